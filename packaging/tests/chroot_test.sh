@@ -61,7 +61,8 @@ cp /etc/resolv.conf "$root/etc/resolv.conf"
 inside() { chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root DEBIAN_FRONTEND=noninteractive "$@"; }
 apt() { inside apt-get -y -qq "$@" >"$scratch/log" 2>&1 || { tail -30 "$scratch/log"; fail "apt-get $*"; }; }
 apt update
-apt install --no-install-recommends cmake gcc libc6-dev ninja-build pkg-config python3
+apt install --no-install-recommends cmake gcc libc6-dev ninja-build pkg-config python3-pip \
+  python3-numpy
 (cd "$root" && find usr etc var/lib/dpkg/info -type f -o -type l | sort) >"$scratch/before"
 
 step "packages in"
@@ -88,6 +89,21 @@ for level in 0 1 2 3; do
     { cat "$scratch/log"; fail "level $level"; }
 done
 inside keel ops --plugin /tmp/acme/build/acme.so --only --device acme:0 | grep -q MatMul || fail "the new device"
+
+step "the Python wheel"
+cp -r "$source/python" "$scratch/python"
+rm -rf "$scratch/python/build"
+(cd "$scratch/python" && /usr/bin/python3 -m build --no-isolation --wheel -o "$root/root" . \
+  >"$scratch/log" 2>&1) || { cat "$scratch/log"; fail "python -m build (python3-build)"; }
+inside sh -ec 'pip install --break-system-packages --no-index --no-deps /root/*.whl' \
+  >"$scratch/log" 2>&1 || { cat "$scratch/log"; fail "pip install"; }
+cp /usr/share/libonnx-testdata/data/node/test_matmul_3d/model.onnx "$root/root/"
+inside python3 -c '
+import keel, numpy as np
+a, b = np.ones((2, 3, 4), "f4"), np.ones((2, 4, 3), "f4")
+(y,) = keel.load("/root/model.onnx").run(a, b)
+assert (y.numpy() == 4).all(), y.numpy()' || fail "the wheel"
+inside pip uninstall -qq -y --break-system-packages keel >"$scratch/log" 2>&1
 
 step "an upgrade"
 for deb in $debs; do

@@ -1,0 +1,528 @@
+"""Keel: runs models on devices that plugins provide.
+
+    import keel
+    model = keel.load("model.onnx", device="cpu:0")
+    outputs = model.run(x)
+
+See README.md of this package, and docs/using.md of Keel.
+"""
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+from ctypes import byref, c_char_p, c_int64, c_void_p, create_string_buffer, sizeof
+from dataclasses import dataclass
+from typing import Any, Iterator, Mapping, Sequence
+
+from . import _dlpack
+from . import _native as native
+from ._native import lib, text
+
+__version__ = "0.1.0"
+__all__ = ["Context", "Device", "Error", "Model", "Plugin", "Port", "Tensor", "device",
+           "devices", "load", "open", "plugins", "trace"]
+
+
+class Error(RuntimeError):
+    """A call of libkeel failed: what, where, why, and what to do."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.status = text(lib.keel_status_name(code))
+
+
+def _check(code: int) -> None:
+    if code != native.OK:
+        raise Error(code, text(lib.keel_message()))
+
+
+def _strings(words: Sequence[str]) -> Any:
+    return (c_char_p * max(1, len(words)))(*[word.encode() for word in words])
+
+
+def _dims_text(dims: Sequence[Any]) -> str:
+    return "[" + ",".join("?" if d is None else str(d) for d in dims) + "]"
+
+
+@dataclass(frozen=True)
+class Plugin:
+    """A candidate: loaded where `status` is "OK"; else `reason` says why not."""
+    path: str
+    source: str
+    name: str
+    vendor: str
+    version: str
+    abi: tuple[int, int]
+    device_count: int
+    status: str
+    reason: str
+    hint: str
+
+
+@dataclass(frozen=True)
+class Port:
+    """An input or output of a model. A dimension is a size, a name, or None: open."""
+    name: str
+    dtype: str
+    dims: tuple[int | str | None, ...] | None
+    kind: str = "tensor"  # or "sequence", "optional", "resource"
+
+    def __str__(self) -> str:
+        if self.kind != "tensor":
+            return f"{self.name}: {self.kind}"
+        shape = "" if self.dims is None else _dims_text(self.dims)
+        return f"{self.name}: {self.dtype}{shape}"
+
+
+class Device:
+    """A device of a context."""
+
+    def __init__(self, context: Context, handle: int) -> None:
+        self._context, self._handle = context, handle
+        facts = native.DeviceFacts()
+        lib.keel_device_describe(handle, byref(facts))
+        self.name = text(facts.name)
+        self.product = text(facts.product)
+        self.kind = text(facts.kind)
+        self.driver = text(facts.driver)
+        self.plugin = text(facts.plugin)
+        self.level = int(facts.level)
+        self.kernel_count = int(facts.kernel_count)
+
+    def memory(self) -> dict[str, int]:
+        """Bytes: total, available, used (by this process); 0: not known."""
+        facts = native.MemoryFacts()
+        _check(lib.keel_device_memory(self._handle, byref(facts)))
+        return {"total": facts.total, "available": facts.available, "used": facts.used}
+
+    def properties(self) -> dict[str, int | float | str]:
+        """All that the device says of itself; units are in `keel devices --properties`."""
+        found: dict[str, int | float | str] = {}
+        one = native.Property()
+        while lib.keel_device_property(self._handle, len(found), byref(one)) == native.OK:
+            value = {1: one.integer, 2: one.real}.get(one.type, text(one.text))
+            found[text(one.name)] = value
+        return found
+
+    def __repr__(self) -> str:
+        return f"<keel.Device {self.name}: {self.product}>"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Device) and other._handle == self._handle
+
+    def __hash__(self) -> int:
+        return hash(self._handle)
+
+
+class Tensor:
+    """A value: immutable data on a device or in host memory, or a sequence of values."""
+
+    def __init__(self, context: Context, handle: c_void_p) -> None:
+        self._context, self._handle = context, handle
+
+    def __del__(self) -> None:
+        if getattr(self, "_handle", None):
+            lib.keel_tensor_release(self._handle)
+
+    @property
+    def dtype(self) -> str:
+        """"f32", "i64" ...; "none" for a sequence."""
+        return text(lib.keel_dtype_name(lib.keel_tensor_dtype(self._handle)))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        dims = lib.keel_tensor_dims(self._handle)
+        return tuple(dims[i] for i in range(lib.keel_tensor_rank(self._handle)))
+
+    @property
+    def device(self) -> Device | None:
+        """Where the data is; None: in host memory."""
+        found = lib.keel_tensor_device(self._handle)
+        return Device(self._context, found) if found else None
+
+    def to(self, device: Device | str | None) -> Tensor:
+        """The same data on a device, or (None) in host memory."""
+        out = native.handle()
+        where = None if device is None else self._context.device(device)._handle
+        _check(lib.keel_tensor_to(self._handle, where, byref(out)))
+        return Tensor(self._context, out)
+
+    def numpy(self) -> Any:
+        """A NumPy array, read-only where it shares the memory."""
+        import numpy
+        name = _NUMPY.get(self.dtype)
+        if name is None:
+            try:
+                import ml_dtypes
+                kind = numpy.dtype(getattr(ml_dtypes, _ML_DTYPES[self.dtype]))
+            except (ImportError, KeyError):
+                raise TypeError(f"NumPy has no type for {self!r}; ml_dtypes, if it is installed,"
+                                " has some") from None
+        else:
+            kind = numpy.dtype(name)
+        address = lib.keel_tensor_data(self._handle)
+        if address and numpy.prod(self.shape, dtype=numpy.int64):
+            raw = numpy.asarray(_Memory(self, address))
+            return raw.view(kind).reshape(self.shape)
+        array = numpy.empty(self.shape, kind)
+        _check(lib.keel_tensor_read(self._handle, array.ctypes.data, array.nbytes))
+        return array
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        array = self.numpy()
+        if dtype is not None:
+            array = array.astype(dtype, copy=False)
+        return array.copy() if copy else array
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (1, 0)  # host memory: what the host can't address is copied there
+
+    def __dlpack__(self, *, stream: Any = None, max_version: tuple[int, int] | None = None,
+                   dl_device: tuple[int, int] | None = None, copy: bool | None = None) -> Any:
+        if dl_device not in (None, (1, 0)):
+            raise BufferError(f"{self!r} is given in host memory, not on {dl_device}")
+        versioned = bool(max_version and max_version[0] >= 1)
+        # the older struct can't say that memory is read-only
+        flags = native.COPY if copy or (not versioned and copy is None) else \
+            0 if copy is False else native.MAY_COPY
+        function = lib.keel_tensor_to_dlpack if versioned else lib.keel_tensor_to_dlpack_legacy
+        out = native.handle()
+        code = function(self._handle, flags, byref(out))
+        if code != native.OK and copy is False:
+            raise BufferError(text(lib.keel_message()))
+        _check(code)
+        self._context._given = True
+        return _dlpack.capsule_of(int(out.value or 0), versioned)
+
+    def __len__(self) -> int:
+        length = lib.keel_sequence_length(self._handle)
+        if length >= 0:
+            return int(length)
+        if not self.shape:
+            raise TypeError("len() of a scalar")
+        return self.shape[0]
+
+    def __getitem__(self, index: int) -> Tensor:
+        """Item `index` of a sequence; of a tensor's elements use numpy()."""
+        if lib.keel_sequence_length(self._handle) < 0:
+            raise TypeError(f"{self!r} is no sequence; numpy() gives its elements")
+        out = native.handle()
+        if lib.keel_sequence_at(self._handle, index, byref(out)) != native.OK:
+            raise IndexError(text(lib.keel_message()))
+        return Tensor(self._context, out)
+
+    def __repr__(self) -> str:
+        room = create_string_buffer(256)
+        where = self.device
+        return (f"<keel.Tensor {text(lib.keel_tensor_text(self._handle, room, 256))}"
+                f"{' on ' + where.name if where else ''}>")
+
+
+class _Memory:
+    """A tensor's bytes for NumPy, whose array keeps this object and so the tensor."""
+
+    def __init__(self, tensor: Tensor, address: int) -> None:
+        self._tensor = tensor
+        size = lib.keel_tensor_size(tensor._handle)
+        self.__array_interface__ = {"version": 3, "typestr": "|u1", "shape": (size,),
+                                    "data": (address, True)}
+
+
+_NUMPY = {"f32": "f4", "f64": "f8", "f16": "f2", "i8": "i1", "i16": "i2", "i32": "i4",
+          "i64": "i8", "u8": "u1", "u16": "u2", "u32": "u4", "u64": "u8", "bool": "?",
+          "c64": "c8", "c128": "c16"}
+_ML_DTYPES = {"bf16": "bfloat16", "f8e4m3fn": "float8_e4m3fn", "f8e4m3fnuz": "float8_e4m3fnuz",
+              "f8e5m2": "float8_e5m2", "f8e5m2fnuz": "float8_e5m2fnuz",
+              "f8e8m0": "float8_e8m0fnu"}
+
+
+class Model:
+    """A model that is planned for a device. Any number of threads may run it at once."""
+
+    def __init__(self, context: Context, program: c_void_p, plan: c_void_p) -> None:
+        # the program makes plans for inputs of other shapes than it declares
+        self._context, self._program, self._plan = context, program, plan
+        self.inputs = self._ports(lib.keel_plan_input_count, lib.keel_plan_input)
+        self.outputs = self._ports(lib.keel_plan_output_count, lib.keel_plan_output)
+
+    def _ports(self, count: Any, at: Any) -> list[Port]:
+        found = []
+        port = native.Port()
+        for i in range(count(self._plan)):
+            _check(at(self._plan, i, byref(port)))
+            dims: tuple[int | str | None, ...] | None = None
+            if port.rank != native.RANK_UNKNOWN:
+                names = [text(port.symbols[d]) if port.symbols else "" for d in range(port.rank)]
+                dims = tuple(port.dims[d] if port.dims[d] >= 0 else names[d] or None
+                             for d in range(port.rank))
+            kind = {0: "tensor", 1: "sequence", 2: "optional"}.get(port.flags & 7, "resource")
+            found.append(Port(text(port.name), text(lib.keel_dtype_name(port.dtype)), dims, kind))
+        return found
+
+    def __del__(self) -> None:
+        if getattr(self, "_plan", None):
+            lib.keel_plan_release(self._plan)
+            lib.keel_program_release(self._program)
+
+    def _in_order(self, given: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
+        names = [port.name for port in self.inputs]
+        unknown = [name for name in named if name not in names]
+        if len(given) > len(names) or unknown:
+            raise TypeError(
+                (f"the model has no input {unknown[0]!r}" if unknown else
+                 f"the model takes {len(names)} inputs, not {len(given)}")
+                + f"; its inputs are {', '.join(map(str, self.inputs))}")
+        values = list(given)
+        for port in self.inputs[len(given):]:
+            if port.name not in named:
+                raise TypeError(f"input {port} is missing")
+            values.append(named[port.name])
+        twice = [name for name in names[:len(given)] if name in named]
+        if twice:
+            raise TypeError(f"input {twice[0]!r} is given twice")
+        return values
+
+    def run(self, *inputs: Any, timeout: float | None = None, **named: Any) -> list[Tensor]:
+        """Runs it, and returns its outputs in order.
+
+        inputs   what has __dlpack__ in host memory (NumPy, PyTorch ...), Tensors, or nested
+                 lists of numbers; for a sequence a list of these, for an optional None or
+                 one; in the model's order, or by name
+        timeout  seconds; then KD_DEADLINE_EXCEEDED
+        """
+        values = self._in_order(inputs, named)
+        own = [self._context._value(value, port) for value, port in zip(values, self.inputs)]
+        n, m = len(own), len(self.outputs)
+        arguments = (c_void_p * max(1, n))(*[t._handle for t in own])
+        results = (c_void_p * max(1, m))()
+        params = native.RunParams(struct_size=sizeof(native.RunParams))
+        if timeout is not None:
+            params.timeout = max(1, int(timeout * 1e9))
+        _check(lib.keel_plan_run_with(self._plan, byref(params), arguments, n, results, m))
+        outputs = [Tensor(self._context, c_void_p(results[i])) for i in range(m)]
+        shared = [(lib.keel_tensor_data(t._handle), lib.keel_tensor_size(t._handle))
+                  for value, t in zip(values, own) if not isinstance(value, Tensor)]
+        return [self._context._apart(t, shared) for t in outputs]
+
+    def __repr__(self) -> str:
+        return (f"<keel.Model ({', '.join(map(str, self.inputs))}) ->"
+                f" ({', '.join(map(str, self.outputs))})>")
+
+
+class Context:
+    """A runtime: plugins, devices, a thread pool. See `open`."""
+
+    def __init__(self, handle: c_void_p) -> None:
+        self._handle = handle
+        self._given = False  # a capsule of one of its tensors, which may outlive it
+
+    def __del__(self) -> None:
+        # models and tensors hold their context: none is left
+        if not self._given and not sys.is_finalizing():
+            self.close()
+
+    def plugins(self) -> list[Plugin]:
+        """Every candidate, loaded or refused, in the order in which they were found."""
+        found = []
+        info = native.PluginInfo()
+        for i in range(lib.keel_plugin_count(self._handle)):
+            _check(lib.keel_plugin_at(self._handle, i, byref(info)))
+            found.append(Plugin(
+                text(info.path), text(info.source), text(info.name), text(info.vendor),
+                text(info.version), (info.abi_version >> 16, info.abi_version & 0xffff),
+                info.device_count, text(lib.keel_status_name(info.status)), text(info.reason),
+                text(info.hint)))
+        return found
+
+    def devices(self) -> list[Device]:
+        return [Device(self, lib.keel_device_at(self._handle, i))
+                for i in range(lib.keel_device_count(self._handle))]
+
+    def device(self, name: Device | str | None = None) -> Device:
+        """A device by name ("cpu:0", "cpu"), or the default one."""
+        if isinstance(name, Device):
+            return name
+        out = native.handle()
+        _check(lib.keel_device_find(self._handle, (name or "").encode(), byref(out)))
+        return Device(self, int(out.value or 0))
+
+    def load(self, model: str | os.PathLike[str], device: Device | str | None = None, *,
+             places: Mapping[str, str] | None = None, timeout: float | None = None) -> Model:
+        """Loads a model (ONNX, Keel's own forms), and plans it.
+
+        device   where it runs; None: the default device
+        places   single ops elsewhere: {"GLOB of names or ops": "cpu:0"}
+        timeout  seconds that planning may take
+        """
+        program, plan = native.handle(), native.handle()
+        _check(lib.keel_program_load(self._handle, os.fsencode(model), byref(program)))
+        try:
+            rules = _strings([f"{glob}={where}" for glob, where in (places or {}).items()])
+            params = native.PlanParams(
+                struct_size=sizeof(native.PlanParams), device=self.device(device)._handle,
+                places=rules, place_count=len(places or {}),
+                timeout=0 if timeout is None else max(1, int(timeout * 1e9)))
+            _check(lib.keel_plan_create(program, byref(params), byref(plan)))
+        except BaseException:
+            lib.keel_program_release(program)
+            raise
+        return Model(self, program, plan)
+
+    def tensor(self, value: Any, dtype: str | None = None) -> Tensor:
+        """A Tensor of an array or of numbers; it shares packed host memory of arrays, which
+        must not change while it lives. dtype: of numbers that are no array ("f32")."""
+        if isinstance(value, Tensor):
+            return value
+        if not hasattr(value, "__dlpack__"):
+            return self._of_numbers(value, dtype)
+        if tuple(value.__dlpack_device__())[0] not in (1, 3, 11):
+            raise TypeError(f"an array of {type(value).__module__} is on a device of its own:"
+                            " copy it to host memory first")
+        try:
+            capsule = value.__dlpack__()
+        except (BufferError, RuntimeError, TypeError) as error:
+            # NumPy refuses read-only arrays
+            if type(value).__module__ != "numpy":
+                raise TypeError(f"the array can't be shared: {error}") from None
+            return self._of_numbers(value, dtype)
+        managed, versioned = _dlpack.take(capsule)
+        function = lib.keel_tensor_from_dlpack if versioned else \
+            lib.keel_tensor_from_dlpack_legacy
+        out = native.handle()
+        code = function(self._handle, managed, native.MAY_COPY, byref(out))
+        if code != native.OK:
+            failure = Error(code, text(lib.keel_message()))
+            _dlpack.give_up(managed, versioned)
+            raise failure
+        return Tensor(self, out)
+
+    def _value(self, value: Any, port: Port) -> Tensor:
+        out = native.handle()
+        if port.kind == "optional" and value is None:
+            _check(lib.keel_optional_empty(self._handle, byref(out)))
+            return Tensor(self, out)
+        if port.kind == "tensor" or not isinstance(value, (list, tuple)):
+            return self.tensor(value, port.dtype)
+        items = [self.tensor(item) for item in value]
+        handles = (c_void_p * max(1, len(items)))(*[item._handle for item in items])
+        _check(lib.keel_sequence_create(self._handle, handles, len(items), byref(out)))
+        return Tensor(self, out)
+
+    def _of_numbers(self, value: Any, dtype: str | None) -> Tensor:
+        try:
+            import numpy
+        except ImportError:
+            raise TypeError("numbers that are no array need NumPy; install it") from None
+        wanted = _NUMPY.get(dtype or "")
+        array = numpy.asarray(value) if isinstance(value, (numpy.ndarray, numpy.generic)) else \
+            numpy.asarray(value, dtype=wanted)
+        names = {numpy.dtype(code): name for name, code in _NUMPY.items()}
+        array = array.astype(array.dtype.newbyteorder("="), order="C", copy=False)
+        if array.dtype not in names:
+            raise TypeError(f"Keel has no element type for NumPy's {array.dtype}")
+        if not array.flags.c_contiguous:
+            array = numpy.ascontiguousarray(array)
+        dims = (c_int64 * max(1, array.ndim))(*array.shape)
+        out = native.handle()
+        kind = lib.keel_dtype_of(names[array.dtype].encode())
+        _check(lib.keel_tensor_create(self._handle, kind, array.ndim, dims, array.ctypes.data,
+                                      byref(out)))
+        return Tensor(self, out)
+
+    def _apart(self, tensor: Tensor, shared: list[tuple[Any, int]]) -> Tensor:
+        """The tensor, or a copy where it lies in memory that is the caller's."""
+        address = lib.keel_tensor_data(tensor._handle)
+        if not address or not any(at and at <= address < at + size for at, size in shared):
+            return tensor
+        out = native.handle()
+        dims = (c_int64 * max(1, len(tensor.shape)))(*tensor.shape)
+        _check(lib.keel_tensor_create(self._handle, lib.keel_tensor_dtype(tensor._handle),
+                                      len(tensor.shape), dims, address, byref(out)))
+        return Tensor(self, out)
+
+    @contextlib.contextmanager
+    def trace(self, path: str | os.PathLike[str]) -> Iterator[None]:
+        """Writes a timeline of what happens within, for ui.perfetto.dev."""
+        _check(lib.keel_trace_start(self._handle))
+        try:
+            yield
+        except BaseException:
+            lib.keel_trace_stop(self._handle, os.fsencode(path))
+            raise
+        _check(lib.keel_trace_stop(self._handle, os.fsencode(path)))
+
+    def close(self) -> None:
+        """Closes it at once. Its models and tensors must be gone, and arrays that share their
+        memory. It closes by itself when nothing of it is left, unless a tensor was given to
+        another library: nobody tells when that one is done with it."""
+        if self._handle:
+            lib.keel_close(self._handle)
+            self._handle = c_void_p()
+
+
+def open(*, plugins: Sequence[str] = (), only: bool = False,
+         options: Mapping[str, object] | None = None, threads: int | None = None,
+         visible: str | None = None, memory_limit: int = 0) -> Context:
+    """Opens a runtime.
+
+    plugins       paths of plugins, or of folders of plugins, that are looked at first
+    only          no other plugins than these
+    options       of plugins: {"cpu.isa": "base"}
+    threads       that share the work, the caller among them; None: all processors
+    visible       devices to show or hide: "cpu,-opencl"
+    memory_limit  bytes that tensors may take; 0: no limit
+    """
+    settings = [f"{name}={value}" for name, value in (options or {}).items()]
+    params = native.ContextParams(
+        struct_size=sizeof(native.ContextParams), flags=native.ONLY_NAMED if only else 0,
+        plugins=_strings(plugins), plugin_count=len(plugins), options=_strings(settings),
+        option_count=len(settings), memory_limit=memory_limit,
+        visible=visible.encode() if visible is not None else None)
+    if threads is not None:
+        params.workers = native.NO_WORKERS if threads < 2 else threads - 1
+    out = native.handle()
+    _check(lib.keel_open(byref(params), byref(out)))
+    return Context(out)
+
+
+_lock = threading.Lock()
+_shared: Context | None = None
+
+
+def _default() -> Context:
+    global _shared
+    with _lock:
+        if _shared is None:
+            _shared = open()
+        return _shared
+
+
+def load(model: str | os.PathLike[str], device: Device | str | None = None, *,
+         places: Mapping[str, str] | None = None, timeout: float | None = None) -> Model:
+    """Loads and plans a model; see Context.load."""
+    return _default().load(model, device, places=places, timeout=timeout)
+
+
+def devices() -> list[Device]:
+    """All devices."""
+    return _default().devices()
+
+
+def device(name: str | None = None) -> Device:
+    """A device by name, or the default one."""
+    return _default().device(name)
+
+
+def plugins() -> list[Plugin]:
+    """Every candidate plugin, loaded or refused."""
+    return _default().plugins()
+
+
+def trace(path: str | os.PathLike[str]) -> contextlib.AbstractContextManager[None]:
+    """`with keel.trace("run.json"):` writes a timeline; see Context.trace."""
+    return _default().trace(path)
+
+

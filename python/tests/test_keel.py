@@ -1,0 +1,314 @@
+"""Tests of the Python package, beside NumPy and, where it is installed, PyTorch.
+
+KEEL_LIBRARY: libkeel. Exit status 77 where NumPy or ONNX's test data is missing.
+"""
+import ctypes
+import gc
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import unittest
+
+CASES = "/usr/share/libonnx-testdata/data/node/"
+try:
+    import numpy as np
+except ImportError:
+    print("NumPy is not installed")
+    sys.exit(77)
+if not os.path.isdir(CASES):
+    print("ONNX's test data is not installed")
+    sys.exit(77)
+try:
+    import torch
+except ImportError:
+    torch = None
+
+import keel
+from keel import _native
+
+
+def case(name):
+    return CASES + name + "/model.onnx"
+
+
+def address(tensor):
+    return _native.lib.keel_tensor_data(tensor._handle)
+
+
+class Runs(unittest.TestCase):
+    def setUp(self):
+        self.product = keel.load(case("test_matmul_3d"), device="cpu:0")
+        rng = np.random.default_rng(1)
+        self.a = rng.random((2, 3, 4), np.float32)
+        self.b = rng.random((2, 4, 3), np.float32)
+
+    def test_a_model_computes_what_numpy_does(self):
+        (y,) = self.product.run(self.a, self.b)
+        np.testing.assert_allclose(y.numpy(), self.a @ self.b, rtol=1e-6)
+        self.assertEqual((y.shape, y.dtype), ((2, 3, 3), "f32"))
+
+    def test_inputs_go_by_order_or_by_name(self):
+        want = self.a @ self.b
+        for outputs in (self.product.run(self.a, b=self.b), self.product.run(b=self.b, a=self.a)):
+            np.testing.assert_allclose(outputs[0].numpy(), want, rtol=1e-6)
+
+    def test_ports_are_told(self):
+        self.assertEqual(self.product.inputs[0], keel.Port("a", "f32", (2, 3, 4)))
+        self.assertIn("c: f32[2,3,3]", repr(self.product))
+
+    def test_arrays_of_any_layout_and_lists_are_taken(self):
+        want = self.a @ self.b
+        readonly = self.a.copy()
+        readonly.flags.writeable = False
+        for a in (np.asfortranarray(self.a), self.a.astype(">f4"), readonly, self.a.tolist(),
+                  np.repeat(self.a, 2, axis=2)[:, :, ::2]):
+            np.testing.assert_allclose(self.product.run(a, self.b)[0].numpy(), want, rtol=1e-6)
+
+    def test_other_shapes_than_declared_run(self):
+        a, b = np.ones((5, 1, 2), np.float32), np.ones((5, 2, 1), np.float32)
+        self.assertEqual(self.product.run(a, b)[0].numpy().tolist(), [[[2]]] * 5)
+
+    def test_threads_run_one_model(self):
+        wrong = []
+
+        def work(k):
+            for _ in range(20):
+                y = self.product.run(self.a * k, self.b)[0].numpy()
+                if not np.allclose(y, self.a @ self.b * k, rtol=1e-5):
+                    wrong.append(k)
+        threads = [threading.Thread(target=work, args=(k,)) for k in range(1, 5)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(wrong, [])
+
+    def test_an_output_is_not_the_callers_memory(self):
+        same = keel.load(case("test_identity"))
+        x = np.arange(4, dtype=np.float32).reshape(1, 1, 2, 2)
+        (y,) = same.run(x)
+        x[:] = 7
+        self.assertEqual(y.numpy().ravel().tolist(), [0, 1, 2, 3])
+
+    def test_a_sequence_goes_in_and_comes_out(self):
+        insert = keel.load(case("test_sequence_insert_at_front"))
+        self.assertEqual(insert.inputs[0].kind, "sequence")
+        items = [np.array([k, k + 1], np.int64) for k in range(3)]
+        (all_of,) = insert.run(items, np.array([9, 9], np.int64), np.array(0, np.int64))
+        self.assertEqual([t.numpy().tolist() for t in all_of], [[9, 9], [0, 1], [1, 2], [2, 3]])
+        self.assertEqual(len(all_of), 4)
+        with self.assertRaises(IndexError):
+            all_of[4]
+
+    def test_a_device_that_copies(self):
+        names = [d.name for d in keel.devices()]
+        if "opencl:0" not in names:
+            self.skipTest("no OpenCL device")
+        (y,) = keel.load(case("test_matmul_3d"), device="opencl").run(self.a, self.b)
+        np.testing.assert_allclose(np.from_dlpack(y), self.a @ self.b, rtol=1e-5)
+        self.assertEqual(y.to("cpu:0").numpy().shape, (2, 3, 3))
+
+
+class Memory(unittest.TestCase):
+    def setUp(self):
+        self.context = keel.open(threads=1)
+        self.x = np.arange(12, dtype=np.float32).reshape(3, 4)
+
+    def test_packed_arrays_are_shared(self):
+        tensor = self.context.tensor(self.x)
+        self.assertEqual(address(tensor), self.x.ctypes.data)
+        array = tensor.numpy()
+        self.assertEqual(array.ctypes.data, self.x.ctypes.data)
+        self.assertFalse(array.flags.writeable)
+        del tensor
+        gc.collect()
+        self.assertEqual(array.tolist(), self.x.tolist())
+
+    def test_an_array_lives_as_long_as_a_tensor_of_it(self):
+        tensor = self.context.tensor(np.full(100000, 3, np.int32))
+        gc.collect()
+        self.assertTrue((tensor.numpy() == 3).all())
+
+    def test_capsules_of_both_versions_and_nobody_to_take_them(self):
+        tensor = self.context.tensor(self.x)
+        for version, name in ((None, "dltensor"), ((1, 0), "dltensor_versioned")):
+            capsule = tensor.__dlpack__(max_version=version)
+            self.assertIn(f'"{name}"', repr(capsule))
+            del capsule
+        gc.collect()
+        self.assertEqual(tensor.numpy().tolist(), self.x.tolist())
+
+    def test_what_is_not_versioned_is_a_copy(self):
+        tensor = self.context.tensor(self.x)
+        copy = self.context.tensor(_Once(tensor.__dlpack__()))
+        self.assertNotEqual(address(copy), self.x.ctypes.data)
+        shared = self.context.tensor(_Once(tensor.__dlpack__(max_version=(1, 0))))
+        self.assertEqual(address(shared), self.x.ctypes.data)
+
+    def test_each_element_type(self):
+        for kind in "f4 f8 f2 i1 i2 i4 i8 u1 u2 u4 u8 ? c8".split():
+            array = np.array([[0, 1, 1]]).astype(kind)
+            back = self.context.tensor(array).numpy()
+            self.assertEqual((back.dtype, back.tolist()), (array.dtype, array.tolist()))
+        self.assertEqual(self.context.tensor(np.zeros((0, 2), np.int8)).numpy().shape, (0, 2))
+        self.assertEqual(self.context.tensor(2.5, "f64").numpy().tolist(), 2.5)
+
+    def test_what_is_no_tensor(self):
+        with self.assertRaisesRegex(TypeError, "no element type"):
+            self.context.tensor(np.array(["a"]))
+        with self.assertRaisesRegex(TypeError, "given in host|no DLPack|taken"):
+            once = _Once(self.context.tensor(self.x).__dlpack__())
+            self.context.tensor(once)
+            self.context.tensor(once)
+
+    @unittest.skipIf(torch is None, "PyTorch is not installed")
+    def test_torch_shares_both_ways(self):
+        x = torch.arange(6, dtype=torch.float32).reshape(2, 3)
+        tensor = self.context.tensor(x)
+        self.assertEqual(address(tensor), x.data_ptr())
+        back = torch.from_dlpack(tensor)
+        self.assertEqual(back.tolist(), x.tolist())
+        half = self.context.tensor(torch.tensor([1.5, -2], dtype=torch.bfloat16))
+        self.assertEqual(half.dtype, "bf16")
+        self.assertEqual(torch.from_dlpack(half).tolist(), [1.5, -2])
+
+    @unittest.skipIf(torch is None, "PyTorch is not installed")
+    def test_a_model_computes_what_torch_does(self):
+        x, w = torch.randn(1, 1, 5, 5), torch.randn(1, 1, 3, 3)
+        model = keel.load(case("test_conv_with_autopad_same"))
+        (y,) = model.run(x, w)
+        want = torch.nn.functional.conv2d(x, w, stride=2, padding=1)
+        torch.testing.assert_close(torch.from_dlpack(y), want, rtol=1e-5, atol=1e-5)
+
+
+class _Once:
+    """An array whose one capsule is made already."""
+
+    def __init__(self, capsule):
+        self.capsule = capsule
+
+    def __dlpack__(self):
+        return self.capsule
+
+    def __dlpack_device__(self):
+        return (1, 0)
+
+
+class Failures(unittest.TestCase):
+    def check(self, status, words, call, *arguments, **named):
+        with self.assertRaises(keel.Error) as found:
+            call(*arguments, **named)
+        self.assertEqual(found.exception.status, status)
+        self.assertRegex(str(found.exception), words)
+
+    def test_errors_have_the_whole_text(self):
+        model = keel.load(case("test_matmul_3d"))
+        x = np.zeros((2, 3, 4), np.float32)
+        self.check("NOT_FOUND", "no_such.onnx: No such file", keel.load, "no_such.onnx")
+        self.check("NOT_FOUND", 'no device "tpu:0"; there are', keel.load,
+                   case("test_matmul_3d"), "tpu:0")
+        self.check("INVALID_ARGUMENT", 'input "b" is f64', model.run, x, x.astype("f8"))
+        self.check("DEADLINE_EXCEEDED", ".", model.run, x, x.reshape(2, 4, 3), timeout=1e-9)
+        self.check("DATA_LOSS", ".", keel.load, __file__)
+
+    def test_inputs_that_are_not_the_models(self):
+        model = keel.load(case("test_matmul_3d"))
+        x = np.zeros((2, 3, 4), np.float32)
+        for words, arguments, named in (
+                ("takes 2 inputs, not 3", (x, x, x), {}), ("input b: .* is missing", (x,), {}),
+                ("no input 'q'", (x, x), {"q": x}), ("'a' is given twice", (x,), {"a": x, "b": x})):
+            with self.assertRaisesRegex(TypeError, words):
+                model.run(*arguments, **named)
+
+    def test_a_refused_plugin_says_why(self):
+        with tempfile.NamedTemporaryFile(suffix=".so") as file:
+            file.write(b"not a library")
+            file.flush()
+            found = keel.open(plugins=[file.name]).plugins()[0]
+        self.assertEqual(found.path, file.name)
+        self.assertNotEqual(found.status, "OK")
+        self.assertTrue(found.reason)
+
+    def test_options_reach_a_plugin(self):
+        refused = keel.open(options={"cpu.isa": "none such"}).plugins()
+        self.assertTrue(any("isa" in p.reason for p in refused if p.name == "cpu"))
+        self.assertTrue(keel.open(options={"cpu.isa": "base"}).device("cpu").kernel_count)
+
+    def test_without_the_library(self):
+        done = subprocess.run([sys.executable, "-c", "import keel"], text=True,
+                              env={**os.environ, "KEEL_LIBRARY": "/no/libkeel.so.0"},
+                              capture_output=True, check=False)
+        self.assertIn("install libkeel0, or set KEEL_LIBRARY", done.stderr)
+
+
+class Structs(unittest.TestCase):
+    """The structs of _native.py are those of the headers."""
+
+    PAIRS = (("keel_context_params", _native.ContextParams),
+             ("keel_plugin_info", _native.PluginInfo),
+             ("keel_device_facts", _native.DeviceFacts),
+             ("keel_property", _native.Property), ("keel_memory_facts", _native.MemoryFacts),
+             ("keel_port", _native.Port), ("keel_plan_params", _native.PlanParams),
+             ("keel_run_params", _native.RunParams))
+
+    def test_they_have_the_headers_layout(self):
+        compiler = shutil.which("cc")
+        root = os.path.join(os.path.dirname(__file__), "..", "..")
+        if not compiler or not os.path.isdir(os.path.join(root, "host")):
+            self.skipTest("no compiler, or no headers")
+        lines, want = [], []
+        for name, struct in self.PAIRS:
+            lines.append(f'P("%zu\\n", sizeof({name}));')
+            want.append(ctypes.sizeof(struct))
+            for field in struct._fields_:
+                lines.append(f'P("%zu\\n", offsetof({name}, {field[0]}));')
+                want.append(getattr(struct, field[0]).offset)
+        with tempfile.TemporaryDirectory() as folder:
+            source = os.path.join(folder, "structs.c")
+            with open(source, "w", encoding="utf-8") as file:
+                file.write("#include <keel/keel.h>\n#include <stddef.h>\n#include <stdio.h>\n"
+                           "#define P printf\nint main(void) {\n" + "\n".join(lines)
+                           + "\nreturn 0; }\n")
+            program = os.path.join(folder, "structs")
+            subprocess.run([compiler, f"-I{root}/host/include", f"-I{root}/device_api/include",
+                            source, "-o", program], check=True)
+            out = subprocess.run([program], check=True, capture_output=True, text=True).stdout
+        self.assertEqual([int(line) for line in out.split()], want)
+
+
+class Around(unittest.TestCase):
+    def test_devices_say_what_they_are(self):
+        cpu = keel.device("cpu")
+        self.assertEqual((cpu.name, cpu.kind), ("cpu:0", "cpu"))
+        self.assertIn(cpu, keel.devices())
+        self.assertGreater(cpu.memory()["total"], 0)
+        self.assertIn("compute_units", cpu.properties())
+        self.assertTrue(any(p.name == "cpu" and p.status == "OK" for p in keel.plugins()))
+
+    def test_a_trace_is_written(self):
+        model = keel.load(case("test_matmul_3d"))
+        x = np.zeros((2, 3, 4), np.float32)
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "run.json")
+            with keel.trace(path):
+                model.run(x, x.reshape(2, 4, 3))
+            with open(path, encoding="utf-8") as file:
+                events = json.load(file)["traceEvents"]
+        self.assertTrue(any(event.get("name") == "run" for event in events))
+
+    def test_a_context_closes(self):
+        context = keel.open(threads=1, only=False)
+        model = context.load(case("test_identity"))
+        model.run(np.zeros((1, 1, 2, 2), np.float32))
+        del model
+        gc.collect()
+        context.close()
+        context.close()
+
+
+if __name__ == "__main__":
+    unittest.main()
