@@ -33,7 +33,7 @@ expect 0 "usage: keel COMMAND" "$keel" --help
 expect 2 "usage: keel COMMAND" "$keel"
 expect 2 "unknown command \"fly\"" "$keel" fly
 cd "$scratch" || exit 1 # what a word might be taken for a file's name of
-for command in plugins devices ops passes compile run tune onnx-test; do
+for command in plugins devices ops passes compile run tune onnx-test doctor; do
   expect 0 "usage: keel $command" "$keel" $command --help
   expect 0 "usage: keel $command" "$keel" $command word -h --nonsense
   expect 0 "usage: keel $command" "$keel" help $command
@@ -305,4 +305,32 @@ expect 0 "f32[1,3,4]" "$keel" run "$scratch/bat.mlir" --dim bat=4
 expect 2 "is not NAME=SIZE" "$keel" run "$named" --dim batch=-4
 expect 1 "one size \"batch\", which is 2 in" "$keel" run "$named" --shape x=2x3x5 \
   --shape mask=3x5
+# what is wrong, and what to do
+expect 0 "nothing is wrong" "$keel" doctor --only --plugin "$minimal" --time 0.01
+expect 0 "minimal:0: multiplies matrices of 256 x 256" "$keel" doctor --only \
+  --plugin "$minimal" --time 0.01
+expect 1 "KEEL_DEVCE: is not known" env KEEL_DEVCE=cpu "$keel" doctor --time 0
+expect 0 "ok    KEEL_CPU_ISA: base" env KEEL_CPU_ISA=base "$keel" doctor --time 0
+expect 1 "/nope: No such file" env KEEL_PLUGIN_PATH=/nope "$keel" doctor --time 0
+mkdir -m 777 "$scratch/open"
+expect 1 "everybody may write to it" env KEEL_PLUGIN_PATH="$scratch/open" "$keel" doctor --time 0
+expect 1 "not a shared library" "$keel" doctor --plugin "$model" --time 0
+expect 1 "does not multiply" env KEEL_LAYERS=fault:kernel.enqueue=1:INTERNAL "$keel" doctor \
+  --only --plugin "$minimal" --time 0.01
+expect 1 "devices: there is none" "$keel" doctor --only
+expect 2 "--time is \"x\"" "$keel" doctor --time x
+# a new plugin
+expect 0 "usage: keel new-plugin" "$keel" new-plugin --help
+expect 2 "give the plugin's name" "$keel" new-plugin
+expect 2 "give the plugin's name" "$keel" new-plugin a b
+expect 2 "is no plugin's name" "$keel" new-plugin Acme
+expect 2 "is no plugin's name" "$keel" new-plugin abcdefghijklmnopqrstuvwxyz01234567
+expect 2 "a name of the headers'" "$keel" new-plugin keel
+expect 2 "from 0 to 3" "$keel" new-plugin acme --level 4
+expect 2 "unknown option \"--plugin\"" "$keel" new-plugin acme --plugin x
+expect 0 "a plugin of level 2 (replay)" "$keel" new-plugin int-a_1 --level 2 --out "$scratch/a/b"
+expect 0 "int_a_1_push" cat "$scratch/a/b/stream.c"
+expect 0 "\"int-a_1\"" cat "$scratch/a/b/plugin.c"
+expect 1 "is there already" "$keel" new-plugin int-a_1 --out "$scratch/a/b"
+expect 1 "can't make the folder" "$keel" new-plugin acme --out "$model/x"
 exit $failed

@@ -17,6 +17,8 @@ static const struct {
     {"run", keel_main_run, "run a model"},
     {"tune", keel_main_tune, "search for a device's fastest kernels"},
     {"onnx-test", keel_main_onnx_test, "run ONNX backend-test folders"},
+    {"doctor", keel_main_doctor,
+     "look at plugins, libraries and devices, and say what is wrong"},
     {"new-plugin", keel_main_new_plugin, "write a new plugin's project"},
 };
 

@@ -20,6 +20,7 @@ int keel_main_run(int argc, char **argv);
 int keel_main_tune(int argc, char **argv);
 int keel_main_onnx_test(int argc, char **argv);
 int keel_main_new_plugin(int argc, char **argv);
+int keel_main_doctor(int argc, char **argv);
 
 /* Prints "keel: " and this thread's message; returns 1. */
 int complain(void);
