@@ -319,6 +319,16 @@ expect 1 "does not multiply" env KEEL_LAYERS=fault:kernel.enqueue=1:INTERNAL "$k
   --only --plugin "$minimal" --time 0.01
 expect 1 "devices: there is none" "$keel" doctor --only
 expect 2 "--time is \"x\"" "$keel" doctor --time x
+# the story of a load and of a placement
+story() {
+  KEEL_LOG=debug KEEL_PLUGIN_PATH=/nope "$keel" run $data/node/test_matmul_3d/model.onnx \
+    --plugin "$minimal" --device minimal
+}
+expect 0 "(application): minimal 1.0, ABI 0.10; kernels: 3, devices: 1; " story
+expect 0 "/nope (environment KEEL_PLUGIN_PATH): refused: /nope: no such file; correct the path" story
+expect 0 "(system's manifest): " story
+expect 0 "MatMul on cpu:0: minimal:0 has no kernel for MatMul(f32[2,3,4], f32[2,4,3]) (minimal: rank 3" \
+  story
 # a new plugin
 expect 0 "usage: keel new-plugin" "$keel" new-plugin --help
 expect 2 "give the plugin's name" "$keel" new-plugin

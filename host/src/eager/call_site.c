@@ -149,10 +149,11 @@ static bool knows_layouts(const keel_specialisation *spec,
 }
 
 /* Finds the device: the one that compiled the region, or the chosen one. */
-static keel_status find_kernel(const keel_call_site *site, keel_device *wanted,
-                               keel_tensor *const *inputs,
-                               keel_specialisation *spec,
-                               const kd_kernel_def **out_def) {
+static keel_status choose_kernel(const keel_call_site *site,
+                                 keel_device *wanted,
+                                 keel_tensor *const *inputs,
+                                 keel_specialisation *spec,
+                                 const kd_kernel_def **out_def) {
   keel_context *context = site->op->context;
   if (site->region) {
     spec->node.layouts = NULL; /* it takes rows */
@@ -171,6 +172,17 @@ static keel_status find_kernel(const keel_call_site *site, keel_device *wanted,
   spec->node.output_layout = KD_LAYOUT_ROW_MAJOR;
   return keel_choose_kernel(context, wanted, &spec->node, site->where,
                             &spec->device, out_def);
+}
+
+static keel_status find_kernel(const keel_call_site *site, keel_device *wanted,
+                               keel_tensor *const *inputs,
+                               keel_specialisation *spec,
+                               const kd_kernel_def **out_def) {
+  keel_status status = choose_kernel(site, wanted, inputs, spec, out_def);
+  if (status == KD_OK)
+    keel_choose_tell(site->op->context, wanted, &spec->node, site->where,
+                     spec->device);
+  return status;
 }
 
 static keel_status bind(keel_call_site *site, keel_device *wanted,

@@ -68,4 +68,9 @@ keel_status keel_choose_kernel(keel_context *context, keel_device *wanted,
                                keel_device **out_device,
                                const kd_kernel_def **out_def);
 
+/* At KEEL_LOG=debug: where a node runs and, if not where it was wanted, why not. */
+void keel_choose_tell(keel_context *context, keel_device *wanted,
+                      const struct kd_node *node, const char *where,
+                      keel_device *chosen);
+
 #endif /* KEEL_CALL_SITE_H */

@@ -127,6 +127,34 @@ keel_status keel_choose_kernel(keel_context *context, keel_device *wanted,
   return status;
 }
 
+/* Why a device was not chosen: it has no kernel for the op, none of these types, or one
+ * whose `supports` says no. */
+static void say_why_not(keel_device *device, const struct kd_node *node,
+                        keel_text *out) {
+  const keel_schema *schema = node->op->schema;
+  keel_clear_error();
+  keel_text_add(out, ": %s has no kernel for %s", device->name, schema->name);
+  if (!keel_device_kernels(device, schema->domain, schema->name)) return;
+  keel_text_add(out, "(");
+  add_types(out, node->inputs, node->input_count);
+  keel_text_add(out, ")");
+  best_on(device, node);
+  if (keel_has_error()) keel_text_add(out, " (%s)", keel_message());
+}
+
+void keel_choose_tell(keel_context *context, keel_device *wanted,
+                      const struct kd_node *node, const char *where,
+                      keel_device *chosen) {
+  if (context->log.level < KD_LOG_DEBUG) return;
+  keel_device *first = wanted ? wanted : context->default_device;
+  keel_text why = {0};
+  if (first && first != chosen) say_why_not(first, node, &why);
+  keel_log_line(&context->log, KD_LOG_DEBUG, "%s%s%s on %s%s",
+                node->op->schema->name, *where ? " " : "", where, chosen->name,
+                why.size ? keel_text_get(&why) : "");
+  keel_text_free(&why);
+}
+
 bool keel_may_block(const keel_opdef *op) {
   const keel_context *context = op->context;
   for (uint32_t i = 0;

@@ -560,8 +560,28 @@ static keel_status keep(keel_context *context, keel_plugin *plugin) {
   return KD_OK;
 }
 
+/* At KEEL_LOG=debug: what became of a candidate. */
+static void tell(const keel_plugin *plugin, uint64_t began) {
+  const keel_log *log = &plugin->context->log;
+  double ms = (double)(keel_now() - began) / 1e6;
+  if (plugin->status != KD_OK)
+    keel_log_line(log, KD_LOG_DEBUG, "%s (%s): refused: %s%s%s", plugin->path,
+                  plugin->source, plugin->reason, *plugin->hint ? "; " : "",
+                  plugin->hint);
+  else
+    keel_log_line(
+        log, KD_LOG_DEBUG,
+        "%s (%s): %s %s, ABI %u.%u; kernels: %u, devices: %u%s%s; %.1f ms",
+        plugin->path, plugin->source, plugin->name ? plugin->name : "?",
+        plugin->version ? plugin->version : "?",
+        KD_VERSION_MAJOR(plugin->abi_version),
+        KD_VERSION_MINOR(plugin->abi_version), plugin->kernel_count,
+        plugin->device_count, *plugin->reason ? ", " : "", plugin->reason, ms);
+}
+
 keel_status keel_plugin_add(keel_context *context,
                             const keel_candidate *candidate) {
+  uint64_t began = keel_now();
   keel_plugin *plugin = keel_arena_take(&context->arena, sizeof *plugin);
   if (!plugin) return KD_OUT_OF_MEMORY;
   plugin->context = context;
@@ -589,6 +609,7 @@ keel_status keel_plugin_add(keel_context *context,
     if (status != KD_OK && plugin->status == KD_OK) refuse(plugin, status, "");
     if (status != KD_OK && !plugin->open) keel_plugin_close(plugin);
   }
+  tell(plugin, began);
   return keep(context, plugin);
 }
 

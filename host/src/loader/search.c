@@ -32,6 +32,12 @@ static keel_status in_folder(keel_context *context, const char *folder,
   struct dirent **entries = NULL;
   int count = scandir(folder, &entries, wanted, alphasort);
   keel_status status = KD_OK;
+  if (count < 0)
+    keel_log_line(&context->log, KD_LOG_DEBUG, "%s (%s): %s", folder, source,
+                  strerror(errno));
+  else
+    keel_log_line(&context->log, KD_LOG_DEBUG, "%s (%s): %d candidate%s",
+                  folder, source, count, count == 1 ? "" : "s");
   for (int i = 0; i < count; i++) {
     keel_text path = {0};
     keel_text_add(&path, "%s/%s", folder, entries[i]->d_name);
