@@ -17,47 +17,50 @@ typedef struct params {
   kd_dtype dtype;
 } params;
 
-#define UNARY_LIST(X)                                                     \
-  X(Abs, 0, 0, fabsl(x))                                                  \
-  X(Acos, 4, 2, acosl(x))                                                 \
-  X(Acosh, 4, 2, acoshl(x))                                               \
-  X(Asin, 4, 2, asinl(x))                                                 \
-  X(Asinh, 4, 2, asinhl(x))                                               \
-  X(Atan, 5, 2, atanl(x))                                                 \
-  X(Atanh, 5, 2, atanhl(x))                                               \
-  X(Ceil, 0, 0, ceill(x))                                                 \
-  X(Celu, 8, 8, x > 0 ? x : p->a * expm1l(x / p->a))                      \
-  X(Cos, 4, 2, cosl(x))                                                   \
-  X(Cosh, 4, 2, coshl(x))                                                 \
-  X(Elu, 4.5, 4, x > 0 ? x : p->a * expm1l(x))                            \
-  X(Erf, 16, 4, erfl(x))                                                  \
-  X(Exp, 3, 2, expl(x))                                                   \
-  X(Floor, 0, 0, floorl(x))                                               \
-  X(Gelu, 4, 4, gelu(x, p))                                               \
-  X(HardSigmoid, 2, 2, isnan(x) ? x : fmaxl(0, fminl(1, p->a *x + p->b))) \
-  X(HardSwish, 4, 4, x *fmaxl(0, fminl(1, x / 6 + 0.5L)))                 \
-  X(LeakyRelu, 0.5, 0.5, x < 0 ? p->a * x : x)                            \
-  X(Log, 3, 2, logl(x))                                                   \
-  X(Mish, 12, 8, x *tanhl(log1pl(expl(x))))                               \
-  X(Neg, 0, 0, -x)                                                        \
-  X(Reciprocal, 2.5, 1, 1 / x)                                            \
-  X(Relu, 0, 0, isnan(x) ? x : x > 0 ? x : 0)                             \
-  X(Round, 0, 0, rintl(x))                                                \
-  X(Selu, 4.5, 4, p->b *(x > 0 ? x : p->a * expm1l(x)))                   \
-  X(Shrink, 0.5, 0.5, x<-p->b ? x + p->a : x> p->b ? x - p->a : 0)        \
-  X(Sigmoid, 6, 4, 1 / (1 + expl(-x)))                                    \
-  X(Sign, 0, 0, isnan(x) ? x : (real)((x > 0) - (x < 0)))                 \
-  X(Sin, 4, 2, sinl(x))                                                   \
-  X(Sinh, 4, 2, sinhl(x))                                                 \
-  X(Softplus, 6, 4, x > 60 ? x : log1pl(expl(x)))                         \
-  X(Softsign, 3, 2, x / (1 + fabsl(x)))                                   \
-  X(Sqrt, 3, 1.5, sqrtl(x))                                               \
-  X(Tan, 5, 2.5, tanl(x))                                                 \
-  X(Tanh, 5, 2, tanhl(x))                                                 \
-  X(ThresholdedRelu, 0, 0, x > p->a ? x : 0)
+/* name, limits in ulps of f32 and f64, and of f16, the range that its operand is tried in
+ * ("": any), what it is of x */
+#define UNARY_LIST(X)                                                        \
+  X(Abs, 0, 0, "", fabsl(x))                                                 \
+  X(Acos, 4, 2, "(-1,1)", acosl(x))                                          \
+  X(Acosh, 4, 2, "(1,50)", acoshl(x))                                        \
+  X(Asin, 4, 2, "(-1,1)", asinl(x))                                          \
+  X(Asinh, 4, 2, "(-50,50)", asinhl(x))                                      \
+  X(Atan, 5, 2, "(-20,20)", atanl(x))                                        \
+  X(Atanh, 5, 2, "(-1,1)", atanhl(x))                                        \
+  X(Ceil, 0, 0, "(-50,50)", ceill(x))                                        \
+  X(Celu, 8, 8, "(-8,8)", x > 0 ? x : p->a * expm1l(x / p->a))               \
+  X(Cos, 4, 2, "(-30,30)", cosl(x))                                          \
+  X(Cosh, 4, 2, "(-8,8)", coshl(x))                                          \
+  X(Elu, 4.5, 4, "(-8,8)", x > 0 ? x : p->a * expm1l(x))                     \
+  X(Erf, 16, 4, "(-4,4)", erfl(x))                                           \
+  X(Exp, 3, 2, "(-9,9)", expl(x))                                            \
+  X(Floor, 0, 0, "(-50,50)", floorl(x))                                      \
+  X(Gelu, 4, 4, "(-6,6)", gelu(x, p))                                        \
+  X(HardSigmoid, 2, 2, "(-5,5)",                                             \
+    isnan(x) ? x : fmaxl(0, fminl(1, p->a *x + p->b)))                       \
+  X(HardSwish, 4, 4, "(-6,6)", x *fmaxl(0, fminl(1, x / 6 + 0.5L)))          \
+  X(LeakyRelu, 0.5, 0.5, "(-9,9)", x < 0 ? p->a * x : x)                     \
+  X(Log, 3, 2, "(0.001,60)", logl(x))                                        \
+  X(Mish, 12, 8, "(-9,9)", x *tanhl(log1pl(expl(x))))                        \
+  X(Neg, 0, 0, "", -x)                                                       \
+  X(Reciprocal, 2.5, 1, "(-40,40)", 1 / x)                                   \
+  X(Relu, 0, 0, "", isnan(x) ? x : x > 0 ? x : 0)                            \
+  X(Round, 0, 0, "(-50,50)", rintl(x))                                       \
+  X(Selu, 4.5, 4, "(-8,8)", p->b *(x > 0 ? x : p->a * expm1l(x)))            \
+  X(Shrink, 0.5, 0.5, "(-3,3)", x<-p->b ? x + p->a : x> p->b ? x - p->a : 0) \
+  X(Sigmoid, 6, 4, "(-12,12)", 1 / (1 + expl(-x)))                           \
+  X(Sign, 0, 0, "", isnan(x) ? x : (real)((x > 0) - (x < 0)))                \
+  X(Sin, 4, 2, "(-30,30)", sinl(x))                                          \
+  X(Sinh, 4, 2, "(-8,8)", sinhl(x))                                          \
+  X(Softplus, 6, 4, "(-20,20)", x > 60 ? x : log1pl(expl(x)))                \
+  X(Softsign, 3, 2, "(-30,30)", x / (1 + fabsl(x)))                          \
+  X(Sqrt, 3, 1.5, "(0,100)", sqrtl(x))                                       \
+  X(Tan, 5, 2.5, "(-1.5,1.5)", tanl(x))                                      \
+  X(Tanh, 5, 2, "(-6,6)", tanhl(x))                                          \
+  X(ThresholdedRelu, 0, 0, "(-4,4)", x > p->a ? x : 0)
 
 enum {
-#define NAME(name, wide, half, expression) UNARY_##name,
+#define NAME(name, wide, half, range, expression) UNARY_##name,
   UNARY_LIST(NAME)
 #undef NAME
 };
@@ -73,8 +76,8 @@ static real gelu(real x, const params *p) {
 
 static real unary(uint32_t which, real x, const params *p) {
   switch (which) {
-#define CASE(name, wide, half, expression) \
-  case UNARY_##name:                       \
+#define CASE(name, wide, half, range, expression) \
+  case UNARY_##name:                              \
     return expression;
     UNARY_LIST(CASE)
 #undef CASE
@@ -86,7 +89,7 @@ static real unary(uint32_t which, real x, const params *p) {
 /* Limits in ulps, by type. */
 static real limit(uint32_t which, kd_dtype dtype) {
   static const float limits[][2] = {
-#define LIMIT(name, wide, half, expression) {wide, half},
+#define LIMIT(name, wide, half, range, expression) {wide, half},
       UNARY_LIST(LIMIT)
 #undef LIMIT
   };
@@ -171,29 +174,30 @@ static bool run_unary(ref_call *call) {
 
 /* ---- of two, broadcast ---------------------------------------------------------- */
 
-#define BINARY_LIST(X) \
-  X(Add)               \
-  X(Sub)               \
-  X(Mul)               \
-  X(Div)               \
-  X(Mod)               \
-  X(Pow)               \
-  X(PRelu)             \
-  X(And)               \
-  X(Or)                \
-  X(Xor)               \
-  X(BitwiseAnd)        \
-  X(BitwiseOr)         \
-  X(BitwiseXor)        \
-  X(BitShift)          \
-  X(Equal)             \
-  X(Greater)           \
-  X(GreaterOrEqual)    \
-  X(Less)              \
-  X(LessOrEqual)
+/* name, the ranges that its operands are tried in; NULL: see `ref_operands_of` */
+#define BINARY_LIST(X)                  \
+  X(Add, "", "")                        \
+  X(Sub, "", "")                        \
+  X(Mul, "(-9,9)", "(-9,9)")            \
+  X(Div, "(-90,90)", "(1,9)")           \
+  X(Mod, NULL, NULL)                    \
+  X(Pow, "(0.1,5)", "(-2,3)")           \
+  X(PRelu, NULL, NULL)                  \
+  X(And, "", "")                        \
+  X(Or, "", "")                         \
+  X(Xor, "", "")                        \
+  X(BitwiseAnd, "", "")                 \
+  X(BitwiseOr, "", "")                  \
+  X(BitwiseXor, "", "")                 \
+  X(BitShift, NULL, NULL)               \
+  X(Equal, "(-3,3)", "(-3,3)")          \
+  X(Greater, "(-3,3)", "(-3,3)")        \
+  X(GreaterOrEqual, "(-3,3)", "(-3,3)") \
+  X(Less, "(-3,3)", "(-3,3)")           \
+  X(LessOrEqual, "(-3,3)", "(-3,3)")
 
 enum {
-#define NAME(name) BINARY_##name,
+#define NAME(name, a, b) BINARY_##name,
   BINARY_LIST(NAME)
 #undef NAME
 };
@@ -457,10 +461,10 @@ static bool run_cast(ref_call *call) {
   return true;
 }
 
-#define UNARY(name, wide, half, expression)                    \
+#define UNARY(name, wide, half, range, expression)             \
   {NULL,         #name,     (wide) == 0 ? REF_EXACT : REF_ULP, \
    UNARY_##name, run_unary, false},
-#define BINARY(name)                                    \
+#define BINARY(name, a, b)                              \
   {NULL,                                                \
    #name,                                               \
    BINARY_##name <= BINARY_PRelu ? REF_ULP : REF_EXACT, \
@@ -485,3 +489,25 @@ const ref_op ref_elementwise[] = {
 };
 const uint32_t ref_elementwise_count =
     (uint32_t)(sizeof ref_elementwise / sizeof *ref_elementwise);
+
+#define OF_ONE(name, wide, half, range, expression) {#name, "", range, NULL},
+#define OF_TWO(name, a, b)                          {#name, "", a, b},
+
+const ref_operands ref_operands_of[] = {
+    UNARY_LIST(OF_ONE)  /* */
+    BINARY_LIST(OF_TWO) /* */
+    {"Mod", "fmod=0", "(-90,90)", "(-9,9)"},
+    {"Mod", "fmod=1", "(-90,90)", "(-9,9)"},
+    {"BitShift", "direction=LEFT", "", "(-2,68)"},
+    {"BitShift", "direction=RIGHT", "", "(-2,68)"},
+    {"Max", "", "", ""},
+    {"Min", "", "", ""},
+    {"Sum", "", "(-9,9)", "(-9,9)"},
+    {"Mean", "", "(-9,9)", "(-9,9)"},
+    {"Not", "", "", NULL},
+    {"BitwiseNot", "", "", NULL},
+    {"IsNaN", "", "", NULL},
+    {"IsInf", "", "", NULL},
+};
+const uint32_t ref_operands_count =
+    (uint32_t)(sizeof ref_operands_of / sizeof *ref_operands_of);

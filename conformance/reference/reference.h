@@ -40,6 +40,14 @@ typedef struct ref_op {
 const ref_op *ref_find(const char *domain, const char *name);
 const ref_op *ref_at(uint32_t index); /* NULL past the last */
 
+/* What an elementwise op is tried with: ranges as cases write them, "(-1,1)"; "": any. */
+typedef struct ref_operands {
+  const char *op, *attrs;
+  const char *a, *b; /* a NULL: nothing here; b NULL: an op of one operand */
+} ref_operands;
+extern const ref_operands ref_operands_of[];
+extern const uint32_t ref_operands_count;
+
 /* ---- for the ops' own files --------------------------------------------------- */
 
 extern const ref_op ref_elementwise[], ref_data[], ref_math[], ref_product[],

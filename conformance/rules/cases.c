@@ -10,7 +10,7 @@
  *   i64%4[2,3]    random integers from 0 to 3;  i64~4[2] from -4 to 3
  *   -             an absent optional input
  *
- * A line of elementwise ops stands for many ops: see `unary` and `binary`. */
+ * Elementwise ops have the same shapes, each with the reference's ranges (# and @). */
 #include "rules/cases.h"
 
 #include <ctype.h>
@@ -21,54 +21,16 @@ typedef struct line {
   uint32_t outputs;
 } line;
 
-/* Shapes of ops of one input; the range is in `ranges`. */
+/* Shapes of elementwise ops of one input and of two; the reference has the ranges. */
 static const char *const unary_shapes[] = {
     "T#[]",  "T#[1]", "T#[5]",       "T#[0]",    "T#[257]",
     "T#[3,5,7]", "T#[2,0,3]", "T#[1,2,1,3,1,2,1,2]", "T#[1021]", "T#[20000]"};
-
-static const struct {
-  const char *op;
-  const char *range; /* of its input */
-} unary[] = {
-    {"Abs", ""},          {"Acos", "(-1,1)"},    {"Acosh", "(1,50)"},
-    {"Asin", "(-1,1)"},   {"Asinh", "(-50,50)"}, {"Atan", "(-20,20)"},
-    {"Atanh", "(-1,1)"},  {"BitwiseNot", ""},    {"Ceil", "(-50,50)"},
-    {"Celu", "(-8,8)"},   {"Cos", "(-30,30)"},   {"Cosh", "(-8,8)"},
-    {"Elu", "(-8,8)"},    {"Erf", "(-4,4)"},     {"Exp", "(-9,9)"},
-    {"Floor", "(-50,50)"}, {"Gelu", "(-6,6)"},   {"HardSigmoid", "(-5,5)"},
-    {"HardSwish", "(-6,6)"}, {"LeakyRelu", "(-9,9)"}, {"Log", "(0.001,60)"},
-    {"Mish", "(-9,9)"},   {"Neg", ""},           {"Not", ""},
-    {"Reciprocal", "(-40,40)"}, {"Relu", ""},    {"Round", "(-50,50)"},
-    {"Selu", "(-8,8)"},   {"Shrink", "(-3,3)"},  {"Sigmoid", "(-12,12)"},
-    {"Sign", ""},         {"Sin", "(-30,30)"},   {"Sinh", "(-8,8)"},
-    {"Softplus", "(-20,20)"}, {"Softsign", "(-30,30)"}, {"Sqrt", "(0,100)"},
-    {"Tan", "(-1.5,1.5)"}, {"Tanh", "(-6,6)"},
-    {"ThresholdedRelu", "(-4,4)"}, {"IsNaN", ""}, {"IsInf", ""}};
 
 static const char *const binary_shapes[] = {
     "T#[4,5] T@[4,5]", "T#[3,1,5] T@[2,1]",     "T#[] T@[7]",
     "T#[6] T@[]",      "T#[1,3] T@[5,1]",       "T#[0] T@[1]",
     "T#[2,3,4] T@[4]", "T#[2,3,4] T@[3,1]",     "T#[1000] T@[1000]",
     "T#[2,1,3,1,2,1] T@[1,2,1,2,1,3]", "T#[33,17] T@[33,1]"};
-
-static const struct {
-  const char *op, *attrs;
-  const char *a, *b; /* ranges */
-} binary[] = {
-    {"Add", "", "", ""},         {"Sub", "", "", ""},
-    {"Mul", "", "(-9,9)", "(-9,9)"}, {"Div", "", "(-90,90)", "(1,9)"},
-    {"Mod", "fmod=0", "(-90,90)", "(-9,9)"},
-    {"Mod", "fmod=1", "(-90,90)", "(-9,9)"},
-    {"Pow", "", "(0.1,5)", "(-2,3)"}, {"And", "", "", ""}, {"Or", "", "", ""},
-    {"Xor", "", "", ""},         {"BitwiseAnd", "", "", ""},
-    {"BitwiseOr", "", "", ""},   {"BitwiseXor", "", "", ""},
-    {"BitShift", "direction=LEFT", "", "(-2,68)"},
-    {"BitShift", "direction=RIGHT", "", "(-2,68)"},
-    {"Equal", "", "(-3,3)", "(-3,3)"}, {"Greater", "", "(-3,3)", "(-3,3)"},
-    {"GreaterOrEqual", "", "(-3,3)", "(-3,3)"}, {"Less", "", "(-3,3)", "(-3,3)"},
-    {"LessOrEqual", "", "(-3,3)", "(-3,3)"},
-    {"Max", "", "", ""},         {"Min", "", "", ""},
-    {"Sum", "", "(-9,9)", "(-9,9)"}, {"Mean", "", "(-9,9)", "(-9,9)"}};
 
 #define REDUCE(op)                                             \
   {op, "", "T(-2,2)[3,4,5]", 1},                               \
@@ -627,24 +589,17 @@ static bool find(const char *domain, const char *op, uint32_t index,
   snprintf(full, sizeof full, "%s%s%s", standard ? "" : domain,
            standard ? "" : "::", op);
   *outputs = 1;
-  for (size_t i = 0; i < KC_COUNT_OF(unary) && standard && !shape; i++) {
-    if (strcmp(unary[i].op, op) != 0) continue;
-    if (index < SHAPES(unary_shapes)) {
-      shape = unary_shapes[index];
-      a = unary[i].range;
+  for (uint32_t i = 0; i < ref_operands_count && standard && !shape; i++) {
+    const ref_operands *of = &ref_operands_of[i];
+    if (!of->a || strcmp(of->op, op) != 0) continue;
+    uint32_t count = of->b ? SHAPES(binary_shapes) : SHAPES(unary_shapes);
+    if (index < count) {
+      shape = of->b ? binary_shapes[index] : unary_shapes[index];
+      a = of->a;
+      b = of->b;
+      words = of->attrs;
     } else {
-      index -= SHAPES(unary_shapes);
-    }
-  }
-  for (size_t i = 0; i < KC_COUNT_OF(binary) && standard && !shape; i++) {
-    if (strcmp(binary[i].op, op) != 0) continue;
-    if (index < SHAPES(binary_shapes)) {
-      shape = binary_shapes[index];
-      a = binary[i].a;
-      b = binary[i].b;
-      words = binary[i].attrs;
-    } else {
-      index -= SHAPES(binary_shapes);
+      index -= count;
     }
   }
   for (size_t i = 0; i < KC_COUNT_OF(lines) && !shape; i++) {
