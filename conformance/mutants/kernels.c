@@ -232,18 +232,12 @@ static real by_squares(const value *x, int64_t i, real r) {
 }
 
 static real bent_unary(const op_call *c, int64_t i, real x, real r) {
-  bool relu = c->op == RELU;
-  switch (sim_mode) {
-    case D_relu_nan:
-      return relu && isnan(x) ? 0 : r;
-    case D_fast_tanh:
-      return c->op == TANH && fabsl(x) < 3 ? x * (27 + x * x) / (27 + 9 * x * x)
-                                           : r;
-    case D_needs_zeros:
-      return relu ? r + dtype_load(bytes(&c->out[0]), c->out[0].dtype, i) : r;
-    default:
-      return r;
-  }
+  if (c->op == RELU && BUG(relu_nan) && isnan(x)) return 0;
+  if (c->op == RELU && BUG(needs_zeros))
+    return r + dtype_load(bytes(&c->out[0]), c->out[0].dtype, i);
+  return c->op == TANH && BUG(fast_tanh) && fabsl(x) < 3
+             ? x * (27 + x * x) / (27 + 9 * x * x)
+             : r;
 }
 
 static real bent_product(const op_call *c, const value *y, int64_t i, real r) {
@@ -262,29 +256,30 @@ static real bent(const op_call *c, value *const *in, const value *y, int64_t i,
   const value *x = in[0];
   if (is_unary(c->op)) return bent_unary(c, i, x->x[i], r);
   if (c->op == MATMUL && floats) return bent_product(c, y, i, r);
-  switch (sim_mode) {
-    case D_cast_cuts:
-      return c->op == CAST && y->dtype == KD_BF16
+  if (is_reduce(c->op))
+    return BUG(reduce_narrow) && floats ? dtype_round(r, KD_F16) : r;
+  switch (c->op) {
+    case CAST:
+      return BUG(cast_cuts) && y->dtype == KD_BF16
                  ? keep_bits(x->x[i], 8, truncl)
                  : r;
-    case D_moves_as_f32:
-      return (c->op == TRANSPOSE || c->op == GATHER) && !floats ? (float)r : r;
-    case D_div_floors: {
-      if (c->op != DIV || floats) return r;
+    case TRANSPOSE:
+    case GATHER:
+      return BUG(moves_as_f32) && !floats ? (float)r : r;
+    case DIV: {
+      if (!BUG(div_floors) || floats) return r;
       real a = x->x[broadcast_index(x, y, i)];
       real b = in[1]->x[broadcast_index(in[1], y, i)];
       return b == 0 ? r : truncl((double)a / (double)b);
     }
-    case D_reduce_narrow:
-      return is_reduce(c->op) && floats ? dtype_round(r, KD_F16) : r;
-    case D_host_output_wrong:
-      return c->op == ARGMAX ? y->x[(i + 1) % y->count] : r;
-    case D_softmax_raw: /* exp gives no number */
-      return c->op == SOFTMAX && x->x[i] > 88 ? NAN : r;
-    case D_var_by_squares:
-      return c->op == LAYER_NORM ? by_squares(x, i, r) : r;
-    case D_quant_wraps:
-      return c->op == QUANTIZE && in[1]->count == 1
+    case ARGMAX:
+      return BUG(host_output_wrong) ? y->x[(i + 1) % y->count] : r;
+    case SOFTMAX: /* exp gives no number */
+      return BUG(softmax_raw) && x->x[i] > 88 ? NAN : r;
+    case LAYER_NORM:
+      return BUG(var_by_squares) ? by_squares(x, i, r) : r;
+    case QUANTIZE:
+      return BUG(quant_wraps) && in[1]->count == 1
                  ? rintl(x->x[i] / in[1]->x[0]) + (in[2] ? in[2]->x[0] : 0)
                  : r;
     default:

@@ -3,7 +3,7 @@
 
 #include "common/single.h"
 
-int sim_mode;
+char sim_variant[64];
 uint32_t sim_ring;
 const kd_host *sim_host;
 struct kd_device sim_devices[2];
@@ -427,21 +427,6 @@ static struct {
   char behind[64];
 } large_plugin;
 
-static int find_mode(const char *name) {
-  static const char *const names[] = {
-      "",
-#define DEFECT(name, rule, text) #name,
-#include "mutants/defects.def"
-#undef DEFECT
-#define ODDITY(name, text) #name,
-#include "mutants/oddities.def"
-#undef ODDITY
-  };
-  for (size_t i = 1; name && i < sizeof names / sizeof *names; i++)
-    if (!strcmp(name, names[i])) return (int)i;
-  return SOUND;
-}
-
 static void bare_tables(void) {
   kd_memory_table *m = &sim_memory;
   m->copy = NULL;
@@ -498,7 +483,7 @@ static void set_tables(void) {
 }
 
 __attribute__((constructor)) static void at_load(void) {
-  sim_mode = find_mode(getenv("KEEL_SIM"));
+  named_by(sim_variant, "KEEL_SIM");
   set_tables();
 }
 

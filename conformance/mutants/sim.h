@@ -18,21 +18,14 @@
 #include <time.h>
 #include <unistd.h>
 
-enum {
-  SOUND,
-#define DEFECT(name, rule, text) D_##name,
-#include "mutants/defects.def"
-#undef DEFECT
-#define ODDITY(name, text) O_##name,
-#include "mutants/oddities.def"
-#undef ODDITY
-};
+#include "mutants/named.h"
 
-extern int sim_mode;
+extern char sim_variant[64]; /* KEEL_SIM; "": sound */
 extern uint32_t
     sim_ring; /* KEEL_SIM_RING: what a stream takes before KD_BUSY; 0: any */
-#define BUG(name) (sim_mode == D_##name)
-#define ODD(name) (sim_mode == O_##name)
+/* Whether it has this defect, or is odd in this way. */
+#define BUG(name) named(sim_variant, #name)
+#define ODD(name) named(sim_variant, #name)
 
 extern const kd_host *sim_host;
 extern kd_op_def sim_ops[1]; /* ops.c */

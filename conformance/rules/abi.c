@@ -482,4 +482,30 @@ static const kc_rule rules[] = {
             " are not there."),
 };
 
+/* clang-format off */
+static const kc_defect defects[] = {
+    DEFECT_AS(host_reads_past, "abi.host-smaller", KC_AROUND, "a field behind the host's struct_size is read"),
+    DEFECT_AS(host_size_equal, "abi.host-larger", KC_AROUND, "the host's struct_size must be its own"),
+    DEFECT_AS(version_equal, "abi.host-newer", KC_AROUND, "the host's version must be its own"),
+    DEFECT(reserved_used, "abi.reserved-ignored", "a reserved field is looked at"),
+    DEFECT(node_size_equal, "abi.node-table-larger", "the node table's size must be its own"),
+    DEFECT_AS(info_memset, "abi.info-bounded", KC_AROUND, "the whole of its newer kd_device_info is cleared"),
+    DEFECT(info_size_equal, "abi.info-larger", "a larger kd_device_info is refused"),
+    DEFECT(property_memset, "abi.property-bounded", "the whole of its newer kd_property is cleared"),
+    DEFECT_AS(stats_overrun, "abi.stats-bounded", KC_AROUND, "kd_memory_stats is filled past struct_size"),
+    DEFECT(cost_overrun, "abi.cost-bounded", "kd_cost is filled past struct_size"),
+    DEFECT(launch_size_equal, "abi.launch-larger", "kd_launch.struct_size must be its own"),
+    DEFECT(launch_reads_past, "abi.launch-smaller", "a field behind kd_launch is read"),
+    DEFECT_AS(stream_flag, "abi.stream-flag", KC_AROUND, "unknown flags of a stream are ignored"),
+    DEFECT_AS(event_flag, "abi.event-flag", KC_AROUND, "unknown flags of an event are ignored"),
+    DEFECT(capture_flag, "abi.capture-flag", "a flag of a recording that nobody defined is taken"),
+    DEFECT(dtype_unchecked, "abi.unknown-enum", "any element type is taken"),
+    DEFECT(import_any_kind, "abi.unknown-enum", "any kind of external memory is taken"),
+    {.name = "half_table", .rule = "abi.groups", .text = "map without unmap", .how = KC_AROUND, .needs = "mem.map-range"},
+    {.name = "table_size_zero", .rule = "abi.table-sizes", .text = "the profile table's struct_size is forgotten", .how = KC_AROUND, .needs = "prof.records"},
+    DEFECT_AS(kernel_flag, "abi.flags-known", KC_AROUND, "a kernel has a flag that nobody defined"),
+    DEFECT_AS(extension_any, "abi.extension-unknown", KC_AROUND, "any extension's name gives a table"),
+};
+/* clang-format on */
+
 KC_AREA(abi, "Forward and backward compatibility");

@@ -430,4 +430,22 @@ static const kc_rule rules[] = {
          "Shapes change, recordings are made anew."),
 };
 
+/* clang-format off */
+static const kc_defect defects[] = {
+    DEFECT(replay_no_fill, "capture.equals-direct", "replays forget fills"),
+    DEFECT_AS(replay_first_data, "capture.equals-direct", KC_AROUND, "replays do nothing from the second on"),
+    DEFECT(capture_runs, "capture.not-run", "work runs while it is recorded"),
+    DEFECT(replay_now, "capture.order", "replays don't wait for the stream"),
+    DEFECT(begin_resets, "capture.begin-twice", "a second begin ends the first"),
+    DEFECT(empty_capture, "capture.empty", "an empty recording can't be launched"),
+    DEFECT(capture_global, "capture.others-work", "all streams record while one does"),
+    DEFECT(capture_one_stream, "capture.joined", "a stream that waits for a recording's event runs"),
+    DEFECT_AS(capture_one, "capture.other-threads", KC_RACE, "one recording at a time, for all threads"),
+    DEFECT_AS(rebind_no_offset, "capture.update", KC_AROUND, "rebinding forgets the offset"),
+    DEFECT(rebind_late, "capture.update", "rebinding behind a launch does nothing"),
+    DEFECT(capture_in_stream, "capture.outlives-stream", "a recording points into its stream"),
+    DEFECT_AS(capture_ids, "capture.churn", KC_AROUND, "ids of recordings run out"),
+};
+/* clang-format on */
+
 KC_AREA(capture, "Replay");

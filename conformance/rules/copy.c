@@ -443,4 +443,23 @@ static const kc_rule rules[] = {
             "The pattern usually lies on the caller's stack."),
 };
 
+/* clang-format off */
+static const kc_defect defects[] = {
+    DEFECT_AS(odd_tail, "copy.in-out", KC_AROUND, "copies are done in words, tails are forgotten"),
+    DEFECT_AS(out_offset, "copy.offsets", KC_AROUND, "copy_out ignores its offset's low bits"),
+    DEFECT_AS(zero_is_all, "copy.zero", KC_AROUND, "size 0 is the whole buffer"),
+    DEFECT_AS(source_offset, "copy.device-device", KC_AROUND, "the source offset is ignored"),
+    DEFECT(other_space, "copy.between-spaces", "copies between spaces do nothing"),
+    DEFECT_AS(host_pointer_kept, "copy.host-reusable", KC_AROUND, "the source is read after copy_in returned"),
+    DEFECT_AS(out_early, "copy.out-done", KC_AROUND, "copy_out returns before the data is there"),
+    DEFECT_AS(page_reader, "copy.any-host-memory", KC_AROUND, "whole lines are read past the source's end"),
+    DEFECT_AS(writes_source, "copy.source-untouched", KC_AROUND, "the source is written back to"),
+    DEFECT_AS(fill_four, "copy.fill-patterns", KC_AROUND, "patterns over 4 bytes are cut"),
+    DEFECT_AS(length_24, "copy.big", KC_AROUND, "lengths pass through 24 bits"),
+    DEFECT_AS(copies_unordered, "copy.order", KC_AROUND | KC_RACE, "copies in a stream run at once"),
+    DEFECT(copy_late, "copy.stream-done", "copies in a stream are read after it has passed"),
+    DEFECT(pattern_kept, "copy.stream-fill", "the pattern's pointer is kept"),
+};
+/* clang-format on */
+
 KC_AREA(copy, "Copies and fills");

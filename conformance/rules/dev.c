@@ -449,4 +449,34 @@ static const kc_rule rules[] = {
             " every cost a million times too small."),
 };
 
+/* clang-format off */
+static const kc_defect defects[] = {
+    DEFECT_AS(count_changes, "dev.count-stable", KC_AROUND, "the count of devices changes between calls"),
+    DEFECT_AS(info_nameless, "dev.info-complete", KC_AROUND, "a device has no name"),
+    DEFECT_AS(info_alignment, "dev.info-complete", KC_AROUND, "a space's alignment is no power of two"),
+    DEFECT_AS(info_stack, "dev.info-stable", KC_AROUND, "the name lies in a buffer that each call changes"),
+    DEFECT(uuid_same, "dev.uuid-unique", "all devices have one uuid"),
+    DEFECT_AS(uuid_random, "dev.uuid-unique", KC_AROUND, "the uuid is made up per process"),
+    DEFECT_AS(index_unchecked, "dev.index-out-of-range", KC_AROUND, "the index of a device is not checked"),
+    DEFECT_AS(opens_leak, "dev.open-close", KC_AROUND, "the fiftieth open fails"),
+    DEFECT_AS(reopen_dirty, "dev.works-after-reopen", KC_AROUND, "the second opening loses copies"),
+    DEFECT(inline_lie, "dev.inline-true", "INLINE is claimed, and work finishes later"),
+    DEFECT(addressable_lie, "dev.addressable-true", "addresses are claimed that are shadows"),
+    DEFECT(limit_lie, "dev.limits-true", "max_buffer can't be allocated"),
+    DEFECT(stats_wrong, "dev.memory-info", "used memory never falls"),
+    DEFECT_AS(status_lost, "dev.status-ok", KC_AROUND, "a healthy device says that it is lost"),
+    DEFECT(device_zero, "dev.two-devices", "everything goes to device 0"),
+    DEFECT(run_begin_crash, "dev.run-hooks", "run_begin ends the process after three runs"),
+    DEFECT(property_nameless, "dev.properties", "a property has no name"),
+    DEFECT(property_twice, "dev.properties", "two properties have one name"),
+    DEFECT(property_unit, "dev.properties", "a clock is in MHz"),
+    DEFECT(property_garbled, "dev.properties", "a property's text is no UTF-8"),
+    DEFECT(property_doubled_fact, "dev.properties", "what kd_device_info has is a property, too"),
+    DEFECT(property_endless, "dev.properties", "the list of properties has no end"),
+    DEFECT(property_any_device, "dev.properties", "a property's device is not checked"),
+    DEFECT(property_drifts, "dev.properties-stable", "a temperature changes, and is not said to"),
+    DEFECT_AS(flops_in_tera, "dev.facts-in-units", KC_AROUND, "the peak is in teraflops"),
+};
+/* clang-format on */
+
 KC_AREA(dev, "Devices and their facts");

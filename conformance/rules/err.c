@@ -582,4 +582,31 @@ static const kc_rule rules[] = {
          "After a failure the work that signals the waiters does not run."),
 };
 
+/* clang-format off */
+static const kc_defect defects[] = {
+    DEFECT_AS(mute_info, "err.code-and-message", KC_AROUND, "a failing device_info says nothing"),
+    DEFECT_AS(errno_code, "err.code-defined", KC_AROUND, "statuses are negative errno"),
+    DEFECT_AS(mute_oom, "err.message", KC_AROUND, "a failed allocation says nothing"),
+    DEFECT_AS(vague_oom, "err.message-names", KC_AROUND, "the message of a failed allocation has no figures"),
+    DEFECT_AS(out_written, "err.out-params", KC_AROUND, "handles are written on failure"),
+    DEFECT_AS(fails_on_success, "err.success-is-silent", KC_AROUND, "allocations that succeed leave a message"),
+    DEFECT_AS(global_message, "err.thread-local", KC_AROUND | KC_RACE, "messages are made in a static buffer"),
+    DEFECT_AS(prints, "err.no-stdio", KC_AROUND, "it prints"),
+    DEFECT_AS(log_level, "err.log-level", KC_AROUND, "the log gets level 9"),
+    DEFECT_AS(alloc_unchecked, "err.alloc-fail-nth", KC_AROUND, "an allocation in open is not checked"),
+    DEFECT_AS(alloc_leaks, "err.alloc-fail-nth", KC_AROUND, "a failed open keeps what it had allocated"),
+    DEFECT(kernel_unchecked, "err.alloc-fail-kernel", "an allocation in create is not checked"),
+    DEFECT(set_output_unchecked, "err.service-fail-nth", "a failed set_output is ignored"),
+    DEFECT(bad_data_crash, "err.bad-data", "an index out of range is followed"),
+    DEFECT_AS(failure_lost, "err.async-event", KC_AROUND, "failed work is reported as done"),
+    DEFECT(event_mute, "err.async-event", "query and wait give a failure without its reason"),
+    DEFECT_AS(sync_forgets, "err.async-synchronize", KC_AROUND, "synchronize does not report failures"),
+    DEFECT(callback_mute, "err.callback-on-error", "a callback gets no reason of a failure"),
+    DEFECT(callback_on_success, "err.callback-on-error", "callbacks come on success only"),
+    DEFECT(failure_stays, "err.async-wait", "a stream that waited for failed work goes on"),
+    DEFECT(failure_spreads, "err.others-live", "one stream's failure fails all"),
+    DEFECT(failure_hangs, "err.no-hang", "waits behind a failure never end"),
+};
+/* clang-format on */
+
 KC_AREA(err, "Errors");

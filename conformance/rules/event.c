@@ -532,4 +532,28 @@ static const kc_rule rules[] = {
             "Events of one stream say nothing of another."),
 };
 
+/* clang-format off */
+static const kc_defect defects[] = {
+    DEFECT(event_uninitialised, "event.initial", "a new event is busy"),
+    DEFECT_AS(ready_at_record, "event.record-query", KC_AROUND, "an event is done when it is recorded"),
+    DEFECT_AS(wait_early, "event.wait-host", KC_AROUND | KC_RACE, "waits of the host return at once"),
+    DEFECT_AS(timeout_ignored, "event.wait-timeout", KC_AROUND, "timeouts are ignored"),
+    DEFECT_AS(device_wait_noop, "event.wait-device", KC_AROUND, "stream.wait does nothing"),
+    DEFECT_AS(device_wait_blocks, "event.wait-not-blocking", KC_AROUND, "stream.wait waits on the host"),
+    DEFECT_AS(wait_sometimes, "event.cross-dag", KC_AROUND, "every fourth stream.wait is forgotten"),
+    DEFECT(never_recorded, "event.wait-before-record", "a wait for a new event hangs the stream"),
+    DEFECT_AS(follows_record, "event.re-record", KC_RACE, "queued waits follow the event"),
+    DEFECT_AS(lost_wakeup, "event.multi-wait", KC_RACE, "one waiter is woken, the others sleep on"),
+    DEFECT(one_waiter, "event.multi-stream", "an event remembers one waiting stream"),
+    DEFECT(destroy_drops, "event.destroy-waited", "waits are dropped with their event"),
+    DEFECT_AS(callback_twice, "event.callback-once", KC_AROUND | KC_RACE, "callbacks come twice now and then"),
+    DEFECT_AS(callback_early, "event.callback-not-early", KC_AROUND, "callbacks come when they are registered"),
+    DEFECT(callback_done, "event.callback-already-done", "no callback for an event that is done"),
+    DEFECT(callback_destroyed, "event.callback-destroyed", "callbacks are dropped with their event"),
+    DEFECT(event_pool, "event.many", "there are 400 events"),
+    DEFECT_AS(event_ids, "event.churn", KC_AROUND, "ids of events are used up"),
+    DEFECT(query_all, "event.streams-apart", "query fails while another stream is busy"),
+};
+/* clang-format on */
+
 KC_AREA(event, "Events and waits");

@@ -212,4 +212,16 @@ static const kc_rule rules[] = {
          " support"),
 };
 
+/* clang-format off */
+static const kc_defect defects[] = {
+    DEFECT(reduce_sum_only, "group.all-reduce", "every reduction is a sum"),
+    DEFECT(gather_order, "group.all-gather", "parts are gathered in the wrong order"),
+    DEFECT(scatter_first, "group.reduce-scatter", "every member gets the first part"),
+    DEFECT(root_zero, "group.broadcast", "the root is always member 0"),
+    DEFECT(group_hurries, "group.order", "a group does not wait for what its members do before"),
+    DEFECT(group_leaves, "group.order", "members go on before the others have read their inputs"),
+    DEFECT(group_any, "group.unknown", "a kind of collective that is not known is taken"),
+};
+/* clang-format on */
+
 KC_AREA(group, "Collectives");

@@ -86,4 +86,16 @@ static const kc_rule rules[] = {
          "kd_host.extension", "NULL is the usual answer."),
 };
 
+/* clang-format off */
+static const kc_defect defects[] = {
+    DEFECT_AS(host_name, "host.any-host", KC_AROUND, "hosts of other names are refused"),
+    DEFECT(entry_host_kept, "host.table-of-open", "the table of the first open is used for ever"),
+    DEFECT_AS(odd_alignment, "host.allocate-alignment", KC_AROUND, "alignments of 48 bytes are asked for"),
+    DEFECT_AS(host_overrun, "host.allocate-overrun", KC_AROUND, "a block is overrun by a byte"),
+    DEFECT_AS(zone_left_open, "host.zones-balanced", KC_AROUND, "a span is not ended"),
+    DEFECT(cache_trusted, "host.cache-untrusted", "a stored blob is used as it is"),
+    DEFECT(extension_used, "host.extension-absent", "an extension is used without a look"),
+};
+/* clang-format on */
+
 KC_AREA(host, "Use of the host's services");

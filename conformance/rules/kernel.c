@@ -417,4 +417,47 @@ static const kc_rule rules[] = {
          " not demanded."),
 };
 
+/* clang-format off */
+static const kc_defect defects[] = {
+    DEFECT(list_late, "kernel.list-static", "definitions are there from open on"),
+    DEFECT(def_types, "kernel.def-valid", "a definition has a type that the op has not"),
+    DEFECT_AS(def_double, "kernel.def-valid", KC_AROUND, "a definition stands twice"),
+    DEFECT_AS(not_creatable, "kernel.create-destroy", KC_AROUND, "one definition can't be created"),
+    DEFECT(supports_all, "kernel.supports-honest", "supports says yes to what enqueue refuses"),
+    DEFECT(supports_scalar, "kernel.supports-any-rank", "supports reads past a scalar's dims"),
+    DEFECT(supports_flips, "kernel.supports-pure", "the answer of supports follows the last one"),
+    DEFECT(cost_in_years, "kernel.cost-sane", "cost gives picoseconds"),
+    DEFECT_AS(stale_result, "kernel.reuse", KC_AROUND, "the second run adds the first one's result"),
+    DEFECT(first_shape, "kernel.any-shape", "an instance keeps its first length"),
+    DEFECT_AS(instance_scratch, "kernel.concurrent", KC_RACE, "launches of an instance share scratch memory"),
+    DEFECT_AS(static_scratch, "kernel.concurrent-instances", KC_RACE, "all products share scratch memory"),
+    DEFECT(workspace_short, "kernel.workspace-enough", "the workspace is short by a tile"),
+    DEFECT_AS(tail_unwritten, "kernel.outputs-complete", KC_AROUND, "the last element is not written"),
+    DEFECT_AS(random_bits, "kernel.deterministic", KC_AROUND, "the last bit follows the clock"),
+    DEFECT_AS(writes_input, "kernel.inputs-untouched", KC_AROUND, "a kernel normalises its input in place"),
+    DEFECT(inplace_lie, "kernel.inplace", "in place is claimed for a kernel that reads back"),
+    DEFECT(alias_cleared, "kernel.aliases", "an output that lies over an input is cleared first"),
+    DEFECT(alias_broken, "kernel.alias-inputs", "equal inputs are taken for distinct ones"),
+    DEFECT(strides_ignored, "kernel.strided-inputs", "declared strides are ignored"),
+    DEFECT(strides_last, "kernel.strided-inputs", "the last dimension's stride stands for all"),
+    DEFECT(stride_zero, "kernel.strided-inputs", "a stride of 0 is taken for none"),
+    DEFECT(offset_vectors, "kernel.any-offset", "a slice is read from the vector that it begins in"),
+    DEFECT(offset_dropped, "kernel.offset-tensors", "a tensor's offset is taken in 128 bytes"),
+    DEFECT_AS(empty_refused, "kernel.empty-tensor", KC_AROUND, "an empty tensor is an error"),
+    DEFECT(rank_four, "kernel.ranks", "rank over 4 reads wrong dims"),
+    DEFECT(vector_tail, "kernel.odd-shapes", "n % 8 elements are left out"),
+    DEFECT(matmul_tail, "kernel.odd-products", "columns past the last tile are wrong"),
+    DEFECT(index_22, "kernel.large", "indices have 22 bits"),
+    DEFECT(capacity, "kernel.dynamic-output", "the capacity is reported instead of the count"),
+    DEFECT(host_args_late, "kernel.host-args", "host arguments are read when the work runs"),
+    DEFECT(host_values_kept, "kernel.host-values", "host arguments of the first launch serve for all"),
+    DEFECT(replay_new_values, "kernel.host-values-recorded", "a recording takes the host arguments of the last launch"),
+    DEFECT(host_output_wrong, "kernel.host-outputs", "a host output is written shifted"),
+    DEFECT(constants_lost, "kernel.constants", "prepacked constants are used up by the first run"),
+    DEFECT(taken_lie, "kernel.taken", "weights are said to be taken, and were not kept"),
+    DEFECT(constants_late, "kernel.constants-in-create", "a launch asks for a constant again"),
+    DEFECT(default_zero, "kernel.default-attributes", "absent attributes are 0"),
+};
+/* clang-format on */
+
 KC_AREA(kernel, "Kernels: definitions, instances, launches");

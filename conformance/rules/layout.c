@@ -378,4 +378,15 @@ static const kc_rule rules[] = {
          " gaps, or blocks that are shared, give other elements."),
 };
 
+/* clang-format off */
+static const kc_defect defects[] = {
+    DEFECT(layout_size_drifts, "layout.size", "the size of a layout changes from call to call"),
+    DEFECT(layout_tail, "layout.round-trip", "the last element does not come back to rows"),
+    DEFECT(layout_any, "layout.unknown", "any number is a layout"),
+    DEFECT(layout_flips, "layout.preferred", "each third answer is another one"),
+    DEFECT(layout_ignored, "layout.kernels", "an elementwise kernel takes padded rows for packed ones"),
+    DEFECT(layout_gaps, "layout.adjoins", "a Concat of padded rows is said to leave no gaps"),
+};
+/* clang-format on */
+
 KC_AREA(layout, "Layouts of the plugin's own");

@@ -286,4 +286,20 @@ static const kc_rule rules[] = {
          "Devices are opened and closed in any order."),
 };
 
+/* clang-format off */
+static const kc_defect defects[] = {
+    DEFECT_AS(block_kept, "life.host-allocs-balanced", KC_AROUND, "a block is kept over close"),
+    DEFECT_AS(cycle_leaks, "life.cycle-no-growth", KC_AROUND, "each opening keeps 200 KB"),
+    DEFECT_AS(instance_leaks, "life.instances", KC_AROUND, "each instance keeps 2 KB"),
+    DEFECT_AS(launch_leaks, "life.launches", KC_AROUND, "each launch keeps an event"),
+    DEFECT(orders_crash, "life.destroy-orders", "a kernel looks into its destroyed stream"),
+    DEFECT_AS(exit_hangs, "life.exit-without-close", KC_AROUND, "an atexit handler waits for ever"),
+    DEFECT_AS(unload_thread, "life.unload", KC_RACE, "a thread runs on after dlclose"),
+    DEFECT_AS(late_log, "life.silent-after-close", KC_AROUND | KC_RACE, "a thread logs after close"),
+    DEFECT_AS(thread_survives, "life.threads-end", KC_AROUND | KC_RACE, "each opening leaves a thread"),
+    DEFECT_AS(late_write, "life.no-late-write", KC_RACE, "copy_out writes once more, later"),
+    DEFECT(close_once, "life.close-devices", "the second closing crashes"),
+};
+/* clang-format on */
+
 KC_AREA(life, "Life, leaks, unloading");

@@ -465,4 +465,32 @@ static const kc_rule rules[] = {
             " forbidden in many sandboxes."),
 };
 
+/* clang-format off */
+static const kc_defect defects[] = {
+    DEFECT_AS(needs_library, "load.open", KC_LIBRARY, "it needs a library of the build folder"),
+    DEFECT_AS(entry_null, "load.entry-symbol", KC_AROUND, "the entry function returns NULL"),
+    DEFECT_AS(entry_other_table, "load.entry-symbol", KC_AROUND, "each call of the entry gives another table"),
+    DEFECT_AS(no_entry, "load.entry-symbol", KC_LIBRARY, "the entry symbol is misspelt"),
+    DEFECT_AS(exports_more, "load.exports-only", KC_LIBRARY, "it exports init and log"),
+    DEFECT_AS(entry_thread, "load.no-work-before-open", KC_AROUND, "a thread is started when the library loads"),
+    DEFECT(entry_allocates, "load.no-work-before-open", "the entry function allocates"),
+    DEFECT_AS(abi_min_above, "load.versions", KC_AROUND, "the lowest version is above the one it was built with"),
+    DEFECT_AS(plugin_size_small, "load.struct-size", KC_AROUND, "kd_plugin.struct_size is an old draft's"),
+    DEFECT_AS(slot_missing, "load.needed-slots", KC_AROUND, "device_close is NULL"),
+    DEFECT_AS(name_invalid, "load.name-valid", KC_AROUND, "its name is \"Acme GPU!\""),
+    DEFECT_AS(plugin_flag, "load.flags", KC_AROUND, "a flag that nobody defined is set"),
+    DEFECT(filled_at_open, "load.table-const", "a slot is filled in open"),
+    DEFECT_AS(no_reopen, "load.open-again", KC_AROUND, "static state is not reset by close"),
+    DEFECT(one_copy_only, "load.alongside", "a second copy in the process finds the first one's mark"),
+    DEFECT(second_host_shared, "load.two-hosts", "a second host gets the first one's instance"),
+    DEFECT(second_host_kept, "load.two-hosts", "the first host's calls are answered to the second"),
+    DEFECT(file_name, "load.copy-and-rename", "it compares its file name"),
+    DEFECT(needs_home, "load.bare-environment", "open needs a home that can be written"),
+    DEFECT(option_crash, "load.options-unknown", "an option without a value is dereferenced"),
+    DEFECT(no_device_mute, "load.says-why-no-device", "no device, and no word why"),
+    DEFECT(old_host_mute, "load.old-host", "an old host is refused without a message"),
+    DEFECT_AS(forks, "load.no-fork", KC_AROUND, "open starts another process"),
+};
+/* clang-format on */
+
 KC_AREA(load, "Loading and versions");

@@ -455,4 +455,32 @@ static const kc_rule rules[] = {
             "kd_memory_table.trim", "What is in use is not kept for reuse."),
 };
 
+/* clang-format off */
+static const kc_defect defects[] = {
+    DEFECT(alloc_short, "mem.alloc-free", "the last byte of a buffer is not there"),
+    DEFECT(misaligned, "mem.alignment", "addresses have half of the alignment"),
+    DEFECT(overlap, "mem.no-overlap", "small buffers overlap by 8 bytes"),
+    DEFECT_AS(copy_rounds_up, "mem.no-overrun", KC_AROUND, "copies are rounded up to 4 bytes"),
+    DEFECT(same_handle, "mem.distinct", "equal sizes get one handle"),
+    DEFECT_AS(size_wraps, "mem.oom-size", KC_AROUND, "size plus padding wraps around"),
+    DEFECT_AS(oom_other_code, "mem.oom-size", KC_AROUND, "a lack of memory is called INTERNAL"),
+    DEFECT_AS(oom_poisons, "mem.oom-recover", KC_AROUND, "a lack of memory is remembered for ever"),
+    DEFECT(oom_resets, "mem.oom-busy", "a lack of memory drops the work in flight"),
+    DEFECT(churn_mixes, "mem.churn", "a freed buffer's memory is cleared late"),
+    DEFECT(map_device_memory, "mem.spaces", "device memory is mapped to a garbage address"),
+    DEFECT(map_no_flush, "mem.map-coherent", "unmap forgets to write back"),
+    DEFECT(map_whole, "mem.map-range", "map copies the whole buffer out and back"),
+    DEFECT(map_kernel_stale, "mem.map-kernel", "maps of tensors' memory are never written back"),
+    DEFECT(import_copies, "mem.import-host", "imported memory is a copy"),
+    DEFECT(import_frees, "mem.import-host", "imported pages are unmapped by release"),
+    DEFECT(import_pads, "mem.import-readonly", "imported memory is padded in place"),
+    DEFECT(import_private, "mem.export", "what is written to imported memory stays private"),
+    DEFECT(export_wrong, "mem.export", "an exported handle leads to a copy of old data"),
+    DEFECT(import_closes, "mem.import-descriptor", "a failed import closes the descriptor"),
+    DEFECT(import_keeps, "mem.import-descriptor", "imported descriptors are never closed"),
+    DEFECT(needs_zeros, "mem.reuse", "a kernel adds to its output"),
+    DEFECT(trim_takes_live, "mem.trim", "trim clears what is in use"),
+};
+/* clang-format on */
+
 KC_AREA(mem, "Memory");

@@ -263,4 +263,14 @@ static const kc_rule rules[] = {
             " out of order with the application's."),
 };
 
+/* clang-format off */
+static const kc_defect defects[] = {
+    DEFECT(native_table_new, "native.table", "each call of extension gives another table of native handles"),
+    DEFECT_AS(native_zero, "native.handles", KC_AROUND, "the native handle of a buffer is 0"),
+    DEFECT_AS(native_any_kind, "native.kinds", KC_AROUND, "a native handle of any kind is given"),
+    DEFECT(wrap_takes_queue, "native.wrap", "the application's queue is gone with the stream"),
+    DEFECT(wrap_apart, "native.order", "a stream of an application's queue works in one of its own"),
+};
+/* clang-format on */
+
 KC_AREA(native, "Native handles");

@@ -470,4 +470,34 @@ static const kc_rule rules[] = {
             "Which ops have no reference of the suite's own."),
 };
 
+/* clang-format off */
+static const kc_defect defects[] = {
+    DEFECT(moves_as_f32, "op.exact", "64-bit integers move as f32"),
+    DEFECT(fast_tanh, "op.ulp", "tanh is a rational approximation"),
+    DEFECT(reduce_drops, "op.sum-exact-ints", "sums drop their last term"),
+    DEFECT(reduce_narrow, "op.sum-bound", "sums are kept in 16 bits"),
+    DEFECT(matmul_drops, "op.matmul-ints", "products drop the last k"),
+    DEFECT(matmul_tf32, "op.matmul-bound", "products take inputs in TF32"),
+    DEFECT(matmul_acc_f16, "op.matmul-bound", "products are summed in f16"),
+    DEFECT(matmul_bf16, "op.matmul-bound", "products take inputs in bf16"),
+    DEFECT(var_by_squares, "op.structure", "the variance is the mean of squares less the square"),
+    DEFECT(softmax_raw, "op.structure", "Softmax does not subtract the maximum"),
+    DEFECT(quant_half_up, "op.quantised", "half is rounded up"),
+    DEFECT(quant_wraps, "op.quantised", "quantised values wrap"),
+    DEFECT(relu_nan, "op.nan-inf", "Relu(NaN) is 0"),
+    DEFECT(max_nan, "op.nan-inf", "Max drops NaN"),
+    DEFECT_AS(flushes, "op.subnormal", KC_AROUND, "subnormals are flushed"),
+    DEFECT_AS(clamps, "op.overflow", KC_AROUND, "results are clamped to the largest number"),
+    DEFECT(cast_cuts, "op.rounding-cast", "casts to bf16 cut"),
+    DEFECT_AS(zero_sign, "op.signed-zero", KC_AROUND, "-0 becomes 0"),
+    DEFECT(last_tie, "op.ties", "the last of equal elements counts"),
+    DEFECT(div_floors, "op.integers", "64-bit integers are divided as doubles"),
+    DEFECT(order_doubles, "op.integers", "64-bit integers are compared as doubles"),
+    DEFECT(seed_ignored, "op.random", "the seed is ignored"),
+    DEFECT(random_range, "op.random", "random numbers are from 0 to 2"),
+    DEFECT(pool_count, "op.onnx-data", "AveragePool divides by the kernel's size at the edge"),
+    DEFECT(chain_breaks, "op.model", "every hundredth launch changes an element"),
+};
+/* clang-format on */
+
 KC_AREA(op, "What kernels compute");

@@ -158,4 +158,16 @@ static const kc_rule rules[] = {
             " it. Watched over all rules."),
 };
 
+/* clang-format off */
+static const kc_defect defects[] = {
+    DEFECT(option_nameless, "option.list", "an option has no name"),
+    DEFECT(option_twice, "option.list", "two options have one name"),
+    DEFECT(option_size_zero, "option.list", "the options' struct_size is forgotten"),
+    DEFECT(option_undocumented, "option.list", "an option says nothing of itself"),
+    DEFECT(option_default_misfit, "option.list", "an option's default is none of its choices"),
+    DEFECT(option_default_refused, "option.values", "open refuses an option's default"),
+    DEFECT(option_unlisted, "option.complete", "open reads an option that is not listed"),
+};
+/* clang-format on */
+
 KC_AREA(option, "Options");

@@ -359,4 +359,17 @@ static const kc_rule rules[] = {
          "A model that has the op loads, and then nothing can run it."),
 };
 
+/* clang-format off */
+static const kc_defect defects[] = {
+    DEFECT(op_unversioned, "own.defined", "an op's version is 0"),
+    DEFECT(infer_mute, "own.infer", "a shape function refuses a scalar without a word"),
+    DEFECT(infer_forgets, "own.infer", "a shape function says nothing of three dimensions"),
+    DEFECT(infer_other_type, "own.infer", "a shape function gives a type that its definition excludes"),
+    DEFECT(infer_counts, "own.infer-pure", "a shape function's answer depends on how often it was asked"),
+    DEFECT(infer_needs_driver, "own.infer-pure", "a shape function fails before open"),
+    DEFECT(halve_short, "own.kernel", "a kernel of an own op leaves the last element as it was"),
+    DEFECT(op_unused, "own.used", "an op that nothing runs"),
+};
+/* clang-format on */
+
 KC_AREA(own, "Ops of the plugin's own");

@@ -99,4 +99,12 @@ static const kc_rule rules[] = {
          "Events of one device are waits on another."),
 };
 
+/* clang-format off */
+static const kc_defect defects[] = {
+    DEFECT(peer_swapped, "peer.copy", "a peer copy goes the other way"),
+    DEFECT_AS(peer_fickle, "peer.reachable", KC_AROUND, "reachable changes its answer"),
+    DEFECT(peer_no_order, "peer.order", "peer copies don't wait for their stream"),
+};
+/* clang-format on */
+
 KC_AREA(peer, "Copies between devices");

@@ -168,4 +168,13 @@ static const kc_rule rules[] = {
          "A scalar fallback, or everything on one host thread."),
 };
 
+/* clang-format off */
+static const kc_defect defects[] = {
+    DEFECT_AS(alloc_slow, "perf.alloc", KC_AROUND, "an allocation takes 5 ms"),
+    DEFECT_AS(recompiles, "perf.no-recompile", KC_AROUND, "each create takes 120 ms"),
+    DEFECT_AS(spins, "perf.idle", KC_AROUND | KC_RACE, "a thread polls"),
+    DEFECT(matmul_slow, "perf.matmul-sane", "MatMul runs at a thousandth of the peak"),
+};
+/* clang-format on */
+
 KC_AREA(perf, "Speed, as far as something is plainly wrong");

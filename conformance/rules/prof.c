@@ -244,4 +244,17 @@ static const kc_rule rules[] = {
          "Bandwidths are computed from it."),
 };
 
+/* clang-format off */
+static const kc_defect defects[] = {
+    DEFECT_AS(prof_nothing, "prof.records", KC_AROUND, "no record of kernels is pushed"),
+    DEFECT(prof_shuffled, "prof.monotone", "records' times are out of order"),
+    DEFECT(prof_frequency, "prof.duration-true", "ticks are a thousand times too slow"),
+    DEFECT(prof_enqueue, "prof.within-clock", "work is stamped by another clock"),
+    DEFECT(prof_drifts, "prof.clock-map", "the clock runs 5 percent fast"),
+    DEFECT_AS(prof_goes_on, "prof.stop", KC_AROUND, "records come after stop"),
+    DEFECT(tag_late, "prof.tags", "records of copies have no number"),
+    DEFECT(prof_words, "prof.bytes", "bytes are counted in words"),
+};
+/* clang-format on */
+
 KC_AREA(prof, "Profiling");

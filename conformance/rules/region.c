@@ -564,4 +564,27 @@ static const kc_rule rules[] = {
          "kd_region_table.compile", "Hosts compile parts on several threads."),
 };
 
+/* clang-format off */
+static const kc_defect defects[] = {
+    DEFECT(claims_overlap, "region.claim-honest", "two claims share a node"),
+    DEFECT(claims_shown, "region.claimable", "nodes that are only shown are claimed"),
+    DEFECT(claims_if, "region.claimable", "an If is claimed whose graphs were not looked at"),
+    DEFECT_AS(claims_once, "region.claim-pure", KC_AROUND, "a second claim of a graph is empty"),
+    DEFECT(claim_stubborn, "region.claim-refused", "a refused claim is a failure"),
+    DEFECT(fuses_wrongly, "region.equals-ops", "a fused Add is a Sub"),
+    DEFECT(chain_skips, "region.equals-ops", "linear chains alone are claimed, and lose their second op"),
+    DEFECT(first_dim, "region.equals-ops", "a region computes the first dimension's elements"),
+    DEFECT(inputs_turned, "region.parts", "a region takes its inputs from the last to the first"),
+    DEFECT(region_alias_lie, "region.aliases", "a region begins its output before it has read an input that may lie there"),
+    DEFECT(blob_points, "region.serialise", "a blob holds a pointer"),
+    DEFECT(blob_any_graph, "region.other-graph", "a compiled form is taken for any graph"),
+    DEFECT_AS(blob_anywhere, "region.other-device", KC_AROUND, "a blob fits any device"),
+    DEFECT(blob_unchecked, "region.mutated-blob", "a blob has no checksum"),
+    DEFECT(graph_unchecked, "region.odd-graphs", "values are followed without a look"),
+    DEFECT(first_size, "region.dynamic-shapes", "a region keeps the first launch's size"),
+    DEFECT(claims_nothing, "region.empty-graph", "an empty graph is claimed"),
+    DEFECT_AS(compile_static, "region.threads", KC_RACE, "compiling uses static memory"),
+};
+/* clang-format on */
+
 KC_AREA(region, "Compiled regions");

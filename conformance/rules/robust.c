@@ -319,4 +319,16 @@ static const kc_rule rules[] = {
             " signs."),
 };
 
+/* clang-format off */
+static const kc_defect defects[] = {
+    DEFECT(dims_int32, "robust.huge-dims", "a product of dims is kept in 32 bits and walked"),
+    DEFECT(rank_eight, "robust.ranks", "there is room for 8 dims"),
+    DEFECT(axis_unchecked, "robust.attributes", "an axis indexes without a check"),
+    DEFECT(index_writes, "robust.index-data", "an index out of range is written to"),
+    DEFECT(idiv, "robust.zero-divisor", "integers are divided without a look"),
+    DEFECT(option_strcpy, "robust.strings", "an option is copied into 256 bytes"),
+    DEFECT(name_as_format, "robust.node-names", "a node's name is copied into 256 bytes"),
+};
+/* clang-format on */
+
 KC_AREA(robust, "Robustness to data");

@@ -30,6 +30,21 @@ const kc_rule *kc_rule_at(uint32_t index) {
   return NULL;
 }
 
+const kc_defect *kc_defect_at(uint32_t index) {
+  for (uint32_t i = 0; i < kc_area_count; i++) {
+    if (index < kc_areas[i]->defect_count) return &kc_areas[i]->defects[index];
+    index -= kc_areas[i]->defect_count;
+  }
+  return NULL;
+}
+
+uint32_t kc_defect_count(void) {
+  uint32_t count = 0;
+  for (uint32_t i = 0; i < kc_area_count; i++)
+    count += kc_areas[i]->defect_count;
+  return count;
+}
+
 uint32_t kc_rule_count(void) {
   uint32_t count = 0;
   for (uint32_t i = 0; i < kc_area_count; i++)

@@ -5,6 +5,12 @@
 #include "suite/run.h"
 #include "suite/suite.h"
 
+/* A row of an area's table of defects: one of the simulated device; and one that is put in
+ * otherwise, or shows at times (KC_AROUND ...). */
+#define DEFECT(name_, rule_, text_) DEFECT_AS(name_, rule_, 0, text_)
+#define DEFECT_AS(name_, rule_, how_, text_) \
+  { .name = #name_, .rule = rule_, .text = text_, .how = how_ }
+
 /* A small piece of everything that the plugin claims: open, memory, copies, a
  * kernel, a stream. That each works is checked, in the running case; what comes
  * out is judged by other rules. */

@@ -86,4 +86,19 @@ static const kc_rule rules[] = {
          "Many places where models run have no network, or forbid it."),
 };
 
+/* clang-format off */
+static const kc_defect defects[] = {
+    DEFECT_AS(sets_fpu, "state.fpu", KC_AROUND, "flush-to-zero is switched on"),
+    DEFECT_AS(sets_handler, "state.signals", KC_AROUND, "a handler for SIGUSR1 is installed"),
+    DEFECT_AS(sets_mask, "state.signals", KC_AROUND, "SIGTERM is blocked"),
+    DEFECT_AS(sets_environment, "state.environment", KC_AROUND, "a variable is set"),
+    DEFECT_AS(sets_locale, "state.locale", KC_AROUND, "the locale is set"),
+    DEFECT_AS(sets_directory, "state.directory", KC_AROUND, "the working directory is changed"),
+    DEFECT_AS(sets_umask, "state.umask", KC_AROUND, "the umask is changed"),
+    DEFECT_AS(sets_limit, "state.limits", KC_AROUND, "a resource limit is changed"),
+    DEFECT_AS(sets_direction, "state.direction-flag", KC_AROUND, "the direction flag stays set"),
+    DEFECT_AS(keeps_socket, "state.network", KC_AROUND, "a socket is kept open"),
+};
+/* clang-format on */
+
 KC_AREA(state, "The process's state");

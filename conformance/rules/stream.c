@@ -394,4 +394,24 @@ static const kc_rule rules[] = {
             " two up."),
 };
 
+/* clang-format off */
+static const kc_defect defects[] = {
+    DEFECT_AS(stream_ids, "stream.create-destroy", KC_AROUND, "ids of streams run out"),
+    DEFECT_AS(priority_refused, "stream.priorities", KC_AROUND, "only priority 0 is taken"),
+    DEFECT(out_of_order, "stream.in-order", "two queues serve one stream"),
+    DEFECT(stream_alias, "stream.many", "the seventeenth stream is the first"),
+    DEFECT(sync_empty, "stream.sync-empty", "waiting for an empty stream hangs"),
+    DEFECT_AS(sync_submits, "stream.sync-complete", KC_AROUND, "waiting ends when work is submitted"),
+    DEFECT(flush_nothing, "stream.flush", "work starts only when somebody waits"),
+    DEFECT(held_back, "stream.not-held-back", "work is held back without a flush"),
+    DEFECT(enqueue_blocks, "stream.enqueue-not-blocking", "enqueueing waits for earlier work"),
+    DEFECT(ring_overflow, "stream.back-pressure", "the 200th entry of a ring is lost"),
+    DEFECT(args_kept, "stream.args-copied", "dims are kept by pointer"),
+    DEFECT(stream_tls, "stream.thread-handoff", "streams work on their own thread only"),
+    DEFECT(one_queue, "stream.independent", "all streams wait for each other"),
+    DEFECT(events_die, "stream.destroy-done", "events fail with their stream"),
+    DEFECT_AS(staging_shared, "stream.beside-synchronous", KC_RACE, "synchronous copies are lost beside a busy stream"),
+};
+/* clang-format on */
+
 KC_AREA(stream, "Streams");

@@ -286,4 +286,20 @@ static const kc_rule rules[] = {
          "The thread that opened a device may be gone when it is closed."),
 };
 
+/* clang-format off */
+static const kc_defect defects[] = {
+    DEFECT_AS(global_scratch, "thread.parallel", KC_AROUND | KC_RACE, "copies pass through one static buffer"),
+    DEFECT_AS(unlocked_list, "thread.memory", KC_AROUND | KC_RACE, "a free list has no lock"),
+    DEFECT_AS(lazy_race, "thread.first-use", KC_RACE, "the first use sets up without a lock"),
+    DEFECT_AS(context_tls, "thread.foreign", KC_AROUND, "the context is the opening thread's"),
+    DEFECT(waits_for_worker, "thread.zero-workers", "work is handed to a worker"),
+    DEFECT(equal_pieces, "thread.many-workers", "two pieces of a loop are expected"),
+    DEFECT_AS(own_pool, "thread.pool-respected", KC_AROUND, "it starts 12 threads of its own"),
+    DEFECT_AS(pins_caller, "thread.no-affinity-change", KC_AROUND, "the caller is pinned to a core"),
+    DEFECT_AS(nices_caller, "thread.no-priority-change", KC_AROUND, "the caller's priority is changed"),
+    DEFECT(fork_waits, "thread.fork-child", "an atexit handler waits for a thread"),
+    DEFECT(close_tls, "thread.close-elsewhere", "closing on another thread crashes"),
+};
+/* clang-format on */
+
 KC_AREA(thread, "Threads");

@@ -46,7 +46,7 @@ typedef struct kc_rule {
   void (*check)(void);
 } kc_rule;
 
-/* A row of an area's table. */
+/* A row of an area's table of rules. */
 #define KC_RULE(severity_, level_, id_, check_, flags_, header_, sentence_,  \
                 names_, about_)                                              \
   {                                                                          \
@@ -55,20 +55,41 @@ typedef struct kc_rule {
     .sentence = sentence_, .names = names_, .about = about_, .check = check_ \
   }
 
-/* An area: the part of an id before the dot, and its rules. */
+/* What somebody's plugin may have wrong, and the rule that must catch it: the proof that
+ * the rule can fail. The simulated device has it where KEEL_SIM names it. */
+typedef struct kc_defect {
+  const char *name, *rule;
+  const char *text; /* what is wrong */
+  uint32_t how;     /* KC_AROUND ... */
+  /* KC_AROUND: the rule that the plugin must have something for; NULL: `rule` */
+  const char *needs;
+} kc_defect;
+
+/* fault.so puts it around any plugin, where KEEL_FAULT names it; the simulated device
+ * knows nothing of it. */
+#define KC_AROUND 0x1u
+/* It takes the right moment to show. */
+#define KC_RACE 0x2u
+/* It is a library of its own: stub_NAME.so. */
+#define KC_LIBRARY 0x4u
+
+/* An area: the part of an id before the dot, its rules, and the defects that prove them. */
 typedef struct kc_area {
   const char *name;
   const char *title;
   const kc_rule *rules;
-  uint32_t count;
+  const kc_defect *defects;
+  uint32_t count, defect_count;
 } kc_area;
 
-#define KC_AREA(name_, title_)                           \
-  const kc_area kc_area_##name_ = {                      \
-      .name = #name_,                                    \
-      .title = title_,                                   \
-      .rules = rules,                                    \
-      .count = (uint32_t)(sizeof rules / sizeof *rules), \
+#define KC_AREA(name_, title_)                                      \
+  const kc_area kc_area_##name_ = {                                 \
+      .name = #name_,                                               \
+      .title = title_,                                              \
+      .rules = rules,                                               \
+      .defects = defects,                                           \
+      .count = (uint32_t)(sizeof rules / sizeof *rules),            \
+      .defect_count = (uint32_t)(sizeof defects / sizeof *defects), \
   }
 
 /* Whether --soak goes on with a rule: those that look for races and for what
@@ -82,6 +103,10 @@ extern const uint32_t kc_area_count;
 const kc_rule *kc_rule_at(uint32_t index);
 uint32_t kc_rule_count(void);
 const kc_rule *kc_rule_find(const char *id);
+
+/* All defects, in order of area; NULL past the last. */
+const kc_defect *kc_defect_at(uint32_t index);
+uint32_t kc_defect_count(void);
 
 /* "must", "should", "information"; "core", "async" ... */
 const char *kc_severity_name(kc_severity severity);

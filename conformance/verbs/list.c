@@ -2,23 +2,23 @@
 #include <string.h>
 
 #include <kd/kd.h>
-#include "mutants/defects.h"
 #include "verbs/verbs.h"
 
 const char *kc_defects_of(const char *rule, uint32_t index,
                           const char **out_text) {
-  for (uint32_t i = 0; i < kc_defect_count; i++)
-    if (!strcmp(kc_defects[i].rule, rule) && !index--) {
-      *out_text = kc_defects[i].text;
-      return kc_defects[i].name;
+  const kc_defect *defect = NULL;
+  for (uint32_t i = 0; (defect = kc_defect_at(i)); i++)
+    if (!strcmp(defect->rule, rule) && !index--) {
+      *out_text = defect->text;
+      return defect->name;
     }
   return NULL;
 }
 
 void kc_list_defects(void) {
-  for (uint32_t i = 0; i < kc_defect_count; i++)
-    printf("%-28s %-30s %s\n", kc_defects[i].name, kc_defects[i].rule,
-           kc_defects[i].text);
+  const kc_defect *defect = NULL;
+  for (uint32_t i = 0; (defect = kc_defect_at(i)); i++)
+    printf("%-28s %-30s %s\n", defect->name, defect->rule, defect->text);
 }
 
 void kc_list_markdown(void) {
@@ -41,9 +41,10 @@ void kc_list_markdown(void) {
       " |\n"
       "| `suite/` | what rules are written with: cases, checks, the host that"
       " the plugin sees, buffers with guards, work in streams, launches |\n"
-      "| `rules/` | the rules, a file an area; cases.c has each op's cases"
+      "| `rules/` | the rules, a file an area, and the defects that prove"
+      " them; cases.c has each op's cases"
       " |\n"
-      "| `mutants/` | the simulated device, its defects, odd but legal"
+      "| `mutants/` | the simulated device, with its defects and odd but legal"
       " variants, the fault layer around any plugin; MEASURED.md has what each"
       " defect makes fail |\n"
       "| `runner/` | choosing rules, children, deadlines, results.jsonl |\n"
@@ -55,7 +56,7 @@ void kc_list_markdown(void) {
       "The suite sees libkeel's op schemas and shape functions (`host/src/ops`)"
       " and, for\nONNX's stored cases, its public API; nothing else of the"
       " host, and no plugin's code.\n",
-      kc_rule_count(), counts[0], counts[1], counts[2], kc_defect_count);
+      kc_rule_count(), counts[0], counts[1], counts[2], kc_defect_count());
   for (uint32_t a = 0; a < kc_area_count; a++) {
     const kc_area *area = kc_areas[a];
     printf(

@@ -12,7 +12,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "mutants/defects.h"
 #include "runner/scratch.h"
 #include "suite/suite.h"
 #include "verbs/verbs.h"
@@ -40,11 +39,38 @@ static const char help[] =
     "  --jobs N        at once\n"
     "  --seed N\n";
 
+/* What the simulated device can be that is odd, but legal: KEEL_SIM=name. */
+static const char *const oddities[] = {
+    "bare",               /* every optional slot and table is NULL */
+    "no_optional_memory", /* optional slots of the memory table are NULL */
+    "no_callbacks",       /* on_complete, flush and synchronize are NULL */
+    "small_handles",      /* handles of devices are small integers */
+    "inline_streams",     /* work in streams is done when it is enqueued */
+    "relaxed",            /* the relaxed numerics class is declared */
+    "flush_declared",     /* subnormals are flushed, and it is declared */
+    "nondeterministic",   /* the last bits change, and it is declared */
+    "one_device",         /* there is one device only */
+    "no_device", /* there is no device on this machine, and the log says so */
+    "slow",      /* everything takes much longer */
+    "wide_alignment",   /* memory is aligned to 2048 bytes */
+    "other_language",   /* messages are in another language */
+    "declines_regions", /* every region is declined */
+    "linear_chains", /* chains of two and more ops of one input are claimed, and nothing else */
+    "one_pattern",     /* a Relu behind a Mul is claimed, and nothing else */
+    "strict_supports", /* supports aborts for types that its definition excludes */
+    "host_memory_only", /* all memory is host visible */
+    "large_tables",     /* tables are larger than the host knows */
+    "no_uuid",          /* devices have no uuid */
+    "few_ops",          /* it has three ops */
+    "hint_bits",        /* flags have hints that nobody knows */
+    "busy_limit",       /* a stream takes 64 launches, then says BUSY */
+};
+
 typedef struct task {
   const char *name, *rule, *needs; /* needs: another rule, or NULL */
   bool odd, sound;
-  bool layer; /* fault.so puts it around the device */
-  int how;
+  bool layer;   /* fault.so puts it around the device */
+  uint32_t how; /* KC_RACE ... */
   pid_t pid;
   char folder[256];
   uint32_t tries, caught, runs;
@@ -73,7 +99,7 @@ static void start(task *t, const settings *s) {
   char plugin[4400];
   if (!kc_scratch_make(t->folder)) return;
   snprintf(plugin, sizeof plugin, "%s", s->sim);
-  if (t->how == KC_BY_LIBRARY)
+  if (t->how & KC_LIBRARY)
     snprintf(plugin, sizeof plugin, "%s/stub_%s.so", s->folder, t->name);
   if (t->layer) snprintf(plugin, sizeof plugin, "%s/fault.so", s->folder);
   t->began = kc_now();
@@ -194,8 +220,8 @@ static bool again(task *t, const settings *s, bool good) {
   t->caught += good;
   if (s->repeat) return t->runs < s->repeat;
   if (!t->rule) return !good && t->tries < 2;
-  uint32_t most = t->how == KC_BY_RACE ? RACE_TRIES : 6;
-  return !good && t->tries < most && t->how != KC_BY_LIBRARY;
+  uint32_t most = t->how & KC_RACE ? RACE_TRIES : 6;
+  return !good && t->tries < most && !(t->how & KC_LIBRARY);
 }
 
 /* Whether each process of a defect hangs at its end, until somebody kills it. */
@@ -252,12 +278,6 @@ static void run_tasks(task *tasks, uint32_t count, const settings *s) {
   }
 }
 
-static const kc_fault *fault_of(const char *name) {
-  for (uint32_t i = 0; i < kc_fault_count; i++)
-    if (!strcmp(kc_faults[i].name, name)) return &kc_faults[i];
-  return NULL;
-}
-
 static int read_options(settings *s, int argc, char **argv) {
   static char path[4096];
   const char *jobs = NULL, *repeat = NULL;
@@ -294,25 +314,26 @@ int kc_verb_self_test(int argc, char **argv) {
   snprintf(s.folder, sizeof s.folder, "%s", s.sim);
   *strrchr(s.folder, '/') = 0;
   uint32_t count = 0;
-  task *tasks = calloc(kc_defect_count + kc_oddity_count + 1, sizeof *tasks);
+  task *tasks =
+      calloc(kc_defect_count() + KC_COUNT_OF(oddities) + 1, sizeof *tasks);
   bool all = !s.glob && !s.races;
   if (all)
     tasks[count++] =
         (task){.name = "sound", .sound = true, .layer = s.fault != NULL};
-  for (uint32_t i = 0; i < kc_oddity_count && !s.fault; i++)
-    if (all || (s.glob && fnmatch(s.glob, kc_oddities[i][0], 0) == 0))
-      tasks[count++] = (task){.name = kc_oddities[i][0], .odd = true};
-  for (uint32_t i = 0; i < kc_defect_count; i++) {
-    const kc_defect *defect = &kc_defects[i];
+  for (uint32_t i = 0; i < KC_COUNT_OF(oddities) && !s.fault; i++)
+    if (all || (s.glob && fnmatch(s.glob, oddities[i], 0) == 0))
+      tasks[count++] = (task){.name = oddities[i], .odd = true};
+  const kc_defect *defect = NULL;
+  for (uint32_t i = 0; (defect = kc_defect_at(i)); i++) {
+    bool around = defect->how & KC_AROUND;
     if (s.glob && fnmatch(s.glob, defect->name, 0) != 0) continue;
-    const kc_fault *fault = fault_of(defect->name);
-    if (s.fault && !fault) continue;
-    if (s.races && defect->how != KC_BY_RACE) continue;
+    if (s.fault && !around) continue;
+    if (s.races && !(defect->how & KC_RACE)) continue;
     tasks[count++] = (task){.name = defect->name,
                             .rule = defect->rule,
                             .how = defect->how,
-                            .layer = fault != NULL,
-                            .needs = s.fault && fault ? fault->needs : NULL};
+                            .layer = around,
+                            .needs = s.fault ? defect->needs : NULL};
   }
   printf("%-22s %-28s %-44s %s\n", "defect", "rule", "rules that failed", "");
   if (!count)
@@ -345,8 +366,8 @@ int kc_verb_self_test(int argc, char **argv) {
   const kc_rule *rule = NULL;
   for (uint32_t i = 0; all && !s.fault && (rule = kc_rule_at(i)); i++) {
     bool any = rule->severity != KC_MUST;
-    for (uint32_t k = 0; k < kc_defect_count && !any; k++)
-      any = !strcmp(kc_defects[k].rule, rule->id);
+    for (uint32_t k = 0; !any && (defect = kc_defect_at(k)); k++)
+      any = !strcmp(defect->rule, rule->id);
     if (any) continue;
     printf("%-22s %-28s no defect is named for this must-rule\n", "-",
            rule->id);

@@ -12,15 +12,10 @@
 #include <time.h>
 #include <unistd.h>
 
-enum {
-  NONE,
-#define FAULT(name) F_##name,
-#include "mutants/fault/faults.def"
-#undef FAULT
-};
+#include "mutants/named.h"
 
-extern int fault_mode;
-#define BUG(name) (fault_mode == F_##name)
+extern char fault_variant[64]; /* KEEL_FAULT; "": sound */
+#define BUG(name) named(fault_variant, #name)
 
 /* The plugin within, its tables full size; and what the host sees. */
 extern kd_plugin inner, outer;

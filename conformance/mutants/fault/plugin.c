@@ -8,7 +8,7 @@
 
 #include "mutants/fault/fault.h"
 
-int fault_mode;
+char fault_variant[64];
 kd_plugin inner, outer;
 kd_memory_table inner_memory;
 kd_stream_table inner_streams;
@@ -260,15 +260,8 @@ static void *load_inner(const char *path) {
 }
 
 static bool wrap(const kd_host *services) {
-  static const char *const names[] = {
-      "",
-#define FAULT(name) #name,
-#include "mutants/fault/faults.def"
-#undef FAULT
-  };
-  const char *name = getenv("KEEL_FAULT"), *path = getenv("KEEL_FAULT_PLUGIN");
-  for (size_t i = 1; name && i < sizeof names / sizeof *names; i++)
-    if (!strcmp(names[i], name)) fault_mode = (int)i;
+  const char *path = getenv("KEEL_FAULT_PLUGIN");
+  named_by(fault_variant, "KEEL_FAULT");
   void *library = path ? load_inner(path) : NULL;
   kd_entry entry = NULL;
   if (library) *(void **)&entry = dlsym(library, KD_ENTRY_SYMBOL);
