@@ -68,8 +68,9 @@ static kd_buffer *make(kd_device *device, uint32_t space, uint64_t size) {
   return buffer;
 }
 
-kd_status sim_allocate(kd_device *device, uint32_t space, uint64_t size,
-                       kd_buffer **out_buffer, void **out_address) {
+static kd_status allocate_plain(kd_device *device, uint32_t space,
+                                uint64_t size, kd_buffer **out_buffer,
+                                void **out_address) {
   static kd_buffer *same;
   uint32_t d = number_of(device);
   kd_status lost = sim_check(device);
@@ -121,7 +122,7 @@ static void drop(kd_buffer *buffer) {
   free(buffer);
 }
 
-void sim_release(kd_device *device, kd_buffer *buffer) {
+static void release(kd_device *device, kd_buffer *buffer) {
   uint32_t d = number_of(device);
   sim_count(device, -1);
   pthread_mutex_lock(&sim_lock);
@@ -456,8 +457,8 @@ static kd_status allocate(kd_device *device, const kd_allocation *wanted,
     return FAIL(KD_UNIMPLEMENTED, "allocation flags 0x%x", wanted->flags);
   if (kind == KD_EXTERNAL_DMA_BUF || kind > KD_EXTERNAL_SHARED_FD)
     return FAIL(KD_UNIMPLEMENTED, "memory can't be exported as kind %u", kind);
-  kd_status status = sim_allocate(device, wanted->space, wanted->size,
-                                  out_buffer, out_address);
+  kd_status status = allocate_plain(device, wanted->space, wanted->size,
+                                    out_buffer, out_address);
   if (status == KD_OK && kind > KD_EXTERNAL_HOST_POINTER) {
     uint64_t size = (wanted->size + 4095) & ~UINT64_C(4095);
     int file = memfd_create("sim", MFD_CLOEXEC);
@@ -465,7 +466,7 @@ static kd_status allocate(kd_device *device, const kd_allocation *wanted,
     if (file < 0 || ftruncate(file, (off_t)size) != 0 ||
         map_file(*out_buffer, file, 0, size, KD_READ | KD_WRITE) != KD_OK) {
       if (file >= 0) close(file);
-      sim_release(device, *out_buffer);
+      release(device, *out_buffer);
       return FAIL(KD_OUT_OF_MEMORY, "no file in memory of %llu bytes",
                   (unsigned long long)wanted->size);
     }
@@ -478,7 +479,7 @@ static kd_status allocate(kd_device *device, const kd_allocation *wanted,
 kd_memory_table sim_memory = {
     .struct_size = sizeof(kd_memory_table),
     .allocate = allocate,
-    .release = sim_release,
+    .release = release,
     .copy_in = copy_in,
     .copy_out = copy_out,
     .copy = copy,

@@ -75,7 +75,6 @@ typedef struct point {
 point *point_new(void);
 point *point_hold(point *p);
 void point_drop(point *p);
-void point_end(point *p, kd_status status);
 bool point_wait(point *p, uint64_t timeout); /* false: too late */
 
 /* What a job needs of a tensor: dims are copied, the rest by value. */
@@ -189,9 +188,6 @@ kd_status sim_check(const kd_device *device);
 const char *sim_hostility(void);
 extern kd_memory_table sim_memory;
 char *sim_at(kd_buffer *buffer, uint64_t offset);
-kd_status sim_allocate(kd_device *device, uint32_t space, uint64_t size,
-                       kd_buffer **out_buffer, void **out_address);
-void sim_release(kd_device *device, kd_buffer *buffer);
 void sim_memory_reset(void);
 extern const kd_peer_table sim_peer;
 extern const kd_external_table sim_external;

@@ -45,7 +45,7 @@ static kd_status known(const kd_event *event, kd_status status) {
              : FAIL(status, "%s", why(status));
 }
 
-void point_end(point *p, kd_status status) {
+static void point_end(point *p, kd_status status) {
   pthread_mutex_lock(&sim_lock);
   bool again = p->done;
   p->done = 1;

@@ -44,10 +44,6 @@ bool dtype_is_int(kd_dtype dtype) {
          formats[dtype].digits > 1;
 }
 
-uint32_t dtype_digits(kd_dtype dtype) {
-  return formats[dtype].digits;
-}
-
 real dtype_max(kd_dtype dtype) {
   const format *f = &formats[dtype];
   if (f->is_float) return ldexpl(2 - ldexpl(1, 1 - f->digits), f->emax);

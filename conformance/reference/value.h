@@ -49,8 +49,7 @@ real dtype_round(real x, kd_dtype dtype);
 /* Facts of element types. */
 bool dtype_is_float(kd_dtype dtype);
 bool dtype_is_signed(kd_dtype dtype);
-bool dtype_is_int(kd_dtype dtype);     /* bool is none */
-uint32_t dtype_digits(kd_dtype dtype); /* of the significand; bits of ints */
+bool dtype_is_int(kd_dtype dtype); /* bool is none */
 real dtype_max(kd_dtype dtype);
 real dtype_min(kd_dtype dtype);   /* of ints; floats: -max */
 real dtype_least(kd_dtype dtype); /* smallest normal of floats */

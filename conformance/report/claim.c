@@ -33,7 +33,8 @@ bool kc_claim_proven(const kc_results *results, kc_level level) {
   return any;
 }
 
-int kc_claim_level(const kc_results *results) {
+/* The highest level that is proven with all below it; -1: none. */
+static int claim_level(const kc_results *results) {
   int level = -1;
   while (level < KC_COMPILE && kc_claim_proven(results, (kc_level)(level + 1)))
     level++;
@@ -41,7 +42,7 @@ int kc_claim_level(const kc_results *results) {
 }
 
 void kc_claim_text(const kc_results *results, char *out, size_t size) {
-  int level = kc_claim_level(results);
+  int level = claim_level(results);
   if (level < 0) { /* nothing stands without the core */
     snprintf(out, size, "no level");
     return;

@@ -15,9 +15,6 @@ const char *kc_claim_flaw(const kc_results *results);
  * elsewhere. */
 bool kc_claim_proven(const kc_results *results, kc_level level);
 
-/* The highest level that is proven with all below it; -1: none. */
-int kc_claim_level(const kc_results *results);
-
 /* What is proven: "level 2 replay + profile". */
 void kc_claim_text(const kc_results *results, char *out, size_t size);
 

@@ -101,7 +101,7 @@ kc_case_result *kc_results_case(kc_rule_result *rule, const char *name) {
   return made;
 }
 
-void kc_results_count(kc_results *results) {
+static void count_rules(kc_results *results) {
   results->passed = results->failed = results->skipped = results->warnings = 0;
   for (uint32_t i = 0; i < results->rule_count; i++) {
     kc_status status = results->rules[i].status;
@@ -255,7 +255,7 @@ void kc_results_write_rule(kc_results *results, kc_rule_result *rule) {
 void kc_results_end(kc_results *results) {
   line line;
   char digest[65];
-  kc_results_count(results);
+  count_rules(results);
   if (results->file) {
     kc_sha copy = *results->digest;
     kc_sha_end(&copy, digest);
@@ -428,6 +428,6 @@ bool kc_results_read(const char *path, kc_results *out) {
     good = false;
     fprintf(stderr, "keel-conformance: %s is empty\n", path);
   }
-  kc_results_count(out);
+  count_rules(out);
   return good;
 }

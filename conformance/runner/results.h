@@ -73,7 +73,6 @@ typedef struct kc_results {
 
 kc_rule_result *kc_results_rule(kc_results *results, const char *id);
 kc_case_result *kc_results_case(kc_rule_result *rule, const char *name);
-void kc_results_count(kc_results *results);
 void kc_results_free(kc_results *results);
 
 /* Writing results.jsonl, a line at a time, each pushed to the disk's cache. */

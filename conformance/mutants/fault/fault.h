@@ -33,7 +33,6 @@ void copy_sized(void *target, size_t size, const void *source);
 void leak(size_t size);
 /* A thread that nobody joins. */
 void start_thread(void *(*body)(void *), void *context);
-void *sleep_for_ever(void *unused);
 
 /* What a driver should leave alone; process.c. */
 void change_process(void);

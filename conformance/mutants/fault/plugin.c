@@ -45,7 +45,7 @@ void start_thread(void *(*body)(void *), void *context) {
   if (pthread_create(&thread, NULL, body, context) == 0) pthread_detach(thread);
 }
 
-void *sleep_for_ever(void *unused) {
+static void *sleep_for_ever(void *unused) {
   (void)unused;
   for (;;)
     nap(1000000);
