@@ -4,13 +4,9 @@
  *   keel onnx-test --plugin reference.so --device reference DIR
  *
  * It is slow, and takes any type that the op's schema allows. */
-#include <stdlib.h>
-#include <string.h>
-
+#include "common/plain.h"
 #include "common/single.h"
 #include "reference/reference.h"
-
-static const kd_host *host;
 
 static value *take(const kd_tensor *tensor) {
   if (tensor->dtype == KD_NONE) return NULL;
@@ -23,8 +19,8 @@ static kd_status give(const kd_launch *launch, uint32_t index, const ref_op *op,
                       const value *result) {
   kd_tensor target = launch->outputs[index];
   if (op->dynamic) {
-    kd_status status =
-        host->set_output(launch, index, result->rank, result->dims, &target);
+    kd_status status = plain_host->set_output(launch, index, result->rank,
+                                              result->dims, &target);
     if (status != KD_OK) return status;
   }
   if (result->count) value_store(result, target.data);
@@ -40,14 +36,14 @@ static kd_status enqueue(kd_kernel *self, kd_stream *stream,
   (void)self;
   (void)stream;
   if (launch->input_count > MOST || launch->output_count > MOST)
-    return host->fail(KD_UNIMPLEMENTED, "more than %d arguments", MOST);
+    return plain_host->fail(KD_UNIMPLEMENTED, "more than %d arguments", MOST);
   for (uint32_t i = 0; i < launch->input_count; i++)
     in[i] = take(&launch->inputs[i]);
   for (uint32_t i = 0; i < launch->output_count && !op->dynamic; i++)
     if (launch->outputs[i].dtype != KD_NONE)
       out[i] = value_make(launch->outputs[i].dtype, launch->outputs[i].rank,
                           launch->outputs[i].dims);
-  ref_call call = {.read = host->node,
+  ref_call call = {.read = plain_host->node,
                    .node = launch->node,
                    .in = (const value *const *)in,
                    .in_count = launch->input_count,
@@ -55,8 +51,8 @@ static kd_status enqueue(kd_kernel *self, kd_stream *stream,
                    .out_count = launch->output_count,
                    .variant = op->variant};
   if (!op->run(&call))
-    status = host->fail(KD_UNIMPLEMENTED, "the reference does not do this %s",
-                        op->name);
+    status = plain_host->fail(KD_UNIMPLEMENTED,
+                              "the reference does not do this %s", op->name);
   for (uint32_t i = 0; i < launch->output_count && status == KD_OK; i++)
     if (out[i]) status = give(launch, i, op, out[i]);
   for (uint32_t i = 0; i < MOST; i++) {
@@ -66,50 +62,8 @@ static kd_status enqueue(kd_kernel *self, kd_stream *stream,
   return status;
 }
 
-static kd_status allocate(kd_device *device, const kd_allocation *wanted,
-                          kd_buffer **out_buffer, void **out_address) {
-  uint64_t size = wanted->size;
-  (void)device;
-  void *memory = host->allocate(host, size, 64);
-  if (!memory) return host->fail(KD_OUT_OF_MEMORY, "no memory is left");
-  *out_buffer = memory;
-  *out_address = memory;
-  return KD_OK;
-}
-
-static void release(kd_device *device, kd_buffer *buffer) {
-  (void)device;
-  host->release(host, buffer);
-}
-
-static kd_status copy_in(kd_device *device, kd_stream *stream,
-                         const void *source, kd_buffer *target, uint64_t offset,
-                         uint64_t size) {
-  (void)device;
-  (void)stream;
-  memcpy((char *)target + offset, source, size);
-  return KD_OK;
-}
-
-static kd_status copy_out(kd_device *device, kd_stream *stream,
-                          kd_buffer *source, uint64_t offset, void *target,
-                          uint64_t size) {
-  (void)device;
-  (void)stream;
-  memcpy(target, (char *)source + offset, size);
-  return KD_OK;
-}
-
-static const kd_memory_table memory = {
-    .struct_size = sizeof(kd_memory_table),
-    .allocate = allocate,
-    .release = release,
-    .copy_in = copy_in,
-    .copy_out = copy_out,
-};
-
 static kd_status start(const kd_host *services) {
-  host = services;
+  plain_host = services;
   return KD_OK;
 }
 
@@ -123,32 +77,15 @@ static void plugin_close(kd_instance *instance) {
   single_close();
 }
 
-static uint32_t device_count(kd_instance *instance) {
-  (void)instance;
-  return 1;
-}
-
 static kd_status device_info(kd_instance *instance, uint32_t index,
                              kd_device_info *out_info) {
   (void)instance;
-  if (index) return host->fail(KD_OUT_OF_RANGE, "there is one device");
+  if (index) return plain_host->fail(KD_OUT_OF_RANGE, "there is one device");
   out_info->flags =
       KD_DEVICE_INLINE | KD_DEVICE_HOST_ADDRESSABLE | KD_DEVICE_SOFTWARE;
   out_info->name = "Keel's conformance reference";
   out_info->kind = "cpu";
   return KD_OK;
-}
-
-static kd_status device_open(kd_instance *instance, uint32_t index,
-                             kd_device **out_device) {
-  (void)instance;
-  (void)index;
-  *out_device = (kd_device *)(uintptr_t)&memory;
-  return KD_OK;
-}
-
-static void device_close(kd_device *device) {
-  (void)device;
 }
 
 #define MOST_OPS 256
@@ -162,11 +99,11 @@ static kd_plugin plugin = {
     .version = "1",
     .open = plugin_open,
     .close = plugin_close,
-    .device_count = device_count,
+    .device_count = plain_device_count,
     .device_info = device_info,
-    .device_open = device_open,
-    .device_close = device_close,
-    .memory = &memory,
+    .device_open = plain_device_open,
+    .device_close = plain_device_close,
+    .memory = &plain_memory,
     .kernels = kernels,
 };
 

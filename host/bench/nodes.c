@@ -3,12 +3,11 @@
  * stands node by node, to be changed between runs. */
 #include <kd/kd.h>
 #include <stdlib.h>
-#include <string.h>
 
+#include "common/plain.h"
 #include "common/single.h"
 #include "graph.h"
 
-static const kd_host *host;
 static uint32_t spins;
 #define BY_NODE UINT32_MAX
 static const graph_costs *costs;
@@ -34,48 +33,11 @@ static const kd_kernel_def kernels[] = {
      .enqueue = sum},
 };
 
-static kd_status allocate(kd_device *device, const kd_allocation *wanted,
-                          kd_buffer **out_buffer, void **out_address) {
-  uint64_t size = wanted->size;
-  (void)device;
-  *out_buffer = *out_address = host->allocate(host, size, 64);
-  return *out_buffer ? KD_OK : host->fail(KD_OUT_OF_MEMORY, "no memory");
-}
-
-static void release(kd_device *device, kd_buffer *buffer) {
-  (void)device;
-  host->release(host, buffer);
-}
-
-static kd_status copy_in(kd_device *device, kd_stream *stream,
-                         const void *source, kd_buffer *target, uint64_t offset,
-                         uint64_t size) {
-  (void)device, (void)stream;
-  if (size) memcpy((char *)target + offset, source, size);
-  return KD_OK;
-}
-
-static kd_status copy_out(kd_device *device, kd_stream *stream,
-                          kd_buffer *source, uint64_t offset, void *target,
-                          uint64_t size) {
-  (void)device, (void)stream;
-  if (size) memcpy(target, (char *)source + offset, size);
-  return KD_OK;
-}
-
-static const kd_memory_table memory = {
-    .struct_size = sizeof(kd_memory_table),
-    .allocate = allocate,
-    .release = release,
-    .copy_in = copy_in,
-    .copy_out = copy_out,
-};
-
 static kd_status start(const kd_host *services) {
-  host = services;
-  const char *given = host->option(host, "spins");
+  plain_host = services;
+  const char *given = plain_host->option(plain_host, "spins");
   spins = given ? (uint32_t)strtoul(given, NULL, 10) : 0;
-  given = host->option(host, "costs");
+  given = plain_host->option(plain_host, "costs");
   costs =
       given ? (const graph_costs *)(uintptr_t)strtoull(given, NULL, 16) : NULL;
   if (costs) spins = BY_NODE;
@@ -92,31 +54,14 @@ static void close_driver(kd_instance *instance) {
   single_close();
 }
 
-static uint32_t device_count(kd_instance *instance) {
-  (void)instance;
-  return 1;
-}
-
 static kd_status device_info(kd_instance *instance, uint32_t index,
                              kd_device_info *out_info) {
   (void)instance;
-  if (index) return host->fail(KD_OUT_OF_RANGE, "there is one device");
+  if (index) return plain_host->fail(KD_OUT_OF_RANGE, "there is one device");
   out_info->flags = KD_DEVICE_INLINE | KD_DEVICE_HOST_ADDRESSABLE;
   out_info->name = "Empty nodes";
   out_info->kind = "cpu";
   return KD_OK;
-}
-
-static kd_status device_open(kd_instance *instance, uint32_t index,
-                             kd_device **out_device) {
-  (void)instance;
-  if (index) return host->fail(KD_OUT_OF_RANGE, "there is one device");
-  *out_device = (kd_device *)(uintptr_t)&memory; /* any address will do */
-  return KD_OK;
-}
-
-static void device_close(kd_device *device) {
-  (void)device;
 }
 
 static const kd_plugin nodes = {
@@ -128,11 +73,11 @@ static const kd_plugin nodes = {
     .version = "1.0",
     .open = open_driver,
     .close = close_driver,
-    .device_count = device_count,
+    .device_count = plain_device_count,
     .device_info = device_info,
-    .device_open = device_open,
-    .device_close = device_close,
-    .memory = &memory,
+    .device_open = plain_device_open,
+    .device_close = plain_device_close,
+    .memory = &plain_memory,
     .kernels = kernels,
     .kernel_count = sizeof kernels / sizeof *kernels,
 };
