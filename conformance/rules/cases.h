@@ -16,12 +16,10 @@ typedef enum kc_probe {
 typedef struct kc_op_case {
   kc_op op;
   value *own[KC_PORTS];
-  keel_tensor tensor; /* of an attribute */
   int64_t ints[8][16];
   float floats[8][16];
   char strings[8][64];
   const char *words[8][8];
-  double attr_data[4];
 } kc_op_case;
 
 /* How many cases an op has; 0 for one that nothing is known of. */
