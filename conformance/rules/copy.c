@@ -138,48 +138,35 @@ static void copy_spaces(void) {
     }
 }
 
-/* The source is scribbled over as soon as the contract allows. */
-static void copy_host_reusable(void) {
-  enum { SIZE = 300000 };
-  char *in = kc_take(SIZE), *out = kc_take(SIZE), *want = kc_take(SIZE);
-  kc_buffer *buffer = kc_buffer_make(SIZE);
+/* What a synchronous copy is done with when its call returns: the source may be scribbled
+ * over, or what came out is looked at. wrong: about a byte's number. */
+static void copy_at_once(uint64_t size, bool scribbles, const char *wrong) {
+  char *in = kc_lend(size), *want = kc_lend(size);
+  char *out = kc_lend(size), *seen = kc_lend(size);
+  kc_buffer *buffer = kc_buffer_make(size);
   for (uint64_t i = 0; i < 10; i++) {
-    kc_pattern(in, SIZE, i);
-    memcpy(want, in, SIZE);
-    kc_write(buffer, 0, in, SIZE);
-    memset(in, 0xee, SIZE); /* the call was synchronous */
-    kc_read(buffer, 0, out, SIZE);
-    uint64_t first = kc_differs(want, out, SIZE);
-    kc_check(first == SIZE,
-             "byte %llu was read from host memory after a synchronous copy_in"
-             " had returned",
-             (unsigned long long)first);
+    kc_pattern(in, size, i);
+    memcpy(want, in, size);
+    kc_write(buffer, 0, in, size);
+    if (scribbles) memset(in, 0xee, size);
+    memset(out, 0, size);
+    kc_read(buffer, 0, out, size);
+    memcpy(seen, out, size); /* at once */
+    uint64_t first = kc_differs(want, seen, size);
+    kc_check(first == size, "byte %llu %s", (unsigned long long)first, wrong);
   }
   kc_buffer_free(buffer);
-  free(in);
-  free(out);
-  free(want);
+}
+
+static void copy_host_reusable(void) {
+  copy_at_once(300000, true,
+               "was read from host memory after a synchronous copy_in had"
+               " returned");
 }
 
 static void copy_out_done(void) {
-  enum { SIZE = 400000 };
-  char *in = kc_take(SIZE), *out = kc_take(SIZE), *seen = kc_take(SIZE);
-  kc_buffer *buffer = kc_buffer_make(SIZE);
-  for (uint64_t i = 0; i < 10; i++) {
-    kc_pattern(in, SIZE, i + 50);
-    kc_write(buffer, 0, in, SIZE);
-    memset(out, 0, SIZE);
-    kc_read(buffer, 0, out, SIZE);
-    memcpy(seen, out, SIZE); /* at once */
-    uint64_t first = kc_differs(in, seen, SIZE);
-    kc_check(first == SIZE,
-             "byte %llu was not there when a synchronous copy_out returned",
-             (unsigned long long)first);
-  }
-  kc_buffer_free(buffer);
-  free(in);
-  free(out);
-  free(seen);
+  copy_at_once(400000, false,
+               "was not there when a synchronous copy_out returned");
 }
 
 static void copy_kinds_of_memory(void) {
