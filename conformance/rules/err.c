@@ -470,10 +470,6 @@ static void err_bad_enqueue(void) {
   kc_smoke();
 }
 
-static void err_smoke(void) {
-  kc_smoke();
-}
-
 /* A failure of which only status and message are looked at. */
 static void err_provoke(void) {
   kc_smoke();
@@ -520,12 +516,12 @@ static const kc_rule rules[] = {
          "Records why a call fails, for the calling thread",
          "kd_host.fail kd_memory_table.allocate",
          "A buffer of the plugin's own for messages is one for all threads."),
-    RULE(SHOULD, CORE, "err.no-stdio", err_smoke, KC_WATCHED, "plugin.h",
+    RULE(SHOULD, CORE, "err.no-stdio", kc_smoke, KC_WATCHED, "plugin.h",
          "A plugin prints nothing: it logs through host->log",
          "kd_host.log kd_host.log_text",
          "Output of a library lands in the application's protocol. Watched over"
          " all rules."),
-    RULE(MUST, CORE, "err.log-level", err_smoke, KC_WATCHED, "host.h",
+    RULE(MUST, CORE, "err.log-level", kc_smoke, KC_WATCHED, "host.h",
          "level is KD_LOG_*",
          "kd_host.log KD_LOG_ERROR KD_LOG_WARNING KD_LOG_INFO KD_LOG_DEBUG",
          "Other numbers are filtered wrongly."),

@@ -3,12 +3,8 @@
 
 #include "rules/rules.h"
 
-static void need_two(void) {
-  kc_need_two_devices();
-}
-
 static void peer_copy(void) {
-  need_two();
+  kc_need_two_devices();
   kd_device *devices[2] = {kc_device_at(0), kc_device_at(1)};
   char in[3000], out[3000];
   uint32_t tried = 0;
@@ -46,7 +42,7 @@ static void peer_copy(void) {
 }
 
 static void peer_reachable(void) {
-  need_two();
+  kc_need_two_devices();
   kd_device *a = kc_device_at(0), *b = kc_device_at(1);
   uint32_t first = kp.peer.reachable(a, b);
   for (int i = 0; i < 20; i++)
@@ -56,7 +52,7 @@ static void peer_reachable(void) {
 
 static void peer_events(void) {
   if (!kc_claims(KC_ASYNC)) kc_unclaimed("it has no streams");
-  need_two();
+  kc_need_two_devices();
   kd_device *a = kc_device_at(0), *b = kc_device_at(1);
   if (!kp.peer.reachable(a, b))
     kc_unclaimed("device 0 does not reach device 1");

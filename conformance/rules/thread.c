@@ -121,8 +121,6 @@ int kc_help_first_use(const char *argument) {
   kd_device *device = kc_device();
   pthread_barrier_init(&line_up, NULL, 8);
   kc_threads(8, first_use, device);
-  uint64_t checks = 0;
-  (void)checks;
   kc_close_devices();
   kc_close();
   return 0;
@@ -145,21 +143,28 @@ static void thread_first_use(void) {
   }
 }
 
-static void small_stack(void *context, uint32_t index) {
-  (void)index;
-  kc_unary *unary = context;
+static void run_unary(const kc_unary *unary) {
   kc_check(kc_try_op(&unary->op, &kc_plain), "%s did not run", unary->op.name);
 }
 
+/* On `count` elements, some times. */
+static void run_of(int64_t count, int times) {
+  kc_unary unary;
+  kc_unary_need(count, &unary);
+  while (times--)
+    run_unary(&unary);
+  kc_unary_free(&unary);
+}
+
 static void *small_stack_thread(void *context) {
-  small_stack(context, 0);
+  run_unary(context);
   return NULL;
 }
 
 static void thread_foreign(void) {
   kc_unary unary;
   kc_unary_need(100, &unary);
-  kc_check(kc_try_op(&unary.op, &kc_plain), "%s did not run", unary.op.name);
+  run_unary(&unary);
   pthread_attr_t attributes;
   pthread_t thread;
   pthread_attr_init(&attributes);
@@ -173,23 +178,14 @@ static void thread_foreign(void) {
 
 static void thread_zero_workers(void) {
   kc_host.workers = 0;
-  static const int64_t sizes[] = {100, 300000};
-  for (size_t i = 0; i < KC_COUNT_OF(sizes); i++) {
-    kc_unary unary;
-    kc_unary_need(sizes[i], &unary);
-    kc_check(kc_try_op(&unary.op, &kc_plain), "%s did not run", unary.op.name);
-    kc_unary_free(&unary);
-  }
+  run_of(100, 1);
+  run_of(300000, 1);
   kc_host.workers = 1;
 }
 
 static void thread_many_workers(void) {
   kc_host.workers = 5;
-  kc_unary unary;
-  kc_unary_need(300001, &unary);
-  for (int i = 0; i < 3; i++)
-    kc_check(kc_try_op(&unary.op, &kc_plain), "%s did not run", unary.op.name);
-  kc_unary_free(&unary);
+  run_of(300001, 3);
   kc_host.workers = 1;
 }
 
@@ -197,11 +193,8 @@ static void thread_pool(void) {
   uint32_t before = kc_entries("/proc/self/task");
   kc_need_device();
   kc_device();
-  kc_unary unary;
-  kc_unary_need(300000, &unary);
-  kc_check(kc_try_op(&unary.op, &kc_plain), "%s did not run", unary.op.name);
+  run_of(300000, 1);
   uint32_t during = kc_entries("/proc/self/task");
-  kc_unary_free(&unary);
   long processors = sysconf(_SC_NPROCESSORS_ONLN);
   kc_check(during - before <= 8,
            "it runs %u threads of its own on %ld processors: CPU work belongs"
