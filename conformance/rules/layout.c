@@ -74,14 +74,10 @@ static void layout_size(void) {
 
 static kd_tensor tensor_of(const keel_type *type, kc_buffer *buffer,
                            uint32_t layout, uint64_t size) {
-  return (kd_tensor){.buffer = buffer->handle,
-                     .data = buffer->address,
-                     .offset = buffer->offset,
-                     .size = size,
-                     .dims = type->dims,
-                     .dtype = type->dtype,
-                     .rank = type->rank,
-                     .layout = layout};
+  kd_tensor tensor = kc_tensor_of(type, buffer, 0);
+  tensor.layout = layout;
+  tensor.size = size;
+  return tensor;
 }
 
 /* There and back, enqueued one after the other in one stream: rows with all kinds of bits

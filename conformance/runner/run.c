@@ -80,10 +80,7 @@ bool kc_globs_match(const kc_options *options) {
 }
 
 static uint32_t shard_of(const char *id, uint32_t shards) {
-  uint64_t hash = UINT64_C(0xcbf29ce484222325);
-  for (; *id; id++)
-    hash = (hash ^ (uint8_t)*id) * UINT64_C(0x100000001b3);
-  return (uint32_t)((hash >> 20) % shards);
+  return (uint32_t)((kc_hash(KC_HASH, id) >> 20) % shards);
 }
 
 /* ---- progress --------------------------------------------------------------------------- */

@@ -147,7 +147,7 @@ static void end_case(void) {
   kc_send('E', text);
 }
 
-static uint64_t hash_text(uint64_t hash, const char *text) {
+uint64_t kc_hash(uint64_t hash, const char *text) {
   for (; *text; text++)
     hash = (hash ^ (uint8_t)*text) * UINT64_C(0x100000001b3);
   return hash;
@@ -169,7 +169,7 @@ bool kc_case(const char *format, ...) {
   in_case = true;
   numbers_run++;
   failures = 0;
-  case_seed = hash_text(UINT64_C(0xcbf29ce484222325) ^ kc.seed, name);
+  case_seed = kc_hash(KC_HASH ^ kc.seed, name);
   atomic_store(&kc_shared->number, number);
   snprintf(kc_shared->name, sizeof kc_shared->name, "%s", name);
   announced = false;

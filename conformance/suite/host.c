@@ -214,11 +214,8 @@ static bool service_fails(void) {
 }
 
 static void store_path(const char *key, char *out_path, size_t room) {
-  uint64_t hash = UINT64_C(0xcbf29ce484222325);
-  for (; *key; key++)
-    hash = (hash ^ (uint8_t)*key) * UINT64_C(0x100000001b3);
   snprintf(out_path, room, "%s/store-%016llx", kc.scratch ? kc.scratch : "/tmp",
-           (unsigned long long)hash);
+           (unsigned long long)kc_hash(KC_HASH, key));
 }
 
 static kd_status host_cache_get(const kd_host *host, const char *key,

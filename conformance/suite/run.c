@@ -209,12 +209,17 @@ void kc_node_rows(kc_node *node) {
 
 /* ---- tensors ------------------------------------------------------------------------- */
 
-static void fill_bytes(void *bytes, uint64_t size, uint8_t fill) {
-  memset(bytes, fill, size);
+/* Fills a part of a buffer with one byte. */
+static void write_byte(kc_buffer *buffer, uint64_t offset, uint64_t size,
+                       uint8_t byte) {
+  char *bytes = kc_take(size + 1);
+  memset(bytes, byte, size);
+  kc_write(buffer, offset, bytes, size);
+  free(bytes);
 }
 
-static kd_tensor view_of(const keel_type *type, kc_buffer *buffer,
-                         uint32_t skew) {
+kd_tensor kc_tensor_of(const keel_type *type, const kc_buffer *buffer,
+                       uint32_t skew) {
   return (kd_tensor){
       .buffer = buffer->handle,
       .data = buffer->address ? buffer->address + skew : NULL,
@@ -277,7 +282,7 @@ static uint64_t spread(const keel_type *type, const char *from, kc_apart how,
     last += (type->dims[d] - 1) * strides[d];
   uint64_t size = ((uint64_t)last + 1) * each;
   char *to = kc_take(size);
-  fill_bytes(to, size, 0x7f);
+  memset(to, 0x7f, size);
   for (int64_t i = 0; i < type->elements; i++) {
     int64_t at = 0, left = i;
     for (uint32_t d = type->rank; d-- > 0; left /= type->dims[d])
@@ -298,10 +303,10 @@ static void make_laid(kc_run *run, uint32_t i, const value *from,
   kc_buffer *plain = kc_buffer_in(run->device, 0, type->bytes);
   kc_write(plain, 0, rows, type->bytes);
   run->in_buffers[i] = kc_buffer_in(run->device, 0, size + run->layout.skew);
-  run->in[i] = view_of(type, run->in_buffers[i], run->layout.skew);
+  run->in[i] = kc_tensor_of(type, run->in_buffers[i], run->layout.skew);
   run->in[i].layout = layout;
   run->in[i].size = size;
-  const kd_tensor source = view_of(type, plain, 0);
+  const kd_tensor source = kc_tensor_of(type, plain, 0);
   kc_ok(kc_reorder(run->device, &source, &run->in[i]), "layout.from_rows");
   run->in_bytes[i] = kc_take(size + 16);
   run->in_sizes[i] = size;
@@ -344,7 +349,7 @@ static void make_input(kc_run *run, uint32_t i, const value *from) {
   if (room < size) room = size;
   run->in_buffers[i] = kc_buffer_in(run->device, 0, room + skew);
   kc_write(run->in_buffers[i], skew, bytes, size);
-  run->in[i] = view_of(type, run->in_buffers[i], skew);
+  run->in[i] = kc_tensor_of(type, run->in_buffers[i], skew);
   run->in[i].strides = strides;
 }
 
@@ -367,20 +372,18 @@ static void make_output(kc_run *run, uint32_t j, const keel_type *type) {
   uint64_t room = own ? kc_layout_size(type, own) : type->bytes;
   if (j < 32 && (run->def->host_outputs >> j & 1)) {
     run->out_host[j] = kc_take(type->bytes + 16);
-    fill_bytes(run->out_host[j], type->bytes, run->layout.fill);
+    memset(run->out_host[j], run->layout.fill, type->bytes);
     run->out[j] = host_view(type, run->out_host[j]);
     return;
   }
   int from = run->over[j] = lies_over(run, j);
   if (from >= 0) {
-    run->out[j] = view_of(type, run->in_buffers[from], run->in_skews[from]);
+    run->out[j] =
+        kc_tensor_of(type, run->in_buffers[from], run->in_skews[from]);
   } else {
-    char *junk = kc_take(room + 1);
-    fill_bytes(junk, room, run->layout.fill);
     run->out_buffers[j] = kc_buffer_in(run->device, 0, room + run->layout.skew);
-    kc_write(run->out_buffers[j], run->layout.skew, junk, room);
-    free(junk);
-    run->out[j] = view_of(type, run->out_buffers[j], run->layout.skew);
+    write_byte(run->out_buffers[j], run->layout.skew, room, run->layout.fill);
+    run->out[j] = kc_tensor_of(type, run->out_buffers[j], run->layout.skew);
   }
   run->out[j].layout = own;
   run->out[j].size = room;
@@ -451,10 +454,7 @@ void kc_run_refill(kc_run *run, const kc_op *op) {
   for (uint32_t j = 0; j < op->out_count; j++) {
     uint64_t size = run->out_buffers[j] ? run->out_buffers[j]->size : 0;
     if (!size || run->set[j]) continue;
-    char *junk = kc_take(size);
-    fill_bytes(junk, size, run->layout.fill);
-    kc_write(run->out_buffers[j], 0, junk, size);
-    free(junk);
+    write_byte(run->out_buffers[j], 0, size, run->layout.fill);
   }
 }
 
@@ -477,10 +477,7 @@ static kd_status take_scratch(kc_run *run) {
     return KD_OK;
   }
   if (!run->scratch) run->scratch = kc_buffer_in(run->device, 0, size);
-  char *junk = kc_take(size);
-  fill_bytes(junk, size, run->layout.fill);
-  kc_write(run->scratch, 0, junk, size);
-  free(junk);
+  write_byte(run->scratch, 0, size, run->layout.fill);
   run->scratch_dim = (int64_t)size;
   run->launch.workspace = (kd_tensor){.buffer = run->scratch->handle,
                                       .data = run->scratch->address,
@@ -637,7 +634,7 @@ value *kc_run_output(kc_run *run, uint32_t index) {
   char *bytes = kc_take(type->bytes + 16);
   if (run->out[index].layout) {
     kc_buffer *plain = kc_buffer_in(run->device, 0, type->bytes);
-    const kd_tensor target = view_of(type, plain, 0);
+    const kd_tensor target = kc_tensor_of(type, plain, 0);
     kc_ok(kc_reorder(run->device, &run->out[index], &target), "layout.to_rows");
     kc_read(plain, 0, bytes, type->bytes);
     kc_buffer_free(plain);

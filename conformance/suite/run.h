@@ -72,6 +72,10 @@ bool kc_node_lay(kc_node *node, const kd_kernel_def *def, uint32_t layout,
                  uint32_t which);
 void kc_node_rows(kc_node *node);
 
+/* A tensor in a buffer, `skew` bytes behind its beginning. */
+kd_tensor kc_tensor_of(const keel_type *type, const kc_buffer *buffer,
+                       uint32_t skew);
+
 /* Brings a tensor from rows into the layout that `target` states, or back: enqueued, or
  * done and waited for. */
 kd_status kc_reorder_in(kd_device *device, kd_stream *stream,

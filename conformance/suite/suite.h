@@ -55,6 +55,10 @@ void kc_violation(const char *rule, const char *format, ...) KD_PRINTF(2, 3);
 /* Tells the runner that the child is alive in a long case. */
 void kc_beat(void);
 
+/* Goes on with a hash (FNV-1a) over a text; one begins with KC_HASH. */
+#define KC_HASH UINT64_C(0xcbf29ce484222325)
+uint64_t kc_hash(uint64_t hash, const char *text);
+
 /* The seed of the case, and numbers from it. */
 typedef struct kc_random {
   uint64_t state;

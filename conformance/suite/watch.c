@@ -71,10 +71,9 @@ typedef struct slow_state {
 } slow_state;
 
 static uint64_t hash_environment(void) {
-  uint64_t hash = UINT64_C(0xcbf29ce484222325);
+  uint64_t hash = KC_HASH;
   for (char **at = environ; at && *at; at++)
-    for (const char *c = *at; *c; c++)
-      hash = (hash ^ (uint8_t)*c) * UINT64_C(0x100000001b3);
+    hash = kc_hash(hash, *at);
   return hash;
 }
 
