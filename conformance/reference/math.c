@@ -369,28 +369,15 @@ static bool run_mvn(ref_call *call) {
   return true;
 }
 
-static bool run_instance_norm(ref_call *call) {
-  const value *in = call->in[0], *scale = call->in[1], *shift = call->in[2];
-  value *out = call->out[0];
-  real epsilon = ref_float(call, "epsilon", 1e-5f);
-  int64_t channels = in->dims[1], n = product(in->dims, 2, in->rank);
-  int64_t *at = calloc((size_t)n + 1, sizeof *at);
-  for (int64_t c = 0; c < in->dims[0] * channels; c++) {
-    for (int64_t i = 0; i < n; i++)
-      at[i] = c * n + i;
-    moments m = measure(in, at, n);
-    for (int64_t i = 0; i < n; i++)
-      normalise(out, at[i], in->x[at[i]], &m, epsilon, scale->x[c % channels],
-                shift->x[c % channels]);
-  }
-  free(at);
-  return true;
-}
+enum { NORM_GROUPS, NORM_INSTANCES }; /* each channel is a group */
 
 static bool run_group_norm(ref_call *call) {
   const value *in = call->in[0], *scale = call->in[1], *shift = call->in[2];
   real epsilon = ref_float(call, "epsilon", 1e-5f);
-  int64_t groups = ref_int(call, "num_groups", 1), channels = in->dims[1];
+  int64_t channels = in->dims[1];
+  int64_t groups = call->variant == NORM_INSTANCES
+                       ? channels
+                       : ref_int(call, "num_groups", 1);
   int64_t space = product(in->dims, 2, in->rank);
   int64_t n = channels / groups * space;
   int64_t *at = calloc((size_t)n + 1, sizeof *at);
@@ -539,8 +526,9 @@ const ref_op ref_math[] = {
     {NULL, "Hardmax", REF_EXACT, SOFT_HARD, run_softmax, false},
     {NULL, "LpNormalization", REF_SUM, 0, run_lp_norm, false},
     {NULL, "MeanVarianceNormalization", REF_SUM, 0, run_mvn, false},
-    {NULL, "InstanceNormalization", REF_SUM, 0, run_instance_norm, false},
-    {NULL, "GroupNormalization", REF_SUM, 0, run_group_norm, false},
+    {NULL, "InstanceNormalization", REF_SUM, NORM_INSTANCES, run_group_norm,
+     false},
+    {NULL, "GroupNormalization", REF_SUM, NORM_GROUPS, run_group_norm, false},
     {NULL, "LayerNormalization", REF_SUM, 0, run_layer_norm, false},
     {NULL, "RMSNormalization", REF_SUM, 0, run_rms_norm, false},
     {NULL, "BatchNormalization", REF_SUM, 0, run_batch_norm, false},
