@@ -332,12 +332,11 @@ static kd_status map(kd_device *device, kd_buffer *buffer, uint64_t offset,
                (BUG(map_kernel_stale) && buffer->space == 0);
   *out_address = buffer->bytes + offset;
   if (!apart) return KD_OK;
-  buffer->map_offset = whole ? 0 : offset;
-  buffer->map_size = whole ? buffer->size : size;
+  uint64_t mapped = whole ? buffer->size : size;
   buffer->map_access = access;
   free(buffer->shadow);
-  buffer->shadow = malloc(buffer->map_size + 1);
-  memcpy(buffer->shadow, buffer->bytes + buffer->map_offset, buffer->map_size);
+  buffer->shadow = malloc(mapped + 1);
+  memcpy(buffer->shadow, buffer->bytes + (whole ? 0 : offset), mapped);
   *out_address = buffer->shadow + (whole ? offset : 0);
   return KD_OK;
 }

@@ -53,7 +53,6 @@ struct kd_buffer {
   uint64_t mapped_size;
   uint32_t export_kind; /* that it was made for */
   char *shadow;         /* of a map that goes through a copy */
-  uint64_t map_offset, map_size;
   uint32_t map_access;
 };
 
@@ -140,7 +139,7 @@ struct kd_stream {
   pthread_cond_t changed;
   job *first, *last;
   uint32_t queued, number;
-  uint64_t issued, finished, tag;
+  uint64_t issued, tag;
   kd_status status; /* of the first failure since synchronize */
   bool stop, dead, held, recording, alias;
   job *recorded, *recorded_last;

@@ -47,7 +47,6 @@ static kd_status known(const kd_event *event, kd_status status) {
 
 static void point_end(point *p, kd_status status) {
   pthread_mutex_lock(&sim_lock);
-  bool again = p->done;
   p->done = 1;
   p->status = status;
   waiter *list = p->waiters;
@@ -57,7 +56,6 @@ static void point_end(point *p, kd_status status) {
   else
     pthread_cond_broadcast(&ended);
   pthread_mutex_unlock(&sim_lock);
-  (void)again;
   while (list) {
     waiter *next = list->next;
     if (status == KD_OK || !BUG(callback_on_success))
@@ -200,7 +198,6 @@ static void *work(void *context) {
     pthread_mutex_lock(&sim_lock);
     busy_count--;
     stream->queued--;
-    stream->finished++;
     if (BUG(lost_wakeup))
       pthread_cond_signal(&ended);
     else
@@ -326,9 +323,8 @@ kd_status sim_push(kd_stream *stream, const job *what) {
 
 void sim_drop_all(void) {
   pthread_mutex_lock(&sim_lock);
-  for (kd_stream *s = first_stream; s; s = NULL)
-    for (job *j = s->first; j; j = j->next)
-      if (j->kind < JOB_RECORD) j->kind = JOB_COPY, j->source = NULL;
+  for (job *j = first_stream ? first_stream->first : NULL; j; j = j->next)
+    if (j->kind < JOB_RECORD) j->kind = JOB_COPY, j->source = NULL;
   pthread_mutex_unlock(&sim_lock);
 }
 

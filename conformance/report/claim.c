@@ -9,13 +9,6 @@
 
 static char text[300];
 
-static const kc_rule_result *result_of(const kc_results *results,
-                                       const char *id) {
-  for (uint32_t i = 0; i < results->rule_count; i++)
-    if (!strcmp(results->rules[i].id, id)) return &results->rules[i];
-  return NULL;
-}
-
 static bool claimed(const kc_results *results, kc_level level) {
   if (level <= KC_COMPILE) return (int)level <= results->level;
   return (results->options >> (level - KC_PROFILE) & 1) != 0;
@@ -70,7 +63,7 @@ static bool follows_from_cases(const kc_rule_result *result) {
 }
 
 static const char *flaw_of(const kc_results *results, const kc_rule *rule) {
-  const kc_rule_result *result = result_of(results, rule->id);
+  const kc_rule_result *result = kc_results_rule(results, rule->id);
   if (!result || !result->written) return "is missing";
   bool passed = result->status == KC_PASS || result->status == KC_WARNING;
   if (passed && result->checks == 0) return "passed without a check";

@@ -79,7 +79,7 @@ void kc_json_string(FILE *file, const char *text) {
 
 /* ---- in memory ----------------------------------------------------------------------- */
 
-kc_rule_result *kc_results_rule(kc_results *results, const char *id) {
+kc_rule_result *kc_results_rule(const kc_results *results, const char *id) {
   for (uint32_t i = 0; i < results->rule_count; i++)
     if (!strcmp(results->rules[i].id, id)) return &results->rules[i];
   return NULL;

@@ -71,7 +71,7 @@ typedef struct kc_results {
   struct kc_sha *digest;
 } kc_results;
 
-kc_rule_result *kc_results_rule(kc_results *results, const char *id);
+kc_rule_result *kc_results_rule(const kc_results *results, const char *id);
 kc_case_result *kc_results_case(kc_rule_result *rule, const char *name);
 void kc_results_free(kc_results *results);
 
