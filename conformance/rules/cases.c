@@ -837,6 +837,21 @@ bool kc_case_make(const char *domain, const char *op, uint32_t index,
   return true;
 }
 
+value *kc_case_add(kc_op_case *one, value *in) {
+  uint32_t i = one->op.in_count++;
+  one->own[i] = in;
+  one->op.in[i] = in;
+  return in;
+}
+
+kc_op_case kc_case_floats(const char *op, uint32_t inputs, uint32_t rank,
+                          const int64_t *dims, kc_random *random) {
+  kc_op_case one = {.op = {.name = op, .out_count = 1}};
+  while (one.op.in_count < inputs)
+    kc_case_add(&one, kc_floats(rank, dims, random));
+  return one;
+}
+
 void kc_case_free(kc_op_case *one) {
   for (uint32_t i = 0; i < KC_PORTS; i++) {
     value_free(one->own[i]);

@@ -30,6 +30,11 @@ uint32_t kc_case_count(const char *domain, const char *op);
 bool kc_case_make(const char *domain, const char *op, uint32_t index,
                   kd_dtype dtype, kc_probe probe, kc_random *random,
                   kc_op_case *out);
+/* Adds an input, which the case owns from now on; returns it. */
+value *kc_case_add(kc_op_case *one, value *in);
+/* A case of `inputs` equal shapes of f32. */
+kc_op_case kc_case_floats(const char *op, uint32_t inputs, uint32_t rank,
+                          const int64_t *dims, kc_random *random);
 void kc_case_free(kc_op_case *one);
 
 /* Runs the definitions that take layouts of the plugin's own in these, on all cases. */

@@ -131,12 +131,7 @@ void kernel_concurrent(void) {
 static kc_op_case matmul_case(int64_t n, uint32_t seed) {
   int64_t dims[2] = {n, n};
   kc_random random = {seed};
-  kc_op_case one = {.op = {.name = "MatMul", .in_count = 2, .out_count = 1}};
-  one.own[0] = kc_floats(2, dims, &random);
-  one.own[1] = kc_floats(2, dims, &random);
-  one.op.in[0] = one.own[0];
-  one.op.in[1] = one.own[1];
-  return one;
+  return kc_case_floats("MatMul", 2, 2, dims, &random);
 }
 
 static void workspace_there(void *context, uint32_t index) {

@@ -6,11 +6,7 @@
 static void try_shape(const char *op, uint32_t rank, const int64_t *dims,
                       uint32_t inputs) {
   kc_random random = {17};
-  kc_op_case one = {.op = {.name = op, .in_count = inputs, .out_count = 1}};
-  for (uint32_t i = 0; i < inputs; i++) {
-    one.own[i] = kc_floats(rank, dims, &random);
-    one.op.in[i] = one.own[i];
-  }
+  kc_op_case one = kc_case_floats(op, inputs, rank, dims, &random);
   kc_try_op(&one.op, &kc_plain);
   kc_case_free(&one);
 }
@@ -70,11 +66,8 @@ void kernel_odd_products(void) {
     int64_t k = sizes[(i * 3 + 7) % KC_COUNT_OF(sizes)];
     int64_t a[2] = {m, k}, b[2] = {k, n};
     kc_random random = {i + 1};
-    kc_op_case one = {.op = {.name = "MatMul", .in_count = 2, .out_count = 1}};
-    one.own[0] = kc_floats(2, a, &random);
-    one.own[1] = kc_floats(2, b, &random);
-    one.op.in[0] = one.own[0];
-    one.op.in[1] = one.own[1];
+    kc_op_case one = kc_case_floats("MatMul", 1, 2, a, &random);
+    kc_case_add(&one, kc_floats(2, b, &random));
     if (kc_case("m=%lld,n=%lld,k=%lld", (long long)m, (long long)n,
                 (long long)k))
       any |= kc_try_op(&one.op, &kc_plain);

@@ -10,10 +10,7 @@
 /* Adds an input of zeros; the caller fills it. */
 static value *add_input(kc_op_case *one, kd_dtype dtype, uint32_t rank,
                         const int64_t *dims) {
-  uint32_t i = one->op.in_count++;
-  one->own[i] = value_make(dtype, rank, dims);
-  one->op.in[i] = one->own[i];
-  return one->own[i];
+  return kc_case_add(one, value_make(dtype, rank, dims));
 }
 
 static value *add_items(kc_op_case *one, kd_dtype dtype, int64_t count,

@@ -63,13 +63,8 @@ static void robust_rank(void) {
     if (!kc_case("rank=%u", rank)) continue;
     for (size_t o = 0; o < KC_COUNT_OF(ops); o++) {
       kc_random random = {rank};
-      uint32_t inputs = o == 2 ? 2 : 1;
-      kc_op_case one = {
-          .op = {.name = ops[o], .in_count = inputs, .out_count = 1}};
-      for (uint32_t i = 0; i < inputs; i++) {
-        one.own[i] = kc_floats(rank, dims, &random);
-        one.op.in[i] = one.own[i];
-      }
+      kc_op_case one =
+          kc_case_floats(ops[o], o == 2 ? 2 : 1, rank, dims, &random);
       kc_node *node = kc_node_make(&one.op, NULL, 0);
       const kd_kernel_def *def = node ? kc_def_for(node) : NULL;
       kc_run *run = NULL;

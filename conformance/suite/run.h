@@ -178,9 +178,7 @@ const char *kc_op_text(const kc_op *op, char *text, size_t size);
  * no definition takes it. */
 bool kc_try_op(const kc_op *op, const kc_layout *layout);
 
-/* An f32 op that the device has, of one input and of the same shape out, and
- * what it makes of x; NULL where there is none. */
-const char *kc_any_unary(void);
+/* Floats from -1 to 1. */
 value *kc_floats(uint32_t rank, const int64_t *dims, kc_random *random);
 
 #endif /* KC_RUN_H */
