@@ -154,7 +154,7 @@ struct kd_event {
   point *point;
   kd_stream *stream;
   kd_stream *origin; /* that records what it stands in; NULL: none */
-  bool recorded;
+  bool recorded, was_done;
 };
 
 struct kd_kernel {

@@ -227,6 +227,10 @@ static kd_status note(kd_stream *stream, const job *what) {
   if (!copy) return FAIL(KD_OUT_OF_MEMORY, "no host memory for a job");
   *copy = *what;
   copy->next = NULL;
+  if (BUG(replay_keeps_bytes) && what->kind == JOB_COPY_IN) {
+    void *kept = malloc(what->size + 1);
+    if (kept) copy->from = memcpy(kept, what->from, what->size);
+  }
   if (stream->origin) stream = stream->origin;
   if (stream->recorded_last)
     stream->recorded_last->next = copy;
@@ -593,6 +597,8 @@ static kd_status event_query(kd_event *event) {
   pthread_mutex_lock(&sim_lock);
   kd_status status = !event->point->done ? KD_BUSY : event->point->status;
   pthread_mutex_unlock(&sim_lock);
+  if (BUG(event_stays_done) && event->was_done) return KD_OK;
+  event->was_done |= status == KD_OK;
   return known(event, status);
 }
 
@@ -601,11 +607,13 @@ static kd_status event_wait(kd_event *event, uint64_t timeout) {
   let_go(event->stream && !event->stream->dead && event->stream->held
              ? event->stream
              : NULL);
+  if (BUG(event_stays_done) && event->was_done) return KD_OK;
   if (!point_wait(event->point, timeout)) {
     return timeout ? FAIL(KD_DEADLINE_EXCEEDED, "%llu ns have passed",
                           (unsigned long long)timeout)
                    : KD_DEADLINE_EXCEEDED;
   }
+  event->was_done = true;
   return known(event, event->point->status);
 }
 

@@ -94,6 +94,38 @@ static void capture_equals(void) {
   unmake(&r);
 }
 
+/* Copies of host memory are recorded with its address, and not with its bytes. */
+static void capture_host_memory(void) {
+  kc_trip trip = kc_trip_make(1000);
+  kd_stream *stream = kc_stream_make(kc_device());
+  kd_capture *capture = NULL;
+  kc_pattern(trip.in, trip.size, 100);
+  kc_ok(begin(stream), "capture.begin");
+  kd_status in = kc_try_copy_in(stream, trip.buffer, 0, trip.in, trip.size);
+  kd_status out = kc_try_copy_out(stream, trip.buffer, 0, trip.out, trip.size);
+  kd_status ended = end(stream, &capture);
+  if (in == KD_UNIMPLEMENTED || out == KD_UNIMPLEMENTED ||
+      ended == KD_UNIMPLEMENTED) {
+    if (ended == KD_OK) destroy(capture);
+    kc_unclaimed("it records no copies of host memory");
+  }
+  kc_ok(in, "copy_in while recording");
+  kc_ok(out, "copy_out while recording");
+  kc_ok(ended, "capture.end");
+  for (uint64_t i = 0; i < 3; i++) {
+    kc_pattern(trip.in, trip.size, i);
+    memset(trip.out, 0, trip.size);
+    kc_ok(launch(capture, stream), "capture.launch");
+    kc_drain(stream);
+    uint64_t first = kc_trip_differs(&trip);
+    kc_check(first == trip.size,
+             "launch %u copied other bytes than the host memory has now, from"
+             " byte %llu on",
+             (unsigned)i + 1, (unsigned long long)first);
+  }
+  destroy(capture);
+}
+
 static void capture_not_run(void) {
   kc_buffer *buffer = kc_buffer_make(64);
   kd_stream *stream = kc_stream_make(kc_device());
@@ -386,6 +418,13 @@ static const kc_rule rules[] = {
          " kd_capture_table.destroy KD_KERNEL_NO_CAPTURE",
          "A replay that forgets the fills, or the arguments of the second"
          " kernel, gives the first run's result."),
+    RULE("capture.host-memory", capture_host_memory,
+         "A recorded copy reads and writes the host memory that it was recorded"
+         " with, at each launch anew",
+         "kd_capture_table.launch kd_memory_table.copy_in"
+         " kd_memory_table.copy_out",
+         "A replay that keeps the first bytes feeds every run with the first"
+         " input."),
     RULE("capture.not-run", capture_not_run,
          "While a stream records, enqueued work is recorded and not run",
          "kd_capture_table.begin",
@@ -434,6 +473,7 @@ static const kc_rule rules[] = {
 static const kc_defect defects[] = {
     DEFECT(replay_no_fill, "capture.equals-direct", "replays forget fills"),
     DEFECT_AS(replay_first_data, "capture.equals-direct", KC_AROUND, "replays do nothing from the second on"),
+    DEFECT(replay_keeps_bytes, "capture.host-memory", "a recorded copy keeps the bytes of the recording"),
     DEFECT(capture_runs, "capture.not-run", "work runs while it is recorded"),
     DEFECT(replay_now, "capture.order", "replays don't wait for the stream"),
     DEFECT(begin_resets, "capture.begin-twice", "a second begin ends the first"),

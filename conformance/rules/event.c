@@ -42,6 +42,31 @@ static void event_record_query(void) {
   kc_note("%u of 8 were done at once", early);
 }
 
+/* One event, recorded again and again: it is of the last record alone. */
+static void event_reuse(void) {
+  static const uint64_t times[] = {KC_MS, 20 * KC_MS, 5 * KC_MS};
+  kd_stream *stream = kc_stream_make(kc_device());
+  kd_event *event = kc_event_make(kc_device());
+  kc_trip trip = kc_trip_make(30000);
+  for (uint64_t i = 0; i < (kc.quick ? 6 : 20); i++) {
+    kc_trip_enqueue(&trip, stream, i, times[i % KC_COUNT_OF(times)]);
+    kc_record(event, stream);
+    bool done = kp.e.query(event) == KD_OK;
+    kc_check(
+        !done || kc_trip_differs(&trip) == trip.size,
+        "recorded for the %u. time, the event said at once that it was done,"
+        " and the copy before it was not",
+        (unsigned)i + 1);
+    kc_await(event);
+    kc_check(kc_trip_differs(&trip) == trip.size,
+             "recorded for the %u. time, a wait returned before the work before"
+             " the event was done",
+             (unsigned)i + 1);
+    kc_drain(stream);
+  }
+  kc_event_free(event);
+}
+
 static void event_wait_host(void) {
   kd_stream *stream = kc_stream_make(kc_device());
   kc_trip trip = kc_trip_make(50000);
@@ -523,6 +548,11 @@ static const kc_rule rules[] = {
     KC_RULE(MUST, ASYNC, "event.many", event_many, 0, "stream.h",
             "There may be thousands", "kd_event_table.create",
             "A fixed pool runs dry with one large program."),
+    KC_RULE(MUST, ASYNC, "event.reuse", event_reuse, 0, "stream.h",
+            "Recording it again moves it",
+            "kd_event_table.record kd_event_table.query",
+            "An event that remembers that it was done lets the next round read "
+            "early."),
     KC_RULE(MUST, ASYNC, "event.churn", event_churn, 0, "stream.h",
             "Frees an event", "kd_event_table.create kd_event_table.destroy",
             "Events are made and freed at every launch."),
@@ -551,6 +581,7 @@ static const kc_defect defects[] = {
     DEFECT(callback_done, "event.callback-already-done", "no callback for an event that is done"),
     DEFECT(callback_destroyed, "event.callback-destroyed", "callbacks are dropped with their event"),
     DEFECT(event_pool, "event.many", "there are 400 events"),
+    DEFECT(event_stays_done, "event.reuse", "an event that was done once is done for ever"),
     DEFECT_AS(event_ids, "event.churn", KC_AROUND, "ids of events are used up"),
     DEFECT(query_all, "event.streams-apart", "query fails while another stream is busy"),
 };

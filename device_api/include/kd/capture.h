@@ -43,7 +43,9 @@ typedef struct kd_capture_table {
   kd_status (*end)(kd_stream *stream, KD_OWNED kd_capture **out_capture);
 
   /* Runs a recording in the order of `stream`. Buffers and kernels that it
-   * uses stay alive until it is destroyed. Returns KD_OK, KD_BUSY. */
+   * uses stay alive until it is destroyed. A recorded copy reads and writes the
+   * host memory that it was recorded with, at each launch anew; that memory
+   * stays valid as long. Returns KD_OK, KD_BUSY. */
   kd_status (*launch)(kd_capture *capture, kd_stream *stream);
 
   /* Makes later launches use other buffers; earlier launches keep theirs. If
