@@ -18,7 +18,7 @@ static double bfloat_to_double(uint16_t bits) {
   return value;
 }
 
-double element_at(const void *data, kd_dtype dtype, int64_t i) {
+static double element_at(const void *data, kd_dtype dtype, int64_t i) {
   switch (dtype) {
     case KD_F32:
       return ((const float *)data)[i];

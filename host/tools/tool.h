@@ -163,7 +163,4 @@ typedef enum extent { WHOLE, PART, NONE } extent;
 outcome onnx_case_run(const onnx_case *how, const char *folder,
                       extent *out_extent, char *why, size_t size);
 
-/* Element i of host data as a double. */
-double element_at(const void *data, kd_dtype dtype, int64_t i);
-
 #endif /* KEEL_TOOL_H */

@@ -18,7 +18,8 @@ void fam_map_broadcast(fam_map *map, const fam_tensor *operand) {
   strided_broadcast(&map->space, operand->dims, operand->rank);
 }
 
-void fam_map_along(fam_map *map, const fam_tensor *operand, uint32_t axis) {
+/* An operand of one dimension that steps along `axis`, or a scalar. */
+static void map_along(fam_map *map, const fam_tensor *operand, uint32_t axis) {
   int64_t steps[KD_MAX_RANK] = {0};
   if (operand->count > 1) steps[axis] = 1;
   map->inputs++;
@@ -305,7 +306,7 @@ static void add_scales(const fam_op *op, fam_map *map, uint32_t input,
   const fam_tensor *scales = &op->in[input];
   int64_t steps[KD_MAX_RANK + 1] = {0}, step = 1;
   if (!block || scales->count == 1) {
-    fam_map_along(map, scales, axis);
+    map_along(map, scales, axis);
     return;
   }
   for (uint32_t d = scales->rank; d-- > 0; step *= scales->dims[d])
@@ -467,7 +468,7 @@ void fam_plan_batch_norm(const fam_op *op, fam_plan *plan) {
   fam_map_begin(&map, op);
   fam_map_broadcast(&map, &op->in[0]);
   for (uint32_t i = 1; i < 5; i++)
-    fam_map_along(&map, &op->in[i], 1);
+    map_along(&map, &op->in[i], 1);
   bool wide = op->in[0].dtype == KD_F64;
   fam_pass *pass =
       fam_map_pass(plan, &map, wide ? KD_F64 : KD_F32,
@@ -595,8 +596,8 @@ void fam_plan_one_hot(const fam_op *op, fam_plan *plan) {
   fam_map_begin(&map, op);
   map.inputs++;
   strided_operand(&map.space, steps);
-  fam_map_along(&map, &one, 0);
-  fam_map_along(&map, &one, 0);
+  map_along(&map, &one, 0);
+  map_along(&map, &one, 0);
   map.from[2] = 1;
   fam_pass *pass = fam_map_pass(
       plan, &map, bits,

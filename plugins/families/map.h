@@ -19,8 +19,6 @@ typedef struct fam_map {
 /* Over the dims of output 0. */
 void fam_map_begin(fam_map *map, const fam_op *op);
 void fam_map_broadcast(fam_map *map, const fam_tensor *operand);
-/* An operand of one dimension that steps along `axis`, or a scalar. */
-void fam_map_along(fam_map *map, const fam_tensor *operand, uint32_t axis);
 
 /* Adds the pass, without buffers: X0 ... and Z are the caller's to bind. V is the
  * type of the arithmetic. */

@@ -84,11 +84,8 @@ void keel_arena_free(keel_arena *arena);
 uint64_t keel_hash(uint64_t seed, const void *bytes, size_t size);
 uint64_t keel_hash_string(uint64_t seed, const char *string);
 
-/* Computes a * b or a + b; false if the result overflows int64 or uint64. */
+/* Computes a * b; false if the result overflows. */
 static inline bool keel_mul_i64(int64_t a, int64_t b, int64_t *out) {
-  return !__builtin_mul_overflow(a, b, out);
-}
-static inline bool keel_mul_u64(uint64_t a, uint64_t b, uint64_t *out) {
   return !__builtin_mul_overflow(a, b, out);
 }
 

@@ -10,7 +10,8 @@
 
 /* ---- groups ------------------------------------------------------------------- */
 
-const char *keel_group_call_name(uint32_t kind) {
+/* "all_reduce". */
+static const char *call_name(uint32_t kind) {
   static const char *const names[] = {"all_reduce", "all_gather",
                                       "reduce_scatter", "broadcast"};
   return kind < KEEL_COUNT_OF(names) ? names[kind] : "?";
@@ -142,7 +143,7 @@ static keel_status refuse(const keel_group_call *call, uint32_t rank,
   char type[96];
   return keel_fail(KD_INVALID_ARGUMENT,
                    "%s of a group of %u devices: rank %u (%s) has %s, %s",
-                   keel_group_call_name(call->kind), call->group->size, rank,
+                   call_name(call->kind), call->group->size, rank,
                    call->group->devices[rank]->name,
                    keel_type_text(call->inputs[rank]->type, type, sizeof type),
                    what);
@@ -156,7 +157,7 @@ static keel_status check_inputs(const keel_group_call *call) {
     keel_status status = keel_tensor_need_data(tensor);
     if (status != KD_OK)
       return keel_while(status, "while %s had the value of rank %u",
-                        keel_group_call_name(call->kind), i);
+                        call_name(call->kind), i);
     if (tensor->type != call->inputs[first]->type)
       return refuse(call, i, "and another type than rank 0");
   }
@@ -209,7 +210,7 @@ static keel_status run(keel_group_call *call, keel_tensor **outputs) {
   return status == KD_OK
              ? KD_OK
              : keel_while(status, "while a group of %u devices did %s",
-                          group->size, keel_group_call_name(call->kind));
+                          group->size, call_name(call->kind));
 }
 
 /* ---- calls whose inputs are not known yet ---------------------------------------- */
@@ -374,11 +375,11 @@ static keel_status begin_all(keel_group *group, uint32_t kind,
     outputs[i] = NULL;
   if (reduction > KD_REDUCE_MAX)
     return keel_fail(KD_INVALID_ARGUMENT, "%s: there is no reduction %u",
-                     keel_group_call_name(kind), reduction);
+                     call_name(kind), reduction);
   for (uint32_t i = 0; i < group->size; i++)
     if (!inputs[i])
       return keel_fail(KD_INVALID_ARGUMENT, "%s: rank %u (%s) has no value",
-                       keel_group_call_name(kind), i, group->devices[i]->name);
+                       call_name(kind), i, group->devices[i]->name);
   return begin(&call, inputs, outputs);
 }
 

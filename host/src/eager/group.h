@@ -26,9 +26,6 @@ typedef struct keel_group_call {
   const keel_type *out_type;
 } keel_group_call;
 
-/* "all_reduce". */
-const char *keel_group_call_name(uint32_t kind);
-
 /* Lets the plugin do it. Returns KD_UNIMPLEMENTED if it does not; otherwise as the calls of
  * keel/group.h. */
 keel_status keel_group_direct(const keel_group_call *call,

@@ -27,7 +27,8 @@ const keel_slot *keel_slot_at(size_t index) {
   return index < sizeof slots / sizeof *slots ? &slots[index] : NULL;
 }
 
-bool keel_slot_filled(const keel_slot *slot, const void *table) {
+/* Whether a table, of the type's full size, has the slot. */
+static bool is_filled(const keel_slot *slot, const void *table) {
   void (*function)(void) = NULL;
   memcpy(&function, (const char *)table + slot->offset, sizeof function);
   return function != NULL;
@@ -36,7 +37,7 @@ bool keel_slot_filled(const keel_slot *slot, const void *table) {
 const keel_slot *keel_slot_missing(const char *table, const void *given) {
   for (size_t i = 0; i < sizeof slots / sizeof *slots; i++)
     if (slots[i].needed && !strcmp(slots[i].table, table) &&
-        !keel_slot_filled(&slots[i], given))
+        !is_filled(&slots[i], given))
       return &slots[i];
   return NULL;
 }

@@ -17,9 +17,6 @@ typedef struct keel_slot {
 /* The slot of that number; NULL past the last. */
 const keel_slot *keel_slot_at(size_t index);
 
-/* Whether a table, of the type's full size, has the slot. */
-bool keel_slot_filled(const keel_slot *slot, const void *table);
-
 /* The first needed slot of a table that is NULL, or NULL. */
 const keel_slot *keel_slot_missing(const char *table, const void *given);
 

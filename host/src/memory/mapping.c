@@ -32,11 +32,6 @@ keel_status keel_mapping_create(keel_file *file, keel_mapping **out_mapping) {
   return KD_OK;
 }
 
-keel_mapping *keel_mapping_retain(keel_mapping *mapping) {
-  keel_refs_take(&mapping->refs);
-  return mapping;
-}
-
 void keel_mapping_release(void *mapping) {
   keel_mapping *self = mapping;
   if (!self || !keel_refs_drop(&self->refs)) return;
@@ -57,7 +52,7 @@ keel_status keel_mapping_wrap(keel_mapping *mapping, keel_context *context,
   keel_buffer *buffer = NULL;
   KEEL_TRY(keel_heap_wrap(&context->host, data, type->bytes,
                           keel_mapping_release, mapping, &buffer));
-  keel_mapping_retain(mapping); /* the buffer's */
+  keel_refs_take(&mapping->refs); /* the buffer's */
   if (!keel_aligned_to(data, ALIGNMENT)) buffer->class = KEEL_MISALIGNED;
   keel_status status = keel_tensor_in_buffer(buffer, type, out_tensor);
   keel_buffer_release(buffer); /* the tensor holds it */
@@ -128,21 +123,7 @@ keel_status keel_mapping_align(keel_tensor *tensor, keel_tensor **out_tensor) {
   return aligned ? status : copy(tensor, out_tensor);
 }
 
-keel_status keel_mapping_borrow(keel_tensor *tensor, keel_tensor **out_tensor) {
-  *out_tensor = tensor;
-  if (!keel_tensor_misaligned(tensor)) return KD_OK;
-  keel_mapping *mapping = mapping_of(tensor);
-  pthread_mutex_lock(&mapping->lock);
-  const keel_aligned_copy *aligned = *find(mapping, tensor);
-  bool held = aligned && aligned->holds;
-  pthread_mutex_unlock(&mapping->lock);
-  if (!held) KEEL_TRY(keel_mapping_hold_copy(tensor));
-  KEEL_TRY(keel_mapping_align(tensor, out_tensor));
-  keel_tensor_release(*out_tensor); /* it is held */
-  return KD_OK;
-}
-
-keel_status keel_mapping_hold_copy(const keel_tensor *tensor) {
+static keel_status hold_copy(const keel_tensor *tensor) {
   if (!keel_tensor_misaligned(tensor)) return KD_OK;
   keel_mapping *mapping = mapping_of(tensor);
   keel_status status = KD_OK;
@@ -159,6 +140,20 @@ keel_status keel_mapping_hold_copy(const keel_tensor *tensor) {
     status = keel_no_memory(sizeof **at);
   pthread_mutex_unlock(&mapping->lock);
   return status;
+}
+
+keel_status keel_mapping_borrow(keel_tensor *tensor, keel_tensor **out_tensor) {
+  *out_tensor = tensor;
+  if (!keel_tensor_misaligned(tensor)) return KD_OK;
+  keel_mapping *mapping = mapping_of(tensor);
+  pthread_mutex_lock(&mapping->lock);
+  const keel_aligned_copy *aligned = *find(mapping, tensor);
+  bool held = aligned && aligned->holds;
+  pthread_mutex_unlock(&mapping->lock);
+  if (!held) KEEL_TRY(hold_copy(tensor));
+  KEEL_TRY(keel_mapping_align(tensor, out_tensor));
+  keel_tensor_release(*out_tensor); /* it is held */
+  return KD_OK;
 }
 
 /* Removes an aligned copy from the list. */
@@ -194,8 +189,7 @@ void keel_mapping_release_copy(const keel_tensor *tensor, bool lingers) {
 keel_status keel_mapping_hold_copies(keel_tensor *const *tensors,
                                      uint32_t count) {
   for (uint32_t i = 0; tensors && i < count; i++) {
-    keel_status status =
-        tensors[i] ? keel_mapping_hold_copy(tensors[i]) : KD_OK;
+    keel_status status = tensors[i] ? hold_copy(tensors[i]) : KD_OK;
     if (status == KD_OK) continue;
     keel_mapping_release_copies(tensors, i, false);
     return status;

@@ -22,7 +22,6 @@ typedef struct keel_mapping {
 
 /* Takes over the file, even on failure. */
 keel_status keel_mapping_create(keel_file *file, keel_mapping **out_mapping);
-keel_mapping *keel_mapping_retain(keel_mapping *mapping);
 void keel_mapping_release(void *mapping);
 
 /* Makes a tensor of a part of the file. It retains the mapping. */
@@ -45,7 +44,6 @@ static inline bool keel_tensor_misaligned(const keel_tensor *tensor) {
 /* The value in a form that kernels can read, retained: a misaligned tensor's aligned copy,
  * otherwise itself. Copies that are held are shared. */
 keel_status keel_mapping_align(keel_tensor *tensor, keel_tensor **out_tensor);
-keel_status keel_mapping_hold_copy(const keel_tensor *tensor);
 /* lingers: keep the copy until another one lingers, as it may be read again soon. */
 void keel_mapping_release_copy(const keel_tensor *tensor, bool lingers);
 

@@ -142,12 +142,7 @@ static keel_status lay_function(keel_plan *plan, keel_function *function,
   return KD_OK;
 }
 
-keel_status keel_executable_create(keel_plan *plan, keel_function *function,
-                                   keel_executable **out_executable) {
-  return lay_function(plan, function, false, out_executable);
-}
-
-void keel_executable_deinit(keel_executable *executable) {
+static void executable_deinit(keel_executable *executable) {
   for (uint32_t i = 0; i < executable->step_count; i++) {
     keel_call_site_deinit(&executable->steps[i].site);
     keel_device_unpin(executable->steps[i].site.pinned);
@@ -188,7 +183,7 @@ static keel_status open_devices(const keel_plan *plan) {
 
 /* Lays out the passes' result. */
 static keel_status lay_out(keel_plan *plan, keel_function *main) {
-  KEEL_TRY(keel_executable_create(plan, main, &plan->main));
+  KEEL_TRY(lay_function(plan, main, false, &plan->main));
   KEEL_TRY(check_kernels(plan));
   return open_devices(plan);
 }
@@ -403,7 +398,7 @@ void keel_plan_release(keel_plan *plan) {
   keel_versions_free(plan->versions);
   keel_plan_release(atomic_load(&plan->dynamic));
   for (keel_executable *at = plan->executables; at; at = at->next)
-    keel_executable_deinit(at);
+    executable_deinit(at);
   keel_functions_release(plan->functions);
   if (plan->holds) keel_program_release(plan->program);
   if (plan->program) keel_program_weak_release(plan->program);

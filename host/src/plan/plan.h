@@ -158,9 +158,4 @@ void keel_profile_part(keel_plan *plan, keel_plan *part);
 /* Called when the plan is destroyed. */
 void keel_profile_drop(keel_plan *plan);
 
-/* Lays out a function and the functions nested in it. */
-keel_status keel_executable_create(keel_plan *plan, keel_function *function,
-                                   keel_executable **out_executable);
-void keel_executable_deinit(keel_executable *executable);
-
 #endif /* KEEL_PLAN_H */

@@ -8,13 +8,9 @@
 
 /* ---- hooks ------------------------------------------------------------------------- */
 
-void keel_cancel_hooks_init(keel_cancel_hooks *all) {
+static void hooks_init(keel_cancel_hooks *all) {
   pthread_mutex_init(&all->lock, NULL);
   all->first = NULL;
-}
-
-void keel_cancel_hooks_deinit(keel_cancel_hooks *all) {
-  pthread_mutex_destroy(&all->lock);
 }
 
 /* Inserts in order of time. With the lock held. */
@@ -25,12 +21,6 @@ static void insert(keel_cancel_hooks *all, keel_cancel_hook *hook) {
   hook->next = *at;
   hook->set = true;
   *at = hook;
-}
-
-void keel_cancel_hooks_add(keel_cancel_hooks *all, keel_cancel_hook *hook) {
-  pthread_mutex_lock(&all->lock);
-  insert(all, hook);
-  pthread_mutex_unlock(&all->lock);
 }
 
 bool keel_cancel_hooks_remove(keel_cancel_hooks *all, keel_cancel_hook *hook) {
@@ -56,7 +46,8 @@ static void fire_until(keel_cancel_hooks *all, keel_pool *pool, uint64_t now) {
   }
 }
 
-void keel_cancel_hooks_fire(keel_cancel_hooks *all, keel_pool *pool) {
+/* Submits the tasks of all hooks. */
+static void fire_all(keel_cancel_hooks *all, keel_pool *pool) {
   pthread_mutex_lock(&all->lock);
   fire_until(all, pool, UINT64_MAX);
   pthread_mutex_unlock(&all->lock);
@@ -101,7 +92,7 @@ keel_status keel_timer_create(keel_pool *pool, keel_timer **out_timer) {
   *out_timer = timer;
   if (!timer) return keel_no_memory(sizeof *timer);
   timer->pool = pool;
-  keel_cancel_hooks_init(&timer->hooks);
+  hooks_init(&timer->hooks);
   pthread_condattr_t attr;
   pthread_condattr_init(&attr);
   pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
@@ -118,7 +109,7 @@ void keel_timer_destroy(keel_timer *timer) {
   pthread_mutex_unlock(&timer->hooks.lock);
   if (timer->running) pthread_join(timer->thread, NULL);
   pthread_cond_destroy(&timer->changed);
-  keel_cancel_hooks_deinit(&timer->hooks);
+  pthread_mutex_destroy(&timer->hooks.lock);
   free(timer);
 }
 
@@ -149,7 +140,7 @@ keel_status keel_cancel_new(keel_pool *pool, keel_cancel **out_cancel) {
   if (!cancel) return keel_no_memory(sizeof *cancel);
   keel_refs_init(&cancel->refs);
   cancel->pool = pool;
-  keel_cancel_hooks_init(&cancel->hooks);
+  hooks_init(&cancel->hooks);
   return KD_OK;
 }
 
@@ -159,16 +150,18 @@ void keel_cancel_retain(keel_cancel *cancel) {
 
 void keel_cancel_release(keel_cancel *cancel) {
   if (!cancel || !keel_refs_drop(&cancel->refs)) return;
-  keel_cancel_hooks_deinit(&cancel->hooks);
+  pthread_mutex_destroy(&cancel->hooks.lock);
   free(cancel);
 }
 
 void keel_cancel_subscribe(keel_cancel *cancel, keel_cancel_hook *hook) {
-  keel_cancel_hooks_add(&cancel->hooks, hook);
+  pthread_mutex_lock(&cancel->hooks.lock);
+  insert(&cancel->hooks, hook);
+  pthread_mutex_unlock(&cancel->hooks.lock);
   /* acquire: pairs with the store of 2, so `why` is complete. A concurrent request fires
    * the hooks after this one is added. */
   if (atomic_load_explicit(&cancel->requested, memory_order_acquire) == 2)
-    keel_cancel_hooks_fire(&cancel->hooks, cancel->pool);
+    fire_all(&cancel->hooks, cancel->pool);
 }
 
 void keel_cancel_request(keel_cancel *cancel, const char *why) {
@@ -177,7 +170,7 @@ void keel_cancel_request(keel_cancel *cancel, const char *why) {
   snprintf(cancel->why, sizeof cancel->why, "%s", why ? why : "");
   /* release: publishes `why` */
   atomic_store_explicit(&cancel->requested, 2, memory_order_release);
-  keel_cancel_hooks_fire(&cancel->hooks, cancel->pool);
+  fire_all(&cancel->hooks, cancel->pool);
   keel_pool_wake_waiters(cancel->pool);
 }
 

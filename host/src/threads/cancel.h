@@ -24,14 +24,8 @@ typedef struct keel_cancel_hooks {
   keel_cancel_hook *first;
 } keel_cancel_hooks;
 
-void keel_cancel_hooks_init(keel_cancel_hooks *all);
-void keel_cancel_hooks_deinit(keel_cancel_hooks *all);
-
-void keel_cancel_hooks_add(keel_cancel_hooks *all, keel_cancel_hook *hook);
 /* True if the hook was removed; false if its task has been submitted. */
 bool keel_cancel_hooks_remove(keel_cancel_hooks *all, keel_cancel_hook *hook);
-/* Submits the tasks of all hooks. */
-void keel_cancel_hooks_fire(keel_cancel_hooks *all, keel_pool *pool);
 
 /* A thread that fires hooks at their deadlines; it starts on first use. */
 typedef struct keel_timer keel_timer;

@@ -17,7 +17,7 @@
 typedef struct shape {
   dnnl_primitive_t primitive;
   dnnl_memory_desc_t source, weights, bias, target;
-  uint64_t weights_size, bias_size, scratch_size; /* bytes of one part */
+  uint64_t weights_size, scratch_size; /* bytes of one part */
 } shape;
 
 /* How work is cut: `units` of it, each so many images or channels. */
@@ -448,7 +448,6 @@ static dnnl_status_t make_shape(conv_plan *plan, int which) {
   if (made == dnnl_success) {
     s->weights = *dnnl->primitive_desc_query_md(desc, dnnl_query_weights_md, 0);
     s->weights_size = dnnl->memory_desc_get_size(&s->weights);
-    s->bias_size = dnnl->memory_desc_get_size(&s->bias);
     note_scratch(dnnl, s, desc);
   }
   if (desc) dnnl->primitive_desc_destroy(desc);

@@ -60,7 +60,7 @@ int64_t cpu_int8_lead(int64_t k) {
   return lead && lead % 512 == 0 ? lead + 32 : lead;
 }
 
-int64_t cpu_int8_panel(int64_t k) {
+static int64_t panel_size(int64_t k) {
   return up(k, 2) * cpu_int8_get()->columns;
 }
 
@@ -96,7 +96,7 @@ static void *take(char *memory, int64_t *at, int64_t bytes) {
 
 /* Bytes of a panel, and of a row of A, as they are made here. */
 static int64_t panel_bytes(const cpu_int8_product *p) {
-  return p->narrow_a ? cpu_int8_panel4(p->k) : 2 * cpu_int8_panel(p->k);
+  return p->narrow_a ? cpu_int8_panel4(p->k) : 2 * panel_size(p->k);
 }
 
 static int64_t row_bytes(const cpu_int8_product *p) {
@@ -119,7 +119,7 @@ static int64_t lay_out(const cpu_int8_product *p, int64_t wide, char *memory,
 static const int16_t *panels_of(const cpu_int8_product *p, int64_t column,
                                 int64_t n, const room *r) {
   const cpu_int8_loops *loops = cpu_int8_get();
-  int64_t size = cpu_int8_panel(p->k), step = p->b.step;
+  int64_t size = panel_size(p->k), step = p->b.step;
   if (p->ready_b) return p->ready_b + column / loops->columns * size;
   const uint8_t *from =
       p->columns ? p->columns(p->context, 0, p->k, column, n, r->bytes, &step)
@@ -158,7 +158,7 @@ static void multiply_block(const cpu_int8_product *p, int64_t row, int64_t rows,
     for (int64_t c = 0; c < n; c += loops->columns)
       loops->multiply(rows, n - c, least(pairs - from, DEEP), a + 2 * from,
                       lead,
-                      panels + c / loops->columns * cpu_int8_panel(p->k) +
+                      panels + c / loops->columns * panel_size(p->k) +
                           2 * from * loops->columns,
                       r->sums + c, wide, from > 0);
     from += DEEP;
@@ -308,7 +308,7 @@ int16_t *cpu_int8_pack_b(const cpu_int8_bytes *b, int64_t n, int64_t k) {
   int64_t panel = cpu_int8_get()->columns, panels = (n + panel - 1) / panel;
   cpu_int8_product p = {.n = n, .k = k, .b = *b};
   room r = {.panels = aligned_alloc(
-                64, (size_t)up(panels * cpu_int8_panel(k) * 2 + 1, 64))};
+                64, (size_t)up(panels * panel_size(k) * 2 + 1, 64))};
   if (r.panels) panels_of(&p, 0, n, &r);
   return r.panels;
 }

@@ -125,7 +125,7 @@ typedef const uint8_t *(*cpu_int8_columns)(const void *context, int64_t row,
                                            int64_t *out_step);
 
 /* C = A B, (m x k) (k x n). Either operand may be ready: A's rows widened, cpu_int8_lead(k)
- * apart, and B as panels, each of cpu_int8_panel(k) elements. With a narrow one, the other
+ * apart, and B as panels, each of up(k, 2) * columns elements. With a narrow one, the other
  * has one zero point, or one a row of A. */
 typedef struct cpu_int8_product {
   int64_t m, n, k;
@@ -139,7 +139,6 @@ typedef struct cpu_int8_product {
 } cpu_int8_product;
 
 int64_t cpu_int8_lead(int64_t k);
-int64_t cpu_int8_panel(int64_t k);
 
 /* Products of bytes that are not worth a second thread. */
 #define CPU_INT8_LITTLE 1000000

@@ -184,8 +184,4 @@ kd_status cpu_layout_from_rows(kd_device *device, kd_stream *stream,
 kd_status cpu_layout_to_rows(kd_device *device, kd_stream *stream,
                              const kd_tensor *source, const kd_tensor *target);
 
-/* Element `at` of u8 or i8 data: value, rounded, moved by zero, saturated. */
-void cpu_quantize(void *data, kd_dtype dtype, int64_t at, double value,
-                  int zero);
-
 #endif /* KEEL_CPU_KERNELS_H */

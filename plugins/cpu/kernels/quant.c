@@ -14,8 +14,9 @@ const cpu_quant_loops *cpu_quant_get(void) {
   return sets[cpu_isa()];
 }
 
-void cpu_quantize(void *data, kd_dtype dtype, int64_t at, double value,
-                  int zero) {
+/* Element `at` of integers: value, rounded, moved by zero, saturated. */
+static void quantize(void *data, kd_dtype dtype, int64_t at, double value,
+                     int zero) {
   double low = 0, high = 0;
   switch (dtype) {
     case KD_I8:
@@ -147,8 +148,8 @@ static void run_slow(const quant_work *work, const scaled_row *row) {
     double less = zero ? cpu_get(zero->data, zero->dtype, s) : 0;
     double value = cpu_get(x->data, x->dtype, i);
     if (work->precision)
-      cpu_quantize(y->data, y->dtype, i, quotient(value, by, work->precision),
-                   (int)less);
+      quantize(y->data, y->dtype, i, quotient(value, by, work->precision),
+               (int)less);
     else
       cpu_set(y->data, y->dtype, i, (value - less) * by);
   }

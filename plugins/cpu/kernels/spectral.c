@@ -23,7 +23,6 @@ static complex_number root(int64_t k, int64_t n, double sign) {
 /* A transform of one size and direction, with its tables. */
 typedef struct transform {
   int64_t size, wide;     /* wide: a power of two, size itself or above twice */
-  double sign;            /* -1 forward */
   complex_number *roots;  /* of `wide`, half of them */
   complex_number *chirp;  /* of `size`, where size is no power of two */
   complex_number *filter; /* its transform, `wide` */
@@ -64,7 +63,7 @@ static void transform_free(transform *t) {
 }
 
 static bool transform_make(transform *t, int64_t size, double sign) {
-  *t = (transform){.size = size, .wide = 1, .sign = sign};
+  *t = (transform){.size = size, .wide = 1};
   bool even = (size & (size - 1)) == 0;
   while (t->wide < (even ? size : 2 * size - 1))
     t->wide *= 2;

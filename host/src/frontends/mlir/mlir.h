@@ -26,9 +26,6 @@
 /* The version of the ops above; a reader refuses later ones. */
 #define KEEL_MLIR_VERSION 1
 
-/* Whether a file begins as text. */
-bool keel_mlir_is(const void *data, uint64_t size);
-
 /* Constants larger than a few elements are left out: for looking at, not for reading
  * back. */
 #define KEEL_MLIR_SHORT 0x1u
@@ -39,13 +36,6 @@ bool keel_mlir_is(const void *data, uint64_t size);
 keel_status keel_mlir_write(const keel_function *main,
                             const keel_device *device, uint32_t flags,
                             FILE *file);
-
-/* Makes a program of text. Returns KD_OK, KD_DATA_LOSS (the message has line and
- * column), KD_INCOMPATIBLE, KD_NOT_FOUND (a device), KD_UNIMPLEMENTED (no such op),
- * KD_OUT_OF_MEMORY. */
-keel_status keel_mlir_read(keel_context *context, const char *path,
-                           const char *text, uint64_t size,
-                           keel_program **out_program);
 
 /* ---- types: types.c ---------------------------------------------------------- */
 

@@ -702,7 +702,7 @@ static keel_status read_all(reader *all) {
   return check_claims(all);
 }
 
-bool keel_mlir_is(const void *data, uint64_t size) {
+static bool is_text(const void *data, uint64_t size) {
   const char *text = data;
   if (!size) return false; /* and no memory */
   cursor c = {.begin = text, .at = text, .end = text + size};
@@ -712,14 +712,14 @@ bool keel_mlir_is(const void *data, uint64_t size) {
          keel_mlir_take(&c, "\"keel.program\"") || keel_mlir_take(&c, "{-#");
 }
 
-keel_status keel_mlir_read(keel_context *context, const char *path,
-                           const char *text, uint64_t size,
-                           keel_program **out_program) {
+static keel_status load(keel_context *context, const char *path,
+                        keel_file *file, keel_program **out_program) {
+  const char *text = (const char *)file->data, *end = text + file->size;
   reader all = {.c = {.path = path,
                       .begin = text,
                       .at = text,
-                      .end = text + size,
-                      .last = text + size,
+                      .end = end,
+                      .last = end,
                       .context = context}};
   KEEL_TRY(keel_program_create(context, &all.program));
   /* numbers have a point, whatever the application's locale */
@@ -741,10 +741,4 @@ keel_status keel_mlir_read(keel_context *context, const char *path,
   return KD_OK;
 }
 
-static keel_status load(keel_context *context, const char *path,
-                        keel_file *file, keel_program **out_program) {
-  return keel_mlir_read(context, path, (const char *)file->data, file->size,
-                        out_program);
-}
-
-const keel_frontend keel_frontend_mlir = {keel_mlir_is, load};
+const keel_frontend keel_frontend_mlir = {is_text, load};

@@ -538,6 +538,63 @@ static keel_status write_out(scope *outer, const onnx_node *node, uint32_t at,
   return status;
 }
 
+/* What a model's op has and Keel's table does not: an attribute of a later opset, or a
+ * type that its op does not take. Models are taken to be right, so it's Keel that lacks
+ * it. */
+static keel_status check_known(const onnx_draft *draft,
+                               const keel_schema *schema) {
+  for (uint32_t i = 0; i < draft->attr_count; i++) {
+    bool known = false;
+    for (uint32_t k = 0; k < schema->attr_count && !known; k++)
+      known = !strcmp(schema->attrs[k].name, draft->attrs[i].name);
+    if (!known)
+      return keel_fail(KD_UNIMPLEMENTED,
+                       "attribute \"%s\" of %s is not supported",
+                       draft->attrs[i].name, schema->name);
+  }
+  for (uint32_t i = 0; i < draft->input_count; i++) {
+    const keel_param *param = keel_schema_input(schema, i);
+    const keel_type *type =
+        draft->inputs[i] == KEEL_ABSENT
+            ? NULL
+            : draft->function->values[draft->inputs[i]].type;
+    if (param && type && param->types && keel_dtype_exists(type->dtype) &&
+        !(param->types & KD_TYPES(type->dtype)))
+      return keel_fail(KD_UNIMPLEMENTED, "%s of %s as %s is not supported",
+                       param->name, schema->name, keel_dtype_name(type->dtype));
+  }
+  return KD_OK;
+}
+
+/* Adds the node. */
+static keel_status add(const onnx_draft *draft) {
+  const keel_schema *schema =
+      keel_op_find(draft->function->context, draft->domain, draft->op);
+  keel_opdef *op = NULL;
+  if (!schema) {
+    keel_status status =
+        keel_op_missing(draft->function->context, draft->domain, draft->op);
+    if (status == KD_NOT_FOUND) status = KD_UNIMPLEMENTED;
+    return keel_while(status, "while reading %s, node \"%s\"", draft->path,
+                      draft->name);
+  }
+  keel_status status = check_known(draft, schema);
+  if (status == KD_OK)
+    status = keel_opdef_create(draft->function->context, schema, draft->attrs,
+                               draft->attr_count, draft->graphs, &op);
+  if (status != KD_OK)
+    return keel_while(status, "while reading %s, node \"%s\"", draft->path,
+                      draft->name);
+  keel_node *node = NULL;
+  KEEL_TRY(keel_function_node(draft->function, op, draft->name, draft->inputs,
+                              draft->input_count, draft->outputs,
+                              draft->output_count, &node));
+  status = keel_function_infer(draft->function, node);
+  return status == KD_OK ? KD_OK
+                         : keel_while(status, "while reading %s, node \"%s\"",
+                                      draft->path, draft->name);
+}
+
 static keel_status import_draft(scope *scope, const onnx_node *node,
                                 onnx_draft *draft) {
   importer *all = scope->all;
@@ -550,7 +607,7 @@ static keel_status import_draft(scope *scope, const onnx_node *node,
   pad_inputs(draft);
   KEEL_TRY(read_attrs(scope, node, draft));
   KEEL_TRY(keel_onnx_upgrade(draft));
-  return keel_onnx_add(draft);
+  return add(draft);
 }
 
 static keel_status import_node(scope *scope, const onnx_node *node) {
@@ -593,62 +650,6 @@ static keel_status import_nodes(scope *scope, onnx_node *const *nodes,
   for (size_t i = 0; i < count; i++)
     KEEL_TRY(import_node(scope, nodes[i]));
   return KD_OK;
-}
-
-/* What a model's op has and Keel's table does not: an attribute of a later opset, or a
- * type that its op does not take. Models are taken to be right, so it's Keel that lacks
- * it. */
-static keel_status check_known(const onnx_draft *draft,
-                               const keel_schema *schema) {
-  for (uint32_t i = 0; i < draft->attr_count; i++) {
-    bool known = false;
-    for (uint32_t k = 0; k < schema->attr_count && !known; k++)
-      known = !strcmp(schema->attrs[k].name, draft->attrs[i].name);
-    if (!known)
-      return keel_fail(KD_UNIMPLEMENTED,
-                       "attribute \"%s\" of %s is not supported",
-                       draft->attrs[i].name, schema->name);
-  }
-  for (uint32_t i = 0; i < draft->input_count; i++) {
-    const keel_param *param = keel_schema_input(schema, i);
-    const keel_type *type =
-        draft->inputs[i] == KEEL_ABSENT
-            ? NULL
-            : draft->function->values[draft->inputs[i]].type;
-    if (param && type && param->types && keel_dtype_exists(type->dtype) &&
-        !(param->types & KD_TYPES(type->dtype)))
-      return keel_fail(KD_UNIMPLEMENTED, "%s of %s as %s is not supported",
-                       param->name, schema->name, keel_dtype_name(type->dtype));
-  }
-  return KD_OK;
-}
-
-keel_status keel_onnx_add(onnx_draft *draft) {
-  const keel_schema *schema =
-      keel_op_find(draft->function->context, draft->domain, draft->op);
-  keel_opdef *op = NULL;
-  if (!schema) {
-    keel_status status =
-        keel_op_missing(draft->function->context, draft->domain, draft->op);
-    if (status == KD_NOT_FOUND) status = KD_UNIMPLEMENTED;
-    return keel_while(status, "while reading %s, node \"%s\"", draft->path,
-                      draft->name);
-  }
-  keel_status status = check_known(draft, schema);
-  if (status == KD_OK)
-    status = keel_opdef_create(draft->function->context, schema, draft->attrs,
-                               draft->attr_count, draft->graphs, &op);
-  if (status != KD_OK)
-    return keel_while(status, "while reading %s, node \"%s\"", draft->path,
-                      draft->name);
-  keel_node *node = NULL;
-  KEEL_TRY(keel_function_node(draft->function, op, draft->name, draft->inputs,
-                              draft->input_count, draft->outputs,
-                              draft->output_count, &node));
-  status = keel_function_infer(draft->function, node);
-  return status == KD_OK ? KD_OK
-                         : keel_while(status, "while reading %s, node \"%s\"",
-                                      draft->path, draft->name);
 }
 
 /* ---- graphs --------------------------------------------------------------- */

@@ -67,7 +67,4 @@ typedef struct onnx_draft {
 /* Brings a node of an older opset to today's form; may add nodes before it. */
 keel_status keel_onnx_upgrade(onnx_draft *draft);
 
-/* Adds the node. */
-keel_status keel_onnx_add(onnx_draft *draft);
-
 #endif /* KEEL_ONNX_IMPORT_H */
