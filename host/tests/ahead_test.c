@@ -133,19 +133,16 @@ static void expect_said(const found *got, const char *part) {
 /* (|-x| + 3) * 2; size -1: open. */
 static keel_program *make_program(keel_context *context, int64_t size) {
   const float threes[] = {3, 3, 3, 3}, twos[] = {2, 2, 2, 2};
-  keel_builder *builder = NULL;
-  keel_program *program = NULL;
   keel_tensor *three = floats(context, 4, threes);
   keel_tensor *two = floats(context, 4, twos);
-  assert_int_equal(keel_builder_create(context, "ahead", &builder), KD_OK);
+  keel_builder *builder = create_builder(context, "ahead");
   keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &size);
   keel_value y =
       op(builder, "Abs", op(builder, "Neg", x, KEEL_ABSENT), KEEL_ABSENT);
   y = op(builder, "Add", y, keel_builder_constant(builder, three));
   y = op(builder, "Mul", y, keel_builder_constant(builder, two));
   keel_builder_output(builder, "y", y);
-  assert_int_equal(keel_builder_finish(builder, &program), KD_OK);
-  keel_builder_destroy(builder);
+  keel_program *program = finish_program(builder);
   keel_tensor_release(three);
   keel_tensor_release(two);
   return program;
@@ -153,10 +150,8 @@ static keel_program *make_program(keel_context *context, int64_t size) {
 
 static void run_times(process *me, keel_program *program, int times) {
   const float data[] = {1, -2, 3, -4}, want[] = {8, 10, 12, 14};
-  keel_plan *plan = NULL;
   keel_tensor *x = floats(me->context, 4, data), *y = NULL;
-  if (keel_plan_create(program, NULL, &plan) != KD_OK)
-    fail_msg("%s", keel_message());
+  keel_plan *plan = create_plan(program, NULL);
   for (int i = 0; i < times; i++) {
     assert_int_equal(keel_plan_run(plan, &x, 1, &y, 1), KD_OK);
     expect_floats(y, want, 4);
@@ -172,9 +167,7 @@ static void ask(process *me, const keel_program *program) {
 }
 
 static keel_program *load(process *me, const char *from) {
-  keel_program *program = NULL;
-  if (keel_program_load(me->context, from, &program) != KD_OK)
-    fail_msg("%s", keel_message());
+  keel_program *program = load_program(me->context, from);
   ask(me, program);
   return program;
 }
@@ -186,8 +179,7 @@ static void compile_to(process *me, keel_program *program, const char *skip,
                                    .skip = &skip,
                                    .skip_count = skip != NULL};
   keel_program *made = NULL;
-  if (keel_program_compile(program, &params, &made) != KD_OK)
-    fail_msg("%s", keel_message());
+  expect_ok(keel_program_compile(program, &params, &made));
   ask(me, made);
   assert_int_equal(keel_program_save(made, to, flags), KD_OK);
   keel_program_release(made);

@@ -15,33 +15,22 @@ static keel_value number(keel_builder *builder, const char *text,
   int shape = strstr(text, ":4") ? 1 : strchr(text, ':') ? 2 : 0;
   float reals[4];
   int64_t integers[4];
-  keel_tensor *tensor = NULL;
   for (int i = 0; i < 4; i++) {
     reals[i] = strtof(text, NULL);
     integers[i] = strtol(text, NULL, 10);
   }
-  assert_int_equal(
-      keel_tensor_create(context, type,
-                         shape == 1   ? 1
-                         : shape == 2 ? 3
-                                      : 0,
-                         shapes[shape],
-                         type == KD_I64 ? (void *)integers : (void *)reals,
-                         &tensor),
-      KD_OK);
-  keel_value value = keel_builder_constant(builder, tensor);
-  keel_tensor_release(tensor);
-  return value;
+  return constant_of(builder, create_tensor(context, type,
+                                            shape == 1   ? 1
+                                            : shape == 2 ? 3
+                                                         : 0,
+                                            shapes[shape],
+                                            type == KD_I64 ? (void *)integers
+                                                           : (void *)reals));
 }
 
 static keel_value integers(keel_builder *builder, const int64_t *list,
                            int64_t count) {
-  keel_tensor *tensor = NULL;
-  assert_int_equal(
-      keel_tensor_create(context, KD_I64, 1, &count, list, &tensor), KD_OK);
-  keel_value value = keel_builder_constant(builder, tensor);
-  keel_tensor_release(tensor);
-  return value;
+  return constant_of(builder, create_tensor(context, KD_I64, 1, &count, list));
 }
 
 static int64_t read_list(const char *text, int64_t *out) {
@@ -67,8 +56,7 @@ static keel_value resize(keel_builder *builder, const char *text,
       scales[i] = strtof(text, &end);
       text = *end ? end + 1 : end;
     }
-    assert_int_equal(
-        keel_tensor_create(context, KD_F32, 1, &three, scales, &tensor), KD_OK);
+    tensor = create_tensor(context, KD_F32, 1, &three, scales);
   }
   keel_value four[] = {
       x, KEEL_ABSENT,
@@ -119,17 +107,13 @@ typedef struct row {
 
 static keel_program *program_of(const row *r) {
   const int64_t dims[] = {2, 3, 4};
-  keel_builder *builder = NULL;
-  keel_program *program = NULL;
   kd_dtype type = r->type ? r->type : KD_F32;
-  assert_int_equal(keel_builder_create(context, "algebra", &builder), KD_OK);
+  keel_builder *builder = create_builder(context, "algebra");
   keel_value x = keel_builder_input(builder, "x", type, 3, dims), y = x;
   for (const char *const *at = r->ops; *at; at++)
     y = one_op(builder, *at, x, y, type);
   keel_builder_output(builder, "y", y);
-  assert_int_equal(keel_builder_finish(builder, &program), KD_OK);
-  keel_builder_destroy(builder);
-  return program;
+  return finish_program(builder);
 }
 
 /* Runs it, and notes how many ops ran, and the last one's name. */
@@ -140,8 +124,7 @@ static void run(keel_program *program, kd_dtype type, const char *skip,
   const int64_t dims[] = {2, 3, 4};
   const keel_plan_params params = {
       .struct_size = sizeof params, .skip = &skip, .skip_count = skip != NULL};
-  keel_plan *plan = NULL;
-  keel_tensor *x = NULL, *y = NULL;
+  keel_tensor *y = NULL;
   keel_profile_line line;
   float reals[24];
   int64_t whole[24];
@@ -149,14 +132,11 @@ static void run(keel_program *program, kd_dtype type, const char *skip,
     reals[i] = odd[i % 9] * (float)(i > 8 ? i : 1);
     whole[i] = i * 1000003 - 7;
   }
-  assert_int_equal(
-      keel_tensor_create(context, type, 3, dims,
-                         type == KD_I64 ? (void *)whole : (void *)reals, &x),
-      KD_OK);
-  assert_int_equal(keel_plan_create(program, &params, &plan), KD_OK);
+  keel_tensor *x = create_tensor(
+      context, type, 3, dims, type == KD_I64 ? (void *)whole : (void *)reals);
+  keel_plan *plan = create_plan(program, &params);
   keel_plan_profile(plan, KEEL_PROFILE_OPS);
-  if (keel_plan_run(plan, &x, 1, &y, 1) != KD_OK)
-    fail_msg("%s", keel_message());
+  expect_ok(keel_plan_run(plan, &x, 1, &y, 1));
   assert_int_equal(keel_tensor_read(y, out, keel_tensor_size(y)), KD_OK);
   *out_count = 0;
   *out_last = 0;
@@ -230,20 +210,15 @@ static void the_same_to_the_last_bit(void **state) {
 /* x has three elements, or one: then the constant is what makes four of them. */
 static void what_makes_the_result_larger_stays(void **state) {
   const int64_t one[] = {2, 3, 1};
-  keel_builder *builder = NULL;
-  keel_program *program = NULL;
-  keel_plan *plan = NULL;
   (void)state;
-  assert_int_equal(keel_builder_create(context, "larger", &builder), KD_OK);
+  keel_builder *builder = create_builder(context, "larger");
   keel_value x = keel_builder_input(builder, "x", KD_F32, 3, one);
   keel_value y = one_op(builder, "Mul _ 1:4", x, x, KD_F32);
   keel_builder_output(builder, "y", y);
-  assert_int_equal(keel_builder_finish(builder, &program), KD_OK);
-  keel_builder_destroy(builder);
-  keel_tensor *in = NULL, *out = NULL;
-  assert_int_equal(keel_tensor_create(context, KD_F32, 3, one, NULL, &in),
-                   KD_OK);
-  assert_int_equal(keel_plan_create(program, NULL, &plan), KD_OK);
+  keel_program *program = finish_program(builder);
+  keel_tensor *out = NULL;
+  keel_tensor *in = create_tensor(context, KD_F32, 3, one, NULL);
+  keel_plan *plan = create_plan(program, NULL);
   assert_int_equal(keel_plan_run(plan, &in, 1, &out, 1), KD_OK);
   assert_int_equal(keel_tensor_size(out), 24 * sizeof(float));
   keel_tensor_release(in);

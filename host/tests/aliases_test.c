@@ -18,20 +18,12 @@ static void count(void *unused, uint32_t level, const char *line) {
 
 static keel_tensor *matrix(const float *data) {
   const int64_t dims[] = {ROWS, COLUMNS};
-  keel_tensor *made = NULL;
-  assert_int_equal(keel_tensor_create(context, KD_F32, 2, dims, data, &made),
-                   KD_OK);
-  return made;
+  return create_tensor(context, KD_F32, 2, dims, data);
 }
 
 static keel_value constant(keel_builder *builder, kd_dtype dtype, uint32_t rank,
                            const int64_t *dims, const void *data) {
-  keel_tensor *tensor = NULL;
-  assert_int_equal(
-      keel_tensor_create(context, dtype, rank, dims, data, &tensor), KD_OK);
-  keel_value made = keel_builder_constant(builder, tensor);
-  keel_tensor_release(tensor);
-  return made;
+  return constant_of(builder, create_tensor(context, dtype, rank, dims, data));
 }
 
 /* Row `row` of a matrix becomes `number`. */
@@ -47,13 +39,7 @@ static keel_value put_row(keel_builder *builder, keel_value value, int64_t row,
 static keel_plan *plan_of(keel_builder *builder, keel_device *device) {
   const keel_plan_params params = {.struct_size = sizeof params,
                                    .device = device};
-  keel_program *program = NULL;
-  keel_plan *plan = NULL;
-  assert_int_equal(keel_builder_finish(builder, &program), KD_OK);
-  keel_builder_destroy(builder);
-  assert_int_equal(keel_plan_create(program, &params, &plan), KD_OK);
-  keel_program_release(program);
-  return plan;
+  return finish_plan(builder, &params);
 }
 
 /* Three updates, one behind the other, of what the caller holds. */
@@ -62,8 +48,7 @@ static void try_updates(keel_device *device, bool counted) {
   static const float want[SIZE] = {30, 30, 30, 10, 10, 10, 7, 8, 9, 20, 20, 20};
   const int64_t dims[] = {ROWS, COLUMNS};
   float got[SIZE];
-  keel_builder *builder = NULL;
-  assert_int_equal(keel_builder_create(context, "updates", &builder), KD_OK);
+  keel_builder *builder = create_builder(context, "updates");
   keel_value x = keel_builder_input(builder, "x", KD_F32, 2, dims);
   keel_value y = put_row(builder, put_row(builder, x, 1, 10), 3, 20);
   keel_builder_output(builder, "y", put_row(builder, y, 0, 30));
@@ -94,8 +79,7 @@ static void try_both(keel_device *device) {
   static const float data[SIZE] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
   const int64_t dims[] = {ROWS, COLUMNS};
   float got[2][SIZE];
-  keel_builder *builder = NULL;
-  assert_int_equal(keel_builder_create(context, "both", &builder), KD_OK);
+  keel_builder *builder = create_builder(context, "both");
   keel_value x =
       op(builder, "Neg", keel_builder_input(builder, "x", KD_F32, 2, dims),
          KEEL_ABSENT);
@@ -125,8 +109,7 @@ static void try_constant(keel_device *device) {
   static const float data[SIZE] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
   const int64_t dims[] = {ROWS, COLUMNS}, row_dims[] = {1, COLUMNS};
   const int64_t rows[] = {2, 2, 2};
-  keel_builder *builder = NULL;
-  assert_int_equal(keel_builder_create(context, "constant", &builder), KD_OK);
+  keel_builder *builder = create_builder(context, "constant");
   const keel_value in[] = {
       constant(builder, KD_F32, 2, dims, data),
       constant(builder, KD_I64, 2, row_dims, rows),
@@ -137,9 +120,8 @@ static void try_constant(keel_device *device) {
   for (int run = 0; run < 6; run++) {
     const float row[] = {(float)run, (float)-run, 100};
     float got[SIZE];
-    keel_tensor *x = NULL, *out = NULL;
-    assert_int_equal(keel_tensor_create(context, KD_F32, 2, row_dims, row, &x),
-                     KD_OK);
+    keel_tensor *out = NULL;
+    keel_tensor *x = create_tensor(context, KD_F32, 2, row_dims, row);
     assert_int_equal(keel_plan_run(plan, &x, 1, &out, 1), KD_OK);
     assert_int_equal(keel_tensor_read(out, got, sizeof got), KD_OK);
     for (int i = 0; i < SIZE; i++)
@@ -229,9 +211,8 @@ static void state_may_be_carried_in_place(void **state) {
   for (int i = 0; i < 36; i++)
     r[i] = (float)(i % 7) * 0.1f - 0.3f;
   for (int held = 0; held < 2; held++) {
-    keel_builder *builder = NULL;
     keel_value out[3];
-    assert_int_equal(keel_builder_create(context, "lstm", &builder), KD_OK);
+    keel_builder *builder = create_builder(context, "lstm");
     keel_value x = keel_builder_input(builder, "x", KD_F32, 3, x_dims);
     keel_value h =
         op(builder, "Neg", keel_builder_input(builder, "h", KD_F32, 3, h_dims),

@@ -12,9 +12,8 @@ static keel_context *context;
 static keel_plan *plan_of(keel_builder *builder) {
   keel_program *program = NULL;
   keel_plan *plan = NULL;
-  if (keel_builder_finish(builder, &program) != KD_OK ||
-      keel_plan_create(program, NULL, &plan) != KD_OK)
-    fail_msg("%s", keel_message());
+  expect_ok(keel_builder_finish(builder, &program) != KD_OK ||
+            keel_plan_create(program, NULL, &plan));
   keel_builder_destroy(builder);
   keel_program_release(program);
   return plan;
@@ -35,13 +34,12 @@ static void fulfil(keel_tensor *pending, const float *data, int64_t count) {
 static void begin(keel_plan *plan, uint32_t flags, keel_tensor *const *in,
                   uint32_t n, keel_tensor **out, uint32_t m) {
   const keel_run_params params = {.struct_size = sizeof params, .flags = flags};
-  if (keel_plan_begin(plan, &params, in, n, out, m) != KD_OK)
-    fail_msg("%s", keel_message());
+  expect_ok(keel_plan_begin(plan, &params, in, n, out, m));
 }
 
 /* Waits, looks, and releases. */
 static void expect_pair(keel_tensor *tensor, float a, float b) {
-  if (keel_tensor_wait(tensor) != KD_OK) fail_msg("%s", keel_message());
+  expect_ok(keel_tensor_wait(tensor));
   expect_floats(tensor, (const float[]){a, b}, 2);
   keel_tensor_release(tensor);
 }
@@ -56,8 +54,7 @@ static void expect_failed(keel_tensor *tensor, keel_status status,
 /* y = -relu(a), z = relu(b) + y, w = relu(b): of pairs. */
 static keel_plan *plan_of_two(void) {
   const int64_t two = 2;
-  keel_builder *g = NULL;
-  assert_int_equal(keel_builder_create(context, "two", &g), KD_OK);
+  keel_builder *g = create_builder(context, "two");
   keel_value a = keel_builder_input(g, "a", KD_F32, 1, &two);
   keel_value b = keel_builder_input(g, "b", KD_F32, 1, &two);
   keel_value y = op(g, "Neg", op(g, "Relu", a, KEEL_ABSENT), KEEL_ABSENT);
@@ -243,11 +240,10 @@ static void a_late_input_is_what_was_declared(void **state) {
 /* A run that has failed tells so although an input has not come. */
 static void a_failure_waits_for_no_input(void **state) {
   const int64_t open = -1;
-  keel_builder *g = NULL;
   keel_tensor *out[2];
   (void)state;
   context = open_with(CPU_PLUGIN, NULL, 1);
-  assert_int_equal(keel_builder_create(context, "fails", &g), KD_OK);
+  keel_builder *g = create_builder(context, "fails");
   keel_value a = keel_builder_input(g, "a", KD_F32, 1, &open);
   keel_value b = keel_builder_input(g, "b", KD_F32, 1, &open);
   keel_value c = keel_builder_input(g, "c", KD_F32, 1, &open);
@@ -277,14 +273,13 @@ static void a_failure_waits_for_no_input(void **state) {
 static void an_output_is_known_before_the_run_ends(void **state) {
   const int64_t two = 2;
   const float pair[] = {1, -2};
-  keel_builder *g = NULL;
   keel_tensor *out[2];
   (void)state;
   context = open_with(CPU_PLUGIN, TOY("queue"), KEEL_NO_WORKERS);
   toy_state *toy = toy_of(TOY("queue"));
   keel_device *queue = NULL;
   assert_int_equal(keel_device_find(context, "queue:0", &queue), KD_OK);
-  assert_int_equal(keel_builder_create(context, "early", &g), KD_OK);
+  keel_builder *g = create_builder(context, "early");
   const float seven_ = 7;
   keel_tensor *seven = NULL;
   keel_tensor_create(context, KD_F32, 0, NULL, &seven_, &seven);
@@ -524,12 +519,11 @@ static void *fulfil_all(void *argument) {
  * outputs of one run are inputs of the next. */
 static void promises_meet_from_all_sides(void **state) {
   const int64_t two = 2;
-  keel_builder *g = NULL;
   uint64_t random = 5;
   float want[INPUTS + LINKS];
   (void)state;
   context = open_with(CPU_PLUGIN, NULL, 3);
-  assert_int_equal(keel_builder_create(context, "web", &g), KD_OK);
+  keel_builder *g = create_builder(context, "web");
   keel_value values[INPUTS + LINKS];
   for (int i = 0; i < INPUTS; i++) {
     values[i] = keel_builder_input(g, "x", KD_F32, 1, &two);

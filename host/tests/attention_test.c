@@ -23,10 +23,7 @@ static float element(int64_t i) {
 
 static keel_tensor *tensor_of(uint32_t rank, const int64_t *dims,
                               const float *list) {
-  keel_tensor *tensor = NULL;
-  assert_int_equal(
-      keel_tensor_create(context, KD_F32, rank, dims, list, &tensor), KD_OK);
-  return tensor;
+  return create_tensor(context, KD_F32, rank, dims, list);
 }
 
 static keel_tensor *numbers(uint32_t rank, const int64_t *dims, int64_t from) {
@@ -45,9 +42,7 @@ static keel_tensor *numbers(uint32_t rank, const int64_t *dims, int64_t from) {
 static keel_builder *builder;
 
 static keel_value constant(keel_tensor *tensor) {
-  keel_value value = keel_builder_constant(builder, tensor);
-  keel_tensor_release(tensor);
-  return value;
+  return constant_of(builder, tensor);
 }
 
 static keel_value number(float x) {
@@ -56,9 +51,7 @@ static keel_value number(float x) {
 
 static keel_value ints(uint32_t count, const int64_t *list) {
   const int64_t dims[] = {count};
-  keel_tensor *tensor = NULL;
-  assert_int_equal(keel_tensor_create(context, KD_I64, 1, dims, list, &tensor),
-                   KD_OK);
+  keel_tensor *tensor = create_tensor(context, KD_I64, 1, dims, list);
   return constant(tensor);
 }
 
@@ -142,8 +135,7 @@ static keel_value weights_of(const form *f, keel_value scores) {
 static keel_program *program_of(const form *f) {
   const int64_t q_dims[] = {f->batch, f->rows, f->heads, f->size};
   const int64_t k_dims[] = {f->batch, f->keys, f->groups, f->size};
-  keel_program *program = NULL;
-  assert_int_equal(keel_builder_create(context, "model", &builder), KD_OK);
+  builder = create_builder(context, "model");
   keel_value q = keel_builder_input(builder, "q", KD_F32, 4, q_dims);
   keel_value k = keel_builder_input(builder, "k", KD_F32, 4, k_dims);
   keel_value v = keel_builder_input(builder, "v", KD_F32, 4, k_dims);
@@ -155,9 +147,7 @@ static keel_program *program_of(const form *f) {
   if (f->exchanged) y = by_heads(y);
   keel_builder_output(builder, "y", y);
   if (f->shared_scores) keel_builder_output(builder, "scores", scores);
-  assert_int_equal(keel_builder_finish(builder, &program), KD_OK);
-  keel_builder_destroy(builder);
-  return program;
+  return finish_program(builder);
 }
 
 /* ---- runs ------------------------------------------------------------------------- */
@@ -188,13 +178,11 @@ static int64_t run(const form *f, keel_program *program, const char *skip,
   keel_tensor *in[] = {numbers(4, q_dims, 0), numbers(4, k_dims, 1234),
                        numbers(4, k_dims, 777), numbers(4, mask_dims, 3)};
   keel_tensor *y[2] = {NULL};
-  keel_plan *plan = NULL;
   uint32_t outputs = f->shared_scores ? 2 : 1;
   uint32_t inputs = f->mask == GIVEN_MASK ? 4 : 3;
   if (skip) params.on_pass = NULL;
-  assert_int_equal(keel_plan_create(program, &params, &plan), KD_OK);
-  if (keel_plan_run(plan, in, inputs, y, outputs) != KD_OK)
-    fail_msg("%s", keel_message());
+  keel_plan *plan = create_plan(program, &params);
+  expect_ok(keel_plan_run(plan, in, inputs, y, outputs));
   int64_t count = f->batch * f->heads * f->rows * f->size;
   assert_true(count <= MOST);
   assert_int_equal(keel_tensor_read(y[0], out, (size_t)count * sizeof *out),

@@ -76,20 +76,16 @@ static void eager_ops_wait_for_room(void **state) {
 /* Static runs and recordings are longer than the ring; copies go in and out beside them. */
 static void planned_runs_wait_for_room(void **state) {
   (void)state;
-  keel_builder *builder = NULL;
-  keel_program *program = NULL;
-  keel_plan *plan = NULL;
   const int64_t dims[] = {SIZE};
-  assert_int_equal(keel_builder_create(context, "adds", &builder), KD_OK);
+  keel_builder *builder = create_builder(context, "adds");
   keel_value x = keel_builder_input(builder, "x", KD_F32, 1, dims), y = x;
   for (int i = 0; i < 20; i++)
     y = op(builder, "Add", op(builder, "Relu", y, KEEL_ABSENT), x);
   keel_builder_output(builder, "y", y);
-  assert_int_equal(keel_builder_finish(builder, &program), KD_OK);
-  keel_builder_destroy(builder);
+  keel_program *program = finish_program(builder);
   const keel_plan_params params = {.struct_size = sizeof params,
                                    .device = queue};
-  assert_int_equal(keel_plan_create(program, &params, &plan), KD_OK);
+  keel_plan *plan = create_plan(program, &params);
   for (int i = 0; i < 30; i++) {
     keel_tensor *in = all_of((float)i), *out = NULL;
     if (keel_plan_run(plan, &in, 1, &out, 1) != KD_OK)

@@ -39,24 +39,18 @@ typedef struct shape {
 
 static keel_tensor *numbers(uint32_t rank, const int64_t *dims, float scale) {
   static float data[MOST];
-  keel_tensor *tensor = NULL;
   int64_t count = 1;
   for (uint32_t i = 0; i < rank; i++)
     count *= dims[i];
   assert_true(count <= MOST);
   for (int64_t i = 0; i < count; i++)
     data[i] = scale * (float)((i * 7919) % 41 - 20) / 20;
-  assert_int_equal(
-      keel_tensor_create(context, KD_F32, rank, dims, data, &tensor), KD_OK);
-  return tensor;
+  return create_tensor(context, KD_F32, rank, dims, data);
 }
 
 static keel_value constant(keel_builder *b, uint32_t rank, const int64_t *dims,
                            float scale) {
-  keel_tensor *tensor = numbers(rank, dims, scale);
-  keel_value value = keel_builder_constant(b, tensor);
-  keel_tensor_release(tensor);
-  return value;
+  return constant_of(b, numbers(rank, dims, scale));
 }
 
 /* Its weights shrink with what is summed, so that values stay near 1. */
@@ -125,12 +119,7 @@ static keel_value write_pooling(keel_builder *b, keel_value x, const shape *s) {
 }
 
 static keel_value ints(keel_builder *b, int64_t count, const int64_t *list) {
-  keel_tensor *tensor = NULL;
-  assert_int_equal(
-      keel_tensor_create(context, KD_I64, 1, &count, list, &tensor), KD_OK);
-  keel_value value = keel_builder_constant(b, tensor);
-  keel_tensor_release(tensor);
-  return value;
+  return constant_of(b, create_tensor(context, KD_I64, 1, &count, list));
 }
 
 /* The parts in another order. */
@@ -154,12 +143,10 @@ static keel_value write_resize(keel_builder *b, keel_value x, const moving *m) {
   const int64_t four = 4;
   const float scales[] = {1, m->channels > 0 ? m->channels : 1, m->scale,
                           m->scale};
-  keel_tensor *tensor = NULL;
   const keel_attr attrs[] = {
       KEEL_STRING("mode", m->mode),
       KEEL_STRING("coordinate_transformation_mode", m->place)};
-  assert_int_equal(
-      keel_tensor_create(context, KD_F32, 1, &four, scales, &tensor), KD_OK);
+  keel_tensor *tensor = create_tensor(context, KD_F32, 1, &four, scales);
   keel_value three[] = {x, KEEL_ABSENT, keel_builder_constant(b, tensor)};
   keel_tensor_release(tensor);
   return keel_builder_op(b, "Resize", attrs, 2, three, 3);
@@ -214,32 +201,22 @@ static keel_plan *plan_of(const shape *s, const char *skip) {
   const int64_t dims[] = {s->images, s->in, SIDE, SIDE};
   const keel_plan_params params = {
       .struct_size = sizeof params, .skip = &skip, .skip_count = skip != NULL};
-  keel_builder *b = NULL;
-  keel_program *program = NULL;
-  keel_plan *plan = NULL;
-  assert_int_equal(keel_builder_create(context, "blocked", &b), KD_OK);
+  keel_builder *b = create_builder(context, "blocked");
   keel_value x = keel_builder_input(b, "x", KD_F32, 4, dims);
   keel_builder_output(b, "y", write(b, x, s));
-  assert_int_equal(keel_builder_finish(b, &program), KD_OK);
-  keel_builder_destroy(b);
-  if (keel_plan_create(program, &params, &plan) != KD_OK)
-    fail_msg("%s", keel_message());
-  keel_program_release(program);
-  return plan;
+  return finish_plan(b, &params);
 }
 
 /* The same with NaN in the middle of each image. */
 static keel_tensor *spoiled(keel_tensor *from, int64_t images) {
   static float data[MOST];
   int64_t count = keel_tensor_elements(from), each = count / images;
-  keel_tensor *x = NULL;
   assert_int_equal(keel_tensor_read(from, data, (size_t)count * sizeof *data),
                    KD_OK);
   for (int64_t i = 0; i < images; i++)
     data[i * each + SIDE * (SIDE / 2) + SIDE / 2] = NAN;
-  assert_int_equal(
-      keel_tensor_create(context, KD_F32, 4, keel_tensor_dims(from), data, &x),
-      KD_OK);
+  keel_tensor *x =
+      create_tensor(context, KD_F32, 4, keel_tensor_dims(from), data);
   keel_tensor_release(from);
   return x;
 }
@@ -263,8 +240,7 @@ static int64_t run(const shape *s, const char *skip, float *out) {
   keel_tensor *x = numbers(4, dims, 2), *y = NULL;
   if (s->strange) x = spoiled(x, s->images);
   keel_plan_profile(plan, KEEL_PROFILE_OPS); /* the lines have types then */
-  if (keel_plan_run(plan, &x, 1, &y, 1) != KD_OK)
-    fail_msg("%s", keel_message());
+  expect_ok(keel_plan_run(plan, &x, 1, &y, 1));
   int64_t count = keel_tensor_elements(y);
   assert_int_equal(keel_tensor_read(y, out, (size_t)count * sizeof *out),
                    KD_OK);

@@ -102,20 +102,16 @@ static void nobody_is_told_where_nobody_asks(void **state) {
 static void run_constant(uint64_t offset, int deleted_at_once, float first) {
   const float want[] = {first, 0, first + 2, 0};
   atomic_int deleted = 0;
-  keel_builder *builder = NULL;
-  keel_program *program = NULL;
-  keel_plan *plan = NULL;
   given *from = make_pairs(&deleted);
   from->versioned.dl_tensor.byte_offset = offset;
   keel_tensor *tensor = take(from, 0), *y = NULL;
-  assert_int_equal(keel_builder_create(context, "constant", &builder), KD_OK);
+  keel_builder *builder = create_builder(context, "constant");
   keel_value x = keel_builder_constant(builder, tensor);
   keel_builder_output(builder, "y", op(builder, "Relu", x, KEEL_ABSENT));
   keel_tensor_release(tensor);
   assert_int_equal(deleted, deleted_at_once);
-  assert_int_equal(keel_builder_finish(builder, &program), KD_OK);
-  keel_builder_destroy(builder);
-  assert_int_equal(keel_plan_create(program, NULL, &plan), KD_OK);
+  keel_program *program = finish_program(builder);
+  keel_plan *plan = create_plan(program, NULL);
   assert_int_equal(keel_plan_run(plan, NULL, 0, &y, 1), KD_OK);
   expect_floats(y, want, 4);
   keel_tensor_release(y);
@@ -140,24 +136,19 @@ static void a_run_that_waits_keeps_the_memory(void **state) {
   const float ones[] = {1, 1, 1, 1}, want[] = {1, 0, 3, -2};
   atomic_int deleted = 0;
   (void)state;
-  keel_builder *builder = NULL;
-  keel_program *program = NULL;
-  keel_plan *plan = NULL;
   keel_tensor *in[2] = {take(make_pairs(&deleted), 0), NULL}, *y = NULL,
               *value = NULL;
-  assert_int_equal(keel_builder_create(context, "late", &builder), KD_OK);
+  keel_builder *builder = create_builder(context, "late");
   keel_value a = keel_builder_input(builder, "a", KD_F32, 2, pairs);
   keel_value b = keel_builder_input(builder, "b", KD_F32, 2, pairs);
   keel_builder_output(builder, "y", op(builder, "Add", a, b));
-  assert_int_equal(keel_builder_finish(builder, &program), KD_OK);
-  keel_builder_destroy(builder);
-  assert_int_equal(keel_plan_create(program, NULL, &plan), KD_OK);
+  keel_program *program = finish_program(builder);
+  keel_plan *plan = create_plan(program, NULL);
   assert_int_equal(keel_tensor_promise(context, &in[1]), KD_OK);
   assert_int_equal(keel_plan_begin(plan, NULL, in, 2, &y, 1), KD_OK);
   keel_tensor_release(in[0]);
   assert_int_equal(deleted, 0);
-  assert_int_equal(keel_tensor_create(context, KD_F32, 2, pairs, ones, &value),
-                   KD_OK);
+  value = create_tensor(context, KD_F32, 2, pairs, ones);
   assert_int_equal(keel_tensor_fulfil(in[1], value), KD_OK);
   expect_floats(y, want, 4);
   keel_tensor_release(value);
@@ -312,17 +303,13 @@ static void plans_read_each_input_where_it_lies(void **state) {
   (void)state;
   keel_context *before = context;
   keel_device *late = open_late(&toy);
-  keel_builder *builder = NULL;
-  keel_program *program = NULL;
-  keel_plan *plan = NULL;
   const keel_plan_params params = {.struct_size = sizeof params,
                                    .device = late};
-  assert_int_equal(keel_builder_create(context, "again", &builder), KD_OK);
+  keel_builder *builder = create_builder(context, "again");
   keel_value x = keel_builder_input(builder, "x", KD_F32, 2, pairs);
   keel_builder_output(builder, "y", op(builder, "Relu", x, KEEL_ABSENT));
-  assert_int_equal(keel_builder_finish(builder, &program), KD_OK);
-  keel_builder_destroy(builder);
-  assert_int_equal(keel_plan_create(program, &params, &plan), KD_OK);
+  keel_program *program = finish_program(builder);
+  keel_plan *plan = create_plan(program, &params);
   for (int i = 0; i < RUNS; i++) {
     given *from = make_pairs(&deleted);
     uint64_t offset = i % 3 ? 64 : 0; /* the device wants 256 */
@@ -330,8 +317,7 @@ static void plans_read_each_input_where_it_lies(void **state) {
     ((float *)(void *)(from->memory + offset))[0] = (float)i;
     const void *at = from->memory + offset;
     in[i] = take(from, 0);
-    if (keel_plan_run(plan, &in[i], 1, &out[i], 1) != KD_OK)
-      fail_msg("%s", keel_message());
+    expect_ok(keel_plan_run(plan, &in[i], 1, &out[i], 1));
     assert_int_equal(toy->input == at, offset == 0);
   }
   for (int i = 0; i < RUNS; i++) {

@@ -23,19 +23,12 @@ static int close_cpu(void **state) {
 
 static keel_plan *plan_of(keel_builder *builder, keel_device *device) {
   keel_plan_params params = {.struct_size = sizeof params, .device = device};
-  keel_program *program = NULL;
-  keel_plan *plan = NULL;
-  assert_int_equal(keel_builder_finish(builder, &program), KD_OK);
-  keel_builder_destroy(builder);
-  assert_int_equal(keel_plan_create(program, &params, &plan), KD_OK);
-  keel_program_release(program);
-  return plan;
+  return finish_plan(builder, &params);
 }
 
 /* A chain of so many Neg on `count` floats. */
 static keel_plan *chain(int length, int64_t count) {
-  keel_builder *builder = NULL;
-  assert_int_equal(keel_builder_create(context, "chain", &builder), KD_OK);
+  keel_builder *builder = create_builder(context, "chain");
   keel_value y = keel_builder_input(builder, "x", KD_F32, 1, &count);
   for (int i = 0; i < length; i++)
     y = op(builder, "Neg", y, KEEL_ABSENT);
@@ -44,10 +37,7 @@ static keel_plan *chain(int length, int64_t count) {
 }
 
 static keel_tensor *zeros(int64_t count) {
-  keel_tensor *x = NULL;
-  assert_int_equal(keel_tensor_create(context, KD_F32, 1, &count, NULL, &x),
-                   KD_OK);
-  return x;
+  return create_tensor(context, KD_F32, 1, &count, NULL);
 }
 
 /* ---- asked to stop ------------------------------------------------------------- */
@@ -193,17 +183,14 @@ static void loops_end_too(void **state) {
       " (none, none, tensor<2xf32>) -> !keel.value\n"
       "\"keel.return\"(%2) : (!keel.value) -> ()\n}) : () -> ()\n";
   char path[] = "/tmp/keel-loop-XXXXXX";
-  keel_program *program = NULL;
-  keel_plan *plan = NULL;
   keel_tensor *x = zeros(2), *y = NULL;
   (void)state;
   int file = mkstemp(path);
   assert_int_equal(write(file, text, sizeof text - 1), sizeof text - 1);
   close(file);
-  if (keel_program_load(context, path, &program) != KD_OK)
-    fail_msg("%s", keel_message());
+  keel_program *program = load_program(context, path);
   unlink(path);
-  assert_int_equal(keel_plan_create(program, NULL, &plan), KD_OK);
+  keel_plan *plan = create_plan(program, NULL);
   keel_run_params params = {.struct_size = sizeof params, .timeout = 3000000};
   assert_int_equal(keel_plan_run_with(plan, &params, &x, 1, &y, 1),
                    KD_DEADLINE_EXCEEDED);
@@ -218,8 +205,7 @@ static void loops_end_too(void **state) {
 /* y = -x stands; z needs an index that is out of range; w depends on z. */
 static keel_plan *half_bad(void) {
   const int64_t two = 2;
-  keel_builder *builder = NULL;
-  assert_int_equal(keel_builder_create(context, "half", &builder), KD_OK);
+  keel_builder *builder = create_builder(context, "half");
   keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &two);
   keel_value i = keel_builder_input(builder, "i", KD_I64, 1, &two);
   keel_value z = op(builder, "Gather", x, i);
@@ -296,11 +282,10 @@ static void inputs_may_have_failed(void **state) {
 static void runs_over_devices_stop(void **state) {
   keel_device *queue = NULL, *cpu = NULL;
   const int64_t count = 1000;
-  keel_builder *builder = NULL;
   (void)state;
   assert_int_equal(keel_device_find(context, "queue:0", &queue), KD_OK);
   assert_int_equal(keel_device_find(context, "cpu:0", &cpu), KD_OK);
-  assert_int_equal(keel_builder_create(context, "both", &builder), KD_OK);
+  keel_builder *builder = create_builder(context, "both");
   keel_value y = keel_builder_input(builder, "x", KD_F32, 1, &count);
   for (int i = 0; i < 40; i++) {
     assert_int_equal(keel_device_push(i % 2 ? cpu : queue), KD_OK);
@@ -334,9 +319,8 @@ enum { LAYERS = 40, WIDE = 25 };
  * that may be wrong. */
 static keel_plan *layers(uint64_t *state) {
   const int64_t two = 2;
-  keel_builder *builder = NULL;
   keel_value last[WIDE], next[WIDE];
-  assert_int_equal(keel_builder_create(context, "layers", &builder), KD_OK);
+  keel_builder *builder = create_builder(context, "layers");
   keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &two);
   keel_value index = keel_builder_input(builder, "i", KD_I64, 1, &two);
   for (int i = 0; i < WIDE; i++)
@@ -358,13 +342,7 @@ static keel_plan *layers(uint64_t *state) {
   const char *const skipped[] = {"cse", "prune"};
   params.skip = skipped;
   params.skip_count = 2;
-  keel_program *program = NULL;
-  keel_plan *plan = NULL;
-  assert_int_equal(keel_builder_finish(builder, &program), KD_OK);
-  keel_builder_destroy(builder);
-  assert_int_equal(keel_plan_create(program, &params, &plan), KD_OK);
-  keel_program_release(program);
-  return plan;
+  return finish_plan(builder, &params);
 }
 
 typedef struct stress {

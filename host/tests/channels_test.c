@@ -27,17 +27,12 @@ static keel_value numbers(keel_builder *b, uint32_t rank, const int64_t *dims,
                           int salt, const float *second) {
   float data[OUT * IN * 9 + 1];
   int64_t count = 1;
-  keel_tensor *tensor = NULL;
   for (uint32_t i = 0; i < rank; i++)
     count *= dims[i];
   for (int64_t i = 0; i < count; i++)
     data[i] = (float)((i * 7 + salt) % 11 + 1) / 4 - 1.375f;
   if (second) data[1] = *second;
-  assert_int_equal(
-      keel_tensor_create(context, KD_F32, rank, dims, data, &tensor), KD_OK);
-  keel_value made = keel_builder_constant(b, tensor);
-  keel_tensor_release(tensor);
-  return made;
+  return constant_of(b, create_tensor(context, KD_F32, rank, dims, data));
 }
 
 /* What makes channels: of rows for a product, of an image otherwise. */
@@ -75,9 +70,7 @@ static keel_value norm(keel_builder *b, keel_value x) {
 }
 
 static keel_program *program_of(const model *m) {
-  keel_builder *b = NULL;
-  keel_program *program = NULL;
-  assert_int_equal(keel_builder_create(context, "channels", &b), KD_OK);
+  keel_builder *b = create_builder(context, "channels");
   keel_value y = make_channels(b, m);
   if (m->read_twice) keel_builder_output(b, "z", y);
   for (int i = 0; i < 4 && m->followers[i].op; i++) {
@@ -89,9 +82,7 @@ static keel_program *program_of(const model *m) {
             : norm(b, y);
   }
   keel_builder_output(b, "y", y);
-  assert_int_equal(keel_builder_finish(b, &program), KD_OK);
-  keel_builder_destroy(b);
-  return program;
+  return finish_program(b);
 }
 
 /* Steps that are no maker; the last output goes to `got`. */
@@ -102,7 +93,6 @@ static uint32_t run(keel_program *program, bool fuse, bool read_twice,
       .struct_size = sizeof params, .skip = skipped, .skip_count = !fuse};
   const int64_t image[] = {2, IN, SIDE, SIDE}, rows[] = {2, IN};
   float data[2 * IN * SIDE * SIDE];
-  keel_plan *plan = NULL;
   keel_tensor *x = NULL, *y[2] = {NULL, NULL};
   keel_port port;
   keel_profile_line line;
@@ -110,12 +100,10 @@ static uint32_t run(keel_program *program, bool fuse, bool read_twice,
   for (int i = 0; i < 2 * IN * SIDE * SIDE; i++)
     data[i] = (float)(i * 5 % 17 - 8) / 8;
   assert_int_equal(keel_program_input(program, 0, &port), KD_OK);
-  assert_int_equal(keel_tensor_create(context, KD_F32, port.rank,
-                                      port.rank == 2 ? rows : image, data, &x),
-                   KD_OK);
-  assert_int_equal(keel_plan_create(program, &params, &plan), KD_OK);
-  if (keel_plan_run(plan, &x, 1, y, read_twice ? 2 : 1) != KD_OK)
-    fail_msg("%s", keel_message());
+  x = create_tensor(context, KD_F32, port.rank, port.rank == 2 ? rows : image,
+                    data);
+  keel_plan *plan = create_plan(program, &params);
+  expect_ok(keel_plan_run(plan, &x, 1, y, read_twice ? 2 : 1));
   keel_tensor *last = y[read_twice];
   *out_count = (size_t)keel_tensor_elements(last);
   assert_true(*out_count <= MOST);

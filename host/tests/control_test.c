@@ -129,9 +129,8 @@ static keel_plan *end_text(FILE *file, int count) {
     fprintf(file, "%stensor<2xf32>", i ? ", " : "");
   fputs("]} : () -> ()\n}) : () -> ()\n", file);
   fclose(file);
-  if (keel_program_load(context, path, &program) != KD_OK ||
-      keel_plan_create(program, NULL, &plan) != KD_OK)
-    fail_msg("%s", keel_message());
+  expect_ok(keel_program_load(context, path, &program) != KD_OK ||
+            keel_plan_create(program, NULL, &plan));
   keel_program_release(program);
   return plan;
 }
@@ -215,16 +214,14 @@ static void all_wait_at_once(int32_t workers) {
   make_inputs(in);
   atomic_store(&toy->gate, 1);
   pthread_create(&thread, NULL, open_gate, &most);
-  if (keel_plan_run(plan, in, 4, out, NODES) != KD_OK)
-    fail_msg("%s", keel_message());
+  expect_ok(keel_plan_run(plan, in, 4, out, NODES));
   pthread_join(thread, NULL);
   assert_true(most >=
               NODES); /* copies of each node, out of the device at least */
   expect_all(out, NODES, 7);
   release(out, NODES);
   for (int i = 0; i < 3; i++) { /* and as it comes */
-    if (keel_plan_run(plan, in, 4, out, NODES) != KD_OK)
-      fail_msg("%s", keel_message());
+    expect_ok(keel_plan_run(plan, in, 4, out, NODES));
     expect_all(out, NODES, 7);
     release(out, NODES);
   }
@@ -273,8 +270,7 @@ static void what_has_ended_is_gone_on_from(void **state) {
   make_inputs(in);
   atomic_store(&toy->gate, 1);
   pthread_create(&thread, NULL, await_count, &in[3]);
-  if (keel_plan_run(plan, in, 4, out, GATED) != KD_OK)
-    fail_msg("%s", keel_message());
+  expect_ok(keel_plan_run(plan, in, 4, out, GATED));
   pthread_join(thread, &count);
   assert_int_equal((intptr_t)count, 2);
   expect_floats(out[0], (const float[]){-2, 4}, 2);
@@ -292,15 +288,12 @@ static void what_has_ended_is_gone_on_from(void **state) {
 static void kernels_that_block_get_threads_of_their_own(void **state) {
   enum { MEMBERS = 8 };
   const int64_t two = 2;
-  keel_builder *g = NULL;
-  keel_program *program = NULL;
-  keel_plan *plan = NULL;
   keel_tensor *out[MEMBERS];
   (void)state;
   context = open_with(CPU_PLUGIN, TOY("barrier"), 1);
   keel_device *barrier = NULL;
   assert_int_equal(keel_device_find(context, "barrier:0", &barrier), KD_OK);
-  assert_int_equal(keel_builder_create(context, "meet", &g), KD_OK);
+  keel_builder *g = create_builder(context, "meet");
   keel_value x = keel_builder_input(g, "x", KD_F32, 1, &two);
   for (int i = 0; i < MEMBERS; i++) {
     keel_value y = op(g, "Relu", x, KEEL_ABSENT);
@@ -309,18 +302,13 @@ static void kernels_that_block_get_threads_of_their_own(void **state) {
     keel_device_pop();
     keel_builder_output(g, "y", op(g, "Neg", y, KEEL_ABSENT));
   }
-  assert_int_equal(keel_builder_finish(g, &program), KD_OK);
-  keel_builder_destroy(g);
   const char *skip = "cse"; /* they are alike, and stay eight */
   const keel_plan_params params = {
       .struct_size = sizeof params, .skip = &skip, .skip_count = 1};
-  if (keel_plan_create(program, &params, &plan) != KD_OK)
-    fail_msg("%s", keel_message());
-  keel_program_release(program);
+  keel_plan *plan = finish_plan(g, &params);
   keel_tensor *in = floats(context, 2, (const float[]){1, -2});
   for (int round = 0; round < 3; round++) {
-    if (keel_plan_run(plan, &in, 1, out, MEMBERS) != KD_OK)
-      fail_msg("%s", keel_message());
+    expect_ok(keel_plan_run(plan, &in, 1, out, MEMBERS));
     for (int i = 0; i < MEMBERS; i++)
       expect_floats(out[i], (const float[]){0, -2}, 2);
     release(out, MEMBERS);
@@ -335,7 +323,7 @@ static void kernels_that_block_get_threads_of_their_own(void **state) {
   keel_device_pop();
   assert_int_equal(keel_tensor_fulfil(late, in), KD_OK);
   for (int i = 0; i < MEMBERS; i++) {
-    if (keel_tensor_wait(out[i]) != KD_OK) fail_msg("%s", keel_message());
+    expect_ok(keel_tensor_wait(out[i]));
     expect_floats(out[i], (const float[]){1, 2}, 2);
   }
   release(out, MEMBERS);
@@ -367,8 +355,7 @@ static void a_late_failure_in_one_ends_the_run(void **state) {
   }
   release(in, 4);
   make_inputs(in);
-  if (keel_plan_run(good, in, 4, out, NODES) != KD_OK)
-    fail_msg("%s", keel_message());
+  expect_ok(keel_plan_run(good, in, 4, out, NODES));
   expect_all(out, NODES, 3);
   release(out, NODES);
   release(in, 4);
@@ -412,10 +399,9 @@ static void an_endless_loop_can_be_stopped(void **state) {
   FILE *file = fopen(path, "w");
   assert_true(file && fputs(text, file) >= 0);
   fclose(file);
-  if (keel_program_load(context, path, &program) != KD_OK ||
-      keel_plan_create(program, NULL, &plan) != KD_OK ||
-      keel_cancel_create(context, &cancel) != KD_OK)
-    fail_msg("%s", keel_message());
+  expect_ok(keel_program_load(context, path, &program) != KD_OK ||
+            keel_plan_create(program, NULL, &plan) != KD_OK ||
+            keel_cancel_create(context, &cancel));
   keel_tensor *x = floats(context, 2, (const float[]){1, -2});
   keel_run_params params = {.struct_size = sizeof params, .cancel = cancel};
   pthread_create(&thread, NULL, ask, cancel);

@@ -16,32 +16,21 @@ enum { CHANNELS = 16, SIDE = 6, PLANE = SIDE * SIDE };
 
 static keel_tensor *numbers(uint32_t rank, const int64_t *dims, float scale) {
   static float data[CHANNELS * CHANNELS * PLANE];
-  keel_tensor *tensor = NULL;
   int64_t count = 1;
   for (uint32_t i = 0; i < rank; i++)
     count *= dims[i];
   for (int64_t i = 0; i < count; i++)
     data[i] = scale * (float)((i * 7919) % 41 - 20) / 20;
-  assert_int_equal(
-      keel_tensor_create(context, KD_F32, rank, dims, data, &tensor), KD_OK);
-  return tensor;
+  return create_tensor(context, KD_F32, rank, dims, data);
 }
 
 static keel_value constant(keel_builder *builder, uint32_t rank,
                            const int64_t *dims, float scale) {
-  keel_tensor *tensor = numbers(rank, dims, scale);
-  keel_value value = keel_builder_constant(builder, tensor);
-  keel_tensor_release(tensor);
-  return value;
+  return constant_of(builder, numbers(rank, dims, scale));
 }
 
 static keel_value scalar(keel_builder *builder, float number) {
-  keel_tensor *tensor = NULL;
-  assert_int_equal(
-      keel_tensor_create(context, KD_F32, 0, NULL, &number, &tensor), KD_OK);
-  keel_value value = keel_builder_constant(builder, tensor);
-  keel_tensor_release(tensor);
-  return value;
+  return constant_of(builder, create_tensor(context, KD_F32, 0, NULL, &number));
 }
 
 /* A convolution by 3 x 3, of single channels or of all, or by points. */
@@ -57,10 +46,9 @@ static keel_value conv(keel_builder *builder, keel_value x, int64_t group,
 }
 
 static keel_plan *plan_of(keel_program *program, const char *skip) {
-  keel_plan *plan = NULL;
   const keel_plan_params params = {
       .struct_size = sizeof params, .skip = &skip, .skip_count = skip != NULL};
-  assert_int_equal(keel_plan_create(program, &params, &plan), KD_OK);
+  keel_plan *plan = create_plan(program, &params);
   keel_plan_profile(plan, KEEL_PROFILE_OPS);
   return plan;
 }
@@ -70,8 +58,7 @@ static void run(keel_plan *plan, float bound, float *out) {
   keel_tensor *in[2] = {numbers(4, dims, 4), NULL}, *y = NULL;
   assert_int_equal(keel_tensor_create(context, KD_F32, 0, NULL, &bound, &in[1]),
                    KD_OK);
-  if (keel_plan_run(plan, in, 2, &y, 1) != KD_OK)
-    fail_msg("%s", keel_message());
+  expect_ok(keel_plan_run(plan, in, 2, &y, 1));
   assert_int_equal(keel_tensor_read(y, out, CHANNELS * PLANE * sizeof *out),
                    KD_OK);
   keel_tensor_release(in[0]);
@@ -117,14 +104,11 @@ static void expect(writer *write, const char *pass, uint32_t fused,
                    uint32_t clips, uint32_t reorders) {
   static float want[CHANNELS * PLANE], got[CHANNELS * PLANE];
   const int64_t dims[] = {1, CHANNELS, SIDE, SIDE};
-  keel_builder *builder = NULL;
-  keel_program *program = NULL;
-  assert_int_equal(keel_builder_create(context, "conv", &builder), KD_OK);
+  keel_builder *builder = create_builder(context, "conv");
   keel_value x = keel_builder_input(builder, "x", KD_F32, 4, dims);
   keel_value bound = keel_builder_input(builder, "bound", KD_F32, 0, NULL);
   keel_builder_output(builder, "y", write(builder, x, bound));
-  assert_int_equal(keel_builder_finish(builder, &program), KD_OK);
-  keel_builder_destroy(builder);
+  keel_program *program = finish_program(builder);
   keel_plan *plain = plan_of(program, pass), *plan = plan_of(program, NULL);
   run(plain, 1.5f, want);
   for (int i = 0; i < 3; i++) {
@@ -324,21 +308,16 @@ static keel_program *wide(void) {
   const keel_attr attrs[] = {
       {.name = "pads", .kind = KD_ATTR_INTS, .count = 4, .ints = pads}};
   float *data = malloc((size_t)WIDE * WIDE * TAPS * sizeof *data);
-  keel_builder *builder = NULL;
-  keel_program *program = NULL;
-  keel_tensor *weights = NULL;
   assert_non_null(data);
   for (int64_t i = 0; i < (int64_t)WIDE * WIDE * TAPS; i++)
     data[i] = (float)((i * 7919) % 41 - 20) / 64;
-  assert_int_equal(keel_tensor_create(context, KD_F32, 4, dims, data, &weights),
-                   KD_OK);
-  assert_int_equal(keel_builder_create(context, "wide", &builder), KD_OK);
+  keel_tensor *weights = create_tensor(context, KD_F32, 4, dims, data);
+  keel_builder *builder = create_builder(context, "wide");
   keel_value pair[] = {keel_builder_input(builder, "x", KD_F32, 4, sides),
                        keel_builder_constant(builder, weights)};
   keel_builder_output(builder, "y",
                       keel_builder_op(builder, "Conv", attrs, 1, pair, 2));
-  assert_int_equal(keel_builder_finish(builder, &program), KD_OK);
-  keel_builder_destroy(builder);
+  keel_program *program = finish_program(builder);
   keel_tensor_release(weights);
   free(data);
   return program;
@@ -356,14 +335,12 @@ static void run_wide(keel_plan *plan) {
   const int64_t dims[] = {1, WIDE, SIDE, SIDE};
   int64_t count = WIDE * PLANE;
   float *data = malloc((size_t)count * sizeof *data);
-  keel_tensor *x = NULL, *y = NULL;
+  keel_tensor *y = NULL;
   assert_non_null(data);
   for (int64_t i = 0; i < count; i++)
     data[i] = 1;
-  assert_int_equal(keel_tensor_create(context, KD_F32, 4, dims, data, &x),
-                   KD_OK);
-  if (keel_plan_run(plan, &x, 1, &y, 1) != KD_OK)
-    fail_msg("%s", keel_message());
+  keel_tensor *x = create_tensor(context, KD_F32, 4, dims, data);
+  expect_ok(keel_plan_run(plan, &x, 1, &y, 1));
   assert_int_equal(keel_tensor_read(y, data, (size_t)count * sizeof *data),
                    KD_OK);
   for (int64_t o = 0; o < WIDE; o++) {
@@ -382,8 +359,6 @@ static void run_wide(keel_plan *plan) {
 /* The convolution has them packed; a second plan reads them from the file. */
 static void packed_weights_leave_memory(void **state) {
   char path[] = "/tmp/keel_convolution_XXXXXX";
-  keel_program *program = NULL;
-  keel_plan *plan = NULL, *second = NULL;
   const uint64_t bytes = (uint64_t)WIDE * WIDE * TAPS * sizeof(float);
   (void)state;
   int fd = mkstemp(path);
@@ -391,15 +366,15 @@ static void packed_weights_leave_memory(void **state) {
   close(fd);
   write_wide(path);
   uint64_t before = resident_files();
-  assert_int_equal(keel_program_load(context, path, &program), KD_OK);
-  assert_int_equal(keel_plan_create(program, NULL, &plan), KD_OK);
+  keel_program *program = load_program(context, path);
+  keel_plan *plan = create_plan(program, NULL);
   for (int i = 0; i < 3; i++)
     run_wide(plan);
   uint64_t after = resident_files();
   if (before && lying(WIDE) > 0 && after > before + bytes / 2)
     fail_msg("%llu bytes of files came into memory, of weights of %llu",
              (unsigned long long)(after - before), (unsigned long long)bytes);
-  assert_int_equal(keel_plan_create(program, NULL, &second), KD_OK);
+  keel_plan *second = create_plan(program, NULL);
   run_wide(second);
   run_wide(plan);
   keel_plan_release(second);
@@ -418,13 +393,12 @@ static uint64_t live_bytes(void) {
  * not packed them yet. */
 static void packed_weights_are_held_once(void **state) {
   const uint64_t bytes = (uint64_t)WIDE * WIDE * TAPS * sizeof(float);
-  keel_plan *plan = NULL, *second = NULL;
   (void)state;
   if (lying(WIDE) == 0) skip();
   uint64_t before = live_bytes();
   keel_program *program = wide();
-  assert_int_equal(keel_plan_create(program, NULL, &plan), KD_OK);
-  assert_int_equal(keel_plan_create(program, NULL, &second), KD_OK);
+  keel_plan *plan = create_plan(program, NULL);
+  keel_plan *second = create_plan(program, NULL);
   for (int i = 0; i < 3; i++)
     run_wide(plan);
   assert_true(live_bytes() >= before + bytes);
@@ -443,22 +417,20 @@ static void packed_weights_are_held_once(void **state) {
 /* A first run that fails before the convolution does not keep them for ever. */
 static void a_run_that_fails_keeps_no_weights(void **state) {
   const uint64_t bytes = (uint64_t)WIDE * WIDE * TAPS * sizeof(float);
-  keel_plan *plan = NULL;
   keel_cancel *cancel = NULL;
-  keel_tensor *x = NULL, *y = NULL;
+  keel_tensor *y = NULL;
   const int64_t dims[] = {1, WIDE, SIDE, SIDE};
   (void)state;
   if (lying(WIDE) == 0) skip();
   uint64_t before = live_bytes();
   keel_program *program = wide();
-  assert_int_equal(keel_plan_create(program, NULL, &plan), KD_OK);
+  keel_plan *plan = create_plan(program, NULL);
   keel_program_release(program);
   assert_int_equal(keel_cancel_create(context, &cancel), KD_OK);
   keel_cancel_request(cancel, NULL);
   const keel_run_params params = {.struct_size = sizeof params,
                                   .cancel = cancel};
-  assert_int_equal(keel_tensor_create(context, KD_F32, 4, dims, NULL, &x),
-                   KD_OK);
+  keel_tensor *x = create_tensor(context, KD_F32, 4, dims, NULL);
   assert_int_equal(keel_plan_run_with(plan, &params, &x, 1, &y, 1),
                    KD_CANCELLED);
   keel_tensor_release(x);
@@ -484,9 +456,8 @@ static void weights_go_while_threads_run(void **state) {
   for (int turn = 0; turn < 3; turn++) {
     uint64_t before = live_bytes();
     keel_program *program = wide();
-    keel_plan *plan = NULL;
     pthread_t threads[RUNNERS];
-    assert_int_equal(keel_plan_create(program, NULL, &plan), KD_OK);
+    keel_plan *plan = create_plan(program, NULL);
     keel_program_release(program);
     for (int i = 0; i < RUNNERS; i++)
       assert_int_equal(pthread_create(&threads[i], NULL, run_often, plan), 0);
@@ -504,16 +475,14 @@ static void expect_kept(bool handed_out) {
   const int64_t dims[] = {WIDE, WIDE, 3, 3}, sides[] = {1, WIDE, SIDE, SIDE};
   static float data[COUNT], back[COUNT], ones[WIDE * PLANE];
   const float two = 2;
-  keel_builder *builder = NULL;
   keel_program *program = NULL;
-  keel_plan *plan = NULL;
   keel_tensor *weights = NULL, *in[2] = {NULL}, *out[2] = {NULL};
   for (int i = 0; i < COUNT; i++)
     data[i] = (float)(i % 17);
   keel_tensor_create(context, KD_F32, 4, dims, data, &weights);
   keel_tensor_create(context, KD_F32, 4, sides, ones, &in[0]);
   keel_tensor_create(context, KD_F32, 0, NULL, &two, &in[1]);
-  assert_int_equal(keel_builder_create(context, "kept", &builder), KD_OK);
+  keel_builder *builder = create_builder(context, "kept");
   keel_value pair[] = {keel_builder_input(builder, "x", KD_F32, 4, sides),
                        keel_builder_constant(builder, weights)};
   keel_value sum[] = {pair[1],
@@ -524,12 +493,11 @@ static void expect_kept(bool handed_out) {
       builder, "w",
       handed_out ? pair[1] : keel_builder_op(builder, "Add", NULL, 0, sum, 2));
   assert_int_equal(keel_builder_finish(builder, &program), KD_OK);
-  assert_int_equal(keel_plan_create(program, NULL, &plan), KD_OK);
+  keel_plan *plan = create_plan(program, NULL);
   keel_program_release(program);
   keel_tensor_release(weights);
   for (int n = 0; n < 3; n++) {
-    if (keel_plan_run(plan, in, 2, out, 2) != KD_OK)
-      fail_msg("%s", keel_message());
+    expect_ok(keel_plan_run(plan, in, 2, out, 2));
     assert_int_equal(keel_tensor_read(out[1], back, sizeof back), KD_OK);
     for (int i = 0; i < COUNT; i++)
       if (back[i] != data[i] + (handed_out ? 0 : two))

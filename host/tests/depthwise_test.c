@@ -29,22 +29,17 @@ static float element(int64_t i, int salt) {
 
 static keel_tensor *numbers(uint32_t rank, const int64_t *dims, int salt) {
   static float data[MOST];
-  keel_tensor *tensor = NULL;
   int64_t count = 1;
   for (uint32_t i = 0; i < rank; i++)
     count *= dims[i];
   assert_true(count <= MOST);
   for (int64_t i = 0; i < count; i++)
     data[i] = element(i, salt);
-  assert_int_equal(
-      keel_tensor_create(context, KD_F32, rank, dims, data, &tensor), KD_OK);
-  return tensor;
+  return create_tensor(context, KD_F32, rank, dims, data);
 }
 
 static keel_value constant(keel_builder *b, keel_tensor *tensor) {
-  keel_value value = keel_builder_constant(b, tensor);
-  keel_tensor_release(tensor);
-  return value;
+  return constant_of(b, tensor);
 }
 
 static keel_value transpose(keel_builder *b, keel_value x, int64_t rank,
@@ -57,9 +52,7 @@ static keel_value transpose(keel_builder *b, keel_value x, int64_t rank,
 
 static keel_value reshape(keel_builder *b, keel_value x, int64_t count,
                           const int64_t *dims) {
-  keel_tensor *tensor = NULL;
-  assert_int_equal(
-      keel_tensor_create(context, KD_I64, 1, &count, dims, &tensor), KD_OK);
+  keel_tensor *tensor = create_tensor(context, KD_I64, 1, &count, dims);
   keel_value two[] = {x, constant(b, tensor)};
   return keel_builder_op(b, "Reshape", NULL, 0, two, 2);
 }
@@ -105,10 +98,8 @@ static uint32_t input_dims(const model *m, int64_t *dims) {
 static keel_program *program_of(const model *m) {
   int64_t dims[4], image[] = {m->images, m->channels, m->side, m->side};
   const int64_t line[] = {m->images, m->filters ? m->filters : m->channels, -1};
-  keel_builder *b = NULL;
-  keel_program *program = NULL;
   uint32_t rank = input_dims(m, dims);
-  assert_int_equal(keel_builder_create(context, "depthwise", &b), KD_OK);
+  keel_builder *b = create_builder(context, "depthwise");
   keel_value x = keel_builder_input(b, "x", KD_F32, rank, dims);
   x = transpose(b, x, rank, true);
   if (m->form == LINE) x = reshape(b, x, 4, image);
@@ -117,9 +108,7 @@ static keel_program *program_of(const model *m) {
   if (m->form == LINE) x = reshape(b, x, 3, line);
   x = transpose(b, x, rank, false);
   keel_builder_output(b, "y", activate(b, m->activation, x));
-  assert_int_equal(keel_builder_finish(b, &program), KD_OK);
-  keel_builder_destroy(b);
-  return program;
+  return finish_program(b);
 }
 
 typedef struct result {
@@ -137,14 +126,12 @@ static void run(const model *m, bool plain, result *out) {
   int64_t dims[4];
   uint32_t rank = input_dims(m, dims);
   keel_program *program = program_of(m);
-  keel_plan *plan = NULL;
   keel_tensor *x = numbers(rank, dims, 1), *y[2] = {NULL, NULL};
-  assert_int_equal(keel_plan_create(program, &params, &plan), KD_OK);
+  keel_plan *plan = create_plan(program, &params);
   for (int i = 0; i < 2; i++) { /* value by value, then in a static run */
     keel_tensor_release(y[0]);
     keel_tensor_release(y[1]);
-    if (keel_plan_run(plan, &x, 1, y, m->read_twice ? 2 : 1) != KD_OK)
-      fail_msg("%s", keel_message());
+    expect_ok(keel_plan_run(plan, &x, 1, y, m->read_twice ? 2 : 1));
   }
   keel_tensor *last = y[m->read_twice];
   out->count = keel_tensor_elements(last);
@@ -243,19 +230,15 @@ static void others_read_blocks(void **state) {
 /* A Transpose whose result is read in rows makes rows. */
 static void nobody_wants_blocks(void **state) {
   const int64_t dims[] = {1, 8, 8, 32};
-  keel_builder *b = NULL;
-  keel_program *program = NULL;
-  keel_plan *plan = NULL;
   keel_tensor *x = numbers(4, dims, 1), *out[2] = {NULL, NULL};
   (void)state;
-  assert_int_equal(keel_builder_create(context, "rows", &b), KD_OK);
+  keel_builder *b = create_builder(context, "rows");
   keel_value value = keel_builder_input(b, "x", KD_F32, 4, dims);
   value = transpose(b, value, 4, true);
   keel_builder_output(b, "y", keel_builder_op(b, "Relu", NULL, 0, &value, 1));
   keel_builder_output(b, "z", value);
-  assert_int_equal(keel_builder_finish(b, &program), KD_OK);
-  keel_builder_destroy(b);
-  assert_int_equal(keel_plan_create(program, NULL, &plan), KD_OK);
+  keel_program *program = finish_program(b);
+  keel_plan *plan = create_plan(program, NULL);
   assert_int_equal(keel_plan_run(plan, &x, 1, out, 2), KD_OK);
   assert_int_equal(runs_of(plan, "Transpose"), 1);
   assert_int_equal(runs_of(plan, "Reorder"), 0);
@@ -272,11 +255,9 @@ static void empty_lines_stay(void **state) {
   const int64_t shapes[2][4] = {{0, 0, 2, 2}, {0, 0, 3, 1}};
   (void)state;
   for (int i = 0; i < 2; i++) {
-    keel_builder *b = NULL;
-    keel_program *program = NULL;
     keel_plan *plan = NULL;
     keel_tensor *x = numbers(3, lines[i], 1), *y = NULL;
-    assert_int_equal(keel_builder_create(context, "empty", &b), KD_OK);
+    keel_builder *b = create_builder(context, "empty");
     keel_value value = keel_builder_input(b, "x", KD_F32, 3, lines[i]);
     if (!i) value = transpose(b, value, 3, true);
     value = reshape(b, value, 4, shapes[i]);
@@ -285,11 +266,9 @@ static void empty_lines_stay(void **state) {
       value = transpose(b, reshape(b, value, 3, line), 3, false);
     }
     keel_builder_output(b, "y", value);
-    assert_int_equal(keel_builder_finish(b, &program), KD_OK);
-    keel_builder_destroy(b);
-    if (keel_plan_create(program, NULL, &plan) != KD_OK ||
-        keel_plan_run(plan, &x, 1, &y, 1) != KD_OK)
-      fail_msg("%s", keel_message());
+    keel_program *program = finish_program(b);
+    expect_ok(keel_plan_create(program, NULL, &plan) != KD_OK ||
+              keel_plan_run(plan, &x, 1, &y, 1));
     assert_int_equal(keel_tensor_rank(y), i ? 3 : 4);
     assert_int_equal(keel_tensor_dims(y)[1], i ? 3 : 0);
     keel_tensor_release(x);

@@ -67,9 +67,8 @@ static void end(void) {
 static keel_tensor *filled(keel_device *where, kd_dtype dtype, int64_t elements,
                            const void *element) {
   keel_tensor *tensor = NULL;
-  if (keel_tensor_fill(context, where, dtype, 1, &elements, element, &tensor) !=
-      KD_OK)
-    fail_msg("%s", keel_message());
+  expect_ok(
+      keel_tensor_fill(context, where, dtype, 1, &elements, element, &tensor));
   assert_ptr_equal(keel_tensor_device(tensor), where);
   return tensor;
 }
@@ -81,8 +80,7 @@ static void expect_repeated(keel_tensor *tensor, const void *element,
   uint64_t bytes = keel_tensor_size(tensor);
   if (!element) element = zeros;
   assert_true(bytes <= sizeof got && bytes % size == 0);
-  if (keel_tensor_read(tensor, got, bytes) != KD_OK)
-    fail_msg("%s", keel_message());
+  expect_ok(keel_tensor_read(tensor, got, bytes));
   for (uint64_t at = 0; at < bytes; at += size)
     assert_memory_equal(got + at, element, size);
 }
@@ -266,20 +264,17 @@ static keel_plan *plan_of_sums(void) {
   fclose(file);
   const keel_plan_params params = {.struct_size = sizeof params,
                                    .device = device};
-  if (keel_program_load(context, path, &program) != KD_OK ||
-      keel_plan_create(program, &params, &plan) != KD_OK)
-    fail_msg("%s", keel_message());
+  expect_ok(keel_program_load(context, path, &program) != KD_OK ||
+            keel_plan_create(program, &params, &plan));
   keel_program_release(program);
   return plan;
 }
 
 static keel_tensor *there(kd_dtype dtype, uint32_t rank, const int64_t *dims,
                           const void *data) {
-  keel_tensor *here = NULL, *tensor = NULL;
-  assert_int_equal(keel_tensor_create(context, dtype, rank, dims, data, &here),
-                   KD_OK);
-  if (keel_tensor_to(here, device, &tensor) != KD_OK)
-    fail_msg("%s", keel_message());
+  keel_tensor *tensor = NULL;
+  keel_tensor *here = create_tensor(context, dtype, rank, dims, data);
+  expect_ok(keel_tensor_to(here, device, &tensor));
   keel_tensor_release(here);
   return tensor;
 }

@@ -97,8 +97,7 @@ static void views_keep_their_place(void **state) {
   const float want[] = {0, 2, 0, 4};
   keel_tensor *x = floats(context, 4, data), *y = NULL, *dims = NULL, *z = NULL;
   (void)state;
-  assert_int_equal(keel_tensor_create(context, KD_I64, 1, &two, shape, &dims),
-                   KD_OK);
+  dims = create_tensor(context, KD_I64, 1, &two, shape);
   assert_int_equal(keel_device_push(queue), KD_OK);
   assert_int_equal(keel_call(context, "Relu", NULL, 0, &x, 1, &y, 1), KD_OK);
   keel_tensor *pair[] = {y, dims};
@@ -115,11 +114,9 @@ static void views_keep_their_place(void **state) {
 }
 
 static keel_program *chain(int length) {
-  keel_builder *builder = NULL;
-  keel_program *program = NULL;
   const int64_t four = 4;
   keel_tensor *one = floats(context, 4, (const float[]){1, 1, 1, 1});
-  assert_int_equal(keel_builder_create(context, "chain", &builder), KD_OK);
+  keel_builder *builder = create_builder(context, "chain");
   keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &four);
   keel_value c = keel_builder_constant(builder, one);
   for (int i = 0; i < length; i++) {
@@ -128,17 +125,15 @@ static keel_program *chain(int length) {
     x = keel_builder_op(builder, i % 3 ? "Relu" : "Neg", NULL, 0, &x, 1);
   }
   keel_builder_output(builder, "y", x);
-  assert_int_equal(keel_builder_finish(builder, &program), KD_OK);
-  keel_builder_destroy(builder);
+  keel_program *program = finish_program(builder);
   keel_tensor_release(one);
   return program;
 }
 
 static void run_on(keel_program *program, keel_device *device, float *out) {
-  keel_plan *plan = NULL;
   keel_plan_params params = {.struct_size = sizeof params, .device = device};
   keel_tensor *x = floats(context, 4, data), *y = NULL;
-  assert_int_equal(keel_plan_create(program, &params, &plan), KD_OK);
+  keel_plan *plan = create_plan(program, &params);
   for (int i = 0; i < 5; i++) {
     keel_tensor_release(y);
     assert_int_equal(keel_plan_run(plan, &x, 1, &y, 1), KD_OK);
@@ -164,19 +159,17 @@ static void a_program_over_two_devices_gives_the_same(void **state) {
 static void ops_without_a_kernel_are_written_with_others(void **state) {
   const float want[] = {-2, 4, -6, 8};
   const int64_t four = 4;
-  keel_builder *builder = NULL;
   keel_program *program = NULL;
-  keel_plan *plan = NULL;
   (void)state;
   keel_context *alone = open_with(TOY("queue"), NULL, 1);
-  assert_int_equal(keel_builder_create(alone, "sub", &builder), KD_OK);
+  keel_builder *builder = create_builder(alone, "sub");
   keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &four);
   keel_value three[] = {x, x, x};
   keel_value pair[] = {keel_builder_op(builder, "Sum", NULL, 0, three, 3), x};
   keel_builder_output(builder, "y",
                       keel_builder_op(builder, "Sub", NULL, 0, pair, 2));
   assert_int_equal(keel_builder_finish(builder, &program), KD_OK);
-  assert_int_equal(keel_plan_create(program, NULL, &plan), KD_OK);
+  keel_plan *plan = create_plan(program, NULL);
   keel_tensor *in = floats(alone, 4, data), *out = NULL;
   assert_int_equal(keel_plan_run(plan, &in, 1, &out, 1), KD_OK);
   expect_floats(out, want, 4);
@@ -223,11 +216,10 @@ static const char *names_of(keel_context *shown) {
 /* Device memory of so many KiB, filled. */
 static keel_tensor *place(keel_context *own, keel_device *device, int64_t kib) {
   const int64_t size = kib * 1024;
-  keel_tensor *host = NULL, *placed = NULL;
+  keel_tensor *placed = NULL;
   char *zeros = calloc((size_t)size, 1);
   assert_non_null(zeros);
-  assert_int_equal(keel_tensor_create(own, KD_U8, 1, &size, zeros, &host),
-                   KD_OK);
+  keel_tensor *host = create_tensor(own, KD_U8, 1, &size, zeros);
   free(zeros);
   keel_tensor_to(host, device, &placed);
   keel_tensor_release(host);
@@ -554,17 +546,13 @@ static void run_unread(keel_device *device, int runs) {
   const keel_plan_params params = {.struct_size = sizeof params,
                                    .device = device};
   keel_context *own = device->context;
-  keel_builder *builder = NULL;
-  keel_program *program = NULL;
-  keel_plan *plan = NULL;
   keel_tensor *here = floats(own, 4, data), *x = NULL, *y = NULL;
-  assert_int_equal(keel_builder_create(own, "unread", &builder), KD_OK);
+  keel_builder *builder = create_builder(own, "unread");
   keel_value value = keel_builder_input(builder, "x", KD_F32, 1, &four);
   value = op(builder, "Neg", value, KEEL_ABSENT);
   keel_builder_output(builder, "y", op(builder, "Abs", value, KEEL_ABSENT));
-  assert_int_equal(keel_builder_finish(builder, &program), KD_OK);
-  keel_builder_destroy(builder);
-  assert_int_equal(keel_plan_create(program, &params, &plan), KD_OK);
+  keel_program *program = finish_program(builder);
+  keel_plan *plan = create_plan(program, &params);
   assert_int_equal(keel_tensor_to(here, device, &x), KD_OK);
   for (int i = 0; i < runs; i++) {
     int before = flushes;

@@ -61,10 +61,9 @@ static void mistakes_are_named(void **state) {
   const int64_t three = 3;
   keel_tensor *x = floats(context, 4, data),
               *three_floats = floats(context, 3, data);
-  keel_tensor *whole = NULL, *y = NULL;
+  keel_tensor *y = NULL;
   (void)state;
-  assert_int_equal(keel_tensor_create(context, KD_I64, 1, &three, NULL, &whole),
-                   KD_OK);
+  keel_tensor *whole = create_tensor(context, KD_I64, 1, &three, NULL);
   assert_int_equal(keel_call(context, "Relux", NULL, 0, &x, 1, &y, 1),
                    KD_NOT_FOUND);
   expect_message("did you mean Relu");
@@ -129,8 +128,7 @@ static void what_is_not_there_is_named(void **state) {
     if (rows[i].not ) assert_null(strstr(keel_message(), rows[i].not ));
   }
   /* types: of an input, and of an output that an attribute decides */
-  assert_int_equal(
-      keel_tensor_create(context, KD_I4, 1, &two, &nibbles, &small), KD_OK);
+  small = create_tensor(context, KD_I4, 1, &two, &nibbles);
   assert_int_equal(keel_call(context, "Neg", NULL, 0, &small, 1, &y, 1),
                    KD_UNIMPLEMENTED);
   expect_message("X is i4, a type that Keel does not have yet");
@@ -174,11 +172,8 @@ static const wrong_resize wrong_resizes[] = {
 };
 
 static keel_tensor *list(kd_dtype dtype, int64_t count, const void *values) {
-  keel_tensor *made = NULL;
   if (!count) return NULL;
-  assert_int_equal(keel_tensor_create(context, dtype, 1, &count, values, &made),
-                   KD_OK);
-  return made;
+  return create_tensor(context, dtype, 1, &count, values);
 }
 
 static keel_status resize(const wrong_resize *w, int64_t rows,

@@ -84,19 +84,15 @@ static int64_t elements_of(const operand *in) {
 
 static keel_program *program_of(const model *m) {
   static const char *const names[] = {"a", "b", "c", "d"};
-  keel_builder *b = NULL;
-  keel_program *program = NULL;
   keel_value in[OPERANDS];
   const keel_attr equation = KEEL_STRING("equation", m->equation);
-  assert_int_equal(keel_builder_create(context, "einsum", &b), KD_OK);
+  keel_builder *b = create_builder(context, "einsum");
   for (uint32_t i = 0; i < m->count; i++)
     in[i] =
         keel_builder_input(b, names[i], KD_F32, m->in[i].rank, m->in[i].dims);
   keel_builder_output(b, "y",
                       keel_builder_op(b, "Einsum", &equation, 1, in, m->count));
-  if (keel_builder_finish(b, &program) != KD_OK) fail_msg("%s", keel_message());
-  keel_builder_destroy(b);
-  return program;
+  return finish_program(b);
 }
 
 /* How many Einsums are left; the output goes to `got`. */
@@ -105,7 +101,6 @@ static uint32_t run(const model *m, keel_program *program, bool pass,
   static const char *const skipped[] = {"einsum"};
   const keel_plan_params params = {
       .struct_size = sizeof params, .skip = skipped, .skip_count = !pass};
-  keel_plan *plan = NULL;
   keel_tensor *in[OPERANDS], *y = NULL;
   float data[MOST];
   for (uint32_t i = 0; i < m->count; i++) {
@@ -116,7 +111,7 @@ static uint32_t run(const model *m, keel_program *program, bool pass,
                                         m->in[i].dims, data, &in[i]),
                      KD_OK);
   }
-  assert_int_equal(keel_plan_create(program, &params, &plan), KD_OK);
+  keel_plan *plan = create_plan(program, &params);
   if (keel_plan_run(plan, in, m->count, &y, 1) != KD_OK)
     fail_msg("%s: %s", m->equation, keel_message());
   *out_count = (size_t)keel_tensor_elements(y);

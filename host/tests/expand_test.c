@@ -96,17 +96,13 @@ static void rename_kernels(const char *list, bool hide) {
 
 static void run(const expansion *e, float *out) {
   const int64_t dims[] = {1, MOST};
-  keel_builder *builder = NULL;
-  keel_program *program = NULL;
   keel_plan *plan = NULL;
   keel_tensor *x = NULL, *y = NULL;
-  assert_int_equal(keel_builder_create(context, "it", &builder), KD_OK);
+  keel_builder *builder = create_builder(context, "it");
   keel_value in = keel_builder_input(builder, "x", KD_F32, 2, dims);
   keel_builder_output(builder, "y", op(builder, e->op, in, KEEL_ABSENT));
-  assert_int_equal(keel_builder_finish(builder, &program), KD_OK);
-  keel_builder_destroy(builder);
-  assert_int_equal(keel_tensor_create(context, KD_F32, 2, dims, e->x, &x),
-                   KD_OK);
+  keel_program *program = finish_program(builder);
+  x = create_tensor(context, KD_F32, 2, dims, e->x);
   rename_kernels(e->hidden, true);
   keel_status status = keel_plan_create(program, NULL, &plan);
   rename_kernels(e->hidden, false);

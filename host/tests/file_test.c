@@ -58,8 +58,7 @@ static void run_v1(keel_context *context, keel_program *program, bool yes) {
   const float x[] = {1, 2, 3, 4, -1, -2, -3, 0.5f};
   const uint8_t way = yes;
   keel_tensor *in[2], *out[7];
-  keel_plan *plan = NULL;
-  assert_int_equal(keel_plan_create(program, NULL, &plan), KD_OK);
+  keel_plan *plan = create_plan(program, NULL);
   assert_int_equal(keel_tensor_create(context, KD_F32, 2, dims, x, &in[0]),
                    KD_OK);
   assert_int_equal(keel_tensor_create(context, KD_BOOL, 0, NULL, &way, &in[1]),
@@ -98,10 +97,8 @@ static void run_v1(keel_context *context, keel_program *program, bool yes) {
 }
 
 static void check_v1(keel_context *context, const char *from) {
-  keel_program *program = NULL;
   keel_port port;
-  if (keel_program_load(context, from, &program) != KD_OK)
-    fail_msg("%s", keel_message());
+  keel_program *program = load_program(context, from);
   assert_int_equal(keel_program_op_count(program), 8);
   assert_int_equal(keel_program_input(program, 1, &port), KD_OK);
   assert_string_equal(port.name, "which way");
@@ -133,10 +130,8 @@ static void version_1_is_read_for_ever(void **state) {
 static void check_v2(keel_context *context, const char *from) {
   static const char *const names[2][3] = {{"batch", NULL, "the \"length\""},
                                           {"batch", "the \"length\""}};
-  keel_program *program = NULL;
   keel_port port;
-  if (keel_program_load(context, from, &program) != KD_OK)
-    fail_msg("%s", keel_message());
+  keel_program *program = load_program(context, from);
   for (uint32_t i = 0; i < 2; i++) {
     assert_int_equal(keel_program_input(program, i, &port), KD_OK);
     assert_non_null(port.symbols);
@@ -158,12 +153,10 @@ static void check_v2(keel_context *context, const char *from) {
 
 static void version_2_is_read_for_ever(void **state) {
   keel_context *context = cpu();
-  keel_program *program = NULL;
   (void)state;
   check_v2(context, TEST_DATA "/v2.mlir");
   check_v2(context, TEST_DATA "/v2.keel");
-  assert_int_equal(keel_program_load(context, TEST_DATA "/v2.keel", &program),
-                   KD_OK);
+  keel_program *program = load_program(context, TEST_DATA "/v2.keel");
   assert_int_equal(keel_program_save(program, path, KEEL_SAVE_TEXT), KD_OK);
   assert_int_equal(keel_program_save(program, second, 0), KD_OK);
   keel_program_release(program);
@@ -175,13 +168,10 @@ static void version_2_is_read_for_ever(void **state) {
 static void sizes_of_one_name_that_differ_are_told(void **state) {
   const int64_t x[] = {2, 3, 5}, mask[] = {2, 4};
   keel_context *context = cpu();
-  keel_program *program = NULL;
-  keel_plan *plan = NULL;
   keel_tensor *in[3], *y = NULL;
   (void)state;
-  assert_int_equal(keel_program_load(context, TEST_DATA "/v2.mlir", &program),
-                   KD_OK);
-  assert_int_equal(keel_plan_create(program, NULL, &plan), KD_OK);
+  keel_program *program = load_program(context, TEST_DATA "/v2.mlir");
+  keel_plan *plan = create_plan(program, NULL);
   assert_int_equal(keel_tensor_create(context, KD_F32, 3, x, NULL, &in[0]),
                    KD_OK);
   assert_int_equal(keel_tensor_create(context, KD_F32, 2, mask, NULL, &in[1]),
@@ -240,23 +230,21 @@ static void names_of_dimensions_are_checked(void **state) {
 
 static void forms_go_into_each_other(void **state) {
   keel_context *context = cpu();
-  keel_program *program = NULL;
   char *texts[2], *images[2];
   size_t sizes[2], image_sizes[2];
   (void)state;
-  assert_int_equal(keel_program_load(context, TEST_DATA "/v1.mlir", &program),
-                   KD_OK);
+  keel_program *program = load_program(context, TEST_DATA "/v1.mlir");
   for (int i = 0; i < 2; i++) {
     assert_int_equal(keel_program_save(program, path, KEEL_SAVE_TEXT), KD_OK);
     texts[i] = read_bytes(path, &sizes[i]);
     check_v1(context, path);
     keel_program_release(program);
-    assert_int_equal(keel_program_load(context, path, &program), KD_OK);
+    program = load_program(context, path);
     assert_int_equal(keel_program_save(program, second, 0), KD_OK);
     images[i] = read_bytes(second, &image_sizes[i]);
     check_v1(context, second);
     keel_program_release(program);
-    assert_int_equal(keel_program_load(context, second, &program), KD_OK);
+    program = load_program(context, second);
   }
   assert_string_equal(texts[0], texts[1]);
   assert_int_equal(image_sizes[0], image_sizes[1]);
@@ -276,12 +264,11 @@ static void constants_that_nobody_reads_stay_out(void **state) {
   static const float data[MANY];
   const int64_t two = 2;
   keel_context *context = cpu();
-  keel_builder *builder = NULL;
   keel_program *program = NULL;
   keel_tensor *constant = floats(context, MANY, data);
   struct stat facts;
   (void)state;
-  assert_int_equal(keel_builder_create(context, "less", &builder), KD_OK);
+  keel_builder *builder = create_builder(context, "less");
   keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &two);
   keel_builder_constant(builder, constant);
   keel_builder_output(builder, "y", op(builder, "Relu", x, KEEL_ABSENT));
@@ -292,32 +279,28 @@ static void constants_that_nobody_reads_stay_out(void **state) {
   keel_tensor_release(constant);
   assert_int_equal(stat(path, &facts), 0);
   assert_true(facts.st_size < MANY);
-  assert_int_equal(keel_program_load(context, path, &program), KD_OK);
+  program = load_program(context, path);
   keel_program_release(program);
   keel_close(context);
 }
 
 static void a_file_stays_mapped_while_it_is_used(void **state) {
   keel_context *context = cpu();
-  keel_program *program = NULL;
-  keel_builder *builder = NULL;
-  keel_plan *plan = NULL;
   keel_tensor *weight = NULL, *out = NULL;
   float numbers[1000], got[1000];
   (void)state;
   for (int i = 0; i < 1000; i++)
     numbers[i] = (float)i;
   weight = floats(context, 1000, numbers);
-  assert_int_equal(keel_builder_create(context, "w", &builder), KD_OK);
+  keel_builder *builder = create_builder(context, "w");
   keel_builder_output(builder, "w", keel_builder_constant(builder, weight));
-  assert_int_equal(keel_builder_finish(builder, &program), KD_OK);
-  keel_builder_destroy(builder);
+  keel_program *program = finish_program(builder);
   keel_tensor_release(weight);
   assert_int_equal(keel_program_save(program, path, 0), KD_OK);
   keel_program_release(program);
-  assert_int_equal(keel_program_load(context, path, &program), KD_OK);
+  program = load_program(context, path);
   unlink(path);
-  assert_int_equal(keel_plan_create(program, NULL, &plan), KD_OK);
+  keel_plan *plan = create_plan(program, NULL);
   keel_program_release(program);
   assert_int_equal(keel_plan_run(plan, NULL, 0, &out, 1), KD_OK);
   keel_plan_release(plan);
@@ -487,12 +470,10 @@ static void text_is_refused_with_its_place(void **state) {
 static void text_may_be_short(void **state) {
   static const char text[] = "// a comment\n" BEGIN RELU RETURN END("");
   keel_context *context = cpu();
-  keel_program *program = NULL;
   keel_port port;
   (void)state;
   write_bytes(path, text, sizeof text - 1);
-  if (keel_program_load(context, path, &program) != KD_OK)
-    fail_msg("%s", keel_message());
+  keel_program *program = load_program(context, path);
   assert_int_equal(keel_program_input(program, 0, &port), KD_OK);
   assert_string_equal(port.name, "input0");
   assert_int_equal(port.dims[1], 3);
@@ -595,10 +576,9 @@ static void images_are_refused(void **state) {
 
 static void a_program_names_its_device(void **state) {
   keel_context *context = cpu(), *other = NULL;
-  keel_program *program = NULL, *made = NULL;
+  keel_program *made = NULL;
   (void)state;
-  assert_int_equal(keel_program_load(context, TEST_DATA "/v1.mlir", &program),
-                   KD_OK);
+  keel_program *program = load_program(context, TEST_DATA "/v1.mlir");
   assert_int_equal(keel_program_compile(program, NULL, &made), KD_OK);
   assert_int_equal(keel_program_save(made, path, 0), KD_OK);
   assert_int_equal(keel_program_save(made, second, KEEL_SAVE_TEXT), KD_OK);
@@ -653,8 +633,6 @@ static void expect_all_passes(const char *seen) {
 
 static void passes_can_be_watched(void **state) {
   keel_context *context = cpu();
-  keel_program *program = NULL;
-  keel_plan *plan = NULL;
   dumps all = {.context = context};
   static const char text[] = BEGIN
       "%4 = \"keel.constant\"() {value = dense<1.0> : tensor<f32>} : () ->"
@@ -665,16 +643,16 @@ static void passes_can_be_watched(void **state) {
           END("");
   (void)state;
   write_bytes(second, text, sizeof text - 1);
-  assert_int_equal(keel_program_load(context, second, &program), KD_OK);
+  keel_program *program = load_program(context, second);
   keel_plan_params params = {.struct_size = sizeof params,
                              .on_pass = read_dump,
                              .on_pass_context = &all};
-  assert_int_equal(keel_plan_create(program, &params, &plan), KD_OK);
+  keel_plan *plan = create_plan(program, &params);
   keel_plan_release(plan);
   expect_all_passes(all.passes);
   all.count = 0;
   params.on_pass_name = "prune";
-  assert_int_equal(keel_plan_create(program, &params, &plan), KD_OK);
+  plan = create_plan(program, &params);
   keel_plan_release(plan);
   assert_int_equal(all.count, 2);
   params.on_pass_name = "prone";
@@ -686,10 +664,8 @@ static void passes_can_be_watched(void **state) {
 
 static void saving_says_why_not(void **state) {
   keel_context *context = cpu();
-  keel_program *program = NULL;
   (void)state;
-  assert_int_equal(keel_program_load(context, TEST_DATA "/v1.mlir", &program),
-                   KD_OK);
+  keel_program *program = load_program(context, TEST_DATA "/v1.mlir");
   assert_int_equal(keel_program_save(program, "/nowhere/at/all", 0),
                    KD_UNAVAILABLE);
   expect_message("/nowhere/at/all: can't be written");

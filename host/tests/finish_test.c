@@ -20,22 +20,16 @@ static keel_builder *builder;
 static keel_tensor *numbers(uint32_t rank, const int64_t *dims, int64_t from) {
   static float list[MOST];
   int64_t count = 1;
-  keel_tensor *tensor = NULL;
   for (uint32_t i = 0; i < rank; i++)
     count *= dims[i];
   assert_true(count <= MOST);
   for (int64_t i = 0; i < count; i++)
     list[i] = (float)((i + from) * 7919 % 401 - 200) / 300;
-  assert_int_equal(
-      keel_tensor_create(context, KD_F32, rank, dims, list, &tensor), KD_OK);
-  return tensor;
+  return create_tensor(context, KD_F32, rank, dims, list);
 }
 
 static keel_value constant(uint32_t rank, const int64_t *dims, int64_t from) {
-  keel_tensor *tensor = numbers(rank, dims, from);
-  keel_value value = keel_builder_constant(builder, tensor);
-  keel_tensor_release(tensor);
-  return value;
+  return constant_of(builder, numbers(rank, dims, from));
 }
 
 static keel_value two(const char *op, keel_value a, keel_value b) {
@@ -52,8 +46,7 @@ static keel_value last_of(const form *f, keel_value y) {
 static keel_program *program_of(const form *f) {
   const int64_t x_dims[] = {f->rows, DEEP}, w_dims[] = {DEEP, f->columns};
   const int64_t y_dims[] = {f->rows, f->columns};
-  keel_program *program = NULL;
-  assert_int_equal(keel_builder_create(context, "model", &builder), KD_OK);
+  builder = create_builder(context, "model");
   keel_value x = keel_builder_input(builder, "x", KD_F32, 2, x_dims);
   keel_value z = keel_builder_input(builder, "z", KD_F32, 2, y_dims);
   keel_value product = two("MatMul", x, constant(2, w_dims, 5)), y = product;
@@ -63,9 +56,7 @@ static keel_program *program_of(const form *f) {
   if (!f->sum)
     keel_builder_output(builder, "z_out", two("Add", z, z)); /* it is read */
   if (f->kept) keel_builder_output(builder, "product", product);
-  assert_int_equal(keel_builder_finish(builder, &program), KD_OK);
-  keel_builder_destroy(builder);
-  return program;
+  return finish_program(builder);
 }
 
 typedef struct search {
@@ -85,7 +76,6 @@ static void run(const form *f, keel_program *program, const char *skip,
   const int64_t x_dims[] = {f->rows, DEEP}, y_dims[] = {f->rows, f->columns};
   keel_tensor *in[] = {numbers(2, x_dims, 0), numbers(2, y_dims, 77)};
   keel_tensor *y[3] = {NULL};
-  keel_plan *plan = NULL;
   keel_plan_params params = {
       .struct_size = sizeof params, .skip = &skip, .skip_count = skip != NULL};
   uint32_t outputs = 1u + !f->sum + f->kept;
@@ -94,12 +84,11 @@ static void run(const form *f, keel_program *program, const char *skip,
     params.on_pass_context = s;
     params.on_pass_name = "products";
   }
-  assert_int_equal(keel_plan_create(program, &params, &plan), KD_OK);
+  keel_plan *plan = create_plan(program, &params);
   for (int i = 0; i < 3; i++) { /* values, then static runs */
     for (uint32_t k = 0; k < outputs; k++)
       keel_tensor_release(y[k]);
-    if (keel_plan_run(plan, in, 2, y, outputs) != KD_OK)
-      fail_msg("%s", keel_message());
+    expect_ok(keel_plan_run(plan, in, 2, y, outputs));
   }
   assert_int_equal(
       keel_tensor_read(y[0], out, (size_t)(f->rows * f->columns) * sizeof *out),

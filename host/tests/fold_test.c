@@ -8,26 +8,20 @@ static keel_context *context;
 /* A product of two constants, of `side` each way, added to the input. */
 static keel_program *product_of_constants(int64_t side) {
   const int64_t shape[] = {side, side}, two = 2, any[] = {1, 1};
-  keel_builder *builder = NULL;
-  keel_program *program = NULL;
-  keel_tensor *dims = NULL;
-  assert_int_equal(keel_builder_create(context, "main", &builder), KD_OK);
+  keel_builder *builder = create_builder(context, "main");
   keel_value x = keel_builder_input(builder, "x", KD_F32, 2, any);
-  assert_int_equal(keel_tensor_create(context, KD_I64, 1, &two, shape, &dims),
-                   KD_OK);
+  keel_tensor *dims = create_tensor(context, KD_I64, 1, &two, shape);
   keel_value size = keel_builder_constant(builder, dims);
   keel_value a = op(builder, "ConstantOfShape", size, KEEL_ABSENT);
   keel_value y = op(builder, "MatMul", a, a);
   keel_builder_output(builder, "y", op(builder, "Add", x, y));
-  assert_int_equal(keel_builder_finish(builder, &program), KD_OK);
-  keel_builder_destroy(builder);
+  keel_program *program = finish_program(builder);
   keel_tensor_release(dims);
   return program;
 }
 
 static keel_plan *plan_of(keel_program *program) {
-  keel_plan *plan = NULL;
-  assert_int_equal(keel_plan_create(program, NULL, &plan), KD_OK);
+  keel_plan *plan = create_plan(program, NULL);
   keel_plan_profile(plan, KEEL_PROFILE_OPS);
   return plan;
 }
@@ -53,24 +47,19 @@ static void a_product_that_takes_long_is_left_to_the_run(void **state) {
 /* Five constants of 59 MB, where 256 MB are kept: folding runs twice, but has that once. */
 static void what_is_kept_counts_over_all_passes(void **state) {
   const int64_t two = 2, any[] = {1, 1};
-  keel_builder *builder = NULL;
-  keel_program *program = NULL;
   (void)state;
-  assert_int_equal(keel_builder_create(context, "main", &builder), KD_OK);
+  keel_builder *builder = create_builder(context, "main");
   keel_value x = keel_builder_input(builder, "x", KD_F32, 2, any);
   for (int64_t i = 0; i < 5; i++) {
     const int64_t shape[] = {4000, 3700 + i};
     const char name[] = {(char)('a' + i), 0};
-    keel_tensor *dims = NULL;
-    assert_int_equal(keel_tensor_create(context, KD_I64, 1, &two, shape, &dims),
-                     KD_OK);
+    keel_tensor *dims = create_tensor(context, KD_I64, 1, &two, shape);
     keel_value large = op(builder, "ConstantOfShape",
                           keel_builder_constant(builder, dims), KEEL_ABSENT);
     keel_builder_output(builder, name, op(builder, "Add", x, large));
     keel_tensor_release(dims);
   }
-  assert_int_equal(keel_builder_finish(builder, &program), KD_OK);
-  keel_builder_destroy(builder);
+  keel_program *program = finish_program(builder);
   keel_plan *plan = plan_of(program);
   assert_int_equal(runs_of(plan, "ConstantOfShape"), 1);
   keel_plan_release(plan);

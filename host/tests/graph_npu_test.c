@@ -16,7 +16,7 @@ static int start(void **state) {
   const keel_context_params params = {
       .struct_size = sizeof params, .plugins = plugins, .plugin_count = 2};
   setenv("XDG_CACHE_HOME", "/dev/null/none", 1); /* each run compiles anew */
-  if (keel_open(&params, &context) != KD_OK) fail_msg("%s", keel_message());
+  expect_ok(keel_open(&params, &context));
   return keel_device_find(context, "graph_npu", &npu) == KD_OK ? 0 : -1;
 }
 
@@ -28,13 +28,11 @@ static int stop(void **state) {
 
 static keel_program *load(void (*write)(const char *path)) {
   char path[] = "/tmp/keel-npu-XXXXXX";
-  keel_program *program = NULL;
   int file = mkstemp(path);
   assert_true(file >= 0);
   close(file);
   write(path);
-  if (keel_program_load(context, path, &program) != KD_OK)
-    fail_msg("%s", keel_message());
+  keel_program *program = load_program(context, path);
   unlink(path);
   return program;
 }
@@ -42,18 +40,15 @@ static keel_program *load(void (*write)(const char *path)) {
 static keel_plan *plan_on(keel_program *program, const char *name,
                           uint32_t flags) {
   keel_plan_params params = {.struct_size = sizeof params, .flags = flags};
-  keel_plan *plan = NULL;
   if (name)
     assert_int_equal(keel_device_find(context, name, &params.device), KD_OK);
-  if (keel_plan_create(program, &params, &plan) != KD_OK)
-    fail_msg("%s", keel_message());
-  return plan;
+  return create_plan(program, &params);
 }
 
 /* Runs on numbers between -1 and 1, and gives the output. */
 static keel_tensor *run(keel_plan *plan, const keel_program *program) {
   keel_port port;
-  keel_tensor *x = NULL, *y = NULL;
+  keel_tensor *y = NULL;
   uint64_t size = 1;
   assert_int_equal(keel_program_input(program, 0, &port), KD_OK);
   for (uint32_t i = 0; i < port.rank; i++)
@@ -61,12 +56,9 @@ static keel_tensor *run(keel_plan *plan, const keel_program *program) {
   float *data = malloc(size * sizeof *data);
   for (uint64_t i = 0; i < size; i++)
     data[i] = (float)((i * 7919) % 2001) / 1000 - 1;
-  assert_int_equal(
-      keel_tensor_create(context, KD_F32, port.rank, port.dims, data, &x),
-      KD_OK);
+  keel_tensor *x = create_tensor(context, KD_F32, port.rank, port.dims, data);
   free(data);
-  if (keel_plan_run(plan, &x, 1, &y, 1) != KD_OK)
-    fail_msg("%s", keel_message());
+  expect_ok(keel_plan_run(plan, &x, 1, &y, 1));
   keel_tensor_release(x);
   return y;
 }
@@ -183,7 +175,6 @@ static void weights_are_held_once(void **state) {
 static void what_it_does_not_know_runs_elsewhere(void **state) {
   const int64_t dims[] = {3, 5};
   const float zero = 0, six = 6;
-  keel_builder *builder = NULL;
   keel_program *program = NULL;
   keel_tensor *limits[2] = {NULL, NULL};
   uint32_t others = 0;
@@ -192,7 +183,7 @@ static void what_it_does_not_know_runs_elsewhere(void **state) {
       keel_tensor_create(context, KD_F32, 0, NULL, &zero, &limits[0]), KD_OK);
   assert_int_equal(
       keel_tensor_create(context, KD_F32, 0, NULL, &six, &limits[1]), KD_OK);
-  assert_int_equal(keel_builder_create(context, "mixed", &builder), KD_OK);
+  keel_builder *builder = create_builder(context, "mixed");
   keel_value x = keel_builder_input(builder, "x", KD_F32, 2, dims);
   keel_value y = keel_builder_op(builder, "Exp", NULL, 0, &x, 1);
   keel_value three[] = {y, keel_builder_constant(builder, limits[0]),
@@ -235,14 +226,12 @@ static uint32_t steps_by_cost(keel_program *program) {
  * stays. */
 static void it_is_chosen_by_cost(void **state) {
   const int64_t four = 4;
-  keel_builder *builder = NULL;
   keel_program *layer = load(model_bert_layer), *small = NULL;
   (void)state;
-  assert_int_equal(keel_builder_create(context, "small", &builder), KD_OK);
+  keel_builder *builder = create_builder(context, "small");
   keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &four);
   keel_builder_output(builder, "y", op(builder, "Relu", x, KEEL_ABSENT));
-  assert_int_equal(keel_builder_finish(builder, &small), KD_OK);
-  keel_builder_destroy(builder);
+  small = finish_program(builder);
   assert_int_equal(steps_by_cost(layer), 1);
   assert_int_equal(steps_by_cost(small), 0);
   keel_program_release(layer);

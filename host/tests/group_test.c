@@ -57,8 +57,7 @@ static int close_all(void **state) {
 
 static keel_group *group_of(keel_device *const *devices, uint32_t count) {
   keel_group *group = NULL;
-  if (keel_group_create(devices, count, &group) != KD_OK)
-    fail_msg("%s", keel_message());
+  expect_ok(keel_group_create(devices, count, &group));
   assert_int_equal(keel_group_size(group), count);
   return group;
 }
@@ -78,7 +77,7 @@ static void release_all(keel_tensor **tensors, uint32_t count) {
 
 static void expect_on(keel_tensor *tensor, keel_device *device,
                       const float *want, size_t count) {
-  if (keel_tensor_wait(tensor) != KD_OK) fail_msg("%s", keel_message());
+  expect_ok(keel_tensor_wait(tensor));
   if (keel_tensor_device(tensor)) /* the CPU works in host memory, too */
     assert_ptr_equal(keel_tensor_device(tensor), device);
   expect_floats(tensor, want, count);
@@ -107,9 +106,8 @@ static void check_reductions(keel_group *group) {
       in[r] = value_of(r, SIZE);
     for (int64_t i = 0; i < SIZE; i++)
       want[i] = reduced(reduction, n, i);
-    if (keel_group_all_reduce(group, reduction, in, out) != KD_OK ||
-        keel_group_reduce_scatter(group, reduction, in, part) != KD_OK)
-      fail_msg("%s", keel_message());
+    expect_ok(keel_group_all_reduce(group, reduction, in, out) != KD_OK ||
+              keel_group_reduce_scatter(group, reduction, in, part));
     for (uint32_t r = 0; r < n; r++) {
       expect_on(out[r], keel_group_device(group, r), want, SIZE);
       expect_on(part[r], keel_group_device(group, r), want + r * (SIZE / n),
@@ -130,8 +128,7 @@ static void check_moves(keel_group *group) {
     for (int i = 0; i < SIZE; i++)
       all[(int)r * SIZE + i] = (float)(10 * (int)r + i + 1);
   }
-  if (keel_group_all_gather(group, in, out) != KD_OK)
-    fail_msg("%s", keel_message());
+  expect_ok(keel_group_all_gather(group, in, out));
   for (uint32_t r = 0; r < n; r++)
     expect_on(out[r], keel_group_device(group, r), all, n * SIZE);
   release_all(out, n);
@@ -322,7 +319,7 @@ static void a_lost_member_fails_the_call_and_comes_back(void **state) {
   unsetenv("KEEL_SIM_LOSE");
   assert_int_equal(keel_device_reopen(members[0]), KD_FAILED_PRECONDITION);
   keel_group_release(group);
-  if (keel_device_reopen(members[0]) != KD_OK) fail_msg("%s", keel_message());
+  expect_ok(keel_device_reopen(members[0]));
   check_all(members, 2, true);
   keel_op_release(op);
   release_all(in, 2);
@@ -396,9 +393,8 @@ static void open_cuda(const char *nccl, keel_device **out_pair) {
   const char *options[] = {"cuda.driver=" STANDINS "/standin_driver.so",
                            "cuda.nvrtc=" STANDINS "/standin_nvrtc.so", option};
   open_plugins(paths, 2, options, 3);
-  if (keel_device_find(context, "cuda:0", &out_pair[0]) != KD_OK ||
-      keel_device_find(context, "cuda:1", &out_pair[1]) != KD_OK)
-    fail_msg("%s", keel_message());
+  expect_ok(keel_device_find(context, "cuda:0", &out_pair[0]) != KD_OK ||
+            keel_device_find(context, "cuda:1", &out_pair[1]));
 }
 
 /* NCCL, or the stand-in for it, does it; without it, the host. */

@@ -181,13 +181,10 @@ static void memory_has_a_limit(void **state) {
                                 .plugin_count = 1,
                                 .memory_limit = UINT64_C(64) << 20};
   keel_context *context = NULL;
-  keel_program *program = NULL;
   hostile_inputs inputs;
   (void)state;
   assert_int_equal(keel_open(&params, &context), KD_OK);
-  assert_int_equal(
-      keel_program_load(context, FOLDER "conv_vast_pads.keel", &program),
-      KD_OK);
+  keel_program *program = load_program(context, FOLDER "conv_vast_pads.keel");
   assert_true(hostile_inputs_make(context, program, &inputs));
   assert_int_equal(hostile_run(program, &inputs, 0, 1, LIMIT),
                    KD_OUT_OF_MEMORY);
@@ -209,7 +206,6 @@ static void external_data_may_lie_beside_what_the_model_is_a_link_to(
     void **state) {
   location blobs = location_of("ext_link"), links = location_of("ext_link");
   char data[96];
-  keel_program *program = NULL;
   (void)state;
   snprintf(data, sizeof data, "%s", in_folder(&blobs, "blob"));
   FILE *file = fopen(data, "wb");
@@ -221,7 +217,7 @@ static void external_data_may_lie_beside_what_the_model_is_a_link_to(
   assert_int_equal(symlink(blobs.model, links.model), 0);
   assert_int_equal(symlink(data, in_folder(&links, "link.bin")), 0);
   keel_context *context = open_with(CPU_PLUGIN, NULL, KEEL_NO_WORKERS);
-  assert_int_equal(keel_program_load(context, links.model, &program), KD_OK);
+  keel_program *program = load_program(context, links.model);
   keel_program_release(program);
   keel_close(context);
   remove_place(&links, "link.bin");

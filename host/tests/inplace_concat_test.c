@@ -26,12 +26,7 @@ static keel_value un(keel_builder *builder, const char *name, keel_value x) {
 
 static keel_value ints(keel_builder *builder, int64_t count,
                        const int64_t *data) {
-  keel_tensor *tensor = NULL;
-  assert_int_equal(
-      keel_tensor_create(context, KD_I64, 1, &count, data, &tensor), KD_OK);
-  keel_value made = keel_builder_constant(builder, tensor);
-  keel_tensor_release(tensor);
-  return made;
+  return constant_of(builder, create_tensor(context, KD_I64, 1, &count, data));
 }
 
 static keel_value rows(keel_builder *builder, keel_value value, int64_t begin,
@@ -50,8 +45,7 @@ static keel_value reshape(keel_builder *builder, keel_value value, int64_t a,
 static keel_builder *begin(int64_t rows_of_x, int64_t columns,
                            keel_value *out_x) {
   const int64_t dims[] = {rows_of_x, columns};
-  keel_builder *builder = NULL;
-  assert_int_equal(keel_builder_create(context, "joins", &builder), KD_OK);
+  keel_builder *builder = create_builder(context, "joins");
   *out_x = keel_builder_input(builder, "x", KD_F32, 2, dims);
   return builder;
 }
@@ -61,9 +55,7 @@ static keel_plan *plan_of(keel_program *program) {
   static const char *const skip[] = {"fold", "cse", "regions", "algebra"};
   const keel_plan_params params = {
       .struct_size = sizeof params, .skip = skip, .skip_count = 4};
-  keel_plan *plan = NULL;
-  assert_int_equal(keel_plan_create(program, &params, &plan), KD_OK);
-  return plan;
+  return create_plan(program, &params);
 }
 
 /* Its outputs, one behind the other; returns their bytes. */
@@ -75,8 +67,7 @@ static uint64_t run(keel_plan *plan, int64_t rows_of_x, int64_t columns,
   uint64_t bytes = 0;
   for (int64_t i = 0; i < rows_of_x * columns; i++)
     data[i] = (float)(i * 7 % (23 + round)) - 11;
-  assert_int_equal(keel_tensor_create(context, KD_F32, 2, dims, data, &in),
-                   KD_OK);
+  in = create_tensor(context, KD_F32, 2, dims, data);
   uint32_t count = plan->main->output_count;
   assert_true(count <= 2);
   assert_int_equal(keel_plan_run(plan, &in, 1, got, count), KD_OK);
@@ -162,10 +153,8 @@ static void check_places(const keel_memory_plan *memory_plan) {
 static uint32_t compare(keel_builder *builder, keel_value y, int64_t rows_of_x,
                         int64_t columns, uint32_t kernels) {
   static float want[MOST], got[MOST];
-  keel_program *program = NULL;
   keel_builder_output(builder, "y", y);
-  assert_int_equal(keel_builder_finish(builder, &program), KD_OK);
-  keel_builder_destroy(builder);
+  keel_program *program = finish_program(builder);
   keel_plan *plan = plan_of(program), *plain = plan_of(program);
   keel_plan_profile(plain, KEEL_PROFILE_OPS); /* makes values each time */
   for (int round = 0; round < 6; round++) {
@@ -312,13 +301,11 @@ static void inputs_constants_and_outputs_have_their_own(void **state) {
   (void)state;
   static const float numbers[WIDE] = {1, -2};
   const int64_t dims[] = {1, WIDE};
-  keel_tensor *tensor = NULL;
   keel_value x;
   keel_builder *b = begin(1, WIDE, &x);
   compare(b, un(b, "Neg", joined(b, un(b, "Neg", x), x)), 1, WIDE, 3);
   b = begin(1, WIDE, &x);
-  assert_int_equal(
-      keel_tensor_create(context, KD_F32, 2, dims, numbers, &tensor), KD_OK);
+  keel_tensor *tensor = create_tensor(context, KD_F32, 2, dims, numbers);
   keel_value y = joined(b, keel_builder_constant(b, tensor), un(b, "Neg", x));
   keel_tensor_release(tensor);
   compare(b, un(b, "Neg", y), 1, WIDE, 3);
@@ -337,11 +324,9 @@ static keel_value conv(keel_builder *builder, keel_value x, int64_t from,
   const int64_t dims[] = {to, from, 3, 3}, pads[] = {1, 1, 1, 1};
   const keel_attr attr = KEEL_INTS("pads", 4, pads);
   static float numbers[64 * 64 * 9];
-  keel_tensor *tensor = NULL;
   for (int64_t i = 0; i < to * from * 9; i++)
     numbers[i] = (float)(i * 5 % 11 - 5) / 256;
-  assert_int_equal(
-      keel_tensor_create(context, KD_F32, 4, dims, numbers, &tensor), KD_OK);
+  keel_tensor *tensor = create_tensor(context, KD_F32, 4, dims, numbers);
   const keel_value two[] = {x, keel_builder_constant(builder, tensor)};
   keel_tensor_release(tensor);
   return keel_builder_op(builder, "Conv", &attr, 1, two, 2);

@@ -44,18 +44,15 @@ static keel_program *make_program(keel_context *context, float weight,
                                   const char *name) {
   const int64_t four = 4;
   const float weights[] = {weight, weight, weight, weight};
-  keel_builder *builder = NULL;
-  keel_program *program = NULL;
   keel_tensor *constant = floats(context, 4, weights);
-  assert_int_equal(keel_builder_create(context, name, &builder), KD_OK);
+  keel_builder *builder = create_builder(context, name);
   keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &four);
   keel_value neg = keel_builder_op(builder, "Neg", NULL, 0, &x, 1);
   keel_value pair[] = {keel_builder_op(builder, "Abs", NULL, 0, &neg, 1),
                        keel_builder_constant(builder, constant)};
   keel_builder_output(builder, name,
                       keel_builder_op(builder, "Add", NULL, 0, pair, 2));
-  assert_int_equal(keel_builder_finish(builder, &program), KD_OK);
-  keel_builder_destroy(builder);
+  keel_program *program = finish_program(builder);
   keel_tensor_release(constant);
   return program;
 }
@@ -66,10 +63,9 @@ static void run(keel_context *context, keel_device *device, float weight,
   const float want[] = {1 + weight, 2 + weight, 3 + weight, 4 + weight};
   const keel_plan_params params = {.struct_size = sizeof params,
                                    .device = device};
-  keel_plan *plan = NULL;
   keel_program *program = make_program(context, weight, name);
   keel_tensor *x = floats(context, 4, data), *y = NULL;
-  assert_int_equal(keel_plan_create(program, &params, &plan), KD_OK);
+  keel_plan *plan = create_plan(program, &params);
   assert_int_equal(keel_plan_run(plan, &x, 1, &y, 1), KD_OK);
   expect_floats(y, want, 4);
   keel_tensor_release(x);

@@ -34,21 +34,13 @@ typedef void writer(keel_builder *builder, keel_value x);
 static keel_plan *plan_of(writer *write, bool layouts) {
   static const char *const skip = "layout";
   const int64_t dims[] = {ROWS, COLUMNS};
-  keel_builder *builder = NULL;
-  keel_program *program = NULL;
-  keel_plan *plan = NULL;
-  assert_int_equal(keel_builder_create(context, "layouts", &builder), KD_OK);
+  keel_builder *builder = create_builder(context, "layouts");
   write(builder, keel_builder_input(builder, "x", KD_F32, 2, dims));
-  assert_int_equal(keel_builder_finish(builder, &program), KD_OK);
-  keel_builder_destroy(builder);
   const keel_plan_params params = {.struct_size = sizeof params,
                                    .device = keel_device_at(context, 0),
                                    .skip = &skip,
                                    .skip_count = !layouts};
-  if (keel_plan_create(program, &params, &plan) != KD_OK)
-    fail_msg("%s", keel_message());
-  keel_program_release(program);
-  return plan;
+  return finish_plan(builder, &params);
 }
 
 static keel_status run(keel_plan *plan, uint32_t outputs, float *out) {
@@ -57,8 +49,7 @@ static keel_status run(keel_plan *plan, uint32_t outputs, float *out) {
   keel_tensor *x = NULL, *y[2] = {NULL, NULL};
   for (int i = 0; i < COUNT; i++)
     data[i] = (float)(i * 7 % 11) / 4;
-  assert_int_equal(keel_tensor_create(context, KD_F32, 2, dims, data, &x),
-                   KD_OK);
+  x = create_tensor(context, KD_F32, 2, dims, data);
   keel_status status = keel_plan_run(plan, &x, 1, y, outputs);
   for (uint32_t i = 0; i < outputs && status == KD_OK; i++)
     assert_int_equal(keel_tensor_read(y[i], out + i * COUNT, sizeof data),

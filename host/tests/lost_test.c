@@ -168,7 +168,7 @@ static void expect_lost(keel_status status) {
 
 /* Nothing of it is held any more but by the runtime. */
 static void reopen(void) {
-  if (keel_device_reopen(sim) != KD_OK) fail_msg("%s", keel_message());
+  expect_ok(keel_device_reopen(sim));
   assert_int_equal(keel_device_status(sim), KD_OK);
 }
 
@@ -334,8 +334,7 @@ static void contexts_share_the_loss(void **state) {
   assert_int_equal(keel_device_reopen(sim), KD_FAILED_PRECONDITION);
   expect_message("another context of this process still has it");
   expect_lost(compute(add));
-  if (keel_device_reopen(keel_device_at(second, 0)) != KD_OK)
-    fail_msg("%s", keel_message());
+  expect_ok(keel_device_reopen(keel_device_at(second, 0)));
   reopen();
 
   assert_int_equal(compute(add), KD_OK);
@@ -350,10 +349,8 @@ static void contexts_share_the_loss(void **state) {
 
 /* ((x + x) * x + x) * x ..., `pairs` times; every `apart`-th pair on the CPU. */
 static keel_program *chain(int pairs, int apart) {
-  keel_builder *builder = NULL;
-  keel_program *program = NULL;
   const int64_t dims[] = {SIZE};
-  assert_int_equal(keel_builder_create(context, "chain", &builder), KD_OK);
+  keel_builder *builder = create_builder(context, "chain");
   keel_value x = keel_builder_input(builder, "x", KD_F32, 1, dims), y = x;
   for (int i = 1; i <= pairs; i++) {
     bool away = apart && i % apart == 0;
@@ -362,9 +359,7 @@ static keel_program *chain(int pairs, int apart) {
     if (away) keel_device_pop();
   }
   keel_builder_output(builder, "y", y);
-  assert_int_equal(keel_builder_finish(builder, &program), KD_OK);
-  keel_builder_destroy(builder);
-  return program;
+  return finish_program(builder);
 }
 
 static keel_plan *plan_of(keel_program *program, keel_device *device,
@@ -374,10 +369,7 @@ static keel_plan *plan_of(keel_program *program, keel_device *device,
                                    .device = device,
                                    .skip = skip,
                                    .skip_count = regions ? 0 : 2};
-  keel_plan *plan = NULL;
-  if (keel_plan_create(program, &params, &plan) != KD_OK)
-    fail_msg("%s", keel_message());
-  return plan;
+  return create_plan(program, &params);
 }
 
 /* Runs it with x = 1, where y is the number of pairs. */
@@ -611,15 +603,13 @@ typedef struct network {
 static keel_value weights(const network *net, uint32_t rank,
                           const int64_t *dims, float deviation) {
   int64_t count = 1;
-  keel_tensor *tensor = NULL;
   for (uint32_t i = 0; i < rank; i++)
     count *= dims[i];
   float *data = malloc((size_t)count * sizeof *data);
   assert_non_null(data);
   for (int64_t i = 0; i < count; i++)
     data[i] = deviation * ((float)random_below(2001) / 1000 - 1);
-  assert_int_equal(
-      keel_tensor_create(context, KD_F32, rank, dims, data, &tensor), KD_OK);
+  keel_tensor *tensor = create_tensor(context, KD_F32, rank, dims, data);
   keel_value value = keel_builder_constant(net->builder, tensor);
   keel_tensor_release(tensor);
   free(data);

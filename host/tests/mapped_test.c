@@ -73,9 +73,8 @@ static int mapped_now(void) {
 /* Relu of data, made on the device. */
 static keel_tensor *made(int64_t elements) {
   keel_tensor *here = floats(context, elements, data), *x = NULL, *y = NULL;
-  if (keel_tensor_to(here, device, &x) != KD_OK ||
-      keel_call(context, "Relu", NULL, 0, &x, 1, &y, 1) != KD_OK)
-    fail_msg("%s", keel_message());
+  expect_ok(keel_tensor_to(here, device, &x) != KD_OK ||
+            keel_call(context, "Relu", NULL, 0, &x, 1, &y, 1));
   keel_tensor_release(here);
   keel_tensor_release(x);
   return y;
@@ -83,7 +82,7 @@ static keel_tensor *made(int64_t elements) {
 
 static keel_tensor *seen(keel_tensor *y) {
   keel_tensor *here = NULL;
-  if (keel_tensor_to(y, NULL, &here) != KD_OK) fail_msg("%s", keel_message());
+  expect_ok(keel_tensor_to(y, NULL, &here));
   return here;
 }
 
@@ -150,16 +149,12 @@ static void go_home(void) {
 static keel_status run_between(keel_tensor **out) {
   static const char *const rule = "Neg=cpu";
   const int64_t many = MANY;
-  keel_builder *builder = NULL;
-  keel_program *program = NULL;
-  keel_plan *plan = NULL;
-  assert_int_equal(keel_builder_create(context, "between", &builder), KD_OK);
+  keel_builder *builder = create_builder(context, "between");
   keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &many);
   keel_value y =
       op(builder, "Neg", op(builder, "Relu", x, KEEL_ABSENT), KEEL_ABSENT);
   keel_builder_output(builder, "y", op(builder, "Neg", y, KEEL_ABSENT));
-  assert_int_equal(keel_builder_finish(builder, &program), KD_OK);
-  keel_builder_destroy(builder);
+  keel_program *program = finish_program(builder);
   const char *skip = "algebra"; /* Neg of Neg is wanted here */
   const keel_plan_params params = {.struct_size = sizeof params,
                                    .device = device,
@@ -167,7 +162,7 @@ static keel_status run_between(keel_tensor **out) {
                                    .place_count = 1,
                                    .skip = &skip,
                                    .skip_count = 1};
-  assert_int_equal(keel_plan_create(program, &params, &plan), KD_OK);
+  keel_plan *plan = create_plan(program, &params);
   keel_tensor *in = floats(context, MANY, data);
   keel_status status = KD_OK;
   for (int i = 0; i < 5 && status == KD_OK; i++) {

@@ -100,10 +100,7 @@ static void write_convolutions(const char *path) {
 }
 
 static keel_program *load(const char *path) {
-  keel_program *program = NULL;
-  if (keel_program_load(context, path, &program) != KD_OK)
-    fail_msg("%s", keel_message());
-  return program;
+  return load_program(context, path);
 }
 
 /* Of constants, how many are ragged. */
@@ -138,23 +135,18 @@ static keel_program *program_of(void (*write)(const char *path), bool binary) {
 static keel_plan *plan_of(keel_program *program, uint32_t flags) {
   const keel_plan_params params = {.struct_size = sizeof params,
                                    .flags = flags};
-  keel_plan *plan = NULL;
-  if (keel_plan_create(program, &params, &plan) != KD_OK)
-    fail_msg("%s", keel_message());
-  return plan;
+  return create_plan(program, &params);
 }
 
 static keel_tensor *run(keel_plan *plan, int64_t rows) {
   const int64_t dims[] = {rows, SIDE};
   float *data = malloc((size_t)(rows * SIDE + 1) * sizeof *data);
-  keel_tensor *x = NULL, *y = NULL;
+  keel_tensor *y = NULL;
   assert_non_null(data);
   for (int64_t i = 0; i < rows * SIDE; i++)
     data[i] = (float)((i * 7919) % 41 - 20) / 64;
-  assert_int_equal(keel_tensor_create(context, KD_F32, 2, dims, data, &x),
-                   KD_OK);
-  if (keel_plan_run(plan, &x, 1, &y, 1) != KD_OK)
-    fail_msg("%s", keel_message());
+  keel_tensor *x = create_tensor(context, KD_F32, 2, dims, data);
+  expect_ok(keel_plan_run(plan, &x, 1, &y, 1));
   keel_tensor_release(x);
   free(data);
   return y;

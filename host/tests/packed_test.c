@@ -65,7 +65,6 @@ static keel_tensor *numbers(uint32_t rank, const int64_t *dims, int salt,
                             bool equal) {
   static float data[MOST];
   int64_t count = 1, columns = dims[rank - 1];
-  keel_tensor *tensor = NULL;
   for (uint32_t i = 0; i < rank; i++)
     count *= dims[i];
   assert_true(count <= MOST);
@@ -73,32 +72,26 @@ static keel_tensor *numbers(uint32_t rank, const int64_t *dims, int salt,
     int64_t at = equal ? i % columns : i;
     data[i] = (float)((at * 7919 + salt) % 1013 - 506) / 506;
   }
-  assert_int_equal(
-      keel_tensor_create(context, KD_F32, rank, dims, data, &tensor), KD_OK);
-  return tensor;
+  return create_tensor(context, KD_F32, rank, dims, data);
 }
 
 static int64_t run(const product *p, bool constant, bool equal, float *out) {
   keel_builder *b = NULL;
-  keel_program *program = NULL;
-  keel_plan *plan = NULL;
   keel_tensor *in[2] = {numbers(p->a_rank, p->a, 3, equal),
                         numbers(p->b_rank, p->b, 8, false)};
   keel_tensor *y = NULL;
-  assert_int_equal(keel_builder_create(context, "packed", &b), KD_OK);
+  b = create_builder(context, "packed");
   keel_value two[] = {
       keel_builder_input(b, "a", KD_F32, p->a_rank, p->a),
       constant ? keel_builder_constant(b, in[1])
                : keel_builder_input(b, "b", KD_F32, p->b_rank, p->b)};
   keel_builder_output(b, "y", keel_builder_op(b, "MatMul", NULL, 0, two, 2));
-  assert_int_equal(keel_builder_finish(b, &program), KD_OK);
-  keel_builder_destroy(b);
-  assert_int_equal(keel_plan_create(program, NULL, &plan), KD_OK);
+  keel_program *program = finish_program(b);
+  keel_plan *plan = create_plan(program, NULL);
   for (int i = 0; i < 3;
        i++) { /* value by value; in a static run; without weights */
     keel_tensor_release(y);
-    if (keel_plan_run(plan, in, constant ? 1 : 2, &y, 1) != KD_OK)
-      fail_msg("%s", keel_message());
+    expect_ok(keel_plan_run(plan, in, constant ? 1 : 2, &y, 1));
   }
   int64_t count = keel_tensor_elements(y);
   assert_true(count <= MOST);

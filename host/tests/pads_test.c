@@ -60,12 +60,7 @@ static const model models[] = {
 
 static keel_value constant(keel_builder *b, kd_dtype dtype, uint32_t rank,
                            const int64_t *dims, const void *data) {
-  keel_tensor *tensor = NULL;
-  assert_int_equal(
-      keel_tensor_create(context, dtype, rank, dims, data, &tensor), KD_OK);
-  keel_value made = keel_builder_constant(b, tensor);
-  keel_tensor_release(tensor);
-  return made;
+  return constant_of(b, create_tensor(context, dtype, rank, dims, data));
 }
 
 static keel_program *program_of(const model *m) {
@@ -75,11 +70,9 @@ static keel_program *program_of(const model *m) {
   const int64_t ins = IN + (channel ? m->pads[0] + m->pads[count] : 0);
   const int64_t w_dims[] = {OUT, ins, 3, 2};
   float w[OUT * 8 * 6];
-  keel_builder *b = NULL;
-  keel_program *program = NULL;
   for (size_t i = 0; i < sizeof w / sizeof *w; i++)
     w[i] = (float)(i * 7 % 13) / 4 - 1.5f;
-  assert_int_equal(keel_builder_create(context, "padded", &b), KD_OK);
+  keel_builder *b = create_builder(context, "padded");
   const keel_attr mode = KEEL_STRING("mode", m->mode);
   const keel_value pad[] = {
       keel_builder_input(b, "x", KD_F32, 4, x_dims),
@@ -92,9 +85,7 @@ static keel_program *program_of(const model *m) {
   const keel_value conv[] = {keel_builder_op(b, "Pad", &mode, 1, pad, 4),
                              constant(b, KD_F32, 4, w_dims, w)};
   keel_builder_output(b, "y", keel_builder_op(b, "Conv", attrs, 1, conv, 2));
-  assert_int_equal(keel_builder_finish(b, &program), KD_OK);
-  keel_builder_destroy(b);
-  return program;
+  return finish_program(b);
 }
 
 /* How many Pads are left; the output goes to `got`. */
@@ -105,15 +96,12 @@ static uint32_t run(keel_program *program, bool pass, float *got,
       .struct_size = sizeof params, .skip = skipped, .skip_count = !pass};
   const int64_t dims[] = {1, IN, SIDE, SIDE};
   float data[IN * SIDE * SIDE];
-  keel_plan *plan = NULL;
-  keel_tensor *x = NULL, *y = NULL;
+  keel_tensor *y = NULL;
   for (int i = 0; i < IN * SIDE * SIDE; i++)
     data[i] = (float)(i * 5 % 17 - 8) / 8;
-  assert_int_equal(keel_tensor_create(context, KD_F32, 4, dims, data, &x),
-                   KD_OK);
-  assert_int_equal(keel_plan_create(program, &params, &plan), KD_OK);
-  if (keel_plan_run(plan, &x, 1, &y, 1) != KD_OK)
-    fail_msg("%s", keel_message());
+  keel_tensor *x = create_tensor(context, KD_F32, 4, dims, data);
+  keel_plan *plan = create_plan(program, &params);
+  expect_ok(keel_plan_run(plan, &x, 1, &y, 1));
   *out_count = (size_t)keel_tensor_elements(y);
   assert_true(*out_count <= MOST);
   assert_int_equal(keel_tensor_read(y, got, *out_count * sizeof *got), KD_OK);

@@ -25,9 +25,7 @@ static keel_plan *plan_of(keel_program *program, keel_device *device,
                                    .skip_count = with_parts ? 1 : 2,
                                    .on_pass = with_parts ? count_parts : NULL,
                                    .on_pass_name = "parts"};
-  keel_plan *plan = NULL;
-  assert_int_equal(keel_plan_create(program, &params, &plan), KD_OK);
-  return plan;
+  return create_plan(program, &params);
 }
 
 static keel_tensor *pattern(uint32_t rank, const int64_t *dims, int seed) {
@@ -37,10 +35,7 @@ static keel_tensor *pattern(uint32_t rank, const int64_t *dims, int seed) {
     count *= dims[i];
   for (int64_t i = 0; i < count; i++)
     data[i] = (float)(i * 7 % (23 + seed)) - 11;
-  keel_tensor *made = NULL;
-  assert_int_equal(keel_tensor_create(context, KD_F32, rank, dims, data, &made),
-                   KD_OK);
-  return made;
+  return create_tensor(context, KD_F32, rank, dims, data);
 }
 
 static void read(keel_plan *plan, keel_tensor *in, float *out, uint64_t bytes) {
@@ -58,10 +53,8 @@ static void compare(keel_builder *builder, keel_device *device, uint32_t rank,
                     const int64_t *dims, uint64_t bytes, uint32_t wanted) {
   float want[INPUTS][128], got[128];
   keel_tensor *in[INPUTS];
-  keel_program *program = NULL;
   assert_true(bytes <= sizeof got);
-  assert_int_equal(keel_builder_finish(builder, &program), KD_OK);
-  keel_builder_destroy(builder);
+  keel_program *program = finish_program(builder);
   keel_plan *plan = plan_of(program, device, true),
             *copies = plan_of(program, device, false);
   assert_int_equal(parts, wanted);
@@ -84,21 +77,11 @@ static void compare(keel_builder *builder, keel_device *device, uint32_t rank,
 
 static keel_value ints(keel_builder *builder, int64_t count,
                        const int64_t *data) {
-  keel_tensor *tensor = NULL;
-  assert_int_equal(
-      keel_tensor_create(context, KD_I64, 1, &count, data, &tensor), KD_OK);
-  keel_value made = keel_builder_constant(builder, tensor);
-  keel_tensor_release(tensor);
-  return made;
+  return constant_of(builder, create_tensor(context, KD_I64, 1, &count, data));
 }
 
 static keel_value one_int(keel_builder *builder, int64_t value) {
-  keel_tensor *tensor = NULL;
-  assert_int_equal(
-      keel_tensor_create(context, KD_I64, 0, NULL, &value, &tensor), KD_OK);
-  keel_value made = keel_builder_constant(builder, tensor);
-  keel_tensor_release(tensor);
-  return made;
+  return constant_of(builder, create_tensor(context, KD_I64, 0, NULL, &value));
 }
 
 /* One row of the first dimension. */

@@ -12,12 +12,7 @@ static keel_value x; /* [ROWS, LINE] */
 
 static keel_value constant(uint32_t rank, const int64_t *dims,
                            const float *list) {
-  keel_tensor *tensor = NULL;
-  assert_int_equal(
-      keel_tensor_create(context, KD_F32, rank, dims, list, &tensor), KD_OK);
-  keel_value value = keel_builder_constant(builder, tensor);
-  keel_tensor_release(tensor);
-  return value;
+  return constant_of(builder, create_tensor(context, KD_F32, rank, dims, list));
 }
 
 static keel_value number(double of) {
@@ -43,11 +38,8 @@ static keel_value two(const char *op, keel_value a, keel_value b) {
 
 static keel_value mean(keel_value of) {
   const int64_t one_dim[] = {1}, axis[] = {-1};
-  keel_tensor *tensor = NULL;
-  assert_int_equal(
-      keel_tensor_create(context, KD_I64, 1, one_dim, axis, &tensor), KD_OK);
-  keel_value axes = keel_builder_constant(builder, tensor);
-  keel_tensor_release(tensor);
+  keel_value axes =
+      constant_of(builder, create_tensor(context, KD_I64, 1, one_dim, axis));
   return two("ReduceMean", of, axes);
 }
 
@@ -175,8 +167,7 @@ static void run(keel_program *program, const char *skip, search *s,
                 float *out) {
   const int64_t dims[] = {ROWS, LINE};
   float list[COUNT];
-  keel_tensor *in = NULL, *y = NULL;
-  keel_plan *plan = NULL;
+  keel_tensor *y = NULL;
   keel_plan_params params = {
       .struct_size = sizeof params, .skip = &skip, .skip_count = skip != NULL};
   if (s) {
@@ -186,11 +177,9 @@ static void run(keel_program *program, const char *skip, search *s,
   }
   for (int i = 0; i < COUNT; i++)
     list[i] = ((float)(i * 37 % COUNT) - 60) / 12;
-  assert_int_equal(keel_tensor_create(context, KD_F32, 2, dims, list, &in),
-                   KD_OK);
-  assert_int_equal(keel_plan_create(program, &params, &plan), KD_OK);
-  if (keel_plan_run(plan, &in, 1, &y, 1) != KD_OK)
-    fail_msg("%s", keel_message());
+  keel_tensor *in = create_tensor(context, KD_F32, 2, dims, list);
+  keel_plan *plan = create_plan(program, &params);
+  expect_ok(keel_plan_run(plan, &in, 1, &y, 1));
   assert_int_equal(keel_tensor_read(y, out, COUNT * sizeof *out), KD_OK);
   keel_tensor_release(in);
   keel_tensor_release(y);
@@ -202,12 +191,10 @@ static void check(const char *name, keel_value (*form)(void),
   const int64_t dims[] = {ROWS, LINE};
   float want[COUNT], got[COUNT];
   search s = {.wanted = wanted};
-  keel_program *program = NULL;
-  assert_int_equal(keel_builder_create(context, "model", &builder), KD_OK);
+  builder = create_builder(context, "model");
   x = keel_builder_input(builder, "x", KD_F32, 2, dims);
   keel_builder_output(builder, "y", form());
-  assert_int_equal(keel_builder_finish(builder, &program), KD_OK);
-  keel_builder_destroy(builder);
+  keel_program *program = finish_program(builder);
 
   run(program, "patterns", NULL, want);
   run(program, NULL, &s, got);

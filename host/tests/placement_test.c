@@ -28,9 +28,7 @@ static int close_both(void **state) {
 /* Relu, then Add of it to itself; Add is built in the scope of `add_on`. */
 static keel_program *two_ops(keel_device *add_on) {
   const int64_t four = 4;
-  keel_builder *builder = NULL;
-  keel_program *program = NULL;
-  assert_int_equal(keel_builder_create(context, "two", &builder), KD_OK);
+  keel_builder *builder = create_builder(context, "two");
   keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &four);
   x = keel_builder_op(builder, "Relu", NULL, 0, &x, 1);
   keel_value pair[] = {x, x};
@@ -38,18 +36,15 @@ static keel_program *two_ops(keel_device *add_on) {
   x = keel_builder_op(builder, "Add", NULL, 0, pair, 2);
   if (add_on) keel_device_pop();
   keel_builder_output(builder, "y", x);
-  assert_int_equal(keel_builder_finish(builder, &program), KD_OK);
-  keel_builder_destroy(builder);
-  return program;
+  return finish_program(builder);
 }
 
 /* Runs the program and checks that Relu and Add ran on these devices. */
 static void expect_places(keel_program *program, const keel_plan_params *params,
                           const char *relu_on, const char *add_on) {
-  keel_plan *plan = NULL;
   keel_profile_line line;
   keel_tensor *x = floats(context, 4, data), *y = NULL;
-  assert_int_equal(keel_plan_create(program, params, &plan), KD_OK);
+  keel_plan *plan = create_plan(program, params);
   keel_plan_profile(plan, KEEL_PROFILE_OPS);
   assert_int_equal(keel_plan_run(plan, &x, 1, &y, 1), KD_OK);
   expect_floats(y, want, 4);
@@ -165,12 +160,9 @@ static void costs_decide(void **state) {
 
 static keel_tensor *filled(uint32_t rank, const int64_t *dims, float with) {
   float values[1000];
-  keel_tensor *tensor = NULL;
   for (int i = 0; i < 1000; i++)
     values[i] = with;
-  assert_int_equal(
-      keel_tensor_create(context, KD_F32, rank, dims, values, &tensor), KD_OK);
-  return tensor;
+  return create_tensor(context, KD_F32, rank, dims, values);
 }
 
 /* The device on which the plan's `op` runs. */
@@ -195,15 +187,11 @@ static void expect_place(keel_plan *plan, keel_tensor *x, const char *op,
 /* One op of 1000 elements, each in a line of its own. */
 static keel_program *one_op(const char *name) {
   const int64_t dims[] = {1000};
-  keel_builder *builder = NULL;
-  keel_program *program = NULL;
-  assert_int_equal(keel_builder_create(context, name, &builder), KD_OK);
+  keel_builder *builder = create_builder(context, name);
   keel_value x = keel_builder_input(builder, "x", KD_F32, 1, dims);
   keel_builder_output(builder, "y",
                       keel_builder_op(builder, name, NULL, 0, &x, 1));
-  assert_int_equal(keel_builder_finish(builder, &program), KD_OK);
-  keel_builder_destroy(builder);
-  return program;
+  return finish_program(builder);
 }
 
 static void expect_op_on(const char *name, keel_device *device) {
@@ -211,9 +199,8 @@ static void expect_op_on(const char *name, keel_device *device) {
   const keel_plan_params params = {.struct_size = sizeof params,
                                    .flags = KEEL_PLAN_BY_COST};
   keel_program *program = one_op(name);
-  keel_plan *plan = NULL;
   keel_tensor *x = filled(1, dims, 1);
-  assert_int_equal(keel_plan_create(program, &params, &plan), KD_OK);
+  keel_plan *plan = create_plan(program, &params);
   expect_place(plan, x, name, device->name);
   keel_tensor_release(x);
   keel_plan_release(plan);
@@ -249,16 +236,14 @@ static void a_constant_has_no_way_to_go(void **state) {
   const keel_plan_params params = {
       .struct_size = sizeof params, .flags = KEEL_PLAN_BY_COST, .device = cpu};
   const int64_t thousand = 1000;
-  keel_builder *builder = NULL;
   keel_program *program = NULL;
-  keel_plan *plan = NULL;
   (void)state;
   set_speed(cpu, 6000);
   cpu->speed.flops = cpu->speed.bytes = 1000;
   set_speed(queue, 1);
   queue->speed.flops = queue->speed.bytes = 1000;
   keel_tensor *large = filled(1, &thousand, 2), *x = filled(0, NULL, 3);
-  assert_int_equal(keel_builder_create(context, "large", &builder), KD_OK);
+  keel_builder *builder = create_builder(context, "large");
   keel_value in = keel_builder_input(builder, "x", KD_F32, 0, NULL);
   assert_int_equal(keel_device_push(queue), KD_OK);
   keel_value there = keel_builder_op(builder, "Relu", NULL, 0, &in, 1);
@@ -267,11 +252,11 @@ static void a_constant_has_no_way_to_go(void **state) {
   keel_builder_output(builder, "y",
                       keel_builder_op(builder, "Mul", NULL, 0, pair, 2));
   assert_int_equal(keel_builder_finish(builder, &program), KD_OK);
-  assert_int_equal(keel_plan_create(program, &params, &plan), KD_OK);
+  keel_plan *plan = create_plan(program, &params);
   expect_place(plan, x, "Mul", "queue:0");
   keel_plan_release(plan);
   cpu->speed.launch = 100; /* sooner done than the large result is home */
-  assert_int_equal(keel_plan_create(program, &params, &plan), KD_OK);
+  plan = create_plan(program, &params);
   expect_place(plan, x, "Mul", "cpu:0");
   keel_plan_release(plan);
   keel_program_release(program);
@@ -287,11 +272,9 @@ static void ops_of_two_devices_are_not_fused(void **state) {
   const int64_t image[] = {1, 1, 4, 4}, filter[] = {1, 1, 3, 3};
   (void)state;
   for (int apart = 0; apart < 2; apart++) {
-    keel_builder *builder = NULL;
     keel_program *program = NULL;
-    keel_plan *plan = NULL;
     keel_tensor *weights = filled(4, filter, 1), *x = filled(4, image, 1);
-    assert_int_equal(keel_builder_create(context, "conv", &builder), KD_OK);
+    keel_builder *builder = create_builder(context, "conv");
     keel_value pair[] = {keel_builder_input(builder, "x", KD_F32, 4, image),
                          keel_builder_constant(builder, weights)};
     if (apart) assert_int_equal(keel_device_push(queue), KD_OK);
@@ -300,7 +283,7 @@ static void ops_of_two_devices_are_not_fused(void **state) {
     y = keel_builder_op(builder, "Relu", NULL, 0, &y, 1);
     keel_builder_output(builder, "y", y);
     assert_int_equal(keel_builder_finish(builder, &program), KD_OK);
-    assert_int_equal(keel_plan_create(program, &params, &plan), KD_OK);
+    keel_plan *plan = create_plan(program, &params);
     expect_place(plan, x, apart ? "Relu" : "FusedConv", "cpu:0");
     keel_plan_release(plan);
     keel_program_release(program);
@@ -314,13 +297,11 @@ static void ops_of_two_devices_are_not_fused(void **state) {
 static void equal_ops_stay_where_they_were_placed(void **state) {
   const keel_plan_params params = {.struct_size = sizeof params, .device = cpu};
   const int64_t four = 4;
-  keel_builder *builder = NULL;
   keel_program *program = NULL;
-  keel_plan *plan = NULL;
   keel_profile_line line;
   int seen[2] = {0};
   (void)state;
-  assert_int_equal(keel_builder_create(context, "apart", &builder), KD_OK);
+  keel_builder *builder = create_builder(context, "apart");
   keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &four);
   keel_value here = keel_builder_op(builder, "Relu", NULL, 0, &x, 1);
   assert_int_equal(keel_device_push(queue), KD_OK);
@@ -330,7 +311,7 @@ static void equal_ops_stay_where_they_were_placed(void **state) {
   keel_builder_output(builder, "y",
                       keel_builder_op(builder, "Add", NULL, 0, pair, 2));
   assert_int_equal(keel_builder_finish(builder, &program), KD_OK);
-  assert_int_equal(keel_plan_create(program, &params, &plan), KD_OK);
+  keel_plan *plan = create_plan(program, &params);
   keel_tensor *in = floats(context, 4, data), *y = NULL;
   assert_int_equal(keel_plan_run(plan, &in, 1, &y, 1), KD_OK);
   expect_floats(y, want, 4);
@@ -349,10 +330,9 @@ static void devices_are_measured(void **state) {
   const keel_plan_params params = {
       .struct_size = sizeof params, .flags = KEEL_PLAN_BY_COST, .device = cpu};
   keel_program *program = two_ops(NULL);
-  keel_plan *plan = NULL;
   (void)state;
   cpu->speed = queue->speed = (keel_speed){0};
-  assert_int_equal(keel_plan_create(program, &params, &plan), KD_OK);
+  keel_plan *plan = create_plan(program, &params);
   assert_true(cpu->speed.flops > 0 && cpu->speed.bytes > 0);
   assert_true(cpu->speed.launch > 0 && cpu->speed.copied > 0);
   keel_plan_release(plan);
@@ -366,11 +346,10 @@ static void each_device_has_its_share_of_the_profile(void **state) {
                                    .places = &rule,
                                    .place_count = 1};
   keel_program *program = two_ops(NULL);
-  keel_plan *plan = NULL;
   keel_profile_device d;
   keel_tensor *x = floats(context, 4, data), *y = NULL;
   (void)state;
-  assert_int_equal(keel_plan_create(program, &params, &plan), KD_OK);
+  keel_plan *plan = create_plan(program, &params);
   keel_plan_profile(plan, KEEL_PROFILE_OPS | KEEL_PROFILE_CLOCKS);
   for (int i = 0; i < 3; i++) {
     keel_tensor_release(y);
@@ -398,7 +377,6 @@ static void each_device_has_its_share_of_the_profile(void **state) {
  * they are the device's. With a trace beside, too. */
 static void each_op_has_its_time_by_the_clock(void **state) {
   keel_context *timed = open_with(SIM_PLUGIN, CPU_PLUGIN, 1), *before = context;
-  keel_plan *plan = NULL;
   keel_device *sim = NULL;
   keel_profile_device d;
   keel_profile_line line;
@@ -411,7 +389,7 @@ static void each_op_has_its_time_by_the_clock(void **state) {
   context = timed; /* for the helpers */
   keel_program *program = two_ops(NULL);
   keel_tensor *x = floats(context, 4, data), *y = NULL;
-  assert_int_equal(keel_plan_create(program, &params, &plan), KD_OK);
+  keel_plan *plan = create_plan(program, &params);
   for (int round = 0; round < 3; round++) {
     uint64_t sum = 0;
     uint32_t ops = 0;
@@ -459,11 +437,10 @@ static void a_device_that_ran_nothing_is_not_in_the_profile(void **state) {
   const keel_plan_params params = {.struct_size = sizeof params,
                                    .device = queue};
   keel_program *program = two_ops(NULL);
-  keel_plan *plan = NULL;
   keel_profile_device d;
   keel_tensor *x = floats(context, 4, data);
   (void)state;
-  assert_int_equal(keel_plan_create(program, &params, &plan), KD_OK);
+  keel_plan *plan = create_plan(program, &params);
   expect_place(plan, x, "Add", "queue:0");
   assert_int_equal(keel_plan_profile_device(plan, 0, &d), KD_OK);
   assert_string_equal(d.name, "queue:0");

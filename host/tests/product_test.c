@@ -47,7 +47,6 @@ static double next_number(void) {
 static keel_tensor *numbers(kd_dtype dtype, uint32_t rank, const int64_t *dims,
                             int same) {
   int64_t count = 1, inner = 1;
-  keel_tensor *tensor = NULL;
   for (uint32_t i = 0; i < rank; i++) {
     count *= dims[i];
     if ((int)i > same) inner *= dims[i];
@@ -60,11 +59,9 @@ static keel_tensor *numbers(kd_dtype dtype, uint32_t rank, const int64_t *dims,
     wide[i] = again ? wide[i - inner] : next_number();
     narrow[i] = (float)wide[i];
   }
-  assert_int_equal(
-      keel_tensor_create(context, dtype, rank, dims,
-                         dtype == KD_F64 ? (void *)wide : (void *)narrow,
-                         &tensor),
-      KD_OK);
+  keel_tensor *tensor =
+      create_tensor(context, dtype, rank, dims,
+                    dtype == KD_F64 ? (void *)wide : (void *)narrow);
   free(wide);
   free(narrow);
   return tensor;
@@ -96,8 +93,7 @@ static void expect_same(const char *op, const keel_attr *attrs, uint32_t count,
                         keel_tensor **in, uint32_t inputs, int same,
                         const char *what) {
   keel_tensor *y = NULL;
-  if (keel_call(context, op, attrs, count, in, inputs, &y, 1) != KD_OK)
-    fail_msg("%s", keel_message());
+  expect_ok(keel_call(context, op, attrs, count, in, inputs, &y, 1));
   check_same(y, same, op, what);
   keel_tensor_release(y);
 }
@@ -165,22 +161,18 @@ static void so_they_do_in_large_products(void **state) {
  * plugin has it. */
 static void expect_same_planned(const keel_attr *attrs, uint32_t count,
                                 keel_tensor **in, const char *what) {
-  keel_builder *builder = NULL;
-  keel_program *program = NULL;
   keel_plan *plan = NULL;
   keel_tensor *y = NULL;
-  assert_int_equal(keel_builder_create(context, "conv", &builder), KD_OK);
+  keel_builder *builder = create_builder(context, "conv");
   keel_value pair[] = {
       keel_builder_input(builder, "x", keel_tensor_dtype(in[0]), 4,
                          keel_tensor_dims(in[0])),
       keel_builder_constant(builder, in[1])};
   keel_builder_output(builder, "y",
                       keel_builder_op(builder, "Conv", attrs, count, pair, 2));
-  assert_int_equal(keel_builder_finish(builder, &program), KD_OK);
-  keel_builder_destroy(builder);
-  if (keel_plan_create(program, NULL, &plan) != KD_OK ||
-      keel_plan_run(plan, in, 1, &y, 1) != KD_OK)
-    fail_msg("%s", keel_message());
+  keel_program *program = finish_program(builder);
+  expect_ok(keel_plan_create(program, NULL, &plan) != KD_OK ||
+            keel_plan_run(plan, in, 1, &y, 1));
   check_same(y, 1, "Conv of a program", what);
   keel_tensor_release(y);
   keel_plan_release(plan);

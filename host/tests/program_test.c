@@ -6,10 +6,8 @@
 
 /* A wide program: y = sum over k of Relu(x + k). */
 static keel_program *wide(int width) {
-  keel_builder *builder = NULL;
-  keel_program *program = NULL;
   const int64_t open = -1;
-  assert_int_equal(keel_builder_create(context, "wide", &builder), KD_OK);
+  keel_builder *builder = create_builder(context, "wide");
   keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &open), sum = x;
   for (int k = 0; k < width; k++) {
     float number = (float)k;
@@ -22,20 +20,16 @@ static keel_program *wide(int width) {
     sum = keel_builder_op(builder, "Add", NULL, 0, both, 2);
   }
   keel_builder_output(builder, "y", sum);
-  assert_int_equal(keel_builder_finish(builder, &program), KD_OK);
-  keel_builder_destroy(builder);
-  return program;
+  return finish_program(builder);
 }
 
 static const char *const none_of[] = {"fuse", "layout", "fold", "cse"};
 
 /* Without the first `skipped` of those. */
 static keel_plan *plan_of(keel_program *program, uint32_t skipped) {
-  keel_plan *plan = NULL;
   keel_plan_params params = {
       .struct_size = sizeof params, .skip = none_of, .skip_count = skipped};
-  assert_int_equal(keel_plan_create(program, &params, &plan), KD_OK);
-  return plan;
+  return create_plan(program, &params);
 }
 
 static void open_dimensions_take_any_size(void **state) {
@@ -107,19 +101,16 @@ static void one_plan_runs_many_times_at_once(void **state) {
 }
 
 static void a_failing_node_is_named_and_the_plan_goes_on(void **state) {
-  keel_builder *builder = NULL;
-  keel_program *program = NULL;
   const int64_t open = -1;
   const float two[] = {1, 2}, three[] = {1, 2, 3};
   (void)state;
-  assert_int_equal(keel_builder_create(context, "pair", &builder), KD_OK);
+  keel_builder *builder = create_builder(context, "pair");
   keel_value pair[] = {keel_builder_input(builder, "a", KD_F32, 1, &open),
                        keel_builder_input(builder, "b", KD_F32, 1, &open)};
   keel_value y = keel_builder_op(builder, "Add", NULL, 0, pair, 2);
   y = keel_builder_op(builder, "Relu", NULL, 0, &y, 1);
   keel_builder_output(builder, "y", y);
-  assert_int_equal(keel_builder_finish(builder, &program), KD_OK);
-  keel_builder_destroy(builder);
+  keel_program *program = finish_program(builder);
   keel_plan *plan = plan_of(program, 0);
   keel_tensor *in[] = {floats(context, 2, two), floats(context, 3, three)};
   keel_tensor *same[] = {in[0], in[0]}, *out = NULL;
@@ -137,11 +128,10 @@ static void a_failing_node_is_named_and_the_plan_goes_on(void **state) {
 }
 
 static void a_builder_remembers_its_first_mistake(void **state) {
-  keel_builder *builder = NULL;
   keel_program *program = NULL;
   const int64_t one = 1;
   (void)state;
-  assert_int_equal(keel_builder_create(context, "wrong", &builder), KD_OK);
+  keel_builder *builder = create_builder(context, "wrong");
   keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &one);
   keel_value y = keel_builder_op(builder, "Reluu", NULL, 0, &x, 1);
   y = keel_builder_op(builder, "Neg", NULL, 0, &y, 1);
@@ -154,8 +144,6 @@ static void a_builder_remembers_its_first_mistake(void **state) {
 
 /* Conv, BatchNormalization, Add, Relu: with every pass and with none. */
 static void passes_change_nothing_but_time(void **state) {
-  keel_builder *builder = NULL;
-  keel_program *program = NULL;
   const int64_t image[] = {1, 16, 6, 6}, filter[] = {16, 16, 3, 3}, n = 16;
   const int64_t ones[] = {1, 1, 1, 1};
   static float weights[16 * 16 * 9], vectors[4][16], pixels[16 * 36];
@@ -167,7 +155,7 @@ static void passes_change_nothing_but_time(void **state) {
     vectors[i / 16][i % 16] = 1 + (float)(i % 5) / 8;
   for (int i = 0; i < 16 * 36; i++)
     pixels[i] = (float)(i * 5 % 17 - 8) / 8;
-  assert_int_equal(keel_builder_create(context, "block", &builder), KD_OK);
+  keel_builder *builder = create_builder(context, "block");
   keel_value x = keel_builder_input(builder, "x", KD_F32, 4, image);
   keel_value norm[5];
   for (int i = 0; i < 5; i++) {
@@ -189,8 +177,7 @@ static void passes_change_nothing_but_time(void **state) {
   y = keel_builder_op(builder, "Conv", &pads, 1, again, 2);
   y = keel_builder_op(builder, "Relu", NULL, 0, &y, 1);
   keel_builder_output(builder, "y", y);
-  assert_int_equal(keel_builder_finish(builder, &program), KD_OK);
-  keel_builder_destroy(builder);
+  keel_program *program = finish_program(builder);
 
   float plain[16 * 36], passed[16 * 36];
   for (int all = 0; all < 2; all++) {
@@ -220,24 +207,18 @@ static keel_program *normed_product(bool transposed, bool biased, float beta,
   const keel_attr attrs[] = {KEEL_INT("transB", transposed),
                              KEEL_FLOAT("beta", beta),
                              KEEL_FLOAT("alpha", alpha)};
-  keel_builder *builder = NULL;
-  keel_program *program = NULL;
-  keel_tensor *tensor = NULL;
   keel_value vector[5];
   float weights[FROM * TO];
   for (int i = 0; i < FROM * TO; i++)
     weights[i] = (float)(i * 7 % 11 - 5) / 4;
-  assert_int_equal(keel_builder_create(context, "normed", &builder), KD_OK);
+  keel_builder *builder = create_builder(context, "normed");
   keel_value gemm[3] = {keel_builder_input(builder, "x", KD_F32, 2, rows)};
-  assert_int_equal(
-      keel_tensor_create(context, KD_F32, 2, transposed ? turned : plain,
-                         weights, &tensor),
-      KD_OK);
+  keel_tensor *tensor =
+      create_tensor(context, KD_F32, 2, transposed ? turned : plain, weights);
   gemm[1] = keel_builder_constant(builder, tensor);
   keel_tensor_release(tensor);
   for (int i = 0; i < 5; i++) {
-    assert_int_equal(
-        keel_tensor_create(context, KD_F32, 1, &n, vectors[i], &tensor), KD_OK);
+    tensor = create_tensor(context, KD_F32, 1, &n, vectors[i]);
     vector[i] = keel_builder_constant(builder, tensor);
     keel_tensor_release(tensor);
   }
@@ -246,9 +227,7 @@ static keel_program *normed_product(bool transposed, bool biased, float beta,
   keel_builder_output(
       builder, "y",
       keel_builder_op(builder, "BatchNormalization", NULL, 0, vector, 5));
-  assert_int_equal(keel_builder_finish(builder, &program), KD_OK);
-  keel_builder_destroy(builder);
-  return program;
+  return finish_program(builder);
 }
 
 /* With every pass and with none; how many normalisations are left. */
@@ -259,9 +238,8 @@ static uint32_t run_normed(keel_program *program) {
   uint32_t left = 0;
   for (int all = 0; all < 2; all++) {
     keel_plan *plan = plan_of(program, all ? 0 : 4);
-    keel_tensor *x = NULL, *y = NULL;
-    assert_int_equal(keel_tensor_create(context, KD_F32, 2, dims, data, &x),
-                     KD_OK);
+    keel_tensor *y = NULL;
+    keel_tensor *x = create_tensor(context, KD_F32, 2, dims, data);
     assert_int_equal(keel_plan_run(plan, &x, 1, &y, 1), KD_OK);
     assert_int_equal(keel_tensor_read(y, got[all], sizeof got[all]), KD_OK);
     left = runs_of(plan, "BatchNormalization");
@@ -290,12 +268,11 @@ static void equal_things_are_computed_once(void **state) {
   const int64_t three = 3;
   const float data[] = {1, -2, 3}, once[] = {1, 1, 1}, twice[] = {2, 2, 2};
   const float want[] = {4, 9, 16}, apart[] = {3, 4, 5};
-  keel_builder *builder = NULL;
   keel_program *program = NULL;
   (void)state;
   keel_tensor *ones[] = {floats(context, 3, once), floats(context, 3, once),
                          floats(context, 3, twice)};
-  assert_int_equal(keel_builder_create(context, "twice", &builder), KD_OK);
+  keel_builder *builder = create_builder(context, "twice");
   keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &three), sums[3];
   for (int i = 0; i < 3; i++) {
     const keel_value pair[] = {keel_builder_op(builder, "Abs", NULL, 0, &x, 1),
@@ -333,12 +310,11 @@ static void equal_things_are_computed_once(void **state) {
 static void things_that_differ_stay_apart(void **state) {
   const int64_t dims[] = {2, 2};
   const float data[] = {1, 2, 3, 4};
-  keel_builder *builder = NULL;
   keel_program *program = NULL;
   keel_tensor *x = NULL, *y[3];
   (void)state;
   const keel_attr axes[] = {KEEL_INT("axis", 0), KEEL_INT("axis", 1)};
-  assert_int_equal(keel_builder_create(context, "apart", &builder), KD_OK);
+  keel_builder *builder = create_builder(context, "apart");
   keel_value in = keel_builder_input(builder, "x", KD_F32, 2, dims);
   for (int i = 0; i < 2; i++)
     keel_builder_output(
@@ -350,8 +326,7 @@ static void things_that_differ_stay_apart(void **state) {
   assert_int_equal(keel_builder_finish(builder, &program), KD_OK);
   keel_plan *plan = plan_of(program, 0);
   assert_int_equal(runs_of(plan, "Softmax"), 2);
-  assert_int_equal(keel_tensor_create(context, KD_F32, 2, dims, data, &x),
-                   KD_OK);
+  x = create_tensor(context, KD_F32, 2, dims, data);
   assert_int_equal(keel_plan_run(plan, &x, 1, y, 3), KD_OK);
   for (int i = 0; i < 3; i++)
     keel_tensor_release(y[i]);
@@ -422,19 +397,16 @@ static keel_value random_constant(keel_builder *builder, uint32_t rank,
   for (int64_t i = 0; i < count; i++)
     data[i] = (float)((i * 37 + 11) % 29 - 14) / 32;
   keel_tensor_create(context, KD_F32, rank, dims, data, &tensor);
-  keel_value value = keel_builder_constant(builder, tensor);
-  keel_tensor_release(tensor);
+  keel_value value = constant_of(builder, tensor);
   free(data);
   return value;
 }
 
 static keel_tensor *run_window(const window_case *c, uint32_t skipped) {
-  keel_builder *builder = NULL;
-  keel_program *program = NULL;
   int64_t image[5] = {c->batch, c->in, c->size, c->size, c->size};
   int64_t filter[5] = {c->out, c->in / c->group, c->kernel, c->kernel,
                        c->kernel};
-  assert_int_equal(keel_builder_create(context, "window", &builder), KD_OK);
+  keel_builder *builder = create_builder(context, "window");
   keel_value x = random_constant(builder, c->rank, image);
   keel_value w = random_constant(builder, c->rank, filter);
   keel_value open = keel_builder_input(builder, "x", KD_F32, c->rank, image);
@@ -443,8 +415,7 @@ static keel_tensor *run_window(const window_case *c, uint32_t skipped) {
   y = window_op(builder, c, "Conv", y, w);
   if (c->op) y = window_op(builder, c, c->op, y, KEEL_ABSENT);
   keel_builder_output(builder, "y", y);
-  assert_int_equal(keel_builder_finish(builder, &program), KD_OK);
-  keel_builder_destroy(builder);
+  keel_program *program = finish_program(builder);
   keel_plan *plan = plan_of(program, skipped);
   keel_tensor *in = NULL, *out = NULL;
   keel_tensor_create(context, KD_F32, c->rank, image, NULL, &in);
@@ -500,9 +471,7 @@ static void a_fused_sum_leaves_what_others_need(void **state) {
   float results[2][32 * 36];
   (void)state;
   for (int fast = 0; fast < 2; fast++) {
-    keel_builder *builder = NULL;
-    keel_program *program = NULL;
-    assert_int_equal(keel_builder_create(context, "sum", &builder), KD_OK);
+    keel_builder *builder = create_builder(context, "sum");
     keel_value w = random_constant(builder, 4, filter);
     keel_value x = keel_builder_input(builder, "x", KD_F32, 4, image);
     keel_value first[] = {x, w};
@@ -514,8 +483,7 @@ static void a_fused_sum_leaves_what_others_need(void **state) {
     keel_value last[] = {keel_builder_op(builder, "Relu", NULL, 0, &z, 1), y};
     keel_builder_output(builder, "out",
                         keel_builder_op(builder, "Add", NULL, 0, last, 2));
-    assert_int_equal(keel_builder_finish(builder, &program), KD_OK);
-    keel_builder_destroy(builder);
+    keel_program *program = finish_program(builder);
     keel_plan *plan = plan_of(program, fast ? 0 : 2);
     float pixels[32 * 36];
     for (int i = 0; i < 32 * 36; i++)

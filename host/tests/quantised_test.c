@@ -131,23 +131,17 @@ UNWATCHED static int byte_at(const bytes *b, int64_t i) {
 
 static keel_tensor *numbers(kd_dtype dtype, uint32_t rank, int64_t count,
                             const void *data) {
-  keel_tensor *tensor = NULL;
-  assert_int_equal(
-      keel_tensor_create(context, dtype, rank, &count, data, &tensor), KD_OK);
-  return tensor;
+  return create_tensor(context, dtype, rank, &count, data);
 }
 
 /* Runs one op in a program; inputs from `first` to `last` are constants. */
 static keel_tensor *run_op(const char *op, const keel_attr *attrs,
                            uint32_t attr_count, keel_tensor **in,
                            uint32_t count, uint32_t first, uint32_t last) {
-  keel_builder *builder = NULL;
-  keel_program *program = NULL;
-  keel_plan *plan = NULL;
   keel_value values[9];
   keel_tensor *given[9], *y = NULL;
   uint32_t inputs = 0;
-  assert_int_equal(keel_builder_create(context, "one", &builder), KD_OK);
+  keel_builder *builder = create_builder(context, "one");
   for (uint32_t i = 0; i < count; i++) {
     char name[16];
     snprintf(name, sizeof name, "i%u", i);
@@ -163,11 +157,9 @@ static keel_tensor *run_op(const char *op, const keel_attr *attrs,
   keel_builder_output(
       builder, "y",
       keel_builder_op(builder, op, attrs, attr_count, values, count));
-  assert_int_equal(keel_builder_finish(builder, &program), KD_OK);
-  keel_builder_destroy(builder);
-  assert_int_equal(keel_plan_create(program, NULL, &plan), KD_OK);
-  if (keel_plan_run(plan, given, inputs, &y, 1) != KD_OK)
-    fail_msg("%s", keel_message());
+  keel_program *program = finish_program(builder);
+  keel_plan *plan = create_plan(program, NULL);
+  expect_ok(keel_plan_run(plan, given, inputs, &y, 1));
   keel_plan_release(plan);
   keel_program_release(program);
   return y;
@@ -465,12 +457,7 @@ enum { CHANNELS = 6, SIDE = 9, FILTERS = 10 };
 
 static keel_value constant(keel_builder *b, kd_dtype dtype, uint32_t rank,
                            const int64_t *dims, const void *data) {
-  keel_tensor *tensor = NULL;
-  assert_int_equal(
-      keel_tensor_create(context, dtype, rank, dims, data, &tensor), KD_OK);
-  keel_value value = keel_builder_constant(b, tensor);
-  keel_tensor_release(tensor);
-  return value;
+  return constant_of(b, create_tensor(context, dtype, rank, dims, data));
 }
 
 static keel_value scaled(keel_builder *b, const char *op, keel_value x,
@@ -566,10 +553,9 @@ static keel_value write_rescaled(keel_builder *b, keel_value x) {
 typedef keel_value writer(keel_builder *builder, keel_value x);
 
 static keel_plan *plan_without(keel_program *program, const char *skip) {
-  keel_plan *plan = NULL;
   const keel_plan_params params = {
       .struct_size = sizeof params, .skip = &skip, .skip_count = skip != NULL};
-  assert_int_equal(keel_plan_create(program, &params, &plan), KD_OK);
+  keel_plan *plan = create_plan(program, &params);
   keel_plan_profile(plan, KEEL_PROFILE_OPS);
   return plan;
 }
@@ -578,14 +564,12 @@ static keel_plan *plan_without(keel_program *program, const char *skip) {
 static int64_t run_plan(keel_plan *plan, float *out, size_t room) {
   static float data[CHANNELS * SIDE * SIDE];
   const int64_t dims[] = {1, CHANNELS, SIDE, SIDE};
-  keel_tensor *x = NULL, *y = NULL;
+  keel_tensor *y = NULL;
   int64_t count = 1;
   for (int i = 0; i < CHANNELS * SIDE * SIDE; i++)
     data[i] = (float)(i * 7919 % 401 - 200) / 50;
-  assert_int_equal(keel_tensor_create(context, KD_F32, 4, dims, data, &x),
-                   KD_OK);
-  if (keel_plan_run(plan, &x, 1, &y, 1) != KD_OK)
-    fail_msg("%s", keel_message());
+  keel_tensor *x = create_tensor(context, KD_F32, 4, dims, data);
+  expect_ok(keel_plan_run(plan, &x, 1, &y, 1));
   for (uint32_t i = 0; i < keel_tensor_rank(y); i++)
     count *= keel_tensor_dims(y)[i];
   assert_true((size_t)count <= room);
@@ -602,13 +586,10 @@ static void expect(writer *write, const char *fused, uint32_t count,
                    const char *gone, uint32_t left, float bound, bool open) {
   static float want[16384], got[16384];
   const int64_t dims[] = {open ? -1 : 1, CHANNELS, SIDE, SIDE};
-  keel_builder *builder = NULL;
-  keel_program *program = NULL;
-  assert_int_equal(keel_builder_create(context, "model", &builder), KD_OK);
+  keel_builder *builder = create_builder(context, "model");
   keel_value x = keel_builder_input(builder, "x", KD_F32, 4, dims);
   keel_builder_output(builder, "y", write(builder, x));
-  assert_int_equal(keel_builder_finish(builder, &program), KD_OK);
-  keel_builder_destroy(builder);
+  keel_program *program = finish_program(builder);
   keel_plan *plain = plan_without(program, "quantise");
   keel_plan *plan = plan_without(program, NULL);
   int64_t elements = run_plan(plain, want, 16384);
@@ -639,19 +620,15 @@ static void products_between_scales_are_of_bytes(void **state) {
 /* Not even while the plan is made. */
 static void weights_are_never_floats(void **state) {
   const int64_t dims[] = {1024, 64}, one[] = {1, 1024};
-  keel_builder *b = NULL;
-  keel_program *program = NULL;
-  keel_plan *plan = NULL;
   keel_stats before, after;
   (void)state;
-  assert_int_equal(keel_builder_create(context, "model", &b), KD_OK);
+  keel_builder *b = create_builder(context, "model");
   keel_value x = keel_builder_input(b, "x", KD_F32, 2, one);
   x = op(b, "MatMul", by_bytes(b, x, 0.04f, 100), weights(b, 2, dims, 1));
   keel_builder_output(b, "y", by_bytes(b, x, STEP, 90));
-  assert_int_equal(keel_builder_finish(b, &program), KD_OK);
-  keel_builder_destroy(b);
+  keel_program *program = finish_program(b);
   keel_get_stats(context, &before);
-  assert_int_equal(keel_plan_create(program, NULL, &plan), KD_OK);
+  keel_plan *plan = create_plan(program, NULL);
   keel_get_stats(context, &after);
   assert_true(after.peak_bytes < before.tensor_bytes + 4 * 1024 * 64);
   keel_plan_release(plan);
@@ -688,13 +665,10 @@ static keel_value write_chain(keel_builder *b, keel_value x) {
 
 static uint32_t run_chain(const char *skip, float *out, int64_t *out_count) {
   const int64_t dims[] = {1, CHANNELS, SIDE, SIDE};
-  keel_builder *builder = NULL;
-  keel_program *program = NULL;
-  assert_int_equal(keel_builder_create(context, "chain", &builder), KD_OK);
+  keel_builder *builder = create_builder(context, "chain");
   keel_value x = keel_builder_input(builder, "x", KD_F32, 4, dims);
   keel_builder_output(builder, "y", write_chain(builder, x));
-  assert_int_equal(keel_builder_finish(builder, &program), KD_OK);
-  keel_builder_destroy(builder);
+  keel_program *program = finish_program(builder);
   keel_plan *plan = plan_without(program, skip);
   *out_count = run_plan(plan, out, 16384);
   uint32_t regions = runs_of(plan, "Region");

@@ -41,8 +41,7 @@ static keel_tensor *call(const char *op_name, const keel_attr *attrs,
                          uint32_t attr_count, keel_tensor *const *in,
                          uint32_t n) {
   keel_tensor *out = NULL;
-  if (keel_call(context, op_name, attrs, attr_count, in, n, &out, 1) != KD_OK)
-    fail_msg("%s", keel_message());
+  expect_ok(keel_call(context, op_name, attrs, attr_count, in, n, &out, 1));
   return out;
 }
 

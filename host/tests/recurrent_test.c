@@ -183,13 +183,11 @@ static keel_tensor *tensor_of(const net *n, int input, uint32_t rank,
                               const int64_t *dims) {
   int64_t count = count_of(n, input);
   float *narrow = malloc((size_t)count * sizeof *narrow + 1);
-  keel_tensor *tensor = NULL;
   assert_non_null(narrow);
   for (int64_t i = 0; i < count; i++)
     narrow[i] = (float)n->in[input][i];
   const void *data = n->dtype == KD_F64 ? (void *)n->in[input] : (void *)narrow;
-  assert_int_equal(
-      keel_tensor_create(context, n->dtype, rank, dims, data, &tensor), KD_OK);
+  keel_tensor *tensor = create_tensor(context, n->dtype, rank, dims, data);
   free(narrow);
   return tensor;
 }
@@ -215,12 +213,10 @@ static void expect_near(const net *n, keel_tensor *y, const char *what) {
 
 static keel_tensor *planned(const char *op, const keel_attr *attrs,
                             uint32_t attr_count, keel_tensor **in) {
-  keel_builder *builder = NULL;
-  keel_program *program = NULL;
   keel_plan *plan = NULL;
   keel_tensor *y = NULL;
   keel_value values[INPUTS];
-  assert_int_equal(keel_builder_create(context, "net", &builder), KD_OK);
+  keel_builder *builder = create_builder(context, "net");
   values[0] = keel_builder_input(builder, "x", keel_tensor_dtype(in[0]), 3,
                                  keel_tensor_dims(in[0]));
   for (int i = 1; i < INPUTS; i++)
@@ -231,12 +227,9 @@ static keel_tensor *planned(const char *op, const keel_attr *attrs,
   keel_builder_output(
       builder, "y",
       keel_builder_op(builder, op, attrs, attr_count, values, count));
-  if (keel_builder_finish(builder, &program) != KD_OK)
-    fail_msg("%s", keel_message());
-  keel_builder_destroy(builder);
-  if (keel_plan_create(program, NULL, &plan) != KD_OK ||
-      keel_plan_run(plan, in, 1, &y, 1) != KD_OK)
-    fail_msg("%s", keel_message());
+  keel_program *program = finish_program(builder);
+  expect_ok(keel_plan_create(program, NULL, &plan) != KD_OK ||
+            keel_plan_run(plan, in, 1, &y, 1));
   keel_plan_release(plan);
   keel_program_release(program);
   return y;
@@ -273,9 +266,8 @@ static void check(net n) {
           KD_OK);
   }
   uint32_t attr_count = n.kind == GRU ? 3 : 2, count = n.kind == LSTM ? 8 : 6;
-  if (keel_call(context, names[n.kind], attrs, attr_count, in, count, &y, 1) !=
-      KD_OK)
-    fail_msg("%s", keel_message());
+  expect_ok(
+      keel_call(context, names[n.kind], attrs, attr_count, in, count, &y, 1));
   expect_near(&n, y, "called");
   keel_tensor_release(y);
   y = planned(names[n.kind], attrs, attr_count, in);

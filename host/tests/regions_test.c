@@ -85,10 +85,8 @@ static void by_wishes(const kd_host *host, const kd_graph *graph, kd_claim take,
 static keel_program *read_program(const char *const *all, bool open_size) {
   const char *const *lines = all;
   const int64_t dim = open_size ? -1 : SIZE;
-  keel_builder *builder = NULL;
-  keel_program *program = NULL;
   keel_value values[128];
-  assert_int_equal(keel_builder_create(context, "text", &builder), KD_OK);
+  keel_builder *builder = create_builder(context, "text");
   values['x'] = keel_builder_input(builder, "x", KD_F32, 1, &dim);
   for (; *lines; lines++) {
     char mark = ' ', name = 0, op[16] = "", a = 0, b = 0;
@@ -100,8 +98,7 @@ static keel_program *read_program(const char *const *all, bool open_size) {
     if (mark == '*' || !lines[1])
       keel_builder_output(builder, full, values[(int)name]);
   }
-  assert_int_equal(keel_builder_finish(builder, &program), KD_OK);
-  keel_builder_destroy(builder);
+  keel_program *program = finish_program(builder);
   for (const char *const *at = all; *at; at++) {
     keel_node *node = &program->main->nodes[at - all];
     node->name = &(*at)[1]; /* its first letter counts */
@@ -134,8 +131,7 @@ static uint32_t run(keel_plan *plan, keel_program *program, int64_t count,
   for (int64_t i = 0; i < count; i++)
     data[i] = (float)i - 1.25f;
   keel_tensor *x = floats(context, count, data);
-  if (keel_plan_run(plan, &x, 1, y, outputs) != KD_OK)
-    fail_msg("%s", keel_message());
+  expect_ok(keel_plan_run(plan, &x, 1, y, outputs));
   for (uint32_t i = 0; i < outputs; i++) {
     assert_int_equal(
         keel_tensor_read(y[i], out + i * count, (size_t)count * sizeof *out),
@@ -333,11 +329,10 @@ static void a_region_may_be_of_any_size(void **state) {
       .struct_size = sizeof params, .device = device, .flags = KEEL_PLAN_ONE};
   float got[MOST];
   keel_program *program = read_program(lines, true);
-  keel_plan *plan = NULL;
   (void)state;
   wishes = list;
   toy->claim = by_wishes;
-  assert_int_equal(keel_plan_create(program, &params, &plan), KD_OK);
+  keel_plan *plan = create_plan(program, &params);
   for (int64_t count = 1; count < 20; count++) {
     assert_int_equal(run(plan, program, count, got), 2 * count);
     for (int64_t k = 0; k < count; k++) {
@@ -373,12 +368,10 @@ static void what_no_launch_can_give_is_refused(void **state) {
 static keel_program *read_text(const char *text) {
   char path[] = "/tmp/keel-text-XXXXXX";
   int file = mkstemp(path);
-  keel_program *program = NULL;
   ssize_t size = (ssize_t)strlen(text);
   assert_int_equal(write(file, text, (size_t)size), size);
   close(file);
-  if (keel_program_load(context, path, &program) != KD_OK)
-    fail_msg("%s", keel_message());
+  keel_program *program = load_program(context, path);
   unlink(path);
   return program;
 }

@@ -62,21 +62,14 @@ static keel_plan *plan_of(keel_builder *builder) {
                                    .device = queue,
                                    .skip = skip,
                                    .skip_count = 4};
-  keel_program *program = NULL;
-  keel_plan *plan = NULL;
-  assert_int_equal(keel_builder_finish(builder, &program), KD_OK);
-  keel_builder_destroy(builder);
-  assert_int_equal(keel_plan_create(program, &params, &plan), KD_OK);
-  keel_program_release(program);
-  return plan;
+  return finish_plan(builder, &params);
 }
 
 /* z = relu(x + y) + (x + c); w = (x * s) + z */
 static keel_plan *make_plan(void) {
   static const float ones[SIZE] = {1, 1, 1, 1, 1};
   const int64_t five = SIZE;
-  keel_builder *builder = NULL;
-  assert_int_equal(keel_builder_create(context, "", &builder), KD_OK);
+  keel_builder *builder = create_builder(context, "");
   keel_tensor *c = floats(context, SIZE, ones);
   keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &five);
   keel_value y = keel_builder_input(builder, "y", KD_F32, 1, &five);
@@ -134,8 +127,7 @@ static void run_round(keel_plan *plan, int round, keel_tensor **out) {
   arguments a = arguments_of(round);
   keel_tensor *in[3];
   make_inputs(&a, in);
-  if (keel_plan_run(plan, in, 3, out, 2) != KD_OK)
-    fail_msg("%s", keel_message());
+  expect_ok(keel_plan_run(plan, in, 3, out, 2));
   release(in, 3);
 }
 
@@ -184,8 +176,7 @@ static void a_plan_may_go_without(void **state) {
 /* x + x, as often as that; with Min, which can't be recorded, as the last one. */
 static keel_plan *make_chain(int adds, bool min) {
   const int64_t open = -1;
-  keel_builder *builder = NULL;
-  assert_int_equal(keel_builder_create(context, "", &builder), KD_OK);
+  keel_builder *builder = create_builder(context, "");
   keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &open), y = x;
   for (int i = 0; i < adds; i++)
     y = op(builder, "Add", y, y);
@@ -226,9 +217,8 @@ static void what_is_recorded_is_worth_it_and_can_be(void **state) {
 /* Ops run in one order there, so branches that could run beside each other share memory. */
 static void branches_share_memory(void **state) {
   const int64_t open = -1;
-  keel_builder *builder = NULL;
   (void)state;
-  assert_int_equal(keel_builder_create(context, "", &builder), KD_OK);
+  keel_builder *builder = create_builder(context, "");
   keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &open), sum = x;
   for (int i = 0; i < 12; i++) {
     keel_value branch = op(builder, "Add", x, x);

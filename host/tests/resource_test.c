@@ -50,39 +50,28 @@ static keel_tensor *call(const char *name, keel_tensor *a, keel_tensor *b,
 }
 
 static keel_tensor *integer(int64_t number) {
-  keel_tensor *tensor = NULL;
-  assert_int_equal(
-      keel_tensor_create(context, KD_I64, 0, NULL, &number, &tensor), KD_OK);
-  return tensor;
+  return create_tensor(context, KD_I64, 0, NULL, &number);
 }
 
 static keel_tensor *integers(int64_t count, const int64_t *numbers) {
-  keel_tensor *tensor = NULL;
-  assert_int_equal(
-      keel_tensor_create(context, KD_I64, 1, &count, numbers, &tensor), KD_OK);
-  return tensor;
+  return create_tensor(context, KD_I64, 1, &count, numbers);
 }
 
 static keel_tensor *scalar(float number) {
-  keel_tensor *tensor = NULL;
-  assert_int_equal(
-      keel_tensor_create(context, KD_F32, 0, NULL, &number, &tensor), KD_OK);
-  return tensor;
+  return create_tensor(context, KD_F32, 0, NULL, &number);
 }
 
 /* Both release what they read. */
 static int64_t to_integer(keel_tensor *tensor) {
   int64_t number = 0;
-  if (keel_tensor_read(tensor, &number, sizeof number) != KD_OK)
-    fail_msg("%s", keel_message());
+  expect_ok(keel_tensor_read(tensor, &number, sizeof number));
   keel_tensor_release(tensor);
   return number;
 }
 
 static float to_float(keel_tensor *tensor) {
   float number = 0;
-  if (keel_tensor_read(tensor, &number, sizeof number) != KD_OK)
-    fail_msg("%s", keel_message());
+  expect_ok(keel_tensor_read(tensor, &number, sizeof number));
   keel_tensor_release(tensor);
   return number;
 }
@@ -115,23 +104,14 @@ static void expect_refused(const char *name, keel_tensor *a, keel_tensor *b,
 }
 
 static keel_plan *plan_of(keel_builder *builder, uint32_t flags) {
-  keel_program *program = NULL;
-  keel_plan *plan = NULL;
   const keel_plan_params params = {.struct_size = sizeof params,
                                    .flags = flags};
-  if (keel_builder_finish(builder, &program) != KD_OK)
-    fail_msg("%s", keel_message());
-  keel_builder_destroy(builder);
-  if (keel_plan_create(program, &params, &plan) != KD_OK)
-    fail_msg("%s", keel_message());
-  keel_program_release(program);
-  return plan;
+  return finish_plan(builder, &params);
 }
 
 static void run(keel_plan *plan, keel_tensor *const *in, uint32_t n,
                 keel_tensor **out, uint32_t m) {
-  if (keel_plan_run(plan, in, n, out, m) != KD_OK)
-    fail_msg("%s", keel_message());
+  expect_ok(keel_plan_run(plan, in, n, out, m));
 }
 
 static void release(keel_tensor **tensors, uint32_t count) {
@@ -371,10 +351,9 @@ enum { VARIABLES = 4, OPS = 60 };
  * must be; each variable begins as its number. */
 static keel_builder *random_program(uint64_t *random, float *want,
                                     uint32_t *out_count, float *after) {
-  keel_builder *builder = NULL;
   keel_value variables[VARIABLES], last[VARIABLES];
   char name[16];
-  assert_int_equal(keel_builder_create(context, "random", &builder), KD_OK);
+  keel_builder *builder = create_builder(context, "random");
   for (int i = 0; i < VARIABLES; i++) {
     snprintf(name, sizeof name, "v%d", i);
     variables[i] = keel_builder_resource(builder, name);
@@ -433,9 +412,8 @@ static void runs_act_as_if_one_after_the_other(void **state) {
 }
 
 static void changes_are_made_though_nobody_reads_them(void **state) {
-  keel_builder *builder = NULL;
   (void)state;
-  assert_int_equal(keel_builder_create(context, "count", &builder), KD_OK);
+  keel_builder *builder = create_builder(context, "count");
   keel_value counter = keel_builder_resource(builder, "counter");
   keel_value x = keel_builder_input(builder, "x", KD_F32, 0, NULL);
   for (int i = 0; i < 3; i++) /* alike, and not shared */
@@ -455,9 +433,8 @@ static void changes_are_made_though_nobody_reads_them(void **state) {
 }
 
 static void one_resource_is_not_two_inputs(void **state) {
-  keel_builder *builder = NULL;
   (void)state;
-  assert_int_equal(keel_builder_create(context, "two", &builder), KD_OK);
+  keel_builder *builder = create_builder(context, "two");
   keel_value a = keel_builder_resource(builder, "a");
   keel_value b = keel_builder_resource(builder, "b");
   keel_builder_output(builder, "x",
@@ -476,9 +453,8 @@ static void one_resource_is_not_two_inputs(void **state) {
 }
 
 static void what_comes_behind_a_failed_change_is_not_done(void **state) {
-  keel_builder *builder = NULL;
   (void)state;
-  assert_int_equal(keel_builder_create(context, "half", &builder), KD_OK);
+  keel_builder *builder = create_builder(context, "half");
   keel_value a = keel_builder_resource(builder, "a");
   keel_value b = keel_builder_resource(builder, "b");
   keel_value n = keel_builder_resource(builder, "n");
@@ -526,8 +502,7 @@ static void what_comes_behind_a_failed_change_is_not_done(void **state) {
 /* One step of gradient descent of y = w x + b; w and b are variables. */
 static keel_builder *descent(void) {
   const int64_t open = -1;
-  keel_builder *g = NULL;
-  assert_int_equal(keel_builder_create(context, "descent", &g), KD_OK);
+  keel_builder *g = create_builder(context, "descent");
   keel_tensor *rate_ = scalar(0.1f), *two_ = scalar(2);
   keel_value w = keel_builder_resource(g, "w");
   keel_value b = keel_builder_resource(g, "b");
@@ -579,9 +554,8 @@ static void a_line_is_learned(void **state) {
  * again. */
 static void a_counter_drives_random_numbers(void **state) {
   (void)state;
-  keel_builder *builder = NULL;
   const int64_t six = 6;
-  assert_int_equal(keel_builder_create(context, "random", &builder), KD_OK);
+  keel_builder *builder = create_builder(context, "random");
   keel_tensor *seed = integer(7), *shape = integers(1, &six);
   keel_value at = op(builder, "keel::CounterAdd",
                      keel_builder_resource(builder, "counter"), KEEL_ABSENT);
@@ -632,11 +606,9 @@ static void a_variable_lies_where_it_was_made(void **state) {
 /* ---- in nested functions, and in files ------------------------------------------------ */
 
 static void run_nested(keel_program *program, uint32_t flags) {
-  keel_plan *plan = NULL;
   const keel_plan_params params = {.struct_size = sizeof params,
                                    .flags = flags};
-  if (keel_plan_create(program, &params, &plan) != KD_OK)
-    fail_msg("%s", keel_message());
+  keel_plan *plan = create_plan(program, &params);
   keel_tensor *absent = scalar(0);
   keel_tensor *in[6] = {variable_of(10), call("Counter", NULL, NULL, NULL),
                         call("Table", absent, NULL, NULL), integer(3),
@@ -670,21 +642,19 @@ static void run_nested(keel_program *program, uint32_t flags) {
 }
 
 static void nested_functions_count_where_their_node_stands(void **state) {
-  keel_program *program = NULL, *again = NULL, *compiled = NULL;
+  keel_program *again = NULL, *compiled = NULL;
   keel_port port;
   (void)state;
-  if (keel_program_load(context, TEST_DATA "/state.mlir", &program) != KD_OK)
-    fail_msg("%s", keel_message());
+  keel_program *program = load_program(context, TEST_DATA "/state.mlir");
   assert_int_equal(keel_program_input(program, 1, &port), KD_OK);
   assert_int_equal(port.flags, KEEL_PORT_RESOURCE);
   run_nested(program, 0);
   run_nested(program, KEEL_PLAN_EAGER);
   assert_int_equal(keel_program_compile(program, NULL, &compiled), KD_OK);
   for (uint32_t flags = 0; flags < 4; flags++) {
-    if (keel_program_save(flags & 2 ? compiled : program, path,
-                          flags & 1 ? KEEL_SAVE_TEXT : 0) != KD_OK ||
-        keel_program_load(context, path, &again) != KD_OK)
-      fail_msg("%s", keel_message());
+    expect_ok(keel_program_save(flags & 2 ? compiled : program, path,
+                                flags & 1 ? KEEL_SAVE_TEXT : 0) != KD_OK ||
+              keel_program_load(context, path, &again));
     assert_int_equal(keel_program_input(again, 1, &port), KD_OK);
     assert_int_equal(port.flags, KEEL_PORT_RESOURCE);
     run_nested(again, 0);
@@ -695,10 +665,9 @@ static void nested_functions_count_where_their_node_stands(void **state) {
 }
 
 static void a_resource_is_no_constant(void **state) {
-  keel_builder *builder = NULL;
   keel_program *program = NULL;
   (void)state;
-  assert_int_equal(keel_builder_create(context, "c", &builder), KD_OK);
+  keel_builder *builder = create_builder(context, "c");
   keel_tensor *variable = variable_of(1);
   keel_value value = keel_builder_constant(builder, variable);
   keel_builder_output(builder, "x", value);

@@ -14,10 +14,7 @@ UNWATCHED static int64_t next_number(int64_t below) {
 
 static keel_tensor *make(kd_dtype dtype, uint32_t rank, const int64_t *dims,
                          const void *data) {
-  keel_tensor *tensor = NULL;
-  assert_int_equal(
-      keel_tensor_create(context, dtype, rank, dims, data, &tensor), KD_OK);
-  return tensor;
+  return create_tensor(context, dtype, rank, dims, data);
 }
 
 /* Runs an op; what its outputs hold, to be freed. Releases the inputs. */
@@ -25,19 +22,16 @@ static void run(const char *op, const keel_attr *attrs, uint32_t attr_count,
                 keel_tensor **in, uint32_t inputs, void **out, int64_t *bytes,
                 uint32_t outputs) {
   keel_tensor *y[2] = {NULL, NULL};
-  if (keel_call(context, op, attrs, attr_count, in, inputs, y, outputs) !=
-      KD_OK)
-    fail_msg("%s", keel_message());
+  expect_ok(keel_call(context, op, attrs, attr_count, in, inputs, y, outputs));
   for (uint32_t i = 0; i < outputs; i++) {
-    if (keel_tensor_wait(y[i]) != KD_OK) fail_msg("%s", keel_message());
+    expect_ok(keel_tensor_wait(y[i]));
     int64_t count = 1;
     for (uint32_t d = 0; d < keel_tensor_rank(y[i]); d++)
       count *= keel_tensor_dims(y[i])[d];
     bytes[i] = count * (int64_t)keel_dtype_size(keel_tensor_dtype(y[i]));
     out[i] = malloc((size_t)bytes[i] + 1);
     assert_non_null(out[i]);
-    if (keel_tensor_read(y[i], out[i], (size_t)bytes[i]) != KD_OK)
-      fail_msg("%s", keel_message());
+    expect_ok(keel_tensor_read(y[i], out[i], (size_t)bytes[i]));
     keel_tensor_release(y[i]);
   }
   for (uint32_t i = 0; i < inputs; i++)

@@ -140,10 +140,9 @@ static void a_value_stays_where_it_was_put(void **state) {
 static void int32_runs_on_the_device_that_is_named(void **state) {
   const int32_t numbers[] = {3, -4}, want[] = {6, -8};
   const int64_t two = 2;
-  keel_tensor *x = NULL, *y = NULL;
+  keel_tensor *y = NULL;
   (void)state;
-  assert_int_equal(keel_tensor_create(context, KD_I32, 1, &two, numbers, &x),
-                   KD_OK);
+  keel_tensor *x = create_tensor(context, KD_I32, 1, &two, numbers);
   keel_tensor *in[] = {x, x};
   assert_int_equal(keel_device_push(cpu), KD_OK);
   assert_int_equal(keel_call(context, "Add", NULL, 0, in, 2, &y, 1), KD_OK);
@@ -159,9 +158,8 @@ static void the_kernel_cache_is_bounded(void **state) {
   uint64_t most = 0;
   (void)state;
   for (int64_t size = 1; size <= 6000; size++) {
-    keel_tensor *x = NULL, *y = NULL;
-    assert_int_equal(keel_tensor_create(context, KD_F32, 1, &size, NULL, &x),
-                     KD_OK);
+    keel_tensor *y = NULL;
+    keel_tensor *x = create_tensor(context, KD_F32, 1, &size, NULL);
     const keel_attr axis = KEEL_INT("axis", 0);
     assert_int_equal(keel_call(context, "Softmax", &axis, 1, &x, 1, &y, 1),
                      KD_OK);
@@ -206,10 +204,9 @@ static uint64_t processor_time(void) {
 static void idle_workers_sleep(void **state) {
   keel_op *relu = NULL;
   const int64_t many = 1 << 20;
-  keel_tensor *x = NULL, *y = NULL;
+  keel_tensor *y = NULL;
   (void)state;
-  assert_int_equal(keel_tensor_create(context, KD_F32, 1, &many, NULL, &x),
-                   KD_OK);
+  keel_tensor *x = create_tensor(context, KD_F32, 1, &many, NULL);
   assert_int_equal(keel_op_prepare(context, "Relu", NULL, 0, cpu, &relu),
                    KD_OK);
   assert_int_equal(keel_op_call(relu, &x, 1, &y, 1), KD_OK);
@@ -243,10 +240,7 @@ static void no_workers_are_enough(void **state) {
   assert_int_equal(keel_device_find(context, "queue:0", &queue), KD_OK);
   assert_int_equal(keel_worker_count(context), 1);
   const int64_t two = 2;
-  keel_builder *builder = NULL;
-  keel_program *program = NULL;
-  keel_plan *plan = NULL;
-  assert_int_equal(keel_builder_create(context, "one", &builder), KD_OK);
+  keel_builder *builder = create_builder(context, "one");
   keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &two);
   keel_device_push(queue);
   keel_value y = op(builder, "Relu", x, KEEL_ABSENT);
@@ -254,9 +248,8 @@ static void no_workers_are_enough(void **state) {
   keel_device_push(cpu);
   keel_builder_output(builder, "y", op(builder, "Add", y, y));
   keel_device_pop();
-  assert_int_equal(keel_builder_finish(builder, &program), KD_OK);
-  keel_builder_destroy(builder);
-  assert_int_equal(keel_plan_create(program, NULL, &plan), KD_OK);
+  keel_program *program = finish_program(builder);
+  keel_plan *plan = create_plan(program, NULL);
   for (int i = 0; i < 20; i++) {
     keel_tensor *in = floats(context, 2, numbers), *out = NULL;
     assert_int_equal(keel_plan_run(plan, &in, 1, &out, 1), KD_OK);
@@ -275,21 +268,16 @@ static void a_thousand_pending_events_hold_no_thread(void **state) {
   static keel_tensor *out[BRANCHES];
   const int64_t one = 1;
   const float number = 2;
-  keel_builder *builder = NULL;
-  keel_program *program = NULL;
-  keel_plan *plan = NULL;
   (void)state;
   close_both(NULL);
   context = open_with(CPU_PLUGIN, TOY("queue"), 1);
   assert_int_equal(keel_device_find(context, "cpu:0", &cpu), KD_OK);
   assert_int_equal(keel_device_find(context, "queue:0", &queue), KD_OK);
-  assert_int_equal(keel_builder_create(context, "many", &builder), KD_OK);
+  keel_builder *builder = create_builder(context, "many");
   keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &one);
   for (int i = 0; i < BRANCHES; i++) {
     float bias = (float)i;
-    keel_tensor *constant = floats(context, 1, &bias);
-    keel_value b = keel_builder_constant(builder, constant);
-    keel_tensor_release(constant);
+    keel_value b = constant_of(builder, floats(context, 1, &bias));
     keel_device_push(queue);
     keel_value there = op(builder, "Add", x, b);
     keel_device_pop();
@@ -297,9 +285,8 @@ static void a_thousand_pending_events_hold_no_thread(void **state) {
     keel_builder_output(builder, "y", op(builder, "Neg", there, KEEL_ABSENT));
     keel_device_pop();
   }
-  assert_int_equal(keel_builder_finish(builder, &program), KD_OK);
-  keel_builder_destroy(builder);
-  assert_int_equal(keel_plan_create(program, NULL, &plan), KD_OK);
+  keel_program *program = finish_program(builder);
+  keel_plan *plan = create_plan(program, NULL);
   for (int round = 0; round < 3; round++) {
     keel_tensor *in = floats(context, 1, &number);
     assert_int_equal(keel_plan_run(plan, &in, 1, out, BRANCHES), KD_OK);

@@ -9,12 +9,7 @@
 
 static keel_value constant(keel_builder *builder, kd_dtype dtype, int64_t count,
                            const void *data) {
-  keel_tensor *tensor = NULL;
-  assert_int_equal(keel_tensor_create(context, dtype, 1, &count, data, &tensor),
-                   KD_OK);
-  keel_value made = keel_builder_constant(builder, tensor);
-  keel_tensor_release(tensor);
-  return made;
+  return constant_of(builder, create_tensor(context, dtype, 1, &count, data));
 }
 
 /* Steps as they are built: passes that merge or drop some are left out. */
@@ -22,13 +17,7 @@ static keel_plan *plan_of(keel_builder *builder) {
   static const char *const skip[] = {"fold", "cse", "fuse", "prune"};
   const keel_plan_params params = {
       .struct_size = sizeof params, .skip = skip, .skip_count = 4};
-  keel_program *program = NULL;
-  keel_plan *plan = NULL;
-  assert_int_equal(keel_builder_finish(builder, &program), KD_OK);
-  keel_builder_destroy(builder);
-  assert_int_equal(keel_plan_create(program, &params, &plan), KD_OK);
-  keel_program_release(program);
-  return plan;
+  return finish_plan(builder, &params);
 }
 
 /* From now on as if steps took long: threads share them. */
@@ -51,9 +40,8 @@ static keel_plan *random_plan(uint32_t seed, int64_t size) {
   static const char *const binary[] = {"Add", "Sub", "Max", "Min"};
   static float numbers[LARGE] = {1, -2, 3};
   const int64_t dims[] = {size}, column[] = {size, 1}, row[] = {size};
-  keel_builder *builder = NULL;
   keel_value values[NODES + 3];
-  assert_int_equal(keel_builder_create(context, "random", &builder), KD_OK);
+  keel_builder *builder = create_builder(context, "random");
   values[0] = keel_builder_input(builder, "x", KD_F32, 1, dims);
   values[1] = keel_builder_input(builder, "y", KD_F32, 1, dims);
   values[2] = constant(builder, KD_F32, size, numbers);
@@ -165,11 +153,10 @@ static void *run_often(void *argument) {
 /* Each run has its static run. */
 static void many_run_one_plan_at_once(void **state) {
   const int64_t one = 1;
-  keel_builder *builder = NULL;
   caller callers[4];
   pthread_t threads[4];
   (void)state;
-  assert_int_equal(keel_builder_create(context, "sum", &builder), KD_OK);
+  keel_builder *builder = create_builder(context, "sum");
   keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &one), sum = x;
   for (int i = 1; i < 50; i++)
     sum = op(builder, "Add", sum, op(builder, "Relu", x, KEEL_ABSENT));
@@ -196,9 +183,8 @@ static void many_run_one_plan_at_once(void **state) {
 static void all_kinds_of_outputs(void **state) {
   const float data[] = {1, -2}, want[] = {1, 0}, numbers[] = {7, 8};
   const int64_t two = 2, column[] = {2, 1};
-  keel_builder *builder = NULL;
   (void)state;
-  assert_int_equal(keel_builder_create(context, "outputs", &builder), KD_OK);
+  keel_builder *builder = create_builder(context, "outputs");
   keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &two);
   keel_value c = constant(builder, KD_F32, 2, numbers);
   keel_value shape = constant(builder, KD_I64, 2, column);
@@ -236,9 +222,8 @@ static void all_kinds_of_outputs(void **state) {
 static void what_is_read_twice_is_not_overwritten(void **state) {
   const float data[] = {-1, -2, -3}, want[] = {3, 2, 1};
   const int64_t three = 3, back[] = {2, 1, 0};
-  keel_builder *builder = NULL;
   (void)state;
-  assert_int_equal(keel_builder_create(context, "twice", &builder), KD_OK);
+  keel_builder *builder = create_builder(context, "twice");
   keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &three);
   keel_value v = op(builder, "Neg", x, KEEL_ABSENT);
   keel_value in[] = {v, constant(builder, KD_I64, 3, back), v};
@@ -260,8 +245,7 @@ static void what_is_read_twice_is_not_overwritten(void **state) {
 
 static keel_plan *gather_plan(int64_t count) {
   const float numbers[] = {10, 20, 30};
-  keel_builder *builder = NULL;
-  assert_int_equal(keel_builder_create(context, "gather", &builder), KD_OK);
+  keel_builder *builder = create_builder(context, "gather");
   keel_value at = keel_builder_input(builder, "at", KD_I64, 1, &count);
   keel_value x = constant(builder, KD_F32, 3, numbers);
   keel_value pair[] = {op(builder, "Neg", x, KEEL_ABSENT), at};
@@ -272,9 +256,7 @@ static keel_plan *gather_plan(int64_t count) {
 
 static keel_status gather(keel_plan *plan, int64_t count,
                           const int64_t *assignment, keel_tensor **out) {
-  keel_tensor *at = NULL;
-  assert_int_equal(
-      keel_tensor_create(context, KD_I64, 1, &count, assignment, &at), KD_OK);
+  keel_tensor *at = create_tensor(context, KD_I64, 1, &count, assignment);
   keel_status status = keel_plan_run(plan, &at, 1, out, 1);
   keel_tensor_release(at);
   return status;
@@ -342,9 +324,8 @@ static void a_first_failure_is_forgotten(void **state) {
 static void shapes_that_hang_on_values_have_no_frame(void **state) {
   const int64_t open = -1;
   const float data[] = {1, 2, 3, 4, 5, 6};
-  keel_builder *builder = NULL;
   (void)state;
-  assert_int_equal(keel_builder_create(context, "reshape", &builder), KD_OK);
+  keel_builder *builder = create_builder(context, "reshape");
   keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &open);
   keel_value shape = keel_builder_input(builder, "shape", KD_I64, 1, &open);
   keel_builder_output(
@@ -373,9 +354,8 @@ static void shapes_that_hang_on_values_have_no_frame(void **state) {
 static void places_are_used_again(void **state) {
   const int64_t dims[] = {1000};
   uint64_t planned = 0, unshared = 0, least = 0;
-  keel_builder *builder = NULL;
   (void)state;
-  assert_int_equal(keel_builder_create(context, "places", &builder), KD_OK);
+  keel_builder *builder = create_builder(context, "places");
   keel_value x = keel_builder_input(builder, "x", KD_F32, 1, dims);
   keel_value a = op(builder, "Neg", x, KEEL_ABSENT), b = a;
   for (int i = 0; i < 10; i++) {
@@ -384,9 +364,8 @@ static void places_are_used_again(void **state) {
   }
   keel_builder_output(builder, "y", op(builder, "Add", a, b));
   keel_plan *plan = plan_of(builder);
-  keel_tensor *in = NULL, *y = NULL;
-  assert_int_equal(keel_tensor_create(context, KD_F32, 1, dims, NULL, &in),
-                   KD_OK);
+  keel_tensor *y = NULL;
+  keel_tensor *in = create_tensor(context, KD_F32, 1, dims, NULL);
   assert_int_equal(keel_plan_memory(plan, &planned, &unshared, &least),
                    KD_FAILED_PRECONDITION);
   for (int i = 0; i < 2; i++) {
@@ -404,9 +383,8 @@ static void places_are_used_again(void **state) {
 /* Nothing lies anywhere, and kernels still get an address. */
 static void empty_values_have_a_place(void **state) {
   const int64_t none = 0;
-  keel_builder *builder = NULL;
   (void)state;
-  assert_int_equal(keel_builder_create(context, "empty", &builder), KD_OK);
+  keel_builder *builder = create_builder(context, "empty");
   keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &none);
   keel_value pair[] = {op(builder, "Neg", x, KEEL_ABSENT), x};
   keel_value y = keel_builder_op(builder, "Concat",
@@ -437,23 +415,19 @@ static void too_little_memory_fails_one_run(void **state) {
                                       .plugin_count = 1,
                                       .memory_limit = 1100000};
   keel_context *usual = context;
-  keel_builder *builder = NULL;
   (void)state;
   assert_int_equal(keel_open(&params, &context), KD_OK);
-  assert_int_equal(keel_builder_create(context, "short", &builder), KD_OK);
+  keel_builder *builder = create_builder(context, "short");
   keel_value x = keel_builder_input(builder, "x", KD_F32, 1, dims);
   keel_value y =
       op(builder, "Softmax", op(builder, "Neg", x, KEEL_ABSENT), KEEL_ABSENT);
   keel_builder_output(builder, "y", op(builder, "Add", y, x));
   keel_plan *plan = plan_of(builder);
-  keel_tensor *in = NULL, *out = NULL, *held = NULL;
-  assert_int_equal(keel_tensor_create(context, KD_F32, 1, dims, NULL, &in),
-                   KD_OK);
+  keel_tensor *out = NULL, *held = NULL;
+  keel_tensor *in = create_tensor(context, KD_F32, 1, dims, NULL);
   for (int round = 0; round < 6; round++) {
     bool none_left = round % 3 == 2;
-    if (none_left)
-      assert_int_equal(keel_tensor_create(context, KD_F32, 1, all, NULL, &held),
-                       KD_OK);
+    if (none_left) held = create_tensor(context, KD_F32, 1, all, NULL);
     assert_int_equal(keel_plan_run(plan, &in, 1, &out, 1),
                      none_left ? KD_OUT_OF_MEMORY : KD_OK);
     if (none_left) assert_null(out);
@@ -473,20 +447,17 @@ static void too_little_memory_fails_one_run(void **state) {
 static void scratch_memory_lies_apart(void **state) {
   const int64_t dims[] = {8, 8};
   uint16_t numbers[64], first[64], next[64];
-  keel_builder *builder = NULL;
   (void)state;
   for (int i = 0; i < 64; i++)
     numbers[i] = (uint16_t)(0x3c00 + 16 * i); /* 1 and up */
-  assert_int_equal(keel_builder_create(context, "scratch", &builder), KD_OK);
+  keel_builder *builder = create_builder(context, "scratch");
   keel_value x = keel_builder_input(builder, "x", KD_F16, 2, dims);
   keel_value y = op(builder, "Neg", x, KEEL_ABSENT), z = y;
   for (int i = 0; i < 3; i++)
     z = op(builder, "Sigmoid", op(builder, "MatMul", z, y), KEEL_ABSENT);
   keel_builder_output(builder, "z", op(builder, "Add", z, y));
   keel_plan *plan = plan_of(builder);
-  keel_tensor *in = NULL;
-  assert_int_equal(keel_tensor_create(context, KD_F16, 2, dims, numbers, &in),
-                   KD_OK);
+  keel_tensor *in = create_tensor(context, KD_F16, 2, dims, numbers);
   for (int i = 0; i < 3; i++) {
     keel_tensor *out = NULL;
     assert_int_equal(keel_plan_run(plan, &in, 1, &out, 1), KD_OK);
@@ -512,9 +483,8 @@ static uint32_t next_random(uint64_t *state) {
 /* A graph of so many steps, each of one or two values that were there before. */
 static keel_plan *random_steps(uint64_t *state) {
   const int64_t one = 1;
-  keel_builder *builder = NULL;
   keel_value values[STEPS + 1];
-  assert_int_equal(keel_builder_create(context, "steps", &builder), KD_OK);
+  keel_builder *builder = create_builder(context, "steps");
   values[0] = keel_builder_input(builder, "x", KD_F32, 1, &one);
   for (uint32_t i = 0; i < STEPS; i++) {
     uint32_t near = i > 6 ? i - 6 : 0;
@@ -634,9 +604,8 @@ static void blocks_share_memory_in_the_order_of_steps(void **state) {
 /* A long way and a short one, with what they cost. */
 static void the_longest_way_comes_first(void **state) {
   const int64_t one = 1;
-  keel_builder *builder = NULL;
   (void)state;
-  assert_int_equal(keel_builder_create(context, "ways", &builder), KD_OK);
+  keel_builder *builder = create_builder(context, "ways");
   keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &one);
   keel_value a = op(builder, "Neg", x, KEEL_ABSENT);           /* 0 */
   keel_value b = op(builder, "Abs", a, KEEL_ABSENT);           /* 1 */

@@ -15,15 +15,12 @@ typedef struct window {
 static keel_tensor *numbers(uint32_t rank, const int64_t *dims) {
   static float list[MOST];
   int64_t count = 1;
-  keel_tensor *tensor = NULL;
   for (uint32_t i = 0; i < rank; i++)
     count *= dims[i];
   assert_true(count <= MOST);
   for (int64_t i = 0; i < count; i++)
     list[i] = (float)(i * 7919 % 401 - 200) / 100;
-  assert_int_equal(
-      keel_tensor_create(context, KD_F32, rank, dims, list, &tensor), KD_OK);
-  return tensor;
+  return create_tensor(context, KD_F32, rank, dims, list);
 }
 
 static keel_program *program_of(const window *w) {
@@ -36,16 +33,13 @@ static keel_program *program_of(const window *w) {
        .kind = KD_ATTR_INTS,
        .count = 2,
        .ints = w->dilation}};
-  keel_builder *builder = NULL;
-  keel_program *program = NULL;
   keel_tensor *weights = numbers(4, w_dims);
-  assert_int_equal(keel_builder_create(context, "model", &builder), KD_OK);
+  keel_builder *builder = create_builder(context, "model");
   keel_value two[] = {keel_builder_input(builder, "x", KD_F32, 4, x_dims),
                       keel_builder_constant(builder, weights)};
   keel_builder_output(builder, "y",
                       keel_builder_op(builder, "Conv", attrs, 3, two, 2));
-  assert_int_equal(keel_builder_finish(builder, &program), KD_OK);
-  keel_builder_destroy(builder);
+  keel_program *program = finish_program(builder);
   keel_tensor_release(weights);
   return program;
 }
@@ -62,16 +56,14 @@ static int64_t run(keel_program *program, const window *w, const char *skip,
   keel_plan_params params = {
       .struct_size = sizeof params, .skip = &skip, .skip_count = skip != NULL};
   keel_tensor *x = numbers(4, dims), *y = NULL;
-  keel_plan *plan = NULL;
   int64_t count = 1;
   if (kept) {
     params.on_pass = note_shape;
     params.on_pass_context = (void *)kept;
     params.on_pass_name = "taps";
   }
-  assert_int_equal(keel_plan_create(program, &params, &plan), KD_OK);
-  if (keel_plan_run(plan, &x, 1, &y, 1) != KD_OK)
-    fail_msg("%s", keel_message());
+  keel_plan *plan = create_plan(program, &params);
+  expect_ok(keel_plan_run(plan, &x, 1, &y, 1));
   for (uint32_t i = 0; i < keel_tensor_rank(y); i++)
     count *= keel_tensor_dims(y)[i];
   assert_true(count <= MOST);

@@ -34,12 +34,23 @@ static inline keel_context *open_with(const char *a, const char *b,
   return context;
 }
 
+/* The call succeeds, or the test fails with what it said. */
+#define expect_ok(call)                                          \
+  do {                                                           \
+    if ((call) != KD_OK) fail_msg(#call ": %s", keel_message()); \
+  } while (0)
+
+static inline keel_tensor *create_tensor(keel_context *context, kd_dtype dtype,
+                                         uint32_t rank, const int64_t *dims,
+                                         const void *data) {
+  keel_tensor *tensor = NULL;
+  expect_ok(keel_tensor_create(context, dtype, rank, dims, data, &tensor));
+  return tensor;
+}
+
 static inline keel_tensor *floats(keel_context *context, int64_t count,
                                   const float *data) {
-  keel_tensor *tensor = NULL;
-  assert_int_equal(
-      keel_tensor_create(context, KD_F32, 1, &count, data, &tensor), KD_OK);
-  return tensor;
+  return create_tensor(context, KD_F32, 1, &count, data);
 }
 
 static inline void expect_floats(keel_tensor *tensor, const float *want,
@@ -56,6 +67,52 @@ static inline keel_value op(keel_builder *builder, const char *name,
   keel_value pair[] = {a, b};
   return keel_builder_op(builder, name, NULL, 0, pair,
                          b == KEEL_ABSENT ? 1 : 2);
+}
+
+/* A constant of a tensor, which it takes over. */
+static inline keel_value constant_of(keel_builder *builder,
+                                     KD_OWNED keel_tensor *tensor) {
+  keel_value value = keel_builder_constant(builder, tensor);
+  keel_tensor_release(tensor);
+  return value;
+}
+
+static inline keel_builder *create_builder(keel_context *context,
+                                           const char *name) {
+  keel_builder *builder = NULL;
+  expect_ok(keel_builder_create(context, name, &builder));
+  return builder;
+}
+
+/* What the builder has. It is gone then. */
+static inline keel_program *finish_program(keel_builder *builder) {
+  keel_program *program = NULL;
+  expect_ok(keel_builder_finish(builder, &program));
+  keel_builder_destroy(builder);
+  return program;
+}
+
+static inline keel_program *load_program(keel_context *context,
+                                         const char *path) {
+  keel_program *program = NULL;
+  expect_ok(keel_program_load(context, path, &program));
+  return program;
+}
+
+static inline keel_plan *create_plan(keel_program *program,
+                                     const keel_plan_params *params) {
+  keel_plan *plan = NULL;
+  expect_ok(keel_plan_create(program, params, &plan));
+  return plan;
+}
+
+/* A plan of what the builder has, which is gone then. */
+static inline keel_plan *finish_plan(keel_builder *builder,
+                                     const keel_plan_params *params) {
+  keel_program *program = finish_program(builder);
+  keel_plan *plan = create_plan(program, params);
+  keel_program_release(program);
+  return plan;
 }
 
 /* How many nodes of `op` a plan has. */

@@ -38,7 +38,7 @@ static char *read_trace(void) {
 }
 
 static char *stop(void) {
-  if (keel_trace_stop(context, path) != KD_OK) fail_msg("%s", keel_message());
+  expect_ok(keel_trace_stop(context, path));
   return read_trace();
 }
 

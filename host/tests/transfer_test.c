@@ -22,41 +22,29 @@ static keel_context *open_beside(const char *plugin, int32_t workers,
 }
 
 static keel_builder *begin(keel_context *context, const char *name) {
-  keel_builder *builder = NULL;
-  assert_int_equal(keel_builder_create(context, name, &builder), KD_OK);
-  return builder;
+  return create_builder(context, name);
 }
 
 static keel_value scalar(keel_builder *builder, keel_context *context,
                          float value) {
-  keel_tensor *tensor = NULL;
-  assert_int_equal(
-      keel_tensor_create(context, KD_F32, 0, NULL, &value, &tensor), KD_OK);
-  keel_value made = keel_builder_constant(builder, tensor);
-  keel_tensor_release(tensor);
-  return made;
+  return constant_of(builder, create_tensor(context, KD_F32, 0, NULL, &value));
 }
 
 static keel_program *finish(keel_builder *builder, keel_value y) {
-  keel_program *program = NULL;
   keel_builder_output(builder, "y", y);
-  assert_int_equal(keel_builder_finish(builder, &program), KD_OK);
-  keel_builder_destroy(builder);
-  return program;
+  return finish_program(builder);
 }
 
 static keel_plan *plan_of(keel_program *program, keel_device *device,
                           const char *const *rules, uint32_t count) {
   static const char *const cse = "cse"; /* many alike are wanted here */
-  keel_plan *plan = NULL;
   const keel_plan_params params = {.struct_size = sizeof params,
                                    .device = device,
                                    .places = rules,
                                    .place_count = count,
                                    .skip = &cse,
                                    .skip_count = 1};
-  assert_int_equal(keel_plan_create(program, &params, &plan), KD_OK);
-  return plan;
+  return create_plan(program, &params);
 }
 
 static void drop(keel_plan *plan, keel_program *program,
@@ -129,12 +117,11 @@ static void constants_are_brought_to_each_device_once(void **state) {
   a = op(builder, "Relu", a, KEEL_ABSENT); /* echo */
   keel_program *program = finish(builder, a);
   keel_plan *plan = plan_of(program, keel_device_at(context, 0), rules + 1, 1);
-  keel_plan *other = NULL;
   const keel_plan_params both = {.struct_size = sizeof both,
                                  .device = keel_device_at(context, 2),
                                  .places = rules + 1,
                                  .place_count = 1};
-  assert_int_equal(keel_plan_create(program, &both, &other), KD_OK);
+  keel_plan *other = create_plan(program, &both);
   /* to the queue and home, twice; between devices through the host */
   assert_int_equal(copies_of(plan), 4);
   assert_int_equal(copies_of(other), 1 + 2 + 2 + 2);

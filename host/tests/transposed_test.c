@@ -42,7 +42,6 @@ static const shape shapes[] = {
 static keel_tensor *random_tensor(uint32_t rank, const int64_t *dims,
                                   uint32_t seed) {
   int64_t count = 1;
-  keel_tensor *tensor = NULL;
   for (uint32_t i = 0; i < rank; i++)
     count *= dims[i];
   float *data = malloc((size_t)count * sizeof *data);
@@ -51,8 +50,7 @@ static keel_tensor *random_tensor(uint32_t rank, const int64_t *dims,
     seed = seed * 1664525u + 1013904223u;
     data[i] = (float)(seed >> 8) * 0x1p-23f - 1;
   }
-  assert_int_equal(
-      keel_tensor_create(context, KD_F32, rank, dims, data, &tensor), KD_OK);
+  keel_tensor *tensor = create_tensor(context, KD_F32, rank, dims, data);
   free(data);
   return tensor;
 }
@@ -62,12 +60,9 @@ static keel_tensor *run(const shape *s, keel_tensor *const *in, bool constant) {
                              KEEL_INTS("pads", 2 * s->space, s->pads),
                              KEEL_INTS("dilations", s->space, s->dilations),
                              KEEL_INT("group", s->groups)};
-  keel_builder *b = NULL;
-  keel_program *program = NULL;
-  keel_plan *plan = NULL;
   keel_tensor *y = NULL;
   keel_value values[3];
-  assert_int_equal(keel_builder_create(context, "transposed", &b), KD_OK);
+  keel_builder *b = create_builder(context, "transposed");
   for (int i = 0; i < 3; i++)
     values[i] = constant && i
                     ? keel_builder_constant(b, in[i])
@@ -76,13 +71,11 @@ static keel_tensor *run(const shape *s, keel_tensor *const *in, bool constant) {
                                          keel_tensor_dims(in[i]));
   keel_builder_output(b, "y",
                       keel_builder_op(b, "ConvTranspose", attrs, 4, values, 3));
-  assert_int_equal(keel_builder_finish(b, &program), KD_OK);
-  keel_builder_destroy(b);
-  assert_int_equal(keel_plan_create(program, NULL, &plan), KD_OK);
+  keel_program *program = finish_program(b);
+  keel_plan *plan = create_plan(program, NULL);
   for (int turn = 0; turn < 2; turn++) { /* in a static run, too */
     keel_tensor_release(y);
-    if (keel_plan_run(plan, in, constant ? 1 : 3, &y, 1) != KD_OK)
-      fail_msg("%s", keel_message());
+    expect_ok(keel_plan_run(plan, in, constant ? 1 : 3, &y, 1));
   }
   keel_plan_release(plan);
   keel_program_release(program);

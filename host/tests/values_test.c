@@ -146,10 +146,9 @@ static void a_numpy_file_comes_back_as_it_was(void **state) {
   char path[] = "/tmp/keel-values-XXXXXX";
   (void)state;
   keel_context *context = open_with(NULL, NULL, KEEL_NO_WORKERS);
-  keel_tensor *out = NULL, *in = NULL;
+  keel_tensor *in = NULL;
   close(mkstemp(path));
-  assert_int_equal(keel_tensor_create(context, KD_F32, 2, dims, data, &out),
-                   KD_OK);
+  keel_tensor *out = create_tensor(context, KD_F32, 2, dims, data);
   assert_int_equal(keel_value_save(out, path), KD_OK);
   assert_int_equal(keel_value_load(context, path, KEEL_FILE_TENSOR, &in),
                    KD_OK);

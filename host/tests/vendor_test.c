@@ -29,10 +29,7 @@ static keel_status call(keel_context *context, const char *name,
 
 static keel_tensor *made(keel_context *context, kd_dtype dtype, uint32_t rank,
                          const int64_t *dims, const void *data) {
-  keel_tensor *tensor = NULL;
-  assert_int_equal(
-      keel_tensor_create(context, dtype, rank, dims, data, &tensor), KD_OK);
-  return tensor;
+  return create_tensor(context, dtype, rank, dims, data);
 }
 
 static void ops_of_a_vendor_run_eagerly(void **state) {
@@ -158,15 +155,11 @@ static void what_does_not_fit_is_refused_with_the_vendors_words(void **state) {
 /* Windows(Swish(Relu(x)), size) twice, with another vendor's op that is the same. */
 static keel_program *program_of(keel_context *context, bool constant) {
   const int64_t length = -1, two = 2;
-  keel_builder *builder = NULL;
-  keel_program *program = NULL;
-  assert_int_equal(keel_builder_create(context, "vendor", &builder), KD_OK);
+  keel_builder *builder = create_builder(context, "vendor");
   keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &length);
   keel_value size = KEEL_ABSENT;
   if (constant) {
-    keel_tensor *value = made(context, KD_I64, 0, NULL, &two);
-    size = keel_builder_constant(builder, value);
-    keel_tensor_release(value);
+    size = constant_of(builder, made(context, KD_I64, 0, NULL, &two));
   } else {
     size = keel_builder_input(builder, "size", KD_I64, 0, NULL);
   }
@@ -177,16 +170,13 @@ static keel_program *program_of(keel_context *context, bool constant) {
   keel_value e = op(builder, ACME_OP("Windows"), c, size);
   assert_int_equal(keel_builder_output(builder, "y", op(builder, "Add", d, e)),
                    KD_OK);
-  assert_int_equal(keel_builder_finish(builder, &program), KD_OK);
-  keel_builder_destroy(builder);
-  return program;
+  return finish_program(builder);
 }
 
 static void check_program(keel_context *context, keel_program *program) {
   uint32_t inputs = keel_program_input_count(program);
   const float x[] = {1, -2, 3, 0.5f};
   const int64_t four = 4, two = 2;
-  keel_plan *plan = NULL;
   keel_tensor *in[2] = {made(context, KD_F32, 1, &four, x),
                         made(context, KD_I64, 0, NULL, &two)},
               *out = NULL;
@@ -195,10 +185,9 @@ static void check_program(keel_context *context, keel_program *program) {
     float at = x[i / 2 + i % 2];
     want[i] = 2 * silu(at < 0 ? 0 : at);
   }
-  assert_int_equal(keel_plan_create(program, NULL, &plan), KD_OK);
+  keel_plan *plan = create_plan(program, NULL);
   for (int round = 0; round < 3; round++) {
-    if (keel_plan_run(plan, in, inputs, &out, 1) != KD_OK)
-      fail_msg("%s", keel_message());
+    expect_ok(keel_plan_run(plan, in, inputs, &out, 1));
     expect_floats(out, want, 6);
     keel_tensor_release(out);
   }
@@ -228,8 +217,7 @@ static void they_are_kept_in_files(void **state) {
   (void)state;
   for (int i = 0; i < 2; i++) {
     assert_int_equal(keel_program_save(program, file, forms[i]), KD_OK);
-    if (keel_program_load(context, file, &read) != KD_OK)
-      fail_msg("%s", keel_message());
+    read = load_program(context, file);
     check_program(context, read);
     keel_program_release(read);
     without = open_with(CPU_PLUGIN, NULL, KEEL_NO_WORKERS);
@@ -327,14 +315,11 @@ static void models_in_onnx_have_them(void **state) {
   skip();
 #endif
   keel_context *context = open_acme();
-  keel_program *program = NULL;
-  keel_plan *plan = NULL;
   float want[4];
   write_model(1, 0);
-  if (keel_program_load(context, file, &program) != KD_OK)
-    fail_msg("%s", keel_message());
+  keel_program *program = load_program(context, file);
   keel_tensor *in = made(context, KD_F32, 2, dims, x), *out = NULL;
-  assert_int_equal(keel_plan_create(program, NULL, &plan), KD_OK);
+  keel_plan *plan = create_plan(program, NULL);
   assert_int_equal(keel_plan_run(plan, &in, 1, &out, 1), KD_OK);
   for (int k = 0; k < 4; k++)
     want[k] = silu(x[k]) * x[4 + k];

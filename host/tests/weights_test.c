@@ -20,14 +20,9 @@ static float weight(int64_t i, int seed) {
 static keel_value weights(keel_builder *builder, int seed) {
   static float data[COUNT];
   const int64_t dims[] = {SIDE, SIDE};
-  keel_tensor *tensor = NULL;
   for (int64_t i = 0; i < COUNT; i++)
     data[i] = weight(i, seed);
-  assert_int_equal(keel_tensor_create(context, KD_F32, 2, dims, data, &tensor),
-                   KD_OK);
-  keel_value value = keel_builder_constant(builder, tensor);
-  keel_tensor_release(tensor);
-  return value;
+  return constant_of(builder, create_tensor(context, KD_F32, 2, dims, data));
 }
 
 /* Ends the builder. The plan alone has the weights. */
@@ -37,20 +32,13 @@ static keel_plan *end_on(keel_builder *builder, keel_device *device) {
                                    .device = device,
                                    .skip = skip,
                                    .skip_count = 1};
-  keel_program *program = NULL;
-  keel_plan *plan = NULL;
-  assert_int_equal(keel_builder_finish(builder, &program), KD_OK);
-  keel_builder_destroy(builder);
-  assert_int_equal(keel_plan_create(program, &params, &plan), KD_OK);
-  keel_program_release(program);
-  return plan;
+  return finish_plan(builder, &params);
 }
 
 /* y = a[x] + b[x], of few rows. */
 static keel_plan *rows_on(keel_device *device) {
   const int64_t rows = ROWS;
-  keel_builder *builder = NULL;
-  assert_int_equal(keel_builder_create(context, "rows", &builder), KD_OK);
+  keel_builder *builder = create_builder(context, "rows");
   keel_value x = keel_builder_input(builder, "x", KD_I64, 1, &rows);
   keel_value a = op(builder, "Gather", weights(builder, 1), x);
   keel_value b = op(builder, "Gather", weights(builder, 2), x);
@@ -61,11 +49,9 @@ static keel_plan *rows_on(keel_device *device) {
 static void run(keel_plan *plan) {
   const int64_t rows = ROWS, at[ROWS] = {5, 0, SIDE - 1};
   float back[ROWS * SIDE];
-  keel_tensor *x = NULL, *y = NULL;
-  assert_int_equal(keel_tensor_create(context, KD_I64, 1, &rows, at, &x),
-                   KD_OK);
-  if (keel_plan_run(plan, &x, 1, &y, 1) != KD_OK)
-    fail_msg("%s", keel_message());
+  keel_tensor *y = NULL;
+  keel_tensor *x = create_tensor(context, KD_I64, 1, &rows, at);
+  expect_ok(keel_plan_run(plan, &x, 1, &y, 1));
   assert_int_equal(keel_tensor_read(y, back, sizeof back), KD_OK);
   for (int64_t i = 0; i < ROWS * SIDE; i++) {
     int64_t from = at[i / SIDE] * SIDE + i % SIDE;
@@ -126,20 +112,18 @@ static void kernels_that_look_in_create(void **state) {
 static void kernels_that_may_ask_again(void **state) {
   static float data[COUNT], back[COUNT];
   const int64_t dims[] = {SIDE, SIDE};
-  keel_builder *builder = NULL;
   keel_tensor *x = NULL, *y = NULL;
   keel_device *queue = NULL;
   (void)state;
   context = open_with(TEST_FOLDER "/queue.so", NULL, 2);
   assert_int_equal(keel_device_find(context, "queue:0", &queue), KD_OK);
-  assert_int_equal(keel_builder_create(context, "sum", &builder), KD_OK);
+  keel_builder *builder = create_builder(context, "sum");
   keel_value in = keel_builder_input(builder, "x", KD_F32, 2, dims);
   in = op(builder, "Add", in, weights(builder, 1));
   keel_builder_output(builder, "y",
                       op(builder, "Add", in, weights(builder, 2)));
   keel_plan *plan = end_on(builder, queue);
-  assert_int_equal(keel_tensor_create(context, KD_F32, 2, dims, data, &x),
-                   KD_OK);
+  x = create_tensor(context, KD_F32, 2, dims, data);
   for (int run = 0; run < 4; run++) {
     assert_int_equal(keel_plan_run(plan, &x, 1, &y, 1), KD_OK);
     assert_int_equal(keel_tensor_read(y, back, sizeof back), KD_OK);

@@ -18,24 +18,18 @@ static double next_number(void) {
 static keel_tensor *random_halves(kd_dtype dtype, uint32_t rank,
                                   const int64_t *dims) {
   static uint16_t codes[1024];
-  keel_tensor *tensor = NULL;
   int64_t count = 1;
   for (uint32_t i = 0; i < rank; i++)
     count *= dims[i];
   assert_true(count <= 1024);
   for (int64_t i = 0; i < count; i++)
     keel_float_encode(dtype, next_number(), &codes[i]);
-  assert_int_equal(
-      keel_tensor_create(context, dtype, rank, dims, codes, &tensor), KD_OK);
-  return tensor;
+  return create_tensor(context, dtype, rank, dims, codes);
 }
 
 static keel_value constant(keel_builder *b, kd_dtype dtype, uint32_t rank,
                            const int64_t *dims) {
-  keel_tensor *tensor = random_halves(dtype, rank, dims);
-  keel_value value = keel_builder_constant(b, tensor);
-  keel_tensor_release(tensor);
-  return value;
+  return constant_of(b, random_halves(dtype, rank, dims));
 }
 
 typedef keel_value writer(keel_builder *b, keel_value x, kd_dtype dtype);
@@ -70,11 +64,10 @@ static keel_value write_light(keel_builder *b, keel_value x, kd_dtype dtype) {
 }
 
 static keel_plan *plan_without(keel_program *program, const char *skip) {
-  keel_plan *plan = NULL;
   const char *both[] = {"regions", skip};
   const keel_plan_params params = {
       .struct_size = sizeof params, .skip = both, .skip_count = skip ? 2 : 1};
-  assert_int_equal(keel_plan_create(program, &params, &plan), KD_OK);
+  keel_plan *plan = create_plan(program, &params);
   keel_plan_profile(plan, KEEL_PROFILE_OPS);
   return plan;
 }
@@ -84,8 +77,7 @@ static int64_t run_plan(keel_plan *plan, kd_dtype dtype, keel_tensor *x,
   static uint16_t codes[4096];
   keel_tensor *y = NULL;
   int64_t count = 1;
-  if (keel_plan_run(plan, &x, 1, &y, 1) != KD_OK)
-    fail_msg("%s", keel_message());
+  expect_ok(keel_plan_run(plan, &x, 1, &y, 1));
   assert_int_equal(keel_tensor_dtype(y), dtype);
   for (uint32_t i = 0; i < keel_tensor_rank(y); i++)
     count *= keel_tensor_dims(y)[i];
@@ -107,13 +99,10 @@ static void expect(writer *write, kd_dtype dtype, uint32_t casts,
   const int64_t dims[] = {open ? -1 : 2, CHANNELS, SIDE, SIDE};
   const int64_t given[] = {2, CHANNELS, SIDE, SIDE};
   const double step = dtype == KD_F16 ? 0x1p-9 : 0x1p-6;
-  keel_builder *builder = NULL;
-  keel_program *program = NULL;
-  assert_int_equal(keel_builder_create(context, "model", &builder), KD_OK);
+  keel_builder *builder = create_builder(context, "model");
   keel_value x = keel_builder_input(builder, "x", dtype, 4, dims);
   keel_builder_output(builder, "y", write(builder, x, dtype));
-  assert_int_equal(keel_builder_finish(builder, &program), KD_OK);
-  keel_builder_destroy(builder);
+  keel_program *program = finish_program(builder);
   keel_plan *plain = plan_without(program, "widen");
   keel_plan *plan = plan_without(program, NULL);
   keel_tensor *input = random_halves(dtype, 4, given);

@@ -190,13 +190,10 @@ static void check(const trial *t, const shape *s, const wish *all,
 static keel_tensor *numbers(const trial *t, uint32_t rank, const int64_t *dims,
                             int salt) {
   static float data[MOST];
-  keel_tensor *tensor = NULL;
   int64_t count = count_of(rank, dims);
   for (int64_t i = 0; i < count; i++)
     data[i] = t->fill(i, salt);
-  assert_int_equal(
-      keel_tensor_create(t->context, KD_F32, rank, dims, data, &tensor), KD_OK);
-  return tensor;
+  return create_tensor(t->context, KD_F32, rank, dims, data);
 }
 
 typedef struct given {
@@ -242,10 +239,7 @@ static keel_value binary(keel_builder *b, const char *op, keel_value x,
 
 /* A convolution and what follows it, of inputs x and z. */
 static keel_plan *plan_of(const trial *t, const shape *s, const given *g) {
-  keel_builder *b = NULL;
-  keel_program *program = NULL;
-  keel_plan *plan = NULL;
-  assert_int_equal(keel_builder_create(t->context, "windows", &b), KD_OK);
+  keel_builder *b = create_builder(t->context, "windows");
   keel_value three[] = {
       keel_builder_input(b, "x", KD_F32, s->space + 2, keel_tensor_dims(g->x)),
       keel_builder_constant(b, g->w), keel_builder_constant(b, g->bias)};
@@ -256,18 +250,12 @@ static keel_plan *plan_of(const trial *t, const shape *s, const given *g) {
   if (s->last == SUM || s->last == RELU) v = unary(b, "Relu", v);
   if (s->last == SILU) v = binary(b, "Mul", v, unary(b, "Sigmoid", v));
   keel_builder_output(b, "y", v);
-  assert_int_equal(keel_builder_finish(b, &program), KD_OK);
-  keel_builder_destroy(b);
-  if (keel_plan_create(program, NULL, &plan) != KD_OK)
-    fail_msg("%s", keel_message());
-  keel_program_release(program);
-  return plan;
+  return finish_plan(b, NULL);
 }
 
 static keel_tensor *run(keel_plan *plan, const given *g) {
   keel_tensor *in[] = {g->x, g->z}, *y = NULL;
-  if (keel_plan_run(plan, in, 2, &y, 1) != KD_OK)
-    fail_msg("%s", keel_message());
+  expect_ok(keel_plan_run(plan, in, 2, &y, 1));
   return y;
 }
 
@@ -309,8 +297,7 @@ void windows_in_calls(const trial *t) {
     given g = give(t, s);
     wish *all = wishes(t, s);
     keel_tensor *in[] = {g.x, g.w, g.bias}, *y = NULL, *last = NULL;
-    if (keel_call(t->context, "Conv", g.attrs, 4, in, 3, &y, 1) != KD_OK)
-      fail_msg("%s", keel_message());
+    expect_ok(keel_call(t->context, "Conv", g.attrs, 4, in, 3, &y, 1));
     if (s->last == SUM) {
       keel_tensor *two[] = {y, g.z};
       assert_int_equal(keel_call(t->context, "Add", NULL, 0, two, 2, &last, 1),
