@@ -27,10 +27,8 @@ static int start(void **state) {
 }
 
 static int stop(void **state) {
-  char command[100];
   (void)state;
-  snprintf(command, sizeof command, "rm -rf '%s'", folder);
-  return system(command);
+  return remove_all(folder);
 }
 
 /* ---- a process of its own --------------------------------------------------------- */

@@ -232,5 +232,5 @@ int main(void) {
       cmocka_unit_test(the_same_to_the_last_bit),
       cmocka_unit_test(what_makes_the_result_larger_stays),
   };
-  return cmocka_run_group_tests(tests, open_cpu, close_cpu);
+  return cmocka_run_group_tests(tests, open_cpu, close_context);
 }

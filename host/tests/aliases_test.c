@@ -97,8 +97,7 @@ static void try_both(keel_device *device) {
       assert_true(got[1][i] == -data[i]);
       assert_true(got[0][i] == (i / COLUMNS == 1 ? 10 : -data[i]));
     }
-    for (int i = 0; i < 3; i++)
-      keel_tensor_release(out[i]);
+    release_all(out, 3);
   }
   keel_tensor_release(in);
   keel_plan_release(plan);
@@ -150,8 +149,7 @@ static void try_call(keel_device *device) {
   assert_memory_equal(got, data, 6 * sizeof *got);
   assert_memory_equal(got + 6, data, 3 * sizeof *got);
   assert_memory_equal(keel_tensor_data(in[0]), data, sizeof data);
-  for (int i = 0; i < 3; i++)
-    keel_tensor_release(in[i]);
+  release_all(in, 3);
   keel_tensor_release(out);
 }
 
@@ -242,11 +240,9 @@ static void state_may_be_carried_in_place(void **state) {
       keel_tensor_read(got[0], to[0], sizeof to[0]);
       keel_tensor_read(got[1], to[1], sizeof to[1]);
       assert_memory_equal(to, first, sizeof first);
-      for (int i = 0; i < (held ? 4 : 2); i++)
-        keel_tensor_release(got[i]);
+      release_all(got, (held ? 4 : 2));
     }
-    keel_tensor_release(given[0]);
-    keel_tensor_release(given[1]);
+    release_all(given, 2);
     keel_plan_release(plan);
   }
 }
@@ -254,10 +250,10 @@ static void state_may_be_carried_in_place(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(a_value_that_is_held_stays, open_cpu,
-                                      close_cpu),
+                                      close_context),
       cmocka_unit_test(only_what_is_held_is_copied_on_a_device),
       cmocka_unit_test_setup_teardown(state_may_be_carried_in_place, open_cpu,
-                                      close_cpu),
+                                      close_context),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

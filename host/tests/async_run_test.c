@@ -76,8 +76,7 @@ static void many(int32_t workers) {
     const float a[] = {(float)i, -1}, b[] = {(float)-i, 1};
     keel_tensor *in[] = {floats(context, 2, a), floats(context, 2, b)};
     begin(plan, 0, in, 2, out[i], 3);
-    keel_tensor_release(in[0]);
-    keel_tensor_release(in[1]);
+    release_all(in, 2);
   }
   keel_plan_release(plan);
   for (int i = RUNS; i-- > 0;) {
@@ -113,8 +112,7 @@ static void what_needs_no_pending_input_is_made(void **state) {
     fulfil(in[1], (const float[]){-5, 6}, 2);
     expect_pair(out[1], -1, 6);
     expect_pair(out[2], 0, 6);
-    keel_tensor_release(in[0]);
-    keel_tensor_release(in[1]);
+    release_all(in, 2);
   }
   keel_plan_release(plan);
   keel_close(context);
@@ -133,8 +131,7 @@ static void a_failed_input_counts_before_a_pending_one(void **state) {
   for (int i = 0; i < 3; i++)
     assert_null(out[i]);
   keel_tensor_fail(in[0], KD_INTERNAL, "no first one");
-  keel_tensor_release(in[0]);
-  keel_tensor_release(in[1]);
+  release_all(in, 2);
   keel_plan_release(plan);
   keel_close(context);
 }
@@ -167,8 +164,7 @@ static void a_partial_run_waits_beside_a_failed_input(void **state) {
   expect_pair(out[0], -3, 0);
   expect_failed(out[1], KD_INTERNAL, "no second one");
   expect_failed(out[2], KD_INTERNAL, "no second one");
-  keel_tensor_release(in[0]);
-  keel_tensor_release(in[1]);
+  release_all(in, 2);
   keel_plan_release(plan);
   keel_close(context);
 }
@@ -230,8 +226,7 @@ static void a_late_input_is_what_was_declared(void **state) {
     for (int i = 1; i < 3; i++)
       expect_failed(out[i], KD_INVALID_ARGUMENT,
                     "input \"b\" is f32[3], and the program declares f32[2]");
-    keel_tensor_release(in[0]);
-    keel_tensor_release(in[1]);
+    release_all(in, 2);
   }
   keel_plan_release(plan);
   keel_close(context);
@@ -261,8 +256,7 @@ static void a_failure_waits_for_no_input(void **state) {
   assert_int_equal(keel_tensor_query(out[1]), KD_BUSY);
   fulfil(in[2], three, 2);
   expect_pair(out[1], -1, -2);
-  for (int i = 0; i < 3; i++)
-    keel_tensor_release(in[i]);
+  release_all(in, 3);
   keel_plan_release(plan);
   keel_close(
       context); /* waits for the first, which had to see the input come */
@@ -344,8 +338,7 @@ static void a_called_copy_holds_no_thread(void **state) {
   expect_pair(here, 7, -14);
   pthread_join(thread, NULL);
   keel_tensor *all[] = {seven, there, first, second};
-  for (int i = 0; i < 4; i++)
-    keel_tensor_release(all[i]);
+  release_all(all, 4);
   keel_close(context);
 }
 
@@ -401,8 +394,7 @@ static void over_while_an_input_is_waited_for(int32_t workers, ending how,
   expect_failed(out[1], status, why);
   keel_tensor_release(out[0]); /* it may have been made */
   fulfil(in[1], pair, 2);
-  keel_tensor_release(in[0]);
-  keel_tensor_release(in[1]);
+  release_all(in, 2);
   keel_cancel_release(cancel);
   keel_plan_release(plan);
   keel_close(context);
@@ -439,8 +431,7 @@ static void ends_come_at_any_time(void **state) {
     assert_int_equal(keel_plan_begin(plan, &params, in, 2, out[i], 3), KD_OK);
     if (i == RUNS - 100) keel_cancel_request(cancel, NULL);
     fulfil(in[1], pair, 2);
-    keel_tensor_release(in[0]);
-    keel_tensor_release(in[1]);
+    release_all(in, 2);
   }
   keel_cancel_release(cancel);
   keel_plan_release(plan);
@@ -491,10 +482,8 @@ static void closing_waits_for_runs(void **state) {
       keel_tensor *in[] = {floats(context, 2, pair), floats(context, 2, pair)};
       keel_tensor *out[3];
       begin(plan, 0, in, 2, out, 3);
-      for (int k = 0; k < 3; k++)
-        keel_tensor_release(out[k]);
-      keel_tensor_release(in[0]);
-      keel_tensor_release(in[1]);
+      release_all(out, 3);
+      release_all(in, 2);
     }
     keel_plan_release(plan);
     keel_close(context);

@@ -28,9 +28,7 @@ static keel_tensor *tensor_of(uint32_t rank, const int64_t *dims,
 
 static keel_tensor *numbers(uint32_t rank, const int64_t *dims, int64_t from) {
   static float list[MOST];
-  int64_t count = 1;
-  for (uint32_t i = 0; i < rank; i++)
-    count *= dims[i];
+  int64_t count = elements_of(rank, dims);
   assert_true(count <= MOST);
   for (int64_t i = 0; i < count; i++)
     list[i] = element(from + i);
@@ -187,10 +185,8 @@ static int64_t run(const form *f, keel_program *program, const char *skip,
   assert_true(count <= MOST);
   assert_int_equal(keel_tensor_read(y[0], out, (size_t)count * sizeof *out),
                    KD_OK);
-  for (uint32_t i = 0; i < 4; i++)
-    keel_tensor_release(in[i]);
-  for (uint32_t i = 0; i < outputs; i++)
-    keel_tensor_release(y[i]);
+  release_all(in, 4);
+  release_all(y, outputs);
   keel_plan_release(plan);
   return count;
 }
@@ -264,5 +260,5 @@ int main(void) {
       cmocka_unit_test(attention_becomes_one_op),
       cmocka_unit_test(what_is_read_elsewhere_stays),
   };
-  return cmocka_run_group_tests(tests, open_cpu, close_cpu);
+  return cmocka_run_group_tests(tests, open_cpu, close_context);
 }

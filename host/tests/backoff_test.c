@@ -49,17 +49,11 @@ static keel_tensor *count_up(keel_tensor *x, keel_tensor *one, int times) {
 }
 
 static keel_tensor *all_of(float value) {
-  float data[SIZE];
-  for (int i = 0; i < SIZE; i++)
-    data[i] = value;
-  return floats(context, SIZE, data);
+  return equal_floats(context, SIZE, value);
 }
 
 static void expect_all(keel_tensor *tensor, float want) {
-  float data[SIZE];
-  for (int i = 0; i < SIZE; i++)
-    data[i] = want;
-  expect_floats(tensor, data, SIZE);
+  expect_equal_floats(tensor, want, SIZE);
 }
 
 static void eager_ops_wait_for_room(void **state) {

@@ -3,11 +3,9 @@
  * make more of the zeros that fill blocks up. */
 #include <math.h>
 
+#include "cpu_sets.h"
 #include "device/device.h"
 #include "plan/plan.h"
-#include "testing.h"
-
-static keel_context *context;
 
 enum { SIDE = 7, MOST = 160 * 160 * 9 };
 
@@ -39,9 +37,7 @@ typedef struct shape {
 
 static keel_tensor *numbers(uint32_t rank, const int64_t *dims, float scale) {
   static float data[MOST];
-  int64_t count = 1;
-  for (uint32_t i = 0; i < rank; i++)
-    count *= dims[i];
+  int64_t count = elements_of(rank, dims);
   assert_true(count <= MOST);
   for (int64_t i = 0; i < count; i++)
     data[i] = scale * (float)((i * 7919) % 41 - 20) / 20;
@@ -67,19 +63,9 @@ static keel_value conv(keel_builder *b, keel_value x, int64_t from, int64_t to,
   return keel_builder_op(b, "Conv", attrs, 2, three, 3);
 }
 
-static keel_value unary(keel_builder *b, const char *op, keel_value x) {
-  return keel_builder_op(b, op, NULL, 0, &x, 1);
-}
-
-static keel_value binary(keel_builder *b, const char *op, keel_value x,
-                         keel_value y) {
-  keel_value two[] = {x, y};
-  return keel_builder_op(b, op, NULL, 0, two, 2);
-}
-
 /* Of the zeros that fill blocks up the means would make something. */
 static keel_value norm(keel_builder *b, keel_value x, int64_t channels) {
-  keel_value spread = unary(b, "Exp", constant(b, 1, &channels, 1));
+  keel_value spread = op(b, "Exp", constant(b, 1, &channels, 1), KEEL_ABSENT);
   keel_value five[] = {x, constant(b, 1, &channels, 2),
                        constant(b, 1, &channels, 3),
                        constant(b, 1, &channels, 1), spread};
@@ -164,7 +150,7 @@ static keel_value write_moving(keel_builder *b, keel_value x, const shape *s) {
     x = write_slice(b, x, m);
     left = (to - from + m->list[2] - 1) / m->list[2];
   } else if (!strcmp(m->op, "Log")) {
-    x = unary(b, "Log", unary(b, "Abs", x));
+    x = op(b, "Log", op(b, "Abs", x, KEEL_ABSENT), KEEL_ABSENT);
   } else {
     x = write_resize(b, x, m);
   }
@@ -177,24 +163,26 @@ static keel_value write(keel_builder *b, keel_value x, const shape *s) {
   if (s->pool) return write_pooling(b, x, s);
   if (s->move) return write_moving(b, x, s);
   x = conv(b, x, s->in, s->wide, 1, 3);
-  x = unary(b, "Exp", unary(b, "Cos", x));
-  x = binary(b, "Div", conv(b, x, s->wide, s->wide, s->wide, 3),
-             binary(b, "Add", x, x));
+  x = op(b, "Exp", op(b, "Cos", x, KEEL_ABSENT), KEEL_ABSENT);
+  x = op(b, "Div", conv(b, x, s->wide, s->wide, s->wide, 3),
+         op(b, "Add", x, x));
   x = conv(b, x, s->wide, s->wide, 1, 1);
   x = conv(b, x, s->wide, s->wide, groups_of(s->wide), 3);
-  keel_value two = unary(b, "Exp", unary(b, "Sin", x));
-  two = unary(b, "Reciprocal", binary(b, "Add", two, two));
+  keel_value two = op(b, "Exp", op(b, "Sin", x, KEEL_ABSENT), KEEL_ABSENT);
+  two = op(b, "Reciprocal", op(b, "Add", two, two), KEEL_ABSENT);
   keel_value scale =
-      unary(b, "Sigmoid",
-            conv(b, keel_builder_op(b, "GlobalAveragePool", NULL, 0, &two, 1),
-                 s->wide, s->wide, 1, 1));
-  x = conv(b, binary(b, "Mul", two, scale), s->wide, s->out, 1, 1);
+      op(b, "Sigmoid",
+         conv(b, keel_builder_op(b, "GlobalAveragePool", NULL, 0, &two, 1),
+              s->wide, s->wide, 1, 1),
+         KEEL_ABSENT);
+  x = conv(b, op(b, "Mul", two, scale), s->wide, s->out, 1, 1);
   keel_value third = conv(b, two, s->wide, 32, 1, 1);
   keel_value three[] = {third, conv(b, third, 32, 16, 1, 3), two};
   const keel_attr axis = KEEL_INT("axis", -3);
   two = norm(b, keel_builder_op(b, "Concat", &axis, 1, three, 3), 48 + s->wide);
-  x = binary(b, "Add", x, conv(b, two, 48 + s->wide, s->out, 1, 3));
-  return pool(b, "AveragePool", unary(b, "Relu", pool(b, "MaxPool", x)));
+  x = op(b, "Add", x, conv(b, two, 48 + s->wide, s->out, 1, 3));
+  return pool(b, "AveragePool",
+              op(b, "Relu", pool(b, "MaxPool", x), KEEL_ABSENT));
 }
 
 static keel_plan *plan_of(const shape *s, const char *skip) {
@@ -353,19 +341,8 @@ static int open_best(void **state) {
 
 /* Blocks of another width, or none; the best set again where the processor has not that. */
 static int open_set(const char *set) {
-  const char *paths[] = {CPU_PLUGIN};
-  keel_context_params params = {.struct_size = sizeof params,
-                                .flags = KEEL_ONLY_NAMED,
-                                .plugins = paths,
-                                .plugin_count = 1,
-                                .options = &set,
-                                .option_count = 1,
-                                .workers = 2};
-  context = NULL;
-  if (keel_open(&params, &context) == KD_OK && keel_device_count(context))
-    return 0;
-  keel_close(context);
-  return open_best(NULL);
+  context = open_cpu_options(&set, 1, 2);
+  return 0;
 }
 
 static int open_avx2(void **state) {
@@ -378,18 +355,13 @@ static int open_base(void **state) {
   return open_set("cpu.isa=base");
 }
 
-static int close_it(void **state) {
-  (void)state;
-  keel_close(context);
-  return 0;
-}
-
-#define EACH(open)                                                             \
-  cmocka_unit_test_setup_teardown(blocks_give_what_rows_give, open, close_it), \
-      cmocka_unit_test_setup_teardown(blocks_are_pooled_as_rows_are, open,     \
-                                      close_it),                               \
-      cmocka_unit_test_setup_teardown(blocks_are_moved_as_rows_are, open,      \
-                                      close_it)
+#define EACH(open)                                                         \
+  cmocka_unit_test_setup_teardown(blocks_give_what_rows_give, open,        \
+                                  close_context),                          \
+      cmocka_unit_test_setup_teardown(blocks_are_pooled_as_rows_are, open, \
+                                      close_context),                      \
+      cmocka_unit_test_setup_teardown(blocks_are_moved_as_rows_are, open,  \
+                                      close_context)
 
 int main(void) {
   const struct CMUnitTest tests[] = {EACH(open_best), EACH(open_avx2),

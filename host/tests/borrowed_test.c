@@ -181,8 +181,7 @@ static void a_copy_in_flight_keeps_the_memory(void **state) {
   assert_int_equal(deleted, 0);
   atomic_store(&toy->gate, 0);
   expect_floats(y, want, 4);
-  keel_tensor_release(pair[0]);
-  keel_tensor_release(pair[1]);
+  release_all(pair, 2);
   keel_tensor_release(held);
   keel_tensor_release(y);
   keel_close(context);
@@ -265,8 +264,7 @@ static void pooled_memory_is_not_read_late(void **state) {
   assert_ptr_equal(keel_tensor_data(all[aligned]), at);
   expect_floats(y, want, 4);
   keel_tensor_release(y);
-  for (int i = 0; i < MANY; i++)
-    keel_tensor_release(all[i]);
+  release_all(all, MANY);
   close_late(before);
 }
 
@@ -347,5 +345,5 @@ int main(void) {
       cmocka_unit_test(what_a_device_still_makes_is_waited_for),
       cmocka_unit_test(plans_read_each_input_where_it_lies),
   };
-  return cmocka_run_group_tests(tests, open_cpu, close_cpu);
+  return cmocka_run_group_tests(tests, open_cpu, close_context);
 }

@@ -4,22 +4,10 @@
 
 #include "device/device.h"
 #include "plan/plan.h"
-#include "testing.h"
 #include "toy/toy.h"
-
-static keel_context *context;
-
-static int open_cpu(void **state) {
-  (void)state;
-  context = open_with(CPU_PLUGIN, TOY("queue"), 2);
-  return 0;
-}
-
-static int close_cpu(void **state) {
-  (void)state;
-  keel_close(context);
-  return 0;
-}
+#define BESIDE  TOY("queue")
+#define WORKERS 2
+#include "with_cpu.h"
 
 static keel_plan *plan_of(keel_builder *builder, keel_device *device) {
   keel_plan_params params = {.struct_size = sizeof params, .device = device};
@@ -242,15 +230,13 @@ static void outputs_beside_a_failure_are_given(void **state) {
       expect_floats(out[1], numbers, 2);
       expect_floats(out[2], twice, 2);
     }
-    for (int i = 0; i < 4; i++)
-      keel_tensor_release(out[i]);
+    release_all(out, 4);
     if (fails) { /* the usual run gives nothing */
       assert_int_equal(keel_plan_run(plan, in, 2, out, 4), status);
       for (int i = 0; i < 4; i++)
         assert_null(out[i]);
     }
-    keel_tensor_release(in[0]);
-    keel_tensor_release(in[1]);
+    release_all(in, 2);
   }
   keel_plan_release(plan);
 }
@@ -271,10 +257,8 @@ static void inputs_may_have_failed(void **state) {
   expect_floats(out[0], minus, 2);
   assert_int_equal(keel_tensor_query(out[1]), KD_DATA_LOSS);
   assert_int_equal(keel_tensor_query(out[2]), KD_DATA_LOSS);
-  for (int i = 0; i < 4; i++)
-    keel_tensor_release(out[i]);
-  keel_tensor_release(in[0]);
-  keel_tensor_release(in[1]);
+  release_all(out, 4);
+  release_all(in, 2);
   keel_plan_release(plan);
 }
 
@@ -379,8 +363,7 @@ static void run_one(stress *self) {
     self->wrong |= (status == KD_OK || params.flags) != (out[i] != NULL);
     keel_tensor_release(out[i]);
   }
-  keel_tensor_release(in[0]);
-  keel_tensor_release(in[1]);
+  release_all(in, 2);
   keel_cancel_release(cancel);
 }
 
@@ -429,5 +412,5 @@ int main(void) {
       cmocka_unit_test(runs_over_devices_stop),
       cmocka_unit_test(many_nodes_fail_and_stop),
   };
-  return cmocka_run_group_tests(tests, open_cpu, close_cpu);
+  return cmocka_run_group_tests(tests, open_cpu, close_context);
 }

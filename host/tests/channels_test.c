@@ -26,9 +26,7 @@ typedef struct model {
 static keel_value numbers(keel_builder *b, uint32_t rank, const int64_t *dims,
                           int salt, const float *second) {
   float data[OUT * IN * 9 + 1];
-  int64_t count = 1;
-  for (uint32_t i = 0; i < rank; i++)
-    count *= dims[i];
+  int64_t count = elements_of(rank, dims);
   for (int64_t i = 0; i < count; i++)
     data[i] = (float)((i * 7 + salt) % 11 + 1) / 4 - 1.375f;
   if (second) data[1] = *second;
@@ -113,8 +111,7 @@ static uint32_t run(keel_program *program, bool fuse, bool read_twice,
     others += !strstr(line.op, "Conv") && !strstr(line.op, "Gemm") &&
               !strstr(line.op, "MatMul") && strcmp(line.op, "Reorder") != 0;
   keel_tensor_release(x);
-  keel_tensor_release(y[0]);
-  keel_tensor_release(y[1]);
+  release_all(y, 2);
   keel_plan_release(plan);
   return others;
 }
@@ -204,5 +201,5 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(weights_take_what_follows_by_channels),
   };
-  return cmocka_run_group_tests(tests, open_cpu, close_cpu);
+  return cmocka_run_group_tests(tests, open_cpu, close_context);
 }

@@ -176,8 +176,7 @@ static void make_inputs(keel_tensor **in) {
 }
 
 static void release(keel_tensor **tensors, int count) {
-  for (int i = 0; i < count; i++)
-    keel_tensor_release(tensors[i]);
+  release_all(tensors, count);
 }
 
 static void expect_all(keel_tensor **out, int count, float factor) {

@@ -16,9 +16,7 @@ enum { CHANNELS = 16, SIDE = 6, PLANE = SIDE * SIDE };
 
 static keel_tensor *numbers(uint32_t rank, const int64_t *dims, float scale) {
   static float data[CHANNELS * CHANNELS * PLANE];
-  int64_t count = 1;
-  for (uint32_t i = 0; i < rank; i++)
-    count *= dims[i];
+  int64_t count = elements_of(rank, dims);
   for (int64_t i = 0; i < count; i++)
     data[i] = scale * (float)((i * 7919) % 41 - 20) / 20;
   return create_tensor(context, KD_F32, rank, dims, data);
@@ -61,8 +59,7 @@ static void run(keel_plan *plan, float bound, float *out) {
   expect_ok(keel_plan_run(plan, in, 2, &y, 1));
   assert_int_equal(keel_tensor_read(y, out, CHANNELS * PLANE * sizeof *out),
                    KD_OK);
-  keel_tensor_release(in[0]);
-  keel_tensor_release(in[1]);
+  release_all(in, 2);
   keel_tensor_release(y);
 }
 
@@ -290,17 +287,6 @@ static void points_stay_rows(void **state) {
 
 enum { WIDE = 512, TAPS = 9 };
 
-/* Bytes of files that this process has in memory; 0: the system does not say. */
-static uint64_t resident_files(void) {
-  FILE *file = fopen("/proc/self/status", "r");
-  char line[256];
-  uint64_t kib = 0;
-  while (file && !kib && fgets(line, sizeof line, file))
-    if (!strncmp(line, "RssFile:", 8)) kib = strtoull(line + 8, NULL, 10);
-  if (file) fclose(file);
-  return kib * 1024;
-}
-
 /* One convolution of weights that are the program's alone. */
 static keel_program *wide(void) {
   const int64_t dims[] = {WIDE, WIDE, 3, 3}, sides[] = {1, WIDE, SIDE, SIDE};
@@ -365,12 +351,12 @@ static void packed_weights_leave_memory(void **state) {
   assert_true(fd >= 0);
   close(fd);
   write_wide(path);
-  uint64_t before = resident_files();
+  uint64_t before = resident("RssFile:");
   keel_program *program = load_program(context, path);
   keel_plan *plan = create_plan(program, NULL);
   for (int i = 0; i < 3; i++)
     run_wide(plan);
-  uint64_t after = resident_files();
+  uint64_t after = resident("RssFile:");
   if (before && lying(WIDE) > 0 && after > before + bytes / 2)
     fail_msg("%llu bytes of files came into memory, of weights of %llu",
              (unsigned long long)(after - before), (unsigned long long)bytes);
@@ -383,29 +369,23 @@ static void packed_weights_leave_memory(void **state) {
   unlink(path);
 }
 
-static uint64_t live_bytes(void) {
-  keel_stats stats;
-  keel_get_stats(context, &stats);
-  return stats.tensor_bytes;
-}
-
 /* They go with the last of those that need them: the program, and plans whose kernels have
  * not packed them yet. */
 static void packed_weights_are_held_once(void **state) {
   const uint64_t bytes = (uint64_t)WIDE * WIDE * TAPS * sizeof(float);
   (void)state;
   if (lying(WIDE) == 0) skip();
-  uint64_t before = live_bytes();
+  uint64_t before = live_bytes(context);
   keel_program *program = wide();
   keel_plan *plan = create_plan(program, NULL);
   keel_plan *second = create_plan(program, NULL);
   for (int i = 0; i < 3; i++)
     run_wide(plan);
-  assert_true(live_bytes() >= before + bytes);
+  assert_true(live_bytes(context) >= before + bytes);
   keel_program_release(program);
-  assert_true(live_bytes() >= before + bytes);
+  assert_true(live_bytes(context) >= before + bytes);
   run_wide(second);
-  assert_true(live_bytes() < before + bytes / 2);
+  assert_true(live_bytes(context) < before + bytes / 2);
   for (int i = 0; i < 3; i++) {
     run_wide(plan);
     run_wide(second);
@@ -422,7 +402,7 @@ static void a_run_that_fails_keeps_no_weights(void **state) {
   const int64_t dims[] = {1, WIDE, SIDE, SIDE};
   (void)state;
   if (lying(WIDE) == 0) skip();
-  uint64_t before = live_bytes();
+  uint64_t before = live_bytes(context);
   keel_program *program = wide();
   keel_plan *plan = create_plan(program, NULL);
   keel_program_release(program);
@@ -435,9 +415,9 @@ static void a_run_that_fails_keeps_no_weights(void **state) {
                    KD_CANCELLED);
   keel_tensor_release(x);
   keel_cancel_release(cancel);
-  assert_true(live_bytes() >= before + bytes);
+  assert_true(live_bytes(context) >= before + bytes);
   run_wide(plan);
-  assert_true(live_bytes() < before + bytes / 2);
+  assert_true(live_bytes(context) < before + bytes / 2);
   keel_plan_release(plan);
 }
 
@@ -454,7 +434,7 @@ static void weights_go_while_threads_run(void **state) {
   (void)state;
   const uint64_t bytes = (uint64_t)WIDE * WIDE * TAPS * sizeof(float);
   for (int turn = 0; turn < 3; turn++) {
-    uint64_t before = live_bytes();
+    uint64_t before = live_bytes(context);
     keel_program *program = wide();
     pthread_t threads[RUNNERS];
     keel_plan *plan = create_plan(program, NULL);
@@ -463,7 +443,7 @@ static void weights_go_while_threads_run(void **state) {
       assert_int_equal(pthread_create(&threads[i], NULL, run_often, plan), 0);
     for (int i = 0; i < RUNNERS; i++)
       pthread_join(threads[i], NULL);
-    if (lying(WIDE) > 0) assert_true(live_bytes() < before + bytes / 2);
+    if (lying(WIDE) > 0) assert_true(live_bytes(context) < before + bytes / 2);
     run_wide(plan);
     keel_plan_release(plan);
   }
@@ -502,11 +482,9 @@ static void expect_kept(bool handed_out) {
     for (int i = 0; i < COUNT; i++)
       if (back[i] != data[i] + (handed_out ? 0 : two))
         fail_msg("run %d: element %d is %g", n, i, (double)back[i]);
-    keel_tensor_release(out[0]);
-    keel_tensor_release(out[1]);
+    release_all(out, 2);
   }
-  keel_tensor_release(in[0]);
-  keel_tensor_release(in[1]);
+  release_all(in, 2);
   keel_builder_destroy(builder);
   keel_plan_release(plan);
 }
@@ -537,5 +515,5 @@ int main(void) {
       cmocka_unit_test(weights_that_are_an_output_stay),
       cmocka_unit_test(weights_that_another_op_reads_stay),
   };
-  return cmocka_run_group_tests(tests, open_cpu, close_cpu);
+  return cmocka_run_group_tests(tests, open_cpu, close_context);
 }

@@ -29,9 +29,7 @@ static float element(int64_t i, int salt) {
 
 static keel_tensor *numbers(uint32_t rank, const int64_t *dims, int salt) {
   static float data[MOST];
-  int64_t count = 1;
-  for (uint32_t i = 0; i < rank; i++)
-    count *= dims[i];
+  int64_t count = elements_of(rank, dims);
   assert_true(count <= MOST);
   for (int64_t i = 0; i < count; i++)
     data[i] = element(i, salt);
@@ -129,8 +127,7 @@ static void run(const model *m, bool plain, result *out) {
   keel_tensor *x = numbers(rank, dims, 1), *y[2] = {NULL, NULL};
   keel_plan *plan = create_plan(program, &params);
   for (int i = 0; i < 2; i++) { /* value by value, then in a static run */
-    keel_tensor_release(y[0]);
-    keel_tensor_release(y[1]);
+    release_all(y, 2);
     expect_ok(keel_plan_run(plan, &x, 1, y, m->read_twice ? 2 : 1));
   }
   keel_tensor *last = y[m->read_twice];
@@ -148,8 +145,7 @@ static void run(const model *m, bool plain, result *out) {
   out->activations = runs_of(plan, "Gelu") + runs_of(plan, "Relu") +
                      runs_of(plan, "Sigmoid") + runs_of(plan, "Mul");
   keel_tensor_release(x);
-  keel_tensor_release(y[0]);
-  keel_tensor_release(y[1]);
+  release_all(y, 2);
   keel_plan_release(plan);
   keel_program_release(program);
 }
@@ -243,8 +239,7 @@ static void nobody_wants_blocks(void **state) {
   assert_int_equal(runs_of(plan, "Transpose"), 1);
   assert_int_equal(runs_of(plan, "Reorder"), 0);
   keel_tensor_release(x);
-  keel_tensor_release(out[0]);
-  keel_tensor_release(out[1]);
+  release_all(out, 2);
   keel_plan_release(plan);
   keel_program_release(program);
 }
@@ -286,5 +281,5 @@ int main(void) {
       cmocka_unit_test(nobody_wants_blocks),
       cmocka_unit_test(empty_lines_stay),
   };
-  return cmocka_run_group_tests(tests, open_cpu, close_cpu);
+  return cmocka_run_group_tests(tests, open_cpu, close_context);
 }

@@ -34,18 +34,8 @@ static int called(int slot) {
 
 /* Opens the CPU and a plugin, under layers. Returns false where it has no device. */
 static bool begin(const char *plugin, const char *layers) {
-  const char *paths[] = {CPU_PLUGIN, plugin};
-  const char *option = "cpu.regions=off";
-  const keel_context_params params = {.struct_size = sizeof params,
-                                      .flags = KEEL_ONLY_NAMED,
-                                      .plugins = paths,
-                                      .plugin_count = 2,
-                                      .options = &option,
-                                      .option_count = 1,
-                                      .workers = KEEL_NO_WORKERS,
-                                      .log = count};
   assert_int_equal(keel_layers_set(layers), KD_OK);
-  assert_int_equal(keel_open(&params, &context), KD_OK);
+  context = open_logged(CPU_PLUGIN, plugin, KEEL_NO_WORKERS, count);
   device = keel_device_at(context, 1);
   if (!device) {
     keel_close(context);
@@ -292,8 +282,7 @@ static keel_status run_sums(keel_plan *plan, int64_t rounds,
   keel_tensor_create(context, KD_BOOL, 0, NULL, &yes, &in[3]);
   called(COPIES);
   keel_status status = keel_plan_run(plan, in, 4, out, 3);
-  for (int i = 0; i < 4; i++)
-    keel_tensor_release(in[i]);
+  release_all(in, 4);
   return status;
 }
 
@@ -309,8 +298,7 @@ static void expect_sums(keel_tensor **out, int64_t rounds) {
   expect_floats(out[0], b, ROUNDS * WIDE);
   expect_floats(out[1], r, ROUNDS * WIDE);
   expect_floats(out[2], d, (size_t)rounds * WIDE);
-  for (int i = 0; i < 3; i++)
-    keel_tensor_release(out[i]);
+  release_all(out, 3);
 }
 
 /* Rows of a scan's input, and what rounds collect. */
@@ -427,8 +415,7 @@ static void split_and_join(bool copies) {
   expect_floats(stack, data, 12);
   assert_int_equal(keel_tensor_rank(stack), 2);
   keel_tensor *all[] = {in[0], list, parts, rows, whole, stack};
-  for (size_t i = 0; i < KEEL_COUNT_OF(all); i++)
-    keel_tensor_release(all[i]);
+  release_all(all, KEEL_COUNT_OF(all));
 }
 
 static void sequences_are_parts(void **state) {
@@ -474,8 +461,7 @@ static void other_parts_are_left_to_kernels(void **state) {
   assert_int_equal(called(COPIES), 0);
   keel_tensor *all[] = {in[0], list, columns, again,
                         mixed, both, scalar,  unlike};
-  for (size_t i = 0; i < KEEL_COUNT_OF(all); i++)
-    keel_tensor_release(all[i]);
+  release_all(all, KEEL_COUNT_OF(all));
   end();
 }
 

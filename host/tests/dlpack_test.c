@@ -467,8 +467,7 @@ static void a_pending_value_is_waited_for(void **state) {
   pthread_join(thread, NULL);
   assert_ptr_equal(out->dl_tensor.data, keel_tensor_data(pair[1]));
   assert_memory_equal(out->dl_tensor.data, data, sizeof data);
-  keel_tensor_release(pair[0]);
-  keel_tensor_release(pair[1]);
+  release_all(pair, 2);
   out->deleter(out);
 }
 
@@ -515,5 +514,5 @@ int main(void) {
       cmocka_unit_test(a_pending_value_is_waited_for),
       cmocka_unit_test(wrapped_elements_off_their_alignment_are_copied),
   };
-  return cmocka_run_group_tests(tests, open_cpu, close_cpu);
+  return cmocka_run_group_tests(tests, open_cpu, close_context);
 }

@@ -341,5 +341,5 @@ int main(void) {
       cmocka_unit_test(threads_may_share_an_op),
       cmocka_unit_test(threads_share_large_memory),
   };
-  return cmocka_run_group_tests(tests, open_cpu, close_cpu);
+  return cmocka_run_group_tests(tests, open_cpu, close_context);
 }

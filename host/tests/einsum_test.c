@@ -75,13 +75,6 @@ static const model models[] = {
     {"...ij,...jk", 2, {{3, {1, 3, 4}}, {3, {2, 4, 5}}}, true},
 };
 
-static int64_t elements_of(const operand *in) {
-  int64_t count = 1;
-  for (uint32_t d = 0; d < in->rank; d++)
-    count *= in->dims[d];
-  return count;
-}
-
 static keel_program *program_of(const model *m) {
   static const char *const names[] = {"a", "b", "c", "d"};
   keel_value in[OPERANDS];
@@ -104,7 +97,7 @@ static uint32_t run(const model *m, keel_program *program, bool pass,
   keel_tensor *in[OPERANDS], *y = NULL;
   float data[MOST];
   for (uint32_t i = 0; i < m->count; i++) {
-    int64_t count = elements_of(&m->in[i]);
+    int64_t count = elements_of(m->in[i].rank, m->in[i].dims);
     for (int64_t k = 0; k < count; k++)
       data[k] = (float)((k * 5 + i) % 17 - 8) / 8;
     assert_int_equal(keel_tensor_create(context, KD_F32, m->in[i].rank,
@@ -118,8 +111,7 @@ static uint32_t run(const model *m, keel_program *program, bool pass,
   assert_true(*out_count <= MOST);
   assert_int_equal(keel_tensor_read(y, got, *out_count * sizeof *got), KD_OK);
   uint32_t left = runs_of(plan, "Einsum");
-  for (uint32_t i = 0; i < m->count; i++)
-    keel_tensor_release(in[i]);
+  release_all(in, m->count);
   keel_tensor_release(y);
   keel_plan_release(plan);
   return left;
@@ -158,8 +150,7 @@ static void refuse(const char *equation, uint32_t count,
                    KD_INVALID_ARGUMENT);
   if (!strstr(keel_message(), said))
     fail_msg("%s: %s", equation, keel_message());
-  for (uint32_t i = 0; i < count; i++)
-    keel_tensor_release(in[i]);
+  release_all(in, count);
 }
 
 static void bad_equations_are_refused(void **state) {
@@ -181,5 +172,5 @@ int main(void) {
       cmocka_unit_test(einsums_become_products),
       cmocka_unit_test(bad_equations_are_refused),
   };
-  return cmocka_run_group_tests(tests, open_cpu, close_cpu);
+  return cmocka_run_group_tests(tests, open_cpu, close_context);
 }

@@ -136,5 +136,5 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(expansions_keep_their_digits),
   };
-  return cmocka_run_group_tests(tests, open_cpu, close_cpu);
+  return cmocka_run_group_tests(tests, open_cpu, close_context);
 }

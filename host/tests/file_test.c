@@ -89,10 +89,8 @@ static void run_v1(keel_context *context, keel_program *program, bool yes) {
   assert_memory_equal(keel_tensor_data(out[5]), half, sizeof half);
   const float complex[] = {1, 2, 3, 4};
   assert_memory_equal(keel_tensor_data(out[6]), complex, sizeof complex);
-  for (int i = 0; i < 7; i++)
-    keel_tensor_release(out[i]);
-  keel_tensor_release(in[0]);
-  keel_tensor_release(in[1]);
+  release_all(out, 7);
+  release_all(in, 2);
   keel_plan_release(plan);
 }
 
@@ -190,8 +188,7 @@ static void sizes_of_one_name_that_differ_are_told(void **state) {
       keel_tensor_create(context, KD_F32, 1, &mask[1], NULL, &in[1]), KD_OK);
   assert_int_equal(keel_plan_run(plan, in, 3, &y, 1), KD_INVALID_ARGUMENT);
   expect_message("the program declares f32[batch,the \"length\"]");
-  for (int i = 0; i < 3; i++)
-    keel_tensor_release(in[i]);
+  release_all(in, 3);
   keel_plan_release(plan);
   keel_program_release(program);
   keel_close(context);

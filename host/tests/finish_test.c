@@ -19,9 +19,7 @@ static keel_builder *builder;
 
 static keel_tensor *numbers(uint32_t rank, const int64_t *dims, int64_t from) {
   static float list[MOST];
-  int64_t count = 1;
-  for (uint32_t i = 0; i < rank; i++)
-    count *= dims[i];
+  int64_t count = elements_of(rank, dims);
   assert_true(count <= MOST);
   for (int64_t i = 0; i < count; i++)
     list[i] = (float)((i + from) * 7919 % 401 - 200) / 300;
@@ -86,17 +84,14 @@ static void run(const form *f, keel_program *program, const char *skip,
   }
   keel_plan *plan = create_plan(program, &params);
   for (int i = 0; i < 3; i++) { /* values, then static runs */
-    for (uint32_t k = 0; k < outputs; k++)
-      keel_tensor_release(y[k]);
+    release_all(y, outputs);
     expect_ok(keel_plan_run(plan, in, 2, y, outputs));
   }
   assert_int_equal(
       keel_tensor_read(y[0], out, (size_t)(f->rows * f->columns) * sizeof *out),
       KD_OK);
-  for (uint32_t k = 0; k < outputs; k++)
-    keel_tensor_release(y[k]);
-  keel_tensor_release(in[0]);
-  keel_tensor_release(in[1]);
+  release_all(y, outputs);
+  release_all(in, 2);
   keel_plan_release(plan);
 }
 
@@ -140,5 +135,5 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(what_follows_a_product_goes_into_it),
   };
-  return cmocka_run_group_tests(tests, open_cpu, close_cpu);
+  return cmocka_run_group_tests(tests, open_cpu, close_context);
 }

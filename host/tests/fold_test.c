@@ -1,9 +1,8 @@
 /* fold_test.c - what planning computes ahead has bounds, of time and of memory. */
-#include "testing.h"
+#define WORKERS KEEL_NO_WORKERS
+#include "with_cpu.h"
 
 #define SIDE 3000 /* 36 MB a matrix, 2.7e10 steps a product */
-
-static keel_context *context;
 
 /* A product of two constants, of `side` each way, added to the input. */
 static keel_program *product_of_constants(int64_t side) {
@@ -95,18 +94,6 @@ static void planning_ends_when_it_is_asked_to(void **state) {
   keel_cancel_release(cancel);
 }
 
-static int set_up(void **state) {
-  (void)state;
-  context = open_with(CPU_PLUGIN, NULL, KEEL_NO_WORKERS);
-  return 0;
-}
-
-static int tear_down(void **state) {
-  (void)state;
-  keel_close(context);
-  return 0;
-}
-
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_small_product_is_computed_ahead),
@@ -115,5 +102,5 @@ int main(void) {
       cmocka_unit_test(planning_ends_at_its_deadline),
       cmocka_unit_test(planning_ends_when_it_is_asked_to),
   };
-  return cmocka_run_group_tests(tests, set_up, tear_down);
+  return cmocka_run_group_tests(tests, open_cpu, close_context);
 }

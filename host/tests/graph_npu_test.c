@@ -3,11 +3,10 @@
 #include <math.h>
 #include <unistd.h>
 
+#include "one_context.h"
 #include "onnx.h"
 #include "program/function.h"
-#include "testing.h"
 
-static keel_context *context;
 static keel_device *npu;
 
 static int start(void **state) {
@@ -18,12 +17,6 @@ static int start(void **state) {
   setenv("XDG_CACHE_HOME", "/dev/null/none", 1); /* each run compiles anew */
   expect_ok(keel_open(&params, &context));
   return keel_device_find(context, "graph_npu", &npu) == KD_OK ? 0 : -1;
-}
-
-static int stop(void **state) {
-  (void)state;
-  keel_close(context);
-  return 0;
 }
 
 static keel_program *load(void (*write)(const char *path)) {
@@ -134,12 +127,6 @@ static void resnet50_is_one_region(void **state) {
   expect_one_region(model_resnet50);
 }
 
-static uint64_t live_bytes(void) {
-  keel_stats stats;
-  keel_get_stats(context, &stats);
-  return stats.tensor_bytes;
-}
-
 static uint64_t weights_of(const keel_program *program) {
   uint64_t bytes = 0;
   for (const keel_function *at = program->functions; at; at = at->next)
@@ -152,18 +139,18 @@ static uint64_t weights_of(const keel_program *program) {
  * most in the file. */
 static void weights_are_held_once(void **state) {
   (void)state;
-  uint64_t none = live_bytes();
+  uint64_t none = live_bytes(context);
   keel_program *program = load(bert_layer);
   uint64_t weights = weights_of(program);
   assert_true(weights > 100000);
-  assert_true(live_bytes() < none + weights / 8);
+  assert_true(live_bytes(context) < none + weights / 8);
   keel_plan *plan = plan_on(program, "graph_npu", 0);
   keel_tensor *first = run(plan, program), *again = run(plan, program);
-  assert_true(live_bytes() >= none + weights);
+  assert_true(live_bytes(context) >= none + weights);
   expect_near(first, again);
   keel_tensor_release(again);
   keel_program_release(program);
-  uint64_t left = live_bytes() - none;
+  uint64_t left = live_bytes(context) - none;
   if (left > weights + weights / 4)
     fail_msg("%llu bytes of weights are held in %llu",
              (unsigned long long)weights, (unsigned long long)left);
@@ -206,8 +193,7 @@ static void what_it_does_not_know_runs_elsewhere(void **state) {
   keel_plan_release(plan);
   keel_program_release(program);
   keel_builder_destroy(builder);
-  keel_tensor_release(limits[0]);
-  keel_tensor_release(limits[1]);
+  release_all(limits, 2);
 }
 
 /* How many steps are on the NPU where nodes are placed by cost. */
@@ -246,5 +232,5 @@ int main(void) {
       cmocka_unit_test(what_it_does_not_know_runs_elsewhere),
       cmocka_unit_test(it_is_chosen_by_cost),
   };
-  return cmocka_run_group_tests(tests, start, stop);
+  return cmocka_run_group_tests(tests, start, close_context);
 }

@@ -70,11 +70,6 @@ static keel_tensor *value_of(uint32_t rank, int64_t count) {
   return floats(context, count, data);
 }
 
-static void release_all(keel_tensor **tensors, uint32_t count) {
-  for (uint32_t i = 0; i < count; i++)
-    keel_tensor_release(tensors[i]);
-}
-
 static void expect_on(keel_tensor *tensor, keel_device *device,
                       const float *want, size_t count) {
   expect_ok(keel_tensor_wait(tensor));

@@ -408,5 +408,5 @@ int main(void) {
       cmocka_unit_test(channels_in_blocks_are_joined),
       cmocka_unit_test(random_wholes),
   };
-  return cmocka_run_group_tests(tests, open_cpu, close_cpu);
+  return cmocka_run_group_tests(tests, open_cpu, close_context);
 }

@@ -15,10 +15,8 @@ static int make_folder(void **state) {
 }
 
 static int remove_folder(void **state) {
-  char command[100];
   (void)state;
-  snprintf(command, sizeof command, "rm -rf '%s'", folder);
-  return system(command);
+  return remove_all(folder);
 }
 
 /* ---- one process ------------------------------------------------------------------ */

@@ -55,8 +55,7 @@ static keel_status run(keel_plan *plan, uint32_t outputs, float *out) {
     assert_int_equal(keel_tensor_read(y[i], out + i * COUNT, sizeof data),
                      KD_OK);
   keel_tensor_release(x);
-  keel_tensor_release(y[0]);
-  keel_tensor_release(y[1]);
+  release_all(y, 2);
   return status;
 }
 

@@ -44,27 +44,11 @@ static void count_errors(void *unused, uint32_t level, const char *line) {
   atomic_fetch_add(&complaints, 1);
 }
 
-static keel_context *open_both(void) {
-  const char *paths[] = {SIM_PLUGIN, CPU_PLUGIN};
-  const char *option = "cpu.regions=off";
-  keel_context *opened = NULL;
-  keel_context_params params = {.struct_size = sizeof params,
-                                .flags = KEEL_ONLY_NAMED,
-                                .plugins = paths,
-                                .plugin_count = 2,
-                                .options = &option,
-                                .option_count = 1,
-                                .workers = 2,
-                                .log = count_errors};
-  assert_int_equal(keel_open(&params, &opened), KD_OK);
-  return opened;
-}
-
 static int open_layered(const char *layers) {
   never_lose();
   atomic_store(&complaints, 0);
   assert_int_equal(keel_layers_set(layers), KD_OK);
-  context = open_both();
+  context = open_logged(SIM_PLUGIN, CPU_PLUGIN, 2, count_errors);
   sim = keel_device_at(context, 0);
   other = keel_device_at(context, 1);
   cpu = keel_device_at(context, 2);
@@ -112,17 +96,11 @@ static int close_all(void **state) {
 }
 
 static keel_tensor *all_of(float value) {
-  float data[SIZE];
-  for (int i = 0; i < SIZE; i++)
-    data[i] = value;
-  return floats(context, SIZE, data);
+  return equal_floats(context, SIZE, value);
 }
 
 static void expect_all(keel_tensor *tensor, float want) {
-  float data[SIZE];
-  for (int i = 0; i < SIZE; i++)
-    data[i] = want;
-  expect_floats(tensor, data, SIZE);
+  expect_equal_floats(tensor, want, SIZE);
 }
 
 /* x + 1, `times` times, op by op; what was made last goes to *out. */
@@ -288,8 +266,7 @@ static void copies_fail(void **state) {
 
     expect_lost(status);
     expect_lost(keel_tensor_to(x, sim, &more));
-    for (int i = 0; i < 3; i++)
-      keel_tensor_release(there[i]);
+    release_all(there, 3);
     keel_tensor_release(x);
   }
   never_lose();
@@ -324,7 +301,8 @@ static void contexts_share_the_loss(void **state) {
   keel_op *adds = NULL;
   lose_at("KEEL_SIM_LOSE", 2);
   add = adds_on(sim);
-  keel_context *second = context = open_both();
+  keel_context *second = context =
+      open_logged(SIM_PLUGIN, CPU_PLUGIN, 2, count_errors);
   adds = adds_on(keel_device_at(second, 0));
   expect_lost(compute(adds));
   context = first;
@@ -602,9 +580,7 @@ typedef struct network {
 
 static keel_value weights(const network *net, uint32_t rank,
                           const int64_t *dims, float deviation) {
-  int64_t count = 1;
-  for (uint32_t i = 0; i < rank; i++)
-    count *= dims[i];
+  int64_t count = elements_of(rank, dims);
   float *data = malloc((size_t)count * sizeof *data);
   assert_non_null(data);
   for (int64_t i = 0; i < count; i++)

@@ -32,18 +32,8 @@ static void expect_calls(int mapped, int copied) {
 
 /* Opens the CPU and a plugin, under layers. Returns false where it has no device. */
 static bool begin(const char *plugin, const char *layers) {
-  const char *paths[] = {CPU_PLUGIN, plugin};
-  const char *option = "cpu.regions=off";
-  const keel_context_params params = {.struct_size = sizeof params,
-                                      .flags = KEEL_ONLY_NAMED,
-                                      .plugins = paths,
-                                      .plugin_count = 2,
-                                      .options = &option,
-                                      .option_count = 1,
-                                      .workers = 1,
-                                      .log = count};
   assert_int_equal(keel_layers_set(layers), KD_OK);
-  assert_int_equal(keel_open(&params, &context), KD_OK);
+  context = open_logged(CPU_PLUGIN, plugin, 1, count);
   device = keel_device_at(context, 1);
   if (!device) {
     keel_close(context);
@@ -321,8 +311,7 @@ static void work_that_failed_is_not_mapped(void **state) {
   assert_int_equal(keel_tensor_to(y, NULL, &here), KD_INTERNAL);
   expect_calls(0, 0);
   keel_tensor *all[] = {x, by, y};
-  for (size_t i = 0; i < KEEL_COUNT_OF(all); i++)
-    keel_tensor_release(all[i]);
+  release_all(all, KEEL_COUNT_OF(all));
   end();
 }
 

@@ -4,13 +4,11 @@
 
 #include <unistd.h>
 
+#include "one_context.h"
 #include "onnx.h"
 #include "plan/plan.h"
-#include "testing.h"
 
 enum { SIDE = 256, ROWS = 5, LAYERS = 6, BYTES = SIDE * SIDE * 4 };
-
-static keel_context *context;
 
 /* products: an option of the plugin, which is asked when it is opened. */
 static void open_cpu(const char *products) {
@@ -30,18 +28,6 @@ static int start(void **state) {
   (void)state;
   open_cpu(NULL);
   return 0;
-}
-
-static int stop(void **state) {
-  (void)state;
-  keel_close(context);
-  return 0;
-}
-
-static uint64_t live_bytes(void) {
-  keel_stats stats;
-  keel_get_stats(context, &stats);
-  return stats.tensor_bytes;
 }
 
 static const int64_t matrix[] = {SIDE, SIDE}, open_rows[] = {-1, SIDE},
@@ -164,13 +150,13 @@ static void expect_same(keel_plan *plan, keel_plan *other, int64_t rows) {
 /* They are read there when kernels are made, copied for no longer than that. */
 static void weights_of_products_stay_in_the_file(void **state) {
   (void)state;
-  uint64_t none = live_bytes();
+  uint64_t none = live_bytes(context);
   keel_program *program = program_of(write_chain, false);
   assert_true(ragged_in(program->functions) >= LAYERS / 2);
-  assert_true(live_bytes() < none + LAYERS * BYTES / 2);
+  assert_true(live_bytes(context) < none + LAYERS * BYTES / 2);
   keel_plan *plan = plan_of(program, 0);
   keel_tensor_release(run(plan, ROWS));
-  assert_true(live_bytes() < none + LAYERS * BYTES / 2);
+  assert_true(live_bytes(context) < none + LAYERS * BYTES / 2);
   keel_program *straight = program_of(write_chain, true);
   keel_plan *other = plan_of(straight, 0), *second = plan_of(program, 0);
   for (int i = 0; i < 3; i++) {
@@ -188,7 +174,7 @@ static void weights_of_products_stay_in_the_file(void **state) {
 static void other_shapes_find_them_again(void **state) {
   const int64_t rows[] = {5, 1, 7, 5, 64, 1, 7, 64, 3, 0};
   (void)state;
-  uint64_t none = live_bytes();
+  uint64_t none = live_bytes(context);
   keel_program *program = program_of(write_open, false);
   keel_program *straight = program_of(write_open, true);
   keel_plan *plan = plan_of(program, 0), *other = plan_of(straight, 0);
@@ -196,21 +182,10 @@ static void other_shapes_find_them_again(void **state) {
   keel_program_release(program);
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
     expect_same(plan, other, rows[i]);
-  assert_true(live_bytes() < none + LAYERS * BYTES / 2);
+  assert_true(live_bytes(context) < none + LAYERS * BYTES / 2);
   keel_plan_release(plan);
   keel_plan_release(other);
   keel_program_release(straight);
-}
-
-/* Bytes of its own that this process has in memory; 0: the system does not say. */
-static uint64_t resident(void) {
-  FILE *file = fopen("/proc/self/status", "r");
-  char line[256];
-  uint64_t kib = 0;
-  while (file && !kib && fgets(line, sizeof line, file))
-    if (!strncmp(line, "RssAnon:", 8)) kib = strtoull(line + 8, NULL, 10);
-  if (file) fclose(file);
-  return kib * 1024;
 }
 
 /* What kernels have packed is shared by those for other shapes. */
@@ -224,9 +199,9 @@ static void shapes_share_what_is_packed(void **state) {
   uint64_t before = 0;
   for (int64_t i = 0; i < 16; i++) { /* the second time a shape has a plan */
     keel_tensor_release(run(plan, 2 + i / 2));
-    if (i == 1) before = resident();
+    if (i == 1) before = resident("RssAnon:");
   }
-  uint64_t after = resident();
+  uint64_t after = resident("RssAnon:");
   if (before && after > before + 3 * LAYERS * BYTES)
     fail_msg("%llu bytes more for seven shapes, of weights of %d",
              (unsigned long long)(after - before), LAYERS * BYTES);
@@ -302,7 +277,7 @@ static void files_that_are_cut_off_are_refused(void **state) {
 static void kernels_that_read_them_in_each_run(void **state) {
   (void)state;
   open_cpu("cpu.products=openblas");
-  uint64_t none = live_bytes();
+  uint64_t none = live_bytes(context);
   keel_program *program = program_of(write_chain, false);
   keel_program *straight = program_of(write_chain, true);
   keel_plan *plan = plan_of(program, 0), *other = plan_of(straight, 0);
@@ -311,10 +286,10 @@ static void kernels_that_read_them_in_each_run(void **state) {
   for (int i = 0; i < 3; i++)
     expect_same(plan, other, ROWS);
   assert_int_equal(ragged_in(plan->functions), 0);
-  assert_true(live_bytes() < none + LAYERS * BYTES * 3 / 2);
+  assert_true(live_bytes(context) < none + LAYERS * BYTES * 3 / 2);
   keel_plan *second = plan_of(program, 0);
   expect_same(second, other, ROWS);
-  assert_true(live_bytes() < none + LAYERS * BYTES * 3 / 2);
+  assert_true(live_bytes(context) < none + LAYERS * BYTES * 3 / 2);
   keel_plan_release(second);
   keel_plan_release(plan);
   keel_plan_release(other);
@@ -326,18 +301,20 @@ static void kernels_that_read_them_in_each_run(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       /* the first: what others freed would be used again */
-      cmocka_unit_test_setup_teardown(shapes_share_what_is_packed, start, stop),
+      cmocka_unit_test_setup_teardown(shapes_share_what_is_packed, start,
+                                      close_context),
       cmocka_unit_test_setup_teardown(weights_of_products_stay_in_the_file,
-                                      start, stop),
+                                      start, close_context),
       cmocka_unit_test_setup_teardown(other_shapes_find_them_again, start,
-                                      stop),
+                                      close_context),
       cmocka_unit_test_setup_teardown(weights_of_convolutions_stay_in_the_file,
-                                      start, stop),
+                                      start, close_context),
       cmocka_unit_test_setup_teardown(weights_that_others_read_are_copied,
-                                      start, stop),
-      cmocka_unit_test_setup_teardown(eager_runs_read_them, start, stop),
+                                      start, close_context),
+      cmocka_unit_test_setup_teardown(eager_runs_read_them, start,
+                                      close_context),
       cmocka_unit_test_setup_teardown(files_that_are_cut_off_are_refused, start,
-                                      stop),
+                                      close_context),
       cmocka_unit_test(kernels_that_read_them_in_each_run),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -246,8 +246,7 @@ static void tensors_of_one_buffer_have_their_offsets(void **state) {
   for (int i = 0; i < 2; i++)
     handles[i] = memory_of(there[i], KD_NATIVE_VK_BUFFER, KD_READ, &offsets[i]);
   assert_true(handles[0] != handles[1] || offsets[0] != offsets[1]);
-  for (int i = 0; i < 2; i++)
-    keel_tensor_release(there[i]);
+  release_all(there, 2);
   keel_tensor_release(host);
   end_vulkan();
 }

@@ -4,8 +4,6 @@
 
 #include "cpu_sets.h"
 
-static keel_context *context;
-
 enum { MOST = 1 << 19 };
 
 typedef struct product {
@@ -54,12 +52,6 @@ static int open_base(void **state) {
   return open_set("cpu.isa=base");
 }
 
-static int close_it(void **state) {
-  (void)state;
-  keel_close(context);
-  return 0;
-}
-
 /* equal: each row as the first one. */
 static keel_tensor *numbers(uint32_t rank, const int64_t *dims, int salt,
                             bool equal) {
@@ -98,8 +90,7 @@ static int64_t run(const product *p, bool constant, bool equal, float *out) {
   assert_int_equal(keel_tensor_read(y, out, (size_t)count * sizeof *out),
                    KD_OK);
   keel_tensor_release(y);
-  keel_tensor_release(in[0]);
-  keel_tensor_release(in[1]);
+  release_all(in, 2);
   keel_plan_release(plan);
   keel_program_release(program);
   return count;
@@ -139,7 +130,7 @@ int main(void) {
       cmocka_unit_test(constants_give_what_inputs_give),
       cmocka_unit_test(equal_rows_stay_equal),
   };
-  return cmocka_run_group_tests(tests, open_best, close_it) +
-         cmocka_run_group_tests(tests, open_avx2, close_it) +
-         cmocka_run_group_tests(tests, open_base, close_it);
+  return cmocka_run_group_tests(tests, open_best, close_context) +
+         cmocka_run_group_tests(tests, open_avx2, close_context) +
+         cmocka_run_group_tests(tests, open_base, close_context);
 }

@@ -135,5 +135,5 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(zeros_go_into_convolutions),
   };
-  return cmocka_run_group_tests(tests, open_cpu, close_cpu);
+  return cmocka_run_group_tests(tests, open_cpu, close_context);
 }

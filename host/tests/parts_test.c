@@ -30,9 +30,7 @@ static keel_plan *plan_of(keel_program *program, keel_device *device,
 
 static keel_tensor *pattern(uint32_t rank, const int64_t *dims, int seed) {
   static float data[4096];
-  int64_t count = 1;
-  for (uint32_t i = 0; i < rank; i++)
-    count *= dims[i];
+  int64_t count = elements_of(rank, dims);
   for (int64_t i = 0; i < count; i++)
     data[i] = (float)(i * 7 % (23 + seed)) - 11;
   return create_tensor(context, KD_F32, rank, dims, data);
@@ -68,8 +66,7 @@ static void compare(keel_builder *builder, keel_device *device, uint32_t rank,
     read(plan, in[run % INPUTS], got, bytes);
     assert_memory_equal(got, want[run % INPUTS], bytes);
   }
-  for (int i = 0; i < INPUTS; i++)
-    keel_tensor_release(in[i]);
+  release_all(in, INPUTS);
   keel_plan_release(plan);
   keel_plan_release(copies);
   keel_program_release(program);
@@ -167,18 +164,9 @@ static void split_expand_and_gather_are_parts(void **state) {
 
 /* Ops on parts of the input and of a value, enough of them to be recorded. */
 static void try_device(const char *plugin, uint32_t wanted) {
-  static const char *const option = "cpu.regions=off";
-  const char *paths[] = {CPU_PLUGIN, plugin};
-  const keel_context_params params = {.struct_size = sizeof params,
-                                      .flags = KEEL_ONLY_NAMED,
-                                      .plugins = paths,
-                                      .plugin_count = 2,
-                                      .options = &option,
-                                      .option_count = 1,
-                                      .workers = KEEL_NO_WORKERS};
   const int64_t dims[] = {5, 7};
   keel_context *cpu = context;
-  assert_int_equal(keel_open(&params, &context), KD_OK);
+  context = open_with(CPU_PLUGIN, plugin, KEEL_NO_WORKERS);
   keel_device *device = keel_device_at(context, 1);
   if (device) {
     keel_builder *builder = NULL;
@@ -284,5 +272,5 @@ int main(void) {
       cmocka_unit_test(a_part_is_not_overwritten),
       cmocka_unit_test(programs_from_outside_have_no_parts),
   };
-  return cmocka_run_group_tests(tests, open_cpu, close_cpu);
+  return cmocka_run_group_tests(tests, open_cpu, close_context);
 }

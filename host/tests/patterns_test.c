@@ -245,5 +245,5 @@ int main(void) {
       cmocka_unit_test(what_looks_alike_stays),
       cmocka_unit_test(parts_of_products_become_ops),
   };
-  return cmocka_run_group_tests(tests, open_cpu, close_cpu);
+  return cmocka_run_group_tests(tests, open_cpu, close_context);
 }

@@ -3,10 +3,9 @@
 #include <unistd.h>
 
 #include "device/device.h"
-#include "testing.h"
+#include "one_context.h"
 #include "toy/toy.h"
 
-static keel_context *context;
 static keel_device *queue, *cpu;
 static const float data[] = {-1, 2, -3, 4};
 static const float want[] = {0, 4, 0, 8}; /* Relu(x) + Relu(x) */
@@ -16,12 +15,6 @@ static int open_both(void **state) {
   context = open_with(CPU_PLUGIN, TOY("queue"), 1);
   assert_int_equal(keel_device_find(context, "queue", &queue), KD_OK);
   assert_int_equal(keel_device_find(context, "cpu:0", &cpu), KD_OK);
-  return 0;
-}
-
-static int close_both(void **state) {
-  (void)state;
-  keel_close(context);
   return 0;
 }
 
@@ -467,5 +460,5 @@ int main(void) {
 #endif
       cmocka_unit_test(a_device_that_ran_nothing_is_not_in_the_profile),
   };
-  return cmocka_run_group_tests(tests, open_both, close_both);
+  return cmocka_run_group_tests(tests, open_both, close_context);
 }

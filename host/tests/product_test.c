@@ -3,8 +3,6 @@
  * large logits makes 0 and 1 of two that are one bit apart. */
 #include "cpu_sets.h"
 
-static keel_context *context;
-
 static int open_cpu(const char *set, int32_t workers) {
   context = open_cpu_set(set, workers);
   return 0;
@@ -28,12 +26,6 @@ static int open_avx2(void **state) {
 static int open_base(void **state) {
   (void)state;
   return open_cpu("cpu.isa=base", 3);
-}
-
-static int close_it(void **state) {
-  (void)state;
-  keel_close(context);
-  return 0;
 }
 
 static uint64_t seed = 1;
@@ -125,8 +117,7 @@ static void gemm(kd_dtype dtype, int64_t m, int64_t n, int64_t k, bool ta,
                        numbers(dtype, 2, b_dims, same == 1 ? !tb : -1),
                        numbers(dtype, 2, c_dims, -1)};
   expect_same("Gemm", attrs, 3, in, 3, same, what);
-  for (int i = 0; i < 3; i++)
-    keel_tensor_release(in[i]);
+  release_all(in, 3);
 }
 
 static void equal_lines_stay_equal(void **state) {
@@ -194,8 +185,7 @@ static void conv(kd_dtype dtype, int64_t in, int64_t out, int64_t side,
                       numbers(dtype, 4, w_dims, 0)};
   expect_same("Conv", attrs, 2, x, 2, 1, what);
   expect_same_planned(attrs, 2, x, what);
-  keel_tensor_release(x[0]);
-  keel_tensor_release(x[1]);
+  release_all(x, 2);
 }
 
 static void equal_filters_stay_equal(void **state) {
@@ -221,12 +211,13 @@ static void equal_filters_stay_equal(void **state) {
   }
 }
 
-#define EACH(open)                                                         \
-  cmocka_unit_test_setup_teardown(equal_lines_stay_equal, open, close_it), \
-      cmocka_unit_test_setup_teardown(so_they_do_in_large_products, open,  \
-                                      close_it),                           \
-      cmocka_unit_test_setup_teardown(equal_filters_stay_equal, open,      \
-                                      close_it)
+#define EACH(open)                                                        \
+  cmocka_unit_test_setup_teardown(equal_lines_stay_equal, open,           \
+                                  close_context),                         \
+      cmocka_unit_test_setup_teardown(so_they_do_in_large_products, open, \
+                                      close_context),                     \
+      cmocka_unit_test_setup_teardown(equal_filters_stay_equal, open,     \
+                                      close_context)
 
 int main(void) {
   const struct CMUnitTest tests[] = {EACH(open_one), EACH(open_three),

@@ -121,8 +121,7 @@ static void a_failing_node_is_named_and_the_plan_goes_on(void **state) {
   keel_tensor_release(out);
   assert_int_equal(keel_plan_run(plan, same, 1, &out, 1), KD_INVALID_ARGUMENT);
   expect_message("2 inputs");
-  keel_tensor_release(in[0]);
-  keel_tensor_release(in[1]);
+  release_all(in, 2);
   keel_plan_release(plan);
   keel_program_release(program);
 }
@@ -295,13 +294,11 @@ static void equal_things_are_computed_once(void **state) {
     expect_floats(out[0], want, 3);
     expect_floats(out[1], want, 3);
     expect_floats(out[2], apart, 3);
-    for (int i = 0; i < 3; i++)
-      keel_tensor_release(out[i]);
+    release_all(out, 3);
     keel_tensor_release(in);
     keel_plan_release(plan);
   }
-  for (int i = 0; i < 3; i++)
-    keel_tensor_release(ones[i]);
+  release_all(ones, 3);
   keel_program_release(program);
   keel_builder_destroy(builder);
 }
@@ -328,8 +325,7 @@ static void things_that_differ_stay_apart(void **state) {
   assert_int_equal(runs_of(plan, "Softmax"), 2);
   x = create_tensor(context, KD_F32, 2, dims, data);
   assert_int_equal(keel_plan_run(plan, &x, 1, y, 3), KD_OK);
-  for (int i = 0; i < 3; i++)
-    keel_tensor_release(y[i]);
+  release_all(y, 3);
   keel_tensor_release(x);
   keel_plan_release(plan);
   keel_program_release(program);
@@ -389,9 +385,7 @@ static keel_value window_op(keel_builder *builder, const window_case *c,
 
 static keel_value random_constant(keel_builder *builder, uint32_t rank,
                                   const int64_t *dims) {
-  int64_t count = 1;
-  for (uint32_t i = 0; i < rank; i++)
-    count *= dims[i];
+  int64_t count = elements_of(rank, dims);
   float *data = malloc((size_t)count * sizeof *data);
   keel_tensor *tensor = NULL;
   for (int64_t i = 0; i < count; i++)
@@ -519,5 +513,5 @@ int main(void) {
       cmocka_unit_test(windows_agree_in_every_layout),
       cmocka_unit_test(a_fused_sum_leaves_what_others_need),
   };
-  return cmocka_run_group_tests(tests, open_cpu, close_cpu);
+  return cmocka_run_group_tests(tests, open_cpu, close_context);
 }

@@ -2,7 +2,7 @@
  * and shapes; and the pass that computes quantised models on bytes keeps their results. */
 #include <math.h>
 
-#include "testing.h"
+#include "cpu_sets.h"
 
 /* Of the types that are tried with each shape: all, or every fifth. */
 #ifdef KEEL_SANITIZED
@@ -11,28 +11,13 @@ enum { EVERY = 5 };
 enum { EVERY = 1 };
 #endif
 
-static keel_context *context;
-
 /* set and bytes: options, or NULL; where the processor has not got them, it is as it is. */
 static int open_cpu(const char *set, const char *bytes, int32_t workers) {
-  const char *paths[] = {CPU_PLUGIN}, *options[3] = {"cpu.regions=off"};
+  const char *options[3] = {"cpu.regions=off"};
   uint32_t count = 1;
   if (set) options[count++] = set;
   if (bytes) options[count++] = bytes;
-  keel_context_params params = {
-      .struct_size = sizeof params,
-      .flags = KEEL_ONLY_NAMED,
-      .plugins = paths,
-      .plugin_count = 1,
-      .options = options,
-      .option_count = count,
-      .workers = workers,
-  };
-  context = NULL;
-  if (keel_open(&params, &context) != KD_OK || !keel_device_count(context)) {
-    keel_close(context);
-    context = open_with(CPU_PLUGIN, NULL, workers);
-  }
+  context = open_cpu_options(options, count, workers);
   return 0;
 }
 
@@ -75,12 +60,6 @@ static int open_regions(void **state) {
                                       .workers = 3};
   (void)state;
   return keel_open(&params, &context) != KD_OK;
-}
-
-static int close_it(void **state) {
-  (void)state;
-  keel_close(context);
-  return 0;
 }
 
 /* ---- bytes ---------------------------------------------------------------------- */
@@ -447,8 +426,7 @@ static void a_large_range_is_found(void **state) {
     assert_int_equal(got[i], (int)(want > 255 ? 255 : want < 0 ? 0 : want));
   }
   keel_tensor_release(in[0]);
-  for (int i = 0; i < 3; i++)
-    keel_tensor_release(out[i]);
+  release_all(out, 3);
 }
 
 /* ---- models that state their quantisation ---------------------------------------------- */
@@ -687,13 +665,13 @@ static void a_chain_of_bytes_is_one_step(void **state) {
   assert_memory_equal(got, want, (size_t)count * sizeof *want);
 }
 
-#define OF_ALL_SETS(name)                                              \
-  cmocka_unit_test_setup_teardown(name, open_best, close_it),          \
-      cmocka_unit_test_setup_teardown(name, open_vnni, close_it),      \
-      cmocka_unit_test_setup_teardown(name, open_plain, close_it),     \
-      cmocka_unit_test_setup_teardown(name, open_avx2_vnni, close_it), \
-      cmocka_unit_test_setup_teardown(name, open_avx2, close_it),      \
-      cmocka_unit_test_setup_teardown(name, open_base, close_it)
+#define OF_ALL_SETS(name)                                                   \
+  cmocka_unit_test_setup_teardown(name, open_best, close_context),          \
+      cmocka_unit_test_setup_teardown(name, open_vnni, close_context),      \
+      cmocka_unit_test_setup_teardown(name, open_plain, close_context),     \
+      cmocka_unit_test_setup_teardown(name, open_avx2_vnni, close_context), \
+      cmocka_unit_test_setup_teardown(name, open_avx2, close_context),      \
+      cmocka_unit_test_setup_teardown(name, open_base, close_context)
 
 int main(void) {
   const struct CMUnitTest tests[] = {
@@ -702,15 +680,15 @@ int main(void) {
       OF_ALL_SETS(convolutions_are_exact),
       OF_ALL_SETS(a_large_range_is_found),
       cmocka_unit_test_setup_teardown(products_between_scales_are_of_bytes,
-                                      open_best, close_it),
+                                      open_best, close_context),
       cmocka_unit_test_setup_teardown(weights_are_never_floats, open_best,
-                                      close_it),
+                                      close_context),
       cmocka_unit_test_setup_teardown(what_is_not_the_same_stays, open_best,
-                                      close_it),
+                                      close_context),
       cmocka_unit_test_setup_teardown(bytes_are_moved_as_they_are, open_best,
-                                      close_it),
+                                      close_context),
       cmocka_unit_test_setup_teardown(a_chain_of_bytes_is_one_step,
-                                      open_regions, close_it),
+                                      open_regions, close_context),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,22 +2,10 @@
 #include <math.h>
 
 #include "ops/random.h"
-#include "testing.h"
 #include "toy/toy.h"
-
-static keel_context *context;
-
-static int open_cpu(void **state) {
-  (void)state;
-  context = open_with(CPU_PLUGIN, TOY("queue"), 1);
-  return 0;
-}
-
-static int close_cpu(void **state) {
-  (void)state;
-  keel_close(context);
-  return 0;
-}
+#define BESIDE  TOY("queue")
+#define WORKERS 1
+#include "with_cpu.h"
 
 /* Random123, kat_vectors: philox4x32, 10 rounds. */
 static void philox_gives_the_known_answers(void **state) {
@@ -124,8 +112,7 @@ static keel_tensor *counted(const char *device_name, int64_t seed,
   assert_int_equal(keel_device_push(device), KD_OK);
   keel_tensor *out = call("keel::Normal", NULL, 0, in, 3);
   keel_device_pop();
-  for (int i = 0; i < 3; i++)
-    keel_tensor_release(in[i]);
+  release_all(in, 3);
   return out;
 }
 
@@ -174,5 +161,5 @@ int main(void) {
       cmocka_unit_test(seed_and_counter_are_values),
       cmocka_unit_test(numbers_without_a_seed_differ),
   };
-  return cmocka_run_group_tests(tests, open_cpu, close_cpu);
+  return cmocka_run_group_tests(tests, open_cpu, close_context);
 }

@@ -3,26 +3,10 @@
  * directions, sequences that end early, weights known before and not. */
 #include <math.h>
 
-#include "testing.h"
-
-static keel_context *context;
+#include "cpu_sets.h"
 
 static int open_cpu(const char *set, int32_t workers) {
-  const char *paths[] = {CPU_PLUGIN}, *options[] = {"cpu.regions=off", set};
-  keel_context_params params = {
-      .struct_size = sizeof params,
-      .flags = KEEL_ONLY_NAMED,
-      .plugins = paths,
-      .plugin_count = 1,
-      .options = options,
-      .option_count = set ? 2 : 1,
-      .workers = workers,
-  };
-  context = NULL;
-  if (keel_open(&params, &context) != KD_OK || !keel_device_count(context)) {
-    keel_close(context);
-    context = open_with(CPU_PLUGIN, NULL, workers);
-  }
+  context = open_cpu_set(set, workers);
   return 0;
 }
 
@@ -44,12 +28,6 @@ static int open_avx2(void **state) {
 static int open_base(void **state) {
   (void)state;
   return open_cpu("cpu.isa=base", 1);
-}
-
-static int close_it(void **state) {
-  (void)state;
-  keel_close(context);
-  return 0;
 }
 
 /* ---- a case ---------------------------------------------------------------------- */
@@ -314,9 +292,9 @@ static void large_ones_too(void **state) {
                   .some = how});
 }
 
-#define EACH(open)                                                   \
-  cmocka_unit_test_setup_teardown(as_the_reference, open, close_it), \
-      cmocka_unit_test_setup_teardown(large_ones_too, open, close_it)
+#define EACH(open)                                                        \
+  cmocka_unit_test_setup_teardown(as_the_reference, open, close_context), \
+      cmocka_unit_test_setup_teardown(large_ones_too, open, close_context)
 
 int main(void) {
   const struct CMUnitTest tests[] = {EACH(open_best), EACH(open_alone),

@@ -442,8 +442,7 @@ static void an_if_is_taken_with_its_graphs(void **state) {
       float a = -data[i], b = yes ? (a < 0 ? -a : a) : a * data[i];
       assert_true(got[i] == b + a);
     }
-    for (int i = 0; i < 2; i++)
-      keel_tensor_release(in[i]);
+    release_all(in, 2);
     keel_tensor_release(y);
   }
   assert_int_equal(atomic_load(&toy->launched), 2);

@@ -118,8 +118,7 @@ static void make_inputs(const arguments *a, keel_tensor **in) {
 }
 
 static void release(keel_tensor **tensors, int count) {
-  for (int i = 0; i < count; i++)
-    keel_tensor_release(tensors[i]);
+  release_all(tensors, count);
 }
 
 /* Runs it with the arguments of a round; the caller has the outputs. */

@@ -115,8 +115,7 @@ static void run(keel_plan *plan, keel_tensor *const *in, uint32_t n,
 }
 
 static void release(keel_tensor **tensors, uint32_t count) {
-  for (uint32_t i = 0; i < count; i++)
-    keel_tensor_release(tensors[i]);
+  release_all(tensors, count);
 }
 
 /* ---- singly --------------------------------------------------------------------- */

@@ -34,8 +34,7 @@ static void run(const char *op, const keel_attr *attrs, uint32_t attr_count,
     expect_ok(keel_tensor_read(y[i], out[i], (size_t)bytes[i]));
     keel_tensor_release(y[i]);
   }
-  for (uint32_t i = 0; i < inputs; i++)
-    keel_tensor_release(in[i]);
+  release_all(in, inputs);
 }
 
 UNWATCHED static uint8_t *random_bytes(int64_t count) {
@@ -587,5 +586,5 @@ int main(void) {
       cmocka_unit_test(scatters),   cmocka_unit_test(suppressions),
       cmocka_unit_test(aligned),    cmocka_unit_test(wheres),
       cmocka_unit_test(not_finite)};
-  return cmocka_run_group_tests(tests, open_cpu, close_cpu);
+  return cmocka_run_group_tests(tests, open_cpu, close_context);
 }

@@ -7,10 +7,9 @@
 #include "device/context.h"
 #include "device/device.h"
 #include "eager/cache.h"
-#include "testing.h"
+#include "one_context.h"
 #include "toy/toy.h"
 
-static keel_context *context;
 static keel_device *cpu, *queue;
 
 static int open_both(void **state) {
@@ -18,12 +17,6 @@ static int open_both(void **state) {
   context = open_with(CPU_PLUGIN, TOY("queue"), 2);
   assert_int_equal(keel_device_find(context, "cpu:0", &cpu), KD_OK);
   assert_int_equal(keel_device_find(context, "queue:0", &queue), KD_OK);
-  return 0;
-}
-
-static int close_both(void **state) {
-  (void)state;
-  keel_close(context);
   return 0;
 }
 
@@ -234,7 +227,7 @@ static void contexts_share_one_pool(void **state) {
 static void no_workers_are_enough(void **state) {
   const float numbers[] = {-1, 2}, want[] = {0, 4};
   (void)state;
-  close_both(NULL);
+  close_context(NULL);
   context = open_with(CPU_PLUGIN, TOY("queue"), KEEL_NO_WORKERS);
   assert_int_equal(keel_device_find(context, "cpu:0", &cpu), KD_OK);
   assert_int_equal(keel_device_find(context, "queue:0", &queue), KD_OK);
@@ -269,7 +262,7 @@ static void a_thousand_pending_events_hold_no_thread(void **state) {
   const int64_t one = 1;
   const float number = 2;
   (void)state;
-  close_both(NULL);
+  close_context(NULL);
   context = open_with(CPU_PLUGIN, TOY("queue"), 1);
   assert_int_equal(keel_device_find(context, "cpu:0", &cpu), KD_OK);
   assert_int_equal(keel_device_find(context, "queue:0", &queue), KD_OK);
@@ -318,5 +311,5 @@ int main(void) {
       cmocka_unit_test(no_workers_are_enough),
       cmocka_unit_test(a_thousand_pending_events_hold_no_thread),
   };
-  return cmocka_run_group_tests(tests, open_both, close_both);
+  return cmocka_run_group_tests(tests, open_both, close_context);
 }

@@ -90,8 +90,7 @@ static void run_random(keel_plan *plan, int64_t size, int round, float *out) {
     assert_int_equal(keel_tensor_read(got[i], out + i * size, bytes), KD_OK);
     keel_tensor_release(got[i]);
   }
-  keel_tensor_release(in[0]);
-  keel_tensor_release(in[1]);
+  release_all(in, 2);
 }
 
 static void compare_runs(uint32_t seed, int64_t size) {
@@ -209,8 +208,7 @@ static void all_kinds_of_outputs(void **state) {
     if (last) expect_floats(last, want, 2); /* of the run before */
     keel_tensor_release(last);
     last = keel_tensor_retain(out[6]);
-    for (int i = 0; i < 7; i++)
-      keel_tensor_release(out[i]);
+    release_all(out, 7);
   }
   assert_true(has_frame(plan));
   keel_tensor_release(last);
@@ -657,5 +655,5 @@ int main(void) {
       cmocka_unit_test(blocks_share_memory_in_the_order_of_steps),
       cmocka_unit_test(the_longest_way_comes_first),
   };
-  return cmocka_run_group_tests(tests, open_cpu, close_cpu);
+  return cmocka_run_group_tests(tests, open_cpu, close_context);
 }

@@ -14,9 +14,7 @@ typedef struct window {
 
 static keel_tensor *numbers(uint32_t rank, const int64_t *dims) {
   static float list[MOST];
-  int64_t count = 1;
-  for (uint32_t i = 0; i < rank; i++)
-    count *= dims[i];
+  int64_t count = elements_of(rank, dims);
   assert_true(count <= MOST);
   for (int64_t i = 0; i < count; i++)
     list[i] = (float)(i * 7919 % 401 - 200) / 100;
@@ -109,5 +107,5 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(taps_that_see_padding_go),
   };
-  return cmocka_run_group_tests(tests, open_cpu, close_cpu);
+  return cmocka_run_group_tests(tests, open_cpu, close_context);
 }

@@ -14,14 +14,21 @@
 
 #include <cmocka.h> /* wants those above */
 
-/* Opens a runtime with these plugins and no others (NULL: none). The CPU's ops stay
- * apart, so that a program has the nodes that a test gives it. */
-static inline keel_context *open_with(const char *a, const char *b,
-                                      int32_t workers) {
+/* The call succeeds, or the test fails with what it said. */
+#define expect_ok(call)                                          \
+  do {                                                           \
+    if ((call) != KD_OK) fail_msg(#call ": %s", keel_message()); \
+  } while (0)
+
+/* Opens a runtime with these plugins and no others (NULL: none); log: gets its lines, or
+ * NULL. The CPU's ops stay apart, so that a program has the nodes that a test gives it. */
+static inline keel_context *open_logged(
+    const char *a, const char *b, int32_t workers,
+    void (*log)(void *context, uint32_t level, const char *line)) {
   const char *paths[] = {a, b};
   const char *option = "cpu.regions=off";
   keel_context *context = NULL;
-  keel_context_params params = {
+  const keel_context_params params = {
       .struct_size = sizeof params,
       .flags = KEEL_ONLY_NAMED,
       .plugins = paths,
@@ -29,16 +36,16 @@ static inline keel_context *open_with(const char *a, const char *b,
       .options = &option,
       .option_count = 1,
       .workers = workers,
+      .log = log,
   };
-  assert_int_equal(keel_open(&params, &context), KD_OK);
+  expect_ok(keel_open(&params, &context));
   return context;
 }
 
-/* The call succeeds, or the test fails with what it said. */
-#define expect_ok(call)                                          \
-  do {                                                           \
-    if ((call) != KD_OK) fail_msg(#call ": %s", keel_message()); \
-  } while (0)
+static inline keel_context *open_with(const char *a, const char *b,
+                                      int32_t workers) {
+  return open_logged(a, b, workers, NULL);
+}
 
 static inline keel_tensor *create_tensor(keel_context *context, kd_dtype dtype,
                                          uint32_t rank, const int64_t *dims,
@@ -53,12 +60,41 @@ static inline keel_tensor *floats(keel_context *context, int64_t count,
   return create_tensor(context, KD_F32, 1, &count, data);
 }
 
+/* So many floats, all the same. */
+static inline keel_tensor *equal_floats(keel_context *context, int64_t count,
+                                        float value) {
+  float data[64];
+  for (int64_t i = 0; i < count; i++)
+    data[i] = value;
+  return floats(context, count, data);
+}
+
 static inline void expect_floats(keel_tensor *tensor, const float *want,
                                  size_t count) {
   float got[64];
   assert_int_equal(keel_tensor_read(tensor, got, count * sizeof *got), KD_OK);
   for (size_t i = 0; i < count; i++)
     assert_true(got[i] == want[i]);
+}
+
+static inline void expect_equal_floats(keel_tensor *tensor, float want,
+                                       size_t count) {
+  float got[64];
+  expect_ok(keel_tensor_read(tensor, got, count * sizeof *got));
+  for (size_t i = 0; i < count; i++)
+    assert_true(got[i] == want);
+}
+
+static inline int64_t elements_of(uint32_t rank, const int64_t *dims) {
+  int64_t count = 1;
+  for (uint32_t i = 0; i < rank; i++)
+    count *= dims[i];
+  return count;
+}
+
+static inline void release_all(keel_tensor *const *tensors, uint32_t count) {
+  for (uint32_t i = 0; i < count; i++)
+    keel_tensor_release(tensors[i]);
 }
 
 /* An op of one argument (b: KEEL_ABSENT) or two, without attributes. */
@@ -122,6 +158,32 @@ static inline uint32_t runs_of(keel_plan *plan, const char *op) {
   for (uint32_t i = 0; keel_plan_profile_line(plan, i, &line) == KD_OK; i++)
     count += !strcmp(line.op, op);
   return count;
+}
+
+/* Bytes of all tensors that are there. */
+static inline uint64_t live_bytes(keel_context *context) {
+  keel_stats stats;
+  keel_get_stats(context, &stats);
+  return stats.tensor_bytes;
+}
+
+/* Bytes that this process has in memory: "RssAnon:" its own, "RssFile:" of files; 0: the
+ * system does not say. */
+static inline uint64_t resident(const char *which) {
+  FILE *file = fopen("/proc/self/status", "r");
+  char line[256];
+  uint64_t kib = 0;
+  while (file && !kib && fgets(line, sizeof line, file))
+    if (!strncmp(line, which, strlen(which)))
+      kib = strtoull(line + strlen(which), NULL, 10);
+  if (file) fclose(file);
+  return kib * 1024;
+}
+
+static inline int remove_all(const char *folder) {
+  char command[100];
+  snprintf(command, sizeof command, "rm -rf '%s'", folder);
+  return system(command);
 }
 
 static inline void expect_message(const char *part) {

@@ -323,8 +323,7 @@ static void a_copy_of_what_failed_says_why(void **state) {
       expect_message("it calls"); /* its own words, not the stream's */
       expect_message("was copied to the host");
     }
-    keel_tensor_release(in[0]);
-    keel_tensor_release(in[1]);
+    release_all(in, 2);
     keel_tensor_release(y);
   }
   drop(plan, program, context);

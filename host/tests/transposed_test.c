@@ -41,9 +41,7 @@ static const shape shapes[] = {
 
 static keel_tensor *random_tensor(uint32_t rank, const int64_t *dims,
                                   uint32_t seed) {
-  int64_t count = 1;
-  for (uint32_t i = 0; i < rank; i++)
-    count *= dims[i];
+  int64_t count = elements_of(rank, dims);
   float *data = malloc((size_t)count * sizeof *data);
   assert_non_null(data);
   for (int64_t i = 0; i < count; i++) {
@@ -105,8 +103,7 @@ static void check(const shape *s, int number) {
   free(a);
   keel_tensor_release(given);
   keel_tensor_release(packed);
-  for (int i = 0; i < 3; i++)
-    keel_tensor_release(in[i]);
+  release_all(in, 3);
 }
 
 static void packed_weights_give_the_same(void **state) {
@@ -119,5 +116,5 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(packed_weights_give_the_same),
   };
-  return cmocka_run_group_tests(tests, open_cpu, close_cpu);
+  return cmocka_run_group_tests(tests, open_cpu, close_context);
 }

@@ -118,8 +118,7 @@ static void waiting_sees_what_another_thread_gives(void **state) {
   assert_int_equal(keel_tensor_wait(pair[0]), KD_OK);
   expect_floats(pair[0], data, 1);
   pthread_join(thread, NULL);
-  keel_tensor_release(pair[0]);
-  keel_tensor_release(pair[1]);
+  release_all(pair, 2);
   keel_close(context);
 }
 

@@ -87,8 +87,7 @@ static void ops_of_a_vendor_run_eagerly(void **state) {
   keel_tensor_release(out);
   keel_tensor_release(a);
   keel_tensor_release(b);
-  keel_tensor_release(pair[0]);
-  keel_tensor_release(pair[1]);
+  release_all(pair, 2);
   keel_close(context);
 }
 
@@ -195,8 +194,7 @@ static void check_program(keel_context *context, keel_program *program) {
   assert_int_equal(runs_of(plan, "Swish"), 1);
   assert_int_equal(runs_of(plan, "Windows"), 1);
   keel_plan_release(plan);
-  keel_tensor_release(in[0]);
-  keel_tensor_release(in[1]);
+  release_all(in, 2);
 }
 
 static void ops_of_a_vendor_run_in_programs(void **state) {

@@ -78,8 +78,7 @@ static keel_status try_turning(keel_plan *plan, int64_t n, int64_t m,
   keel_tensor_create(context, KD_F32, 2, (int64_t[]){n, m}, data, &in[0]);
   keel_tensor_create(context, KD_F32, 2, (int64_t[]){bias_m, n}, bias, &in[1]);
   keel_status status = keel_plan_run(plan, in, 2, y, 1);
-  keel_tensor_release(in[0]);
-  keel_tensor_release(in[1]);
+  release_all(in, 2);
   return status;
 }
 
@@ -270,8 +269,7 @@ static keel_status run_declared(keel_plan *plan, kd_dtype dtype, int64_t n,
   assert_int_equal(keel_tensor_read(out[0], got, sizeof got), KD_OK);
   assert_true(got[0] == n && got[1] == m);
   assert_int_equal(keel_tensor_elements(out[1]), n);
-  keel_tensor_release(out[0]);
-  keel_tensor_release(out[1]);
+  release_all(out, 2);
   return KD_OK;
 }
 

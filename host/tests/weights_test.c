@@ -7,12 +7,6 @@ enum { SIDE = 512, COUNT = SIDE * SIDE, BYTES = COUNT * 4, ROWS = 3 };
 
 static keel_context *context;
 
-static uint64_t live_bytes(void) {
-  keel_stats stats;
-  keel_get_stats(context, &stats);
-  return stats.tensor_bytes;
-}
-
 static float weight(int64_t i, int seed) {
   return (float)((i * 7919 + seed) % 41 - 20) / 8;
 }
@@ -86,9 +80,9 @@ static void expect_held_once(const char *plugin, const char *device,
     skip();
   }
   keel_plan *plan = rows_on(found);
-  uint64_t before = live_bytes();
+  uint64_t before = live_bytes(context);
   run(plan);
-  uint64_t after = live_bytes();
+  uint64_t after = live_bytes(context);
   expect_host_copies(plan, 0);
   if (fall && after + fall > before)
     fail_msg("%llu bytes before the first run, and %llu after it",

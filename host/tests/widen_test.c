@@ -18,9 +18,7 @@ static double next_number(void) {
 static keel_tensor *random_halves(kd_dtype dtype, uint32_t rank,
                                   const int64_t *dims) {
   static uint16_t codes[1024];
-  int64_t count = 1;
-  for (uint32_t i = 0; i < rank; i++)
-    count *= dims[i];
+  int64_t count = elements_of(rank, dims);
   assert_true(count <= 1024);
   for (int64_t i = 0; i < count; i++)
     keel_float_encode(dtype, next_number(), &codes[i]);
@@ -146,5 +144,5 @@ int main(void) {
       cmocka_unit_test(a_rounding_that_is_asked_for_stays),
       cmocka_unit_test(what_has_little_to_gain_stays),
   };
-  return cmocka_run_group_tests(tests, open_cpu, close_cpu);
+  return cmocka_run_group_tests(tests, open_cpu, close_context);
 }

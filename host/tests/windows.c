@@ -3,23 +3,12 @@
 
 #include <math.h>
 
+#include "cpu_sets.h"
+
 enum { MOST = 1 << 18 };
 
 keel_context *windows_open(const char *option, int32_t workers) {
-  const char *paths[] = {CPU_PLUGIN}, *options[] = {option};
-  keel_context_params params = {.struct_size = sizeof params,
-                                .flags = KEEL_ONLY_NAMED,
-                                .plugins = paths,
-                                .plugin_count = 1,
-                                .options = options,
-                                .option_count = option != NULL,
-                                .workers = workers};
-  keel_context *context = NULL;
-  if (keel_open(&params, &context) != KD_OK || !keel_device_count(context)) {
-    keel_close(context); /* a processor without that set */
-    context = open_with(CPU_PLUGIN, NULL, workers);
-  }
-  return context;
+  return open_cpu_options(&option, option != NULL, workers);
 }
 
 int windows_one(void **state) {
@@ -66,9 +55,7 @@ float windows_number(int64_t i, int salt) {
 /* ---- what is wanted ------------------------------------------------------------------- */
 
 UNWATCHED static int64_t count_of(uint32_t rank, const int64_t *dims) {
-  int64_t count = 1;
-  for (uint32_t i = 0; i < rank; i++)
-    count *= dims[i];
+  int64_t count = elements_of(rank, dims);
   assert_true(count <= MOST);
   return count;
 }
@@ -227,16 +214,6 @@ static void drop(given *g) {
   keel_tensor_release(g->z);
 }
 
-static keel_value unary(keel_builder *b, const char *op, keel_value x) {
-  return keel_builder_op(b, op, NULL, 0, &x, 1);
-}
-
-static keel_value binary(keel_builder *b, const char *op, keel_value x,
-                         keel_value y) {
-  keel_value two[] = {x, y};
-  return keel_builder_op(b, op, NULL, 0, two, 2);
-}
-
 /* A convolution and what follows it, of inputs x and z. */
 static keel_plan *plan_of(const trial *t, const shape *s, const given *g) {
   keel_builder *b = create_builder(t->context, "windows");
@@ -246,9 +223,9 @@ static keel_plan *plan_of(const trial *t, const shape *s, const given *g) {
   keel_value z =
       keel_builder_input(b, "z", KD_F32, s->space + 2, keel_tensor_dims(g->z));
   keel_value v = keel_builder_op(b, "Conv", g->attrs, 4, three, 3);
-  if (s->last == SUM) v = binary(b, "Add", v, z);
-  if (s->last == SUM || s->last == RELU) v = unary(b, "Relu", v);
-  if (s->last == SILU) v = binary(b, "Mul", v, unary(b, "Sigmoid", v));
+  if (s->last == SUM) v = op(b, "Add", v, z);
+  if (s->last == SUM || s->last == RELU) v = op(b, "Relu", v, KEEL_ABSENT);
+  if (s->last == SILU) v = op(b, "Mul", v, op(b, "Sigmoid", v, KEEL_ABSENT));
   keel_builder_output(b, "y", v);
   return finish_plan(b, NULL);
 }

@@ -1,21 +1,18 @@
-/* with_cpu.h - one runtime with the CPU alone, for all tests of a file: what they share
- * where they are grouped by open_cpu and close_cpu. Who includes it defines WORKERS. */
+/* with_cpu.h - one runtime with the CPU, for all tests of a file: what they share where they
+ * are grouped by open_cpu and close_context. Who includes it defines WORKERS, and BESIDE
+ * where a second plugin is opened. */
 #ifndef KEEL_TESTS_WITH_CPU_H
 #define KEEL_TESTS_WITH_CPU_H
 
-#include "testing.h"
+#include "one_context.h"
 
-static keel_context *context;
+#ifndef BESIDE
+#define BESIDE NULL
+#endif
 
 static int open_cpu(void **state) {
   (void)state;
-  context = open_with(CPU_PLUGIN, NULL, WORKERS);
-  return 0;
-}
-
-static int close_cpu(void **state) {
-  (void)state;
-  keel_close(context);
+  context = open_with(CPU_PLUGIN, BESIDE, WORKERS);
   return 0;
 }
 
