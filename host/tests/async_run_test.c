@@ -10,13 +10,7 @@
 static keel_context *context;
 
 static keel_plan *plan_of(keel_builder *builder) {
-  keel_program *program = NULL;
-  keel_plan *plan = NULL;
-  expect_ok(keel_builder_finish(builder, &program) != KD_OK ||
-            keel_plan_create(program, NULL, &plan));
-  keel_builder_destroy(builder);
-  keel_program_release(program);
-  return plan;
+  return finish_plan(builder, NULL);
 }
 
 static keel_tensor *promise(void) {

@@ -109,8 +109,6 @@ static FILE *begin_text(void) {
 
 /* The program, whose outputs are the nodes' values, made ready. */
 static keel_plan *end_text(FILE *file, int count) {
-  keel_program *program = NULL;
-  keel_plan *plan = NULL;
   fputs("    \"keel.return\"(", file);
   for (int i = 0; i < count; i++)
     fprintf(file, "%s%%n%d", i ? ", " : "", i);
@@ -129,8 +127,8 @@ static keel_plan *end_text(FILE *file, int count) {
     fprintf(file, "%stensor<2xf32>", i ? ", " : "");
   fputs("]} : () -> ()\n}) : () -> ()\n", file);
   fclose(file);
-  expect_ok(keel_program_load(context, path, &program) != KD_OK ||
-            keel_plan_create(program, NULL, &plan));
+  keel_program *program = load_program(context, path);
+  keel_plan *plan = create_plan(program, NULL);
   keel_program_release(program);
   return plan;
 }
@@ -388,8 +386,6 @@ static void an_endless_loop_can_be_stopped(void **state) {
       "  }) {version = 1 : i64, name = \"endless\", inputs = [\"x\"],"
       " input_types = [tensor<2xf32>], outputs = [\"y\"], output_types ="
       " [tensor<2xf32>]} : () -> ()\n}) : () -> ()\n";
-  keel_program *program = NULL;
-  keel_plan *plan = NULL;
   keel_cancel *cancel = NULL;
   keel_tensor *y = NULL;
   pthread_t thread;
@@ -398,9 +394,9 @@ static void an_endless_loop_can_be_stopped(void **state) {
   FILE *file = fopen(path, "w");
   assert_true(file && fputs(text, file) >= 0);
   fclose(file);
-  expect_ok(keel_program_load(context, path, &program) != KD_OK ||
-            keel_plan_create(program, NULL, &plan) != KD_OK ||
-            keel_cancel_create(context, &cancel));
+  keel_program *program = load_program(context, path);
+  keel_plan *plan = create_plan(program, NULL);
+  expect_ok(keel_cancel_create(context, &cancel));
   keel_tensor *x = floats(context, 2, (const float[]){1, -2});
   keel_run_params params = {.struct_size = sizeof params, .cancel = cancel};
   pthread_create(&thread, NULL, ask, cancel);

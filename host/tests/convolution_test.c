@@ -455,7 +455,6 @@ static void expect_kept(bool handed_out) {
   const int64_t dims[] = {WIDE, WIDE, 3, 3}, sides[] = {1, WIDE, SIDE, SIDE};
   static float data[COUNT], back[COUNT], ones[WIDE * PLANE];
   const float two = 2;
-  keel_program *program = NULL;
   keel_tensor *weights = NULL, *in[2] = {NULL}, *out[2] = {NULL};
   for (int i = 0; i < COUNT; i++)
     data[i] = (float)(i % 17);
@@ -472,9 +471,7 @@ static void expect_kept(bool handed_out) {
   keel_builder_output(
       builder, "w",
       handed_out ? pair[1] : keel_builder_op(builder, "Add", NULL, 0, sum, 2));
-  assert_int_equal(keel_builder_finish(builder, &program), KD_OK);
-  keel_plan *plan = create_plan(program, NULL);
-  keel_program_release(program);
+  keel_plan *plan = finish_plan(builder, NULL);
   keel_tensor_release(weights);
   for (int n = 0; n < 3; n++) {
     expect_ok(keel_plan_run(plan, in, 2, out, 2));
@@ -485,7 +482,6 @@ static void expect_kept(bool handed_out) {
     release_all(out, 2);
   }
   release_all(in, 2);
-  keel_builder_destroy(builder);
   keel_plan_release(plan);
 }
 

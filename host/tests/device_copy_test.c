@@ -247,15 +247,13 @@ static const char sums[] =
     "}) : () -> ()\n";
 
 static keel_plan *plan_of_sums(void) {
-  keel_program *program = NULL;
-  keel_plan *plan = NULL;
   FILE *file = fopen(path, "w");
   assert_true(file && fputs(sums, file) >= 0);
   fclose(file);
   const keel_plan_params params = {.struct_size = sizeof params,
                                    .device = device};
-  expect_ok(keel_program_load(context, path, &program) != KD_OK ||
-            keel_plan_create(program, &params, &plan));
+  keel_program *program = load_program(context, path);
+  keel_plan *plan = create_plan(program, &params);
   keel_program_release(program);
   return plan;
 }

@@ -159,7 +159,6 @@ static void a_program_over_two_devices_gives_the_same(void **state) {
 static void ops_without_a_kernel_are_written_with_others(void **state) {
   const float want[] = {-2, 4, -6, 8};
   const int64_t four = 4;
-  keel_program *program = NULL;
   (void)state;
   keel_context *alone = open_with(TOY("queue"), NULL, 1);
   keel_builder *builder = create_builder(alone, "sub");
@@ -168,7 +167,7 @@ static void ops_without_a_kernel_are_written_with_others(void **state) {
   keel_value pair[] = {keel_builder_op(builder, "Sum", NULL, 0, three, 3), x};
   keel_builder_output(builder, "y",
                       keel_builder_op(builder, "Sub", NULL, 0, pair, 2));
-  assert_int_equal(keel_builder_finish(builder, &program), KD_OK);
+  keel_program *program = finish_program(builder);
   keel_plan *plan = create_plan(program, NULL);
   keel_tensor *in = floats(alone, 4, data), *out = NULL;
   assert_int_equal(keel_plan_run(plan, &in, 1, &out, 1), KD_OK);
@@ -177,7 +176,6 @@ static void ops_without_a_kernel_are_written_with_others(void **state) {
   keel_tensor_release(out);
   keel_plan_release(plan);
   keel_program_release(program);
-  keel_builder_destroy(builder);
   keel_close(alone);
 }
 

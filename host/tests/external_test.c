@@ -65,11 +65,6 @@ static void end(void) {
   assert_int_equal(keel_layers_set(""), KD_OK);
 }
 
-static void good(keel_status status) {
-  if (status != KD_OK)
-    fail_msg("%s: %s", keel_status_name(status), keel_message());
-}
-
 static keel_device *named(const char *name) {
   keel_device *device = NULL;
   return keel_device_find(context, name, &device) == KD_OK ? device : NULL;
@@ -82,14 +77,14 @@ static void done_with(void *flag) {
 /* A tensor in the device's own memory. */
 static keel_tensor *on(keel_device *device) {
   keel_tensor *host = floats(context, COUNT, data), *there = NULL;
-  good(keel_copy_to(host, device, &there));
+  expect_ok(keel_copy_to(host, device, &there));
   keel_tensor_release(host);
   return there;
 }
 
 static void expect_data(keel_tensor *tensor) {
   memset(got, 0, sizeof got);
-  good(keel_tensor_read(tensor, got, sizeof got));
+  expect_ok(keel_tensor_read(tensor, got, sizeof got));
   assert_memory_equal(got, data, sizeof got);
 }
 
@@ -101,7 +96,7 @@ static bool is_open(uint64_t file) {
 static bool exported(keel_tensor *tensor, uint32_t kind, kd_external *out) {
   keel_status status = keel_tensor_export(tensor, kind, out);
   if (status == KD_UNIMPLEMENTED) return false;
-  good(status);
+  expect_ok(status);
   assert_int_equal(out->kind, kind);
   assert_true(out->size >= BYTES && is_open(out->handle));
   return true;
@@ -112,7 +107,7 @@ static bool exported(keel_tensor *tensor, uint32_t kind, kd_external *out) {
 /* Whoever maps it sees the value, also when the tensor is gone and others were made. */
 static void expect_mapped(keel_device *device, bool made_for) {
   kd_external memory;
-  if (made_for) good(keel_device_export(device, KD_EXTERNAL_SHARED_FD));
+  if (made_for) expect_ok(keel_device_export(device, KD_EXTERNAL_SHARED_FD));
   keel_tensor *tensor = on(device);
   assert_true(exported(tensor, KD_EXTERNAL_SHARED_FD, &memory));
   keel_tensor_release(tensor);
@@ -122,12 +117,12 @@ static void expect_mapped(keel_device *device, bool made_for) {
   close((int)memory.handle);
   for (int i = 0; i < 4; i++) {
     keel_tensor *other = NULL;
-    good(keel_tensor_fill(context, device, KD_F32, 1, dims, NULL, &other));
+    expect_ok(keel_tensor_fill(context, device, KD_F32, 1, dims, NULL, &other));
     keel_tensor_release(other);
   }
   assert_memory_equal((char *)at + memory.offset, data, BYTES);
   munmap(at, (size_t)memory.size);
-  if (made_for) good(keel_device_export(device, 0));
+  if (made_for) expect_ok(keel_device_export(device, 0));
 }
 
 static void shared_memory_holds_the_value(void **state) {
@@ -147,10 +142,10 @@ static void work_is_waited_for(void **state) {
   for (uint32_t i = 0; i < keel_device_count(context); i++) {
     keel_device *device = keel_device_at(context, i);
     kd_external memory;
-    good(keel_device_export(device, KD_EXTERNAL_SHARED_FD));
+    expect_ok(keel_device_export(device, KD_EXTERNAL_SHARED_FD));
     keel_tensor *x = on(device), *y = NULL;
-    good(keel_device_push(device));
-    good(keel_call(context, "Relu", NULL, 0, &x, 1, &y, 1));
+    expect_ok(keel_device_push(device));
+    expect_ok(keel_call(context, "Relu", NULL, 0, &x, 1, &y, 1));
     keel_device_pop();
     assert_true(exported(y, KD_EXTERNAL_SHARED_FD, &memory));
     float *at = mmap(NULL, (size_t)memory.size, PROT_READ, MAP_SHARED,
@@ -172,13 +167,13 @@ static void nobody_writes_over_what_was_exported(void **state) {
   begin();
   keel_device *device = named("cpu:0");
   kd_external memory;
-  good(keel_device_export(device, KD_EXTERNAL_SHARED_FD));
+  expect_ok(keel_device_export(device, KD_EXTERNAL_SHARED_FD));
   keel_tensor *x = on(device);
   assert_true(exported(x, KD_EXTERNAL_SHARED_FD, &memory));
   for (int i = 0; i < 2; i++) {
     keel_tensor *y = NULL;
-    good(keel_device_push(device));
-    good(keel_call(context, "Neg", NULL, 0, &x, 1, &y, 1));
+    expect_ok(keel_device_push(device));
+    expect_ok(keel_call(context, "Neg", NULL, 0, &x, 1, &y, 1));
     keel_device_pop();
     keel_tensor_release(x);
     x = y;
@@ -202,14 +197,14 @@ static void expect_taken(keel_device *from, keel_device *to, uint32_t kind) {
   keel_tensor_release(tensor);
   if (!goes) return;
   forget();
-  good(keel_tensor_import(to, &memory, KD_F32, 1, dims, &there));
+  expect_ok(keel_tensor_import(to, &memory, KD_F32, 1, dims, &there));
   assert_int_equal(called(IN), 0);
   assert_ptr_equal(keel_tensor_device(there), to);
   expect_data(there);
-  good(keel_device_push(to));
-  good(keel_call(context, "Relu", NULL, 0, &there, 1, &y, 1));
+  expect_ok(keel_device_push(to));
+  expect_ok(keel_call(context, "Relu", NULL, 0, &there, 1, &y, 1));
   keel_device_pop();
-  good(keel_tensor_read(y, got, sizeof got));
+  expect_ok(keel_tensor_read(y, got, sizeof got));
   for (int i = 0; i < COUNT; i++)
     assert_true(got[i] == (data[i] > 0 ? data[i] : 0));
   keel_tensor_release(y);
@@ -299,7 +294,7 @@ static void what_can_not_be_exported_is_refused(void **state) {
                    KD_UNIMPLEMENTED);
   assert_int_equal(keel_device_export(device, KD_EXTERNAL_HOST_POINTER),
                    KD_INVALID_ARGUMENT);
-  good(keel_tensor_fill(context, device, KD_F32, 1, &none, NULL, &empty));
+  expect_ok(keel_tensor_fill(context, device, KD_F32, 1, &none, NULL, &empty));
   assert_int_equal(keel_tensor_export(empty, KD_EXTERNAL_SHARED_FD, &memory),
                    KD_INVALID_ARGUMENT);
   keel_tensor_release(empty);
@@ -313,7 +308,7 @@ static void what_can_not_be_exported_is_refused(void **state) {
 static void expect_handed(keel_device *from, keel_device *to) {
   keel_tensor *tensor = on(from), *there = NULL;
   forget();
-  good(keel_tensor_to(tensor, to, &there));
+  expect_ok(keel_tensor_to(tensor, to, &there));
   assert_int_equal(called(IN) + called(OUT), 0);
   assert_int_equal(called(EXPORT), 1);
   assert_int_equal(called(IMPORT), 1);
@@ -332,13 +327,13 @@ static void a_device_hands_memory_to_another_one(void **state) {
   for (size_t i = 0; i < KEEL_COUNT_OF(others); i++) {
     keel_device *from = named(others[i]), *to = named(others[1 - i]);
     if (!from) continue;
-    good(keel_device_export(from, KD_EXTERNAL_SHARED_FD));
+    expect_ok(keel_device_export(from, KD_EXTERNAL_SHARED_FD));
     expect_handed(from, named("cpu:0"));
     if (to) expect_handed(from, to);
-    good(keel_device_export(from, 0));
+    expect_ok(keel_device_export(from, 0));
     keel_tensor *tensor = on(from), *there = NULL;
     forget();
-    good(keel_tensor_to(tensor, named("cpu:0"), &there));
+    expect_ok(keel_tensor_to(tensor, named("cpu:0"), &there));
     assert_int_equal(called(EXPORT), 0);
     expect_data(there);
     keel_tensor_release(there);
@@ -426,10 +421,10 @@ static void expect_in_place(keel_device *device, uint64_t offset, bool in) {
   keel_tensor *host = NULL, *there = NULL;
   assert_non_null(memory);
   memcpy(memory + offset, data, BYTES);
-  good(keel_tensor_wrap(context, KD_F32, 1, dims, memory + offset, done_with,
-                        &done, &host));
+  expect_ok(keel_tensor_wrap(context, KD_F32, 1, dims, memory + offset,
+                             done_with, &done, &host));
   forget();
-  good(keel_tensor_to(host, device, &there));
+  expect_ok(keel_tensor_to(host, device, &there));
   keel_tensor_release(host);
   expect_data(there);
   if (keel_device_addressable(device))
@@ -459,9 +454,6 @@ static void constants_are_read_where_they_lie(void **state) {
   (void)state;
   begin();
   for (uint32_t i = 0; i < keel_device_count(context); i++) {
-    keel_builder *builder = NULL;
-    keel_program *program = NULL;
-    keel_plan *plan = NULL;
     keel_device *device = keel_device_at(context, i);
     const keel_plan_params params = {.struct_size = sizeof params,
                                      .device = device};
@@ -470,18 +462,17 @@ static void constants_are_read_where_they_lie(void **state) {
     keel_tensor *constant = NULL, *x = on(device), *y = NULL;
     assert_non_null(memory);
     memcpy(memory, data, BYTES);
-    good(keel_tensor_wrap(context, KD_F32, 1, dims, memory, done_with, &done,
-                          &constant));
-    good(keel_builder_create(context, "constant", &builder));
+    expect_ok(keel_tensor_wrap(context, KD_F32, 1, dims, memory, done_with,
+                               &done, &constant));
+    keel_builder *builder = create_builder(context, "constant");
     keel_value a = keel_builder_input(builder, "a", KD_F32, 1, dims);
     keel_value b = keel_builder_constant(builder, constant);
     keel_builder_output(builder, "y", op(builder, "Max", a, b));
     keel_tensor_release(constant);
-    good(keel_builder_finish(builder, &program));
-    keel_builder_destroy(builder);
+    keel_program *program = finish_program(builder);
     forget();
-    good(keel_plan_create(program, &params, &plan));
-    good(keel_plan_run(plan, &x, 1, &y, 1));
+    keel_plan *plan = create_plan(program, &params);
+    expect_ok(keel_plan_run(plan, &x, 1, &y, 1));
     assert_int_equal(called(IN), 0);
     expect_data(y);
     assert_int_equal(done, 0);

@@ -261,7 +261,6 @@ static void constants_that_nobody_reads_stay_out(void **state) {
   static const float data[MANY];
   const int64_t two = 2;
   keel_context *context = cpu();
-  keel_program *program = NULL;
   keel_tensor *constant = floats(context, MANY, data);
   struct stat facts;
   (void)state;
@@ -269,9 +268,8 @@ static void constants_that_nobody_reads_stay_out(void **state) {
   keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &two);
   keel_builder_constant(builder, constant);
   keel_builder_output(builder, "y", op(builder, "Relu", x, KEEL_ABSENT));
-  assert_int_equal(keel_builder_finish(builder, &program), KD_OK);
+  keel_program *program = finish_program(builder);
   assert_int_equal(keel_program_save(program, path, 0), KD_OK);
-  keel_builder_destroy(builder);
   keel_program_release(program);
   keel_tensor_release(constant);
   assert_int_equal(stat(path, &facts), 0);

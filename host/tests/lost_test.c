@@ -631,7 +631,6 @@ static keel_program *resnet50(int64_t scale, bool flat) {
                             KEEL_INTS("strides", 2, two),
                             KEEL_INTS("pads", 4, ones)};
   network net = {.scale = scale, .flat = flat};
-  keel_program *program = NULL;
   int64_t channels = 64 / scale;
   seed = 7;
   assert_int_equal(keel_builder_create(context, "resnet50", &net.builder),
@@ -654,9 +653,7 @@ static keel_program *resnet50(int64_t scale, bool flat) {
   x = op(net.builder, "MatMul", x, weights(&net, 2, last, 0.2f));
   keel_builder_output(net.builder, "classes",
                       op(net.builder, "Softmax", x, KEEL_ABSENT));
-  assert_int_equal(keel_builder_finish(net.builder, &program), KD_OK);
-  keel_builder_destroy(net.builder);
-  return program;
+  return finish_program(net.builder);
 }
 
 /* One run; what it gives is what it always gives. */

@@ -24,11 +24,6 @@ static inline void count_waits(void *unused, uint32_t level, const char *line) {
     waits++;
 }
 
-static inline void good(keel_status status) {
-  if (status != KD_OK)
-    fail_msg("%s: %s", keel_status_name(status), keel_message());
-}
-
 /* False where it is not there. */
 static inline bool begin(const char *plugin, const char *name,
                          const char *const *options, uint32_t option_count) {
@@ -60,21 +55,21 @@ static inline void end(void) {
 
 static inline uint64_t handle_of(kd_native_kind kind) {
   uint64_t handle = 0;
-  good(keel_device_native(device, kind, &handle));
+  expect_ok(keel_device_native(device, kind, &handle));
   return handle;
 }
 
 static inline uint64_t memory_of(keel_tensor *tensor, kd_native_kind kind,
                                  uint32_t access, uint64_t *out_offset) {
   uint64_t handle = 0;
-  good(keel_tensor_native(tensor, kind, access, &handle, out_offset));
+  expect_ok(keel_tensor_native(tensor, kind, access, &handle, out_offset));
   assert_true(handle != 0);
   return handle;
 }
 
 static inline uint64_t queue_of(kd_native_kind kind) {
   uint64_t handle = 0;
-  good(keel_device_queue(device, kind, &handle));
+  expect_ok(keel_device_queue(device, kind, &handle));
   assert_true(handle != 0);
   return handle;
 }
@@ -82,7 +77,7 @@ static inline uint64_t queue_of(kd_native_kind kind) {
 /* `data` on the device. */
 static inline keel_tensor *uploaded(void) {
   keel_tensor *host = floats(context, COUNT, data), *there = NULL;
-  good(keel_tensor_to(host, device, &there));
+  expect_ok(keel_tensor_to(host, device, &there));
   keel_tensor_release(host);
   return there;
 }
@@ -90,15 +85,15 @@ static inline keel_tensor *uploaded(void) {
 /* Zeros on the device, for the application to write. */
 static inline keel_tensor *zeros(void) {
   keel_tensor *tensor = NULL;
-  good(keel_tensor_fill(context, device, KD_F32, 1, dims, NULL, &tensor));
+  expect_ok(keel_tensor_fill(context, device, KD_F32, 1, dims, NULL, &tensor));
   return tensor;
 }
 
 /* Takes x. */
 static inline keel_tensor *computed(const char *op, keel_tensor *x) {
   keel_tensor *y = NULL;
-  good(keel_device_push(device));
-  good(keel_call(context, op, NULL, 0, &x, 1, &y, 1));
+  expect_ok(keel_device_push(device));
+  expect_ok(keel_call(context, op, NULL, 0, &x, 1, &y, 1));
   keel_device_pop();
   assert_ptr_equal(keel_tensor_device(y), device);
   keel_tensor_release(x);
@@ -108,7 +103,7 @@ static inline keel_tensor *computed(const char *op, keel_tensor *x) {
 /* Each element is scale * data + added; takes the tensor. */
 static inline void expect(keel_tensor *tensor, float scale, float added) {
   memset(got, 0, sizeof got);
-  good(keel_tensor_read(tensor, got, sizeof got));
+  expect_ok(keel_tensor_read(tensor, got, sizeof got));
   for (int i = 0; i < COUNT; i++)
     if (got[i] != scale * data[i] + added)
       fail_msg("element %d is %g, and not %g", i, (double)got[i],
@@ -123,13 +118,13 @@ static inline keel_plan *planned(void) {
   keel_plan *plan = NULL;
   const keel_plan_params params = {.struct_size = sizeof params,
                                    .device = device};
-  good(keel_builder_create(context, "negated", &builder));
+  expect_ok(keel_builder_create(context, "negated", &builder));
   keel_value x = keel_builder_input(builder, "x", KD_F32, 1, dims);
   keel_value abs = op(builder, "Abs", x, KEEL_ABSENT);
   keel_builder_output(builder, "y", op(builder, "Sub", x, abs));
-  good(keel_builder_finish(builder, &program));
+  expect_ok(keel_builder_finish(builder, &program));
   keel_builder_destroy(builder);
-  good(keel_plan_create(program, &params, &plan));
+  expect_ok(keel_plan_create(program, &params, &plan));
   keel_program_release(program);
   return plan;
 }

@@ -53,7 +53,7 @@ static cu_pointer pointer_of(keel_tensor *tensor, uint32_t access) {
  * Keel's. */
 static keel_tensor *copied(cu_stream stream, keel_tensor *y, bool apart) {
   keel_tensor *z = zeros();
-  if (apart) good(keel_device_synchronize(device));
+  if (apart) expect_ok(keel_device_synchronize(device));
   assert_int_equal(own.MemcpyAsync(pointer_of(z, KD_WRITE),
                                    pointer_of(y, KD_READ), BYTES, stream),
                    CU_OK);
@@ -73,7 +73,7 @@ static void wait_for_gate(void *unused) {
 static void check_order(cu_stream stream) {
   expect(computed("Neg", uploaded()), -1, 0); /* compiled */
   keel_tensor *y = uploaded();
-  good(keel_device_synchronize(device));
+  expect_ok(keel_device_synchronize(device));
   atomic_store(&gate, false);
   waits = 0;
   assert_int_equal(own.LaunchHostFunc(stream, wait_for_gate, NULL), CU_OK);
@@ -99,16 +99,16 @@ static void keel_works_in_the_applications_stream(void **state) {
   cu_stream stream = stream_made(), first = keels_stream();
   keel_plan *plan = planned();
   keel_tensor *x = uploaded();
-  good(keel_device_use_queue(device, KD_NATIVE_CU_STREAM,
-                             (uint64_t)(uintptr_t)stream));
+  expect_ok(keel_device_use_queue(device, KD_NATIVE_CU_STREAM,
+                                  (uint64_t)(uintptr_t)stream));
   assert_ptr_equal(keels_stream(), stream);
   assert_ptr_not_equal(stream, first);
   check_order(stream);
   for (int i = 0; i < 12; i++) { /* replayed, at last in another stream */
     keel_tensor *y = NULL;
-    if (i == 8) good(keel_device_use_queue(device, 0, 0));
-    good(keel_plan_run(plan, &x, 1, &y, 1));
-    good(keel_tensor_read(y, got, sizeof got));
+    if (i == 8) expect_ok(keel_device_use_queue(device, 0, 0));
+    expect_ok(keel_plan_run(plan, &x, 1, &y, 1));
+    expect_ok(keel_tensor_read(y, got, sizeof got));
     for (int k = 0; k < COUNT; k += 997)
       assert_true(got[k] == (data[k] < 0 ? 2 * data[k] : 0));
     keel_tensor_release(y);
@@ -131,11 +131,11 @@ static void a_device_opened_again_has_its_own_stream(void **state) {
   if (!begin_cuda()) skip();
   LEAKS_OFF();
   cu_stream stream = stream_made();
-  good(keel_device_use_queue(device, KD_NATIVE_CU_STREAM,
-                             (uint64_t)(uintptr_t)stream));
+  expect_ok(keel_device_use_queue(device, KD_NATIVE_CU_STREAM,
+                                  (uint64_t)(uintptr_t)stream));
   setenv("STANDIN_LOSE", "1", 1);
   keel_tensor *x = uploaded();
-  good(keel_op_prepare(context, "Neg", NULL, 0, device, &neg));
+  expect_ok(keel_op_prepare(context, "Neg", NULL, 0, device, &neg));
   keel_status status = keel_op_call(neg, &x, 1, &y, 1);
   if (status == KD_OK) status = keel_tensor_read(y, got, sizeof got);
   refused(status, KD_DEVICE_LOST, "CUDA_ERROR_ILLEGAL_ADDRESS");
@@ -147,7 +147,7 @@ static void a_device_opened_again_has_its_own_stream(void **state) {
   keel_op_release(neg);
   assert_int_equal(own.CtxPopCurrent(&mine), CU_OK);
 
-  good(keel_device_reopen(device));
+  expect_ok(keel_device_reopen(device));
 
   assert_ptr_not_equal(keels_stream(), stream);
   own.StreamDestroy(stream); /* before, its address could be another's */

@@ -19,7 +19,7 @@ static void a_plugin_without_handles_is_named(void **state) {
           "cpu:0 has no queue: its work is done when a call returns");
   refused(keel_tensor_native(x, KD_NATIVE_CL_MEM, KD_READ, &handle, &offset),
           KD_INVALID_ARGUMENT, "the tensor lies in host memory");
-  good(keel_device_synchronize(device));
+  expect_ok(keel_device_synchronize(device));
   assert_int_equal(handle, 5);
   assert_int_equal(offset, 6);
   keel_tensor_release(x);
@@ -31,12 +31,12 @@ static void a_queue_of_keels_is_no_native_one(void **state) {
   uint64_t handle = 5, offset = 6;
   (void)state;
   assert_true(begin(TOY("queue"), "queue:0", NULL, 0));
-  good(keel_device_synchronize(device)); /* not open yet */
+  expect_ok(keel_device_synchronize(device)); /* not open yet */
   keel_tensor *x = uploaded();
   refused(keel_tensor_native(x, KD_NATIVE_CL_MEM, KD_READ, &handle, &offset),
           KD_UNIMPLEMENTED, "queue:0: its plugin gives no native handles");
-  good(keel_device_use_queue(device, 0, 0));
-  good(keel_device_synchronize(device));
+  expect_ok(keel_device_use_queue(device, 0, 0));
+  expect_ok(keel_device_synchronize(device));
   expect(x, 1, 0);
   end();
 }

@@ -64,7 +64,7 @@ static bool begin_vulkan(void) {
 }
 
 static void end_vulkan(void) {
-  good(keel_device_synchronize(device));
+  expect_ok(keel_device_synchronize(device));
   own.DestroySemaphore(gpu, gate, NULL);
   own.DestroyCommandPool(gpu, pool, NULL);
   end();
@@ -149,7 +149,7 @@ static void *open_gate(void *unused) {
 /* y in the first half, 1 in the second; all times `scale`. Takes the tensor. */
 static void expect_halves(keel_tensor *tensor, float scale) {
   memset(got, 0, sizeof got);
-  good(keel_tensor_read(tensor, got, sizeof got));
+  expect_ok(keel_tensor_read(tensor, got, sizeof got));
   for (int i = 0; i < COUNT; i++)
     if (got[i] != scale * (i < COUNT / 2 ? -data[i] : 1))
       fail_msg("element %d is %g", i, (double)got[i]);
@@ -166,7 +166,7 @@ static void an_application_works_on_tensors_memory(void **state) {
   if (!begin_vulkan()) skip();
   assert_int_equal(own.CreateFence(gpu, &wanted, NULL, &fence), VK_SUCCESS);
   keel_tensor *y = computed("Neg", uploaded()), *z = zeros();
-  good(keel_device_synchronize(device));
+  expect_ok(keel_device_synchronize(device));
   submit(keels_queue(), record(y, z), false, fence);
   assert_int_equal(own.WaitForFences(gpu, 1, &fence, VK_TRUE, UINT64_MAX),
                    VK_SUCCESS);
@@ -184,7 +184,7 @@ static void check_order(bool keel_next) {
   expect(computed("Neg", uploaded()), -1, 0); /* compiled */
   keel_tensor *y = computed("Neg", uploaded()), *z = zeros();
   VkCommandBuffer commands = record(y, z);
-  good(keel_device_synchronize(
+  expect_ok(keel_device_synchronize(
       device)); /* nothing of Keel's is left to wait for */
   waits = 0;
   submit(keels_queue(), commands, true, VK_NULL_HANDLE);
@@ -221,11 +221,11 @@ static void waiting_for_the_device_waits_for_it_too(void **state) {
   assert_int_equal(own.CreateFence(gpu, &wanted, NULL, &fence), VK_SUCCESS);
   keel_tensor *y = computed("Neg", uploaded()), *z = zeros();
   VkCommandBuffer commands = record(y, z);
-  good(keel_device_synchronize(device));
+  expect_ok(keel_device_synchronize(device));
   submit(keels_queue(), commands, true, fence);
   assert_int_equal(own.GetFenceStatus(gpu, fence), VK_NOT_READY);
   assert_int_equal(pthread_create(&opener, NULL, open_gate, NULL), 0);
-  good(keel_device_synchronize(device));
+  expect_ok(keel_device_synchronize(device));
   assert_int_equal(own.GetFenceStatus(gpu, fence), VK_SUCCESS);
   pthread_join(opener, NULL);
   keel_tensor_release(y);
@@ -241,7 +241,7 @@ static void tensors_of_one_buffer_have_their_offsets(void **state) {
   (void)state;
   if (!begin_vulkan()) skip();
   keel_tensor *host = floats(context, 3, few), *there[2];
-  good(keel_tensor_to(host, device, &there[0]));
+  expect_ok(keel_tensor_to(host, device, &there[0]));
   there[1] = zeros();
   for (int i = 0; i < 2; i++)
     handles[i] = memory_of(there[i], KD_NATIVE_VK_BUFFER, KD_READ, &offsets[i]);

@@ -229,7 +229,6 @@ static void a_constant_has_no_way_to_go(void **state) {
   const keel_plan_params params = {
       .struct_size = sizeof params, .flags = KEEL_PLAN_BY_COST, .device = cpu};
   const int64_t thousand = 1000;
-  keel_program *program = NULL;
   (void)state;
   set_speed(cpu, 6000);
   cpu->speed.flops = cpu->speed.bytes = 1000;
@@ -244,7 +243,7 @@ static void a_constant_has_no_way_to_go(void **state) {
   keel_value pair[] = {keel_builder_constant(builder, large), there};
   keel_builder_output(builder, "y",
                       keel_builder_op(builder, "Mul", NULL, 0, pair, 2));
-  assert_int_equal(keel_builder_finish(builder, &program), KD_OK);
+  keel_program *program = finish_program(builder);
   keel_plan *plan = create_plan(program, &params);
   expect_place(plan, x, "Mul", "queue:0");
   keel_plan_release(plan);
@@ -253,7 +252,6 @@ static void a_constant_has_no_way_to_go(void **state) {
   expect_place(plan, x, "Mul", "cpu:0");
   keel_plan_release(plan);
   keel_program_release(program);
-  keel_builder_destroy(builder);
   keel_tensor_release(large);
   keel_tensor_release(x);
 }
@@ -265,7 +263,6 @@ static void ops_of_two_devices_are_not_fused(void **state) {
   const int64_t image[] = {1, 1, 4, 4}, filter[] = {1, 1, 3, 3};
   (void)state;
   for (int apart = 0; apart < 2; apart++) {
-    keel_program *program = NULL;
     keel_tensor *weights = filled(4, filter, 1), *x = filled(4, image, 1);
     keel_builder *builder = create_builder(context, "conv");
     keel_value pair[] = {keel_builder_input(builder, "x", KD_F32, 4, image),
@@ -275,12 +272,11 @@ static void ops_of_two_devices_are_not_fused(void **state) {
     if (apart) keel_device_pop();
     y = keel_builder_op(builder, "Relu", NULL, 0, &y, 1);
     keel_builder_output(builder, "y", y);
-    assert_int_equal(keel_builder_finish(builder, &program), KD_OK);
+    keel_program *program = finish_program(builder);
     keel_plan *plan = create_plan(program, &params);
     expect_place(plan, x, apart ? "Relu" : "FusedConv", "cpu:0");
     keel_plan_release(plan);
     keel_program_release(program);
-    keel_builder_destroy(builder);
     keel_tensor_release(weights);
     keel_tensor_release(x);
   }
@@ -290,7 +286,6 @@ static void ops_of_two_devices_are_not_fused(void **state) {
 static void equal_ops_stay_where_they_were_placed(void **state) {
   const keel_plan_params params = {.struct_size = sizeof params, .device = cpu};
   const int64_t four = 4;
-  keel_program *program = NULL;
   keel_profile_line line;
   int seen[2] = {0};
   (void)state;
@@ -303,7 +298,7 @@ static void equal_ops_stay_where_they_were_placed(void **state) {
   keel_value pair[] = {here, there};
   keel_builder_output(builder, "y",
                       keel_builder_op(builder, "Add", NULL, 0, pair, 2));
-  assert_int_equal(keel_builder_finish(builder, &program), KD_OK);
+  keel_program *program = finish_program(builder);
   keel_plan *plan = create_plan(program, &params);
   keel_tensor *in = floats(context, 4, data), *y = NULL;
   assert_int_equal(keel_plan_run(plan, &in, 1, &y, 1), KD_OK);
@@ -316,7 +311,6 @@ static void equal_ops_stay_where_they_were_placed(void **state) {
   keel_tensor_release(y);
   keel_plan_release(plan);
   keel_program_release(program);
-  keel_builder_destroy(builder);
 }
 
 static void devices_are_measured(void **state) {

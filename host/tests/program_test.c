@@ -267,7 +267,6 @@ static void equal_things_are_computed_once(void **state) {
   const int64_t three = 3;
   const float data[] = {1, -2, 3}, once[] = {1, 1, 1}, twice[] = {2, 2, 2};
   const float want[] = {4, 9, 16}, apart[] = {3, 4, 5};
-  keel_program *program = NULL;
   (void)state;
   keel_tensor *ones[] = {floats(context, 3, once), floats(context, 3, once),
                          floats(context, 3, twice)};
@@ -283,7 +282,7 @@ static void equal_things_are_computed_once(void **state) {
   keel_builder_output(builder, "again",
                       keel_builder_op(builder, "Mul", NULL, 0, sums, 2));
   keel_builder_output(builder, "apart", sums[2]);
-  assert_int_equal(keel_builder_finish(builder, &program), KD_OK);
+  keel_program *program = finish_program(builder);
   for (int joined = 0; joined < 2; joined++) {
     keel_plan *plan = plan_of(program, joined ? 0 : 4);
     assert_int_equal(runs_of(plan, "Abs"), joined ? 1 : 3);
@@ -300,14 +299,12 @@ static void equal_things_are_computed_once(void **state) {
   }
   release_all(ones, 3);
   keel_program_release(program);
-  keel_builder_destroy(builder);
 }
 
 /* What differs in an attribute, an input or a device stays apart. */
 static void things_that_differ_stay_apart(void **state) {
   const int64_t dims[] = {2, 2};
   const float data[] = {1, 2, 3, 4};
-  keel_program *program = NULL;
   keel_tensor *x = NULL, *y[3];
   (void)state;
   const keel_attr axes[] = {KEEL_INT("axis", 0), KEEL_INT("axis", 1)};
@@ -320,7 +317,7 @@ static void things_that_differ_stay_apart(void **state) {
   const keel_value swapped[] = {in, in};
   keel_builder_output(builder, "c",
                       keel_builder_op(builder, "Sub", NULL, 0, swapped, 2));
-  assert_int_equal(keel_builder_finish(builder, &program), KD_OK);
+  keel_program *program = finish_program(builder);
   keel_plan *plan = plan_of(program, 0);
   assert_int_equal(runs_of(plan, "Softmax"), 2);
   x = create_tensor(context, KD_F32, 2, dims, data);
@@ -329,7 +326,6 @@ static void things_that_differ_stay_apart(void **state) {
   keel_tensor_release(x);
   keel_plan_release(plan);
   keel_program_release(program);
-  keel_builder_destroy(builder);
 }
 
 static void an_unknown_pass_is_named_with_those_there_are(void **state) {

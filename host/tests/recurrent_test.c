@@ -191,7 +191,6 @@ static void expect_near(const net *n, keel_tensor *y, const char *what) {
 
 static keel_tensor *planned(const char *op, const keel_attr *attrs,
                             uint32_t attr_count, keel_tensor **in) {
-  keel_plan *plan = NULL;
   keel_tensor *y = NULL;
   keel_value values[INPUTS];
   keel_builder *builder = create_builder(context, "net");
@@ -206,8 +205,8 @@ static keel_tensor *planned(const char *op, const keel_attr *attrs,
       builder, "y",
       keel_builder_op(builder, op, attrs, attr_count, values, count));
   keel_program *program = finish_program(builder);
-  expect_ok(keel_plan_create(program, NULL, &plan) != KD_OK ||
-            keel_plan_run(plan, in, 1, &y, 1));
+  keel_plan *plan = create_plan(program, NULL);
+  expect_ok(keel_plan_run(plan, in, 1, &y, 1));
   keel_plan_release(plan);
   keel_program_release(program);
   return y;

@@ -15,9 +15,9 @@
 #include <cmocka.h> /* wants those above */
 
 /* The call succeeds, or the test fails with what it said. */
-#define expect_ok(call)                                          \
-  do {                                                           \
-    if ((call) != KD_OK) fail_msg(#call ": %s", keel_message()); \
+#define expect_ok(call)                                             \
+  do {                                                              \
+    if ((call) != KD_OK) fail_msg("%s: %s", #call, keel_message()); \
   } while (0)
 
 /* Opens a runtime with these plugins and no others (NULL: none); log: gets its lines, or
