@@ -5,26 +5,12 @@
 #include "device/device.h"
 #include "passes/passes.h"
 
-static bool is_op(const keel_node *node, const char *name) {
-  return !strcmp(node->op->schema->name, name) &&
-         !strcmp(node->op->schema->domain, "ai.onnx");
-}
-
-static const keel_type *type_of(const keel_function *function, uint32_t value) {
-  const keel_type *type =
-      value == KEEL_ABSENT ? NULL : function->values[value].type;
-  return type && keel_type_known(type) ? type : NULL;
-}
-
 /* The node that makes an input, if it is such an op of one output; or NULL. */
 static const keel_node *maker(const keel_function *function,
                               const keel_node *node, uint32_t input,
                               const char *op) {
-  uint32_t value = node->inputs[input];
-  uint32_t at =
-      value == KEEL_ABSENT ? KEEL_ABSENT : function->values[value].producer;
-  const keel_node *made = at == KEEL_ABSENT ? NULL : &function->nodes[at];
-  return made && !made->dead && is_op(made, op) ? made : NULL;
+  const keel_node *made = keel_pass_maker(function, node->inputs[input]);
+  return made && keel_pass_is(made, op) ? made : NULL;
 }
 
 #define SMALL \
@@ -56,8 +42,9 @@ static bool is_all(const keel_function *function, const keel_node *node,
   if (!tensor || !keel_tensor_host_data(tensor) || !tensor->type->elements ||
       tensor->type->elements > SMALL)
     return false;
-  const keel_type *x = type_of(function, node->inputs[other]);
-  if (tensor->type->rank && (!x || x != type_of(function, node->outputs[0])))
+  const keel_type *x = keel_pass_type(function, node->inputs[other]);
+  if (tensor->type->rank &&
+      (!x || x != keel_pass_type(function, node->outputs[0])))
     return false;
   for (int64_t i = 0; i < tensor->type->elements; i++) {
     double element = 0;
@@ -103,17 +90,19 @@ static keel_status visit_pair(keel_function *function, keel_node *node) {
   uint32_t x = node->inputs[0], y = node->inputs[1];
   const keel_type *type = x == KEEL_ABSENT ? NULL : function->values[x].type;
   bool whole = type && !is_real(type);
-  if ((is_op(node, "Mul") || is_op(node, "Div") || is_op(node, "Pow")) &&
+  if ((keel_pass_is(node, "Mul") || keel_pass_is(node, "Div") ||
+       keel_pass_is(node, "Pow")) &&
       is_all(function, node, 1, 0, 1))
     return pass_on(function, node, x);
-  if (is_op(node, "Mul") && is_all(function, node, 0, 1, 1))
+  if (keel_pass_is(node, "Mul") && is_all(function, node, 0, 1, 1))
     return pass_on(function, node, y);
-  if ((is_op(node, "Sub") || (is_op(node, "Add") && whole)) &&
+  if ((keel_pass_is(node, "Sub") || (keel_pass_is(node, "Add") && whole)) &&
       is_all(function, node, 1, 0, 0))
     return pass_on(function, node, x);
-  if (is_op(node, "Add") && whole && is_all(function, node, 0, 1, 0))
+  if (keel_pass_is(node, "Add") && whole && is_all(function, node, 0, 1, 0))
     return pass_on(function, node, y);
-  if (is_op(node, "Pow") && is_real(type) && is_all(function, node, 1, 0, 2))
+  if (keel_pass_is(node, "Pow") && is_real(type) &&
+      is_all(function, node, 1, 0, 2))
     return become(function, node, "Mul", NULL, x, x);
   return KD_OK;
 }
@@ -131,7 +120,7 @@ static bool read_perm(const keel_node *node, uint32_t rank, int64_t *out) {
 }
 
 static keel_status visit_transpose(keel_function *function, keel_node *node) {
-  const keel_type *type = type_of(function, node->inputs[0]);
+  const keel_type *type = keel_pass_type(function, node->inputs[0]);
   int64_t perm[KD_MAX_RANK], first[KD_MAX_RANK];
   if (!type || !read_perm(node, type->rank, perm)) return KD_OK;
   uint32_t x = node->inputs[0], rank = type->rank;
@@ -166,7 +155,7 @@ static bool is_line_of(const keel_type *line, const keel_type *image) {
 
 /* Whether a Transpose swaps channels and pixels of a line. */
 static bool swaps(const keel_function *function, const keel_node *node) {
-  const keel_type *type = type_of(function, node->inputs[0]);
+  const keel_type *type = keel_pass_type(function, node->inputs[0]);
   int64_t perm[KD_MAX_RANK];
   return type && type->rank == 3 && read_perm(node, 3, perm) && !perm[0] &&
          perm[1] == 2 && perm[2] == 1;
@@ -186,7 +175,8 @@ static keel_status put_between(keel_function *function, uint32_t index,
  * Transpose moves an image's channels, as convolutions and layouts know it. */
 static keel_status reshape_first(keel_function *function, uint32_t index,
                                  uint32_t x) {
-  const keel_type *to = type_of(function, function->nodes[index].outputs[0]);
+  const keel_type *to =
+      keel_pass_type(function, function->nodes[index].outputs[0]);
   int64_t dims[KD_MAX_RANK], perm[KD_MAX_RANK];
   uint32_t rank = to->rank, list = KEEL_ABSENT, image = KEEL_ABSENT;
   for (uint32_t i = 0; i < rank; i++) {
@@ -204,9 +194,10 @@ static keel_status reshape_first(keel_function *function, uint32_t index,
 /* An image's Reshape to a line, then a Transpose of that: the other way round. */
 static keel_status transpose_first(keel_function *function, uint32_t index,
                                    uint32_t x) {
-  const keel_type *to = type_of(function, function->nodes[index].outputs[0]);
+  const keel_type *to =
+      keel_pass_type(function, function->nodes[index].outputs[0]);
   int64_t perm[KD_MAX_RANK];
-  uint32_t rank = type_of(function, x)->rank;
+  uint32_t rank = keel_pass_type(function, x)->rank;
   uint32_t list = KEEL_ABSENT, image = KEEL_ABSENT;
   for (uint32_t i = 0; i < rank; i++)
     perm[i] = !i ? 0 : i + 1 < rank ? i + 1 : 1;
@@ -223,15 +214,16 @@ static keel_status transpose_first(keel_function *function, uint32_t index,
 static keel_status visit_line(keel_function *function, uint32_t index,
                               bool *out_done) {
   const keel_node *node = &function->nodes[index];
-  bool reshape = is_op(node, "Reshape");
+  bool reshape = keel_pass_is(node, "Reshape");
   const keel_node *before =
       maker(function, node, 0, reshape ? "Transpose" : "Reshape");
   *out_done = false;
   if (!before || before->device != node->device) return KD_OK;
   uint32_t x = before->inputs[0];
-  const keel_type *line = type_of(function, node->inputs[0]);
-  const keel_type *image = type_of(function, reshape ? node->outputs[0] : x);
-  if (!is_line_of(line, image) || !type_of(function, node->outputs[0]) ||
+  const keel_type *line = keel_pass_type(function, node->inputs[0]);
+  const keel_type *image =
+      keel_pass_type(function, reshape ? node->outputs[0] : x);
+  if (!is_line_of(line, image) || !keel_pass_type(function, node->outputs[0]) ||
       !swaps(function, reshape ? before : node))
     return KD_OK;
   *out_done = true;
@@ -244,10 +236,8 @@ static keel_status visit_line(keel_function *function, uint32_t index,
 /* The shape that a Reshape wants, if it does not look at the one that it gets. */
 static bool is_absolute(const keel_function *function, const keel_node *node) {
   uint32_t value = node->input_count > 1 ? node->inputs[1] : KEEL_ABSENT;
-  const keel_tensor *shape =
-      value == KEEL_ABSENT ? NULL : function->values[value].constant;
-  if (!shape || !keel_tensor_host_data(shape) || shape->type->dtype != KD_I64)
-    return false;
+  const keel_tensor *shape = keel_pass_constant(function, value);
+  if (!shape || shape->type->dtype != KD_I64) return false;
   for (int64_t i = 0; i < shape->type->elements; i++)
     if (((const int64_t *)shape->data)[i] == 0) return false;
   return true;
@@ -255,12 +245,13 @@ static bool is_absolute(const keel_function *function, const keel_node *node) {
 
 /* What has the shape already that it is to get, or gets another before. */
 static keel_status visit_shape(keel_function *function, keel_node *node) {
-  const keel_type *to = type_of(function, node->outputs[0]);
-  const keel_node *before =
-      is_op(node, "Reshape") ? maker(function, node, 0, "Reshape") : NULL;
+  const keel_type *to = keel_pass_type(function, node->outputs[0]);
+  const keel_node *before = keel_pass_is(node, "Reshape")
+                                ? maker(function, node, 0, "Reshape")
+                                : NULL;
   if (before && !is_absolute(function, node)) before = NULL;
   uint32_t x = before ? before->inputs[0] : node->inputs[0];
-  if (to && to->elements && to == type_of(function, x))
+  if (to && to->elements && to == keel_pass_type(function, x))
     return pass_on(function, node, x);
   return before ? become(function, node, "Reshape", NULL, x, node->inputs[1])
                 : KD_OK;
@@ -268,20 +259,18 @@ static keel_status visit_shape(keel_function *function, keel_node *node) {
 
 /* A Resize by scales of 1, or to the size that it has. */
 static keel_status visit_resize(keel_function *function, keel_node *node) {
-  const keel_type *x = type_of(function, node->inputs[0]);
+  const keel_type *x = keel_pass_type(function, node->inputs[0]);
   uint32_t scales = node->input_count > 2 ? node->inputs[2] : KEEL_ABSENT;
-  if (!x || x != type_of(function, node->outputs[0]) ||
+  if (!x || x != keel_pass_type(function, node->outputs[0]) ||
       !strcmp(keel_attr_string(node->op, "coordinate_transformation_mode", ""),
               "tf_crop_and_resize") ||
       strcmp(keel_attr_string(node->op, "keep_aspect_ratio_policy", "stretch"),
              "stretch") != 0)
     return KD_OK;
   if (scales != KEEL_ABSENT) {
-    const keel_tensor *given = function->values[scales].constant;
+    const keel_tensor *given = keel_pass_constant(function, scales);
     double one = 1;
-    if (!given || !keel_tensor_host_data(given) ||
-        given->type->elements > KD_MAX_RANK)
-      return KD_OK;
+    if (!given || given->type->elements > KD_MAX_RANK) return KD_OK;
     for (int64_t i = 0; i < given->type->elements; i++)
       if (!decode(given, i, &one) || one != 1) return KD_OK;
   }
@@ -298,19 +287,21 @@ static keel_status visit(keel_function *function, uint32_t index) {
   if (!n || node->output_count != 1 || node->outputs[0] == KEEL_ABSENT ||
       node->inputs[0] == KEEL_ABSENT)
     return KD_OK;
-  if (is_op(node, "Reshape") || is_op(node, "Transpose")) {
+  if (keel_pass_is(node, "Reshape") || keel_pass_is(node, "Transpose")) {
     bool done = false;
     KEEL_TRY(visit_line(function, index, &done));
     if (done) return KD_OK;
   }
   for (size_t i = 0; i < KEEL_COUNT_OF(pairs) && n == 2; i++)
-    if (is_op(node, pairs[i])) return visit_pair(function, node);
+    if (keel_pass_is(node, pairs[i])) return visit_pair(function, node);
   for (size_t i = 0; i < KEEL_COUNT_OF(shapes); i++)
-    if (is_op(node, shapes[i])) return visit_shape(function, node);
+    if (keel_pass_is(node, shapes[i])) return visit_shape(function, node);
   for (size_t i = 0; i < KEEL_COUNT_OF(lists) && n == 1; i++)
-    if (is_op(node, lists[i])) return pass_on(function, node, node->inputs[0]);
-  if (is_op(node, "Resize")) return visit_resize(function, node);
-  return is_op(node, "Transpose") ? visit_transpose(function, node) : KD_OK;
+    if (keel_pass_is(node, lists[i]))
+      return pass_on(function, node, node->inputs[0]);
+  if (keel_pass_is(node, "Resize")) return visit_resize(function, node);
+  return keel_pass_is(node, "Transpose") ? visit_transpose(function, node)
+                                         : KD_OK;
 }
 
 /* Reads what Identity passes on from where that has it. */

@@ -40,24 +40,15 @@ typedef struct attention {
   bool causal, nan_as_zero;
 } attention;
 
-static bool is_op(const keel_node *node, const char *name) {
-  return !node->dead && !strcmp(node->op->schema->name, name) &&
-         !strcmp(node->op->schema->domain, "ai.onnx");
-}
-
 static const keel_type *type_of(const attention *all, uint32_t value) {
-  const keel_type *type =
-      value == KEEL_ABSENT ? NULL : all->function->values[value].type;
-  return type && keel_type_known(type) ? type : NULL;
+  return keel_pass_type(all->function, value);
 }
 
 /* The node that makes a value, if it is such an op; or NULL. */
 static const keel_node *maker(const attention *all, uint32_t value,
                               const char *op) {
-  uint32_t at = value == KEEL_ABSENT ? KEEL_ABSENT
-                                     : all->function->values[value].producer;
-  const keel_node *node = at == KEEL_ABSENT ? NULL : &all->function->nodes[at];
-  return node && is_op(node, op) ? node : NULL;
+  const keel_node *node = keel_pass_maker(all->function, value);
+  return node && keel_pass_is(node, op) ? node : NULL;
 }
 
 static bool is_read_once(const attention *all, uint32_t value) {
@@ -66,12 +57,10 @@ static bool is_read_once(const attention *all, uint32_t value) {
 
 /* A constant of one f32: true. */
 static bool read_number(const attention *all, uint32_t value, float *out) {
-  const keel_tensor *tensor =
-      value == KEEL_ABSENT ? NULL : all->function->values[value].constant;
-  const void *data = tensor ? keel_tensor_host_data(tensor) : NULL;
-  if (!data || tensor->type->dtype != KD_F32 || tensor->type->elements != 1)
+  const keel_tensor *tensor = keel_pass_constant(all->function, value);
+  if (!tensor || tensor->type->dtype != KD_F32 || tensor->type->elements != 1)
     return false;
-  memcpy(out, data, sizeof *out);
+  memcpy(out, keel_tensor_host_data(tensor), sizeof *out);
   return true;
 }
 
@@ -202,8 +191,8 @@ static uint32_t guarded(attention *all, uint32_t powers) {
   uint32_t at = all->uses->reader[powers];
   const keel_node *where = at == KEEL_ABSENT ? NULL : &all->function->nodes[at];
   float zero = 1;
-  if (all->uses->counts[powers] != 2 || !where || !is_op(where, "Where") ||
-      where->inputs[2] != powers ||
+  if (all->uses->counts[powers] != 2 || !where ||
+      !keel_pass_is(where, "Where") || where->inputs[2] != powers ||
       !read_number(all, where->inputs[1], &zero) || zero != 0)
     return powers;
   const keel_node *test = maker(all, where->inputs[0], "IsNaN");
@@ -221,7 +210,7 @@ static bool find_last(attention *all, const keel_node *softmax) {
   if (all->last == KEEL_ABSENT) return false;
   const keel_node *product = &all->function->nodes[all->last];
   all->v = product->inputs[1];
-  return is_op(product, "MatMul") && product->inputs[0] == weights &&
+  return keel_pass_is(product, "MatMul") && product->inputs[0] == weights &&
          all->v != KEEL_ABSENT && all->v != weights &&
          product->device == softmax->device;
 }
@@ -342,9 +331,7 @@ static keel_status join_masks(attention *all) {
 
 /* Whether a mask hides from each row the keys after it, and nothing else. */
 static bool is_causal(const attention *all, int64_t rows, int64_t keys) {
-  const keel_tensor *tensor = all->mask == KEEL_ABSENT
-                                  ? NULL
-                                  : all->function->values[all->mask].constant;
+  const keel_tensor *tensor = keel_pass_constant(all->function, all->mask);
   const float *data = tensor ? keel_tensor_host_data(tensor) : NULL;
   if (!data || tensor->type->dtype != KD_F32 || tensor->type->rank < 2 ||
       tensor->type->elements != rows * keys || keys < rows ||
@@ -390,7 +377,7 @@ static uint32_t find_exchange(const attention *all) {
   const int64_t *perm = NULL;
   if (at == KEEL_ABSENT || !type) return KEEL_ABSENT;
   const keel_node *node = &all->function->nodes[at];
-  if (!is_op(node, "Transpose") ||
+  if (!keel_pass_is(node, "Transpose") ||
       node->device != all->function->nodes[all->last].device ||
       keel_attr_ints(node->op, "perm", &perm) != (int64_t)type->rank)
     return KEEL_ABSENT;
@@ -440,7 +427,8 @@ static keel_status visit(keel_function *function, const keel_uses *uses,
                    .by_head = KEEL_ABSENT,
                    .scale = 1};
   int64_t perm[KD_MAX_RANK];
-  if (!where || !is_op(softmax, "Softmax") || softmax->output_count != 1 ||
+  if (!where || !keel_pass_is(softmax, "Softmax") ||
+      softmax->output_count != 1 ||
       !keel_device_kernels(where, "keel", "Attention") ||
       !is_along_rows(&all, softmax) || !find_last(&all, softmax) ||
       !find_scores(&all, softmax->inputs[0]) || !turned(&all, perm))

@@ -3,6 +3,33 @@
 #include "memory/mapping.h"
 #include "passes/passes.h"
 
+/* ---- what is known of nodes and values ----------------------------------------- */
+
+bool keel_pass_is(const keel_node *node, const char *op) {
+  return !node->dead && !strcmp(node->op->schema->name, op) &&
+         !strcmp(node->op->schema->domain, "ai.onnx");
+}
+
+const keel_type *keel_pass_type(const keel_function *function, uint32_t value) {
+  if (value == KEEL_ABSENT) return NULL;
+  const keel_type *type = function->values[value].type;
+  return type && keel_type_known(type) ? type : NULL;
+}
+
+const keel_tensor *keel_pass_constant(const keel_function *function,
+                                      uint32_t value) {
+  if (value == KEEL_ABSENT) return NULL;
+  const keel_tensor *constant = function->values[value].constant;
+  return constant && keel_tensor_host_data(constant) ? constant : NULL;
+}
+
+keel_node *keel_pass_maker(const keel_function *function, uint32_t value) {
+  if (value == KEEL_ABSENT) return NULL;
+  uint32_t maker = function->values[value].producer;
+  keel_node *node = maker == KEEL_ABSENT ? NULL : &function->nodes[maker];
+  return node && !node->dead ? node : NULL;
+}
+
 /* ---- a node as kernels see it ------------------------------------------------- */
 
 bool keel_view_make(const keel_function *function, const keel_node *node,
@@ -81,11 +108,6 @@ keel_status keel_pass_add(keel_function *function, const keel_node *like,
   return keel_function_infer(function, node);
 }
 
-static bool is_onnx(const keel_node *node, const char *name) {
-  return !node->dead && !strcmp(node->op->schema->name, name) &&
-         !strcmp(node->op->schema->domain, "ai.onnx");
-}
-
 /* Where dimension `i` of `rank` comes from. first: from channels last to channels first. */
 static int64_t moved_from(uint32_t i, uint32_t rank, bool first) {
   if (!i) return 0;
@@ -96,7 +118,7 @@ static int64_t moved_from(uint32_t i, uint32_t rank, bool first) {
 bool keel_pass_moves_channels(const keel_node *node, uint32_t rank,
                               bool first) {
   const int64_t *perm = NULL;
-  if (rank < 3 || !is_onnx(node, "Transpose") ||
+  if (rank < 3 || !keel_pass_is(node, "Transpose") ||
       keel_attr_ints(node->op, "perm", &perm) != (int64_t)rank)
     return false;
   for (uint32_t i = 0; i < rank; i++)
@@ -112,8 +134,8 @@ static bool is_silu(const keel_function *function, const keel_uses *uses,
       gate == KEEL_ABSENT ? KEEL_ABSENT : function->values[gate].producer;
   const keel_node *sigmoid =
       *out_gate == KEEL_ABSENT ? NULL : &function->nodes[*out_gate];
-  return sigmoid && is_onnx(sigmoid, "Sigmoid") && sigmoid->inputs[0] == x &&
-         uses->counts[gate] == 1;
+  return sigmoid && keel_pass_is(sigmoid, "Sigmoid") &&
+         sigmoid->inputs[0] == x && uses->counts[gate] == 1;
 }
 
 bool keel_pass_activation(const keel_function *function, const keel_uses *uses,
@@ -123,12 +145,12 @@ bool keel_pass_activation(const keel_function *function, const keel_uses *uses,
   const keel_node *next = at == KEEL_ABSENT ? NULL : &function->nodes[at];
   *out = (keel_activation){.last = at, .gate = KEEL_ABSENT};
   if (!next || next->device != device || next->output_count != 1) return false;
-  if (count == 1 && is_onnx(next, "Relu")) {
+  if (count == 1 && keel_pass_is(next, "Relu")) {
     out->name = "Relu";
-  } else if (count == 1 && is_onnx(next, "Gelu")) {
+  } else if (count == 1 && keel_pass_is(next, "Gelu")) {
     const char *form = keel_attr_string(next->op, "approximate", "none");
     out->name = strcmp(form, "tanh") ? "Gelu" : "GeluTanh";
-  } else if (count == 2 && is_onnx(next, "Mul") &&
+  } else if (count == 2 && keel_pass_is(next, "Mul") &&
              is_silu(function, uses, next, value, &out->gate)) {
     out->name = "Silu";
   }

@@ -20,23 +20,10 @@ typedef struct depthwise {
   const char *activation; /* of the op */
 } depthwise;
 
-static bool is_op(const keel_node *node, const char *name) {
-  return !node->dead && !strcmp(node->op->schema->name, name) &&
-         !strcmp(node->op->schema->domain, "ai.onnx");
-}
-
-static const keel_type *type_of(const keel_function *function, uint32_t value) {
-  const keel_type *type =
-      value == KEEL_ABSENT ? NULL : function->values[value].type;
-  return type && keel_type_known(type) ? type : NULL;
-}
-
 static const keel_node *maker_of(const keel_function *function,
                                  const keel_node *reader, uint32_t value) {
-  uint32_t at =
-      value == KEEL_ABSENT ? KEEL_ABSENT : function->values[value].producer;
-  const keel_node *node = at == KEEL_ABSENT ? NULL : &function->nodes[at];
-  return node && !node->dead && node->device == reader->device ? node : NULL;
+  const keel_node *node = keel_pass_maker(function, value);
+  return node && node->device == reader->device ? node : NULL;
 }
 
 static bool find_source(depthwise *d, const keel_node *conv) {
@@ -44,7 +31,7 @@ static bool find_source(depthwise *d, const keel_node *conv) {
   if (!maker || !keel_pass_moves_channels(maker, d->x->rank, true))
     return false;
   d->source = maker->inputs[0];
-  return type_of(d->function, d->source) != NULL;
+  return keel_pass_type(d->function, d->source) != NULL;
 }
 
 /* The node that alone reads what a node makes, on the same device; KEEL_ABSENT: none. */
@@ -69,7 +56,7 @@ static void find_activation(depthwise *d) {
   uint32_t next = reader_of(d, d->back), value = nodes[d->back].outputs[0];
   d->shape = KEEL_ABSENT;
   if (strcmp(d->activation, "none") != 0) return;
-  if (next != KEEL_ABSENT && is_op(&nodes[next], "Reshape")) {
+  if (next != KEEL_ABSENT && keel_pass_is(&nodes[next], "Reshape")) {
     d->shape = next;
     value = nodes[next].outputs[0];
   }
@@ -83,12 +70,12 @@ static bool read_conv(depthwise *d, const keel_node *conv) {
   const keel_function *function = d->function;
   bool fused = !strcmp(conv->op->schema->name, "FusedConv") &&
                !strcmp(conv->op->schema->domain, "keel");
-  if (conv->dead || (!fused && !is_op(conv, "Conv"))) return false;
+  if (conv->dead || (!fused && !keel_pass_is(conv, "Conv"))) return false;
   d->activation = keel_attr_string(conv->op, "activation", "none");
   if (conv->input_count > 3 || (strcmp(d->activation, "none") != 0 &&
                                 strcmp(d->activation, "Relu") != 0))
     return false;
-  d->x = type_of(function, conv->inputs[0]);
+  d->x = keel_pass_type(function, conv->inputs[0]);
   d->w = function->values[conv->inputs[1]].constant;
   return d->x && d->w && d->w->kind == KEEL_DATA &&
          d->w->type->dtype == KD_F32 && keel_tensor_host_data(d->w) &&

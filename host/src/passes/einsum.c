@@ -333,8 +333,7 @@ keel_status keel_pass_einsum(keel_function *function, keel_device *device) {
   uint32_t count = function->node_count;
   for (uint32_t i = 0; i < count; i++) {
     const keel_node *node = &function->nodes[i];
-    if (!node->dead && !strcmp(node->op->schema->name, "Einsum") &&
-        !strcmp(node->op->schema->domain, "ai.onnx"))
+    if (keel_pass_is(node, "Einsum"))
       KEEL_TRY(visit(function, node->device ? node->device : device, i));
   }
   return function->node_count == count ? KD_OK : keel_function_sort(function);

@@ -5,20 +5,14 @@
 #include "eager/call_site.h"
 #include "passes/passes.h"
 
-static bool is_op(const keel_node *node, const char *name) {
-  return !node->dead && !strcmp(node->op->schema->name, name) &&
-         !strcmp(node->op->schema->domain, "ai.onnx");
-}
-
 /* The node that makes input `input` of `reader`, which alone needs it, on the same
  * device; or NULL. */
 static keel_node *sole_maker(keel_function *function, const keel_uses *uses,
                              const keel_node *reader, uint32_t input) {
   uint32_t value = reader->inputs[input];
   if (value == KEEL_ABSENT || uses->counts[value] != 1) return NULL;
-  uint32_t maker = function->values[value].producer;
-  keel_node *node = maker == KEEL_ABSENT ? NULL : &function->nodes[maker];
-  return node && !node->dead && node->device == reader->device ? node : NULL;
+  keel_node *node = keel_pass_maker(function, value);
+  return node && node->device == reader->device ? node : NULL;
 }
 
 /* The same, if it is that op. */
@@ -26,16 +20,14 @@ static keel_node *sole_op(keel_function *function, const keel_uses *uses,
                           const keel_node *reader, uint32_t input,
                           const char *op) {
   keel_node *node = sole_maker(function, uses, reader, input);
-  return node && is_op(node, op) ? node : NULL;
+  return node && keel_pass_is(node, op) ? node : NULL;
 }
 
 static const keel_tensor *constant_of(const keel_function *function,
                                       const keel_node *node, uint32_t input) {
-  if (input >= node->input_count || node->inputs[input] == KEEL_ABSENT)
-    return NULL;
-  const keel_tensor *tensor = function->values[node->inputs[input]].constant;
-  return tensor && tensor->kind == KEEL_DATA && keel_tensor_host_data(tensor) &&
-                 tensor->type->dtype == KD_F32
+  if (input >= node->input_count) return NULL;
+  const keel_tensor *tensor = keel_pass_constant(function, node->inputs[input]);
+  return tensor && tensor->kind == KEEL_DATA && tensor->type->dtype == KD_F32
              ? tensor
              : NULL;
 }
@@ -51,14 +43,14 @@ typedef struct made {
 } made;
 
 static bool is_maker(const keel_node *node) {
-  return is_op(node, "Conv") || is_op(node, "ConvTranspose") ||
-         is_op(node, "Gemm");
+  return keel_pass_is(node, "Conv") || keel_pass_is(node, "ConvTranspose") ||
+         keel_pass_is(node, "Gemm");
 }
 
 /* False: weights or bias are no constants, or not for each channel one. */
 static bool read_maker(const keel_function *function, const keel_node *maker,
                        made *out) {
-  bool gemm = is_op(maker, "Gemm"), given = maker->input_count > 2;
+  bool gemm = keel_pass_is(maker, "Gemm"), given = maker->input_count > 2;
   *out = (made){.weights = constant_of(function, maker, 1),
                 .bias = constant_of(function, maker, 2)};
   if (!out->weights || !out->weights->type->elements ||
@@ -68,11 +60,11 @@ static bool read_maker(const keel_function *function, const keel_node *maker,
   if (gemm)
     out->axis = !keel_attr_int(maker->op, "transB", 0);
   else
-    out->axis = is_op(maker, "ConvTranspose");
+    out->axis = keel_pass_is(maker, "ConvTranspose");
   out->behind = gemm ? 0 : out->weights->type->rank - 2;
   out->channels = out->weights->type->dims[out->axis];
   if ((gemm && keel_attr_float(maker->op, "beta", 1) != 1) ||
-      (is_op(maker, "ConvTranspose") &&
+      (keel_pass_is(maker, "ConvTranspose") &&
        keel_attr_int(maker->op, "group", 1) != 1))
     return false;
   return !out->bias || (out->bias->type->rank == 1 &&
@@ -124,7 +116,7 @@ static bool read_arithmetic(const keel_function *function,
     char op;
   } ops[] = {{"Add", '+'}, {"Sub", '-'}, {"Mul", '*'}, {"Div", '/'}};
   for (uint32_t i = 0; i < 4; i++)
-    if (is_op(node, ops[i].name)) out->op = ops[i].op;
+    if (keel_pass_is(node, ops[i].name)) out->op = ops[i].op;
   const keel_tensor *tensor =
       out->op ? constant_of(function, node, constant) : NULL;
   out->reversed = constant == 0;
@@ -241,13 +233,13 @@ static keel_node *read_product(keel_function *function, const keel_uses *uses,
                                keel_node **out_add) {
   keel_node *maker = sole_maker(function, uses, norm, 0), *product = maker;
   *out_add = NULL;
-  for (uint32_t i = 0; maker && is_op(maker, "Add") && i < 2; i++) {
+  for (uint32_t i = 0; maker && keel_pass_is(maker, "Add") && i < 2; i++) {
     product = sole_op(function, uses, maker, i, "MatMul");
     *out_add = maker;
     *out = (made){.bias = constant_of(function, maker, 1 - i)};
     if (product && out->bias) break;
   }
-  if (!product || !is_op(product, "MatMul")) return NULL;
+  if (!product || !keel_pass_is(product, "MatMul")) return NULL;
   const keel_type *x = function->values[product->inputs[0]].type;
   out->weights = constant_of(function, product, 1);
   if (!x || x->rank != 2 || !out->weights || out->weights->type->rank != 2 ||
@@ -282,7 +274,7 @@ static keel_status fold_into_product(keel_function *function,
 static keel_status fold_into_maker(keel_function *function,
                                    const keel_uses *uses, keel_device *device,
                                    keel_node *node) {
-  bool norm = is_op(node, "BatchNormalization");
+  bool norm = keel_pass_is(node, "BatchNormalization");
   for (uint32_t i = 0; i < node->input_count && i < (norm ? 1 : 2); i++) {
     keel_node *maker = sole_maker(function, uses, node, i);
     affine by = {.op = 0};
@@ -326,14 +318,14 @@ static bool read_activation(const keel_function *function,
                             const keel_node *node, activation *out) {
   bool good = true;
   *out = (activation){.to = "FusedConv", .name = node->op->schema->name};
-  if (is_op(node, "Relu")) return true;
-  if (is_op(node, "HardSwish") || is_op(node, "LeakyRelu")) {
+  if (keel_pass_is(node, "Relu")) return true;
+  if (keel_pass_is(node, "HardSwish") || keel_pass_is(node, "LeakyRelu")) {
     out->to = "ActivatedConv";
-    out->has_alpha = is_op(node, "LeakyRelu");
+    out->has_alpha = keel_pass_is(node, "LeakyRelu");
     out->alpha = keel_attr_float(node->op, "alpha", 0.01f);
     return true;
   }
-  if (!is_op(node, "Clip")) return false;
+  if (!keel_pass_is(node, "Clip")) return false;
   out->has_low = read_bound(function, node, 1, &out->low, &good);
   out->has_high = read_bound(function, node, 2, &out->high, &good);
   bool ordered = !(out->has_low && out->has_high) || out->low <= out->high;
@@ -419,7 +411,7 @@ static keel_node *conv_of_add(keel_function *function, const keel_uses *uses,
 static bool read_silu(keel_function *function, const keel_uses *uses,
                       const keel_node *last, uint32_t *out_x,
                       keel_node **out_gate) {
-  if (!is_op(last, "Mul")) return false;
+  if (!keel_pass_is(last, "Mul")) return false;
   for (uint32_t i = 0; i < 2; i++) {
     keel_node *gate = sole_op(function, uses, last, i, "Sigmoid");
     uint32_t x = last->inputs[1 - i];
@@ -437,9 +429,8 @@ static keel_status fuse_silu(keel_function *function, const keel_uses *uses,
   keel_node *gate = NULL;
   uint32_t x = KEEL_ABSENT;
   if (!read_silu(function, uses, last, &x, &gate)) return KD_OK;
-  uint32_t maker = function->values[x].producer;
-  keel_node *conv = maker == KEEL_ABSENT ? NULL : &function->nodes[maker];
-  if (!conv || !is_op(conv, "Conv") || conv->device != last->device)
+  keel_node *conv = keel_pass_maker(function, x);
+  if (!conv || !keel_pass_is(conv, "Conv") || conv->device != last->device)
     return KD_OK;
   KEEL_TRY(fuse(function, where, conv, NULL, KEEL_ABSENT, last, &act));
   gate->dead |= conv->dead;
@@ -490,7 +481,7 @@ keel_status keel_pass_fuse(keel_function *function, keel_device *device) {
   for (uint32_t i = 0; i < function->node_count && status == KD_OK; i++) {
     keel_node *add = &function->nodes[i];
     keel_device *where = add->device ? add->device : device;
-    if (where && is_op(add, "Add") &&
+    if (where && keel_pass_is(add, "Add") &&
         keel_device_kernels(where, "keel", "FusedConv"))
       status = fuse_sum(function, &uses, where, add);
   }

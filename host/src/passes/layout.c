@@ -52,11 +52,6 @@ static bool has_kernel(const pass *all, const keel_node *node, uint32_t flag) {
   return false;
 }
 
-static bool is_op(const keel_node *node, const char *name) {
-  return !strcmp(node->op->schema->name, name) &&
-         !strcmp(node->op->schema->domain, "ai.onnx");
-}
-
 /* A layout that the plugin prefers, where it has a size in it. */
 static uint32_t sane(const pass *all, const keel_type *type, uint32_t layout) {
   return layout && keel_layout_size(all->device, type, layout)
@@ -73,7 +68,7 @@ static bool hands_on(const pass *all, const keel_node *node) {
   static const char *const ops[] = {"Mul",   "Concat", "Slice",
                                     "Split", "Resize", "BatchNormalization"};
   for (size_t i = 0; i < KEEL_COUNT_OF(ops); i++)
-    if (is_op(node, ops[i])) return true;
+    if (keel_pass_is(node, ops[i])) return true;
   return has_kernel(all, node, KD_KERNEL_LAYOUT_AGNOSTIC);
 }
 
@@ -86,7 +81,7 @@ static bool is_wanted(const pass *all, uint32_t value, int depth) {
   for (uint32_t r = from; r < to && r < from + BESIDE; r++) {
     const keel_node *node = &all->function->nodes[all->readers.list[r]];
     if (node->dead || (node->device && node->device != all->device)) continue;
-    if (is_op(node, "Transpose")) {
+    if (keel_pass_is(node, "Transpose")) {
       const keel_type *type = all->function->values[value].type;
       if (type && keel_pass_moves_channels(node, type->rank, false))
         return true;
@@ -104,9 +99,11 @@ static bool is_wanted(const pass *all, uint32_t value, int depth) {
  * than it reads, where it is less to convert that, or a Transpose of rows. */
 static bool is_for_rows(const pass *all, const keel_node *node,
                         const struct kd_node *asked) {
-  bool grows = is_op(node, "Resize") && asked->inputs[0] && asked->outputs[0] &&
+  bool grows = keel_pass_is(node, "Resize") && asked->inputs[0] &&
+               asked->outputs[0] &&
                asked->outputs[0]->elements > asked->inputs[0]->elements;
-  bool turns = is_op(node, "Transpose") && !layout_of(all, node->inputs[0]);
+  bool turns =
+      keel_pass_is(node, "Transpose") && !layout_of(all, node->inputs[0]);
   return (grows || turns) && !is_wanted(all, node->outputs[0], 0);
 }
 
@@ -323,7 +320,7 @@ static keel_status visit(pass *all, uint32_t index) {
     if (node->outputs[0] < all->values) all->layouts[node->outputs[0]] = layout;
     return KD_OK;
   }
-  if (is_op(node, "Split") && reads_layouts(all, node) &&
+  if (keel_pass_is(node, "Split") && reads_layouts(all, node) &&
       has_known_outputs(all, node)) {
     KEEL_TRY(cut_up(all, index));
     node = &all->function->nodes[index];

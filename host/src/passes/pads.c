@@ -11,11 +11,8 @@
 /* A constant of integers, as the host has it. */
 static const keel_tensor *integers(const keel_function *function,
                                    const keel_node *node, uint32_t input) {
-  const keel_tensor *tensor = function->values[node->inputs[input]].constant;
-  return tensor && tensor->type->dtype == KD_I64 &&
-                 keel_tensor_host_data(tensor)
-             ? tensor
-             : NULL;
+  const keel_tensor *tensor = keel_pass_constant(function, node->inputs[input]);
+  return tensor && tensor->type->dtype == KD_I64 ? tensor : NULL;
 }
 
 static bool has_input(const keel_node *node, uint32_t input) {
@@ -64,13 +61,9 @@ static bool read_pad(const keel_function *function, const keel_node *pad,
 /* The Pad that makes a convolution's image; NULL: none. */
 static const keel_node *pad_before(const keel_function *function,
                                    const keel_node *conv) {
-  uint32_t maker = function->values[conv->inputs[0]].producer;
-  const keel_node *pad = maker == KEEL_ABSENT ? NULL : &function->nodes[maker];
-  return pad && !pad->dead && pad->device == conv->device &&
-                 !strcmp(pad->op->schema->name, "Pad") &&
-                 !strcmp(pad->op->schema->domain, "ai.onnx")
-             ? pad
-             : NULL;
+  const keel_node *pad = keel_pass_maker(function, conv->inputs[0]);
+  return pad && pad->device == conv->device && keel_pass_is(pad, "Pad") ? pad
+                                                                        : NULL;
 }
 
 static keel_status padded_op(const keel_node *conv, uint32_t space,
@@ -137,8 +130,7 @@ static keel_status visit(keel_function *function, keel_device *where,
 keel_status keel_pass_pads(keel_function *function, keel_device *device) {
   for (uint32_t i = 0; i < function->node_count; i++) {
     keel_node *node = &function->nodes[i];
-    if (!node->dead && !strcmp(node->op->schema->name, "Conv") &&
-        !strcmp(node->op->schema->domain, "ai.onnx"))
+    if (keel_pass_is(node, "Conv"))
       KEEL_TRY(visit(function, node->device ? node->device : device, node));
   }
   return KD_OK;

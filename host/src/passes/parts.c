@@ -125,22 +125,17 @@ static bool find_gather(const parts *all, const keel_node *node,
   return true;
 }
 
-static bool is_op(const keel_node *node, const char *name) {
-  return !strcmp(node->op->schema->name, name) &&
-         !strcmp(node->op->schema->domain, "ai.onnx");
-}
-
 /* Output `index` of a node, as a part of its first input. */
 static bool find_part(const parts *all, const keel_node *node, uint32_t index,
                       part *out) {
   const keel_type *in = type_of(all, node->inputs[0]),
                   *to = type_of(all, node->outputs[index]);
   if (!in || !to || !kd_dtype_size(in->dtype) || !to->elements) return false;
-  if (is_op(node, "Transpose")) return find_transpose(node, in, out);
-  if (is_op(node, "Slice")) return find_slice(all, node, in, out);
-  if (is_op(node, "Expand")) return find_expand(in, to, out);
-  if (is_op(node, "Gather")) return find_gather(all, node, in, out);
-  if (!is_op(node, "Split")) return false;
+  if (keel_pass_is(node, "Transpose")) return find_transpose(node, in, out);
+  if (keel_pass_is(node, "Slice")) return find_slice(all, node, in, out);
+  if (keel_pass_is(node, "Expand")) return find_expand(in, to, out);
+  if (keel_pass_is(node, "Gather")) return find_gather(all, node, in, out);
+  if (!keel_pass_is(node, "Split")) return false;
   int64_t axis = keel_attr_int(node->op, "axis", 0);
   axis += axis < 0 ? in->rank : 0;
   pack(out, in);

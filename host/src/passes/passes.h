@@ -45,6 +45,16 @@ keel_device *keel_plan_device(const keel_program *program,
 keel_status keel_passes_run(keel_function *functions,
                             const keel_pass_call *call);
 
+/* Whether a node is that op of ONNX, and was not removed. */
+bool keel_pass_is(const keel_node *node, const char *op);
+
+/* What is known of a value, or NULL, as for KEEL_ABSENT: its type with all dimensions; its
+ * constant, where the host can read it; the node that makes it and was not removed. */
+const keel_type *keel_pass_type(const keel_function *function, uint32_t value);
+const keel_tensor *keel_pass_constant(const keel_function *function,
+                                      uint32_t value);
+keel_node *keel_pass_maker(const keel_function *function, uint32_t value);
+
 /* Releases a constant whose reader was removed, if it had no other reader when uses were
  * counted, or was added since. */
 void keel_pass_release_constant(keel_function *function, const keel_uses *uses,

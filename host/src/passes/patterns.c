@@ -26,17 +26,10 @@ typedef struct factors {
   } list[FACTORS];
 } factors;
 
-static bool is_op(const keel_node *node, const char *name) {
-  return !node->dead && !strcmp(node->op->schema->name, name) &&
-         !strcmp(node->op->schema->domain, "ai.onnx");
-}
-
 static const keel_node *maker(const patterns *all, uint32_t value,
                               const char *op) {
-  uint32_t at = value == KEEL_ABSENT ? KEEL_ABSENT
-                                     : all->function->values[value].producer;
-  const keel_node *node = at == KEEL_ABSENT ? NULL : &all->function->nodes[at];
-  return node && is_op(node, op) ? node : NULL;
+  const keel_node *node = keel_pass_maker(all->function, value);
+  return node && keel_pass_is(node, op) ? node : NULL;
 }
 
 /* The same, where nobody else reads the value. */
@@ -48,19 +41,16 @@ static const keel_node *own_maker(const patterns *all, uint32_t value,
 }
 
 static const keel_type *type_of(const patterns *all, uint32_t value) {
-  const keel_type *type =
-      value == KEEL_ABSENT ? NULL : all->function->values[value].type;
-  return type && keel_type_known(type) ? type : NULL;
+  return keel_pass_type(all->function, value);
 }
 
 /* A constant of one floating number. */
 static bool read_number(const patterns *all, uint32_t value, double *out) {
-  const keel_tensor *tensor =
-      value == KEEL_ABSENT ? NULL : all->function->values[value].constant;
-  const void *data = tensor ? keel_tensor_host_data(tensor) : NULL;
+  const keel_tensor *tensor = keel_pass_constant(all->function, value);
   uint64_t bits = 0;
-  return data && tensor->type->elements == 1 &&
-         keel_float_decode(tensor->type->dtype, data, out, &bits);
+  return tensor && tensor->type->elements == 1 &&
+         keel_float_decode(tensor->type->dtype, keel_tensor_host_data(tensor),
+                           out, &bits);
 }
 
 static bool is_near(double number, double wanted) {
@@ -88,8 +78,8 @@ static bool add_factor(const patterns *all, uint32_t value, bool inverse,
 /* The inputs of a node that multiplies or divides; false: there are too many. */
 static bool add_inputs(const patterns *all, const keel_node *node, bool inverse,
                        factors *to) {
-  bool divides = is_op(node, "Div");
-  if (is_op(node, "Reciprocal"))
+  bool divides = keel_pass_is(node, "Div");
+  if (keel_pass_is(node, "Reciprocal"))
     return add_factor(all, node->inputs[0], !inverse, false, to);
   return add_factor(all, node->inputs[0], inverse, false, to) &&
          add_factor(all, node->inputs[1], inverse != divides, false, to);
@@ -282,8 +272,7 @@ static keel_status visit_activation(patterns *all, keel_device *where,
 static uint32_t read_mean(const patterns *all, const keel_node *mean) {
   const keel_type *type = mean ? type_of(all, mean->inputs[0]) : NULL;
   uint32_t axes = mean && mean->input_count > 1 ? mean->inputs[1] : KEEL_ABSENT;
-  const keel_tensor *tensor =
-      axes == KEEL_ABSENT ? NULL : all->function->values[axes].constant;
+  const keel_tensor *tensor = keel_pass_constant(all->function, axes);
   const int64_t *axis = tensor ? keel_tensor_host_data(tensor) : NULL;
   return type && type->rank && axis && tensor->type->dtype == KD_I64 &&
                  tensor->type->elements == 1 &&
@@ -391,13 +380,13 @@ static keel_status visit_rms_norm(patterns *all, keel_device *where,
 static keel_status visit(patterns *all, keel_device *device, uint32_t index) {
   const keel_node *node = &all->function->nodes[index];
   keel_device *where = node->device ? node->device : device;
-  bool product = is_op(node, "Mul") || is_op(node, "Div");
+  bool product = keel_pass_is(node, "Mul") || keel_pass_is(node, "Div");
   if (!where || node->output_count != 1 || node->outputs[0] == KEEL_ABSENT)
     return KD_OK;
-  if (is_op(node, "Add")) return visit_layer_norm(all, where, index);
+  if (keel_pass_is(node, "Add")) return visit_layer_norm(all, where, index);
   if (!product) return KD_OK;
   KEEL_TRY(visit_activation(all, where, index));
-  return is_op(&all->function->nodes[index], "Mul")
+  return keel_pass_is(&all->function->nodes[index], "Mul")
              ? visit_rms_norm(all, where, index)
              : KD_OK;
 }

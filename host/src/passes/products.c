@@ -15,15 +15,8 @@ typedef struct fused {
   const char *activation;
 } fused;
 
-static bool is_op(const keel_node *node, const char *name) {
-  return !node->dead && !strcmp(node->op->schema->name, name) &&
-         !strcmp(node->op->schema->domain, "ai.onnx");
-}
-
 static const keel_type *type_of(const products *all, uint32_t value) {
-  const keel_type *type =
-      value == KEEL_ABSENT ? NULL : all->function->values[value].type;
-  return type && keel_type_known(type) ? type : NULL;
+  return keel_pass_type(all->function, value);
 }
 
 /* The node that alone reads the result so far, once, on the same device; NULL: none. */
@@ -46,7 +39,7 @@ static void take(const products *all, fused *f, const keel_node *node) {
 /* What an Add adds to the result so far, whose type stays; KEEL_ABSENT: it is none. */
 static uint32_t added(const products *all, const fused *f,
                       const keel_node *node) {
-  if (!node || !is_op(node, "Add") ||
+  if (!node || !keel_pass_is(node, "Add") ||
       type_of(all, node->outputs[0]) != type_of(all, f->value))
     return KEEL_ABSENT;
   return node->inputs[node->inputs[0] == f->value];
@@ -113,7 +106,7 @@ static keel_status replace(products *all, const fused *f, keel_device *where) {
 /* A product by a constant matrix, which its kernel packs. */
 static bool is_by_weights(const products *all, const keel_node *node) {
   const keel_tensor *weights =
-      is_op(node, "MatMul") && node->inputs[1] != KEEL_ABSENT
+      keel_pass_is(node, "MatMul") && node->inputs[1] != KEEL_ABSENT
           ? all->function->values[node->inputs[1]].constant
           : NULL;
   return weights && weights->type && weights->type->rank == 2 &&

@@ -17,33 +17,16 @@ typedef struct search {
   keel_device *device;
 } search;
 
-static bool is_op(const keel_node *node, const char *name) {
-  return !node->dead && !strcmp(node->op->schema->name, name) &&
-         !strcmp(node->op->schema->domain, "ai.onnx");
-}
-
-static keel_node *maker_of(const search *all, uint32_t value) {
-  uint32_t at = value == KEEL_ABSENT ? KEEL_ABSENT
-                                     : all->function->values[value].producer;
-  return at == KEEL_ABSENT ? NULL : &all->function->nodes[at];
-}
-
 /* The maker of a value that nobody else reads, on the same device as its reader. */
 static keel_node *sole_maker(const search *all, const keel_node *reader,
                              uint32_t input) {
   if (input >= reader->input_count) return NULL;
   uint32_t value = reader->inputs[input];
-  keel_node *node = maker_of(all, value);
-  return node && !node->dead && node->output_count == 1 &&
-                 node->device == reader->device && all->uses.counts[value] == 1
+  keel_node *node = keel_pass_maker(all->function, value);
+  return node && node->output_count == 1 && node->device == reader->device &&
+                 all->uses.counts[value] == 1
              ? node
              : NULL;
-}
-
-static const keel_tensor *constant_of(const search *all, uint32_t value) {
-  const keel_tensor *tensor =
-      value == KEEL_ABSENT ? NULL : all->function->values[value].constant;
-  return tensor && keel_tensor_host_data(tensor) ? tensor : NULL;
 }
 
 /* ---- a quantisation ------------------------------------------------------------------ */
@@ -80,7 +63,7 @@ static int zero_at(const quantisation *q, int64_t i) {
 
 static bool read_quantisation(const search *all, const keel_node *node,
                               quantisation *out) {
-  const keel_tensor *scale = constant_of(all, node->inputs[1]);
+  const keel_tensor *scale = keel_pass_constant(all->function, node->inputs[1]);
   bool has_zero = node->input_count > 2 && node->inputs[2] != KEEL_ABSENT;
   if (!scale || scale->type->dtype != KD_F32 || scale->type->rank > 1 ||
       scale->type->elements < 1 || keel_attr_int(node->op, "block_size", 0))
@@ -92,7 +75,7 @@ static bool read_quantisation(const search *all, const keel_node *node,
                         .count = scale->type->elements,
                         .axis = keel_attr_int(node->op, "axis", 1)};
   if (has_zero) {
-    out->zeros = constant_of(all, out->zero);
+    out->zeros = keel_pass_constant(all->function, out->zero);
     if (!out->zeros || out->zeros->type->elements != out->count) return false;
   }
   for (int64_t i = 0; i < out->count; i++)
@@ -104,8 +87,8 @@ static bool read_quantisation(const search *all, const keel_node *node,
 static bool dequantised(const search *all, const keel_node *reader,
                         uint32_t input, quantisation *out) {
   if (input >= reader->input_count) return false;
-  const keel_node *node = maker_of(all, reader->inputs[input]);
-  if (!node || !is_op(node, "DequantizeLinear") ||
+  const keel_node *node = keel_pass_maker(all->function, reader->inputs[input]);
+  if (!node || !keel_pass_is(node, "DequantizeLinear") ||
       node->device != reader->device || !read_quantisation(all, node, out) ||
       out->value == KEEL_ABSENT || keel_attr_int(node->op, "output_dtype", 0))
     return false;
@@ -117,8 +100,9 @@ static bool dequantised(const search *all, const keel_node *reader,
 /* QuantizeLinear to bytes by one scale. */
 static bool quantises(const search *all, const keel_node *node,
                       quantisation *out) {
-  if (!is_op(node, "QuantizeLinear") || !read_quantisation(all, node, out) ||
-      out->count != 1 || keel_attr_int(node->op, "output_dtype", 0) ||
+  if (!keel_pass_is(node, "QuantizeLinear") ||
+      !read_quantisation(all, node, out) || out->count != 1 ||
+      keel_attr_int(node->op, "output_dtype", 0) ||
       keel_attr_int(node->op, "precision", 0))
     return false;
   out->dtype = out->zeros ? out->zeros->type->dtype : KD_U8;
@@ -145,7 +129,7 @@ static uint32_t new_constant(search *all, kd_dtype dtype, int64_t count,
 /* The zero points' value, made where none are stated. */
 static uint32_t zero_value(search *all, const quantisation *q) {
   if (q->zero != KEEL_ABSENT) return q->zero;
-  const keel_tensor *scale = constant_of(all, q->scale);
+  const keel_tensor *scale = keel_pass_constant(all->function, q->scale);
   void *zeros = calloc((size_t)q->count, 1);
   uint32_t value =
       zeros ? new_constant(all, q->dtype, q->count, !scale->type->rank, zeros)
@@ -215,7 +199,7 @@ static bool bias_value(search *all, const keel_node *conv, const parts *p,
   quantisation q = {0};
   bool quantised = dequantised(all, conv, 2, &q);
   const keel_tensor *bias =
-      constant_of(all, quantised ? q.value : conv->inputs[2]);
+      keel_pass_constant(all->function, quantised ? q.value : conv->inputs[2]);
   if (!bias || bias->type->rank != 1 || bias->type->elements != channels ||
       bias->type->dtype != (quantised ? KD_I32 : KD_F32) ||
       (quantised && q.count != 1 && q.count != channels))
@@ -240,10 +224,10 @@ static bool bias_value(search *all, const keel_node *conv, const parts *p,
 }
 
 static bool can_be_bytes(const search *all, const keel_node *conv, parts *p) {
-  if (!is_op(conv, "Conv") || !dequantised(all, conv, 0, &p->x) ||
+  if (!keel_pass_is(conv, "Conv") || !dequantised(all, conv, 0, &p->x) ||
       !dequantised(all, conv, 1, &p->w))
     return false;
-  const keel_tensor *w = constant_of(all, p->w.value);
+  const keel_tensor *w = keel_pass_constant(all->function, p->w.value);
   return w && w->type->rank > 2 && w->type->elements > 0 &&
          w->type->elements / w->type->dims[0] <= MOST_TERMS &&
          is_byte(p->x.dtype) && is_byte(p->w.dtype) && p->x.count == 1 &&
@@ -255,7 +239,7 @@ static bool can_be_bytes(const search *all, const keel_node *conv, parts *p) {
 static keel_status qlinear_conv(search *all, keel_node *conv, parts *p,
                                 keel_node *last, bool *out_done) {
   uint32_t inputs[9], bias = KEEL_ABSENT;
-  const keel_tensor *w = constant_of(all, p->w.value);
+  const keel_tensor *w = keel_pass_constant(all->function, p->w.value);
   keel_opdef *made = NULL;
   keel_attr attrs[16];
   uint32_t count = 0;
@@ -285,7 +269,8 @@ static keel_status qlinear_conv(search *all, keel_node *conv, parts *p,
 
 static bool can_be_product(const search *all, const keel_node *product,
                            parts *p) {
-  if (!is_op(product, "MatMul") || !dequantised(all, product, 0, &p->x) ||
+  if (!keel_pass_is(product, "MatMul") ||
+      !dequantised(all, product, 0, &p->x) ||
       !dequantised(all, product, 1, &p->w) || !is_byte(p->x.dtype) ||
       !is_byte(p->w.dtype) || p->x.count != 1)
     return false;
@@ -327,7 +312,7 @@ static bool moves(const keel_node *node) {
                                       "Slice",        "Gather",  "DepthToSpace",
                                       "SpaceToDepth", "Expand",  "Tile"};
   for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-    if (is_op(node, names[i])) return true;
+    if (keel_pass_is(node, names[i])) return true;
   return false;
 }
 
@@ -362,7 +347,7 @@ static keel_status visit(search *all, keel_node *last) {
   bool done = false;
   if (!quantises(all, last, &p.y)) return KD_OK;
   keel_node *before = sole_maker(all, last, 0), *relu = NULL;
-  if (before && is_op(before, "Relu") && needs_no_relu(&p.y)) {
+  if (before && keel_pass_is(before, "Relu") && needs_no_relu(&p.y)) {
     relu = before;
     before = sole_maker(all, relu, 0);
   }
@@ -382,7 +367,7 @@ keel_status keel_pass_quantise(keel_function *function, keel_device *device) {
   search all = {.function = function, .device = device};
   bool any = false;
   for (uint32_t i = 0; i < function->node_count; i++)
-    any |= is_op(&function->nodes[i], "QuantizeLinear");
+    any |= keel_pass_is(&function->nodes[i], "QuantizeLinear");
   if (!any) return KD_OK;
   keel_status status = keel_uses_count(function, &all.uses);
   for (uint32_t i = 0; i < function->node_count && status == KD_OK; i++)

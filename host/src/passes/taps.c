@@ -23,10 +23,8 @@ typedef struct kernel {
 static bool is_conv(const keel_node *node) {
   const keel_schema *schema = node->op->schema;
   return !node->dead && node->input_count > 1 && node->output_count == 1 &&
-         ((!strcmp(schema->name, "Conv") &&
-           !strcmp(schema->domain, "ai.onnx")) ||
-          (!strcmp(schema->name, "FusedConv") &&
-           !strcmp(schema->domain, "keel")));
+         (keel_pass_is(node, "Conv") || (!strcmp(schema->name, "FusedConv") &&
+                                         !strcmp(schema->domain, "keel")));
 }
 
 /* Which taps see an element in some output; false: all, or none. */

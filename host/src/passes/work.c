@@ -1,6 +1,7 @@
 /* work.c - bounds of what kernels do, for the ops whose work is more than what they read
  * and write. */
 #include "passes/work.h"
+#include "passes/passes.h"
 
 #define STEPS_EACH     4    /* of an element that is only read or written */
 #define SAMPLES        4096 /* of a bin of RoiAlign, each way, at most */
@@ -17,10 +18,9 @@ static uint64_t plus(uint64_t a, uint64_t b) {
 
 static const keel_type *input_type(const keel_function *function,
                                    const keel_node *node, uint32_t index) {
-  if (index >= node->input_count || node->inputs[index] == KEEL_ABSENT)
-    return NULL;
-  const keel_type *type = function->values[node->inputs[index]].type;
-  return type && keel_type_known(type) ? type : NULL;
+  return index < node->input_count
+             ? keel_pass_type(function, node->inputs[index])
+             : NULL;
 }
 
 static uint64_t elements(const keel_type *type) {
