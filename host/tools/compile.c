@@ -16,12 +16,8 @@ static arguments given = {.common = {.command = "compile", .runs = true}};
 
 static const command syntax;
 
-/* auto is no rule. */
 static bool take_place(const char *value) {
-  if (strcmp(value, "auto") != 0)
-    return word_add(&syntax, "--place", &given.places, value);
-  given.by_cost = true;
-  return true;
+  return place_add(&syntax, &given.places, &given.by_cost, value);
 }
 
 static const option options[] = {

@@ -53,6 +53,14 @@ bool word_add(const command *command, const char *name, word_list *list,
   return true;
 }
 
+bool place_add(const command *command, word_list *places, bool *by_cost,
+               const char *value) {
+  if (strcmp(value, "auto") != 0)
+    return word_add(command, "--place", places, value);
+  *by_cost = true;
+  return true;
+}
+
 static bool take(const command *command, const option *one, const char *value) {
   const char *name = command->common->command;
   if (one->take) return one->take(value);

@@ -108,6 +108,10 @@ int options_read(const command *command, int argc, char **argv);
 bool word_add(const command *command, const char *name, word_list *list,
               const char *word);
 
+/* A value of --place: a rule, or "auto", which is none. */
+bool place_add(const command *command, word_list *places, bool *by_cost,
+               const char *value);
+
 /* A line on a terminal's standard error that the next one overwrites; nothing
  * where standard error is no terminal. */
 void progress(const char *format, ...) KD_PRINTF(1, 2);

@@ -230,13 +230,6 @@ typedef struct deferred {
   arrival copy_outs[];
 } deferred;
 
-static keel_tensor *first_failed(keel_tensor *const *inputs, uint32_t n) {
-  for (uint32_t i = 0; i < n; i++)
-    if (inputs[i] && keel_tensor_state(inputs[i]) == KEEL_FAILED)
-      return inputs[i];
-  return NULL;
-}
-
 static void end_deferred(deferred *later) {
   keel_group *group = later->call.group;
   for (uint32_t i = 0; i < 2 * group->size; i++)
@@ -249,7 +242,7 @@ static void end_deferred(deferred *later) {
 static void run_deferred(keel_task *task) {
   deferred *later = (deferred *)(void *)task;
   uint32_t n = later->call.group->size;
-  keel_tensor *failed = first_failed(later->inputs, n);
+  keel_tensor *failed = keel_tensors_failed(later->inputs, n);
   keel_tensor **values = failed ? NULL : calloc(n, sizeof *values);
   keel_status status = failed || values ? KD_OK : keel_no_memory(n);
   if (values) status = run(&later->call, values);
@@ -331,7 +324,7 @@ static keel_status move_all(const keel_group_call *call,
 static keel_status call_ready(keel_group_call *call, keel_tensor **moved,
                               keel_tensor **outputs) {
   uint32_t n = call->group->size;
-  keel_tensor *failed = first_failed(moved, n);
+  keel_tensor *failed = keel_tensors_failed(moved, n);
   call->inputs = moved;
   for (uint32_t i = 0; failed && i < n; i++)
     outputs[i] = keel_tensor_retain(failed);

@@ -91,13 +91,6 @@ struct deferred {
   input_waiter copy_outs[];
 };
 
-static keel_tensor *first_failed(keel_tensor *const *inputs, uint32_t n) {
-  for (uint32_t i = 0; i < n; i++)
-    if (inputs[i] && keel_tensor_state(inputs[i]) == KEEL_FAILED)
-      return inputs[i];
-  return NULL;
-}
-
 static void end_deferred(deferred *call) {
   for (uint32_t i = 0; i < call->n; i++)
     keel_tensor_release(call->inputs[i]);
@@ -110,7 +103,8 @@ static void end_deferred(deferred *call) {
 
 static void run_deferred(keel_task *task) {
   deferred *call = (deferred *)task;
-  keel_tensor *failed = keel_tensor_retain(first_failed(call->inputs, call->n));
+  keel_tensor *failed =
+      keel_tensor_retain(keel_tensors_failed(call->inputs, call->n));
   keel_tensor **values = calloc(call->m + 1, sizeof(keel_tensor *));
   keel_status status = KD_OK;
   if (!failed) {
@@ -215,7 +209,7 @@ keel_status keel_op_call(keel_op *op, keel_tensor *const *inputs,
   }
   keel_device *scope = keel_device_scope(op->site.op->context);
   if (states & (UINT32_C(1) << KEEL_FAILED)) {
-    keel_tensor *failed = first_failed(inputs, input_count);
+    keel_tensor *failed = keel_tensors_failed(inputs, input_count);
     for (uint32_t i = 0; i < output_count; i++)
       outputs[i] = keel_tensor_retain(failed);
     return KD_OK;
@@ -236,46 +230,20 @@ static _Thread_local struct {
   keel_op *op;
 } near[NEAR];
 
+static bool is_plain(const keel_attr *attr) {
+  return attr->kind == KD_ATTR_INT || attr->kind == KD_ATTR_FLOAT ||
+         attr->kind == KD_ATTR_STRING || attr->kind == KD_ATTR_INTS;
+}
+
 static uint64_t hash_call(const char *name, const keel_attr *attrs,
                           uint32_t count, bool *out_plain) {
   uint64_t hash = keel_hash_string(KEEL_HASH_SEED, name);
   *out_plain = true;
   for (uint32_t i = 0; i < count; i++) {
-    hash = keel_hash_string(hash, attrs[i].name);
-    switch (attrs[i].kind) {
-      case KD_ATTR_INT:
-        hash = keel_hash(hash, &attrs[i].i, sizeof attrs[i].i);
-        break;
-      case KD_ATTR_FLOAT:
-        hash = keel_hash(hash, &attrs[i].f, sizeof attrs[i].f);
-        break;
-      case KD_ATTR_STRING:
-        hash = keel_hash_string(hash, attrs[i].s);
-        break;
-      case KD_ATTR_INTS:
-        hash = keel_hash(hash, attrs[i].ints,
-                         attrs[i].count * sizeof *attrs[i].ints);
-        break;
-      default:
-        *out_plain = false;
-    }
+    hash = keel_attr_hash(hash, &attrs[i]);
+    *out_plain &= is_plain(&attrs[i]);
   }
   return hash;
-}
-
-static bool same_value(const keel_attr *a, const keel_attr *b) {
-  if (strcmp(a->name, b->name) != 0 || a->kind != b->kind) return false;
-  switch (a->kind) {
-    case KD_ATTR_INT:
-      return a->i == b->i;
-    case KD_ATTR_FLOAT:
-      return !memcmp(&a->f, &b->f, sizeof a->f);
-    case KD_ATTR_STRING:
-      return !strcmp(a->s, b->s);
-    default:
-      return a->count == b->count &&
-             !memcmp(a->ints, b->ints, a->count * sizeof *a->ints);
-  }
 }
 
 static bool is_call(const keel_op *op, const char *name, const keel_attr *attrs,
@@ -290,7 +258,7 @@ static bool is_call(const keel_op *op, const char *name, const keel_attr *attrs,
              : strcmp(domain, "ai.onnx") != 0)
     return false;
   for (uint32_t i = 0; i < count; i++)
-    if (!same_value(&def->attrs[i].value, &attrs[i])) return false;
+    if (!keel_attr_equal(&def->attrs[i].value, &attrs[i])) return false;
   return true;
 }
 

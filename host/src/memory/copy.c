@@ -14,13 +14,20 @@
 #include "memory/transfer.h"
 #include "trace/trace.h"
 
-static keel_status failed(keel_device *device, kd_status status,
-                          const char *what, uint64_t size) {
+keel_status keel_copy_failed(keel_device *device, kd_status status,
+                             const char *what, uint64_t size) {
   status = keel_device_check(device, status);
-  if (!keel_has_error())
+  if (status != KD_OK && !keel_has_error())
     keel_fail(status, "%s: %s of %llu bytes failed (%s)", device->name, what,
               (unsigned long long)size, keel_status_name(status));
   return status;
+}
+
+/* Notes a copy in the trace, which begins with 0 where nothing is noted. */
+static void note(const char *what, const keel_tensor *there, uint64_t began) {
+  const keel_device *device = keel_tensor_location(there);
+  if (began && device)
+    keel_trace_copy(what, device->name, there->type->bytes, began);
 }
 
 static keel_status move_in(keel_tensor *target, const void *source) {
@@ -44,17 +51,15 @@ static keel_status move_in(keel_tensor *target, const void *source) {
                                             target->offset, size);
   while (keel_backoff_retry(device, device->stream, &backoff, &status));
   if (device->stream) pthread_mutex_unlock(&device->stream_lock);
-  if (status != KD_OK) return failed(device, status, "a copy in", size);
+  if (status != KD_OK)
+    return keel_copy_failed(device, status, "a copy in", size);
   return keel_device_drain(device);
 }
 
 static keel_status copy_in(keel_tensor *target, const void *source) {
   uint64_t began = keel_tracing() ? keel_now() : 0;
   keel_status status = move_in(target, source);
-  keel_device *device = keel_tensor_location(target);
-  if (began && device)
-    keel_trace_copy("copy in, waited for", device->name, target->type->bytes,
-                    began);
+  note("copy in, waited for", target, began);
   return status;
 }
 
@@ -71,16 +76,14 @@ static keel_status move_out(keel_tensor *source, void *target) {
   kd_status status = device->plugin->memory.copy_out(
       device->handle, NULL, source->buffer->handle, source->offset, target,
       size);
-  return status == KD_OK ? KD_OK : failed(device, status, "a copy out", size);
+  return status == KD_OK ? KD_OK
+                         : keel_copy_failed(device, status, "a copy out", size);
 }
 
 static keel_status copy_out(keel_tensor *source, void *target) {
   uint64_t began = keel_tracing() ? keel_now() : 0;
   keel_status status = move_out(source, target);
-  keel_device *device = keel_tensor_location(source);
-  if (began && device)
-    keel_trace_copy("copy out, waited for", device->name, source->type->bytes,
-                    began);
+  note("copy out, waited for", source, began);
   return status;
 }
 

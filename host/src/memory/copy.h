@@ -22,4 +22,9 @@ keel_status keel_copy_into(keel_tensor *tensor, keel_tensor *target);
  * has (memory/layout.c). */
 keel_status keel_copy_rows(keel_tensor *tensor, keel_tensor **out_tensor);
 
+/* A failed copy's or fill's status (KD_OK: it was none), with the device's own message, or
+ * what failed. Judges whether the device is lost. */
+keel_status keel_copy_failed(keel_device *device, kd_status status,
+                             const char *what, uint64_t size);
+
 #endif /* KEEL_COPY_H */

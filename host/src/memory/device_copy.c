@@ -17,11 +17,7 @@ static void begin(keel_device *device) {
 static keel_status end(keel_device *device, kd_status status, const char *what,
                        uint64_t size) {
   if (device->stream) pthread_mutex_unlock(&device->stream_lock);
-  status = keel_device_check(device, status);
-  if (status != KD_OK && !keel_has_error())
-    keel_fail(status, "%s: %s of %llu bytes failed (%s)", device->name, what,
-              (unsigned long long)size, keel_status_name(status));
-  return status;
+  return keel_copy_failed(device, status, what, size);
 }
 
 keel_status keel_device_copy(const keel_tensor *source, uint64_t source_offset,

@@ -106,7 +106,7 @@ static keel_status check_attr(const keel_schema *schema, const keel_attr *attr,
   return KD_OK;
 }
 
-static uint64_t hash_attr(uint64_t hash, const keel_attr *attr) {
+uint64_t keel_attr_hash(uint64_t hash, const keel_attr *attr) {
   hash = keel_hash_string(hash, attr->name);
   switch (attr->kind) {
     case KD_ATTR_INT:
@@ -138,7 +138,7 @@ static keel_status fill(keel_opdef *op, const keel_attr *attrs, uint32_t count,
     KEEL_TRY(copy_attr(op, &attrs[i], &op->attrs[i]));
     op->attrs[i].graph = graphs ? graphs[i] : NULL;
     op->attr_count++;
-    op->hash = hash_attr(op->hash, &attrs[i]);
+    op->hash = keel_attr_hash(op->hash, &attrs[i]);
     op->shareable &= attrs[i].kind != KD_ATTR_TENSOR &&
                      attrs[i].kind != KD_ATTR_GRAPH &&
                      attrs[i].kind != KD_ATTR_STRINGS;
@@ -183,10 +183,8 @@ void keel_opdef_release(keel_opdef *op) {
   free(op);
 }
 
-static bool same_attr(const keel_attr *a, const keel_attr *b) {
-  if (strcmp(a->name, b->name) != 0 || a->kind != b->kind ||
-      a->count != b->count)
-    return false;
+bool keel_attr_equal(const keel_attr *a, const keel_attr *b) {
+  if (strcmp(a->name, b->name) != 0 || a->kind != b->kind) return false;
   switch (a->kind) {
     case KD_ATTR_INT:
       return a->i == b->i;
@@ -195,9 +193,11 @@ static bool same_attr(const keel_attr *a, const keel_attr *b) {
     case KD_ATTR_STRING:
       return !strcmp(a->s, b->s);
     case KD_ATTR_INTS:
-      return !memcmp(a->ints, b->ints, a->count * sizeof *a->ints);
+      return a->count == b->count &&
+             !memcmp(a->ints, b->ints, a->count * sizeof *a->ints);
     case KD_ATTR_FLOATS:
-      return !memcmp(a->floats, b->floats, a->count * sizeof *a->floats);
+      return a->count == b->count &&
+             !memcmp(a->floats, b->floats, a->count * sizeof *a->floats);
     default:
       return false;
   }
@@ -209,7 +209,7 @@ bool keel_opdef_equal(const keel_opdef *a, const keel_opdef *b) {
       a->attr_count != b->attr_count || !a->shareable || !b->shareable)
     return false;
   for (uint32_t i = 0; i < a->attr_count; i++)
-    if (!same_attr(&a->attrs[i].value, &b->attrs[i].value)) return false;
+    if (!keel_attr_equal(&a->attrs[i].value, &b->attrs[i].value)) return false;
   return true;
 }
 
@@ -330,14 +330,18 @@ static kd_tensor host_view(const keel_tensor *tensor) {
   };
 }
 
+keel_status keel_constant_view(keel_tensor *constant, kd_tensor *out_tensor) {
+  keel_tensor *tensor = NULL;
+  KEEL_TRY(keel_mapping_borrow(constant, &tensor));
+  *out_tensor = host_view(tensor);
+  return KD_OK;
+}
+
 static kd_status node_constant(const kd_node *node, uint32_t index,
                                kd_tensor *out_tensor) {
   if (index >= node->input_count || !node->constants || !node->constants[index])
     return KD_NOT_FOUND;
-  keel_tensor *tensor = NULL;
-  KEEL_TRY(keel_mapping_borrow(node->constants[index], &tensor));
-  *out_tensor = host_view(tensor);
-  return KD_OK;
+  return keel_constant_view(node->constants[index], out_tensor);
 }
 
 static uint32_t node_attr_kind(const kd_node *node, const char *name) {

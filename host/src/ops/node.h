@@ -39,6 +39,11 @@ void keel_opdef_release(keel_opdef *op);
 /* Whether two have the same schema and attributes. */
 bool keel_opdef_equal(const keel_opdef *a, const keel_opdef *b);
 
+/* The same of two attributes' names and values, and a hash of both. Tensors, graphs and
+ * lists of strings are equal to nothing. */
+bool keel_attr_equal(const keel_attr *a, const keel_attr *b);
+uint64_t keel_attr_hash(uint64_t hash, const keel_attr *attr);
+
 /* Attributes, with the schema's default, then `fallback`. */
 int64_t keel_attr_int(const keel_opdef *op, const char *name, int64_t fallback);
 float keel_attr_float(const keel_opdef *op, const char *name, float fallback);
@@ -68,6 +73,9 @@ static inline uint32_t keel_node_layout(const struct kd_node *node,
 }
 
 extern const kd_node_table keel_node_table;
+
+/* A constant as plugins read it; borrowed, see keel_mapping_borrow. */
+keel_status keel_constant_view(keel_tensor *constant, kd_tensor *out_tensor);
 
 /* ---- shape functions ------------------------------------------------------ */
 

@@ -129,6 +129,20 @@ static keel_status keys_in(const keel_host_call *call, keel_tensor **out_keys) {
   return told(call, keel_tensor_to_host(given, out_keys));
 }
 
+/* Does something with the table and keys of a call. */
+static keel_status by_keys(keel_host_call *call,
+                           keel_status (*act)(const keel_host_call *call,
+                                              keel_resource *table,
+                                              const keel_tensor *keys)) {
+  keel_resource *table = NULL;
+  keel_tensor *keys = NULL;
+  KEEL_TRY(resource_in(call, KEEL_TABLE, &table));
+  KEEL_TRY(keys_in(call, &keys));
+  keel_status status = act(call, table, keys);
+  keel_tensor_release(keys);
+  return status;
+}
+
 /* What a row for each key is together: their shape, then the row's. */
 static keel_status rows_type(const keel_host_call *call,
                              const keel_resource *table,
@@ -159,17 +173,11 @@ static keel_status insert(const keel_host_call *call, keel_resource *table,
       call,
       keel_table_insert(table, keys->data, keys->type->elements, rows->data));
   keel_tensor_release(rows);
-  return status;
+  return status == KD_OK ? integer_out(call, keel_table_count(table)) : status;
 }
 
 keel_status keel_run_table_insert(keel_host_call *call) {
-  keel_resource *table = NULL;
-  keel_tensor *keys = NULL;
-  KEEL_TRY(resource_in(call, KEEL_TABLE, &table));
-  KEEL_TRY(keys_in(call, &keys));
-  keel_status status = insert(call, table, keys);
-  keel_tensor_release(keys);
-  return status == KD_OK ? integer_out(call, keel_table_count(table)) : status;
+  return by_keys(call, insert);
 }
 
 static keel_status find(const keel_host_call *call, keel_resource *table,
@@ -189,23 +197,17 @@ static keel_status find(const keel_host_call *call, keel_resource *table,
 }
 
 keel_status keel_run_table_find(keel_host_call *call) {
-  keel_resource *table = NULL;
-  keel_tensor *keys = NULL;
-  KEEL_TRY(resource_in(call, KEEL_TABLE, &table));
-  KEEL_TRY(keys_in(call, &keys));
-  keel_status status = find(call, table, keys);
-  keel_tensor_release(keys);
-  return status;
+  return by_keys(call, find);
+}
+
+static keel_status erase(const keel_host_call *call, keel_resource *table,
+                         const keel_tensor *keys) {
+  return integer_out(call,
+                     keel_table_erase(table, keys->data, keys->type->elements));
 }
 
 keel_status keel_run_table_erase(keel_host_call *call) {
-  keel_resource *table = NULL;
-  keel_tensor *keys = NULL;
-  KEEL_TRY(resource_in(call, KEEL_TABLE, &table));
-  KEEL_TRY(keys_in(call, &keys));
-  int64_t gone = keel_table_erase(table, keys->data, keys->type->elements);
-  keel_tensor_release(keys);
-  return integer_out(call, gone);
+  return by_keys(call, erase);
 }
 
 keel_status keel_run_table_entries(keel_host_call *call) {

@@ -63,16 +63,7 @@ static kd_status value_constant(const kd_graph *graph, uint32_t value,
                             : NULL;
   if (!tensor || !tensor->type || !keel_tensor_host_data(tensor))
     return KD_NOT_FOUND;
-  KEEL_TRY(keel_mapping_borrow(tensor, &tensor));
-  *out_tensor = (kd_tensor){
-      .data = tensor->data,
-      .size = tensor->type->bytes,
-      .dims = tensor->type->dims,
-      .dtype = tensor->type->dtype,
-      .rank = tensor->type->rank,
-      .flags = KD_TENSOR_HOST | KD_TENSOR_CONSTANT,
-  };
-  return KD_OK;
+  return keel_constant_view(tensor, out_tensor);
 }
 
 static uint32_t is_claimable(const kd_graph *graph, uint32_t node) {

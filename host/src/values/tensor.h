@@ -95,6 +95,15 @@ static inline bool keel_tensors_ready(keel_tensor *const *tensors,
   return true;
 }
 
+/* The first that has failed, or NULL. */
+static inline keel_tensor *keel_tensors_failed(keel_tensor *const *tensors,
+                                               uint32_t count) {
+  for (uint32_t i = 0; i < count; i++)
+    if (tensors[i] && keel_tensor_state(tensors[i]) == KEEL_FAILED)
+      return tensors[i];
+  return NULL;
+}
+
 /* The device whose memory holds it; NULL: host memory. */
 static inline keel_device *keel_tensor_location(const keel_tensor *tensor) {
   return tensor->buffer ? tensor->buffer->heap->device : NULL;
