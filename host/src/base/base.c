@@ -88,6 +88,34 @@ void keel_arena_free(keel_arena *arena) {
   arena->blocks = NULL;
 }
 
+/* ---- arrays that grow ------------------------------------------------------- */
+
+/* How much room comes next; 0: memory can't have so much. */
+static uint32_t more_room(uint32_t room, size_t size) {
+  if (room <= UINT32_MAX / 4) return room * 2 + 8;
+  keel_no_memory((uint64_t)room * size);
+  return 0;
+}
+
+void *keel_grow(void *array, uint32_t *room, size_t size) {
+  uint32_t more = more_room(*room, size);
+  void *larger = more ? realloc(array, more * size) : NULL;
+  if (more && !larger) keel_no_memory(more * size);
+  if (!larger) return array;
+  *room = more;
+  return larger;
+}
+
+void *keel_arena_grow(keel_arena *arena, void *array, uint32_t *room,
+                      size_t size) {
+  uint32_t more = more_room(*room, size);
+  void *larger = more ? keel_arena_take(arena, more * size) : NULL;
+  if (!larger) return array;
+  if (*room) memcpy(larger, array, *room * size);
+  *room = more;
+  return larger;
+}
+
 /* ---- small helpers -------------------------------------------------------- */
 
 uint64_t keel_hash(uint64_t seed, const void *bytes, size_t size) {

@@ -76,6 +76,26 @@ char *keel_arena_copy(keel_arena *arena, const char *string);
 void *keel_arena_copy_bytes(keel_arena *arena, const void *bytes, size_t size);
 void keel_arena_free(keel_arena *arena);
 
+/* ---- arrays that grow ----------------------------------------------------- */
+
+/* Whether an array has room for one more element, which is made where there is none. False:
+ * memory ran out (keel_fail has been called), and all is as it was. `room` is an uint32_t
+ * variable. */
+#define KEEL_ROOM(array, count, room) \
+  ((count) < (room) ||                \
+   ((array) = keel_grow((array), &(room), sizeof *(array)), (count) < (room)))
+
+/* The same in an arena, which keeps what the array had before as well. */
+#define KEEL_ARENA_ROOM(arena, array, count, room)                         \
+  ((count) < (room) ||                                                     \
+   ((array) = keel_arena_grow((arena), (array), &(room), sizeof *(array)), \
+    (count) < (room)))
+
+/* The array with more room, perhaps elsewhere; as it was if memory ran out. */
+void *keel_grow(void *array, uint32_t *room, size_t size);
+void *keel_arena_grow(keel_arena *arena, void *array, uint32_t *room,
+                      size_t size);
+
 /* ---- small helpers -------------------------------------------------------- */
 
 /* FNV-1a; chain calls, starting from KEEL_HASH_SEED. */

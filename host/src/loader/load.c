@@ -549,13 +549,8 @@ static keel_status load(keel_plugin *plugin) {
 }
 
 static keel_status keep(keel_context *context, keel_plugin *plugin) {
-  if (context->plugin_count == context->plugin_room) {
-    uint32_t room = context->plugin_room * 2 + 8;
-    keel_plugin **plugins = realloc(context->plugins, room * sizeof *plugins);
-    if (!plugins) return keel_no_memory(room * sizeof *plugins);
-    context->plugins = plugins;
-    context->plugin_room = room;
-  }
+  if (!KEEL_ROOM(context->plugins, context->plugin_count, context->plugin_room))
+    return KD_OUT_OF_MEMORY;
   context->plugins[context->plugin_count++] = plugin;
   return KD_OK;
 }

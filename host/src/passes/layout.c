@@ -194,13 +194,8 @@ static keel_status decide(pass *all, const keel_node *node,
 
 static keel_status note_replica(pass *all, uint32_t value, uint32_t layout,
                                 uint32_t made) {
-  if (all->replica_count == all->replica_room) {
-    uint32_t room = all->replica_room ? 2 * all->replica_room : 16;
-    replica *more = realloc(all->replicas, room * sizeof *more);
-    if (!more) return keel_no_memory(room * sizeof *more);
-    all->replicas = more;
-    all->replica_room = room;
-  }
+  if (!KEEL_ROOM(all->replicas, all->replica_count, all->replica_room))
+    return KD_OUT_OF_MEMORY;
   all->replicas[all->replica_count] =
       (replica){layout, made, all->first[value]};
   all->first[value] = all->replica_count++;

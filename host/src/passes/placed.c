@@ -32,15 +32,7 @@ static keel_tensor *find(keel_placed *all, const keel_tensor *constant,
 static void note(keel_placed *all, keel_tensor *constant,
                  const keel_device *device, keel_tensor *placed) {
   pthread_mutex_lock(&all->lock);
-  if (all->count == all->room) {
-    uint32_t room = 2 * all->room + 16;
-    struct keel_placed_one *list = realloc(all->list, room * sizeof *list);
-    if (list) {
-      all->list = list;
-      all->room = room;
-    }
-  }
-  if (all->count < all->room)
+  if (KEEL_ROOM(all->list, all->count, all->room))
     all->list[all->count++] = (struct keel_placed_one){
         keel_tensor_retain(constant), keel_tensor_retain(placed), device};
   pthread_mutex_unlock(&all->lock);

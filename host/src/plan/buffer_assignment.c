@@ -156,13 +156,8 @@ static void note_last(const keel_buffer_assignment *assignment,
 
 static keel_status add_block(keel_buffer_assignment *assignment, uint32_t step,
                              uint64_t bytes, uint32_t *out_block) {
-  if (assignment->count == assignment->room) {
-    uint32_t room = assignment->room * 2 + 16;
-    keel_block *more = realloc(assignment->blocks, room * sizeof *more);
-    if (!more) return keel_no_memory(room * sizeof *more);
-    assignment->blocks = more;
-    assignment->room = room;
-  }
+  if (!KEEL_ROOM(assignment->blocks, assignment->count, assignment->room))
+    return KD_OUT_OF_MEMORY;
   *out_block = assignment->count++;
   assignment->blocks[*out_block] = (keel_block){
       .bytes = bytes, .from = step, .to = step, .value = KEEL_ABSENT};
@@ -310,13 +305,9 @@ static keel_status find_least(keel_buffer_assignment *assignment) {
 
 static bool add_edge(keel_buffer_assignment *assignment, uint32_t from,
                      uint32_t to) {
-  if (assignment->edge_count == assignment->edge_room) {
-    size_t room = assignment->edge_room * 2 + 64;
-    keel_edge *more = realloc(assignment->edges, room * sizeof *more);
-    if (!more) return false;
-    assignment->edges = more;
-    assignment->edge_room = room;
-  }
+  if (!KEEL_ROOM(assignment->edges, assignment->edge_count,
+                 assignment->edge_room))
+    return false;
   assignment->edges[assignment->edge_count++] = (keel_edge){from, to};
   put_behind(assignment, from, to);
   return true;
@@ -371,7 +362,7 @@ static keel_status keep_order(keel_buffer_assignment *assignment) {
         bool overlap = other->offset < at->offset + at->bytes &&
                        at->offset < other->offset + other->bytes;
         if (overlap && other->to < i && !all_wait_for(assignment, other, at))
-          return keel_no_memory(assignment->edge_room * sizeof(keel_edge));
+          return KD_OUT_OF_MEMORY;
       }
     }
   }

@@ -25,7 +25,7 @@ typedef struct keel_buffer_assignment {
   keel_block *blocks;
   uint32_t count, room;
   keel_edge *edges; /* extra dependencies that memory reuse needs */
-  size_t edge_count, edge_room;
+  uint32_t edge_count, edge_room;
   uint64_t total;    /* bytes of all */
   uint64_t unshared; /* if nothing shared */
   uint64_t least;    /* the peak in the plan's order */

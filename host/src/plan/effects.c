@@ -14,7 +14,7 @@ typedef struct access {
 
 typedef struct accesses {
   access *list;
-  size_t count, room;
+  uint32_t count, room;
 } accesses;
 
 typedef struct finding {
@@ -24,17 +24,11 @@ typedef struct finding {
   accesses all;    /* in the order of the steps */
   accesses last;   /* accesses that a later one may have to wait for */
   keel_edge *edges;
-  size_t edge_count, edge_room;
+  uint32_t edge_count, edge_room;
 } finding;
 
 static keel_status add_access(accesses *to, access one) {
-  if (to->count == to->room) {
-    size_t room = 2 * to->room + 16;
-    access *list = realloc(to->list, room * sizeof *list);
-    if (!list) return keel_no_memory(room * sizeof *list);
-    to->list = list;
-    to->room = room;
-  }
+  if (!KEEL_ROOM(to->list, to->count, to->room)) return KD_OUT_OF_MEMORY;
   to->list[to->count++] = one;
   return KD_OK;
 }
@@ -134,13 +128,8 @@ static bool conflicts(const access *a, const access *b) {
 }
 
 static keel_status add_edge(finding *f, uint32_t from, uint32_t to) {
-  if (f->edge_count == f->edge_room) {
-    size_t room = 2 * f->edge_room + 16;
-    keel_edge *edges = realloc(f->edges, room * sizeof *edges);
-    if (!edges) return keel_no_memory(room * sizeof *edges);
-    f->edges = edges;
-    f->edge_room = room;
-  }
+  if (!KEEL_ROOM(f->edges, f->edge_count, f->edge_room))
+    return KD_OUT_OF_MEMORY;
   f->edges[f->edge_count++] = (keel_edge){from, to};
   return KD_OK;
 }
@@ -154,8 +143,8 @@ static bool covers(const access *after, const access *before) {
 static keel_status find_edges(finding *f) {
   for (size_t i = 0; i < f->all.count; i++) {
     const access *now = &f->all.list[i];
-    size_t kept = 0;
-    for (size_t k = 0; k < f->last.count; k++) {
+    uint32_t kept = 0;
+    for (uint32_t k = 0; k < f->last.count; k++) {
       access before = f->last.list[k];
       if (conflicts(&before, now))
         KEEL_TRY(add_edge(f, before.step, now->step));

@@ -39,13 +39,7 @@ static void count_steps(keel_plan *plan, bool on, bool clocks) {
 
 /* With the lock held. If memory runs out, the part is not counted. */
 static void add_part(keel_plan *plan, keel_plan *part) {
-  if (plan->part_count == plan->part_room) {
-    uint32_t room = 2 * plan->part_room + 8;
-    keel_plan **more = realloc(plan->parts, room * sizeof(keel_plan *));
-    if (!more) return;
-    plan->parts = more;
-    plan->part_room = room;
-  }
+  if (!KEEL_ROOM(plan->parts, plan->part_count, plan->part_room)) return;
   keel_refs_take(&part->refs);
   plan->parts[plan->part_count++] = part;
   count_steps(part, true, plan->clocks);

@@ -31,16 +31,6 @@ static bool is_there(const keel_forms *forms, uint32_t at,
 
 /* ---- adding --------------------------------------------------------------------- */
 
-static bool make_room(keel_forms *forms) {
-  if (forms->count < forms->room) return true;
-  uint32_t room = forms->room * 2 + 8;
-  keel_form *list = realloc(forms->list, room * sizeof *list);
-  if (!list) return false;
-  forms->list = list;
-  forms->room = room;
-  return true;
-}
-
 void keel_forms_add(keel_forms *forms, const keel_form *form) {
   uint32_t at = count_before(forms, form);
   if (is_there(forms, at, form)) return;
@@ -48,7 +38,8 @@ void keel_forms_add(keel_forms *forms, const keel_form *form) {
   copy.maker = keel_arena_copy(&forms->arena, form->maker);
   copy.data = keel_arena_copy_bytes(&forms->arena, form->data, form->size);
   copy.sum = keel_hash(KEEL_HASH_SEED, form->data, form->size);
-  if (!copy.maker || !copy.data || !make_room(forms)) {
+  if (!copy.maker || !copy.data ||
+      !KEEL_ROOM(forms->list, forms->count, forms->room)) {
     forms->failed = true;
     return;
   }

@@ -8,20 +8,6 @@
 #include "device/device.h"
 #include "program/region.h"
 
-/* Arrays in arenas grow by copying; the old ones are freed with the arena. */
-static bool grow(keel_arena *arena, void *array, uint32_t *room, uint32_t count,
-                 size_t size) {
-  void **at = array;
-  if (count < *room) return true;
-  uint32_t more = *room ? *room * 2 : 8;
-  void *fresh = keel_arena_take(arena, more * size);
-  if (!fresh) return false;
-  if (count) memcpy(fresh, *at, count * size);
-  *at = fresh;
-  *room = more;
-  return true;
-}
-
 keel_status keel_program_create(keel_context *context,
                                 keel_program **out_program) {
   keel_program *program = calloc(1, sizeof *program);
@@ -93,8 +79,8 @@ keel_status keel_function_create(keel_context *context, keel_arena *arena,
 }
 
 uint32_t keel_function_value(keel_function *function, const char *name) {
-  if (!grow(function->arena, &function->values, &function->value_room,
-            function->value_count, sizeof *function->values))
+  if (!KEEL_ARENA_ROOM(function->arena, function->values, function->value_count,
+                       function->value_room))
     return KEEL_ABSENT;
   keel_value_info *value = &function->values[function->value_count];
   *value = (keel_value_info){.producer = KEEL_ABSENT};
@@ -149,10 +135,10 @@ static keel_status keep_port(keel_function *function, const keel_port *port,
 keel_status keel_function_input(keel_function *function, uint32_t value,
                                 const keel_port *port) {
   uint32_t room = function->input_room;
-  if (!grow(function->arena, &function->input_ports, &room,
-            function->input_count, sizeof *function->input_ports) ||
-      !grow(function->arena, &function->inputs, &function->input_room,
-            function->input_count, sizeof *function->inputs))
+  if (!KEEL_ARENA_ROOM(function->arena, function->input_ports,
+                       function->input_count, room) ||
+      !KEEL_ARENA_ROOM(function->arena, function->inputs, function->input_count,
+                       function->input_room))
     return KD_OUT_OF_MEMORY;
   KEEL_TRY(keep_port(function, port, function->values[value].name,
                      &function->input_ports[function->input_count]));
@@ -163,10 +149,10 @@ keel_status keel_function_input(keel_function *function, uint32_t value,
 keel_status keel_function_output(keel_function *function, uint32_t value,
                                  const keel_port *port) {
   uint32_t room = function->output_room;
-  if (!grow(function->arena, &function->output_ports, &room,
-            function->output_count, sizeof *function->output_ports) ||
-      !grow(function->arena, &function->outputs, &function->output_room,
-            function->output_count, sizeof *function->outputs))
+  if (!KEEL_ARENA_ROOM(function->arena, function->output_ports,
+                       function->output_count, room) ||
+      !KEEL_ARENA_ROOM(function->arena, function->outputs,
+                       function->output_count, function->output_room))
     return KD_OUT_OF_MEMORY;
   KEEL_TRY(keep_port(function, port, function->values[value].name,
                      &function->output_ports[function->output_count]));
@@ -188,8 +174,8 @@ keel_status keel_function_node(keel_function *function, keel_opdef *op,
                                uint32_t input_count, const uint32_t *outputs,
                                uint32_t output_count, keel_node **out_node) {
   keel_arena *arena = function->arena;
-  if (!grow(arena, &function->nodes, &function->node_room, function->node_count,
-            sizeof *function->nodes)) {
+  if (!KEEL_ARENA_ROOM(arena, function->nodes, function->node_count,
+                       function->node_room)) {
     keel_opdef_release(op);
     return KD_OUT_OF_MEMORY;
   }

@@ -153,13 +153,8 @@ static uint64_t place_bytes(writer *all, uint64_t size) {
 static keel_status place_data(writer *all, keel_tensor *tensor,
                               uint64_t *out_at) {
   keel_tensor *here = NULL;
-  if (all->data_count == all->data_room) {
-    uint32_t room = all->data_room * 2 + 64;
-    const keel_tensor **data = realloc(all->data, room * sizeof *data);
-    if (!data) return keel_no_memory(room * sizeof *data);
-    all->data = data;
-    all->data_room = room;
-  }
+  if (!KEEL_ROOM(all->data, all->data_count, all->data_room))
+    return KD_OUT_OF_MEMORY;
   KEEL_TRY(keel_tensor_to_host(tensor, &here));
   all->data[all->data_count++] = here;
   *out_at = place_bytes(all, here->type->bytes);

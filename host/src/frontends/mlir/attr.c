@@ -63,13 +63,9 @@ static keel_status array(cursor *c, mlir_attr *out) {
   if (out->kind == ATTR_FLOATS) KEEL_TRY(keel_mlir_expect(c, "f32"));
   size_t each = out->kind == ATTR_INTS ? sizeof(int64_t) : sizeof(float);
   if (keel_mlir_take(c, ":")) do {
-      if (out->count == room) {
-        void *more = keel_arena_take(&c->scratch, (room * 2 + 8) * each);
-        if (!more) return KD_OUT_OF_MEMORY;
-        if (room) memcpy(more, numbers, room * each);
-        numbers = more;
-        room = room * 2 + 8;
-      }
+      if (out->count == room)
+        numbers = keel_arena_grow(&c->scratch, numbers, &room, each);
+      if (out->count == room) return KD_OUT_OF_MEMORY;
       KEEL_TRY(number_text(c, text, sizeof text));
       if (out->kind == ATTR_INTS)
         KEEL_TRY(to_int(c, text, (int64_t *)numbers + out->count));

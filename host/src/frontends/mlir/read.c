@@ -107,14 +107,8 @@ typedef struct words {
 } words;
 
 static keel_status add_word(cursor *c, words *list, uint32_t word) {
-  if (list->count == list->room) {
-    uint32_t room = list->room * 2 + 8;
-    uint32_t *data = keel_arena_take(&c->scratch, room * sizeof *data);
-    if (!data) return KD_OUT_OF_MEMORY;
-    if (list->count) memcpy(data, list->data, list->count * sizeof *data);
-    list->data = data;
-    list->room = room;
-  }
+  if (!KEEL_ARENA_ROOM(&c->scratch, list->data, list->count, list->room))
+    return KD_OUT_OF_MEMORY;
   list->data[list->count++] = word;
   return KD_OK;
 }
@@ -159,14 +153,8 @@ static keel_status read_type_list(cursor *c, mlir_type **out_types,
   bool brackets = keel_mlir_take(c, "(");
   if (brackets && keel_mlir_take(c, ")")) return KD_OK;
   do {
-    if (*out_count == room) {
-      mlir_type *more =
-          keel_arena_take(&c->scratch, (room * 2 + 4) * sizeof *more);
-      if (!more) return KD_OUT_OF_MEMORY;
-      if (room) memcpy(more, *out_types, room * sizeof *more);
-      *out_types = more;
-      room = room * 2 + 4;
-    }
+    if (!KEEL_ARENA_ROOM(&c->scratch, *out_types, *out_count, room))
+      return KD_OUT_OF_MEMORY;
     KEEL_TRY(keel_mlir_type(c, &(*out_types)[(*out_count)++]));
   } while (brackets && keel_mlir_take(c, ","));
   return brackets ? keel_mlir_expect(c, ")") : KD_OK;

@@ -204,13 +204,8 @@ static keel_status keep_large(writer *all, keel_tensor *tensor,
       *out_number = i;
       return KD_OK;
     }
-  if (all->large_count == all->large_room) {
-    uint32_t room = all->large_room * 2 + 64;
-    keel_tensor **large = realloc(all->large, room * sizeof(keel_tensor *));
-    if (!large) return keel_no_memory(room * sizeof *large);
-    all->large = large;
-    all->large_room = room;
-  }
+  if (!KEEL_ROOM(all->large, all->large_count, all->large_room))
+    return KD_OUT_OF_MEMORY;
   *out_number = all->large_count;
   all->large[all->large_count++] = keel_tensor_retain(tensor);
   return KD_OK;

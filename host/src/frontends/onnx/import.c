@@ -45,7 +45,7 @@ struct scope {
   entry *entries;       /* by hash of the name, open addressing */
   uint32_t count, room; /* room is a power of two */
   uint32_t *captured;   /* values of `around`, in the order of the captures */
-  uint32_t captured_count;
+  uint32_t captured_count, captured_room;
   /* of a function that is written out: its call, for attribute references */
   const onnx_node *call;
   const scope *caller;
@@ -127,13 +127,8 @@ static uint32_t scope_find(const scope *scope, const char *name) {
 /* Makes an outer value an input of the nested function. */
 static keel_status capture(scope *scope, const char *name, uint32_t outer,
                            uint32_t *out_value) {
-  if (scope->captured_count % 16 == 0) {
-    uint32_t *captured = realloc(
-        scope->captured, (scope->captured_count + 16) * sizeof *captured);
-    if (!captured)
-      return keel_no_memory(scope->captured_count * sizeof *captured);
-    scope->captured = captured;
-  }
+  if (!KEEL_ROOM(scope->captured, scope->captured_count, scope->captured_room))
+    return KD_OUT_OF_MEMORY;
   KEEL_TRY(scope_new(scope, name, out_value));
   KEEL_TRY(keel_function_input(scope->function, *out_value, NULL));
   scope->function->capture_count++;

@@ -1,0 +1,57 @@
+/* base_test.c - arrays that grow: on the heap and in an arena. */
+#include "base/base.h"
+#include "testing.h"
+
+enum { MANY = 1000 };
+
+static void an_array_grows_by_one_at_a_time(void **state) {
+  uint32_t *list = NULL, count = 0, room = 0;
+  (void)state;
+  for (uint32_t i = 0; i < MANY; i++) {
+    assert_true(KEEL_ROOM(list, count, room));
+    assert_true(count < room && room <= 2 * MANY + 8);
+    list[count++] = i;
+  }
+  for (uint32_t i = 0; i < MANY; i++)
+    assert_int_equal(list[i], i);
+  free(list);
+}
+
+/* What the arena gave before is not written over. */
+static void one_in_an_arena_grows_too(void **state) {
+  keel_arena arena = {0};
+  uint32_t *list = NULL, *first = NULL, count = 0, room = 0;
+  (void)state;
+  for (uint32_t i = 0; i < MANY; i++) {
+    assert_true(KEEL_ARENA_ROOM(&arena, list, count, room));
+    if (!first) first = list;
+    list[count++] = i;
+  }
+  for (uint32_t i = 0; i < MANY; i++)
+    assert_int_equal(list[i], i);
+  assert_ptr_not_equal(first, list);
+  assert_int_equal(first[0], 0);
+  keel_arena_free(&arena);
+}
+
+/* The array stays as it was. */
+static void more_than_can_be_counted_is_refused(void **state) {
+  uint64_t one = 1, *list = &one;
+  uint32_t room = UINT32_MAX / 2;
+  keel_arena arena = {0};
+  (void)state;
+  assert_false(KEEL_ROOM(list, room, room));
+  expect_message("memory");
+  assert_false(KEEL_ARENA_ROOM(&arena, list, room, room));
+  assert_ptr_equal(list, &one);
+  assert_int_equal(room, UINT32_MAX / 2);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(an_array_grows_by_one_at_a_time),
+      cmocka_unit_test(one_in_an_arena_grows_too),
+      cmocka_unit_test(more_than_can_be_counted_is_refused),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
