@@ -76,36 +76,29 @@ kd_status cpu_prefers_direct(kd_device *device, const kd_node *node) {
                                                         : KD_UNIMPLEMENTED;
 }
 
-kd_status cpu_create_direct(kd_device *device, const kd_kernel_def *def,
-                            const kd_node *node, kd_kernel **out_kernel) {
-  kd_tensor weights;
-  kd_kernel *kernel = calloc(1, sizeof *kernel);
-  (void)device;
-  (void)def;
-  if (!kernel) return FAIL(KD_OUT_OF_MEMORY, "no memory for a convolution");
-  kd_status status = read_node(node, kernel) ? KD_OK : KD_UNIMPLEMENTED;
-  if (status == KD_OK) status = cpu_host->node->constant(node, 1, &weights);
-  if (status == KD_OK) {
-    cpu_direct *d = &kernel->d;
-    cpu_direct_plan(d);
-    kernel->packed =
-        cpu_weights_alloc((size_t)cpu_direct_weights(d) * sizeof(float));
-    if (kernel->packed)
-      cpu_direct_pack(d, weights.data, kernel->packed);
-    else
-      status = FAIL(KD_OUT_OF_MEMORY, "no memory for a convolution's weights");
-  }
-  if (status != KD_OK) {
-    free(kernel);
-    return status;
-  }
-  *out_kernel = kernel;
+static kd_status make(kd_kernel *kernel, const float *weights) {
+  cpu_direct *d = &kernel->d;
+  cpu_direct_plan(d);
+  kernel->packed =
+      cpu_weights_alloc((size_t)cpu_direct_weights(d) * sizeof(float));
+  if (!kernel->packed)
+    return FAIL(KD_OUT_OF_MEMORY, "no memory for a convolution's weights");
+  cpu_direct_pack(d, weights, kernel->packed);
   return KD_OK;
 }
 
 void cpu_destroy_direct(kd_kernel *kernel) {
   free(kernel->packed);
   free(kernel);
+}
+
+kd_status cpu_create_direct(kd_device *device, const kd_kernel_def *def,
+                            const kd_node *node, kd_kernel **out_kernel) {
+  static const cpu_conv_kind kind = {sizeof(kd_kernel), read_node, make,
+                                     cpu_destroy_direct};
+  (void)device;
+  (void)def;
+  return cpu_make_conv(&kind, node, out_kernel);
 }
 
 /* The weights, which are packed. */

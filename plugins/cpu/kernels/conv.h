@@ -28,6 +28,17 @@ typedef struct cpu_conv_node {
 /* False: what no convolution in blocks takes. */
 bool cpu_read_conv(const kd_node *node, cpu_conv_node *out);
 
+/* A convolution whose weights are packed when its kernel is made. */
+typedef struct cpu_conv_kind {
+  size_t size; /* of its kd_kernel, which is zeroed first */
+  bool (*read)(const kd_node *node, kd_kernel *kernel);
+  kd_status (*pack)(kd_kernel *kernel, const float *weights);
+  void (*destroy)(kd_kernel *kernel); /* also of what was not packed */
+} cpu_conv_kind;
+
+kd_status cpu_make_conv(const cpu_conv_kind *kind, const kd_node *node,
+                        kd_kernel **out_kernel);
+
 /* Products that winograd.c takes for it, with what is added around them; INFINITY: it does not
  * take it. */
 double cpu_winograd_products(const cpu_conv_node *node);

@@ -28,3 +28,19 @@ bool cpu_read_conv(const kd_node *node, cpu_conv_node *out) {
   kd_tensor made = {.dims = y.dims, .rank = y.rank};
   return window_read(cpu_host, node, &in, &made, w.dims + 2, 0, &out->w);
 }
+
+kd_status cpu_make_conv(const cpu_conv_kind *kind, const kd_node *node,
+                        kd_kernel **out_kernel) {
+  kd_tensor weights;
+  kd_kernel *kernel = calloc(1, kind->size);
+  if (!kernel) return FAIL(KD_OUT_OF_MEMORY, "no memory for a convolution");
+  kd_status status = kind->read(node, kernel) ? KD_OK : KD_UNIMPLEMENTED;
+  if (status == KD_OK) status = cpu_host->node->constant(node, 1, &weights);
+  if (status == KD_OK) status = kind->pack(kernel, weights.data);
+  if (status != KD_OK) {
+    kind->destroy(kernel);
+    return status;
+  }
+  *out_kernel = kernel;
+  return KD_OK;
+}

@@ -146,29 +146,20 @@ static kd_status make(kd_kernel *k, const float *weights) {
   return KD_OK;
 }
 
-kd_status cpu_create_dilated(kd_device *device, const kd_kernel_def *def,
-                             const kd_node *node, kd_kernel **out_kernel) {
-  kd_tensor weights;
-  kd_kernel *kernel = calloc(1, sizeof *kernel);
-  (void)device;
-  (void)def;
-  if (!kernel) return FAIL(KD_OUT_OF_MEMORY, "no memory for a convolution");
-  kd_status status = read_node(node, kernel) ? KD_OK : KD_UNIMPLEMENTED;
-  if (status == KD_OK) status = cpu_host->node->constant(node, 1, &weights);
-  if (status == KD_OK) status = make(kernel, weights.data);
-  if (status != KD_OK) {
-    cpu_destroy_dilated(kernel);
-    return status;
-  }
-  *out_kernel = kernel;
-  return KD_OK;
-}
-
 void cpu_destroy_dilated(kd_kernel *kernel) {
   for (int i = 0; i < DIMS; i++)
     free(kernel->spans[i]);
   free(kernel->packed);
   free(kernel);
+}
+
+kd_status cpu_create_dilated(kd_device *device, const kd_kernel_def *def,
+                             const kd_node *node, kd_kernel **out_kernel) {
+  static const cpu_conv_kind kind = {sizeof(kd_kernel), read_node, make,
+                                     cpu_destroy_dilated};
+  (void)device;
+  (void)def;
+  return cpu_make_conv(&kind, node, out_kernel);
 }
 
 /* The weights, which are packed. */

@@ -211,32 +211,26 @@ static bool pack(kd_kernel *kernel, const float *from) {
   return done;
 }
 
-kd_status cpu_create_winograd(kd_device *device, const kd_kernel_def *def,
-                              const kd_node *node, kd_kernel **out_kernel) {
-  kd_tensor weights;
-  kd_kernel *kernel = calloc(1, sizeof *kernel);
-  (void)device;
-  (void)def;
-  if (!kernel) return FAIL(KD_OUT_OF_MEMORY, "no memory for a convolution");
-  kd_status status = read_node(node, kernel) ? KD_OK : KD_UNIMPLEMENTED;
-  if (status == KD_OK) status = cpu_host->node->constant(node, 1, &weights);
-  if (status == KD_OK) {
-    plan(kernel);
-    if (!pack(kernel, weights.data))
-      status = FAIL(KD_OUT_OF_MEMORY, "no memory for a convolution's weights");
-  }
-  if (status != KD_OK) {
-    cpu_destroy_winograd(kernel);
-    return status;
-  }
-  *out_kernel = kernel;
-  return KD_OK;
+static kd_status make(kd_kernel *kernel, const float *weights) {
+  plan(kernel);
+  return pack(kernel, weights)
+             ? KD_OK
+             : FAIL(KD_OUT_OF_MEMORY, "no memory for a convolution's weights");
 }
 
 void cpu_destroy_winograd(kd_kernel *kernel) {
   free(kernel->weights.u);
   free(kernel->weights.plain);
   free(kernel);
+}
+
+kd_status cpu_create_winograd(kd_device *device, const kd_kernel_def *def,
+                              const kd_node *node, kd_kernel **out_kernel) {
+  static const cpu_conv_kind kind = {sizeof(kd_kernel), read_node, make,
+                                     cpu_destroy_winograd};
+  (void)device;
+  (void)def;
+  return cpu_make_conv(&kind, node, out_kernel);
 }
 
 /* The weights, which are packed. */
