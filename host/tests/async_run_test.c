@@ -9,10 +9,6 @@
 
 static keel_context *context;
 
-static keel_plan *plan_of(keel_builder *builder) {
-  return finish_plan(builder, NULL);
-}
-
 static keel_tensor *promise(void) {
   keel_tensor *tensor = NULL;
   assert_int_equal(keel_tensor_promise(context, &tensor), KD_OK);
@@ -56,7 +52,7 @@ static keel_plan *plan_of_two(void) {
   keel_builder_output(g, "y", y);
   keel_builder_output(g, "z", op(g, "Add", w, y));
   keel_builder_output(g, "w", w);
-  return plan_of(g);
+  return finish_plan(g, NULL);
 }
 
 /* ---- many at once ------------------------------------------------------------------- */
@@ -238,7 +234,7 @@ static void a_failure_waits_for_no_input(void **state) {
   keel_value c = keel_builder_input(g, "c", KD_F32, 1, &open);
   keel_builder_output(g, "x", op(g, "Add", a, b)); /* 2 and 3 floats */
   keel_builder_output(g, "y", op(g, "Neg", c, KEEL_ABSENT));
-  keel_plan *plan = plan_of(g);
+  keel_plan *plan = finish_plan(g, NULL);
   const float three[] = {1, 2, 3};
   keel_tensor *in[] = {floats(context, 2, three), floats(context, 3, three),
                        promise()};
@@ -278,7 +274,7 @@ static void an_output_is_known_before_the_run_ends(void **state) {
   keel_tensor_release(seven);
   keel_builder_output(g, "late", op(g, "Neg", late, KEEL_ABSENT));
   keel_builder_output(g, "early", op(g, "Neg", x, KEEL_ABSENT));
-  keel_plan *plan = plan_of(g);
+  keel_plan *plan = finish_plan(g, NULL);
   keel_tensor *in = floats(context, 2, pair);
   atomic_store(&toy->gate, 1);
   begin(plan, 0, &in, 1, out, 2);
@@ -520,7 +516,7 @@ static void promises_meet_from_all_sides(void **state) {
   }
   for (int i = 0; i < INPUTS; i++)
     keel_builder_output(g, "y", values[INPUTS + LINKS - 1 - i]);
-  keel_plan *plan = plan_of(g);
+  keel_plan *plan = finish_plan(g, NULL);
   for (int round = 0; round < 40; round++) {
     keel_tensor *in[INPUTS], *first[INPUTS], *second[INPUTS];
     pthread_t thread;

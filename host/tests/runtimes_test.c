@@ -244,11 +244,7 @@ static void no_workers_are_enough(void **state) {
   keel_program *program = finish_program(builder);
   keel_plan *plan = create_plan(program, NULL);
   for (int i = 0; i < 20; i++) {
-    keel_tensor *in = floats(context, 2, numbers), *out = NULL;
-    assert_int_equal(keel_plan_run(plan, &in, 1, &out, 1), KD_OK);
-    expect_floats(out, want, 2);
-    keel_tensor_release(in);
-    keel_tensor_release(out);
+    expect_run(context, plan, numbers, want, 2);
   }
   keel_plan_release(plan);
   keel_program_release(program);

@@ -151,6 +151,17 @@ static inline keel_plan *finish_plan(keel_builder *builder,
   return plan;
 }
 
+/* A run of a plan of one input, and what it gives. */
+static inline void expect_run(keel_context *context, keel_plan *plan,
+                              const float *in, const float *want,
+                              int64_t count) {
+  keel_tensor *x = floats(context, count, in), *y = NULL;
+  expect_ok(keel_plan_run(plan, &x, 1, &y, 1));
+  expect_floats(y, want, (size_t)count);
+  keel_tensor_release(x);
+  keel_tensor_release(y);
+}
+
 /* How many nodes of `op` a plan has. */
 static inline uint32_t runs_of(keel_plan *plan, const char *op) {
   keel_profile_line line;

@@ -21,10 +21,6 @@ static keel_context *open_beside(const char *plugin, int32_t workers,
   return context;
 }
 
-static keel_builder *begin(keel_context *context, const char *name) {
-  return create_builder(context, name);
-}
-
 static keel_value scalar(keel_builder *builder, keel_context *context,
                          float value) {
   return constant_of(builder, create_tensor(context, KD_F32, 0, NULL, &value));
@@ -73,7 +69,7 @@ static void a_value_is_copied_once_for_all_its_readers(void **state) {
   keel_device *queue = NULL;
   (void)state;
   keel_context *context = open_beside(TOY("queue"), 1, &queue);
-  keel_builder *builder = begin(context, "shared");
+  keel_builder *builder = create_builder(context, "shared");
   keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &four);
   keel_value relu = op(builder, "Relu", x, KEEL_ABSENT);
   keel_value neg = op(builder, "Neg", relu, KEEL_ABSENT),
@@ -84,11 +80,7 @@ static void a_value_is_copied_once_for_all_its_readers(void **state) {
   keel_plan *plan = plan_of(program, queue, rules, 2);
   /* x, Neg and Abs in, Relu out */
   assert_int_equal(copies_of(plan), 4);
-  keel_tensor *in = floats(context, 4, data), *y = NULL;
-  assert_int_equal(keel_plan_run(plan, &in, 1, &y, 1), KD_OK);
-  expect_floats(y, want, 4);
-  keel_tensor_release(in);
-  keel_tensor_release(y);
+  expect_run(context, plan, data, want, 4);
   drop(plan, program, context);
 }
 
@@ -107,7 +99,7 @@ static void constants_are_brought_to_each_device_once(void **state) {
   keel_context *context = NULL;
   (void)state;
   assert_int_equal(keel_open(&params, &context), KD_OK);
-  keel_builder *builder = begin(context, "constant");
+  keel_builder *builder = create_builder(context, "constant");
   keel_tensor *ones = floats(context, 4, (const float[]){1, 1, 1, 1});
   keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &four);
   keel_value c = keel_builder_constant(builder, ones);
@@ -182,7 +174,7 @@ static void a_thousand_copies_hold_no_thread(void **state) {
   keel_context *context = open_beside(TOY("queue"), 1, &queue);
   toy_state *toy = toy_of(TOY("queue"));
   assert_non_null(toy);
-  keel_builder *builder = begin(context, "many");
+  keel_builder *builder = create_builder(context, "many");
   keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &four);
   keel_value late = op(builder, "Mul", x, scalar(builder, context, 7));
   keel_value sums[MANY];
@@ -222,18 +214,14 @@ static void copies_need_no_worker(void **state) {
     keel_context *context = open_beside(tells ? TOY("queue") : TOY("echo"),
                                         KEEL_NO_WORKERS, &queue);
     const char *const echo[] = {"Relu=echo"};
-    keel_builder *builder = begin(context, "few");
+    keel_builder *builder = create_builder(context, "few");
     keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &four);
     for (int i = 0; i < 10; i++)
       x = op(builder, "Abs", op(builder, "Relu", x, KEEL_ABSENT), KEEL_ABSENT);
     keel_program *program = finish(builder, x);
     keel_plan *plan =
         plan_of(program, keel_device_at(context, 0), tells ? rules : echo, 1);
-    keel_tensor *in = floats(context, 4, data), *y = NULL;
-    assert_int_equal(keel_plan_run(plan, &in, 1, &y, 1), KD_OK);
-    expect_floats(y, want, 4);
-    keel_tensor_release(in);
-    keel_tensor_release(y);
+    expect_run(context, plan, data, want, 4);
     drop(plan, program, context);
   }
 }
@@ -246,7 +234,7 @@ static void runs_share_a_plan_with_copies(void **state) {
   keel_device *queue = NULL;
   (void)state;
   keel_context *context = open_beside(TOY("queue"), 2, &queue);
-  keel_builder *builder = begin(context, "several");
+  keel_builder *builder = create_builder(context, "several");
   keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &four);
   for (int i = 0; i < 3; i++)
     x = op(builder, "Abs", op(builder, "Relu", x, KEEL_ABSENT), KEEL_ABSENT);
@@ -279,7 +267,7 @@ static void an_empty_value_crosses_too(void **state) {
   keel_device *queue = NULL;
   (void)state;
   keel_context *context = open_beside(TOY("queue"), 1, &queue);
-  keel_builder *builder = begin(context, "empty");
+  keel_builder *builder = create_builder(context, "empty");
   keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &zero);
   keel_program *program = finish(
       builder,
@@ -301,7 +289,7 @@ static void a_copy_of_what_failed_says_why(void **state) {
   keel_device *queue = NULL;
   (void)state;
   keel_context *context = open_beside(TOY("queue"), 1, &queue);
-  keel_builder *builder = begin(context, "fails");
+  keel_builder *builder = create_builder(context, "fails");
   keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &four);
   keel_value factor = keel_builder_input(builder, "factor", KD_F32, 0, NULL);
   keel_program *program = finish(
