@@ -26,6 +26,7 @@ void keel_text_add(keel_text *text, const char *format, ...) {
     if (!text->failed) {
       vsnprintf(text->data + text->size, (size_t)need + 1, format, again);
       text->size += (size_t)need;
+      assert(text->size < text->room);
     }
   }
   va_end(again);
@@ -67,6 +68,7 @@ void *keel_arena_take(keel_arena *arena, size_t size) {
   }
   void *memory = block->data + block->used;
   block->used += need;
+  assert(block->used <= block->size);
   return memory;
 }
 

@@ -2,6 +2,7 @@
 #ifndef KEEL_BASE_H
 #define KEEL_BASE_H
 
+#include <assert.h>
 #include <keel/error.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -11,6 +12,9 @@
 #include <string.h>
 
 #define KEEL_COUNT_OF(array) (sizeof(array) / sizeof *(array))
+
+/* For `assert`, which release builds leave out: whether some thread holds the lock. */
+#define KEEL_IS_LOCKED(mutex) (pthread_mutex_trylock(mutex) != 0)
 
 /* Returns the status from the calling function if the call fails. */
 #define KEEL_TRY(call)                                    \
@@ -111,6 +115,7 @@ static inline bool keel_mul_i64(int64_t a, int64_t b, int64_t *out) {
 
 /* Whether an address is a multiple of a power of two. */
 static inline bool keel_aligned_to(const void *address, uint32_t alignment) {
+  assert(alignment && !(alignment & (alignment - 1)));
   return !((uintptr_t)address & (alignment - 1));
 }
 

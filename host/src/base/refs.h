@@ -5,6 +5,7 @@
 #ifndef KEEL_REFS_H
 #define KEEL_REFS_H
 
+#include <assert.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 
@@ -16,7 +17,9 @@ static inline void keel_refs_init(atomic_uint *refs) {
 /* Adds a reference. Relaxed: the caller has a reference, or holds the lock of a list that
  * has one, so the object cannot be destroyed meanwhile. */
 static inline void keel_refs_take(atomic_uint *refs) {
-  (void)atomic_fetch_add_explicit(refs, 1, memory_order_relaxed);
+  unsigned before = atomic_fetch_add_explicit(refs, 1, memory_order_relaxed);
+  assert(before);
+  (void)before;
 }
 
 /* Whether the caller holds the only reference and may write. Acquire: pairs with the
@@ -30,8 +33,10 @@ static inline bool keel_refs_unique(const atomic_uint *refs) {
 static inline bool keel_refs_drop(atomic_uint *refs) {
   /* acquire: pairs with other holders' release, so the last one sees what they wrote;
    * release: publishes what this one wrote */
-  return keel_refs_unique(refs) ||
-         atomic_fetch_sub_explicit(refs, 1, memory_order_acq_rel) == 1;
+  if (keel_refs_unique(refs)) return true;
+  unsigned before = atomic_fetch_sub_explicit(refs, 1, memory_order_acq_rel);
+  assert(before);
+  return before == 1;
 }
 
 #endif /* KEEL_REFS_H */

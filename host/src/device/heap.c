@@ -33,6 +33,7 @@ static uint32_t class_of(uint64_t size, uint64_t *out_rounded) {
   uint32_t shift = top - 2;
   uint64_t steps = ((size - 1) >> shift) + 1; /* 5 to 8 quarters */
   *out_rounded = steps << shift;
+  assert(steps > 4 && steps <= 8 && *out_rounded >= size);
   return (top - 6) * 4 + (uint32_t)(steps - 4);
 }
 
@@ -40,6 +41,9 @@ static uint32_t class_of(uint64_t size, uint64_t *out_rounded) {
 
 static void give_back(keel_buffer *buffer) {
   keel_heap *heap = buffer->heap;
+  assert(buffer->class < KEEL_HEAP_CLASSES && !buffer->maps);
+  assert(!heap->device || atomic_load(&heap->pieces));
+  assert(atomic_load(&heap->context->allocated) >= buffer->size);
   if (heap->device) {
     keel_device_drain_quietly(heap->device);
     heap->device->plugin->memory.release(heap->device->handle, buffer->handle);
@@ -234,6 +238,7 @@ static keel_buffer *take_pooled(keel_heap *heap, uint32_t class) {
     keel_buffer **list = &keel_lists.buffers[heap->slot][class];
     keel_buffer *buffer = *list;
     if (buffer) {
+      assert(keel_lists.counts[heap->slot][class]);
       *list = buffer->next;
       keel_lists.counts[heap->slot][class]--;
     }
@@ -263,6 +268,7 @@ static keel_status take(keel_heap *heap, uint64_t size, bool waits,
       buffer ? KD_OK : grow(heap, rounded, class, 0, waits, &buffer);
   keel_lost_leave(heap->device);
   if (status != KD_OK) return status;
+  assert(buffer->heap == heap && buffer->size >= size);
   keel_refs_init(&buffer->refs);
   *out_buffer = buffer;
   return KD_OK;
@@ -534,6 +540,7 @@ void keel_heap_drain(keel_heap *heap) {
 void keel_heap_deinit(keel_heap *heap) {
   keel_heap_drain(heap);
   pthread_mutex_lock(&listing);
+  assert(slots[heap->slot] == heap);
   slots[heap->slot] = NULL;
   pthread_mutex_unlock(&listing);
 }

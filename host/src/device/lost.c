@@ -14,6 +14,7 @@ void keel_device_pin(keel_device *device) {
 }
 
 void keel_device_unpin(keel_device *device) {
+  assert(!device || atomic_load(&device->pins));
   /* release: pairs with the acquire in keel_device_reopen */
   if (device) atomic_fetch_sub_explicit(&device->pins, 1, memory_order_release);
 }

@@ -28,8 +28,9 @@ static inline bool keel_lost_enter(keel_device *device) {
 }
 static inline void keel_lost_leave(keel_device *device) {
   /* release: pairs with the load in keel_device_wait_unused */
-  if (device && device->can_be_lost)
-    atomic_fetch_sub_explicit(&device->users, 1, memory_order_release);
+  if (!device || !device->can_be_lost) return;
+  assert(atomic_load(&device->users));
+  atomic_fetch_sub_explicit(&device->users, 1, memory_order_release);
 }
 
 /* Enters a device to use it. Returns KD_OK, or KD_DEVICE_LOST (it has not been entered). */

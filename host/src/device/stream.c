@@ -28,6 +28,7 @@ kd_status keel_stream_record(keel_device *device, kd_stream *stream,
   const keel_plugin *plugin = device->plugin;
   keel_backoff backoff = {0};
   kd_status status;
+  assert(stream != device->stream || KEEL_IS_LOCKED(&device->stream_lock));
   do
     status = plugin->events.record(event, stream);
   while (keel_backoff_retry(device, stream, &backoff, &status));

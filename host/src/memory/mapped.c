@@ -48,6 +48,7 @@ static keel_status map(keel_device *device, keel_buffer *buffer) {
 
 static void unmap(keel_device *device, keel_buffer *buffer) {
   pthread_mutex_lock(&device->map_lock);
+  assert(buffer->maps && buffer->mapped);
   if (!--buffer->maps) {
     device->plugin->memory.unmap(device->handle, buffer->handle);
     buffer->mapped = NULL;

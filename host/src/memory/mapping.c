@@ -85,6 +85,7 @@ void keel_mapping_take(const keel_tensor *tensor, void *target) {
 /* ---- twins ---------------------------------------------------------------------- */
 
 static keel_mapping *mapping_of(const keel_tensor *tensor) {
+  assert(tensor->buffer->done == keel_mapping_release);
   return tensor->buffer->done_context;
 }
 
@@ -171,6 +172,7 @@ void keel_mapping_release_copy(const keel_tensor *tensor, bool lingers) {
   keel_mapping *mapping = mapping_of(tensor);
   pthread_mutex_lock(&mapping->lock);
   keel_aligned_copy *aligned = *find(mapping, tensor), *gone = NULL;
+  assert(!aligned || aligned->holds);
   if (aligned && --aligned->holds == 0) {
     gone = aligned;
     if (lingers && aligned->tensor) {

@@ -12,6 +12,7 @@ bool keel_pass_is(const keel_node *node, const char *op) {
 
 const keel_type *keel_pass_type(const keel_function *function, uint32_t value) {
   if (value == KEEL_ABSENT) return NULL;
+  assert(value < function->value_count);
   const keel_type *type = function->values[value].type;
   return type && keel_type_known(type) ? type : NULL;
 }
@@ -19,13 +20,16 @@ const keel_type *keel_pass_type(const keel_function *function, uint32_t value) {
 const keel_tensor *keel_pass_constant(const keel_function *function,
                                       uint32_t value) {
   if (value == KEEL_ABSENT) return NULL;
+  assert(value < function->value_count);
   const keel_tensor *constant = function->values[value].constant;
   return constant && keel_tensor_host_data(constant) ? constant : NULL;
 }
 
 keel_node *keel_pass_maker(const keel_function *function, uint32_t value) {
   if (value == KEEL_ABSENT) return NULL;
+  assert(value < function->value_count);
   uint32_t maker = function->values[value].producer;
+  assert(maker == KEEL_ABSENT || maker < function->node_count);
   keel_node *node = maker == KEEL_ABSENT ? NULL : &function->nodes[maker];
   return node && !node->dead ? node : NULL;
 }

@@ -168,6 +168,7 @@ static keel_status add_block(keel_buffer_assignment *assignment, uint32_t step,
 static void put_in(keel_buffer_assignment *assignment, uint32_t at,
                    uint32_t value) {
   keel_block *block = &assignment->blocks[at];
+  assert(at < assignment->count);
   assignment->value_under[value] = block->value;
   assignment->block_of[value] = at;
   block->value = value;
@@ -371,8 +372,11 @@ static keel_status keep_order(keel_buffer_assignment *assignment) {
 
 static void set_offsets(keel_buffer_assignment *assignment, const packing *p,
                         uint64_t total) {
-  for (uint32_t i = 0; i < assignment->count; i++)
+  for (uint32_t i = 0; i < assignment->count; i++) {
+    assert(p->offsets[i] <= total &&
+           assignment->blocks[i].bytes <= total - p->offsets[i]);
     assignment->blocks[i].offset = p->offsets[i];
+  }
   assignment->total = total;
 }
 

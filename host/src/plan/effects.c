@@ -128,6 +128,7 @@ static bool conflicts(const access *a, const access *b) {
 }
 
 static keel_status add_edge(finding *f, uint32_t from, uint32_t to) {
+  assert(from < to);
   if (!KEEL_ROOM(f->edges, f->edge_count, f->edge_room))
     return KD_OUT_OF_MEMORY;
   f->edges[f->edge_count++] = (keel_edge){from, to};

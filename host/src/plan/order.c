@@ -84,6 +84,7 @@ static bool fill(keel_order *order, uint32_t n, const edges *all,
     return false;
   }
   for (size_t i = 0; i < all->count; i++) {
+    assert(all->list[i].from < all->list[i].to && all->list[i].to < n);
     order->waits[all->list[i].to]++;
     order->first[all->list[i].from + 1]++;
     order->followers[i] = all->list[i].to;
@@ -98,6 +99,7 @@ static bool fill(keel_order *order, uint32_t n, const edges *all,
   }
   for (uint32_t i = 0; i < n; i++)
     if (!order->waits[i]) order->roots[order->root_count++] = i;
+  assert(!n || order->root_count);
   sort_steps(ways, room, order->roots, order->root_count);
   free(ways);
   free(room);

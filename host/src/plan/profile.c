@@ -39,6 +39,7 @@ static void count_steps(keel_plan *plan, bool on, bool clocks) {
 
 /* With the lock held. If memory runs out, the part is not counted. */
 static void add_part(keel_plan *plan, keel_plan *part) {
+  assert(KEEL_IS_LOCKED(&lock));
   if (!KEEL_ROOM(plan->parts, plan->part_count, plan->part_room)) return;
   keel_refs_take(&part->refs);
   plan->parts[plan->part_count++] = part;

@@ -140,6 +140,7 @@ keel_status keel_function_input(keel_function *function, uint32_t value,
       !KEEL_ARENA_ROOM(function->arena, function->inputs, function->input_count,
                        function->input_room))
     return KD_OUT_OF_MEMORY;
+  assert(value < function->value_count);
   KEEL_TRY(keep_port(function, port, function->values[value].name,
                      &function->input_ports[function->input_count]));
   function->inputs[function->input_count++] = value;
@@ -154,6 +155,7 @@ keel_status keel_function_output(keel_function *function, uint32_t value,
       !KEEL_ARENA_ROOM(function->arena, function->outputs,
                        function->output_count, function->output_room))
     return KD_OUT_OF_MEMORY;
+  assert(value < function->value_count);
   KEEL_TRY(keep_port(function, port, function->values[value].name,
                      &function->output_ports[function->output_count]));
   function->outputs[function->output_count++] = value;
@@ -174,6 +176,10 @@ keel_status keel_function_node(keel_function *function, keel_opdef *op,
                                uint32_t input_count, const uint32_t *outputs,
                                uint32_t output_count, keel_node **out_node) {
   keel_arena *arena = function->arena;
+  for (uint32_t i = 0; i < input_count; i++)
+    assert(inputs[i] == KEEL_ABSENT || inputs[i] < function->value_count);
+  for (uint32_t i = 0; i < output_count; i++)
+    assert(outputs[i] == KEEL_ABSENT || outputs[i] < function->value_count);
   if (!KEEL_ARENA_ROOM(arena, function->nodes, function->node_count,
                        function->node_room)) {
     keel_opdef_release(op);

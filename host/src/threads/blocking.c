@@ -51,6 +51,7 @@ void keel_blocking_destroy(keel_blocking *all) {
 /* Waits for the next task; NULL: the thread must end. With the lock held. */
 static keel_task *next_task(keel_blocking *all) {
   struct timespec until;
+  assert(KEEL_IS_LOCKED(&all->lock));
   clock_gettime(CLOCK_MONOTONIC, &until);
   until.tv_sec += IDLE_SECONDS;
   all->idle++;
@@ -59,6 +60,7 @@ static keel_task *next_task(keel_blocking *all) {
     late = pthread_cond_timedwait(&all->changed, &all->lock, &until);
   all->idle--;
   keel_task *task = all->first;
+  assert(!task == !all->waiting);
   if (!task) return NULL;
   all->first = task->next;
   if (!all->first) all->last = NULL;
@@ -79,6 +81,7 @@ static void *work(void *argument) {
   bool joins = all->has_ended;
   all->ended = pthread_self();
   all->has_ended = true;
+  assert(all->threads);
   all->threads--;
   pthread_cond_broadcast(&all->changed);
   pthread_mutex_unlock(&all->lock);

@@ -15,6 +15,7 @@ static void hooks_init(keel_cancel_hooks *all) {
 
 /* Inserts in order of time. With the lock held. */
 static void insert(keel_cancel_hooks *all, keel_cancel_hook *hook) {
+  assert(KEEL_IS_LOCKED(&all->lock) && !hook->set);
   keel_cancel_hook **at = &all->first;
   while (*at && (*at)->when <= hook->when)
     at = &(*at)->next;
@@ -37,6 +38,7 @@ bool keel_cancel_hooks_remove(keel_cancel_hooks *all, keel_cancel_hook *hook) {
 
 /* Submits the tasks whose time has come. With the lock held. */
 static void fire_until(keel_cancel_hooks *all, keel_pool *pool, uint64_t now) {
+  assert(KEEL_IS_LOCKED(&all->lock));
   while (all->first && all->first->when <= now) {
     keel_cancel_hook *hook = all->first;
     all->first = hook->next;

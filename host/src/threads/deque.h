@@ -17,6 +17,9 @@
 #define KEEL_DEQUE_ROOM 4096 /* a power of two */
 #endif
 
+_Static_assert((KEEL_DEQUE_ROOM & (KEEL_DEQUE_ROOM - 1)) == 0,
+               "a power of two");
+
 /* `top` changes only by seq_cst compare-exchange; `bottom` is written by the owner only.
  * The owner's stores that restore `bottom` may be relaxed: the cells below are published
  * already. */

@@ -3,6 +3,7 @@
 #ifndef KEEL_FUTURE_H
 #define KEEL_FUTURE_H
 
+#include <assert.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -36,12 +37,14 @@ static inline uint32_t keel_future_state(keel_future *future) {
 
 /* Resolves it, once, and calls all waiters. */
 static inline void keel_future_settle(keel_future *future, uint32_t state) {
+  assert(state != KEEL_PENDING && keel_future_state(future) == KEEL_PENDING);
   /* release: publishes the content with the new state */
   atomic_store_explicit(&future->state, state, memory_order_release);
   /* acquire: sees the linked waiters' contents; release: a thread that finds the list
    * closed sees the state */
   keel_waiter *waiter = atomic_exchange_explicit(&future->waiters, KEEL_NO_MORE,
                                                  memory_order_acq_rel);
+  assert(waiter != KEEL_NO_MORE);
   for (keel_waiter *next; waiter; waiter = next) {
     next = waiter->next;
     waiter->call(waiter);

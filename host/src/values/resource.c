@@ -196,6 +196,7 @@ int64_t keel_table_count(keel_resource *resource) {
 }
 
 static uint32_t first_slot(const table *t, int64_t key) {
+  assert(t->mask);
   return (uint32_t)keel_hash(KEEL_HASH_SEED, &key, sizeof key) & t->mask;
 }
 
@@ -251,6 +252,7 @@ keel_status keel_table_insert(keel_resource *resource, const int64_t *keys,
   for (int64_t i = 0; status == KD_OK && i < count; i++) {
     uint32_t slot = slot_of(t, keys[i]);
     if (!t->slots[slot]) {
+      assert(t->count < t->room);
       t->keys[t->count++] = keys[i];
       t->slots[slot] = t->count;
     }
@@ -292,6 +294,7 @@ static void close_gap(table *t, uint32_t gap) {
 
 static void erase_entry(table *t, uint32_t slot) {
   uint32_t entry = t->slots[slot] - 1, last = t->count - 1;
+  assert(t->slots[slot] && entry <= last);
   close_gap(t, slot);
   if (entry != last) {
     t->slots[slot_of(t, t->keys[last])] = entry + 1;

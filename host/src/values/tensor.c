@@ -16,6 +16,7 @@ keel_tensor *keel_tensor_new(keel_context *context) {
   keel_thread_lists *lists = &keel_lists;
   keel_tensor *tensor = lists->tensors;
   if (tensor) {
+    assert(lists->tensor_count);
     lists->tensors = tensor->next_free;
     lists->tensor_count--;
   } else {
@@ -131,6 +132,8 @@ keel_status keel_tensor_part(keel_tensor *tensor, const keel_type *type,
                              keel_tensor **out_tensor) {
   KEEL_TRY(keel_tensor_view(tensor, type, out_tensor));
   (*out_tensor)->offset += offset;
+  assert(!tensor->buffer || (*out_tensor)->offset <= tensor->buffer->size ||
+         !type->elements);
   if (tensor->data) (*out_tensor)->data = (char *)tensor->data + offset;
   (*out_tensor)->strides = strides;
   return KD_OK;
@@ -229,6 +232,7 @@ void keel_tensor_resolve_failed(keel_tensor *pending, keel_status status) {
 
 void keel_tensor_resolve(keel_tensor *pending, keel_tensor *value) {
   uint32_t state = keel_tensor_state(value);
+  assert(value != pending && state != KEEL_PENDING);
   pending->kind = value->kind;
   pending->layout = value->layout;
   pending->layout_bytes = value->layout_bytes;
