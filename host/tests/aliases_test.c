@@ -21,18 +21,13 @@ static keel_tensor *matrix(const float *data) {
   return create_tensor(context, KD_F32, 2, dims, data);
 }
 
-static keel_value constant(keel_builder *builder, kd_dtype dtype, uint32_t rank,
-                           const int64_t *dims, const void *data) {
-  return constant_of(builder, create_tensor(context, dtype, rank, dims, data));
-}
-
 /* Row `row` of a matrix becomes `number`. */
 static keel_value put_row(keel_builder *builder, keel_value value, int64_t row,
                           float number) {
   const int64_t dims[] = {1, COLUMNS}, rows[] = {row, row, row};
   const float numbers[] = {number, number, number};
-  const keel_value in[] = {value, constant(builder, KD_I64, 2, dims, rows),
-                           constant(builder, KD_F32, 2, dims, numbers)};
+  const keel_value in[] = {value, add_constant(builder, KD_I64, 2, dims, rows),
+                           add_constant(builder, KD_F32, 2, dims, numbers)};
   return keel_builder_op(builder, "ScatterElements", NULL, 0, in, 3);
 }
 
@@ -110,8 +105,8 @@ static void try_constant(keel_device *device) {
   const int64_t rows[] = {2, 2, 2};
   keel_builder *builder = create_builder(context, "constant");
   const keel_value in[] = {
-      constant(builder, KD_F32, 2, dims, data),
-      constant(builder, KD_I64, 2, row_dims, rows),
+      add_constant(builder, KD_F32, 2, dims, data),
+      add_constant(builder, KD_I64, 2, row_dims, rows),
       keel_builder_input(builder, "x", KD_F32, 2, row_dims)};
   keel_value y = keel_builder_op(builder, "ScatterElements", NULL, 0, in, 3);
   keel_builder_output(builder, "y", op(builder, "Neg", y, KEEL_ABSENT));
@@ -217,8 +212,8 @@ static void state_may_be_carried_in_place(void **state) {
            KEEL_ABSENT);
     keel_value c = op(builder, "Abs", h, KEEL_ABSENT);
     const keel_value in[] = {x,
-                             constant(builder, KD_F32, 3, w_dims, w),
-                             constant(builder, KD_F32, 3, r_dims, r),
+                             add_constant(builder, KD_F32, 3, w_dims, w),
+                             add_constant(builder, KD_F32, 3, r_dims, r),
                              KEEL_ABSENT,
                              KEEL_ABSENT,
                              h,

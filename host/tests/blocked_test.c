@@ -104,14 +104,10 @@ static keel_value write_pooling(keel_builder *b, keel_value x, const shape *s) {
   return conv(b, x, s->wide, s->out, 1, 1);
 }
 
-static keel_value ints(keel_builder *b, int64_t count, const int64_t *list) {
-  return constant_of(b, create_tensor(context, KD_I64, 1, &count, list));
-}
-
 /* The parts in another order. */
 static keel_value write_split(keel_builder *b, keel_value x, const moving *m) {
   const keel_attr axis = KEEL_INT("axis", 1);
-  keel_value two[] = {x, ints(b, 3, m->list)}, parts[3];
+  keel_value two[] = {x, add_ints(b, 3, m->list)}, parts[3];
   assert_int_equal(keel_builder_op_n(b, "Split", &axis, 1, two, 2, parts, 3),
                    KD_OK);
   keel_value turned[] = {parts[2], parts[0], parts[1]};
@@ -120,8 +116,9 @@ static keel_value write_split(keel_builder *b, keel_value x, const moving *m) {
 
 static keel_value write_slice(keel_builder *b, keel_value x, const moving *m) {
   const int64_t axis = 1;
-  keel_value five[] = {x, ints(b, 1, &m->list[0]), ints(b, 1, &m->list[1]),
-                       ints(b, 1, &axis), ints(b, 1, &m->list[2])};
+  keel_value five[] = {x, add_ints(b, 1, &m->list[0]),
+                       add_ints(b, 1, &m->list[1]), add_ints(b, 1, &axis),
+                       add_ints(b, 1, &m->list[2])};
   return keel_builder_op(b, "Slice", NULL, 0, five, 5);
 }
 

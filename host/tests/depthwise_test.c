@@ -36,10 +36,6 @@ static keel_tensor *numbers(uint32_t rank, const int64_t *dims, int salt) {
   return create_tensor(context, KD_F32, rank, dims, data);
 }
 
-static keel_value constant(keel_builder *b, keel_tensor *tensor) {
-  return constant_of(b, tensor);
-}
-
 static keel_value transpose(keel_builder *b, keel_value x, int64_t rank,
                             bool first) {
   static const int64_t perms[3][2][4] = {
@@ -51,7 +47,7 @@ static keel_value transpose(keel_builder *b, keel_value x, int64_t rank,
 static keel_value reshape(keel_builder *b, keel_value x, int64_t count,
                           const int64_t *dims) {
   keel_tensor *tensor = create_tensor(context, KD_I64, 1, &count, dims);
-  keel_value two[] = {x, constant(b, tensor)};
+  keel_value two[] = {x, constant_of(b, tensor)};
   return keel_builder_op(b, "Reshape", NULL, 0, two, 2);
 }
 
@@ -69,8 +65,8 @@ static keel_value conv(keel_builder *b, const model *m, keel_value x) {
       KEEL_INTS("dilations", space, dilation),
       KEEL_INTS("pads", 2 * space, space == 1 ? line : m->pads)};
   keel_value three[] = {
-      x, constant(b, numbers(space + 2, w, 5)),
-      m->biased ? constant(b, numbers(1, &filters, 9)) : KEEL_ABSENT};
+      x, constant_of(b, numbers(space + 2, w, 5)),
+      m->biased ? constant_of(b, numbers(1, &filters, 9)) : KEEL_ABSENT};
   return keel_builder_op(b, "Conv", attrs, 4, three, m->biased ? 3 : 2);
 }
 

@@ -24,22 +24,17 @@ static keel_value un(keel_builder *builder, const char *name, keel_value x) {
   return op(builder, name, x, KEEL_ABSENT);
 }
 
-static keel_value ints(keel_builder *builder, int64_t count,
-                       const int64_t *data) {
-  return constant_of(builder, create_tensor(context, KD_I64, 1, &count, data));
-}
-
 static keel_value rows(keel_builder *builder, keel_value value, int64_t begin,
                        int64_t end) {
-  const keel_value in[] = {value, ints(builder, 1, &begin),
-                           ints(builder, 1, &end)};
+  const keel_value in[] = {value, add_ints(builder, 1, &begin),
+                           add_ints(builder, 1, &end)};
   return keel_builder_op(builder, "Slice", NULL, 0, in, 3);
 }
 
 static keel_value reshape(keel_builder *builder, keel_value value, int64_t a,
                           int64_t b) {
   const int64_t dims[] = {a, b};
-  return op(builder, "Reshape", value, ints(builder, 2, dims));
+  return op(builder, "Reshape", value, add_ints(builder, 2, dims));
 }
 
 static keel_builder *begin(int64_t rows_of_x, int64_t columns,
@@ -337,7 +332,7 @@ static uint32_t copies_of_channels(int64_t a, int64_t c) {
   const int64_t dims[] = {1, 16, 8, 8};
   keel_value x;
   keel_builder *b = begin(1, 16 * 64, &x);
-  x = op(b, "Reshape", x, ints(b, 4, dims));
+  x = op(b, "Reshape", x, add_ints(b, 4, dims));
   const keel_value two[] = {conv(b, x, 16, a), conv(b, x, 16, c)};
   keel_value whole = concat(b, 1, 2, two);
   const keel_value more[] = {whole, conv(b, whole, a + c, 16)};

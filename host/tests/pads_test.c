@@ -58,11 +58,6 @@ static const model models[] = {
     {"constant", 0, false, 0, {0}, {0, 0, 1, 0, 0, 0, 0, 0}, {0}, true, false},
 };
 
-static keel_value constant(keel_builder *b, kd_dtype dtype, uint32_t rank,
-                           const int64_t *dims, const void *data) {
-  return constant_of(b, create_tensor(context, dtype, rank, dims, data));
-}
-
 static keel_program *program_of(const model *m) {
   const int64_t x_dims[] = {1, IN, SIDE, SIDE}, count = m->axis_count;
   const int64_t whole = count ? 2 * count : 8;
@@ -76,14 +71,14 @@ static keel_program *program_of(const model *m) {
   const keel_attr mode = KEEL_STRING("mode", m->mode);
   const keel_value pad[] = {
       keel_builder_input(b, "x", KD_F32, 4, x_dims),
-      constant(b, KD_I64, 1, &whole, m->pads),
-      m->valued ? constant(b, KD_F32, 0, NULL, &m->value) : KEEL_ABSENT,
-      count ? constant(b, KD_I64, 1, &count, m->axes) : KEEL_ABSENT};
+      add_constant(b, KD_I64, 1, &whole, m->pads),
+      m->valued ? add_constant(b, KD_F32, 0, NULL, &m->value) : KEEL_ABSENT,
+      count ? add_constant(b, KD_I64, 1, &count, m->axes) : KEEL_ABSENT};
   const keel_attr attrs[] = {
       m->same ? (keel_attr)KEEL_STRING("auto_pad", "SAME_UPPER")
               : (keel_attr)KEEL_INTS("pads", 4, m->own)};
   const keel_value conv[] = {keel_builder_op(b, "Pad", &mode, 1, pad, 4),
-                             constant(b, KD_F32, 4, w_dims, w)};
+                             add_constant(b, KD_F32, 4, w_dims, w)};
   keel_builder_output(b, "y", keel_builder_op(b, "Conv", attrs, 1, conv, 2));
   return finish_program(b);
 }

@@ -72,11 +72,6 @@ static void compare(keel_builder *builder, keel_device *device, uint32_t rank,
   keel_program_release(program);
 }
 
-static keel_value ints(keel_builder *builder, int64_t count,
-                       const int64_t *data) {
-  return constant_of(builder, create_tensor(context, KD_I64, 1, &count, data));
-}
-
 static keel_value one_int(keel_builder *builder, int64_t value) {
   return constant_of(builder, create_tensor(context, KD_I64, 0, NULL, &value));
 }
@@ -102,9 +97,9 @@ static keel_value input(keel_builder **out_builder, uint32_t rank,
 
 static keel_value slice(keel_builder *builder, keel_value value, int64_t axis,
                         int64_t start, int64_t end, int64_t step) {
-  const keel_value in[] = {value, ints(builder, 1, &start),
-                           ints(builder, 1, &end), ints(builder, 1, &axis),
-                           ints(builder, 1, &step)};
+  const keel_value in[] = {
+      value, add_ints(builder, 1, &start), add_ints(builder, 1, &end),
+      add_ints(builder, 1, &axis), add_ints(builder, 1, &step)};
   return keel_builder_op(builder, "Slice", NULL, 0, in, 5);
 }
 
@@ -145,11 +140,11 @@ static void split_expand_and_gather_are_parts(void **state) {
   const keel_attr axis = KEEL_INT("axis", 1);
   keel_builder *builder = NULL;
   keel_value x = input(&builder, 2, dims), pieces[2];
-  const keel_value in[] = {x, ints(builder, 2, sizes)};
+  const keel_value in[] = {x, add_ints(builder, 2, sizes)};
   assert_int_equal(
       keel_builder_op_n(builder, "Split", &axis, 1, in, 2, pieces, 2), KD_OK);
   keel_value sum = op(builder, "Add", pieces[1], pieces[0]); /* 4 x 5 */
-  const keel_value up[] = {pieces[1], ints(builder, 3, wide)};
+  const keel_value up[] = {pieces[1], add_ints(builder, 3, wide)};
   const keel_value other[] = {op(builder, "Neg", sum, KEEL_ABSENT), up[1]};
   keel_value all =
       op(builder, "Mul", keel_builder_op(builder, "Expand", NULL, 0, up, 2),
@@ -178,7 +173,7 @@ static void try_device(const char *plugin, uint32_t wanted) {
                       keel_builder_op(builder, "Transpose", &turned, 1, &x, 1),
                       KEEL_ABSENT); /* 7 x 5 */
     keel_value b = op(builder, "Add", row(builder, t, 3), row(builder, t, -1));
-    a = op(builder, "Reshape", a, ints(builder, 2, column));
+    a = op(builder, "Reshape", a, add_ints(builder, 2, column));
     keel_builder_output(builder, "y", op(builder, "Add", a, b));
     compare(builder, device, 2, dims, sizeof(float) * 35, wanted);
   } else {
@@ -209,8 +204,8 @@ static void outputs_and_views_are_no_parts(void **state) {
   const int64_t dims[] = {2, 3, 4}, flat[] = {24};
   keel_builder *builder = NULL;
   keel_value x = input(&builder, 3, dims);
-  keel_value y =
-      op(builder, "Reshape", turn(builder, x, 2, 0, 1), ints(builder, 1, flat));
+  keel_value y = op(builder, "Reshape", turn(builder, x, 2, 0, 1),
+                    add_ints(builder, 1, flat));
   keel_builder_output(builder, "y", y);
   compare(builder, NULL, 3, dims, sizeof(float) * 24, 0);
 

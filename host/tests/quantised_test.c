@@ -433,15 +433,10 @@ static void a_large_range_is_found(void **state) {
 
 enum { CHANNELS = 6, SIDE = 9, FILTERS = 10 };
 
-static keel_value constant(keel_builder *b, kd_dtype dtype, uint32_t rank,
-                           const int64_t *dims, const void *data) {
-  return constant_of(b, create_tensor(context, dtype, rank, dims, data));
-}
-
 static keel_value scaled(keel_builder *b, const char *op, keel_value x,
                          float scale, uint8_t zero) {
-  keel_value three[] = {x, constant(b, KD_F32, 0, NULL, &scale),
-                        constant(b, KD_U8, 0, NULL, &zero)};
+  keel_value three[] = {x, add_constant(b, KD_F32, 0, NULL, &scale),
+                        add_constant(b, KD_U8, 0, NULL, &zero)};
   return keel_builder_op(b, op, NULL, 0, three, 3);
 }
 
@@ -462,8 +457,8 @@ static keel_value weights(keel_builder *b, uint32_t rank, const int64_t *dims,
   for (int i = 0; i < 64; i++)
     scales[i] = 0.002f + 0.0001f * (float)i;
   keel_value three[] = {keel_builder_constant(b, w.tensor),
-                        constant(b, KD_F32, 1, &dims[axis], scales),
-                        constant(b, KD_I8, 1, &dims[axis], zeros)};
+                        add_constant(b, KD_F32, 1, &dims[axis], scales),
+                        add_constant(b, KD_I8, 1, &dims[axis], zeros)};
   drop_bytes(&w);
   return keel_builder_op(b, "DequantizeLinear", &attr, 1, three, 3);
 }
@@ -480,7 +475,7 @@ static keel_value conv(keel_builder *b, keel_value x) {
   const keel_attr attr = {
       .name = "pads", .kind = KD_ATTR_INTS, .count = 4, .ints = pads};
   keel_value three[] = {by_bytes(b, x, 0.04f, 100), weights(b, 4, dims, 0),
-                        constant(b, KD_F32, 1, &filters, bias)};
+                        add_constant(b, KD_F32, 1, &filters, bias)};
   return keel_builder_op(b, "Conv", &attr, 1, three, 3);
 }
 
@@ -629,8 +624,8 @@ static void bytes_are_moved_as_they_are(void **state) {
 static keel_value write_chain(keel_builder *b, keel_value x) {
   const float scale = 0.05f;
   const int8_t zero = -9;
-  keel_value step = constant(b, KD_F32, 0, NULL, &scale);
-  keel_value three[] = {x, step, constant(b, KD_I8, 0, NULL, &zero)};
+  keel_value step = add_constant(b, KD_F32, 0, NULL, &scale);
+  keel_value three[] = {x, step, add_constant(b, KD_I8, 0, NULL, &zero)};
   keel_value a = keel_builder_op(b, "QuantizeLinear", NULL, 0, three, 3);
   keel_value two[] = {op(b, "Abs", x, KEEL_ABSENT), step};
   keel_value c = keel_builder_op(b, "QuantizeLinear", NULL, 0, two, 2);
