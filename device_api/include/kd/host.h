@@ -186,8 +186,9 @@ typedef struct kd_host {
 
   /* Records why a call fails, for the calling thread, and returns `code`, so
    * that `return host->fail(KD_X, "...")` is all that an error needs. The text
-   * is copied; the last one before the call returns counts. Allocates
-   * nothing. */
+   * is copied; the last one before the call returns counts. Every status but
+   * KD_OK needs one, except what is an answer rather than a failure: KD_BUSY of
+   * a query, and KD_DEADLINE_EXCEEDED of a wait. Allocates nothing. */
   kd_status (*fail)(kd_status code, const char *format, ...) KD_PRINTF(2, 3);
 
   /* Writes one line to the host's log. level is KD_LOG_*. */

@@ -59,7 +59,8 @@ typedef struct kd_stream_table {
   kd_status (*flush)(kd_stream *stream);
 
   /* Blocks until all work of the stream is done. NULL: the host records an
-   * event and waits for it.
+   * event and waits for it; a stream whose work failed then stays failed, so a
+   * device whose work can fail should have this slot.
    * Returns KD_OK, or the status of the first work that failed since the last
    * synchronize; the stream is then usable again, unless the status is
    * KD_DEVICE_LOST. */

@@ -11,7 +11,8 @@
 extern "C" {
 #endif
 
-/* A buffer that replaces another in a recording. Frozen. */
+/* A buffer that replaces another in a recording: `from` is what later launches
+ * would use, which an earlier update may have put there. Frozen. */
 typedef struct kd_rebind {
   kd_buffer *from;
   kd_buffer *to;
@@ -29,7 +30,9 @@ typedef struct kd_capture_table {
   uint32_t reserved;
 
   /* Starts recording what is enqueued on `stream`, and on streams that wait for
-   * its events.
+   * its events. Until `end`, the host makes these wait for no event of another
+   * stream: a recording depends on nothing outside of it but the order of the
+   * stream that launches it.
    *
    * flags  none yet; an unknown bit is refused
    * Returns KD_OK, KD_FAILED_PRECONDITION (already recording), KD_UNIMPLEMENTED

@@ -99,8 +99,8 @@ typedef struct kd_plugin {
 
   /* Opens a device; the host does so once before it uses it. Devices are
    * independent: the work of one has no effect on another.
-   * Returns KD_OK, KD_UNAVAILABLE (in use, or lost and not back yet),
-   * KD_OUT_OF_MEMORY. */
+   * Returns KD_OK, KD_OUT_OF_RANGE, KD_UNAVAILABLE (in use, or lost and not
+   * back yet), KD_OUT_OF_MEMORY. */
   kd_status (*device_open)(kd_instance *instance, uint32_t index,
                            KD_OWNED kd_device **out_device);
 
