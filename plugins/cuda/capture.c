@@ -22,38 +22,17 @@ static kd_status added(kd_capture *c, fam_command *m) {
   return KD_OK;
 }
 
-static kd_status rebound(kd_capture *c, fam_command *m, uint32_t at) {
-  (void)m;
-  (void)at;
+static void rebound(kd_capture *c) {
   c->changed = true;
-  return KD_OK;
 }
 
 static void destroy(kd_capture *c) {
-  const fam_recording *r = &c->recording;
-  for (uint32_t i = 0; i < r->count; i++)
-    if (r->commands[i].kind == FAM_LAUNCH)
-      cuda_program_drop(r->commands[i].program);
-  if (cuda_enter_anyhow(r->device)) {
-    cuda_lane lane = {r->device->lane.queue, c->scratch};
-    if (c->exec) cu.GraphExecDestroy(c->exec);
-    cuda_lane_release(r->device, &lane);
-    cuda_leave();
-  }
-  cuda_host->release(cuda_host, c);
-}
-
-static const fam_recorder recorder = {
-    .added = added, .rebound = rebound, .destroy = destroy};
-
-static kd_status begin(kd_stream *stream, uint32_t flags) {
-  if (flags) return FAIL(KD_UNIMPLEMENTED, "capture flags 0x%x", flags);
-  return fam_record_begin(&recorder, sizeof(kd_capture), cuda_host,
-                          stream->device, &stream->recording);
-}
-
-static kd_status end(kd_stream *stream, kd_capture **out_capture) {
-  return fam_record_end(cuda_host, &stream->recording, out_capture);
+  kd_device *d = c->recording.device;
+  cuda_lane lane = {d->lane.queue, c->scratch};
+  if (!cuda_enter_anyhow(d)) return;
+  if (c->exec) cu.GraphExecDestroy(c->exec);
+  cuda_lane_release(d, &lane);
+  cuda_leave();
 }
 
 /* ---- launches ------------------------------------------------------------------------ */
@@ -133,10 +112,9 @@ static kd_status prepare(kd_capture *c) {
 }
 
 /* Under the lock, in the context. */
-static kd_status launch_locked(kd_capture *c, kd_stream *stream) {
+static kd_status launch_here(kd_capture *c, kd_stream *stream) {
   fam_recording *r = &c->recording;
   kd_status status = KD_OK;
-  if (!r->count) return KD_OK;
   bool profiling =
       atomic_load_explicit(&r->device->profiling, memory_order_relaxed);
   if (!profiling && !c->listed) {
@@ -160,23 +138,17 @@ static kd_status launch_locked(kd_capture *c, kd_stream *stream) {
 }
 
 static kd_status launch(kd_capture *c, kd_stream *stream) {
-  fam_recording *r = &c->recording;
-  if (stream->recording)
-    return FAIL(KD_UNIMPLEMENTED, "a recording within a recording");
-  kd_status status = cuda_enter(r->device);
+  kd_status status = cuda_enter(c->recording.device);
   if (status != KD_OK) return status;
-  pthread_mutex_lock(&r->lock);
-  status = launch_locked(c, stream);
-  pthread_mutex_unlock(&r->lock);
+  status = launch_here(c, stream);
   cuda_leave();
   return status;
 }
 
-const kd_capture_table cuda_capture = {
-    .struct_size = sizeof(kd_capture_table),
-    .begin = begin,
-    .end = end,
+const fam_recorder cuda_recorder = {
+    .size = sizeof(kd_capture),
+    .added = added,
+    .rebound = rebound,
     .launch = launch,
-    .update = fam_record_rebind,
-    .destroy = fam_record_drop,
+    .destroy = destroy,
 };

@@ -124,7 +124,6 @@ kd_status cuda_enqueue_noted(kd_device *d, kd_stream *stream,
 
 kd_status cuda_do(kd_device *d, kd_stream *stream, const fam_command *m,
                   uint64_t correlation) {
-  if (stream && stream->recording) return fam_record_add(stream->recording, m);
   kd_status status = cuda_enter(d);
   if (status != KD_OK) return status;
   status = cuda_enqueue_noted(d, stream, m, correlation);

@@ -113,16 +113,10 @@ void cuda_leave(void);
 /* ---- streams ------------------------------------------------------------------------- */
 
 struct kd_stream {
-  kd_device *device;
+  fam_stream common; /* first */
   cuda_lane lane;
-  uint32_t number;
-  bool foreign;          /* the driver's stream is an application's */
-  kd_capture *recording; /* NULL: it runs */
-  uint64_t tag;          /* of copies, for profile records */
+  bool foreign; /* the driver's stream is an application's */
 };
-
-/* As fam_driver.tag_of. */
-uint64_t cuda_tag_of(const kd_stream *stream);
 
 /* At least `size` bytes; what it was goes in the lane's order. In the context. */
 kd_status cuda_lane_reserve(kd_device *device, cuda_lane *lane, size_t size);
@@ -133,7 +127,7 @@ kd_status cuda_stream_over(kd_device *device, cu_stream queue, bool foreign,
                            kd_stream **out_stream);
 
 extern const kd_stream_table cuda_streams;
-extern const kd_event_table cuda_events;
+extern const fam_marks cuda_marks;
 
 /* Calls `callback` once, when `event` has happened or can't any more. In the context. */
 kd_status cuda_notify(kd_device *device, cu_event event,
@@ -247,7 +241,7 @@ kd_status cuda_enqueue_noted(kd_device *device, kd_stream *stream,
 kd_status cuda_do(kd_device *device, kd_stream *stream, const fam_command *m,
                   uint64_t correlation);
 
-extern const kd_capture_table cuda_capture;
+extern const fam_recorder cuda_recorder;
 
 /* Around a command of a stream that is profiled; in the context. *out_note is NULL where
  * there is no memory for one. */

@@ -198,7 +198,7 @@ static kd_status check(const kd_group *group, const kd_collective *what) {
   for (uint32_t i = 0; i < group->count; i++) {
     kd_status status = cuda_lost(group->devices[i]);
     if (status != KD_OK) return status;
-    if (!what->streams[i] || what->streams[i]->recording)
+    if (!what->streams[i] || what->streams[i]->common.recording)
       return FAIL(KD_UNIMPLEMENTED,
                   "work of several devices is in no recording, and in streams");
   }

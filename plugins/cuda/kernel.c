@@ -97,7 +97,8 @@ void cuda_kernels_begin(kd_device *d) {
   d->families.compile = compile;
   d->families.release = drop;
   d->families.run = cuda_do;
-  d->families.tag_of = cuda_tag_of;
+  d->families.marks = &cuda_marks;
+  d->families.recorder = &cuda_recorder;
   d->families.programs = &d->programs;
   d->families.has_library = has_library;
 }

@@ -153,7 +153,7 @@ static kd_status peer_copy(kd_device *from, kd_buffer *source,
                            kd_stream *stream, kd_buffer *target,
                            uint64_t target_offset, uint64_t size) {
   if (!size) return KD_OK;
-  if (stream && stream->recording)
+  if (stream && stream->common.recording)
     return FAIL(KD_UNIMPLEMENTED, "a copy between devices is not recorded");
   kd_status status = cuda_enter(to);
   if (status != KD_OK) return status;

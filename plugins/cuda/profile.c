@@ -113,7 +113,7 @@ void cuda_note_begin(kd_device *d, kd_stream *stream, uint32_t kind,
   n->record = (kd_profile_record){.correlation = correlation,
                                   .bytes = bytes,
                                   .kind = kind,
-                                  .stream = stream->number};
+                                  .stream = stream->common.number};
   if (cu.EventCreate(&n->begin, 0) != CU_OK ||
       cu.EventCreate(&n->end, 0) != CU_OK ||
       cu.EventRecord(n->begin, stream->lane.queue) != CU_OK) {

@@ -7,6 +7,7 @@
 #include "families/programs.h"
 #include "families/record.h"
 #include "families/script.h"
+#include "families/streams.h"
 #include "families/tune.h"
 
 typedef struct fam_driver {
@@ -19,6 +20,8 @@ typedef struct fam_driver {
   fam_tuner *tuner;   /* NULL: there is none, and the next two may be NULL */
   const kd_memory_table *memory;
   const kd_stream_table *streams;
+  const fam_marks *marks;
+  const fam_recorder *recorder;
 
   /* The pass in the device's language; host->release frees it. */
   char *(*source)(const kd_host *host, const fam_dialect *dialect,
@@ -30,15 +33,13 @@ typedef struct fam_driver {
   kd_status (*compile)(kd_device *device, const fam_pass *pass,
                        void **out_program);
   void (*release)(kd_device *device, void *program);
-  /* Enqueues a command, or adds it to what the stream records. `stream` NULL: beside
-   * all streams, and done when this returns. One at a time for a program. */
+  /* Enqueues a command. `stream` NULL: beside all streams, and done when this returns. One
+   * at a time for a program. */
   kd_status (*run)(kd_device *device, kd_stream *stream,
                    const fam_command *command, uint64_t correlation);
   /* Whether a library computes products, or convolutions, and so only what it knows is to
    * be done behind them in one (epilogue.h; behind convolutions nothing). NULL: none does. */
   bool (*has_library)(kd_device *device, bool convolution);
-  /* What the stream's copies are tagged with (kd_stream_table.tag). */
-  uint64_t (*tag_of)(const kd_stream *stream);
   /* Its programs, for regions that are kept as a whole; NULL: they are not. */
   fam_programs *programs;
   /* For profilers: called with an op's name before what it enqueues, and with NULL after.

@@ -56,7 +56,7 @@ static kd_status run_pass(const fam_driver *driver, kd_device *device,
     command.offsets[i] = tensor->offset;
   }
   if (driver->script) fam_script_add(driver->script, driver, &command, pass);
-  return driver->run(device, stream, &command, launch->correlation);
+  return fam_run(driver, device, stream, &command, launch->correlation);
 }
 
 kd_status fam_ready_run(const fam_driver *driver, kd_device *device,

@@ -12,8 +12,8 @@ static kd_status run(kd_device *device, kd_stream *stream,
   const fam_driver *driver = fam_driver_of(device);
   if (!command->size) return KD_OK;
   if (driver->script) fam_script_add(driver->script, driver, command, NULL);
-  return driver->run(device, stream, command,
-                     stream ? driver->tag_of(stream) : 0);
+  return fam_run(driver, device, stream, command,
+                 stream ? fam_stream_of(stream)->tag : 0);
 }
 
 kd_status fam_copy_in(kd_device *device, kd_stream *stream, const void *source,
@@ -69,32 +69,34 @@ static fam_recording *of(struct kd_capture *capture) {
   return (fam_recording *)(void *)capture;
 }
 
-kd_status fam_record_begin(const fam_recorder *recorder, size_t size,
-                           const kd_host *host, kd_device *device,
-                           struct kd_capture **slot) {
-  if (*slot)
+static kd_status begin(kd_stream *stream, uint32_t flags) {
+  fam_stream *s = fam_stream_of(stream);
+  const fam_driver *driver = fam_driver_of(s->device);
+  const kd_host *host = driver->host;
+  size_t size = driver->recorder->size;
+  if (flags) return host->fail(KD_UNIMPLEMENTED, "capture flags 0x%x", flags);
+  if (s->recording)
     return host->fail(KD_FAILED_PRECONDITION, "the stream records already");
   struct kd_capture *capture = host->allocate(host, size, 0);
   if (!capture)
     return host->fail(KD_OUT_OF_MEMORY, "no memory for a recording");
   memset(capture, 0, size);
   fam_recording *r = of(capture);
-  r->recorder = recorder;
-  r->host = host;
-  r->device = device;
+  r->driver = driver;
+  r->device = s->device;
   r->open = true;
   atomic_init(&r->users, 1);
   pthread_mutex_init(&r->lock, NULL);
-  fam_record_join(capture, slot);
+  fam_record_join(capture, &s->recording);
   return KD_OK;
 }
 
-kd_status fam_record_end(const kd_host *host, struct kd_capture **slot,
-                         struct kd_capture **out_capture) {
-  struct kd_capture *capture = *slot;
-  if (!capture || of(capture)->streams[0] != slot)
-    return host->fail(KD_FAILED_PRECONDITION,
-                      "the stream did not begin to record");
+static kd_status end(kd_stream *stream, struct kd_capture **out_capture) {
+  fam_stream *s = fam_stream_of(stream);
+  struct kd_capture *capture = s->recording;
+  if (!capture || of(capture)->streams[0] != &s->recording)
+    return fam_driver_of(s->device)->host->fail(
+        KD_FAILED_PRECONDITION, "the stream did not begin to record");
   fam_recording *r = of(capture);
   pthread_mutex_lock(&r->lock);
   r->open = false;
@@ -117,7 +119,7 @@ void fam_record_join(struct kd_capture *capture, struct kd_capture **slot) {
 
 /* Under the lock: room for one more. */
 static bool grow(fam_recording *r) {
-  const kd_host *host = r->host;
+  const kd_host *host = r->driver->host;
   if (r->count < r->room) return true;
   uint32_t room = r->room * 2 + 16;
   fam_command *more = host->allocate(host, room * sizeof *more, 0);
@@ -129,20 +131,29 @@ static bool grow(fam_recording *r) {
   return true;
 }
 
-kd_status fam_record_add(struct kd_capture *capture,
-                         const fam_command *command) {
+/* A copy of the command. */
+static kd_status add(struct kd_capture *capture, const fam_command *command) {
   fam_recording *r = of(capture);
   kd_status status = KD_OK;
   pthread_mutex_lock(&r->lock);
   if (grow(r)) {
     r->commands[r->count] = *command;
-    status = r->recorder->added(capture, &r->commands[r->count]);
+    status = r->driver->recorder->added(capture, &r->commands[r->count]);
     if (status == KD_OK) r->count++;
   } else {
-    status = r->host->fail(KD_OUT_OF_MEMORY, "no memory to record");
+    status = r->driver->host->fail(KD_OUT_OF_MEMORY, "no memory to record");
   }
   pthread_mutex_unlock(&r->lock);
   return status;
+}
+
+kd_status fam_run(const fam_driver *driver, kd_device *device,
+                  kd_stream *stream, const fam_command *command,
+                  uint64_t correlation) {
+  struct kd_capture *recording =
+      stream ? fam_stream_of(stream)->recording : NULL;
+  return recording ? add(recording, command)
+                   : driver->run(device, stream, command, correlation);
 }
 
 /* Uses that start at the offset change. */
@@ -159,38 +170,48 @@ static bool is_used(const fam_recording *r, const kd_rebind *rebind) {
 }
 
 /* Each use changes once, also where one's new buffer is another's old one. */
-static kd_status rebind_one(struct kd_capture *capture, fam_command *m,
-                            const kd_rebind *rebinds, uint32_t count) {
+static void rebind_one(fam_command *m, const kd_rebind *rebinds,
+                       uint32_t count) {
   for (uint32_t k = 0; k < m->buffer_count; k++)
     for (uint32_t i = 0; i < count; i++)
       if (fits(m, k, &rebinds[i])) {
         m->buffers[k] = rebinds[i].to;
         m->offsets[k] = rebinds[i].to_offset;
-        kd_status status = of(capture)->recorder->rebound(capture, m, k);
-        if (status != KD_OK) return status;
         break;
       }
+}
+
+/* Under the lock. */
+static kd_status rebind(struct kd_capture *capture, const kd_rebind *rebinds,
+                        uint32_t count) {
+  fam_recording *r = of(capture);
+  for (uint32_t i = 0; i < count; i++)
+    if (!is_used(r, &rebinds[i]))
+      return r->driver->host->fail(
+          KD_NOT_FOUND, "buffer %u of the update is not recorded", i);
+  for (uint32_t i = 0; i < r->count; i++)
+    rebind_one(&r->commands[i], rebinds, count);
+  if (count) r->driver->recorder->rebound(capture);
   return KD_OK;
 }
 
-static kd_status rebind_locked(struct kd_capture *capture,
-                               const kd_rebind *rebinds, uint32_t count) {
+static kd_status update(struct kd_capture *capture, const kd_rebind *rebinds,
+                        uint32_t count) {
   fam_recording *r = of(capture);
-  kd_status status = KD_OK;
-  for (uint32_t i = 0; i < count; i++)
-    if (!is_used(r, &rebinds[i]))
-      return r->host->fail(KD_NOT_FOUND,
-                           "buffer %u of the update is not recorded", i);
-  for (uint32_t i = 0; status == KD_OK && i < r->count; i++)
-    status = rebind_one(capture, &r->commands[i], rebinds, count);
+  pthread_mutex_lock(&r->lock);
+  kd_status status = rebind(capture, rebinds, count);
+  pthread_mutex_unlock(&r->lock);
   return status;
 }
 
-kd_status fam_record_rebind(struct kd_capture *capture,
-                            const kd_rebind *rebinds, uint32_t count) {
+static kd_status launch(struct kd_capture *capture, kd_stream *stream) {
   fam_recording *r = of(capture);
+  if (fam_stream_of(stream)->recording)
+    return r->driver->host->fail(KD_UNIMPLEMENTED,
+                                 "a recording within a recording");
   pthread_mutex_lock(&r->lock);
-  kd_status status = rebind_locked(capture, rebinds, count);
+  kd_status status =
+      r->count ? r->driver->recorder->launch(capture, stream) : KD_OK;
   pthread_mutex_unlock(&r->lock);
   return status;
 }
@@ -201,10 +222,23 @@ void fam_record_take(struct kd_capture *capture) {
 
 void fam_record_drop(struct kd_capture *capture) {
   fam_recording *r = of(capture);
+  const fam_driver *driver = r->driver;
+  const kd_host *host = driver->host;
   if (atomic_fetch_sub(&r->users, 1) > 1) return;
-  const kd_host *host = r->host;
-  fam_command *commands = r->commands;
+  driver->recorder->destroy(capture);
+  for (uint32_t i = 0; i < r->count; i++)
+    if (r->commands[i].kind == FAM_LAUNCH)
+      driver->release(r->device, r->commands[i].program);
+  if (r->commands) host->release(host, r->commands);
   pthread_mutex_destroy(&r->lock);
-  r->recorder->destroy(capture);
-  if (commands) host->release(host, commands);
+  host->release(host, capture);
 }
+
+const kd_capture_table fam_captures = {
+    .struct_size = sizeof(kd_capture_table),
+    .begin = begin,
+    .end = end,
+    .launch = launch,
+    .update = update,
+    .destroy = fam_record_drop,
+};

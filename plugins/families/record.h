@@ -27,7 +27,7 @@ typedef struct fam_command {
   uint32_t pattern_size;
 } fam_command;
 
-/* Copies and fills for kd_memory_table: a command each, handed to fam_driver.run. */
+/* Copies and fills for kd_memory_table: a command each. */
 kd_status fam_copy_in(kd_device *device, kd_stream *stream, const void *source,
                       kd_buffer *target, uint64_t offset, uint64_t size);
 kd_status fam_copy_out(kd_device *device, kd_stream *stream, kd_buffer *source,
@@ -42,23 +42,26 @@ kd_status fam_fill(kd_device *device, kd_stream *stream, kd_buffer *target,
 /* ---- recordings ------------------------------------------------------------------- */
 
 struct kd_capture;
+struct fam_driver;
 
 /* What a plugin does with a recording's commands. All run under its lock but for the
  * last. */
 typedef struct fam_recorder {
-  /* A command was added: retains what it points to. */
+  size_t size; /* of a kd_capture */
+  /* A command was added. Of a launch it makes the program the recording's own, which
+   * fam_driver.release gives back. */
   kd_status (*added)(struct kd_capture *capture, fam_command *command);
-  /* Buffer `at` of a command is another one. */
-  kd_status (*rebound)(struct kd_capture *capture, fam_command *command,
-                       uint32_t at);
-  /* Releases all that was added, and frees the recording. */
+  /* Buffers of some commands are others. */
+  void (*rebound)(struct kd_capture *capture);
+  /* Enqueues all commands in a stream that runs. */
+  kd_status (*launch)(struct kd_capture *capture, kd_stream *stream);
+  /* The driver is done with the commands: what was made of them goes. */
   void (*destroy)(struct kd_capture *capture);
 } fam_recorder;
 
 /* The first part of a plugin's kd_capture. */
 typedef struct fam_recording {
-  const fam_recorder *recorder;
-  const kd_host *host;
+  const struct fam_driver *driver;
   kd_device *device;
   pthread_mutex_t lock;
   _Atomic int users; /* itself, and events that were recorded in it */
@@ -70,22 +73,15 @@ typedef struct fam_recording {
   uint32_t stream_count;
 } fam_recording;
 
-/* Begins one of `size` bytes, zero but for its first part, in the stream whose `slot`
- * this is; NULL there while the stream does not record. Returns KD_OK,
- * KD_FAILED_PRECONDITION (it does), KD_OUT_OF_MEMORY. */
-kd_status fam_record_begin(const fam_recorder *recorder, size_t size,
-                           const kd_host *host, kd_device *device,
-                           struct kd_capture **slot);
-kd_status fam_record_end(const kd_host *host, struct kd_capture **slot,
-                         struct kd_capture **out_capture);
-/* The stream records into it, too, from now on; or it has ended. */
+/* For kd_plugin.capture. */
+extern const kd_capture_table fam_captures;
+
+/* Hands a command to fam_driver.run, or adds a copy to what the stream records. */
+kd_status fam_run(const struct fam_driver *driver, kd_device *device,
+                  kd_stream *stream, const fam_command *command,
+                  uint64_t correlation);
+/* The stream whose `slot` this is records into it, too, from now on; or it has ended. */
 void fam_record_join(struct kd_capture *capture, struct kd_capture **slot);
-/* Adds a copy of a command. */
-kd_status fam_record_add(struct kd_capture *capture,
-                         const fam_command *command);
-/* kd_capture_table.update */
-kd_status fam_record_rebind(struct kd_capture *capture,
-                            const kd_rebind *rebinds, uint32_t count);
 /* Retains and releases it; the last release frees it. */
 void fam_record_take(struct kd_capture *capture);
 void fam_record_drop(struct kd_capture *capture);

@@ -67,34 +67,9 @@ static kd_status added(kd_capture *c, fam_command *m) {
   return status;
 }
 
-static kd_status rebound(kd_capture *c, fam_command *m, uint32_t at) {
-  (void)m; /* a launch sets the arguments that are others */
-  (void)at;
-  retire(c);
-  return KD_OK;
-}
-
 static void destroy(kd_capture *c) {
-  fam_recording *r = &c->recording;
   retire(c);
   free_older(c, true);
-  for (uint32_t i = 0; i < r->count; i++)
-    if (r->commands[i].kind == FAM_LAUNCH)
-      ocl_program_drop(r->commands[i].program);
-  ocl_host->release(ocl_host, c);
-}
-
-static const fam_recorder recorder = {
-    .added = added, .rebound = rebound, .destroy = destroy};
-
-static kd_status begin(kd_stream *stream, uint32_t flags) {
-  if (flags) return FAIL(KD_UNIMPLEMENTED, "capture flags 0x%x", flags);
-  return fam_record_begin(&recorder, sizeof(kd_capture), ocl_host,
-                          stream->device, &stream->recording);
-}
-
-static kd_status end(kd_stream *stream, kd_capture **out_capture) {
-  return fam_record_end(ocl_host, &stream->recording, out_capture);
 }
 
 /* ---- launches ------------------------------------------------------------------------ */
@@ -135,7 +110,7 @@ static kd_status take(kd_capture *c, kd_stream *stream) {
   taken *t = ocl_host->allocate(ocl_host, sizeof *t, 0);
   if (!t) return FAIL(KD_OUT_OF_MEMORY, "no memory to replay");
   memset(t, 0, sizeof *t);
-  t->stream = stream->number;
+  t->stream = stream->common.number;
   t->foreign = stream->foreign;
   t->commands = d->commands.Create(1, &stream->queue, properties, &code);
   kd_status status =
@@ -157,7 +132,7 @@ static kd_status take(kd_capture *c, kd_stream *stream) {
 static kd_status launch_whole(kd_capture *c, kd_stream *stream) {
   cl_event event = NULL;
   /* a queue of another kind takes no commands of this one's */
-  if (c->now && c->now->stream != stream->number &&
+  if (c->now && c->now->stream != stream->common.number &&
       (c->now->foreign || stream->foreign))
     retire(c);
   kd_status status = c->now ? KD_OK : take(c, stream);
@@ -173,25 +148,19 @@ static kd_status launch_whole(kd_capture *c, kd_stream *stream) {
 static kd_status launch(kd_capture *c, kd_stream *stream) {
   fam_recording *r = &c->recording;
   kd_status status = KD_OK;
-  if (stream->recording)
-    return FAIL(KD_UNIMPLEMENTED, "a recording within a recording");
-  pthread_mutex_lock(&r->lock);
   free_older(c, false);
-  if (r->device->commands.Create && !c->needs_host && r->count &&
+  if (r->device->commands.Create && !c->needs_host &&
       !atomic_load(&r->device->profiling))
-    status = launch_whole(c, stream);
-  else
-    for (uint32_t i = 0; status == KD_OK && i < r->count; i++)
-      status = ocl_enqueue(r->device, stream, &r->commands[i], 0, false);
-  pthread_mutex_unlock(&r->lock);
+    return launch_whole(c, stream);
+  for (uint32_t i = 0; status == KD_OK && i < r->count; i++)
+    status = ocl_enqueue(r->device, stream, &r->commands[i], 0, false);
   return status;
 }
 
-const kd_capture_table ocl_capture = {
-    .struct_size = sizeof(kd_capture_table),
-    .begin = begin,
-    .end = end,
+const fam_recorder ocl_recorder = {
+    .size = sizeof(kd_capture),
+    .added = added,
+    .rebound = retire, /* a launch sets the arguments that are others */
     .launch = launch,
-    .update = fam_record_rebind,
-    .destroy = fam_record_drop,
+    .destroy = destroy,
 };

@@ -62,9 +62,3 @@ kd_status ocl_enqueue(kd_device *d, kd_stream *stream, const fam_command *m,
   OCL_TRY("clFinish", cl.Finish(queue));
   return KD_OK;
 }
-
-kd_status ocl_do(kd_device *d, kd_stream *stream, const fam_command *m,
-                 uint64_t correlation) {
-  if (stream && stream->recording) return fam_record_add(stream->recording, m);
-  return ocl_enqueue(d, stream, m, correlation, !stream);
-}

@@ -104,6 +104,11 @@ static uint64_t buffer_size(const kd_buffer *buffer) {
   return buffer->size;
 }
 
+static kd_status run(kd_device *d, kd_stream *stream, const fam_command *m,
+                     uint64_t correlation) {
+  return ocl_enqueue(d, stream, m, correlation, !stream);
+}
+
 void ocl_kernels_begin(kd_device *d) {
   d->families.host = ocl_host;
   d->families.name = d->name;
@@ -111,10 +116,11 @@ void ocl_kernels_begin(kd_device *d) {
   d->families.buffer_size = buffer_size;
   d->families.compile = compile;
   d->families.release = drop;
-  d->families.run = ocl_do;
-  d->families.tag_of = ocl_tag_of;
+  d->families.run = run;
   d->families.memory = &ocl_memory;
   d->families.streams = &ocl_streams;
+  d->families.marks = &ocl_marks;
+  d->families.recorder = &ocl_recorder;
   if (ocl_gives_forms(d)) d->families.programs = &d->programs;
 }
 

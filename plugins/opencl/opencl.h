@@ -73,24 +73,18 @@ void ocl_paid(kd_device *device, bool note);
 /* ---- streams ------------------------------------------------------------------------ */
 
 struct kd_stream {
-  kd_device *device;
+  fam_stream common; /* first */
   cl_command_queue queue;
-  uint32_t number;
-  bool timed;            /* the queue takes time stamps */
-  bool foreign;          /* it is an application's */
-  kd_capture *recording; /* NULL: it runs */
-  uint64_t tag;          /* of copies, for profile records */
+  bool timed;   /* the queue takes time stamps */
+  bool foreign; /* it is an application's */
 };
 
 /* Makes a stream of this queue. Takes over the reference to the queue, even on failure. */
 kd_status ocl_stream_over(kd_device *device, cl_command_queue queue, bool timed,
                           bool foreign, kd_stream **out_stream);
 
-/* As fam_driver.tag_of. */
-uint64_t ocl_tag_of(const kd_stream *stream);
-
 extern const kd_stream_table ocl_streams;
-extern const kd_event_table ocl_events;
+extern const fam_marks ocl_marks;
 
 /* The queue for work on a stream; the device's own where there is none. */
 static inline cl_command_queue ocl_queue(kd_device *device, kd_stream *stream) {
@@ -156,14 +150,11 @@ kd_status ocl_program_bind(kd_device *d, ocl_program *p, const fam_command *m);
 
 /* ---- commands and recordings --------------------------------------------------------- */
 
-/* As fam_driver.run. */
-kd_status ocl_do(kd_device *device, kd_stream *stream, const fam_command *m,
-                 uint64_t correlation);
 /* Enqueues it; `wait`: returns when it is done. */
 kd_status ocl_enqueue(kd_device *device, kd_stream *stream,
                       const fam_command *m, uint64_t correlation, bool wait);
 
-extern const kd_capture_table ocl_capture;
+extern const fam_recorder ocl_recorder;
 
 extern const kd_profile_table ocl_profile;
 

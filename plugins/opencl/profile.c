@@ -37,7 +37,8 @@ void ocl_note(kd_device *d, kd_stream *stream, cl_event event, uint32_t kind,
               uint64_t bytes, uint64_t correlation) {
   note *n = ocl_host->allocate(ocl_host, sizeof *n, 0);
   if (n) {
-    *n = (note){d, bytes, correlation, kind, stream ? stream->number : 0};
+    *n =
+        (note){d, bytes, correlation, kind, stream ? stream->common.number : 0};
     ocl_owe(d, true);
     if (cl.SetEventCallback(event, CL_COMPLETE, push, n) == CL_SUCCESS) {
       cl.Flush(ocl_queue(d, stream)); /* `stop` waits for it */

@@ -1,4 +1,4 @@
-/* stream.c - streams are in-order queues; events are markers in them. */
+/* stream.c - streams are in-order queues; the marks of events are markers in them. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,11 +15,11 @@ kd_status ocl_stream_over(kd_device *d, cl_command_queue queue, bool timed,
     cl.ReleaseCommandQueue(queue);
     return FAIL(KD_OUT_OF_MEMORY, "no memory for a stream");
   }
-  *stream = (kd_stream){.device = d,
-                        .queue = queue,
-                        .number = 1 + atomic_fetch_add(&d->streams, 1),
-                        .timed = timed,
-                        .foreign = foreign};
+  *stream = (kd_stream){
+      .common = {.device = d, .number = 1 + atomic_fetch_add(&d->streams, 1)},
+      .queue = queue,
+      .timed = timed,
+      .foreign = foreign};
   *out_stream = stream;
   return KD_OK;
 }
@@ -50,73 +50,42 @@ static kd_status stream_synchronize(kd_stream *stream) {
   return KD_OK;
 }
 
-/* ---- events -------------------------------------------------------------------------- */
-
-struct kd_event {
-  kd_device *device;
-  pthread_mutex_t lock;
-  cl_event marker;      /* NULL: not recorded, or in a recording */
-  kd_capture *recorded; /* what records it */
+const kd_stream_table ocl_streams = {
+    .struct_size = sizeof(kd_stream_table),
+    .create = stream_create,
+    .destroy = stream_destroy,
+    .wait = fam_stream_wait,
+    .flush = stream_flush,
+    .synchronize = stream_synchronize,
+    .tag = fam_stream_tag,
 };
 
-static kd_status event_create(kd_device *d, uint32_t flags,
-                              kd_event **out_event) {
-  if (flags) return FAIL(KD_UNIMPLEMENTED, "event flags 0x%x", flags);
-  kd_event *event = ocl_host->allocate(ocl_host, sizeof *event, 0);
-  if (!event) return FAIL(KD_OUT_OF_MEMORY, "no memory for an event");
-  memset(event, 0, sizeof *event);
-  event->device = d;
-  pthread_mutex_init(&event->lock, NULL);
-  *out_event = event;
-  return KD_OK;
+/* ---- markers -------------------------------------------------------------------------- */
+
+static void take(void *marker) {
+  cl.RetainEvent(marker);
 }
 
-static void event_destroy(kd_event *event) {
-  if (event->marker) cl.ReleaseEvent(event->marker);
-  if (event->recorded) fam_record_drop(event->recorded);
-  pthread_mutex_destroy(&event->lock);
-  ocl_host->release(ocl_host, event);
+static void drop(void *marker) {
+  cl.ReleaseEvent(marker);
 }
 
-/* The marker, which the caller releases; NULL where there is none. */
-static cl_event marker_of(kd_event *event) {
-  pthread_mutex_lock(&event->lock);
-  cl_event marker = event->marker;
-  if (marker) cl.RetainEvent(marker);
-  pthread_mutex_unlock(&event->lock);
-  return marker;
-}
-
-static void set_marker(kd_event *event, cl_event marker, kd_capture *recorded) {
-  pthread_mutex_lock(&event->lock);
-  cl_event old = event->marker;
-  kd_capture *before = event->recorded;
-  if (recorded) fam_record_take(recorded);
-  event->marker = marker;
-  event->recorded = recorded;
-  pthread_mutex_unlock(&event->lock);
-  if (old) cl.ReleaseEvent(old);
-  if (before) fam_record_drop(before);
-}
-
-static kd_status event_record(kd_event *event, kd_stream *stream) {
+static kd_status put(kd_stream *stream, void *own, void **out_marker) {
   cl_event marker = NULL;
-  if (stream->recording) { /* a place in the recording, not in time */
-    set_marker(event, NULL, stream->recording);
-    return KD_OK;
-  }
+  (void)own;
   OCL_TRY("clEnqueueMarkerWithWaitList",
           cl.EnqueueMarkerWithWaitList(stream->queue, 0, NULL, &marker));
-  if (stream->device->idles)
+  if (stream->common.device->idles)
     cl.Finish(stream->queue);
   else
     cl.Flush(stream->queue); /* others may wait for it */
-  set_marker(event, marker, NULL);
+  *out_marker = marker;
   return KD_OK;
 }
 
-static kd_status status_of(cl_event marker) {
+static kd_status query(kd_device *d, void *marker) {
   cl_int state = CL_COMPLETE;
+  (void)d;
   OCL_TRY("clGetEventInfo",
           cl.GetEventInfo(marker, CL_EVENT_COMMAND_EXECUTION_STATUS,
                           sizeof state, &state, NULL));
@@ -124,28 +93,10 @@ static kd_status status_of(cl_event marker) {
   return state == CL_COMPLETE ? KD_OK : KD_BUSY;
 }
 
-static kd_status event_query(kd_event *event) {
-  cl_event marker = marker_of(event);
-  if (!marker) return KD_OK;
-  kd_status status = status_of(marker);
-  cl.ReleaseEvent(marker);
-  return status;
-}
-
-static kd_status stream_wait(kd_stream *stream, kd_event *event) {
-  pthread_mutex_lock(&event->lock);
-  kd_capture *recorded = event->recorded;
-  pthread_mutex_unlock(&event->lock);
-  if (recorded) { /* the recording goes on here, or has ended */
-    if (stream->recording != recorded)
-      fam_record_join(recorded, &stream->recording);
-    return KD_OK;
-  }
-  cl_event marker = marker_of(event);
-  if (!marker) return KD_OK;
-  cl_int code = cl.EnqueueBarrierWithWaitList(stream->queue, 1, &marker, NULL);
-  cl.ReleaseEvent(marker);
-  OCL_TRY("clEnqueueBarrierWithWaitList", code);
+static kd_status follow(kd_stream *stream, void *marker) {
+  const cl_event events[] = {marker};
+  OCL_TRY("clEnqueueBarrierWithWaitList",
+          cl.EnqueueBarrierWithWaitList(stream->queue, 1, events, NULL));
   return KD_OK;
 }
 
@@ -215,24 +166,18 @@ static kd_status wait_until(kd_device *d, cl_event marker, uint64_t timeout) {
   bool done = w->is_done;
   pthread_mutex_unlock(&w->lock);
   leave(w);
-  return done ? status_of(marker)
+  return done ? query(d, marker)
               : FAIL(KD_DEADLINE_EXCEEDED, "the event is not done yet");
 }
 
-static kd_status event_wait(kd_event *event, uint64_t timeout) {
-  cl_event marker = marker_of(event);
-  if (!marker) return KD_OK;
-  kd_status status = status_of(marker);
-  if (status == KD_BUSY && !timeout) {
-    status = FAIL(KD_DEADLINE_EXCEEDED, "the event is not done yet");
-  } else if (status == KD_BUSY && timeout > UINT64_MAX / 4) {
-    cl.WaitForEvents(1, &marker);
-    status = status_of(marker);
-  } else if (status == KD_BUSY) {
-    status = wait_until(event->device, marker, timeout);
-  }
-  cl.ReleaseEvent(marker);
-  return status;
+static kd_status wait(kd_device *d, void *marker, uint64_t timeout) {
+  kd_status status = query(d, marker);
+  if (status != KD_BUSY) return status;
+  if (!timeout) return FAIL(KD_DEADLINE_EXCEEDED, "the event is not done yet");
+  if (timeout <= UINT64_MAX / 4) return wait_until(d, marker, timeout);
+  const cl_event events[] = {marker};
+  cl.WaitForEvents(1, events);
+  return query(d, marker);
 }
 
 typedef struct notice {
@@ -254,55 +199,31 @@ static void CL_CALLBACK call_back(cl_event event, cl_int state, void *context) {
   ocl_paid(device, false);
 }
 
-static kd_status event_on_complete(kd_event *event, kd_event_callback callback,
-                                   void *context) {
-  cl_event marker = marker_of(event);
-  if (!marker || event->device->idles) {
-    kd_status done = marker ? status_of(marker) : KD_OK;
-    if (marker) cl.ReleaseEvent(marker);
+static kd_status on_complete(kd_device *d, void *marker,
+                             kd_event_callback callback, void *context) {
+  if (d->idles) {
+    kd_status done = query(d, marker);
     callback(context, done,
              done == KD_OK ? "" : "OpenCL: work before an event failed");
     return KD_OK;
   }
   notice *n = ocl_host->allocate(ocl_host, sizeof *n, 0);
-  if (!n) {
-    cl.ReleaseEvent(marker);
-    return FAIL(KD_OUT_OF_MEMORY, "no memory for a callback");
-  }
-  *n = (notice){callback, context, event->device};
-  ocl_owe(event->device, false);
+  if (!n) return FAIL(KD_OUT_OF_MEMORY, "no memory for a callback");
+  *n = (notice){callback, context, d};
+  ocl_owe(d, false);
   cl_int code = cl.SetEventCallback(marker, CL_COMPLETE, call_back, n);
-  cl.ReleaseEvent(marker);
   if (code == CL_SUCCESS) return KD_OK;
-  ocl_paid(event->device, false);
+  ocl_paid(d, false);
   ocl_host->release(ocl_host, n);
   return ocl_failed(code, "clSetEventCallback");
 }
 
-static void stream_tag(kd_stream *stream, uint64_t correlation) {
-  stream->tag = correlation;
-}
-
-uint64_t ocl_tag_of(const kd_stream *stream) {
-  return stream->tag;
-}
-
-const kd_stream_table ocl_streams = {
-    .struct_size = sizeof(kd_stream_table),
-    .create = stream_create,
-    .destroy = stream_destroy,
-    .wait = stream_wait,
-    .flush = stream_flush,
-    .synchronize = stream_synchronize,
-    .tag = stream_tag,
-};
-
-const kd_event_table ocl_events = {
-    .struct_size = sizeof(kd_event_table),
-    .create = event_create,
-    .destroy = event_destroy,
-    .record = event_record,
-    .query = event_query,
-    .wait = event_wait,
-    .on_complete = event_on_complete,
+const fam_marks ocl_marks = {
+    .take = take,
+    .drop = drop,
+    .put = put,
+    .follow = follow,
+    .query = query,
+    .wait = wait,
+    .on_complete = on_complete,
 };

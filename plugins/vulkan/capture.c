@@ -44,15 +44,7 @@ static kd_status added(kd_capture *c, fam_command *m) {
   return KD_OK;
 }
 
-static kd_status rebound(kd_capture *c, fam_command *m, uint32_t at) {
-  (void)m;
-  (void)at;
-  retire(c);
-  return KD_OK;
-}
-
 static void destroy(kd_capture *c) {
-  const fam_recording *r = &c->recording;
   retire(c);
   while (c->older) {
     taken *next = c->older->next;
@@ -63,24 +55,8 @@ static void destroy(kd_capture *c) {
     vlk_host->release(vlk_host, c->older);
     c->older = next;
   }
-  if (c->pool) vk.DestroyCommandPool(r->device->device, c->pool, NULL);
-  for (uint32_t i = 0; i < r->count; i++)
-    if (r->commands[i].kind == FAM_LAUNCH)
-      vlk_program_drop(r->commands[i].program);
-  vlk_host->release(vlk_host, c);
-}
-
-static const fam_recorder recorder = {
-    .added = added, .rebound = rebound, .destroy = destroy};
-
-static kd_status begin(kd_stream *stream, uint32_t flags) {
-  if (flags) return FAIL(KD_UNIMPLEMENTED, "capture flags 0x%x", flags);
-  return fam_record_begin(&recorder, sizeof(kd_capture), vlk_host,
-                          stream->device, &stream->recording);
-}
-
-static kd_status end(kd_stream *stream, kd_capture **out_capture) {
-  return fam_record_end(vlk_host, &stream->recording, out_capture);
+  if (c->pool)
+    vk.DestroyCommandPool(c->recording.device->device, c->pool, NULL);
 }
 
 /* ---- for the driver ---------------------------------------------------------------------- */
@@ -173,24 +149,17 @@ static kd_status launch_whole(kd_capture *c, kd_stream *stream) {
 static kd_status launch(kd_capture *c, kd_stream *stream) {
   fam_recording *r = &c->recording;
   kd_status status = KD_OK;
-  if (stream->recording)
-    return FAIL(KD_UNIMPLEMENTED, "a recording within a recording");
-  pthread_mutex_lock(&r->lock);
-  if (r->count && !atomic_load(&r->device->profiling) &&
-      (c->now || is_plain(r)))
-    status = launch_whole(c, stream);
-  else
-    for (uint32_t i = 0; status == KD_OK && i < r->count; i++)
-      status = vlk_run(stream, &r->commands[i], 0);
-  pthread_mutex_unlock(&r->lock);
+  if (!atomic_load(&r->device->profiling) && (c->now || is_plain(r)))
+    return launch_whole(c, stream);
+  for (uint32_t i = 0; status == KD_OK && i < r->count; i++)
+    status = vlk_run(stream, &r->commands[i], 0);
   return status;
 }
 
-const kd_capture_table vlk_capture = {
-    .struct_size = sizeof(kd_capture_table),
-    .begin = begin,
-    .end = end,
+const fam_recorder vlk_recorder = {
+    .size = sizeof(kd_capture),
+    .added = added,
+    .rebound = retire,
     .launch = launch,
-    .update = fam_record_rebind,
-    .destroy = fam_record_drop,
+    .destroy = destroy,
 };

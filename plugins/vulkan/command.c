@@ -37,7 +37,7 @@ static void note_end(kd_stream *stream, vlk_batch *b, uint32_t kind,
   vk.CmdWriteTimestamp(b->commands, VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT,
                        b->queries, 2 + 2 * b->note_count);
   b->notes[b->note_count++] =
-      (vlk_note){bytes, correlation, kind, stream->number};
+      (vlk_note){bytes, correlation, kind, stream->common.number};
 }
 
 /* ---- host memory that the device still writes --------------------------------------------- */
@@ -102,7 +102,7 @@ static vlk_batch *writer_of(kd_device *d, const char *source, uint64_t size) {
 /* What is read here is what work before it in the stream has written. */
 static kd_status await_writes(kd_stream *stream, const void *source,
                               uint64_t size) {
-  kd_device *d = stream->device;
+  kd_device *d = stream->common.device;
   vlk_batch *b;
   while (atomic_load(&d->write_count) && (b = writer_of(d, source, size))) {
     kd_status status = KD_OK;
@@ -186,7 +186,7 @@ static kd_status run_plain(kd_stream *stream, const fam_command *m,
     b->programs[b->program_count++] = program;
   }
   note_begin(b);
-  vlk_put_plain(stream->device, b->commands, &b->bound, m);
+  vlk_put_plain(stream->common.device, b->commands, &b->bound, m);
   note_end(stream, b, kinds[m->kind], m->size, correlation);
   return vlk_stream_added(stream);
 }
@@ -195,7 +195,7 @@ static kd_status run_plain(kd_stream *stream, const fam_command *m,
  * behind a copy to `target` where there is one. Takes the staging buffer. */
 static kd_status run_staged(kd_stream *stream, const fam_command *m,
                             kd_buffer *staging, uint32_t kind) {
-  kd_device *d = stream->device;
+  kd_device *d = stream->common.device;
   kd_buffer *buffer = m->buffers[0];
   uint64_t offset = buffer->offset + m->offsets[0];
   vlk_batch *b = NULL;
@@ -228,7 +228,7 @@ static kd_status run_staged(kd_stream *stream, const fam_command *m,
       count = 0;
     }
   }
-  note_end(stream, b, kind, m->size, stream->tag);
+  note_end(stream, b, kind, m->size, stream->common.tag);
   *after =
       (vlk_after){.staging = staging, .target = m->target, .size = m->size};
   vlk_batch_follow(b, after, false); /* it can't be done: it is not submitted */
@@ -237,7 +237,8 @@ static kd_status run_staged(kd_stream *stream, const fam_command *m,
 
 /* Where the stream is idle and the host sees the buffer; nobody profiles. */
 static bool is_direct(kd_stream *stream, const kd_buffer *buffer) {
-  return vlk_mapped(buffer) && !atomic_load(&stream->device->profiling) &&
+  return vlk_mapped(buffer) &&
+         !atomic_load(&stream->common.device->profiling) &&
          vlk_stream_idle(stream);
 }
 
@@ -249,7 +250,7 @@ static kd_status run_copy_in(kd_stream *stream, const fam_command *m) {
     memcpy(vlk_mapped(buffer) + m->offsets[0], m->source, (size_t)m->size);
     return KD_OK;
   }
-  status = vlk_allocate(stream->device, VLK_VISIBLE, m->size, &staging);
+  status = vlk_allocate(stream->common.device, VLK_VISIBLE, m->size, &staging);
   if (status != KD_OK) return status;
   memcpy(vlk_mapped(staging), m->source, (size_t)m->size);
   return run_staged(stream, m, staging, KD_PROFILE_COPY_IN);
@@ -262,7 +263,7 @@ static kd_status run_copy_out(kd_stream *stream, const fam_command *m) {
     return KD_OK;
   }
   kd_status status =
-      vlk_allocate(stream->device, VLK_VISIBLE, m->size, &staging);
+      vlk_allocate(stream->common.device, VLK_VISIBLE, m->size, &staging);
   if (status != KD_OK) return status;
   return run_staged(stream, m, staging, KD_PROFILE_COPY_OUT);
 }
@@ -270,7 +271,8 @@ static kd_status run_copy_out(kd_stream *stream, const fam_command *m) {
 static kd_status run_fill(kd_stream *stream, const fam_command *m) {
   kd_buffer *staging = NULL;
   uint64_t size = m->size < FILL_CHUNK ? m->size : FILL_CHUNK;
-  kd_status status = vlk_allocate(stream->device, VLK_VISIBLE, size, &staging);
+  kd_status status =
+      vlk_allocate(stream->common.device, VLK_VISIBLE, size, &staging);
   if (status != KD_OK) return status;
   char *bytes = vlk_mapped(staging);
   for (uint64_t at = 0; at < size; at += m->pattern_size)
@@ -280,8 +282,9 @@ static kd_status run_fill(kd_stream *stream, const fam_command *m) {
 
 kd_status vlk_run(kd_stream *stream, const fam_command *m,
                   uint64_t correlation) {
-  if (atomic_load(&stream->device->lost))
-    return FAIL(KD_DEVICE_LOST, "Vulkan: %s was lost", stream->device->name);
+  if (atomic_load(&stream->common.device->lost))
+    return FAIL(KD_DEVICE_LOST, "Vulkan: %s was lost",
+                stream->common.device->name);
   if (vlk_is_plain(m)) return run_plain(stream, m, correlation);
   if (m->kind == FAM_COPY_IN) return run_copy_in(stream, m);
   if (m->kind == FAM_COPY_OUT) return run_copy_out(stream, m);
@@ -290,7 +293,6 @@ kd_status vlk_run(kd_stream *stream, const fam_command *m,
 
 kd_status vlk_do(kd_device *d, kd_stream *stream, const fam_command *m,
                  uint64_t correlation) {
-  if (stream && stream->recording) return fam_record_add(stream->recording, m);
   if (stream) return vlk_run(stream, m, correlation);
   pthread_mutex_lock(&d->own_lock);
   kd_status status = vlk_run(d->own, m, correlation);

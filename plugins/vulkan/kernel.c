@@ -72,9 +72,10 @@ void vlk_kernels_begin(kd_device *d) {
   d->families.compile = compile;
   d->families.release = drop;
   d->families.run = vlk_do;
-  d->families.tag_of = vlk_tag_of;
   d->families.memory = &vlk_memory;
   d->families.streams = &vlk_streams;
+  d->families.marks = &vlk_marks;
+  d->families.recorder = &vlk_recorder;
   d->families.programs = &d->programs;
 }
 

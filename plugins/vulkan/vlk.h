@@ -228,22 +228,16 @@ struct kd_device {
 /* ---- streams ------------------------------------------------------------------------------ */
 
 struct kd_stream {
-  kd_device *device;
+  fam_stream common; /* first */
   vlk_lane *lane;
-  uint32_t number;
   vlk_batch *open;           /* records; NULL: nothing does */
   vlk_batch *last;           /* submitted last; NULL: none */
   uint64_t waits[VLK_WAITS]; /* of other lanes, before what comes next */
-  kd_capture *recording;     /* NULL: it runs */
-  uint64_t tag;              /* of copies, for profile records */
   bool shared;               /* an application submits to its queue, too */
 };
 
-/* As fam_driver.tag_of. */
-uint64_t vlk_tag_of(const kd_stream *stream);
-
 extern const kd_stream_table vlk_streams;
-extern const kd_event_table vlk_events;
+extern const fam_marks vlk_marks;
 
 kd_status vlk_stream_open(kd_device *device, kd_stream **out_stream);
 void vlk_stream_close(kd_stream *stream);
@@ -297,7 +291,7 @@ void vlk_kernels_begin(kd_device *device);
 
 /* ---- recordings ---------------------------------------------------------------------------------- */
 
-extern const kd_capture_table vlk_capture;
+extern const fam_recorder vlk_recorder;
 
 /* Runs it on the stream. */
 kd_status vlk_run(kd_stream *stream, const fam_command *m,

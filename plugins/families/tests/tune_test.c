@@ -119,7 +119,9 @@ static kd_status open_stream(kd_device *device, int32_t priority,
                              uint32_t flags, kd_stream **out_stream) {
   (void)priority;
   (void)flags;
-  *out_stream = (kd_stream *)(void *)device;
+  static fam_stream stream;
+  stream.device = device;
+  *out_stream = (kd_stream *)(void *)&stream;
   return KD_OK;
 }
 static void close_stream(kd_stream *stream) {
