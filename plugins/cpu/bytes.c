@@ -48,19 +48,14 @@ static cpu_bytes_isa detect(void) {
 kd_status cpu_choose_bytes(void) {
   static const char *const names[] = {"plain", "vnni", "amx"};
   const char *wanted = cpu_host->option(cpu_host, "bytes");
-  chosen = detect();
+  cpu_bytes_isa best = detect();
+  chosen = best;
   for (int i = 0; wanted && i < 3; i++)
-    if (!strcmp(wanted, names[i])) {
-      if (i > (int)chosen)
-        return FAIL(KD_INVALID_ARGUMENT,
+    if (!strcmp(wanted, names[i])) chosen = (cpu_bytes_isa)i;
+  return chosen <= best
+             ? KD_OK
+             : FAIL(KD_INVALID_ARGUMENT,
                     "option bytes is %s, and this processor, with what option"
                     " isa leaves of it, has %s at most",
-                    wanted, names[chosen]);
-      chosen = (cpu_bytes_isa)i;
-      return KD_OK;
-    }
-  return wanted
-             ? FAIL(KD_INVALID_ARGUMENT,
-                    "option bytes is \"%s\"; it is plain, vnni or amx", wanted)
-             : KD_OK;
+                    wanted, names[best]);
 }

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "common/options.h"
 #include "common/properties.h"
 #include "common/single.h"
 #include "cpu.h"
@@ -50,18 +51,12 @@ static kd_status choose_isa(void) {
   int best = detect_isa();
   isa = best;
   for (int i = 0; wanted && i < 3; i++)
-    if (!strcmp(wanted, names[i])) {
-      if (i > best)
-        return FAIL(KD_INVALID_ARGUMENT,
+    if (!strcmp(wanted, names[i])) isa = i;
+  return isa <= best
+             ? KD_OK
+             : FAIL(KD_INVALID_ARGUMENT,
                     "option isa is %s, and this processor has %s at most",
                     wanted, names[best]);
-      isa = i;
-      return KD_OK;
-    }
-  return wanted
-             ? FAIL(KD_INVALID_ARGUMENT,
-                    "option isa is \"%s\"; it is base, avx2 or avx512", wanted)
-             : KD_OK;
 }
 
 static void read_product_name(void) {
@@ -78,39 +73,39 @@ static void read_product_name(void) {
   if (file) fclose(file);
 }
 
-/* The option "regions": off leaves ops apart. */
-static kd_status choose_regions(void) {
-  const char *wanted = cpu_host->option(cpu_host, "regions");
-  cpu_regions_off = wanted && !strcmp(wanted, "off");
-  return !wanted || cpu_regions_off || !strcmp(wanted, "on")
-             ? KD_OK
-             : FAIL(KD_INVALID_ARGUMENT,
-                    "option regions is \"%s\"; it is on or off", wanted);
-}
-
-/* The option "winograd": off sums convolutions by their taps. */
-static kd_status choose_winograd(void) {
-  const char *wanted = cpu_host->option(cpu_host, "winograd");
-  winograd = !wanted || strcmp(wanted, "off") != 0;
-  return winograd && wanted && strcmp(wanted, "on") != 0
-             ? FAIL(KD_INVALID_ARGUMENT,
-                    "option winograd is \"%s\"; it is on or off", wanted)
-             : KD_OK;
-}
+static const kd_option_def options[] = {
+    {.struct_size = sizeof(kd_option_def),
+     .name = "isa",
+     .choices = "base|avx2|avx512",
+     .doc = "The instruction set that kernels use; without it, the best that"
+            " the processor has."},
+    {.struct_size = sizeof(kd_option_def),
+     .name = "bytes",
+     .choices = "plain|vnni|amx",
+     .doc = "The instructions that products of bytes use; without it, the best"
+            " that the processor has. Results are the same."},
+    {.struct_size = sizeof(kd_option_def),
+     .name = "products",
+     .choices = "tiles|openblas",
+     .default_value = "tiles",
+     .doc = "Who computes matrix products: Keel's own loops, or OpenBLAS where"
+            " it is installed."},
+    {.struct_size = sizeof(kd_option_def),
+     .name = "winograd",
+     .choices = "on|off",
+     .default_value = "on",
+     .doc = "Convolutions of 3 x 3 taps in fewer products; off sums them tap by"
+            " tap, which is slower and suits inputs whose neighbours differ by"
+            " many orders of magnitude."},
+    {.struct_size = sizeof(kd_option_def),
+     .name = "regions",
+     .choices = "on|off",
+     .default_value = "on",
+     .doc = "Chains of ops run as one loop; off leaves ops apart."},
+};
 
 bool cpu_wants_winograd(void) {
   return winograd;
-}
-
-/* The option "products": openblas has OpenBLAS compute matrix products. */
-static kd_status choose_products(void) {
-  const char *wanted = cpu_host->option(cpu_host, "products");
-  openblas = wanted && !strcmp(wanted, "openblas");
-  return !wanted || openblas || !strcmp(wanted, "tiles")
-             ? KD_OK
-             : FAIL(KD_INVALID_ARGUMENT,
-                    "option products is \"%s\"; it is tiles or openblas",
-                    wanted);
 }
 
 bool cpu_wants_openblas(void) {
@@ -120,12 +115,15 @@ bool cpu_wants_openblas(void) {
 static kd_status start(const kd_host *host) {
   cpu_host = host;
   read_product_name();
-  kd_status status = choose_isa();
+  openblas = option_is(host, "products", "openblas");
+  winograd = !option_is(host, "winograd", "off");
+  cpu_regions_off = option_is(host, "regions", "off");
+  kd_status status =
+      options_check(host, options, sizeof options / sizeof *options);
+  if (status == KD_OK) status = choose_isa();
   if (status == KD_OK) status = cpu_choose_bytes();
   if (status == KD_OK) cpu_int8_choose();
-  if (status == KD_OK) status = choose_products();
-  if (status == KD_OK) status = choose_winograd();
-  return status == KD_OK ? choose_regions() : status;
+  return status;
 }
 
 static kd_status plugin_open(const kd_host *services,
@@ -321,37 +319,6 @@ static const kd_layout_table layouts = {
     .to_rows = cpu_layout_to_rows,
 };
 #endif
-
-static const kd_option_def options[] = {
-    {.struct_size = sizeof(kd_option_def),
-     .name = "isa",
-     .choices = "base|avx2|avx512",
-     .doc = "The instruction set that kernels use; without it, the best that"
-            " the processor has."},
-    {.struct_size = sizeof(kd_option_def),
-     .name = "bytes",
-     .choices = "plain|vnni|amx",
-     .doc = "The instructions that products of bytes use; without it, the best"
-            " that the processor has. Results are the same."},
-    {.struct_size = sizeof(kd_option_def),
-     .name = "products",
-     .choices = "tiles|openblas",
-     .default_value = "tiles",
-     .doc = "Who computes matrix products: Keel's own loops, or OpenBLAS where"
-            " it is installed."},
-    {.struct_size = sizeof(kd_option_def),
-     .name = "winograd",
-     .choices = "on|off",
-     .default_value = "on",
-     .doc = "Convolutions of 3 x 3 taps in fewer products; off sums them tap by"
-            " tap, which is slower and suits inputs whose neighbours differ by"
-            " many orders of magnitude."},
-    {.struct_size = sizeof(kd_option_def),
-     .name = "regions",
-     .choices = "on|off",
-     .default_value = "on",
-     .doc = "Chains of ops run as one loop; off leaves ops apart."},
-};
 
 static const kd_plugin plugin = {
     .struct_size = sizeof(kd_plugin),

@@ -2,6 +2,7 @@
  * first use, as both take long to load. */
 #include <string.h>
 
+#include "common/options.h"
 #include "cudev.h"
 
 typedef struct cuda_libraries {
@@ -69,15 +70,11 @@ static void open_dnn(kd_device *d, cuda_libraries *all) {
   warn(d, "cuDNN", dnn.GetErrorString(status));
 }
 
-static bool is_off(const char *name) {
-  const char *value = cuda_host->option(cuda_host, name);
-  return value && !strcmp(value, "off");
-}
-
 lt_handle cuda_lt(kd_device *d) {
   cuda_libraries *all = d->libraries;
   pthread_mutex_lock(&all->lock);
-  if (!all->tried_lt && !is_off("cublaslt")) open_lt(d, all);
+  if (!all->tried_lt && !option_is(cuda_host, "cublaslt", "off"))
+    open_lt(d, all);
   all->tried_lt = true;
   lt_handle handle = all->lt;
   pthread_mutex_unlock(&all->lock);
@@ -87,7 +84,8 @@ lt_handle cuda_lt(kd_device *d) {
 dnn_handle cuda_dnn(kd_device *d) {
   cuda_libraries *all = d->libraries;
   pthread_mutex_lock(&all->lock);
-  if (!all->tried_dnn && !is_off("cudnn")) open_dnn(d, all);
+  if (!all->tried_dnn && !option_is(cuda_host, "cudnn", "off"))
+    open_dnn(d, all);
   all->tried_dnn = true;
   dnn_handle handle = all->dnn;
   pthread_mutex_unlock(&all->lock);

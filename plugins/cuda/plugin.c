@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/options.h"
 #include "common/properties.h"
 #include "common/single.h"
 #include "cudev.h"
@@ -166,21 +167,36 @@ static const char *find_devices(const kd_host *host) {
   return found_count ? NULL : "the NVIDIA driver knows of no GPU";
 }
 
-/* Products of f32 may be of operands that are rounded to ten bits behind the point. */
-static kd_status read_tf32(bool *out_on) {
-  const char *wanted = cuda_host->option(cuda_host, "tf32");
-  *out_on = wanted && !strcmp(wanted, "on");
-  if (!wanted || *out_on || !strcmp(wanted, "off")) return KD_OK;
-  return FAIL(KD_INVALID_ARGUMENT, "option tf32 is \"%s\"; it is on or off",
-              wanted);
-}
+#define PATH_OPTION(name_, doc_) \
+  { .struct_size = sizeof(kd_option_def), .name = (name_), .doc = (doc_) }
+
+static const kd_option_def options[] = {
+    PATH_OPTION("driver", "A path of libcuda.so.1; without it, the system's."),
+    PATH_OPTION("nvrtc", "A path of libnvrtc; without it, the newest found."),
+    PATH_OPTION("cublaslt",
+                "A path of libcublasLt, or off: products are then"
+                " all by the plugin's own kernels."),
+    PATH_OPTION("cudnn",
+                "A path of libcudnn, or off: convolutions are then all"
+                " by the plugin's own kernels."),
+    PATH_OPTION("nccl",
+                "A path of libnccl, or off: what devices do together"
+                " is then all by way of the host."),
+    {.struct_size = sizeof(kd_option_def),
+     .name = "tf32",
+     .choices = "on|off",
+     .default_value = "off",
+     .doc = "Products and convolutions of f32 take operands of 11 bits, on"
+            " tensor cores."},
+    FAM_TILES_OPTION,
+    FAM_SCRIPT_OPTION,
+};
 
 static kd_status start(const kd_host *host) {
   cuda_host = host;
   found_count = 0;
-  bool tiles = false, tf32 = false;
-  kd_status status = fam_tiles(host, true, &tiles);
-  if (status == KD_OK) status = read_tf32(&tf32);
+  kd_status status =
+      options_check(host, options, sizeof options / sizeof *options);
   if (status != KD_OK) return status;
   const char *why = find_devices(host);
   if (why) {
@@ -329,8 +345,8 @@ static kd_status device_open(kd_instance *instance, uint32_t index,
                                       .int64 = true,
                                       .vec4 = true,
                                       .keeps_nan = true};
-  fam_tiles(cuda_host, true, &d->families.shared);
-  read_tf32(&d->tf32);
+  d->families.shared = fam_tiles(cuda_host, true);
+  d->tf32 = option_is(cuda_host, "tf32", "on");
   pthread_mutex_init(&d->lane_lock, NULL);
   cu_result code = cu.DevicePrimaryCtxRetain(&d->context, d->id);
   kd_status status =
@@ -373,31 +389,6 @@ static const void *extension(kd_instance *instance, const char *name) {
   (void)instance;
   return strcmp(name, KD_NATIVE) ? NULL : &cuda_native;
 }
-
-#define PATH_OPTION(name_, doc_) \
-  { .struct_size = sizeof(kd_option_def), .name = (name_), .doc = (doc_) }
-
-static const kd_option_def options[] = {
-    PATH_OPTION("driver", "A path of libcuda.so.1; without it, the system's."),
-    PATH_OPTION("nvrtc", "A path of libnvrtc; without it, the newest found."),
-    PATH_OPTION("cublaslt",
-                "A path of libcublasLt, or off: products are then"
-                " all by the plugin's own kernels."),
-    PATH_OPTION("cudnn",
-                "A path of libcudnn, or off: convolutions are then all"
-                " by the plugin's own kernels."),
-    PATH_OPTION("nccl",
-                "A path of libnccl, or off: what devices do together"
-                " is then all by way of the host."),
-    {.struct_size = sizeof(kd_option_def),
-     .name = "tf32",
-     .choices = "on|off",
-     .default_value = "off",
-     .doc = "Products and convolutions of f32 take operands of 11 bits, on"
-            " tensor cores."},
-    FAM_TILES_OPTION,
-    FAM_SCRIPT_OPTION,
-};
 
 static const kd_plugin plugin = {
     .struct_size = sizeof(kd_plugin),

@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "common/options.h"
 #include "families/estimate.h"
 #include "families/ready.h"
 
@@ -33,20 +34,13 @@ static void *make(const kd_host *host, size_t size) {
   return made;
 }
 
-kd_status fam_tiles(const kd_host *host, bool prefer, bool *out_shared) {
-  const char *wanted = host->option(host, "tiles");
-  bool on = wanted && !strcmp(wanted, "on");
-  bool off = wanted && !strcmp(wanted, "off");
-  if (wanted && !on && !off && strcmp(wanted, "auto") != 0)
-    return host->fail(KD_INVALID_ARGUMENT,
-                      "option tiles is \"%s\"; it is auto, on or off", wanted);
-  *out_shared = on || (prefer && !off);
-  return KD_OK;
+bool fam_tiles(const kd_host *host, bool prefer) {
+  return option_is(host, "tiles", "on") ||
+         (prefer && !option_is(host, "tiles", "off"));
 }
 
 bool fam_tiles_are_free(const kd_host *host) {
-  const char *wanted = host->option(host, "tiles");
-  return !wanted || !strcmp(wanted, "auto");
+  return !option_is(host, "tiles", "on") && !option_is(host, "tiles", "off");
 }
 
 /* ---- making ---------------------------------------------------------------------- */

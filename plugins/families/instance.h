@@ -51,8 +51,8 @@ typedef struct fam_driver {
 const fam_driver *fam_driver_of(const kd_device *device);
 
 /* The option "tiles" (auto, on, off): whether groups share tiles in local memory;
- * auto: as `prefer`. KD_INVALID_ARGUMENT: it is something else. */
-kd_status fam_tiles(const kd_host *host, bool prefer, bool *out_shared);
+ * auto: as `prefer`. */
+bool fam_tiles(const kd_host *host, bool prefer);
 /* Whether it leaves the choice to the device's facts. */
 bool fam_tiles_are_free(const kd_host *host);
 #define FAM_TILES_OPTION                                               \

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "common/options.h"
 #include "families/cut.h"
 #include "families/ready.h"
 
@@ -418,13 +419,9 @@ kd_status fam_plan_tuned(const fam_driver *driver, kd_device *device,
 
 kd_status fam_tuner_open(const kd_host *host, const fam_key *device,
                          fam_tuner **out_tuner) {
-  const char *wanted = host->option(host, "tuned");
   const char *forced = host->option(host, "cut");
   *out_tuner = NULL;
-  if (wanted && !strcmp(wanted, "off")) return KD_OK;
-  if (wanted && strcmp(wanted, "auto") != 0)
-    return host->fail(KD_INVALID_ARGUMENT,
-                      "option tuned is \"%s\"; it is auto or off", wanted);
+  if (option_is(host, "tuned", "off")) return KD_OK;
   fam_tuner *t = host->allocate(host, sizeof *t, 0);
   if (!t) return host->fail(KD_OUT_OF_MEMORY, "no memory for a device");
   memset(t, 0, sizeof *t);

@@ -3,6 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/options.h"
 #include "common/properties.h"
 #include "common/single.h"
 #include "opencl.h"
@@ -84,22 +85,31 @@ static void add_devices(cl_platform_id platform) {
   }
 }
 
+static const kd_option_def options[] = {
+    FAM_TILES_OPTION,
+    FAM_TUNED_OPTION,
+    FAM_CUT_OPTION,
+    {.struct_size = sizeof(kd_option_def),
+     .name = "commands",
+     .choices = "auto|on|off",
+     .default_value = "auto",
+     .doc = "Recordings become command buffers of the driver; auto: not on"
+            " processors, where lists are as fast."},
+    {.struct_size = sizeof(kd_option_def),
+     .name = "forms",
+     .choices = "auto|on|off",
+     .default_value = "auto",
+     .doc = "Compiled regions are kept, and taken from programs' files; auto:"
+            " not on processors, where that is code that runs in the process."},
+    FAM_SCRIPT_OPTION,
+};
+
 static kd_status start(const kd_host *host) {
   ocl_host = host;
   found_count = 0;
-  bool tiles = false;
-  kd_status status = fam_tiles(host, false, &tiles);
+  kd_status status =
+      options_check(host, options, sizeof options / sizeof *options);
   if (status != KD_OK) return status;
-  const char *commands = host->option(host, "commands");
-  if (commands && strcmp(commands, "auto") != 0 &&
-      strcmp(commands, "on") != 0 && strcmp(commands, "off") != 0)
-    return FAIL(KD_INVALID_ARGUMENT,
-                "option commands is \"%s\"; it is auto, on or off", commands);
-  const char *forms = host->option(host, "forms");
-  if (forms && strcmp(forms, "auto") != 0 && strcmp(forms, "on") != 0 &&
-      strcmp(forms, "off") != 0)
-    return FAIL(KD_INVALID_ARGUMENT,
-                "option forms is \"%s\"; it is auto, on or off", forms);
   const char *why = cl_api_open();
   /* PoCL ends the process where it can't read what the machine has */
   if (!why && access("/sys/devices/system/cpu", R_OK) != 0)
@@ -249,9 +259,8 @@ static void read_facts(kd_device *d) {
 /* Whether recordings become command buffers; they may be launched while they run.
  * Drivers for processors replay no faster by them. */
 static void find_commands(kd_device *d) {
-  const char *wanted = ocl_host->option(ocl_host, "commands");
-  bool on = wanted && !strcmp(wanted, "on");
-  bool off = wanted && !strcmp(wanted, "off");
+  bool on = option_is(ocl_host, "commands", "on");
+  bool off = option_is(ocl_host, "commands", "off");
   bool there =
       has_extension(d->id, CL_KHR_COMMAND_BUFFER_EXTENSION_NAME) &&
       (number(d->id, CL_DEVICE_COMMAND_BUFFER_CAPABILITIES_KHR) &
@@ -270,9 +279,9 @@ static void find_commands(kd_device *d) {
 /* On a processor a form's code would run in this process, with all that it may do: whoever
  * opens a file that has one must want that. */
 bool ocl_gives_forms(const kd_device *d) {
-  const char *wanted = ocl_host->option(ocl_host, "forms");
-  if (wanted && strcmp(wanted, "auto") != 0) return !strcmp(wanted, "on");
-  return !(number(d->id, CL_DEVICE_TYPE) & CL_DEVICE_TYPE_CPU);
+  if (option_is(ocl_host, "forms", "on")) return true;
+  return !option_is(ocl_host, "forms", "off") &&
+         !(number(d->id, CL_DEVICE_TYPE) & CL_DEVICE_TYPE_CPU);
 }
 
 /* Floats in a vector of the language that fit the processor's registers: 4, 8 or 16. */
@@ -305,8 +314,8 @@ static kd_status device_open(kd_instance *instance, uint32_t index,
   find_commands(d);
   d->idles = strstr(d->driver, "Oclgrind") != NULL;
   /* tiles pay where local memory is no part of the global one */
-  fam_tiles(ocl_host, number(d->id, CL_DEVICE_LOCAL_MEM_TYPE) == CL_LOCAL,
-            &d->families.shared);
+  d->families.shared =
+      fam_tiles(ocl_host, number(d->id, CL_DEVICE_LOCAL_MEM_TYPE) == CL_LOCAL);
   if (number(d->id, CL_DEVICE_TYPE) & CL_DEVICE_TYPE_CPU)
     d->families.wide = width_of(d->id);
   const cl_context_properties wanted[] = {
@@ -381,25 +390,6 @@ static const void *extension(kd_instance *instance, const char *name) {
   if (!strcmp(name, TUNE_EXTENSION)) return &fam_tune;
   return strcmp(name, KD_NATIVE) ? NULL : &ocl_native;
 }
-
-static const kd_option_def options[] = {
-    FAM_TILES_OPTION,
-    FAM_TUNED_OPTION,
-    FAM_CUT_OPTION,
-    {.struct_size = sizeof(kd_option_def),
-     .name = "commands",
-     .choices = "auto|on|off",
-     .default_value = "auto",
-     .doc = "Recordings become command buffers of the driver; auto: not on"
-            " processors, where lists are as fast."},
-    {.struct_size = sizeof(kd_option_def),
-     .name = "forms",
-     .choices = "auto|on|off",
-     .default_value = "auto",
-     .doc = "Compiled regions are kept, and taken from programs' files; auto:"
-            " not on processors, where that is code that runs in the process."},
-    FAM_SCRIPT_OPTION,
-};
 
 static const kd_plugin plugin = {
     .struct_size = sizeof(kd_plugin),

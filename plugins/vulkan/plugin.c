@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/options.h"
 #include "common/properties.h"
 #include "common/single.h"
 #include "vlk.h"
@@ -93,15 +94,6 @@ static bool has_layer(const char *name) {
   for (uint32_t i = 0; code >= 0 && i < count; i++)
     if (!strcmp(layers[i].layerName, name)) return true;
   return false;
-}
-
-static kd_status read_validation(void) {
-  const char *wanted = vlk_host->option(vlk_host, "validation");
-  validates = wanted && !strcmp(wanted, "on");
-  if (wanted && !validates && strcmp(wanted, "off") != 0)
-    return FAIL(KD_INVALID_ARGUMENT,
-                "option validation is \"%s\"; it is on or off", wanted);
-  return KD_OK;
 }
 
 /* ---- finding devices -------------------------------------------------------------------- */
@@ -246,14 +238,33 @@ static uint32_t add_devices(void) {
   return count;
 }
 
+static const kd_option_def options[] = {
+    FAM_TILES_OPTION,
+    FAM_TUNED_OPTION,
+    FAM_CUT_OPTION,
+    {.struct_size = sizeof(kd_option_def),
+     .name = "compiler",
+     .choices = "auto|off",
+     .default_value = "auto",
+     .doc = "Kernels are compiled as they are needed, where shaderc is"
+            " installed; off: only those that were built with the plugin."},
+    {.struct_size = sizeof(kd_option_def),
+     .name = "validation",
+     .choices = "on|off",
+     .default_value = "off",
+     .doc = "The Khronos validation layer watches the plugin, and ends the"
+            " process at its first message."},
+    FAM_SCRIPT_OPTION,
+};
+
 static kd_status start(const kd_host *host) {
   vlk_host = host;
   found_count = 0;
-  bool tiles = false;
-  kd_status status = read_validation();
-  if (status == KD_OK) status = fam_tiles(host, false, &tiles);
-  if (status == KD_OK) status = vlk_compiler_open();
+  kd_status status =
+      options_check(host, options, sizeof options / sizeof *options);
   if (status != KD_OK) return status;
+  validates = option_is(host, "validation", "on");
+  vlk_compiler_open();
   const char *why = vk_api_open();
   uint32_t version = 0;
   if (!why && (vk.EnumerateInstanceVersion(&version) != VK_SUCCESS ||
@@ -539,8 +550,8 @@ static kd_status device_open(kd_instance *instance, uint32_t index,
   vlk_programs_begin(d);
   vlk_kernels_begin(d);
   read_facts(d, f);
-  kd_status status = fam_tiles(vlk_host, !is_software(f), &d->families.shared);
-  if (status == KD_OK) status = create_device(d, f);
+  d->families.shared = fam_tiles(vlk_host, !is_software(f));
+  kd_status status = create_device(d, f);
   if (status == KD_OK) status = vlk_stream_open(d, &d->own);
   if (status == KD_OK) status = fam_script_open(vlk_host, &d->families.script);
   if (status == KD_OK) status = open_tuner(d, f);
@@ -563,25 +574,6 @@ static const void *extension(kd_instance *instance, const char *name) {
   if (!strcmp(name, TUNE_EXTENSION)) return &fam_tune;
   return strcmp(name, KD_NATIVE) ? NULL : &vlk_native;
 }
-
-static const kd_option_def options[] = {
-    FAM_TILES_OPTION,
-    FAM_TUNED_OPTION,
-    FAM_CUT_OPTION,
-    {.struct_size = sizeof(kd_option_def),
-     .name = "compiler",
-     .choices = "auto|off",
-     .default_value = "auto",
-     .doc = "Kernels are compiled as they are needed, where shaderc is"
-            " installed; off: only those that were built with the plugin."},
-    {.struct_size = sizeof(kd_option_def),
-     .name = "validation",
-     .choices = "on|off",
-     .default_value = "off",
-     .doc = "The Khronos validation layer watches the plugin, and ends the"
-            " process at its first message."},
-    FAM_SCRIPT_OPTION,
-};
 
 static const kd_plugin plugin = {
     .struct_size = sizeof(kd_plugin),

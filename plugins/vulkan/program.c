@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/options.h"
 #include "spirv.h"
 #include "vlk.h"
 
@@ -67,20 +68,16 @@ static const char *find_compiler(void) {
 }
 #endif
 
-kd_status vlk_compiler_open(void) {
-  const char *wanted = vlk_host->option(vlk_host, "compiler");
-  bool off = wanted && !strcmp(wanted, "off");
-  if (wanted && !off && strcmp(wanted, "auto") != 0)
-    return FAIL(KD_INVALID_ARGUMENT,
-                "option compiler is \"%s\"; it is auto or off", wanted);
-  const char *why = off ? "it is switched off" : find_compiler();
+void vlk_compiler_open(void) {
+  const char *why = option_is(vlk_host, "compiler", "off")
+                        ? "it is switched off"
+                        : find_compiler();
   has_compiler = !why;
   if (why)
     vlk_host->log(vlk_host, KD_LOG_INFO,
                   "no compiler (%s): %zu kernels were built with the"
                   " plugin, others run elsewhere",
                   why, vlk_prebuilt_count);
-  return KD_OK;
 }
 
 bool vlk_has_compiler(void) {

@@ -276,7 +276,7 @@ struct vlk_push {
 
 /* The option "compiler" (auto, off); without one there are the kernels that were built
  * with the plugin, and those of the store. */
-kd_status vlk_compiler_open(void);
+void vlk_compiler_open(void);
 bool vlk_has_compiler(void);
 /* Whether its SPIR-V is there without a compiler. */
 bool vlk_is_built(const char *source);
