@@ -5,17 +5,7 @@
  *        system's libraries */
 #include "bench.h"
 
-enum { ROUNDS = 8, TIMES = 10 };
-
-static keel_context *context;
-static keel_device *device;
-static keel_op *relu;
-static keel_tensor *one; /* an element on the device */
-
-static struct {
-  cu_stream stream;
-  cu_pointer memory[2];
-} raw;
+enum { ROUNDS = 7, TIMES = 10 };
 
 static const struct row {
   const char *op;
@@ -24,46 +14,31 @@ static const struct row {
 } rows[] = {{"Relu", KD_F32, 1}, {"Add", KD_F32, 2},  {"Relu", KD_F16, 1},
             {"Add", KD_F16, 2},  {"Add", KD_BF16, 2}, {"Add", KD_U8, 2}};
 
-static void copies(size_t bytes) {
+/* What is measured now. */
+static const struct row *row;
+static size_t bytes; /* of a tensor */
+static keel_op *op;
+static keel_tensor *in[2];
+static cu_stream stream;
+static cu_pointer memory[2];
+
+static void copies(void) {
   for (int i = 0; i < TIMES; i++)
-    need_cu(cu.MemcpyAsync(raw.memory[1], raw.memory[0], bytes, raw.stream),
-            "a copy");
-  need_cu(cu.StreamSynchronize(raw.stream), "cuStreamSynchronize");
+    need_cu(cu.MemcpyAsync(memory[1], memory[0], bytes, stream), "a copy");
+  need_cu(cu.StreamSynchronize(stream), "cuStreamSynchronize");
 }
 
-static void calls(keel_op *op, keel_tensor **in, uint32_t inputs) {
-  keel_tensor *y = NULL, *last = NULL;
-  float seen = 0;
-  for (int i = 0; i < TIMES; i++) {
-    keel_tensor_release(y);
-    need(keel_op_call(op, in, inputs, &y, 1));
-  }
-  /* reading what comes behind them waits for the device */
-  need(keel_op_call(relu, &one, 1, &last, 1));
-  need(keel_tensor_read(last, &seen, sizeof seen));
-  keel_tensor_release(last);
-  keel_tensor_release(y);
+static void calls(void) {
+  call_and_wait(op, in, row->inputs, TIMES);
 }
 
-static void measure(const struct row *row, size_t bytes) {
-  double best[2] = {1e30, 1e30};
+static void measure(void) {
+  double best[2];
   int64_t count = (int64_t)(bytes / keel_dtype_size(row->dtype));
-  keel_op *op = NULL;
-  keel_tensor *host = NULL, *in[2] = {NULL};
-  need(keel_op_prepare(context, row->op, NULL, 0, NULL, &op));
-  need(keel_tensor_create(context, row->dtype, 1, &count, NULL, &host));
-  need(keel_tensor_to(host, device, &in[0]));
-  need(keel_tensor_to(host, device, &in[1]));
-  for (int round = 0; round < ROUNDS; round++) {
-    double begin = now();
-    copies(bytes);
-    double middle = now();
-    calls(op, in, row->inputs);
-    double end = now();
-    if (!round) continue;
-    if (middle - begin < best[0]) best[0] = middle - begin;
-    if (end - middle < best[1]) best[1] = end - middle;
-  }
+  op = bench_op(row->op);
+  in[0] = bench_placed(row->dtype, 1, &count, NULL);
+  in[1] = bench_placed(row->dtype, 1, &count, NULL);
+  bench_in_turn(ROUNDS, (void (*const[2])(void)){copies, calls}, best);
   double moved = (double)bytes * TIMES;
   double copied = 2 * moved / best[0],
          made = (row->inputs + 1) * moved / best[1];
@@ -72,15 +47,12 @@ static void measure(const struct row *row, size_t bytes) {
       " %.2f\n",
       row->op, keel_dtype_name(row->dtype), copied, made, made / copied);
   fflush(stdout);
-  keel_tensor_release(host);
   keel_tensor_release(in[0]);
   keel_tensor_release(in[1]);
   keel_op_release(op);
 }
 
 int main(int argc, char **argv) {
-  static char options[2][4200];
-  static const char *const list[] = {options[0], options[1]};
   long mib = argc > 1 ? strtol(argv[1], NULL, 10) : 256;
   bool named = argc == 4;
   if ((argc > 2 && !named) || mib < 1 || mib > 2047) {
@@ -88,29 +60,15 @@ int main(int argc, char **argv) {
             "usage: cuda_bandwidth [MIB [DRIVER NVRTC]]     MIB: 1 to 2047\n");
     return 2;
   }
-  for (int i = 0; named && i < 2; i++)
-    snprintf(options[i], sizeof options[i], "cuda.%s=%s",
-             i ? "nvrtc" : "driver", argv[i + 2]);
-  const keel_context_params params = {.struct_size = sizeof params,
-                                      .options = list,
-                                      .option_count = named ? 2 : 0};
-  size_t bytes = (size_t)mib << 20;
-  raw.stream = open_driver(named ? argv[2] : NULL);
-  for (int i = 0; i < 2; i++)
-    need_cu(cu.MemAlloc(&raw.memory[i], bytes), "memory");
-  need(keel_open(&params, &context));
-  need(keel_device_find(context, "cuda:0", &device));
-  need(keel_device_push(device));
-  need(keel_op_prepare(context, "Relu", NULL, 0, NULL, &relu));
-  keel_tensor *host = NULL;
-  need(keel_tensor_create(context, KD_F32, 0, NULL, NULL, &host));
-  need(keel_tensor_to(host, device, &one));
-  keel_tensor_release(host);
-  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-    measure(&rows[i], bytes);
-  keel_tensor_release(one);
-  keel_op_release(relu);
-  keel_device_pop();
-  keel_close(context);
+  bytes = (size_t)mib << 20;
+  stream = open_driver(named ? argv[2] : NULL);
+  memory[0] = device_memory(bytes);
+  memory[1] = device_memory(bytes);
+  open_keel(argv + 2, named ? 2 : 0);
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    row = &rows[i];
+    measure();
+  }
+  close_keel();
   return 0;
 }

@@ -2,9 +2,7 @@
  * Relu on 4 floats (1000, then a wait), copies of 32 MiB, MatMul of 512.
  *
  * usage: cuda_raw [DRIVER NVRTC]     paths of both libraries; default: the system's */
-#include <string.h>
-
-#include "api.h"
+#include "bench.h"
 #include "families/bench/beside.h"
 
 /* ---- the driver alone ------------------------------------------------------------- */
@@ -34,19 +32,10 @@ static const char product[] =
     "}\n";
 
 static struct {
-  cu_context context;
   cu_stream stream;
   cu_function relu, matmul;
   cu_pointer x, y, a, b, c, large;
 } raw;
-
-static void need(cu_result code, const char *what) {
-  const char *name = NULL;
-  if (code == CU_OK) return;
-  cu.GetErrorName(code, &name);
-  fprintf(stderr, "%s: %s\n", what, name ? name : "an error");
-  exit(1);
-}
 
 static cu_function compile(const char *text, int architecture) {
   char target[48];
@@ -62,9 +51,9 @@ static cu_function compile(const char *text, int architecture) {
     fail("the kernel does not compile");
   char *code = malloc(size);
   if (!code || rtc.GetCUBIN(program, code) != 0) fail("no memory");
-  need(cu.ModuleLoadData(&module, code), "cuModuleLoadData");
-  need(cu.ModuleGetFunction(&function, module, "family"),
-       "cuModuleGetFunction");
+  need_cu(cu.ModuleLoadData(&module, code), "cuModuleLoadData");
+  need_cu(cu.ModuleGetFunction(&function, module, "family"),
+          "cuModuleGetFunction");
   free(code);
   rtc.DestroyProgram(&program);
   return function;
@@ -73,24 +62,20 @@ static cu_function compile(const char *text, int architecture) {
 static void raw_open(const char *driver, const char *nvrtc) {
   cu_device device = 0;
   int major = 0, minor = 0;
-  const char *why = cu_api_open(driver);
-  if (!why) why = rtc_api_open(nvrtc);
+  raw.stream = open_driver(driver);
+  const char *why = rtc_api_open(nvrtc);
   if (why) fail(why);
-  need(cu.Init(0), "cuInit");
-  need(cu.DeviceGet(&device, 0), "cuDeviceGet");
-  need(cu.DeviceGetAttribute(&major, CU_COMPUTE_MAJOR, device), "attribute");
-  need(cu.DeviceGetAttribute(&minor, CU_COMPUTE_MINOR, device), "attribute");
-  need(cu.DevicePrimaryCtxRetain(&raw.context, device), "context");
-  need(cu.CtxPushCurrent(raw.context), "cuCtxPushCurrent");
-  need(cu.StreamCreateWithPriority(&raw.stream, CU_NON_BLOCKING, 0), "stream");
+  need_cu(cu.DeviceGet(&device, 0), "cuDeviceGet");
+  need_cu(cu.DeviceGetAttribute(&major, CU_COMPUTE_MAJOR, device), "attribute");
+  need_cu(cu.DeviceGetAttribute(&minor, CU_COMPUTE_MINOR, device), "attribute");
   raw.relu = compile(source, 10 * major + minor);
   raw.matmul = compile(product, 10 * major + minor);
   cu_pointer *const squares[] = {&raw.a, &raw.b, &raw.c};
-  need(cu.MemAlloc(&raw.x, 64), "cuMemAlloc");
-  need(cu.MemAlloc(&raw.y, 64), "cuMemAlloc");
+  raw.x = device_memory(64);
+  raw.y = device_memory(64);
   for (int i = 0; i < 3; i++)
-    need(cu.MemAlloc(squares[i], SIDE * SIDE * 4), "cuMemAlloc");
-  need(cu.MemAlloc(&raw.large, COPY), "cuMemAlloc");
+    *squares[i] = device_memory(SIDE * SIDE * 4);
+  raw.large = device_memory(COPY);
 }
 
 static void raw_launches(void) {
@@ -99,45 +84,40 @@ static void raw_launches(void) {
   } params = {{4}};
   void *arguments[] = {&raw.x, &raw.y, &params};
   for (int i = 0; i < LAUNCHES; i++)
-    need(cu.LaunchKernel(raw.relu, 1, 1, 1, 64, 1, 1, 0, raw.stream, arguments,
-                         NULL),
-         "cuLaunchKernel");
+    need_cu(cu.LaunchKernel(raw.relu, 1, 1, 1, 64, 1, 1, 0, raw.stream,
+                            arguments, NULL),
+            "cuLaunchKernel");
   enqueued = now();
   float out[4];
-  need(cu.MemcpyDtoHAsync(out, raw.y, sizeof out, raw.stream), "a copy");
-  need(cu.StreamSynchronize(raw.stream), "cuStreamSynchronize");
+  need_cu(cu.MemcpyDtoHAsync(out, raw.y, sizeof out, raw.stream), "a copy");
+  need_cu(cu.StreamSynchronize(raw.stream), "cuStreamSynchronize");
 }
 
 static void raw_copy(void) {
-  need(cu.MemcpyHtoDAsync(raw.large, host_bytes, COPY, raw.stream), "a copy");
-  need(cu.StreamSynchronize(raw.stream), "cuStreamSynchronize");
+  need_cu(cu.MemcpyHtoDAsync(raw.large, host_bytes, COPY, raw.stream),
+          "a copy");
+  need_cu(cu.StreamSynchronize(raw.stream), "cuStreamSynchronize");
 }
 
 static void raw_matmul(void) {
   int side = SIDE;
   void *arguments[] = {&raw.a, &raw.b, &raw.c, &side};
-  need(cu.LaunchKernel(raw.matmul, SIDE * SIDE / 8 / 64, 1, 1, 64, 1, 1, 0,
-                       raw.stream, arguments, NULL),
-       "cuLaunchKernel");
-  need(cu.MemcpyDtoHAsync(host_bytes, raw.c, SIDE * SIDE * 4, raw.stream),
-       "a copy");
-  need(cu.StreamSynchronize(raw.stream), "cuStreamSynchronize");
+  need_cu(cu.LaunchKernel(raw.matmul, SIDE * SIDE / 8 / 64, 1, 1, 64, 1, 1, 0,
+                          raw.stream, arguments, NULL),
+          "cuLaunchKernel");
+  need_cu(cu.MemcpyDtoHAsync(host_bytes, raw.c, SIDE * SIDE * 4, raw.stream),
+          "a copy");
+  need_cu(cu.StreamSynchronize(raw.stream), "cuStreamSynchronize");
 }
 
 int main(int argc, char **argv) {
-  static char options[2][4200];
-  static const char *const list[] = {options[0], options[1]};
   if (argc != 1 && argc != 3) {
     fprintf(stderr, "usage: cuda_raw [DRIVER NVRTC]\n");
     return 2;
   }
-  if (argc == 3) {
-    snprintf(options[0], sizeof options[0], "cuda.driver=%s", argv[1]);
-    snprintf(options[1], sizeof options[1], "cuda.nvrtc=%s", argv[2]);
-    keel_options = list;
-    keel_option_count = 2;
-  }
   raw_open(argc == 3 ? argv[1] : NULL, argc == 3 ? argv[2] : NULL);
-  compare("CUDA", "cuda:0", raw_launches, raw_copy, raw_matmul);
+  open_keel(argv + 1, argc - 1);
+  compare("CUDA", raw_launches, raw_copy, raw_matmul);
+  close_keel();
   return 0;
 }

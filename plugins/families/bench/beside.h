@@ -3,12 +3,7 @@
 #ifndef KEEL_FAMILIES_BESIDE_H
 #define KEEL_FAMILIES_BESIDE_H
 
-#include <keel/keel.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
+#include "families/bench/bench.h"
 
 #define LAUNCHES 1000
 #define COPY     (UINT64_C(32) << 20)
@@ -16,84 +11,54 @@
 
 static char host_bytes[COPY];
 
-static double now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
-}
-
-static void fail(const char *what) {
-  fprintf(stderr, "%s\n", what);
-  exit(1);
-}
-
 /* When the last launch was enqueued: what follows is the device's time. */
 static double enqueued;
 
-/* Options of plugins for Keel's side, "plugin.name=value"; set before `compare`. */
-static const char *const *keel_options;
-static uint32_t keel_option_count;
-
-static keel_context *the_context;
-static keel_device *the_device;
 static keel_op *relu, *matmul;
 static keel_tensor *x, *square[2], *large;
 
 /* On the device, by an op that changes nothing. */
 static keel_tensor *placed(uint32_t rank, const int64_t *dims) {
-  keel_tensor *host = NULL, *there = NULL;
-  if (keel_tensor_create(the_context, KD_F32, rank, dims, NULL, &host) !=
-          KD_OK ||
-      keel_op_call(relu, &host, 1, &there, 1) != KD_OK)
-    fail(keel_message());
+  keel_tensor *host = bench_tensor(KD_F32, rank, dims, NULL), *there = NULL;
+  need(keel_op_call(relu, &host, 1, &there, 1));
   keel_tensor_release(host);
   return there;
 }
 
-static void keel_start(const char *name) {
+static void keel_start(void) {
   const int64_t four = 4, sides[2] = {SIDE, SIDE};
   const int64_t floats = (int64_t)(COPY / 4);
-  const keel_context_params params = {.struct_size = sizeof params,
-                                      .options = keel_options,
-                                      .option_count = keel_option_count};
-  if (keel_open(&params, &the_context) != KD_OK ||
-      keel_device_find(the_context, name, &the_device) != KD_OK ||
-      keel_device_push(the_device) != KD_OK ||
-      keel_op_prepare(the_context, "Relu", NULL, 0, NULL, &relu) != KD_OK ||
-      keel_op_prepare(the_context, "MatMul", NULL, 0, NULL, &matmul) != KD_OK)
-    fail(keel_message());
+  relu = bench_op("Relu");
+  matmul = bench_op("MatMul");
   memset(host_bytes, 1, COPY); /* pages of its own, as Keel's source has */
   x = placed(1, &four);
   square[0] = placed(2, sides);
   square[1] = placed(2, sides);
-  if (keel_tensor_create(the_context, KD_F32, 1, &floats, NULL, &large) !=
-      KD_OK)
-    fail(keel_message());
+  large = bench_tensor(KD_F32, 1, &floats, NULL);
 }
 
 static void keel_launches(void) {
   keel_tensor *y = NULL;
   for (int i = 0; i < LAUNCHES; i++) {
     keel_tensor_release(y);
-    if (keel_op_call(relu, &x, 1, &y, 1) != KD_OK) fail(keel_message());
+    need(keel_op_call(relu, &x, 1, &y, 1));
   }
   enqueued = now();
   float out[4]; /* reading it waits for the device */
-  if (keel_tensor_read(y, out, sizeof out) != KD_OK) fail(keel_message());
+  need(keel_tensor_read(y, out, sizeof out));
   keel_tensor_release(y);
 }
 
 static void keel_copy(void) {
   keel_tensor *there = NULL;
-  if (keel_tensor_to(large, the_device, &there) != KD_OK) fail(keel_message());
+  need(keel_tensor_to(large, the_device, &there));
   keel_tensor_release(there);
 }
 
 static void keel_matmul(void) {
   keel_tensor *y = NULL;
-  if (keel_op_call(matmul, square, 2, &y, 1) != KD_OK ||
-      keel_tensor_read(y, host_bytes, SIDE * SIDE * 4) != KD_OK)
-    fail(keel_message());
+  need(keel_op_call(matmul, square, 2, &y, 1));
+  need(keel_tensor_read(y, host_bytes, SIDE * SIDE * 4));
   keel_tensor_release(y);
 }
 
@@ -104,8 +69,6 @@ static void keel_end(void) {
   keel_tensor_release(large);
   keel_op_release(relu);
   keel_op_release(matmul);
-  keel_device_pop();
-  keel_close(the_context);
 }
 
 static void show(const char *what, const char *api, const char *unit,
@@ -114,10 +77,9 @@ static void show(const char *what, const char *api, const char *unit,
          unit, times[1], unit, times[1] / times[0]);
 }
 
-/* Both sides in turn; the shortest of some rounds. */
-static void compare(const char *api, const char *name,
-                    void (*raw_launches)(void), void (*raw_copy)(void),
-                    void (*raw_matmul)(void)) {
+/* Both sides in turn, after `bench_open`; the shortest of some rounds. */
+static void compare(const char *api, void (*raw_launches)(void),
+                    void (*raw_copy)(void), void (*raw_matmul)(void)) {
   const struct {
     const char *what;
     void (*sides[2])(void);
@@ -133,7 +95,7 @@ static void compare(const char *api, const char *name,
       {"copy of 32 MiB to the device", {raw_copy, keel_copy}, 1e6, "ms", 7},
       {"MatMul of 512", {raw_matmul, keel_matmul}, 1e6, "ms", 4},
   };
-  keel_start(name);
+  keel_start();
   for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
     double best[2] = {1e30, 1e30}, host[2] = {1e30, 1e30};
     for (int round = 0; round < rows[r].rounds; round++)

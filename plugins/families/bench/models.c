@@ -5,31 +5,16 @@
  *
  * usage: families_models [--option PLUGIN.NAME=VALUE] [DEVICE]...
  *        as `keel devices` lists them; all, if none */
-#include <keel/keel.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
+
+#include "families/bench/bench.h"
 
 #define TOKENS 128
 #define WIDTH  256
 #define HEADS  4
 #define ROUNDS 5
 
-static keel_context *context;
 static keel_builder *builder;
-
-static double now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
-}
-
-static void fail(void) {
-  fprintf(stderr, "families_models: %s\n", keel_message());
-  exit(1);
-}
 
 /* Repeatable numbers in [-scale, scale). */
 static float next_random(float scale) {
@@ -38,28 +23,23 @@ static float next_random(float scale) {
   return scale * ((float)(state >> 8) / 8388608.0f - 1.0f);
 }
 
-static keel_value weights(int64_t rows, int64_t columns, float scale) {
-  const int64_t dims[2] = {rows, columns};
-  float *data = malloc((size_t)(rows * columns) * sizeof *data);
-  keel_tensor *tensor = NULL;
-  if (!data) exit(1);
-  for (int64_t i = 0; i < rows * columns; i++)
-    data[i] = next_random(scale);
-  if (keel_tensor_create(context, KD_F32, rows == 1 ? 1 : 2,
-                         rows == 1 ? dims + 1 : dims, data, &tensor) != KD_OK)
-    fail();
+static keel_value constant(kd_dtype dtype, uint32_t rank, const int64_t *dims,
+                           const void *data) {
+  keel_tensor *tensor = bench_tensor(dtype, rank, dims, data);
   keel_value value = keel_builder_constant(builder, tensor);
   keel_tensor_release(tensor);
-  free(data);
   return value;
 }
 
-static keel_value ints(int64_t count, const int64_t *values) {
-  keel_tensor *tensor = NULL;
-  if (keel_tensor_create(context, KD_I64, 1, &count, values, &tensor) != KD_OK)
-    fail();
-  keel_value value = keel_builder_constant(builder, tensor);
-  keel_tensor_release(tensor);
+static keel_value weights(int64_t rows, int64_t columns, float scale) {
+  const int64_t dims[2] = {rows, columns};
+  float *data = malloc((size_t)(rows * columns) * sizeof *data);
+  if (!data) fail("no memory");
+  for (int64_t i = 0; i < rows * columns; i++)
+    data[i] = next_random(scale);
+  keel_value value =
+      constant(KD_F32, rows == 1 ? 1 : 2, rows == 1 ? dims + 1 : dims, data);
+  free(data);
   return value;
 }
 
@@ -84,28 +64,26 @@ static keel_value attention(keel_value x) {
   const int64_t heads_first[3] = {1, 0, 2}, keys[3] = {1, 2, 0};
   const float scale = 1 / sqrtf((float)WIDTH / HEADS);
   const int64_t one = 1;
-  keel_tensor *factor = NULL;
   keel_value parts[3];
   for (int i = 0; i < 3; i++) {
     parts[i] = two("MatMul", x, weights(WIDTH, WIDTH, 0.1f));
-    parts[i] = two("Reshape", parts[i], ints(3, split));
+    parts[i] = two("Reshape", parts[i],
+                   constant(KD_I64, 1, (const int64_t[]){3}, split));
     parts[i] = transposed(parts[i], i == 1 ? keys : heads_first);
   }
-  if (keel_tensor_create(context, KD_F32, 1, &one, &scale, &factor) != KD_OK)
-    fail();
   keel_value scores = two("Mul", two("MatMul", parts[0], parts[1]),
-                          keel_builder_constant(builder, factor));
-  keel_tensor_release(factor);
+                          constant(KD_F32, 1, &one, &scale));
   scores = keel_builder_op(builder, "Softmax", NULL, 0, &scores, 1);
   keel_value mixed = transposed(two("MatMul", scores, parts[2]), heads_first);
-  mixed = two("Reshape", mixed, ints(2, joined));
+  mixed =
+      two("Reshape", mixed, constant(KD_I64, 1, (const int64_t[]){2}, joined));
   return two("MatMul", mixed, weights(WIDTH, WIDTH, 0.1f));
 }
 
 static keel_program *block(void) {
   const int64_t dims[2] = {TOKENS, WIDTH};
   keel_program *program = NULL;
-  if (keel_builder_create(context, "block", &builder) != KD_OK) fail();
+  need(keel_builder_create(the_context, "block", &builder));
   keel_value x = keel_builder_input(builder, "x", KD_F32, 2, dims);
   x = normed(two("Add", x, attention(x)));
   keel_value y = two("MatMul", x, weights(WIDTH, 4 * WIDTH, 0.1f));
@@ -114,27 +92,9 @@ static keel_program *block(void) {
   y = two("MatMul", y, weights(4 * WIDTH, WIDTH, 0.1f));
   y = normed(two("Add", x, y));
   keel_builder_output(builder, "y", y);
-  if (keel_builder_finish(builder, &program) != KD_OK) fail();
+  need(keel_builder_finish(builder, &program));
   keel_builder_destroy(builder);
   return program;
-}
-
-/* As replay.h has it. */
-static void print_top5(const float *values) {
-  int taken[5];
-  printf("           top 5 of the last copy:");
-  for (int k = 0; k < 5; k++) {
-    int most = -1;
-    for (int i = 0; i < TOKENS * WIDTH; i++) {
-      int before = 0;
-      for (int j = 0; j < k; j++)
-        before |= taken[j] == i;
-      if (!before && (most < 0 || values[i] > values[most])) most = i;
-    }
-    taken[k] = most;
-    printf(" %d (%.4f)", most, (double)values[most]);
-  }
-  printf("\n");
 }
 
 /* Runs it, prints a line; `want` is filled by the first device. */
@@ -145,17 +105,15 @@ static int run_on(keel_program *program, const char *name, keel_tensor *x,
   keel_plan_params params = {.struct_size = sizeof params};
   keel_profile_device d = {0};
   double best = 1e30, worst = 0;
-  if (keel_device_find(context, name, &params.device) != KD_OK ||
-      keel_plan_create(program, &params, &plan) != KD_OK)
-    fail();
+  need(keel_device_find(the_context, name, &params.device));
+  need(keel_plan_create(program, &params, &plan));
   for (int i = -1; i < 2 * ROUNDS; i++) { /* the first one compiles */
     keel_tensor *y = NULL;
     if (i == ROUNDS)
       keel_plan_profile(plan, KEEL_PROFILE_OPS | KEEL_PROFILE_CLOCKS);
     double begin = now();
-    if (keel_plan_run(plan, &x, 1, &y, 1) != KD_OK ||
-        keel_tensor_read(y, first ? want : got, sizeof got) != KD_OK)
-      fail();
+    need(keel_plan_run(plan, &x, 1, &y, 1));
+    need(keel_tensor_read(y, first ? want : got, sizeof got));
     if (i >= 0 && i < ROUNDS && now() - begin < best) best = now() - begin;
     keel_tensor_release(y);
   }
@@ -166,13 +124,14 @@ static int run_on(keel_program *program, const char *name, keel_tensor *x,
     double off = (double)fabsf(got[i] - want[i]);
     if (!(off <= worst)) worst = off;
   }
-  double work = (double)(d.kernels + d.copies) * 1e-6 / ROUNDS;
+  double work = (double)(d.kernels + d.copies) / ROUNDS;
   printf(
       "%-10s %9.2f ms a run; %9.2f ms of work %s; ratio %.2f; differs by"
       " %.1e\n",
-      name, best, work, d.timed ? "by its clock" : "as the host saw it",
-      best / work, worst);
-  print_top5(first ? want : got);
+      name, best * 1e-6, work * 1e-6,
+      d.timed ? "by its clock" : "as the host saw it", best / work, worst);
+  printf("           ");
+  bench_print_top(first ? want : got, TOKENS * WIDTH);
   keel_plan_release(plan);
   return worst < 1e-3 ? 0 : 1;
 }
@@ -180,7 +139,6 @@ static int run_on(keel_program *program, const char *name, keel_tensor *x,
 int main(int argc, char **argv) {
   static float want[TOKENS * WIDTH], data[TOKENS * WIDTH];
   const int64_t dims[2] = {TOKENS, WIDTH};
-  keel_tensor *x = NULL;
   int failed = 0;
   keel_context_params how = {.struct_size = sizeof how};
   const char *option =
@@ -191,20 +149,20 @@ int main(int argc, char **argv) {
     argc -= 2;
     argv += 2;
   }
-  if (keel_open(&how, &context) != KD_OK) fail();
+  need(keel_open(&how, &the_context));
   keel_program *program = block();
   for (size_t i = 0; i < sizeof data / sizeof *data; i++)
     data[i] = next_random(1);
-  if (keel_tensor_create(context, KD_F32, 2, dims, data, &x) != KD_OK) fail();
+  keel_tensor *x = bench_tensor(KD_F32, 2, dims, data);
   for (int i = 1; i < argc; i++)
     failed |= run_on(program, argv[i], x, want, i == 1);
-  for (uint32_t i = 0; argc < 2 && i < keel_device_count(context); i++) {
+  for (uint32_t i = 0; argc < 2 && i < keel_device_count(the_context); i++) {
     keel_device_facts facts;
-    keel_device_describe(keel_device_at(context, i), &facts);
+    keel_device_describe(keel_device_at(the_context, i), &facts);
     failed |= run_on(program, facts.name, x, want, i == 0);
   }
   keel_tensor_release(x);
   keel_program_release(program);
-  keel_close(context);
+  keel_close(the_context);
   return failed;
 }

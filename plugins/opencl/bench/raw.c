@@ -2,10 +2,8 @@
  * on 4 floats (1000, then a wait), copies of 32 MiB, MatMul of 512.
  *
  * usage: opencl_raw [--source]     --source: only shows the kernels that are launched raw */
-#include <string.h>
-
-#include "api.h"
 #include "families/bench/beside.h"
+#include "plain.h"
 
 /* ---- OpenCL alone --------------------------------------------------------------- */
 
@@ -37,37 +35,26 @@ static const char *source =
     "}\n";
 
 static struct {
-  cl_command_queue queue;
   cl_kernel kernel, matmul;
   cl_mem x, y, a, b, c, large;
 } raw;
 
 static void raw_open(void) {
-  cl_platform_id platform = NULL;
-  cl_device_id device = NULL;
   cl_int code = CL_SUCCESS;
-  const char *why = cl_api_open();
-  if (why) fail(why);
-  if (cl.GetPlatformIDs(1, &platform, NULL) != CL_SUCCESS ||
-      cl.GetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 1, &device, NULL) !=
-          CL_SUCCESS)
-    fail("there is no OpenCL device");
-  cl_context context = cl.CreateContext(NULL, 1, &device, NULL, NULL, &code);
-  raw.queue = cl.CreateCommandQueue(context, device, 0, &code);
+  plain_open();
   cl_program program =
-      cl.CreateProgramWithSource(context, 1, &source, NULL, &code);
-  if (cl.BuildProgram(program, 1, &device, "", NULL, NULL) != CL_SUCCESS)
+      cl.CreateProgramWithSource(plain.context, 1, &source, NULL, &code);
+  if (cl.BuildProgram(program, 1, &plain.device, "", NULL, NULL) != CL_SUCCESS)
     fail("the kernel does not compile");
   raw.kernel = cl.CreateKernel(program, "relu", &code);
-  raw.x = cl.CreateBuffer(context, CL_MEM_READ_WRITE, 64, NULL, &code);
-  raw.y = cl.CreateBuffer(context, CL_MEM_READ_WRITE, 64, NULL, &code);
   raw.matmul = cl.CreateKernel(program, "matmul", &code);
+  need_cl(code, "clCreateKernel");
+  raw.x = plain_buffer(64);
+  raw.y = plain_buffer(64);
   cl_mem *const squares[] = {&raw.a, &raw.b, &raw.c};
   for (int i = 0; i < 3; i++)
-    *squares[i] = cl.CreateBuffer(context, CL_MEM_READ_WRITE, SIDE * SIDE * 4,
-                                  NULL, &code);
-  raw.large = cl.CreateBuffer(context, CL_MEM_READ_WRITE, COPY, NULL, &code);
-  if (code != CL_SUCCESS) fail("no memory");
+    *squares[i] = plain_buffer(SIDE * SIDE * 4);
+  raw.large = plain_buffer(COPY);
 }
 
 static void raw_launches(void) {
@@ -82,19 +69,19 @@ static void raw_launches(void) {
     cl.SetKernelArg(raw.kernel, 2, sizeof raw.y, &raw.y);
     cl.SetKernelArg(raw.kernel, 3, sizeof zero, &zero);
     cl.SetKernelArg(raw.kernel, 4, sizeof params, &params);
-    if (cl.EnqueueNDRangeKernel(raw.queue, raw.kernel, 1, NULL, &items, &group,
-                                0, NULL, NULL) != CL_SUCCESS)
+    if (cl.EnqueueNDRangeKernel(plain.queue, raw.kernel, 1, NULL, &items,
+                                &group, 0, NULL, NULL) != CL_SUCCESS)
       fail("a launch failed");
   }
   enqueued = now();
   float out[4];
-  cl.EnqueueReadBuffer(raw.queue, raw.y, CL_TRUE, 0, sizeof out, out, 0, NULL,
+  cl.EnqueueReadBuffer(plain.queue, raw.y, CL_TRUE, 0, sizeof out, out, 0, NULL,
                        NULL);
 }
 
 static void raw_copy(void) {
-  if (cl.EnqueueWriteBuffer(raw.queue, raw.large, CL_TRUE, 0, COPY, host_bytes,
-                            0, NULL, NULL) != CL_SUCCESS)
+  if (cl.EnqueueWriteBuffer(plain.queue, raw.large, CL_TRUE, 0, COPY,
+                            host_bytes, 0, NULL, NULL) != CL_SUCCESS)
     fail("a copy failed");
 }
 
@@ -105,10 +92,10 @@ static void raw_matmul(void) {
   for (cl_uint i = 0; i < 6; i++)
     cl.SetKernelArg(raw.matmul, i, i < 3 ? sizeof(cl_mem) : sizeof side,
                     i < 3 ? (const void *)squares[i] : &side);
-  if (cl.EnqueueNDRangeKernel(raw.queue, raw.matmul, 1, NULL, &items, &group, 0,
-                              NULL, NULL) != CL_SUCCESS)
+  if (cl.EnqueueNDRangeKernel(plain.queue, raw.matmul, 1, NULL, &items, &group,
+                              0, NULL, NULL) != CL_SUCCESS)
     fail("a launch failed");
-  cl.EnqueueReadBuffer(raw.queue, raw.c, CL_TRUE, 0, SIDE * SIDE * 4,
+  cl.EnqueueReadBuffer(plain.queue, raw.c, CL_TRUE, 0, SIDE * SIDE * 4,
                        host_bytes, 0, NULL, NULL);
 }
 
@@ -118,6 +105,8 @@ int main(int argc, char **argv) {
     return 0;
   }
   raw_open();
-  compare("OpenCL", "opencl:0", raw_launches, raw_copy, raw_matmul);
+  bench_open("opencl:0", NULL, 0);
+  compare("OpenCL", raw_launches, raw_copy, raw_matmul);
+  bench_close();
   return 0;
 }

@@ -91,6 +91,8 @@ static void raw_copy(void) {
 
 int main(void) {
   raw_open();
-  compare("Vulkan", "vulkan:0", raw_launches, raw_copy, raw_matmul);
+  bench_open("vulkan:0", NULL, 0);
+  compare("Vulkan", raw_launches, raw_copy, raw_matmul);
+  bench_close();
   return 0;
 }

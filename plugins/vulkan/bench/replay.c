@@ -137,7 +137,7 @@ static void copy(const replay_command *c, uint64_t at) {
 
 static double run_from(const replay_script *s, uint32_t first) {
   VkPipeline bound = VK_NULL_HANDLE;
-  double time = replay_now();
+  double time = now();
   begin(commands);
   for (uint32_t i = first; i < s->command_count; i++) {
     const replay_command *c = &s->commands[i];
@@ -149,7 +149,7 @@ static double run_from(const replay_script *s, uint32_t first) {
   }
   submit(commands);
   wait();
-  return replay_now() - time;
+  return now() - time;
 }
 
 static const void *last_result(uint64_t *out_size) {
