@@ -4,7 +4,7 @@
  *   keel onnx-test --plugin reference.so --device reference DIR
  *
  * It is slow, and takes any type that the op's schema allows. */
-#include "common/plain.h"
+#include "common/inline.h"
 #include "common/single.h"
 #include "reference/reference.h"
 
@@ -19,8 +19,8 @@ static kd_status give(const kd_launch *launch, uint32_t index, const ref_op *op,
                       const value *result) {
   kd_tensor target = launch->outputs[index];
   if (op->dynamic) {
-    kd_status status = plain_host->set_output(launch, index, result->rank,
-                                              result->dims, &target);
+    kd_status status = inline_host->set_output(launch, index, result->rank,
+                                               result->dims, &target);
     if (status != KD_OK) return status;
   }
   if (result->count) value_store(result, target.data);
@@ -36,14 +36,14 @@ static kd_status enqueue(kd_kernel *self, kd_stream *stream,
   (void)self;
   (void)stream;
   if (launch->input_count > MOST || launch->output_count > MOST)
-    return plain_host->fail(KD_UNIMPLEMENTED, "more than %d arguments", MOST);
+    return inline_host->fail(KD_UNIMPLEMENTED, "more than %d arguments", MOST);
   for (uint32_t i = 0; i < launch->input_count; i++)
     in[i] = take(&launch->inputs[i]);
   for (uint32_t i = 0; i < launch->output_count && !op->dynamic; i++)
     if (launch->outputs[i].dtype != KD_NONE)
       out[i] = value_make(launch->outputs[i].dtype, launch->outputs[i].rank,
                           launch->outputs[i].dims);
-  ref_call call = {.read = plain_host->node,
+  ref_call call = {.read = inline_host->node,
                    .node = launch->node,
                    .in = (const value *const *)in,
                    .in_count = launch->input_count,
@@ -51,8 +51,8 @@ static kd_status enqueue(kd_kernel *self, kd_stream *stream,
                    .out_count = launch->output_count,
                    .variant = op->variant};
   if (!op->run(&call))
-    status = plain_host->fail(KD_UNIMPLEMENTED,
-                              "the reference does not do this %s", op->name);
+    status = inline_host->fail(KD_UNIMPLEMENTED,
+                               "the reference does not do this %s", op->name);
   for (uint32_t i = 0; i < launch->output_count && status == KD_OK; i++)
     if (out[i]) status = give(launch, i, op, out[i]);
   for (uint32_t i = 0; i < MOST; i++) {
@@ -63,7 +63,7 @@ static kd_status enqueue(kd_kernel *self, kd_stream *stream,
 }
 
 static kd_status start(const kd_host *services) {
-  plain_host = services;
+  inline_host = services;
   return KD_OK;
 }
 
@@ -80,7 +80,7 @@ static void plugin_close(kd_instance *instance) {
 static kd_status device_info(kd_instance *instance, uint32_t index,
                              kd_device_info *out_info) {
   (void)instance;
-  if (index) return plain_host->fail(KD_OUT_OF_RANGE, "there is one device");
+  if (index) return inline_host->fail(KD_OUT_OF_RANGE, "there is one device");
   out_info->flags =
       KD_DEVICE_INLINE | KD_DEVICE_HOST_ADDRESSABLE | KD_DEVICE_SOFTWARE;
   out_info->name = "Keel's conformance reference";
@@ -99,11 +99,11 @@ static kd_plugin plugin = {
     .version = "1",
     .open = plugin_open,
     .close = plugin_close,
-    .device_count = plain_device_count,
+    .device_count = inline_count,
     .device_info = device_info,
-    .device_open = plain_device_open,
-    .device_close = plain_device_close,
-    .memory = &plain_memory,
+    .device_open = inline_open,
+    .device_close = inline_close,
+    .memory = &inline_memory,
     .kernels = kernels,
 };
 

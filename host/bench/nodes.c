@@ -4,7 +4,7 @@
 #include <kd/kd.h>
 #include <stdlib.h>
 
-#include "common/plain.h"
+#include "common/inline.h"
 #include "common/single.h"
 #include "graph.h"
 
@@ -34,10 +34,10 @@ static const kd_kernel_def kernels[] = {
 };
 
 static kd_status start(const kd_host *services) {
-  plain_host = services;
-  const char *given = plain_host->option(plain_host, "spins");
+  inline_host = services;
+  const char *given = inline_host->option(inline_host, "spins");
   spins = given ? (uint32_t)strtoul(given, NULL, 10) : 0;
-  given = plain_host->option(plain_host, "costs");
+  given = inline_host->option(inline_host, "costs");
   costs =
       given ? (const graph_costs *)(uintptr_t)strtoull(given, NULL, 16) : NULL;
   if (costs) spins = BY_NODE;
@@ -57,7 +57,7 @@ static void close_driver(kd_instance *instance) {
 static kd_status device_info(kd_instance *instance, uint32_t index,
                              kd_device_info *out_info) {
   (void)instance;
-  if (index) return plain_host->fail(KD_OUT_OF_RANGE, "there is one device");
+  if (index) return inline_host->fail(KD_OUT_OF_RANGE, "there is one device");
   out_info->flags = KD_DEVICE_INLINE | KD_DEVICE_HOST_ADDRESSABLE;
   out_info->name = "Empty nodes";
   out_info->kind = "cpu";
@@ -73,11 +73,11 @@ static const kd_plugin nodes = {
     .version = "1.0",
     .open = open_driver,
     .close = close_driver,
-    .device_count = plain_device_count,
+    .device_count = inline_count,
     .device_info = device_info,
-    .device_open = plain_device_open,
-    .device_close = plain_device_close,
-    .memory = &plain_memory,
+    .device_open = inline_open,
+    .device_close = inline_close,
+    .memory = &inline_memory,
     .kernels = kernels,
     .kernel_count = sizeof kernels / sizeof *kernels,
 };

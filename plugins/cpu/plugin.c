@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "common/inline.h"
 #include "common/options.h"
 #include "common/properties.h"
 #include "common/single.h"
@@ -15,11 +16,6 @@
 
 const kd_host *cpu_host;
 
-struct kd_device {
-  uint32_t index;
-};
-
-static struct kd_device the_cpu;
 static char product_name[64] = "CPU";
 static int isa;
 static bool openblas, winograd;
@@ -137,11 +133,6 @@ static void plugin_close(kd_instance *instance) {
   single_close();
 }
 
-static uint32_t device_count(kd_instance *instance) {
-  (void)instance;
-  return 1;
-}
-
 static kd_status device_info(kd_instance *instance, uint32_t index,
                              kd_device_info *out_info) {
   (void)instance;
@@ -203,23 +194,7 @@ static kd_status property(kd_instance *instance, uint32_t device,
   return property_give(cpu_host, &list, index, out_property);
 }
 
-static kd_status device_open(kd_instance *instance, uint32_t index,
-                             kd_device **out_device) {
-  (void)instance;
-  the_cpu.index = index;
-  *out_device = &the_cpu;
-  return KD_OK;
-}
-
-static void device_close(kd_device *device) {
-  (void)device;
-}
-
 /* ---- memory ------------------------------------------------------------------ */
-
-static void *address(kd_buffer *buffer, uint64_t offset) {
-  return (char *)buffer + offset; /* a buffer is its memory */
-}
 
 static kd_status allocate(kd_device *device, const kd_allocation *wanted,
                           kd_buffer **out_buffer, void **out_address) {
@@ -245,32 +220,14 @@ static void release(kd_device *device, kd_buffer *buffer) {
   if (!cpu_external_release(buffer)) free(buffer);
 }
 
-static kd_status copy_in(kd_device *device, kd_stream *stream,
-                         const void *source, kd_buffer *target, uint64_t offset,
-                         uint64_t size) {
-  (void)device;
-  (void)stream;
-  if (size) memcpy(address(target, offset), source, size);
-  return KD_OK;
-}
-
-static kd_status copy_out(kd_device *device, kd_stream *stream,
-                          kd_buffer *source, uint64_t offset, void *target,
-                          uint64_t size) {
-  (void)device;
-  (void)stream;
-  if (size) memcpy(target, address(source, offset), size);
-  return KD_OK;
-}
-
 static kd_status copy(kd_device *device, kd_stream *stream, kd_buffer *source,
                       uint64_t source_offset, kd_buffer *target,
                       uint64_t target_offset, uint64_t size) {
   (void)device;
   (void)stream;
   if (size)
-    memmove(address(target, target_offset), address(source, source_offset),
-            size);
+    memmove(inline_address(target, target_offset),
+            inline_address(source, source_offset), size);
   return KD_OK;
 }
 
@@ -280,7 +237,7 @@ static kd_status fill(kd_device *device, kd_stream *stream, kd_buffer *target,
   (void)device;
   (void)stream;
   for (uint64_t i = 0; i < size; i += pattern_size)
-    memcpy(address(target, offset + i), pattern, pattern_size);
+    memcpy(inline_address(target, offset + i), pattern, pattern_size);
   return KD_OK;
 }
 
@@ -289,7 +246,7 @@ static kd_status map(kd_device *device, kd_buffer *buffer, uint64_t offset,
   (void)device;
   (void)size;
   (void)access;
-  *out_address = address(buffer, offset);
+  *out_address = inline_address(buffer, offset);
   return KD_OK;
 }
 
@@ -302,8 +259,8 @@ static const kd_memory_table memory = {
     .struct_size = sizeof(kd_memory_table),
     .allocate = allocate,
     .release = release,
-    .copy_in = copy_in,
-    .copy_out = copy_out,
+    .copy_in = inline_copy_in,
+    .copy_out = inline_copy_out,
     .copy = copy,
     .fill = fill,
     .map = map,
@@ -329,12 +286,12 @@ static const kd_plugin plugin = {
     .version = "0.1.0",
     .open = plugin_open,
     .close = plugin_close,
-    .device_count = device_count,
+    .device_count = inline_count,
     .device_info = device_info,
     .space = space,
     .property = property,
-    .device_open = device_open,
-    .device_close = device_close,
+    .device_open = inline_open,
+    .device_close = inline_close,
     .memory = &memory,
     .external = &cpu_external,
     .regions = &cpu_regions,
