@@ -1,49 +1,36 @@
 /* native.c - CUDA's own handles of the plugin's objects, and streams in streams that
  * applications have. */
+#include "common/native.h"
 #include "cudev.h"
-
-static uint64_t number_of(const void *handle) {
-  return (uint64_t)(uintptr_t)handle;
-}
 
 static kd_status device_handle(kd_device *d, kd_native_kind kind,
                                uint64_t *out_handle) {
-  switch (kind) {
-    case KD_NATIVE_CU_DEVICE:
-      *out_handle = (uint64_t)d->id;
-      return KD_OK;
-    case KD_NATIVE_CU_CONTEXT:
-      *out_handle = number_of(d->context);
-      return KD_OK;
-    default:
-      return FAIL(KD_UNIMPLEMENTED,
-                  "CUDA: a device has the native kinds CU_DEVICE and"
-                  " CU_CONTEXT, and not 0x%x",
-                  (unsigned)kind);
-  }
+  const native_handle handles[] = {
+      {KD_NATIVE_CU_DEVICE, (uint64_t)d->id},
+      {KD_NATIVE_CU_CONTEXT, native_number(d->context)}};
+  return native_give(
+      cuda_host, "CUDA: a device has the native kinds CU_DEVICE and CU_CONTEXT",
+      handles, 2, kind, out_handle);
 }
 
 static kd_status buffer_handle(kd_device *d, kd_buffer *buffer,
                                kd_native_kind kind, uint64_t *out_handle,
                                uint64_t *out_offset) {
+  const native_handle handle = {KD_NATIVE_CU_POINTER, buffer->memory};
   (void)d;
-  if (kind != KD_NATIVE_CU_POINTER)
-    return FAIL(KD_UNIMPLEMENTED,
-                "CUDA: a buffer has the native kind CU_POINTER, and not 0x%x",
-                (unsigned)kind);
-  *out_handle = buffer->memory;
-  *out_offset = 0;
-  return KD_OK;
+  kd_status status =
+      native_give(cuda_host, "CUDA: a buffer has the native kind CU_POINTER",
+                  &handle, 1, kind, out_handle);
+  if (status == KD_OK) *out_offset = 0;
+  return status;
 }
 
 static kd_status stream_handle(kd_stream *stream, kd_native_kind kind,
                                uint64_t *out_handle) {
-  if (kind != KD_NATIVE_CU_STREAM)
-    return FAIL(KD_UNIMPLEMENTED,
-                "CUDA: a stream has the native kind CU_STREAM, and not 0x%x",
-                (unsigned)kind);
-  *out_handle = number_of(stream->lane.queue);
-  return KD_OK;
+  const native_handle handle = {KD_NATIVE_CU_STREAM,
+                                native_number(stream->lane.queue)};
+  return native_give(cuda_host, "CUDA: a stream has the native kind CU_STREAM",
+                     &handle, 1, kind, out_handle);
 }
 
 /* In the context. The driver's three default streams can't be recorded, or are another one in

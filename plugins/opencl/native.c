@@ -1,52 +1,39 @@
 /* native.c - OpenCL's own handles of the plugin's objects, and streams in queues that
  * applications have. */
+#include "common/native.h"
 #include "opencl.h"
-
-static uint64_t number_of(const void *handle) {
-  return (uint64_t)(uintptr_t)handle;
-}
 
 static kd_status device_handle(kd_device *d, kd_native_kind kind,
                                uint64_t *out_handle) {
-  switch (kind) {
-    case KD_NATIVE_CL_PLATFORM:
-      *out_handle = number_of(d->platform);
-      return KD_OK;
-    case KD_NATIVE_CL_DEVICE:
-      *out_handle = number_of(d->id);
-      return KD_OK;
-    case KD_NATIVE_CL_CONTEXT:
-      *out_handle = number_of(d->context);
-      return KD_OK;
-    default:
-      return FAIL(KD_UNIMPLEMENTED,
-                  "OpenCL: a device has the native kinds CL_PLATFORM, CL_DEVICE"
-                  " and CL_CONTEXT, and not 0x%x",
-                  (unsigned)kind);
-  }
+  const native_handle handles[] = {
+      {KD_NATIVE_CL_PLATFORM, native_number(d->platform)},
+      {KD_NATIVE_CL_DEVICE, native_number(d->id)},
+      {KD_NATIVE_CL_CONTEXT, native_number(d->context)}};
+  return native_give(ocl_host,
+                     "OpenCL: a device has the native kinds CL_PLATFORM,"
+                     " CL_DEVICE and CL_CONTEXT",
+                     handles, 3, kind, out_handle);
 }
 
 static kd_status buffer_handle(kd_device *d, kd_buffer *buffer,
                                kd_native_kind kind, uint64_t *out_handle,
                                uint64_t *out_offset) {
+  const native_handle handle = {KD_NATIVE_CL_MEM,
+                                native_number(buffer->memory)};
   (void)d;
-  if (kind != KD_NATIVE_CL_MEM)
-    return FAIL(KD_UNIMPLEMENTED,
-                "OpenCL: a buffer has the native kind CL_MEM, and not 0x%x",
-                (unsigned)kind);
-  *out_handle = number_of(buffer->memory);
-  *out_offset = 0;
-  return KD_OK;
+  kd_status status =
+      native_give(ocl_host, "OpenCL: a buffer has the native kind CL_MEM",
+                  &handle, 1, kind, out_handle);
+  if (status == KD_OK) *out_offset = 0;
+  return status;
 }
 
 static kd_status stream_handle(kd_stream *stream, kd_native_kind kind,
                                uint64_t *out_handle) {
-  if (kind != KD_NATIVE_CL_QUEUE)
-    return FAIL(KD_UNIMPLEMENTED,
-                "OpenCL: a stream has the native kind CL_QUEUE, and not 0x%x",
-                (unsigned)kind);
-  *out_handle = number_of(stream->queue);
-  return KD_OK;
+  const native_handle handle = {KD_NATIVE_CL_QUEUE,
+                                native_number(stream->queue)};
+  return native_give(ocl_host, "OpenCL: a stream has the native kind CL_QUEUE",
+                     &handle, 1, kind, out_handle);
 }
 
 /* Whether it can be a stream of the device; *out_properties as the driver has them. */
