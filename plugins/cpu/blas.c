@@ -13,11 +13,11 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
-#include <time.h>
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
 
+#include "common/clock.h"
 #include "cpu.h"
 
 extern char **environ;
@@ -53,12 +53,9 @@ static double time_of(float (*loop)(void)) {
   volatile float sink = 0;
   double best = 1e9;
   for (int i = 0; i < 8; i++) {
-    struct timespec begin, end;
-    clock_gettime(CLOCK_MONOTONIC, &begin);
+    uint64_t begin = clock_now();
     sink += loop();
-    clock_gettime(CLOCK_MONOTONIC, &end);
-    double time = (double)(end.tv_sec - begin.tv_sec) * 1e9 +
-                  (double)(end.tv_nsec - begin.tv_nsec);
+    double time = (double)(clock_now() - begin);
     best = time < best ? time : best;
   }
   (void)sink;

@@ -6,7 +6,6 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
-#include <time.h>
 
 #include "api.h"
 #include "families/instance.h"
@@ -16,13 +15,6 @@
 extern const kd_host *cuda_host; /* from open to close */
 
 #define FAIL(...) cuda_host->fail(__VA_ARGS__)
-
-/* The host's clock, CLOCK_MONOTONIC, in nanoseconds. */
-static inline uint64_t cuda_now(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 /* ---- devices ----------------------------------------------------------------------- */
 

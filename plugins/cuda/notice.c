@@ -6,8 +6,8 @@
  * itself where it does not. */
 #include <signal.h>
 #include <string.h>
-#include <time.h>
 
+#include "common/clock.h"
 #include "cudev.h"
 
 #define LOOK_EVERY 50000000 /* nanoseconds */
@@ -77,15 +77,11 @@ static void *watch(void *context) {
   kd_device *d = context;
   pthread_mutex_lock(&d->notices_lock);
   while (!d->closing) {
-    struct timespec end;
     if (!d->owed) {
       pthread_cond_wait(&d->notices_changed, &d->notices_lock);
       continue;
     }
-    clock_gettime(CLOCK_MONOTONIC, &end);
-    end.tv_nsec += LOOK_EVERY;
-    end.tv_sec += end.tv_nsec / 1000000000;
-    end.tv_nsec %= 1000000000;
+    struct timespec end = clock_timespec(clock_now() + LOOK_EVERY);
     if (pthread_cond_timedwait(&d->notices_changed, &d->notices_lock, &end) ==
         0)
       continue;

@@ -4,8 +4,8 @@
  * device's clock, as we tell it, began with an event that is recorded when a profile
  * starts; ticks are nanoseconds. */
 #include <string.h>
-#include <time.h>
 
+#include "common/clock.h"
 #include "cudev.h"
 
 typedef struct cuda_note {
@@ -25,10 +25,10 @@ static cu_result set_zero(kd_device *d) {
     cu_event event = NULL;
     code = cu.EventCreate(&event, 0);
     if (code != CU_OK) return code;
-    uint64_t before = cuda_now();
+    uint64_t before = clock_now();
     code = cu.EventRecord(event, d->lane.queue);
     if (code == CU_OK) code = cu.EventSynchronize(event);
-    uint64_t span = cuda_now() - before;
+    uint64_t span = clock_now() - before;
     if (code == CU_OK && span < best) {
       best = span;
       if (d->zero) cu.EventDestroy(d->zero);
@@ -60,10 +60,10 @@ static kd_status clock_pair(kd_device *d, uint64_t *out_device,
   pthread_mutex_lock(&d->notes_lock);
   if (code == CU_OK && !d->zero) code = set_zero(d);
   for (int i = 0; code == CU_OK && i < 5; i++) {
-    uint64_t before = cuda_now();
+    uint64_t before = clock_now();
     code = cu.EventRecord(event, d->lane.queue);
     if (code == CU_OK) code = cu.EventSynchronize(event);
-    uint64_t span = cuda_now() - before;
+    uint64_t span = clock_now() - before;
     if (code == CU_OK) code = ticks_at(d, event, &ticks);
     if (code != CU_OK || span >= best) continue;
     best = span;

@@ -1,8 +1,8 @@
 /* stream.c - streams and events are the driver's. */
 #include <errno.h>
 #include <string.h>
-#include <time.h>
 
+#include "common/clock.h"
 #include "cudev.h"
 
 /* ---- streams ----------------------------------------------------------------------- */
@@ -133,7 +133,7 @@ static kd_status wait_until(kd_device *d, cu_event event, uint64_t end) {
   uint64_t pause = 1000;
   for (;;) {
     kd_status status = state_of(d, event);
-    uint64_t now = cuda_now();
+    uint64_t now = clock_now();
     if (status != KD_BUSY) return status;
     if (now >= end)
       return FAIL(KD_DEADLINE_EXCEEDED, "the event is not done yet");
@@ -150,7 +150,7 @@ static kd_status wait(kd_device *d, void *event, uint64_t timeout) {
     cu_result code = cu.EventSynchronize(event);
     if (code != CU_OK) status = cuda_failed(d, code, "work before an event");
   } else {
-    status = wait_until(d, event, cuda_now() + timeout);
+    status = wait_until(d, event, clock_now() + timeout);
   }
   cuda_leave();
   return status == KD_OK ? cuda_lost(d) : status;

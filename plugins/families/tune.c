@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "common/clock.h"
 #include "common/options.h"
 #include "families/cut.h"
 #include "families/ready.h"
@@ -38,9 +38,7 @@ struct fam_tuner {
 };
 
 static double now(void) {
-  struct timespec time;
-  clock_gettime(CLOCK_MONOTONIC, &time);
-  return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
+  return (double)clock_now() * 1e-9;
 }
 
 /* ---- what was found ----------------------------------------------------------------- */

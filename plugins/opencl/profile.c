@@ -1,6 +1,6 @@
 /* profile.c - the driver's time stamps as profile records. */
-#include <time.h>
 
+#include "common/clock.h"
 #include "opencl.h"
 
 typedef struct note {
@@ -65,23 +65,17 @@ static kd_status stop(kd_device *d) {
   return KD_OK;
 }
 
-static uint64_t host_now(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
 /* A marker's end, between two looks at the host's clock; the closest of some. */
 static kd_status clock_pair(kd_device *d, uint64_t *out_device,
                             uint64_t *out_host, uint64_t *out_frequency) {
   uint64_t best = UINT64_MAX;
   for (int i = 0; i < 5; i++) {
     cl_event marker = NULL;
-    uint64_t before = host_now();
+    uint64_t before = clock_now();
     OCL_TRY("clEnqueueMarkerWithWaitList",
             cl.EnqueueMarkerWithWaitList(d->queue, 0, NULL, &marker));
     cl.WaitForEvents(1, &marker);
-    uint64_t after = host_now(), at = stamp(marker, CL_PROFILING_COMMAND_END);
+    uint64_t after = clock_now(), at = stamp(marker, CL_PROFILING_COMMAND_END);
     cl.ReleaseEvent(marker);
     if (after - before >= best) continue;
     best = after - before;

@@ -2,8 +2,8 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
+#include "common/clock.h"
 #include "opencl.h"
 
 /* ---- streams ----------------------------------------------------------------------- */
@@ -135,15 +135,11 @@ static void CL_CALLBACK wake(cl_event event, cl_int state, void *context) {
 }
 
 static kd_status wait_until(kd_device *d, cl_event marker, uint64_t timeout) {
-  struct timespec end;
   pthread_condattr_t clock;
   waiter *w = ocl_host->allocate(ocl_host, sizeof *w, 0);
   if (!w) return FAIL(KD_OUT_OF_MEMORY, "no memory to wait");
   memset(w, 0, sizeof *w);
-  clock_gettime(CLOCK_MONOTONIC, &end);
-  uint64_t nanoseconds = (uint64_t)end.tv_nsec + timeout % 1000000000u;
-  end.tv_sec += (time_t)(timeout / 1000000000u + nanoseconds / 1000000000u);
-  end.tv_nsec = (long)(nanoseconds % 1000000000u);
+  struct timespec end = clock_timespec(clock_now() + timeout);
   pthread_mutex_init(&w->lock, NULL);
   pthread_condattr_init(&clock);
   pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);

@@ -7,8 +7,8 @@
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
-#include <time.h>
 
+#include "common/clock.h"
 #include "vlk.h"
 
 #define QUERIES (1 + 2 * VLK_COMMANDS)
@@ -314,19 +314,12 @@ const char *vlk_batch_why(const vlk_batch *b) {
                                        : "Vulkan: the driver refused the work";
 }
 
-static uint64_t now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
 /* Under the lock, which it lets go: until the semaphore has the value, or something
  * else has changed. */
 static void wait_some(vlk_lane *lane, uint64_t value, uint64_t until) {
   kd_device *d = lane->device;
   if (lane->reaping) {
-    struct timespec end = {.tv_sec = (time_t)(until / 1000000000u),
-                           .tv_nsec = (long)(until % 1000000000u)};
+    struct timespec end = clock_timespec(until);
     if (until == UINT64_MAX)
       pthread_cond_wait(&lane->changed, &lane->lock);
     else
@@ -339,7 +332,7 @@ static void wait_some(vlk_lane *lane, uint64_t value, uint64_t until) {
       .pSemaphores = &lane->timeline,
       .pValues = &value};
   pthread_mutex_unlock(&lane->lock);
-  uint64_t at = now(), left = until == UINT64_MAX ? until : until - at;
+  uint64_t at = clock_now(), left = until == UINT64_MAX ? until : until - at;
   if (until <= at) left = 0;
   VkResult code = vk.WaitSemaphores(d->device, &info, left);
   if (code != VK_SUCCESS && code != VK_TIMEOUT)
@@ -350,10 +343,10 @@ static void wait_some(vlk_lane *lane, uint64_t value, uint64_t until) {
 kd_status vlk_batch_wait(vlk_batch *b, uint64_t timeout) {
   vlk_lane *lane = b->lane;
   uint64_t until = UINT64_MAX;
-  if (timeout < UINT64_MAX / 4) until = now() + timeout;
+  if (timeout < UINT64_MAX / 4) until = clock_now() + timeout;
   pthread_mutex_lock(&lane->lock);
   reap(lane);
-  while (!b->is_done && (until == UINT64_MAX || now() < until)) {
+  while (!b->is_done && (until == UINT64_MAX || clock_now() < until)) {
     wait_some(lane, b->value, until);
     reap(lane);
   }
@@ -371,7 +364,7 @@ static void *watch(void *context) {
   pthread_mutex_lock(&lane->lock);
   while (!lane->closing) {
     if (lane->watched && lane->first)
-      wait_some(lane, lane->first->value, now() + 1000000000u);
+      wait_some(lane, lane->first->value, clock_now() + 1000000000u);
     else
       pthread_cond_wait(&lane->changed, &lane->lock);
     reap(lane);

@@ -1,6 +1,6 @@
 /* profile.c - time stamps of the queue as profile records; lane.c pushes them. */
-#include <time.h>
 
+#include "common/clock.h"
 #include "vlk.h"
 
 static kd_status start(kd_device *d) {
@@ -19,12 +19,6 @@ static kd_status stop(kd_device *d) {
   return KD_OK;
 }
 
-static uint64_t host_now(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
 /* The time stamp of an empty batch, between two looks at the host's clock; the
  * closest of some. */
 static kd_status clock_pair(kd_device *d, uint64_t *out_device,
@@ -37,10 +31,10 @@ static kd_status clock_pair(kd_device *d, uint64_t *out_device,
   pthread_mutex_lock(&d->own_lock);
   for (int i = 0; status == KD_OK && i < 5; i++) {
     vlk_batch *b = NULL;
-    uint64_t before = host_now();
+    uint64_t before = clock_now();
     status = vlk_stream_batch(d->own, &b);
     if (status == KD_OK) status = vlk_stream_finish(d->own);
-    uint64_t after = host_now();
+    uint64_t after = clock_now();
     if (status != KD_OK || after - before >= best) continue;
     best = after - before;
     *out_device = d->own->last->end_time;
