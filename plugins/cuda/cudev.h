@@ -212,7 +212,7 @@ kd_status cuda_compile(const kd_host *host, int architecture,
 void cuda_program_take(cuda_program *p);
 void cuda_program_drop(cuda_program *p);
 
-void cuda_programs_begin(kd_device *device);
+extern const fam_compiler cuda_compiler;
 /* The function of this source, compiled or from the host's store. In the context. */
 kd_status cuda_program_get(kd_device *device, const char *source,
                            cu_function *out_function);

@@ -365,7 +365,7 @@ static kd_status device_open(kd_instance *instance, uint32_t index,
     return status == KD_DEVICE_LOST ? KD_UNAVAILABLE : status;
   }
   cuda_notices_begin(d);
-  cuda_programs_begin(d);
+  fam_programs_begin(&d->programs, cuda_host, d, &cuda_compiler);
   cuda_kernels_begin(d);
   cuda_ranges_begin(d);
   *out_device = d;

@@ -113,35 +113,17 @@ static kd_status load(kd_device *d, const void *code, size_t size,
   return KD_OK;
 }
 
-static loaded *from_store(kd_device *d, const fam_key *key) {
-  void *blob = NULL;
-  size_t size = 0;
-  loaded *l = NULL;
-  const void *code = fam_store_get(cuda_host, key, &blob, &size);
-  if (!code) return NULL;
-  if (load(d, code, size, &l) != KD_OK) l = NULL;
-  cuda_host->release(cuda_host, blob);
-  return l;
-}
-
-static kd_status make(kd_device *d, const char *source, const fam_key *key,
-                      void **out) {
+static kd_status compile(kd_device *d, const char *source, void **out,
+                         void **out_code, size_t *out_size) {
   char *code = NULL;
-  size_t size = 0;
-  loaded *l = from_store(d, key);
-  if (l) {
-    *out = l;
-    return KD_OK;
-  }
+  loaded *l = NULL;
   cuda_host->zone_begin(cuda_host, "cuda compile");
   kd_status status = cuda_compile(cuda_host, d->architecture, source,
-                                  FAM_STORE_HEAD, &code, &size);
+                                  FAM_STORE_HEAD, &code, out_size);
   cuda_host->zone_end(cuda_host);
-  if (status != KD_OK) return status;
-  status = load(d, code + FAM_STORE_HEAD, size, &l);
-  if (status == KD_OK) fam_store_put(cuda_host, key, code, size);
-  cuda_host->release(cuda_host, code);
-  if (status == KD_OK) *out = l;
+  if (status == KD_OK) status = load(d, code + FAM_STORE_HEAD, *out_size, &l);
+  *out_code = code;
+  *out = l;
   return status;
 }
 
@@ -175,7 +157,6 @@ static kd_status code_of(kd_device *d, const fam_key *key, void *program,
   return KD_OK;
 }
 
-/* Of code, which may be from anywhere. */
 static kd_status adopt(kd_device *d, const void *code, size_t size,
                        void **out_program) {
   loaded *l = NULL;
@@ -190,19 +171,15 @@ static kd_status adopt(kd_device *d, const void *code, size_t size,
 kd_status cuda_program_get(kd_device *d, const char *source,
                            cu_function *out_function) {
   void *program = NULL;
-  fam_key key = key_of(d, source);
-  kd_status status = fam_programs_get(&d->programs, source, &key, &program);
+  kd_status status = fam_programs_get(&d->programs, source, &program);
   if (status == KD_OK) *out_function = ((loaded *)program)->function;
   return status;
 }
 
-void cuda_programs_begin(kd_device *d) {
-  d->programs.host = cuda_host;
-  d->programs.device = d;
-  d->programs.make = make;
-  d->programs.release = drop;
-  d->programs.key = key_of;
-  d->programs.code = code_of;
-  d->programs.load = adopt;
-  fam_programs_begin(&d->programs);
-}
+const fam_compiler cuda_compiler = {
+    .key = key_of,
+    .compile = compile,
+    .load = adopt,
+    .code = code_of,
+    .release = drop,
+};

@@ -27,7 +27,7 @@ static uint64_t filled(uint64_t size) {
 /* ---- digests --------------------------------------------------------------------- */
 
 static fam_key fits(const fam_driver *driver, kd_device *device) {
-  fam_key key = driver->programs->key(device, "");
+  fam_key key = driver->programs->compiler->key(device, "");
   fam_key_add(&key, driver->name, strlen(driver->name) + 1);
   return key;
 }
@@ -99,11 +99,12 @@ static kd_status append(writing *w, const entry *of, const void *code) {
 static kd_status write_pass(void *context, const char *source) {
   writing *w = context;
   fam_programs *programs = w->driver->programs;
-  entry of = {.key = programs->key(w->device, source)};
+  entry of = {.key = programs->compiler->key(w->device, source)};
   void *program = fam_programs_find(programs, &of.key), *code = NULL;
   size_t size = 0;
   if (!program) return KD_OK;
-  kd_status status = programs->code(w->device, &of.key, program, &code, &size);
+  kd_status status =
+      programs->compiler->code(w->device, &of.key, program, &code, &size);
   of.size = size;
   if (status == KD_OK) status = append(w, &of, code);
   if (code) w->driver->host->release(w->driver->host, code);

@@ -9,7 +9,11 @@ typedef struct fam_known {
   void *program;
 } fam_known;
 
-void fam_programs_begin(fam_programs *p) {
+void fam_programs_begin(fam_programs *p, const kd_host *host, kd_device *device,
+                        const fam_compiler *compiler) {
+  p->host = host;
+  p->device = device;
+  p->compiler = compiler;
   pthread_mutex_init(&p->lock, NULL);
   memset(p->chains, 0, sizeof p->chains);
 }
@@ -18,7 +22,7 @@ void fam_programs_end(fam_programs *p) {
   for (size_t i = 0; i < 256; i++)
     while (p->chains[i]) {
       fam_known *next = p->chains[i]->next;
-      p->release(p->device, p->chains[i]->program);
+      p->compiler->release(p->device, p->chains[i]->program);
       p->host->release(p->host, p->chains[i]);
       p->chains[i] = next;
     }
@@ -51,7 +55,7 @@ static void *add(fam_programs *p, fam_known *fresh) {
   }
   pthread_mutex_unlock(&p->lock);
   if (known != fresh) {
-    p->release(p->device, fresh->program);
+    p->compiler->release(p->device, fresh->program);
     p->host->release(p->host, fresh);
   }
   return known->program;
@@ -65,15 +69,41 @@ static kd_status begin(fam_programs *p, const fam_key *key, fam_known **out) {
   return KD_OK;
 }
 
+/* Where it was built with the plugin, or stored. */
+static kd_status load_known(const fam_programs *p, const fam_key *key,
+                            void **out) {
+  void *blob = NULL;
+  size_t size = 0;
+  const void *code = p->compiler->built ? p->compiler->built(key, &size) : NULL;
+  if (!code) code = fam_store_get(p->host, key, &blob, &size);
+  if (!code) return KD_NOT_FOUND;
+  kd_status status = p->compiler->load(p->device, code, size, out);
+  if (blob) p->host->release(p->host, blob);
+  return status;
+}
+
+/* Also where what is stored can't be loaded. */
+static kd_status make(const fam_programs *p, const char *source,
+                      const fam_key *key, void **out) {
+  void *code = NULL;
+  size_t size = 0;
+  if (load_known(p, key, out) == KD_OK) return KD_OK;
+  kd_status status = p->compiler->compile(p->device, source, out, &code, &size);
+  if (!code) return status;
+  if (status == KD_OK) fam_store_put(p->host, key, code, size);
+  p->host->release(p->host, code);
+  return status;
+}
+
 /* Compiles outside the lock. */
-kd_status fam_programs_get(fam_programs *p, const char *source,
-                           const fam_key *key, void **out) {
+kd_status fam_programs_get(fam_programs *p, const char *source, void **out) {
   fam_known *fresh = NULL;
-  *out = fam_programs_find(p, key);
+  fam_key key = p->compiler->key(p->device, source);
+  *out = fam_programs_find(p, &key);
   if (*out) return KD_OK;
-  kd_status status = begin(p, key, &fresh);
+  kd_status status = begin(p, &key, &fresh);
   if (status != KD_OK) return status;
-  status = p->make(p->device, source, key, &fresh->program);
+  status = make(p, source, &key, &fresh->program);
   if (status == KD_OK)
     *out = add(p, fresh);
   else
@@ -87,7 +117,7 @@ kd_status fam_programs_adopt(fam_programs *p, const fam_key *key,
   if (fam_programs_find(p, key)) return KD_OK;
   kd_status status = begin(p, key, &fresh);
   if (status != KD_OK) return status;
-  status = p->load(p->device, code, size, &fresh->program);
+  status = p->compiler->load(p->device, code, size, &fresh->program);
   if (status == KD_OK)
     add(p, fresh);
   else

@@ -6,34 +6,42 @@
 
 #include "families/store.h"
 
+/* How a driver makes programs. */
+typedef struct fam_compiler {
+  /* What of a source names the program, with all that its code fits. */
+  fam_key (*key)(kd_device *device, const char *source);
+  /* Code that was built with the plugin, or NULL; the slot may be NULL. */
+  const void *(*built)(const fam_key *key, size_t *out_size);
+  /* *out_code is what the host's store is to keep, behind FAM_STORE_HEAD free bytes;
+   * host->release frees it. NULL: nothing. */
+  kd_status (*compile)(kd_device *device, const char *source,
+                       void **out_program, void **out_code, size_t *out_size);
+  /* The program of code, which may be from anywhere. */
+  kd_status (*load)(kd_device *device, const void *code, size_t size,
+                    void **out_program);
+  /* The code that the device runs, for regions that are kept as a whole (region.c), which
+   * host->release frees; or nothing where every device of the kind has it. */
+  kd_status (*code)(kd_device *device, const fam_key *key, void *program,
+                    void **out_code, size_t *out_size);
+  void (*release)(kd_device *device, void *program);
+} fam_compiler;
+
 typedef struct fam_programs {
   const kd_host *host;
   kd_device *device;
-  /* Compiles `source`; frees what that made. */
-  kd_status (*make)(kd_device *device, const char *source, const fam_key *key,
-                    void **out_program);
-  void (*release)(kd_device *device, void *program);
-  /* For regions that are kept as a whole (region.c); NULL: they are not. What of a source
-   * names the program, with all that its code fits; the code that the device runs, which
-   * host->release frees, or nothing where every device of the kind has it; and the program
-   * of such code, which is from anywhere. */
-  fam_key (*key)(kd_device *device, const char *source);
-  kd_status (*code)(kd_device *device, const fam_key *key, void *program,
-                    void **out_code, size_t *out_size);
-  kd_status (*load)(kd_device *device, const void *code, size_t size,
-                    void **out_program);
+  const fam_compiler *compiler;
   pthread_mutex_t lock;
   struct fam_known *chains[256]; /* by key */
 } fam_programs;
 
-/* The fields above the lock are the caller's to set. */
-void fam_programs_begin(fam_programs *programs);
+void fam_programs_begin(fam_programs *programs, const kd_host *host,
+                        kd_device *device, const fam_compiler *compiler);
 void fam_programs_end(fam_programs *programs);
 
-/* The program of `source`, which `programs` caches; `key` covers everything that it depends
- * on. Any thread. */
+/* The program of `source`, which `programs` caches: built with the plugin, from the host's
+ * store, or compiled. Any thread. */
 kd_status fam_programs_get(fam_programs *programs, const char *source,
-                           const fam_key *key, void **out_program);
+                           void **out_program);
 
 /* The program of a key, if there is one; NULL. */
 void *fam_programs_find(fam_programs *programs, const fam_key *key);

@@ -121,7 +121,7 @@ kd_status ocl_allocate_exported(kd_device *device, uint64_t size, uint32_t kind,
 /* The program of this source, compiled or from a store; the device keeps it. */
 kd_status ocl_program_get(kd_device *device, const char *source,
                           cl_program *out_program);
-void ocl_programs_begin(kd_device *device);
+extern const fam_compiler ocl_compiler;
 
 /* Whether compiled regions are given away, and taken from others. */
 bool ocl_gives_forms(const kd_device *device);

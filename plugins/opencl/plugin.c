@@ -334,7 +334,7 @@ static kd_status device_open(kd_instance *instance, uint32_t index,
     ocl_host->release(ocl_host, d);
     return status;
   }
-  ocl_programs_begin(d);
+  fam_programs_begin(&d->programs, ocl_host, d, &ocl_compiler);
   ocl_kernels_begin(d);
   pthread_mutex_init(&d->pending_lock, NULL);
   pthread_cond_init(&d->pending_none, NULL);

@@ -37,16 +37,6 @@ static kd_status load(kd_device *d, const void *code, size_t size, void **out) {
   return KD_OK;
 }
 
-static cl_program from_store(kd_device *d, const fam_key *key) {
-  void *blob = NULL, *program = NULL;
-  size_t size = 0;
-  const void *binary = fam_store_get(ocl_host, key, &blob, &size);
-  if (!binary) return NULL;
-  if (load(d, binary, size, &program) != KD_OK) program = NULL;
-  ocl_host->release(ocl_host, blob);
-  return program;
-}
-
 /* `head` free bytes, and the code behind; NULL: the driver gives none. */
 static unsigned char *code_of(cl_program program, size_t head,
                               size_t *out_size) {
@@ -67,14 +57,6 @@ static unsigned char *code_of(cl_program program, size_t head,
   return blob;
 }
 
-static void to_store(const fam_key *key, cl_program program) {
-  size_t size = 0;
-  unsigned char *blob = code_of(program, FAM_STORE_HEAD, &size);
-  if (!blob) return;
-  fam_store_put(ocl_host, key, blob, size);
-  ocl_host->release(ocl_host, blob);
-}
-
 static kd_status code(kd_device *d, const fam_key *key, void *program,
                       void **out_code, size_t *out_size) {
   (void)key;
@@ -84,11 +66,9 @@ static kd_status code(kd_device *d, const fam_key *key, void *program,
              : FAIL(KD_UNIMPLEMENTED, "%s gives no code of a program", d->name);
 }
 
-static kd_status make(kd_device *d, const char *source, const fam_key *key,
-                      void **out) {
+static kd_status compile(kd_device *d, const char *source, void **out,
+                         void **out_code, size_t *out_size) {
   cl_int code = CL_SUCCESS;
-  *out = from_store(d, key);
-  if (*out) return KD_OK;
   ocl_host->zone_begin(ocl_host, "opencl compile");
   cl_program program =
       cl.CreateProgramWithSource(d->context, 1, &source, NULL, &code);
@@ -99,7 +79,7 @@ static kd_status make(kd_device *d, const char *source, const fam_key *key,
     if (program) cl.ReleaseProgram(program);
     return status;
   }
-  to_store(key, program);
+  *out_code = code_of(program, FAM_STORE_HEAD, out_size);
   *out = program;
   return KD_OK;
 }
@@ -120,19 +100,15 @@ static fam_key key_of(kd_device *d, const char *source) {
 
 kd_status ocl_program_get(kd_device *d, const char *source, cl_program *out) {
   void *program = NULL;
-  fam_key key = key_of(d, source);
-  kd_status status = fam_programs_get(&d->programs, source, &key, &program);
+  kd_status status = fam_programs_get(&d->programs, source, &program);
   if (status == KD_OK) *out = program;
   return status;
 }
 
-void ocl_programs_begin(kd_device *d) {
-  d->programs.host = ocl_host;
-  d->programs.device = d;
-  d->programs.make = make;
-  d->programs.release = drop;
-  d->programs.key = key_of;
-  d->programs.code = code;
-  d->programs.load = load;
-  fam_programs_begin(&d->programs);
-}
+const fam_compiler ocl_compiler = {
+    .key = key_of,
+    .compile = compile,
+    .load = load,
+    .code = code,
+    .release = drop,
+};

@@ -547,7 +547,7 @@ static kd_status device_open(kd_instance *instance, uint32_t index,
   pthread_mutex_init(&d->own_lock, NULL);
   pthread_mutex_init(&d->memory_lock, NULL);
   pthread_mutex_init(&d->writes_lock, NULL);
-  vlk_programs_begin(d);
+  fam_programs_begin(&d->programs, vlk_host, d, &vlk_compiler);
   vlk_kernels_begin(d);
   read_facts(d, f);
   d->families.shared = fam_tiles(vlk_host, !is_software(f));

@@ -84,10 +84,12 @@ bool vlk_has_compiler(void) {
   return has_compiler;
 }
 
-static const vlk_spirv *prebuilt(const fam_key *key) {
+static const void *prebuilt(const fam_key *key, size_t *out_size) {
   for (size_t i = 0; i < vlk_prebuilt_count; i++)
-    if (!memcmp(&vlk_prebuilt[i].key, key, sizeof *key))
-      return &vlk_prebuilt[i];
+    if (!memcmp(&vlk_prebuilt[i].key, key, sizeof *key)) {
+      *out_size = vlk_prebuilt[i].size;
+      return vlk_prebuilt[i].code;
+    }
   return NULL;
 }
 
@@ -95,7 +97,7 @@ bool vlk_is_built(const char *source) {
   void *blob = NULL;
   size_t size = 0;
   fam_key key = vlk_source_key(source);
-  if (prebuilt(&key)) return true;
+  if (prebuilt(&key, &size)) return true;
   bool stored = fam_store_get(vlk_host, &key, &blob, &size) != NULL;
   if (stored) vlk_host->release(vlk_host, blob);
   return stored;
@@ -110,8 +112,8 @@ static void make_compiler(void) {
 }
 
 /* The result, which result_release frees; NULL with the reason. */
-static shaderc_compilation_result_t compile(const char *source,
-                                            kd_status *out_status) {
+static shaderc_compilation_result_t to_spirv(const char *source,
+                                             kd_status *out_status) {
   pthread_once(&compiler_made, make_compiler);
   shaderc_compile_options_t options = sc.compile_options_initialize();
   shaderc_compilation_result_t result = NULL;
@@ -139,12 +141,11 @@ static shaderc_compilation_result_t compile(const char *source,
   return result;
 }
 
-static void to_store(const fam_key *key, const void *code, size_t size) {
+/* A copy, for the store. */
+static void *copy_of(const void *code, size_t size) {
   char *blob = vlk_host->allocate(vlk_host, FAM_STORE_HEAD + size, 0);
-  if (!blob) return;
-  memcpy(blob + FAM_STORE_HEAD, code, size);
-  fam_store_put(vlk_host, key, blob, size);
-  vlk_host->release(vlk_host, blob);
+  if (blob) memcpy(blob + FAM_STORE_HEAD, code, size);
+  return blob;
 }
 
 /* ---- pipelines -------------------------------------------------------------------------- */
@@ -172,33 +173,22 @@ static kd_status build(kd_device *d, const void *code, size_t size,
   return KD_OK;
 }
 
-static kd_status make(kd_device *d, const char *source, const fam_key *key,
-                      void **out) {
-  void *blob = NULL;
-  size_t size = 0;
+static kd_status compile(kd_device *d, const char *source, void **out,
+                         void **out_code, size_t *out_size) {
   VkPipeline pipeline = VK_NULL_HANDLE;
   kd_status status = KD_OK;
-  const vlk_spirv *built = prebuilt(key);
-  const void *code = built ? NULL : fam_store_get(vlk_host, key, &blob, &size);
-  if (built) {
-    status = build(d, built->code, built->size, &pipeline);
-  } else if (!code && !has_compiler) {
-    status = FAIL(KD_UNAVAILABLE, "Vulkan: there is no compiler for a kernel");
-  } else if (code) {
-    status = build(d, code, size, &pipeline);
-    vlk_host->release(vlk_host, blob);
-  } else {
-    vlk_host->zone_begin(vlk_host, "vulkan compile");
-    shaderc_compilation_result_t result = compile(source, &status);
-    if (result) {
-      code = sc.result_get_bytes(result);
-      size = sc.result_get_length(result);
-      status = build(d, code, size, &pipeline);
-      if (status == KD_OK) to_store(key, code, size);
-      sc.result_release(result);
-    }
-    vlk_host->zone_end(vlk_host);
+  if (!has_compiler)
+    return FAIL(KD_UNAVAILABLE, "Vulkan: there is no compiler for a kernel");
+  vlk_host->zone_begin(vlk_host, "vulkan compile");
+  shaderc_compilation_result_t result = to_spirv(source, &status);
+  if (result) {
+    const void *code = sc.result_get_bytes(result);
+    *out_size = sc.result_get_length(result);
+    status = build(d, code, *out_size, &pipeline);
+    if (status == KD_OK) *out_code = copy_of(code, *out_size);
+    sc.result_release(result);
   }
+  vlk_host->zone_end(vlk_host);
   if (status == KD_OK) memcpy(out, &pipeline, sizeof *out);
   return status;
 }
@@ -220,7 +210,7 @@ static kd_status code_of(kd_device *d, const fam_key *key, void *program,
   void *blob = NULL;
   size_t size = 0;
   (void)program;
-  if (prebuilt(key)) return KD_OK;
+  if (prebuilt(key, &size)) return KD_OK;
   const void *code = fam_store_get(vlk_host, key, &blob, &size);
   if (!code)
     return FAIL(KD_UNIMPLEMENTED, "%s has no store to keep code in", d->name);
@@ -244,8 +234,7 @@ static kd_status load(kd_device *d, const void *code, size_t size,
 
 kd_status vlk_pipeline_get(kd_device *d, const char *source, VkPipeline *out) {
   void *program = NULL;
-  fam_key key = vlk_source_key(source);
-  kd_status status = fam_programs_get(&d->programs, source, &key, &program);
+  kd_status status = fam_programs_get(&d->programs, source, &program);
   if (status == KD_OK) memcpy(out, &program, sizeof *out);
   return status;
 }
@@ -253,16 +242,14 @@ kd_status vlk_pipeline_get(kd_device *d, const char *source, VkPipeline *out) {
 KD_STATIC_ASSERT(sizeof(VkPipeline) == sizeof(void *),
                  "a pipeline is kept as a pointer");
 
-void vlk_programs_begin(kd_device *d) {
-  d->programs.host = vlk_host;
-  d->programs.device = d;
-  d->programs.make = make;
-  d->programs.release = drop;
-  d->programs.key = key_of;
-  d->programs.code = code_of;
-  d->programs.load = load;
-  fam_programs_begin(&d->programs);
-}
+const fam_compiler vlk_compiler = {
+    .key = key_of,
+    .built = prebuilt,
+    .compile = compile,
+    .load = load,
+    .code = code_of,
+    .release = drop,
+};
 
 /* ---- the driver's cache -------------------------------------------------------------------- */
 

@@ -280,7 +280,7 @@ void vlk_compiler_open(void);
 bool vlk_has_compiler(void);
 /* Whether its SPIR-V is there without a compiler. */
 bool vlk_is_built(const char *source);
-void vlk_programs_begin(kd_device *device);
+extern const fam_compiler vlk_compiler;
 void vlk_program_drop(vlk_program *program);
 kd_status vlk_pipeline_get(kd_device *device, const char *source,
                            VkPipeline *out_pipeline);
