@@ -1,27 +1,12 @@
 /* bench.c - what the runtime itself costs, as a table and as JSON. */
 #include "bench.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "graph.h"
 
 static FILE *json;
 static bool has_entry; /* in the list that is being written */
-
-double bench_now(void) {
-  struct timespec time;
-  clock_gettime(CLOCK_MONOTONIC, &time);
-  return (double)time.tv_sec * 1e9 + (double)time.tv_nsec;
-}
-
-void bench_need(keel_status status) {
-  if (status == KD_OK) return;
-  fprintf(stderr, "bench: %s\n", keel_message());
-  exit(1);
-}
 
 static const char *between(void) {
   const char *text = has_entry ? ",\n    " : "\n    ";

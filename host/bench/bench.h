@@ -4,12 +4,23 @@
 
 #include <keel/keel.h>
 #include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
 
 /* Nanoseconds. */
-double bench_now(void);
+static inline double bench_now(void) {
+  struct timespec time;
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return (double)time.tv_sec * 1e9 + (double)time.tv_nsec;
+}
 
 /* Ends the program with the runtime's message where a call failed. */
-void bench_need(keel_status status);
+static inline void bench_need(keel_status status) {
+  if (status == KD_OK) return;
+  fprintf(stderr, "bench: %s\n", keel_message());
+  exit(1);
+}
 
 /* A line of the table, and of the JSON file: nanoseconds, shown in `unit` ("ms", or
  * one that begins with "ns"). */

@@ -3,26 +3,11 @@
  * but for the logarithm of a sort.
  *
  * usage: build/release/bench/scale [NODES]    of the largest (1000000) */
-#include <keel/keel.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
-static double now(void) {
-  struct timespec at;
-  clock_gettime(CLOCK_MONOTONIC, &at);
-  return (double)at.tv_sec * 1e9 + (double)at.tv_nsec;
-}
-
-static void need(keel_status status) {
-  if (status == KD_OK) return;
-  fprintf(stderr, "scale: %s\n", keel_message());
-  exit(1);
-}
+#include "bench.h"
 
 /* Bytes of the process that are in memory. */
 static double resident(void) {
@@ -95,16 +80,16 @@ static void measure(size_t kind, long nodes) {
   keel_builder *builder = NULL;
   keel_program *program = NULL;
   keel_plan *plan = NULL;
-  need(keel_open(NULL, &context));
-  double empty = resident(), from = now();
-  need(keel_builder_create(context, "main", &builder));
+  bench_need(keel_open(NULL, &context));
+  double empty = resident(), from = bench_now();
+  bench_need(keel_builder_create(context, "main", &builder));
   keel_value x = keel_builder_input(builder, "x", KD_F32, 2, dims);
   keel_builder_output(builder, "y", kinds[kind].build(builder, x, nodes));
-  need(keel_builder_finish(builder, &program));
+  bench_need(keel_builder_finish(builder, &program));
   keel_builder_destroy(builder);
-  double built = now();
-  need(keel_plan_create(program, NULL, &plan));
-  double planned = now();
+  double built = bench_now();
+  bench_need(keel_plan_create(program, NULL, &plan));
+  double planned = bench_now();
   printf(
       "%-11s %8ld nodes: %6.0f ns a node to build, %6.0f to plan, %5.0f"
       " bytes\n",

@@ -2,50 +2,35 @@
  *
  *   matmul N      prints milliseconds, the least of many calls; KEEL_THREADS
  *                 sets the threads */
-#include <keel/keel.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <time.h>
-
-static double now(void) {
-  struct timespec time;
-  clock_gettime(CLOCK_MONOTONIC, &time);
-  return (double)time.tv_sec * 1e3 + (double)time.tv_nsec * 1e-6;
-}
+#include "families/bench/bench.h"
 
 int main(int argc, char **argv) {
   int64_t n = argc == 2 ? (int)strtol(argv[1], NULL, 10) : 0, dims[] = {n, n};
-  keel_context *context = NULL;
-  keel_tensor *in[2] = {NULL, NULL}, *out = NULL;
-  keel_op *op = NULL;
+  keel_tensor *in[2], *out = NULL;
   double best = 1e30;
   if (n < 1 || n > 16384) {
     fprintf(stderr, "usage: matmul N\n");
     return 2;
   }
   float *data = malloc((size_t)(n * n) * sizeof *data);
-  keel_status status = data ? keel_open(NULL, &context) : KD_OUT_OF_MEMORY;
-  for (int64_t i = 0; data && i < n * n; i++)
+  if (!data) fail("no memory");
+  for (int64_t i = 0; i < n * n; i++)
     data[i] = (float)(i * 7 % 13) / 13 - 0.5f;
-  for (int i = 0; i < 2 && status == KD_OK; i++)
-    status = keel_tensor_create(context, KD_F32, 2, dims, data, &in[i]);
-  if (status == KD_OK)
-    status = keel_op_prepare(context, "MatMul", NULL, 0, NULL, &op);
-  for (double end = now() + 600, begin;
-       status == KD_OK && (begin = now()) < end;) {
-    status = keel_op_call(op, in, 2, &out, 1);
+  bench_open("cpu:0", NULL, 0);
+  keel_op *op = bench_op("MatMul");
+  for (int i = 0; i < 2; i++)
+    in[i] = bench_tensor(KD_F32, 2, dims, data);
+  for (double end = now() + 600e6, begin; (begin = now()) < end;) {
+    need(keel_op_call(op, in, 2, &out, 1));
     double time = now() - begin;
     best = time < best ? time : best;
     keel_tensor_release(out);
   }
-  if (status == KD_OK)
-    printf("%.4f\n", best);
-  else
-    fprintf(stderr, "matmul: %s\n", keel_message());
+  printf("%.4f\n", best * 1e-6);
   keel_op_release(op);
   keel_tensor_release(in[0]);
   keel_tensor_release(in[1]);
-  keel_close(context);
+  bench_close();
   free(data);
-  return status != KD_OK;
+  return 0;
 }
