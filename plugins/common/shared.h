@@ -5,9 +5,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <kd/memory.h>
+#include <kd/kd.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -67,16 +68,24 @@ static inline bool shared_holds(const kd_external *memory) {
 }
 
 /* Maps what somebody else made, from the file's begin to the last byte that `memory`
- * reaches. The descriptor stays the caller's, and is closed by nobody here. 0, or why not,
- * as errno says; EBADF: it is no such file. */
-static inline int shared_open(const kd_external *memory, shared_memory *out) {
+ * reaches. The descriptor stays the caller's, and is closed by nobody here. KD_OK,
+ * KD_INVALID_ARGUMENT (it is no such file), KD_UNIMPLEMENTED. */
+static inline kd_status shared_open(const kd_host *host,
+                                    const kd_external *memory,
+                                    shared_memory *out) {
   struct stat facts;
-  if (!shared_holds(memory) || fstat((int)memory->handle, &facts) != 0 ||
-      !S_ISREG(facts.st_mode))
-    return EBADF;
-  return shared_map((int)memory->handle,
-                    shared_rounded(memory->offset + memory->size),
-                    memory->access, out);
+  int error = EBADF;
+  if (shared_holds(memory) && fstat((int)memory->handle, &facts) == 0 &&
+      S_ISREG(facts.st_mode))
+    error = shared_map((int)memory->handle,
+                       shared_rounded(memory->offset + memory->size),
+                       memory->access, out);
+  if (!error) return KD_OK;
+  return host->fail(error == EBADF ? KD_INVALID_ARGUMENT : KD_UNIMPLEMENTED,
+                    "descriptor %llu is no memory of %llu bytes from %llu: %s",
+                    (unsigned long long)memory->handle,
+                    (unsigned long long)memory->size,
+                    (unsigned long long)memory->offset, strerror(error));
 }
 
 /* A descriptor of the caller's own; -1: there is none left. */

@@ -89,13 +89,8 @@ static kd_status import_memory(kd_device *device, const kd_external *memory,
                 memory->kind, (unsigned long long)memory->size,
                 (unsigned long long)memory->offset);
   if (memory->kind == KD_EXTERNAL_SHARED_FD) {
-    int error = shared_open(memory, &shared);
-    if (error)
-      return FAIL(error == EBADF ? KD_INVALID_ARGUMENT : KD_UNIMPLEMENTED,
-                  "descriptor %llu is no memory of %llu bytes from %llu: %s",
-                  (unsigned long long)memory->handle,
-                  (unsigned long long)memory->size,
-                  (unsigned long long)memory->offset, strerror(error));
+    kd_status status = shared_open(cpu_host, memory, &shared);
+    if (status != KD_OK) return status;
     at = shared.at;
   } else if ((uintptr_t)at % ALIGNMENT) {
     return FAIL(KD_UNIMPLEMENTED, "the CPU takes memory at a multiple of %d",

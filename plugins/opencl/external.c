@@ -48,15 +48,10 @@ kd_status ocl_allocate_exported(kd_device *d, uint64_t size, uint32_t kind,
 static kd_status import_shared(kd_device *d, const kd_external *from,
                                kd_buffer **out_buffer) {
   shared_memory shared = {NULL, 0, -1};
-  int error = shared_open(from, &shared);
-  if (error)
-    return FAIL(error == EBADF ? KD_INVALID_ARGUMENT : KD_UNIMPLEMENTED,
-                "descriptor %llu is no memory of %llu bytes from %llu: %s",
-                (unsigned long long)from->handle,
-                (unsigned long long)from->size,
-                (unsigned long long)from->offset, strerror(error));
-  kd_status status = over(d, CL_MEM_READ_ONLY, shared.at + from->offset,
-                          from->size, out_buffer);
+  kd_status status = shared_open(ocl_host, from, &shared);
+  if (status != KD_OK) return status;
+  status = over(d, CL_MEM_READ_ONLY, shared.at + from->offset, from->size,
+                out_buffer);
   if (status != KD_OK) /* the descriptor is still the caller's */
     munmap(shared.at, (size_t)shared.size);
   else

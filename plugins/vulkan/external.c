@@ -249,14 +249,9 @@ static kd_status import_shared(kd_device *d, const kd_external *from,
   if (from->offset % 256)
     return FAIL(KD_UNIMPLEMENTED,
                 "Vulkan: %s takes memory at a multiple of 256", d->name);
-  int error = shared_open(from, &pages);
-  if (error)
-    return FAIL(error == EBADF ? KD_INVALID_ARGUMENT : KD_UNIMPLEMENTED,
-                "descriptor %llu is no memory of %llu bytes from %llu: %s",
-                (unsigned long long)from->handle,
-                (unsigned long long)from->size,
-                (unsigned long long)from->offset, strerror(error));
-  kd_status status = make(d, pages.size, from->offset, from->size, &buffer);
+  kd_status status = shared_open(vlk_host, from, &pages);
+  if (status != KD_OK) return status;
+  status = make(d, pages.size, from->offset, from->size, &buffer);
   if (status == KD_OK) {
     buffer->imported = true;
     status = bind_host(d, buffer->block, pages.at, VLK_LOCAL);
