@@ -60,13 +60,6 @@ void standin_slow_copy(size_t size) {
   if (slow) usleep(1000 * (useconds_t)strtoul(slow, NULL, 10));
 }
 
-#define ENTER(call)                                 \
-  context *here = NULL;                             \
-  do {                                              \
-    cu_result entered = standin_enter(call, &here); \
-    if (entered != CU_OK) return entered;           \
-  } while (0)
-
 /* ---- the library ------------------------------------------------------------------------ */
 
 API cu_result cuInit(unsigned flags) {

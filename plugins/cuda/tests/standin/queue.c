@@ -6,13 +6,6 @@
 
 #include "standin.h"
 
-#define ENTER(call)                                 \
-  context *here = NULL;                             \
-  do {                                              \
-    cu_result entered = standin_enter(call, &here); \
-    if (entered != CU_OK) return entered;           \
-  } while (0)
-
 struct cu_stream_of {
   pthread_t thread;
   context *of;

@@ -72,6 +72,13 @@ extern context standin_contexts[DEVICES];
 /* The calling thread's. CU_OK, or why a call fails: the context is broken, or this is
  * where a fault was asked for. */
 cu_result standin_enter(const char *call, context **out_context);
+/* Declares it as `here`, at a call's begin. */
+#define ENTER(call)                                 \
+  context *here = NULL;                             \
+  do {                                              \
+    cu_result entered = standin_enter(call, &here); \
+    if (entered != CU_OK) return entered;           \
+  } while (0)
 /* Before a launch: waits where that is asked for, and breaks the context where the launch is
  * the one that is to. */
 void standin_count_launch(context *of);
