@@ -3,12 +3,6 @@
 
 #include "cudev.h"
 
-static const uint32_t kinds[] = {
-    [FAM_LAUNCH] = KD_PROFILE_KERNEL,     [FAM_COPY_IN] = KD_PROFILE_COPY_IN,
-    [FAM_COPY_OUT] = KD_PROFILE_COPY_OUT, [FAM_COPY] = KD_PROFILE_COPY,
-    [FAM_FILL] = KD_PROFILE_FILL,
-};
-
 static kd_status launch_kernel(kd_device *d, cu_stream queue,
                                const fam_command *m) {
   cuda_program *p = m->program;
@@ -111,7 +105,8 @@ kd_status cuda_enqueue_noted(kd_device *d, kd_stream *stream,
   bool profiling =
       stream && atomic_load_explicit(&d->profiling, memory_order_relaxed);
   if (profiling)
-    cuda_note_begin(d, stream, kinds[m->kind], m->size, correlation, &note);
+    cuda_note_begin(d, stream, fam_profile_kind(m), m->size, correlation,
+                    &note);
   if (!stream) pthread_mutex_lock(&d->lane_lock);
   kd_status status =
       stream ? cuda_stage_copy(d, stream->lane.queue, m) : KD_UNIMPLEMENTED;

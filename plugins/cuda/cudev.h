@@ -210,7 +210,6 @@ kd_status cuda_compile(const kd_host *host, int architecture,
                        size_t *out_size);
 
 void cuda_program_take(cuda_program *p);
-void cuda_program_drop(cuda_program *p);
 
 extern const fam_compiler cuda_compiler;
 /* The function of this source, compiled or from the host's store. In the context. */

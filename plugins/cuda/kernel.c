@@ -56,17 +56,14 @@ void cuda_program_take(cuda_program *p) {
   atomic_fetch_add_explicit(&p->users, 1, memory_order_relaxed);
 }
 
-void cuda_program_drop(cuda_program *p) {
+static void drop(kd_device *d, void *program) {
+  cuda_program *p = program;
+  (void)d;
   /* acq_rel: the last one to let go frees what the others read */
   if (atomic_fetch_sub_explicit(&p->users, 1, memory_order_acq_rel) > 1) return;
   if (p->call) p->call->destroy(p->call);
   if (p->source) cuda_host->release(cuda_host, p->source);
   cuda_host->release(cuda_host, p);
-}
-
-static void drop(kd_device *d, void *program) {
-  (void)d;
-  cuda_program_drop(program);
 }
 
 static uint64_t buffer_size(const kd_buffer *buffer) {

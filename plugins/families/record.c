@@ -5,6 +5,15 @@
 
 #include "families/instance.h"
 
+uint32_t fam_profile_kind(const fam_command *command) {
+  static const uint32_t kinds[] = {[FAM_LAUNCH] = KD_PROFILE_KERNEL,
+                                   [FAM_COPY_IN] = KD_PROFILE_COPY_IN,
+                                   [FAM_COPY_OUT] = KD_PROFILE_COPY_OUT,
+                                   [FAM_COPY] = KD_PROFILE_COPY,
+                                   [FAM_FILL] = KD_PROFILE_FILL};
+  return kinds[command->kind];
+}
+
 /* ---- copies ------------------------------------------------------------------------- */
 
 static kd_status run(kd_device *device, kd_stream *stream,

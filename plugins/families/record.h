@@ -27,6 +27,9 @@ typedef struct fam_command {
   uint32_t pattern_size;
 } fam_command;
 
+/* KD_PROFILE_KERNEL and so on. */
+uint32_t fam_profile_kind(const fam_command *command);
+
 /* Copies and fills for kd_memory_table: a command each. */
 kd_status fam_copy_in(kd_device *device, kd_stream *stream, const void *source,
                       kd_buffer *target, uint64_t offset, uint64_t size);

@@ -16,6 +16,11 @@ static int find(const char *name, void *slot) {
   return found != NULL;
 }
 
+static void close_loader(void) {
+  if (loader) dlclose(loader);
+  loader = NULL;
+}
+
 const char *cl_api_open(void) {
   static char why[256];
   loader = dlopen("libOpenCL.so.1", RTLD_NOW | RTLD_LOCAL);
@@ -27,7 +32,7 @@ const char *cl_api_open(void) {
   if (!find(#name, &cl.name)) {                                              \
     snprintf(why, sizeof why,                                                \
              "the OpenCL loader has no cl" #name ": older than OpenCL 1.2"); \
-    cl_api_close();                                                          \
+    close_loader();                                                          \
     return why;                                                              \
   }
   CL_NEEDED(CL_FIND)
@@ -53,9 +58,4 @@ int cl_commands_find(cl_platform_id platform, cl_commands *out) {
 #undef CL_FIND
   if (!all) memset(out, 0, sizeof *out);
   return all;
-}
-
-void cl_api_close(void) {
-  if (loader) dlclose(loader);
-  loader = NULL;
 }

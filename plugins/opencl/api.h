@@ -48,6 +48,5 @@ int cl_commands_find(cl_platform_id platform, cl_commands *out);
 
 /* Finds all of them. NULL, or why not. */
 const char *cl_api_open(void);
-void cl_api_close(void);
 
 #endif /* KEEL_OPENCL_API_H */

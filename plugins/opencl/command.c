@@ -1,12 +1,6 @@
 /* command.c - launches, copies and fills, enqueued. */
 #include "opencl.h"
 
-static const uint32_t kinds[] = {
-    [FAM_LAUNCH] = KD_PROFILE_KERNEL,     [FAM_COPY_IN] = KD_PROFILE_COPY_IN,
-    [FAM_COPY_OUT] = KD_PROFILE_COPY_OUT, [FAM_COPY] = KD_PROFILE_COPY,
-    [FAM_FILL] = KD_PROFILE_FILL,
-};
-
 static kd_status launch(kd_device *d, cl_command_queue queue,
                         const fam_command *m, cl_event *event) {
   ocl_program *p = m->program;
@@ -57,7 +51,8 @@ kd_status ocl_enqueue(kd_device *d, kd_stream *stream, const fam_command *m,
   kd_status status = m->kind == FAM_LAUNCH ? launch(d, queue, m, wanted)
                                            : copy(queue, m, wait, wanted);
   if (status != KD_OK) return status;
-  if (event) ocl_note(d, stream, event, kinds[m->kind], m->size, correlation);
+  if (event)
+    ocl_note(d, stream, event, fam_profile_kind(m), m->size, correlation);
   if (!wait || m->kind == FAM_COPY_IN || m->kind == FAM_COPY_OUT) return KD_OK;
   OCL_TRY("clFinish", cl.Finish(queue));
   return KD_OK;

@@ -26,7 +26,9 @@ static kd_status begin(ocl_program *p, uint32_t buffer_count) {
   return KD_OK;
 }
 
-void ocl_program_drop(ocl_program *p) {
+static void drop(kd_device *d, void *program) {
+  ocl_program *p = program;
+  (void)d;
   if (p->kernel) cl.ReleaseKernel(p->kernel);
   ocl_host->release(ocl_host, p);
 }
@@ -35,7 +37,7 @@ static kd_status finish(kd_status status, ocl_program *p, ocl_program **out) {
   if (status == KD_OK)
     *out = p;
   else
-    ocl_program_drop(p);
+    drop(NULL, p);
   return status;
 }
 
@@ -63,11 +65,6 @@ static kd_status compile(kd_device *d, const fam_pass *pass, void **out) {
   status = finish(status, p, &made);
   *out = made;
   return status;
-}
-
-static void drop(kd_device *d, void *program) {
-  (void)d;
-  ocl_program_drop(program);
 }
 
 static kd_status bind(ocl_program *p, uint32_t at, kd_buffer *buffer,

@@ -144,7 +144,6 @@ typedef struct ocl_program {
 
 /* Another kernel of the same program, with arguments of its own. */
 kd_status ocl_program_twin(const ocl_program *program, ocl_program **out_twin);
-void ocl_program_drop(ocl_program *program);
 /* Sets the arguments that have changed. */
 kd_status ocl_program_bind(kd_device *d, ocl_program *p, const fam_command *m);
 

@@ -174,9 +174,6 @@ void vlk_put_plain(kd_device *d, VkCommandBuffer commands, VkPipeline *bound,
 
 static kd_status run_plain(kd_stream *stream, const fam_command *m,
                            uint64_t correlation) {
-  static const uint32_t kinds[] = {[FAM_LAUNCH] = KD_PROFILE_KERNEL,
-                                   [FAM_COPY] = KD_PROFILE_COPY,
-                                   [FAM_FILL] = KD_PROFILE_FILL};
   vlk_program *program = m->program;
   vlk_batch *b = NULL;
   kd_status status = vlk_stream_batch(stream, &b);
@@ -187,7 +184,7 @@ static kd_status run_plain(kd_stream *stream, const fam_command *m,
   }
   note_begin(b);
   vlk_put_plain(stream->common.device, b->commands, &b->bound, m);
-  note_end(stream, b, kinds[m->kind], m->size, correlation);
+  note_end(stream, b, fam_profile_kind(m), m->size, correlation);
   return vlk_stream_added(stream);
 }
 
