@@ -50,6 +50,16 @@ function(keel_program name)
   target_link_libraries(${name} PRIVATE keel)
 endfunction()
 
+# keel_bench(NAME SOURCES...): a benchmark in the build's folder bench
+function(keel_bench name)
+  keel_program(${name} ${ARGN})
+  target_include_directories(${name} PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}
+    ${PROJECT_SOURCE_DIR}/plugins ${PROJECT_SOURCE_DIR}/device_api)
+  target_compile_definitions(${name} PRIVATE _GNU_SOURCE)
+  target_link_libraries(${name} PRIVATE m ${CMAKE_DL_LIBS})
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bench)
+endfunction()
+
 # keel_plugin(NAME SOURCES...): lib/keel/NAME.so, which sees device_api alone
 function(keel_plugin name)
   add_library(${name} MODULE ${ARGN})
