@@ -109,7 +109,7 @@ bool cpu_wants_openblas(void) {
 }
 
 static kd_status start(const kd_host *host) {
-  cpu_host = host;
+  inline_host = cpu_host = host;
   read_product_name();
   openblas = option_is(host, "products", "openblas");
   winograd = !option_is(host, "winograd", "off");
@@ -129,7 +129,7 @@ static kd_status plugin_open(const kd_host *services,
 
 static void plugin_close(kd_instance *instance) {
   (void)instance;
-  cpu_host = NULL;
+  inline_host = cpu_host = NULL;
   single_close();
 }
 

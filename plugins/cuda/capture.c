@@ -115,6 +115,7 @@ static kd_status prepare(kd_capture *c) {
 static kd_status launch_here(kd_capture *c, kd_stream *stream) {
   fam_recording *r = &c->recording;
   kd_status status = KD_OK;
+  if (!r->count) return KD_OK;
   bool profiling =
       atomic_load_explicit(&r->device->profiling, memory_order_relaxed);
   if (!profiling && !c->listed) {

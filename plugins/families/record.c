@@ -219,8 +219,7 @@ static kd_status launch(struct kd_capture *capture, kd_stream *stream) {
     return r->driver->host->fail(KD_UNIMPLEMENTED,
                                  "a recording within a recording");
   pthread_mutex_lock(&r->lock);
-  kd_status status =
-      r->count ? r->driver->recorder->launch(capture, stream) : KD_OK;
+  kd_status status = r->driver->recorder->launch(capture, stream);
   pthread_mutex_unlock(&r->lock);
   return status;
 }

@@ -148,6 +148,7 @@ static kd_status launch_whole(kd_capture *c, kd_stream *stream) {
 static kd_status launch(kd_capture *c, kd_stream *stream) {
   fam_recording *r = &c->recording;
   kd_status status = KD_OK;
+  if (!r->count) return KD_OK;
   free_older(c, false);
   if (r->device->commands.Create && !c->needs_host &&
       !atomic_load(&r->device->profiling))

@@ -149,6 +149,7 @@ static kd_status launch_whole(kd_capture *c, kd_stream *stream) {
 static kd_status launch(kd_capture *c, kd_stream *stream) {
   fam_recording *r = &c->recording;
   kd_status status = KD_OK;
+  if (!r->count) return KD_OK;
   if (!atomic_load(&r->device->profiling) && (c->now || is_plain(r)))
     return launch_whole(c, stream);
   for (uint32_t i = 0; status == KD_OK && i < r->count; i++)
