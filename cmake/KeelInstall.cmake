@@ -91,6 +91,20 @@ if(HELP2MAN AND NOT CMAKE_CROSSCOMPILING)
   add_custom_target(manuals ALL DEPENDS ${manuals})
 endif()
 
+# the vendor's guide and the headers as one page
+find_program(PANDOC pandoc)
+keel_note("${PANDOC}" "pandoc" "the vendor's guide as a page" "no page of the guide; install pandoc")
+if(PANDOC)
+  set(page ${CMAKE_BINARY_DIR}/guide.html)
+  file(GLOB parts CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/docs/html/*
+    ${PROJECT_SOURCE_DIR}/device_api/include/kd/*.h)
+  add_custom_command(OUTPUT ${page}
+    COMMAND sh ${PROJECT_SOURCE_DIR}/docs/html/make.sh ${page}
+    DEPENDS ${PROJECT_SOURCE_DIR}/VENDOR_GUIDE.md ${parts} VERBATIM)
+  add_custom_target(guide_page ALL DEPENDS ${page})
+  install(FILES ${page} DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/libkeel-dev COMPONENT dev)
+endif()
+
 if(KEEL_BUILD_TESTS AND NOT KEEL_SANITIZE AND TARGET cpu)
   add_test(NAME install COMMAND sh ${PROJECT_SOURCE_DIR}/packaging/tests/install_test.sh
     ${PROJECT_SOURCE_DIR} ${CMAKE_BINARY_DIR})

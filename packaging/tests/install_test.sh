@@ -73,6 +73,11 @@ if [ -d "$prefix/share/man" ]; then
       fail "the manual of $command"
   done
 fi
+if command -v pandoc >/dev/null; then # the headers are on the page
+  for text in kd_memory_table kd_rebind "In ten minutes" "nothing has these words"; do
+    grep -q "$text" "$prefix/share/doc/libkeel-dev/guide.html" || fail "$text is not in the guide"
+  done
+fi
 bash -c '
   . "$1"/share/bash-completion/completions/keel
   COMP_WORDS=(keel ru) COMP_CWORD=1; _keel keel ru keel; echo "${COMPREPLY[@]}"
