@@ -101,6 +101,20 @@ status 0 "$suite" run "$minimal" --case thread.memory/all/soak=3
 says '^1 passed, 0 failed, 0 skipped'
 status 2 "$suite" run "$minimal" --group device
 
+# what failed, again: of each plugin, or of the one that was run last
+export XDG_STATE_HOME="$scratch/again"
+status 2 "$suite" again
+says 'no plugin was run before'
+KEEL_SIM=list_late status 1 "$suite" run "$sim" --rule kernel.list-static --no-reruns
+status 0 "$suite" run "$minimal" --rule load.open
+status 0 "$suite" again
+says 'nothing failed in the last run'
+KEEL_SIM=list_late status 1 "$suite" again "$sim"
+says "FAIL kernel.list-static"
+status 0 "$suite" again "$minimal"
+status 2 "$suite" again "$scratch/p1/../never.so"
+export XDG_STATE_HOME="$scratch/state"
+
 # exit statuses
 status 2 "$suite"
 status 2 "$suite" run

@@ -1,4 +1,5 @@
 /* verbs.c - run, list, explain, again, compare, render, coverage, doctor. */
+#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -52,14 +53,49 @@ static const char run_help[] =
     "  --verbose           prints all of each failure\n"
     "  --quiet             no progress; what failed and the totals only\n";
 
-static const char *state_folder(void) {
-  static char path[4096];
+/* Where the last run of each plugin is kept, a folder a plugin. */
+static const char *state_root(void) {
+  static char path[2048];
   const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
   if (state && *state)
     snprintf(path, sizeof path, "%s/keel-conformance", state);
   else
     snprintf(path, sizeof path, "%s/.local/state/keel-conformance",
              home && *home ? home : "/tmp");
+  return path;
+}
+
+/* The folder of a plugin's file: its name, and a hash of its path. */
+static const char *state_folder(const char *plugin) {
+  static char path[4096];
+  const char *slash = strrchr(plugin, '/'), *name = slash ? slash + 1 : plugin;
+  snprintf(path, sizeof path, "%s/%.*s-%08x", state_root(),
+           (int)strcspn(name, "."), name,
+           (unsigned)(kc_hash(KC_HASH, plugin) & 0xffffffffu));
+  return path;
+}
+
+/* The folder of the plugin that was run last; "" where none was. */
+static const char *newest_folder(void) {
+  static char path[4096];
+  char file[4400];
+  struct timespec newest = {0};
+  struct stat facts;
+  DIR *folder = opendir(state_root());
+  path[0] = 0;
+  for (struct dirent *at = folder ? readdir(folder) : NULL; at;
+       at = readdir(folder)) {
+    snprintf(file, sizeof file, "%s/%s/results.jsonl", state_root(),
+             at->d_name);
+    if (at->d_name[0] == '.' || stat(file, &facts) != 0 ||
+        facts.st_mtim.tv_sec < newest.tv_sec ||
+        (facts.st_mtim.tv_sec == newest.tv_sec &&
+         facts.st_mtim.tv_nsec <= newest.tv_nsec))
+      continue;
+    newest = facts.st_mtim;
+    snprintf(path, sizeof path, "%s/%s", state_root(), at->d_name);
+  }
+  if (folder) closedir(folder);
   return path;
 }
 
@@ -107,7 +143,7 @@ int kc_verb_run(int argc, char **argv) {
   if (!options.plugin[0]) return kc_usage("run", "which plugin?");
   if (options.in_process) return kc_in_process(&options);
   bool own = !options.out;
-  if (own) options.out = state_folder();
+  if (own) options.out = state_folder(options.plugin);
   if (!make_folders(options.out)) {
     if (!own)
       return kc_usage("run", "%s can't be made: %s", options.out,
@@ -245,12 +281,20 @@ int kc_verb_again(int argc, char **argv) {
       .verb = "again",
       .help =
           "usage: keel-conformance again [OPTION]... [PLUGIN.so|DEVICE]\n\n"
-          "Runs the rules that failed in the last run again, on the same"
-          " plugin.\nOptions are those of run.\n"};
+          "Runs the rules that failed in the plugin's last run again; of the"
+          " plugin that\nwas run last, where none is named. Options are those"
+          " of run.\n"};
   int status = kc_options_read(&options, &words, NULL, argc, argv);
   if (status >= 0) return status;
-  snprintf(path, sizeof path, "%s/results.jsonl",
-           options.out ? options.out : state_folder());
+  const char *folder = options.out         ? options.out
+                       : options.plugin[0] ? state_folder(options.plugin)
+                                           : newest_folder();
+  if (!*folder)
+    return kc_usage("again", "no plugin was run before; `run` is the verb");
+  snprintf(path, sizeof path, "%s/results.jsonl", folder);
+  if (access(path, R_OK) != 0)
+    return kc_usage("again", "%s was not run before: there is no %s",
+                    options.plugin[0] ? options.plugin : "it", path);
   if (!kc_results_read(path, &last)) return KC_EXIT_USAGE;
   if (!options.plugin[0])
     snprintf(options.plugin, sizeof options.plugin, "%s", last.plugin_path);
@@ -432,7 +476,7 @@ int kc_verb_coverage(int argc, char **argv) {
           " the plugin does not have or no case was run of."
           " Without\na file: the last run's.\n",
       .most = 1};
-  snprintf(path, sizeof path, "%s/results.jsonl", state_folder());
+  snprintf(path, sizeof path, "%s/results.jsonl", newest_folder());
   int status = kc_words_results(&words, path, argc, argv, &results);
   if (status >= 0) return status;
   bool used[KD_DTYPE_COUNT] = {false};
