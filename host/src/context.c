@@ -212,6 +212,7 @@ void keel_close(keel_context *context) {
     keel_device_close(context->devices[i]);
   for (uint32_t i = context->plugin_count; i-- > 0;)
     keel_plugin_close(context->plugins[i]);
+  keel_layers_report(&context->log);
   keel_heap_deinit(&context->host);
   free(context->devices);
   free(context->plugins);

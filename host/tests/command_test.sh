@@ -329,6 +329,12 @@ expect 0 "/nope (environment KEEL_PLUGIN_PATH): refused: /nope: no such file; co
 expect 0 "(system's manifest): " story
 expect 0 "MatMul on cpu:0: minimal:0 has no kernel for MatMul(f32[2,3,4], f32[2,4,3]) (minimal: rank 3" \
   story
+# a fault that did not come is told
+expect 0 "nothing failed: kernel.enqueue was called 1 times, and call 9 was to fail" \
+  env KEEL_LAYERS=fault:kernel.enqueue=9 "$keel" run $data/node/test_matmul_3d/model.onnx
+expect 1 "layer fault: call 1 of kernel.enqueue failed" \
+  env KEEL_LOG=info KEEL_LAYERS=fault:kernel.enqueue=1 "$keel" run \
+  $data/node/test_matmul_3d/model.onnx
 # a new plugin
 expect 0 "usage: keel new-plugin" "$keel" new-plugin --help
 expect 2 "give the plugin's name" "$keel" new-plugin

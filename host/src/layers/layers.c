@@ -161,6 +161,19 @@ void keel_layer_settle(void) {
   keel_layers_ready(); /* keel_open has reported what is wrong with it */
 }
 
+void keel_layers_report(const keel_log *log) {
+  if (!settings.fault) return;
+  if (atomic_load(&faults))
+    keel_log_line(log, KD_LOG_INFO, "layer fault: call %u of %s failed",
+                  settings.number, settings.slot);
+  else
+    keel_log_line(
+        log, KD_LOG_WARNING,
+        "layer fault: nothing failed: %s was called %u times, and call"
+        " %u was to fail",
+        settings.slot, atomic_load(&calls), settings.number);
+}
+
 uint32_t keel_layers_errors(void) {
   return atomic_load(&errors);
 }

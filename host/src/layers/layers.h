@@ -49,6 +49,10 @@ const char *keel_layers_slot(uint32_t index);
  * the environment's. Returns KD_OK, KD_INVALID_ARGUMENT. */
 keel_status keel_layers_set(const char *text);
 
+/* Says whether the fault that was asked for has come: a test of an error that never
+ * happened would prove nothing. */
+void keel_layers_report(const keel_log *log);
+
 /* The number of validation errors so far, and of injected faults. */
 uint32_t keel_layers_errors(void);
 uint32_t keel_layers_faults(void);
