@@ -1,0 +1,34 @@
+#!/bin/sh
+# The whole suite on each plugin that we ship: docs/conformance/PLUGIN.md, with device, driver
+# and date. Some minutes for the CPU, and up to half an hour where a compiler works.
+# usage: sh conformance/tests/shipped.sh [PLUGIN]...     (cpu opencl vulkan)
+set -eu
+cd "$(dirname "$0")/../.."
+bin=build/release/bin
+[ $# -gt 0 ] || set -- cpu opencl vulkan
+failed=0
+for plugin; do
+  scratch=$(mktemp -d)
+  began=$(date +%s)
+  "$bin/keel-conformance" "build/release/lib/keel/$plugin.so" --out "$scratch" \
+    --report md >"$scratch/log" 2>&1 || failed=1
+  seconds=$(($(date +%s) - began))
+  tail -1 "$scratch/log"
+  {
+    echo "# $plugin"
+    echo
+    "$bin/keel" devices 2>/dev/null |
+      awk -v device="$plugin:0" '/^[^ ]/ {on = $1 == device} on && $1 != "plugin" {print "    " $0}'
+    echo
+    echo "$(date +%Y-%m-%d), $(uname -m), $(nproc) processors: $seconds seconds."
+    echo "Written by \`sh conformance/tests/shipped.sh $plugin\`."
+    echo
+    cat "$scratch/summary.md"
+    echo
+    echo '```text'
+    sed -n '/^ load/,/cases of/p' "$scratch/log"
+    echo '```'
+  } >"docs/conformance/$plugin.md"
+  rm -rf "$scratch"
+done
+exit $failed
