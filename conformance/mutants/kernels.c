@@ -196,16 +196,69 @@ static void bend_inputs(const op_call *c, value *const *in) {
       x->x[i] += in[1]->x[0] * 0x1p-20L;
 }
 
+/* What an attribute was the first time that the op had it: of the node whose code is
+ * kept. `key` tells nodes apart. */
+static void first_attribute(const kd_node *node, const char *name,
+                            const char *key, int64_t *of_int, float *of_float) {
+  static struct {
+    char key[160];
+    int64_t i;
+    float f;
+  } seen[256];
+  static uint32_t count;
+  char full[160];
+  snprintf(full, sizeof full, "%s %s %s", sim_host->node->op(node), name, key);
+  pthread_mutex_lock(&sim_lock);
+  uint32_t at = 0;
+  while (at < count && strcmp(seen[at].key, full) != 0)
+    at++;
+  if (at == count && count < 256) {
+    seen[count].i = *of_int;
+    seen[count].f = *of_float;
+    snprintf(seen[count++].key, sizeof full, "%s", full);
+  }
+  if (at < count) {
+    *of_int = seen[at].i;
+    *of_float = seen[at].f;
+  }
+  pthread_mutex_unlock(&sim_lock);
+}
+
+static int64_t attr_ints(const kd_node *node, const char *name,
+                         const int64_t **out_values) {
+  static int64_t kept[KD_MAX_RANK];
+  int64_t n = sim_host->node->attr_ints(node, name, out_values);
+  if (!BUG(lists_by_length) || n < 2 || n > (int64_t)KD_MAX_RANK) return n;
+  for (int64_t i = 1; i < n; i++) {
+    char key[64];
+    float none = 0;
+    kept[i] = (*out_values)[i];
+    snprintf(key, sizeof key, "%d %d %d", (int)n, (int)(*out_values)[0],
+             (int)i);
+    first_attribute(node, name, key, &kept[i], &none);
+  }
+  kept[0] = (*out_values)[0];
+  *out_values = kept;
+  return n;
+}
+
 static int64_t attr_int(const kd_node *node, const char *name,
                         int64_t fallback) {
   bool one = (BUG(last_tie) && !strcmp(name, "select_last_index")) ||
              (BUG(pool_count) && !strcmp(name, "count_include_pad"));
-  return one ? 1 : sim_host->node->attr_int(node, name, fallback);
+  int64_t given = one ? 1 : sim_host->node->attr_int(node, name, fallback);
+  float none = 0;
+  if (BUG(attributes_by_op)) first_attribute(node, name, "", &given, &none);
+  return given;
 }
 
 /* `fallback` is what the op's document has for an attribute that is absent. */
 static float attr_float(const kd_node *node, const char *name, float fallback) {
   float given = sim_host->node->attr_float(node, name, fallback);
+  int64_t none = 0;
+  char key[64];
+  snprintf(key, sizeof key, "%.6g", (double)given);
+  if (BUG(attributes_printed)) first_attribute(node, name, key, &none, &given);
   return BUG(default_zero) && given == fallback ? 0 : given;
 }
 
@@ -357,6 +410,7 @@ static bool run_reference(const op_call *c, value *const *in, value **out) {
   memcpy(&read, sim_host->node, size < sizeof read ? size : sizeof read);
   read.attr_int = attr_int;
   read.attr_float = attr_float;
+  read.attr_ints = attr_ints;
   const ref_op *op = references[c->op];
   ref_call call = {.read = &read,
                    .node = c->node,
@@ -692,6 +746,29 @@ static void must_fit(const kd_node *node, kd_dtype dtype) {
   }
 }
 
+/* Where supports saw a product's weights, and what cost read of them, for the defects. */
+static const void *_Atomic seen_weights;
+static value *cost_weights;
+
+static void see_weights(const kd_node *node) {
+  kd_tensor seen;
+  if (BUG(weights_of_supports) && !seen_weights &&
+      !strcmp(sim_host->node->op(node), "MatMul") &&
+      sim_host->node->constant(node, 1, &seen) == KD_OK)
+    seen_weights = seen.data;
+}
+
+static void read_weights(const kd_node *node) {
+  kd_tensor seen;
+  if (!BUG(weights_of_cost) ||
+      strcmp(sim_host->node->op(node), "MatMul") != 0 ||
+      sim_host->node->constant(node, 1, &seen) != KD_OK)
+    return;
+  value_free(cost_weights);
+  cost_weights = value_make(seen.dtype, seen.rank, seen.dims);
+  if (cost_weights) value_load(cost_weights, seen.data);
+}
+
 static kd_status supports(kd_device *device, const kd_node *node) {
   static kd_status last = KD_OK;
   kd_type type;
@@ -737,6 +814,7 @@ static kd_status supports(kd_device *device, const kd_node *node) {
       (sim_host->node->attr_int(node, "block_size", 0) ||
        sim_host->node->attr_int(node, "precision", 0)))
     return FAIL(KD_UNIMPLEMENTED, "%s by blocks, or as another type", op);
+  see_weights(node);
   kd_status laid = supports_layouts(node);
   return laid == KD_OK && !strcmp(op, "Concat") ? supports_joined(node, axis)
                                                 : laid;
@@ -747,7 +825,7 @@ static kd_status cost(kd_device *device, const kd_node *node,
   uint32_t size = out_cost->struct_size;
   kd_cost full = {.struct_size = size, .time = 1000, .flops = 10, .bytes = 100};
   (void)device;
-  (void)node;
+  read_weights(node);
   if (BUG(cost_in_years)) full.time = UINT64_C(1) << 62;
   memcpy(out_cost, &full, size < sizeof full ? size : sizeof full);
   if (BUG(cost_overrun)) memset((char *)out_cost + size, 0, 8);
@@ -768,6 +846,54 @@ static kd_status use_store(const char *op) {
   }
   sim_host->cache_put(sim_host, key, "sim-kernel-code", 16);
   return KD_OK;
+}
+
+/* Weights that are kept across instances, by a key. */
+static struct kept_weights {
+  uint64_t key;
+  value *weights;
+} kept_weights[64];
+
+static uint64_t weights_key(const kd_tensor *constant) {
+  const uint64_t *bytes = constant->data;
+  if (BUG(weights_by_address)) return (uint64_t)(uintptr_t)constant->data;
+  if (BUG(weights_by_hash)) return bytes[0] ^ bytes[1] ^ constant->size;
+  uint64_t key = constant->size;
+  for (uint64_t i = 0; i < constant->size / 8; i++)
+    key = key * 31 + bytes[i];
+  return key;
+}
+
+/* The first that ends takes them along. */
+static void forget_weights(value *weights) {
+  memset(weights->x, 0, (size_t)weights->count * sizeof *weights->x);
+  for (int i = 0; i < 64; i++)
+    if (kept_weights[i].weights == weights) kept_weights[i].key = 0;
+}
+
+static value *weights_of(const kd_tensor *constant) {
+  value *made = value_make(constant->dtype, constant->rank, constant->dims);
+  const void *from = constant->data;
+  if (BUG(weights_of_supports) && seen_weights) from = seen_weights;
+  if (made) value_load(made, from);
+  if (made && BUG(weights_of_cost) && cost_weights &&
+      cost_weights->count == made->count)
+    memcpy(made->x, cost_weights->x, (size_t)made->count * sizeof *made->x);
+  bool kept =
+      BUG(weights_by_address) || BUG(weights_by_hash) || BUG(weights_shared);
+  if (!made || !kept || constant->size < 16) return made;
+  uint64_t key = weights_key(constant);
+  for (int i = 0; i < 64; i++) {
+    struct kept_weights *at = &kept_weights[i];
+    if (!at->weights) *at = (struct kept_weights){key, made};
+    if (at->key != key) continue;
+    if (BUG(weights_shared)) return at->weights;
+    if (at->weights == made) return value_copy(made);
+    if (at->weights->count == made->count)
+      memcpy(made->x, at->weights->x, (size_t)made->count * sizeof *made->x);
+    break;
+  }
+  return made;
 }
 
 static kd_status create(kd_device *device, const kd_kernel_def *def,
@@ -802,8 +928,7 @@ static kd_status create(kd_device *device, const kd_kernel_def *def,
   kernel->constant = sim_host->node->constant(node, 1, &constant) == KD_OK;
   if (BUG(instance_scratch)) kernel->kept = calloc(ROOM, sizeof *kernel->kept);
   if (kernel->constant && !strcmp(def->op, "MatMul")) {
-    kernel->weights = value_make(constant.dtype, constant.rank, constant.dims);
-    if (kernel->weights) value_load(kernel->weights, constant.data);
+    kernel->weights = weights_of(&constant);
   }
   created++;
   sim_count(device, 1);
@@ -825,7 +950,10 @@ static uint64_t workspace(kd_kernel *kernel, const kd_launch *launch) {
 static void destroy(kd_kernel *kernel) {
   if (BUG(orders_crash) && kernel->stream && kernel->stream->dead) abort();
   free(kernel->kept);
-  value_free(kernel->weights);
+  if (BUG(weights_shared) && kernel->weights)
+    forget_weights(kernel->weights);
+  else
+    value_free(kernel->weights);
   sim_count(kernel->device, -1);
   sim_host->release(sim_host, kernel);
 }

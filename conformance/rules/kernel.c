@@ -400,6 +400,25 @@ static const kc_rule rules[] = {
          "KD_KERNEL_CONSTANTS_IN_CREATE",
          "The host frees its copy of the weights: a launch that asks for them"
          " again finds none."),
+    RULE(MUST, "kernel.constant-inputs", kernel_constant_inputs, KC_CASES,
+         "host.h", "Another constant may lie at the same address later",
+         "kd_node_table.constant kd_kernel_def.create kd_kernel_def.destroy",
+         "Weights that are kept by the address of the constant, or by a hash of"
+         " its first bytes, are another model's when memory is used again."),
+    RULE(MUST, "kernel.constant-lifetime", kernel_constant_lifetime, KC_CASES,
+         "host.h",
+         "What `supports` and `cost` see is theirs for the call alone",
+         "kd_node_table.constant kd_kernel_def.supports kd_kernel_def.cost"
+         " kd_kernel_def.create",
+         "An address that `supports` has kept is read in `create`; the host may"
+         " have moved the weights, or given them back."),
+    RULE(MUST, "kernel.attributes-apart", kernel_attributes_apart, KC_CASES,
+         "host.h", "Two nodes of one op may differ in any attribute, by a bit",
+         "kd_node_table.attr_int kd_node_table.attr_float"
+         " kd_node_table.attr_string kd_node_table.attr_ints"
+         " kd_kernel_def.create",
+         "Code that is kept by the op's name, or by a key that prints floats in"
+         " six digits, serves the wrong node."),
     RULE(MUST, "kernel.default-attributes", kernel_defaults, KC_CASES, "host.h",
          "An attribute that the model does not set has the schema's"
          " default",
@@ -456,6 +475,14 @@ static const kc_defect defects[] = {
     DEFECT(constants_lost, "kernel.constants", "prepacked constants are used up by the first run"),
     DEFECT(taken_lie, "kernel.taken", "weights are said to be taken, and were not kept"),
     DEFECT(constants_late, "kernel.constants-in-create", "a launch asks for a constant again"),
+    DEFECT(weights_by_address, "kernel.constant-inputs", "weights are kept by the address of the constant"),
+    DEFECT(weights_by_hash, "kernel.constant-inputs", "weights are kept by a hash of their first bytes"),
+    DEFECT(weights_shared, "kernel.constant-inputs", "equal weights go with the first instance that ends"),
+    DEFECT(weights_of_supports, "kernel.constant-lifetime", "weights are read where supports saw them"),
+    DEFECT(weights_of_cost, "kernel.constant-lifetime", "weights are those that cost has read"),
+    DEFECT(attributes_by_op, "kernel.attributes-apart", "attributes are kept by the op's name"),
+    DEFECT(attributes_printed, "kernel.attributes-apart", "attributes are kept by a key of six digits"),
+    DEFECT(lists_by_length, "kernel.attributes-apart", "lists are kept by their length and first element"),
     DEFECT(default_zero, "kernel.default-attributes", "absent attributes are 0"),
 };
 /* clang-format on */

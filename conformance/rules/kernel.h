@@ -12,6 +12,15 @@ uint32_t kernel_all_ops(void);
 void kernel_run_and_compare(kc_op_case *one, kc_node *node, kc_run *run,
                             const char *what);
 
+/* What differs from a case's own values. */
+#define KERNEL_TURNED  0x1u /* the other way round */
+#define KERNEL_DOUBLED 0x2u /* floats twice as large */
+#define KERNEL_LAST    0x4u /* the last element of floats alone */
+
+/* A case with other values, which borrows the attributes; host arguments stay. */
+kc_op_case kernel_other_values(const kc_op_case *one, uint32_t host_inputs,
+                               uint32_t how);
+
 /* kernel_launch.c */
 void kernel_reuse(void);
 void kernel_any_shape(void);
@@ -46,5 +55,12 @@ void kernel_taken(void);
 void kernel_constants_in_create(void);
 void kernel_defaults(void);
 void kernel_batch(void);
+
+/* kernel_constant.c */
+void kernel_constant_inputs(void);
+void kernel_constant_lifetime(void);
+
+/* kernel_attribute.c */
+void kernel_attributes_apart(void);
 
 #endif /* KC_RULES_KERNEL_H */

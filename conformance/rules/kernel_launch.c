@@ -13,6 +13,30 @@ void kernel_run_and_compare(kc_op_case *one, kc_node *node, kc_run *run,
   if (status == KD_OK) kc_run_check(run, &one->op, node, what);
 }
 
+kc_op_case kernel_other_values(const kc_op_case *one, uint32_t host_inputs,
+                               uint32_t how) {
+  kc_op_case other = {.op = one->op};
+  for (uint32_t i = 0; i < one->op.in_count; i++) {
+    if (!one->op.in[i]) continue;
+    value *v = other.own[i] = value_copy(one->op.in[i]);
+    other.op.in[i] = v;
+    int64_t n = v->count;
+    if (!n || (i < 32 && (host_inputs >> i & 1))) continue;
+    for (int64_t k = 0; k < n / 2 && (how & KERNEL_TURNED); k++) {
+      real kept = v->x[k];
+      v->x[k] = v->x[n - 1 - k];
+      v->x[n - 1 - k] = kept;
+    }
+    if (!dtype_is_float(v->dtype)) continue;
+    for (int64_t k = 0; k < n && (how & KERNEL_DOUBLED); k++)
+      v->x[k] = dtype_round(v->x[k] * 2, v->dtype);
+    if (how & KERNEL_LAST)
+      v->x[n - 1] =
+          v->x[n - 1] == 0 ? 1 : dtype_round(v->x[n - 1] * 2, v->dtype);
+  }
+  return other;
+}
+
 /* The same with an instance of its own, laid out so. */
 static void run_laid(kc_op_case *one, kc_node *node, const kd_kernel_def *def,
                      const kc_layout *layout, const char *what) {

@@ -72,10 +72,15 @@ typedef struct kd_node_table {
                            kd_type *out_type);
 
   /* The value of an input that is a constant of the program, in host memory,
-   * packed row-major: `create` prepacks weights from it.
+   * packed row-major: `create` prepacks weights from it. What `supports` and
+   * `cost` see is theirs for the call alone. What `create` sees stays until
+   * `destroy` (see KD_KERNEL_CONSTANTS_IN_CREATE, kd_kernel_def.taken). Another
+   * constant may lie at the same address later.
    * Returns KD_OK, KD_NOT_FOUND (not a constant). */
   kd_status (*constant)(const kd_node *node, uint32_t index,
                         kd_tensor *out_tensor);
+
+  /* Two nodes of one op may differ in any attribute, by a bit of a float. */
 
   /* The kind of an attribute; KD_ATTR_ABSENT if the node has none of that name,
    * not even by default. */
