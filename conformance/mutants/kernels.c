@@ -309,6 +309,8 @@ static real bent(const op_call *c, value *const *in, const value *y, int64_t i,
   const value *x = in[0];
   if (is_unary(c->op)) return bent_unary(c, i, x->x[i], r);
   if (c->op == MATMUL && floats) return bent_product(c, y, i, r);
+  if (is_reduce(c->op) && BUG(sum_of_threads) && x->count >= 1 << 16)
+    return r * (1 + clock_bit() * 0x1p-22L);
   if (is_reduce(c->op))
     return BUG(reduce_narrow) && floats ? dtype_round(r, KD_F16) : r;
   switch (c->op) {
@@ -363,11 +365,13 @@ static void rest_in_scratch(const op_call *c, value *y) {
   real *scratch = product && c->scratch.present ? bytes(&c->scratch) : NULL;
   size_t size = (size_t)(y->count < ROOM ? y->count : ROOM) * sizeof *y->x;
   if (BUG(static_scratch) && product) scratch = shared;
+  if (BUG(topk_scratch) && c->op == TOPK) scratch = shared;
   if (BUG(instance_scratch) && c->kernel && (product || is_unary(c->op)))
     scratch = c->kernel->kept;
   if (!scratch) return;
   memcpy(scratch, y->x, size);
-  if (BUG(static_scratch) || BUG(instance_scratch)) sim_nap(300);
+  if (BUG(static_scratch) || BUG(instance_scratch) || BUG(topk_scratch))
+    sim_nap(300);
   memcpy(y->x, scratch, size);
 }
 
@@ -574,7 +578,8 @@ static kd_status enqueue_nonzero(kd_stream *stream, const kd_launch *launch) {
 
 /* Keeps an input in host memory: it may be another at the next launch. */
 static void read_list(const kd_launch *launch, op_call *c) {
-  bool late = BUG(host_args_late) && c->op == TOPK;
+  bool late = (BUG(host_args_late) && c->op == TOPK) ||
+              (BUG(axes_late) && is_reduce(c->op));
   if ((c->op != TOPK && !is_reduce(c->op)) || late || !kd_has_input(launch, 1))
     return;
   const int64_t *list = launch->inputs[1].data;
@@ -607,6 +612,13 @@ static kd_status enqueue(kd_kernel *self, kd_stream *stream,
   if (BUG(constants_late) && self && self->constant &&
       sim_host->node->constant(self->node, 1, &again) != KD_OK)
     return FAIL(KD_INTERNAL, "input %d is no constant any more", 1);
+  bool halves = launch->input_count && launch->inputs[0].dtype == KD_F16;
+  if ((BUG(launch_unwritten) && op == TOPK) ||
+      (BUG(halves_unwritten) && halves)) {
+    void *scratch = sim_host->allocate(sim_host, 256, 0);
+    if (!scratch) return KD_OK;
+    sim_host->release(sim_host, scratch);
+  }
   if (op == NONZERO) return enqueue_nonzero(stream, launch);
   op_call *c = calloc(1, sizeof *c);
   if (!c || launch->input_count > ARGS || launch->output_count > ARGS) {

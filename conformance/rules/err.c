@@ -1,4 +1,5 @@
 /* err.c - how calls fail: statuses, messages, what stays usable. */
+#include "rules/err.h"
 #include "rules/cases.h"
 #include "rules/rules.h"
 
@@ -168,51 +169,6 @@ static void err_alloc_fail(void) {
                  kd_status_name(status)))
       KC_DO(kp.p.close(kp.instance), "close");
   }
-}
-
-static void err_alloc_fail_kernel(void) {
-  static const char *const ops[] = {"Relu", "MatMul", "Softmax", "Transpose",
-                                    "ReduceSum"};
-  kc_device();
-  for (size_t i = 0; i < KC_COUNT_OF(ops); i++)
-    for (uint32_t n = 1; n <= 12; n++) {
-      kc_op_case one;
-      kc_random random = {1};
-      if (!kc_case_make(NULL, ops[i], 2, KD_F32, KC_PROBE_INTS, &random, &one))
-        continue;
-      kc_node *node = kc_node_make(&one.op, NULL, 0);
-      const kd_kernel_def *def = node ? kc_def_for(node) : NULL;
-      if (def && kc_case("op=%s,n=%u", ops[i], n)) {
-        kd_kernel *own = NULL;
-        kc_run *run = kc_run_of(node, def, &one.op, &kc_plain);
-        own = run->kernel;
-        atomic_store(&kc_host.allocations, 0);
-        atomic_store(&kc_host.fail_at, n);
-        kd_status status = def->create
-                               ? KC_CALL(kd_status,
-                                         def->create(kc_device(), def,
-                                                     &node->node, &run->kernel),
-                                         "%s.create", def->op)
-                               : KD_OK;
-        uint32_t used = atomic_load(&kc_host.allocations);
-        atomic_store(&kc_host.fail_at, 0);
-        if (status == KD_OK) {
-          /* in `enqueue` alone: what the suite itself makes has its memory */
-          run->fail_at = n > used ? n - used : 0;
-          status = KC_CALL(kd_status, kc_run_now(run), "run");
-          if (def->create) def->destroy(run->kernel);
-        }
-        run->kernel = own;
-        kc_check(status == KD_OK || status == KD_OUT_OF_MEMORY || *kc_message(),
-                 "%s returned %s", ops[i], kd_status_name(status));
-        kc_run_free(run);
-        kc_check(kc_try_op(&one.op, &kc_plain), "%s does not run afterwards",
-                 ops[i]);
-      }
-      kc_node_free(node);
-      kc_case_free(&one);
-    }
-  if (!kc.only && kc_case("smoke")) kc_smoke();
 }
 
 static void err_service_fail(void) {
@@ -531,7 +487,9 @@ static const kc_rule rules[] = {
          "Returns KD_OK, KD_UNIMPLEMENTED, KD_OUT_OF_MEMORY,"
          " KD_INVALID_ARGUMENT",
          "kd_kernel_def.create KD_INVALID_ARGUMENT kd_host.allocate",
-         "The same while kernels are made and run."),
+         "The same while kernels of all ops are made and run. An enqueue that"
+         " finds no memory, does nothing and returns KD_OK gives the user what"
+         " was in the output before."),
     RULE(MUST, CORE, "err.service-fail-nth", err_service_fail, KC_CASES,
          "host.h",
          "Returns KD_OK, KD_OUT_OF_MEMORY, KD_INVALID_ARGUMENT (bad"
@@ -588,6 +546,8 @@ static const kc_defect defects[] = {
     DEFECT_AS(alloc_unchecked, "err.alloc-fail-nth", KC_AROUND, "an allocation in open is not checked"),
     DEFECT_AS(alloc_leaks, "err.alloc-fail-nth", KC_AROUND, "a failed open keeps what it had allocated"),
     DEFECT(kernel_unchecked, "err.alloc-fail-kernel", "an allocation in create is not checked"),
+    DEFECT(launch_unwritten, "err.alloc-fail-kernel", "an enqueue without memory returns KD_OK and writes nothing"),
+    DEFECT(halves_unwritten, "err.alloc-fail-kernel", "the same of work on f16 alone"),
     DEFECT(set_output_unchecked, "err.service-fail-nth", "a failed set_output is ignored"),
     DEFECT(bad_data_crash, "err.bad-data", "an index out of range is followed"),
     DEFECT_AS(failure_lost, "err.async-event", KC_AROUND, "failed work is reported as done"),

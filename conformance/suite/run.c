@@ -499,7 +499,7 @@ static void restore_inputs(const kc_run *run) {
   }
 }
 
-kd_status kc_run_enqueue(kc_run *run, kd_stream *stream) {
+static kd_status enqueue_short(kc_run *run, kd_stream *stream) {
   kd_status status = take_scratch(run);
   if (status != KD_OK) return status;
   restore_inputs(run);
@@ -519,7 +519,6 @@ kd_status kc_run_enqueue(kc_run *run, kd_stream *stream) {
   status =
       KC_CALL(kd_status, run->def->enqueue(run->kernel, stream, &run->launch),
               "enqueue %s)", text);
-  if (run->fail_at) atomic_store(&kc_host.fail_at, 0);
   /* a device that says how many launches it takes may be full */
   for (int i = 0;
        status == KD_BUSY && stream && kc_info()->max_in_flight && i < 1000;
@@ -531,6 +530,12 @@ kd_status kc_run_enqueue(kc_run *run, kd_stream *stream) {
                 "enqueue %s), again", text);
   }
   if (status != KD_OK) kc_said(status, "enqueue");
+  return status;
+}
+
+kd_status kc_run_enqueue(kc_run *run, kd_stream *stream) {
+  kd_status status = enqueue_short(run, stream);
+  if (run->fail_at) atomic_store(&kc_host.fail_at, 0);
   return status;
 }
 
@@ -582,10 +587,13 @@ kd_status kc_reorder(kd_device *device, const kd_tensor *source,
 kd_status kc_run_now(kc_run *run) {
   kd_stream *stream = waited_stream(run->device);
   if (!stream) return kc_run_enqueue(run, NULL);
-  kd_status status = kc_run_enqueue(run, stream);
+  kd_status status = enqueue_short(run, stream);
   char said[512];
   snprintf(said, sizeof said, "%s", kc_message());
+  /* without synchronize, waiting makes an event, which needs memory */
+  if (run->fail_at && !kp.s.synchronize) atomic_store(&kc_host.fail_at, 0);
   kd_status end = kc_finish(stream);
+  if (run->fail_at) atomic_store(&kc_host.fail_at, 0);
   if (end != KD_OK) /* without synchronize a failed stream stays failed */
     kc_run_close();
   /* the reason is the launch's, and not what the wait for it says */

@@ -127,8 +127,9 @@ typedef struct kc_run {
   int64_t scratch_dim;
   bool set[KC_PORTS]; /* outputs that the kernel set */
   bool ran;
-  uint32_t
-      fail_at; /* the host allocation inside `enqueue` that fails; 0: none */
+  /* the host allocation that fails, inside `enqueue` and, for kc_run_now, until the work
+   * is done; 0: none */
+  uint32_t fail_at;
 } kc_run;
 
 /* Makes the instance and its tensors. Status of `create`; NULL run then. */
