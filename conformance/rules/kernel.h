@@ -25,10 +25,8 @@ kc_op_case kernel_other_values(const kc_op_case *one, uint32_t host_inputs,
 void kernel_reuse(void);
 void kernel_any_shape(void);
 void kernel_concurrent(void);
-void kernel_concurrent_products(void);
 void kernel_workspace(void);
 void kernel_outputs_complete(void);
-void kernel_deterministic(void);
 void kernel_inputs(void);
 void kernel_aliases(void);
 void kernel_inplace(void);
@@ -55,6 +53,10 @@ void kernel_taken(void);
 void kernel_constants_in_create(void);
 void kernel_defaults(void);
 void kernel_batch(void);
+
+/* kernel_beside.c */
+void kernel_concurrent_instances(void);
+void kernel_deterministic(void);
 
 /* kernel_constant.c */
 void kernel_constant_inputs(void);

@@ -152,53 +152,6 @@ void kernel_concurrent(void) {
   kc_unary_free(&s.unary);
 }
 
-static kc_op_case matmul_case(int64_t n, uint32_t seed) {
-  int64_t dims[2] = {n, n};
-  kc_random random = {seed};
-  return kc_case_floats("MatMul", 2, 2, dims, &random);
-}
-
-static void workspace_there(void *context, uint32_t index) {
-  kd_stream *stream = NULL;
-  (void)context;
-  if (kc_claims(KC_ASYNC) && kp.s.create(kc_device(), 0, 0, &stream) != KD_OK)
-    return;
-  kc_op_case own = matmul_case(33, index + 1), *one = &own;
-  kc_node *node = kc_node_make(&one->op, NULL, 0);
-  const kd_kernel_def *def = kc_def_for(node);
-  kc_run *run = NULL;
-  if (def && kc_run_make(node, def, &one->op, &kc_plain, &run) == KD_OK) {
-    value *want[KC_PORTS] = {0};
-    kc_reference(&one->op, node, want);
-    for (int i = 0; i < 6; i++) {
-      kd_status status = kc_run_enqueue(run, stream);
-      if (stream && status == KD_OK) status = kc_finish(stream);
-      value *got = kc_run_output(run, 0);
-      numerics within = kc_numerics(def, KD_F32);
-      kc_check(status == KD_OK, "a product beside others: %s",
-               kd_status_name(status));
-      kc_compare(want[0], got, &within, "a product beside others");
-      value_free(got);
-    }
-    kc_values_free(want, 1);
-    kc_run_free(run);
-  }
-  if (stream) kp.s.destroy(stream);
-  kc_node_free(node);
-  kc_case_free(one);
-}
-
-void kernel_concurrent_products(void) {
-  kc_op_case one = matmul_case(33, 99);
-  kc_device();
-  kc_node *node = kc_node_make(&one.op, NULL, 0);
-  bool has = node && kc_def_for(node);
-  kc_node_free(node);
-  kc_case_free(&one);
-  if (!has) kc_unclaimed("it has no f32 MatMul");
-  kc_threads(4, workspace_there, NULL);
-}
-
 /* Exactly the workspace that was asked for, with junk in it and guards around. */
 static void def_workspace(kc_op_case *one, kc_node *node,
                           const kd_kernel_def *def) {
@@ -260,34 +213,6 @@ static void def_complete(kc_op_case *one, kc_node *node,
 
 void kernel_outputs_complete(void) {
   kc_each_op(NULL, def_complete, KD_F32, kernel_all_ops());
-}
-
-static void def_deterministic(kc_op_case *one, kc_node *node,
-                              const kd_kernel_def *def) {
-  kc_check(true, " ");
-  if (node->dynamic || (def->flags & KD_KERNEL_NONDETERMINISTIC)) return;
-  kc_run *run = kc_run_of(node, def, &one->op, &kc_plain);
-  value *first = NULL;
-  for (int i = 0; i < 5; i++) {
-    kc_ok(kc_run_now(run), "run");
-    value *got = kc_run_output(run, 0);
-    for (int64_t k = 0; first && k < got->count; k++)
-      if (got->x[k] != first->x[k] && !isnan(got->x[k])) {
-        kc_check(false, "element %lld is %Lg, and was %Lg", (long long)k,
-                 got->x[k], first->x[k]);
-        break;
-      }
-    if (first)
-      value_free(got);
-    else
-      first = got;
-  }
-  value_free(first);
-  kc_run_free(run);
-}
-
-void kernel_deterministic(void) {
-  kc_each_op(NULL, def_deterministic, KD_F32, kernel_all_ops());
 }
 
 static void def_inputs(kc_op_case *one, kc_node *node,

@@ -169,8 +169,57 @@ uint32_t kc_entries(const char *path) {
 
 /* ---- one case of each op ---------------------------------------------------------------- */
 
-void kc_each_op(bool (*takes)(const kd_kernel_def *), kc_on_op body,
-                kd_dtype preferred, uint32_t most) {
+/* Calls `body`, where it is not NULL, with a case of an op in a type, where a kernel takes
+ * it; whether one does. */
+static bool case_taken(const kd_kernel_def *def, uint32_t c, kd_dtype dtype,
+                       uint32_t (*score)(const kc_op_case *), kc_on_op body,
+                       uint32_t *out_score) {
+  kc_random random = {c + 77};
+  kc_op_case one;
+  if (!kc_case_make(def->domain, def->op, c, dtype, KC_PROBE_INTS, &random,
+                    &one))
+    return false;
+  const value *in = one.op.in_count ? one.op.in[0] : NULL;
+  bool small =
+      c + 3 < kc_case_count(def->domain, def->op) && in && in->count < 4;
+  *out_score = score ? score(&one) : 1;
+  kc_node *node = in && !small && in->count > 0 && *out_score
+                      ? kc_node_make(&one.op, NULL, 0)
+                      : NULL;
+  const kd_kernel_def *found = node ? kc_def_for(node) : NULL;
+  if (found && body && kc_case("op=%s,dtype=%s", def->op, kd_dtype_name(dtype)))
+    body(&one, node, found);
+  kc_node_free(node);
+  kc_case_free(&one);
+  return found != NULL;
+}
+
+/* The first case of an op that has a kernel, or the one of the highest score. */
+static bool op_case(const kd_kernel_def *def, kd_dtype preferred,
+                    uint32_t (*score)(const kc_op_case *), kc_on_op body) {
+  const kd_dtype types[] = {preferred, KD_F32, KD_I64, KD_U8,
+                            KD_BOOL,   KD_I32, KD_F16};
+  uint32_t count = kc_case_count(def->domain, def->op), most = 0, now = 0,
+           at = 0;
+  kd_dtype dtype = KD_NONE;
+  for (uint32_t c = 0; c < count; c++)
+    for (size_t t = 0; t < KC_COUNT_OF(types); t++) {
+      if (!case_taken(def, c, types[t], score, score ? NULL : body, &now))
+        continue;
+      if (!score) return true; /* it was asked once: answers may change */
+      if (now > most) {
+        most = now;
+        at = c;
+        dtype = types[t];
+      }
+      break;
+    }
+  return most && case_taken(def, at, dtype, score, body, &now);
+}
+
+void kc_each_best(bool (*takes)(const kd_kernel_def *),
+                  uint32_t (*score)(const kc_op_case *), kc_on_op body,
+                  kd_dtype preferred, uint32_t most) {
   uint32_t done = 0;
   kc_device();
   for (uint32_t d = 0; d < kp.kernel_count && done < most; d++) {
@@ -180,37 +229,13 @@ void kc_each_op(bool (*takes)(const kd_kernel_def *), kc_on_op body,
       again |= !strcmp(kp.kernels[i].op, def->op);
     if (takes && !takes(def)) continue;
     if (again || (kc.op && strcmp(kc.op, def->op) != 0)) continue;
-    uint32_t count = kc_case_count(def->domain, def->op);
-    static const kd_dtype types[] = {KD_NONE, KD_F32, KD_I64, KD_U8,
-                                     KD_BOOL, KD_I32, KD_F16};
-    for (uint32_t c = 0; c < count; c++) {
-      bool ran = false;
-      for (size_t t = 0; t < KC_COUNT_OF(types) && !ran; t++) {
-        kc_random random = {c + 77};
-        kc_op_case one;
-        kd_dtype dtype = t ? types[t] : preferred;
-        if (!kc_case_make(def->domain, def->op, c, dtype, KC_PROBE_INTS,
-                          &random, &one))
-          continue;
-        kc_node *node = kc_node_make(&one.op, NULL, 0);
-        const kd_kernel_def *found = node ? kc_def_for(node) : NULL;
-        bool small = c + 3 < count && one.op.in_count && one.op.in[0] &&
-                     one.op.in[0]->count < 4;
-        if (found && one.op.in_count && one.op.in[0] && !small &&
-            one.op.in[0]->count > 0) {
-          ran = true;
-          if (kc_case("op=%s,dtype=%s", def->op, kd_dtype_name(dtype)))
-            body(&one, node, found);
-        }
-        kc_node_free(node);
-        kc_case_free(&one);
-      }
-      if (ran) {
-        done++;
-        break;
-      }
-    }
+    done += op_case(def, preferred, score, body);
   }
+}
+
+void kc_each_op(bool (*takes)(const kd_kernel_def *), kc_on_op body,
+                kd_dtype preferred, uint32_t most) {
+  kc_each_best(takes, NULL, body, preferred, most);
 }
 
 /* ---- a bit of everything ------------------------------------------------------------- */

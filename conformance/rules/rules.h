@@ -46,6 +46,11 @@ typedef void (*kc_on_op)(struct kc_op_case *one, kc_node *node,
 void kc_each_op(bool (*takes)(const kd_kernel_def *), kc_on_op body,
                 kd_dtype preferred, uint32_t most);
 
+/* The same for the case of an op that scores highest; 0: none that may be taken. */
+void kc_each_best(bool (*takes)(const kd_kernel_def *),
+                  uint32_t (*score)(const struct kc_op_case *), kc_on_op body,
+                  kd_dtype preferred, uint32_t most);
+
 /* Whether a text is UTF-8. */
 bool kc_utf8(const char *text);
 

@@ -79,7 +79,10 @@ static kd_status enqueue(kd_kernel *kernel, kd_stream *stream,
   if (BUG(writes_input) && launch->input_count)
     spoil(launch, &launch->inputs[0], 1);
   if (BUG(stale_result) && runs++ && n) spoil(launch, out, 0);
-  if (BUG(random_bits) && runs++ % 3 == 2 && n > 3) spoil(launch, out, 3);
+  if (BUG(random_bits) && runs++ % 3 == 2 && n > 3) {
+    if (stream && inner_streams.synchronize) inner_streams.synchronize(stream);
+    spoil(launch, out, 3);
+  }
   return status;
 }
 
