@@ -40,6 +40,8 @@ void kernel_empty(void);
 void kernel_ranks(void);
 void kernel_odd_shapes(void);
 void kernel_odd_products(void);
+
+/* kernel_large.c */
 void kernel_large(void);
 
 /* kernel_argument.c */

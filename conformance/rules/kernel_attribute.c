@@ -29,20 +29,6 @@ static void side_free(side *s) {
   kc_node_free(s->node);
 }
 
-static bool same_shape(const value *a, const value *b) {
-  return a && b && a->dtype == b->dtype && a->rank == b->rank &&
-         !memcmp(a->dims, b->dims, a->rank * sizeof *a->dims);
-}
-
-static bool near(const value *want, const value *got, const numerics *within) {
-  real error = 0;
-  if (!same_shape(want, got)) return false;
-  for (int64_t i = 0; i < want->count; i++)
-    if (!value_near(want, i, got->x[i], want->dtype, within, &error))
-      return false;
-  return true;
-}
-
 static void side_check(side *s, const side *other, const char *what) {
   kd_status status = kc_run_now(s->run);
   if (status == KD_UNIMPLEMENTED || status == KD_INVALID_ARGUMENT)
@@ -54,10 +40,10 @@ static void side_check(side *s, const side *other, const char *what) {
       kc_numerics(s->def, s->op->in[0] ? s->op->in[0]->dtype : KD_F32);
   for (uint32_t j = 0; j < s->op->out_count; j++) {
     value *got = kc_run_output(s->run, j);
-    if (!s->want[j] || (got && near(s->want[j], got, &within)))
+    if (!s->want[j] || (got && kc_near(s->want[j], got, &within)))
       kc_check(true, " ");
     else if (got && j < other->op->out_count &&
-             near(other->want[j], got, &within))
+             kc_near(other->want[j], got, &within))
       kc_check(false,
                "%s: the result is that of the other attributes (are instances"
                " or code kept by the op's name, or by a key that leaves an"

@@ -150,7 +150,7 @@ static void def_constant_inputs(kc_op_case *one, kc_node *node,
 }
 
 /* The same bytes as weights of two shapes. */
-static void turned_weights(void) {
+static void equal_bytes(void) {
   static const int64_t a[2][2] = {{5, 8}, {5, 12}},
                        b[2][2] = {{8, 12}, {12, 8}};
   held sides[2];
@@ -182,7 +182,7 @@ static void turned_weights(void) {
 
 void kernel_constant_inputs(void) {
   kc_each_op(NULL, def_constant_inputs, KD_F32, kernel_all_ops());
-  if (!kc.op && kc_case("weights=turned")) turned_weights();
+  if (!kc.op && kc_case("weights=equal-bytes")) equal_bytes();
 }
 
 /* `supports` and `cost` see a node; its constants are gone when another is created. */

@@ -306,6 +306,8 @@ static void def_strided(kc_op_case *one, kc_node *node,
       [KC_GAPS] = "with inputs of every second element",
       [KC_TURNED] = "with inputs whose first dimension is the fastest",
       [KC_PITCH] = "with inputs of longer rows",
+      [KC_MIXED] =
+          "with inputs whose dimensions lie in another order, with gaps",
       [KC_REPEATED] = "with inputs that repeat an element by a stride of 0"};
   kc_check(true, " ");
   if (!(def->flags & KD_KERNEL_STRIDED)) return;
@@ -319,8 +321,60 @@ static void def_strided(kc_op_case *one, kc_node *node,
   }
 }
 
+/* Of the cases of an op, one of many dimensions. */
+static uint32_t by_rank(const kc_op_case *one) {
+  uint32_t score = 1;
+  for (uint32_t i = 0; i < one->op.in_count && i < 2; i++)
+    for (uint32_t d = 0; one->op.in[i] && d < one->op.in[i]->rank; d++)
+      score += one->op.in[i]->dims[d] > 1;
+  return score;
+}
+
+static bool strided(const kd_kernel_def *def) {
+  bool any = false;
+  for (uint32_t i = 0; i < kp.kernel_count && !any; i++)
+    any = !strcmp(kp.kernels[i].op, def->op) &&
+          (kp.kernels[i].flags & KD_KERNEL_STRIDED);
+  return any;
+}
+
 void kernel_strided(void) {
-  kc_each_op(NULL, def_strided, KD_F32, kernel_all_ops());
+  kc_each_op(strided, def_strided, KD_F32, kernel_all_ops());
+  kc_each_best(strided, by_rank, def_strided, KD_F32, kernel_all_ops());
+}
+
+/* One buffer for tensors that lie far from its beginning: 256 MiB, or what there is. */
+static const kc_buffer *far_pool(void) {
+  static kc_buffer *pool;
+  static uint32_t generation;
+  uint64_t size = UINT64_C(1) << 28;
+  if (pool && generation == kc_generation) return pool;
+  generation = kc_generation;
+  pool = NULL;
+  while (size > kc.max_memory / 2)
+    size /= 2;
+  while (size > UINT64_C(1) << 21 &&
+         kc_buffer_try(kc_device(), 0, size, &pool) != KD_OK)
+    size /= 2;
+  return pool;
+}
+
+static void run_far(kc_op_case *one, kc_node *node, const kd_kernel_def *def) {
+  const kc_buffer *pool = far_pool();
+  if (!pool) return;
+  const uint64_t places[] = {(1u << 20) + (1u << 16),
+                             pool->size / 2 + pool->size / 16};
+  for (size_t i = 0; i < KC_COUNT_OF(places); i++) {
+    kc_layout layout = kc_plain;
+    char what[120];
+    layout.pool = pool;
+    layout.at = places[i];
+    snprintf(what, sizeof what,
+             "with tensors that lie %llu KiB behind the beginning of their"
+             " buffer, an output",
+             (unsigned long long)places[i] >> 10);
+    run_laid(one, node, def, &layout, what);
+  }
 }
 
 static void def_offset(kc_op_case *one, kc_node *node,
@@ -332,6 +386,7 @@ static void def_offset(kc_op_case *one, kc_node *node,
     layout.skew = align * k;
     run_laid(one, node, def, &layout, "with tensors behind an offset");
   }
+  run_far(one, node, def);
 }
 
 static void def_any_offset(kc_op_case *one, kc_node *node,

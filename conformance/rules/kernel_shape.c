@@ -75,15 +75,3 @@ void kernel_odd_products(void) {
   }
   if (!any && !kc.only && kc_case("none")) kc_unclaimed("it has no f32 MatMul");
 }
-
-void kernel_large(void) {
-  const int64_t count = INT64_C(5) << 20;
-  if ((uint64_t)count * 12 > kc.max_memory) kc_unclaimed("--max-memory");
-  kc_unary unary;
-  kc_unary_need(count, &unary);
-  kc_run *run = kc_unary_run(&unary);
-  kc_op_case one = {.op = unary.op};
-  kernel_run_and_compare(&one, unary.node, run, "on 5 Mi elements");
-  kc_run_free(run);
-  kc_unary_free(&unary);
-}

@@ -71,6 +71,17 @@ static void place_text(const value *want, int64_t index, char *text,
                              (long long)at[i]);
 }
 
+bool kc_near(const value *want, const value *got, const numerics *within) {
+  real error = 0;
+  bool same =
+      want && got && want->dtype == got->dtype && want->rank == got->rank;
+  for (uint32_t d = 0; same && d < want->rank; d++)
+    same = want->dims[d] == got->dims[d];
+  for (int64_t i = 0; same && i < want->count; i++)
+    same = value_near(want, i, got->x[i], want->dtype, within, &error);
+  return same;
+}
+
 bool kc_compare(const value *want, const value *got, const numerics *within,
                 const char *what) {
   if (!got) return kc_check(false, "%s was not set", what);

@@ -149,7 +149,20 @@ kc_buffer *kc_buffer_make(uint64_t size) {
   return kc_buffer_in(kc_device(), 0, size);
 }
 
+kc_buffer *kc_buffer_piece(const kc_buffer *of, uint64_t offset,
+                           uint64_t size) {
+  kc_buffer *made = kc_take(sizeof *made);
+  *made = *of;
+  made->next = made->before = NULL;
+  made->offset += offset;
+  made->address = of->address ? of->address + offset : NULL;
+  made->size = size;
+  made->piece = true;
+  return made;
+}
+
 bool kc_buffer_intact(kc_buffer *buffer) {
+  if (buffer->piece) return true;
   unsigned char guard[GUARD], now[GUARD];
   static const char *const sides[] = {"in front of", "behind"};
   bool intact = true;
@@ -185,6 +198,10 @@ static void unlink_buffer(kc_buffer *buffer) {
 
 void kc_buffer_free(kc_buffer *buffer) {
   if (!buffer) return;
+  if (buffer->piece) {
+    free(buffer);
+    return;
+  }
   kc_buffer_intact(buffer);
   unlink_buffer(buffer);
   KC_DO(kp.m.release(buffer->device, buffer->handle), "memory.release(%llu)",

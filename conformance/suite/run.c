@@ -240,6 +240,19 @@ static kd_tensor host_view(const keel_type *type, void *data) {
                      .flags = KD_TENSOR_HOST};
 }
 
+/* A buffer for a tensor, or a piece of the layout's pool. */
+static kc_buffer *room_for(kc_run *run, uint64_t size) {
+  const kc_layout *layout = &run->layout;
+  uint64_t align = kc_space(0).alignment ? kc_space(0).alignment : 64;
+  if (!layout->pool) return kc_buffer_in(run->device, 0, size);
+  uint64_t at =
+      ((run->taken ? run->taken : layout->at) + align - 1) / align * align;
+  run->taken = at + size + layout->gap;
+  if (run->taken > layout->pool->size)
+    return kc_buffer_in(run->device, 0, size);
+  return kc_buffer_piece(layout->pool, at, size);
+}
+
 /* Its first dimension of several elements, or its rank. */
 static uint32_t repeated_dim(uint32_t rank, const int64_t *dims) {
   uint32_t d = 0;
@@ -262,13 +275,15 @@ static void lay_apart(const keel_type *type, kc_apart how, int64_t *strides) {
   int64_t step = 1;
   for (uint32_t k = 0; k < rank; k++) {
     uint32_t d = how == KC_TURNED ? k : rank - 1 - k;
+    if (how == KC_MIXED && rank > 2 && k < 2) d = rank - 2 + k;
+    if (how == KC_MIXED && k == 0) step = 2;
     strides[d] = how == KC_GAPS ? 2 * step : step;
     if (how == KC_REPEATED && d == same) {
       strides[d] = 0;
       continue;
     }
     step *= type->dims[d];
-    if (how == KC_PITCH && k == 0) step += 3;
+    if ((how == KC_PITCH && k == 0) || how == KC_MIXED) step += 3;
   }
 }
 
@@ -347,7 +362,7 @@ static void make_input(kc_run *run, uint32_t i, const value *from) {
   uint32_t skew = run->in_skews[i] =
       run->layout.skew + run->layout.behind * kd_dtype_size(type->dtype);
   if (room < size) room = size;
-  run->in_buffers[i] = kc_buffer_in(run->device, 0, room + skew);
+  run->in_buffers[i] = room_for(run, room + skew);
   kc_write(run->in_buffers[i], skew, bytes, size);
   run->in[i] = kc_tensor_of(type, run->in_buffers[i], skew);
   run->in[i].strides = strides;
@@ -381,7 +396,7 @@ static void make_output(kc_run *run, uint32_t j, const keel_type *type) {
     run->out[j] =
         kc_tensor_of(type, run->in_buffers[from], run->in_skews[from]);
   } else {
-    run->out_buffers[j] = kc_buffer_in(run->device, 0, room + run->layout.skew);
+    run->out_buffers[j] = room_for(run, room + run->layout.skew);
     write_byte(run->out_buffers[j], run->layout.skew, room, run->layout.fill);
     run->out[j] = kc_tensor_of(type, run->out_buffers[j], run->layout.skew);
   }

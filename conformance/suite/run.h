@@ -89,6 +89,7 @@ typedef enum kc_apart {
   KC_GAPS,    /* every second element */
   KC_TURNED,  /* the first dimension fastest */
   KC_PITCH,   /* rows that are longer in memory */
+  KC_MIXED,   /* dimensions in another order, gaps in the last and behind all */
   KC_REPEATED /* the first dimension of several is one element: see kc_repeat */
 } kc_apart;
 
@@ -101,6 +102,11 @@ typedef struct kc_layout {
   uint32_t of;
   bool same_input; /* inputs 0 and 1 are one buffer */
   kc_apart apart;  /* inputs of kernels that take strides */
+  /* what tensors are pieces of, from byte `at` on, `gap` bytes apart; NULL: each has a
+   * buffer of its own */
+  const kc_buffer *pool;
+  uint64_t at;
+  uint32_t gap;
 } kc_layout;
 extern const kc_layout kc_plain;
 
@@ -120,6 +126,7 @@ typedef struct kc_run {
   kc_buffer *in_buffers[KC_PORTS], *out_buffers[KC_PORTS], *scratch;
   void *in_bytes[KC_PORTS]; /* as uploaded */
   uint64_t in_sizes[KC_PORTS];
+  uint64_t taken;              /* of the pool: where the next piece may begin */
   uint32_t in_skews[KC_PORTS]; /* where they begin in their buffers */
   int over[KC_PORTS];       /* by output: the input that it lies over, or -1 */
   void *out_host[KC_PORTS]; /* outputs in host memory */
@@ -163,6 +170,9 @@ bool kc_reference_flushed(const kc_op *op, const kc_node *node, value **out);
 
 /* Numerics that a definition declares. */
 numerics kc_numerics(const kd_kernel_def *def, kd_dtype dtype);
+
+/* Whether an output has the type and shape, and is near in all elements. */
+bool kc_near(const value *want, const value *got, const numerics *within);
 
 /* Compares an output, with the check counted and the place named. */
 bool kc_compare(const value *want, const value *got, const numerics *within,

@@ -268,6 +268,7 @@ typedef struct kc_buffer {
   uint64_t size;   /* of the used part */
   uint64_t total;
   uint32_t space;
+  bool piece; /* of another one, without guards */
 } kc_buffer;
 
 /* Makes one in a space of the device; leaves the case where there is none. */
@@ -275,6 +276,8 @@ kc_buffer *kc_buffer_make(uint64_t size);
 kc_buffer *kc_buffer_in(kd_device *device, uint32_t space, uint64_t size);
 kd_status kc_buffer_try(kd_device *device, uint32_t space, uint64_t size,
                         kc_buffer **out_buffer);
+/* A piece of one, which lives no longer; it has no guards of its own. */
+kc_buffer *kc_buffer_piece(const kc_buffer *of, uint64_t offset, uint64_t size);
 /* Compares the guard bands, then releases it. NULL does nothing. */
 void kc_buffer_free(kc_buffer *buffer);
 bool kc_buffer_intact(kc_buffer *buffer);
