@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "rules/cases.h"
+#include "rules/robust.h"
 #include "rules/rules.h"
 
 /* A node with a type that no tensor could have, asked of supports and create
@@ -85,7 +86,7 @@ static void robust_rank(void) {
 }
 
 /* What the plugin does not have can't break, and did not pass: the case is left. */
-static void need_op(const char *op) {
+void robust_need_op(const char *op) {
   for (uint32_t d = 0; d < kp.kernel_count; d++)
     if (kp.kernels[d].op && !strcmp(kp.kernels[d].op, op)) return;
   kc_unclaimed("it has no kernel for %s", op);
@@ -109,7 +110,7 @@ static void robust_attributes(void) {
     if (!kc_case("op=%s,%s=%lld", odd[i].op, odd[i].attr,
                  (long long)odd[i].value))
       continue;
-    need_op(odd[i].op);
+    robust_need_op(odd[i].op);
     kc_check(true, " ");
     if (!kc_case_make(NULL, odd[i].op, 0, KD_F32, KC_PROBE_INTS, &random, &one))
       continue;
@@ -145,50 +146,6 @@ static void robust_attributes(void) {
   }
 }
 
-static void index_case(const char *op, uint32_t which, int64_t index,
-                       kc_op_case *one) {
-  kc_random random = {which};
-  if (!kc_case_make(NULL, op, which, KD_F32, KC_PROBE_INTS, &random, one))
-    return;
-  one->own[1]->x[0] = index;
-  kc_node *node = kc_node_make(&one->op, NULL, 0);
-  const kd_kernel_def *def = node ? kc_def_for(node) : NULL;
-  kc_run *run = NULL;
-  if (def && kc_run_make(node, def, &one->op, &kc_plain, &run) == KD_OK) {
-    kd_status status = kc_run_now(run); /* an error, or a clamp */
-    kc_check(status >= 0 && status <= KD_BUSY, "%s returned %d", op, status);
-    kc_check(kc_buffer_intact(kc_run_under(run, 0)),
-             "%s wrote outside its"
-             " output",
-             op);
-    for (uint32_t i = 0; i < one->op.in_count; i++)
-      if (run->in_buffers[i])
-        kc_check(kc_buffer_intact(run->in_buffers[i]),
-                 "%s wrote around input %u", op, i);
-    kc_run_free(run);
-  }
-  kc_node_free(node);
-  kc_case_free(one);
-}
-
-static void robust_indices(void) {
-  static const char *const ops[] = {"Gather",    "GatherElements",
-                                    "GatherND",  "ScatterElements",
-                                    "ScatterND", "OneHot"};
-  static const int64_t indices[] = {1000000,   -1000000, INT64_MAX,
-                                    INT64_MIN, 5,        -6};
-  kc_device();
-  for (size_t o = 0; o < KC_COUNT_OF(ops); o++)
-    for (size_t i = 0; i < KC_COUNT_OF(indices); i++)
-      if (kc_case("op=%s,index=%lld", ops[o], (long long)indices[i])) {
-        kc_op_case one;
-        need_op(ops[o]);
-        index_case(ops[o], 0, indices[i], &one);
-        kc_check(true, " ");
-      }
-  if (!kc.only && kc_case("afterwards")) kc_smoke();
-}
-
 static void robust_zero_divisor(void) {
   static const kd_dtype types[] = {KD_I32, KD_I64, KD_U8, KD_I8};
   static const char *const ops[] = {"Div", "Mod"};
@@ -197,7 +154,7 @@ static void robust_zero_divisor(void) {
     for (size_t t = 0; t < KC_COUNT_OF(types); t++) {
       if (!kc_case("op=%s,dtype=%s", ops[o], kd_dtype_name(types[t]))) continue;
       int64_t dims[1] = {4};
-      need_op(ops[o]);
+      robust_need_op(ops[o]);
       kc_op op = {.name = ops[o], .in_count = 2, .out_count = 1};
       value *a = value_make(types[t], 1, dims),
             *b = value_make(types[t], 1, dims);
@@ -297,8 +254,8 @@ static const kc_rule rules[] = {
     RULE(
         "robust.index-data", robust_indices, "kernel.h",
         "the kernel checks attributes and data itself", "kd_kernel_def.enqueue",
-        "Indices are data: what is out of range is an error or a clamp, never a"
-        " write elsewhere."),
+        "Indices are data: what is out of range is an error, a clamp or a zero;"
+        " never a write elsewhere, nor what lies in another's memory."),
     RULE("robust.zero-divisor", robust_zero_divisor, "kernel.h",
          "the kernel checks attributes and data itself",
          "kd_kernel_def.enqueue",
@@ -320,6 +277,8 @@ static const kc_defect defects[] = {
     DEFECT(rank_eight, "robust.ranks", "there is room for 8 dims"),
     DEFECT(axis_unchecked, "robust.attributes", "an axis indexes without a check"),
     DEFECT(index_writes, "robust.index-data", "an index out of range is written to"),
+    DEFECT(index_reads, "robust.index-data", "an index out of range reads other memory"),
+    DEFECT(index_lands, "robust.index-data", "an index out of range is scattered to other memory"),
     DEFECT(idiv, "robust.zero-divisor", "integers are divided without a look"),
     DEFECT(option_strcpy, "robust.strings", "an option is copied into 256 bytes"),
     DEFECT(name_as_format, "robust.node-names", "a node's name is copied into 256 bytes"),
