@@ -483,6 +483,8 @@ static const kc_defect defects[] = {
     DEFECT(var_by_squares, "op.structure", "the variance is the mean of squares less the square"),
     DEFECT(softmax_raw, "op.structure", "Softmax does not subtract the maximum"),
     DEFECT(quant_half_up, "op.quantised", "half is rounded up"),
+    DEFECT(matmul_tf32_eights, "op.matmul-bound", "products of multiples of 8 take inputs in TF32"),
+    DEFECT(zero_unsigned, "op.quantised", "a negative zero point is read as unsigned"),
     DEFECT(quant_wraps, "op.quantised", "quantised values wrap"),
     DEFECT(relu_nan, "op.nan-inf", "Relu(NaN) is 0"),
     DEFECT(max_nan, "op.nan-inf", "Max drops NaN"),

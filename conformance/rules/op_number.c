@@ -73,8 +73,97 @@ void op_matmul_ints(void) {
   matmul_lengths(KC_PROBE_INTS, "ints");
 }
 
+/* A factor of a product rounded as tensor cores do. */
+static value *fewer_bits(const value *from, int bits) {
+  value *made = value_copy(from);
+  for (int64_t i = 0; i < made->count; i++) {
+    int e = 0;
+    real m = frexpl(made->x[i], &e);
+    made->x[i] = ldexpl(rintl(ldexpl(m, bits)), e - bits);
+  }
+  return made;
+}
+
+/* How many bits a product's factors seem to have had; 0: nothing that explains it. */
+static int bits_of(const kc_op *op, const kc_node *node, const value *got,
+                   const numerics *within) {
+  static const int kept[] = {11, 8};
+  int found = 0;
+  for (size_t i = 0; i < KC_COUNT_OF(kept) && !found; i++) {
+    kc_op rounded = *op;
+    value *a = fewer_bits(op->in[0], kept[i]),
+          *b = fewer_bits(op->in[1], kept[i]);
+    value *want[KC_PORTS] = {0};
+    rounded.in[0] = a;
+    rounded.in[1] = b;
+    if (kc_reference(&rounded, node, want) && kc_near(want[0], got, within))
+      found = kept[i];
+    kc_values_free(want, 1);
+    value_free(a);
+    value_free(b);
+  }
+  return found;
+}
+
+static void product_of(const kc_op *op, kc_node *node, const kd_kernel_def *def,
+                       const value *want) {
+  kc_run *run = kc_run_of(node, def, op, &kc_plain);
+  kc_ok(kc_run_now(run), "run");
+  value *got = kc_run_output(run, 0);
+  numerics within = kc_numerics(def, KD_F32);
+  int bits = kc_near(want, got, &within) ? 24 : bits_of(op, node, got, &within);
+  if (bits == 11 || bits == 8)
+    kc_check(false,
+             "the product is as if its factors had %d bits instead of 24: %s",
+             bits,
+             bits == 11 ? "tensor cores in TF32? KD_KERNEL_TF32 declares them"
+                        : "tensor cores in BF16?");
+  else
+    kc_compare(want, got, &within, "the product");
+  value_free(got);
+  kc_run_free(run);
+}
+
+/* Sizes that fast paths take, and factors whose last bits are lost in fewer: 1 + j 2^-23,
+ * with j below half of a step of 11 bits. */
+static void matmul_fast_paths(void) {
+  static const int64_t sizes[][4] = {
+      {1, 8, 8, 8},     {1, 16, 16, 16}, {1, 64, 64, 64},   {3, 64, 64, 64},
+      {1, 16, 32, 128}, {2, 32, 64, 16}, {1, 128, 256, 512}};
+  for (size_t s = 0; s < KC_COUNT_OF(sizes); s++) {
+    const int64_t *z = sizes[s];
+    int64_t a[3] = {z[0], z[1], z[3]}, b[3] = {z[0], z[3], z[2]};
+    uint32_t rank = z[0] > 1 ? 3 : 2, cut = rank == 3 ? 0 : 1;
+    if (!op_wanted("MatMul", KD_F32) || (kc.quick && s == 6)) continue;
+    kc_random random = op_named_seed("MatMul", KD_F32, (uint32_t)s, "bits");
+    kc_op_case one = {.op = {.name = "MatMul", .out_count = 1}};
+    add_input(&one, KD_F32, rank, a + cut);
+    add_input(&one, KD_F32, rank, b + cut);
+    for (int i = 0; i < 2; i++)
+      for (int64_t e = 0; e < one.own[i]->count; e++)
+        one.own[i]->x[e] =
+            1 + (real)(2049 + kc_below(&random, 2046)) * 0x1p-23L;
+    kc_node *node = kc_node_make(&one.op, NULL, 0);
+    value *want[KC_PORTS] = {0};
+    if (node && op_taken(&one, false) &&
+        kc_case("op=MatMul,dtype=f32,m=%lld,n=%lld,k=%lld,rank=%u,probe=bits",
+                (long long)z[1], (long long)z[2], (long long)z[3],
+                (unsigned)rank) &&
+        kc_reference(&one.op, node, want)) {
+      for (uint32_t d = 0; d < kp.kernel_count; d++)
+        if (kc_def_fits(&kp.kernels[d], node) &&
+            kc_supports(&kp.kernels[d], node) == KD_OK)
+          product_of(&one.op, node, &kp.kernels[d], want[0]);
+    }
+    kc_values_free(want, 1);
+    kc_node_free(node);
+    kc_case_free(&one);
+  }
+}
+
 void op_matmul_full(void) {
   matmul_lengths(KC_PROBE_FULL, "full");
+  matmul_fast_paths();
 }
 
 /* A case of one input. */
