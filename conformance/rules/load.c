@@ -270,6 +270,8 @@ static void load_renamed(void) {
     kc_helper_ends("open", "", 0, "through a symbolic link");
   }
   kc.plugin = own;
+  /* the working directory is an empty one, here and for all rules */
+  if (kc_device_count()) kc_smoke();
 }
 
 static void load_bare_environment(void) {
@@ -485,6 +487,7 @@ static const kc_defect defects[] = {
     DEFECT(second_host_shared, "load.two-hosts", "a second host gets the first one's instance"),
     DEFECT(second_host_kept, "load.two-hosts", "the first host's calls are answered to the second"),
     DEFECT(file_name, "load.copy-and-rename", "it compares its file name"),
+    DEFECT(kernels_file, "load.copy-and-rename", "its kernels are sought in the working directory, at the first launch"),
     DEFECT(needs_home, "load.bare-environment", "open needs a home that can be written"),
     DEFECT(option_crash, "load.options-unknown", "an option without a value is dereferenced"),
     DEFECT(no_device_mute, "load.says-why-no-device", "no device, and no word why"),

@@ -3,13 +3,16 @@
 
 #include <errno.h>
 #include <ftw.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 bool kc_scratch_make(char out_path[256]) {
   const char *temp = getenv("TMPDIR");
+  char whole[PATH_MAX]; /* children work elsewhere */
   if (!temp || !*temp) temp = "/tmp";
+  if (realpath(temp, whole)) temp = whole;
   int size = snprintf(out_path, 256, "%s/keel-conformance.XXXXXX", temp);
   if (size < 0 || size >= 256) errno = ENAMETOOLONG;
   if (size > 0 && size < 256 && mkdtemp(out_path)) return true;

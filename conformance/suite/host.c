@@ -28,11 +28,20 @@ static void late(const char *slot) {
                  "kd_host.%s was called after close had returned", slot);
 }
 
+/* What a plugin does not find, it may seek where the process happens to run. */
+static void add_place(void) {
+  char cwd[512];
+  size_t used = strlen(message);
+  if (strstr(message, "No such file") && getcwd(cwd, sizeof cwd))
+    snprintf(message + used, sizeof message - used, " (cwd is %s)", cwd);
+}
+
 static kd_status host_fail(kd_status code, const char *format, ...) {
   va_list args;
   va_start(args, format);
   vsnprintf(message, sizeof message, format, args);
   va_end(args);
+  add_place();
   message_status = code;
   late("fail");
   return code;
