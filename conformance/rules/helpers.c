@@ -61,6 +61,9 @@ static int help_exit(const char *argument) {
 /* Closes, unmaps, waits a little, ends. */
 static int help_unload(const char *argument) {
   (void)argument;
+  const kc_tasks known = kc_tasks_now();
+  bool ended = true;
+  char names[300];
   for (int i = 0; i < 5; i++) {
     kc_load();
     bool may = (kp.p.flags & KD_PLUGIN_UNLOADABLE) != 0;
@@ -69,11 +72,16 @@ static int help_unload(const char *argument) {
     kc_close_devices();
     kc_close();
     if (!may) return 0;
+    if (ended && !kc_tasks_ended(&known, names, sizeof names)) {
+      ended = false;
+      printf("after close threads of the plugin run: %s\n", names);
+      fflush(stdout);
+    }
     dlclose(kp.mapped);
     memset(&kp, 0, sizeof kp);
     kc_sleep(20 * KC_MS);
   }
-  return 7;
+  return ended ? 7 : 5;
 }
 
 /* The child of a fork ends without hanging. */

@@ -65,6 +65,20 @@ bool kc_helper_ends(const char *name, const char *argument, int wanted,
 /* Entries of a folder, such as the threads in /proc/self/task. */
 uint32_t kc_entries(const char *path);
 
+/* The threads that run now; tasks.c. */
+#define KC_TASKS 512u
+typedef struct kc_tasks {
+  int ids[KC_TASKS];
+  uint32_t count;
+} kc_tasks;
+kc_tasks kc_tasks_now(void);
+/* Whether none runs any more, within two seconds, that is not one of these and began in the
+ * plugin's library; the names of those that do. A driver's own may go on. */
+bool kc_tasks_ended(const kc_tasks *known, char *out_names, size_t room);
+/* The same of all that are not these, whoever began them: `most` may run. */
+bool kc_tasks_few(const kc_tasks *known, uint32_t most, char *out_names,
+                  size_t room);
+
 /* A struct that the plugin fills, of `all` bytes with what is behind it: the first `known`
  * are zero, the others marked. Freed at the end of the rule. */
 void *kc_bounded(uint32_t struct_size, size_t known, size_t all);

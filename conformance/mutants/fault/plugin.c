@@ -79,6 +79,7 @@ static void start_things(void) {
     spinning = 1;
     start_thread(spin, NULL);
   }
+  if (BUG(thread_stays) && opens == 1) start_thread(sleep_for_ever, NULL);
   if (BUG(thread_survives)) start_thread(sleep_for_ever, NULL);
   for (int i = 0; i < 12 && BUG(own_pool); i++)
     start_thread(sleep_for_ever, NULL);
