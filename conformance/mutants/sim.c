@@ -2,6 +2,9 @@
 #include "mutants/sim.h"
 
 #include "common/single.h"
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+#endif
 
 char sim_variant[64];
 uint32_t sim_ring;
@@ -484,6 +487,9 @@ static void set_tables(void) {
 
 __attribute__((constructor)) static void at_load(void) {
   named_by(sim_variant, "KEEL_SIM");
+#if defined(__x86_64__)
+  if (BUG(fast_math)) _mm_setcsr(_mm_getcsr() | 0x8040);
+#endif
   set_tables();
 }
 

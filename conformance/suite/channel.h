@@ -59,5 +59,9 @@ void kc_watch_crashes(void);
 /* Remembers the process's state, and compares it; watch.c. */
 void kc_watch_begin(void);
 void kc_watch_end(void);
+/* What runs when a library is loaded may change this thread's floating point: remembers
+ * it, and compares and restores it. */
+void kc_watch_load(void);
+void kc_watch_loaded(void);
 
 #endif /* KC_CHANNEL_H */

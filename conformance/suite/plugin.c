@@ -3,6 +3,8 @@
 
 #include "suite/run.h"
 #include "suite/suite.h"
+/**/
+#include "suite/channel.h"
 
 kc_plugin kp;
 
@@ -59,7 +61,9 @@ bool kc_option_listed(const char *name) {
 
 void kc_load(void) {
   if (kp.mapped) return;
+  kc_watch_load();
   kp.mapped = dlopen(kc.plugin, RTLD_NOW | RTLD_LOCAL);
+  kc_watch_loaded();
   if (!kp.mapped) kc_stop("dlopen: %s", dlerror());
   kd_entry entry = NULL;
   /* ISO C has no conversion from an object pointer; POSIX promises this one */

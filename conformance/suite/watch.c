@@ -209,6 +209,24 @@ void kc_leave(void) {
   }
 }
 
+/* ---- around the loading of the library ----------------------------------------- */
+
+static quick_state unloaded;
+
+void kc_watch_load(void) {
+  unloaded = quick();
+}
+
+void kc_watch_loaded(void) {
+  quick_state now = quick();
+  if (now.control == unloaded.control && now.x87 == unloaded.x87) return;
+  kc_violation("state.fpu",
+               "after loading the library the floating-point control word is"
+               " %x/%x, and was %x/%x: -ffast-math at link time?",
+               now.control, now.x87, unloaded.control, unloaded.x87);
+  restore(unloaded);
+}
+
 /* ---- around a rule ---------------------------------------------------------------- */
 
 void kc_watch_begin(void) {
