@@ -56,6 +56,17 @@ static kd_buffer *make(kd_device *device, uint32_t space, uint64_t size) {
     last_small = NULL;
     return buffer;
   }
+  if (BUG(pages_down) && size > 4096) {
+    static char *next, *end;
+    if ((uint64_t)(end - next) < size) {
+      next = malloc(64 << 20);
+      end = next ? next + (64 << 20) : next;
+    }
+    buffer->bytes = next;
+    buffer->external = true;
+    next += size & ~UINT64_C(4095);
+    return buffer;
+  }
   uint64_t room = BUG(limit_lie) ? size & 0x1ffffff : size;
   if (posix_memalign(&buffer->raw, align, room + align + 4096) != 0) {
     free(buffer);

@@ -20,10 +20,14 @@ static void mem_alloc_free(void) {
   for (size_t i = 0; i < KC_COUNT_OF(sizes); i++) {
     if (!kc_case("size=%llu", (unsigned long long)sizes[i])) continue;
     kc_buffer *buffer = kc_buffer_make(sizes[i]);
-    uint64_t first = kc_round_trip(buffer, i);
-    kc_check(first == sizes[i], "byte %llu of %llu is not what was written",
-             (unsigned long long)first, (unsigned long long)sizes[i]);
+    kc_buffer *other = kc_buffer_make(sizes[i]);
+    for (int k = 0; k < 2; k++) {
+      uint64_t first = kc_round_trip(k ? other : buffer, i + (uint64_t)k * 50);
+      kc_check(first == sizes[i], "byte %llu of %llu is not what was written",
+               (unsigned long long)first, (unsigned long long)sizes[i]);
+    }
     kc_buffer_free(buffer);
+    kc_buffer_free(other);
   }
 }
 
@@ -47,6 +51,43 @@ static void mem_alignment(void) {
       mem_give(buffers[i]);
   }
   if (!seen) kc_unclaimed("the device gives no addresses");
+}
+
+/* Sizes at which something is rounded: several buffers of each, whole. */
+static void no_overlap_pages(void) {
+  enum { EACH = 8 };
+  static const uint64_t sizes[] = {
+      4095,  4096,  4097,          8191,          8192,         8193,
+      65535, 65537, (1 << 20) + 1, (2 << 20) - 1, (2 << 20) + 1};
+  for (size_t s = 0; s < KC_COUNT_OF(sizes); s++) {
+    kd_buffer *buffers[EACH];
+    uint64_t size = sizes[s];
+    unsigned char *bytes = kc_lend(size);
+    for (int i = 0; i < EACH; i++) {
+      void *address = NULL;
+      kc_ok(take(0, size, &buffers[i], &address), "allocate");
+      memset(bytes, i + 1, size);
+      kc_ok(kp.m.copy_in(kc_device(), NULL, bytes, buffers[i], 0, size),
+            "copy_in");
+    }
+    for (int i = 0; i < EACH; i++) {
+      uint64_t at = 0;
+      kc_ok(kp.m.copy_out(kc_device(), NULL, buffers[i], 0, bytes, size),
+            "copy_out");
+      while (at < size && bytes[at] == i + 1)
+        at++;
+      int of = at < size ? bytes[at] - 1 : 0;
+      bool known = of >= 0 && of < EACH;
+      kc_check(
+          at == size,
+          "of %d buffers of %llu bytes, byte %llu of number %d holds %s %d%s",
+          EACH, (unsigned long long)size, (unsigned long long)at, i,
+          known ? "what was written to number" : "the byte",
+          known ? of : of + 1, known ? ": is the size rounded down?" : "");
+    }
+    for (int i = 0; i < EACH; i++)
+      mem_give(buffers[i]);
+  }
 }
 
 static void mem_no_overlap(void) {
@@ -77,6 +118,7 @@ static void mem_no_overlap(void) {
   }
   for (uint32_t i = 0; i < count; i++)
     mem_give(buffers[i]);
+  no_overlap_pages();
 }
 
 static void mem_distinct(void) {
@@ -460,6 +502,7 @@ static const kc_defect defects[] = {
     DEFECT(alloc_short, "mem.alloc-free", "the last byte of a buffer is not there"),
     DEFECT(misaligned, "mem.alignment", "addresses have half of the alignment"),
     DEFECT(overlap, "mem.no-overlap", "small buffers overlap by 8 bytes"),
+    DEFECT(pages_down, "mem.no-overlap", "sizes are rounded down to pages"),
     DEFECT_AS(copy_rounds_up, "mem.no-overrun", KC_AROUND, "copies are rounded up to 4 bytes"),
     DEFECT(same_handle, "mem.distinct", "equal sizes get one handle"),
     DEFECT_AS(size_wraps, "mem.oom-size", KC_AROUND, "size plus padding wraps around"),
