@@ -6,6 +6,8 @@ struct kd_capture {
   kd_stream *stream;
   kd_device *device;
   uint32_t launches;
+  kd_stream *last; /* that it was launched in */
+  char *replaced;  /* for the defect */
 };
 
 static void free_list(job *first) {
@@ -99,6 +101,8 @@ static kd_status capture_launch(kd_capture *capture, kd_stream *stream) {
     return FAIL(KD_INTERNAL, "there is nothing to launch");
   if (BUG(capture_in_stream) && capture->stream->dead) abort();
   capture->launches++;
+  capture->last = stream;
+  if (capture->replaced) memset(capture->replaced, 0, 64);
   for (const job *j = capture->first; j; j = j->next) {
     if (BUG(replay_no_fill) && j->kind == JOB_FILL) continue;
     kd_status status = launch_job(stream, j);
@@ -114,24 +118,35 @@ static bool rebind(kd_buffer **buffer, uint64_t *offset, const kd_rebind *r) {
   return true;
 }
 
+static bool rebind_jobs(job *first, const kd_rebind *r) {
+  bool found = false;
+  for (job *j = first; j; j = j->next) {
+    if (found && BUG(rebind_first_use)) break;
+    found |= rebind(&j->source, &j->source_offset, r);
+    found |= rebind(&j->target, &j->target_offset, r);
+    for (int k = 0; j->call && k < ARGS; k++) {
+      found |= rebind(&j->call->in[k].buffer, &j->call->in[k].offset, r);
+      found |= rebind(&j->call->out[k].buffer, &j->call->out[k].offset, r);
+    }
+  }
+  return found;
+}
+
 static kd_status capture_update(kd_capture *capture, const kd_rebind *rebinds,
                                 uint32_t count) {
   kd_status lost = sim_check(capture->device);
   if (lost != KD_OK) return lost;
   if (BUG(rebind_late) && capture->launches) return KD_OK;
   for (uint32_t i = 0; i < count; i++) {
-    bool found = false;
-    for (job *j = capture->first; j; j = j->next) {
-      found |= rebind(&j->source, &j->source_offset, &rebinds[i]);
-      found |= rebind(&j->target, &j->target_offset, &rebinds[i]);
-      for (int k = 0; j->call && k < ARGS; k++) {
-        found |=
-            rebind(&j->call->in[k].buffer, &j->call->in[k].offset, &rebinds[i]);
-        found |= rebind(&j->call->out[k].buffer, &j->call->out[k].offset,
-                        &rebinds[i]);
-      }
+    if (!rebind_jobs(capture->first, &rebinds[i]))
+      return FAIL(KD_NOT_FOUND, "rebind %u is of no buffer in it", i);
+    if (BUG(rebind_touches))
+      capture->replaced = sim_at(rebinds[i].from, rebinds[i].from_offset);
+    if (BUG(rebind_queued) && capture->last) {
+      pthread_mutex_lock(&sim_lock);
+      rebind_jobs(capture->last->first, &rebinds[i]);
+      pthread_mutex_unlock(&sim_lock);
     }
-    if (!found) return FAIL(KD_NOT_FOUND, "rebind %u is of no buffer in it", i);
   }
   return KD_OK;
 }

@@ -338,8 +338,7 @@ static void refuse_update(recorded *r, const kd_rebind *rebind,
 }
 
 /* Before the first launch, and behind one: what was made for a launch is made anew. */
-static void capture_update(void) {
-  if (!kp.c.update) kc_unclaimed("capture.update is NULL");
+static void update_inputs(void) {
   recorded r;
   make(&r);
   kc_buffer *other = kc_buffer_make(SIZE);
@@ -378,6 +377,111 @@ static void capture_update(void) {
   launch_and_check(&r, r.unary.in, "the output behind updates of nothing");
   value_free(in);
   unmake(&r);
+}
+
+static kd_rebind instead(const kc_buffer *from, const kc_buffer *to) {
+  return (kd_rebind){.from = from->handle,
+                     .to = to->handle,
+                     .from_offset = from->offset,
+                     .to_offset = to->offset};
+}
+
+static void write_values(kc_buffer *to, const value *in) {
+  static float bytes[SIZE / 4];
+  value_store(in, bytes);
+  kc_write(to, 0, bytes, SIZE);
+}
+
+/* A recording that has been launched once, and other buffers for what goes into its kernel
+ * and comes out. */
+typedef struct moved {
+  recorded r;
+  value *in;
+  kc_buffer *from[2], *to[2];
+  kd_rebind rebinds[2];
+} moved;
+
+static void move(moved *m) {
+  kc_random random = kc_seed();
+  make(&m->r);
+  kc_next(&random);
+  m->in = kc_floats(1, m->r.unary.in->dims, &random);
+  m->from[0] = m->r.run->in_buffers[0];
+  m->from[1] = m->r.run->out_buffers[0];
+  for (int i = 0; i < 2; i++) {
+    m->to[i] = kc_buffer_make(SIZE);
+    m->rebinds[i] = instead(m->from[i], m->to[i]);
+  }
+  write_values(m->from[0], m->r.unary.in);
+  write_values(m->to[0], m->in);
+  launch_and_check(&m->r, m->r.unary.in, "the output before an update");
+}
+
+/* What an update has taken out may be gone, and its memory somebody else's. */
+static void update_released(void) {
+  moved m;
+  kc_buffer *over[8];
+  char all[SIZE], seen[SIZE];
+  memset(all, 0xff, SIZE);
+  move(&m);
+  kc_ok(kp.c.update(m.r.capture, m.rebinds, 2), "capture.update of two");
+  kc_buffer_free(m.from[0]);
+  kc_buffer_free(m.from[1]);
+  m.r.run->in_buffers[0] = m.r.run->out_buffers[0] = NULL;
+  for (size_t i = 0; i < KC_COUNT_OF(over); i++) {
+    over[i] = kc_buffer_make(SIZE);
+    kc_write(over[i], 0, all, SIZE);
+  }
+  kc_ok(launch(m.r.capture, m.r.stream), "launch behind an update");
+  kc_drain(m.r.stream);
+  check_output(&m.r, m.in, m.to[1],
+               "the output where the buffers before the update are released");
+  if (kp.m.copy)
+    check_output(&m.r, m.in, m.r.target, "the copy of an output that moved");
+  for (size_t i = 0; i < KC_COUNT_OF(over); i++) {
+    kc_read(over[i], 0, seen, SIZE);
+    uint64_t first = kc_differs(all, seen, SIZE);
+    kc_check(first == SIZE,
+             "a launch behind an update wrote byte %llu of a buffer that the"
+             " recording never had: does it still use one that was replaced,"
+             " and is released?",
+             (unsigned long long)first);
+  }
+  value_free(m.in);
+  unmake(&m.r);
+}
+
+/* A launch that waits for its turn has the buffers that it was launched with. */
+static void update_queued(void) {
+  moved m;
+  char zero[SIZE] = {0};
+  move(&m);
+  kd_stream *gate = kc_stream_make(kc_device());
+  kd_event *open = kc_event_make(kc_device());
+  kc_write(m.from[1], 0, zero, SIZE);
+  kc_write(m.to[1], 0, zero, SIZE);
+  kc_busy(gate, 20 * KC_MS);
+  kc_record(open, gate);
+  kc_wait_on(m.r.stream, open);
+  kc_ok(launch(m.r.capture, m.r.stream), "a launch behind an event");
+  kc_ok(kp.c.update(m.r.capture, m.rebinds, 2),
+        "capture.update while a launch is queued");
+  kc_ok(launch(m.r.capture, m.r.stream), "a second launch behind the event");
+  kc_drain(m.r.stream);
+  check_output(&m.r, m.r.unary.in, m.from[1],
+               "the output of a launch that was queued before the update");
+  check_output(&m.r, m.in, m.to[1],
+               "the output of a launch that was queued behind the update");
+  kc_drain(gate);
+  value_free(m.in);
+  unmake(&m.r);
+}
+
+static void capture_update(void) {
+  if (!kp.c.update) kc_unclaimed("capture.update is NULL");
+  update_inputs();
+  update_released();
+  update_queued();
 }
 
 static void capture_outlives(void) {
@@ -482,6 +586,9 @@ static const kc_defect defects[] = {
     DEFECT(capture_one_stream, "capture.joined", "a stream that waits for a recording's event runs"),
     DEFECT_AS(capture_one, "capture.other-threads", KC_RACE, "one recording at a time, for all threads"),
     DEFECT_AS(rebind_no_offset, "capture.update", KC_AROUND, "rebinding forgets the offset"),
+    DEFECT(rebind_first_use, "capture.update", "rebinding changes a buffer's first use alone"),
+    DEFECT(rebind_touches, "capture.update", "launches clear a buffer that was replaced"),
+    DEFECT(rebind_queued, "capture.update", "rebinding changes launches that are queued"),
     DEFECT(rebind_late, "capture.update", "rebinding behind a launch does nothing"),
     DEFECT(capture_in_stream, "capture.outlives-stream", "a recording points into its stream"),
     DEFECT_AS(capture_ids, "capture.churn", KC_AROUND, "ids of recordings run out"),

@@ -51,8 +51,10 @@ typedef struct kd_capture_table {
    * stays valid as long. Returns KD_OK, KD_BUSY. */
   kd_status (*launch)(kd_capture *capture, kd_stream *stream);
 
-  /* Makes later launches use other buffers; earlier launches keep theirs. If
-   * this slot is NULL or fails, the host records again.
+  /* Makes later launches use other buffers; earlier launches keep theirs, also
+   * those that are still queued. A buffer whose uses are all replaced may be
+   * released when they are done. If this slot is NULL or fails, the host
+   * records again.
    * Returns KD_OK, KD_UNIMPLEMENTED, KD_NOT_FOUND (a buffer is not in it). */
   kd_status (*update)(kd_capture *capture, const kd_rebind *rebinds,
                       uint32_t count);
