@@ -235,7 +235,10 @@ static void need_blobs(void) {
 static void *serialize(kd_region *region, uint64_t *out_size) {
   void *blob = NULL;
   kd_status status = kp.r.serialize(region, &blob, out_size);
-  if (status == KD_UNIMPLEMENTED) kc_unclaimed("it serialises no regions");
+  if (status == KD_UNIMPLEMENTED) {
+    region_destroy(region);
+    kc_unclaimed("it serialises no regions");
+  }
   kc_ok(status, "region.serialize");
   KC_NEED(blob && *out_size, "serialize gave an empty blob");
   return blob;
@@ -560,6 +563,12 @@ static const kc_rule rules[] = {
     RULE("region.empty-graph", region_empty,
          "Returns KD_OK, even if it claims nothing", "kd_region_table.claim",
          "Nothing to claim is no failure."),
+    RULE("region.apart", region_apart,
+         "Its inputs and outputs are the graph's, in order",
+         "kd_region_table.compile kd_region_table.load KD_INCOMPATIBLE",
+         "Compilers keep what they have compiled by a key: one that has the ops"
+         " and types, and not the wiring, attributes, constants or order of"
+         " outputs, gives another graph's results."),
     RULE("region.threads", region_threads, "Compiles one claimed part",
          "kd_region_table.compile", "Hosts compile parts on several threads."),
 };
@@ -575,6 +584,9 @@ static const kc_defect defects[] = {
     DEFECT(chain_skips, "region.equals-ops", "linear chains alone are claimed, and lose their second op"),
     DEFECT(first_dim, "region.equals-ops", "a region computes the first dimension's elements"),
     DEFECT(inputs_turned, "region.parts", "a region takes its inputs from the last to the first"),
+    DEFECT(region_by_ops, "region.apart", "compiled regions are kept by their ops"),
+    DEFECT(region_by_wiring, "region.apart", "compiled regions are kept by ops and wiring, without the order of inputs"),
+    DEFECT(blob_by_ops, "region.apart", "a compiled form is taken for each graph of equal ops"),
     DEFECT(region_alias_lie, "region.aliases", "a region begins its output before it has read an input that may lie there"),
     DEFECT(blob_points, "region.serialise", "a blob holds a pointer"),
     DEFECT(blob_any_graph, "region.other-graph", "a compiled form is taken for any graph"),

@@ -42,4 +42,7 @@ kd_region *region_first(region_part *out);
 /* Frees its sample. */
 void region_part_free(region_part *p);
 
+/* The rule of regions that differ in little; region_apart.c. */
+void region_apart(void);
+
 #endif /* KC_RULES_REGION_H */

@@ -41,6 +41,9 @@ static const recipe recipes[] = {
     {.name = "gate",
      .shapes = {"*"},
      .nodes = {{"Sigmoid", 1, {0}}, {"Mul", 2, {0, 1}}}},
+    {.name = "leaky",
+     .shapes = {"*", "*"},
+     .nodes = {{"LeakyRelu", 1, {0}}, {"Add", 2, {2, 1}}}},
     {.name = "two-outputs",
      .shapes = {"*"},
      .outputs = 1u << 1,
@@ -173,12 +176,25 @@ static uint32_t add_input(kc_sample *s, const kc_sizes *sizes, uint32_t rank,
   return id;
 }
 
+/* An attribute that changes values and no type; NULL: the op has none here. */
+static const keel_attr *attribute_of(const char *op) {
+  static const keel_attr alpha = {
+      .name = "alpha", .kind = KD_ATTR_FLOAT, .f = 0.375f};
+  static const keel_attr epsilon = {
+      .name = "epsilon", .kind = KD_ATTR_FLOAT, .f = 0.5f};
+  static const keel_attr axis = {.name = "axis", .kind = KD_ATTR_INT, .i = 0};
+  if (!strcmp(op, "Gemm") || !strcmp(op, "LeakyRelu")) return &alpha;
+  if (!strcmp(op, "LayerNormalization")) return &epsilon;
+  return strcmp(op, "Softmax") ? NULL : &axis;
+}
+
 /* A node and its one output, whose value goes to *out_value, not yet the sample's;
  * NULL where these inputs do not fit. */
 static kc_node *make_node(kc_sample *s, kc_op *op, const char *name,
                           uint32_t count, const uint32_t *in,
-                          value **out_value) {
+                          const keel_attr *attr, value **out_value) {
   *op = (kc_op){.name = name, .in_count = count, .out_count = 1};
+  if (attr) op->attrs[op->attr_count++] = *attr;
   for (uint32_t i = 0; i < count; i++) {
     op->in[i] = s->values[in[i]];
     if (s->constants[in[i]]) op->constants |= 1u << i;
@@ -216,9 +232,8 @@ static uint32_t shape_of(const char *letters, const kc_sizes *sizes,
   return rank;
 }
 
-kc_sample *kc_sample_make(uint32_t index, const kc_sizes *sizes,
-                          kc_random *random) {
-  const recipe *r = &recipes[index];
+static kc_sample *make_recipe(const recipe *r, const kc_sizes *sizes,
+                              kc_random *random, bool adjusted) {
   kc_sample *s = begin(r->name);
   int64_t dims[KD_MAX_RANK];
   for (uint32_t i = 0; i < INPUTS && r->shapes[i]; i++) {
@@ -227,8 +242,9 @@ kc_sample *kc_sample_make(uint32_t index, const kc_sizes *sizes,
   }
   for (uint32_t i = 0; i < NODES && r->nodes[i].op; i++) {
     value *made = NULL;
+    const keel_attr *attr = adjusted ? attribute_of(r->nodes[i].op) : NULL;
     kc_node *node = make_node(s, &s->ops[i], r->nodes[i].op, r->nodes[i].count,
-                              r->nodes[i].in, &made);
+                              r->nodes[i].in, attr, &made);
     if (!node) {
       kc_sample_free(s);
       return NULL;
@@ -238,6 +254,92 @@ kc_sample *kc_sample_make(uint32_t index, const kc_sizes *sizes,
   for (uint32_t i = 0; i < s->graph.value_count; i++)
     if (r->outputs >> i & 1 || i + 1 == s->graph.value_count) add_output(s, i);
   return s;
+}
+
+kc_sample *kc_sample_make(uint32_t index, const kc_sizes *sizes,
+                          kc_random *random) {
+  return make_recipe(&recipes[index], sizes, random, false);
+}
+
+kc_sample *kc_sample_adjusted(uint32_t index, const kc_sizes *sizes,
+                              kc_random *random) {
+  bool any = false;
+  for (uint32_t i = 0; i < NODES && recipes[index].nodes[i].op; i++)
+    any |= attribute_of(recipes[index].nodes[i].op) != NULL;
+  return any ? make_recipe(&recipes[index], sizes, random, true) : NULL;
+}
+
+/* Where something is read. */
+typedef struct place {
+  uint32_t node, input;
+} place;
+
+static uint32_t places_of(const recipe *r, place *out) {
+  uint32_t count = 0;
+  for (uint32_t i = 0; i < NODES && r->nodes[i].op; i++)
+    for (uint32_t k = 0; k < r->nodes[i].count; k++)
+      out[count++] = (place){i, k};
+  return count;
+}
+
+static uint32_t readers(const recipe *r, uint32_t id) {
+  uint32_t count = 0;
+  for (uint32_t i = 0; i < NODES && r->nodes[i].op; i++)
+    for (uint32_t k = 0; k < r->nodes[i].count; k++)
+      count += r->nodes[i].in[k] == id;
+  return count;
+}
+
+/* Two places change what they read, or the first reads what the second does; false where
+ * that is not possible. */
+static bool rewire(recipe *r, place a, place b, bool both) {
+  uint32_t first = 0;
+  while (first < INPUTS && r->shapes[first])
+    first++;
+  uint32_t *x = &r->nodes[a.node].in[a.input],
+           *y = &r->nodes[b.node].in[b.input];
+  uint32_t from = *x, to = *y;
+  bool known = to < first + a.node && (!both || from < first + b.node);
+  if (from == to || !known || (!both && readers(r, from) < 2)) return false;
+  *x = to;
+  if (both) *y = from;
+  return true;
+}
+
+static bool same_results(const kc_sample *a, const kc_sample *b) {
+  for (uint32_t i = 0; i < a->graph.output_count; i++) {
+    const value *x = a->values[a->graph.graph_outputs[i]],
+                *y = b->values[b->graph.graph_outputs[i]];
+    for (int64_t k = 0; k < x->count; k++)
+      if (fabsl(x->x[k] - y->x[k]) > 0.05L) return false;
+  }
+  return true;
+}
+
+kc_sample *kc_sample_rewired(uint32_t index, const kc_sizes *sizes,
+                             kc_random *random, uint32_t way) {
+  place places[3 * NODES];
+  const recipe *r = &recipes[index];
+  uint32_t count = places_of(r, places);
+  kc_random same = *random;
+  kc_sample *plain = make_recipe(r, sizes, &same, false), *found = NULL;
+  for (uint32_t i = 0; plain && i < 2 * count * count && !found; i++) {
+    recipe other = *r;
+    place a = places[i / 2 / count], b = places[i / 2 % count];
+    const keel_type *const *types = plain->graph.types;
+    if (types[r->nodes[a.node].in[a.input]] !=
+            types[r->nodes[b.node].in[b.input]] ||
+        !rewire(&other, a, b, i % 2 == 0))
+      continue;
+    same = *random;
+    kc_sample *made = make_recipe(&other, sizes, &same, false);
+    if (made && !same_results(plain, made) && way-- == 0)
+      found = made;
+    else
+      kc_sample_free(made);
+  }
+  kc_sample_free(plain);
+  return found;
 }
 
 /* ---- by chance ---------------------------------------------------------------------- */
@@ -267,11 +369,12 @@ static void add_by_chance(kc_sample *s, kc_random *random) {
   }
   value *made = NULL;
   kc_op *op = &s->ops[s->graph.node_count];
-  kc_node *node = make_node(s, op, ops[pick].name, ops[pick].count, in, &made);
+  kc_node *node =
+      make_node(s, op, ops[pick].name, ops[pick].count, in, NULL, &made);
   if (node && !is_small(made)) {
     kc_node_free(node);
     value_free(made);
-    node = make_node(s, op, "Tanh", 1, in, &made);
+    node = make_node(s, op, "Tanh", 1, in, NULL, &made);
   }
   if (!node) kc_stop("the suite could not make a %s", ops[pick].name);
   add_node(s, node, in, made);

@@ -33,6 +33,13 @@ kc_kind kc_sample_kind(uint32_t index);
 /* Makes one of the list; NULL where it can't have these sizes. */
 kc_sample *kc_sample_make(uint32_t index, const kc_sizes *sizes,
                           kc_random *random);
+/* The same with inputs of nodes that are others of the same type: ways are numbered from 0,
+ * and lead to other outputs. Ops, types, and what is read stay. NULL past the last. */
+kc_sample *kc_sample_rewired(uint32_t index, const kc_sizes *sizes,
+                             kc_random *random, uint32_t way);
+/* The same with another attribute of one node; NULL where none has one. */
+kc_sample *kc_sample_adjusted(uint32_t index, const kc_sizes *sizes,
+                              kc_random *random);
 /* Makes one of elementwise ops by chance. */
 kc_sample *kc_sample_random(kd_dtype dtype, kc_random *random);
 /* All that there is to try, from 0 on: the list, in several types, then many that are
