@@ -78,6 +78,7 @@ static kd_status read_options(const kd_host *host) {
   static volatile char copy[256];
   if (BUG(option_crash) && threads && !*threads) abort();
   if (BUG(option_strcpy) && name && strlen(name) > sizeof copy) abort();
+  if (BUG(option_sprintf) && threads && strlen(threads) > 64) abort();
   if (BUG(option_unlisted)) host->option(host, "secret");
   const char *ring = host->option(host, "ring");
   if (BUG(option_default_refused) && ring)
@@ -326,6 +327,8 @@ static kd_status device_open(kd_instance *instance, uint32_t index,
                              kd_device **out_device) {
   if (index >= device_count(instance))
     return FAIL(KD_OUT_OF_RANGE, "no device %u", index);
+  const char *lose = sim_host->option(sim_host, "lose");
+  if (BUG(option_number) && lose && *lose == '%') abort();
   sim_devices[index].index = index;
   sim_devices[index].lose_launch = number_option("lose");
   sim_devices[index].lose_copy = number_option("lose_copy");

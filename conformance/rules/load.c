@@ -298,6 +298,55 @@ static void load_bare_environment(void) {
   if (chdir(cwd) != 0) kc_stop("the suite can't change its folder back");
 }
 
+/* Opens it, and a device, with one option; whatever is refused, is so with a message. */
+static void open_with(const char *option) {
+  kc.options = &option;
+  kc.option_count = 1;
+  kd_status status = kc_open();
+  kc_check(status == KD_OK || *kc_message(),
+           "open refused the option \"%.60s\" (%zu bytes) without a message",
+           option, strlen(option));
+  kd_device *device = NULL;
+  if (status == KD_OK && kp.p.device_count(kp.instance) > kc.device) {
+    kc_hush();
+    status =
+        KC_CALL(kd_status, kp.p.device_open(kp.instance, kc.device, &device),
+                "device_open with the option %.40s", option);
+    kc_check(status == KD_OK || *kc_message(),
+             "device_open refused the option \"%.60s\" (%zu bytes) without a"
+             " message",
+             option, strlen(option));
+    if (status == KD_OK) kp.p.device_close(device);
+  }
+  kc_close();
+  kc.options = NULL;
+  kc.option_count = 0;
+}
+
+/* Values of any length and kind, for each option that the plugin asks for. */
+static void load_option_values(void) {
+  enum { LONG = 65536 };
+  static const char *const odd[] = {
+      "", "-1", "1e99", "%s%n%s%n", "\xff\xfe", "0x", "99999999999999999999"};
+  char *option = kc_lend(LONG + 80);
+  const char *name = NULL;
+  open_with("=");
+  for (uint32_t i = 0; (name = kc_option_asked(i)); i++) {
+    for (size_t k = 0; k < KC_COUNT_OF(odd); k++) {
+      sprintf(option, "%s=%s", name, odd[k]);
+      open_with(option);
+    }
+    for (size_t size = 63; size <= LONG; size = size < 300    ? 300
+                                                : size < LONG ? LONG
+                                                              : LONG + 1) {
+      int used = sprintf(option, "%s=", name);
+      memset(option + used, 'a', size);
+      option[(size_t)used + size] = 0;
+      open_with(option);
+    }
+  }
+}
+
 static void load_options(void) {
   static const char *const odd[] = {"no-such-option-of-this-plugin=1",
                                     "threads=", "x=\xff\xfe", "=", "a=b=c"};
@@ -311,6 +360,7 @@ static void load_options(void) {
     kc_close();
   }
   kc.option_count = 0;
+  load_option_values();
 }
 
 static void load_device_count_zero(void) {
@@ -490,6 +540,8 @@ static const kc_defect defects[] = {
     DEFECT(kernels_file, "load.copy-and-rename", "its kernels are sought in the working directory, at the first launch"),
     DEFECT(needs_home, "load.bare-environment", "open needs a home that can be written"),
     DEFECT(option_crash, "load.options-unknown", "an option without a value is dereferenced"),
+    DEFECT(option_sprintf, "load.options-unknown", "an option is put into 64 bytes"),
+    DEFECT(option_number, "load.options-unknown", "a number that is none crashes device_open"),
     DEFECT(no_device_mute, "load.says-why-no-device", "no device, and no word why"),
     DEFECT(old_host_mute, "load.old-host", "an old host is refused without a message"),
     DEFECT_AS(forks, "load.no-fork", KC_AROUND, "open starts another process"),

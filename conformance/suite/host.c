@@ -85,9 +85,29 @@ static void host_log_text(const kd_host *host, uint32_t level,
 
 /* ---- options ------------------------------------------------------------------ */
 
+#define ASKED 64u
+static char asked[ASKED][64];
+static uint32_t asked_count;
+static pthread_mutex_t asked_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void note_asked(const char *name) {
+  uint32_t i = 0;
+  pthread_mutex_lock(&asked_lock);
+  while (i < asked_count && strcmp(asked[i], name) != 0)
+    i++;
+  if (i == asked_count && i < ASKED && strlen(name) < sizeof asked[i])
+    snprintf(asked[asked_count++], sizeof asked[i], "%s", name);
+  pthread_mutex_unlock(&asked_lock);
+}
+
+const char *kc_option_asked(uint32_t index) {
+  return index < asked_count ? asked[index] : NULL;
+}
+
 static const char *host_option(const kd_host *host, const char *name) {
   (void)host;
   size_t size = strlen(name);
+  note_asked(name);
   if (!kc_option_listed(name))
     kc_violation("option.complete",
                  "kd_host.option was asked for \"%.60s\", which"
@@ -160,6 +180,7 @@ static void host_release(const kd_host *host, void *memory) {
   atomic_fetch_sub(&kc_host.live, 1);
   atomic_fetch_sub(&kc_host.live_bytes, (long long)head->size);
   head->mark = 0;
+  memset(memory, 0xdd, head->size); /* who still reads it, reads no old data */
   free(head->raw);
 }
 

@@ -192,6 +192,8 @@ void kc_load(void);
 bool kc_option_listed(const char *name);
 /* Whether the tables fill a level or option. */
 bool kc_claims(kc_level level);
+/* Names that the plugin has asked kd_host.option for, from 0 on; NULL past the last. */
+const char *kc_option_asked(uint32_t index);
 /* open and close of the plugin, with kc_services. */
 kd_status kc_open(void);
 void kc_close(void);
