@@ -46,15 +46,16 @@ static bool find_mapping(uintptr_t address, mapping *out) {
   bool found = false;
   FILE *file = fopen("/proc/self/maps", "re");
   while (file && !found && fgets(line, sizeof line, file)) {
-    char flags[8] = "";
-    int at = 0;
-    if (sscanf(line, "%lx-%lx %7s %*s %*s %*s %n", &out->begin, &out->end,
-               flags, &at) < 3)
-      continue;
+    /* BEGIN-END FLAGS OFFSET DEVICE INODE FILE, in proc_pid_maps(5) */
+    char *at = NULL;
+    out->begin = strtoul(line, &at, 16);
+    if (*at != '-') continue;
+    out->end = strtoul(at + 1, &at, 16);
     found = address >= out->begin && address < out->end;
-    out->code = flags[2] == 'x';
+    out->code = strcspn(at, "x") < strlen(" rwx");
     line[strcspn(line, "\n")] = 0;
-    snprintf(out->file, sizeof out->file, "%s", at ? line + at : "");
+    at = strchr(at, '/');
+    snprintf(out->file, sizeof out->file, "%s", at ? at : "");
   }
   if (file) fclose(file);
   return found;
@@ -72,12 +73,17 @@ static bool began_in(int id, mapping *out) {
   enum { WORDS = 512 };
   static uintptr_t words[WORDS];
   char line[256];
-  uintptr_t sp = 0, object = 0, table = 0;
+  uintptr_t object = 0, table = 0;
   mapping stack;
   read_line(id, "syscall", line, sizeof line);
-  if (sscanf(line, "%*s %*s %*s %*s %*s %*s %*s %lx", &sp) != 1 ||
-      !find_mapping(sp, &stack))
-    return false;
+  /* the last but one word, in proc_pid_syscall(5); "running" has none */
+  char *pc = strrchr(line, ' ');
+  if (!pc) return false;
+  *pc = 0;
+  char *last = strrchr(line, ' ');
+  if (!last) return false;
+  uintptr_t sp = strtoul(last, NULL, 16);
+  if (!find_mapping(sp, &stack)) return false;
   uintptr_t from = stack.end - sizeof words;
   if (from < sp || !peek(from, words, sizeof words)) return false;
   for (int i = WORDS - 2; i >= 0; i--) {

@@ -196,17 +196,20 @@ static void unlink_buffer(kc_buffer *buffer) {
   pthread_mutex_unlock(&listing);
 }
 
-void kc_buffer_free(kc_buffer *buffer) {
-  if (!buffer) return;
-  if (buffer->piece) {
-    free(buffer);
-    return;
-  }
+static void free_whole(kc_buffer *buffer) {
   kc_buffer_intact(buffer);
   unlink_buffer(buffer);
   KC_DO(kp.m.release(buffer->device, buffer->handle), "memory.release(%llu)",
         (unsigned long long)buffer->size);
   free(buffer);
+}
+
+void kc_buffer_free(kc_buffer *buffer) {
+  if (!buffer) return;
+  if (buffer->piece)
+    free(buffer);
+  else
+    free_whole(buffer);
 }
 
 void kc_write(kc_buffer *buffer, uint64_t offset, const void *data,
@@ -368,7 +371,7 @@ static void close_all(void) {
       kc_event_free(kept[kept_count - 1].event);
   }
   while (buffers && kp.open)
-    kc_buffer_free(buffers);
+    free_whole(buffers);
   if (!kp.open) return;
   kc_close_devices();
   kc_close();
