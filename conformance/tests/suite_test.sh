@@ -43,9 +43,9 @@ says ' 0 failed, '
 # regions: what this plugin claims is looked for; a level that nothing was found to test
 # is not proven
 KEEL_SIM=linear_chains status 0 "$suite" run "$sim" --rule 'region.*'
-says ' region 15/15$'
+says ' 0 failed, 1 skipped$' # region.apart: two parts of equal ops make no chain
 KEEL_SIM=one_pattern status 0 "$suite" run "$sim" --rule 'region.*'
-says ' region 14/15(-1)$'
+says ' 0 failed, 2 skipped$'
 KEEL_SIM=declines_regions status 0 "$suite" run "$sim" --out "$scratch/declines" \
   --report md --time-scale 3
 says '^  13 skipped: it compiles no part of [0-9]* graphs'
