@@ -403,6 +403,22 @@ static void a_copy_without_room_frees_nothing(void **state) {
   context = before;
 }
 
+static void what_others_hold_is_counted(void **state) {
+  atomic_int deleted = 0;
+  DLManagedTensor *legacy = NULL;
+  (void)state;
+  keel_tensor *tensor = take(make_pairs(&deleted), 0);
+  DLManagedTensorVersioned *managed = lend(tensor, 0);
+  assert_int_equal(keel_tensor_to_dlpack_legacy(tensor, 0, &legacy), KD_OK);
+  keel_tensor_release(tensor);
+  assert_int_equal(keel_dlpack_count(context), 2);
+  managed->deleter(managed);
+  assert_int_equal(keel_dlpack_count(context), 1);
+  legacy->deleter(legacy);
+  assert_int_equal(keel_dlpack_count(context), 0);
+  assert_int_equal(deleted, 1);
+}
+
 static void wrong_arguments_are_named(void **state) {
   const float one = 1;
   atomic_int deleted = 0;
@@ -509,6 +525,7 @@ int main(void) {
       cmocka_unit_test(what_the_host_does_not_reach_takes_a_copy),
       cmocka_unit_test(bad_tensors_stay_the_callers),
       cmocka_unit_test(a_copy_without_room_frees_nothing),
+      cmocka_unit_test(what_others_hold_is_counted),
       cmocka_unit_test(wrong_arguments_are_named),
       cmocka_unit_test(what_is_no_tensor_is_not_lent),
       cmocka_unit_test(a_pending_value_is_waited_for),

@@ -72,6 +72,17 @@ KEEL_API keel_status
 keel_tensor_to_dlpack_legacy(keel_tensor *tensor, uint32_t flags,
                              KD_OWNED struct DLManagedTensor **out_managed);
 
+/* The number of structs of both functions whose deleter was not called yet. The
+ * context may close when it is 0. Any thread. */
+KEEL_API uint32_t keel_dlpack_count(const keel_context *context);
+
+/* Destroys a Python capsule (PyCapsule_New) named "dltensor" or
+ * "dltensor_versioned": calls the deleter of what it holds, unless somebody
+ * took it, who has renamed it. For bindings that have no C of their own: code
+ * of Python can't run there, where an exception may be pending. Does nothing
+ * in a process without Python. */
+KEEL_API void keel_dlpack_destroy_capsule(void *capsule);
+
 #ifdef __cplusplus
 }
 #endif

@@ -43,6 +43,9 @@ struct keel_context {
   /* Runs that nobody waits for (run/start.c): released as they end, acquired by who
    * closes the context. */
   atomic_uint async_runs;
+  /* Structs of memory/dlpack.c that others hold: released as they are deleted, acquired
+   * by keel_dlpack_count. */
+  atomic_uint exports;
 };
 
 #endif /* KEEL_INSIDE_CONTEXT_H */

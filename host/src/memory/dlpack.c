@@ -3,6 +3,7 @@
  * DLPack's structs are declared here as version 1 lays them out, under its two tags but
  * with our own names, so that its header is not needed. Up to `flags` the layout of the
  * versioned struct is the same in every version. */
+#include <dlfcn.h>
 #include <keel/dlpack.h>
 
 #include "device/context.h"
@@ -306,12 +307,20 @@ typedef struct exported {
     struct DLManagedTensor legacy;
   };
   keel_tensor *tensor;
+  keel_context *context;
   int64_t shape[]; /* dims, then strides */
 } exported;
 
 static void end_export(exported *held) {
+  keel_context *context = held->context;
   keel_tensor_release(held->tensor);
   free(held);
+  /* last: who sees 0 may close the context */
+  atomic_fetch_sub_explicit(&context->exports, 1, memory_order_release);
+}
+
+uint32_t keel_dlpack_count(const keel_context *context) {
+  return atomic_load_explicit(&context->exports, memory_order_acquire);
 }
 
 static void end_versioned(struct DLManagedTensorVersioned *self) {
@@ -387,6 +396,8 @@ static keel_status export_tensor(keel_tensor *tensor, uint32_t flags,
     return keel_no_memory(sizeof *held);
   }
   held->tensor = here;
+  held->context = here->context;
+  atomic_fetch_add_explicit(&held->context->exports, 1, memory_order_relaxed);
   *out_copied = here != tensor;
   *out_held = held;
   return KD_OK;
@@ -432,4 +443,26 @@ keel_status keel_tensor_to_dlpack_legacy(keel_tensor *tensor, uint32_t flags,
   }
   *out_managed = &held->legacy;
   return KD_OK;
+}
+
+/* ---- Python's capsules -------------------------------------------------------- */
+
+typedef void *(*get_pointer)(void *capsule, const char *name);
+typedef int (*is_valid)(void *capsule, const char *name);
+
+void keel_dlpack_destroy_capsule(void *capsule) {
+  is_valid valid = NULL;
+  get_pointer pointer = NULL;
+  /* through an object: a function's address is no void * in C */
+  *(void **)&valid = dlsym(RTLD_DEFAULT, "PyCapsule_IsValid");
+  *(void **)&pointer = dlsym(RTLD_DEFAULT, "PyCapsule_GetPointer");
+  if (!valid || !pointer) return;
+  if (valid(capsule, "dltensor_versioned")) {
+    struct DLManagedTensorVersioned *managed =
+        pointer(capsule, "dltensor_versioned");
+    if (managed && managed->deleter) managed->deleter(managed);
+  } else if (valid(capsule, "dltensor")) {
+    struct DLManagedTensor *managed = pointer(capsule, "dltensor");
+    if (managed && managed->deleter) managed->deleter(managed);
+  }
 }
