@@ -9,6 +9,7 @@ See README.md of this package, and docs/using.md of Keel.
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import sys
 import threading
@@ -77,11 +78,50 @@ class Port:
         return f"{self.name}: {self.dtype}{shape}"
 
 
+class _Core:
+    """A libkeel context, which closes when the last of those that use it is gone: the Context,
+    models, tensors. They may go in any order: the collector of cycles keeps none."""
+
+    waiting: list[_Core] = []  # closed by nobody yet: another library has a tensor of theirs
+
+    def __init__(self, handle: c_void_p) -> None:
+        self._handle = handle
+        self._users = 1
+        self._lock = threading.Lock()
+
+    @property
+    def handle(self) -> c_void_p:
+        if not self._handle:
+            raise ValueError("the context is closed")
+        return self._handle
+
+    def hold(self) -> None:
+        with self._lock:
+            self._users += 1
+
+    def drop(self) -> None:
+        with self._lock:
+            self._users -= 1
+            last = self._users == 0
+        if last and not sys.is_finalizing() and not self.try_close():
+            _Core.waiting.append(self)
+
+    def try_close(self) -> bool:
+        """False where a tensor is in use that was given to another library."""
+        if not self._handle:
+            return True
+        if lib.keel_dlpack_count(self._handle):
+            return False
+        handle, self._handle = self._handle, c_void_p()
+        lib.keel_close(handle)
+        return True
+
+
 class Device:
     """A device of a context."""
 
-    def __init__(self, context: Context, handle: int) -> None:
-        self._context, self._handle = context, handle
+    def __init__(self, core: _Core, handle: int) -> None:
+        self._core, self._handle = core, handle
         facts = native.DeviceFacts()
         lib.keel_device_describe(handle, byref(facts))
         self.name = text(facts.name)
@@ -95,6 +135,7 @@ class Device:
     def memory(self) -> dict[str, int]:
         """Bytes: total, available, used (by this process); 0: not known."""
         facts = native.MemoryFacts()
+        self._core.handle  # raises where it is closed
         _check(lib.keel_device_memory(self._handle, byref(facts)))
         return {"total": facts.total, "available": facts.available, "used": facts.used}
 
@@ -102,6 +143,7 @@ class Device:
         """All that the device says of itself; units are in `keel devices --properties`."""
         found: dict[str, int | float | str] = {}
         one = native.Property()
+        self._core.handle
         while lib.keel_device_property(self._handle, len(found), byref(one)) == native.OK:
             value = {1: one.integer, 2: one.real}.get(one.type, text(one.text))
             found[text(one.name)] = value
@@ -120,12 +162,14 @@ class Device:
 class Tensor:
     """A value: immutable data on a device or in host memory, or a sequence of values."""
 
-    def __init__(self, context: Context, handle: c_void_p) -> None:
-        self._context, self._handle = context, handle
+    def __init__(self, core: _Core, handle: c_void_p) -> None:
+        self._core, self._handle = core, handle
+        core.hold()
 
     def __del__(self) -> None:
         if getattr(self, "_handle", None):
             lib.keel_tensor_release(self._handle)
+            self._core.drop()
 
     @property
     def dtype(self) -> str:
@@ -141,14 +185,14 @@ class Tensor:
     def device(self) -> Device | None:
         """Where the data is; None: in host memory."""
         found = lib.keel_tensor_device(self._handle)
-        return Device(self._context, found) if found else None
+        return Device(self._core, found) if found else None
 
     def to(self, device: Device | str | None) -> Tensor:
         """The same data on a device, or (None) in host memory."""
         out = native.handle()
-        where = None if device is None else self._context.device(device)._handle
+        where = None if device is None else _device_of(self._core, device)._handle
         _check(lib.keel_tensor_to(self._handle, where, byref(out)))
-        return Tensor(self._context, out)
+        return Tensor(self._core, out)
 
     def numpy(self) -> Any:
         """A NumPy array, read-only where it shares the memory."""
@@ -156,8 +200,8 @@ class Tensor:
         name = _NUMPY.get(self.dtype)
         if name is None:
             try:
-                import ml_dtypes
-                kind = numpy.dtype(getattr(ml_dtypes, _ML_DTYPES[self.dtype]))
+                types = importlib.import_module("ml_dtypes")
+                kind = numpy.dtype(getattr(types, _ML_DTYPES[self.dtype]))
             except (ImportError, KeyError):
                 raise TypeError(f"NumPy has no type for {self!r}; ml_dtypes, if it is installed,"
                                 " has some") from None
@@ -194,7 +238,6 @@ class Tensor:
         if code != native.OK and copy is False:
             raise BufferError(text(lib.keel_message()))
         _check(code)
-        self._context._given = True
         return _dlpack.capsule_of(int(out.value or 0), versioned)
 
     def __len__(self) -> int:
@@ -212,7 +255,7 @@ class Tensor:
         out = native.handle()
         if lib.keel_sequence_at(self._handle, index, byref(out)) != native.OK:
             raise IndexError(text(lib.keel_message()))
-        return Tensor(self._context, out)
+        return Tensor(self._core, out)
 
     def __repr__(self) -> str:
         room = create_string_buffer(256)
@@ -242,9 +285,10 @@ _ML_DTYPES = {"bf16": "bfloat16", "f8e4m3fn": "float8_e4m3fn", "f8e4m3fnuz": "fl
 class Model:
     """A model that is planned for a device. Any number of threads may run it at once."""
 
-    def __init__(self, context: Context, program: c_void_p, plan: c_void_p) -> None:
+    def __init__(self, core: _Core, program: c_void_p, plan: c_void_p) -> None:
         # the program makes plans for inputs of other shapes than it declares
-        self._context, self._program, self._plan = context, program, plan
+        self._core, self._program, self._plan = core, program, plan
+        core.hold()
         self.inputs = self._ports(lib.keel_plan_input_count, lib.keel_plan_input)
         self.outputs = self._ports(lib.keel_plan_output_count, lib.keel_plan_output)
 
@@ -258,7 +302,8 @@ class Model:
                 names = [text(port.symbols[d]) if port.symbols else "" for d in range(port.rank)]
                 dims = tuple(port.dims[d] if port.dims[d] >= 0 else names[d] or None
                              for d in range(port.rank))
-            kind = {0: "tensor", 1: "sequence", 2: "optional"}.get(port.flags & 7, "resource")
+            kind = ("resource" if port.flags & 4 else "optional" if port.flags & 2 else
+                    "sequence" if port.flags & 1 else "tensor")
             found.append(Port(text(port.name), text(lib.keel_dtype_name(port.dtype)), dims, kind))
         return found
 
@@ -266,6 +311,7 @@ class Model:
         if getattr(self, "_plan", None):
             lib.keel_plan_release(self._plan)
             lib.keel_program_release(self._program)
+            self._core.drop()
 
     def _in_order(self, given: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
         names = [port.name for port in self.inputs]
@@ -294,18 +340,21 @@ class Model:
         timeout  seconds; then KD_DEADLINE_EXCEEDED
         """
         values = self._in_order(inputs, named)
-        own = [self._context._value(value, port) for value, port in zip(values, self.inputs)]
+        core = self._core
+        own = [_value(core, value, port) for value, port in zip(values, self.inputs)]
         n, m = len(own), len(self.outputs)
         arguments = (c_void_p * max(1, n))(*[t._handle for t in own])
         results = (c_void_p * max(1, m))()
-        params = native.RunParams(struct_size=sizeof(native.RunParams))
-        if timeout is not None:
-            params.timeout = max(1, int(timeout * 1e9))
+        params = native.RunParams(struct_size=sizeof(native.RunParams),
+                                  timeout=_nanoseconds(timeout))
+        core.handle
         _check(lib.keel_plan_run_with(self._plan, byref(params), arguments, n, results, m))
-        outputs = [Tensor(self._context, c_void_p(results[i])) for i in range(m)]
-        shared = [(lib.keel_tensor_data(t._handle), lib.keel_tensor_size(t._handle))
-                  for value, t in zip(values, own) if not isinstance(value, Tensor)]
-        return [self._context._apart(t, shared) for t in outputs]
+        outputs = [Tensor(core, c_void_p(results[i])) for i in range(m)]
+        shared: list[tuple[int, int]] = []
+        for value, tensor in zip(values, own):
+            if not isinstance(value, Tensor):
+                _ranges(tensor, shared)
+        return [_apart(t, shared) for t in outputs]
 
     def __repr__(self) -> str:
         return (f"<keel.Model ({', '.join(map(str, self.inputs))}) ->"
@@ -316,13 +365,15 @@ class Context:
     """A runtime: plugins, devices, a thread pool. See `open`."""
 
     def __init__(self, handle: c_void_p) -> None:
-        self._handle = handle
-        self._given = False  # a capsule of one of its tensors, which may outlive it
+        self._core = _Core(handle)
 
     def __del__(self) -> None:
-        # models and tensors hold their context: none is left
-        if not self._given and not sys.is_finalizing():
-            self.close()
+        if getattr(self, "_core", None):
+            self._core.drop()
+
+    @property
+    def _handle(self) -> c_void_p:
+        return self._core.handle
 
     def plugins(self) -> list[Plugin]:
         """Every candidate, loaded or refused, in the order in which they were found."""
@@ -338,16 +389,12 @@ class Context:
         return found
 
     def devices(self) -> list[Device]:
-        return [Device(self, lib.keel_device_at(self._handle, i))
+        return [Device(self._core, lib.keel_device_at(self._handle, i))
                 for i in range(lib.keel_device_count(self._handle))]
 
     def device(self, name: Device | str | None = None) -> Device:
         """A device by name ("cpu:0", "cpu"), or the default one."""
-        if isinstance(name, Device):
-            return name
-        out = native.handle()
-        _check(lib.keel_device_find(self._handle, (name or "").encode(), byref(out)))
-        return Device(self, int(out.value or 0))
+        return _device_of(self._core, name)
 
     def load(self, model: str | os.PathLike[str], device: Device | str | None = None, *,
              places: Mapping[str, str] | None = None, timeout: float | None = None) -> Model:
@@ -364,84 +411,17 @@ class Context:
             params = native.PlanParams(
                 struct_size=sizeof(native.PlanParams), device=self.device(device)._handle,
                 places=rules, place_count=len(places or {}),
-                timeout=0 if timeout is None else max(1, int(timeout * 1e9)))
+                timeout=_nanoseconds(timeout))
             _check(lib.keel_plan_create(program, byref(params), byref(plan)))
         except BaseException:
             lib.keel_program_release(program)
             raise
-        return Model(self, program, plan)
+        return Model(self._core, program, plan)
 
     def tensor(self, value: Any, dtype: str | None = None) -> Tensor:
         """A Tensor of an array or of numbers; it shares packed host memory of arrays, which
         must not change while it lives. dtype: of numbers that are no array ("f32")."""
-        if isinstance(value, Tensor):
-            return value
-        if not hasattr(value, "__dlpack__"):
-            return self._of_numbers(value, dtype)
-        if tuple(value.__dlpack_device__())[0] not in (1, 3, 11):
-            raise TypeError(f"an array of {type(value).__module__} is on a device of its own:"
-                            " copy it to host memory first")
-        try:
-            capsule = value.__dlpack__()
-        except (BufferError, RuntimeError, TypeError) as error:
-            # NumPy refuses read-only arrays
-            if type(value).__module__ != "numpy":
-                raise TypeError(f"the array can't be shared: {error}") from None
-            return self._of_numbers(value, dtype)
-        managed, versioned = _dlpack.take(capsule)
-        function = lib.keel_tensor_from_dlpack if versioned else \
-            lib.keel_tensor_from_dlpack_legacy
-        out = native.handle()
-        code = function(self._handle, managed, native.MAY_COPY, byref(out))
-        if code != native.OK:
-            failure = Error(code, text(lib.keel_message()))
-            _dlpack.give_up(managed, versioned)
-            raise failure
-        return Tensor(self, out)
-
-    def _value(self, value: Any, port: Port) -> Tensor:
-        out = native.handle()
-        if port.kind == "optional" and value is None:
-            _check(lib.keel_optional_empty(self._handle, byref(out)))
-            return Tensor(self, out)
-        if port.kind == "tensor" or not isinstance(value, (list, tuple)):
-            return self.tensor(value, port.dtype)
-        items = [self.tensor(item) for item in value]
-        handles = (c_void_p * max(1, len(items)))(*[item._handle for item in items])
-        _check(lib.keel_sequence_create(self._handle, handles, len(items), byref(out)))
-        return Tensor(self, out)
-
-    def _of_numbers(self, value: Any, dtype: str | None) -> Tensor:
-        try:
-            import numpy
-        except ImportError:
-            raise TypeError("numbers that are no array need NumPy; install it") from None
-        wanted = _NUMPY.get(dtype or "")
-        array = numpy.asarray(value) if isinstance(value, (numpy.ndarray, numpy.generic)) else \
-            numpy.asarray(value, dtype=wanted)
-        names = {numpy.dtype(code): name for name, code in _NUMPY.items()}
-        array = array.astype(array.dtype.newbyteorder("="), order="C", copy=False)
-        if array.dtype not in names:
-            raise TypeError(f"Keel has no element type for NumPy's {array.dtype}")
-        if not array.flags.c_contiguous:
-            array = numpy.ascontiguousarray(array)
-        dims = (c_int64 * max(1, array.ndim))(*array.shape)
-        out = native.handle()
-        kind = lib.keel_dtype_of(names[array.dtype].encode())
-        _check(lib.keel_tensor_create(self._handle, kind, array.ndim, dims, array.ctypes.data,
-                                      byref(out)))
-        return Tensor(self, out)
-
-    def _apart(self, tensor: Tensor, shared: list[tuple[Any, int]]) -> Tensor:
-        """The tensor, or a copy where it lies in memory that is the caller's."""
-        address = lib.keel_tensor_data(tensor._handle)
-        if not address or not any(at and at <= address < at + size for at, size in shared):
-            return tensor
-        out = native.handle()
-        dims = (c_int64 * max(1, len(tensor.shape)))(*tensor.shape)
-        _check(lib.keel_tensor_create(self._handle, lib.keel_tensor_dtype(tensor._handle),
-                                      len(tensor.shape), dims, address, byref(out)))
-        return Tensor(self, out)
+        return _tensor(self._core, value, dtype)
 
     @contextlib.contextmanager
     def trace(self, path: str | os.PathLike[str]) -> Iterator[None]:
@@ -455,15 +435,145 @@ class Context:
         _check(lib.keel_trace_stop(self._handle, os.fsencode(path)))
 
     def close(self) -> None:
-        """Closes it at once. Its models and tensors must be gone, and arrays that share their
-        memory. It closes by itself when nothing of it is left, unless a tensor was given to
-        another library: nobody tells when that one is done with it."""
-        if self._handle:
-            lib.keel_close(self._handle)
-            self._handle = c_void_p()
+        """Closes it now. Its models and tensors must be gone, and arrays that share their
+        memory. It closes by itself when nothing of it is left."""
+        if self._core._users > 1:
+            raise ValueError("models or tensors of the context are left")
+        if not self._core.try_close():
+            raise ValueError("arrays that share memory of the context are left")
 
 
-def open(*, plugins: Sequence[str] = (), only: bool = False,
+# ---- values -------------------------------------------------------------------------
+
+
+def _device_of(core: _Core, name: Device | str | None) -> Device:
+    if isinstance(name, Device):
+        if name._core is not core:
+            raise ValueError(f"{name!r} is a device of another context")
+        return name
+    out = native.handle()
+    _check(lib.keel_device_find(core.handle, (name or "").encode(), byref(out)))
+    return Device(core, int(out.value or 0))
+
+
+def _nanoseconds(seconds: float | None) -> int:
+    """0: no limit."""
+    if seconds is None or seconds > 1e9:  # 30 years
+        return 0
+    if not seconds >= 0:
+        raise ValueError(f"a timeout of {seconds} seconds")
+    return max(1, int(seconds * 1e9))
+
+
+def _tensor(core: _Core, value: Any, dtype: str | None) -> Tensor:
+    if isinstance(value, Tensor):
+        if value._core is not core:
+            raise ValueError(f"{value!r} is of another context; give its numpy()")
+        return value
+    if not hasattr(value, "__dlpack__"):
+        return _of_numbers(core, value, dtype)
+    if tuple(value.__dlpack_device__())[0] not in (1, 3, 11):
+        raise TypeError(f"an array of {type(value).__module__} is on a device of its own:"
+                        " copy it to host memory first")
+    try:
+        capsule = value.__dlpack__()
+    except (BufferError, RuntimeError, TypeError) as error:
+        # NumPy refuses read-only arrays
+        if type(value).__module__ != "numpy":
+            raise TypeError(f"the array can't be shared: {error}") from None
+        return _of_numbers(core, value, dtype)
+    managed, versioned = _dlpack.take(capsule)
+    function = lib.keel_tensor_from_dlpack if versioned else lib.keel_tensor_from_dlpack_legacy
+    out = native.handle()
+    code = function(core.handle, managed, native.MAY_COPY, byref(out))
+    if code != native.OK:
+        failure = Error(code, text(lib.keel_message()))
+        _dlpack.give_up(managed, versioned)
+        raise failure
+    return Tensor(core, out)
+
+
+def _of_numbers(core: _Core, value: Any, dtype: str | None) -> Tensor:
+    try:
+        import numpy
+    except ImportError:
+        raise TypeError("numbers that are no array need NumPy; install it") from None
+    wanted = _NUMPY.get(dtype or "")
+    if isinstance(value, (numpy.ndarray, numpy.generic)):
+        array = numpy.asarray(value)
+    elif dtype not in (None, "none") and wanted is None:
+        raise TypeError(f"numbers can't be given as {dtype}: give an array of that type")
+    else:
+        array = numpy.asarray(value, dtype=wanted)
+    names = {numpy.dtype(code): name for name, code in _NUMPY.items()}
+    array = array.astype(array.dtype.newbyteorder("="), order="C", copy=False)
+    if array.dtype not in names:
+        raise TypeError(f"Keel has no element type for NumPy's {array.dtype}")
+    if not array.flags.c_contiguous:
+        array = numpy.ascontiguousarray(array)
+    dims = (c_int64 * max(1, array.ndim))(*array.shape)
+    out = native.handle()
+    kind = lib.keel_dtype_of(names[array.dtype].encode())
+    _check(lib.keel_tensor_create(core.handle, kind, array.ndim, dims, array.ctypes.data,
+                                  byref(out)))
+    return Tensor(core, out)
+
+
+def _value(core: _Core, value: Any, port: Port) -> Tensor:
+    out = native.handle()
+    if value is None and port.kind == "optional":
+        _check(lib.keel_optional_empty(core.handle, byref(out)))
+        return Tensor(core, out)
+    arrays = isinstance(value, (list, tuple)) and all(
+        isinstance(item, Tensor) or hasattr(item, "__dlpack__") for item in value)
+    # a list of numbers is a tensor, where the port may take one
+    if port.kind != "sequence" and not (port.kind == "optional" and arrays):
+        return _tensor(core, value, port.dtype)
+    if not isinstance(value, (list, tuple)):
+        return _tensor(core, value, port.dtype)
+    items = [_tensor(core, item, port.dtype) for item in value]
+    handles = (c_void_p * max(1, len(items)))(*[item._handle for item in items])
+    _check(lib.keel_sequence_create(core.handle, handles, len(items), byref(out)))
+    return Tensor(core, out)
+
+
+def _items(tensor: Tensor) -> list[Tensor] | None:
+    """Of a sequence; None: it is a tensor."""
+    length = lib.keel_sequence_length(tensor._handle)
+    return None if length < 0 else [tensor[i] for i in range(length)]
+
+
+def _ranges(tensor: Tensor, found: list[tuple[int, int]]) -> None:
+    """Adds where a value's data lie in memory that the host can address."""
+    items = _items(tensor)
+    for item in items or ():
+        _ranges(item, found)
+    address = None if items is not None else lib.keel_tensor_data(tensor._handle)
+    if address:
+        found.append((address, lib.keel_tensor_size(tensor._handle)))
+
+
+def _apart(tensor: Tensor, shared: list[tuple[int, int]]) -> Tensor:
+    """The value, or a copy where it lies in memory that is the caller's."""
+    mine: list[tuple[int, int]] = []
+    _ranges(tensor, mine)
+    if not any(at <= address < at + size for address, _ in mine for at, size in shared):
+        return tensor
+    core, out = tensor._core, native.handle()
+    items = _items(tensor)
+    if items is not None:
+        parts = [_apart(item, shared) for item in items]
+        handles = (c_void_p * max(1, len(parts)))(*[part._handle for part in parts])
+        _check(lib.keel_sequence_create(core.handle, handles, len(parts), byref(out)))
+        return Tensor(core, out)
+    dims = (c_int64 * max(1, len(tensor.shape)))(*tensor.shape)
+    _check(lib.keel_tensor_create(core.handle, lib.keel_tensor_dtype(tensor._handle),
+                                  len(tensor.shape), dims, lib.keel_tensor_data(tensor._handle),
+                                  byref(out)))
+    return Tensor(core, out)
+
+
+def open(*, plugins: Sequence[str | os.PathLike[str]] = (), only: bool = False,
          options: Mapping[str, object] | None = None, threads: int | None = None,
          visible: str | None = None, memory_limit: int = 0) -> Context:
     """Opens a runtime.
@@ -475,10 +585,14 @@ def open(*, plugins: Sequence[str] = (), only: bool = False,
     visible       devices to show or hide: "cpu,-opencl"
     memory_limit  bytes that tensors may take; 0: no limit
     """
+    if isinstance(plugins, (str, bytes)):
+        raise TypeError("plugins is a list of paths")
+    paths = [os.fspath(path) for path in plugins]
+    _Core.waiting = [core for core in _Core.waiting if not core.try_close()]
     settings = [f"{name}={value}" for name, value in (options or {}).items()]
     params = native.ContextParams(
         struct_size=sizeof(native.ContextParams), flags=native.ONLY_NAMED if only else 0,
-        plugins=_strings(plugins), plugin_count=len(plugins), options=_strings(settings),
+        plugins=_strings(paths), plugin_count=len(paths), options=_strings(settings),
         option_count=len(settings), memory_limit=memory_limit,
         visible=visible.encode() if visible is not None else None)
     if threads is not None:

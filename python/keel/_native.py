@@ -122,6 +122,8 @@ _signatures: dict[str, tuple[Any, list[Any]]] = {
     "keel_tensor_from_dlpack_legacy": (c_int32, [_handle, c_void_p, c_uint32, _out]),
     "keel_tensor_to_dlpack": (c_int32, [_handle, c_uint32, _out]),
     "keel_tensor_to_dlpack_legacy": (c_int32, [_handle, c_uint32, _out]),
+    "keel_dlpack_destroy_capsule": (None, [c_void_p]),
+    "keel_dlpack_count": (c_uint32, [_handle]),
     "keel_trace_start": (c_int32, [_handle]),
     "keel_trace_stop": (c_int32, [_handle, c_char_p]),
 }

@@ -104,6 +104,19 @@ class Runs(unittest.TestCase):
         with self.assertRaises(IndexError):
             all_of[4]
 
+    def test_items_of_a_sequence_are_not_the_callers_memory(self):
+        insert = keel.load(case("test_sequence_insert_at_front"))
+        item = np.array([1, 2], np.int64)
+        (all_of,) = insert.run([item], np.array([9, 9], np.int64), np.array(0, np.int64))
+        item[:] = 7
+        self.assertEqual([t.numpy().tolist() for t in all_of], [[9, 9], [1, 2]])
+
+    def test_an_optional_is_a_value_or_none(self):
+        asks = keel.load(case("test_optional_has_element"))
+        self.assertEqual(asks.inputs[0].kind, "optional")
+        for value, want in ((np.ones(4, np.float32), True), (None, False)):
+            self.assertEqual(asks.run(value)[0].numpy().tolist(), want)
+
     def test_a_device_that_copies(self):
         names = [d.name for d in keel.devices()]
         if "opencl:0" not in names:
@@ -156,6 +169,47 @@ class Memory(unittest.TestCase):
             self.assertEqual((back.dtype, back.tolist()), (array.dtype, array.tolist()))
         self.assertEqual(self.context.tensor(np.zeros((0, 2), np.int8)).numpy().shape, (0, 2))
         self.assertEqual(self.context.tensor(2.5, "f64").numpy().tolist(), 2.5)
+
+    def test_a_capsule_that_nobody_took_while_an_exception_is_raised(self):
+        tensor = self.context.tensor(self.x)
+
+        def fails():
+            capsule = tensor.__dlpack__(max_version=(1, 0))
+            raise KeyError(capsule)
+        with self.assertRaises(KeyError):
+            fails()
+        gc.collect()
+        self.assertEqual(tensor.numpy().tolist(), self.x.tolist())
+
+    def test_an_array_outlives_all_else(self):
+        context = keel.open(threads=1)
+        array = np.from_dlpack(context.tensor(np.arange(5)))
+        with self.assertRaisesRegex(ValueError, "arrays that share"):
+            context.close()
+        del context
+        gc.collect()
+        self.assertEqual(array.tolist(), [0, 1, 2, 3, 4])
+        del array
+        keel.open(threads=1)  # closes it
+        self.assertEqual(keel._Core.waiting, [])
+
+    def test_a_cycle_of_context_model_and_tensors(self):
+        context = keel.open(threads=1)
+        model = context.load(case("test_identity"))
+        cycle = [context, model, model.run(np.zeros((1, 1, 2, 2), np.float32))]
+        cycle.append(cycle)
+        del context, model, cycle
+        gc.collect()
+
+    def test_what_is_of_another_context(self):
+        other = keel.open(threads=1)
+        model = self.context.load(case("test_identity"))
+        x = np.zeros((1, 1, 2, 2), np.float32)
+        for call in (lambda: model.run(other.tensor(x)),
+                     lambda: self.context.load(case("test_identity"), other.device("cpu")),
+                     lambda: self.context.tensor(x).to(other.device("cpu"))):
+            with self.assertRaisesRegex(ValueError, "of another context"):
+                call()
 
     def test_what_is_no_tensor(self):
         with self.assertRaisesRegex(TypeError, "no element type"):
@@ -304,10 +358,16 @@ class Around(unittest.TestCase):
         context = keel.open(threads=1, only=False)
         model = context.load(case("test_identity"))
         model.run(np.zeros((1, 1, 2, 2), np.float32))
+        device = context.device("cpu")
+        with self.assertRaisesRegex(ValueError, "are left"):
+            context.close()
         del model
         gc.collect()
         context.close()
         context.close()
+        for call in (context.devices, device.memory, lambda: context.tensor([1])):
+            with self.assertRaisesRegex(ValueError, "is closed"):
+                call()
 
 
 if __name__ == "__main__":
