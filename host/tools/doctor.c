@@ -1,4 +1,5 @@
 /* doctor.c - `keel doctor`: what there is, what is wrong with it, and what to do. */
+#include <ctype.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <stdarg.h>
@@ -67,18 +68,34 @@ static void wrong(const char *what, const char *hint, const char *format, ...) {
 
 /* KEEL_..., but for those of plugins' options, KEEL_<PLUGIN>_<NAME>. */
 static const char *const variables[] = {
-    "KEEL_PLUGIN_PATH", "KEEL_DEVICE", "KEEL_VISIBLE_DEVICES",
-    "KEEL_THREADS",     "KEEL_LOG",    "KEEL_LAYERS"};
+    "KEEL_PLUGIN_PATH", "KEEL_DEVICE", "KEEL_VISIBLE_DEVICES", "KEEL_THREADS",
+    "KEEL_LOG",         "KEEL_LAYERS", "KEEL_LIBRARY"}; /* the last: Python's */
+
+/* Whether a variable begins with KEEL_ and the plugin's name, as the host writes it. */
+static bool is_of_plugin(const char *variable, size_t size, const char *name) {
+  size_t at = 5;
+  for (; *name && at < size; name++, at++) {
+    int letter =
+        isalnum((unsigned char)*name) ? toupper((unsigned char)*name) : '_';
+    if (variable[at] != letter) return false;
+  }
+  return !*name && at < size && variable[at] == '_';
+}
 
 static bool is_option_of_plugin(keel_context *context, const char *variable,
                                 size_t size) {
   keel_plugin_info info;
   for (uint32_t i = 0; keel_plugin_at(context, i, &info) == KD_OK; i++) {
-    size_t name = info.name ? strlen(info.name) : 0;
-    if (name && size > 6 + name &&
-        !strncasecmp(variable + 5, info.name, name) &&
-        variable[5 + name] == '_')
-      return true;
+    keel_option_facts option;
+    keel_status status = KD_OK;
+    if (!info.name || !is_of_plugin(variable, size, info.name)) continue;
+    size_t rest = 5 + strlen(info.name) + 1;
+    for (uint32_t k = 0;
+         (status = keel_plugin_option(context, i, k, &option)) == KD_OK; k++)
+      if (strlen(option.name) == size - rest &&
+          !strncasecmp(option.name, variable + rest, size - rest))
+        return true;
+    if (status == KD_UNIMPLEMENTED) return true; /* its options are not known */
   }
   return false;
 }
@@ -133,7 +150,7 @@ static void look_at_paths(void) {
   for (const char *at = list; at && *at; at += strspn(at, ":")) {
     size_t size = strcspn(at, ":");
     snprintf(path, sizeof path, "%.*s", (int)size, at);
-    look_at_rights(path);
+    if (size) look_at_rights(path);
     at += size;
   }
   const char *config = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
@@ -162,27 +179,23 @@ static void look_at_paths(void) {
 
 /* ---- libraries ------------------------------------------------------------ */
 
-/* What plugins open when they run, and who has it. */
+/* What plugins open when they run, one of several by turns, and who has it. */
 static const struct {
-  const char *plugin, *library, *package, *without;
-  bool needed; /* the plugin has no device without it */
+  const char *plugin, *library, *or_library, *package, *without;
 } libraries[] = {
-    {"cpu", "libdnnl.so.2", "libdnnl2", "convolutions are slower", false},
-    {"cpu", "libopenblas.so.0", "libopenblas0",
-     "there is no option products=openblas", false},
-    {"opencl", "libOpenCL.so.1", "ocl-icd-libopencl1", "there is no OpenCL",
-     true},
-    {"vulkan", "libvulkan.so.1", "libvulkan1", "there is no Vulkan", true},
-    {"vulkan", "libshaderc.so.1", "libshaderc1",
-     "kernels that were not built with the plugin are missing", false},
-    {"cuda", "libcuda.so.1", "nvidia-driver", "there is no NVIDIA device",
-     true},
-    {"cuda", "libnvrtc.so.12", "libnvrtc12", "kernels can't be compiled",
-     false},
-    {"cuda", "libcublasLt.so.12", "libcublaslt12", "products are slower",
-     false},
-    {"cuda", "libcudnn.so.9", "libcudnn9-cuda-12", "convolutions are slower",
-     false},
+    {"cpu", "libdnnl.so.2", NULL, "libdnnl2", "convolutions are slower"},
+    {"cpu", "libopenblas.so.0", NULL, "libopenblas0",
+     "there is no option products=openblas"},
+    {"opencl", "libOpenCL.so.1", NULL, "ocl-icd-libopencl1",
+     "there is no OpenCL"},
+    {"vulkan", "libvulkan.so.1", NULL, "libvulkan1", "there is no Vulkan"},
+    {"cuda", "libcuda.so.1", NULL, "libcuda1", "there is no NVIDIA device"},
+    {"cuda", "libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc12",
+     "kernels can't be compiled"},
+    {"cuda", "libcublasLt.so.13", "libcublasLt.so.12", "libcublaslt12",
+     "products are slower"},
+    {"cuda", "libcudnn.so.9", "libcudnn.so.8", "libcudnn9-cuda-12",
+     "convolutions are slower"},
 };
 
 /* In a process of its own: libraries run code when they are loaded. */
@@ -190,6 +203,7 @@ static bool is_there(const char *library) {
   fflush(NULL);
   pid_t child = fork();
   if (child == 0) {
+    alarm(5); /* of a library that hangs */
     if (!freopen("/dev/null", "w", stdout) ||
         !freopen("/dev/null", "w", stderr))
       _exit(2);
@@ -216,8 +230,11 @@ static void look_at_libraries(keel_context *context) {
       loaded |= info.status == KD_OK && info.name &&
                 !strcmp(info.name, libraries[i].plugin);
     if (!loaded) continue;
+    const char *other = libraries[i].or_library;
     if (is_there(libraries[i].library))
       fine(libraries[i].library, "for %s", libraries[i].plugin);
+    else if (other && is_there(other))
+      fine(other, "for %s", libraries[i].plugin);
     else
       printf("  none  %s: %s; Debian's package %s has it (for %s)\n",
              libraries[i].library, libraries[i].without, libraries[i].package,
