@@ -129,6 +129,8 @@ static keel_status fill(keel_context *context,
   return KD_OK;
 }
 
+static atomic_uint open_contexts; /* of the process: the layers are its own */
+
 keel_status keel_open(const keel_context_params *params,
                       keel_context **out_context) {
   keel_context_params all = {0};
@@ -142,8 +144,10 @@ keel_status keel_open(const keel_context_params *params,
   }
   keel_context *context = calloc(1, sizeof *context);
   if (!context) return keel_no_memory(sizeof *context);
+  atomic_fetch_add(&open_contexts, 1);
   keel_status status = keel_heap_init(&context->host, context, NULL);
   if (status != KD_OK) {
+    atomic_fetch_sub(&open_contexts, 1);
     free(context);
     return status;
   }
@@ -212,7 +216,8 @@ void keel_close(keel_context *context) {
     keel_device_close(context->devices[i]);
   for (uint32_t i = context->plugin_count; i-- > 0;)
     keel_plugin_close(context->plugins[i]);
-  keel_layers_report(&context->log);
+  if (atomic_fetch_sub(&open_contexts, 1) == 1)
+    keel_layers_report(&context->log);
   keel_heap_deinit(&context->host);
   free(context->devices);
   free(context->plugins);
