@@ -41,6 +41,8 @@ static inline kd_status inline_allocate(kd_device *device,
                                         kd_buffer **out_buffer,
                                         void **out_address) {
   (void)device;
+  if (wanted->flags || wanted->export_kind)
+    return inline_host->fail(KD_UNIMPLEMENTED, "no such kind of memory");
   *out_buffer = *out_address =
       inline_host->allocate(inline_host, wanted->size, 64);
   return *out_buffer

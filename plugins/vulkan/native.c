@@ -37,12 +37,15 @@ static kd_status stream_handle(kd_stream *stream, kd_native_kind kind,
                                uint64_t *out_handle) {
   const native_handle handle = {KD_NATIVE_VK_QUEUE,
                                 native_number(stream->lane->queue)};
+  uint64_t queue = 0; /* out-parameters are for KD_OK alone */
   kd_status status =
       native_give(vlk_host, "Vulkan: a stream has the native kind VK_QUEUE",
-                  &handle, 1, kind, out_handle);
+                  &handle, 1, kind, &queue);
   if (status == KD_OK) status = vlk_stream_submit_all(stream);
-  if (status == KD_OK) stream->shared = true;
-  return status;
+  if (status != KD_OK) return status;
+  stream->shared = true;
+  *out_handle = queue;
+  return KD_OK;
 }
 
 const kd_native_table vlk_native = {

@@ -100,11 +100,10 @@ static const kd_kernel_def kernels[] = {
 static kd_status allocate(kd_device *device, const kd_allocation *wanted,
                           kd_buffer **out_buffer, void **out_address) {
   const kd_host *host = device->host;
-  if (wanted->export_kind) return host->fail(KD_UNIMPLEMENTED, "no export");
+  if (wanted->flags || wanted->export_kind)
+    return host->fail(KD_UNIMPLEMENTED, "no such kind of memory");
   void *memory = host->allocate(host, wanted->size, 64);
-  if (!memory)
-    return host->fail(KD_OUT_OF_MEMORY, "no %llu bytes are left",
-                      (unsigned long long)wanted->size);
+  if (!memory) return host->fail(KD_OUT_OF_MEMORY, "minimal: no memory");
   *out_buffer = *out_address = memory;
   return KD_OK;
 }

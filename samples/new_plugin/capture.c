@@ -43,6 +43,7 @@ static void replay(const work *self) {
 }
 
 static kd_status launch(kd_capture *capture, kd_stream *stream) {
+  if (stream->recording) return capture->device->host->fail(KD_UNIMPLEMENTED, "newdev: nested");
   const work one = {.run = replay, .a = capture};
   return newdev_push(capture->device, stream, &one, 1);
 }
