@@ -2,7 +2,8 @@
 #                 [QUICK])
 #
 # A plugin NAME.so of C sources, which sees the device ABI's headers alone and exports its
-# entry function alone. Installs it in lib/keel, where libkeel of the same prefix finds it.
+# entry function alone. Installs it in the folder keel beside libkeel: in Keel's prefix where no
+# other is asked for, or in a prefix that has a libkeel of its own.
 # If the suite is installed and tests are on, adds the test NAME_conformance: the rules up to
 # LEVEL (all that the plugin claims); QUICK leaves out what takes long.
 function(keel_add_plugin name)
@@ -17,8 +18,10 @@ function(keel_add_plugin name)
   set_target_properties(${name} PROPERTIES PREFIX "" SUFFIX ".so" C_VISIBILITY_PRESET hidden
     CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON POSITION_INDEPENDENT_CODE ON)
   target_compile_features(${name} PRIVATE c_std_11)
-  include(GNUInstallDirs)
-  install(TARGETS ${name} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/keel)
+  if(CMAKE_INSTALL_PREFIX_INITIALIZED_TO_DEFAULT)
+    set(CMAKE_INSTALL_PREFIX ${Keel_PREFIX} CACHE PATH "Where it is installed" FORCE)
+  endif()
+  install(TARGETS ${name} LIBRARY DESTINATION ${Keel_LIBDIR}/keel)
   if(TARGET Keel::conformance)
     set(options --out ${CMAKE_CURRENT_BINARY_DIR}/${name}_conformance)
     if(arg_LEVEL)

@@ -5,6 +5,7 @@
 # usage: chroot_test.sh SOURCE BUILD [MIRROR]     KEEP=DIR keeps the bare system there
 #        chroot_test.sh --short SOURCE BUILD      unpacks them instead: no root, no network
 set -eu
+unset KEEL_PLUGIN_PATH
 short=
 [ "$1" != --short ] || { short=1 && shift; }
 source=$1 build=$2 mirror=${3:-http://deb.debian.org/debian}
@@ -118,7 +119,8 @@ inside dpkg-query -W -f '${Version}' libkeel0 | grep -q next || fail "the upgrad
 inside keel devices | grep -q cpu:0 || fail "keel has no device after the upgrade"
 
 step "packages out"
-apt purge keel keel-conformance libkeel0 libkeel-dev keel-plugin-cpu keel-plugin-opencl keel-plugin-vulkan keel-plugin-cuda
+# shellcheck disable=SC2046
+apt purge $(for deb in $debs; do dpkg-deb -f "$deb" Package; done)
 apt autoremove --purge
 (cd "$root" && find usr etc var/lib/dpkg/info -type f -o -type l | sort) >"$scratch/after"
 grep -v '__pycache__\|/etc/ld.so.cache\|^etc/ld.so.cache' "$scratch/after" >"$scratch/after2"

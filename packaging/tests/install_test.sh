@@ -25,6 +25,7 @@ if command -v keel-conformance >/dev/null; then
   keel-conformance self-test --defect no_reopen >"$scratch/log" ||
     { cat "$scratch/log"; fail "the suite does not find its simulated device"; }
 fi
+[ -f "$(echo "$prefix"/lib*/libkeel.so)" ] || fail "there is no libkeel.so"
 nm -D --defined-only "$(echo "$prefix"/lib*/libkeel.so)" | grep -v ' keel_\| KEEL_' &&
   fail "libkeel exports more than its public functions"
 
