@@ -69,8 +69,10 @@ static const command syntax = {
 
 static bool check_name(const char *name) {
   size_t size = strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-_");
-  /* types and functions of the headers begin with these */
-  static const char *const others[] = {"kd", "keel", "pthread"};
+  /* types and functions of the headers begin with these; CMake has targets of these names */
+  static const char *const others[] = {
+      "kd",      "keel",    "pthread", "test",       "all",          "clean",
+      "install", "package", "help",    "edit_cache", "rebuild_cache"};
   if (!islower((unsigned char)name[0]) || name[size] || size > 32) {
     usage_error("new-plugin",
                 "\"%s\" is no plugin's name: it begins with a letter, has small"
@@ -80,7 +82,8 @@ static bool check_name(const char *name) {
   }
   for (size_t i = 0; i < sizeof others / sizeof *others; i++)
     if (!strcmp(name, others[i])) {
-      usage_error("new-plugin", "\"%s\" is a name of the headers'", name);
+      usage_error("new-plugin",
+                  "\"%s\" is a name of the headers' or of CMake's", name);
       return false;
     }
   return true;
