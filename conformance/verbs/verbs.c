@@ -476,7 +476,10 @@ int kc_verb_coverage(int argc, char **argv) {
           " the plugin does not have or no case was run of."
           " Without\na file: the last run's.\n",
       .most = 1};
-  snprintf(path, sizeof path, "%s/results.jsonl", newest_folder());
+  if (*newest_folder())
+    snprintf(path, sizeof path, "%s/results.jsonl", newest_folder());
+  else
+    snprintf(path, sizeof path, "results.jsonl"); /* no run is remembered */
   int status = kc_words_results(&words, path, argc, argv, &results);
   if (status >= 0) return status;
   bool used[KD_DTYPE_COUNT] = {false};
