@@ -145,7 +145,9 @@ static void set_up(const kc_options *options, int events, int output, int page,
     close(fd);
   setenv("TMPDIR", scratch, 1);
   setenv("HOME", scratch, 1);
-  setenv("XDG_CACHE_HOME", scratch, 1);
+  /* what one child compiled the next ones find: a driver's compiler may take most of
+   * the time of a run */
+  setenv("XDG_CACHE_HOME", options->cache[0] ? options->cache : scratch, 1);
   /* where nothing lies: files are found wherever the suite is started, or never */
   char empty[300];
   snprintf(empty, sizeof empty, "%s/cwd", scratch);

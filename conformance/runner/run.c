@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "runner/run.h"
+#include "runner/scratch.h"
 #include "suite/suite.h"
 /**/
 #include "suite/channel.h"
@@ -609,12 +610,14 @@ int kc_run_all(const kc_options *asked, kc_results *results) {
   }
   plan(&run, &facts);
   own.soak = soak_share(&run);
+  if (!kc_scratch_make(own.cache)) return KC_EXIT_SUITE;
   struct sigaction ours = {.sa_handler = on_interrupt}, before[2];
   sigaction(SIGINT, &ours, &before[0]);
   sigaction(SIGTERM, &ours, &before[1]);
   run_part(&run, false);
   run_part(&run, true);
   clear_line(&run);
+  kc_scratch_remove(own.cache);
   sigaction(SIGINT, &before[0], NULL);
   sigaction(SIGTERM, &before[1], NULL);
   if (interrupted) {
