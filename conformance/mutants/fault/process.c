@@ -15,6 +15,13 @@ static void on_signal(int number) {
   (void)number;
 }
 
+static void write_log(const char *folder) {
+  char path[4096];
+  snprintf(path, sizeof path, "%s/mutant.log", folder ? folder : ".");
+  FILE *log = fopen(path, "we");
+  if (log) fclose(log);
+}
+
 void change_process(void) {
 #if defined(__x86_64__)
   if (BUG(sets_fpu)) _mm_setcsr(_mm_getcsr() | 0x8040);
@@ -29,6 +36,8 @@ void change_process(void) {
   }
   if (BUG(sets_environment)) setenv("MUTANT_WAS_HERE", "1", 1);
   if (BUG(sets_locale)) setlocale(LC_ALL, "C.UTF-8");
+  if (BUG(writes_here)) write_log(".");
+  if (BUG(writes_home)) write_log(getenv("HOME"));
   if (BUG(sets_directory) && chdir("/usr") != 0) return;
   if (BUG(sets_umask)) umask(077);
   if (BUG(sets_limit)) {
