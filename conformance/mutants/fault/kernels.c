@@ -63,6 +63,7 @@ static kd_status enqueue(kd_kernel *kernel, kd_stream *stream,
   kd_launch *open = (kd_launch *)(uintptr_t)launch;
   open->data = def->data;
   if (kernel == &no_instance) kernel = NULL;
+  if (BUG(launch_slow)) nap(25000);
   kd_status status = def->enqueue(kernel, stream, launch);
   open->data = def;
   if (status != KD_OK || dynamic || !launch->output_count) return status;
