@@ -154,7 +154,8 @@ struct kd_event {
   point *point;
   kd_stream *stream;
   kd_stream *origin; /* that records what it stands in; NULL: none */
-  bool recorded, was_done;
+  bool recorded;
+  atomic_bool was_done; /* several threads wait for one event */
 };
 
 struct kd_kernel {

@@ -598,7 +598,7 @@ static kd_status event_query(kd_event *event) {
   kd_status status = !event->point->done ? KD_BUSY : event->point->status;
   pthread_mutex_unlock(&sim_lock);
   if (BUG(event_stays_done) && event->was_done) return KD_OK;
-  event->was_done |= status == KD_OK;
+  if (status == KD_OK) event->was_done = true;
   return known(event, status);
 }
 
