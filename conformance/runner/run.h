@@ -25,7 +25,7 @@ typedef struct kc_options {
   uint32_t jobs, shard, shards;
   double time_scale; /* of deadlines */
   bool quick, in_process, quiet, no_reruns, verbose;
-  bool by_area; /* one child for the rules of an area */
+  bool by_area;    /* one child for the rules of an area */
   char cache[256]; /* where a driver keeps what it compiled: one for a run */
 } kc_options;
 
