@@ -295,7 +295,9 @@ kd_status sim_push(kd_stream *stream, const job *what) {
     return FAIL(KD_FAILED_PRECONDITION, "the queue is gone");
   if (BUG(stream_tls) && stream->made_by != this_thread())
     return FAIL(KD_FAILED_PRECONDITION, "the stream is another thread's");
-  if (BUG(enqueue_blocks)) wait_drained(stream);
+  bool kernel = what->kind == JOB_OP;
+  if (BUG(enqueue_blocks) || (BUG(launch_blocks_before) && kernel))
+    wait_drained(stream);
   job *copy = malloc(sizeof *copy);
   if (!copy) return FAIL(KD_OUT_OF_MEMORY, "no host memory for a job");
   *copy = *what;

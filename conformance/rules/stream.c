@@ -155,6 +155,69 @@ static void stream_not_blocking(void) {
            "what was copied in did not come out behind it");
 }
 
+/* Whether work of the stream `gate`, enqueued here, still ran when some launches behind it
+ * had been enqueued; 0: it did not, 1: it did, -1: it was done before, or there was no room.
+ * No time counts: a machine that stands still says nothing, or gives another try. */
+static int launches_return(kc_run *run, kc_run *large, uint32_t tries) {
+  enum { LAUNCHES = 4 };
+  kd_stream *gate = kc_stream_make(run->device);
+  kd_stream *stream = kc_stream_make(run->device);
+  kd_event *open = kc_event_make(run->device);
+  kd_status filled = KD_OK, status = KD_OK;
+  kc_busy(gate, (4 * KC_MS) << tries);
+  if (tries > 1) /* of a device whose copies are done at once */
+    for (uint32_t i = 0; i < 1u << tries && filled == KD_OK; i++)
+      filled = large->def->enqueue(large->kernel, gate, &large->launch);
+  kc_record(open, gate);
+  kc_wait_on(stream, open);
+  bool ran_on = kp.e.query(open) == KD_BUSY;
+  for (int i = 0; i < LAUNCHES && status == KD_OK; i++)
+    status =
+        KC_CALL(kd_status, run->def->enqueue(run->kernel, stream, &run->launch),
+                "enqueue(behind work of another stream)");
+  bool runs_on = kp.e.query(open) == KD_BUSY;
+  kc_check(status == KD_OK || status == KD_BUSY, "a launch returned %s",
+           kd_status_name(status));
+  kc_drain(gate);
+  kc_drain(stream);
+  kc_event_free(open);
+  kc_stream_free(stream);
+  kc_stream_free(gate);
+  return status != KD_OK || !ran_on ? -1 : runs_on;
+}
+
+/* A kernel's enqueue waits neither for the work before it nor for its own. */
+static void stream_launch_not_blocking(void) {
+  enum { TRIES = 7 };
+  kc_unary unary, wide;
+  kc_need_queues();
+  kc_unary_need(500, &unary);
+  kc_unary_need(1 << 16, &wide);
+  if (unary.def->flags & KD_KERNEL_BLOCKING)
+    kc_unclaimed("its kernels say that their enqueue may take long");
+  kc_run *run = kc_unary_run(&unary), *large = kc_unary_run(&wide);
+  kc_ok(kc_run_now(run), "run"); /* what is made at the first launch is there */
+  kc_ok(kc_run_now(large), "run");
+  int waited = 0, returned = 0;
+  for (uint32_t i = 0; i < TRIES && !returned; i++) {
+    int found = launches_return(run, large, i);
+    waited += found == 0;
+    returned += found == 1;
+  }
+  kc_unary_check(&unary, run, "the output of launches behind other work");
+  kc_run_free(large);
+  kc_run_free(run);
+  kc_unary_free(&wide);
+  kc_unary_free(&unary);
+  if (!returned && waited < 3)
+    kc_unclaimed("the work of its streams is done when it is enqueued");
+  kc_check(returned,
+           "%d times of %d a kernel's enqueue returned when the work of another"
+           " stream was done that its own waits for, and never before: it"
+           " blocks",
+           waited, waited);
+}
+
 static void stream_back_pressure(void) {
   kd_stream *stream = kc_stream_make(kc_device());
   kc_buffer *buffer = kc_buffer_make(64);
@@ -358,6 +421,12 @@ static const kc_rule rules[] = {
             KC_ALONE, "memory.h", "the call returns at once where it can",
             "kd_memory_table.copy_in kd_kernel_def.enqueue",
             "An enqueue that waits for earlier work takes all overlap away."),
+    KC_RULE(MUST, ASYNC, "stream.launch-not-blocking",
+            stream_launch_not_blocking, 0, "kernel.h",
+            "`enqueue` may occupy its thread for long",
+            "kd_kernel_def.enqueue KD_KERNEL_BLOCKING",
+            "Where a kernel without that flag waits for the device, the host"
+            " enqueues nothing else meanwhile, on any device."),
     KC_RULE(MUST, ASYNC, "stream.back-pressure", stream_back_pressure, 0,
             "device.h", "launches a stream holds before KD_BUSY; 0: many",
             "kd_device_info.max_in_flight KD_BUSY",
@@ -405,6 +474,8 @@ static const kc_defect defects[] = {
     DEFECT(flush_nothing, "stream.flush", "work starts only when somebody waits"),
     DEFECT(held_back, "stream.not-held-back", "work is held back without a flush"),
     DEFECT(enqueue_blocks, "stream.enqueue-not-blocking", "enqueueing waits for earlier work"),
+    DEFECT_AS(launch_blocks, "stream.launch-not-blocking", KC_AROUND, "a kernel's enqueue waits until it has run"),
+    DEFECT(launch_blocks_before, "stream.launch-not-blocking", "a kernel's enqueue waits for the work before it"),
     DEFECT(ring_overflow, "stream.back-pressure", "the 200th entry of a ring is lost"),
     DEFECT(args_kept, "stream.args-copied", "dims are kept by pointer"),
     DEFECT(stream_tls, "stream.thread-handoff", "streams work on their own thread only"),

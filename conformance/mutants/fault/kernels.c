@@ -66,6 +66,8 @@ static kd_status enqueue(kd_kernel *kernel, kd_stream *stream,
   if (BUG(launch_slow)) nap(25000);
   kd_status status = def->enqueue(kernel, stream, launch);
   open->data = def;
+  if (BUG(launch_blocks) && stream && inner_streams.synchronize)
+    inner_streams.synchronize(stream);
   if (status != KD_OK || dynamic || !launch->output_count) return status;
   const kd_tensor *out = &launch->outputs[0];
   int64_t n = kd_elements(out);
