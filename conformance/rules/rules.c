@@ -135,6 +135,17 @@ void kc_unary_compare(const kc_unary *unary, const value *in, const void *bytes,
   value_free(got);
 }
 
+void kc_unary_alone(const kc_unary *unary, kc_run *run, const value *in,
+                    char *out_in, char *out_want) {
+  kc_op op = unary->op;
+  op.in[0] = in;
+  kc_run_refill(run, &op);
+  kc_ok(kc_run_now(run), "run");
+  value_store(in, out_in);
+  kc_read(run->out_buffers[0], 0, out_want, value_size(in));
+  kc_unary_compare(unary, in, out_want, "the output of a launch alone");
+}
+
 /* ---- structs that the plugin fills ------------------------------------------------------ */
 
 #define MARK 0x5a

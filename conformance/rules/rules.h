@@ -35,6 +35,9 @@ void kc_unary_check(const kc_unary *unary, kc_run *run, const char *what);
 /* The same of elements that the rule has copied out itself, and of an input of its own. */
 void kc_unary_compare(const kc_unary *unary, const value *in, const void *bytes,
                       const char *what);
+/* Runs it on `in`, alone: the bytes of that, and what came out, which is compared. */
+void kc_unary_alone(const kc_unary *unary, kc_run *run, const value *in,
+                    char *out_in, char *out_want);
 /* Leaves the case as unclaimed where the device has no such kernel. */
 void kc_unary_need(int64_t count, kc_unary *out);
 
@@ -78,6 +81,9 @@ bool kc_tasks_ended(const kc_tasks *known, char *out_names, size_t room);
 /* The same of all that are not these, whoever began them: `most` may run. */
 bool kc_tasks_few(const kc_tasks *known, uint32_t most, char *out_names,
                   size_t room);
+
+/* The rule of threads that enqueue at once; thread_stream.c. */
+void kc_streams_at_once(void);
 
 /* A struct that the plugin fills, of `all` bytes with what is behind it: the first `known`
  * are zero, the others marked. Freed at the end of the rule. */

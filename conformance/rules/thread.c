@@ -234,6 +234,14 @@ static const kc_rule rules[] = {
          "Any thread may call any slot",
          "kd_memory_table.allocate kd_memory_table.release",
          "A free list without a lock."),
+    KC_RULE(
+        MUST, ASYNC, "thread.streams", kc_streams_at_once, 0, "stream.h",
+        "any thread may call it, one at a time for one stream",
+        "kd_kernel_def.enqueue kd_memory_table.copy_in"
+        " kd_memory_table.copy_out",
+        "A ring of commands that all streams share, written without its"
+        " lock: four threads enqueue kernels and copies on two streams each,"
+        " for a second."),
     RULE(MUST, "thread.first-use", thread_first_use, KC_CASES, "plugin.h",
          "For one instance the host makes them one at a time",
          "kd_plugin.device_open kd_memory_table.allocate"
@@ -283,6 +291,8 @@ static const kc_rule rules[] = {
 static const kc_defect defects[] = {
     DEFECT_AS(global_scratch, "thread.parallel", KC_AROUND | KC_RACE, "copies pass through one static buffer"),
     DEFECT_AS(unlocked_list, "thread.memory", KC_AROUND | KC_RACE, "a free list has no lock"),
+    DEFECT_AS(ring_unlocked, "thread.streams", KC_RACE, "copies of all streams go through a ring without a lock"),
+    DEFECT_AS(arguments_unlocked, "thread.streams", KC_RACE, "a launch's arguments go through a ring without a lock"),
     DEFECT_AS(lazy_race, "thread.first-use", KC_RACE, "the first use sets up without a lock"),
     DEFECT_AS(context_tls, "thread.foreign", KC_AROUND, "the context is the opening thread's"),
     DEFECT(waits_for_worker, "thread.zero-workers", "work is handed to a worker"),
