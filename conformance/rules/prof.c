@@ -55,8 +55,43 @@ static void prof_records(void) {
   kc_note("%u records", count);
 }
 
+static void sleep_for(uint64_t time) {
+  for (uint64_t i = 0; i <= time / (100 * KC_MS); i++) {
+    kc_sleep(time < 100 * KC_MS ? time : 100 * KC_MS);
+    kc_beat();
+  }
+}
+
+/* A clock of 32 bits shows where it should go past them: where that is soon, the rule waits
+ * for it. One that is past them has more. */
+static void pass_32_bits(void) {
+  const uint64_t end = UINT64_C(1) << 32, most = (kc.quick ? 2 : 15) * KC_S;
+  uint64_t before = 0, after = 0, now = 0, frequency = 0, host = 0;
+  read_clock(&before, &now, &frequency);
+  if (before >= end) return;
+  double left = (double)(end - before) / (double)frequency * 1e9;
+  if (left > (double)most) {
+    kc_note("its clock has 2^32 ticks after %.0f s more: not waited for",
+            left / 1e9);
+    return;
+  }
+  sleep_for((uint64_t)left + 20 * KC_MS);
+  read_clock(&after, &now, &frequency);
+  kc_check(after > before,
+           "the device's clock said %llu, and %llu later on: has it 32 bits?",
+           (unsigned long long)before, (unsigned long long)after);
+  uint32_t count = profile(KC_MS, &host);
+  for (uint32_t i = 0; i < count; i++)
+    kc_check(found[i].begin >= before && found[i].end >= before,
+             "record %u begins at %llu and ends at %llu, after the clock has"
+             " said %llu: do records have 32 bits?",
+             i, (unsigned long long)found[i].begin,
+             (unsigned long long)found[i].end, (unsigned long long)before);
+}
+
 static void prof_monotone(void) {
   uint64_t host = 0;
+  pass_32_bits();
   uint32_t count = profile(20 * KC_MS, &host);
   for (uint32_t i = 1; i < count; i++)
     for (uint32_t k = i; k-- > 0 && i - k < 16;)
@@ -215,8 +250,10 @@ static const kc_rule rules[] = {
          "The host lays records beside its ops by their correlation."),
     RULE("prof.monotone", prof_monotone, 0,
          "Starts pushing records of what the device does",
-         "kd_profile_record.begin kd_profile_record.stream",
-         "Work of one stream begins in its order."),
+         "kd_profile_record.begin kd_profile_record.stream"
+         " kd_profile_table.clock",
+         "Work of one stream begins in its order. A counter of 32 bits begins"
+         " anew every few seconds: the plugin counts how often."),
     RULE("prof.duration-true", prof_duration, KC_ALONE,
          "The frequency is in ticks per second",
          "kd_profile_table.clock kd_profile_record.end",
@@ -248,6 +285,8 @@ static const kc_rule rules[] = {
 static const kc_defect defects[] = {
     DEFECT_AS(prof_nothing, "prof.records", KC_AROUND, "no record of kernels is pushed"),
     DEFECT(prof_shuffled, "prof.monotone", "records' times are out of order"),
+    DEFECT(prof_clock_wraps, "prof.monotone", "the clock is a counter of 32 bits"),
+    DEFECT(prof_records_wrap, "prof.monotone", "records' times have 32 bits"),
     DEFECT(prof_frequency, "prof.duration-true", "ticks are a thousand times too slow"),
     DEFECT(prof_enqueue, "prof.within-clock", "work is stamped by another clock"),
     DEFECT(prof_drifts, "prof.clock-map", "the clock runs 5 percent fast"),
