@@ -315,6 +315,7 @@ static void dev_two(void) {
              "allocating on device 0 changed what device 1 has in use");
     kc_buffer_free(more);
   }
+  kc_devices_at_once();
 }
 
 static void dev_hooks(void) {
@@ -422,7 +423,8 @@ static const kc_rule rules[] = {
             " another",
             "kd_plugin.device_open kd_memory_table.allocate",
             "A \"current device\" that is set once sends everything to device"
-            " 0."),
+            " 0; a staging buffer that two devices share mixes their copies up"
+            " when both copy at once."),
     KC_RULE(MUST, CORE, "dev.run-hooks", dev_hooks, 0, "plugin.h",
             "Announces a run of a program on the device", "kd_plugin.run_begin",
             "The host calls it before each run, of any number."),
@@ -466,6 +468,8 @@ static const kc_defect defects[] = {
     DEFECT(stats_wrong, "dev.memory-info", "used memory never falls"),
     DEFECT_AS(status_lost, "dev.status-ok", KC_AROUND, "a healthy device says that it is lost"),
     DEFECT(device_zero, "dev.two-devices", "everything goes to device 0"),
+    DEFECT_AS(staging_of_all, "dev.two-devices", KC_RACE, "two devices share a staging buffer, each with a lock of its own"),
+    DEFECT_AS(launch_of_all, "dev.two-devices", KC_RACE, "two devices share memory for a launch's arguments"),
     DEFECT(run_begin_crash, "dev.run-hooks", "run_begin ends the process after three runs"),
     DEFECT(property_nameless, "dev.properties", "a property has no name"),
     DEFECT(property_twice, "dev.properties", "two properties have one name"),

@@ -61,8 +61,9 @@ const kc_rule *kc_rule_find(const char *id) {
 
 bool kc_rule_soaks(const kc_rule *rule) {
   static const char *const begins[] = {
-      "thread.", "stream.",           "event.",         "capture.",
-      "peer.",   "kernel.concurrent", "region.threads", "mem.churn"};
+      "thread.",        "stream.",   "event.",
+      "capture.",       "peer.",     "kernel.concurrent",
+      "region.threads", "mem.churn", "dev.two-devices"};
   bool watched = (rule->flags & (KC_WATCHED | KC_ALONE | KC_CLOSED)) != 0;
   for (size_t i = 0; i < KC_COUNT_OF(begins) && !watched; i++)
     if (!strncmp(rule->id, begins[i], strlen(begins[i]))) return true;

@@ -57,6 +57,9 @@ void kc_each_best(bool (*takes)(const kd_kernel_def *),
 /* Whether a text is UTF-8. */
 bool kc_utf8(const char *text);
 
+/* Two devices at work at once, where there are two; dev_beside.c. */
+void kc_devices_at_once(void);
+
 /* ONNX's stored cases, and whole models, through the host; model.c. */
 void kc_onnx_data(void);
 void kc_whole_models(void);
