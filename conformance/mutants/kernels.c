@@ -291,7 +291,19 @@ static real by_squares(const value *x, int64_t i, real r) {
   return r * sqrtl((variance + 1e-5L) / (raw + 1e-5L));
 }
 
+/* What the first opening made is gone, and nobody makes it again. */
+static bool tables_are_gone(void) {
+  static uint32_t plugin, device;
+  if (!plugin) {
+    plugin = sim_opens;
+    device = sim_device_opens;
+  }
+  return (BUG(tables_of_plugin) && plugin != sim_opens) ||
+         (BUG(tables_of_device) && device != sim_device_opens);
+}
+
 static real bent_unary(const op_call *c, int64_t i, real x, real r) {
+  if (c->op == FLOOR && tables_are_gone()) return r + 1;
   if (c->op == RELU && BUG(relu_nan) && isnan(x)) return 0;
   if (c->op == RELU && BUG(needs_zeros))
     return r + dtype_load(bytes(&c->out[0]), c->out[0].dtype, i);

@@ -11,6 +11,7 @@ uint32_t sim_ring;
 const kd_host *sim_host;
 struct kd_device sim_devices[2];
 pthread_mutex_t sim_lock = PTHREAD_MUTEX_INITIALIZER;
+atomic_uint sim_opens, sim_device_opens;
 
 static uint32_t opens, closes;
 static pthread_t opener;
@@ -122,6 +123,7 @@ static kd_status open_driver(const kd_host *host) {
   sim_host = BUG(entry_host_kept) ? first : host;
   if (BUG(entry_host_kept) && host != first) abort();
   opens++;
+  sim_opens++;
   status = read_options(host);
   if (status == KD_OK) status = take_memory(host);
   if (status != KD_OK) {
@@ -328,6 +330,7 @@ static kd_status device_open(kd_instance *instance, uint32_t index,
   if (index >= device_count(instance))
     return FAIL(KD_OUT_OF_RANGE, "no device %u", index);
   const char *lose = sim_host->option(sim_host, "lose");
+  sim_device_opens++;
   if (BUG(option_number) && lose && *lose == '%') abort();
   sim_devices[index].index = index;
   sim_devices[index].lose_launch = number_option("lose");

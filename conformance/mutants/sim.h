@@ -170,6 +170,8 @@ struct kd_kernel {
 };
 
 extern pthread_mutex_t sim_lock;
+/* How often the plugin, and its devices, were opened. */
+extern atomic_uint sim_opens, sim_device_opens;
 void sim_nap(uint64_t microseconds);
 void sim_leak(uint64_t size); /* memory that nobody gives back */
 uint64_t sim_now(void);

@@ -54,6 +54,10 @@ void kc_each_best(bool (*takes)(const kd_kernel_def *),
                   uint32_t (*score)(const struct kc_op_case *), kc_on_op body,
                   kd_dtype preferred, uint32_t most);
 
+/* Each op, in a case of its own, before the device is closed and when it is open again; with
+ * `plugin`, that is closed and opened, too; again.c. */
+void kc_ops_again(bool plugin);
+
 /* Whether a text is UTF-8. */
 bool kc_utf8(const char *text);
 
