@@ -19,7 +19,13 @@ static uint32_t number_of(const kd_device *device) {
   return sim_index(device) & 1;
 }
 
+bool sim_is_huge(void) {
+  return ODD(huge_memory) || BUG(copy_32_bits) || BUG(out_32_bits) ||
+         BUG(fill_32_bits) || BUG(offset_32_bits);
+}
+
 static uint64_t capacity(uint32_t space) {
+  if (sim_is_huge() && !space) return UINT64_C(16) << 30;
   return space ? 64u << 20 : 320u << 20;
 }
 
@@ -39,7 +45,9 @@ static kd_status no_memory(uint64_t size, uint64_t left) {
 }
 
 static bool fits(uint32_t device, uint32_t space, uint64_t size) {
-  uint64_t most = space ? 64u << 20 : 160u << 20;
+  uint64_t most = space           ? 64u << 20
+                  : sim_is_huge() ? capacity(space)
+                                  : 160u << 20;
   return size <= most && used[device] + size <= capacity(space);
 }
 
@@ -204,27 +212,53 @@ static void stage(const char *source, kd_buffer *target, uint64_t offset,
   pthread_mutex_unlock(&locks[d]);
 }
 
+/* What is there already is not written: memory that nobody has written to takes no room. */
+static void write_new(char *to, const char *from, uint64_t size) {
+  enum { PIECE = 1 << 16 };
+  for (uint64_t i = 0, n = 0; i < size; i += n) {
+    n = size - i < PIECE ? size - i : PIECE;
+    if (memcmp(to + i, from + i, n) != 0) memmove(to + i, from + i, n);
+  }
+}
+
+static void copy_bytes(char *to, const char *from, uint64_t size) {
+  if (sim_is_huge())
+    write_new(to, from, size);
+  else
+    memcpy(to, from, size);
+}
+
 static kd_status do_in(const void *source, kd_buffer *target, uint64_t offset,
                        uint64_t size) {
   size = clipped(target, offset, size);
+  if (BUG(copy_32_bits)) size = (uint32_t)size;
+  if (BUG(offset_32_bits)) offset = (uint32_t)offset;
   if (BUG(staging_of_all)) {
     stage(source, target, offset, size);
     return KD_OK;
   }
-  if (size) memcpy(target->bytes + offset, source, size);
+  if (size) copy_bytes(target->bytes + offset, source, size);
   return KD_OK;
 }
 
 static kd_status do_out(kd_buffer *source, uint64_t offset, void *target,
                         uint64_t size) {
   size = clipped(source, offset, size);
-  if (size) memcpy(target, source->bytes + offset, size);
+  if (BUG(out_32_bits)) size = (uint32_t)size;
+  if (size) copy_bytes(target, source->bytes + offset, size);
   return KD_OK;
 }
 
 static void do_fill(kd_buffer *target, uint64_t offset, uint64_t size,
                     const void *pattern, uint32_t pattern_size) {
-  for (uint64_t i = 0; i < size; i++)
+  static const char zeros[1 << 16];
+  if (BUG(fill_32_bits)) size = (uint32_t)size;
+  bool none = sim_is_huge() && pattern_size == 1 && !*(const char *)pattern;
+  for (uint64_t i = 0, n = 0; i < size && none; i += n) {
+    n = size - i < sizeof zeros ? size - i : sizeof zeros;
+    write_new(target->bytes + offset + i, zeros, n);
+  }
+  for (uint64_t i = 0; i < size && !none; i++)
     target->bytes[offset + i] = ((const char *)pattern)[i % pattern_size];
 }
 

@@ -268,6 +268,7 @@ static kd_status space(kd_instance *instance, uint32_t device, uint32_t index,
       .alignment = ODD(wide_alignment) ? 2048 : 128,
       .size = 320u << 20,
       .max_buffer = BUG(limit_lie) ? 100u << 20 : 160u << 20};
+  if (sim_is_huge()) full.size = full.max_buffer = UINT64_C(16) << 30;
   if (index) {
     full.flags = KD_SPACE_HOST_VISIBLE | KD_SPACE_COHERENT | KD_SPACE_PINNED;
     full.size = 64u << 20;

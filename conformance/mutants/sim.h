@@ -187,6 +187,8 @@ bool sim_is_lost(const kd_device *device);
 kd_status sim_check(const kd_device *device);
 
 /* memory.c */
+bool sim_is_huge(
+    void); /* its memory is of 16 GiB, of which little is written */
 const char *sim_hostility(void);
 extern kd_memory_table sim_memory;
 char *sim_at(kd_buffer *buffer, uint64_t offset);

@@ -251,19 +251,6 @@ static void copy_fill(void) {
   }
 }
 
-static void copy_big(void) {
-  const uint64_t size = UINT64_C(96) << 20;
-  kc_buffer *buffer = NULL;
-  if (size * 2 > kc.max_memory ||
-      kc_buffer_try(kc_device(), 0, size, &buffer) != KD_OK)
-    kc_unclaimed("the device has no %llu MiB to spare",
-                 (unsigned long long)(size >> 20));
-  uint64_t first = kc_round_trip(buffer, 1);
-  kc_check(first == size, "byte %llu of %llu is wrong",
-           (unsigned long long)first, (unsigned long long)size);
-  kc_buffer_free(buffer);
-}
-
 /* More than what a driver takes along with a call: in and out of one buffer, each time
  * other data. */
 static void large_order(void) {
@@ -409,10 +396,16 @@ static const kc_rule rules[] = {
             "kd_memory_table.fill",
             "Drivers have fills of 1, 2 and 4 bytes only; the others are the"
             " plugin's work."),
-    KC_RULE(SHOULD, CORE, "copy.big", copy_big, KC_LONG, "memory.h",
-            "Sizes are 64 bits wide", "kd_memory_table.copy_in",
+    KC_RULE(SHOULD, CORE, "copy.big", kc_copy_big, KC_LONG | KC_CASES,
+            "memory.h", "Sizes are 64 bits wide", "kd_memory_table.copy_in",
             "Lengths that pass through an int fail at 2 GiB, those that pass"
             " through pages of descriptors much earlier."),
+    KC_RULE(SHOULD, CORE, "copy.over-4-gib", kc_copy_over_4_gib, KC_LONG,
+            "memory.h", "Sizes are 64 bits wide",
+            "kd_memory_table.copy_in kd_memory_table.copy_out"
+            " kd_memory_table.copy kd_memory_table.fill",
+            "Sizes and offsets that pass through 32 bits. It takes"
+            " --max-memory 9G."),
     KC_RULE(MUST, ASYNC, "copy.order", copy_order, 0, "memory.h",
             "With a stream, copies and fills run in stream order",
             "kd_memory_table.copy_in kd_memory_table.copy_out"
@@ -443,6 +436,10 @@ static const kc_defect defects[] = {
     DEFECT_AS(writes_source, "copy.source-untouched", KC_AROUND, "the source is written back to"),
     DEFECT_AS(fill_four, "copy.fill-patterns", KC_AROUND, "patterns over 4 bytes are cut"),
     DEFECT_AS(length_24, "copy.big", KC_AROUND, "lengths pass through 24 bits"),
+    DEFECT_AS(copy_32_bits, "copy.over-4-gib", KC_ROOM, "copy_in has a size of 32 bits"),
+    DEFECT_AS(out_32_bits, "copy.over-4-gib", KC_ROOM, "copy_out has a size of 32 bits"),
+    DEFECT_AS(fill_32_bits, "copy.over-4-gib", KC_ROOM, "fill has a size of 32 bits"),
+    DEFECT_AS(offset_32_bits, "copy.over-4-gib", KC_ROOM, "copy_in has an offset of 32 bits"),
     DEFECT_AS(copies_unordered, "copy.order", KC_AROUND | KC_RACE, "copies in a stream run at once"),
     DEFECT(copy_late, "copy.stream-done", "copies in a stream are read after it has passed"),
     DEFECT(pattern_kept, "copy.stream-fill", "the pattern's pointer is kept"),

@@ -61,6 +61,10 @@ void kc_ops_again(bool plugin);
 /* Whether a text is UTF-8. */
 bool kc_utf8(const char *text);
 
+/* Large copies; copy_big.c. */
+void kc_copy_big(void);
+void kc_copy_over_4_gib(void);
+
 /* Two devices at work at once, where there are two; dev_beside.c. */
 void kc_devices_at_once(void);
 

@@ -72,6 +72,8 @@ typedef struct kc_defect {
 #define KC_RACE 0x2u
 /* It is a library of its own: stub_NAME.so. */
 #define KC_LIBRARY 0x4u
+/* It shows where a rule may take 9 GiB: the simulated device's memory is sparse then. */
+#define KC_ROOM 0x8u
 
 /* An area: the part of an id before the dot, its rules, and the defects that prove them. */
 typedef struct kc_area {

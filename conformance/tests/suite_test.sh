@@ -59,6 +59,13 @@ for file in report.html junit.xml results.tap summary.md badge.svg summary.txt; 
   [ -s "$scratch/cpu/$file" ] || { echo "FAILED: no $file"; failed=1; }
 done
 
+# copies of more than 4 GiB, in memory that takes no room
+KEEL_SIM=huge_memory status 0 "$suite" run "$sim" --rule copy.over-4-gib --max-memory 9G \
+  --time-scale 3
+says ' copy 1/1 '
+status 0 "$suite" run "$sim" --rule copy.over-4-gib
+says '^   1 skipped: --max-memory is 512 MiB'
+
 # an op that the plugin does not have is not there: it has not passed
 status 0 "$suite" run "$minimal" --out "$scratch/minimal" --report html \
   --rule robust.zero-divisor --rule robust.index-data --rule op.sum-exact-ints

@@ -127,6 +127,10 @@ static void start(task *t, const settings *s) {
     argv[n++] = "--seed";
     argv[n++] = s->seed;
   }
+  if (t->how & KC_ROOM) {
+    argv[n++] = "--max-memory";
+    argv[n++] = "9G";
+  }
   if (t->layer) { /* it is told by the environment what to wrap */
     argv[n++] = "--not";
     argv[n++] = "load.bare-environment";
