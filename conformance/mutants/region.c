@@ -1,5 +1,9 @@
-/* region.c - the simulated device's compiler: elementwise graphs of f32. */
+/* region.c - the simulated device's compiler: elementwise graphs of one type, f32, f16 or
+ * bf16. */
+#include <math.h>
+
 #include "mutants/sim.h"
+#include "reference/value.h"
 
 enum { RELU, ADD, TANH, MUL };
 static const char *const names[] = {"Relu", "Add", "Tanh", "Mul"};
@@ -15,7 +19,7 @@ typedef struct code {
 
 /* What a blob holds, behind its checksum. */
 typedef struct program {
-  uint32_t magic, device, nodes, values, inputs, output;
+  uint32_t magic, device, nodes, values, inputs, output, dtype;
   uint32_t input[INPUTS];
   code steps[NODES];
 } program;
@@ -27,12 +31,17 @@ struct kd_region {
   const program *from; /* for the defect */
 };
 
-/* f32, and of the output's shape, as far as that is known. */
+static bool is_known(kd_dtype dtype) {
+  return dtype == KD_F32 || dtype == KD_F16 || dtype == KD_BF16;
+}
+
+/* Of the output's type and shape, as far as that is known. */
 static bool is_plain(const kd_node *node, uint32_t input) {
   kd_type type, out;
   if (sim_host->node->input_type(node, input, &type) != KD_OK ||
       sim_host->node->output_type(node, 0, &out) != KD_OK ||
-      type.dtype != KD_F32 || type.rank != out.rank || out.rank > KD_MAX_RANK)
+      !is_known(type.dtype) || type.dtype != out.dtype ||
+      type.rank != out.rank || out.rank > KD_MAX_RANK)
     return false;
   for (uint32_t i = 0; i < type.rank; i++)
     if (type.dims[i] != out.dims[i]) return false;
@@ -159,7 +168,12 @@ static kd_status translate(const kd_graph *graph, program *out) {
   for (uint32_t i = 0; i < out->nodes; i++) {
     int op = find_op(read->node(graph, i));
     code *c = &out->steps[i];
+    kd_type type = {0};
     if (op < 0) return FAIL(KD_UNIMPLEMENTED, "node %u", i);
+    sim_host->node->output_type(read->node(graph, i), 0, &type);
+    if (!out->dtype) out->dtype = type.dtype;
+    if (type.dtype != out->dtype)
+      return FAIL(KD_UNIMPLEMENTED, "node %u of another type", i);
     *c = (code){(uint32_t)op, read->node_input(graph, i, 0),
                 read->node_input(graph, i, 1), read->node_output(graph, i, 0)};
     if (op == RELU || op == TANH) c->b = c->a;
@@ -182,7 +196,8 @@ static kd_status translate(const kd_graph *graph, program *out) {
 }
 
 static bool same_ops(const program *a, const program *b, bool wiring) {
-  if (a->nodes != b->nodes || a->inputs != b->inputs) return false;
+  if (a->nodes != b->nodes || a->inputs != b->inputs || a->dtype != b->dtype)
+    return false;
   for (uint32_t i = 0; i < a->nodes; i++)
     if (wiring ? memcmp(&a->steps[i], &b->steps[i], sizeof(code)) != 0
                : a->steps[i].op != b->steps[i].op)
@@ -232,7 +247,8 @@ static kd_status compile(kd_device *device, const kd_compile *what,
 }
 
 static uint64_t workspace(kd_region *region, const kd_launch *launch) {
-  uint64_t n = launch->outputs[0].size;
+  uint64_t n = launch->outputs[0].size / kd_dtype_size(region->code.dtype) *
+               sizeof(float);
   return n * (region->code.values ? region->code.values : 1);
 }
 
@@ -258,7 +274,16 @@ static float *at(const arg *a) {
   return (float *)(void *)(a->buffer ? sim_at(a->buffer, a->offset) : a->data);
 }
 
-double tanh(double x);
+/* What a step hands to others: rounded, as an op would. */
+static float handed_on(float x, kd_dtype dtype) {
+  int e = 0;
+  if (BUG(region_eights) && dtype == KD_F16 && isfinite(x) && x != 0) {
+    float m = frexpf(x, &e);
+    return ldexpf(rintf(m * 8) / 8, e);
+  }
+  return dtype == KD_F32 || ODD(wide_regions) ? x
+                                              : (float)dtype_round(x, dtype);
+}
 
 kd_status sim_run_region(kd_region *region, op_call *call) {
   const program *p = region->from ? region->from : &region->code;
@@ -270,22 +295,29 @@ kd_status sim_run_region(kd_region *region, op_call *call) {
     if (!region->first) region->first = n;
     if (region->first < n) n = region->first;
   }
+  kd_dtype dtype = call->in[0].dtype, from = dtype;
+  if (BUG(region_halves) && dtype == KD_BF16) from = KD_F16;
   if (!n) return KD_OK;
   if (BUG(region_alias_lie)) *at(&call->out[0]) = 0;
   for (uint32_t i = 0; i < p->inputs; i++)
-    memcpy(values + (int64_t)p->input[i] * n, at(&call->in[i]), (size_t)n * 4);
+    for (int64_t k = 0; k < n; k++)
+      values[(int64_t)p->input[i] * n + k] =
+          (float)dtype_load(at(&call->in[i]), from, k);
   for (uint32_t i = 0; i < p->nodes; i++) {
     const code *c = &p->steps[i];
     const float *a = values + (int64_t)c->a * n,
                 *b = values + (int64_t)c->b * n;
     float *to = values + (int64_t)c->to * n;
     for (int64_t k = 0; k < n; k++)
-      to[k] = c->op == RELU  ? (a[k] < 0 ? 0 : a[k])
-              : c->op == ADD ? a[k] + b[k]
-              : c->op == MUL ? a[k] * b[k]
-                             : (float)tanh((double)a[k]);
+      to[k] = handed_on(c->op == RELU  ? (a[k] < 0 ? 0 : a[k])
+                        : c->op == ADD ? a[k] + b[k]
+                        : c->op == MUL ? a[k] * b[k]
+                                       : (float)tanh((double)a[k]),
+                        dtype);
   }
-  memcpy(at(&call->out[0]), values + (int64_t)p->output * n, (size_t)n * 4);
+  for (int64_t k = 0; k < n; k++)
+    dtype_store(at(&call->out[0]), dtype, k,
+                values[(int64_t)p->output * n + k]);
   return KD_OK;
 }
 

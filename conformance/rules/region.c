@@ -183,6 +183,18 @@ static void region_refused(void) {
   kc_smoke();
 }
 
+/* In f16 and bf16. Whether a region rounds what its ops hand to each other is its own affair:
+ * results are as near as 16 roundings. */
+static uint32_t check_halves(uint32_t index, kc_random *random) {
+  static const kd_dtype halves[] = {KD_F16, KD_BF16};
+  uint32_t parts = 0;
+  for (size_t i = 0; i < KC_COUNT_OF(halves); i++) {
+    kc_sizes sizes = {.rank = 2, .dims = {19, 5}, .dtype = halves[i]};
+    parts += check_sample(kc_sample_make(index, &sizes, random), 1);
+  }
+  return parts;
+}
+
 /* The first graph that it claims in all shapes, others in some. */
 static void region_equals(void) {
   static const kc_sizes shapes[] = {
@@ -201,6 +213,7 @@ static void region_equals(void) {
       if (before && k != 3 && k != 4) continue;
       parts += check_sample(kc_sample_make(i, &sizes, &random), before ? 1 : 3);
     }
+    parts += check_halves(i, &random);
   }
   for (int i = 0; i < (kc.quick ? 5 : 20) && parts; i++)
     parts += check_sample(kc_sample_random(KD_F32, &random), 1);
@@ -519,7 +532,7 @@ static const kc_rule rules[] = {
          "Its inputs and outputs are the graph's, in order",
          "kd_region_table.compile kd_region_table.workspace"
          " kd_region_table.enqueue",
-         "Fused or not, the numbers are the ops'."),
+         "Fused or not, the numbers are the ops', in f16 and bf16 as in f32."),
     RULE("region.parts", region_parts, "Constants are among the inputs",
          "kd_region_table.compile kd_region_table.enqueue",
          "Tensors in another order than the graph's, and rows and columns that"
@@ -582,6 +595,8 @@ static const kc_defect defects[] = {
     DEFECT(claim_stubborn, "region.claim-refused", "a refused claim is a failure"),
     DEFECT(fuses_wrongly, "region.equals-ops", "a fused Add is a Sub"),
     DEFECT(chain_skips, "region.equals-ops", "linear chains alone are claimed, and lose their second op"),
+    DEFECT(region_halves, "region.equals-ops", "a region of bf16 takes its data for f16"),
+    DEFECT(region_eights, "region.equals-ops", "a region of f16 keeps three bits of each result"),
     DEFECT(first_dim, "region.equals-ops", "a region computes the first dimension's elements"),
     DEFECT(inputs_turned, "region.parts", "a region takes its inputs from the last to the first"),
     DEFECT(region_by_ops, "region.apart", "compiled regions are kept by their ops"),

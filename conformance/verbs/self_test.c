@@ -57,6 +57,7 @@ static const char *const oddities[] = {
     "declines_regions", /* every region is declined */
     "linear_chains", /* chains of two and more ops of one input are claimed, and nothing else */
     "one_pattern",     /* a Relu behind a Mul is claimed, and nothing else */
+    "wide_regions",    /* regions of f16 keep what they compute in f32 */
     "strict_supports", /* supports aborts for types that its definition excludes */
     "host_memory_only", /* all memory is host visible */
     "large_tables",     /* tables are larger than the host knows */
