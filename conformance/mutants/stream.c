@@ -307,7 +307,9 @@ kd_status sim_push(kd_stream *stream, const job *what) {
   if (BUG(stream_tls) && stream->made_by != this_thread())
     return FAIL(KD_FAILED_PRECONDITION, "the stream is another thread's");
   bool kernel = what->kind == JOB_OP;
-  if (BUG(enqueue_blocks) || (BUG(launch_blocks_before) && kernel))
+  bool sorts = kernel && what->call->out_count == 2; /* TopK alone has two */
+  if (BUG(enqueue_blocks) || (BUG(launch_blocks_before) && kernel) ||
+      (BUG(launch_blocks_once) && sorts))
     wait_drained(stream);
   job *copy = malloc(sizeof *copy);
   if (!copy) return FAIL(KD_OUT_OF_MEMORY, "no host memory for a job");

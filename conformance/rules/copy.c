@@ -396,8 +396,8 @@ static const kc_rule rules[] = {
             "kd_memory_table.fill",
             "Drivers have fills of 1, 2 and 4 bytes only; the others are the"
             " plugin's work."),
-    KC_RULE(SHOULD, CORE, "copy.big", kc_copy_big, KC_LONG | KC_CASES,
-            "memory.h", "Sizes are 64 bits wide", "kd_memory_table.copy_in",
+    KC_RULE(SHOULD, CORE, "copy.big", kc_copy_big, KC_LONG, "memory.h",
+            "Sizes are 64 bits wide", "kd_memory_table.copy_in",
             "Lengths that pass through an int fail at 2 GiB, those that pass"
             " through pages of descriptors much earlier."),
     KC_RULE(SHOULD, CORE, "copy.over-4-gib", kc_copy_over_4_gib, KC_LONG,

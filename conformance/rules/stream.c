@@ -1,4 +1,5 @@
 /* stream.c - queues of work: order, independence, ends. */
+#include "rules/cases.h"
 #include "rules/rules.h"
 
 static void stream_create_destroy(void) {
@@ -134,27 +135,6 @@ static void stream_held_back(void) {
            kd_status_name(status));
 }
 
-/* Enqueueing must not wait for the work. */
-static void stream_not_blocking(void) {
-  kd_stream *stream = kc_stream_make(kc_device());
-  kc_trip trip = kc_trip_make(64);
-  kc_busy(stream, KC_MS); /* measures how long its copies take */
-  kc_drain(stream);
-  uint64_t begin = kc_now();
-  kc_trip_enqueue(&trip, stream, 1, 60 * KC_MS);
-  uint64_t enqueued = kc_now() - begin;
-  kc_drain(stream);
-  uint64_t all = kc_now() - begin;
-  kc_note("%.1f ms to enqueue work of %.1f ms", (double)enqueued / 1e6,
-          (double)all / 1e6);
-  kc_need_queues();
-  kc_check(enqueued < all / 2 || all < 10 * KC_MS,
-           "enqueueing took %.1f ms of the work's %.1f ms",
-           (double)enqueued / 1e6, (double)all / 1e6);
-  kc_check(kc_trip_differs(&trip) == trip.size,
-           "what was copied in did not come out behind it");
-}
-
 /* Whether work of the stream `gate`, enqueued here, still ran when some launches behind it
  * had been enqueued; 0: it did not, 1: it did, -1: it was done before, or there was no room.
  * No time counts: a machine that stands still says nothing, or gives another try. */
@@ -186,36 +166,97 @@ static int launches_return(kc_run *run, kc_run *large, uint32_t tries) {
   return status != KD_OK || !ran_on ? -1 : runs_on;
 }
 
+/* 1: launches returned while other work still ran, 0: they never did, -1: nothing was seen. */
+static int returns_at_once(kc_run *run, kc_run *large) {
+  enum { TRIES = 7 };
+  int waited = 0;
+  for (uint32_t i = 0; i < TRIES; i++) {
+    int found = launches_return(run, large, i);
+    if (found == 1) return 1;
+    waited += found == 0;
+  }
+  return waited < 3 ? -1 : 0;
+}
+
+#define BLOCKS                                                              \
+  "a kernel's enqueue never returned before the work of another stream was" \
+  " done that its own waits for: it blocks"
+
+static kc_run *large_run(kc_unary *unary) {
+  kc_unary_need(1 << 16, unary);
+  kc_run *large = kc_unary_run(unary);
+  kc_ok(kc_run_now(large), "run");
+  return large;
+}
+
 /* A kernel's enqueue waits neither for the work before it nor for its own. */
 static void stream_launch_not_blocking(void) {
-  enum { TRIES = 7 };
   kc_unary unary, wide;
   kc_need_queues();
   kc_unary_need(500, &unary);
-  kc_unary_need(1 << 16, &wide);
   if (unary.def->flags & KD_KERNEL_BLOCKING)
     kc_unclaimed("its kernels say that their enqueue may take long");
-  kc_run *run = kc_unary_run(&unary), *large = kc_unary_run(&wide);
+  kc_run *run = kc_unary_run(&unary), *large = large_run(&wide);
   kc_ok(kc_run_now(run), "run"); /* what is made at the first launch is there */
-  kc_ok(kc_run_now(large), "run");
-  int waited = 0, returned = 0;
-  for (uint32_t i = 0; i < TRIES && !returned; i++) {
-    int found = launches_return(run, large, i);
-    waited += found == 0;
-    returned += found == 1;
-  }
+  int found = returns_at_once(run, large);
   kc_unary_check(&unary, run, "the output of launches behind other work");
   kc_run_free(large);
   kc_run_free(run);
   kc_unary_free(&wide);
   kc_unary_free(&unary);
-  if (!returned && waited < 3)
+  if (found < 0)
     kc_unclaimed("the work of its streams is done when it is enqueued");
-  kc_check(returned,
-           "%d times of %d a kernel's enqueue returned when the work of another"
-           " stream was done that its own waits for, and never before: it"
-           " blocks",
-           waited, waited);
+  kc_check(found == 1, "%s", BLOCKS);
+}
+
+static kc_run *before_ops;
+
+static void def_returns(kc_op_case *one, kc_node *node,
+                        const kd_kernel_def *def) {
+  kc_check(true, " ");
+  if (node->dynamic || (def->flags & KD_KERNEL_BLOCKING)) return;
+  kc_run *run = kc_run_of(node, def, &one->op, &kc_plain);
+  kc_ok(kc_run_now(run), "run");
+  kc_check(returns_at_once(run, before_ops) != 0, "%s: %s", def->op, BLOCKS);
+  kc_run_free(run);
+}
+
+/* The same of each op, where it holds for one. */
+static void ops_not_blocking(void) {
+  kc_unary wide;
+  if (!kc_unary_make(8, &wide)) return;
+  kc_unary_free(&wide);
+  before_ops = large_run(&wide);
+  if (returns_at_once(before_ops, before_ops) == 1)
+    kc_each_op(NULL, def_returns, KD_F32, kc.quick ? 6 : 40);
+  kc_run_free(before_ops);
+  kc_unary_free(&wide);
+}
+
+/* Enqueueing must not wait for the work. */
+static void copies_not_blocking(void) {
+  kd_stream *stream = kc_stream_make(kc_device());
+  kc_trip trip = kc_trip_make(64);
+  kc_busy(stream, KC_MS); /* measures how long its copies take */
+  kc_drain(stream);
+  uint64_t begin = kc_now();
+  kc_trip_enqueue(&trip, stream, 1, 60 * KC_MS);
+  uint64_t enqueued = kc_now() - begin;
+  kc_drain(stream);
+  uint64_t all = kc_now() - begin;
+  kc_note("%.1f ms to enqueue work of %.1f ms", (double)enqueued / 1e6,
+          (double)all / 1e6);
+  kc_need_queues();
+  kc_check(enqueued < all / 2 || all < 10 * KC_MS,
+           "enqueueing took %.1f ms of the work's %.1f ms",
+           (double)enqueued / 1e6, (double)all / 1e6);
+  kc_check(kc_trip_differs(&trip) == trip.size,
+           "what was copied in did not come out behind it");
+}
+
+static void stream_not_blocking(void) {
+  if (kc_case("copies")) copies_not_blocking();
+  if (!(kc_info()->flags & KD_DEVICE_INLINE)) ops_not_blocking();
 }
 
 static void stream_back_pressure(void) {
@@ -418,7 +459,8 @@ static const kc_rule rules[] = {
             "Work that starts only when somebody waits stands still when nobody"
             " does."),
     KC_RULE(SHOULD, ASYNC, "stream.enqueue-not-blocking", stream_not_blocking,
-            KC_ALONE, "memory.h", "the call returns at once where it can",
+            KC_ALONE | KC_CASES, "memory.h",
+            "the call returns at once where it can",
             "kd_memory_table.copy_in kd_kernel_def.enqueue",
             "An enqueue that waits for earlier work takes all overlap away."),
     KC_RULE(MUST, ASYNC, "stream.launch-not-blocking",
@@ -474,6 +516,7 @@ static const kc_defect defects[] = {
     DEFECT(flush_nothing, "stream.flush", "work starts only when somebody waits"),
     DEFECT(held_back, "stream.not-held-back", "work is held back without a flush"),
     DEFECT(enqueue_blocks, "stream.enqueue-not-blocking", "enqueueing waits for earlier work"),
+    DEFECT(launch_blocks_once, "stream.enqueue-not-blocking", "one op's enqueue waits for the work before it"),
     DEFECT_AS(launch_blocks, "stream.launch-not-blocking", KC_AROUND, "a kernel's enqueue waits until it has run"),
     DEFECT(launch_blocks_before, "stream.launch-not-blocking", "a kernel's enqueue waits for the work before it"),
     DEFECT(ring_overflow, "stream.back-pressure", "the 200th entry of a ring is lost"),
