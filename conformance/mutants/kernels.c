@@ -405,7 +405,6 @@ static void rest_in_scratch(const op_call *c, value *y) {
 static void spoil(const op_call *c, int64_t n) {
   static uint32_t launches;
   const arg *y = &c->out[0];
-  if (BUG(matmul_slow) && c->op == MATMUL) sim_nap(20000);
   if (!is_unary(c->op)) return;
   if (BUG(chain_breaks) && ++launches % 20 == 0 && n > 5)
     dtype_store(bytes(y), y->dtype, 5, 12345);
