@@ -14,16 +14,74 @@ static bool claimed(const kc_results *results, kc_level level) {
   return (results->options >> (level - KC_PROFILE) & 1) != 0;
 }
 
-bool kc_claim_proven(const kc_results *results, kc_level level) {
+/* The areas that a level or option is nothing without; the core's others are about slots that a
+ * plugin may leave NULL. */
+static const struct {
+  kc_level level;
+  const char *area;
+} needs[] = {
+    {KC_CORE, "load"},      {KC_CORE, "copy"},        {KC_CORE, "err"},
+    {KC_CORE, "life"},      {KC_ASYNC, "stream"},     {KC_ASYNC, "event"},
+    {KC_REPLAY, "capture"}, {KC_COMPILE, "region"},   {KC_PROFILE, "prof"},
+    {KC_PEER, "peer"},      {KC_COLLECTIVE, "group"}, {KC_EXTERNAL, "mem"},
+};
+
+static bool is_need(const kc_rule_result *rule, kc_level level,
+                    const char *area) {
+  size_t size = strlen(area);
+  return rule->level == level && rule->severity == KC_MUST &&
+         !strncmp(rule->id, area, size) && rule->id[size] == '.';
+}
+
+/* Whether half of an area's rules or more were skipped, and which. */
+static bool has_gap(const kc_results *results, kc_level level, const char *area,
+                    char *out, size_t size) {
+  uint32_t all = 0, skipped = 0;
+  size_t used = 0;
+  for (uint32_t i = 0; i < results->rule_count; i++) {
+    const kc_rule_result *rule = &results->rules[i];
+    if (!is_need(rule, level, area)) continue;
+    all++;
+    skipped += rule->status == KC_UNCLAIMED;
+  }
+  if (!all || 2 * skipped < all) return false;
+  used += (size_t)snprintf(
+      out, size, "%u of %u rules of %s were skipped:", skipped, all, area);
+  for (uint32_t i = 0; i < results->rule_count; i++) {
+    const kc_rule_result *rule = &results->rules[i];
+    if (is_need(rule, level, area) && rule->status == KC_UNCLAIMED &&
+        used < size)
+      used += (size_t)snprintf(out + used, size - used, " %s", rule->id);
+  }
+  return true;
+}
+
+bool kc_claim_gap(const kc_results *results, kc_level level, char *out,
+                  size_t size) {
   bool any = false;
+  out[0] = 0;
   if (!claimed(results, level)) return false;
   for (uint32_t i = 0; i < results->rule_count; i++) {
     const kc_rule_result *rule = &results->rules[i];
     if (rule->level != level || rule->severity != KC_MUST) continue;
-    if (rule->status == KC_UNTESTED || rule->status == KC_NOT_RUN) return false;
+    if (rule->status == KC_UNTESTED || rule->status == KC_NOT_RUN) {
+      snprintf(out, size, "for want of something to test %s with", rule->id);
+      return true;
+    }
     any |= rule->status == KC_PASS;
   }
-  return any;
+  for (size_t i = 0; i < sizeof needs / sizeof *needs; i++)
+    if (needs[i].level == level &&
+        has_gap(results, level, needs[i].area, out, size))
+      return true;
+  if (!any) snprintf(out, size, "no rule of it passed");
+  return !any;
+}
+
+bool kc_claim_proven(const kc_results *results, kc_level level) {
+  char why[600];
+  return claimed(results, level) &&
+         !kc_claim_gap(results, level, why, sizeof why);
 }
 
 /* The highest level that is proven with all below it; -1: none. */

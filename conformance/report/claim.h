@@ -10,10 +10,14 @@
 const char *kc_claim_flaw(const kc_results *results);
 
 /* Whether results prove a level or option that the tables claim: a must-rule of it
- * passed, and none was left without something to test or was not run. A rule that
- * does not apply, for an optional slot that is NULL, does no harm. Failures count
- * elsewhere. */
+ * passed, none was left without something to test or was not run, and of the areas
+ * that it needs more than half of the rules applied. Failures count elsewhere. */
 bool kc_claim_proven(const kc_results *results, kc_level level);
+
+/* Why a level or option that the tables claim is not proven; false where it is, or where they
+ * don't claim it. */
+bool kc_claim_gap(const kc_results *results, kc_level level, char *out,
+                  size_t size);
 
 /* What is proven: "level 2 replay + profile". */
 void kc_claim_text(const kc_results *results, char *out, size_t size);

@@ -105,9 +105,9 @@ static void summary(const kc_results *r, FILE *file) {
   kc_xml_text(file, r->host);
   fprintf(file, " &middot; seed %llu</div>\n", (unsigned long long)r->seed);
   bool claims = !r->failed && !r->partial;
-  char proven[200] = "";
+  char proven[200] = "", why[600];
   if (claims) kc_claim_text(r, proven, sizeof proven);
-  fprintf(file, "<p><b class=\"%s\">%s%s</b></p>\n<div class=\"cards\">\n",
+  fprintf(file, "<p><b class=\"%s\">%s%s</b></p>\n",
           claims      ? "ok"
           : r->failed ? "bad"
                       : "warn",
@@ -115,6 +115,12 @@ static void summary(const kc_results *r, FILE *file) {
           : r->failed ? "Not conformant"
                       : "A part of the rules",
           proven);
+  for (int i = 0; i < KC_LEVEL_COUNT && claims; i++) {
+    if (!kc_claim_gap(r, (kc_level)i, why, sizeof why)) continue;
+    fprintf(file, "<div class=\"soft\">Not proven: %s, %s</div>\n",
+            kc_level_name((kc_level)i), why);
+  }
+  fputs("<div class=\"cards\">\n", file);
   card(file, "ok", r->passed, "passed");
   card(file, r->failed ? "bad" : "soft", r->failed, "failed");
   card(file, r->warnings ? "warn" : "soft", r->warnings, "warnings");

@@ -155,7 +155,7 @@ static void claim(const kc_results *r, char *text, size_t size) {
 }
 
 static bool markdown(const kc_results *r, FILE *file) {
-  char text[200];
+  char text[200], why[600];
   claim(r, text, sizeof text);
   fprintf(file, "### Keel conformance: %s %s: %s\n\n", r->name, r->version,
           text);
@@ -164,6 +164,9 @@ static bool markdown(const kc_results *r, FILE *file) {
           " %llu\n\n",
           r->passed + r->warnings, r->failed, r->skipped, r->warnings,
           (double)r->time / 1e9, (unsigned long long)r->seed);
+  for (int i = 0; i < KC_LEVEL_COUNT && !r->failed && !r->partial; i++)
+    if (kc_claim_gap(r, (kc_level)i, why, sizeof why))
+      fprintf(file, "Not proven: %s, %s.\n\n", kc_level_name((kc_level)i), why);
   if (!r->failed && !r->warnings) return true;
   fputs("| rule | status | case | seen |\n| --- | --- | --- | --- |\n", file);
   for (uint32_t i = 0; i < r->rule_count; i++) {

@@ -103,15 +103,11 @@ static void print_skips(const kc_results *results) {
 
 /* What the tables claim that is not proven, and what is. */
 static void print_claim(const kc_results *results) {
-  char proven[200];
+  char proven[200], why[600];
   kc_claim_text(results, proven, sizeof proven);
-  for (int i = 0; i < KC_LEVEL_COUNT; i++) {
-    bool claimed = i <= KC_COMPILE ? i <= results->level
-                                   : results->options >> (i - KC_PROFILE) & 1;
-    if (claimed && !kc_claim_proven(results, (kc_level)i))
-      printf("not proven: %s, for want of something to test it with\n",
-             kc_level_name((kc_level)i));
-  }
+  for (int i = 0; i < KC_LEVEL_COUNT; i++)
+    if (kc_claim_gap(results, (kc_level)i, why, sizeof why))
+      printf("not proven: %s, %s\n", kc_level_name((kc_level)i), why);
   printf("conformant: %s\n", proven);
 }
 
