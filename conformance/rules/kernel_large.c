@@ -127,10 +127,13 @@ static void launch_large(const large *l, kc_op_case *tail, kc_node *small,
   for (uint32_t j = 0; j < KC_PORTS; j++)
     run.over[j] = -1;
   if (def->create)
-    kc_ok(def->create(kc_device(), def, &node->node, &run.kernel), "create");
+    kc_ok(KC_CALL(kd_status,
+                  def->create(kc_device(), def, &node->node, &run.kernel),
+                  "%s.create", def->op),
+          "create");
   kc_beat();
   kd_status status = kc_run_now(&run);
-  if (run.kernel) def->destroy(run.kernel);
+  if (run.kernel) KC_DO(def->destroy(run.kernel), "%s.destroy", def->op);
   if (status == KD_OUT_OF_MEMORY)
     kc_unclaimed("the device has no memory for it");
   kc_ok(status, tail->op.name);
