@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 
 static uint64_t used[2], count[2];
 static kd_buffer *last_small, *newest;
@@ -314,6 +315,10 @@ static void be_hostile(kd_buffer *target) {
   if (!strcmp(how, "garbage"))
     for (int i = 0; i < 100; i++)
       if (write(3, "D 5\nE 3\nnot mine B 0 x\n", 24) < 0) return;
+  const char *mark = getenv("KEEL_SIM_MARK"); /* not there: hangs, for once */
+  if (!strcmp(how, "once") && mark && mkdir(mark, 0700) == 0)
+    for (;;)
+      pause();
   if (!strcmp(how, "exit")) exit(0);
   if (!strcmp(how, "stop")) raise(SIGSTOP);
   if (!strcmp(how, "abort")) abort();

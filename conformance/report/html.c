@@ -173,8 +173,9 @@ static void stories(const kc_results *r, FILE *file) {
         const char *during = strstr(one->name, "/during=");
         fputs("<div class=\"soft\">Again: <code>keel-conformance ", file);
         kc_xml_text(file, r->plugin_path);
-        fputs(" --case '", file);
-        kc_xml_text(file, during ? during + 8 : one->name);
+        bool no_case = kc_is_no_case(rule, one->name);
+        fputs(no_case ? " --rule '" : " --case '", file);
+        kc_xml_text(file, during ? during + 8 : no_case ? rule->id : one->name);
         fprintf(file, "' --seed %llu</code></div>\n",
                 (unsigned long long)r->seed);
       }

@@ -37,10 +37,11 @@ static void print_rule(const kc_results *results, const kc_rule_result *rule,
     if (one->message) indent(one->message, "        seen: ", verbose ? 50 : 2);
     if (one->detail) indent(one->detail, "        ", verbose ? 100 : 4);
     const char *during = strstr(one->name, "/during=");
-    const char *again = during ? during + 8 : one->name;
-    printf("        again: keel-conformance %s%s%s --case '%s'",
-           results->plugin_path, results->device_index ? " --device " : "",
-           results->device_index ? "1" : "", again);
+    bool no_case = kc_is_no_case(rule, one->name);
+    const char *again = during ? during + 8 : no_case ? rule->id : one->name;
+    printf("        again: keel-conformance %s", results->plugin_path);
+    if (results->device_index) printf(" --device %u", results->device_index);
+    printf(" --%s '%s'", no_case ? "rule" : "case", again);
     if (results->seed != 1)
       printf(" --seed %llu", (unsigned long long)results->seed);
     putchar('\n');
@@ -94,10 +95,11 @@ static void print_skips(const kc_results *results) {
       count += same_reason(rule, &results->rules[k]);
     const char *reason = rule->reason && *rule->reason ? rule->reason : "-";
     printf("%4u skipped: %.*s", count, (int)strcspn(reason, "\n"), reason);
-    for (uint32_t k = i; k < results->rule_count && count <= 3; k++)
+    uint32_t most = rule->failed ? 12 : 3; /* what broke and is not judged */
+    for (uint32_t k = i; k < results->rule_count && count <= most; k++)
       if (same_reason(rule, &results->rules[k]))
         printf("%s%s", k == i ? " (" : " ", results->rules[k].id);
-    puts(count <= 3 ? ")" : "");
+    puts(count <= most ? ")" : "");
   }
 }
 

@@ -283,13 +283,19 @@ static void load_bare_environment(void) {
   /* what not even root can make */
   static char home[] = "HOME=/dev/null/none", temp[] = "TMPDIR=/dev/null/none";
   static char path[4200];
-  static char own_mode[200]; /* of the suite's simulated device */
-  char cwd[512], *bare[5] = {home, temp, NULL, NULL, NULL}, **own = environ;
+  static char own_mode[200];   /* of the suite's simulated device */
+  static char sanitizer[4200]; /* without which the plugin does not start */
+  char cwd[512], *bare[6] = {home, temp}, **own = environ;
   int count = 2;
   const char *libraries = getenv("LD_LIBRARY_PATH");
   if (libraries) {
     snprintf(path, sizeof path, "LD_LIBRARY_PATH=%s", libraries);
     bare[count++] = path;
+  }
+  if (kc_is_sanitized()) {
+    snprintf(sanitizer, sizeof sanitizer, "LD_PRELOAD=%s",
+             getenv("LD_PRELOAD"));
+    bare[count++] = sanitizer;
   }
   if (getenv("KEEL_SIM")) {
     snprintf(own_mode, sizeof own_mode, "KEEL_SIM=%s", getenv("KEEL_SIM"));

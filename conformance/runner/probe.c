@@ -78,7 +78,60 @@ static void one_fact(kc_facts *out, const char *line) {
   }
 }
 
-void kc_probe(const kc_options *options, kc_facts *out) {
+/* What a child that was too late was in; it is ended by then. */
+static void say_late(const kc_child *child, kc_facts *out) {
+  uint32_t last = (atomic_load(&child->page->at) + KC_RING - 1) % KC_RING;
+  snprintf(out->why, sizeof out->why,
+           "it hangs: last call %s (if it is only slow: --time-scale)",
+           child->page->calls[last]);
+}
+
+/* Waits for the end; true where it did not come in time. */
+static bool wait_for(const kc_options *options, kc_child *child,
+                     int *out_status) {
+  double limit = 20e9 * options->time_scale;
+  bool late = false;
+  uint64_t ended = 0;
+  while (!kc_child_ended(child, out_status)) {
+    struct pollfd fds[2] = {{child->events, POLLIN, 0},
+                            {child->output, POLLIN, 0}};
+    poll(fds, 2, 20);
+    kc_child_read(child, NULL);
+    kc_clock_look(child, options->time_scale);
+    if (child->done && !ended) ended = kc_now();
+    if ((!late && child->clock.spent > limit) ||
+        (ended && kc_now() - ended > KC_S)) {
+      late = !child->done;
+      kc_child_kill(child); /* an end that hangs is another rule's business */
+    }
+  }
+  kc_child_read(child, NULL);
+  return late;
+}
+
+static void take_facts(kc_facts *out, const kc_child *child,
+                       const kc_case_result *one, int status) {
+  char *rest = one ? one->note : NULL, *save = NULL;
+  for (char *line = rest ? strtok_r(rest, "\n", &save) : NULL; line;
+       line = strtok_r(NULL, "\n", &save))
+    one_fact(out, line);
+  char *report = NULL;
+  if (!child->done && kc_report_says(&child->report, &report))
+    snprintf(out->why, sizeof out->why, "%s", report);
+  else if (WIFSIGNALED(status) && !child->done)
+    snprintf(out->why, sizeof out->why, "it crashed: %.800s",
+             child->page->crash);
+  else if (one && one->message)
+    snprintf(out->why, sizeof out->why, "%s", one->message);
+  else if (!child->done)
+    snprintf(out->why, sizeof out->why,
+             "the process ended with status %d in the middle: %.800s",
+             WEXITSTATUS(status), child->said);
+  free(report);
+}
+
+/* True where it was too late. */
+static bool probe_once(const kc_options *options, kc_facts *out) {
   kc_child child = {0};
   kc_rule_result result = {.id = (char *)(uintptr_t) "probe"};
   int status = 0;
@@ -87,43 +140,11 @@ void kc_probe(const kc_options *options, kc_facts *out) {
   if (!kc_child_start(&child, options, &kc_probe_rule, &result, 0, NULL, 1)) {
     snprintf(out->why, sizeof out->why, "no child could be started: %s",
              strerror(errno));
-    return;
+    return false;
   }
-  uint64_t limit = (uint64_t)(20e9 * options->time_scale);
-  bool late = false;
-  uint64_t ended = 0;
-  while (!kc_child_ended(&child, &status)) {
-    struct pollfd fds[2] = {{child.events, POLLIN, 0},
-                            {child.output, POLLIN, 0}};
-    poll(fds, 2, 20);
-    kc_child_read(&child, NULL);
-    if (child.done && !ended) ended = kc_now();
-    if ((!late && kc_now() - child.began > limit) ||
-        (ended && kc_now() - ended > KC_S)) {
-      late = !child.done;
-      kc_child_kill(&child); /* an end that hangs is another rule's business */
-    }
-  }
-  kc_child_read(&child, NULL);
-  kc_case_result *one = result.case_count ? &result.cases[0] : NULL;
-  char *rest = one ? one->note : NULL, *save = NULL;
-  for (char *line = rest ? strtok_r(rest, "\n", &save) : NULL; line;
-       line = strtok_r(NULL, "\n", &save))
-    one_fact(out, line);
-  if (late)
-    snprintf(
-        out->why, sizeof out->why, "it hangs: last call %s",
-        child.page
-            ->calls[(atomic_load(&child.page->at) + KC_RING - 1) % KC_RING]);
-  else if (WIFSIGNALED(status) && !child.done)
-    snprintf(out->why, sizeof out->why, "it crashed: %.800s",
-             child.page->crash);
-  else if (one && one->message)
-    snprintf(out->why, sizeof out->why, "%s", one->message);
-  else if (!child.done)
-    snprintf(out->why, sizeof out->why,
-             "the process ended with status %d in the middle: %.800s",
-             WEXITSTATUS(status), child.said);
+  bool late = wait_for(options, &child, &status);
+  take_facts(out, &child, result.case_count ? &result.cases[0] : NULL, status);
+  if (late) say_late(&child, out);
   if (out->open && out->why[0]) out->open = false;
   kc_child_close(&child);
   for (uint32_t i = 0; i < result.case_count; i++) {
@@ -132,4 +153,9 @@ void kc_probe(const kc_options *options, kc_facts *out) {
     free(result.cases[i].note);
   }
   free(result.cases);
+  return late;
+}
+
+void kc_probe(const kc_options *options, kc_facts *out) {
+  if (probe_once(options, out) && !options->no_reruns) probe_once(options, out);
 }

@@ -101,6 +101,12 @@ kc_case_result *kc_results_case(kc_rule_result *rule, const char *name) {
   return made;
 }
 
+bool kc_is_no_case(const kc_rule_result *rule, const char *name) {
+  size_t size = strlen(rule->id);
+  return !strncmp(name, rule->id, size) &&
+         (!strcmp(name + size, "/begin") || !strcmp(name + size, "/exit"));
+}
+
 static void count_rules(kc_results *results) {
   results->passed = results->failed = results->skipped = results->warnings = 0;
   for (uint32_t i = 0; i < results->rule_count; i++) {
@@ -428,6 +434,7 @@ bool kc_results_read(const char *path, kc_results *out) {
     good = false;
     fprintf(stderr, "keel-conformance: %s is empty\n", path);
   }
+  kc_results_order(out);
   count_rules(out);
   return good;
 }

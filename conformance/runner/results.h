@@ -36,6 +36,7 @@ typedef struct kc_case_result {
   char *note;                 /* a figure, or NULL */
   char *detail;               /* signal, backtrace, last calls, or NULL */
   uint32_t runs, failed_runs; /* where it was run again */
+  bool late; /* a process of its own missed a deadline; not in results.jsonl */
 } kc_case_result;
 
 typedef struct kc_rule_result {
@@ -49,7 +50,8 @@ typedef struct kc_rule_result {
   char *reason;    /* why it was skipped */
   kc_case_result *cases;
   uint32_t case_count, case_room;
-  bool written;
+  bool judged, written;
+  double weight; /* of the run's time, while it goes on */
 } kc_rule_result;
 
 typedef struct kc_results {
@@ -73,7 +75,21 @@ typedef struct kc_results {
 
 kc_rule_result *kc_results_rule(const kc_results *results, const char *id);
 kc_case_result *kc_results_case(kc_rule_result *rule, const char *name);
+/* Whether a case's name stands for what the process did before its first case or after its
+ * last: it can't be run alone. */
+bool kc_is_no_case(const kc_rule_result *rule, const char *name);
 void kc_results_free(kc_results *results);
+
+/* ---- causes and effects: basis.c ----------------------------------------------- */
+
+/* The rule number `index` that a rule stands on, which is tried first; NULL past the last. */
+const char *kc_basis_at(const char *id, uint32_t index, char *out, size_t room);
+/* Whether a rule that this one stands on failed: which, until the next call; NULL: none has.
+ * out_open: one is not judged yet. */
+const char *kc_basis_failed(const kc_results *results, const char *id,
+                            bool *out_open);
+/* Puts rules in the order of causes: load, mem, copy ... kernel ... abi. */
+void kc_results_order(kc_results *results);
 
 /* Writing results.jsonl, a line at a time, each pushed to the disk's cache. */
 bool kc_results_begin(kc_results *results, const char *path);

@@ -1,38 +1,20 @@
-/* run.c - choosing rules, and running them in children; judge.c says what came of
- * it. */
+/* run.c - running rules in children; plan.c has which, judge.c what came of it. */
 #include <errno.h>
-#include <fnmatch.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/utsname.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
-#include "runner/run.h"
+#include "runner/running.h"
 #include "runner/scratch.h"
 #include "suite/suite.h"
 /**/
 #include "suite/channel.h"
 
-#define JOBS        16u
-#define CRASHES     5u  /* of one rule */
-#define RESTARTS    40u /* behind cases that stopped */
-#define QUIET_LIMIT (10 * KC_S)
-#define CASE_LIMIT  (120 * KC_S)
-#define FLOOD       (UINT64_C(64) << 20)
-
-typedef struct run {
-  const kc_options *options;
-  kc_results *results;
-  kc_expectations expected;
-  kc_child children[JOBS];
-  uint32_t jobs, finished, running;
-  bool tty;
-  uint64_t began, shown;
-} run;
+#define CRASHES  5u  /* of one rule */
+#define RESTARTS 40u /* behind cases that stopped */
 
 /* Ctrl-C: children are groups of their own, and would run on. */
 static volatile sig_atomic_t interrupted;
@@ -41,205 +23,63 @@ static void on_interrupt(int number) {
   interrupted = number;
 }
 
-/* ---- choosing ---------------------------------------------------------------------- */
-
-static bool matches(const char *glob, const char *id) {
-  return fnmatch(glob, id, 0) == 0;
+/* Whether it was seen to break in another rule. That needs no bytes that come back, but for
+ * one rule. */
+static bool was_seen(const kc_rule_result *rule) {
+  bool seen = false;
+  for (uint32_t i = 0; i < rule->case_count; i++)
+    seen |= strstr(rule->cases[i].name, "/during=") != NULL;
+  return seen && strcmp(rule->id, "kernel.inputs-untouched") != 0;
 }
 
-bool kc_chosen(const kc_options *options, const kc_rule *rule) {
-  bool chosen = options->glob_count == 0;
-  for (uint32_t i = 0; i < options->glob_count; i++)
-    chosen |= matches(options->globs[i], rule->id);
-  for (uint32_t i = 0; i < options->not_count; i++)
-    chosen &= !matches(options->not_globs[i], rule->id);
-  if (options->only) {
-    size_t size = strlen(rule->id);
-    chosen =
-        !strncmp(options->only, rule->id, size) && options->only[size] == '/';
-  }
-  if (options->level >= 0 && rule->level <= KC_COMPILE &&
-      (int)rule->level > options->level)
-    return false;
-  if (options->quick && (rule->flags & KC_LONG)) return false;
-  return chosen;
-}
-
-bool kc_globs_match(const kc_options *options) {
-  for (uint32_t i = 0; i < options->glob_count; i++) {
-    const kc_rule *rule = NULL;
-    for (uint32_t k = 0; (rule = kc_rule_at(k)); k++)
-      if (matches(options->globs[i], rule->id)) break;
-    if (rule) continue;
-    fprintf(stderr,
-            "keel-conformance: no rule's id is like \"%s\"; keel-conformance"
-            " list has them all\n",
-            options->globs[i]);
-    return false;
-  }
+/* A rule that broke as one that it stands on broke has shown nothing of its own. False where
+ * such a rule is still to be judged. */
+static bool settle(const kc_running *run, kc_rule_result *rule) {
+  bool open = false;
+  kc_status is = rule->status;
+  if (is != KC_FAIL && is != KC_CRASH && is != KC_HANG && is != KC_WARNING)
+    return true;
+  if (was_seen(rule)) return true;
+  const char *basis = kc_basis_failed(run->results, rule->id, &open);
+  if (!basis) return !open;
+  rule->status = KC_NOT_RUN;
+  kc_text_set(&rule->reason, "not judged: %s failed", basis);
   return true;
 }
 
-static uint32_t shard_of(const char *id, uint32_t shards) {
-  return (uint32_t)((kc_hash(KC_HASH, id) >> 20) % shards);
-}
-
-/* ---- progress --------------------------------------------------------------------------- */
-
-static void show(run *run) {
-  const kc_options *options = run->options;
-  if (options->quiet || !run->tty || kc_now() - run->shown < KC_S / 10) return;
-  run->shown = kc_now();
-  const char *name = "";
-  for (uint32_t i = 0; i < run->jobs; i++)
-    if (run->children[i].pid)
-      name = run->children[i].page->name[0] ? run->children[i].page->name
-                                            : run->children[i].rule->id;
-  uint32_t total = run->results->rule_count, failed = 0;
-  for (uint32_t i = 0; i < total; i++)
-    failed += run->results->rules[i].written &&
-              kc_status_failed(run->results->rules[i].status);
-  char bar[21] = {0};
-  for (uint32_t i = 0; i < 20; i++)
-    bar[i] = i < 20 * run->finished / (total ? total : 1) ? '=' : ' ';
-  double spent = (double)(run->shown - run->began) / 1e9;
-  double left =
-      run->finished ? spent * (total - run->finished) / run->finished : 0;
-  fprintf(
-      stderr,
-      "\r[%s] %u/%u, %u failed, %02d:%02d, about %02d:%02d left  %.40s\x1b[K",
-      bar, run->finished, total, failed, (int)spent / 60, (int)spent % 60,
-      (int)left / 60, (int)left % 60, name);
-  fflush(stderr);
-}
-
-static void clear_line(const run *run) {
-  if (run->tty && !run->options->quiet) fprintf(stderr, "\r\x1b[K");
-}
-
-static void finish_rule(run *run, kc_rule_result *rule) {
-  kc_judge(&run->expected, rule);
-  run->finished++;
-  if (rule->rule && (rule->rule->flags & KC_WATCHED)) return;
+static void write_rule(const kc_running *run, kc_rule_result *rule) {
+  if (rule->written) return;
   kc_results_write_rule(run->results, rule);
   if (kc_status_failed(rule->status) && !run->options->quiet && !run->tty)
     fprintf(stderr, "FAIL %s\n", rule->id);
 }
 
-/* ---- children ------------------------------------------------------------------------------- */
-
-/* The calls that have not returned, each once, with how many threads are in it. */
-static void add_open_calls(const kc_page *page, char **text) {
-  char call[KC_RING_TEXT];
-  for (uint32_t i = 0; i < KC_CALLERS; i++) {
-    uint32_t before = 0, count = 0;
-    if (!atomic_load(&page->in[i])) continue;
-    snprintf(call, sizeof call, "%s", page->open[i]);
-    for (uint32_t k = 0; k < KC_CALLERS; k++) {
-      bool same = atomic_load(&page->in[k]) &&
-                  !strncmp(call, page->open[k], sizeof call);
-      count += same;
-      before += same && k < i;
-    }
-    if (before) continue;
-    kc_text_more(text, "has not returned: %s", call);
-    if (count > 1) kc_text_more(text, "  on %u threads", count);
-  }
+static void finish_rule(kc_running *run, kc_rule_result *rule) {
+  run->finished++;
+  if (rule->rule && (rule->rule->flags & KC_WATCHED)) return;
+  kc_judge(&run->expected, rule);
+  rule->judged = true;
+  if (settle(run, rule)) write_rule(run, rule);
 }
 
-static void add_calls(kc_child *child, char **text) {
-  uint32_t at = atomic_load(&child->page->at);
-  uint32_t from = at > 12 ? at - 12 : 0;
-  if (at) kc_text_more(text, "last calls:");
-  for (; from < at; from++)
-    kc_text_more(text, "  %.*s", (int)KC_RING_TEXT - 1,
-                 child->page->calls[from % KC_RING]);
-  add_open_calls(child->page, text);
-}
-
-/* The case that something happened to: the one that runs, or the end. */
-static kc_case_result *case_of(kc_child *child) {
-  if (child->now) return child->now;
-  char name[300];
-  if (child->page->name[0] && !child->done)
-    snprintf(name, sizeof name, "%s", child->page->name);
-  else
-    snprintf(name, sizeof name, "%s/%s", child->rule->id,
-             child->done ? "exit" : "begin");
-  return kc_results_case(child->result, name);
-}
-
-static void note_end(kc_child *child, int status) {
-  if (child->garbage) {
-    kc_case_result *one = case_of(child);
-    one->status = KC_FAIL;
-    one->checks++;
-    kc_text_more(&one->message,
-                 "%llu bytes that the suite didn't write came through a file"
-                 " descriptor that is not the plugin's",
-                 (unsigned long long)child->garbage);
-  }
-  if (child->hung) return;
-  bool whole = child->done || child->stopped;
-  if (whole && WIFEXITED(status) && WEXITSTATUS(status) == 0) return;
-  kc_case_result *one = case_of(child);
-  one->status = KC_CRASH;
-  one->checks++;
-  if (WIFSIGNALED(status)) {
-    kc_text_more(&one->message, "%s%s", strsignal(WTERMSIG(status)),
-                 child->done ? " while the process ended" : "");
-    if (child->page->crash[0])
-      kc_text_more(&one->detail, "%.3000s", child->page->crash);
-  } else {
-    kc_text_more(&one->message, "the process ended with status %d%s",
-                 WEXITSTATUS(status),
-                 whole ? "" : " in the middle: something called exit");
-  }
-  add_calls(child, &one->detail);
-  if (child->said[0])
-    kc_text_more(&one->detail, "it printed:\n%s", child->said);
-}
-
-static void note_hang(run *run, kc_child *child) {
-  kc_case_result *one = case_of(child);
-  one->status = KC_HANG;
-  one->checks++;
-  kc_text_more(&one->message, "no sign of life for %.0f s",
-               (double)(kc_now() - child->beat_time) / 1e9);
-  add_calls(child, &one->detail);
-  if (!run->options->no_reruns) kc_child_stacks(child, &one->detail);
-  child->hung = true;
-}
-
-static void check_deadline(run *run, kc_child *child) {
-  uint64_t now = kc_now(), beat = atomic_load(&child->page->beat);
-  double scale = run->options->time_scale * run->results->factor;
-  if (beat != child->beat) {
-    child->beat = beat;
-    child->beat_time = now;
-  }
-  uint64_t most = CASE_LIMIT + run->options->soak;
-  if (child->hung) return;
-  if (child->flood > FLOOD || child->garbage > (1 << 20)) {
-    kc_case_result *one = case_of(child);
-    one->status = KC_FAIL;
-    one->checks++;
-    kc_text_more(&one->message, "it writes without end");
-    child->hung = true;
-    kc_child_kill(child);
-  } else if ((double)(now - child->beat_time) > (double)QUIET_LIMIT * scale ||
-             (double)(now - child->case_began) > (double)most * scale) {
-    note_hang(run, child);
-    kc_child_kill(child);
+/* Those that waited for others, and those that are watched in all rules. */
+static void finish_rest(kc_running *run) {
+  for (uint32_t i = 0; i < run->results->rule_count; i++) {
+    kc_rule_result *rule = &run->results->rules[i];
+    if (rule->written) continue;
+    if (!rule->judged && rule->status != KC_NOT_RUN)
+      kc_judge(&run->expected, rule);
+    settle(run, rule);
+    write_rule(run, rule);
   }
 }
 
 /* Ends a child; true where another goes on behind the case that spoilt it. */
-static bool end_child(run *run, kc_child *child, int status) {
+static bool end_child(kc_running *run, kc_child *child, int status) {
   kc_child_read(child, run->results);
   kc_rule_result *result = child->result; /* of a group, where it had come to */
   const kc_rule *rule = child->rule;
-  note_end(child, status);
+  kc_note_end(child, status);
   kc_child_leave_rule(child, run->results);
   bool bad = !child->done || child->hung;
   uint32_t next = child->stopped ? child->stop_at + 1
@@ -257,60 +97,10 @@ static bool end_child(run *run, kc_child *child, int status) {
                         run->results->factor);
 }
 
-/* ---- running a failed case again ----------------------------------------------------------- */
-
-static void wait_child(run *run, kc_child *child, kc_results *all,
-                       int *out_status) {
-  while (!kc_child_ended(child, out_status)) {
-    struct pollfd fds[2] = {{child->events, POLLIN, 0},
-                            {child->output, POLLIN, 0}};
-    poll(fds, 2, 20);
-    kc_child_read(child, all);
-    check_deadline(run, child);
-    show(run);
-  }
-  kc_child_read(child, all);
-}
-
-/* Three more runs tell a flake from a failure; both stay failures. */
-static void run_again(run *run, kc_rule_result *rule) {
-  uint32_t tried = 0;
-  for (uint32_t i = 0; i < rule->case_count && tried < 2; i++) {
-    kc_case_result *one = &rule->cases[i];
-    if (one->status != KC_FAIL || strstr(one->name, "/during=")) continue;
-    tried++;
-    one->runs = one->failed_runs = 1;
-    for (int k = 0; k < 3; k++) {
-      kc_child child = {0};
-      kc_rule_result again = {.id = rule->id, .rule = rule->rule};
-      int status = 0;
-      if (!kc_child_start(&child, run->options, rule->rule, &again, 0,
-                          one->name, run->results->factor))
-        return;
-      wait_child(run, &child, NULL, &status);
-      bool failed = !child.done || !WIFEXITED(status);
-      for (uint32_t c = 0; c < again.case_count; c++) {
-        failed |= kc_status_failed(again.cases[c].status);
-        free(again.cases[c].name);
-        free(again.cases[c].message);
-        free(again.cases[c].note);
-        free(again.cases[c].detail);
-      }
-      free(again.cases);
-      kc_child_close(&child);
-      one->runs++;
-      one->failed_runs += failed;
-    }
-    if (one->failed_runs < one->runs)
-      kc_text_more(&one->message, "flaky: failed %u of %u runs",
-                   one->failed_runs, one->runs);
-  }
-}
-
 /* ---- all of it ------------------------------------------------------------------------------- */
 
 /* The first in a free child, which goes on with the others. */
-static void start_rules(run *run, kc_rule_result *const *results,
+static void start_rules(kc_running *run, kc_rule_result *const *results,
                         uint32_t count) {
   kc_rule_result *result = results[0];
   for (uint32_t i = 0; i < run->jobs; i++) {
@@ -335,7 +125,7 @@ static void start_rules(run *run, kc_rule_result *const *results,
 }
 
 /* --group area: rules of one area that a process of their own gives nothing. */
-static bool grouped(const run *run, const kc_rule_result *a,
+static bool grouped(const kc_running *run, const kc_rule_result *a,
                     const kc_rule_result *b) {
   size_t size = strcspn(a->id, ".") + 1;
   uint32_t own = KC_ALONE | KC_CLOSED;
@@ -344,23 +134,36 @@ static bool grouped(const run *run, const kc_rule_result *a,
 }
 
 /* A rule that has ended: failures are tried again, and it is judged. */
-static void complete(run *run, kc_rule_result *result) {
+static void complete(kc_running *run, kc_rule_result *result) {
   bool failed = false;
   for (uint32_t c = 0; c < result->case_count; c++)
     failed |= result->cases[c].status == KC_FAIL;
   if (failed && !run->options->no_reruns && !run->options->only)
-    run_again(run, result);
-  finish_rule(run, result);
+    kc_run_again(run, result);
+  if (kc_is_late(result) && !run->options->no_reruns && !run->options->only)
+    run->late[run->late_count++] = result;
+  else
+    finish_rule(run, result);
 }
 
-static void finish_past(run *run, kc_child *child) {
+/* What missed a deadline beside others counts if it does so alone. */
+static void try_late(kc_running *run) {
+  for (uint32_t i = 0; i < run->late_count && !interrupted; i++) {
+    kc_run_alone(run, run->late[i]);
+    finish_rule(run, run->late[i]);
+  }
+  free(run->late);
+  run->late = NULL;
+}
+
+static void finish_past(kc_running *run, kc_child *child) {
   for (uint32_t i = 0; i < child->past_count; i++)
     complete(run, child->past[i]);
   child->past_count = 0;
 }
 
-static void wait_some(run *run) {
-  struct pollfd fds[2 * JOBS];
+static void wait_some(kc_running *run) {
+  struct pollfd fds[2 * KC_JOBS];
   nfds_t count = 0;
   for (uint32_t i = 0; i < run->jobs; i++)
     if (run->children[i].pid) {
@@ -374,7 +177,7 @@ static void wait_some(run *run) {
     if (!child->pid) continue;
     kc_child_read(child, run->results);
     finish_past(run, child);
-    check_deadline(run, child);
+    kc_check_deadline(run, child);
     if (!kc_child_ended(child, &status)) continue;
     bool goes_on = end_child(run, child, status);
     finish_past(run, child);
@@ -389,10 +192,10 @@ static void wait_some(run *run) {
     complete(run, result);
     if (rest_count) start_rules(run, rest, rest_count);
   }
-  show(run);
+  kc_progress_show(run);
 }
 
-static void stop_children(run *run) {
+static void stop_children(kc_running *run) {
   for (uint32_t i = 0; i < run->jobs; i++) {
     kc_child *child = &run->children[i];
     if (!child->pid) continue;
@@ -403,7 +206,7 @@ static void stop_children(run *run) {
   run->running = 0;
 }
 
-static void run_part(run *run, bool alone) {
+static void run_part(kc_running *run, bool alone) {
   kc_results *results = run->results;
   uint32_t width = alone ? 1 : run->jobs;
   for (uint32_t i = 0; i < results->rule_count && !interrupted; i++) {
@@ -433,90 +236,7 @@ static void run_part(run *run, bool alone) {
   if (interrupted) stop_children(run);
 }
 
-static void plan(run *run, const kc_facts *facts) {
-  const kc_options *options = run->options;
-  kc_results *results = run->results;
-  const kc_rule *rule = NULL;
-  results->rules = calloc(kc_rule_count() + 1, sizeof *results->rules);
-  for (uint32_t i = 0; (rule = kc_rule_at(i)); i++) {
-    bool watched = (rule->flags & KC_WATCHED) && !options->only;
-    for (uint32_t k = 0; k < options->not_count; k++)
-      watched &= !matches(options->not_globs[k], rule->id);
-    if (!kc_chosen(options, rule) && !watched) continue;
-    if (options->shards > 1 && !watched &&
-        shard_of(rule->id, options->shards) != options->shard)
-      continue;
-    kc_rule_result *result = &results->rules[results->rule_count++];
-    result->rule = rule;
-    result->id = strdup(rule->id);
-    result->severity = rule->severity;
-    result->level = rule->level;
-    result->status = KC_NOT_RUN;
-    if (facts->loaded && KD_VERSION_MAJOR(facts->abi_version) == KD_ABI_MAJOR &&
-        rule->since > facts->abi_version) {
-      result->status = KC_UNCLAIMED;
-      kc_text_set(&result->reason,
-                  "the rule came with ABI %u.%u, and the"
-                  " plugin was built for %u.%u",
-                  KD_VERSION_MAJOR(rule->since), KD_VERSION_MINOR(rule->since),
-                  KD_VERSION_MAJOR(facts->abi_version),
-                  KD_VERSION_MINOR(facts->abi_version));
-    } else if (facts->loaded && !(facts->claims >> rule->level & 1)) {
-      result->status = KC_UNCLAIMED;
-      kc_text_set(&result->reason,
-                  "the plugin doesn't claim %s: its table is"
-                  " NULL",
-                  kc_level_name(rule->level));
-    } else if (!facts->open && !(rule->flags & KC_CLOSED)) {
-      kc_text_set(&result->reason, "the plugin could not be %s: %s",
-                  facts->loaded ? "opened" : "loaded", facts->why);
-    }
-    if (result->status == KC_UNCLAIMED) {
-      run->finished++;
-      kc_results_write_rule(results, result);
-    }
-  }
-}
-
-static void describe(run *run, const kc_facts *facts) {
-  kc_results *results = run->results;
-  char digest[65], when[32];
-  time_t now = time(NULL);
-  struct tm broken;
-  struct utsname host;
-  gmtime_r(&now, &broken);
-  strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%SZ", &broken);
-  uname(&host);
-  kc_text_set(&results->suite, "keel-conformance %s", KEEL_VERSION);
-  kc_text_set(&results->plugin_path, "%s", run->options->plugin);
-  if (kc_sha_file(run->options->plugin, digest))
-    kc_text_set(&results->plugin_digest, "%s", digest);
-  if (kc_sha_file("/proc/self/exe", digest))
-    kc_text_set(&results->suite_digest, "%s", digest);
-  kc_rules_digest(digest);
-  kc_text_set(&results->rules_digest, "%s", digest);
-  kc_text_set(&results->name, "%s", facts->name);
-  kc_text_set(&results->vendor, "%s", facts->vendor);
-  kc_text_set(&results->version, "%s", facts->version);
-  kc_text_set(&results->device, "%s", facts->device);
-  kc_text_set(&results->started, "%s", when);
-  kc_text_set(&results->host, "%s %s %s", host.sysname, host.release,
-              host.machine);
-  results->abi_version = facts->abi_version;
-  results->abi_min = facts->abi_min;
-  results->device_index = run->options->device;
-  results->seed = run->options->seed;
-  results->factor = facts->factor;
-  for (int i = 0; i <= KC_COMPILE && (facts->claims >> i & 1); i++)
-    results->level = i;
-  results->options = facts->claims >> KC_PROFILE;
-  const kc_options *o = run->options;
-  results->partial = o->quick || o->glob_count || o->not_count || o->only ||
-                     o->op || o->dtype || o->shards > 1 ||
-                     (o->level >= 0 && o->level < results->level);
-}
-
-static bool stale(const run *run) {
+static bool stale(const kc_running *run) {
   bool found = false;
   for (uint32_t i = 0; i < run->expected.count; i++) {
     const kc_expectation *one = &run->expected.all[i];
@@ -534,7 +254,7 @@ static bool stale(const run *run) {
   return found;
 }
 
-static int verdict(const run *run, const kc_facts *facts) {
+static int verdict(const kc_running *run, const kc_facts *facts) {
   const kc_results *results = run->results;
   bool failed = false, error = false, ran = false;
   for (uint32_t i = 0; i < results->rule_count; i++) {
@@ -558,7 +278,7 @@ static int verdict(const run *run, const kc_facts *facts) {
 }
 
 /* The time of --soak goes to all rules that soak, in equal parts. */
-static uint64_t soak_share(const run *run) {
+static uint64_t soak_share(const kc_running *run) {
   uint32_t count = 0;
   for (uint32_t i = 0; i < run->results->rule_count; i++)
     count += run->results->rules[i].status == KC_NOT_RUN &&
@@ -567,7 +287,7 @@ static uint64_t soak_share(const run *run) {
 }
 
 int kc_run_all(const kc_options *asked, kc_results *results) {
-  static run run;
+  static kc_running run;
   static kc_options own, *options = &own;
   kc_facts facts;
   own = *asked;
@@ -576,7 +296,7 @@ int kc_run_all(const kc_options *asked, kc_results *results) {
   run.results = results;
   run.tty = isatty(2) != 0;
   run.jobs = options->jobs ? options->jobs : 2;
-  if (run.jobs > JOBS) run.jobs = JOBS;
+  if (run.jobs > KC_JOBS) run.jobs = KC_JOBS;
   run.began = kc_now();
   if (options->expectations &&
       !kc_expectations_read(options->expectations, &run.expected)) {
@@ -588,7 +308,7 @@ int kc_run_all(const kc_options *asked, kc_results *results) {
     return KC_EXIT_USAGE;
   }
   kc_probe(options, &facts);
-  describe(&run, &facts);
+  kc_describe(&run, &facts);
   if (!options->quiet)
     printf("%s %s %s (ABI %u.%u, from %u.%u)  device %s  %s (%u rules)\n",
            facts.vendor, facts.name, facts.version,
@@ -608,19 +328,24 @@ int kc_run_all(const kc_options *asked, kc_results *results) {
       return KC_EXIT_SUITE;
     }
   }
-  plan(&run, &facts);
+  kc_plan(&run, &facts);
+  kc_progress_plan(&run);
   own.soak = soak_share(&run);
   if (!kc_scratch_make(own.cache)) return KC_EXIT_SUITE;
+  run.late = calloc(results->rule_count + 1, sizeof(kc_rule_result *));
   struct sigaction ours = {.sa_handler = on_interrupt}, before[2];
   sigaction(SIGINT, &ours, &before[0]);
   sigaction(SIGTERM, &ours, &before[1]);
   run_part(&run, false);
   run_part(&run, true);
-  clear_line(&run);
+  try_late(&run);
+  kc_progress_clear(&run);
   kc_scratch_remove(own.cache);
   sigaction(SIGINT, &before[0], NULL);
   sigaction(SIGTERM, &before[1], NULL);
   if (interrupted) {
+    for (uint32_t i = 0; i < results->rule_count; i++)
+      if (results->rules[i].judged) write_rule(&run, &results->rules[i]);
     fprintf(stderr, "keel-conformance: interrupted at rule %u of %u%s%s\n",
             run.finished, results->rule_count,
             options->out ? "; what ran is in " : "",
@@ -628,12 +353,8 @@ int kc_run_all(const kc_options *asked, kc_results *results) {
     kc_expectations_free(&run.expected);
     return 128 + interrupted;
   }
-  for (uint32_t i = 0; i < results->rule_count; i++) {
-    kc_rule_result *rule = &results->rules[i];
-    if (rule->written) continue;
-    if (rule->status != KC_NOT_RUN) kc_judge(&run.expected, rule);
-    kc_results_write_rule(results, rule);
-  }
+  finish_rest(&run);
+  kc_results_order(results);
   results->time = kc_now() - run.began;
   kc_results_end(results);
   int status = verdict(&run, &facts);

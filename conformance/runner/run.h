@@ -25,7 +25,9 @@ typedef struct kc_options {
   uint32_t jobs, shard, shards;
   double time_scale; /* of deadlines */
   bool quick, in_process, quiet, no_reruns, verbose;
-  bool by_area;    /* one child for the rules of an area */
+  bool by_area; /* one child for the rules of an area */
+  const kc_results
+      *last;       /* run of the plugin: how long things take; NULL: none */
   char cache[256]; /* where a driver keeps what it compiled: one for a run */
 } kc_options;
 
@@ -89,6 +91,22 @@ int kc_in_process(const kc_options *options);
 
 #define KC_QUEUE 48u /* rules of a child, at most */
 
+/* A sanitizer's report, out of what a child prints: its first, without the shadow memory. */
+typedef struct kc_report {
+  char line[400], text[6000];
+  char at[300]; /* the case that ran; "": none */
+  uint32_t line_size;
+  bool in_mark, begun, whole, noted; /* noted: a case has it */
+} kc_report;
+
+/* What counts for a child's deadlines, in ns: wall time over the machine's load, and a tenth
+ * of the suite's own work. */
+typedef struct kc_clock {
+  uint64_t looked, sign;   /* the last look, the last sign of life */
+  uint64_t beat, computed; /* what was there at the last look */
+  double silent, spent;    /* since that sign, since the case began */
+} kc_clock;
+
 typedef struct kc_child {
   int pid; /* 0: free */
   int events, output;
@@ -96,12 +114,14 @@ typedef struct kc_child {
   const kc_rule *rule;
   kc_rule_result *result;
   kc_case_result *now; /* the case that runs */
-  uint64_t began, case_began, beat, beat_time;
+  uint64_t began, case_began;
+  kc_clock clock;
   char line[4096];
   uint32_t line_size;
   bool overlong;
   uint64_t garbage, flood; /* bytes */
   char said[2048];         /* the last that it printed */
+  kc_report report;
   bool done, stopped, hung;
   uint32_t stop_at, cases;
   uint32_t crashes, restarts;
@@ -118,10 +138,21 @@ bool kc_child_start(kc_child *child, const kc_options *options,
                     const char *only, double factor);
 /* Reads what it sent. `all` gets what belongs to other rules. */
 void kc_child_read(kc_child *child, kc_results *all);
+/* The case that ran gets the sanitizer's report, if there is one that no case has. */
+void kc_child_report(kc_child *child);
 /* The rule that runs has ended: its time, and what it printed. */
 void kc_child_leave_rule(kc_child *child, kc_results *all);
 /* Whether it has ended; never blocks. */
 bool kc_child_ended(const kc_child *child, int *out_status);
+/* Looks through what was printed for a report, and takes the child's marks out: returns what
+ * size is left. sanitizer.c */
+size_t kc_report_read(kc_report *report, char *text, size_t size);
+/* Adds what it found and where, in a line; false where there is no report. */
+bool kc_report_says(const kc_report *report, char **out_text);
+/* Moves its clock on, and lets it know how patient to be: the load, and `scale` from 1 on. */
+void kc_clock_look(kc_child *child, double scale);
+/* Tasks that want to run for each processor, over some seconds; from 1 on. deadline.c */
+double kc_load_of_machine(void);
 /* Kills it and its group. */
 void kc_child_kill(kc_child *child);
 /* Its stacks, for a hang. */

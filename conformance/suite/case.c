@@ -125,7 +125,22 @@ void kc_beat(void) {
   atomic_fetch_add_explicit(&kc_shared->beat, 1, memory_order_relaxed);
 }
 
+bool kc_is_sanitized(void) {
+  const char *preloaded = getenv("LD_PRELOAD");
+  return preloaded && strstr(preloaded, "san");
+}
+
+double kc_patience(void) {
+  uint32_t thousandths = kc_shared ? atomic_load(&kc_shared->patience) : 0;
+  return thousandths > 1000 ? thousandths / 1000.0 : 1;
+}
+
 /* ---- cases ------------------------------------------------------------------ */
+
+/* For the runner, in what is printed: which case a sanitizer's report belongs to. */
+static void mark_output(const char *name) {
+  if (kc_is_sanitized()) dprintf(STDERR_FILENO, "%c%s\n", KC_MARK, name);
+}
 
 static void announce(void) {
   char text[300];
@@ -135,6 +150,7 @@ static void announce(void) {
            (unsigned long long)atomic_load(&kc_shared->number),
            kc_shared->name);
   kc_send('B', text);
+  mark_output(kc_shared->name);
 }
 
 static void end_case(void) {
@@ -296,6 +312,7 @@ bool kc_run_rule(const kc_rule *rule) {
     kc.from = 0;
   }
   snprintf(text, sizeof text, "%u", numbers);
+  mark_output("");
   kc_send('D', text);
   return true;
 }
@@ -363,6 +380,10 @@ uint64_t kc_now(void) {
 }
 
 void kc_sleep(uint64_t time) {
+  for (; time > KC_S && kc_shared; time -= KC_S) { /* the suite's own time */
+    kc_sleep(KC_S);
+    kc_beat();
+  }
   struct timespec rest = {.tv_sec = (time_t)(time / KC_S),
                           .tv_nsec = (long)(time % KC_S)};
   while (nanosleep(&rest, &rest) != 0 && errno == EINTR)

@@ -10,6 +10,10 @@
  *   D cases         the rule is done       X number      it stopped in a case
  *                                          W rule text   a watched rule broke
  *   R id            the next rule of a group begins
+ *   T name          a process that it started was too late, and ended
+ *
+ * Where a sanitizer's library is preloaded, what the child prints has lines of its own: KC_MARK
+ * and the case that begins, or nothing. A report behind one belongs to that case.
  */
 #ifndef KC_CHANNEL_H
 #define KC_CHANNEL_H
@@ -27,9 +31,13 @@
 #define KC_RING_TEXT 112u
 #define KC_CALLERS   32u
 
+#define KC_MARK '\1'
+
 typedef struct kc_page {
   char nonce[24];
   atomic_ullong beat; /* moves while the child is well */
+  atomic_uint
+      patience; /* thousandths: the machine's load and --time-scale; 0: not known */
   atomic_uint number; /* of the case */
   char name[256];     /* of the case */
   atomic_ullong checks;

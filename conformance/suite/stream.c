@@ -77,10 +77,15 @@ void kc_drain(kd_stream *stream) {
   if (stream) kc_ok(kc_finish(stream), "waiting");
 }
 
+static bool is_soon(uint64_t since) {
+  double limit = (double)SOON * kc.factor * kc_patience();
+  return (double)(kc_now() - since) < limit;
+}
+
 kd_status kc_poll(kd_event *event) {
-  uint64_t until = kc_now() + (uint64_t)((double)SOON * kc.factor);
+  uint64_t begin = kc_now();
   kd_status status = KD_BUSY;
-  while (status == KD_BUSY && kc_now() < until) {
+  while (status == KD_BUSY && is_soon(begin)) {
     status = kp.e.query(event);
     kc_sleep(KC_MS);
     kc_beat();
@@ -89,8 +94,8 @@ kd_status kc_poll(kd_event *event) {
 }
 
 bool kc_counted(const atomic_uint *counter) {
-  uint64_t until = kc_now() + (uint64_t)((double)SOON * kc.factor);
-  while (!atomic_load(counter) && kc_now() < until) {
+  uint64_t begin = kc_now();
+  while (!atomic_load(counter) && is_soon(begin)) {
     kc_sleep(KC_MS / 5);
     kc_beat();
   }

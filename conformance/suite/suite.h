@@ -55,6 +55,13 @@ void kc_violation(const char *rule, const char *format, ...) KD_PRINTF(2, 3);
 /* Tells the runner that the child is alive in a long case. */
 void kc_beat(void);
 
+/* Whether a sanitizer's library is preloaded: the plugin may be built with it. */
+bool kc_is_sanitized(void);
+
+/* How many times longer than on an idle machine a wait may take: the runner measures the load,
+ * and --time-scale lengthens it. 1 or more. */
+double kc_patience(void);
+
 /* Goes on with a hash (FNV-1a) over a text; one begins with KC_HASH. */
 #define KC_HASH UINT64_C(0xcbf29ce484222325)
 uint64_t kc_hash(uint64_t hash, const char *text);

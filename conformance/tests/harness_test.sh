@@ -3,7 +3,7 @@
 # run goes on behind it.
 # usage: harness_test.sh SUITE SIM
 set -u
-suite=$1 sim=$2
+suite=$1 sim=$(realpath "$2")
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 failed=0
@@ -39,6 +39,42 @@ KEEL_SIM=hostile_begin "$suite" run "$sim" --rule capture.other-threads \
   --no-reruns --time-scale 0.2 --verbose >"$scratch/out" 2>&1
 grep -A 1 'has not returned: capture.begin' "$scratch/out" | grep -q 'on 2 threads' ||
   complain "the capture.begin that hangs is not named"
+
+# what misses a deadline counts if it does so again, when nothing else runs
+once() {
+  KEEL_SIM=hostile_$1 KEEL_SIM_MARK="$scratch/mark" "$suite" run "$sim" \
+    --rule copy.host-reusable --rule copy.in-out --time-scale 0.2 --verbose \
+    --out "$scratch" >"$scratch/out" 2>&1
+  status=$?
+}
+once once
+[ $status -eq 0 ] || complain "a hang that does not come again: exit status $status"
+grep -q '"copy.host-reusable/all","status":"pass".*ended when it ran alone' \
+  "$scratch/results.jsonl" || complain "the first hang is not noted"
+once stop
+[ $status -eq 1 ] || complain "a hang that comes again: exit status $status"
+grep -q 'failed again when nothing else ran' "$scratch/out" ||
+  complain "nothing says that it was tried alone"
+grep -q 'no sign of life.*--time-scale' "$scratch/out" ||
+  complain "nothing says how to give it more time"
+
+# a rule that broke as its basis did is not judged, and is run again with it
+fault=$(dirname "$sim")/fault.so
+KEEL_FAULT=odd_tail KEEL_FAULT_PLUGIN=$sim "$suite" run "$fault" --no-reruns \
+  --rule copy.in-out --rule mem.no-overlap --rule copy.any-host-memory --report junit \
+  --report tap --report md --report html --out "$scratch" >"$scratch/out" 2>&1
+[ $? -eq 1 ] || complain "a broken copy does not fail the run"
+grep -q '^FAIL copy.in-out ' "$scratch/out" || complain "the basis did not fail"
+grep -q '^ *[0-9]* skipped: not judged: copy.in-out failed (.*mem.no-overlap' \
+  "$scratch/out" || complain "mem.no-overlap is judged beside broken copies"
+grep -q 'ok .*mem.no-overlap # SKIP not judged: copy.in-out failed' \
+  "$scratch/results.tap" || complain "TAP says something else"
+grep -A 1 'name="mem.no-overlap"' "$scratch/junit.xml" |
+  grep -q 'skipped message="not judged' || complain "JUnit says something else"
+KEEL_FAULT=odd_tail KEEL_FAULT_PLUGIN=$sim "$suite" again "$fault" --no-reruns \
+  --out "$scratch" >"$scratch/out" 2>&1
+grep -q 'not judged: copy.in-out failed (.*mem.no-overlap' "$scratch/out" ||
+  complain "what was not judged is not run again"
 
 for group in rule area; do
   expect garbage fail

@@ -169,7 +169,8 @@ static bool judge(task *t) {
       if (t->needs ? !strcmp(rule->id, t->needs) : named)
         t->skipped =
             rule->status == KC_UNCLAIMED || rule->status == KC_UNTESTED;
-      bool bad = kc_status_failed(rule->status) || rule->status == KC_WARNING;
+      bool bad = kc_status_failed(rule->status) || rule->status == KC_WARNING ||
+                 (rule->status == KC_NOT_RUN && rule->failed);
       passed &= !bad || rule->status == KC_WARNING;
       if (!bad) continue;
       killed |= named;

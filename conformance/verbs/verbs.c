@@ -136,6 +136,15 @@ static void write_reports(const kc_options *options,
   }
 }
 
+/* The record that the run will write over; NULL where there is none. */
+static const kc_results *last_run(const char *folder) {
+  static kc_results last;
+  char path[4200];
+  snprintf(path, sizeof path, "%s/results.jsonl", folder ? folder : "");
+  bool there = folder && access(path, R_OK) == 0;
+  return there && kc_results_read(path, &last) ? &last : NULL;
+}
+
 int kc_verb_run(int argc, char **argv) {
   kc_options options;
   kc_results results = {0};
@@ -152,6 +161,7 @@ int kc_verb_run(int argc, char **argv) {
                       strerror(errno));
     options.out = NULL; /* nowhere to remember the last run: that is all */
   }
+  options.last = options.quiet ? NULL : last_run(options.out);
   static char dump[4096]; /* children have folders of their own */
   if (options.dump) {
     if (!make_folders(options.dump) || !realpath(options.dump, dump))
@@ -304,7 +314,8 @@ int kc_verb_again(int argc, char **argv) {
   options.seed = last.seed;
   for (uint32_t i = 0; i < last.rule_count && options.glob_count < KC_GLOBS;
        i++)
-    if (kc_status_failed(last.rules[i].status))
+    if (kc_status_failed(last.rules[i].status) ||
+        last.rules[i].status == KC_NOT_RUN) /* what it stands on failed */
       options.globs[options.glob_count++] = last.rules[i].id;
   if (!options.glob_count) {
     puts("nothing failed in the last run");
