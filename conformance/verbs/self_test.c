@@ -65,6 +65,7 @@ static const char *const oddities[] = {
     "few_ops",          /* it has three ops */
     "hint_bits",        /* flags have hints that nobody knows */
     "busy_limit",       /* a stream takes 64 launches, then says BUSY */
+    "huge_memory",      /* buffers of more than 4 GiB */
 };
 
 typedef struct task {
