@@ -71,6 +71,8 @@ static int run_child(int argc, char **argv) {
   kc.max_memory = number_after(argc, argv, "--max-memory", 512ull << 20);
   kc.soak_time = number_after(argc, argv, "--soak", 0);
   kc.device = (uint32_t)number_after(argc, argv, "--device", 0);
+  kc.shard = (uint32_t)number_after(argc, argv, "--shard", 0);
+  kc.shards = (uint32_t)number_after(argc, argv, "--shards", 0);
   kc.op = word_after(argc, argv, "--op");
   kc.dtype = word_after(argc, argv, "--dtype");
   kc.dump = word_after(argc, argv, "--dump");

@@ -379,9 +379,9 @@ static void op_covered(void) {
   }
 }
 
-#define RULE(severity, id, check, flags, header, sentence, names, about)   \
-  KC_RULE(severity, CORE, id, check, (flags) | KC_CASES, header, sentence, \
-          names, about)
+#define RULE(severity, id, check, flags, header, sentence, names, about)     \
+  KC_RULE(severity, CORE, id, check, (flags) | KC_CASES | KC_SPREAD, header, \
+          sentence, names, about)
 
 static const kc_rule rules[] = {
     RULE(

@@ -72,7 +72,7 @@ static void become(const kc_options *options, const kc_child *child,
                    const char *scratch) {
   const kc_rule *rule = child->rule;
   char *argv[256], from_text[24], seed_text[24], memory_text[24], soak_text[24];
-  char device_text[24], factor_text[32];
+  char device_text[24], factor_text[32], shard_text[24], shards_text[24];
   int n = 0;
   snprintf(factor_text, sizeof factor_text, "%.3f", factor);
   add(argv, &n, "keel-conformance");
@@ -90,6 +90,10 @@ static void become(const kc_options *options, const kc_child *child,
       number(soak_text, kc_rule_soaks(rule) ? options->soak : 0),
       "--device",
       number(device_text, options->device),
+      "--shard",
+      number(shard_text, options->shard),
+      "--shards",
+      number(shards_text, options->shards),
       "--factor",
       factor_text,
       "--scratch",

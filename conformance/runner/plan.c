@@ -47,11 +47,12 @@ bool kc_globs_match(const kc_options *options) {
   return true;
 }
 
-static uint32_t shard_of(const char *id, uint32_t shards) {
-  return (uint32_t)((kc_hash(KC_HASH, id) >> 20) % shards);
-}
-
 /* ---- the plan ------------------------------------------------------------------ */
+
+static bool in_shard(const kc_options *options, const kc_rule *rule) {
+  return options->shards < 2 || (rule->flags & KC_SPREAD) ||
+         kc_shard_of(rule->id, options->shards) == options->shard;
+}
 
 void kc_plan(kc_running *run, const kc_facts *facts) {
   const kc_options *options = run->options;
@@ -63,9 +64,7 @@ void kc_plan(kc_running *run, const kc_facts *facts) {
     for (uint32_t k = 0; k < options->not_count; k++)
       watched &= !matches(options->not_globs[k], rule->id);
     if (!kc_chosen(options, rule) && !watched) continue;
-    if (options->shards > 1 && !watched &&
-        shard_of(rule->id, options->shards) != options->shard)
-      continue;
+    if (!watched && !in_shard(options, rule)) continue;
     kc_rule_result *result = &results->rules[results->rule_count++];
     result->rule = rule;
     result->id = strdup(rule->id);

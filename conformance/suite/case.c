@@ -29,6 +29,8 @@ static uint32_t numbers_run; /* those of the rule that ran */
 static uint32_t failures;
 static bool outside; /* what was skipped last was of the whole rule */
 static uint32_t soak_round;
+static bool spread; /* the rule's cases, over the parts of a run */
+static bool others; /* some of its cases are in other parts */
 static bool
     announced; /* the running case; in later rounds, only one that fails */
 
@@ -163,6 +165,10 @@ static void end_case(void) {
   kc_send('E', text);
 }
 
+uint32_t kc_shard_of(const char *name, uint32_t shards) {
+  return (uint32_t)((kc_hash(KC_HASH, name) >> 20) % shards);
+}
+
 uint64_t kc_hash(uint64_t hash, const char *text) {
   for (; *text; text++)
     hash = (hash ^ (uint8_t)*text) * UINT64_C(0x100000001b3);
@@ -182,6 +188,10 @@ bool kc_case(const char *format, ...) {
   end_case();
   uint32_t number = numbers++;
   if (number < kc.from || (kc.only && strcmp(kc.only, name) != 0)) return false;
+  if (spread && kc_shard_of(name, kc.shards) != kc.shard) {
+    others = true;
+    return false;
+  }
   in_case = true;
   numbers_run++;
   failures = 0;
@@ -220,6 +230,7 @@ void kc_stop(const char *format, ...) {
 /* Whether the case that is skipped, or one for the whole rule, is to be told of. */
 static bool skips(void) {
   outside = !in_case;
+  if (outside && others) return false; /* what there is, is not here */
   return (!outside || kc_case("none")) && announced;
 }
 
@@ -303,6 +314,8 @@ bool kc_run_rule(const kc_rule *rule) {
   uint64_t began = kc_now();
   main_thread = pthread_self();
   kc.rule = rule->id;
+  spread = (rule->flags & KC_SPREAD) && kc.shards > 1 && !kc.only;
+  others = false;
   kc_shared->name[0] = 0;
   outside = false;
   numbers_run = 0;

@@ -32,6 +32,8 @@ typedef enum kc_level {
 #define KC_LONG 0x8u
 /* The check begins cases of its own; without it, it is one case. */
 #define KC_CASES 0x10u
+/* Many cases that need nothing of each other: --shard spreads them. */
+#define KC_SPREAD 0x20u
 
 typedef struct kc_rule {
   const char *id; /* area.name; never used again for another rule */

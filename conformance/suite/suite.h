@@ -65,6 +65,8 @@ double kc_patience(void);
 /* Goes on with a hash (FNV-1a) over a text; one begins with KC_HASH. */
 #define KC_HASH UINT64_C(0xcbf29ce484222325)
 uint64_t kc_hash(uint64_t hash, const char *text);
+/* Which of `shards` parts of a run a name is in; from 0. */
+uint32_t kc_shard_of(const char *name, uint32_t shards);
 
 /* The seed of the case, and numbers from it. */
 typedef struct kc_random {
@@ -77,11 +79,12 @@ uint64_t kc_below(kc_random *random, uint64_t below);
 
 /* How the run was asked for. */
 typedef struct kc_setup {
-  const char *plugin; /* absolute path */
-  uint32_t device;    /* index */
-  const char *rule;   /* id */
-  const char *only;   /* the one case to run, or NULL */
-  uint32_t from;      /* number of the first case to run */
+  const char *plugin;     /* absolute path */
+  uint32_t device;        /* index */
+  const char *rule;       /* id */
+  const char *only;       /* the one case to run, or NULL */
+  uint32_t from;          /* number of the first case to run */
+  uint32_t shard, shards; /* of KC_SPREAD rules: the cases to run; 0, 0: all */
   uint64_t seed;
   uint64_t max_memory;    /* bytes that a rule may allocate on the device */
   const char *op, *dtype; /* only these, or NULL */
