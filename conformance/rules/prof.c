@@ -55,13 +55,6 @@ static void prof_records(void) {
   kc_note("%u records", count);
 }
 
-static void sleep_for(uint64_t time) {
-  for (uint64_t i = 0; i <= time / (100 * KC_MS); i++) {
-    kc_sleep(time < 100 * KC_MS ? time : 100 * KC_MS);
-    kc_beat();
-  }
-}
-
 /* A clock of 32 bits shows where it should go past them: where that is soon, the rule waits
  * for it. One that is past them has more. */
 static void pass_32_bits(void) {
@@ -75,7 +68,7 @@ static void pass_32_bits(void) {
             left / 1e9);
     return;
   }
-  sleep_for((uint64_t)left + 20 * KC_MS);
+  kc_sleep((uint64_t)left + 20 * KC_MS);
   read_clock(&after, &now, &frequency);
   kc_check(after > before,
            "the device's clock said %llu, and %llu later on: has it 32 bits?",
