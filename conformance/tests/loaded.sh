@@ -10,6 +10,7 @@ suite=$1 plugin=$2 runs=${3:-10}
 work=$(mktemp -d)
 load=
 trap 'kill $load 2>/dev/null || true; rm -rf "$work"' EXIT
+trap 'exit 130' HUP INT TERM # dash runs no EXIT trap where a signal ends it
 export XDG_STATE_HOME="$work/state"
 
 # Rules as they ended: lines of "rule status".

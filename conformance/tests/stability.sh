@@ -11,6 +11,7 @@ suite=$1 plugin=$2 runs=${3:-20}
 work=$(mktemp -d)
 load=
 trap 'kill $load 2>/dev/null || true; rm -rf "$work"' EXIT
+trap 'exit 130' HUP INT TERM # dash runs no EXIT trap where a signal ends it
 
 # One line a case: its name and how it ended. Tables of devices and times are not
 # compared; a case of a failure that the runner tried again is still one.
