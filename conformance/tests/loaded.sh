@@ -1,6 +1,6 @@
 #!/bin/sh
-# Runs the suite N times (10) on a plugin, beside ten busy processes, and compares how each rule
-# ended with a first run without them. Prints what differed, and how long each run took. Exit
+# Runs the whole suite N times (10) on a plugin, beside ten busy processes, and compares how each
+# rule ended with a first run without them. Prints what differed, and how long each run took. Exit
 # status 0 where nothing did.
 #
 # usage: sh loaded.sh SUITE PLUGIN [N] [OPTION OF run]...
