@@ -1,8 +1,8 @@
-"""ResNet-50 v1.5 by PyTorch, as samples/resnet50 has it: batch 1, f32 and f16, eager, by
-torch.compile, and as a CUDA graph; the best and the median time of a run with its result on
-the host.
+"""ResNet-50 v1.5 by PyTorch, as samples/resnet50 has it: batch 1, f32 without TF32 and with
+it, and f16, eager and as a CUDA graph (f16 in NHWC, too), and, with --compile, by
+torch.compile; the best and the median time of a run with its result on the host.
 
-usage: python3 torch_resnet50.py [REPEAT]     exit status 77 where there is no PyTorch, or
+usage: python3 torch_resnet50.py [REPEAT [--compile]]     exit status 77 where there is no PyTorch, or
 no GPU for it
 """
 import statistics
@@ -99,13 +99,18 @@ def main():
     torch.backends.cudnn.benchmark = True
     torch.manual_seed(1)
     torch.set_grad_enabled(False)
-    for name, dtype in (("f32", torch.float32), ("f16", torch.float16)):
-        model = resnet50().eval().cuda().to(dtype)
-        host = torch.randn(1, 3, 224, 224).to(dtype)
+    for name, dtype in (("f32", torch.float32), ("tf32", torch.float32),
+                        ("f16", torch.float16), ("f16 NHWC", torch.float16)):
+        torch.backends.cudnn.allow_tf32 = name == "tf32"
+        torch.backends.cuda.matmul.allow_tf32 = name == "tf32"
+        form = torch.channels_last if "NHWC" in name else torch.contiguous_format
+        model = resnet50().eval().cuda().to(dtype).to(memory_format=form)
+        host = torch.randn(1, 3, 224, 224).to(dtype).to(memory_format=form)
         ways = [("eager", lambda: model)]
         ways.append(("graph", lambda: as_graph(model, host.cuda())))
-        ways.append(("compile",
-                     lambda: torch.compile(model, mode="reduce-overhead")))
+        if "--compile" in sys.argv:
+            ways.append(("compile",
+                         lambda: torch.compile(model, mode="reduce-overhead")))
         for way, make in ways:
             try:
                 run = make()
