@@ -177,16 +177,23 @@ static int describe(product *p, const fam_gemm *g, const types *t) {
   return status;
 }
 
-/* The library's own choice. */
-static bool choose(product *p) {
+/* The library's own choice, of those that round once: sums of parts of k that it would join
+ * in f16 or bf16 are off by several ulp. */
+static bool choose(product *p, const types *t) {
   lt_preference wanted = NULL;
   lt_choice choice = {.state = -1};
   const uint32_t alignment = ALIGNMENT;
+  const bool half = t->result == LT_F16 || t->result == LT_BF16;
+  const uint32_t reductions =
+      LT_REDUCTION_COMPUTE_TYPE | (half ? 0 : LT_REDUCTION_IN_PLACE);
   const size_t most = WORKSPACE_MOST;
   int count = 0, status = lt.MatmulPreferenceCreate(&wanted);
   if (status != 0) return false;
   status = lt.MatmulPreferenceSetAttribute(wanted, LT_PREF_WORKSPACE, &most,
                                            sizeof most);
+  if (status == 0)
+    status = lt.MatmulPreferenceSetAttribute(wanted, LT_PREF_REDUCTIONS,
+                                             &reductions, sizeof reductions);
   for (int i = 0; status == 0 && i < 4; i++)
     status = lt.MatmulPreferenceSetAttribute(wanted, LT_PREF_ALIGNMENT_A + i,
                                              &alignment, sizeof alignment);
@@ -251,7 +258,7 @@ kd_status cuda_product_make(kd_device *d, const fam_pass *pass,
   p->at_added = g.beta == 0 ? UINT32_MAX : cuda_buffer_named(pass, g.added);
   p->alpha = scale_of(t.scale, g.alpha);
   p->beta = scale_of(t.scale, *g.added ? g.beta : 0);
-  if (describe(p, &g, &t) == 0 && choose(p) &&
+  if (describe(p, &g, &t) == 0 && choose(p, &t) &&
       (!turned || prepare_turn(d, p, &g))) {
     *out_call = &p->call;
     return KD_OK;

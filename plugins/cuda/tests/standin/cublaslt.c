@@ -19,7 +19,7 @@ extern cu_result cuLaunchHostFunc(cu_stream stream, cu_host_function call,
                                   void *context);
 
 enum { OK = 0, INVALID = 7, EXECUTION_FAILED = 13, NOT_SUPPORTED = 15 };
-enum { SCRATCH = 4096, CHOSEN = 77 };
+enum { SCRATCH = 4096, CHOSEN = 77, PART = 64 };
 
 struct lt_handle_of {
   int unused;
@@ -37,7 +37,7 @@ struct lt_layout_of {
 };
 struct lt_preference_of {
   uint64_t workspace;
-  uint32_t alignment[4];
+  uint32_t alignment[4], reductions;
 };
 
 API size_t cublasLtGetVersion(void) {
@@ -122,7 +122,9 @@ API int cublasLtMatrixLayoutSetAttribute(lt_layout layout, int attribute,
 
 API int cublasLtMatmulPreferenceCreate(lt_preference *out) {
   *out = calloc(1, sizeof **out);
-  return *out ? OK : EXECUTION_FAILED;
+  if (!*out) return EXECUTION_FAILED;
+  (*out)->reductions = 7; /* all */
+  return OK;
 }
 API int cublasLtMatmulPreferenceDestroy(lt_preference preference) {
   free(preference);
@@ -133,6 +135,9 @@ API int cublasLtMatmulPreferenceSetAttribute(lt_preference preference,
                                              size_t size) {
   if (attribute == LT_PREF_WORKSPACE)
     return put(&preference->workspace, sizeof preference->workspace, value,
+               size);
+  if (attribute == LT_PREF_REDUCTIONS)
+    return put(&preference->reductions, sizeof preference->reductions, value,
                size);
   if (attribute < LT_PREF_ALIGNMENT_A || attribute > LT_PREF_ALIGNMENT_A + 3)
     return INVALID;
@@ -195,6 +200,10 @@ API int cublasLtMatmulAlgoGetHeuristic(lt_handle handle, lt_desc desc,
     return NOT_SUPPORTED;
   choices[0] = (lt_choice){.workspace = SCRATCH, .state = OK};
   choices[0].algo.data[0] = CHOSEN;
+  /* few and long sums are joined of parts, as the library does: in the result's type, if
+   * that is not ruled out */
+  choices[0].algo.data[1] = d->rows * d->columns < 64 &&
+                            preference->reductions & LT_REDUCTION_IN_PLACE;
   *count = 1;
   return OK;
 }
@@ -204,6 +213,7 @@ typedef struct work {
   struct lt_desc_of desc;
   struct lt_layout_of a, b, c, d;
   double alpha, beta;
+  bool in_place;
   const void *from_a, *from_b, *from_c;
   void *to, *scratch;
 } work;
@@ -212,6 +222,12 @@ static double element(const struct lt_layout_of *l, const void *data,
                       int64_t batch, int64_t row, int64_t column) {
   return load((number)number_of(l->type), data,
               batch * l->step + column * l->leading + row);
+}
+
+static double rounded(number type, double value) {
+  double room = 0;
+  store(type, &room, 0, value);
+  return load(type, &room, 0);
 }
 
 static void run(void *context) {
@@ -223,11 +239,14 @@ static void run(void *context) {
     for (int64_t column = 0; column < w->d.columns; column++)
       for (int64_t row = 0; row < w->d.rows; row++) {
         double sum = 0;
-        for (int64_t k = 0; k < inner; k++)
+        for (int64_t k = 0; k < inner; k++) {
+          if (w->in_place && k % PART == 0) /* a round trip through memory */
+            sum = rounded((number)number_of(w->d.type), sum);
           sum += element(&w->a, w->from_a, batch, desc->turned_a ? k : row,
                          desc->turned_a ? row : k) *
                  element(&w->b, w->from_b, batch, desc->turned_b ? column : k,
                          desc->turned_b ? k : column);
+        }
         sum *= w->alpha;
         if (w->beta != 0)
           sum += w->beta * element(&w->c, w->from_c, batch, row, column);
@@ -283,6 +302,7 @@ API int cublasLtMatmul(lt_handle handle, lt_desc desc, const void *alpha,
               .d = *d_layout,
               .alpha = scale_of(desc->scale, alpha),
               .beta = scale_of(desc->scale, beta),
+              .in_place = algo->data[1] != 0,
               .from_a = a,
               .from_b = b,
               .from_c = c,
