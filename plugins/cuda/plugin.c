@@ -344,6 +344,7 @@ static kd_status device_open(kd_instance *instance, uint32_t index,
                                       .math64 = true,
                                       .int64 = true,
                                       .vec4 = true,
+                                      .crowds = true,
                                       .keeps_nan = true};
   d->families.shared = fam_tiles(cuda_host, true);
   d->tf32 = option_is(cuda_host, "tf32", "on");

@@ -361,9 +361,11 @@ void fam_share(fam_pass *pass, const char *name, kd_dtype dtype,
   local->count = count;
 }
 
+/* A GPU starts groups one after the other: with those of 64 it does little more than that
+ * where items have a few bytes each. So they are larger where they still fill a GPU. */
 void fam_items(fam_plan *plan, fam_pass *pass, int64_t items) {
-  pass->group = 64;
-  pass->groups = (uint64_t)(items + 63) / 64;
+  pass->group = plan->crowds && items >= 1 << 18 ? 256 : 64;
+  pass->groups = ((uint64_t)items + pass->group - 1) / pass->group;
   fam_int(plan, pass, "ITEMS", items);
 }
 

@@ -170,7 +170,7 @@ static void write_node(walk *all, const kd_node *node) {
     plan->host = &host;
     plan->float64 = plan->int64 = true;
     plan->shared = (way & 1) != 0;
-    plan->vec4 = (way & 2) != 0;
+    plan->vec4 = plan->crowds = (way & 2) != 0;
     if (fam_read(&op, &host, node, row, NULL) != KD_OK ||
         fam_make(plan, &op, row) != KD_OK) {
       fprintf(stderr, "%s makes no plan\n", node->op);

@@ -9,6 +9,7 @@ void fam_plan_begin(fam_plan *plan, const fam_driver *driver) {
   plan->math64 = driver->dialect.math64;
   plan->int64 = driver->dialect.int64;
   plan->vec4 = driver->dialect.vec4;
+  plan->crowds = driver->dialect.crowds;
   plan->shared = driver->shared;
   plan->wide = driver->wide;
   plan->lanes = driver->lanes;

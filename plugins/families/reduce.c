@@ -6,8 +6,9 @@
 #include "families/lines.h"
 #include "families/rows.h"
 
-#define WIDE_FROM 256 /* elements that are worth a group */
-#define WIDE      64u /* its size */
+#define WIDE_FROM 256   /* elements that are worth a group */
+#define WIDE      64u   /* its size, */
+#define CROWD     1024u /* and at most where the device takes crowds */
 
 /* ---- lines -------------------------------------------------------------------------- */
 
@@ -29,6 +30,14 @@ static int64_t split_dims(fam_plan *plan, fam_pass *pass, const fam_tensor *x,
   return strided_count(&left);
 }
 
+/* Of a group for a line of so many elements: each item has four at the least. */
+static uint32_t group_of(const fam_plan *plan, int64_t count) {
+  uint32_t group = WIDE;
+  while (plan->crowds && group < CROWD && count >= (int64_t)group * 8)
+    group *= 2;
+  return group;
+}
+
 /* Lines by groups where they are long, else by items. `close`: a line's elements are
  * neighbours. */
 static void by_lines(fam_plan *plan, fam_pass *pass, int64_t lines,
@@ -40,9 +49,10 @@ static void by_lines(fam_plan *plan, fam_pass *pass, int64_t lines,
   fam_define(pass, "WIDE", "1");
   pass->vec4 = plan->vec4 && close && count % 4 == 0;
   if (pass->vec4) fam_define(pass, "VEC4", "1");
-  fam_share(pass, "part", compute, WIDE);
+  uint32_t group = group_of(plan, count);
+  fam_share(pass, "part", compute, group);
   fam_int(plan, pass, "ITEMS", lines);
-  fam_groups(pass, lines, WIDE);
+  fam_groups(pass, lines, group);
 }
 
 static kd_dtype wide_type(kd_dtype dtype) {
@@ -185,7 +195,7 @@ void fam_plan_softmax(const fam_op *op, fam_plan *plan) {
   int64_t lines = axis_lines(op, plan, pass, axis);
   int64_t n = lines ? x->count / lines : 0;
   by_lines(plan, pass, lines, n, x->rank && axis == x->rank - 1, compute);
-  if (n >= WIDE_FROM) fam_share(pass, "place", KD_I32, WIDE);
+  if (n >= WIDE_FROM) fam_share(pass, "place", KD_I32, group_of(plan, n));
   fam_in(pass, "X", op, 0);
   fam_out(pass, "Y", op, 0);
 }
