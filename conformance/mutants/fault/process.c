@@ -46,7 +46,7 @@ void change_process(void) {
     limit.rlim_cur = limit.rlim_cur > 200 ? 200 : 100;
     setrlimit(RLIMIT_NOFILE, &limit);
   }
-  if (BUG(keeps_socket) && socket(AF_UNIX, SOCK_STREAM, 0) < 0) return;
+  if (BUG(keeps_socket) && socket(AF_INET, SOCK_STREAM, 0) < 0) return;
   if (BUG(pins_caller)) {
     cpu_set_t set;
     CPU_ZERO(&set);
