@@ -12,6 +12,7 @@
 #include <keel/debug.h>
 #include <keel/keel.h>
 #include <math.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +23,8 @@ static keel_builder *builder;
 static uint64_t state;
 static long side = 224;        /* of the pictures, in pixels */
 static kd_dtype type = KD_F32; /* of all numbers in it */
+static keel_device
+    *place; /* where weights are; NULL: where a plan wants them */
 
 /* ---- random weights ----------------------------------------------------------- */
 
@@ -71,6 +74,12 @@ static keel_value weights(uint32_t rank, const int64_t *dims, float mean,
   for (int64_t i = 0; data && i < count; i++)
     data[i] = mean + deviation * random_normal();
   if (data) make_tensor(rank, dims, data, &tensor);
+  if (tensor && place) {
+    keel_tensor *there = NULL;
+    keel_tensor_to(tensor, place, &there);
+    keel_tensor_release(tensor);
+    tensor = there;
+  }
   keel_value value = keel_builder_constant(builder, tensor);
   keel_tensor_release(tensor);
   free(data);
@@ -273,9 +282,11 @@ int main(int argc, char **argv) {
   keel_program *program = NULL;
   keel_plan *plan = NULL;
   int result = 1;
-  if (keel_open(&how, &context) == KD_OK &&
-      keel_device_find(context, device, &params.device) == KD_OK &&
-      (program = build(batch)) &&
+  bool found = keel_open(&how, &context) == KD_OK &&
+               keel_device_find(context, device, &params.device) == KD_OK;
+  /* called op by op, a device would get them anew in each run */
+  if (flags & KEEL_PLAN_EAGER) place = params.device;
+  if (found && (program = build(batch)) &&
       keel_plan_create(program, &params, &plan) == KD_OK) {
     /* the plan keeps of the weights what its kernels have no form of their own of */
     keel_program_release(program);
