@@ -1,17 +1,29 @@
 #!/bin/sh
 # The whole suite on each plugin that we ship: docs/conformance/PLUGIN.md, with device, driver
 # and date. Some minutes for the CPU, and up to half an hour where a compiler works.
-# usage: sh conformance/tests/shipped.sh [PLUGIN]...     (cpu opencl vulkan)
+# usage: sh conformance/tests/shipped.sh [--jobs N] [--out DIR] [PLUGIN]...     (cpu opencl vulkan)
+#   --jobs N: rules at once; --out DIR: the reports stay there, in a folder a plugin
 set -eu
 cd "$(dirname "$0")/../.."
-bin=build/release/bin
+bin=build/release/bin jobs='' out=''
+while [ $# -gt 1 ]; do
+  case $1 in
+  --jobs) jobs="--jobs $2" ;;
+  --out) out=$2 ;;
+  *) break ;;
+  esac
+  shift 2
+done
 [ $# -gt 0 ] || set -- cpu opencl vulkan
 failed=0
 for plugin; do
-  scratch=$(mktemp -d)
+  scratch=${out:+$out/$plugin}
+  [ -n "$scratch" ] || scratch=$(mktemp -d)
+  mkdir -p "$scratch"
   began=$(date +%s)
-  "$bin/keel-conformance" "build/release/lib/keel/$plugin.so" --out "$scratch" \
-    --report md >"$scratch/log" 2>&1 || failed=1
+  # shellcheck disable=SC2086
+  "$bin/keel-conformance" "build/release/lib/keel/$plugin.so" $jobs --out "$scratch" \
+    --report md --report html >"$scratch/log" 2>&1 || failed=1
   seconds=$(($(date +%s) - began))
   tail -1 "$scratch/log"
   {
@@ -29,6 +41,6 @@ for plugin; do
     sed -n '/^ load/,/cases of/p' "$scratch/log"
     echo '```'
   } >"docs/conformance/$plugin.md"
-  rm -rf "$scratch"
+  [ -n "$out" ] || rm -rf "$scratch"
 done
 exit $failed

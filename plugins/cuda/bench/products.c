@@ -1,5 +1,6 @@
 /* products.c - MatMul through the whole stack beside cuBLASLt called directly, in turn in one
- * process: f32, f16 and bf16, square, on the device; the best of some rounds.
+ * process: f32, f16 and bf16, square, of random numbers, on the device; the best of some
+ * rounds.
  *
  * usage: cuda_products [SIDE [DRIVER NVRTC CUBLASLT]]     default: 1024, 2048, 4096 and 8192,
  *        and the system's libraries */
@@ -50,7 +51,28 @@ static void raw_open(const char *driver, const char *blas) {
   raw.workspace = device_memory(raw.workspace_size);
 }
 
-static void raw_prepare(const struct kind *kind, int64_t side) {
+/* Numbers of either sign from 1 to 2: zeros would take less power, and so be faster. */
+static void *random_numbers(const struct kind *kind, size_t count) {
+  static const uint32_t ones[] = {
+      [KD_F32] = 0x3f800000, [KD_F16] = 0x3c00, [KD_BF16] = 0x3f80};
+  const size_t size = keel_dtype_size(kind->dtype);
+  const uint32_t fraction = kind->dtype == KD_F32   ? 0x7fffff
+                            : kind->dtype == KD_F16 ? 0x3ff
+                                                    : 0x7f;
+  char *data = malloc(count * size);
+  uint32_t state = 1;
+  if (!data) fail("no memory");
+  for (size_t i = 0; i < count; i++) {
+    state = state * 1664525u + 1013904223u;
+    uint32_t bits = ones[kind->dtype] | (state >> 8 & fraction) |
+                    (state >> 31) << (8 * size - 1);
+    memcpy(data + i * size, &bits, size);
+  }
+  return data;
+}
+
+static void raw_prepare(const struct kind *kind, int64_t side,
+                        const void *numbers) {
   lt_preference wanted = NULL;
   lt_choice choice;
   int count = 0;
@@ -74,8 +96,9 @@ static void raw_prepare(const struct kind *kind, int64_t side) {
   size_t bytes = (size_t)(side * side) * keel_dtype_size(kind->dtype);
   for (int i = 0; i < 3; i++) {
     product.memory[i] = device_memory(bytes);
-    need_cu(cu.MemsetD8Async(product.memory[i], 0, bytes, raw.stream),
-            "a fill");
+    need_cu(cu.MemcpyHtoDAsync(product.memory[i], numbers, bytes, raw.stream),
+            "a copy");
+    need_cu(cu.StreamSynchronize(raw.stream), "cuStreamSynchronize");
   }
 }
 
@@ -112,9 +135,11 @@ static void measure(const struct kind *kind, int64_t side) {
   const int64_t dims[] = {side, side};
   double best[2];
   times = flops > 1e11 ? 10 : flops > 1e7 ? 50 : 2;
-  in[0] = bench_placed(kind->dtype, 2, dims, NULL);
-  in[1] = bench_placed(kind->dtype, 2, dims, NULL);
-  raw_prepare(kind, side);
+  void *numbers = random_numbers(kind, (size_t)(side * side));
+  in[0] = bench_placed(kind->dtype, 2, dims, numbers);
+  in[1] = bench_placed(kind->dtype, 2, dims, numbers);
+  raw_prepare(kind, side, numbers);
+  free(numbers);
   bench_in_turn(ROUNDS, (void (*const[2])(void)){raw_run, keel_run}, best);
   printf(
       "MatMul %-4s %5lld: cuBLASLt %8.2f TFLOP/s, Keel %8.2f TFLOP/s, ratio"

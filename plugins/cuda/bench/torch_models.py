@@ -4,9 +4,11 @@ inputs on the host to outputs on the host. Numbers are f32, or f16 where a name 
 TF32 on either side. The ratio is Keel's time to that of PyTorch's CUDA graph, or of its eager
 run where it can't be captured.
 
-usage: python3 torch_models.py KEEL [NAME]...      KEEL: the program; default: all models
+usage: python3 torch_models.py KEEL [--profile] [NAME]...      KEEL: the program; default: all
+       models; --profile: prints where Keel's time goes, too
 exit status 77 where there is no PyTorch, or no GPU for it; 1 where outputs differ
 """
+import contextlib
 import math
 import os
 import re
@@ -68,11 +70,41 @@ def bert(batch=1, length=128):
     return First(BertModel(config), "last_hidden_state"), [tokens(batch, length, 30522)]
 
 
-def gpt2():
-    from transformers import GPT2Config, GPT2LMHeadModel
+class Block(nn.Module):
+    """A decoder's layer: it sees what came before."""
 
-    config = GPT2Config(vocab_size=5000, n_layer=6, attn_implementation="eager")
-    return First(GPT2LMHeadModel(config), "logits", use_cache=False), [tokens(1, 64, 5000)]
+    def __init__(self, width, heads, length):
+        super().__init__()
+        self.heads = heads
+        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+        mask = torch.full((length, length), -1e4).triu(1)
+        self.register_buffer("mask", mask)
+
+    def forward(self, x):
+        batch, length, width = x.shape
+        q, k, v = self.qkv(self.norm1(x)).chunk(3, -1)
+        q, k, v = [t.view(batch, length, self.heads, -1).transpose(1, 2) for t in (q, k, v)]
+        scores = q @ k.transpose(2, 3) / math.sqrt(width // self.heads) + self.mask
+        seen = (scores.softmax(-1) @ v).transpose(1, 2).reshape(batch, length, width)
+        x = x + self.out(seen)
+        return x + self.down(nn.functional.gelu(self.up(self.norm2(x)), approximate="tanh"))
+
+
+def decoder(length=128, width=768, layers=6, words=8000):
+    class Decoder(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.words = nn.Embedding(words, width)
+            self.places = nn.Parameter(torch.randn(1, length, width) * 0.02)
+            self.blocks = nn.Sequential(*[Block(width, 12, length) for _ in range(layers)])
+            self.norm, self.out = nn.LayerNorm(width), nn.Linear(width, words)
+
+        def forward(self, x):
+            return self.out(self.norm(self.blocks(self.words(x) + self.places)))
+
+    return First(Decoder()), [tokens(1, length, words)]
 
 
 def encoder():
@@ -114,10 +146,13 @@ MODELS = {
     "vit_b_16": lambda: vision("vit_b_16"),
     "bert_base": bert,
     "bert_base_batch8": lambda: bert(8),
-    "gpt2": gpt2,
+    "decoder": decoder,
     "encoder": encoder,
     "unet": unet,
     "mlp": mlp,
+    "efficientnet_b0": lambda: vision("efficientnet_b0"),
+    "densenet121": lambda: vision("densenet121"),
+    "swin_t": lambda: vision("swin_t"),
     "resnet50_f16": lambda: vision("resnet50"),
     "bert_base_f16": bert,
     "vit_b_16_f16": lambda: vision("vit_b_16"),
@@ -168,6 +203,9 @@ def keel(program, folder, count, rtol):
     for i in range(count):
         command += ["--input", "%s/input_%d.npy" % (folder, i)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    if "--profile" in sys.argv:
+        told = subprocess.run(command + ["--profile"], capture_output=True, text=True)
+        print(told.stdout, flush=True)
     best = re.search(r"best ([\d.]+) ms", done.stdout)
     if done.returncode or not best:
         lines = (done.stderr + done.stdout).strip().splitlines()
@@ -184,10 +222,11 @@ def measure(name, program):
         net = net.half()
         inputs = [value.half() if value.is_floating_point() else value for value in inputs]
     with tempfile.TemporaryDirectory() as folder:
-        torch.onnx.export(net.float() if half else net,
-                          tuple(value.float() if value.is_floating_point() else value
-                                for value in inputs),
-                          folder + "/model.onnx", dynamo=False, opset_version=17)
+        given = tuple(value.float() if value.is_floating_point() else value
+                      for value in inputs)
+        with contextlib.redirect_stdout(None):  # it tells much where it fails
+            torch.onnx.export(net.float() if half else net, given,
+                              folder + "/model.onnx", dynamo=False, opset_version=17)
         if half:
             import onnx
             make_half(onnx, folder + "/model.onnx")
@@ -248,16 +287,17 @@ def main():
         sys.exit(__doc__)
     ratios, failed = [], 0
     torch.set_grad_enabled(False)
-    for name in sys.argv[2:] or MODELS:
+    names = [name for name in sys.argv[2:] if name != "--profile"] or list(MODELS)
+    for name in names:
         try:
             ratios.append(measure(name, os.path.abspath(sys.argv[1])))
         except Exception as error:  # the others are still worth having
-            print("%-20s %s: %s" % (name, type(error).__name__, str(error).strip()[:400]),
+            print("%-20s %s: %s" % (name, type(error).__name__, str(error).strip().split("\n")[0][:400]),
                   flush=True)
             failed = 1
     if ratios:
         print("%d of %d models; geometric mean of Keel's time to torch's: %.2f" %
-              (len(ratios), len(sys.argv[2:] or MODELS),
+              (len(ratios), len(names),
                math.exp(sum(map(math.log, ratios)) / len(ratios))))
     sys.exit(failed)
 
