@@ -44,19 +44,22 @@ static void put_buffer_macros(text *t, const fam_buffer *b) {
         b->name);
 }
 
-/* Definitions for four neighbours: FOUR_X, X_FOUR(i, step), X_OF(four, k), and, for results,
- * SET_X_OF(four, k, v), X_PUT(i, four). */
+/* Definitions for four neighbours: FOUR_X, X_FOUR(i, step) and X_OF(four, k); for results,
+ * FOUR_X, SET_X_OF(four, k, v) and X_PUT(i, four). */
 static void put_vec4_macros(text *t, const fam_buffer *b) {
-  const char *type = kd_dtype_name(b->dtype);
-  put(t, "#define FOUR_%s four_of<S_%s>\n", b->name, type);
-  put(t, "#define %s_FOUR(i, step) take_four(%s_ + (i), (step))\n", b->name,
-      b->name);
-  put(t, "#define %s_OF(four, k) LOAD_%s(four.at, k)\n", b->name, type);
-  if (!b->write) return;
-  put(t, "#define SET_%s_OF(four, k, v) STORE_%s(four.at, k, (v))\n", b->name,
-      type);
-  put(t, "#define %s_PUT(i, four) put_four(%s_ + (i), four)\n", b->name,
-      b->name);
+  const char *type = kd_dtype_name(b->dtype), *name = b->name;
+  if (b->write) {
+    put(t, "#define FOUR_%s four_of<S_%s>\n", name, type);
+    put(t, "#define SET_%s_OF(four, k, v) STORE_%s(four.at, k, (v))\n", name,
+        type);
+    put(t, "#define %s_PUT(i, four) put_four(%s_ + (i), four)\n", name, name);
+  } else {
+    put(t, "#define FOUR_%s four_taken<S_%s, sizeof(S_%s)>\n", name, type,
+        type);
+    put(t, "#define %s_FOUR(i, step) take_four(%s_ + (i), (step))\n", name,
+        name);
+    put(t, "#define %s_OF(four, k) LOAD_%s(four, k)\n", name, type);
+  }
 }
 
 char *fam_opencl(const kd_host *host, const fam_dialect *dialect,
@@ -120,7 +123,7 @@ char *fam_cuda(const kd_host *host, const fam_dialect *dialect,
     put(&t, "%sS_%s *%s_, ", b->write ? "" : "const ", kd_dtype_name(b->dtype),
         b->name);
   }
-  put(&t, "const family_params params) {\n");
+  put(&t, "const IN_PLACE family_params params) {\n");
   for (uint32_t i = 0; i < pass->local_count; i++)
     put(&t, "  __shared__ %s %s[%u];\n", kd_dtype_name(pass->locals[i].dtype),
         pass->locals[i].name, pass->locals[i].count);

@@ -63,6 +63,13 @@ __device__ static inline u16 to_bf16(f32 v) {
   return (u16)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
 }
 
+/* parameters are read where they lie, by any number; else each item makes itself a copy */
+#if __CUDACC_VER_MAJOR__ * 100 + __CUDACC_VER_MINOR__ >= 1107
+#define IN_PLACE __grid_constant__
+#else
+#define IN_PLACE
+#endif
+
 #define AS_F32(x) __uint_as_float((u32)(x))
 #define GID ((IDX)(blockIdx.x * GROUP + threadIdx.x))
 #define GRP ((IDX)blockIdx.x)
@@ -88,20 +95,50 @@ __device__ static inline u16 to_bf16(f32 v) {
 #define ZERO_OF(type) (type{})
 #define AS_F64(word) __longlong_as_double((i64)(word))
 
-/* four neighbours: read and written at once where they lie as they would have to */
+/* Four neighbours are read and written at once where they lie as they would have to.
+ *
+ * Of narrow types, what is read stays in words as it came, and is taken apart where each is
+ * needed: so what is read next is asked for before these are there. */
 template <class S>
 struct __align__(sizeof(S) < 4 ? 4 * sizeof(S) : 16) four_of {
   S at[4];
 };
 
+template <class S, int SIZE>
+struct four_taken : four_of<S> {
+  __device__ inline S operator[](int k) const { return this->at[k]; }
+  __device__ inline void set(int k, S one) { this->at[k] = one; }
+};
+
+template <class S>
+struct __align__(4) four_taken<S, 1> {
+  u32 word;
+  __device__ inline S operator[](int k) const { return (S)(word >> 8 * k); }
+  __device__ inline void set(int k, S one) {
+    word = (k ? word : 0) | (u32)(u8)one << 8 * k;
+  }
+};
+
+template <class S>
+struct __align__(8) four_taken<S, 2> {
+  u32 words[2];
+  __device__ inline S operator[](int k) const {
+    return (S)(words[k / 2] >> 16 * (k % 2));
+  }
+  __device__ inline void set(int k, S one) {
+    words[k / 2] = (k % 2 ? words[k / 2] : 0) | (u32)(u16)one << 16 * (k % 2);
+  }
+};
+
 /* those from there on; step 0: the first of them, four times */
 template <class S>
-__device__ static inline four_of<S> take_four(const S *from, int step) {
-  four_of<S> four;
+__device__ static inline four_taken<S, sizeof(S)> take_four(const S *from,
+                                                            int step) {
+  four_taken<S, sizeof(S)> four;
   if (step && (u64)from % alignof(four_of<S>) == 0)
-    return *(const four_of<S> *)from;
+    return *(const four_taken<S, sizeof(S)> *)from;
   for (int k = 0; k < 4; k++)
-    four.at[k] = from[k * step];
+    four.set(k, from[k * step]);
   return four;
 }
 
