@@ -65,7 +65,7 @@ kd_status fam_read(fam_op *op, const kd_host *host, const kd_node *node,
     if (status != KD_OK) return status;
     if (!op->in[i].dtype) continue;
     kd_tensor value;
-    if (launch && (row->host_inputs >> i & 1))
+    if (launch && fam_on_host(row, i))
       op->in[i].data = launch->inputs[i].data;
     else if (host->node->constant(node, i, &value) == KD_OK)
       op->in[i].data = value.data;
@@ -80,7 +80,7 @@ kd_status fam_read(fam_op *op, const kd_host *host, const kd_node *node,
 
 bool fam_knows_all(const fam_op *op) {
   for (uint32_t i = 0; i < op->in_count; i++)
-    if (fam_has(op, i) && (op->row->host_inputs >> i & 1) && op->in[i].count &&
+    if (fam_has(op, i) && fam_on_host(op->row, i) && op->in[i].count &&
         !op->in[i].data)
       return false;
   return true;

@@ -16,8 +16,8 @@
 #include "families/window.h"
 #include "onnx/ops.h"
 
-#define FAM_INPUTS  24
-#define FAM_OUTPUTS 8
+#define FAM_INPUTS  128
+#define FAM_OUTPUTS 128
 #define FAM_BUFFERS 12  /* of a pass */
 #define FAM_PARAMS  160 /* of a pass, 32 bits each */
 #define FAM_LOCALS  4
@@ -146,6 +146,10 @@ typedef struct fam_row {
   uint32_t number;
   void (*plan)(const fam_op *op, fam_plan *plan);
 } fam_row;
+
+static inline bool fam_on_host(const fam_row *row, uint32_t input) {
+  return input < 32 && (row->host_inputs >> input & 1);
+}
 
 /* Rows by op: FAM_ROW_Add ... */
 enum {
