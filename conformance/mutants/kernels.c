@@ -720,6 +720,9 @@ static kd_status enqueue(kd_kernel *self, kd_stream *stream,
     if (!scratch) return KD_OK;
     sim_host->release(sim_host, scratch);
   }
+  if (BUG(full_unwritten) && op == SOFTMAX) {
+    if (!sim_has_memory(launch->inputs[0].buffer, 4096)) return KD_OK;
+  }
   if (op == NONZERO) return enqueue_nonzero(stream, launch);
   op_call *c = calloc(1, sizeof *c);
   if (!c || launch->input_count > ARGS || launch->output_count > ARGS) {

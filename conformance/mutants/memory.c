@@ -52,6 +52,10 @@ static bool fits(uint32_t device, uint32_t space, uint64_t size) {
   return size <= most && used[device] + size <= capacity(space);
 }
 
+bool sim_has_memory(const kd_buffer *buffer, uint64_t size) {
+  return fits(sim_index(buffer->device) & 1, 0, size);
+}
+
 static kd_buffer *make(kd_device *device, uint32_t space, uint64_t size) {
   uint64_t align = ODD(wide_alignment) ? 2048 : 128;
   kd_buffer *buffer = calloc(1, sizeof *buffer);

@@ -192,6 +192,8 @@ bool sim_is_huge(
 const char *sim_hostility(void);
 extern kd_memory_table sim_memory;
 char *sim_at(kd_buffer *buffer, uint64_t offset);
+/* Whether so many bytes more are free on the device of a buffer. */
+bool sim_has_memory(const kd_buffer *buffer, uint64_t size);
 void sim_memory_reset(void);
 extern const kd_peer_table sim_peer;
 extern const kd_external_table sim_external;

@@ -161,9 +161,8 @@ static void mem_oom_size(void) {
   }
 }
 
-/* Takes memory until there is none, or the cap is reached. */
-static uint32_t exhaust(kd_buffer **buffers, uint32_t room, uint64_t each,
-                        bool *out_refused) {
+uint32_t mem_exhaust(kd_buffer **buffers, uint32_t room, uint64_t each,
+                     bool *out_refused) {
   uint32_t count = 0;
   *out_refused = false;
   for (uint64_t used = 0; count < room && used + each <= kc.max_memory;
@@ -185,7 +184,7 @@ static void mem_oom_recover(void) {
   static kd_buffer *buffers[256];
   bool refused = false;
   for (int round = 0; round < 2; round++) {
-    uint32_t count = exhaust(buffers, 256, 16 << 20, &refused);
+    uint32_t count = mem_exhaust(buffers, 256, 16 << 20, &refused);
     kc_check(count > 0, "not even 16 MiB can be allocated in round %d", round);
     for (uint32_t i = 0; i < count; i++)
       mem_give(buffers[i]);
@@ -209,7 +208,7 @@ static void mem_oom_busy(void) {
   if (stream) kc_busy(stream, 5 * KC_MS);
   kc_ok(kc_run_enqueue(run, stream), "enqueue");
   bool refused = false;
-  uint32_t count = exhaust(buffers, 256, 32 << 20, &refused);
+  uint32_t count = mem_exhaust(buffers, 256, 32 << 20, &refused);
   kd_buffer *none = NULL;
   void *address = NULL;
   kd_status status = take(0, UINT64_MAX / 2, &none, &address);
@@ -432,6 +431,12 @@ static const kc_rule rules[] = {
             "KD_OUT_OF_MEMORY kd_kernel_def.enqueue",
             "An out-of-memory path that resets the device loses what runs on"
             " it."),
+    KC_RULE(MUST, CORE, "mem.full-launch", mem_full_launch, KC_CASES,
+            "memory.h", "A device that is out of memory keeps working",
+            "KD_OUT_OF_MEMORY kd_kernel_def.enqueue kd_memory_table.allocate",
+            "A kernel that takes memory of the device for itself, finds none,"
+            " does nothing and returns KD_OK gives the user what was in the"
+            " output before."),
     KC_RULE(SHOULD, CORE, "mem.churn", mem_churn, 0, "memory.h",
             "the host releases it once, when no work uses it any more",
             "kd_memory_table.allocate kd_memory_table.release",
@@ -508,6 +513,7 @@ static const kc_defect defects[] = {
     DEFECT_AS(size_wraps, "mem.oom-size", KC_AROUND, "size plus padding wraps around"),
     DEFECT_AS(oom_other_code, "mem.oom-size", KC_AROUND, "a lack of memory is called INTERNAL"),
     DEFECT_AS(oom_poisons, "mem.oom-recover", KC_AROUND, "a lack of memory is remembered for ever"),
+    DEFECT(full_unwritten, "mem.full-launch", "an enqueue without device memory returns KD_OK and writes nothing"),
     DEFECT(oom_resets, "mem.oom-busy", "a lack of memory drops the work in flight"),
     DEFECT(churn_mixes, "mem.churn", "a freed buffer's memory is cleared late"),
     DEFECT(map_device_memory, "mem.spaces", "device memory is mapped to a garbage address"),

@@ -47,6 +47,10 @@ expect "a driver that does not start" 'says CUDA_ERROR_NO_DEVICE' \
 expect "the suite without a device" ' 0 failed' \
   "$suite" run "$plugin" --quick --quiet --option driver=/none/libcuda.so.1
 
+# shellcheck disable=SC2086
+expect "a device whose memory is full" ' 0 failed, 0 skipped' env STANDIN_MEMORY=300000000 \
+  "$suite" run "$plugin" --quick --quiet --rule mem.full-launch --rule 'mem.oom*' $options $libraries
+
 expect "its properties" 'clock *1500000000 Hz' \
   "$keel" devices --properties --option cuda.driver="$driver" --option cuda.nvrtc="$nvrtc"
 expect "an option that is misspelt" 'no option "drivr" (from the application); nearest are driver' \
