@@ -84,3 +84,18 @@ function(keel_test name)
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 120)
 endfunction()
+
+# A Python that has the package: the first in PATH, or Debian's, where another comes first;
+# else empty.
+function(keel_find_python out package)
+  find_package(Python3 COMPONENTS Interpreter)
+  set(found "")
+  foreach(python ${Python3_EXECUTABLE} /usr/bin/python3)
+    execute_process(COMMAND ${python} -c "import ${package}" RESULT_VARIABLE lacks ERROR_QUIET)
+    if(NOT lacks)
+      set(found ${python})
+      break()
+    endif()
+  endforeach()
+  set(${out} "${found}" PARENT_SCOPE)
+endfunction()
