@@ -54,10 +54,17 @@ static void write_rule(const kc_running *run, kc_rule_result *rule) {
     fprintf(stderr, "FAIL %s\n", rule->id);
 }
 
+/* A part of the cases may have none of it, though the whole has. */
+static void judge(kc_running *run, kc_rule_result *rule) {
+  kc_judge(&run->expected, rule);
+  if (!rule->case_count && run->results->partial)
+    kc_text_set(&rule->reason, "this part of the cases has none of the rule's");
+}
+
 static void finish_rule(kc_running *run, kc_rule_result *rule) {
   run->finished++;
   if (rule->rule && (rule->rule->flags & KC_WATCHED)) return;
-  kc_judge(&run->expected, rule);
+  judge(run, rule);
   rule->judged = true;
   if (settle(run, rule)) write_rule(run, rule);
 }
@@ -68,7 +75,7 @@ static void finish_rest(kc_running *run) {
     kc_rule_result *rule = &run->results->rules[i];
     if (rule->written) continue;
     if (!rule->judged && rule->status != KC_NOT_RUN)
-      kc_judge(&run->expected, rule);
+      judge(run, rule);
     settle(run, rule);
     write_rule(run, rule);
   }
