@@ -85,6 +85,50 @@ static void runs_are_under_way_at_once(void **state) {
   many(3);
 }
 
+/* ---- functions that are told ---------------------------------------------------------- */
+
+static atomic_uint told, wrong;
+
+static void note_done(void *number, keel_tensor *tensor, keel_status status) {
+  float pair[2] = {0};
+  if (status != KD_OK || keel_tensor_read(tensor, pair, sizeof pair) != KD_OK ||
+      pair[0] != *(const float *)number)
+    atomic_fetch_add(&wrong, 1);
+  atomic_fetch_add(&told, 1);
+}
+
+/* Nobody else has the values: they live until the functions were called. */
+static void functions_are_told_of_all_outputs(int32_t workers) {
+  enum { RUNS = 100 };
+  static float numbers[RUNS][3];
+  context = open_with(CPU_PLUGIN, NULL, workers);
+  keel_plan *plan = plan_of_two();
+  told = wrong = 0;
+  for (int i = 0; i < RUNS; i++) {
+    const float a[] = {(float)i, -1};
+    keel_tensor *in[] = {floats(context, 2, a), promise()}, *out[3];
+    numbers[i][0] = (float)-i;
+    numbers[i][1] = 5 - (float)i;
+    numbers[i][2] = 5;
+    begin(plan, 0, in, 2, out, 3);
+    for (int k = 0; k < 3; k++)
+      expect_ok(keel_tensor_on_done(out[k], note_done, &numbers[i][k]));
+    release_all(out, 3);
+    fulfil(in[1], (const float[]){5, 6}, 2);
+    release_all(in, 2);
+  }
+  keel_plan_release(plan);
+  keel_close(context); /* waits for runs */
+  assert_int_equal(told, 3 * RUNS);
+  assert_int_equal(wrong, 0);
+}
+
+static void functions_are_told(void **state) {
+  (void)state;
+  functions_are_told_of_all_outputs(KEEL_NO_WORKERS);
+  functions_are_told_of_all_outputs(2);
+}
+
 /* ---- inputs that come late -------------------------------------------------------------- */
 
 static void what_needs_no_pending_input_is_made(void **state) {
@@ -541,6 +585,7 @@ static void promises_meet_from_all_sides(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(runs_are_under_way_at_once),
+      cmocka_unit_test(functions_are_told),
       cmocka_unit_test(what_needs_no_pending_input_is_made),
       cmocka_unit_test(a_failed_input_counts_before_a_pending_one),
       cmocka_unit_test(a_partial_run_waits_beside_a_failed_input),

@@ -670,6 +670,102 @@ static void saving_says_why_not(void **state) {
   keel_close(context);
 }
 
+/* ---- in memory -------------------------------------------------------------------------- */
+
+typedef struct bytes {
+  char *data;
+  uint64_t size;
+  uint64_t most; /* bytes that are taken */
+} bytes;
+
+static keel_status take_piece(void *context, const void *data, uint64_t size) {
+  bytes *all = context;
+  if (all->size + size > all->most) return KD_CANCELLED;
+  all->data = realloc(all->data, all->size + size);
+  assert_non_null(all->data);
+  memcpy(all->data + all->size, data, size);
+  all->size += size;
+  return KD_OK;
+}
+
+/* Loads it from memory that is gone when it runs. */
+static keel_program *load_gone(keel_context *context, bytes *all) {
+  keel_program *program = NULL;
+  keel_status status = keel_program_load_memory(context, "a model", all->data,
+                                                all->size, &program);
+  assert_int_equal(status, KD_OK);
+  memset(all->data, 0x5a, all->size);
+  free(all->data);
+  *all = (bytes){.most = UINT64_MAX};
+  return program;
+}
+
+static void programs_in_memory_are_those_of_files(void **state) {
+  static const char *const files[] = {TEST_DATA "/v1.mlir",
+                                      TEST_DATA "/v1.keel"};
+  keel_context *context = cpu();
+  (void)state;
+  for (uint32_t i = 0; i < 2; i++)
+    for (uint32_t flags = 0; flags <= KEEL_SAVE_TEXT; flags++) {
+      bytes all = {.most = UINT64_MAX};
+      size_t size = 0;
+      all.data = read_bytes(files[i], &size);
+      all.size = size;
+      keel_program *program = load_gone(context, &all);
+      run_v1(context, program, true);
+      run_v1(context, program, false);
+      assert_int_equal(keel_program_save(program, path, flags), KD_OK);
+      assert_int_equal(keel_program_write(program, flags, take_piece, &all),
+                       KD_OK);
+      keel_program_release(program);
+      char *saved = read_bytes(path, &size);
+      assert_int_equal(all.size, size);
+      assert_memory_equal(all.data, saved, size);
+      free(saved);
+      program = load_gone(context, &all);
+      run_v1(context, program, true);
+      keel_program_release(program);
+    }
+  keel_close(context);
+}
+
+static void memory_that_is_no_program_is_refused(void **state) {
+  keel_context *context = cpu();
+  keel_program *program = NULL;
+  size_t size = 0;
+  (void)state;
+  char *data = read_bytes(TEST_DATA "/v1.keel", &size);
+  for (size_t cut = 1; cut < size; cut += cut < 300 ? 1 : size / 50) {
+    assert_int_not_equal(
+        keel_program_load_memory(context, "half", data, cut, &program), KD_OK);
+    expect_message("half: ");
+    assert_null(program);
+  }
+  free(data);
+  assert_int_not_equal(
+      keel_program_load_memory(context, "nothing", NULL, 0, &program), KD_OK);
+  expect_message("nothing: ");
+  keel_close(context);
+}
+
+static void writing_ends_where_it_is_not_taken(void **state) {
+  keel_context *context = cpu();
+  (void)state;
+  keel_program *program = load_program(context, TEST_DATA "/v1.mlir");
+  for (uint32_t flags = 0; flags <= KEEL_SAVE_TEXT; flags++) {
+    bytes all = {.most = 1};
+    assert_int_equal(keel_program_write(program, flags, take_piece, &all),
+                     KD_CANCELLED);
+    expect_message("did not take what was written");
+    assert_int_equal(all.size, 0);
+  }
+  assert_int_equal(keel_program_write(program, 6, take_piece, NULL),
+                   KD_INVALID_ARGUMENT);
+  expect_message("no flags 0x6");
+  keel_program_release(program);
+  keel_close(context);
+}
+
 static keel_status load_tensor(keel_context *context, const uint8_t *bytes,
                                size_t size, keel_tensor **out_tensor) {
   write_bytes(path, bytes, size);
@@ -727,6 +823,9 @@ int main(void) {
       cmocka_unit_test(passes_can_be_watched),
       cmocka_unit_test(bytes_of_tensors_are_found_by_one_number),
       cmocka_unit_test(saving_says_why_not),
+      cmocka_unit_test(programs_in_memory_are_those_of_files),
+      cmocka_unit_test(memory_that_is_no_program_is_refused),
+      cmocka_unit_test(writing_ends_where_it_is_not_taken),
   };
   return cmocka_run_group_tests(tests, make_folder, drop_folder);
 }

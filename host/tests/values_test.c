@@ -107,6 +107,64 @@ static void *keep_promise(void *argument) {
   return NULL;
 }
 
+typedef struct told {
+  atomic_uint calls;
+  keel_status status;
+  float value;
+  char text[64];
+} told;
+
+static void note_done(void *context, keel_tensor *tensor, keel_status status) {
+  told *self = context;
+  self->status = status;
+  snprintf(self->text, sizeof self->text, "%s", status ? keel_message() : "");
+  if (status == KD_OK) keel_tensor_read(tensor, &self->value, sizeof(float));
+  atomic_fetch_add(&self->calls, 1);
+}
+
+static void a_function_is_called_when_a_value_is_there(void **state) {
+  const float data[] = {11};
+  pthread_t thread;
+  told first = {0}, second = {0}, late = {0};
+  (void)state;
+  keel_context *context = open_with(NULL, NULL, 1);
+  keel_tensor *pair[2] = {NULL, floats(context, 1, data)};
+  assert_int_equal(keel_tensor_promise(context, &pair[0]), KD_OK);
+  assert_int_equal(keel_tensor_on_done(pair[0], note_done, &first), KD_OK);
+  assert_int_equal(keel_tensor_on_done(pair[0], note_done, &second), KD_OK);
+  assert_int_equal(first.calls, 0);
+  pthread_create(&thread, NULL, keep_promise, pair);
+  pthread_join(thread, NULL);
+  assert_int_equal(keel_tensor_on_done(pair[0], note_done, &late), KD_OK);
+  const told *const all[] = {&first, &second, &late};
+  for (int i = 0; i < 3; i++) {
+    assert_int_equal(all[i]->calls, 1);
+    assert_int_equal(all[i]->status, KD_OK);
+    assert_float_equal(all[i]->value, 11, 0);
+  }
+  release_all(pair, 2);
+  keel_close(context);
+}
+
+static void a_function_is_called_when_a_value_fails(void **state) {
+  told first = {0}, late = {0};
+  (void)state;
+  keel_context *context = open_with(NULL, NULL, KEEL_NO_WORKERS);
+  keel_tensor *promise = NULL;
+  assert_int_equal(keel_tensor_promise(context, &promise), KD_OK);
+  assert_int_equal(keel_tensor_on_done(promise, note_done, &first), KD_OK);
+  assert_int_equal(keel_tensor_fail(promise, KD_DATA_LOSS, "the sensor is off"),
+                   KD_OK);
+  assert_int_equal(keel_tensor_on_done(promise, note_done, &late), KD_OK);
+  assert_int_equal(first.calls + late.calls, 2);
+  assert_int_equal(first.status, KD_DATA_LOSS);
+  assert_int_equal(late.status, KD_DATA_LOSS);
+  assert_string_equal(first.text, "the sensor is off");
+  assert_string_equal(late.text, "the sensor is off");
+  keel_tensor_release(promise);
+  keel_close(context);
+}
+
 static void waiting_sees_what_another_thread_gives(void **state) {
   const float data[] = {7};
   pthread_t thread;
@@ -187,6 +245,8 @@ int main(void) {
       cmocka_unit_test(wrapped_memory_is_given_back_once),
       cmocka_unit_test(a_promise_is_pending_until_it_is_kept),
       cmocka_unit_test(a_broken_promise_says_why),
+      cmocka_unit_test(a_function_is_called_when_a_value_is_there),
+      cmocka_unit_test(a_function_is_called_when_a_value_fails),
       cmocka_unit_test(waiting_sees_what_another_thread_gives),
       cmocka_unit_test(sequences_hold_their_items),
       cmocka_unit_test(a_numpy_file_comes_back_as_it_was),

@@ -76,6 +76,17 @@ KEEL_API keel_status keel_builder_finish(keel_builder *builder,
 KEEL_API keel_status keel_program_load(keel_context *context, const char *path,
                                        KD_OWNED keel_program **out_program);
 
+/* The same of a model that is in memory, which is copied and may be freed when
+ * the call returns.
+ *
+ * path  what messages call it; external data of an ONNX model is looked for
+ *       beside it. Nothing needs to be there
+ * Returns as keel_program_load does, and KD_UNAVAILABLE (the system gives no
+ * memory that is mapped as a file is). */
+KEEL_API keel_status keel_program_load_memory(
+    keel_context *context, const char *path, const void *data, uint64_t size,
+    KD_OWNED keel_program **out_program);
+
 /* Saves as MLIR in generic syntax, which mlir-opt reads with
  * --allow-unregistered-dialect. The text has no compiled forms of regions:
  * plans of it compile them. Without this flag a program is saved in Keel's
@@ -90,6 +101,20 @@ KEEL_API keel_status keel_program_load(keel_context *context, const char *path,
  * KD_OUT_OF_MEMORY. */
 KEEL_API keel_status keel_program_save(const keel_program *program,
                                        const char *path, uint32_t flags);
+
+/* Takes a piece of what is written, which follows the piece before. Returns
+ * KD_OK, or a status that ends the writing. */
+typedef keel_status (*keel_write_function)(void *write_context,
+                                           const void *data, uint64_t size);
+
+/* Passes the file that keel_program_save would write to a function, on the
+ * calling thread.
+ * Returns KD_OK, KD_UNIMPLEMENTED (a constant's type has no text), what `write`
+ * returned, KD_OUT_OF_MEMORY. */
+KEEL_API keel_status keel_program_write(const keel_program *program,
+                                        uint32_t flags,
+                                        keel_write_function write,
+                                        void *write_context);
 
 KEEL_API void keel_program_release(keel_program *program);
 

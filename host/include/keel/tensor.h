@@ -75,6 +75,23 @@ KEEL_API keel_status keel_tensor_wait(keel_tensor *tensor);
  * with. After either call, keel_message() has the text of a failure. */
 KEEL_API keel_status keel_tensor_query(keel_tensor *tensor);
 
+/* Calls `function` once, when the value is ready or has failed: on the calling
+ * thread, before this returns, if it is so already, otherwise later, on the
+ * thread that resolves it. That may be a thread of a device's driver: the
+ * function must be short and must not block, nor wait for another value. It
+ * may otherwise call all of Keel, but for keel_close; it gets no reference to
+ * the tensor, which lives at least until it returns. A value that is never
+ * resolved (a promise that nobody ends) never calls.
+ *
+ * function  status: KD_OK, or what the value failed with; keel_message() is
+ *           the text of that
+ * Returns KD_OK, KD_OUT_OF_MEMORY (then it is not called). */
+KEEL_API keel_status
+keel_tensor_on_done(keel_tensor *tensor,
+                    void (*function)(void *function_context,
+                                     keel_tensor *tensor, keel_status status),
+                    void *function_context);
+
 /* A promise: a value whose data comes later from the application; dependents
  * wait for it. One thread ends it, once, by `fulfil` or `fail`, even if it has
  * nothing to deliver: what depends on a promise that nobody ends waits for

@@ -158,6 +158,9 @@ keel_status keel_file_open(const char *path, keel_file *out_file);
  * KD_PERMISSION_DENIED. */
 keel_status keel_file_open_beside(const char *path, const char *beside,
                                   keel_file *out_file);
+/* A copy of memory that is mapped as a file is; `name` is for messages. */
+keel_status keel_file_copy(const char *name, const void *data, uint64_t size,
+                           keel_file *out_file);
 void keel_file_close(keel_file *file);
 
 /* Evicts pages of a mapped file; they are read from the file again on the next access. */
@@ -168,6 +171,14 @@ void keel_file_evict(const void *data, uint64_t size);
 keel_status keel_file_replace(const char *path,
                               keel_status (*write)(void *context, FILE *file),
                               void *context);
+
+/* Passes what `print` writes to the application's `write`, piece by piece. Returns what
+ * `print` returned, or what `write` did when it was not KD_OK. */
+keel_status keel_file_pass(keel_status (*print)(void *context, FILE *file),
+                           void *context,
+                           keel_status (*write)(void *context, const void *data,
+                                                uint64_t size),
+                           void *write_context);
 
 /* False in a process with more rights than its user (setuid): paths from the environment
  * are not trusted then. */

@@ -9,6 +9,8 @@
 
 #include "base/base.h"
 
+#define MOST (UINT64_C(1) << 30) /* bytes that are written at once */
+
 static keel_status map(int fd, const char *path, keel_file *out_file) {
   struct stat facts;
   if (fstat(fd, &facts) != 0)
@@ -39,6 +41,36 @@ keel_status keel_file_open(const char *path, keel_file *out_file) {
   int fd = -1;
   KEEL_TRY(open_to_read(path, &fd));
   keel_status status = map(fd, path, out_file);
+  close(fd);
+  return status;
+}
+
+static keel_status fill(int fd, const char *name, const void *data,
+                        uint64_t size) {
+  const char *from = data;
+  while (size) {
+    ssize_t written = write(fd, from, size < MOST ? size : MOST);
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0)
+      return keel_fail(errno == ENOMEM || errno == ENOSPC ? KD_OUT_OF_MEMORY
+                                                          : KD_UNAVAILABLE,
+                       "%s: no memory for a copy of it: %s", name,
+                       strerror(errno));
+    from += written;
+    size -= (uint64_t)written;
+  }
+  return KD_OK;
+}
+
+/* A file that is nowhere but in memory: its pages can be evicted as any file's. */
+keel_status keel_file_copy(const char *name, const void *data, uint64_t size,
+                           keel_file *out_file) {
+  int fd = memfd_create("keel", MFD_CLOEXEC);
+  if (fd < 0)
+    return keel_fail(KD_UNAVAILABLE, "%s: no memory for a copy of it: %s", name,
+                     strerror(errno));
+  keel_status status = fill(fd, name, data, size);
+  if (status == KD_OK) status = map(fd, name, out_file);
   close(fd);
   return status;
 }
@@ -117,6 +149,35 @@ keel_status keel_file_replace(const char *path,
   }
   keel_text_free(&fresh);
   return status;
+}
+
+typedef struct passing {
+  keel_status (*write)(void *context, const void *data, uint64_t size);
+  void *context;
+  keel_status status;
+} passing;
+
+static ssize_t pass_on(void *cookie, const char *data, size_t size) {
+  passing *self = cookie;
+  if (self->status == KD_OK)
+    self->status = self->write(self->context, data, size);
+  return self->status == KD_OK ? (ssize_t)size : 0;
+}
+
+keel_status keel_file_pass(keel_status (*print)(void *context, FILE *file),
+                           void *context,
+                           keel_status (*write)(void *context, const void *data,
+                                                uint64_t size),
+                           void *write_context) {
+  passing self = {write, write_context, KD_OK};
+  FILE *file =
+      fopencookie(&self, "wb", (cookie_io_functions_t){.write = pass_on});
+  if (!file) return keel_no_memory(sizeof *file);
+  keel_status status = print(context, file);
+  fclose(file);
+  if (self.status == KD_OK) return status;
+  return keel_fail(self.status,
+                   "the application's function did not take what was written");
 }
 
 bool keel_trusts_environment(void) {

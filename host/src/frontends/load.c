@@ -12,18 +12,16 @@ static const keel_frontend *const frontends[] = {
 #include "frontends/frontends.def"
 };
 
+/* The file is closed afterwards. */
 static keel_status load(keel_context *context, const char *path,
-                        keel_program **out_program) {
-  keel_file file = {0};
-  *out_program = NULL;
-  KEEL_TRY(keel_file_open(path, &file));
+                        keel_file *file, keel_program **out_program) {
   for (size_t i = 0; i < KEEL_COUNT_OF(frontends); i++) {
-    if (!frontends[i]->is(file.data, file.size)) continue;
-    keel_status status = frontends[i]->load(context, path, &file, out_program);
-    keel_file_close(&file);
+    if (!frontends[i]->is(file->data, file->size)) continue;
+    keel_status status = frontends[i]->load(context, path, file, out_program);
+    keel_file_close(file);
     return status;
   }
-  keel_file_close(&file);
+  keel_file_close(file);
   return keel_fail(KD_UNIMPLEMENTED,
                    "%s: is not a Keel program, and this Keel was built without"
                    " protobuf-c, which reading ONNX models needs",
@@ -33,7 +31,22 @@ static keel_status load(keel_context *context, const char *path,
 keel_status keel_program_load(keel_context *context, const char *path,
                               keel_program **out_program) {
   uint64_t began = keel_tracing() ? keel_now() : 0;
-  keel_status status = load(context, path, out_program);
+  keel_file file = {0};
+  *out_program = NULL;
+  keel_status status = keel_file_open(path, &file);
+  if (status == KD_OK) status = load(context, path, &file, out_program);
+  if (began) keel_trace_span("load", NULL, path, began);
+  return status;
+}
+
+keel_status keel_program_load_memory(keel_context *context, const char *path,
+                                     const void *data, uint64_t size,
+                                     keel_program **out_program) {
+  uint64_t began = keel_tracing() ? keel_now() : 0;
+  keel_file file = {0};
+  *out_program = NULL;
+  keel_status status = keel_file_copy(path, data, size, &file);
+  if (status == KD_OK) status = load(context, path, &file, out_program);
   if (began) keel_trace_span("load", NULL, path, began);
   return status;
 }
@@ -47,12 +60,26 @@ static keel_status write_text(void *program, FILE *file) {
   return keel_mlir_write(self->main, self->device, 0, file);
 }
 
-keel_status keel_program_save(const keel_program *program, const char *path,
-                              uint32_t flags) {
+/* What writes the form that the flags name. */
+static keel_status find_form(uint32_t flags,
+                             keel_status (**out_form)(void *, FILE *)) {
   if (flags & ~KEEL_SAVE_TEXT)
     return keel_fail(KD_INVALID_ARGUMENT, "saving a program has no flags 0x%x",
                      (unsigned)flags);
-  return keel_file_replace(path,
-                           flags & KEEL_SAVE_TEXT ? write_text : write_image,
-                           (void *)(uintptr_t)program);
+  *out_form = flags & KEEL_SAVE_TEXT ? write_text : write_image;
+  return KD_OK;
+}
+
+keel_status keel_program_save(const keel_program *program, const char *path,
+                              uint32_t flags) {
+  keel_status (*form)(void *, FILE *) = NULL;
+  KEEL_TRY(find_form(flags, &form));
+  return keel_file_replace(path, form, (void *)(uintptr_t)program);
+}
+
+keel_status keel_program_write(const keel_program *program, uint32_t flags,
+                               keel_write_function write, void *write_context) {
+  keel_status (*form)(void *, FILE *) = NULL;
+  KEEL_TRY(find_form(flags, &form));
+  return keel_file_pass(form, (void *)(uintptr_t)program, write, write_context);
 }

@@ -296,6 +296,33 @@ void keel_tensor_then(keel_tensor *tensor, keel_waiter *waiter) {
   keel_future_then(&tensor->future, waiter);
 }
 
+typedef struct notice {
+  keel_waiter waiter; /* must be first: cast from keel_waiter */
+  keel_tensor *tensor;
+  void (*function)(void *context, keel_tensor *tensor, keel_status status);
+  void *context;
+} notice;
+
+static void tell(keel_waiter *waiter) {
+  notice *self = (notice *)(void *)waiter;
+  self->function(self->context, self->tensor, keel_tensor_query(self->tensor));
+  keel_tensor_release(self->tensor);
+  free(self);
+}
+
+keel_status keel_tensor_on_done(keel_tensor *tensor,
+                                void (*function)(void *context,
+                                                 keel_tensor *tensor,
+                                                 keel_status status),
+                                void *function_context) {
+  notice *made = malloc(sizeof *made);
+  if (!made) return keel_no_memory(sizeof *made);
+  *made = (notice){
+      {NULL, tell}, keel_tensor_retain(tensor), function, function_context};
+  keel_tensor_then(tensor, &made->waiter);
+  return KD_OK;
+}
+
 keel_status keel_tensor_promise(keel_context *context,
                                 keel_tensor **out_tensor) {
   *out_tensor = keel_tensor_pending(context);
