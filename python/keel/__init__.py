@@ -396,16 +396,21 @@ class Context:
         """A device by name ("cpu:0", "cpu"), or the default one."""
         return _device_of(self._core, name)
 
-    def load(self, model: str | os.PathLike[str], device: Device | str | None = None, *,
+    def load(self, model: str | os.PathLike[str] | bytes, device: Device | str | None = None, *,
              places: Mapping[str, str] | None = None, timeout: float | None = None) -> Model:
         """Loads a model (ONNX, Keel's own forms), and plans it.
 
+        model    a path, or the model itself as bytes, which holds all of its data
         device   where it runs; None: the default device
         places   single ops elsewhere: {"GLOB of names or ops": "cpu:0"}
         timeout  seconds that planning may take
         """
         program, plan = native.handle(), native.handle()
-        _check(lib.keel_program_load(self._handle, os.fsencode(model), byref(program)))
+        if isinstance(model, bytes):
+            _check(lib.keel_program_load_memory(self._handle, b"the model's bytes", model,
+                                                len(model), byref(program)))
+        else:
+            _check(lib.keel_program_load(self._handle, os.fsencode(model), byref(program)))
         try:
             rules = _strings([f"{glob}={where}" for glob, where in (places or {}).items()])
             params = native.PlanParams(
@@ -614,7 +619,7 @@ def _default() -> Context:
         return _shared
 
 
-def load(model: str | os.PathLike[str], device: Device | str | None = None, *,
+def load(model: str | os.PathLike[str] | bytes, device: Device | str | None = None, *,
          places: Mapping[str, str] | None = None, timeout: float | None = None) -> Model:
     """Loads and plans a model; see Context.load."""
     return _default().load(model, device, places=places, timeout=timeout)

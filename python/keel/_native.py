@@ -92,6 +92,7 @@ _signatures: dict[str, tuple[Any, list[Any]]] = {
     "keel_device_property": (c_int32, [_handle, c_uint32, POINTER(Property)]),
     "keel_device_memory": (c_int32, [_handle, POINTER(MemoryFacts)]),
     "keel_program_load": (c_int32, [_handle, c_char_p, _out]),
+    "keel_program_load_memory": (c_int32, [_handle, c_char_p, c_char_p, c_uint64, _out]),
     "keel_program_release": (None, [_handle]),
     "keel_plan_create": (c_int32, [_handle, POINTER(PlanParams), _out]),
     "keel_plan_release": (None, [_handle]),

@@ -94,6 +94,15 @@ class Runs(unittest.TestCase):
         x[:] = 7
         self.assertEqual(y.numpy().ravel().tolist(), [0, 1, 2, 3])
 
+    def test_a_model_in_memory_is_that_of_a_file(self):
+        with open(case("test_identity"), "rb") as file:
+            data = file.read()
+        x = np.arange(4, dtype=np.float32).reshape(1, 1, 2, 2)
+        (y,) = keel.load(data, device="cpu:0").run(x)
+        self.assertEqual(y.numpy().ravel().tolist(), [0, 1, 2, 3])
+        with self.assertRaisesRegex(keel.Error, "the model's bytes: "):
+            keel.load(data[:40])
+
     def test_a_sequence_goes_in_and_comes_out(self):
         insert = keel.load(case("test_sequence_insert_at_front"))
         self.assertEqual(insert.inputs[0].kind, "sequence")
