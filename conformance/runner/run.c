@@ -74,8 +74,7 @@ static void finish_rest(kc_running *run) {
   for (uint32_t i = 0; i < run->results->rule_count; i++) {
     kc_rule_result *rule = &run->results->rules[i];
     if (rule->written) continue;
-    if (!rule->judged && rule->status != KC_NOT_RUN)
-      judge(run, rule);
+    if (!rule->judged && rule->status != KC_NOT_RUN) judge(run, rule);
     settle(run, rule);
     write_rule(run, rule);
   }
