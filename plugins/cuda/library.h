@@ -36,8 +36,8 @@ enum {
   LT_LAYOUT_BATCH_COUNT = 5,
   LT_LAYOUT_BATCH_OFFSET = 6,
   LT_PREF_WORKSPACE = 1,
-  LT_PREF_REDUCTIONS = 3, /* bits: how sums of parts of k may be joined */
-  LT_PREF_ALIGNMENT_A = 5, /* and of B, C and D: 6, 7, 8 */
+  LT_PREF_REDUCTIONS = 3,    /* bits: how sums of parts of k may be joined */
+  LT_PREF_ALIGNMENT_A = 5,   /* and of B, C and D: 6, 7, 8 */
   LT_REDUCTION_IN_PLACE = 1, /* in the type of the result */
   LT_REDUCTION_COMPUTE_TYPE = 2,
   LT_OP_T = 1,

@@ -6,12 +6,12 @@
 
 /* What a device can do, for the source. */
 typedef struct fam_dialect {
-  bool float64;   /* f64 arithmetic */
-  bool math64;    /* and functions of f64 */
-  bool int64;     /* i64 and u64 */
-  bool vec4;      /* reads and writes vectors of four */
-  bool crowds;    /* groups of up to 1024 work-items where there is much to do */
-  bool eager;     /* GLSL: parameters are best read once, before all else */
+  bool float64; /* f64 arithmetic */
+  bool math64;  /* and functions of f64 */
+  bool int64;   /* i64 and u64 */
+  bool vec4;    /* reads and writes vectors of four */
+  bool crowds;  /* groups of up to 1024 work-items where there is much to do */
+  bool eager;   /* GLSL: parameters are best read once, before all else */
   bool keeps_nan; /* GLSL: SignedZeroInfNanPreserve of f32 can be asked for */
 } fam_dialect;
 

@@ -131,8 +131,9 @@ typedef struct fam_plan {
   bool math64;  /* and has functions: exp, sin ... */
   bool int64;   /* i64 and u64 may be used for intermediates */
   bool vec4;    /* vectors of four are read and written faster */
-  bool crowds;  /* groups may have up to 1024 work-items where there is much to do */
-  bool shared;  /* groups have fast memory of their own */
+  bool
+      crowds; /* groups may have up to 1024 work-items where there is much to do */
+  bool shared; /* groups have fast memory of their own */
   /* of processors, whose sums are best kept in the registers of one item (`wide`: f32 in a
    * vector of the language) or of a subgroup that trades values (`lanes`: its items); 0 */
   uint32_t wide, lanes;

@@ -174,8 +174,7 @@ static uint64_t gather_host(const kd_kernel *k, const kd_launch *launch,
   uint64_t size = 0;
   for (uint32_t i = 0; i < launch->input_count && i < 32; i++) {
     const kd_tensor *in = &launch->inputs[i];
-    if (!fam_on_host(k->row, i) || in->dtype == KD_NONE || !in->size)
-      continue;
+    if (!fam_on_host(k->row, i) || in->dtype == KD_NONE || !in->size) continue;
     if (size + in->size > HOST_BYTES) return UINT64_MAX;
     memcpy(out + size, in->data, (size_t)in->size);
     size += in->size;
