@@ -1,6 +1,7 @@
 /* child.c - one child process: starting it, reading its events, its end. */
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -173,6 +174,25 @@ static void set_up(const kc_options *options, int events, int output, int page,
   child_limits(options);
 }
 
+static void close_all(int *pair) {
+  for (int i = 0; i < 2; i++)
+    if (pair[i] >= 0) close(pair[i]);
+}
+
+/* There is no process: nothing of it stays, and `errno` says why. */
+static bool give_up(kc_child *child, int *events, int *output, int page) {
+  int error = errno;
+  close_all(events);
+  close_all(output);
+  if (page >= 0) close(page);
+  if (child->page) munmap(child->page, sizeof *child->page);
+  if (child->scratch[0]) kc_scratch_remove(child->scratch);
+  child->page = NULL;
+  child->pid = 0;
+  errno = error;
+  return false;
+}
+
 bool kc_child_start(kc_child *child, const kc_options *options,
                     const kc_rule *rule, kc_rule_result *result, uint32_t from,
                     const char *only, double factor) {
@@ -187,7 +207,7 @@ bool kc_child_start(kc_child *child, const kc_options *options,
   child->past_count = before.past_count;
   if (!kc_scratch_make(child->scratch) || !make_page(child, &page) ||
       pipe2(events, O_CLOEXEC) != 0 || pipe2(output, O_CLOEXEC) != 0)
-    return false;
+    return give_up(child, events, output, page);
   child->rule = rule;
   child->result = result;
   child->events = events[0];
@@ -197,16 +217,18 @@ bool kc_child_start(kc_child *child, const kc_options *options,
   child->began = child->case_began = kc_now();
   child->clock.looked = child->clock.sign = child->began;
   fflush(NULL);
+  child->report.nonce = kc_is_sanitized() ? child->page->nonce : NULL;
   child->pid = fork();
+  if (child->pid < 0) return give_up(child, events, output, page);
   if (child->pid == 0) {
     set_up(options, events[1], output[1], page, child->scratch);
     become(options, child, from, only, factor, child->scratch);
   }
-  if (child->pid > 0) setpgid(child->pid, child->pid);
+  setpgid(child->pid, child->pid);
   close(events[1]);
   close(output[1]);
   close(page);
-  return child->pid > 0;
+  return true;
 }
 
 /* ---- its events ------------------------------------------------------------------------ */
@@ -245,6 +267,8 @@ static void read_output(kc_child *child) {
        i < 64 && (got = read(child->output, buffer, sizeof buffer - 1)) > 0;
        i++) {
     got = (ssize_t)kc_report_read(&child->report, buffer, (size_t)got);
+    child->flood += child->report.strange;
+    child->report.strange = 0;
     child->flood += (uint64_t)got;
     buffer[got] = 0;
     size_t room = sizeof child->said - 1, used = strlen(child->said);
@@ -259,6 +283,7 @@ static void read_output(kc_child *child) {
     }
     memcpy(child->said + used, from, size + 1);
   }
+  child->output_ended |= got == 0;
 }
 
 /* What was printed so far belongs to the rule that ends. */
@@ -316,6 +341,7 @@ static void next_rule(kc_child *child, kc_results *all, const char *id) {
   child->now = NULL;
   child->flood = child->crashes = child->restarts = 0;
   child->said[0] = 0;
+  child->report = (kc_report){.nonce = child->report.nonce};
   child->began = kc_now();
 }
 
@@ -348,6 +374,8 @@ static void take_line(kc_child *child, kc_results *all, char *text) {
     case 'F':
       if (!now) break;
       now->status = KC_FAIL;
+      now->failed |=
+          !now->late; /* what fails behind a deadline may be due to that */
       kc_text_more(&now->message, "%s", text);
       break;
     case 'U':
@@ -360,7 +388,9 @@ static void take_line(kc_child *child, kc_results *all, char *text) {
       if (now) kc_text_more(&now->note, "%s", text);
       break;
     case 'T':
-      if (now) now->late = true;
+      if (!now) break;
+      now->late = true;
+      now->load = kc_load_of_machine();
       break;
     case 'W':
       violation(child, all, text);
@@ -401,6 +431,14 @@ static void read_events(kc_child *child, kc_results *all) {
     }
     if (child->garbage > (1 << 20)) return; /* the flood is dealt with later */
   }
+  child->events_ended |= got == 0;
+}
+
+void kc_child_poll(const kc_child *child, struct pollfd *out) {
+  int events = child->events_ended ? -1 : child->events;
+  int output = child->output_ended ? -1 : child->output;
+  out[0] = (struct pollfd){events, POLLIN, 0};
+  out[1] = (struct pollfd){output, POLLIN, 0};
 }
 
 void kc_child_read(kc_child *child, kc_results *all) {
@@ -412,10 +450,13 @@ void kc_child_read(kc_child *child, kc_results *all) {
 
 bool kc_child_ended(const kc_child *child, int *out_status) {
   int got = waitpid(child->pid, out_status, WNOHANG);
-  return got == child->pid || (got < 0 && errno == ECHILD);
+  if (got == 0 || (got < 0 && errno != ECHILD)) return false;
+  if (got < 0) *out_status = 255 << 8; /* somebody else has what became of it */
+  return true;
 }
 
 void kc_child_kill(kc_child *child) {
+  if (child->pid <= 0) return;
   kill(-child->pid, SIGKILL);
   kill(child->pid, SIGKILL);
 }
@@ -442,6 +483,7 @@ void kc_child_stacks(kc_child *child, char **text) {
 }
 
 void kc_child_close(kc_child *child) {
+  if (child->pid <= 0) return;
   kill(-child->pid, SIGKILL); /* what it left behind */
   close(child->events);
   close(child->output);

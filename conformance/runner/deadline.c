@@ -1,5 +1,6 @@
 /* deadline.c - deadlines count the plugin's time: not what other processes take, and little of
  * what the suite itself computes. */
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -38,7 +39,10 @@ double kc_load_of_machine(void) {
   static uint64_t looked;
   uint64_t now = kc_now();
   if (looked && now - looked < LOOK) return load > 1 ? load : 1;
-  long processors = sysconf(_SC_NPROCESSORS_ONLN);
+  cpu_set_t own; /* that this process may use */
+  long processors = sched_getaffinity(0, sizeof own, &own) == 0
+                        ? CPU_COUNT(&own)
+                        : sysconf(_SC_NPROCESSORS_ONLN);
   double tasks = runnable(), of_three = (double)(now - looked) / (3.0 * KC_S);
   looked = now;
   if (tasks < 0 || processors < 1) return 1;

@@ -88,6 +88,7 @@ void kc_note_end(kc_child *child, int status) {
 void kc_note_hang(const kc_running *run, kc_child *child, const char *text) {
   kc_case_result *one = case_of(child);
   one->status = KC_HANG;
+  one->load = kc_load_of_machine();
   one->checks++;
   kc_text_more(&one->message, "%s", text);
   add_calls(child, &one->detail);

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <sys/wait.h>
 
-#include "runner/run.h"
+#include "runner/running.h"
 #include "suite/suite.h"
 /**/
 #include "suite/channel.h"
@@ -93,9 +93,10 @@ static bool wait_for(const kc_options *options, kc_child *child,
   bool late = false;
   uint64_t ended = 0;
   while (!kc_child_ended(child, out_status)) {
-    struct pollfd fds[2] = {{child->events, POLLIN, 0},
-                            {child->output, POLLIN, 0}};
+    struct pollfd fds[2];
+    kc_child_poll(child, fds);
     poll(fds, 2, 20);
+    if (kc_interrupted()) kc_child_kill(child);
     kc_child_read(child, NULL);
     kc_clock_look(child, options->time_scale);
     if (child->done && !ended) ended = kc_now();

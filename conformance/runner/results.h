@@ -36,7 +36,10 @@ typedef struct kc_case_result {
   char *note;                 /* a figure, or NULL */
   char *detail;               /* signal, backtrace, last calls, or NULL */
   uint32_t runs, failed_runs; /* where it was run again */
-  bool late; /* a process of its own missed a deadline; not in results.jsonl */
+  /* not in results.jsonl: a process of its own missed a deadline; a check failed before
+   * that; so busy was the machine then */
+  bool late, failed;
+  double load;
 } kc_case_result;
 
 typedef struct kc_rule_result {
@@ -51,6 +54,8 @@ typedef struct kc_rule_result {
   kc_case_result *cases;
   uint32_t case_count, case_room;
   bool judged, written;
+  bool
+      cut; /* of its cases some did not run, behind one that ended the process */
   double weight; /* of the run's time, while it goes on */
 } kc_rule_result;
 

@@ -23,6 +23,35 @@ static void on_interrupt(int number) {
   interrupted = number;
 }
 
+bool kc_interrupted(void) {
+  return interrupted != 0;
+}
+
+/* Signals of a run: it is ended in order, a reader that goes away is an error of writing, and
+ * children's ends are heard of, whatever the caller had. */
+static const int ours[] = {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGCHLD};
+#define OURS (sizeof ours / sizeof *ours)
+
+static void take_signals(struct sigaction *before, sigset_t *mask_before) {
+  sigset_t none;
+  interrupted = 0;
+  for (size_t i = 0; i < OURS; i++) {
+    struct sigaction how = {.sa_handler = ours[i] == SIGPIPE   ? SIG_IGN
+                                          : ours[i] == SIGCHLD ? SIG_DFL
+                                                               : on_interrupt};
+    sigaction(ours[i], &how, &before[i]);
+  }
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, mask_before);
+}
+
+static void give_signals(const struct sigaction *before,
+                         const sigset_t *mask_before) {
+  sigprocmask(SIG_SETMASK, mask_before, NULL);
+  for (size_t i = 0; i < OURS; i++)
+    sigaction(ours[i], &before[i], NULL);
+}
+
 /* Whether it was seen to break in another rule. That needs no bytes that come back, but for
  * one rule. */
 static bool was_seen(const kc_rule_result *rule) {
@@ -56,8 +85,11 @@ static void write_rule(const kc_running *run, kc_rule_result *rule) {
 
 /* A part of the cases may have none of it, though the whole has. */
 static void judge(kc_running *run, kc_rule_result *rule) {
+  const kc_options *o = run->options;
+  bool part = (o->shards > 1 && rule->rule && rule->rule->flags & KC_SPREAD) ||
+              o->op || o->dtype || o->only;
   kc_judge(&run->expected, rule);
-  if (!rule->case_count && run->results->partial)
+  if (!rule->case_count && part)
     kc_text_set(&rule->reason, "this part of the cases has none of the rule's");
 }
 
@@ -94,13 +126,14 @@ static bool end_child(kc_running *run, kc_child *child, int status) {
   uint32_t crashes = child->crashes + (bad && !child->stopped);
   uint32_t restarts = child->restarts + 1;
   kc_child_close(child);
-  if (!bad || !(rule->flags & KC_CASES) || !named || run->options->only ||
-      crashes >= CRASHES || restarts >= RESTARTS)
-    return false;
+  if (!bad || !(rule->flags & KC_CASES) || run->options->only) return false;
+  result->cut = true;
+  if (!named || crashes >= CRASHES || restarts >= RESTARTS) return false;
   child->crashes = crashes;
   child->restarts = restarts;
-  return kc_child_start(child, run->options, rule, result, next, NULL,
-                        run->results->factor);
+  result->cut = !kc_child_start(child, run->options, rule, result, next, NULL,
+                                run->results->factor);
+  return !result->cut;
 }
 
 /* ---- all of it ------------------------------------------------------------------------------- */
@@ -173,8 +206,8 @@ static void wait_some(kc_running *run) {
   nfds_t count = 0;
   for (uint32_t i = 0; i < run->jobs; i++)
     if (run->children[i].pid) {
-      fds[count++] = (struct pollfd){run->children[i].events, POLLIN, 0};
-      fds[count++] = (struct pollfd){run->children[i].output, POLLIN, 0};
+      kc_child_poll(&run->children[i], fds + count);
+      count += 2;
     }
   poll(fds, count, 10);
   for (uint32_t i = 0; i < run->jobs; i++) {
@@ -292,7 +325,25 @@ static uint64_t soak_share(const kc_running *run) {
   return count ? run->options->soak * run->jobs / count : 0;
 }
 
-int kc_run_all(const kc_options *asked, kc_results *results) {
+static int end_with(kc_running *run, int status) {
+  kc_expectations_free(&run->expected);
+  return status;
+}
+
+/* Whether results.jsonl can be written there; says why not. */
+static bool can_write(const char *folder) {
+  char path[4200];
+  snprintf(path, sizeof path, "%s/results.jsonl", folder);
+  FILE *file = fopen(path, "ae");
+  if (!file)
+    fprintf(stderr, "keel-conformance: %s can't be written: %s\n", path,
+            strerror(errno));
+  else
+    fclose(file);
+  return file != NULL;
+}
+
+static int run_all(const kc_options *asked, kc_results *results) {
   static kc_running run;
   static kc_options own, *options = &own;
   kc_facts facts;
@@ -306,14 +357,15 @@ int kc_run_all(const kc_options *asked, kc_results *results) {
   run.began = kc_now();
   if (options->expectations &&
       !kc_expectations_read(options->expectations, &run.expected)) {
-    kc_expectations_free(&run.expected);
-    return KC_EXIT_USAGE;
+    return end_with(&run, KC_EXIT_USAGE);
   }
-  if (!kc_globs_match(options)) {
-    kc_expectations_free(&run.expected);
-    return KC_EXIT_USAGE;
+  if (!kc_globs_match(options)) return end_with(&run, KC_EXIT_USAGE);
+  if (options->out && !can_write(options->out)) {
+    if (!options->remembers) return end_with(&run, KC_EXIT_USAGE);
+    own.out = NULL; /* nowhere to remember the run: that is all */
   }
   kc_probe(options, &facts);
+  if (interrupted) return end_with(&run, 128 + interrupted);
   kc_describe(&run, &facts);
   if (!options->quiet)
     printf("%s %s %s (ABI %u.%u, from %u.%u)  device %s  %s (%u rules)\n",
@@ -339,16 +391,11 @@ int kc_run_all(const kc_options *asked, kc_results *results) {
   own.soak = soak_share(&run);
   if (!kc_scratch_make(own.cache)) return KC_EXIT_SUITE;
   run.late = calloc(results->rule_count + 1, sizeof(kc_rule_result *));
-  struct sigaction ours = {.sa_handler = on_interrupt}, before[2];
-  sigaction(SIGINT, &ours, &before[0]);
-  sigaction(SIGTERM, &ours, &before[1]);
   run_part(&run, false);
   run_part(&run, true);
   try_late(&run);
   kc_progress_clear(&run);
   kc_scratch_remove(own.cache);
-  sigaction(SIGINT, &before[0], NULL);
-  sigaction(SIGTERM, &before[1], NULL);
   if (interrupted) {
     for (uint32_t i = 0; i < results->rule_count; i++)
       if (results->rules[i].judged) write_rule(&run, &results->rules[i]);
@@ -356,14 +403,20 @@ int kc_run_all(const kc_options *asked, kc_results *results) {
             run.finished, results->rule_count,
             options->out ? "; what ran is in " : "",
             options->out ? options->out : "");
-    kc_expectations_free(&run.expected);
-    return 128 + interrupted;
+    return end_with(&run, 128 + interrupted);
   }
   finish_rest(&run);
   kc_results_order(results);
   results->time = kc_now() - run.began;
   kc_results_end(results);
-  int status = verdict(&run, &facts);
-  kc_expectations_free(&run.expected);
+  return end_with(&run, verdict(&run, &facts));
+}
+
+int kc_run_all(const kc_options *asked, kc_results *results) {
+  struct sigaction before[OURS];
+  sigset_t mask;
+  take_signals(before, &mask);
+  int status = run_all(asked, results);
+  give_signals(before, &mask);
   return status;
 }

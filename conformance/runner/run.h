@@ -19,6 +19,7 @@ typedef struct kc_options {
   uint32_t plugin_option_count;
   const char *expectations;
   const char *out; /* folder of results.jsonl and reports */
+  bool remembers;  /* it is the one of last runs, and may be none */
   const char *reports[16];
   uint32_t report_count;
   uint64_t seed, max_memory, soak; /* soak: in all; see kc_child_start */
@@ -93,9 +94,11 @@ int kc_in_process(const kc_options *options);
 
 /* A sanitizer's report, out of what a child prints: its first, without the shadow memory. */
 typedef struct kc_report {
+  const char *nonce; /* that marks have; NULL: none is sent */
   char line[400], text[6000];
   char at[300]; /* the case that ran; "": none */
   uint32_t line_size;
+  uint64_t strange; /* bytes of marks that the suite did not send */
   bool in_mark, begun, whole, noted; /* noted: a case has it */
 } kc_report;
 
@@ -119,8 +122,9 @@ typedef struct kc_child {
   char line[4096];
   uint32_t line_size;
   bool overlong;
-  uint64_t garbage, flood; /* bytes */
-  char said[2048];         /* the last that it printed */
+  uint64_t garbage, flood;         /* bytes */
+  bool events_ended, output_ended; /* it has closed its end */
+  char said[2048];                 /* the last that it printed */
   kc_report report;
   bool done, stopped, hung;
   uint32_t stop_at, cases;
@@ -138,6 +142,9 @@ bool kc_child_start(kc_child *child, const kc_options *options,
                     const char *only, double factor);
 /* Reads what it sent. `all` gets what belongs to other rules. */
 void kc_child_read(kc_child *child, kc_results *all);
+/* What to poll for: its two pipes, but for those that have ended. */
+struct pollfd;
+void kc_child_poll(const kc_child *child, struct pollfd *out);
 /* The case that ran gets the sanitizer's report, if there is one that no case has. */
 void kc_child_report(kc_child *child);
 /* The rule that runs has ended: its time, and what it printed. */

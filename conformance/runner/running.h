@@ -14,7 +14,8 @@ typedef struct kc_running {
   uint32_t jobs, finished, running;
   kc_rule_result *
       *late; /* have a case to be run again when nothing else runs */
-  uint32_t late_count;
+  uint32_t late_count,
+      excused; /* cases that missed a deadline by others' doing */
   bool tty;
   uint64_t began, shown, told;
 } kc_running;
@@ -31,6 +32,9 @@ double kc_progress_left(const kc_running *run, double spent);
 /* How far it is: on a terminal a line that is written again and again, else one a minute. */
 void kc_progress_show(kc_running *run);
 void kc_progress_clear(const kc_running *run);
+
+/* Whether it was asked to end. run.c */
+bool kc_interrupted(void);
 
 /* Writes down what became of a child, in the case that it happened to. end.c */
 void kc_note_end(kc_child *child, int status);

@@ -7,16 +7,37 @@
 /**/
 #include "suite/channel.h"
 
-static bool begins_report(const char *line) {
+/* Behind "==4711==", or where the line begins: others may say such things, too. */
+static bool begins_with(const char *line, const char *what) {
+  const char *at = strstr(line, what);
+  return at && (at == line || at[-1] == '=');
+}
+
+/* "FILE:LINE:COLUMN: runtime error: ..." */
+static bool is_undefined(const char *line) {
+  const char *at = strstr(line, ": runtime error: ");
+  if (!at) return false;
+  for (int i = 0; i < 2; i++) {
+    const char *end = at;
+    while (at > line && at[-1] >= '0' && at[-1] <= '9')
+      at--;
+    if (at == end || at == line || *--at != ':') return false;
+  }
+  return at > line;
+}
+
+/* Where a sanitizer's library is there, what has no line of a file counts, too. */
+static bool begins_report(const kc_report *report) {
+  const char *line = report->line;
   static const char *const begins[] = {
       "ERROR: AddressSanitizer",  "WARNING: ThreadSanitizer",
       "ERROR: ThreadSanitizer",   "ERROR: LeakSanitizer",
       "WARNING: MemorySanitizer", "ERROR: HWAddressSanitizer",
-      "runtime error: ", /* UndefinedBehaviorSanitizer */
   };
   for (size_t i = 0; i < sizeof begins / sizeof *begins; i++)
-    if (strstr(line, begins[i])) return true;
-  return false;
+    if (begins_with(line, begins[i])) return true;
+  return report->nonce ? strstr(line, "runtime error: ") != NULL
+                       : is_undefined(line);
 }
 
 /* Behind it come the shadow memory and its legend. */
@@ -28,7 +49,7 @@ static void take_line(kc_report *report) {
   report->line[report->line_size] = 0;
   report->line_size = 0;
   if (report->whole) return;
-  if (!report->begun && !begins_report(report->line)) return;
+  if (!report->begun && !begins_report(report)) return;
   report->begun = true;
   report->whole = ends_report(report->line);
   size_t used = strlen(report->text);
@@ -36,35 +57,37 @@ static void take_line(kc_report *report) {
            report->line);
 }
 
-/* Which case runs now; what was reported keeps its own. */
+/* Which case runs now, behind the nonce; what was reported keeps its own. */
 static void take_mark(kc_report *report) {
+  size_t size = strlen(report->nonce);
   report->line[report->line_size] = 0;
+  bool ours =
+      !strncmp(report->line, report->nonce, size) && report->line[size] == ' ';
+  if (!ours) report->strange += report->line_size + 2;
   report->line_size = 0;
-  if (!report->begun)
+  report->in_mark = false;
+  if (ours && !report->begun)
     snprintf(report->at, sizeof report->at, "%.*s", (int)sizeof report->at - 1,
-             report->line);
+             report->line + size + 1);
 }
 
 size_t kc_report_read(kc_report *report, char *text, size_t size) {
   size_t left = 0;
   for (size_t i = 0; i < size; i++) {
     char c = text[i];
-    if (c == KC_MARK) { /* the line before it may have no end */
-      if (report->line_size) take_line(report);
+    if (c == KC_MARK && report->nonce) { /* the line before may have no end */
+      if (report->line_size && !report->in_mark) take_line(report);
       report->in_mark = true;
       continue;
     }
     if (!report->in_mark) text[left++] = c;
-    if (c != '\n') {
-      if (report->line_size + 1 < sizeof report->line)
-        report->line[report->line_size++] = c ? c : ' ';
-      continue;
-    }
+    bool full = report->line_size + 1 >= sizeof report->line;
+    if (c != '\n' && !full) report->line[report->line_size++] = c ? c : ' ';
+    if (c != '\n' && !(full && report->in_mark)) continue;
     if (report->in_mark)
       take_mark(report);
     else
       take_line(report);
-    report->in_mark = false;
   }
   return left;
 }

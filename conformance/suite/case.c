@@ -128,8 +128,13 @@ void kc_beat(void) {
 }
 
 bool kc_is_sanitized(void) {
+  static const char *const names[] = {"libasan", "libtsan",   "libubsan",
+                                      "liblsan", "libhwasan", "libclang_rt."};
   const char *preloaded = getenv("LD_PRELOAD");
-  return preloaded && strstr(preloaded, "san");
+  bool is = false;
+  for (size_t i = 0; preloaded && i < KC_COUNT_OF(names); i++)
+    is |= strstr(preloaded, names[i]) != NULL;
+  return is;
 }
 
 double kc_patience(void) {
@@ -141,7 +146,8 @@ double kc_patience(void) {
 
 /* For the runner, in what is printed: which case a sanitizer's report belongs to. */
 static void mark_output(const char *name) {
-  if (kc_is_sanitized()) dprintf(STDERR_FILENO, "%c%s\n", KC_MARK, name);
+  if (kc_is_sanitized() && kc_shared)
+    dprintf(STDERR_FILENO, "%c%s %s\n", KC_MARK, kc_shared->nonce, name);
 }
 
 static void announce(void) {

@@ -28,6 +28,11 @@ int kc_helper(const char *name, const char *argument, uint64_t timeout,
   int pipes[2];
   if (pipe2(pipes, O_CLOEXEC) != 0) kc_stop("the suite has no pipe left");
   pid_t pid = fork();
+  if (pid < 0) {
+    close(pipes[0]);
+    close(pipes[1]);
+    kc_stop("the suite could not start a process: %s", strerror(errno));
+  }
   if (pid == 0) {
     dup2(pipes[1], 1);
     dup2(pipes[1], 2);
@@ -53,7 +58,9 @@ int kc_helper(const char *name, const char *argument, uint64_t timeout,
     char buffer[1024];
     struct pollfd fd = {pipes[0], POLLIN, 0};
     poll(&fd, 1, 5);
-    ended = waitpid(pid, &status, WNOHANG) == pid;
+    pid_t got_pid = waitpid(pid, &status, WNOHANG);
+    ended = got_pid == pid || (got_pid < 0 && errno == ECHILD);
+    if (ended && got_pid < 0) status = 255 << 8; /* somebody waited for it */
     ssize_t got = 0;
     while ((got = read(pipes[0], buffer, sizeof buffer)) > 0)
       for (ssize_t i = 0; i < got; i++) {

@@ -40,13 +40,27 @@ KEEL_SIM=hostile_begin "$suite" run "$sim" --rule capture.other-threads \
 grep -A 1 'has not returned: capture.begin' "$scratch/out" | grep -q 'on 2 threads' ||
   complain "the capture.begin that hangs is not named"
 
-# what misses a deadline counts if it does so again, when nothing else runs
+# what misses a deadline on a busy machine counts if it does so again, when nothing else runs
 once() {
+  rm -rf "$scratch"/mark*
   KEEL_SIM=hostile_$1 KEEL_SIM_MARK="$scratch/mark" "$suite" run "$sim" \
-    --rule copy.host-reusable --rule copy.in-out --time-scale 0.2 --verbose \
+    --rule copy.host-reusable --rule copy.in-out --time-scale 0.1 --verbose \
     --out "$scratch" >"$scratch/out" 2>&1
   status=$?
 }
+once once
+[ $status -eq 1 ] || complain "a hang on an idle machine: exit status $status"
+load=
+trap 'kill $load 2>/dev/null; rm -rf "$scratch"' EXIT
+for _ in $(seq $((5 * $(nproc)))); do
+  sh -c 'while :; do :; done' &
+  load="$load $!"
+done
+sleep 3
+once five # not a case is left out
+[ $status -eq 1 ] || complain "five hangs before what is wrong: exit status $status"
+grep -q 'copy.in-out/size=4097","status":"fail"' "$scratch/results.jsonl" ||
+  complain "what comes behind five hangs was not run"
 once once
 [ $status -eq 0 ] || complain "a hang that does not come again: exit status $status"
 grep -q '"copy.host-reusable/all","status":"pass".*ended when it ran alone' \
@@ -57,6 +71,9 @@ grep -q 'failed again when nothing else ran' "$scratch/out" ||
   complain "nothing says that it was tried alone"
 grep -q 'no sign of life.*--time-scale' "$scratch/out" ||
   complain "nothing says how to give it more time"
+# shellcheck disable=SC2086
+kill $load
+load=
 
 # a rule that broke as its basis did is not judged, and is run again with it
 fault=$(dirname "$sim")/fault.so

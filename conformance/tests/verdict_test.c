@@ -71,8 +71,12 @@ static void what_stands_on_a_failed_rule_is_not_judged(void **state) {
                       "copy.in-out");
   assert_null(kc_basis_failed(&results, "copy.in-out", &open));
   assert_null(kc_basis_failed(&results, "load.name-valid", &open));
-  copies->status = KC_XFAIL; /* what is expected excuses nothing else */
-  assert_null(kc_basis_failed(&results, "abi.host-smaller", &open));
+  const kc_status others[] = {KC_XFAIL, KC_XPASS, KC_ERROR};
+  for (int i = 0; i < 3;
+       i++) { /* what is expected, or passed, excuses nothing */
+    copies->status = others[i];
+    assert_null(kc_basis_failed(&results, "abi.host-smaller", &open));
+  }
   kc_results_free(&results);
 }
 
@@ -205,11 +209,11 @@ static void a_report_is_found_in_the_output(void **state) {
 
 static void a_report_belongs_to_the_case_before_it(void **state) {
   (void)state;
-  kc_report report = {.begun = false};
-  char first[] = "\1copy.in-out/size=7\nhello\n\1copy.in",
+  kc_report report = {.nonce = "4711"};
+  char first[] = "\0014711 copy.in-out/size=7\nhello\n\0014711 copy.in",
        second[] =
            "-out/size=8\na.c:7: runtime error: overflow\n"
-           "SUMMARY: UndefinedBehaviorSanitizer\n\1copy.in-out/size=9\n";
+           "SUMMARY: UndefinedBehaviorSanitizer\n\0014711 copy.in-out/size=9\n";
   size_t left = kc_report_read(&report, first, strlen(first));
   assert_int_equal(left, 6);
   assert_memory_equal(first, "hello\n", left);
@@ -219,6 +223,38 @@ static void a_report_belongs_to_the_case_before_it(void **state) {
   assert_int_equal(second[left - 1], '\n');
   assert_true(report.whole);
   assert_string_equal(report.at, "copy.in-out/size=8");
+}
+
+static void what_only_looks_like_a_report_is_none(void **state) {
+  (void)state;
+  static kc_report report;
+  static const char *const others[] = {
+      "acme: OpenCL runtime error: -5, retried\n",
+      "CUDA runtime error: out of memory (1: 2)\n",
+      "7:3: runtime error: no file\n", "no ERROR: AddressSanitizer here\n"};
+  for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+    assert_null(said_of(others[i], 5, &report));
+  char *line = said_of("a.c:7:3: runtime error: overflow\n", 5, &report);
+  assert_string_equal(line, "a.c:7:3: runtime error: overflow");
+  free(line);
+}
+
+/* What begins as a mark does, and is none, is what the plugin printed. */
+static void only_the_suites_marks_are_taken_out(void **state) {
+  (void)state;
+  kc_report plain = {0}, report = {.nonce = "4711"};
+  char first[] = "\0016acme: filling\n", second[] = "\0016acme: filling\n";
+  char endless[5000];
+  assert_int_equal(kc_report_read(&plain, first, strlen(first)),
+                   strlen("\0016acme: filling\n"));
+  assert_int_equal(kc_report_read(&report, second, strlen(second)), 0);
+  assert_int_equal(report.strange, strlen("\0016acme: filling\n"));
+  assert_string_equal(report.at, "");
+  report.strange = 0;
+  memset(endless, 'x', sizeof endless);
+  endless[0] = '\1';
+  size_t left = kc_report_read(&report, endless, sizeof endless);
+  assert_true(report.strange + left > 4900);
 }
 
 /* ---- deadlines ------------------------------------------------------------------------- */
@@ -300,6 +336,8 @@ int main(void) {
       cmocka_unit_test(what_is_not_proven_is_named),
       cmocka_unit_test(a_report_is_found_in_the_output),
       cmocka_unit_test(a_report_belongs_to_the_case_before_it),
+      cmocka_unit_test(what_only_looks_like_a_report_is_none),
+      cmocka_unit_test(only_the_suites_marks_are_taken_out),
       cmocka_unit_test(the_suites_own_work_counts_for_little),
       cmocka_unit_test(the_time_left_follows_the_last_run),
   };

@@ -156,6 +156,7 @@ int kc_verb_run(int argc, char **argv) {
   if (options.in_process) return kc_in_process(&options);
   bool own = !options.out;
   if (own) options.out = state_folder(options.plugin);
+  options.remembers = own;
   if (!make_folders(options.out)) {
     if (!own)
       return kc_usage("run", "%s can't be made: %s", options.out,
