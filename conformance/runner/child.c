@@ -150,6 +150,8 @@ static void set_up(const kc_options *options, int events, int output, int page,
   int keep_events = fcntl(events, F_DUPFD, 10),
       keep_page = fcntl(page, F_DUPFD, 10);
   int keep_output = fcntl(output, F_DUPFD, 10);
+  if (nothing < 0 || keep_events < 0 || keep_page < 0 || keep_output < 0)
+    _exit(97); /* the process may have too few files open */
   dup2(nothing, 0);
   dup2(keep_output, 1);
   dup2(keep_output, 2);
