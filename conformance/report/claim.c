@@ -33,7 +33,7 @@ static bool is_need(const kc_rule_result *rule, kc_level level,
          !strncmp(rule->id, area, size) && rule->id[size] == '.';
 }
 
-/* Whether half of an area's rules or more were skipped, and which. */
+/* Whether half of an area's rules or more were skipped, and which, or there are none. */
 static bool has_gap(const kc_results *results, kc_level level, const char *area,
                     char *out, size_t size) {
   uint32_t all = 0, skipped = 0;
@@ -44,7 +44,11 @@ static bool has_gap(const kc_results *results, kc_level level, const char *area,
     all++;
     skipped += rule->status == KC_UNCLAIMED;
   }
-  if (!all || 2 * skipped < all) return false;
+  if (!all) {
+    snprintf(out, size, "no rule of %s is in the record", area);
+    return true;
+  }
+  if (2 * skipped < all) return false;
   used += (size_t)snprintf(
       out, size, "%u of %u rules of %s were skipped:", skipped, all, area);
   for (uint32_t i = 0; i < results->rule_count; i++) {
@@ -105,6 +109,43 @@ void kc_claim_text(const kc_results *results, char *out, size_t size) {
         (size_t)used < size)
       used += snprintf(out + used, size - (size_t)used, " + %s",
                        kc_level_name((kc_level)i));
+}
+
+/* Whether a must-rule fails, be it as expected. */
+static bool fails(const kc_results *results) {
+  bool bad = results->failed > 0;
+  for (uint32_t i = 0; i < results->rule_count; i++)
+    bad |= results->rules[i].status == KC_XFAIL &&
+           results->rules[i].severity == KC_MUST;
+  return bad;
+}
+
+static bool left_out(const kc_results *results) {
+  for (uint32_t i = 0; i < results->rule_count; i++)
+    if (results->rules[i].status == KC_NOT_RUN) return true;
+  return false;
+}
+
+kc_claim_kind kc_claim_verdict(const kc_results *results, char *out,
+                               size_t size) {
+  kc_claim_kind kind = results->tampered          ? KC_CLAIM_CHANGED
+                       : !results->complete       ? KC_CLAIM_CUT
+                       : fails(results)           ? KC_CLAIM_BAD
+                       : results->partial         ? KC_CLAIM_PART
+                       : left_out(results)        ? KC_CLAIM_BAD
+                       : claim_level(results) < 0 ? KC_CLAIM_NONE
+                                                  : KC_CLAIM_OK;
+  static const char *const says[] = {
+      [KC_CLAIM_PART] = "part of the rules",
+      [KC_CLAIM_BAD] = "not conformant",
+      [KC_CLAIM_CUT] = "incomplete",
+      [KC_CLAIM_CHANGED] = "changed",
+  };
+  if (says[kind])
+    snprintf(out, size, "%s", says[kind]);
+  else
+    kc_claim_text(results, out, size);
+  return kind;
 }
 
 /* Expected failures stand in the cases as such, so that judging needs no file of

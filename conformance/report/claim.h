@@ -19,7 +19,21 @@ bool kc_claim_proven(const kc_results *results, kc_level level);
 bool kc_claim_gap(const kc_results *results, kc_level level, char *out,
                   size_t size);
 
-/* What is proven: "level 2 replay + profile". */
+/* What is proven, whatever failed: "level 2 replay + profile". */
 void kc_claim_text(const kc_results *results, char *out, size_t size);
+
+typedef enum kc_claim_kind {
+  KC_CLAIM_OK,      /* a level is proven */
+  KC_CLAIM_NONE,    /* nothing failed, and no level is proven */
+  KC_CLAIM_PART,    /* a part of the rules or cases ran */
+  KC_CLAIM_BAD,     /* not conformant */
+  KC_CLAIM_CUT,     /* the record has no end */
+  KC_CLAIM_CHANGED, /* its lines are not as they were written */
+} kc_claim_kind;
+
+/* What every report says of results: the levels, "no level", "part of the rules", "not
+ * conformant", "incomplete" or "changed". Only KC_CLAIM_OK claims something. */
+kc_claim_kind kc_claim_verdict(const kc_results *results, char *out,
+                               size_t size);
 
 #endif /* KC_CLAIM_H */

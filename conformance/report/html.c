@@ -1,6 +1,7 @@
 /* html.c - the page: summary, filter, areas, op by type, each failure's story. */
 #include "report/html.h"
 
+#include <ctype.h>
 #include <kd/kd.h>
 #include <string.h>
 
@@ -85,6 +86,24 @@ static void card(FILE *file, const char *style, uint32_t value,
           value, what);
 }
 
+/* What may be claimed, and what of the plugin's claims is not proven. */
+static void verdict(const kc_results *r, FILE *file) {
+  static const char *const styles[] = {
+      [KC_CLAIM_OK] = "ok",     [KC_CLAIM_NONE] = "warn",
+      [KC_CLAIM_PART] = "warn", [KC_CLAIM_BAD] = "bad",
+      [KC_CLAIM_CUT] = "skip",  [KC_CLAIM_CHANGED] = "skip"};
+  char text[200], why[600];
+  kc_claim_kind kind = kc_claim_verdict(r, text, sizeof text);
+  if (kind != KC_CLAIM_OK) text[0] = (char)toupper((unsigned char)text[0]);
+  fprintf(file, "<p><b class=\"%s\">%s%s</b></p>\n", styles[kind],
+          kind == KC_CLAIM_OK ? "Conformant: " : "", text);
+  for (int i = 0; i < KC_LEVEL_COUNT && kind <= KC_CLAIM_NONE; i++) {
+    if (!kc_claim_gap(r, (kc_level)i, why, sizeof why)) continue;
+    fprintf(file, "<div class=\"soft\">Not proven: %s, %s</div>\n",
+            kc_level_name((kc_level)i), why);
+  }
+}
+
 static void summary(const kc_results *r, FILE *file) {
   fputs("<title>", file);
   kc_xml_text(file, r->name);
@@ -104,22 +123,7 @@ static void summary(const kc_results *r, FILE *file) {
   fputs(" &middot; ", file);
   kc_xml_text(file, r->host);
   fprintf(file, " &middot; seed %llu</div>\n", (unsigned long long)r->seed);
-  bool claims = !r->failed && !r->partial;
-  char proven[200] = "", why[600];
-  if (claims) kc_claim_text(r, proven, sizeof proven);
-  fprintf(file, "<p><b class=\"%s\">%s%s</b></p>\n",
-          claims      ? "ok"
-          : r->failed ? "bad"
-                      : "warn",
-          claims      ? "Conformant: "
-          : r->failed ? "Not conformant"
-                      : "A part of the rules",
-          proven);
-  for (int i = 0; i < KC_LEVEL_COUNT && claims; i++) {
-    if (!kc_claim_gap(r, (kc_level)i, why, sizeof why)) continue;
-    fprintf(file, "<div class=\"soft\">Not proven: %s, %s</div>\n",
-            kc_level_name((kc_level)i), why);
-  }
+  verdict(r, file);
   fputs("<div class=\"cards\">\n", file);
   card(file, "ok", r->passed, "passed");
   card(file, r->failed ? "bad" : "soft", r->failed, "failed");

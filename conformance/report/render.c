@@ -141,22 +141,9 @@ static bool tap(const kc_results *r, FILE *file) {
 
 /* ---- Markdown, badge ------------------------------------------------------------------------ */
 
-static void claim(const kc_results *r, char *text, size_t size) {
-  bool bad = r->failed || r->partial;
-  for (uint32_t i = 0; i < r->rule_count && !bad; i++)
-    bad = r->rules[i].status == KC_NOT_RUN ||
-          (r->rules[i].status == KC_XFAIL && r->rules[i].severity == KC_MUST);
-  if (bad) {
-    snprintf(text, size, "%s",
-             r->partial && !r->failed ? "part of the rules" : "not conformant");
-    return;
-  }
-  kc_claim_text(r, text, size);
-}
-
 static bool markdown(const kc_results *r, FILE *file) {
   char text[200], why[600];
-  claim(r, text, sizeof text);
+  kc_claim_kind kind = kc_claim_verdict(r, text, sizeof text);
   fprintf(file, "### Keel conformance: %s %s: %s\n\n", r->name, r->version,
           text);
   fprintf(file,
@@ -164,7 +151,7 @@ static bool markdown(const kc_results *r, FILE *file) {
           " %llu\n\n",
           r->passed + r->warnings, r->failed, r->skipped, r->warnings,
           (double)r->time / 1e9, (unsigned long long)r->seed);
-  for (int i = 0; i < KC_LEVEL_COUNT && !r->failed && !r->partial; i++)
+  for (int i = 0; i < KC_LEVEL_COUNT && kind <= KC_CLAIM_NONE; i++)
     if (kc_claim_gap(r, (kc_level)i, why, sizeof why))
       fprintf(file, "Not proven: %s, %s.\n\n", kc_level_name((kc_level)i), why);
   if (!r->failed && !r->warnings) return true;
@@ -188,11 +175,12 @@ static bool markdown(const kc_results *r, FILE *file) {
 
 static bool badge(const kc_results *r, FILE *file) {
   char text[200];
-  claim(r, text, sizeof text);
+  static const char *const colours[] = {
+      [KC_CLAIM_OK] = "#2b7a3d",   [KC_CLAIM_NONE] = "#9a7400",
+      [KC_CLAIM_PART] = "#9a7400", [KC_CLAIM_BAD] = "#c4302b",
+      [KC_CLAIM_CUT] = "#6b7480",  [KC_CLAIM_CHANGED] = "#6b7480"};
+  const char *colour = colours[kc_claim_verdict(r, text, sizeof text)];
   int left = 40, right = (int)strlen(text) * 7 + 12;
-  const char *colour = r->failed    ? "#c4302b"
-                       : r->partial ? "#9a7400"
-                                    : "#2b7a3d";
   fprintf(
       file,
       "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"20\""
@@ -207,9 +195,12 @@ static bool badge(const kc_results *r, FILE *file) {
 }
 
 static bool plain(const kc_results *r, FILE *file) {
+  char text[200];
   for (uint32_t i = 0; i < r->rule_count; i++)
     fprintf(file, "%-8s %s\n", kc_status_name(r->rules[i].status),
             r->rules[i].id);
+  kc_claim_kind kind = kc_claim_verdict(r, text, sizeof text);
+  fprintf(file, "%s%s\n", kind <= KC_CLAIM_NONE ? "conformant: " : "", text);
   fprintf(file, "%u passed, %u failed, %u skipped\n", r->passed + r->warnings,
           r->failed, r->skipped);
   return true;

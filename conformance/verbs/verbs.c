@@ -309,7 +309,7 @@ int kc_verb_again(int argc, char **argv) {
   if (access(path, R_OK) != 0)
     return kc_usage("again", "%s was not run before: there is no %s",
                     options.plugin[0] ? options.plugin : "it", path);
-  if (!kc_results_read(path, &last)) return KC_EXIT_USAGE;
+  if (!kc_record_read(path, &last)) return KC_EXIT_USAGE;
   if (!options.plugin[0])
     snprintf(options.plugin, sizeof options.plugin, "%s", last.plugin_path);
   options.device = last.device_index;
@@ -441,7 +441,9 @@ int kc_verb_render(int argc, char **argv) {
       .help =
           "usage: keel-conformance render RESULTS.jsonl FORMAT [FILE]\n\n"
           "Writes results as html, junit, tap, md, badge or text, to FILE"
-          " or standard\noutput.\n",
+          " or standard\noutput. Exit status 2 where the results were changed "
+          "or"
+          " are not complete.\n",
       .most = 3};
   int status = kc_words_read(&words, argc, argv);
   if (status >= 0) return status;
@@ -452,16 +454,18 @@ int kc_verb_render(int argc, char **argv) {
   if (!kc_is_format(format))
     return kc_usage("render", "there is no format \"%s\"; there are %s", format,
                     kc_formats);
-  if (!kc_results_read(from, &results)) return KC_EXIT_USAGE;
-  if (!results.complete)
-    fprintf(stderr, "keel-conformance: %s is %s\n", from,
-            results.tampered ? "not as it was written" : "not complete");
+  if (!kc_record_read(from, &results)) return KC_EXIT_USAGE;
+  status = kc_record_whole(from, &results) ? 0 : KC_EXIT_USAGE;
   FILE *file = to ? fopen(to, "we") : stdout;
-  if (!file) return kc_usage("render", "%s can't be written", to);
+  if (!file)
+    return kc_usage("render", "%s can't be written: %s", to, strerror(errno));
   bool good = kc_render(&results, format, file);
   if (file != stdout) good &= fclose(file) == 0;
+  if (!good)
+    fprintf(stderr, "keel-conformance: %s can't be written: %s\n",
+            to ? to : "standard output", strerror(errno));
   kc_results_free(&results);
-  return good ? 0 : KC_EXIT_SUITE;
+  return good ? status : KC_EXIT_SUITE;
 }
 
 /* ---- coverage --------------------------------------------------------------------------------- */

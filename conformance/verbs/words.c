@@ -95,7 +95,7 @@ int kc_words_results(kc_words *words, const char *last, int argc, char **argv,
   if (status >= 0) return status;
   const char *path = words->count ? words->others[0] : last;
   if (!path) return kc_usage(words->verb, "which results.jsonl?");
-  return kc_results_read(path, out_results) ? -1 : KC_EXIT_USAGE;
+  return kc_record_read(path, out_results) ? -1 : KC_EXIT_USAGE;
 }
 
 bool kc_read_number(const char *text, uint64_t *out) {

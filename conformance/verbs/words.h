@@ -32,6 +32,14 @@ int kc_words_read(kc_words *words, int argc, char **argv);
 int kc_words_results(kc_words *words, const char *last, int argc, char **argv,
                      kc_results *out_results);
 
+/* Whether a file can be opened and is no folder; else a message says what to do. */
+bool kc_readable(const char *path);
+/* Reads the results.jsonl that somebody named; false, with what to do, where it is none or
+ * of a format that is not this suite's. One that was changed or cut between lines is read. */
+bool kc_record_read(const char *path, kc_results *out_results);
+/* Whether a record has its end and its lines are as they were written; says it if not. */
+bool kc_record_whole(const char *path, const kc_results *results);
+
 /* Shows the help where a word asks for it, and says whether one did. */
 bool kc_helps(const char *help, int argc, char **argv);
 /* The option that a word names, as "--name" or "--name=value"; NULL: none. */

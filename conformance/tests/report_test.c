@@ -1,0 +1,251 @@
+/* report_test.c - what reports and verbs say of a record: the same everywhere, and nothing
+ * of one that was cut off or changed. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h> /* wants those above */
+
+#include "report/claim.h"
+#include "report/report.h"
+#include "runner/scratch.h"
+#include "suite/suite.h"
+#include "verbs/verbs.h"
+
+static char folder[256];
+
+/* The record of a whole run that passed everything. */
+static kc_results sound(void) {
+  kc_results results = {
+      .suite = strdup("0.9"),
+      .name = strdup("sound"),
+      .vendor = strdup("Acme"),
+      .version = strdup("1"),
+      .device = strdup("one"),
+      .plugin_path = strdup("sound.so"),
+      .level = KC_COMPILE,
+      .complete = true,
+  };
+  const kc_rule *rule = NULL;
+  results.rule_count = kc_rule_count();
+  results.rules = calloc(results.rule_count, sizeof *results.rules);
+  for (uint32_t i = 0; (rule = kc_rule_at(i)); i++) {
+    kc_rule_result *result = &results.rules[i];
+    *result = (kc_rule_result){.rule = rule,
+                               .id = strdup(rule->id),
+                               .severity = rule->severity,
+                               .level = rule->level,
+                               .checks = 3};
+    kc_results_case(result, rule->id)->checks = 3;
+  }
+  return results;
+}
+
+static void set_status(kc_results *results, const char *id, kc_status status) {
+  kc_rule_result *rule = kc_results_rule(results, id);
+  assert_non_null(rule);
+  rule->status = rule->cases[0].status = status;
+}
+
+/* The path of a file in the test's folder, until the third call from here. */
+static const char *at(const char *name) {
+  static char paths[3][400];
+  static int next;
+  char *path = paths[next++ % 3];
+  snprintf(path, sizeof paths[0], "%s/%s", folder, name);
+  return path;
+}
+
+/* Writes results and frees them; returns where. */
+static const char *write_down(kc_results *results, const char *name) {
+  const char *path = at(name);
+  assert_true(kc_results_begin(results, path));
+  for (uint32_t i = 0; i < results->rule_count; i++)
+    if (results->rules[i].id[0])
+      kc_results_write_rule(results, &results->rules[i]);
+  kc_results_end(results);
+  kc_results_free(results);
+  return path;
+}
+
+static char *read_all(const char *path, size_t *out_size) {
+  FILE *file = fopen(path, "rbe");
+  assert_non_null(file);
+  char *text = calloc(1, 1 << 20);
+  *out_size = fread(text, 1, (1 << 20) - 1, file);
+  fclose(file);
+  return text;
+}
+
+static void write_all(const char *path, const char *text, size_t size) {
+  FILE *file = fopen(path, "wbe");
+  assert_non_null(file);
+  assert_int_equal(fwrite(text, 1, size, file), size);
+  fclose(file);
+}
+
+static char *rendered(const kc_results *results, const char *format) {
+  char *text = NULL;
+  size_t size = 0;
+  FILE *file = open_memstream(&text, &size);
+  assert_true(kc_render(results, format, file));
+  fclose(file);
+  return text;
+}
+
+static void expect_in(const char *text, const char *want, const char *where) {
+  if (!strstr(text, want)) fail_msg("no \"%s\" in %s: %s", want, where, text);
+}
+
+/* The words that every report has, and the badge's colour; frees the results. */
+static void expect_all(kc_results *results, const char *want,
+                       const char *colour) {
+  static const char *const formats[] = {"html", "md", "badge", "text"};
+  for (size_t i = 0; i < KC_COUNT_OF(formats); i++) {
+    char *text = rendered(results, formats[i]);
+    expect_in(text, want, formats[i]);
+    if (!strcmp(formats[i], "badge")) expect_in(text, colour, "badge");
+    bool claims = strstr(text, "onformant: level") != NULL;
+    if (claims && strncmp(want, "level", 5) != 0)
+      fail_msg("%s claims a level", formats[i]);
+    free(text);
+  }
+  kc_results_free(results);
+}
+
+static const char green[] = "#2b7a3d", amber[] = "#9a7400", red[] = "#c4302b",
+                  grey[] = "#6b7480";
+
+static void all_reports_say_the_same(void **state) {
+  (void)state;
+  kc_results results = sound();
+  expect_all(&results, "level 3 compile", green);
+
+  results = sound();
+  set_status(&results, "copy.in-out", KC_XFAIL);
+  expect_all(&results, "ot conformant", red);
+
+  results = sound();
+  set_status(&results, "copy.in-out", KC_NOT_RUN);
+  expect_all(&results, "ot conformant", red);
+
+  results = sound();
+  set_status(&results, "copy.in-out", KC_FAIL);
+  results.failed = 1;
+  expect_all(&results, "ot conformant", red);
+
+  results = sound();
+  set_status(&results, "copy.in-out", KC_UNTESTED);
+  expect_all(&results, "o level", amber);
+
+  results = sound();
+  results.partial = true;
+  expect_all(&results, "art of the rules", amber);
+
+  results = sound();
+  results.complete = false;
+  expect_all(&results, "ncomplete", grey);
+
+  results = sound();
+  results.complete = false;
+  results.tampered = true;
+  expect_all(&results, "hanged", grey);
+}
+
+/* A rule taken out of a record without its digest's leave is refused elsewhere; a record that
+ * never had an area's rules proves nothing of it. */
+static void an_area_without_rules_is_a_gap(void **state) {
+  (void)state;
+  char why[600];
+  kc_results results = sound();
+  for (uint32_t i = 0; i < results.rule_count; i++)
+    if (!strncmp(results.rules[i].id, "copy.", 5)) results.rules[i].id[0] = '-';
+  assert_true(kc_claim_gap(&results, KC_CORE, why, sizeof why));
+  expect_in(why, "no rule of copy", "the gap");
+  kc_results_free(&results);
+}
+
+/* ---- render ------------------------------------------------------------------------- */
+
+static int rendered_badge(const char *record, const char *want) {
+  char from[400], to[400], format[] = "badge";
+  size_t size = 0;
+  snprintf(from, sizeof from, "%s", record);
+  snprintf(to, sizeof to, "%s", at("badge.svg"));
+  unlink(to);
+  char *words[] = {from, format, to};
+  int status = kc_verb_render(3, words);
+  if (want) {
+    char *text = read_all(to, &size);
+    expect_in(text, want, "badge");
+    free(text);
+  } else {
+    assert_int_not_equal(access(to, F_OK), 0);
+  }
+  return status;
+}
+
+static void render_claims_nothing_of_half_a_record(void **state) {
+  (void)state;
+  size_t size = 0;
+  kc_results results = sound();
+  const char *whole = write_down(&results, "whole.jsonl");
+  assert_int_equal(rendered_badge(whole, "level 3 compile"), 0);
+  char *text = read_all(at("whole.jsonl"), &size), *end = text;
+  for (int i = 0; i < 123; i++) /* the suite's line, and 61 rules */
+    end = strchr(end, '\n') + 1;
+  write_all(at("cut.jsonl"), text, (size_t)(end - text));
+  assert_int_equal(rendered_badge(at("cut.jsonl"), "incomplete"), 2);
+  write_all(at("cut.jsonl"), text, (size_t)(strchr(text, '\n') + 1 - text));
+  assert_int_equal(rendered_badge(at("cut.jsonl"), "incomplete"), 2);
+  write_all(at("cut.jsonl"), text, (size_t)(end - text - 7));
+  assert_int_equal(rendered_badge(at("cut.jsonl"), NULL), 2);
+  char *checks = strstr(end, "\"checks\":3");
+  checks[9] = '4';
+  write_all(at("changed.jsonl"), text, size);
+  assert_int_equal(rendered_badge(at("changed.jsonl"), "changed"), 2);
+  free(text);
+}
+
+static void another_format_is_refused(void **state) {
+  (void)state;
+  size_t size = 0;
+  kc_results results = sound();
+  write_down(&results, "format.jsonl");
+  char *text = read_all(at("format.jsonl"), &size);
+  strstr(text, "\"format\":1")[9] = '2';
+  write_all(at("format.jsonl"), text, size);
+  free(text);
+  assert_int_equal(rendered_badge(at("format.jsonl"), NULL), 2);
+  assert_int_equal(rendered_badge(at("none.jsonl"), NULL), 2);
+  assert_int_equal(rendered_badge(folder, NULL), 2);
+}
+
+/* ---- the folder ---------------------------------------------------------------------- */
+
+static int make_folder(void **state) {
+  (void)state;
+  return kc_scratch_make(folder) ? 0 : -1;
+}
+
+static int remove_folder(void **state) {
+  (void)state;
+  kc_scratch_remove(folder);
+  return 0;
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(all_reports_say_the_same),
+      cmocka_unit_test(an_area_without_rules_is_a_gap),
+      cmocka_unit_test(render_claims_nothing_of_half_a_record),
+      cmocka_unit_test(another_format_is_refused),
+  };
+  return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
