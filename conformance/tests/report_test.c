@@ -227,6 +227,72 @@ static void another_format_is_refused(void **state) {
   assert_int_equal(rendered_badge(folder, NULL), 2);
 }
 
+/* ---- compare ------------------------------------------------------------------------ */
+
+/* The exit status of comparing a record where copy.in-out is `was` with one where it is
+ * `is`; KC_STATUS_COUNT: gone. */
+static int compared(kc_status was, kc_status is, bool partial) {
+  char then[400], now[400];
+  kc_results a = sound(), b = sound();
+  set_status(&a, "copy.in-out", was);
+  b.partial = partial;
+  if (is == KC_STATUS_COUNT)
+    kc_results_rule(&b, "copy.in-out")->id[0] = 0;
+  else
+    set_status(&b, "copy.in-out", is);
+  snprintf(then, sizeof then, "%s", write_down(&a, "then.jsonl"));
+  snprintf(now, sizeof now, "%s", write_down(&b, "now.jsonl"));
+  char *words[] = {then, now};
+  return kc_verb_compare(2, words);
+}
+
+static char *printed_by_compare(kc_status was, kc_status is) {
+  size_t size = 0;
+  fflush(stdout);
+  int before = dup(STDOUT_FILENO);
+  assert_non_null(freopen(at("printed"), "we", stdout));
+  compared(was, is, false);
+  fflush(stdout);
+  dup2(before, STDOUT_FILENO);
+  close(before);
+  return read_all(at("printed"), &size);
+}
+
+static void what_passed_and_is_not_there_broke(void **state) {
+  (void)state;
+  assert_int_equal(compared(KC_PASS, KC_PASS, false), 0);
+  assert_int_equal(compared(KC_PASS, KC_FAIL, false), 1);
+  assert_int_equal(compared(KC_PASS, KC_NOT_RUN, false), 1);
+  assert_int_equal(compared(KC_PASS, KC_UNTESTED, false), 1);
+  assert_int_equal(compared(KC_WARNING, KC_STATUS_COUNT, false), 1);
+  assert_int_equal(compared(KC_PASS, KC_STATUS_COUNT, true), 0);
+  assert_int_equal(compared(KC_PASS, KC_UNTESTED, true), 0);
+  assert_int_equal(compared(KC_FAIL, KC_NOT_RUN, false), 0);
+}
+
+static void only_what_passes_is_fixed(void **state) {
+  (void)state;
+  char *text = printed_by_compare(KC_FAIL, KC_PASS);
+  expect_in(text, "1 fixed, 0 broken", "compare");
+  free(text);
+  text = printed_by_compare(KC_FAIL, KC_NOT_RUN);
+  expect_in(text, "0 fixed, 0 broken, 1 otherwise", "compare");
+  free(text);
+}
+
+static void half_a_record_is_not_compared(void **state) {
+  (void)state;
+  size_t size = 0;
+  char then[400], now[400];
+  kc_results results = sound();
+  snprintf(then, sizeof then, "%s", write_down(&results, "then.jsonl"));
+  snprintf(now, sizeof now, "%s", at("now.jsonl"));
+  char *text = read_all(then, &size), *words[] = {then, now};
+  write_all(now, text, (size_t)(strstr(text, "{\"type\":\"end\"") - text));
+  free(text);
+  assert_int_equal(kc_verb_compare(2, words), 2);
+}
+
 /* ---- the folder ---------------------------------------------------------------------- */
 
 static int make_folder(void **state) {
@@ -246,6 +312,9 @@ int main(void) {
       cmocka_unit_test(an_area_without_rules_is_a_gap),
       cmocka_unit_test(render_claims_nothing_of_half_a_record),
       cmocka_unit_test(another_format_is_refused),
+      cmocka_unit_test(what_passed_and_is_not_there_broke),
+      cmocka_unit_test(only_what_passes_is_fixed),
+      cmocka_unit_test(half_a_record_is_not_compared),
   };
   return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -1,4 +1,4 @@
-/* verbs.c - run, list, explain, again, compare, render, coverage, doctor. */
+/* verbs.c - run, list, explain, again, render, coverage, doctor. */
 #include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
@@ -330,63 +330,6 @@ int kc_verb_again(int argc, char **argv) {
   kc_results_free(&results);
   kc_results_free(&last);
   return status;
-}
-
-/* ---- compare ------------------------------------------------------------------------------ */
-
-int kc_verb_compare(int argc, char **argv) {
-  static kc_results a, b;
-  kc_words words = {
-      .verb = "compare",
-      .help =
-          "usage: keel-conformance compare OLD.jsonl NEW.jsonl\n\nWhat was"
-          " fixed, what broke, what is new, and what takes twice as"
-          " long.\nExit status 1 where something broke.\n",
-      .most = 2};
-  int status = kc_words_read(&words, argc, argv);
-  if (status >= 0) return status;
-  if (words.count != 2)
-    return kc_usage("compare", "two results.jsonl are compared");
-  if (!kc_results_read(words.others[0], &a) ||
-      !kc_results_read(words.others[1], &b))
-    return KC_EXIT_USAGE;
-  uint32_t fixed = 0, broken = 0, changed = 0, slower = 0;
-  for (uint32_t i = 0; i < b.rule_count; i++) {
-    const kc_rule_result *now = &b.rules[i];
-    const kc_rule_result *then = kc_results_rule(&a, now->id);
-    if (!then) {
-      printf("new      %s (%s)\n", now->id, kc_status_name(now->status));
-      changed++;
-      continue;
-    }
-    if (then->status != now->status) {
-      bool bad = kc_status_failed(now->status);
-      bool was = kc_status_failed(then->status);
-      broken += bad && !was;
-      fixed += was && !bad;
-      changed += bad == was;
-      printf("%-8s %s: %s, was %s\n",
-             bad && !was   ? "broken"
-             : was && !bad ? "fixed"
-                           : "changed",
-             now->id, kc_status_name(now->status),
-             kc_status_name(then->status));
-    } else if (now->time > 2 * then->time && now->time > 500 * KC_MS) {
-      slower++;
-      printf("slower   %s: %.1f s, was %.1f s\n", now->id,
-             (double)now->time / 1e9, (double)then->time / 1e9);
-    }
-  }
-  for (uint32_t i = 0; i < a.rule_count; i++)
-    if (!kc_results_rule(&b, a.rules[i].id)) {
-      printf("gone     %s\n", a.rules[i].id);
-      changed++;
-    }
-  printf("%u fixed, %u broken, %u otherwise changed, %u slower\n", fixed,
-         broken, changed, slower);
-  kc_results_free(&a);
-  kc_results_free(&b);
-  return broken ? 1 : 0;
 }
 
 /* ---- doctor --------------------------------------------------------------------------------- */
