@@ -261,4 +261,36 @@ end = json.loads(open("sim/results.jsonl").readlines()[-1])
 end["lines_sha256"] = hashlib.sha256("".join(lines).encode()).hexdigest()
 open("forged.jsonl", "w").write("".join(lines) + json.dumps(end) + "\n")
 END
+
+# a replay gives the options that the command has: one that loses the device at its first copy
+python3 - <<'END' 2>/dev/null &&
+import hashlib, json
+lines = open("sim/results.jsonl").readlines()
+suite, end = json.loads(lines[0]), json.loads(lines[-1])
+suite["command"] += " --option lose_copy=1"
+lines[0] = json.dumps(suite) + "\n"
+end["lines_sha256"] = hashlib.sha256("".join(lines[:-1]).encode()).hexdigest()
+open("optioned.jsonl", "w").write("".join(lines[:-1]) + json.dumps(end) + "\n")
+END
+  status 3 "$suite" verify optioned.jsonl --plugin "$sim" --replay 1% &&
+  says 'DEVICE_LOST'
+
+# a replay that did not run shows nothing, and what can't be read is no report
+status 0 "$suite" verify sim/results.jsonl --plugin "$sim" --replay 0.001%
+says '^1 of 1 chosen rules were run again'
+TMPDIR=/nonexistent status 5 "$suite" verify sim/results.jsonl --plugin "$sim" --replay 5%
+says 'did not run again'
+"$suite" verify sim/results.jsonl --plugin "$sim" --replay 100% >interrupted 2>&1 &
+sleep 2
+kill -TERM $!
+wait $!
+got=$?
+[ $got -eq 143 ] || { echo "FAILED: an interrupted replay ends with $got"; failed=1; }
+grep valid interrupted && failed=1
+for report in nofile . none.jsonl none.tar.gz; do
+  mkdir -p none.jsonl
+  [ $report = none.tar.gz ] && rm -f none.tar.gz
+  status 2 "$suite" verify $report
+  grep -q 'tar: ' out && { echo "FAILED: tar speaks"; failed=1; }
+done
 exit $failed
