@@ -131,6 +131,18 @@ static const struct {
     {"bench", kc_verb_bench},       {"doctor", kc_verb_doctor},
 };
 
+/* What was printed is to have come to where it goes. */
+static int after(int status) {
+  bool bad = ferror(stdout) != 0;
+  bad |= fflush(stdout) != 0;
+  if (!bad) return status;
+  fprintf(stderr,
+          "keel-conformance: standard output can't be written: %s; what it"
+          " has is not whole\n",
+          strerror(errno));
+  return status ? status : KC_EXIT_SUITE;
+}
+
 int main(int argc, char **argv) {
   if (argc > 1 && !strcmp(argv[1], "__rule"))
     return run_child(argc - 2, argv + 2);
@@ -151,6 +163,6 @@ int main(int argc, char **argv) {
   }
   for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++)
     if (!strcmp(argv[1], verbs[i].name))
-      return verbs[i].run(argc - 2, argv + 2);
-  return kc_verb_run(argc - 1, argv + 1);
+      return after(verbs[i].run(argc - 2, argv + 2));
+  return after(kc_verb_run(argc - 1, argv + 1));
 }

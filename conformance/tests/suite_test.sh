@@ -201,10 +201,16 @@ for option in level rule not option report seed jobs shard group soak max-memory
 done
 for wrong in level=5 report=ht report= seed=3x seed= seed=18446744073709551616 jobs=0 \
   jobs=x shard=3/2 group=x soak=-1s soak=inf max-memory=12Q max-memory=-5 \
+  shard=4294967297/3 shard=1/ shard=/3 shard=0/3 shard=-1/3 case= case=nosuch/x case=load.open \
   time-scale=3x time-scale=inf device=9 device=x op=NoSuchOp dtype=f33 option=x; do
   status 2 "$suite" run "--$wrong" "$minimal"
   says "--${wrong%%=*}"
 done
+status 2 "$suite" run "$minimal" --case nosuch/x
+says 'there is no rule "nosuch"'
+status 4 "$suite" run "$minimal" --case load.open/typo
+status 2 "$suite" run "$minimal" --shard 1/3 --case load.open/all
+says 'exclude each other'
 status 2 "$suite" run cpu:x
 says 'is not the index of a device'
 for wrong in jobs=17 repeat=x repeat=0 seed=x; do
@@ -287,6 +293,14 @@ wait $!
 got=$?
 [ $got -eq 143 ] || { echo "FAILED: an interrupted replay ends with $got"; failed=1; }
 grep valid interrupted && failed=1
+# what can't be written is said
+"$suite" render sim/results.jsonl html >/dev/full 2>out
+got=$?
+[ $got -eq 5 ] || { echo "FAILED: a full disk ends with $got"; failed=1; }
+says "can't be written"
+mkdir -p full && ln -s /dev/full full/summary.txt
+status 5 "$suite" run "$minimal" --rule load.open --out full --report text
+says "full/summary.txt can't be written: No space left"
 for report in nofile . none.jsonl none.tar.gz; do
   mkdir -p none.jsonl
   [ $report = none.tar.gz ] && rm -f none.tar.gz

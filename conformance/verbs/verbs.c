@@ -114,27 +114,41 @@ static bool make_folders(const char *path) {
   return mkdir(part, 0777) == 0 || errno == EEXIST;
 }
 
-static void write_reports(const kc_options *options,
-                          const kc_results *results) {
-  static const char *const usual[] = {"html", "junit", "md"};
+static const char *file_of(const char *format) {
   static const struct {
     const char *format, *file;
   } files[] = {{"html", "report.html"}, {"junit", "junit.xml"},
                {"tap", "results.tap"},  {"md", "summary.md"},
                {"badge", "badge.svg"},  {"text", "summary.txt"}};
+  for (size_t f = 0; f < KC_COUNT_OF(files); f++)
+    if (!strcmp(format, files[f].format)) return files[f].file;
+  return format;
+}
+
+/* False, with a message, where one can't be written. */
+static bool write_report(const char *folder, const char *format,
+                         const kc_results *results) {
+  char path[4200];
+  snprintf(path, sizeof path, "%s/%s", folder, file_of(format));
+  FILE *file = fopen(path, "we");
+  bool good = file && kc_render(results, format, file) && !ferror(file);
+  if (file) good &= fclose(file) == 0;
+  if (!good)
+    fprintf(stderr, "keel-conformance: %s can't be written: %s\n", path,
+            strerror(errno));
+  return good;
+}
+
+static bool write_reports(const kc_options *options,
+                          const kc_results *results) {
+  static const char *const usual[] = {"html", "junit", "md"};
+  bool good = true;
   uint32_t count = options->report_count ? options->report_count : 3;
-  for (uint32_t i = 0; i < count; i++) {
-    const char *format = options->report_count ? options->reports[i] : usual[i];
-    char path[4200];
-    for (size_t f = 0; f < KC_COUNT_OF(files); f++) {
-      if (strcmp(format, files[f].format) != 0) continue;
-      snprintf(path, sizeof path, "%s/%s", options->out, files[f].file);
-      FILE *file = fopen(path, "we");
-      if (!file || !kc_render(results, format, file))
-        fprintf(stderr, "keel-conformance: %s can't be written\n", path);
-      if (file) fclose(file);
-    }
-  }
+  for (uint32_t i = 0; i < count; i++)
+    good &= write_report(options->out,
+                         options->report_count ? options->reports[i] : usual[i],
+                         results);
+  return good;
 }
 
 /* The record that the run will write over; NULL where there is none. */
@@ -178,12 +192,14 @@ int kc_verb_run(int argc, char **argv) {
   status = kc_run_all(&options, &results);
   if (status != KC_EXIT_USAGE && status < 128) {
     kc_print_failures(&results, options.verbose);
-    if (!own || options.report_count) write_reports(&options, &results);
+    bool written = own && !options.report_count;
+    if (!written) written = write_reports(&options, &results);
     if (options.dump && results.failed && !options.quiet)
       printf("tensors of failed cases are in %s\n", options.dump);
-    if (!own && !options.quiet)
+    if (!own && !options.quiet && written)
       printf("%s/results.jsonl and the reports are written\n", options.out);
     kc_print_summary(&results);
+    if (!written && status == 0) status = KC_EXIT_SUITE;
   }
   kc_results_free(&results);
   return status;
@@ -403,7 +419,7 @@ int kc_verb_render(int argc, char **argv) {
   if (!file)
     return kc_usage("render", "%s can't be written: %s", to, strerror(errno));
   bool good = kc_render(&results, format, file);
-  if (file != stdout) good &= fclose(file) == 0;
+  good &= to ? fclose(file) == 0 : true; /* main looks after standard output */
   if (!good)
     fprintf(stderr, "keel-conformance: %s can't be written: %s\n",
             to ? to : "standard output", strerror(errno));
