@@ -8,9 +8,12 @@
 const char kc_formats[] = "html junit tap md badge text";
 
 void kc_xml_text(FILE *file, const char *text) {
-  for (; text && *text; text++) {
+  for (size_t size = 0; text && *text; text += size ? size : 1) {
     unsigned char c = (unsigned char)*text;
-    if (c == '&')
+    size = kc_utf8_size(text);
+    if (!size)
+      fputs("\xef\xbf\xbd", file);
+    else if (c == '&')
       fputs("&amp;", file);
     else if (c == '<')
       fputs("&lt;", file);
@@ -19,7 +22,7 @@ void kc_xml_text(FILE *file, const char *text) {
     else if (c == '"')
       fputs("&quot;", file);
     else if (c >= ' ' || c == '\n')
-      fputc(c, file);
+      fwrite(text, 1, size, file);
   }
 }
 

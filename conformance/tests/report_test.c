@@ -171,6 +171,37 @@ static void an_area_without_rules_is_a_gap(void **state) {
   kc_results_free(&results);
 }
 
+/* ---- formats ------------------------------------------------------------------------- */
+
+/* Texts of a plugin that are no UTF-8, or cut in the middle of a character. */
+static void what_is_no_text_is_replaced(void **state) {
+  (void)state;
+  static const struct {
+    const char *said, *shown;
+  } texts[] = {
+      {"1Acm\xff\xfe", "1Acm\xef\xbf\xbd\xef\xbf\xbd"},
+      {"caf\xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80<",
+       "caf\xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80&lt;"},
+      {"cut \xe2\x82", "cut \xef\xbf\xbd\xef\xbf\xbd"},
+      {"\xc0\xaf|", "\xef\xbf\xbd\xef\xbf\xbd|"},
+      {"\xed\xa0\x80|", "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd|"},
+      {"\xef\xbf\xbe|", "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd|"},
+      {"\xf4\x90\x80\x80|",
+       "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd|"},
+  };
+  for (size_t i = 0; i < KC_COUNT_OF(texts); i++) {
+    kc_results results = sound();
+    kc_text_set(&results.version, "%s", texts[i].said);
+    char *junit = rendered(&results, "junit"),
+         *html = rendered(&results, "html");
+    expect_in(junit, texts[i].shown, "JUnit");
+    expect_in(html, texts[i].shown, "HTML");
+    free(junit);
+    free(html);
+    kc_results_free(&results);
+  }
+}
+
 /* ---- render ------------------------------------------------------------------------- */
 
 static int rendered_badge(const char *record, const char *want) {
@@ -310,6 +341,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(all_reports_say_the_same),
       cmocka_unit_test(an_area_without_rules_is_a_gap),
+      cmocka_unit_test(what_is_no_text_is_replaced),
       cmocka_unit_test(render_claims_nothing_of_half_a_record),
       cmocka_unit_test(another_format_is_refused),
       cmocka_unit_test(what_passed_and_is_not_there_broke),
