@@ -202,6 +202,24 @@ static void what_is_no_text_is_replaced(void **state) {
   }
 }
 
+static void tap_has_expected_failures_as_such(void **state) {
+  (void)state;
+  char line[200];
+  kc_results results = sound();
+  set_status(&results, "copy.in-out", KC_XFAIL);
+  set_status(&results, "copy.zero", KC_UNTESTED);
+  kc_text_set(&kc_results_rule(&results, "copy.zero")->reason, "one\ntwo");
+  uint32_t at_xfail =
+      (uint32_t)(kc_results_rule(&results, "copy.in-out") - results.rules) + 1;
+  char *text = rendered(&results, "tap");
+  snprintf(line, sizeof line, "\nnot ok %u - copy.in-out # TODO ", at_xfail);
+  expect_in(text, line, "TAP");
+  expect_in(text, " - copy.zero # SKIP one\n", "TAP");
+  assert_null(strstr(text, "\ntwo"));
+  free(text);
+  kc_results_free(&results);
+}
+
 /* ---- render ------------------------------------------------------------------------- */
 
 static int rendered_badge(const char *record, const char *want) {
@@ -342,6 +360,7 @@ int main(void) {
       cmocka_unit_test(all_reports_say_the_same),
       cmocka_unit_test(an_area_without_rules_is_a_gap),
       cmocka_unit_test(what_is_no_text_is_replaced),
+      cmocka_unit_test(tap_has_expected_failures_as_such),
       cmocka_unit_test(render_claims_nothing_of_half_a_record),
       cmocka_unit_test(another_format_is_refused),
       cmocka_unit_test(what_passed_and_is_not_there_broke),
