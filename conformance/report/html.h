@@ -4,10 +4,6 @@
 
 #include "runner/results.h"
 
-/* The bytes of the character that a text begins with; 0: it is no UTF-8, or what XML may not
- * have (surrogates, U+FFFE). */
-size_t kc_utf8_size(const char *text);
-
 /* Writes text as it stands in XML and HTML, with U+FFFD for each byte that is no character;
  * NULL: nothing. */
 void kc_xml_text(FILE *file, const char *text);

@@ -71,8 +71,12 @@ void kc_json_string(FILE *file, const char *text) {
       fputs("\\n", file);
     else if (c < ' ' || c == 127)
       fprintf(file, "\\u%04x", c);
-    else
-      fputc(c, file);
+    else {
+      size_t size = kc_utf8_size(text);
+      if (size) fwrite(text, 1, size, file);
+      if (!size) fputs("\\ufffd", file);
+      if (size) text += size - 1;
+    }
   }
   fputc('"', file);
 }

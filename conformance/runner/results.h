@@ -109,6 +109,9 @@ void kc_text_set(char **text, const char *format, ...)
 void kc_text_more(char **text, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
+/* The bytes of the character that a text begins with; 0: it is no UTF-8, or what XML may not
+ * have (surrogates, U+FFFE). utf8.c */
+size_t kc_utf8_size(const char *text);
 /* Writes a JSON string literal. */
 void kc_json_string(FILE *file, const char *text);
 

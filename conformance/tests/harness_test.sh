@@ -49,7 +49,7 @@ once() {
   status=$?
 }
 once once
-[ $status -eq 1 ] || complain "a hang on an idle machine: exit status $status"
+[ $status -eq 1 ] || complain "an idle machine, and a hang: exit status $status"
 load=
 trap 'kill $load 2>/dev/null; rm -rf "$scratch"' EXIT
 for _ in $(seq $((5 * $(nproc)))); do

@@ -154,14 +154,17 @@ static const char *take_report(kc_options *o, const char *value) {
              value);
 }
 
+/* That every reader of results.jsonl has exactly: its numbers are doubles. */
+#define MOST_SEED (UINT64_C(1) << 53)
+
 static const char *take_seed(kc_options *o, const char *value) {
   if (!strcmp(value, "random")) {
     o->seed = (kc_now() ^ (uint64_t)getpid() << 20) % 1000000007u;
     printf("seed %llu\n", (unsigned long long)o->seed);
     return NULL;
   }
-  return kc_read_number(value, &o->seed) ? NULL
-                                         : "is neither a number nor random";
+  bool good = kc_read_number(value, &o->seed) && o->seed <= MOST_SEED;
+  return good ? NULL : "is neither a number up to 9007199254740992 nor random";
 }
 
 static const char *take_jobs(kc_options *o, const char *value) {

@@ -1,5 +1,5 @@
 /* utf8.c - texts of a plugin, which may be of any bytes, in reports that may not. */
-#include "report/html.h"
+#include "runner/results.h"
 
 /* Bytes that the first one of a character asks for; 0: it can be no first one. */
 static size_t size_by(unsigned char first) {
