@@ -6,9 +6,12 @@
 #include "families/lines.h"
 #include "families/rows.h"
 
-#define WIDE_FROM 256   /* elements that are worth a group */
-#define WIDE      64u   /* its size, */
-#define CROWD     1024u /* and at most where the device takes crowds */
+#define WIDE_FROM 256 /* elements that are worth a group; */
+#define NEAR_FROM \
+  64                /* where they are neighbours, and the device takes crowds */
+#define WIDE  64u   /* its size, */
+#define WARP  32u   /* where the device takes crowds: from so many on, */
+#define CROWD 1024u /* and at most where the device takes crowds */
 
 /* ---- lines -------------------------------------------------------------------------- */
 
@@ -30,9 +33,14 @@ static int64_t split_dims(fam_plan *plan, fam_pass *pass, const fam_tensor *x,
   return strided_count(&left);
 }
 
-/* Of a group for a line of so many elements: each item has four at the least. */
+/* Whether each line gets a group: items that take neighbouring lines would read far apart. */
+static bool is_wide(const fam_plan *plan, int64_t count, bool close) {
+  return count >= (plan->crowds && close ? NEAR_FROM : WIDE_FROM);
+}
+
+/* Of a group for a line of so many elements: each item has four of many. */
 static uint32_t group_of(const fam_plan *plan, int64_t count) {
-  uint32_t group = WIDE;
+  uint32_t group = plan->crowds ? WARP : WIDE;
   while (plan->crowds && group < CROWD && count >= (int64_t)group * 8)
     group *= 2;
   return group;
@@ -42,7 +50,7 @@ static uint32_t group_of(const fam_plan *plan, int64_t count) {
  * neighbours. */
 static void by_lines(fam_plan *plan, fam_pass *pass, int64_t lines,
                      int64_t count, bool close, kd_dtype compute) {
-  if (count < WIDE_FROM) {
+  if (!is_wide(plan, count, close)) {
     fam_items(plan, pass, lines);
     return;
   }
@@ -183,6 +191,13 @@ static int64_t axis_lines(const fam_op *op, fam_plan *plan, fam_pass *pass,
   return all.length ? all.count : 0;
 }
 
+/* Where each item of a group has found its best. */
+static void share_places(fam_plan *plan, fam_pass *pass, int64_t n,
+                         bool close) {
+  if (is_wide(plan, n, close))
+    fam_share(pass, "place", KD_I32, group_of(plan, n));
+}
+
 void fam_plan_softmax(const fam_op *op, fam_plan *plan) {
   const fam_tensor *x = &op->in[0];
   kd_dtype compute = wide_type(x->dtype);
@@ -194,8 +209,9 @@ void fam_plan_softmax(const fam_op *op, fam_plan *plan) {
   fam_define(pass, "KIND", "%u", op->row->number);
   int64_t lines = axis_lines(op, plan, pass, axis);
   int64_t n = lines ? x->count / lines : 0;
-  by_lines(plan, pass, lines, n, x->rank && axis == x->rank - 1, compute);
-  if (n >= WIDE_FROM) fam_share(pass, "place", KD_I32, group_of(plan, n));
+  bool close = x->rank && axis == x->rank - 1;
+  by_lines(plan, pass, lines, n, close, compute);
+  share_places(plan, pass, n, close);
   fam_in(pass, "X", op, 0);
   fam_out(pass, "Y", op, 0);
 }
@@ -219,7 +235,13 @@ void fam_plan_arg(const fam_op *op, fam_plan *plan) {
   fam_pass *pass = fam_begin(plan, "arg");
   define_order(pass, op->row->op);
   fam_define(pass, "BETTER(x, y)", last ? "!BEATS(y, x)" : "BEATS(x, y)");
-  fam_items(plan, pass, axis_lines(op, plan, pass, axis));
+  fam_define(pass, "BEFORE(i, j)", last ? "((i) > (j))" : "((i) < (j))");
+  int64_t lines = axis_lines(op, plan, pass, axis);
+  int64_t n = lines ? x->count / lines : 0;
+  bool close = x->rank && axis == x->rank - 1;
+  by_lines(plan, pass, lines, n, close, fam_compute(x->dtype));
+  pass->vec4 = false; /* the kernel reads one by one */
+  share_places(plan, pass, n, close);
   fam_in(pass, "X", op, 0);
   fam_out(pass, "Y", op, 0);
 }
