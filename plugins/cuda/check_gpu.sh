@@ -7,7 +7,7 @@
 # usage: sh plugins/cuda/check_gpu.sh [--built] [--checks|--figures] [OUT]
 #   --built: build/release is built already; --checks, --figures: only these
 #   OUT: a folder for reports; default: a new one
-# KEEL_PART_LIMIT: seconds that a part may take (240). Exit status 77 where there is no GPU.
+# PART_LIMIT: seconds that a part may take (240). Exit status 77 where there is no GPU.
 set -u
 cd "$(dirname "$0")/../.." || exit
 built=no checks=yes figures=yes
@@ -27,7 +27,7 @@ done
 out=${1:-$(mktemp -d)}
 rm -rf "$out/rows" "$out/failed"
 mkdir -p "$out/rows" || exit
-build=build/release limit=${KEEL_PART_LIMIT:-240} started=$(date +%s) data=/usr/share/libonnx-testdata/data
+build=build/release limit=${PART_LIMIT:-240} started=$(date +%s) data=/usr/share/libonnx-testdata/data
 command -v nvidia-smi >/dev/null || { echo "there is no NVIDIA driver"; exit 77; }
 gpu=$(nvidia-smi --query-gpu=name,driver_version,compute_cap --format=csv,noheader | head -n 1) || exit 77
 echo "$gpu"
@@ -166,7 +166,7 @@ print_figures() {
 {
   echo "# Results on a GPU"
   echo
-  echo "Made by \`sh plugins/cuda/check_gpu.sh\`, $(date -u +%Y-%m-%d), commit ${KEEL_COMMIT:-$(git rev-parse --short HEAD 2>/dev/null || echo unknown)}."
+  echo "Made by \`sh plugins/cuda/check_gpu.sh\`, $(date -u +%Y-%m-%d), commit ${COMMIT:-$(git rev-parse --short HEAD 2>/dev/null || echo unknown)}."
   echo
   echo "Device, driver, compute capability: $gpu; $(nproc) processors"
   echo
