@@ -729,6 +729,42 @@ static void programs_in_memory_are_those_of_files(void **state) {
   keel_close(context);
 }
 
+/* Of more than is copied at once: a constant of 3 MiB and a little. */
+static void large_programs_in_memory_are_whole(void **state) {
+  enum { COUNT = 800000 };
+  static float numbers[COUNT], got[COUNT];
+  const int64_t count = COUNT;
+  bytes all = {.most = UINT64_MAX};
+  keel_tensor *x = NULL, *y = NULL;
+  keel_context *context = cpu();
+  (void)state;
+  for (int i = 0; i < COUNT; i++)
+    numbers[i] = (float)i;
+  keel_builder *builder = create_builder(context, "large");
+  keel_tensor *tensor = floats(context, COUNT, numbers);
+  keel_value a = keel_builder_input(builder, "x", KD_F32, 1, &count);
+  keel_value b = keel_builder_constant(builder, tensor);
+  keel_builder_output(builder, "y", op(builder, "Add", a, b));
+  keel_program *program = NULL;
+  assert_int_equal(keel_builder_finish(builder, &program), KD_OK);
+  keel_builder_destroy(builder);
+  keel_tensor_release(tensor);
+  assert_int_equal(keel_program_write(program, 0, take_piece, &all), KD_OK);
+  keel_program_release(program);
+  program = load_gone(context, &all);
+  keel_plan *plan = create_plan(program, NULL);
+  assert_int_equal(keel_tensor_create(context, KD_F32, 1, &count, NULL, &x),
+                   KD_OK);
+  assert_int_equal(keel_plan_run(plan, &x, 1, &y, 1), KD_OK);
+  assert_int_equal(keel_tensor_read(y, got, sizeof got), KD_OK);
+  assert_memory_equal(got, numbers, sizeof got);
+  keel_tensor_release(x);
+  keel_tensor_release(y);
+  keel_plan_release(plan);
+  keel_program_release(program);
+  keel_close(context);
+}
+
 static void memory_that_is_no_program_is_refused(void **state) {
   keel_context *context = cpu();
   keel_program *program = NULL;
@@ -824,6 +860,7 @@ int main(void) {
       cmocka_unit_test(bytes_of_tensors_are_found_by_one_number),
       cmocka_unit_test(saving_says_why_not),
       cmocka_unit_test(programs_in_memory_are_those_of_files),
+      cmocka_unit_test(large_programs_in_memory_are_whole),
       cmocka_unit_test(memory_that_is_no_program_is_refused),
       cmocka_unit_test(writing_ends_where_it_is_not_taken),
   };

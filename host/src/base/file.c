@@ -9,7 +9,7 @@
 
 #include "base/base.h"
 
-#define MOST (UINT64_C(1) << 30) /* bytes that are written at once */
+#define MOST (UINT64_C(1) << 20) /* bytes that are written at once */
 
 static keel_status map(int fd, const char *path, keel_file *out_file) {
   struct stat facts;

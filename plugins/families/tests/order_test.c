@@ -4,6 +4,7 @@
  * usage: families_order DEVICE */
 #include <keel/keel.h>
 #include <math.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -31,6 +32,62 @@ static keel_status places(const char *op, const char *attribute, int64_t value,
     keel_tensor_release(got[i]);
   }
   return status;
+}
+
+/* ---- long lines, which groups may share ------------------------------------------------ */
+
+enum { LINES = 3, LONGEST = 1000 };
+
+static float element(int64_t line, int64_t i) {
+  return line == 1 && i % 97 == 60 ? NAN : (float)((i * 37 + line) % 11);
+}
+
+static int64_t best_of(int64_t line, int64_t n, bool largest, bool last) {
+  int64_t best = 0;
+  for (int64_t i = 1; i < n; i++) {
+    float x = element(line, i), y = element(line, best);
+    bool beats = (largest ? x > y : x < y) || (isnan(x) && !isnan(y));
+    bool equal = x == y || (isnan(x) && isnan(y));
+    if (beats || (last && equal)) best = i;
+  }
+  return best;
+}
+
+/* Lines of n elements, side by side (axis 0) or one behind the other; how many are wrong. */
+static int long_lines(int64_t n, int64_t axis, bool largest, bool last) {
+  static float data[LINES * LONGEST];
+  const int64_t dims[] = {axis ? LINES : n, axis ? n : LINES};
+  const keel_attr attrs[] = {KEEL_INT("axis", axis), KEEL_INT("keepdims", 0),
+                             KEEL_INT("select_last_index", last)};
+  const char *op = largest ? "ArgMax" : "ArgMin";
+  keel_tensor *x = NULL, *y = NULL;
+  int64_t got[LINES] = {-1, -1, -1};
+  int wrong = 0;
+  for (int64_t line = 0; line < LINES; line++)
+    for (int64_t i = 0; i < n; i++)
+      data[axis ? line * n + i : i * LINES + line] = element(line, i);
+  keel_status status = keel_tensor_create(context, KD_F32, 2, dims, data, &x);
+  if (status == KD_OK) status = keel_call(context, op, attrs, 3, &x, 1, &y, 1);
+  if (status == KD_OK) keel_tensor_read(y, got, sizeof got);
+  for (int64_t line = 0; line < LINES; line++) {
+    if (got[line] == best_of(line, n, largest, last)) continue;
+    fprintf(stderr, "%s of %lld, axis %lld, last %d: line %lld gives %lld\n",
+            op, (long long)n, (long long)axis, last, (long long)line,
+            (long long)got[line]);
+    wrong++;
+  }
+  keel_tensor_release(x);
+  keel_tensor_release(y);
+  return wrong;
+}
+
+static int all_long_lines(void) {
+  static const int64_t sizes[] = {63, 64, 70, 255, 256, 300, LONGEST};
+  int wrong = 0;
+  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+    for (int how = 0; how < 8; how++)
+      wrong += long_lines(sizes[i], how & 1, how & 2, how & 4);
+  return wrong;
 }
 
 int main(int argc, char **argv) {
@@ -65,6 +122,7 @@ int main(int argc, char **argv) {
             keel_message());
     failed = 1;
   }
+  if (all_long_lines()) failed = 1;
   keel_device_pop();
   keel_close(context);
   if (!failed) printf("NaN in order: as NumPy has it\n");
