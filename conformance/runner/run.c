@@ -300,8 +300,11 @@ static int verdict(const kc_running *run, const kc_facts *facts) {
     kc_status status = results->rules[i].status;
     failed |= status == KC_FAIL || status == KC_CRASH || status == KC_HANG;
     error |= status == KC_ERROR;
-    ran |= !kc_status_skipped(status) &&
-           !(results->rules[i].rule->flags & KC_WATCHED);
+    bool watched = (results->rules[i].rule->flags & KC_WATCHED) != 0;
+    if (run->options->glob_count &&
+        kc_chosen(run->options, results->rules[i].rule))
+      watched = false; /* asked for by name */
+    ran |= !kc_status_skipped(status) && !watched;
   }
   if (!facts->open) return KC_EXIT_NOT_LOADABLE;
   if (!ran) {

@@ -284,6 +284,11 @@ END
 # a replay that did not run shows nothing, and what can't be read is no report
 status 0 "$suite" verify sim/results.jsonl --plugin "$sim" --replay 0.001%
 says '^1 of 1 chosen rules were run again'
+# what is watched beside other rules may be chosen by itself, and fails a replay of others too
+status 0 "$suite" run "$sim" --rule life.host-allocs-balanced
+KEEL_SIM=entry_allocates status 1 "$suite" verify sim/results.jsonl --plugin "$sim" \
+  --replay 0.001%
+says 'life.host-allocs-balanced is fail here, the report says pass'
 TMPDIR=/nonexistent status 5 "$suite" verify sim/results.jsonl --plugin "$sim" --replay 5%
 says 'did not run again'
 "$suite" verify sim/results.jsonl --plugin "$sim" --replay 100% >interrupted 2>&1 &

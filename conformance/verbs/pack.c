@@ -211,7 +211,14 @@ static void choose(const kc_results *r, double percent, kc_options *options) {
   if (!options->glob_count && one) options->globs[options->glob_count++] = one;
 }
 
-/* Whether each rule that was chosen ran again and passed; says which did not. */
+static bool chosen(const kc_options *options, const char *id) {
+  for (uint32_t i = 0; i < options->glob_count; i++)
+    if (!strcmp(options->globs[i], id)) return true;
+  return false;
+}
+
+/* Whether each rule that was chosen ran again and passed, and no other that is watched in all
+ * of them failed; says which did not. */
 static bool passed_again(const kc_options *options, const kc_results *r,
                          const kc_results *again, uint32_t *out_ran) {
   bool good = true;
@@ -223,6 +230,16 @@ static bool passed_again(const kc_options *options, const kc_results *r,
     fprintf(stderr, "%s is %s here, the report says %s\n", id,
             now ? kc_status_name(now->status) : "missing",
             kc_status_name(kc_results_rule(r, id)->status));
+    good = false;
+  }
+  for (uint32_t i = 0; i < again->rule_count; i++) {
+    const kc_rule_result *now = &again->rules[i];
+    const kc_rule_result *then = kc_results_rule(r, now->id);
+    if (!kc_status_failed(now->status) || chosen(options, now->id) || !then ||
+        kc_status_failed(then->status))
+      continue;
+    fprintf(stderr, "%s is %s here, the report says %s\n", now->id,
+            kc_status_name(now->status), kc_status_name(then->status));
     good = false;
   }
   return good;
