@@ -4,8 +4,8 @@ from __future__ import annotations
 import ctypes
 import ctypes.util
 import os
-from ctypes import (POINTER, Structure, byref, c_char, c_char_p, c_double, c_int, c_int32,
-                    c_int64, c_uint8, c_uint32, c_uint64, c_void_p)
+from ctypes import (POINTER, Structure, byref, c_char, c_char_p, c_double, c_float, c_int,
+                    c_int32, c_int64, c_uint8, c_uint32, c_uint64, c_void_p)
 from typing import Any
 
 API = "0.1"  # the versions of libkeel whose structs these are
@@ -67,6 +67,18 @@ class RunParams(Structure):
                 ("timeout", c_uint64)]
 
 
+class Attr(Structure):
+    """An attribute of an op. Its size is the distance in an array of them: the fields must be
+    those of the libkeel that is loaded."""
+    _fields_ = [("name", c_char_p), ("kind", c_uint32), ("count", c_uint32), ("i", c_int64),
+                ("f", c_float), ("s", c_char_p), ("ints", POINTER(c_int64)),
+                ("floats", POINTER(c_float)), ("strings", POINTER(c_char_p)),
+                ("tensor", c_void_p)]
+
+
+ATTR_FLOAT, ATTR_INT, ATTR_STRING, ATTR_TENSOR = 1, 2, 3, 4
+ATTR_FLOATS, ATTR_INTS, ATTR_STRINGS = 6, 7, 8
+ABSENT = 0xffffffff  # an omitted argument of an op
 RANK_UNKNOWN = 0xffffffff
 ONLY_NAMED = 0x1
 NO_WORKERS = -1
@@ -94,16 +106,30 @@ _signatures: dict[str, tuple[Any, list[Any]]] = {
     "keel_program_load": (c_int32, [_handle, c_char_p, _out]),
     "keel_program_load_memory": (c_int32, [_handle, c_char_p, c_char_p, c_uint64, _out]),
     "keel_program_release": (None, [_handle]),
+    "keel_program_op_count": (c_uint32, [_handle]),
+    "keel_builder_create": (c_int32, [_handle, c_char_p, _out]),
+    "keel_builder_destroy": (None, [_handle]),
+    "keel_builder_input": (c_uint32, [_handle, c_char_p, c_uint32, c_uint32,
+                                      POINTER(c_int64)]),
+    "keel_builder_constant": (c_uint32, [_handle, _handle]),
+    "keel_builder_op_n": (c_int32, [_handle, c_char_p, POINTER(Attr), c_uint32,
+                                    POINTER(c_uint32), c_uint32, POINTER(c_uint32),
+                                    c_uint32]),
+    "keel_builder_output": (c_int32, [_handle, c_char_p, c_uint32]),
+    "keel_builder_finish": (c_int32, [_handle, _out]),
     "keel_plan_create": (c_int32, [_handle, POINTER(PlanParams), _out]),
     "keel_plan_release": (None, [_handle]),
     "keel_plan_input_count": (c_uint32, [_handle]),
     "keel_plan_input": (c_int32, [_handle, c_uint32, POINTER(Port)]),
     "keel_plan_output_count": (c_uint32, [_handle]),
     "keel_plan_output": (c_int32, [_handle, c_uint32, POINTER(Port)]),
+    "keel_plan_run": (c_int32, [_handle, _out, c_uint32, _out, c_uint32]),
     "keel_plan_run_with": (c_int32, [_handle, POINTER(RunParams), _out, c_uint32, _out,
                                      c_uint32]),
     "keel_tensor_create": (c_int32, [_handle, c_uint32, c_uint32, POINTER(c_int64), c_void_p,
                                      _out]),
+    "keel_tensor_wrap": (c_int32, [_handle, c_uint32, c_uint32, POINTER(c_int64), c_void_p,
+                                   c_void_p, c_void_p, _out]),
     "keel_tensor_release": (None, [_handle]),
     "keel_tensor_wait": (c_int32, [_handle]),
     "keel_tensor_dtype": (c_uint32, [_handle]),
