@@ -1,0 +1,654 @@
+"""Lowerings: arithmetic, comparisons, reductions, products."""
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+from ._values import FLOATS, Lowering, Unsupported, Value, axes_of, lower
+
+# ---- one element each: in the type of the result
+
+
+def _unary(op: str, *targets: str, **attrs: Any) -> None:
+    @lower(*targets)
+    def function(c: Lowering, x: Value) -> Value:
+        return c.op(op, c.cast(x, c.out_type), **attrs)
+
+
+for _op, _target in {
+        "Acos": "acos", "Acosh": "acosh", "Asin": "asin", "Asinh": "asinh", "Atan": "atan",
+        "Atanh": "atanh", "Cos": "cos", "Cosh": "cosh", "Erf": "erf", "Exp": "exp", "Log": "log",
+        "Neg": "neg", "Reciprocal": "reciprocal", "Sigmoid": "sigmoid", "Sin": "sin",
+        "Sinh": "sinh", "Sqrt": "sqrt", "Tan": "tan", "Tanh": "tanh", "Relu": "relu"}.items():
+    _unary(_op, f"{_target}.default")
+
+
+def _keeps_ints(op: str, target: str) -> None:
+    @lower(f"{target}.default")
+    def function(c: Lowering, x: Value) -> Value:
+        return c.op(op, x) if x.dtype in FLOATS else c.op("Identity", x)
+
+
+for _op, _target in {"Ceil": "ceil", "Floor": "floor", "Round": "round"}.items():
+    _keeps_ints(_op, _target)
+
+
+@lower("abs.default")
+def _abs(c: Lowering, x: Value) -> Value:
+    return c.op("Identity" if x.dtype == "bool" else "Abs", x)
+
+
+@lower("sign.default", "sgn.default")
+def _sign(c: Lowering, x: Value) -> Value:
+    if x.dtype == "bool":
+        return c.op("Identity", x)
+    return c.op("Sign", x)
+
+
+@lower("trunc.default", "fix.default")
+def _trunc(c: Lowering, x: Value) -> Value:
+    if x.dtype not in FLOATS:
+        return c.op("Identity", x)
+    return _truncated(c, x)
+
+
+def _truncated(c: Lowering, x: Value) -> Value:
+    down, up = c.op("Floor", x), c.op("Ceil", x)
+    return c.op("Where", c.op("Less", x, c.to(0, x.dtype), dtype="bool"), up, down,
+                dtype=x.dtype)
+
+
+@lower("frac.default")
+def _frac(c: Lowering, x: Value) -> Value:
+    return c.op("Sub", x, _truncated(c, x))
+
+
+@lower("rsqrt.default")
+def _rsqrt(c: Lowering, x: Value) -> Value:
+    return c.op("Reciprocal", c.op("Sqrt", c.cast(x, c.out_type)))
+
+
+@lower("square.default")
+def _square(c: Lowering, x: Value) -> Value:
+    return c.op("Mul", x, x)
+
+
+def _log_by(target: str, base: float) -> None:
+    @lower(f"{target}.default")
+    def function(c: Lowering, x: Value) -> Value:
+        t = c.out_type
+        return c.op("Mul", c.op("Log", c.cast(x, t)), c.to(1 / math.log(base), t))
+
+
+_log_by("log2", 2)
+_log_by("log10", 10)
+
+
+@lower("exp2.default")
+def _exp2(c: Lowering, x: Value) -> Value:
+    return c.op("Pow", c.to(2, c.out_type), c.cast(x, c.out_type))
+
+
+@lower("expm1.default")
+def _expm1(c: Lowering, x: Value) -> Value:
+    """2 t / (1 - t) with t = tanh(x / 2), which keeps the digits near 0; exp(x) - 1 elsewhere."""
+    t = c.out_type
+    x = c.cast(x, t)
+    small = c.op("Tanh", c.op("Mul", x, c.to(0.5, t)))
+    near = c.op("Div", c.op("Mul", small, c.to(2, t)), c.op("Sub", c.to(1, t), small))
+    far = c.op("Sub", c.op("Exp", x), c.to(1, t))
+    is_near = c.op("Less", c.op("Abs", x), c.to(0.5, t), dtype="bool")
+    return c.op("Where", is_near, near, far, dtype=t)
+
+
+@lower("log1p.default")
+def _log1p(c: Lowering, x: Value) -> Value:
+    """x log(u) / (u - 1) with u = 1 + x: the errors of u cancel. Where u is 1 it is x."""
+    t = c.out_type
+    x = c.cast(x, t)
+    one = c.to(1, t)
+    u = c.op("Add", x, one)
+    less = c.op("Sub", u, one)
+    log = c.op("Log", u)
+    plain = c.op("Or", c.op("Equal", less, c.to(0, t), dtype="bool"),
+                 c.op("IsInf", u, dtype="bool"))
+    safe = c.op("Where", plain, one, less, dtype=t)
+    exact = c.op("Mul", log, c.op("Div", x, safe))
+    return c.op("Where", plain, c.op("Where", c.op("IsInf", u, dtype="bool"), log, x, dtype=t),
+                exact, dtype=t)
+
+
+@lower("logical_not.default")
+def _logical_not(c: Lowering, x: Value) -> Value:
+    return c.op("Not", c.cast(x, "bool"))
+
+
+@lower("bitwise_not.default")
+def _bitwise_not(c: Lowering, x: Value) -> Value:
+    return c.op("Not" if x.dtype == "bool" else "BitwiseNot", x)
+
+
+@lower("isnan.default")
+def _isnan(c: Lowering, x: Value) -> Value:
+    if x.dtype not in FLOATS:
+        return c.full(c.sizes(x), False, "bool")
+    return c.op("IsNaN", x, dtype="bool")
+
+
+@lower("isinf.default")
+def _isinf(c: Lowering, x: Value) -> Value:
+    if x.dtype not in FLOATS:
+        return c.full(c.sizes(x), False, "bool")
+    return c.op("IsInf", x, dtype="bool")
+
+
+# ---- two operands
+
+
+def _arithmetic(op: str, logic: str | None, *targets: str) -> None:
+    @lower(*targets)
+    def function(c: Lowering, x: Any, y: Any, alpha: Any = 1) -> Value:
+        t = c.out_type
+        if t == "bool":
+            if logic is None or alpha is not True and alpha != 1:
+                raise Unsupported("of bools")
+            return c.op(logic, c.to(x, t), c.to(y, t))
+        a, b = c.to(x, t), c.to(y, t)
+        if not isinstance(alpha, (int, float)) or alpha != 1:
+            b = c.op("Mul", b, c.to(alpha, t))
+        return c.op(op, a, b)
+
+
+_arithmetic("Add", "Or", "add.Tensor", "add.Scalar")
+_arithmetic("Sub", None, "sub.Tensor", "sub.Scalar")
+_arithmetic("Mul", "And", "mul.Tensor", "mul.Scalar")
+_arithmetic("Max", "Or", "maximum.default")
+_arithmetic("Min", "And", "minimum.default")
+
+
+@lower("rsub.Tensor", "rsub.Scalar")
+def _rsub(c: Lowering, x: Value, y: Any, alpha: Any = 1) -> Value:
+    t = c.out_type
+    a = c.to(x, t)
+    if alpha != 1:
+        a = c.op("Mul", a, c.to(alpha, t))
+    return c.op("Sub", c.to(y, t), a)
+
+
+@lower("div.Tensor", "div.Scalar", "true_divide.Tensor")
+def _div(c: Lowering, x: Value, y: Any) -> Value:
+    return c.op("Div", c.to(x, c.out_type), c.to(y, c.out_type))
+
+
+def _floor_div(c: Lowering, a: Value, b: Value) -> Value:
+    if a.dtype in FLOATS:
+        # as torch computes it, so that the last digit of the quotient agrees
+        rest = c.op("Mod", a, b, fmod=1)
+        exact = c.op("Div", c.op("Sub", a, rest), b)
+        zero = c.to(0, a.dtype)
+        apart = c.op("And", c.op("Not", c.op("Equal", rest, zero, dtype="bool")),
+                     c.op("Xor", c.op("Less", b, zero, dtype="bool"),
+                          c.op("Less", rest, zero, dtype="bool")))
+        exact = c.op("Sub", exact, c.cast(apart, a.dtype))
+        rounded = c.op("Floor", c.op("Add", exact, c.to(0.5, a.dtype)))
+        by_zero = c.op("Equal", b, zero, dtype="bool")
+        return c.op("Where", by_zero, c.op("Div", a, b), rounded, dtype=a.dtype)
+    rest = c.op("Mod", a, b)  # with the divisor's sign
+    return c.op("Div", c.op("Sub", a, rest), b)
+
+
+@lower("div.Tensor_mode", "div.Scalar_mode")
+def _div_mode(c: Lowering, x: Value, y: Any, rounding_mode: str | None = None) -> Value:
+    t = c.out_type
+    a, b = c.to(x, t), c.to(y, t)
+    if rounding_mode is None:
+        return c.op("Div", a, b)
+    if rounding_mode == "floor":
+        return _floor_div(c, a, b)
+    quotient = c.op("Div", a, b)
+    return quotient if t not in FLOATS else _truncated(c, quotient)
+
+
+@lower("floor_divide.default")
+def _floor_divide(c: Lowering, x: Value, y: Any) -> Value:
+    return _floor_div(c, c.to(x, c.out_type), c.to(y, c.out_type))
+
+
+@lower("remainder.Tensor", "remainder.Scalar", "remainder.Scalar_Tensor")
+def _remainder(c: Lowering, x: Any, y: Any) -> Value:
+    return c.op("Mod", c.to(x, c.out_type), c.to(y, c.out_type))
+
+
+@lower("fmod.Tensor", "fmod.Scalar")
+def _fmod(c: Lowering, x: Value, y: Any) -> Value:
+    return c.op("Mod", c.to(x, c.out_type), c.to(y, c.out_type), fmod=1)
+
+
+@lower("pow.Tensor_Tensor", "pow.Tensor_Scalar", "pow.Scalar")
+def _pow(c: Lowering, x: Any, y: Any) -> Value:
+    t = c.out_type
+    if y in (2, 3) and isinstance(y, (int, float)):
+        a = c.to(x, t)
+        squared = c.op("Mul", a, a)
+        return squared if y == 2 else c.op("Mul", squared, a)
+    if isinstance(y, (int, float)) and y in (0.5, -0.5, 1, -1) and t in FLOATS:
+        a = c.to(x, t)
+        if abs(y) == 0.5:
+            a = c.op("Sqrt", a)
+        return c.op("Reciprocal", a) if y < 0 else c.op("Identity", a)
+    if t not in FLOATS and not isinstance(y, (int, float)):
+        raise Unsupported("integer powers that are tensors")
+    return c.op("Pow", c.to(x, t), c.to(y, t))
+
+
+def _clip(c: Lowering, x: Value, low: Any, high: Any) -> Value:
+    t = c.out_type
+    x = c.to(x, t)
+    if low is not None:
+        x = c.op("Max", x, c.to(low, t))
+    if high is not None:
+        x = c.op("Min", x, c.to(high, t))
+    return x
+
+
+@lower("clamp.default", "clamp.Tensor")
+def _clamp(c: Lowering, x: Value, min: Any = None, max: Any = None) -> Value:
+    return _clip(c, x, min, max)
+
+
+@lower("clamp_min.default", "clamp_min.Tensor")
+def _clamp_min(c: Lowering, x: Value, min: Any) -> Value:
+    return _clip(c, x, min, None)
+
+
+@lower("clamp_max.default", "clamp_max.Tensor")
+def _clamp_max(c: Lowering, x: Value, max: Any) -> Value:
+    return _clip(c, x, None, max)
+
+
+@lower("hardtanh.default")
+def _hardtanh(c: Lowering, x: Value, min_val: Any = -1, max_val: Any = 1) -> Value:
+    return _clip(c, x, min_val, max_val)
+
+
+def _logical(op: str, target: str) -> None:
+    @lower(f"{target}.default")
+    def function(c: Lowering, x: Value, y: Value) -> Value:
+        return c.op(op, c.cast(x, "bool"), c.cast(y, "bool"))
+
+
+for _op, _target in {"And": "logical_and", "Or": "logical_or", "Xor": "logical_xor"}.items():
+    _logical(_op, _target)
+
+
+def _bitwise(op: str, target: str) -> None:
+    @lower(f"{target}.Tensor", f"{target}.Scalar")
+    def function(c: Lowering, x: Any, y: Any) -> Value:
+        t = c.out_type
+        return c.op(op if t == "bool" else "Bitwise" + op, c.to(x, t), c.to(y, t))
+
+
+for _op, _target in {"And": "bitwise_and", "Or": "bitwise_or", "Xor": "bitwise_xor"}.items():
+    _bitwise(_op, _target)
+
+
+def _compare(op: str, negate: bool, target: str) -> None:
+    @lower(f"{target}.Tensor", f"{target}.Scalar")
+    def function(c: Lowering, x: Value, y: Any) -> Value:
+        t = c.common(x, y)
+        if t == "bool" and op != "Equal":
+            t = "u8"
+        made = c.op(op, c.to(x, t), c.to(y, t), dtype="bool")
+        return c.op("Not", made) if negate else made
+
+
+for _op, _target in {"Equal": "eq", "Greater": "gt", "GreaterOrEqual": "ge", "Less": "lt",
+                     "LessOrEqual": "le"}.items():
+    _compare(_op, False, _target)
+_compare("Equal", True, "ne")
+
+
+@lower("where.self", "where.ScalarSelf", "where.ScalarOther", "where.Scalar")
+def _where(c: Lowering, condition: Value, x: Any, y: Any) -> Value:
+    t = c.out_type
+    return c.op("Where", c.cast(condition, "bool"), c.to(x, t), c.to(y, t), dtype=t)
+
+
+@lower("masked_fill.Scalar", "masked_fill.Tensor")
+def _masked_fill(c: Lowering, x: Value, mask: Value, value: Any) -> Value:
+    t = c.out_type
+    return c.op("Where", mask, c.to(value, t), c.to(x, t), dtype=t)
+
+
+@lower("addcmul.default")
+def _addcmul(c: Lowering, x: Value, a: Value, b: Value, value: Any = 1) -> Value:
+    t = c.out_type
+    product = c.op("Mul", c.to(a, t), c.to(b, t))
+    if value != 1:
+        product = c.op("Mul", product, c.to(value, t))
+    return c.op("Add", c.to(x, t), product)
+
+
+@lower("addcdiv.default")
+def _addcdiv(c: Lowering, x: Value, a: Value, b: Value, value: Any = 1) -> Value:
+    t = c.out_type
+    product = c.op("Div", c.to(a, t), c.to(b, t))
+    if value != 1:
+        product = c.op("Mul", product, c.to(value, t))
+    return c.op("Add", c.to(x, t), product)
+
+
+@lower("lerp.Scalar", "lerp.Tensor")
+def _lerp(c: Lowering, x: Value, end: Value, weight: Any) -> Value:
+    t = c.out_type
+    a = c.to(x, t)
+    return c.op("Add", a, c.op("Mul", c.to(weight, t), c.op("Sub", c.to(end, t), a)))
+
+
+# ---- activations
+
+
+@lower("gelu.default")
+def _gelu(c: Lowering, x: Value, approximate: str = "none") -> Value:
+    return c.op("Gelu", x, approximate=approximate)
+
+
+@lower("silu.default")
+def _silu(c: Lowering, x: Value) -> Value:
+    return c.op("Mul", x, c.op("Sigmoid", x))
+
+
+@lower("silu_backward.default")
+def _silu_backward(c: Lowering, grad: Value, x: Value) -> Value:
+    s = c.op("Sigmoid", x)
+    one = c.to(1, x.dtype)
+    inner = c.op("Add", one, c.op("Mul", x, c.op("Sub", one, s)))
+    return c.op("Mul", grad, c.op("Mul", s, inner))
+
+
+@lower("leaky_relu.default")
+def _leaky_relu(c: Lowering, x: Value, negative_slope: Any = 0.01) -> Value:
+    return c.op("LeakyRelu", x, alpha=float(negative_slope))
+
+
+@lower("elu.default")
+def _elu(c: Lowering, x: Value, alpha: Any = 1, scale: Any = 1, input_scale: Any = 1) -> Value:
+    if input_scale != 1:
+        raise Unsupported("an input scale")
+    made = c.op("Elu", x, alpha=float(alpha))
+    return made if scale == 1 else c.op("Mul", made, c.to(scale, x.dtype))
+
+
+@lower("softplus.default")
+def _softplus(c: Lowering, x: Value, beta: Any = 1, threshold: Any = 20) -> Value:
+    t = x.dtype
+    scaled = x if beta == 1 else c.op("Mul", x, c.to(beta, t))
+    made = c.op("Softplus", scaled)
+    if beta != 1:
+        made = c.op("Div", made, c.to(beta, t))
+    return c.op("Where", c.op("Greater", scaled, c.to(threshold, t), dtype="bool"), x, made,
+                dtype=t)
+
+
+@lower("hardsigmoid.default")
+def _hardsigmoid(c: Lowering, x: Value) -> Value:
+    return c.op("HardSigmoid", x, alpha=1 / 6, beta=0.5)
+
+
+@lower("hardswish.default")
+def _hardswish(c: Lowering, x: Value) -> Value:
+    return c.op("HardSwish", x)
+
+
+@lower("mish.default")
+def _mish(c: Lowering, x: Value) -> Value:
+    return c.op("Mish", x)
+
+
+@lower("_prelu_kernel.default")
+def _prelu(c: Lowering, x: Value, weight: Value) -> Value:
+    return c.op("PRelu", x, weight)
+
+
+@lower("threshold_backward.default")
+def _threshold_backward(c: Lowering, grad: Value, x: Value, threshold: Any) -> Value:
+    t = c.out_type
+    low = c.op("LessOrEqual", x, c.to(threshold, x.dtype), dtype="bool")
+    return c.op("Where", low, c.to(0, t), c.to(grad, t), dtype=t)
+
+
+@lower("sigmoid_backward.default")
+def _sigmoid_backward(c: Lowering, grad: Value, y: Value) -> Value:
+    return c.op("Mul", grad, c.op("Mul", c.op("Sub", c.to(1, y.dtype), y), y))
+
+
+@lower("tanh_backward.default")
+def _tanh_backward(c: Lowering, grad: Value, y: Value) -> Value:
+    return c.op("Mul", grad, c.op("Sub", c.to(1, y.dtype), c.op("Mul", y, y)))
+
+
+# ---- reductions
+
+
+def _reduced(c: Lowering, op: str, x: Value, dim: Any, keepdim: bool, t: str) -> Value:
+    return c.reduce(op, c.cast(x, t), axes_of(dim, x.rank), keepdim)
+
+
+@lower("sum.default", "sum.dim_IntList")
+def _sum(c: Lowering, x: Value, dim: Any = None, keepdim: bool = False,
+         dtype: torch.dtype | None = None) -> Value:
+    return _reduced(c, "ReduceSum", x, dim, keepdim, c.out_type)
+
+
+@lower("mean.default", "mean.dim")
+def _mean(c: Lowering, x: Value, dim: Any = None, keepdim: bool = False,
+          dtype: torch.dtype | None = None) -> Value:
+    return _reduced(c, "ReduceMean", x, dim, keepdim, c.out_type)
+
+
+@lower("prod.default", "prod.dim_int")
+def _prod(c: Lowering, x: Value, dim: Any = None, keepdim: bool = False,
+          dtype: torch.dtype | None = None) -> Value:
+    return _reduced(c, "ReduceProd", x, dim, keepdim, c.out_type)
+
+
+@lower("amax.default")
+def _amax(c: Lowering, x: Value, dim: Any = None, keepdim: bool = False) -> Value:
+    return _reduced(c, "ReduceMax", x, dim, keepdim, x.dtype)
+
+
+@lower("amin.default")
+def _amin(c: Lowering, x: Value, dim: Any = None, keepdim: bool = False) -> Value:
+    return _reduced(c, "ReduceMin", x, dim, keepdim, x.dtype)
+
+
+@lower("max.default")
+def _max(c: Lowering, x: Value) -> Value:
+    return _reduced(c, "ReduceMax", x, None, False, x.dtype)
+
+
+@lower("min.default")
+def _min(c: Lowering, x: Value) -> Value:
+    return _reduced(c, "ReduceMin", x, None, False, x.dtype)
+
+
+@lower("any.default", "any.dim", "any.dims")
+def _any(c: Lowering, x: Value, dim: Any = None, keepdim: bool = False) -> Value:
+    return c.cast(_reduced(c, "ReduceMax", x, dim, keepdim, "bool"), c.out_type)
+
+
+@lower("all.default", "all.dim", "all.dims")
+def _all(c: Lowering, x: Value, dim: Any = None, keepdim: bool = False) -> Value:
+    return c.cast(_reduced(c, "ReduceMin", x, dim, keepdim, "bool"), c.out_type)
+
+
+@lower("logsumexp.default")
+def _logsumexp(c: Lowering, x: Value, dim: Any, keepdim: bool = False) -> Value:
+    return _reduced(c, "ReduceLogSumExp", x, dim, keepdim, c.out_type)
+
+
+@lower("linalg_vector_norm.default")
+def _norm(c: Lowering, x: Value, ord: Any = 2, dim: Any = None, keepdim: bool = False,
+          dtype: torch.dtype | None = None) -> Value:
+    op = {1: "ReduceL1", 2: "ReduceL2"}.get(ord)
+    if op is None:
+        raise Unsupported(f"a norm of order {ord}")
+    if not x.rank:
+        return c.op("Abs", c.cast(x, c.out_type))
+    return _reduced(c, op, x, dim, keepdim, c.out_type)
+
+
+def _var(c: Lowering, x: Value, dim: Any, correction: Any, keepdim: bool,
+         t: str) -> tuple[Value, Value]:
+    axes = axes_of(dim, x.rank)
+    x_t = c.cast(x, t)
+    mean = c.reduce("ReduceMean", x_t, axes, True)
+    apart = c.op("Sub", x_t, mean)
+    total = c.reduce("ReduceSum", c.op("Mul", apart, apart), axes, keepdim)
+    count = c.times([c.size(x, axis) for axis in axes])
+    correction = 1 if correction is None else correction
+    if isinstance(count, int):
+        rest: Value = c.to(max(float(count) - correction, 0.0), t)
+    else:
+        rest = c.op("Max", c.op("Sub", c.cast(count, t), c.to(correction, t)), c.to(0, t))
+    if not keepdim and axes:
+        mean = c.squeeze(mean, *axes)
+    return c.op("Div", total, rest), mean
+
+
+@lower("var.correction")
+def _var_correction(c: Lowering, x: Value, dim: Any = None, correction: Any = None,
+                    keepdim: bool = False) -> Value:
+    return _var(c, x, dim, correction, keepdim, c.out_type)[0]
+
+
+@lower("var_mean.correction")
+def _var_mean(c: Lowering, x: Value, dim: Any = None, correction: Any = None,
+              keepdim: bool = False) -> tuple[Value, Value]:
+    return _var(c, x, dim, correction, keepdim, c.type_at(0))
+
+
+@lower("std.correction")
+def _std(c: Lowering, x: Value, dim: Any = None, correction: Any = None,
+         keepdim: bool = False) -> Value:
+    return c.op("Sqrt", _var(c, x, dim, correction, keepdim, c.out_type)[0])
+
+
+def _arg(c: Lowering, op: str, x: Value, dim: Any, keepdim: bool) -> Value:
+    rank = x.rank
+    if x.dtype == "bool":
+        x = c.cast(x, "u8")
+    if dim is None or not rank:
+        made = c.op(op, c.reshape(x, [-1]), dtype="i64", axis=0, keepdims=0)
+        return c.reshape(made, [1] * rank) if keepdim else made
+    return c.op(op, x, dtype="i64", axis=dim, keepdims=int(keepdim))
+
+
+@lower("argmax.default")
+def _argmax(c: Lowering, x: Value, dim: Any = None, keepdim: bool = False) -> Value:
+    return _arg(c, "ArgMax", x, dim, keepdim)
+
+
+@lower("argmin.default")
+def _argmin(c: Lowering, x: Value, dim: Any = None, keepdim: bool = False) -> Value:
+    return _arg(c, "ArgMin", x, dim, keepdim)
+
+
+def _with_place(c: Lowering, op: str, arg: str, x: Value, dim: int,
+                keepdim: bool) -> tuple[Value, Value]:
+    if not x.rank:
+        return c.op("Identity", x), c.to(0, "i64")
+    return (c.reduce(op, x, [dim % x.rank], keepdim), _arg(c, arg, x, dim, keepdim))
+
+
+@lower("max.dim")
+def _max_dim(c: Lowering, x: Value, dim: int, keepdim: bool = False) -> tuple[Value, Value]:
+    return _with_place(c, "ReduceMax", "ArgMax", x, dim, keepdim)
+
+
+@lower("min.dim")
+def _min_dim(c: Lowering, x: Value, dim: int, keepdim: bool = False) -> tuple[Value, Value]:
+    return _with_place(c, "ReduceMin", "ArgMin", x, dim, keepdim)
+
+
+@lower("cumsum.default")
+def _cumsum(c: Lowering, x: Value, dim: int, dtype: torch.dtype | None = None) -> Value:
+    if not x.rank:
+        return c.cast(x, c.out_type)
+    return c.op("CumSum", c.cast(x, c.out_type), c.const(dim % x.rank, "i64"))
+
+
+@lower("_softmax.default")
+def _softmax(c: Lowering, x: Value, dim: int, half_to_float: bool = False) -> Value:
+    return _soft(c, "Softmax", x, dim)
+
+
+@lower("_log_softmax.default")
+def _log_softmax(c: Lowering, x: Value, dim: int, half_to_float: bool = False) -> Value:
+    return _soft(c, "LogSoftmax", x, dim)
+
+
+def _soft(c: Lowering, op: str, x: Value, dim: int) -> Value:
+    if not x.rank:
+        raise Unsupported("of a scalar")
+    return c.op(op, c.cast(x, c.out_type), axis=dim)
+
+
+@lower("topk.default")
+def _topk(c: Lowering, x: Value, k: Any, dim: int = -1, largest: bool = True,
+          sorted: bool = True) -> list[Value]:
+    return c.ops("TopK", x, c.dims([k]), dtypes=[x.dtype, "i64"], axis=dim,
+                 largest=int(largest), sorted=int(sorted))
+
+
+@lower("sort.default", "sort.stable")
+def _sort(c: Lowering, x: Value, dim: int = -1, descending: bool = False,
+          stable: Any = None) -> list[Value]:
+    if x.dtype == "bool" or not x.rank:
+        raise Unsupported("of bools or a scalar")
+    return c.ops("TopK", x, c.dims([c.size(x, dim)]), dtypes=[x.dtype, "i64"], axis=dim,
+                 largest=int(descending), sorted=1)
+
+
+# ---- products
+
+
+@lower("mm.default", "bmm.default", "mv.default", "dot.default")
+def _mm(c: Lowering, x: Value, y: Value) -> Value:
+    return c.op("MatMul", x, y)
+
+
+def _scaled(c: Lowering, value: Value, by: Any) -> Value:
+    return value if by == 1 else c.op("Mul", value, c.to(by, value.dtype))
+
+
+@lower("addmm.default")
+def _addmm(c: Lowering, bias: Value, x: Value, y: Value, beta: Any = 1, alpha: Any = 1) -> Value:
+    if x.dtype in FLOATS and beta != 0:
+        return c.op("Gemm", x, y, bias, alpha=float(alpha) if alpha != 1 else None,
+                    beta=float(beta) if beta != 1 else None)
+    return _add_product(c, bias, x, y, beta, alpha)
+
+
+@lower("baddbmm.default", "addmv.default", "addbmm.default")
+def _add_product(c: Lowering, bias: Value, x: Value, y: Value, beta: Any = 1,
+                 alpha: Any = 1) -> Value:
+    product = _scaled(c, c.op("MatMul", x, y), alpha)
+    if beta == 0:
+        return product
+    return c.op("Add", _scaled(c, bias, beta), product)
+
+
+# ---- types
+
+
+@lower("_to_copy.default")
+def _to_copy(c: Lowering, x: Value, dtype: torch.dtype | None = None, **rest: Any) -> Value:
+    return c.op("Identity", x) if x.dtype == c.out_type else c.cast(x, c.out_type)
+
+
+@lower("prims.convert_element_type.default")
+def _convert(c: Lowering, x: Value, dtype: torch.dtype) -> Value:
+    return _to_copy(c, x, dtype)

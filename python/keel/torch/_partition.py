@@ -1,0 +1,258 @@
+"""Which nodes of a graph go to Keel, and in which regions."""
+from __future__ import annotations
+
+import operator
+from dataclasses import dataclass, field
+from typing import Any, Callable, Iterable, Sequence
+
+import torch
+from torch import fx
+
+from ._values import TABLE, TYPES, Lowering, Step, Unsupported, Value, type_of
+
+# what only looks at memory in another way: free in torch, often a copy elsewhere
+VIEWS = {f"aten.{name}" for name in (
+    "alias.default", "detach.default", "view.default", "reshape.default", "_unsafe_view.default",
+    "unsqueeze.default", "squeeze.dim", "squeeze.dims", "squeeze.default", "permute.default",
+    "t.default", "transpose.int", "expand.default", "slice.Tensor", "select.int")}
+# what is not worth a call of Keel by itself
+TRIVIAL = VIEWS | {f"aten.{name}" for name in (
+    "full.default", "full_like.default", "zeros.default", "zeros_like.default", "ones.default",
+    "ones_like.default", "new_zeros.default", "new_ones.default", "new_full.default",
+    "empty.memory_format", "scalar_tensor.default", "arange.default", "arange.start",
+    "arange.start_step", "clone.default", "lift_fresh_copy.default", "_to_copy.default",
+    "split.Tensor", "split_with_sizes.default", "unbind.int")} | {
+    "prims.iota.default", "prims.convert_element_type.default"}
+
+
+@dataclass
+class Lowered:
+    """What a node becomes: its steps, and the values that are its outputs."""
+    steps: list[Step]
+    outputs: list[Value | None]
+    several: bool
+
+
+@dataclass
+class Region:
+    """Nodes that become one program, in order, and what crosses its border."""
+    nodes: list[fx.Node]
+    inputs: list[fx.Node] = field(default_factory=list)
+    outputs: list[fx.Node] = field(default_factory=list)
+
+
+def name_of(node: fx.Node) -> str:
+    """"aten.add.Tensor"; what is no op of torch by its Python name."""
+    if isinstance(node.target, torch._ops.OpOverload):
+        return str(node.target)
+    return getattr(node.target, "__name__", str(node.target))
+
+
+def is_getitem(node: fx.Node) -> bool:
+    return node.op == "call_function" and node.target is operator.getitem
+
+
+def value_of(node: fx.Node) -> Value:
+    """A node as an operand; refuses what Keel's programs don't take."""
+    fake = node.meta.get("val")
+    if isinstance(fake, torch.Tensor):
+        if fake.device.type != "cpu":
+            raise Unsupported(f"a tensor on {fake.device}")
+        if fake.layout != torch.strided or fake.is_quantized:
+            raise Unsupported(f"a tensor of layout {fake.layout}")
+        return Value(type_of(fake.dtype), fake=fake)
+    if isinstance(fake, torch.SymInt) or isinstance(fake, int) and not isinstance(fake, bool):
+        return Value("i64", fake=fake)
+    if isinstance(fake, (torch.SymFloat, float)):
+        return Value("f64", fake=fake)
+    raise Unsupported(f"an operand that is {type(fake).__name__}")
+
+
+class Graph:
+    """A graph of FX, what its nodes are lowered to, and why those of torch are not."""
+
+    def __init__(self, module: fx.GraphModule) -> None:
+        self.module, self.graph = module, module.graph
+        self.values: dict[fx.Node, Value] = {}
+        self.lowered: dict[fx.Node, Lowered] = {}
+        self.refused: dict[fx.Node, str] = {}
+        for node in self.graph.nodes:
+            if node.op == "call_function" and not is_getitem(node):
+                self._lower(node)
+
+    def value(self, node: fx.Node) -> Value:
+        if node not in self.values:
+            self.values[node] = value_of(node)
+        return self.values[node]
+
+    def _operand(self, given: Any) -> Any:
+        if isinstance(given, fx.Node):
+            value = self.value(given)
+            if isinstance(value.fake, int):
+                return value.fake
+            if isinstance(value.fake, torch.SymInt) and value.fake.node.expr.is_number:
+                return int(value.fake)
+            return value
+        if isinstance(given, (list, tuple)):
+            return [self._operand(item) for item in given]
+        if isinstance(given, (torch.SymInt, torch.SymFloat)):
+            raise Unsupported("a symbolic number that no node computes")
+        if isinstance(given, complex):
+            raise Unsupported("a complex number")
+        return given
+
+    def _lower(self, node: fx.Node) -> None:
+        function = TABLE.get(name_of(node))
+        if function is None:
+            self.refused[node] = "no lowering"
+            return
+        try:
+            self.lowered[node] = self._made(node, function)
+        except Unsupported as error:
+            self.refused[node] = str(error)
+        except (TypeError, IndexError, AttributeError) as error:  # arguments of another torch
+            self.refused[node] = f"not as this torch calls it: {error}"
+
+    def _made(self, node: fx.Node, function: Callable[..., Any]) -> Lowered:
+        out = node.meta["val"]
+        several = isinstance(out, (tuple, list))
+        scope = Lowering(out, lambda index: _is_used(node, index))
+        args = [self._operand(given) for given in node.args]
+        more = {key: self._operand(given) for key, given in node.kwargs.items()}
+        made = function(scope, *args, **more)
+        outputs = list(made) if several else [made]
+        for i, output in enumerate(outputs):
+            if output is None:
+                if _is_used(node, i):
+                    raise Unsupported(f"its output {i}")
+                continue
+            fake = out[i] if several else out
+            if fake is None:
+                raise Unsupported(f"its output {i}")
+            if output.dtype != type_of(fake.dtype):
+                raise Unsupported(f"its output is {output.dtype}, not {fake.dtype}")
+            if fake.device.type != "cpu":
+                raise Unsupported(f"a tensor on {fake.device}")
+        return Lowered(scope.steps, outputs, several)
+
+    def refuse(self, node: fx.Node, reason: str) -> None:
+        self.lowered.pop(node, None)
+        self.refused[node] = reason
+
+    def is_keel(self, node: fx.Node) -> bool:
+        if is_getitem(node):
+            return node.args[0] in self.lowered
+        return node in self.lowered
+
+    # ---- views that torch makes
+
+    def sink_views(self) -> None:
+        """Views that the caller or torch needs are made by torch, of what they look at: they
+        would be copies of Keel's. Users in Keel keep their own."""
+        for node in reversed(list(self.graph.nodes)):
+            if node not in self.lowered or name_of(node) not in VIEWS:
+                continue
+            outside = [user for user in node.users if not self.is_keel(user)]
+            if not outside:
+                continue
+            if len(outside) == len(node.users):
+                self.lowered.pop(node)
+                continue
+            with self.graph.inserting_after(node):
+                copy = self.graph.node_copy(node, lambda n: n)
+            copy.meta = dict(node.meta)
+            for user in outside:
+                user.replace_input_with(node, copy)
+
+    # ---- regions
+
+    def levels(self) -> dict[fx.Node, int]:
+        """Numbers that grow along edges: even ones for torch, odd ones for Keel. All of Keel's
+        nodes of one number can be one region: a path between two of them through torch would
+        number the second higher."""
+        level: dict[fx.Node, int] = {}
+        ordered = 0  # what draws random numbers or has effects stays in its order
+        for node in self.graph.nodes:
+            parity = 1 if self.is_keel(node) else 0
+            least = parity
+            for source in node.all_input_nodes:
+                at = level[source]
+                least = max(least, at if at % 2 == parity else at + 1)
+            if not parity and _is_ordered(node):
+                if _is_mutable(node):
+                    least = max(least, max(level.values(), default=0) // 2 * 2 + 2)
+                least = ordered = max(least, ordered)
+                if _is_mutable(node):
+                    raise Mutation(name_of(node))
+            level[node] = least
+        return level
+
+    def regions(self) -> list[Region]:
+        while True:
+            level = self.levels()
+            found: dict[int, list[fx.Node]] = {}
+            for node in self.graph.nodes:
+                if self.is_keel(node):
+                    found.setdefault(level[node], []).append(node)
+            poor = [nodes for nodes in found.values() if not _is_worth(nodes)]
+            if not poor:
+                break
+            for nodes in poor:
+                for node in nodes:
+                    self.lowered.pop(node, None)
+        self._sort(level)
+        return [self.border(nodes) for _, nodes in sorted(found.items())]
+
+    def _sort(self, level: dict[fx.Node, int]) -> None:
+        """Brings the graph into the order of the levels."""
+        nodes = list(self.graph.nodes)
+        place = {node: i for i, node in enumerate(nodes)}
+        inner = [n for n in nodes if n.op not in ("placeholder", "output")]
+        end = next(n for n in nodes if n.op == "output")
+        for node in sorted(inner, key=lambda n: (level[n], place[n])):
+            end.prepend(node)
+
+    def border(self, nodes: list[fx.Node]) -> Region:
+        inside = set(nodes)
+        inputs: dict[fx.Node, None] = {}
+        outputs = []
+        for node in nodes:
+            for source in node.all_input_nodes:
+                if source not in inside:
+                    inputs[source] = None
+            if any(user not in inside for user in node.users):
+                outputs.append(node)
+        return Region(nodes, list(inputs), outputs)
+
+
+class Mutation(Exception):
+    """The graph writes to a tensor: its order can't change."""
+
+
+def _is_used(node: fx.Node, index: int) -> bool:
+    return any(not is_getitem(user) or user.args[1] == index and bool(user.users)
+               for user in node.users)
+
+
+def _is_mutable(node: fx.Node) -> bool:
+    target = node.target
+    return isinstance(target, torch._ops.OpOverload) and target._schema.is_mutable
+
+
+def _is_ordered(node: fx.Node) -> bool:
+    if node.op != "call_function":
+        return False
+    target = node.target
+    if getattr(target, "keel_random", False):
+        return True
+    if not isinstance(target, torch._ops.OpOverload):
+        return isinstance(target, torch._ops.HigherOrderOperator)
+    return torch.Tag.nondeterministic_seeded in target.tags or node.is_impure()
+
+
+def _is_worth(nodes: Iterable[fx.Node]) -> bool:
+    return any(not is_getitem(node) and name_of(node) not in TRIVIAL for node in nodes)
+
+
+def supported_types() -> Sequence[str]:
+    return sorted(set(TYPES.values()))

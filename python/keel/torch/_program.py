@@ -1,0 +1,381 @@
+"""A region as a plan of Keel, and calls of it."""
+from __future__ import annotations
+
+import ctypes
+import sys
+from ctypes import addressof, byref, c_char_p, c_double, c_int64, c_uint32, c_void_p
+from typing import Any, Callable, Sequence
+
+import torch
+from torch import fx
+
+from .. import Device, Error, _check, _Core, _nanoseconds, _strings
+from .. import _native as native
+from .._builder import Builder, dtype_of, i64s
+from .._native import lib, text
+from ._partition import Graph, Region, is_getitem
+from ._values import Step, Value
+
+# Without ctypes' step of giving the interpreter's lock away: these calls are short.
+_quick = ctypes.PyDLL(lib._name)
+
+
+def _entry(name: str) -> Any:
+    entry = getattr(_quick, name)
+    entry.restype, entry.argtypes = None, None
+    known = native._signatures[name]
+    entry.restype = known[0]
+    entry.argtypes = [c_void_p if kind not in (c_uint32, ctypes.c_uint64, c_char_p) else kind
+                      for kind in known[1]]
+    return entry
+
+
+_wrap = _entry("keel_tensor_wrap")
+_create = _entry("keel_tensor_create")
+_release = _entry("keel_tensor_release")
+_to_dlpack = _entry("keel_tensor_to_dlpack_legacy")
+_run = ctypes.CDLL(lib._name).keel_plan_run  # gives the lock away: it may take long
+_run.restype, _run.argtypes = ctypes.c_int32, [c_void_p, c_void_p, c_uint32, c_void_p, c_uint32]
+_capsule = ctypes.PyDLL(None)["PyCapsule_New"]
+_capsule.restype, _capsule.argtypes = ctypes.py_object, [c_void_p, c_char_p, c_void_p]
+_destructor = ctypes.cast(lib.keel_dlpack_destroy_capsule, c_void_p).value
+_NAME = b"dltensor"
+_from_dlpack = torch._C._from_dlpack
+_NOTHING = ctypes.create_string_buffer(64)
+_nowhere = addressof(_NOTHING)
+
+
+class Refused(Exception):
+    """Keel can't build or plan a region: because of a node, or (None) for a reason that no
+    single node has."""
+
+    def __init__(self, node: fx.Node | None, reason: str) -> None:
+        super().__init__(reason)
+        self.node = node
+
+
+# ---- layouts
+
+
+def _hint(size: Any) -> int | None:
+    return size if isinstance(size, int) else size.node.hint
+
+
+def layout(fake: torch.Tensor) -> list[int] | None:
+    """The order of dimensions in which a tensor is packed; None: in their own, or not packed."""
+    sizes = [_hint(size) for size in fake.shape]
+    strides = [_hint(stride) for stride in fake.stride()]
+    if None in sizes or None in strides or 0 in sizes:
+        return None
+    order = sorted(range(len(sizes)), key=lambda i: (-strides[i], sizes[i] != 1))  # type: ignore
+    step = 1
+    for i in reversed(order):
+        if sizes[i] != 1:
+            if strides[i] != step:
+                return None
+            step *= sizes[i]  # type: ignore
+    long = [i for i in order if sizes[i] != 1]
+    return None if long == sorted(long) else order
+
+
+def _is_packed(fake: torch.Tensor) -> bool:
+    sizes = [_hint(size) for size in fake.shape]
+    strides = [_hint(stride) for stride in fake.stride()]
+    if None in sizes or None in strides or 0 in sizes:
+        return True
+    step = 1
+    for size, stride in sorted(zip(sizes, strides), key=lambda pair: pair[1]):  # type: ignore
+        if size != 1:
+            if stride != step:
+                return False
+            step *= size
+    return True
+
+
+def _inverse(perm: Sequence[int]) -> list[int]:
+    return [list(perm).index(i) for i in range(len(perm))]
+
+
+# ---- building
+
+
+class Construction:
+    """A region's program under construction."""
+
+    def __init__(self, core: _Core, graph: Graph, region: Region, name: str) -> None:
+        self.graph, self.region = graph, region
+        self.builder = Builder(core, name)
+        self.made: dict[int, int] = {}  # by id of a Value
+        self.constants: dict[tuple[Any, ...], int] = {}
+        self.keep: list[Any] = []
+        self.on_data: set[int] = set()  # ids of values that an input's elements decide
+
+    def program(self) -> c_void_p:
+        with self.builder as builder:
+            for i, node in enumerate(self.region.inputs):
+                self._input(i, node)
+            for node in self.region.nodes:
+                self._node(node)
+            for i, node in enumerate(self.region.outputs):
+                value = self.made[id(self.graph.value(node))]
+                perm = layout(node.meta["val"])
+                if perm:
+                    value = builder.op("Transpose", [value], perm=perm)[0]
+                builder.output(f"y{i}", value)
+            return builder.finish()
+
+    def _input(self, i: int, node: fx.Node) -> None:
+        value = self.graph.value(node)
+        perm = layout(value.fake) if isinstance(value.fake, torch.Tensor) else None
+        dims = value.shape
+        if perm:
+            dims = tuple(dims[axis] for axis in perm)
+        made = self.builder.input(f"x{i}", dtype_of(value.dtype), dims)
+        if perm:
+            made = self.builder.op("Transpose", [made], perm=_inverse(perm))[0]
+        self.made[id(value)] = made
+        self.on_data.add(id(value))
+
+    def _node(self, node: fx.Node) -> None:
+        if is_getitem(node):
+            lowered = self.graph.lowered[node.args[0]]  # type: ignore[index]
+            output = lowered.outputs[node.args[1]]  # type: ignore[index]
+            if output is not None:
+                self._bind(node, output)
+            return
+        lowered = self.graph.lowered[node]
+        try:
+            for step in lowered.steps:
+                self._step(step)
+            if not lowered.several:
+                self._bind(node, lowered.outputs[0])  # type: ignore[arg-type]
+        except Error as error:
+            raise Refused(node, str(error)) from None
+
+    def _bind(self, node: fx.Node, output: Value) -> None:
+        value = self.graph.value(node)
+        self.made[id(value)] = self._operand(output)
+        if id(output) in self.on_data:
+            self.on_data.add(id(value))
+
+    def _operand(self, value: Value | None) -> int | None:
+        if value is None:
+            return None
+        if id(value) not in self.made:
+            if value.data is None:
+                raise Error(3, "an operand that nothing computes")
+            self.made[id(value)] = self._constant(value)
+            self.keep.append(value)
+        return self.made[id(value)]
+
+    def _constant(self, value: Value) -> int:
+        data = value.data
+        assert data is not None
+        size = data.numel() * data.element_size()
+        key: tuple[Any, ...] | None = None
+        if size <= 64:
+            raw = data.reshape(-1).view(torch.uint8) if data.numel() else data
+            key = (value.dtype, tuple(data.shape), bytes(raw.tolist()))
+            if key in self.constants:
+                return self.constants[key]
+        made = self.builder.constant(dtype_of(value.dtype), data.shape,
+                                     data.data_ptr() if size else None)
+        if key is not None:
+            self.constants[key] = made
+        return made
+
+    def _step(self, step: Step) -> None:
+        inputs = [self._operand(value) for value in step.inputs]
+        made = self.builder.op(step.op, inputs, len(step.outputs), **step.attrs)
+        known = step.op in ("Shape", "Size")
+        data = not known and any(id(value) in self.on_data for value in step.inputs)
+        for value, number in zip(step.outputs, made):
+            self.made[id(value)] = number
+            if data:
+                self.on_data.add(id(value))
+
+
+def _planned(core: _Core, program: c_void_p, device: Device, places: dict[str, str]) -> c_void_p:
+    plan = native.handle()
+    rules = _strings([f"{glob}={where}" for glob, where in places.items()])
+    params = native.PlanParams(struct_size=ctypes.sizeof(native.PlanParams),
+                               device=device._handle, places=rules, place_count=len(places),
+                               timeout=_nanoseconds(None))
+    _check(lib.keel_plan_create(program, byref(params), byref(plan)))
+    return plan
+
+
+class Plan:
+    """A plan and its program, which makes plans for inputs of other shapes."""
+
+    def __init__(self, core: _Core, plan: c_void_p, program: c_void_p) -> None:
+        self.handle = plan.value
+        self._core, self._plan, self._program = core, plan, program
+        core.hold()
+
+    def __del__(self) -> None:
+        if getattr(self, "_plan", None) and not sys.is_finalizing():
+            lib.keel_plan_release(self._plan)
+            lib.keel_program_release(self._program)
+            self._core.drop()
+
+
+class Call:
+    """A region's plan. `run` takes its inputs, and returns its outputs as tensors of torch."""
+
+    def __init__(self, core: _Core, graph: Graph, region: Region, name: str, device: Device,
+                 places: dict[str, str]) -> None:
+        self.core, self.region = core, region
+        made = Construction(core, graph, region, name)
+        try:
+            program = made.program()
+        except Error as error:
+            raise Refused(None, str(error)) from None
+        try:
+            plan = _planned(core, program, device, places)
+        except Error as error:
+            lib.keel_program_release(program)
+            raise Refused(None, str(error)) from None
+        self.ops = int(lib.keel_program_op_count(program))
+        self.plan = Plan(core, plan, program)
+        on_data = [id(graph.value(node)) in made.on_data for node in region.outputs]
+        self.run = self._generated(graph, on_data)
+
+    def _generated(self, graph: Graph, on_data: Sequence[bool]) -> Callable[..., Any]:
+        """A function of Python without loops over what is known now."""
+        region = self.region
+        n, m = len(region.inputs), len(region.outputs)
+        inputs = (c_void_p * max(1, n))
+        outputs = (c_void_p * max(1, m))
+        scope: dict[str, Any] = dict(
+            __name__=__name__, wrap=_wrap, create=_create, release=_release, to_dlpack=_to_dlpack, run=_run,
+            capsule=_capsule, from_dlpack=_from_dlpack, destructor=_destructor, NAME=_NAME,
+            nowhere=_nowhere, plan=self.plan.handle, owner=self.plan, context=self.core.handle.value,
+            pool=[], fail=_fail, apart=_apart, empty_strided=torch.empty_strided)
+        fills: list[str] = []
+        sizes: list[int] = []  # of the arrays of dims that change
+        for i, node in enumerate(region.inputs):
+            fills += self._fill(graph, i, node, scope, sizes)
+        takes: list[str] = []
+        for i, node in enumerate(region.outputs):
+            takes += self._take(i, node, on_data[i])
+
+        def make() -> tuple[Any, ...]:
+            given, got = inputs(), outputs()
+            dims = [(c_int64 * max(1, size))() for size in sizes]
+            number, pointer = (c_int64 * 1)(), c_void_p()
+            real = c_double.from_buffer(number)
+            return (given, addressof(given), got, addressof(got), number, addressof(number), real,
+                    pointer, addressof(pointer), dims, [addressof(d) for d in dims])
+
+        scope["make"] = make
+        arguments = ", ".join(f"a{i}" for i in range(n))
+        lines = [f"def call({arguments}):",
+                 "  s = pool.pop() if pool else make()",
+                 "  given, given_at, got, got_at, number, number_at, real, pointer, pointer_at,"
+                 " dims, dims_at = s",
+                 "  try:"]
+        lines += ["    " + line for line in fills]
+        lines += [f"    code = run(plan, given_at, {n}, got_at, {m})",
+                  "    if code: fail(code)",
+                  "  finally:"]
+        lines += [f"    release(given[{i}]); given[{i}] = None" for i in range(n)] or ["    pass"]
+        lines += ["  " + line for line in takes]
+        names = [f"y{i}" for i in range(m)]
+        lines += ["  pool.append(s)"]
+        tensors = [f"a{i}" for i, node in enumerate(region.inputs)
+                   if isinstance(node.meta["val"], torch.Tensor)]
+        if m == 1:
+            lines.append("  p = y0.data_ptr()")
+            lines.append(f"  for t in ({' '.join(t + ',' for t in tensors)}):")
+            lines.append("    if t.data_ptr() <= p < t.data_ptr() + (t.nbytes or 1):"
+                         " y0 = y0.clone()")
+        elif m:
+            lines.append(f"  {', '.join(names)} = apart([{', '.join(names)}],"
+                         f" ({' '.join(t + ',' for t in tensors)}))")
+        for i, node in enumerate(region.outputs):
+            lines += ["  " + line for line in self._shape(i, node)]
+        lines.append(f"  return ({' '.join(name + ',' for name in names)})")
+        exec("\n".join(lines), scope)
+        return scope["call"]  # type: ignore[no-any-return]
+
+    def _fill(self, graph: Graph, i: int, node: fx.Node, scope: dict[str, Any],
+              sizes: list[int]) -> list[str]:
+        value = graph.value(node)
+        kind = dtype_of(value.dtype)
+        slot = f"given_at + {8 * i}"
+        if not isinstance(value.fake, torch.Tensor):
+            cell = "number[0]" if value.dtype == "i64" else "real.value"
+            return [f"{cell} = a{i}",
+                    f"code = create(context, {kind}, 0, None, number_at, {slot})",
+                    "if code: fail(code)"]
+        lines = []
+        perm = layout(value.fake)
+        source = f"a{i}"
+        if perm:
+            lines.append(f"a{i} = a{i}.permute({tuple(perm)})")
+        lines.append(f"if not {source}.is_contiguous(): a{i} = a{i}.contiguous()")
+        dims = [value.shape[axis] for axis in perm] if perm else list(value.shape)
+        if None in dims:
+            at = f"dims_at[{len(sizes)}]"
+            lines.append(f"dims[{len(sizes)}][:] = {source}.shape")
+            sizes.append(len(dims))
+        else:
+            array = i64s(dims)  # type: ignore[arg-type]
+            scope[f"keep{i}"] = array
+            at = str(addressof(array))
+        lines.append(f"code = wrap(context, {kind}, {len(dims)}, {at},"
+                     f" {source}.data_ptr() or nowhere, None, None, {slot})")
+        lines.append("if code: fail(code)")
+        return lines
+
+    def _take(self, i: int, node: fx.Node, on_data: bool) -> list[str]:
+        lines = [f"code = to_dlpack(got[{i}], 1, pointer_at)",
+                 "if code: fail(code)",
+                 f"y{i} = from_dlpack(capsule(pointer.value, NAME, destructor))",
+                 f"release(got[{i}])"]
+        if not on_data:
+            # it may be a constant of the plan
+            lines.append(f"y{i} = y{i}.clone()")
+        return lines
+
+    def _shape(self, i: int, node: fx.Node) -> list[str]:
+        """Gives an output the strides that torch expects."""
+        fake = node.meta["val"]
+        perm = layout(fake)
+        if perm:
+            return [f"y{i} = y{i}.permute({tuple(_inverse(perm))})"]
+        if not _is_packed(fake):
+            strides = [_hint(stride) for stride in fake.stride()]
+            if all(isinstance(stride, int) for stride in fake.stride()):
+                return [f"y{i} = empty_strided(y{i}.shape, {tuple(strides)},"
+                        f" dtype=y{i}.dtype).copy_(y{i})"]
+        return []
+
+
+def _fail(code: int) -> None:
+    """Raises what libkeel says of the call that has just failed."""
+    raise Error(code, text(lib.keel_message()))
+
+
+def _apart(outputs: list[torch.Tensor], inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """The outputs, where those are copied that share memory with an input or another output:
+    torch may write to each."""
+    ranges = [(t.data_ptr(), t.nbytes, -1) for t in inputs]
+    ranges += [(t.data_ptr(), t.nbytes, i) for i, t in enumerate(outputs)]
+    ranges.sort()
+    end = 0
+    last = -1
+    for at, size, i in ranges:
+        if at < end and size:
+            if i >= 0:
+                outputs[i] = outputs[i].clone()
+            elif last >= 0:
+                outputs[last] = outputs[last].clone()
+                last = -1
+        if at + size > end:
+            end, last = at + size, i
+    return outputs
+
+
+__all__ = ["Call", "Refused"]
