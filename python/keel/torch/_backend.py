@@ -1,6 +1,7 @@
 """The backend: graphs of dynamo, by AOTAutograd, to regions of Keel with torch in between."""
 from __future__ import annotations
 
+import contextlib
 import difflib
 import logging
 import operator
@@ -8,10 +9,11 @@ import threading
 import time
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Any, Callable, Mapping, Sequence
+from typing import Any, Callable, Iterator, Mapping, Sequence
 
 import torch
 from torch import fx
+from torch.utils._python_dispatch import _disable_current_modes
 
 from .. import Context, Device, _default
 from ._partition import Graph, Mutation, Region, is_getitem, name_of
@@ -233,18 +235,24 @@ def compile_graph(module: fx.GraphModule, kind: str, options: Options,
 # ---- the backend
 
 
+# Ops that stay whole, though torch could write them with simpler ones: of attention torch's own
+# form keeps other values for the backward pass; the rest are one op of Keel.
+_WHOLE = ("_scaled_dot_product_flash_attention_for_cpu", "_adaptive_avg_pool2d", "elu",
+          "hardsigmoid", "hardswish", "leaky_relu", "mish", "softplus")
+
+
 def _table() -> dict[Any, Any]:
     from torch._decomp import core_aten_decompositions
-    return dict(core_aten_decompositions())
+    table = dict(core_aten_decompositions())
+    for name in _WHOLE:
+        table.pop(getattr(torch.ops.aten, name).default, None)
+    return table
 
 
 def backend(module: fx.GraphModule, inputs: Sequence[Any], *,
             options: Mapping[str, Any] | None = None, mode: str | None = None,
             **rest: Any) -> Callable[..., Any]:
     """What torch.compile calls: torch.compile(model, backend="keel", options={...})."""
-    from torch._dynamo.backends.common import aot_autograd
-    from torch.utils._python_dispatch import _disable_current_modes
-    from torch._functorch.partitioners import min_cut_rematerialization_partition
     context = _default()
     chosen = _options(options, context)
 
@@ -254,6 +262,28 @@ def backend(module: fx.GraphModule, inputs: Sequence[Any], *,
                 return compile_graph(graph, kind, chosen, context)
         return compiled
 
+    with _lstm_by_steps(module):
+        return _traced(module, inputs, compiler)
+
+
+@contextlib.contextmanager
+def _lstm_by_steps(module: fx.GraphModule) -> Iterator[None]:
+    """For training, torch must not trace an LSTM as layers of oneDNN: its graph of these fails.
+    Of the steps Keel makes one region."""
+    found = any(getattr(node.target, "__name__", "") == "lstm" for node in module.graph.nodes)
+    enabled = torch._C._get_mkldnn_enabled()
+    if found and torch.is_grad_enabled():
+        torch._C._set_mkldnn_enabled(False)
+    try:
+        yield
+    finally:
+        torch._C._set_mkldnn_enabled(enabled)
+
+
+def _traced(module: fx.GraphModule, inputs: Sequence[Any],
+            compiler: Callable[[str], Callable[..., Any]]) -> Callable[..., Any]:
+    from torch._dynamo.backends.common import aot_autograd
+    from torch._functorch.partitioners import min_cut_rematerialization_partition
     return aot_autograd(fw_compiler=compiler("forward"), bw_compiler=compiler("backward"),
                         inference_compiler=compiler("inference"), decompositions=_table(),
                         partition_fn=min_cut_rematerialization_partition)(module, inputs)

@@ -399,9 +399,11 @@ def _slice_scatter(c: Lowering, x: Value, source: Value, dim: int = 0, start: An
                    end: Any = None, step: int = 1) -> Value:
     axis = dim % x.rank
     size = x.shape[axis]
-    if size is None or not isinstance(step, int) or any(
-            not isinstance(p, int) and p is not None for p in (start, end)):
-        raise Unsupported("symbolic positions")
+    if size is None or any(not isinstance(p, int) and p is not None for p in (start, end, step)):
+        if step != 1:
+            raise Unsupported("symbolic positions, with a step")
+        return _replaced(c, x, c.cast(source, x.dtype), axis, 0 if start is None else start,
+                         c.size(source, axis))
     first, last, _ = slice(start, end, step).indices(size)
     last = max(first, last)
     places = list(range(first, last, step))
@@ -422,12 +424,23 @@ def _slice_scatter(c: Lowering, x: Value, source: Value, dim: int = 0, start: An
     return c.op("ScatterElements", x, c.expand(index, sizes), source, axis=axis)
 
 
+def _replaced(c: Lowering, x: Value, source: Value, axis: int, start: Size,
+              length: Size) -> Value:
+    """x with `length` rows from `start` on replaced, for sizes that only the run knows."""
+    if isinstance(start, int) and start < 0:
+        start = c.op("Add", c.to(c.size(x, axis), "i64"), c.const(start, "i64"))
+    end = start + length if isinstance(start, int) and isinstance(length, int) else \
+        c.op("Add", c.to(start, "i64"), c.to(length, "i64"))
+    before = [] if isinstance(start, int) and start == 0 else [c.slice(x, axis, 0, start)]
+    return c.op("Concat", *before, source, c.slice(x, axis, end, END), axis=axis)
+
+
 @lower("select_scatter.default")
 def _select_scatter(c: Lowering, x: Value, source: Value, dim: int, index: Size) -> Value:
     axis = dim % x.rank
     size = x.shape[axis]
     if not isinstance(index, int) or size is None:
-        raise Unsupported("a symbolic position")
+        return _replaced(c, x, c.unsqueeze(c.cast(source, x.dtype), axis), axis, index, 1)
     at = index % size
     return _slice_scatter(c, x, c.unsqueeze(source, axis), axis, at, at + 1)
 
@@ -488,7 +501,11 @@ def _range(c: Lowering, start: Any, end: Any, step: Any) -> Value:
     if t in ("f16", "bf16"):
         raise Unsupported("in a short type")
     if t in FLOATS:
-        raise Unsupported("of symbolic floats")
+        if not all(isinstance(number, int) or isinstance(number, Value) and number.dtype == "i64"
+                   for number in (start, end, step)):
+            raise Unsupported("of symbolic floats")
+        whole = c.op("Range", c.to(start, "i64"), c.to(end, "i64"), c.to(step, "i64"))
+        return c.cast(whole, t)
     return c.op("Range", c.to(start, t), c.to(end, t), c.to(step, t))
 
 

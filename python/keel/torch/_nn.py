@@ -60,18 +60,33 @@ def _convolution_backward(c: Lowering, grad: Value, x: Value, weight: Value, bia
 def _grad_of_input(c: Lowering, grad: Value, x: Value, weight: Value, window: Any,
                    transposed: bool, groups: int) -> Value:
     stride, padding, dilation = window
-    attrs = dict(strides=stride, pads=padding + padding, dilations=dilation, group=groups)
     if transposed:
-        return c.op("Conv", grad, weight, **attrs)
-    extra = []
+        return c.op("Conv", grad, weight, strides=stride, pads=padding + padding,
+                    dilations=dilation, group=groups)
+    return _spread(c, grad, weight, c.sizes(x)[2:], x.shape[2:], grad.shape[2:],
+                   weight.shape[2:], window, groups)
+
+
+def _spread(c: Lowering, grad: Value, weight: Value, sizes: Sequence[Size],
+            known: Sequence[int | None], out: Sequence[int | None],
+            kernel: Sequence[int | None], window: Any, groups: int) -> Value:
+    """The transposed convolution whose result has these sizes. A convolution leaves out rows at
+    the end that its stride does not reach; those get zeros."""
+    stride, padding, dilation = window
+    extra, cut = [], []
     for i in range(len(stride)):
-        size, out, kernel = x.shape[i + 2], grad.shape[i + 2], weight.shape[i + 2]
-        if size is None or out is None or kernel is None:
-            raise Unsupported("the gradient for symbolic sizes of the image")
-        reach = (out - 1) * stride[i] - 2 * padding[i] + dilation[i] * (kernel - 1) + 1
-        extra.append(size - reach)
-    # a convolution leaves out rows at the end that its stride does not reach
-    return c.op("ConvTranspose", grad, weight, output_padding=extra, **attrs)
+        size, rows, taps = known[i], out[i], kernel[i]
+        more = stride[i] - 1
+        if size is not None and rows is not None and taps is not None:
+            more = size - ((rows - 1) * stride[i] - 2 * padding[i] + dilation[i] * (taps - 1) + 1)
+        if more < 0 or None in (size, rows, taps):
+            cut.append(i)
+        extra.append(max(more, 0))
+    made = c.op("ConvTranspose", grad, weight, output_padding=extra, strides=stride,
+                pads=padding + padding, dilations=dilation, group=groups)
+    for i in cut:
+        made = c.slice(made, i + 2, 0, sizes[i])
+    return made
 
 
 def _grad_of_weight(c: Lowering, source: Value, result: Value, weight: Value, window: Any,
@@ -84,25 +99,23 @@ def _grad_of_weight(c: Lowering, source: Value, result: Value, weight: Value, wi
     kernel = [weight.shape[i] for i in image]
     if any(size is None for size in weight.shape) or source.shape[1] is None:
         raise Unsupported("symbolic channels or kernels")
-    if any(source.shape[i] is None or result.shape[i] is None for i in image):
-        raise Unsupported("the gradient for symbolic sizes of the image")
     batch: Size = c.size(source, 0)
     inner = source.shape[1] // groups
     filters = c.permute(result, [1, 0, *image])
     if groups == 1:
         data = c.permute(source, [1, 0, *image])
     else:
-        sizes = [source.shape[i] for i in image]
+        sizes = [c.size(source, i) for i in image]
         split = c.reshape(source, [batch, groups, inner, *sizes])
         turned = c.permute(split, [2, 1, 0, *range(3, many + 3)])
         data = c.reshape(turned, [inner, c.times([groups, batch]), *sizes])
     made = c.op("Conv", data, filters, strides=dilation, dilations=stride,
                 pads=padding + padding, group=groups)
     for i in range(many):
-        full = (source.shape[i + 2] + 2 * padding[i]
-                - stride[i] * (result.shape[i + 2] - 1) - 1) // dilation[i] + 1
-        if full != kernel[i]:
-            made = c.slice(made, i + 2, 0, kernel[i])
+        size, rows = source.shape[i + 2], result.shape[i + 2]
+        if size is None or rows is None or kernel[i] != (
+                size + 2 * padding[i] - stride[i] * (rows - 1) - 1) // dilation[i] + 1:
+            made = c.slice(made, i + 2, 0, kernel[i])  # type: ignore[arg-type]
     return c.permute(made, [1, 0, *image])
 
 
@@ -217,24 +230,34 @@ def _avg_pool2d_backward(c: Lowering, grad: Value, x: Value, kernel_size: Any, s
     kernel, pads = _each(kernel_size, 2), _each(padding, 2)
     strides = _each(stride, 2) if stride else kernel
     sizes, out = x.shape[-2:], grad.shape[-2:]
-    if ceil_mode or None in sizes or None in out:
-        raise Unsupported("ceil_mode, or symbolic sizes of the image")
     t = grad.dtype
     if divisor_override is not None:
         divisor: Value = c.to(1 / divisor_override, t)
-    elif count_include_pad or not any(pads):
+    elif not ceil_mode and (count_include_pad or not any(pads)):
         divisor = c.to(1 / (kernel[0] * kernel[1]), t)
+    elif None in sizes or None in out:
+        raise Unsupported("windows that differ, for symbolic sizes of the image")
     else:
-        counts = torch.nn.functional.avg_pool2d(
-            torch.ones(1, 1, *sizes, dtype=torch.float64), kernel, strides, pads,
-            divisor_override=1)
-        divisor = c.const((1 / counts[0, 0]).to(c.out.dtype), t)
-    extra = [sizes[i] - ((out[i] - 1) * strides[i] - 2 * pads[i] + kernel[i]) for i in range(2)]
-    planes = c.reshape(c.op("Mul", grad, divisor), [-1, 1, *out])
+        counts = [_counts(out[i], sizes[i], kernel[i], strides[i], pads[i], count_include_pad)
+                  for i in range(2)]
+        divisor = c.const((1 / torch.outer(*counts)).to(c.out.dtype), t)
+    scaled = c.op("Mul", grad, divisor)
+    planes = c.reshape(scaled, [-1, 1, *c.sizes(grad)[-2:]])
     ones = c.const(torch.ones(1, 1, *kernel, dtype=c.out.dtype), t)
-    made = c.op("ConvTranspose", planes, ones, strides=strides, pads=pads + pads,
-                output_padding=extra)
-    return c.reshape(made, c.sizes(x))
+    made = _spread(c, planes, ones, c.sizes(x)[-2:], sizes, out, kernel,
+                   (strides, pads, [1, 1]), 1)
+    return c.op("Reshape", made, c.dims(c.sizes(x)))
+
+
+def _counts(rows: int, size: int, kernel: int, stride: int, pad: int,
+            include: bool) -> torch.Tensor:
+    """By how many elements of a line the windows of average pooling divide."""
+    counts = []
+    for i in range(rows):
+        first = i * stride - pad
+        last = min(first + kernel, size + pad)
+        counts.append(last - first if include else min(last, size) - max(first, 0))
+    return torch.tensor(counts, dtype=torch.float64)
 
 
 def _shares(size: int, parts: int, dtype: torch.dtype) -> torch.Tensor:
@@ -488,3 +511,29 @@ def _upsample_nearest(c: Lowering, x: Value, output_size: Any, scale_factors: An
     return c.op("Resize", x, None, None, c.ints([int(size) for size in c.out.shape]),
                 mode="nearest", coordinate_transformation_mode="asymmetric",
                 nearest_mode="floor")
+
+
+# ---- recurrent
+
+
+@lower("mkldnn_rnn_layer.default")
+def _lstm_layer(c: Lowering, x: Value, w_input: Value, w_hidden: Value, b_input: Value,
+                b_hidden: Value, hx: Value, cx: Value, reverse: bool, batch_sizes: Any,
+                mode: int, hidden_size: int, num_layers: int, has_biases: bool,
+                bidirectional: bool, batch_first: bool, train: bool) -> list[Value | None]:
+    """One layer, one direction, as torch splits a whole one for inference."""
+    if mode != 2 or num_layers != 1 or bidirectional or batch_first or train or batch_sizes:
+        raise Unsupported("another form than a layer of an LSTM in one direction, time first")
+
+    def turned(weights: Value) -> Value:
+        """From torch's order of gates to ONNX's, with a dimension for directions."""
+        i, f, g, o = c.ops("Split", weights, dtypes=[x.dtype] * 4, axis=0, num_outputs=4)
+        return c.unsqueeze(c.op("Concat", i, o, f, g, axis=0), 0)
+
+    bias = None
+    if has_biases:
+        bias = c.op("Concat", turned(b_input), turned(b_hidden), axis=1)
+    y, y_h, y_c = c.ops("LSTM", x, turned(w_input), turned(w_hidden), bias, None, hx, cx,
+                        dtypes=[x.dtype] * 3, hidden_size=hidden_size,
+                        direction="reverse" if reverse else None)
+    return [c.squeeze(y, 1), y_h, y_c, None]

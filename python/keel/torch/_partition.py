@@ -48,6 +48,30 @@ def name_of(node: fx.Node) -> str:
     return getattr(node.target, "__name__", str(node.target))
 
 
+RANDOM = "random numbers are torch's"
+
+
+def dropout_mask(sizes: Sequence[int], strides: Sequence[int], dtype: torch.dtype,
+                 p: float) -> torch.Tensor:
+    """The mask that torch's dropout draws for such a tensor."""
+    ones = torch.empty_strided(sizes, strides, dtype=dtype).fill_(1)
+    return torch.ops.aten.native_dropout(ones, p, True)[1]
+
+
+def _evaluator(symbols: Sequence[Any], expression: Any) -> Callable[..., int]:
+    """A function that computes a size from those that its symbols stand for."""
+    from torch.utils._sympy.reference import PythonReferenceAnalysis
+    from torch.utils._sympy.interp import sympy_interp
+
+    def size(*values: int) -> int:
+        return int(sympy_interp(PythonReferenceAnalysis, dict(zip(symbols, values)), expression))
+    size.__module__ = __name__
+    return size
+
+
+dropout_mask.keel_random = True  # type: ignore[attr-defined]
+
+
 def is_getitem(node: fx.Node) -> bool:
     return node.op == "call_function" and node.target is operator.getitem
 
@@ -76,9 +100,75 @@ class Graph:
         self.values: dict[fx.Node, Value] = {}
         self.lowered: dict[fx.Node, Lowered] = {}
         self.refused: dict[fx.Node, str] = {}
+        self.sizes = self._symbols()
+        self._hoist_sizes()
+        self._hoist_dropout()
         for node in self.graph.nodes:
             if node.op == "call_function" and not is_getitem(node):
                 self._lower(node)
+
+    # ---- what depends on shapes alone
+
+    def _symbols(self) -> dict[Any, fx.Node]:
+        """The nodes that hold sizes which the caller gives, by their expressions."""
+        return {node.meta["val"].node.expr: node for node in self.graph.nodes
+                if node.op == "placeholder" and isinstance(node.meta.get("val"), torch.SymInt)}
+
+    def _size(self, size: Any) -> Any:
+        """A symbolic size as a node that needs no tensor; None: there is none."""
+        if isinstance(size, int):
+            return size
+        expression = size.node.expr
+        if expression.is_number:
+            return int(expression)
+        if expression in self.sizes:
+            return self.sizes[expression]
+        symbols = sorted(expression.free_symbols, key=str)
+        if any(symbol not in self.sizes for symbol in symbols):
+            return None
+        evaluate = _evaluator(symbols, expression)
+        last = [node for node in self.graph.nodes if node.op == "placeholder"][-1]
+        with self.graph.inserting_after(max([last, *self.sizes.values()], key=self._place)):
+            made = self.graph.call_function(evaluate, tuple(self.sizes[s] for s in symbols))
+        made.meta["val"] = size
+        self.sizes[expression] = made
+        return made
+
+    def _place(self, node: fx.Node) -> int:
+        return next(i for i, other in enumerate(self.graph.nodes) if other is node)
+
+    def _hoist_sizes(self) -> None:
+        """Takes sizes from what the caller gives, not from tensors that are computed first."""
+        for node in list(self.graph.nodes):
+            if node.target is torch.ops.aten.sym_size.int:
+                size = self._size(node.meta["val"])
+                if size is not None:
+                    node.replace_all_uses_with(size)
+                    self.graph.erase_node(node)
+
+    def _hoist_dropout(self) -> None:
+        """Draws the masks of dropout, as torch does, from shapes alone: they are then no step
+        between what comes before and after."""
+        aten = torch.ops.aten
+        for node in list(self.graph.nodes):
+            if node.target is not aten.native_dropout.default or node.args[2] is False:
+                continue
+            source, p = node.args[0], node.args[1]
+            fake, mask = node.meta["val"]
+            sizes = [self._size(size) for size in fake.shape]
+            strides = [self._size(stride) for stride in fake.stride()]
+            if None in sizes or None in strides or 0 in strides or p >= 1:
+                continue
+            with self.graph.inserting_before(node):
+                drawn = self.graph.call_function(dropout_mask, (sizes, strides, fake.dtype, p))
+                kept = self.graph.call_function(aten.mul.Tensor, (source, drawn))
+                made = self.graph.call_function(aten.mul.Tensor, (kept, 1 / (1 - p)))
+            drawn.meta["val"], kept.meta["val"], made.meta["val"] = mask, fake, fake
+            self.refused[drawn] = RANDOM
+            for user in list(node.users):
+                user.replace_all_uses_with(drawn if user.args[1] == 1 else made)
+                self.graph.erase_node(user)
+            self.graph.erase_node(node)
 
     def value(self, node: fx.Node) -> Value:
         if node not in self.values:
@@ -102,9 +192,13 @@ class Graph:
         return given
 
     def _lower(self, node: fx.Node) -> None:
+        if node in self.refused or not _has_tensors(node.meta.get("val")):
+            return
         function = TABLE.get(name_of(node))
         if function is None:
-            self.refused[node] = "no lowering"
+            tags = getattr(node.target, "tags", ())
+            self.refused[node] = (RANDOM if torch.Tag.nondeterministic_seeded in tags
+                                  else "no lowering")
             return
         try:
             self.lowered[node] = self._made(node, function)
@@ -232,6 +326,12 @@ class Mutation(Exception):
 def _is_used(node: fx.Node, index: int) -> bool:
     return any(not is_getitem(user) or user.args[1] == index and bool(user.users)
                for user in node.users)
+
+
+def _has_tensors(fake: Any) -> bool:
+    if isinstance(fake, (tuple, list)):
+        return any(_has_tensors(item) for item in fake)
+    return isinstance(fake, torch.Tensor)
 
 
 def _is_mutable(node: fx.Node) -> bool:

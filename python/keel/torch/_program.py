@@ -345,11 +345,15 @@ class Call:
         perm = layout(fake)
         if perm:
             return [f"y{i} = y{i}.permute({tuple(_inverse(perm))})"]
-        if not _is_packed(fake):
-            strides = [_hint(stride) for stride in fake.stride()]
-            if all(isinstance(stride, int) for stride in fake.stride()):
-                return [f"y{i} = empty_strided(y{i}.shape, {tuple(strides)},"
-                        f" dtype=y{i}.dtype).copy_(y{i})"]
+        if _is_packed(fake):
+            return []
+        strides = fake.stride()
+        if any(stride == 0 for stride in strides):
+            first = ", ".join(":1" if stride == 0 else ":" for stride in strides)
+            return [f"y{i} = y{i}[{first}].expand(y{i}.shape)"]
+        if all(isinstance(stride, int) for stride in strides):
+            return [f"y{i} = empty_strided(y{i}.shape, {tuple(strides)},"
+                    f" dtype=y{i}.dtype).copy_(y{i})"]
         return []
 
 
