@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from ctypes import addressof, byref, c_char_p, c_double, c_int64, c_uint32, c_void_p
+from ctypes import addressof, byref, c_char_p, c_double, c_int64, c_uint64, c_void_p
 from typing import Any, Callable, Sequence
 
 import torch
@@ -16,33 +16,31 @@ from .._native import lib, text
 from ._partition import Graph, Region, is_getitem
 from ._values import Step, Value
 
-# Without ctypes' step of giving the interpreter's lock away: these calls are short.
-_quick = ctypes.PyDLL(lib._name)
+# Calls are made without argument types, with objects of ctypes that are made before: that takes
+# half of the time. Short ones keep the interpreter's lock.
+_short, _long = ctypes.PyDLL(lib._name), ctypes.CDLL(lib._name)
 
 
-def _entry(name: str) -> Any:
-    entry = getattr(_quick, name)
-    entry.restype, entry.argtypes = None, None
-    known = native._signatures[name]
-    entry.restype = known[0]
-    entry.argtypes = [c_void_p if kind not in (c_uint32, ctypes.c_uint64, c_char_p) else kind
-                      for kind in known[1]]
+def _entry(library: ctypes.CDLL, name: str, result: Any = ctypes.c_int32) -> Any:
+    entry = library[name]
+    entry.restype = result
     return entry
 
 
-_wrap = _entry("keel_tensor_wrap")
-_create = _entry("keel_tensor_create")
-_release = _entry("keel_tensor_release")
-_to_dlpack = _entry("keel_tensor_to_dlpack_legacy")
-_run = ctypes.CDLL(lib._name).keel_plan_run  # gives the lock away: it may take long
-_run.restype, _run.argtypes = ctypes.c_int32, [c_void_p, c_void_p, c_uint32, c_void_p, c_uint32]
-_capsule = ctypes.PyDLL(None)["PyCapsule_New"]
-_capsule.restype, _capsule.argtypes = ctypes.py_object, [c_void_p, c_char_p, c_void_p]
-_destructor = ctypes.cast(lib.keel_dlpack_destroy_capsule, c_void_p).value
-_NAME = b"dltensor"
-_from_dlpack = torch._C._from_dlpack
+_CALLS = dict(
+    wrap=_entry(_short, "keel_tensor_wrap"), create=_entry(_short, "keel_tensor_create"),
+    release=_entry(_short, "keel_tensor_release", None), run=_entry(_long, "keel_plan_run"),
+    read=_entry(_long, "keel_tensor_read"),
+    to_dlpack=_entry(_long, "keel_tensor_to_dlpack_legacy"),
+    capsule=_entry(ctypes.PyDLL(None), "PyCapsule_New", ctypes.py_object),
+    destructor=ctypes.cast(lib.keel_dlpack_destroy_capsule, c_void_p),
+    NAME=c_char_p(b"dltensor"), from_dlpack=torch._C._from_dlpack,
+    empty=torch._C._dynamo.guards._empty_strided_cpu, memset=ctypes.memset)
+
+# Results of fewer bytes are read into memory of torch's, which takes less time than handing
+# theirs over.
+SMALL = 16384
 _NOTHING = ctypes.create_string_buffer(64)
-_nowhere = addressof(_NOTHING)
 
 
 class Refused(Exception):
@@ -245,116 +243,135 @@ class Call:
         """A function of Python without loops over what is known now."""
         region = self.region
         n, m = len(region.inputs), len(region.outputs)
-        inputs = (c_void_p * max(1, n))
-        outputs = (c_void_p * max(1, m))
         scope: dict[str, Any] = dict(
-            __name__=__name__, wrap=_wrap, create=_create, release=_release, to_dlpack=_to_dlpack, run=_run,
-            capsule=_capsule, from_dlpack=_from_dlpack, destructor=_destructor, NAME=_NAME,
-            nowhere=_nowhere, plan=self.plan.handle, owner=self.plan, context=self.core.handle.value,
-            pool=[], fail=_fail, apart=_apart, empty_strided=torch.empty_strided)
+            _CALLS, __name__=__name__, plan=c_void_p(self.plan.handle), owner=self.plan,
+            context=c_void_p(self.core.handle.value), pool=[], fail=_fail, apart=_apart,
+            nowhere=addressof(_NOTHING), empty_strided=torch.empty_strided)
         fills: list[str] = []
         sizes: list[int] = []  # of the arrays of dims that change
         for i, node in enumerate(region.inputs):
-            fills += self._fill(graph, i, node, scope, sizes)
+            fills += self._fill(graph.value(node), i, scope, sizes)
         takes: list[str] = []
+        shared: list[int] = []  # outputs that may share memory with an input or one another
+        shapes: list[str] = []
         for i, node in enumerate(region.outputs):
-            takes += self._take(i, node, on_data[i])
-
-        def make() -> tuple[Any, ...]:
-            given, got = inputs(), outputs()
-            dims = [(c_int64 * max(1, size))() for size in sizes]
-            number, pointer = (c_int64 * 1)(), c_void_p()
-            real = c_double.from_buffer(number)
-            return (given, addressof(given), got, addressof(got), number, addressof(number), real,
-                    pointer, addressof(pointer), dims, [addressof(d) for d in dims])
-
-        scope["make"] = make
-        arguments = ", ".join(f"a{i}" for i in range(n))
-        lines = [f"def call({arguments}):",
+            if _is_small(node.meta["val"]):
+                takes += _read(i, node.meta["val"], scope)
+                continue
+            takes += [f"code = to_dlpack(o{i}, 1, pointer_at)",
+                      "if code: fail(code)",
+                      f"y{i} = from_dlpack(capsule(pointer, NAME, destructor))"]
+            if on_data[i]:
+                shared.append(i)
+            else:  # it may be a constant of the plan
+                takes.append(f"y{i} = y{i}.clone()")
+            shapes += _strided(i, node.meta["val"])
+        scope["make"] = _scratch(n, m, sizes)
+        slots = [f"i{i}, p{i}" for i in range(n)] + [f"o{i}" for i in range(m)]
+        lines = [f"def call({', '.join(f'a{i}' for i in range(n))}):",
                  "  s = pool.pop() if pool else make()",
-                 "  given, given_at, got, got_at, number, number_at, real, pointer, pointer_at,"
-                 " dims, dims_at = s",
-                 "  try:"]
-        lines += ["    " + line for line in fills]
-        lines += [f"    code = run(plan, given_at, {n}, got_at, {m})",
-                  "    if code: fail(code)",
-                  "  finally:"]
-        lines += [f"    release(given[{i}]); given[{i}] = None" for i in range(n)] or ["    pass"]
-        lines += ["  " + line for line in takes]
-        names = [f"y{i}" for i in range(m)]
-        lines += ["  pool.append(s)"]
-        tensors = [f"a{i}" for i, node in enumerate(region.inputs)
-                   if isinstance(node.meta["val"], torch.Tensor)]
-        if m == 1:
-            lines.append("  p = y0.data_ptr()")
-            lines.append(f"  for t in ({' '.join(t + ',' for t in tensors)}):")
-            lines.append("    if t.data_ptr() <= p < t.data_ptr() + (t.nbytes or 1):"
-                         " y0 = y0.clone()")
-        elif m:
-            lines.append(f"  {', '.join(names)} = apart([{', '.join(names)}],"
-                         f" ({' '.join(t + ',' for t in tensors)}))")
-        for i, node in enumerate(region.outputs):
-            lines += ["  " + line for line in self._shape(i, node)]
-        lines.append(f"  return ({' '.join(name + ',' for name in names)})")
+                 "  given, got, cell, number, number_at, real, pointer, pointer_at, dims, dims_at,"
+                 f" {', '.join(slots)} = s",
+                 "  try:",
+                 *["    " + line for line in fills],
+                 f"    code = run(plan, given, {n}, got, {m})",
+                 "    if code: fail(code)",
+                 "  finally:",
+                 *[f"    release(i{i})" for i in range(n)],
+                 f"    memset(given, 0, {8 * n})" if n > 4 else
+                 "    " + ("; ".join(f"i{i}.value = None" for i in range(n)) or "pass"),
+                 "  try:",
+                 *["    " + line for line in takes],
+                 "  finally:",
+                 *[f"    release(o{i})" for i in range(m)],
+                 "  pool.append(s)"]
+        if shared:
+            names = ", ".join(f"y{i}" for i in shared)
+            tensors = " ".join(f"a{i}," for i, node in enumerate(region.inputs)
+                               if isinstance(node.meta["val"], torch.Tensor))
+            lines.append(f"  {names}{',' if len(shared) == 1 else ''} ="
+                         f" apart([{names}], ({tensors}))")
+        lines += ["  " + line for line in shapes]
+        lines.append(f"  return ({' '.join(f'y{i},' for i in range(m))})")
         exec("\n".join(lines), scope)
         return scope["call"]  # type: ignore[no-any-return]
 
-    def _fill(self, graph: Graph, i: int, node: fx.Node, scope: dict[str, Any],
-              sizes: list[int]) -> list[str]:
-        value = graph.value(node)
+    def _fill(self, value: Value, i: int, scope: dict[str, Any], sizes: list[int]) -> list[str]:
+        """The lines that make input i a tensor of Keel's."""
         kind = dtype_of(value.dtype)
-        slot = f"given_at + {8 * i}"
         if not isinstance(value.fake, torch.Tensor):
-            cell = "number[0]" if value.dtype == "i64" else "real.value"
-            return [f"{cell} = a{i}",
-                    f"code = create(context, {kind}, 0, None, number_at, {slot})",
+            place = "number[0]" if value.dtype == "i64" else "real.value"
+            return [f"{place} = a{i}",
+                    f"code = create(context, {kind}, 0, None, number_at, p{i})",
                     "if code: fail(code)"]
         lines = []
         perm = layout(value.fake)
-        source = f"a{i}"
         if perm:
             lines.append(f"a{i} = a{i}.permute({tuple(perm)})")
-        lines.append(f"if not {source}.is_contiguous(): a{i} = a{i}.contiguous()")
-        dims = [value.shape[axis] for axis in perm] if perm else list(value.shape)
-        if None in dims:
-            at = f"dims_at[{len(sizes)}]"
-            lines.append(f"dims[{len(sizes)}][:] = {source}.shape")
-            sizes.append(len(dims))
+        lines.append(f"if not a{i}.is_contiguous(): a{i} = a{i}.contiguous()")
+        known = [value.shape[axis] for axis in perm] if perm else list(value.shape)
+        dims = f"dims{i}"
+        if None in known:
+            lines.append(f"dims[{len(sizes)}][:] = a{i}.shape")
+            dims = f"dims_at[{len(sizes)}]"
+            sizes.append(len(known))
         else:
-            array = i64s(dims)  # type: ignore[arg-type]
-            scope[f"keep{i}"] = array
-            at = str(addressof(array))
-        lines.append(f"code = wrap(context, {kind}, {len(dims)}, {at},"
-                     f" {source}.data_ptr() or nowhere, None, None, {slot})")
+            scope[f"keep{i}"] = array = i64s(known)  # type: ignore[arg-type]
+            scope[dims] = c_void_p(addressof(array))
+        lines.append(f"cell.value = a{i}.data_ptr() or nowhere")
+        lines.append(f"code = wrap(context, {kind}, {len(known)}, {dims}, cell, None, None, p{i})")
         lines.append("if code: fail(code)")
         return lines
 
-    def _take(self, i: int, node: fx.Node, on_data: bool) -> list[str]:
-        lines = [f"code = to_dlpack(got[{i}], 1, pointer_at)",
-                 "if code: fail(code)",
-                 f"y{i} = from_dlpack(capsule(pointer.value, NAME, destructor))",
-                 f"release(got[{i}])"]
-        if not on_data:
-            # it may be a constant of the plan
-            lines.append(f"y{i} = y{i}.clone()")
-        return lines
 
-    def _shape(self, i: int, node: fx.Node) -> list[str]:
-        """Gives an output the strides that torch expects."""
-        fake = node.meta["val"]
-        perm = layout(fake)
-        if perm:
-            return [f"y{i} = y{i}.permute({tuple(_inverse(perm))})"]
-        if _is_packed(fake):
-            return []
-        strides = fake.stride()
-        if any(stride == 0 for stride in strides):
-            first = ", ".join(":1" if stride == 0 else ":" for stride in strides)
-            return [f"y{i} = y{i}[{first}].expand(y{i}.shape)"]
-        if all(isinstance(stride, int) for stride in strides):
-            return [f"y{i} = empty_strided(y{i}.shape, {tuple(strides)},"
-                    f" dtype=y{i}.dtype).copy_(y{i})"]
+def _scratch(n: int, m: int, sizes: Sequence[int]) -> Callable[[], tuple[Any, ...]]:
+    """Makes what one call at a time writes to."""
+    def make() -> tuple[Any, ...]:
+        given, got = (c_void_p * max(1, n))(), (c_void_p * max(1, m))()
+        slots: list[c_void_p] = []
+        for i in range(n):
+            slots.append(c_void_p.from_buffer(given, 8 * i))
+            slots.append(c_void_p(addressof(given) + 8 * i))
+        slots += [c_void_p.from_buffer(got, 8 * i) for i in range(m)]
+        dims = [(c_int64 * size)() for size in sizes]
+        number, pointer = (c_int64 * 1)(), c_void_p()
+        return (given, got, c_void_p(), number, c_void_p(addressof(number)),
+                c_double.from_buffer(number), pointer, c_void_p(addressof(pointer)), dims,
+                [c_void_p(addressof(d)) for d in dims], *slots)
+    return make
+
+
+def _is_small(fake: torch.Tensor) -> bool:
+    if not all(isinstance(size, int) for size in (*fake.shape, *fake.stride())):
+        return False
+    return fake.numel() * fake.element_size() <= SMALL and _is_packed(fake)
+
+
+def _read(i: int, fake: torch.Tensor, scope: dict[str, Any]) -> list[str]:
+    """The lines that read output i into a new tensor."""
+    scope[f"type{i}"] = fake.dtype
+    scope[f"size{i}"] = c_uint64(fake.numel() * fake.element_size())
+    return [f"y{i} = empty({tuple(fake.shape)}, {tuple(fake.stride())}, type{i})",
+            f"cell.value = y{i}.data_ptr() or nowhere",
+            f"code = read(o{i}, cell, size{i})",
+            "if code: fail(code)"]
+
+
+def _strided(i: int, fake: torch.Tensor) -> list[str]:
+    """The lines that give output i the strides that torch expects."""
+    perm = layout(fake)
+    if perm:
+        return [f"y{i} = y{i}.permute({tuple(_inverse(perm))})"]
+    if _is_packed(fake):
         return []
+    strides = fake.stride()
+    if any(stride == 0 for stride in strides):
+        first = ", ".join(":1" if stride == 0 else ":" for stride in strides)
+        return [f"y{i} = y{i}[{first}].expand(y{i}.shape)"]
+    if all(isinstance(stride, int) for stride in strides):
+        return [f"y{i} = empty_strided(y{i}.shape, {tuple(strides)},"
+                f" dtype=y{i}.dtype).copy_(y{i})"]
+    return []
 
 
 def _fail(code: int) -> None:
@@ -365,6 +382,11 @@ def _fail(code: int) -> None:
 def _apart(outputs: list[torch.Tensor], inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     """The outputs, where those are copied that share memory with an input or another output:
     torch may write to each."""
+    if len(outputs) == 1:
+        at = outputs[0].data_ptr()
+        if any(t.data_ptr() <= at < t.data_ptr() + t.nbytes for t in inputs):
+            return [outputs[0].clone()]
+        return outputs
     ranges = [(t.data_ptr(), t.nbytes, -1) for t in inputs]
     ranges += [(t.data_ptr(), t.nbytes, i) for i, t in enumerate(outputs)]
     ranges.sort()
