@@ -16,7 +16,7 @@ def _same(c: Lowering, x: Value) -> Value:
 
 
 @lower("alias.default", "detach.default", "clone.default", "lift_fresh_copy.default",
-       "contiguous.default", "view_copy.default", "prims.device_put.default")
+       "contiguous.default", "prims.device_put.default")
 def _identity(c: Lowering, x: Value, *rest: Any, **more: Any) -> Value:
     return _same(c, x)
 
@@ -27,9 +27,16 @@ def _out_sizes(c: Lowering, given: Sequence[Size]) -> list[Size]:
     return [given[i] if size is None else size for i, size in enumerate(known)]
 
 
-@lower("view.default", "reshape.default", "_unsafe_view.default", "prims.reshape.default")
+@lower("view.default", "view_copy.default", "reshape.default", "_unsafe_view.default",
+       "prims.reshape.default")
 def _view(c: Lowering, x: Value, size: Sequence[Size]) -> Value:
     return c.reshape(x, _out_sizes(c, size))
+
+
+@lower("copy.default")
+def _copy(c: Lowering, x: Value, source: Value, non_blocking: bool = False) -> Value:
+    return c.expand(c.cast(source, x.dtype), c.sizes(x)) if x.rank else c.reshape(
+        c.cast(source, x.dtype), [])
 
 
 @lower("view.dtype")
@@ -51,7 +58,7 @@ def _squeeze(c: Lowering, x: Value, dim: Any = None) -> Value:
     return c.squeeze(x, *gone) if gone else _same(c, x)
 
 
-@lower("permute.default", "prims.transpose.default")
+@lower("permute.default", "permute_copy.default", "prims.transpose.default")
 def _permute(c: Lowering, x: Value, dims: Sequence[int]) -> Value:
     return c.permute(x, [d % x.rank for d in dims]) if x.rank else _same(c, x)
 
@@ -97,6 +104,32 @@ def _slice(c: Lowering, x: Value, dim: int = 0, start: Any = None, end: Any = No
 def _select(c: Lowering, x: Value, dim: int, index: Size) -> Value:
     at = c.const(index, "i64") if isinstance(index, int) else index
     return c.op("Gather", x, at, axis=dim % x.rank)
+
+
+@lower("diagonal.default")
+def _diagonal(c: Lowering, x: Value, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Value:
+    first, second = dim1 % x.rank, dim2 % x.rank
+    rest = [i for i in range(x.rank) if i not in (first, second)]
+    high, wide = x.shape[first], x.shape[second]
+    if high is None or wide is None:
+        raise Unsupported("symbolic sizes")
+    row, column = max(-offset, 0), max(offset, 0)
+    count = max(min(high - row, wide - column), 0)
+    flat = c.reshape(c.permute(x, [*rest, first, second]),
+                     [*[c.size(x, i) for i in rest], high * wide])
+    places = [(row + i) * wide + column + i for i in range(count)]
+    return c.op("Gather", flat, c.ints(places), axis=len(rest))
+
+
+@lower("unfold.default")
+def _unfold(c: Lowering, x: Value, dimension: int, size: int, step: int) -> Value:
+    if not x.rank or x.shape[dimension] is None:
+        raise Unsupported("of a scalar, or of a symbolic size")
+    axis = dimension % x.rank
+    many = (x.shape[axis] - size) // step + 1  # type: ignore[operator]
+    places = torch.arange(many)[:, None] * step + torch.arange(size)
+    made = c.op("Gather", x, c.const(places, "i64"), axis=axis)
+    return c.permute(made, [i for i in range(x.rank + 1) if i != axis + 1] + [axis + 1])
 
 
 @lower("narrow.default")
@@ -291,9 +324,34 @@ def _scatter_reduce(c: Lowering, x: Value, dim: int, index: Value, source: Any, 
                     include_self: bool = True) -> Value:
     reduction = {"sum": "add", "prod": "mul", "amax": "max", "amin": "min", "add": "add",
                  "multiply": "mul"}.get(reduce)
-    if reduction is None or not include_self:
-        raise Unsupported(f"{reduce}, without the values themselves" if reduction else reduce)
+    if reduce == "mean" and x.dtype in FLOATS:
+        counts = c.full(c.sizes(x), int(include_self), x.dtype)
+        counts.fake = x.fake
+        count = _scatter(c, counts, dim, index, 1, "add")
+        base = x if include_self else _without(c, x, dim, index, "add")
+        total = _scatter(c, base, dim, index, source, "add")
+        return c.op("Div", total, c.op("Max", count, c.to(1, x.dtype)))
+    if reduction is None:
+        raise Unsupported(f"a reduction of {x.dtype} by {reduce}")
+    if not include_self:
+        x = _without(c, x, dim, index, reduction)
     return _scatter(c, x, dim, index, source, reduction)
+
+
+def _without(c: Lowering, x: Value, dim: int, index: Value, reduction: str) -> Value:
+    """x with what does not change a reduction in the places of the index."""
+    t = TORCH_TYPES[x.dtype]
+    if reduction in ("max", "min"):
+        if x.dtype == "bool":
+            raise Unsupported("of bools, without the values themselves")
+        least, most = (float("-inf"), float("inf")) if t.is_floating_point else (
+            torch.iinfo(t).min, torch.iinfo(t).max)
+        neutral: Any = least if reduction == "max" else most
+    else:
+        neutral = 1 if reduction == "mul" else 0
+    made = _scatter(c, x, dim, index, neutral, "none")
+    made.fake = x.fake
+    return made
 
 
 @lower("index_add.default")
@@ -469,7 +527,7 @@ def _ones(c: Lowering, x: Any, *rest: Any, **more: Any) -> Value:
 
 
 def _filled(c: Lowering, x: Any, rest: Sequence[Any], number: int) -> Value:
-    if isinstance(x, Value):
+    if isinstance(x, Value):  # like it, or of a size that follows
         sizes = list(rest[0]) if rest else c.sizes(x)
     else:
         sizes = list(x)
@@ -482,7 +540,8 @@ def _new_full(c: Lowering, x: Value, size: Sequence[Size], fill_value: Any,
     return c.full(list(size), fill_value, c.out_type)
 
 
-@lower("empty.memory_format", "empty_like.default", "new_empty.default")
+@lower("empty.memory_format", "empty_like.default", "new_empty.default",
+       "empty_permuted.default")
 def _empty(c: Lowering, x: Any, *rest: Any, **more: Any) -> Value:
     return _filled(c, x, rest, 0)
 

@@ -42,9 +42,15 @@ def _abs(c: Lowering, x: Value) -> Value:
 
 @lower("sign.default", "sgn.default")
 def _sign(c: Lowering, x: Value) -> Value:
-    if x.dtype == "bool":
+    t = x.dtype
+    if t == "bool":
         return c.op("Identity", x)
-    return c.op("Sign", x)
+    if t not in FLOATS:
+        return c.op("Sign", x)
+    # of what is no number it is 0
+    zero = c.to(0, t)
+    return c.op("Sub", c.cast(c.op("Greater", x, zero, dtype="bool"), t),
+                c.cast(c.op("Less", x, zero, dtype="bool"), t))
 
 
 @lower("trunc.default", "fix.default")
@@ -241,6 +247,50 @@ def _pow(c: Lowering, x: Any, y: Any) -> Value:
     if t not in FLOATS and not isinstance(y, (int, float)):
         raise Unsupported("integer powers that are tensors")
     return c.op("Pow", c.to(x, t), c.to(y, t))
+
+
+def _number_of(op: str, target: str) -> None:
+    """The larger or smaller one, where one that is no number loses."""
+    @lower(f"{target}.default")
+    def function(c: Lowering, x: Value, y: Value) -> Value:
+        t = c.out_type
+        a, b = c.to(x, t), c.to(y, t)
+        if t not in FLOATS:
+            return c.op(op, a, b)
+        made = c.op("Where", c.op("IsNaN", b, dtype="bool"), a, c.op(op, a, b), dtype=t)
+        return c.op("Where", c.op("IsNaN", a, dtype="bool"), b, made, dtype=t)
+
+
+_number_of("Max", "fmax")
+_number_of("Min", "fmin")
+
+
+@lower("atan2.default")
+def _atan2(c: Lowering, y: Value, x: Value) -> Value:
+    """atan(y / x), turned by half a circle to y's side where x is negative; the signs of zeros
+    are those of 1 / x and 1 / y."""
+    t = c.out_type
+    y, x = c.to(y, t), c.to(x, t)
+    zero, one, half = c.to(0, t), c.to(1, t), c.to(math.pi / 2, t)
+
+    def negative(value: Value) -> Value:
+        at_zero = c.op("Less", c.op("Div", one, value), zero, dtype="bool")
+        return c.op("Where", c.op("Equal", value, zero, dtype="bool"), at_zero,
+                    c.op("Less", value, zero, dtype="bool"), dtype="bool")
+
+    # the quotient of the smaller by the larger: infinities and zeros give a number
+    a, b = c.op("Abs", y), c.op("Abs", x)
+    steep = c.op("Greater", a, b, dtype="bool")
+    low, high = c.op("Min", a, b), c.op("Max", a, b)
+    equal = c.op("Equal", low, high, dtype="bool")
+    shares = c.op("Where", equal, one, c.op("Div", low, high), dtype=t)
+    shares = c.op("Where", c.op("Equal", high, zero, dtype="bool"), zero, shares, dtype=t)
+    angle = c.op("Atan", shares)
+    angle = c.op("Where", steep, c.op("Sub", half, angle), angle, dtype=t)
+    angle = c.op("Where", negative(x), c.op("Sub", c.to(math.pi, t), angle), angle, dtype=t)
+    angle = c.op("Where", negative(y), c.op("Neg", angle), angle, dtype=t)
+    unknown = c.op("Or", c.op("IsNaN", x, dtype="bool"), c.op("IsNaN", y, dtype="bool"))
+    return c.op("Where", unknown, c.op("Add", x, y), angle, dtype=t)
 
 
 def _clip(c: Lowering, x: Value, low: Any, high: Any) -> Value:
@@ -606,10 +656,12 @@ def _topk(c: Lowering, x: Value, k: Any, dim: int = -1, largest: bool = True,
 @lower("sort.default", "sort.stable")
 def _sort(c: Lowering, x: Value, dim: int = -1, descending: bool = False,
           stable: Any = None) -> list[Value]:
-    if x.dtype == "bool" or not x.rank:
-        raise Unsupported("of bools or a scalar")
-    return c.ops("TopK", x, c.dims([c.size(x, dim)]), dtypes=[x.dtype, "i64"], axis=dim,
-                 largest=int(descending), sorted=1)
+    if not x.rank:
+        raise Unsupported("of a scalar")
+    t = "u8" if x.dtype == "bool" else x.dtype
+    values, places = c.ops("TopK", c.cast(x, t), c.dims([c.size(x, dim)]), dtypes=[t, "i64"],
+                           axis=dim, largest=int(descending), sorted=1)
+    return [c.cast(values, x.dtype), places]
 
 
 # ---- products
@@ -632,7 +684,7 @@ def _addmm(c: Lowering, bias: Value, x: Value, y: Value, beta: Any = 1, alpha: A
     return _add_product(c, bias, x, y, beta, alpha)
 
 
-@lower("baddbmm.default", "addmv.default", "addbmm.default")
+@lower("baddbmm.default", "addmv.default")
 def _add_product(c: Lowering, bias: Value, x: Value, y: Value, beta: Any = 1,
                  alpha: Any = 1) -> Value:
     product = _scaled(c, c.op("MatMul", x, y), alpha)

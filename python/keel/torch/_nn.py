@@ -332,7 +332,10 @@ def _layer_norm(c: Lowering, x: Value, normalized_shape: Sequence[Size], weight:
 def _group_norm(c: Lowering, x: Value, weight: Value | None, bias: Value | None, N: Size,
                 C: Size, HxW: Size, group: int, eps: float) -> list[Value]:
     batch = c.size(x, 0)
-    grouped = c.reshape(x, [batch, group, -1])
+    inner = c.times([c.size(x, 1), *c.sizes(x)[2:]])
+    if not isinstance(inner, int):
+        raise Unsupported("symbolic sizes of the image")
+    grouped = c.reshape(x, [batch, group, inner // group])
     mean, apart, variance = _moments(c, grouped, [2])
     rstd = _inverse_root(c, variance, eps)
     made = c.reshape(c.op("Mul", apart, rstd), c.sizes(x))
@@ -431,11 +434,22 @@ def _batch_norm_no_training(c: Lowering, x: Value, weight: Value | None, bias: V
 # ---- attention
 
 
+def _wide(c: Lowering, value: Value) -> Value:
+    """The value in f32, with the shape of the node that it is of."""
+    if value.dtype == "f32":
+        return value
+    made = c.cast(value, "f32")
+    made.fake = value.fake
+    return made
+
+
 def _scores(c: Lowering, q: Value, k: Value, mask: Value | None, causal: bool,
             scale: float | None) -> Value:
     width = q.shape[-1]
     if width is None:
         raise Unsupported("symbolic widths of a head")
+    if q.dtype in ("f16", "bf16"):  # as torch does: their sums need more digits
+        return _scores(c, _wide(c, q), _wide(c, k), mask, causal, scale)
     factor = scale if scale is not None else width ** -0.5
     turned = c.permute(k, [0, 1, 3, 2])
     scores = c.op("MatMul", c.op("Mul", q, c.to(factor, q.dtype)), turned)
@@ -462,7 +476,8 @@ def _attention(c: Lowering, query: Value, key: Value, value: Value, dropout_p: f
     if dropout_p:
         raise Unsupported("dropout within")
     scores = _scores(c, query, key, attn_mask, is_causal, scale)
-    made = c.op("MatMul", c.op("Softmax", scores, axis=-1), value)
+    shares = c.op("Softmax", scores, axis=-1)
+    made = c.cast(c.op("MatMul", shares, c.cast(value, shares.dtype)), query.dtype)
     log_sum = None
     if c.used(1):
         log_sum = c.cast(c.op("ReduceLogSumExp", scores, c.ints([3]), keepdims=0), c.type_at(1))
@@ -476,6 +491,9 @@ def _attention_backward(c: Lowering, grad: Value, query: Value, key: Value, valu
                         scale: float | None = None) -> list[Value]:
     if dropout_p:
         raise Unsupported("dropout within")
+    short = query.dtype
+    if short in ("f16", "bf16"):
+        grad, query, key, value, out = (_wide(c, v) for v in (grad, query, key, value, out))
     t = query.dtype
     scores = _scores(c, query, key, attn_mask, is_causal, scale)
     shares = c.op("Exp", c.op("Sub", scores, c.cast(c.unsqueeze(logsumexp, 3), t)))
@@ -485,8 +503,9 @@ def _attention_backward(c: Lowering, grad: Value, query: Value, key: Value, valu
     grad_shares = c.op("MatMul", grad, c.permute(value, turn))
     rows = c.reduce("ReduceSum", c.op("Mul", grad, out), [3], True)
     grad_scores = c.op("Mul", c.op("Mul", shares, c.op("Sub", grad_shares, rows)), factor)
-    return [c.op("MatMul", grad_scores, key),
+    made = [c.op("MatMul", grad_scores, key),
             c.op("MatMul", c.permute(grad_scores, turn), query), grad_value]
+    return [c.cast(value, short) for value in made]
 
 
 # ---- images
@@ -511,6 +530,44 @@ def _upsample_nearest(c: Lowering, x: Value, output_size: Any, scale_factors: An
     return c.op("Resize", x, None, None, c.ints([int(size) for size in c.out.shape]),
                 mode="nearest", coordinate_transformation_mode="asymmetric",
                 nearest_mode="floor")
+
+
+def _resize(c: Lowering, x: Value, mode: str, align_corners: bool,
+            scales: Sequence[Any]) -> Value:
+    sizes = [int(size) if isinstance(size, int) else None for size in c.out.shape]
+    if None in sizes or None in x.shape:
+        raise Unsupported("symbolic sizes")
+    if not align_corners:
+        for old, new, scale in zip(x.shape[2:], sizes[2:], scales):
+            if scale is not None and old * scale != new:  # type: ignore[operator]
+                raise Unsupported("a scale that is not the sizes' own")
+    how = "align_corners" if align_corners else "half_pixel" if mode == "cubic" else \
+        "pytorch_half_pixel"
+    return c.op("Resize", x, None, None, c.ints(sizes), mode=mode,  # type: ignore[arg-type]
+                coordinate_transformation_mode=how)
+
+
+@lower("upsample_bilinear2d.default")
+def _bilinear(c: Lowering, x: Value, output_size: Any, align_corners: bool,
+              scales_h: Any = None, scales_w: Any = None) -> Value:
+    return _resize(c, x, "linear", align_corners, (scales_h, scales_w))
+
+
+@lower("upsample_bicubic2d.default")
+def _bicubic(c: Lowering, x: Value, output_size: Any, align_corners: bool,
+             scales_h: Any = None, scales_w: Any = None) -> Value:
+    return _resize(c, x, "cubic", align_corners, (scales_h, scales_w))
+
+
+@lower("grid_sampler_2d.default")
+def _grid_sample(c: Lowering, x: Value, grid: Value, interpolation_mode: int, padding_mode: int,
+                 align_corners: bool) -> Value:
+    short = x.dtype
+    made = c.op("GridSample", _wide(c, x) if short in ("f16", "bf16") else x,
+                _wide(c, grid) if short in ("f16", "bf16") else grid, mode=("linear", "nearest", "cubic")[interpolation_mode],
+                padding_mode=("zeros", "border", "reflection")[padding_mode],
+                align_corners=int(align_corners))
+    return c.cast(made, short)
 
 
 # ---- recurrent

@@ -249,4 +249,4 @@ def axes_of(dims: Any, rank: int) -> list[int]:
     if dims is None or (isinstance(dims, (list, tuple)) and not dims):
         return list(range(rank))
     given = [dims] if isinstance(dims, int) else dims
-    return sorted({dim % rank if rank else 0 for dim in given})
+    return sorted({dim % rank for dim in given}) if rank else []
