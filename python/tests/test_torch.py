@@ -332,7 +332,8 @@ class Options(Fresh):
         self.assertIn("npu:7", text)
 
     def test_the_table_of_ops_is_printed(self):
-        for module, word in ((["--ops"], "| aten.convolution | default |"), (["--devices"], "cpu:0")):
+        for module, word in ((["--ops"], "| aten.convolution | default |"),
+                             (["--devices"], "cpu:0")):
             out = subprocess.run([sys.executable, "-m", "keel.torch", *module],
                                  capture_output=True, text=True, check=True).stdout
             self.assertIn(word, out)
@@ -450,6 +451,7 @@ class Ops(Fresh):
                  (nn.Conv2d(4, 4, 3, 1, 2, 2, 4, bias=False), 8, 7),
                  (nn.ConvTranspose2d(4, 6, 3, 2, 1, 1), 5, 4),
                  (nn.ConvTranspose2d(4, 6, 4, 3, 0, 0, 2, dilation=2), 4, 5),
+                 (nn.ConvTranspose2d(4, 6, 3, 2, 1, 2, dilation=3), 5, 4),
                  (nn.Conv1d(4, 6, 3, padding=1), 9, None),
                  (nn.Conv3d(4, 2, 2, 2), 4, (4, 5))]
         for model, high, wide in cases:

@@ -126,7 +126,7 @@ def _unfold(c: Lowering, x: Value, dimension: int, size: int, step: int) -> Valu
     if not x.rank or x.shape[dimension] is None:
         raise Unsupported("of a scalar, or of a symbolic size")
     axis = dimension % x.rank
-    many = (x.shape[axis] - size) // step + 1  # type: ignore[operator]
+    many = (x.shape[axis] - size) // step + 1
     places = torch.arange(many)[:, None] * step + torch.arange(size)
     made = c.op("Gather", x, c.const(places, "i64"), axis=axis)
     return c.permute(made, [i for i in range(x.rank + 1) if i != axis + 1] + [axis + 1])
@@ -276,7 +276,7 @@ def _triu(c: Lowering, x: Value, diagonal: Size = 0) -> Value:
 def _gather(c: Lowering, x: Value, dim: int, index: Value, sparse_grad: bool = False) -> Value:
     if not x.rank or not index.rank:
         raise Unsupported("of a scalar")
-    return c.op("GatherElements", x, index, axis=dim % x.rank)
+    return c.op("GatherElements", x, c.cast(index, "i64"), axis=dim % x.rank)
 
 
 @lower("index_select.default")

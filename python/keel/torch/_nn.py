@@ -27,8 +27,8 @@ def _convolution(c: Lowering, x: Value, weight: Value, bias: Value | None, strid
     if single:
         x = c.unsqueeze(x, 0)
     pads = _each(padding, many)
-    attrs = dict(strides=_each(stride, many), pads=pads + pads,
-                 dilations=_each(dilation, many), group=groups)
+    attrs: dict[str, Any] = dict(strides=_each(stride, many), pads=pads + pads,
+                                 dilations=_each(dilation, many), group=groups)
     if transposed:
         made = c.op("ConvTranspose", x, weight, bias,
                     output_padding=_each(output_padding, many), **attrs)
@@ -61,8 +61,12 @@ def _grad_of_input(c: Lowering, grad: Value, x: Value, weight: Value, window: An
                    transposed: bool, groups: int) -> Value:
     stride, padding, dilation = window
     if transposed:
-        return c.op("Conv", grad, weight, strides=stride, pads=padding + padding,
+        made = c.op("Conv", grad, weight, strides=stride, pads=padding + padding,
                     dilations=dilation, group=groups)
+        for i in range(len(stride)):  # an output padding beyond the stride gives more rows
+            if dilation[i] > 1:
+                made = c.slice(made, i + 2, 0, c.size(x, i + 2))
+        return made
     return _spread(c, grad, weight, c.sizes(x)[2:], x.shape[2:], grad.shape[2:],
                    weight.shape[2:], window, groups)
 
@@ -115,7 +119,7 @@ def _grad_of_weight(c: Lowering, source: Value, result: Value, weight: Value, wi
         size, rows = source.shape[i + 2], result.shape[i + 2]
         if size is None or rows is None or kernel[i] != (
                 size + 2 * padding[i] - stride[i] * (rows - 1) - 1) // dilation[i] + 1:
-            made = c.slice(made, i + 2, 0, kernel[i])  # type: ignore[arg-type]
+            made = c.slice(made, i + 2, 0, kernel[i])
     return c.permute(made, [1, 0, *image])
 
 
@@ -539,7 +543,7 @@ def _resize(c: Lowering, x: Value, mode: str, align_corners: bool,
         raise Unsupported("symbolic sizes")
     if not align_corners:
         for old, new, scale in zip(x.shape[2:], sizes[2:], scales):
-            if scale is not None and old * scale != new:  # type: ignore[operator]
+            if scale is not None and old * scale != new:
                 raise Unsupported("a scale that is not the sizes' own")
     how = "align_corners" if align_corners else "half_pixel" if mode == "cubic" else \
         "pytorch_half_pixel"
@@ -563,10 +567,11 @@ def _bicubic(c: Lowering, x: Value, output_size: Any, align_corners: bool,
 def _grid_sample(c: Lowering, x: Value, grid: Value, interpolation_mode: int, padding_mode: int,
                  align_corners: bool) -> Value:
     short = x.dtype
-    made = c.op("GridSample", _wide(c, x) if short in ("f16", "bf16") else x,
-                _wide(c, grid) if short in ("f16", "bf16") else grid, mode=("linear", "nearest", "cubic")[interpolation_mode],
-                padding_mode=("zeros", "border", "reflection")[padding_mode],
-                align_corners=int(align_corners))
+    if short in ("f16", "bf16"):
+        x, grid = _wide(c, x), _wide(c, grid)
+    made = c.op("GridSample", x, grid, align_corners=int(align_corners),
+                mode=("linear", "nearest", "cubic")[interpolation_mode],
+                padding_mode=("zeros", "border", "reflection")[padding_mode])
     return c.cast(made, short)
 
 

@@ -8,7 +8,7 @@ from typing import Any, Callable, Iterable, Sequence
 import torch
 from torch import fx
 
-from ._values import TABLE, TYPES, Lowering, Step, Unsupported, Value, type_of
+from ._values import TABLE, Lowering, Step, Unsupported, Value, type_of
 
 # what only looks at memory in another way: free in torch, often a copy elsewhere
 VIEWS = {f"aten.{name}" for name in (
@@ -55,7 +55,8 @@ def dropout_mask(sizes: Sequence[int], strides: Sequence[int], dtype: torch.dtyp
                  p: float) -> torch.Tensor:
     """The mask that torch's dropout draws for such a tensor."""
     ones = torch.empty_strided(sizes, strides, dtype=dtype).fill_(1)
-    return torch.ops.aten.native_dropout(ones, p, True)[1]
+    mask: torch.Tensor = torch.ops.aten.native_dropout(ones, p, True)[1]
+    return mask
 
 
 def _evaluator(symbols: Sequence[Any], expression: Any) -> Callable[..., int]:
@@ -352,7 +353,3 @@ def _is_ordered(node: fx.Node) -> bool:
 
 def _is_worth(nodes: Iterable[fx.Node]) -> bool:
     return any(not is_getitem(node) and name_of(node) not in TRIVIAL for node in nodes)
-
-
-def supported_types() -> Sequence[str]:
-    return sorted(set(TYPES.values()))

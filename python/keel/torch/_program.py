@@ -14,7 +14,7 @@ from .. import _native as native
 from .._builder import Builder, dtype_of, i64s
 from .._native import lib, text
 from ._partition import Graph, Region, is_getitem
-from ._values import Step, Value
+from ._values import Step, Value, static
 
 # Calls are made without argument types, with objects of ctypes that are made before: that takes
 # half of the time. Short ones keep the interpreter's lock.
@@ -35,7 +35,8 @@ _CALLS = dict(
     capsule=_entry(ctypes.PyDLL(None), "PyCapsule_New", ctypes.py_object),
     destructor=ctypes.cast(lib.keel_dlpack_destroy_capsule, c_void_p),
     NAME=c_char_p(b"dltensor"), from_dlpack=torch._C._from_dlpack,
-    empty=torch._C._dynamo.guards._empty_strided_cpu, memset=ctypes.memset)
+    empty=torch._C._dynamo.guards._empty_strided_cpu,  # type: ignore[attr-defined]
+    memset=ctypes.memset)
 
 # Results of fewer bytes are read into memory of torch's, which takes less time than handing
 # theirs over.
@@ -59,35 +60,28 @@ def _hint(size: Any) -> int | None:
     return size if isinstance(size, int) else size.node.hint
 
 
-def layout(fake: torch.Tensor) -> list[int] | None:
-    """The order of dimensions in which a tensor is packed; None: in their own, or not packed."""
-    sizes = [_hint(size) for size in fake.shape]
-    strides = [_hint(stride) for stride in fake.stride()]
-    if None in sizes or None in strides or 0 in sizes:
-        return None
-    order = sorted(range(len(sizes)), key=lambda i: (-strides[i], sizes[i] != 1))  # type: ignore
+def _order(fake: torch.Tensor) -> list[int] | None:
+    """The dimensions from the slowest to the fastest, if the elements are packed in that order;
+    None: they are not packed. What has unknown sizes, or no elements, counts as packed."""
+    known = [(_hint(size), _hint(stride)) for size, stride in zip(fake.shape, fake.stride())]
+    pairs = [(size, stride) for size, stride in known if size is not None and stride is not None]
+    if len(pairs) < len(known) or any(size == 0 for size, _ in pairs):
+        return list(range(len(known)))
+    order = sorted(range(len(pairs)), key=lambda i: (-pairs[i][1], pairs[i][0] != 1))
     step = 1
     for i in reversed(order):
-        if sizes[i] != 1:
-            if strides[i] != step:
-                return None
-            step *= sizes[i]  # type: ignore
-    long = [i for i in order if sizes[i] != 1]
+        size, stride = pairs[i]
+        if size != 1 and stride != step:
+            return None
+        step *= size
+    return order
+
+
+def layout(fake: torch.Tensor) -> list[int] | None:
+    """The order of dimensions in which a tensor is packed; None: in their own, or not packed."""
+    order = _order(fake)
+    long = [i for i in order or () if _hint(fake.shape[i]) != 1]
     return None if long == sorted(long) else order
-
-
-def _is_packed(fake: torch.Tensor) -> bool:
-    sizes = [_hint(size) for size in fake.shape]
-    strides = [_hint(stride) for stride in fake.stride()]
-    if None in sizes or None in strides or 0 in sizes:
-        return True
-    step = 1
-    for size, stride in sorted(zip(sizes, strides), key=lambda pair: pair[1]):  # type: ignore
-        if size != 1:
-            if stride != step:
-                return False
-            step *= size
-    return True
 
 
 def _inverse(perm: Sequence[int]) -> list[int]:
@@ -152,7 +146,7 @@ class Construction:
 
     def _bind(self, node: fx.Node, output: Value) -> None:
         value = self.graph.value(node)
-        self.made[id(value)] = self._operand(output)
+        self.made[id(value)] = self._operand(output)  # type: ignore[assignment]
         if id(output) in self.on_data:
             self.on_data.add(id(value))
 
@@ -234,10 +228,27 @@ class Call:
         except Error as error:
             lib.keel_program_release(program)
             raise Refused(None, str(error)) from None
-        self.ops = int(lib.keel_program_op_count(program))
         self.plan = Plan(core, plan, program)
+        self.ops = int(lib.keel_program_op_count(program))
+        self._check(graph)
         on_data = [id(graph.value(node)) in made.on_data for node in region.outputs]
         self.run = self._generated(graph, on_data)
+
+    def _check(self, graph: Graph) -> None:
+        """Refuses what gives other sizes than torch does: a fault of a lowering."""
+        port = native.Port()
+        for i, node in enumerate(self.region.outputs):
+            _check(lib.keel_plan_output(self.plan.handle, i, byref(port)))
+            fake = node.meta["val"]
+            order = layout(fake) or range(fake.dim())
+            want = [static(fake.shape[axis]) for axis in order]
+            if port.rank == native.RANK_UNKNOWN:
+                continue
+            got = [port.dims[axis] for axis in range(port.rank)]
+            if len(got) != len(want) or any(
+                    b is not None and a >= 0 and a != b for a, b in zip(got, want)):
+                source: Any = node.args[0] if is_getitem(node) else node
+                raise Refused(source, f"its lowering gives {got}, where torch has {want}")
 
     def _generated(self, graph: Graph, on_data: Sequence[bool]) -> Callable[..., Any]:
         """A function of Python without loops over what is known now."""
@@ -316,7 +327,7 @@ class Call:
             dims = f"dims_at[{len(sizes)}]"
             sizes.append(len(known))
         else:
-            scope[f"keep{i}"] = array = i64s(known)  # type: ignore[arg-type]
+            scope[f"keep{i}"] = array = i64s(known)
             scope[dims] = c_void_p(addressof(array))
         lines.append(f"cell.value = a{i}.data_ptr() or nowhere")
         lines.append(f"code = wrap(context, {kind}, {len(known)}, {dims}, cell, None, None, p{i})")
@@ -344,7 +355,7 @@ def _scratch(n: int, m: int, sizes: Sequence[int]) -> Callable[[], tuple[Any, ..
 def _is_small(fake: torch.Tensor) -> bool:
     if not all(isinstance(size, int) for size in (*fake.shape, *fake.stride())):
         return False
-    return fake.numel() * fake.element_size() <= SMALL and _is_packed(fake)
+    return fake.numel() * fake.element_size() <= SMALL and _order(fake) is not None
 
 
 def _read(i: int, fake: torch.Tensor, scope: dict[str, Any]) -> list[str]:
@@ -362,7 +373,7 @@ def _strided(i: int, fake: torch.Tensor) -> list[str]:
     perm = layout(fake)
     if perm:
         return [f"y{i} = y{i}.permute({tuple(_inverse(perm))})"]
-    if _is_packed(fake):
+    if _order(fake) is not None:
         return []
     strides = fake.stride()
     if any(stride == 0 for stride in strides):

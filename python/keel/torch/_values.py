@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Callable, Sequence
+from typing import Any, Callable, Sequence, TypeVar
 
 import torch
 
@@ -231,8 +231,8 @@ def onnx_type(dtype: str) -> int:
     return _ONNX[dtype]
 
 
-Function = Callable[..., Any]
-TABLE: dict[str, Function] = {}
+Function = TypeVar("Function", bound=Callable[..., Any])
+TABLE: dict[str, Callable[..., Any]] = {}
 
 
 def lower(*targets: str) -> Callable[[Function], Function]:
