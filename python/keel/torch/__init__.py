@@ -15,7 +15,7 @@ from .. import devices as _devices
 from ._backend import Compiled, Stats, backend, reset, stats
 from ._values import TABLE as _TABLE
 
-__all__ = ["Compiled", "Stats", "backend", "devices", "ops", "reset", "stats"]
+__all__ = ["Compiled", "Stats", "backend", "devices", "ops", "reset", "stats", "table"]
 
 
 def devices() -> list[Device]:
@@ -26,6 +26,16 @@ def devices() -> list[Device]:
 def ops() -> list[str]:
     """The ops of torch that have a lowering, by overload."""
     return sorted(_TABLE)
+
+
+def table() -> str:
+    """The same by name, as a table for a page."""
+    found: dict[str, list[str]] = {}
+    for op in ops():
+        name, _, overload = op.rpartition(".")
+        found.setdefault(name, []).append(overload)
+    rows = [f"| {name} | {', '.join(overloads)} |" for name, overloads in found.items()]
+    return "\n".join(["| op | overloads |", "| --- | --- |", *rows])
 
 
 # an installed package has an entry point, from which dynamo registers the backend itself

@@ -3,15 +3,7 @@ from __future__ import annotations
 
 import argparse
 
-from . import devices, ops
-
-
-def _by_name() -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    for op in ops():
-        name, _, overload = op.rpartition(".")
-        found.setdefault(name, []).append(overload)
-    return found
+from . import devices, table
 
 
 def main() -> None:
@@ -24,9 +16,7 @@ def main() -> None:
         for device in devices():
             print(f"{device.name}  {device.product}")
         return
-    print("| op | overloads |\n| --- | --- |")
-    for name, overloads in _by_name().items():
-        print(f"| {name} | {', '.join(overloads)} |")
+    print(table())
 
 
 if __name__ == "__main__":

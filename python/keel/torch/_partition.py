@@ -70,7 +70,14 @@ def _evaluator(symbols: Sequence[Any], expression: Any) -> Callable[..., int]:
     return size
 
 
+def drawn_like(op: Callable[..., torch.Tensor], sizes: Sequence[int], strides: Sequence[int],
+               dtype: torch.dtype) -> torch.Tensor:
+    """The numbers that an op draws for such a tensor."""
+    return op(torch.empty_strided(sizes, strides, dtype=dtype))
+
+
 dropout_mask.keel_random = True  # type: ignore[attr-defined]
+drawn_like.keel_random = True  # type: ignore[attr-defined]
 
 
 def is_getitem(node: fx.Node) -> bool:
@@ -104,6 +111,7 @@ class Graph:
         self.sizes = self._symbols()
         self._hoist_sizes()
         self._hoist_dropout()
+        self._hoist_random()
         for node in self.graph.nodes:
             if node.op == "call_function" and not is_getitem(node):
                 self._lower(node)
@@ -169,6 +177,27 @@ class Graph:
             for user in list(node.users):
                 user.replace_all_uses_with(drawn if user.args[1] == 1 else made)
                 self.graph.erase_node(user)
+            self.graph.erase_node(node)
+
+    def _hoist_random(self) -> None:
+        """The same of numbers that are drawn for a tensor like another."""
+        aten = torch.ops.aten
+        for node in list(self.graph.nodes):
+            if node.target not in (aten.rand_like.default, aten.randn_like.default):
+                continue
+            fake = node.meta["val"]
+            like = node.args[0].meta["val"]
+            sizes = [self._size(size) for size in like.shape]
+            strides = [self._size(stride) for stride in like.stride()]
+            if None in sizes or None in strides or 0 in strides or fake.dtype != like.dtype \
+                    or fake.stride() != like.stride() or fake.device.type != "cpu":
+                continue
+            with self.graph.inserting_before(node):
+                drawn = self.graph.call_function(
+                    drawn_like, (node.target, sizes, strides, fake.dtype))
+            drawn.meta["val"] = fake
+            self.refused[drawn] = RANDOM
+            node.replace_all_uses_with(drawn)
             self.graph.erase_node(node)
 
     def value(self, node: fx.Node) -> Value:
@@ -273,12 +302,10 @@ class Graph:
             for source in node.all_input_nodes:
                 at = level[source]
                 least = max(least, at if at % 2 == parity else at + 1)
+            if _is_mutable(node):
+                raise Mutation(name_of(node))
             if not parity and _is_ordered(node):
-                if _is_mutable(node):
-                    least = max(least, max(level.values(), default=0) // 2 * 2 + 2)
                 least = ordered = max(least, ordered)
-                if _is_mutable(node):
-                    raise Mutation(name_of(node))
             level[node] = least
         return level
 
