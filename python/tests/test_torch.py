@@ -490,6 +490,32 @@ class Ops(Fresh):
                 self.setUp()
                 self.same(function, x, tolerance=2e-2)
 
+    def test_types_that_differ_from_their_metadata_are_seen(self):
+        # batch norm of bf16 with weights of f32 gives statistics of f32, and says bf16
+        model, (x,) = torch_models.cnn()
+        plain = copy.deepcopy(model)
+
+        def step(one, call):
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                output = call(x)
+            torch.manual_seed(1)
+            output.backward(torch.randn_like(output))
+            return torch.cat([p.grad.flatten() for p in one.parameters()])
+        want, got = step(plain, plain), step(model, compiled(model))
+        self.assertLess(far(got, want), 0.05)
+
+    def test_rows_that_a_mask_leaves_nothing_of(self):
+        q = torch.randn(1, 2, 3, 8)
+        mask = torch.tensor([[True, False, True], [False] * 3, [True] * 3])
+        grads = []
+        for call in (F.scaled_dot_product_attention, compiled(F.scaled_dot_product_attention)):
+            x = q.clone().requires_grad_()
+            y = call(x, x, x, attn_mask=mask)
+            self.assertEqual(y[0, 0, 1].tolist(), [0.0] * 8)
+            (y ** 2).sum().backward()
+            grads.append(x.grad)
+        torch.testing.assert_close(grads[1], grads[0], rtol=1e-4, atol=1e-5)
+
     def test_convolutions_and_their_gradients(self):
         cases = [(nn.Conv2d(4, 6, 3, 2, 1, 1, 2), 9, 9), (nn.Conv2d(4, 6, (3, 2), (3, 2)), 11, 8),
                  (nn.Conv2d(4, 4, 3, 1, 2, 2, 4, bias=False), 8, 7),

@@ -381,6 +381,12 @@ def _addcmul(c: Lowering, x: Value, a: Value, b: Value, value: Any = 1) -> Value
     return c.op("Add", c.to(x, t), product)
 
 
+@lower("prims.fma.default")
+def _fma(c: Lowering, a: Value, b: Value, x: Value) -> Value:
+    t = c.out_type
+    return c.op("Add", c.op("Mul", c.to(a, t), c.to(b, t)), c.to(x, t))
+
+
 @lower("addcdiv.default")
 def _addcdiv(c: Lowering, x: Value, a: Value, b: Value, value: Any = 1) -> Value:
     t = c.out_type

@@ -438,6 +438,19 @@ def _batch_norm_no_training(c: Lowering, x: Value, weight: Value | None, bias: V
 # ---- attention
 
 
+def _attended(c: Lowering, scores: Value, mask: Value | None, log_sum: Value | None) -> Value:
+    """The softmax of scores; of rows that a mask leaves nothing of zeros, as in torch."""
+    if log_sum is None:
+        made = c.op("Softmax", scores, axis=-1)
+    else:
+        made = c.op("Exp", c.op("Sub", scores, log_sum))
+    if mask is None:
+        return made
+    most = c.reduce("ReduceMax", scores, [3], True)
+    gone = c.op("Equal", most, c.to(float("-inf"), scores.dtype), dtype="bool")
+    return c.op("Where", gone, c.to(0, scores.dtype), made, dtype=scores.dtype)
+
+
 def _wide(c: Lowering, value: Value) -> Value:
     """The value in f32, with the shape of the node that it is of."""
     if value.dtype == "f32":
@@ -480,7 +493,7 @@ def _attention(c: Lowering, query: Value, key: Value, value: Value, dropout_p: f
     if dropout_p:
         raise Unsupported("dropout within")
     scores = _scores(c, query, key, attn_mask, is_causal, scale)
-    shares = c.op("Softmax", scores, axis=-1)
+    shares = _attended(c, scores, attn_mask, None)
     made = c.cast(c.op("MatMul", shares, c.cast(value, shares.dtype)), query.dtype)
     log_sum = None
     if c.used(1):
@@ -500,7 +513,7 @@ def _attention_backward(c: Lowering, grad: Value, query: Value, key: Value, valu
         grad, query, key, value, out = (_wide(c, v) for v in (grad, query, key, value, out))
     t = query.dtype
     scores = _scores(c, query, key, attn_mask, is_causal, scale)
-    shares = c.op("Exp", c.op("Sub", scores, c.cast(c.unsqueeze(logsumexp, 3), t)))
+    shares = _attended(c, scores, attn_mask, c.cast(c.unsqueeze(logsumexp, 3), t))
     factor = c.to(scale if scale is not None else query.shape[-1] ** -0.5, t)
     turn = [0, 1, 3, 2]
     grad_value = c.op("MatMul", c.permute(shares, turn), grad)

@@ -256,7 +256,7 @@ class Call:
         n, m = len(region.inputs), len(region.outputs)
         scope: dict[str, Any] = dict(
             _CALLS, __name__=__name__, plan=c_void_p(self.plan.handle), owner=self.plan,
-            context=c_void_p(self.core.handle.value), pool=[], fail=_fail, apart=_apart,
+            context=c_void_p(self.core.handle.value), pool=[], fail=_fail, fit=_fit, apart=_apart,
             nowhere=addressof(_NOTHING), empty_strided=torch.empty_strided)
         fills: list[str] = []
         sizes: list[int] = []  # of the arrays of dims that change
@@ -315,12 +315,15 @@ class Call:
             return [f"{place} = a{i}",
                     f"code = create(context, {kind}, 0, None, number_at, p{i})",
                     "if code: fail(code)"]
-        lines = []
+        known = list(value.shape)
+        scope[f"type{i}"], scope[f"shape{i}"] = value.fake.dtype, tuple(known)
+        differs = f"a{i}.dim() != {len(known)}" if None in known else f"a{i}.shape != shape{i}"
+        lines = [f"if a{i}.dtype is not type{i} or {differs}: a{i} = fit(a{i}, type{i}, shape{i})"]
         perm = layout(value.fake)
         if perm:
             lines.append(f"a{i} = a{i}.permute({tuple(perm)})")
         lines.append(f"if not a{i}.is_contiguous(): a{i} = a{i}.contiguous()")
-        known = [value.shape[axis] for axis in perm] if perm else list(value.shape)
+        known = [known[axis] for axis in perm] if perm else known
         dims = f"dims{i}"
         if None in known:
             lines.append(f"dims[{len(sizes)}][:] = a{i}.shape")
@@ -360,9 +363,9 @@ def _is_small(fake: torch.Tensor) -> bool:
 
 def _read(i: int, fake: torch.Tensor, scope: dict[str, Any]) -> list[str]:
     """The lines that read output i into a new tensor."""
-    scope[f"type{i}"] = fake.dtype
+    scope[f"result{i}"] = fake.dtype
     scope[f"size{i}"] = c_uint64(fake.numel() * fake.element_size())
-    return [f"y{i} = empty({tuple(fake.shape)}, {tuple(fake.stride())}, type{i})",
+    return [f"y{i} = empty({tuple(fake.shape)}, {tuple(fake.stride())}, result{i})",
             f"cell.value = y{i}.data_ptr() or nowhere",
             f"code = read(o{i}, cell, size{i})",
             "if code: fail(code)"]
@@ -388,6 +391,17 @@ def _strided(i: int, fake: torch.Tensor) -> list[str]:
 def _fail(code: int) -> None:
     """Raises what libkeel says of the call that has just failed."""
     raise Error(code, text(lib.keel_message()))
+
+
+def _fit(value: torch.Tensor, dtype: torch.dtype, shape: Sequence[int | None]) -> torch.Tensor:
+    """An argument that is not what the graph says, as far as it can be used: some ops of torch
+    give another type than their own metadata (batch norm of bf16 with weights of f32)."""
+    if value.dim() != len(shape) or any(
+            known is not None and known != size for known, size in zip(shape, value.shape)):
+        raise RuntimeError(f"backend \"keel\": a tensor of shape {tuple(value.shape)} came where"
+                           f" the graph has {tuple(shape)}; an op that torch ran before gives"
+                           " another shape than its metadata says")
+    return value.to(dtype)
 
 
 def _apart(outputs: list[torch.Tensor], inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
