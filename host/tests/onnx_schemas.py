@@ -18,8 +18,9 @@ except ImportError:
     sys.exit(77)
 
 host, compiler = sys.argv[1], sys.argv[2]
-upgrade = open(host + "/src/frontends/onnx/upgrade.c").read()
-KNOWN = int(re.search(r"#define OPSET_KNOWN (\d+)", upgrade).group(1))
+upgrade = open(host + "/src/program/upgrade.c").read()
+draft = open(host + "/src/program/draft.h").read()
+KNOWN = int(re.search(r"#define KEEL_OPSET_KNOWN (\d+)", draft).group(1))
 if defs.onnx_opset_version() < KNOWN:
     print("the package onnx has opset %d, and Keel knows %d"
           % (defs.onnx_opset_version(), KNOWN))

@@ -9,7 +9,7 @@
 
 #include "index.h"
 #include "ops/vendor.h"
-#include "program/function.h"
+#include "program/draft.h"
 
 #define NESTING_MOST 100 /* functions that call functions, graphs in graphs */
 #define NODES_MOST   4000000
@@ -370,12 +370,12 @@ static bool device_has(const importer *all, const char *domain,
 static keel_status import_nodes(scope *scope, onnx_node *const *nodes,
                                 size_t count);
 
-/* Inputs and outputs of a node, by name; room for 8 more inputs. */
+/* Inputs and outputs of a node, by name; room for those of an upgrade. */
 static keel_status bind_values(scope *scope, const onnx_node *node,
-                               onnx_draft *draft) {
+                               keel_draft *draft) {
   keel_arena *arena = &scope->all->program->arena;
-  draft->inputs =
-      keel_arena_take(arena, (node->n_input + 8) * sizeof(uint32_t));
+  draft->inputs = keel_arena_take(
+      arena, (node->n_input + KEEL_DRAFT_EXTRA) * sizeof(uint32_t));
   draft->outputs =
       keel_arena_take(arena, (node->n_output + 1) * sizeof(uint32_t));
   if (!draft->inputs || !draft->outputs) return KD_OUT_OF_MEMORY;
@@ -403,10 +403,11 @@ static keel_status bind_values(scope *scope, const onnx_node *node,
   return KD_OK;
 }
 
-static keel_status add_captures(onnx_draft *draft, const scope *inner,
+static keel_status add_captures(keel_draft *draft, const scope *inner,
                                 keel_arena *arena) {
   uint32_t count = draft->input_count + inner->captured_count;
-  uint32_t *inputs = keel_arena_take(arena, (count + 8) * sizeof *inputs);
+  uint32_t *inputs =
+      keel_arena_take(arena, (count + KEEL_DRAFT_EXTRA) * sizeof *inputs);
   if (!inputs) return KD_OUT_OF_MEMORY;
   memcpy(inputs, draft->inputs, draft->input_count * sizeof *inputs);
   if (inner->captured_count)
@@ -418,7 +419,7 @@ static keel_status add_captures(onnx_draft *draft, const scope *inner,
 }
 
 static keel_status read_attrs(scope *scope, const onnx_node *node,
-                              onnx_draft *draft) {
+                              keel_draft *draft) {
   importer *all = scope->all;
   for (size_t i = 0; i < node->n_attribute; i++) {
     const onnx_attr *attr = referred(scope, node->attribute[i]);
@@ -428,9 +429,9 @@ static keel_status read_attrs(scope *scope, const onnx_node *node,
                  "node \"%s\" has an attribute without a"
                  " name",
                  draft->name);
-    if (draft->attr_count == KEEL_ONNX_ATTRS)
+    if (draft->attr_count == KEEL_DRAFT_ATTRS)
       return bad(all, KD_DATA_LOSS, "node \"%s\" has more than %d attributes",
-                 draft->name, KEEL_ONNX_ATTRS);
+                 draft->name, KEEL_DRAFT_ATTRS);
     keel_attr *to = &draft->attrs[draft->attr_count];
     KEEL_TRY(read_attr(scope, node, attr, to));
     to->name = node->attribute[i]->name;
@@ -452,7 +453,7 @@ static keel_status read_attrs(scope *scope, const onnx_node *node,
 }
 
 /* Control ops need their own inputs at fixed places before the captures. */
-static void pad_inputs(onnx_draft *draft) {
+static void pad_inputs(keel_draft *draft) {
   uint32_t least = !strcmp(draft->op, "Loop") ? 2 : 0;
   while (draft->input_count < least)
     draft->inputs[draft->input_count++] = KEEL_ABSENT;
@@ -477,7 +478,7 @@ static keel_status enter(importer *all, const char *name) {
 
 /* The body's outputs are the call's values. */
 static keel_status bind_outputs(scope *inner, const onnx_function *function,
-                                const onnx_draft *draft) {
+                                const keel_draft *draft) {
   for (size_t i = 0; i < function->n_output; i++) {
     const char *name = function->output[i];
     if (i >= draft->output_count || draft->outputs[i] == KEEL_ABSENT) continue;
@@ -490,7 +491,7 @@ static keel_status bind_outputs(scope *inner, const onnx_function *function,
 
 /* An output that is an input, or another output, is a copy of it. */
 static keel_status pass_through(scope *inner, const onnx_function *function,
-                                const onnx_draft *draft) {
+                                const keel_draft *draft) {
   for (size_t i = 0; i < function->n_output; i++) {
     if (i >= draft->output_count || draft->outputs[i] == KEEL_ABSENT) continue;
     const entry *made = slot_of(inner, function->output[i]);
@@ -510,7 +511,7 @@ static keel_status pass_through(scope *inner, const onnx_function *function,
 }
 
 static keel_status write_out(scope *outer, const onnx_node *node, uint32_t at,
-                             onnx_draft *draft) {
+                             keel_draft *draft) {
   importer *all = outer->all;
   const onnx_function *function = all->model->functions[at];
   KEEL_TRY(count_nodes(all, (function->n_input + function->n_output) / 4));
@@ -533,65 +534,16 @@ static keel_status write_out(scope *outer, const onnx_node *node, uint32_t at,
   return status;
 }
 
-/* What a model's op has and Keel's table does not: an attribute of a later opset, or a
- * type that its op does not take. Models are taken to be right, so it's Keel that lacks
- * it. */
-static keel_status check_known(const onnx_draft *draft,
-                               const keel_schema *schema) {
-  for (uint32_t i = 0; i < draft->attr_count; i++) {
-    bool known = false;
-    for (uint32_t k = 0; k < schema->attr_count && !known; k++)
-      known = !strcmp(schema->attrs[k].name, draft->attrs[i].name);
-    if (!known)
-      return keel_fail(KD_UNIMPLEMENTED,
-                       "attribute \"%s\" of %s is not supported",
-                       draft->attrs[i].name, schema->name);
-  }
-  for (uint32_t i = 0; i < draft->input_count; i++) {
-    const keel_param *param = keel_schema_input(schema, i);
-    const keel_type *type =
-        draft->inputs[i] == KEEL_ABSENT
-            ? NULL
-            : draft->function->values[draft->inputs[i]].type;
-    if (param && type && param->types && keel_dtype_exists(type->dtype) &&
-        !(param->types & KD_TYPES(type->dtype)))
-      return keel_fail(KD_UNIMPLEMENTED, "%s of %s as %s is not supported",
-                       param->name, schema->name, keel_dtype_name(type->dtype));
-  }
-  return KD_OK;
-}
-
-/* Adds the node. */
-static keel_status add(const onnx_draft *draft) {
-  const keel_schema *schema =
-      keel_op_find(draft->function->context, draft->domain, draft->op);
-  keel_opdef *op = NULL;
-  if (!schema) {
-    keel_status status =
-        keel_op_missing(draft->function->context, draft->domain, draft->op);
-    if (status == KD_NOT_FOUND) status = KD_UNIMPLEMENTED;
-    return keel_while(status, "while reading %s, node \"%s\"", draft->path,
-                      draft->name);
-  }
-  keel_status status = check_known(draft, schema);
-  if (status == KD_OK)
-    status = keel_opdef_create(draft->function->context, schema, draft->attrs,
-                               draft->attr_count, draft->graphs, &op);
-  if (status != KD_OK)
-    return keel_while(status, "while reading %s, node \"%s\"", draft->path,
-                      draft->name);
-  keel_node *node = NULL;
-  KEEL_TRY(keel_function_node(draft->function, op, draft->name, draft->inputs,
-                              draft->input_count, draft->outputs,
-                              draft->output_count, &node));
-  status = keel_function_infer(draft->function, node);
+static keel_status add(const keel_draft *draft) {
+  keel_status status = keel_draft_check(draft);
+  if (status == KD_OK) status = keel_draft_add(draft, NULL);
   return status == KD_OK ? KD_OK
                          : keel_while(status, "while reading %s, node \"%s\"",
                                       draft->path, draft->name);
 }
 
 static keel_status import_draft(scope *scope, const onnx_node *node,
-                                onnx_draft *draft) {
+                                keel_draft *draft) {
   importer *all = scope->all;
   KEEL_TRY(bind_values(scope, node, draft));
   if (!draft->output_count) return KD_OK; /* nobody can read it */
@@ -601,7 +553,7 @@ static keel_status import_draft(scope *scope, const onnx_node *node,
     return write_out(scope, node, function, draft);
   pad_inputs(draft);
   KEEL_TRY(read_attrs(scope, node, draft));
-  KEEL_TRY(keel_onnx_upgrade(draft));
+  KEEL_TRY(keel_draft_upgrade(draft));
   return add(draft);
 }
 
@@ -613,7 +565,7 @@ static keel_status import_node(scope *scope, const onnx_node *node) {
                node->name ? node->name : "");
   const char *domain = node->domain ? node->domain : "";
   if (!strcmp(domain, "ai.onnx")) domain = "";
-  onnx_draft *draft = calloc(1, sizeof *draft);
+  keel_draft *draft = calloc(1, sizeof *draft);
   if (!draft) return keel_no_memory(sizeof *draft);
   draft->function = scope->function;
   draft->path = all->path;

@@ -42,29 +42,4 @@ keel_status keel_onnx_tensor(keel_context *context, const char *path,
  * affair, which bring them into a form of their own. */
 keel_status keel_onnx_settle(keel_program *program);
 
-/* ---- one node on its way into a function ---------------------------------- */
-
-#define KEEL_ONNX_ATTRS 40
-
-/* A node that `upgrade` may change before it is added. */
-typedef struct onnx_draft {
-  keel_function *function;
-  const char *path;
-  const char *name; /* the node's */
-  const char *op;
-  const char *domain;
-  int64_t opset; /* of the node's domain in the model */
-  keel_attr attrs[KEEL_ONNX_ATTRS];
-  keel_function *graphs[KEEL_ONNX_ATTRS];
-  uint32_t attr_count;
-  uint32_t *inputs; /* with room for 8 more */
-  uint32_t input_count;
-  uint32_t *outputs;
-  uint32_t output_count;
-  uint32_t outputs_written; /* those behind the last that has a name, too */
-} onnx_draft;
-
-/* Brings a node of an older opset to today's form; may add nodes before it. */
-keel_status keel_onnx_upgrade(onnx_draft *draft);
-
 #endif /* KEEL_ONNX_IMPORT_H */

@@ -4,34 +4,29 @@
  * What ONNX changed is told in its Changelog.md, op by op and version by
  * version; most versions only allow more types. What is left is here: an
  * attribute that became an input, a default that changed, a name that went. */
-#include "import.h"
 #include "ops/vendor.h"
-
-/* The newest opset of ai.onnx of which it is known what it changed in the ops that
- * Keel knows: each has its meaning up to here, or a row in `changes` that refuses it.
- * tests/onnx_schemas.py compares the table with ONNX's own. */
-#define OPSET_KNOWN 28
+#include "program/draft.h"
 
 /* ---- helpers -------------------------------------------------------------- */
 
-static keel_status bad(const onnx_draft *draft, keel_status status,
+static keel_status bad(const keel_draft *draft, keel_status status,
                        const char *what) {
   return keel_fail(status, "%s: node \"%s\" (%s-%lld): %s", draft->path,
                    draft->name, draft->op, (long long)draft->opset, what);
 }
 
-static int attr_index(const onnx_draft *draft, const char *name) {
+static int attr_index(const keel_draft *draft, const char *name) {
   for (uint32_t i = 0; i < draft->attr_count; i++)
     if (!strcmp(draft->attrs[i].name, name)) return (int)i;
   return -1;
 }
 
-static keel_attr *attr_of(onnx_draft *draft, const char *name, uint32_t kind) {
+static keel_attr *attr_of(keel_draft *draft, const char *name, uint32_t kind) {
   int at = attr_index(draft, name);
   return at >= 0 && draft->attrs[at].kind == kind ? &draft->attrs[at] : NULL;
 }
 
-static void drop_attr(onnx_draft *draft, const char *name) {
+static void drop_attr(keel_draft *draft, const char *name) {
   int at = attr_index(draft, name);
   if (at < 0) return;
   if (draft->attrs[at].kind == KD_ATTR_TENSOR)
@@ -43,32 +38,32 @@ static void drop_attr(onnx_draft *draft, const char *name) {
   }
 }
 
-static void drop_attrs(onnx_draft *draft) {
+static void drop_attrs(keel_draft *draft) {
   while (draft->attr_count)
     drop_attr(draft, draft->attrs[draft->attr_count - 1].name);
 }
 
-static void set_int(onnx_draft *draft, const char *name, int64_t value) {
+static void set_int(keel_draft *draft, const char *name, int64_t value) {
   drop_attr(draft, name);
-  if (draft->attr_count < KEEL_ONNX_ATTRS)
+  if (draft->attr_count < KEEL_DRAFT_ATTRS)
     draft->attrs[draft->attr_count++] = (keel_attr)KEEL_INT(name, value);
 }
 
-static void set_string(onnx_draft *draft, const char *name, const char *value) {
+static void set_string(keel_draft *draft, const char *name, const char *value) {
   drop_attr(draft, name);
-  if (draft->attr_count < KEEL_ONNX_ATTRS)
+  if (draft->attr_count < KEEL_DRAFT_ATTRS)
     draft->attrs[draft->attr_count++] = (keel_attr)KEEL_STRING(name, value);
 }
 
 /* The type of an input; NULL where it is absent or not known. */
-static const keel_type *type_of_input(const onnx_draft *draft, uint32_t index) {
+static const keel_type *type_of_input(const keel_draft *draft, uint32_t index) {
   uint32_t value =
       index < draft->input_count ? draft->inputs[index] : KEEL_ABSENT;
   return value == KEEL_ABSENT ? NULL : draft->function->values[value].type;
 }
 
 /* Fails where the draft lacks one of its first `count` inputs. */
-static keel_status need_inputs(const onnx_draft *draft, uint32_t count) {
+static keel_status need_inputs(const keel_draft *draft, uint32_t count) {
   for (uint32_t i = 0; i < count; i++)
     if (i >= draft->input_count || draft->inputs[i] == KEEL_ABSENT)
       return keel_fail(KD_DATA_LOSS,
@@ -79,7 +74,7 @@ static keel_status need_inputs(const onnx_draft *draft, uint32_t count) {
 }
 
 /* A list of ints as a constant. */
-static keel_status add_constant(onnx_draft *draft, int64_t count,
+static keel_status add_constant(keel_draft *draft, int64_t count,
                                 const int64_t *data, uint32_t *out_value) {
   keel_tensor *tensor = NULL;
   KEEL_TRY(keel_tensor_create(draft->function->context, KD_I64, 1, &count, data,
@@ -90,7 +85,7 @@ static keel_status add_constant(onnx_draft *draft, int64_t count,
 }
 
 /* Puts a constant into an input; inputs between stay absent. */
-static keel_status set_input(onnx_draft *draft, uint32_t index, kd_dtype dtype,
+static keel_status set_input(keel_draft *draft, uint32_t index, kd_dtype dtype,
                              uint32_t rank, int64_t count, const void *data) {
   keel_tensor *tensor = NULL;
   if (index < draft->input_count && draft->inputs[index] != KEEL_ABSENT)
@@ -108,7 +103,7 @@ static keel_status set_input(onnx_draft *draft, uint32_t index, kd_dtype dtype,
 }
 
 /* An attribute of ints becomes an input. */
-static keel_status ints_to_input(onnx_draft *draft, const char *name,
+static keel_status ints_to_input(keel_draft *draft, const char *name,
                                  uint32_t index) {
   const keel_attr *attr = attr_of(draft, name, KD_ATTR_INTS);
   if (!attr) return KD_OK;
@@ -119,7 +114,7 @@ static keel_status ints_to_input(onnx_draft *draft, const char *name,
 
 /* An attribute of one float becomes an input of the data's type, by CastLike.
  */
-static keel_status float_to_input(onnx_draft *draft, const char *name,
+static keel_status float_to_input(keel_draft *draft, const char *name,
                                   uint32_t index) {
   const keel_attr *attr = attr_of(draft, name, KD_ATTR_FLOAT);
   if (!attr) return KD_OK;
@@ -140,7 +135,7 @@ static keel_status float_to_input(onnx_draft *draft, const char *name,
 }
 
 /* Adds a node of one output before the draft; returns its value. */
-static keel_status add_before(onnx_draft *draft, const char *name,
+static keel_status add_before(keel_draft *draft, const char *name,
                               const keel_attr *attrs, uint32_t attr_count,
                               const uint32_t *inputs, uint32_t input_count,
                               uint32_t *out_value) {
@@ -158,7 +153,7 @@ static keel_status add_before(onnx_draft *draft, const char *name,
 
 /* Before 13, Softmax, LogSoftmax and Hardmax saw the input as a matrix, split
  * at `axis` (default 1): Flatten, op on the last axis, Reshape. */
-static keel_status old_softmax(onnx_draft *draft) {
+static keel_status old_softmax(keel_draft *draft) {
   const keel_attr *given = attr_of(draft, "axis", KD_ATTR_INT);
   keel_attr axis = KEEL_INT("axis", given ? given->i : 1);
   uint32_t shape = 0, flat = 0, made = 0;
@@ -180,23 +175,23 @@ static keel_status old_softmax(onnx_draft *draft) {
   return KD_OK;
 }
 
-static keel_status old_slice(onnx_draft *draft) {
+static keel_status old_slice(keel_draft *draft) {
   KEEL_TRY(ints_to_input(draft, "starts", 1));
   KEEL_TRY(ints_to_input(draft, "ends", 2));
   return ints_to_input(draft, "axes", 3);
 }
 
-static keel_status old_pad(onnx_draft *draft) {
+static keel_status old_pad(keel_draft *draft) {
   KEEL_TRY(ints_to_input(draft, "pads", 1));
   return float_to_input(draft, "value", 2);
 }
 
-static keel_status old_clip(onnx_draft *draft) {
+static keel_status old_clip(keel_draft *draft) {
   KEEL_TRY(float_to_input(draft, "min", 1));
   return float_to_input(draft, "max", 2);
 }
 
-static keel_status old_top_k(onnx_draft *draft) {
+static keel_status old_top_k(keel_draft *draft) {
   const keel_attr *k = attr_of(draft, "k", KD_ATTR_INT);
   if (k) {
     KEEL_TRY(set_input(draft, 1, KD_I64, 1, 1, &k->i));
@@ -206,7 +201,7 @@ static keel_status old_top_k(onnx_draft *draft) {
 }
 
 /* Upsample and Resize-10 are Resize with these modes. */
-static keel_status old_resize(onnx_draft *draft) {
+static keel_status old_resize(keel_draft *draft) {
   const keel_attr *mode = attr_of(draft, "mode", KD_ATTR_STRING);
   if (mode && !strcmp(mode->s, "bilinear")) set_string(draft, "mode", "linear");
   /* looked for here, as setting an attribute moves the others */
@@ -225,7 +220,7 @@ static keel_status old_resize(onnx_draft *draft) {
   return KD_OK;
 }
 
-static keel_status old_batch_norm(onnx_draft *draft) {
+static keel_status old_batch_norm(keel_draft *draft) {
   const keel_attr *spatial = attr_of(draft, "spatial", KD_ATTR_INT);
   if (spatial && spatial->i != 1)
     return bad(draft, KD_UNIMPLEMENTED, "spatial = 0 is not supported");
@@ -237,13 +232,13 @@ static keel_status old_batch_norm(onnx_draft *draft) {
   return KD_OK;
 }
 
-static keel_status old_dropout(onnx_draft *draft) {
+static keel_status old_dropout(keel_draft *draft) {
   drop_attr(draft, "ratio"); /* inference keeps everything */
   return KD_OK;
 }
 
 /* It was training where is_test did not say otherwise. */
-static keel_status older_dropout(onnx_draft *draft) {
+static keel_status older_dropout(keel_draft *draft) {
   const keel_attr *test = attr_of(draft, "is_test", KD_ATTR_INT);
   const keel_attr *ratio = attr_of(draft, "ratio", KD_ATTR_FLOAT);
   if ((!test || !test->i) && !(ratio && ratio->f == 0))
@@ -254,18 +249,18 @@ static keel_status older_dropout(onnx_draft *draft) {
 }
 
 /* It said whether the first output is wanted, as being named does. */
-static keel_status old_rnn(onnx_draft *draft) {
+static keel_status old_rnn(keel_draft *draft) {
   drop_attr(draft, "output_sequence");
   return KD_OK;
 }
 
-static keel_status axes_to_input(onnx_draft *draft) {
+static keel_status axes_to_input(keel_draft *draft) {
   return ints_to_input(draft, "axes", 1);
 }
 
 /* How many parts there are depends on how many outputs are written, whether or not
  * anything reads them. */
-static keel_status new_split(onnx_draft *draft) {
+static keel_status new_split(keel_draft *draft) {
   draft->output_count = draft->outputs_written;
   for (uint32_t i = 0; i < draft->output_count; i++) {
     if (draft->outputs[i] != KEEL_ABSENT) continue;
@@ -275,22 +270,22 @@ static keel_status new_split(onnx_draft *draft) {
   return KD_OK;
 }
 
-static keel_status old_split(onnx_draft *draft) {
+static keel_status old_split(keel_draft *draft) {
   KEEL_TRY(ints_to_input(draft, "split", 1));
   return new_split(draft);
 }
 
-static keel_status old_scatter(onnx_draft *draft) {
+static keel_status old_scatter(keel_draft *draft) {
   draft->op = "ScatterElements";
   return KD_OK;
 }
 
-static keel_status old_scan(onnx_draft *draft) {
+static keel_status old_scan(keel_draft *draft) {
   return bad(draft, KD_UNIMPLEMENTED,
              "Scan of opset 8, with its batch axis, is not supported");
 }
 
-static keel_status old_grid_sample(onnx_draft *draft) {
+static keel_status old_grid_sample(keel_draft *draft) {
   const keel_attr *mode = attr_of(draft, "mode", KD_ATTR_STRING);
   if (mode && !strcmp(mode->s, "bilinear"))
     set_string(draft, "mode", "linear");
@@ -300,18 +295,18 @@ static keel_status old_grid_sample(onnx_draft *draft) {
 }
 
 /* Regions were not moved by half a pixel. */
-static keel_status old_roi_align(onnx_draft *draft) {
+static keel_status old_roi_align(keel_draft *draft) {
   set_string(draft, "coordinate_transformation_mode", "output_half_pixel");
   return KD_OK;
 }
 
 /* It says how what becomes f8e8m0 is rounded, and no tensor is of that type here. */
-static keel_status new_cast(onnx_draft *draft) {
+static keel_status new_cast(keel_draft *draft) {
   drop_attr(draft, "round_mode");
   return KD_OK;
 }
 
-static keel_status old_dft(onnx_draft *draft) {
+static keel_status old_dft(keel_draft *draft) {
   const keel_attr *given = attr_of(draft, "axis", KD_ATTR_INT);
   int64_t axis = given ? given->i : 1;
   drop_attr(draft, "axis");
@@ -319,7 +314,7 @@ static keel_status old_dft(onnx_draft *draft) {
 }
 
 /* Scale and bias were one for each group; now they are one for each channel. */
-static keel_status widen_groups(onnx_draft *draft, uint32_t index,
+static keel_status widen_groups(keel_draft *draft, uint32_t index,
                                 int64_t groups) {
   static const int64_t one = 1, all = -1;
   const keel_attr channels[] = {KEEL_INT("start", 1), KEEL_INT("end", 2)};
@@ -346,7 +341,7 @@ static keel_status widen_groups(onnx_draft *draft, uint32_t index,
   return KD_OK;
 }
 
-static keel_status old_group_norm(onnx_draft *draft) {
+static keel_status old_group_norm(keel_draft *draft) {
   const keel_attr *groups = attr_of(draft, "num_groups", KD_ATTR_INT);
   KEEL_TRY(need_inputs(draft, 3));
   if (!groups || draft->input_count != 3 || groups->i < 1)
@@ -358,7 +353,7 @@ static keel_status old_group_norm(onnx_draft *draft) {
 }
 
 /* Gives an input `count` dimensions of one element behind its own. */
-static keel_status add_dims(onnx_draft *draft, uint32_t index, uint32_t rank,
+static keel_status add_dims(keel_draft *draft, uint32_t index, uint32_t rank,
                             int64_t count) {
   int64_t axes[KD_MAX_RANK];
   uint32_t inputs[2] = {draft->inputs[index], KEEL_ABSENT}, made = 0;
@@ -374,7 +369,7 @@ static keel_status add_dims(onnx_draft *draft, uint32_t index, uint32_t rank,
 
 /* Before 7, B was laid over A from dimension `axis` on: it gets dimensions of
  * one element behind, so that today's rule says the same. */
-static keel_status widen_second(onnx_draft *draft, int64_t axis) {
+static keel_status widen_second(keel_draft *draft, int64_t axis) {
   KEEL_TRY(need_inputs(draft, 2));
   const keel_type *a = type_of_input(draft, 0), *b = type_of_input(draft, 1);
   if (!a || !b)
@@ -392,7 +387,7 @@ static keel_status widen_second(onnx_draft *draft, int64_t axis) {
   return missing > 0 ? add_dims(draft, 1, b->rank, missing) : KD_OK;
 }
 
-static keel_status old_broadcast(onnx_draft *draft) {
+static keel_status old_broadcast(keel_draft *draft) {
   const keel_attr *axis = attr_of(draft, "axis", KD_ATTR_INT);
   if (axis) KEEL_TRY(widen_second(draft, axis->i));
   drop_attr(draft, "axis");
@@ -401,7 +396,7 @@ static keel_status old_broadcast(onnx_draft *draft) {
 }
 
 /* PRelu's slope was one for each channel. */
-static keel_status old_prelu(onnx_draft *draft) {
+static keel_status old_prelu(keel_draft *draft) {
   const keel_type *slope = type_of_input(draft, 1);
   return slope && slope->rank == 1 && slope->dims[0] == 1
              ? KD_OK
@@ -413,7 +408,7 @@ static keel_status old_prelu(onnx_draft *draft) {
 static const struct {
   const char *op;
   int64_t from, before; /* opsets that need the change */
-  keel_status (*change)(onnx_draft *draft);
+  keel_status (*change)(keel_draft *draft);
 } changes[] = {
     {"Add", 1, 7, old_broadcast},
     {"Sub", 1, 7, old_broadcast},
@@ -475,11 +470,11 @@ static bool changed_since(const char *op, int64_t opset) {
 }
 
 /* A later opset may have given any op another meaning, which no result would show. */
-static keel_status refuse_newer(const onnx_draft *draft) {
+static keel_status refuse_newer(const keel_draft *draft) {
   const keel_schema *schema =
       keel_op_find(draft->function->context, draft->domain, draft->op);
   bool standard = !*draft->domain;
-  long long known = standard ? OPSET_KNOWN : schema ? schema->since : 0;
+  long long known = standard ? KEEL_OPSET_KNOWN : schema ? schema->since : 0;
   if (!schema || draft->opset <= known) return KD_OK;
   return keel_fail(
       KD_UNIMPLEMENTED,
@@ -491,7 +486,7 @@ static keel_status refuse_newer(const onnx_draft *draft) {
       standard ? " with onnx.version_converter" : "");
 }
 
-keel_status keel_onnx_upgrade(onnx_draft *draft) {
+keel_status keel_draft_upgrade(keel_draft *draft) {
   KEEL_TRY(refuse_newer(draft));
   if (*draft->domain) return KD_OK;
   if (draft->opset < 6 && changed_since(draft->op, draft->opset))
