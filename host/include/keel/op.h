@@ -25,6 +25,7 @@ typedef struct keel_attr {
   const float *floats;
   const char *const *strings;
   keel_tensor *tensor;
+  struct keel_builder *body; /* of ops in programs: program.h */
 } keel_attr;
 
 #define KEEL_INT(NAME, VALUE) \
@@ -33,6 +34,8 @@ typedef struct keel_attr {
   { .name = (NAME), .kind = 1, .f = (VALUE) }
 #define KEEL_STRING(NAME, VALUE) \
   { .name = (NAME), .kind = 3, .s = (VALUE) }
+#define KEEL_BODY(NAME, BUILDER) \
+  { .name = (NAME), .kind = 5, .body = (BUILDER) }
 #define KEEL_INTS(NAME, COUNT, VALUES) \
   { .name = (NAME), .kind = 7, .count = (COUNT), .ints = (VALUES) }
 

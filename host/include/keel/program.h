@@ -42,6 +42,22 @@ KEEL_API keel_value keel_builder_resource(keel_builder *builder,
 KEEL_API keel_value keel_builder_constant(keel_builder *builder,
                                           keel_tensor *tensor);
 
+/* The opset that ops of a domain (NULL, "" or "ai.onnx": ONNX's) are written for
+ * from this call on, as a model's opset_import says for all of them. An op
+ * of an older opset is brought to today's form: what was an attribute and is an
+ * input today, or has another default, may be given as it was. Before the first
+ * call ops are as op.h says.
+ * Returns KD_OK, KD_INVALID_ARGUMENT. An op then fails with KD_UNIMPLEMENTED if
+ * Keel does not know what the opset may have changed in it, or has no way from
+ * its form. */
+KEEL_API keel_status keel_builder_opset(keel_builder *builder,
+                                        const char *domain, int64_t opset);
+
+/* The name of the nodes of ops that are added from this call on, in messages,
+ * profiles, traces and placement rules. NULL or "": none. Copied. */
+KEEL_API keel_status keel_builder_node_name(keel_builder *builder,
+                                            const char *name);
+
 /* Adds an op with one output, and returns the output. If the calling thread has
  * pushed a device, the op runs on that device, whatever the plan's device. */
 KEEL_API keel_value keel_builder_op(keel_builder *builder, const char *op,
@@ -55,12 +71,41 @@ KEEL_API keel_status keel_builder_op_n(
     uint32_t attr_count, const keel_value *inputs, uint32_t input_count,
     keel_value *outputs, uint32_t output_count);
 
+/* Starts a body: what an op runs, as the branches of If and the body of Loop
+ * and Scan. It is built as a program is: with inputs (those that ONNX gives the
+ * body), constants, ops, outputs and bodies of its own. An op of `outer` takes
+ * it over where its attributes have KEEL_BODY("then_branch", body). From then
+ * on, and when `outer` is finished or destroyed, it accepts only
+ * keel_builder_destroy, which it needs in any case. A body that fails
+ * makes the op fail with its message. It begins with the opsets of `outer`. */
+KEEL_API keel_status keel_builder_body(keel_builder *outer, const char *name,
+                                       KD_OWNED keel_builder **out_body);
+
+/* A value of the builder that the body was started in, as a value of the body.
+ * A value from further out is captured by each body on the way. */
+KEEL_API keel_value keel_builder_capture(keel_builder *body, keel_value outer);
+
+/* Adds a loop that runs `body` as long as `condition` gives true, which is
+ * looked at before each round: StableHLO's while. Both are bodies of `builder`
+ * with an input for each carried value; the condition's output is one bool, and
+ * the body's are the carried values of the next round. It is made of ONNX's
+ * Loop.
+ *
+ * inputs   the carried values before the first round
+ * outputs  receives them after the last, as many */
+KEEL_API keel_status keel_builder_while(keel_builder *builder,
+                                        keel_builder *condition,
+                                        keel_builder *body,
+                                        const keel_value *inputs,
+                                        uint32_t count, keel_value *outputs);
+
 /* Makes a value the program's next output, with a name. */
 KEEL_API keel_status keel_builder_output(keel_builder *builder,
                                          const char *name, keel_value value);
 
 /* Checks the program and returns it; the builder is then empty, but must still
- * be destroyed. Returns KD_OK, or the first failure. */
+ * be destroyed. Returns KD_OK, KD_FAILED_PRECONDITION (no output; a body that
+ * no op has taken over), or the first failure. */
 KEEL_API keel_status keel_builder_finish(keel_builder *builder,
                                          KD_OWNED keel_program **out_program);
 

@@ -1,18 +1,12 @@
 /* builder.c - keel_builder: builds a program call by call. */
+#include "program/builder.h"
+
 #include "device/device.h"
 #include "memory/copy.h"
 #include "ops/vendor.h"
-#include "program/function.h"
+#include "program/draft.h"
 
-struct keel_builder {
-  keel_context *context;
-  keel_program *program;
-  keel_function *function;
-  keel_status status; /* the first failure */
-  char message[1024];
-};
-
-static keel_status sticky(keel_builder *builder, keel_status status) {
+keel_status keel_builder_sticky(keel_builder *builder, keel_status status) {
   if (status != KD_OK && builder->status == KD_OK) {
     builder->status = status;
     snprintf(builder->message, sizeof builder->message, "%s", keel_message());
@@ -20,8 +14,18 @@ static keel_status sticky(keel_builder *builder, keel_status status) {
   return status;
 }
 
-static keel_status again(const keel_builder *builder) {
+keel_status keel_builder_again(const keel_builder *builder) {
   return keel_fail_text(builder->status, builder->message);
+}
+
+keel_status keel_builder_open(const keel_builder *builder) {
+  if (builder->status != KD_OK) return keel_builder_again(builder);
+  if (builder->function) return KD_OK;
+  return keel_fail(KD_FAILED_PRECONDITION,
+                   !builder->body ? "the builder is finished"
+                   : builder->outer
+                       ? "the body is complete: an op has taken it over"
+                       : "the builder around the body is finished or gone");
 }
 
 keel_status keel_builder_create(keel_context *context, const char *name,
@@ -46,7 +50,13 @@ keel_status keel_builder_create(keel_context *context, const char *name,
 
 void keel_builder_destroy(keel_builder *builder) {
   if (!builder) return;
-  keel_program_release(builder->program);
+  keel_builder_drop_bodies(builder);
+  keel_builder_leave(builder);
+  if (!builder->body) keel_program_release(builder->program);
+  free(builder->node_name);
+  free(builder->opsets);
+  free(builder->captured);
+  free(builder->captures);
   free(builder);
 }
 
@@ -69,8 +79,9 @@ keel_value keel_builder_input(keel_builder *builder, const char *name,
                               const int64_t *dims) {
   keel_port port = {.name = name, .dtype = dtype, .rank = rank, .dims = dims};
   uint32_t value = KEEL_ABSENT;
-  if (builder->status == KD_OK)
-    sticky(builder, add_input(builder, &port, &value));
+  keel_status status = keel_builder_open(builder);
+  if (status == KD_OK) status = add_input(builder, &port, &value);
+  keel_builder_sticky(builder, status);
   return value;
 }
 
@@ -78,8 +89,9 @@ keel_value keel_builder_resource(keel_builder *builder, const char *name) {
   keel_port port = {
       .name = name, .rank = KEEL_RANK_UNKNOWN, .flags = KEEL_PORT_RESOURCE};
   uint32_t value = KEEL_ABSENT;
-  if (builder->status == KD_OK)
-    sticky(builder, add_input(builder, &port, &value));
+  keel_status status = keel_builder_open(builder);
+  if (status == KD_OK) status = add_input(builder, &port, &value);
+  keel_builder_sticky(builder, status);
   return value;
 }
 
@@ -92,67 +104,208 @@ static keel_status align(keel_tensor *tensor, keel_tensor **out_aligned) {
   return KD_OK;
 }
 
-keel_value keel_builder_constant(keel_builder *builder, keel_tensor *tensor) {
-  if (builder->status != KD_OK) return KEEL_ABSENT;
-  if (!tensor) {
-    sticky(builder, keel_fail(KD_INVALID_ARGUMENT, "the constant is NULL"));
-    return KEEL_ABSENT;
-  }
-  if (sticky(builder, keel_tensor_wait(tensor)) != KD_OK) return KEEL_ABSENT;
-  if (tensor->kind == KEEL_RESOURCE) {
-    sticky(
-        builder,
-        keel_fail(KD_INVALID_ARGUMENT,
-                  "a resource cannot be a constant: pass it to the program as"
-                  " an input"));
-    return KEEL_ABSENT;
-  }
+static keel_status add_constant(keel_builder *builder, keel_tensor *tensor,
+                                uint32_t *out_value) {
   keel_tensor *aligned = NULL;
-  if (sticky(builder, align(tensor, &aligned)) != KD_OK) return KEEL_ABSENT;
-  uint32_t value = keel_function_constant(builder->function, "", aligned);
+  KEEL_TRY(keel_builder_open(builder));
+  if (!tensor) return keel_fail(KD_INVALID_ARGUMENT, "the constant is NULL");
+  KEEL_TRY(keel_tensor_wait(tensor));
+  if (tensor->kind == KEEL_RESOURCE)
+    return keel_fail(KD_INVALID_ARGUMENT,
+                     "a resource cannot be a constant: pass it to the program"
+                     " as an input");
+  KEEL_TRY(align(tensor, &aligned));
+  *out_value = keel_function_constant(builder->function, "", aligned);
   keel_tensor_release(aligned);
-  if (value == KEEL_ABSENT) sticky(builder, KD_OUT_OF_MEMORY);
+  return *out_value == KEEL_ABSENT ? KD_OUT_OF_MEMORY : KD_OK;
+}
+
+keel_value keel_builder_constant(keel_builder *builder, keel_tensor *tensor) {
+  uint32_t value = KEEL_ABSENT;
+  keel_builder_sticky(builder, add_constant(builder, tensor, &value));
   return value;
+}
+
+/* ---- ops ------------------------------------------------------------------------ */
+
+keel_status keel_builder_node_name(keel_builder *builder, const char *name) {
+  keel_status status = keel_builder_open(builder);
+  char *copy = NULL;
+  if (status == KD_OK && name && *name) {
+    copy = strdup(name);
+    if (!copy) status = keel_no_memory(strlen(name));
+  }
+  if (status == KD_OK) {
+    free(builder->node_name);
+    builder->node_name = copy;
+  }
+  return keel_builder_sticky(builder, status);
+}
+
+static keel_domain_opset *find_opset(const keel_builder *builder,
+                                     const char *domain) {
+  for (uint32_t i = 0; i < builder->opset_count; i++)
+    if (!strcmp(builder->opsets[i].domain, domain)) return &builder->opsets[i];
+  return NULL;
+}
+
+static const char *plain_domain(const char *domain) {
+  return domain && strcmp(domain, "ai.onnx") != 0 ? domain : "";
+}
+
+static keel_status set_opset(keel_builder *builder, const char *domain,
+                             int64_t opset) {
+  KEEL_TRY(keel_builder_open(builder));
+  domain = plain_domain(domain);
+  keel_domain_opset *at = find_opset(builder, domain);
+  if (opset < 1)
+    return keel_fail(KD_INVALID_ARGUMENT, "opset %lld of \"%s\" is none",
+                     (long long)opset, *domain ? domain : "ai.onnx");
+  if (!at) {
+    if (strlen(domain) >= sizeof at->domain)
+      return keel_fail(KD_INVALID_ARGUMENT, "domain \"%s\" is too long",
+                       domain);
+    if (!KEEL_ROOM(builder->opsets, builder->opset_count, builder->opset_room))
+      return KD_OUT_OF_MEMORY;
+    at = &builder->opsets[builder->opset_count++];
+    snprintf(at->domain, sizeof at->domain, "%s", domain);
+  }
+  at->version = opset;
+  return KD_OK;
+}
+
+keel_status keel_builder_opset(keel_builder *builder, const char *domain,
+                               int64_t opset) {
+  return keel_builder_sticky(builder, set_opset(builder, domain, opset));
+}
+
+/* Domain and name of an op, and the opset that it is written for. */
+static keel_status name_op(const keel_builder *builder, const char *name,
+                           char domain[64], keel_draft *draft) {
+  const char *colons = strstr(name, "::");
+  size_t size = colons ? (size_t)(colons - name) : 0;
+  if (size >= 64)
+    return keel_fail(KD_INVALID_ARGUMENT, "%s: the domain is too long", name);
+  memcpy(domain, name, size);
+  domain[size] = 0;
+  draft->domain = plain_domain(domain);
+  draft->op = colons ? colons + 2 : name;
+  const keel_domain_opset *set = find_opset(builder, draft->domain);
+  const keel_schema *schema =
+      keel_op_find(builder->context, draft->domain, draft->op);
+  draft->opset = set               ? set->version
+                 : !*draft->domain ? KEEL_OPSET_KNOWN
+                 : schema          ? schema->since
+                                   : 1;
+  return KD_OK;
+}
+
+static keel_status copy_attrs(const keel_attr *attrs, uint32_t count,
+                              keel_draft *draft) {
+  if (count > KEEL_DRAFT_ATTRS)
+    return keel_fail(KD_INVALID_ARGUMENT, "%s has %u attributes, more than %u",
+                     draft->op, (unsigned)count, KEEL_DRAFT_ATTRS);
+  for (uint32_t i = 0; i < count; i++) {
+    if (!attrs[i].name)
+      return keel_fail(KD_INVALID_ARGUMENT, "%s: attribute %u has no name",
+                       draft->op, (unsigned)i);
+    keel_attr *to = &draft->attrs[draft->attr_count++];
+    *to = attrs[i];
+    if (to->kind == KD_ATTR_TENSOR) keel_tensor_retain(to->tensor);
+  }
+  return KD_OK;
+}
+
+/* The op's own inputs, and behind them what its bodies capture. */
+static keel_status copy_inputs(keel_builder *builder, const keel_value *inputs,
+                               uint32_t count, keel_draft *draft) {
+  uint32_t least = !strcmp(draft->op, "Loop") ? 2 : 0, room = count + least;
+  for (uint32_t i = 0; i < count; i++)
+    if (inputs[i] != KEEL_ABSENT && inputs[i] >= builder->function->value_count)
+      return keel_fail(KD_INVALID_ARGUMENT,
+                       "%s: input %u is not a value of this builder", draft->op,
+                       (unsigned)i);
+  for (uint32_t i = 0; i < draft->attr_count; i++)
+    if (draft->attrs[i].kind == KD_ATTR_GRAPH && draft->attrs[i].body)
+      room += draft->attrs[i].body->capture_count;
+  draft->inputs = keel_arena_take(
+      builder->function->arena,
+      ((size_t)room + KEEL_DRAFT_EXTRA) * sizeof *draft->inputs);
+  if (!draft->inputs) return KD_OUT_OF_MEMORY;
+  for (; draft->input_count < count; draft->input_count++)
+    draft->inputs[draft->input_count] = inputs[draft->input_count];
+  while (draft->input_count < least)
+    draft->inputs[draft->input_count++] = KEEL_ABSENT;
+  return KD_OK;
+}
+
+static keel_status take_bodies(keel_builder *builder, keel_draft *draft) {
+  for (uint32_t i = 0; i < draft->attr_count; i++) {
+    keel_builder *body = draft->attrs[i].body;
+    if (draft->attrs[i].kind != KD_ATTR_GRAPH) continue;
+    if (!body)
+      return keel_fail(KD_INVALID_ARGUMENT, "%s: attribute \"%s\" has no body",
+                       draft->op, draft->attrs[i].name);
+    KEEL_TRY(
+        keel_builder_take_body(builder, body, draft->op, &draft->graphs[i]));
+    for (uint32_t k = 0; k < body->capture_count; k++)
+      draft->inputs[draft->input_count++] = body->captured[k];
+  }
+  return KD_OK;
+}
+
+static keel_status fill_draft(keel_builder *builder, const keel_value *inputs,
+                              uint32_t input_count, keel_value *outputs,
+                              uint32_t output_count, keel_draft *draft) {
+  if (!output_count)
+    return keel_fail(KD_INVALID_ARGUMENT, "%s is called without outputs",
+                     draft->op);
+  KEEL_TRY(copy_inputs(builder, inputs, input_count, draft));
+  KEEL_TRY(take_bodies(builder, draft));
+  for (uint32_t i = 0; i < output_count; i++) {
+    outputs[i] = keel_function_value(builder->function, "");
+    if (outputs[i] == KEEL_ABSENT) return KD_OUT_OF_MEMORY;
+  }
+  draft->outputs = outputs;
+  draft->output_count = draft->outputs_written = output_count;
+  return KD_OK;
+}
+
+static keel_status add_draft(keel_builder *builder, keel_draft *draft) {
+  bool versioned = find_opset(builder, draft->domain) != NULL;
+  keel_node *node = NULL;
+  keel_status status = keel_draft_upgrade(draft);
+  /* there is no file that could be damaged */
+  if (status == KD_DATA_LOSS) status = KD_INVALID_ARGUMENT;
+  if (status == KD_OK && versioned) status = keel_draft_check(draft);
+  KEEL_TRY(status);
+  KEEL_TRY(keel_draft_add(draft, &node));
+  node->device = keel_device_scope(builder->context);
+  return KD_OK;
 }
 
 static keel_status add_op(keel_builder *builder, const char *name,
                           const keel_attr *attrs, uint32_t attr_count,
                           const keel_value *inputs, uint32_t input_count,
                           keel_value *outputs, uint32_t output_count) {
-  keel_function *function = builder->function;
-  char domain[64] = "";
-  const char *colons = strstr(name, "::");
-  if (colons)
-    snprintf(domain, sizeof domain, "%.*s", (int)(colons - name), name);
-  const char *bare = colons ? colons + 2 : name;
-  const keel_schema *schema = keel_op_find(function->context, domain, bare);
-  if (!schema) return keel_op_missing(function->context, domain, bare);
-  if (schema->flags & KEEL_OP_CONTROL)
-    return keel_fail(KD_UNIMPLEMENTED,
-                     "the builder cannot make the nested functions of %s",
-                     name);
-  for (uint32_t i = 0; i < input_count; i++)
-    if (inputs[i] != KEEL_ABSENT && inputs[i] >= function->value_count)
-      return keel_fail(KD_INVALID_ARGUMENT,
-                       "%s: input %u is not a value of this builder", name,
-                       (unsigned)i);
-  keel_opdef *op = NULL;
-  if (!output_count)
-    return keel_fail(KD_INVALID_ARGUMENT, "%s is called without outputs", name);
-  KEEL_TRY(keel_opdef_create(builder->context, schema, attrs, attr_count, NULL,
-                             &op));
-  for (uint32_t i = 0; i < output_count; i++) {
-    outputs[i] = keel_function_value(function, "");
-    if (outputs[i] == KEEL_ABSENT) {
-      keel_opdef_release(op);
-      return KD_OUT_OF_MEMORY;
-    }
-  }
-  keel_node *node = NULL;
-  KEEL_TRY(keel_function_node(function, op, "", inputs, input_count, outputs,
-                              output_count, &node));
-  node->device = keel_device_scope(builder->context);
-  return KD_OK;
+  char domain[64];
+  KEEL_TRY(keel_builder_open(builder));
+  keel_draft *draft = calloc(1, sizeof *draft);
+  if (!draft) return keel_no_memory(sizeof *draft);
+  draft->function = builder->function;
+  draft->path = builder->function->name;
+  draft->name = builder->node_name ? builder->node_name : "";
+  keel_status status = name_op(builder, name, domain, draft);
+  if (status == KD_OK) status = copy_attrs(attrs, attr_count, draft);
+  if (status == KD_OK)
+    status =
+        fill_draft(builder, inputs, input_count, outputs, output_count, draft);
+  if (status == KD_OK) status = add_draft(builder, draft);
+  for (uint32_t i = 0; i < draft->attr_count; i++)
+    if (draft->attrs[i].kind == KD_ATTR_TENSOR)
+      keel_tensor_release(draft->attrs[i].tensor);
+  free(draft);
+  return status;
 }
 
 keel_status keel_builder_op_n(keel_builder *builder, const char *op,
@@ -161,9 +314,9 @@ keel_status keel_builder_op_n(keel_builder *builder, const char *op,
                               keel_value *outputs, uint32_t output_count) {
   for (uint32_t i = 0; i < output_count; i++)
     outputs[i] = KEEL_ABSENT;
-  if (builder->status != KD_OK) return again(builder);
-  return sticky(builder, add_op(builder, op, attrs, attr_count, inputs,
-                                input_count, outputs, output_count));
+  return keel_builder_sticky(
+      builder, add_op(builder, op, attrs, attr_count, inputs, input_count,
+                      outputs, output_count));
 }
 
 keel_value keel_builder_op(keel_builder *builder, const char *op,
@@ -175,25 +328,40 @@ keel_value keel_builder_op(keel_builder *builder, const char *op,
   return output;
 }
 
+/* ---- the end -------------------------------------------------------------------- */
+
+static keel_status add_output(keel_builder *builder, const char *name,
+                              keel_value value) {
+  keel_port port = {.name = name, .rank = KEEL_RANK_UNKNOWN};
+  KEEL_TRY(keel_builder_open(builder));
+  if (value >= builder->function->value_count)
+    return keel_fail(KD_INVALID_ARGUMENT,
+                     "output %s is not a value of this builder", name);
+  return keel_function_output(builder->function, value, &port);
+}
+
 keel_status keel_builder_output(keel_builder *builder, const char *name,
                                 keel_value value) {
-  if (builder->status != KD_OK) return again(builder);
-  if (value >= builder->function->value_count)
-    return sticky(builder,
-                  keel_fail(KD_INVALID_ARGUMENT,
-                            "output %s is not a value of this builder", name));
-  keel_port port = {.name = name, .rank = KEEL_RANK_UNKNOWN};
-  return sticky(builder, keel_function_output(builder->function, value, &port));
+  return keel_builder_sticky(builder, add_output(builder, name, value));
 }
 
 keel_status keel_builder_finish(keel_builder *builder,
                                 keel_program **out_program) {
   *out_program = NULL;
-  if (builder->status != KD_OK) return again(builder);
-  if (!builder->program)
-    return keel_fail(KD_FAILED_PRECONDITION, "the builder is finished");
+  KEEL_TRY(keel_builder_open(builder));
+  if (builder->body)
+    return keel_fail(KD_FAILED_PRECONDITION,
+                     "this is a body: pass it to an op of the builder that it"
+                     " was started in");
   if (!builder->function->output_count)
     return keel_fail(KD_FAILED_PRECONDITION, "the program has no output");
+  for (keel_builder *body = builder->bodies; body; body = body->next)
+    if (body->function)
+      return keel_fail(KD_FAILED_PRECONDITION,
+                       "the body \"%s\" was started, and no op has taken it"
+                       " over: pass it to one, or destroy it",
+                       body->function->name);
+  keel_builder_drop_bodies(builder);
   *out_program = builder->program;
   builder->program = NULL;
   builder->function = NULL;

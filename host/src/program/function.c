@@ -257,6 +257,59 @@ keel_status keel_function_clone(const keel_function *from, keel_arena *arena,
   return KD_OK;
 }
 
+/* The values of `to` for all of `from`. */
+static keel_status map_values(keel_function *to, const keel_function *from,
+                              const uint32_t *inputs, uint32_t *map) {
+  for (uint32_t i = 0; i < from->value_count; i++)
+    map[i] = KEEL_ABSENT;
+  for (uint32_t i = 0; i < from->input_count; i++)
+    map[from->inputs[i]] = inputs[i];
+  for (uint32_t i = 0; i < from->value_count; i++) {
+    const keel_value_info *info = &from->values[i];
+    if (map[i] != KEEL_ABSENT) continue;
+    map[i] = info->constant
+                 ? keel_function_constant(to, info->name, info->constant)
+                 : keel_function_value(to, info->name);
+    if (map[i] == KEEL_ABSENT) return KD_OUT_OF_MEMORY;
+    to->values[map[i]].type = info->type;
+  }
+  return KD_OK;
+}
+
+static keel_status inline_node(keel_function *to, const keel_node *node,
+                               keel_function **list, const uint32_t *map) {
+  uint32_t n = node->input_count, m = node->output_count;
+  uint32_t *values = keel_arena_take(to->arena, (n + m + 1) * sizeof *values);
+  keel_opdef *op = NULL;
+  keel_node *copy = NULL;
+  if (!values) return KD_OUT_OF_MEMORY;
+  for (uint32_t k = 0; k < n + m; k++) {
+    uint32_t value = k < n ? node->inputs[k] : node->outputs[k - n];
+    values[k] = value == KEEL_ABSENT ? KEEL_ABSENT : map[value];
+  }
+  KEEL_TRY(clone_op(node->op, to->arena, list, &op));
+  KEEL_TRY(
+      keel_function_node(to, op, node->name, values, n, values + n, m, &copy));
+  copy->device = node->device;
+  copy->group = node->group;
+  return KD_OK;
+}
+
+keel_status keel_function_inline(keel_function *to, const keel_function *from,
+                                 keel_function **list, const uint32_t *inputs,
+                                 uint32_t *outputs) {
+  uint32_t *map =
+      keel_arena_take(to->arena, (from->value_count + 1) * sizeof *map);
+  if (!map) return KD_OUT_OF_MEMORY;
+  KEEL_TRY(map_values(to, from, inputs, map));
+  for (uint32_t i = 0; i < from->node_count; i++)
+    if (!from->nodes[i].dead)
+      KEEL_TRY(inline_node(to, &from->nodes[i], list, map));
+  for (uint32_t i = 0; i < from->output_count; i++)
+    outputs[i] = map[from->outputs[i]];
+  return KD_OK;
+}
+
 /* ---- sorting -------------------------------------------------------------- */
 
 typedef struct sorting {

@@ -113,6 +113,15 @@ keel_status keel_function_clone(const keel_function *from, keel_arena *arena,
                                 keel_function **list,
                                 keel_function **out_function);
 
+/* Writes a function out in another, of the same program or plan.
+ *
+ * list     receives copies of the functions that its nodes run
+ * inputs   a value of `to` for each input of `from`, captures included
+ * outputs  receive the values of `to` that stand for the outputs of `from` */
+keel_status keel_function_inline(keel_function *to, const keel_function *from,
+                                 keel_function **list, const uint32_t *inputs,
+                                 uint32_t *outputs);
+
 /* Sorts nodes topologically, keeping the order of accesses to resources. Fails if there is
  * a cycle. */
 keel_status keel_function_sort(keel_function *function);
