@@ -327,7 +327,7 @@ story() {
 expect 0 "(application): minimal 1.0, ABI 0.10; kernels: 3, devices: 1; " story
 expect 0 "/nope (environment KEEL_PLUGIN_PATH): refused: /nope: no such file; correct the path" story
 expect 0 "(system's manifest): " story
-expect 0 "MatMul on cpu:0: minimal:0 has no kernel for MatMul(f32[2,3,4], f32[2,4,3]) (minimal: rank 3" \
+expect 0 "MatMul on cpu:0: minimal:0 has no kernel for MatMul(f32[2,3,4], f32[2,4,3]) -> (f32[2,3,3]) (minimal: rank 3" \
   story
 # a fault that did not come is told
 expect 0 "nothing failed: kernel.enqueue was called 1 times, and call 9 was to fail" \

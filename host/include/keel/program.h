@@ -276,6 +276,39 @@ KEEL_API void keel_program_regions(const keel_program *program,
                                    uint32_t *out_held, uint64_t *out_size,
                                    uint32_t *out_bare);
 
+/* What keel_program_support found out about an op. */
+typedef struct keel_support {
+  const char *node; /* the model's name for it, or "" */
+  const char *op;   /* "Relu", "keel::FusedConv" */
+  keel_status status;
+  const char *why; /* a sentence; "" with KD_OK */
+} keel_support;
+
+typedef void (*keel_support_function)(void *support_context,
+                                      const keel_support *op);
+
+/* Whether a device runs a program by itself: what a plan for the device would
+ * do, without making one. The passes run, so an op that the device has no
+ * kernel for counts as it is written with simpler ones, and fused ops as what
+ * they are fused to. Nothing is compiled, and nothing runs but the folding of
+ * constants. Ops of the runtime itself (Reshape, If) are taken on every device.
+ *
+ * device  NULL: as in keel_plan_params
+ * each    called on the calling thread for each op that is left after the
+ *         passes, in the program's order, nested functions behind their op;
+ *         NULL: not called. The status of an op is KD_OK; KD_UNIMPLEMENTED (it
+ *         would run on another device, or on none); KD_FAILED_PRECONDITION (the
+ *         device has kernels for it, and which types or sizes it gets is known
+ *         in a run only)
+ * Returns KD_OK if the device takes all ops, else the status of the first with
+ * KD_UNIMPLEMENTED or, if there is none, of the first that is not taken:
+ * keel_message says which and why. What a plan fails with before kernels are
+ * chosen: as keel_plan_create. */
+KEEL_API keel_status keel_program_support(keel_program *program,
+                                          keel_device *device,
+                                          keel_support_function each,
+                                          void *support_context);
+
 /* Creates a plan. The program may be released before the plan. The plan then
  * runs inputs of the shapes that the program declares, and drops the weights
  * that its kernels hold in a form of their own, so that a model is held once.

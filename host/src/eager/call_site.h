@@ -68,6 +68,14 @@ keel_status keel_choose_kernel(keel_context *context, keel_device *wanted,
                                keel_device **out_device,
                                const kd_kernel_def **out_def);
 
+/* Whether a device itself has a kernel for a node: KD_OK, or KD_UNIMPLEMENTED (the message
+ * says why not), or why the device can't be asked. */
+keel_status keel_choose_on(keel_device *device, struct kd_node *node);
+
+/* Whether it has one for these element types, as far as they are known, whatever the
+ * sizes. */
+bool keel_choose_may(keel_device *device, const struct kd_node *node);
+
 /* At KEEL_LOG=debug: where a node runs and, if not where it was wanted, why not. */
 void keel_choose_tell(keel_context *context, keel_device *wanted,
                       const struct kd_node *node, const char *where,

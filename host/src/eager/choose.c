@@ -133,13 +133,37 @@ static void say_why_not(keel_device *device, const struct kd_node *node,
                         keel_text *out) {
   const keel_schema *schema = node->op->schema;
   keel_clear_error();
-  keel_text_add(out, ": %s has no kernel for %s", device->name, schema->name);
+  keel_text_add(out, "%s has no kernel for %s", device->name, schema->name);
   if (!keel_device_kernels(device, schema->domain, schema->name)) return;
   keel_text_add(out, "(");
   add_types(out, node->inputs, node->input_count);
+  keel_text_add(out, ") -> (");
+  add_types(out, node->outputs, node->output_count);
   keel_text_add(out, ")");
   best_on(device, node);
   if (keel_has_error()) keel_text_add(out, " (%s)", keel_message());
+}
+
+keel_status keel_choose_on(keel_device *device, struct kd_node *node) {
+  if (atomic_load(&device->lost)) return keel_device_fail_lost(device);
+  KEEL_TRY(keel_device_ready(device));
+  KEEL_TRY(keel_mapping_hold_copies(node->constants, node->input_count));
+  bool takes = best_on(device, node) != NULL;
+  keel_text why = {0};
+  if (!takes) say_why_not(device, node, &why);
+  keel_mapping_release_copies(node->constants, node->input_count, true);
+  if (!takes) keel_fail(KD_UNIMPLEMENTED, "%s", keel_text_get(&why));
+  keel_text_free(&why);
+  return takes ? KD_OK : KD_UNIMPLEMENTED;
+}
+
+bool keel_choose_may(keel_device *device, const struct kd_node *node) {
+  const keel_schema *schema = node->op->schema;
+  const keel_kernel_list *list =
+      keel_device_kernels(device, schema->domain, schema->name);
+  for (uint32_t i = 0; list && i < list->count; i++)
+    if (types_fit(list->defs[i], node)) return true;
+  return false;
 }
 
 void keel_choose_tell(keel_context *context, keel_device *wanted,
@@ -149,9 +173,9 @@ void keel_choose_tell(keel_context *context, keel_device *wanted,
   keel_device *first = wanted ? wanted : context->default_device;
   keel_text why = {0};
   if (first && first != chosen) say_why_not(first, node, &why);
-  keel_log_line(&context->log, KD_LOG_DEBUG, "%s%s%s on %s%s",
+  keel_log_line(&context->log, KD_LOG_DEBUG, "%s%s%s on %s%s%s",
                 node->op->schema->name, *where ? " " : "", where, chosen->name,
-                why.size ? keel_text_get(&why) : "");
+                why.size ? ": " : "", why.size ? keel_text_get(&why) : "");
   keel_text_free(&why);
 }
 

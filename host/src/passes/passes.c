@@ -183,21 +183,35 @@ static uint32_t list_misaligned(const keel_function *functions,
   return count;
 }
 
-/* What is asked for of them stays until all have asked. */
+keel_status keel_held_take(const keel_function *functions,
+                           keel_held *out_held) {
+  *out_held = (keel_held){.count = list_misaligned(functions, NULL)};
+  uint32_t count = out_held->count;
+  keel_tensor **list = calloc((size_t)count + 1, sizeof(keel_tensor *));
+  out_held->list = list;
+  if (!list) return keel_no_memory(count * sizeof(keel_tensor *));
+  list_misaligned(functions, list);
+  keel_status status = keel_mapping_hold_copies(list, count);
+  if (status == KD_OK) return KD_OK;
+  for (uint32_t i = 0; i < count; i++)
+    keel_tensor_release(list[i]);
+  free(list);
+  return status;
+}
+
+void keel_held_drop(keel_held *held) {
+  keel_mapping_release_copies(held->list, held->count, false);
+  for (uint32_t i = 0; i < held->count; i++)
+    keel_tensor_release(held->list[i]);
+  free(held->list);
+}
+
 static keel_status run_held(const pass *pass, keel_function *functions,
                             const keel_pass_call *call) {
-  uint32_t count = list_misaligned(functions, NULL);
-  keel_tensor **misaligned = calloc((size_t)count + 1, sizeof(keel_tensor *));
-  if (!misaligned) return keel_no_memory(count * sizeof(keel_tensor *));
-  list_misaligned(functions, misaligned);
-  keel_status status = keel_mapping_hold_copies(misaligned, count);
-  if (status == KD_OK) {
-    status = run(pass, functions, call);
-    keel_mapping_release_copies(misaligned, count, false);
-  }
-  for (uint32_t i = 0; i < count; i++)
-    keel_tensor_release(misaligned[i]);
-  free(misaligned);
+  keel_held held;
+  KEEL_TRY(keel_held_take(functions, &held));
+  keel_status status = run(pass, functions, call);
+  keel_held_drop(&held);
   return status;
 }
 

@@ -40,6 +40,16 @@ keel_plan_params keel_plan_params_of(const keel_plan_params *given);
 keel_device *keel_plan_device(const keel_program *program,
                               const keel_plan_params *params);
 
+/* Constants that no kernel can read where they are, while compilers may ask for them: what
+ * is copied for one stays until all have asked. */
+typedef struct keel_held {
+  keel_tensor **list;
+  uint32_t count;
+} keel_held;
+
+keel_status keel_held_take(const keel_function *functions, keel_held *out_held);
+void keel_held_drop(keel_held *held);
+
 /* Runs all passes in order on a plan's functions, except those that are skipped. Returns
  * KD_OK, KD_NOT_FOUND (no such pass), or a pass's failure. */
 keel_status keel_passes_run(keel_function *functions,

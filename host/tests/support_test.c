@@ -1,0 +1,196 @@
+/* support_test.c - whether a device takes a program: the answer, op by op, and what a plan
+ * then does. */
+#define WORKERS 2
+#define BESIDE  MINIMAL_PLUGIN
+#include "with_cpu.h"
+
+typedef struct answers {
+  uint32_t count;
+  char ops[16][64], nodes[16][64], whys[16][256];
+  keel_status statuses[16];
+} answers;
+
+static void note(void *support_context, const keel_support *op) {
+  answers *all = support_context;
+  assert_true(all->count < 16);
+  snprintf(all->ops[all->count], 64, "%s", op->op);
+  snprintf(all->nodes[all->count], 64, "%s", op->node);
+  snprintf(all->whys[all->count], 256, "%s", op->why);
+  all->statuses[all->count++] = op->status;
+}
+
+static keel_device *device_of(const char *name) {
+  keel_device *device = NULL;
+  expect_ok(keel_device_find(context, name, &device));
+  return device;
+}
+
+/* What plans of the program do, by their profile: the device of a node. */
+static void expect_on(keel_program *program, keel_device *device,
+                      keel_tensor *x, const char *node, const char *where) {
+  const keel_plan_params params = {.struct_size = sizeof params,
+                                   .device = device};
+  keel_plan *plan = create_plan(program, &params);
+  keel_tensor *y = NULL;
+  keel_profile_line line;
+  bool found = false;
+  keel_plan_profile(plan, KEEL_PROFILE_OPS);
+  expect_ok(keel_plan_run(plan, &x, 1, &y, 1));
+  keel_plan_profile(plan, 0);
+  for (uint32_t i = 0; keel_plan_profile_line(plan, i, &line) == KD_OK; i++) {
+    if (strcmp(line.node, node) != 0) continue;
+    assert_string_equal(line.device, where);
+    found = true;
+  }
+  assert_true(found);
+  keel_tensor_release(y);
+  keel_plan_release(plan);
+}
+
+/* The minimal device has Add and Relu of f32, and no Erf. */
+static keel_program *add_and_erf(const char *second, kd_dtype dtype,
+                                 int64_t size) {
+  keel_builder *builder = create_builder(context, "two");
+  keel_value x = keel_builder_input(builder, "x", dtype, 1, &size);
+  expect_ok(keel_builder_node_name(builder, "first"));
+  x = op(builder, "Add", x, x);
+  expect_ok(keel_builder_node_name(builder, "second"));
+  x = op(builder, second, x, KEEL_ABSENT);
+  keel_builder_output(builder, "y", x);
+  return finish_program(builder);
+}
+
+static void taken(void **state) {
+  (void)state;
+  keel_program *program = add_and_erf("Relu", KD_F32, 2);
+  answers all = {0};
+  expect_ok(keel_program_support(program, device_of("minimal:0"), note, &all));
+  assert_int_equal(all.count, 2);
+  assert_string_equal(all.ops[0], "Add");
+  assert_string_equal(all.nodes[1], "second");
+  assert_string_equal(all.whys[0], "");
+  expect_ok(keel_program_support(program, device_of("cpu:0"), NULL, NULL));
+  expect_ok(keel_program_support(program, NULL, NULL, NULL));
+  keel_tensor *x = equal_floats(context, 2, 1);
+  expect_on(program, device_of("minimal:0"), x, "second", "minimal:0");
+  keel_tensor_release(x);
+  keel_program_release(program);
+}
+
+static void no_kernel(void **state) {
+  (void)state;
+  keel_program *program = add_and_erf("Erf", KD_F32, 2);
+  keel_device *minimal = device_of("minimal:0");
+  answers all = {0};
+  assert_int_equal(keel_program_support(program, minimal, note, &all),
+                   KD_UNIMPLEMENTED);
+  expect_message("minimal:0 has no kernel for Erf");
+  expect_message("in node \"second\"");
+  assert_int_equal(all.count, 2);
+  assert_int_equal(all.statuses[0], KD_OK);
+  assert_int_equal(all.statuses[1], KD_UNIMPLEMENTED);
+  assert_non_null(strstr(all.whys[1], "no kernel for Erf"));
+  keel_tensor *x = equal_floats(context, 2, 1);
+  expect_on(program, minimal, x, "first", "minimal:0");
+  expect_on(program, minimal, x, "second", "cpu:0");
+  keel_tensor_release(x);
+  keel_program_release(program);
+}
+
+static void no_kernel_of_types(void **state) {
+  (void)state;
+  keel_program *program = add_and_erf("Relu", KD_F64, 2);
+  assert_int_equal(
+      keel_program_support(program, device_of("minimal:0"), NULL, NULL),
+      KD_UNIMPLEMENTED);
+  expect_message("minimal:0 has no kernel for Add(f64[2], f64[2]) -> (f64[2])");
+  keel_program_release(program);
+  program = add_and_erf("Relu", KD_F64, -1); /* that much is known */
+  assert_int_equal(
+      keel_program_support(program, device_of("minimal:0"), NULL, NULL),
+      KD_UNIMPLEMENTED);
+  expect_message("minimal:0 has no kernel for Add of its types");
+  keel_program_release(program);
+}
+
+static void known_in_a_run(void **state) {
+  (void)state;
+  keel_program *program = add_and_erf("Relu", KD_F32, -1);
+  answers all = {0};
+  assert_int_equal(
+      keel_program_support(program, device_of("minimal:0"), note, &all),
+      KD_FAILED_PRECONDITION);
+  expect_message("known in a run only");
+  assert_int_equal(all.statuses[0], KD_FAILED_PRECONDITION);
+  keel_program_release(program);
+  program = add_and_erf("Erf", KD_F32, -1); /* a no is worth more */
+  assert_int_equal(
+      keel_program_support(program, device_of("minimal:0"), NULL, NULL),
+      KD_UNIMPLEMENTED);
+  expect_message("no kernel for Erf");
+  keel_program_release(program);
+}
+
+/* A body's ops are asked about, too; If is the runtime's. */
+static void nested(void **state) {
+  (void)state;
+  static const int64_t size = 2;
+  keel_builder *builder = create_builder(context, "nested"), *bodies[2];
+  keel_value which = keel_builder_input(builder, "which", KD_BOOL, 0, NULL);
+  keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &size);
+  for (int i = 0; i < 2; i++) {
+    expect_ok(keel_builder_body(builder, "branch", &bodies[i]));
+    keel_builder_output(bodies[i], "y",
+                        op(bodies[i], i ? "Erf" : "Relu",
+                           keel_builder_capture(bodies[i], x), KEEL_ABSENT));
+  }
+  const keel_attr attrs[] = {KEEL_BODY("then_branch", bodies[0]),
+                             KEEL_BODY("else_branch", bodies[1])};
+  keel_builder_output(builder, "y",
+                      keel_builder_op(builder, "If", attrs, 2, &which, 1));
+  for (int i = 0; i < 2; i++)
+    keel_builder_destroy(bodies[i]);
+  keel_program *program = finish_program(builder);
+  answers all = {0};
+  assert_int_equal(
+      keel_program_support(program, device_of("minimal:0"), note, &all),
+      KD_UNIMPLEMENTED);
+  assert_int_equal(all.count, 3);
+  assert_string_equal(all.ops[0], "If");
+  assert_int_equal(all.statuses[0], KD_OK);
+  assert_string_equal(all.ops[1], "Relu");
+  assert_int_equal(all.statuses[1], KD_OK);
+  assert_int_equal(all.statuses[2], KD_UNIMPLEMENTED);
+  keel_program_release(program);
+}
+
+/* An op that a device's scope has placed is not the device's that is asked. */
+static void placed_elsewhere(void **state) {
+  (void)state;
+  static const int64_t size = 2;
+  keel_builder *builder = create_builder(context, "placed");
+  keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &size);
+  expect_ok(keel_device_push(device_of("cpu:0")));
+  x = op(builder, "Relu", x, KEEL_ABSENT);
+  keel_device_pop();
+  keel_builder_output(builder, "y", x);
+  keel_program *program = finish_program(builder);
+  assert_int_equal(
+      keel_program_support(program, device_of("minimal:0"), NULL, NULL),
+      KD_UNIMPLEMENTED);
+  expect_message("Relu was placed on cpu:0");
+  expect_ok(keel_program_support(program, device_of("cpu:0"), NULL, NULL));
+  keel_program_release(program);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(taken),
+      cmocka_unit_test(no_kernel),
+      cmocka_unit_test(no_kernel_of_types),
+      cmocka_unit_test(known_in_a_run),
+      cmocka_unit_test(nested),
+      cmocka_unit_test(placed_elsewhere),
+  };
+  return cmocka_run_group_tests(tests, open_cpu, close_context);
+}
