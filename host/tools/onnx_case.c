@@ -151,22 +151,53 @@ static outcome run_sets(const onnx_case *all, const char *folder,
   return result;
 }
 
-/* From the profile of what has run. */
-static extent extent_of(const onnx_case *how, keel_plan *plan) {
+/* What ran where, from the profile. */
+typedef struct places {
+  uint32_t here, elsewhere;
+  bool nested; /* perhaps not all of its ops ran */
+} places;
+
+static places places_of(const onnx_case *how, keel_plan *plan) {
   keel_device_facts facts;
   keel_device_describe(how->device, &facts);
-  uint32_t here = 0, elsewhere = 0;
+  places all = {0};
   keel_profile_line line;
   for (uint32_t i = 0; keel_plan_profile_line(plan, i, &line) == KD_OK; i++) {
+    all.nested |= !strcmp(line.op, "If") || !strcmp(line.op, "Loop") ||
+                  !strcmp(line.op, "Scan") || !strcmp(line.op, "SequenceMap");
     if (!line.calls || !strcmp(line.device, "host") ||
         !strncmp(line.op, "Copy ", 5))
       continue;
     if (!strcmp(line.device, facts.name))
-      here++;
+      all.here++;
     else
-      elsewhere++;
+      all.elsewhere++;
   }
-  return here ? (elsewhere ? PART : WHOLE) : NONE;
+  return all;
+}
+
+static extent extent_of(const places *ran) {
+  return ran->here ? (ran->elsewhere ? PART : WHOLE) : NONE;
+}
+
+/* Whether what is said of the device beforehand is what it then does. */
+static outcome check_support(const onnx_case *how, keel_program *program,
+                             const places *ran, char *why, size_t size) {
+  keel_status said = keel_program_support(program, how->device, NULL, NULL);
+  if (said == KD_OK && ran->elsewhere) {
+    snprintf(why, size,
+             "keel_program_support says that the device takes all ops, and %u"
+             " ran elsewhere",
+             (unsigned)ran->elsewhere);
+    return FAIL;
+  }
+  if (said == KD_UNIMPLEMENTED && !ran->elsewhere && !ran->nested) {
+    snprintf(why, size,
+             "keel_program_support says \"%s\", and nothing ran elsewhere",
+             keel_message());
+    return FAIL;
+  }
+  return PASS;
 }
 
 /* The program as it is when it was saved and loaded. */
@@ -214,7 +245,11 @@ outcome onnx_case_run(const onnx_case *how, const char *folder,
     snprintf(why, size, "gives random numbers, which no two runtimes share");
     result = SKIP;
   }
-  if (result == PASS && out_extent) *out_extent = extent_of(how, plan);
+  if (result == PASS && out_extent) {
+    const places ran = places_of(how, plan);
+    *out_extent = extent_of(&ran);
+    if (!how->eager) result = check_support(how, program, &ran, why, size);
+  }
   keel_plan_release(plan);
   keel_program_release(program);
   return result;
