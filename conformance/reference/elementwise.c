@@ -55,13 +55,20 @@ typedef struct params {
   X(Softplus, 6, 4, "(-20,20)", x > 60 ? x : log1pl(expl(x)))                \
   X(Softsign, 3, 2, "(-30,30)", x / (1 + fabsl(x)))                          \
   X(Sqrt, 3, 1.5, "(0,100)", sqrtl(x))                                       \
+  X(Swish, 8, 6, "(-12,12)", x / (1 + expl(-p->a * x)))                      \
   X(Tan, 5, 2.5, "(-1.5,1.5)", tanl(x))                                      \
   X(Tanh, 5, 2, "(-6,6)", tanhl(x))                                          \
   X(ThresholdedRelu, 0, 0, "(-4,4)", x > p->a ? x : 0)
 
+/* the same, of domain "keel" */
+#define OWN_UNARY_LIST(X)             \
+  X(Cbrt, 4, 2, "(-90,90)", cbrtl(x)) \
+  X(Expm1, 3, 2, "(-9,9)", expm1l(x)) \
+  X(Log1p, 2, 2, "(-0.99,60)", log1pl(x))
+
 enum {
 #define NAME(name, wide, half, range, expression) UNARY_##name,
-  UNARY_LIST(NAME)
+  UNARY_LIST(NAME) OWN_UNARY_LIST(NAME)
 #undef NAME
 };
 
@@ -80,6 +87,7 @@ static real unary(uint32_t which, real x, const params *p) {
   case UNARY_##name:                              \
     return expression;
     UNARY_LIST(CASE)
+    OWN_UNARY_LIST(CASE)
 #undef CASE
     default:
       return NAN;
@@ -90,7 +98,7 @@ static real unary(uint32_t which, real x, const params *p) {
 static real limit(uint32_t which, kd_dtype dtype) {
   static const float limits[][2] = {
 #define LIMIT(name, wide, half, range, expression) {wide, half},
-      UNARY_LIST(LIMIT)
+      UNARY_LIST(LIMIT) OWN_UNARY_LIST(LIMIT)
 #undef LIMIT
   };
   float wide = limits[which][0], half = limits[which][1];
@@ -116,6 +124,7 @@ static real unary_slack(uint32_t which, real x, real y) {
     case UNARY_Selu:
       return 4 * fabsl(y);
     case UNARY_Mish: /* and a subnormal on the way */
+    case UNARY_Swish:
       return 8 * fabsl(y) + most * 0x1p-124L;
     case UNARY_Shrink:
       return 1;
@@ -145,6 +154,7 @@ static bool run_unary(ref_call *call) {
       {UNARY_Selu, "alpha", "gamma", 1.67326319217681884765625f,
        1.05070102214813232421875f},
       {UNARY_Shrink, "bias", "lambd", 0, 0.5f},
+      {UNARY_Swish, "alpha", NULL, 1, 0},
       {UNARY_ThresholdedRelu, "alpha", NULL, 1, 0},
   };
   for (size_t i = 0; i < sizeof attributes / sizeof *attributes; i++)
@@ -166,7 +176,8 @@ static bool run_unary(ref_call *call) {
     if (slack && isfinite(x) && isfinite(y))
       slack[i] = unary_slack(which, x, y);
     /* 0 in the limit, NaN by the steps: either will do */
-    if (slack && x == -INFINITY && (which == UNARY_Gelu || which == UNARY_Mish))
+    if (slack && x == -INFINITY &&
+        (which == UNARY_Gelu || which == UNARY_Mish || which == UNARY_Swish))
       slack[i] = INFINITY;
   }
   return true;
@@ -196,9 +207,12 @@ static bool run_unary(ref_call *call) {
   X(Less, "(-3,3)", "(-3,3)")           \
   X(LessOrEqual, "(-3,3)", "(-3,3)")
 
+/* the same, of domain "keel" */
+#define OWN_BINARY_LIST(X) X(Atan2, "(-9,9)", "(-9,9)")
+
 enum {
 #define NAME(name, a, b) BINARY_##name,
-  BINARY_LIST(NAME)
+  BINARY_LIST(NAME) OWN_BINARY_LIST(NAME)
 #undef NAME
 };
 
@@ -284,6 +298,8 @@ static real binary(uint32_t which, real a, real b, kd_dtype dtype, bool flag) {
                     : floored_mod(a, b);
     case BINARY_Pow:
       return powl(a, b);
+    case BINARY_Atan2:
+      return atan2l(a, b);
     case BINARY_And:
       return a != 0 && b != 0;
     case BINARY_Or:
@@ -317,6 +333,8 @@ static real binary_limit(uint32_t which, kd_dtype dtype) {
       return half ? 1 : 2.5L;
     case BINARY_Pow:
       return half ? 4 : 16;
+    case BINARY_Atan2:
+      return half ? 2 : 6;
     default:
       return 0;
   }
@@ -464,6 +482,10 @@ static bool run_cast(ref_call *call) {
 #define UNARY(name, wide, half, range, expression)             \
   {NULL,         #name,     (wide) == 0 ? REF_EXACT : REF_ULP, \
    UNARY_##name, run_unary, false},
+#define OWN_UNARY(name, wide, half, range, expression) \
+  {"keel", #name, REF_ULP, UNARY_##name, run_unary, false},
+#define OWN_BINARY(name, a, b) \
+  {"keel", #name, REF_ULP, BINARY_##name, run_binary, false},
 #define BINARY(name, a, b)                              \
   {NULL,                                                \
    #name,                                               \
@@ -473,6 +495,8 @@ static bool run_cast(ref_call *call) {
    false},
 
 const ref_op ref_elementwise[] = {
+    OWN_UNARY_LIST(OWN_UNARY)   /* */
+    OWN_BINARY_LIST(OWN_BINARY) /* */
     UNARY_LIST(UNARY)
         BINARY_LIST(BINARY){NULL, "Max", REF_EXACT, MANY_MAX, run_many, false},
     {NULL, "Min", REF_EXACT, MANY_MIN, run_many, false},
@@ -492,10 +516,15 @@ const uint32_t ref_elementwise_count =
 
 #define OF_ONE(name, wide, half, range, expression) {#name, "", range, NULL},
 #define OF_TWO(name, a, b)                          {#name, "", a, b},
+#define OWN_OF_ONE(name, wide, half, range, expression) \
+  {"keel::" #name, "", range, NULL},
+#define OWN_OF_TWO(name, a, b) {"keel::" #name, "", a, b},
 
 const ref_operands ref_operands_of[] = {
-    UNARY_LIST(OF_ONE)  /* */
-    BINARY_LIST(OF_TWO) /* */
+    UNARY_LIST(OF_ONE)          /* */
+    BINARY_LIST(OF_TWO)         /* */
+    OWN_UNARY_LIST(OWN_OF_ONE)  /* */
+    OWN_BINARY_LIST(OWN_OF_TWO) /* */
     {"Mod", "fmod=0", "(-90,90)", "(-9,9)"},
     {"Mod", "fmod=1", "(-90,90)", "(-9,9)"},
     {"BitShift", "direction=LEFT", "", "(-2,68)"},

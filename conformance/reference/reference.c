@@ -18,6 +18,7 @@ static const struct {
     {ref_recurrent, &ref_recurrent_count},
     {ref_spectral, &ref_spectral_count},
     {ref_vision, &ref_vision_count},
+    {ref_own, &ref_own_count},
 };
 
 const ref_op *ref_at(uint32_t index) {

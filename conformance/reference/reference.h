@@ -52,10 +52,10 @@ extern const uint32_t ref_operands_count;
 
 extern const ref_op ref_elementwise[], ref_data[], ref_math[], ref_product[],
     ref_nn[], ref_einsum[], ref_recurrent[], ref_spectral[], ref_vision[],
-    ref_attention[];
+    ref_attention[], ref_own[];
 extern const uint32_t ref_elementwise_count, ref_data_count, ref_math_count,
     ref_product_count, ref_nn_count, ref_einsum_count, ref_recurrent_count,
-    ref_spectral_count, ref_vision_count, ref_attention_count;
+    ref_spectral_count, ref_vision_count, ref_attention_count, ref_own_count;
 
 static inline const value *ref_in(const ref_call *call, uint32_t index) {
   return index < call->in_count ? call->in[index] : NULL;

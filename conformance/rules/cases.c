@@ -229,6 +229,32 @@ static const line lines[] = {
     {"keel::FusedMatMul", "activation=Gelu", "T(-1,1)[130,20] T(-1,1)[20,33] T(-1,1)[33]", 1},
     {"keel::FusedMatMul", "activation=GeluTanh", "T(-1,1)[1,3,9] T(-1,1)[9,17] - T[1,3,17]", 1},
     {"keel::FusedMatMul", "activation=Silu", "T(-1,1)[3,1,8] T(-1,1)[3,8,6] T[6]", 1},
+    {"keel::PopCount", "", "T[7]", 1},
+    {"keel::PopCount", "", "T[2,0,3]", 1},
+    {"keel::PopCount", "", "T[33,65]", 1},
+    {"keel::LeadingZeros", "", "T[7]", 1},
+    {"keel::LeadingZeros", "", "T(0,4)[33,65]", 1},
+    {"keel::ArgSort", "", "T[7]", 1},
+    {"keel::ArgSort", "descending=1", "T(-3,3)[2,301]", 1},
+    {"keel::ArgSort", "axis=0", "T(0,2)[65,3] T(0,3)[65,3]", 1},
+    {"keel::ArgSort", "axis=1 descending=1", "T(0,2)[2,33,5] i64%3[2,33,5] f32[2,33,5]", 1},
+    {"keel::ArgSort", "axis=1", "T[2,0,3]", 1},
+    {"keel::DynamicSlice", "sizes=2,3", "T[4,7] i64{1,2}", 1},
+    {"keel::DynamicSlice", "sizes=2,3,1", "T[4,3,5] i64{-2,9,3}", 1},
+    {"keel::DynamicSlice", "sizes=0", "T[5] i64{2}", 1},
+    {"keel::DynamicUpdateSlice", "", "T[4,7] T[2,3] i64{1,2}", 1},
+    {"keel::DynamicUpdateSlice", "", "T[4,3,5] T[4,1,2] i64{3,-1,100}", 1},
+    {"keel::DynamicUpdateSlice", "", "T[5] T[0] i64{2}", 1},
+    {"keel::ReduceWindow", "window=3", "T(-2,2)[17] T=0", 1},
+    {"keel::ReduceWindow", "window=1,2,3 strides=1,2,1 pads=0,1,2,0,0,1",
+     "T(-2,2)[2,5,6] T=1", 1},
+    {"keel::ReduceWindow", "reduction=max window=2,2 window_dilations=2,1 base_dilations=1,2",
+     "T(-9,9)[6,5] T=-5", 1},
+    {"keel::ReduceWindow", "reduction=min window=3,1 pads=-1,1,2,0", "T(-9,9)[6,5] T=9", 1},
+    {"keel::ReduceWindow", "reduction=mul window=2", "T(0.5,1.5)[9] T=1", 1},
+    {"keel::ReduceWindow", "window=9", "T(-2,2)[3] T=0", 1},
+    {"keel::SelectAndScatter", "window=1,2,2 strides=1,2,2", "T[2,6,4] T(-2,2)[2,3,2] T=0", 1},
+    {"keel::SelectAndScatter", "select=le window=3 pads=1,1", "T[9] T(-2,2)[9] T=1", 1},
     {"keel::FusedConv", "activation=Relu pads=1,1,1,1",
      "T[1,16,6,5] T[16,16,3,3] T[16] T[1,16,6,5]", 1},
     {"keel::FusedConv", "activation=Relu", "T[1,3,7,6] T[4,3,3,3] T[4]", 1},
@@ -612,9 +638,9 @@ static bool find(const char *domain, const char *op, uint32_t index,
   snprintf(full, sizeof full, "%s%s%s", standard ? "" : domain,
            standard ? "" : "::", op);
   *outputs = 1;
-  for (uint32_t i = 0; i < ref_operands_count && standard && !shape; i++) {
+  for (uint32_t i = 0; i < ref_operands_count && !shape; i++) {
     const ref_operands *of = &ref_operands_of[i];
-    if (!of->a || strcmp(of->op, op) != 0) continue;
+    if (!of->a || strcmp(of->op, full) != 0) continue;
     uint32_t count = of->b ? SHAPES(binary_shapes) : SHAPES(unary_shapes);
     if (index < count) {
       shape = of->b ? binary_shapes[index] : unary_shapes[index];

@@ -169,7 +169,10 @@ void op_matmul_full(void) {
 /* A case of one input. */
 static kc_op_case one_input(const char *op, kd_dtype dtype, const double *items,
                             int64_t count) {
-  kc_op_case one = {.op = {.name = op, .out_count = 1}};
+  const char *colons = strstr(op, "::");
+  kc_op_case one = {.op = {.domain = colons ? "keel" : NULL,
+                           .name = colons ? colons + 2 : op,
+                           .out_count = 1}};
   value *in = add_input(&one, dtype, 1, &count);
   for (int64_t i = 0; i < count; i++)
     in->x[i] = dtype_round(items[i], dtype);
@@ -182,23 +185,14 @@ static void near_and_far(void) {
   static const struct {
     const char *op;
     double centre, far; /* the ends of where it is tried: centre - far, + far */
-  } ops[] = {{"Acosh", 1, 0},
-             {"Asinh", 0, 100},
-             {"Atanh", 0, 0},
-             {"Celu", 0, 100},
-             {"Elu", 0, 100},
-             {"Erf", 0, 100},
-             {"Gelu", 0, 12},
-             {"Log", 1, 0},
-             {"LogSoftmax", 0, 10000},
-             {"Mish", 0, 80},
-             {"Selu", 0, 100},
-             {"Sigmoid", 0, 100},
-             {"Sinh", 0, 80},
-             {"Softmax", 0, 80},
-             {"Softplus", 0, 100},
-             {"Tanh", 0, 100},
-             {"ReduceLogSumExp", 0, 10000}};
+  } ops[] = {
+      {"Acosh", 1, 0},  {"Asinh", 0, 100},      {"Atanh", 0, 0},
+      {"Celu", 0, 100}, {"keel::Cbrt", 0, 100}, {"Elu", 0, 100},
+      {"Erf", 0, 100},  {"keel::Expm1", 0, 80}, {"Gelu", 0, 12},
+      {"Log", 1, 0},    {"keel::Log1p", 0, 0},  {"LogSoftmax", 0, 10000},
+      {"Mish", 0, 80},  {"Selu", 0, 100},       {"Sigmoid", 0, 100},
+      {"Sinh", 0, 80},  {"Softmax", 0, 80},     {"Softplus", 0, 100},
+      {"Swish", 0, 80}, {"Tanh", 0, 100},       {"ReduceLogSumExp", 0, 10000}};
   static const kd_dtype types[] = {KD_F32, KD_F64, KD_F16};
   double items[128];
   for (size_t o = 0; o < KC_COUNT_OF(ops); o++)
@@ -213,10 +207,12 @@ static void near_and_far(void) {
         items[count++] = ops[o].centre + ops[o].far * k / 32;
         items[count++] = ops[o].centre - ops[o].far * k / 32;
       }
-      if (!op_wanted(ops[o].op, types[t])) continue;
       kc_op_case one = one_input(ops[o].op, types[t], items, count);
-      try_case(&one, "op=%s,dtype=%s,where=digits", ops[o].op,
-               kd_dtype_name(types[t]));
+      if (op_wanted(one.op.name, types[t]))
+        try_case(&one, "op=%s,dtype=%s,where=digits", one.op.name,
+                 kd_dtype_name(types[t]));
+      else
+        kc_case_free(&one);
     }
 }
 

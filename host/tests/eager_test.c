@@ -110,7 +110,8 @@ static void what_is_not_there_is_named(void **state) {
       {"relu", "; did you mean Relu?", NULL},
       {"Maxpol", "; did you mean MaxPool?", NULL},
       {"LayerNormalisation", "; did you mean LayerNormalization?", NULL},
-      {"Swish", "no op Swish; `keel ops` lists", "did you mean"},
+      {"TfIdfVectorizer", "no op TfIdfVectorizer; `keel ops` lists",
+       "did you mean"},
       {"RotaryEmbedding", "`keel ops` lists", "did you mean"},
       {"ai.onnx.preview.training::Adam", "of the domains ai.onnx, keel",
        "did you mean"},
@@ -326,6 +327,25 @@ static void threads_share_large_memory(void **state) {
   }
 }
 
+/* The same bytes as another type, on the device that has them. */
+static void bits_of_another_type(void **state) {
+  (void)state;
+  static const float x[] = {1, -2};
+  static const int32_t want[] = {0x3f800000, (int32_t)0xc0000000u};
+  const keel_attr to = KEEL_INT("to", KD_I32), wide = KEEL_INT("to", KD_F64);
+  keel_tensor *in = floats(context, 2, x), *out = NULL;
+  int32_t got[2];
+  expect_ok(keel_call(context, "BitCast", &to, 1, &in, 1, &out, 1));
+  assert_int_equal(keel_tensor_dtype(out), KD_I32);
+  expect_ok(keel_tensor_read(out, got, sizeof got));
+  assert_memory_equal(got, want, sizeof want);
+  keel_tensor_release(out);
+  assert_int_equal(keel_call(context, "BitCast", &wide, 1, &in, 1, &out, 1),
+                   KD_INVALID_ARGUMENT);
+  expect_message("f32 and f64 have not as many bits");
+  keel_tensor_release(in);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_prepared_op_can_be_called_again),
@@ -338,6 +358,7 @@ int main(void) {
       cmocka_unit_test(what_depends_on_a_failure_fails_with_it),
       cmocka_unit_test(calls_on_a_promise_run_when_it_is_kept),
       cmocka_unit_test(a_late_shape_error_reaches_the_output),
+      cmocka_unit_test(bits_of_another_type),
       cmocka_unit_test(threads_may_share_an_op),
       cmocka_unit_test(threads_share_large_memory),
   };

@@ -55,6 +55,11 @@
 
 #define REDUCTION(op) ROW(op, reduce, CPU_##op)
 
+/* of domain "keel" */
+#define OWN(op, run, ...) OWN_OF(op, run, __VA_ARGS__, .flags = ANY)
+#define OWN_OF(op, run, number, ...) \
+  ROW_WITH(op, run, number, .domain = "keel", __VA_ARGS__)
+
 /* without oneDNN, in the same layout: where it is preferred, and where oneDNN has no code */
 #define DIRECT(space, name, how, rank, forward)                            \
   {                                                                        \
@@ -116,6 +121,12 @@ const kd_kernel_def cpu_kernels[] = {
 #define UNARY_OP(op, since, types, kernels, attributes) \
   UNARY(op, ONNX_SET_##kernels),
 #define BINARY_OP(op, since, types, attributes) BINARY(op, ONNX_SET_##types),
+#define KEEL_UNARY_OP(op, types)                                       \
+  ROW_AS(op, ONNX_SET_##types, 0, unary, UNARY_##op, .domain = "keel", \
+         .flags = AGNOSTIC, .inplace = 1),
+#define KEEL_BINARY_OP(op, types)                                        \
+  ROW_AS(op, ONNX_SET_##types, 0, binary, BINARY_##op, .domain = "keel", \
+         .flags = AGNOSTIC, .inplace = 3),
 #define COMPARE_OP(op, since, types)             \
   ROW_AS(op, ONNX_SET_##types, 0, binary, BINARY_##op, .flags = WALK),
 #include "onnx/elementwise.def"
@@ -252,6 +263,14 @@ const kd_kernel_def cpu_kernels[] = {
     TYPED(BlackmanWindow, window, ONNX_SET_float),
     TYPED(HammingWindow, window, ONNX_SET_float),
     TYPED(HannWindow, window, ONNX_SET_float),
+
+    OWN(PopCount, count_bits, 0),
+    OWN(LeadingZeros, count_bits, 1),
+    OWN(ArgSort, arg_sort, 0),
+    OWN(DynamicSlice, dynamic_slice, 0),
+    OWN(DynamicUpdateSlice, dynamic_update, 0, .aliases = &updated, .alias_count = 1),
+    OWN(ReduceWindow, reduce_window, 0),
+    OWN(SelectAndScatter, select_and_scatter, 0),
 
     ROW(QuantizeLinear, quantize, 0),
     ROW(DequantizeLinear, dequantize, 0),

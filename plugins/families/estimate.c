@@ -81,14 +81,15 @@ typedef struct weight {
 /* Operations for each element that is written; 0: the op is not listed. */
 static double function_weight(const char *op) {
   static const weight functions[] = {
-      {"Exp", 16},     {"Log", 20},       {"Sigmoid", 20},  {"Tanh", 24},
-      {"Erf", 24},     {"Gelu", 30},      {"Softplus", 36}, {"Mish", 50},
-      {"Elu", 18},     {"Selu", 18},      {"Celu", 18},     {"Sin", 24},
-      {"Cos", 24},     {"Tan", 40},       {"Asin", 24},     {"Acos", 24},
-      {"Atan", 24},    {"Sinh", 24},      {"Cosh", 24},     {"Asinh", 30},
-      {"Acosh", 30},   {"Atanh", 30},     {"Pow", 40},      {"Sqrt", 4},
-      {"Div", 4},      {"Reciprocal", 4}, {"HardSwish", 4}, {"Softsign", 6},
-      {"Uniform", 40}, {"Normal", 90}};
+      {"Exp", 16},     {"Log", 20},     {"Sigmoid", 20},   {"Tanh", 24},
+      {"Erf", 24},     {"Gelu", 30},    {"Softplus", 36},  {"Mish", 50},
+      {"Elu", 18},     {"Selu", 18},    {"Celu", 18},      {"Sin", 24},
+      {"Cos", 24},     {"Tan", 40},     {"Cbrt", 40},      {"Expm1", 20},
+      {"Log1p", 20},   {"Atan2", 30},   {"Swish", 16},     {"Asin", 24},
+      {"Acos", 24},    {"Atan", 24},    {"Sinh", 24},      {"Cosh", 24},
+      {"Asinh", 30},   {"Acosh", 30},   {"Atanh", 30},     {"Pow", 40},
+      {"Sqrt", 4},     {"Div", 4},      {"Reciprocal", 4}, {"HardSwish", 4},
+      {"Softsign", 6}, {"Uniform", 40}, {"Normal", 90}};
   for (size_t i = 0; i < sizeof functions / sizeof *functions; i++)
     if (!strcmp(op, functions[i].op)) return functions[i].each;
   return 0;

@@ -8,6 +8,7 @@
 #define OP(op, since, types, parameters, attributes, shape, values) SHAPE(shape)
 #include "onnx/ops.def"
 /* of the runtime's own ops (table.c), and of those in elementwise.def */
+SHAPE(bit_cast)
 SHAPE(broadcast)
 SHAPE(constant)
 SHAPE(counted)

@@ -665,3 +665,70 @@ keel_status keel_shape_range(keel_infer *infer) {
                            as_real(&numbers[2]));
   return keel_infer_out(infer, 0, 1, &count);
 }
+
+/* ---- keel's own ----------------------------------------------------------------- */
+
+/* All keys have one shape. */
+keel_status keel_shape_arg_sort(keel_infer *infer) {
+  const keel_type *x = keel_infer_in(infer, 0);
+  uint32_t axis = 0;
+  if (!x) return keel_infer_fail(infer, KD_INVALID_ARGUMENT, "needs a key");
+  KEEL_TRY(keel_infer_axis(infer, keel_attr_int(infer->op, "axis", -1), x->rank,
+                           &axis));
+  for (uint32_t i = 0; i < infer->input_count; i++) {
+    const keel_type *key = infer->in[i];
+    if (!key || key->rank != x->rank ||
+        (x->rank && memcmp(key->dims, x->dims, x->rank * sizeof *x->dims) != 0))
+      return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                             "key %u has another shape than key 0",
+                             (unsigned)i);
+    if (key->dtype == KD_C64 || key->dtype == KD_C128)
+      return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                             "key %u: complex numbers have no order",
+                             (unsigned)i);
+  }
+  return keel_infer_out(infer, 0, x->rank, x->dims);
+}
+
+/* Input `index` has a number for each dimension. */
+static keel_status check_starts(const keel_infer *infer, uint32_t index,
+                                uint32_t rank) {
+  const keel_type *starts = infer->in[index];
+  return starts->rank == 1 && starts->dims[0] == (int64_t)rank
+             ? KD_OK
+             : keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                               "starts must have %u numbers, one for each"
+                               " dimension",
+                               (unsigned)rank);
+}
+
+static keel_status check_part(const keel_infer *infer, const char *what,
+                              uint32_t rank, const int64_t *sizes) {
+  const keel_type *x = infer->in[0];
+  if (rank != x->rank)
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                           "%s has %u dimensions, and X %u", what,
+                           (unsigned)rank, (unsigned)x->rank);
+  for (uint32_t i = 0; i < rank; i++)
+    if (sizes[i] < 0 || sizes[i] > x->dims[i])
+      return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                             "%s is larger than X, or less than nothing, in"
+                             " dimension %u",
+                             what, (unsigned)i);
+  return KD_OK;
+}
+
+keel_status keel_shape_dynamic_slice(keel_infer *infer) {
+  const int64_t *sizes = NULL;
+  int64_t count = keel_attr_ints(infer->op, "sizes", &sizes);
+  KEEL_TRY(check_part(infer, "sizes", (uint32_t)count, sizes));
+  KEEL_TRY(check_starts(infer, 1, (uint32_t)count));
+  return keel_infer_out(infer, 0, (uint32_t)count, sizes);
+}
+
+keel_status keel_shape_dynamic_update(keel_infer *infer) {
+  const keel_type *x = infer->in[0], *update = infer->in[1];
+  KEEL_TRY(check_part(infer, "update", update->rank, update->dims));
+  KEEL_TRY(check_starts(infer, 2, x->rank));
+  return keel_infer_out(infer, 0, x->rank, x->dims);
+}

@@ -46,6 +46,17 @@ keel_status keel_shape_cast(keel_infer *infer) {
   return keel_shape_same(infer);
 }
 
+/* Another type of as many bits. */
+keel_status keel_shape_bit_cast(keel_infer *infer) {
+  KEEL_TRY(dtype_attr(infer, "to", KD_NONE));
+  if (kd_dtype_size(infer->dtypes[0]) != kd_dtype_size(infer->in[0]->dtype))
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                           "%s and %s have not as many bits",
+                           keel_dtype_name(infer->in[0]->dtype),
+                           keel_dtype_name(infer->dtypes[0]));
+  return keel_shape_same(infer);
+}
+
 keel_status keel_shape_cast_like(keel_infer *infer) {
   infer->dtypes[0] = infer->in[1]->dtype;
   return keel_shape_same(infer);

@@ -7,45 +7,104 @@
 /* of ops whose types are known after the run only */
 #define keel_shape_none NULL
 #define RUNTIME_AS(kind, name, since, params, attrs, shape, values, function) \
-  {                                                                     \
-    NULL, name, since, "any", params, attrs, keel_shape_##shape, values, 0,    \
-        kind, keel_run_##function                                       \
+  {                                                                           \
+    NULL, name, since, "any", params, attrs, keel_shape_##shape, values, 0,   \
+        kind, keel_run_##function                                             \
   }
 #define RUNTIME(...) RUNTIME_AS(KEEL_BY_HOST, __VA_ARGS__)
-#define CONTROL(name, since, params, attrs, kind)        \
-  {                                                      \
+#define CONTROL(name, since, params, attrs, kind)                \
+  {                                                              \
     NULL, name, since, "any", params, attrs, keel_shape_none, 0, \
-        KEEL_OP_CONTROL, kind, NULL                      \
+        KEEL_OP_CONTROL, kind, NULL                              \
   }
-#define RANDOM(name, since, params, attrs, shape, function)             \
-  {                                                                     \
-    NULL, name, since, "any", params, attrs, keel_shape_##shape, 0,            \
-        KEEL_OP_RANDOM, KEEL_BY_HOST, keel_run_##function                             \
+#define RANDOM(name, since, params, attrs, shape, function)         \
+  {                                                                 \
+    NULL, name, since, "any", params, attrs, keel_shape_##shape, 0, \
+        KEEL_OP_RANDOM, KEEL_BY_HOST, keel_run_##function           \
   }
-#define KEEL(name, params, attrs, shape) \
-  { "keel", name, 1, "any", params, attrs, keel_shape_##shape, 0, 0, KEEL_BY_KERNEL, NULL }
-#define STATE(name, flag, params, attrs, function)                    \
-  {                                                                   \
-    "keel", name, 1, "any", params, attrs, keel_shape_none, 0, flag,      \
-        KEEL_BY_HOST, keel_run_##function                             \
+#define KEEL(name, params, attrs, shape)                             \
+  {                                                                  \
+    "keel", name, 1, "any", params, attrs, keel_shape_##shape, 0, 0, \
+        KEEL_BY_KERNEL, NULL                                         \
+  }
+#define STATE(name, flag, params, attrs, function)                   \
+  {                                                                  \
+    "keel", name, 1, "any", params, attrs, keel_shape_none, 0, flag, \
+        KEEL_BY_HOST, keel_run_##function                            \
   }
 
 const keel_schema_row keel_schema_rows[] = {
-#define UNARY_OP(op, since, types, kernels, attributes)                    \
-  {NULL, #op, since, #types, "X:T -> Y:T", attributes, keel_shape_same, 0, 0, KEEL_BY_KERNEL, NULL},
-#define BINARY_OP(op, since, types, attributes)                      \
-  {NULL, #op, since, #types, "A:T B:T -> C:T", attributes,        \
-   keel_shape_broadcast, 0, 0, KEEL_BY_KERNEL, NULL},
-#define COMPARE_OP(op, since, types)                                    \
-  {NULL, #op, since, #types, "A:T B:T -> C:bool", "",                \
-   keel_shape_broadcast, 0, 0, KEEL_BY_KERNEL, NULL},
+#define UNARY_OP(op, since, types, kernels, attributes) \
+  {                                                     \
+      NULL,                                             \
+      #op,                                              \
+      since,                                            \
+      #types,                                           \
+      "X:T -> Y:T",                                     \
+      attributes,                                       \
+      keel_shape_same,                                  \
+      0,                                                \
+      0,                                                \
+      KEEL_BY_KERNEL,                                   \
+      NULL},
+#define BINARY_OP(op, since, types, attributes) \
+  {NULL,                                        \
+   #op,                                         \
+   since,                                       \
+   #types,                                      \
+   "A:T B:T -> C:T",                            \
+   attributes,                                  \
+   keel_shape_broadcast,                        \
+   0,                                           \
+   0,                                           \
+   KEEL_BY_KERNEL,                              \
+   NULL},
+#define KEEL_UNARY_OP(op, types)                              \
+  {"keel",          #op, 1, #types,         "X:T -> Y:T", "", \
+   keel_shape_same, 0,   0, KEEL_BY_KERNEL, NULL},
+#define KEEL_BINARY_OP(op, types) \
+  {"keel",                        \
+   #op,                           \
+   1,                             \
+   #types,                        \
+   "A:T B:T -> C:T",              \
+   "",                            \
+   keel_shape_broadcast,          \
+   0,                             \
+   0,                             \
+   KEEL_BY_KERNEL,                \
+   NULL},
+#define COMPARE_OP(op, since, types) \
+  {NULL,                             \
+   #op,                              \
+   since,                            \
+   #types,                           \
+   "A:T B:T -> C:bool",              \
+   "",                               \
+   keel_shape_broadcast,             \
+   0,                                \
+   0,                                \
+   KEEL_BY_KERNEL,                   \
+   NULL},
 #include "onnx/elementwise.def"
-#define OP(op, since, types, params, attrs, shape, values) \
-  {NULL, #op, since, #types, params, attrs, keel_shape_##shape, values, 0, KEEL_BY_KERNEL, NULL},
+#define OP(op, since, types, params, attrs, shape, values)                 \
+  {NULL,   #op, since,          #types, params, attrs, keel_shape_##shape, \
+   values, 0,   KEEL_BY_KERNEL, NULL},
 #define DYNAMIC_OP(op, since, types, params, attrs) \
-  {NULL, #op, since, #types, params, attrs, keel_shape_dynamic, 0, KEEL_OP_DYNAMIC, KEEL_BY_KERNEL, NULL},
-#define KEEL_OP(op, types, params, attrs, shape) \
-  {"keel", #op, 1, #types, params, attrs, keel_shape_##shape, 0, 0, KEEL_BY_KERNEL, NULL},
+  {NULL,                                            \
+   #op,                                             \
+   since,                                           \
+   #types,                                          \
+   params,                                          \
+   attrs,                                           \
+   keel_shape_dynamic,                              \
+   0,                                               \
+   KEEL_OP_DYNAMIC,                                 \
+   KEEL_BY_KERNEL,                                  \
+   NULL},
+#define KEEL_OP(op, types, params, attrs, shape)                            \
+  {"keel",         #op, 1, #types, params, attrs, keel_shape_##shape, 0, 0, \
+   KEEL_BY_KERNEL, NULL},
 #include "onnx/ops.def"
 
     /* numbers at random */
@@ -56,28 +115,29 @@ const keel_schema_row keel_schema_rows[] = {
            "dtype:i=1 high:f=1 low:f=0 seed:f shape:I!", random,
            random_uniform),
     RANDOM("RandomNormalLike", 1, "input:plain -> output:any",
-           "dtype:i mean:f=0 scale:f=1 seed:f", random_like,
-           random_normal),
+           "dtype:i mean:f=0 scale:f=1 seed:f", random_like, random_normal),
     RANDOM("RandomUniformLike", 1, "input:plain -> output:any",
-           "dtype:i high:f=1 low:f=0 seed:f", random_like,
-           random_uniform),
+           "dtype:i high:f=1 low:f=0 seed:f", random_like, random_uniform),
     RANDOM("Bernoulli", 15, "input:float -> output:any", "dtype:i seed:f",
            random_like, bernoulli),
 
     /* the runtime's own: views of data, values that are no tensors, control */
-    RUNTIME_AS(KEEL_IDENTITY, "Identity", 16, "input:any -> output:any", "", none, 0,
-            identity),
+    RUNTIME_AS(KEEL_IDENTITY, "Identity", 16, "input:any -> output:any", "",
+               none, 0, identity),
     RUNTIME_AS(KEEL_VIEW, "Reshape", 14, "data:T=plain shape:i64 -> reshaped:T",
-            "allowzero:i=0", reshape, 2, view),
-    RUNTIME_AS(KEEL_VIEW, "Flatten", 13, "input:T=plain -> output:T", "axis:i=1", flatten, 0,
-            view),
-    RUNTIME_AS(KEEL_VIEW, "Squeeze", 13, "data:T=plain axes:i64? -> squeezed:T", "", squeeze,
-            2, view),
-    RUNTIME_AS(KEEL_VIEW, "Unsqueeze", 13, "data:T=plain axes:i64 -> expanded:T", "",
-            unsqueeze, 2, view),
-    RUNTIME_AS(KEEL_FACT, "Shape", 15, "data:plain -> shape:i64", "end:i start:i=0", shape, 0,
-            shape),
-    RUNTIME_AS(KEEL_FACT, "Size", 13, "data:plain -> size:i64", "", size, 0, size),
+               "allowzero:i=0", reshape, 2, view),
+    RUNTIME_AS(KEEL_VIEW, "Flatten", 13, "input:T=plain -> output:T",
+               "axis:i=1", flatten, 0, view),
+    RUNTIME_AS(KEEL_VIEW, "Squeeze", 13, "data:T=plain axes:i64? -> squeezed:T",
+               "", squeeze, 2, view),
+    RUNTIME_AS(KEEL_VIEW, "Unsqueeze", 13,
+               "data:T=plain axes:i64 -> expanded:T", "", unsqueeze, 2, view),
+    RUNTIME_AS(KEEL_VIEW, "BitCast", 26, "input:any -> output:any", "to:i!",
+               bit_cast, 0, view),
+    RUNTIME_AS(KEEL_FACT, "Shape", 15, "data:plain -> shape:i64",
+               "end:i start:i=0", shape, 0, shape),
+    RUNTIME_AS(KEEL_FACT, "Size", 13, "data:plain -> size:i64", "", size, 0,
+               size),
     RUNTIME("Dropout", 13,
             "data:T=float ratio:float? training_mode:bool? -> output:T"
             " mask:bool",
@@ -88,25 +148,29 @@ const keel_schema_row keel_schema_rows[] = {
             constant, 0, constant),
     RUNTIME("SequenceEmpty", 11, "-> output:any", "dtype:i", none, 0,
             sequence_construct),
-    RUNTIME("SequenceConstruct", 11, "inputs:any* -> output:any", "", none,
-            0, sequence_construct),
+    RUNTIME("SequenceConstruct", 11, "inputs:any* -> output:any", "", none, 0,
+            sequence_construct),
     RUNTIME("SequenceInsert", 11,
             "input_sequence:any tensor:any position:index? -> output:any", "",
             none, 0, sequence_insert),
-    RUNTIME("SequenceErase", 11, "input_sequence:any position:index? ->"
-            " output:any", "", none, 0, sequence_erase),
-    RUNTIME("SequenceAt", 11, "input_sequence:any position:index ->"
-            " tensor:any", "", none, 0, sequence_at),
-    RUNTIME("SequenceLength", 11, "input_sequence:any -> length:i64", "",
-            none, 0, sequence_length),
+    RUNTIME("SequenceErase", 11,
+            "input_sequence:any position:index? ->"
+            " output:any",
+            "", none, 0, sequence_erase),
+    RUNTIME("SequenceAt", 11,
+            "input_sequence:any position:index ->"
+            " tensor:any",
+            "", none, 0, sequence_at),
+    RUNTIME("SequenceLength", 11, "input_sequence:any -> length:i64", "", none,
+            0, sequence_length),
     RUNTIME("SplitToSequence", 11, "input:any split:index? -> output:any",
             "axis:i=0 keepdims:i=1", none, 0, split_to_sequence),
     RUNTIME("ConcatFromSequence", 11, "input_sequence:any -> concat:any",
             "axis:i! new_axis:i=0", none, 0, concat_from_sequence),
     RUNTIME("Optional", 15, "input:any? -> output:any", "type:t", none, 0,
             optional),
-    RUNTIME("OptionalHasElement", 18, "input:any? -> output:bool", "", none,
-            0, optional_has_element),
+    RUNTIME("OptionalHasElement", 18, "input:any? -> output:bool", "", none, 0,
+            optional_has_element),
     RUNTIME("OptionalGetElement", 18, "input:any -> output:any", "", none, 0,
             optional_get_element),
     CONTROL("If", 16, "cond:bool captures:any% -> outputs:any%",
@@ -122,8 +186,8 @@ const keel_schema_row keel_schema_rows[] = {
             KEEL_SEQUENCE_MAP),
 
     /* keel's own */
-    {"keel", "Copy", 1, "any", "X:any -> Y:any", "host:i=0", keel_shape_none, 0, 0,
-     KEEL_COPY, keel_run_copy},
+    {"keel", "Copy", 1, "any", "X:any -> Y:any", "host:i=0", keel_shape_none, 0,
+     0, KEEL_COPY, keel_run_copy},
     /* elements of X where they lie; plans make it (passes/parts.c) */
     {"keel", "Part", 1, "any", "X:any -> Y:any", "offset:i=0 strides:I",
      keel_shape_none, 0, 0, KEEL_PART, keel_run_part},
@@ -143,8 +207,8 @@ const keel_schema_row keel_schema_rows[] = {
     STATE("VariableAssign", KEEL_OP_WRITES,
           "variable:any value:any -> assigned:any", "", variable_assign),
     STATE("Counter", KEEL_OP_MAKES, "start:i64? -> counter:any", "", counter),
-    STATE("CounterAdd", KEEL_OP_WRITES, "counter:any by:i64? -> before:i64",
-          "", counter_add),
+    STATE("CounterAdd", KEEL_OP_WRITES, "counter:any by:i64? -> before:i64", "",
+          counter_add),
     STATE("Table", KEEL_OP_MAKES, "absent:any -> table:any", "", table),
     STATE("TableInsert", KEEL_OP_WRITES,
           "table:any keys:i64 rows:any -> count:i64", "", table_insert),

@@ -230,6 +230,17 @@ float f_tanh(float x) {
   float y = 1.0 - 2.0 / (f_exp(2.0 * a) + 1.0);
   return x < 0.0 ? -y : y;
 }
+float f_atan2(float y, float x) {
+  float a = abs(x), b = abs(y), r;
+  if (x != x || y != y) return NOT_A_NUMBER;
+  bool left = floatBitsToUint(x) >> 31 != 0u;
+  if (a == b)
+    r = a == 0.0 ? 0.0 : 0.785398163397;
+  else
+    r = b > a ? 1.57079632679 - f_atan(a / b) : f_atan(b / a);
+  if (left) r = 3.14159265359 - r;
+  return floatBitsToUint(y) >> 31 != 0u ? -r : r;
+}
 float f_asinh(float x) {
   float a = abs(x), y;
   if (a > 4096.0)
@@ -325,6 +336,25 @@ float f_pow(float x, float y) {
   else
     result = pow_of(a, y);
   return odd && (floatBitsToUint(x) >> 31) != 0u ? -result : result;
+}
+
+/* of m = |x| / 8^k in [1, 8): a start of few bits, and three steps of Newton */
+float f_cbrt(float x) {
+  uint bits = floatBitsToUint(x) & 0x7fffffffu;
+  if (bits >= 0x7f800000u || bits == 0u) return x;
+  bool tiny = bits < 0x00800000u; /* a subnormal is its bits times 2^-149 */
+  float a = tiny ? 2.0 * float(bits) : uintBitsToFloat(bits);
+  int e = int(floatBitsToUint(a) >> 23) - 127;
+  int k = e >= 0 ? e / 3 : -((2 - e) / 3);
+  float m = a * uintBitsToFloat(uint(127 - 3 * (k / 2)) << 23) *
+            uintBitsToFloat(uint(127 - 3 * (k - k / 2)) << 23);
+  float y = 0.756 + m * (0.2716 - m * 0.0146);
+  for (int i = 0; i < 4; i++) {
+    precise float square = y * y;
+    y -= (y * square - m) / (3.0 * square);
+  }
+  y *= uintBitsToFloat(uint(127 + (tiny ? k - 50 : k)) << 23);
+  return floatBitsToUint(x) >> 31 != 0u ? -y : y;
 }
 
 /* ---- the plain ones, NaN as in C ---- */

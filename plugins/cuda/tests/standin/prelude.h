@@ -14,6 +14,7 @@ float erff(float), erfcf(float), sqrtf(float), floorf(float), ceilf(float),
 float fabsf(float), fmodf(float, float), powf(float, float);
 float fmaxf(float, float), fminf(float, float), roundf(float), truncf(float);
 float exp2f(float), log2f(float), ldexpf(float, int), expm1f(float);
+float cbrtf(float), atan2f(float, float);
 double exp(double), log(double), log1p(double), sin(double), cos(double);
 double tan(double), asin(double), acos(double), atan(double), sinh(double);
 double cosh(double), tanh(double), asinh(double), acosh(double), atanh(double);
@@ -22,6 +23,7 @@ double erf(double), erfc(double), sqrt(double), floor(double), ceil(double),
 double fabs(double), fmod(double, double), pow(double, double);
 double fmax(double, double), fmin(double, double), round(double), trunc(double);
 double exp2(double), log2(double), ldexp(double, int), expm1(double);
+double cbrt(double), atan2(double, double);
 }
 #define __device__
 #define __global__
@@ -89,8 +91,8 @@ static inline void standin_asm(const char *text, const T *value,
 ONE(exp) ONE(log) ONE(log1p) ONE(sin) ONE(cos) ONE(tan) ONE(asin) ONE(acos)
 ONE(atan) ONE(sinh) ONE(cosh) ONE(tanh) ONE(asinh) ONE(acosh) ONE(atanh)
 ONE(erf) ONE(erfc) ONE(sqrt) ONE(floor) ONE(ceil) ONE(rint) ONE(fabs)
-ONE(round) ONE(trunc) ONE(exp2) ONE(log2) ONE(expm1) TWO(fmod) TWO(pow)
-TWO(fmax) TWO(fmin)
+ONE(round) ONE(trunc) ONE(exp2) ONE(log2) ONE(expm1) ONE(cbrt) TWO(fmod)
+TWO(pow) TWO(fmax) TWO(fmin) TWO(atan2)
 /* clang-format on */
 #undef ONE
 #undef TWO
