@@ -99,7 +99,8 @@ KEEL_API keel_status keel_builder_while(keel_builder *builder,
                                         const keel_value *inputs,
                                         uint32_t count, keel_value *outputs);
 
-/* Makes a value the program's next output, with a name. */
+/* Makes a value the program's next output, with a name. Its type is declared if
+ * it is known in full. */
 KEEL_API keel_status keel_builder_output(keel_builder *builder,
                                          const char *name, keel_value value);
 

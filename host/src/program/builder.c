@@ -337,6 +337,12 @@ static keel_status add_output(keel_builder *builder, const char *name,
   if (value >= builder->function->value_count)
     return keel_fail(KD_INVALID_ARGUMENT,
                      "output %s is not a value of this builder", name);
+  const keel_type *type = builder->function->values[value].type;
+  if (type && keel_type_known(type)) {
+    port.dtype = type->dtype;
+    port.rank = type->rank;
+    port.dims = type->dims;
+  }
   return keel_function_output(builder->function, value, &port);
 }
 

@@ -1,0 +1,114 @@
+/* bridge.h - the objects of the PJRT plugin, shared by its files. */
+#ifndef KEEL_PJRT_BRIDGE_H
+#define KEEL_PJRT_BRIDGE_H
+
+#include <keel/keel.h>
+#include <stdatomic.h>
+
+#include "abi.h"
+
+/* Each slot's function, by its name in slots.def. */
+#define SLOT(name) pjrt_error *pjrt_##name(name##_args *args);
+#define NONE(name)
+#include "slots.def"
+
+/* ---- errors ---- */
+
+struct pjrt_error {
+  int code; /* a kd_status: PJRT's codes are Abseil's, and so are Keel's up to 16 */
+  char text[];
+};
+
+/* An error with keel_message(); NULL for KD_OK. */
+pjrt_error *pjrt_fail(keel_status status);
+pjrt_error *pjrt_fail_text(keel_status status, const char *format, ...)
+    KD_PRINTF(2, 3);
+
+#define PJRT_TRY(call)                                               \
+  do {                                                               \
+    keel_status pjrt_try_status = (call);                            \
+    if (pjrt_try_status != KD_OK) return pjrt_fail(pjrt_try_status); \
+  } while (0)
+
+#define PJRT_TEXT(args, string)               \
+  do {                                        \
+    (args)->text = (string);                  \
+    (args)->text_size = strlen((args)->text); \
+  } while (0)
+
+/* ---- events ---- */
+
+/* An event that is ready when all of the values are, or has failed as the first of them that
+ * did. NULL: no memory. */
+pjrt_event *pjrt_event_of(keel_tensor *const *values, uint32_t count);
+
+/* ---- clients ---- */
+
+struct pjrt_description {
+  int id;
+  char kind[96], text[192]; /* "Keel cpu:0", and with the product */
+  pjrt_named_value attributes[1];
+  char name[64]; /* Keel's */
+};
+
+struct pjrt_memory {
+  pjrt_device *device;
+  char text[80];
+};
+
+struct pjrt_device {
+  pjrt_client *client;
+  keel_device *device;
+  pjrt_description description;
+  pjrt_memory memory, *memories[1];
+  pjrt_device *self[1]; /* lists of it alone */
+};
+
+struct pjrt_topology {
+  pjrt_description **descriptions;
+  uint32_t count;
+};
+
+struct pjrt_client {
+  keel_context *context;
+  pjrt_device *devices;
+  pjrt_device **device_list;
+  pjrt_memory **memory_list;
+  pjrt_description **description_list;
+  pjrt_topology topology;
+  uint32_t count;
+  char version[64];
+};
+
+/* ---- buffers ---- */
+
+struct pjrt_buffer {
+  pjrt_device *device;
+  keel_tensor *tensor; /* NULL: deleted */
+  keel_tensor
+      *host; /* the same in host memory, for who has its address; or NULL */
+  int type;  /* PJRT's */
+  size_t rank;
+  int64_t dims[KD_MAX_RANK], order[KD_MAX_RANK]; /* minor to major */
+};
+
+/* A buffer of a value, which it takes over, of a type that is known. */
+pjrt_error *pjrt_buffer_make(pjrt_device *device, KD_OWNED keel_tensor *tensor,
+                             int type, size_t rank, const int64_t *dims,
+                             pjrt_buffer **out_buffer);
+
+kd_dtype pjrt_dtype(int type);
+int pjrt_type(kd_dtype dtype); /* 0: PJRT has none */
+
+/* ---- executables ---- */
+
+/* What JAX wants of a program, from its CompileOptionsProto. */
+typedef struct pjrt_choice {
+  int64_t replicas, partitions;
+  int64_t device; /* its id */
+} pjrt_choice;
+
+/* False: the bytes are no such message. */
+bool pjrt_read_options(const char *bytes, size_t size, pjrt_choice *out);
+
+#endif /* KEEL_PJRT_BRIDGE_H */

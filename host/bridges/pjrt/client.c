@@ -1,0 +1,352 @@
+/* client.c - the plugin, its client, and one device and one memory for each of Keel's. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bridge.h"
+
+/* ---- the plugin ---------------------------------------------------------------------- */
+
+/* JAX serializes StableHLO as of the version that is "current" here, which decides what has
+ * to be read. */
+static const int64_t current[] = {1, 13, 0}, least[] = {0, 9, 0};
+
+#define NUMBERS(word, list)                                                  \
+  {                                                                          \
+    .struct_size = sizeof(pjrt_named_value), .name = (word),                 \
+    .name_size = sizeof(word) - 1, .kind = 2, .value = {.integers = (list)}, \
+    .value_size = sizeof(list) / sizeof *(list)                              \
+  }
+
+static const pjrt_named_value plugin_attributes[] = {
+    {.struct_size = sizeof(pjrt_named_value),
+     .name = "xla_version",
+     .name_size = 11,
+     .kind = 1,
+     .value = {.integer = 2},
+     .value_size = 1},
+    NUMBERS("stablehlo_current_version", current),
+    NUMBERS("stablehlo_minimum_version", least),
+};
+
+pjrt_error *pjrt_Plugin_Initialize(Plugin_Initialize_args *args) {
+  (void)args;
+  return NULL;
+}
+
+pjrt_error *pjrt_Plugin_Attributes(Plugin_Attributes_args *args) {
+  args->list = plugin_attributes;
+  args->count = sizeof plugin_attributes / sizeof *plugin_attributes;
+  return NULL;
+}
+
+/* ---- the client ---------------------------------------------------------------------- */
+
+static void describe(pjrt_client *client, uint32_t index) {
+  pjrt_device *device = &client->devices[index];
+  pjrt_description *d = &device->description;
+  keel_device_facts facts;
+  device->client = client;
+  device->device = keel_device_at(client->context, index);
+  keel_device_describe(device->device, &facts);
+  d->id = (int)index;
+  snprintf(d->name, sizeof d->name, "%s", facts.name);
+  snprintf(d->kind, sizeof d->kind, "%s",
+           facts.product ? facts.product : facts.name);
+  snprintf(d->text, sizeof d->text, "KeelDevice(id=%u, %s)", (unsigned)index,
+           facts.name);
+  d->attributes[0] = (pjrt_named_value){.struct_size = sizeof(pjrt_named_value),
+                                        .name = "keel_device",
+                                        .name_size = 11,
+                                        .value = {.text = d->name},
+                                        .value_size = strlen(d->name)};
+  device->memory.device = device;
+  snprintf(device->memory.text, sizeof device->memory.text, "memory of %s",
+           d->name);
+  device->memories[0] = &device->memory;
+  device->self[0] = device;
+  client->device_list[index] = device;
+  client->memory_list[index] = &device->memory;
+  client->description_list[index] = d;
+}
+
+static void free_client(pjrt_client *client) {
+  keel_close(client->context);
+  free(client->devices);
+  free(client->device_list);
+  free(client->memory_list);
+  free(client->description_list);
+  free(client);
+}
+
+/* The options of jax's register_plugin: none but these are known. */
+static pjrt_error *read_client_options(const Client_Create_args *args,
+                                       keel_context_params *params) {
+  for (size_t i = 0; i < args->option_count; i++) {
+    const pjrt_named_value *option = &args->options[i];
+    if (option->name_size == 7 && !memcmp(option->name, "threads", 7) &&
+        option->kind == 1) {
+      params->workers = option->value.integer > 1
+                            ? (int32_t)(option->value.integer - 1)
+                            : KEEL_NO_WORKERS;
+      continue;
+    }
+    return pjrt_fail_text(KD_INVALID_ARGUMENT,
+                          "Keel's PJRT plugin has no option \"%.*s\" of that"
+                          " type; it has threads (an integer)",
+                          (int)option->name_size, option->name);
+  }
+  return NULL;
+}
+
+pjrt_error *pjrt_Client_Create(Client_Create_args *args) {
+  keel_context_params params = {.struct_size = sizeof params};
+  pjrt_error *error = read_client_options(args, &params);
+  pjrt_client *client = error ? NULL : calloc(1, sizeof *client);
+  if (error) return error;
+  if (!client) return pjrt_fail_text(KD_OUT_OF_MEMORY, "no memory");
+  keel_status status = keel_open(&params, &client->context);
+  if (status != KD_OK) {
+    free(client);
+    return pjrt_fail(status);
+  }
+  client->count = keel_device_count(client->context);
+  size_t n = (size_t)client->count + 1;
+  client->devices = calloc(n, sizeof *client->devices);
+  client->device_list = calloc(n, sizeof(pjrt_device *));
+  client->memory_list = calloc(n, sizeof(pjrt_memory *));
+  client->description_list = calloc(n, sizeof(pjrt_description *));
+  bool whole = client->devices && client->device_list && client->memory_list &&
+               client->description_list;
+  if (!whole || !client->count) {
+    free_client(client);
+    return whole ? pjrt_fail_text(KD_NOT_FOUND,
+                                  "Keel found no device: `keel plugins` says"
+                                  " what became of each plugin")
+                 : pjrt_fail_text(KD_OUT_OF_MEMORY, "no memory");
+  }
+  for (uint32_t i = 0; i < client->count; i++)
+    describe(client, i);
+  client->topology = (pjrt_topology){client->description_list, client->count};
+  snprintf(client->version, sizeof client->version, "Keel %s", keel_version());
+  args->client = client;
+  return NULL;
+}
+
+pjrt_error *pjrt_Client_Destroy(Client_Destroy_args *args) {
+  free_client(args->object);
+  return NULL;
+}
+
+pjrt_error *pjrt_Client_PlatformName(Client_PlatformName_args *args) {
+  PJRT_TEXT(args, "keel");
+  return NULL;
+}
+
+pjrt_error *pjrt_Client_PlatformVersion(Client_PlatformVersion_args *args) {
+  PJRT_TEXT(args, args->object->version);
+  return NULL;
+}
+
+pjrt_error *pjrt_Client_ProcessIndex(Client_ProcessIndex_args *args) {
+  args->result = 0;
+  return NULL;
+}
+
+pjrt_error *pjrt_Client_TopologyDescription(
+    Client_TopologyDescription_args *args) {
+  args->result = &args->object->topology;
+  return NULL;
+}
+
+pjrt_error *pjrt_Client_Devices(Client_Devices_args *args) {
+  args->list = args->object->device_list;
+  args->count = args->object->count;
+  return NULL;
+}
+
+pjrt_error *pjrt_Client_AddressableDevices(
+    Client_AddressableDevices_args *args) {
+  args->list = args->object->device_list;
+  args->count = args->object->count;
+  return NULL;
+}
+
+static pjrt_error *look_up(const pjrt_client *client, int id,
+                           pjrt_device **out_device) {
+  *out_device = NULL;
+  if (id < 0 || (uint32_t)id >= client->count)
+    return pjrt_fail_text(KD_INVALID_ARGUMENT,
+                          "there is no device %d; Keel has"
+                          " %u",
+                          id, (unsigned)client->count);
+  *out_device = &client->devices[id];
+  return NULL;
+}
+
+pjrt_error *pjrt_Client_LookupDevice(Client_LookupDevice_args *args) {
+  return look_up(args->object, args->id, &args->result);
+}
+
+pjrt_error *pjrt_Client_LookupAddressableDevice(
+    Client_LookupAddressableDevice_args *args) {
+  return look_up(args->object, args->id, &args->result);
+}
+
+pjrt_error *pjrt_Client_AddressableMemories(
+    Client_AddressableMemories_args *args) {
+  args->list = args->object->memory_list;
+  args->count = args->object->count;
+  return NULL;
+}
+
+pjrt_error *pjrt_Client_DefaultDeviceAssignment(
+    Client_DefaultDeviceAssignment_args *args) {
+  const pjrt_client *client = args->object;
+  for (size_t i = 0; i < args->count; i++)
+    args->assignment[i] = (int)(i % client->count);
+  return NULL;
+}
+
+/* ---- topologies ---------------------------------------------------------------------- */
+
+pjrt_error *pjrt_TopologyDescription_PlatformName(
+    TopologyDescription_PlatformName_args *args) {
+  PJRT_TEXT(args, "keel");
+  return NULL;
+}
+
+pjrt_error *pjrt_TopologyDescription_PlatformVersion(
+    TopologyDescription_PlatformVersion_args *args) {
+  PJRT_TEXT(args, keel_version());
+  return NULL;
+}
+
+pjrt_error *pjrt_TopologyDescription_GetDeviceDescriptions(
+    TopologyDescription_GetDeviceDescriptions_args *args) {
+  args->list = args->object->descriptions;
+  args->count = args->object->count;
+  return NULL;
+}
+
+pjrt_error *pjrt_TopologyDescription_Attributes(
+    TopologyDescription_Attributes_args *args) {
+  args->list = NULL;
+  args->count = 0;
+  return NULL;
+}
+
+/* It's the client's. */
+pjrt_error *pjrt_TopologyDescription_Destroy(
+    TopologyDescription_Destroy_args *args) {
+  (void)args;
+  return NULL;
+}
+
+/* ---- devices ------------------------------------------------------------------------- */
+
+pjrt_error *pjrt_DeviceDescription_Id(DeviceDescription_Id_args *args) {
+  args->result = args->object->id;
+  return NULL;
+}
+
+pjrt_error *pjrt_DeviceDescription_ProcessIndex(
+    DeviceDescription_ProcessIndex_args *args) {
+  args->result = 0;
+  return NULL;
+}
+
+pjrt_error *pjrt_DeviceDescription_Attributes(
+    DeviceDescription_Attributes_args *args) {
+  args->list = args->object->attributes;
+  args->count = 1;
+  return NULL;
+}
+
+pjrt_error *pjrt_DeviceDescription_Kind(DeviceDescription_Kind_args *args) {
+  PJRT_TEXT(args, args->object->kind);
+  return NULL;
+}
+
+pjrt_error *pjrt_DeviceDescription_DebugString(
+    DeviceDescription_DebugString_args *args) {
+  PJRT_TEXT(args, args->object->text);
+  return NULL;
+}
+
+pjrt_error *pjrt_DeviceDescription_ToString(
+    DeviceDescription_ToString_args *args) {
+  PJRT_TEXT(args, args->object->text);
+  return NULL;
+}
+
+pjrt_error *pjrt_Device_GetDescription(Device_GetDescription_args *args) {
+  args->result = &args->object->description;
+  return NULL;
+}
+
+pjrt_error *pjrt_Device_IsAddressable(Device_IsAddressable_args *args) {
+  args->result = true;
+  return NULL;
+}
+
+pjrt_error *pjrt_Device_LocalHardwareId(Device_LocalHardwareId_args *args) {
+  args->result = args->object->description.id;
+  return NULL;
+}
+
+pjrt_error *pjrt_Device_AddressableMemories(
+    Device_AddressableMemories_args *args) {
+  args->list = args->object->memories;
+  args->count = 1;
+  return NULL;
+}
+
+pjrt_error *pjrt_Device_DefaultMemory(Device_DefaultMemory_args *args) {
+  args->result = &args->object->memory;
+  return NULL;
+}
+
+pjrt_error *pjrt_Device_MemoryStats(Device_MemoryStats_args *args) {
+  keel_memory_facts facts;
+  PJRT_TRY(keel_device_memory(args->object->device, &facts));
+  memset(&args->in_use, 0,
+         sizeof *args - offsetof(Device_MemoryStats_args, in_use));
+  args->in_use = (int64_t)facts.used;
+  args->limit = (pjrt_figure){(int64_t)facts.total, facts.total != 0};
+  return NULL;
+}
+
+/* ---- memories ------------------------------------------------------------------------ */
+
+pjrt_error *pjrt_Memory_Id(Memory_Id_args *args) {
+  args->result = args->object->device->description.id;
+  return NULL;
+}
+
+pjrt_error *pjrt_Memory_Kind(Memory_Kind_args *args) {
+  PJRT_TEXT(args, "device");
+  return NULL;
+}
+
+pjrt_error *pjrt_Memory_Kind_Id(Memory_Kind_Id_args *args) {
+  args->result = 0;
+  return NULL;
+}
+
+pjrt_error *pjrt_Memory_DebugString(Memory_DebugString_args *args) {
+  PJRT_TEXT(args, args->object->text);
+  return NULL;
+}
+
+pjrt_error *pjrt_Memory_ToString(Memory_ToString_args *args) {
+  PJRT_TEXT(args, args->object->text);
+  return NULL;
+}
+
+pjrt_error *pjrt_Memory_AddressableByDevices(
+    Memory_AddressableByDevices_args *args) {
+  args->list = args->object->device->self;
+  args->count = 1;
+  return NULL;
+}

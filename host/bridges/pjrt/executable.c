@@ -1,0 +1,432 @@
+/* executable.c - programs: compiled for a device, run, and kept as bytes. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bridge.h"
+
+struct pjrt_executable {
+  atomic_uint refs; /* PJRT's two views of it */
+  pjrt_device *device;
+  keel_program *program;
+  keel_plan *plan; /* NULL: deleted */
+  uint32_t input_count, output_count;
+  bool brief; /* runs at once, on the caller's thread */
+  /* of outputs */
+  int *types;
+  size_t *ranks;
+  int64_t *dims; /* of all */
+  const char **kinds;
+  size_t *kind_sizes;
+  char name[128], fingerprint[32];
+  char assignment[32]; /* a DeviceAssignmentProto */
+  size_t assignment_size;
+};
+
+/* ---- making one ---------------------------------------------------------------------- */
+
+static void drop(pjrt_executable *made) {
+  if (!made || atomic_fetch_sub(&made->refs, 1) != 1) return;
+  keel_plan_release(made->plan);
+  keel_program_release(made->program);
+  free(made->types);
+  free(made->ranks);
+  free(made->dims);
+  free(made->kinds);
+  free(made->kind_sizes);
+  free(made);
+}
+
+/* What its outputs are, which JAX asks before they are there. */
+static pjrt_error *read_outputs(pjrt_executable *made) {
+  size_t n = (size_t)made->output_count + 1, at = 0;
+  made->types = calloc(n, sizeof *made->types);
+  made->ranks = calloc(n, sizeof *made->ranks);
+  made->dims = calloc(n, KD_MAX_RANK * sizeof *made->dims);
+  made->kinds = calloc(n, sizeof(char *));
+  made->kind_sizes = calloc(n, sizeof *made->kind_sizes);
+  if (!made->types || !made->ranks || !made->dims || !made->kinds ||
+      !made->kind_sizes)
+    return pjrt_fail_text(KD_OUT_OF_MEMORY, "no memory for a program");
+  for (uint32_t i = 0; i < made->output_count; i++) {
+    keel_port port;
+    PJRT_TRY(keel_program_output(made->program, i, &port));
+    bool known = pjrt_type(port.dtype) && port.rank != KEEL_RANK_UNKNOWN;
+    for (uint32_t k = 0; known && k < port.rank; k++)
+      known = port.dims[k] >= 0;
+    if (!known)
+      return pjrt_fail_text(KD_UNIMPLEMENTED,
+                            "output %u of the program has a type or sizes that"
+                            " are known in a run only",
+                            (unsigned)i);
+    made->types[i] = pjrt_type(port.dtype);
+    made->ranks[i] = port.rank;
+    for (uint32_t k = 0; k < port.rank; k++)
+      made->dims[at++] = port.dims[k];
+    made->kinds[i] = "device";
+    made->kind_sizes[i] = 6;
+  }
+  return NULL;
+}
+
+/* A DeviceAssignmentProto of one replica: 1: 1, 2: 1, 3: {1: [id]}. */
+static void write_assignment(pjrt_executable *made) {
+  char *at = made->assignment;
+  unsigned id = (unsigned)made->device->description.id;
+  size_t size = id < 128 ? 1 : 2;
+  *at++ = 0x08;
+  *at++ = 1;
+  *at++ = 0x10;
+  *at++ = 1;
+  *at++ = 0x1a;
+  *at++ = (char)(size + 2);
+  *at++ = 0x0a;
+  *at++ = (char)size;
+  *at++ = (char)(size == 1 ? id : (id & 0x7f) | 0x80);
+  if (size == 2) *at++ = (char)(id >> 7 & 0x7f);
+  made->assignment_size = (size_t)(at - made->assignment);
+}
+
+/* Programs of few ops end before another thread has begun. */
+#define BRIEF 64
+
+static pjrt_error *load(pjrt_executable *made, const char *name,
+                        const char *bytes, size_t size) {
+  keel_context *context = made->device->client->context;
+  const keel_plan_params params = {.struct_size = sizeof params,
+                                   .device = made->device->device};
+  uint64_t hash = UINT64_C(0xcbf29ce484222325);
+  for (size_t i = 0; i < size; i++)
+    hash = (hash ^ (unsigned char)bytes[i]) * UINT64_C(0x100000001b3);
+  snprintf(made->fingerprint, sizeof made->fingerprint, "%016llx-%d",
+           (unsigned long long)hash, made->device->description.id);
+  snprintf(made->name, sizeof made->name, "%s", name);
+  write_assignment(made);
+  PJRT_TRY(
+      keel_program_load_memory(context, name, bytes, size, &made->program));
+  made->input_count = keel_program_input_count(made->program);
+  made->output_count = keel_program_output_count(made->program);
+  made->brief = keel_program_op_count(made->program) <= BRIEF;
+  pjrt_error *error = read_outputs(made);
+  if (error) return error;
+  PJRT_TRY(keel_plan_create(made->program, &params, &made->plan));
+  return NULL;
+}
+
+static pjrt_error *make(pjrt_device *device, const char *name,
+                        const char *bytes, size_t size,
+                        pjrt_executable **out_made) {
+  pjrt_executable *made = calloc(1, sizeof *made);
+  *out_made = NULL;
+  if (!made) return pjrt_fail_text(KD_OUT_OF_MEMORY, "no memory for a program");
+  atomic_init(&made->refs, 1);
+  made->device = device;
+  pjrt_error *error = load(made, name, bytes, size);
+  if (error)
+    drop(made);
+  else
+    *out_made = made;
+  return error;
+}
+
+static pjrt_error *choose(const pjrt_client *client, const char *options,
+                          size_t size, pjrt_device **out_device) {
+  pjrt_choice choice;
+  if (!pjrt_read_options(options, size, &choice))
+    return pjrt_fail_text(KD_INVALID_ARGUMENT,
+                          "the compile options are damaged");
+  if (choice.replicas > 1 || choice.partitions > 1)
+    return pjrt_fail_text(KD_UNIMPLEMENTED,
+                          "a program over %lld replicas of %lld partitions:"
+                          " Keel's PJRT plugin runs a program on one device",
+                          (long long)choice.replicas,
+                          (long long)choice.partitions);
+  if (choice.device < 0 || choice.device >= (int64_t)client->count)
+    return pjrt_fail_text(KD_INVALID_ARGUMENT,
+                          "there is no device %lld; Keel has %u",
+                          (long long)choice.device, (unsigned)client->count);
+  *out_device = &client->devices[choice.device];
+  return NULL;
+}
+
+pjrt_error *pjrt_Client_Compile(Client_Compile_args *args) {
+  const pjrt_program *program = args->program;
+  pjrt_device *device = NULL;
+  if (program->format_size != 4 || memcmp(program->format, "mlir", 4) != 0)
+    return pjrt_fail_text(KD_UNIMPLEMENTED,
+                          "a program in the form \"%.*s\"; Keel reads"
+                          " StableHLO (\"mlir\")",
+                          (int)program->format_size, program->format);
+  pjrt_error *error =
+      choose(args->object, args->options, args->option_size, &device);
+  return error ? error
+               : make(device, "StableHLO program", program->code,
+                      program->code_size, &args->result);
+}
+
+/* ---- what it is ---------------------------------------------------------------------- */
+
+pjrt_error *pjrt_Executable_Destroy(Executable_Destroy_args *args) {
+  drop(args->object);
+  return NULL;
+}
+
+pjrt_error *pjrt_LoadedExecutable_Destroy(LoadedExecutable_Destroy_args *args) {
+  drop(args->object);
+  return NULL;
+}
+
+pjrt_error *pjrt_LoadedExecutable_GetExecutable(
+    LoadedExecutable_GetExecutable_args *args) {
+  atomic_fetch_add(&args->object->refs, 1);
+  args->result = args->object;
+  return NULL;
+}
+
+pjrt_error *pjrt_Executable_Name(Executable_Name_args *args) {
+  PJRT_TEXT(args, args->object->name);
+  return NULL;
+}
+
+pjrt_error *pjrt_Executable_NumReplicas(Executable_NumReplicas_args *args) {
+  args->result = 1;
+  return NULL;
+}
+
+pjrt_error *pjrt_Executable_NumPartitions(Executable_NumPartitions_args *args) {
+  args->result = 1;
+  return NULL;
+}
+
+pjrt_error *pjrt_Executable_NumOutputs(Executable_NumOutputs_args *args) {
+  args->result = args->object->output_count;
+  return NULL;
+}
+
+pjrt_error *pjrt_Executable_SizeOfGeneratedCodeInBytes(
+    Executable_SizeOfGeneratedCodeInBytes_args *args) {
+  uint64_t size = 0;
+  keel_program_regions(args->object->program, NULL, &size, NULL);
+  args->result = (int64_t)size;
+  return NULL;
+}
+
+pjrt_error *pjrt_Executable_OutputMemoryKinds(
+    Executable_OutputMemoryKinds_args *args) {
+  args->count = args->object->output_count;
+  args->kinds = args->object->kinds;
+  args->kind_sizes = args->object->kind_sizes;
+  return NULL;
+}
+
+pjrt_error *pjrt_Executable_OutputElementTypes(
+    Executable_OutputElementTypes_args *args) {
+  args->types = args->object->types;
+  args->count = args->object->output_count;
+  return NULL;
+}
+
+pjrt_error *pjrt_Executable_OutputDimensions(
+    Executable_OutputDimensions_args *args) {
+  args->count = args->object->output_count;
+  args->dims = args->object->dims;
+  args->ranks = args->object->ranks;
+  return NULL;
+}
+
+pjrt_error *pjrt_Executable_Fingerprint(Executable_Fingerprint_args *args) {
+  PJRT_TEXT(args, args->object->fingerprint);
+  return NULL;
+}
+
+pjrt_error *pjrt_LoadedExecutable_Fingerprint(
+    LoadedExecutable_Fingerprint_args *args) {
+  PJRT_TEXT(args, args->object->fingerprint);
+  return NULL;
+}
+
+pjrt_error *pjrt_LoadedExecutable_AddressableDevices(
+    LoadedExecutable_AddressableDevices_args *args) {
+  args->list = args->object->device->self;
+  args->count = 1;
+  return NULL;
+}
+
+static void keep(pjrt_bytes *keeper) {
+  (void)keeper; /* the executable has the bytes */
+}
+
+pjrt_error *pjrt_LoadedExecutable_GetDeviceAssignment(
+    LoadedExecutable_GetDeviceAssignment_args *args) {
+  args->bytes = args->object->assignment;
+  args->size = args->object->assignment_size;
+  args->keeper = NULL;
+  args->drop = keep;
+  return NULL;
+}
+
+/* Runs that have begun keep what they need. */
+pjrt_error *pjrt_LoadedExecutable_Delete(LoadedExecutable_Delete_args *args) {
+  keel_plan_release(args->object->plan);
+  args->object->plan = NULL;
+  return NULL;
+}
+
+pjrt_error *pjrt_LoadedExecutable_IsDeleted(
+    LoadedExecutable_IsDeleted_args *args) {
+  args->result = !args->object->plan;
+  return NULL;
+}
+
+/* ---- running ------------------------------------------------------------------------- */
+
+#define FEW 32 /* arguments and results that need no memory of their own */
+
+static pjrt_error *gather(const pjrt_executable *made,
+                          pjrt_buffer *const *buffers, size_t count,
+                          keel_tensor **inputs, bool *pending) {
+  if (count != made->input_count)
+    return pjrt_fail_text(KD_INVALID_ARGUMENT,
+                          "the program takes %u buffers, and gets %zu",
+                          (unsigned)made->input_count, count);
+  *pending = false;
+  for (size_t i = 0; i < count; i++) {
+    inputs[i] = buffers[i]->tensor;
+    if (!inputs[i])
+      return pjrt_fail_text(KD_FAILED_PRECONDITION,
+                            "argument %zu has been deleted or donated", i);
+    *pending |= keel_tensor_query(inputs[i]) == KD_BUSY;
+  }
+  return NULL;
+}
+
+/* Buffers of the results, which it takes over. */
+static pjrt_error *hand_out(const pjrt_executable *made, keel_tensor **results,
+                            pjrt_buffer **outputs) {
+  const int64_t *dims = made->dims;
+  pjrt_error *error = NULL;
+  for (uint32_t i = 0; i < made->output_count; i++) {
+    pjrt_error *one = pjrt_buffer_make(made->device, results[i], made->types[i],
+                                       made->ranks[i], dims, &outputs[i]);
+    dims += made->ranks[i];
+    if (one && error)
+      pjrt_Error_Destroy(&(Error_Destroy_args){.object = one});
+    else if (one)
+      error = one;
+  }
+  return error;
+}
+
+static pjrt_error *run(const pjrt_executable *made, keel_tensor *const *inputs,
+                       bool pending, keel_tensor **results) {
+  keel_status status =
+      made->brief && !pending
+          ? keel_plan_run(made->plan, inputs, made->input_count, results,
+                          made->output_count)
+          : keel_plan_begin(made->plan, NULL, inputs, made->input_count,
+                            results, made->output_count);
+  return pjrt_fail(status);
+}
+
+pjrt_error *pjrt_LoadedExecutable_Execute(LoadedExecutable_Execute_args *args) {
+  const pjrt_executable *made = args->object;
+  keel_tensor *few[FEW], **values = few;
+  size_t room = (size_t)made->input_count + made->output_count;
+  bool pending = false;
+  if (args->device_count != 1)
+    return pjrt_fail_text(KD_UNIMPLEMENTED, "a run on %zu devices at once",
+                          args->device_count);
+  if (!made->plan)
+    return pjrt_fail_text(KD_FAILED_PRECONDITION,
+                          "the program has been deleted");
+  if (room > FEW) values = calloc(room, sizeof(keel_tensor *));
+  if (!values) return pjrt_fail_text(KD_OUT_OF_MEMORY, "no memory for a run");
+  keel_tensor **results = values + made->input_count;
+  pjrt_error *error =
+      gather(made, args->inputs[0], args->input_count, values, &pending);
+  if (!error) error = run(made, values, pending, results);
+  if (!error && args->done) {
+    args->done[0] = pjrt_event_of(results, made->output_count);
+    if (!args->done[0]) error = pjrt_fail_text(KD_OUT_OF_MEMORY, "no memory");
+  }
+  if (!error) error = hand_out(made, results, args->outputs[0]);
+  if (values != few) free(values);
+  return error;
+}
+
+/* ---- as bytes ------------------------------------------------------------------------ */
+
+/* "KEELPJRT", the name, and the program in Keel's binary form. */
+struct pjrt_bytes {
+  char *data;
+  size_t size, room;
+};
+
+static const char magic[8] = {'K', 'E', 'E', 'L', 'P', 'J', 'R', 'T'};
+
+static keel_status append(void *context, const void *data, uint64_t size) {
+  pjrt_bytes *all = context;
+  if (all->room - all->size < size) {
+    size_t room = (all->size + size) * 2;
+    char *larger = realloc(all->data, room);
+    if (!larger) return KD_OUT_OF_MEMORY;
+    all->data = larger;
+    all->room = room;
+  }
+  memcpy(all->data + all->size, data, size);
+  all->size += size;
+  return KD_OK;
+}
+
+static void free_bytes(pjrt_bytes *bytes) {
+  free(bytes->data);
+  free(bytes);
+}
+
+/* Compiled for its device, so that loading it compiles nothing. */
+static keel_status write(const pjrt_executable *made, pjrt_bytes *to) {
+  const keel_plan_params params = {.struct_size = sizeof params,
+                                   .device = made->device->device};
+  keel_program *compiled = NULL;
+  keel_status status = append(to, magic, sizeof magic);
+  if (status == KD_OK) status = append(to, made->name, sizeof made->name);
+  if (status == KD_OK)
+    status = keel_program_compile(made->program, &params, &compiled);
+  if (status == KD_OK) status = keel_program_write(compiled, 0, append, to);
+  keel_program_release(compiled);
+  return status;
+}
+
+pjrt_error *pjrt_Executable_Serialize(Executable_Serialize_args *args) {
+  pjrt_bytes *bytes = calloc(1, sizeof *bytes);
+  if (!bytes) return pjrt_fail_text(KD_OUT_OF_MEMORY, "no memory");
+  keel_status status = write(args->object, bytes);
+  if (status != KD_OK) {
+    pjrt_error *error = pjrt_fail(status);
+    free_bytes(bytes);
+    return error;
+  }
+  args->bytes = bytes->data;
+  args->size = bytes->size;
+  args->keeper = bytes;
+  args->drop = free_bytes;
+  return NULL;
+}
+
+pjrt_error *pjrt_Executable_DeserializeAndLoad(
+    Executable_DeserializeAndLoad_args *args) {
+  const size_t head = sizeof magic + sizeof((pjrt_executable *)0)->name;
+  char name[128];
+  pjrt_device *device = NULL;
+  if (args->size < head || memcmp(args->bytes, magic, sizeof magic) != 0)
+    return pjrt_fail_text(KD_DATA_LOSS,
+                          "these bytes are no program that Keel's PJRT plugin"
+                          " has serialized");
+  memcpy(name, args->bytes + sizeof magic, sizeof name);
+  name[sizeof name - 1] = 0;
+  pjrt_error *error = choose(args->object, args->options,
+                             args->options ? args->option_size : 0, &device);
+  return error ? error
+               : make(device, name, args->bytes + head, args->size - head,
+                      &args->result);
+}
