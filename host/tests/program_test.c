@@ -52,6 +52,40 @@ static void open_dimensions_take_any_size(void **state) {
   keel_plan_release(plan);
 }
 
+static void an_input_of_unknown_rank_takes_any_shape(void **state) {
+  const float data[] = {1, -2, 3, -4}, want[] = {1, 0, 3, 0};
+  const int64_t shapes[][2] = {{4, 1}, {2, 2}};
+  keel_builder *builder = create_builder(context, "unranked");
+  keel_value x =
+      keel_builder_input(builder, "x", KD_F32, KEEL_RANK_UNKNOWN, NULL);
+  (void)state;
+  keel_builder_output(builder, "y",
+                      keel_builder_op(builder, "Relu", NULL, 0, &x, 1));
+  keel_program *program = finish_program(builder);
+  keel_plan *plan = plan_of(program, 0);
+  keel_program_release(program);
+
+  for (uint32_t rank = 1; rank <= 2; rank++) {
+    keel_tensor *input = NULL, *output = NULL;
+    assert_int_equal(keel_tensor_create(context, KD_F32, rank, shapes[rank - 1],
+                                        data, &input),
+                     KD_OK);
+    assert_int_equal(keel_plan_run(plan, &input, 1, &output, 1), KD_OK);
+    assert_int_equal(keel_tensor_rank(output), rank);
+    expect_floats(output, want, 4);
+    keel_tensor_release(input);
+    keel_tensor_release(output);
+  }
+
+  const int32_t numbers[] = {1};
+  keel_tensor *other = NULL, *none = NULL;
+  keel_tensor_create(context, KD_I32, 0, NULL, numbers, &other);
+  assert_int_equal(keel_plan_run(plan, &other, 1, &none, 1),
+                   KD_INVALID_ARGUMENT); /* the element type was declared */
+  keel_tensor_release(other);
+  keel_plan_release(plan);
+}
+
 static void inputs_are_never_written(void **state) {
   const float data[] = {1, 2}, want[] = {2, 4};
   keel_program *program = wide(1);
@@ -497,6 +531,7 @@ static void a_fused_sum_leaves_what_others_need(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(open_dimensions_take_any_size),
+      cmocka_unit_test(an_input_of_unknown_rank_takes_any_shape),
       cmocka_unit_test(inputs_are_never_written),
       cmocka_unit_test(one_plan_runs_many_times_at_once),
       cmocka_unit_test(a_failing_node_is_named_and_the_plan_goes_on),

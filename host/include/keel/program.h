@@ -28,7 +28,8 @@ KEEL_API keel_status keel_builder_create(keel_context *context,
                                          KD_OWNED keel_builder **out_builder);
 KEEL_API void keel_builder_destroy(keel_builder *builder);
 
-/* Adds an input; a dimension of -1 stays open until the program runs. */
+/* Adds an input; a dimension of -1 stays open until the program runs. With a
+ * rank of KEEL_RANK_UNKNOWN it takes any shape, and `dims` is not read. */
 KEEL_API keel_value keel_builder_input(keel_builder *builder, const char *name,
                                        kd_dtype dtype, uint32_t rank,
                                        const int64_t *dims);

@@ -60,12 +60,22 @@ void keel_builder_destroy(keel_builder *builder) {
   free(builder);
 }
 
+/* What is known of an input: NULL if its rank is not. */
+static keel_status type_of_input(const keel_port *port,
+                                 const keel_type **out_type) {
+  *out_type = NULL;
+  if (port->flags & KEEL_PORT_RESOURCE) return KD_OK;
+  if (port->rank != KEEL_RANK_UNKNOWN)
+    return keel_type_of(port->dtype, port->rank, port->dims, out_type);
+  const keel_type *checked = NULL; /* the element type is one that there is */
+  return keel_type_of(port->dtype, 0, NULL, &checked);
+}
+
 static keel_status add_input(keel_builder *builder, const keel_port *port,
                              uint32_t *out_value) {
   keel_function *function = builder->function;
   const keel_type *type = NULL;
-  if (!(port->flags & KEEL_PORT_RESOURCE))
-    KEEL_TRY(keel_type_of(port->dtype, port->rank, port->dims, &type));
+  KEEL_TRY(type_of_input(port, &type));
   uint32_t value = keel_function_value(function, port->name);
   if (value == KEEL_ABSENT) return KD_OUT_OF_MEMORY;
   function->values[value].type = type;
