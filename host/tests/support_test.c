@@ -113,6 +113,47 @@ static void no_kernel_of_types(void **state) {
   keel_program_release(program);
 }
 
+/* Dropout of x, by a training mode that is 0, 1, or (-1) an input. */
+static keel_program *dropout(int training, float ratio) {
+  const int64_t size = 2;
+  const uint8_t mode = training == 1;
+  keel_builder *builder = create_builder(context, "dropout");
+  keel_tensor *tensor = NULL;
+  keel_value inputs[3] = {keel_builder_input(builder, "x", KD_F32, 1, &size)};
+  expect_ok(keel_tensor_create(context, KD_F32, 0, NULL, &ratio, &tensor));
+  inputs[1] = keel_builder_constant(builder, tensor);
+  keel_tensor_release(tensor);
+  expect_ok(keel_tensor_create(context, KD_BOOL, 0, NULL, &mode, &tensor));
+  inputs[2] = training < 0
+                  ? keel_builder_input(builder, "training", KD_BOOL, 0, NULL)
+                  : keel_builder_constant(builder, tensor);
+  keel_tensor_release(tensor);
+  keel_builder_output(builder, "y",
+                      keel_builder_op(builder, "Dropout", NULL, 0, inputs, 3));
+  return finish_program(builder);
+}
+
+static void dropping(void **state) {
+  static const struct {
+    int training;
+    float ratio;
+    keel_status status;
+  } cases[] = {{0, 0.5f, KD_OK},
+               {1, 0, KD_OK},
+               {-1, 0, KD_OK},
+               {1, 0.5f, KD_UNIMPLEMENTED},
+               {-1, 0.5f, KD_UNIMPLEMENTED}};
+  (void)state;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    keel_program *program = dropout(cases[i].training, cases[i].ratio);
+    assert_int_equal(
+        keel_program_support(program, device_of("cpu:0"), NULL, NULL),
+        cases[i].status);
+    if (cases[i].status != KD_OK) expect_message("training mode");
+    keel_program_release(program);
+  }
+}
+
 static void known_in_a_run(void **state) {
   (void)state;
   keel_program *program = add_and_erf("Relu", KD_F32, -1);
@@ -188,6 +229,7 @@ int main(void) {
       cmocka_unit_test(taken),
       cmocka_unit_test(no_kernel),
       cmocka_unit_test(no_kernel_of_types),
+      cmocka_unit_test(dropping),
       cmocka_unit_test(known_in_a_run),
       cmocka_unit_test(nested),
       cmocka_unit_test(placed_elsewhere),
