@@ -1,0 +1,128 @@
+/* compute.c - running a partition.
+ *
+ * Inputs are used where they lie, if the device can; outputs are copied to
+ * where ONNX Runtime wants them. Any number of threads may run one partition. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "bridge.h"
+
+#define FEW 32 /* values of a run that need no allocation */
+
+typedef struct compute {
+  ort_compute_info base;
+  keel_context *context;
+  keel_plan *plan;
+  uint32_t input_count, output_count;
+} compute;
+
+static ort_status *create_state(ort_compute_info *self,
+                                ort_compute_context *context, void **out) {
+  (void)context;
+  *out = self;
+  return NULL;
+}
+
+static void release_state(ort_compute_info *self, void *state) {
+  (void)self;
+  (void)state;
+}
+
+static ort_status *wrap_inputs(const compute *self, ort_kernel_context *run,
+                               keel_tensor **inputs) {
+  for (uint32_t i = 0; i < self->input_count; i++) {
+    const ort_value *value = NULL;
+    TRY(ort->KernelContext_GetInput(run, i, &value));
+    if (!value)
+      return failure(ORT_INVALID_ARGUMENT,
+                     "Keel: input %u of a partition is "
+                     "missing",
+                     i);
+    TRY(value_wrap(self->context, value, &inputs[i]));
+  }
+  return NULL;
+}
+
+/* The types must agree: ONNX Runtime made the memory for its own. */
+static ort_status *check_type(const ort_value *value, keel_tensor *tensor,
+                              uint32_t index) {
+  int type = 0;
+  const int64_t *dims = NULL;
+  size_t rank = 0;
+  TRY(ort->GetTensorElementTypeAndShapeDataReference(value, &type, &dims,
+                                                     &rank));
+  if (dtype_of_ort(type) == keel_tensor_dtype(tensor)) return NULL;
+  char text[256];
+  return failure(ORT_FAIL,
+                 "Keel: output %u of a partition is %s, but ONNX "
+                 "Runtime expects %s",
+                 index, keel_tensor_text(tensor, text, sizeof text),
+                 keel_dtype_name(dtype_of_ort(type)));
+}
+
+static ort_status *give_output(ort_kernel_context *run, keel_tensor *tensor,
+                               uint32_t index) {
+  ort_value *value = NULL;
+  void *data = NULL;
+  TRY(ort->KernelContext_GetOutput(run, index, keel_tensor_dims(tensor),
+                                   keel_tensor_rank(tensor), &value));
+  if (!value) return NULL; /* nobody wants it */
+  TRY(check_type(value, tensor, index));
+  TRY(ort->GetTensorMutableData(value, &data));
+  uint64_t size = keel_tensor_size(tensor);
+  if (size) TRY_KEEL(keel_tensor_read(tensor, data, size));
+  return NULL;
+}
+
+static ort_status *run_with(const compute *self, ort_kernel_context *run,
+                            keel_tensor **inputs, keel_tensor **outputs) {
+  TRY(wrap_inputs(self, run, inputs));
+  TRY_KEEL(keel_plan_run(self->plan, inputs, self->input_count, outputs,
+                         self->output_count));
+  for (uint32_t i = 0; i < self->output_count; i++)
+    TRY(give_output(run, outputs[i], i));
+  return NULL;
+}
+
+static ort_status *run(ort_compute_info *base, void *state,
+                       ort_kernel_context *context) {
+  (void)state;
+  const compute *self = (const compute *)base;
+  uint32_t count = self->input_count + self->output_count;
+  keel_tensor *few[FEW] = {0};
+  keel_tensor **all = count <= FEW ? few : calloc(count, sizeof(keel_tensor *));
+  if (!all) return no_memory();
+  ort_status *status = run_with(self, context, all, all + self->input_count);
+  for (uint32_t i = 0; i < count; i++)
+    keel_tensor_release(all[i]);
+  if (all != few) free(all);
+  return status;
+}
+
+ort_status *compute_create(keel_context *context, keel_plan *plan,
+                           ort_compute_info **out) {
+  compute *self = calloc(1, sizeof *self);
+  if (!self) {
+    keel_plan_release(plan);
+    return no_memory();
+  }
+  self->base = (ort_compute_info){
+      .ort_version_supported = ORT_VERSION_USED,
+      .CreateState = create_state,
+      .Compute = run,
+      .ReleaseState = release_state,
+  };
+  self->context = context;
+  self->plan = plan;
+  self->input_count = keel_plan_input_count(plan);
+  self->output_count = keel_plan_output_count(plan);
+  *out = &self->base;
+  return NULL;
+}
+
+void compute_destroy(ort_compute_info *base) {
+  compute *self = (compute *)base;
+  if (!self) return;
+  keel_plan_release(self->plan);
+  free(self);
+}

@@ -1,0 +1,223 @@
+/* factory.c - Keel's devices as ONNX Runtime sees them, and the providers of
+ * sessions that chose one.
+ *
+ * Each device of Keel is a device of the provider. A CPU is put to the CPU that
+ * ONNX Runtime discovered itself; for every other device, of whose kind ONNX
+ * Runtime may know nothing, a hardware device is made. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "bridge.h"
+
+#define VENDOR_ID 0x4b45u /* "KE": PCI has given it to nobody */
+
+/* Metadata of a device of the provider: which of Keel's it is. */
+#define DEVICE_KEY "keel.device"
+
+typedef struct factory {
+  ort_ep_factory base;
+  runtime *held;
+  const ort_logger *logger;
+} factory;
+
+static const char *get_name(const ort_ep_factory *self) {
+  (void)self;
+  return PROVIDER_NAME;
+}
+
+static const char *get_vendor(const ort_ep_factory *self) {
+  (void)self;
+  return "Keel";
+}
+
+static uint32_t get_vendor_id(const ort_ep_factory *self) {
+  (void)self;
+  return VENDOR_ID;
+}
+
+static const char *get_version(const ort_ep_factory *self) {
+  (void)self;
+  return keel_version();
+}
+
+/* ---- devices ---------------------------------------------------------------- */
+
+static ort_pairs *metadata_of(const keel_device_facts *facts) {
+  ort_pairs *pairs = NULL;
+  ort->CreateKeyValuePairs(&pairs);
+  ort->AddKeyValuePair(pairs, DEVICE_KEY, facts->name);
+  ort->AddKeyValuePair(pairs, "keel.product", facts->product);
+  ort->AddKeyValuePair(pairs, "keel.kind", facts->kind);
+  return pairs;
+}
+
+static const ort_hardware *find_cpu(const ort_hardware *const *found,
+                                    size_t count) {
+  for (size_t i = 0; i < count; i++)
+    if (ort->HardwareDevice_Type(found[i]) == OrtHardwareDeviceType_CPU)
+      return found[i];
+  return NULL;
+}
+
+static int type_of(const char *kind) {
+  if (!strcmp(kind, "cpu")) return OrtHardwareDeviceType_CPU;
+  if (!strcmp(kind, "gpu")) return OrtHardwareDeviceType_GPU;
+  return OrtHardwareDeviceType_NPU;
+}
+
+/* Adds a device; `hardware` NULL: it is made, and is the index-th of Keel's. */
+static ort_status *add(factory *self, const ort_hardware *hardware,
+                       const keel_device_facts *facts, uint32_t index,
+                       ort_ep_device **out) {
+  ort_pairs *metadata = metadata_of(facts);
+  ort_hardware *made = NULL;
+  ort_status *status = NULL;
+  if (!hardware)
+    status = ort_ep_functions->CreateHardwareDevice(
+        type_of(facts->kind), VENDOR_ID, index, "Keel", metadata, &made);
+  if (!status)
+    status = ort_ep_functions->CreateEpDevice(
+        &self->base, hardware ? hardware : made, metadata, NULL, out);
+  if (made) ort_ep_functions->ReleaseHardwareDevice(made);
+  ort->ReleaseKeyValuePairs(metadata);
+  return status;
+}
+
+static ort_status *get_supported_devices(ort_ep_factory *base,
+                                         const ort_hardware *const *found,
+                                         size_t found_count,
+                                         ort_ep_device **out, size_t capacity,
+                                         size_t *out_count) {
+  factory *self = (factory *)base;
+  const ort_hardware *cpu = find_cpu(found, found_count);
+  uint32_t count = keel_device_count(self->held->context);
+  *out_count = 0;
+  for (uint32_t i = 0; i < count; i++) {
+    keel_device_facts facts;
+    keel_device_describe(keel_device_at(self->held->context, i), &facts);
+    if (*out_count == capacity) {
+      log_line(self->logger, ORT_LOGGING_LEVEL_WARNING,
+               "Keel has %u devices, but ONNX Runtime takes %zu of a provider: "
+               "%s and those after it are not shown; KEEL_VISIBLE_DEVICES "
+               "chooses",
+               count, capacity, facts.name);
+      break;
+    }
+    bool is_cpu = type_of(facts.kind) == OrtHardwareDeviceType_CPU;
+    TRY(add(self, is_cpu ? cpu : NULL, &facts, i, &out[*out_count]));
+    ++*out_count;
+  }
+  return NULL;
+}
+
+/* ---- providers ---------------------------------------------------------------- */
+
+static ort_status *choose(const options *given,
+                          const ort_pairs *const *metadata, size_t count,
+                          const char **out) {
+  if (*given->device) {
+    *out = given->device;
+    return NULL;
+  }
+  if (count > 1)
+    return failure(ORT_INVALID_ARGUMENT,
+                   "Keel: a session runs on one device, and was given %zu; "
+                   "give add_provider_for_devices one of them, or set the "
+                   "option keel.device",
+                   count);
+  *out = count ? ort->GetKeyValue(metadata[0], DEVICE_KEY) : NULL;
+  return NULL;
+}
+
+static ort_status *create_with(const options *given,
+                               const ort_pairs *const *metadata, size_t count,
+                               const ort_logger *logger, ort_ep **out) {
+  const char *device = NULL;
+  TRY(choose(given, metadata, count, &device));
+  runtime *held = NULL;
+  TRY(runtime_acquire(given->workers, &held));
+  ort_status *status = provider_create(held, given, device, logger, out);
+  if (status) runtime_release(held);
+  return status;
+}
+
+static ort_status *create_ep(ort_ep_factory *self,
+                             const ort_hardware *const *devices,
+                             const ort_pairs *const *metadata, size_t count,
+                             const ort_session_options *session,
+                             const ort_logger *logger, ort_ep **out) {
+  (void)self;
+  (void)devices;
+  *out = NULL;
+  options given;
+  TRY(options_read(session, &given));
+  ort_status *status = create_with(&given, metadata, count, logger, out);
+  options_free(&given);
+  return status;
+}
+
+static void release_ep(ort_ep_factory *self, ort_ep *ep) {
+  (void)self;
+  provider_destroy(ep);
+}
+
+/* ---- what there is none of: memory of its own, copies, streams --------------- */
+
+static ort_status *create_allocator(ort_ep_factory *self,
+                                    const ort_memory_info *memory,
+                                    const ort_pairs *pairs,
+                                    ort_allocator **out) {
+  (void)self;
+  (void)memory;
+  (void)pairs;
+  *out = NULL;
+  return NULL;
+}
+
+static void release_allocator(ort_ep_factory *self, ort_allocator *allocator) {
+  (void)self;
+  (void)allocator;
+}
+
+static ort_status *create_data_transfer(ort_ep_factory *self,
+                                        ort_data_transfer **out) {
+  (void)self;
+  *out = NULL;
+  return NULL;
+}
+
+static bool is_stream_aware(const ort_ep_factory *self) {
+  (void)self;
+  return false;
+}
+
+ort_status *factory_create(runtime *held, const ort_logger *logger,
+                           ort_ep_factory **out) {
+  factory *self = calloc(1, sizeof *self);
+  if (!self) return no_memory();
+  self->base = (ort_ep_factory){
+      .ort_version_supported = ORT_VERSION_USED,
+      .GetName = get_name,
+      .GetVendor = get_vendor,
+      .GetVendorId = get_vendor_id,
+      .GetVersion = get_version,
+      .GetSupportedDevices = get_supported_devices,
+      .CreateEp = create_ep,
+      .ReleaseEp = release_ep,
+      .CreateAllocator = create_allocator,
+      .ReleaseAllocator = release_allocator,
+      .CreateDataTransfer = create_data_transfer,
+      .IsStreamAware = is_stream_aware,
+  };
+  self->held = held;
+  self->logger = logger;
+  *out = &self->base;
+  return NULL;
+}
+
+void factory_destroy(ort_ep_factory *base) {
+  factory *self = (factory *)base;
+  if (!self) return;
+  runtime_release(self->held);
+  free(self);
+}

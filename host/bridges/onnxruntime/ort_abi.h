@@ -1,0 +1,405 @@
+/* ort_abi.h - what this bridge uses of ONNX Runtime's C ABI, by position.
+ *
+ * ONNX Runtime hands a provider tables of functions. A table only grows at its
+ * end, so a slot's number is its name's meaning for ever. Each table below
+ * declares the slots that the bridge calls or fills, under their published
+ * names, and pads the rest; ORT_SLOT states each number once more and lets the
+ * compiler compare. check_abi.py compares both with the published headers,
+ * which are not part of Keel.
+ *
+ * Everything here exists since version 24 of the ABI (ONNX Runtime 1.24), which
+ * is the version that the bridge asks for. */
+#ifndef KEEL_ORT_ABI_H
+#define KEEL_ORT_ABI_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define ORT_VERSION_USED 24u
+
+/* Objects of ONNX Runtime. The bridge holds pointers to them and never looks
+ * inside. A NULL ort_status is success. */
+typedef struct ort_status ort_status;
+typedef struct ort_logger ort_logger;
+typedef struct ort_session_options ort_session_options;
+typedef struct ort_pairs ort_pairs; /* names with values */
+typedef struct ort_hardware ort_hardware;
+typedef struct ort_ep_device ort_ep_device;
+typedef struct ort_graph ort_graph;
+typedef struct ort_node ort_node;
+typedef struct ort_value_info ort_value_info; /* a value of a graph */
+typedef struct ort_type ort_type;
+typedef struct ort_tensor_type ort_tensor_type;
+typedef struct ort_value ort_value; /* a tensor with data */
+typedef struct ort_attr ort_attr;
+typedef struct ort_support ort_support; /* where claims are put */
+typedef struct ort_compute_context ort_compute_context;
+typedef struct ort_kernel_context ort_kernel_context;
+typedef struct ort_allocator ort_allocator;
+typedef struct ort_memory_info ort_memory_info;
+typedef struct ort_data_transfer ort_data_transfer;
+
+/* Enumerations, as the numbers that are used of them. */
+enum {
+  ORT_FAIL = 1,
+  ORT_INVALID_ARGUMENT = 2,
+  ORT_ENGINE_ERROR = 5,
+  ORT_NOT_IMPLEMENTED = 9,
+  ORT_EP_FAIL = 11,
+  ORT_NOT_FOUND = 14,
+
+  ORT_LOGGING_LEVEL_VERBOSE = 0,
+  ORT_LOGGING_LEVEL_INFO = 1,
+  ORT_LOGGING_LEVEL_WARNING = 2,
+  ORT_LOGGING_LEVEL_ERROR = 3,
+
+  OrtHardwareDeviceType_CPU = 0,
+  OrtHardwareDeviceType_GPU = 1,
+  OrtHardwareDeviceType_NPU = 2,
+
+  ORT_OP_ATTR_INT = 1,
+  ORT_OP_ATTR_INTS = 2,
+  ORT_OP_ATTR_FLOAT = 3,
+  ORT_OP_ATTR_FLOATS = 4,
+  ORT_OP_ATTR_STRING = 5,
+  ORT_OP_ATTR_STRINGS = 6,
+  ORT_OP_ATTR_GRAPH = 7,
+  ORT_OP_ATTR_TENSOR = 8,
+
+  /* Element types; up to FLOAT4E2M1 the numbers are ONNX's. */
+  ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT = 1,
+  ONNX_TENSOR_ELEMENT_DATA_TYPE_STRING = 8,
+  ONNX_TENSOR_ELEMENT_DATA_TYPE_BFLOAT16 = 16,
+  ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT4E2M1 = 23,
+  ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT2 = 24,
+  ONNX_TENSOR_ELEMENT_DATA_TYPE_INT2 = 25,
+  ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT8E8M0 = 26,
+};
+
+/* The slots from FIRST to the one before NEXT, which the bridge leaves alone. */
+#define ORT_UNUSED(FIRST, NEXT) void *unused_##FIRST[(NEXT) - (FIRST)]
+/* The slot NAME of TABLE has this number. */
+#define ORT_SLOT(TABLE, NAME, NUMBER)                                \
+  _Static_assert(offsetof(TABLE, NAME) == (NUMBER) * sizeof(void *), \
+                 #TABLE "." #NAME " is not slot " #NUMBER)
+
+typedef struct ort_ep_api ort_ep_api;
+
+/* OrtApi */
+typedef struct ort_api {
+  ort_status *(*CreateStatus)(int code, const char *message); /* copied */
+  ORT_UNUSED(1, 2);
+  const char *(*GetErrorMessage)(const ort_status *status);
+  ORT_UNUSED(3, 51);
+  ort_status *(*GetTensorMutableData)(ort_value *value, void **out);
+  ORT_UNUSED(52, 55);
+  /* NULL: not a tensor */
+  ort_status *(*CastTypeInfoToTensorInfo)(const ort_type *type,
+                                          const ort_tensor_type **out);
+  ORT_UNUSED(56, 60);
+  ort_status *(*GetTensorElementType)(const ort_tensor_type *type, int *out);
+  ort_status *(*GetDimensionsCount)(const ort_tensor_type *type, size_t *out);
+  ort_status *(*GetDimensions)(const ort_tensor_type *type, int64_t *out,
+                               size_t count); /* -1: open */
+  ORT_UNUSED(63, 88);
+  ort_status *(*KernelContext_GetInputCount)(const ort_kernel_context *context,
+                                             size_t *out);
+  ort_status *(*KernelContext_GetOutputCount)(const ort_kernel_context *context,
+                                              size_t *out);
+  ort_status *(*KernelContext_GetInput)(const ort_kernel_context *context,
+                                        size_t index, const ort_value **out);
+  ort_status *(*KernelContext_GetOutput)(ort_kernel_context *context,
+                                         size_t index, const int64_t *dims,
+                                         size_t rank, ort_value **out);
+  ORT_UNUSED(92, 93);
+  void (*ReleaseStatus)(ort_status *status);
+  ORT_UNUSED(94, 96);
+  void (*ReleaseValue)(ort_value *value);
+  ORT_UNUSED(97, 247);
+  ort_status *(*Logger_LogMessage)(const ort_logger *logger, int level,
+                                   const char *message, const char *file,
+                                   int line, const char *function);
+  ORT_UNUSED(248, 272);
+  /* If `size` is too small, fails and writes the size that is needed. */
+  ort_status *(*ReadOpAttr)(const ort_attr *attr, int type, void *data,
+                            size_t size, size_t *out_size);
+  ORT_UNUSED(273, 289);
+  ort_status *(*GetValueInfoName)(const ort_value_info *value,
+                                  const char **out);
+  ort_status *(*GetValueInfoTypeInfo)(const ort_value_info *value,
+                                      const ort_type **out);
+  ORT_UNUSED(291, 295);
+  void (*CreateKeyValuePairs)(ort_pairs **out);
+  void (*AddKeyValuePair)(ort_pairs *pairs, const char *key,
+                          const char *value); /* copied */
+  const char *(*GetKeyValue)(const ort_pairs *pairs, const char *key);
+  void (*GetKeyValuePairs)(const ort_pairs *pairs, const char *const **keys,
+                           const char *const **values, size_t *count);
+  ORT_UNUSED(299, 300);
+  void (*ReleaseKeyValuePairs)(ort_pairs *pairs);
+  ORT_UNUSED(301, 307);
+  int (*HardwareDevice_Type)(const ort_hardware *device);
+  ORT_UNUSED(308, 317);
+  const ort_ep_api *(*GetEpApi)(void);
+  ORT_UNUSED(318, 326);
+  /* NULL: not an initializer */
+  ort_status *(*ValueInfo_GetInitializerValue)(const ort_value_info *value,
+                                               const ort_value **out);
+  ORT_UNUSED(327, 331);
+  ort_status *(*ValueInfo_IsConstantInitializer)(const ort_value_info *value,
+                                                 bool *out);
+  ort_status *(*ValueInfo_IsFromOuterScope)(const ort_value_info *value,
+                                            bool *out);
+  ORT_UNUSED(333, 336);
+  ort_status *(*Graph_GetNumOperatorSets)(const ort_graph *graph, size_t *out);
+  ort_status *(*Graph_GetOperatorSets)(const ort_graph *graph,
+                                       const char **domains, int64_t *versions,
+                                       size_t count);
+  ort_status *(*Graph_GetNumInputs)(const ort_graph *graph, size_t *out);
+  ort_status *(*Graph_GetInputs)(const ort_graph *graph,
+                                 const ort_value_info **out, size_t count);
+  ort_status *(*Graph_GetNumOutputs)(const ort_graph *graph, size_t *out);
+  ort_status *(*Graph_GetOutputs)(const ort_graph *graph,
+                                  const ort_value_info **out, size_t count);
+  ort_status *(*Graph_GetNumInitializers)(const ort_graph *graph, size_t *out);
+  ort_status *(*Graph_GetInitializers)(const ort_graph *graph,
+                                       const ort_value_info **out,
+                                       size_t count);
+  ort_status *(*Graph_GetNumNodes)(const ort_graph *graph, size_t *out);
+  ort_status *(*Graph_GetNodes)(const ort_graph *graph, const ort_node **out,
+                                size_t count); /* in a topological order */
+  /* NULL: the outermost graph */
+  ort_status *(*Graph_GetParentNode)(const ort_graph *graph,
+                                     const ort_node **out);
+  ORT_UNUSED(347, 349);
+  ort_status *(*Node_GetName)(const ort_node *node, const char **out);
+  ort_status *(*Node_GetOperatorType)(const ort_node *node, const char **out);
+  ort_status *(*Node_GetDomain)(const ort_node *node, const char **out);
+  ort_status *(*Node_GetSinceVersion)(const ort_node *node, int *out);
+  ort_status *(*Node_GetNumInputs)(const ort_node *node, size_t *out);
+  ort_status *(*Node_GetInputs)(const ort_node *node,
+                                const ort_value_info **out, size_t count);
+  ort_status *(*Node_GetNumOutputs)(const ort_node *node, size_t *out);
+  ort_status *(*Node_GetOutputs)(const ort_node *node,
+                                 const ort_value_info **out, size_t count);
+  ort_status *(*Node_GetNumImplicitInputs)(const ort_node *node, size_t *out);
+  ort_status *(*Node_GetImplicitInputs)(const ort_node *node,
+                                        const ort_value_info **out,
+                                        size_t count);
+  ort_status *(*Node_GetNumAttributes)(const ort_node *node, size_t *out);
+  ort_status *(*Node_GetAttributes)(const ort_node *node, const ort_attr **out,
+                                    size_t count);
+  ORT_UNUSED(361, 362);
+  /* the caller releases the value */
+  ort_status *(*OpAttr_GetTensorAttributeAsOrtValue)(const ort_attr *attr,
+                                                     ort_value **out);
+  ort_status *(*OpAttr_GetType)(const ort_attr *attr, int *out);
+  ort_status *(*OpAttr_GetName)(const ort_attr *attr, const char **out);
+  ort_status *(*Node_GetNumSubgraphs)(const ort_node *node, size_t *out);
+  ort_status *(*Node_GetSubgraphs)(const ort_node *node, const ort_graph **out,
+                                   size_t count, const char **out_attr_names);
+  ORT_UNUSED(367, 368);
+  ort_status *(*Node_GetEpName)(const ort_node *node,
+                                const char **out); /* NULL or "": nobody's */
+  ORT_UNUSED(369, 378);
+  ort_status *(*GetTensorData)(const ort_value *value, const void **out);
+  /* the caller releases the pairs */
+  ort_status *(*GetSessionOptionsConfigEntries)(
+      const ort_session_options *options, ort_pairs **out);
+  ORT_UNUSED(380, 390);
+  bool (*TensorTypeAndShape_HasShape)(const ort_tensor_type *type);
+  ORT_UNUSED(391, 414);
+  /* dims live as long as the value */
+  ort_status *(*GetTensorElementTypeAndShapeDataReference)(
+      const ort_value *value, int *out_type, const int64_t **out_dims,
+      size_t *out_rank);
+} ort_api;
+
+ORT_SLOT(ort_api, CreateStatus, 0);
+ORT_SLOT(ort_api, GetErrorMessage, 2);
+ORT_SLOT(ort_api, GetTensorMutableData, 51);
+ORT_SLOT(ort_api, CastTypeInfoToTensorInfo, 55);
+ORT_SLOT(ort_api, GetTensorElementType, 60);
+ORT_SLOT(ort_api, GetDimensionsCount, 61);
+ORT_SLOT(ort_api, GetDimensions, 62);
+ORT_SLOT(ort_api, KernelContext_GetInputCount, 88);
+ORT_SLOT(ort_api, KernelContext_GetOutputCount, 89);
+ORT_SLOT(ort_api, KernelContext_GetInput, 90);
+ORT_SLOT(ort_api, KernelContext_GetOutput, 91);
+ORT_SLOT(ort_api, ReleaseStatus, 93);
+ORT_SLOT(ort_api, ReleaseValue, 96);
+ORT_SLOT(ort_api, Logger_LogMessage, 247);
+ORT_SLOT(ort_api, ReadOpAttr, 272);
+ORT_SLOT(ort_api, GetValueInfoName, 289);
+ORT_SLOT(ort_api, GetValueInfoTypeInfo, 290);
+ORT_SLOT(ort_api, CreateKeyValuePairs, 295);
+ORT_SLOT(ort_api, AddKeyValuePair, 296);
+ORT_SLOT(ort_api, GetKeyValue, 297);
+ORT_SLOT(ort_api, GetKeyValuePairs, 298);
+ORT_SLOT(ort_api, ReleaseKeyValuePairs, 300);
+ORT_SLOT(ort_api, HardwareDevice_Type, 307);
+ORT_SLOT(ort_api, GetEpApi, 317);
+ORT_SLOT(ort_api, ValueInfo_GetInitializerValue, 326);
+ORT_SLOT(ort_api, ValueInfo_IsConstantInitializer, 331);
+ORT_SLOT(ort_api, ValueInfo_IsFromOuterScope, 332);
+ORT_SLOT(ort_api, Graph_GetNumOperatorSets, 336);
+ORT_SLOT(ort_api, Graph_GetOperatorSets, 337);
+ORT_SLOT(ort_api, Graph_GetNumInputs, 338);
+ORT_SLOT(ort_api, Graph_GetInputs, 339);
+ORT_SLOT(ort_api, Graph_GetNumOutputs, 340);
+ORT_SLOT(ort_api, Graph_GetOutputs, 341);
+ORT_SLOT(ort_api, Graph_GetNumInitializers, 342);
+ORT_SLOT(ort_api, Graph_GetInitializers, 343);
+ORT_SLOT(ort_api, Graph_GetNumNodes, 344);
+ORT_SLOT(ort_api, Graph_GetNodes, 345);
+ORT_SLOT(ort_api, Graph_GetParentNode, 346);
+ORT_SLOT(ort_api, Node_GetName, 349);
+ORT_SLOT(ort_api, Node_GetOperatorType, 350);
+ORT_SLOT(ort_api, Node_GetDomain, 351);
+ORT_SLOT(ort_api, Node_GetSinceVersion, 352);
+ORT_SLOT(ort_api, Node_GetNumInputs, 353);
+ORT_SLOT(ort_api, Node_GetInputs, 354);
+ORT_SLOT(ort_api, Node_GetNumOutputs, 355);
+ORT_SLOT(ort_api, Node_GetOutputs, 356);
+ORT_SLOT(ort_api, Node_GetNumImplicitInputs, 357);
+ORT_SLOT(ort_api, Node_GetImplicitInputs, 358);
+ORT_SLOT(ort_api, Node_GetNumAttributes, 359);
+ORT_SLOT(ort_api, Node_GetAttributes, 360);
+ORT_SLOT(ort_api, OpAttr_GetTensorAttributeAsOrtValue, 362);
+ORT_SLOT(ort_api, OpAttr_GetType, 363);
+ORT_SLOT(ort_api, OpAttr_GetName, 364);
+ORT_SLOT(ort_api, Node_GetNumSubgraphs, 365);
+ORT_SLOT(ort_api, Node_GetSubgraphs, 366);
+ORT_SLOT(ort_api, Node_GetEpName, 368);
+ORT_SLOT(ort_api, GetTensorData, 378);
+ORT_SLOT(ort_api, GetSessionOptionsConfigEntries, 379);
+ORT_SLOT(ort_api, TensorTypeAndShape_HasShape, 390);
+ORT_SLOT(ort_api, GetTensorElementTypeAndShapeDataReference, 414);
+
+/* OrtApiBase: what a provider gets first. */
+typedef struct ort_api_base {
+  const ort_api *(*GetApi)(uint32_t version); /* NULL: not that version */
+  const char *(*GetVersionString)(void);
+} ort_api_base;
+
+ORT_SLOT(ort_api_base, GetApi, 0);
+ORT_SLOT(ort_api_base, GetVersionString, 1);
+
+/* OrtNodeFusionOptions: how claimed nodes become one. */
+typedef struct ort_fusion_options {
+  uint32_t ort_version_supported;
+  bool drop_constant_initializers; /* constants are not inputs of the one */
+} ort_fusion_options;
+
+_Static_assert(offsetof(ort_fusion_options, drop_constant_initializers) == 4,
+               "OrtNodeFusionOptions has no gap");
+
+typedef struct ort_ep_factory ort_ep_factory;
+typedef struct ort_ep ort_ep;
+typedef struct ort_compute_info ort_compute_info;
+
+/* OrtEpApi */
+struct ort_ep_api {
+  /* copies the pairs; ONNX Runtime owns the device when it was handed out */
+  ort_status *(*CreateEpDevice)(ort_ep_factory *factory,
+                                const ort_hardware *hardware,
+                                const ort_pairs *metadata,
+                                const ort_pairs *options, ort_ep_device **out);
+  ORT_UNUSED(1, 2);
+  ort_status *(*EpGraphSupportInfo_AddNodesToFuse)(
+      ort_support *support, const ort_node *const *nodes, size_t count,
+      const ort_fusion_options *options);
+  ORT_UNUSED(3, 16);
+  ort_status *(*CreateHardwareDevice)(int type, uint32_t vendor_id,
+                                      uint32_t device_id, const char *vendor,
+                                      const ort_pairs *metadata,
+                                      ort_hardware **out);
+  void (*ReleaseHardwareDevice)(ort_hardware *device);
+};
+
+ORT_SLOT(ort_ep_api, CreateEpDevice, 0);
+ORT_SLOT(ort_ep_api, EpGraphSupportInfo_AddNodesToFuse, 2);
+ORT_SLOT(ort_ep_api, CreateHardwareDevice, 16);
+ORT_SLOT(ort_ep_api, ReleaseHardwareDevice, 17);
+
+/* OrtEpFactory: makes providers. The bridge fills it. Slot 0 is the version
+ * that it was built for; ONNX Runtime reads no slot that is younger. */
+struct ort_ep_factory {
+  uint32_t ort_version_supported;
+  const char *(*GetName)(const ort_ep_factory *self);
+  const char *(*GetVendor)(const ort_ep_factory *self);
+  ort_status *(*GetSupportedDevices)(ort_ep_factory *self,
+                                     const ort_hardware *const *found,
+                                     size_t found_count, ort_ep_device **out,
+                                     size_t capacity, size_t *out_count);
+  ort_status *(*CreateEp)(ort_ep_factory *self,
+                          const ort_hardware *const *devices,
+                          const ort_pairs *const *metadata, size_t count,
+                          const ort_session_options *options,
+                          const ort_logger *logger, ort_ep **out);
+  void (*ReleaseEp)(ort_ep_factory *self, ort_ep *ep);
+  uint32_t (*GetVendorId)(const ort_ep_factory *self);
+  const char *(*GetVersion)(const ort_ep_factory *self);
+  ORT_UNUSED(8, 9);
+  ort_status *(*CreateAllocator)(ort_ep_factory *self,
+                                 const ort_memory_info *memory,
+                                 const ort_pairs *options, ort_allocator **out);
+  void (*ReleaseAllocator)(ort_ep_factory *self, ort_allocator *allocator);
+  ort_status *(*CreateDataTransfer)(ort_ep_factory *self,
+                                    ort_data_transfer **out);
+  bool (*IsStreamAware)(const ort_ep_factory *self);
+  ORT_UNUSED(13, 21);
+};
+
+ORT_SLOT(ort_ep_factory, ort_version_supported, 0);
+ORT_SLOT(ort_ep_factory, GetName, 1);
+ORT_SLOT(ort_ep_factory, GetVendor, 2);
+ORT_SLOT(ort_ep_factory, GetSupportedDevices, 3);
+ORT_SLOT(ort_ep_factory, CreateEp, 4);
+ORT_SLOT(ort_ep_factory, ReleaseEp, 5);
+ORT_SLOT(ort_ep_factory, GetVendorId, 6);
+ORT_SLOT(ort_ep_factory, GetVersion, 7);
+ORT_SLOT(ort_ep_factory, CreateAllocator, 9);
+ORT_SLOT(ort_ep_factory, ReleaseAllocator, 10);
+ORT_SLOT(ort_ep_factory, CreateDataTransfer, 11);
+ORT_SLOT(ort_ep_factory, IsStreamAware, 12);
+
+/* OrtEp: one provider, of one session. The bridge fills it. */
+struct ort_ep {
+  uint32_t ort_version_supported;
+  const char *(*GetName)(const ort_ep *self);
+  ort_status *(*GetCapability)(ort_ep *self, const ort_graph *graph,
+                               ort_support *support);
+  /* graphs and nodes live for the call only; out_contexts is for models that
+   * are to be saved compiled */
+  ort_status *(*Compile)(ort_ep *self, const ort_graph **graphs,
+                         const ort_node **fused, size_t count,
+                         ort_compute_info **out, ort_node **out_contexts);
+  void (*ReleaseNodeComputeInfos)(ort_ep *self, ort_compute_info **infos,
+                                  size_t count);
+  ORT_UNUSED(5, 26);
+};
+
+ORT_SLOT(ort_ep, ort_version_supported, 0);
+ORT_SLOT(ort_ep, GetName, 1);
+ORT_SLOT(ort_ep, GetCapability, 2);
+ORT_SLOT(ort_ep, Compile, 3);
+ORT_SLOT(ort_ep, ReleaseNodeComputeInfos, 4);
+
+/* OrtNodeComputeInfo: how a compiled partition runs. The bridge fills it. */
+struct ort_compute_info {
+  uint32_t ort_version_supported;
+  ort_status *(*CreateState)(ort_compute_info *self,
+                             ort_compute_context *context, void **out);
+  ort_status *(*Compute)(ort_compute_info *self, void *state,
+                         ort_kernel_context *context);
+  void (*ReleaseState)(ort_compute_info *self, void *state);
+};
+
+ORT_SLOT(ort_compute_info, ort_version_supported, 0);
+ORT_SLOT(ort_compute_info, CreateState, 1);
+ORT_SLOT(ort_compute_info, Compute, 2);
+ORT_SLOT(ort_compute_info, ReleaseState, 3);
+
+#endif /* KEEL_ORT_ABI_H */

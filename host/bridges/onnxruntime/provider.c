@@ -1,0 +1,315 @@
+/* provider.c - the provider of one session: what it claims, what it compiles. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "bridge.h"
+
+typedef struct provider {
+  ort_ep base;
+  runtime *held;
+  target to;
+  char *trace; /* where it goes at the end, or NULL */
+} provider;
+
+static const char *get_name(const ort_ep *base) {
+  (void)base;
+  return PROVIDER_NAME;
+}
+
+/* ---- claims -------------------------------------------------------------------- */
+
+/* What a graph's nodes are to the provider. */
+typedef struct claims {
+  opsets imports;
+  node_list nodes;
+  bool *claimed;
+  uint32_t *group;
+  name_map makers; /* a value's name to its node's index */
+  partition_edge *edges;
+  size_t edge_count, edge_capacity;
+} claims;
+
+static void claims_free(claims *one) {
+  opsets_free(&one->imports);
+  free(one->nodes.items);
+  free(one->claimed);
+  free(one->group);
+  free(one->edges);
+  name_free(&one->makers);
+}
+
+static ort_status *note_outputs(claims *one, uint32_t node) {
+  value_list out;
+  TRY(node_outputs(one->nodes.items[node], &out));
+  ort_status *status = NULL;
+  for (size_t i = 0; i < out.count && !status; i++) {
+    const char *name = NULL;
+    status = value_name(out.items[i], &name);
+    if (status || !*name) continue;
+    name_entry *entry = name_add(&one->makers, name);
+    if (entry)
+      entry->number = node;
+    else
+      status = no_memory();
+  }
+  free(out.items);
+  return status;
+}
+
+static ort_status *add_edge(claims *one, const ort_value_info *value,
+                            uint32_t reader) {
+  const char *name = NULL;
+  TRY(value_name(value, &name));
+  name_entry *maker = *name ? name_find(&one->makers, name) : NULL;
+  if (!maker) return NULL;
+  if (one->edge_count == one->edge_capacity) {
+    size_t capacity = one->edge_capacity * 2 + 64;
+    partition_edge *edges = realloc(one->edges, capacity * sizeof *edges);
+    if (!edges) return no_memory();
+    one->edges = edges;
+    one->edge_capacity = capacity;
+  }
+  one->edges[one->edge_count++] = (partition_edge){maker->number, reader};
+  return NULL;
+}
+
+static ort_status *note_inputs(claims *one, uint32_t node,
+                               ort_status *(*list)(const ort_node *node,
+                                                   value_list *out)) {
+  value_list in;
+  TRY(list(one->nodes.items[node], &in));
+  ort_status *status = NULL;
+  for (size_t i = 0; i < in.count && !status; i++)
+    status = add_edge(one, in.items[i], node);
+  free(in.items);
+  return status;
+}
+
+/* A node that a provider has, this one or one before it, is not to be had. */
+static ort_status *claim(provider *self, claims *one, uint32_t node) {
+  const char *owner = NULL;
+  TRY(ort->Node_GetEpName(one->nodes.items[node], &owner));
+  if (owner && *owner) return NULL;
+  one->claimed[node] =
+      target_takes(&self->to, &one->imports, one->nodes.items[node]);
+  return NULL;
+}
+
+static ort_status *read_graph(provider *self, const ort_graph *graph,
+                              claims *out) {
+  TRY(graph_nodes(graph, &out->nodes));
+  uint32_t count = (uint32_t)out->nodes.count;
+  out->claimed = calloc(out->nodes.count + 1, sizeof *out->claimed);
+  out->group = calloc(out->nodes.count + 1, sizeof *out->group);
+  if (!out->claimed || !out->group) return no_memory();
+  for (uint32_t i = 0; i < count; i++) {
+    TRY(claim(self, out, i));
+    TRY(note_outputs(out, i));
+  }
+  for (uint32_t i = 0; i < count; i++) {
+    TRY(note_inputs(out, i, node_inputs));
+    TRY(note_inputs(out, i, node_captures));
+  }
+  return NULL;
+}
+
+static ort_status *give_group(const claims *one, uint32_t group,
+                              const ort_node **scratch, ort_support *support) {
+  static const ort_fusion_options options = {
+      .ort_version_supported = ORT_VERSION_USED,
+      .drop_constant_initializers = true};
+  size_t count = 0;
+  for (size_t i = 0; i < one->nodes.count; i++)
+    if (one->group[i] == group) scratch[count++] = one->nodes.items[i];
+  return ort_ep_functions->EpGraphSupportInfo_AddNodesToFuse(support, scratch,
+                                                             count, &options);
+}
+
+static ort_status *give_groups(provider *self, const claims *one,
+                               ort_support *support) {
+  size_t nodes = one->nodes.count, claimed = 0;
+  uint32_t groups = partition((uint32_t)nodes, one->claimed, one->edges,
+                              one->edge_count, one->group);
+  if (groups == NO_GROUP) return no_memory();
+  const ort_node **scratch = calloc(nodes + 1, sizeof *scratch);
+  if (!scratch) return no_memory();
+  ort_status *status = NULL;
+  for (uint32_t i = 0; i < groups && !status; i++)
+    status = give_group(one, i, scratch, support);
+  free(scratch);
+  for (size_t i = 0; i < nodes; i++)
+    claimed += one->claimed[i];
+  log_line(self->to.logger, ORT_LOGGING_LEVEL_INFO,
+           "%s takes %zu of %zu nodes, in %u partitions", self->to.name,
+           claimed, nodes, groups);
+  return status;
+}
+
+/* Whether to leave a graph alone: the body of an op that the device takes with
+ * its bodies, or of an op that ONNX Runtime will expand into others, after which
+ * what was claimed in it would be lost. */
+static ort_status *leave(provider *self, const opsets *imports,
+                         const ort_graph *graph, bool *out) {
+  const ort_node *parent = NULL;
+  const char *op = NULL, *domain = NULL;
+  *out = false;
+  TRY(ort->Graph_GetParentNode(graph, &parent));
+  if (!parent) return NULL;
+  TRY(ort->Node_GetOperatorType(parent, &op));
+  TRY(ort->Node_GetDomain(parent, &domain));
+  bool flow = !*domain &&
+              (!strcmp(op, "If") || !strcmp(op, "Loop") || !strcmp(op, "Scan"));
+  *out = !flow || target_takes(&self->to, imports, parent);
+  return NULL;
+}
+
+static ort_status *get_capability(ort_ep *base, const ort_graph *graph,
+                                  ort_support *support) {
+  provider *self = (provider *)base;
+  claims one = {0};
+  bool left = false;
+  ort_status *status = opsets_read(graph, &one.imports);
+  if (!status) status = leave(self, &one.imports, graph, &left);
+  if (!status && !left) status = read_graph(self, graph, &one);
+  if (!status && !left) status = give_groups(self, &one, support);
+  claims_free(&one);
+  return status;
+}
+
+/* ---- compiling ------------------------------------------------------------------- */
+
+static ort_status *add_inputs(translation *into, const ort_node *fused) {
+  value_list in;
+  TRY(node_inputs(fused, &in));
+  ort_status *status = NULL;
+  for (size_t i = 0; i < in.count && !status; i++)
+    status = translate_input(into, in.items[i]);
+  free(in.items);
+  return status;
+}
+
+static ort_status *add_nodes(translation *into, const ort_graph *graph) {
+  node_list nodes;
+  TRY(graph_nodes(graph, &nodes));
+  ort_status *status = NULL;
+  for (size_t i = 0; i < nodes.count && !status; i++)
+    status = translate_node(into, nodes.items[i]);
+  free(nodes.items);
+  return status;
+}
+
+static ort_status *add_outputs(translation *into, const ort_node *fused) {
+  value_list out;
+  TRY(node_outputs(fused, &out));
+  ort_status *status = NULL;
+  for (size_t i = 0; i < out.count && !status; i++)
+    status = translate_output(into, out.items[i]);
+  free(out.items);
+  return status;
+}
+
+static ort_status *compile_with(provider *self, translation *into,
+                                const ort_graph *graph, const ort_node *fused,
+                                ort_compute_info **out) {
+  TRY(add_inputs(into, fused));
+  TRY(add_nodes(into, graph));
+  TRY(add_outputs(into, fused));
+  keel_program *program = NULL;
+  TRY_KEEL(keel_builder_finish(into->builder, &program));
+  keel_plan_params params = {.struct_size = sizeof params,
+                             .device = self->to.device};
+  keel_plan *plan = NULL;
+  keel_status status = keel_plan_create(program, &params, &plan);
+  keel_program_release(program);
+  if (status != KD_OK) return keel_failure(status);
+  return compute_create(self->held->context, plan, out);
+}
+
+static ort_status *compile_one(provider *self, const ort_graph *graph,
+                               const ort_node *fused, ort_compute_info **out) {
+  const char *name = NULL;
+  opsets imports;
+  translation into;
+  TRY(ort->Node_GetName(fused, &name));
+  TRY(opsets_read(graph, &imports));
+  ort_status *status =
+      translation_begin(&into, self->held->context, &imports, name, NULL);
+  if (!status) status = compile_with(self, &into, graph, fused, out);
+  translation_end(&into);
+  opsets_free(&imports);
+  return status;
+}
+
+static void release_infos(ort_ep *base, ort_compute_info **infos,
+                          size_t count) {
+  (void)base;
+  for (size_t i = 0; i < count; i++)
+    compute_destroy(infos[i]);
+}
+
+static ort_status *compile(ort_ep *base, const ort_graph **graphs,
+                           const ort_node **fused, size_t count,
+                           ort_compute_info **out, ort_node **out_contexts) {
+  (void)out_contexts;
+  for (size_t i = 0; i < count; i++) {
+    ort_status *status =
+        compile_one((provider *)base, graphs[i], fused[i], &out[i]);
+    if (!status) continue;
+    release_infos(base, out, i);
+    memset(out, 0, count * sizeof(ort_compute_info *));
+    return status;
+  }
+  return NULL;
+}
+
+/* ---- its life -------------------------------------------------------------------- */
+
+static ort_status *begin(provider *self, const options *given,
+                         const char *device) {
+  TRY_KEEL(keel_device_find(self->held->context, device, &self->to.device));
+  keel_device_facts facts;
+  keel_device_describe(self->to.device, &facts);
+  self->to.name = facts.name;
+  if (!given->trace) return NULL;
+  self->trace = strdup(given->trace);
+  if (!self->trace) return no_memory();
+  keel_status status = keel_trace_start(self->held->context);
+  if (status == KD_OK) return NULL;
+  free(self->trace);
+  self->trace = NULL;
+  return keel_failure(status);
+}
+
+ort_status *provider_create(runtime *held, const options *given,
+                            const char *device, const ort_logger *logger,
+                            ort_ep **out) {
+  provider *self = calloc(1, sizeof *self);
+  if (!self) return no_memory();
+  self->base = (ort_ep){
+      .ort_version_supported = ORT_VERSION_USED,
+      .GetName = get_name,
+      .GetCapability = get_capability,
+      .Compile = compile,
+      .ReleaseNodeComputeInfos = release_infos,
+  };
+  self->held = held;
+  self->to = (target){.context = held->context, .logger = logger};
+  ort_status *status = begin(self, given, device);
+  if (status) {
+    free(self);
+    return status;
+  }
+  *out = &self->base;
+  return NULL;
+}
+
+void provider_destroy(ort_ep *base) {
+  provider *self = (provider *)base;
+  if (!self) return;
+  if (self->trace && keel_trace_stop(self->held->context, self->trace) != KD_OK)
+    log_line(self->to.logger, ORT_LOGGING_LEVEL_ERROR, "Keel: no trace: %s",
+             keel_message());
+  free(self->trace);
+  runtime_release(self->held);
+  free(self);
+}
