@@ -83,6 +83,17 @@ static ort_status *add(factory *self, const ort_hardware *hardware,
   return status;
 }
 
+/* The device that is shown as the index-th: the default one comes first, as
+ * ONNX Runtime takes the first where none is named. */
+static keel_device *device_at(const keel_context *context, uint32_t index) {
+  keel_device *first = keel_device_default(context);
+  uint32_t at = 0;
+  while (keel_device_at(context, at) != first)
+    at++;
+  if (index == 0) return first;
+  return keel_device_at(context, index <= at ? index - 1 : index);
+}
+
 static ort_status *get_supported_devices(ort_ep_factory *base,
                                          const ort_hardware *const *found,
                                          size_t found_count,
@@ -94,7 +105,7 @@ static ort_status *get_supported_devices(ort_ep_factory *base,
   *out_count = 0;
   for (uint32_t i = 0; i < count; i++) {
     keel_device_facts facts;
-    keel_device_describe(keel_device_at(self->held->context, i), &facts);
+    keel_device_describe(device_at(self->held->context, i), &facts);
     if (*out_count == capacity) {
       log_line(self->logger, ORT_LOGGING_LEVEL_WARNING,
                "Keel has %u devices, but ONNX Runtime takes %zu of a provider: "

@@ -1,0 +1,290 @@
+"""The provider's devices, options, errors, partitions, sessions and threads."""
+from __future__ import annotations
+
+import ast
+import gc
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+from typing import Any, Callable
+
+from common import (PROVIDER, check, devices, np, open_session, options, ort, others, partitions,
+                    register, run_tests, unregister)
+from models import Maker, mlp, transformer
+from onnx import TensorProto, helper, numpy_helper
+
+RANDOM = np.random.default_rng(7)
+
+
+def refused(call: Callable[[], Any], *words: str) -> None:
+    """The call fails, and the text has all of the words."""
+    try:
+        call()
+    except Exception as error:
+        text = str(error)
+        check(all(word in text for word in words), "text:", text, words)
+        return
+    raise AssertionError(f"not refused: {words}")
+
+
+def graph(nodes: list[Any], inputs: list[Any], outputs: list[Any], weights: list[Any] = [],
+          opset: int = 17) -> Any:
+    made = helper.make_graph(nodes, "graph", inputs, outputs, weights)
+    return helper.make_model(made, opset_imports=[helper.make_opsetid("", opset)], ir_version=9)
+
+
+def floats(name: str, *shape: Any) -> Any:
+    return helper.make_tensor_value_info(name, TensorProto.FLOAT, list(shape))
+
+
+def every_device_is_shown() -> None:
+    names = [d.ep_metadata["keel.device"] for d in devices()]
+    check("cpu:0" in names and len(names) == len(set(names)), "devices:", names)
+    for one in devices():
+        check(one.ep_vendor == "Keel", "vendor", one.ep_vendor)
+        if one.ep_metadata["keel.kind"] != "cpu":
+            check(one.device.vendor == "Keel", "made by the provider")
+            check(one.device.metadata["keel.device"] == one.ep_metadata["keel.device"],
+                  "metadata", dict(one.device.metadata))
+
+
+def the_default_device_comes_first() -> None:
+    """ONNX Runtime takes the first where none is named."""
+    for name in [d.ep_metadata["keel.device"] for d in devices()]:
+        code = ("import common; common.register(); "
+                "print([d.ep_metadata['keel.device'] for d in common.devices()])")
+        said = subprocess.run([sys.executable, "-c", code], env={**os.environ, "KEEL_DEVICE": name},
+                              cwd=os.path.dirname(os.path.abspath(__file__)), check=True,
+                              capture_output=True, text=True).stdout
+        shown = ast.literal_eval(said)
+        check(shown[0] == name and len(set(shown)) == len(devices()), "order", shown)
+
+
+def options_are_checked() -> None:
+    model = mlp(4)
+    for given, words in (({"keel.devise": "cpu:0"}, ["keel.devise", "keel.device"]),
+                         ({"keel.device": "nope:9"}, ["nope:9", "cpu:0"]),
+                         ({"keel.device": "x" * 200}, ["keel.device"]),
+                         ({"keel.threads": "many"}, ["keel.threads", "many"]),
+                         ({"keel.threads": "0"}, ["keel.threads"]),
+                         ({"keel.trace": ""}, ["keel.trace"])):
+        refused(lambda: open_session(model, options("cpu:0", given)), "Keel: ", *words)
+
+
+def compiled_models_are_refused() -> None:
+    made = options("cpu:0")
+    made.add_session_config_entry("ep.context_enable", "1")
+    refused(lambda: open_session(mlp(4), made), "ep.context_enable")
+
+
+def a_session_has_one_device() -> None:
+    made = ort.SessionOptions()
+    several = devices()
+    if len(several) < 2:
+        return
+    try:
+        made.add_provider_for_devices(several[:2], {})
+    except Exception:  # ONNX Runtime may refuse it itself
+        return
+    refused(lambda: open_session(mlp(4), made), "one device")
+
+
+def the_option_chooses_the_device() -> None:
+    x = RANDOM.standard_normal((4, 64)).astype(np.float32)
+    want = open_session(mlp(4), options("cpu:0"))
+    check(want.run(None, {"x": x})[0].shape == (4, 10), "shape")
+    for one in devices():
+        name = one.ep_metadata["keel.device"]
+        session = ort.InferenceSession(
+            mlp(4).SerializeToString(), options(None), enable_fallback=0,
+            providers=[(PROVIDER, {"keel.device": name}), "CPUExecutionProvider"])
+        check(len(partitions(session)) == 1, "on", name, partitions(session))
+        check(session.run(None, {"x": x})[0].shape == (4, 10), "shape")
+
+
+def errors_cross_with_their_whole_text() -> None:
+    model = graph([helper.make_node("Gather", ["x", "i"], ["y"], name="the_gather")],
+                  [floats("x", 3), helper.make_tensor_value_info("i", TensorProto.INT64, [1])],
+                  [floats("y", 1)])
+    session = open_session(model, options("cpu:0"))
+    check(partitions(session) == [["Gather"]], "partitions", partitions(session))
+    feeds = {"x": np.zeros(3, np.float32), "i": np.array([7], np.int64)}
+    refused(lambda: session.run(None, feeds), "Keel: ", "the_gather", "Gather", "7")
+    feeds["i"][0] = 2
+    check(session.run(None, feeds)[0].shape == (1,), "runs on")
+
+
+def partitions_are_wide_and_convex() -> None:
+    """a -> (string and back) -> sum, and a -> sum: a path leaves Keel and comes back. Two other
+    branches, which do not meet it, stand between its nodes."""
+    nodes = [helper.make_node("Relu", ["x"], ["a"]),
+             helper.make_node("Exp", ["x"], ["b"]),
+             helper.make_node("Cast", ["a"], ["s"], to=TensorProto.STRING),
+             helper.make_node("Neg", ["b"], ["c"]),
+             helper.make_node("Cast", ["s"], ["t"], to=TensorProto.FLOAT),
+             helper.make_node("Abs", ["c"], ["d"]),
+             helper.make_node("Add", ["a", "t"], ["u"]),
+             helper.make_node("Add", ["u", "d"], ["y"])]
+    model = graph(nodes, [floats("x", 4)], [floats("y", 4)])
+    session = open_session(model, options("cpu:0"))
+    check(len(partitions(session)) == 2, "partitions", partitions(session))
+    check(sorted(others(session)) == ["Cast", "Cast"], "others", others(session))
+    x = np.array([1, 2, 4, 8], np.float32)
+    np.testing.assert_allclose(session.run(None, {"x": x})[0], 2 * x + np.exp(x), rtol=1e-5)
+
+
+def a_branch_takes_values_from_around_it() -> None:
+    then = helper.make_graph([helper.make_node("Mul", ["x", "w"], ["t"])], "then", [],
+                             [floats("t", 3)])
+    other = helper.make_graph([helper.make_node("Sub", ["x", "k"], ["e"])], "else", [],
+                              [floats("e", 3)],
+                              [numpy_helper.from_array(np.ones(3, np.float32), "k")])
+    model = graph([helper.make_node("If", ["c"], ["r"], then_branch=then, else_branch=other),
+                   helper.make_node("Neg", ["r"], ["y"])],
+                  [helper.make_tensor_value_info("c", TensorProto.BOOL, []), floats("x", 3)],
+                  [floats("y", 3)], [numpy_helper.from_array(np.full(3, 5, np.float32), "w")])
+    session = open_session(model, options("cpu:0"))
+    check(partitions(session) == [["If", "Neg"]], "partitions", partitions(session))
+    x = np.array([1, 2, 3], np.float32)
+    for chosen, want in ((True, -5 * x), (False, 1 - x)):
+        np.testing.assert_array_equal(
+            session.run(None, {"c": np.array(chosen), "x": x})[0], want)
+
+
+def constants_that_may_be_given_are_inputs() -> None:
+    weight = numpy_helper.from_array(np.full(3, 2, np.float32), "w")
+    model = graph([helper.make_node("Mul", ["x", "w"], ["y"])], [floats("x", 3), floats("w", 3)],
+                  [floats("y", 3)], [weight])
+    session = open_session(model, options("cpu:0"))
+    check(len(partitions(session)) == 1, "partitions")
+    x = np.ones(3, np.float32)
+    check(session.run(None, {"x": x})[0][0] == 2, "the constant")
+    check(session.run(None, {"x": x, "w": x * 7})[0][0] == 7, "what was given")
+
+
+def empty_and_scalar_tensors_cross() -> None:
+    model = graph([helper.make_node("Neg", ["x"], ["y"]), helper.make_node("Identity", ["x"], ["z"])],
+                  [floats("x", "n")], [floats("y", "n"), floats("z", "n")])
+    session = open_session(model, options("cpu:0"))
+    for size in (0, 3, 0):
+        x = np.arange(size, dtype=np.float32)
+        y, z = session.run(None, {"x": x})
+        np.testing.assert_array_equal(y, -x)
+        np.testing.assert_array_equal(z, x)
+    scalar = open_session(graph([helper.make_node("Neg", ["x"], ["y"])], [floats("x")],
+                                [floats("y")]), options("cpu:0"))
+    check(scalar.run(None, {"x": np.array(3, np.float32)})[0] == -3, "a scalar")
+
+
+def opsets_that_are_not_known_are_not_claimed() -> None:
+    """Nodes of other domains, too, stay where they are."""
+    model = graph([helper.make_node("Gelu", ["x"], ["a"], domain="com.microsoft"),
+                   helper.make_node("Neg", ["a"], ["y"])], [floats("x", 3)], [floats("y", 3)])
+    model.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    session = open_session(model, options("cpu:0"))
+    check(others(session) == ["Gelu"], "others", others(session))
+    check(partitions(session) == [["Neg"]], "partitions", partitions(session))
+
+
+def sessions_run_at_once() -> None:
+    """Two sessions of each of two models, eight threads in all of them."""
+    made = []
+    for model, shape in ((mlp("batch"), (5, 64)), (transformer("batch", "tokens"), (2, 9, 32))):
+        x = RANDOM.standard_normal(shape).astype(np.float32)
+        want = open_session(model, options(None)).run(None, {"x": x})[0]
+        for given in ({}, {"keel.threads": "2"}):
+            made.append((open_session(model, options("cpu:0", given)), x, want))
+    wrong: list[Exception] = []
+
+    def work(first: int) -> None:
+        try:
+            for i in range(40):
+                session, x, want = made[(first + i) % len(made)]
+                np.testing.assert_allclose(session.run(None, {"x": x})[0], want, rtol=1e-4,
+                                           atol=1e-5)
+        except Exception as error:
+            wrong.append(error)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    check(not wrong, "wrong:", wrong[:1])
+
+
+def sessions_are_made_at_once() -> None:
+    model = transformer("batch", "tokens")
+    wrong: list[Exception] = []
+
+    def work() -> None:
+        try:
+            for _ in range(5):
+                session = open_session(model, options("cpu:0", {"keel.threads": "3"}))
+                session.run(None, {"x": np.ones((1, 3, 32), np.float32)})
+        except Exception as error:
+            wrong.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    check(not wrong, "wrong:", wrong[:1])
+
+
+def threads_may_be_chosen() -> None:
+    x = RANDOM.standard_normal((4, 64)).astype(np.float32)
+    model = mlp(4)
+    want = open_session(model, options(None)).run(None, {"x": x})[0]
+    for count in ("1", "2", "5"):
+        session = open_session(model, options("cpu:0", {"keel.threads": count}))
+        np.testing.assert_allclose(session.run(None, {"x": x})[0], want, rtol=1e-4, atol=1e-6)
+
+
+def a_trace_is_written_at_the_end() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "trace.json")
+        session = open_session(mlp(4), options("cpu:0", {"keel.trace": path}))
+        refused(lambda: open_session(mlp(4), options("cpu:0", {"keel.trace": path})), "trace")
+        session.run(None, {"x": np.ones((4, 64), np.float32)})
+        check(not os.path.exists(path), "written too early")
+        del session
+        gc.collect()
+        with open(path, encoding="utf-8") as file:
+            events = json.load(file)["traceEvents"]
+        check(any("Gemm" in str(e.get("name")) for e in events), "no Gemm in", len(events))
+
+
+def the_library_goes_and_comes_again() -> None:
+    gc.collect()
+    unregister()
+    check(not devices(), "devices that went")
+    register()
+    check(bool(devices()), "devices that came")
+    x = np.ones((4, 64), np.float32)
+    check(open_session(mlp(4), options("cpu:0")).run(None, {"x": x})[0].shape == (4, 10), "runs")
+    gc.collect()
+
+
+def main() -> int:
+    register()
+    failed = run_tests([every_device_is_shown, the_default_device_comes_first,
+                        options_are_checked, compiled_models_are_refused,
+                        a_session_has_one_device, the_option_chooses_the_device,
+                        errors_cross_with_their_whole_text, partitions_are_wide_and_convex,
+                        a_branch_takes_values_from_around_it,
+                        constants_that_may_be_given_are_inputs, empty_and_scalar_tensors_cross,
+                        opsets_that_are_not_known_are_not_claimed, sessions_run_at_once,
+                        sessions_are_made_at_once, threads_may_be_chosen,
+                        a_trace_is_written_at_the_end, the_library_goes_and_comes_again])
+    gc.collect()
+    unregister()
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,97 @@
+"""Keel's devices in ONNX Runtime.
+
+    import onnxruntime
+    import keel.onnxruntime
+
+    session = onnxruntime.InferenceSession(
+        "model.onnx", providers=keel.onnxruntime.providers("cpu:0"))
+
+Needs onnxruntime 1.24 or later. What the device does not take runs on ONNX Runtime's own CPU;
+docs/bridges/onnxruntime.md of Keel says more.
+"""
+from __future__ import annotations
+
+import ctypes
+import os
+from typing import Any
+
+import onnxruntime as _ort
+
+from . import _native
+
+PROVIDER = "KeelExecutionProvider"
+_NAME = "keel"  # what ONNX Runtime knows the library by
+_FILE = "libkeel_onnxruntime.so"
+
+__all__ = ["PROVIDER", "devices", "library_path", "providers", "register", "unregister"]
+
+
+class _Symbol(ctypes.Structure):
+    _fields_ = [("file", ctypes.c_char_p), ("base", ctypes.c_void_p),
+                ("name", ctypes.c_char_p), ("address", ctypes.c_void_p)]
+
+
+def _libkeel_folder() -> str:
+    """Where the libkeel lies that this process has open."""
+    found = _Symbol()
+    address = ctypes.cast(_native.lib.keel_version, ctypes.c_void_p)
+    if not ctypes.CDLL(None).dladdr(address, ctypes.byref(found)) or not found.file:
+        return ""
+    return os.path.dirname(os.path.realpath(os.fsdecode(found.file)))
+
+
+def library_path() -> str:
+    """The path of Keel's provider library: what the variable KEEL_ONNXRUNTIME_LIBRARY says, else
+    keel-bridges/libkeel_onnxruntime.so beside libkeel.
+
+    Raises FileNotFoundError if there is none.
+    """
+    path = os.environ.get("KEEL_ONNXRUNTIME_LIBRARY", "")
+    if not path:
+        path = os.path.join(_libkeel_folder(), "keel-bridges", _FILE)
+    if not os.path.exists(path):
+        raise FileNotFoundError(
+            f"there is no {path}; install Keel's bridge to ONNX Runtime, or set "
+            f"KEEL_ONNXRUNTIME_LIBRARY to the path of {_FILE}")
+    return path
+
+
+def register() -> None:
+    """Makes Keel's provider and devices known to ONNX Runtime; does nothing the second time."""
+    if not hasattr(_ort, "register_execution_provider_library"):
+        raise RuntimeError(f"onnxruntime {_ort.__version__} takes no providers from libraries; "
+                           "Keel's needs 1.24 or later")
+    if not any(device.ep_name == PROVIDER for device in _ort.get_ep_devices()):
+        _ort.register_execution_provider_library(_NAME, library_path())
+
+
+def unregister() -> None:
+    """Takes the provider away again; all sessions that use it must be gone."""
+    _ort.unregister_execution_provider_library(_NAME)
+
+
+def devices() -> dict[str, Any]:
+    """Keel's devices as ONNX Runtime has them, by Keel's names: {"cpu:0": OrtEpDevice}. They are
+    what SessionOptions.add_provider_for_devices takes, one for a session."""
+    register()
+    return {device.ep_metadata["keel.device"]: device
+            for device in _ort.get_ep_devices() if device.ep_name == PROVIDER}
+
+
+def providers(device: str = "", *, threads: int | None = None,
+              trace: str | os.PathLike[str] | None = None) -> list[Any]:
+    """The `providers` of an InferenceSession that runs on a device of Keel.
+
+    device   "cpu:0", "opencl:0" ...; "": Keel's default device
+    threads  how many threads work on a run, its caller included; None: as many as Keel takes
+    trace    a file to which a timeline of all that Keel did is written when the session ends
+    """
+    known = devices()
+    if device and device not in known and f"{device}:0" not in known:
+        raise ValueError(f"there is no device \"{device}\"; there are {', '.join(known)}")
+    options = {"keel.device": device} if device else {}
+    if threads is not None:
+        options["keel.threads"] = str(threads)
+    if trace is not None:
+        options["keel.trace"] = os.fspath(trace)
+    return [(PROVIDER, options), "CPUExecutionProvider"]
