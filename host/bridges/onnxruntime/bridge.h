@@ -226,7 +226,8 @@ void opsets_free(opsets *one);
 /* What takes the place of sizes that are open, in a question. */
 typedef struct stand_in {
   uint32_t rank; /* of what has no known rank */
-  int64_t size;  /* of each open dimension; 0: nothing does */
+  int64_t size;  /* of each open dimension; -1: they stay open, but have a
+                    rank; 0: nothing does */
 } stand_in;
 
 /* A program, or the body of an op in one, that is being made of a graph's
@@ -242,6 +243,7 @@ typedef struct translation {
   bool question;
   stand_in sizes;           /* of a question */
   bool unranked;            /* an input has no known rank */
+  bool open;                /* or has an open dimension */
   int64_t seen[SIZES_SEEN]; /* sizes of dimensions of inputs and constants */
   uint32_t seen_count;
 } translation;

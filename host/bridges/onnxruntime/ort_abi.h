@@ -89,7 +89,7 @@ typedef struct ort_ep_api ort_ep_api;
 /* OrtApi */
 typedef struct ort_api {
   ort_status *(*CreateStatus)(int code, const char *message); /* copied */
-  ORT_UNUSED(1, 2);
+  int (*GetErrorCode)(const ort_status *status);
   const char *(*GetErrorMessage)(const ort_status *status);
   ORT_UNUSED(3, 51);
   ort_status *(*GetTensorMutableData)(ort_value *value, void **out);
@@ -217,6 +217,7 @@ typedef struct ort_api {
 } ort_api;
 
 ORT_SLOT(ort_api, CreateStatus, 0);
+ORT_SLOT(ort_api, GetErrorCode, 1);
 ORT_SLOT(ort_api, GetErrorMessage, 2);
 ORT_SLOT(ort_api, GetTensorMutableData, 51);
 ORT_SLOT(ort_api, CastTypeInfoToTensorInfo, 55);

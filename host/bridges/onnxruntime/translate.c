@@ -10,6 +10,8 @@
 
 #include "bridge.h"
 
+#define SMALL 64 /* five such dimensions are not many elements */
+
 ort_status *translation_begin(translation *one, keel_context *context,
                               const opsets *imports, const char *name,
                               const stand_in *question) {
@@ -40,10 +42,11 @@ static void note_sizes(translation *one, uint32_t rank, const int64_t *dims) {
   while (one->outer)
     one = one->outer;
   if (rank == KEEL_RANK_UNKNOWN) {
-    one->unranked = true;
+    one->unranked = one->open = true;
     return;
   }
   for (uint32_t i = 0; i < rank; i++) {
+    one->open |= dims[i] < 0;
     uint32_t at = 0;
     while (at < one->seen_count && one->seen[at] != dims[i])
       at++;
@@ -52,15 +55,21 @@ static void note_sizes(translation *one, uint32_t rank, const int64_t *dims) {
   }
 }
 
+/* The size of an open dimension. Of large ones only two are large in a tensor,
+ * the channels and the last: a device may refuse a tensor because of its size. */
+static int64_t size_for(const stand_in *sizes, uint32_t rank, uint32_t index) {
+  if (sizes->size <= SMALL) return sizes->size;
+  if (index == 0 && rank > 1) return 1;
+  return index > 1 && index + 1 < rank ? SMALL : sizes->size;
+}
+
 static void fill_open(const stand_in *sizes, value_type *type) {
   if (!sizes->size) return;
-  if (type->rank == KEEL_RANK_UNKNOWN) {
-    type->rank = sizes->rank;
-    for (uint32_t i = 0; i < type->rank; i++)
-      type->dims[i] = -1;
-  }
+  bool unranked = type->rank == KEEL_RANK_UNKNOWN;
+  if (unranked) type->rank = sizes->rank;
   for (uint32_t i = 0; i < type->rank; i++)
-    if (type->dims[i] < 0) type->dims[i] = sizes->size;
+    if (unranked || type->dims[i] < 0)
+      type->dims[i] = size_for(sizes, type->rank, i);
 }
 
 ort_status *translate_input(translation *one, const ort_value_info *value) {
