@@ -4,7 +4,7 @@
     import keel.onnxruntime
 
     session = onnxruntime.InferenceSession(
-        "model.onnx", providers=keel.onnxruntime.providers("cpu:0"))
+        "model.onnx", keel.onnxruntime.session_options("cpu:0"))
 
 Needs onnxruntime 1.24 or later. What the device does not take runs on ONNX Runtime's own CPU;
 docs/bridges/onnxruntime.md of Keel says more.
@@ -23,7 +23,8 @@ PROVIDER = "KeelExecutionProvider"
 _NAME = "keel"  # what ONNX Runtime knows the library by
 _FILE = "libkeel_onnxruntime.so"
 
-__all__ = ["PROVIDER", "devices", "library_path", "providers", "register", "unregister"]
+__all__ = ["PROVIDER", "devices", "library_path", "providers", "register", "session_options",
+           "unregister"]
 
 
 class _Symbol(ctypes.Structure):
@@ -78,20 +79,45 @@ def devices() -> dict[str, Any]:
             for device in _ort.get_ep_devices() if device.ep_name == PROVIDER}
 
 
-def providers(device: str = "", *, threads: int | None = None,
-              trace: str | os.PathLike[str] | None = None) -> list[Any]:
-    """The `providers` of an InferenceSession that runs on a device of Keel.
-
-    device   "cpu:0", "opencl:0" ...; "": Keel's default device
-    threads  how many threads work on a run, its caller included; None: as many as Keel takes
-    trace    a file to which a timeline of all that Keel did is written when the session ends
-    """
+def _find(device: str) -> Any:
     known = devices()
-    if device and device not in known and f"{device}:0" not in known:
-        raise ValueError(f"there is no device \"{device}\"; there are {', '.join(known)}")
-    options = {"keel.device": device} if device else {}
+    if not device:
+        return next(iter(known.values()))
+    for name in (device, f"{device}:0"):
+        if name in known:
+            return known[name]
+    raise ValueError(f"there is no device \"{device}\"; there are {', '.join(known)}")
+
+
+def _options(threads: int | None, trace: str | os.PathLike[str] | None) -> dict[str, str]:
+    options = {}
     if threads is not None:
         options["keel.threads"] = str(threads)
     if trace is not None:
         options["keel.trace"] = os.fspath(trace)
-    return [(PROVIDER, options), "CPUExecutionProvider"]
+    return options
+
+
+def session_options(device: str = "", *, threads: int | None = None,
+                    trace: str | os.PathLike[str] | None = None,
+                    options: _ort.SessionOptions | None = None) -> _ort.SessionOptions:
+    """The options of an InferenceSession that runs on a device of Keel.
+
+    device   "cpu:0", "opencl:0" ...; "": Keel's default device
+    threads  how many threads work on a run, its caller included; None: as many as Keel takes
+    trace    a file to which a timeline of all that Keel did is written when the session ends
+    options  those to which the provider is added; None: new ones
+    """
+    made = _ort.SessionOptions() if options is None else options
+    made.add_provider_for_devices([_find(device)], _options(threads, trace))
+    return made
+
+
+def providers(device: str = "", *, threads: int | None = None,
+              trace: str | os.PathLike[str] | None = None) -> list[Any]:
+    """The same as the `providers` of an InferenceSession, which onnxruntime takes since 1.25.
+    Give the session enable_fallback=0, or an error of Keel leaves it on the CPU with no more than
+    a line that is printed."""
+    name = _find(device).ep_metadata["keel.device"]
+    return [(PROVIDER, {"keel.device": name, **_options(threads, trace)}),
+            "CPUExecutionProvider"]

@@ -45,6 +45,9 @@
 /* The tables of the ONNX Runtime of this process, since CreateEpFactories. */
 extern const ort_api *ort;
 extern const ort_ep_api *ort_ep_functions;
+/* Whether a node that is made of an op with bodies gets the values that the
+ * bodies take from around it: since ONNX Runtime 1.27. */
+extern bool ort_gives_captures;
 
 /* An open context of Keel, shared by those who want as many threads. */
 typedef struct runtime {

@@ -2,6 +2,7 @@
  *
  * A process has one ONNX Runtime, so its tables are kept once. Sessions share a
  * context of Keel unless they ask for a number of threads of their own. */
+#include <limits.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -11,6 +12,7 @@
 
 const ort_api *ort;
 const ort_ep_api *ort_ep_functions;
+bool ort_gives_captures;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static runtime *runtimes;
@@ -94,6 +96,14 @@ static ort_status *too_old(const ort_api_base *base) {
   return old ? old->CreateStatus(ORT_NOT_IMPLEMENTED, text) : NULL;
 }
 
+/* 32 of "1.32.0"; later major versions have all of these. (To ask GetApi for a
+ * version that it has not makes it print a line.) */
+static long minor_of(const char *version) {
+  char *end = NULL;
+  long major = strtol(version, &end, 10);
+  return major > 1 ? LONG_MAX : *end == '.' ? strtol(end + 1, NULL, 10) : 0;
+}
+
 ort_status *CreateEpFactories(const char *registered_name,
                               const ort_api_base *base,
                               const ort_logger *logger, ort_ep_factory **out,
@@ -104,6 +114,7 @@ ort_status *CreateEpFactories(const char *registered_name,
   if (!api) return too_old(base);
   ort = api;
   ort_ep_functions = api->GetEpApi();
+  ort_gives_captures = minor_of(base->GetVersionString()) >= 27;
   if (capacity < 1)
     return failure(ORT_INVALID_ARGUMENT, "Keel: no room for a factory");
 

@@ -100,8 +100,23 @@ static ort_status *add_constant(translation *one, const char *name,
 static ort_status *find_value(translation *one, const ort_value_info *value,
                               keel_value *out);
 
+/* Whether the value reaches the program. */
+static ort_status *check_capture(const translation *one,
+                                 const ort_value_info *value,
+                                 const char *name) {
+  bool constant = false;
+  if (ort_gives_captures || one->outer->outer) return NULL;
+  TRY(ort->ValueInfo_IsConstantInitializer(value, &constant));
+  if (constant) return NULL;
+  return failure(ORT_NOT_IMPLEMENTED,
+                 "Keel: a body takes %.200s from around it, which ONNX Runtime "
+                 "before 1.27 does not hand over",
+                 name);
+}
+
 static ort_status *capture(translation *one, const ort_value_info *value,
                            const char *name) {
+  TRY(check_capture(one, value, name));
   keel_value outer = KEEL_ABSENT;
   TRY(find_value(one->outer, value, &outer));
   keel_value made = keel_builder_capture(one->builder, outer);

@@ -10,6 +10,11 @@ PROVIDER = "KeelExecutionProvider"
 NAME = "keel"  # under which the library is registered
 
 
+# what came with later versions of ONNX Runtime
+def since(minor: int) -> bool:
+    return tuple(int(part) for part in ort.__version__.split(".")[:2]) >= (1, minor)
+
+
 def skip(why: str) -> None:
     print(f"skipped: {why}")
     sys.exit(SKIP)
@@ -66,7 +71,7 @@ def options(device_name: str | None, provider_options: dict[str, str] | None = N
 def open_session(model: Any, made: Any) -> Any:
     """A session that never takes another provider than it was given."""
     data = model if isinstance(model, (bytes, str)) else model.SerializeToString()
-    session = ort.InferenceSession(data, made)
+    session = ort.InferenceSession(data, made, enable_fallback=0)
     session.disable_fallback()
     return session
 

@@ -1,6 +1,7 @@
 """ONNX's node cases through ONNX Runtime with Keel's provider.
 
-    node_cases.py [--device cpu:0] [--least N] [--json FILE] [--match WORD] [--verbose]
+    node_cases.py [--device cpu:0] [--least N] [--match WORD] [--verbose] [--json FILE]
+                  [--page FILE]
 
 Each case of the installed onnx package is opened with the optimizer off, so that the nodes are
 those of the case, and without a way back to the CPU after an error. It is
@@ -13,7 +14,8 @@ those of the case, and without a way back to the CPU after an error. It is
     wrong        other numbers than the case's, while ONNX Runtime's own CPU has them right or
                  cannot run it
 
-The exit code is 1 if a case failed or is wrong, or fewer than N are ok.
+The exit code is 1 if a case failed or is wrong, or fewer than N are ok. --page writes the counts
+into a page, between the marks "<!-- cases" and "<!-- end -->".
 """
 from __future__ import annotations
 
@@ -21,11 +23,15 @@ import argparse
 import collections
 import ctypes
 import json
+import os
+import re
 import sys
+import tempfile
+import textwrap
 import warnings
 from typing import Any
 
-from common import (np, onnx, open_session, options, ort, partitions, register, unregister)
+from common import np, onnx, open_session, options, ort, partitions, register, unregister
 
 warnings.simplefilter("ignore")
 import ml_dtypes  # noqa: E402  onnx needs it, too
@@ -204,12 +210,75 @@ def judge(case: Any, device: str) -> tuple[str, str, list[str]]:
     return "wrong", f"{why} (without Keel: {plain})", ops
 
 
+# ---- the page ------------------------------------------------------------------------------
+
+# what a refusal says, and what it comes to
+REASONS = [(r"there is no op", "Keel has no such op"),
+           (r"not have yet|has no kernel for (Cast|CastLike)\(", "element types of 8 bits or less"),
+           (r"has no kernel for|no kernel for", "the device has no kernel for the types"),
+           (r"is not a tensor|Unexpected attribute type", "sequences and optionals"),
+           (r"type that does not cross", "strings"),
+           (r"training mode", "Keel has no dropping"),
+           (r"", "other")]
+
+
+def log_of(case: Any, device: str) -> str:
+    """What the provider logs of a case's nodes. ONNX Runtime writes it to the process's stderr."""
+    made = options(device)
+    made.log_severity_level = 1
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with tempfile.TemporaryFile() as file:
+        os.dup2(file.fileno(), 2)
+        try:
+            open_session(case.model, made)
+        except Exception:  # what was asked before is logged all the same
+            pass
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
+        file.seek(0)
+        return file.read().decode("utf-8", "replace")
+
+
+def reasons(cases: list[Any], device: str) -> dict[str, dict[str, int]]:
+    """By reason and op, in how many cases a node was refused for it first."""
+    found: dict[str, dict[str, int]] = {}
+    for case in cases:
+        refusal = re.search(r'does not take (\S+) "[^"]*": (.*)', log_of(case, device))
+        op, text = refusal.groups() if refusal else (case.model.graph.node[0].op_type, "")
+        reason = next(words for pattern, words in REASONS if re.search(pattern, text))
+        ops = found.setdefault(reason, {})
+        ops[op] = ops.get(op, 0) + 1
+    return found
+
+
+def write_page(path: str, head: str, found: dict[str, Any], why: dict[str, dict[str, int]]) -> None:
+    lines = [head, "", "| cases | |", "| ---: | --- |"]
+    lines += [f"| {len(ones)} | {verdict} |"
+              for verdict, ones in sorted(found.items(), key=lambda pair: -len(pair[1]))]
+    lines += ["", "| not claimed, as | ops, and in how many cases |", "| --- | --- |"]
+    for reason, ops in sorted(why.items(), key=lambda pair: -sum(pair[1].values())):
+        words = ", ".join(f"{op} {n}" for op, n in sorted(ops.items(), key=lambda p: (-p[1], p[0])))
+        lines.append(f"| {reason} | {words} |")
+    claimed = sorted({op for ones in found["ok"] for op in ones[2]})
+    lines += ["", *textwrap.wrap(f"Ops with a node on the device in these cases, {len(claimed)}: "
+                                 + ", ".join(claimed) + ".", 100)]
+    with open(path, encoding="utf-8") as file:
+        text = file.read()
+    whole = re.sub(r"(<!-- cases[^\n]*\n).*?(<!-- end -->)",
+                   lambda m: m[1] + "\n".join(lines) + "\n" + m[2], text, flags=re.S)
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(whole)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--device", default="cpu:0")
     parser.add_argument("--least", type=int, default=0)
     parser.add_argument("--match", default="")
     parser.add_argument("--json", default="")
+    parser.add_argument("--page", default="")
     parser.add_argument("--verbose", action="store_true")
     given = parser.parse_args()
 
@@ -221,10 +290,14 @@ def main() -> int:
             print(case.name, flush=True)
         verdict, why, ops = judge(case, given.device)
         found[verdict].append([case.name, why, ops, [n.op_type for n in case.model.graph.node]])
+    head = (f"onnx {onnx.__version__}, onnxruntime {ort.__version__}, {given.device}: "
+            f"{len(cases)} cases")
+    print(head)
+    if given.page:
+        refused = {name for name, *_ in found["not claimed"]}
+        why = reasons([case for case in cases if case.name in refused], given.device)
+        write_page(given.page, head, found, why)
     unregister()
-
-    print(f"onnx {onnx.__version__}, onnxruntime {ort.__version__}, {given.device}: "
-          f"{len(cases)} cases")
     for verdict, ones in sorted(found.items(), key=lambda pair: -len(pair[1])):
         print(f"{len(ones):6} {verdict}")
     for verdict in ("failed", "wrong"):

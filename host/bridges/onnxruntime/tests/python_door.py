@@ -6,8 +6,9 @@ import json
 import os
 import sys
 import tempfile
+from typing import Any
 
-from common import check, library, np, open_session, options, ort, partitions, run_tests
+from common import check, library, np, open_session, options, ort, partitions, run_tests, since
 from models import mlp
 
 import keel.onnxruntime as door
@@ -15,12 +16,14 @@ import keel.onnxruntime as door
 X = np.ones((4, 64), np.float32)
 
 
-def open_with(given: list) -> "ort.InferenceSession":
-    made = ort.SessionOptions()
+def open_with(given: Any) -> Any:
+    """A session with providers, or with session options."""
+    named = isinstance(given, list)
+    made = ort.SessionOptions() if named else given
     made.log_severity_level = 4
     made.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
-    session = ort.InferenceSession(mlp(4).SerializeToString(), made, providers=given,
-                                   enable_fallback=0)
+    session = ort.InferenceSession(mlp(4).SerializeToString(), made,
+                                   providers=given if named else None, enable_fallback=0)
     session.disable_fallback()
     return session
 
@@ -47,7 +50,9 @@ def registering_twice_is_registering_once() -> None:
 
 def providers_make_a_session() -> None:
     want = open_session(mlp(4), options(None))
-    for given in (door.providers(), door.providers("cpu:0"), door.providers("cpu", threads=2)):
+    ways = [door.session_options] + ([door.providers] if since(25) else [])
+    for given in (way(*names, **more) for way in ways
+                  for names, more in (((), {}), (("cpu:0",), {}), (("cpu",), {"threads": 2}))):
         session = open_with(given)
         check(len(partitions(session)) == 1, "partitions", partitions(session))
         check(session.run(None, {"x": X})[0].shape == want.run(None, {"x": X})[0].shape, "shape")
@@ -55,7 +60,9 @@ def providers_make_a_session() -> None:
 
 def mistakes_are_named() -> None:
     for call, word in ((lambda: door.providers("nope:3"), "cpu:0"),
-                       (lambda: open_with(door.providers("cpu:0", threads=0)), "keel.threads")):
+                       (lambda: door.session_options("nope:3"), "cpu:0"),
+                       (lambda: open_with(door.session_options("cpu:0", threads=0)),
+                        "keel.threads")):
         try:
             call()
         except Exception as error:
@@ -67,7 +74,7 @@ def mistakes_are_named() -> None:
 def a_trace_is_written() -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "trace.json")
-        session = open_with(door.providers("cpu:0", trace=path))
+        session = open_with(door.session_options("cpu:0", trace=path))
         session.run(None, {"x": X})
         del session
         gc.collect()
