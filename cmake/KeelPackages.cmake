@@ -57,6 +57,8 @@ foreach(plugin IN LISTS keel_plugins)
   keel_package(plugin-${plugin} keel-plugin-${plugin} "Keel's plugin for ${plugin}"
     RECOMMENDS ${opens_${plugin}} SUGGESTS libkeel0)
 endforeach()
+keel_package(bridge-onnxruntime keel-onnxruntime "Keel's devices as a provider of ONNX Runtime"
+  DEPENDS "libkeel0 ${same}" RECOMMENDS keel-plugin-cpu)
 set(CPACK_COMPONENTS_ALL ${keel_components})
 include(CPack)
 

@@ -12,13 +12,13 @@ docs/bridges/onnxruntime.md of Keel says more.
 from __future__ import annotations
 
 import ctypes
+import importlib
 import os
 from typing import Any
 
-import onnxruntime as _ort
-
 from . import _native
 
+_ort: Any = importlib.import_module("onnxruntime")  # which has no types
 PROVIDER = "KeelExecutionProvider"
 _NAME = "keel"  # what ONNX Runtime knows the library by
 _FILE = "libkeel_onnxruntime.so"
@@ -100,13 +100,13 @@ def _options(threads: int | None, trace: str | os.PathLike[str] | None) -> dict[
 
 def session_options(device: str = "", *, threads: int | None = None,
                     trace: str | os.PathLike[str] | None = None,
-                    options: _ort.SessionOptions | None = None) -> _ort.SessionOptions:
-    """The options of an InferenceSession that runs on a device of Keel.
+                    options: Any = None) -> Any:
+    """The SessionOptions of an InferenceSession that runs on a device of Keel.
 
     device   "cpu:0", "opencl:0" ...; "": Keel's default device
     threads  how many threads work on a run, its caller included; None: as many as Keel takes
     trace    a file to which a timeline of all that Keel did is written when the session ends
-    options  those to which the provider is added; None: new ones
+    options  SessionOptions to which the provider is added; None: new ones
     """
     made = _ort.SessionOptions() if options is None else options
     made.add_provider_for_devices([_find(device)], _options(threads, trace))

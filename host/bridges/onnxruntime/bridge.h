@@ -79,7 +79,7 @@ ort_status *keel_failure(keel_status status);
 /* `held` is the factory's from now on. */
 ort_status *factory_create(runtime *held, const ort_logger *logger,
                            ort_ep_factory **out);
-void factory_destroy(ort_ep_factory *factory);
+void factory_destroy(ort_ep_factory *base);
 
 /* ---- options.c ---------------------------------------------------------------- */
 
@@ -99,7 +99,7 @@ void options_free(options *one);
 ort_status *provider_create(runtime *held, const options *given,
                             const char *device, const ort_logger *logger,
                             ort_ep **out);
-void provider_destroy(ort_ep *ep);
+void provider_destroy(ort_ep *base);
 
 /* ---- partition.c -------------------------------------------------------------- */
 
@@ -188,13 +188,13 @@ typedef struct graph_list {
 } graph_list;
 
 /* Each sets `items` to NULL on failure. */
-ort_status *graph_nodes(const ort_graph *graph, node_list *out);
-ort_status *graph_inputs(const ort_graph *graph, value_list *out);
-ort_status *graph_outputs(const ort_graph *graph, value_list *out);
-ort_status *node_inputs(const ort_node *node, value_list *out);
-ort_status *node_outputs(const ort_node *node, value_list *out);
-ort_status *node_captures(const ort_node *node, value_list *out);
-ort_status *node_attributes(const ort_node *node, attr_list *out);
+ort_status *graph_nodes(const ort_graph *owner, node_list *out);
+ort_status *graph_inputs(const ort_graph *owner, value_list *out);
+ort_status *graph_outputs(const ort_graph *owner, value_list *out);
+ort_status *node_inputs(const ort_node *owner, value_list *out);
+ort_status *node_outputs(const ort_node *owner, value_list *out);
+ort_status *node_captures(const ort_node *owner, value_list *out);
+ort_status *node_attributes(const ort_node *owner, attr_list *out);
 /* Fails if the node has more than GRAPHS_MOST. */
 ort_status *node_graphs(const ort_node *node, graph_list *out);
 
@@ -282,6 +282,6 @@ bool target_takes(const target *one, const opsets *imports,
 /* `plan` is the info's from now on, also if the call fails. */
 ort_status *compute_create(keel_context *context, keel_plan *plan,
                            ort_compute_info **out);
-void compute_destroy(ort_compute_info *info);
+void compute_destroy(ort_compute_info *base);
 
 #endif /* KEEL_ORT_BRIDGE_H */

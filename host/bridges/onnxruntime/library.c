@@ -77,6 +77,8 @@ void log_line(const ort_logger *logger, int level, const char *format, ...) {
 
 /* ---- the entry points ------------------------------------------------------- */
 
+/* their names are ONNX Runtime's */
+/* NOLINTBEGIN(readability-identifier-naming) */
 KD_EXPORT ort_status *CreateEpFactories(const char *registered_name,
                                         const ort_api_base *base,
                                         const ort_logger *logger,
@@ -133,3 +135,4 @@ ort_status *ReleaseEpFactory(ort_ep_factory *factory) {
   factory_destroy(factory);
   return NULL;
 }
+/* NOLINTEND(readability-identifier-naming) */
