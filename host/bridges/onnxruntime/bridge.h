@@ -79,7 +79,8 @@ ort_status *keel_failure(keel_status status);
 /* `held` is the factory's from now on. */
 ort_status *factory_create(runtime *held, const ort_logger *logger,
                            ort_ep_factory **out);
-void factory_destroy(ort_ep_factory *base);
+/* It goes with the last of its providers. */
+void factory_release(ort_ep_factory *base);
 
 /* ---- options.c ---------------------------------------------------------------- */
 

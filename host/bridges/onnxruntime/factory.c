@@ -4,6 +4,7 @@
  * Each device of Keel is a device of the provider. A CPU is put to the CPU that
  * ONNX Runtime discovered itself; for every other device, of whose kind ONNX
  * Runtime may know nothing, a hardware device is made. */
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,10 +15,14 @@
 /* Metadata of a device of the provider: which of Keel's it is. */
 #define DEVICE_KEY "keel.device"
 
+/* It lives until ONNX Runtime has released it and the last of its providers: an
+ * application may take the library away while it still has sessions. For the
+ * same reason the library stays in memory (-z nodelete). */
 typedef struct factory {
   ort_ep_factory base;
   runtime *held;
   const ort_logger *logger;
+  atomic_uint users; /* ONNX Runtime and the providers */
 } factory;
 
 static const char *get_name(const ort_ep_factory *self) {
@@ -152,24 +157,31 @@ static ort_status *create_with(const options *given,
   return status;
 }
 
+static void drop(factory *self) {
+  if (atomic_fetch_sub(&self->users, 1) != 1) return;
+  runtime_release(self->held);
+  free(self);
+}
+
 static ort_status *create_ep(ort_ep_factory *self,
                              const ort_hardware *const *devices,
                              const ort_pairs *const *metadata, size_t count,
                              const ort_session_options *session,
                              const ort_logger *logger, ort_ep **out) {
-  (void)self;
   (void)devices;
   *out = NULL;
   options given;
   TRY(options_read(session, &given));
   ort_status *status = create_with(&given, metadata, count, logger, out);
   options_free(&given);
+  if (!status) atomic_fetch_add(&((factory *)self)->users, 1);
   return status;
 }
 
 static void release_ep(ort_ep_factory *self, ort_ep *ep) {
-  (void)self;
+  if (!ep) return;
   provider_destroy(ep);
+  drop((factory *)self);
 }
 
 /* ---- what there is none of: memory of its own, copies, streams --------------- */
@@ -222,13 +234,11 @@ ort_status *factory_create(runtime *held, const ort_logger *logger,
   };
   self->held = held;
   self->logger = logger;
+  atomic_init(&self->users, 1);
   *out = &self->base;
   return NULL;
 }
 
-void factory_destroy(ort_ep_factory *base) {
-  factory *self = (factory *)base;
-  if (!self) return;
-  runtime_release(self->held);
-  free(self);
+void factory_release(ort_ep_factory *base) {
+  if (base) drop((factory *)base);
 }

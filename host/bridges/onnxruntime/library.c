@@ -132,7 +132,7 @@ ort_status *CreateEpFactories(const char *registered_name,
 }
 
 ort_status *ReleaseEpFactory(ort_ep_factory *factory) {
-  factory_destroy(factory);
+  factory_release(factory);
   return NULL;
 }
 /* NOLINTEND(readability-identifier-naming) */

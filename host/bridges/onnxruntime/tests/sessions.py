@@ -262,6 +262,21 @@ def a_trace_is_written_at_the_end() -> None:
         check(any("Gemm" in str(e.get("name")) for e in events), "no Gemm in", len(events))
 
 
+def a_session_outlives_the_library() -> None:
+    x = np.ones((4, 64), np.float32)
+    model = mlp(4)
+    session = open_session(model, options("cpu:0"))
+    want = session.run(None, {"x": x})[0]
+    gc.collect()
+    unregister()
+    np.testing.assert_array_equal(session.run(None, {"x": x})[0], want)
+    register()
+    other = open_session(model, options("cpu:0"))
+    del session
+    gc.collect()
+    np.testing.assert_array_equal(other.run(None, {"x": x})[0], want)
+
+
 def the_library_goes_and_comes_again() -> None:
     gc.collect()
     unregister()
@@ -283,7 +298,8 @@ def main() -> int:
                         constants_that_may_be_given_are_inputs, empty_and_scalar_tensors_cross,
                         opsets_that_are_not_known_are_not_claimed, sessions_run_at_once,
                         sessions_are_made_at_once, threads_may_be_chosen,
-                        a_trace_is_written_at_the_end, the_library_goes_and_comes_again])
+                        a_trace_is_written_at_the_end, a_session_outlives_the_library,
+                        the_library_goes_and_comes_again])
     gc.collect()
     unregister()
     return 1 if failed else 0
