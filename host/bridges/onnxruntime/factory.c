@@ -22,7 +22,8 @@ typedef struct factory {
   ort_ep_factory base;
   runtime *held;
   const ort_logger *logger;
-  atomic_uint users; /* ONNX Runtime and the providers */
+  ort_hardware **made; /* of each of Keel's devices; NULL: not made */
+  atomic_uint users;   /* ONNX Runtime and the providers */
 } factory;
 
 static const char *get_name(const ort_ep_factory *self) {
@@ -70,20 +71,29 @@ static int type_of(const char *kind) {
   return OrtHardwareDeviceType_NPU;
 }
 
-/* Adds a device; `hardware` NULL: it is made, and is the index-th of Keel's. */
+/* The hardware device that is made for the index-th device. ONNX Runtime's
+ * devices point to it, so it lives as long as the factory. */
+static ort_status *make_hardware(factory *self, const keel_device_facts *facts,
+                                 uint32_t index, const ort_pairs *metadata,
+                                 const ort_hardware **out) {
+  ort_hardware **made = &self->made[index];
+  if (!*made)
+    TRY(ort_ep_functions->CreateHardwareDevice(type_of(facts->kind), VENDOR_ID,
+                                               index, "Keel", metadata, made));
+  *out = *made;
+  return NULL;
+}
+
+/* Adds a device; `hardware` NULL: it is made. */
 static ort_status *add(factory *self, const ort_hardware *hardware,
                        const keel_device_facts *facts, uint32_t index,
                        ort_ep_device **out) {
   ort_pairs *metadata = metadata_of(facts);
-  ort_hardware *made = NULL;
-  ort_status *status = NULL;
-  if (!hardware)
-    status = ort_ep_functions->CreateHardwareDevice(
-        type_of(facts->kind), VENDOR_ID, index, "Keel", metadata, &made);
+  ort_status *status =
+      hardware ? NULL : make_hardware(self, facts, index, metadata, &hardware);
   if (!status)
-    status = ort_ep_functions->CreateEpDevice(
-        &self->base, hardware ? hardware : made, metadata, NULL, out);
-  if (made) ort_ep_functions->ReleaseHardwareDevice(made);
+    status = ort_ep_functions->CreateEpDevice(&self->base, hardware, metadata,
+                                              NULL, out);
   ort->ReleaseKeyValuePairs(metadata);
   return status;
 }
@@ -159,6 +169,10 @@ static ort_status *create_with(const options *given,
 
 static void drop(factory *self) {
   if (atomic_fetch_sub(&self->users, 1) != 1) return;
+  uint32_t count = keel_device_count(self->held->context);
+  for (uint32_t i = 0; i < count; i++)
+    if (self->made[i]) ort_ep_functions->ReleaseHardwareDevice(self->made[i]);
+  free(self->made);
   runtime_release(self->held);
   free(self);
 }
@@ -217,7 +231,13 @@ static bool is_stream_aware(const ort_ep_factory *self) {
 ort_status *factory_create(runtime *held, const ort_logger *logger,
                            ort_ep_factory **out) {
   factory *self = calloc(1, sizeof *self);
-  if (!self) return no_memory();
+  ort_hardware **made =
+      calloc(keel_device_count(held->context) + 1, sizeof(ort_hardware *));
+  if (!self || !made) {
+    free(self);
+    free(made);
+    return no_memory();
+  }
   self->base = (ort_ep_factory){
       .ort_version_supported = ORT_VERSION_USED,
       .GetName = get_name,
@@ -234,6 +254,7 @@ ort_status *factory_create(runtime *held, const ort_logger *logger,
   };
   self->held = held;
   self->logger = logger;
+  self->made = made;
   atomic_init(&self->users, 1);
   *out = &self->base;
   return NULL;
