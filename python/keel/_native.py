@@ -184,6 +184,20 @@ def text(value: bytes | None) -> str:
     return (value or b"").decode("utf-8", "replace")
 
 
+class _Symbol(Structure):
+    _fields_ = [("file", c_char_p), ("base", c_void_p), ("name", c_char_p),
+                ("address", c_void_p)]
+
+
+def folder() -> str:
+    """Where the libkeel lies that is loaded; "" if the system does not say."""
+    found = _Symbol()
+    address = ctypes.cast(lib.keel_version, c_void_p)
+    if not ctypes.CDLL(None).dladdr(address, byref(found)) or not found.file:
+        return ""
+    return os.path.dirname(os.path.realpath(os.fsdecode(found.file)))
+
+
 def handle() -> c_void_p:
     return c_void_p()
 

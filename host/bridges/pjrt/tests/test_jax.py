@@ -1,0 +1,175 @@
+"""JAX on Keel's devices, beside JAX's own CPU. Exit status 77 where jax is not installed.
+
+usage: test_jax.py [DEVICE...]      (default: cpu:0)
+
+KEEL_LIBRARY, KEEL_PJRT_LIBRARY and KEEL_PLUGIN_PATH say what is tested.
+"""
+import os
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), *[".."] * 4, "python"))
+try:
+    import jax
+except ImportError:
+    print("Python's package jax is not installed")
+    sys.exit(77)
+import unittest
+
+import jax.numpy as jnp
+import numpy as np
+
+import keel.jax
+
+keel.jax.register()
+CPU = jax.devices("cpu")[0]
+NAMES = sys.argv[1:] or ["cpu:0"]
+
+
+def normal(*shape, seed=0):
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+def mlp(params, x):
+    for w, b in params[:-1]:
+        x = jnp.tanh(x @ w + b)
+    w, b = params[-1]
+    return x @ w + b
+
+
+def mlp_params():
+    sizes = [8, 32, 32, 4]
+    return [(normal(a, b, seed=a + b) / np.sqrt(a), np.zeros(b, np.float32))
+            for a, b in zip(sizes, sizes[1:])]
+
+
+def cnn(params, x):
+    k1, k2, w = params
+    dims = ("NHWC", "HWIO", "NHWC")
+    x = jax.nn.relu(jax.lax.conv_general_dilated(x, k1, (1, 1), "SAME", dimension_numbers=dims))
+    x = jax.lax.reduce_window(x, -jnp.inf, jax.lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "VALID")
+    x = jax.nn.relu(jax.lax.conv_general_dilated(x, k2, (2, 2), "SAME", dimension_numbers=dims))
+    return x.reshape(x.shape[0], -1) @ w
+
+
+def cnn_params():
+    return [normal(3, 3, 2, 8) / 4, normal(3, 3, 8, 8, seed=1) / 8, normal(32, 4, seed=2) / 6]
+
+
+def transformer(params, x):
+    for wq, wk, wv, wo, w1, w2 in params:
+        h = (x - x.mean(-1, keepdims=True)) / jnp.sqrt(x.var(-1, keepdims=True) + 1e-5)
+        q, k, v = h @ wq, h @ wk, h @ wv
+        mask = jnp.tril(jnp.ones((x.shape[1], x.shape[1]), bool))
+        scores = jnp.where(mask, jnp.einsum("bqd,bkd->bqk", q, k) / np.sqrt(16), -1e9)
+        x = x + jax.nn.softmax(scores) @ v @ wo
+        x = x + jax.nn.gelu(x @ w1) @ w2
+    return x.mean(1)[:, :4]
+
+
+def transformer_params():
+    shapes = [(16, 16)] * 4 + [(16, 32), (32, 16)]
+    return [tuple(normal(*s, seed=10 * i + k) / 4 for k, s in enumerate(shapes)) for i in range(2)]
+
+
+MODELS = {"mlp": (mlp, mlp_params, (64, 8)), "cnn": (cnn, cnn_params, (4, 8, 8, 2)),
+          "transformer": (transformer, transformer_params, (4, 6, 16))}
+
+
+def train(device, model, make, shape, steps=100):
+    with jax.default_device(device):
+        params = jax.tree.map(jnp.asarray, make())
+        x, y = jnp.asarray(normal(*shape, seed=5)), jnp.asarray(normal(shape[0], 4, seed=6))
+
+        @jax.jit
+        def step(params, x, y):
+            value, grads = jax.value_and_grad(
+                lambda p: jnp.mean((model(p, x) - y) ** 2))(params)
+            return value, jax.tree.map(lambda p, g: p - 0.05 * g, params, grads)
+
+        losses = []
+        for _ in range(steps):
+            value, params = step(params, x, y)
+            losses.append(value)
+        return np.array(losses)
+
+
+class OnKeel(unittest.TestCase):
+    def each(self):
+        return [keel.jax.device(name) for name in NAMES]
+
+    def same(self, function, *args, tolerance=1e-6):
+        with jax.default_device(CPU):
+            want = jax.jit(function)(*args)
+        for device in self.each():
+            with jax.default_device(device):
+                got = jax.jit(function)(*[jax.device_put(a, device) for a in args])
+            for w, g in zip(jax.tree.leaves(want), jax.tree.leaves(got)):
+                self.assertEqual((w.dtype, w.shape), (g.dtype, g.shape))
+                self.assertEqual(g.devices(), {device})
+                np.testing.assert_allclose(np.asarray(g), np.asarray(w), rtol=tolerance,
+                                           atol=tolerance)
+
+    def test_devices(self):
+        known = keel.jax.devices()
+        self.assertIn("cpu:0", known)
+        self.assertEqual(len(known), len(jax.devices("keel")))
+        for name, device in known.items():
+            self.assertEqual((device.platform, device.keel_device), ("keel", name))
+        with self.assertRaisesRegex(ValueError, 'no device "nonsense"; there are'):
+            keel.jax.device("nonsense")
+
+    def test_values_go_there_and_back(self):
+        for device in self.each():
+            for dtype in ("bool", "int8", "uint8", "int32", "uint32", "float16", "bfloat16",
+                          "float32", "complex64"):
+                x = jnp.asarray(np.arange(6).reshape(2, 3).T, dtype=dtype)
+                there = jax.device_put(x, device)
+                self.assertTrue((np.asarray(there) == np.asarray(x)).all())
+            empty = jax.device_put(np.zeros((0, 3), np.float32), device)
+            self.assertEqual(np.asarray(empty).shape, (0, 3))
+
+    def test_functions(self):
+        x, y = normal(4, 5), normal(5, 3, seed=1)
+        self.same(lambda a, b: jnp.tanh(a @ b) + 1, x, y)
+        self.same(lambda a: (a.sum(0), a.max(1), jnp.argmax(a, 1), a.T), x)
+        self.same(lambda a: jnp.sort(a, axis=1), x)
+        self.same(lambda a: jax.lax.fori_loop(0, 5, lambda i, v: v * 1.5 + i, a), x)
+        self.same(lambda a: jax.lax.scan(lambda c, r: (c + r, c * r), a[0], a)[1], x)
+        self.same(lambda a: jax.lax.cond(a.sum() > 0, jnp.sin, jnp.cos, a), x)
+        self.same(lambda a: a.at[1, 2].set(9)[:, ::-1], x)
+        self.same(lambda a: jnp.cumsum(a, 1), x, tolerance=1e-5)
+
+    def test_small_numbers_keep_their_digits(self):
+        x = np.array([1e-12, -1e-9, 3e-8, 0.5, -0.25], np.float32)
+        self.same(lambda a: (jnp.log1p(a), jnp.expm1(a), jnp.cbrt(a), jnp.arctan2(a, -a)), x)
+
+    def test_random_numbers_are_jax_s(self):
+        for seed in (0, 7):
+            self.same(lambda k: (jax.random.bits(k, (5,)), jax.random.uniform(k, (3, 4)),
+                                 jax.random.normal(k, (6,)), jax.random.permutation(k, 9)),
+                      jax.random.PRNGKey(seed), tolerance=2e-6)
+
+    def test_models_train_as_on_jax_s_cpu(self):
+        for name, (model, make, shape) in MODELS.items():
+            want = train(CPU, model, make, shape)
+            for device in self.each():
+                got = train(device, model, make, shape)
+                np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5, err_msg=name)
+
+    def test_errors_have_keel_s_text(self):
+        for device in self.each():
+            with jax.default_device(device):
+                with self.assertRaisesRegex(Exception, "is not supported"):
+                    jax.jit(lambda a: jnp.fft.fft(a))(normal(8)).block_until_ready()
+
+    def test_what_is_deleted_is_gone(self):
+        for device in self.each():
+            x = jax.device_put(normal(3), device)
+            x.delete()
+            self.assertTrue(x.is_deleted())
+            with self.assertRaises(RuntimeError):
+                np.asarray(x)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
