@@ -59,6 +59,8 @@ foreach(plugin IN LISTS keel_plugins)
 endforeach()
 keel_package(bridge-onnxruntime keel-onnxruntime "Keel's devices as a provider of ONNX Runtime"
   DEPENDS "libkeel0 ${same}" RECOMMENDS keel-plugin-cpu)
+keel_package(bridge-pjrt keel-jax "Keel's devices as a platform of JAX"
+  DEPENDS "libkeel0 ${same}" RECOMMENDS keel-plugin-cpu)
 set(CPACK_COMPONENTS_ALL ${keel_components})
 include(CPack)
 

@@ -11,7 +11,6 @@ docs/bridges/onnxruntime.md of Keel says more.
 """
 from __future__ import annotations
 
-import ctypes
 import importlib
 import os
 from typing import Any
@@ -27,20 +26,6 @@ __all__ = ["PROVIDER", "devices", "library_path", "providers", "register", "sess
            "unregister"]
 
 
-class _Symbol(ctypes.Structure):
-    _fields_ = [("file", ctypes.c_char_p), ("base", ctypes.c_void_p),
-                ("name", ctypes.c_char_p), ("address", ctypes.c_void_p)]
-
-
-def _libkeel_folder() -> str:
-    """Where the libkeel lies that this process has open."""
-    found = _Symbol()
-    address = ctypes.cast(_native.lib.keel_version, ctypes.c_void_p)
-    if not ctypes.CDLL(None).dladdr(address, ctypes.byref(found)) or not found.file:
-        return ""
-    return os.path.dirname(os.path.realpath(os.fsdecode(found.file)))
-
-
 def library_path() -> str:
     """The path of Keel's provider library: what the variable KEEL_ONNXRUNTIME_LIBRARY says, else
     keel-bridges/libkeel_onnxruntime.so beside libkeel.
@@ -49,7 +34,7 @@ def library_path() -> str:
     """
     path = os.environ.get("KEEL_ONNXRUNTIME_LIBRARY", "")
     if not path:
-        path = os.path.join(_libkeel_folder(), "keel-bridges", _FILE)
+        path = os.path.join(_native.folder(), "keel-bridges", _FILE)
     if not os.path.exists(path):
         raise FileNotFoundError(
             f"there is no {path}; install Keel's bridge to ONNX Runtime, or set "

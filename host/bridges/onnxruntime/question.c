@@ -11,6 +11,8 @@
  * run, Keel runs the op on another of its devices. */
 #include <stdlib.h>
 
+#include <string.h>
+
 #include "bridge.h"
 
 static const int64_t usual_sizes[] = {8, 1, 2, 224};
@@ -179,10 +181,19 @@ static void say_why(const target *one, const ort_node *node,
            ort->GetErrorMessage(refusal));
 }
 
+/* What may drop in a run would fail there: no size changes that. */
+static bool is_dropout(const ort_node *node) {
+  const char *op = "";
+  ort_status *status = ort->Node_GetOperatorType(node, &op);
+  if (status) ort->ReleaseStatus(status);
+  return !strcmp(op, "Dropout");
+}
+
 bool target_takes(const target *one, const opsets *imports,
                   const ort_node *node) {
   question asked = {.to = one, .imports = imports, .node = node};
   answer found = ask_first(&asked);
+  if (found == OPEN && is_dropout(node)) found = NO;
   bool takes = found == YES || (found == OPEN && takes_open(&asked)) ||
                (found == NO && asked.sizes_open && ask_sizes(&asked) == YES);
   if (!takes && asked.refusal) say_why(one, node, asked.refusal);

@@ -80,6 +80,14 @@ static bool input_is_zero(const keel_function *function, const keel_node *node,
   return true;
 }
 
+/* Whether an input, which is there, is known in a run only. */
+static bool input_is_open(const keel_function *function, const keel_node *node,
+                          uint32_t index) {
+  const uint32_t value =
+      index < node->input_count ? node->inputs[index] : KEEL_ABSENT;
+  return value != KEEL_ABSENT && !function->values[value].constant;
+}
+
 /* The runtime's ops are taken, but for a Dropout that drops, or may. */
 static keel_status ask_runtime(const keel_function *function,
                                const keel_node *node) {
@@ -88,9 +96,12 @@ static keel_status ask_runtime(const keel_function *function,
   if (!may_drop || input_is_zero(function, node, 2) ||
       input_is_zero(function, node, 1))
     return KD_OK;
-  return keel_fail(KD_UNIMPLEMENTED,
-                   "Dropout in training mode, or where that is known in a run"
-                   " only, is not supported with a ratio other than 0");
+  bool open =
+      input_is_open(function, node, 1) || input_is_open(function, node, 2);
+  return keel_fail(open ? KD_FAILED_PRECONDITION : KD_UNIMPLEMENTED,
+                   "Dropout in training mode%s is not supported with a ratio"
+                   " other than 0",
+                   open ? ", which is known in a run only," : "");
 }
 
 static keel_status ask(const asking *all, const keel_function *function,
