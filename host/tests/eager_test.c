@@ -343,6 +343,22 @@ static void bits_of_another_type(void **state) {
   assert_int_equal(keel_call(context, "BitCast", &wide, 1, &in, 1, &out, 1),
                    KD_INVALID_ARGUMENT);
   expect_message("f32 and f64 have not as many bits");
+  /* keel::Bitcast, by parts: two floats are a complex number, and four halves a double */
+  const keel_attr complex = KEEL_INT("to", KD_C64),
+                  half = KEEL_INT("to", KD_F16);
+  keel_tensor *one = NULL;
+  expect_ok(keel_call(context, "keel::Bitcast", &complex, 1, &in, 1, &one, 1));
+  assert_int_equal(keel_tensor_dtype(one), KD_C64);
+  assert_int_equal(keel_tensor_rank(one), 0);
+  expect_ok(keel_call(context, "keel::Bitcast", &half, 1, &one, 1, &out, 1));
+  assert_int_equal(keel_tensor_elements(out), 4);
+  keel_tensor_release(out);
+  keel_tensor_release(one);
+  const keel_attr wider = KEEL_INT("to", KD_C128);
+  assert_int_equal(
+      keel_call(context, "keel::Bitcast", &wider, 1, &in, 1, &out, 1),
+      KD_INVALID_ARGUMENT);
+  expect_message("must have the parts");
   keel_tensor_release(in);
 }
 

@@ -11,6 +11,8 @@ struct pjrt_executable {
   keel_program *program;
   keel_plan *plan; /* NULL: deleted */
   uint32_t input_count, output_count;
+  /* of the program; it has one, "keel.nothing", where the function has none */
+  uint32_t made_count;
   bool brief; /* runs at once, on the caller's thread */
   /* of outputs */
   int *types;
@@ -87,6 +89,13 @@ static void write_assignment(pjrt_executable *made) {
   made->assignment_size = (size_t)(at - made->assignment);
 }
 
+static bool is_nothing(const keel_program *program) {
+  keel_port port;
+  return keel_program_output_count(program) == 1 &&
+         keel_program_output(program, 0, &port) == KD_OK &&
+         !strcmp(port.name, "keel.nothing");
+}
+
 /* Programs of few ops end before another thread has begun. */
 #define BRIEF 64
 
@@ -105,7 +114,8 @@ static pjrt_error *load(pjrt_executable *made, const char *name,
   PJRT_TRY(
       keel_program_load_memory(context, name, bytes, size, &made->program));
   made->input_count = keel_program_input_count(made->program);
-  made->output_count = keel_program_output_count(made->program);
+  made->made_count = keel_program_output_count(made->program);
+  made->output_count = is_nothing(made->program) ? 0 : made->made_count;
   made->brief = keel_program_op_count(made->program) <= BRIEF;
   pjrt_error *error = read_outputs(made);
   if (error) return error;
@@ -322,16 +332,16 @@ static pjrt_error *run(const pjrt_executable *made, keel_tensor *const *inputs,
   keel_status status =
       made->brief && !pending
           ? keel_plan_run(made->plan, inputs, made->input_count, results,
-                          made->output_count)
+                          made->made_count)
           : keel_plan_begin(made->plan, NULL, inputs, made->input_count,
-                            results, made->output_count);
+                            results, made->made_count);
   return pjrt_fail(status);
 }
 
 pjrt_error *pjrt_LoadedExecutable_Execute(LoadedExecutable_Execute_args *args) {
   const pjrt_executable *made = args->object;
   keel_tensor *few[FEW], **values = few;
-  size_t room = (size_t)made->input_count + made->output_count;
+  size_t room = (size_t)made->input_count + made->made_count;
   bool pending = false;
   if (args->device_count != 1)
     return pjrt_fail_text(KD_UNIMPLEMENTED, "a run on %zu devices at once",
@@ -346,10 +356,13 @@ pjrt_error *pjrt_LoadedExecutable_Execute(LoadedExecutable_Execute_args *args) {
       gather(made, args->inputs[0], args->input_count, values, &pending);
   if (!error) error = run(made, values, pending, results);
   if (!error && args->done) {
-    args->done[0] = pjrt_event_of(results, made->output_count);
+    args->done[0] = pjrt_event_of(results, made->made_count);
     if (!args->done[0]) error = pjrt_fail_text(KD_OUT_OF_MEMORY, "no memory");
   }
-  if (!error) error = hand_out(made, results, args->outputs[0]);
+  if (!error && made->output_count < made->made_count)
+    keel_tensor_release(results[0]);
+  else if (!error)
+    error = hand_out(made, results, args->outputs[0]);
   if (values != few) free(values);
   return error;
 }

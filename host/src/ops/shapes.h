@@ -9,6 +9,7 @@
 #include "onnx/ops.def"
 /* of the runtime's own ops (table.c), and of those in elementwise.def */
 SHAPE(bit_cast)
+SHAPE(bitcast)
 SHAPE(broadcast)
 SHAPE(constant)
 SHAPE(counted)

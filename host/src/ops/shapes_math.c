@@ -57,6 +57,26 @@ keel_status keel_shape_bit_cast(keel_infer *infer) {
   return keel_shape_same(infer);
 }
 
+/* The parts of a larger element are the last dimension. */
+keel_status keel_shape_bitcast(keel_infer *infer) {
+  KEEL_TRY(dtype_attr(infer, "to", KD_NONE));
+  keel_dims dims = keel_dims_of(infer->in[0]);
+  uint32_t from = kd_dtype_size(infer->in[0]->dtype);
+  uint32_t to = kd_dtype_size(infer->dtypes[0]);
+  if (from > to && from % to == 0 && dims.rank < KD_MAX_RANK)
+    dims.dims[dims.rank++] = from / to;
+  else if (from < to && to % from == 0 && dims.rank &&
+           dims.dims[dims.rank - 1] == to / from)
+    dims.rank--;
+  else if (from != to)
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                           "%s does not become %s: the last dimension must have"
+                           " the parts of an element",
+                           keel_dtype_name(infer->in[0]->dtype),
+                           keel_dtype_name(infer->dtypes[0]));
+  return keel_infer_dims(infer, 0, &dims);
+}
+
 keel_status keel_shape_cast_like(keel_infer *infer) {
   infer->dtypes[0] = infer->in[1]->dtype;
   return keel_shape_same(infer);

@@ -188,6 +188,10 @@ const keel_schema_row keel_schema_rows[] = {
     /* keel's own */
     {"keel", "Copy", 1, "any", "X:any -> Y:any", "host:i=0", keel_shape_none, 0,
      0, KEEL_COPY, keel_run_copy},
+    /* StableHLO's bitcast_convert: as BitCast, and between elements of different sizes with a
+     * last dimension for the parts of the larger one */
+    {"keel", "Bitcast", 1, "any", "X:any -> Y:any", "to:i!", keel_shape_bitcast, 0, 0,
+     KEEL_VIEW, keel_run_view},
     /* elements of X where they lie; plans make it (passes/parts.c) */
     {"keel", "Part", 1, "any", "X:any -> Y:any", "offset:i=0 strides:I",
      keel_shape_none, 0, 0, KEEL_PART, keel_run_part},

@@ -1,0 +1,93 @@
+#!/bin/sh
+# The bridges beside the frameworks that they serve, each in a Python environment of its own, which
+# this makes.
+#
+# usage: check.sh [BUILD [FOLDER]]
+#   BUILD   a build of Keel (default: build/release)
+#   FOLDER  of the environments (default: build/bridges); those that are there are used again
+#
+# variables:
+#   BRIDGES    which of "onnxruntime jax torch" (default: all)
+#   DEVICES    on which devices (default: cpu:0)
+#   JAX_TESTS  a checkout of JAX at the installed release: its own tests run as well, and are
+#              counted beside those on JAX's own CPU
+#   PIP        options of pip install, as an index
+#
+# host/bridges/RESULTS.md has what came of it.
+set -eu
+cd "$(dirname "$0")/../.."
+build=$(realpath "${1:-build/release}")
+mkdir -p "${2:-build/bridges}"
+folder=$(realpath "${2:-build/bridges}")
+devices=${DEVICES:-cpu:0}
+failed=0
+export KEEL_LIBRARY="$build/lib/libkeel.so" KEEL_PLUGIN_PATH="$build/lib/keel"
+export KEEL_ORT_LIBRARY="$build/lib/keel-bridges/libkeel_onnxruntime.so"
+export KEEL_PJRT_LIBRARY="$build/lib/keel-bridges/libkeel_pjrt.so"
+export PYTHONPATH="$PWD/python"
+
+# environment NAME PACKAGE...: its python in $python
+environment() {
+  python="$folder/$1/bin/python"
+  name=$1
+  shift
+  [ -x "$python" ] && return
+  echo "== $name: installing $*"
+  python3 -m venv "$folder/$name"
+  # shellcheck disable=SC2086 # options are words
+  "$folder/$name/bin/pip" install -q ${PIP:-} "$@"
+}
+
+run() {
+  echo "== $*"
+  "$@" || failed=1
+}
+
+onnxruntime() {
+  environment onnxruntime onnx onnxruntime numpy
+  tests=host/bridges/onnxruntime/tests
+  for device in $devices; do
+    run "$python" -B -W ignore $tests/node_cases.py --device "$device"
+    run "$python" -B -W ignore $tests/models.py "$device"
+  done
+  run "$python" -B -W ignore $tests/sessions.py
+  run "$python" -B -W ignore $tests/python_door.py
+}
+
+# jax_tests FILE: how many pass on JAX's own CPU, and of these on Keel
+jax_tests() {
+  for platform in cpu keel; do
+    (
+      cd "$JAX_TESTS"
+      if [ $platform = keel ]; then
+        export PJRT_NAMES_AND_LIBRARY_PATHS="keel:$KEEL_PJRT_LIBRARY"
+      fi
+      JAX_PLATFORMS=$platform JAX_NUM_GENERATED_CASES=1 "$python" -m pytest -q -rA --tb=line \
+        -p no:cacheprovider "tests/$1" || true
+    ) >"$folder/$1.$platform" 2>&1
+    sed -n 's/^PASSED //p' "$folder/$1.$platform" | sort >"$folder/$1.$platform.passed"
+  done
+  both=$(comm -12 "$folder/$1.cpu.passed" "$folder/$1.keel.passed" | wc -l)
+  echo "$1: $both of $(wc -l <"$folder/$1.cpu.passed") that pass on JAX's CPU pass on Keel;" \
+    "assertions that failed: $(grep -c 'AssertionError' "$folder/$1.keel" || true)"
+}
+
+jax() {
+  environment jax jax numpy absl-py pytest
+  # shellcheck disable=SC2086 # devices are words
+  JAX_PLATFORMS=cpu,keel run "$python" -B host/bridges/pjrt/tests/test_jax.py $devices
+  [ -n "${JAX_TESTS:-}" ] || return 0
+  for file in lax_test.py nn_test.py random_test.py lax_numpy_test.py; do
+    jax_tests $file
+  done
+}
+
+torch() {
+  environment torch torch torchvision numpy
+  run "$python" -B python/tests/test_torch.py
+}
+
+for bridge in ${BRIDGES:-onnxruntime jax torch}; do
+  $bridge
+done
+exit $failed
