@@ -73,7 +73,7 @@ class Attr(Structure):
     _fields_ = [("name", c_char_p), ("kind", c_uint32), ("count", c_uint32), ("i", c_int64),
                 ("f", c_float), ("s", c_char_p), ("ints", POINTER(c_int64)),
                 ("floats", POINTER(c_float)), ("strings", POINTER(c_char_p)),
-                ("tensor", c_void_p)]
+                ("tensor", c_void_p), ("body", c_void_p)]
 
 
 ATTR_FLOAT, ATTR_INT, ATTR_STRING, ATTR_TENSOR = 1, 2, 3, 4
