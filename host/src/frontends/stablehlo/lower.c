@@ -1,0 +1,427 @@
+/* lower.c - functions and blocks, and which lowering an op has. */
+#include "frontends/stablehlo/lower.h"
+
+#include "program/builder.h"
+
+/* So that a small file can't ask for all of the memory: a function is written out as often
+ * as it is called. */
+#define OPS_LEAST    20000
+#define OPS_PER_BYTE 4
+
+static const struct {
+  const char *name;
+  hlo_lowering lower;
+  bool
+      elements; /* each element of the result depends on the same of the inputs */
+} lowerings[] = {
+#define LOWER(name, function, elements) {#name, hlo_##function, elements},
+#include "frontends/stablehlo/lower.def"
+#undef LOWER
+};
+
+/* ---- failing --------------------------------------------------------------------------- */
+
+keel_status hlo_refuse(const hlo *h, const hlo_op *op, const char *format,
+                       ...) {
+  char text[400];
+  va_list args;
+  va_start(args, format);
+  vsnprintf(text, sizeof text, format, args);
+  va_end(args);
+  return vhlo_fail(&h->v, op->raw, KD_UNIMPLEMENTED, " is not supported: %s",
+                   text);
+}
+
+keel_status hlo_wrong(const hlo *h, const hlo_op *op, const char *format, ...) {
+  char text[400];
+  va_list args;
+  va_start(args, format);
+  vsnprintf(text, sizeof text, format, args);
+  va_end(args);
+  return vhlo_fail(&h->v, op->raw, KD_DATA_LOSS, " can't be: %s", text);
+}
+
+/* ---- values ----------------------------------------------------------------------------- */
+
+const vhlo_type *hlo_type_of(const hlo *h, uint32_t value) {
+  return &h->v.types[h->v.file.value_types[value]];
+}
+
+static keel_value capture(hlo *h, const hlo_bound *bound) {
+  keel_value value = bound->value;
+  for (uint32_t i = bound->level + 1; i <= h->level; i++)
+    value = keel_builder_capture(h->levels[i], value);
+  return value;
+}
+
+keel_status hlo_value(hlo *h, const bytecode_op *op, uint32_t value,
+                      keel_value *out_value) {
+  const hlo_bound *bound = &h->bound[value];
+  const vhlo_type *type = hlo_type_of(h, value);
+  if (type->kind != VHLO_TENSOR || type->dtype == KD_NONE)
+    return vhlo_fail(&h->v, op, KD_UNIMPLEMENTED,
+                     " is not supported: a value is of type %s", type->what);
+  if (bound->value == KEEL_ABSENT || bound->level > h->level)
+    return vhlo_fail(&h->v, op, KD_DATA_LOSS,
+                     " uses a value that nothing has given");
+  *out_value = capture(h, bound);
+  return KD_OK;
+}
+
+static void bind(hlo *h, uint32_t value, keel_value to) {
+  h->bound[value] = (hlo_bound){.value = to, .level = h->level};
+}
+
+/* ---- bodies of ops ------------------------------------------------------------------------ */
+
+keel_status hlo_enter(hlo *h, const char *name, keel_builder **out_body) {
+  *out_body = NULL;
+  if (h->level + 1 == HLO_LEVELS_MOST)
+    return keel_fail(KD_UNIMPLEMENTED,
+                     "%s: loops and branches are nested more than %u deep",
+                     h->v.file.path, HLO_LEVELS_MOST);
+  KEEL_TRY(keel_builder_body(h->at, name, out_body));
+  h->at = h->levels[++h->level] = *out_body;
+  return KD_OK;
+}
+
+void hlo_leave(hlo *h) {
+  h->at = h->levels[--h->level];
+}
+
+/* ---- an op ----------------------------------------------------------------------------- */
+
+/* Names the nodes that an op becomes: "dot_general.12", where 12 is the first's number. */
+static void name_nodes(hlo *h, const bytecode_op *op) {
+  char name[96];
+  snprintf(name, sizeof name, "%.*s.%llu", (int)vhlo_name_size(op), op->name,
+           (unsigned long long)h->made);
+  keel_builder_node_name(h->at, name);
+}
+
+/* What an op has become must be what the file says that it is. */
+static keel_status check_result(const hlo *h, const hlo_op *op, uint32_t i) {
+  char text[128], wanted[128];
+  const vhlo_type *want = op->out_types[i];
+  const keel_type *have = hlo_known(h, op->out[i]), *named = NULL;
+  if (op->out[i] == KEEL_ABSENT)
+    return hlo_wrong(h, op, "result %u is not made", (unsigned)i);
+  if (!have) return KD_OK;
+  bool equal = have->dtype == want->dtype;
+  if (!h->many) {
+    equal = equal && have->rank == want->rank;
+    for (uint32_t k = 0; equal && k < want->rank; k++)
+      equal = have->dims[k] == want->dims[k] || have->dims[k] < 0 ||
+              want->dims[k] < 0;
+  }
+  if (equal) return KD_OK;
+  KEEL_TRY(keel_type_of(want->dtype, want->rank, want->dims, &named));
+  return hlo_wrong(h, op, "result %u is declared as %s, and its inputs give %s",
+                   (unsigned)i, keel_type_text(named, wanted, sizeof wanted),
+                   keel_type_text(have, text, sizeof text));
+}
+
+static keel_status run(hlo *h, const hlo_op *op, hlo_lowering lower) {
+  KEEL_TRY(lower(h, op));
+  if (h->at->status != KD_OK) {
+    keel_status status = keel_builder_again(h->at);
+    if (status == KD_INVALID_ARGUMENT) status = KD_DATA_LOSS;
+    return keel_while(status, "writing out stablehlo.%.*s at byte %llu",
+                      (int)vhlo_name_size(op->raw), op->raw->name,
+                      (unsigned long long)op->raw->offset);
+  }
+  for (uint32_t i = 0; i < op->output_count; i++)
+    KEEL_TRY(check_result(h, op, i));
+  return KD_OK;
+}
+
+static keel_status fill_op(hlo *h, const bytecode_op *raw, hlo_op *op) {
+  for (uint32_t i = 0; i < raw->operand_count; i++) {
+    op->in_types[i] = hlo_type_of(h, raw->operands[i]);
+    KEEL_TRY(hlo_value(h, raw, raw->operands[i], &op->in[i]));
+  }
+  for (uint32_t i = 0; i < raw->result_count; i++) {
+    const vhlo_type *type = hlo_type_of(h, raw->first_result + i);
+    op->out_types[i] = type;
+    op->out[i] = KEEL_ABSENT;
+    if (type->kind != VHLO_TENSOR || type->dtype == KD_NONE)
+      return hlo_refuse(h, op, "its result is of type %s", type->what);
+  }
+  return KD_OK;
+}
+
+static keel_status lower_tensors(hlo *h, const bytecode_op *raw,
+                                 hlo_lowering lower) {
+  size_t count = (size_t)raw->operand_count + raw->result_count;
+  keel_value *values = calloc(count + 1, sizeof *values);
+  const vhlo_type **types = calloc(count + 1, sizeof *types);
+  keel_status status = values && types ? KD_OK : keel_no_memory(count);
+  if (status == KD_OK) {
+    hlo_op op = {.raw = raw,
+                 .input_count = raw->operand_count,
+                 .output_count = raw->result_count,
+                 .in = values,
+                 .out = values + raw->operand_count,
+                 .in_types = types,
+                 .out_types = types + raw->operand_count};
+    status = fill_op(h, raw, &op);
+    if (status == KD_OK) status = run(h, &op, lower);
+    for (uint32_t i = 0; i < raw->result_count && status == KD_OK; i++)
+      bind(h, raw->first_result + i, op.out[i]);
+  }
+  free(values);
+  free(types);
+  return status;
+}
+
+/* ---- tuples ------------------------------------------------------------------------------ */
+
+static keel_status make_tuple(hlo *h, const bytecode_op *raw) {
+  hlo_bound *items = NULL;
+  if (raw->result_count != 1)
+    return vhlo_fail(&h->v, raw, KD_DATA_LOSS, " has no result");
+  if (!KEEL_ARENA_ARRAY(&h->v.file.arena, items, raw->operand_count))
+    return KD_OUT_OF_MEMORY;
+  for (uint32_t i = 0; i < raw->operand_count; i++)
+    items[i] = h->bound[raw->operands[i]];
+  h->bound[raw->first_result] =
+      (hlo_bound){.value = KEEL_ABSENT, .level = h->level, .items = items};
+  const vhlo_type *type = hlo_type_of(h, raw->first_result);
+  if (type->kind == VHLO_TUPLE && type->count == raw->operand_count)
+    return KD_OK;
+  return vhlo_fail(&h->v, raw, KD_DATA_LOSS, " is no tuple of its operands");
+}
+
+static keel_status take_of_tuple(hlo *h, const bytecode_op *raw) {
+  int64_t index = 0;
+  KEEL_TRY(vhlo_int(&h->v, raw, "index", &index));
+  if (raw->operand_count != 1 || raw->result_count != 1)
+    return vhlo_fail(&h->v, raw, KD_DATA_LOSS, " has not one operand");
+  const vhlo_type *type = hlo_type_of(h, raw->operands[0]);
+  const hlo_bound *bound = &h->bound[raw->operands[0]];
+  if (type->kind != VHLO_TUPLE || !bound->items || index < 0 ||
+      index >= type->count)
+    return vhlo_fail(&h->v, raw, KD_DATA_LOSS, " takes %lld of no such tuple",
+                     (long long)index);
+  if (type->items[index] != h->v.file.value_types[raw->first_result])
+    return vhlo_fail(&h->v, raw, KD_DATA_LOSS,
+                     " has not the type of the tuple's item");
+  h->bound[raw->first_result] = bound->items[index];
+  return KD_OK;
+}
+
+/* ---- blocks ------------------------------------------------------------------------------ */
+
+static keel_status lower_op(hlo *h, const bytecode_op *raw) {
+  if (vhlo_is(raw, "tuple")) return make_tuple(h, raw);
+  if (vhlo_is(raw, "get_tuple_element")) return take_of_tuple(h, raw);
+  for (size_t i = 0; i < KEEL_COUNT_OF(lowerings); i++) {
+    if (!vhlo_is(raw, lowerings[i].name)) continue;
+    if (h->many && !lowerings[i].elements)
+      return vhlo_fail(&h->v, raw, KD_UNIMPLEMENTED,
+                       " is not supported in the body of a reduction");
+    if (!h->many) name_nodes(h, raw);
+    return lower_tensors(h, raw, lowerings[i].lower);
+  }
+  return vhlo_fail(&h->v, raw, KD_UNIMPLEMENTED, " is not supported");
+}
+
+keel_status hlo_block(hlo *h, const bytecode_block *block, uint32_t count,
+                      keel_value *outputs) {
+  for (uint32_t i = 0; i < block->op_count; i++) {
+    const bytecode_op *op = &block->ops[i];
+    if (++h->made > h->most)
+      return keel_fail(KD_UNIMPLEMENTED,
+                       "%s: needs more than %llu ops, too many for a file of"
+                       " its size",
+                       h->v.file.path, (unsigned long long)h->most);
+    if (!vhlo_is(op, "return")) {
+      KEEL_TRY(lower_op(h, op));
+      continue;
+    }
+    if (op->operand_count != count)
+      return vhlo_fail(&h->v, op, KD_DATA_LOSS,
+                       " has %u operands, and %u are needed",
+                       (unsigned)op->operand_count, (unsigned)count);
+    for (uint32_t k = 0; k < count; k++)
+      KEEL_TRY(hlo_value(h, op, op->operands[k], &outputs[k]));
+    return KD_OK;
+  }
+  return keel_fail(KD_DATA_LOSS, "%s: a block has no return", h->v.file.path);
+}
+
+keel_status hlo_block_with(hlo *h, const bytecode_block *block,
+                           const keel_value *inputs, uint32_t input_count,
+                           uint32_t count, keel_value *outputs) {
+  if (block->argument_count != input_count)
+    return keel_fail(KD_DATA_LOSS, "%s: a block has %u arguments, and gets %u",
+                     h->v.file.path, (unsigned)block->argument_count,
+                     (unsigned)input_count);
+  for (uint32_t i = 0; i < input_count; i++)
+    bind(h, block->first_argument + i, inputs[i]);
+  return hlo_block(h, block, count, outputs);
+}
+
+/* The arguments of a body of scalars must be scalars of the types that it gets. */
+static keel_status check_body(const hlo *h, const hlo_op *op,
+                              const bytecode_block *block,
+                              const keel_value *inputs, uint32_t count) {
+  if (block->argument_count != count)
+    return hlo_wrong(h, op, "its body has %u arguments, and %u are needed",
+                     (unsigned)block->argument_count, (unsigned)count);
+  for (uint32_t i = 0; i < count; i++) {
+    const vhlo_type *type = hlo_type_of(h, block->first_argument + i);
+    const keel_type *given = hlo_known(h, inputs[i]);
+    if (type->kind != VHLO_TENSOR || type->rank)
+      return hlo_wrong(h, op, "argument %u of its body is no scalar",
+                       (unsigned)i);
+    if (given && given->dtype != type->dtype)
+      return hlo_refuse(h, op, "its body takes %s, and its inputs are %s",
+                        keel_dtype_name(type->dtype),
+                        keel_dtype_name(given->dtype));
+  }
+  return KD_OK;
+}
+
+keel_status hlo_body(hlo *h, const hlo_op *op, const bytecode_block *block,
+                     const keel_value *inputs, uint32_t input_count,
+                     uint32_t count, keel_value *outputs) {
+  bool before = h->many;
+  KEEL_TRY(check_body(h, op, block, inputs, input_count));
+  h->many = true;
+  keel_status status =
+      hlo_block_with(h, block, inputs, input_count, count, outputs);
+  h->many = before;
+  return status;
+}
+
+/* ---- functions ------------------------------------------------------------------------------ */
+
+static const bytecode_block *module_block(const hlo *h) {
+  const bytecode_block *top = &h->v.file.top;
+  const bytecode_op *module = top->op_count == 1 ? &top->ops[0] : NULL;
+  bool right = module && !strcmp(module->dialect, "builtin") &&
+               !strcmp(module->name, "module") && module->region_count == 1;
+  return right ? &module->regions[0] : NULL;
+}
+
+const bytecode_op *hlo_function(const hlo *h, const char *name) {
+  const bytecode_block *module = module_block(h);
+  for (uint32_t i = 0; module && i < module->op_count; i++) {
+    const bytecode_op *op = &module->ops[i];
+    const char *own = NULL;
+    if (vhlo_is(op, "func") && op->region_count == 1 &&
+        vhlo_string(&h->v, op, "sym_name", &own) == KD_OK && !strcmp(own, name))
+      return op;
+  }
+  return NULL;
+}
+
+keel_status hlo_call(hlo *h, const hlo_op *op, const char *name) {
+  const bytecode_op *function = hlo_function(h, name);
+  if (!function) return hlo_wrong(h, op, "there is no function \"%s\"", name);
+  for (uint32_t i = 0; i < h->call_count; i++)
+    if (h->calls[i] == function)
+      return hlo_refuse(h, op, "function \"%s\" calls itself", name);
+  const bytecode_block *block = &function->regions[0];
+  if (block->argument_count != op->input_count)
+    return hlo_wrong(h, op, "function \"%s\" takes %u values, and gets %u",
+                     name, (unsigned)block->argument_count,
+                     (unsigned)op->input_count);
+  for (uint32_t i = 0; i < op->input_count; i++)
+    if (h->v.file.value_types[op->raw->operands[i]] !=
+        h->v.file.value_types[block->first_argument + i])
+      return hlo_wrong(h, op, "function \"%s\" takes another type for value %u",
+                       name, (unsigned)i);
+  h->calls[h->call_count++] = function;
+  keel_status status = hlo_block_with(h, block, op->in, op->input_count,
+                                      op->output_count, op->out);
+  h->call_count--;
+  return status;
+}
+
+/* ---- the program -------------------------------------------------------------------------------- */
+
+static keel_status find_main(hlo *h, const bytecode_op **out_main) {
+  const bytecode_block *module = module_block(h);
+  if (!module)
+    return keel_fail(KD_DATA_LOSS, "%s: has no module of functions",
+                     h->v.file.path);
+  *out_main = hlo_function(h, "main");
+  for (uint32_t i = 0; i < module->op_count; i++) {
+    const bytecode_op *op = &module->ops[i];
+    const char *sees = NULL;
+    if (!vhlo_is(op, "func") || op->region_count != 1) continue;
+    h->function_count++;
+    if (*out_main) continue;
+    KEEL_TRY(vhlo_string(&h->v, op, "sym_visibility", &sees));
+    if (strcmp(sees, "private") != 0) *out_main = op;
+  }
+  if (!*out_main)
+    return keel_fail(KD_DATA_LOSS, "%s: has no public function",
+                     h->v.file.path);
+  return KD_OK;
+}
+
+static keel_status add_inputs(hlo *h, const bytecode_op *main) {
+  const bytecode_block *block = &main->regions[0];
+  for (uint32_t i = 0; i < block->argument_count; i++) {
+    const vhlo_type *type = hlo_type_of(h, block->first_argument + i);
+    char name[32];
+    if (type->kind != VHLO_TENSOR || type->dtype == KD_NONE)
+      return vhlo_fail(&h->v, main, KD_UNIMPLEMENTED,
+                       " is not supported: input %u is of type %s", (unsigned)i,
+                       type->what);
+    snprintf(name, sizeof name, "arg%u", (unsigned)i);
+    bind(h, block->first_argument + i,
+         keel_builder_input(h->at, name, type->dtype, type->rank, type->dims));
+  }
+  return KD_OK;
+}
+
+static keel_status add_outputs(hlo *h, const bytecode_op *main, uint32_t count,
+                               keel_value *values) {
+  KEEL_TRY(hlo_block(h, &main->regions[0], count, values));
+  for (uint32_t i = 0; i < count; i++) {
+    char name[32];
+    snprintf(name, sizeof name, "result%u", (unsigned)i);
+    KEEL_TRY(keel_builder_output(h->at, name, values[i]));
+  }
+  return KD_OK;
+}
+
+static keel_status lower_main(hlo *h, const bytecode_op *main) {
+  const bytecode_block *block = &main->regions[0];
+  const bytecode_op *end =
+      block->op_count ? &block->ops[block->op_count - 1] : NULL;
+  if (!end || !vhlo_is(end, "return"))
+    return vhlo_fail(&h->v, main, KD_DATA_LOSS, " has no return");
+  if (!end->operand_count)
+    return vhlo_fail(&h->v, main, KD_UNIMPLEMENTED, " has no result");
+  KEEL_TRY(add_inputs(h, main));
+  keel_value *values = calloc(end->operand_count, sizeof *values);
+  if (!values) return keel_no_memory(end->operand_count);
+  h->calls[h->call_count++] = main;
+  keel_status status = add_outputs(h, main, end->operand_count, values);
+  free(values);
+  return status;
+}
+
+keel_status hlo_program(hlo *h, const char *name, keel_program **out_program) {
+  const bytecode_op *main = NULL;
+  keel_arena *arena = &h->v.file.arena;
+  KEEL_TRY(find_main(h, &main));
+  if (!KEEL_ARENA_ARRAY(arena, h->bound, h->v.file.value_count) ||
+      !KEEL_ARENA_ARRAY(arena, h->calls, h->function_count))
+    return KD_OUT_OF_MEMORY;
+  for (uint32_t i = 0; i < h->v.file.value_count; i++)
+    h->bound[i].value = KEEL_ABSENT;
+  h->most =
+      OPS_LEAST + OPS_PER_BYTE * (uint64_t)(h->v.file.end - h->v.file.begin);
+  KEEL_TRY(keel_builder_create(h->context, name, &h->at));
+  h->levels[0] = h->at;
+  keel_status status = lower_main(h, main);
+  if (status == KD_OK) status = keel_builder_finish(h->levels[0], out_program);
+  keel_builder_destroy(h->levels[0]);
+  return status;
+}

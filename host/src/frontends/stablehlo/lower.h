@@ -1,0 +1,172 @@
+/* lower.h - StableHLO's ops, written with the ops of Keel.
+ *
+ * A lowering gets an op whose inputs are values of the builder that is being filled, and
+ * gives a value for each of its results. What it makes is compared with the types that the
+ * file declares, so a lowering only checks what could lead it astray. The builder keeps the
+ * first failure, so a lowering need not look at each value that it makes. */
+#ifndef KEEL_HLO_LOWER_H
+#define KEEL_HLO_LOWER_H
+
+#include <keel/program.h>
+
+#include "frontends/stablehlo/vhlo.h"
+#include "values/type.h"
+
+#define HLO_LEVELS_MOST 48 /* bodies in bodies */
+
+/* What stands for a value of the file. */
+typedef struct hlo_bound {
+  keel_value value;
+  uint32_t level;          /* of the builder that it belongs to */
+  struct hlo_bound *items; /* of a tuple */
+} hlo_bound;
+
+typedef struct hlo {
+  vhlo v;
+  keel_context *context;
+  keel_builder *at;                      /* the builder that is being filled */
+  keel_builder *levels[HLO_LEVELS_MOST]; /* it and those around it */
+  uint32_t level;
+  hlo_bound *bound;          /* of each value of the file */
+  const bytecode_op **calls; /* the functions that are being written out */
+  uint32_t call_count, function_count;
+  uint32_t conditions; /* how many conditions of loops it is in */
+  uint64_t made, most; /* ops */
+  bool many;           /* a body's scalars are tensors: see hlo_body */
+} hlo;
+
+typedef struct hlo_op {
+  const bytecode_op *raw;
+  uint32_t input_count, output_count;
+  keel_value *in, *out;
+  const vhlo_type **in_types, **out_types;
+} hlo_op;
+
+typedef keel_status (*hlo_lowering)(hlo *h, const hlo_op *op);
+
+/* ---- lower.c: functions, blocks, values --------------------------------------------- */
+
+/* Writes out all of a file's main function. */
+keel_status hlo_program(hlo *h, const char *name, keel_program **out_program);
+
+/* The ops of a block, in the builder that is being filled. outputs: of its return, which
+ * must have `count`. */
+keel_status hlo_block(hlo *h, const bytecode_block *block, uint32_t count,
+                      keel_value *outputs);
+
+/* The same with values for its arguments. */
+keel_status hlo_block_with(hlo *h, const bytecode_block *block,
+                           const keel_value *inputs, uint32_t input_count,
+                           uint32_t count, keel_value *outputs);
+
+/* A body of scalars, written out for tensors: each of its scalars becomes a tensor, element
+ * for element. Only for bodies whose ops act on elements; others are refused. */
+keel_status hlo_body(hlo *h, const hlo_op *op, const bytecode_block *block,
+                     const keel_value *inputs, uint32_t input_count,
+                     uint32_t count, keel_value *outputs);
+
+/* A value of the file as one of the builder that is being filled. */
+keel_status hlo_value(hlo *h, const bytecode_op *op, uint32_t value,
+                      keel_value *out_value);
+
+/* Opens a body in the builder that is being filled, and fills that. */
+keel_status hlo_enter(hlo *h, const char *name, keel_builder **out_body);
+/* Back to the builder around it. */
+void hlo_leave(hlo *h);
+
+/* "is not supported: " and why; what to do is the caller's affair. */
+keel_status hlo_refuse(const hlo *h, const hlo_op *op, const char *format, ...)
+    KD_PRINTF(3, 4);
+/* The file says what can't be. */
+keel_status hlo_wrong(const hlo *h, const hlo_op *op, const char *format, ...)
+    KD_PRINTF(3, 4);
+
+const vhlo_type *hlo_type_of(const hlo *h, uint32_t value);
+const bytecode_op *hlo_function(const hlo *h, const char *name);
+/* Writes out a function where it is called. */
+keel_status hlo_call(hlo *h, const hlo_op *op, const char *name);
+
+/* ---- emit.c: making values ------------------------------------------------------------ */
+
+keel_value hlo_node(hlo *h, const char *op, const keel_attr *attrs,
+                    uint32_t attr_count, const keel_value *inputs,
+                    uint32_t input_count);
+#define HLO(h, op, ...)                                           \
+  hlo_node((h), (op), NULL, 0, (const keel_value[]){__VA_ARGS__}, \
+           sizeof((const keel_value[]){__VA_ARGS__}) / sizeof(keel_value))
+
+keel_value hlo_constant(hlo *h, kd_dtype dtype, uint32_t rank,
+                        const int64_t *dims, const void *data);
+keel_value hlo_i64s(hlo *h, uint32_t count, const int64_t *numbers);
+keel_value hlo_i64(hlo *h, int64_t number);
+/* A scalar of any type; exact for integers up to 2^53. */
+keel_value hlo_number(hlo *h, kd_dtype dtype, double number);
+keel_value hlo_least(hlo *h, kd_dtype dtype,
+                     bool most); /* the least, or the most */
+
+keel_value hlo_cast(hlo *h, keel_value value, kd_dtype dtype);
+keel_value hlo_reshape(hlo *h, keel_value value, uint32_t rank,
+                       const int64_t *dims);
+keel_value hlo_transpose(hlo *h, keel_value value, uint32_t rank,
+                         const int64_t *permutation);
+keel_value hlo_expand(hlo *h, keel_value value, uint32_t rank,
+                      const int64_t *dims);
+/* Elements first, first + step ... of one axis, in front of `limit`. */
+keel_value hlo_part(hlo *h, keel_value value, int64_t axis, int64_t first,
+                    int64_t limit, int64_t step);
+keel_value hlo_reverse(hlo *h, keel_value value, int64_t axis);
+keel_value hlo_concat(hlo *h, int64_t axis, const keel_value *values,
+                      uint32_t count);
+keel_value hlo_gather(hlo *h, keel_value data, keel_value indices,
+                      int64_t axis);
+/* 0, 1 ... count - 1 */
+keel_value hlo_range(hlo *h, int64_t count);
+/* A value of `rank` dims with `interior` elements between, and `low` and `high` around each
+ * dimension's; negative ones are cut off. dims: is changed to the new ones. */
+keel_value hlo_pad(hlo *h, keel_value value, keel_value padding, uint32_t rank,
+                   int64_t *dims, const int64_t *low, const int64_t *high,
+                   const int64_t *interior);
+
+/* The type that the builder knows of a value, or NULL. */
+const keel_type *hlo_known(const hlo *h, keel_value value);
+
+static inline bool hlo_is_float(kd_dtype dtype) {
+  return dtype == KD_F32 || dtype == KD_F64 || dtype == KD_F16 ||
+         dtype == KD_BF16;
+}
+static inline bool hlo_is_unsigned(kd_dtype dtype) {
+  return dtype == KD_U8 || dtype == KD_U16 || dtype == KD_U32 ||
+         dtype == KD_U64;
+}
+static inline bool hlo_is_signed(kd_dtype dtype) {
+  return dtype == KD_I8 || dtype == KD_I16 || dtype == KD_I32 ||
+         dtype == KD_I64;
+}
+static inline bool hlo_is_complex(kd_dtype dtype) {
+  return dtype == KD_C64 || dtype == KD_C128;
+}
+
+/* ---- attributes with their bounds ---------------------------------------------------- */
+
+/* Exactly `count` numbers of an attribute. */
+keel_status hlo_ints(const hlo *h, const hlo_op *op, const char *name,
+                     uint32_t count, int64_t *numbers);
+/* Up to KD_MAX_RANK different dimensions, each below `rank`. */
+keel_status hlo_axes(const hlo *h, const hlo_op *op, const char *name,
+                     uint32_t rank, uint32_t *out_count, int64_t *axes);
+/* One dimension below `rank`. */
+keel_status hlo_axis(const hlo *h, const hlo_op *op, const char *name,
+                     uint32_t rank, int64_t *out_axis);
+/* Inputs and outputs: their number, and that all are tensors of known sizes. */
+keel_status hlo_arity(const hlo *h, const hlo_op *op, uint32_t inputs,
+                      uint32_t outputs);
+
+/* ---- the lowerings -------------------------------------------------------------------- */
+
+/* LOWER(name, function, works on elements): the ops' names without their versions. */
+#define LOWER(name, function, elements) \
+  keel_status hlo_##function(hlo *h, const hlo_op *op);
+#include "frontends/stablehlo/lower.def"
+#undef LOWER
+
+#endif /* KEEL_HLO_LOWER_H */
