@@ -9,11 +9,31 @@ keel_status hlo_call_op(hlo *h, const hlo_op *op) {
   return hlo_call(h, op, name);
 }
 
-/* What it is made of is a function of the file. */
+/* Composites that are ops of ONNX: those of JAX's CHLO. */
+static const char *const composites[][2] = {
+    {"chlo.acos", "Acos"},   {"chlo.acosh", "Acosh"}, {"chlo.asin", "Asin"},
+    {"chlo.asinh", "Asinh"}, {"chlo.atan", "Atan"},   {"chlo.atanh", "Atanh"},
+    {"chlo.cosh", "Cosh"},   {"chlo.erf", "Erf"},     {"chlo.sinh", "Sinh"},
+};
+
+/* What another is made of is a function of the file. In that of top_k NaN is the greatest,
+ * whatever its sign. */
 keel_status hlo_composite(hlo *h, const hlo_op *op) {
-  const char *name = "";
-  KEEL_TRY(vhlo_string(&h->v, op->raw, "decomposition", &name));
-  return hlo_call(h, op, name);
+  const char *name = "", *decomposition = "";
+  KEEL_TRY(vhlo_string(&h->v, op->raw, "name", &name));
+  KEEL_TRY(vhlo_string(&h->v, op->raw, "decomposition", &decomposition));
+  for (size_t i = 0; i < KEEL_COUNT_OF(composites); i++) {
+    if (strcmp(name, composites[i][0]) != 0 || op->input_count != 1 ||
+        op->output_count != 1 || !hlo_is_float(op->in_types[0]->dtype))
+      continue;
+    op->out[0] = HLO(h, composites[i][1], op->in[0]);
+    return KD_OK;
+  }
+  bool before = h->nan_greatest;
+  h->nan_greatest = before || !strcmp(name, "chlo.top_k");
+  keel_status status = hlo_call(h, op, decomposition);
+  h->nan_greatest = before;
+  return status;
 }
 
 /* Those that only say where a value is to be are that value on one device. */

@@ -78,7 +78,8 @@ static keel_status read_windows(const hlo *h, const hlo_op *op, conv *c) {
 
 static keel_status read_conv(const hlo *h, const hlo_op *op, conv *c) {
   KEEL_TRY(hlo_arity(h, op, 2, 1));
-  *c = (conv){.in = op->in_types[0], .kernel = op->in_types[1],
+  *c = (conv){.in = op->in_types[0],
+              .kernel = op->in_types[1],
               .out = op->out_types[0]};
   if (c->in->dynamic || c->kernel->dynamic || c->out->dynamic)
     return hlo_refuse(h, op, "a size that is not known before the run");
@@ -99,8 +100,7 @@ static keel_status read_conv(const hlo *h, const hlo_op *op, conv *c) {
   KEEL_TRY(vhlo_int(&h->v, op->raw, "batch_group_count", &c->batch_groups));
   int64_t batch = c->in->dims[c->in_order[0]];
   if (c->feature_groups < 1 || c->batch_groups < 1 ||
-      (c->feature_groups > 1 && c->batch_groups > 1) ||
-      batch % c->batch_groups)
+      (c->feature_groups > 1 && c->batch_groups > 1) || batch % c->batch_groups)
     return hlo_wrong(h, op, "%lld groups of features and %lld of batches",
                      (long long)c->feature_groups, (long long)c->batch_groups);
   return KD_OK;
@@ -201,8 +201,8 @@ keel_status hlo_convolution(hlo *h, const hlo_op *op) {
   KEEL_TRY(read_conv(h, op, &c));
   uint32_t rank = c.in->rank;
   if (!c.in->elements || !c.kernel->elements || !c.out->elements) {
-    op->out[0] = hlo_expand(h, hlo_number(h, c.out->dtype, 0), rank,
-                            c.out->dims);
+    op->out[0] =
+        hlo_expand(h, hlo_number(h, c.out->dtype, 0), rank, c.out->dims);
     return KD_OK;
   }
   kd_dtype dtype = sum_type(&c);

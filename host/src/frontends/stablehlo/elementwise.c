@@ -123,15 +123,6 @@ keel_status hlo_cbrt(hlo *h, const hlo_op *op) {
 
 /* ---- two inputs -------------------------------------------------------------------------- */
 
-/* Whether x is below zero or -0. */
-static keel_value has_sign(hlo *h, keel_value x, kd_dtype dtype) {
-  keel_value zero = hlo_number(h, dtype, 0);
-  keel_value at_zero =
-      HLO(h, "Less", HLO(h, "Reciprocal", x), zero); /* 1 / -0 is -infinity */
-  return HLO(h, "Where", HLO(h, "Equal", x, zero), at_zero,
-             HLO(h, "Less", x, zero));
-}
-
 /* The angle of (x, y): atan(|y| / |x|), mirrored where x has a sign, then where y has. */
 keel_status hlo_atan2(hlo *h, const hlo_op *op) {
   KEEL_TRY(hlo_arity(h, op, 2, 1));
@@ -152,9 +143,10 @@ keel_status hlo_atan2(hlo *h, const hlo_op *op) {
   slope = HLO(h, "Where", none, zero, HLO(h, "Where", both, one, slope));
   keel_value angle = HLO(h, "Atan", slope);
   keel_value half = hlo_number(h, wide, 3.14159265358979323846);
+  angle = HLO(h, "Where", hlo_has_sign(h, x, wide), HLO(h, "Sub", half, angle),
+              angle);
   angle =
-      HLO(h, "Where", has_sign(h, x, wide), HLO(h, "Sub", half, angle), angle);
-  angle = HLO(h, "Where", has_sign(h, y, wide), HLO(h, "Neg", angle), angle);
+      HLO(h, "Where", hlo_has_sign(h, y, wide), HLO(h, "Neg", angle), angle);
   op->out[0] = hlo_cast(h, angle, dtype);
   return KD_OK;
 }
@@ -276,8 +268,25 @@ keel_status hlo_clamp(hlo *h, const hlo_op *op) {
   return KD_OK;
 }
 
-/* x < y in the order of all floats: -NaN, -infinity ... -0, +0 ... infinity, NaN. Only where
- * zeros and NaN do not matter, as where they are equal to themselves. */
+/* In the order of all floats. The sign of NaN can't be seen, so values must have none that
+ * is negative. */
+static keel_status total_order(hlo *h, const hlo_op *op, uint64_t direction) {
+  const uint32_t *values = op->raw->operands;
+  uint32_t a_of = 0, b_of = 0;
+  bool canonical = hlo_is_canonical(h, NULL, values[0], &a_of) &&
+                   hlo_is_canonical(h, NULL, values[1], &b_of);
+  if (!canonical && !h->nan_greatest)
+    return hlo_refuse(h, op, "the total order of floats that may be NaN");
+  bool less = direction == VHLO_LT || direction == VHLO_GE;
+  keel_value a = op->in[!less], b = op->in[less];
+  kd_dtype dtype = input_type(op);
+  op->out[0] = direction <= VHLO_NE ? hlo_total_equal(h, a, b, dtype, canonical)
+                                    : hlo_total_less(h, a, b, dtype, canonical);
+  if (direction == VHLO_NE || direction == VHLO_GE || direction == VHLO_LE)
+    op->out[0] = HLO(h, "Not", op->out[0]);
+  return KD_OK;
+}
+
 keel_status hlo_compare(hlo *h, const hlo_op *op) {
   static const char *const names[] = {
       [VHLO_EQ] = "Equal",          [VHLO_NE] = "Equal",
@@ -291,7 +300,7 @@ keel_status hlo_compare(hlo *h, const hlo_op *op) {
   if (direction > VHLO_LT)
     return hlo_wrong(h, op, "direction %llu", (unsigned long long)direction);
   if (kind == VHLO_TOTAL_ORDER && hlo_is_float(input_type(op)))
-    return hlo_refuse(h, op, "the total order of floats");
+    return total_order(h, op, direction);
   keel_value a = op->in[0], b = op->in[1];
   if (input_type(op) == KD_BOOL && direction > VHLO_NE) {
     a = hlo_cast(h, a, KD_U8);

@@ -6,12 +6,12 @@
 
 typedef struct grid {
   const vhlo_type *type;
-  bool numbered[KD_MAX_RANK];   /* a part of it is taken */
-  bool dropped[KD_MAX_RANK];    /* of one element, which the slices do not have */
-  int64_t window[KD_MAX_RANK];  /* elements that are taken */
-  int64_t stride[KD_MAX_RANK];  /* of rows, for those that number them */
-  int64_t order[KD_MAX_RANK];   /* those that number rows first */
-  uint32_t numbers;             /* how many these are */
+  bool numbered[KD_MAX_RANK]; /* a part of it is taken */
+  bool dropped[KD_MAX_RANK];  /* of one element, which the slices do not have */
+  int64_t window[KD_MAX_RANK]; /* elements that are taken */
+  int64_t stride[KD_MAX_RANK]; /* of rows, for those that number them */
+  int64_t order[KD_MAX_RANK];  /* those that number rows first */
+  uint32_t numbers;            /* how many these are */
   int64_t rows;
   int64_t dims[KD_MAX_RANK + 1]; /* rows, and a row's own */
   uint32_t rank;                 /* of that */
@@ -87,12 +87,12 @@ static keel_value add_range(hlo *h, keel_value sum, int64_t size, int64_t step,
 typedef struct starts {
   const vhlo_type *type;
   keel_value value;
-  uint32_t vector;                /* its dimension; that behind the last: none */
-  int64_t batch[KD_MAX_RANK];     /* the sizes of the other dimensions */
+  uint32_t vector;            /* its dimension; that behind the last: none */
+  int64_t batch[KD_MAX_RANK]; /* the sizes of the other dimensions */
   uint32_t batch_count;
-  uint32_t map_count;             /* numbers of a vector */
-  int64_t map[KD_MAX_RANK];       /* the dimension that each is for */
-  uint32_t pair_count;            /* dimensions of batches, of tensor and indices */
+  uint32_t map_count;       /* numbers of a vector */
+  int64_t map[KD_MAX_RANK]; /* the dimension that each is for */
+  uint32_t pair_count;      /* dimensions of batches, of tensor and indices */
   int64_t pair[KD_MAX_RANK], pair_of[KD_MAX_RANK];
 } starts;
 
@@ -104,8 +104,7 @@ static keel_status read_starts(const hlo *h, const hlo_op *op,
   KEEL_TRY(vhlo_int(&h->v, op->raw, "index_vector_dim", &vector));
   KEEL_TRY(hlo_axes(h, op, names[0], rank, &s->map_count, s->map));
   if (vector < 0 || vector > s->type->rank ||
-      s->map_count !=
-          (vector < s->type->rank ? s->type->dims[vector] : 1))
+      s->map_count != (vector < s->type->rank ? s->type->dims[vector] : 1))
     return hlo_wrong(h, op, "its index vectors have not %u numbers",
                      (unsigned)s->map_count);
   s->vector = (uint32_t)vector;
@@ -174,8 +173,7 @@ static keel_value first_rows(hlo *h, const grid *g, const starts *s,
   keel_value in = clamped(h, at, limit);
   if (out_inside) {
     keel_value same = hlo_cast(h, HLO(h, "Equal", at, in), KD_I32);
-    *out_inside =
-        hlo_cast(h, reduce_last(h, "ReduceMin", same, last), KD_BOOL);
+    *out_inside = hlo_cast(h, reduce_last(h, "ReduceMin", same, last), KD_BOOL);
   }
   keel_value rows = HLO(h, "Mul", in, hlo_i64s(h, s->map_count, stride));
   return reduce_last(h, "ReduceSum", rows, last);
@@ -273,17 +271,15 @@ keel_status hlo_gather_op(hlo *h, const hlo_op *op) {
   KEEL_TRY(read_starts(h, op, names, g.type->rank, &s));
   KEEL_TRY(hlo_ints(h, op, "slice_sizes", g.type->rank, g.window));
   KEEL_TRY(drop_axes(h, op, "collapsed_slice_dims", &s, &g));
-  KEEL_TRY(
-      hlo_axes(h, op, "offset_dims", out->rank, &offset_count, offsets));
+  KEEL_TRY(hlo_axes(h, op, "offset_dims", out->rank, &offset_count, offsets));
   if (!out->elements) {
-    op->out[0] = hlo_expand(h, hlo_number(h, out->dtype, 0), out->rank,
-                            out->dims);
+    op->out[0] =
+        hlo_expand(h, hlo_number(h, out->dtype, 0), out->rank, out->dims);
     return KD_OK;
   }
   KEEL_TRY(make_grid(h, op, &g));
   KEEL_TRY(check_pairs(h, op, &g, &s));
-  KEEL_TRY(
-      slice_order(h, op, &g, &s, offsets, offset_count, out->rank, order));
+  KEEL_TRY(slice_order(h, op, &g, &s, offsets, offset_count, out->rank, order));
   keel_value rows = first_rows(h, &g, &s, NULL);
   rows = all_rows(h, &g, &s, rows, dims, &rank);
   keel_value y = hlo_gather(h, as_rows(h, &g, op->in[0]), rows, 0);
@@ -310,8 +306,7 @@ static bool body_replaces(const bytecode_block *body) {
 static keel_status read_update(const hlo *h, const hlo_op *op, update *u) {
   const bytecode_block *body = &op->raw->regions[0];
   uint64_t unique = 0;
-  KEEL_TRY(
-      vhlo_enum(&h->v, op->raw, "unique_indices", VHLO_BOOLEAN, &unique));
+  KEEL_TRY(vhlo_enum(&h->v, op->raw, "unique_indices", VHLO_BOOLEAN, &unique));
   u->replaces = op->output_count == 1 && body_replaces(body);
   u->kind = op->output_count == 1 ? hlo_body_kind(h, body) : HLO_OTHER;
   kd_dtype dtype = op->in_types[0]->dtype;
@@ -320,18 +315,24 @@ static keel_status read_update(const hlo *h, const hlo_op *op, update *u) {
   if (u->kind != HLO_OTHER && !bits && !hlo_is_complex(dtype)) return KD_OK;
   u->any = true;
   if (unique) return KD_OK;
-  return hlo_refuse(h, op, "a body that is not one of add, multiply, maximum,"
+  return hlo_refuse(h, op,
+                    "a body that is not one of add, multiply, maximum,"
                     " minimum or the update, on places that may be the same");
 }
 
 static const char *reduction_name(const update *u, kd_dtype dtype) {
   if (u->replaces || u->any) return "none";
   switch (u->kind) {
-    case HLO_ADD: return "add";
-    case HLO_MULTIPLY: return "mul";
-    case HLO_MAXIMUM: return "max";
-    case HLO_MINIMUM: return "min";
-    default: return dtype == KD_BOOL && u->kind == HLO_AND ? "min" : "max";
+    case HLO_ADD:
+      return "add";
+    case HLO_MULTIPLY:
+      return "mul";
+    case HLO_MAXIMUM:
+      return "max";
+    case HLO_MINIMUM:
+      return "min";
+    default:
+      return dtype == KD_BOOL && u->kind == HLO_AND ? "min" : "max";
   }
 }
 
@@ -357,9 +358,10 @@ typedef struct scatter {
   starts s;
   update u;
   uint32_t lanes;
-  int64_t order[KD_MAX_RANK]; /* from [batch..., window..., row...] to the updates */
-  keel_value rows;            /* [updates, 1] */
-  int64_t count;              /* of updates: rows each */
+  int64_t order
+      [KD_MAX_RANK]; /* from [batch..., window..., row...] to the updates */
+  keel_value rows;   /* [updates, 1] */
+  int64_t count;     /* of updates: rows each */
 } scatter;
 
 /* Updates as [count, a row's own ...]. */
@@ -462,8 +464,7 @@ static keel_status run_scatter(hlo *h, const hlo_op *op, scatter *t,
 
 static keel_status check_scatter(const hlo *h, const hlo_op *op) {
   uint32_t lanes = op->output_count;
-  if (!lanes || op->input_count != 2 * lanes + 1 ||
-      op->raw->region_count != 1)
+  if (!lanes || op->input_count != 2 * lanes + 1 || op->raw->region_count != 1)
     return hlo_wrong(h, op, "it has %u inputs and %u results",
                      (unsigned)op->input_count, (unsigned)lanes);
   const vhlo_type *first = op->in_types[0], *updates = op->in_types[lanes + 1];
@@ -562,7 +563,8 @@ keel_status hlo_dynamic_update_slice(hlo *h, const hlo_op *op) {
   keel_value rows = hlo_i64(h, 0);
   for (uint32_t i = 0; i < g.numbers; i++) {
     int64_t axis = g.order[i], size = g.window[axis];
-    keel_value at = start_at(h, op, (uint32_t)axis + 2, type->dims[axis] - size);
+    keel_value at =
+        start_at(h, op, (uint32_t)axis + 2, type->dims[axis] - size);
     rows = HLO(h, "Add", rows, HLO(h, "Mul", at, hlo_i64(h, g.stride[axis])));
     dims[count++] = size;
     flat[0] *= size;

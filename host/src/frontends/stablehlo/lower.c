@@ -68,8 +68,9 @@ keel_status hlo_value(hlo *h, const bytecode_op *op, uint32_t value,
   return KD_OK;
 }
 
-static void bind(hlo *h, uint32_t value, keel_value to) {
-  h->bound[value] = (hlo_bound){.value = to, .level = h->level};
+static void bind(hlo *h, uint32_t value, keel_value to,
+                 const bytecode_op *maker) {
+  h->bound[value] = (hlo_bound){.value = to, .level = h->level, .maker = maker};
 }
 
 /* ---- bodies of ops ------------------------------------------------------------------------ */
@@ -167,7 +168,7 @@ static keel_status lower_tensors(hlo *h, const bytecode_op *raw,
     status = fill_op(h, raw, &op);
     if (status == KD_OK) status = run(h, &op, lower);
     for (uint32_t i = 0; i < raw->result_count && status == KD_OK; i++)
-      bind(h, raw->first_result + i, op.out[i]);
+      bind(h, raw->first_result + i, op.out[i], raw);
   }
   free(values);
   free(types);
@@ -258,7 +259,7 @@ keel_status hlo_block_with(hlo *h, const bytecode_block *block,
                      h->v.file.path, (unsigned)block->argument_count,
                      (unsigned)input_count);
   for (uint32_t i = 0; i < input_count; i++)
-    bind(h, block->first_argument + i, inputs[i]);
+    bind(h, block->first_argument + i, inputs[i], NULL);
   return hlo_block(h, block, count, outputs);
 }
 
@@ -374,7 +375,8 @@ static keel_status add_inputs(hlo *h, const bytecode_op *main) {
                        type->what);
     snprintf(name, sizeof name, "arg%u", (unsigned)i);
     bind(h, block->first_argument + i,
-         keel_builder_input(h->at, name, type->dtype, type->rank, type->dims));
+         keel_builder_input(h->at, name, type->dtype, type->rank, type->dims),
+         NULL);
   }
   return KD_OK;
 }

@@ -17,8 +17,9 @@
 /* What stands for a value of the file. */
 typedef struct hlo_bound {
   keel_value value;
-  uint32_t level;          /* of the builder that it belongs to */
-  struct hlo_bound *items; /* of a tuple */
+  uint32_t level;           /* of the builder that it belongs to */
+  struct hlo_bound *items;  /* of a tuple */
+  const bytecode_op *maker; /* of a tensor that an op has made */
 } hlo_bound;
 
 typedef struct hlo {
@@ -33,6 +34,7 @@ typedef struct hlo {
   uint32_t conditions; /* how many conditions of loops it is in */
   uint64_t made, most; /* ops */
   bool many;           /* a body's scalars are tensors: see hlo_body */
+  bool nan_greatest;   /* NaN of either sign is, in the total order of floats */
 } hlo;
 
 typedef struct hlo_op {
@@ -160,6 +162,27 @@ keel_status hlo_axis(const hlo *h, const hlo_op *op, const char *name,
 /* Inputs and outputs: their number, and that all are tensors of known sizes. */
 keel_status hlo_arity(const hlo *h, const hlo_op *op, uint32_t inputs,
                       uint32_t outputs);
+
+/* ---- total.c: the total order of floats ------------------------------------------------ */
+
+/* The op that makes a value: in the block, or what has been written out. Or NULL. */
+const bytecode_op *hlo_maker(const hlo *h, const bytecode_block *block,
+                             uint32_t value);
+
+/* Whether a value is another one (out_of; the value itself where it is none) with all NaN
+ * made the positive one, and -0 made 0: as JAX does before it compares. */
+bool hlo_is_canonical(const hlo *h, const bytecode_block *block, uint32_t value,
+                      uint32_t *out_of);
+
+/* Whether x is below zero, or -0. */
+keel_value hlo_has_sign(hlo *h, keel_value x, kd_dtype dtype);
+
+/* a < b, and whether both are the same, in the total order where NaN is the greatest.
+ * canonical: there is no -0. */
+keel_value hlo_total_less(hlo *h, keel_value a, keel_value b, kd_dtype dtype,
+                          bool canonical);
+keel_value hlo_total_equal(hlo *h, keel_value a, keel_value b, kd_dtype dtype,
+                           bool canonical);
 
 /* ---- the lowerings -------------------------------------------------------------------- */
 

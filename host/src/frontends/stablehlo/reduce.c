@@ -8,8 +8,9 @@ static const struct {
   const char *op;
   hlo_kind kind;
 } kinds[] = {
-    {"add", HLO_ADD},      {"multiply", HLO_MULTIPLY}, {"maximum", HLO_MAXIMUM},
-    {"minimum", HLO_MINIMUM}, {"and", HLO_AND},        {"or", HLO_OR},
+    {"add", HLO_ADD},         {"multiply", HLO_MULTIPLY},
+    {"maximum", HLO_MAXIMUM}, {"minimum", HLO_MINIMUM},
+    {"and", HLO_AND},         {"or", HLO_OR},
 };
 
 /* For booleans add is or, and the like. */
@@ -46,8 +47,7 @@ keel_value hlo_combine(hlo *h, hlo_kind kind, kd_dtype dtype, keel_value a,
   static const char *const names[] = {
       [HLO_ADD] = "Add",     [HLO_MULTIPLY] = "Mul",   [HLO_MAXIMUM] = "Max",
       [HLO_MINIMUM] = "Min", [HLO_AND] = "BitwiseAnd", [HLO_OR] = "BitwiseOr"};
-  if (dtype == KD_BOOL)
-    return HLO(h, kind == HLO_AND ? "And" : "Or", a, b);
+  if (dtype == KD_BOOL) return HLO(h, kind == HLO_AND ? "And" : "Or", a, b);
   return HLO(h, names[kind], a, b);
 }
 
@@ -105,13 +105,20 @@ keel_value hlo_with_start(hlo *h, hlo_kind kind, kd_dtype dtype,
 
 static const char *reduction(hlo_kind kind, kd_dtype dtype) {
   switch (kind) {
-    case HLO_ADD: return "ReduceSum";
-    case HLO_MULTIPLY: return "ReduceProd";
-    case HLO_MAXIMUM: return "ReduceMax";
-    case HLO_MINIMUM: return "ReduceMin";
-    case HLO_AND: return dtype == KD_BOOL ? "ReduceMin" : NULL;
-    case HLO_OR: return dtype == KD_BOOL ? "ReduceMax" : NULL;
-    default: return NULL;
+    case HLO_ADD:
+      return "ReduceSum";
+    case HLO_MULTIPLY:
+      return "ReduceProd";
+    case HLO_MAXIMUM:
+      return "ReduceMax";
+    case HLO_MINIMUM:
+      return "ReduceMin";
+    case HLO_AND:
+      return dtype == KD_BOOL ? "ReduceMin" : NULL;
+    case HLO_OR:
+      return dtype == KD_BOOL ? "ReduceMax" : NULL;
+    default:
+      return NULL;
   }
 }
 
@@ -246,12 +253,10 @@ keel_status hlo_reduce(hlo *h, const hlo_op *op) {
     return hlo_wrong(h, op, "%u of %u dimensions leave %u", (unsigned)count,
                      (unsigned)type->rank, (unsigned)op->out_types[0]->rank);
   if (!type->elements) return starts(h, op);
-  hlo_kind kind = op->output_count == 1
-                      ? hlo_body_kind(h, &op->raw->regions[0])
-                      : HLO_OTHER;
+  hlo_kind kind = op->output_count == 1 ? hlo_body_kind(h, &op->raw->regions[0])
+                                        : HLO_OTHER;
   const char *name = reduction(kind, type->dtype);
-  if (!name || hlo_is_complex(type->dtype))
-    return any_kind(h, op, axes, count);
+  if (!name || hlo_is_complex(type->dtype)) return any_kind(h, op, axes, count);
   op->out[0] = reduce_axes(h, name, op->in[0], axes, count);
   op->out[0] = hlo_with_start(h, kind, type->dtype, op->out[0], op->in[1]);
   return KD_OK;

@@ -5,7 +5,8 @@
 #include "frontends/stablehlo/reduce.h"
 
 #define ELEMENTS_MOST (INT64_C(1) << 40) /* of a dimension */
-#define LINEAR_MOST   6 /* window sizes up to which each element is combined alone */
+#define LINEAR_MOST \
+  6 /* window sizes up to which each element is combined alone */
 
 typedef struct window {
   const vhlo_type *type; /* of the inputs */
@@ -243,8 +244,8 @@ static keel_status fold(hlo *h, const lanes *l, const window *w,
                  : doubled(h, l, w, axis, values, room));
   }
   if (l->kind != HLO_OTHER) {
-    op->out[0] = hlo_with_start(h, l->kind, w->type->dtype, values[0],
-                                op->in[1]);
+    op->out[0] =
+        hlo_with_start(h, l->kind, w->type->dtype, values[0], op->in[1]);
     return KD_OK;
   }
   return combine(h, l, op->in + l->count, values, op->out);
@@ -342,8 +343,8 @@ static keel_value placed(hlo *h, const scatter *s, keel_value zero) {
   const window *w = s->w;
   int64_t dims[KD_MAX_RANK], low[KD_MAX_RANK], high[KD_MAX_RANK];
   int64_t interior[KD_MAX_RANK];
-  keel_value is = HLO(h, "Equal", s->which,
-                      hlo_number(h, KD_I32, (double)s->number));
+  keel_value is =
+      HLO(h, "Equal", s->which, hlo_number(h, KD_I32, (double)s->number));
   if (s->padded) is = HLO(h, "And", is, s->have);
   for (uint32_t i = 0; i < w->rank; i++) {
     dims[i] = w->out[i];

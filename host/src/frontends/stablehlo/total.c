@@ -1,0 +1,120 @@
+/* total.c - the total order of floats: -infinity ... -0, 0 ... infinity, NaN. */
+#include "frontends/stablehlo/lower.h"
+
+const bytecode_op *hlo_maker(const hlo *h, const bytecode_block *block,
+                             uint32_t value) {
+  for (uint32_t i = 0; block && i < block->op_count; i++) {
+    const bytecode_op *op = &block->ops[i];
+    if (op->result_count && value >= op->first_result &&
+        value < op->first_result + op->result_count)
+      return op;
+  }
+  return h->bound[value].maker;
+}
+
+/* ---- what makes a value canonical ----------------------------------------------------- */
+
+/* The bits of a float that is the same everywhere in a value. */
+static bool constant_bits(const hlo *h, const bytecode_block *block,
+                          uint32_t value, uint64_t *out_bits) {
+  vhlo_dense dense;
+  const bytecode_op *op = hlo_maker(h, block, value);
+  if (op && vhlo_is(op, "broadcast_in_dim") && op->operand_count == 1)
+    op = hlo_maker(h, block, op->operands[0]);
+  if (!op || !vhlo_is(op, "constant") ||
+      vhlo_dense_of(&h->v, op, "value", &dense) != KD_OK ||
+      !hlo_is_float(dense.type->dtype) ||
+      (!dense.splat && dense.type->elements != 1))
+    return false;
+  *out_bits = 0;
+  memcpy(out_bits, dense.data, keel_dtype_size(dense.type->dtype));
+  return true;
+}
+
+static bool is_positive_nan(const hlo *h, const bytecode_block *block,
+                            uint32_t value) {
+  static const uint64_t infinity[] = {[KD_F32] = 0x7f800000,
+                                      [KD_F16] = 0x7c00,
+                                      [KD_F64] = UINT64_C(0x7ff) << 52,
+                                      [KD_BF16] = 0x7f80};
+  uint64_t bits = 0;
+  kd_dtype dtype = hlo_type_of(h, value)->dtype;
+  return constant_bits(h, block, value, &bits) && bits > infinity[dtype] &&
+         !(bits >> (8 * keel_dtype_size(dtype) - 1));
+}
+
+static bool is_zero(const hlo *h, const bytecode_block *block, uint32_t value) {
+  uint64_t bits = 1;
+  return constant_bits(h, block, value, &bits) && !bits;
+}
+
+static bool is_compare(const hlo *h, const bytecode_op *op, uint64_t wanted) {
+  uint64_t direction = 0;
+  return op && vhlo_is(op, "compare") && op->operand_count == 2 &&
+         vhlo_enum(&h->v, op, "comparison_direction", VHLO_DIRECTION,
+                   &direction) == KD_OK &&
+         direction == wanted;
+}
+
+/* select(x != x, NaN, select(x == 0, 0, x)) */
+bool hlo_is_canonical(const hlo *h, const bytecode_block *block, uint32_t value,
+                      uint32_t *out_of) {
+  *out_of = value;
+  const bytecode_op *outer = hlo_maker(h, block, value);
+  if (!outer || !vhlo_is(outer, "select") || outer->operand_count != 3 ||
+      !is_positive_nan(h, block, outer->operands[1]))
+    return false;
+  const bytecode_op *differs = hlo_maker(h, block, outer->operands[0]);
+  const bytecode_op *inner = hlo_maker(h, block, outer->operands[2]);
+  if (!is_compare(h, differs, VHLO_NE) ||
+      differs->operands[0] != differs->operands[1] || !inner ||
+      !vhlo_is(inner, "select") || inner->operand_count != 3)
+    return false;
+  uint32_t x = differs->operands[0];
+  const bytecode_op *equals = hlo_maker(h, block, inner->operands[0]);
+  if (inner->operands[2] != x || !is_zero(h, block, inner->operands[1]) ||
+      !is_compare(h, equals, VHLO_EQ) || equals->operands[0] != x ||
+      !is_zero(h, block, equals->operands[1]))
+    return false;
+  *out_of = x;
+  return true;
+}
+
+/* ---- comparing ------------------------------------------------------------------------- */
+
+keel_value hlo_has_sign(hlo *h, keel_value x, kd_dtype dtype) {
+  keel_value zero = hlo_number(h, dtype, 0);
+  /* 1 / -0 is -infinity */
+  keel_value at_zero = HLO(h, "Less", HLO(h, "Reciprocal", x), zero);
+  return HLO(h, "Where", HLO(h, "Equal", x, zero), at_zero,
+             HLO(h, "Less", x, zero));
+}
+
+/* Whether both are zeros, and a has a sign that b has not. */
+static keel_value zero_less(hlo *h, keel_value a, keel_value b,
+                            kd_dtype dtype) {
+  keel_value signs = HLO(h, "And", hlo_has_sign(h, a, dtype),
+                         HLO(h, "Not", hlo_has_sign(h, b, dtype)));
+  keel_value zero = hlo_number(h, dtype, 0);
+  keel_value zeros =
+      HLO(h, "And", HLO(h, "Equal", a, zero), HLO(h, "Equal", b, zero));
+  return HLO(h, "And", zeros, signs);
+}
+
+keel_value hlo_total_less(hlo *h, keel_value a, keel_value b, kd_dtype dtype,
+                          bool canonical) {
+  keel_value nan =
+      HLO(h, "And", HLO(h, "Not", HLO(h, "IsNaN", a)), HLO(h, "IsNaN", b));
+  keel_value less = HLO(h, "Or", HLO(h, "Less", a, b), nan);
+  return canonical ? less : HLO(h, "Or", less, zero_less(h, a, b, dtype));
+}
+
+keel_value hlo_total_equal(hlo *h, keel_value a, keel_value b, kd_dtype dtype,
+                           bool canonical) {
+  keel_value nan = HLO(h, "And", HLO(h, "IsNaN", a), HLO(h, "IsNaN", b));
+  keel_value equal = HLO(h, "Or", HLO(h, "Equal", a, b), nan);
+  if (canonical) return equal;
+  keel_value apart =
+      HLO(h, "Or", zero_less(h, a, b, dtype), zero_less(h, b, a, dtype));
+  return HLO(h, "And", equal, HLO(h, "Not", apart));
+}
