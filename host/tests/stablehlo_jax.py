@@ -138,6 +138,11 @@ def elementwise():
     case("bitcast-uint32-uint8", lambda v: lax.bitcast_convert_type(v, jnp.uint8), edges(np.uint32))
     case("reduce_precision-bf16", lambda x: lax.reduce_precision(x, 8, 7), floats(100))
     case("reduce_precision-f16", lambda x: lax.reduce_precision(x, 5, 10), floats(100))
+    for bits in ((5, 10), (4, 3), (8, 7), (2, 1), (8, 23), (5, 2)):
+        case("reduce_precision-%d-%d" % bits, (lambda b: lambda x: lax.reduce_precision(x, *b))(bits),
+             np.concatenate([edges(np.float32), np.ldexp(floats(60), np.arange(-30, 30)).astype(np.float32),
+                             np.float32(2) ** -14 * (1 - np.float32(2) ** -np.arange(10, 24))]).astype(np.float32))
+        case("reduce_precision-f64-%d-%d" % bits, (lambda b: lambda x: lax.reduce_precision(x, *b))(bits), edges(np.float64))
     case("clamp", lambda x: lax.clamp(-1.0, x, 0.5), edges(np.float64))
     case("clamp-int", lambda x: lax.clamp(np.int32(2), x, np.int32(5)), ints(20))
     case("clamp-tensors", lax.clamp, floats(9) - 2, floats(9), floats(9) + 2)
@@ -379,6 +384,11 @@ def sorting():
     case("argsort", lambda x: (jnp.argsort(x), jnp.argsort(x, stable=True, descending=True)), np.round(floats(4, 9) * 2))
     case("sort-key-value", lambda x, y: lax.sort((x, y), num_keys=1), ints(17, high=5), floats(17))
     case("sort-two-keys", lambda x, y, z: lax.sort((x, y, z), num_keys=2), ints(17, high=3), np.round(floats(17)), floats(17))
+    case("sort-two-float-keys", lambda x, y: lax.sort((x, y), num_keys=2),
+         np.array([1, 2, np.nan, 1, -0.0, 0, np.nan, 2, 0, -0.0, np.inf], np.float32), floats(11))
+    case("sort-mixed", lambda x, y: jnp.lexsort((-x, y)), ints(30, low=-3, high=3), np.round(floats(30)))
+    case("top_k-special", lambda x: lax.top_k(x, 9), edges(np.float32))
+    case("top_k-special-f16", lambda x: lax.top_k(x, 9), edges(np.float16))
     case("top_k", lambda x: lax.top_k(x, 3), floats(4, 9))
     case("top_k-int", lambda x: lax.top_k(x, 3), ints(4, 9, high=5))
     case("unique", lambda x: jnp.unique(x, size=6, fill_value=0), ints(20, high=6))

@@ -16,8 +16,7 @@ static const char *const composites[][2] = {
     {"chlo.cosh", "Cosh"},   {"chlo.erf", "Erf"},     {"chlo.sinh", "Sinh"},
 };
 
-/* What another is made of is a function of the file. In that of top_k NaN is the greatest,
- * whatever its sign. */
+/* What another is made of is a function of the file. */
 keel_status hlo_composite(hlo *h, const hlo_op *op) {
   const char *name = "", *decomposition = "";
   KEEL_TRY(vhlo_string(&h->v, op->raw, "name", &name));
@@ -29,11 +28,7 @@ keel_status hlo_composite(hlo *h, const hlo_op *op) {
     op->out[0] = HLO(h, composites[i][1], op->in[0]);
     return KD_OK;
   }
-  bool before = h->nan_greatest;
-  h->nan_greatest = before || !strcmp(name, "chlo.top_k");
-  keel_status status = hlo_call(h, op, decomposition);
-  h->nan_greatest = before;
-  return status;
+  return hlo_call(h, op, decomposition);
 }
 
 /* Those that only say where a value is to be are that value on one device. */

@@ -52,9 +52,10 @@ static keel_value flatten(hlo *h, keel_value value, const side *s, bool last) {
                         : hlo_reshape(h, value, 2, dims + 1);
 }
 
-/* Sums are of the result's type where that keeps more than the inputs'. */
+/* Sums of booleans are counted. Others are of the result's type where that keeps more than the inputs'. */
 static kd_dtype sum_type(const hlo_op *op) {
   kd_dtype in = op->in_types[0]->dtype, out = op->out_types[0]->dtype;
+  if (in == KD_BOOL && op->in_types[1]->dtype == in && out == in) return KD_I64;
   if (op->in_types[1]->dtype != in) return out;
   return keel_dtype_size(out) >= keel_dtype_size(in) ? out : in;
 }

@@ -28,12 +28,20 @@ static kd_dtype input_type(const hlo_op *op) {
 
 keel_status hlo_same_name(hlo *h, const hlo_op *op) {
   static const char *const names[][2] = {
-      {"ceil", "Ceil"},       {"cosine", "Cos"},
-      {"exponential", "Exp"}, {"floor", "Floor"},
-      {"log", "Log"},         {"logistic", "Sigmoid"},
-      {"sine", "Sin"},        {"round_nearest_even", "Round"},
-      {"sqrt", "Sqrt"},       {"tan", "Tan"},
+      {"ceil", "Ceil"},
+      {"cosine", "Cos"},
+      {"exponential", "Exp"},
+      {"floor", "Floor"},
+      {"log", "Log"},
+      {"logistic", "Sigmoid"},
+      {"sine", "Sin"},
+      {"round_nearest_even", "Round"},
+      {"sqrt", "Sqrt"},
+      {"tan", "Tan"},
       {"tanh", "Tanh"},
+      {"cbrt", "keel::Cbrt"},
+      {"exponential_minus_one", "keel::Expm1"},
+      {"log_plus_one", "keel::Log1p"},
   };
   KEEL_TRY(one_float(h, op));
   for (size_t i = 0; i < KEEL_COUNT_OF(names); i++)
@@ -72,82 +80,13 @@ keel_status hlo_is_finite(hlo *h, const hlo_op *op) {
   return KD_OK;
 }
 
-/* log(1 + x) without the digits that 1 + x loses (Kahan): with u = 1 + x rounded,
- * log(u) * (x / (u - 1)); x itself where u is 1. */
-keel_status hlo_log1p(hlo *h, const hlo_op *op) {
-  KEEL_TRY(one_float(h, op));
-  kd_dtype dtype = input_type(op);
-  kd_dtype wide = keel_dtype_size(dtype) == 2 ? KD_F32 : dtype;
-  keel_value x = hlo_cast(h, op->in[0], wide), one = hlo_number(h, wide, 1);
-  keel_value u = HLO(h, "Add", one, x);
-  keel_value y =
-      HLO(h, "Mul", HLO(h, "Log", u), HLO(h, "Div", x, HLO(h, "Sub", u, one)));
-  keel_value most = hlo_least(h, wide, true);
-  keel_value as_is =
-      HLO(h, "Or", HLO(h, "Equal", u, one), HLO(h, "Equal", x, most));
-  op->out[0] = hlo_cast(h, HLO(h, "Where", as_is, x, y), dtype);
-  return KD_OK;
-}
-
-/* exp(x) - 1 likewise: with u = exp(x), (u - 1) * (x / log(u)); x where u is 1, and u - 1
- * where that is -1 or u infinite. */
-keel_status hlo_expm1(hlo *h, const hlo_op *op) {
-  KEEL_TRY(one_float(h, op));
-  kd_dtype dtype = input_type(op);
-  kd_dtype wide = keel_dtype_size(dtype) == 2 ? KD_F32 : dtype;
-  keel_value x = hlo_cast(h, op->in[0], wide), one = hlo_number(h, wide, 1);
-  keel_value u = HLO(h, "Exp", x), less = HLO(h, "Sub", u, one);
-  keel_value y = HLO(h, "Mul", less, HLO(h, "Div", x, HLO(h, "Log", u)));
-  keel_value plain =
-      HLO(h, "Or", HLO(h, "Equal", less, hlo_number(h, wide, -1)),
-          HLO(h, "Equal", u, hlo_least(h, wide, true)));
-  y = HLO(h, "Where", plain, less, y);
-  op->out[0] =
-      hlo_cast(h, HLO(h, "Where", HLO(h, "Equal", u, one), x, y), dtype);
-  return KD_OK;
-}
-
-/* Computed in f64, which leaves more digits than the narrower types keep. */
-keel_status hlo_cbrt(hlo *h, const hlo_op *op) {
-  KEEL_TRY(one_float(h, op));
-  kd_dtype dtype = input_type(op);
-  if (dtype == KD_F64) return hlo_refuse(h, op, "f64");
-  keel_value x = hlo_cast(h, op->in[0], KD_F64);
-  keel_value y = HLO(h, "Pow", HLO(h, "Abs", x), hlo_number(h, KD_F64, 1. / 3));
-  keel_value zero = hlo_number(h, KD_F64, 0);
-  y = HLO(h, "Where", HLO(h, "Less", x, zero), HLO(h, "Neg", y), y);
-  y = HLO(h, "Where", HLO(h, "Equal", x, zero), x, y);
-  op->out[0] = hlo_cast(h, y, dtype);
-  return KD_OK;
-}
-
 /* ---- two inputs -------------------------------------------------------------------------- */
 
-/* The angle of (x, y): atan(|y| / |x|), mirrored where x has a sign, then where y has. */
 keel_status hlo_atan2(hlo *h, const hlo_op *op) {
   KEEL_TRY(hlo_arity(h, op, 2, 1));
-  kd_dtype dtype = input_type(op);
-  if (!hlo_is_float(dtype))
+  if (!hlo_is_float(input_type(op)))
     return hlo_refuse(h, op, "its inputs are no floats");
-  kd_dtype wide = keel_dtype_size(dtype) == 2 ? KD_F32 : dtype;
-  keel_value y = hlo_cast(h, op->in[0], wide);
-  keel_value x = hlo_cast(h, op->in[1], wide);
-  keel_value zero = hlo_number(h, wide, 0), one = hlo_number(h, wide, 1);
-  keel_value high = HLO(h, "Abs", y), far = HLO(h, "Abs", x);
-  keel_value slope = HLO(h, "Div", high, far);
-  keel_value none =
-      HLO(h, "And", HLO(h, "Equal", high, zero), HLO(h, "Equal", far, zero));
-  keel_value most = hlo_least(h, wide, true);
-  keel_value both =
-      HLO(h, "And", HLO(h, "Equal", high, most), HLO(h, "Equal", far, most));
-  slope = HLO(h, "Where", none, zero, HLO(h, "Where", both, one, slope));
-  keel_value angle = HLO(h, "Atan", slope);
-  keel_value half = hlo_number(h, wide, 3.14159265358979323846);
-  angle = HLO(h, "Where", hlo_has_sign(h, x, wide), HLO(h, "Sub", half, angle),
-              angle);
-  angle =
-      HLO(h, "Where", hlo_has_sign(h, y, wide), HLO(h, "Neg", angle), angle);
-  op->out[0] = hlo_cast(h, angle, dtype);
+  op->out[0] = HLO(h, "keel::Atan2", op->in[0], op->in[1]);
   return KD_OK;
 }
 
@@ -268,25 +207,6 @@ keel_status hlo_clamp(hlo *h, const hlo_op *op) {
   return KD_OK;
 }
 
-/* In the order of all floats. The sign of NaN can't be seen, so values must have none that
- * is negative. */
-static keel_status total_order(hlo *h, const hlo_op *op, uint64_t direction) {
-  const uint32_t *values = op->raw->operands;
-  uint32_t a_of = 0, b_of = 0;
-  bool canonical = hlo_is_canonical(h, NULL, values[0], &a_of) &&
-                   hlo_is_canonical(h, NULL, values[1], &b_of);
-  if (!canonical && !h->nan_greatest)
-    return hlo_refuse(h, op, "the total order of floats that may be NaN");
-  bool less = direction == VHLO_LT || direction == VHLO_GE;
-  keel_value a = op->in[!less], b = op->in[less];
-  kd_dtype dtype = input_type(op);
-  op->out[0] = direction <= VHLO_NE ? hlo_total_equal(h, a, b, dtype, canonical)
-                                    : hlo_total_less(h, a, b, dtype, canonical);
-  if (direction == VHLO_NE || direction == VHLO_GE || direction == VHLO_LE)
-    op->out[0] = HLO(h, "Not", op->out[0]);
-  return KD_OK;
-}
-
 keel_status hlo_compare(hlo *h, const hlo_op *op) {
   static const char *const names[] = {
       [VHLO_EQ] = "Equal",          [VHLO_NE] = "Equal",
@@ -299,9 +219,11 @@ keel_status hlo_compare(hlo *h, const hlo_op *op) {
   KEEL_TRY(vhlo_enum(&h->v, op->raw, "compare_type", VHLO_COMPARISON, &kind));
   if (direction > VHLO_LT)
     return hlo_wrong(h, op, "direction %llu", (unsigned long long)direction);
-  if (kind == VHLO_TOTAL_ORDER && hlo_is_float(input_type(op)))
-    return total_order(h, op, direction);
   keel_value a = op->in[0], b = op->in[1];
+  if (kind == VHLO_TOTAL_ORDER && hlo_is_float(input_type(op))) {
+    a = hlo_total_number(h, a, input_type(op));
+    b = hlo_total_number(h, b, input_type(op));
+  }
   if (input_type(op) == KD_BOOL && direction > VHLO_NE) {
     a = hlo_cast(h, a, KD_U8);
     b = hlo_cast(h, b, KD_U8);
@@ -345,50 +267,135 @@ static bool is_integer(kd_dtype dtype) {
   return hlo_is_signed(dtype) || hlo_is_unsigned(dtype);
 }
 
-/* The bits of integers stay when they are cast to integers of the same width. */
-keel_status hlo_bitcast_convert(hlo *h, const hlo_op *op) {
-  KEEL_TRY(hlo_arity(h, op, 1, 1));
-  kd_dtype from = input_type(op), to = op->out_types[0]->dtype;
-  if (from != to && (!is_integer(from) || !is_integer(to) ||
-                     keel_dtype_size(from) != keel_dtype_size(to)))
-    return hlo_refuse(h, op, "from %s to %s", keel_dtype_name(from),
-                      keel_dtype_name(to));
-  op->out[0] = hlo_cast(h, op->in[0], to);
-  return KD_OK;
-}
-
-/* To fewer bits of the mantissa, with all of the exponent's: bf16's f32. */
-keel_status hlo_reduce_precision(hlo *h, const hlo_op *op) {
-  int64_t exponent = 0, mantissa = 0;
-  KEEL_TRY(one_float(h, op));
-  kd_dtype dtype = input_type(op);
-  KEEL_TRY(vhlo_int(&h->v, op->raw, "exponent_bits", &exponent));
-  KEEL_TRY(vhlo_int(&h->v, op->raw, "mantissa_bits", &mantissa));
-  static const int64_t exponents[] = {
-      [KD_F32] = 8, [KD_F16] = 5, [KD_F64] = 11, [KD_BF16] = 8};
-  static const int64_t mantissas[] = {
-      [KD_F32] = 23, [KD_F16] = 10, [KD_F64] = 52, [KD_BF16] = 7};
-  if (exponent >= exponents[dtype] && mantissa >= mantissas[dtype]) {
-    op->out[0] = op->in[0];
-  } else if (dtype == KD_F32 && exponent == 8 && mantissa == 7) {
-    op->out[0] = hlo_cast(h, hlo_cast(h, op->in[0], KD_BF16), KD_F32);
-  } else {
-    return hlo_refuse(h, op,
-                      "%s with %lld bits of exponent and %lld of"
-                      " mantissa",
-                      keel_dtype_name(dtype), (long long)exponent,
-                      (long long)mantissa);
-  }
-  return KD_OK;
-}
-
-/* ---- bits --------------------------------------------------------------------------------- */
-
 static keel_value shifted(hlo *h, keel_value x, keel_value by, bool left) {
   const keel_attr direction = KEEL_STRING("direction", left ? "LEFT" : "RIGHT");
   const keel_value in[] = {x, by};
   return hlo_node(h, "BitShift", &direction, 1, in, 2);
 }
+
+/* One element as several of a narrower type, which are a dimension more: the lowest bits
+ * first. */
+static keel_value narrowed(hlo *h, const hlo_op *op, kd_dtype from,
+                           kd_dtype to) {
+  const vhlo_type *type = op->in_types[0];
+  uint32_t width = 8 * keel_dtype_size(to), count = 0;
+  keel_value parts[8], x = hlo_bits_as(h, op->in[0], unsigned_of(from));
+  int64_t dims[KD_MAX_RANK];
+  for (uint32_t i = 0; i < type->rank; i++)
+    dims[i] = type->dims[i];
+  dims[type->rank] = 1;
+  x = hlo_reshape(h, x, type->rank + 1, dims);
+  for (; count * width < 8 * keel_dtype_size(from); count++) {
+    keel_value by = hlo_number(h, unsigned_of(from), count * width);
+    parts[count] =
+        hlo_cast(h,
+                 HLO(h, "BitwiseAnd", shifted(h, x, by, false),
+                     hlo_number(h, unsigned_of(from),
+                                (double)((UINT64_C(1) << width) - 1))),
+                 unsigned_of(to));
+  }
+  return hlo_bits_as(h, hlo_concat(h, type->rank, parts, count), to);
+}
+
+/* The elements of the last dimension as one. */
+static keel_value widened(hlo *h, const hlo_op *op, kd_dtype from,
+                          kd_dtype to) {
+  const vhlo_type *type = op->in_types[0], *out = op->out_types[0];
+  uint32_t width = 8 * keel_dtype_size(from);
+  keel_value x = hlo_bits_as(h, op->in[0], unsigned_of(from));
+  keel_value sum = KEEL_ABSENT;
+  x = hlo_cast(h, x, unsigned_of(to));
+  for (int64_t i = 0; i < type->dims[type->rank - 1]; i++) {
+    keel_value part = hlo_part(h, x, type->rank - 1, i, i + 1, 1);
+    part = shifted(h, part, hlo_number(h, unsigned_of(to), (double)i * width),
+                   true);
+    sum = i ? HLO(h, "BitwiseOr", sum, part) : part;
+  }
+  return hlo_bits_as(h, hlo_reshape(h, sum, out->rank, out->dims), to);
+}
+
+keel_status hlo_bitcast_convert(hlo *h, const hlo_op *op) {
+  KEEL_TRY(hlo_arity(h, op, 1, 1));
+  kd_dtype from = input_type(op), to = op->out_types[0]->dtype;
+  const vhlo_type *type = op->in_types[0], *out = op->out_types[0];
+  uint32_t a = keel_dtype_size(from), b = keel_dtype_size(to);
+  if (from == KD_BOOL || to == KD_BOOL || (a != b && (a > 8 || b > 8)) ||
+      (a != b && (h->many || type->dynamic || type->rank == KD_MAX_RANK)))
+    return hlo_refuse(h, op, "from %s to %s", keel_dtype_name(from),
+                      keel_dtype_name(to));
+  if (a < b && (!type->rank || type->dims[type->rank - 1] != b / a ||
+                out->rank + 1 != type->rank))
+    return hlo_wrong(h, op, "%u bytes of %u", (unsigned)b, (unsigned)a);
+  op->out[0] = a == b  ? hlo_bits_as(h, op->in[0], to)
+               : a < b ? widened(h, op, from, to)
+                       : narrowed(h, op, from, to);
+  return KD_OK;
+}
+
+/* How a float is stored. */
+typedef struct layout {
+  int64_t exponent, mantissa; /* bits */
+} layout;
+
+static keel_value mask_of(hlo *h, kd_dtype bits, uint64_t mask) {
+  return hlo_constant(h, bits, 0, NULL, &mask);
+}
+
+/* To the nearest with fewer bits of mantissa, ties to even. */
+static keel_value round_mantissa(hlo *h, keel_value x, kd_dtype bits,
+                                 int64_t drop) {
+  uint64_t last = UINT64_C(1) << drop;
+  keel_value odd = HLO(h, "BitwiseAnd",
+                       shifted(h, x, mask_of(h, bits, (uint64_t)drop), false),
+                       mask_of(h, bits, 1));
+  keel_value up = HLO(h, "Add", odd, mask_of(h, bits, last / 2 - 1));
+  return HLO(h, "BitwiseAnd", HLO(h, "Add", x, up),
+             mask_of(h, bits, ~(last - 1)));
+}
+
+/* What the exponent's bits can't say is infinite, or a zero; both keep their sign. */
+static keel_value bound_exponent(hlo *h, keel_value x, kd_dtype bits,
+                                 const layout *from, const layout *to) {
+  int64_t bias = (INT64_C(1) << (from->exponent - 1)) - 1;
+  int64_t new_bias = (INT64_C(1) << (to->exponent - 1)) - 1;
+  uint64_t infinity = ((UINT64_C(1) << from->exponent) - 1) << from->mantissa;
+  uint64_t most = (uint64_t)(bias + new_bias) << from->mantissa;
+  uint64_t least = (uint64_t)(bias - new_bias) << from->mantissa;
+  keel_value sign =
+      HLO(h, "BitwiseAnd", x,
+          mask_of(h, bits, UINT64_C(1) << (from->exponent + from->mantissa)));
+  keel_value exponent = HLO(h, "BitwiseAnd", x, mask_of(h, bits, infinity));
+  keel_value over = HLO(h, "Greater", exponent, mask_of(h, bits, most));
+  keel_value under = HLO(h, "LessOrEqual", exponent, mask_of(h, bits, least));
+  x = HLO(h, "Where", under, sign, x);
+  return HLO(h, "Where", over,
+             HLO(h, "BitwiseOr", sign, mask_of(h, bits, infinity)), x);
+}
+
+keel_status hlo_reduce_precision(hlo *h, const hlo_op *op) {
+  static const layout layouts[] = {[KD_F32] = {8, 23},
+                                   [KD_F16] = {5, 10},
+                                   [KD_F64] = {11, 52},
+                                   [KD_BF16] = {8, 7}};
+  layout to;
+  KEEL_TRY(one_float(h, op));
+  kd_dtype dtype = input_type(op), bits = unsigned_of(dtype);
+  const layout *from = &layouts[dtype];
+  KEEL_TRY(vhlo_int(&h->v, op->raw, "exponent_bits", &to.exponent));
+  KEEL_TRY(vhlo_int(&h->v, op->raw, "mantissa_bits", &to.mantissa));
+  if (to.exponent < 1 || to.mantissa < 1)
+    return hlo_refuse(h, op, "%lld bits of exponent and %lld of mantissa",
+                      (long long)to.exponent, (long long)to.mantissa);
+  keel_value x = hlo_bits_as(h, op->in[0], bits);
+  if (to.mantissa < from->mantissa)
+    x = round_mantissa(h, x, bits, from->mantissa - to.mantissa);
+  if (to.exponent < from->exponent) x = bound_exponent(h, x, bits, from, &to);
+  op->out[0] = HLO(h, "Where", HLO(h, "IsNaN", op->in[0]), op->in[0],
+                   hlo_bits_as(h, x, dtype));
+  return KD_OK;
+}
+
+/* ---- bits ----------------------------------------------------------------------------- */
 
 /* Zero where it shifts by the width or more; amounts count as unsigned. */
 static keel_value logical(hlo *h, keel_value x, keel_value by, kd_dtype dtype,
@@ -421,34 +428,12 @@ keel_status hlo_shift(hlo *h, const hlo_op *op) {
   return KD_OK;
 }
 
-/* How many bits are set: in pairs, then in fours and so on. */
-static keel_value count_bits(hlo *h, keel_value x, kd_dtype dtype) {
-  uint32_t width = 8 * keel_dtype_size(dtype);
-  for (uint32_t step = 1; step < width; step *= 2) {
-    uint64_t mask = 0;
-    for (uint32_t i = 0; i < width; i++)
-      if (!(i / step % 2)) mask |= UINT64_C(1) << i;
-    keel_value mask_value = hlo_constant(h, dtype, 0, NULL, &mask);
-    keel_value high = shifted(h, x, hlo_number(h, dtype, step), false);
-    x = HLO(h, "Add", HLO(h, "BitwiseAnd", x, mask_value),
-            HLO(h, "BitwiseAnd", high, mask_value));
-  }
-  return x;
-}
-
-/* popcnt, and count_leading_zeros: of what has ones from the first one on. */
 keel_status hlo_bits(hlo *h, const hlo_op *op) {
   KEEL_TRY(hlo_arity(h, op, 1, 1));
-  kd_dtype dtype = input_type(op), bits = unsigned_of(dtype);
-  if (!is_integer(dtype)) return hlo_refuse(h, op, "its input is no integer");
-  keel_value x = hlo_cast(h, op->in[0], bits);
-  if (!vhlo_is(op->raw, "popcnt")) {
-    uint32_t width = 8 * keel_dtype_size(bits);
-    for (uint32_t step = 1; step < width; step *= 2)
-      x = HLO(h, "BitwiseOr", x,
-              shifted(h, x, hlo_number(h, bits, step), false));
-    x = HLO(h, "BitwiseNot", x);
-  }
-  op->out[0] = hlo_cast(h, count_bits(h, x, bits), dtype);
+  if (!is_integer(input_type(op)))
+    return hlo_refuse(h, op, "its input is no integer");
+  op->out[0] = HLO(
+      h, vhlo_is(op->raw, "popcnt") ? "keel::PopCount" : "keel::LeadingZeros",
+      op->in[0]);
   return KD_OK;
 }

@@ -83,6 +83,13 @@ keel_value hlo_cast(hlo *h, keel_value value, kd_dtype dtype) {
   return hlo_node(h, "Cast", &to, 1, &value, 1);
 }
 
+keel_value hlo_bits_as(hlo *h, keel_value value, kd_dtype dtype) {
+  const keel_type *type = hlo_known(h, value);
+  if (type && type->dtype == dtype) return value;
+  const keel_attr to = KEEL_INT("to", dtype);
+  return hlo_node(h, "BitCast", &to, 1, &value, 1);
+}
+
 keel_value hlo_reshape(hlo *h, keel_value value, uint32_t rank,
                        const int64_t *dims) {
   const keel_type *type = hlo_known(h, value);

@@ -34,7 +34,6 @@ typedef struct hlo {
   uint32_t conditions; /* how many conditions of loops it is in */
   uint64_t made, most; /* ops */
   bool many;           /* a body's scalars are tensors: see hlo_body */
-  bool nan_greatest;   /* NaN of either sign is, in the total order of floats */
 } hlo;
 
 typedef struct hlo_op {
@@ -107,6 +106,8 @@ keel_value hlo_least(hlo *h, kd_dtype dtype,
                      bool most); /* the least, or the most */
 
 keel_value hlo_cast(hlo *h, keel_value value, kd_dtype dtype);
+/* The same bits as another type of the same size. */
+keel_value hlo_bits_as(hlo *h, keel_value value, kd_dtype dtype);
 keel_value hlo_reshape(hlo *h, keel_value value, uint32_t rank,
                        const int64_t *dims);
 keel_value hlo_transpose(hlo *h, keel_value value, uint32_t rank,
@@ -174,15 +175,14 @@ const bytecode_op *hlo_maker(const hlo *h, const bytecode_block *block,
 bool hlo_is_canonical(const hlo *h, const bytecode_block *block, uint32_t value,
                       uint32_t *out_of);
 
-/* Whether x is below zero, or -0. */
+/* That, made here. */
+keel_value hlo_canonical(hlo *h, keel_value x, kd_dtype dtype);
+
+/* Whether a float has its sign bit. */
 keel_value hlo_has_sign(hlo *h, keel_value x, kd_dtype dtype);
 
-/* a < b, and whether both are the same, in the total order where NaN is the greatest.
- * canonical: there is no -0. */
-keel_value hlo_total_less(hlo *h, keel_value a, keel_value b, kd_dtype dtype,
-                          bool canonical);
-keel_value hlo_total_equal(hlo *h, keel_value a, keel_value b, kd_dtype dtype,
-                           bool canonical);
+/* An integer of a float's size; the order of these is the total order. */
+keel_value hlo_total_number(hlo *h, keel_value x, kd_dtype dtype);
 
 /* ---- the lowerings -------------------------------------------------------------------- */
 

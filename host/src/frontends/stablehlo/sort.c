@@ -51,7 +51,7 @@ static bool read_compare(const hlo *h, const bytecode_block *block,
              .descending = a > b,
              .total = kind == VHLO_TOTAL_ORDER && hlo_is_float(dtype),
              .canonical = a_is && b_is};
-  return !k->total || k->canonical || h->nan_greatest;
+  return true;
 }
 
 /* Whether a value says that two elements of a key are equal. */
@@ -95,22 +95,6 @@ static bool read_keys(const hlo *h, const bytecode_block *block, keys *all) {
 
 /* ---- by TopK ---------------------------------------------------------------------------- */
 
-/* A key of f32 or less whose plain order is the total one, in f64: NaN as infinity, infinity
- * as a number that is larger than all others, and -0 as one that is smaller than all. */
-static keel_value total_key(hlo *h, keel_value x, kd_dtype dtype,
-                            bool canonical) {
-  keel_value wide = hlo_cast(h, x, KD_F64);
-  keel_value most = hlo_number(h, KD_F64, (double)__builtin_inf());
-  keel_value y = HLO(h, "Where", HLO(h, "Equal", wide, most),
-                     hlo_number(h, KD_F64, 1e300), wide);
-  y = HLO(h, "Where", HLO(h, "IsNaN", wide), most, y);
-  if (canonical) return y;
-  keel_value zero = hlo_number(h, dtype, 0);
-  keel_value below =
-      HLO(h, "And", HLO(h, "Equal", x, zero), hlo_has_sign(h, x, dtype));
-  return HLO(h, "Where", below, hlo_number(h, KD_F64, -1e-300), y);
-}
-
 static keel_value elements(hlo *h, keel_value x, keel_value order,
                            int64_t axis) {
   const keel_attr attr = KEEL_INT("axis", axis);
@@ -133,20 +117,14 @@ static keel_value sort_by(hlo *h, keel_value x, bool descending, int64_t size,
                               : elements(h, order, outputs[1], axis);
 }
 
-/* f64 has no wider type: the sign of zeros, then the value, then NaN. */
-static keel_value sort_f64(hlo *h, keel_value x, const key *k, int64_t size,
-                           int64_t axis, keel_value order) {
-  keel_value zero = hlo_number(h, KD_F64, 0), nan = HLO(h, "IsNaN", x);
-  keel_value most = hlo_number(h, KD_F64, (double)__builtin_inf());
-  if (!k->canonical) {
-    keel_value plus = HLO(h, "And", HLO(h, "Equal", x, zero),
-                          HLO(h, "Not", hlo_has_sign(h, x, KD_F64)));
-    order =
-        sort_by(h, hlo_cast(h, plus, KD_I32), k->descending, size, axis, order);
-  }
-  order = sort_by(h, HLO(h, "Where", nan, most, x), k->descending, size, axis,
-                  order);
-  return sort_by(h, hlo_cast(h, nan, KD_I32), k->descending, size, axis, order);
+/* What TopK sorts by: integers for floats, whose NaN it need not know then. */
+static keel_value key_of(hlo *h, const hlo_op *op, const key *k) {
+  keel_value x = op->in[k->input];
+  kd_dtype dtype = op->in_types[k->input]->dtype;
+  if (dtype == KD_BOOL) return hlo_cast(h, x, KD_I32);
+  if (!hlo_is_float(dtype)) return x;
+  if (k->canonical || !k->total) x = hlo_canonical(h, x, dtype);
+  return hlo_total_number(h, x, dtype);
 }
 
 static keel_status sort_by_keys(hlo *h, const hlo_op *op, const keys *all,
@@ -155,15 +133,7 @@ static keel_status sort_by_keys(hlo *h, const hlo_op *op, const keys *all,
   int64_t size = op->in_types[0]->dims[axis];
   for (uint32_t i = all->count; i--;) {
     const key *k = &all->list[i];
-    keel_value x = op->in[k->input];
-    kd_dtype dtype = op->in_types[k->input]->dtype;
-    if (dtype == KD_F64) {
-      order = sort_f64(h, x, k, size, axis, order);
-      continue;
-    }
-    if (hlo_is_float(dtype)) x = total_key(h, x, dtype, k->canonical);
-    if (dtype == KD_BOOL) x = hlo_cast(h, x, KD_I32);
-    order = sort_by(h, x, k->descending, size, axis, order);
+    order = sort_by(h, key_of(h, op, k), k->descending, size, axis, order);
   }
   for (uint32_t i = 0; i < op->output_count; i++)
     op->out[i] = elements(h, op->in[i], order, axis);

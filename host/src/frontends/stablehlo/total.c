@@ -1,4 +1,4 @@
-/* total.c - the total order of floats: -infinity ... -0, 0 ... infinity, NaN. */
+/* total.c - the total order of floats: -NaN, -infinity ... -0, 0 ... infinity, NaN. */
 #include "frontends/stablehlo/lower.h"
 
 const bytecode_op *hlo_maker(const hlo *h, const bytecode_block *block,
@@ -80,41 +80,30 @@ bool hlo_is_canonical(const hlo *h, const bytecode_block *block, uint32_t value,
   return true;
 }
 
-/* ---- comparing ------------------------------------------------------------------------- */
+/* ---- its numbers --------------------------------------------------------------------- */
+
+static kd_dtype bits_of(kd_dtype dtype) {
+  uint32_t size = keel_dtype_size(dtype);
+  return size == 2 ? KD_I16 : size == 4 ? KD_I32 : KD_I64;
+}
 
 keel_value hlo_has_sign(hlo *h, keel_value x, kd_dtype dtype) {
+  kd_dtype bits = bits_of(dtype);
+  return HLO(h, "Less", hlo_bits_as(h, x, bits), hlo_number(h, bits, 0));
+}
+
+/* Of negative floats all bits but the sign count the other way round. */
+keel_value hlo_total_number(hlo *h, keel_value x, kd_dtype dtype) {
+  kd_dtype bits = bits_of(dtype);
+  keel_value number = hlo_bits_as(h, x, bits);
+  keel_value below = HLO(h, "Less", number, hlo_number(h, bits, 0));
+  keel_value turned = HLO(h, "BitwiseXor", number, hlo_least(h, bits, true));
+  return HLO(h, "Where", below, turned, number);
+}
+
+keel_value hlo_canonical(hlo *h, keel_value x, kd_dtype dtype) {
   keel_value zero = hlo_number(h, dtype, 0);
-  /* 1 / -0 is -infinity */
-  keel_value at_zero = HLO(h, "Less", HLO(h, "Reciprocal", x), zero);
-  return HLO(h, "Where", HLO(h, "Equal", x, zero), at_zero,
-             HLO(h, "Less", x, zero));
-}
-
-/* Whether both are zeros, and a has a sign that b has not. */
-static keel_value zero_less(hlo *h, keel_value a, keel_value b,
-                            kd_dtype dtype) {
-  keel_value signs = HLO(h, "And", hlo_has_sign(h, a, dtype),
-                         HLO(h, "Not", hlo_has_sign(h, b, dtype)));
-  keel_value zero = hlo_number(h, dtype, 0);
-  keel_value zeros =
-      HLO(h, "And", HLO(h, "Equal", a, zero), HLO(h, "Equal", b, zero));
-  return HLO(h, "And", zeros, signs);
-}
-
-keel_value hlo_total_less(hlo *h, keel_value a, keel_value b, kd_dtype dtype,
-                          bool canonical) {
-  keel_value nan =
-      HLO(h, "And", HLO(h, "Not", HLO(h, "IsNaN", a)), HLO(h, "IsNaN", b));
-  keel_value less = HLO(h, "Or", HLO(h, "Less", a, b), nan);
-  return canonical ? less : HLO(h, "Or", less, zero_less(h, a, b, dtype));
-}
-
-keel_value hlo_total_equal(hlo *h, keel_value a, keel_value b, kd_dtype dtype,
-                           bool canonical) {
-  keel_value nan = HLO(h, "And", HLO(h, "IsNaN", a), HLO(h, "IsNaN", b));
-  keel_value equal = HLO(h, "Or", HLO(h, "Equal", a, b), nan);
-  if (canonical) return equal;
-  keel_value apart =
-      HLO(h, "Or", zero_less(h, a, b, dtype), zero_less(h, b, a, dtype));
-  return HLO(h, "And", equal, HLO(h, "Not", apart));
+  keel_value y = HLO(h, "Where", HLO(h, "Equal", x, zero), zero, x);
+  return HLO(h, "Where", HLO(h, "IsNaN", x),
+             hlo_number(h, dtype, __builtin_nan("")), y);
 }
