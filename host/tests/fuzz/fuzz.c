@@ -1,15 +1,17 @@
-/* fuzz.c - mutants of ONNX's cases, loaded, planned and run: errors or results, never a
- * crash, an overrun, a leak or a hang.
+/* fuzz.c - mutants of ONNX's cases and of StableHLO's artifacts, loaded, planned and run:
+ * errors or results, never a crash, an overrun, a leak or a hang.
  *
  * usage: fuzz WHAT [OPTION]...
  *   graphs      models changed as graphs; text, binary: the same, through Keel's own forms,
  *               whose bytes are changed
  *   ahead       programs that are compiled ahead for a device with a compiler, whose bytes
  *               are changed: the compiled forms in them, too
+ *   artifacts   StableHLO's, whose bytes are changed
  *   launches    the nodes of the cases with other attributes, shapes and data
  *   --count N   mutants (1000)             --seed N    of all of them (1)
  *   --only N    mutant N alone             --keep F    where the mutant at hand is written
- *   --plugin P  on another plugin's device --data DIR  ONNX's test data
+ *   --plugin P  on another plugin's device --data DIR  ONNX's test data, or
+ *                                           the folder of the artifacts
  *
  * A mutant is decided by the seed and its number, so that --seed and --only show it again;
  * what crashed lies in the file of --keep. A mutant that takes over a minute ends the process
@@ -32,7 +34,15 @@
 #define FORM_MOST 65536 /* bytes of a seed in another form */
 #define LARGEST   65536 /* elements of an input: no run takes long */
 
-typedef enum what { GRAPHS, TEXT, BINARY, LAUNCHES, AHEAD } what;
+typedef enum what {
+  GRAPHS,
+  TEXT,
+  BINARY,
+  LAUNCHES,
+  AHEAD,
+  ARTIFACTS,
+  KINDS
+} what;
 
 typedef struct fuzzing {
   what what;
@@ -233,6 +243,17 @@ static bool make_form(fuzzing *all, fuzz_seed *seed) {
   return seed->form_size > 0;
 }
 
+static bool write_artifact(fuzzing *all, fuzz_random *random,
+                           const fuzz_seed *seed) {
+  uint8_t *data = malloc(seed->size + 16);
+  assert_non_null(data);
+  memcpy(data, seed->data, seed->size);
+  size_t size = change_bytes(random, data, seed->size);
+  bool good = write_whole(all->keep, data, size);
+  free(data);
+  return good;
+}
+
 static bool write_form(fuzzing *all, fuzz_random *random, fuzz_seed *seed) {
   if (!make_form(all, seed)) return false;
   size_t size = seed->form_size;
@@ -254,6 +275,7 @@ static bool write_mutant(fuzzing *all, fuzz_random *random, fuzz_seed *seed) {
   size_t size = 0;
   if (all->what == TEXT || all->what == BINARY || all->what == AHEAD)
     return write_form(all, random, seed);
+  if (all->what == ARTIFACTS) return write_artifact(all, random, seed);
   unsigned flags = all->what == LAUNCHES ? FUZZ_ATTRIBUTES : 0;
   /* half of the launches differ in their inputs alone */
   bool same = flags && fuzz_once_in(random, 2);
@@ -295,7 +317,7 @@ static void run_mutant(fuzzing *all, uint64_t number) {
 
 static int usage(const char *what) {
   fprintf(stderr,
-          "fuzz: %s; usage: fuzz graphs|text|binary|launches|ahead"
+          "fuzz: %s; usage: fuzz graphs|text|binary|launches|ahead|artifacts"
           " [--count N] [--seed N] [--only N] [--keep FILE]"
           " [--plugin FILE] [--data DIR]\n",
           what);
@@ -313,8 +335,8 @@ static int read_options(int argc, char **argv, fuzzing *all) {
       {"count", 1, NULL, 'c'}, {"seed", 1, NULL, 's'},   {"only", 1, NULL, 'o'},
       {"keep", 1, NULL, 'k'},  {"plugin", 1, NULL, 'p'}, {"data", 1, NULL, 'd'},
       {NULL, 0, NULL, 0}};
-  static const char *const names[] = {"graphs", "text", "binary", "launches",
-                                      "ahead"};
+  static const char *const names[KINDS] = {"graphs",   "text",  "binary",
+                                           "launches", "ahead", "artifacts"};
   for (int at; (at = getopt_long(argc, argv, "", options, NULL)) >= 0;) {
     uint64_t *number = at == 'c'   ? &all->count
                        : at == 's' ? &all->seed
@@ -327,7 +349,7 @@ static int read_options(int argc, char **argv, fuzzing *all) {
     if (at == 'd') all->data = optarg;
   }
   if (optind + 1 != argc) return usage("what is to be changed?");
-  for (int i = 0; i < 5; i++)
+  for (int i = 0; i < KINDS; i++)
     if (!strcmp(argv[optind], names[i])) {
       all->what = (what)i;
       return 0;
@@ -347,9 +369,12 @@ static int run_all(fuzzing *all) {
     fprintf(stderr, "fuzz: %s\n", keel_message());
     return 1;
   }
-  all->seeds = fuzz_seeds_read(all->context, all->data);
+  if (!all->data) all->data = all->what == ARTIFACTS ? ARTIFACT_DATA : DATA;
+  all->seeds = all->what == ARTIFACTS
+                   ? fuzz_seeds_artifacts(all->context, all->data)
+                   : fuzz_seeds_read(all->context, all->data);
   bool any = all->seeds.count > 0;
-  if (!any) printf("fuzz: there is no test data of ONNX in %s\n", all->data);
+  if (!any) printf("fuzz: there is no test data in %s\n", all->data);
   for (uint64_t i = 0; i < all->count && any; i++)
     if (all->only == UINT64_MAX || all->only == i) run_mutant(all, i);
   fuzz_seeds_drop(&all->seeds);
@@ -367,7 +392,7 @@ int main(int argc, char **argv) {
                  .seed = 1,
                  .only = UINT64_MAX,
                  .plugin = CPU_PLUGIN,
-                 .data = DATA};
+                 .data = NULL};
   int failed = read_options(argc, argv, &all);
   if (failed) return failed;
   bool own = !*all.keep;

@@ -2,7 +2,7 @@
 # Fuzzes for hours: mutants of ONNX's cases under the sanitizers, then libFuzzer's targets,
 # each for the same time, in turn, until one finds something.
 #
-# usage: sh host/tests/fuzz/long.sh [SECONDS]    of each of the eight (600)
+# usage: sh host/tests/fuzz/long.sh [SECONDS]    of each of the nine (600)
 #
 # What was found lies in build/fuzz/found, with what printed it beside it.
 set -eu
@@ -19,7 +19,7 @@ export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
 export ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1
 
 # mutants, a seed after the other, until the time is over
-for what in graphs launches binary text ahead; do
+for what in graphs launches binary text ahead artifacts; do
   end=$(($(date +%s) + seconds))
   seed=$(date +%s)
   while [ "$(date +%s)" -lt "$end" ]; do
@@ -48,6 +48,7 @@ for folder in "$data"/node/* "$data"/simple/*; do
   build/fuzz/bin/keel compile "$folder/model.onnx" --text -o "$corpus/program/$number.mlir" >/dev/null 2>&1 || :
   cp "$folder/test_data_set_0/input_0.pb" "$corpus/value/$number.pb" 2>/dev/null || :
 done
+cp host/tests/data/stablehlo/*.mlirbc "$corpus/program/"
 echo '{"library": "cpu.so", "name": "cpu", "options": {"isa": "base"}}' >"$corpus/manifest/cpu.json"
 for what in program value manifest; do
   build/fuzz/tests/fuzz_$what -max_total_time="$seconds" -timeout=60 -rss_limit_mb=4096 \

@@ -1,4 +1,4 @@
-/* seeds.c - reading ONNX's cases. */
+/* seeds.c - reading ONNX's cases, and artifacts of StableHLO. */
 #include "seeds.h"
 
 #include <dirent.h>
@@ -94,6 +94,14 @@ static int by_op(const void *a, const void *b) {
   return order ? order : strcmp(x->name, y->name);
 }
 
+static void sort_seeds(fuzz_seeds *seeds) {
+  if (!seeds->count) return;
+  qsort(seeds->list, seeds->count, sizeof *seeds->list, by_op);
+  for (size_t i = 0; i < seeds->count; i++)
+    seeds->op_count +=
+        !i || strcmp(seeds->list[i].op, seeds->list[i - 1].op) != 0;
+}
+
 fuzz_seed *fuzz_seeds_pick(const fuzz_seeds *seeds, fuzz_random *random) {
   if (fuzz_once_in(random, 2))
     return &seeds->list[fuzz_below(random, seeds->count)];
@@ -125,9 +133,35 @@ fuzz_seeds fuzz_seeds_read(keel_context *context, const char *data) {
     free(entries);
   }
   if (seeds.count) add_others(&seeds);
-  qsort(seeds.list, seeds.count, sizeof *seeds.list, by_op);
-  for (size_t i = 0; i < seeds.count; i++)
-    seeds.op_count += !i || strcmp(seeds.list[i].op, seeds.list[i - 1].op) != 0;
+  sort_seeds(&seeds);
+  return seeds;
+}
+
+static int is_artifact(const struct dirent *entry) {
+  const char *end = strrchr(entry->d_name, '.');
+  return end && !strcmp(end, ".mlirbc");
+}
+
+fuzz_seeds fuzz_seeds_artifacts(keel_context *context, const char *folder) {
+  fuzz_seeds seeds = {0};
+  struct dirent **entries = NULL;
+  int found = scandir(folder, &entries, is_artifact, alphasort);
+  for (int i = 0; i < found; i++) {
+    char path[600];
+    fuzz_seed seed = {0};
+    snprintf(path, sizeof path, "%s/%s", folder, entries[i]->d_name);
+    seed.data = read_file(path, &seed.size);
+    snprintf(strrchr(path, '.'), 8, ".in");
+    if (seed.data) {
+      seed.name = strdup(entries[i]->d_name);
+      seed.op = strdup(entries[i]->d_name);
+      hostile_inputs_read(context, path, &seed.inputs);
+      add(&seeds, seed);
+    }
+    free(entries[i]);
+  }
+  free(entries);
+  sort_seeds(&seeds);
   return seeds;
 }
 

@@ -26,6 +26,8 @@ typedef struct fuzz_seeds {
 
 /* Reads DATA/SET/CASE/model.onnx of the sets of ONNX's test data, but for large ones. */
 fuzz_seeds fuzz_seeds_read(keel_context *context, const char *data);
+/* Reads FOLDER/NAME.mlirbc, and NAME.in (hostile.h) beside it. */
+fuzz_seeds fuzz_seeds_artifacts(keel_context *context, const char *folder);
 void fuzz_seeds_drop(fuzz_seeds *seeds);
 
 /* One of them: any, or one of an op that each is as likely as the others. */

@@ -15,6 +15,12 @@ static const char *const ops[][NAMES_MOST + 2] = {
 #undef OP
 };
 
+bool vhlo_known(const bytecode_op *op) {
+  for (size_t i = 0; i < KEEL_COUNT_OF(ops); i++)
+    if (!strcmp(ops[i][0], op->name)) return true;
+  return false;
+}
+
 /* What an attribute's own code begins with. */
 static keel_status open_attribute(const vhlo *self, uint32_t index,
                                   bytecode_cursor *out_cursor, bool *out_vhlo,

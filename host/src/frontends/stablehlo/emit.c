@@ -11,9 +11,9 @@ keel_value hlo_node(hlo *h, const char *op, const keel_attr *attrs,
   if (++h->made > h->most) {
     keel_builder_sticky(
         h->at, keel_fail(KD_UNIMPLEMENTED,
-                         "%s: needs more than %llu ops, too many for a file of"
-                         " its size",
-                         h->v.file.path, (unsigned long long)h->most));
+                         "the program needs more than %llu ops, too many for a"
+                         " file of its size",
+                         (unsigned long long)h->most));
     return KEEL_ABSENT;
   }
   return keel_builder_op(h->at, op, attrs, attr_count, inputs, input_count);
@@ -161,9 +161,9 @@ static keel_value spread(hlo *h, keel_value value, keel_value padding,
   if (count <= 1 || !interior) return value;
   if (rank == KD_MAX_RANK) {
     keel_builder_sticky(
-        h->at, keel_fail(KD_UNIMPLEMENTED,
-                         "%s: interior padding of rank %u is not supported",
-                         h->v.file.path, KD_MAX_RANK));
+        h->at,
+        keel_fail(KD_UNIMPLEMENTED,
+                  "interior padding of rank %u is not supported", KD_MAX_RANK));
     return KEEL_ABSENT;
   }
   memcpy(wide, dims, (axis + 1) * sizeof *dims);
@@ -173,10 +173,8 @@ static keel_value spread(hlo *h, keel_value value, keel_value padding,
   pads[rank + 1 + axis + 1] = interior;
   value = HLO(h, "Pad", value, hlo_i64s(h, 2 * (rank + 1), pads), padding);
   if (!keel_mul_i64(count, interior + 1, &dims[axis])) {
-    keel_builder_sticky(h->at, keel_fail(KD_DATA_LOSS,
-                                         "%s: padding makes more elements"
-                                         " than fit",
-                                         h->v.file.path));
+    keel_builder_sticky(
+        h->at, keel_fail(KD_DATA_LOSS, "padding makes more elements than fit"));
     return KEEL_ABSENT;
   }
   value = hlo_reshape(h, value, rank, dims);

@@ -472,6 +472,8 @@ static keel_status check_scatter(const hlo *h, const hlo_op *op) {
     const vhlo_type *a = op->in_types[i], *b = op->in_types[lanes + 1 + i];
     if (a->dynamic || b->dynamic || op->in_types[lanes]->dynamic)
       return hlo_refuse(h, op, "a size that is not known before the run");
+    if (op->out_types[i]->dtype != a->dtype)
+      return hlo_refuse(h, op, "%s become %s", a->what, op->out_types[i]->what);
     if (a->rank != first->rank || b->rank != updates->rank ||
         a->dtype != b->dtype ||
         memcmp(a->dims, first->dims, a->rank * sizeof *a->dims) != 0 ||

@@ -9,7 +9,7 @@ static keel_status load(keel_context *context, const char *path,
   h->context = context;
   keel_status status = bytecode_read(path, file->data, file->size, &h->v.file);
   if (status == KD_OK) status = vhlo_types(&h->v);
-  if (status == KD_OK) status = hlo_program(h, path, out_program);
+  if (status == KD_OK) status = hlo_program(h, NULL, out_program);
   bytecode_free(&h->v.file);
   free(h);
   return status;

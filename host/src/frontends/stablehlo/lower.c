@@ -125,11 +125,9 @@ static keel_status check_result(const hlo *h, const hlo_op *op, uint32_t i) {
 static keel_status run(hlo *h, const hlo_op *op, hlo_lowering lower) {
   KEEL_TRY(lower(h, op));
   if (h->at->status != KD_OK) {
-    keel_status status = keel_builder_again(h->at);
+    keel_status status = h->at->status;
     if (status == KD_INVALID_ARGUMENT) status = KD_DATA_LOSS;
-    return keel_while(status, "writing out stablehlo.%.*s at byte %llu",
-                      (int)vhlo_name_size(op->raw), op->raw->name,
-                      (unsigned long long)op->raw->offset);
+    return vhlo_fail(&h->v, op->raw, status, ": %s", h->at->message);
   }
   for (uint32_t i = 0; i < op->output_count; i++)
     KEEL_TRY(check_result(h, op, i));
@@ -214,6 +212,11 @@ static keel_status take_of_tuple(hlo *h, const bytecode_op *raw) {
 /* ---- blocks ------------------------------------------------------------------------------ */
 
 static keel_status lower_op(hlo *h, const bytecode_op *raw) {
+  if (!strcmp(raw->dialect, "vhlo") && !vhlo_known(raw))
+    return vhlo_fail(&h->v, raw, KD_UNIMPLEMENTED,
+                     " (%s) is of a later version of StableHLO than Keel knows;"
+                     " serialize the program for an older one",
+                     raw->name);
   if (vhlo_is(raw, "tuple")) return make_tuple(h, raw);
   if (vhlo_is(raw, "get_tuple_element")) return take_of_tuple(h, raw);
   for (size_t i = 0; i < KEEL_COUNT_OF(lowerings); i++) {
@@ -343,25 +346,32 @@ keel_status hlo_call(hlo *h, const hlo_op *op, const char *name) {
 
 /* ---- the program -------------------------------------------------------------------------------- */
 
-static keel_status find_main(hlo *h, const bytecode_op **out_main) {
+/* The function with a name; without one "main", or else the only public one. */
+static keel_status find_main(hlo *h, const char *name,
+                             const bytecode_op **out_main) {
   const bytecode_block *module = module_block(h);
+  uint32_t public_count = 0;
   if (!module)
     return keel_fail(KD_DATA_LOSS, "%s: has no module of functions",
                      h->v.file.path);
-  *out_main = hlo_function(h, "main");
+  const bytecode_op *named = hlo_function(h, name ? name : "main");
   for (uint32_t i = 0; i < module->op_count; i++) {
     const bytecode_op *op = &module->ops[i];
     const char *sees = NULL;
     if (!vhlo_is(op, "func") || op->region_count != 1) continue;
     h->function_count++;
-    if (*out_main) continue;
     KEEL_TRY(vhlo_string(&h->v, op, "sym_visibility", &sees));
-    if (strcmp(sees, "private") != 0) *out_main = op;
+    if (!strcmp(sees, "private")) continue;
+    public_count++;
+    *out_main = op;
   }
-  if (!*out_main)
-    return keel_fail(KD_DATA_LOSS, "%s: has no public function",
-                     h->v.file.path);
-  return KD_OK;
+  if (named) *out_main = named;
+  if (named || (public_count == 1 && !name)) return KD_OK;
+  return keel_fail(KD_UNIMPLEMENTED,
+                   "%s: has %u public functions, and none is \"%s\": export"
+                   " one with that name",
+                   h->v.file.path, (unsigned)public_count,
+                   name ? name : "main");
 }
 
 static keel_status add_inputs(hlo *h, const bytecode_op *main) {
@@ -396,7 +406,10 @@ static keel_status lower_main(hlo *h, const bytecode_op *main) {
   const bytecode_block *block = &main->regions[0];
   const bytecode_op *end =
       block->op_count ? &block->ops[block->op_count - 1] : NULL;
-  if (!end || !vhlo_is(end, "return"))
+  if (!end)
+    return vhlo_fail(&h->v, main, KD_UNIMPLEMENTED,
+                     " is not supported: it is declared, and has no body");
+  if (!vhlo_is(end, "return"))
     return vhlo_fail(&h->v, main, KD_DATA_LOSS, " has no return");
   if (!end->operand_count)
     return vhlo_fail(&h->v, main, KD_UNIMPLEMENTED, " has no result");
@@ -409,10 +422,11 @@ static keel_status lower_main(hlo *h, const bytecode_op *main) {
   return status;
 }
 
-keel_status hlo_program(hlo *h, const char *name, keel_program **out_program) {
+keel_status hlo_program(hlo *h, const char *function,
+                        keel_program **out_program) {
   const bytecode_op *main = NULL;
   keel_arena *arena = &h->v.file.arena;
-  KEEL_TRY(find_main(h, &main));
+  KEEL_TRY(find_main(h, function, &main));
   if (!KEEL_ARENA_ARRAY(arena, h->bound, h->v.file.value_count) ||
       !KEEL_ARENA_ARRAY(arena, h->calls, h->function_count))
     return KD_OUT_OF_MEMORY;
@@ -420,7 +434,7 @@ keel_status hlo_program(hlo *h, const char *name, keel_program **out_program) {
     h->bound[i].value = KEEL_ABSENT;
   h->most =
       OPS_LEAST + OPS_PER_BYTE * (uint64_t)(h->v.file.end - h->v.file.begin);
-  KEEL_TRY(keel_builder_create(h->context, name, &h->at));
+  KEEL_TRY(keel_builder_create(h->context, h->v.file.path, &h->at));
   h->levels[0] = h->at;
   keel_status status = lower_main(h, main);
   if (status == KD_OK) status = keel_builder_finish(h->levels[0], out_program);

@@ -47,8 +47,10 @@ typedef keel_status (*hlo_lowering)(hlo *h, const hlo_op *op);
 
 /* ---- lower.c: functions, blocks, values --------------------------------------------- */
 
-/* Writes out all of a file's main function. */
-keel_status hlo_program(hlo *h, const char *name, keel_program **out_program);
+/* Writes out a function of a file, with all that it calls. function: its name; NULL: "main",
+ * or the only public one. */
+keel_status hlo_program(hlo *h, const char *function,
+                        keel_program **out_program);
 
 /* The ops of a block, in the builder that is being filled. outputs: of its return, which
  * must have `count`. */

@@ -224,11 +224,13 @@ keel_status hlo_check_lanes(const hlo *h, const hlo_op *op) {
   for (uint32_t i = 0; i < lane_count; i++) {
     const vhlo_type *type = op->in_types[i];
     if (type->dynamic) return hlo_refuse(h, op, "a size that is not known");
+    if (op->out_types[i]->dtype != type->dtype)
+      return hlo_refuse(h, op, "%s become %s", type->what,
+                        op->out_types[i]->what);
     if (type->rank != first->rank ||
         memcmp(type->dims, first->dims, type->rank * sizeof *type->dims) != 0 ||
         op->in_types[lane_count + i]->rank ||
-        op->in_types[lane_count + i]->dtype != type->dtype ||
-        op->out_types[i]->dtype != type->dtype)
+        op->in_types[lane_count + i]->dtype != type->dtype)
       return hlo_wrong(h, op, "the types of input %u do not match",
                        (unsigned)i);
   }

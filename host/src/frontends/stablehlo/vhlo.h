@@ -97,6 +97,8 @@ void vhlo_dense_copy(const vhlo_dense *dense, void *target, int64_t count);
 /* "add" of "add_v1": the name's size without its version. */
 size_t vhlo_name_size(const bytecode_op *op);
 bool vhlo_is(const bytecode_op *op, const char *name);
+/* Whether this version of an op is one of those in properties.def. */
+bool vhlo_known(const bytecode_op *op);
 
 /* "PATH: op stablehlo.NAME at byte N" in front of the text. */
 keel_status vhlo_fail(const vhlo *self, const bytecode_op *op,

@@ -363,6 +363,9 @@ static keel_status check_scatter(hlo *h, const hlo_op *op, window *w) {
       op->in_types[1]->dynamic || op->in_types[2]->rank ||
       op->in_types[1]->dtype != dtype || op->in_types[2]->dtype != dtype)
     return hlo_wrong(h, op, "its inputs do not match");
+  if (op->out_types[0]->dtype != dtype)
+    return hlo_refuse(h, op, "%s become %s", op->in_types[0]->what,
+                      op->out_types[0]->what);
   if (hlo_body_kind(h, &op->raw->regions[1]) != HLO_ADD)
     return hlo_refuse(h, op, "a scatter that is not a sum");
   KEEL_TRY(read_window(h, op, false, w));
