@@ -1,6 +1,45 @@
 /* control.c - calls, branches and loops. */
 #include "frontends/stablehlo/lower.h"
 
+/* ---- values of ops with bodies -------------------------------------------------------- */
+
+/* A body's ports: the real part of each value, and behind it the imaginary one of those that
+ * are complex. */
+static uint32_t port_count(const vhlo_type *const *types, uint32_t count) {
+  uint32_t ports = count;
+  for (uint32_t i = 0; i < count; i++)
+    ports += hlo_is_complex(types[i]->dtype);
+  return ports;
+}
+
+static void to_ports(const vhlo_type *const *types, const hlo_values *values,
+                     keel_value *ports) {
+  for (uint32_t i = 0; i < values->count; i++) {
+    *ports++ = values->real[i];
+    if (hlo_is_complex(types[i]->dtype)) *ports++ = values->imaginary[i];
+  }
+}
+
+static void from_ports(const vhlo_type *const *types, const keel_value *ports,
+                       const hlo_values *values) {
+  for (uint32_t i = 0; i < values->count; i++) {
+    values->real[i] = *ports++;
+    if (hlo_is_complex(types[i]->dtype)) values->imaginary[i] = *ports++;
+  }
+}
+
+/* Makes values the outputs of a body. */
+static keel_status add_outputs(keel_builder *body,
+                               const vhlo_type *const *types,
+                               const hlo_values *values) {
+  for (uint32_t i = 0; i < values->count; i++) {
+    KEEL_TRY(keel_builder_output(body, "", values->real[i]));
+    if (hlo_is_complex(types[i]->dtype))
+      KEEL_TRY(keel_builder_output(body, "", values->imaginary[i]));
+  }
+  return KD_OK;
+}
+
 /* ---- functions ------------------------------------------------------------------------ */
 
 keel_status hlo_call_op(hlo *h, const hlo_op *op) {
@@ -47,26 +86,34 @@ keel_status hlo_custom_call(hlo *h, const hlo_op *op) {
 
 static keel_status branch(hlo *h, const hlo_op *op, const bytecode_block *block,
                           const char *name, keel_builder **out_body) {
-  keel_value *values = calloc((size_t)op->output_count + 1, sizeof *values);
-  if (!values) return keel_no_memory(op->output_count);
+  uint32_t count = op->output_count;
+  keel_value *room = calloc(2 * (size_t)count + 1, sizeof *room);
+  if (!room) return keel_no_memory(count);
+  const hlo_values none = {.count = 0}, values = {room, room + count, count};
   keel_status status = hlo_enter(h, name, out_body);
   if (status == KD_OK) {
-    status = hlo_block_with(h, block, NULL, 0, op->output_count, values);
-    for (uint32_t i = 0; i < op->output_count && status == KD_OK; i++)
-      status = keel_builder_output(*out_body, "", values[i]);
+    status = hlo_block_with(h, block, &none, &values);
+    if (status == KD_OK)
+      status = add_outputs(*out_body, op->out_types, &values);
     hlo_leave(h);
   }
-  free(values);
+  free(room);
   return status;
 }
 
-/* Branch `first` where the condition of it holds, else those behind it. */
 static keel_status choose(hlo *h, const hlo_op *op, keel_value condition,
                           keel_builder *then, keel_builder *other) {
   const keel_attr attrs[] = {KEEL_BODY("then_branch", then),
                              KEEL_BODY("else_branch", other)};
-  return keel_builder_op_n(h->at, "If", attrs, 2, &condition, 1, op->out,
-                           op->output_count);
+  const hlo_values out = {op->out, op->out_imag, op->output_count};
+  uint32_t count = port_count(op->out_types, op->output_count);
+  keel_value *ports = calloc((size_t)count + 1, sizeof *ports);
+  if (!ports) return keel_no_memory(count);
+  keel_status status =
+      keel_builder_op_n(h->at, "If", attrs, 2, &condition, 1, ports, count);
+  from_ports(op->out_types, ports, &out);
+  free(ports);
+  return status;
 }
 
 keel_status hlo_if(hlo *h, const hlo_op *op) {
@@ -93,8 +140,8 @@ static keel_status others(hlo *h, const hlo_op *op, keel_value index,
   KEEL_TRY(hlo_enter(h, "others", out_body));
   keel_status status =
       choose_from(h, op, keel_builder_capture(*out_body, index), first);
-  for (uint32_t i = 0; i < op->output_count && status == KD_OK; i++)
-    status = keel_builder_output(*out_body, "", op->out[i]);
+  const hlo_values out = {op->out, op->out_imag, op->output_count};
+  if (status == KD_OK) status = add_outputs(*out_body, op->out_types, &out);
   hlo_leave(h);
   return status;
 }
@@ -122,60 +169,97 @@ keel_status hlo_case(hlo *h, const hlo_op *op) {
       op->in_types[0]->dtype != KD_I32)
     return hlo_wrong(h, op, "it has %u branches and %u results",
                      (unsigned)raw->region_count, (unsigned)op->output_count);
+  const hlo_values none = {.count = 0};
+  const hlo_values out = {op->out, op->out_imag, op->output_count};
   if (raw->region_count == 1)
-    return hlo_block_with(h, &raw->regions[0], NULL, 0, op->output_count,
-                          op->out);
+    return hlo_block_with(h, &raw->regions[0], &none, &out);
   return choose_from(h, op, op->in[0], 0);
 }
 
 /* ---- loops ------------------------------------------------------------------------------ */
 
-/* A region of a loop, as a body with an input for each carried value. */
-static keel_status loop_body(hlo *h, const hlo_op *op,
-                             const bytecode_block *block, const char *name,
-                             uint32_t count, keel_builder **out_body) {
-  size_t room = (size_t)op->input_count + count;
-  keel_value *values = calloc(room + 1, sizeof *values);
-  if (!values) return keel_no_memory(room);
-  keel_status status = hlo_enter(h, name, out_body);
-  if (status == KD_OK) {
-    for (uint32_t i = 0; i < op->input_count; i++)
-      values[i] =
-          keel_builder_input(h->at, "", op->in_types[i]->dtype,
-                             op->in_types[i]->rank, op->in_types[i]->dims);
-    status = hlo_block_with(h, block, values, op->input_count, count,
-                            values + op->input_count);
-    for (uint32_t i = 0; i < count && status == KD_OK; i++)
-      status = keel_builder_output(h->at, "", values[op->input_count + i]);
-    hlo_leave(h);
-  }
-  free(values);
-  return status;
-}
-
 /* Conditions are written out twice, so those in one another are bounded. */
 #define CONDITIONS_MOST 3
 
-keel_status hlo_while(hlo *h, const hlo_op *op) {
-  keel_builder *condition = NULL, *body = NULL;
+/* The inputs of a loop's body. */
+static void add_inputs(hlo *h, const hlo_op *op, const hlo_values *values) {
+  for (uint32_t i = 0; i < values->count; i++) {
+    const vhlo_type *type = op->in_types[i];
+    kd_dtype dtype = hlo_part_type(type->dtype);
+    values->real[i] =
+        keel_builder_input(h->at, "", dtype, type->rank, type->dims);
+    values->imaginary[i] =
+        hlo_is_complex(type->dtype)
+            ? keel_builder_input(h->at, "", dtype, type->rank, type->dims)
+            : KEEL_ABSENT;
+  }
+}
+
+/* A region of a loop, as a body with an input for each carried value; it gives one flag, or
+ * these. */
+static keel_status loop_body(hlo *h, const hlo_op *op,
+                             const bytecode_block *block, const char *name,
+                             bool flag, keel_builder **out_body) {
+  uint32_t count = op->input_count;
+  keel_value *room = calloc(4 * (size_t)count, sizeof *room);
+  if (!room) return keel_no_memory(count);
+  const hlo_values in = {room, room + count, count};
+  const hlo_values out = {room + 2 * count, flag ? NULL : room + 3 * count,
+                          flag ? 1 : count};
+  keel_status status = hlo_enter(h, name, out_body);
+  if (status == KD_OK) {
+    add_inputs(h, op, &in);
+    status = hlo_block_with(h, block, &in, &out);
+    if (status == KD_OK)
+      status = flag ? keel_builder_output(h->at, "", out.real[0])
+                    : add_outputs(h->at, op->in_types, &out);
+    hlo_leave(h);
+  }
+  free(room);
+  return status;
+}
+
+static keel_status add_loop(hlo *h, const hlo_op *op, keel_builder *condition,
+                            keel_builder *body) {
+  const hlo_values in = {op->in, op->in_imag, op->input_count};
+  const hlo_values out = {op->out, op->out_imag, op->output_count};
+  uint32_t count = port_count(op->in_types, op->input_count);
+  keel_value *ports = calloc(2 * (size_t)count, sizeof *ports);
+  if (!ports) return keel_no_memory(count);
+  to_ports(op->in_types, &in, ports);
+  keel_status status =
+      keel_builder_while(h->at, condition, body, ports, count, ports + count);
+  from_ports(op->out_types, ports + count, &out);
+  free(ports);
+  return status;
+}
+
+/* The values that go round keep their types. */
+static keel_status check_loop(const hlo *h, const hlo_op *op) {
   if (op->raw->region_count != 2 || op->input_count != op->output_count ||
       !op->input_count)
     return hlo_wrong(h, op, "it has %u regions, %u inputs and %u results",
                      (unsigned)op->raw->region_count, (unsigned)op->input_count,
                      (unsigned)op->output_count);
+  for (uint32_t i = 0; i < op->input_count; i++)
+    if (op->in_types[i]->dtype != op->out_types[i]->dtype)
+      return hlo_wrong(h, op, "value %u changes its type", (unsigned)i);
   if (h->conditions == CONDITIONS_MOST)
     return hlo_refuse(h, op, "conditions with loops nested more than %u deep",
                       CONDITIONS_MOST);
+  return KD_OK;
+}
+
+keel_status hlo_while(hlo *h, const hlo_op *op) {
+  keel_builder *condition = NULL, *body = NULL;
+  KEEL_TRY(check_loop(h, op));
   h->conditions++;
   keel_status status =
-      loop_body(h, op, &op->raw->regions[0], "condition", 1, &condition);
+      loop_body(h, op, &op->raw->regions[0], "condition", true, &condition);
   h->conditions--;
   if (status == KD_OK)
-    status =
-        loop_body(h, op, &op->raw->regions[1], "body", op->input_count, &body);
-  if (status == KD_OK)
-    status = keel_builder_while(h->at, condition, body, op->in, op->input_count,
-                                op->out);
+    status = loop_body(h, op, &op->raw->regions[1], "body", false, &body);
+  if (status == KD_OK) status = add_loop(h, op, condition, body);
   keel_builder_destroy(condition);
   keel_builder_destroy(body);
   return status;

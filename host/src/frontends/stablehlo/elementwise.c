@@ -20,6 +20,10 @@ static keel_status no_complex(const hlo *h, const hlo_op *op, uint32_t inputs) {
   return KD_OK;
 }
 
+static bool is_complex(const hlo_op *op) {
+  return op->input_count && hlo_is_complex(op->in_types[0]->dtype);
+}
+
 static kd_dtype input_type(const hlo_op *op) {
   return op->in_types[0]->dtype;
 }
@@ -43,6 +47,7 @@ keel_status hlo_same_name(hlo *h, const hlo_op *op) {
       {"exponential_minus_one", "keel::Expm1"},
       {"log_plus_one", "keel::Log1p"},
   };
+  if (is_complex(op)) return hlo_complex_op(h, op);
   KEEL_TRY(one_float(h, op));
   for (size_t i = 0; i < KEEL_COUNT_OF(names); i++)
     if (vhlo_is(op->raw, names[i][0]))
@@ -113,6 +118,7 @@ keel_status hlo_multiply(hlo *h, const hlo_op *op) {
 }
 
 keel_status hlo_divide(hlo *h, const hlo_op *op) {
+  if (is_complex(op)) return hlo_complex_op(h, op);
   return two(h, op, "Div", NULL);
 }
 
@@ -162,6 +168,7 @@ keel_status hlo_not(hlo *h, const hlo_op *op) {
 }
 
 keel_status hlo_abs(hlo *h, const hlo_op *op) {
+  if (is_complex(op)) return hlo_complex_op(h, op);
   KEEL_TRY(no_complex(h, op, 1));
   op->out[0] = HLO(h, "Abs", op->in[0]);
   return KD_OK;
@@ -178,6 +185,7 @@ keel_status hlo_negate(hlo *h, const hlo_op *op) {
 
 /* NaN, and zeros with their signs, are their own. */
 keel_status hlo_sign(hlo *h, const hlo_op *op) {
+  if (is_complex(op)) return hlo_complex_op(h, op);
   KEEL_TRY(no_complex(h, op, 1));
   kd_dtype dtype = input_type(op);
   keel_value x = op->in[0], zero = hlo_number(h, dtype, 0);
@@ -208,6 +216,7 @@ keel_status hlo_clamp(hlo *h, const hlo_op *op) {
 }
 
 keel_status hlo_compare(hlo *h, const hlo_op *op) {
+  if (is_complex(op)) return hlo_complex_op(h, op);
   static const char *const names[] = {
       [VHLO_EQ] = "Equal",          [VHLO_NE] = "Equal",
       [VHLO_GE] = "GreaterOrEqual", [VHLO_GT] = "Greater",
@@ -243,9 +252,9 @@ keel_status hlo_identity(hlo *h, const hlo_op *op) {
 }
 
 keel_status hlo_convert(hlo *h, const hlo_op *op) {
+  if (is_complex(op) || hlo_is_complex(op->out_types[0]->dtype))
+    return hlo_complex_op(h, op);
   KEEL_TRY(no_complex(h, op, 1));
-  if (hlo_is_complex(op->out_types[0]->dtype))
-    return hlo_refuse(h, op, "complex numbers");
   op->out[0] = hlo_cast(h, op->in[0], op->out_types[0]->dtype);
   return KD_OK;
 }

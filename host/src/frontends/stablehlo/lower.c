@@ -11,10 +11,9 @@
 static const struct {
   const char *name;
   hlo_lowering lower;
-  bool
-      elements; /* each element of the result depends on the same of the inputs */
+  unsigned flags;
 } lowerings[] = {
-#define LOWER(name, function, elements) {#name, hlo_##function, elements},
+#define LOWER(name, function, flags, limits) {#name, hlo_##function, flags},
 #include "frontends/stablehlo/lower.def"
 #undef LOWER
 };
@@ -47,30 +46,38 @@ const vhlo_type *hlo_type_of(const hlo *h, uint32_t value) {
   return &h->v.types[h->v.file.value_types[value]];
 }
 
-static keel_value capture(hlo *h, const hlo_bound *bound) {
-  keel_value value = bound->value;
-  for (uint32_t i = bound->level + 1; i <= h->level; i++)
+static keel_value capture(hlo *h, keel_value value, uint32_t level) {
+  for (uint32_t i = level + 1; i <= h->level; i++)
     value = keel_builder_capture(h->levels[i], value);
   return value;
 }
 
 keel_status hlo_value(hlo *h, const bytecode_op *op, uint32_t value,
-                      keel_value *out_value) {
+                      keel_value *out_value, keel_value *out_imaginary) {
   const hlo_bound *bound = &h->bound[value];
   const vhlo_type *type = hlo_type_of(h, value);
+  bool has_parts = hlo_is_complex(type->dtype);
   if (type->kind != VHLO_TENSOR || type->dtype == KD_NONE)
     return vhlo_fail(&h->v, op, KD_UNIMPLEMENTED,
                      " is not supported: a value is of type %s", type->what);
-  if (bound->value == KEEL_ABSENT || bound->level > h->level)
+  if (has_parts && !out_imaginary)
+    return vhlo_fail(&h->v, op, KD_UNIMPLEMENTED,
+                     " is not supported: complex numbers");
+  if (bound->value == KEEL_ABSENT || bound->level > h->level ||
+      (has_parts && bound->imaginary == KEEL_ABSENT))
     return vhlo_fail(&h->v, op, KD_DATA_LOSS,
                      " uses a value that nothing has given");
-  *out_value = capture(h, bound);
+  *out_value = capture(h, bound->value, bound->level);
+  if (out_imaginary)
+    *out_imaginary =
+        has_parts ? capture(h, bound->imaginary, bound->level) : KEEL_ABSENT;
   return KD_OK;
 }
 
-static void bind(hlo *h, uint32_t value, keel_value to,
+static void bind(hlo *h, uint32_t value, keel_value real, keel_value imaginary,
                  const bytecode_op *maker) {
-  h->bound[value] = (hlo_bound){.value = to, .level = h->level, .maker = maker};
+  h->bound[value] = (hlo_bound){
+      .value = real, .imaginary = imaginary, .level = h->level, .maker = maker};
 }
 
 /* ---- bodies of ops ------------------------------------------------------------------------ */
@@ -101,14 +108,16 @@ static void name_nodes(hlo *h, const bytecode_op *op) {
 }
 
 /* What an op has become must be what the file says that it is. */
-static keel_status check_result(const hlo *h, const hlo_op *op, uint32_t i) {
+static keel_status check_value(const hlo *h, const hlo_op *op, uint32_t i,
+                               keel_value value) {
   char text[128], wanted[128];
   const vhlo_type *want = op->out_types[i];
-  const keel_type *have = hlo_known(h, op->out[i]), *named = NULL;
-  if (op->out[i] == KEEL_ABSENT)
+  const keel_type *have = hlo_known(h, value), *named = NULL;
+  kd_dtype dtype = hlo_part_type(want->dtype);
+  if (value == KEEL_ABSENT)
     return hlo_wrong(h, op, "result %u is not made", (unsigned)i);
   if (!have) return KD_OK;
-  bool equal = have->dtype == want->dtype;
+  bool equal = have->dtype == dtype;
   if (!h->many) {
     equal = equal && have->rank == want->rank;
     for (uint32_t k = 0; equal && k < want->rank; k++)
@@ -116,33 +125,48 @@ static keel_status check_result(const hlo *h, const hlo_op *op, uint32_t i) {
               want->dims[k] < 0;
   }
   if (equal) return KD_OK;
-  KEEL_TRY(keel_type_of(want->dtype, want->rank, want->dims, &named));
+  KEEL_TRY(keel_type_of(dtype, want->rank, want->dims, &named));
   return hlo_wrong(h, op, "result %u is declared as %s, and its inputs give %s",
                    (unsigned)i, keel_type_text(named, wanted, sizeof wanted),
                    keel_type_text(have, text, sizeof text));
 }
 
-static keel_status run(hlo *h, const hlo_op *op, hlo_lowering lower) {
-  KEEL_TRY(lower(h, op));
+static bool has_complex(const hlo_op *op) {
+  bool found = false;
+  for (uint32_t i = 0; i < op->input_count; i++)
+    found = found || hlo_is_complex(op->in_types[i]->dtype);
+  for (uint32_t i = 0; i < op->output_count; i++)
+    found = found || hlo_is_complex(op->out_types[i]->dtype);
+  return found;
+}
+
+static keel_status run(hlo *h, const hlo_op *op, hlo_lowering lower,
+                       unsigned flags) {
+  keel_status status =
+      has_complex(op) ? hlo_lower_complex(h, op, lower, flags) : lower(h, op);
+  KEEL_TRY(status);
   if (h->at->status != KD_OK) {
-    keel_status status = h->at->status;
+    status = h->at->status;
     if (status == KD_INVALID_ARGUMENT) status = KD_DATA_LOSS;
     return vhlo_fail(&h->v, op->raw, status, ": %s", h->at->message);
   }
-  for (uint32_t i = 0; i < op->output_count; i++)
-    KEEL_TRY(check_result(h, op, i));
+  for (uint32_t i = 0; i < op->output_count; i++) {
+    KEEL_TRY(check_value(h, op, i, op->out[i]));
+    if (hlo_is_complex(op->out_types[i]->dtype))
+      KEEL_TRY(check_value(h, op, i, op->out_imag[i]));
+  }
   return KD_OK;
 }
 
 static keel_status fill_op(hlo *h, const bytecode_op *raw, hlo_op *op) {
   for (uint32_t i = 0; i < raw->operand_count; i++) {
     op->in_types[i] = hlo_type_of(h, raw->operands[i]);
-    KEEL_TRY(hlo_value(h, raw, raw->operands[i], &op->in[i]));
+    KEEL_TRY(hlo_value(h, raw, raw->operands[i], &op->in[i], &op->in_imag[i]));
   }
   for (uint32_t i = 0; i < raw->result_count; i++) {
     const vhlo_type *type = hlo_type_of(h, raw->first_result + i);
     op->out_types[i] = type;
-    op->out[i] = KEEL_ABSENT;
+    op->out[i] = op->out_imag[i] = KEEL_ABSENT;
     if (type->kind != VHLO_TENSOR || type->dtype == KD_NONE)
       return hlo_refuse(h, op, "its result is of type %s", type->what);
   }
@@ -150,9 +174,9 @@ static keel_status fill_op(hlo *h, const bytecode_op *raw, hlo_op *op) {
 }
 
 static keel_status lower_tensors(hlo *h, const bytecode_op *raw,
-                                 hlo_lowering lower) {
+                                 hlo_lowering lower, unsigned flags) {
   size_t count = (size_t)raw->operand_count + raw->result_count;
-  keel_value *values = calloc(count + 1, sizeof *values);
+  keel_value *values = calloc(2 * count + 1, sizeof *values);
   const vhlo_type **types = calloc(count + 1, sizeof *types);
   keel_status status = values && types ? KD_OK : keel_no_memory(count);
   if (status == KD_OK) {
@@ -161,12 +185,14 @@ static keel_status lower_tensors(hlo *h, const bytecode_op *raw,
                  .output_count = raw->result_count,
                  .in = values,
                  .out = values + raw->operand_count,
+                 .in_imag = values + count,
+                 .out_imag = values + count + raw->operand_count,
                  .in_types = types,
                  .out_types = types + raw->operand_count};
     status = fill_op(h, raw, &op);
-    if (status == KD_OK) status = run(h, &op, lower);
+    if (status == KD_OK) status = run(h, &op, lower, flags);
     for (uint32_t i = 0; i < raw->result_count && status == KD_OK; i++)
-      bind(h, raw->first_result + i, op.out[i], raw);
+      bind(h, raw->first_result + i, op.out[i], op.out_imag[i], raw);
   }
   free(values);
   free(types);
@@ -221,17 +247,31 @@ static keel_status lower_op(hlo *h, const bytecode_op *raw) {
   if (vhlo_is(raw, "get_tuple_element")) return take_of_tuple(h, raw);
   for (size_t i = 0; i < KEEL_COUNT_OF(lowerings); i++) {
     if (!vhlo_is(raw, lowerings[i].name)) continue;
-    if (h->many && !lowerings[i].elements)
+    unsigned flags = lowerings[i].flags;
+    if (h->many && !(flags & HLO_ELEMENTS))
       return vhlo_fail(&h->v, raw, KD_UNIMPLEMENTED,
                        " is not supported in the body of a reduction");
     if (!h->many) name_nodes(h, raw);
-    return lower_tensors(h, raw, lowerings[i].lower);
+    return lower_tensors(h, raw, lowerings[i].lower, flags);
   }
   return vhlo_fail(&h->v, raw, KD_UNIMPLEMENTED, " is not supported");
 }
 
-keel_status hlo_block(hlo *h, const bytecode_block *block, uint32_t count,
-                      keel_value *outputs) {
+/* What a block returns. imaginary: NULL where none may be complex. */
+static keel_status take_return(hlo *h, const bytecode_op *op,
+                               const hlo_values *outputs) {
+  if (op->operand_count != outputs->count)
+    return vhlo_fail(&h->v, op, KD_DATA_LOSS,
+                     " has %u operands, and %u are needed",
+                     (unsigned)op->operand_count, (unsigned)outputs->count);
+  for (uint32_t k = 0; k < outputs->count; k++)
+    KEEL_TRY(hlo_value(h, op, op->operands[k], &outputs->real[k],
+                       outputs->imaginary ? &outputs->imaginary[k] : NULL));
+  return KD_OK;
+}
+
+keel_status hlo_block(hlo *h, const bytecode_block *block,
+                      const hlo_values *outputs) {
   for (uint32_t i = 0; i < block->op_count; i++) {
     const bytecode_op *op = &block->ops[i];
     if (++h->made > h->most)
@@ -239,31 +279,23 @@ keel_status hlo_block(hlo *h, const bytecode_block *block, uint32_t count,
                        "%s: needs more than %llu ops, too many for a file of"
                        " its size",
                        h->v.file.path, (unsigned long long)h->most);
-    if (!vhlo_is(op, "return")) {
-      KEEL_TRY(lower_op(h, op));
-      continue;
-    }
-    if (op->operand_count != count)
-      return vhlo_fail(&h->v, op, KD_DATA_LOSS,
-                       " has %u operands, and %u are needed",
-                       (unsigned)op->operand_count, (unsigned)count);
-    for (uint32_t k = 0; k < count; k++)
-      KEEL_TRY(hlo_value(h, op, op->operands[k], &outputs[k]));
-    return KD_OK;
+    if (vhlo_is(op, "return")) return take_return(h, op, outputs);
+    KEEL_TRY(lower_op(h, op));
   }
   return keel_fail(KD_DATA_LOSS, "%s: a block has no return", h->v.file.path);
 }
 
 keel_status hlo_block_with(hlo *h, const bytecode_block *block,
-                           const keel_value *inputs, uint32_t input_count,
-                           uint32_t count, keel_value *outputs) {
-  if (block->argument_count != input_count)
+                           const hlo_values *inputs,
+                           const hlo_values *outputs) {
+  if (block->argument_count != inputs->count)
     return keel_fail(KD_DATA_LOSS, "%s: a block has %u arguments, and gets %u",
                      h->v.file.path, (unsigned)block->argument_count,
-                     (unsigned)input_count);
-  for (uint32_t i = 0; i < input_count; i++)
-    bind(h, block->first_argument + i, inputs[i], NULL);
-  return hlo_block(h, block, count, outputs);
+                     (unsigned)inputs->count);
+  for (uint32_t i = 0; i < inputs->count; i++)
+    bind(h, block->first_argument + i, inputs->real[i],
+         inputs->imaginary ? inputs->imaginary[i] : KEEL_ABSENT, NULL);
+  return hlo_block(h, block, outputs);
 }
 
 /* The arguments of a body of scalars must be scalars of the types that it gets. */
@@ -293,8 +325,10 @@ keel_status hlo_body(hlo *h, const hlo_op *op, const bytecode_block *block,
   bool before = h->many;
   KEEL_TRY(check_body(h, op, block, inputs, input_count));
   h->many = true;
-  keel_status status =
-      hlo_block_with(h, block, inputs, input_count, count, outputs);
+  const hlo_values in = {.real = (keel_value *)(uintptr_t)inputs,
+                         .count = input_count};
+  const hlo_values out = {.real = outputs, .count = count};
+  keel_status status = hlo_block_with(h, block, &in, &out);
   h->many = before;
   return status;
 }
@@ -338,8 +372,9 @@ keel_status hlo_call(hlo *h, const hlo_op *op, const char *name) {
       return hlo_wrong(h, op, "function \"%s\" takes another type for value %u",
                        name, (unsigned)i);
   h->calls[h->call_count++] = function;
-  keel_status status = hlo_block_with(h, block, op->in, op->input_count,
-                                      op->output_count, op->out);
+  const hlo_values in = {op->in, op->in_imag, op->input_count};
+  const hlo_values out = {op->out, op->out_imag, op->output_count};
+  keel_status status = hlo_block_with(h, block, &in, &out);
   h->call_count--;
   return status;
 }
@@ -374,30 +409,47 @@ static keel_status find_main(hlo *h, const char *name,
                    name ? name : "main");
 }
 
+static keel_status check_port(const hlo *h, const bytecode_op *main,
+                              const vhlo_type *type, const char *what,
+                              uint32_t number) {
+  if (type->kind == VHLO_TENSOR && type->dtype != KD_NONE &&
+      type->dtype != KD_C128)
+    return KD_OK;
+  return vhlo_fail(&h->v, main, KD_UNIMPLEMENTED,
+                   " is not supported: %s %u is of type %s%s", what,
+                   (unsigned)number, type->what,
+                   type->dtype == KD_C128 ? "<f64>" : "");
+}
+
 static keel_status add_inputs(hlo *h, const bytecode_op *main) {
   const bytecode_block *block = &main->regions[0];
   for (uint32_t i = 0; i < block->argument_count; i++) {
     const vhlo_type *type = hlo_type_of(h, block->first_argument + i);
     char name[32];
-    if (type->kind != VHLO_TENSOR || type->dtype == KD_NONE)
-      return vhlo_fail(&h->v, main, KD_UNIMPLEMENTED,
-                       " is not supported: input %u is of type %s", (unsigned)i,
-                       type->what);
+    KEEL_TRY(check_port(h, main, type, "input", i));
     snprintf(name, sizeof name, "arg%u", (unsigned)i);
-    bind(h, block->first_argument + i,
-         keel_builder_input(h->at, name, type->dtype, type->rank, type->dims),
-         NULL);
+    keel_value imaginary = KEEL_ABSENT;
+    keel_value value =
+        keel_builder_input(h->at, name, type->dtype, type->rank, type->dims);
+    if (hlo_is_complex(type->dtype)) hlo_split(h, value, &value, &imaginary);
+    bind(h, block->first_argument + i, value, imaginary, NULL);
   }
   return KD_OK;
 }
 
-static keel_status add_outputs(hlo *h, const bytecode_op *main, uint32_t count,
-                               keel_value *values) {
-  KEEL_TRY(hlo_block(h, &main->regions[0], count, values));
-  for (uint32_t i = 0; i < count; i++) {
+static keel_status add_outputs(hlo *h, const bytecode_op *main,
+                               const bytecode_op *end,
+                               const hlo_values *values) {
+  KEEL_TRY(hlo_block(h, &main->regions[0], values));
+  for (uint32_t i = 0; i < values->count; i++) {
     char name[32];
+    const vhlo_type *type = hlo_type_of(h, end->operands[i]);
+    KEEL_TRY(check_port(h, main, type, "result", i));
     snprintf(name, sizeof name, "result%u", (unsigned)i);
-    KEEL_TRY(keel_builder_output(h->at, name, values[i]));
+    keel_value value = hlo_is_complex(type->dtype)
+                           ? hlo_join(h, values->real[i], values->imaginary[i])
+                           : values->real[i];
+    KEEL_TRY(keel_builder_output(h->at, name, value));
   }
   return KD_OK;
 }
@@ -414,11 +466,13 @@ static keel_status lower_main(hlo *h, const bytecode_op *main) {
   if (!end->operand_count)
     return vhlo_fail(&h->v, main, KD_UNIMPLEMENTED, " has no result");
   KEEL_TRY(add_inputs(h, main));
-  keel_value *values = calloc(end->operand_count, sizeof *values);
-  if (!values) return keel_no_memory(end->operand_count);
+  keel_value *room = calloc(2 * (size_t)end->operand_count, sizeof *room);
+  if (!room) return keel_no_memory(end->operand_count);
+  const hlo_values values = {room, room + end->operand_count,
+                             end->operand_count};
   h->calls[h->call_count++] = main;
-  keel_status status = add_outputs(h, main, end->operand_count, values);
-  free(values);
+  keel_status status = add_outputs(h, main, end, &values);
+  free(room);
   return status;
 }
 

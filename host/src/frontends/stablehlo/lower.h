@@ -17,7 +17,8 @@
 /* What stands for a value of the file. */
 typedef struct hlo_bound {
   keel_value value;
-  uint32_t level;           /* of the builder that it belongs to */
+  keel_value imaginary; /* of a complex tensor, whose value is the real part */
+  uint32_t level;       /* of the builder that it belongs to */
   struct hlo_bound *items;  /* of a tuple */
   const bytecode_op *maker; /* of a tensor that an op has made */
 } hlo_bound;
@@ -40,6 +41,7 @@ typedef struct hlo_op {
   const bytecode_op *raw;
   uint32_t input_count, output_count;
   keel_value *in, *out;
+  keel_value *in_imag, *out_imag; /* of those that are complex */
   const vhlo_type **in_types, **out_types;
 } hlo_op;
 
@@ -52,15 +54,21 @@ typedef keel_status (*hlo_lowering)(hlo *h, const hlo_op *op);
 keel_status hlo_program(hlo *h, const char *function,
                         keel_program **out_program);
 
+/* The values of a block's arguments, and of its return: real parts, and imaginary ones of
+ * those that are complex. */
+typedef struct hlo_values {
+  keel_value *real, *imaginary;
+  uint32_t count;
+} hlo_values;
+
 /* The ops of a block, in the builder that is being filled. outputs: of its return, which
- * must have `count`. */
-keel_status hlo_block(hlo *h, const bytecode_block *block, uint32_t count,
-                      keel_value *outputs);
+ * must have as many. */
+keel_status hlo_block(hlo *h, const bytecode_block *block,
+                      const hlo_values *outputs);
 
 /* The same with values for its arguments. */
 keel_status hlo_block_with(hlo *h, const bytecode_block *block,
-                           const keel_value *inputs, uint32_t input_count,
-                           uint32_t count, keel_value *outputs);
+                           const hlo_values *inputs, const hlo_values *outputs);
 
 /* A body of scalars, written out for tensors: each of its scalars becomes a tensor, element
  * for element. Only for bodies whose ops act on elements; others are refused. */
@@ -70,7 +78,7 @@ keel_status hlo_body(hlo *h, const hlo_op *op, const bytecode_block *block,
 
 /* A value of the file as one of the builder that is being filled. */
 keel_status hlo_value(hlo *h, const bytecode_op *op, uint32_t value,
-                      keel_value *out_value);
+                      keel_value *out_value, keel_value *out_imaginary);
 
 /* Opens a body in the builder that is being filled, and fills that. */
 keel_status hlo_enter(hlo *h, const char *name, keel_builder **out_body);
@@ -150,6 +158,24 @@ static inline bool hlo_is_signed(kd_dtype dtype) {
 static inline bool hlo_is_complex(kd_dtype dtype) {
   return dtype == KD_C64 || dtype == KD_C128;
 }
+/* The type of a complex one's parts; of another itself. */
+static inline kd_dtype hlo_part_type(kd_dtype dtype) {
+  return dtype == KD_C64 ? KD_F32 : dtype == KD_C128 ? KD_F64 : dtype;
+}
+
+/* ---- complex.c ------------------------------------------------------------------------ */
+
+/* Runs a lowering of complex numbers, by its flags. */
+keel_status hlo_lower_complex(hlo *h, const hlo_op *op, hlo_lowering lower,
+                              unsigned flags);
+
+/* An input's tensor of complex numbers as its parts, and the other way round. */
+void hlo_split(hlo *h, keel_value value, keel_value *out_real,
+               keel_value *out_imaginary);
+keel_value hlo_join(hlo *h, keel_value real, keel_value imaginary);
+
+/* Elementwise ops of complex numbers: exponential and so on. */
+keel_status hlo_complex_op(hlo *h, const hlo_op *op);
 
 /* ---- attributes with their bounds ---------------------------------------------------- */
 
@@ -188,8 +214,15 @@ keel_value hlo_total_number(hlo *h, keel_value x, kd_dtype dtype);
 
 /* ---- the lowerings -------------------------------------------------------------------- */
 
-/* LOWER(name, function, works on elements): the ops' names without their versions. */
-#define LOWER(name, function, elements) \
+/* Each element of the result depends on the same elements of the inputs alone. */
+#define HLO_ELEMENTS 1u
+/* How it takes complex numbers; none of these: it does not. Real and imaginary parts each for
+ * itself; as a product, which is linear in both inputs; by itself. */
+#define HLO_PARTS    2u
+#define HLO_BILINEAR 4u
+#define HLO_COMPLEX  8u
+
+#define LOWER(name, function, flags, limits) \
   keel_status hlo_##function(hlo *h, const hlo_op *op);
 #include "frontends/stablehlo/lower.def"
 #undef LOWER

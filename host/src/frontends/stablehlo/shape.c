@@ -135,22 +135,44 @@ keel_status hlo_pad_op(hlo *h, const hlo_op *op) {
 
 /* ---- constants ----------------------------------------------------------------------------- */
 
+/* Every second number of `count` elements, from `first` on. */
+static void take_parts(uint8_t *data, int64_t count, size_t size,
+                       size_t first) {
+  for (int64_t i = 0; i < count; i++)
+    memmove(data + (size_t)i * size, data + (2 * (size_t)i + first) * size,
+            size);
+}
+
+/* `count` elements: all, or one of a splat. part: 0 or 1 of complex ones. */
 static keel_status copy_dense(hlo *h, const vhlo_dense *dense, int64_t count,
-                              keel_value *out_value) {
+                              size_t part, keel_value *out_value) {
   const vhlo_type *type = dense->type;
+  kd_dtype dtype = hlo_part_type(type->dtype);
   size_t size = (size_t)count * keel_dtype_size(type->dtype);
   const void *data = dense->data;
-  void *copy = NULL;
-  if (dense->splat || type->dtype == KD_BOOL ||
+  uint8_t *copy = NULL;
+  if (dense->splat || type->dtype == KD_BOOL || dtype != type->dtype ||
       !keel_aligned_to(data, keel_dtype_alignment(type->dtype))) {
     data = copy = malloc(size + 1);
     if (!copy) return keel_no_memory(size);
     vhlo_dense_copy(dense, copy, count);
+    if (dtype != type->dtype)
+      take_parts(copy, count, keel_dtype_size(dtype), part);
   }
   bool scalar = count != type->elements;
   *out_value =
-      hlo_constant(h, type->dtype, scalar ? 0 : type->rank, type->dims, data);
+      hlo_constant(h, dtype, scalar ? 0 : type->rank, type->dims, data);
   free(copy);
+  return KD_OK;
+}
+
+static keel_status add_constant(hlo *h, const vhlo_dense *dense, size_t part,
+                                keel_value *out_value) {
+  const vhlo_type *type = dense->type;
+  if (!dense->splat || type->elements <= INLINE_MOST)
+    return copy_dense(h, dense, type->elements, part, out_value);
+  KEEL_TRY(copy_dense(h, dense, 1, part, out_value));
+  *out_value = hlo_expand(h, *out_value, type->rank, type->dims);
   return KD_OK;
 }
 
@@ -158,12 +180,10 @@ keel_status hlo_constant_value(hlo *h, const hlo_op *op) {
   vhlo_dense dense;
   KEEL_TRY(hlo_arity(h, op, 0, 1));
   KEEL_TRY(vhlo_dense_of(&h->v, op->raw, "value", &dense));
-  const vhlo_type *type = dense.type;
-  if (!dense.splat || type->elements <= INLINE_MOST)
-    return copy_dense(h, &dense, type->elements, &op->out[0]);
-  KEEL_TRY(copy_dense(h, &dense, 1, &op->out[0]));
-  op->out[0] = hlo_expand(h, op->out[0], type->rank, type->dims);
-  return KD_OK;
+  KEEL_TRY(add_constant(h, &dense, 0, &op->out[0]));
+  return hlo_is_complex(dense.type->dtype)
+             ? add_constant(h, &dense, 1, &op->out_imag[0])
+             : KD_OK;
 }
 
 keel_status hlo_iota(hlo *h, const hlo_op *op) {

@@ -1,0 +1,355 @@
+/* complex.c - complex numbers as pairs of tensors. Those of f32 are computed in f64 where
+ * digits could be lost. */
+#include "frontends/stablehlo/reduce.h"
+
+/* ---- any op ------------------------------------------------------------------------------ */
+
+/* The op on parts: `imaginary` says for each input which. */
+static keel_status on_parts(hlo *h, const hlo_op *op, hlo_lowering lower,
+                            const bool *imaginary, keel_value *outputs) {
+  uint32_t all = op->input_count + op->output_count;
+  vhlo_type *types = calloc((size_t)all + 1, sizeof *types);
+  const vhlo_type **places = calloc((size_t)all + 1, sizeof *places);
+  keel_value *in = calloc((size_t)op->input_count + 1, sizeof *in);
+  keel_status status =
+      types && places && in ? KD_OK : keel_no_memory(sizeof *types * all);
+  if (status == KD_OK) {
+    hlo_op real = *op;
+    real.in = in;
+    real.out = outputs;
+    real.in_types = places;
+    real.out_types = places + op->input_count;
+    for (uint32_t i = 0; i < all; i++) {
+      bool input = i < op->input_count;
+      types[i] = input ? *op->in_types[i] : *op->out_types[i - op->input_count];
+      if (input)
+        in[i] = hlo_is_complex(types[i].dtype) && imaginary[i] ? op->in_imag[i]
+                                                               : op->in[i];
+      types[i].dtype = hlo_part_type(types[i].dtype);
+      places[i] = &types[i];
+    }
+    status = lower(h, &real);
+  }
+  free(types);
+  free(places);
+  free(in);
+  return status;
+}
+
+/* Bodies of complex numbers that act on each part alone. */
+static keel_status check_bodies(const hlo *h, const hlo_op *op) {
+  for (uint32_t i = 0; i < op->raw->region_count; i++) {
+    const bytecode_block *body = &op->raw->regions[i];
+    const bytecode_op *end = body->op_count == 1 ? &body->ops[0] : NULL;
+    bool replaces = end && body->argument_count == 2 &&
+                    vhlo_is(end, "return") && end->operand_count == 1 &&
+                    end->operands[0] == body->first_argument + 1;
+    if (!replaces && hlo_body_kind(h, body) != HLO_ADD)
+      return hlo_refuse(h, op, "a body of complex numbers that is no sum");
+  }
+  return KD_OK;
+}
+
+static keel_status both_parts(hlo *h, const hlo_op *op, hlo_lowering lower) {
+  KEEL_TRY(check_bodies(h, op));
+  bool *imaginary = calloc((size_t)op->input_count + 1, sizeof *imaginary);
+  if (!imaginary) return keel_no_memory(op->input_count);
+  keel_status status = on_parts(h, op, lower, imaginary, op->out);
+  memset(imaginary, true, op->input_count);
+  if (status == KD_OK) status = on_parts(h, op, lower, imaginary, op->out_imag);
+  free(imaginary);
+  return status;
+}
+
+/* (a + bi)(c + di) = ac - bd + (ad + bc)i */
+static keel_status product(hlo *h, const hlo_op *op, hlo_lowering lower) {
+  keel_value parts[4];
+  KEEL_TRY(hlo_arity(h, op, 2, 1));
+  if (op->in_types[0]->dtype != op->in_types[1]->dtype)
+    return hlo_refuse(h, op, "complex numbers of two types");
+  for (uint32_t i = 0; i < 4; i++) {
+    const bool imaginary[] = {i >= 2, i % 2 == 1};
+    KEEL_TRY(on_parts(h, op, lower, imaginary, &parts[i]));
+  }
+  op->out[0] = HLO(h, "Sub", parts[0], parts[3]);
+  op->out_imag[0] = HLO(h, "Add", parts[1], parts[2]);
+  return KD_OK;
+}
+
+keel_status hlo_lower_complex(hlo *h, const hlo_op *op, hlo_lowering lower,
+                              unsigned flags) {
+  if (flags & HLO_COMPLEX) return lower(h, op);
+  if (flags & HLO_PARTS) return both_parts(h, op, lower);
+  if (flags & HLO_BILINEAR) return product(h, op, lower);
+  return hlo_refuse(h, op, "complex numbers");
+}
+
+/* ---- ports ---------------------------------------------------------------------------------- */
+
+/* The real part is the lower half of the bits. */
+void hlo_split(hlo *h, keel_value value, keel_value *out_real,
+               keel_value *out_imaginary) {
+  const keel_attr right = KEEL_STRING("direction", "RIGHT");
+  const uint64_t mask = UINT32_MAX;
+  keel_value bits = hlo_bits_as(h, value, KD_U64);
+  const keel_value in[] = {bits, hlo_number(h, KD_U64, 32)};
+  keel_value high = hlo_node(h, "BitShift", &right, 1, in, 2);
+  keel_value low =
+      HLO(h, "BitwiseAnd", bits, hlo_constant(h, KD_U64, 0, NULL, &mask));
+  *out_real = hlo_bits_as(h, hlo_cast(h, low, KD_U32), KD_F32);
+  *out_imaginary = hlo_bits_as(h, hlo_cast(h, high, KD_U32), KD_F32);
+}
+
+keel_value hlo_join(hlo *h, keel_value real, keel_value imaginary) {
+  const keel_attr left = KEEL_STRING("direction", "LEFT");
+  keel_value low = hlo_cast(h, hlo_bits_as(h, real, KD_U32), KD_U64);
+  keel_value high = hlo_cast(h, hlo_bits_as(h, imaginary, KD_U32), KD_U64);
+  const keel_value in[] = {high, hlo_number(h, KD_U64, 32)};
+  high = hlo_node(h, "BitShift", &left, 1, in, 2);
+  return hlo_bits_as(h, HLO(h, "BitwiseOr", low, high), KD_C64);
+}
+
+keel_status hlo_complex(hlo *h, const hlo_op *op) {
+  KEEL_TRY(hlo_arity(h, op, 2, 1));
+  if (hlo_is_complex(op->in_types[0]->dtype) ||
+      hlo_is_complex(op->in_types[1]->dtype))
+    return hlo_wrong(h, op, "its parts are complex");
+  op->out[0] = op->in[0];
+  op->out_imag[0] = op->in[1];
+  return KD_OK;
+}
+
+/* Of a real number the number, and zero. */
+keel_status hlo_part_of(hlo *h, const hlo_op *op) {
+  KEEL_TRY(hlo_arity(h, op, 1, 1));
+  const vhlo_type *type = op->in_types[0];
+  bool imaginary = vhlo_is(op->raw, "imag");
+  op->out[0] = imaginary ? op->in_imag[0] : op->in[0];
+  if (imaginary && !hlo_is_complex(type->dtype))
+    op->out[0] =
+        hlo_expand(h, hlo_number(h, type->dtype, 0), type->rank, type->dims);
+  return KD_OK;
+}
+
+/* ---- elementwise ------------------------------------------------------------------------------ */
+
+typedef struct pair {
+  keel_value re, im;
+} pair;
+
+static pair wide_pair(hlo *h, keel_value re, keel_value im) {
+  return (pair){hlo_cast(h, re, KD_F64), hlo_cast(h, im, KD_F64)};
+}
+
+/* |z|: of numbers that were f32 no square overflows; others are scaled. */
+static keel_value size_of(hlo *h, pair z, bool narrow) {
+  if (narrow)
+    return HLO(
+        h, "Sqrt",
+        HLO(h, "Add", HLO(h, "Mul", z.re, z.re), HLO(h, "Mul", z.im, z.im)));
+  keel_value a = HLO(h, "Abs", z.re), b = HLO(h, "Abs", z.im);
+  keel_value most = HLO(h, "Max", a, b), least = HLO(h, "Min", a, b);
+  keel_value ratio = HLO(h, "Div", least, most);
+  keel_value one = hlo_number(h, KD_F64, 1);
+  keel_value y =
+      HLO(h, "Mul", most,
+          HLO(h, "Sqrt", HLO(h, "Add", one, HLO(h, "Mul", ratio, ratio))));
+  keel_value plain =
+      HLO(h, "Or", HLO(h, "Equal", most, hlo_number(h, KD_F64, 0)),
+          HLO(h, "Equal", most, hlo_least(h, KD_F64, true)));
+  return HLO(h, "Where", plain, most, y);
+}
+
+static pair quotient(hlo *h, pair a, pair b) {
+  keel_value scale = HLO(h, "Max", HLO(h, "Abs", b.re), HLO(h, "Abs", b.im));
+  pair s = {HLO(h, "Div", b.re, scale), HLO(h, "Div", b.im, scale)};
+  keel_value below =
+      HLO(h, "Mul", scale,
+          HLO(h, "Add", HLO(h, "Mul", s.re, s.re), HLO(h, "Mul", s.im, s.im)));
+  keel_value re =
+      HLO(h, "Add", HLO(h, "Mul", a.re, s.re), HLO(h, "Mul", a.im, s.im));
+  keel_value im =
+      HLO(h, "Sub", HLO(h, "Mul", a.im, s.re), HLO(h, "Mul", a.re, s.im));
+  return (pair){HLO(h, "Div", re, below), HLO(h, "Div", im, below)};
+}
+
+/* A real number's imaginary part stays what it is, also where the real one is infinite. */
+static pair exponential(hlo *h, pair z) {
+  keel_value size = HLO(h, "Exp", z.re), zero = hlo_number(h, KD_F64, 0);
+  keel_value im = HLO(h, "Mul", size, HLO(h, "Sin", z.im));
+  return (pair){HLO(h, "Mul", size, HLO(h, "Cos", z.im)),
+                HLO(h, "Where", HLO(h, "Equal", z.im, zero), z.im, im)};
+}
+
+static pair logarithm(hlo *h, pair z, bool narrow) {
+  return (pair){HLO(h, "Log", size_of(h, z, narrow)),
+                HLO(h, "keel::Atan2", z.im, z.re)};
+}
+
+static pair sine(hlo *h, pair z, bool cosine) {
+  keel_value s = HLO(h, "Sin", z.re), c = HLO(h, "Cos", z.re);
+  keel_value sh = HLO(h, "Sinh", z.im), ch = HLO(h, "Cosh", z.im);
+  if (!cosine) return (pair){HLO(h, "Mul", s, ch), HLO(h, "Mul", c, sh)};
+  return (pair){HLO(h, "Mul", c, ch), HLO(h, "Neg", HLO(h, "Mul", s, sh))};
+}
+
+/* z / |z|, and 0 of 0. */
+static pair sign(hlo *h, pair z, bool narrow) {
+  keel_value size = size_of(h, z, narrow), zero = hlo_number(h, KD_F64, 0);
+  keel_value none = HLO(h, "Equal", size, zero);
+  return (pair){HLO(h, "Where", none, zero, HLO(h, "Div", z.re, size)),
+                HLO(h, "Where", none, zero, HLO(h, "Div", z.im, size))};
+}
+
+static keel_status unary(hlo *h, const hlo_op *op, pair z, bool narrow,
+                         pair *out) {
+  if (vhlo_is(op->raw, "exponential"))
+    *out = exponential(h, z);
+  else if (vhlo_is(op->raw, "log") && narrow)
+    *out = logarithm(h, z, narrow);
+  else if (vhlo_is(op->raw, "sine") || vhlo_is(op->raw, "cosine"))
+    *out = sine(h, z, vhlo_is(op->raw, "cosine"));
+  else if (vhlo_is(op->raw, "sign"))
+    *out = sign(h, z, narrow);
+  else
+    return hlo_refuse(h, op, "complex numbers");
+  return KD_OK;
+}
+
+static keel_status compare(hlo *h, const hlo_op *op) {
+  uint64_t direction = 0;
+  KEEL_TRY(hlo_arity(h, op, 2, 1));
+  KEEL_TRY(vhlo_enum(&h->v, op->raw, "comparison_direction", VHLO_DIRECTION,
+                     &direction));
+  if (direction > VHLO_NE || op->in_types[0]->dtype != op->in_types[1]->dtype)
+    return hlo_refuse(h, op, "complex numbers other than EQ and NE");
+  keel_value equal = HLO(h, "And", HLO(h, "Equal", op->in[0], op->in[1]),
+                         HLO(h, "Equal", op->in_imag[0], op->in_imag[1]));
+  op->out[0] = direction == VHLO_EQ ? equal : HLO(h, "Not", equal);
+  return KD_OK;
+}
+
+static keel_status convert(hlo *h, const hlo_op *op) {
+  KEEL_TRY(hlo_arity(h, op, 1, 1));
+  const vhlo_type *out = op->out_types[0];
+  kd_dtype dtype = hlo_part_type(out->dtype);
+  if (!hlo_is_complex(out->dtype))
+    return hlo_refuse(h, op, "complex numbers to %s", out->what);
+  op->out[0] = hlo_cast(h, op->in[0], dtype);
+  op->out_imag[0] =
+      hlo_is_complex(op->in_types[0]->dtype)
+          ? hlo_cast(h, op->in_imag[0], dtype)
+          : hlo_expand(h, hlo_number(h, dtype, 0), out->rank, out->dims);
+  return KD_OK;
+}
+
+keel_status hlo_complex_op(hlo *h, const hlo_op *op) {
+  kd_dtype dtype = hlo_part_type(op->in_types[0]->dtype);
+  bool narrow = dtype == KD_F32, divides = vhlo_is(op->raw, "divide");
+  pair out = {KEEL_ABSENT, KEEL_ABSENT};
+  if (vhlo_is(op->raw, "compare")) return compare(h, op);
+  if (vhlo_is(op->raw, "convert")) return convert(h, op);
+  KEEL_TRY(hlo_arity(h, op, divides ? 2 : 1, 1));
+  if (divides && op->in_types[1]->dtype != op->in_types[0]->dtype)
+    return hlo_wrong(h, op, "its inputs are of two types");
+  pair z = wide_pair(h, op->in[0], op->in_imag[0]);
+  if (vhlo_is(op->raw, "abs")) {
+    op->out[0] = hlo_cast(h, size_of(h, z, narrow), dtype);
+    return KD_OK;
+  }
+  if (divides)
+    out = quotient(h, z, wide_pair(h, op->in[1], op->in_imag[1]));
+  else
+    KEEL_TRY(unary(h, op, z, narrow, &out));
+  op->out[0] = hlo_cast(h, out.re, dtype);
+  op->out_imag[0] = hlo_cast(h, out.im, dtype);
+  return KD_OK;
+}
+
+/* ---- fft ---------------------------------------------------------------------------------------- */
+
+enum { FFT, IFFT, RFFT, IRFFT };
+
+/* [..., n] of parts as [..., n, 2], as ONNX has them; im: KEEL_ABSENT of real ones. */
+static keel_value interleave(hlo *h, uint32_t rank, keel_value re,
+                             keel_value im) {
+  int64_t dims[KD_MAX_RANK + 1];
+  const keel_type *type = hlo_known(h, re);
+  if (!type || type->rank != rank) return KEEL_ABSENT;
+  memcpy(dims, type->dims, rank * sizeof *dims);
+  dims[rank] = 1;
+  re = hlo_reshape(h, re, rank + 1, dims);
+  if (im == KEEL_ABSENT) return re;
+  const keel_value both[] = {re, hlo_reshape(h, im, rank + 1, dims)};
+  return hlo_concat(h, rank, both, 2);
+}
+
+static keel_value take_part(hlo *h, uint32_t rank, keel_value value,
+                            int64_t part) {
+  const keel_type *type = hlo_known(h, value);
+  int64_t dims[KD_MAX_RANK];
+  if (!type || type->rank != rank + 1) return KEEL_ABSENT;
+  memcpy(dims, type->dims, rank * sizeof *dims);
+  return hlo_reshape(h, hlo_part(h, value, rank, part, part + 1, 1), rank,
+                     dims);
+}
+
+static keel_value transform(hlo *h, keel_value value, int64_t axis,
+                            bool inverse, bool onesided) {
+  const keel_attr attrs[] = {KEEL_INT("inverse", inverse),
+                             KEEL_INT("onesided", onesided)};
+  const keel_value in[] = {value, KEEL_ABSENT, hlo_i64(h, axis)};
+  return hlo_node(h, "DFT", attrs, 2, in, 3);
+}
+
+/* The other half of a spectrum of real numbers: the conjugates, the other way round. */
+static keel_value complete(hlo *h, uint32_t rank, keel_value value,
+                           int64_t size) {
+  static const float signs[] = {1, -1};
+  static const int64_t two[] = {2};
+  int64_t axis = rank - 1, half = size / 2 + 1;
+  keel_value rest = hlo_part(h, value, axis, 1, size - half + 1, 1);
+  rest = hlo_reverse(h, rest, axis);
+  keel_value sign = hlo_constant(h, KD_F32, 1, two, signs);
+  const keel_type *type = hlo_known(h, value);
+  if (type) sign = hlo_cast(h, sign, type->dtype);
+  const keel_value both[] = {value, HLO(h, "Mul", rest, sign)};
+  return size > half ? hlo_concat(h, axis, both, 2) : value;
+}
+
+keel_status hlo_fft(hlo *h, const hlo_op *op) {
+  int64_t lengths[3];
+  uint64_t kind = 0;
+  uint32_t count = 0;
+  KEEL_TRY(hlo_arity(h, op, 1, 1));
+  const vhlo_type *type = op->in_types[0], *out = op->out_types[0];
+  KEEL_TRY(vhlo_enum(&h->v, op->raw, "fft_type", VHLO_FFT_TYPE, &kind));
+  KEEL_TRY(vhlo_ints(&h->v, op->raw, "fft_length", 3, &count, lengths));
+  uint32_t rank = type->rank;
+  bool right = count >= 1 && count <= rank && out->rank == rank &&
+               kind <= IRFFT && rank < KD_MAX_RANK && !type->dynamic &&
+               hlo_is_complex(type->dtype) == (kind != RFFT) &&
+               hlo_is_complex(out->dtype) == (kind != IRFFT) &&
+               (kind != RFFT || hlo_is_float(type->dtype));
+  for (uint32_t i = 0; right && i < count; i++) {
+    int64_t size = type->dims[rank - count + i];
+    bool halved = kind == IRFFT && i + 1 == count;
+    right =
+        lengths[i] >= 1 && size == (halved ? lengths[i] / 2 + 1 : lengths[i]);
+  }
+  if (!right) return hlo_wrong(h, op, "its type and lengths do not match");
+  if (!type->elements) return hlo_refuse(h, op, "no elements");
+  keel_value x = interleave(h, rank, op->in[0],
+                            kind == RFFT ? KEEL_ABSENT : op->in_imag[0]);
+  int64_t last = rank - 1, first = rank - count;
+  if (kind == RFFT) x = transform(h, x, last, false, true);
+  for (int64_t axis = first; axis <= last; axis++)
+    if (kind == FFT || kind == IFFT || axis < last)
+      x = transform(h, x, axis, kind == IFFT || kind == IRFFT, false);
+  if (kind == IRFFT)
+    x = transform(h, complete(h, rank, x, lengths[count - 1]), last, true,
+                  false);
+  op->out[0] = take_part(h, rank, x, 0);
+  if (kind != IRFFT) op->out_imag[0] = take_part(h, rank, x, 1);
+  return KD_OK;
+}
