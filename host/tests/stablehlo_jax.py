@@ -537,6 +537,84 @@ def models():
     case("expm", lambda x: jax.scipy.linalg.expm(x), floats(3, 3))
 
 
+def texts():
+    """Ops that JAX lowers otherwise on the CPU: (name, text, inputs, results)."""
+    a = floats(2, 5, 5) + 4 * np.eye(5, dtype=np.float32)
+    spd = (a @ a.transpose(0, 2, 1)).astype(np.float32)
+    low = np.linalg.cholesky(spd.astype(np.float64)).astype(np.float32)
+    main = "module { func.func public @main(%s) -> %s { %s } }"
+    for lower, want in (("true", low), ("false", low.transpose(0, 2, 1))):
+        body = ("%%0 = stablehlo.cholesky %%a, lower = %s : tensor<2x5x5xf32> return %%0 : tensor<2x5x5xf32>" % lower)
+        yield "cholesky-" + lower, main % ("%a: tensor<2x5x5xf32>", "tensor<2x5x5xf32>", body), [spd], [want]
+    for left in (True, False):
+        for lower in (True, False):
+            for unit in (True, False):
+                for transpose in ("NO_TRANSPOSE", "TRANSPOSE"):
+                    b = floats(2, 5, 3) if left else floats(2, 3, 5)
+                    kind = "tensor<%sxf32>" % "x".join(map(str, b.shape))
+                    flags = (str(left).lower(), str(lower).lower(), str(unit).lower(), transpose)
+                    body = ('%%0 = "stablehlo.triangular_solve"(%%a, %%b) <{left_side = %s, lower = %s, '
+                            'unit_diagonal = %s, transpose_a = #stablehlo<transpose %s>}> : '
+                            % flags + "(tensor<2x5x5xf32>, %s) -> %s return %%0 : %s" % (kind, kind, kind))
+                    m = np.tril(a) if lower else np.triu(a)
+                    if unit:
+                        m = m - m * np.eye(5, dtype=np.float32) + np.eye(5, dtype=np.float32)
+                    m = m.transpose(0, 2, 1) if transpose == "TRANSPOSE" else m
+                    m = m.astype(np.float64)
+                    want = np.linalg.solve(m, b) if left else np.linalg.solve(m.transpose(0, 2, 1), b.transpose(0, 2, 1)).transpose(0, 2, 1)
+                    yield ("triangular_solve-%s-%s-%s-%s" % flags, main % ("%%a: tensor<2x5x5xf32>, %%b: %s" % kind, kind, body),
+                           [a, b], [want.astype(np.float32)])
+    x, scale, offset, mean, var = floats(4, 3, 5), floats(3), floats(3), floats(3), floats(3, low=0.5)
+    grad = floats(4, 3, 5)
+    v = lambda t: t[None, :, None]
+    t, w = "tensor<4x3x5xf32>", "tensor<3xf32>"
+    yield ("batch_norm_inference", main % (
+        "%%x: %s, %%s: %s, %%o: %s, %%m: %s, %%v: %s" % (t, w, w, w, w), t,
+        '%%0 = "stablehlo.batch_norm_inference"(%%x, %%s, %%o, %%m, %%v) <{epsilon = 1.0e-3 : f32, feature_index = 1 : i64}> : '
+        "(%s, %s, %s, %s, %s) -> %s return %%0 : %s" % (t, w, w, w, w, t, t)),
+        [x, scale, offset, mean, var], [(x - v(mean)) / np.sqrt(v(var) + 1e-3) * v(scale) + v(offset)])
+    bm, bv = x.mean((0, 2)), x.var((0, 2))
+    yield ("batch_norm_training", main % (
+        "%%x: %s, %%s: %s, %%o: %s" % (t, w, w), "(%s, %s, %s)" % (t, w, w),
+        '%%0:3 = "stablehlo.batch_norm_training"(%%x, %%s, %%o) <{epsilon = 1.0e-3 : f32, feature_index = 1 : i64}> : '
+        "(%s, %s, %s) -> (%s, %s, %s) return %%0#0, %%0#1, %%0#2 : %s, %s, %s" % (t, w, w, t, w, w, t, w, w)),
+        [x, scale, offset], [(x - v(bm)) / np.sqrt(v(bv) + 1e-3) * v(scale) + v(offset), bm, bv])
+    # at the batch's own mean and variance it is the derivative of batch_norm_training
+    def train(p, s, o):
+        m, q = jnp.mean(p, (0, 2)), jnp.var(p, (0, 2))
+        return jnp.sum(((p - v(m)) / jnp.sqrt(v(q) + 1e-3) * v(s) + v(o)) * grad)
+    want = [np.asarray(g) for g in jax.grad(train, (0, 1, 2))(x, scale, offset)]
+    yield ("batch_norm_grad", main % (
+        "%%x: %s, %%s: %s, %%m: %s, %%v: %s, %%g: %s" % (t, w, w, w, t), "(%s, %s, %s)" % (t, w, w),
+        '%%0:3 = "stablehlo.batch_norm_grad"(%%x, %%s, %%m, %%v, %%g) <{epsilon = 1.0e-3 : f32, feature_index = 1 : i64}> : '
+        "(%s, %s, %s, %s, %s) -> (%s, %s, %s) return %%0#0, %%0#1, %%0#2 : %s, %s, %s" % (t, w, w, w, t, t, w, w, t, w, w)),
+        [x, scale, bm, bv, grad], want)
+    p, q = floats(3, 4), floats(4, 5)
+    yield ("einsum", main % ("%p: tensor<3x4xf32>, %q: tensor<4x5xf32>", "tensor<5x3xf32>",
+                             '%0 = stablehlo.einsum %p, %q, config = "ab,bc->ca" : (tensor<3x4xf32>, tensor<4x5xf32>) -> tensor<5x3xf32> '
+                             "return %0 : tensor<5x3xf32>"), [p, q], [(p @ q).T])
+    yield ("map", main % ("%p: tensor<3x4xf32>", "tensor<3x4xf32>",
+                          '%0 = "stablehlo.map"(%p, %p) <{dimensions = array<i64: 0, 1>}> ({ ^bb0(%a: tensor<f32>, %b: tensor<f32>): '
+                          "%1 = stablehlo.multiply %a, %b : tensor<f32> stablehlo.return %1 : tensor<f32> }) : "
+                          "(tensor<3x4xf32>, tensor<3x4xf32>) -> tensor<3x4xf32> return %0 : tensor<3x4xf32>"), [p], [p * p])
+    yield ("tuple", main % ("%p: tensor<3x4xf32>, %q: tensor<4x5xf32>", "tensor<4x5xf32>",
+                            "%0 = stablehlo.tuple %p, %q : tuple<tensor<3x4xf32>, tensor<4x5xf32>> "
+                            "%1 = stablehlo.get_tuple_element %0[1] : (tuple<tensor<3x4xf32>, tensor<4x5xf32>>) -> tensor<4x5xf32> "
+                            "return %1 : tensor<4x5xf32>"), [p, q], [q])
+    yield ("dimension_size", main % ("%p: tensor<3x4xf32>", "tensor<i32>",
+                                     "%0 = stablehlo.get_dimension_size %p, dim = 1 : (tensor<3x4xf32>) -> tensor<i32> "
+                                     "return %0 : tensor<i32>"), [p], [np.int32(4)])
+    n = np.array([-np.nan, -np.inf, -1, -0.0, 0, 1, np.inf, np.nan], np.float32)
+    n[0], n[-1] = np.copysign(n[0], -1), np.copysign(n[-1], 1)
+    order = np.array([3, 0, 7, 5, 1, 6, 2, 4])
+    yield ("total-order", main % ("%p: tensor<8xf32>", "tensor<8xi32>",
+                                  '%i = stablehlo.iota dim = 0 : tensor<8xi32> %0:2 = "stablehlo.sort"(%p, %i) <{dimension = 0 : i64, '
+                                  "is_stable = true}> ({ ^bb0(%a: tensor<f32>, %b: tensor<f32>, %c: tensor<i32>, %d: tensor<i32>): "
+                                  "%1 = stablehlo.compare LT, %a, %b, TOTALORDER : (tensor<f32>, tensor<f32>) -> tensor<i1> "
+                                  "stablehlo.return %1 : tensor<i1> }) : (tensor<8xf32>, tensor<8xi32>) -> (tensor<8xf32>, tensor<8xi32>) "
+                                  "return %0#1 : tensor<8xi32>"), [n[order]], [np.argsort(order).astype(np.int32)])
+
+
 for fill in (elementwise, complex_numbers, shapes, products, convolutions, reductions, indexing,
              sorting, control, random_numbers, models):
     STRICT = fill is elementwise
@@ -576,6 +654,11 @@ def artifact(function, inputs, version):
     return _jax.mlir.serialize_portable_artifact(text, version), args
 
 
+def run_text(name, text, inputs, want, version):
+    data = _jax.mlir.serialize_portable_artifact(text, version)
+    return compare(name, data, inputs, [np.asarray(v) for v in want], False)
+
+
 def run_one(name, function, inputs, strict, version):
     """'passed', or ('refused' or 'wrong', why)."""
     data, args = artifact(function, inputs, version)
@@ -584,6 +667,10 @@ def run_one(name, function, inputs, strict, version):
         with open(os.path.join(keep, name.replace("/", "_") + ".mlirbc"), "wb") as file:
             file.write(data)
     want = [np.asarray(v) for v in jax.tree.leaves(jax.jit(function)(*inputs))]
+    return compare(name, data, args, want, strict)
+
+
+def compare(name, data, args, want, strict):
     try:
         have = [t.numpy() for t in keel.load(data).run(*args)]
     except keel.Error as error:
@@ -601,11 +688,13 @@ def main():
     globs = [a for a in sys.argv[1:] if not a.startswith("-")]
     version = os.environ.get("STABLEHLO_VERSION") or stablehlo.get_current_version()
     counts = {"passed": 0, "refused": 0, "wrong": 0}
-    for name, function, inputs, strict in CASES:
+    every = [(name, lambda c=c, v=version: run_one(*c, v)) for c in CASES for name in [c[0]]]
+    every += [(t[0], lambda t=t, v=version: run_text(*t, v)) for t in texts()]
+    for name, run in every:
         if globs and not any(fnmatch.fnmatch(name, g) for g in globs):
             continue
         try:
-            result, why = run_one(name, function, inputs, strict, version)
+            result, why = run()
         except Exception as error:  # JAX's own: the case is not there
             print("no case  %s: %s" % (name, str(error).splitlines()[0][:150]))
             continue

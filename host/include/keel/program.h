@@ -112,7 +112,8 @@ KEEL_API keel_status keel_builder_finish(keel_builder *builder,
                                          KD_OWNED keel_program **out_program);
 
 /* Loads a model file. Its contents tell its kind: Keel's binary form, its text
- * (MLIR) or, if Keel was built with protobuf-c, ONNX. The binary form is
+ * (MLIR), a portable artifact of StableHLO (docs/bridges/stablehlo.md) or, if
+ * Keel was built with protobuf-c, ONNX. The binary form is
  * mapped, and so are large constants of ONNX, in the model's file or beside it:
  * these files must not change while the program, its plans or their values
  * live. Put a new file in the place of an old one; do not write over it.

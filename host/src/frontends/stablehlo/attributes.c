@@ -225,10 +225,12 @@ void vhlo_dense_copy(const vhlo_dense *dense, void *target, int64_t count) {
   uint8_t *to = target;
   size_t one = keel_dtype_size(dense->type->dtype);
   if (dense->type->dtype == KD_BOOL) {
-    for (int64_t i = 0; i < count; i++)
-      to[i] = dense->packed  ? dense->data[i / 8] >> (i % 8) & 1
-              : dense->splat ? dense->data[0] & 1
-                             : dense->data[i] & 1;
+    for (int64_t i = 0; i < count; i++) {
+      unsigned byte = dense->packed  ? dense->data[i / 8] >> (i % 8)
+                      : dense->splat ? dense->data[0]
+                                     : dense->data[i];
+      to[i] = (uint8_t)(byte & 1);
+    }
   } else if (dense->splat) {
     for (int64_t i = 0; i < count; i++)
       memcpy(to + (size_t)i * one, dense->data, one);

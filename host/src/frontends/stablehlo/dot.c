@@ -117,3 +117,18 @@ keel_status hlo_dot(hlo *h, const hlo_op *op) {
   a.sum[0] = a.type->rank - 1;
   return product(h, op, &a, &b);
 }
+
+/* Its equations are ONNX's. */
+keel_status hlo_einsum(hlo *h, const hlo_op *op) {
+  const char *equation = "";
+  KEEL_TRY(hlo_arity(h, op, op->input_count, 1));
+  KEEL_TRY(vhlo_string(&h->v, op->raw, "einsum_config", &equation));
+  kd_dtype dtype = op->out_types[0]->dtype;
+  for (uint32_t i = 0; i < op->input_count; i++)
+    if (op->in_types[i]->dtype != dtype || dtype == KD_BOOL)
+      return hlo_refuse(h, op, "%s to %s", op->in_types[i]->what,
+                        op->out_types[0]->what);
+  const keel_attr attr = KEEL_STRING("equation", equation);
+  op->out[0] = hlo_node(h, "Einsum", &attr, 1, op->in, op->input_count);
+  return KD_OK;
+}

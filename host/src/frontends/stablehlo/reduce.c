@@ -263,3 +263,14 @@ keel_status hlo_reduce(hlo *h, const hlo_op *op) {
   op->out[0] = hlo_with_start(h, kind, type->dtype, op->out[0], op->in[1]);
   return KD_OK;
 }
+
+keel_status hlo_map(hlo *h, const hlo_op *op) {
+  const vhlo_type *type = op->out_types[0];
+  KEEL_TRY(hlo_arity(h, op, op->input_count, 1));
+  if (op->raw->region_count != 1 || type->dynamic)
+    return hlo_refuse(h, op, "a size that is not known before the run");
+  KEEL_TRY(hlo_body(h, op, &op->raw->regions[0], op->in, op->input_count, 1,
+                    op->out));
+  op->out[0] = hlo_expand(h, op->out[0], type->rank, type->dims);
+  return KD_OK;
+}

@@ -201,3 +201,14 @@ keel_status hlo_iota(hlo *h, const hlo_op *op) {
   op->out[0] = hlo_expand(h, x, type->rank, type->dims);
   return KD_OK;
 }
+
+keel_status hlo_get_dimension_size(hlo *h, const hlo_op *op) {
+  int64_t axis = 0;
+  KEEL_TRY(hlo_arity(h, op, 1, 1));
+  KEEL_TRY(hlo_axis(h, op, "dimension", op->in_types[0]->rank, &axis));
+  int64_t size = op->in_types[0]->dims[axis];
+  if (size < 0 || size > INT32_MAX)
+    return hlo_refuse(h, op, "a size that is not known before the run");
+  op->out[0] = hlo_number(h, KD_I32, (double)size);
+  return KD_OK;
+}
