@@ -237,6 +237,17 @@ static keel_status take_of_tuple(hlo *h, const bytecode_op *raw) {
 
 /* ---- blocks ------------------------------------------------------------------------------ */
 
+/* What says how a value would be shared out to several devices (Shardy's dialect), and the
+ * casts around it between VHLO's types and MLIR's own: the value itself on one device. */
+static bool passes_on(const bytecode_op *raw) {
+  bool cast = !strcmp(raw->dialect, "builtin") &&
+              !strcmp(raw->name, "unrealized_conversion_cast");
+  bool shared = !strcmp(raw->dialect, "sdy") &&
+                (!strcmp(raw->name, "sharding_constraint") ||
+                 !strcmp(raw->name, "reshard"));
+  return (cast || shared) && raw->operand_count == 1 && raw->result_count == 1;
+}
+
 static keel_status lower_op(hlo *h, const bytecode_op *raw) {
   if (!strcmp(raw->dialect, "vhlo") && !vhlo_known(raw))
     return vhlo_fail(&h->v, raw, KD_UNIMPLEMENTED,
@@ -245,6 +256,10 @@ static keel_status lower_op(hlo *h, const bytecode_op *raw) {
                      raw->name);
   if (vhlo_is(raw, "tuple")) return make_tuple(h, raw);
   if (vhlo_is(raw, "get_tuple_element")) return take_of_tuple(h, raw);
+  if (passes_on(raw)) {
+    h->bound[raw->first_result] = h->bound[raw->operands[0]];
+    return KD_OK;
+  }
   for (size_t i = 0; i < KEEL_COUNT_OF(lowerings); i++) {
     if (!vhlo_is(raw, lowerings[i].name)) continue;
     unsigned flags = lowerings[i].flags;
@@ -463,17 +478,18 @@ static keel_status lower_main(hlo *h, const bytecode_op *main) {
                      " is not supported: it is declared, and has no body");
   if (!vhlo_is(end, "return"))
     return vhlo_fail(&h->v, main, KD_DATA_LOSS, " has no return");
-  if (!end->operand_count)
-    return vhlo_fail(&h->v, main, KD_UNIMPLEMENTED, " has no result");
   KEEL_TRY(add_inputs(h, main));
-  keel_value *room = calloc(2 * (size_t)end->operand_count, sizeof *room);
+  keel_value *room = calloc(2 * (size_t)end->operand_count + 1, sizeof *room);
   if (!room) return keel_no_memory(end->operand_count);
   const hlo_values values = {room, room + end->operand_count,
                              end->operand_count};
   h->calls[h->call_count++] = main;
   keel_status status = add_outputs(h, main, end, &values);
   free(room);
-  return status;
+  if (status != KD_OK || end->operand_count) return status;
+  /* a program of Keel has an output in any case */
+  return keel_builder_output(h->at, "keel.nothing",
+                             hlo_constant(h, KD_BOOL, 0, NULL, "\0"));
 }
 
 keel_status hlo_program(hlo *h, const char *function,
