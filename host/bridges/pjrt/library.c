@@ -34,8 +34,10 @@ static const pjrt_api api = {
         },
 };
 
+/* NOLINTBEGIN(readability-identifier-naming): PJRT gives the name */
 KD_EXPORT const pjrt_api *GetPjrtApi(void);
 
 KD_EXPORT const pjrt_api *GetPjrtApi(void) {
   return &api;
 }
+/* NOLINTEND(readability-identifier-naming) */

@@ -139,7 +139,7 @@ static keel_status read_bits(bytecode_cursor *c, uint32_t bytes,
   uint8_t byte = 0;
   if (bytes > 1) return bytecode_signed(c, out_bits);
   KEEL_TRY(bytecode_byte(c, &byte));
-  *out_bits = (int8_t)byte;
+  *out_bits = byte < 128 ? byte : byte - 256;
   return KD_OK;
 }
 

@@ -334,9 +334,10 @@ static keel_status check_body(const hlo *h, const hlo_op *op,
   return KD_OK;
 }
 
-keel_status hlo_body(hlo *h, const hlo_op *op, const bytecode_block *block,
-                     const keel_value *inputs, uint32_t input_count,
-                     uint32_t count, keel_value *outputs) {
+keel_status hlo_body(
+    hlo *h, const hlo_op *op, const bytecode_block *block,
+    const keel_value *inputs, uint32_t input_count, uint32_t count,
+    keel_value *outputs) { /* NOLINT(readability-non-const-parameter) */
   bool before = h->many;
   KEEL_TRY(check_body(h, op, block, inputs, input_count));
   h->many = true;

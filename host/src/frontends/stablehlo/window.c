@@ -280,7 +280,7 @@ keel_status hlo_reduce_window(hlo *h, const hlo_op *op) {
     op->out[0] = hlo_with_start(h, kind, dtype, most, op->in[1]);
     return KD_OK;
   }
-  keel_value *room = calloc(6 * (size_t)lane_count, sizeof *room);
+  keel_value *room = calloc(6 * (size_t)lane_count + 1, sizeof *room);
   if (!room) return keel_no_memory(lane_count);
   lanes l = {op, kind, lane_count, room + 4 * (size_t)lane_count};
   keel_status status = fold(h, &l, &w, room, room + lane_count);
