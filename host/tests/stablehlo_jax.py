@@ -5,7 +5,8 @@
     KEEL_PLUGIN_PATH=build/release/lib/keel stablehlo_jax.py [--table] [GLOB ...]
 
 Each program is lowered, serialized as a portable artifact, loaded and run by Keel, and
-its results are compared. A program that Keel refuses says why; a result that differs, or a
+its results are compared. Where both have lost digits, the same in f64 decides: Keel's must
+not be further from that than JAX's. A program that Keel refuses says why; a result that differs, or a
 failure that is no refusal, makes the script fail. Without JAX it is skipped (77).
 """
 import fnmatch
@@ -364,6 +365,10 @@ def indexing():
     case("at-apply", lambda v, k: v.at[k].apply(jnp.sin), x, np.array([1, 6], np.int32))
     case("at-bool", lambda v, k: v.at[k].set(True), floats(9) > 0, np.array([1, 6], np.int32))
     case("scatter-batch", jax.vmap(lambda v, u, k: v.at[k].add(u)), floats(3, 7), floats(3, 4), ints(3, 4, high=7))
+    numbers = lax.ScatterDimensionNumbers((1,), (), (0,))
+    case("scatter-window-outside", lambda v, k, u: lax.scatter_add(v, k, u, numbers, mode="drop"),
+         floats(7), np.array([[5], [6], [-1], [0]], np.int32), floats(4, 2))
+    case("at-apply-unique", lambda v, k: v.at[k].apply(jnp.tanh, unique_indices=True), x, np.array([1, 6], np.int32))
     case("segment_sum", lambda v, k: jax.ops.segment_sum(v, k, 4), floats(9, 2), ints(9, high=4))
     case("one_hot", lambda k: jax.nn.one_hot(k, 5), ints(6, high=7))
     case("gather-grad", jax.grad(lambda v, k: jnp.sum(v[k] ** 2)), x, ints(6, high=7))
@@ -667,19 +672,30 @@ def run_one(name, function, inputs, strict, version):
         with open(os.path.join(keep, name.replace("/", "_") + ".mlirbc"), "wb") as file:
             file.write(data)
     want = [np.asarray(v) for v in jax.tree.leaves(jax.jit(function)(*inputs))]
-    return compare(name, data, args, want, strict)
+
+    def exact():
+        wide = jax.tree.map(lambda v: np.asarray(v, np.float64) if np.asarray(v).dtype == np.float32 else v, inputs)
+        return [np.asarray(v) for v in jax.tree.leaves(jax.jit(function)(*wide))]
+    return compare(name, data, args, want, strict, exact)
 
 
-def compare(name, data, args, want, strict):
+def is_closer(have, want, exact):
+    """Whether a result of f32 is as near to that of f64 as the other is."""
+    if have.dtype != np.float32 or have.shape != exact.shape or exact.dtype != np.float64:
+        return False
+    return np.abs(have - exact).max() <= np.abs(want - exact).max()
+
+
+def compare(name, data, args, want, strict, exact=None):
     try:
         have = [t.numpy() for t in keel.load(data).run(*args)]
     except keel.Error as error:
         return ("refused" if error.status == "UNIMPLEMENTED" else "wrong"), str(error)
     if len(have) != len(want):
         return "wrong", "%d results for %d" % (len(have), len(want))
-    for h, w in zip(have, want):
+    for k, (h, w) in enumerate(zip(have, want)):
         why = differs(name, h, w, strict)
-        if why:
+        if why and not (exact and not strict and is_closer(h, w, exact()[k])):
             return "wrong", why
     return "passed", ""
 

@@ -242,7 +242,7 @@ static int read_artifacts(int count, char **paths) {
     keel_file_close(&file);
     printf("%s: of its functions %u are written out, %u refused, %u fail\n",
            paths[i], all.written, all.refused, all.failed);
-    failed += all.failed || !all.written;
+    failed += all.failed || !(all.written + all.refused);
   }
   keel_close(context);
   printf("%d files, %u fail\n", count, failed);

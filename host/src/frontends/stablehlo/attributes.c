@@ -226,9 +226,8 @@ void vhlo_dense_copy(const vhlo_dense *dense, void *target, int64_t count) {
   size_t one = keel_dtype_size(dense->type->dtype);
   if (dense->type->dtype == KD_BOOL) {
     for (int64_t i = 0; i < count; i++) {
-      unsigned byte = dense->packed  ? dense->data[i / 8] >> (i % 8)
-                      : dense->splat ? dense->data[0]
-                                     : dense->data[i];
+      int byte = dense->data[dense->packed ? i / 8 : dense->splat ? 0 : i];
+      if (dense->packed) byte >>= i % 8;
       to[i] = (uint8_t)(byte & 1);
     }
   } else if (dense->splat) {
