@@ -52,6 +52,27 @@ static keel_value capture(hlo *h, keel_value value, uint32_t level) {
   return value;
 }
 
+/* What stands for a value must be of the type that the file declares of it: arguments of
+ * blocks and casts declare theirs anew. In a body of scalars for tensors shapes differ. */
+static keel_status check_bound(const hlo *h, const bytecode_op *op,
+                               const vhlo_type *type, keel_value value) {
+  const keel_type *have = hlo_known(h, value);
+  if (!have) return KD_OK;
+  bool equal = have->dtype == hlo_part_type(type->dtype);
+  if (!h->many) {
+    equal = equal && have->rank == type->rank;
+    for (uint32_t i = 0; equal && i < type->rank; i++)
+      equal = have->dims[i] == type->dims[i] || have->dims[i] < 0 ||
+              type->dims[i] < 0;
+  }
+  if (equal) return KD_OK;
+  char text[128];
+  return vhlo_fail(&h->v, op, KD_DATA_LOSS,
+                   " uses a value as %s of rank %u that is %s", type->what,
+                   (unsigned)type->rank,
+                   keel_type_text(have, text, sizeof text));
+}
+
 keel_status hlo_value(hlo *h, const bytecode_op *op, uint32_t value,
                       keel_value *out_value, keel_value *out_imaginary) {
   const hlo_bound *bound = &h->bound[value];
@@ -71,7 +92,8 @@ keel_status hlo_value(hlo *h, const bytecode_op *op, uint32_t value,
   if (out_imaginary)
     *out_imaginary =
         has_parts ? capture(h, bound->imaginary, bound->level) : KEEL_ABSENT;
-  return KD_OK;
+  KEEL_TRY(check_bound(h, op, type, *out_value));
+  return has_parts ? check_bound(h, op, type, *out_imaginary) : KD_OK;
 }
 
 static void bind(hlo *h, uint32_t value, keel_value real, keel_value imaginary,

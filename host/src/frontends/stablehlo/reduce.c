@@ -60,7 +60,7 @@ static bool is_neutral(const hlo *h, keel_value value, hlo_kind kind,
   uint64_t bits = 0, want = 0;
   uint32_t size = keel_dtype_size(dtype);
   if (!constant || constant->type->elements != 1 || size > sizeof bits ||
-      !constant->data)
+      constant->type->dtype != dtype || !constant->data)
     return false;
   memcpy(&bits, constant->data, size);
   uint64_t sign = UINT64_C(1) << (8 * size - 1), ones = sign | (sign - 1);
