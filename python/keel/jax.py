@@ -41,10 +41,19 @@ def library_path() -> str:
     return path
 
 
-def initialize() -> None:
-    """What JAX calls at its start: makes the platform known."""
+def _register(path: str) -> None:
     bridge: Any = importlib.import_module("jax._src.xla_bridge")
-    bridge.register_plugin(PLATFORM, priority=_PRIORITY, library_path=library_path())
+    bridge.register_plugin(PLATFORM, priority=_PRIORITY, library_path=path)
+
+
+def initialize() -> None:
+    """What JAX calls at its start: makes the platform known. Does nothing where the bridge is
+    not installed, as this package has other uses."""
+    try:
+        path = library_path()
+    except FileNotFoundError:
+        return
+    _register(path)
 
 
 def register() -> None:
@@ -52,7 +61,7 @@ def register() -> None:
     JAX's devices. Does nothing the second time."""
     bridge: Any = importlib.import_module("jax._src.xla_bridge")
     if PLATFORM not in bridge._backend_factories:
-        initialize()
+        _register(library_path())
 
 
 def devices() -> dict[str, Any]:
