@@ -359,6 +359,14 @@ static void bits_of_another_type(void **state) {
       keel_call(context, "keel::Bitcast", &wider, 1, &in, 1, &out, 1),
       KD_INVALID_ARGUMENT);
   expect_message("must have the parts");
+  static const char *const names[] = {"BitCast", "keel::Bitcast"};
+  for (int i = 0; i < 2; i++) { /* 8: a text, 22: 4 bits */
+    const keel_attr text = KEEL_INT("to", 8), nibble = KEEL_INT("to", 22);
+    assert_int_not_equal(
+        keel_call(context, names[i], &text, 1, &in, 1, &out, 1), KD_OK);
+    assert_int_not_equal(
+        keel_call(context, names[i], &nibble, 1, &in, 1, &out, 1), KD_OK);
+  }
   keel_tensor_release(in);
 }
 

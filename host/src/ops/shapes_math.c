@@ -46,9 +46,19 @@ keel_status keel_shape_cast(keel_infer *infer) {
   return keel_shape_same(infer);
 }
 
+/* The attribute "to", where both types have elements of whole bytes. */
+static keel_status bits_attr(keel_infer *infer) {
+  KEEL_TRY(dtype_attr(infer, "to", KD_NONE));
+  return kd_dtype_size(infer->dtypes[0]) && kd_dtype_size(infer->in[0]->dtype)
+             ? KD_OK
+             : keel_infer_fail(infer, KD_UNIMPLEMENTED,
+                               "the elements of one of the types are not of"
+                               " whole bytes");
+}
+
 /* Another type of as many bits. */
 keel_status keel_shape_bit_cast(keel_infer *infer) {
-  KEEL_TRY(dtype_attr(infer, "to", KD_NONE));
+  KEEL_TRY(bits_attr(infer));
   if (kd_dtype_size(infer->dtypes[0]) != kd_dtype_size(infer->in[0]->dtype))
     return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
                            "%s and %s have not as many bits",
@@ -59,7 +69,7 @@ keel_status keel_shape_bit_cast(keel_infer *infer) {
 
 /* The parts of a larger element are the last dimension. */
 keel_status keel_shape_bitcast(keel_infer *infer) {
-  KEEL_TRY(dtype_attr(infer, "to", KD_NONE));
+  KEEL_TRY(bits_attr(infer));
   keel_dims dims = keel_dims_of(infer->in[0]);
   uint32_t from = kd_dtype_size(infer->in[0]->dtype);
   uint32_t to = kd_dtype_size(infer->dtypes[0]);
