@@ -404,8 +404,8 @@ static void channel_jobs(void *context, int64_t begin, int64_t end) {
 static void run_channels(conv_work *work) {
   const conv *c = &work->c;
   int64_t each = c->outs * c->taps * c->out_c / 8 + c->plane;
-  cpu_host->parallel_for(cpu_host, c->batch * c->group, CPU_GRAIN / each + 1,
-                         channel_jobs, work);
+  cpu_host->parallel_for(cpu_host, c->batch * c->group,
+                         CPU_GRAIN / (each + 1) + 1, channel_jobs, work);
 }
 
 /* ---- the ops --------------------------------------------------------------------------------- */
