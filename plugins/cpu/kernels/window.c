@@ -12,26 +12,52 @@ typedef struct window_work {
   int64_t counts[KD_MAX_RANK];                   /* of windows */
   int64_t window[KD_MAX_RANK], strides[KD_MAX_RANK], begin[KD_MAX_RANK];
   int64_t base[KD_MAX_RANK], spread[KD_MAX_RANK]; /* dilations */
-  int64_t size;                                   /* of a window */
   int how;
-  bool first; /* of equal ones the first is selected */
   const void *x, *source, *init;
   void *y;
 } window_work;
 
-/* The index in the input that place `k` of window `index` has; -1: padding. */
-static inline int64_t place_of(const window_work *work, const int64_t *index,
-                               const int64_t *k) {
+/* A walk over the elements that a window has: no longer than the input has elements, however
+ * large window and padding are. */
+typedef struct window_walk {
+  int64_t start[KD_MAX_RANK]; /* of the window, in the padded input */
+  int64_t low[KD_MAX_RANK], high[KD_MAX_RANK]; /* elements, by dimension */
+  int64_t at[KD_MAX_RANK];
+} window_walk;
+
+/* False: the window has padding alone. */
+static inline bool walk_begin(const window_work *work, const int64_t *index,
+                              window_walk *walk) {
+  for (uint32_t d = 0; d < work->rank; d++) {
+    int64_t start = index[d] * work->strides[d] - work->begin[d];
+    int64_t end = start + (work->window[d] - 1) * work->spread[d];
+    int64_t base = work->base[d], last = end < 0 ? -1 : end / base;
+    walk->start[d] = start;
+    walk->low[d] = walk->at[d] = start > 0 ? (start + base - 1) / base : 0;
+    walk->high[d] = last < work->dims[d] ? last + 1 : work->dims[d];
+    if (walk->low[d] >= walk->high[d]) return false;
+  }
+  return true;
+}
+
+/* The element at which the walk is; -1: it lies between the window's places. */
+static inline int64_t walk_element(const window_work *work,
+                                   const window_walk *walk) {
   int64_t at = 0;
   for (uint32_t d = 0; d < work->rank; d++) {
-    int64_t i =
-        index[d] * work->strides[d] + k[d] * work->spread[d] - work->begin[d];
-    if (i < 0 || i % work->base[d]) return -1;
-    i /= work->base[d];
-    if (i >= work->dims[d]) return -1;
-    at += i * work->steps[d];
+    if ((walk->at[d] * work->base[d] - walk->start[d]) % work->spread[d])
+      return -1;
+    at += walk->at[d] * work->steps[d];
   }
   return at;
+}
+
+static inline bool walk_next(const window_work *work, window_walk *walk) {
+  for (uint32_t d = work->rank; d-- > 0;) {
+    if (++walk->at[d] < walk->high[d]) return true;
+    walk->at[d] = walk->low[d];
+  }
+  return false;
 }
 
 /* The next index of a space, row by row. */
@@ -71,7 +97,7 @@ static void fill_up(const kd_launch *launch, const char *name, uint32_t rank,
 
 static window_work read_windows(const kd_launch *launch, const kd_tensor *x,
                                 const kd_tensor *over) {
-  window_work work = {.rank = x->rank, .size = 1, .x = x->data};
+  window_work work = {.rank = x->rank, .x = x->data};
   int64_t step = 1;
   fill_up(launch, "window", x->rank, 1, work.window);
   fill_up(launch, "strides", x->rank, 1, work.strides);
@@ -82,7 +108,6 @@ static window_work read_windows(const kd_launch *launch, const kd_tensor *x,
     work.dims[d] = x->dims[d];
     work.steps[d] = step;
     work.counts[d] = over->dims[d];
-    work.size *= work.window[d];
   }
   return work;
 }
@@ -100,8 +125,10 @@ CPU_KERNEL(cpu_run_reduce_window) {
     work.how++;
   work.init = launch->inputs[1].data;
   work.y = y->data;
-  cpu_host->parallel_for(cpu_host, kd_elements(y),
-                         CPU_GRAIN / (work.size + 1) + 1,
+  int64_t each = 1; /* elements that a window has at most */
+  for (uint32_t d = 0; d < work.rank; d++)
+    each *= work.window[d] < work.dims[d] ? work.window[d] : work.dims[d];
+  cpu_host->parallel_for(cpu_host, kd_elements(y), CPU_GRAIN / (each + 1) + 1,
                          bodies[launch->inputs[0].dtype], &work);
   return KD_OK;
 }

@@ -1,26 +1,25 @@
 /* window_typed.h - window.c's loops for one element type. */
 
+static inline V NAMED(combined)(V all, V here, int how) {
+  if (how == WINDOW_ADD) return (V)(all + here);
+  if (how == WINDOW_MUL) return (V)(all * here);
+  return !IS_NAN(all) && BEYOND(here, all, how) ? here : all;
+}
+
 static void NAMED(reduce_windows)(void *context, int64_t begin, int64_t end) {
   const window_work *work = context;
   const S *x = work->x;
   S *y = work->y;
-  int64_t index[KD_MAX_RANK], k[KD_MAX_RANK];
+  int64_t index[KD_MAX_RANK];
+  window_walk walk;
   const V init = (V)LOAD(*(const S *)work->init);
   index_of(work->counts, work->rank, begin, index);
   for (int64_t i = begin; i < end; i++) {
     V all = init;
-    memset(k, 0, sizeof k);
-    for (int64_t j = 0; j < work->size; j++) {
-      int64_t at = place_of(work, index, k);
-      next_index(work->window, work->rank, k);
-      if (at < 0) continue;
-      const V here = (V)LOAD(x[at]);
-      if (work->how == WINDOW_ADD)
-        all = (V)(all + here);
-      else if (work->how == WINDOW_MUL)
-        all = (V)(all * here);
-      else if (!IS_NAN(all) && BEYOND(here, all, work->how))
-        all = here;
+    bool more = walk_begin(work, index, &walk);
+    for (; more; more = walk_next(work, &walk)) {
+      int64_t at = walk_element(work, &walk);
+      if (at >= 0) all = NAMED(combined)(all, (V)LOAD(x[at]), work->how);
     }
     y[i] = STORE(all);
     next_index(work->counts, work->rank, index);
@@ -30,17 +29,14 @@ static void NAMED(reduce_windows)(void *context, int64_t begin, int64_t end) {
 /* The place of the element that a window selects; -1: it has padding alone. */
 static int64_t NAMED(select)(const window_work *work, const int64_t *index) {
   const S *x = work->x;
-  int64_t k[KD_MAX_RANK] = {0}, best = -1;
-  for (int64_t j = 0; j < work->size; j++) {
-    int64_t at = place_of(work, index, k);
-    next_index(work->window, work->rank, k);
+  window_walk walk;
+  int64_t best = -1;
+  bool more = walk_begin(work, index, &walk);
+  for (; more; more = walk_next(work, &walk)) {
+    int64_t at = walk_element(work, &walk);
     if (at < 0) continue;
-    if (best < 0) {
-      best = at;
-      continue;
-    }
-    const C here = LOAD(x[at]), top = LOAD(x[best]);
-    if (!IS_NAN(top) && BEYOND(here, top, work->how)) best = at;
+    const C here = LOAD(x[at]), top = LOAD(x[best < 0 ? at : best]);
+    if (best < 0 || (!IS_NAN(top) && BEYOND(here, top, work->how))) best = at;
   }
   return best;
 }
