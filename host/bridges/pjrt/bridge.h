@@ -3,6 +3,7 @@
 #define KEEL_PJRT_BRIDGE_H
 
 #include <keel/keel.h>
+#include <pthread.h>
 #include <stdatomic.h>
 
 #include "abi.h"
@@ -84,10 +85,10 @@ struct pjrt_client {
 
 struct pjrt_buffer {
   pjrt_device *device;
-  keel_tensor *tensor; /* NULL: deleted */
-  keel_tensor
-      *host; /* the same in host memory, for who has its address; or NULL */
-  int type;  /* PJRT's */
+  pthread_mutex_t lock; /* of the two below */
+  keel_tensor *tensor;  /* NULL: deleted */
+  keel_tensor *host;    /* or NULL: its copy in host memory, for an address */
+  int type;             /* PJRT's */
   size_t rank;
   int64_t dims[KD_MAX_RANK], order[KD_MAX_RANK]; /* minor to major */
 };
@@ -96,6 +97,9 @@ struct pjrt_buffer {
 pjrt_error *pjrt_buffer_make(pjrt_device *device, KD_OWNED keel_tensor *tensor,
                              int type, size_t rank, const int64_t *dims,
                              pjrt_buffer **out_buffer);
+
+/* Its value, retained; NULL if it has been deleted, on whichever thread. */
+keel_tensor *pjrt_buffer_take(pjrt_buffer *buffer);
 
 kd_dtype pjrt_dtype(int type);
 int pjrt_type(kd_dtype dtype); /* 0: PJRT has none */

@@ -32,6 +32,7 @@ pjrt_error *pjrt_buffer_make(pjrt_device *device, keel_tensor *tensor, int type,
   }
   *buffer = (pjrt_buffer){
       .device = device, .tensor = tensor, .type = type, .rank = rank};
+  pthread_mutex_init(&buffer->lock, NULL);
   for (size_t i = 0; i < rank; i++) {
     buffer->dims[i] = dims[i];
     buffer->order[i] = (int64_t)(rank - 1 - i);
@@ -100,25 +101,43 @@ pjrt_error *pjrt_Client_BufferFromHostBuffer(
   PJRT_TRY(status);
   pjrt_error *error = pjrt_buffer_make(device, there, args->type, args->rank,
                                        args->dims, &args->result);
-  if (!error) args->done = pjrt_event_of(NULL, 0);
-  return error;
+  if (error) return error;
+  args->done = pjrt_event_of(NULL, 0);
+  if (args->done) return NULL;
+  pjrt_Buffer_Destroy(&(Buffer_Destroy_args){.object = args->result});
+  return pjrt_fail_text(KD_OUT_OF_MEMORY, "no memory for a buffer");
 }
 
 pjrt_error *pjrt_Buffer_Destroy(Buffer_Destroy_args *args) {
   keel_tensor_release(args->object->tensor);
   keel_tensor_release(args->object->host);
+  pthread_mutex_destroy(&args->object->lock);
   free(args->object);
   return NULL;
 }
 
+keel_tensor *pjrt_buffer_take(pjrt_buffer *buffer) {
+  pthread_mutex_lock(&buffer->lock);
+  keel_tensor *tensor =
+      buffer->tensor ? keel_tensor_retain(buffer->tensor) : NULL;
+  pthread_mutex_unlock(&buffer->lock);
+  return tensor;
+}
+
 pjrt_error *pjrt_Buffer_Delete(Buffer_Delete_args *args) {
-  keel_tensor_release(args->object->tensor);
-  args->object->tensor = NULL;
+  pjrt_buffer *buffer = args->object;
+  pthread_mutex_lock(&buffer->lock);
+  keel_tensor *tensor = buffer->tensor;
+  buffer->tensor = NULL;
+  pthread_mutex_unlock(&buffer->lock);
+  keel_tensor_release(tensor);
   return NULL;
 }
 
 pjrt_error *pjrt_Buffer_IsDeleted(Buffer_IsDeleted_args *args) {
-  args->result = !args->object->tensor;
+  keel_tensor *tensor = pjrt_buffer_take(args->object);
+  args->result = !tensor;
+  keel_tensor_release(tensor);
   return NULL;
 }
 
@@ -194,21 +213,35 @@ pjrt_error *pjrt_Buffer_IsOnCpu(Buffer_IsOnCpu_args *args) {
 }
 
 pjrt_error *pjrt_Buffer_ReadyEvent(Buffer_ReadyEvent_args *args) {
-  if (!args->object->tensor) return is_gone();
-  args->result = pjrt_event_of(&args->object->tensor, 1);
+  keel_tensor *tensor = pjrt_buffer_take(args->object);
+  if (!tensor) return is_gone();
+  args->result = pjrt_event_of(&tensor, 1);
+  keel_tensor_release(tensor);
   return args->result ? NULL : pjrt_fail_text(KD_OUT_OF_MEMORY, "no memory");
+}
+
+/* The copy in host memory that the buffer keeps; it is made at the first question. */
+static keel_status host_copy(pjrt_buffer *buffer, keel_tensor *tensor,
+                             const void **out_data) {
+  pthread_mutex_lock(&buffer->lock);
+  keel_status status =
+      buffer->host ? KD_OK : keel_tensor_to(tensor, NULL, &buffer->host);
+  if (status == KD_OK) *out_data = keel_tensor_data(buffer->host);
+  pthread_mutex_unlock(&buffer->lock);
+  return status;
 }
 
 /* In host memory, where the buffer has none of its own. */
 pjrt_error *pjrt_Buffer_UnsafePointer(Buffer_UnsafePointer_args *args) {
-  pjrt_buffer *buffer = args->object;
-  if (!buffer->tensor) return is_gone();
-  PJRT_TRY(keel_tensor_wait(buffer->tensor));
-  if (!keel_tensor_data(buffer->tensor) && !buffer->host)
-    PJRT_TRY(keel_tensor_to(buffer->tensor, NULL, &buffer->host));
-  args->result =
-      (uintptr_t)keel_tensor_data(buffer->host ? buffer->host : buffer->tensor);
-  return NULL;
+  keel_tensor *tensor = pjrt_buffer_take(args->object);
+  const void *data = NULL;
+  if (!tensor) return is_gone();
+  keel_status status = keel_tensor_wait(tensor);
+  if (status == KD_OK) data = keel_tensor_data(tensor);
+  if (status == KD_OK && !data) status = host_copy(args->object, tensor, &data);
+  keel_tensor_release(tensor);
+  args->result = (uintptr_t)data;
+  return pjrt_fail(status);
 }
 
 pjrt_error *pjrt_Buffer_IncreaseExternalReferenceCount(
@@ -225,11 +258,13 @@ pjrt_error *pjrt_Buffer_DecreaseExternalReferenceCount(
 
 /* ---- copies -------------------------------------------------------------------------- */
 
-static pjrt_error *copy_to(const pjrt_buffer *buffer, pjrt_device *device,
+static pjrt_error *copy_to(pjrt_buffer *buffer, pjrt_device *device,
                            pjrt_buffer **out_buffer) {
-  keel_tensor *there = NULL;
-  if (!buffer->tensor) return is_gone();
-  PJRT_TRY(keel_tensor_to(buffer->tensor, device->device, &there));
+  keel_tensor *tensor = pjrt_buffer_take(buffer), *there = NULL;
+  if (!tensor) return is_gone();
+  keel_status status = keel_tensor_to(tensor, device->device, &there);
+  keel_tensor_release(tensor);
+  PJRT_TRY(status);
   return pjrt_buffer_make(device, there, buffer->type, buffer->rank,
                           buffer->dims, out_buffer);
 }
@@ -254,9 +289,7 @@ static bool wants_rows(const pjrt_layout *layout, size_t rank) {
 
 /* Waits for the value: who asks for it on the host has nothing to do without. */
 pjrt_error *pjrt_Buffer_ToHostBuffer(Buffer_ToHostBuffer_args *args) {
-  pjrt_buffer *buffer = args->object;
-  size_t size = size_of(buffer);
-  if (!buffer->tensor) return is_gone();
+  size_t size = size_of(args->object);
   if (!args->data) {
     args->size = size;
     return NULL;
@@ -265,11 +298,16 @@ pjrt_error *pjrt_Buffer_ToHostBuffer(Buffer_ToHostBuffer_args *args) {
     return pjrt_fail_text(KD_INVALID_ARGUMENT,
                           "%zu bytes do not go into a buffer of %zu", size,
                           args->size);
-  if (!wants_rows(args->layout, buffer->rank))
+  if (!wants_rows(args->layout, args->object->rank))
     return pjrt_fail_text(KD_UNIMPLEMENTED,
                           "values are read row by row only, without tiles");
-  PJRT_TRY(keel_tensor_wait(buffer->tensor));
-  if (size) PJRT_TRY(keel_tensor_read(buffer->tensor, args->data, size));
+  keel_tensor *tensor = pjrt_buffer_take(args->object);
+  if (!tensor) return is_gone();
+  keel_status status = keel_tensor_wait(tensor);
+  if (status == KD_OK && size)
+    status = keel_tensor_read(tensor, args->data, size);
+  keel_tensor_release(tensor);
+  PJRT_TRY(status);
   args->done = pjrt_event_of(NULL, 0);
   return args->done ? NULL : pjrt_fail_text(KD_OUT_OF_MEMORY, "no memory");
 }

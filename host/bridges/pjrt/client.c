@@ -310,8 +310,10 @@ pjrt_error *pjrt_Device_DefaultMemory(Device_DefaultMemory_args *args) {
 pjrt_error *pjrt_Device_MemoryStats(Device_MemoryStats_args *args) {
   keel_memory_facts facts;
   PJRT_TRY(keel_device_memory(args->object->device, &facts));
-  memset(&args->in_use, 0,
-         sizeof *args - offsetof(Device_MemoryStats_args, in_use));
+  /* an older caller's struct ends earlier */
+  size_t size =
+      args->struct_size < sizeof *args ? args->struct_size : sizeof *args;
+  memset(&args->in_use, 0, size - offsetof(Device_MemoryStats_args, in_use));
   args->in_use = (int64_t)facts.used;
   args->limit = (pjrt_figure){(int64_t)facts.total, facts.total != 0};
   return NULL;

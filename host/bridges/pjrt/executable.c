@@ -9,7 +9,8 @@ struct pjrt_executable {
   atomic_uint refs; /* PJRT's two views of it */
   pjrt_device *device;
   keel_program *program;
-  keel_plan *plan; /* NULL: deleted */
+  keel_plan *plan;
+  atomic_bool deleted; /* runs that have begun go on */
   uint32_t input_count, output_count;
   /* of the program; it has one, "keel.nothing", where the function has none */
   uint32_t made_count;
@@ -275,16 +276,15 @@ pjrt_error *pjrt_LoadedExecutable_GetDeviceAssignment(
   return NULL;
 }
 
-/* Runs that have begun keep what they need. */
+/* The plan stays until the executable goes: another thread may be running it. */
 pjrt_error *pjrt_LoadedExecutable_Delete(LoadedExecutable_Delete_args *args) {
-  keel_plan_release(args->object->plan);
-  args->object->plan = NULL;
+  atomic_store(&args->object->deleted, true);
   return NULL;
 }
 
 pjrt_error *pjrt_LoadedExecutable_IsDeleted(
     LoadedExecutable_IsDeleted_args *args) {
-  args->result = !args->object->plan;
+  args->result = atomic_load(&args->object->deleted);
   return NULL;
 }
 
@@ -292,6 +292,12 @@ pjrt_error *pjrt_LoadedExecutable_IsDeleted(
 
 #define FEW 32 /* arguments and results that need no memory of their own */
 
+static void release_all(keel_tensor **tensors, size_t count) {
+  for (size_t i = 0; i < count; i++)
+    keel_tensor_release(tensors[i]);
+}
+
+/* Values of the arguments, retained. */
 static pjrt_error *gather(const pjrt_executable *made,
                           pjrt_buffer *const *buffers, size_t count,
                           keel_tensor **inputs, bool *pending) {
@@ -301,7 +307,7 @@ static pjrt_error *gather(const pjrt_executable *made,
                           (unsigned)made->input_count, count);
   *pending = false;
   for (size_t i = 0; i < count; i++) {
-    inputs[i] = buffers[i]->tensor;
+    inputs[i] = pjrt_buffer_take(buffers[i]);
     if (!inputs[i])
       return pjrt_fail_text(KD_FAILED_PRECONDITION,
                             "argument %zu has been deleted or donated", i);
@@ -310,21 +316,24 @@ static pjrt_error *gather(const pjrt_executable *made,
   return NULL;
 }
 
-/* Buffers of the results, which it takes over. */
+/* Buffers of the results, which it takes over: all, or none. */
 static pjrt_error *hand_out(const pjrt_executable *made, keel_tensor **results,
                             pjrt_buffer **outputs) {
   const int64_t *dims = made->dims;
-  pjrt_error *error = NULL;
   for (uint32_t i = 0; i < made->output_count; i++) {
-    pjrt_error *one = pjrt_buffer_make(made->device, results[i], made->types[i],
-                                       made->ranks[i], dims, &outputs[i]);
+    pjrt_error *error =
+        pjrt_buffer_make(made->device, results[i], made->types[i],
+                         made->ranks[i], dims, &outputs[i]);
     dims += made->ranks[i];
-    if (one && error)
-      pjrt_Error_Destroy(&(Error_Destroy_args){.object = one});
-    else if (one)
-      error = one;
+    if (!error) continue;
+    release_all(results + i + 1, made->output_count - i - 1);
+    while (i-- > 0)
+      pjrt_Buffer_Destroy(&(Buffer_Destroy_args){.object = outputs[i]});
+    return error;
   }
-  return error;
+  release_all(results + made->output_count,
+              made->made_count - made->output_count);
+  return NULL;
 }
 
 static pjrt_error *run(const pjrt_executable *made, keel_tensor *const *inputs,
@@ -338,31 +347,47 @@ static pjrt_error *run(const pjrt_executable *made, keel_tensor *const *inputs,
   return pjrt_fail(status);
 }
 
+/* Runs it, and gives buffers and the event of its end. */
+static pjrt_error *run_out(const pjrt_executable *made,
+                           keel_tensor *const *inputs, bool pending,
+                           keel_tensor **results,
+                           LoadedExecutable_Execute_args *args) {
+  pjrt_event *done = NULL;
+  pjrt_error *error = run(made, inputs, pending, results);
+  if (error) return error;
+  if (args->done) {
+    done = pjrt_event_of(results, made->made_count);
+    if (!done) {
+      release_all(results, made->made_count);
+      return pjrt_fail_text(KD_OUT_OF_MEMORY, "no memory for an event");
+    }
+  }
+  error = hand_out(made, results, args->outputs[0]);
+  if (error && done)
+    pjrt_Event_Destroy(&(Event_Destroy_args){.object = done});
+  else if (done)
+    args->done[0] = done;
+  return error;
+}
+
 pjrt_error *pjrt_LoadedExecutable_Execute(LoadedExecutable_Execute_args *args) {
   const pjrt_executable *made = args->object;
-  keel_tensor *few[FEW], **values = few;
+  keel_tensor *few[FEW] = {NULL}, **values = few;
   size_t room = (size_t)made->input_count + made->made_count;
   bool pending = false;
   if (args->device_count != 1)
     return pjrt_fail_text(KD_UNIMPLEMENTED, "a run on %zu devices at once",
                           args->device_count);
-  if (!made->plan)
+  if (atomic_load(&args->object->deleted))
     return pjrt_fail_text(KD_FAILED_PRECONDITION,
                           "the program has been deleted");
   if (room > FEW) values = calloc(room, sizeof(keel_tensor *));
   if (!values) return pjrt_fail_text(KD_OUT_OF_MEMORY, "no memory for a run");
-  keel_tensor **results = values + made->input_count;
   pjrt_error *error =
       gather(made, args->inputs[0], args->input_count, values, &pending);
-  if (!error) error = run(made, values, pending, results);
-  if (!error && args->done) {
-    args->done[0] = pjrt_event_of(results, made->made_count);
-    if (!args->done[0]) error = pjrt_fail_text(KD_OUT_OF_MEMORY, "no memory");
-  }
-  if (!error && made->output_count < made->made_count)
-    keel_tensor_release(results[0]);
-  else if (!error)
-    error = hand_out(made, results, args->outputs[0]);
+  if (!error)
+    error = run_out(made, values, pending, values + made->input_count, args);
+  release_all(values, made->input_count);
   if (values != few) free(values);
   return error;
 }

@@ -6,6 +6,7 @@ KEEL_LIBRARY, KEEL_PJRT_LIBRARY and KEEL_PLUGIN_PATH say what is tested.
 """
 import os
 import sys
+import threading
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), *[".."] * 4, "python"))
 try:
@@ -161,6 +162,33 @@ class OnKeel(unittest.TestCase):
             with jax.default_device(device):
                 with self.assertRaisesRegex(Exception, "is not supported"):
                     jax.jit(lambda: jnp.arange(4).astype("int4") * 2)()
+
+    def test_threads_share_functions_and_values(self):
+        for device in self.each():
+            x = jax.device_put(normal(16, 16), device)
+            f = jax.jit(lambda a: jnp.tanh(a @ a).sum())
+            want = float(f(x))
+            wrong = []
+
+            def work(k):
+                y = jax.device_put(normal(16, 16, seed=k), device)
+                for _ in range(100):
+                    if float(f(x)) != want:
+                        wrong.append(k)
+                    z = f(y)
+                    z.delete()
+
+            threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            self.assertEqual(wrong, [])
+
+    def test_a_function_may_give_nothing(self):
+        for device in self.each():
+            with jax.default_device(device):
+                self.assertEqual(jax.jit(lambda a: ())(normal(3)), ())
 
     def test_what_is_deleted_is_gone(self):
         for device in self.each():
