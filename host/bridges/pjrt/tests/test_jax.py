@@ -18,6 +18,7 @@ import unittest
 
 import jax.numpy as jnp
 import numpy as np
+from jax.experimental import serialize_executable
 
 import keel.jax
 
@@ -189,6 +190,16 @@ class OnKeel(unittest.TestCase):
         for device in self.each():
             with jax.default_device(device):
                 self.assertEqual(jax.jit(lambda a: ())(normal(3)), ())
+
+    def test_a_program_is_kept_as_bytes(self):
+        x = normal(3, 4)
+        for device in self.each():
+            with jax.default_device(device):
+                compiled = jax.jit(lambda a: jnp.sin(a) @ a.T).lower(x).compile()
+                kept = serialize_executable.serialize(compiled)
+                again = serialize_executable.deserialize_and_load(
+                    *kept, backend=device.client, execution_devices=[device])
+                np.testing.assert_array_equal(np.asarray(again(x)), np.asarray(compiled(x)))
 
     def test_what_is_deleted_is_gone(self):
         for device in self.each():
