@@ -2,6 +2,7 @@
  * results with and without the pass, in first and later runs, and what stays a copy. */
 #include "device/device.h"
 #include "plan/plan.h"
+#include "toy/toy.h"
 #define WORKERS 2
 #include "with_cpu.h"
 
@@ -243,6 +244,40 @@ static void a_part_is_not_overwritten(void **state) {
   compare(builder, NULL, 3, dims, sizeof(float) * 48, 1);
 }
 
+/* The input lies in another device's memory, whose copies take a while. */
+static void parts_of_what_comes_from_afar(void **state) {
+  (void)state;
+  const int64_t dims[] = {3, 4};
+  static const float data[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
+  static const float want[] = {30, 70, 110, 70, 174, 278, 110, 278, 446};
+  keel_context *both = open_with(CPU_PLUGIN, TOY("queue"), WORKERS);
+  keel_device *near = NULL, *far = NULL;
+  keel_tensor *here = NULL, *there = NULL, *out = NULL;
+  expect_ok(keel_device_find(both, "cpu:0", &near));
+  expect_ok(keel_device_find(both, "queue:0", &far));
+  atomic_store(&toy_of(TOY("queue"))->naps, 1);
+  keel_builder *builder = create_builder(both, "afar");
+  keel_value x = keel_builder_input(builder, "x", KD_F32, 2, dims);
+  keel_builder_output(
+      builder, "y",
+      op(builder, "MatMul", x, op(builder, "Transpose", x, KEEL_ABSENT)));
+  keel_program *program = finish_program(builder);
+  keel_plan *plan = plan_of(program, near, true);
+  assert_int_equal(parts, 1);
+  here = create_tensor(both, KD_F32, 2, dims, data);
+  expect_ok(keel_tensor_to(here, far, &there));
+  for (int run = 0; run < 4; run++) {
+    expect_ok(keel_plan_run(plan, &there, 1, &out, 1));
+    expect_floats(out, want, 9);
+    keel_tensor_release(out);
+  }
+  keel_tensor_release(here);
+  keel_tensor_release(there);
+  keel_plan_release(plan);
+  keel_program_release(program);
+  keel_close(both);
+}
+
 static void programs_from_outside_have_no_parts(void **state) {
   (void)state;
   const int64_t dims[] = {4};
@@ -265,6 +300,7 @@ int main(void) {
       cmocka_unit_test(outputs_and_views_are_no_parts),
       cmocka_unit_test(kernels_without_strides_get_copies),
       cmocka_unit_test(a_part_is_not_overwritten),
+      cmocka_unit_test(parts_of_what_comes_from_afar),
       cmocka_unit_test(programs_from_outside_have_no_parts),
   };
   return cmocka_run_group_tests(tests, open_cpu, close_context);
