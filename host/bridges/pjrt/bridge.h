@@ -106,6 +106,37 @@ int pjrt_type(kd_dtype dtype); /* 0: PJRT has none */
 
 /* ---- executables ---- */
 
+#define PJRT_PROGRAM "StableHLO program" /* what messages call it */
+
+struct pjrt_executable {
+  atomic_uint refs; /* PJRT's two views of it */
+  pjrt_device *device;
+  keel_program *program;
+  keel_plan *plan;
+  atomic_bool deleted; /* runs that have begun go on */
+  uint32_t input_count, output_count;
+  /* of the program; it has one, "keel.nothing", where the function has none */
+  uint32_t made_count;
+  bool brief; /* runs at once, on the caller's thread */
+  /* of outputs */
+  int *types;
+  size_t *ranks;
+  int64_t *dims; /* of all */
+  const char **kinds;
+  size_t *kind_sizes;
+  char fingerprint[32];
+  char assignment[32]; /* a DeviceAssignmentProto */
+  size_t assignment_size;
+};
+
+/* A program for a device, from bytes of any form that Keel loads. */
+pjrt_error *pjrt_executable_make(pjrt_device *device, const char *bytes,
+                                 size_t size, pjrt_executable **out_made);
+
+/* The device that compile options name. */
+pjrt_error *pjrt_choose(const pjrt_client *client, const char *options,
+                        size_t size, pjrt_device **out_device);
+
 /* What JAX wants of a program, from its CompileOptionsProto. */
 typedef struct pjrt_choice {
   int64_t replicas, partitions;

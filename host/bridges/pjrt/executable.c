@@ -1,30 +1,9 @@
-/* executable.c - programs: compiled for a device, run, and kept as bytes. */
+/* executable.c - programs: compiled for a device, and run. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "bridge.h"
-
-struct pjrt_executable {
-  atomic_uint refs; /* PJRT's two views of it */
-  pjrt_device *device;
-  keel_program *program;
-  keel_plan *plan;
-  atomic_bool deleted; /* runs that have begun go on */
-  uint32_t input_count, output_count;
-  /* of the program; it has one, "keel.nothing", where the function has none */
-  uint32_t made_count;
-  bool brief; /* runs at once, on the caller's thread */
-  /* of outputs */
-  int *types;
-  size_t *ranks;
-  int64_t *dims; /* of all */
-  const char **kinds;
-  size_t *kind_sizes;
-  char name[128], fingerprint[32];
-  char assignment[32]; /* a DeviceAssignmentProto */
-  size_t assignment_size;
-};
 
 /* ---- making one ---------------------------------------------------------------------- */
 
@@ -100,8 +79,7 @@ static bool is_nothing(const keel_program *program) {
 /* Programs of few ops end before another thread has begun. */
 #define BRIEF 64
 
-static pjrt_error *load(pjrt_executable *made, const char *name,
-                        const char *bytes, size_t size) {
+static pjrt_error *load(pjrt_executable *made, const char *bytes, size_t size) {
   keel_context *context = made->device->client->context;
   const keel_plan_params params = {.struct_size = sizeof params,
                                    .device = made->device->device};
@@ -110,10 +88,9 @@ static pjrt_error *load(pjrt_executable *made, const char *name,
     hash = (hash ^ (unsigned char)bytes[i]) * UINT64_C(0x100000001b3);
   snprintf(made->fingerprint, sizeof made->fingerprint, "%016llx-%d",
            (unsigned long long)hash, made->device->description.id);
-  snprintf(made->name, sizeof made->name, "%s", name);
   write_assignment(made);
-  PJRT_TRY(
-      keel_program_load_memory(context, name, bytes, size, &made->program));
+  PJRT_TRY(keel_program_load_memory(context, PJRT_PROGRAM, bytes, size,
+                                    &made->program));
   made->input_count = keel_program_input_count(made->program);
   made->made_count = keel_program_output_count(made->program);
   made->output_count = is_nothing(made->program) ? 0 : made->made_count;
@@ -124,15 +101,14 @@ static pjrt_error *load(pjrt_executable *made, const char *name,
   return NULL;
 }
 
-static pjrt_error *make(pjrt_device *device, const char *name,
-                        const char *bytes, size_t size,
-                        pjrt_executable **out_made) {
+pjrt_error *pjrt_executable_make(pjrt_device *device, const char *bytes,
+                                 size_t size, pjrt_executable **out_made) {
   pjrt_executable *made = calloc(1, sizeof *made);
   *out_made = NULL;
   if (!made) return pjrt_fail_text(KD_OUT_OF_MEMORY, "no memory for a program");
   atomic_init(&made->refs, 1);
   made->device = device;
-  pjrt_error *error = load(made, name, bytes, size);
+  pjrt_error *error = load(made, bytes, size);
   if (error)
     drop(made);
   else
@@ -140,8 +116,8 @@ static pjrt_error *make(pjrt_device *device, const char *name,
   return error;
 }
 
-static pjrt_error *choose(const pjrt_client *client, const char *options,
-                          size_t size, pjrt_device **out_device) {
+pjrt_error *pjrt_choose(const pjrt_client *client, const char *options,
+                        size_t size, pjrt_device **out_device) {
   pjrt_choice choice;
   if (!pjrt_read_options(options, size, &choice))
     return pjrt_fail_text(KD_INVALID_ARGUMENT,
@@ -169,10 +145,10 @@ pjrt_error *pjrt_Client_Compile(Client_Compile_args *args) {
                           " StableHLO (\"mlir\")",
                           (int)program->format_size, program->format);
   pjrt_error *error =
-      choose(args->object, args->options, args->option_size, &device);
+      pjrt_choose(args->object, args->options, args->option_size, &device);
   return error ? error
-               : make(device, "StableHLO program", program->code,
-                      program->code_size, &args->result);
+               : pjrt_executable_make(device, program->code, program->code_size,
+                                      &args->result);
 }
 
 /* ---- what it is ---------------------------------------------------------------------- */
@@ -195,7 +171,7 @@ pjrt_error *pjrt_LoadedExecutable_GetExecutable(
 }
 
 pjrt_error *pjrt_Executable_Name(Executable_Name_args *args) {
-  PJRT_TEXT(args, args->object->name);
+  PJRT_TEXT(args, PJRT_PROGRAM);
   return NULL;
 }
 
@@ -390,81 +366,4 @@ pjrt_error *pjrt_LoadedExecutable_Execute(LoadedExecutable_Execute_args *args) {
   release_all(values, made->input_count);
   if (values != few) free(values);
   return error;
-}
-
-/* ---- as bytes ------------------------------------------------------------------------ */
-
-/* "KEELPJRT", the name, and the program in Keel's binary form. */
-struct pjrt_bytes {
-  char *data;
-  size_t size, room;
-};
-
-static const char magic[8] = {'K', 'E', 'E', 'L', 'P', 'J', 'R', 'T'};
-
-static keel_status append(void *context, const void *data, uint64_t size) {
-  pjrt_bytes *all = context;
-  if (all->room - all->size < size) {
-    size_t room = (all->size + size) * 2;
-    char *larger = realloc(all->data, room);
-    if (!larger) return KD_OUT_OF_MEMORY;
-    all->data = larger;
-    all->room = room;
-  }
-  memcpy(all->data + all->size, data, size);
-  all->size += size;
-  return KD_OK;
-}
-
-static void free_bytes(pjrt_bytes *bytes) {
-  free(bytes->data);
-  free(bytes);
-}
-
-/* Compiled for its device, so that loading it compiles nothing. */
-static keel_status write(const pjrt_executable *made, pjrt_bytes *to) {
-  const keel_plan_params params = {.struct_size = sizeof params,
-                                   .device = made->device->device};
-  keel_program *compiled = NULL;
-  keel_status status = append(to, magic, sizeof magic);
-  if (status == KD_OK) status = append(to, made->name, sizeof made->name);
-  if (status == KD_OK)
-    status = keel_program_compile(made->program, &params, &compiled);
-  if (status == KD_OK) status = keel_program_write(compiled, 0, append, to);
-  keel_program_release(compiled);
-  return status;
-}
-
-pjrt_error *pjrt_Executable_Serialize(Executable_Serialize_args *args) {
-  pjrt_bytes *bytes = calloc(1, sizeof *bytes);
-  if (!bytes) return pjrt_fail_text(KD_OUT_OF_MEMORY, "no memory");
-  keel_status status = write(args->object, bytes);
-  if (status != KD_OK) {
-    pjrt_error *error = pjrt_fail(status);
-    free_bytes(bytes);
-    return error;
-  }
-  args->bytes = bytes->data;
-  args->size = bytes->size;
-  args->keeper = bytes;
-  args->drop = free_bytes;
-  return NULL;
-}
-
-pjrt_error *pjrt_Executable_DeserializeAndLoad(
-    Executable_DeserializeAndLoad_args *args) {
-  const size_t head = sizeof magic + sizeof((pjrt_executable *)0)->name;
-  char name[128];
-  pjrt_device *device = NULL;
-  if (args->size < head || memcmp(args->bytes, magic, sizeof magic) != 0)
-    return pjrt_fail_text(KD_DATA_LOSS,
-                          "these bytes are no program that Keel's PJRT plugin"
-                          " has serialized");
-  memcpy(name, args->bytes + sizeof magic, sizeof name);
-  name[sizeof name - 1] = 0;
-  pjrt_error *error = choose(args->object, args->options,
-                             args->options ? args->option_size : 0, &device);
-  return error ? error
-               : make(device, name, args->bytes + head, args->size - head,
-                      &args->result);
 }

@@ -199,7 +199,13 @@ class OnKeel(unittest.TestCase):
                 kept = serialize_executable.serialize(compiled)
                 again = serialize_executable.deserialize_and_load(
                     *kept, backend=device.client, execution_devices=[device])
-                np.testing.assert_array_equal(np.asarray(again(x)), np.asarray(compiled(x)))
+                result = again(x)
+                self.assertEqual(result.devices(), {device})
+                np.testing.assert_array_equal(np.asarray(result), np.asarray(compiled(x)))
+                broken = kept[0].replace(b"KEELPJRT", b"KEELPJRX")
+                with self.assertRaisesRegex(Exception, "no program that Keel"):
+                    serialize_executable.deserialize_and_load(
+                        broken, *kept[1:], backend=device.client, execution_devices=[device])
 
     def test_what_is_deleted_is_gone(self):
         for device in self.each():
