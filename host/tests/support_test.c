@@ -161,14 +161,29 @@ static void known_in_a_run(void **state) {
   assert_int_equal(
       keel_program_support(program, device_of("minimal:0"), note, &all),
       KD_FAILED_PRECONDITION);
+  expect_message("takes Add depends on");
   expect_message("known in a run only");
+  expect_message("in node \"first\"");
   assert_int_equal(all.statuses[0], KD_FAILED_PRECONDITION);
+  assert_int_equal(all.statuses[1], KD_FAILED_PRECONDITION);
   keel_program_release(program);
   program = add_and_erf("Erf", KD_F32, -1); /* a no is worth more */
   assert_int_equal(
       keel_program_support(program, device_of("minimal:0"), NULL, NULL),
       KD_UNIMPLEMENTED);
   expect_message("no kernel for Erf");
+  keel_program_release(program);
+}
+
+/* Both ops are refused, and the answer is the first's. */
+static void the_first_no_is_the_answer(void **state) {
+  (void)state;
+  keel_program *program = add_and_erf("Erf", KD_F64, 2);
+  assert_int_equal(
+      keel_program_support(program, device_of("minimal:0"), NULL, NULL),
+      KD_UNIMPLEMENTED);
+  expect_message("no kernel for Add");
+  expect_message("in node \"first\"");
   keel_program_release(program);
 }
 
@@ -231,6 +246,7 @@ int main(void) {
       cmocka_unit_test(no_kernel_of_types),
       cmocka_unit_test(dropping),
       cmocka_unit_test(known_in_a_run),
+      cmocka_unit_test(the_first_no_is_the_answer),
       cmocka_unit_test(nested),
       cmocka_unit_test(placed_elsewhere),
   };

@@ -151,6 +151,15 @@ class OnKeel(unittest.TestCase):
                                  jax.random.normal(k, (6,)), jax.random.permutation(k, 9)),
                       jax.random.PRNGKey(seed), tolerance=2e-6)
 
+    def test_what_jax_wraps_itself(self):
+        # outside of jit JAX adds constraints of shards around what it calls
+        with jax.default_device(CPU):
+            want = jax.random.normal(jax.random.PRNGKey(3), (4,))
+        for device in self.each():
+            with jax.default_device(device):
+                got = jax.random.normal(jax.random.PRNGKey(3), (4,))
+            np.testing.assert_allclose(np.asarray(got), np.asarray(want), rtol=2e-6)
+
     def test_models_train_as_on_jax_s_cpu(self):
         for name, (model, make, shape) in MODELS.items():
             want = train(CPU, model, make, shape)
