@@ -4,7 +4,7 @@
 #include <sched.h>
 #include <time.h>
 
-#include "device/device.h"
+#include "device/failures.h"
 
 #define YIELDS      16               /* that only yield */
 #define FIRST_DELAY UINT64_C(10000)  /* nanoseconds; doubled each time */
@@ -27,6 +27,8 @@ static kd_status wait_for_all(keel_device *device, kd_stream *stream) {
   if (status != KD_OK && !keel_has_error())
     keel_fail(status, "%s: work failed (%s)", device->name,
               keel_status_name(status));
+  if (streams->synchronize && stream == device->stream)
+    keel_failures_note(device, status);
   return status;
 }
 

@@ -26,6 +26,17 @@ typedef struct keel_transfers {
   _Atomic(keel_task *) spent;
 } keel_transfers;
 
+/* What a device's failed work has left (device/failures.h). Guarded by the stream's lock;
+ * `count` is written with release, and read with acquire without it. */
+typedef struct keel_failed_work keel_failed_work;
+typedef struct keel_failures {
+  uint64_t ticket;  /* of the last work enqueued on the stream */
+  uint64_t settled; /* a wait has told how the work up to this one ended */
+  keel_failed_work *work;
+  atomic_uint count;
+  uint32_t room;
+} keel_failures;
+
 struct keel_device {
   keel_context *context;
   keel_plugin *plugin;
@@ -37,6 +48,7 @@ struct keel_device {
   /* for eager and planned work; NULL: the device is synchronous */
   kd_stream *stream;
   pthread_mutex_t stream_lock; /* held to enqueue on it */
+  keel_failures failures;
   keel_transfers transfers;
   keel_heap heap;
   pthread_mutex_t map_lock; /* guards its buffers' mappings */

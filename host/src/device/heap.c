@@ -8,7 +8,7 @@
 
 #include "base/refs.h"
 #include "device/context.h"
-#include "device/device.h"
+#include "device/failures.h"
 #include "device/lost.h"
 #include "device/stream.h"
 
@@ -270,6 +270,7 @@ static keel_status take(keel_heap *heap, uint64_t size, bool waits,
   if (status != KD_OK) return status;
   assert(buffer->heap == heap && buffer->size >= size);
   keel_refs_init(&buffer->refs);
+  keel_failures_writes(buffer, 0);
   *out_buffer = buffer;
   return KD_OK;
 }

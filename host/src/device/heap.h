@@ -30,6 +30,8 @@ typedef struct keel_buffer {
   uint32_t export_kind; /* KD_EXTERNAL_* that it can be exported as, or 0 */
   /* an importer reads it: never reuse it */
   atomic_bool exported;
+  /* the ticket of the device's work that writes it, or 0; device/failures.h */
+  _Atomic uint64_t written;
   void *mapped;  /* of a device's buffer: its host address; and the number of */
   uint32_t maps; /* mappings. Guarded by the device's map_lock */
 } keel_buffer;

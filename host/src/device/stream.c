@@ -2,6 +2,7 @@
 #include "device/stream.h"
 
 #include "device/backoff.h"
+#include "device/failures.h"
 #include "device/lost.h"
 #include "trace/trace.h"
 
@@ -66,12 +67,12 @@ keel_status keel_stream_finish(keel_device *device, kd_stream *stream,
   /* The caller is about to reuse memory that the device may still read, so a transient
    * failure (no free event) is retried. */
   if (!waited) status = wait_for_work(device, stream, &waited);
-  pthread_mutex_unlock(lock);
-  status = keel_device_check(device, status);
   if (status != KD_OK && !keel_has_error())
     keel_fail(status, "%s: work failed (%s)", device->name,
               keel_status_name(status));
-  return status;
+  if (waited && stream == device->stream) keel_failures_note(device, status);
+  pthread_mutex_unlock(lock);
+  return keel_device_check(device, status);
 }
 
 /* ---- what work has passed ----------------------------------------------------- */

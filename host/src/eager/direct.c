@@ -1,6 +1,7 @@
 /* direct.c - collectives that a plugin's devices perform among themselves: one call
  * enqueues each member's part on its stream. */
 #include "device/backoff.h"
+#include "device/failures.h"
 #include "device/lost.h"
 #include "eager/group.h"
 #include "eager/launch.h"
@@ -39,11 +40,18 @@ static bool backoff_retry(const keel_group *group, uint32_t try,
 }
 
 /* Under the streams' locks. Work that one stream holds back would block the others. */
-static kd_status enqueue(const keel_group *group, const kd_collective *what) {
+static kd_status enqueue(const keel_group *group, const kd_collective *what,
+                         keel_tensor *const *plain,
+                         keel_tensor *const *outputs) {
   const keel_plugin *plugin = group->devices[0]->plugin;
   keel_backoff backoff = {0};
   uint32_t tries = 0;
   kd_status status;
+  for (uint32_t i = 0; i < group->size; i++) {
+    if (plain[i]) KEEL_TRY(keel_failures_check_locked(plain[i]->buffer));
+    keel_failures_writes(outputs[i]->buffer,
+                         keel_failures_ticket(group->devices[i]));
+  }
   do
     status = plugin->collectives.enqueue(group->handle, what);
   while (backoff_retry(group, tries++, &backoff, &status));
@@ -120,7 +128,7 @@ static keel_status run(const keel_group_call *call, keel_tensor **outputs) {
   if (status == KD_OK) {
     keel_clear_error();
     lock_streams(group);
-    status = enqueue(group, &all.what);
+    status = enqueue(group, &all.what, all.plain, outputs);
     unlock_streams(group);
     status = judge(group, status);
   }

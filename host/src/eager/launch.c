@@ -5,6 +5,7 @@
 
 #include "base/refs.h"
 #include "device/backoff.h"
+#include "device/failures.h"
 #include "device/lost.h"
 #include "memory/copy.h"
 #include "memory/device_copy.h"
@@ -16,6 +17,14 @@
 
 #define FEW 12 /* arguments that need no allocation */
 
+/* The inputs as passed, and as the kernel gets them. */
+typedef struct given {
+  keel_tensor *const *inputs;
+  keel_tensor **moved;
+  kd_tensor *views;
+  uint32_t donated;
+} given;
+
 /* kd_launch, and what the host needs around it. */
 typedef struct launch {
   kd_launch view; /* must be first: cast from kd_launch */
@@ -23,6 +32,7 @@ typedef struct launch {
   const keel_specialisation *spec;
   keel_tensor **outputs;
   kd_tensor *out_views;
+  const given *in;
   kd_dtype dynamic_dtypes[4];
 } launch;
 
@@ -125,14 +135,6 @@ static keel_status make_output(const keel_specialisation *spec, uint32_t index,
                             out_tensor);
   return keel_tensor_on(heap, type, out_tensor);
 }
-
-/* The inputs as passed, and as the kernel gets them. */
-typedef struct given {
-  keel_tensor *const *inputs;
-  keel_tensor **moved;
-  kd_tensor *views;
-  uint32_t donated;
-} given;
 
 /* An output that must share the input's memory. A moved input is exclusively ours; any
  * other input is copied. */
@@ -250,18 +252,40 @@ keel_status keel_launch_failed(const keel_call_site *site,
                     *where ? "\"" : "");
 }
 
+/* The failure of the work that was to write an input. Under the stream's lock. */
+static kd_status check_inputs(const launch *run) {
+  keel_device *device = run->spec->device;
+  for (uint32_t i = 0; i < run->spec->input_count; i++) {
+    const keel_tensor *moved = run->in->moved[i];
+    const keel_tensor *tensor = moved ? moved : run->in->inputs[i];
+    if (tensor && keel_tensor_location(tensor) == device)
+      KEEL_TRY(keel_failures_check_locked(tensor->buffer));
+  }
+  return KD_OK;
+}
+
+static kd_status enqueue_in_order(launch *run, keel_device *device) {
+  const keel_instance *instance = run->spec->instance;
+  keel_backoff backoff = {0};
+  kd_status status;
+  if (device->failures.count) KEEL_TRY(check_inputs(run));
+  uint64_t ticket = keel_failures_ticket(device);
+  do
+    status =
+        instance->def->enqueue(instance->handle, device->stream, &run->view);
+  while (keel_backoff_retry(device, device->stream, &backoff, &status));
+  for (uint32_t i = 0; i < run->spec->output_count; i++)
+    if (run->outputs[i]) keel_failures_writes(run->outputs[i]->buffer, ticket);
+  return status;
+}
+
 static kd_status enqueue(launch *run) {
   const keel_instance *instance = run->spec->instance;
   keel_device *device = instance->device;
   if (!device->stream)
     return instance->def->enqueue(instance->handle, NULL, &run->view);
-  keel_backoff backoff = {0};
-  kd_status status;
   pthread_mutex_lock(&device->stream_lock);
-  do
-    status =
-        instance->def->enqueue(instance->handle, device->stream, &run->view);
-  while (keel_backoff_retry(device, device->stream, &backoff, &status));
+  kd_status status = enqueue_in_order(run, device);
   pthread_mutex_unlock(&device->stream_lock);
   return status;
 }
@@ -371,6 +395,7 @@ static keel_status run_inside(keel_call_site *site,
     if (spec->instance->def->flags & KD_KERNEL_DYNAMIC_OUTPUT)
       dynamic_dtypes(&run);
     const given in = {inputs, moved, views, donated};
+    run.in = &in;
     status = run_with(&run, out_types, &in);
     for (uint32_t i = 0; i < n; i++)
       keel_tensor_release(moved[i]);

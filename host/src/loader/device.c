@@ -1,6 +1,7 @@
 /* device.c - opening and closing a plugin's devices. */
 #include "loader/device.h"
 
+#include "device/failures.h"
 #include "device/lost.h"
 #include "device/stream.h"
 #include "loader/clocks.h"
@@ -61,6 +62,7 @@ void keel_device_close(keel_device *device) {
   keel_clock_closes(device);
   keel_heap_deinit(&device->heap);
   keel_device_leave(device);
+  keel_failures_free(device);
   pthread_mutex_destroy(&device->opening);
   pthread_mutex_destroy(&device->stream_lock);
   pthread_mutex_destroy(&device->transfers.lock);

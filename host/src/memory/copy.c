@@ -7,7 +7,7 @@
 
 #include "device/backoff.h"
 #include "device/context.h"
-#include "device/device.h"
+#include "device/failures.h"
 #include "device/lost.h"
 #include "memory/external.h"
 #include "memory/mapped.h"
@@ -43,6 +43,7 @@ static keel_status move_in(keel_tensor *target, const void *source) {
   keel_clear_error();
   if (device->stream) pthread_mutex_lock(&device->stream_lock);
   keel_stream_tag(device, device->stream);
+  keel_failures_writes(target->buffer, keel_failures_ticket(device));
   keel_backoff backoff = {0};
   kd_status status;
   do
@@ -53,7 +54,7 @@ static keel_status move_in(keel_tensor *target, const void *source) {
   if (device->stream) pthread_mutex_unlock(&device->stream_lock);
   if (status != KD_OK)
     return keel_copy_failed(device, status, "a copy in", size);
-  return keel_device_drain(device);
+  return keel_failures_await(target->buffer);
 }
 
 static keel_status copy_in(keel_tensor *target, const void *source) {
@@ -67,7 +68,7 @@ static keel_status move_out(keel_tensor *source, void *target) {
   keel_device *device = keel_tensor_location(source);
   uint64_t size = source->type->bytes;
   if (!size) return KD_OK;
-  KEEL_TRY(keel_device_drain(device));
+  KEEL_TRY(keel_failures_await(source->buffer));
   if (keel_device_addressable(device)) {
     memcpy(target, source->data, size);
     return KD_OK;
@@ -94,8 +95,9 @@ static keel_status copy_peer(keel_tensor *source, keel_tensor *target) {
   if (!from || !to || from->plugin != to->plugin || !from->plugin->peer.copy ||
       !from->plugin->peer.reachable(from->handle, to->handle))
     return KD_UNIMPLEMENTED;
-  KEEL_TRY(keel_device_drain(from));
+  KEEL_TRY(keel_failures_await(source->buffer));
   if (to->stream) pthread_mutex_lock(&to->stream_lock);
+  keel_failures_writes(target->buffer, keel_failures_ticket(to));
   keel_backoff backoff = {0};
   kd_status status;
   do
@@ -106,7 +108,7 @@ static keel_status copy_peer(keel_tensor *source, keel_tensor *target) {
   while (keel_backoff_retry(to, to->stream, &backoff, &status));
   if (to->stream) pthread_mutex_unlock(&to->stream_lock);
   /* the source's memory may be reused only in its own stream's order */
-  return status == KD_OK ? keel_device_drain(to)
+  return status == KD_OK ? keel_failures_await(target->buffer)
                          : keel_device_check(to, status);
 }
 
@@ -118,7 +120,7 @@ static keel_status copy_content(keel_tensor *source, keel_tensor *target) {
   }
   const void *from = keel_tensor_host_data(source);
   if (from) {
-    KEEL_TRY(keel_device_drain(keel_tensor_location(source)));
+    KEEL_TRY(keel_failures_await(source->buffer));
     return copy_in(target, from);
   }
   if (copy_peer(source, target) == KD_OK) return KD_OK;

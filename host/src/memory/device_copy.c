@@ -6,6 +6,7 @@
 #include "device/context.h"
 
 #include "device/backoff.h"
+#include "device/failures.h"
 #include "device/lost.h"
 #include "memory/copy.h"
 
@@ -28,6 +29,9 @@ keel_status keel_device_copy(const keel_tensor *source, uint64_t source_offset,
   kd_status status;
   if (!size) return KD_OK;
   begin(device);
+  status = keel_failures_check_locked(source->buffer);
+  if (status != KD_OK) return end(device, status, "a copy", size);
+  keel_failures_writes(target->buffer, keel_failures_ticket(device));
   do
     status = device->plugin->memory.copy(
         device->handle, device->stream, source->buffer->handle,
@@ -73,6 +77,7 @@ keel_status keel_device_fill(keel_tensor *target, const void *pattern,
   keel_backoff backoff = {0};
   kd_status status;
   begin(device);
+  keel_failures_writes(target->buffer, keel_failures_ticket(device));
   do
     status = device->plugin->memory.fill(device->handle, device->stream,
                                          target->buffer->handle, target->offset,

@@ -7,8 +7,7 @@
 #include <keel/dlpack.h>
 
 #include "device/context.h"
-#include "device/device.h"
-#include "device/stream.h"
+#include "device/failures.h"
 #include "memory/copy.h"
 #include "values/tensor.h"
 
@@ -339,7 +338,7 @@ static keel_status bring(keel_tensor *tensor, uint32_t flags,
   bool shares = tensor->layout == KD_LAYOUT_ROW_MAJOR &&
                 keel_device_addressable(keel_tensor_location(tensor));
   if (shares && !(flags & KEEL_DLPACK_COPY)) {
-    KEEL_TRY(keel_device_drain(keel_tensor_location(tensor)));
+    KEEL_TRY(keel_failures_await(tensor->buffer));
     *out_here = keel_tensor_retain(tensor);
     return KD_OK;
   }

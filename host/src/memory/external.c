@@ -4,7 +4,7 @@
  * and returned to its device when the last tensor is released. Memory shared between
  * devices of the context holds the owner's buffer instead. */
 #include "memory/external.h"
-#include "device/stream.h"
+#include "device/failures.h"
 
 #include <keel/external.h>
 #include <unistd.h>
@@ -75,7 +75,7 @@ static keel_status copy_for(keel_tensor *tensor, uint32_t kind,
   if (status == KD_OK && keel_device_can_copy(device) &&
       tensor->layout == KD_LAYOUT_ROW_MAJOR) {
     status = keel_device_copy(tensor, 0, target, 0, tensor->type->bytes);
-    if (status == KD_OK) status = keel_device_drain(device);
+    if (status == KD_OK) status = keel_failures_await(target->buffer);
   } else if (status == KD_OK) {
     status = keel_copy_into(tensor, target);
   }
@@ -87,7 +87,7 @@ static keel_status copy_for(keel_tensor *tensor, uint32_t kind,
 static keel_status export_from(keel_device *device, keel_tensor *tensor,
                                uint32_t kind, kd_external *out_memory) {
   keel_buffer *buffer = NULL;
-  KEEL_TRY(keel_device_drain(device));
+  KEEL_TRY(keel_failures_await(tensor->buffer));
   if (is_made_for(tensor, kind))
     buffer = keel_buffer_retain(tensor->buffer);
   else
@@ -212,7 +212,7 @@ keel_status keel_external_share(keel_tensor *tensor, keel_device *device,
       !is_made_for(tensor, tensor->buffer->export_kind) ||
       !reaches(from, tensor->buffer->export_kind, device))
     return KD_UNIMPLEMENTED;
-  KEEL_TRY(keel_device_drain(from));
+  KEEL_TRY(keel_failures_await(tensor->buffer));
   if (export_buffer(from, tensor->buffer, tensor->buffer->export_kind,
                     &memory) != KD_OK)
     return KD_UNIMPLEMENTED;

@@ -2,6 +2,7 @@
 #include "memory/layout.h"
 
 #include "device/backoff.h"
+#include "device/failures.h"
 #include "device/lost.h"
 #include "memory/copy.h"
 
@@ -63,10 +64,13 @@ static kd_status to_rows(keel_device *device, keel_tensor *source,
   kd_status status;
   keel_clear_error();
   if (stream) pthread_mutex_lock(&device->stream_lock);
-  do
+  keel_failures_writes(target->buffer, keel_failures_ticket(device));
+  status = keel_failures_check_locked(source->buffer);
+  while (status == KD_OK) {
     status =
         device->plugin->layouts.to_rows(device->handle, stream, &from, &to);
-  while (stream && keel_backoff_retry(device, stream, &backoff, &status));
+    if (!keel_backoff_retry(device, stream, &backoff, &status)) break;
+  }
   if (stream) pthread_mutex_unlock(&device->stream_lock);
   if (status == KD_OK) return KD_OK;
   status = keel_device_check(device, status);

@@ -4,7 +4,7 @@
  * that plugins see a buffer mapped once at a time. */
 #include "memory/mapped.h"
 #include "device/context.h"
-#include "device/stream.h"
+#include "device/failures.h"
 
 #include "device/lost.h"
 #include "memory/copy.h"
@@ -89,7 +89,7 @@ static keel_status map_and_view(keel_tensor *tensor, bool done,
                                 keel_tensor **out_view) {
   keel_device *device = keel_tensor_location(tensor);
   uint64_t began = keel_tracing() ? keel_now() : 0;
-  if (!done) KEEL_TRY(keel_device_drain(device));
+  if (!done) KEEL_TRY(keel_failures_await(tensor->buffer));
   KEEL_TRY(map(device, tensor->buffer));
   keel_status status = view(tensor, out_view);
   if (status != KD_OK) unmap(device, tensor->buffer);

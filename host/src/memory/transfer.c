@@ -10,7 +10,7 @@
 
 #include "device/backoff.h"
 #include "device/context.h"
-#include "device/device.h"
+#include "device/failures.h"
 #include "device/lost.h"
 #include "device/stream.h"
 #include "memory/copy.h"
@@ -171,6 +171,7 @@ static kd_status enqueue_in(keel_transfer *transfer) {
   kd_status status;
   pthread_mutex_lock(&device->stream_lock);
   keel_stream_tag(device, device->stream);
+  keel_failures_writes(target->buffer, keel_failures_ticket(device));
   do
     status = device->plugin->memory.copy_in(
         device->handle, device->stream, transfer->source->data,
@@ -182,14 +183,20 @@ static kd_status enqueue_in(keel_transfer *transfer) {
   return status;
 }
 
-/* Moves nothing: the mapping waits for the work before it. */
-static kd_status enqueue_mark(keel_transfer *transfer) {
-  keel_device *device = transfer->device;
+/* Marks the work before it, which the event tells the end of. What failed before that, and
+ * was told to another, is a failure here, too. */
+static kd_status mark(keel_transfer *transfer, keel_device *device) {
   pthread_mutex_lock(&device->stream_lock);
-  kd_status status =
-      keel_stream_record(device, device->stream, transfer->event);
+  kd_status status = keel_failures_check_locked(transfer->source->buffer);
+  if (status == KD_OK)
+    status = keel_stream_record(device, device->stream, transfer->event);
   pthread_mutex_unlock(&device->stream_lock);
   return status;
+}
+
+/* Moves nothing: the mapping waits for the work before it. */
+static kd_status enqueue_mark(keel_transfer *transfer) {
+  return mark(transfer, transfer->device);
 }
 
 static kd_status enqueue_out(keel_transfer *transfer) {
@@ -198,7 +205,7 @@ static kd_status enqueue_out(keel_transfer *transfer) {
   const keel_plugin *plugin = device->plugin;
   const keel_tensor *source = transfer->source;
   keel_backoff backoff = {0};
-  kd_status status = enqueue_mark(transfer);
+  kd_status status = mark(transfer, device);
   pthread_mutex_lock(&all->lock);
   if (status == KD_OK) status = hold(device, all->stream, transfer->event);
   if (status == KD_OK) {
@@ -221,11 +228,10 @@ static kd_status enqueue_peer(keel_transfer *transfer) {
   keel_device *from = keel_tensor_location(transfer->source);
   const keel_tensor *source = transfer->source, *target = transfer->target;
   keel_backoff backoff = {0};
-  pthread_mutex_lock(&from->stream_lock);
-  kd_status status = keel_stream_record(from, from->stream, transfer->event);
-  pthread_mutex_unlock(&from->stream_lock);
+  kd_status status = mark(transfer, from);
   if (status != KD_OK) return status;
   pthread_mutex_lock(&to->stream_lock);
+  keel_failures_writes(target->buffer, keel_failures_ticket(to));
   status = hold(to, to->stream, transfer->event);
   if (status == KD_OK) {
     do

@@ -226,9 +226,12 @@ static keel_status launch(const keel_static_run *static_run, recording *r) {
   r->used = replay->runs;
   keel_clear_error();
   pthread_mutex_lock(&device->stream_lock);
-  do
+  status = keel_static_run_check(static_run);
+  if (status == KD_OK) keel_static_run_writes(static_run);
+  while (status == KD_OK) {
     status = device->plugin->capture.launch(r->capture, device->stream);
-  while (keel_backoff_retry(device, device->stream, &backoff, &status));
+    if (!keel_backoff_retry(device, device->stream, &backoff, &status)) break;
+  }
   pthread_mutex_unlock(&device->stream_lock);
   if (status == KD_OK) {
     atomic_fetch_add_explicit(

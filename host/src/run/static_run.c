@@ -1,5 +1,6 @@
 /* static_run.c - static runs: launches that are written once and run many times. */
 #include "device/backoff.h"
+#include "device/failures.h"
 #include "eager/launch.h"
 #include "memory/device_copy.h"
 #include "memory/layout.h"
@@ -325,8 +326,31 @@ keel_status keel_static_run_step(keel_static_run *static_run, uint32_t index) {
   return call_step(static_run, index, NULL);
 }
 
+/* Inputs on the device whose work failed, which another wait was told. */
+keel_status keel_static_run_check(const keel_static_run *static_run) {
+  const keel_memory_plan *memory_plan = static_run->memory_plan;
+  keel_device *device = memory_plan->heap->device;
+  for (uint32_t i = 0;
+       device->failures.count && i < memory_plan->input_patch_count; i++) {
+    const keel_tensor *tensor =
+        static_run->read[memory_plan->input_patches[i].number];
+    if (keel_tensor_location(tensor) == device)
+      KEEL_TRY(keel_failures_check_locked(tensor->buffer));
+  }
+  return KD_OK;
+}
+
+void keel_static_run_writes(const keel_static_run *static_run) {
+  const keel_memory_plan *memory_plan = static_run->memory_plan;
+  uint64_t ticket = keel_failures_ticket(memory_plan->heap->device);
+  for (uint32_t i = 0; i < memory_plan->output_slot_count; i++)
+    keel_failures_writes(static_run->output_slots[i]->buffer, ticket);
+}
+
 keel_status keel_static_run_enqueue_steps(keel_static_run *static_run) {
   kd_stream *stream = static_run->memory_plan->heap->device->stream;
+  KEEL_TRY(keel_static_run_check(static_run));
+  keel_static_run_writes(static_run);
   for (uint32_t i = 0; i < static_run->memory_plan->executable->step_count; i++)
     KEEL_TRY(call_step(static_run, i, stream));
   return KD_OK;

@@ -5,8 +5,7 @@
 
 #include "base/refs.h"
 #include "device/context.h"
-#include "device/device.h"
-#include "device/stream.h"
+#include "device/failures.h"
 #include "threads/pool.h"
 #include "values/resource.h"
 
@@ -412,7 +411,7 @@ void *keel_tensor_host_data(const keel_tensor *tensor) {
 
 const void *keel_tensor_data(keel_tensor *tensor) {
   return type_of(tensor) && tensor->layout == KD_LAYOUT_ROW_MAJOR &&
-                 keel_device_drain(keel_tensor_location(tensor)) == KD_OK
+                 keel_failures_await(tensor->buffer) == KD_OK
              ? keel_tensor_host_data(tensor)
              : NULL;
 }

@@ -1,0 +1,95 @@
+/* failures.c - notes of waits that failed. */
+#include "device/failures.h"
+
+#include "device/stream.h"
+
+#define WORDS_KEPT 64 /* the newest, whose messages are kept */
+
+/* Work that was under way when a wait failed: tickets above `after`, up to `last`. */
+struct keel_failed_work {
+  uint64_t after, last;
+  keel_status status;
+  char *why; /* or NULL: forgotten */
+};
+
+static void add(keel_failures *all, keel_failed_work one) {
+  if (all->count == all->room) {
+    uint32_t room = all->room ? 2 * all->room : 8;
+    keel_failed_work *more = realloc(all->work, room * sizeof *more);
+    if (!more) { /* what lies between is refused, too */
+      free(one.why);
+      if (all->count) all->work[all->count - 1].last = one.last;
+      return;
+    }
+    all->work = more;
+    all->room = room;
+  }
+  if (all->count >= WORDS_KEPT) {
+    free(all->work[all->count - WORDS_KEPT].why);
+    all->work[all->count - WORDS_KEPT].why = NULL;
+  }
+  all->work[all->count] = one;
+  /* release: pairs with the acquire of keel_failures_check */
+  atomic_store_explicit(&all->count, all->count + 1, memory_order_release);
+}
+
+void keel_failures_note(keel_device *device, keel_status status) {
+  keel_failures *all = &device->failures;
+  assert(KEEL_IS_LOCKED(&device->stream_lock));
+  if (status != KD_OK && all->ticket > all->settled)
+    add(all, (keel_failed_work){.after = all->settled,
+                                .last = all->ticket,
+                                .status = status,
+                                .why = strdup(keel_message())});
+  all->settled = all->ticket;
+}
+
+/* The noted wait that covers a ticket, or NULL. They are in order. */
+static const keel_failed_work *find(const keel_failures *all, uint64_t ticket) {
+  uint32_t low = 0, high = all->count;
+  while (low < high) {
+    uint32_t middle = low + (high - low) / 2;
+    if (all->work[middle].last < ticket)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low < all->count && all->work[low].after < ticket ? &all->work[low]
+                                                           : NULL;
+}
+
+keel_status keel_failures_check_locked(const keel_buffer *buffer) {
+  keel_device *device = buffer ? buffer->heap->device : NULL;
+  if (!device || !device->failures.count) return KD_OK;
+  const keel_failed_work *found =
+      find(&device->failures,
+           atomic_load_explicit(&buffer->written, memory_order_relaxed));
+  if (!found) return KD_OK;
+  return found->why ? keel_fail_text(found->status, found->why)
+                    : keel_fail(found->status, "%s: work failed (%s)",
+                                device->name, keel_status_name(found->status));
+}
+
+keel_status keel_failures_check(const keel_buffer *buffer) {
+  keel_device *device = buffer ? buffer->heap->device : NULL;
+  if (!device ||
+      !atomic_load_explicit(&device->failures.count, memory_order_acquire))
+    return KD_OK;
+  pthread_mutex_lock(&device->stream_lock);
+  keel_status status = keel_failures_check_locked(buffer);
+  pthread_mutex_unlock(&device->stream_lock);
+  return status;
+}
+
+keel_status keel_failures_await(const keel_buffer *buffer) {
+  if (!buffer) return KD_OK;
+  KEEL_TRY(keel_device_drain(buffer->heap->device));
+  return keel_failures_check(buffer);
+}
+
+void keel_failures_free(keel_device *device) {
+  for (uint32_t i = 0; i < device->failures.count; i++)
+    free(device->failures.work[i].why);
+  free(device->failures.work);
+  device->failures = (keel_failures){0};
+}
