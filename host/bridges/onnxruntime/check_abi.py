@@ -20,13 +20,15 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 # our tables, by the published ones
 TABLES = {"ort_api_base": "OrtApiBase", "ort_api": "OrtApi", "ort_ep_api": "OrtEpApi",
           "ort_ep_factory": "OrtEpFactory", "ort_ep": "OrtEp",
-          "ort_compute_info": "OrtNodeComputeInfo"}
+          "ort_compute_info": "OrtNodeComputeInfo", "ort_editor_api": "OrtModelEditorApi"}
 
 
 def code_of(text: str) -> str:
-    """Without comments, directives and what spans lines."""
+    """Without comments, directives and what spans lines, as a full build has it."""
     text = re.sub(r"/\*.*?\*/", " ", text, flags=re.S)
     text = re.sub(r"//[^\n]*", " ", text)
+    text = re.sub(r"^\s*#if defined\(ORT_MINIMAL_BUILD\)\s*$.*?^\s*#else", " ", text,
+                  flags=re.S | re.M)
     text = re.sub(r"\\\n", " ", text)
     text = re.sub(r"^\s*#.*$", " ", text, flags=re.M)
     return re.sub(r"\s+", " ", text)

@@ -86,6 +86,19 @@ enum {
 
 typedef struct ort_ep_api ort_ep_api;
 
+/* OrtModelEditorApi: makes nodes of models that are written. */
+typedef struct ort_editor_api {
+  ORT_UNUSED(0, 6);
+  /* copies names and attributes; ONNX Runtime owns a node that it was given */
+  ort_status *(*CreateNode)(const char *op, const char *domain,
+                            const char *name, const char *const *inputs,
+                            size_t input_count, const char *const *outputs,
+                            size_t output_count, ort_attr **attrs,
+                            size_t attr_count, ort_node **out);
+} ort_editor_api;
+
+ORT_SLOT(ort_editor_api, CreateNode, 6);
+
 /* OrtApi */
 typedef struct ort_api {
   ort_status *(*CreateStatus)(int code, const char *message); /* copied */
@@ -116,7 +129,12 @@ typedef struct ort_api {
   void (*ReleaseStatus)(ort_status *status);
   ORT_UNUSED(94, 96);
   void (*ReleaseValue)(ort_value *value);
-  ORT_UNUSED(97, 247);
+  ORT_UNUSED(97, 211);
+  /* `size`: bytes of a string, without a 0, or numbers of a list; copied */
+  ort_status *(*CreateOpAttr)(const char *name, const void *data, int size,
+                              int type, ort_attr **out);
+  void (*ReleaseOpAttr)(ort_attr *attr);
+  ORT_UNUSED(213, 247);
   ort_status *(*Logger_LogMessage)(const ort_logger *logger, int level,
                                    const char *message, const char *file,
                                    int line, const char *function);
@@ -129,7 +147,8 @@ typedef struct ort_api {
                                   const char **out);
   ort_status *(*GetValueInfoTypeInfo)(const ort_value_info *value,
                                       const ort_type **out);
-  ORT_UNUSED(291, 295);
+  const ort_editor_api *(*GetModelEditorApi)(void); /* NULL: not built in */
+  ORT_UNUSED(292, 295);
   void (*CreateKeyValuePairs)(ort_pairs **out);
   void (*AddKeyValuePair)(ort_pairs *pairs, const char *key,
                           const char *value); /* copied */
@@ -151,7 +170,10 @@ typedef struct ort_api {
                                                  bool *out);
   ort_status *(*ValueInfo_IsFromOuterScope)(const ort_value_info *value,
                                             bool *out);
-  ORT_UNUSED(333, 336);
+  ORT_UNUSED(333, 334);
+  /* "": not from a file */
+  ort_status *(*Graph_GetModelPath)(const ort_graph *graph, const char **out);
+  ORT_UNUSED(335, 336);
   ort_status *(*Graph_GetNumOperatorSets)(const ort_graph *graph, size_t *out);
   ort_status *(*Graph_GetOperatorSets)(const ort_graph *graph,
                                        const char **domains, int64_t *versions,
@@ -190,7 +212,9 @@ typedef struct ort_api {
   ort_status *(*Node_GetNumAttributes)(const ort_node *node, size_t *out);
   ort_status *(*Node_GetAttributes)(const ort_node *node, const ort_attr **out,
                                     size_t count);
-  ORT_UNUSED(361, 362);
+  /* NULL: it has none of that name, which may be a failure as well */
+  ort_status *(*Node_GetAttributeByName)(const ort_node *node, const char *name,
+                                         const ort_attr **out);
   /* the caller releases the value */
   ort_status *(*OpAttr_GetTensorAttributeAsOrtValue)(const ort_attr *attr,
                                                      ort_value **out);
@@ -230,10 +254,13 @@ ORT_SLOT(ort_api, KernelContext_GetInput, 90);
 ORT_SLOT(ort_api, KernelContext_GetOutput, 91);
 ORT_SLOT(ort_api, ReleaseStatus, 93);
 ORT_SLOT(ort_api, ReleaseValue, 96);
+ORT_SLOT(ort_api, CreateOpAttr, 211);
+ORT_SLOT(ort_api, ReleaseOpAttr, 212);
 ORT_SLOT(ort_api, Logger_LogMessage, 247);
 ORT_SLOT(ort_api, ReadOpAttr, 272);
 ORT_SLOT(ort_api, GetValueInfoName, 289);
 ORT_SLOT(ort_api, GetValueInfoTypeInfo, 290);
+ORT_SLOT(ort_api, GetModelEditorApi, 291);
 ORT_SLOT(ort_api, CreateKeyValuePairs, 295);
 ORT_SLOT(ort_api, AddKeyValuePair, 296);
 ORT_SLOT(ort_api, GetKeyValue, 297);
@@ -244,6 +271,7 @@ ORT_SLOT(ort_api, GetEpApi, 317);
 ORT_SLOT(ort_api, ValueInfo_GetInitializerValue, 326);
 ORT_SLOT(ort_api, ValueInfo_IsConstantInitializer, 331);
 ORT_SLOT(ort_api, ValueInfo_IsFromOuterScope, 332);
+ORT_SLOT(ort_api, Graph_GetModelPath, 334);
 ORT_SLOT(ort_api, Graph_GetNumOperatorSets, 336);
 ORT_SLOT(ort_api, Graph_GetOperatorSets, 337);
 ORT_SLOT(ort_api, Graph_GetNumInputs, 338);
@@ -267,6 +295,7 @@ ORT_SLOT(ort_api, Node_GetNumImplicitInputs, 357);
 ORT_SLOT(ort_api, Node_GetImplicitInputs, 358);
 ORT_SLOT(ort_api, Node_GetNumAttributes, 359);
 ORT_SLOT(ort_api, Node_GetAttributes, 360);
+ORT_SLOT(ort_api, Node_GetAttributeByName, 361);
 ORT_SLOT(ort_api, OpAttr_GetTensorAttributeAsOrtValue, 362);
 ORT_SLOT(ort_api, OpAttr_GetType, 363);
 ORT_SLOT(ort_api, OpAttr_GetName, 364);
