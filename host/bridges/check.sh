@@ -51,6 +51,7 @@ onnxruntime() {
     run "$python" -B -W ignore $tests/models.py "$device"
   done
   run "$python" -B -W ignore $tests/sessions.py
+  run "$python" -B -W ignore $tests/contexts.py
   run "$python" -B -W ignore $tests/python_door.py
 }
 

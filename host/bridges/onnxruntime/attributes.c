@@ -5,9 +5,8 @@
 
 #include "bridge.h"
 
-/* Copies an attribute's data out; the caller frees it. A byte of 0 follows. */
-static ort_status *read_data(const ort_attr *attr, int type, void **out,
-                             size_t *out_size) {
+ort_status *attribute_data(const ort_attr *attr, int type, void **out,
+                           size_t *out_size) {
   *out = NULL;
   *out_size = 0;
   /* it fails for lack of room, and says how much it needs */
@@ -44,7 +43,7 @@ static ort_status *read_strings(const ort_attr *attr, keel_attr *out,
                                 void **memory) {
   void *data = NULL;
   size_t size = 0;
-  ort_status *status = read_data(attr, ORT_OP_ATTR_STRINGS, &data, &size);
+  ort_status *status = attribute_data(attr, ORT_OP_ATTR_STRINGS, &data, &size);
   if (!status) status = split(data, size, memory, &out->count);
   free(data);
   out->kind = KD_ATTR_STRINGS;
@@ -68,7 +67,7 @@ static ort_status *read_tensor(keel_context *context, const ort_attr *attr,
 static ort_status *read_list(const ort_attr *attr, int type, keel_attr *out,
                              void **memory) {
   size_t size = 0;
-  TRY(read_data(attr, type, memory, &size));
+  TRY(attribute_data(attr, type, memory, &size));
   switch (type) {
     case ORT_OP_ATTR_STRING:
       out->kind = KD_ATTR_STRING;

@@ -6,6 +6,8 @@
  * provider.c   one provider: its claims, what it compiles
  * question.c   whether a device takes a node
  * partition.c  which claimed nodes become one
+ * compile.c    a partition as a plan
+ * context.c    compiled partitions in models
  * translate.c  nodes to Keel's ops
  * attributes.c the nodes' attributes
  * lists.c      what graphs and nodes hold
@@ -87,7 +89,12 @@ void factory_release(ort_ep_factory *base);
 typedef struct options {
   char device[64]; /* "": the one that the session was given */
   int32_t workers; /* of keel_context_params */
-  char *trace;     /* a path, or NULL; options_free frees it */
+  char *trace;     /* a path, or NULL */
+  /* a model in which the partitions are compiled is to be written, and with the
+   * programs in it, not beside it */
+  bool context_write, context_embed;
+  char *context_path;   /* of that model, or NULL */
+  char *context_prefix; /* of the partitions' names, or NULL */
 } options;
 
 /* Reads a session's options; refuses those that there are not. */
@@ -96,10 +103,10 @@ void options_free(options *one);
 
 /* ---- provider.c --------------------------------------------------------------- */
 
-/* `held` is the provider's on success. `device` names one of its devices. */
-ort_status *provider_create(runtime *held, const options *given,
-                            const char *device, const ort_logger *logger,
-                            ort_ep **out);
+/* `held` is the provider's on success, and so is what `given` points to, which
+ * is empty then. `device` names one of its devices. */
+ort_status *provider_create(runtime *held, options *given, const char *device,
+                            const ort_logger *logger, ort_ep **out);
 void provider_destroy(ort_ep *base);
 
 /* ---- partition.c -------------------------------------------------------------- */
@@ -201,6 +208,10 @@ ort_status *node_graphs(const ort_node *node, graph_list *out);
 
 /* ---- attributes.c --------------------------------------------------------------- */
 
+/* Copies an attribute's data out; the caller frees it. A byte of 0 follows. */
+ort_status *attribute_data(const ort_attr *attr, int type, void **out,
+                           size_t *out_size);
+
 /* The attributes of a node, but for graphs. */
 typedef struct attributes {
   keel_attr *list; /* with room for the graphs */
@@ -278,11 +289,42 @@ typedef struct target {
 bool target_takes(const target *one, const opsets *imports,
                   const ort_node *node);
 
+/* ---- context.c ------------------------------------------------------------------ */
+
+/* Whether a node is a compiled partition that Keel has written. */
+ort_status *context_is_ours(const ort_node *node, bool *out);
+/* Makes the node that stands for a partition, whose program is compiled for the
+ * device of that name, and writes its file if it has one. */
+ort_status *context_write(const options *given, const char *device,
+                          const keel_program *program, const ort_graph *graph,
+                          const ort_node *fused, ort_node **out);
+/* The program of such a node of a graph, for the session's device. */
+ort_status *context_read(const options *given, const target *to,
+                         const ort_graph *graph, const ort_node *node,
+                         KD_OWNED keel_program **out);
+
+/* ---- compile.c ------------------------------------------------------------------ */
+
+/* A partition, whose nodes are `graph`'s, as what runs it. `out_context`, if a
+ * compiled model is to be written, receives the node that it has for it. */
+ort_status *compile_partition(const options *given, const target *to,
+                              const ort_graph *graph, const ort_node *fused,
+                              ort_compute_info **out, ort_node **out_context);
+
 /* ---- compute.c ------------------------------------------------------------------ */
 
-/* `plan` is the info's from now on, also if the call fails. */
+#define NO_PORT UINT32_MAX
+
+/* Which of the partition's inputs and outputs each of the plan's is; NULL: the
+ * same. */
+typedef struct port_map {
+  uint32_t *inputs, *outputs; /* an output may be NO_PORT: nobody wants it */
+} port_map;
+
+/* `plan`, and what `ports` points to, are the info's from now on, also if the
+ * call fails. */
 ort_status *compute_create(keel_context *context, keel_plan *plan,
-                           ort_compute_info **out);
+                           port_map ports, ort_compute_info **out);
 void compute_destroy(ort_compute_info *base);
 
 #endif /* KEEL_ORT_BRIDGE_H */

@@ -14,6 +14,7 @@ typedef struct compute {
   keel_context *context;
   keel_plan *plan;
   uint32_t input_count, output_count;
+  port_map ports;
 } compute;
 
 static ort_status *create_state(ort_compute_info *self,
@@ -32,7 +33,8 @@ static ort_status *wrap_inputs(const compute *self, ort_kernel_context *run,
                                keel_tensor **inputs) {
   for (uint32_t i = 0; i < self->input_count; i++) {
     const ort_value *value = NULL;
-    TRY(ort->KernelContext_GetInput(run, i, &value));
+    uint32_t port = self->ports.inputs ? self->ports.inputs[i] : i;
+    TRY(ort->KernelContext_GetInput(run, port, &value));
     if (!value)
       return failure(ORT_INVALID_ARGUMENT,
                      "Keel: input %u of a partition is "
@@ -79,8 +81,10 @@ static ort_status *run_with(const compute *self, ort_kernel_context *run,
   TRY(wrap_inputs(self, run, inputs));
   TRY_KEEL(keel_plan_run(self->plan, inputs, self->input_count, outputs,
                          self->output_count));
-  for (uint32_t i = 0; i < self->output_count; i++)
-    TRY(give_output(run, outputs[i], i));
+  for (uint32_t i = 0; i < self->output_count; i++) {
+    uint32_t port = self->ports.outputs ? self->ports.outputs[i] : i;
+    if (port != NO_PORT) TRY(give_output(run, outputs[i], port));
+  }
   return NULL;
 }
 
@@ -100,10 +104,12 @@ static ort_status *run(ort_compute_info *base, void *state,
 }
 
 ort_status *compute_create(keel_context *context, keel_plan *plan,
-                           ort_compute_info **out) {
+                           port_map ports, ort_compute_info **out) {
   compute *self = calloc(1, sizeof *self);
   if (!self) {
     keel_plan_release(plan);
+    free(ports.inputs);
+    free(ports.outputs);
     return no_memory();
   }
   self->base = (ort_compute_info){
@@ -114,6 +120,7 @@ ort_status *compute_create(keel_context *context, keel_plan *plan,
   };
   self->context = context;
   self->plan = plan;
+  self->ports = ports;
   self->input_count = keel_plan_input_count(plan);
   self->output_count = keel_plan_output_count(plan);
   *out = &self->base;
@@ -124,5 +131,7 @@ void compute_destroy(ort_compute_info *base) {
   compute *self = (compute *)base;
   if (!self) return;
   keel_plan_release(self->plan);
+  free(self->ports.inputs);
+  free(self->ports.outputs);
   free(self);
 }

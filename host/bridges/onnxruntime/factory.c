@@ -155,9 +155,9 @@ static ort_status *choose(const options *given,
   return NULL;
 }
 
-static ort_status *create_with(const options *given,
-                               const ort_pairs *const *metadata, size_t count,
-                               const ort_logger *logger, ort_ep **out) {
+static ort_status *create_with(options *given, const ort_pairs *const *metadata,
+                               size_t count, const ort_logger *logger,
+                               ort_ep **out) {
   const char *device = NULL;
   TRY(choose(given, metadata, count, &device));
   runtime *held = NULL;

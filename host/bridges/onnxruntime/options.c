@@ -60,6 +60,27 @@ static ort_status *take(options *out, const char *name, const char *value) {
                  name);
 }
 
+static bool is_one(const ort_pairs *pairs, const char *key) {
+  const char *value = ort->GetKeyValue(pairs, key);
+  return value && !strcmp(value, "1");
+}
+
+static ort_status *take_text(const ort_pairs *pairs, const char *key,
+                             char **out) {
+  const char *value = ort->GetKeyValue(pairs, key);
+  if (!value || !*value) return NULL;
+  *out = strdup(value);
+  return *out ? NULL : no_memory();
+}
+
+/* What ONNX Runtime says to all providers about compiled models. */
+static ort_status *take_contexts(options *out, const ort_pairs *pairs) {
+  out->context_write = is_one(pairs, "ep.context_enable");
+  out->context_embed = is_one(pairs, "ep.context_embed_mode");
+  TRY(take_text(pairs, "ep.context_file_path", &out->context_path));
+  return take_text(pairs, "ep.context_node_name_prefix", &out->context_prefix);
+}
+
 static ort_status *take_all(options *out, const ort_pairs *pairs) {
   const char *const *keys = NULL, *const *values = NULL;
   size_t count = 0;
@@ -68,12 +89,7 @@ static ort_status *take_all(options *out, const ort_pairs *pairs) {
     if (strncasecmp(keys[i], PREFIX, sizeof PREFIX - 1) != 0) continue;
     TRY(take(out, keys[i] + sizeof PREFIX - 1, values[i]));
   }
-  const char *compiled = ort->GetKeyValue(pairs, "ep.context_enable");
-  if (compiled && !strcmp(compiled, "1"))
-    return failure(ORT_NOT_IMPLEMENTED,
-                   "Keel: compiled models (ep.context_enable) are not written "
-                   "by this provider; leave the option out");
-  return NULL;
+  return take_contexts(out, pairs);
 }
 
 ort_status *options_read(const ort_session_options *session, options *out) {
@@ -88,5 +104,7 @@ ort_status *options_read(const ort_session_options *session, options *out) {
 
 void options_free(options *one) {
   free(one->trace);
-  one->trace = NULL;
+  free(one->context_path);
+  free(one->context_prefix);
+  *one = (options){0};
 }

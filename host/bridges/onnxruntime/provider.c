@@ -8,7 +8,7 @@ typedef struct provider {
   ort_ep base;
   runtime *held;
   target to;
-  char *trace; /* where it goes at the end, or NULL */
+  options given;
 } provider;
 
 static const char *get_name(const ort_ep *base) {
@@ -23,6 +23,7 @@ typedef struct claims {
   opsets imports;
   node_list nodes;
   bool *claimed;
+  bool *compiled; /* Keel's of a compiled model: each is a partition */
   uint32_t *group;
   name_map makers; /* a value's name to its node's index */
   partition_edge *edges;
@@ -33,6 +34,7 @@ static void claims_free(claims *one) {
   opsets_free(&one->imports);
   free(one->nodes.items);
   free(one->claimed);
+  free(one->compiled);
   free(one->group);
   free(one->edges);
   name_free(&one->makers);
@@ -90,6 +92,8 @@ static ort_status *claim(provider *self, claims *one, uint32_t node) {
   const char *owner = NULL;
   TRY(ort->Node_GetEpName(one->nodes.items[node], &owner));
   if (owner && *owner) return NULL;
+  TRY(context_is_ours(one->nodes.items[node], &one->compiled[node]));
+  if (one->compiled[node]) return NULL;
   one->claimed[node] =
       target_takes(&self->to, &one->imports, one->nodes.items[node]);
   return NULL;
@@ -100,8 +104,9 @@ static ort_status *read_graph(provider *self, const ort_graph *graph,
   TRY(graph_nodes(graph, &out->nodes));
   uint32_t count = (uint32_t)out->nodes.count;
   out->claimed = calloc(out->nodes.count + 1, sizeof *out->claimed);
+  out->compiled = calloc(out->nodes.count + 1, sizeof *out->compiled);
   out->group = calloc(out->nodes.count + 1, sizeof *out->group);
-  if (!out->claimed || !out->group) return no_memory();
+  if (!out->claimed || !out->compiled || !out->group) return no_memory();
   for (uint32_t i = 0; i < count; i++) {
     TRY(claim(self, out, i));
     TRY(note_outputs(out, i));
@@ -125,9 +130,17 @@ static ort_status *give_group(const claims *one, uint32_t group,
                                                              count, &options);
 }
 
+/* Its inputs are those of its program, even if one has become a constant. */
+static ort_status *give_compiled(const ort_node *node, ort_support *support) {
+  static const ort_fusion_options options = {.ort_version_supported =
+                                                 ORT_VERSION_USED};
+  return ort_ep_functions->EpGraphSupportInfo_AddNodesToFuse(support, &node, 1,
+                                                             &options);
+}
+
 static ort_status *give_groups(provider *self, const claims *one,
                                ort_support *support) {
-  size_t nodes = one->nodes.count, claimed = 0;
+  size_t nodes = one->nodes.count, claimed = 0, compiled = 0;
   uint32_t groups = partition((uint32_t)nodes, one->claimed, one->edges,
                               one->edge_count, one->group);
   if (groups == NO_GROUP) return no_memory();
@@ -137,17 +150,23 @@ static ort_status *give_groups(provider *self, const claims *one,
   for (uint32_t i = 0; i < groups && !status; i++)
     status = give_group(one, i, scratch, support);
   free(scratch);
-  for (size_t i = 0; i < nodes; i++)
+  for (size_t i = 0; i < nodes && !status; i++) {
     claimed += one->claimed[i];
+    if (!one->compiled[i]) continue;
+    compiled++;
+    status = give_compiled(one->nodes.items[i], support);
+  }
   log_line(self->to.logger, ORT_LOGGING_LEVEL_INFO,
-           "%s takes %zu of %zu nodes, in %u partitions", self->to.name,
-           claimed, nodes, groups);
+           "%s takes %zu of %zu nodes, in %u partitions, and %zu compiled "
+           "partitions",
+           self->to.name, claimed, nodes, groups, compiled);
   return status;
 }
 
 /* Whether to leave a graph alone: the body of an op that the device takes with
  * its bodies, or of an op that ONNX Runtime will expand into others, after which
- * what was claimed in it would be lost. */
+ * what was claimed in it would be lost; or any body, while a compiled model is
+ * written, as ONNX Runtime writes compiled nodes of the main graph only. */
 static ort_status *leave(provider *self, const opsets *imports,
                          const ort_graph *graph, bool *out) {
   const ort_node *parent = NULL;
@@ -155,6 +174,10 @@ static ort_status *leave(provider *self, const opsets *imports,
   *out = false;
   TRY(ort->Graph_GetParentNode(graph, &parent));
   if (!parent) return NULL;
+  if (self->given.context_write) {
+    *out = true;
+    return NULL;
+  }
   TRY(ort->Node_GetOperatorType(parent, &op));
   TRY(ort->Node_GetDomain(parent, &domain));
   bool flow = !*domain &&
@@ -178,68 +201,6 @@ static ort_status *get_capability(ort_ep *base, const ort_graph *graph,
 
 /* ---- compiling ------------------------------------------------------------------- */
 
-static ort_status *add_inputs(translation *into, const ort_node *fused) {
-  value_list in;
-  TRY(node_inputs(fused, &in));
-  ort_status *status = NULL;
-  for (size_t i = 0; i < in.count && !status; i++)
-    status = translate_input(into, in.items[i]);
-  free(in.items);
-  return status;
-}
-
-static ort_status *add_nodes(translation *into, const ort_graph *graph) {
-  node_list nodes;
-  TRY(graph_nodes(graph, &nodes));
-  ort_status *status = NULL;
-  for (size_t i = 0; i < nodes.count && !status; i++)
-    status = translate_node(into, nodes.items[i]);
-  free(nodes.items);
-  return status;
-}
-
-static ort_status *add_outputs(translation *into, const ort_node *fused) {
-  value_list out;
-  TRY(node_outputs(fused, &out));
-  ort_status *status = NULL;
-  for (size_t i = 0; i < out.count && !status; i++)
-    status = translate_output(into, out.items[i]);
-  free(out.items);
-  return status;
-}
-
-static ort_status *compile_with(provider *self, translation *into,
-                                const ort_graph *graph, const ort_node *fused,
-                                ort_compute_info **out) {
-  TRY(add_inputs(into, fused));
-  TRY(add_nodes(into, graph));
-  TRY(add_outputs(into, fused));
-  keel_program *program = NULL;
-  TRY_KEEL(keel_builder_finish(into->builder, &program));
-  keel_plan_params params = {.struct_size = sizeof params,
-                             .device = self->to.device};
-  keel_plan *plan = NULL;
-  keel_status status = keel_plan_create(program, &params, &plan);
-  keel_program_release(program);
-  if (status != KD_OK) return keel_failure(status);
-  return compute_create(self->held->context, plan, out);
-}
-
-static ort_status *compile_one(provider *self, const ort_graph *graph,
-                               const ort_node *fused, ort_compute_info **out) {
-  const char *name = NULL;
-  opsets imports;
-  translation into;
-  TRY(ort->Node_GetName(fused, &name));
-  TRY(opsets_read(graph, &imports));
-  ort_status *status =
-      translation_begin(&into, self->held->context, &imports, name, NULL);
-  if (!status) status = compile_with(self, &into, graph, fused, out);
-  translation_end(&into);
-  opsets_free(&imports);
-  return status;
-}
-
 static void release_infos(ort_ep *base, ort_compute_info **infos,
                           size_t count) {
   (void)base;
@@ -250,10 +211,10 @@ static void release_infos(ort_ep *base, ort_compute_info **infos,
 static ort_status *compile(ort_ep *base, const ort_graph **graphs,
                            const ort_node **fused, size_t count,
                            ort_compute_info **out, ort_node **out_contexts) {
-  (void)out_contexts;
+  provider *self = (provider *)base;
   for (size_t i = 0; i < count; i++) {
-    ort_status *status =
-        compile_one((provider *)base, graphs[i], fused[i], &out[i]);
+    ort_status *status = compile_partition(&self->given, &self->to, graphs[i],
+                                           fused[i], &out[i], &out_contexts[i]);
     if (!status) continue;
     release_infos(base, out, i);
     memset(out, 0, count * sizeof(ort_compute_info *));
@@ -270,19 +231,12 @@ static ort_status *begin(provider *self, const options *given,
   keel_device_facts facts;
   keel_device_describe(self->to.device, &facts);
   self->to.name = facts.name;
-  if (!given->trace) return NULL;
-  self->trace = strdup(given->trace);
-  if (!self->trace) return no_memory();
-  keel_status status = keel_trace_start(self->held->context);
-  if (status == KD_OK) return NULL;
-  free(self->trace);
-  self->trace = NULL;
-  return keel_failure(status);
+  if (given->trace) TRY_KEEL(keel_trace_start(self->held->context));
+  return NULL;
 }
 
-ort_status *provider_create(runtime *held, const options *given,
-                            const char *device, const ort_logger *logger,
-                            ort_ep **out) {
+ort_status *provider_create(runtime *held, options *given, const char *device,
+                            const ort_logger *logger, ort_ep **out) {
   provider *self = calloc(1, sizeof *self);
   if (!self) return no_memory();
   self->base = (ort_ep){
@@ -299,6 +253,8 @@ ort_status *provider_create(runtime *held, const options *given,
     free(self);
     return status;
   }
+  self->given = *given;
+  *given = (options){0};
   *out = &self->base;
   return NULL;
 }
@@ -306,10 +262,11 @@ ort_status *provider_create(runtime *held, const options *given,
 void provider_destroy(ort_ep *base) {
   provider *self = (provider *)base;
   if (!self) return;
-  if (self->trace && keel_trace_stop(self->held->context, self->trace) != KD_OK)
+  const char *trace = self->given.trace;
+  if (trace && keel_trace_stop(self->held->context, trace) != KD_OK)
     log_line(self->to.logger, ORT_LOGGING_LEVEL_ERROR, "Keel: no trace: %s",
              keel_message());
-  free(self->trace);
+  options_free(&self->given);
   runtime_release(self->held);
   free(self);
 }

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any, Sequence
+from typing import Any, Callable, Sequence
 
 SKIP = 77  # the exit code of a test that cannot run here
 PROVIDER = "KeelExecutionProvider"
@@ -91,6 +91,17 @@ def others(session: Any) -> list[str]:
 def check(condition: bool, what: str, *facts: Any) -> None:
     if not condition:
         raise AssertionError(" ".join([what, *[repr(f) for f in facts]]))
+
+
+def refused(call: Callable[[], Any], *words: str) -> None:
+    """The call fails, and the text has all of the words."""
+    try:
+        call()
+    except Exception as error:
+        text = str(error)
+        check(all(word in text for word in words), "text:", text, words)
+        return
+    raise AssertionError(f"not refused: {words}")
 
 
 def run_tests(tests: Sequence[Any]) -> int:

@@ -9,25 +9,14 @@ import subprocess
 import sys
 import tempfile
 import threading
-from typing import Any, Callable
+from typing import Any
 
 from common import (PROVIDER, check, devices, np, open_session, options, ort, others, partitions,
-                    register, run_tests, since, unregister)
+                    refused, register, run_tests, since, unregister)
 from models import Maker, mlp, transformer
 from onnx import TensorProto, helper, numpy_helper
 
 RANDOM = np.random.default_rng(7)
-
-
-def refused(call: Callable[[], Any], *words: str) -> None:
-    """The call fails, and the text has all of the words."""
-    try:
-        call()
-    except Exception as error:
-        text = str(error)
-        check(all(word in text for word in words), "text:", text, words)
-        return
-    raise AssertionError(f"not refused: {words}")
 
 
 def graph(nodes: list[Any], inputs: list[Any], outputs: list[Any], weights: list[Any] = [],
@@ -101,12 +90,6 @@ def options_are_checked() -> None:
                          ({"keel.threads": "0"}, ["keel.threads"]),
                          ({"keel.trace": ""}, ["keel.trace"])):
         refused(lambda: open_session(model, options("cpu:0", given)), "Keel: ", *words)
-
-
-def compiled_models_are_refused() -> None:
-    made = options("cpu:0")
-    made.add_session_config_entry("ep.context_enable", "1")
-    refused(lambda: open_session(mlp(4), made), "ep.context_enable")
 
 
 def a_session_has_one_device() -> None:
@@ -321,8 +304,7 @@ def main() -> int:
     register()
     failed = run_tests([every_device_is_shown, the_default_device_comes_first,
                         devices_that_onnxruntime_does_not_find_are_made,
-                        options_are_checked, compiled_models_are_refused,
-                        a_session_has_one_device, the_option_chooses_the_device,
+                        options_are_checked, a_session_has_one_device, the_option_chooses_the_device,
                         errors_cross_with_their_whole_text, partitions_are_wide_and_convex,
                         a_branch_takes_values_from_around_it,
                         constants_that_may_be_given_are_inputs, empty_and_scalar_tensors_cross,
