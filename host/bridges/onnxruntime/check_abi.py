@@ -20,7 +20,9 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 # our tables, by the published ones
 TABLES = {"ort_api_base": "OrtApiBase", "ort_api": "OrtApi", "ort_ep_api": "OrtEpApi",
           "ort_ep_factory": "OrtEpFactory", "ort_ep": "OrtEp",
-          "ort_compute_info": "OrtNodeComputeInfo", "ort_editor_api": "OrtModelEditorApi"}
+          "ort_compute_info": "OrtNodeComputeInfo", "ort_editor_api": "OrtModelEditorApi",
+          "ort_allocator": "OrtAllocator", "ort_data_transfer": "OrtDataTransferImpl",
+          "ort_kernel": "OrtKernelImpl"}
 
 
 def code_of(text: str) -> str:
@@ -82,8 +84,15 @@ def member(text: str) -> tuple[str, int]:
 
 
 def published_members(text: str, table: str) -> list[tuple[str, int]] | None:
+    """What is in each slot; two numbers of 32 bits share one."""
     body = body_of(text, table)
-    return None if body is None else [member(part) for part in split(body, ";")]
+    if body is None:
+        return None
+    slots: list[str] = []
+    for part in split(body, ";"):
+        if not (slots and all(re.fullmatch(r"uint32_t \w+", one) for one in (slots[-1], part))):
+            slots.append(part)
+    return [member(part) for part in slots]
 
 
 def published_numbers(text: str) -> dict[str, int]:
@@ -115,7 +124,7 @@ def differences(ours: str, published: str) -> Iterator[str]:
             yield (f"{TABLES[table]}.{name} has {theirs[at][1]} parameters, not "
                    f"{own[table][name]}")
     numbers = published_numbers(published)
-    for name, number in re.findall(r"\b((?:ORT|ONNX|Ort)\w+) = (\d+),", text):
+    for name, number in re.findall(r"\b((?:ORT|ONNX|Ort)\w+) = (-?\d+),", text):
         if numbers.get(name) != int(number):
             yield f"{name} is {numbers.get(name, 'not there')}, not {number}"
 

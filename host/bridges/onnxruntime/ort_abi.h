@@ -36,9 +36,14 @@ typedef struct ort_attr ort_attr;
 typedef struct ort_support ort_support; /* where claims are put */
 typedef struct ort_compute_context ort_compute_context;
 typedef struct ort_kernel_context ort_kernel_context;
-typedef struct ort_allocator ort_allocator;
-typedef struct ort_memory_info ort_memory_info;
-typedef struct ort_data_transfer ort_data_transfer;
+typedef struct ort_memory_info ort_memory_info; /* what an allocator gives */
+typedef struct ort_memory_device ort_memory_device; /* and where that is */
+typedef struct ort_stream ort_stream;
+typedef struct ort_data_type ort_data_type; /* a tensor with these elements */
+typedef struct ort_kernel_registry ort_kernel_registry;
+typedef struct ort_kernel_builder ort_kernel_builder;
+typedef struct ort_kernel_def ort_kernel_def;
+typedef struct ort_kernel_info ort_kernel_info;
 
 /* Enumerations, as the numbers that are used of them. */
 enum {
@@ -66,6 +71,14 @@ enum {
   ORT_OP_ATTR_STRINGS = 6,
   ORT_OP_ATTR_GRAPH = 7,
   ORT_OP_ATTR_TENSOR = 8,
+
+  OrtMemoryInfoDeviceType_CPU = 0,
+  OrtMemoryInfoDeviceType_GPU = 1,
+  OrtMemoryInfoDeviceType_NPU = 3,
+  OrtDeviceMemoryType_DEFAULT = 0,
+  OrtDeviceAllocator = 0,
+  OrtMemTypeCPUInput = -2,
+  OrtMemTypeCPUOutput = -1,
 
   /* Element types; up to FLOAT4E2M1 the numbers are ONNX's. */
   ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT = 1,
@@ -127,7 +140,8 @@ typedef struct ort_api {
                                          size_t rank, ort_value **out);
   ORT_UNUSED(92, 93);
   void (*ReleaseStatus)(ort_status *status);
-  ORT_UNUSED(94, 96);
+  void (*ReleaseMemoryInfo)(ort_memory_info *info);
+  ORT_UNUSED(95, 96);
   void (*ReleaseValue)(ort_value *value);
   ORT_UNUSED(97, 211);
   /* `size`: bytes of a string, without a 0, or numbers of a list; copied */
@@ -161,7 +175,13 @@ typedef struct ort_api {
   int (*HardwareDevice_Type)(const ort_hardware *device);
   ORT_UNUSED(308, 317);
   const ort_ep_api *(*GetEpApi)(void);
-  ORT_UNUSED(318, 326);
+  ort_status *(*GetTensorSizeInBytes)(const ort_value *value, size_t *out);
+  ORT_UNUSED(319, 320);
+  ort_status *(*CreateMemoryInfo_V2)(const char *name, int device_type,
+                                     uint32_t vendor_id, int32_t device_id,
+                                     int memory_type, size_t alignment,
+                                     int allocator_type, ort_memory_info **out);
+  ORT_UNUSED(321, 326);
   /* NULL: not an initializer */
   ort_status *(*ValueInfo_GetInitializerValue)(const ort_value_info *value,
                                                const ort_value **out);
@@ -253,6 +273,7 @@ ORT_SLOT(ort_api, KernelContext_GetOutputCount, 89);
 ORT_SLOT(ort_api, KernelContext_GetInput, 90);
 ORT_SLOT(ort_api, KernelContext_GetOutput, 91);
 ORT_SLOT(ort_api, ReleaseStatus, 93);
+ORT_SLOT(ort_api, ReleaseMemoryInfo, 94);
 ORT_SLOT(ort_api, ReleaseValue, 96);
 ORT_SLOT(ort_api, CreateOpAttr, 211);
 ORT_SLOT(ort_api, ReleaseOpAttr, 212);
@@ -268,6 +289,8 @@ ORT_SLOT(ort_api, GetKeyValuePairs, 298);
 ORT_SLOT(ort_api, ReleaseKeyValuePairs, 300);
 ORT_SLOT(ort_api, HardwareDevice_Type, 307);
 ORT_SLOT(ort_api, GetEpApi, 317);
+ORT_SLOT(ort_api, GetTensorSizeInBytes, 318);
+ORT_SLOT(ort_api, CreateMemoryInfo_V2, 320);
 ORT_SLOT(ort_api, ValueInfo_GetInitializerValue, 326);
 ORT_SLOT(ort_api, ValueInfo_IsConstantInitializer, 331);
 ORT_SLOT(ort_api, ValueInfo_IsFromOuterScope, 332);
@@ -325,6 +348,60 @@ typedef struct ort_fusion_options {
 _Static_assert(offsetof(ort_fusion_options, drop_constant_initializers) == 4,
                "OrtNodeFusionOptions has no gap");
 
+/* OrtAllocator: gives memory. The bridge fills it. */
+typedef struct ort_allocator ort_allocator;
+struct ort_allocator {
+  uint32_t version;
+  void *(*Alloc)(ort_allocator *self, size_t size); /* NULL: none is left */
+  void (*Free)(ort_allocator *self, void *address);
+  const ort_memory_info *(*Info)(const ort_allocator *self);
+  void *(*Reserve)(ort_allocator *self, size_t size); /* for constants */
+  ORT_UNUSED(5, 8);
+};
+
+ORT_SLOT(ort_allocator, version, 0);
+ORT_SLOT(ort_allocator, Alloc, 1);
+ORT_SLOT(ort_allocator, Free, 2);
+ORT_SLOT(ort_allocator, Info, 3);
+ORT_SLOT(ort_allocator, Reserve, 4);
+
+/* OrtDataTransferImpl: copies between memories. The bridge fills it. */
+typedef struct ort_data_transfer ort_data_transfer;
+struct ort_data_transfer {
+  uint32_t ort_version_supported;
+  void (*Release)(ort_data_transfer *self);
+  bool (*CanCopy)(const ort_data_transfer *self, const ort_memory_device *from,
+                  const ort_memory_device *to);
+  /* streams may be NULL */
+  ort_status *(*CopyTensors)(ort_data_transfer *self, const ort_value **from,
+                             ort_value **to, ort_stream **streams,
+                             size_t count);
+};
+
+ORT_SLOT(ort_data_transfer, ort_version_supported, 0);
+ORT_SLOT(ort_data_transfer, Release, 1);
+ORT_SLOT(ort_data_transfer, CanCopy, 2);
+ORT_SLOT(ort_data_transfer, CopyTensors, 3);
+
+/* OrtKernelImpl: what runs a node that is not compiled. The bridge fills it. */
+typedef struct ort_kernel ort_kernel;
+struct ort_kernel {
+  uint32_t ort_version_supported;
+  uint32_t flags; /* 0 */
+  ort_status *(*Compute)(ort_kernel *self, ort_kernel_context *context);
+  void (*Release)(ort_kernel *self);
+  ORT_UNUSED(3, 5);
+};
+
+ORT_SLOT(ort_kernel, ort_version_supported, 0);
+ORT_SLOT(ort_kernel, Compute, 1);
+ORT_SLOT(ort_kernel, Release, 2);
+
+/* Makes a kernel, which is ONNX Runtime's then. */
+typedef ort_status *(*ort_kernel_create)(void *state,
+                                         const ort_kernel_info *info,
+                                         ort_kernel **out);
+
 typedef struct ort_ep_factory ort_ep_factory;
 typedef struct ort_ep ort_ep;
 typedef struct ort_compute_info ort_compute_info;
@@ -340,18 +417,75 @@ struct ort_ep_api {
   ort_status *(*EpGraphSupportInfo_AddNodesToFuse)(
       ort_support *support, const ort_node *const *nodes, size_t count,
       const ort_fusion_options *options);
-  ORT_UNUSED(3, 16);
+  ORT_UNUSED(3, 5);
+  /* the device points to the info */
+  ort_status *(*EpDevice_AddAllocatorInfo)(ort_ep_device *device,
+                                           const ort_memory_info *info);
+  ORT_UNUSED(6, 9);
+  int (*MemoryDevice_GetDeviceType)(const ort_memory_device *device);
+  ORT_UNUSED(10, 11);
+  uint32_t (*MemoryDevice_GetVendorId)(const ort_memory_device *device);
+  ORT_UNUSED(12, 16);
   ort_status *(*CreateHardwareDevice)(int type, uint32_t vendor_id,
                                       uint32_t device_id, const char *vendor,
                                       const ort_pairs *metadata,
                                       ort_hardware **out);
   void (*ReleaseHardwareDevice)(ort_hardware *device);
+  ort_status *(*CreateKernelRegistry)(ort_kernel_registry **out);
+  void (*ReleaseKernelRegistry)(ort_kernel_registry *registry);
+  /* copies the definition */
+  ort_status *(*KernelRegistry_AddKernel)(ort_kernel_registry *registry,
+                                          const ort_kernel_def *definition,
+                                          ort_kernel_create create,
+                                          void *state);
+  ort_status *(*CreateKernelDefBuilder)(ort_kernel_builder **out);
+  void (*ReleaseKernelDefBuilder)(ort_kernel_builder *builder);
+  ort_status *(*KernelDefBuilder_SetOperatorType)(ort_kernel_builder *builder,
+                                                  const char *op);
+  ort_status *(*KernelDefBuilder_SetDomain)(ort_kernel_builder *builder,
+                                            const char *domain);
+  ort_status *(*KernelDefBuilder_SetSinceVersion)(ort_kernel_builder *builder,
+                                                  int first, int last);
+  ort_status *(*KernelDefBuilder_SetExecutionProvider)(
+      ort_kernel_builder *builder, const char *provider);
+  ort_status *(*KernelDefBuilder_SetInputMemType)(ort_kernel_builder *builder,
+                                                  size_t input, int type);
+  ort_status *(*KernelDefBuilder_SetOutputMemType)(ort_kernel_builder *builder,
+                                                   size_t output, int type);
+  ort_status *(*KernelDefBuilder_AddTypeConstraint)(
+      ort_kernel_builder *builder, const char *name,
+      const ort_data_type *const *types, size_t count);
+  ORT_UNUSED(30, 32);
+  ort_status *(*KernelDefBuilder_Build)(ort_kernel_builder *builder,
+                                        ort_kernel_def **out);
+  void (*ReleaseKernelDef)(ort_kernel_def *definition);
+  ORT_UNUSED(34, 40);
+  /* fails for a type that this ONNX Runtime has not */
+  ort_status *(*GetTensorDataType)(int element, const ort_data_type **out);
 };
 
 ORT_SLOT(ort_ep_api, CreateEpDevice, 0);
 ORT_SLOT(ort_ep_api, EpGraphSupportInfo_AddNodesToFuse, 2);
+ORT_SLOT(ort_ep_api, EpDevice_AddAllocatorInfo, 5);
+ORT_SLOT(ort_ep_api, MemoryDevice_GetDeviceType, 9);
+ORT_SLOT(ort_ep_api, MemoryDevice_GetVendorId, 11);
 ORT_SLOT(ort_ep_api, CreateHardwareDevice, 16);
 ORT_SLOT(ort_ep_api, ReleaseHardwareDevice, 17);
+ORT_SLOT(ort_ep_api, CreateKernelRegistry, 18);
+ORT_SLOT(ort_ep_api, ReleaseKernelRegistry, 19);
+ORT_SLOT(ort_ep_api, KernelRegistry_AddKernel, 20);
+ORT_SLOT(ort_ep_api, CreateKernelDefBuilder, 21);
+ORT_SLOT(ort_ep_api, ReleaseKernelDefBuilder, 22);
+ORT_SLOT(ort_ep_api, KernelDefBuilder_SetOperatorType, 23);
+ORT_SLOT(ort_ep_api, KernelDefBuilder_SetDomain, 24);
+ORT_SLOT(ort_ep_api, KernelDefBuilder_SetSinceVersion, 25);
+ORT_SLOT(ort_ep_api, KernelDefBuilder_SetExecutionProvider, 26);
+ORT_SLOT(ort_ep_api, KernelDefBuilder_SetInputMemType, 27);
+ORT_SLOT(ort_ep_api, KernelDefBuilder_SetOutputMemType, 28);
+ORT_SLOT(ort_ep_api, KernelDefBuilder_AddTypeConstraint, 29);
+ORT_SLOT(ort_ep_api, KernelDefBuilder_Build, 32);
+ORT_SLOT(ort_ep_api, ReleaseKernelDef, 33);
+ORT_SLOT(ort_ep_api, GetTensorDataType, 40);
 
 /* OrtEpFactory: makes providers. The bridge fills it. Slot 0 is the version
  * that it was built for; ONNX Runtime reads no slot that is younger. */
@@ -408,7 +542,15 @@ struct ort_ep {
                          ort_compute_info **out, ort_node **out_contexts);
   void (*ReleaseNodeComputeInfos)(ort_ep *self, ort_compute_info **infos,
                                   size_t count);
-  ORT_UNUSED(5, 26);
+  ORT_UNUSED(5, 10);
+  /* instead of the factory's; the factory releases the allocator */
+  ort_status *(*CreateAllocator)(ort_ep *self, const ort_memory_info *memory,
+                                 ort_allocator **out);
+  ORT_UNUSED(11, 13);
+  /* copied; NULL: no kernels */
+  ort_status *(*GetKernelRegistry)(ort_ep *self,
+                                   const ort_kernel_registry **out);
+  ORT_UNUSED(14, 26);
 };
 
 ORT_SLOT(ort_ep, ort_version_supported, 0);
@@ -416,6 +558,8 @@ ORT_SLOT(ort_ep, GetName, 1);
 ORT_SLOT(ort_ep, GetCapability, 2);
 ORT_SLOT(ort_ep, Compile, 3);
 ORT_SLOT(ort_ep, ReleaseNodeComputeInfos, 4);
+ORT_SLOT(ort_ep, CreateAllocator, 10);
+ORT_SLOT(ort_ep, GetKernelRegistry, 13);
 
 /* OrtNodeComputeInfo: how a compiled partition runs. The bridge fills it. */
 struct ort_compute_info {

@@ -24,7 +24,7 @@ def declaration(name: str, count: int) -> str:
     arguments = ", ".join(f"_In_ const int* a{i}" for i in range(count)) or "void"
     if count < 0:
         return f"uint32_t {name};  ///< a number"
-    if name.startswith("Release") and count == 1:
+    if re.fullmatch(r"Release\w+", name) and count == 1:
         return f"ORT_CLASS_RELEASE({name[len('Release'):]});"
     if len(name) % 3 == 0:
         return f"ORT_API2_STATUS({name}, {arguments});"
@@ -54,7 +54,7 @@ def header(slots: dict[str, list[tuple[str, int]]], numbers: dict[str, int]) -> 
 
 
 NUMBERS = {name: int(value)
-           for name, value in re.findall(r"\b((?:ORT|ONNX|Ort)\w+) = (\d+),", OURS)}
+           for name, value in re.findall(r"\b((?:ORT|ONNX|Ort)\w+) = (-?\d+),", OURS)}
 
 
 class Checks(unittest.TestCase):
