@@ -1,4 +1,7 @@
-"""Models in which Keel's partitions are compiled: written, opened, refused."""
+"""Models in which Keel's partitions are compiled: written, opened, refused.
+
+    contexts.py [DEVICE]    default: cpu:0
+"""
 from __future__ import annotations
 
 import os
@@ -13,7 +16,7 @@ from models import mlp, transformer
 from onnx import TensorProto, helper, numpy_helper
 
 RANDOM = np.random.default_rng(11)
-DEVICE = "cpu:0"
+DEVICE = sys.argv[1] if len(sys.argv) > 1 else "cpu:0"
 
 
 def floats(name: str, *shape: Any) -> Any:
@@ -87,8 +90,8 @@ def a_compiled_model_runs_as_its_source() -> None:
             check(partitions(session) == [["EPContext"]] * 2, "parts", partitions(session))
             for rows in (1, 5):
                 x = RANDOM.standard_normal((rows, 8)).astype(np.float32)
-                np.testing.assert_array_equal(session.run(None, {"x": x})[0],
-                                              source.run(None, {"x": x})[0])
+                np.testing.assert_allclose(session.run(None, {"x": x})[0],
+                                           source.run(None, {"x": x})[0], rtol=1e-5, atol=1e-5)
 
 
 def nothing_is_compiled_again() -> None:
