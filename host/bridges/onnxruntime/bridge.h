@@ -13,6 +13,8 @@
  * lists.c      what graphs and nodes hold
  * values.c     types, names and tensors
  * compute.c    running a partition
+ * memory.c     addresses of values that are on a device
+ * transfer.c   copies between these and host memory
  * status.c     errors
  *
  * All functions that return an ort_status * return NULL on success. */
@@ -24,8 +26,9 @@
 #include "ort_abi.h"
 
 #define PROVIDER_NAME "KeelExecutionProvider"
-#define RANK_MOST     16 /* Keel's */
-#define GRAPHS_MOST   4  /* of a node; ONNX's have two at most */
+#define VENDOR_ID     0x4b45u /* "KE": PCI has given it to nobody */
+#define RANK_MOST     16      /* Keel's */
+#define GRAPHS_MOST   4       /* of a node; ONNX's have two at most */
 
 #define COUNT_OF(ARRAY) (sizeof(ARRAY) / sizeof *(ARRAY))
 
@@ -61,6 +64,8 @@ typedef struct runtime {
 
 /* The runtime with so many workers, which is opened if nobody has it yet. */
 ort_status *runtime_acquire(int32_t workers, runtime **out);
+/* One user more. Returns it. */
+runtime *runtime_retain(runtime *one);
 /* Closes it after the last user. NULL does nothing. */
 void runtime_release(runtime *one);
 
@@ -81,8 +86,13 @@ ort_status *keel_failure(keel_status status);
 /* `held` is the factory's from now on. */
 ort_status *factory_create(runtime *held, const ort_logger *logger,
                            ort_ep_factory **out);
-/* It goes with the last of its providers. */
+/* It goes with the last of its providers and allocators. */
 void factory_release(ort_ep_factory *base);
+/* One user more, who calls factory_release. */
+void factory_retain(ort_ep_factory *base);
+/* The kernels that copy, of a factory with a device that has memory of its own;
+ * else NULL. */
+const ort_kernel_registry *factory_kernels(const ort_ep_factory *base);
 
 /* ---- options.c ---------------------------------------------------------------- */
 
@@ -105,7 +115,8 @@ void options_free(options *one);
 
 /* `held` is the provider's on success, and so is what `given` points to, which
  * is empty then. `device` names one of its devices. */
-ort_status *provider_create(runtime *held, options *given, const char *device,
+ort_status *provider_create(ort_ep_factory *maker, runtime *held,
+                            options *given, const char *device,
                             const ort_logger *logger, ort_ep **out);
 void provider_destroy(ort_ep *base);
 
@@ -142,7 +153,19 @@ ort_status *value_type_get(const ort_value_info *value, value_type *out);
 /* "" for an absent value, which may be NULL. */
 ort_status *value_name(const ort_value_info *value, const char **out);
 
+/* What a value is. */
+typedef struct tensor_view {
+  kd_dtype dtype;
+  uint32_t rank;
+  const int64_t *dims; /* the value's */
+  const void *data;    /* may be NULL where there are no elements */
+} tensor_view;
+
+ort_status *value_look(const ort_value *value, tensor_view *out);
+
 /* A tensor over the value's memory, which must not change while it lives. */
+ort_status *view_wrap(keel_context *context, const tensor_view *seen,
+                      KD_OWNED keel_tensor **out);
 ort_status *value_wrap(keel_context *context, const ort_value *value,
                        KD_OWNED keel_tensor **out);
 /* A tensor with a copy of the value's data. */
@@ -278,7 +301,8 @@ ort_status *translate_output(translation *one, const ort_value_info *value);
 
 /* Where a session's nodes are to run. */
 typedef struct target {
-  keel_context *context;
+  runtime *held;
+  keel_context *context; /* its */
   keel_device *device;
   const char *name; /* the device's; lives as long as it */
   const ort_logger *logger;
@@ -311,6 +335,49 @@ ort_status *compile_partition(const options *given, const target *to,
                               const ort_graph *graph, const ort_node *fused,
                               ort_compute_info **out, ort_node **out_context);
 
+/* ---- memory.c ------------------------------------------------------------------- */
+
+/* An allocator of addresses for values on a device of `held`, which it
+ * retains. `described` lives as long as it. */
+ort_status *memory_create(runtime *held, keel_device *device,
+                          const ort_memory_info *described,
+                          ort_allocator **out);
+void memory_destroy(ort_allocator *base);
+
+/* Whose memory an address is in. */
+typedef struct memory_place {
+  runtime *held;
+  keel_device *device;
+} memory_place;
+
+/* Whether the address is such an allocator's, and whose; `out` may be NULL. */
+bool memory_at(const void *address, memory_place *out);
+
+/* Puts a value of `held` there, both retained: in place of what was there. */
+ort_status *memory_put(const void *address, runtime *held, keel_tensor *value);
+
+/* What is looked for. */
+typedef struct memory_want {
+  const void *address;
+  uint64_t size; /* of the value, in bytes; not 0 */
+  runtime *held; /* whose value it is to be */
+  kd_dtype dtype;
+  uint32_t rank;
+  const int64_t *dims;
+} memory_want;
+
+/* The value that was put there, or one that is made of the bytes that are. */
+ort_status *memory_get(const memory_want *want, KD_OWNED keel_tensor **out);
+/* Copies the bytes that are there to host memory; where nothing was put,
+ * `target` stays as it is. */
+ort_status *memory_read(const void *address, void *target, uint64_t size);
+
+/* ---- transfer.c ----------------------------------------------------------------- */
+
+ort_status *transfer_create(ort_data_transfer **out);
+/* The caller releases the registry. */
+ort_status *transfer_kernels(ort_kernel_registry **out);
+
 /* ---- compute.c ------------------------------------------------------------------ */
 
 #define NO_PORT UINT32_MAX
@@ -323,8 +390,8 @@ typedef struct port_map {
 
 /* `plan`, and what `ports` points to, are the info's from now on, also if the
  * call fails. */
-ort_status *compute_create(keel_context *context, keel_plan *plan,
-                           port_map ports, ort_compute_info **out);
+ort_status *compute_create(runtime *held, keel_plan *plan, port_map ports,
+                           ort_compute_info **out);
 void compute_destroy(ort_compute_info *base);
 
 #endif /* KEEL_ORT_BRIDGE_H */

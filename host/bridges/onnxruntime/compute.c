@@ -1,7 +1,8 @@
 /* compute.c - running a partition.
  *
- * Inputs are used where they lie, if the device can; outputs are copied to
- * where ONNX Runtime wants them. Any number of threads may run one partition. */
+ * Inputs are used where they lie, if the device can. Outputs stay on a device
+ * with memory of its own, and are put to where ONNX Runtime wants them; else
+ * they are copied there. Any number of threads may run one partition. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,7 +12,7 @@
 
 typedef struct compute {
   ort_compute_info base;
-  keel_context *context;
+  runtime *held;
   keel_plan *plan;
   uint32_t input_count, output_count;
   port_map ports;
@@ -29,6 +30,22 @@ static void release_state(ort_compute_info *self, void *state) {
   (void)state;
 }
 
+static ort_status *take_input(const compute *self, const ort_value *value,
+                              keel_tensor **out) {
+  tensor_view seen;
+  size_t size = 0;
+  TRY(value_look(value, &seen));
+  if (memory_at(seen.data, NULL)) TRY(ort->GetTensorSizeInBytes(value, &size));
+  if (!size) return view_wrap(self->held->context, &seen, out);
+  const memory_want want = {.address = seen.data,
+                            .size = size,
+                            .held = self->held,
+                            .dtype = seen.dtype,
+                            .rank = seen.rank,
+                            .dims = seen.dims};
+  return memory_get(&want, out);
+}
+
 static ort_status *wrap_inputs(const compute *self, ort_kernel_context *run,
                                keel_tensor **inputs) {
   for (uint32_t i = 0; i < self->input_count; i++) {
@@ -40,7 +57,7 @@ static ort_status *wrap_inputs(const compute *self, ort_kernel_context *run,
                      "Keel: input %u of a partition is "
                      "missing",
                      i);
-    TRY(value_wrap(self->context, value, &inputs[i]));
+    TRY(take_input(self, value, &inputs[i]));
   }
   return NULL;
 }
@@ -62,8 +79,23 @@ static ort_status *check_type(const ort_value *value, keel_tensor *tensor,
                  keel_dtype_name(dtype_of_ort(type)));
 }
 
-static ort_status *give_output(ort_kernel_context *run, keel_tensor *tensor,
-                               uint32_t index) {
+/* Puts a value into a device's memory. It must not be host memory that it was
+ * made from, an input's, and that is ONNX Runtime's. */
+static ort_status *put_output(const compute *self, const void *address,
+                              keel_tensor *tensor) {
+  keel_tensor *copy = NULL;
+  if (keel_tensor_device(tensor))
+    return memory_put(address, self->held, tensor);
+  TRY_KEEL(keel_tensor_create(
+      self->held->context, keel_tensor_dtype(tensor), keel_tensor_rank(tensor),
+      keel_tensor_dims(tensor), keel_tensor_data(tensor), &copy));
+  ort_status *status = memory_put(address, self->held, copy);
+  keel_tensor_release(copy);
+  return status;
+}
+
+static ort_status *give_output(const compute *self, ort_kernel_context *run,
+                               keel_tensor *tensor, uint32_t index) {
   ort_value *value = NULL;
   void *data = NULL;
   TRY(ort->KernelContext_GetOutput(run, index, keel_tensor_dims(tensor),
@@ -72,6 +104,7 @@ static ort_status *give_output(ort_kernel_context *run, keel_tensor *tensor,
   TRY(check_type(value, tensor, index));
   TRY(ort->GetTensorMutableData(value, &data));
   uint64_t size = keel_tensor_size(tensor);
+  if (size && memory_at(data, NULL)) return put_output(self, data, tensor);
   if (size) TRY_KEEL(keel_tensor_read(tensor, data, size));
   return NULL;
 }
@@ -83,7 +116,7 @@ static ort_status *run_with(const compute *self, ort_kernel_context *run,
                          self->output_count));
   for (uint32_t i = 0; i < self->output_count; i++) {
     uint32_t port = self->ports.outputs ? self->ports.outputs[i] : i;
-    if (port != NO_PORT) TRY(give_output(run, outputs[i], port));
+    if (port != NO_PORT) TRY(give_output(self, run, outputs[i], port));
   }
   return NULL;
 }
@@ -103,8 +136,8 @@ static ort_status *run(ort_compute_info *base, void *state,
   return status;
 }
 
-ort_status *compute_create(keel_context *context, keel_plan *plan,
-                           port_map ports, ort_compute_info **out) {
+ort_status *compute_create(runtime *held, keel_plan *plan, port_map ports,
+                           ort_compute_info **out) {
   compute *self = calloc(1, sizeof *self);
   if (!self) {
     keel_plan_release(plan);
@@ -118,7 +151,7 @@ ort_status *compute_create(keel_context *context, keel_plan *plan,
       .Compute = run,
       .ReleaseState = release_state,
   };
-  self->context = context;
+  self->held = held;
   self->plan = plan;
   self->ports = ports;
   self->input_count = keel_plan_input_count(plan);

@@ -5,12 +5,11 @@
  * ONNX Runtime discovered itself; for every other device, of whose kind ONNX
  * Runtime may know nothing, a hardware device is made. */
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "bridge.h"
-
-#define VENDOR_ID 0x4b45u /* "KE": PCI has given it to nobody */
 
 /* Metadata of a device of the provider: which of Keel's it is. */
 #define DEVICE_KEY "keel.device"
@@ -23,7 +22,10 @@ typedef struct factory {
   runtime *held;
   const ort_logger *logger;
   ort_hardware **made; /* of each of Keel's devices; NULL: not made */
-  atomic_uint users;   /* ONNX Runtime and the providers */
+  /* of the memory of each; NULL: it works on host memory */
+  ort_memory_info **memory;
+  ort_kernel_registry *kernels;
+  atomic_uint users; /* ONNX Runtime, the providers and the allocators */
 } factory;
 
 static const char *get_name(const ort_ep_factory *self) {
@@ -84,6 +86,25 @@ static ort_status *make_hardware(factory *self, const keel_device_facts *facts,
   return NULL;
 }
 
+/* Says that values of the device's sessions are in its own memory, if the host
+ * cannot address that: ONNX Runtime then leaves them there between partitions. */
+static ort_status *add_memory(factory *self, const keel_device_facts *facts,
+                              uint32_t index, ort_ep_device *device) {
+  if (facts->flags & KD_DEVICE_HOST_ADDRESSABLE) return NULL;
+  int type = type_of(facts->kind) == OrtHardwareDeviceType_GPU
+                 ? OrtMemoryInfoDeviceType_GPU
+                 : OrtMemoryInfoDeviceType_NPU;
+  char name[80];
+  snprintf(name, sizeof name, "Keel %.64s", facts->name);
+  if (!self->memory[index])
+    TRY(ort->CreateMemoryInfo_V2(name, type, VENDOR_ID, (int32_t)index,
+                                 OrtDeviceMemoryType_DEFAULT, 0,
+                                 OrtDeviceAllocator, &self->memory[index]));
+  if (!self->kernels) TRY(transfer_kernels(&self->kernels));
+  return ort_ep_functions->EpDevice_AddAllocatorInfo(device,
+                                                     self->memory[index]);
+}
+
 /* Adds a device; `hardware` NULL: it is made. */
 static ort_status *add(factory *self, const ort_hardware *hardware,
                        const keel_device_facts *facts, uint32_t index,
@@ -94,6 +115,7 @@ static ort_status *add(factory *self, const ort_hardware *hardware,
   if (!status)
     status = ort_ep_functions->CreateEpDevice(&self->base, hardware, metadata,
                                               NULL, out);
+  if (!status) status = add_memory(self, facts, index, *out);
   ort->ReleaseKeyValuePairs(metadata);
   return status;
 }
@@ -155,14 +177,14 @@ static ort_status *choose(const options *given,
   return NULL;
 }
 
-static ort_status *create_with(options *given, const ort_pairs *const *metadata,
-                               size_t count, const ort_logger *logger,
-                               ort_ep **out) {
+static ort_status *create_with(ort_ep_factory *self, options *given,
+                               const ort_pairs *const *metadata, size_t count,
+                               const ort_logger *logger, ort_ep **out) {
   const char *device = NULL;
   TRY(choose(given, metadata, count, &device));
   runtime *held = NULL;
   TRY(runtime_acquire(given->workers, &held));
-  ort_status *status = provider_create(held, given, device, logger, out);
+  ort_status *status = provider_create(self, held, given, device, logger, out);
   if (status) runtime_release(held);
   return status;
 }
@@ -170,9 +192,13 @@ static ort_status *create_with(options *given, const ort_pairs *const *metadata,
 static void drop(factory *self) {
   if (atomic_fetch_sub(&self->users, 1) != 1) return;
   uint32_t count = keel_device_count(self->held->context);
-  for (uint32_t i = 0; i < count; i++)
+  for (uint32_t i = 0; i < count; i++) {
     if (self->made[i]) ort_ep_functions->ReleaseHardwareDevice(self->made[i]);
+    if (self->memory[i]) ort->ReleaseMemoryInfo(self->memory[i]);
+  }
+  if (self->kernels) ort_ep_functions->ReleaseKernelRegistry(self->kernels);
   free(self->made);
+  free(self->memory);
   runtime_release(self->held);
   free(self);
 }
@@ -186,9 +212,9 @@ static ort_status *create_ep(ort_ep_factory *self,
   *out = NULL;
   options given;
   TRY(options_read(session, &given));
-  ort_status *status = create_with(&given, metadata, count, logger, out);
+  ort_status *status = create_with(self, &given, metadata, count, logger, out);
   options_free(&given);
-  if (!status) atomic_fetch_add(&((factory *)self)->users, 1);
+  if (!status) factory_retain(self);
   return status;
 }
 
@@ -198,29 +224,39 @@ static void release_ep(ort_ep_factory *self, ort_ep *ep) {
   drop((factory *)self);
 }
 
-/* ---- what there is none of: memory of its own, copies, streams --------------- */
+/* ---- memory ------------------------------------------------------------------- */
 
-static ort_status *create_allocator(ort_ep_factory *self,
+/* For values that ONNX Runtime makes without a session. */
+static ort_status *create_allocator(ort_ep_factory *base,
                                     const ort_memory_info *memory,
                                     const ort_pairs *pairs,
                                     ort_allocator **out) {
-  (void)self;
-  (void)memory;
   (void)pairs;
+  factory *self = (factory *)base;
+  uint32_t count = keel_device_count(self->held->context), at = 0;
   *out = NULL;
+  while (at < count && self->memory[at] != memory)
+    at++;
+  if (at == count)
+    return failure(ORT_INVALID_ARGUMENT,
+                   "Keel: an allocator is asked for of a memory that is not "
+                   "Keel's");
+  TRY(memory_create(self->held, device_at(self->held->context, at), memory,
+                    out));
+  factory_retain(base);
   return NULL;
 }
 
 static void release_allocator(ort_ep_factory *self, ort_allocator *allocator) {
-  (void)self;
-  (void)allocator;
+  if (!allocator) return;
+  memory_destroy(allocator);
+  factory_release(self);
 }
 
 static ort_status *create_data_transfer(ort_ep_factory *self,
                                         ort_data_transfer **out) {
-  (void)self;
   *out = NULL;
-  return NULL;
+  return factory_kernels(self) ? transfer_create(out) : NULL;
 }
 
 static bool is_stream_aware(const ort_ep_factory *self) {
@@ -231,11 +267,13 @@ static bool is_stream_aware(const ort_ep_factory *self) {
 ort_status *factory_create(runtime *held, const ort_logger *logger,
                            ort_ep_factory **out) {
   factory *self = calloc(1, sizeof *self);
-  ort_hardware **made =
-      calloc(keel_device_count(held->context) + 1, sizeof(ort_hardware *));
-  if (!self || !made) {
+  uint32_t count = keel_device_count(held->context);
+  ort_hardware **made = calloc(count + 1, sizeof(ort_hardware *));
+  ort_memory_info **memory = calloc(count + 1, sizeof(ort_memory_info *));
+  if (!self || !made || !memory) {
     free(self);
     free(made);
+    free(memory);
     return no_memory();
   }
   self->base = (ort_ep_factory){
@@ -255,9 +293,18 @@ ort_status *factory_create(runtime *held, const ort_logger *logger,
   self->held = held;
   self->logger = logger;
   self->made = made;
+  self->memory = memory;
   atomic_init(&self->users, 1);
   *out = &self->base;
   return NULL;
+}
+
+void factory_retain(ort_ep_factory *base) {
+  atomic_fetch_add(&((factory *)base)->users, 1);
+}
+
+const ort_kernel_registry *factory_kernels(const ort_ep_factory *base) {
+  return ((const factory *)base)->kernels;
 }
 
 void factory_release(ort_ep_factory *base) {

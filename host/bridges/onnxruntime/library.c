@@ -49,6 +49,13 @@ ort_status *runtime_acquire(int32_t workers, runtime **out) {
   return status;
 }
 
+runtime *runtime_retain(runtime *one) {
+  pthread_mutex_lock(&lock);
+  one->users++;
+  pthread_mutex_unlock(&lock);
+  return one;
+}
+
 void runtime_release(runtime *one) {
   if (!one) return;
   pthread_mutex_lock(&lock);

@@ -6,6 +6,7 @@
 
 typedef struct provider {
   ort_ep base;
+  ort_ep_factory *maker;
   runtime *held;
   target to;
   options given;
@@ -235,7 +236,24 @@ static ort_status *begin(provider *self, const options *given,
   return NULL;
 }
 
-ort_status *provider_create(runtime *held, options *given, const char *device,
+/* ---- memory ---------------------------------------------------------------------- */
+
+static ort_status *create_allocator(ort_ep *base, const ort_memory_info *info,
+                                    ort_allocator **out) {
+  provider *self = (provider *)base;
+  TRY(memory_create(self->held, self->to.device, info, out));
+  factory_retain(self->maker);
+  return NULL;
+}
+
+static ort_status *get_kernel_registry(ort_ep *base,
+                                       const ort_kernel_registry **out) {
+  *out = factory_kernels(((const provider *)base)->maker);
+  return NULL;
+}
+
+ort_status *provider_create(ort_ep_factory *maker, runtime *held,
+                            options *given, const char *device,
                             const ort_logger *logger, ort_ep **out) {
   provider *self = calloc(1, sizeof *self);
   if (!self) return no_memory();
@@ -245,9 +263,12 @@ ort_status *provider_create(runtime *held, options *given, const char *device,
       .GetCapability = get_capability,
       .Compile = compile,
       .ReleaseNodeComputeInfos = release_infos,
+      .CreateAllocator = create_allocator,
+      .GetKernelRegistry = get_kernel_registry,
   };
+  self->maker = maker;
   self->held = held;
-  self->to = (target){.context = held->context, .logger = logger};
+  self->to = (target){.held = held, .context = held->context, .logger = logger};
   ort_status *status = begin(self, given, device);
   if (status) {
     free(self);

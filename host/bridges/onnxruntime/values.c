@@ -55,17 +55,10 @@ ort_status *value_type_get(const ort_value_info *value, value_type *out) {
 
 /* ---- data ------------------------------------------------------------------- */
 
-typedef struct view {
-  kd_dtype dtype;
-  uint32_t rank;
-  const int64_t *dims;
-  const void *data;
-} view;
-
-static ort_status *look(const ort_value *value, view *out) {
+ort_status *value_look(const ort_value *value, tensor_view *out) {
   int type = 0;
   size_t rank = 0;
-  *out = (view){0};
+  *out = (tensor_view){0};
   TRY(ort->GetTensorElementTypeAndShapeDataReference(value, &type, &out->dims,
                                                      &rank));
   out->dtype = dtype_of_ort(type);
@@ -80,24 +73,29 @@ static ort_status *look(const ort_value *value, view *out) {
   return ort->GetTensorData(value, &out->data);
 }
 
+ort_status *view_wrap(keel_context *context, const tensor_view *seen,
+                      keel_tensor **out) {
+  /* without elements there may be no address */
+  if (!seen->data)
+    TRY_KEEL(keel_tensor_create(context, seen->dtype, seen->rank, seen->dims,
+                                NULL, out));
+  else
+    TRY_KEEL(keel_tensor_wrap(context, seen->dtype, seen->rank, seen->dims,
+                              seen->data, NULL, NULL, out));
+  return NULL;
+}
+
 ort_status *value_wrap(keel_context *context, const ort_value *value,
                        keel_tensor **out) {
-  view seen;
-  TRY(look(value, &seen));
-  /* without elements there may be no address */
-  if (!seen.data)
-    TRY_KEEL(keel_tensor_create(context, seen.dtype, seen.rank, seen.dims, NULL,
-                                out));
-  else
-    TRY_KEEL(keel_tensor_wrap(context, seen.dtype, seen.rank, seen.dims,
-                              seen.data, NULL, NULL, out));
-  return NULL;
+  tensor_view seen;
+  TRY(value_look(value, &seen));
+  return view_wrap(context, &seen, out);
 }
 
 ort_status *value_copy(keel_context *context, const ort_value *value,
                        keel_tensor **out) {
-  view seen;
-  TRY(look(value, &seen));
+  tensor_view seen;
+  TRY(value_look(value, &seen));
   TRY_KEEL(keel_tensor_create(context, seen.dtype, seen.rank, seen.dims,
                               seen.data, out));
   return NULL;
