@@ -341,9 +341,8 @@ ort_status *context_write(const options *given, const char *device,
 /* A node that is being read. */
 typedef struct reading {
   const char *node;
-  const char *path; /* what messages call the program */
-  char *file;       /* its file's path; NULL: embedded */
-  void *content;    /* ep_cache_context */
+  char *file;    /* its file's path; NULL: embedded */
+  void *content; /* ep_cache_context */
   size_t size;
   void *notes; /* of the program that was written: text */
 } reading;
