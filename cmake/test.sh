@@ -11,7 +11,7 @@ cd "$(dirname "$0")/.."
 # shellcheck disable=SC2086
 need $build_packages $test_packages
 
-checks="hook words format tidy asan tsan bare leaks docs suite guide recipes release"
+checks="hook words format tidy asan tsan bare leaks docs suite guide recipes bridges release"
 [ "${1:-}" != --quick ] || checks=release
 
 began=$(date +%s)

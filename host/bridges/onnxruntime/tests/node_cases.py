@@ -277,6 +277,7 @@ def main() -> int:
     parser.add_argument("--device", default="cpu:0")
     parser.add_argument("--least", type=int, default=0)
     parser.add_argument("--match", default="")
+    parser.add_argument("--every", type=int, default=1, help="of the cases, each so many-th")
     parser.add_argument("--json", default="")
     parser.add_argument("--page", default="")
     parser.add_argument("--verbose", action="store_true")
@@ -284,6 +285,7 @@ def main() -> int:
 
     register()
     cases = [c for c in collect_testcases(None) if given.match in c.name and c.model]
+    cases = cases[::given.every]
     found: dict[str, list[list[Any]]] = collections.defaultdict(list)
     for case in cases:
         if given.verbose:
