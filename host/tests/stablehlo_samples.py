@@ -57,6 +57,12 @@ def bits(a, b):
     return a ^ (b << 3), lax.bitcast_convert_type(a, jnp.float32), lax.population_count(b), (a > b) & (a != 0)
 
 
+def descent(w, s, g):
+    return w - g, s.reshape(6) + 1
+
+
+# arguments that are donated: to an output of their type, and to one of their size
+DONATED = {"descent": (0, 1)}
 PROGRAMS = [
     ("affine", affine, (counted(2, 3), counted(3, 2)), ("0.9.0", "0.14.0", "1.0.0", "1.17.0")),
     ("control", control, (np.int32(5), counted(2)), ("1.17.0",)),
@@ -64,12 +70,14 @@ PROGRAMS = [
     ("order", order, (counted(4, 3),), ("1.17.0",)),
     ("window", window, (counted(1, 4, 5, 2), counted(2, 2, 2, 2)), ("1.17.0",)),
     ("bits", bits, (counted(5, dtype=np.uint32), counted(5, dtype=np.uint32) * 5), ("1.17.0",)),
+    ("descent", descent, (counted(2, 3), counted(2, 3), counted(2, 3) + 2), ("0.9.0", "1.17.0")),
 ]
 
 
 def main():
     for name, function, inputs, versions in PROGRAMS:
-        text = str(jax.jit(function).lower(*inputs).compiler_ir("stablehlo"))
+        donated = jax.jit(function, donate_argnums=DONATED.get(name, ()))
+        text = str(donated.lower(*inputs).compiler_ir("stablehlo"))
         results = [np.asarray(v) for v in jax.tree.leaves(jax.jit(function)(*inputs))]
         for version in versions:
             path = os.path.join(FOLDER, "%s_%s" % (name, version.replace(".", "_")))

@@ -118,6 +118,38 @@ static void ports_are_named(void **state) {
   keel_program_release(program);
 }
 
+static void expect_donated(const char *path) {
+  keel_program *program = load_program(context, path);
+  for (uint32_t i = 0; i < 3; i++) {
+    keel_port port;
+    expect_ok(keel_program_input(program, i, &port));
+    assert_int_equal(port.flags, i < 2 ? KEEL_PORT_DONATED : 0);
+    assert_int_equal(port.rank, 2);
+  }
+  keel_program_release(program);
+}
+
+/* Also after it has been kept in Keel's own forms. */
+static void what_is_donated_is_said_of_inputs(void **state) {
+  (void)state;
+  static const char *const paths[] = {FOLDER "/descent_0_9_0.mlirbc",
+                                      FOLDER "/descent_1_17_0.mlirbc"};
+  for (int i = 0; i < 2; i++) {
+    char kept[] = "/tmp/keel_donated_XXXXXX.mlir";
+    int file = mkstemps(kept, 5);
+    assert_true(file >= 0);
+    close(file);
+    expect_donated(paths[i]);
+    keel_program *program = load_program(context, paths[i]);
+    for (uint32_t text = 0; text < 2; text++) {
+      expect_ok(keel_program_save(program, kept, text ? KEEL_SAVE_TEXT : 0));
+      expect_donated(kept);
+    }
+    keel_program_release(program);
+    unlink(kept);
+  }
+}
+
 /* ---- damage ------------------------------------------------------------------------------- */
 
 /* A file of any bytes is a program, is damaged, or has what is not there. */
@@ -260,6 +292,7 @@ int main(int argc, char **argv) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(samples_run),
       cmocka_unit_test(ports_are_named),
+      cmocka_unit_test(what_is_donated_is_said_of_inputs),
       cmocka_unit_test(files_that_are_cut_off),
       cmocka_unit_test(files_with_a_changed_byte),
       cmocka_unit_test(messages),

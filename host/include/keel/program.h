@@ -183,6 +183,9 @@ typedef struct keel_port {
 #define KEEL_PORT_SEQUENCE 0x1u
 #define KEEL_PORT_OPTIONAL 0x2u
 #define KEEL_PORT_RESOURCE 0x4u
+/* The model is written to have this input's memory: callers should donate it
+ * (keel_run_params). Nothing does so by itself. */
+#define KEEL_PORT_DONATED 0x8u
 
 /* Returns KD_OK, KD_OUT_OF_RANGE. Inputs with an initial value in the model are
  * not counted: they are constants. */

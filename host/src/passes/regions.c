@@ -67,7 +67,8 @@ static bool is_data(const keel_function *function, uint32_t value) {
   for (uint32_t i = 0; i < function->input_count; i++)
     if (function->inputs[i] == value) {
       const keel_port *port = &function->input_ports[i];
-      return !port->flags && port->dtype != KD_NONE && port->dtype != KD_STRING;
+      return keel_port_is_tensor(port) && port->dtype != KD_NONE &&
+             port->dtype != KD_STRING;
     }
   return false;
 }

@@ -164,7 +164,8 @@ keel_status keel_function_output(keel_function *function, uint32_t value,
 
 const keel_type *keel_port_type(const keel_port *port) {
   const keel_type *type = NULL;
-  if (port->flags || port->rank == KEEL_RANK_UNKNOWN || !port->dtype)
+  if (!keel_port_is_tensor(port) || port->rank == KEEL_RANK_UNKNOWN ||
+      !port->dtype)
     return NULL;
   return keel_type_of(port->dtype, port->rank, port->dims, &type) == KD_OK
              ? type

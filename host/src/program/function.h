@@ -101,6 +101,10 @@ keel_status keel_function_port(const keel_function *function, bool output,
 
 /* The type that a port declares; NULL if it is not fully declared. */
 const keel_type *keel_port_type(const keel_port *port);
+/* Whether it takes tensors only. */
+static inline bool keel_port_is_tensor(const keel_port *port) {
+  return !(port->flags & ~KEEL_PORT_DONATED);
+}
 
 /* Adds a node. Takes over the reference to `op`, even on failure. */
 keel_status keel_function_node(keel_function *function, keel_opdef *op,

@@ -329,8 +329,9 @@ static keel_status read_node(reader *all, keel_node *node,
   return read_op(all, record, node->name, scratch, &node->op);
 }
 
-#define KNOWN_FLAGS \
-  (KEEL_PORT_SEQUENCE | KEEL_PORT_OPTIONAL | KEEL_PORT_RESOURCE)
+#define KNOWN_FLAGS                                               \
+  (KEEL_PORT_SEQUENCE | KEEL_PORT_OPTIONAL | KEEL_PORT_RESOURCE | \
+   KEEL_PORT_DONATED)
 
 /* Files of before version 2 have none. */
 static keel_status read_symbols(reader *all, keel_port *port) {

@@ -4,9 +4,11 @@
 #include <kd/help.h>
 #include <stdarg.h>
 
+#include "program/function.h"
+
 keel_fit keel_declared_fit(const keel_port *port, const keel_tensor *input) {
   const keel_type *type = input->type;
-  if (!port->dtype || port->flags)
+  if (!port->dtype || !keel_port_is_tensor(port))
     return KEEL_FITS; /* ops say what they need */
   if (input->kind != KEEL_DATA || type->dtype != port->dtype)
     return KEEL_FITS_NOT;
@@ -66,11 +68,13 @@ keel_status keel_declared_check(const keel_port *ports, uint32_t count,
 
 /* ---- why a run may have failed --------------------------------------------------- */
 
-/* The size of a ready input in a named dimension of its port; NULL if there is none. */
+/* The size of a ready input in a named dimension of its port; NULL if there is none, or
+ * the run had taken the input. */
 static const char *symbol_of(const keel_port *port, keel_tensor *input,
                              uint32_t dim, int64_t *out_size) {
-  if (keel_tensor_state(input) != KEEL_READY || input->kind != KEEL_DATA ||
-      !port->symbols || input->type->rank != port->rank || !port->symbols[dim])
+  if (!input || keel_tensor_state(input) != KEEL_READY ||
+      input->kind != KEEL_DATA || !port->symbols ||
+      input->type->rank != port->rank || !port->symbols[dim])
     return NULL;
   *out_size = input->type->dims[dim];
   return port->symbols[dim];

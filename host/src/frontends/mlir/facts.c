@@ -94,6 +94,24 @@ static keel_status name_dims(cursor *c, keel_arena *arena,
   return KD_OK;
 }
 
+static keel_status mark_donated(cursor *c, const mlir_attr *facts,
+                                keel_function *function) {
+  const mlir_attr *donated = keel_mlir_find(facts, "donated");
+  if (!donated) return KD_OK;
+  bool right = donated->kind == ATTR_INTS;
+  for (uint32_t i = 0; right && i < donated->count; i++) {
+    int64_t input = donated->ints[i];
+    right = input >= 0 && input < function->input_count;
+    if (right) function->input_ports[input].flags |= KEEL_PORT_DONATED;
+  }
+  c->at = right ? c->at : donated->where;
+  return right ? KD_OK
+               : keel_mlir_fail(c,
+                                "\"donated\" are numbers of inputs, of"
+                                " which there are %u",
+                                (unsigned)function->input_count);
+}
+
 keel_status keel_mlir_facts(cursor *c, const mlir_attr *facts,
                             keel_function *function) {
   keel_arena *arena = function->arena;
@@ -111,6 +129,7 @@ keel_status keel_mlir_facts(cursor *c, const mlir_attr *facts,
   if (captures) function->capture_count = (uint32_t)captures->i;
   KEEL_TRY(name_ports(c, arena, facts, "inputs", function->input_ports,
                       function->input_count));
+  KEEL_TRY(mark_donated(c, facts, function));
   KEEL_TRY(name_ports(c, arena, facts, "outputs", function->output_ports,
                       function->output_count));
   KEEL_TRY(name_dims(c, arena, facts, "input_symbols", function->input_ports,

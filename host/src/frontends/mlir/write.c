@@ -345,12 +345,25 @@ static void write_ports(const writer *all, const char *what,
   write_symbols(all, what, ports, count);
 }
 
+/* Which inputs callers should donate, where there are any. */
+static void write_donated(const writer *all, const keel_function *function) {
+  bool any = false;
+  for (uint32_t i = 0; i < function->input_count; i++) {
+    if (!(function->input_ports[i].flags & KEEL_PORT_DONATED)) continue;
+    fprintf(all->file, "%s%u",
+            any ? ", " : ", donated = array<i64: ", (unsigned)i);
+    any = true;
+  }
+  if (any) fputc('>', all->file);
+}
+
 /* What a function is, beside its body. */
 static void write_facts(const writer *all, const keel_function *function) {
   fputs("name = ", all->file);
   write_string(all, function->name);
   fputs(", ", all->file);
   write_ports(all, "inputs", function->input_ports, function->input_count);
+  write_donated(all, function);
   fputs(", ", all->file);
   write_ports(all, "outputs", function->output_ports, function->output_count);
 }

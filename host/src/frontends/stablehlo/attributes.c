@@ -115,6 +115,47 @@ static keel_status need(const vhlo *self, const bytecode_op *op,
   return KD_OK;
 }
 
+static keel_status is_set(const vhlo *self, uint32_t index, bool *out_set) {
+  bytecode_cursor c;
+  bool mine = false;
+  uint64_t code = 0, number = 1;
+  KEEL_TRY(open_attribute(self, index, &c, &mine, &code));
+  if (mine && code == VHLO_BOOLEAN) KEEL_TRY(bytecode_varint(&c, &number));
+  *out_set = number != 0;
+  return KD_OK;
+}
+
+keel_status vhlo_argument_has(const vhlo *self, const bytecode_op *function,
+                              uint32_t argument, const char *name,
+                              bool *out_has) {
+  bytecode_cursor c;
+  bool mine = false;
+  uint64_t code = 0;
+  uint32_t index = 0, count = 0, key = 0, value = 0;
+  *out_has = false;
+  KEEL_TRY(vhlo_find(self, function, "arg_attrs", &index));
+  if (index == BYTECODE_NONE) return KD_OK;
+  KEEL_TRY(open_attribute(self, index, &c, &mine, &code));
+  if (!mine || code != VHLO_ARRAY) return KD_OK;
+  KEEL_TRY(bytecode_count(&c, 1, "arguments", &count));
+  if (argument >= count) return KD_OK;
+  for (uint32_t i = 0; i <= argument; i++)
+    KEEL_TRY(
+        bytecode_index(&c, self->file.attribute_count, "attribute", &index));
+  KEEL_TRY(open_attribute(self, index, &c, &mine, &code));
+  if (!mine || code != VHLO_DICTIONARY) return KD_OK;
+  KEEL_TRY(bytecode_count(&c, 2, "attributes", &count));
+  for (uint32_t i = 0; i < count; i++) {
+    const char *text = "";
+    KEEL_TRY(bytecode_index(&c, self->file.attribute_count, "attribute", &key));
+    KEEL_TRY(
+        bytecode_index(&c, self->file.attribute_count, "attribute", &value));
+    KEEL_TRY(string_at(self, key, &text));
+    if (!strcmp(text, name)) return is_set(self, value, out_has);
+  }
+  return KD_OK;
+}
+
 /* ---- reading one ----------------------------------------------------------------------- */
 
 keel_status vhlo_enum(const vhlo *self, const bytecode_op *op, const char *name,

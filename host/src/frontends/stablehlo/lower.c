@@ -515,6 +515,20 @@ static keel_status lower_main(hlo *h, const bytecode_op *main) {
                              hlo_constant(h, KD_BOOL, 0, NULL, "\0"));
 }
 
+/* JAX says either which output has an argument's memory, or that any may. */
+static keel_status mark_donated(const hlo *h, const bytecode_op *main,
+                                const keel_program *program) {
+  static const char *const names[] = {"tf.aliasing_output", "jax.buffer_donor"};
+  keel_function *function = program->main;
+  for (uint32_t i = 0; i < function->input_count; i++)
+    for (size_t k = 0; k < KEEL_COUNT_OF(names); k++) {
+      bool donated = false;
+      KEEL_TRY(vhlo_argument_has(&h->v, main, i, names[k], &donated));
+      if (donated) function->input_ports[i].flags |= KEEL_PORT_DONATED;
+    }
+  return KD_OK;
+}
+
 keel_status hlo_program(hlo *h, const char *function,
                         keel_program **out_program) {
   const bytecode_op *main = NULL;
@@ -532,5 +546,11 @@ keel_status hlo_program(hlo *h, const char *function,
   keel_status status = lower_main(h, main);
   if (status == KD_OK) status = keel_builder_finish(h->levels[0], out_program);
   keel_builder_destroy(h->levels[0]);
+  if (status != KD_OK) return status;
+  status = mark_donated(h, main, *out_program);
+  if (status != KD_OK) {
+    keel_program_release(*out_program);
+    *out_program = NULL;
+  }
   return status;
 }

@@ -91,6 +91,11 @@ keel_status vhlo_dense_of(const vhlo *self, const bytecode_op *op,
 keel_status vhlo_ints(const vhlo *self, const bytecode_op *op, const char *name,
                       uint32_t most, uint32_t *out_count, int64_t *numbers);
 
+/* Whether a function's argument has an attribute: a boolean that is true, or any other. */
+keel_status vhlo_argument_has(const vhlo *self, const bytecode_op *function,
+                              uint32_t argument, const char *name,
+                              bool *out_has);
+
 /* Writes `count` elements, those of a splat again and again. */
 void vhlo_dense_copy(const vhlo_dense *dense, void *target, int64_t count);
 
