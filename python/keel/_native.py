@@ -64,7 +64,8 @@ class PlanParams(Structure):
 
 class RunParams(Structure):
     _fields_ = [("struct_size", c_uint32), ("flags", c_uint32), ("cancel", c_void_p),
-                ("timeout", c_uint64)]
+                ("timeout", c_uint64), ("donated", POINTER(c_uint32)),
+                ("donated_count", c_uint32), ("reserved", c_uint32)]
 
 
 class Attr(Structure):

@@ -371,14 +371,28 @@ typedef struct keel_run_params {
   uint32_t flags;       /* KEEL_RUN_* */
   keel_cancel *cancel;  /* cancels the run; NULL: none */
   uint64_t timeout;     /* time limit in nanoseconds; 0: none */
+
+  /* Donated inputs: indices, each at most once. The call takes over the
+   * caller's reference to each of them, whatever it returns; the handle is then
+   * used no more, as after keel_tensor_release. The run frees an input after
+   * its last use. If that was the last reference, the memory holds an output or
+   * another value of the run as soon as nothing in the run reads it; if somebody
+   * else has a reference (also as another input of this run, or through memory
+   * that is mapped, exported or the application's own), the value stays as it
+   * is. A run that fails has used the inputs up, too. NULL and 0: none. */
+  const uint32_t *donated;
+  uint32_t donated_count;
+  uint32_t reserved;
 } keel_run_params;
 
 /* Runs a plan and waits, as keel_plan_run does. On cancellation or timeout,
  * running ops finish and no new op starts, nested functions included; waiting
  * for pending inputs ends, too. The plan can be run again.
  * Returns KD_OK, the first failure, KD_CANCELLED or KD_DEADLINE_EXCEEDED (the
- * message says before which op). On failure the outputs are NULL or, with
- * KEEL_RUN_PARTIAL, all there: a failed output says why (keel_tensor_query). */
+ * message says before which op), KD_INVALID_ARGUMENT (a donated input that the
+ * program has not, or that is named twice). On failure the outputs are NULL or,
+ * with KEEL_RUN_PARTIAL, all there: a failed output says why
+ * (keel_tensor_query). */
 KEEL_API keel_status keel_plan_run_with(keel_plan *plan,
                                         const keel_run_params *params,
                                         keel_tensor *const *inputs,
@@ -390,7 +404,7 @@ KEEL_API keel_status keel_plan_run_with(keel_plan *plan,
  * is computed, or fails with the run or, with KEEL_RUN_PARTIAL, with what it
  * depends on. Inputs other than resources may be pending, and must then have
  * the declared shape; ops that do not need them run before they arrive. Plan,
- * inputs and token may be released at once. Cancellation or timeout fails the
+ * inputs and token may be released at once (donated inputs are). Cancellation or timeout fails the
  * outputs that are not ready by then, and ends the run before its next op, or
  * when the input that it waits for arrives: keel_close waits for that.
  * Returns KD_OK, or why it cannot begin (outputs are then NULL). */

@@ -110,11 +110,9 @@ static keel_tensor *forwardable(const keel_specialisation *spec,
   for (; allowed; allowed &= allowed - 1) {
     uint32_t i = (uint32_t)__builtin_ctz(allowed);
     keel_tensor *tensor = i < spec->input_count ? inputs[i] : NULL;
-    if (tensor && tensor->buffer && !tensor->strides &&
-        tensor->buffer->heap == &spec->device->heap &&
-        tensor->buffer->class < KEEL_HEAP_CLASSES && tensor->offset == 0 &&
-        tensor->type->bytes == type->bytes && tensor->layout == layout &&
-        keel_refs_unique(&tensor->refs) && keel_buffer_unique(tensor->buffer))
+    if (tensor && tensor->type->bytes == type->bytes &&
+        tensor->layout == layout &&
+        keel_launch_may_reuse(tensor, &spec->device->heap))
       return tensor;
   }
   return NULL;

@@ -35,6 +35,15 @@ static inline void keel_launch_point(kd_tensor *view,
   view->flags = !buffer || !buffer->heap->device ? KD_TENSOR_HOST : 0;
 }
 
+/* Whether a value may be overwritten once its readers have ended: nobody else has
+ * it, and it lies alone in pooled memory of the heap, packed. */
+static inline bool keel_launch_may_reuse(const keel_tensor *tensor,
+                                         const keel_heap *heap) {
+  return tensor->buffer && !tensor->strides && tensor->buffer->heap == heap &&
+         tensor->buffer->class < KEEL_HEAP_CLASSES && tensor->offset == 0 &&
+         keel_refs_unique(&tensor->refs) && keel_buffer_unique(tensor->buffer);
+}
+
 /* Bit i: the output may or must share the memory of input i. */
 static inline uint32_t keel_alias_inputs(const kd_kernel_def *def,
                                          uint32_t output) {

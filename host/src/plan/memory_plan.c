@@ -10,6 +10,7 @@
 #include "memory/device_copy.h"
 #include "memory/layout.h"
 #include "ops/runtime.h"
+#include "plan/donation.h"
 #include "plan/inplace_concat.h"
 
 /* The bit matrix of predecessors takes the square of this. */
@@ -490,6 +491,7 @@ static void memory_plan_free(keel_memory_plan *memory_plan) {
   keel_buffer_assignment_free(&memory_plan->assignment);
   keel_order_free(memory_plan->order);
   keel_order_free(atomic_load(&memory_plan->ranked));
+  keel_donation_drop(memory_plan);
   keel_arena_free(&memory_plan->arena);
   free(memory_plan);
 }

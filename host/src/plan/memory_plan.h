@@ -56,6 +56,7 @@ typedef struct planned_step {
 } planned_step;
 
 typedef struct keel_inplace_concat keel_inplace_concat;
+typedef struct keel_donation keel_donation;
 
 struct keel_memory_plan {
   keel_arena arena; /* of the arrays */
@@ -84,6 +85,9 @@ struct keel_memory_plan {
   /* Sorted by measured step costs; NULL: not measured. Stored once with release, read with
    * acquire. */
   _Atomic(keel_order *) ranked;
+  /* of the first run that donates inputs (donation.h). NULL: none has. Stored once with
+   * release, read with acquire. */
+  _Atomic(keel_donation *) donation;
 };
 
 /* The function's memory plan; NULL if it has none (yet). */

@@ -11,7 +11,7 @@ void keel_async_run_fulfil(keel_async_run *async, uint32_t output,
 
 /* Checks an input that was pending against what the program declares. */
 keel_status keel_async_run_check_input(const keel_async_run *async,
-                                       uint32_t input);
+                                       uint32_t input, keel_tensor *tensor);
 
 /* Fails all outputs that are still pending. */
 void keel_async_run_fail(keel_async_run *async, keel_tensor *failure);

@@ -27,6 +27,12 @@ typedef struct keel_run_args {
    * and steps wait for those that they read. NULL: inputs are ready. */
   keel_async_run *async;
   keel_done *done; /* of keel_executable_begin: who is told */
+  /* By input: whether it is donated. NULL: none is. Then `held` is `inputs`: the run may
+   * take the reference there to a donated input, and leaves NULL. The others have
+   * references there, too, so that a donated one is the run's alone if its count is 1.
+   * NULL: the run takes none. */
+  const bool *donated;
+  keel_tensor **held;
 } keel_run_args;
 
 /* Runs it on the calling thread and the pool, and waits; also for what is under way when

@@ -132,6 +132,7 @@ void keel_replay_choose(keel_static_run *static_run) {
   for (uint32_t i = 0; i < replay->input_count; i++)
     replay->now[i] = location_of(static_run->read[i]);
   replay->chosen = NULL;
+  if (static_run->donation) return; /* a recording would hold the inputs */
   for (int i = 0; i < RECORDINGS && !replay->chosen; i++)
     if (fits(replay, &replay->recordings[i]))
       replay->chosen = &replay->recordings[i];

@@ -7,6 +7,7 @@
  * taken. Values are released at their last use, and an output may reuse their memory. */
 #include "run/run.h"
 #include "device/context.h"
+#include "run/inputs.h"
 
 /* ---- memory of a run ------------------------------------------------------ */
 
@@ -283,8 +284,8 @@ static void input_resolved(keel_waiter *waiter) {
   keel_status status = keel_tensor_query(run->values[at->value]);
   uint32_t value = at->value;
   if (status == KD_OK) {
-    status = keel_async_run_check_input(run->async,
-                                        (uint32_t)(at - run->pending_input));
+    status = keel_async_run_check_input(
+        run->async, (uint32_t)(at - run->pending_input), run->values[value]);
     /* nothing has read it yet: what depends on it fails */
     if (status != KD_OK && run->args.partial) refuse_value(run, value, status);
   }
@@ -381,9 +382,12 @@ static void take_inputs(keel_run *run) {
   for (uint32_t i = 0; i < executable->input_count; i++) {
     uint32_t value = executable->inputs[i];
     if (executable->constants[value] || !executable->uses[value]) continue;
-    run->values[value] = keel_tensor_retain(inputs[i]);
     if (run->records_types)
       executable->types[value] = inputs[i] ? inputs[i]->type : NULL;
+    if (run->args.held && run->args.donated[i])
+      keel_inputs_pass(run->args.held, i, &run->values[value]);
+    else
+      run->values[value] = keel_tensor_retain(inputs[i]);
   }
 }
 

@@ -7,6 +7,7 @@
 #include "plan/weights.h"
 #include "run/async_run.h"
 #include "run/declared.h"
+#include "run/inputs.h"
 #include "threads/pool.h"
 #include "trace/trace.h"
 
@@ -152,47 +153,48 @@ static void leave_run_scope(const run_scope *out, keel_status status,
   keel_plan_release(out->version);
 }
 
-static keel_status run_in_scope(keel_plan *plan, keel_tensor *const *inputs,
-                                keel_tensor **outputs,
-                                const keel_cancellation *cancellation,
-                                bool partial) {
+/* An input of another shape than declared stays for the message, if the run fails. */
+static void keep_for_message(const run_scope *out, keel_run_args *args) {
+  if (out->mismatch != KEEL_ABSENT) args->held = NULL;
+}
+
+static keel_status run_in_scope(keel_plan *plan, keel_run_args args) {
   run_scope out;
-  keel_status status = enter_run_scope(plan, inputs, cancellation, &out);
+  keel_status status =
+      enter_run_scope(plan, args.inputs, args.cancellation, &out);
   if (status != KD_OK) return status;
-  const keel_run_args args = {.scope = plan->device,
-                              .inputs = inputs,
-                              .outputs = outputs,
-                              .input_count = plan->main->input_count,
-                              .output_count = plan->main->output_count,
-                              .cancellation = cancellation,
-                              .partial = partial};
+  keep_for_message(&out, &args);
   status = keel_executable_run(out.main, &args);
   leave_run_scope(&out, status, true);
-  return explain(&out, inputs, status);
+  return explain(&out, args.inputs, status);
 }
 
 /* ---- with somebody who waits --------------------------------------------------- */
 
-static keel_status run_partial(keel_plan *plan, keel_tensor *const *inputs,
-                               keel_tensor **outputs,
-                               const keel_cancellation *cancellation) {
-  uint32_t n = plan->main->input_count;
-  keel_tensor **known = calloc((size_t)n + 1, sizeof *known);
-  if (!known) return keel_no_memory(n * sizeof *known);
-  await_inputs(plan, inputs, cancellation, true);
-  for (uint32_t i = 0; i < n; i++)
-    known[i] = keel_tensor_state(inputs[i]) == KEEL_PENDING
-                   ? keel_tensor_failed(
-                         plan->context,
-                         keel_cancellation_fail(cancellation, NULL, NULL))
-                   : keel_tensor_retain(inputs[i]);
-  keel_status rest = run_in_scope(plan, known, outputs, cancellation, true);
+static keel_status run_partial(keel_plan *plan, const keel_run_args *args) {
+  uint32_t n = args->input_count;
+  keel_run_args known = *args;
+  keel_tensor **inputs = calloc((size_t)n + 1, sizeof *inputs);
+  if (!inputs) return keel_no_memory(n * sizeof *inputs);
+  await_inputs(plan, args->inputs, args->cancellation, true);
+  for (uint32_t i = 0; i < n; i++) {
+    if (keel_tensor_state(args->inputs[i]) == KEEL_PENDING)
+      inputs[i] = keel_tensor_failed(
+          plan->context,
+          keel_cancellation_fail(args->cancellation, NULL, NULL));
+    else if (args->held)
+      keel_inputs_pass(args->held, i, &inputs[i]);
+    else
+      inputs[i] = keel_tensor_retain(args->inputs[i]);
+  }
+  known.inputs = inputs;
+  if (args->held) known.held = inputs;
+  keel_status rest = run_in_scope(plan, known);
   /* an input's failure is the run's only if an output depends on it */
-  for (uint32_t i = 0; i < plan->main->output_count && rest == KD_OK; i++)
-    rest = keel_tensor_query(outputs[i]);
-  for (uint32_t i = 0; i < n; i++)
-    keel_tensor_release(known[i]);
-  free(known);
+  for (uint32_t i = 0; i < args->output_count && rest == KD_OK; i++)
+    rest = keel_tensor_query(args->outputs[i]);
+  keel_inputs_release(inputs, n);
+  free(inputs);
   return rest;
 }
 
@@ -211,15 +213,20 @@ static keel_status check_ready(keel_tensor *const *inputs, uint32_t count,
              : status;
 }
 
-static keel_status run_whole(keel_plan *plan, keel_tensor *const *inputs,
-                             keel_tensor **outputs,
-                             const keel_cancellation *cancellation) {
-  await_inputs(plan, inputs, cancellation, false);
+static keel_status run_whole(keel_plan *plan, const keel_run_args *args) {
+  await_inputs(plan, args->inputs, args->cancellation, false);
   keel_status status =
-      check_ready(inputs, plan->main->input_count, cancellation);
-  return status == KD_OK
-             ? run_in_scope(plan, inputs, outputs, cancellation, false)
-             : status;
+      check_ready(args->inputs, args->input_count, args->cancellation);
+  return status == KD_OK ? run_in_scope(plan, *args) : status;
+}
+
+static keel_run_args args_of(const keel_plan *plan, keel_tensor *const *inputs,
+                             keel_tensor **outputs) {
+  return (keel_run_args){.scope = plan->device,
+                         .inputs = inputs,
+                         .outputs = outputs,
+                         .input_count = plan->main->input_count,
+                         .output_count = plan->main->output_count};
 }
 
 keel_status keel_plan_run(keel_plan *plan, keel_tensor *const *inputs,
@@ -227,8 +234,9 @@ keel_status keel_plan_run(keel_plan *plan, keel_tensor *const *inputs,
                           uint32_t output_count) {
   for (uint32_t i = 0; i < output_count; i++)
     outputs[i] = NULL;
-  keel_status status = check_ports(plan, inputs, input_count, output_count);
-  return status == KD_OK ? run_whole(plan, inputs, outputs, NULL) : status;
+  KEEL_TRY(check_ports(plan, inputs, input_count, output_count));
+  const keel_run_args args = args_of(plan, inputs, outputs);
+  return run_whole(plan, &args);
 }
 
 /* Reads the parameters in full, and the cancellation. */
@@ -246,6 +254,33 @@ static keel_status read_params(const keel_run_params *given,
   return KD_OK;
 }
 
+static keel_status run_with(keel_plan *plan, const keel_run_args *args) {
+  return args->partial ? run_partial(plan, args) : run_whole(plan, args);
+}
+
+/* Takes over the inputs that are donated. */
+static keel_status run_held(keel_plan *plan, const keel_run_params *params,
+                            keel_run_args args) {
+  size_t n = args.input_count;
+  keel_tensor **held = calloc(n + 1, sizeof *held);
+  bool *donated = calloc(n + 1, sizeof *donated);
+  keel_status status = held && donated ? KD_OK : keel_no_memory(n);
+  if (status == KD_OK)
+    status =
+        keel_inputs_take(params, args.inputs, args.input_count, held, donated);
+  else
+    keel_inputs_drop(params, args.inputs, args.input_count);
+  if (status == KD_OK) {
+    args.inputs = args.held = held;
+    args.donated = donated;
+    status = run_with(plan, &args);
+    keel_inputs_release(held, args.input_count);
+  }
+  free(held);
+  free(donated);
+  return status;
+}
+
 keel_status keel_plan_run_with(keel_plan *plan, const keel_run_params *params,
                                keel_tensor *const *inputs, uint32_t input_count,
                                keel_tensor **outputs, uint32_t output_count) {
@@ -253,13 +288,17 @@ keel_status keel_plan_run_with(keel_plan *plan, const keel_run_params *params,
   keel_cancellation cancellation;
   for (uint32_t i = 0; i < output_count; i++)
     outputs[i] = NULL;
-  KEEL_TRY(read_params(params, &all, &cancellation));
-  KEEL_TRY(check_ports(plan, inputs, input_count, output_count));
-  const keel_cancellation *cancellable =
-      all.cancel || all.timeout ? &cancellation : NULL;
-  return all.flags & KEEL_RUN_PARTIAL
-             ? run_partial(plan, inputs, outputs, cancellable)
-             : run_whole(plan, inputs, outputs, cancellable);
+  keel_status status = read_params(params, &all, &cancellation);
+  if (status == KD_OK)
+    status = check_ports(plan, inputs, input_count, output_count);
+  if (status != KD_OK) {
+    keel_inputs_drop(&all, inputs, input_count);
+    return status;
+  }
+  keel_run_args args = args_of(plan, inputs, outputs);
+  if (all.cancel || all.timeout) args.cancellation = &cancellation;
+  args.partial = all.flags & KEEL_RUN_PARTIAL;
+  return all.donated_count ? run_held(plan, &all, args) : run_with(plan, &args);
 }
 
 /* ---- with promises --------------------------------------------------------------- */
@@ -281,6 +320,7 @@ struct keel_async_run {
   keel_run_args args;    /* its inputs and outputs are the begun run's */
   keel_tensor **tensors; /* inputs, outputs, promises */
   keel_tensor **promises;
+  bool *donated; /* by input; NULL: none is */
   /* By output: the promise is being or has been fulfilled. An exchange lets only one thread
    * fulfil it; the future publishes the value. */
   atomic_bool fulfilled[];
@@ -295,14 +335,14 @@ void keel_async_run_fulfil(keel_async_run *async, uint32_t output,
 }
 
 keel_status keel_async_run_check_input(const keel_async_run *async,
-                                       uint32_t input) {
+                                       uint32_t input, keel_tensor *tensor) {
   const keel_port *port = &async->plan->ports[input];
-  keel_fit fit = keel_declared_fit(port, async->args.inputs[input]);
+  keel_fit fit = keel_declared_fit(port, tensor);
   /* the plan was chosen already, so another shape can't be served */
   return fit == KEEL_FITS || (fit == KEEL_FITS_BUT_SHAPE &&
                               async->out.mismatch != KEEL_ABSENT)
              ? KD_OK
-             : keel_declared_fail(port, async->args.inputs[input], "");
+             : keel_declared_fail(port, tensor, "");
 }
 
 void keel_async_run_fail(keel_async_run *async, keel_tensor *failure) {
@@ -316,6 +356,7 @@ static void release_async_run(keel_async_run *async) {
   for (uint32_t i = 0; async->tensors && i < count; i++)
     keel_tensor_release(async->tensors[i]);
   free(async->tensors);
+  free(async->donated);
   keel_context *context = async->plan->context;
   keel_plan_release(async->plan);
   keel_cancel_release(async->cancellation.cancel);
@@ -392,6 +433,7 @@ static void start_async_run(keel_task *task) {
   keel_status status = enter_run_scope(async->plan, async->args.inputs,
                                        async->args.cancellation, &async->out);
   if (status == KD_OK) {
+    keep_for_message(&async->out, &async->args);
     if (!keel_executable_begin(async->out.main, &async->args, &status)) return;
     leave_run_scope(&async->out, status, true);
     status = explain(&async->out, async->args.inputs, status);
@@ -411,16 +453,48 @@ static keel_status make_promises(keel_async_run *async, keel_tensor **outputs) {
 
 /* Holds what it is given, and makes room for what it makes. */
 static keel_status hold_tensors(keel_async_run *async,
+                                const keel_run_params *params,
                                 keel_tensor *const *inputs) {
   uint32_t n = async->args.input_count, m = async->args.output_count;
+  bool donates = params->donated_count != 0;
   async->tensors = calloc((size_t)n + 2 * m + 1, sizeof(keel_tensor *));
-  if (!async->tensors) return keel_no_memory(n);
-  for (uint32_t i = 0; i < n; i++)
-    async->tensors[i] = keel_tensor_retain(inputs[i]);
+  if (donates) async->donated = calloc((size_t)n + 1, sizeof(bool));
+  if (!async->tensors || (donates && !async->donated)) {
+    keel_inputs_drop(params, inputs, n);
+    return keel_no_memory(n);
+  }
+  KEEL_TRY(keel_inputs_take(params, inputs, n, async->tensors, async->donated));
   async->args.inputs = async->tensors;
   async->args.outputs = async->tensors + n;
+  async->args.held = donates ? async->tensors : NULL;
+  async->args.donated = async->donated;
   async->promises = async->tensors + n + m;
   return KD_OK;
+}
+
+static keel_async_run *make_async_run(keel_plan *plan,
+                                      const keel_run_params *params,
+                                      const keel_cancellation *cancellation) {
+  uint32_t m = plan->main->output_count;
+  keel_async_run *async =
+      calloc(1, sizeof *async + m * sizeof *async->fulfilled);
+  if (!async) return NULL;
+  keel_refs_take(&plan->refs);
+  keel_refs_init(&async->refs);
+  async->plan = plan;
+  async->task.run = start_async_run;
+  async->done.call = async_run_ended;
+  async->cancellation = *cancellation;
+  keel_cancel_retain(cancellation->cancel);
+  atomic_fetch_add_explicit(&plan->context->async_runs, 1,
+                            memory_order_relaxed);
+  async->args = args_of(plan, NULL, NULL);
+  if (params->cancel || params->timeout)
+    async->args.cancellation = &async->cancellation;
+  async->args.partial = params->flags & KEEL_RUN_PARTIAL;
+  async->args.async = async;
+  async->args.done = &async->done;
+  return async;
 }
 
 keel_status keel_plan_begin(keel_plan *plan, const keel_run_params *params,
@@ -428,31 +502,21 @@ keel_status keel_plan_begin(keel_plan *plan, const keel_run_params *params,
                             keel_tensor **outputs, uint32_t output_count) {
   keel_run_params all;
   keel_cancellation cancellation;
+  keel_async_run *async = NULL;
   for (uint32_t i = 0; i < output_count; i++)
     outputs[i] = NULL;
-  KEEL_TRY(read_params(params, &all, &cancellation));
-  KEEL_TRY(check_ports(plan, inputs, input_count, output_count));
-  keel_async_run *async =
-      calloc(1, sizeof *async + output_count * sizeof *async->fulfilled);
-  if (!async) return keel_no_memory(sizeof *async);
-  keel_refs_take(&plan->refs);
-  keel_refs_init(&async->refs);
-  async->plan = plan;
-  async->task.run = start_async_run;
-  async->done.call = async_run_ended;
-  async->cancellation = cancellation;
-  keel_cancel_retain(cancellation.cancel);
-  atomic_fetch_add_explicit(&plan->context->async_runs, 1,
-                            memory_order_relaxed);
-  async->args = (keel_run_args){
-      .scope = plan->device,
-      .input_count = input_count,
-      .output_count = output_count,
-      .cancellation = all.cancel || all.timeout ? &async->cancellation : NULL,
-      .partial = all.flags & KEEL_RUN_PARTIAL,
-      .async = async,
-      .done = &async->done};
-  keel_status status = hold_tensors(async, inputs);
+  keel_status status = read_params(params, &all, &cancellation);
+  if (status == KD_OK)
+    status = check_ports(plan, inputs, input_count, output_count);
+  if (status == KD_OK) {
+    async = make_async_run(plan, &all, &cancellation);
+    if (!async) status = keel_no_memory(sizeof *async);
+  }
+  if (status != KD_OK) {
+    keel_inputs_drop(&all, inputs, input_count);
+    return status;
+  }
+  status = hold_tensors(async, &all, inputs);
   if (status == KD_OK) status = make_promises(async, outputs);
   if (status == KD_OK) status = add_hooks(async);
   if (status == KD_OK) {

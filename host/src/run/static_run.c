@@ -5,6 +5,7 @@
 #include "memory/device_copy.h"
 #include "memory/layout.h"
 #include "memory/transfer.h"
+#include "plan/donation.h"
 #include "run/replay.h"
 #include "trace/tickets.h"
 #include "trace/trace.h"
@@ -163,12 +164,30 @@ static void release_outputs(keel_static_run *static_run) {
   if (!keel_replay_holds(static_run->replay)) release_memory(static_run);
 }
 
-static keel_status take_output_slots(keel_static_run *static_run) {
+/* The donated input whose memory an output takes, or NULL. */
+static keel_tensor *donor_of(const keel_static_run *static_run, uint32_t slot,
+                             keel_tensor *const *inputs, const bool *donated) {
+  const output_slot *one = &static_run->memory_plan->output_slots[slot];
+  uint32_t input = static_run->donation ? static_run->donation->slot_input[slot]
+                                        : KEEL_ABSENT;
+  return input != KEEL_ABSENT && donated[input] &&
+                 keel_launch_may_reuse(inputs[input], one->heap)
+             ? inputs[input]
+             : NULL;
+}
+
+static keel_status take_output_slots(keel_static_run *static_run,
+                                     keel_tensor *const *inputs,
+                                     const bool *donated) {
   const keel_memory_plan *memory_plan = static_run->memory_plan;
   for (uint32_t i = 0; i < memory_plan->output_slot_count; i++) {
     const output_slot *one = &memory_plan->output_slots[i];
     keel_buffer *recorded = keel_replay_output(static_run->replay, i);
-    if (recorded)
+    keel_tensor *donor = donor_of(static_run, i, inputs, donated);
+    if (donor)
+      KEEL_TRY(
+          keel_tensor_view(donor, one->type, &static_run->output_slots[i]));
+    else if (recorded)
       KEEL_TRY(keel_tensor_in_buffer(recorded, one->type,
                                      &static_run->output_slots[i]));
     else if (one->layout)
@@ -219,8 +238,8 @@ static keel_status take_inputs(keel_static_run *static_run,
 }
 
 /* Gets memory for a run, and points the views at it. */
-static keel_status fill(keel_static_run *static_run,
-                        keel_tensor *const *inputs) {
+static keel_status fill(keel_static_run *static_run, keel_tensor *const *inputs,
+                        const bool *donated) {
   const keel_memory_plan *memory_plan = static_run->memory_plan;
   keel_status status = KD_OK;
   if (memory_plan->assignment.total && !static_run->arena) {
@@ -232,39 +251,56 @@ static keel_status fill(keel_static_run *static_run,
   }
   status = take_inputs(static_run, inputs);
   if (status == KD_OK && static_run->replay) keel_replay_choose(static_run);
-  if (status == KD_OK) status = take_output_slots(static_run);
+  if (status == KD_OK) status = take_output_slots(static_run, inputs, donated);
   if (status != KD_OK) release_outputs(static_run);
   return status;
 }
 
 bool keel_static_run_begin(keel_executable *executable,
-                           keel_tensor *const *inputs,
+                           keel_tensor *const *inputs, const bool *donated,
                            keel_static_run **static_run) {
   keel_memory_plan *memory_plan = keel_memory_plan_of(executable);
   if (!memory_plan || !takes(memory_plan, inputs)) return false;
   if (!*static_run) *static_run = make_static_run(memory_plan);
-  return *static_run && fill(*static_run, inputs) == KD_OK;
+  if (!*static_run) return false;
+  (*static_run)->donation =
+      donated ? keel_donation_of(memory_plan, donated) : NULL;
+  return fill(*static_run, inputs, donated) == KD_OK;
 }
 
 const keel_order *keel_static_run_order(const keel_static_run *static_run) {
+  keel_donation *donation = static_run->donation;
   /* acquire: pairs with the release that published it */
   const keel_order *ranked = atomic_load_explicit(
-      &static_run->memory_plan->ranked, memory_order_acquire);
-  return ranked ? ranked : static_run->memory_plan->order;
+      donation ? &donation->ranked : &static_run->memory_plan->ranked,
+      memory_order_acquire);
+  return ranked     ? ranked
+         : donation ? donation->order
+                    : static_run->memory_plan->order;
+}
+
+static void rank(const keel_executable *executable, const keel_edge *edges,
+                 uint32_t edge_count, const uint32_t *costs,
+                 _Atomic(keel_order *) *out_ranked) {
+  keel_order *none = NULL;
+  keel_order *ranked = keel_order_create(executable, edges, edge_count, costs);
+  /* release: pairs with the acquire in keel_static_run_order; the first order stays, as
+   * runs already use it */
+  if (!atomic_compare_exchange_strong_explicit(out_ranked, &none, ranked,
+                                               memory_order_release,
+                                               memory_order_relaxed))
+    keel_order_free(ranked);
 }
 
 void keel_static_run_rank(keel_static_run *static_run, const uint32_t *costs) {
   keel_memory_plan *memory_plan = static_run->memory_plan;
-  keel_order *none = NULL;
-  keel_order *ranked =
-      keel_order_create(memory_plan->executable, memory_plan->assignment.edges,
-                        memory_plan->assignment.edge_count, costs);
-  /* release: pairs with the acquire in keel_static_run_order; the first order stays, as
-   * runs already use it */
-  if (!atomic_compare_exchange_strong_explicit(&memory_plan->ranked, &none,
-                                               ranked, memory_order_release,
-                                               memory_order_relaxed))
-    keel_order_free(ranked);
+  const keel_buffer_assignment *assignment = &memory_plan->assignment;
+  keel_donation *donation = static_run->donation;
+  rank(memory_plan->executable, assignment->edges, assignment->edge_count,
+       costs, &memory_plan->ranked);
+  if (donation)
+    rank(memory_plan->executable, donation->edges, donation->edge_count, costs,
+         &donation->ranked);
 }
 
 bool keel_static_run_is_queued(const keel_static_run *static_run) {
@@ -283,7 +319,10 @@ static kd_status copy_aliased_inputs(keel_static_run *static_run,
     const kd_tensor *from = &static_run->views[one->from],
                     *to = &static_run->views[one->to];
     keel_backoff backoff = {0};
-    if (!from->size) continue;
+    /* nothing to do where the output has the input's memory */
+    if (!from->size || (from->buffer == to->buffer && from->data == to->data &&
+                        from->offset == to->offset))
+      continue;
     if (!keel_device_can_copy(device)) {
       memcpy(to->data, from->data, from->size);
       continue;
@@ -358,7 +397,8 @@ keel_status keel_static_run_enqueue_steps(keel_static_run *static_run) {
 
 keel_status keel_static_run_enqueue(keel_static_run *static_run) {
   keel_device *device = static_run->memory_plan->heap->device;
-  if (static_run->replay && !keel_tracing()) return keel_replay_run(static_run);
+  if (static_run->replay && !static_run->donation && !keel_tracing())
+    return keel_replay_run(static_run);
   pthread_mutex_lock(&device->stream_lock);
   keel_status status = keel_static_run_enqueue_steps(static_run);
   pthread_mutex_unlock(&device->stream_lock);

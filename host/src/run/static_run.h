@@ -26,14 +26,16 @@ typedef struct keel_static_run {
   keel_buffer *arena;
   void *base; /* the arena's address that the views have */
   kd_buffer *arena_handle;
+  keel_donation *donation;    /* of this run; NULL: it donates nothing */
   struct keel_replay *replay; /* NULL: the device does not record */
 } keel_static_run;
 
-/* Prepares a static run: creates *static_run, or reuses it. False if the function or these
+/* Prepares a static run: creates *static_run, or reuses it. donated: by input: outputs may
+ * take its memory; NULL: no input's. False if the function or these
  * inputs do not fit, or if there is no memory for all of it at once; the run is then
  * dynamic. */
 bool keel_static_run_begin(keel_executable *executable,
-                           keel_tensor *const *inputs,
+                           keel_tensor *const *inputs, const bool *donated,
                            keel_static_run **static_run);
 
 /* Whether its device has a stream: all steps are enqueued at once, and run later. */

@@ -99,8 +99,11 @@ keel_status keel_run_static(keel_run *run) {
 }
 
 bool keel_run_begin_static(keel_run *run) {
+  /* a partial run that fails is repeated with the same inputs */
+  const bool *donated =
+      run->args.held && !run->args.partial ? run->args.donated : NULL;
   run->is_static = !run->profile && !run->executable->plan->eager &&
                    keel_static_run_begin(run->executable, run->args.inputs,
-                                         &run->static_run);
+                                         donated, &run->static_run);
   return run->is_static;
 }
