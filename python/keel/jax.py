@@ -44,6 +44,11 @@ def library_path() -> str:
 def _register(path: str) -> None:
     bridge: Any = importlib.import_module("jax._src.xla_bridge")
     bridge.register_plugin(PLATFORM, priority=_PRIORITY, library_path=path)
+    # JAX has a list of the platforms to which it says what is donated
+    lowering: Any = importlib.import_module("jax._src.interpreters.mlir")
+    platforms = getattr(lowering, "_platforms_with_donation", None)
+    if isinstance(platforms, list) and PLATFORM not in platforms:
+        platforms.append(PLATFORM)
 
 
 def initialize() -> None:

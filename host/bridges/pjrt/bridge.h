@@ -85,9 +85,11 @@ struct pjrt_client {
 
 struct pjrt_buffer {
   pjrt_device *device;
-  pthread_mutex_t lock; /* of the two below */
+  pthread_mutex_t lock; /* of the four below */
   keel_tensor *tensor;  /* NULL: deleted */
   keel_tensor *host;    /* or NULL: its copy in host memory, for an address */
+  uint32_t outside;     /* users of its memory whom PJRT does not see */
+  keel_tensor *kept;    /* for those, where it has been donated */
   int type;             /* PJRT's */
   size_t rank;
   int64_t dims[KD_MAX_RANK], order[KD_MAX_RANK]; /* minor to major */
@@ -100,6 +102,12 @@ pjrt_error *pjrt_buffer_make(pjrt_device *device, KD_OWNED keel_tensor *tensor,
 
 /* Its value, retained; NULL if it has been deleted, on whichever thread. */
 keel_tensor *pjrt_buffer_take(pjrt_buffer *buffer);
+
+/* Donates its value: it is deleted, and the reference becomes the caller's, beside the one
+ * that the caller has. False: `tensor` is not its value any more. */
+bool pjrt_buffer_give(pjrt_buffer *buffer, keel_tensor *tensor);
+/* The opposite, where the donation comes to nothing. */
+void pjrt_buffer_put_back(pjrt_buffer *buffer, KD_OWNED keel_tensor *tensor);
 
 kd_dtype pjrt_dtype(int type);
 int pjrt_type(kd_dtype dtype); /* 0: PJRT has none */
@@ -117,7 +125,9 @@ struct pjrt_executable {
   uint32_t input_count, output_count;
   /* of the program; it has one, "keel.nothing", where the function has none */
   uint32_t made_count;
-  bool brief; /* runs at once, on the caller's thread */
+  bool brief;        /* runs at once, on the caller's thread */
+  uint32_t *donated; /* inputs that callers donate */
+  uint32_t donated_count;
   /* of outputs */
   int *types;
   size_t *ranks;

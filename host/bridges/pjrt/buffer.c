@@ -111,6 +111,7 @@ pjrt_error *pjrt_Client_BufferFromHostBuffer(
 pjrt_error *pjrt_Buffer_Destroy(Buffer_Destroy_args *args) {
   keel_tensor_release(args->object->tensor);
   keel_tensor_release(args->object->host);
+  keel_tensor_release(args->object->kept);
   pthread_mutex_destroy(&args->object->lock);
   free(args->object);
   return NULL;
@@ -122,6 +123,26 @@ keel_tensor *pjrt_buffer_take(pjrt_buffer *buffer) {
       buffer->tensor ? keel_tensor_retain(buffer->tensor) : NULL;
   pthread_mutex_unlock(&buffer->lock);
   return tensor;
+}
+
+bool pjrt_buffer_give(pjrt_buffer *buffer, keel_tensor *tensor) {
+  pthread_mutex_lock(&buffer->lock);
+  bool given = buffer->tensor == tensor;
+  if (given) {
+    buffer->tensor = NULL;
+    if (buffer->outside) buffer->kept = keel_tensor_retain(tensor);
+  }
+  pthread_mutex_unlock(&buffer->lock);
+  return given;
+}
+
+void pjrt_buffer_put_back(pjrt_buffer *buffer, keel_tensor *tensor) {
+  pthread_mutex_lock(&buffer->lock);
+  keel_tensor *kept = buffer->kept;
+  buffer->kept = NULL;
+  buffer->tensor = tensor;
+  pthread_mutex_unlock(&buffer->lock);
+  keel_tensor_release(kept);
 }
 
 pjrt_error *pjrt_Buffer_Delete(Buffer_Delete_args *args) {
@@ -246,13 +267,23 @@ pjrt_error *pjrt_Buffer_UnsafePointer(Buffer_UnsafePointer_args *args) {
 
 pjrt_error *pjrt_Buffer_IncreaseExternalReferenceCount(
     Buffer_IncreaseExternalReferenceCount_args *args) {
-  (void)args; /* the buffer's holder keeps it */
+  pthread_mutex_lock(&args->object->lock);
+  args->object->outside++;
+  pthread_mutex_unlock(&args->object->lock);
   return NULL;
 }
 
 pjrt_error *pjrt_Buffer_DecreaseExternalReferenceCount(
     Buffer_DecreaseExternalReferenceCount_args *args) {
-  (void)args;
+  pjrt_buffer *buffer = args->object;
+  keel_tensor *kept = NULL;
+  pthread_mutex_lock(&buffer->lock);
+  if (buffer->outside && --buffer->outside == 0) {
+    kept = buffer->kept;
+    buffer->kept = NULL;
+  }
+  pthread_mutex_unlock(&buffer->lock);
+  keel_tensor_release(kept);
   return NULL;
 }
 

@@ -65,18 +65,22 @@ struct pjrt_event {
   pthread_mutex_t lock;
   pthread_cond_t ended;
   uint32_t awaited, count;
-  keel_tensor **values; /* retained */
+  keel_tensor **values; /* retained until the last one has come */
   keel_status status;   /* of the first value that failed */
   char *message;
   callback *callbacks;
 };
 
+static void release_values(pjrt_event *event, uint32_t count) {
+  for (uint32_t i = 0; i < count; i++)
+    keel_tensor_release(event->values[i]);
+}
+
 static void drop(pjrt_event *event) {
   if (atomic_fetch_sub(&event->refs, 1) != 1) return;
   pthread_cond_destroy(&event->ended);
   pthread_mutex_destroy(&event->lock);
-  for (uint32_t i = 0; i < event->count; i++)
-    keel_tensor_release(event->values[i]);
+  release_values(event, event->count);
   free(event->values);
   free(event->message);
   free(event);
@@ -98,10 +102,9 @@ static void run_all(const pjrt_event *event, callback *first) {
 }
 
 /* One value less to wait for. */
-static void arrived(void *context, keel_tensor *value, keel_status status) {
-  pjrt_event *event = context;
+static void count_down(pjrt_event *event, keel_status status) {
   callback *all = NULL;
-  (void)value;
+  uint32_t done = 0;
   pthread_mutex_lock(&event->lock);
   if (status != KD_OK && event->status == KD_OK) {
     event->status = status;
@@ -110,11 +113,20 @@ static void arrived(void *context, keel_tensor *value, keel_status status) {
   if (--event->awaited == 0) {
     all = event->callbacks;
     event->callbacks = NULL;
+    /* who donates a value has the only reference, though the event is there */
+    done = event->count;
+    event->count = 0;
     pthread_cond_broadcast(&event->ended);
   }
   pthread_mutex_unlock(&event->lock);
+  release_values(event, done);
   run_all(event, all);
-  drop(event);
+}
+
+static void arrived(void *context, keel_tensor *value, keel_status status) {
+  (void)value;
+  count_down(context, status);
+  drop(context);
 }
 
 pjrt_event *pjrt_event_of(keel_tensor *const *values, uint32_t count) {
@@ -133,7 +145,9 @@ pjrt_event *pjrt_event_of(keel_tensor *const *values, uint32_t count) {
   pthread_cond_init(&event->ended, NULL);
   for (uint32_t i = 0; i < count; i++) {
     keel_status status = keel_tensor_on_done(values[i], arrived, event);
-    if (status != KD_OK) arrived(event, values[i], status);
+    if (status == KD_OK) continue;
+    count_down(event, status);
+    atomic_fetch_sub(&event->refs, 1); /* not the last: the caller's is left */
   }
   return event;
 }

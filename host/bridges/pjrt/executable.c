@@ -16,6 +16,7 @@ static void drop(pjrt_executable *made) {
   free(made->dims);
   free(made->kinds);
   free(made->kind_sizes);
+  free(made->donated);
   free(made);
 }
 
@@ -47,6 +48,20 @@ static pjrt_error *read_outputs(pjrt_executable *made) {
       made->dims[at++] = port.dims[k];
     made->kinds[i] = "device";
     made->kind_sizes[i] = 6;
+  }
+  return NULL;
+}
+
+/* The inputs that JAX was told to donate. */
+static pjrt_error *read_inputs(pjrt_executable *made) {
+  made->donated = calloc((size_t)made->input_count + 1, sizeof *made->donated);
+  if (!made->donated)
+    return pjrt_fail_text(KD_OUT_OF_MEMORY, "no memory for a program");
+  for (uint32_t i = 0; i < made->input_count; i++) {
+    keel_port port;
+    PJRT_TRY(keel_program_input(made->program, i, &port));
+    if (port.flags & KEEL_PORT_DONATED)
+      made->donated[made->donated_count++] = i;
   }
   return NULL;
 }
@@ -96,6 +111,7 @@ static pjrt_error *load(pjrt_executable *made, const char *bytes, size_t size) {
   made->output_count = is_nothing(made->program) ? 0 : made->made_count;
   made->brief = keel_program_op_count(made->program) <= BRIEF;
   pjrt_error *error = read_outputs(made);
+  if (!error) error = read_inputs(made);
   if (error) return error;
   PJRT_TRY(keel_plan_create(made->program, &params, &made->plan));
   return NULL;
@@ -312,25 +328,66 @@ static pjrt_error *hand_out(const pjrt_executable *made, keel_tensor **results,
   return NULL;
 }
 
-static pjrt_error *run(const pjrt_executable *made, keel_tensor *const *inputs,
-                       bool pending, keel_tensor **results) {
+static bool is_kept(const pjrt_execute_options *options, uint32_t input) {
+  for (size_t i = 0; options && i < options->kept_count; i++)
+    if (options->kept[i] == (int64_t)input) return true;
+  return false;
+}
+
+/* Takes back what has been donated so far. */
+static void undo(pjrt_buffer *const *buffers, keel_tensor *const *inputs,
+                 const uint32_t *donated, uint32_t count) {
+  for (uint32_t i = 0; i < count; i++)
+    pjrt_buffer_put_back(buffers[donated[i]],
+                         keel_tensor_retain(inputs[donated[i]]));
+}
+
+/* Deletes the buffers that are donated in this run: which, of room for all that the program
+ * donates. All, or none. */
+static pjrt_error *donate(const pjrt_executable *made,
+                          const pjrt_execute_options *options,
+                          pjrt_buffer *const *buffers,
+                          keel_tensor *const *inputs, uint32_t *donated,
+                          uint32_t *out_count) {
+  *out_count = 0;
+  for (uint32_t i = 0; i < made->donated_count; i++) {
+    uint32_t input = made->donated[i];
+    if (is_kept(options, input)) continue;
+    if (!pjrt_buffer_give(buffers[input], inputs[input])) {
+      undo(buffers, inputs, donated, *out_count);
+      return pjrt_fail_text(KD_INVALID_ARGUMENT,
+                            "argument %u is donated, and its buffer has been"
+                            " donated or deleted already: pass it once",
+                            (unsigned)input);
+    }
+    keel_tensor_release(inputs[input]); /* the buffer's reference is left */
+    donated[(*out_count)++] = input;
+  }
+  return NULL;
+}
+
+/* What is donated is gone afterwards, and NULL in `inputs`. */
+static pjrt_error *run(const pjrt_executable *made, keel_tensor **inputs,
+                       const uint32_t *donated, uint32_t count, bool pending,
+                       keel_tensor **results) {
+  const keel_run_params params = {
+      .struct_size = sizeof params, .donated = donated, .donated_count = count};
   keel_status status =
       made->brief && !pending
-          ? keel_plan_run(made->plan, inputs, made->input_count, results,
-                          made->made_count)
-          : keel_plan_begin(made->plan, NULL, inputs, made->input_count,
+          ? keel_plan_run_with(made->plan, count ? &params : NULL, inputs,
+                               made->input_count, results, made->made_count)
+          : keel_plan_begin(made->plan, &params, inputs, made->input_count,
                             results, made->made_count);
+  for (uint32_t i = 0; i < count; i++)
+    inputs[donated[i]] = NULL;
   return pjrt_fail(status);
 }
 
-/* Runs it, and gives buffers and the event of its end. */
-static pjrt_error *run_out(const pjrt_executable *made,
-                           keel_tensor *const *inputs, bool pending,
-                           keel_tensor **results,
-                           LoadedExecutable_Execute_args *args) {
+/* Buffers of the results, which it takes over, and the event of the run's end. */
+static pjrt_error *give_results(const pjrt_executable *made,
+                                keel_tensor **results,
+                                LoadedExecutable_Execute_args *args) {
   pjrt_event *done = NULL;
-  pjrt_error *error = run(made, inputs, pending, results);
-  if (error) return error;
   if (args->done) {
     done = pjrt_event_of(results, made->made_count);
     if (!done) {
@@ -338,7 +395,7 @@ static pjrt_error *run_out(const pjrt_executable *made,
       return pjrt_fail_text(KD_OUT_OF_MEMORY, "no memory for an event");
     }
   }
-  error = hand_out(made, results, args->outputs[0]);
+  pjrt_error *error = hand_out(made, results, args->outputs[0]);
   if (error && done)
     pjrt_Event_Destroy(&(Event_Destroy_args){.object = done});
   else if (done)
@@ -346,24 +403,42 @@ static pjrt_error *run_out(const pjrt_executable *made,
   return error;
 }
 
+/* values: room for inputs and results. */
+static pjrt_error *execute(const pjrt_executable *made, keel_tensor **values,
+                           uint32_t *donated,
+                           LoadedExecutable_Execute_args *args) {
+  pjrt_buffer *const *buffers = args->inputs[0];
+  keel_tensor **results = values + made->input_count;
+  bool pending = false;
+  uint32_t count = 0;
+  pjrt_error *error =
+      gather(made, buffers, args->input_count, values, &pending);
+  if (!error && made->donated_count)
+    error = donate(made, args->options, buffers, values, donated, &count);
+  if (!error) error = run(made, values, donated, count, pending, results);
+  release_all(values, made->input_count);
+  return error ? error : give_results(made, results, args);
+}
+
 pjrt_error *pjrt_LoadedExecutable_Execute(LoadedExecutable_Execute_args *args) {
   const pjrt_executable *made = args->object;
   keel_tensor *few[FEW] = {NULL}, **values = few;
+  uint32_t few_donated[FEW], *donated = few_donated;
   size_t room = (size_t)made->input_count + made->made_count;
-  bool pending = false;
   if (args->device_count != 1)
     return pjrt_fail_text(KD_UNIMPLEMENTED, "a run on %zu devices at once",
                           args->device_count);
   if (atomic_load(&args->object->deleted))
     return pjrt_fail_text(KD_FAILED_PRECONDITION,
                           "the program has been deleted");
-  if (room > FEW) values = calloc(room, sizeof(keel_tensor *));
-  if (!values) return pjrt_fail_text(KD_OUT_OF_MEMORY, "no memory for a run");
-  pjrt_error *error =
-      gather(made, args->inputs[0], args->input_count, values, &pending);
-  if (!error)
-    error = run_out(made, values, pending, values + made->input_count, args);
-  release_all(values, made->input_count);
+  if (room > FEW) {
+    values = calloc(room, sizeof(keel_tensor *));
+    donated = calloc(room, sizeof *donated);
+  }
+  pjrt_error *error = values && donated ? execute(made, values, donated, args)
+                                        : pjrt_fail_text(KD_OUT_OF_MEMORY,
+                                                         "no memory for a run");
   if (values != few) free(values);
+  if (donated != few_donated) free(donated);
   return error;
 }

@@ -216,6 +216,72 @@ class OnKeel(unittest.TestCase):
                     serialize_executable.deserialize_and_load(
                         broken, *kept[1:], backend=device.client, execution_devices=[device])
 
+    def test_donated_arguments_are_used_up(self):
+        for device in self.each():
+            step = jax.jit(lambda w, g: (w - 0.5 * g, g.sum()), donate_argnums=0)
+            w = jax.device_put(np.full((32, 32), 8, np.float32), device)
+            g = jax.device_put(np.ones((32, 32), np.float32), device)
+            w = step(w, g)[0]
+            for k in range(6):
+                at, before = w.unsafe_buffer_pointer(), w
+                w = step(w, g)[0]
+                self.assertTrue(before.is_deleted())
+                if device.keel_device.startswith("cpu"):
+                    self.assertEqual(w.unsafe_buffer_pointer(), at)
+                with self.assertRaisesRegex(Exception, "deleted|donated"):
+                    np.asarray(before + 1)
+            self.assertFalse(g.is_deleted())
+            self.assertTrue((np.asarray(w) == 4.5).all())
+
+    def test_a_donated_argument_stays_where_another_has_it(self):
+        for device in self.each():
+            both = jax.jit(lambda a, b: (a + 1, b * 2), donate_argnums=(0,))
+            for _ in range(4):
+                x = jax.device_put(np.full(9, 3, np.float32), device)
+                y, z = both(x, x)
+                self.assertTrue((np.asarray(y) == 4).all() and (np.asarray(z) == 6).all())
+            twice = jax.jit(lambda a, b: (a + b, a * b), donate_argnums=(0, 1))
+            x = jax.device_put(np.full(9, 3, np.float32), device)
+            with self.assertRaisesRegex(Exception, "donate"):
+                jax.block_until_ready(twice(x, x))
+            self.assertTrue((np.asarray(x) == 3).all())
+
+    def test_training_gives_memory_back_to_itself(self):
+        for device in self.each():
+            def loss(params, x):
+                return ((mlp(params, x) - 1) ** 2).mean()
+
+            def step(params, x):
+                grads = jax.grad(loss)(params, x)
+                return jax.tree.map(lambda p, d: p - 0.1 * d, params, grads)
+
+            results = []
+            for donated in ((), (0,)):
+                params = jax.device_put(mlp_params(), device)
+                x = jax.device_put(normal(16, 8), device)
+                f = jax.jit(step, donate_argnums=donated)
+                places = set()
+                for k in range(8):
+                    params = jax.block_until_ready(f(params, x))
+                    if k > 2:
+                        places |= {p.unsafe_buffer_pointer() for p in jax.tree.leaves(params)}
+                results.append([np.asarray(p) for p in jax.tree.leaves(params)])
+                if donated and device.keel_device.startswith("cpu"):
+                    self.assertEqual(len(places), len(jax.tree.leaves(params)))
+            for plain, donated in zip(*results):
+                np.testing.assert_array_equal(plain, donated)
+
+    def test_a_kept_program_donates_as_well(self):
+        for device in self.each():
+            w = jax.device_put(np.full(40, 8, np.float32), device)
+            compiled = jax.jit(lambda a: a * 2, donate_argnums=0).lower(w).compile()
+            again = serialize_executable.deserialize_and_load(
+                *serialize_executable.serialize(compiled), backend=device.client,
+                execution_devices=[device])
+            doubled = again(w)
+            self.assertTrue(w.is_deleted())
+            self.assertTrue((np.asarray(doubled) == 16).all())
+
     def test_what_is_deleted_is_gone(self):
         for device in self.each():
             x = jax.device_put(normal(3), device)
