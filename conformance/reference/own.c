@@ -1,6 +1,7 @@
 /* own.c - ops of domain "keel" that StableHLO has and ONNX has not. Semantics are those of
  * its specification (openxla/stablehlo, docs/spec.md): popcnt, count_leading_zeros, sort,
- * dynamic_slice, dynamic_update_slice, reduce_window, select_and_scatter. */
+ * dynamic_slice, dynamic_update_slice, reduce_window, select_and_scatter. The bits of
+ * rng_bit_generator are XLA's, whose order the specification leaves open. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,6 +37,105 @@ static bool run_bits(ref_call *call) {
       zeros++;
     call->out[0]->x[i] = call->variant ? zeros : ones;
   }
+  return true;
+}
+
+/* ---- random numbers -------------------------------------------------------------------- */
+
+/* Threefry-2x32-20 and Philox-4x32-10 (Salmon et al., SC 2011): lane numbers of a counter. */
+static void threefry_lanes(uint64_t key, uint64_t counter, uint64_t *lane) {
+  static const int turns[8] = {13, 15, 26, 6, 17, 29, 16, 24};
+  const uint64_t low = 0xffffffffu;
+  uint64_t k[3] = {key & low, key >> 32, 0};
+  uint64_t x = counter & low, y = counter >> 32;
+  k[2] = 0x1bd11bdau ^ k[0] ^ k[1];
+  for (int round = 0; round <= 20; round++) {
+    if (round % 4 == 0) { /* a key after each four rounds */
+      uint64_t n = (uint64_t)round / 4;
+      x = (x + k[n % 3]) & low;
+      y = (y + k[(n + 1) % 3] + n) & low;
+    }
+    if (round == 20) break;
+    int by = turns[round % 8];
+    x = (x + y) & low;
+    y = ((y << by | y >> (32 - by)) & low) ^ x;
+  }
+  lane[0] = x;
+  lane[1] = y;
+}
+
+static void philox_lanes(uint64_t key, uint64_t lower, uint64_t upper,
+                         uint64_t *lane) {
+  const uint64_t low = 0xffffffffu;
+  lane[0] = lower & low;
+  lane[1] = lower >> 32;
+  lane[2] = upper & low;
+  lane[3] = upper >> 32;
+  for (uint64_t round = 0; round < 10; round++) {
+    uint64_t a = ((key & low) + round * 0x9e3779b9u) & low;
+    uint64_t b = ((key >> 32) + round * 0xbb67ae85u) & low;
+    uint64_t p = lane[0] * 0xd2511f53u, q = lane[2] * 0xcd9e8d57u;
+    const uint64_t made[4] = {(q >> 32) ^ lane[1] ^ a, q & low,
+                              (p >> 32) ^ lane[3] ^ b, p & low};
+    memcpy(lane, made, sizeof made);
+  }
+}
+
+/* Which counter, and which of its lanes of 32 bits, an element of up to 32 bits has: in the
+ * first even dimension, or the longest, two elements have one counter. */
+static uint64_t threefry_place(const value *out, const int64_t *index,
+                               uint32_t *lane) {
+  uint32_t at = 0;
+  uint64_t place = 0;
+  bool even = false;
+  for (uint32_t d = 0; d < out->rank && !even; d++) {
+    even = out->dims[d] % 2 == 0;
+    if (even || out->dims[d] > out->dims[at]) at = d;
+  }
+  *lane = 0;
+  for (uint32_t d = 0; d < out->rank; d++) {
+    int64_t size = d == at ? (out->dims[d] + 1) / 2 : out->dims[d];
+    if (d == at) *lane = (uint32_t)(index[d] % 2);
+    place =
+        place * (uint64_t)size + (uint64_t)(d == at ? index[d] / 2 : index[d]);
+  }
+  return place;
+}
+
+static bool run_random_bits(ref_call *call) {
+  const value *state = call->in[0];
+  value *next = ref_out(call, 0), *out = ref_out(call, 1);
+  bool counts64 = ref_text_is(call, "algorithm", "philox", "threefry");
+  uint64_t key = (uint64_t)state->x[0], from = (uint64_t)state->x[1];
+  uint64_t high = (uint64_t)state->x[state->count == 3 ? 2 : 0];
+  uint64_t used = 0;
+  if (!out) return false;
+  size_t size = kd_dtype_size(out->dtype);
+  for (int64_t i = 0; i < out->count; i++) {
+    int64_t index[KD_MAX_RANK];
+    uint64_t lanes[4], counter = (uint64_t)i;
+    uint32_t lane = 0, each = size == 8 ? 2 : 4;
+    unravel(out, i, index);
+    if (counts64) {
+      if (size < 8) counter = threefry_place(out, index, &lane);
+      threefry_lanes(key, from + counter, lanes);
+    } else {
+      counter = (uint64_t)i / each;
+      lane = (uint32_t)((uint64_t)i % each) * (4 / each);
+      philox_lanes(key, from + counter, high + (from + counter < from), lanes);
+    }
+    uint64_t bits =
+        size == 8 ? lanes[lane] | lanes[lane + 1] << 32 : lanes[lane];
+    if (counter >= used) used = counter + 1;
+    if (size < 8) bits &= (UINT64_C(1) << 8 * size) - 1;
+    bool negative =
+        KD_TYPES_SIGNED & KD_TYPES(out->dtype) && bits >> (8 * size - 1);
+    out->x[i] = (real)bits - (negative ? ldexpl(1, (int)(8 * size)) : 0);
+  }
+  for (int64_t i = 0; next && i < state->count; i++)
+    next->x[i] = i == 0   ? (real)key
+                 : i == 1 ? (real)(from + used)
+                          : (real)(high + (from + used < from));
   return true;
 }
 
@@ -232,6 +332,7 @@ const ref_op ref_own[] = {
     {"keel", "ArgSort", REF_EXACT, 0, run_arg_sort, false},
     {"keel", "DynamicSlice", REF_EXACT, 0, run_part, false},
     {"keel", "DynamicUpdateSlice", REF_EXACT, 1, run_part, false},
+    {"keel", "RngBitGenerator", REF_EXACT, 0, run_random_bits, false},
     {"keel", "ReduceWindow", REF_SUM, 0, run_reduce_window, false},
     {"keel", "SelectAndScatter", REF_SUM, 0, run_select_and_scatter, false},
 };

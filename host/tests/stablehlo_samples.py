@@ -61,6 +61,11 @@ def descent(w, s, g):
     return w - g, s.reshape(6) + 1
 
 
+def random(key):
+    return (lax.rng_bit_generator(key, (3, 5)),
+            lax.rng_bit_generator(key, (3, 5), algorithm=lax.RandomAlgorithm.RNG_THREE_FRY))
+
+
 # arguments that are donated: to an output of their type, and to one of their size
 DONATED = {"descent": (0, 1)}
 PROGRAMS = [
@@ -71,6 +76,7 @@ PROGRAMS = [
     ("window", window, (counted(1, 4, 5, 2), counted(2, 2, 2, 2)), ("1.17.0",)),
     ("bits", bits, (counted(5, dtype=np.uint32), counted(5, dtype=np.uint32) * 5), ("1.17.0",)),
     ("descent", descent, (counted(2, 3), counted(2, 3), counted(2, 3) + 2), ("0.9.0", "1.17.0")),
+    ("random", random, (np.array([1, 2, 2**32 - 1, 2**32 - 1], np.uint32),), ("1.17.0",)),
 ]
 
 

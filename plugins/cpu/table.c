@@ -269,6 +269,7 @@ const kd_kernel_def cpu_kernels[] = {
     OWN(ArgSort, arg_sort, 0),
     OWN(DynamicSlice, dynamic_slice, 0),
     OWN(DynamicUpdateSlice, dynamic_update, 0, .aliases = &updated, .alias_count = 1),
+    OWN(RngBitGenerator, random_bits, 0, .output_types = {ONNX_SET_u64, ONNX_SET_int}),
     OWN(ReduceWindow, reduce_window, 0),
     OWN(SelectAndScatter, select_and_scatter, 0),
 

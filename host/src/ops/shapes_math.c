@@ -105,6 +105,25 @@ keel_status keel_shape_random(keel_infer *infer) {
   return keel_infer_out(infer, 0, (uint32_t)rank, shape);
 }
 
+keel_status keel_shape_random_bits(keel_infer *infer) {
+  const keel_type *state = infer->in[0];
+  const int64_t *shape = NULL;
+  const char *by = keel_attr_string(infer->op, "algorithm", "philox");
+  int64_t rank = keel_attr_ints(infer->op, "shape", &shape);
+  int64_t to = keel_attr_int(infer->op, "dtype", 0);
+  int64_t numbers = state->rank == 1 ? state->dims[0] : 0;
+  if (numbers != 2 && (numbers != 3 || !strcmp(by, "threefry")))
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                           "state must be two numbers, or three of philox");
+  if (to <= 0 || to >= (int64_t)KD_DTYPE_COUNT ||
+      !(KD_TYPES_INT & KD_TYPES((uint32_t)to)))
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                           "dtype must be an integer type");
+  infer->dtypes[1] = (kd_dtype)to;
+  KEEL_TRY(keel_infer_out(infer, 0, 1, state->dims));
+  return keel_infer_out(infer, 1, (uint32_t)(rank < 0 ? 0 : rank), shape);
+}
+
 /* keel::Uniform, keel::Normal: input 2 is the shape. */
 keel_status keel_shape_counted(keel_infer *infer) {
   int64_t dims[KD_MAX_RANK];

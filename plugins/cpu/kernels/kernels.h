@@ -34,6 +34,7 @@ CPU_KERNEL(cpu_run_arg_sort);
 CPU_KERNEL(cpu_run_count_bits);
 CPU_KERNEL(cpu_run_dynamic_slice);
 CPU_KERNEL(cpu_run_dynamic_update);
+CPU_KERNEL(cpu_run_random_bits);
 CPU_KERNEL(cpu_run_reduce_window);
 CPU_KERNEL(cpu_run_select_and_scatter);
 CPU_KERNEL(cpu_run_depth_to_space);

@@ -151,6 +151,21 @@ class OnKeel(unittest.TestCase):
                                  jax.random.normal(k, (6,)), jax.random.permutation(k, 9)),
                       jax.random.PRNGKey(seed), tolerance=2e-6)
 
+    def test_random_bits_are_xla_s(self):
+        shapes = ((), (5,), (3, 4), (3, 0), (301, 1, 3))
+        keys = (np.array([1, 2, 3, 4], np.uint32), np.array([1, 2], np.uint64),
+                np.array([2**63 + 5, 2**64 - 3], np.uint64))  # the counter wraps
+        algorithms = jax.lax.RandomAlgorithm
+        with jax.enable_x64(True):
+            for algorithm in (algorithms.RNG_THREE_FRY, algorithms.RNG_PHILOX):
+                for dtype in ("uint8", "uint32", "uint64"):
+                    def bits(key, algorithm=algorithm, dtype=dtype):
+                        return [jax.lax.rng_bit_generator(key, shape, dtype, algorithm)
+                                for shape in shapes]
+                    for key in keys:
+                        self.same(bits, key, tolerance=0)
+            self.same(lambda key: jax.lax.rng_bit_generator(key, (9,))[0], keys[0], tolerance=0)
+
     def test_what_jax_wraps_itself(self):
         # outside of jit JAX adds constraints of shards around what it calls
         with jax.default_device(CPU):
