@@ -404,9 +404,10 @@ KEEL_API keel_status keel_plan_run_with(keel_plan *plan,
  * is computed, or fails with the run or, with KEEL_RUN_PARTIAL, with what it
  * depends on. Inputs other than resources may be pending, and must then have
  * the declared shape; ops that do not need them run before they arrive. Plan,
- * inputs and token may be released at once (donated inputs are). Cancellation or timeout fails the
- * outputs that are not ready by then, and ends the run before its next op, or
- * when the input that it waits for arrives: keel_close waits for that.
+ * inputs and token may be released at once; donated inputs are the run's.
+ * Cancellation or timeout fails the outputs that are not ready by then, and ends
+ * the run before its next op, or when the input that it waits for arrives:
+ * keel_close waits for that.
  * Returns KD_OK, or why it cannot begin (outputs are then NULL). */
 KEEL_API keel_status keel_plan_begin(keel_plan *plan,
                                      const keel_run_params *params,
