@@ -8,11 +8,12 @@
 #   FOLDER   of the environments (default: build/bridges); those that are there are used again
 #
 # variables:
-#   BRIDGES    which of "onnxruntime jax torch" (default: all)
-#   DEVICES    on which devices (default: cpu:0)
-#   JAX_TESTS  a checkout of JAX at the installed release: its own tests run as well, and are
-#              counted beside those on JAX's own CPU
-#   PIP        options of pip install, as an index
+#   BRIDGES           which of "onnxruntime jax torch" (default: all)
+#   DEVICES           on which devices (default: cpu:0), also of the samples
+#   KEEL_PLUGIN_PATH  plugins beside the build's own, as a vendor's
+#   JAX_TESTS         a checkout of JAX at the installed release: its own tests run as well, and are
+#                     counted beside those on JAX's own CPU
+#   PIP               options of pip install, as an index
 #
 # host/bridges/RESULTS.md has what came of it.
 set -eu
@@ -30,7 +31,12 @@ mkdir -p "${2:-build/bridges}"
 folder=$(realpath "${2:-build/bridges}")
 devices=${DEVICES:-cpu:0}
 failed=0
-export KEEL_LIBRARY="$build/lib/libkeel.so" KEEL_PLUGIN_PATH="$build/lib/keel"
+export KEEL_LIBRARY="$build/lib/libkeel.so"
+export KEEL_PLUGIN_PATH="$build/lib/keel${KEEL_PLUGIN_PATH:+:$KEEL_PLUGIN_PATH}"
+for device in $devices; do # of a sample: its plugin, too
+  sample="$build/samples/${device%%:*}.so"
+  [ ! -e "$sample" ] || KEEL_PLUGIN_PATH="$KEEL_PLUGIN_PATH:$sample"
+done
 export KEEL_ORT_LIBRARY="$build/lib/keel-bridges/libkeel_onnxruntime.so"
 export KEEL_PJRT_LIBRARY="$build/lib/keel-bridges/libkeel_pjrt.so"
 export PYTHONPATH="$PWD/python"
@@ -98,6 +104,9 @@ jax() {
 torch() {
   environment torch torch torchvision numpy
   run "$python" -B python/tests/test_torch.py
+  for device in $devices; do
+    [ "$device" = cpu:0 ] || run env "KEEL_TEST_DEVICE=$device" "$python" -B python/tests/test_torch.py Models
+  done
 }
 
 [ ! "$short" ] || BRIDGES=${BRIDGES:-onnxruntime jax}

@@ -31,8 +31,15 @@ CLOSE = 1e-4
 LEFT = {"encoder": {"dropout_mask"}, "vae": {"drawn_like"}}
 
 
+DEVICE = os.environ.get("KEEL_TEST_DEVICE")  # of the models; None: the default
+
+
 def compiled(function, **options):
     return torch.compile(function, backend="keel", **options)
+
+
+def on_device(function):
+    return compiled(function, **({"options": {"device": DEVICE}} if DEVICE else {}))
 
 
 class Fresh(unittest.TestCase):
@@ -59,7 +66,7 @@ class Models(Fresh):
         model, arguments = make()
         plain = copy.deepcopy(model)
         want = trained(plain, arguments, plain)
-        got = trained(model, arguments, compiled(model))
+        got = trained(model, arguments, on_device(model))
         self.assertLess(far(got[0], want[0]), CLOSE)
         self.assertLess(far(got[1], want[1]), CLOSE)
         for a, b in zip(model.buffers(), plain.buffers()):  # the statistics of batches
@@ -76,7 +83,7 @@ class Models(Fresh):
                 torch._dynamo.reset()
                 model, arguments = make()
                 model.eval()
-                self.assertLess(far(compiled(model)(*arguments), model(*arguments)), CLOSE)
+                self.assertLess(far(on_device(model)(*arguments), model(*arguments)), CLOSE)
                 self.assertEqual(keel.torch.stats.left, {})
 
     def test_steps_of_an_optimiser_agree(self):
@@ -84,7 +91,7 @@ class Models(Fresh):
         plain = copy.deepcopy(model)
         target = torch.randint(0, 5, (8,))
         losses = []
-        for one, call in ((plain, plain), (model, compiled(model))):
+        for one, call in ((plain, plain), (model, on_device(model))):
             steps = torch.optim.SGD(one.parameters(), 0.05, momentum=0.9)
             line = []
             for _ in range(10):

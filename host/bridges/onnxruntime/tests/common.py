@@ -48,6 +48,12 @@ def devices() -> list[Any]:
     return [d for d in ort.get_ep_devices() if d.ep_name == PROVIDER]
 
 
+def names_of_ours() -> list[str]:
+    """Devices of the plugins that come with Keel, which take whole models. Others need not."""
+    names = [one.ep_metadata["keel.device"] for one in devices()]
+    return [name for name in names if name.split(":")[0] in ("cpu", "opencl", "vulkan", "cuda")]
+
+
 def device(name: str) -> Any:
     for one in devices():
         if one.ep_metadata.get("keel.device") == name:

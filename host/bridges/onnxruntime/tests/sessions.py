@@ -11,8 +11,8 @@ import tempfile
 import threading
 from typing import Any
 
-from common import (PROVIDER, check, devices, np, open_session, options, ort, others, partitions,
-                    refused, register, run_tests, since, unregister)
+from common import (PROVIDER, check, devices, names_of_ours, np, open_session, options, ort,
+                    others, partitions, refused, register, run_tests, since, unregister)
 from models import Maker, mlp, transformer
 from onnx import TensorProto, helper, numpy_helper
 
@@ -110,8 +110,7 @@ def the_option_chooses_the_device() -> None:
     x = RANDOM.standard_normal((4, 64)).astype(np.float32)
     want = open_session(mlp(4), options("cpu:0"))
     check(want.run(None, {"x": x})[0].shape == (4, 10), "shape")
-    for one in devices():
-        name = one.ep_metadata["keel.device"]
+    for name in names_of_ours():
         session = ort.InferenceSession(
             mlp(4).SerializeToString(), options(None), enable_fallback=0,
             providers=[(PROVIDER, {"keel.device": name}), "CPUExecutionProvider"])
