@@ -15,6 +15,7 @@ enum {
 enum {
 #define OP(op, since, types, parameters, attributes, shape, values) \
   ONNX_TYPES_##op = ONNX_SET_##types, ONNX_VALUES_##op = values,
+#define FUNCTION(op, since, types, parameters, attributes, shape, values)
 #include "onnx/ops.def"
 };
 

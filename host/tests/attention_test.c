@@ -162,10 +162,12 @@ static void look(void *context_of, const char *pass, const char *text) {
   s->found |= s->wanted && strstr(text, s->wanted);
 }
 
-static int64_t run(const form *f, keel_program *program, const char *skip,
-                   search *s, float *out) {
-  const int64_t q_dims[] = {f->batch, f->rows, f->heads, f->size};
-  const int64_t k_dims[] = {f->batch, f->keys, f->groups, f->size};
+static int64_t run(const form *f, keel_program *program, bool by_head,
+                   const char *skip, search *s, float *out) {
+  const int64_t q_dims[] = {f->batch, by_head ? f->heads : f->rows,
+                            by_head ? f->rows : f->heads, f->size};
+  const int64_t k_dims[] = {f->batch, by_head ? f->groups : f->keys,
+                            by_head ? f->keys : f->groups, f->size};
   const int64_t mask_dims[] = {1, 1, f->rows, f->keys};
   keel_plan_params params = {.struct_size = sizeof params,
                              .skip = &skip,
@@ -191,13 +193,14 @@ static int64_t run(const form *f, keel_program *program, const char *skip,
   return count;
 }
 
-static void check(const form *f, size_t index) {
+/* by_head: Q, K and V have heads before rows. */
+static void check(const form *f, size_t index, keel_program *program,
+                  bool by_head) {
   static float want[MOST], got[MOST];
   search s = {.wanted = f->wanted};
-  keel_program *program = program_of(f);
 
-  int64_t count = run(f, program, "attention", NULL, want);
-  assert_int_equal(run(f, program, NULL, &s, got), count);
+  int64_t count = run(f, program, by_head, "attention", NULL, want);
+  assert_int_equal(run(f, program, by_head, NULL, &s, got), count);
 
   if (f->wanted && !s.found) fail_msg("%zu: no %s", index, f->wanted);
   if (!f->wanted && s.any) fail_msg("%zu: it is no attention", index);
@@ -240,7 +243,7 @@ static void attention_becomes_one_op(void **state) {
   };
   (void)state;
   for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
-    check(&forms[i], i);
+    check(&forms[i], i, program_of(&forms[i]), false);
 }
 
 static void what_is_read_elsewhere_stays(void **state) {
@@ -252,13 +255,46 @@ static void what_is_read_elsewhere_stays(void **state) {
   };
   (void)state;
   for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
-    check(&forms[i], i);
+    check(&forms[i], i, program_of(&forms[i]), false);
+}
+
+/* ONNX's Attention of groups of heads, in causal order or with a mask. */
+static keel_program *program_of_onnx(const form *f) {
+  const int64_t q_dims[] = {f->batch, f->heads, f->rows, f->size};
+  const int64_t k_dims[] = {f->batch, f->groups, f->keys, f->size};
+  const int64_t mask_dims[] = {1, 1, f->rows, f->keys};
+  const keel_attr attr = KEEL_INT("is_causal", f->mask == CAUSAL_MASK);
+  builder = create_builder(context, "model");
+  keel_value in[] = {keel_builder_input(builder, "q", KD_F32, 4, q_dims),
+                     keel_builder_input(builder, "k", KD_F32, 4, k_dims),
+                     keel_builder_input(builder, "v", KD_F32, 4, k_dims), 0};
+  if (f->mask == GIVEN_MASK)
+    in[3] = keel_builder_input(builder, "mask", KD_F32, 4, mask_dims);
+  keel_builder_output(builder, "y",
+                      keel_builder_op(builder, "Attention", &attr, 1, in,
+                                      f->mask == GIVEN_MASK ? 4 : 3));
+  return finish_program(builder);
+}
+
+static void onnx_attention_becomes_one_op(void **state) {
+  static const form forms[] = {
+      {"keel.Attention", 2, 3, 3, 7, 9, 8, .mask = NO_MASK},
+      {"causal = 1", 1, 2, 2, 7, 7, 8, .mask = CAUSAL_MASK},
+      {"keel.Attention", 1, 4, 2, 5, 6, 8, .mask = GIVEN_MASK},
+      /* heads of K and V are read where they are one */
+      {"(tensor<2x6x5x8xf32>, tensor<2x2x11x8xf32>, tensor<2x2x11x8xf32>)", 2,
+       6, 2, 5, 11, 8, .mask = NO_MASK},
+  };
+  (void)state;
+  for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
+    check(&forms[i], i, program_of_onnx(&forms[i]), true);
 }
 
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(attention_becomes_one_op),
       cmocka_unit_test(what_is_read_elsewhere_stays),
+      cmocka_unit_test(onnx_attention_becomes_one_op),
   };
   return cmocka_run_group_tests(tests, open_cpu, close_context);
 }

@@ -7,6 +7,8 @@ FOLDER/cases/NAME is laid out as ONNX's own cases are; FOLDER/refused has NAME.o
 NAME.txt. Nothing but Python is needed: messages are written byte by byte, by the field
 numbers of onnx.proto.
 """
+import itertools
+import math
 import os
 import struct
 import sys
@@ -96,7 +98,7 @@ def function(name, inputs, outputs, nodes, version):
 
 
 def port(name, value):
-    shape = b"".join(part(1, whole(1, d)) for d in value.dims)
+    shape = b"".join(part(1, whole(1, d) if d >= 0 else b"") for d in value.dims)
     return part(1, name) + part(2, part(1, whole(1, TYPES[value.dtype][0])
                                         + part(2, shape)))
 
@@ -367,6 +369,203 @@ refuse("other_hidden_size", "hidden_size is 3, and R has 2 units",
        [node("RNN", ["v", "w", "w"], ["y"], hidden_size=3)], {"": 14},
        inputs={"v": tensor("f32", 1, 2, dims=[1, 1, 2]),
                "w": tensor("f32", 1, 2, 3, 4, dims=[1, 2, 2])})
+
+
+# ---- attention, and what goes with it ------------------------------------------------
+
+
+def numbers(*dims, begin=0):
+    count = math.prod(dims)
+    return tensor("f32", *[((begin + i) * 7919 % 401 - 200) / 150 for i in range(count)],
+                  dims=list(dims))
+
+
+class Heads:
+    """[batch, heads, rows, size], or with heads and rows exchanged as [batch, rows, heads * size]."""
+
+    def __init__(self, value, heads=None):
+        d = value.dims
+        self.flat, self.values = heads is not None, value.values
+        self.batch, self.rows = d[0], d[1] if self.flat else d[2]
+        self.heads = heads or d[1]
+        self.size = d[2] // heads if self.flat else d[3]
+
+    def row(self, b, h, i):
+        at = (b * self.rows + i) * self.heads + h if self.flat else \
+            (b * self.heads + h) * self.rows + i
+        return self.values[at * self.size:(at + 1) * self.size]
+
+
+def attend(q, k, v, added=lambda b, h, i, j: 0, softcap=0):
+    """(y, weights) by batch, head and row; rows of which `added` hides all are zeros."""
+    y, weights = {}, {}
+    for b, h, i in itertools.product(range(q.batch), range(q.heads), range(q.rows)):
+        group = h * k.heads // q.heads
+        scores = []
+        for j in range(k.rows):
+            score = sum(x * z for x, z in zip(q.row(b, h, i), k.row(b, group, j)))
+            score /= math.sqrt(q.size)
+            scores.append((softcap * math.tanh(score / softcap) if softcap else score)
+                          + added(b, h, i, j))
+        most = max(scores)
+        powers = [0 if most == -INF else math.exp(s - most) for s in scores]
+        total = sum(powers) or 1
+        weights[b, h, i] = [p / total for p in powers]
+        y[b, h, i] = [sum(w * v.row(b, group, j)[c] for j, w in enumerate(weights[b, h, i]))
+                      for c in range(v.size)]
+    return y, weights
+
+
+def in_order(rows, q, flat=False):
+    """What attend gives, as a tensor."""
+    order = [(b, h, i) for b in range(q.batch) for h in range(q.heads) for i in range(q.rows)]
+    size = len(rows[0, 0, 0])
+    if flat:
+        order = [(b, h, i) for b in range(q.batch) for i in range(q.rows) for h in range(q.heads)]
+    dims = [q.batch, q.rows, q.heads * size] if flat else [q.batch, q.heads, q.rows, size]
+    return tensor("f32", *[x for at in order for x in rows[at]], dims=dims)
+
+
+def hide(seen):
+    return 0 if seen else -INF
+
+
+Q, K, V = numbers(2, 4, 3, 4), numbers(2, 2, 5, 4, begin=99), numbers(2, 2, 5, 6, begin=7)
+QKV = {"q": Q, "k": K, "v": V}
+Y, _ = attend(Heads(Q), Heads(K), Heads(V), lambda b, h, i, j: hide(j <= i))
+one("attention_of_groups_in_order", 24, "Attention", QKV, {"y": in_order(Y, Heads(Q))},
+    is_causal=1)
+Y, _ = attend(Heads(Q), Heads(K), Heads(V), lambda b, h, i, j: hide(-1 <= j - i <= 2))
+one("attention_in_a_window", 25, "Attention", QKV, {"y": in_order(Y, Heads(Q))},
+    left_window_size=1, right_window_size=2)
+
+# what came before is joined, and order counts from there
+BEFORE = numbers(2, 2, 2, 4, begin=3), numbers(2, 2, 2, 6, begin=5)
+
+
+def behind(past, now):
+    size = past.dims[2] * past.dims[3], now.dims[2] * now.dims[3]
+    out = [x for i in range(past.dims[0] * past.dims[1])
+           for x in past.values[i * size[0]:(i + 1) * size[0]]
+           + now.values[i * size[1]:(i + 1) * size[1]]]
+    return tensor("f32", *out, dims=past.dims[:2] + [past.dims[2] + now.dims[2], now.dims[3]])
+
+
+ALL_K, ALL_V = behind(BEFORE[0], K), behind(BEFORE[1], V)
+Y, _ = attend(Heads(Q), Heads(ALL_K), Heads(ALL_V), lambda b, h, i, j: hide(j <= i + 2))
+one("attention_with_a_past", 23, "Attention",
+    {**QKV, "": None, "pk": BEFORE[0], "pv": BEFORE[1]},
+    {"y": in_order(Y, Heads(Q)), "kk": ALL_K, "vv": ALL_V}, is_causal=1)
+
+# a mask that ends before the keys do, with a row that sees none
+MASK = [True, False, True, True, False, False, False, False, True, True, True, False]
+Y, WEIGHTS = attend(Heads(Q), Heads(K), Heads(V),
+                    lambda b, h, i, j: hide(j < 4 and MASK[i * 4 + j]))
+MASKED = {**QKV, "m": tensor("bool", *MASK, dims=[3, 4])}
+one("attention_of_a_row_without_keys", 23, "Attention", MASKED,
+    {"y": in_order(Y, Heads(Q))})
+case("attention_shows_its_weights", 23,
+     [node("Attention", list(MASKED), ["y", "", "", "w"], qk_matmul_output_mode=3)], MASKED,
+     {"y": in_order(Y, Heads(Q)), "w": in_order(WEIGHTS, Heads(Q))})
+FLOATS = numbers(2, 1, 3, 5, begin=11)
+Y, _ = attend(Heads(Q), Heads(K), Heads(V), lambda b, h, i, j: FLOATS.values[(b * 3 + i) * 5 + j],
+              softcap=0.5)
+one("attention_with_a_cap", 23, "Attention", {**QKV, "m": FLOATS},
+    {"y": in_order(Y, Heads(Q))}, softcap=0.5)
+Y, _ = attend(Heads(Q), Heads(K), Heads(V), lambda b, h, i, j: hide(j < [4, 2][b] and
+                                                                  j <= i + [4, 2][b] - 3))
+case("attention_of_samples_of_two_lengths", 24,
+     [node("Attention", ["q", "k", "v", "", "", "", "n"], ["y"], is_causal=1)],
+     {**QKV, "n": tensor("i64", 4, 2)}, {"y": in_order(Y, Heads(Q))})
+
+# nothing is known of the inputs before the run: not how many dimensions they have, nor of
+# which type the mask is
+FLAT = {"q": numbers(2, 3, 16), "k": numbers(2, 5, 8, begin=99), "v": numbers(2, 5, 12, begin=7)}
+HEADS = Heads(FLAT["q"], 4), Heads(FLAT["k"], 2), Heads(FLAT["v"], 2)
+OPEN = [node("Compress", [n, "all"], [n + "_"], axis=0) for n in ("q", "k", "v")]
+for name, mask in (("truths", tensor("bool", *MASK, dims=[3, 4])),
+                   ("numbers", tensor("f32", *[hide(m) for m in MASK], dims=[3, 4]))):
+    Y, _ = attend(*HEADS, lambda b, h, i, j: hide(j < 4 and MASK[i * 4 + j]))
+    case("attention_of_unknown_inputs_and_" + name, 23,
+         OPEN + [node("Compress", ["m", "rows"], ["m_"], axis=0),
+                 node("Attention", ["q_", "k_", "v_", "m_"], ["y"], q_num_heads=4,
+                      kv_num_heads=2)],
+         {**FLAT, "m": mask, "all": tensor("bool", True, True),
+          "rows": tensor("bool", True, True, True)},
+         {"y": in_order(Y, HEADS[0], flat=True)})
+Y, _ = attend(Heads(Q), Heads(K), Heads(V))
+case("attention_of_unknown_inputs", 23,
+     OPEN + [node("Attention", ["q_", "k_", "v_"], ["y"])],
+     {**QKV, "all": tensor("bool", True, True)}, {"y": in_order(Y, Heads(Q))})
+
+
+def rotate(row, place, interleaved):
+    half = len(row) // 2
+    out = list(row)
+    for c in range(half):
+        a, b = (2 * c, 2 * c + 1) if interleaved else (c, c + half)
+        cos, sin = COS.values[place * half + c], SIN.values[place * half + c]
+        out[a], out[b] = cos * row[a] - sin * row[b], sin * row[a] + cos * row[b]
+    return out
+
+
+COS, SIN = numbers(9, 2, begin=50), numbers(9, 2, begin=60)
+PLACES = tensor("i64", 0, 4, 8, 1, 2, 3, dims=[2, 3])
+X = numbers(2, 3, 12)
+Y = [y for at in range(12) for y in
+     rotate(X.values[at * 6:at * 6 + 4], PLACES.values[at // 2], False)
+     + list(X.values[at * 6 + 4:at * 6 + 6])]
+one("rotary_of_a_part", 23, "RotaryEmbedding", {"x": X, "cos": COS, "sin": SIN, "p": PLACES},
+    {"y": tensor("f32", *Y, dims=X.dims)}, num_heads=2, rotary_embedding_dim=4)
+X = numbers(2, 2, 3, 4)
+Y = [y for at in range(12) for y in
+     rotate(X.values[at * 4:at * 4 + 4], PLACES.values[at // 6 * 3 + at % 3], True)]
+one("rotary_of_neighbours", 23, "RotaryEmbedding", {"x": X, "cos": COS, "sin": SIN, "p": PLACES},
+    {"y": tensor("f32", *Y, dims=X.dims)}, interleaved=1)
+
+CACHE = {"c": tensor("i32", *range(12), dims=[2, 3, 2]),
+         "u": tensor("i32", 50, 51, 52, 53, 60, 61, 62, 63, dims=[2, 2, 2])}
+one("tensor_scatter_from_the_first", 24, "TensorScatter", CACHE,
+    {"y": tensor("i32", 50, 51, 52, 53, 4, 5, 60, 61, 62, 63, 10, 11, dims=[2, 3, 2])})
+one("tensor_scatter_in_a_ring", 24, "TensorScatter", {**CACHE, "w": tensor("i64", 1, 2)},
+    {"y": tensor("i32", 0, 1, 50, 51, 52, 53, 62, 63, 8, 9, 60, 61, dims=[2, 3, 2])},
+    mode="circular", axis=1)
+one("center_of_both_kinds", 18, "CenterCropPad",
+    {"x": tensor("i16", *range(1, 11), dims=[2, 5]), "s": tensor("i32", 2, 5)},
+    {"y": tensor("i16", 0, 0, 2, 3, 7, 8, 0, 0, 0, 0, dims=[5, 2])}, axes=[1, 0])
+THETA = tensor("f32", 2, 0, 1, 0, 3, -1, dims=[1, 2, 3])
+one("grid_of_centres", 20, "AffineGrid", {"t": THETA, "n": tensor("i64", 1, 1, 2, 4)},
+    {"y": tensor("f32", *[p for y in (-0.5, 0.5) for x in (-0.75, -0.25, 0.25, 0.75)
+                          for p in (2 * x + 1, 3 * y - 1)], dims=[1, 2, 4, 2])})
+one("grid_of_corners", 20, "AffineGrid", {"t": THETA, "n": tensor("i64", 1, 1, 2, 3)},
+    {"y": tensor("f32", *[p for y in (-1, 1) for x in (-1, 0, 1)
+                          for p in (2 * x + 1, 3 * y - 1)], dims=[1, 2, 3, 2])},
+    align_corners=1)
+GATE = tensor("f32", -1, 0, 2)
+one("gated_unit", 28, "SwiGLU", {"a": GATE, "b": tensor("f32", 3, 4, 5)},
+    {"y": tensor("f32", *[a / (1 + math.exp(-0.5 * a)) * b
+                          for a, b in zip(GATE.values, (3, 4, 5))])}, alpha=0.5)
+refuse("heads_that_do_not_divide", "q_num_heads is 3, and does not divide 16",
+       [node("Attention", ["q", "k", "v"], ["y"], q_num_heads=3, kv_num_heads=2)], {"": 23},
+       inputs=FLAT)
+OPEN_FLAT = Tensor("f32", [-1, -1, 8], [])  # dimensions that are open
+refuse("open_rows_without_heads", "and the attributes q_num_heads and kv_num_heads",
+       [node("Attention", ["x", "x", "x"], ["y"], q_num_heads=2)], {"": 23},
+       inputs={"x": OPEN_FLAT})
+refuse("open_rotation_without_heads", "X has 3 dimensions, and needs num_heads",
+       [node("RotaryEmbedding", ["x", "cos", "cos"], ["y"])], {"": 23},
+       inputs={"x": OPEN_FLAT, "cos": Tensor("f32", [-1, -1, 2], [])})
+refuse("keys_before_without_values", "past_key and past_value go together",
+       [node("Attention", ["q", "k", "v", "", "pk"], ["y"])], {"": 23},
+       inputs={**QKV, "pk": BEFORE[0]})
+refuse("mask_of_other_rows", "attn_mask does not broadcast to [2,4,3,5]",
+       [node("Attention", ["q", "k", "v", "m"], ["y"])], {"": 23},
+       inputs={**QKV, "m": tensor("f32", *range(10), dims=[2, 5])})
+refuse("update_beyond_the_cache", "no longer along the axis",
+       [node("TensorScatter", ["u", "c"], ["y"])], {"": 24}, inputs=CACHE)
+refuse("odd_rotation", "rotary_embedding_dim must be even, and at most 4",
+       [node("RotaryEmbedding", ["x", "cos", "cos"], ["y"], rotary_embedding_dim=3)], {"": 23},
+       inputs={"x": numbers(1, 2, 3, 4), "cos": numbers(1, 3, 2)})
 
 
 # ---- files -------------------------------------------------------------------------

@@ -1,13 +1,14 @@
 /* expand.c - ops that no device has a kernel for, written with simpler ones.
  *
- * The bodies stand beside the ops, in device_api/onnx/ops.def, which has their syntax. */
+ * The bodies stand beside the ops, in device_api/onnx/ops.def, which has their syntax; ops whose
+ * form depends on ranks and attributes are written by functions of their own (expansion.h). */
 #include <ctype.h>
 #include <float.h>
 #include <kd/help.h>
 
 #include "device/context.h"
 #include "eager/call_site.h"
-#include "passes/passes.h"
+#include "passes/expansion.h"
 
 #define DEPTH_MOST 8
 #define NAMES      16
@@ -19,6 +20,15 @@ static const struct {
 #define EXPANSION(op, body) {#op, body},
 #include "onnx/ops.def"
 };
+
+static const struct {
+  const char *op;
+  void (*write)(keel_expansion *all);
+} functions[] = {{"Attention", keel_expand_attention},
+                 {"RotaryEmbedding", keel_expand_rotary_embedding},
+                 {"TensorScatter", keel_expand_tensor_scatter},
+                 {"CenterCropPad", keel_expand_center_crop_pad},
+                 {"AffineGrid", keel_expand_affine_grid}};
 
 /* ---- reading a body ------------------------------------------------------------ */
 
@@ -217,6 +227,23 @@ static const char *body_of(const keel_context *context, const keel_node *node) {
              : choose(context, schema->name, 0);
 }
 
+/* Writes a node by its op's function; false: it has none. */
+static bool write_function(keel_function *function, uint32_t index,
+                           keel_status *out_status) {
+  keel_expansion all = {.function = function, .node = function->nodes[index]};
+  const keel_schema *schema = all.node.op->schema;
+  for (size_t i = 0; i < KEEL_COUNT_OF(functions); i++) {
+    if (strcmp(schema->domain, "ai.onnx") != 0 ||
+        strcmp(schema->name, functions[i].op) != 0)
+      continue;
+    function->nodes[index].dead = true;
+    functions[i].write(&all);
+    *out_status = all.status;
+    return true;
+  }
+  return false;
+}
+
 static keel_status visit(keel_function *function, uint32_t index) {
   const keel_node *node = &function->nodes[index];
   const keel_schema *schema = node->op->schema;
@@ -227,6 +254,8 @@ static keel_status visit(keel_function *function, uint32_t index) {
   if (!strcmp(schema->name, "Sum") && node->input_count > 1 &&
       has_kernel(context, "ai.onnx", "Add"))
     return expand_sum(function, index);
+  keel_status status = KD_OK;
+  if (write_function(function, index, &status)) return status;
   const char *body = body_of(context, node);
   return body ? expand(function, index, body) : KD_OK;
 }

@@ -1,0 +1,217 @@
+/* shapes_function.c - shapes of ops that are always written with simpler ones (passes/expand.c):
+ * ONNX's Attention, and what goes with it. */
+#include "ops/shapes.h"
+
+enum { Q, K, V, MASK, PAST_KEY, PAST_VALUE, SEEN };
+
+/* An input of Attention as [batch, heads, rows, size]. */
+typedef struct heads {
+  int64_t batch, count, rows, size;
+} heads;
+
+static keel_status read_heads(const keel_infer *infer, uint32_t index,
+                              const char *attr, heads *out) {
+  const keel_type *type = infer->in[index];
+  const int64_t *d = type->dims;
+  *out = (heads){0};
+  if (type->rank == 4) {
+    *out = (heads){d[0], d[1], d[2], d[3]};
+    return KD_OK;
+  }
+  int64_t count = keel_attr_int(infer->op, attr, 0);
+  if (type->rank != 3)
+    return keel_infer_fail(
+        infer, KD_INVALID_ARGUMENT,
+        "Q, K and V must all have 3 or all have 4 dimensions");
+  if (count <= 0 || d[2] % count)
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                           "%s is %lld, and does not divide %lld", attr,
+                           (long long)count, (long long)d[2]);
+  *out = (heads){d[0], count, d[1], d[2] / count};
+  return KD_OK;
+}
+
+static keel_status check_past(const keel_infer *infer) {
+  bool key = keel_infer_in(infer, PAST_KEY) != NULL;
+  bool value = keel_infer_in(infer, PAST_VALUE) != NULL;
+  return key == value && !(key && keel_infer_in(infer, SEEN))
+             ? KD_OK
+             : keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                               "past_key and past_value go together, without "
+                               "nonpad_kv_seqlen");
+}
+
+/* Takes what came before into `now`. */
+static keel_status join_past(const keel_infer *infer, uint32_t index,
+                             heads *now) {
+  const keel_type *past = keel_infer_in(infer, index);
+  if (!past) return KD_OK;
+  if (past->rank != 4 || past->dims[0] != now->batch ||
+      past->dims[1] != now->count || past->dims[3] != now->size)
+    return keel_infer_fail(
+        infer, KD_INVALID_ARGUMENT, "%s must be [%lld,%lld,?,%lld]",
+        index == PAST_KEY ? "past_key" : "past_value", (long long)now->batch,
+        (long long)now->count, (long long)now->size);
+  return keel_infer_grow(infer, &now->rows, past->dims[2]);
+}
+
+static keel_status check_attention(const keel_infer *infer, const heads *q,
+                                   const heads *k, const heads *v) {
+  const keel_type *seen = keel_infer_in(infer, SEEN);
+  if (k->batch != q->batch || v->batch != q->batch || k->rows != v->rows ||
+      k->count != v->count || k->size != q->size)
+    return keel_infer_fail(
+        infer, KD_INVALID_ARGUMENT,
+        "Q, K and V must have one batch, K and V as many heads and rows, "
+        "and heads of Q and K the same size");
+  if (k->count ? q->count % k->count : q->count)
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                           "%lld heads of Q do not share %lld of K evenly",
+                           (long long)q->count, (long long)k->count);
+  if (seen && (seen->rank != 1 || seen->dims[0] != q->batch))
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                           "nonpad_kv_seqlen must have one number a sample");
+  return KD_OK;
+}
+
+static keel_status check_mask(const keel_infer *infer,
+                              const keel_dims *scores) {
+  const keel_type *mask = keel_infer_in(infer, MASK);
+  if (!mask) return KD_OK;
+  keel_dims with = *scores;
+  int64_t dims[KD_MAX_RANK];
+  bool fits = mask->rank >= 1 && mask->rank <= 4;
+  for (uint32_t i = 0; fits && i < mask->rank; i++)
+    dims[i] = mask->dims[i];
+  if (fits) { /* it may end before the last key */
+    fits = dims[mask->rank - 1] <= scores->dims[3];
+    dims[mask->rank - 1] = scores->dims[3];
+  }
+  fits = fits && keel_dims_broadcast(&with, mask->rank, dims);
+  for (uint32_t i = 0; fits && i < 4; i++)
+    fits = with.dims[i] == scores->dims[i];
+  return fits ? KD_OK
+              : keel_infer_fail(
+                    infer, KD_INVALID_ARGUMENT,
+                    "attn_mask does not broadcast to [%lld,%lld,%lld,%lld]",
+                    (long long)scores->dims[0], (long long)scores->dims[1],
+                    (long long)scores->dims[2], (long long)scores->dims[3]);
+}
+
+keel_status keel_shape_onnx_attention(keel_infer *infer) {
+  heads q, k, v;
+  if (infer->in[K]->rank != infer->in[Q]->rank ||
+      infer->in[V]->rank != infer->in[Q]->rank)
+    return keel_infer_fail(
+        infer, KD_INVALID_ARGUMENT,
+        "Q, K and V must all have 3 or all have 4 dimensions");
+  KEEL_TRY(read_heads(infer, Q, "q_num_heads", &q));
+  KEEL_TRY(read_heads(infer, K, "kv_num_heads", &k));
+  KEEL_TRY(read_heads(infer, V, "kv_num_heads", &v));
+  KEEL_TRY(check_past(infer));
+  KEEL_TRY(join_past(infer, PAST_KEY, &k));
+  KEEL_TRY(join_past(infer, PAST_VALUE, &v));
+  KEEL_TRY(check_attention(infer, &q, &k, &v));
+  const keel_dims scores = {4, {q.batch, q.count, q.rows, k.rows}};
+  const keel_dims apart = {4, {q.batch, q.count, q.rows, v.size}};
+  const keel_dims keys = {4, {k.batch, k.count, k.rows, k.size}};
+  const keel_dims values = {4, {v.batch, v.count, v.rows, v.size}};
+  keel_dims flat = {3, {q.batch, q.rows, q.count}};
+  KEEL_TRY(check_mask(infer, &scores));
+  KEEL_TRY(keel_infer_dims(infer, 1, &keys));
+  KEEL_TRY(keel_infer_dims(infer, 2, &values));
+  KEEL_TRY(keel_infer_dims(infer, 3, &scores));
+  if (infer->in[Q]->rank == 4) return keel_infer_dims(infer, 0, &apart);
+  if (!keel_mul_i64(q.count, v.size, &flat.dims[2]))
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT, "Y would be too large");
+  return keel_infer_dims(infer, 0, &flat);
+}
+
+keel_status keel_shape_rotary(keel_infer *infer) {
+  const keel_type *x = infer->in[0];
+  const keel_type *places = keel_infer_in(infer, 3);
+  int64_t count = keel_attr_int(infer->op, "num_heads", 0);
+  int64_t turning = keel_attr_int(infer->op, "rotary_embedding_dim", 0);
+  if (x->rank != 4 && (x->rank != 3 || count <= 0 || x->dims[2] % count))
+    return keel_infer_fail(
+        infer, KD_INVALID_ARGUMENT,
+        "X must have 4 dimensions, or 3 and num_heads, which divides the last");
+  int64_t size = x->rank == 4 ? x->dims[3] : x->dims[2] / count;
+  int64_t turned = turning ? turning : size;
+  if (turned < 0 || turned > size || turned % 2)
+    return keel_infer_fail(
+        infer, KD_INVALID_ARGUMENT,
+        "rotary_embedding_dim must be even, and at most %lld", (long long)size);
+  for (uint32_t i = 1; i <= 2; i++) {
+    const keel_type *cache = infer->in[i];
+    uint32_t rank = places ? 2 : 3;
+    if (cache->rank != rank || cache->dims[rank - 1] != turned / 2)
+      return keel_infer_fail(
+          infer, KD_INVALID_ARGUMENT,
+          "cos_cache and sin_cache must have %u dimensions, the last of %lld",
+          (unsigned)rank, (long long)turned / 2);
+  }
+  const keel_dims dims = keel_dims_of(x);
+  return keel_infer_dims(infer, 0, &dims);
+}
+
+keel_status keel_shape_tensor_scatter(keel_infer *infer) {
+  const keel_type *cache = infer->in[0], *update = infer->in[1];
+  const keel_type *begin = keel_infer_in(infer, 2);
+  uint32_t axis = 0;
+  KEEL_TRY(keel_infer_axis(infer, keel_attr_int(infer->op, "axis", -2),
+                           cache->rank, &axis));
+  bool fits = axis && update->rank == cache->rank;
+  for (uint32_t i = 0; fits && i < cache->rank; i++)
+    fits = i == axis ? update->dims[i] <= cache->dims[i]
+                     : update->dims[i] == cache->dims[i];
+  if (!fits ||
+      (begin && (begin->rank != 1 || begin->dims[0] != cache->dims[0])))
+    return keel_infer_fail(
+        infer, KD_INVALID_ARGUMENT,
+        "update must be as past_cache, but no longer along the axis, which is "
+        "not the first, and write_indices one number a sample");
+  const keel_dims dims = keel_dims_of(cache);
+  return keel_infer_dims(infer, 0, &dims);
+}
+
+keel_status keel_shape_center_crop_pad(keel_infer *infer) {
+  int64_t shape[KD_MAX_RANK];
+  const int64_t *axes = NULL;
+  uint32_t seen = 0;
+  keel_dims dims = keel_dims_of(infer->in[0]);
+  int64_t given = keel_attr_ints(infer->op, "axes", &axes);
+  int64_t wanted = given > 0 ? given : (int64_t)dims.rank;
+  int64_t count = keel_infer_ints(infer, 1, shape, KD_MAX_RANK);
+  if (count < 0) return KD_INVALID_ARGUMENT;
+  if (count != wanted)
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                           "shape has %lld numbers instead of %lld",
+                           (long long)count, (long long)wanted);
+  for (int64_t i = 0; i < count; i++) {
+    uint32_t axis = (uint32_t)i;
+    if (given > 0)
+      KEEL_TRY(keel_infer_new_axis(infer, axes[i], dims.rank, &seen, &axis));
+    dims.dims[axis] = shape[i];
+  }
+  return keel_infer_dims(infer, 0, &dims);
+}
+
+keel_status keel_shape_affine_grid(keel_infer *infer) {
+  int64_t size[5];
+  const keel_type *theta = infer->in[0];
+  int64_t count = keel_infer_ints(infer, 1, size, 5);
+  if (count < 0) return KD_INVALID_ARGUMENT;
+  int64_t rank = count - 2;
+  if (count < 4 || theta->rank != 3 || theta->dims[1] != rank ||
+      theta->dims[2] != rank + 1 || theta->dims[0] != size[0])
+    return keel_infer_fail(
+        infer, KD_INVALID_ARGUMENT,
+        "size must be N, C, H, W with theta [N,2,3], or N, C, D, H, W with "
+        "theta [N,3,4]");
+  keel_dims dims = {.rank = (uint32_t)count, .dims = {size[0]}};
+  for (int64_t i = 0; i < rank; i++)
+    dims.dims[1 + i] = size[2 + i];
+  dims.dims[count - 1] = rank;
+  return keel_infer_dims(infer, 0, &dims);
+}

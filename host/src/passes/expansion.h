@@ -1,0 +1,70 @@
+/* expansion.h - writes an op with simpler ones, where a list of statements (ops.def) does not
+ * reach: for ops whose form depends on ranks, attributes and which inputs there are.
+ *
+ * Values are added one after the other. Nothing is added after the first failure, and values
+ * are KEEL_ABSENT then: who writes looks at `status` once, at the end. */
+#ifndef KEEL_EXPANSION_H
+#define KEEL_EXPANSION_H
+
+#include "passes/passes.h"
+
+typedef struct keel_expansion {
+  keel_function *function;
+  keel_node node; /* a copy: the function's nodes may move */
+  keel_status status;
+} keel_expansion;
+
+/* An input of the op, or KEEL_ABSENT; its type, where dimensions may be open (-1), or NULL where
+ * nothing is known of it. */
+uint32_t keel_expansion_in(const keel_expansion *all, uint32_t index);
+const keel_type *keel_expansion_type(const keel_expansion *all, uint32_t index);
+
+/* Whether somebody reads the op's output. */
+bool keel_expansion_wants(const keel_expansion *all, uint32_t index);
+
+/* An op of ONNX with one output. Absent inputs at the end are left out. */
+uint32_t keel_expansion_op(keel_expansion *all, const char *op,
+                           const keel_attr *attrs, uint32_t attr_count,
+                           const uint32_t *inputs, uint32_t input_count);
+
+/* The same without attributes, of one input and of two. */
+uint32_t keel_expansion_of(keel_expansion *all, const char *op, uint32_t a);
+uint32_t keel_expansion_of_two(keel_expansion *all, const char *op, uint32_t a,
+                               uint32_t b);
+
+/* A constant list of integers, and such a list of one. */
+uint32_t keel_expansion_ints(keel_expansion *all, const int64_t *list,
+                             int64_t count);
+uint32_t keel_expansion_int(keel_expansion *all, int64_t number);
+
+/* A constant of the element type that `like` has; a scalar. */
+uint32_t keel_expansion_number(keel_expansion *all, double number,
+                               uint32_t like);
+
+/* Often needed: dimensions [begin, end) of a value as a list (end INT64_MAX: all that follow),
+ * lists put together, Where, Transpose, Slice of one axis. */
+uint32_t keel_expansion_dims(keel_expansion *all, uint32_t value, int64_t begin,
+                             int64_t end);
+uint32_t keel_expansion_concat(keel_expansion *all, int64_t axis,
+                               const uint32_t *parts, uint32_t count);
+uint32_t keel_expansion_where(keel_expansion *all, uint32_t condition,
+                              uint32_t yes, uint32_t no);
+uint32_t keel_expansion_transpose(keel_expansion *all, uint32_t value,
+                                  const int64_t *perm, uint32_t rank);
+uint32_t keel_expansion_slice(keel_expansion *all, uint32_t value, int64_t axis,
+                              int64_t begin, int64_t end, int64_t step);
+
+/* 0, 1, 2 ... of i64; count: a list of one. */
+uint32_t keel_expansion_range(keel_expansion *all, uint32_t count);
+
+/* Makes a value the op's output `index`. */
+void keel_expansion_give(keel_expansion *all, uint32_t index, uint32_t value);
+
+/* The ops that are written so (expand.c). Each gives all outputs that are wanted. */
+void keel_expand_attention(keel_expansion *all);
+void keel_expand_rotary_embedding(keel_expansion *all);
+void keel_expand_tensor_scatter(keel_expansion *all);
+void keel_expand_center_crop_pad(keel_expansion *all);
+void keel_expand_affine_grid(keel_expansion *all);
+
+#endif /* KEEL_EXPANSION_H */
