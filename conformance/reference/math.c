@@ -199,6 +199,51 @@ static bool run_cum_sum(ref_call *call) {
   return true;
 }
 
+/* Of n elements; integers wrap. */
+static real running_product(const value *in, const int64_t *at, int64_t n) {
+  bool inexact = dtype_is_float(in->dtype);
+  real product = 1;
+  uint64_t bits = 1;
+  for (int64_t k = 0; k < n; k++) {
+    real x = in->x[at[k]];
+    product *= x;
+    if (inexact) continue;
+    bits *= x < 0 ? (uint64_t)0 - (uint64_t)-x : (uint64_t)x;
+  }
+  if (inexact) return product;
+  return in->dtype == KD_I64   ? (real)(int64_t)bits
+         : in->dtype == KD_U64 ? (real)bits
+                               : dtype_round((real)bits, in->dtype);
+}
+
+static bool run_cum_prod(ref_call *call) {
+  const value *in = call->in[0];
+  value *out = call->out[0];
+  uint32_t axis = ref_axis((int64_t)call->in[1]->x[0], in->rank);
+  bool exclusive = ref_int(call, "exclusive", 0) != 0;
+  bool reverse = ref_int(call, "reverse", 0) != 0;
+  bool inexact = dtype_is_float(in->dtype);
+  lines l = along(in, axis, axis + 1);
+  int64_t *at = calloc((size_t)l.n + 1, sizeof *at);
+  if (!at) return false;
+  if (inexact) {
+    value_slack(out);
+    out->ulps = 1;
+  }
+  for (int64_t o = 0; o < l.outer; o++)
+    for (int64_t r = 0; r < l.inner; r++)
+      for (int64_t k = 0; k < l.n; k++) {
+        at[k] = line_at(l, o, reverse ? l.n - 1 - k : k, r);
+        real product = running_product(in, at, k + !exclusive);
+        out->x[at[k]] = product;
+        if (out->slack) /* a rounding each */
+          out->slack[at[k]] =
+              isfinite(product) ? fabsl(product) * (real)(k + 1) : 0;
+      }
+  free(at);
+  return true;
+}
+
 typedef struct ranked {
   real x;
   int64_t index;
@@ -520,6 +565,7 @@ const ref_op ref_math[] = {
     {NULL, "ArgMax", REF_EXACT, 0, run_arg, false},
     {NULL, "ArgMin", REF_EXACT, 1, run_arg, false},
     {NULL, "CumSum", REF_SUM, 0, run_cum_sum, false},
+    {NULL, "CumProd", REF_SUM, 0, run_cum_prod, false},
     {NULL, "TopK", REF_EXACT, 0, run_top_k, false},
     {NULL, "Softmax", REF_SUM, SOFT_MAX, run_softmax, false},
     {NULL, "LogSoftmax", REF_SUM, SOFT_LOG, run_softmax, false},

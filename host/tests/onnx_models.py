@@ -541,6 +541,9 @@ one("grid_of_corners", 20, "AffineGrid", {"t": THETA, "n": tensor("i64", 1, 1, 2
     {"y": tensor("f32", *[p for y in (-1, 1) for x in (-1, 0, 1)
                           for p in (2 * x + 1, 3 * y - 1)], dims=[1, 2, 3, 2])},
     align_corners=1)
+one("products_so_far", 26, "CumProd", {"x": tensor("i32", 2, 3, 4, 5, 6, 7, dims=[2, 3])},
+    {"y": tensor("i32", 12, 4, 1, 42, 7, 1, dims=[2, 3])},
+    constants={"axis": scalar("i64", -1)}, exclusive=1, reverse=1)
 GATE = tensor("f32", -1, 0, 2)
 one("gated_unit", 28, "SwiGLU", {"a": GATE, "b": tensor("f32", 3, 4, 5)},
     {"y": tensor("f32", *[a / (1 + math.exp(-0.5 * a)) * b

@@ -161,6 +161,7 @@ const kd_kernel_def cpu_kernels[] = {
     ROW(ArgMax, arg_reduce, 1),
     ROW(ArgMin, arg_reduce, 0),
     ROW_AS(CumSum, ONNX_TYPES_CumSum, 2, cum_sum, 0, .flags = ANY),
+    ROW_AS(CumProd, ONNX_TYPES_CumProd, 2, cum_sum, 1, .flags = ANY),
     ROW(TopK, top_k, 0),
     ROW(Softmax, softmax, 0),
     ROW(LogSoftmax, softmax, 1),

@@ -108,6 +108,7 @@ static double line_weight(const char *op) {
                                  {"MeanVarianceNormalization", 6},
                                  {"LpNormalization", 4},
                                  {"CumSum", 1},
+                                 {"CumProd", 1},
                                  {"TopK", 12},
                                  {"ArgMax", 1},
                                  {"ArgMin", 1},

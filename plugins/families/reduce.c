@@ -253,6 +253,7 @@ void fam_plan_cum_sum(const fam_op *op, fam_plan *plan) {
   fam_pass *pass = fam_begin(plan, "cum_sum");
   fam_define(pass, "V", "%s", kd_dtype_name(fam_compute(x->dtype)));
   fam_define(pass, "REVERSE", "%d", fam_attr(op, "reverse", 0) != 0);
+  fam_define(pass, "PRODUCT", "%d", !strcmp(op->row->op, "CumProd"));
   fam_define(pass, "EXCLUSIVE", "%d", fam_attr(op, "exclusive", 0) != 0);
   fam_items(plan, pass,
             axis_lines(op, plan, pass, fam_axis(op, plan, axis, x->rank)));

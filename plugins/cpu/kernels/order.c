@@ -1,4 +1,4 @@
-/* order.c - ops along lines of one axis: ArgMax, ArgMin, CumSum, TopK. */
+/* order.c - ops along lines of one axis: ArgMax, ArgMin, CumSum, CumProd, TopK. */
 #include <stdatomic.h>
 
 #include "dialect.h"
@@ -11,7 +11,7 @@ typedef struct line_work {
   const void *x;
   void *y;
   bool most, last;         /* ArgMax; of equal ones */
-  bool reverse, exclusive; /* CumSum */
+  bool reverse, exclusive; /* CumSum, CumProd */
 } line_work;
 
 #define ORDER_LANES 16        /* lines, or parts of one, that go together */
@@ -39,6 +39,7 @@ static inline int64_t rank_of_double(double x, bool most) {
 }
 
 #define EACH          "order_typed.h"
+#define TIMES(a, b)   ((a) * (b))
 #define R             int32_t
 #define RANK(x, most) rank_of_float(x, most)
 #define TYPE          f32
@@ -59,6 +60,8 @@ static inline int64_t rank_of_double(double x, bool most) {
 #undef TYPE
 #undef R
 #undef RANK
+#undef TIMES
+#define TIMES(a, b)   ((C)((uint64_t)(a) * (uint64_t)(b))) /* wraps */
 #define R             C
 #define RANK(x, most) ((C)((most) ? (x) : ~(x)))
 #include "each_int.h"
@@ -88,8 +91,11 @@ CPU_KERNEL(cpu_run_arg_reduce) {
 }
 
 CPU_KERNEL(cpu_run_cum_sum) {
-  static const kd_loop_body bodies[KD_DTYPE_COUNT] = {FLOAT_TABLE(cum_sum),
-                                                      INT_TABLE(cum_sum)};
+  static const kd_loop_body sums[KD_DTYPE_COUNT] = {FLOAT_TABLE(cum_sum),
+                                                    INT_TABLE(cum_sum)};
+  static const kd_loop_body products[KD_DTYPE_COUNT] = {FLOAT_TABLE(cum_prod),
+                                                        INT_TABLE(cum_prod)};
+  bool product = (uintptr_t)launch->data != 0;
   (void)self;
   (void)stream;
   const kd_tensor *x = &launch->inputs[0];
@@ -97,14 +103,15 @@ CPU_KERNEL(cpu_run_cum_sum) {
                      ? int_at(&launch->inputs[1], 0)
                      : INT64_MAX;
   if (axis < -(int64_t)x->rank || axis >= (int64_t)x->rank)
-    return FAIL(KD_INVALID_ARGUMENT, "CumSum: axis is out of range");
+    return FAIL(KD_INVALID_ARGUMENT, "%s: axis is out of range",
+                product ? "CumProd" : "CumSum");
   line_work work = {
       .all = lines_along(x->dims, x->rank, axis_of(axis, x->rank)),
       .x = x->data,
       .y = launch->outputs[0].data,
       .reverse = attr_int(launch, "reverse", 0) != 0,
       .exclusive = attr_int(launch, "exclusive", 0) != 0};
-  run_lines(bodies, x, &work);
+  run_lines(product ? products : sums, x, &work);
   return KD_OK;
 }
 

@@ -87,11 +87,12 @@ static void NAMED(arg)(void *context, int64_t begin, int64_t end) {
   }
 }
 
-/* ---- CumSum --------------------------------------------------------------- */
+/* ---- CumSum, CumProd ------------------------------------------------------ */
 
-static void NAMED(sum_line)(const line_work *work, int64_t from, int64_t n,
-                            int64_t step) {
-  V sum = 0;
+/* product is a constant where this is called, as in what follows. */
+static inline void NAMED(sum_line)(const line_work *work, int64_t from,
+                                   int64_t n, int64_t step, bool product) {
+  V sum = product;
   const S *x = (const S *)work->x + from;
   S *y = (S *)work->y + from;
   if (work->reverse) {
@@ -100,41 +101,54 @@ static void NAMED(sum_line)(const line_work *work, int64_t from, int64_t n,
     step = -step;
   }
   for (int64_t i = 0; i < n; i++) {
-    V here = (V)LOAD(x[i * step]);
-    y[i * step] = STORE(work->exclusive ? sum : sum + here);
-    sum += here;
+    V here = (V)LOAD(x[i * step]),
+      next = product ? TIMES(sum, here) : sum + here;
+    y[i * step] = STORE(work->exclusive ? sum : next);
+    sum = next;
   }
 }
 
 /* Lines that lie side by side. */
-static void NAMED(sum_lines)(const line_work *work, int64_t from, int64_t n,
-                             int64_t step) {
-  V sum[SUM_LANES] = {0};
+static inline void NAMED(sum_lines)(const line_work *work, int64_t from,
+                                    int64_t n, int64_t step, bool product) {
+  V sum[SUM_LANES];
+  for (int k = 0; k < SUM_LANES; k++)
+    sum[k] = product;
   for (int64_t r = 0; r < n; r++) {
     int64_t at = from + (work->reverse ? n - 1 - r : r) * step;
     const S *restrict x = (const S *)work->x + at;
     S *restrict y = (S *)work->y + at;
     for (int k = 0; k < SUM_LANES && work->exclusive; k++) {
+      V here = (V)LOAD(x[k]);
       y[k] = STORE(sum[k]);
-      sum[k] += (V)LOAD(x[k]);
+      sum[k] = product ? TIMES(sum[k], here) : sum[k] + here;
     }
     for (int k = 0; k < SUM_LANES && !work->exclusive; k++) {
-      sum[k] += (V)LOAD(x[k]);
+      V here = (V)LOAD(x[k]);
+      sum[k] = product ? TIMES(sum[k], here) : sum[k] + here;
       y[k] = STORE(sum[k]);
     }
   }
 }
 
-static void NAMED(cum_sum)(void *context, int64_t begin, int64_t end) {
-  const line_work *work = context;
+static inline void NAMED(accumulate)(const line_work *work, int64_t begin,
+                                     int64_t end, bool product) {
   int64_t n = work->all.length, step = work->all.step;
   for (int64_t i = begin, lanes; i < end; i += lanes) {
     int64_t from = lines_start(&work->all, i), beside = step - i % step;
     bool many = beside >= SUM_LANES && end - i >= SUM_LANES;
     lanes = many ? SUM_LANES : 1;
     if (many)
-      NAMED(sum_lines)(work, from, n, step);
+      NAMED(sum_lines)(work, from, n, step, product);
     else
-      NAMED(sum_line)(work, from, n, step);
+      NAMED(sum_line)(work, from, n, step, product);
   }
+}
+
+static void NAMED(cum_sum)(void *context, int64_t begin, int64_t end) {
+  NAMED(accumulate)(context, begin, end, false);
+}
+
+static void NAMED(cum_prod)(void *context, int64_t begin, int64_t end) {
+  NAMED(accumulate)(context, begin, end, true);
 }
