@@ -533,6 +533,36 @@ one("tensor_scatter_in_a_ring", 24, "TensorScatter", {**CACHE, "w": tensor("i64"
 one("center_of_both_kinds", 18, "CenterCropPad",
     {"x": tensor("i16", *range(1, 11), dims=[2, 5]), "s": tensor("i32", 2, 5)},
     {"y": tensor("i16", 0, 0, 2, 3, 7, 8, 0, 0, 0, 0, dims=[5, 2])}, axes=[1, 0])
+# blocks of 2x1, steps of 2 and 1, a row of padding below that holds sums of no place
+one("columns_to_an_image", 18, "Col2Im",
+    {"x": tensor("f32", *range(1, 13), dims=[1, 2, 6]), "image": tensor("i64", 3, 3)},
+    {"y": tensor("f32", 1, 2, 3, 7, 8, 9, 4, 5, 6, dims=[1, 1, 3, 3])},
+    constants={"block": tensor("i64", 2, 1)}, strides=[2, 1], pads=[0, 0, 1, 0])
+one("columns_that_overlap", 18, "Col2Im",
+    {"x": tensor("i32", *range(1, 7), dims=[1, 2, 3]), "image": tensor("i64", 5)},
+    {"y": tensor("i32", 1, 2, 3 + 4, 5, 6, dims=[1, 1, 5])},
+    constants={"block": tensor("i64", 2)}, dilations=[2])
+refuse("columns_of_another_image", "the input must be [N,C*2,4]",
+       [node("Col2Im", ["x", "image", "block"], ["y"])], {"": 18},
+       inputs={"x": tensor("f32", *range(6), dims=[1, 2, 3])},
+       constants={"image": tensor("i64", 5), "block": tensor("i64", 2)})
+PAST = tensor("f32", 10, 20, 30, 40, dims=[1, 2, 2])
+ROWS = tensor("f32", 1, 2, 3, 4, 5, 6, dims=[1, 2, 3])
+TAPS = {"w": tensor("f32", 1, 2, 4, -1, 1, 0.5, dims=[2, 1, 3]), "b": tensor("f32", 0.5, -3)}
+Y = [10 + 40 + 4, 20 + 2 + 8, 1 + 4 + 12, -30 + 40 + 2, -40 + 4 + 2.5, -4 + 5 + 3]
+Y = tensor("f32", *[y + (0.5 if i < 3 else -3) for i, y in enumerate(Y)], dims=[1, 2, 3])
+case("causal_convolution_behind_a_state", 27,
+     [node("CausalConvWithState", ["x", "w", "b", "past"], ["y", "now"])],
+     {"x": ROWS, "past": PAST}, {"y": Y, "now": tensor("f32", 2, 3, 5, 6, dims=[1, 2, 2])},
+     constants=TAPS)
+Y = [4, 2 + 8, 1 + 4 + 12, 2, 4 + 2.5, -4 + 5 + 3]
+case("causal_convolution_from_zeros", 27,
+     [node("CausalConvWithState", ["x", "w"], ["y", "now"], activation="silu")], {"x": ROWS},
+     {"y": tensor("f32", *[y / (1 + math.exp(-y)) for y in Y], dims=[1, 2, 3]),
+      "now": tensor("f32", 2, 3, 5, 6, dims=[1, 2, 2])}, constants=TAPS)
+refuse("state_of_another_length", "past_state [N,C,k-1]",
+       [node("CausalConvWithState", ["x", "w", "", "x"], ["y"])], {"": 27}, inputs={"x": ROWS},
+       constants=TAPS)
 THETA = tensor("f32", 2, 0, 1, 0, 3, -1, dims=[1, 2, 3])
 one("grid_of_centres", 20, "AffineGrid", {"t": THETA, "n": tensor("i64", 1, 1, 2, 4)},
     {"y": tensor("f32", *[p for y in (-0.5, 0.5) for x in (-0.75, -0.25, 0.25, 0.75)

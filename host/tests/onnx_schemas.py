@@ -45,6 +45,7 @@ KINDS = {"FLOAT": "f", "INT": "i", "STRING": "s", "TENSOR": "t", "GRAPH": "g",
 # What Keel lacks and refuses in words: (op, input): types.
 LACKING = {
     ("Resize", "X"): {"bool", "c64", "c128"},
+    ("Col2Im", "input"): {"bool", "c64", "c128"},
     ("GridSample", "X"): {"bool", "c64", "c128"},
     ("Unique", "X"): {"c64", "c128"},
     ("QuantizeLinear", "y_scale"): {"i32"},

@@ -215,3 +215,88 @@ keel_status keel_shape_affine_grid(keel_infer *infer) {
   dims.dims[count - 1] = rank;
   return keel_infer_dims(infer, 0, &dims);
 }
+
+/* Numbers of an attribute, or `otherwise`. */
+static keel_status read_window(const keel_infer *infer, const char *name,
+                               int64_t count, int64_t otherwise, int64_t least,
+                               int64_t *out) {
+  const int64_t *given = NULL;
+  int64_t length = keel_attr_ints(infer->op, name, &given);
+  for (int64_t i = 0; i < count; i++) {
+    out[i] = length == count ? given[i] : otherwise;
+    if ((length > 0 && length != count) || out[i] < least || out[i] > INT32_MAX)
+      return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                             "%s must be %lld numbers from %lld on", name,
+                             (long long)count, (long long)least);
+  }
+  return KD_OK;
+}
+
+/* How many blocks there are. */
+static keel_status count_blocks(const keel_infer *infer, const int64_t *image,
+                                const int64_t *block, int64_t rank,
+                                int64_t *out_count) {
+  int64_t dilations[KD_MAX_RANK], strides[KD_MAX_RANK], pads[2 * KD_MAX_RANK];
+  KEEL_TRY(read_window(infer, "dilations", rank, 1, 1, dilations));
+  KEEL_TRY(read_window(infer, "strides", rank, 1, 1, strides));
+  KEEL_TRY(read_window(infer, "pads", 2 * rank, 0, 0, pads));
+  *out_count = 1;
+  for (int64_t d = 0; d < rank; d++) {
+    bool small = image[d] >= 0 && image[d] <= INT32_MAX && block[d] >= 1 &&
+                 block[d] <= INT32_MAX / dilations[d];
+    int64_t room = small ? image[d] + pads[d] + pads[rank + d] -
+                               (block[d] - 1) * dilations[d] - 1
+                         : -1;
+    if (room < 0 || !keel_mul_i64(*out_count, room / strides[d] + 1, out_count))
+      return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                             "a block does not fit into the image in dimension"
+                             " %lld",
+                             (long long)d);
+  }
+  return KD_OK;
+}
+
+keel_status keel_shape_col2im(keel_infer *infer) {
+  const keel_type *x = infer->in[0];
+  int64_t image[KD_MAX_RANK / 2], block[KD_MAX_RANK / 2], blocks = 0, taps = 1;
+  int64_t rank = keel_infer_ints(infer, 1, image, KD_MAX_RANK / 2);
+  int64_t same = keel_infer_ints(infer, 2, block, KD_MAX_RANK / 2);
+  if (rank < 0 || same < 0) return KD_INVALID_ARGUMENT;
+  if (x->rank != 3 || rank < 1 || same != rank)
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                           "the input must have 3 dimensions, and image_shape "
+                           "and block_shape as many numbers");
+  KEEL_TRY(count_blocks(infer, image, block, rank, &blocks));
+  bool fits = true;
+  for (int64_t d = 0; d < rank; d++)
+    fits = fits && keel_mul_i64(taps, block[d], &taps);
+  if (!fits || blocks != x->dims[2] || x->dims[1] % taps)
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                           "the input must be [N,C*%lld,%lld]", (long long)taps,
+                           (long long)blocks);
+  keel_dims dims = {.rank = (uint32_t)rank + 2,
+                    .dims = {x->dims[0], x->dims[1] / taps}};
+  for (int64_t d = 0; d < rank; d++)
+    dims.dims[2 + d] = image[d];
+  return keel_infer_dims(infer, 0, &dims);
+}
+
+keel_status keel_shape_causal_conv(keel_infer *infer) {
+  const keel_type *x = infer->in[0], *weight = infer->in[1];
+  const keel_type *bias = keel_infer_in(infer, 2);
+  const keel_type *past = keel_infer_in(infer, 3);
+  bool fits = x->rank == 3 && weight->rank == 3 && weight->dims[1] == 1 &&
+              weight->dims[0] == x->dims[1] && weight->dims[2] >= 1;
+  if (fits && bias) fits = bias->rank == 1 && bias->dims[0] == x->dims[1];
+  if (fits && past)
+    fits = past->rank == 3 && past->dims[0] == x->dims[0] &&
+           past->dims[1] == x->dims[1] && past->dims[2] == weight->dims[2] - 1;
+  if (!fits)
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                           "the input must be [N,C,L], weight [C,1,k], bias "
+                           "[C] and past_state [N,C,k-1]");
+  keel_dims dims = keel_dims_of(x);
+  KEEL_TRY(keel_infer_dims(infer, 0, &dims));
+  dims.dims[2] = weight->dims[2] - 1;
+  return keel_infer_dims(infer, 1, &dims);
+}

@@ -28,7 +28,9 @@ static const struct {
                  {"RotaryEmbedding", keel_expand_rotary_embedding},
                  {"TensorScatter", keel_expand_tensor_scatter},
                  {"CenterCropPad", keel_expand_center_crop_pad},
-                 {"AffineGrid", keel_expand_affine_grid}};
+                 {"AffineGrid", keel_expand_affine_grid},
+                 {"Col2Im", keel_expand_col2im},
+                 {"CausalConvWithState", keel_expand_causal_conv}};
 
 /* ---- reading a body ------------------------------------------------------------ */
 

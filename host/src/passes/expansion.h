@@ -66,5 +66,7 @@ void keel_expand_rotary_embedding(keel_expansion *all);
 void keel_expand_tensor_scatter(keel_expansion *all);
 void keel_expand_center_crop_pad(keel_expansion *all);
 void keel_expand_affine_grid(keel_expansion *all);
+void keel_expand_col2im(keel_expansion *all);
+void keel_expand_causal_conv(keel_expansion *all);
 
 #endif /* KEEL_EXPANSION_H */
