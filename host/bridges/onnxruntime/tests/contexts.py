@@ -9,9 +9,8 @@ import sys
 import tempfile
 from typing import Any, Callable
 
-import onnx
-from common import (PROVIDER, check, devices, names_of_ours, np, open_session, options, ort,
-                    partitions, refused, register, run_tests, unregister)
+from common import (PROVIDER, check, devices, names_of_ours, np, onnx, open_session, options,
+                    ort, partitions, refused, register, run_tests, unregister)
 from models import mlp, transformer
 from onnx import TensorProto, helper, numpy_helper
 
