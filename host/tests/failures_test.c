@@ -86,6 +86,24 @@ static void what_another_wait_was_told_is_not_lost(void **state) {
   keel_close(context);
 }
 
+/* A copy out of the device says that what came before it has ended well. */
+static keel_plan *plan_of_factor(float factor, bool to_host);
+static void what_a_copy_came_behind_stays_good(void **state) {
+  (void)state;
+  begin();
+  keel_tensor *x = there(two), *thirteen = there(NULL), *y = NULL;
+  keel_plan *plan = plan_of_factor(2, true);
+  keel_tensor *kept = call("Relu", x, NULL);
+  expect_ok(keel_plan_run(plan, &x, 1, &y, 1));
+  keel_tensor *bad = call("Mul", x, thirteen);
+  assert_int_equal(keel_device_synchronize(queue), KD_INTERNAL);
+  expect_floats(kept, (const float[]){1, 0}, 2);
+  expect_bad(bad);
+  release_all((keel_tensor *[]){x, thirteen, y, kept, bad}, 5);
+  keel_plan_release(plan);
+  keel_close(context);
+}
+
 /* ---- programs --------------------------------------------------------------------------- */
 
 static keel_plan *plan_of_factor(float factor, bool to_host) {
@@ -169,6 +187,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(who_reads_second_is_told_too),
       cmocka_unit_test(what_another_wait_was_told_is_not_lost),
+      cmocka_unit_test(what_a_copy_came_behind_stays_good),
       cmocka_unit_test(a_program_s_output_and_input),
       cmocka_unit_test(every_run_that_fails_says_so),
   };

@@ -26,12 +26,13 @@ typedef struct keel_transfers {
   _Atomic(keel_task *) spent;
 } keel_transfers;
 
-/* What a device's failed work has left (device/failures.h). Guarded by the stream's lock;
- * `count` is written with release, and read with acquire without it. */
+/* What a device's failed work has left (device/failures.h). Guarded by the stream's lock, but
+ * for the atomics; `count` is written with release, and read with acquire. */
 typedef struct keel_failed_work keel_failed_work;
 typedef struct keel_failures {
-  uint64_t ticket;  /* of the last work enqueued on the stream */
-  uint64_t settled; /* a wait has told how the work up to this one ended */
+  uint64_t ticket; /* of the last work enqueued on the stream */
+  /* a wait has told how the work up to this one ended; only grows; relaxed */
+  _Atomic uint64_t settled;
   keel_failed_work *work;
   atomic_uint count;
   uint32_t room;

@@ -36,12 +36,13 @@ static void add(keel_failures *all, keel_failed_work one) {
 void keel_failures_note(keel_device *device, keel_status status) {
   keel_failures *all = &device->failures;
   assert(KEEL_IS_LOCKED(&device->stream_lock));
-  if (status != KD_OK && all->ticket > all->settled)
-    add(all, (keel_failed_work){.after = all->settled,
+  uint64_t settled = atomic_load_explicit(&all->settled, memory_order_relaxed);
+  if (status != KD_OK && all->ticket > settled)
+    add(all, (keel_failed_work){.after = settled,
                                 .last = all->ticket,
                                 .status = status,
                                 .why = strdup(keel_message())});
-  all->settled = all->ticket;
+  keel_failures_passed(device, all->ticket);
 }
 
 /* The noted wait that covers a ticket, or NULL. They are in order. */
@@ -91,5 +92,6 @@ void keel_failures_free(keel_device *device) {
   for (uint32_t i = 0; i < device->failures.count; i++)
     free(device->failures.work[i].why);
   free(device->failures.work);
-  device->failures = (keel_failures){0};
+  device->failures.work = NULL;
+  atomic_store_explicit(&device->failures.count, 0, memory_order_relaxed);
 }

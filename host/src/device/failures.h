@@ -22,6 +22,16 @@ static inline void keel_failures_writes(keel_buffer *buffer, uint64_t ticket) {
     atomic_store_explicit(&buffer->written, ticket, memory_order_relaxed);
 }
 
+/* Notes that the work up to a ticket has ended well, as a copy behind it has. Takes no lock. */
+static inline void keel_failures_passed(keel_device *device, uint64_t ticket) {
+  _Atomic uint64_t *settled = &device->failures.settled;
+  uint64_t was = atomic_load_explicit(settled, memory_order_relaxed);
+  while (was < ticket && !atomic_compare_exchange_weak_explicit(
+                             settled, &was, ticket, memory_order_relaxed,
+                             memory_order_relaxed)) {
+  }
+}
+
 /* Notes how a wait for all of the device's stream has ended, and the reason, which is this
  * thread's message. With the stream's lock held. */
 void keel_failures_note(keel_device *device, keel_status status);

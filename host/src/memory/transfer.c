@@ -23,7 +23,8 @@ typedef struct keel_transfer {
   keel_device *device;
   kd_event *event;
   kd_status status;
-  uint64_t began; /* start time for a trace; 0: none runs */
+  uint64_t began;  /* start time for a trace; 0: none runs */
+  uint64_t behind; /* its ticket, or of the work that it comes behind */
   keel_tensor *source;
   /* no copy: the source is mapped when its work is done */
   keel_tensor *target;
@@ -132,7 +133,10 @@ static void copied(void *context, kd_status status, const char *why) {
   keel_transfer *transfer = context;
   keel_device *device = transfer->device;
   transfer->status = status;
-  if (status != KD_OK) snprintf(transfer->why, sizeof transfer->why, "%s", why);
+  if (status == KD_OK)
+    keel_failures_passed(device, transfer->behind);
+  else
+    snprintf(transfer->why, sizeof transfer->why, "%s", why);
   if (transfer->began && keel_tracing())
     keel_trace_copy(transfer->ended == out_ended ? "copy out" : "copy in",
                     device->name, transfer->target->type->bytes,
@@ -171,7 +175,8 @@ static kd_status enqueue_in(keel_transfer *transfer) {
   kd_status status;
   pthread_mutex_lock(&device->stream_lock);
   keel_stream_tag(device, device->stream);
-  keel_failures_writes(target->buffer, keel_failures_ticket(device));
+  transfer->behind = keel_failures_ticket(device);
+  keel_failures_writes(target->buffer, transfer->behind);
   do
     status = device->plugin->memory.copy_in(
         device->handle, device->stream, transfer->source->data,
@@ -190,6 +195,7 @@ static kd_status mark(keel_transfer *transfer, keel_device *device) {
   kd_status status = keel_failures_check_locked(transfer->source->buffer);
   if (status == KD_OK)
     status = keel_stream_record(device, device->stream, transfer->event);
+  transfer->behind = device->failures.ticket;
   pthread_mutex_unlock(&device->stream_lock);
   return status;
 }
@@ -231,7 +237,8 @@ static kd_status enqueue_peer(keel_transfer *transfer) {
   kd_status status = mark(transfer, from);
   if (status != KD_OK) return status;
   pthread_mutex_lock(&to->stream_lock);
-  keel_failures_writes(target->buffer, keel_failures_ticket(to));
+  transfer->behind = keel_failures_ticket(to);
+  keel_failures_writes(target->buffer, transfer->behind);
   status = hold(to, to->stream, transfer->event);
   if (status == KD_OK) {
     do
