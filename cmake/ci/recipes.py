@@ -57,7 +57,8 @@ def shell(copy, text):
 
 
 def build(copy):
-    quick = ["-DCMAKE_BUILD_TYPE=Debug", "-DKEEL_BUILD_TESTS=OFF", "-DKEEL_BUILD_BENCH=OFF"]
+    quick = ["-DCMAKE_BUILD_TYPE=Debug", "-DKEEL_BUILD_TESTS=OFF", "-DKEEL_BUILD_BENCH=OFF",
+             "-DKEEL_QUICK_LOOPS=ON"]
     shell(copy, "cmake --preset release " + " ".join(quick) + " >configure.log || "
                 "{ cat configure.log; exit 1; }")
     shell(copy, "cmake --build build/release --target " + " ".join(TARGETS) + " -- --quiet")
