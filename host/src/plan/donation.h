@@ -6,10 +6,11 @@
 
 /* Immutable, but for `ranked`. */
 struct keel_donation {
-  uint32_t
-      *slot_input;  /* by output slot: an input of its size, or KEEL_ABSENT */
-  keel_edge *edges; /* the memory plan's, and what reads an input before what */
-  uint32_t edge_count, edge_room; /* overwrites it */
+  /* by output slot: an input of its size, or KEEL_ABSENT */
+  uint32_t *slot_input;
+  /* the memory plan's, and from each reader of an input to the step that overwrites it */
+  keel_edge *edges;
+  uint32_t edge_count, edge_room;
   keel_order *order;
   _Atomic(keel_order *) ranked; /* as in the memory plan */
 };

@@ -49,25 +49,31 @@ static keel_status string_at(const vhlo *self, uint32_t index,
 
 /* ---- finding one --------------------------------------------------------------------- */
 
+/* In a dictionary whose entries are read next; *out stays where there is no such key. */
+static keel_status find_key(const vhlo *self, bytecode_cursor *c,
+                            const char *name, uint32_t *out) {
+  uint32_t count = 0, key = 0, value = 0;
+  KEEL_TRY(bytecode_count(c, 2, "attributes", &count));
+  for (uint32_t i = 0; i < count; i++) {
+    const char *text = "";
+    KEEL_TRY(bytecode_index(c, self->file.attribute_count, "attribute", &key));
+    KEEL_TRY(
+        bytecode_index(c, self->file.attribute_count, "attribute", &value));
+    KEEL_TRY(string_at(self, key, &text));
+    if (!strcmp(text, name)) *out = value;
+  }
+  return KD_OK;
+}
+
 static keel_status find_in_dictionary(const vhlo *self, const bytecode_op *op,
                                       const char *name, uint32_t *out) {
   bytecode_cursor c;
   bool mine = false;
   uint64_t code = 0;
-  uint32_t count = 0, key = 0, value = 0;
   if (op->attributes == BYTECODE_NONE) return KD_OK;
   KEEL_TRY(open_attribute(self, op->attributes, &c, &mine, &code));
   if (mine || code != BUILTIN_DICTIONARY) return KD_OK;
-  KEEL_TRY(bytecode_count(&c, 2, "attributes", &count));
-  for (uint32_t i = 0; i < count; i++) {
-    const char *text = "";
-    KEEL_TRY(bytecode_index(&c, self->file.attribute_count, "attribute", &key));
-    KEEL_TRY(
-        bytecode_index(&c, self->file.attribute_count, "attribute", &value));
-    KEEL_TRY(string_at(self, key, &text));
-    if (!strcmp(text, name)) *out = value;
-  }
-  return KD_OK;
+  return find_key(self, &c, name, out);
 }
 
 static keel_status find_in_properties(const vhlo *self, const bytecode_op *op,
@@ -131,7 +137,7 @@ keel_status vhlo_argument_has(const vhlo *self, const bytecode_op *function,
   bytecode_cursor c;
   bool mine = false;
   uint64_t code = 0;
-  uint32_t index = 0, count = 0, key = 0, value = 0;
+  uint32_t index = 0, count = 0, value = BYTECODE_NONE;
   *out_has = false;
   KEEL_TRY(vhlo_find(self, function, "arg_attrs", &index));
   if (index == BYTECODE_NONE) return KD_OK;
@@ -144,16 +150,8 @@ keel_status vhlo_argument_has(const vhlo *self, const bytecode_op *function,
         bytecode_index(&c, self->file.attribute_count, "attribute", &index));
   KEEL_TRY(open_attribute(self, index, &c, &mine, &code));
   if (!mine || code != VHLO_DICTIONARY) return KD_OK;
-  KEEL_TRY(bytecode_count(&c, 2, "attributes", &count));
-  for (uint32_t i = 0; i < count; i++) {
-    const char *text = "";
-    KEEL_TRY(bytecode_index(&c, self->file.attribute_count, "attribute", &key));
-    KEEL_TRY(
-        bytecode_index(&c, self->file.attribute_count, "attribute", &value));
-    KEEL_TRY(string_at(self, key, &text));
-    if (!strcmp(text, name)) return is_set(self, value, out_has);
-  }
-  return KD_OK;
+  KEEL_TRY(find_key(self, &c, name, &value));
+  return value == BYTECODE_NONE ? KD_OK : is_set(self, value, out_has);
 }
 
 /* ---- reading one ----------------------------------------------------------------------- */
