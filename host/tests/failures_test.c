@@ -1,6 +1,6 @@
-/* failures_test.c - what failed work has left is never read as a result, whoever was told of
- * the failure: by hand, by programs, and where another thread always waits. The queue fails
- * late to multiply by 13. */
+/* failures_test.c - nobody reads the output of failed work as a result, whoever was told of
+ * the failure first: in single calls, in programs, and beside a thread that always waits. On
+ * the toy's queue a product by 13 fails, after the call has returned. */
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -86,9 +86,9 @@ static void what_another_wait_was_told_is_not_lost(void **state) {
   keel_close(context);
 }
 
-/* A copy out of the device says that what came before it has ended well. */
+/* A copy out of the device that succeeds settles all work before it. */
 static keel_plan *plan_of_factor(float factor, bool to_host);
-static void what_a_copy_came_behind_stays_good(void **state) {
+static void what_came_before_a_good_copy_stays_good(void **state) {
   (void)state;
   begin();
   keel_tensor *x = there(two), *thirteen = there(NULL), *y = NULL;
@@ -187,7 +187,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(who_reads_second_is_told_too),
       cmocka_unit_test(what_another_wait_was_told_is_not_lost),
-      cmocka_unit_test(what_a_copy_came_behind_stays_good),
+      cmocka_unit_test(what_came_before_a_good_copy_stays_good),
       cmocka_unit_test(a_program_s_output_and_input),
       cmocka_unit_test(every_run_that_fails_says_so),
   };

@@ -26,12 +26,12 @@ typedef struct keel_transfers {
   _Atomic(keel_task *) spent;
 } keel_transfers;
 
-/* What a device's failed work has left (device/failures.h). Guarded by the stream's lock, but
+/* Which work of a device has failed (device/failures.h). Guarded by the stream's lock, but
  * for the atomics; `count` is written with release, and read with acquire. */
 typedef struct keel_failed_work keel_failed_work;
 typedef struct keel_failures {
   uint64_t ticket; /* of the last work enqueued on the stream */
-  /* a wait has told how the work up to this one ended; only grows; relaxed */
+  /* the status of all work up to this ticket is known; only grows; relaxed */
   _Atomic uint64_t settled;
   keel_failed_work *work;
   atomic_uint count;

@@ -1,9 +1,10 @@
-/* failures.c - notes of waits that failed. */
+/* failures.c - remembers which work had failed when a wait reported it. */
 #include "device/failures.h"
 
 #include "device/stream.h"
 
 #define WORDS_KEPT 64 /* the newest, whose messages are kept */
+#define ROOM       8  /* at the beginning, so that the first needs no memory */
 
 /* Work that was under way when a wait failed: tickets above `after`, up to `last`. */
 struct keel_failed_work {
@@ -12,13 +13,20 @@ struct keel_failed_work {
   char *why; /* or NULL: forgotten */
 };
 
+keel_status keel_failures_init(keel_device *device) {
+  device->failures.work = malloc(ROOM * sizeof *device->failures.work);
+  if (!device->failures.work) return keel_no_memory(ROOM);
+  device->failures.room = ROOM;
+  return KD_OK;
+}
+
 static void add(keel_failures *all, keel_failed_work one) {
   if (all->count == all->room) {
-    uint32_t room = all->room ? 2 * all->room : 8;
+    uint32_t room = 2 * all->room;
     keel_failed_work *more = realloc(all->work, room * sizeof *more);
-    if (!more) { /* what lies between is refused, too */
+    if (!more) { /* then what lies between counts as failed, too */
       free(one.why);
-      if (all->count) all->work[all->count - 1].last = one.last;
+      all->work[all->count - 1].last = one.last;
       return;
     }
     all->work = more;

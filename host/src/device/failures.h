@@ -1,28 +1,30 @@
-/* failures.h - whose memory failed work has left wrong.
+/* failures.h - which buffers hold the results of failed work.
  *
- * A stream tells a failure once: who waits for it first is told, and the stream works again.
- * What the same work has written for others would then pass for good. So each piece of work
- * has a ticket, and a buffer that of the work that wrote it last; a wait that fails notes
- * the tickets that it covers, and whoever reads a buffer asks for its own. */
+ * A stream reports a failure once, to whoever waits first, and then works again. Others who
+ * read what the failed work was to write must be told as well. So each piece of work gets a
+ * ticket, and a buffer keeps the ticket of the work that wrote it last. A wait that fails
+ * notes which tickets had not been settled by then; whoever reads a buffer looks its ticket
+ * up. */
 #ifndef KEEL_FAILURES_H
 #define KEEL_FAILURES_H
 
 #include "device/device.h"
 
-/* The ticket of the work that is enqueued next on the device's stream; 0 where the device
- * has none. With the stream's lock held until it is enqueued. */
+/* A ticket for the work that the caller enqueues next on the device's stream, whose lock it
+ * holds until then. 0: the device has no stream. */
 static inline uint64_t keel_failures_ticket(keel_device *device) {
   return device->stream ? ++device->failures.ticket : 0;
 }
 
-/* Says what writes a buffer, or NULL. Until that is enqueued the stream's lock is held. */
+/* Notes which work writes a buffer (NULL: none), under the same lock. */
 static inline void keel_failures_writes(keel_buffer *buffer, uint64_t ticket) {
-  /* relaxed: who reads it has the buffer from who enqueued */
+  /* relaxed: readers got the buffer from the thread that enqueued */
   if (buffer)
     atomic_store_explicit(&buffer->written, ticket, memory_order_relaxed);
 }
 
-/* Notes that the work up to a ticket has ended well, as a copy behind it has. Takes no lock. */
+/* Notes that the work up to a ticket has succeeded, since later work has. Takes no lock, so
+ * that a callback may call it. */
 static inline void keel_failures_passed(keel_device *device, uint64_t ticket) {
   _Atomic uint64_t *settled = &device->failures.settled;
   uint64_t was = atomic_load_explicit(settled, memory_order_relaxed);
@@ -32,17 +34,21 @@ static inline void keel_failures_passed(keel_device *device, uint64_t ticket) {
   }
 }
 
-/* Notes how a wait for all of the device's stream has ended, and the reason, which is this
- * thread's message. With the stream's lock held. */
+/* Makes room for the first notes. Returns KD_OK, KD_OUT_OF_MEMORY. */
+keel_status keel_failures_init(keel_device *device);
+
+/* Notes the status of a wait for all of the device's stream; the reason is this thread's
+ * message. With the stream's lock held. */
 void keel_failures_note(keel_device *device, keel_status status);
 
-/* How the work has ended that wrote a buffer, as far as it has been waited for. Returns
- * KD_OK, or the failure, with its message. NULL: KD_OK. _locked: the lock of the stream of
- * the buffer's device is held. */
+/* Returns the failure of the work that wrote a buffer, with its message, if a wait has
+ * reported it; otherwise, and for NULL, KD_OK. _locked: the caller holds the lock of the
+ * device's stream. */
 keel_status keel_failures_check(const keel_buffer *buffer);
 keel_status keel_failures_check_locked(const keel_buffer *buffer);
 
-/* Waits for the work of a buffer's device, and returns how the buffer's has ended. */
+/* Waits for the work of a buffer's device, and returns the status of what wrote the
+ * buffer. */
 keel_status keel_failures_await(const keel_buffer *buffer);
 
 void keel_failures_free(keel_device *device);

@@ -250,7 +250,7 @@ keel_status keel_launch_failed(const keel_call_site *site,
                     *where ? "\"" : "");
 }
 
-/* The failure of the work that was to write an input. Under the stream's lock. */
+/* Fails for an input that failed work has written. Under the stream's lock. */
 static kd_status check_inputs(const launch *run) {
   keel_device *device = run->spec->device;
   for (uint32_t i = 0; i < run->spec->input_count; i++) {

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "device/context.h"
+#include "device/failures.h"
 #include "layers/layers.h"
 #include "layers/slots.h"
 #include "loader/device.h"
@@ -454,6 +455,7 @@ static keel_status add_device(keel_plugin *plugin, uint32_t index) {
   if (!device->info.name || !device->info.kind || !device->info.driver)
     return KD_OUT_OF_MEMORY;
   KEEL_TRY(keel_heap_init(&device->heap, context, device));
+  KEEL_TRY(keel_failures_init(device));
   device->open = keel_device_open;
   pthread_mutex_init(&device->opening, NULL);
   pthread_mutex_init(&device->stream_lock, NULL);

@@ -24,7 +24,7 @@ typedef struct keel_transfer {
   kd_event *event;
   kd_status status;
   uint64_t began;  /* start time for a trace; 0: none runs */
-  uint64_t behind; /* its ticket, or of the work that it comes behind */
+  uint64_t ticket; /* of the copy in, or of the last work before the copy out */
   keel_tensor *source;
   /* no copy: the source is mapped when its work is done */
   keel_tensor *target;
@@ -134,7 +134,7 @@ static void copied(void *context, kd_status status, const char *why) {
   keel_device *device = transfer->device;
   transfer->status = status;
   if (status == KD_OK)
-    keel_failures_passed(device, transfer->behind);
+    keel_failures_passed(device, transfer->ticket);
   else
     snprintf(transfer->why, sizeof transfer->why, "%s", why);
   if (transfer->began && keel_tracing())
@@ -175,8 +175,8 @@ static kd_status enqueue_in(keel_transfer *transfer) {
   kd_status status;
   pthread_mutex_lock(&device->stream_lock);
   keel_stream_tag(device, device->stream);
-  transfer->behind = keel_failures_ticket(device);
-  keel_failures_writes(target->buffer, transfer->behind);
+  transfer->ticket = keel_failures_ticket(device);
+  keel_failures_writes(target->buffer, transfer->ticket);
   do
     status = device->plugin->memory.copy_in(
         device->handle, device->stream, transfer->source->data,
@@ -188,14 +188,14 @@ static kd_status enqueue_in(keel_transfer *transfer) {
   return status;
 }
 
-/* Marks the work before it, which the event tells the end of. What failed before that, and
- * was told to another, is a failure here, too. */
+/* Records the event after the work that makes the source. The event reports its failure,
+ * unless a wait has reported it already: then this does. */
 static kd_status mark(keel_transfer *transfer, keel_device *device) {
   pthread_mutex_lock(&device->stream_lock);
   kd_status status = keel_failures_check_locked(transfer->source->buffer);
   if (status == KD_OK)
     status = keel_stream_record(device, device->stream, transfer->event);
-  transfer->behind = device->failures.ticket;
+  transfer->ticket = device->failures.ticket;
   pthread_mutex_unlock(&device->stream_lock);
   return status;
 }
@@ -237,8 +237,8 @@ static kd_status enqueue_peer(keel_transfer *transfer) {
   kd_status status = mark(transfer, from);
   if (status != KD_OK) return status;
   pthread_mutex_lock(&to->stream_lock);
-  transfer->behind = keel_failures_ticket(to);
-  keel_failures_writes(target->buffer, transfer->behind);
+  transfer->ticket = keel_failures_ticket(to);
+  keel_failures_writes(target->buffer, transfer->ticket);
   status = hold(to, to->stream, transfer->event);
   if (status == KD_OK) {
     do

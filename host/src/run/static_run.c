@@ -365,7 +365,7 @@ keel_status keel_static_run_step(keel_static_run *static_run, uint32_t index) {
   return call_step(static_run, index, NULL);
 }
 
-/* Inputs on the device whose work failed, which another wait was told. */
+/* Fails for an input that failed work has written, where a wait has reported that. */
 keel_status keel_static_run_check(const keel_static_run *static_run) {
   const keel_memory_plan *memory_plan = static_run->memory_plan;
   keel_device *device = memory_plan->heap->device;
