@@ -527,7 +527,6 @@ void fam_plan_pool(const fam_op *op, fam_plan *plan) {
   bool global = !strncmp(op->row->op, "Global", 6);
   window w;
   uint32_t kind = op->row->number;
-  int64_t p = fam_attr(op, "p", 2);
   if (x->rank < 2 ||
       !read_window(op, plan, x, y, global ? x->dims + 2 : NULL, false, &w)) {
     fam_fail(op, plan, KD_INVALID_ARGUMENT, "needs images");
@@ -538,7 +537,7 @@ void fam_plan_pool(const fam_op *op, fam_plan *plan) {
     w.begin[i] = w.end[i] = 0;
   }
   kd_dtype compute = fam_compute(x->dtype);
-  if (kind == 2 && p > 2 && !fam_need_math(op, plan, compute)) return;
+  if (kind == 2 && !fam_need_power(op, plan, compute)) return;
   fam_pass *pass = fam_begin(plan, "pool");
   fam_define(pass, "V", "%s", kd_dtype_name(compute));
   fam_define(pass, "KIND", "%u", kind);
@@ -548,17 +547,7 @@ void fam_plan_pool(const fam_op *op, fam_plan *plan) {
                                    : "CAST(V, 0)");
   fam_define(pass, "COUNT_PAD", "%d",
              fam_attr(op, "count_include_pad", 0) != 0);
-  if (kind == 2) {
-    fam_define(pass, "POWER(x)",
-               p == 2   ? "((x) * (x))"
-               : p == 1 ? "(x)"
-                        : "FN(pow)((x), CAST(V, EXPONENT))");
-    fam_define(pass, "ROOT(x)",
-               p == 2   ? "FN(sqrt)(x)"
-               : p == 1 ? "(x)"
-                        : "FN(pow)((x), CAST(V, 1) / CAST(V, EXPONENT))");
-    fam_int(plan, pass, "EXPONENT", p);
-  }
+  if (kind == 2) fam_define_power(op, plan, pass);
   fam_items(plan, pass, y->count);
   fam_int(plan, pass, "OUTS", fam_product(y->dims, 2, y->rank));
   fam_int(plan, pass, "INS", fam_product(x->dims, 2, x->rank));

@@ -180,6 +180,57 @@ void fam_plan_reduce(const fam_op *op, fam_plan *plan) {
   fam_out(pass, "Y", op, 0);
 }
 
+bool fam_need_power(const fam_op *op, fam_plan *plan, kd_dtype compute) {
+  return fam_attr(op, "p", 2) <= 2 || fam_need_math(op, plan, compute);
+}
+
+void fam_define_power(const fam_op *op, fam_plan *plan, fam_pass *pass) {
+  int64_t p = fam_attr(op, "p", 2);
+  fam_define(pass, "POWER(x)",
+             p == 2   ? "((x) * (x))"
+             : p == 1 ? "(x)"
+                      : "FN(pow)((x), CAST(V, EXPONENT))");
+  fam_define(pass, "ROOT(x)",
+             p == 2   ? "FN(sqrt)(x)"
+             : p == 1 ? "(x)"
+                      : "FN(pow)((x), CAST(V, 1) / CAST(V, EXPONENT))");
+  fam_int(plan, pass, "EXPONENT", p);
+}
+
+/* A plane is a line. Of planes without elements the pool's result is that of no window. */
+void fam_plan_global_pool(const fam_op *op, fam_plan *plan) {
+  static const struct {
+    const char *init, *take, *join, *finish;
+  } kinds[] = {
+      {"LEAST", "LARGER(s, x)", "LARGER(s, x)", "s"},
+      {"CAST(V, 0)", "s + x", "s + x", "s / CAST(V, COUNT)"},
+      {"CAST(V, 0)", "s + POWER(FN(fabs)(x))", "s + x", "ROOT(s)"},
+  };
+  const fam_tensor *x = &op->in[0];
+  const kd_dtype compute = fam_compute(x->dtype);
+  const uint32_t kind = op->row->number;
+  bool gone[KD_MAX_RANK] = {false}, close = false;
+  if (x->rank < 2 || !fam_product(x->dims, 2, x->rank)) {
+    fam_plan_pool(op, plan);
+    return;
+  }
+  for (uint32_t d = 2; d < x->rank; d++)
+    gone[d] = true;
+  if (kind == 2 && !fam_need_power(op, plan, compute)) return;
+  fam_pass *pass = fam_begin(plan, "reduce");
+  fam_define(pass, "V", "%s", kd_dtype_name(compute));
+  fam_define(pass, "INIT", "(%s)", kinds[kind].init);
+  fam_define(pass, "TAKE(s, x)", "(%s)", kinds[kind].take);
+  fam_define(pass, "JOIN(s, x)", "(%s)", kinds[kind].join);
+  fam_define(pass, "FINISH(s)", "(%s)", kinds[kind].finish);
+  if (kind == 2) fam_define_power(op, plan, pass);
+  define_bounds(pass, compute);
+  int64_t count = split_dims(plan, pass, x, gone, &close);
+  by_lines(plan, pass, op->out[0].count, count, close, compute);
+  fam_in(pass, "X", op, 0);
+  fam_out(pass, "Y", op, 0);
+}
+
 /* ---- along an axis -------------------------------------------------------------------- */
 
 /* N and STEP; returns how many lines there are. */
