@@ -84,15 +84,64 @@ void fam_plan_tile(const fam_op *op, fam_plan *plan) {
 
 /* ---- joining and cutting ------------------------------------------------------------- */
 
+#define PARTS_MOST 8u /* of one pass of kernels/concat.k */
+
+/* Inputs `first` to `last`, some of them without elements: a line is what lies behind the axis,
+ * the axis included. */
+static void concat_parts(const fam_op *op, fam_plan *plan, uint32_t first,
+                         uint32_t last, uint32_t axis, int64_t from) {
+  const fam_tensor *y = &op->out[0];
+  const kd_dtype bits = fam_bits(y->dtype);
+  const int64_t inner = fam_product(y->dims, axis + 1, y->rank);
+  const int64_t lines = fam_product(y->dims, 0, axis);
+  int64_t ends[PARTS_MOST], span = 0;
+  uint32_t parts = 0;
+  char name[] = "X0";
+  fam_pass *pass = fam_begin(plan, "concat");
+  bool fours = from * inner % 4 == 0 && y->dims[axis] * inner % 4 == 0;
+  for (uint32_t i = first; i <= last; i++) {
+    if (!op->in[i].count) continue;
+    int64_t length = op->in[i].dims[axis] * inner;
+    fours &= length % 4 == 0;
+    ends[parts++] = span += length;
+    fam_bind(pass, name, FAM_INPUT, i, bits);
+    name[1]++;
+  }
+  pass->vec4 = plan->vec4 && fours;
+  if (pass->vec4) fam_define(pass, "VEC4", "1");
+  fam_define(pass, "PARTS", "%u", parts);
+  fam_items(plan, pass, lines * span / (pass->vec4 ? 4 : 1));
+  fam_ints(plan, pass, "ENDS", parts, ends);
+  fam_int(plan, pass, "SPAN", span);
+  fam_int(plan, pass, "FROM", from * inner);
+  fam_int(plan, pass, "WHOLE", y->dims[axis] * inner);
+  fam_bind(pass, "Z", FAM_OUTPUT, 0, bits);
+}
+
+/* Where launches are what takes time, and where lines are short, parts share a pass. A processor
+ * copies each part of a single line at once, without a division an element. */
 void fam_plan_concat(const fam_op *op, fam_plan *plan) {
   const fam_tensor *y = &op->out[0];
   uint32_t axis = fam_axis(op, plan, fam_attr(op, "axis", 0), y->rank);
-  int64_t at = 0;
+  const bool processor = plan->wide || plan->lanes;
+  const bool apart = processor && fam_product(y->dims, 0, axis) == 1;
+  const uint32_t most = apart ? 1 : PARTS_MOST;
+  int64_t at = 0, size = 0;
+  uint32_t first = 0, parts = 0;
   for (uint32_t i = 0; i < op->in_count && plan->status == KD_OK; i++) {
-    int64_t size = op->in[i].dims[axis];
-    view v = view_part(y->dims, y->rank, axis, at, size);
-    if (op->in[i].count) move_view(plan, &v, y->dtype, true, i, 0);
+    size += op->in[i].dims[axis];
+    parts += op->in[i].count > 0;
+    if (!parts || (parts < most && i + 1 < op->in_count)) continue;
+    if (apart) {
+      view v = view_part(y->dims, y->rank, axis, at, size);
+      move_view(plan, &v, y->dtype, true, i, 0);
+    } else {
+      concat_parts(op, plan, first, i, axis, at);
+    }
     at += size;
+    size = 0;
+    first = i + 1;
+    parts = 0;
   }
 }
 
