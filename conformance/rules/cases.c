@@ -23,33 +23,43 @@ typedef struct line {
 
 /* Shapes of elementwise ops of one input and of two; the reference has the ranges. */
 static const char *const unary_shapes[] = {
-    "T#[]",  "T#[1]", "T#[5]",       "T#[0]",    "T#[257]",
-    "T#[3,5,7]", "T#[2,0,3]", "T#[1,2,1,3,1,2,1,2]", "T#[1021]", "T#[20000]"};
+    "T#[]",     "T#[1]",     "T#[5]",     "T#[0]",
+    "T#[257]",  "T#[3,5,7]", "T#[2,0,3]", "T#[1,2,1,3,1,2,1,2]",
+    "T#[1021]", "T#[20000]"};
 
 static const char *const binary_shapes[] = {
-    "T#[4,5] T@[4,5]", "T#[3,1,5] T@[2,1]",     "T#[] T@[7]",
-    "T#[6] T@[]",      "T#[1,3] T@[5,1]",       "T#[0] T@[1]",
-    "T#[2,3,4] T@[4]", "T#[2,3,4] T@[3,1]",     "T#[1000] T@[1000]",
-    "T#[2,1,3,1,2,1] T@[1,2,1,2,1,3]", "T#[33,17] T@[33,1]"};
+    "T#[4,5] T@[4,5]",   "T#[3,1,5] T@[2,1]",
+    "T#[] T@[7]",        "T#[6] T@[]",
+    "T#[1,3] T@[5,1]",   "T#[0] T@[1]",
+    "T#[2,3,4] T@[4]",   "T#[2,3,4] T@[3,1]",
+    "T#[1000] T@[1000]", "T#[2,1,3,1,2,1] T@[1,2,1,2,1,3]",
+    "T#[33,17] T@[33,1]"};
 
-#define REDUCE(op)                                             \
-  {op, "", "T(-2,2)[3,4,5]", 1},                               \
-      {op, "keepdims=0", "T(-2,2)[3,4,5] i64{1}", 1},          \
-      {op, "keepdims=1", "T(-2,2)[3,4,5] i64{-1}", 1},         \
-      {op, "keepdims=0", "T(-2,2)[3,4,5] i64{0,2}", 1},        \
-      {op, "", "T(-2,2)[257] i64{0}", 1},                      \
-      {op, "", "T(-2,2)[1] i64{0}", 1},                        \
-      {op, "keepdims=0", "T(-2,2)[2,1,17,3] i64{-2}", 1}
-#define REDUCE_POSITIVE(op)                              \
-  {op, "", "T(0.5,2)[3,4,5]", 1},                        \
-      {op, "keepdims=0", "T(0.5,2)[3,4,5] i64{1}", 1},   \
-      {op, "keepdims=0", "T(0.5,2)[3,4,5] i64{0,2}", 1}, \
-      {op, "", "T(0.5,2)[129] i64{0}", 1}
+#define REDUCE(op)                                                            \
+  {op, "", "T(-2,2)[3,4,5]", 1},                                              \
+      {op, "keepdims=0", "T(-2,2)[3,4,5] i64{1}", 1},                         \
+      {op, "keepdims=1", "T(-2,2)[3,4,5] i64{-1}", 1},                        \
+      {op, "keepdims=0", "T(-2,2)[3,4,5] i64{0,2}", 1},                       \
+      {op, "", "T(-2,2)[257] i64{0}", 1}, {op, "", "T(-2,2)[1] i64{0}", 1}, { \
+    op, "keepdims=0", "T(-2,2)[2,1,17,3] i64{-2}", 1                          \
+  }
+#define REDUCE_POSITIVE(op)                                \
+  {op, "", "T(0.5,2)[3,4,5]", 1},                          \
+      {op, "keepdims=0", "T(0.5,2)[3,4,5] i64{1}", 1},     \
+      {op, "keepdims=0", "T(0.5,2)[3,4,5] i64{0,2}", 1}, { \
+    op, "", "T(0.5,2)[129] i64{0}", 1                      \
+  }
 
 static const line lines[] = {
-    REDUCE("ReduceL1"), REDUCE("ReduceL2"), REDUCE_POSITIVE("ReduceLogSum"),
-    REDUCE("ReduceLogSumExp"), REDUCE("ReduceMax"), REDUCE("ReduceMean"),
-    REDUCE("ReduceMin"), REDUCE("ReduceSum"), REDUCE("ReduceSumSquare"),
+    REDUCE("ReduceL1"),
+    REDUCE("ReduceL2"),
+    REDUCE_POSITIVE("ReduceLogSum"),
+    REDUCE("ReduceLogSumExp"),
+    REDUCE("ReduceMax"),
+    REDUCE("ReduceMean"),
+    REDUCE("ReduceMin"),
+    REDUCE("ReduceSum"),
+    REDUCE("ReduceSumSquare"),
     REDUCE_POSITIVE("ReduceProd"),
     {"ReduceSum", "noop_with_empty_axes=1", "T(-2,2)[3,4] i64{}", 1},
     {"ReduceMax", "noop_with_empty_axes=1", "T(-2,2)[3,4] i64{}", 1},
@@ -140,13 +150,15 @@ static const line lines[] = {
     {"LayerNormalization", "", "T(-4,4)[3,4,17] T(-2,2)[17] T(-2,2)[17]", 1},
     {"LayerNormalization", "axis=1", "T(-4,4)[3,4,5] T[4,5]", 1},
     {"LayerNormalization", "", "T(-4,4)[3,264] T(-2,2)[264] T(-2,2)[264]", 1},
-    {"InstanceNormalization", "", "T(-4,4)[1,2,16,24] T(-2,2)[2] T(-2,2)[2]", 1},
+    {"InstanceNormalization", "", "T(-4,4)[1,2,16,24] T(-2,2)[2] T(-2,2)[2]",
+     1},
     {"LpNormalization", "", "T(-4,4)[2,264]", 1},
     {"LayerNormalization", "axis=0 epsilon=0.1", "T(-4,4)[6,7] T[6,7] T[6,7]",
      1},
 
     {"RMSNormalization", "", "T(-4,4)[3,4,17] T(-2,2)[17]", 1},
-    {"RMSNormalization", "axis=1 epsilon=0.1", "T(-4,4)[3,4,5] T(-2,2)[4,5]", 1},
+    {"RMSNormalization", "axis=1 epsilon=0.1", "T(-4,4)[3,4,5] T(-2,2)[4,5]",
+     1},
     {"RMSNormalization", "axis=-2", "T(-4,4)[2,3,8] T(-2,2)[8]", 1},
     {"RMSNormalization", "", "T(30,34)[3,264] T(-2,2)[264]", 1},
     {"RMSNormalization", "", "T(-4,4)[2,7] T(-2,2)[1]", 1},
@@ -174,14 +186,14 @@ static const line lines[] = {
     {"MatMulInteger", "", "T[4,7] T[7,5] T=-3 T=-128", 1},
     {"MatMulInteger", "", "T[3,7] T[7,4] T{-1,-128,127} T{-7,127,-128,-1}", 1},
     {"MatMulInteger", "", "T[4,16] T[16,8] T=-1", 1},
-    {"QLinearMatMul", "", "T[4,7] f32=0.02 T=-3 T[7,5] f32=0.03 T=-2 f32=0.05 T=-4",
-     1},
+    {"QLinearMatMul", "",
+     "T[4,7] f32=0.02 T=-3 T[7,5] f32=0.03 T=-2 f32=0.05 T=-4", 1},
     {"QLinearMatMul", "",
      "T[2,7] f32{0.02,0.5} T{-3,127} T[7,3] f32{0.03,0.1,2} T{-1,-128,127}"
      " f32=0.05 T=-4",
      1},
-    {"QLinearMatMul", "", "T[4,7] f32=0.02 T=3 T[7,5] f32=0.03 T=2 f32=0.05 T=4",
-     1},
+    {"QLinearMatMul", "",
+     "T[4,7] f32=0.02 T=3 T[7,5] f32=0.03 T=2 f32=0.05 T=4", 1},
     {"QLinearMatMul", "",
      "T[2,7] f32{0.02,0.5} T{3,1} T[7,3] f32{0.03,0.1,2} T{2,0,5} f32=0.05 T=4",
      1},
@@ -218,21 +230,31 @@ static const line lines[] = {
      "T[1,2,3,6,37] T[2,1,2,3,3]", 1},
     {"Conv", "dilations=12,5 pads=12,5,12,5", "T[1,3,14,19] T[4,3,3,3]", 1},
     {"Conv", "", "T[1,24,30,31] T[3,24,3,3] T[3]", 1},
-    {"keel::Attention", "scale=0.25", "T(-2,2)[2,3,5,16] T(-2,2)[2,3,7,16] T(-2,2)[2,3,7,8]", 1},
+    {"keel::Attention", "scale=0.25",
+     "T(-2,2)[2,3,5,16] T(-2,2)[2,3,7,16] T(-2,2)[2,3,7,8]", 1},
     {"keel::Attention", "", "T(-1,1)[3,1,5] T(-1,1)[3,4,5] T(-1,1)[3,4,9]", 1},
     {"keel::Attention", "heads_last=1 scale=0.2",
-     "T(-2,2)[1,4,130,20] T(-2,2)[1,2,300,20] T(-2,2)[1,2,300,17] T(-3,3)[130,300]", 1},
-    {"keel::Attention", "causal=1 scale=0.5", "T(-2,2)[2,2,9,8] T(-2,2)[2,1,9,8] T(-2,2)[2,1,9,8]", 1},
+     "T(-2,2)[1,4,130,20] T(-2,2)[1,2,300,20] T(-2,2)[1,2,300,17] "
+     "T(-3,3)[130,300]",
+     1},
+    {"keel::Attention", "causal=1 scale=0.5",
+     "T(-2,2)[2,2,9,8] T(-2,2)[2,1,9,8] T(-2,2)[2,1,9,8]", 1},
     {"keel::Attention", "causal=1 scale=0.3 nan_as_zero=1",
      "T(-2,2)[1,1,6,4] T(-2,2)[1,1,4,4] T(-2,2)[1,1,4,3] T(-3,3)[1,1,6,1]", 1},
     {"keel::Attention", "causal=1 scale=0.2",
      "T(-2,2)[1,2,100,12] T(-2,2)[1,2,513,12] T(-2,2)[1,2,513,24]", 1},
-    {"keel::Attention", "scale=0.35", "T(-2,2)[2,8,1,8] T(-2,2)[2,2,40,8] T(-2,2)[2,2,40,8] T(-1,1)[2,1,1,40]", 1},
+    {"keel::Attention", "scale=0.35",
+     "T(-2,2)[2,8,1,8] T(-2,2)[2,2,40,8] T(-2,2)[2,2,40,8] T(-1,1)[2,1,1,40]",
+     1},
     {"keel::FusedMatMul", "", "T(-1,1)[4,7] T(-1,1)[7,5] T[5]", 1},
-    {"keel::FusedMatMul", "activation=Relu", "T(-1,1)[2,3,40] T(-1,1)[40,66] T[66] T[2,3,66]", 1},
-    {"keel::FusedMatMul", "activation=Gelu", "T(-1,1)[130,20] T(-1,1)[20,33] T(-1,1)[33]", 1},
-    {"keel::FusedMatMul", "activation=GeluTanh", "T(-1,1)[1,3,9] T(-1,1)[9,17] - T[1,3,17]", 1},
-    {"keel::FusedMatMul", "activation=Silu", "T(-1,1)[3,1,8] T(-1,1)[3,8,6] T[6]", 1},
+    {"keel::FusedMatMul", "activation=Relu",
+     "T(-1,1)[2,3,40] T(-1,1)[40,66] T[66] T[2,3,66]", 1},
+    {"keel::FusedMatMul", "activation=Gelu",
+     "T(-1,1)[130,20] T(-1,1)[20,33] T(-1,1)[33]", 1},
+    {"keel::FusedMatMul", "activation=GeluTanh",
+     "T(-1,1)[1,3,9] T(-1,1)[9,17] - T[1,3,17]", 1},
+    {"keel::FusedMatMul", "activation=Silu",
+     "T(-1,1)[3,1,8] T(-1,1)[3,8,6] T[6]", 1},
     {"keel::PopCount", "", "T[7]", 1},
     {"keel::PopCount", "", "T[2,0,3]", 1},
     {"keel::PopCount", "", "T[33,65]", 1},
@@ -241,7 +263,8 @@ static const line lines[] = {
     {"keel::ArgSort", "", "T[7]", 1},
     {"keel::ArgSort", "descending=1", "T(-3,3)[2,301]", 1},
     {"keel::ArgSort", "axis=0", "T(0,2)[65,3] T(0,3)[65,3]", 1},
-    {"keel::ArgSort", "axis=1 descending=1", "T(0,2)[2,33,5] i64%3[2,33,5] f32[2,33,5]", 1},
+    {"keel::ArgSort", "axis=1 descending=1",
+     "T(0,2)[2,33,5] i64%3[2,33,5] f32[2,33,5]", 1},
     {"keel::ArgSort", "axis=1", "T[2,0,3]", 1},
     {"keel::DynamicSlice", "sizes=2,3", "T[4,7] i64{1,2}", 1},
     {"keel::DynamicSlice", "sizes=2,3,1", "T[4,3,5] i64{-2,9,3}", 1},
@@ -252,28 +275,41 @@ static const line lines[] = {
     {"keel::ReduceWindow", "window=3", "T(-2,2)[17] T=0", 1},
     {"keel::ReduceWindow", "window=1,2,3 strides=1,2,1 pads=0,1,2,0,0,1",
      "T(-2,2)[2,5,6] T=1", 1},
-    {"keel::ReduceWindow", "reduction=max window=2,2 window_dilations=2,1 base_dilations=1,2",
+    {"keel::ReduceWindow",
+     "reduction=max window=2,2 window_dilations=2,1 base_dilations=1,2",
      "T(-9,9)[6,5] T=-5", 1},
-    {"keel::ReduceWindow", "reduction=min window=3,1 pads=-1,1,2,0", "T(-9,9)[6,5] T=9", 1},
+    {"keel::ReduceWindow", "reduction=min window=3,1 pads=-1,1,2,0",
+     "T(-9,9)[6,5] T=9", 1},
     {"keel::ReduceWindow", "reduction=mul window=2", "T(0.5,1.5)[9] T=1", 1},
     {"keel::ReduceWindow", "window=9", "T(-2,2)[3] T=0", 1},
-    {"keel::ReduceWindow", "window=2147483647,3 pads=2147483646,2,0,0 window_dilations=1,2",
+    {"keel::ReduceWindow",
+     "window=2147483647,3 pads=2147483646,2,0,0 window_dilations=1,2",
      "T(-2,2)[4,9] T=1", 1},
-    {"keel::ReduceWindow", "reduction=max window=3,2 base_dilations=3,2 window_dilations=2,3 pads=2,1,-1,4",
+    {"keel::ReduceWindow",
+     "reduction=max window=3,2 base_dilations=3,2 window_dilations=2,3 "
+     "pads=2,1,-1,4",
      "T(-9,9)[4,5] T=-7", 1},
     {"keel::RngBitGenerator", "dtype=12 shape=7", "T[2]", 2},
     {"keel::RngBitGenerator", "dtype=13 shape=5,3", "T(0,9e18)[2]", 2},
     {"keel::RngBitGenerator", "dtype=2 shape=33,65", "T(0,9e18)[3]", 2},
-    {"keel::RngBitGenerator", "dtype=6 shape=9001", "u64{5,18446744073709549568}", 2},
-    {"keel::RngBitGenerator", "dtype=7 shape=4501", "u64{5,18446744073709549568,77}", 2},
-    {"keel::RngBitGenerator", "algorithm=threefry dtype=12 shape=3,5,3", "T(0,9e18)[2]", 2},
-    {"keel::RngBitGenerator", "algorithm=threefry dtype=4 shape=3,4,7", "T(0,9e18)[2]", 2},
+    {"keel::RngBitGenerator", "dtype=6 shape=9001",
+     "u64{5,18446744073709549568}", 2},
+    {"keel::RngBitGenerator", "dtype=7 shape=4501",
+     "u64{5,18446744073709549568,77}", 2},
+    {"keel::RngBitGenerator", "algorithm=threefry dtype=12 shape=3,5,3",
+     "T(0,9e18)[2]", 2},
+    {"keel::RngBitGenerator", "algorithm=threefry dtype=4 shape=3,4,7",
+     "T(0,9e18)[2]", 2},
     {"keel::RngBitGenerator", "algorithm=threefry dtype=13 shape=3001",
      "u64{5,18446744073709549568}", 2},
-    {"keel::RngBitGenerator", "algorithm=threefry dtype=3 shape=0,3", "T[2]", 2},
-    {"keel::SelectAndScatter", "window=1,2,2 strides=1,2,2", "T[2,6,4] T(-2,2)[2,3,2] T=0", 1},
-    {"keel::SelectAndScatter", "select=le window=3 pads=1,1", "T[9] T(-2,2)[9] T=1", 1},
-    {"keel::SelectAndScatter", "window=2147483647,2 pads=2147483646,0,0,0", "T[3,4] T(-2,2)[3,3] T=1", 1},
+    {"keel::RngBitGenerator", "algorithm=threefry dtype=3 shape=0,3", "T[2]",
+     2},
+    {"keel::SelectAndScatter", "window=1,2,2 strides=1,2,2",
+     "T[2,6,4] T(-2,2)[2,3,2] T=0", 1},
+    {"keel::SelectAndScatter", "select=le window=3 pads=1,1",
+     "T[9] T(-2,2)[9] T=1", 1},
+    {"keel::SelectAndScatter", "window=2147483647,2 pads=2147483646,0,0,0",
+     "T[3,4] T(-2,2)[3,3] T=1", 1},
     {"keel::FusedConv", "activation=Relu pads=1,1,1,1",
      "T[1,16,6,5] T[16,16,3,3] T[16] T[1,16,6,5]", 1},
     {"keel::FusedConv", "activation=Relu", "T[1,3,7,6] T[4,3,3,3] T[4]", 1},
@@ -296,7 +332,8 @@ static const line lines[] = {
      "T(-1,1)[1,9,8,5] T(-1,1)[3,3,5]", 1},
     {"keel::DepthwiseConv", "activation=GeluTanh auto_pad=SAME_UPPER strides=2",
      "T(-1,1)[2,13,40] T(-1,1)[4,40] T(-1,1)[40]", 1},
-    {"keel::DepthwiseConv", "activation=Relu pads=3,3,3,3", "T[1,12,11,33] T[7,7,33]", 1},
+    {"keel::DepthwiseConv", "activation=Relu pads=3,3,3,3",
+     "T[1,12,11,33] T[7,7,33]", 1},
     {"ConvInteger", "pads=1,1,1,1", "T[1,2,5,5] T[3,2,3,3]", 1},
     {"ConvInteger", "", "T[1,2,5,5] T[3,2,3,3] T=3", 1},
     {"QLinearConv", "pads=1,1,1,1",
@@ -350,6 +387,10 @@ static const line lines[] = {
     {"GlobalMaxPool", "", "T[2,3,5,7]", 1},
     {"GlobalLpPool", "p=2", "T[2,3,5,7]", 1},
     {"GlobalAveragePool", "", "T[1,16,7,7]", 1},
+    {"GlobalAveragePool", "", "T[2,3,17,19]", 1},
+    {"GlobalAveragePool", "", "T[1,2,36,36]", 1},
+    {"GlobalMaxPool", "", "T[1,5,400]", 1},
+    {"GlobalLpPool", "p=3", "T[1,2,16,16]", 1},
     {"MaxUnpool", "kernel_shape=2,2 strides=2,2",
      "T[1,1,2,2] i64[1,1,2,2]{5,7,13,15}", 1},
     {"MaxUnpool", "kernel_shape=2,2 strides=2,2",
@@ -357,17 +398,21 @@ static const line lines[] = {
     {"Resize", "mode=nearest", "T[1,2,3,4] - f32{1,1,2,3}", 1},
     {"Resize", "mode=linear", "T(0,9)[1,2,3,4] - f32{1,1,2,2}", 1},
     {"Resize", "mode=cubic", "T(0,9)[1,1,5,4] - - i64{1,1,9,8}", 1},
-    {"Resize", "mode=nearest coordinate_transformation_mode=asymmetric"
-               " nearest_mode=floor",
+    {"Resize",
+     "mode=nearest coordinate_transformation_mode=asymmetric"
+     " nearest_mode=floor",
      "T[1,2,4,4] - f32{1,1,0.5,2}", 1},
-    {"Resize", "mode=linear coordinate_transformation_mode=tf_crop_and_resize"
-               " axes=2,3",
+    {"Resize",
+     "mode=linear coordinate_transformation_mode=tf_crop_and_resize"
+     " axes=2,3",
      "T(0,9)[1,2,4,5] f32{0.2,0.1,0.9,0.8} - i64{3,4}", 1},
-    {"Resize", "mode=cubic coordinate_transformation_mode=tf_crop_and_resize"
-               " axes=-1,1 extrapolation_value=7",
+    {"Resize",
+     "mode=cubic coordinate_transformation_mode=tf_crop_and_resize"
+     " axes=-1,1 extrapolation_value=7",
      "T(0,9)[1,5,2,4] f32{0,0.5,0.75,1.5} f32{2,1}", 1},
-    {"Resize", "coordinate_transformation_mode=tf_crop_and_resize"
-               " nearest_mode=floor extrapolation_value=3",
+    {"Resize",
+     "coordinate_transformation_mode=tf_crop_and_resize"
+     " nearest_mode=floor extrapolation_value=3",
      "T[1,2,4,5] f32{0,0,-0.3,0.8,1,1,0.6,0.1} f32{1,1,1,1}", 1},
     {"Resize", "mode=linear axes=3,2", "T(0,9)[1,2,3,4] - f32{2,1.5}", 1},
     {"Resize", "mode=linear", "T(0,9)[1,1,5,4] - f32{1,1,1.1,1.2}", 1},
@@ -379,7 +424,8 @@ static const line lines[] = {
      "T[4,6,5] - - i64{5,5,7}", 1},
     {"Resize", "mode=cubic cubic_coeff_a=-0.5 exclude_outside=1",
      "T(0,9)[1,1,5,4] - f32{1,1,0.8,1.7}", 1},
-    {"Resize", "mode=linear antialias=1", "T(0,9)[1,1,9,8] - f32{1,1,0.4,0.6}", 1},
+    {"Resize", "mode=linear antialias=1", "T(0,9)[1,1,9,8] - f32{1,1,0.4,0.6}",
+     1},
     {"Resize", "mode=cubic antialias=1 exclude_outside=1",
      "T(0,9)[1,1,9,8] - - i64{1,1,4,5}", 1},
     {"Resize", "mode=cubic", "T{0,255,0,255,255,0,0,255} - f32{2.5}", 1},
@@ -393,8 +439,9 @@ static const line lines[] = {
     {"Resize", "mode=linear", "T(0,9)[3,700] - f32{1,2}", 1},
     {"Resize", "mode=nearest", "T[2,3,9,8] - f32{1,1,2,2}", 1},
     {"Resize", "mode=nearest", "T[2,5,6,3] - f32{1,1.5,2.5,1}", 1},
-    {"Resize", "mode=nearest coordinate_transformation_mode=asymmetric"
-               " nearest_mode=floor",
+    {"Resize",
+     "mode=nearest coordinate_transformation_mode=asymmetric"
+     " nearest_mode=floor",
      "T[1,2,3,4,5] - f32{1,1,2,1,2}", 1},
     {"GridSample", "", "T(-4,4)[2,3,4,5] f32(-1.4,1.4)[2,3,2,2]", 1},
     {"GridSample", "", "T(-4,4)[2,2,9,8] f32(-1.4,1.4)[2,11,13,2]", 1},
@@ -413,12 +460,14 @@ static const line lines[] = {
     {"GridSample", "mode=cubic padding_mode=reflection",
      "T(-4,4)[1,1,5,4,6] f32(-2,2)[1,2,2,3,3]", 1},
     {"GridSample", "align_corners=1", "T(-4,4)[2,3,7] f32(-1.2,1.2)[2,5,1]", 1},
-    {"GridSample", "padding_mode=reflection", "T(-4,4)[1,1,3,4] T(-3,3)[1,4,3,2]",
-     1},
-    {"RoiAlign", "output_height=3 output_width=2 sampling_ratio=2 spatial_scale=0.5",
+    {"GridSample", "padding_mode=reflection",
+     "T(-4,4)[1,1,3,4] T(-3,3)[1,4,3,2]", 1},
+    {"RoiAlign",
+     "output_height=3 output_width=2 sampling_ratio=2 spatial_scale=0.5",
      "T(-4,4)[2,3,8,9] T[3,4]{1,2,9,11,0,0,5,14,4,3,16,15} i64{0,1,0}", 1},
-    {"RoiAlign", "output_height=2 output_width=2 mode=max"
-                 " coordinate_transformation_mode=output_half_pixel",
+    {"RoiAlign",
+     "output_height=2 output_width=2 mode=max"
+     " coordinate_transformation_mode=output_half_pixel",
      "T(-4,4)[1,2,6,6] T[2,4]{0.5,1,4,5.25,2,2,2.5,2.5} i64{0,0}", 1},
     {"RoiAlign", "output_height=2 output_width=3",
      "T(-4,4)[1,2,9,9] T[1,4]{0.5,1,7.25,8.5} i64{0}", 1},
@@ -429,7 +478,8 @@ static const line lines[] = {
     {"Einsum", "equation=ij->ji", "T[3,5]", 1},
     {"Einsum", "equation=ij->", "T(-4,4)[7,9]", 1},
     {"Einsum", "equation=i,i", "T(-4,4)[33] T(-4,4)[33]", 1},
-    {"Einsum", "equation=bhid,bhjd->bhij", "T(-4,4)[2,2,3,8] T(-4,4)[2,2,5,8]", 1},
+    {"Einsum", "equation=bhid,bhjd->bhij", "T(-4,4)[2,2,3,8] T(-4,4)[2,2,5,8]",
+     1},
     {"Einsum", "equation=i,ij,j->", "T(-2,2)[3] T(-2,2)[3,4] T(-2,2)[4]", 1},
     {"Einsum", "equation=...ij,...jk->...ik", "T(-4,4)[2,1,3,4] T(-4,4)[5,4,2]",
      1},
@@ -455,14 +505,16 @@ static const line lines[] = {
      2},
     {"RNN", "hidden_size=3 layout=1 direction=reverse clip=0.5",
      "T(-1,1)[2,4,5] T(-1,1)[1,3,5] T(-1,1)[1,3,3]", 2},
-    {"GRU", "hidden_size=4", "T(-1,1)[5,2,3] T(-1,1)[1,12,3] T(-1,1)[1,12,4]", 2},
+    {"GRU", "hidden_size=4", "T(-1,1)[5,2,3] T(-1,1)[1,12,3] T(-1,1)[1,12,4]",
+     2},
     {"GRU", "hidden_size=3 linear_before_reset=1 direction=bidirectional",
      "T(-1,1)[4,2,5] T(-1,1)[2,9,5] T(-1,1)[2,9,3] T(-1,1)[2,18] i32{3,4}"
      " T(-1,1)[2,2,3]",
      2},
     {"GRU", "hidden_size=3 layout=1",
      "T(-1,1)[2,4,5] T(-1,1)[1,9,5] T(-1,1)[1,9,3] T(-1,1)[1,18]", 2},
-    {"LSTM", "hidden_size=4", "T(-1,1)[5,2,3] T(-1,1)[1,16,3] T(-1,1)[1,16,4]", 3},
+    {"LSTM", "hidden_size=4", "T(-1,1)[5,2,3] T(-1,1)[1,16,3] T(-1,1)[1,16,4]",
+     3},
     {"LSTM", "hidden_size=3 direction=bidirectional",
      "T(-1,1)[4,2,5] T(-1,1)[2,12,5] T(-1,1)[2,12,3] T(-1,1)[2,24] i32{4,1}"
      " T(-1,1)[2,2,3] T(-1,1)[2,2,3] T(-1,1)[2,9]",
@@ -494,6 +546,11 @@ static const line lines[] = {
     {"Concat", "axis=1", "T[3,5,2]", 1},
     {"Concat", "axis=-1", "T[8,1] T[8,1] T[8,1]", 1},
     {"Concat", "axis=-1", "T[4,8] T[4,16]", 1},
+    {"Concat", "axis=1",
+     "T[2,1] T[2,2] T[2,1] T[2,3] T[2,1] T[2,0] T[2,4] T[2,1] T[2,2] T[2,5] "
+     "T[2,1]",
+     1},
+    {"Concat", "axis=1", "T[2,4,3] T[2,8,3] T[2,4,3] T[2,0,3]", 1},
     {"Concat", "axis=-1", "T[4,8] T[4,3] T[4,4]", 1},
     {"Concat", "axis=1", "T[1,16,3,5] T[1,32,3,5]", 1},
     {"Concat", "axis=1", "T[1,8,4,2] T[1,13,4,2]", 1},
@@ -527,8 +584,8 @@ static const line lines[] = {
     {"GatherND", "batch_dims=1", "T[2,5,3] i64%3[2,4,1]", 1},
     {"ScatterElements", "axis=1", "T[3,5] i64[1,2]{1,3} T[1,2]", 1},
     {"ScatterElements", "axis=0", "T[4,2] i64[2,2]{0,3,2,1} T[2,2]", 1},
-    {"ScatterElements", "axis=0 reduction=add", "T(-9,9)[4] i64{1,1,2} T(-9,9)[3]",
-     1},
+    {"ScatterElements", "axis=0 reduction=add",
+     "T(-9,9)[4] i64{1,1,2} T(-9,9)[3]", 1},
     {"ScatterND", "", "T[6] i64[3,1]{4,0,2} T[3]", 1},
     {"ScatterND", "", "T[4,3,2] i64[2,1]{3,1} T[2,3,2]", 1},
     {"DepthToSpace", "blocksize=2", "T[1,8,2,3]", 1},
@@ -549,8 +606,8 @@ static const line lines[] = {
     {"Unique", "", "T(-4,4)[17]", 4},
     {"Unique", "axis=0", "T[3,3]{1,0,0,1,0,0,2,3,4}", 4},
     {"Unique", "axis=-1 sorted=0", "T(0,2)[2,9]", 4},
-    {"NonMaxSuppression", "", "T(0,9)[1,12,4] T(0,1)[1,2,12] i64=4 f32=0.3 f32=0.2",
-     1},
+    {"NonMaxSuppression", "",
+     "T(0,9)[1,12,4] T(0,1)[1,2,12] i64=4 f32=0.3 f32=0.2", 1},
     {"NonMaxSuppression", "center_point_box=1",
      "T(1,9)[2,7,4] T(0,1)[2,1,7] i64=7 f32=0.5", 1},
     {"NonMaxSuppression", "", "T(0,9)[1,5,4] T(0,1)[1,1,5]", 1},
@@ -607,8 +664,8 @@ static const line lines[] = {
     {"QuantizeLinear", "", "T{0.5,1.5,2.5,3.5,-0.5,-1.5,-2.5} f32=1 i8=1", 1},
     {"QuantizeLinear", "", "T(-9,9)[33] f32=0.1 i8=-3", 1},
     {"QuantizeLinear", "", "T(-2,25)[33] f32=0.1 i8=-128", 1},
-    {"QuantizeLinear", "axis=0", "T(-9,9)[3,4] f32{0.1,0.5,0.05} i8{-1,-128,127}",
-     1},
+    {"QuantizeLinear", "axis=0",
+     "T(-9,9)[3,4] f32{0.1,0.5,0.05} i8{-1,-128,127}", 1},
     {"QuantizeLinear", "axis=1", "T(-9,9)[2,3,4] f32{0.1,0.5,0.05} i8{1,2,-3}",
      1},
     {"QuantizeLinear", "", "T(-9,9)[4,4] f32=0.05", 1},
@@ -622,7 +679,8 @@ static const line lines[] = {
      "T(-9,9)[4,2] f32[2,2]{0.1,0.5,0.05,1} u16[2,2]{1,2,3,40}", 1},
     {"DequantizeLinear", "", "T[33] f32=0.1 T=3", 1},
     {"DequantizeLinear", "", "T[33] f32=0.1 T=-3", 1},
-    {"DequantizeLinear", "axis=0", "T[3,4] f32{0.1,0.5,0.25} T{-1,-128,127}", 1},
+    {"DequantizeLinear", "axis=0", "T[3,4] f32{0.1,0.5,0.25} T{-1,-128,127}",
+     1},
     {"DequantizeLinear", "axis=0", "T[3,4] f32{0.1,0.5,0.25} T{1,2,3}", 1},
     {"DequantizeLinear", "axis=1 block_size=2",
      "T[2,6] f32[2,3]{0.1,0.5,0.05,1,2,0.25} T[2,3]{1,2,3,0,4,5}", 1},
@@ -635,8 +693,8 @@ static const line lines[] = {
     {"NegativeLogLikelihoodLoss", "reduction=none", "T(-4,4)[2,3,4] i64%3[2,4]",
      1},
     {"SoftmaxCrossEntropyLoss", "", "T(-4,4)[5,3] i64%3[5]", 1},
-    {"SoftmaxCrossEntropyLoss", "reduction=sum", "T(-4,4)[5,3] i64%3[5] T(0.5,2)[3]",
-     2},
+    {"SoftmaxCrossEntropyLoss", "reduction=sum",
+     "T(-4,4)[5,3] i64%3[5] T(0.5,2)[3]", 2},
     {"BlackmanWindow", "", "i64=10", 1},
     {"HammingWindow", "periodic=0", "i64=9", 1},
     {"HannWindow", "", "i64=8", 1},
@@ -645,7 +703,7 @@ static const line lines[] = {
 
 /* ---- finding --------------------------------------------------------------------- */
 
-#define SHAPES(list) (uint32_t)KC_COUNT_OF(list)
+#define SHAPES(list) (uint32_t) KC_COUNT_OF(list)
 
 /* The index-th case of an op: its words, with # and @ for ranges. */
 static bool find(const char *domain, const char *op, uint32_t index,
@@ -720,12 +778,14 @@ static bool read_attr(kc_op_case *out, const keel_schema *schema, char *word) {
       attr->s = out->strings[n];
     }
     if (rule->kind == KD_ATTR_INTS) {
-      for (char *end = NULL; *text && attr->count < 16; text = end + (*end == ','))
+      for (char *end = NULL; *text && attr->count < 16;
+           text = end + (*end == ','))
         out->ints[n][attr->count++] = strtoll(text, &end, 10);
       attr->ints = out->ints[n];
     }
     if (rule->kind == KD_ATTR_FLOATS) {
-      for (char *end = NULL; *text && attr->count < 16; text = end + (*end == ','))
+      for (char *end = NULL; *text && attr->count < 16;
+           text = end + (*end == ','))
         out->floats[n][attr->count++] = strtof(text, &end);
       attr->floats = out->floats[n];
     }
@@ -758,7 +818,8 @@ typedef struct input_spec {
 
 static kd_dtype dtype_named(const char *name, size_t size) {
   for (kd_dtype t = 0; t < KD_DTYPE_COUNT; t++)
-    if (strlen(kd_dtype_name(t)) == size && !strncmp(kd_dtype_name(t), name, size))
+    if (strlen(kd_dtype_name(t)) == size &&
+        !strncmp(kd_dtype_name(t), name, size))
       return t;
   return KD_NONE;
 }
@@ -813,10 +874,10 @@ static bool read_input(const char *word, kd_dtype dtype, input_spec *out) {
 
 static real special(kd_dtype dtype, uint64_t which) {
   const real most = dtype_max(dtype), least = dtype_least(dtype);
-  const real values[] = {0,     -0.0L, 1,         -1,     INFINITY, -INFINITY,
-                         NAN,   most,  -most,     least,  -least,   0.5L,
-                         -0.5L, 1.5L,  2.5L,      -2.5L,  2,        -2,
-                         3,     1e-3L, -1e-3L,    100,    -100};
+  const real values[] = {0,     -0.0L, 1,      -1,    INFINITY, -INFINITY,
+                         NAN,   most,  -most,  least, -least,   0.5L,
+                         -0.5L, 1.5L,  2.5L,   -2.5L, 2,        -2,
+                         3,     1e-3L, -1e-3L, 100,   -100};
   return values[which % KC_COUNT_OF(values)];
 }
 
@@ -827,18 +888,17 @@ static real random_real(const input_spec *spec, kc_probe probe,
   bool is_float = dtype_is_float(spec->dtype);
   real low = spec->low, high = spec->high;
   if (spec->dtype == KD_BOOL) return bits >> 40 & 1;
-  if (spec->dtype == KD_C64 || spec->dtype == KD_C128)
-    return (real)(bits | 1);
+  if (spec->dtype == KD_C64 || spec->dtype == KD_C128) return (real)(bits | 1);
   if (spec->tested && probe == KC_PROBE_SPECIAL && is_float)
     return special(spec->dtype, (uint64_t)index + (bits & 3) * 7);
   if (spec->tested && probe == KC_PROBE_TINY && is_float)
     return (unit * 2 - 1) * dtype_least(spec->dtype);
   if (!spec->ranged) {
     if (!is_float && probe == KC_PROBE_FULL) { /* any bits */
-      return dtype_round((real)(dtype_is_signed(spec->dtype)
-                                    ? (real)(int64_t)bits
-                                    : (real)bits),
-                         spec->dtype);
+      return dtype_round(
+          (real)(dtype_is_signed(spec->dtype) ? (real)(int64_t)bits
+                                              : (real)bits),
+          spec->dtype);
     }
     low = -1;
     high = 1;
@@ -878,8 +938,7 @@ bool kc_case_make(const char *domain, const char *op, uint32_t index,
   char attrs[256], inputs[512], *save = NULL;
   memset(out, 0, sizeof *out);
   if (keel_schema_ready() != KD_OK ||
-      !find(domain, op, index, attrs, inputs, sizeof attrs,
-            &out->op.out_count))
+      !find(domain, op, index, attrs, inputs, sizeof attrs, &out->op.out_count))
     return false;
   bool standard = !domain || !strcmp(domain, "ai.onnx");
   const keel_schema *schema = keel_schema_find(standard ? "" : domain, op);
