@@ -486,8 +486,89 @@ void fam_plan_conv(const fam_op *op, fam_plan *plan) {
   real_conv(op, plan, false);
 }
 
+/* Whether windows of a transposed convolution lie side by side and fill the result: each of its
+ * elements is of one pixel and one tap. */
+static bool is_tiled(const fam_op *op, const window *w) {
+  int64_t extra[WINDOW_SPACE] = {0};
+  fam_attr_list(op, "output_padding", extra, WINDOW_SPACE);
+  for (int d = 0; d < w->space; d++)
+    if (w->kernel[d] != w->stride[d] || w->begin[d] || w->dilation[d] != 1 ||
+        extra[d] || w->out[d] != w->in[d] * w->stride[d])
+      return false;
+  return true;
+}
+
+/* The product of the filters' taps and the pixels, each result stored at its place. */
+static void tiled_conv_transpose(const fam_op *op, fam_plan *plan,
+                                 const window *w) {
+  const fam_tensor *x = &op->in[0], *f = &op->in[1], *y = &op->out[0];
+  const kd_dtype sums = sum_type(x->dtype);
+  const int64_t sections = fam_attr(op, "group", 1);
+  const int64_t each = x->dims[1] / sections;
+  const int64_t taps = fam_product(f->dims, 2, f->rank);
+  const int64_t m = f->dims[1] * taps, n = fam_product(x->dims, 2, x->rank);
+  int64_t in_steps[WINDOW_SPACE], tap_steps[WINDOW_SPACE],
+      out_steps[WINDOW_SPACE];
+  const fam_work work = {.sums = sums,
+                         .batches = x->dims[0] * sections,
+                         .m = m,
+                         .n = n,
+                         .k = each};
+  fam_pass *pass = begin_gemm(plan, 0, &work);
+  fam_key_add(&pass->work, &sections, sizeof sections);
+  fam_int(plan, pass, "BRANK", 2);
+  fam_define(pass, "A_AT", "(a_from + k * M + m)");
+  fam_define(pass, "A_STEP", "M");
+  fam_dims(plan, pass, "BDIMS", 2, (const int64_t[]){x->dims[0], sections});
+  fam_dims(plan, pass, "A_BATCH", 2, (const int64_t[]){0, each * m});
+  fam_dims(plan, pass, "B_BATCH", 2,
+           (const int64_t[]){sections * each * n, each * n});
+  fam_int(plan, pass, "B_ROW", n);
+  fam_int(plan, pass, "B_COLUMN", 1);
+  fam_define(pass, "A_LESS", "CAST(V, 0)");
+  fam_define(pass, "B_LESS", "CAST(V, 0)");
+  strided_packed(w->in, (uint32_t)w->space, in_steps);
+  strided_packed(w->kernel, (uint32_t)w->space, tap_steps);
+  strided_packed(w->out, (uint32_t)w->space, out_steps);
+  fam_dims(plan, pass, "IN_DIMS", w->space, w->in);
+  fam_dims(plan, pass, "IN_STEPS", w->space, in_steps);
+  fam_dims(plan, pass, "TAP_DIMS", w->space, w->kernel);
+  fam_dims(plan, pass, "TAP_STEPS", w->space, tap_steps);
+  fam_dims(plan, pass, "OUT_STEPS", w->space, out_steps);
+  fam_int(plan, pass, "TAPS", taps);
+  fam_int(plan, pass, "SECTIONS", sections);
+  fam_int(plan, pass, "OUTS", fam_product(y->dims, 2, y->rank));
+#define ALONG(d)                                          \
+  "((n) / IN_STEPS(" d ") % IN_DIMS(" d ") * TAP_DIMS(" d \
+  ") + (m)"                                               \
+  " / TAP_STEPS(" d ") % TAP_DIMS(" d ")) * OUT_STEPS(" d ")"
+  fam_define(pass, "PLACE(m, n)", "(%s)",
+             w->space == 1   ? ALONG("0")
+             : w->space == 2 ? ALONG("0") " + " ALONG("1")
+                             : ALONG("0") " + " ALONG("1") " + " ALONG("2"));
+#undef ALONG
+  fam_define(pass, "PUT(m, n, s)",
+             "GIVE((z * (M / TAPS) + (m) / TAPS) * OUTS + PLACE(m, n), (s)%s)",
+             fam_has(op, 2)
+                 ? " + CAST(V, BIAS(z % SECTIONS * (M / TAPS) + (m) / TAPS))"
+                 : "");
+  fam_in(pass, "B", op, 0);
+  fam_in(pass, "A", op, 1);
+  if (fam_has(op, 2)) fam_in(pass, "BIAS", op, 2);
+  fam_out(pass, "Z", op, 0);
+}
+
 void fam_plan_conv_transpose(const fam_op *op, fam_plan *plan) {
-  real_conv(op, plan, true);
+  const fam_tensor *x = &op->in[0], *f = &op->in[1], *y = &op->out[0];
+  const int64_t sections = fam_attr(op, "group", 1);
+  window w;
+  if (x->rank > 2 && f->rank == x->rank && sections > 0 &&
+      x->dims[1] % sections == 0 && y->dims[1] == f->dims[1] * sections &&
+      read_window(op, plan, x, y, f->dims + 2, true, &w) && w.space <= 3 &&
+      is_tiled(op, &w))
+    tiled_conv_transpose(op, plan, &w);
+  else
+    real_conv(op, plan, true);
 }
 
 void fam_plan_conv_integer(const fam_op *op, fam_plan *plan) {
