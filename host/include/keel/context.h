@@ -85,7 +85,8 @@ KEEL_API keel_status keel_open(const keel_context_params *params,
                                KD_OWNED keel_context **out_context);
 
 /* Closes a runtime. All of its tensors, ops, programs and plans must have been
- * released, and no call may still be running. NULL does nothing. */
+ * released, and no call may still be running. NULL does nothing. A process may end without
+ * it: the runtime then calls no plugin any more. */
 KEEL_API void keel_close(keel_context *context);
 
 /* Keel's version, "0.1.0". */

@@ -488,9 +488,11 @@ static void end_thread(void *unused) {
   free_tensors(lists);
 }
 
-/* The process's last thread ends without running key destructors. */
+/* The process's last thread ends without running key destructors. Buffers that are still on
+ * its lists are of contexts that nobody closed: they go with the process, as no plugin is
+ * called any more whose driver may have ended before us. */
 __attribute__((destructor)) static void end_process(void) {
-  if (keel_lists.listed) end_thread(NULL);
+  if (keel_lists.listed) free_tensors(&keel_lists);
 }
 
 static void make_key(void) {
