@@ -92,6 +92,20 @@ keel_tensor_on_done(keel_tensor *tensor,
                                      keel_tensor *tensor, keel_status status),
                     void *function_context);
 
+/* The same, when the work that writes the value has ended too. A device's value is ready once
+ * that work is enqueued, since what is enqueued behind it finds the data; this tells when the
+ * data are there, and whether the work failed. The value may be released, or donated, before:
+ * the function gets no tensor. It is called on a thread of Keel's, or on the calling thread
+ * where there is nothing to wait for.
+ *
+ * function  status: KD_OK, or what the value or the work failed with; keel_message() is the
+ *           text of that
+ * Returns KD_OK, KD_OUT_OF_MEMORY (then it is not called). */
+KEEL_API keel_status keel_tensor_on_written(
+    keel_tensor *tensor,
+    void (*function)(void *function_context, keel_status status),
+    void *function_context);
+
 /* A promise: a value whose data comes later from the application; dependents
  * wait for it. One thread ends it, once, by `fulfil` or `fail`, even if it has
  * nothing to deliver: what depends on a promise that nobody ends waits for

@@ -67,27 +67,36 @@ static const keel_failed_work *find(const keel_failures *all, uint64_t ticket) {
                                                            : NULL;
 }
 
-keel_status keel_failures_check_locked(const keel_buffer *buffer) {
-  keel_device *device = buffer ? buffer->heap->device : NULL;
-  if (!device || !device->failures.count) return KD_OK;
-  const keel_failed_work *found =
-      find(&device->failures,
-           atomic_load_explicit(&buffer->written, memory_order_relaxed));
+keel_status keel_failures_of_locked(keel_device *device, uint64_t ticket) {
+  const keel_failed_work *found = find(&device->failures, ticket);
   if (!found) return KD_OK;
   return found->why ? keel_fail_text(found->status, found->why)
                     : keel_fail(found->status, "%s: work failed (%s)",
                                 device->name, keel_status_name(found->status));
 }
 
-keel_status keel_failures_check(const keel_buffer *buffer) {
-  keel_device *device = buffer ? buffer->heap->device : NULL;
-  if (!device ||
-      !atomic_load_explicit(&device->failures.count, memory_order_acquire))
+keel_status keel_failures_of(keel_device *device, uint64_t ticket) {
+  if (!atomic_load_explicit(&device->failures.count, memory_order_acquire))
     return KD_OK;
   pthread_mutex_lock(&device->stream_lock);
-  keel_status status = keel_failures_check_locked(buffer);
+  keel_status status = keel_failures_of_locked(device, ticket);
   pthread_mutex_unlock(&device->stream_lock);
   return status;
+}
+
+static uint64_t ticket_of(const keel_buffer *buffer) {
+  /* relaxed: the reader got the buffer from the thread that enqueued */
+  return atomic_load_explicit(&buffer->written, memory_order_relaxed);
+}
+
+keel_status keel_failures_check_locked(const keel_buffer *buffer) {
+  keel_device *device = buffer ? buffer->heap->device : NULL;
+  return device ? keel_failures_of_locked(device, ticket_of(buffer)) : KD_OK;
+}
+
+keel_status keel_failures_check(const keel_buffer *buffer) {
+  keel_device *device = buffer ? buffer->heap->device : NULL;
+  return device ? keel_failures_of(device, ticket_of(buffer)) : KD_OK;
 }
 
 keel_status keel_failures_await(const keel_buffer *buffer) {

@@ -47,6 +47,10 @@ void keel_failures_note(keel_device *device, keel_status status);
 keel_status keel_failures_check(const keel_buffer *buffer);
 keel_status keel_failures_check_locked(const keel_buffer *buffer);
 
+/* The same for a ticket. */
+keel_status keel_failures_of(keel_device *device, uint64_t ticket);
+keel_status keel_failures_of_locked(keel_device *device, uint64_t ticket);
+
 /* Waits for the work of a buffer's device, and returns the status of what wrote the
  * buffer. */
 keel_status keel_failures_await(const keel_buffer *buffer);

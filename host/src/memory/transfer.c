@@ -56,8 +56,7 @@ static void put_away(keel_transfer *transfer) {
   count_down(device, 1);
 }
 
-/* Waits for both streams after a failure: their work may use memory that is freed next. */
-static keel_status settle(keel_device *device) {
+keel_status keel_transfers_settle(keel_device *device) {
   keel_transfers *all = &device->transfers;
   pthread_mutex_lock(&all->lock);
   kd_stream *outward = all->stream;
@@ -79,7 +78,7 @@ static keel_status failed(const keel_transfer *transfer) {
 }
 
 static keel_status reason(const keel_transfer *transfer) {
-  keel_status status = settle(transfer->device);
+  keel_status status = keel_transfers_settle(transfer->device);
   /* the stream's failure may be of other work, or already reported */
   if (status != KD_OK && !*transfer->why) return status;
   failed(transfer);
@@ -273,7 +272,8 @@ static keel_status start(keel_transfer *transfer,
   transfer->status = status = keel_device_check(device, status);
   char said[512];
   snprintf(said, sizeof said, "%s", keel_has_error() ? keel_message() : "");
-  if (settle(device) == KD_OK && *said) keel_fail_text(status, said);
+  if (keel_transfers_settle(device) == KD_OK && *said)
+    keel_fail_text(status, said);
   return *said ? status : failed(transfer);
 }
 

@@ -47,7 +47,11 @@ keel_status keel_transfer_into(keel_tensor *tensor, keel_tensor *target);
 /* Whether data can go from one device to the other without the host. */
 bool keel_transfer_direct(const keel_device *from, const keel_device *to);
 
-/* Waits for all copies of the device. */
+/* Waits for both streams after a failure: their work may use memory that is freed next. Returns
+ * the reason of the failure, or KD_OK if it has been reported. */
+keel_status keel_transfers_settle(keel_device *device);
+
+/* Waits for all copies of the device, and for what waits for the end of its work. */
 void keel_transfers_end(keel_device *device);
 
 #endif /* KEEL_TRANSFER_H */

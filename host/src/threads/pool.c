@@ -424,9 +424,13 @@ keel_task *keel_pool_next(keel_pool *pool,
 
 void keel_pool_submit_blocking(keel_pool *pool, keel_task *task) {
   if (pool->worker_count)
-    keel_blocking_submit(pool->blocking, task);
+    keel_pool_submit_apart(pool, task);
   else
     keel_pool_submit(pool, task);
+}
+
+void keel_pool_submit_apart(keel_pool *pool, keel_task *task) {
+  keel_blocking_submit(pool->blocking, task);
 }
 
 void keel_pool_post(keel_pool *pool, keel_task *task) {

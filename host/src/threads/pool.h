@@ -39,6 +39,9 @@ keel_task *keel_pool_next(keel_pool *pool,
  * like keel_pool_submit. */
 void keel_pool_submit_blocking(keel_pool *pool, keel_task *task);
 
+/* The same, where there are no workers, too. */
+void keel_pool_submit_apart(keel_pool *pool, keel_task *task);
+
 /* Like keel_pool_submit, for a thread that must not run tasks, such as a driver's. */
 void keel_pool_post(keel_pool *pool, keel_task *task);
 

@@ -1,0 +1,144 @@
+/* written.c - telling when the work that writes a value has ended.
+ *
+ * An event behind that work tells it. The value itself is let go as soon as it is known, so
+ * that who has the only other reference may donate it: its work's ticket says later whether
+ * the work failed (device/failures.h). */
+#include "device/context.h"
+#include "device/failures.h"
+#include "device/stream.h"
+#include "memory/transfer.h"
+#include "threads/pool.h"
+#include "values/tensor.h"
+
+typedef struct watch {
+  keel_waiter
+      waiter; /* must be first: cast from keel_waiter; until the value is known */
+  keel_task task; /* then this */
+  keel_tensor *tensor;
+  keel_device *device;
+  kd_event *event;
+  uint64_t ticket; /* of the work that writes the value, */
+  uint64_t behind; /* and of the last before the event */
+  kd_status status;
+  /* Counts the callback and the call that registered it, which may return later. */
+  atomic_uint holds;
+  void (*function)(void *context, keel_status status);
+  void *context;
+} watch;
+
+static watch *of_task(keel_task *task) {
+  return (watch *)(void *)((char *)task - offsetof(watch, task));
+}
+
+/* Tells, on a thread that may wait and may call the plugin. */
+static void tell(keel_task *task) {
+  watch *w = of_task(task);
+  keel_device *device = w->device;
+  keel_status status = KD_OK;
+  if (w->status != KD_OK) {
+    status = keel_transfers_settle(device);
+    /* others' failures are not this value's */
+    if (status != KD_DEVICE_LOST) status = keel_failures_of(device, w->ticket);
+  }
+  if (w->event) device->plugin->events.destroy(w->event);
+  w->function(w->context, status);
+  free(w);
+  /* release: pairs with the acquire in keel_transfers_end */
+  atomic_fetch_sub_explicit(&device->transfers.under_way, 1,
+                            memory_order_release);
+}
+
+static void hand_over(watch *w) {
+  keel_pool *pool = w->device->context->pool;
+  if (keel_pool_size(pool) > 1 && w->status == KD_OK)
+    keel_pool_post(pool, &w->task);
+  else /* nobody may be there to run it, or it waits */
+    keel_pool_submit_apart(pool, &w->task);
+}
+
+/* The last of the two hands over. */
+static void let_go(watch *w) {
+  /* acq_rel: the last one sees what the other wrote */
+  if (atomic_fetch_sub_explicit(&w->holds, 1, memory_order_acq_rel) == 1)
+    hand_over(w);
+}
+
+/* On a driver's thread. */
+static void passed(void *context, kd_status status, const char *why) {
+  watch *w = context;
+  keel_device *device = w->device;
+  (void)why; /* settling has it */
+  w->status = status;
+  if (status == KD_OK) keel_failures_passed(device, w->behind);
+  let_go(w);
+  atomic_fetch_sub_explicit(&device->transfers.under_way, 1,
+                            memory_order_release);
+}
+
+/* Records the event behind the work, unless that has failed already. */
+static kd_status mark(watch *w) {
+  keel_device *device = w->device;
+  pthread_mutex_lock(&device->stream_lock);
+  kd_status status = keel_failures_of_locked(device, w->ticket);
+  if (status == KD_OK)
+    status = keel_stream_record(device, device->stream, w->event);
+  w->behind = device->failures.ticket;
+  pthread_mutex_unlock(&device->stream_lock);
+  return status;
+}
+
+static void begin(watch *w) {
+  keel_device *device = w->device;
+  const kd_event_table *events = &device->plugin->events;
+  kd_status status = KD_UNIMPLEMENTED;
+  atomic_init(&w->holds, 2);
+  atomic_fetch_add_explicit(&device->transfers.under_way, 2,
+                            memory_order_relaxed);
+  if (events->on_complete)
+    status = events->create(device->handle, 0, &w->event);
+  if (status != KD_OK) w->event = NULL;
+  if (status == KD_OK) status = mark(w);
+  if (status == KD_OK) status = events->on_complete(w->event, passed, w);
+  if (status == KD_OK) {
+    let_go(w);
+    return;
+  }
+  /* no event tells: who waits for all of the device finds it out */
+  w->status = status;
+  hand_over(w);
+  atomic_fetch_sub_explicit(&device->transfers.under_way, 1,
+                            memory_order_release);
+}
+
+static void known(keel_waiter *waiter) {
+  watch *w = (watch *)(void *)waiter;
+  keel_tensor *tensor = w->tensor;
+  keel_status status = keel_tensor_query(tensor);
+  bool data = status == KD_OK && tensor->kind == KEEL_DATA && tensor->buffer;
+  w->device = data ? keel_tensor_location(tensor) : NULL;
+  if (w->device && w->device->stream) {
+    w->ticket =
+        atomic_load_explicit(&tensor->buffer->written, memory_order_relaxed);
+    keel_tensor_release(tensor);
+    begin(w);
+    return;
+  }
+  keel_tensor_release(tensor);
+  w->function(w->context, status);
+  free(w);
+}
+
+keel_status keel_tensor_on_written(keel_tensor *tensor,
+                                   void (*function)(void *context,
+                                                    keel_status status),
+                                   void *function_context) {
+  watch *w = calloc(1, sizeof *w);
+  if (!w) return keel_no_memory(sizeof *w);
+  w->waiter.call = known;
+  w->task.run = tell;
+  w->tensor = keel_tensor_retain(tensor);
+  w->function = function;
+  w->context = function_context;
+  keel_tensor_then(tensor, &w->waiter);
+  return KD_OK;
+}
