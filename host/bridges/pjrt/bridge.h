@@ -39,8 +39,8 @@ pjrt_error *pjrt_fail_text(keel_status status, const char *format, ...)
 
 /* ---- events ---- */
 
-/* An event that is ready when all of the values are, or has failed as the first of them that
- * did. NULL: no memory. */
+/* An event that is ready when the work has ended that makes the values, on a device, or has
+ * failed as the first of them that did. NULL: no memory. */
 pjrt_event *pjrt_event_of(keel_tensor *const *values, uint32_t count);
 
 /* ---- clients ---- */

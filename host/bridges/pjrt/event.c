@@ -1,7 +1,8 @@
 /* event.c - errors, and events over values that are pending.
  *
- * An event counts the values that it waits for. The one that comes last runs the callbacks, on
- * the thread that made it. */
+ * An event counts the values whose data it waits for, not only their types: a device's value is
+ * known before its work has run. The one that comes last runs the callbacks, on the thread that
+ * tells of it. */
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -61,11 +62,13 @@ typedef struct callback {
 } callback;
 
 struct pjrt_event {
-  atomic_uint refs; /* its holder's, and one for each value that is awaited */
+  atomic_uint
+      refs; /* its holder's, and two for each value: known, and written */
   pthread_mutex_t lock;
   pthread_cond_t ended;
-  uint32_t awaited, count;
-  keel_tensor **values; /* retained until the last one has come */
+  uint32_t awaited; /* values whose data are not there */
+  uint32_t unknown, count;
+  keel_tensor **values; /* retained until all are known */
   keel_status status;   /* of the first value that failed */
   char *message;
   callback *callbacks;
@@ -104,7 +107,6 @@ static void run_all(const pjrt_event *event, callback *first) {
 /* One value less to wait for. */
 static void count_down(pjrt_event *event, keel_status status) {
   callback *all = NULL;
-  uint32_t done = 0;
   pthread_mutex_lock(&event->lock);
   if (status != KD_OK && event->status == KD_OK) {
     event->status = status;
@@ -113,20 +115,32 @@ static void count_down(pjrt_event *event, keel_status status) {
   if (--event->awaited == 0) {
     all = event->callbacks;
     event->callbacks = NULL;
-    /* who donates a value has the only reference, though the event is there */
-    done = event->count;
-    event->count = 0;
     pthread_cond_broadcast(&event->ended);
   }
   pthread_mutex_unlock(&event->lock);
-  release_values(event, done);
   run_all(event, all);
 }
 
-static void arrived(void *context, keel_tensor *value, keel_status status) {
-  (void)value;
+static void written(void *context, keel_status status) {
   count_down(context, status);
   drop(context);
+}
+
+/* One value more whose work is at least enqueued. Who donates one has the only reference then,
+ * though the event is there. */
+static void known(void *context, keel_tensor *value, keel_status status) {
+  pjrt_event *event = context;
+  uint32_t all = 0;
+  (void)value;
+  (void)status;
+  pthread_mutex_lock(&event->lock);
+  if (--event->unknown == 0) {
+    all = event->count;
+    event->count = 0;
+  }
+  pthread_mutex_unlock(&event->lock);
+  release_values(event, all);
+  drop(event);
 }
 
 pjrt_event *pjrt_event_of(keel_tensor *const *values, uint32_t count) {
@@ -139,15 +153,15 @@ pjrt_event *pjrt_event_of(keel_tensor *const *values, uint32_t count) {
   }
   for (; event->count < count; event->count++)
     event->values[event->count] = keel_tensor_retain(values[event->count]);
-  atomic_init(&event->refs, count + 1);
-  event->awaited = count;
+  atomic_init(&event->refs, 2 * count + 1);
+  event->awaited = event->unknown = count;
   pthread_mutex_init(&event->lock, NULL);
   pthread_cond_init(&event->ended, NULL);
   for (uint32_t i = 0; i < count; i++) {
-    keel_status status = keel_tensor_on_done(values[i], arrived, event);
-    if (status == KD_OK) continue;
-    count_down(event, status);
-    atomic_fetch_sub(&event->refs, 1); /* not the last: the caller's is left */
+    keel_status status = keel_tensor_on_written(values[i], written, event);
+    if (status != KD_OK) written(event, status);
+    if (keel_tensor_on_done(values[i], known, event) != KD_OK)
+      known(event, NULL, KD_OK);
   }
   return event;
 }
@@ -175,9 +189,14 @@ pjrt_error *pjrt_Event_Error(Event_Error_args *args) {
 
 pjrt_error *pjrt_Event_Await(Event_Await_args *args) {
   pjrt_event *event = args->object;
-  for (uint32_t i = 0; i < event->count; i++)
-    keel_tensor_wait(event->values[i]); /* who waits, helps */
   pthread_mutex_lock(&event->lock);
+  for (uint32_t i = 0; i < event->count; i++) { /* who waits, helps */
+    keel_tensor *value = keel_tensor_retain(event->values[i]);
+    pthread_mutex_unlock(&event->lock);
+    keel_tensor_wait(value);
+    keel_tensor_release(value);
+    pthread_mutex_lock(&event->lock);
+  }
   while (event->awaited)
     pthread_cond_wait(&event->ended, &event->lock);
   pthread_mutex_unlock(&event->lock);

@@ -5,6 +5,7 @@ usage: test_jax.py [DEVICE...]      (default: cpu:0)
 KEEL_LIBRARY, KEEL_PJRT_LIBRARY and KEEL_PLUGIN_PATH say what is tested.
 """
 import os
+import subprocess
 import sys
 import threading
 
@@ -110,6 +111,33 @@ class OnKeel(unittest.TestCase):
                 self.assertEqual(g.devices(), {device})
                 np.testing.assert_allclose(np.asarray(g), np.asarray(w), rtol=tolerance,
                                            atol=tolerance)
+
+    def test_ready_is_when_the_work_has_ended(self):
+        def chain(x):
+            y = x
+            for _ in range(20):
+                y = y @ x
+            return y
+        for device in self.each():
+            x = jax.device_put(normal(1024, 1024) / 32, device)
+            run = jax.jit(chain)
+            jax.block_until_ready(run(x))
+            y = run(x)
+            if device.keel_device.split(":")[0] in ("cuda", "opencl", "vulkan"):
+                self.assertFalse(y.is_ready())  # 43 GFLOP, by a call that waits for nothing
+            jax.block_until_ready(y)
+            self.assertTrue(y.is_ready())
+
+    def test_one_thread_is_enough(self):
+        code = ("import sys, unittest, test_jax\n"
+                "unittest.main(module='test_jax', argv=['', 'OnKeel.test_training_gives_memory_"
+                "back_to_itself'])")
+        folder = os.path.dirname(os.path.abspath(__file__))
+        paths = os.pathsep.join([folder, os.environ.get("PYTHONPATH", "")])
+        done = subprocess.run([sys.executable, "-B", "-c", code, *NAMES], capture_output=True,
+                              text=True, timeout=300,
+                              env={**os.environ, "KEEL_THREADS": "1", "PYTHONPATH": paths})
+        self.assertEqual(done.returncode, 0, done.stderr)
 
     def test_devices(self):
         known = keel.jax.devices()
