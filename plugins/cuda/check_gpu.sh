@@ -1,8 +1,8 @@
 #!/bin/sh
 # All that needs a GPU, in one go and in some minutes: first the benchmarks, alone (beside the
-# driver API, cuBLASLt and PyTorch), then the conformance suite, then the other checks, side by
-# side (ONNX's cases, compute-sanitizer on a part, on cuda:0; some of the suite on the GPU's OpenCL
-# and Vulkan, where it has them). The figures are written down in OUT/RESULTS.md, what the suite
+# driver API, cuBLASLt, PyTorch and JAX), then the conformance suite, then the other checks, side
+# by side (ONNX's cases, the bridges' tests, compute-sanitizer on a part, on cuda:0; some of the
+# suite on the GPU's OpenCL and Vulkan, where it has them). The figures are written down in OUT/RESULTS.md, what the suite
 # says in docs/conformance/cuda.md; RESULTS.md here has what a person made of it.
 # usage: sh plugins/cuda/check_gpu.sh [--built] [--checks|--figures] [OUT]
 #   --built: build/release is built already; --checks, --figures: only these
@@ -41,6 +41,9 @@ END
 )
 LD_LIBRARY_PATH=$PWD/$build/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}${packages:+:$packages}
 export LD_LIBRARY_PATH
+export KEEL_LIBRARY="$PWD/$build/lib/libkeel.so" PYTHONPATH="$PWD/python" PYTHONDONTWRITEBYTECODE=1
+export KEEL_ORT_LIBRARY="$PWD/$build/lib/keel-bridges/libkeel_onnxruntime.so"
+export KEEL_PJRT_LIBRARY="$PWD/$build/lib/keel-bridges/libkeel_pjrt.so"
 
 [ $built = yes ] || (cmake --preset release && cmake --build --preset release) >"$out/build.txt" 2>&1 || {
   tail -n 30 "$out/build.txt"
@@ -93,6 +96,17 @@ another() {
     --out "$out/report/$1"
 }
 
+# the frameworks that Python has here, each on cuda:0; status 77 where one is missing
+bridges() {
+  tests=host/bridges/onnxruntime/tests
+  part onnxruntime-cases python3 -W ignore $tests/node_cases.py --device cuda:0
+  part onnxruntime-models python3 -W ignore $tests/models.py cuda:0
+  part onnxruntime-compiled python3 -W ignore $tests/contexts.py cuda:0
+  part onnxruntime-device python3 -W ignore $tests/device.py cuda:0
+  part jax env JAX_PLATFORMS=cpu,keel python3 host/bridges/pjrt/tests/test_jax.py cuda:0
+  part pytorch env KEEL_TEST_DEVICE=cuda:0 python3 python/tests/test_torch.py Models
+}
+
 run_checks() {
   # contexts are made one after the other: more at once makes all slower
   part conformance sh conformance/tests/shipped.sh --jobs 8 --out "$out/report" cuda
@@ -108,6 +122,7 @@ run_checks() {
   [ -d $data/node ] || echo "libonnx-testdata is not installed: no ONNX cases"
   part chains $build/tests/families_chain cuda:0 60 &
   epilogues &
+  bridges &
   for tool in memcheck racecheck; do
     sanitized $tool &
   done
@@ -136,6 +151,7 @@ run_figures() {
   part block $build/bench/families_models cuda:0
   part torch python3 plugins/cuda/bench/torch_resnet50.py 100
   part torch-models python3 plugins/cuda/bench/torch_models.py $build/bin/keel
+  part jax-models env JAX_PLATFORMS=cuda,keel python3 host/bridges/pjrt/bench/models.py cuda:0 cuda
 }
 
 # how much of a run nothing runs: kernels' time, by the device's clock, beside a run's
@@ -157,7 +173,7 @@ print_figures() {
     echo "$busy $(best "resnet50-$type-replay")" | awk -v type=$type \
       '$1 > 0 && $2 > 0 { printf "ResNet-50 %s replayed: kernels %.3f ms of %.3f ms, idle %.0f %%\n", type, $1, $2, $1 < $2 ? 100 * (1 - $1 / $2) : 0 }'
   done
-  cat "$out/torch.txt" "$out/torch-models.txt"
+  cat "$out/torch.txt" "$out/torch-models.txt" "$out/jax-models.txt"
   echo '```'
 }
 
