@@ -98,16 +98,16 @@ static void concat_parts(const fam_op *op, fam_plan *plan, uint32_t first,
   uint32_t parts = 0;
   char name[] = "X0";
   fam_pass *pass = fam_begin(plan, "concat");
-  bool fours = from * inner % 4 == 0 && y->dims[axis] * inner % 4 == 0;
+  bool even = from * inner % 4 == 0 && y->dims[axis] * inner % 4 == 0;
   for (uint32_t i = first; i <= last; i++) {
     if (!op->in[i].count) continue;
     int64_t length = op->in[i].dims[axis] * inner;
-    fours &= length % 4 == 0;
+    even &= length % 4 == 0;
     ends[parts++] = span += length;
     fam_bind(pass, name, FAM_INPUT, i, bits);
     name[1]++;
   }
-  pass->vec4 = plan->vec4 && fours;
+  pass->vec4 = plan->vec4 && even;
   if (pass->vec4) fam_define(pass, "VEC4", "1");
   fam_define(pass, "PARTS", "%u", parts);
   fam_items(plan, pass, lines * span / (pass->vec4 ? 4 : 1));
