@@ -138,9 +138,10 @@ typedef struct conv_work {
   const char *x, *weights;
   char *y;
   const cpu_finish *end;
-  int64_t width, tiles; /* output positions of a tile; tiles of a group */
-  bool pointwise;       /* what the windows see is the input itself */
-  bool shared;          /* the threads share each product */
+  int64_t width,
+      tiles;      /* output positions of a tile, or images; tiles of a group */
+  bool pointwise; /* what the windows see is the input itself */
+  bool shared;    /* the threads share each product */
   atomic_bool failed;
 } conv_work;
 
@@ -230,6 +231,103 @@ static kd_status conv_products(conv_work *work) {
   return atomic_load(&work->failed) ? KD_OUT_OF_MEMORY : KD_OK;
 }
 
+/* ---- windows larger than what they give ------------------------------------------ */
+
+/* As the gradient of a convolution's weights has them: windows that are whole images, and a few
+ * results. Columns would be that few elements wide. Here a row is what one window sees of one
+ * channel, and all windows of some images times the filters is a product. */
+static bool has_large_windows(const conv *c) {
+  return c->group == 1 && c->w.space > 0 && c->outs <= 64 &&
+         c->taps >= 4 * c->outs;
+}
+
+/* A window's taps and its places change parts: rows of columns are then its places. */
+static window turned_around(const window *w) {
+  window t = *w;
+  for (int i = 0; i < w->space; i++) {
+    t.kernel[i] = w->out[i];
+    t.out[i] = w->kernel[i];
+    t.stride[i] = w->dilation[i];
+    t.dilation[i] = w->stride[i];
+  }
+  return t;
+}
+
+/* Images [first, first + n): `rows` has room for what their windows see of a channel, `made` for
+ * their results. */
+static void large_windows(const conv_work *work, int64_t first, int64_t n,
+                          char *rows, char *made) {
+  const conv *c = work->c;
+  const size_t size = kd_dtype_size(c->wide);
+  const window around = turned_around(&c->w);
+  for (int64_t k = 0; k < c->in_c; k++) {
+    for (int64_t i = 0; i < n; i++)
+      cpu_columns(
+          &around,
+          work->x + (size_t)(((first + i) * c->in_c + k) * c->ins) * size, 1,
+          size, 0, c->taps, rows + (size_t)(i * c->outs * c->taps) * size);
+    cpu_gemm gemm = {.dtype = c->wide,
+                     .trans_b = true,
+                     .m = n * c->outs,
+                     .n = c->out_c,
+                     .k = c->taps,
+                     .alpha = 1,
+                     .beta = k ? 1 : 0,
+                     .a = rows,
+                     .b = work->weights + (size_t)(k * c->taps) * size,
+                     .c = made,
+                     .lda = c->taps,
+                     .ldb = c->in_c * c->taps,
+                     .ldc = c->out_c};
+    if (work->shared)
+      cpu_gemm_run(&gemm);
+    else
+      cpu_gemm_here(&gemm);
+  }
+  for (int64_t i = 0; i < n; i++)
+    for (int64_t m = 0; m < c->out_c; m++) {
+      int64_t to = ((first + i) * c->out_c + m) * c->outs;
+      for (int64_t o = 0; o < c->outs; o++)
+        memcpy(work->y + (size_t)(to + o) * size,
+               made + (size_t)((i * c->outs + o) * c->out_c + m) * size, size);
+      cpu_finish_row(work->end, m, work->y, to, c->outs);
+    }
+}
+
+static void large_tiles(void *context, int64_t begin, int64_t end) {
+  conv_work *work = context;
+  const conv *c = work->c;
+  size_t row = (size_t)(work->width * c->outs) * kd_dtype_size(c->wide);
+  char *rows = malloc(row * (size_t)c->taps + 1);
+  char *made = malloc(row * (size_t)c->out_c + 1);
+  if (!rows || !made) atomic_store(&work->failed, true);
+  for (int64_t i = begin; rows && made && i < end; i++) {
+    int64_t first = i * work->width, left = c->batch - first;
+    large_windows(work, first, left < work->width ? left : work->width, rows,
+                  made);
+  }
+  free(rows);
+  free(made);
+}
+
+/* As conv_products, but that a tile is `width` images. */
+static kd_status conv_large(conv_work *work) {
+  const conv *c = work->c;
+  int64_t threads = cpu_host->worker_count(cpu_host);
+  int64_t room = TILE_BYTES * 4 / (int64_t)kd_dtype_size(c->wide);
+  int64_t each = (c->batch + threads - 1) / threads;
+  work->width = room / (c->outs * c->taps);
+  work->width = work->width < each ? work->width : each;
+  work->width = work->width < 1 ? 1 : work->width;
+  work->tiles = (c->batch + work->width - 1) / work->width;
+  work->shared = work->tiles < threads;
+  if (work->shared)
+    large_tiles(work, 0, work->tiles);
+  else
+    cpu_host->parallel_for(cpu_host, work->tiles, 1, large_tiles, work);
+  return atomic_load(&work->failed) ? KD_OUT_OF_MEMORY : KD_OK;
+}
+
 /* Narrow groups. The weights may be of this call alone. */
 static kd_status conv_direct(const conv *c, const void *x, const void *weights,
                              void *y, const cpu_finish *end) {
@@ -264,7 +362,7 @@ static kd_status run_conv(const conv *c, const char *x, const char *weights,
   if (c->wide == KD_F32 && c->w.space > 0 && c->group > 1 && c->out_c <= 64)
     return conv_direct(c, x, weights, y, end);
   conv_work work = {.c = c, .x = x, .weights = weights, .y = y, .end = end};
-  return conv_products(&work);
+  return has_large_windows(c) ? conv_large(&work) : conv_products(&work);
 }
 
 CPU_KERNEL(cpu_run_conv) {
