@@ -128,11 +128,8 @@ static void written(void *context, keel_status status) {
 
 /* One value more whose work is at least enqueued. Who donates one has the only reference then,
  * though the event is there. */
-static void known(void *context, keel_tensor *value, keel_status status) {
-  pjrt_event *event = context;
+static void count_known(pjrt_event *event) {
   uint32_t all = 0;
-  (void)value;
-  (void)status;
   pthread_mutex_lock(&event->lock);
   if (--event->unknown == 0) {
     all = event->count;
@@ -140,7 +137,13 @@ static void known(void *context, keel_tensor *value, keel_status status) {
   }
   pthread_mutex_unlock(&event->lock);
   release_values(event, all);
-  drop(event);
+}
+
+static void known(void *context, keel_tensor *value, keel_status status) {
+  (void)value;
+  (void)status;
+  count_known(context);
+  drop(context);
 }
 
 pjrt_event *pjrt_event_of(keel_tensor *const *values, uint32_t count) {
@@ -157,11 +160,16 @@ pjrt_event *pjrt_event_of(keel_tensor *const *values, uint32_t count) {
   event->awaited = event->unknown = count;
   pthread_mutex_init(&event->lock, NULL);
   pthread_cond_init(&event->ended, NULL);
-  for (uint32_t i = 0; i < count; i++) {
+  for (uint32_t i = 0; i < count; i++) { /* the caller's reference is left */
     keel_status status = keel_tensor_on_written(values[i], written, event);
-    if (status != KD_OK) written(event, status);
-    if (keel_tensor_on_done(values[i], known, event) != KD_OK)
-      known(event, NULL, KD_OK);
+    if (status != KD_OK) {
+      count_down(event, status);
+      atomic_fetch_sub(&event->refs, 1);
+    }
+    if (keel_tensor_on_done(values[i], known, event) != KD_OK) {
+      count_known(event);
+      atomic_fetch_sub(&event->refs, 1);
+    }
   }
   return event;
 }
