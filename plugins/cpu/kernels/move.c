@@ -242,6 +242,73 @@ static void pad_row(const pad_work *w, char *to, const char *row) {
            (size_t)(w->behind - w->middle) * w->size);
 }
 
+#define SHORT \
+  8 /* elements of a row that take longer to call for than to store */
+
+#define STRIDED(T)                                               \
+  do {                                                           \
+    const T *from = (const void *)row;                           \
+    T *at = (void *)to;                                          \
+    for (int64_t i = 0; i < n; i++, from += taken, at += length) \
+      for (int64_t k = 0; k < taken; k++)                        \
+        at[k] = from[k];                                         \
+  } while (0)
+
+/* `taken` elements of each of n rows that follow each other, to every `length` of `to`. */
+static void put_rows(char *to, const char *row, int64_t n, int64_t taken,
+                     int64_t length, size_t size) {
+  switch (size) {
+    case 1:
+      STRIDED(uint8_t);
+      break;
+    case 2:
+      STRIDED(uint16_t);
+      break;
+    case 4:
+      STRIDED(uint32_t);
+      break;
+    case 8:
+      STRIDED(uint64_t);
+      break;
+    default:
+      for (int64_t i = 0; i < n; i++)
+        memcpy(to + (size_t)(i * length) * size,
+               row + (size_t)(i * taken) * size, (size_t)taken * size);
+  }
+}
+
+/* Rows of a few elements in one value: all are filled, and what the source has is stored, as many
+ * rows at a time as differ in one dimension only. */
+static void pad_short_rows(void *context, int64_t first, int64_t end) {
+  const pad_work *w = context;
+  const int last = w->rank - 1, along = w->rank - 2;
+  const int64_t length = w->to[last];
+  int64_t index[KD_MAX_RANK], rest = first;
+  char *y = (char *)w->y->data + (size_t)(first * length) * w->size;
+  cpu_fill(y, w->fill, w->size, (end - first) * length);
+  for (int d = along; d >= 0; rest /= w->to[d--])
+    index[d] = rest % w->to[d];
+  for (int64_t i = first, n; i < end; i += n) {
+    int64_t low = w->begin[along], high = low + w->from[along];
+    n = w->to[along] - index[along];
+    n = n < end - i ? n : end - i;
+    low = low > index[along] ? low : index[along];
+    high = high < index[along] + n ? high : index[along] + n;
+    int64_t at = (i - first + low - index[along]) * length + w->middle;
+    index[along] = low;
+    const char *row = high > low ? row_from(w, index) : NULL;
+    if (row)
+      put_rows(y + (size_t)at * w->size,
+               row + (size_t)(w->middle - w->begin[last]) * w->size, high - low,
+               w->from[last], length, w->size);
+    index[along] = w->to[along];
+    for (int d = along; d >= 0 && index[d] == w->to[d]; d--) {
+      index[d] = 0;
+      if (d) index[d - 1]++;
+    }
+  }
+}
+
 static void pad_rows(void *context, int64_t first, int64_t end) {
   const pad_work *w = context;
   size_t bytes = (size_t)w->to[w->rank - 1] * w->size;
@@ -297,6 +364,12 @@ static bool plan_row(pad_work *w) {
   return w->places != NULL;
 }
 
+/* Whether all of a source's row stands in a short one. */
+static bool short_rows(const pad_work *w) {
+  return !w->rule && w->rank > 1 && w->to[w->rank - 1] <= SHORT &&
+         w->behind - w->middle == w->from[w->rank - 1];
+}
+
 static void read_pads(const kd_launch *launch, int64_t *begin) {
   uint32_t rank = launch->inputs[0].rank;
   const kd_tensor *pads = &launch->inputs[1];
@@ -335,7 +408,8 @@ CPU_KERNEL(cpu_run_pad) {
   if (!plan_row(&work)) return FAIL(KD_OUT_OF_MEMORY, "no memory for padding");
   int64_t row = work.to[work.rank - 1];
   cpu_host->parallel_for(cpu_host, product(work.to, 0, (uint32_t)work.rank - 1),
-                         CPU_GRAIN / row + 1, pad_rows, &work);
+                         CPU_GRAIN / row + 1,
+                         short_rows(&work) ? pad_short_rows : pad_rows, &work);
   free(work.places);
   return KD_OK;
 }
