@@ -37,10 +37,11 @@ static uint32_t usable_threads(void) {
 static keel_status workers_wanted(const keel_context_params *params,
                                   uint32_t *out_workers) {
   const char *variable = getenv("KEEL_THREADS");
-  if (params->workers < KEEL_NO_WORKERS || params->workers > 1024)
+  const bool apart = params->workers == KEEL_CALLERS_APART;
+  if (params->workers < KEEL_CALLERS_APART || params->workers > 1024)
     return keel_fail(KD_INVALID_ARGUMENT, "workers is %d; the maximum is 1024",
                      params->workers);
-  if (params->workers) {
+  if (params->workers && !apart) {
     *out_workers = params->workers < 0 ? 0 : (uint32_t)params->workers;
   } else if (variable && *variable) {
     char *end = NULL;
@@ -54,6 +55,7 @@ static keel_status workers_wanted(const keel_context_params *params,
   } else {
     *out_workers = usable_threads() - 1;
   }
+  if (apart && *out_workers < 1024) ++*out_workers;
   return KD_OK;
 }
 

@@ -222,6 +222,29 @@ static void contexts_share_one_pool(void **state) {
   keel_close(other);
 }
 
+/* Callers that never help leave all the threads to the pool. */
+static void callers_apart_do_not_count(void **state) {
+  (void)state;
+  close_context(NULL);
+  const char *was = getenv("KEEL_THREADS");
+  char *kept = was ? strdup(was) : NULL;
+  setenv("KEEL_THREADS", "3", 1);
+  context = open_with(CPU_PLUGIN, NULL, 0);
+  assert_int_equal(keel_worker_count(context), 3);
+  keel_close(context);
+  context = open_with(CPU_PLUGIN, NULL, KEEL_CALLERS_APART);
+  assert_int_equal(keel_worker_count(context), 4);
+  keel_close(context);
+  setenv("KEEL_THREADS", "1", 1);
+  context = open_with(CPU_PLUGIN, NULL, KEEL_CALLERS_APART);
+  assert_int_equal(keel_worker_count(context), 2);
+  if (kept)
+    setenv("KEEL_THREADS", kept, 1);
+  else
+    unsetenv("KEEL_THREADS");
+  free(kept);
+}
+
 /* "The executor cannot run single-threaded": everything on the caller, devices that
  * work asynchronously included. */
 static void no_workers_are_enough(void **state) {
@@ -304,6 +327,7 @@ int main(void) {
       cmocka_unit_test(random_ops_have_no_state),
       cmocka_unit_test(idle_workers_sleep),
       cmocka_unit_test(contexts_share_one_pool),
+      cmocka_unit_test(callers_apart_do_not_count),
       cmocka_unit_test(no_workers_are_enough),
       cmocka_unit_test(a_thousand_pending_events_hold_no_thread),
   };

@@ -79,16 +79,16 @@ static void free_client(pjrt_client *client) {
   free(client);
 }
 
-/* The options of jax's register_plugin: none but these are known. */
+/* The options of jax's register_plugin: none but these are known. JAX waits by callbacks, so all
+ * threads are workers. */
 static pjrt_error *read_client_options(const Client_Create_args *args,
                                        keel_context_params *params) {
   for (size_t i = 0; i < args->option_count; i++) {
     const pjrt_named_value *option = &args->options[i];
     if (option->name_size == 7 && !memcmp(option->name, "threads", 7) &&
         option->kind == 1) {
-      params->workers = option->value.integer > 1
-                            ? (int32_t)(option->value.integer - 1)
-                            : KEEL_NO_WORKERS;
+      params->workers =
+          option->value.integer > 1 ? (int32_t)option->value.integer : 1;
       continue;
     }
     return pjrt_fail_text(KD_INVALID_ARGUMENT,
@@ -99,23 +99,14 @@ static pjrt_error *read_client_options(const Client_Create_args *args,
   return NULL;
 }
 
-/* A runtime with a worker at least: who waits by an event's callback helps with nothing. */
-static keel_status open_runtime(keel_context_params *params,
-                                keel_context **out_context) {
-  keel_status status = keel_open(params, out_context);
-  if (status != KD_OK || keel_worker_count(*out_context) > 1) return status;
-  keel_close(*out_context);
-  params->workers = 1;
-  return keel_open(params, out_context);
-}
-
 pjrt_error *pjrt_Client_Create(Client_Create_args *args) {
-  keel_context_params params = {.struct_size = sizeof params};
+  keel_context_params params = {.struct_size = sizeof params,
+                                .workers = KEEL_CALLERS_APART};
   pjrt_error *error = read_client_options(args, &params);
   pjrt_client *client = error ? NULL : calloc(1, sizeof *client);
   if (error) return error;
   if (!client) return pjrt_fail_text(KD_OUT_OF_MEMORY, "no memory");
-  keel_status status = open_runtime(&params, &client->context);
+  keel_status status = keel_open(&params, &client->context);
   if (status != KD_OK) {
     free(client);
     return pjrt_fail(status);

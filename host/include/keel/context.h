@@ -38,7 +38,8 @@ typedef struct keel_context_params {
 
   /* Threads in the pool, in addition to the callers. 0: one less than the
    * process may use, or KEEL_THREADS less one, as that variable counts the
-   * callers. KEEL_NO_WORKERS: none; callers do all the work. */
+   * callers. KEEL_NO_WORKERS: none; callers do all the work. KEEL_CALLERS_APART:
+   * one more than for 0, for callers that wait elsewhere and so never help. */
   int32_t workers;
 
   /* The most bytes that tensors may take, on all devices together; 0: no limit
@@ -74,7 +75,8 @@ typedef struct keel_context_params {
   uint32_t reserved_entries;
 } keel_context_params;
 
-#define KEEL_NO_WORKERS (-1)
+#define KEEL_NO_WORKERS    (-1)
+#define KEEL_CALLERS_APART (-2)
 
 /* Opens a runtime. A bad plugin does not make it fail: see keel_plugin_info.
  *
