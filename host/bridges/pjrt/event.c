@@ -2,7 +2,7 @@
  *
  * An event counts the values whose data it waits for, not only their types: a device's value is
  * known before its work has run. The one that comes last runs the callbacks, on the thread that
- * tells of it. */
+ * tells of it. Who waits does not help: the client's runtime has workers for all of it. */
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -62,29 +62,19 @@ typedef struct callback {
 } callback;
 
 struct pjrt_event {
-  atomic_uint
-      refs; /* its holder's, and two for each value: known, and written */
+  atomic_uint refs; /* its holder's, and one for each value that is awaited */
   pthread_mutex_t lock;
   pthread_cond_t ended;
-  uint32_t awaited; /* values whose data are not there */
-  uint32_t unknown, count;
-  keel_tensor **values; /* retained until all are known */
-  keel_status status;   /* of the first value that failed */
+  uint32_t awaited;   /* values whose data are not there */
+  keel_status status; /* of the first value that failed */
   char *message;
   callback *callbacks;
 };
-
-static void release_values(pjrt_event *event, uint32_t count) {
-  for (uint32_t i = 0; i < count; i++)
-    keel_tensor_release(event->values[i]);
-}
 
 static void drop(pjrt_event *event) {
   if (atomic_fetch_sub(&event->refs, 1) != 1) return;
   pthread_cond_destroy(&event->ended);
   pthread_mutex_destroy(&event->lock);
-  release_values(event, event->count);
-  free(event->values);
   free(event->message);
   free(event);
 }
@@ -126,50 +116,19 @@ static void written(void *context, keel_status status) {
   drop(context);
 }
 
-/* One value more whose work is at least enqueued. Who donates one has the only reference then,
- * though the event is there. */
-static void count_known(pjrt_event *event) {
-  uint32_t all = 0;
-  pthread_mutex_lock(&event->lock);
-  if (--event->unknown == 0) {
-    all = event->count;
-    event->count = 0;
-  }
-  pthread_mutex_unlock(&event->lock);
-  release_values(event, all);
-}
-
-static void known(void *context, keel_tensor *value, keel_status status) {
-  (void)value;
-  (void)status;
-  count_known(context);
-  drop(context);
-}
-
+/* It holds no value: who donates one has the only reference, though the event is there. */
 pjrt_event *pjrt_event_of(keel_tensor *const *values, uint32_t count) {
   pjrt_event *event = calloc(1, sizeof *event);
   if (!event) return NULL;
-  event->values = calloc((size_t)count + 1, sizeof(keel_tensor *));
-  if (!event->values) {
-    free(event);
-    return NULL;
-  }
-  for (; event->count < count; event->count++)
-    event->values[event->count] = keel_tensor_retain(values[event->count]);
-  atomic_init(&event->refs, 2 * count + 1);
-  event->awaited = event->unknown = count;
+  atomic_init(&event->refs, count + 1);
+  event->awaited = count;
   pthread_mutex_init(&event->lock, NULL);
   pthread_cond_init(&event->ended, NULL);
-  for (uint32_t i = 0; i < count; i++) { /* the caller's reference is left */
+  for (uint32_t i = 0; i < count; i++) {
     keel_status status = keel_tensor_on_written(values[i], written, event);
-    if (status != KD_OK) {
-      count_down(event, status);
-      atomic_fetch_sub(&event->refs, 1);
-    }
-    if (keel_tensor_on_done(values[i], known, event) != KD_OK) {
-      count_known(event);
-      atomic_fetch_sub(&event->refs, 1);
-    }
+    if (status == KD_OK) continue;
+    count_down(event, status);
+    atomic_fetch_sub(&event->refs, 1); /* not the last: the caller's is left */
   }
   return event;
 }
@@ -198,13 +157,6 @@ pjrt_error *pjrt_Event_Error(Event_Error_args *args) {
 pjrt_error *pjrt_Event_Await(Event_Await_args *args) {
   pjrt_event *event = args->object;
   pthread_mutex_lock(&event->lock);
-  for (uint32_t i = 0; i < event->count; i++) { /* who waits, helps */
-    keel_tensor *value = keel_tensor_retain(event->values[i]);
-    pthread_mutex_unlock(&event->lock);
-    keel_tensor_wait(value);
-    keel_tensor_release(value);
-    pthread_mutex_lock(&event->lock);
-  }
   while (event->awaited)
     pthread_cond_wait(&event->ended, &event->lock);
   pthread_mutex_unlock(&event->lock);

@@ -303,14 +303,15 @@ class OnKeel(unittest.TestCase):
                 params = jax.device_put(mlp_params(), device)
                 x = jax.device_put(normal(16, 8), device)
                 f = jax.jit(step, donate_argnums=donated)
-                places = set()
-                for k in range(8):
+                places = []
+                for k in range(24):
                     params = jax.block_until_ready(f(params, x))
-                    if k > 2:
-                        places |= {p.unsafe_buffer_pointer() for p in jax.tree.leaves(params)}
+                    places.append({p.unsafe_buffer_pointer() for p in jax.tree.leaves(params)})
                 results.append([np.asarray(p) for p in jax.tree.leaves(params)])
+                # but for a step that begins while the last one still lets go of its results
+                same = sum(a == b for a, b in zip(places[3:], places[4:]))
                 if donated and device.keel_device.startswith("cpu"):
-                    self.assertEqual(len(places), len(jax.tree.leaves(params)))
+                    self.assertGreaterEqual(same, 10)
             for plain, donated in zip(*results):
                 np.testing.assert_array_equal(plain, donated)
 
