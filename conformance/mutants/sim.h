@@ -88,7 +88,7 @@ typedef struct arg {
   bool strided, laid, present;
 } arg;
 
-#define ARGS 4
+#define ARGS 12
 typedef struct op_call {
   int op;
   uint32_t in_count, out_count;
