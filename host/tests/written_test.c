@@ -161,7 +161,7 @@ static void it_tells_of_a_failure(void **state) {
   failed("shared:0", TOY("shared"), "it can't multiply by 13");
 }
 
-/* A value whose work is known to have ended does not fail with what comes behind it. */
+/* A later failure on the same device does not touch a value that is already computed. */
 static void others_failures_are_not_its_own(void **state) {
   heard h = HEARD;
   (void)state;
