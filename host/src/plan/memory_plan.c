@@ -332,7 +332,7 @@ static bool plan_view(keel_memory_plan *all, const keel_step *step) {
     keel_attr_ints(step->site.op, "strides", &at->strides);
   }
   if (step->copies) {
-    if (step->async_copy_out || !step->site.pinned ||
+    if (step->pends || !step->site.pinned ||
         all->values[from].origin != FROM_INPUT)
       return false;
     if (!all->heap) settle_on(all, step->site.pinned);

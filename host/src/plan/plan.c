@@ -64,7 +64,8 @@ static keel_status lay_step(keel_plan *plan, const keel_function *function,
   step->input_count = node->input_count;
   step->output_count = node->output_count;
   step->copies = step->site.op->schema->kind == KEEL_COPY;
-  step->async_copy_out = step->copies && keel_attr_int(node->op, "host", 0);
+  step->pends = (step->copies && keel_attr_int(node->op, "host", 0)) ||
+                (step->site.op->schema->flags & KEEL_OP_MEETS);
   KEEL_TRY(lay_constants(plan, function, step));
   return lay_graphs(plan, step);
 }
@@ -127,7 +128,7 @@ static keel_status lay_function(keel_plan *plan, keel_function *function,
       KEEL_TRY(lay_step(plan, function, &function->nodes[i],
                         &executable->steps[executable->step_count++]));
   for (uint32_t i = 0; i < executable->step_count; i++)
-    executable->async_copy_out |= executable->steps[i].async_copy_out;
+    executable->pends |= executable->steps[i].pends;
   for (uint32_t i = 0; i < executable->step_count; i++)
     executable->nests |= executable->steps[i].site.graphs != NULL;
   for (uint32_t i = 0; i < executable->step_count; i++)

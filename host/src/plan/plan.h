@@ -31,8 +31,9 @@ typedef struct keel_step {
   uint32_t *mark_inputs;
   bool blocks; /* one of its kernels is KD_KERNEL_BLOCKING */
   bool copies; /* keel::Copy */
-  /* a copy out of a device, whose output may be pending */
-  bool async_copy_out;
+  /* its output may be pending when its call returns: a copy out of a device, or what comes
+   * from other runs (KEEL_OP_MEETS) */
+  bool pends;
   uint64_t copy_time; /* added to atomically */
   uint32_t ticket;    /* for the sums of devices' clocks, or 0 */
   char types[96];     /* of the inputs of a profiled call */
@@ -53,7 +54,7 @@ struct keel_executable {
   uint32_t input_count, output_count;
   uint32_t capture_count;
   uint32_t mark_count;          /* the last ones of the values */
-  bool async_copy_out;          /* some step does */
+  bool pends;                   /* some step does */
   bool nests;                   /* whether a step has nested functions */
   bool blocks;                  /* some step does */
   keel_effect *capture_effects; /* by capture */

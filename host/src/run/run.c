@@ -1,10 +1,11 @@
 /* run.c - one run of an executable.
  *
  * Each step counts the steps that it still waits for. The thread that brings a count to
- * zero runs the step: the first one at once, the others as tasks for idle threads. An
- * asynchronous copy-out ends later, when its data has arrived, and so does an op with
- * nested functions that have such copies; neither occupies a thread meanwhile. No lock is
- * taken. Values are released at their last use, and an output may reuse their memory. */
+ * zero runs the step: the first one at once, the others as tasks for idle threads. A
+ * step whose output is pending ends later, when that has come (a copy out of a device, or an
+ * exchange with other runs), and so does an op with nested functions that have such steps;
+ * neither occupies a thread meanwhile. No lock is taken. Values are released at their last use,
+ * and an output may reuse their memory. */
 #include "run/run.h"
 #include "device/context.h"
 #include "run/inputs.h"
@@ -32,8 +33,8 @@ static keel_run *take_run(keel_executable *executable) {
     KEEL_ARENA_ARRAY(&run->arrays, run->uses, executable->value_count);
     KEEL_ARENA_ARRAY(&run->arrays, run->waits, executable->step_count);
     KEEL_ARENA_ARRAY(&run->arrays, run->tasks, executable->step_count);
-    if (executable->async_copy_out)
-      KEEL_ARENA_ARRAY(&run->arrays, run->copy_outs, executable->step_count);
+    if (executable->pends)
+      KEEL_ARENA_ARRAY(&run->arrays, run->late, executable->step_count);
     for (uint32_t i = 0; run->tasks && i < executable->step_count; i++)
       run->tasks[i] = (step_task){{run_task, NULL}, run, i};
     if (!run->arrays.failed) return run;
@@ -143,7 +144,7 @@ static uint32_t run_on(keel_run *run, uint32_t index, held *last) {
       if (!keel_run_nested(run, index, nested_ended)) break;
     } else {
       bool ran = keel_run_step(run, index);
-      if (ran && step->async_copy_out && resumes_later(run, index)) break;
+      if (ran && step->pends && resumes_later(run, index)) break;
     }
     ended++;
     index = follow(run, index, last);
@@ -163,39 +164,41 @@ static void nested_ended(keel_done *done, keel_status status) {
   run_from(run, follow(run, index, NULL), 1);
 }
 
-/* Publishes the result of a copy-out. */
-static void settle_copy_out(keel_run *run, const keel_step *step) {
+/* Publishes an output that has come, or says why it does not. */
+static void settle_late(keel_run *run, const keel_step *step) {
   keel_status status = keel_tensor_query(run->values[step->outputs[0]]);
-  if (status == KD_OK)
+  if (status == KD_OK) {
     keel_run_publish(run, step->outputs[0]);
-  else
-    keel_run_fail(run, keel_while(status, "while \"%s\" was copied to the host",
-                                  step->site.where));
+    return;
+  }
+  if (step->copies)
+    keel_while(status, "while \"%s\" was copied to the host", step->site.where);
+  keel_run_fail(run, status);
 }
 
-static void copy_out_done(keel_waiter *waiter) {
-  copy_out *at = (copy_out *)(void *)waiter;
+static void late_done(keel_waiter *waiter) {
+  late_output *at = (late_output *)(void *)waiter;
   keel_run *run = at->run;
   keel_step *step = &run->executable->steps[at->step];
   if (run->profile) keel_run_note_time(step, at->begin);
-  settle_copy_out(run, step);
+  settle_late(run, step);
   run_from(run, follow(run, at->step, NULL), 1);
 }
 
-/* Whether a started copy-out is still pending; the run then resumes here when the data has
- * arrived, and no thread waits. Otherwise the output is settled. */
+/* Whether a step's output is still pending; the run then resumes here when it has come, and
+ * no thread waits. Otherwise the output is settled. */
 static bool resumes_later(keel_run *run, uint32_t index) {
   const keel_step *step = &run->executable->steps[index];
   uint32_t output = step->outputs[0];
   keel_tensor *value = output == KEEL_ABSENT ? NULL : run->values[output];
   if (!value) return false;
   if (keel_tensor_state(value) != KEEL_PENDING) { /* known already */
-    settle_copy_out(run, step);
+    settle_late(run, step);
     return false;
   }
-  copy_out *at = &run->copy_outs[index];
-  *at = (copy_out){
-      {NULL, copy_out_done}, run, index, run->profile ? keel_now() : 0};
+  late_output *at = &run->late[index];
+  *at = (late_output){
+      {NULL, late_done}, run, index, run->profile ? keel_now() : 0};
   keel_tensor_then(value, &at->waiter);
   return true;
 }
@@ -428,15 +431,15 @@ static keel_status end_run(keel_run *run) {
 /* Whether every step ends before its call returns, and no other thread would help. */
 static bool is_sequential(const keel_run *run) {
   const keel_executable *executable = run->executable;
-  return !executable->async_copy_out && !executable->nests &&
-         !executable->blocks && keel_run_is_serial(run);
+  return !executable->pends && !executable->nests && !executable->blocks &&
+         keel_run_is_serial(run);
 }
 
 static void begin_values(keel_run *run, bool ready) {
   keel_executable *executable = run->executable;
   /* a pending copy's type may be unknown, and the function would not fit static runs */
   run->records_types =
-      ready && !executable->async_copy_out &&
+      ready && !executable->pends &&
       !atomic_load_explicit(&executable->types_claimed, memory_order_relaxed) &&
       !atomic_exchange_explicit(&executable->types_claimed, true,
                                 memory_order_acquire);

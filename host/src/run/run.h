@@ -15,13 +15,13 @@ typedef struct step_task {
   uint32_t step;
 } step_task;
 
-/* An asynchronous copy-out whose data has not arrived. */
-typedef struct copy_out {
+/* A step whose output is pending. */
+typedef struct late_output {
   keel_waiter waiter; /* must be first: cast from keel_waiter */
   keel_run *run;
   uint32_t step;
   uint64_t begin;
-} copy_out;
+} late_output;
 
 /* A pending input. */
 typedef struct pending_input {
@@ -43,8 +43,8 @@ struct keel_run {
   /* By step: how many steps it waits for. Set before the run starts, decremented with
    * acq_rel, so that the step sees what the makers of its inputs wrote. */
   atomic_uint *waits;
-  step_task *tasks;    /* by step */
-  copy_out *copy_outs; /* by step; NULL: no step is an asynchronous copy-out */
+  step_task *tasks;             /* by step */
+  late_output *late;            /* by step; NULL: no step's output is pending */
   pending_input *pending_input; /* by input; NULL: there never was one */
   /* Steps that have not ended. Decremented with release, read with acquire: a reader of
    * zero sees what all steps wrote. */
