@@ -80,6 +80,22 @@ KEEL_API keel_status keel_group_send(keel_group *group, uint32_t to,
                                      keel_tensor *tensor,
                                      KD_OWNED keel_tensor **out_tensor);
 
+/* Handles of the members, for a program that each of them runs: values (resources) that the
+ * ops of domain "keel" by which members exchange values take as their first input (AllReduce
+ * and so on: keel/op.h). Member r's run gets members[r].
+ *
+ * The n-th exchange of each member is one with the n-th of all others: they run the same
+ * program, or different ones with the same exchanges. A member whose handle is gone (its run
+ * has ended, also by a failure, and the caller has released it) takes part no more: others
+ * that wait for it fail, and say for whom. So do all where the exchanges differ. Make new
+ * handles for each set of runs. Runs of all members must be under way at once: keel_plan_begin
+ * does not wait.
+ *
+ * members  receives one for each rank; the caller releases each
+ * Returns KD_OK or KD_OUT_OF_MEMORY (all are NULL then). */
+KEEL_API keel_status keel_group_members(keel_group *group,
+                                        KD_OWNED keel_tensor **members);
+
 /* How many calls took each way so far. */
 typedef struct keel_group_counts {
   uint64_t direct; /* by the devices among themselves */

@@ -115,7 +115,27 @@ KEEL_API keel_status keel_call(keel_context *context, const char *op,
  *                                            number of entries
  *   TableFind(table, keys) -> rows, [found]  `absent` for missing keys
  *   TableErase(table, keys) -> erased        how many were there
- *   TableEntries(table) -> keys, [rows]      all, in ascending key order */
+ *   TableEntries(table) -> keys, [rows]      all, in ascending key order
+ *
+ * Exchanges between the members of a group, each of which runs the op. member is a handle
+ * (keel_group_members) and a resource; ops on it keep the program's order. Semantics are those
+ * of MPI's operations of the same name. ranks parts the group: the first `size` ranks are one
+ * part, and so on, each rank once; without it all members are one part, in rank order. Rows are
+ * along the first dimension. The output is in the memory of the member's device. Outside of
+ * runs, the output is pending until all members have called.
+ *
+ *   AllReduce(member, X) -> Y      reduction (sum, product, min or max) of all X,
+ *                                  the same bits for each member
+ *   AllGather(member, X) -> Y      the rows of all, joined; size is required
+ *   ReduceScatter(member, X) -> Y  the own part of the rows, reduced; size is
+ *                                  required
+ *   AllToAll(member, X) -> Y       part i of the rows goes to member i; size is
+ *                                  required
+ *   Broadcast(member, X) -> Y      X of the part's first rank
+ *   Permute(member, X) -> Y        X of the rank that sends to this one: pairs
+ *                                  has from, to, from, to ...; zeros where none
+ *                                  does
+ *   Rank(member) -> rank           an i64 */
 
 #ifdef __cplusplus
 }

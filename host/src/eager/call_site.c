@@ -67,7 +67,8 @@ static keel_status infer(const keel_call_site *site, keel_tensor *const *inputs,
   for (uint32_t i = 0; i < m; i++)
     out[i] = NULL;
   for (uint32_t i = 0; i < n && status == KD_OK; i++)
-    if (inputs[i] && inputs[i]->kind != KEEL_DATA)
+    if (inputs[i] && inputs[i]->kind != KEEL_DATA &&
+        !keel_schema_takes_resource(site->op->schema, i))
       status = keel_infer_fail(&all, KD_INVALID_ARGUMENT,
                                "input %u is not a tensor", (unsigned)i);
   if (status == KD_OK) status = keel_infer_types(&all);

@@ -81,6 +81,7 @@ keel_status keel_group_create(keel_device *const *devices, uint32_t count,
   keel_group *group = calloc(1, size);
   if (!group) return keel_no_memory(size);
   keel_refs_init(&group->refs);
+  pthread_mutex_init(&group->lock, NULL);
   group->context = devices[0]->context;
   group->size = count;
   group->by_address = group->devices + count;
@@ -103,11 +104,53 @@ keel_status keel_group_create(keel_device *const *devices, uint32_t count,
   }
   while (held-- > 0)
     keel_device_unpin(devices[held]);
+  pthread_mutex_destroy(&group->lock);
   free(group);
   return status;
 }
 
+static bool is_part(const keel_group *part, const keel_group *group,
+                    const int64_t *ranks, uint32_t count) {
+  for (uint32_t i = 0; part->size == count && i < count; i++)
+    if (part->devices[i] != group->devices[ranks[i]]) return false;
+  return part->size == count;
+}
+
+/* With the lock held. */
+static keel_status make_part(keel_group *group, const int64_t *ranks,
+                             uint32_t count, keel_group **out_part) {
+  keel_device **devices = calloc(count, sizeof *devices);
+  if (!devices) return keel_no_memory(count * sizeof *devices);
+  for (uint32_t i = 0; i < count; i++)
+    devices[i] = group->devices[ranks[i]];
+  keel_status status = keel_group_create(devices, count, out_part);
+  free(devices);
+  if (status != KD_OK) return status;
+  (*out_part)->next = group->parts;
+  group->parts = *out_part;
+  return KD_OK;
+}
+
+keel_status keel_group_part(keel_group *group, const int64_t *ranks,
+                            uint32_t count, keel_group **out_part) {
+  *out_part = group;
+  if (is_part(group, group, ranks, count)) return KD_OK;
+  pthread_mutex_lock(&group->lock);
+  keel_group *part = group->parts;
+  while (part && !is_part(part, group, ranks, count))
+    part = part->next;
+  keel_status status = part ? KD_OK : make_part(group, ranks, count, &part);
+  pthread_mutex_unlock(&group->lock);
+  *out_part = part;
+  return status;
+}
+
 static void group_free(keel_group *group) {
+  while (group->parts) {
+    keel_group *part = group->parts;
+    group->parts = part->next;
+    keel_group_release(part);
+  }
   if (group->handle) {
     for (uint32_t i = 0; i < group->size; i++)
       /* its work is done, or is lost */
@@ -116,6 +159,7 @@ static void group_free(keel_group *group) {
   }
   for (uint32_t i = 0; i < group->size; i++)
     keel_device_unpin(group->devices[i]);
+  pthread_mutex_destroy(&group->lock);
   free(group);
 }
 

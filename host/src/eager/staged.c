@@ -1,14 +1,11 @@
 /* staged.c - collectives of arbitrary devices, by copies and the members' kernels. Each
  * step gets the values of the step before, which may be pending, so no thread waits. */
-#include <keel/op.h>
-
 #include "eager/group.h"
 
-/* Calls an op on a device. */
-static keel_status call_on(keel_device *device, const char *op,
-                           const keel_attr *attrs, uint32_t attr_count,
-                           keel_tensor *const *inputs, uint32_t n,
-                           keel_tensor **outputs, uint32_t m) {
+keel_status keel_group_call_on(keel_device *device, const char *op,
+                               const keel_attr *attrs, uint32_t attr_count,
+                               keel_tensor *const *inputs, uint32_t n,
+                               keel_tensor **outputs, uint32_t m) {
   KEEL_TRY(keel_device_push(device));
   keel_status status =
       keel_call(device->context, op, attrs, attr_count, inputs, n, outputs, m);
@@ -18,7 +15,8 @@ static keel_status call_on(keel_device *device, const char *op,
 
 keel_status keel_group_move(keel_device *device, keel_tensor *tensor,
                             keel_tensor **out_tensor) {
-  return call_on(device, "keel::Copy", NULL, 0, &tensor, 1, out_tensor, 1);
+  return keel_group_call_on(device, "keel::Copy", NULL, 0, &tensor, 1,
+                            out_tensor, 1);
 }
 
 static const char *const reductions[] = {"Add", "Mul", "Min", "Max"};
@@ -30,8 +28,8 @@ static keel_status reduce_on(const keel_group_call *call, keel_device *device,
   keel_tensor *all = keel_tensor_retain(parts[0]);
   for (uint32_t i = 1; i < call->group->size; i++) {
     keel_tensor *pair[] = {all, parts[i]}, *next = NULL;
-    keel_status status = call_on(device, reductions[call->reduction], NULL, 0,
-                                 pair, 2, &next, 1);
+    keel_status status = keel_group_call_on(device, reductions[call->reduction],
+                                            NULL, 0, pair, 2, &next, 1);
     keel_tensor_release(all);
     if (status != KD_OK) return status;
     all = next;
@@ -56,8 +54,8 @@ static keel_status all_gather(const keel_group_call *call,
   const keel_attr axis[] = {KEEL_INT("axis", 0)};
   for (uint32_t i = 0; i < group->size; i++) {
     keel_tensor *joined = NULL;
-    KEEL_TRY(call_on(group->devices[i], "Concat", axis, 1, call->inputs,
-                     group->size, &joined, 1));
+    KEEL_TRY(keel_group_call_on(group->devices[i], "Concat", axis, 1,
+                                call->inputs, group->size, &joined, 1));
     keel_status status =
         keel_group_move(group->devices[i], joined, &outputs[i]);
     keel_tensor_release(joined);
@@ -67,13 +65,14 @@ static keel_status all_gather(const keel_group_call *call,
 }
 
 /* parts[r * size + i] becomes part i of what member r has. */
-static keel_status split_all(const keel_group_call *call, keel_tensor **parts) {
-  const keel_group *group = call->group;
+static keel_status split_all(const keel_group *group,
+                             keel_tensor *const *inputs, keel_tensor **parts) {
   const keel_attr attrs[] = {KEEL_INT("axis", 0),
                              KEEL_INT("num_outputs", group->size)};
   for (uint32_t r = 0; r < group->size; r++)
-    KEEL_TRY(call_on(group->devices[r], "Split", attrs, 2, &call->inputs[r], 1,
-                     parts + (size_t)r * group->size, group->size));
+    KEEL_TRY(keel_group_call_on(group->devices[r], "Split", attrs, 2,
+                                &inputs[r], 1, parts + (size_t)r * group->size,
+                                group->size));
   return KD_OK;
 }
 
@@ -84,11 +83,31 @@ static keel_status reduce_scatter(const keel_group_call *call,
   keel_tensor **parts = calloc(size * size + size, sizeof *parts);
   if (!parts) return keel_no_memory(size * size * sizeof *parts);
   keel_tensor **column = parts + size * size;
-  keel_status status = split_all(call, parts);
+  keel_status status = split_all(group, call->inputs, parts);
   for (size_t i = 0; i < size && status == KD_OK; i++) {
     for (size_t r = 0; r < size; r++)
       column[r] = parts[r * size + i];
     status = reduce_on(call, group->devices[i], column, &outputs[i]);
+  }
+  for (size_t i = 0; i < size * size; i++)
+    keel_tensor_release(parts[i]);
+  free(parts);
+  return status;
+}
+
+keel_status keel_group_all_to_all(keel_group *group, keel_tensor *const *inputs,
+                                  keel_tensor **outputs) {
+  const keel_attr axis[] = {KEEL_INT("axis", 0)};
+  size_t size = group->size;
+  keel_tensor **parts = calloc(size * size + size, sizeof *parts);
+  if (!parts) return keel_no_memory(size * size * sizeof *parts);
+  keel_tensor **column = parts + size * size;
+  keel_status status = split_all(group, inputs, parts);
+  for (size_t i = 0; i < size && status == KD_OK; i++) {
+    for (size_t r = 0; r < size; r++)
+      column[r] = parts[r * size + i];
+    status = keel_group_call_on(group->devices[i], "Concat", axis, 1, column,
+                                (uint32_t)size, &outputs[i], 1);
   }
   for (size_t i = 0; i < size * size; i++)
     keel_tensor_release(parts[i]);

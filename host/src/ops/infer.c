@@ -162,7 +162,8 @@ static keel_status bind_type(const keel_infer *infer, uint32_t index,
   const keel_param *param = keel_schema_input(infer->op->schema, index);
   const keel_type *type = infer->in[index];
   if (!type) {
-    if (!param->optional && !param->mixed)
+    if (!param->optional && !param->mixed &&
+        !keel_schema_takes_resource(infer->op->schema, index))
       return keel_infer_fail(infer, KD_INVALID_ARGUMENT, "%s is missing",
                              param->name);
     return KD_OK;

@@ -51,6 +51,10 @@ keel_status keel_run_optional(keel_host_call *call);
 keel_status keel_run_optional_has_element(keel_host_call *call);
 keel_status keel_run_optional_get_element(keel_host_call *call);
 
+/* What members of a group exchange: exchange.c. */
+keel_status keel_run_exchange(keel_host_call *call);
+keel_status keel_run_rank(keel_host_call *call);
+
 /* Fails with "Op \"node\": " and the text. */
 keel_status keel_call_fail(const keel_host_call *call, keel_status status,
                            const char *format, ...) KD_PRINTF(3, 4);

@@ -48,7 +48,9 @@ typedef struct keel_attr_rule {
  * ops, and is never folded or merged; a writer is never pruned. */
 #define KEEL_OP_READS  0x10u
 #define KEEL_OP_WRITES 0x20u
-#define KEEL_OP_STATE  (KEEL_OP_MAKES | KEEL_OP_READS | KEEL_OP_WRITES)
+/* Its output may be pending when its call returns: it comes from other runs. */
+#define KEEL_OP_MEETS 0x40u
+#define KEEL_OP_STATE (KEEL_OP_MAKES | KEEL_OP_READS | KEEL_OP_WRITES)
 
 /* Who runs an op. */
 typedef enum keel_op_kind {
@@ -94,6 +96,12 @@ struct keel_schema {
 /* Whether the runtime runs it, and no device. */
 static inline bool keel_schema_hosted(const keel_schema *schema) {
   return schema->kind != KEEL_BY_KERNEL;
+}
+
+/* Whether an input is a resource, which has no type. */
+static inline bool keel_schema_takes_resource(const keel_schema *schema,
+                                              uint32_t input) {
+  return !input && (schema->flags & (KEEL_OP_READS | KEEL_OP_WRITES));
 }
 
 /* Prepares the registry, once in the process. */

@@ -32,6 +32,11 @@
     "keel", name, 1, "any", params, attrs, keel_shape_none, 0, flag, \
         KEEL_BY_HOST, keel_run_##function                            \
   }
+#define EXCHANGE(name, params, attrs)                                   \
+  {                                                                     \
+    "keel", name, 1, "any", params, attrs, keel_shape_exchange, 0,      \
+        KEEL_OP_WRITES | KEEL_OP_MEETS, KEEL_BY_HOST, keel_run_exchange \
+  }
 
 const keel_schema_row keel_schema_rows[] = {
 #define UNARY_OP(op, since, types, kernels, attributes) \
@@ -190,8 +195,8 @@ const keel_schema_row keel_schema_rows[] = {
      0, KEEL_COPY, keel_run_copy},
     /* StableHLO's bitcast_convert: as BitCast, and between elements of different sizes with a
      * last dimension for the parts of the larger one */
-    {"keel", "Bitcast", 1, "any", "X:any -> Y:any", "to:i!", keel_shape_bitcast, 0, 0,
-     KEEL_VIEW, keel_run_view},
+    {"keel", "Bitcast", 1, "any", "X:any -> Y:any", "to:i!", keel_shape_bitcast,
+     0, 0, KEEL_VIEW, keel_run_view},
     /* elements of X where they lie; plans make it (passes/parts.c) */
     {"keel", "Part", 1, "any", "X:any -> Y:any", "offset:i=0 strides:I",
      keel_shape_none, 0, 0, KEEL_PART, keel_run_part},
@@ -222,6 +227,17 @@ const keel_schema_row keel_schema_rows[] = {
           table_erase),
     STATE("TableEntries", KEEL_OP_READS, "table:any -> keys:i64 rows:any", "",
           table_entries),
+    /* by which the members of a group exchange values; see keel/op.h */
+    EXCHANGE("AllReduce", "member:any X:T -> Y:T",
+             "reduction:s=sum|product|min|max size:i=0 ranks:I"),
+    EXCHANGE("AllGather", "member:any X:T -> Y:T", "size:i! ranks:I"),
+    EXCHANGE("ReduceScatter", "member:any X:T -> Y:T",
+             "reduction:s=sum|product|min|max size:i! ranks:I"),
+    EXCHANGE("AllToAll", "member:any X:T -> Y:T", "size:i! ranks:I"),
+    EXCHANGE("Broadcast", "member:any X:T -> Y:T", "size:i=0 ranks:I"),
+    EXCHANGE("Permute", "member:any X:T -> Y:T", "pairs:I!"),
+    {"keel", "Rank", 1, "any", "member:any -> rank:i64", "", keel_shape_rank, 0,
+     KEEL_OP_READS, KEEL_BY_HOST, keel_run_rank},
 };
 
 const uint32_t keel_schema_row_count = KEEL_COUNT_OF(keel_schema_rows);

@@ -124,7 +124,8 @@ keel_status keel_function_infer(keel_function *function,
     const keel_value_info *value = &function->values[node->inputs[i]];
     types[i] = value->type;
     values[i] = value->constant;
-    known = value->type && keel_type_known(value->type);
+    known = keel_schema_takes_resource(schema, i) ||
+            (value->type && keel_type_known(value->type));
   }
   keel_infer infer = {
       .op = node->op,

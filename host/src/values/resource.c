@@ -1,9 +1,10 @@
-/* resource.c - variables, counters and tables. */
+/* resource.c - variables, counters, tables, and handles of groups' members. */
 #include "values/resource.h"
 
 #include "base/refs.h"
 #include "device/context.h"
 #include "device/device.h"
+#include "values/member.h"
 
 /* Open addressing over a dense array of entries; a slot holds an entry's index + 1. The
  * last entry replaces one that is removed. */
@@ -30,6 +31,7 @@ struct keel_resource {
   /* of a counter; seq_cst */
   _Atomic uint64_t number;
   table table;
+  keel_member *member;
 };
 
 /* ---- all kinds -------------------------------------------------------------- */
@@ -68,6 +70,7 @@ void keel_resource_release(keel_resource *resource) {
   free(resource->table.keys);
   free(resource->table.rows);
   free(resource->table.slots);
+  if (resource->member) resource->member->leave(resource->member);
   pthread_rwlock_destroy(&resource->lock);
   free(resource);
 }
@@ -75,7 +78,8 @@ void keel_resource_release(keel_resource *resource) {
 static const char *kind_name(keel_resource_kind kind) {
   return kind == KEEL_VARIABLE  ? "variable"
          : kind == KEEL_COUNTER ? "counter"
-                                : "table";
+         : kind == KEEL_TABLE   ? "table"
+                                : "member";
 }
 
 void keel_resource_text(keel_resource *resource, char *buffer, size_t size) {
@@ -102,6 +106,19 @@ keel_status keel_resource_of(keel_tensor *value, keel_resource_kind kind,
                      keel_tensor_text(value, text, sizeof text));
   *out_resource = value->resource;
   return KD_OK;
+}
+
+/* ---- members ------------------------------------------------------------------ */
+
+keel_status keel_member_value(keel_context *context, keel_member *member,
+                              keel_tensor **out_value) {
+  KEEL_TRY(resource_create(context, KEEL_MEMBER, out_value));
+  (*out_value)->resource->member = member;
+  return KD_OK;
+}
+
+keel_member *keel_member_of(const keel_resource *resource) {
+  return resource->member;
 }
 
 /* ---- variables ---------------------------------------------------------------- */

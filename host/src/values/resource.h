@@ -1,5 +1,5 @@
 /* resource.h - resources, which keep their content between ops and runs: variables,
- * counters, tables.
+ * counters, tables; and members of groups (member.h).
  *
  * A value of kind KEEL_RESOURCE holds a reference to one. Each function below is atomic. */
 #ifndef KEEL_RESOURCE_H
@@ -11,7 +11,8 @@ typedef struct keel_resource keel_resource;
 typedef enum keel_resource_kind {
   KEEL_VARIABLE,
   KEEL_COUNTER,
-  KEEL_TABLE
+  KEEL_TABLE,
+  KEEL_MEMBER
 } keel_resource_kind;
 
 void keel_resource_retain(keel_resource *resource);

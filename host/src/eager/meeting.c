@@ -1,0 +1,340 @@
+/* meeting.c - members of a group, each of which runs a program: their exchanges.
+ *
+ * Members come to an exchange one after the other, from any threads, and nobody waits: each
+ * gets a promise, and the last one begins the work of all. The n-th exchange of each member is
+ * one with the n-th of the others. */
+#include "base/refs.h"
+#include "device/context.h"
+#include "eager/group.h"
+#include "values/member.h"
+
+/* One exchange, from the first that comes to the last. */
+typedef struct exchange {
+  struct exchange *next;
+  uint64_t number;
+  keel_exchange what;
+  char name[24], where[96]; /* of the first that came */
+  uint32_t first, count;    /* its rank; how many have come */
+  keel_tensor **promises;   /* NULL where a member has not come */
+  int64_t *ranks;           /* of what */
+  keel_tensor *values[];
+} exchange;
+
+typedef struct seat {
+  keel_member member; /* must be first: cast from keel_member */
+  struct meeting *meeting;
+  uint64_t next; /* the number of its next exchange */
+  bool left;
+} seat;
+
+typedef struct meeting {
+  atomic_uint refs; /* of the seats */
+  keel_group *group;
+  pthread_mutex_t lock;
+  exchange *open;
+  keel_tensor *failure; /* why there are no more exchanges */
+  seat seats[];
+} meeting;
+
+/* ---- an exchange ------------------------------------------------------------------ */
+
+static void free_exchange(exchange *at, uint32_t size) {
+  for (uint32_t i = 0; i < size; i++) {
+    keel_tensor_release(at->values[i]);
+    keel_tensor_release(at->promises[i]);
+  }
+  free(at->ranks);
+  free(at);
+}
+
+static keel_status begin_exchange(meeting *m, const seat *by,
+                                  const keel_exchange *what, const char *name,
+                                  const char *where, exchange **out) {
+  uint32_t size = m->group->size;
+  exchange *at = calloc(1, sizeof *at + 2 * size * sizeof(keel_tensor *));
+  int64_t *ranks = malloc(((size_t)what->rank_count + 1) * sizeof(int64_t));
+  *out = NULL;
+  if (!at || !ranks) {
+    free(at);
+    free(ranks);
+    return keel_no_memory(size * sizeof(keel_tensor *));
+  }
+  if (what->rank_count)
+    memcpy(ranks, what->ranks, (size_t)what->rank_count * sizeof *ranks);
+  at->promises = at->values + size;
+  at->ranks = ranks;
+  at->what = *what;
+  at->what.ranks = ranks;
+  at->number = by->next;
+  at->first = by->member.rank;
+  snprintf(at->name, sizeof at->name, "%s", name);
+  snprintf(at->where, sizeof at->where, "%s", where);
+  at->next = m->open;
+  m->open = at;
+  *out = at;
+  return KD_OK;
+}
+
+static bool is_equal(const keel_exchange *a, const keel_exchange *b) {
+  return a->kind == b->kind && a->reduction == b->reduction &&
+         a->size == b->size && a->rank_count == b->rank_count &&
+         (!a->rank_count || !memcmp(a->ranks, b->ranks,
+                                    (size_t)a->rank_count * sizeof *a->ranks));
+}
+
+static const char *device_of(const meeting *m, uint32_t rank) {
+  return m->group->devices[rank]->name;
+}
+
+/* ---- its work ---------------------------------------------------------------------- */
+
+static keel_status broadcast(keel_group *group, keel_tensor *const *inputs,
+                             keel_tensor **outputs) {
+  return keel_group_broadcast(group, 0, inputs[0], outputs);
+}
+
+/* What one part of the members does. */
+static keel_status work_in(keel_group *part, const keel_exchange *what,
+                           keel_tensor *const *inputs, keel_tensor **outputs) {
+  switch (what->kind) {
+    case KEEL_ALL_REDUCE:
+      return keel_group_all_reduce(part, what->reduction, inputs, outputs);
+    case KEEL_ALL_GATHER:
+      return keel_group_all_gather(part, inputs, outputs);
+    case KEEL_REDUCE_SCATTER:
+      return keel_group_reduce_scatter(part, what->reduction, inputs, outputs);
+    case KEEL_ALL_TO_ALL:
+      return keel_group_all_to_all(part, inputs, outputs);
+    default:
+      return broadcast(part, inputs, outputs);
+  }
+}
+
+static keel_status work_in_parts(keel_group *group, const exchange *at,
+                                 keel_tensor **outputs) {
+  uint32_t size = at->what.rank_count ? at->what.size : group->size;
+  keel_tensor **values = calloc(2 * (size_t)size, sizeof *values);
+  int64_t *all = malloc(group->size * sizeof *all);
+  keel_status status =
+      values && all ? KD_OK : keel_no_memory(2 * size * sizeof *values);
+  for (uint32_t i = 0; status == KD_OK && i < group->size; i++)
+    all[i] = at->what.rank_count ? at->ranks[i] : i;
+  for (uint32_t from = 0; status == KD_OK && from < group->size; from += size) {
+    keel_group *part = NULL;
+    for (uint32_t i = 0; i < size; i++)
+      values[i] = at->values[all[from + i]];
+    status = keel_group_part(group, all + from, size, &part);
+    if (status == KD_OK)
+      status = work_in(part, &at->what, values, values + size);
+    for (uint32_t i = 0; status == KD_OK && i < size; i++)
+      outputs[all[from + i]] = values[size + i];
+  }
+  free(values);
+  free(all);
+  return status;
+}
+
+static keel_status zeros_like(keel_device *device, keel_tensor *value,
+                              keel_tensor **out_zeros) {
+  const keel_type *type = value->type;
+  keel_tensor *here = NULL;
+  KEEL_TRY(keel_tensor_on(&device->context->host, type, &here));
+  if (type->bytes) memset(here->data, 0, type->bytes);
+  keel_status status = keel_group_move(device, here, out_zeros);
+  keel_tensor_release(here);
+  return status;
+}
+
+static keel_status permute(keel_group *group, const exchange *at,
+                           keel_tensor **outputs) {
+  for (int64_t i = 0; i < at->what.rank_count; i += 2) {
+    int64_t from = at->ranks[i], to = at->ranks[i + 1];
+    KEEL_TRY(
+        keel_group_send(group, (uint32_t)to, at->values[from], &outputs[to]));
+  }
+  for (uint32_t i = 0; i < group->size; i++)
+    if (!outputs[i])
+      KEEL_TRY(zeros_like(group->devices[i], at->values[i], &outputs[i]));
+  return KD_OK;
+}
+
+/* All have come. */
+static void work(meeting *m, exchange *at) {
+  uint32_t size = m->group->size;
+  keel_tensor **outputs = calloc(size, sizeof *outputs);
+  keel_status status = outputs ? KD_OK : keel_no_memory(size);
+  if (status == KD_OK)
+    status = at->what.kind == KEEL_PERMUTE
+                 ? permute(m->group, at, outputs)
+                 : work_in_parts(m->group, at, outputs);
+  if (status != KD_OK && *at->where)
+    keel_while(status, "in node \"%s\"", at->where);
+  for (uint32_t i = 0; i < size; i++) {
+    if (status == KD_OK)
+      keel_tensor_follow(at->promises[i], outputs[i]);
+    else
+      keel_tensor_resolve_failed(at->promises[i], status);
+    if (outputs) keel_tensor_release(outputs[i]);
+  }
+  free(outputs);
+  free_exchange(at, size);
+}
+
+/* ---- its end ----------------------------------------------------------------------- */
+
+/* Notes why there are no more exchanges. With the lock held; the list is for fail_all. */
+static exchange *close_meeting(meeting *m, keel_status status) {
+  exchange *open = m->open;
+  assert(KEEL_IS_LOCKED(&m->lock));
+  if (!m->failure) m->failure = keel_tensor_failed(m->group->context, status);
+  m->open = NULL;
+  return open;
+}
+
+/* Fails what those wait for who have come. Without the lock: it calls their runs. */
+static void fail_all(meeting *m, exchange *open) {
+  while (open) {
+    exchange *at = open;
+    open = at->next;
+    for (uint32_t i = 0; i < m->group->size; i++)
+      if (at->promises[i]) {
+        if (m->failure)
+          keel_tensor_follow(at->promises[i], m->failure);
+        else
+          keel_tensor_resolve_failed(at->promises[i], KD_OUT_OF_MEMORY);
+      }
+    free_exchange(at, m->group->size);
+  }
+}
+
+static keel_status fail_left(const meeting *m, const seat *who,
+                             const exchange *at) {
+  return keel_fail(KD_ABORTED,
+                   "rank %u (%s) has ended before exchange %llu, %s%s%s%s, in"
+                   " which rank %u (%s) waits for it",
+                   (unsigned)who->member.rank, device_of(m, who->member.rank),
+                   (unsigned long long)at->number, at->name,
+                   *at->where ? " \"" : "", at->where, *at->where ? "\"" : "",
+                   (unsigned)at->first, device_of(m, at->first));
+}
+
+static keel_status fail_other(const meeting *m, const seat *by,
+                              const exchange *at, const char *name,
+                              const char *where) {
+  return keel_fail(KD_INVALID_ARGUMENT,
+                   "exchange %llu differs: rank %u (%s) has come to %s%s%s%s,"
+                   " and rank %u (%s) to %s%s%s%s%s",
+                   (unsigned long long)at->number, (unsigned)at->first,
+                   device_of(m, at->first), at->name, *at->where ? " \"" : "",
+                   at->where, *at->where ? "\"" : "", (unsigned)by->member.rank,
+                   device_of(m, by->member.rank), name, *where ? " \"" : "",
+                   where, *where ? "\"" : "",
+                   strcmp(name, at->name) ? "" : " of other parameters");
+}
+
+/* ---- members ------------------------------------------------------------------------ */
+
+/* The exchange that is next for a member. With the lock held. */
+static keel_status find(meeting *m, const seat *by, const keel_exchange *what,
+                        const char *name, const char *where, exchange **out) {
+  exchange *at = m->open;
+  if (m->failure) return keel_tensor_query(m->failure);
+  while (at && at->number != by->next)
+    at = at->next;
+  if (!at) KEEL_TRY(begin_exchange(m, by, what, name, where, &at));
+  *out = at;
+  if (!is_equal(&at->what, what)) return fail_other(m, by, at, name, where);
+  for (uint32_t i = 0; i < m->group->size; i++)
+    if (m->seats[i].left && m->seats[i].next <= at->number)
+      return fail_left(m, &m->seats[i], at);
+  return KD_OK;
+}
+
+static void take_out(meeting *m, const exchange *at) {
+  exchange **link = &m->open;
+  while (*link != at)
+    link = &(*link)->next;
+  *link = at->next;
+}
+
+static keel_status meet(keel_member *self, const keel_exchange *what,
+                        const char *name, const char *where, keel_tensor *value,
+                        keel_tensor **out_value) {
+  seat *by = (seat *)(void *)self;
+  meeting *m = by->meeting;
+  exchange *at = NULL, *open = NULL;
+  keel_tensor *promise = keel_tensor_pending(m->group->context);
+  if (!promise) return KD_OUT_OF_MEMORY;
+  pthread_mutex_lock(&m->lock);
+  keel_status status = find(m, by, what, name, where, &at);
+  bool last = false;
+  if (status == KD_OK) {
+    by->next++;
+    at->values[self->rank] = keel_tensor_retain(value);
+    at->promises[self->rank] = keel_tensor_retain(promise);
+    last = ++at->count == m->group->size;
+    if (last) take_out(m, at);
+  } else if (!m->failure) {
+    open = close_meeting(m, status);
+  }
+  pthread_mutex_unlock(&m->lock);
+  fail_all(m, open);
+  if (last) work(m, at);
+  if (status == KD_OK)
+    *out_value = promise;
+  else
+    keel_tensor_release(promise);
+  return status;
+}
+
+static void drop(meeting *m, uint32_t refs) {
+  for (uint32_t i = 1; i < refs; i++)
+    keel_refs_drop(&m->refs);
+  if (!keel_refs_drop(&m->refs)) return;
+  assert(!m->open);
+  keel_tensor_release(m->failure);
+  keel_group_release(m->group);
+  pthread_mutex_destroy(&m->lock);
+  free(m);
+}
+
+static void leave(keel_member *self) {
+  seat *by = (seat *)(void *)self;
+  meeting *m = by->meeting;
+  exchange *open = NULL;
+  pthread_mutex_lock(&m->lock);
+  by->left = true;
+  for (const exchange *at = m->open; at && !open; at = at->next)
+    if (at->number >= by->next) open = close_meeting(m, fail_left(m, by, at));
+  pthread_mutex_unlock(&m->lock);
+  fail_all(m, open);
+  drop(m, 1);
+}
+
+keel_status keel_group_members(keel_group *group, keel_tensor **members) {
+  uint32_t size = group->size;
+  meeting *m = calloc(1, sizeof *m + size * sizeof(seat));
+  for (uint32_t i = 0; i < size; i++)
+    members[i] = NULL;
+  if (!m) return keel_no_memory(size * sizeof(seat));
+  pthread_mutex_init(&m->lock, NULL);
+  keel_refs_take(&group->refs);
+  m->group = group;
+  /* one each, and one for this call */
+  atomic_init(&m->refs, size + 1);
+  keel_status status = KD_OK;
+  uint32_t made = 0;
+  for (; made < size && status == KD_OK; made += status == KD_OK) {
+    seat *at = &m->seats[made];
+    at->member =
+        (keel_member){.rank = made, .size = size, .meet = meet, .leave = leave};
+    at->meeting = m;
+    status = keel_member_value(group->context, &at->member, &members[made]);
+  }
+  for (uint32_t i = 0; status != KD_OK && i < made; i++) {
+    keel_tensor_release(members[i]);
+    members[i] = NULL;
+  }
+  drop(m, 1 + size - made);
+  return status;
+}

@@ -1,0 +1,164 @@
+/* exchange.c - ops by which the members of a group exchange values: their types, and how they
+ * meet. What they do is documented in keel/op.h. */
+#include <kd/collective.h>
+
+#include "ops/runtime.h"
+#include "ops/shapes.h"
+#include "values/member.h"
+
+#define MEMBERS_MOST 1024 /* as keel/group.h has it */
+
+static const struct {
+  const char *name;
+  keel_exchange_kind kind;
+} kinds[] = {
+    {"AllReduce", KEEL_ALL_REDUCE},         {"AllGather", KEEL_ALL_GATHER},
+    {"ReduceScatter", KEEL_REDUCE_SCATTER}, {"AllToAll", KEEL_ALL_TO_ALL},
+    {"Broadcast", KEEL_BROADCAST},          {"Permute", KEEL_PERMUTE},
+};
+
+static keel_exchange_kind kind_of(const keel_opdef *op) {
+  for (size_t i = 0; i < KEEL_COUNT_OF(kinds); i++)
+    if (!strcmp(kinds[i].name, op->schema->name)) return kinds[i].kind;
+  return KEEL_PERMUTE;
+}
+
+/* ---- types --------------------------------------------------------------------- */
+
+keel_status keel_shape_rank(keel_infer *infer) {
+  return keel_infer_out(infer, 0, 0, NULL);
+}
+
+static keel_status refuse_rows(const keel_infer *infer, int64_t size) {
+  return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                         "the first dimension of X can't be parted among %lld"
+                         " members evenly",
+                         (long long)size);
+}
+
+keel_status keel_shape_exchange(keel_infer *infer) {
+  keel_dims dims = keel_dims_of(infer->in[1]);
+  keel_exchange_kind kind = kind_of(infer->op);
+  int64_t size = keel_attr_int(infer->op, "size", 0);
+  bool parts = kind == KEEL_REDUCE_SCATTER || kind == KEEL_ALL_TO_ALL;
+  if (size < 0 || size > MEMBERS_MOST ||
+      (!size && (parts || kind == KEEL_ALL_GATHER)))
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                           "size is %lld; a group has 1 to %d members",
+                           (long long)size, MEMBERS_MOST);
+  if (parts && (!dims.rank || dims.dims[0] % size))
+    return refuse_rows(infer, size);
+  if (kind == KEEL_REDUCE_SCATTER) dims.dims[0] /= size;
+  if (kind == KEEL_ALL_GATHER) {
+    if (!dims.rank)
+      return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                             "X has no dimension to be joined by");
+    KEEL_TRY(keel_infer_grow(infer, &dims.dims[0], size));
+  }
+  return keel_infer_dims(infer, 0, &dims);
+}
+
+/* ---- calls --------------------------------------------------------------------- */
+
+static keel_status member_in(const keel_host_call *call,
+                             keel_member **out_member) {
+  keel_resource *resource = NULL;
+  keel_status status =
+      keel_resource_of(call->inputs[0], KEEL_MEMBER, &resource);
+  if (status != KD_OK) {
+    char text[512];
+    snprintf(text, sizeof text, "%s", keel_message());
+    return keel_call_fail(call, status, "%s", text);
+  }
+  *out_member = keel_member_of(resource);
+  return KD_OK;
+}
+
+keel_status keel_run_rank(keel_host_call *call) {
+  keel_member *member = NULL;
+  KEEL_TRY(member_in(call, &member));
+  int64_t rank = member->rank;
+  return keel_tensor_create(call->context, KD_I64, 0, NULL, &rank,
+                            &call->outputs[0]);
+}
+
+static uint32_t reduction_of(const keel_opdef *op) {
+  static const char *const names[] = {"sum", "product", "min", "max"};
+  const char *said = keel_attr_string(op, "reduction", "sum");
+  for (uint32_t i = 0; i < KEEL_COUNT_OF(names); i++)
+    if (!strcmp(names[i], said)) return i;
+  return KD_REDUCE_SUM;
+}
+
+/* Each member once, in parts of `size`. */
+static keel_status check_ranks(const keel_host_call *call,
+                               const keel_exchange *what, uint32_t members) {
+  bool seen[MEMBERS_MOST] = {false};
+  if (!what->ranks)
+    return !what->size || what->size == members
+               ? KD_OK
+               : keel_call_fail(call, KD_INVALID_ARGUMENT,
+                                "is for a group of %u members, and this one"
+                                " has %u",
+                                (unsigned)what->size, (unsigned)members);
+  if (what->rank_count != members || !what->size || members % what->size)
+    return keel_call_fail(call, KD_INVALID_ARGUMENT,
+                          "names %lld ranks in parts of %u, and the group has"
+                          " %u members",
+                          (long long)what->rank_count, (unsigned)what->size,
+                          (unsigned)members);
+  for (int64_t i = 0; i < what->rank_count; i++) {
+    int64_t rank = what->ranks[i];
+    if (rank < 0 || rank >= members || seen[rank])
+      return keel_call_fail(call, KD_INVALID_ARGUMENT,
+                            "names rank %lld, which is not one of 0 to %u, or"
+                            " is named twice",
+                            (long long)rank, (unsigned)members - 1);
+    seen[rank] = true;
+  }
+  return KD_OK;
+}
+
+/* Pairs of from and to, each to at most once. */
+static keel_status check_pairs(const keel_host_call *call,
+                               const keel_exchange *what, uint32_t members) {
+  bool seen[MEMBERS_MOST] = {false};
+  if (what->rank_count % 2)
+    return keel_call_fail(call, KD_INVALID_ARGUMENT,
+                          "has %lld ranks, which are no pairs",
+                          (long long)what->rank_count);
+  for (int64_t i = 0; i < what->rank_count; i++) {
+    int64_t rank = what->ranks[i];
+    bool to = i % 2;
+    if (rank < 0 || rank >= members || (to && seen[rank]))
+      return keel_call_fail(call, KD_INVALID_ARGUMENT,
+                            "sends %s rank %lld, which is not one of 0 to %u%s",
+                            to ? "to" : "from", (long long)rank,
+                            (unsigned)members - 1,
+                            to ? ", or receives twice" : "");
+    if (to) seen[rank] = true;
+  }
+  return KD_OK;
+}
+
+keel_status keel_run_exchange(keel_host_call *call) {
+  keel_member *member = NULL;
+  keel_tensor *value = call->input_count > 1 ? call->inputs[1] : NULL;
+  KEEL_TRY(member_in(call, &member));
+  if (!value || value->kind != KEEL_DATA)
+    return keel_call_fail(call, KD_INVALID_ARGUMENT, "X is not a tensor");
+  keel_exchange what = {
+      .kind = kind_of(call->op),
+      .reduction = reduction_of(call->op),
+      .size = (uint32_t)keel_attr_int(call->op, "size", 0),
+  };
+  bool pairs = what.kind == KEEL_PERMUTE;
+  what.rank_count =
+      keel_attr_ints(call->op, pairs ? "pairs" : "ranks", &what.ranks);
+  if (what.rank_count < 0) what.rank_count = 0;
+  if (!what.rank_count) what.ranks = NULL;
+  KEEL_TRY(pairs ? check_pairs(call, &what, member->size)
+                 : check_ranks(call, &what, member->size));
+  return member->meet(member, &what, call->op->schema->name, call->where, value,
+                      &call->outputs[0]);
+}

@@ -1,0 +1,45 @@
+/* member.h - a program's handle of the group that runs it: how its ops meet those of the
+ * other members. */
+#ifndef KEEL_MEMBER_H
+#define KEEL_MEMBER_H
+
+#include "values/resource.h"
+
+typedef enum keel_exchange_kind {
+  KEEL_ALL_REDUCE,
+  KEEL_ALL_GATHER,
+  KEEL_REDUCE_SCATTER,
+  KEEL_ALL_TO_ALL,
+  KEEL_BROADCAST,
+  KEEL_PERMUTE
+} keel_exchange_kind;
+
+/* What members do together; equal for all of them. */
+typedef struct keel_exchange {
+  keel_exchange_kind kind;
+  uint32_t reduction; /* KD_REDUCE_* */
+  uint32_t size;      /* members of each part; 0: all are one part */
+  int64_t
+      rank_count; /* of all parts; of a permutation: from, to, from, to ... */
+  const int64_t *ranks; /* borrowed for the call */
+} keel_exchange;
+
+/* The member that whoever made the group provides (eager/meeting.c). */
+typedef struct keel_member keel_member;
+struct keel_member {
+  uint32_t rank, size;
+  /* Gives a value, and gets one, pending until all members have come. name, where: the op and
+   * its node, for messages. */
+  keel_status (*meet)(keel_member *self, const keel_exchange *what,
+                      const char *name, const char *where, keel_tensor *value,
+                      keel_tensor **out_value);
+  /* Nobody has it any more. */
+  void (*leave)(keel_member *self);
+};
+
+/* A value that stands for it, and takes it over if KD_OK is returned. */
+keel_status keel_member_value(keel_context *context, keel_member *member,
+                              keel_tensor **out_value);
+keel_member *keel_member_of(const keel_resource *resource);
+
+#endif /* KEEL_MEMBER_H */

@@ -1,0 +1,511 @@
+/* exchange_test.c - programs that the members of a group run, each its own, and what they
+ * exchange: each op, parts of the group, loops, threads, and what goes wrong. */
+#include <pthread.h>
+#include <unistd.h>
+
+#include <keel/group.h>
+
+#include "testing.h"
+
+#ifdef SIM_PLUGIN
+
+enum { MEMBERS = 4, ROWS = 8 };
+
+static keel_context *context;
+static keel_group *group;
+
+/* Two devices of one plugin, which can work together, and two of others. */
+static int begin(void **state) {
+  const char *paths[] = {SIM_PLUGIN, CPU_PLUGIN, MINIMAL_PLUGIN};
+  keel_context_params params = {.struct_size = sizeof params,
+                                .flags = KEEL_ONLY_NAMED,
+                                .plugins = paths,
+                                .plugin_count = 3,
+                                .workers = 2};
+  keel_device *devices[MEMBERS];
+  (void)state;
+  unsetenv("KEEL_SIM_LOSE");
+  expect_ok(keel_open(&params, &context));
+  assert_true(keel_device_count(context) >= MEMBERS);
+  for (uint32_t i = 0; i < MEMBERS; i++)
+    devices[i] = keel_device_at(context, i);
+  expect_ok(keel_group_create(devices, MEMBERS, &group));
+  return 0;
+}
+
+static int end(void **state) {
+  (void)state;
+  keel_group_release(group);
+  keel_close(context);
+  return 0;
+}
+
+/* ---- helpers ---------------------------------------------------------------------- */
+
+/* Row i of rank r: 100 r + i, in two columns. */
+static keel_tensor *value_of(uint32_t rank) {
+  float data[ROWS * 2];
+  const int64_t dims[] = {ROWS, 2};
+  for (int i = 0; i < ROWS * 2; i++)
+    data[i] = (float)(100 * (int)rank + i / 2);
+  return create_tensor(context, KD_F32, 2, dims, data);
+}
+
+/* What each member has afterwards: the first column. */
+static void expect_rows(keel_tensor *tensor, const float *want, int64_t rows) {
+  float data[MEMBERS * ROWS * 2];
+  expect_ok(keel_tensor_wait(tensor));
+  assert_int_equal(keel_tensor_rank(tensor), 2);
+  assert_int_equal(keel_tensor_dims(tensor)[0], rows);
+  expect_ok(keel_tensor_read(tensor, data, (size_t)rows * 2 * sizeof(float)));
+  for (int64_t i = 0; i < rows * 2; i++)
+    if (data[i] != want[i / 2])
+      fail_msg("row %lld is %g, not %g", (long long)i / 2, (double)data[i],
+               (double)want[i / 2]);
+}
+
+/* One op as a program: Y = op(member, X) + 0. */
+static keel_plan *plan_of(uint32_t rank, const char *name,
+                          const keel_attr *attrs, uint32_t attr_count) {
+  keel_builder *builder = create_builder(context, "exchange");
+  const keel_value member = keel_builder_resource(builder, "member");
+  const keel_value x =
+      keel_builder_input(builder, "x", KD_F32, 2, (int64_t[]){ROWS, 2});
+  keel_builder_node_name(builder, "node");
+  const keel_value y = keel_builder_op(builder, name, attrs, attr_count,
+                                       (keel_value[]){member, x}, 2);
+  keel_builder_output(builder, "y", op(builder, "Identity", y, KEEL_ABSENT));
+  const keel_plan_params params = {.struct_size = sizeof params,
+                                   .device = keel_group_device(group, rank)};
+  return finish_plan(builder, &params);
+}
+
+typedef struct runs {
+  keel_plan *plans[MEMBERS];
+  keel_tensor *members[MEMBERS], *outputs[MEMBERS];
+} runs;
+
+/* A run of each member but `without`, which are under way together. */
+static void begin_runs(runs *at, uint32_t without) {
+  expect_ok(keel_group_members(group, at->members));
+  for (uint32_t r = 0; r < MEMBERS; r++) {
+    keel_tensor *in[] = {at->members[r], value_of(r)};
+    at->outputs[r] = NULL;
+    if (r != without)
+      expect_ok(keel_plan_begin(at->plans[r], NULL, in, 2, &at->outputs[r], 1));
+    release_all(in, 2);
+  }
+}
+
+static void make_plans(runs *at, const char *name, const keel_attr *attrs,
+                       uint32_t attr_count) {
+  for (uint32_t r = 0; r < MEMBERS; r++)
+    at->plans[r] = plan_of(r, name, attrs, attr_count);
+}
+
+static void release_plans(runs *at) {
+  for (uint32_t r = 0; r < MEMBERS; r++)
+    keel_plan_release(at->plans[r]);
+}
+
+/* By keel_call as well, in any order of the members. */
+static void begin_calls(runs *at, const char *name, const keel_attr *attrs,
+                        uint32_t attr_count) {
+  expect_ok(keel_group_members(group, at->members));
+  for (uint32_t i = 0; i < MEMBERS; i++) {
+    uint32_t r = (i + 2) % MEMBERS;
+    keel_tensor *in[] = {at->members[r], value_of(r)};
+    expect_ok(
+        keel_call(context, name, attrs, attr_count, in, 2, &at->outputs[r], 1));
+    release_all(in, 2);
+  }
+}
+
+static void expect_all(runs *at, float (*want)[MEMBERS * ROWS], int64_t rows) {
+  for (uint32_t r = 0; r < MEMBERS; r++)
+    expect_rows(at->outputs[r], want[r], rows);
+  release_all(at->outputs, MEMBERS);
+}
+
+static void check(const char *name, const keel_attr *attrs, uint32_t attr_count,
+                  float (*want)[MEMBERS * ROWS], int64_t rows) {
+  runs all;
+  make_plans(&all, name, attrs, attr_count);
+  for (int run = 0; run < 5; run++) {
+    begin_runs(&all, MEMBERS);
+    expect_all(&all, want, rows);
+  }
+  release_plans(&all);
+  begin_calls(&all, name, attrs, attr_count);
+  expect_all(&all, want, rows);
+}
+
+/* ---- each op ---------------------------------------------------------------------- */
+
+/* Ranks 3 and 1, and 2 and 0. */
+static const int64_t crossed[] = {3, 1, 2, 0};
+static const uint32_t other[] = {2, 3, 0, 1};
+#define PARTS KEEL_INT("size", 2), KEEL_INTS("ranks", MEMBERS, crossed)
+
+static void all_reduce(void **state) {
+  static const char *const names[] = {"sum", "product", "min", "max"};
+  float want[MEMBERS][MEMBERS * ROWS];
+  (void)state;
+  for (int k = 0; k < 4; k++) {
+    for (int r = 0; r < MEMBERS; r++)
+      for (int i = 0; i < ROWS; i++) {
+        float product =
+            (float)i * (float)(100 + i) * (float)(200 + i) * (float)(300 + i);
+        want[r][i] = k == 0   ? (float)(600 + 4 * i)
+                     : k == 1 ? product
+                     : k == 2 ? (float)i
+                              : (float)(300 + i);
+      }
+    const keel_attr attrs[] = {KEEL_STRING("reduction", names[k])};
+    check("keel::AllReduce", attrs, 1, want, ROWS);
+  }
+  for (int r = 0; r < MEMBERS; r++)
+    for (int i = 0; i < ROWS; i++)
+      want[r][i] = (float)(100 * (r + (int)other[r]) + 2 * i);
+  const keel_attr parts[] = {PARTS};
+  check("keel::AllReduce", parts, 2, want, ROWS);
+}
+
+static void all_gather(void **state) {
+  float want[MEMBERS][MEMBERS * ROWS];
+  (void)state;
+  for (int r = 0; r < MEMBERS; r++)
+    for (int i = 0; i < MEMBERS * ROWS; i++)
+      want[r][i] = (float)(100 * (i / ROWS) + i % ROWS);
+  const keel_attr all[] = {KEEL_INT("size", MEMBERS)};
+  check("keel::AllGather", all, 1, want, MEMBERS * ROWS);
+  for (int r = 0; r < MEMBERS; r++)
+    for (int i = 0; i < 2 * ROWS; i++) {
+      int from = (int)crossed[(r % 2 ? 0 : 2) + i / ROWS];
+      want[r][i] = (float)(100 * from + i % ROWS);
+    }
+  const keel_attr parts[] = {PARTS};
+  check("keel::AllGather", parts, 2, want, 2 * ROWS);
+}
+
+static void reduce_scatter(void **state) {
+  float want[MEMBERS][MEMBERS * ROWS];
+  (void)state;
+  for (int r = 0; r < MEMBERS; r++)
+    for (int i = 0; i < ROWS / MEMBERS; i++)
+      want[r][i] = (float)(600 + 4 * (r * ROWS / MEMBERS + i));
+  const keel_attr all[] = {KEEL_INT("size", MEMBERS)};
+  check("keel::ReduceScatter", all, 1, want, ROWS / MEMBERS);
+}
+
+static void all_to_all(void **state) {
+  float want[MEMBERS][MEMBERS * ROWS];
+  const int part = ROWS / MEMBERS;
+  (void)state;
+  for (int r = 0; r < MEMBERS; r++)
+    for (int i = 0; i < ROWS; i++)
+      want[r][i] = (float)(100 * (i / part) + r * part + i % part);
+  const keel_attr all[] = {KEEL_INT("size", MEMBERS)};
+  check("keel::AllToAll", all, 1, want, ROWS);
+}
+
+static void broadcast(void **state) {
+  float want[MEMBERS][MEMBERS * ROWS];
+  (void)state;
+  for (int r = 0; r < MEMBERS; r++)
+    for (int i = 0; i < ROWS; i++)
+      want[r][i] = (float)(100 * (r % 2 ? 3 : 2) + i);
+  const keel_attr parts[] = {PARTS};
+  check("keel::Broadcast", parts, 2, want, ROWS);
+}
+
+/* Nobody sends to rank 3. */
+static void permute(void **state) {
+  static const int64_t pairs[] = {0, 1, 1, 2, 3, 0};
+  float want[MEMBERS][MEMBERS * ROWS];
+  (void)state;
+  for (int r = 0; r < MEMBERS; r++)
+    for (int i = 0; i < ROWS; i++)
+      want[r][i] = r == 3 ? 0.0f : (float)(100 * ((r + 3) % 4) + i);
+  const keel_attr attrs[] = {KEEL_INTS("pairs", 6, pairs)};
+  check("keel::Permute", attrs, 1, want, ROWS);
+}
+
+static void rank(void **state) {
+  keel_tensor *members[MEMBERS];
+  (void)state;
+  expect_ok(keel_group_members(group, members));
+  for (uint32_t r = 0; r < MEMBERS; r++) {
+    keel_tensor *out = NULL;
+    int64_t number = -1;
+    expect_ok(
+        keel_call(context, "keel::Rank", NULL, 0, &members[r], 1, &out, 1));
+    expect_ok(keel_tensor_read(out, &number, sizeof number));
+    assert_int_equal(number, r);
+    keel_tensor_release(out);
+  }
+  release_all(members, MEMBERS);
+}
+
+/* ---- programs ---------------------------------------------------------------------- */
+
+static keel_value i64(keel_builder *builder, int64_t number) {
+  return constant_of(builder, create_tensor(context, KD_I64, 0, NULL, &number));
+}
+
+/* Five rounds, each of which sums all members' values and divides by their number. */
+static keel_plan *mean_plan(uint32_t rank) {
+  keel_builder *builder = create_builder(context, "mean"), *test = NULL,
+               *body = NULL;
+  const keel_value member = keel_builder_resource(builder, "member");
+  const keel_value x =
+      keel_builder_input(builder, "x", KD_F32, 2, (int64_t[]){ROWS, 2});
+  float members = MEMBERS;
+  keel_value out[2];
+  expect_ok(keel_builder_body(builder, "test", &test));
+  keel_value i = keel_builder_input(test, "i", KD_I64, 0, NULL);
+  keel_builder_input(test, "v", KD_F32, 2, (int64_t[]){ROWS, 2});
+  keel_builder_output(test, "c", op(test, "Less", i, i64(test, 5)));
+  expect_ok(keel_builder_body(builder, "body", &body));
+  i = keel_builder_input(body, "i", KD_I64, 0, NULL);
+  keel_value v = keel_builder_input(body, "v", KD_F32, 2, (int64_t[]){ROWS, 2});
+  keel_value sum =
+      keel_builder_op(body, "keel::AllReduce", NULL, 0,
+                      (keel_value[]){keel_builder_capture(body, member), v}, 2);
+  keel_value n =
+      constant_of(body, create_tensor(context, KD_F32, 0, NULL, &members));
+  keel_builder_output(body, "i", op(body, "Add", i, i64(body, 1)));
+  keel_builder_output(body, "v", op(body, "Div", sum, n));
+  expect_ok(keel_builder_while(builder, test, body,
+                               (keel_value[]){i64(builder, 0), x}, 2, out));
+  keel_builder_output(builder, "y", out[1]);
+  keel_builder_destroy(test);
+  keel_builder_destroy(body);
+  const keel_plan_params params = {.struct_size = sizeof params,
+                                   .device = keel_group_device(group, rank)};
+  return finish_plan(builder, &params);
+}
+
+static void in_a_loop(void **state) {
+  float want[MEMBERS][MEMBERS * ROWS];
+  runs all;
+  (void)state;
+  for (uint32_t r = 0; r < MEMBERS; r++)
+    for (int i = 0; i < ROWS; i++)
+      want[r][i] = (float)(150 + i);
+  for (uint32_t r = 0; r < MEMBERS; r++)
+    all.plans[r] = mean_plan(r);
+  for (int run = 0; run < 20; run++) {
+    begin_runs(&all, MEMBERS);
+    expect_all(&all, want, ROWS);
+  }
+  release_plans(&all);
+}
+
+/* Types are known before a run. */
+static void types(void **state) {
+  (void)state;
+  keel_builder *builder = create_builder(context, "types");
+  const keel_value member = keel_builder_resource(builder, "member");
+  const keel_value x =
+      keel_builder_input(builder, "x", KD_F32, 2, (int64_t[]){ROWS, 2});
+  const keel_attr size[] = {KEEL_INT("size", MEMBERS)};
+  static const char *const names[] = {"keel::AllGather", "keel::ReduceScatter",
+                                      "keel::AllToAll"};
+  static const int64_t rows[] = {MEMBERS * ROWS, ROWS / MEMBERS, ROWS};
+  for (int i = 0; i < 3; i++)
+    keel_builder_output(builder, names[i] + 6,
+                        keel_builder_op(builder, names[i], size, 1,
+                                        (keel_value[]){member, x}, 2));
+  keel_program *program = finish_program(builder);
+  for (uint32_t i = 0; i < 3; i++) {
+    keel_port port;
+    expect_ok(keel_program_output(program, i, &port));
+    assert_int_equal(port.dtype, KD_F32);
+    assert_int_equal(port.rank, 2);
+    assert_int_equal(port.dims[0], rows[i]);
+  }
+  keel_program_release(program);
+}
+
+/* A thread for each member, whose run waits in the thread. */
+typedef struct worker {
+  keel_plan *plan;
+  keel_tensor *member;
+  uint32_t rank;
+  keel_status status;
+} worker;
+
+static void *run_member(void *argument) {
+  worker *at = argument;
+  keel_tensor *in[] = {at->member, value_of(at->rank)}, *out = NULL;
+  at->status = keel_plan_run(at->plan, in, 2, &out, 1);
+  release_all(in, 2);
+  keel_tensor_release(out);
+  return NULL;
+}
+
+static void each_in_a_thread(void **state) {
+  runs all;
+  worker workers[MEMBERS];
+  pthread_t threads[MEMBERS];
+  (void)state;
+  for (uint32_t r = 0; r < MEMBERS; r++)
+    all.plans[r] = mean_plan(r);
+  for (int run = 0; run < 20; run++) {
+    expect_ok(keel_group_members(group, all.members));
+    for (uint32_t r = 0; r < MEMBERS; r++) {
+      workers[r] = (worker){all.plans[r], all.members[r], r, KD_OK};
+      assert_int_equal(
+          pthread_create(&threads[r], NULL, run_member, &workers[r]), 0);
+    }
+    for (uint32_t r = 0; r < MEMBERS; r++) {
+      pthread_join(threads[r], NULL);
+      assert_int_equal(workers[r].status, KD_OK);
+    }
+  }
+  release_plans(&all);
+}
+
+/* ---- what goes wrong ---------------------------------------------------------------- */
+
+static void expect_failures(runs *at, keel_status status, const char *part) {
+  for (uint32_t r = 0; r < MEMBERS; r++) {
+    if (!at->outputs[r]) continue;
+    assert_int_equal(keel_tensor_wait(at->outputs[r]), status);
+    expect_message(part);
+  }
+  release_all(at->outputs, MEMBERS);
+}
+
+/* Its handle goes with its last reference. */
+static void a_member_that_never_comes(void **state) {
+  runs all;
+  (void)state;
+  make_plans(&all, "keel::AllReduce", NULL, 0);
+  for (uint32_t without = 0; without < MEMBERS; without++) {
+    char text[64];
+    snprintf(text, sizeof text, "rank %u (", (unsigned)without);
+    begin_runs(&all, without);
+    expect_failures(&all, KD_ABORTED, text);
+    begin_runs(&all, without);
+    expect_failures(&all, KD_ABORTED,
+                    "has ended before exchange 0, AllReduce \"node\"");
+  }
+  release_plans(&all);
+}
+
+static void other_programs(void **state) {
+  runs all;
+  const keel_attr most[] = {KEEL_STRING("reduction", "max")};
+  const keel_attr size[] = {KEEL_INT("size", MEMBERS)};
+  (void)state;
+  make_plans(&all, "keel::AllReduce", NULL, 0);
+  keel_plan_release(all.plans[2]);
+  all.plans[2] = plan_of(2, "keel::AllToAll", size, 1);
+  begin_runs(&all, MEMBERS);
+  expect_failures(&all, KD_INVALID_ARGUMENT, "exchange 0 differs: rank");
+  keel_plan_release(all.plans[2]);
+  all.plans[2] = plan_of(2, "keel::AllReduce", most, 1);
+  begin_runs(&all, MEMBERS);
+  expect_failures(&all, KD_INVALID_ARGUMENT, "of other parameters");
+  release_plans(&all);
+}
+
+/* The run of rank 1 fails before it comes to the second exchange. */
+static void a_run_that_fails(void **state) {
+  runs all;
+  (void)state;
+  for (uint32_t r = 0; r < MEMBERS; r++) {
+    keel_builder *builder = create_builder(context, "fails");
+    const keel_value member = keel_builder_resource(builder, "member");
+    const keel_value x =
+        keel_builder_input(builder, "x", KD_F32, 2, (int64_t[]){ROWS, 2});
+    const keel_value first = op(builder, "keel::AllReduce", member, x);
+    const int64_t index = r == 1 ? 99 : 1;
+    const int64_t one = 1;
+    keel_value at =
+        constant_of(builder, create_tensor(context, KD_I64, 1, &one, &index));
+    keel_value row = op(builder, "Gather", first, at);
+    keel_value second = op(builder, "keel::AllReduce", member, row);
+    keel_builder_output(builder, "y", second);
+    const keel_plan_params params = {.struct_size = sizeof params,
+                                     .device = keel_device_at(context, 2)};
+    all.plans[r] = finish_plan(builder, &params);
+  }
+  for (int run = 0; run < 10; run++) {
+    begin_runs(&all, MEMBERS);
+    assert_int_not_equal(keel_tensor_wait(all.outputs[1]), KD_OK);
+    assert_int_equal(keel_tensor_wait(all.outputs[0]), KD_ABORTED);
+    expect_message("rank 1 (");
+    expect_message("has ended before exchange 1");
+    release_all(all.outputs, MEMBERS);
+  }
+  release_plans(&all);
+}
+
+static void expect_refused(keel_tensor *member, const char *name,
+                           const keel_attr *attrs, uint32_t attr_count,
+                           const char *part) {
+  keel_tensor *in[] = {member, value_of(0)}, *out = NULL;
+  assert_int_equal(keel_call(context, name, attrs, attr_count, in, 2, &out, 1),
+                   KD_INVALID_ARGUMENT);
+  expect_message(part);
+  assert_null(out);
+  keel_tensor_release(in[1]);
+}
+
+static void what_is_refused(void **state) {
+  static const int64_t twice[] = {0, 1, 1, 2}, pairs[] = {0, 1, 2, 1},
+                       far[] = {0, 4}, odd[] = {0};
+  keel_tensor *members[MEMBERS], *x = value_of(0);
+  const keel_attr size[] = {KEEL_INT("size", 3)};
+  const keel_attr ranks[] = {KEEL_INT("size", 2), KEEL_INTS("ranks", 4, twice)};
+  const keel_attr few[] = {KEEL_INT("size", 2), KEEL_INTS("ranks", 2, twice)};
+  const keel_attr same[] = {KEEL_INTS("pairs", 4, pairs)};
+  const keel_attr away[] = {KEEL_INTS("pairs", 2, far)};
+  const keel_attr half[] = {KEEL_INTS("pairs", 1, odd)};
+  const keel_attr word[] = {KEEL_STRING("reduction", "mean")};
+  (void)state;
+  expect_ok(keel_group_members(group, members));
+  expect_refused(members[0], "keel::AllGather", size, 1,
+                 "is for a group of 3 members, and this one has 4");
+  expect_refused(members[0], "keel::AllToAll", size, 1,
+                 "can't be parted among 3 members");
+  expect_refused(members[0], "keel::AllReduce", ranks, 2, "names rank 1");
+  expect_refused(members[0], "keel::AllReduce", few, 2,
+                 "names 2 ranks in parts of 2");
+  expect_refused(members[0], "keel::Permute", same, 1, "sends to rank 1");
+  expect_refused(members[0], "keel::Permute", away, 1, "sends to rank 4");
+  expect_refused(members[0], "keel::Permute", half, 1, "which are no pairs");
+  expect_refused(members[0], "keel::AllReduce", word, 1, "reduction");
+  expect_refused(x, "keel::AllReduce", NULL, 0, "takes a member, and got");
+  keel_tensor_release(x);
+  release_all(members, MEMBERS);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(all_reduce),
+      cmocka_unit_test(all_gather),
+      cmocka_unit_test(reduce_scatter),
+      cmocka_unit_test(all_to_all),
+      cmocka_unit_test(broadcast),
+      cmocka_unit_test(permute),
+      cmocka_unit_test(rank),
+      cmocka_unit_test(in_a_loop),
+      cmocka_unit_test(types),
+      cmocka_unit_test(each_in_a_thread),
+      cmocka_unit_test(a_member_that_never_comes),
+      cmocka_unit_test(other_programs),
+      cmocka_unit_test(a_run_that_fails),
+      cmocka_unit_test(what_is_refused),
+  };
+  return cmocka_run_group_tests(tests, begin, end);
+}
+
+#else
+int main(void) {
+  return 77;
+}
+#endif
