@@ -279,6 +279,13 @@ static int make_random(const arguments *all, session *run, uint32_t index,
   keel_plan_input(run->plan, index, &port);
   uint32_t rank = port.rank;
   bool shaped = given_shape(all, port.name, &rank, dims);
+  if ((port.flags & KEEL_PORT_RESOURCE) && !strcmp(port.name, "keel.member")) {
+    fprintf(stderr,
+            "keel run: the program is for several devices, which exchange"
+            " values; run it by JAX (docs/bridges/jax.md) or by"
+            " keel_group_members of keel/group.h\n");
+    return EXIT_USAGE;
+  }
   if (port.flags & KEEL_PORT_RESOURCE) {
     fprintf(
         stderr,

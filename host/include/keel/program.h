@@ -176,6 +176,10 @@ typedef struct keel_port {
   /* For each dimension, the model's name of an open one ("batch"), or NULL;
    * dimensions with the same name are to be equal. NULL: none has a name. */
   const char *const *symbols;
+  /* Of a program of several devices: which part a member of the group has, in XLA's words, as
+   * "{devices=[2,1]<=[2]}"; dims are the part's. NULL: each has all. Keel's own forms of
+   * programs do not have it. */
+  const char *sharding;
 } keel_port;
 
 #define KEEL_RANK_UNKNOWN UINT32_MAX

@@ -48,7 +48,7 @@ for folder in "$data"/node/* "$data"/simple/*; do
   build/fuzz/bin/keel compile "$folder/model.onnx" --text -o "$corpus/program/$number.mlir" >/dev/null 2>&1 || :
   cp "$folder/test_data_set_0/input_0.pb" "$corpus/value/$number.pb" 2>/dev/null || :
 done
-cp host/tests/data/stablehlo/*.mlirbc "$corpus/program/"
+cp host/tests/data/stablehlo/*.mlirbc host/tests/data/stablehlo/devices/*.mlirbc "$corpus/program/"
 echo '{"library": "cpu.so", "name": "cpu", "options": {"isa": "base"}}' >"$corpus/manifest/cpu.json"
 for what in program value manifest; do
   build/fuzz/tests/fuzz_$what -max_total_time="$seconds" -timeout=60 -rss_limit_mb=4096 \

@@ -131,26 +131,35 @@ static keel_status is_set(const vhlo *self, uint32_t index, bool *out_set) {
   return KD_OK;
 }
 
-keel_status vhlo_argument_has(const vhlo *self, const bytecode_op *function,
-                              uint32_t argument, const char *name,
-                              bool *out_has) {
+keel_status vhlo_port_attribute(const vhlo *self, const bytecode_op *function,
+                                const char *ports, uint32_t port,
+                                const char *name, uint32_t *out_attribute) {
   bytecode_cursor c;
   bool mine = false;
   uint64_t code = 0;
-  uint32_t index = 0, count = 0, value = BYTECODE_NONE;
-  *out_has = false;
-  KEEL_TRY(vhlo_find(self, function, "arg_attrs", &index));
+  uint32_t index = 0, count = 0;
+  *out_attribute = BYTECODE_NONE;
+  KEEL_TRY(vhlo_find(self, function, ports, &index));
   if (index == BYTECODE_NONE) return KD_OK;
   KEEL_TRY(open_attribute(self, index, &c, &mine, &code));
   if (!mine || code != VHLO_ARRAY) return KD_OK;
   KEEL_TRY(bytecode_count(&c, 1, "arguments", &count));
-  if (argument >= count) return KD_OK;
-  for (uint32_t i = 0; i <= argument; i++)
+  if (port >= count) return KD_OK;
+  for (uint32_t i = 0; i <= port; i++)
     KEEL_TRY(
         bytecode_index(&c, self->file.attribute_count, "attribute", &index));
   KEEL_TRY(open_attribute(self, index, &c, &mine, &code));
   if (!mine || code != VHLO_DICTIONARY) return KD_OK;
-  KEEL_TRY(find_key(self, &c, name, &value));
+  return find_key(self, &c, name, out_attribute);
+}
+
+keel_status vhlo_argument_has(const vhlo *self, const bytecode_op *function,
+                              uint32_t argument, const char *name,
+                              bool *out_has) {
+  uint32_t value = BYTECODE_NONE;
+  *out_has = false;
+  KEEL_TRY(
+      vhlo_port_attribute(self, function, "arg_attrs", argument, name, &value));
   return value == BYTECODE_NONE ? KD_OK : is_set(self, value, out_has);
 }
 

@@ -75,8 +75,9 @@ static keel_status check_bound(const hlo *h, const bytecode_op *op,
 
 keel_status hlo_value(hlo *h, const bytecode_op *op, uint32_t value,
                       keel_value *out_value, keel_value *out_imaginary) {
-  const hlo_bound *bound = &h->bound[value];
+  hlo_bound *bound = &h->bound[value];
   const vhlo_type *type = hlo_type_of(h, value);
+  hlo_bound whole;
   bool has_parts = hlo_is_complex(type->dtype);
   if (type->kind != VHLO_TENSOR || type->dtype == KD_NONE)
     return vhlo_fail(&h->v, op, KD_UNIMPLEMENTED,
@@ -88,6 +89,11 @@ keel_status hlo_value(hlo *h, const bytecode_op *op, uint32_t value,
       (has_parts && bound->imaginary == KEEL_ABSENT))
     return vhlo_fail(&h->v, op, KD_DATA_LOSS,
                      " uses a value that nothing has given");
+  if (bound->sharding) {
+    KEEL_TRY(hlo_split_as(h, op, bound, 0, &whole));
+    if (whole.level == bound->level) *bound = whole; /* for the next one */
+    bound = &whole;
+  }
   *out_value = capture(h, bound->value, bound->level);
   if (out_imaginary)
     *out_imaginary =
@@ -278,6 +284,8 @@ static keel_status lower_op(hlo *h, const bytecode_op *raw) {
                      raw->name);
   if (vhlo_is(raw, "tuple")) return make_tuple(h, raw);
   if (vhlo_is(raw, "get_tuple_element")) return take_of_tuple(h, raw);
+  if (!strcmp(raw->dialect, "sdy") && !strcmp(raw->name, "manual_computation"))
+    return hlo_manual(h, raw);
   if (passes_on(raw)) {
     h->bound[raw->first_result] = h->bound[raw->operands[0]];
     return KD_OK;
@@ -307,8 +315,13 @@ static keel_status take_return(hlo *h, const bytecode_op *op,
   return KD_OK;
 }
 
-keel_status hlo_block(hlo *h, const bytecode_block *block,
-                      const hlo_values *outputs) {
+static bool is_return(const bytecode_op *op) {
+  return vhlo_is(op, "return") ||
+         (!strcmp(op->dialect, "sdy") && !strcmp(op->name, "return"));
+}
+
+keel_status hlo_ops(hlo *h, const bytecode_block *block,
+                    const bytecode_op **out_end) {
   for (uint32_t i = 0; i < block->op_count; i++) {
     const bytecode_op *op = &block->ops[i];
     if (++h->made > h->most)
@@ -316,10 +329,20 @@ keel_status hlo_block(hlo *h, const bytecode_block *block,
                        "%s: needs more than %llu ops, too many for a file of"
                        " its size",
                        h->v.file.path, (unsigned long long)h->most);
-    if (vhlo_is(op, "return")) return take_return(h, op, outputs);
+    if (is_return(op)) {
+      *out_end = op;
+      return KD_OK;
+    }
     KEEL_TRY(lower_op(h, op));
   }
   return keel_fail(KD_DATA_LOSS, "%s: a block has no return", h->v.file.path);
+}
+
+keel_status hlo_block(hlo *h, const bytecode_block *block,
+                      const hlo_values *outputs) {
+  const bytecode_op *end = NULL;
+  KEEL_TRY(hlo_ops(h, block, &end));
+  return take_return(h, end, outputs);
 }
 
 keel_status hlo_block_with(hlo *h, const bytecode_block *block,
@@ -373,7 +396,7 @@ keel_status hlo_body(
 
 /* ---- functions ------------------------------------------------------------------------------ */
 
-static const bytecode_block *module_block(const hlo *h) {
+const bytecode_block *hlo_module(const hlo *h) {
   const bytecode_block *top = &h->v.file.top;
   const bytecode_op *module = top->op_count == 1 ? &top->ops[0] : NULL;
   bool right = module && !strcmp(module->dialect, "builtin") &&
@@ -382,7 +405,7 @@ static const bytecode_block *module_block(const hlo *h) {
 }
 
 const bytecode_op *hlo_function(const hlo *h, const char *name) {
-  const bytecode_block *module = module_block(h);
+  const bytecode_block *module = hlo_module(h);
   for (uint32_t i = 0; module && i < module->op_count; i++) {
     const bytecode_op *op = &module->ops[i];
     const char *own = NULL;
@@ -422,7 +445,7 @@ keel_status hlo_call(hlo *h, const hlo_op *op, const char *name) {
 /* The function with a name; without one "main", or else the only public one. */
 static keel_status find_main(hlo *h, const char *name,
                              const bytecode_op **out_main) {
-  const bytecode_block *module = module_block(h);
+  const bytecode_block *module = hlo_module(h);
   uint32_t public_count = 0;
   if (!module)
     return keel_fail(KD_DATA_LOSS, "%s: has no module of functions",
@@ -459,36 +482,86 @@ static keel_status check_port(const hlo *h, const bytecode_op *main,
                    type->dtype == KD_C128 ? "<f64>" : "");
 }
 
+/* How a port of main is split: as JAX says it, or not at all. */
+static keel_status port_sharding(const hlo *h, const bytecode_op *main,
+                                 const char *ports, uint32_t index,
+                                 uint32_t *out_sharding) {
+  uint32_t attribute = BYTECODE_NONE;
+  *out_sharding = 0;
+  KEEL_TRY(vhlo_port_attribute(&h->v, main, ports, index, "sdy.sharding",
+                               &attribute));
+  return attribute == BYTECODE_NONE ? KD_OK
+                                    : hlo_sharding(h, attribute, out_sharding);
+}
+
+static keel_status note_sharding(hlo *h, uint32_t sharding,
+                                 const char **out_text) {
+  char text[256];
+  *out_text = NULL;
+  if (!sharding) return KD_OK;
+  KEEL_TRY(hlo_sharding_text(h, sharding, text, sizeof text));
+  *out_text = keel_arena_copy(&h->v.file.arena, text);
+  return *out_text ? KD_OK : KD_OUT_OF_MEMORY;
+}
+
 static keel_status add_inputs(hlo *h, const bytecode_op *main) {
   const bytecode_block *block = &main->regions[0];
+  h->in_count = block->argument_count;
+  if (!KEEL_ARENA_ARRAY(&h->v.file.arena, h->in_shardings, h->in_count))
+    return KD_OUT_OF_MEMORY;
   for (uint32_t i = 0; i < block->argument_count; i++) {
     const vhlo_type *type = hlo_type_of(h, block->first_argument + i);
     char name[32];
     KEEL_TRY(check_port(h, main, type, "input", i));
     snprintf(name, sizeof name, "arg%u", (unsigned)i);
     keel_value imaginary = KEEL_ABSENT;
+    int64_t dims[KD_MAX_RANK];
+    uint32_t sharding = 0;
+    memcpy(dims, type->dims, sizeof dims);
+    KEEL_TRY(port_sharding(h, main, "arg_attrs", i, &sharding));
+    KEEL_TRY(hlo_part_dims(h, main, sharding, type->rank, dims));
     keel_value value =
-        keel_builder_input(h->at, name, type->dtype, type->rank, type->dims);
+        keel_builder_input(h->at, name, type->dtype, type->rank, dims);
     if (hlo_is_complex(type->dtype)) hlo_split(h, value, &value, &imaginary);
     bind(h, block->first_argument + i, value, imaginary, NULL);
+    h->bound[block->first_argument + i].sharding = sharding;
+    KEEL_TRY(note_sharding(h, sharding, &h->in_shardings[i]));
   }
   return KD_OK;
 }
 
-static keel_status add_outputs(hlo *h, const bytecode_op *main,
-                               const bytecode_op *end,
-                               const hlo_values *values) {
-  KEEL_TRY(hlo_block(h, &main->regions[0], values));
-  for (uint32_t i = 0; i < values->count; i++) {
-    char name[32];
-    const vhlo_type *type = hlo_type_of(h, end->operands[i]);
-    KEEL_TRY(check_port(h, main, type, "result", i));
-    snprintf(name, sizeof name, "result%u", (unsigned)i);
-    keel_value value = hlo_is_complex(type->dtype)
-                           ? hlo_join(h, values->real[i], values->imaginary[i])
-                           : values->real[i];
-    KEEL_TRY(keel_builder_output(h->at, name, value));
-  }
+/* As JAX wants it split, or as it is. */
+static keel_status add_output(hlo *h, const bytecode_op *main,
+                              const bytecode_op *end, uint32_t index) {
+  uint32_t value = end->operands[index], attribute = BYTECODE_NONE;
+  const vhlo_type *type = hlo_type_of(h, value);
+  hlo_bound bound = h->bound[value];
+  char name[32];
+  KEEL_TRY(check_port(h, main, type, "result", index));
+  snprintf(name, sizeof name, "result%u", (unsigned)index);
+  KEEL_TRY(vhlo_port_attribute(&h->v, main, "res_attrs", index, "sdy.sharding",
+                               &attribute));
+  uint32_t sharding = bound.sharding;
+  if (attribute != BYTECODE_NONE)
+    KEEL_TRY(hlo_sharding(h, attribute, &sharding));
+  if (!bound.sharding) /* checks it, as of any other op */
+    KEEL_TRY(hlo_value(h, end, value, &bound.value, &bound.imaginary));
+  KEEL_TRY(hlo_split_as(h, end, &bound, sharding, &bound));
+  keel_value out = hlo_is_complex(type->dtype)
+                       ? hlo_join(h, bound.value, bound.imaginary)
+                       : bound.value;
+  KEEL_TRY(keel_builder_output(h->at, name, out));
+  return note_sharding(h, sharding, &h->out_shardings[index]);
+}
+
+static keel_status add_outputs(hlo *h, const bytecode_op *main) {
+  const bytecode_op *end = NULL;
+  KEEL_TRY(hlo_ops(h, &main->regions[0], &end));
+  h->out_count = end->operand_count;
+  if (!KEEL_ARENA_ARRAY(&h->v.file.arena, h->out_shardings, h->out_count))
+    return KD_OUT_OF_MEMORY;
+  for (uint32_t i = 0; i < end->operand_count; i++)
+    KEEL_TRY(add_output(h, main, end, i));
   return KD_OK;
 }
 
@@ -502,14 +575,9 @@ static keel_status lower_main(hlo *h, const bytecode_op *main) {
   if (!vhlo_is(end, "return"))
     return vhlo_fail(&h->v, main, KD_DATA_LOSS, " has no return");
   KEEL_TRY(add_inputs(h, main));
-  keel_value *room = calloc(2 * (size_t)end->operand_count + 1, sizeof *room);
-  if (!room) return keel_no_memory(end->operand_count);
-  const hlo_values values = {room, room + end->operand_count,
-                             end->operand_count};
   h->calls[h->call_count++] = main;
-  keel_status status = add_outputs(h, main, end, &values);
-  free(room);
-  if (status != KD_OK || end->operand_count) return status;
+  KEEL_TRY(add_outputs(h, main));
+  if (end->operand_count) return KD_OK;
   /* a program of Keel has an output in any case */
   return keel_builder_output(h->at, "keel.nothing",
                              hlo_constant(h, KD_BOOL, 0, NULL, "\0"));
@@ -529,6 +597,23 @@ static keel_status mark_donated(const hlo *h, const bytecode_op *main,
   return KD_OK;
 }
 
+/* The program's ports say how they are split. */
+static keel_status mark_shardings(const hlo *h, const keel_program *program) {
+  keel_function *function = program->main;
+  keel_arena *arena = &((keel_program *)(uintptr_t)program)->arena;
+  for (uint32_t out = 0; out < 2; out++) {
+    const char *const *texts = out ? h->out_shardings : h->in_shardings;
+    keel_port *ports = out ? function->output_ports : function->input_ports;
+    uint32_t count = out ? h->out_count : h->in_count;
+    for (uint32_t i = 0; i < count; i++) {
+      if (!texts[i]) continue;
+      ports[i].sharding = keel_arena_copy(arena, texts[i]);
+      if (!ports[i].sharding) return KD_OUT_OF_MEMORY;
+    }
+  }
+  return KD_OK;
+}
+
 keel_status hlo_program(hlo *h, const char *function,
                         keel_program **out_program) {
   const bytecode_op *main = NULL;
@@ -539,6 +624,7 @@ keel_status hlo_program(hlo *h, const char *function,
     return KD_OUT_OF_MEMORY;
   for (uint32_t i = 0; i < h->v.file.value_count; i++)
     h->bound[i].value = KEEL_ABSENT;
+  h->member = KEEL_ABSENT;
   h->most =
       OPS_LEAST + OPS_PER_BYTE * (uint64_t)(h->v.file.end - h->v.file.begin);
   KEEL_TRY(keel_builder_create(h->context, h->v.file.path, &h->at));
@@ -548,6 +634,7 @@ keel_status hlo_program(hlo *h, const char *function,
   keel_builder_destroy(h->levels[0]);
   if (status != KD_OK) return status;
   status = mark_donated(h, main, *out_program);
+  if (status == KD_OK) status = mark_shardings(h, *out_program);
   if (status != KD_OK) {
     keel_program_release(*out_program);
     *out_program = NULL;

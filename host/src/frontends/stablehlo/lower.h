@@ -21,6 +21,8 @@ typedef struct hlo_bound {
   uint32_t level;       /* of the builder that it belongs to */
   struct hlo_bound *items;  /* of a tuple */
   const bytecode_op *maker; /* of a tensor that an op has made */
+  uint32_t
+      sharding; /* how it is split among devices: see hlo_sharding; 0: it's whole */
 } hlo_bound;
 
 typedef struct hlo {
@@ -35,6 +37,11 @@ typedef struct hlo {
   uint32_t conditions; /* how many conditions of loops it is in */
   uint64_t made, most; /* ops */
   bool many;           /* a body's scalars are tensors: see hlo_body */
+  keel_value
+      member; /* of a program of several devices; KEEL_ABSENT: not needed yet */
+  /* of main's arguments and results; NULL: each device has all */
+  const char **in_shardings, **out_shardings;
+  uint32_t in_count, out_count;
 } hlo;
 
 typedef struct hlo_op {
@@ -60,6 +67,10 @@ typedef struct hlo_values {
   keel_value *real, *imaginary;
   uint32_t count;
 } hlo_values;
+
+/* The ops of a block up to its return, which the caller takes. */
+keel_status hlo_ops(hlo *h, const bytecode_block *block,
+                    const bytecode_op **out_end);
 
 /* The ops of a block, in the builder that is being filled. outputs: of its return, which
  * must have as many. */
@@ -93,9 +104,38 @@ keel_status hlo_wrong(const hlo *h, const hlo_op *op, const char *format, ...)
     KD_PRINTF(3, 4);
 
 const vhlo_type *hlo_type_of(const hlo *h, uint32_t value);
+/* The module's functions and meshes; NULL: there is none. */
+const bytecode_block *hlo_module(const hlo *h);
 const bytecode_op *hlo_function(const hlo *h, const char *name);
 /* Writes out a function where it is called. */
 keel_status hlo_call(hlo *h, const hlo_op *op, const char *name);
+
+/* ---- sharding.c: values that are split among devices (Shardy's dialect) --------------- */
+
+/* Which part of a value a device has, as an attribute of the file says: its number + 1; 0:
+ * each device has all of it. */
+keel_status hlo_sharding(const hlo *h, uint32_t attribute,
+                         uint32_t *out_sharding);
+/* The sizes of a device's part. */
+keel_status hlo_part_dims(const hlo *h, const bytecode_op *op,
+                          uint32_t sharding, uint32_t rank, int64_t *dims);
+/* The value, gathered and parted where it is split in another way. */
+keel_status hlo_split_as(hlo *h, const bytecode_op *op, const hlo_bound *bound,
+                         uint32_t sharding, hlo_bound *out_bound);
+/* What XLA writes for it, as "{devices=[2,1]<=[2]}". */
+keel_status hlo_sharding_text(const hlo *h, uint32_t sharding, char *text,
+                              size_t size);
+/* A body that each device runs on its parts. */
+keel_status hlo_manual(hlo *h, const bytecode_op *raw);
+
+/* ---- collective.c ---------------------------------------------------------------------- */
+
+/* The program's handle of the group that runs it, here. */
+keel_value hlo_member(hlo *h);
+/* The rows of the devices of each part, joined along an axis. */
+keel_value hlo_gather_parts(hlo *h, keel_value value, uint32_t rank,
+                            int64_t axis, int64_t size, uint32_t count,
+                            const int64_t *ranks);
 
 /* ---- emit.c: making values ------------------------------------------------------------ */
 

@@ -91,6 +91,12 @@ keel_status vhlo_dense_of(const vhlo *self, const bytecode_op *op,
 keel_status vhlo_ints(const vhlo *self, const bytecode_op *op, const char *name,
                       uint32_t most, uint32_t *out_count, int64_t *numbers);
 
+/* An attribute of a function's argument or result, or BYTECODE_NONE. ports: "arg_attrs" or
+ * "res_attrs" */
+keel_status vhlo_port_attribute(const vhlo *self, const bytecode_op *function,
+                                const char *ports, uint32_t port,
+                                const char *name, uint32_t *out_attribute);
+
 /* Whether a function's argument has an attribute: a boolean that is true, or any other. */
 keel_status vhlo_argument_has(const vhlo *self, const bytecode_op *function,
                               uint32_t argument, const char *name,
