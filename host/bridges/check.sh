@@ -95,6 +95,10 @@ jax() {
   environment jax jax numpy absl-py pytest
   # shellcheck disable=SC2086 # devices are words
   JAX_PLATFORMS=cpu,keel run "$python" -B host/bridges/pjrt/tests/test_jax.py $devices
+  # several devices in one program: those of the samples and the simulated ones are always there
+  JAX_PLATFORMS=cpu,keel \
+    KEEL_PLUGIN_PATH="$KEEL_PLUGIN_PATH:$build/samples:$build/conformance/sim.so" \
+    run "$python" -B host/bridges/pjrt/tests/test_jax_devices.py sim:0 sim:1 cpu:0 acme:0
   [ -n "${JAX_TESTS:-}" ] || return 0
   for file in lax_test.py nn_test.py random_test.py lax_numpy_test.py; do
     jax_tests $file

@@ -169,6 +169,8 @@ ARGS(Executable_OutputElementTypes, pjrt_executable *object; int *types;
      size_t count)
 ARGS(Executable_OutputDimensions, pjrt_executable *object; size_t count;
      const int64_t *dims; const size_t *ranks)
+ARGS(Executable_OptimizedProgram, pjrt_executable *object;
+     pjrt_program * program)
 ARGS_TEXT(Executable_Fingerprint, pjrt_executable)
 typedef struct pjrt_bytes pjrt_bytes; /* keeps what is lent as bytes */
 ARGS(Executable_Serialize, const pjrt_executable *object; const char *bytes;

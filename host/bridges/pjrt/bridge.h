@@ -117,11 +117,14 @@ int pjrt_type(kd_dtype dtype); /* 0: PJRT has none */
 #define PJRT_PROGRAM "StableHLO program" /* what messages call it */
 
 struct pjrt_executable {
-  atomic_uint refs; /* PJRT's two views of it */
-  pjrt_device *device;
+  atomic_uint refs;      /* PJRT's two views of it */
+  pjrt_device **devices; /* on which it runs at once: a partition each */
+  uint32_t device_count;
   keel_program *program;
-  keel_plan *plan;
+  keel_plan **plans;   /* by device */
+  keel_group *group;   /* of the devices, if they exchange values; or NULL */
   atomic_bool deleted; /* runs that have begun go on */
+  /* of what callers see: behind these the program takes the handle of the group's member */
   uint32_t input_count, output_count;
   /* of the program; it has one, "keel.nothing", where the function has none */
   uint32_t made_count;
@@ -135,23 +138,33 @@ struct pjrt_executable {
   const char **kinds;
   size_t *kind_sizes;
   char fingerprint[32];
-  char assignment[32]; /* a DeviceAssignmentProto */
+  char *assignment; /* a DeviceAssignmentProto */
   size_t assignment_size;
+  char *text; /* of a program of several devices: its ports, as MLIR */
 };
 
-/* A program for a device, from bytes of any form that Keel loads. */
-pjrt_error *pjrt_executable_make(pjrt_device *device, const char *bytes,
-                                 size_t size, pjrt_executable **out_made);
-
-/* The device that compile options name. */
-pjrt_error *pjrt_choose(const pjrt_client *client, const char *options,
-                        size_t size, pjrt_device **out_device);
+#define PJRT_DEVICES_MOST 1024
 
 /* What JAX wants of a program, from its CompileOptionsProto. */
 typedef struct pjrt_choice {
   int64_t replicas, partitions;
-  int64_t device; /* its id */
+  int64_t ids[PJRT_DEVICES_MOST]; /* of the devices, by partition */
+  uint32_t id_count;
 } pjrt_choice;
+
+/* A program for devices, from bytes of any form that Keel loads. */
+pjrt_error *pjrt_executable_make(pjrt_device *const *devices, uint32_t count,
+                                 const char *bytes, size_t size,
+                                 pjrt_executable **out_made);
+
+/* The devices that compile options name: room for PJRT_DEVICES_MOST. */
+pjrt_error *pjrt_choose(const pjrt_client *client, const char *options,
+                        size_t size, pjrt_device **devices,
+                        uint32_t *out_count);
+
+/* MLIR's text of a program's ports, with how each is split among the devices; what is between
+ * them is left out. NULL: no memory. */
+char *pjrt_program_text(const pjrt_executable *made);
 
 /* False: the bytes are no such message. */
 bool pjrt_read_options(const char *bytes, size_t size, pjrt_choice *out);

@@ -9,8 +9,14 @@
 
 static void drop(pjrt_executable *made) {
   if (!made || atomic_fetch_sub(&made->refs, 1) != 1) return;
-  keel_plan_release(made->plan);
+  for (uint32_t i = 0; made->plans && i < made->device_count; i++)
+    keel_plan_release(made->plans[i]);
+  keel_group_release(made->group);
   keel_program_release(made->program);
+  free(made->plans);
+  free(made->devices);
+  free(made->assignment);
+  free(made->text);
   free(made->types);
   free(made->ranks);
   free(made->dims);
@@ -66,22 +72,32 @@ static pjrt_error *read_inputs(pjrt_executable *made) {
   return NULL;
 }
 
-/* A DeviceAssignmentProto of one replica: 1: 1, 2: 1, 3: {1: [id]}. */
-static void write_assignment(pjrt_executable *made) {
-  char *at = made->assignment;
-  unsigned id = (unsigned)made->device->description.id;
-  size_t size = id < 128 ? 1 : 2;
+static char *put_varint(char *at, size_t number) {
+  for (; number > 127; number >>= 7)
+    *at++ = (char)((number & 0x7f) | 0x80);
+  *at++ = (char)number;
+  return at;
+}
+
+/* A DeviceAssignmentProto of one replica: 1: 1, 2: partitions, 3: {1: [id]} for each. */
+static bool write_assignment(pjrt_executable *made) {
+  char *at = made->assignment = malloc(16 + 8 * (size_t)made->device_count);
+  if (!at) return false;
   *at++ = 0x08;
   *at++ = 1;
   *at++ = 0x10;
-  *at++ = 1;
-  *at++ = 0x1a;
-  *at++ = (char)(size + 2);
-  *at++ = 0x0a;
-  *at++ = (char)size;
-  *at++ = (char)(size == 1 ? id : (id & 0x7f) | 0x80);
-  if (size == 2) *at++ = (char)(id >> 7 & 0x7f);
+  at = put_varint(at, made->device_count);
+  for (uint32_t i = 0; i < made->device_count; i++) {
+    size_t id = (size_t)made->devices[i]->description.id,
+           size = id < 128 ? 1 : 2;
+    *at++ = 0x1a;
+    at = put_varint(at, size + 2);
+    *at++ = 0x0a;
+    at = put_varint(at, size);
+    at = put_varint(at, id);
+  }
   made->assignment_size = (size_t)(at - made->assignment);
+  return true;
 }
 
 static bool is_nothing(const keel_program *program) {
@@ -94,37 +110,86 @@ static bool is_nothing(const keel_program *program) {
 /* Programs of few ops end before another thread has begun. */
 #define BRIEF 64
 
-static pjrt_error *load(pjrt_executable *made, const char *bytes, size_t size) {
-  keel_context *context = made->device->client->context;
-  const keel_plan_params params = {.struct_size = sizeof params,
-                                   .device = made->device->device};
+static void write_fingerprint(pjrt_executable *made, const char *bytes,
+                              size_t size) {
   uint64_t hash = UINT64_C(0xcbf29ce484222325);
   for (size_t i = 0; i < size; i++)
     hash = (hash ^ (unsigned char)bytes[i]) * UINT64_C(0x100000001b3);
+  for (uint32_t i = 1; i < made->device_count; i++)
+    hash = (hash ^ (uint64_t)made->devices[i]->description.id) *
+           UINT64_C(0x100000001b3);
   snprintf(made->fingerprint, sizeof made->fingerprint, "%016llx-%d",
-           (unsigned long long)hash, made->device->description.id);
-  write_assignment(made);
-  PJRT_TRY(keel_program_load_memory(context, PJRT_PROGRAM, bytes, size,
-                                    &made->program));
-  made->input_count = keel_program_input_count(made->program);
-  made->made_count = keel_program_output_count(made->program);
-  made->output_count = is_nothing(made->program) ? 0 : made->made_count;
-  made->brief = keel_program_op_count(made->program) <= BRIEF;
-  pjrt_error *error = read_outputs(made);
-  if (!error) error = read_inputs(made);
-  if (error) return error;
-  PJRT_TRY(keel_plan_create(made->program, &params, &made->plan));
+           (unsigned long long)hash, made->devices[0]->description.id);
+}
+
+/* Whether its last input is the handle of the group's member. */
+static bool takes_member(const keel_program *program) {
+  uint32_t count = keel_program_input_count(program);
+  keel_port port;
+  return count && keel_program_input(program, count - 1, &port) == KD_OK &&
+         (port.flags & KEEL_PORT_RESOURCE);
+}
+
+static pjrt_error *make_group(pjrt_executable *made) {
+  keel_device **devices = calloc(made->device_count, sizeof(keel_device *));
+  if (!devices)
+    return pjrt_fail_text(KD_OUT_OF_MEMORY, "no memory for a program");
+  for (uint32_t i = 0; i < made->device_count; i++)
+    devices[i] = made->devices[i]->device;
+  keel_status status =
+      keel_group_create(devices, made->device_count, &made->group);
+  free(devices);
+  return pjrt_fail(status);
+}
+
+static pjrt_error *make_plans(pjrt_executable *made) {
+  for (uint32_t i = 0; i < made->device_count; i++) {
+    const keel_plan_params params = {.struct_size = sizeof params,
+                                     .device = made->devices[i]->device};
+    PJRT_TRY(keel_plan_create(made->program, &params, &made->plans[i]));
+  }
   return NULL;
 }
 
-pjrt_error *pjrt_executable_make(pjrt_device *device, const char *bytes,
-                                 size_t size, pjrt_executable **out_made) {
+static pjrt_error *load(pjrt_executable *made, const char *bytes, size_t size) {
+  keel_context *context = made->devices[0]->client->context;
+  write_fingerprint(made, bytes, size);
+  if (!write_assignment(made))
+    return pjrt_fail_text(KD_OUT_OF_MEMORY, "no memory for a program");
+  PJRT_TRY(keel_program_load_memory(context, PJRT_PROGRAM, bytes, size,
+                                    &made->program));
+  bool exchanges = takes_member(made->program);
+  made->input_count = keel_program_input_count(made->program) - exchanges;
+  made->made_count = keel_program_output_count(made->program);
+  made->output_count = is_nothing(made->program) ? 0 : made->made_count;
+  made->brief = !exchanges && made->device_count == 1 &&
+                keel_program_op_count(made->program) <= BRIEF;
+  pjrt_error *error = read_outputs(made);
+  if (!error) error = read_inputs(made);
+  if (!error && exchanges) error = make_group(made);
+  if (error) return error;
+  if (made->device_count > 1 && !(made->text = pjrt_program_text(made)))
+    return pjrt_fail_text(KD_OUT_OF_MEMORY, "no memory for a program");
+  return make_plans(made);
+}
+
+pjrt_error *pjrt_executable_make(pjrt_device *const *devices, uint32_t count,
+                                 const char *bytes, size_t size,
+                                 pjrt_executable **out_made) {
   pjrt_executable *made = calloc(1, sizeof *made);
   *out_made = NULL;
   if (!made) return pjrt_fail_text(KD_OUT_OF_MEMORY, "no memory for a program");
   atomic_init(&made->refs, 1);
-  made->device = device;
-  pjrt_error *error = load(made, bytes, size);
+  made->device_count = count;
+  made->devices = calloc(count, sizeof(pjrt_device *));
+  made->plans = calloc(count, sizeof(keel_plan *));
+  pjrt_error *error = NULL;
+  if (made->devices && made->plans) {
+    memcpy(made->devices, devices, count * sizeof(pjrt_device *));
+    error = load(made, bytes, size);
+  } else {
+    error = pjrt_fail_text(KD_OUT_OF_MEMORY, "no memory for a program");
+  }
   if (error)
     drop(made);
   else
@@ -132,39 +197,59 @@ pjrt_error *pjrt_executable_make(pjrt_device *device, const char *bytes,
   return error;
 }
 
-pjrt_error *pjrt_choose(const pjrt_client *client, const char *options,
-                        size_t size, pjrt_device **out_device) {
-  pjrt_choice choice;
-  if (!pjrt_read_options(options, size, &choice))
-    return pjrt_fail_text(KD_INVALID_ARGUMENT,
-                          "the compile options are damaged");
-  if (choice.replicas > 1 || choice.partitions > 1)
+static pjrt_error *choose(const pjrt_client *client, const pjrt_choice *choice,
+                          pjrt_device **devices, uint32_t *out_count) {
+  if (choice->replicas > 1)
     return pjrt_fail_text(KD_UNIMPLEMENTED,
-                          "a program over %lld replicas of %lld partitions:"
-                          " Keel's PJRT plugin runs a program on one device",
-                          (long long)choice.replicas,
-                          (long long)choice.partitions);
-  if (choice.device < 0 || choice.device >= (int64_t)client->count)
+                          "a program over %lld replicas: Keel's PJRT plugin"
+                          " runs one replica, of as many partitions as there"
+                          " are devices (jax.shard_map, and pmap of JAX 0.8"
+                          " and later)",
+                          (long long)choice->replicas);
+  int64_t count = choice->partitions > 1 ? choice->partitions : 1;
+  if (count != choice->id_count || count > PJRT_DEVICES_MOST)
     return pjrt_fail_text(KD_INVALID_ARGUMENT,
-                          "there is no device %lld; Keel has %u",
-                          (long long)choice.device, (unsigned)client->count);
-  *out_device = &client->devices[choice.device];
+                          "a program over %lld partitions names %u devices",
+                          (long long)count, (unsigned)choice->id_count);
+  for (uint32_t i = 0; i < choice->id_count; i++) {
+    int64_t id = choice->ids[i];
+    if (id < 0 || id >= (int64_t)client->count)
+      return pjrt_fail_text(KD_INVALID_ARGUMENT,
+                            "there is no device %lld; Keel has %u",
+                            (long long)id, (unsigned)client->count);
+    devices[i] = &client->devices[id];
+  }
+  *out_count = choice->id_count;
   return NULL;
+}
+
+pjrt_error *pjrt_choose(const pjrt_client *client, const char *options,
+                        size_t size, pjrt_device **devices,
+                        uint32_t *out_count) {
+  pjrt_choice *choice = malloc(sizeof *choice);
+  if (!choice) return pjrt_fail_text(KD_OUT_OF_MEMORY, "no memory");
+  pjrt_error *error = pjrt_read_options(options, size, choice)
+                          ? choose(client, choice, devices, out_count)
+                          : pjrt_fail_text(KD_INVALID_ARGUMENT,
+                                           "the compile options are damaged");
+  free(choice);
+  return error;
 }
 
 pjrt_error *pjrt_Client_Compile(Client_Compile_args *args) {
   const pjrt_program *program = args->program;
-  pjrt_device *device = NULL;
+  pjrt_device *devices[PJRT_DEVICES_MOST];
+  uint32_t count = 0;
   if (program->format_size != 4 || memcmp(program->format, "mlir", 4) != 0)
     return pjrt_fail_text(KD_UNIMPLEMENTED,
                           "a program in the form \"%.*s\"; Keel reads"
                           " StableHLO (\"mlir\")",
                           (int)program->format_size, program->format);
-  pjrt_error *error =
-      pjrt_choose(args->object, args->options, args->option_size, &device);
+  pjrt_error *error = pjrt_choose(args->object, args->options,
+                                  args->option_size, devices, &count);
   return error ? error
-               : pjrt_executable_make(device, program->code, program->code_size,
-                                      &args->result);
+               : pjrt_executable_make(devices, count, program->code,
+                                      program->code_size, &args->result);
 }
 
 /* ---- what it is ---------------------------------------------------------------------- */
@@ -197,7 +282,7 @@ pjrt_error *pjrt_Executable_NumReplicas(Executable_NumReplicas_args *args) {
 }
 
 pjrt_error *pjrt_Executable_NumPartitions(Executable_NumPartitions_args *args) {
-  args->result = 1;
+  args->result = args->object->device_count;
   return NULL;
 }
 
@@ -250,8 +335,25 @@ pjrt_error *pjrt_LoadedExecutable_Fingerprint(
 
 pjrt_error *pjrt_LoadedExecutable_AddressableDevices(
     LoadedExecutable_AddressableDevices_args *args) {
-  args->list = args->object->device->self;
-  args->count = 1;
+  args->list = args->object->devices;
+  args->count = args->object->device_count;
+  return NULL;
+}
+
+/* JAX reads how ports are split of it: of a program of several devices alone. The first call
+ * asks for the size. */
+pjrt_error *pjrt_Executable_OptimizedProgram(
+    Executable_OptimizedProgram_args *args) {
+  const char *text = args->object->text;
+  if (!text)
+    return pjrt_fail_text(KD_UNIMPLEMENTED,
+                          "Keel's programs are not shown as HLO");
+  size_t size = strlen(text);
+  if (args->program->code && args->program->code_size >= size)
+    memcpy(args->program->code, text, size);
+  args->program->code_size = size;
+  args->program->format = "mlir";
+  args->program->format_size = 4;
   return NULL;
 }
 
@@ -309,12 +411,12 @@ static pjrt_error *gather(const pjrt_executable *made,
 }
 
 /* Buffers of the results, which it takes over: all, or none. */
-static pjrt_error *hand_out(const pjrt_executable *made, keel_tensor **results,
-                            pjrt_buffer **outputs) {
+static pjrt_error *hand_out(const pjrt_executable *made, uint32_t device,
+                            keel_tensor **results, pjrt_buffer **outputs) {
   const int64_t *dims = made->dims;
   for (uint32_t i = 0; i < made->output_count; i++) {
     pjrt_error *error =
-        pjrt_buffer_make(made->device, results[i], made->types[i],
+        pjrt_buffer_make(made->devices[device], results[i], made->types[i],
                          made->ranks[i], dims, &outputs[i]);
     dims += made->ranks[i];
     if (!error) continue;
@@ -367,24 +469,25 @@ static pjrt_error *donate(const pjrt_executable *made,
 }
 
 /* What is donated is gone afterwards, and NULL in `inputs`. */
-static pjrt_error *run(const pjrt_executable *made, keel_tensor **inputs,
-                       const uint32_t *donated, uint32_t count, bool pending,
-                       keel_tensor **results) {
+static pjrt_error *run(const pjrt_executable *made, uint32_t device,
+                       keel_tensor **inputs, const uint32_t *donated,
+                       uint32_t count, bool pending, keel_tensor **results) {
+  uint32_t n = made->input_count + (made->group != NULL);
   const keel_run_params params = {
       .struct_size = sizeof params, .donated = donated, .donated_count = count};
   keel_status status =
       made->brief && !pending
-          ? keel_plan_run_with(made->plan, count ? &params : NULL, inputs,
-                               made->input_count, results, made->made_count)
-          : keel_plan_begin(made->plan, &params, inputs, made->input_count,
-                            results, made->made_count);
+          ? keel_plan_run_with(made->plans[device], count ? &params : NULL,
+                               inputs, n, results, made->made_count)
+          : keel_plan_begin(made->plans[device], &params, inputs, n, results,
+                            made->made_count);
   for (uint32_t i = 0; i < count; i++)
     inputs[donated[i]] = NULL;
   return pjrt_fail(status);
 }
 
 /* Buffers of the results, which it takes over, and the event of the run's end. */
-static pjrt_error *give_results(const pjrt_executable *made,
+static pjrt_error *give_results(const pjrt_executable *made, uint32_t device,
                                 keel_tensor **results,
                                 LoadedExecutable_Execute_args *args) {
   pjrt_event *done = NULL;
@@ -395,39 +498,77 @@ static pjrt_error *give_results(const pjrt_executable *made,
       return pjrt_fail_text(KD_OUT_OF_MEMORY, "no memory for an event");
     }
   }
-  pjrt_error *error = hand_out(made, results, args->outputs[0]);
+  pjrt_error *error = hand_out(made, device, results, args->outputs[device]);
   if (error && done)
     pjrt_Event_Destroy(&(Event_Destroy_args){.object = done});
   else if (done)
-    args->done[0] = done;
+    args->done[device] = done;
   return error;
 }
 
-/* values: room for inputs and results. */
-static pjrt_error *execute(const pjrt_executable *made, keel_tensor **values,
-                           uint32_t *donated,
-                           LoadedExecutable_Execute_args *args) {
-  pjrt_buffer *const *buffers = args->inputs[0];
-  keel_tensor **results = values + made->input_count;
+/* values: room for inputs, the member and results. */
+static pjrt_error *execute_on(const pjrt_executable *made, uint32_t device,
+                              keel_tensor *member, keel_tensor **values,
+                              uint32_t *donated,
+                              LoadedExecutable_Execute_args *args) {
+  pjrt_buffer *const *buffers = args->inputs[device];
+  keel_tensor **results = values + made->input_count + 1;
   bool pending = false;
   uint32_t count = 0;
+  memset(values, 0, (made->input_count + 1) * sizeof *values);
   pjrt_error *error =
       gather(made, buffers, args->input_count, values, &pending);
   if (!error && made->donated_count)
     error = donate(made, args->options, buffers, values, donated, &count);
-  if (!error) error = run(made, values, donated, count, pending, results);
+  values[made->input_count] = member;
+  if (!error)
+    error = run(made, device, values, donated, count, pending, results);
   release_all(values, made->input_count);
-  return error ? error : give_results(made, results, args);
+  return error ? error : give_results(made, device, results, args);
+}
+
+/* Takes back the results of the devices that have begun. */
+static void undo_results(const pjrt_executable *made, uint32_t devices,
+                         LoadedExecutable_Execute_args *args) {
+  for (uint32_t i = 0; i < devices; i++) {
+    for (uint32_t k = 0; k < made->output_count; k++)
+      pjrt_Buffer_Destroy(
+          &(Buffer_Destroy_args){.object = args->outputs[i][k]});
+    if (args->done)
+      pjrt_Event_Destroy(&(Event_Destroy_args){.object = args->done[i]});
+  }
+}
+
+/* Runs of all devices are under way at once. One that can't begin leaves the group, so that
+ * the others do not wait for it. */
+static pjrt_error *execute(const pjrt_executable *made, keel_tensor **values,
+                           uint32_t *donated,
+                           LoadedExecutable_Execute_args *args) {
+  uint32_t n = made->device_count, begun = 0;
+  keel_tensor *one = NULL,
+              **members = n > 1 ? calloc(n, sizeof *members) : &one;
+  if (!members) return pjrt_fail_text(KD_OUT_OF_MEMORY, "no memory for a run");
+  pjrt_error *error =
+      made->group ? pjrt_fail(keel_group_members(made->group, members)) : NULL;
+  while (!error && begun < n) {
+    error = execute_on(made, begun, members[begun], values, donated, args);
+    begun += !error;
+  }
+  release_all(members, n);
+  if (error) undo_results(made, begun, args);
+  if (members != &one) free(members);
+  return error;
 }
 
 pjrt_error *pjrt_LoadedExecutable_Execute(LoadedExecutable_Execute_args *args) {
   const pjrt_executable *made = args->object;
   keel_tensor *few[FEW] = {NULL}, **values = few;
   uint32_t few_donated[FEW], *donated = few_donated;
-  size_t room = (size_t)made->input_count + made->made_count;
-  if (args->device_count != 1)
-    return pjrt_fail_text(KD_UNIMPLEMENTED, "a run on %zu devices at once",
-                          args->device_count);
+  size_t room = (size_t)made->input_count + 1 + made->made_count;
+  if (args->device_count != made->device_count)
+    return pjrt_fail_text(KD_INVALID_ARGUMENT,
+                          "a run on %zu devices of a program of %u",
+                          args->device_count, (unsigned)made->device_count);
   if (atomic_load(&args->object->deleted))
     return pjrt_fail_text(KD_FAILED_PRECONDITION,
                           "the program has been deleted");

@@ -58,32 +58,33 @@ static bool next_field(message *from, field *out, bool *good) {
   return true;
 }
 
-/* The first id, packed or not. */
-static void read_ids(message from, pjrt_choice *out, bool *good) {
+/* The first id, packed or not: that of the one replica. */
+static int64_t read_id(message from, bool *good) {
   field f;
   while (next_field(&from, &f, good)) {
     uint64_t id = f.value;
     if (f.number != 1) continue;
     if (f.bytes.at && !read_varint(&f.bytes, &id)) continue;
-    out->device = (int64_t)id;
-    return;
+    return (int64_t)id;
   }
+  return 0; /* an id of 0 is not written */
 }
 
 static void read_assignment(message from, pjrt_choice *out, bool *good) {
   field f;
-  while (next_field(&from, &f, good))
-    if (f.number == 3) {
-      out->device = 0; /* an id of 0 is not written */
-      read_ids(f.bytes, out, good);
-      return;
-    }
+  out->id_count = 0;
+  while (*good && next_field(&from, &f, good))
+    if (f.number == 3 && out->id_count < PJRT_DEVICES_MOST)
+      out->ids[out->id_count++] = read_id(f.bytes, good);
 }
 
 static void read_build(message from, pjrt_choice *out, bool *good) {
   field f;
   while (*good && next_field(&from, &f, good)) {
-    if (f.number == 1 && (int64_t)f.value >= 0) out->device = (int64_t)f.value;
+    if (f.number == 1 && (int64_t)f.value >= 0 && out->id_count <= 1) {
+      out->ids[0] = (int64_t)f.value;
+      out->id_count = 1;
+    }
     if (f.number == 4) out->replicas = (int64_t)f.value;
     if (f.number == 5) out->partitions = (int64_t)f.value;
     if (f.number == 9) read_assignment(f.bytes, out, good);
@@ -94,7 +95,7 @@ bool pjrt_read_options(const char *bytes, size_t size, pjrt_choice *out) {
   message all = {(const uint8_t *)bytes, (const uint8_t *)bytes + size};
   bool good = true;
   field f;
-  *out = (pjrt_choice){.replicas = 1, .partitions = 1};
+  *out = (pjrt_choice){.replicas = 1, .partitions = 1, .id_count = 1};
   while (good && next_field(&all, &f, &good))
     if (f.number == 3) read_build(f.bytes, out, &good);
   return good;

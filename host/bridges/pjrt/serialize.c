@@ -40,11 +40,11 @@ static void free_bytes(pjrt_bytes *bytes) {
 /* Loading it compiles nothing. */
 static keel_status write(const pjrt_executable *made, pjrt_bytes *to) {
   const keel_plan_params params = {.struct_size = sizeof params,
-                                   .device = made->device->device};
+                                   .device = made->devices[0]->device};
   head begin = {{0}, {0}};
   keel_program *compiled = NULL;
   memcpy(begin.magic, magic, sizeof magic);
-  memcpy(begin.device, made->device->description.name, sizeof begin.device);
+  memcpy(begin.device, made->devices[0]->description.name, sizeof begin.device);
   keel_status status = append(to, &begin, sizeof begin);
   if (status == KD_OK)
     status = keel_program_compile(made->program, &params, &compiled);
@@ -54,6 +54,10 @@ static keel_status write(const pjrt_executable *made, pjrt_bytes *to) {
 }
 
 pjrt_error *pjrt_Executable_Serialize(Executable_Serialize_args *args) {
+  if (args->object->device_count > 1 || args->object->group)
+    return pjrt_fail_text(KD_UNIMPLEMENTED,
+                          "a program of several devices is not serialized:"
+                          " compile it where it runs");
   pjrt_bytes *bytes = calloc(1, sizeof *bytes);
   if (!bytes) return pjrt_fail_text(KD_OUT_OF_MEMORY, "no memory");
   keel_status status = write(args->object, bytes);
@@ -85,7 +89,8 @@ static pjrt_error *find_device(const pjrt_client *client, const char *name,
 pjrt_error *pjrt_Executable_DeserializeAndLoad(
     Executable_DeserializeAndLoad_args *args) {
   head begin;
-  pjrt_device *device = NULL;
+  pjrt_device *devices[PJRT_DEVICES_MOST];
+  uint32_t count = 1;
   if (args->size < sizeof begin ||
       memcmp(args->bytes, magic, sizeof magic) != 0)
     return pjrt_fail_text(KD_DATA_LOSS,
@@ -93,11 +98,12 @@ pjrt_error *pjrt_Executable_DeserializeAndLoad(
                           " has serialized");
   memcpy(&begin, args->bytes, sizeof begin);
   begin.device[sizeof begin.device - 1] = 0;
-  pjrt_error *error =
-      args->options
-          ? pjrt_choose(args->object, args->options, args->option_size, &device)
-          : find_device(args->object, begin.device, &device);
-  return error ? error
-               : pjrt_executable_make(device, args->bytes + sizeof begin,
-                                      args->size - sizeof begin, &args->result);
+  pjrt_error *error = args->options
+                          ? pjrt_choose(args->object, args->options,
+                                        args->option_size, devices, &count)
+                          : find_device(args->object, begin.device, devices);
+  return error
+             ? error
+             : pjrt_executable_make(devices, count, args->bytes + sizeof begin,
+                                    args->size - sizeof begin, &args->result);
 }
