@@ -51,7 +51,7 @@ class MemoryFacts(Structure):
 class Port(Structure):
     _fields_ = [("name", c_char_p), ("dtype", c_uint32), ("rank", c_uint32),
                 ("dims", POINTER(c_int64)), ("flags", c_uint32),
-                ("symbols", POINTER(c_char_p))]
+                ("symbols", POINTER(c_char_p)), ("sharding", c_char_p)]
 
 
 class PlanParams(Structure):
