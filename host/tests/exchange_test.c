@@ -46,8 +46,10 @@ static int end(void **state) {
 static keel_tensor *value_of(uint32_t rank) {
   float data[ROWS * 2];
   const int64_t dims[] = {ROWS, 2};
-  for (int i = 0; i < ROWS * 2; i++)
-    data[i] = (float)(100 * (int)rank + i / 2);
+  for (int i = 0; i < ROWS * 2; i++) {
+    int row = i / 2;
+    data[i] = (float)(100 * (int)rank + row);
+  }
   return create_tensor(context, KD_F32, 2, dims, data);
 }
 
@@ -175,8 +177,10 @@ static void all_gather(void **state) {
   float want[MEMBERS][MEMBERS * ROWS];
   (void)state;
   for (int r = 0; r < MEMBERS; r++)
-    for (int i = 0; i < MEMBERS * ROWS; i++)
-      want[r][i] = (float)(100 * (i / ROWS) + i % ROWS);
+    for (int i = 0; i < MEMBERS * ROWS; i++) {
+      int from = i / ROWS;
+      want[r][i] = (float)(100 * from + i % ROWS);
+    }
   const keel_attr all[] = {KEEL_INT("size", MEMBERS)};
   check("keel::AllGather", all, 1, want, MEMBERS * ROWS);
   for (int r = 0; r < MEMBERS; r++)
@@ -192,8 +196,10 @@ static void reduce_scatter(void **state) {
   float want[MEMBERS][MEMBERS * ROWS];
   (void)state;
   for (int r = 0; r < MEMBERS; r++)
-    for (int i = 0; i < ROWS / MEMBERS; i++)
-      want[r][i] = (float)(600 + 4 * (r * ROWS / MEMBERS + i));
+    for (int i = 0; i < ROWS / MEMBERS; i++) {
+      int row = r * ROWS / MEMBERS + i;
+      want[r][i] = (float)(600 + 4 * row);
+    }
   const keel_attr all[] = {KEEL_INT("size", MEMBERS)};
   check("keel::ReduceScatter", all, 1, want, ROWS / MEMBERS);
 }
@@ -203,8 +209,10 @@ static void all_to_all(void **state) {
   const int part = ROWS / MEMBERS;
   (void)state;
   for (int r = 0; r < MEMBERS; r++)
-    for (int i = 0; i < ROWS; i++)
-      want[r][i] = (float)(100 * (i / part) + r * part + i % part);
+    for (int i = 0; i < ROWS; i++) {
+      int from = i / part;
+      want[r][i] = (float)(100 * from + r * part + i % part);
+    }
   const keel_attr all[] = {KEEL_INT("size", MEMBERS)};
   check("keel::AllToAll", all, 1, want, ROWS);
 }
@@ -444,6 +452,64 @@ static void a_run_that_fails(void **state) {
   release_plans(&all);
 }
 
+/* By keel_call: the other members get it, and the next exchange is one with the next. */
+static void a_value_that_has_failed(void **state) {
+  static const char *const names[] = {"keel::AllReduce", "keel::AllToAll",
+                                      "keel::Permute"};
+  static const int64_t ring[] = {0, 1, 1, 2, 2, 3, 3, 0};
+  (void)state;
+  for (int k = 0; k < 3; k++) {
+    keel_tensor *members[MEMBERS], *out[MEMBERS], *failed = NULL;
+    const keel_attr size[] = {KEEL_INT("size", MEMBERS)};
+    const keel_attr pairs[] = {KEEL_INTS("pairs", 8, ring)};
+    const keel_attr *attrs = k == 2 ? pairs : size;
+    expect_ok(keel_tensor_promise(context, &failed));
+    expect_ok(keel_tensor_fail(failed, KD_DATA_LOSS, "it went wrong"));
+    expect_ok(keel_group_members(group, members));
+    for (int round = 0; round < 2; round++) {
+      for (uint32_t r = 0; r < MEMBERS; r++) {
+        keel_tensor *x =
+            round == 0 && r == 2 ? keel_tensor_retain(failed) : value_of(r);
+        keel_tensor *in[] = {members[r], x};
+        expect_ok(keel_call(context, names[k], attrs, 1, in, 2, &out[r], 1));
+        keel_tensor_release(x);
+      }
+      uint32_t to = k == 2 && !round ? 3 : 0;
+      assert_int_equal(keel_tensor_wait(out[to]), round ? KD_OK : KD_DATA_LOSS);
+      if (!round) expect_message("it went wrong");
+      release_all(out, MEMBERS);
+    }
+    keel_tensor_release(failed);
+    release_all(members, MEMBERS);
+  }
+}
+
+static void other_types(void **state) {
+  static const char *const names[] = {"keel::AllReduce", "keel::AllToAll",
+                                      "keel::Broadcast"};
+  (void)state;
+  for (int k = 0; k < 3; k++) {
+    keel_tensor *members[MEMBERS], *out[MEMBERS] = {NULL};
+    const keel_attr size[] = {KEEL_INT("size", MEMBERS)};
+    const int64_t dims[] = {4, 2};
+    float few[8] = {0};
+    expect_ok(keel_group_members(group, members));
+    keel_tensor *in[] = {members[0], value_of(0)};
+    expect_ok(keel_call(context, names[k], size, 1, in, 2, &out[0], 1));
+    keel_tensor *other[] = {members[1],
+                            create_tensor(context, KD_F32, 2, dims, few)};
+    assert_int_equal(
+        keel_call(context, names[k], size, 1, other, 2, &out[1], 1),
+        KD_INVALID_ARGUMENT);
+    expect_message("of other parameters or types");
+    assert_int_equal(keel_tensor_wait(out[0]), KD_INVALID_ARGUMENT);
+    keel_tensor_release(in[1]);
+    keel_tensor_release(other[1]);
+    keel_tensor_release(out[0]);
+    release_all(members, MEMBERS);
+  }
+}
+
 static void expect_refused(keel_tensor *member, const char *name,
                            const keel_attr *attrs, uint32_t attr_count,
                            const char *part) {
@@ -499,6 +565,8 @@ int main(void) {
       cmocka_unit_test(a_member_that_never_comes),
       cmocka_unit_test(other_programs),
       cmocka_unit_test(a_run_that_fails),
+      cmocka_unit_test(a_value_that_has_failed),
+      cmocka_unit_test(other_types),
       cmocka_unit_test(what_is_refused),
   };
   return cmocka_run_group_tests(tests, begin, end);

@@ -122,7 +122,9 @@ KEEL_API keel_status keel_call(keel_context *context, const char *op,
  * of MPI's operations of the same name. ranks parts the group: the first `size` ranks are one
  * part, and so on, each rank once; without it all members are one part, in rank order. Rows are
  * along the first dimension. The output is in the memory of the member's device. Outside of
- * runs, the output is pending until all members have called.
+ * runs, the output is pending until all members have called; the call itself
+ * waits for a pending X, so one thread calls for all members before it gives
+ * one's output to the next exchange.
  *
  *   AllReduce(member, X) -> Y      reduction (sum, product, min or max) of all X,
  *                                  the same bits for each member

@@ -13,6 +13,7 @@ typedef struct exchange {
   struct exchange *next;
   uint64_t number;
   keel_exchange what;
+  const keel_type *type;    /* of the values; NULL: none is known yet */
   char name[24], where[96]; /* of the first that came */
   uint32_t first, count;    /* its rank; how many have come */
   keel_tensor **promises;   /* NULL where a member has not come */
@@ -82,6 +83,13 @@ static bool is_equal(const keel_exchange *a, const keel_exchange *b) {
                                     (size_t)a->rank_count * sizeof *a->ranks));
 }
 
+/* All values are of one type, but for those that have failed. */
+static bool is_of_type(exchange *at, keel_tensor *value) {
+  if (keel_tensor_state(value) == KEEL_FAILED) return true;
+  if (!at->type) at->type = value->type;
+  return at->type == value->type;
+}
+
 static const char *device_of(const meeting *m, uint32_t rank) {
   return m->group->devices[rank]->name;
 }
@@ -136,6 +144,10 @@ static keel_status work_in_parts(keel_group *group, const exchange *at,
 
 static keel_status zeros_like(keel_device *device, keel_tensor *value,
                               keel_tensor **out_zeros) {
+  if (keel_tensor_state(value) == KEEL_FAILED) {
+    *out_zeros = keel_tensor_retain(value);
+    return KD_OK;
+  }
   const keel_type *type = value->type;
   keel_tensor *here = NULL;
   KEEL_TRY(keel_tensor_on(&device->context->host, type, &here));
@@ -169,13 +181,18 @@ static void work(meeting *m, exchange *at) {
                  : work_in_parts(m->group, at, outputs);
   if (status != KD_OK && *at->where)
     keel_while(status, "in node \"%s\"", at->where);
+  /* each promise lets a run go on in this thread, which may say something else */
+  keel_tensor *failed =
+      status == KD_OK ? NULL : keel_tensor_failed(m->group->context, status);
   for (uint32_t i = 0; i < size; i++) {
-    if (status == KD_OK)
-      keel_tensor_follow(at->promises[i], outputs[i]);
+    keel_tensor *value = failed ? failed : outputs ? outputs[i] : NULL;
+    if (value)
+      keel_tensor_follow(at->promises[i], value);
     else
-      keel_tensor_resolve_failed(at->promises[i], status);
+      keel_tensor_resolve_failed(at->promises[i], KD_OUT_OF_MEMORY);
     if (outputs) keel_tensor_release(outputs[i]);
   }
+  keel_tensor_release(failed);
   free(outputs);
   free_exchange(at, size);
 }
@@ -221,29 +238,32 @@ static keel_status fail_left(const meeting *m, const seat *who,
 static keel_status fail_other(const meeting *m, const seat *by,
                               const exchange *at, const char *name,
                               const char *where) {
-  return keel_fail(KD_INVALID_ARGUMENT,
-                   "exchange %llu differs: rank %u (%s) has come to %s%s%s%s,"
-                   " and rank %u (%s) to %s%s%s%s%s",
-                   (unsigned long long)at->number, (unsigned)at->first,
-                   device_of(m, at->first), at->name, *at->where ? " \"" : "",
-                   at->where, *at->where ? "\"" : "", (unsigned)by->member.rank,
-                   device_of(m, by->member.rank), name, *where ? " \"" : "",
-                   where, *where ? "\"" : "",
-                   strcmp(name, at->name) ? "" : " of other parameters");
+  return keel_fail(
+      KD_INVALID_ARGUMENT,
+      "exchange %llu differs: rank %u (%s) has come to %s%s%s%s,"
+      " and rank %u (%s) to %s%s%s%s%s",
+      (unsigned long long)at->number, (unsigned)at->first,
+      device_of(m, at->first), at->name, *at->where ? " \"" : "", at->where,
+      *at->where ? "\"" : "", (unsigned)by->member.rank,
+      device_of(m, by->member.rank), name, *where ? " \"" : "", where,
+      *where ? "\"" : "",
+      strcmp(name, at->name) ? "" : " of other parameters or types");
 }
 
 /* ---- members ------------------------------------------------------------------------ */
 
 /* The exchange that is next for a member. With the lock held. */
 static keel_status find(meeting *m, const seat *by, const keel_exchange *what,
-                        const char *name, const char *where, exchange **out) {
+                        const char *name, const char *where, keel_tensor *value,
+                        exchange **out) {
   exchange *at = m->open;
   if (m->failure) return keel_tensor_query(m->failure);
   while (at && at->number != by->next)
     at = at->next;
   if (!at) KEEL_TRY(begin_exchange(m, by, what, name, where, &at));
   *out = at;
-  if (!is_equal(&at->what, what)) return fail_other(m, by, at, name, where);
+  if (!is_equal(&at->what, what) || !is_of_type(at, value))
+    return fail_other(m, by, at, name, where);
   for (uint32_t i = 0; i < m->group->size; i++)
     if (m->seats[i].left && m->seats[i].next <= at->number)
       return fail_left(m, &m->seats[i], at);
@@ -266,7 +286,7 @@ static keel_status meet(keel_member *self, const keel_exchange *what,
   keel_tensor *promise = keel_tensor_pending(m->group->context);
   if (!promise) return KD_OUT_OF_MEMORY;
   pthread_mutex_lock(&m->lock);
-  keel_status status = find(m, by, what, name, where, &at);
+  keel_status status = find(m, by, what, name, where, value, &at);
   bool last = false;
   if (status == KD_OK) {
     by->next++;

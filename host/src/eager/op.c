@@ -3,6 +3,7 @@
 #include "device/context.h"
 #include "eager/cache.h"
 #include "eager/call_site.h"
+#include "ops/runtime.h"
 #include "ops/vendor.h"
 #include "threads/pool.h"
 
@@ -196,6 +197,23 @@ static inline uint32_t states_of(keel_tensor *const *inputs, uint32_t n) {
   return states;
 }
 
+/* An exchange that a failed value comes to: the other members get the failure as well. */
+static keel_status meet_failed(keel_op *op, keel_device *scope,
+                               keel_tensor *const *inputs, uint32_t n,
+                               keel_tensor **outputs, uint32_t m) {
+  keel_host_call call = {.context = op->site.op->context,
+                         .op = op->site.op,
+                         .where = "",
+                         .scope = scope,
+                         .input_count = n,
+                         .output_count = m,
+                         .inputs = inputs,
+                         .outputs = outputs};
+  for (uint32_t i = 0; i < m; i++)
+    outputs[i] = NULL;
+  return op->site.op->schema->host(&call);
+}
+
 keel_status keel_op_call(keel_op *op, keel_tensor *const *inputs,
                          uint32_t input_count, keel_tensor **outputs,
                          uint32_t output_count) {
@@ -208,6 +226,9 @@ keel_status keel_op_call(keel_op *op, keel_tensor *const *inputs,
     states = states_of(inputs, input_count);
   }
   keel_device *scope = keel_device_scope(op->site.op->context);
+  if ((states & (UINT32_C(1) << KEEL_FAILED)) &&
+      (op->site.op->schema->flags & KEEL_OP_MEETS))
+    return meet_failed(op, scope, inputs, input_count, outputs, output_count);
   if (states & (UINT32_C(1) << KEEL_FAILED)) {
     keel_tensor *failed = keel_tensors_failed(inputs, input_count);
     for (uint32_t i = 0; i < output_count; i++)

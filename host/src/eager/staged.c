@@ -102,12 +102,22 @@ keel_status keel_group_all_to_all(keel_group *group, keel_tensor *const *inputs,
   keel_tensor **parts = calloc(size * size + size, sizeof *parts);
   if (!parts) return keel_no_memory(size * size * sizeof *parts);
   keel_tensor **column = parts + size * size;
+  for (size_t i = 0; i < size; i++)
+    outputs[i] = NULL;
   keel_status status = split_all(group, inputs, parts);
   for (size_t i = 0; i < size && status == KD_OK; i++) {
     for (size_t r = 0; r < size; r++)
       column[r] = parts[r * size + i];
+    keel_tensor *joined = NULL;
     status = keel_group_call_on(group->devices[i], "Concat", axis, 1, column,
-                                (uint32_t)size, &outputs[i], 1);
+                                (uint32_t)size, &joined, 1);
+    if (status == KD_OK)
+      status = keel_group_move(group->devices[i], joined, &outputs[i]);
+    keel_tensor_release(joined);
+  }
+  for (size_t i = 0; i < size && status != KD_OK; i++) {
+    keel_tensor_release(outputs[i]);
+    outputs[i] = NULL;
   }
   for (size_t i = 0; i < size * size; i++)
     keel_tensor_release(parts[i]);

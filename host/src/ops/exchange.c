@@ -145,7 +145,8 @@ keel_status keel_run_exchange(keel_host_call *call) {
   keel_member *member = NULL;
   keel_tensor *value = call->input_count > 1 ? call->inputs[1] : NULL;
   KEEL_TRY(member_in(call, &member));
-  if (!value || value->kind != KEEL_DATA)
+  if (!value ||
+      (keel_tensor_state(value) != KEEL_FAILED && value->kind != KEEL_DATA))
     return keel_call_fail(call, KD_INVALID_ARGUMENT, "X is not a tensor");
   keel_exchange what = {
       .kind = kind_of(call->op),
