@@ -246,6 +246,18 @@ static void split(void **state) {
   keel_program_release(program);
 }
 
+/* A plan has what its program said, and outlives it. */
+static void a_plan_says_it_too(void **state) {
+  (void)state;
+  keel_port port;
+  keel_program *program = load_program(context, FOLDER "pmap.mlirbc");
+  keel_plan *plan = create_plan(program, NULL);
+  keel_program_release(program);
+  expect_ok(keel_plan_input(plan, 0, &port));
+  assert_string_equal(port.sharding, ROWS_IN_TWO);
+  keel_plan_release(plan);
+}
+
 /* Without the handle of a group it does not begin. */
 static void alone(void **state) {
   (void)state;
@@ -263,8 +275,11 @@ static void alone(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(mapped),    cmocka_unit_test(pmap),
-      cmocka_unit_test(broadcast), cmocka_unit_test(split),
+      cmocka_unit_test(mapped),
+      cmocka_unit_test(pmap),
+      cmocka_unit_test(broadcast),
+      cmocka_unit_test(split),
+      cmocka_unit_test(a_plan_says_it_too),
       cmocka_unit_test(alone),
   };
   return cmocka_run_group_tests(tests, begin, end);

@@ -127,7 +127,7 @@ static bool takes_member(const keel_program *program) {
   uint32_t count = keel_program_input_count(program);
   keel_port port;
   return count && keel_program_input(program, count - 1, &port) == KD_OK &&
-         (port.flags & KEEL_PORT_RESOURCE);
+         (port.flags & KEEL_PORT_RESOURCE) && !strcmp(port.name, "keel.member");
 }
 
 static pjrt_error *make_group(pjrt_executable *made) {

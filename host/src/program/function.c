@@ -127,6 +127,10 @@ static keel_status keep_port(keel_function *function, const keel_port *port,
     if (!out_port->dims) return KD_OUT_OF_MEMORY;
     KEEL_TRY(keep_symbols(function->arena, port, out_port));
   }
+  if (port && port->sharding) {
+    out_port->sharding = keel_arena_copy(function->arena, port->sharding);
+    if (!out_port->sharding) return KD_OUT_OF_MEMORY;
+  }
   out_port->name =
       port && port->name ? keel_arena_copy(function->arena, port->name) : name;
   return out_port->name ? KD_OK : KD_OUT_OF_MEMORY;

@@ -149,6 +149,16 @@ class Devices(unittest.TestCase):
             return jax.jit(lambda a: two(one(a) + 1) * 3)(normal(8, 8))
         self.same(run)
 
+    def test_two_meshes(self):
+        def run(devices):
+            grid, row = mesh(devices, x=2, y=2), mesh(devices, d=4)
+            one = jax.shard_map(lambda a: a - lax.pmean(a, ("x", "y")), mesh=grid,
+                                in_specs=P("x", "y"), out_specs=P("x", "y"))
+            two = jax.shard_map(lambda a: lax.psum(a, "d"), mesh=row, in_specs=P("d"),
+                                out_specs=P())
+            return jax.jit(lambda a: two(one(a)))(normal(8, 8))
+        self.same(run, 1e-5)
+
     def test_results_are_where_they_are_wanted(self):
         m = mesh(KEEL, x=4)
         f = jax.jit(lambda a: (a * 2, a.sum()),

@@ -305,7 +305,10 @@ keel_status vhlo_ints(const vhlo *self, const bytecode_op *op, const char *name,
     return vhlo_fail(self, op, KD_DATA_LOSS,
                      ": attribute \"%s\" is neither i64 nor boolean", name);
   uint8_t flags[256];
-  if (count > (int64_t)sizeof flags) count = sizeof flags;
+  if (count > (int64_t)sizeof flags)
+    return vhlo_fail(self, op, KD_DATA_LOSS,
+                     ": attribute \"%s\" has %lld booleans", name,
+                     (long long)count);
   vhlo_dense_copy(&dense, flags, count);
   for (int64_t i = 0; i < count; i++)
     numbers[i] = flags[i];

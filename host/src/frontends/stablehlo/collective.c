@@ -38,8 +38,26 @@ typedef struct parts {
   int64_t size; /* of each */
 } parts;
 
-static keel_status read_parts(const hlo *h, const hlo_op *op, parts *out) {
+/* Groups are of partitions: they are of replicas where there is no channel, and may be of both
+ * where ids are not global. */
+static keel_status check_channel(const hlo *h, const hlo_op *op, bool global) {
+  int64_t channel = 0;
+  uint64_t ids = 1;
+  KEEL_TRY(vhlo_int(&h->v, op->raw, "channel_id", &channel));
+  if (global)
+    KEEL_TRY(
+        vhlo_enum(&h->v, op->raw, "use_global_device_ids", VHLO_BOOLEAN, &ids));
+  return channel > 0 && ids
+             ? KD_OK
+             : hlo_refuse(h, op,
+                          "it is among replicas; Keel runs one replica, of"
+                          " several partitions");
+}
+
+static keel_status read_parts(const hlo *h, const hlo_op *op, bool global,
+                              parts *out) {
   vhlo_dense dense;
+  KEEL_TRY(check_channel(h, op, global));
   KEEL_TRY(vhlo_dense_of(&h->v, op->raw, "replica_groups", &dense));
   KEEL_TRY(vhlo_ints(&h->v, op->raw, "replica_groups", MEMBERS_MOST,
                      &out->count, out->ranks));
@@ -54,6 +72,7 @@ static keel_status read_parts(const hlo *h, const hlo_op *op, parts *out) {
 
 static keel_value exchange(hlo *h, const char *name, const char *reduction,
                            const parts *of, keel_value value) {
+  h->made += of->count / 8; /* each has a list of its own */
   const keel_attr attrs[] = {
       KEEL_INT("size", of->size),
       KEEL_INTS("ranks", of->count, of->ranks),
@@ -83,6 +102,7 @@ keel_value hlo_gather_parts(hlo *h, keel_value value, uint32_t rank,
                             const int64_t *ranks) {
   const keel_attr attrs[] = {KEEL_INT("size", size),
                              KEEL_INTS("ranks", count, ranks)};
+  h->made += count / 8;
   value = hlo_node(
       h, "keel::AllGather", attrs, 2,
       (const keel_value[]){hlo_member(h), turn(h, value, rank, axis, false)},
@@ -120,7 +140,7 @@ static keel_value reduce(hlo *h, const char *name, const char *reduction,
 keel_status hlo_all_reduce(hlo *h, const hlo_op *op) {
   parts of;
   const char *reduction = NULL;
-  KEEL_TRY(read_parts(h, op, &of));
+  KEEL_TRY(read_parts(h, op, true, &of));
   KEEL_TRY(hlo_arity(h, op, op->input_count, op->input_count));
   if (!op->input_count) return hlo_wrong(h, op, "it has no operand");
   KEEL_TRY(read_reduction(h, op, &reduction));
@@ -136,7 +156,7 @@ keel_status hlo_reduce_scatter(hlo *h, const hlo_op *op) {
   const char *reduction = NULL;
   KEEL_TRY(hlo_arity(h, op, 1, 1));
   uint32_t rank = op->in_types[0]->rank;
-  KEEL_TRY(read_parts(h, op, &of));
+  KEEL_TRY(read_parts(h, op, true, &of));
   KEEL_TRY(hlo_axis(h, op, "scatter_dimension", rank, &axis));
   KEEL_TRY(read_reduction(h, op, &reduction));
   keel_value value = turn(h, op->in[0], rank, axis, false);
@@ -149,7 +169,7 @@ keel_status hlo_reduce_scatter(hlo *h, const hlo_op *op) {
 keel_status hlo_all_gather(hlo *h, const hlo_op *op) {
   parts of;
   int64_t axis = 0;
-  KEEL_TRY(read_parts(h, op, &of));
+  KEEL_TRY(read_parts(h, op, true, &of));
   KEEL_TRY(hlo_arity(h, op, op->input_count, op->input_count));
   for (uint32_t i = 0; i < op->input_count; i++) {
     uint32_t rank = op->in_types[i]->rank;
@@ -177,13 +197,13 @@ static keel_value to_all(hlo *h, const parts *of, keel_value value,
   for (uint32_t i = 0; i < type->rank; i++)
     dims[i] = type->dims[i];
   dims[split] /= of->size;
-  dims[join] *= of->size;
+  dims[join] *= of->size; /* checked by the caller */
   return hlo_reshape(h, value, type->rank, dims);
 }
 
 keel_status hlo_all_to_all(hlo *h, const hlo_op *op) {
   parts of;
-  KEEL_TRY(read_parts(h, op, &of));
+  KEEL_TRY(read_parts(h, op, false, &of));
   KEEL_TRY(hlo_arity(h, op, op->input_count, op->input_count));
   for (uint32_t i = 0; i < op->input_count; i++) {
     const vhlo_type *type = op->in_types[i];
@@ -193,7 +213,9 @@ keel_status hlo_all_to_all(hlo *h, const hlo_op *op) {
     KEEL_TRY(vhlo_int(&h->v, op->raw, "split_count", &count));
     if (type->rank == KD_MAX_RANK)
       return hlo_refuse(h, op, "a value of rank %u", (unsigned)type->rank);
-    if (count != of.size || type->dims[split] % count)
+    int64_t joined = 0;
+    if (count != of.size || count < 1 || type->dims[split] % count ||
+        !keel_mul_i64(type->dims[join], count, &joined))
       return hlo_wrong(h, op,
                        "%lld elements are split into %lld parts for %lld"
                        " devices",
@@ -207,6 +229,7 @@ keel_status hlo_all_to_all(hlo *h, const hlo_op *op) {
 keel_status hlo_collective_permute(hlo *h, const hlo_op *op) {
   int64_t pairs[2 * MEMBERS_MOST];
   uint32_t count = 0;
+  KEEL_TRY(check_channel(h, op, false));
   KEEL_TRY(hlo_arity(h, op, op->input_count, op->input_count));
   KEEL_TRY(vhlo_ints(&h->v, op->raw, "source_target_pairs", 2 * MEMBERS_MOST,
                      &count, pairs));
@@ -220,7 +243,7 @@ keel_status hlo_collective_permute(hlo *h, const hlo_op *op) {
 keel_status hlo_collective_broadcast(hlo *h, const hlo_op *op) {
   parts of;
   KEEL_TRY(hlo_arity(h, op, 1, 1));
-  KEEL_TRY(read_parts(h, op, &of));
+  KEEL_TRY(read_parts(h, op, false, &of));
   op->out[0] = exchange(h, "keel::Broadcast", NULL, &of, op->in[0]);
   return KD_OK;
 }

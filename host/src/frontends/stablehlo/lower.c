@@ -530,6 +530,25 @@ static keel_status add_inputs(hlo *h, const bytecode_op *main) {
   return KD_OK;
 }
 
+/* That a value is a part of what the file declares. */
+static keel_status check_part(const hlo *h, const bytecode_op *op,
+                              const vhlo_type *type, const hlo_bound *bound) {
+  int64_t dims[KD_MAX_RANK];
+  const keel_type *have = hlo_known(h, bound->value);
+  memcpy(dims, type->dims, sizeof dims);
+  KEEL_TRY(hlo_part_dims(h, op, bound->sharding, type->rank, dims));
+  bool right = bound->value != KEEL_ABSENT && bound->level <= h->level &&
+               have && have->rank == type->rank &&
+               have->dtype == hlo_part_type(type->dtype);
+  for (uint32_t i = 0; right && i < type->rank; i++)
+    right = have->dims[i] == dims[i];
+  return right ? KD_OK
+               : vhlo_fail(&h->v, op, KD_DATA_LOSS,
+                           " returns a value that is not the part of %s of"
+                           " rank %u that it is declared to be",
+                           type->what, (unsigned)type->rank);
+}
+
 /* As JAX wants it split, or as it is. */
 static keel_status add_output(hlo *h, const bytecode_op *main,
                               const bytecode_op *end, uint32_t index) {
@@ -546,6 +565,8 @@ static keel_status add_output(hlo *h, const bytecode_op *main,
     KEEL_TRY(hlo_sharding(h, attribute, &sharding));
   if (!bound.sharding) /* checks it, as of any other op */
     KEEL_TRY(hlo_value(h, end, value, &bound.value, &bound.imaginary));
+  else
+    KEEL_TRY(check_part(h, end, type, &bound));
   KEEL_TRY(hlo_split_as(h, end, &bound, sharding, &bound));
   keel_value out = hlo_is_complex(type->dtype)
                        ? hlo_join(h, bound.value, bound.imaginary)

@@ -70,9 +70,20 @@ static keel_status read_attribute(const hlo *h, bytecode_cursor *c,
                         out_attribute);
 }
 
+static keel_status members_of(const hlo *h, const mesh *of,
+                              int64_t *out_members) {
+  *out_members = 1;
+  for (uint32_t i = 0; i < of->count; i++)
+    if ((*out_members *= of->sizes[i]) > 1024)
+      return keel_fail(KD_UNIMPLEMENTED,
+                       "%s: a mesh has more than 1024 devices", h->v.file.path);
+  return KD_OK;
+}
+
 static keel_status read_mesh(const hlo *h, uint32_t attribute, mesh *out) {
   bytecode_cursor c, axis;
   uint32_t index = 0, ids = 0;
+  int64_t members = 0;
   *out = (mesh){0};
   KEEL_TRY(open_as(h, attribute, "sdy", MESH, &c));
   KEEL_TRY(bytecode_count(&c, 1, "axes", &out->count));
@@ -91,6 +102,7 @@ static keel_status read_mesh(const hlo *h, uint32_t attribute, mesh *out) {
                               (long long)out->sizes[i]);
   }
   KEEL_TRY(bytecode_count(&c, 1, "devices", &ids));
+  KEEL_TRY(members_of(h, out, &members));
   return ids ? keel_fail(KD_UNIMPLEMENTED,
                          "%s: a mesh names its devices in an order of its own;"
                          " make it of the devices in their order",
@@ -228,16 +240,6 @@ static int64_t parts_of(const splits *of, uint32_t dimension) {
   for (uint32_t i = 0; i < of->counts[dimension]; i++)
     parts *= of->mesh.sizes[of->axes[dimension][i]];
   return parts;
-}
-
-static keel_status members_of(const hlo *h, const mesh *of,
-                              int64_t *out_members) {
-  *out_members = 1;
-  for (uint32_t i = 0; i < of->count; i++)
-    if ((*out_members *= of->sizes[i]) > 1024)
-      return keel_fail(KD_UNIMPLEMENTED,
-                       "%s: a mesh has more than 1024 devices", h->v.file.path);
-  return KD_OK;
 }
 
 /* ---- what a device has ------------------------------------------------------------------ */
@@ -479,12 +481,58 @@ keel_status hlo_split_as(hlo *h, const bytecode_op *op, const hlo_bound *bound,
 
 /* ---- bodies -------------------------------------------------------------------------------- */
 
+/* The axes that a body's devices are numbered by. */
+typedef struct manual {
+  const char *names[AXES_MOST];
+  uint32_t count;
+} manual;
+
+static keel_status read_manual(const hlo *h, const bytecode_op *op,
+                               manual *out) {
+  uint32_t attribute = 0;
+  bytecode_cursor c;
+  KEEL_TRY(find(h, op, 1, "manual_axes", &attribute));
+  KEEL_TRY(open_as(h, attribute, "sdy", MANUAL_AXES, &c));
+  KEEL_TRY(bytecode_count(&c, 1, "axes", &out->count));
+  if (out->count > AXES_MOST)
+    return vhlo_fail(&h->v, op, KD_UNIMPLEMENTED,
+                     " is not supported: it has %u axes, and Keel takes up to"
+                     " %d",
+                     (unsigned)out->count, AXES_MOST);
+  for (uint32_t i = 0; i < out->count; i++) {
+    KEEL_TRY(read_attribute(h, &c, &attribute));
+    KEEL_TRY(string_of(h, attribute, &out->names[i]));
+  }
+  return KD_OK;
+}
+
+/* All axes of more than one device are the body's own. */
+static keel_status check_manual(const hlo *h, const bytecode_op *op,
+                                const manual *axes, uint32_t attribute) {
+  splits of;
+  KEEL_TRY(read_sharding(h, attribute, &of));
+  for (uint32_t k = 0; k < of.mesh.count; k++) {
+    bool found = of.mesh.sizes[k] == 1;
+    for (uint32_t i = 0; i < axes->count && !found; i++)
+      found = !strcmp(axes->names[i], of.mesh.names[k]);
+    if (!found)
+      return vhlo_fail(&h->v, op, KD_UNIMPLEMENTED,
+                       " is not supported: it leaves axis \"%s\" of the mesh"
+                       " to the compiler; name all axes in shard_map's"
+                       " axis_names",
+                       of.mesh.names[k]);
+  }
+  return KD_OK;
+}
+
 /* The shardings of an op's operands or results. */
 static keel_status read_per_value(const hlo *h, const bytecode_op *op,
                                   uint32_t index, const char *name,
                                   uint32_t count, uint32_t *shardings) {
   bytecode_cursor c;
   uint32_t attribute = 0, have = 0;
+  manual axes = {.count = 0};
+  KEEL_TRY(read_manual(h, op, &axes));
   KEEL_TRY(find(h, op, index, name, &attribute));
   KEEL_TRY(open_as(h, attribute, "sdy", PER_VALUE, &c));
   KEEL_TRY(bytecode_count(&c, 1, "shardings", &have));
@@ -494,44 +542,19 @@ static keel_status read_per_value(const hlo *h, const bytecode_op *op,
                      (unsigned)have, (unsigned)count);
   for (uint32_t i = 0; i < count; i++) {
     KEEL_TRY(read_attribute(h, &c, &attribute));
+    KEEL_TRY(check_manual(h, op, &axes, attribute));
     KEEL_TRY(hlo_sharding(h, attribute, &shardings[i]));
   }
   return KD_OK;
 }
 
-/* All axes of more than one device are the body's own. */
-static keel_status check_manual(const hlo *h, const bytecode_op *op) {
-  const bytecode_block *module = hlo_module(h);
-  uint32_t attribute = 0, count = 0;
-  bytecode_cursor axes;
-  KEEL_TRY(find(h, op, 1, "manual_axes", &attribute));
-  KEEL_TRY(open_as(h, attribute, "sdy", MANUAL_AXES, &axes));
-  KEEL_TRY(bytecode_count(&axes, 1, "axes", &count));
-  for (uint32_t i = 0; module && i < module->op_count; i++) {
-    const bytecode_op *at = &module->ops[i];
-    mesh all;
-    if (strcmp(at->dialect, "sdy") != 0 || strcmp(at->name, "mesh") != 0)
-      continue;
-    KEEL_TRY(find(h, at, 0, "mesh", &attribute));
-    KEEL_TRY(read_mesh(h, attribute, &all));
-    for (uint32_t k = 0; k < all.count; k++) {
-      bool found = all.sizes[k] == 1;
-      bytecode_cursor c = axes;
-      for (uint32_t n = 0; n < count && !found; n++) {
-        const char *name = "";
-        KEEL_TRY(read_attribute(h, &c, &attribute));
-        KEEL_TRY(string_of(h, attribute, &name));
-        found = !strcmp(name, all.names[k]);
-      }
-      if (!found)
-        return vhlo_fail(&h->v, op, KD_UNIMPLEMENTED,
-                         " is not supported: it leaves axis \"%s\" of the mesh"
-                         " to the compiler; name all axes in shard_map's"
-                         " axis_names",
-                         all.names[k]);
-    }
-  }
-  return KD_OK;
+/* Whether something has given a value, here or further out. */
+static keel_status check_given(const hlo *h, const bytecode_op *op,
+                               const hlo_bound *bound) {
+  return bound->value != KEEL_ABSENT && bound->level <= h->level
+             ? KD_OK
+             : vhlo_fail(&h->v, op, KD_DATA_LOSS,
+                         " uses a value that nothing has given");
 }
 
 static keel_status run_body(hlo *h, const bytecode_op *raw,
@@ -541,9 +564,7 @@ static keel_status run_body(hlo *h, const bytecode_op *raw,
   for (uint32_t i = 0; i < raw->operand_count; i++) {
     hlo_bound *to = &h->bound[body->first_argument + i];
     const hlo_bound *from = &h->bound[raw->operands[i]];
-    if (from->value == KEEL_ABSENT)
-      return vhlo_fail(&h->v, raw, KD_DATA_LOSS,
-                       " uses a value that nothing has given");
+    KEEL_TRY(check_given(h, raw, from));
     KEEL_TRY(hlo_split_as(h, raw, from, shardings[i], to));
     to->sharding = 0; /* for the body its part is all there is */
   }
@@ -555,7 +576,12 @@ static keel_status run_body(hlo *h, const bytecode_op *raw,
   for (uint32_t i = 0; i < raw->result_count; i++) {
     hlo_bound *to = &h->bound[raw->first_result + i];
     *to = h->bound[end->operands[i]];
+    KEEL_TRY(check_given(h, end, to));
+    if (to->sharding) /* of a body within the body */
+      return vhlo_fail(&h->v, end, KD_UNIMPLEMENTED,
+                       " is not supported: it returns a part of a part");
     to->sharding = shardings[raw->operand_count + i];
+    to->maker = NULL;
   }
   return KD_OK;
 }
@@ -565,7 +591,6 @@ keel_status hlo_manual(hlo *h, const bytecode_op *raw) {
   if (raw->region_count != 1 || raw->regions[0].argument_count != n)
     return vhlo_fail(&h->v, raw, KD_DATA_LOSS,
                      " has no body of as many arguments as operands");
-  KEEL_TRY(check_manual(h, raw));
   uint32_t *shardings = calloc((size_t)n + m + 1, sizeof *shardings);
   if (!shardings) return keel_no_memory((n + m) * sizeof *shardings);
   keel_status status = read_per_value(h, raw, 0, "in_shardings", n, shardings);
