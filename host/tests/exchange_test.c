@@ -146,7 +146,7 @@ static void check(const char *name, const keel_attr *attrs, uint32_t attr_count,
 
 /* Ranks 3 and 1, and 2 and 0. */
 static const int64_t crossed[] = {3, 1, 2, 0};
-static const uint32_t other[] = {2, 3, 0, 1};
+static const uint32_t partner[] = {2, 3, 0, 1};
 #define PARTS KEEL_INT("size", 2), KEEL_INTS("ranks", MEMBERS, crossed)
 
 static void all_reduce(void **state) {
@@ -168,7 +168,7 @@ static void all_reduce(void **state) {
   }
   for (int r = 0; r < MEMBERS; r++)
     for (int i = 0; i < ROWS; i++)
-      want[r][i] = (float)(100 * (r + (int)other[r]) + 2 * i);
+      want[r][i] = (float)(100 * (r + (int)partner[r]) + 2 * i);
   const keel_attr parts[] = {PARTS};
   check("keel::AllReduce", parts, 2, want, ROWS);
 }
