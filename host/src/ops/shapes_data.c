@@ -686,6 +686,10 @@ keel_status keel_shape_arg_sort(keel_infer *infer) {
       return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
                              "key %u: complex numbers have no order",
                              (unsigned)i);
+    if (!(KD_TYPES_PLAIN & KD_TYPES(key->dtype))) /* a mixed input's are any */
+      return keel_infer_fail(infer, KD_UNIMPLEMENTED,
+                             "key %u is %s, which is not sorted", (unsigned)i,
+                             kd_dtype_name(key->dtype));
   }
   return keel_infer_out(infer, 0, x->rank, x->dims);
 }
