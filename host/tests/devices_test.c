@@ -273,8 +273,29 @@ static void alone(void **state) {
   keel_program_release(program);
 }
 
+/* Files written by hand: refused/replicas.mlirbc (a permutation without a channel), many.mlirbc (a
+ * mesh of 7 axes of 1024), uneven.mlirbc (7 rows in two parts). */
+static void what_is_refused(void **state) {
+  static const char *const cases[][2] = {
+      {"replicas", "it is among replicas; Keel runs one replica"},
+      {"many", "a mesh has more than 1024 devices"},
+      {"uneven", "dimension 0 of a value is not split into 2 parts evenly"},
+  };
+  (void)state;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    char path[512];
+    keel_program *program = NULL;
+    snprintf(path, sizeof path, FOLDER "refused/%s.mlirbc", cases[i][0]);
+    assert_int_equal(keel_program_load(context, path, &program),
+                     KD_UNIMPLEMENTED);
+    expect_message(cases[i][1]);
+    assert_null(program);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(what_is_refused),
       cmocka_unit_test(mapped),
       cmocka_unit_test(pmap),
       cmocka_unit_test(broadcast),

@@ -11,10 +11,7 @@
 keel_value hlo_member(hlo *h) {
   if (h->member == KEEL_ABSENT)
     h->member = keel_builder_resource(h->levels[0], "keel.member");
-  keel_value value = h->member;
-  for (uint32_t i = 1; i <= h->level; i++)
-    value = keel_builder_capture(h->levels[i], value);
-  return value;
+  return hlo_here(h, h->member, 0);
 }
 
 keel_status hlo_partition_id(hlo *h, const hlo_op *op) {

@@ -46,7 +46,7 @@ const vhlo_type *hlo_type_of(const hlo *h, uint32_t value) {
   return &h->v.types[h->v.file.value_types[value]];
 }
 
-static keel_value capture(hlo *h, keel_value value, uint32_t level) {
+keel_value hlo_here(hlo *h, keel_value value, uint32_t level) {
   for (uint32_t i = level + 1; i <= h->level; i++)
     value = keel_builder_capture(h->levels[i], value);
   return value;
@@ -94,10 +94,10 @@ keel_status hlo_value(hlo *h, const bytecode_op *op, uint32_t value,
     if (whole.level == bound->level) *bound = whole; /* for the next one */
     bound = &whole;
   }
-  *out_value = capture(h, bound->value, bound->level);
+  *out_value = hlo_here(h, bound->value, bound->level);
   if (out_imaginary)
     *out_imaginary =
-        has_parts ? capture(h, bound->imaginary, bound->level) : KEEL_ABSENT;
+        has_parts ? hlo_here(h, bound->imaginary, bound->level) : KEEL_ABSENT;
   KEEL_TRY(check_bound(h, op, type, *out_value));
   return has_parts ? check_bound(h, op, type, *out_imaginary) : KD_OK;
 }

@@ -87,6 +87,9 @@ keel_status hlo_body(hlo *h, const hlo_op *op, const bytecode_block *block,
                      const keel_value *inputs, uint32_t input_count,
                      uint32_t count, keel_value *outputs);
 
+/* A value of an outer builder as one of the builder that is being filled. */
+keel_value hlo_here(hlo *h, keel_value value, uint32_t level);
+
 /* A value of the file as one of the builder that is being filled. */
 keel_status hlo_value(hlo *h, const bytecode_op *op, uint32_t value,
                       keel_value *out_value, keel_value *out_imaginary);

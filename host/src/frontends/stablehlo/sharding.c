@@ -455,20 +455,14 @@ static keel_status convert(hlo *h, const bytecode_op *op, uint32_t from,
   return KD_OK;
 }
 
-static keel_value here(hlo *h, keel_value value, uint32_t level) {
-  for (uint32_t i = level + 1; i <= h->level; i++)
-    value = keel_builder_capture(h->levels[i], value);
-  return value;
-}
-
 keel_status hlo_split_as(hlo *h, const bytecode_op *op, const hlo_bound *bound,
                          uint32_t sharding, hlo_bound *out_bound) {
   hlo_bound made = *bound;
   if (bound->sharding != sharding) {
-    made.value = here(h, bound->value, bound->level);
+    made.value = hlo_here(h, bound->value, bound->level);
     KEEL_TRY(convert(h, op, bound->sharding, sharding, &made.value));
     if (bound->imaginary != KEEL_ABSENT) {
-      made.imaginary = here(h, bound->imaginary, bound->level);
+      made.imaginary = hlo_here(h, bound->imaginary, bound->level);
       KEEL_TRY(convert(h, op, bound->sharding, sharding, &made.imaginary));
     }
     made.level = h->level;
