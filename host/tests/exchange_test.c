@@ -403,6 +403,57 @@ static void a_member_that_never_comes(void **state) {
   release_plans(&all);
 }
 
+/* All the others wait already. */
+static void the_last_one_goes(void **state) {
+  keel_tensor *members[MEMBERS], *out[MEMBERS];
+  (void)state;
+  for (uint32_t last = 0; last < MEMBERS; last++) {
+    char text[64];
+    snprintf(text, sizeof text, "rank %u (", (unsigned)last);
+    expect_ok(keel_group_members(group, members));
+    for (uint32_t r = 0; r < MEMBERS; r++) {
+      keel_tensor *in[] = {members[r], value_of(r)};
+      out[r] = NULL;
+      if (r != last)
+        expect_ok(
+            keel_call(context, "keel::AllReduce", NULL, 0, in, 2, &out[r], 1));
+      keel_tensor_release(in[1]);
+    }
+    for (uint32_t r = 0; r < MEMBERS; r++)
+      if (out[r]) assert_int_equal(keel_tensor_query(out[r]), KD_BUSY);
+    keel_tensor_release(members[last]);
+    for (uint32_t r = 0; r < MEMBERS; r++) {
+      if (r == last) continue;
+      assert_int_equal(keel_tensor_query(out[r]), KD_ABORTED);
+      expect_message(text);
+      keel_tensor_release(out[r]);
+      keel_tensor_release(members[r]);
+    }
+  }
+}
+
+/* The run itself says so, not its output alone. */
+static void a_run_whose_exchange_fails(void **state) {
+  keel_tensor *members[MEMBERS], *first = NULL;
+  (void)state;
+  keel_plan *plan = plan_of(0, "keel::AllReduce", NULL, 0);
+  expect_ok(keel_group_members(group, members));
+  keel_tensor *other[] = {members[1], value_of(1)};
+  expect_ok(
+      keel_call(context, "keel::AllReduce", NULL, 0, other, 2, &first, 1));
+  keel_tensor_release(other[1]);
+  worker at = {plan, members[0], 0, KD_OK};
+  pthread_t thread;
+  assert_int_equal(pthread_create(&thread, NULL, run_member, &at), 0);
+  usleep(20000); /* most often it waits by now */
+  release_all(members + 1, MEMBERS - 1);
+  pthread_join(thread, NULL);
+  assert_int_equal(at.status, KD_ABORTED);
+  assert_int_equal(keel_tensor_wait(first), KD_ABORTED);
+  keel_tensor_release(first);
+  keel_plan_release(plan);
+}
+
 static void other_programs(void **state) {
   runs all;
   const keel_attr most[] = {KEEL_STRING("reduction", "max")};
@@ -563,6 +614,8 @@ int main(void) {
       cmocka_unit_test(types),
       cmocka_unit_test(each_in_a_thread),
       cmocka_unit_test(a_member_that_never_comes),
+      cmocka_unit_test(the_last_one_goes),
+      cmocka_unit_test(a_run_whose_exchange_fails),
       cmocka_unit_test(other_programs),
       cmocka_unit_test(a_run_that_fails),
       cmocka_unit_test(a_value_that_has_failed),
