@@ -535,6 +535,32 @@ static void a_value_that_has_failed(void **state) {
   }
 }
 
+static void values_without_elements(void **state) {
+  static const char *const names[] = {"keel::AllReduce",     "keel::AllGather",
+                                      "keel::ReduceScatter", "keel::AllToAll",
+                                      "keel::Broadcast",     "keel::Permute"};
+  static const int64_t pair[] = {0, 1};
+  const int64_t dims[] = {0, 2};
+  (void)state;
+  for (int k = 0; k < 6; k++) {
+    keel_tensor *members[MEMBERS], *out[MEMBERS];
+    const keel_attr size[] = {KEEL_INT("size", MEMBERS)};
+    const keel_attr pairs[] = {KEEL_INTS("pairs", 2, pair)};
+    expect_ok(keel_group_members(group, members));
+    for (uint32_t r = 0; r < MEMBERS; r++) {
+      keel_tensor *in[] = {members[r],
+                           create_tensor(context, KD_F32, 2, dims, NULL)};
+      expect_ok(keel_call(context, names[k], k == 5 ? pairs : size, 1, in, 2,
+                          &out[r], 1));
+      keel_tensor_release(in[1]);
+    }
+    for (uint32_t r = 0; r < MEMBERS; r++)
+      expect_rows(out[r], NULL, 0);
+    release_all(out, MEMBERS);
+    release_all(members, MEMBERS);
+  }
+}
+
 static void other_types(void **state) {
   static const char *const names[] = {"keel::AllReduce", "keel::AllToAll",
                                       "keel::Broadcast"};
@@ -619,6 +645,7 @@ int main(void) {
       cmocka_unit_test(other_programs),
       cmocka_unit_test(a_run_that_fails),
       cmocka_unit_test(a_value_that_has_failed),
+      cmocka_unit_test(values_without_elements),
       cmocka_unit_test(other_types),
       cmocka_unit_test(what_is_refused),
   };
