@@ -9,6 +9,22 @@
 #define SIDES  16 /* parts of a line beside each other */
 #define FEW    16 /* elements of a line that is summed beside its neighbours */
 
+/* Stands before a loop over SIDES. Integers of 64 bits become doubles one by one in most
+ * instruction sets: such a loop is faster without a loop. */
+#define SPREAD
+#define SPREAD_i8
+#define SPREAD_u8
+#define SPREAD_i16
+#define SPREAD_u16
+#define SPREAD_i32
+#define SPREAD_u32
+#ifdef __clang__
+#define SPREAD_i64
+#else
+#define SPREAD_i64 _Pragma("GCC unroll 16")
+#endif
+#define SPREAD_u64 SPREAD_i64
+
 /* sums of integers */
 #define LEAST JOINED(LEAST_, TYPE)
 #define MOST  JOINED(MOST_, TYPE)
@@ -28,7 +44,11 @@
 #include "each_float.h"
 #undef NAMED
 #define NAMED(name) JOINED(name##_real_, TYPE)
+#undef SPREAD
+#define SPREAD JOINED(SPREAD_, TYPE)
 #include "each_int.h"
+#undef SPREAD
+#define SPREAD
 
 /* what is not summed stays as wide as it is */
 #undef V

@@ -19,7 +19,7 @@
       for (int k = 0; k < SIDES; k++)                                          \
         part[k] = first;                                                       \
       for (; i + SIDES <= n; i += SIDES)                                       \
-        for (int k = 0; k < SIDES; k++) {                                      \
+        SPREAD for (int k = 0; k < SIDES; k++) {                               \
           const V x = (V)LOAD(px[i + k]), s = part[k];                         \
           part[k] = (V)(step);                                                 \
         }                                                                      \
