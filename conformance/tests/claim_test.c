@@ -17,6 +17,13 @@
 #include "runner/scratch.h"
 #include "suite/suite.h"
 
+/* Of a record's lines, those that are edited: all, or every seventh and the last. */
+#ifdef KEEL_SANITIZED
+#define EACH_LINE 7
+#else
+#define EACH_LINE 1
+#endif
+
 /* ---- judging ------------------------------------------------------------------------ */
 
 /* A rule with cases of these statuses, of `checks` each, judged. */
@@ -274,11 +281,11 @@ static void no_line_can_be_edited(void **state) {
   uint32_t lines = 0;
   assert_int_equal(dup2(STDERR_FILENO, 20), 20); /* all are complained of */
   assert_non_null(freopen("/dev/null", "we", stderr));
-  for (size_t at = 0; at < size; lines++) {
-    size_t line =
-        (size_t)((char *)memchr(text + at, '\n', size - at) - text) + 1 - at;
+  for (size_t at = 0, line; at < size; lines++, at += line) {
+    line = (size_t)((char *)memchr(text + at, '\n', size - at) - text) + 1 - at;
     bool last = at + line == size;
     char *digit = NULL;
+    if (lines % EACH_LINE && !last) continue;
     memcpy(other, text, size);
     for (size_t i = at; i < at + line; i++)
       if (other[i] >= '0' && other[i] <= '9') digit = &other[i];
@@ -295,7 +302,6 @@ static void no_line_can_be_edited(void **state) {
       assert_false(stands(path, more, size + line));
       free(more);
     }
-    at += line;
   }
   fflush(stderr);
   dup2(20, STDERR_FILENO);
