@@ -4,4 +4,4 @@
 set -eu
 cd "$(dirname "$0")/../.."
 sh cmake/ci/build.sh release
-exec ctest --preset release -j 2
+exec ctest --preset release -j 3 # some wait more than they compute

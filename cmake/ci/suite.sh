@@ -5,6 +5,6 @@
 set -eu
 cd "$(dirname "$0")/../.."
 sh cmake/ci/build.sh release
-build/release/bin/keel-conformance self-test --jobs 4
-build/release/bin/keel-conformance self-test --fault cpu --jobs 4
+build/release/bin/keel-conformance self-test --jobs 8
+build/release/bin/keel-conformance self-test --fault cpu --jobs 8
 exec sh conformance/tests/readme.sh --check

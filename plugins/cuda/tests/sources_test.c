@@ -1,8 +1,11 @@
 /* sources_test.c - the families' kernels compile for every architecture that the plugin is
  * for. NVRTC needs no GPU for that.
  *
- * usage: cuda_sources [FILE...]    the kernels that models use most, and those in FILEs,
- *                                  which the plugin's option "script" wrote
+ * usage: cuda_sources [--all] [--part K/N] [FILE...]
+ * The kernels that models use most, and those in FILEs, which the plugin's option "script"
+ * wrote; each for one architecture in turn.
+ *   --all       for all of them
+ *   --part K/N  every Nth kernel, from the Kth
  * Exit status 77 where there is no NVRTC. */
 #include <pthread.h>
 #include <stdarg.h>
@@ -18,12 +21,13 @@
 static const int archs[] = {75, 80, 90, 100, 120};
 enum { ARCHS = sizeof archs / sizeof *archs, MOST = 65536, THREADS = 2 };
 static uint32_t each = 1; /* architectures of a kernel */
+static uint32_t part = 1, parts = 1;
 
 const kd_host *cuda_host;
 
 static char **sources;
 static uint32_t source_count, room;
-static atomic_uint next, failures;
+static atomic_uint next, compiled, failures;
 
 /* ---- a host, as far as compiling needs one --------------------------------------------- */
 
@@ -117,11 +121,17 @@ static bool read_script(const char *path) {
   return good;
 }
 
+/* Of those that are to be compiled. */
+static bool in_part(uint32_t source) {
+  return source % parts == part - 1;
+}
+
 static void *work(void *context) {
   (void)context;
   for (;;) {
     uint32_t at = atomic_fetch_add(&next, 1);
     if (at >= source_count * each) return NULL;
+    if (!in_part(at / each)) continue;
     const char *source = sources[at / each];
     /* in turn, where a kernel is not for all of them */
     int arch = archs[at % ARCHS];
@@ -132,6 +142,7 @@ static void *work(void *context) {
         fprintf(stderr, "for sm_%d:\n%s\n", arch, source);
       continue;
     }
+    atomic_fetch_add(&compiled, 1);
     free(code);
   }
 }
@@ -159,7 +170,7 @@ static bool at_once(const char *source, const char *code, const char *access,
 static bool by_vectors(uint32_t count) {
   uint32_t looked_at = 0, good = 0;
   for (uint32_t i = 0; i < count; i++) {
-    if (!strstr(sources[i], "#define VEC4")) continue;
+    if (!in_part(i) || !strstr(sources[i], "#define VEC4")) continue;
     char *code = NULL;
     size_t size = 0;
     looked_at++;
@@ -199,7 +210,13 @@ int main(int argc, char **argv) {
   for (int i = 1; i < argc; i++) {
     if (!strcmp(argv[i], "--all"))
       each = ARCHS;
-    else if (!read_script(argv[i]))
+    else if (!strcmp(argv[i], "--part") && i + 1 < argc) {
+      if (sscanf(argv[++i], "%u/%u", &part, &parts) != 2 || !part ||
+          part > parts) {
+        fprintf(stderr, "%s is no part: K/N, K from 1 to N\n", argv[i]);
+        return 1;
+      }
+    } else if (!read_script(argv[i]))
       return 1;
   }
   printf("%u sources, NVRTC %d.%d\n", source_count, rtc.version / 1000,
@@ -214,7 +231,6 @@ int main(int argc, char **argv) {
     free(sources[i]);
   free(sources);
   printf("%u compiled for %s sm_75, sm_80, sm_90, sm_100, sm_120, %u failed\n",
-         source_count * each - failures,
-         each == 1 ? "one in turn of" : "each of", failures);
+         compiled, each == 1 ? "one in turn of" : "each of", failures);
   return failures || !vectors;
 }

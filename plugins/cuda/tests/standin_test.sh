@@ -3,9 +3,12 @@
 # conformance suite, what becomes of failures and of a device that is lost; and without a
 # driver: no device, and why.
 # usage: standin_test.sh KEEL SUITE PLUGIN STANDINS [SOURCES [--all]]
+# What the suite does by libraries and on memory that is not aligned, and which kernels are
+# compiled for real, goes in turns (cmake/ci/turn.sh).
 # STANDINS: the folder of standin_*.so; SOURCES: cuda_sources; it compiles for real all
 # kernels that the cases had, each for one architecture in turn; --all: for all of them
 set -u
+. "$(dirname "$0")/../../../cmake/ci/turn.sh"
 keel=$1 suite=$2 plugin=$3 driver=$4/standin_driver.so nvrtc=$4/standin_nvrtc.so sources=${5:-} all=${6:-}
 blas=$4/standin_cublaslt.so dnn=$4/standin_cudnn.so nccl=$4/standin_nccl.so
 data=/usr/share/libonnx-testdata/data failed=0
@@ -77,14 +80,14 @@ for set_ in 'pytorch-converted 82 82' 'pytorch-operator 35 30'; do
   [ "${set_%% *}" = pytorch-operator ] || grep -q 'cudnn: [1-9][0-9]* convolutions' "$scratch/out" &&
     grep -q 'cublaslt: [1-9][0-9]* products' "$scratch/out" || wrong "$set_: not by the libraries"
 done
-for op in MatMul Gemm MatMulInteger QLinearMatMul Conv FusedConv ConvInteger ConvTranspose; do
+for op in $(some 3 MatMul Gemm MatMulInteger QLinearMatMul Conv FusedConv ConvInteger ConvTranspose); do
   # shellcheck disable=SC2086
   "$suite" run "$plugin" --quiet --rule 'op.*' --op $op $options $libraries >"$scratch/out" 2>&1 ||
     wrong "the suite's cases of $op by libraries"
 done
 
 # memory that is not aligned: no vectors, and products by our own kernels
-for op in Relu Add Concat Softmax LayerNormalization ReduceSum MatMul Gemm; do
+for op in $(some 3 Relu Add Concat Softmax LayerNormalization ReduceSum MatMul Gemm); do
   # shellcheck disable=SC2086
   STANDIN_SKEW=4 "$suite" run "$plugin" --quiet --rule 'op.*' --dtype f32 --op $op $options $libraries \
     >"$scratch/out" 2>&1 || wrong "$op of unaligned memory"
@@ -150,9 +153,10 @@ for one in 'there is no cuBLASLt|cublaslt=/none.so' 'cuBLASLt has no cublasLtCre
     wrong "${one%|*}: not so"
 done
 
-# all kernels of the cases, by NVRTC
+# kernels of the cases, by NVRTC
 if [ -n "$sources" ]; then
-  "$sources" $all "$scratch/script" >"$scratch/out" 2>&1
+  # shellcheck disable=SC2086
+  "$sources" $all $([ "$TURN" = all ] || echo "--part $(part 3)/3") "$scratch/script" >"$scratch/out" 2>&1
   case $? in
   0) tail -n 1 "$scratch/out" ;;
   77) cat "$scratch/out" ;;

@@ -2,9 +2,11 @@
 # A plugin of the families on the first device that it has (in CI a software one):
 # ONNX's cases, the models that come with them, products by tiles in local memory,
 # ResNet-50, and the conformance suite.
+# The suite, and what takes long, in turns (cmake/ci/turn.sh).
 # usage: device_test.sh NAME KEEL SUITE PLUGIN RESNET50 [NOT RULES]... [-- OPTION=VALUE...]
 # NOT RULES: left out of the suite (op.*); OPTION: of the plugin, where it takes it
 set -u
+. "$(dirname "$0")/../../../cmake/ci/turn.sh"
 name=$1 keel=$2 suite=$3 plugin=$4 resnet=$5
 shift 5
 device=$name:0 data=/usr/share/libonnx-testdata/data
@@ -130,7 +132,7 @@ export XDG_CACHE_HOME
 shapes_by "as a search has found"
 unset XDG_CACHE_HOME
 if [ "$name" = vulkan ]; then # Mesa's subgroups are as wide as the vectors
-  for width in 128 512; do
+  for width in $(some 2 128 512); do
     LP_NATIVE_VECTOR_WIDTH=$width MESA_SHADER_CACHE_DISABLE=1 shapes_by "vectors of $width bits"
   done
 fi
@@ -185,12 +187,12 @@ if [ "$name" = vulkan ]; then
   apart="--rule op.* --dtype" suite_options="$suite_options --not op.*"
 fi
 # shellcheck disable=SC2086
-"$suite" run "$plugin" $suite_options >"$scratch/conformance" 2>&1 || {
+"$suite" run "$plugin" $suite_options $(shard 2) >"$scratch/conformance" 2>&1 || {
   cat "$scratch/conformance"
   failed=1
 }
 tail -n 1 "$scratch/conformance"
-for type in ${apart:+f32 i32}; do
+for type in ${apart:+$(some 2 f32 i32)}; do
   # shellcheck disable=SC2086
   "$suite" run "$plugin" $by_area $apart $type >"$scratch/conformance" 2>&1 || {
     cat "$scratch/conformance"
@@ -202,7 +204,7 @@ done
 # Mesa's software device takes other ways in f64 by the width of the processor's vectors:
 # also by those that this one does not choose
 if [ "$name" = vulkan ]; then
-  for width in 128 512; do
+  for width in $(some 2 512 128); do
     # shellcheck disable=SC2086
     LP_NATIVE_VECTOR_WIDTH=$width MESA_SHADER_CACHE_DISABLE=1 "$suite" run "$plugin" $by_area \
       --rule op.exact --rule op.nan-inf --dtype f64 >"$scratch/conformance" 2>&1 || {

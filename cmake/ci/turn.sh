@@ -1,0 +1,26 @@
+# turn.sh - which part of a long test runs now. CI has no time for all of it: each hour another
+# part runs, so that all of it has run within some hours of landings. To be read by tests.
+#   TURN=N     as in that hour; a test prints it
+#   TURN=all   everything
+TURN=${TURN:-$(($(date +%s) / 3600))}
+[ "$TURN" = all ] || echo "this hour's part: TURN=$TURN (TURN=all: everything)"
+
+# part N: which of N parts, from 1, has its turn; of all, 1
+part() {
+  [ "$TURN" = all ] && echo 1 || echo $((TURN % $1 + 1))
+}
+
+# shard N: the suite's option for that part
+shard() {
+  [ "$TURN" = all ] || echo "--shard $(part "$1")/$1"
+}
+
+# some N WORD...: every Nth word, beginning with the one whose turn it is
+some() {
+  parts=$1 at=0
+  shift
+  for word; do
+    [ "$TURN" != all ] && [ $((at % parts + 1)) != "$(part "$parts")" ] || echo "$word"
+    at=$((at + 1))
+  done
+}
