@@ -15,7 +15,7 @@ from typing import Any
 
 from common import (check, device, devices, np, onnx, open_session, options, ort, others,
                     partitions, register, run_tests, skip, unregister)
-from models import cnn, mlp, transformer
+from models import bert, cnn, mlp, resnet50, tokens_of, transformer
 from onnx import TensorProto, helper, numpy_helper
 
 RANDOM = np.random.default_rng(5)
@@ -94,17 +94,31 @@ def what_goes_from_partition_to_partition_is_not_copied() -> None:
         check(sizes.count(4) >= links * runs, "of single numbers", to, sizes)
 
 
+def count_copies(model: Any, x: Any, runs: int) -> None:
+    """Of the input and the output, one a run; the size of the input is no weight's."""
+    y = open_session(model, options(None)).run(None, {"x": x})[0]
+    copies = copies_of(model, {"x": x}, runs)
+    weights_in = [one for one in copies["in"] if one != x.nbytes]
+    check(copies["in"].count(x.nbytes) == runs, "in", copies["in"])
+    check(len(weights_in) <= len(model.graph.initializer), "weights more than once",
+          len(weights_in))
+    # but for a few numbers that a program needs once
+    check([size for size in copies["out"] if size > 16] == [y.nbytes] * runs, "out",
+          copies["out"])
+
+
 def a_run_of_a_whole_model_copies_inputs_and_outputs_only() -> None:
-    """The sizes of inputs are no weight's."""
-    for model, shape, runs in ((mlp("n"), (7, 64), 5), (cnn("n"), (3, 3, 32, 32), 5),
-                               (transformer("n", "m"), (3, 7, 32), 5)):
-        x = RANDOM.standard_normal(shape).astype(np.float32)
-        y = open_session(model, options(None)).run(None, {"x": x})[0]
-        copies = copies_of(model, {"x": x}, runs)
-        check(copies["in"].count(x.nbytes) == runs, "in", copies["in"])
-        # but for a few numbers that a program needs once
-        check([size for size in copies["out"] if size > 16] == [y.nbytes] * runs, "out",
-              copies["out"])
+    for model, shape in ((mlp("n"), (7, 64)), (cnn("n"), (3, 3, 32, 32)),
+                         (transformer("n", "m"), (3, 7, 32))):
+        count_copies(model, RANDOM.standard_normal(shape).astype(np.float32), 5)
+
+
+def resnet_50_copies_inputs_and_outputs_only() -> None:
+    count_copies(resnet50("n"), RANDOM.standard_normal((1, 3, 224, 224)).astype(np.float32), 3)
+
+
+def bert_copies_inputs_and_outputs_only() -> None:
+    count_copies(bert("n", "m"), tokens_of(2, 13), 3)
 
 
 def sizes_may_change() -> None:
@@ -312,7 +326,8 @@ def main(names: list[str]) -> int:
                              constants_that_may_be_given_are_inputs,
                              inputs_may_change_after_a_run, values_pass_from_session_to_session,
                              the_option_may_choose_another_device, compiled_models_do_the_same,
-                             sessions_run_at_once])
+                             sessions_run_at_once, resnet_50_copies_inputs_and_outputs_only,
+                             bert_copies_inputs_and_outputs_only])
         gc.collect()
     unregister()
     if not names and not shown:

@@ -1,4 +1,4 @@
-"""Small whole models, with open batch sizes and without: each is to be one partition."""
+"""Whole models, with open batch sizes and without: each is to be one partition."""
 from __future__ import annotations
 
 import sys
@@ -35,14 +35,20 @@ class Maker:
         self.weights.append(onnx.numpy_helper.from_array(np.array(values, np.int64), name))
         return name
 
+    def number(self, value: float, dtype: Any = np.float32) -> str:
+        name = f"w{len(self.weights)}"
+        self.weights.append(onnx.numpy_helper.from_array(np.array(value, dtype), name))
+        return name
+
     def op(self, kind: str, *inputs: str, out: str = "", **attrs: Any) -> str:
         name = out or f"v{len(self.nodes)}"
         self.nodes.append(helper.make_node(kind, list(inputs), [name], **attrs))
         return name
 
-    def model(self, in_shape: list[Any], out_shape: list[Any]) -> Any:
+    def model(self, in_shape: list[Any], out_shape: list[Any],
+              in_type: int = TensorProto.FLOAT) -> Any:
         graph = helper.make_graph(
-            self.nodes, "model", [helper.make_tensor_value_info("x", TensorProto.FLOAT, in_shape)],
+            self.nodes, "model", [helper.make_tensor_value_info("x", in_type, in_shape)],
             [helper.make_tensor_value_info("y", TensorProto.FLOAT, out_shape)], self.weights)
         made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
         onnx.checker.check_model(made)
@@ -98,13 +104,85 @@ def transformer(batch: Any, tokens: Any) -> Any:
     return m.model([batch, tokens, 32], [batch, tokens, 32])
 
 
+def resnet50(batch: Any) -> Any:
+    """He et al., Deep Residual Learning for Image Recognition, table 1; for 224x224."""
+    m = Maker()
+
+    def conv(at: str, inputs: int, outputs: int, size: int, stride: int = 1) -> str:
+        at = m.op("Conv", at, m.weight(outputs, inputs, size, size),
+                  strides=[stride, stride], pads=[size // 2] * 4)
+        return m.op("BatchNormalization", at, m.ones(outputs), m.weight(outputs),
+                    m.weight(outputs), m.ones(outputs))
+
+    at = m.op("Relu", conv("x", 3, 64, 7, 2))
+    at = m.op("MaxPool", at, kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])
+    inputs = 64
+    for stage, blocks in enumerate((3, 4, 6, 3)):
+        for block in range(blocks):
+            width = 64 << stage
+            stride = 2 if stage and not block else 1
+            skip = at if block else conv(at, inputs, 4 * width, 1, stride)
+            at = m.op("Relu", conv(at, inputs, width, 1))
+            at = m.op("Relu", conv(at, width, width, 3, stride))
+            at = m.op("Relu", m.op("Add", conv(at, width, 4 * width, 1), skip))
+            inputs = 4 * width
+    at = m.op("Flatten", m.op("GlobalAveragePool", at))
+    m.op("Gemm", at, m.weight(inputs, 1000), m.weight(1000), out="y")
+    return m.model([batch, 3, 224, 224], [batch, 1000])
+
+
+def bert(batch: Any, tokens: Any) -> Any:
+    """Devlin et al., BERT-base: 12 layers of width 768 with 12 heads. Token 0 is padding."""
+    m = Maker()
+    shape = m.op("Shape", "x")
+    heads = m.op("Concat", shape, m.ints(12, 64), axis=0)
+
+    def normal(at: str) -> str:
+        return m.op("LayerNormalization", at, m.ones(768), m.weight(768), axis=-1)
+
+    def linear(at: str, inputs: int, outputs: int) -> str:
+        return m.op("Add", m.op("MatMul", at, m.weight(inputs, outputs)), m.weight(outputs))
+
+    def project(at: str) -> str:
+        return m.op("Transpose", m.op("Reshape", linear(at, 768, 768), heads), perm=[0, 2, 1, 3])
+
+    length = m.op("Gather", shape, m.ints(1), axis=0)
+    places = m.op("Slice", m.weight(512, 768), m.ints(0), length, m.ints(0))
+    at = normal(m.op("Add", m.op("Gather", m.weight(30522, 768), "x", axis=0), places))
+    padding = m.op("Unsqueeze", m.op("Equal", "x", m.ints(0)), m.ints(1, 2))
+    for _ in range(12):
+        query, key, value = project(at), project(at), project(at)
+        score = m.op("MatMul", query, m.op("Transpose", key, perm=[0, 1, 3, 2]))
+        score = m.op("Mul", score, m.number(0.125))
+        score = m.op("Softmax", m.op("Where", padding, m.number(-1e4), score), axis=-1)
+        mixed = m.op("Transpose", m.op("MatMul", score, value), perm=[0, 2, 1, 3])
+        whole = m.op("Concat", shape, m.ints(768), axis=0)
+        at = normal(m.op("Add", at, linear(m.op("Reshape", mixed, whole), 768, 768)))
+        hidden = linear(at, 768, 3072)
+        gelu = m.op("Add", m.op("Erf", m.op("Mul", hidden, m.number(0.5 ** 0.5))), m.number(1))
+        gelu = m.op("Mul", m.op("Mul", hidden, gelu), m.number(0.5))
+        at = normal(m.op("Add", at, linear(gelu, 3072, 768)))
+    first = m.op("Gather", at, m.number(0, np.int64), axis=1)
+    m.op("Tanh", linear(first, 768, 768), out="y")
+    return m.model([batch, tokens], [batch, 768], TensorProto.INT64)
+
+
+def tokens_of(*shape: int) -> Any:
+    """Sentences for bert(): each ends with some padding."""
+    ids = RANDOM.integers(1, 30522, shape)
+    for row, sentence in enumerate(ids):
+        sentence[shape[1] - 1 - row % shape[1]:] = 0
+    return ids
+
+
 def compare(model: Any, shapes: list[tuple[int, ...]], optimize: bool) -> None:
     session = open_session(model, options(DEVICE, optimize=optimize))
     plain = open_session(model, options(None))
     check(len(partitions(session)) == 1, "partitions:", partitions(session), others(session))
     check(not others(session), "not on Keel:", others(session))
     for shape in shapes:
-        x = RANDOM.standard_normal(shape).astype(np.float32)
+        tokens = model.graph.input[0].type.tensor_type.elem_type == TensorProto.INT64
+        x = tokens_of(*shape) if tokens else RANDOM.standard_normal(shape).astype(np.float32)
         np.testing.assert_allclose(session.run(None, {"x": x})[0], plain.run(None, {"x": x})[0],
                                    rtol=1e-4, atol=1e-5)
 
@@ -139,6 +217,14 @@ def a_transformer_of_open_sizes_is_one_partition() -> None:
         compare(transformer("batch", "tokens"), [(2, 7, 32), (1, 12, 32)], optimize)
 
 
+def resnet_50_is_one_partition() -> None:
+    compare(resnet50("batch"), [(1, 3, 224, 224), (2, 3, 224, 224)], True)
+
+
+def bert_is_one_partition() -> None:
+    compare(bert("batch", "tokens"), [(1, 16), (2, 9)], True)
+
+
 def main() -> int:
     global DEVICE
     if len(sys.argv) > 1:
@@ -147,7 +233,8 @@ def main() -> int:
     failed = run_tests([an_mlp_is_one_partition, an_mlp_of_open_batch_is_one_partition,
                         a_cnn_is_one_partition, a_cnn_of_open_batch_is_one_partition,
                         a_transformer_is_one_partition,
-                        a_transformer_of_open_sizes_is_one_partition])
+                        a_transformer_of_open_sizes_is_one_partition,
+                        resnet_50_is_one_partition, bert_is_one_partition])
     unregister()
     return 1 if failed else 0
 
