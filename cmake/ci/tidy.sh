@@ -9,7 +9,7 @@ build=${1:-build/asan}
 # the analyzer's, and it is a third of what 50,000 take
 # a build by gcc: with its own options, and its libmvec, whose functions have an attribute
 set -- "$build" --extra-arg=-Wno-unknown-warning-option --extra-arg=-Wshadow \
-  --extra-arg=-Wno-unknown-attributes \
+  --extra-arg=-Wno-unknown-attributes --extra-arg=-Wno-unused-command-line-argument \
   --extra-arg=-Xclang --extra-arg=-analyzer-config \
   --extra-arg=-Xclang --extra-arg=max-nodes=20000
 # loops.c is made of macros that clang-tidy expands without end, openmp.c of gcc's pragmas

@@ -211,8 +211,10 @@ int main(int argc, char **argv) {
     if (!strcmp(argv[i], "--all"))
       each = ARCHS;
     else if (!strcmp(argv[i], "--part") && i + 1 < argc) {
-      if (sscanf(argv[++i], "%u/%u", &part, &parts) != 2 || !part ||
-          part > parts) {
+      char *end = NULL;
+      part = (uint32_t)strtoul(argv[++i], &end, 10);
+      parts = *end == '/' ? (uint32_t)strtoul(end + 1, &end, 10) : 0;
+      if (*end || !part || part > parts) {
         fprintf(stderr, "%s is no part: K/N, K from 1 to N\n", argv[i]);
         return 1;
       }
