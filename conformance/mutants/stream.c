@@ -273,6 +273,20 @@ static job by_ring(const job *what) {
   return ring[at];
 }
 
+/* Behind what the stream holds. The caller has locked it. */
+static void append(kd_stream *stream, job *last) {
+  last->next = NULL;
+  last->number = stream->issued++;
+  if (stream->last)
+    stream->last->next = last;
+  else
+    stream->first = last;
+  stream->last = last;
+  stream->queued++;
+  stream->held = BUG(flush_nothing) || BUG(held_back);
+  if (!stream->held) pthread_cond_signal(&stream->changed);
+}
+
 kd_status sim_push(kd_stream *stream, const job *what) {
   kd_status lost = stream ? sim_check(stream->device) : KD_OK;
   if (lost != KD_OK) return lost;
@@ -315,28 +329,20 @@ kd_status sim_push(kd_stream *stream, const job *what) {
   if (!copy) return FAIL(KD_OUT_OF_MEMORY, "no host memory for a job");
   *copy = *what;
   if (BUG(ring_unlocked) && what->kind == JOB_COPY_IN) *copy = by_ring(what);
-  copy->next = NULL;
   pthread_mutex_lock(&sim_lock);
   if (is_full(stream, what)) {
     pthread_mutex_unlock(&sim_lock);
     free(copy);
     return FAIL(KD_BUSY, "no more fits into the queue of the stream");
   }
-  copy->number = stream->issued++;
   copy->tag = BUG(tag_late) ? 0 : tag;
   if (BUG(ring_overflow) && stream->queued > 200 && what->kind == JOB_COPY_IN) {
+    stream->issued++;
     pthread_mutex_unlock(&sim_lock);
     free(copy);
     return KD_OK;
   }
-  if (stream->last)
-    stream->last->next = copy;
-  else
-    stream->first = copy;
-  stream->last = copy;
-  stream->queued++;
-  stream->held = BUG(flush_nothing) || BUG(held_back);
-  if (!stream->held) pthread_cond_signal(&stream->changed);
+  append(stream, copy);
   pthread_mutex_unlock(&sim_lock);
   return KD_OK;
 }
@@ -579,6 +585,19 @@ static void event_destroy(kd_event *event) {
   free(event);
 }
 
+/* A lost device takes no more work, but may not have ended what it had begun: the point
+ * comes behind that. false: nothing runs. */
+static bool ends_later(kd_stream *stream, point *p) {
+  if (stream->over) stream = stream->over;
+  job *last = ODD(inline_streams) ? NULL : malloc(sizeof *last);
+  if (!last) return false;
+  *last = (job){.kind = JOB_RECORD, .point = p};
+  pthread_mutex_lock(&sim_lock);
+  append(stream, last);
+  pthread_mutex_unlock(&sim_lock);
+  return true;
+}
+
 static kd_status event_record(kd_event *event, kd_stream *stream) {
   point *fresh = point_new();
   pthread_mutex_lock(&sim_lock);
@@ -597,6 +616,7 @@ static kd_status event_record(kd_event *event, kd_stream *stream) {
   kd_status status =
       sim_push(stream, &(job){.kind = JOB_RECORD, .point = point_hold(fresh)});
   if (status == KD_OK) return KD_OK;
+  if (status == KD_DEVICE_LOST && ends_later(stream, fresh)) return status;
   /* nobody else will end it */
   point_end(fresh, status);
   point_drop(fresh);

@@ -49,6 +49,9 @@ struct keel_device {
   /* for eager and planned work; NULL: the device is synchronous */
   kd_stream *stream;
   pthread_mutex_t stream_lock; /* held to enqueue on it */
+  /* for waits when the device is lost and creates no event any more: of `stream`, and of the
+   * stream for copies out; NULL where the plugin can wait for a stream itself */
+  kd_event *last_waits[2];
   keel_failures failures;
   keel_transfers transfers;
   keel_heap heap;

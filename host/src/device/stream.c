@@ -38,6 +38,16 @@ kd_status keel_stream_record(keel_device *device, kd_stream *stream,
              : status;
 }
 
+/* Waits until a lost device accesses no memory for the stream: an event that it refuses to record
+ * counts as incomplete (kd/stream.h). */
+static kd_status wait_for_lost(keel_device *device, kd_stream *stream) {
+  const kd_event_table *events = &device->plugin->events;
+  kd_event *event = device->last_waits[stream != device->stream];
+  if (event && events->record(event, stream) == KD_DEVICE_LOST)
+    events->wait(event, UINT64_MAX);
+  return KD_DEVICE_LOST;
+}
+
 /* Waits for a stream. *out_waited: whether the work is done, though some may have failed;
  * false if the wait itself could not be set up. */
 static kd_status wait_for_work(keel_device *device, kd_stream *stream,
@@ -47,12 +57,16 @@ static kd_status wait_for_work(keel_device *device, kd_stream *stream,
   *out_waited = true;
   if (plugin->streams.synchronize) return plugin->streams.synchronize(stream);
   *out_waited = false;
-  KEEL_TRY(plugin->events.create(device->handle, 0, &event));
-  kd_status status = keel_stream_record(device, stream, event);
+  kd_status status = plugin->events.create(device->handle, 0, &event);
+  if (status == KD_DEVICE_LOST) return wait_for_lost(device, stream);
+  if (status != KD_OK) return status;
+  status = keel_stream_record(device, stream, event);
   if (status == KD_OK) { /* poll first: blocking costs a context switch */
     status = plugin->events.query(event);
     if (status == KD_BUSY) status = plugin->events.wait(event, UINT64_MAX);
     *out_waited = true;
+  } else if (status == KD_DEVICE_LOST) {
+    plugin->events.wait(event, UINT64_MAX);
   }
   plugin->events.destroy(event);
   return status;

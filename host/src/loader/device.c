@@ -7,6 +7,16 @@
 #include "loader/clocks.h"
 #include "loader/library.h"
 
+/* Without one a wait for the lost device has nothing to wait for, which is no reason not to
+ * open it. */
+static void create_last_waits(keel_device *device) {
+  const keel_plugin *plugin = device->plugin;
+  for (int i = 0; i < 2 && !plugin->streams.synchronize; i++)
+    if (plugin->events.create(device->handle, 0, &device->last_waits[i]) !=
+        KD_OK)
+      device->last_waits[i] = NULL;
+}
+
 keel_status keel_device_open_locked(keel_device *device) {
   keel_plugin *plugin = device->plugin;
   kd_status status =
@@ -19,7 +29,8 @@ keel_status keel_device_open_locked(keel_device *device) {
       if (!keel_has_error())
         keel_fail(status, "no reason given (%s)", keel_status_name(status));
       keel_library_device_drop(plugin, device->index, false);
-    }
+    } else
+      create_last_waits(device);
   }
   if (status != KD_OK) {
     device->handle = NULL;
@@ -47,6 +58,10 @@ keel_status keel_device_open(keel_device *device) {
 /* Releases all that remains of it except its streams. */
 void keel_device_leave(keel_device *device) {
   const kd_stream_table *streams = &device->plugin->streams;
+  for (int i = 0; i < 2; i++)
+    if (device->last_waits[i])
+      device->plugin->events.destroy(device->last_waits[i]);
+  device->last_waits[0] = device->last_waits[1] = NULL;
   if (device->transfers.stream) streams->destroy(device->transfers.stream);
   if (device->stream) streams->destroy(device->stream);
   if (device->handle)
