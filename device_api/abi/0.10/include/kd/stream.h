@@ -94,7 +94,9 @@ typedef struct kd_event_table {
   /* Records the event after all work that `stream` holds now. Recording it
    * again moves it; waits that are already queued still refer to the old point.
    * Never blocks.
-   * Returns KD_OK, or why the stream accepts no more work. */
+   * Returns KD_OK, or why the stream accepts no more work. After
+   * KD_DEVICE_LOST the event is an incomplete one: a wait for it returns once
+   * the device no longer accesses memory. */
   kd_status (*record)(kd_event *event, kd_stream *stream);
 
   /* Asks whether the work before the event is done.
