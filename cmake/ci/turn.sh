@@ -1,9 +1,15 @@
 # turn.sh - which part of a long test runs now. CI has no time for all of it: each hour another
-# part runs, so that all of it has run within some hours of landings. To be read by tests.
-#   TURN=N     as in that hour; a test prints it
+# part runs, so that all of it has run within some hours of landings. Tests source it.
+#   TURN=N     as in that hour, of those since 1970; a test prints it
 #   TURN=all   everything
 TURN=${TURN:-$(($(date +%s) / 3600))}
-[ "$TURN" = all ] || echo "this hour's part: TURN=$TURN (TURN=all: everything)"
+case $TURN in
+all) ;;
+0?* | *[!0-9]*)
+  echo "TURN=$TURN is neither a number nor \"all\""
+  exit 2 ;;
+*) echo "this hour's part: TURN=$TURN (TURN=all: everything)" ;;
+esac
 
 # part N: which of N parts, from 1, has its turn; of all, 1
 part() {
