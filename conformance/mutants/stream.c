@@ -585,8 +585,8 @@ static void event_destroy(kd_event *event) {
   free(event);
 }
 
-/* A lost device takes no more work, but may not have ended what it had begun: the point
- * comes behind that. false: nothing runs. */
+/* A lost device takes no more work, but work that it had begun may still run: the point ends
+ * after that. Returns false if no work can still run. */
 static bool ends_later(kd_stream *stream, point *p) {
   if (stream->over) stream = stream->over;
   job *last = ODD(inline_streams) ? NULL : malloc(sizeof *last);

@@ -64,7 +64,7 @@ for i in 1 2 3; do
 done
 sort -u "$work/all" >"$work/one.lines"
 same one "three shards"
-echo "the same for all seeds and numbers of jobs, for --group area and three shards"
+echo "the same for the seeds and numbers of jobs tried, for --group area and three shards"
 
 for i in $(seq "$(nproc)"); do
   sh -c 'while :; do :; done' &

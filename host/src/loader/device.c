@@ -55,7 +55,6 @@ keel_status keel_device_open(keel_device *device) {
   return status;
 }
 
-/* Releases all that remains of it except its streams. */
 void keel_device_leave(keel_device *device) {
   const kd_stream_table *streams = &device->plugin->streams;
   for (int i = 0; i < 2; i++)

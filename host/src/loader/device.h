@@ -10,7 +10,7 @@ keel_status keel_device_open(keel_device *device);
 /* The same for who holds device->opening, of one that is not open. */
 keel_status keel_device_open_locked(keel_device *device);
 
-/* Gives its streams and the device back; its memory has gone before. */
+/* Gives its streams, its own events and the device back; its memory has gone before. */
 void keel_device_leave(keel_device *device);
 
 /* At the context's end: all of it. */

@@ -9,8 +9,8 @@
 #define SIDES  16 /* parts of a line beside each other */
 #define FEW    16 /* elements of a line that is summed beside its neighbours */
 
-/* Stands before a loop over SIDES. Integers of 64 bits become doubles one by one in most
- * instruction sets: such a loop is faster without a loop. */
+/* Stands before a loop over SIDES. Most instruction sets convert integers of 64 bits to doubles
+ * one by one: that loop is faster when it is unrolled. */
 #define SPREAD
 #define SPREAD_i8
 #define SPREAD_u8
