@@ -10,9 +10,11 @@
 #include "eager/call_site.h"
 #include "passes/passes.h"
 
-/* Elements of a source: the first one, and how far apart they are. */
+/* Elements of a source: the first one, and how far apart they are. The source may be a part
+ * itself: the strides are of the memory, and the offset is from where the source begins. */
 typedef struct part {
   int64_t offset;
+  int64_t begin; /* from where the memory begins to where the source does */
   uint32_t rank;
   int64_t strides[KD_MAX_RANK];
 } part;
@@ -34,10 +36,28 @@ static const keel_type *type_of(const parts *all, uint32_t value) {
 
 static void pack(part *p, const keel_type *type) {
   int64_t step = 1;
-  p->offset = 0;
-  p->rank = type->rank;
+  *p = (part){.rank = type->rank};
   for (uint32_t i = type->rank; i-- > 0; step *= type->dims[i])
     p->strides[i] = step;
+}
+
+/* All of a node's first input. */
+static void take_source(const parts *all, const keel_node *node,
+                        const keel_type *in, part *out) {
+  const int64_t *strides = NULL;
+  bool first = true;
+  pack(out, in);
+  for (uint32_t value = node->inputs[0];; first = false) {
+    uint32_t maker = all->function->values[value].producer;
+    const keel_node *from =
+        maker == KEEL_ABSENT ? NULL : &all->function->nodes[maker];
+    if (!from || !from->part) return;
+    out->begin += keel_attr_int(from->op, "offset", 0);
+    if (first) keel_attr_ints(from->op, "strides", &strides);
+    for (uint32_t i = 0; first && strides && i < in->rank; i++)
+      out->strides[i] = strides[i];
+    value = from->inputs[0];
+  }
 }
 
 /* Integers of a constant input, at most `room`; -1: it is none. 0 where it is absent. */
@@ -61,10 +81,8 @@ static int64_t ints_of(const parts *all, const keel_node *node, uint32_t input,
 static bool find_transpose(const keel_node *node, const keel_type *in,
                            part *out) {
   const int64_t *perm = NULL;
-  part p;
+  part p = *out;
   int64_t count = keel_attr_ints(node->op, "perm", &perm);
-  pack(&p, in);
-  pack(out, in);
   for (uint32_t i = 0; i < in->rank; i++)
     out->strides[i] =
         p.strides[count >= 0 ? (uint32_t)perm[i] : in->rank - 1 - i];
@@ -80,7 +98,6 @@ static bool find_slice(const parts *all, const keel_node *node,
   }
   bool axes = node->input_count > 3 && node->inputs[3] != KEEL_ABSENT;
   bool steps = node->input_count > 4 && node->inputs[4] != KEEL_ABSENT;
-  pack(out, in);
   for (int64_t i = 0; i < counts[0]; i++) {
     int64_t axis = axes ? values[2][i] : i, step = steps ? values[3][i] : 1;
     axis += axis < 0 ? in->rank : 0;
@@ -95,9 +112,7 @@ static bool find_slice(const parts *all, const keel_node *node,
 }
 
 static bool find_expand(const keel_type *in, const keel_type *to, part *out) {
-  part p;
-  pack(&p, in);
-  out->offset = 0;
+  part p = *out;
   out->rank = to->rank;
   for (uint32_t i = 0; i < to->rank; i++) {
     uint32_t lead = to->rank - in->rank;
@@ -117,7 +132,6 @@ static bool find_gather(const parts *all, const keel_node *node,
     return false;
   index += index < 0 ? in->dims[axis] : 0;
   if (index < 0 || index >= in->dims[axis]) return false;
-  pack(out, in);
   out->offset = index * out->strides[axis];
   out->rank--;
   for (uint32_t i = (uint32_t)axis; i < out->rank; i++)
@@ -131,6 +145,7 @@ static bool find_part(const parts *all, const keel_node *node, uint32_t index,
   const keel_type *in = type_of(all, node->inputs[0]),
                   *to = type_of(all, node->outputs[index]);
   if (!in || !to || !kd_dtype_size(in->dtype) || !to->elements) return false;
+  take_source(all, node, in, out);
   if (keel_pass_is(node, "Transpose")) return find_transpose(node, in, out);
   if (keel_pass_is(node, "Slice")) return find_slice(all, node, in, out);
   if (keel_pass_is(node, "Expand")) return find_expand(in, to, out);
@@ -138,7 +153,6 @@ static bool find_part(const parts *all, const keel_node *node, uint32_t index,
   if (!keel_pass_is(node, "Split")) return false;
   int64_t axis = keel_attr_int(node->op, "axis", 0);
   axis += axis < 0 ? in->rank : 0;
-  pack(out, in);
   for (uint32_t i = 0; i < index; i++) {
     const keel_type *before = type_of(all, node->outputs[i]);
     if (!before) return false;
@@ -215,7 +229,7 @@ static bool may_be_part(const parts *all, uint32_t maker, uint32_t index,
   part p;
   if (value == KEEL_ABSENT || !find_part(all, node, index, &p)) return false;
   const keel_type *type = type_of(all, value);
-  uint64_t begin = (uint64_t)p.offset * kd_dtype_size(type->dtype);
+  uint64_t begin = (uint64_t)(p.begin + p.offset) * kd_dtype_size(type->dtype);
   uint32_t alignment = device->space.alignment ? device->space.alignment : 64;
   if (begin % alignment) needed |= KD_KERNEL_ANY_OFFSET;
   if (!is_packed(&p, type)) {
