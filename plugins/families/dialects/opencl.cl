@@ -74,7 +74,14 @@ __attribute__((overloadable)) static f32 f_erfc(f32 x) {
   if (fabs(x) < 0.5f) return 1.0f - erf_near(x);
   return x > 0.0f ? erfc_far(x) : 2.0f - erfc_far(-x);
 }
+/* Far out it is 1 exactly, which not every driver's own is. */
+__attribute__((overloadable)) static f32 f_tanh(f32 x) {
+  return fabs(x) > 9.1f ? copysign(1.0f, x) : tanh(x);
+}
 #ifdef HAS_F64
+__attribute__((overloadable)) static f64 f_tanh(f64 x) {
+  return fabs(x) > 20.0 ? copysign(1.0, x) : tanh(x);
+}
 __attribute__((overloadable)) static f64 f_erf(f64 x) {
   return erf(x);
 }
@@ -84,6 +91,7 @@ __attribute__((overloadable)) static f64 f_erfc(f64 x) {
 #endif
 #define erf  f_erf
 #define erfc f_erfc
+#define tanh f_tanh
 
 #define AS_F32(x) as_float(x)
 #define GID ((IDX)get_global_id(0))

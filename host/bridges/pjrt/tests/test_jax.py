@@ -148,6 +148,27 @@ class OnKeel(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, 'no device "nonsense"; there are'):
             keel.jax.device("nonsense")
 
+    def test_the_default_device_comes_first(self):
+        last = list(keel.jax.devices())[-1]
+        code = "import keel.jax, jax; keel.jax.register(); print(jax.devices('keel')[0].keel_device)"
+        for wanted in (last, "cpu:0"):
+            done = subprocess.run([sys.executable, "-B", "-c", code], capture_output=True, text=True,
+                                  timeout=300, env={**os.environ, "KEEL_DEVICE": wanted})
+            self.assertEqual(done.stdout.strip(), wanted, done.stderr)
+
+    def test_tanh_is_flat_far_out(self):
+        slope = jax.grad(lambda x: jnp.sum(jnp.tanh(x)))
+        for device in self.each():
+            x = jax.device_put(np.array([-np.inf, -190, -30, 30, 200, np.inf], np.float32), device)
+            self.assertEqual(slope(x).tolist(), [0.0] * 6)
+
+    def test_parts_of_parts(self):
+        x, y = normal(2, 1, 3, 5), normal(2, 3, 5, 3, seed=1)
+        for device in self.each():
+            there = jax.device_put(x, device)
+            got = jax.jit(lambda a, b: jnp.swapaxes(a, 2, 3) * b)(there, jax.device_put(y, device))
+            np.testing.assert_allclose(got, np.swapaxes(x, 2, 3) * y, rtol=1e-6)
+
     def test_values_go_there_and_back(self):
         for device in self.each():
             for dtype in ("bool", "int8", "uint8", "int32", "uint32", "float16", "bfloat16",
