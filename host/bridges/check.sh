@@ -73,22 +73,29 @@ onnxruntime() {
   run "$python" -B -W ignore $tests/python_door.py
 }
 
-# jax_tests FILE: how many pass on JAX's own CPU, and of these on Keel
+# jax_tests FILE PLATFORM [DEVICE]: runs a file of JAX's tests; those that pass, in
+# $folder/FILE.PLATFORM.passed
 jax_tests() {
-  for platform in cpu keel; do
-    (
-      cd "$JAX_TESTS"
-      if [ $platform = keel ]; then
-        export PJRT_NAMES_AND_LIBRARY_PATHS="keel:$KEEL_PJRT_LIBRARY"
-      fi
-      JAX_PLATFORMS=$platform JAX_NUM_GENERATED_CASES=1 "$python" -m pytest -q -rA --tb=line \
-        -p no:cacheprovider "tests/$1" || true
-    ) >"$folder/$1.$platform" 2>&1
-    sed -n 's/^PASSED //p' "$folder/$1.$platform" | sort >"$folder/$1.$platform.passed"
+  (
+    cd "$JAX_TESTS"
+    if [ "$2" = keel ]; then
+      export PJRT_NAMES_AND_LIBRARY_PATHS="keel:$KEEL_PJRT_LIBRARY" KEEL_DEVICE="$3"
+    fi
+    JAX_PLATFORMS=$2 JAX_NUM_GENERATED_CASES=1 "$python" -m pytest -q -rA --tb=line \
+      -p no:cacheprovider "tests/$1" || true
+  ) >"$folder/$1.$2" 2>&1
+  sed -n 's/^PASSED //p' "$folder/$1.$2" | sort >"$folder/$1.$2.passed"
+}
+
+# jax_file FILE: how many of its tests pass on JAX's own CPU, and of these on each device
+jax_file() {
+  jax_tests "$1" cpu
+  for device in $devices; do
+    jax_tests "$1" keel "$device"
+    both=$(comm -12 "$folder/$1.cpu.passed" "$folder/$1.keel.passed" | wc -l)
+    echo "$1: $both of $(wc -l <"$folder/$1.cpu.passed") that pass on JAX's CPU pass on $device;" \
+      "assertions that failed: $(grep -c '^E .*AssertionError' "$folder/$1.keel" || true)"
   done
-  both=$(comm -12 "$folder/$1.cpu.passed" "$folder/$1.keel.passed" | wc -l)
-  echo "$1: $both of $(wc -l <"$folder/$1.cpu.passed") that pass on JAX's CPU pass on Keel;" \
-    "assertions that failed: $(grep -c 'AssertionError' "$folder/$1.keel" || true)"
 }
 
 jax() {
@@ -101,7 +108,7 @@ jax() {
     run "$python" -B host/bridges/pjrt/tests/test_jax_devices.py sim:0 sim:1 cpu:0 acme:0
   [ -n "${JAX_TESTS:-}" ] || return 0
   for file in lax_test.py nn_test.py random_test.py lax_numpy_test.py; do
-    jax_tests $file
+    jax_file $file
   done
 }
 

@@ -42,13 +42,13 @@ pjrt_error *pjrt_Plugin_Attributes(Plugin_Attributes_args *args) {
 
 /* ---- the client ---------------------------------------------------------------------- */
 
-static void describe(pjrt_client *client, uint32_t index) {
+static void describe(pjrt_client *client, uint32_t index, keel_device *keel) {
   pjrt_device *device = &client->devices[index];
   pjrt_description *d = &device->description;
   keel_device_facts facts;
   device->client = client;
-  device->device = keel_device_at(client->context, index);
-  keel_device_describe(device->device, &facts);
+  device->device = keel;
+  keel_device_describe(keel, &facts);
   d->id = (int)index;
   snprintf(d->name, sizeof d->name, "%s", facts.name);
   snprintf(d->kind, sizeof d->kind, "%s",
@@ -68,6 +68,17 @@ static void describe(pjrt_client *client, uint32_t index) {
   client->device_list[index] = device;
   client->memory_list[index] = &device->memory;
   client->description_list[index] = d;
+}
+
+/* Keel's default device comes first: JAX takes the first where none is named. */
+static void describe_all(pjrt_client *client) {
+  keel_device *first = keel_device_default(client->context);
+  uint32_t next = 0;
+  describe(client, next++, first);
+  for (uint32_t i = 0; i < client->count; i++) {
+    keel_device *device = keel_device_at(client->context, i);
+    if (device != first) describe(client, next++, device);
+  }
 }
 
 static void free_client(pjrt_client *client) {
@@ -126,8 +137,7 @@ pjrt_error *pjrt_Client_Create(Client_Create_args *args) {
                                   " what became of each plugin")
                  : pjrt_fail_text(KD_OUT_OF_MEMORY, "no memory");
   }
-  for (uint32_t i = 0; i < client->count; i++)
-    describe(client, i);
+  describe_all(client);
   client->topology = (pjrt_topology){client->description_list, client->count};
   snprintf(client->version, sizeof client->version, "Keel %s", keel_version());
   args->client = client;
