@@ -315,6 +315,8 @@ bool target_takes(const target *one, const opsets *imports,
 
 /* ---- context.c ------------------------------------------------------------------ */
 
+#define CONTEXT_FORMAT 1 /* of the nodes' attributes; a reader knows one */
+
 /* Whether a node is a compiled partition that Keel has written. */
 ort_status *context_is_ours(const ort_node *node, bool *out);
 /* Makes the node that stands for a partition, whose program is compiled for the
@@ -326,6 +328,15 @@ ort_status *context_write(const options *given, const char *device,
 ort_status *context_read(const options *given, const target *to,
                          const ort_graph *graph, const ort_node *node,
                          KD_OWNED keel_program **out);
+
+/* ---- compatible.c --------------------------------------------------------------- */
+
+/* What compiled models for a device depend on. The caller frees it. */
+ort_status *compatible_text(const keel_device *device, char **out);
+/* What such a text means here: OrtCompiledModelCompatibility_*, and the device
+ * that the model is for; NULL: unknown. */
+ort_status *compatible_ask(keel_context *context, const char *text,
+                           keel_device **out_device, int *out);
 
 /* ---- compile.c ------------------------------------------------------------------ */
 

@@ -21,7 +21,6 @@
 
 #define NODE_OP      "EPContext"
 #define NODE_DOMAIN  "com.microsoft"
-#define FORMAT       1          /* of the attributes; a reader knows one */
 #define EMBEDDED_MAX 0x7fffffff /* a model file holds no more */
 
 /* ---- sums of bytes -------------------------------------------------------------- */
@@ -70,7 +69,7 @@ static uint64_t sum_end(const sum *one) {
 static notes notes_of(const sum *check) {
   notes made;
   snprintf(made.text, sizeof made.text,
-           NOTES_BEGIN "%d, %" PRIu64 " bytes, sum %016" PRIx64, FORMAT,
+           NOTES_BEGIN "%d, %" PRIu64 " bytes, sum %016" PRIx64, CONTEXT_FORMAT,
            check->size, sum_end(check));
   return made;
 }
@@ -363,11 +362,11 @@ static ort_status *check_format(const reading *one) {
   if (!text || strncmp(text, NOTES_BEGIN, begin) != 0)
     return damaged(one, "does not say what it holds");
   unsigned long format = strtoul(text + begin, NULL, 10);
-  if (format == FORMAT) return NULL;
+  if (format == CONTEXT_FORMAT) return NULL;
   return failure(ORT_NOT_IMPLEMENTED,
                  "Keel: compiled node %.200s is in format %lu, and this Keel "
                  "(%s) knows format %d: compile the model again with it",
-                 one->node, format, keel_version(), FORMAT);
+                 one->node, format, keel_version(), CONTEXT_FORMAT);
 }
 
 static ort_status *check_device(const reading *one, const ort_node *node,

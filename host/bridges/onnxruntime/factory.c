@@ -224,6 +224,34 @@ static void release_ep(ort_ep_factory *self, ort_ep *ep) {
   drop((factory *)self);
 }
 
+/* ---- compiled models ----------------------------------------------------------- */
+
+/* Whether the device is put to one of the hardware devices. */
+static bool stands_at(const factory *self, const keel_device *device,
+                      const ort_hardware *const *hardware, size_t count) {
+  uint32_t index = 0;
+  while (device_at(self->held->context, index) != device)
+    index++;
+  const ort_hardware *made = self->made[index];
+  for (size_t i = 0; i < count; i++)
+    if (made ? made == hardware[i]
+             : ort->HardwareDevice_Type(hardware[i]) ==
+                   OrtHardwareDeviceType_CPU)
+      return true;
+  return false;
+}
+
+static ort_status *validate(ort_ep_factory *base,
+                            const ort_hardware *const *devices, size_t count,
+                            const char *info, int *out) {
+  const factory *self = (const factory *)base;
+  keel_device *device = NULL;
+  TRY(compatible_ask(self->held->context, info, &device, out));
+  if (device && !stands_at(self, device, devices, count))
+    *out = OrtCompiledModelCompatibility_EP_UNSUPPORTED;
+  return NULL;
+}
+
 /* ---- memory ------------------------------------------------------------------- */
 
 /* For values that ONNX Runtime makes without a session. */
@@ -282,6 +310,7 @@ ort_status *factory_create(runtime *held, const ort_logger *logger,
       .GetVendor = get_vendor,
       .GetVendorId = get_vendor_id,
       .GetVersion = get_version,
+      .ValidateCompiledModelCompatibilityInfo = validate,
       .GetSupportedDevices = get_supported_devices,
       .CreateEp = create_ep,
       .ReleaseEp = release_ep,

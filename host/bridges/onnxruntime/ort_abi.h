@@ -77,6 +77,9 @@ enum {
   OrtMemoryInfoDeviceType_NPU = 3,
   OrtDeviceMemoryType_DEFAULT = 0,
   OrtDeviceAllocator = 0,
+  OrtCompiledModelCompatibility_EP_SUPPORTED_OPTIMAL = 1,
+  OrtCompiledModelCompatibility_EP_SUPPORTED_PREFER_RECOMPILATION = 2,
+  OrtCompiledModelCompatibility_EP_UNSUPPORTED = 3,
   OrtMemTypeCPUInput = -2,
   OrtMemTypeCPUOutput = -1,
 
@@ -505,7 +508,10 @@ struct ort_ep_factory {
   void (*ReleaseEp)(ort_ep_factory *self, ort_ep *ep);
   uint32_t (*GetVendorId)(const ort_ep_factory *self);
   const char *(*GetVersion)(const ort_ep_factory *self);
-  ORT_UNUSED(8, 9);
+  /* what a text of a provider's GetCompiledModelCompatibilityInfo means here */
+  ort_status *(*ValidateCompiledModelCompatibilityInfo)(
+      ort_ep_factory *self, const ort_hardware *const *devices, size_t count,
+      const char *info, int *out);
   ort_status *(*CreateAllocator)(ort_ep_factory *self,
                                  const ort_memory_info *memory,
                                  const ort_pairs *options, ort_allocator **out);
@@ -524,6 +530,7 @@ ORT_SLOT(ort_ep_factory, CreateEp, 4);
 ORT_SLOT(ort_ep_factory, ReleaseEp, 5);
 ORT_SLOT(ort_ep_factory, GetVendorId, 6);
 ORT_SLOT(ort_ep_factory, GetVersion, 7);
+ORT_SLOT(ort_ep_factory, ValidateCompiledModelCompatibilityInfo, 8);
 ORT_SLOT(ort_ep_factory, CreateAllocator, 9);
 ORT_SLOT(ort_ep_factory, ReleaseAllocator, 10);
 ORT_SLOT(ort_ep_factory, CreateDataTransfer, 11);
@@ -546,7 +553,10 @@ struct ort_ep {
   /* instead of the factory's; the factory releases the allocator */
   ort_status *(*CreateAllocator)(ort_ep *self, const ort_memory_info *memory,
                                  ort_allocator **out);
-  ORT_UNUSED(11, 13);
+  ORT_UNUSED(11, 12);
+  /* what the compiled model depends on; copied */
+  const char *(*GetCompiledModelCompatibilityInfo)(ort_ep *self,
+                                                   const ort_graph *graph);
   /* copied; NULL: no kernels */
   ort_status *(*GetKernelRegistry)(ort_ep *self,
                                    const ort_kernel_registry **out);
@@ -559,6 +569,7 @@ ORT_SLOT(ort_ep, GetCapability, 2);
 ORT_SLOT(ort_ep, Compile, 3);
 ORT_SLOT(ort_ep, ReleaseNodeComputeInfos, 4);
 ORT_SLOT(ort_ep, CreateAllocator, 10);
+ORT_SLOT(ort_ep, GetCompiledModelCompatibilityInfo, 12);
 ORT_SLOT(ort_ep, GetKernelRegistry, 13);
 
 /* OrtNodeComputeInfo: how a compiled partition runs. The bridge fills it. */

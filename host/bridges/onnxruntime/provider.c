@@ -10,6 +10,7 @@ typedef struct provider {
   runtime *held;
   target to;
   options given;
+  char *compatible; /* what compiled models depend on */
 } provider;
 
 static const char *get_name(const ort_ep *base) {
@@ -232,6 +233,7 @@ static ort_status *begin(provider *self, const options *given,
   keel_device_facts facts;
   keel_device_describe(self->to.device, &facts);
   self->to.name = facts.name;
+  TRY(compatible_text(self->to.device, &self->compatible));
   if (given->trace) TRY_KEEL(keel_trace_start(self->held->context));
   return NULL;
 }
@@ -252,6 +254,13 @@ static ort_status *get_kernel_registry(ort_ep *base,
   return NULL;
 }
 
+/* ---- compiled models ------------------------------------------------------------- */
+
+static const char *get_compatibility(ort_ep *base, const ort_graph *graph) {
+  (void)graph;
+  return ((const provider *)base)->compatible;
+}
+
 ort_status *provider_create(ort_ep_factory *maker, runtime *held,
                             options *given, const char *device,
                             const ort_logger *logger, ort_ep **out) {
@@ -265,12 +274,14 @@ ort_status *provider_create(ort_ep_factory *maker, runtime *held,
       .ReleaseNodeComputeInfos = release_infos,
       .CreateAllocator = create_allocator,
       .GetKernelRegistry = get_kernel_registry,
+      .GetCompiledModelCompatibilityInfo = get_compatibility,
   };
   self->maker = maker;
   self->held = held;
   self->to = (target){.held = held, .context = held->context, .logger = logger};
   ort_status *status = begin(self, given, device);
   if (status) {
+    free(self->compatible);
     free(self);
     return status;
   }
@@ -289,5 +300,6 @@ void provider_destroy(ort_ep *base) {
              keel_message());
   options_free(&self->given);
   runtime_release(self->held);
+  free(self->compatible);
   free(self);
 }

@@ -298,6 +298,33 @@ def files_elsewhere_are_refused() -> None:
             refused(lambda: open_session(path + "2", options(DEVICE)), "the model's folder")
 
 
+def what_a_model_depends_on_is_known_before_it_is_opened() -> None:
+    from onnxruntime.capi import _pybind_state as state
+    ours = {one.ep_metadata["keel.device"]: one for one in devices()}
+    with tempfile.TemporaryDirectory() as folder:
+        path = write(folder, mlp(4), False)
+        text = next(one.value for one in onnx.load(path).metadata_props if PROVIDER in one.key)
+        check(text.startswith(f"format 1, device {DEVICE}, version "), "text", text)
+        if hasattr(state, "get_compatibility_info_from_model"):  # since 1.25
+            check(state.get_compatibility_info_from_model(path, PROVIDER) == text, "from the file")
+
+    def ask(name: str, info: str) -> str:
+        return str(state.get_model_compatibility_for_ep_devices([ours[name]], info).name)
+
+    check(ask(DEVICE, text) == "EP_SUPPORTED_OPTIMAL", "as it is", ask(DEVICE, text))
+    recompile = "EP_SUPPORTED_PREFER_RECOMPILATION"
+    for other in (text + ", driver 9", text.replace("version ", "version 9.")):
+        check(ask(DEVICE, other) == recompile, other, ask(DEVICE, other))
+    for other in ("", "nonsense", text.replace("format 1", "format 2"), text[:10],
+                  text.replace(DEVICE, "nonsense:0"), text.replace(DEVICE, 200 * "x")):
+        check(ask(DEVICE, other) == "EP_UNSUPPORTED", other, ask(DEVICE, other))
+    for name in ours:
+        at_the_cpu = [ours[one].device.type == ort.OrtHardwareDeviceType.CPU
+                      for one in (name, DEVICE)]
+        want = name == DEVICE or all(at_the_cpu)  # ONNX Runtime names the hardware alone
+        check((ask(name, text) == "EP_SUPPORTED_OPTIMAL") == want, name, ask(name, text))
+
+
 def main() -> int:
     register()
     failed = run_tests([a_compiled_model_runs_as_its_source, nothing_is_compiled_again,
@@ -309,7 +336,8 @@ def main() -> int:
                         the_compile_api_writes_to_memory, values_may_go_and_become_constants,
                         another_devices_program_is_refused, another_format_is_refused,
                         damage_is_refused, damaged_and_missing_files_are_refused,
-                        files_elsewhere_are_refused])
+                        files_elsewhere_are_refused,
+                        what_a_model_depends_on_is_known_before_it_is_opened])
     unregister()
     return 1 if failed else 0
 
