@@ -13,7 +13,7 @@ import importlib
 import os
 import sys
 import threading
-from ctypes import byref, c_char_p, c_int64, c_void_p, create_string_buffer, sizeof
+from ctypes import byref, c_char_p, c_int64, c_uint32, c_void_p, create_string_buffer, sizeof
 from dataclasses import dataclass
 from typing import Any, Iterator, Mapping, Sequence
 
@@ -163,13 +163,24 @@ class Tensor:
     """A value: immutable data on a device or in host memory, or a sequence of values."""
 
     def __init__(self, core: _Core, handle: c_void_p) -> None:
-        self._core, self._handle = core, handle
+        self._core = core
+        self._held: c_void_p | None = handle  # None: a run has taken it over
         core.hold()
 
     def __del__(self) -> None:
-        if getattr(self, "_handle", None):
-            lib.keel_tensor_release(self._handle)
+        if getattr(self, "_held", None):
+            lib.keel_tensor_release(self._held)
             self._core.drop()
+
+    @property
+    def _handle(self) -> c_void_p:
+        if self._held is None:
+            raise ValueError("the tensor was donated to a run, and is no more")
+        return self._held
+
+    def _give_away(self) -> None:
+        self._held = None
+        self._core.drop()
 
     @property
     def dtype(self) -> str:
@@ -331,23 +342,49 @@ class Model:
             raise TypeError(f"input {twice[0]!r} is given twice")
         return values
 
-    def run(self, *inputs: Any, timeout: float | None = None, **named: Any) -> list[Tensor]:
+    def _donated(self, names: Sequence[str], values: list[Any]) -> list[int]:
+        """The indices of the inputs that are donated."""
+        if isinstance(names, str):
+            names = [names]
+        known = [port.name for port in self.inputs]
+        for name in names:
+            if name not in known:
+                raise TypeError(f"donate: the model has no input {name!r}; its inputs are "
+                                + ", ".join(map(str, self.inputs)))
+            value = values[known.index(name)]
+            if not isinstance(value, Tensor):
+                raise TypeError(f"donate: input {name!r} is no keel.Tensor, but of type "
+                                f"{type(value).__name__}, whose memory is not Keel's: make one "
+                                "by Context.tensor, or leave the name out")
+            if sum(one is value for one in values) > 1 or list(names).count(name) > 1:
+                raise ValueError(f"donate: input {name!r} is given twice")
+        return [known.index(name) for name in names]
+
+    def run(self, *inputs: Any, timeout: float | None = None, donate: Sequence[str] = (),
+            **named: Any) -> list[Tensor]:
         """Runs it, and returns its outputs in order.
 
         inputs   what has __dlpack__ in host memory (NumPy, PyTorch ...), Tensors, or nested
                  lists of numbers; for a sequence a list of these, for an optional None or
                  one; in the model's order, or by name
         timeout  seconds; then KD_DEADLINE_EXCEEDED
+        donate   names of inputs, each a Tensor that is used up, whether the run fails or not:
+                 outputs may take its memory. No other thread may use it meanwhile
         """
         values = self._in_order(inputs, named)
+        donated = self._donated(donate, values)
         core = self._core
         own = [_value(core, value, port) for value, port in zip(values, self.inputs)]
         n, m = len(own), len(self.outputs)
         arguments = (c_void_p * max(1, n))(*[t._handle for t in own])
         results = (c_void_p * max(1, m))()
         params = native.RunParams(struct_size=sizeof(native.RunParams),
-                                  timeout=_nanoseconds(timeout))
+                                  timeout=_nanoseconds(timeout),
+                                  donated=(c_uint32 * max(1, len(donated)))(*donated),
+                                  donated_count=len(donated))
         core.handle
+        for i in donated:
+            own[i]._give_away()
         _check(lib.keel_plan_run_with(self._plan, byref(params), arguments, n, results, m))
         outputs = [Tensor(core, c_void_p(results[i])) for i in range(m)]
         shared: list[tuple[int, int]] = []

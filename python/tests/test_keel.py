@@ -287,6 +287,37 @@ class Failures(unittest.TestCase):
             with self.assertRaisesRegex(TypeError, words):
                 model.run(*arguments, **named)
 
+    def test_donated_inputs_are_used_up(self):
+        context = keel.open()
+        model = context.load(case("test_matmul_3d"))
+        x = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+        y = x.reshape(2, 4, 3)
+        want = np.matmul(x, y)
+        for name in ("a", "b"):
+            a, b = context.tensor(x), context.tensor(y)
+            given = a if name == "a" else b
+            got = model.run(a, b, donate=[name])
+            np.testing.assert_array_equal(got[0], want)
+            for use in (given.numpy, lambda: model.run(a, b), lambda: given.shape):
+                with self.assertRaisesRegex(ValueError, "was donated"):
+                    use()
+        a, b = context.tensor(x), context.tensor(y)
+        self.check("DEADLINE_EXCEEDED", ".", model.run, a, b, timeout=1e-9, donate=["a"])
+        with self.assertRaisesRegex(ValueError, "was donated"):
+            a.numpy()  # a run that fails has used it up, too
+        np.testing.assert_array_equal(b, y)
+        a = context.tensor(x)
+        for error, words, names in ((TypeError, "no input 'q'", ["q"]),
+                                    (ValueError, "'a' is given twice", ["a", "a"]),
+                                    (TypeError, "'b' is no keel.Tensor, but of type ndarray", "b")):
+            with self.assertRaisesRegex(error, "^donate: .*" + words):
+                model.run(a, y, donate=names)
+        square = np.ones((2, 3, 3), np.float32)
+        both = context.tensor(square)
+        with self.assertRaisesRegex(ValueError, "'a' is given twice"):
+            model.run(both, both, donate="a")
+        np.testing.assert_array_equal(model.run(a, y)[0], want)  # refused before it was taken
+
     def test_a_refused_plugin_says_why(self):
         with tempfile.NamedTemporaryFile(suffix=".so") as file:
             file.write(b"not a library")
