@@ -16,9 +16,14 @@ part() {
   [ "$TURN" = all ] && echo 1 || echo $((TURN % $1 + 1))
 }
 
+# fraction N: that part as "2/3"; of all, 1/1
+fraction() {
+  [ "$TURN" = all ] && echo 1/1 || echo "$(part "$1")/$1"
+}
+
 # shard N: the suite's option for that part
 shard() {
-  [ "$TURN" = all ] || echo "--shard $(part "$1")/$1"
+  echo "--shard $(fraction "$1")"
 }
 
 # some N WORD...: every Nth word, beginning with the one whose turn it is
@@ -29,4 +34,11 @@ some() {
     [ "$TURN" != all ] && [ $((at % parts + 1)) != "$(part "$parts")" ] || echo "$word"
     at=$((at + 1))
   done
+}
+
+# except N WORD...: ctest's option that leaves out the tests whose turn it is not
+except() {
+  # shellcheck disable=SC2046 # names are words
+  echo "-E ^($(printf '%s\n' "$@" | tail -n +2 |
+    grep -vxF "$(some "$@")" | paste -s -d '|'))\$"
 }

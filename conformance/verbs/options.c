@@ -175,18 +175,7 @@ static const char *take_jobs(kc_options *o, const char *value) {
 }
 
 static const char *take_shard(kc_options *o, const char *value) {
-  uint64_t part = 0, parts = 0;
-  char first[24];
-  size_t size = strcspn(value, "/");
-  snprintf(first, sizeof first, "%.*s", (int)size, value);
-  bool good = size < sizeof first && value[size] &&
-              kc_read_number(first, &part) &&
-              kc_read_number(value + size + 1, &parts) && parts <= 10000 &&
-              part >= 1 && part <= parts;
-  if (!good) return "is not like 2/5";
-  o->shard = (uint32_t)part - 1;
-  o->shards = (uint32_t)parts;
-  return NULL;
+  return kc_read_part(value, &o->shard, &o->shards) ? NULL : "is not like 2/5";
 }
 
 /* A case that the plugin doesn't have shows when it runs; a rule that is none at once. */

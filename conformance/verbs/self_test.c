@@ -27,6 +27,7 @@ static const char help[] =
     "rules that failed, ok or NOT CAUGHT. Exit status 0 when all were caught.\n"
     "\n"
     "  --defect GLOB   only these\n"
+    "  --variants I/N  of the odd variants the I-th of N parts\n"
     "  --fault PLUGIN  puts the defects that can be put around a plugin "
     "around\n"
     "                  this one\n"
@@ -87,6 +88,7 @@ typedef struct settings {
   const char *glob, *seed, *fault;
   bool matrix, races;
   uint32_t jobs, repeat;
+  uint32_t part, parts; /* of the odd variants: from 0; 0: all */
   char sim[4200], folder[4200];
 } settings;
 
@@ -287,13 +289,17 @@ static void run_tasks(task *tasks, uint32_t count, const settings *s) {
 
 static int read_options(settings *s, int argc, char **argv) {
   static char path[4096];
-  const char *jobs = NULL, *repeat = NULL;
+  const char *jobs = NULL, *repeat = NULL, *variants = NULL;
   uint64_t number = 0;
-  const kc_word options[] = {
-      {"--defect", .value = &s->glob}, {"--seed", .value = &s->seed},
-      {"--fault", .value = &s->fault}, {"--jobs", .value = &jobs},
-      {"--repeat", .value = &repeat},  {"--matrix", .flag = &s->matrix},
-      {"--races", .flag = &s->races},  {0}};
+  const kc_word options[] = {{"--defect", .value = &s->glob},
+                             {"--seed", .value = &s->seed},
+                             {"--fault", .value = &s->fault},
+                             {"--jobs", .value = &jobs},
+                             {"--repeat", .value = &repeat},
+                             {"--matrix", .flag = &s->matrix},
+                             {"--races", .flag = &s->races},
+                             {"--variants", .value = &variants},
+                             {0}};
   kc_words words = {.verb = "self-test", .help = help, .options = options};
   int status = kc_words_read(&words, argc, argv);
   if (status >= 0) return status;
@@ -309,6 +315,8 @@ static int read_options(settings *s, int argc, char **argv) {
     return kc_usage("self-test", "--repeat %s is not a number, 1 or more",
                     repeat);
   if (repeat) s->repeat = (uint32_t)number;
+  if (variants && !kc_read_part(variants, &s->part, &s->parts))
+    return kc_usage("self-test", "--variants %s is not like 2/5", variants);
   return -1;
 }
 
@@ -328,7 +336,8 @@ int kc_verb_self_test(int argc, char **argv) {
     tasks[count++] =
         (task){.name = "sound", .sound = true, .layer = s.fault != NULL};
   for (uint32_t i = 0; i < KC_COUNT_OF(oddities) && !s.fault; i++)
-    if (all || (s.glob && fnmatch(s.glob, oddities[i], 0) == 0))
+    if (all ? !s.parts || i % s.parts == s.part
+            : s.glob && fnmatch(s.glob, oddities[i], 0) == 0)
       tasks[count++] = (task){.name = oddities[i], .odd = true};
   const kc_defect *defect = NULL;
   for (uint32_t i = 0; (defect = kc_defect_at(i)); i++) {

@@ -105,6 +105,21 @@ bool kc_read_number(const char *text, uint64_t *out) {
   return isdigit((unsigned char)*text) && !*end && !errno;
 }
 
+bool kc_read_part(const char *text, uint32_t *out_part, uint32_t *out_parts) {
+  uint64_t part = 0, parts = 0;
+  char first[24];
+  size_t size = strcspn(text, "/");
+  snprintf(first, sizeof first, "%.*s", (int)size, text);
+  bool good = size < sizeof first && text[size] &&
+              kc_read_number(first, &part) &&
+              kc_read_number(text + size + 1, &parts) && parts <= 10000 &&
+              part >= 1 && part <= parts;
+  if (!good) return false;
+  *out_part = (uint32_t)part - 1;
+  *out_parts = (uint32_t)parts;
+  return true;
+}
+
 bool kc_read_factor(const char *text, const char **out_end, double *out) {
   char *end = NULL;
   *out = strtod(text, &end);

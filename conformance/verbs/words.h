@@ -53,6 +53,8 @@ int kc_option_value(const char *verb, const char *name, int argc, char **argv,
                     int *at, const char **out_value);
 /* A number without sign, and nothing behind it. */
 bool kc_read_number(const char *text, uint64_t *out);
+/* "2/5": the second of five parts, counted from 0. */
+bool kc_read_part(const char *text, uint32_t *out_part, uint32_t *out_parts);
 /* A number above 0, and where it ends. */
 bool kc_read_factor(const char *text, const char **out_end, double *out);
 
