@@ -14,13 +14,15 @@
 
 #include "bridge.h"
 
+#define BEGIN "format %d, device "
+
 ort_status *compatible_text(const keel_device *device, char **out) {
   keel_device_facts facts;
   keel_device_describe(device, &facts);
   bool compiles = facts.level >= 3; /* the ABI's level "compile" */
   int size =
-      asprintf(out, "format %d, device %s, version %s%s%s%s%s", CONTEXT_FORMAT,
-               facts.name, keel_version(), compiles ? ", product " : "",
+      asprintf(out, BEGIN "%s, version %s%s%s%s%s", CONTEXT_FORMAT, facts.name,
+               keel_version(), compiles ? ", product " : "",
                compiles ? facts.product : "", compiles ? ", driver " : "",
                compiles ? facts.driver : "");
   if (size >= 0) return NULL;
@@ -31,12 +33,13 @@ ort_status *compatible_text(const keel_device *device, char **out) {
 /* The device that a text is for; NULL: it is in another format, or there is no
  * such device. */
 static keel_device *device_of(keel_context *context, const char *text) {
-  char name[80];
-  int format = 0;
-  if (sscanf(text, "format %d, device %79[^,],", &format, name) != 2 ||
-      format != CONTEXT_FORMAT)
-    return NULL;
-  keel_device *device = NULL;
+  char begin[64], name[80];
+  int size = snprintf(begin, sizeof begin, BEGIN, CONTEXT_FORMAT);
+  if (strncmp(text, begin, (size_t)size) != 0) return NULL;
+  const char *at = text + size;
+  snprintf(name, sizeof name, "%.*s", (int)strcspn(at, ","), at);
+  keel_device *device = NULL; /* no name would be the default device */
+  if (!*name) return NULL;
   return keel_device_find(context, name, &device) == KD_OK ? device : NULL;
 }
 
