@@ -102,6 +102,11 @@ jax() {
   environment jax jax numpy absl-py pytest
   # shellcheck disable=SC2086 # devices are words
   JAX_PLATFORMS=cpu,keel run "$python" -B host/bridges/pjrt/tests/test_jax.py $devices
+  [ "$short" ] && programs=60 || programs=500
+  for device in $devices; do
+    JAX_PLATFORMS=cpu,keel \
+      run "$python" -B host/bridges/pjrt/tests/random_programs.py "$device" $programs
+  done
   # several devices in one program: those of the samples and the simulated ones are always there
   JAX_PLATFORMS=cpu,keel \
     KEEL_PLUGIN_PATH="$KEEL_PLUGIN_PATH:$build/samples:$build/conformance/sim.so" \

@@ -315,7 +315,8 @@ def what_a_model_depends_on_is_known_before_it_is_opened() -> None:
     recompile = "EP_SUPPORTED_PREFER_RECOMPILATION"
     for other in (text + ", driver 9", text.replace("version ", "version 9.")):
         check(ask(DEVICE, other) == recompile, other, ask(DEVICE, other))
-    for other in ("", "nonsense", "format 1, device ", text.replace("format 1", "format 2"), text[:10],
+    for other in ("", "nonsense", "format 1, device ", text[:10],
+                  text.replace("format 1", "format 2"),
                   text.replace(DEVICE, "nonsense:0"), text.replace(DEVICE, 200 * "x")):
         check(ask(DEVICE, other) == "EP_UNSUPPORTED", other, ask(DEVICE, other))
     for name in ours:

@@ -150,10 +150,12 @@ class OnKeel(unittest.TestCase):
 
     def test_the_default_device_comes_first(self):
         last = list(keel.jax.devices())[-1]
-        code = "import keel.jax, jax; keel.jax.register(); print(jax.devices('keel')[0].keel_device)"
+        code = ("import keel.jax, jax; keel.jax.register();"
+                "print(jax.devices('keel')[0].keel_device)")
         for wanted in (last, "cpu:0"):
-            done = subprocess.run([sys.executable, "-B", "-c", code], capture_output=True, text=True,
-                                  timeout=300, env={**os.environ, "KEEL_DEVICE": wanted})
+            done = subprocess.run([sys.executable, "-B", "-c", code], capture_output=True,
+                                  text=True, timeout=300,
+                                  env={**os.environ, "KEEL_DEVICE": wanted})
             self.assertEqual(done.stdout.strip(), wanted, done.stderr)
 
     def test_tanh_is_flat_far_out(self):
