@@ -207,8 +207,8 @@ class OnKeel(unittest.TestCase):
         keys = (np.array([1, 2, 3, 4], np.uint32), np.array([1, 2], np.uint64),
                 np.array([2**63 + 5, 2**64 - 3], np.uint64))  # the counter wraps
         algorithms = jax.lax.RandomAlgorithm
-        enable_x64 = getattr(jax, "enable_x64", None)  # JAX 0.7 has it in jax.experimental
-        with (enable_x64 or jax.experimental.enable_x64)(True):
+        # JAX 0.7 has it in jax.experimental
+        with (jax if hasattr(jax, "enable_x64") else jax.experimental).enable_x64(True):
             for algorithm in (algorithms.RNG_THREE_FRY, algorithms.RNG_PHILOX):
                 for dtype in ("uint8", "uint32", "uint64"):
                     def bits(key, algorithm=algorithm, dtype=dtype):
