@@ -325,9 +325,8 @@ static bool plan_view(keel_memory_plan *all, const keel_step *step) {
   const keel_type *type = all->executable->types[to];
   source *at = &all->values[to];
   *at = all->values[from];
-  if (at->strides && !step->site.part) return false;
-  if (step->site.part) {
-    at->strides = NULL; /* the part's own are of the memory */
+  if (!step->site.part && at->strides) return false;
+  if (step->site.part) { /* its strides are of the memory */
     at->offset += (uint64_t)keel_attr_int(step->site.op, "offset", 0) *
                   kd_dtype_size(step->site.part->dtype);
     keel_attr_ints(step->site.op, "strides", &at->strides);
