@@ -8,22 +8,14 @@ KEEL_LIBRARY, KEEL_PJRT_LIBRARY and KEEL_PLUGIN_PATH say what is tested.
 """
 from __future__ import annotations
 
-import os
 import random
 import sys
 import time
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), *[".."] * 4, "python"))
-try:
-    import jax
-except ImportError:
-    print("Python's package jax is not installed")
-    sys.exit(77)
+from common import jax, keel
 import jax.numpy as jnp
 import numpy as np
-
-import keel.jax
 
 SHAPES = [(4, 3), (3, 5), (2, 1, 3, 5)]  # the last is where most chains begin
 ELEMENTS, RANK = 2000, 5  # at most
@@ -144,9 +136,11 @@ def differs(seed: int, device: Any, cpu: Any) -> str:
 
 
 def main() -> int:
-    name = sys.argv[1] if len(sys.argv) > 1 else "cpu:0"
-    count = int(sys.argv[2]) if len(sys.argv) > 2 else 100
-    first = int(sys.argv[3]) if len(sys.argv) > 3 else int(time.time()) // 3600 * 1000
+    name, *numbers = sys.argv[1:] or ["cpu:0"]
+    if len(numbers) > 2 or not all(number.isdecimal() for number in numbers):
+        sys.exit(f"random_programs.py: {' '.join(numbers)}: want COUNT and SEED, two numbers")
+    count = int(numbers[0]) if numbers else 100
+    first = int(numbers[1]) if len(numbers) > 1 else int(time.time()) // 3600 * 1000
     device, cpu = keel.jax.device(name), jax.devices("cpu")[0]
     wrong = 0
     for seed in range(first, first + count):

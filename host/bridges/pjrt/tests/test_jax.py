@@ -8,22 +8,13 @@ import os
 import subprocess
 import sys
 import threading
-
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), *[".."] * 4, "python"))
-try:
-    import jax
-except ImportError:
-    print("Python's package jax is not installed")
-    sys.exit(77)
 import unittest
 
+from common import jax, keel
 import jax.numpy as jnp
 import numpy as np
 from jax.experimental import serialize_executable
 
-import keel.jax
-
-keel.jax.register()
 CPU = jax.devices("cpu")[0]
 NAMES = sys.argv[1:] or ["cpu:0"]
 

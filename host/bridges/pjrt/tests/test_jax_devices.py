@@ -7,23 +7,15 @@ KEEL_LIBRARY, KEEL_PJRT_LIBRARY and KEEL_PLUGIN_PATH say what is tested.
 """
 import os
 import sys
-
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), *[".."] * 4, "python"))
-os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=4"
-try:
-    import jax
-except ImportError:
-    print("Python's package jax is not installed")
-    sys.exit(77)
 import unittest
 
+os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=4"  # before jax is there
+
+from common import jax, keel
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 
-import keel.jax
-
-keel.jax.register()
 ALL = {str(d).split(", ")[-1].rstrip(")"): d for d in jax.devices("keel")}
 KEEL = [ALL[name] for name in sys.argv[1:]] or list(ALL.values())[:4]
 CPU = jax.devices("cpu")[:4]
