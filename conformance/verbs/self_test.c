@@ -317,6 +317,10 @@ static int read_options(settings *s, int argc, char **argv) {
   if (repeat) s->repeat = (uint32_t)number;
   if (variants && !kc_read_part(variants, &s->part, &s->parts))
     return kc_usage("self-test", "--variants %s is not like 2/5", variants);
+  if (variants && (s->glob || s->fault || s->races))
+    return kc_usage("self-test",
+                    "--variants is of all that runs on the simulated device:"
+                    " leave --defect, --fault and --races out");
   return -1;
 }
 
