@@ -1,7 +1,9 @@
 /* capture.c - recordings: lists of commands, which become a CUDA graph at the first launch
  * after a change. Commands stand in it in the order in which they were recorded, that of
- * their streams among it. Where only buffers change, the graph is updated in place. What
- * the driver can't record is enqueued command by command. */
+ * their streams among it. Where only buffers change, the graph is updated in place, at the
+ * second launch with them: an update costs more than to enqueue the commands one by one, and
+ * pays only where the same buffers come again. What the driver can't record is enqueued
+ * command by command each time. */
 #include <string.h>
 
 #include "cudev.h"
@@ -11,6 +13,7 @@ struct kd_capture {
   cu_graph_exec exec;      /* NULL: not made yet */
   cuda_scratch scratch; /* of calls of libraries in it, one after the other */
   bool changed;         /* since `exec` was made */
+  bool rebound;         /* since the last launch */
   bool listed;          /* the driver can't record it: launches enqueue it */
 };
 
@@ -24,6 +27,7 @@ static kd_status added(kd_capture *c, fam_command *m) {
 
 static void rebound(kd_capture *c) {
   c->changed = true;
+  c->rebound = true;
 }
 
 static void destroy(kd_capture *c) {
@@ -118,16 +122,18 @@ static kd_status launch_here(kd_capture *c, kd_stream *stream) {
   if (!r->count) return KD_OK;
   bool profiling =
       atomic_load_explicit(&r->device->profiling, memory_order_relaxed);
-  if (!profiling && !c->listed) {
+  bool listed = profiling || c->listed || c->rebound;
+  c->rebound = false;
+  if (!listed) {
     status = prepare(c);
     if (status == KD_DEVICE_LOST || status == KD_OUT_OF_MEMORY) return status;
     if (status != KD_OK) {
       cuda_host->log(cuda_host, KD_LOG_WARNING,
                      "a recording is no graph, and is enqueued each time");
-      c->listed = true;
+      c->listed = listed = true;
     }
   }
-  if (profiling || c->listed) {
+  if (listed) {
     status = KD_OK;
     for (uint32_t i = 0; status == KD_OK && i < r->count; i++)
       status = cuda_enqueue_noted(r->device, stream, &r->commands[i], 0);
