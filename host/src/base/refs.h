@@ -28,6 +28,11 @@ static inline bool keel_refs_unique(const atomic_uint *refs) {
   return atomic_load_explicit(refs, memory_order_acquire) == 1;
 }
 
+/* How many there are. Acquire, as above: for one who holds them all. */
+static inline unsigned keel_refs_count(const atomic_uint *refs) {
+  return atomic_load_explicit(refs, memory_order_acquire);
+}
+
 /* Drops a reference; true if it was the last, so that the object is the caller's alone. The
  * last holder need not write the count: no other thread could take a reference. */
 static inline bool keel_refs_drop(atomic_uint *refs) {

@@ -114,6 +114,19 @@ static inline bool keel_buffer_unique(const keel_buffer *buffer) {
          !atomic_load_explicit(&buffer->exported, memory_order_relaxed);
 }
 
+/* The same for a holder of `count` references. */
+static inline bool keel_buffer_held(const keel_buffer *buffer, unsigned count) {
+  return keel_refs_count(&buffer->refs) == count &&
+         !atomic_load_explicit(&buffer->exported, memory_order_relaxed);
+}
+
+/* Whether either may stand for the other: as large, of the same heap, which allocated it. */
+static inline bool keel_buffer_alike(const keel_buffer *a,
+                                     const keel_buffer *b) {
+  return a->heap == b->heap && a->class == b->class &&
+         a->class < KEEL_HEAP_CLASSES && a->size == b->size;
+}
+
 static inline keel_buffer *keel_buffer_retain(keel_buffer *buffer) {
   /* relaxed: the caller already holds a reference */
   keel_refs_take(&buffer->refs);

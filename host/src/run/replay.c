@@ -117,31 +117,65 @@ static location location_of(const keel_tensor *tensor) {
   return tensor ? (location){tensor->buffer, tensor->offset} : (location){0};
 }
 
+/* Whether nothing but the recordings holds it, so that a run may overwrite it. */
+static bool is_free(const keel_replay *replay, const keel_buffer *buffer) {
+  unsigned held = 0;
+  for (int i = 0; i < RECORDINGS; i++)
+    for (uint32_t j = 0; j < replay->location_count; j++)
+      held += replay->recordings[i].locations[j].buffer == buffer;
+  return keel_buffer_held(buffer, held);
+}
+
 /* Whether it reads this run's inputs, and writes outputs that nothing else holds. */
 static bool fits(const keel_replay *replay, const recording *r) {
   if (!r->capture) return false;
   for (uint32_t i = 0; i < replay->input_count; i++)
     if (!is_same(&r->locations[i], &replay->now[i])) return false;
   for (uint32_t i = replay->input_count; i < replay->location_count; i++)
-    if (!keel_buffer_unique(r->locations[i].buffer)) return false;
+    if (!is_free(replay, r->locations[i].buffer)) return false;
   return true;
+}
+
+/* Memory that only a recording holds, as large as output `index` there; NULL: none. Of a
+ * loop whose outputs are the next run's inputs, it is what the run before last wrote: two
+ * recordings take turns. */
+static keel_buffer *find_free(const keel_replay *replay, uint32_t index) {
+  const location *last = &replay->now[replay->input_count];
+  for (int i = 0; i < RECORDINGS; i++) {
+    const recording *r = &replay->recordings[i];
+    if (!r->capture) continue;
+    const keel_buffer *like = r->locations[replay->input_count + index].buffer;
+    for (uint32_t j = 0; j < replay->location_count; j++) {
+      const location *one = &r->locations[j];
+      bool taken = !one->buffer || one->offset;
+      for (uint32_t k = 0; k < index && !taken; k++)
+        taken = last[k].buffer == one->buffer;
+      if (!taken && keel_buffer_alike(one->buffer, like) &&
+          is_free(replay, one->buffer))
+        return one->buffer;
+    }
+  }
+  return NULL;
 }
 
 void keel_replay_choose(keel_static_run *static_run) {
   keel_replay *replay = static_run->replay;
-  for (uint32_t i = 0; i < replay->input_count; i++)
-    replay->now[i] = location_of(static_run->read[i]);
+  for (uint32_t i = 0; i < replay->location_count; i++)
+    replay->now[i] = i < replay->input_count ? location_of(static_run->read[i])
+                                             : (location){0};
   replay->chosen = NULL;
   if (static_run->donation) return; /* a recording would hold the inputs */
   for (int i = 0; i < RECORDINGS && !replay->chosen; i++)
     if (fits(replay, &replay->recordings[i]))
       replay->chosen = &replay->recordings[i];
+  for (uint32_t i = replay->input_count; i < replay->location_count; i++)
+    replay->now[i].buffer = replay->chosen
+                                ? replay->chosen->locations[i].buffer
+                                : find_free(replay, i - replay->input_count);
 }
 
 keel_buffer *keel_replay_output(const keel_replay *replay, uint32_t index) {
-  return replay && replay->chosen
-             ? replay->chosen->locations[replay->input_count + index].buffer
-             : NULL;
+  return replay ? replay->now[replay->input_count + index].buffer : NULL;
 }
 
 /* Whether a location belongs to one argument only. A recording can be rebound only where
