@@ -103,6 +103,28 @@ class OnKeel(unittest.TestCase):
                 np.testing.assert_allclose(np.asarray(g), np.asarray(w), rtol=tolerance,
                                            atol=tolerance)
 
+    def test_gradients_of_convolutions(self):
+        cases = [  # the input's shape, the kernel's, and how they meet
+            ((2, 9, 8, 3), (3, 3, 3, 4), {"padding": "SAME"}),
+            ((2, 9, 8, 3), (3, 2, 3, 4), {"window_strides": (2, 2), "padding": "SAME"}),
+            ((1, 12, 11, 2), (2, 3, 2, 5), {"padding": ((1, 0), (2, 3))}),
+            ((1, 12, 11, 2), (2, 3, 2, 5), {"padding": ((-1, 2), (0, -2))}),
+            ((2, 16, 15, 1), (3, 3, 1, 2), {"rhs_dilation": (2, 3), "window_strides": (2, 1)}),
+            ((3, 40, 2), (5, 2, 3), {"window_strides": (3,), "padding": ((2, 1),)}),
+            ((1, 8, 9, 7, 2), (2, 3, 2, 2, 3), {"padding": "SAME"}),
+            ((2, 9, 8, 4), (3, 3, 1, 8), {"feature_group_count": 4})]
+        for x, k, how in cases:
+            letters = "DHW"[-(len(x) - 2):]
+            how = {"window_strides": (1,) * len(letters), "padding": "VALID", **how,
+                   "dimension_numbers": ("N" + letters + "C", letters + "IO", "N" + letters + "C")}
+
+            def loss(x, k):
+                return (jax.lax.conv_general_dilated(x, k, **how) ** 2).sum()
+
+            with self.subTest(x=x, k=k):
+                self.same(jax.grad(loss, (0, 1)), normal(*x, seed=1), normal(*k, seed=2),
+                          tolerance=2e-5)
+
     def test_ready_is_when_the_work_has_ended(self):
         def chain(x):
             y = x

@@ -1,5 +1,6 @@
 /* conv.c - convolutions: dimensions in ONNX's order, dilated and cut inputs, groups of
- * batches, and kernels that are reversed. */
+ * batches, and kernels that are reversed. Those of large kernels and few windows, as a
+ * kernel's gradient is, are products. */
 #include "frontends/stablehlo/lower.h"
 
 #define SPATIAL_MOST (KD_MAX_RANK - 4)
@@ -194,6 +195,89 @@ static keel_value add_conv(hlo *h, const conv *c, keel_value x, keel_value w,
   return hlo_node(h, "Conv", attrs, 5, in, 2);
 }
 
+/* ---- as a product ---------------------------------------------------------------------- */
+
+#define WINDOWS_MOST 64                 /* each is a node */
+#define PATCHES_MOST (INT64_C(1) << 26) /* elements */
+
+/* Numbers of windows, and of a kernel's places. */
+static void count_windows(const conv *c, int64_t *out_windows,
+                          int64_t *out_places) {
+  *out_windows = *out_places = 1;
+  for (uint32_t i = 0; i < c->spatial; i++) {
+    *out_windows *= c->out->dims[c->out_order[2 + i]];
+    *out_places *= c->kernel->dims[c->kernel_order[2 + i]];
+  }
+}
+
+/* Libraries know kernels of some places, and many windows. */
+static bool is_product(const conv *c) {
+  int64_t windows, places;
+  count_windows(c, &windows, &places);
+  if (!c->spatial || c->feature_groups > 1 || c->batch_groups > 1 ||
+      windows > WINDOWS_MOST || places <= 4 * windows)
+    return false;
+  for (uint32_t i = 0; i < c->spatial; i++)
+    if (c->reversed[i] || c->interior[i]) return false;
+  int64_t line = c->in->elements / c->in->dims[c->in_order[0]];
+  return line * windows <= PATCHES_MOST / c->in->dims[c->in_order[0]];
+}
+
+/* What window `number` sees, as [batch, features x places]. */
+static keel_value add_patch(hlo *h, const conv *c, keel_value x, int64_t number,
+                            const int64_t *flat) {
+  int64_t first[KD_MAX_RANK], end[KD_MAX_RANK], axes[KD_MAX_RANK];
+  for (uint32_t i = c->spatial; i-- > 0;) {
+    int64_t size = c->out->dims[c->out_order[2 + i]];
+    int64_t places = c->kernel->dims[c->kernel_order[2 + i]];
+    first[i] = number % size * c->stride[i];
+    end[i] = first[i] + (places - 1) * c->gap[i] + 1;
+    axes[i] = 2 + i;
+    number /= size;
+  }
+  x = HLO(h, "Slice", x, hlo_i64s(h, c->spatial, first),
+          hlo_i64s(h, c->spatial, end), hlo_i64s(h, c->spatial, axes),
+          hlo_i64s(h, c->spatial, c->gap));
+  return hlo_reshape(h, x, 2, flat);
+}
+
+/* [windows x batch, features x places] by [features x places, outputs]. */
+static void add_product(hlo *h, const hlo_op *op, const conv *c,
+                        kd_dtype dtype) {
+  uint32_t rank = c->in->rank;
+  int64_t dims[KD_MAX_RANK], order[KD_MAX_RANK], none[KD_MAX_RANK] = {0};
+  int64_t low[KD_MAX_RANK] = {0}, high[KD_MAX_RANK] = {0}, windows, places;
+  keel_value patches[WINDOWS_MOST];
+  count_windows(c, &windows, &places);
+  for (uint32_t i = 0; i < rank; i++)
+    dims[i] = c->in->dims[c->in_order[i]];
+  memcpy(low + 2, c->low, c->spatial * sizeof *low);
+  memcpy(high + 2, c->high, c->spatial * sizeof *high);
+  const int64_t batch = dims[0], outputs = c->kernel->dims[c->kernel_order[0]];
+  const int64_t flat[] = {batch, dims[1] * places},
+                flat_kernel[] = {flat[1], outputs};
+  keel_value x =
+      hlo_transpose(h, hlo_cast(h, op->in[0], dtype), rank, c->in_order);
+  x = hlo_pad(h, x, hlo_number(h, dtype, 0), rank, dims, low, high, none);
+  for (int64_t i = 0; i < windows; i++)
+    patches[i] = add_patch(h, c, x, i, flat);
+  x = hlo_concat(h, 0, patches, (uint32_t)windows);
+
+  memcpy(order, c->kernel_order + 1, (rank - 1) * sizeof *order);
+  order[rank - 1] = c->kernel_order[0];
+  keel_value w = hlo_transpose(h, hlo_cast(h, op->in[1], dtype), rank, order);
+  w = hlo_reshape(h, w, 2, flat_kernel);
+
+  /* windows, batch, outputs: back to the dimensions' places */
+  for (uint32_t i = 0; i < rank; i++) {
+    uint32_t at = i < 2 ? c->spatial + i : i - 2;
+    order[c->out_order[i]] = at;
+    dims[at] = c->out->dims[c->out_order[i]];
+  }
+  keel_value y = hlo_reshape(h, HLO(h, "MatMul", x, w), rank, dims);
+  op->out[0] = hlo_cast(h, hlo_transpose(h, y, rank, order), c->out->dtype);
+}
+
 keel_status hlo_convolution(hlo *h, const hlo_op *op) {
   conv c;
   int64_t dims[KD_MAX_RANK], kernel[KD_MAX_RANK], back[KD_MAX_RANK];
@@ -206,6 +290,10 @@ keel_status hlo_convolution(hlo *h, const hlo_op *op) {
     return KD_OK;
   }
   kd_dtype dtype = sum_type(&c);
+  if (is_product(&c)) {
+    add_product(h, op, &c, dtype);
+    return KD_OK;
+  }
   for (uint32_t i = 0; i < rank; i++) {
     back[c.out_order[i]] = i;
     out[i] = c.out->dims[c.out_order[i]];
