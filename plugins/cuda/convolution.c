@@ -1,10 +1,24 @@
-/* convolution.c - convolutions by cuDNN, with the bias, the sum and the ReLU behind them. */
+/* convolution.c - convolutions by cuDNN, with the bias, the sum and the ReLU behind them.
+ *
+ * Its padding is the same on both sides. Where that does not fit, the input is written once
+ * more, with its padding, into the scratch memory behind the library's. */
 #include <limits.h>
 #include <string.h>
 
 #include "cudev.h"
+#include "pad.h"
 
-#define WORKSPACE_MOST ((size_t)256 << 20)
+#define WORKSPACE_MOST ((size_t)256 << 20) /* of the library; and of padding */
+#define GROUPS_MOST    65535
+
+/* A copy of the input with zeros around its planes. */
+typedef struct padding {
+  cu_function pad; /* NULL: there is none */
+  size_t at;       /* in the scratch memory */
+  long long count; /* elements */
+  long long step;  /* items: each writes every step-th element */
+  int to[3], from[3], begin[3];
+} padding;
 
 typedef struct convolution {
   cuda_call call; /* first */
@@ -15,6 +29,7 @@ typedef struct convolution {
   dnn_activation activation;
   int algo;
   bool fused;
+  padding padding;
   union scale {
     float f32;
     double f64;
@@ -27,9 +42,35 @@ static bool is_refusal(int status) {
   return dnn.version >= 90000 ? status / 1000 == 3 : status == 9;
 }
 
+static kd_status pad_input(kd_device *d, const cuda_lane *lane,
+                           const convolution *c, cu_pointer *x) {
+  const padding *p = &c->padding;
+  cu_pointer to = lane->scratch.memory + p->at;
+  const int *n = p->from, *at = p->begin;
+  void *arguments[] = {x,
+                       &to,
+                       (void *)&p->count,
+                       (void *)&p->step,
+                       (void *)&p->to[0],
+                       (void *)&p->to[1],
+                       (void *)&p->to[2],
+                       (void *)&n[0],
+                       (void *)&n[1],
+                       (void *)&n[2],
+                       (void *)&at[0],
+                       (void *)&at[1],
+                       (void *)&at[2]};
+  CU_TRY(
+      d, "cuLaunchKernel",
+      cu.LaunchKernel(p->pad, (unsigned)(p->step / CUDA_PAD_GROUP), 1, 1,
+                      CUDA_PAD_GROUP, 1, 1, 0, lane->queue, arguments, NULL));
+  *x = to;
+  return KD_OK;
+}
+
 static int call_library(const convolution *c, const cuda_lane *lane,
-                        const fam_command *m) {
-  const void *x = (const void *)(uintptr_t)cuda_place_of(m, c->at_x);
+                        const fam_command *m, cu_pointer input) {
+  const void *x = (const void *)(uintptr_t)input;
   const void *w = (const void *)(uintptr_t)cuda_place_of(m, c->at_filter);
   const void *bias = (const void *)(uintptr_t)cuda_place_of(m, c->at_bias);
   const void *added = (const void *)(uintptr_t)cuda_place_of(m, c->at_added);
@@ -51,8 +92,13 @@ static int call_library(const convolution *c, const cuda_lane *lane,
 static kd_status enqueue(kd_device *d, cuda_lane *lane, cuda_call *call,
                          const fam_command *m) {
   convolution *c = (convolution *)call;
+  cu_pointer x = cuda_place_of(m, c->at_x);
+  if (c->padding.pad) {
+    kd_status padded = pad_input(d, lane, c, &x);
+    if (padded != KD_OK) return padded;
+  }
   cuda_dnn_lock(d);
-  int status = call_library(c, lane, m);
+  int status = call_library(c, lane, m, x);
   cuda_dnn_unlock(d);
   if (status == 0) return KD_OK;
   if (is_refusal(status)) {
@@ -91,9 +137,15 @@ static bool fits(int64_t value) {
   return value > 0 && value <= INT_MAX;
 }
 
-/* Its padding is the same on both sides: what is missing on the far side must be what no
- * window reaches. */
-static bool measure(const window *w, geometry *g) {
+/* What is missing of the padding on the far side must be what no window reaches. */
+static bool is_even(const window *w, int i, int64_t span) {
+  return w->begin[i] >= 0 && w->begin[i] <= INT_MAX / 2 &&
+         w->in[i] + 2 * w->begin[i] >= span &&
+         (w->in[i] + 2 * w->begin[i] - span) / w->stride[i] + 1 == w->out[i];
+}
+
+/* The input's sizes are those with its padding where *out_even is false. */
+static bool measure(const window *w, geometry *g, bool *out_even) {
   int skip = w->space == 1;
   if (w->space < 1 || w->space > 3) return false;
   *g = (geometry){.space = w->space + skip,
@@ -102,19 +154,23 @@ static bool measure(const window *w, geometry *g) {
                   .kernel = {1},
                   .stride = {1},
                   .dilation = {1}};
+  *out_even = true;
   for (int i = 0; i < w->space; i++) {
-    int64_t span = (w->kernel[i] - 1) * w->dilation[i] + 1;
     if (!fits(w->in[i]) || !fits(w->out[i]) || !fits(w->kernel[i]) ||
-        !fits(w->stride[i]) || !fits(w->dilation[i]) || w->begin[i] < 0 ||
-        w->begin[i] > INT_MAX / 2 || w->in[i] + 2 * w->begin[i] < span ||
-        (w->in[i] + 2 * w->begin[i] - span) / w->stride[i] + 1 != w->out[i])
+        !fits(w->stride[i]) || !fits(w->dilation[i]))
       return false;
-    g->in[i + skip] = (int)w->in[i];
+    *out_even &= is_even(w, i, (w->kernel[i] - 1) * w->dilation[i] + 1);
+  }
+  for (int i = 0; i < w->space; i++) {
+    int64_t reached = (w->out[i] - 1) * w->stride[i] +
+                      (w->kernel[i] - 1) * w->dilation[i] + 1;
+    if (!*out_even && !fits(reached)) return false;
+    g->in[i + skip] = (int)(*out_even ? w->in[i] : reached);
     g->out[i + skip] = (int)w->out[i];
     g->kernel[i + skip] = (int)w->kernel[i];
     g->stride[i + skip] = (int)w->stride[i];
     g->dilation[i + skip] = (int)w->dilation[i];
-    g->pad[i + skip] = (int)w->begin[i];
+    g->pad[i + skip] = *out_even ? (int)w->begin[i] : 0;
   }
   return true;
 }
@@ -209,6 +265,33 @@ static bool choose(convolution *c, int math, bool plain) {
   return false;
 }
 
+/* In the context. */
+static bool prepare_padding(kd_device *d, convolution *c, const fam_conv *v,
+                            const geometry *g, int type) {
+  padding *p = &c->padding;
+  size_t size = type == DNN_F64 ? 8 : type == DNN_F32 ? 4 : 2;
+  int64_t count = v->images * v->channels,
+          most = (int64_t)(WORKSPACE_MOST / size);
+  for (int i = 0; i < 3; i++) { /* the last dimensions */
+    int from = i - (3 - v->w.space), to = i - (3 - g->space);
+    if (from >= 0 &&
+        (v->w.begin[from] > INT_MAX / 2 || v->w.begin[from] < -INT_MAX / 2))
+      return false;
+    p->from[i] = from < 0 ? 1 : (int)v->w.in[from];
+    p->begin[i] = from < 0 ? 0 : (int)v->w.begin[from];
+    p->to[i] = to < 0 ? 1 : g->in[to];
+    if (count > most / p->to[i]) return false;
+    count *= p->to[i];
+  }
+  if (cuda_program_get(d, cuda_pad(size), &p->pad) != KD_OK) return false;
+  long long groups = (count + CUDA_PAD_GROUP - 1) / CUDA_PAD_GROUP;
+  p->count = count;
+  p->step = (groups < GROUPS_MOST ? groups : GROUPS_MOST) * CUDA_PAD_GROUP;
+  p->at = (c->call.workspace + 255) / 256 * 256;
+  c->call.workspace = p->at + (size_t)count * size;
+  return true;
+}
+
 static union scale scale_of(int compute, double value) {
   union scale s = {.f64 = value};
   if (compute == DNN_F32) s.f32 = (float)value;
@@ -223,13 +306,14 @@ kd_status cuda_convolution_make(kd_device *d, const fam_pass *pass,
   uint32_t added = cuda_buffer_named(pass, "ADDED");
   bool has_bias = bias != UINT32_MAX, has_added = added != UINT32_MAX;
   int type = 0, compute = 0;
+  bool even = true;
   geometry g;
   *out_call = NULL;
   if (x == UINT32_MAX || y == UINT32_MAX || v->activation == FAM_ANOTHER ||
       (!has_bias && (has_added || v->activation != FAM_PLAIN)) ||
       !find_type(pass->buffers[x].dtype, &type, &compute) || !fits(v->images) ||
       !fits(v->channels) || !fits(v->filters) || !fits(v->sections) ||
-      !measure(&v->w, &g))
+      !measure(&v->w, &g, &even))
     return KD_OK;
   dnn_handle handle = cuda_dnn(d);
   if (!handle) return KD_OK;
@@ -252,7 +336,8 @@ kd_status cuda_convolution_make(kd_device *d, const fam_pass *pass,
              : type == DNN_F32 && d->tf32        ? DNN_DEFAULT_MATH
                                                  : DNN_FMA_MATH;
   if (describe(c, v, &g, type, compute, math) == 0 &&
-      choose(c, math, v->activation == FAM_PLAIN))
+      choose(c, math, v->activation == FAM_PLAIN) &&
+      (even || prepare_padding(d, c, v, &g, type)))
     *out_call = &c->call;
   else
     destroy(&c->call);

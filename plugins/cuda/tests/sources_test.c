@@ -16,6 +16,7 @@
 #include "cudev.h"
 #include "families/nodes.h"
 #include "families/script_read.h"
+#include "pad.h"
 #include "turn.h"
 
 static const int archs[] = {75, 80, 90, 100, 120};
@@ -204,7 +205,8 @@ int main(int argc, char **argv) {
     return 77;
   }
   if (!fam_each_source(&dialect, fam_cuda, take, NULL) ||
-      !take(NULL, cuda_turn))
+      !take(NULL, cuda_turn) || !take(NULL, cuda_pad_2) ||
+      !take(NULL, cuda_pad_4) || !take(NULL, cuda_pad_8))
     return 1;
   uint32_t own = source_count;
   for (int i = 1; i < argc; i++) {
