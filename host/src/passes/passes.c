@@ -61,6 +61,8 @@ static const pass passes[] = {
      .over_all = keel_pass_fold},
     {"fuse", "fuses what follows a convolution into it",
      .on_device = keel_pass_fuse},
+    {"turned", "computes products with transposes beside them as one",
+     .on_device = keel_pass_turned},
     {"depthwise", "lets depthwise convolutions work on channels last",
      .on_device = keel_pass_depthwise},
     {"products", "fuses what follows a matrix product into it",
