@@ -134,6 +134,9 @@ typedef struct fam_plan {
   bool
       crowds; /* groups may have up to 1024 work-items where there is much to do */
   bool shared; /* groups have fast memory of their own */
+  /* a library has products, those of f16 and bf16 by tensor cores; said where it is asked
+   * whether an op is to be had */
+  bool library;
   /* of processors, whose sums are best kept in the registers of one item (`wide`: f32 in a
    * vector of the language) or of a subgroup that trades values (`lanes`: its items); 0 */
   uint32_t wide, lanes;

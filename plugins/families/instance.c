@@ -133,6 +133,7 @@ static kd_status supports_row(kd_device *d, const kd_node *node,
       op && plan ? KD_OK : host->fail(KD_OUT_OF_MEMORY, "no memory for a plan");
   if (status == KD_OK) {
     fam_plan_begin(plan, driver);
+    plan->library = driver->has_library && driver->has_library(d, false);
     status = fam_read(op, host, node, row, NULL);
   }
   if (status == KD_OK) status = fam_has_types(driver, op);

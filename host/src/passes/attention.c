@@ -11,11 +11,15 @@
  * that were repeated for those of Q (Unsqueeze, Expand, Reshape) are read where they are one, a
  * mask that is known to be causal becomes an attribute, and a Transpose of Y's heads and rows
  * goes, too. Needs known shapes, and a device that has the op. */
+#include <math.h>
+
+#include "base/float.h"
 #include "device/device.h"
 #include "passes/passes.h"
 
-#define HIDDEN \
-  (-1e30f) /* what masks add at most where a key is not to be seen */
+/* What masks add at most where a key is not to be seen. */
+#define HIDDEN     (-1e30)
+#define HIDDEN_F16 (-65504.)
 
 /* Elements of scores whose two masks become one, which is kept. */
 #define JOINED_MOST (INT64_C(1) << 22)
@@ -55,13 +59,22 @@ static bool is_read_once(const attention *all, uint32_t value) {
   return all->uses->counts[value] == 1;
 }
 
-/* A constant of one f32: true. */
-static bool read_number(const attention *all, uint32_t value, float *out) {
+static double element(const keel_tensor *tensor, int64_t index) {
+  const char *data = keel_tensor_host_data(tensor);
+  kd_dtype dtype = tensor->type->dtype;
+  double number = NAN;
+  uint64_t bits = 0;
+  keel_float_decode(dtype, data + (size_t)index * keel_dtype_size(dtype),
+                    &number, &bits);
+  return number;
+}
+
+/* A constant of one floating number: true. */
+static bool read_number(const attention *all, uint32_t value, double *out) {
   const keel_tensor *tensor = keel_pass_constant(all->function, value);
-  if (!tensor || tensor->type->dtype != KD_F32 || tensor->type->elements != 1)
-    return false;
-  memcpy(out, keel_tensor_host_data(tensor), sizeof *out);
-  return true;
+  if (!tensor || tensor->type->elements != 1) return false;
+  *out = element(tensor, 0);
+  return !isnan(*out);
 }
 
 /* ---- from the softmax back --------------------------------------------------------- */
@@ -71,14 +84,14 @@ static bool read_number(const attention *all, uint32_t value, float *out) {
 static uint32_t unscaled(attention *all, uint32_t value) {
   const keel_node *mul = maker(all, value, "Mul");
   const keel_node *by = mul ? mul : maker(all, value, "Div");
-  float number = 0;
+  double number = 0;
   if (!by || !is_read_once(all, value)) return value;
   for (uint32_t i = 0; i < (mul ? 2u : 1u); i++) {
     uint32_t other = by->inputs[i];
     if (other == KEEL_ABSENT || type_of(all, other) != type_of(all, value) ||
         !read_number(all, by->inputs[1 - i], &number))
       continue;
-    all->scale *= mul ? (double)number : 1 / (double)number;
+    all->scale *= mul ? number : 1 / number;
     return other;
   }
   return value;
@@ -190,7 +203,7 @@ static uint32_t reader(const attention *all, uint32_t value) {
 static uint32_t guarded(attention *all, uint32_t powers) {
   uint32_t at = all->uses->reader[powers];
   const keel_node *where = at == KEEL_ABSENT ? NULL : &all->function->nodes[at];
-  float zero = 1;
+  double zero = 1;
   if (all->uses->counts[powers] != 2 || !where ||
       !keel_pass_is(where, "Where") || where->inputs[2] != powers ||
       !read_number(all, where->inputs[1], &zero) || zero != 0)
@@ -332,16 +345,16 @@ static keel_status join_masks(attention *all) {
 /* Whether a mask hides from each row the keys after it, and nothing else. */
 static bool is_causal(const attention *all, int64_t rows, int64_t keys) {
   const keel_tensor *tensor = keel_pass_constant(all->function, all->mask);
-  const float *data = tensor ? keel_tensor_host_data(tensor) : NULL;
-  if (!data || tensor->type->dtype != KD_F32 || tensor->type->rank < 2 ||
+  if (!tensor || tensor->type->rank < 2 ||
       tensor->type->elements != rows * keys || keys < rows ||
       tensor->type->dims[tensor->type->rank - 1] != keys ||
       tensor->type->dims[tensor->type->rank - 2] != rows)
     return false;
+  const double hidden = tensor->type->dtype == KD_F16 ? HIDDEN_F16 : HIDDEN;
   for (int64_t i = 0; i < rows; i++)
     for (int64_t j = 0; j < keys; j++) {
-      float added = data[i * keys + j];
-      if (j <= i + keys - rows ? added != 0 : !(added <= HIDDEN)) return false;
+      double added = element(tensor, i * keys + j);
+      if (j <= i + keys - rows ? added != 0 : !(added <= hidden)) return false;
     }
   return true;
 }
