@@ -234,14 +234,14 @@ static keel_status grow(keel_heap *heap, uint64_t size, uint32_t class,
 /* ---- taking and freeing --------------------------------------------------- */
 
 static keel_buffer *take_pooled(keel_heap *heap, uint32_t class) {
-  if (class < KEEL_SMALL_CLASSES) {
-    keel_buffer **list = &keel_lists.buffers[heap->slot][class];
-    keel_buffer *buffer = *list;
-    if (buffer) {
-      assert(keel_lists.counts[heap->slot][class]);
-      *list = buffer->next;
-      keel_lists.counts[heap->slot][class]--;
-    }
+  keel_buffer **own = class < KEEL_SMALL_CLASSES
+                          ? &keel_lists.buffers[heap->slot][class]
+                          : NULL;
+  if (own && *own) {
+    keel_buffer *buffer = *own;
+    assert(keel_lists.counts[heap->slot][class]);
+    *own = buffer->next;
+    keel_lists.counts[heap->slot][class]--;
     return buffer;
   }
   /* check first, so that an empty list costs no write */
@@ -392,10 +392,12 @@ static void pool(keel_buffer *buffer) {
       ++*count;
       return;
     }
-    give_back(buffer);
-    return;
-  }
-  if (buffer->export_kind != kind_of(heap)) { /* the setting has changed */
+    if (!heap->device) {
+      give_back(buffer);
+      return;
+    }
+  } else if (buffer->export_kind != kind_of(heap)) {
+    /* the setting has changed */
     give_back(buffer);
     return;
   }
