@@ -331,6 +331,63 @@ static void an_output_is_known_before_the_run_ends(void **state) {
   keel_close(context);
 }
 
+/* A run that begins as a whole gives nothing early: one input has not come. */
+static void a_whole_run_waits_for_its_inputs(void **state) {
+  const float pair[] = {1, -2};
+  const keel_run_params whole = {.struct_size = sizeof whole,
+                                 .flags = KEEL_RUN_WHOLE};
+  (void)state;
+  for (int32_t workers = KEEL_NO_WORKERS; workers < 3; workers++) {
+    context = open_with(CPU_PLUGIN, NULL, workers);
+    keel_plan *plan = plan_of_two();
+    for (int i = 0; i < 40; i++) {
+      keel_tensor *in[] = {i % 2 ? promise() : floats(context, 2, pair),
+                           promise()};
+      keel_tensor *out[3];
+      expect_ok(keel_plan_begin(plan, &whole, in, 2, out, 3));
+      if (i % 2) fulfil(in[0], pair, 2);
+      if (i < 2) nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
+      for (int k = 0; k < 3; k++)
+        assert_int_equal(keel_tensor_query(out[k]), KD_BUSY);
+      fulfil(in[1], (const float[]){5, 6}, 2);
+      release_all(in, 2);
+      expect_pair(out[0], -1, 0);
+      expect_pair(out[1], 4, 6);
+      expect_pair(out[2], 5, 6);
+    }
+    keel_plan_release(plan);
+    keel_close(context);
+  }
+}
+
+/* Each run's input is the output of the one before: a long chain, begun at once. */
+static void whole_runs_follow_each_other(void **state) {
+  enum { RUNS = 3000 };
+  const float pair[] = {1, -2}, none[] = {0, 0};
+  const keel_run_params whole = {.struct_size = sizeof whole,
+                                 .flags = KEEL_RUN_WHOLE};
+  (void)state;
+  for (int32_t workers = KEEL_NO_WORKERS; workers < 3; workers++) {
+    context = open_with(CPU_PLUGIN, NULL, workers);
+    keel_plan *plan = plan_of_two();
+    keel_tensor *first = promise(),
+                *in[] = {keel_tensor_retain(first), floats(context, 2, none)};
+    for (int i = 0; i < RUNS; i++) { /* y = -max(0, a): back and forth */
+      keel_tensor *out[3];
+      expect_ok(keel_plan_begin(plan, &whole, in, 2, out, 3));
+      keel_tensor_release(in[0]);
+      release_all(out + 1, 2);
+      in[0] = out[0];
+    }
+    fulfil(first, pair, 2);
+    expect_pair(keel_tensor_retain(in[0]), 0, 0);
+    release_all(in, 2);
+    keel_tensor_release(first);
+    keel_plan_release(plan);
+    keel_close(context);
+  }
+}
+
 static void *fulfil_then_open(void *second) {
   toy_state *toy = toy_of(TOY("queue"));
   nanosleep(&(struct timespec){.tv_nsec = 200000000}, NULL);
@@ -440,6 +497,7 @@ static void the_end_is_told_while_an_input_is_waited_for(void **state) {
     over_while_an_input_is_waited_for(KEEL_NO_WORKERS, how, 0);
     over_while_an_input_is_waited_for(1, how, 0);
     over_while_an_input_is_waited_for(2, how, KEEL_RUN_PARTIAL);
+    over_while_an_input_is_waited_for(1, how, KEEL_RUN_WHOLE);
   }
 }
 
@@ -594,6 +652,8 @@ int main(void) {
       cmocka_unit_test(a_late_input_is_what_was_declared),
       cmocka_unit_test(a_failure_waits_for_no_input),
       cmocka_unit_test(an_output_is_known_before_the_run_ends),
+      cmocka_unit_test(a_whole_run_waits_for_its_inputs),
+      cmocka_unit_test(whole_runs_follow_each_other),
       cmocka_unit_test(a_called_copy_holds_no_thread),
       cmocka_unit_test(a_stop_is_told_to_all_outputs),
       cmocka_unit_test(the_end_is_told_while_an_input_is_waited_for),

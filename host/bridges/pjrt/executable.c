@@ -473,8 +473,10 @@ static pjrt_error *run(const pjrt_executable *made, uint32_t device,
                        keel_tensor **inputs, const uint32_t *donated,
                        uint32_t count, bool pending, keel_tensor **results) {
   uint32_t n = made->input_count + (made->group != NULL);
-  const keel_run_params params = {
-      .struct_size = sizeof params, .donated = donated, .donated_count = count};
+  const keel_run_params params = {.struct_size = sizeof params,
+                                  .flags = KEEL_RUN_WHOLE,
+                                  .donated = donated,
+                                  .donated_count = count};
   keel_status status =
       made->brief && !pending
           ? keel_plan_run_with(made->plans[device], count ? &params : NULL,

@@ -247,7 +247,7 @@ static keel_status read_params(const keel_run_params *given,
   if (given)
     memcpy(all, given,
            given->struct_size < sizeof *all ? given->struct_size : sizeof *all);
-  if (all->flags & ~KEEL_RUN_PARTIAL)
+  if (all->flags & ~(KEEL_RUN_PARTIAL | KEEL_RUN_WHOLE))
     return keel_fail(KD_INVALID_ARGUMENT, "a run has no flags 0x%x",
                      (unsigned)all->flags);
   *cancellation = keel_cancellation_of(all->cancel, all->timeout);
@@ -310,7 +310,8 @@ typedef struct run_hook {
 } run_hook;
 
 struct keel_async_run {
-  keel_task task;   /* must be first: cast from keel_task */
+  keel_task task;     /* must be first: cast from keel_task */
+  keel_waiter waiter; /* for an input without which nothing is to run */
   atomic_uint refs; /* held by the run and by each hook that is set or firing */
   run_hook on_cancel, on_deadline;
   keel_done done; /* of the main function's run */
@@ -321,6 +322,7 @@ struct keel_async_run {
   keel_tensor **tensors; /* inputs, outputs, promises */
   keel_tensor **promises;
   bool *donated; /* by input; NULL: none is */
+  bool whole;    /* nothing runs before all inputs have come */
   /* By output: the promise is being or has been fulfilled. An exchange lets only one thread
    * fulfil it; the future publishes the value. */
   atomic_bool fulfilled[];
@@ -428,8 +430,30 @@ static void async_run_ended(keel_done *done, keel_status status) {
   end_async_run(async, explain(&async->out, async->args.inputs, status));
 }
 
+/* To be started again, on a thread that is not the input's. */
+static void input_has_come(keel_waiter *waiter) {
+  keel_async_run *async =
+      (keel_async_run *)(void *)((char *)waiter -
+                                 offsetof(keel_async_run, waiter));
+  keel_pool_submit(async->plan->context->pool, &async->task);
+}
+
+/* Whether the run starts later, once an input has come. */
+static bool starts_later(keel_async_run *async) {
+  if (!async->whole || have_come(&async->args)) return false;
+  for (uint32_t i = 0; i < async->args.input_count; i++) {
+    keel_tensor *input = async->args.inputs[i];
+    if (keel_tensor_state(input) != KEEL_PENDING) continue;
+    async->waiter = (keel_waiter){NULL, input_has_come};
+    keel_tensor_then(input, &async->waiter);
+    return true;
+  }
+  return false;
+}
+
 static void start_async_run(keel_task *task) {
   keel_async_run *async = (keel_async_run *)(void *)task;
+  if (starts_later(async)) return;
   keel_status status = enter_run_scope(async->plan, async->args.inputs,
                                        async->args.cancellation, &async->out);
   if (status == KD_OK) {
@@ -492,6 +516,7 @@ static keel_async_run *make_async_run(keel_plan *plan,
   if (params->cancel || params->timeout)
     async->args.cancellation = &async->cancellation;
   async->args.partial = params->flags & KEEL_RUN_PARTIAL;
+  async->whole = params->flags & KEEL_RUN_WHOLE;
   async->args.async = async;
   async->args.done = &async->done;
   return async;
