@@ -194,6 +194,57 @@ static void a_value_that_is_not_known_yet(void **state) {
   keel_close(context);
 }
 
+/* Work that is before the event of one who asked first is told by it, too. */
+static void those_behind_the_same_work_share_an_event(void **state) {
+  enum { VALUES = 4 };
+  heard h[VALUES] = {HEARD, HEARD, HEARD, HEARD};
+  keel_tensor *y[VALUES];
+  (void)state;
+  begin("queue:0", TOY("queue"), 2);
+  keel_tensor *x = there(two, 1), *seven = there(&(const float){7}, 0);
+  keel_tensor *three = there(&(const float){3}, 0);
+  expect_ok(keel_device_synchronize(device));
+  atomic_store(&toy->gate, 1);
+  for (int i = 0; i < VALUES - 1; i++)
+    y[i] = product(x, i ? three : seven);
+  for (int i = VALUES - 1; i-- > 0;)
+    expect_ok(keel_tensor_on_written(y[i], hear, &h[i]));
+  assert_int_equal(atomic_load(&toy->pending), 1);
+  y[VALUES - 1] = product(x, three); /* behind it */
+  expect_ok(keel_tensor_on_written(y[VALUES - 1], hear, &h[VALUES - 1]));
+  assert_int_equal(atomic_load(&toy->pending), 2);
+  for (int i = 0; i < VALUES; i++)
+    assert_int_equal(times_told(&h[i]), 0);
+  atomic_store(&toy->gate, 0);
+  for (int i = 0; i < VALUES; i++)
+    assert_int_equal(told(&h[i]), KD_OK);
+  release_all(y, VALUES);
+  release_all((keel_tensor *[]){x, seven, three}, 3);
+  keel_close(context);
+}
+
+/* Each is told of its own work. */
+static void who_shares_an_event_is_told_of_its_own_failure(void **state) {
+  heard good = HEARD, bad = HEARD;
+  (void)state;
+  begin("queue:0", TOY("queue"), 2);
+  keel_tensor *x = there(two, 1), *seven = there(&(const float){7}, 0);
+  keel_tensor *thirteen = there(&(const float){13}, 0);
+  expect_ok(keel_device_synchronize(device));
+  atomic_store(&toy->gate, 1);
+  keel_tensor *y[] = {product(x, seven), product(x, thirteen),
+                      product(x, seven)};
+  expect_ok(keel_tensor_on_written(y[2], hear, &good));
+  expect_ok(keel_tensor_on_written(y[1], hear, &bad));
+  assert_int_equal(atomic_load(&toy->pending), 1);
+  atomic_store(&toy->gate, 0);
+  told(&good); /* of the same wait: the stream does not say which failed */
+  assert_int_equal(told(&bad), KD_INTERNAL);
+  release_all(y, 3);
+  release_all((keel_tensor *[]){x, seven, thirteen}, 3);
+  keel_close(context);
+}
+
 static void closing_waits_until_all_are_told(void **state) {
   heard h[50];
   (void)state;
@@ -220,6 +271,8 @@ int main(void) {
       cmocka_unit_test(it_tells_of_a_failure),
       cmocka_unit_test(others_failures_are_not_its_own),
       cmocka_unit_test(a_value_that_is_not_known_yet),
+      cmocka_unit_test(those_behind_the_same_work_share_an_event),
+      cmocka_unit_test(who_shares_an_event_is_told_of_its_own_failure),
       cmocka_unit_test(closing_waits_until_all_are_told)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

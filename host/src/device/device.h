@@ -38,6 +38,8 @@ typedef struct keel_failures {
   uint32_t room;
 } keel_failures;
 
+typedef struct keel_watch keel_watch;
+
 struct keel_device {
   keel_context *context;
   keel_plugin *plugin;
@@ -54,6 +56,9 @@ struct keel_device {
   kd_event *last_waits[2];
   keel_failures failures;
   keel_transfers transfers;
+  pthread_mutex_t watch_lock;
+  keel_watch
+      *watched; /* whose event others may share (memory/written.c); or NULL */
   keel_heap heap;
   pthread_mutex_t map_lock; /* guards its buffers' mappings */
   pthread_mutex_t opening;

@@ -80,6 +80,7 @@ void keel_device_close(keel_device *device) {
   pthread_mutex_destroy(&device->opening);
   pthread_mutex_destroy(&device->stream_lock);
   pthread_mutex_destroy(&device->transfers.lock);
+  pthread_mutex_destroy(&device->watch_lock);
   pthread_mutex_destroy(&device->map_lock);
   pthread_mutex_destroy(&device->lost_lock);
 }

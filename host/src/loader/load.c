@@ -460,6 +460,7 @@ static keel_status add_device(keel_plugin *plugin, uint32_t index) {
   pthread_mutex_init(&device->opening, NULL);
   pthread_mutex_init(&device->stream_lock, NULL);
   pthread_mutex_init(&device->transfers.lock, NULL);
+  pthread_mutex_init(&device->watch_lock, NULL);
   pthread_mutex_init(&device->map_lock, NULL);
   pthread_mutex_init(&device->lost_lock, NULL);
   device->can_be_lost = plugin->table.device_status != NULL;

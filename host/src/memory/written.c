@@ -1,8 +1,9 @@
 /* written.c - telling when the work that writes a value has ended.
  *
- * An event behind that work tells it. The value itself is let go as soon as it is known, so
- * that who has the only other reference may donate it: its work's ticket says later whether
- * the work failed (device/failures.h). */
+ * An event behind that work tells it; who asks before the event has passed, about work that is
+ * before it, too, shares it, as the outputs of a run do. The value itself is let go as soon as
+ * it is known, so that who has the only other reference may donate it: its work's ticket says
+ * later whether the work failed (device/failures.h). */
 #include "device/context.h"
 #include "device/failures.h"
 #include "device/stream.h"
@@ -10,13 +11,17 @@
 #include "threads/pool.h"
 #include "values/tensor.h"
 
-typedef struct watch {
+typedef struct keel_watch watch;
+
+struct keel_watch {
   keel_waiter
       waiter; /* must be first: cast from keel_waiter; until the value is known */
   keel_task task; /* then this */
   keel_tensor *tensor;
   keel_device *device;
-  kd_event *event;
+  watch *next,
+      *joined; /* those that share this one's event; guarded by watch_lock */
+  kd_event *event; /* NULL: another's, or none */
   uint64_t ticket; /* of the work that writes the value, */
   uint64_t behind; /* and of the last before the event */
   kd_status status;
@@ -24,7 +29,7 @@ typedef struct watch {
   atomic_uint holds;
   void (*function)(void *context, keel_status status);
   void *context;
-} watch;
+};
 
 static watch *of_task(keel_task *task) {
   return (watch *)(void *)((char *)task - offsetof(watch, task));
@@ -56,18 +61,56 @@ static void hand_over(watch *w) {
     keel_pool_submit_apart(pool, &w->task);
 }
 
-/* The last of the two hands over. */
+/* The last of the two hands over, with those that have joined. */
 static void let_go(watch *w) {
   /* acq_rel: the last one sees what the other wrote */
-  if (atomic_fetch_sub_explicit(&w->holds, 1, memory_order_acq_rel) == 1)
-    hand_over(w);
+  if (atomic_fetch_sub_explicit(&w->holds, 1, memory_order_acq_rel) != 1)
+    return;
+  for (watch *one = w->joined, *next; one; one = next) {
+    next = one->next;
+    one->status = w->status;
+    hand_over(one);
+  }
+  hand_over(w);
 }
+
+/* ---- an event that several share --------------------------------------------------- */
+
+/* Whether it has joined one whose event is behind its work, too. */
+static bool join(watch *w) {
+  keel_device *device = w->device;
+  pthread_mutex_lock(&device->watch_lock);
+  watch *lead = device->watched;
+  bool joins = lead && w->ticket <= lead->behind;
+  if (joins) {
+    w->next = lead->joined;
+    lead->joined = w;
+  }
+  pthread_mutex_unlock(&device->watch_lock);
+  return joins;
+}
+
+static void lead(watch *w) {
+  pthread_mutex_lock(&w->device->watch_lock);
+  w->device->watched = w;
+  pthread_mutex_unlock(&w->device->watch_lock);
+}
+
+/* From here on nobody joins it. */
+static void lead_no_more(watch *w) {
+  pthread_mutex_lock(&w->device->watch_lock);
+  if (w->device->watched == w) w->device->watched = NULL;
+  pthread_mutex_unlock(&w->device->watch_lock);
+}
+
+/* ---- the event -------------------------------------------------------------------------- */
 
 /* On a driver's thread. */
 static void passed(void *context, kd_status status, const char *why) {
   watch *w = context;
   keel_device *device = w->device;
   (void)why; /* settling has it */
+  lead_no_more(w);
   w->status = status;
   if (status == KD_OK) keel_failures_passed(device, w->behind);
   let_go(w);
@@ -75,14 +118,29 @@ static void passed(void *context, kd_status status, const char *why) {
                             memory_order_release);
 }
 
-/* Records the event behind the work, unless that has failed already. */
-static kd_status mark(watch *w) {
+/* Records an event behind the work, unless that has failed already. */
+static kd_status record(watch *w) {
+  keel_device *device = w->device;
+  kd_status status =
+      device->plugin->events.create(device->handle, 0, &w->event);
+  if (status != KD_OK) {
+    w->event = NULL;
+    return status;
+  }
+  w->behind = device->failures.ticket;
+  return keel_stream_record(device, device->stream, w->event);
+}
+
+/* With the stream's lock, so that the next one sees whom it may join. */
+static kd_status mark(watch *w, bool *out_joined) {
   keel_device *device = w->device;
   pthread_mutex_lock(&device->stream_lock);
   kd_status status = keel_failures_of_locked(device, w->ticket);
-  if (status == KD_OK)
-    status = keel_stream_record(device, device->stream, w->event);
-  w->behind = device->failures.ticket;
+  *out_joined = status == KD_OK && join(w);
+  if (status == KD_OK && !*out_joined) {
+    status = record(w);
+    if (status == KD_OK) lead(w);
+  }
   pthread_mutex_unlock(&device->stream_lock);
   return status;
 }
@@ -91,21 +149,25 @@ static void begin(watch *w) {
   keel_device *device = w->device;
   const kd_event_table *events = &device->plugin->events;
   kd_status status = KD_UNIMPLEMENTED;
+  bool joined = false;
   atomic_init(&w->holds, 2);
+  /* once until it has been told, and once until the callback has returned */
   atomic_fetch_add_explicit(&device->transfers.under_way, 2,
                             memory_order_relaxed);
-  if (events->on_complete)
-    status = events->create(device->handle, 0, &w->event);
-  if (status != KD_OK) w->event = NULL;
-  if (status == KD_OK) status = mark(w);
-  if (status == KD_OK) status = events->on_complete(w->event, passed, w);
-  if (status == KD_OK) {
-    let_go(w);
-    return;
+  if (events->on_complete) status = mark(w, &joined);
+  if (status == KD_OK && !joined) {
+    status = events->on_complete(w->event, passed, w);
+    if (status == KD_OK) {
+      let_go(w);
+      return;
+    }
+    lead_no_more(w);
   }
-  /* no event tells: who waits for all of the device finds it out */
-  w->status = status;
-  hand_over(w);
+  if (!joined) { /* no event tells: who waits for all of the device finds it out */
+    w->status = status;
+    atomic_init(&w->holds, 1);
+    let_go(w);
+  }
   atomic_fetch_sub_explicit(&device->transfers.under_way, 1,
                             memory_order_release);
 }
