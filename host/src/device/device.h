@@ -38,7 +38,7 @@ typedef struct keel_failures {
   uint32_t room;
 } keel_failures;
 
-typedef struct keel_watch keel_watch;
+typedef struct keel_notice keel_notice;
 
 struct keel_device {
   keel_context *context;
@@ -57,7 +57,7 @@ struct keel_device {
   keel_failures failures;
   keel_transfers transfers;
   pthread_mutex_t watch_lock;
-  keel_watch
+  keel_notice
       *watched; /* whose event others may share (memory/written.c); or NULL */
   keel_heap heap;
   pthread_mutex_t map_lock; /* guards its buffers' mappings */

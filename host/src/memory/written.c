@@ -11,9 +11,9 @@
 #include "threads/pool.h"
 #include "values/tensor.h"
 
-typedef struct keel_watch watch;
+typedef struct keel_notice watch;
 
-struct keel_watch {
+struct keel_notice {
   keel_waiter
       waiter; /* must be first: cast from keel_waiter; until the value is known */
   keel_task task; /* then this */
