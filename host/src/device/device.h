@@ -57,8 +57,8 @@ struct keel_device {
   keel_failures failures;
   keel_transfers transfers;
   pthread_mutex_t watch_lock;
-  keel_notice
-      *watched; /* whose event others may share (memory/written.c); or NULL */
+  /* whose event others may share (memory/written.c), or NULL */
+  keel_notice *watched;
   keel_heap heap;
   pthread_mutex_t map_lock; /* guards its buffers' mappings */
   pthread_mutex_t opening;
