@@ -344,8 +344,8 @@ refuse("dropout_of_training", "training (is_test = 0)",
        [node("Dropout", ["x"], ["y"])], {"": 6})
 refuse("other_number_of_parts", "num_outputs is 3, and 2 outputs",
        [node("Split", ["x"], ["y", "z"], num_outputs=3)], {"": 18})
-refuse("quantised_to_another_type", "output_dtype is 17",
-       [node("QuantizeLinear", ["x", "s"], ["y"], output_dtype=17)], {"": 21},
+refuse("quantised_to_another_type", "output_dtype is 24",
+       [node("QuantizeLinear", ["x", "s"], ["y"], output_dtype=24)], {"": 24},
        constants={"s": scalar("f32", 1)})
 refuse("statistics_of_another_type", "stash_type is 7",
        [node("GroupNormalization", ["v", "x", "x"], ["y"], num_groups=1,

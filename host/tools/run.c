@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <sys/stat.h>
 
+#include "onnx/small.h"
 #include "tool.h"
 
 #define PORTS 256
@@ -79,8 +80,9 @@ static const option options[] = {
     {"--rtol", "X, --atol X", "other tolerances", .number = &given.within.rtol},
     {"--atol", .number = &given.within.atol},
     {"--output", "DIR",
-     "write each output to DIR/NAME.npy; bf16 as f32, which\n"
-     "has the same values: .npy has no bf16",
+     "write each output to DIR/NAME.npy; bf16, and what\n"
+     "numpy has not of 8 bits or less, as f32, which\n"
+     "has the same values",
      .text = &given.output},
     {"--eager", .help = "run op by op, without a plan; for comparison",
      .debug = true, .flag = &given.eager},
@@ -149,6 +151,26 @@ static void fill_random(void *data, kd_dtype dtype, int64_t count,
         break;
       case KD_BOOL:
         ((uint8_t *)data)[i] = bits & 1;
+        break;
+      case KD_F8E4M3FN:
+      case KD_F8E4M3FNUZ:
+      case KD_F8E5M2:
+      case KD_F8E5M2FNUZ:
+      case KD_F4E2M1:
+      case KD_F8E8M0:
+        onnx_small_put(
+            data, dtype, i,
+            onnx_small_encode(dtype, fabs((double)number),
+                              (onnx_small_rules){true, 'u'}) |
+                (dtype == KD_F8E8M0
+                     ? 0
+                     : (unsigned)(number < 0) << (kd_dtype_bits(dtype) - 1)));
+        break;
+      case KD_U4:
+      case KD_I4:
+      case KD_U2:
+      case KD_I2:
+        onnx_small_put(data, dtype, i, bits & 1);
         break;
       default: { /* small integers, that are indices in many models */
         uint64_t small = bits % 2;
@@ -308,10 +330,10 @@ static int make_random(const arguments *all, session *run, uint32_t index,
       dims[i] = port.dims[i] < 0 ? open_size(all, &port, i) : port.dims[i];
     countable &= !__builtin_mul_overflow(count, dims[i], &count);
   }
-  uint32_t each = keel_dtype_size(port.dtype);
+  uint32_t bits = kd_dtype_bits(port.dtype), each = (bits + 7) / 8;
   bool large = !countable || count < 0 || !each ||
                (uint64_t)count > (UINT64_C(1) << 36) / each;
-  void *data = large ? NULL : malloc((size_t)count * each + 1);
+  void *data = large ? NULL : calloc((size_t)count * each + 1, 1);
   if (!large && !data) {
     fprintf(stderr, "keel run: no memory for input \"%s\" of %lld elements\n",
             port.name, (long long)count);
@@ -604,11 +626,12 @@ static int save_outputs(const arguments *all, session *run) {
       if (*at == '/') *at = '_'; /* a name must not leave the folder */
     snprintf(path, sizeof path, "%s/%s.npy", all->output, name);
     if (keel_value_save(run->outputs[i], path) != KD_OK) return complain();
-    if (keel_tensor_dtype(run->outputs[i]) == KD_BF16)
+    kd_dtype dtype = keel_tensor_dtype(run->outputs[i]);
+    if (dtype == KD_BF16 || onnx_is_small(dtype))
       fprintf(stderr,
-              "keel run: output %s is bf16, and %s has it as f32: .npy has no"
-              " bf16\n",
-              port.name, path);
+              "keel run: output %s is %s, and %s has it as f32: .npy has no"
+              " %s\n",
+              port.name, kd_dtype_name(dtype), path, kd_dtype_name(dtype));
   }
   return 0;
 }

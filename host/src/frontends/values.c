@@ -5,6 +5,7 @@
 #include <keel/file.h>
 
 #include "memory/access.h"
+#include "onnx/small.h"
 #include "values/tensor.h"
 #ifdef KEEL_WITH_ONNX
 #include "frontends/onnx/onnx.h"
@@ -128,10 +129,20 @@ keel_status keel_value_load(keel_context *context, const char *path,
 
 /* ---- writing -------------------------------------------------------------- */
 
+/* Of a type that numpy has not, and all of whose values f32 has. */
+static float wide_element(const keel_tensor *tensor, int64_t i) {
+  float value = 0;
+  if (onnx_is_small(tensor->type->dtype))
+    return (float)onnx_small_get(tensor->data, tensor->type->dtype, i);
+  uint32_t bits = (uint32_t)((const uint16_t *)tensor->data)[i] << 16;
+  memcpy(&value, &bits, sizeof value);
+  return value;
+}
+
 static keel_status write_npy(void *context, FILE *file) {
   const keel_tensor *tensor = context;
   const keel_type *type = tensor->type;
-  bool wide = type->dtype == KD_BF16;
+  bool wide = type->dtype == KD_BF16 || onnx_is_small(type->dtype);
   const char *descr = wide ? "<f4" : NULL;
   for (size_t i = 0; i < KEEL_COUNT_OF(kinds); i++)
     if (kinds[i].dtype == type->dtype) descr = kinds[i].descr;
@@ -157,8 +168,8 @@ static keel_status write_npy(void *context, FILE *file) {
     return KD_OK;
   }
   for (int64_t i = 0; i < type->elements; i++) {
-    uint32_t bits = (uint32_t)((const uint16_t *)tensor->data)[i] << 16;
-    fwrite(&bits, sizeof bits, 1, file);
+    float value = wide_element(tensor, i);
+    fwrite(&value, sizeof value, 1, file);
   }
   return KD_OK;
 }

@@ -1,6 +1,7 @@
 /* infer.c - checks arguments against the schema and runs the shape function. */
 #include <kd/help.h>
 
+#include "onnx/small.h"
 #include "ops/shapes.h"
 
 keel_status keel_infer_fail(const keel_infer *infer, keel_status status,
@@ -137,7 +138,8 @@ keel_status keel_infer_counts(const keel_infer *infer) {
 }
 
 bool keel_dtype_exists(kd_dtype dtype) {
-  uint64_t there = KD_TYPES_PLAIN | KD_TYPES(KD_C64) | KD_TYPES(KD_C128);
+  uint64_t there =
+      KD_TYPES_PLAIN | KD_TYPES(KD_C64) | KD_TYPES(KD_C128) | ONNX_SMALL;
   return dtype < KD_DTYPE_COUNT && (there & KD_TYPES(dtype));
 }
 

@@ -2,6 +2,7 @@
  * products, normalisation, quantisation, losses, random numbers. */
 #include <kd/help.h>
 
+#include "onnx/small.h"
 #include "ops/equation.h"
 #include "ops/shapes.h"
 
@@ -428,11 +429,13 @@ keel_status keel_shape_quantize(keel_infer *infer) {
   int64_t to = keel_attr_int(infer->op, "output_dtype", KD_NONE);
   int64_t by = keel_attr_int(infer->op, "precision", KD_NONE);
   if (!to) to = zero ? zero->dtype : KD_U8;
-  if (to != KD_U8 && to != KD_I8 && to != KD_U16 && to != KD_I16)
+  bool small = to > 0 && to < (int64_t)KD_DTYPE_COUNT &&
+               onnx_is_small((kd_dtype)to) && to != KD_F8E8M0;
+  if (to != KD_U8 && to != KD_I8 && to != KD_U16 && to != KD_I16 && !small)
     return keel_infer_fail(
         infer, KD_UNIMPLEMENTED,
-        "output_dtype is %lld; it can be u8 (2), i8 (3), u16 (4) or"
-        " i16 (5)",
+        "output_dtype is %lld; it can be u8 (2), i8 (3), u16 (4), i16 (5), or a"
+        " type of 8 bits or less (17 to 23, 25, 26)",
         (long long)to);
   if (zero && zero->dtype != (kd_dtype)to)
     return keel_infer_fail(infer, KD_INVALID_ARGUMENT,

@@ -300,12 +300,6 @@ static keel_status old_roi_align(keel_draft *draft) {
   return KD_OK;
 }
 
-/* It says how what becomes f8e8m0 is rounded, and no tensor is of that type here. */
-static keel_status new_cast(keel_draft *draft) {
-  drop_attr(draft, "round_mode");
-  return KD_OK;
-}
-
 static keel_status old_dft(keel_draft *draft) {
   const keel_attr *given = attr_of(draft, "axis", KD_ATTR_INT);
   int64_t axis = given ? given->i : 1;
@@ -458,8 +452,6 @@ static const struct {
     {"DFT", 17, 20, old_dft},
     {"GroupNormalization", 18, 21, old_group_norm},
     {"RoiAlign", 10, 16, old_roi_align},
-    {"Cast", 24, 99, new_cast},
-    {"CastLike", 24, 99, new_cast},
 };
 
 static bool changed_since(const char *op, int64_t opset) {

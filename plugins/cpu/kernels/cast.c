@@ -4,6 +4,8 @@
  * that does, and NaN gives 0: defined, where C leaves it open. */
 #include "cpu.h"
 
+#include "onnx/small.h"
+
 #define TYPES(X)                               \
   X(KD_F32, float, , )                         \
   X(KD_F64, double, , )                        \
@@ -31,7 +33,7 @@ double cpu_get(const void *data, kd_dtype dtype, int64_t i) {
     TYPES(GET)
 #undef GET
     default:
-      return 0;
+      return onnx_is_small(dtype) ? onnx_small_get(data, dtype, i) : 0;
   }
 }
 

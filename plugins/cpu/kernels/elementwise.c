@@ -3,6 +3,7 @@
 
 #include "blocked.h"
 #include "kernels.h"
+#include "small.h"
 
 const cpu_loops *cpu_loops_get(void) {
   static const cpu_loops *const sets[] = {
@@ -295,6 +296,7 @@ static void cast_piece(void *context, int64_t begin, int64_t end) {
 CPU_KERNEL(cpu_run_cast) {
   (void)self;
   (void)stream;
+  if (cpu_cast_small(launch)) return KD_OK;
   cast_work work = {&launch->inputs[0], &launch->outputs[0]};
   cpu_host->parallel_for(cpu_host, kd_elements(work.x), CPU_GRAIN, cast_piece,
                          &work);

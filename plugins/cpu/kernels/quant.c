@@ -1,6 +1,7 @@
 /* quant.c - quantisation: y = saturate(round(x / scale) + zero_point), with
  * ties to even (ONNX QuantizeLinear-25). */
 #include "kernels.h"
+#include "onnx/small.h"
 #include "quant_loops.h"
 
 const cpu_quant_loops *cpu_quant_get(void) {
@@ -19,6 +20,20 @@ static void quantize(void *data, kd_dtype dtype, int64_t at, double value,
                      int zero) {
   double low = 0, high = 0;
   switch (dtype) {
+    case KD_I4:
+      low = -8;
+      high = 7;
+      break;
+    case KD_U4:
+      high = 15;
+      break;
+    case KD_I2:
+      low = -2;
+      high = 1;
+      break;
+    case KD_U2:
+      high = 3;
+      break;
     case KD_I8:
       low = INT8_MIN;
       high = INT8_MAX;
@@ -38,7 +53,11 @@ static void quantize(void *data, kd_dtype dtype, int64_t at, double value,
             : rounded < low    ? low
             : rounded > high   ? high
                                : rounded;
-  cpu_set(data, dtype, at, rounded);
+  if (onnx_is_small(dtype))
+    onnx_small_put(data, dtype, at,
+                   onnx_small_encode(dtype, rounded, (onnx_small_rules){0}));
+  else
+    cpu_set(data, dtype, at, rounded);
 }
 
 /* ---- rows ------------------------------------------------------------------------ */
@@ -118,6 +137,7 @@ static double quotient(double x, double scale, kd_dtype precision) {
 typedef struct quant_work {
   const kd_tensor *x, *y, *scale, *zero; /* zero: or NULL */
   kd_dtype precision;
+  onnx_small_rules rules; /* of float8 and float4 */
   row_map map;
   /* one of them where there are loops for the types, and zero points for them */
   cpu_quantise_fn quantise;
@@ -147,7 +167,12 @@ static void run_slow(const quant_work *work, const scaled_row *row) {
     double by = cpu_get(work->scale->data, work->scale->dtype, s);
     double less = zero ? cpu_get(zero->data, zero->dtype, s) : 0;
     double value = cpu_get(x->data, x->dtype, i);
-    if (work->precision)
+    if (work->precision && onnx_small_float_of(y->dtype))
+      onnx_small_put(y->data, y->dtype, i,
+                     onnx_small_encode(
+                         y->dtype, quotient(value, by, work->precision) + less,
+                         work->rules));
+    else if (work->precision)
       quantize(y->data, y->dtype, i, quotient(value, by, work->precision),
                (int)less);
     else
@@ -212,9 +237,14 @@ static void run_quant(quant_work *work) {
   for (int64_t i = 0; work->zeros && i < count; i++)
     work->zeros[i] =
         work->zero ? (float)cpu_get(work->zero->data, work->zero->dtype, i) : 0;
-  cpu_host->parallel_for(cpu_host, work->map.rows,
-                         2 * CPU_GRAIN / (work->map.row + 1) + 1, run_rows,
-                         work);
+  if (kd_dtype_size(work->y->dtype))
+    cpu_host->parallel_for(cpu_host, work->map.rows,
+                           2 * CPU_GRAIN / (work->map.row + 1) + 1, run_rows,
+                           work);
+  else { /* rows share bytes; unused bits are zero */
+    memset(work->y->data, 0, work->y->size);
+    run_rows(work, 0, work->map.rows);
+  }
   free(work->zeros);
 }
 
@@ -233,6 +263,7 @@ CPU_KERNEL(cpu_run_quantize) {
   quant_work work = work_of(launch);
   work.precision = (kd_dtype)attr_int(launch, "precision", KD_NONE);
   if (!work.precision) work.precision = work.scale->dtype;
+  work.rules.saturate = attr_int(launch, "saturate", 1) != 0;
   work.quantise = quantise_loop(&work);
   run_quant(&work);
   return KD_OK;

@@ -123,6 +123,20 @@ static void from_int32(const onnx_tensor *tensor, const keel_type *type,
   }
 }
 
+/* Those smaller than a byte stand in int32_data as bytes. */
+static keel_status from_packed(const char *path, const onnx_tensor *tensor,
+                               const keel_type *type, void *data) {
+  if (tensor->n_int32_data != type->bytes)
+    return keel_fail(KD_DATA_LOSS,
+                     "%s: tensor \"%s\" has %zu bytes of data, and its shape"
+                     " needs %llu",
+                     path, tensor->name ? tensor->name : "",
+                     tensor->n_int32_data, (unsigned long long)type->bytes);
+  for (size_t i = 0; i < tensor->n_int32_data; i++)
+    ((uint8_t *)data)[i] = (uint8_t)tensor->int32_data[i];
+  return KD_OK;
+}
+
 /* Which field holds the elements, and how many entries it needs. */
 static keel_status from_fields(const char *path, const onnx_tensor *tensor,
                                const keel_type *type, void *data) {
@@ -153,12 +167,7 @@ static keel_status from_fields(const char *path, const onnx_tensor *tensor,
     default:
       have = tensor->n_int32_data;
   }
-  if (!size)
-    return keel_fail(
-        KD_UNIMPLEMENTED,
-        "%s: tensor \"%s\" is of %s, a type that Keel does not have"
-        " yet",
-        path, tensor->name ? tensor->name : "", keel_dtype_name(type->dtype));
+  if (!size) return from_packed(path, tensor, type, data);
   if (have != (uint64_t)type->elements * per)
     return wrong_count(path, tensor, have / per, (uint64_t)type->elements);
   if (!have) return KD_OK;
@@ -209,8 +218,11 @@ keel_status keel_onnx_tensor(keel_context *context, const char *path,
   uint64_t entries = proto->n_float_data + proto->n_int32_data +
                      proto->n_int64_data + proto->n_double_data +
                      proto->n_uint64_data;
-  if (!proto->has_raw_data && entries < (uint64_t)type->elements)
+  bool packed = !keel_dtype_size(type->dtype);
+  if (!proto->has_raw_data && !packed && entries < (uint64_t)type->elements)
     return wrong_count(path, proto, entries, (uint64_t)type->elements);
+  if (!proto->has_raw_data && packed && entries < type->bytes)
+    return wrong_count(path, proto, entries, type->bytes);
   if (mapping && raw.data && type->bytes >= LARGE)
     return keel_mapping_wrap(mapping, context, type, raw.data, out_tensor);
   KEEL_TRY(keel_tensor_on(&context->host, type, &tensor));
