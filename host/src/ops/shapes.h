@@ -8,6 +8,8 @@
 #define OP(op, since, types, parameters, attributes, shape, values) SHAPE(shape)
 #include "onnx/ops.def"
 /* of the runtime's own ops (table.c), and of those in elementwise.def */
+SHAPE(trained_by_three)
+SHAPE(trained_by_four)
 SHAPE(bit_cast)
 SHAPE(bitcast)
 SHAPE(broadcast)

@@ -27,6 +27,11 @@
     "keel", name, 1, "any", params, attrs, keel_shape_##shape, 0, 0, \
         KEEL_BY_KERNEL, NULL                                         \
   }
+#define TRAINING(name, params, attrs, shape)                     \
+  {                                                              \
+    "ai.onnx.preview.training", name, 1, "float", params, attrs, \
+        keel_shape_##shape, 0, 0, KEEL_BY_KERNEL, NULL           \
+  }
 #define STATE(name, flag, params, attrs, function)                   \
   {                                                                  \
     "keel", name, 1, "any", params, attrs, keel_shape_none, 0, flag, \
@@ -111,6 +116,18 @@ const keel_schema_row keel_schema_rows[] = {
   {"keel",         #op, 1, #types, params, attrs, keel_shape_##shape, 0, 0, \
    KEEL_BY_KERNEL, NULL},
 #include "onnx/ops.def"
+
+    /* optimisers, which are written with other ops */
+    TRAINING("Momentum", "R:T T:i64 inputs:S=float* -> outputs:S*",
+             "alpha:f! beta:f! mode:s=standard|nesterov norm_coefficient:f!",
+             trained_by_three),
+    TRAINING("Adagrad", "R:T T:i64 inputs:S=float* -> outputs:S*",
+             "decay_factor:f=0 epsilon:f=1e-06 norm_coefficient:f=0",
+             trained_by_three),
+    TRAINING("Adam", "R:T T:i64 inputs:S=float* -> outputs:S*",
+             "alpha:f=0.9 beta:f=0.999 epsilon:f=1e-06 norm_coefficient:f=0"
+             " norm_coefficient_post:f=0",
+             trained_by_four),
 
     /* numbers at random */
     RANDOM("RandomNormal", 1, "-> output:any",

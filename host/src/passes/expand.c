@@ -21,16 +21,21 @@ static const struct {
 #include "onnx/ops.def"
 };
 
+#define TRAINING "ai.onnx.preview.training"
+
 static const struct {
-  const char *op;
+  const char *domain, *op;
   void (*write)(keel_expansion *all);
-} functions[] = {{"Attention", keel_expand_attention},
-                 {"RotaryEmbedding", keel_expand_rotary_embedding},
-                 {"TensorScatter", keel_expand_tensor_scatter},
-                 {"CenterCropPad", keel_expand_center_crop_pad},
-                 {"AffineGrid", keel_expand_affine_grid},
-                 {"Col2Im", keel_expand_col2im},
-                 {"CausalConvWithState", keel_expand_causal_conv}};
+} functions[] = {{"ai.onnx", "Attention", keel_expand_attention},
+                 {"ai.onnx", "RotaryEmbedding", keel_expand_rotary_embedding},
+                 {"ai.onnx", "TensorScatter", keel_expand_tensor_scatter},
+                 {"ai.onnx", "CenterCropPad", keel_expand_center_crop_pad},
+                 {"ai.onnx", "AffineGrid", keel_expand_affine_grid},
+                 {"ai.onnx", "Col2Im", keel_expand_col2im},
+                 {"ai.onnx", "CausalConvWithState", keel_expand_causal_conv},
+                 {TRAINING, "Momentum", keel_expand_momentum},
+                 {TRAINING, "Adagrad", keel_expand_adagrad},
+                 {TRAINING, "Adam", keel_expand_adam}};
 
 /* ---- reading a body ------------------------------------------------------------ */
 
@@ -235,7 +240,7 @@ static bool write_function(keel_function *function, uint32_t index,
   keel_expansion all = {.function = function, .node = function->nodes[index]};
   const keel_schema *schema = all.node.op->schema;
   for (size_t i = 0; i < KEEL_COUNT_OF(functions); i++) {
-    if (strcmp(schema->domain, "ai.onnx") != 0 ||
+    if (strcmp(schema->domain, functions[i].domain) != 0 ||
         strcmp(schema->name, functions[i].op) != 0)
       continue;
     function->nodes[index].dead = true;
