@@ -130,7 +130,7 @@ static keel_status hex_data(const cursor *c, const char *digits, size_t count,
   uint64_t each = keel_dtype_size(type->dtype);
   if (type->dtype == KD_BOOL)
     return keel_mlir_fail(c, "bools are a list of true and false");
-  bool splat = count == 2 * each && type->elements > 1;
+  bool splat = each && count == 2 * each && type->elements > 1;
   if (!splat && count != 2 * type->bytes)
     return keel_mlir_fail(c, "%zu hex digits are not %llu bytes of data", count,
                           (unsigned long long)type->bytes);
@@ -213,6 +213,11 @@ static keel_status store(cursor *c, kd_dtype dtype, void *out) {
 }
 
 static keel_status element(cursor *c, kd_dtype dtype, void *out) {
+  if (!keel_dtype_size(dtype))
+    return keel_mlir_fail(c,
+                          "elements of type %s are hex digits, as in"
+                          " dense<\"0x21\">",
+                          keel_dtype_name(dtype));
   if (dtype != KD_C64 && dtype != KD_C128) return store(c, dtype, out);
   kd_dtype part = dtype == KD_C64 ? KD_F32 : KD_F64;
   KEEL_TRY(keel_mlir_expect(c, "("));
@@ -285,10 +290,10 @@ static keel_status make_tensor(cursor *c, mlir_attr *out,
     return keel_mlir_fail(c, "a constant is a tensor of known shape");
   keel_status status = keel_type_of(type.dtype, type.rank, type.dims, out_type);
   if (status != KD_OK) return keel_while(status, "while reading %s", c->path);
-  if (!keel_type_known(*out_type) || !keel_dtype_size(type.dtype))
+  if (!keel_type_known(*out_type) || !kd_dtype_bits(type.dtype))
     return keel_mlir_fail(c,
-                          "a constant's type must be known, and its"
-                          " elements whole bytes");
+                          "a constant's type must be known, with elements of"
+                          " some bits");
   if ((*out_type)->bytes > SPLAT_MOST &&
       (*out_type)->bytes > (uint64_t)(c->last - c->begin))
     return keel_mlir_fail(c, "a constant has %llu bytes, more than the text",

@@ -26,6 +26,9 @@ static const struct {
     {"f8E5M2FNUZ", KD_F8E5M2FNUZ},
     {"i4", KD_I4},
     {"ui4", KD_U4},
+    {"i2", KD_I2},
+    {"ui2", KD_U2},
+    {"f8E8M0FNU", KD_F8E8M0},
     {"!keel.f4E2M1", KD_F4E2M1},
     {"!keel.string", KD_STRING},
 };

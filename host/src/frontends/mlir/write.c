@@ -6,6 +6,7 @@
 #include "device/device.h"
 #include "memory/access.h"
 #include "mlir.h"
+#include "onnx/small.h"
 #include "ops/vendor.h"
 
 /* Elements that a constant shows where it stands; larger ones lie at the end. */
@@ -215,10 +216,8 @@ static keel_status write_here(writer *all, keel_tensor *tensor) {
   const keel_type *type = tensor->type;
   uint32_t number = 0;
   kd_dtype dtype = type->dtype;
-  bool complex = dtype == KD_C64 || dtype == KD_C128;
-  if (!keel_dtype_size(dtype) ||
-      (KD_TYPES(dtype) & (KD_TYPES(KD_F8E4M3FN) | KD_TYPES(KD_F8E4M3FNUZ) |
-                          KD_TYPES(KD_F8E5M2) | KD_TYPES(KD_F8E5M2FNUZ))))
+  bool as_bytes = dtype == KD_C64 || dtype == KD_C128 || onnx_is_small(dtype);
+  if (!kd_dtype_bits(dtype))
     return keel_fail(KD_UNIMPLEMENTED,
                      "a constant of type %s has no text; write the program in"
                      " its binary form",
@@ -232,7 +231,7 @@ static keel_status write_here(writer *all, keel_tensor *tensor) {
       KEEL_TRY(keep_large(all, tensor, &number));
       fprintf(all->file, "dense_resource<keel_%u>", (unsigned)number);
     }
-  } else if (complex) {
+  } else if (as_bytes) {
     fputs("dense<\"0x", all->file);
     write_hex(all, tensor->data, type->bytes);
     fputs("\">", all->file);
