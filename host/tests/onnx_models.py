@@ -563,6 +563,139 @@ case("causal_convolution_from_zeros", 27,
 refuse("state_of_another_length", "past_state [N,C,k-1]",
        [node("CausalConvWithState", ["x", "w", "", "x"], ["y"])], {"": 27}, inputs={"x": ROWS},
        constants=TAPS)
+def attend(rule, q, k, v, decay, beta, state, scale):
+    """LinearAttention of one head of keys, by the recurrence; q has two heads. Returns a row of
+    outputs for each token, and the state."""
+    out = []
+    for t, key in enumerate(k):
+        fade = [math.exp(g) if "gated" in rule else 1 for g in decay[t]]
+        state = [[f * s for s in row] for f, row in zip(fade, state)]
+        value = list(v[t])
+        if "delta" in rule:
+            value = [beta[t] * (value[j] - sum(key[i] * state[i][j] for i in range(2)))
+                     for j in range(2)]
+        state = [[state[i][j] + key[i] * value[j] for j in range(2)] for i in range(2)]
+        out.append([scale * sum(q[t][2 * h + i] * state[i][j] for i in range(2))
+                    for h in range(2) for j in range(2)])
+    return out, state
+
+
+def flat(rows):
+    return [number for row in rows for number in row]
+
+
+TOKENS = {"q": [[1, 2, -1, 3], [0.5, 1, 2, 0], [3, -2, 1, 1]], "k": [[1, 0.5], [-1, 2], [0.25, 1]],
+          "v": [[2, -1], [1, 3], [-2, 0.5]], "g": [[-0.1, -0.5], [-1, -0.2], [-0.3, -0.7]]}
+BETA, KEPT = [0.5, 1, 0.25], [[0.5, -1], [2, 1]]
+for rule in "linear", "gated", "delta", "gated_delta":
+    for kept in True, False:
+        made, state = attend(rule, *[TOKENS[n] for n in "qkvg"], BETA,
+                             KEPT if kept else [[0, 0], [0, 0]], 0.5 if kept else 0.5 ** 0.5)
+        given = {n: tensor("f32", *flat(TOKENS[n]), dims=[1, 3, len(TOKENS[n][0])]) for n in "qkv"}
+        given["s"] = tensor("f32", *flat(KEPT), dims=[1, 1, 2, 2]) if kept else None
+        given["g"] = tensor("f32", *flat(TOKENS["g"]), dims=[1, 3, 2]) if "gated" in rule else None
+        given["b"] = tensor("f32", *BETA, dims=[1, 3, 1]) if "delta" in rule else None
+        case("linear_attention_%s_%s" % (rule, "behind_a_state" if kept else "from_zeros"), 27,
+             [node("LinearAttention", [n if given[n] else "" for n in "qkvsgb"], ["y", "now"],
+                   kv_num_heads=1, q_num_heads=2, update_rule=rule,
+                   **({"scale": 0.5} if kept else {}))],
+             {n: t for n, t in given.items() if t},
+             {"y": tensor("f32", *flat(made), dims=[1, 3, 4]),
+              "now": tensor("f32", *flat(state), dims=[1, 1, 2, 2])})
+LINEAR = {n: tensor("f32", *flat(TOKENS[n]), dims=[1, 3, len(TOKENS[n][0])]) for n in "qkv"}
+refuse("attention_without_its_decay", "decay is missing, which update_rule \"gated\" needs",
+       [node("LinearAttention", ["q", "k", "v"], ["y"], kv_num_heads=1, q_num_heads=2,
+             update_rule="gated")], {"": 27}, inputs=LINEAR)
+refuse("attention_of_heads_that_do_not_fit", "must be a multiple of kv_num_heads",
+       [node("LinearAttention", ["q", "k", "v"], ["y"], kv_num_heads=2, q_num_heads=3,
+             update_rule="linear")], {"": 27}, inputs=LINEAR)
+
+TRAINING = "ai.onnx.preview.training"
+
+
+def trained(name, op, made, lists, step, **attrs):
+    """One optimiser on two tensors; lists: X, G and so on, by a number for each tensor."""
+    inputs = {"r": scalar("f32", 0.1), "t": scalar("i64", step)}
+    for letter, pair in zip("xgvh", lists):
+        for i, number in enumerate(pair):
+            inputs["%s%d" % (letter, i)] = tensor("f32", *[number] * (1 + i))
+    kept = [letter for letter in "xgvh"[:len(lists)] if letter != "g"]
+    outputs, names = {}, []
+    for k, letter in enumerate(kept):
+        for i in range(2):
+            value = made(*[pair[i] for pair in lists])[k]
+            names.append("new_%s%d" % (letter, i))
+            outputs[names[-1]] = tensor("f32", *[value] * (1 + i))
+    cases[name] = (model([node(op, list(inputs), names, domain=TRAINING, **attrs)], inputs,
+                         outputs, {"": 28, TRAINING: 1}), inputs, outputs)
+
+
+def by_momentum(step, nesterov):
+    def made(x, g, v):
+        g += 0.25 * x
+        v = 0.75 * v + (0.5 if step else 1) * g
+        return x - 0.1 * (g + 0.75 * v if nesterov else v), v
+    return made
+
+
+def by_adagrad(x, g, h):
+    g += 0.25 * x
+    h += g * g
+    return x - 0.1 / (1 + 3 * 0.5) * g / (h ** 0.5 + 0.125), h
+
+
+def by_adam(step):
+    def made(x, g, v, h):
+        g += 0.25 * x
+        v, h = 0.75 * v + 0.25 * g, 0.5 * h + 0.5 * g * g
+        rate = 0.1 * (1 - 0.5 ** step) ** 0.5 / (1 - 0.75 ** step) if step else 0.1
+        return 0.875 * (x - rate * v / (h ** 0.5 + 0.125)), v, h
+    return made
+
+
+for step in 0, 3:
+    for mode in "standard", "nesterov":
+        trained("momentum_%s_%d" % (mode, step), "Momentum", by_momentum(step, mode == "nesterov"),
+                [(1, -2), (0.5, 3), (0.25, 1)], step, alpha=0.75, beta=0.5, mode=mode,
+                norm_coefficient=0.25)
+    trained("adam_%d" % step, "Adam", by_adam(step), [(1, -2), (0.5, 3), (0.25, 1), (2, 0.5)], step,
+            alpha=0.75, beta=0.5, epsilon=0.125, norm_coefficient=0.25,
+            norm_coefficient_post=0.125)
+trained("adagrad", "Adagrad", by_adagrad, [(1, -2), (0.5, 3), (2, 0.5)], 3, decay_factor=0.5,
+        epsilon=0.125, norm_coefficient=0.25)
+refused["optimiser_of_an_odd_list"] = (model(
+    [node("Momentum", ["r", "t", "x", "x"], ["y", "z"], domain=TRAINING, alpha=0.5, beta=0.5,
+          mode="standard", norm_coefficient=0.5)],
+    {"r": scalar("f32", 1), "t": scalar("i64", 1), "x": tensor("f32", 1, 2)},
+    {"y": tensor("f32", 1, 2)}, {"": 28, TRAINING: 1}), "takes 3 tensors for each that it trains")
+
+
+class Packed:
+    """A constant of a small type, by the bytes of its elements: raw, or as int32_data."""
+
+    def __init__(self, number, count, data, raw):
+        self.number, self.count, self.data, self.raw = number, count, data, raw
+
+    def bytes(self, name):
+        return (whole(1, self.count) + whole(2, self.number) + part(8, name)
+                + (part(9, self.data) if self.raw
+                   else part(5, b"".join(varint(b) for b in self.data))))
+
+
+for raw in True, False:
+    for name, number, data, values in (
+            ("i4", 22, b"\x21\x0f", [1, 2, -1]), ("u4", 21, b"\x21\x0f", [1, 2, 15]),
+            ("i2", 26, b"\x39", [1, -2, -1]), ("u2", 25, b"\x39", [1, 2, 3]),
+            ("f8e4m3fn", 17, b"\x38\x7e\xb8", [1, 448, -1]),
+            ("f8e5m2", 19, b"\x3c\x7b\x01", [1, 57344, 2.0 ** -16]),
+            ("f4e2m1", 23, b"\x72\x0d", [1, 6, -3])):
+        case("weights_of_%s_%s" % (name, "raw" if raw else "listed"), 25,
+             [node("DequantizeLinear", ["x", "s"], ["y"])], {"s": scalar("f32", 0.5)},
+             {"y": tensor("f32", *[v / 2 for v in values])},
+             constants={"x": Packed(number, 3, data, raw)})
+refuse("weights_with_a_byte_too_few", "has 1 bytes of data, and its shape needs 2",
+       [node("DequantizeLinear", ["x", "s"], ["y"])], {"": 25}, inputs={"s": scalar("f32", 1)},
+       constants={"x": Packed(22, 3, b"\x21", True)})
 THETA = tensor("f32", 2, 0, 1, 0, 3, -1, dims=[1, 2, 3])
 one("grid_of_centres", 20, "AffineGrid", {"t": THETA, "n": tensor("i64", 1, 1, 2, 4)},
     {"y": tensor("f32", *[p for y in (-0.5, 0.5) for x in (-0.75, -0.25, 0.25, 0.75)

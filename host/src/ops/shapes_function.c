@@ -281,6 +281,60 @@ keel_status keel_shape_col2im(keel_infer *infer) {
   return keel_infer_dims(infer, 0, &dims);
 }
 
+/* Whether a tensor is [batch, tokens, `last` or `other`]. */
+static bool is_of_tokens(const keel_type *type, const keel_type *query,
+                         int64_t last, int64_t other) {
+  return !type || (type->rank == 3 && type->dims[0] == query->dims[0] &&
+                   type->dims[1] == query->dims[1] &&
+                   (type->dims[2] == last || type->dims[2] == other));
+}
+
+keel_status keel_shape_linear_attention(keel_infer *infer) {
+  const keel_type *query = infer->in[0], *key = infer->in[1],
+                  *value = infer->in[2], *past = keel_infer_in(infer, 3);
+  const keel_type *decay = keel_infer_in(infer, 4),
+                  *beta = keel_infer_in(infer, 5);
+  const char *rule = keel_attr_string(infer->op, "update_rule", "gated_delta");
+  int64_t heads = keel_attr_int(infer->op, "kv_num_heads", 0);
+  int64_t all = keel_attr_int(infer->op, "q_num_heads", 0);
+  if (heads < 1 || all < 1 || all % heads)
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                           "q_num_heads (%lld) must be a multiple of"
+                           " kv_num_heads (%lld)",
+                           (long long)all, (long long)heads);
+  if ((!decay && !strncmp(rule, "gated", 5)) ||
+      (!beta && strstr(rule, "delta")))
+    return keel_infer_fail(
+        infer, KD_INVALID_ARGUMENT,
+        "%s is missing, which"
+        " update_rule \"%s\" needs",
+        decay || strncmp(rule, "gated", 5) != 0 ? "beta" : "decay", rule);
+  bool fits = query->rank == 3 && query->dims[2] % all == 0;
+  int64_t size = fits ? query->dims[2] / all : 0;
+  fits = fits && is_of_tokens(key, query, heads * size, heads * size) &&
+         value->rank == 3 && value->dims[2] % heads == 0 &&
+         is_of_tokens(value, query, value->dims[2], value->dims[2]) &&
+         is_of_tokens(decay, query, heads * size, heads) &&
+         is_of_tokens(beta, query, heads, 1);
+  int64_t width = fits ? value->dims[2] / heads : 0;
+  const int64_t state[] = {fits ? query->dims[0] : 0, heads, size, width};
+  if (fits && past)
+    fits = past->rank == 4 && !memcmp(past->dims, state, sizeof state);
+  if (!fits)
+    return keel_infer_fail(
+        infer, KD_INVALID_ARGUMENT,
+        "query must be [B,T,%lld*k], key [B,T,%lld*k], value [B,T,%lld*v],"
+        " past_state [B,%lld,k,v], decay like key or [B,T,%lld], and beta"
+        " [B,T,%lld] or [B,T,1]",
+        (long long)all, (long long)heads, (long long)heads, (long long)heads,
+        (long long)heads, (long long)heads);
+  keel_dims out = keel_dims_of(query);
+  out.dims[2] = all * width;
+  KEEL_TRY(keel_infer_dims(infer, 0, &out));
+  infer->dtypes[1] = past ? past->dtype : query->dtype;
+  return keel_infer_out(infer, 1, 4, state);
+}
+
 keel_status keel_shape_causal_conv(keel_infer *infer) {
   const keel_type *x = infer->in[0], *weight = infer->in[1];
   const keel_type *bias = keel_infer_in(infer, 2);

@@ -33,6 +33,7 @@ static const struct {
                  {"ai.onnx", "AffineGrid", keel_expand_affine_grid},
                  {"ai.onnx", "Col2Im", keel_expand_col2im},
                  {"ai.onnx", "CausalConvWithState", keel_expand_causal_conv},
+                 {"ai.onnx", "LinearAttention", keel_expand_linear_attention},
                  {TRAINING, "Momentum", keel_expand_momentum},
                  {TRAINING, "Adagrad", keel_expand_adagrad},
                  {TRAINING, "Adam", keel_expand_adam}};

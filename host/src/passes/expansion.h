@@ -68,6 +68,7 @@ void keel_expand_center_crop_pad(keel_expansion *all);
 void keel_expand_affine_grid(keel_expansion *all);
 void keel_expand_col2im(keel_expansion *all);
 void keel_expand_causal_conv(keel_expansion *all);
+void keel_expand_linear_attention(keel_expansion *all);
 void keel_expand_momentum(keel_expansion *all);
 void keel_expand_adagrad(keel_expansion *all);
 void keel_expand_adam(keel_expansion *all);

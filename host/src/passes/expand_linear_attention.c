@@ -1,0 +1,198 @@
+/* expand_linear_attention.c - LinearAttention-27, written as a Scan over the tokens.
+ *
+ *     S = exp(g) S + b k (v - S' k)      S': what is left of S; of the delta rules
+ *     o = scale q S
+ *
+ * S is a matrix for each pair of a batch and a head. All of it is computed in f32, as in ONNX's
+ * own function, or f64. */
+#include "passes/expansion.h"
+
+typedef struct linear_attention {
+  int64_t heads, query_heads;
+  bool decays, corrects; /* by the rule */
+  uint32_t state, query, key, value, decay, beta;
+} linear_attention;
+
+enum { STATE_MOST = 6 };
+
+static uint32_t wide(keel_expansion *all, uint32_t value) {
+  const keel_type *type = keel_expansion_type(all, 0);
+  const keel_attr to =
+      KEEL_INT("to", type && type->dtype == KD_F64 ? KD_F64 : KD_F32);
+  return keel_expansion_op(all, "Cast", &to, 1, &value, 1);
+}
+
+/* Dimensions of a list; a part: the last one, divided by the heads. */
+static uint32_t of_heads(keel_expansion *all, const linear_attention *a,
+                         uint32_t value) {
+  return keel_expansion_of_two(all, "Div",
+                               keel_expansion_dims(all, value, 2, INT64_MAX),
+                               keel_expansion_int(all, a->heads));
+}
+
+/* Zeros: [batch, heads, size of a key, size of a value]. */
+static uint32_t empty_state(keel_expansion *all, const linear_attention *a) {
+  const uint32_t dims[] = {
+      keel_expansion_dims(all, a->key, 0, 1), keel_expansion_int(all, a->heads),
+      of_heads(all, a, a->key), of_heads(all, a, a->value)};
+  uint32_t zero = keel_expansion_number(all, 0, a->query);
+  return keel_expansion_of_two(all, "Expand", zero,
+                               keel_expansion_concat(all, 0, dims, 4));
+}
+
+static uint32_t scaled(keel_expansion *all, const linear_attention *a,
+                       uint32_t value) {
+  double scale = (double)keel_attr_float(all->node.op, "scale", 0);
+  if (scale != 0)
+    return keel_expansion_of_two(all, "Mul", value,
+                                 keel_expansion_number(all, scale, value));
+  uint32_t size = wide(all, of_heads(all, a, a->key));
+  return keel_expansion_of_two(all, "Div", value,
+                               keel_expansion_of(all, "Sqrt", size));
+}
+
+/* ---- the body: one token ------------------------------------------------------------- */
+
+/* A list of numbers as [batch, heads, rows, columns]; 0: the batch, -1: what is left. */
+static uint32_t shaped(keel_expansion *all, uint32_t value, int64_t heads,
+                       int64_t rows, int64_t columns) {
+  const int64_t dims[] = {0, heads, rows, columns};
+  return keel_expansion_of_two(all, "Reshape", value,
+                               keel_expansion_ints(all, dims, 4));
+}
+
+static uint32_t product(keel_expansion *all, const char *op, uint32_t a,
+                        uint32_t b) {
+  return keel_expansion_of_two(all, op, a, b);
+}
+
+/* The state behind a token. */
+static uint32_t next_state(keel_expansion *all, const linear_attention *a) {
+  uint32_t key = shaped(all, a->key, a->heads, -1, 1);
+  uint32_t value = shaped(all, a->value, a->heads, 1, -1);
+  uint32_t state = a->state;
+  if (a->decays) {
+    uint32_t left = keel_expansion_of(all, "Exp", a->decay);
+    state = product(all, "Mul", state, shaped(all, left, a->heads, -1, 1));
+  }
+  if (a->corrects) {
+    uint32_t row = shaped(all, a->key, a->heads, 1, -1);
+    value = product(all, "Sub", value, product(all, "MatMul", row, state));
+    value = product(all, "Mul", value, shaped(all, a->beta, -1, 1, 1));
+  }
+  return product(all, "Add", state, product(all, "Mul", key, value));
+}
+
+static uint32_t read_state(keel_expansion *all, const linear_attention *a,
+                           uint32_t state) {
+  const int64_t flat[] = {0, -1};
+  uint32_t query =
+      shaped(all, a->query, a->heads, a->query_heads / a->heads, -1);
+  return keel_expansion_of_two(all, "Reshape",
+                               product(all, "MatMul", query, state),
+                               keel_expansion_ints(all, flat, 2));
+}
+
+static uint32_t body_input(keel_expansion *all) {
+  uint32_t value = KEEL_ABSENT;
+  if (all->status != KD_OK) return KEEL_ABSENT;
+  value = keel_function_value(all->function, "");
+  all->status = value == KEEL_ABSENT
+                    ? KD_OUT_OF_MEMORY
+                    : keel_function_input(all->function, value, NULL);
+  return value;
+}
+
+static keel_status write_body(keel_expansion *all, linear_attention a) {
+  a.state = body_input(all);
+  a.query = body_input(all);
+  a.key = body_input(all);
+  a.value = body_input(all);
+  if (a.decays) a.decay = body_input(all);
+  if (a.corrects) a.beta = body_input(all);
+  uint32_t state = next_state(all, &a), out = read_state(all, &a, state);
+  KEEL_TRY(all->status);
+  KEEL_TRY(keel_function_output(all->function, state, NULL));
+  return keel_function_output(all->function, out, NULL);
+}
+
+/* An empty function behind this one in the plan's list. */
+static keel_status make_body(const keel_expansion *all, keel_function **out) {
+  keel_function *list = NULL, *outer = all->function;
+  KEEL_TRY(keel_function_create(outer->context, outer->arena, &list,
+                                "LinearAttention", out));
+  (*out)->next = outer->next;
+  outer->next = *out;
+  return KD_OK;
+}
+
+/* ---- the loop ---------------------------------------------------------------------------- */
+
+static keel_status add_scan(keel_expansion *all, const linear_attention *a,
+                            keel_function *body, uint32_t *outputs) {
+  const int64_t axes[] = {1, 1, 1, 1, 1};
+  uint32_t inputs[STATE_MOST] = {a->state, a->query, a->key, a->value};
+  uint32_t count = 4;
+  if (a->decays) inputs[count++] = a->decay;
+  if (a->corrects) inputs[count++] = a->beta;
+  const keel_attr attrs[] = {{.name = "body", .kind = KD_ATTR_GRAPH},
+                             KEEL_INT("num_scan_inputs", count - 1),
+                             KEEL_INTS("scan_input_axes", count - 1, axes),
+                             KEEL_INTS("scan_output_axes", 1, axes)};
+  keel_function *const graphs[4] = {body};
+  keel_opdef *op = NULL;
+  keel_node *node = NULL;
+  for (int i = 0; i < 2; i++) {
+    outputs[i] = keel_function_value(all->function, "");
+    if (outputs[i] == KEEL_ABSENT) return KD_OUT_OF_MEMORY;
+  }
+  KEEL_TRY(keel_opdef_create(all->function->context,
+                             keel_schema_find("", "Scan"), attrs, 4, graphs,
+                             &op));
+  KEEL_TRY(keel_function_node(all->function, op, all->node.name, inputs, count,
+                              outputs, 2, &node));
+  node->device = all->node.device;
+  node->group = all->node.group;
+  node->ruled = all->node.ruled;
+  return KD_OK;
+}
+
+static linear_attention read_node(const keel_expansion *all) {
+  const char *rule =
+      keel_attr_string(all->node.op, "update_rule", "gated_delta");
+  return (linear_attention){
+      .heads = keel_attr_int(all->node.op, "kv_num_heads", 1),
+      .query_heads = keel_attr_int(all->node.op, "q_num_heads", 1),
+      .decays = strncmp(rule, "gated", 5) == 0,
+      .corrects = strstr(rule, "delta") != NULL,
+      .query = keel_expansion_in(all, 0),
+      .key = keel_expansion_in(all, 1),
+      .value = keel_expansion_in(all, 2),
+      .state = keel_expansion_in(all, 3),
+      .decay = keel_expansion_in(all, 4),
+      .beta = keel_expansion_in(all, 5)};
+}
+
+void keel_expand_linear_attention(keel_expansion *all) {
+  linear_attention a = read_node(all);
+  uint32_t outputs[2] = {KEEL_ABSENT, KEEL_ABSENT};
+  uint32_t query = a.query, past = a.state;
+  keel_expansion inner = *all;
+  a.query = wide(all, a.query);
+  a.key = wide(all, a.key);
+  a.value = wide(all, a.value);
+  if (a.decays) a.decay = wide(all, a.decay);
+  if (a.corrects) a.beta = wide(all, a.beta);
+  a.state = past == KEEL_ABSENT ? empty_state(all, &a) : wide(all, past);
+  if (all->status == KD_OK) all->status = make_body(all, &inner.function);
+  if (all->status == KD_OK) all->status = write_body(&inner, a);
+  if (all->status == KD_OK)
+    all->status = add_scan(all, &a, inner.function, outputs);
+  uint32_t out = scaled(all, &a, outputs[1]);
+  keel_expansion_give(all, 0,
+                      keel_expansion_of_two(all, "CastLike", out, query));
+  keel_expansion_give(
+      all, 1,
+      keel_expansion_of_two(all, "CastLike", outputs[0],
+                            past == KEEL_ABSENT ? query : past));
+}
