@@ -7,9 +7,10 @@
 #include "memory/copy.h"
 
 #define RECORDINGS    2
-#define RUNS_BEFORE   2 /* runs before a recording is worth making */
-#define KERNELS_LEAST 3 /* the fewest kernels that are worth recording */
-#define RENEWED_MOST  4 /* failed rebinds before recording is given up */
+#define RUNS_BEFORE   2    /* runs before a recording is worth making */
+#define KERNELS_LEAST 3    /* the fewest kernels that are worth recording */
+#define SOUGHT_MOST   1024 /* locations: more are not sought through for memory */
+#define RENEWED_MOST  4    /* failed rebinds before recording is given up */
 
 /* The memory of an input or an output. */
 typedef struct location {
@@ -27,8 +28,10 @@ struct keel_replay {
   keel_device *device;
   uint32_t input_count, location_count;
   recording recordings[RECORDINGS];
-  recording *chosen; /* matches this run's memory */
-  location *now;     /* this run's memory; borrowed */
+  recording *chosen;  /* matches this run's memory */
+  location *now;      /* this run's memory; borrowed */
+  keel_buffer **held; /* by all recordings, sorted by address; borrowed */
+  uint32_t held_count;
   kd_rebind *rebinds;
   uint32_t renewed;
   uint64_t runs;
@@ -37,7 +40,24 @@ struct keel_replay {
 
 /* ---- recordings ---------------------------------------------------------------- */
 
-static void hold_locations(const keel_replay *replay, recording *r,
+static int by_address(const void *a, const void *b) {
+  uintptr_t x = (uintptr_t) * (keel_buffer *const *)a,
+            y = (uintptr_t) * (keel_buffer *const *)b;
+  return (x > y) - (x < y);
+}
+
+/* What the recordings hold, sorted: how often something is among it is found quickly. */
+static void note_held(keel_replay *replay) {
+  replay->held_count = 0;
+  for (int i = 0; i < RECORDINGS; i++)
+    for (uint32_t j = 0; j < replay->location_count; j++) {
+      keel_buffer *one = replay->recordings[i].locations[j].buffer;
+      if (one) replay->held[replay->held_count++] = one;
+    }
+  qsort(replay->held, replay->held_count, sizeof *replay->held, by_address);
+}
+
+static void hold_locations(keel_replay *replay, recording *r,
                            const location *locations) {
   for (uint32_t i = 0; i < replay->location_count; i++) {
     location one = locations ? locations[i] : (location){0};
@@ -45,10 +65,11 @@ static void hold_locations(const keel_replay *replay, recording *r,
     if (r->locations[i].buffer) keel_buffer_release(r->locations[i].buffer);
     r->locations[i] = one;
   }
+  note_held(replay);
 }
 
 /* Destroys a recording once the device is done with it. Returns how its work ended. */
-static keel_status discard(const keel_replay *replay, recording *r) {
+static keel_status discard(keel_replay *replay, recording *r) {
   if (!r->capture) return KD_OK;
   keel_status status = KD_OK;
   if (atomic_load(&replay->device->lost))
@@ -81,7 +102,8 @@ keel_replay *keel_replay_create(const keel_memory_plan *memory_plan) {
   size_t room = (size_t)replay->location_count + 1;
   replay->now = calloc(room, sizeof *replay->now);
   replay->rebinds = calloc(room, sizeof *replay->rebinds);
-  bool made = replay->now && replay->rebinds;
+  replay->held = calloc(RECORDINGS * room, sizeof *replay->held);
+  bool made = replay->now && replay->rebinds && replay->held;
   for (int i = 0; i < RECORDINGS; i++) {
     replay->recordings[i].locations = calloc(room, sizeof(location));
     made &= replay->recordings[i].locations != NULL;
@@ -97,6 +119,7 @@ void keel_replay_free(keel_replay *replay) {
   for (int i = 0; i < RECORDINGS; i++)
     free(replay->recordings[i].locations);
   free(replay->now);
+  free(replay->held);
   free(replay->rebinds);
   free(replay);
 }
@@ -119,11 +142,19 @@ static location location_of(const keel_tensor *tensor) {
 
 /* Whether nothing but the recordings holds it, so that a run may overwrite it. */
 static bool is_free(const keel_replay *replay, const keel_buffer *buffer) {
-  unsigned held = 0;
-  for (int i = 0; i < RECORDINGS; i++)
-    for (uint32_t j = 0; j < replay->location_count; j++)
-      held += replay->recordings[i].locations[j].buffer == buffer;
-  return keel_buffer_held(buffer, held);
+  uint32_t low = 0, high = replay->held_count;
+  while (low < high) {
+    uint32_t middle = low + (high - low) / 2;
+    if ((uintptr_t)replay->held[middle] < (uintptr_t)buffer)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  unsigned count = 0;
+  while (low + count < replay->held_count &&
+         replay->held[low + count] == buffer)
+    count++;
+  return count && keel_buffer_held(buffer, count);
 }
 
 /* Whether it reads this run's inputs, and writes outputs that nothing else holds. */
@@ -136,24 +167,36 @@ static bool fits(const keel_replay *replay, const recording *r) {
   return true;
 }
 
+/* Whether output `index` of this run may have the memory of a location. */
+static bool may_take(const keel_replay *replay, const location *one,
+                     const keel_buffer *like, uint32_t index) {
+  const location *outputs = &replay->now[replay->input_count];
+  if (!one->buffer || one->offset || !keel_buffer_alike(one->buffer, like) ||
+      !is_free(replay, one->buffer))
+    return false;
+  for (uint32_t i = 0; i < index; i++)
+    if (outputs[i].buffer == one->buffer) return false;
+  return true;
+}
+
 /* Memory that only a recording holds, as large as output `index` there; NULL: none. Of a
  * loop whose outputs are the next run's inputs, it is what the run before last wrote: two
- * recordings take turns. */
+ * recordings take turns. What was that output before comes first. */
 static keel_buffer *find_free(const keel_replay *replay, uint32_t index) {
-  const location *last = &replay->now[replay->input_count];
+  const uint32_t output = replay->input_count + index;
+  if (replay->location_count > SOUGHT_MOST) return NULL;
+  for (int i = 0; i < RECORDINGS; i++) {
+    const location *own = &replay->recordings[i].locations[output];
+    if (own->buffer && may_take(replay, own, own->buffer, index))
+      return own->buffer;
+  }
   for (int i = 0; i < RECORDINGS; i++) {
     const recording *r = &replay->recordings[i];
     if (!r->capture) continue;
-    const keel_buffer *like = r->locations[replay->input_count + index].buffer;
-    for (uint32_t j = 0; j < replay->location_count; j++) {
-      const location *one = &r->locations[j];
-      bool taken = !one->buffer || one->offset;
-      for (uint32_t k = 0; k < index && !taken; k++)
-        taken = last[k].buffer == one->buffer;
-      if (!taken && keel_buffer_alike(one->buffer, like) &&
-          is_free(replay, one->buffer))
-        return one->buffer;
-    }
+    for (uint32_t j = 0; j < replay->location_count; j++)
+      if (may_take(replay, &r->locations[j], r->locations[output].buffer,
+                   index))
+        return r->locations[j].buffer;
   }
   return NULL;
 }
