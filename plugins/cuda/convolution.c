@@ -30,6 +30,7 @@ typedef struct convolution {
   int algo;
   bool fused;
   padding padding;
+  size_t workspace; /* of the library */
   union scale {
     float f32;
     double f64;
@@ -80,11 +81,11 @@ static int call_library(const convolution *c, const cuda_lane *lane,
   if (status != 0) return status;
   if (!c->fused)
     return dnn.ConvolutionForward(c->handle, &c->one, c->x, x, c->filter, w,
-                                  c->conv, c->algo, scratch, c->call.workspace,
+                                  c->conv, c->algo, scratch, c->workspace,
                                   &c->none, c->y, y);
   return dnn.ConvolutionBiasActivationForward(
       c->handle, &c->one, c->x, x, c->filter, w, c->conv, c->algo, scratch,
-      c->call.workspace, added ? &c->one : &c->none, c->y, added ? added : y,
+      c->workspace, added ? &c->one : &c->none, c->y, added ? added : y,
       c->bias, bias, c->activation, c->y, y);
 }
 
@@ -259,7 +260,7 @@ static bool choose(convolution *c, int math, bool plain) {
         workspace > WORKSPACE_MOST)
       continue;
     c->algo = one->algo;
-    c->call.workspace = workspace;
+    c->workspace = c->call.workspace = workspace;
     return true;
   }
   return false;
