@@ -11,6 +11,7 @@
  * that were repeated for those of Q (Unsqueeze, Expand, Reshape) are read where they are one, a
  * mask that is known to be causal becomes an attribute, and a Transpose of Y's heads and rows
  * goes, too. Needs known shapes, and a device that has the op. */
+#include <kd/help.h>
 #include <math.h>
 
 #include "base/float.h"
@@ -72,7 +73,9 @@ static double element(const keel_tensor *tensor, int64_t index) {
 /* A constant of one floating number: true. */
 static bool read_number(const attention *all, uint32_t value, double *out) {
   const keel_tensor *tensor = keel_pass_constant(all->function, value);
-  if (!tensor || tensor->type->elements != 1) return false;
+  if (!tensor || tensor->type->elements != 1 ||
+      !(KD_TYPES_FLOAT & KD_TYPES(tensor->type->dtype)))
+    return false;
   *out = element(tensor, 0);
   return !isnan(*out);
 }
@@ -345,9 +348,9 @@ static keel_status join_masks(attention *all) {
 /* Whether a mask hides from each row the keys after it, and nothing else. */
 static bool is_causal(const attention *all, int64_t rows, int64_t keys) {
   const keel_tensor *tensor = keel_pass_constant(all->function, all->mask);
-  if (!tensor || tensor->type->rank < 2 ||
-      tensor->type->elements != rows * keys || keys < rows ||
-      tensor->type->dims[tensor->type->rank - 1] != keys ||
+  if (!tensor || !(KD_TYPES_FLOAT & KD_TYPES(tensor->type->dtype)) ||
+      tensor->type->rank < 2 || tensor->type->elements != rows * keys ||
+      keys < rows || tensor->type->dims[tensor->type->rank - 1] != keys ||
       tensor->type->dims[tensor->type->rank - 2] != rows)
     return false;
   const double hidden = tensor->type->dtype == KD_F16 ? HIDDEN_F16 : HIDDEN;
