@@ -610,6 +610,17 @@ refuse("attention_of_heads_that_do_not_fit", "must be a multiple of kv_num_heads
        [node("LinearAttention", ["q", "k", "v"], ["y"], kv_num_heads=2, q_num_heads=3,
              update_rule="linear")], {"": 27}, inputs=LINEAR)
 
+NONE = {n: tensor("f32", dims=[1, 0, len(TOKENS[n][0])]) for n in "qkv"}
+case("linear_attention_of_no_tokens", 27,
+     [node("LinearAttention", ["q", "k", "v", "s"], ["y", "now"], kv_num_heads=1, q_num_heads=2,
+           update_rule="linear")],
+     {**NONE, "s": tensor("f32", *flat(KEPT), dims=[1, 1, 2, 2])},
+     {"y": tensor("f32", dims=[1, 0, 4]), "now": tensor("f32", *flat(KEPT), dims=[1, 1, 2, 2])})
+OPEN = {n: tensor("f32", dims=[-1, -1, -1]) for n in "qkv"}
+refuse("attention_of_no_heads", "must be a multiple of kv_num_heads (0)",
+       [node("LinearAttention", ["q", "k", "v"], ["y"], kv_num_heads=0, q_num_heads=2,
+             update_rule="linear")], {"": 27}, inputs=OPEN)
+
 TRAINING = "ai.onnx.preview.training"
 
 
@@ -668,6 +679,10 @@ refused["optimiser_of_an_odd_list"] = (model(
           mode="standard", norm_coefficient=0.5)],
     {"r": scalar("f32", 1), "t": scalar("i64", 1), "x": tensor("f32", 1, 2)},
     {"y": tensor("f32", 1, 2)}, {"": 28, TRAINING: 1}), "takes 3 tensors for each that it trains")
+refused["optimiser_of_open_shapes"] = (model(
+    [node("Adam", ["r", "t", "x"], ["y", "z", "w"], domain=TRAINING)],
+    {"r": scalar("f32", 1), "t": scalar("i64", 1), "x": tensor("f32", dims=[-1])},
+    {"y": tensor("f32", 1, 2)}, {"": 28, TRAINING: 1}), "takes 4 tensors for each that it trains")
 
 
 class Packed:

@@ -316,7 +316,8 @@ keel_status keel_shape_linear_attention(keel_infer *infer) {
          is_of_tokens(value, query, value->dims[2], value->dims[2]) &&
          is_of_tokens(decay, query, heads * size, heads) &&
          is_of_tokens(beta, query, heads, 1);
-  int64_t width = fits ? value->dims[2] / heads : 0;
+  int64_t width = fits ? value->dims[2] / heads : 0, all_widths = 0;
+  fits = fits && !__builtin_mul_overflow(all, width, &all_widths);
   const int64_t state[] = {fits ? query->dims[0] : 0, heads, size, width};
   if (fits && past)
     fits = past->rank == 4 && !memcmp(past->dims, state, sizeof state);
@@ -328,8 +329,11 @@ keel_status keel_shape_linear_attention(keel_infer *infer) {
         " [B,T,%lld] or [B,T,1]",
         (long long)all, (long long)heads, (long long)heads, (long long)heads,
         (long long)heads, (long long)heads);
+  if (!query->dims[0] || !size || !width)
+    return keel_infer_fail(infer, KD_UNIMPLEMENTED,
+                           "heads, or batches, of no elements");
   keel_dims out = keel_dims_of(query);
-  out.dims[2] = all * width;
+  out.dims[2] = all_widths;
   KEEL_TRY(keel_infer_dims(infer, 0, &out));
   infer->dtypes[1] = past ? past->dtype : query->dtype;
   return keel_infer_out(infer, 1, 4, state);

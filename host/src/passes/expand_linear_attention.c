@@ -51,6 +51,18 @@ static uint32_t scaled(keel_expansion *all, const linear_attention *a,
                                keel_expansion_of(all, "Sqrt", size));
 }
 
+/* Of no tokens a Scan gives nothing that has a shape. */
+static uint32_t of_tokens(keel_expansion *all, const linear_attention *a,
+                          uint32_t value) {
+  const uint32_t dims[] = {
+      keel_expansion_dims(all, a->query, 0, 2),
+      keel_expansion_of_two(all, "Mul", of_heads(all, a, a->value),
+                            keel_expansion_int(all, a->query_heads))};
+  const uint32_t inputs[] = {value, keel_expansion_concat(all, 0, dims, 2)};
+  const keel_attr zero = KEEL_INT("allowzero", 1);
+  return keel_expansion_op(all, "Reshape", &zero, 1, inputs, 2);
+}
+
 /* ---- the body: one token ------------------------------------------------------------- */
 
 /* A list of numbers as [batch, heads, rows, columns]; 0: the batch, -1: what is left. */
@@ -178,6 +190,17 @@ void keel_expand_linear_attention(keel_expansion *all) {
   uint32_t outputs[2] = {KEEL_ABSENT, KEEL_ABSENT};
   uint32_t query = a.query, past = a.state;
   keel_expansion inner = *all;
+  if (a.heads < 1 || a.query_heads < 1 || a.query_heads % a.heads)
+    all->status = keel_fail(
+        KD_INVALID_ARGUMENT,
+        "LinearAttention \"%s\": q_num_heads (%lld) must be a multiple"
+        " of kv_num_heads (%lld)",
+        all->node.name, (long long)a.query_heads, (long long)a.heads);
+  else if ((a.decays && a.decay == KEEL_ABSENT) ||
+           (a.corrects && a.beta == KEEL_ABSENT))
+    all->status = keel_fail(
+        KD_INVALID_ARGUMENT, "LinearAttention \"%s\": %s is missing",
+        all->node.name, a.decays && a.decay == KEEL_ABSENT ? "decay" : "beta");
   a.query = wide(all, a.query);
   a.key = wide(all, a.key);
   a.value = wide(all, a.value);
@@ -188,7 +211,7 @@ void keel_expand_linear_attention(keel_expansion *all) {
   if (all->status == KD_OK) all->status = write_body(&inner, a);
   if (all->status == KD_OK)
     all->status = add_scan(all, &a, inner.function, outputs);
-  uint32_t out = scaled(all, &a, outputs[1]);
+  uint32_t out = of_tokens(all, &a, scaled(all, &a, outputs[1]));
   keel_expansion_give(all, 0,
                       keel_expansion_of_two(all, "CastLike", out, query));
   keel_expansion_give(

@@ -9,9 +9,22 @@ typedef struct trained {
   uint32_t count, rate, step;
 } trained;
 
+/* None where the lists do not fit: the shape function says so, too, once shapes are known. */
 static trained read_inputs(keel_expansion *all, uint32_t groups) {
   uint32_t x = keel_expansion_in(all, FIRST),
            rate = keel_expansion_in(all, RATE);
+  uint32_t each =
+      x == KEEL_ABSENT ? 0 : (all->node.input_count - FIRST) / groups;
+  if (!each || (all->node.input_count - FIRST) % groups ||
+      all->node.output_count != each * (groups - 1)) {
+    all->status =
+        keel_fail(KD_INVALID_ARGUMENT,
+                  "%s \"%s\" takes %u tensors for each that it trains,"
+                  " not %u",
+                  all->node.op->schema->name, all->node.name, (unsigned)groups,
+                  (unsigned)all->node.input_count - FIRST);
+    return (trained){0, KEEL_ABSENT, KEEL_ABSENT};
+  }
   return (trained){.count = (all->node.input_count - FIRST) / groups,
                    .rate = keel_expansion_of_two(all, "CastLike", rate, x),
                    .step = keel_expansion_of_two(
