@@ -114,7 +114,7 @@ static inline unsigned onnx_small_encode(kd_dtype dtype, double value,
   const onnx_small_float *f = onnx_small_float_of(dtype);
   if (f) return onnx_small_encode_float(f, value, rules.saturate);
   if (dtype == KD_F8E8M0) return onnx_small_encode_power(value, rules);
-  if (isnan(value)) return 0;
+  if (!isfinite(value)) return 0;
   value = fmod(trunc(value), 16);
   return (unsigned)(int)value & ((1u << kd_dtype_bits(dtype)) - 1);
 }

@@ -28,6 +28,15 @@ static void widen(const small_cast *work, int64_t begin, int64_t end) {
 
 static void narrow(const small_cast *work, int64_t begin, int64_t end) {
   const kd_tensor *x = work->x, *y = work->y;
+  const unsigned low = (1u << kd_dtype_bits(y->dtype)) - 1;
+  if (KD_TYPES(x->dtype) & KD_TYPES_INT && !onnx_small_float_of(y->dtype) &&
+      y->dtype != KD_F8E8M0) { /* the low bits of all 64 */
+    kd_dtype from = x->dtype == KD_U64 ? KD_I64 : x->dtype;
+    for (int64_t i = begin; i < end; i++)
+      onnx_small_put(y->data, y->dtype, i,
+                     (unsigned)cpu_get_whole(x->data, from, i) & low);
+    return;
+  }
   for (int64_t i = begin; i < end; i++)
     onnx_small_put(y->data, y->dtype, i,
                    onnx_small_encode(y->dtype, cpu_get(x->data, x->dtype, i),
