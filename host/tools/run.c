@@ -80,9 +80,9 @@ static const option options[] = {
     {"--rtol", "X, --atol X", "other tolerances", .number = &given.within.rtol},
     {"--atol", .number = &given.within.atol},
     {"--output", "DIR",
-     "write each output to DIR/NAME.npy; bf16, and what\n"
-     "numpy has not of 8 bits or less, as f32, which\n"
-     "has the same values",
+     "write each output to DIR/NAME.npy; bf16 as f32, which\n"
+     "has the same values, and so what .npy has not of 8\n"
+     "bits or less",
      .text = &given.output},
     {"--eager", .help = "run op by op, without a plan; for comparison",
      .debug = true, .flag = &given.eager},
@@ -160,11 +160,10 @@ static void fill_random(void *data, kd_dtype dtype, int64_t count,
       case KD_F8E8M0:
         onnx_small_put(
             data, dtype, i,
-            onnx_small_encode(dtype, fabs((double)number),
-                              (onnx_small_rules){true, 'u'}) |
-                (dtype == KD_F8E8M0
-                     ? 0
-                     : (unsigned)(number < 0) << (kd_dtype_bits(dtype) - 1)));
+            onnx_small_encode(
+                dtype,
+                dtype == KD_F8E8M0 ? fabs((double)number) : (double)number,
+                (onnx_small_rules){true, 'u'}));
         break;
       case KD_U4:
       case KD_I4:

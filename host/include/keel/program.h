@@ -368,7 +368,8 @@ KEEL_API void keel_cancel_request(keel_cancel *cancel, const char *why);
 /* Outputs that do not depend on a failure are computed and returned, the others
  * as failed values. */
 #define KEEL_RUN_PARTIAL 0x1u
-/* keel_plan_begin: no op runs before all inputs have arrived. Best for a run whose inputs are
+/* keel_plan_begin: no op runs before all inputs have arrived; the failure of one counts
+ * when those before it have. Best for a run whose inputs are
  * another's outputs, soon to come: as a whole it needs less memory, and its device's recording
  * can be launched. */
 #define KEEL_RUN_WHOLE 0x2u
