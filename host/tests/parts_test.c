@@ -20,11 +20,11 @@ static void count_parts(void *unused, const char *pass, const char *text) {
 
 static keel_plan *plan_of(keel_program *program, keel_device *device,
                           bool with_parts) {
-  static const char *const skip[] = {"regions", "parts"};
+  static const char *const skip[] = {"regions", "turned", "parts"};
   const keel_plan_params params = {.struct_size = sizeof params,
                                    .device = device,
                                    .skip = skip,
-                                   .skip_count = with_parts ? 1 : 2,
+                                   .skip_count = with_parts ? 2 : 3,
                                    .on_pass = with_parts ? count_parts : NULL,
                                    .on_pass_name = "parts"};
   return create_plan(program, &params);
