@@ -120,66 +120,6 @@ static int parse(int argc, char **argv) {
 
 /* ---- inputs --------------------------------------------------------------- */
 
-/* SplitMix64 (Steele, Lea, Flood; OOPSLA 2014) */
-static uint64_t next_random(uint64_t *state) {
-  uint64_t z = (*state += UINT64_C(0x9e3779b97f4a7c15));
-  z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-  z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-  return z ^ (z >> 31);
-}
-
-static void fill_random(void *data, kd_dtype dtype, int64_t count,
-                        uint64_t *state) {
-  for (int64_t i = 0; i < count; i++) {
-    uint64_t bits = next_random(state);
-    double unit = (double)(bits >> 11) * 0x1p-53; /* [0, 1) */
-    float number = (float)(unit * 2 - 1);
-    uint32_t wide = 0;
-    memcpy(&wide, &number, sizeof wide);
-    switch (dtype) {
-      case KD_F32:
-        ((float *)data)[i] = number;
-        break;
-      case KD_F64:
-        ((double *)data)[i] = unit * 2 - 1;
-        break;
-      case KD_BF16:
-        ((uint16_t *)data)[i] = (uint16_t)(wide >> 16);
-        break;
-      case KD_F16: /* between 1 and 2, either sign: no rounding to think of */
-        ((uint16_t *)data)[i] = (uint16_t)(0x3c00 | (bits & 0x83ff));
-        break;
-      case KD_BOOL:
-        ((uint8_t *)data)[i] = bits & 1;
-        break;
-      case KD_F8E4M3FN:
-      case KD_F8E4M3FNUZ:
-      case KD_F8E5M2:
-      case KD_F8E5M2FNUZ:
-      case KD_F4E2M1:
-      case KD_F8E8M0:
-        onnx_small_put(
-            data, dtype, i,
-            onnx_small_encode(
-                dtype,
-                dtype == KD_F8E8M0 ? fabs((double)number) : (double)number,
-                (onnx_small_rules){true, 'u'}));
-        break;
-      case KD_U4:
-      case KD_I4:
-      case KD_U2:
-      case KD_I2:
-        onnx_small_put(data, dtype, i, bits & 1);
-        break;
-      default: { /* small integers, that are indices in many models */
-        uint64_t small = bits % 2;
-        memcpy((char *)data + (size_t)i * keel_dtype_size(dtype), &small,
-               keel_dtype_size(dtype));
-      }
-    }
-  }
-}
-
 /* "2x3" or "2,3", or "" of a scalar; false where it is none. */
 static bool read_shape(const char *at, uint32_t *rank, int64_t *dims) {
   *rank = 0;
@@ -338,7 +278,7 @@ static int make_random(const arguments *all, session *run, uint32_t index,
             port.name, (long long)count);
     return 1;
   }
-  if (data) fill_random(data, port.dtype, count, state);
+  if (data) random_fill(data, port.dtype, count, state);
   keel_status status = keel_tensor_create(run->context, port.dtype, rank, dims,
                                           data, &run->inputs[index]);
   free(data);

@@ -133,6 +133,12 @@ void guard_end(void);
 /* Writes a JSON string literal. */
 void print_json_string(FILE *file, const char *string);
 
+/* ---- random inputs ------------------------------------------------------- */
+
+/* Fills `count` elements; zeroed room, where a type is smaller than a byte. Floats are in
+ * [-1, 1), integers 0 or 1, which are indices in many models. `state` goes on. */
+void random_fill(void *data, kd_dtype dtype, int64_t count, uint64_t *state);
+
 /* ---- comparing ------------------------------------------------------------ */
 
 /* How ONNX's backend test compares: |got - want| <= atol + rtol * |want|. */
