@@ -218,6 +218,17 @@ static void microscaling(void **state) {
   release_all(in, 2);
 }
 
+static void numbers_become_integers_toward_zero(void **state) {
+  const float x[] = {1.75F, -1.75F, 6.5F, INFINITY};
+  const uint8_t want[] = {0xf1, 0x06};
+  uint8_t bytes[2];
+  (void)state;
+  keel_tensor *y = cast(line(KD_F32, 4, x), KD_I4, true, "up");
+  expect_ok(keel_tensor_read(y, bytes, sizeof bytes));
+  assert_memory_equal(bytes, want, sizeof want);
+  keel_tensor_release(y);
+}
+
 /* Out of range, with a zero point. */
 static void quantised_integers_are_saturated(void **state) {
   const int64_t count = 5;
@@ -242,6 +253,7 @@ int main(void) {
       cmocka_unit_test(what_is_between_goes_to_the_nearest),
       cmocka_unit_test(powers_are_rounded_as_is_said),
       cmocka_unit_test(integers_keep_their_low_bits),
+      cmocka_unit_test(numbers_become_integers_toward_zero),
       cmocka_unit_test(quantised_by_axis_and_by_block),
       cmocka_unit_test(microscaling),
       cmocka_unit_test(quantised_integers_are_saturated),
