@@ -5,9 +5,11 @@
 #include "families/rows.h"
 #include "families/strided.h"
 
-/* Q [..., heads, m, d], K [..., n, d], V [..., n, e]. */
-#define APART_FROM 32 /* rows */
+/* From so many rows, two products by tensor cores and what is between them are faster
+ * than one kernel. */
+#define APART_FROM 32
 
+/* Q [..., heads, m, d], K [..., n, d], V [..., n, e]. */
 typedef struct attention {
   kd_dtype compute;
   int64_t heads, share, all, m, n, d, e; /* all: heads of all leading places */
@@ -107,18 +109,11 @@ static fam_pass *by_groups(const fam_op *op, fam_plan *plan,
   return pass;
 }
 
-/* Two products by tensor cores and what is between them are faster than one kernel. */
-static bool is_better_apart(const fam_op *op, const fam_plan *plan,
-                            const attention *a) {
-  kd_dtype dtype = op->in[0].dtype;
-  return plan->library && (dtype == KD_F16 || dtype == KD_BF16) &&
-         a->m >= APART_FROM;
-}
-
 void fam_plan_attention(const fam_op *op, fam_plan *plan) {
   const attention a = read(op);
-  if (is_better_apart(op, plan, &a))
-    fam_fail(op, plan, KD_UNIMPLEMENTED, "products of the library are faster");
+  kd_dtype dtype = op->in[0].dtype;
+  plan->rather_products =
+      (dtype == KD_F16 || dtype == KD_BF16) && a.m >= APART_FROM;
   bool last = fam_attr(op, "heads_last", 0) != 0;
   if (!fam_need_math(op, plan, a.compute)) return;
   bool wide = plan->wide && !plan->shared;

@@ -134,13 +134,13 @@ typedef struct fam_plan {
   bool
       crowds; /* groups may have up to 1024 work-items where there is much to do */
   bool shared; /* groups have fast memory of their own */
-  /* a library has products, those of f16 and bf16 by tensor cores; said where it is asked
-   * whether an op is to be had */
-  bool library;
   /* of processors, whose sums are best kept in the registers of one item (`wide`: f32 in a
    * vector of the language) or of a subgroup that trades values (`lanes`: its items); 0 */
   uint32_t wide, lanes;
   fam_cut cut; /* wanted of what can be cut so; kernel NULL: the cost model's */
+  /* said by the op: where a library has products, it is faster as the products that it
+   * expands to */
+  bool rather_products;
   fam_pass sink; /* a sink for writes after a failure */
 } fam_plan;
 

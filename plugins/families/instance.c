@@ -133,13 +133,17 @@ static kd_status supports_row(kd_device *d, const kd_node *node,
       op && plan ? KD_OK : host->fail(KD_OUT_OF_MEMORY, "no memory for a plan");
   if (status == KD_OK) {
     fam_plan_begin(plan, driver);
-    plan->library = driver->has_library && driver->has_library(d, false);
     status = fam_read(op, host, node, row, NULL);
   }
   if (status == KD_OK) status = fam_has_types(driver, op);
   if (status == KD_OK) {
     bool known = fam_knows_all(op);
     status = fam_make(plan, op, row);
+    /* asked last: who asks for a library loads it */
+    if (status == KD_OK && plan->rather_products && driver->has_library &&
+        driver->has_library(d, false))
+      status =
+          host->fail(KD_UNIMPLEMENTED, "products of the library are faster");
     for (uint32_t i = 0; status == KD_OK && driver->can && i < plan->count; i++)
       if (plan->passes[i].groups) status = driver->can(d, &plan->passes[i]);
     fam_free(plan);
