@@ -322,6 +322,49 @@ static void outputs_go_in_again(void **state) {
   keel_plan_release(plan);
 }
 
+/* All outputs go in again, two of one size and one of another: each has memory of its own. */
+static void all_outputs_go_in_again(void **state) {
+  enum { LARGE = 60 };
+  (void)state;
+  const int64_t small = SIZE, large = LARGE;
+  keel_builder *builder = create_builder(context, "loop");
+  keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &small);
+  keel_value y = keel_builder_input(builder, "y", KD_F32, 1, &small);
+  keel_value v = keel_builder_input(builder, "v", KD_F32, 1, &large);
+  keel_builder_output(builder, "new_v", op(builder, "Add", v, v));
+  keel_builder_output(builder, "new_x", op(builder, "Add", x, x));
+  keel_builder_output(builder, "new_y", op(builder, "Add", y, x));
+  keel_plan *plan = plan_of(builder);
+  float a[SIZE], b[SIZE], c[LARGE];
+  for (int i = 0; i < LARGE; i++) {
+    if (i < SIZE) a[i] = (float)(i + 1);
+    if (i < SIZE) b[i] = (float)(10 * i);
+    c[i] = (float)(i % 7);
+  }
+  keel_tensor *host = floats(context, LARGE, c);
+  keel_tensor *in[3] = {on_queue(a), on_queue(b), NULL}, *out[3];
+  expect_ok(keel_tensor_to(host, queue, &in[2]));
+  keel_tensor_release(host);
+  for (int round = 0; round < 12; round++) {
+    expect_ok(keel_plan_run(plan, in, 3, out, 3));
+    release(in, 3);
+    for (int i = 0; i < LARGE; i++) {
+      c[i] *= 2;
+      if (i < SIZE) b[i] += a[i];
+      if (i < SIZE) a[i] *= 2;
+    }
+    expect_floats(out[0], c, LARGE);
+    expect_floats(out[1], a, SIZE);
+    expect_floats(out[2], b, SIZE);
+    in[0] = out[1];
+    in[1] = out[2];
+    in[2] = out[0];
+  }
+  assert_int_equal(atomic_load(&toy->updates), 0);
+  release(in, 3);
+  keel_plan_release(plan);
+}
+
 /* Memory on the device and on the host, in turn; once the same for two arguments. */
 static void inputs_come_from_anywhere(void **state) {
   (void)state;
@@ -480,6 +523,7 @@ int main(void) {
       WITH(outputs_that_are_held_are_left_alone, valid),
       TEST(who_updates_nothing_goes_without),
       TEST(outputs_go_in_again),
+      TEST(all_outputs_go_in_again),
       TEST(inputs_come_from_anywhere),
       WITH(inputs_come_from_anywhere, valid),
       TEST(threads_have_frames_of_their_own),
