@@ -32,6 +32,11 @@
     "ai.onnx.preview.training", name, 1, "float", params, attrs, \
         keel_shape_##shape, 0, 0, KEEL_BY_KERNEL, NULL           \
   }
+#define MICROSOFT(name, params, attrs, shape)                                \
+  {                                                                          \
+    "com.microsoft", name, 1, "float", params, attrs, keel_shape_##shape, 0, \
+        0, KEEL_BY_KERNEL, NULL                                              \
+  }
 #define STATE(name, flag, params, attrs, function)                   \
   {                                                                  \
     "keel", name, 1, "any", params, attrs, keel_shape_none, 0, flag, \
@@ -115,6 +120,9 @@ const keel_schema_row keel_schema_rows[] = {
 #define KEEL_OP(op, types, params, attrs, shape)                            \
   {"keel",         #op, 1, #types, params, attrs, keel_shape_##shape, 0, 0, \
    KEEL_BY_KERNEL, NULL},
+#define MS_OP(op, types, params, attrs, shape, values)           \
+  {"com.microsoft",    #op,    1, #types,         params, attrs, \
+   keel_shape_##shape, values, 0, KEEL_BY_KERNEL, NULL},
 #include "onnx/ops.def"
 
     /* optimisers, which are written with other ops */
@@ -128,6 +136,29 @@ const keel_schema_row keel_schema_rows[] = {
              "alpha:f=0.9 beta:f=0.999 epsilon:f=1e-06 norm_coefficient:f=0"
              " norm_coefficient_post:f=0",
              trained_by_four),
+
+    /* what ONNX Runtime's optimiser makes of models, written with other ops, too */
+    MICROSOFT("BiasGelu", "A:T B:T -> C:T", "", same),
+    MICROSOFT("FastGelu", "X:T bias:T? -> Y:T", "", same),
+    MICROSOFT("Gelu", "X:T -> Y:T", "", same),
+    MICROSOFT("QuickGelu", "X:T -> Y:T", "alpha:f=1.702", same),
+    MICROSOFT("RotaryEmbedding",
+              "input:T position_ids:i64 cos_cache:T sin_cache:T -> output:T",
+              "interleaved:i=0 is_packed_batching:i=0 num_heads:i=0"
+              " rotary_embedding_dim:i=0 scale:f=1",
+              same),
+    MICROSOFT("SkipLayerNormalization",
+              "input:T skip:T gamma:T beta:T? bias:T? -> output:T mean:any"
+              " inv_std_var:any input_skip_bias_sum:T",
+              "epsilon:f=1e-12", skip_norm),
+    MICROSOFT("SkipSimplifiedLayerNormalization",
+              "input:T skip:T gamma:T bias:T? -> output:T mean:any"
+              " inv_std_var:any input_skip_bias_sum:T",
+              "epsilon:f=1e-12", skip_norm),
+    {NULL, "SimplifiedLayerNormalization", 1, "float",
+     "X:T scale:T -> Y:T inv_std_var:any",
+     "axis:i=-1 epsilon:f=1e-05 stash_type:i=1", keel_shape_norm_alone, 0, 0,
+     KEEL_BY_KERNEL, NULL},
 
     /* numbers at random */
     RANDOM("RandomNormal", 1, "-> output:any",

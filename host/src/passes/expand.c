@@ -21,22 +21,35 @@ static const struct {
 #include "onnx/ops.def"
 };
 
-#define TRAINING "ai.onnx.preview.training"
+#define TRAINING  "ai.onnx.preview.training"
+#define MICROSOFT "com.microsoft"
 
 static const struct {
   const char *domain, *op;
   void (*write)(keel_expansion *all);
-} functions[] = {{"ai.onnx", "Attention", keel_expand_attention},
-                 {"ai.onnx", "RotaryEmbedding", keel_expand_rotary_embedding},
-                 {"ai.onnx", "TensorScatter", keel_expand_tensor_scatter},
-                 {"ai.onnx", "CenterCropPad", keel_expand_center_crop_pad},
-                 {"ai.onnx", "AffineGrid", keel_expand_affine_grid},
-                 {"ai.onnx", "Col2Im", keel_expand_col2im},
-                 {"ai.onnx", "CausalConvWithState", keel_expand_causal_conv},
-                 {"ai.onnx", "LinearAttention", keel_expand_linear_attention},
-                 {TRAINING, "Momentum", keel_expand_momentum},
-                 {TRAINING, "Adagrad", keel_expand_adagrad},
-                 {TRAINING, "Adam", keel_expand_adam}};
+} functions[] = {
+    {"ai.onnx", "Attention", keel_expand_attention},
+    {"ai.onnx", "RotaryEmbedding", keel_expand_rotary_embedding},
+    {"ai.onnx", "TensorScatter", keel_expand_tensor_scatter},
+    {"ai.onnx", "CenterCropPad", keel_expand_center_crop_pad},
+    {"ai.onnx", "AffineGrid", keel_expand_affine_grid},
+    {"ai.onnx", "Col2Im", keel_expand_col2im},
+    {"ai.onnx", "CausalConvWithState", keel_expand_causal_conv},
+    {"ai.onnx", "LinearAttention", keel_expand_linear_attention},
+    {TRAINING, "Momentum", keel_expand_momentum},
+    {TRAINING, "Adagrad", keel_expand_adagrad},
+    {TRAINING, "Adam", keel_expand_adam},
+    {MICROSOFT, "MatMulNBits", keel_expand_matmul_nbits},
+    {MICROSOFT, "GroupQueryAttention", keel_expand_group_query_attention},
+    {MICROSOFT, "SkipLayerNormalization", keel_expand_skip_norm},
+    {MICROSOFT, "SkipSimplifiedLayerNormalization",
+     keel_expand_skip_simplified_norm},
+    {"ai.onnx", "SimplifiedLayerNormalization", keel_expand_simplified_norm},
+    {MICROSOFT, "Gelu", keel_expand_gelu},
+    {MICROSOFT, "BiasGelu", keel_expand_gelu},
+    {MICROSOFT, "FastGelu", keel_expand_fast_gelu},
+    {MICROSOFT, "QuickGelu", keel_expand_quick_gelu},
+    {MICROSOFT, "RotaryEmbedding", keel_expand_microsoft_rotary}};
 
 /* ---- reading a body ------------------------------------------------------------ */
 

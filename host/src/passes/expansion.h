@@ -72,5 +72,14 @@ void keel_expand_linear_attention(keel_expansion *all);
 void keel_expand_momentum(keel_expansion *all);
 void keel_expand_adagrad(keel_expansion *all);
 void keel_expand_adam(keel_expansion *all);
+void keel_expand_matmul_nbits(keel_expansion *all);
+void keel_expand_group_query_attention(keel_expansion *all);
+void keel_expand_skip_norm(keel_expansion *all);
+void keel_expand_skip_simplified_norm(keel_expansion *all);
+void keel_expand_simplified_norm(keel_expansion *all);
+void keel_expand_gelu(keel_expansion *all);
+void keel_expand_fast_gelu(keel_expansion *all);
+void keel_expand_quick_gelu(keel_expansion *all);
+void keel_expand_microsoft_rotary(keel_expansion *all);
 
 #endif /* KEEL_EXPANSION_H */

@@ -1,0 +1,189 @@
+/* expand_grouped.c - com.microsoft's GroupQueryAttention, written with ONNX's RotaryEmbedding,
+ * TensorScatter and Attention. shapes_microsoft.c says what it computes. */
+#include <math.h>
+
+#include "passes/expansion.h"
+
+enum {
+  QUERY,
+  KEY,
+  VALUE,
+  PAST_KEY,
+  PAST_VALUE,
+  LENGTHS,
+  TOTAL,
+  COS,
+  SIN,
+  PLACES,
+  BIAS
+};
+enum { OUTPUT, PRESENT_KEY, PRESENT_VALUE };
+
+typedef struct grouped {
+  keel_expansion *all;
+  int64_t heads, groups;
+  uint32_t q, k, v; /* [batch, rows, heads * size] */
+  uint32_t rows;    /* how many are new: a list of one */
+  uint32_t total;   /* the most keys that a batch has then: a list of one */
+  uint32_t begin;   /* [batch]: where the new rows begin */
+} grouped;
+
+static uint32_t in(const grouped *g, uint32_t index) {
+  return keel_expansion_in(g->all, index);
+}
+
+static uint32_t two(grouped *g, const char *op, uint32_t a, uint32_t b) {
+  return keel_expansion_of_two(g->all, op, a, b);
+}
+
+static uint32_t number(grouped *g, int64_t value) {
+  return keel_expansion_int(g->all, value);
+}
+
+/* Columns [begin, end) of the query, in heads; what has all is cut in three. */
+static uint32_t columns(grouped *g, uint32_t size, int64_t begin, int64_t end) {
+  const uint32_t inputs[] = {in(g, QUERY),
+                             two(g, "Mul", size, number(g, begin)),
+                             two(g, "Mul", size, number(g, end)), number(g, 2)};
+  return keel_expansion_op(g->all, "Slice", NULL, 0, inputs, 4);
+}
+
+static void take_parts(grouped *g) {
+  g->q = in(g, QUERY);
+  g->k = in(g, KEY);
+  g->v = in(g, VALUE);
+  if (g->k != KEEL_ABSENT) return;
+  uint32_t size = two(g, "Div", keel_expansion_dims(g->all, g->q, 2, 3),
+                      number(g, g->heads + 2 * g->groups));
+  g->q = columns(g, size, 0, g->heads);
+  g->k = columns(g, size, g->heads, g->heads + g->groups);
+  g->v = columns(g, size, g->heads + g->groups, g->heads + 2 * g->groups);
+}
+
+static uint32_t as_i64(grouped *g, uint32_t value) {
+  return two(g, "CastLike", value, number(g, 0));
+}
+
+/* A first call has all its rows from 0 on, also those behind a batch's length. */
+static void find_begin(grouped *g) {
+  uint32_t flat = number(g, -1);
+  uint32_t lengths = two(g, "Reshape", as_i64(g, in(g, LENGTHS)), flat);
+  lengths = two(g, "Add", lengths, number(g, 1));
+  g->rows = keel_expansion_dims(g->all, g->q, 1, 2);
+  g->total = two(g, "Reshape", as_i64(g, in(g, TOTAL)), flat);
+  g->begin =
+      keel_expansion_where(g->all, two(g, "Equal", g->rows, g->total),
+                           number(g, 0), two(g, "Sub", lengths, g->rows));
+}
+
+/* [batch, rows]: each new row's place among the keys. */
+static uint32_t rows_places(grouped *g) {
+  return two(g, "Add", two(g, "Unsqueeze", g->begin, number(g, 1)),
+             keel_expansion_range(g->all, g->rows));
+}
+
+static uint32_t turned(grouped *g, uint32_t value, int64_t heads,
+                       uint32_t places) {
+  const keel_type *cos = keel_expansion_type(g->all, COS);
+  const keel_type *type =
+      value == KEEL_ABSENT ? NULL : g->all->function->values[value].type;
+  const keel_opdef *op = g->all->node.op;
+  int64_t turning =
+      cos && cos->rank == 2 && cos->dims[1] > 0 ? 2 * cos->dims[1] : 0;
+  if (type && type->rank == 3 && type->dims[2] == heads * turning)
+    turning = 0; /* all of it */
+  const uint32_t inputs[] = {value, in(g, COS), in(g, SIN), places};
+  const keel_attr attrs[] = {
+      KEEL_INT("num_heads", heads), KEEL_INT("rotary_embedding_dim", turning),
+      KEEL_INT("interleaved", keel_attr_int(op, "rotary_interleaved", 0))};
+  return keel_expansion_op(g->all, "RotaryEmbedding", attrs, 3, inputs, 4);
+}
+
+static void turn(grouped *g, uint32_t places) {
+  if (!keel_attr_int(g->all->node.op, "do_rotary", 0)) return;
+  if (in(g, PLACES) != KEEL_ABSENT) places = in(g, PLACES);
+  g->q = turned(g, g->q, g->heads, places);
+  g->k = turned(g, g->k, g->groups, places);
+}
+
+/* [batch, rows, heads * size] as [batch, heads, rows, size] */
+static uint32_t with_heads(grouped *g, uint32_t value, int64_t heads) {
+  static const int64_t exchange[] = {0, 2, 1, 3};
+  const int64_t dims[] = {0, 0, heads, -1};
+  value = two(g, "Reshape", value, keel_expansion_ints(g->all, dims, 4));
+  return keel_expansion_transpose(g->all, value, exchange, 4);
+}
+
+/* `past` with room for all keys, and the new ones in their places. */
+static uint32_t present(grouped *g, uint32_t past, uint32_t value) {
+  if (past == KEEL_ABSENT) return value;
+  uint32_t more =
+      two(g, "Sub", g->total, keel_expansion_dims(g->all, past, 2, 3));
+  more = two(g, "Max", more, number(g, 0));
+  const uint32_t dims[] = {keel_expansion_dims(g->all, past, 0, 2), more,
+                           keel_expansion_dims(g->all, past, 3, 4)};
+  uint32_t room = two(g, "Expand", keel_expansion_number(g->all, 0, past),
+                      keel_expansion_concat(g->all, 0, dims, 3));
+  const uint32_t both[] = {past, room};
+  const uint32_t inputs[] = {keel_expansion_concat(g->all, 2, both, 2), value,
+                             g->begin};
+  return keel_expansion_op(g->all, "TensorScatter", NULL, 0, inputs, 3);
+}
+
+/* The keys that count. */
+static uint32_t seen(grouped *g, uint32_t value) {
+  const uint32_t inputs[] = {value, number(g, 0), g->total, number(g, 2)};
+  return keel_expansion_op(g->all, "Slice", NULL, 0, inputs, 4);
+}
+
+/* [batch, 1, rows, keys]: what is added to scores. */
+static uint32_t mask(grouped *g, uint32_t places) {
+  int64_t window = keel_attr_int(g->all->node.op, "local_window_size", -1);
+  const int64_t by_row[] = {1, 3};
+  uint32_t keys = keel_expansion_range(g->all, g->total);
+  places = two(g, "Unsqueeze", places, keel_expansion_ints(g->all, by_row, 2));
+  uint32_t hidden = two(g, "Greater", keys, places);
+  if (window >= 0)
+    hidden = two(
+        g, "Or", hidden,
+        two(g, "LessOrEqual", keys, two(g, "Sub", places, number(g, window))));
+  uint32_t bias = in(g, BIAS);
+  if (bias == KEEL_ABSENT) bias = keel_expansion_number(g->all, 0, g->q);
+  return keel_expansion_where(
+      g->all, hidden, keel_expansion_number(g->all, -INFINITY, g->q), bias);
+}
+
+void keel_expand_group_query_attention(keel_expansion *all) {
+  static const int64_t exchange[] = {0, 2, 1, 3}, flat[] = {0, 0, -1};
+  const keel_opdef *op = all->node.op;
+  grouped g = {.all = all,
+               .heads = keel_attr_int(op, "num_heads", 0),
+               .groups = keel_attr_int(op, "kv_num_heads", 0)};
+  if (g.heads < 1 || g.groups < 1 || g.heads > 1 << 20 || g.heads % g.groups) {
+    all->status =
+        keel_fail(KD_INVALID_ARGUMENT,
+                  "GroupQueryAttention \"%s\": num_heads must be a"
+                  " multiple of kv_num_heads, not %lld and %lld",
+                  all->node.name, (long long)g.heads, (long long)g.groups);
+    return;
+  }
+  take_parts(&g);
+  find_begin(&g);
+  uint32_t places = rows_places(&g);
+  turn(&g, places);
+  uint32_t k = present(&g, in(&g, PAST_KEY), with_heads(&g, g.k, g.groups));
+  uint32_t v = present(&g, in(&g, PAST_VALUE), with_heads(&g, g.v, g.groups));
+  keel_expansion_give(all, PRESENT_KEY, k);
+  keel_expansion_give(all, PRESENT_VALUE, v);
+  const uint32_t inputs[] = {with_heads(&g, g.q, g.heads), seen(&g, k),
+                             seen(&g, v), mask(&g, places)};
+  float scale = keel_attr_float(op, "scale", 0);
+  const keel_attr attrs[] = {
+      KEEL_FLOAT("softcap", keel_attr_float(op, "softcap", 0)),
+      KEEL_FLOAT("scale", scale)};
+  uint32_t y =
+      keel_expansion_op(all, "Attention", attrs, scale != 0 ? 2 : 1, inputs, 4);
+  y = keel_expansion_transpose(all, y, exchange, 4);
+  keel_expansion_give(all, OUTPUT,
+                      two(&g, "Reshape", y, keel_expansion_ints(all, flat, 3)));
+}

@@ -1,0 +1,228 @@
+/* expand_microsoft.c - what ONNX Runtime's optimiser makes of models, written with ONNX's ops
+ * (onnxruntime/docs/ContribOperators.md has the semantics). */
+#include "passes/expansion.h"
+
+static uint32_t op_with(keel_expansion *all, const char *op, keel_attr attr,
+                        uint32_t a, uint32_t b) {
+  const uint32_t inputs[] = {a, b};
+  return keel_expansion_op(all, op, &attr, 1, inputs, 2);
+}
+
+/* ---- MatMulNBits ---------------------------------------------------------------------- */
+
+static uint32_t of_integer(keel_expansion *all, int64_t number, uint32_t like) {
+  return keel_expansion_of_two(all, "CastLike", keel_expansion_int(all, number),
+                               like);
+}
+
+/* Numbers of `bits` bits, the first in the lowest, as bytes in one more dimension. */
+static uint32_t unpacked(keel_expansion *all, uint32_t bytes, int64_t bits) {
+  uint32_t parts[4], axis = keel_expansion_int(all, -1);
+  int64_t count = 8 / bits;
+  for (int64_t i = 0; i < count; i++) {
+    uint32_t part = bytes;
+    if (i)
+      part =
+          op_with(all, "BitShift", (keel_attr)KEEL_STRING("direction", "RIGHT"),
+                  part, of_integer(all, i * bits, bytes));
+    if (i + 1 < count)
+      part = keel_expansion_of_two(all, "BitwiseAnd", part,
+                                   of_integer(all, (1 << bits) - 1, bytes));
+    parts[i] = keel_expansion_of_two(all, "Unsqueeze", part, axis);
+  }
+  return count == 1 ? parts[0]
+                    : keel_expansion_concat(all, -1, parts, (uint32_t)count);
+}
+
+static uint32_t reshaped(keel_expansion *all, uint32_t value,
+                         const int64_t *dims, int64_t rank) {
+  return keel_expansion_of_two(all, "Reshape", value,
+                               keel_expansion_ints(all, dims, rank));
+}
+
+typedef struct blocks {
+  int64_t n, k, bits, size, count;
+} blocks;
+
+/* The zero point of each block, [N, blocks, 1]. */
+static uint32_t zeros_of(keel_expansion *all, const blocks *b, uint32_t like) {
+  uint32_t zeros = keel_expansion_in(all, 3);
+  const keel_type *type = keel_expansion_type(all, 3);
+  const int64_t each[] = {b->n, b->count, 1}, rows[] = {b->n, -1};
+  if (zeros == KEEL_ABSENT)
+    return keel_expansion_number(all, 1 << (b->bits - 1), like);
+  if (!type) {
+    all->status = keel_fail(KD_UNIMPLEMENTED,
+                            "MatMulNBits \"%s\": zero_points of a type that is"
+                            " known in a run only",
+                            all->node.name);
+    return KEEL_ABSENT;
+  }
+  if (type->dtype == KD_U8) {
+    zeros = unpacked(all, reshaped(all, zeros, rows, 2), b->bits);
+    zeros = reshaped(all, zeros, rows, 2);
+    zeros = keel_expansion_slice(all, zeros, 1, 0, b->count, 1);
+    zeros = keel_expansion_of_two(all, "CastLike", zeros, like);
+  }
+  return reshaped(all, zeros, each, 3);
+}
+
+void keel_expand_matmul_nbits(keel_expansion *all) {
+  const keel_opdef *op = all->node.op;
+  blocks b = {.n = keel_attr_int(op, "N", 0),
+              .k = keel_attr_int(op, "K", 0),
+              .bits = keel_attr_int(op, "bits", 4),
+              .size = keel_attr_int(op, "block_size", 0)};
+  bool known = b.bits == 2 || b.bits == 4 || b.bits == 8;
+  if (!known || b.size < 16 || b.size > 1 << 20 || b.n < 1 || b.k < 1 ||
+      b.k > INT64_MAX - b.size || keel_expansion_in(all, 4) != KEEL_ABSENT ||
+      keel_attr_int(op, "weight_prepacked", 0)) {
+    all->status =
+        keel_fail(KD_UNIMPLEMENTED,
+                  "MatMulNBits \"%s\" is supported for 2, 4 and 8 bits, K and "
+                  "N from 1 on,"
+                  " a block_size from 16 on, no g_idx and no weight_prepacked",
+                  all->node.name);
+    return;
+  }
+  b.count = (b.k + b.size - 1) / b.size;
+  uint32_t a = keel_expansion_in(all, 0), bias = keel_expansion_in(all, 5);
+  const int64_t each[] = {b.n, b.count, b.size}, row[] = {b.n, -1};
+  const int64_t one[] = {b.n, b.count, 1}, turn[] = {1, 0};
+  uint32_t w = unpacked(all, keel_expansion_in(all, 1), b.bits);
+  w = keel_expansion_of_two(all, "CastLike", reshaped(all, w, each, 3), a);
+  w = keel_expansion_of_two(all, "Sub", w, zeros_of(all, &b, a));
+  w = keel_expansion_of_two(all, "Mul", w,
+                            reshaped(all, keel_expansion_in(all, 2), one, 3));
+  w = reshaped(all, w, row, 2);
+  w = keel_expansion_slice(all, w, 1, 0, b.k, 1);
+  w = keel_expansion_transpose(all, w, turn, 2);
+  uint32_t y = keel_expansion_of_two(all, "MatMul", a, w);
+  if (bias != KEEL_ABSENT) y = keel_expansion_of_two(all, "Add", y, bias);
+  keel_expansion_give(all, 0, y);
+}
+
+/* ---- normalisation ----------------------------------------------------------------------- */
+
+static uint32_t normalised(keel_expansion *all, const char *op, uint32_t x,
+                           uint32_t scale, uint32_t bias, double otherwise) {
+  const keel_opdef *own = all->node.op;
+  float least = keel_attr_float(own, "epsilon", (float)otherwise);
+  const uint32_t inputs[] = {x, scale, bias};
+  const keel_attr attrs[] = {KEEL_FLOAT("epsilon", least),
+                             KEEL_INT("axis", keel_attr_int(own, "axis", -1))};
+  return keel_expansion_op(all, op, attrs, 2, inputs, 3);
+}
+
+static bool has_statistics(keel_expansion *all, uint32_t from, uint32_t to) {
+  for (uint32_t i = from; i <= to; i++)
+    if (keel_expansion_wants(all, i)) {
+      all->status = keel_fail(KD_UNIMPLEMENTED,
+                              "%s \"%s\": its outputs of mean and deviation,"
+                              " which training needs, are not supported",
+                              all->node.op->schema->name, all->node.name);
+      return true;
+    }
+  return false;
+}
+
+static void skip(keel_expansion *all, const char *norm, uint32_t beta,
+                 uint32_t bias) {
+  if (has_statistics(all, 1, 2)) return;
+  uint32_t sum = keel_expansion_of_two(all, "Add", keel_expansion_in(all, 0),
+                                       keel_expansion_in(all, 1));
+  if (bias != KEEL_ABSENT) sum = keel_expansion_of_two(all, "Add", sum, bias);
+  keel_expansion_give(all, 3, sum);
+  keel_expansion_give(
+      all, 0,
+      normalised(all, norm, sum, keel_expansion_in(all, 2), beta, 1e-12));
+}
+
+void keel_expand_skip_norm(keel_expansion *all) {
+  skip(all, "LayerNormalization", keel_expansion_in(all, 3),
+       keel_expansion_in(all, 4));
+}
+
+void keel_expand_skip_simplified_norm(keel_expansion *all) {
+  skip(all, "RMSNormalization", KEEL_ABSENT, keel_expansion_in(all, 3));
+}
+
+void keel_expand_simplified_norm(keel_expansion *all) {
+  if (has_statistics(all, 1, 1)) return;
+  keel_expansion_give(
+      all, 0,
+      normalised(all, "RMSNormalization", keel_expansion_in(all, 0),
+                 keel_expansion_in(all, 1), KEEL_ABSENT, 1e-5));
+}
+
+/* ---- activations -------------------------------------------------------------------------- */
+
+static uint32_t with_bias(keel_expansion *all) {
+  uint32_t x = keel_expansion_in(all, 0), bias = keel_expansion_in(all, 1);
+  return bias == KEEL_ABSENT ? x : keel_expansion_of_two(all, "Add", x, bias);
+}
+
+/* Gelu, BiasGelu */
+void keel_expand_gelu(keel_expansion *all) {
+  keel_expansion_give(all, 0, keel_expansion_of(all, "Gelu", with_bias(all)));
+}
+
+void keel_expand_fast_gelu(keel_expansion *all) {
+  const keel_attr attr = KEEL_STRING("approximate", "tanh");
+  uint32_t x = with_bias(all);
+  keel_expansion_give(all, 0, keel_expansion_op(all, "Gelu", &attr, 1, &x, 1));
+}
+
+/* x * sigmoid(alpha * x) */
+void keel_expand_quick_gelu(keel_expansion *all) {
+  uint32_t x = keel_expansion_in(all, 0);
+  const keel_attr attr =
+      KEEL_FLOAT("alpha", keel_attr_float(all->node.op, "alpha", 1.702f));
+  keel_expansion_give(all, 0, keel_expansion_op(all, "Swish", &attr, 1, &x, 1));
+}
+
+/* ---- RotaryEmbedding ------------------------------------------------------------------------ */
+
+/* Each row's place; where only the first one's is given, those that follow it. */
+static uint32_t places_of(keel_expansion *all, uint32_t x, int64_t rows_axis) {
+  const keel_type *type = keel_expansion_type(all, 1);
+  uint32_t places = keel_expansion_in(all, 1);
+  if (!type || type->rank == 2) return places;
+  const uint32_t dims[] = {
+      keel_expansion_dims(all, x, 0, 1),
+      keel_expansion_dims(all, x, rows_axis, rows_axis + 1)};
+  uint32_t each = keel_expansion_of_two(
+      all, "Add", keel_expansion_range(all, dims[1]), places);
+  return keel_expansion_of_two(all, "Expand", each,
+                               keel_expansion_concat(all, 0, dims, 2));
+}
+
+void keel_expand_microsoft_rotary(keel_expansion *all) {
+  const keel_opdef *op = all->node.op;
+  const keel_type *type = keel_expansion_type(all, 0);
+  const keel_type *cache = keel_expansion_type(all, 2);
+  int64_t heads = keel_attr_int(op, "num_heads", 0);
+  int64_t turning = keel_attr_int(op, "rotary_embedding_dim", 0);
+  if (keel_attr_int(op, "is_packed_batching", 0) ||
+      keel_attr_float(op, "scale", 1) != 1) {
+    all->status = keel_fail(KD_UNIMPLEMENTED,
+                            "RotaryEmbedding \"%s\": packed batches and a scale"
+                            " other than 1 are not supported",
+                            all->node.name);
+    return;
+  }
+  /* of three dimensions without num_heads: as many as the whole heads that turn */
+  if (type && type->rank == 3 && !heads && cache && cache->rank == 2 &&
+      cache->dims[1] > 0 && type->dims[2] > 0)
+    heads = type->dims[2] / (2 * cache->dims[1]);
+  uint32_t x = keel_expansion_in(all, 0);
+  const uint32_t inputs[] = {
+      x, keel_expansion_in(all, 2), keel_expansion_in(all, 3),
+      places_of(all, x, type && type->rank == 4 ? 2 : 1)};
+  const keel_attr attrs[] = {
+      KEEL_INT("interleaved", keel_attr_int(op, "interleaved", 0)),
+      KEEL_INT("rotary_embedding_dim", turning), KEEL_INT("num_heads", heads)};
+  keel_expansion_give(all, 0,
+                      keel_expansion_op(all, "RotaryEmbedding", attrs,
+                                        heads ? 3 : 2, inputs, 4));
+}
