@@ -62,6 +62,13 @@ bool keel_view_make(const keel_function *function, const keel_node *node,
   return known;
 }
 
+void keel_view_open(const keel_function *function, const keel_node *node,
+                    keel_view *view) {
+  for (uint32_t i = 0; view->types && i < node->input_count; i++)
+    if (node->inputs[i] != KEEL_ABSENT)
+      view->types[i] = function->values[node->inputs[i]].type;
+}
+
 void keel_view_drop(keel_view *view) {
   free(view->types);
   free(view->constants);
@@ -78,6 +85,18 @@ bool keel_pass_takes(const keel_function *function, keel_device *where,
                device == where;
   keel_view_drop(&view);
   return taken;
+}
+
+bool keel_pass_may_take(const keel_function *function, keel_device *where,
+                        const keel_node *node) {
+  keel_view view;
+  bool known = keel_view_make(function, node, &view), takes = false;
+  if (!known && view.types && view.constants) {
+    keel_view_open(function, node, &view);
+    takes = keel_choose_may(where, &view.node);
+  }
+  keel_view_drop(&view);
+  return known ? keel_pass_takes(function, where, node) : takes;
 }
 
 /* ---- what passes add ------------------------------------------------------- */

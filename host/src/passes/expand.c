@@ -1,4 +1,4 @@
-/* expand.c - ops that no device has a kernel for, written with simpler ones.
+/* expand.c - ops that devices have no kernel for, written with simpler ones.
  *
  * The bodies stand beside the ops, in device_api/onnx/ops.def, which has their syntax; ops whose
  * form depends on ranks and attributes are written by functions of their own (expansion.h). */
@@ -248,44 +248,51 @@ static const char *body_of(const keel_context *context, const keel_node *node) {
              : choose(context, schema->name, 0);
 }
 
-/* Writes a node by its op's function; false: it has none. */
-static bool write_function(keel_function *function, uint32_t index,
-                           keel_status *out_status) {
-  keel_expansion all = {.function = function, .node = function->nodes[index]};
-  const keel_schema *schema = all.node.op->schema;
-  for (size_t i = 0; i < KEEL_COUNT_OF(functions); i++) {
-    if (strcmp(schema->domain, functions[i].domain) != 0 ||
-        strcmp(schema->name, functions[i].op) != 0)
-      continue;
-    function->nodes[index].dead = true;
-    functions[i].write(&all);
-    *out_status = all.status;
-    return true;
-  }
-  return false;
+/* What writes an op of several forms, or NULL. */
+static void (*function_of(const keel_schema *schema))(keel_expansion *all) {
+  for (size_t i = 0; i < KEEL_COUNT_OF(functions); i++)
+    if (!strcmp(schema->domain, functions[i].domain) &&
+        !strcmp(schema->name, functions[i].op))
+      return functions[i].write;
+  return NULL;
 }
 
-static keel_status visit(keel_function *function, uint32_t index) {
+/* Whether a node's own device has a kernel for it; where it has no device, any. */
+static bool stays(const keel_function *function, keel_device *device,
+                  const keel_node *node) {
+  const keel_schema *schema = node->op->schema;
+  if (node->device) device = node->device;
+  return device ? keel_pass_may_take(function, device, node)
+                : has_kernel(function->context, schema->domain, schema->name);
+}
+
+static keel_status visit(keel_function *function, keel_device *device,
+                         uint32_t index) {
   const keel_node *node = &function->nodes[index];
   const keel_schema *schema = node->op->schema;
   const keel_context *context = function->context;
-  if (node->dead || keel_schema_hosted(schema) ||
-      has_kernel(context, schema->domain, schema->name))
-    return KD_OK;
+  void (*write)(keel_expansion *) = function_of(schema);
+  if (node->dead || keel_schema_hosted(schema)) return KD_OK;
+  if (write) {
+    if (stays(function, device, node)) return KD_OK;
+    keel_expansion all = {.function = function, .node = *node};
+    function->nodes[index].dead = true;
+    write(&all);
+    return all.status;
+  }
+  if (has_kernel(context, schema->domain, schema->name)) return KD_OK;
   if (!strcmp(schema->name, "Sum") && node->input_count > 1 &&
       has_kernel(context, "ai.onnx", "Add"))
     return expand_sum(function, index);
-  keel_status status = KD_OK;
-  if (write_function(function, index, &status)) return status;
   const char *body = body_of(context, node);
   return body ? expand(function, index, body) : KD_OK;
 }
 
-keel_status keel_pass_expand(keel_function *function) {
+keel_status keel_pass_expand(keel_function *function, keel_device *device) {
   for (int depth = 0; depth < DEPTH_MOST; depth++) {
     uint32_t before = function->node_count;
     for (uint32_t i = 0; i < before; i++)
-      KEEL_TRY(visit(function, i));
+      KEEL_TRY(visit(function, device, i));
     if (function->node_count == before) break;
   }
   KEEL_TRY(keel_function_sort(function));

@@ -83,10 +83,20 @@ bool keel_view_make(const keel_function *function, const keel_node *node,
                     keel_view *out_view);
 void keel_view_drop(keel_view *view);
 
+/* What is known of the types of a view that could not be made whole: element types count,
+ * and dimensions may be open. */
+void keel_view_open(const keel_function *function, const keel_node *node,
+                    keel_view *view);
+
 /* Whether a device has a kernel that supports a node; false if the node's types are
  * unknown. */
 bool keel_pass_takes(const keel_function *function, keel_device *where,
                      const keel_node *node);
+
+/* The same where types may be unknown: whether a kernel may take the node, as far as they are
+ * known. */
+bool keel_pass_may_take(const keel_function *function, keel_device *where,
+                        const keel_node *node);
 
 /* A constant list of integers. */
 keel_status keel_pass_integers(keel_function *function, const int64_t *list,
@@ -116,8 +126,10 @@ bool keel_pass_activation(const keel_function *function, const keel_uses *uses,
                           uint32_t value, const keel_device *device,
                           keel_activation *out);
 
-/* Replaces ops that no device has a kernel for by simpler ones, and infers their types. */
-keel_status keel_pass_expand(keel_function *function);
+/* Replaces ops by simpler ones, and infers their types: those that no device has a kernel for,
+ * and functions (ops.def) that their own device has none for. device: of nodes that name none,
+ * or NULL. */
+keel_status keel_pass_expand(keel_function *function, keel_device *device);
 
 /* Removes no-ops (x * 1, a Transpose and its inverse) and replaces expensive ops by cheaper
  * ones, without changing any result. */

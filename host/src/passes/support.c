@@ -13,14 +13,6 @@ typedef struct asking {
 
 /* ---- one op -------------------------------------------------------------------------- */
 
-/* Its types, as far as they are known, for who looks at element types only. */
-static void show_open_types(const keel_function *function,
-                            const keel_node *node, keel_view *view) {
-  for (uint32_t i = 0; i < node->input_count; i++)
-    if (node->inputs[i] != KEEL_ABSENT)
-      view->types[i] = function->values[node->inputs[i]].type;
-}
-
 /* Whether the types of all outputs are known, as they are unless values say them. */
 static bool outputs_known(const keel_node *node, const keel_view *view) {
   for (uint32_t i = 0; i < node->output_count; i++) {
@@ -42,7 +34,7 @@ static keel_status known_in_a_run(const asking *all, const keel_node *node) {
 static keel_status ask_open(const asking *all, const keel_function *function,
                             const keel_node *node, keel_view *view) {
   const keel_schema *schema = node->op->schema;
-  show_open_types(function, node, view);
+  keel_view_open(function, node, view);
   if (keel_choose_may(all->device, &view->node))
     return known_in_a_run(all, node);
   bool any = keel_device_kernels(all->device, schema->domain, schema->name);
