@@ -111,6 +111,10 @@ static const kd_alias updated = {.flags = KD_ALIAS_MUST};
 /* the last state may lie where the first one did */
 static const kd_alias carried[] = {{.output = 1, .input = 5},
                                    {.output = 2, .input = 6}};
+/* rows are written into the cache that was there */
+static const kd_alias cached[] = {
+    {.output = 1, .input = 3, .flags = KD_ALIAS_MUST},
+    {.output = 2, .input = 4, .flags = KD_ALIAS_MUST}};
 static kd_status cost(kd_device *device, const kd_node *node,
                       kd_cost *out_cost) {
   (void)device;
@@ -199,6 +203,7 @@ const kd_kernel_def cpu_kernels[] = {
      .input_types = {F32},
      .cost = cost,
      .enqueue = cpu_run_attention},
+    ROW_AS(GroupQueryAttention, ONNX_SET_f32, ONNX_VALUES_GroupQueryAttention, grouped, 0, .domain = "com.microsoft", .flags = ANY, .aliases = cached, .alias_count = 2, .workspace = cpu_grouped_workspace),
     {.struct_size = sizeof(kd_kernel_def),
      .flags = ANY,
      .domain = "keel",

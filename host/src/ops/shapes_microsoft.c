@@ -161,6 +161,27 @@ static keel_status check_rotary(const keel_infer *infer, const grouped *g) {
   return KD_OK;
 }
 
+static keel_status check_bias(const keel_infer *infer, const grouped *g,
+                              int64_t total) {
+  const keel_type *bias = keel_infer_in(infer, 10);
+  int64_t window = keel_attr_int(infer->op, "local_window_size", -1);
+  if (window < -1 || !window || !keel_is_plausible(window))
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                           "local_window_size must be -1, or 1 or more, not"
+                           " %lld",
+                           (long long)window);
+  if (bias &&
+      (bias->rank != 4 || (bias->dims[0] != 1 && bias->dims[0] != g->batch) ||
+       (bias->dims[1] != 1 && bias->dims[1] != g->heads) ||
+       bias->dims[2] != g->rows || bias->dims[3] != total))
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                           "attention_bias must be [%lld or 1,%lld or"
+                           " 1,%lld,%lld]",
+                           (long long)g->batch, (long long)g->heads,
+                           (long long)g->rows, (long long)total);
+  return KD_OK;
+}
+
 /* Attention of the rows that are new over all that came before, which are kept: present is past
  * with the new rows written at their places. Batch b has seqlens_k[b] + 1 keys then, of which
  * the new ones are the last, but for a first call (rows = total_sequence_length), in which all
@@ -186,6 +207,7 @@ keel_status keel_shape_group_query_attention(keel_infer *infer) {
                            "total_sequence_length must be one number, the"
                            " %lld new rows or more",
                            (long long)g.rows);
+  KEEL_TRY(check_bias(infer, &g, total));
   int64_t dims[] = {g.batch, g.groups, total, g.size};
   if (past) {
     if (past != past_value || past->rank != 4 || past->dims[0] != g.batch ||

@@ -15,24 +15,6 @@
 #define KEYS 256 /* of a block: its scores stay in the second cache */
 #define FEW  12  /* rows for which nothing is packed */
 
-/* A tensor of matrices: steps in elements. */
-typedef struct matrices {
-  const float *data;
-  uint32_t lead; /* dimensions before the heads */
-  int64_t steps[KD_MAX_RANK];
-  int64_t head, down, across;
-} matrices;
-
-typedef struct attention {
-  matrices q, k, v, mask; /* mask: by its own steps, 0 where it is broadcast */
-  matrices y;
-  const int64_t *dims; /* of Q */
-  int64_t outer, heads, groups, m, n, d, e;
-  int64_t pieces; /* that the rows of a group are cut into */
-  float scale;
-  bool causal, nan_as_zero;
-} attention;
-
 /* What one thread has for a group. */
 typedef struct room {
   float *scores, *keys, *values;
@@ -42,9 +24,9 @@ typedef struct room {
 /* ---- where things lie ------------------------------------------------------------ */
 
 /* Steps of the last dimensions of `rank`, which a tensor's are broadcast to. */
-static matrices matrices_of(const kd_tensor *tensor, uint32_t rank) {
+static attention_matrices matrices_of(const kd_tensor *tensor, uint32_t rank) {
   int64_t steps[KD_MAX_RANK] = {0}, step = 1;
-  matrices all = {.data = tensor->data, .lead = rank - 3};
+  attention_matrices all = {.data = tensor->data, .lead = rank - 3};
   uint32_t lead = rank - tensor->rank;
   for (uint32_t i = tensor->rank; i-- > 0; step *= tensor->dims[i])
     if (tensor->dims[i] != 1)
@@ -57,8 +39,9 @@ static matrices matrices_of(const kd_tensor *tensor, uint32_t rank) {
 }
 
 /* The matrix of one head. */
-static const float *matrix_at(const attention *all, const matrices *of,
-                              int64_t outer, int64_t head) {
+static const float *matrix_at(const attention_call *all,
+                              const attention_matrices *of, int64_t outer,
+                              int64_t head) {
   int64_t at = head * of->head;
   for (uint32_t i = of->lead; i-- > 0; outer /= all->dims[i])
     at += outer % all->dims[i] * of->steps[i];
@@ -67,7 +50,7 @@ static const float *matrix_at(const attention *all, const matrices *of,
 
 /* Whether rows lie one behind the other, each packed. */
 static bool is_readable(const kd_tensor *tensor) {
-  const matrices of = matrices_of(tensor, tensor->rank);
+  const attention_matrices of = matrices_of(tensor, tensor->rank);
   int64_t columns = tensor->dims[tensor->rank - 1];
   return (of.across == 1 || columns <= 1) &&
          (of.down >= columns || tensor->dims[tensor->rank - 2] <= 1);
@@ -104,21 +87,35 @@ typedef struct block {
 } block;
 
 /* How many keys of a block row `row` of its head sees. */
-static int64_t seen_by(const attention *all, const block *b, int64_t row) {
+static int64_t seen_by(const attention_call *all, const block *b, int64_t row) {
   if (!all->causal) return b->count;
   int64_t seen = row + all->n - all->m + 1 - b->from;
   return seen < 0 ? 0 : seen < b->count ? seen : b->count;
 }
 
 /* Whether some row sees a key of a block: the last one of a head sees most. */
-static bool any_sees(const attention *all, const rows *some, const block *b) {
+static bool any_sees(const attention_call *all, const rows *some,
+                     const block *b) {
   int64_t last = some->first + some->count - 1;
   bool one_head = some->first / all->m == last / all->m;
   return seen_by(all, b, one_head ? last % all->m : all->m - 1) > 0;
 }
 
+/* How many keys of a block lie before what row `row` of its head sees. */
+static int64_t hidden_by(const attention_call *all, const block *b,
+                         int64_t row) {
+  if (!all->window) return 0;
+  int64_t hidden = row + all->n - all->m + 1 - all->window - b->from;
+  return hidden < 0 ? 0 : hidden < b->count ? hidden : b->count;
+}
+
+static void cap(float *scores, int64_t n, float most) {
+  for (int64_t i = 0; i < n; i++)
+    scores[i] = most * tanhf(scores[i] / most);
+}
+
 /* The powers of scores; those of keys that a row does not see are 0. */
-static void soften(const attention *all, const rows *some, const block *b,
+static void soften(const attention_call *all, const rows *some, const block *b,
                    float *scores, attention_row *states) {
   attention_scores list[ROWS];
   for (int64_t i = 0; i < some->count; i++) {
@@ -129,6 +126,9 @@ static void soften(const attention *all, const rows *some, const block *b,
     list[i].scores = &scores[i * b->count];
     list[i].count = b->count;
     list[i].seen = seen_by(all, b, row);
+    if (all->softcap > 0) cap(list[i].scores, list[i].seen, all->softcap);
+    for (int64_t k = hidden_by(all, b, row); k-- > 0;)
+      list[i].scores[k] = -INFINITY;
     list[i].mask = mask;
     list[i].step = all->mask.across;
   }
@@ -136,8 +136,8 @@ static void soften(const attention *all, const rows *some, const block *b,
 }
 
 /* What a block of keys adds to some rows. */
-static void add_block(const attention *all, const rows *some, const block *b,
-                      float *scores, attention_row *states) {
+static void add_block(const attention_call *all, const rows *some,
+                      const block *b, float *scores, attention_row *states) {
   bool first = b->from == 0;
   if (!first && !any_sees(all, some, b)) return;
   cpu_gemm gemm = {.dtype = KD_F32,
@@ -177,7 +177,7 @@ static void add_block(const attention *all, const rows *some, const block *b,
 }
 
 /* Divides by the sums of the powers. */
-static void finish(const attention *all, const rows *some,
+static void finish(const attention_call *all, const rows *some,
                    const attention_row *states) {
   for (int64_t i = 0; i < some->count; i++) {
     float *y = some->y + i * some->y_step;
@@ -192,14 +192,14 @@ static void finish(const attention *all, const rows *some,
 /* ---- groups ------------------------------------------------------------------------ */
 
 /* Heads of a group whose rows are taken as one head's: 1, or all. */
-static int64_t heads_at_once(const attention *all) {
+static int64_t heads_at_once(const attention_call *all) {
   int64_t heads = all->heads / all->groups;
   bool behind = all->m == 1 || (all->q.head == all->m * all->q.down &&
                                 all->y.head == all->m * all->y.down);
   return behind && all->m < ROWS ? heads : 1;
 }
 
-static rows rows_at(const attention *all, int64_t outer, int64_t head,
+static rows rows_at(const attention_call *all, int64_t outer, int64_t head,
                     int64_t first, int64_t count) {
   rows some = {.outer = outer, .head = head, .first = first, .count = count};
   some.q_step = all->m == 1 ? all->q.head : all->q.down;
@@ -210,7 +210,7 @@ static rows rows_at(const attention *all, int64_t outer, int64_t head,
   return some;
 }
 
-static void pack_block(const attention *all, block *b, const room *in) {
+static void pack_block(const attention_call *all, block *b, const room *in) {
   cpu_gemm gemm = {.dtype = KD_F32,
                    .trans_b = true,
                    .n = b->count,
@@ -233,7 +233,7 @@ typedef struct part {
   int64_t outer, group, begin, end;
 } part;
 
-static void run_part(const attention *all, const part *p, const room *in) {
+static void run_part(const attention_call *all, const part *p, const room *in) {
   int64_t heads = all->heads / all->groups, once = heads_at_once(all);
   int64_t each = p->end - p->begin, first_head = p->group * heads;
   for (int64_t i = 0; i < heads / once * each; i++)
@@ -267,13 +267,13 @@ static int64_t whole_panels(int64_t columns) {
 }
 
 typedef struct work {
-  const attention *all;
+  const attention_call *all;
   _Atomic bool failed;
 } work;
 
 static void run_parts(void *context, int64_t begin, int64_t end) {
   work *work = context;
-  const attention *all = work->all;
+  const attention_call *all = work->all;
   int64_t once = heads_at_once(all), total = once * all->m;
   int64_t each = (total + all->pieces - 1) / all->pieces;
   int64_t states = all->heads / all->groups / once * each;
@@ -298,7 +298,7 @@ static void run_parts(void *context, int64_t begin, int64_t end) {
 }
 
 /* A few parts a thread, none of less than a block of rows. */
-static int64_t pieces_of(const attention *all) {
+static int64_t pieces_of(const attention_call *all) {
   int64_t width = cpu_host->worker_count(cpu_host);
   int64_t wanted = width > 1 ? 2 * width : 1;
   int64_t groups = all->outer * all->groups;
@@ -307,24 +307,25 @@ static int64_t pieces_of(const attention *all) {
   return pieces < most ? pieces : most;
 }
 
-static attention read_launch(const kd_launch *launch, const kd_tensor *in) {
+static attention_call read_launch(const kd_launch *launch,
+                                  const kd_tensor *in) {
   const kd_tensor *q = &in[0];
   uint32_t rank = q->rank;
-  attention all = {.q = matrices_of(q, rank),
-                   .k = matrices_of(&in[1], rank),
-                   .v = matrices_of(&in[2], rank),
-                   .y = matrices_of(&launch->outputs[0], rank),
-                   .dims = q->dims,
-                   .outer = product(q->dims, 0, rank - 3),
-                   .heads = q->dims[rank - 3],
-                   .groups = in[1].dims[rank - 3],
-                   .m = q->dims[rank - 2],
-                   .n = in[1].dims[rank - 2],
-                   .d = q->dims[rank - 1],
-                   .e = in[2].dims[rank - 1],
-                   .scale = attr_float(launch, "scale", 1),
-                   .causal = attr_int(launch, "causal", 0) != 0,
-                   .nan_as_zero = attr_int(launch, "nan_as_zero", 0) != 0};
+  attention_call all = {.q = matrices_of(q, rank),
+                        .k = matrices_of(&in[1], rank),
+                        .v = matrices_of(&in[2], rank),
+                        .y = matrices_of(&launch->outputs[0], rank),
+                        .dims = q->dims,
+                        .outer = product(q->dims, 0, rank - 3),
+                        .heads = q->dims[rank - 3],
+                        .groups = in[1].dims[rank - 3],
+                        .m = q->dims[rank - 2],
+                        .n = in[1].dims[rank - 2],
+                        .d = q->dims[rank - 1],
+                        .e = in[2].dims[rank - 1],
+                        .scale = attr_float(launch, "scale", 1),
+                        .causal = attr_int(launch, "causal", 0) != 0,
+                        .nan_as_zero = attr_int(launch, "nan_as_zero", 0) != 0};
   if (attr_int(launch, "heads_last", 0)) {
     int64_t head = all.y.down;
     all.y.down = all.y.head;
@@ -334,14 +335,13 @@ static attention read_launch(const kd_launch *launch, const kd_tensor *in) {
   return all;
 }
 
-static kd_status run(const kd_launch *launch, const kd_tensor *in) {
-  attention all = read_launch(launch, in);
-  work work = {.all = &all};
-  all.pieces = pieces_of(&all);
-  int64_t items = all.outer * all.groups * all.pieces;
-  int64_t shared = all.heads / all.groups; /* by heads of Q */
-  double each = (double)all.m * (double)all.n * (double)(all.d + all.e) *
-                (double)shared / (double)all.pieces;
+kd_status cpu_attend(attention_call *all) {
+  work work = {.all = all};
+  all->pieces = pieces_of(all);
+  int64_t items = all->outer * all->groups * all->pieces;
+  int64_t shared = all->heads / all->groups; /* by heads of Q */
+  double each = (double)all->m * (double)all->n * (double)(all->d + all->e) *
+                (double)shared / (double)all->pieces;
   int64_t grain = each < 1e5 ? (int64_t)(1e5 / (each + 1)) + 1 : 1;
   cpu_host->parallel_for(cpu_host, items, grain, run_parts, &work);
   return work.failed ? FAIL(KD_OUT_OF_MEMORY, "no memory for a block of scores")
@@ -371,7 +371,10 @@ CPU_KERNEL(cpu_run_attention) {
     in[i].data = packed[i];
     cpu_spread(&launch->inputs[i], &in[i]);
   }
-  if (status == KD_OK) status = run(launch, in);
+  if (status == KD_OK) {
+    attention_call all = read_launch(launch, in);
+    status = cpu_attend(&all);
+  }
   for (int i = 0; i < 3; i++)
     cpu_host->release(cpu_host, packed[i]);
   return status;

@@ -1,4 +1,5 @@
-/* attention.h - softmax over blocks of keys, one set of bodies for each ISA. */
+/* attention.h - attention by blocks of keys; and their softmax, one set of bodies for each
+ * ISA. */
 #ifndef KEEL_CPU_ATTENTION_H
 #define KEEL_CPU_ATTENTION_H
 
@@ -29,5 +30,32 @@ typedef struct cpu_attention_rows {
 
 extern const cpu_attention_rows cpu_attention_rows_base,
     cpu_attention_rows_avx2, cpu_attention_rows_avx512;
+
+/* A tensor of matrices: steps in elements. */
+typedef struct attention_matrices {
+  const float *data; /* NULL: there is none */
+  uint32_t lead;     /* dimensions before the heads */
+  int64_t steps[KD_MAX_RANK];
+  int64_t head, down, across;
+} attention_matrices;
+
+/* Of each head, softmax(scale * Q K' + mask) V. K, V and Y have rows without gaps. */
+typedef struct attention_call {
+  attention_matrices q, k, v,
+      mask; /* by its own steps, 0 where it is broadcast */
+  attention_matrices y;
+  const int64_t *dims; /* of Q: those that lead */
+  int64_t outer, heads, groups, m, n, d, e;
+  int64_t
+      pieces; /* that the rows of a group are cut into: cpu_attend's choice */
+  float scale;
+  float
+      softcap; /* scores become softcap * tanh(score / softcap); 0: they stay */
+  int64_t
+      window; /* causal: a row sees so many keys, its own the last; 0: all before it */
+  bool causal, nan_as_zero;
+} attention_call;
+
+kd_status cpu_attend(attention_call *all);
 
 #endif /* KEEL_CPU_ATTENTION_H */

@@ -56,6 +56,7 @@ CPU_KERNEL(cpu_run_global_lp_pool);
 CPU_KERNEL(cpu_run_global_pool);
 CPU_KERNEL(cpu_run_grid_sample);
 CPU_KERNEL(cpu_run_group_norm);
+CPU_KERNEL(cpu_run_grouped);
 CPU_KERNEL(cpu_run_instance_norm);
 CPU_KERNEL(cpu_run_is_inf);
 CPU_KERNEL(cpu_run_is_nan);
@@ -111,6 +112,7 @@ CPU_KERNEL(cpu_run_where);
 CPU_KERNEL(cpu_run_window);
 
 kd_status cpu_supports_scatter(kd_device *device, const kd_node *node);
+uint64_t cpu_grouped_workspace(kd_kernel *self, const kd_launch *launch);
 uint64_t cpu_matmul_workspace(kd_kernel *self, const kd_launch *launch);
 
 /* weights.c: kernels of products */

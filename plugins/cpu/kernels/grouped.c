@@ -1,0 +1,264 @@
+/* grouped.c - com.microsoft's GroupQueryAttention, with its cache in place.
+ *
+ * The new rows of K and V go to their places in the cache first, K turned by its position; then
+ * all that is there is attended to, by attention.c. host/src/ops/shapes_microsoft.c has the
+ * semantics. */
+#include <stdatomic.h>
+
+#include "attention.h"
+#include "kernels.h"
+
+enum {
+  QUERY,
+  KEY,
+  VALUE,
+  PAST_KEY,
+  PAST_VALUE,
+  LENGTHS,
+  TOTAL,
+  COS,
+  SIN,
+  PLACES,
+  BIAS
+};
+enum { OUTPUT, PRESENT_KEY, PRESENT_VALUE };
+
+/* A cache, [batch, groups, room, size]: what the launch gives, or scratch memory where nobody
+ * wants it afterwards. */
+typedef struct cache {
+  float *data;
+  void *own;
+} cache;
+
+typedef struct grouped {
+  const kd_launch *launch;
+  int64_t batch, rows, heads, groups, size, room, total;
+  const float *q, *k,
+      *v; /* a row's first head; rows lie q_step and k_step apart */
+  int64_t q_step, k_step;
+  float *turned; /* Q, [batch, rows, heads, size]; NULL: as it is */
+  cache key, value;
+  int64_t turning; /* numbers of a head that turn, in pairs */
+  bool interleaved;
+  atomic_int status;
+} grouped;
+
+static const kd_tensor *in(const grouped *g, uint32_t index) {
+  return &g->launch->inputs[index];
+}
+
+/* Where the new rows of a batch begin. */
+static int64_t begin_of(const grouped *g, int64_t b) {
+  return g->rows == g->total ? 0 : int_at(in(g, LENGTHS), b) + 1 - g->rows;
+}
+
+/* ---- new rows ------------------------------------------------------------------------------ */
+
+static int64_t place_of(const grouped *g, int64_t b, int64_t row) {
+  return kd_has_input(g->launch, PLACES)
+             ? int_at(in(g, PLACES), b * g->rows + row)
+             : begin_of(g, b) + row;
+}
+
+/* One head: pairs (x, y) become (x cos - y sin, x sin + y cos). */
+static void turn(const grouped *g, const float *from, int64_t place,
+                 float *to) {
+  int64_t half = g->turning / 2, step = g->interleaved ? 2 : 1;
+  int64_t other = g->interleaved ? 1 : half;
+  const float *cos = (const float *)in(g, COS)->data + place * half;
+  const float *sin = (const float *)in(g, SIN)->data + place * half;
+  for (int64_t i = 0; i < half; i++) {
+    float x = from[i * step], y = from[i * step + other];
+    to[i * step] = x * cos[i] - y * sin[i];
+    to[i * step + other] = x * sin[i] + y * cos[i];
+  }
+  memcpy(to + g->turning, from + g->turning,
+         (size_t)(g->size - g->turning) * sizeof *to);
+}
+
+static void put_row(const grouped *g, int64_t b, int64_t row, int64_t place) {
+  int64_t at = b * g->rows + row, size = g->size;
+  const float *q = g->q + at * g->q_step, *k = g->k + at * g->k_step;
+  const float *v = g->v + at * g->k_step;
+  for (int64_t h = 0; g->turned && h < g->heads; h++)
+    turn(g, q + h * size, place, g->turned + (at * g->heads + h) * size);
+  for (int64_t h = 0; h < g->groups; h++) {
+    int64_t to = ((b * g->groups + h) * g->room + begin_of(g, b) + row) * size;
+    if (g->turned)
+      turn(g, k + h * size, place, g->key.data + to);
+    else
+      memcpy(g->key.data + to, k + h * size, (size_t)size * sizeof *k);
+    memcpy(g->value.data + to, v + h * size, (size_t)size * sizeof *v);
+  }
+}
+
+static void put_rows(void *context, int64_t from, int64_t to) {
+  grouped *g = context;
+  int64_t places = g->turned ? in(g, COS)->dims[0] : INT64_MAX;
+  for (int64_t i = from; i < to; i++) {
+    int64_t b = i / g->rows, row = i % g->rows, place = place_of(g, b, row);
+    if (place >= 0 && place < places)
+      put_row(g, b, row, place);
+    else
+      g->status = KD_INVALID_ARGUMENT;
+  }
+}
+
+/* ---- the cache ------------------------------------------------------------------------------- */
+
+/* Takes over what was there, where it is not there already. */
+static void take_past(const grouped *g, uint32_t index, float *to) {
+  if (!kd_has_input(g->launch, index) || in(g, index)->data == to) return;
+  const float *from = in(g, index)->data;
+  int64_t before = in(g, index)->dims[2], size = g->size;
+  for (int64_t i = 0; i < g->batch * g->groups; i++) {
+    memcpy(to + i * g->room * size, from + i * before * size,
+           (size_t)(before * size) * sizeof *to);
+    memset(to + (i * g->room + before) * size, 0,
+           (size_t)((g->room - before) * size) * sizeof *to);
+  }
+}
+
+static kd_status open_cache(const grouped *g, uint32_t output, cache *out) {
+  uint64_t bytes =
+      (uint64_t)(g->batch * g->groups * g->room * g->size) * sizeof(float);
+  if (kd_has_output(g->launch, output)) {
+    out->data = g->launch->outputs[output].data;
+    return KD_OK;
+  }
+  out->data = out->own = cpu_host->allocate(cpu_host, bytes + 1, 0);
+  return out->own ? KD_OK
+                  : FAIL(KD_OUT_OF_MEMORY, "no %llu bytes for keys or values",
+                         (unsigned long long)bytes);
+}
+
+/* ---- the whole ------------------------------------------------------------------------------ */
+
+static bool has_places(const grouped *g) {
+  for (int64_t b = 0; b < g->batch; b++)
+    if (begin_of(g, b) < 0 || begin_of(g, b) > g->total - g->rows) return false;
+  return true;
+}
+
+/* What is added to scores; `keys`: how many of the first are left out. */
+static attention_matrices bias_of(const grouped *g, int64_t b, int64_t keys) {
+  if (!kd_has_input(g->launch, BIAS)) return (attention_matrices){0};
+  const kd_tensor *bias = in(g, BIAS);
+  int64_t matrix = bias->dims[2] * bias->dims[3];
+  int64_t batch = bias->dims[0] > 1 ? b * bias->dims[1] * matrix : 0;
+  return (attention_matrices){.data = (const float *)bias->data + batch + keys,
+                              .head = bias->dims[1] > 1 ? matrix : 0,
+                              .down = bias->dims[3],
+                              .across = 1};
+}
+
+static kd_status attend(const grouped *g, int64_t b) {
+  int64_t n = begin_of(g, b) + g->rows, size = g->size;
+  int64_t window = attr_int(g->launch, "local_window_size", -1);
+  int64_t skipped = window >= 0 && n - g->rows + 1 > window
+                        ? n - g->rows + 1 - window
+                        : 0; /* which the first row does not see */
+  int64_t cached = (b * g->groups * g->room + skipped) * size;
+  float scale = attr_float(g->launch, "scale", 0);
+  attention_call call = {.outer = 1,
+                         .heads = g->heads,
+                         .groups = g->groups,
+                         .m = g->rows,
+                         .n = n - skipped,
+                         .d = size,
+                         .e = size,
+                         .scale = scale != 0 ? scale : 1 / sqrtf((float)size),
+                         .softcap = attr_float(g->launch, "softcap", 0),
+                         .window = window > 0 ? window : 0,
+                         .causal = true,
+                         .nan_as_zero = true,
+                         .mask = bias_of(g, b, skipped)};
+  call.q = (attention_matrices){
+      .data = g->turned ? g->turned + b * g->rows * g->heads * size
+                        : g->q + b * g->rows * g->q_step,
+      .head = size,
+      .down = g->turned ? g->heads * size : g->q_step,
+      .across = 1};
+  call.k = (attention_matrices){.data = g->key.data + cached,
+                                .head = g->room * size,
+                                .down = size,
+                                .across = 1};
+  call.v = call.k;
+  call.v.data = g->value.data + cached;
+  call.y = (attention_matrices){
+      .data = (const float *)g->launch->outputs[OUTPUT].data +
+              b * g->rows * g->heads * size,
+      .head = size,
+      .down = g->heads * size,
+      .across = 1};
+  return cpu_attend(&call);
+}
+
+static void read_shapes(grouped *g) {
+  const kd_launch *launch = g->launch;
+  bool packed = !kd_has_input(launch, KEY);
+  const kd_tensor *q = in(g, QUERY);
+  g->heads = attr_int(launch, "num_heads", 1);
+  g->groups = attr_int(launch, "kv_num_heads", 1);
+  g->batch = q->dims[0];
+  g->rows = q->dims[1];
+  g->size = q->dims[2] / (packed ? g->heads + 2 * g->groups : g->heads);
+  g->total = int_at(in(g, TOTAL), 0);
+  g->room = g->total;
+  if (kd_has_input(launch, PAST_KEY) && in(g, PAST_KEY)->dims[2] > g->total)
+    g->room = in(g, PAST_KEY)->dims[2];
+  g->q = q->data;
+  g->q_step = q->dims[2];
+  g->k = packed ? g->q + g->heads * g->size : in(g, KEY)->data;
+  g->v = packed ? g->k + g->groups * g->size : in(g, VALUE)->data;
+  g->k_step = packed ? g->q_step : g->groups * g->size;
+  g->turned = attr_int(launch, "do_rotary", 0) ? launch->workspace.data : NULL;
+  g->interleaved = attr_int(launch, "rotary_interleaved", 0) != 0;
+  g->turning = g->turned ? 2 * in(g, COS)->dims[1] : 0;
+}
+
+static kd_status put_new(grouped *g) {
+  int64_t numbers = (g->heads + 2 * g->groups) * g->size;
+  cpu_host->parallel_for(cpu_host, g->batch * g->rows, 20000 / numbers + 1,
+                         put_rows, g);
+  return g->status == KD_OK
+             ? KD_OK
+             : FAIL(KD_INVALID_ARGUMENT,
+                    "a position lies outside of cos_cache, which has %lld",
+                    (long long)in(g, COS)->dims[0]);
+}
+
+static kd_status run(grouped *g) {
+  if (!has_places(g))
+    return FAIL(KD_INVALID_ARGUMENT,
+                "seqlens_k does not fit %lld new rows and a"
+                " total_sequence_length of %lld",
+                (long long)g->rows, (long long)g->total);
+  kd_status status = open_cache(g, PRESENT_KEY, &g->key);
+  if (status == KD_OK) status = open_cache(g, PRESENT_VALUE, &g->value);
+  if (status != KD_OK) return status;
+  take_past(g, PAST_KEY, g->key.data);
+  take_past(g, PAST_VALUE, g->value.data);
+  if (!kd_elements(&g->launch->outputs[OUTPUT])) return KD_OK;
+  status = put_new(g);
+  for (int64_t b = 0; b < g->batch && status == KD_OK; b++)
+    status = attend(g, b);
+  return status;
+}
+
+/* Q turned; a size of queries that have keys and values behind them is enough, too. */
+uint64_t cpu_grouped_workspace(kd_kernel *self, const kd_launch *launch) {
+  (void)self;
+  return attr_int(launch, "do_rotary", 0) ? launch->inputs[QUERY].size : 0;
+}
+
+CPU_KERNEL(cpu_run_grouped) {
+  (void)self;
+  (void)stream;
+  grouped g = {.launch = launch};
+  read_shapes(&g);
+  kd_status status = run(&g);
+  cpu_host->release(cpu_host, g.key.own);
+  cpu_host->release(cpu_host, g.value.own);
+  return status;
+}
