@@ -184,6 +184,7 @@ const kd_kernel_def cpu_kernels[] = {
     ROW_AS(FusedMatMul, ONNX_SET_f32, 0, fused_matmul, 0, .domain = "keel", .flags = ANY, PACKED),
     BYTES(MatMulInteger, matmul_integer, matmul),
     BYTES(QLinearMatMul, qlinear_matmul, matmul),
+    ROW_WITH(MatMulNBits, nbits, 0, .domain = "com.microsoft", .flags = ANY | KD_KERNEL_CONSTANTS_IN_CREATE, .create = cpu_create_nbits, .taken = cpu_taken_nbits, .workspace = cpu_nbits_workspace, .destroy = cpu_destroy_nbits),
     ROW_WITH(Gemm, gemm, 0, .flags = ANY, PACKED),
     ROW(Det, det, 0),
     ROW(Einsum, einsum, 0),

@@ -70,6 +70,7 @@ CPU_KERNEL(cpu_run_mean);
 CPU_KERNEL(cpu_run_mel);
 CPU_KERNEL(cpu_run_mod);
 CPU_KERNEL(cpu_run_mvn);
+CPU_KERNEL(cpu_run_nbits);
 CPU_KERNEL(cpu_run_nll_loss);
 CPU_KERNEL(cpu_run_non_max_suppression);
 CPU_KERNEL(cpu_run_non_zero);
@@ -114,6 +115,12 @@ CPU_KERNEL(cpu_run_window);
 kd_status cpu_supports_scatter(kd_device *device, const kd_node *node);
 uint64_t cpu_grouped_workspace(kd_kernel *self, const kd_launch *launch);
 uint64_t cpu_matmul_workspace(kd_kernel *self, const kd_launch *launch);
+
+kd_status cpu_create_nbits(kd_device *device, const kd_kernel_def *def,
+                           const kd_node *node, kd_kernel **out_kernel);
+uint64_t cpu_taken_nbits(kd_kernel *kernel);
+void cpu_destroy_nbits(kd_kernel *kernel);
+uint64_t cpu_nbits_workspace(kd_kernel *self, const kd_launch *launch);
 
 /* weights.c: kernels of products */
 kd_status cpu_create_product(kd_device *device, const kd_kernel_def *def,

@@ -1,0 +1,313 @@
+/* nbits.c - com.microsoft's MatMulNBits: A times packed weights.
+ *
+ * For a few rows of A, each column's weights are read once and meet all of them as they are:
+ * as bytes where the model allows it (accuracy_level 4), else as floats. For more rows, columns
+ * are expanded a panel at a time. */
+#include "nbits.h"
+
+#include <stdatomic.h>
+
+#include "kernels.h"
+
+#define FEW   8  /* rows for which no panel is made */
+#define PANEL 64 /* columns that are expanded at once */
+
+enum { A, B, SCALES, ZEROS, GROUPS, BIAS };
+
+/* What is held as floats, where the model has other types. */
+struct kd_kernel {
+  float *scales, *zeros;
+};
+
+typedef struct nbits_work {
+  const cpu_nbits_loops *loops;
+  cpu_nbits w;
+  cpu_nbits_line lines[FEW];
+  int64_t m, line; /* line: numbers of a row, up to the end of its last block */
+  const float *a, *bias;
+  float *y;
+  bool bytes, quads; /* of A; whether weights of 4 bits are met as they are */
+  atomic_bool failed;
+} nbits_work;
+
+static const cpu_nbits_loops *loops_get(void) {
+  static const cpu_nbits_loops *const sets[] = {
+    &cpu_nbits_base,
+#if defined(__x86_64__)
+    &cpu_nbits_avx2,
+    &cpu_nbits_avx512,
+#endif
+  };
+#if defined(KEEL_WITH_VNNI)
+  if (cpu_bytes() >= CPU_BYTES_VNNI)
+    return cpu_isa() == 2 ? &cpu_nbits_vnni : &cpu_nbits_avxvnni;
+#endif
+  return sets[cpu_isa()];
+}
+
+/* ---- the kernel --------------------------------------------------------------------------- */
+
+/* A constant of another float type, as floats; NULL: it is none, or has them. */
+static float *floats_of(const kd_node *node, uint32_t input) {
+  kd_tensor tensor;
+  if (cpu_host->node->constant(node, input, &tensor) != KD_OK ||
+      tensor.dtype == KD_F32 || tensor.dtype == KD_U8)
+    return NULL;
+  int64_t count = kd_elements(&tensor);
+  float *floats = malloc((size_t)(count + 1) * sizeof *floats);
+  if (floats) cpu_convert(tensor.data, tensor.dtype, floats, KD_F32, count);
+  return floats; /* without memory, it is converted again and again */
+}
+
+kd_status cpu_create_nbits(kd_device *device, const kd_kernel_def *def,
+                           const kd_node *node, kd_kernel **out_kernel) {
+  kd_kernel *kernel = calloc(1, sizeof *kernel);
+  (void)device;
+  (void)def;
+  if (!kernel) return FAIL(KD_OUT_OF_MEMORY, "no memory for a kernel");
+  kernel->scales = floats_of(node, SCALES);
+  kernel->zeros = floats_of(node, ZEROS);
+  *out_kernel = kernel;
+  return KD_OK;
+}
+
+uint64_t cpu_taken_nbits(kd_kernel *kernel) {
+  return (kernel->scales ? UINT64_C(1) << SCALES : 0) |
+         (kernel->zeros ? UINT64_C(1) << ZEROS : 0);
+}
+
+void cpu_destroy_nbits(kd_kernel *kernel) {
+  free(kernel->scales);
+  free(kernel->zeros);
+  free(kernel);
+}
+
+/* ---- memory of a launch --------------------------------------------------------------------- */
+
+typedef struct scratch {
+  char *at; /* NULL: only counted */
+  uint64_t used;
+} scratch;
+
+static void *take(scratch *s, int64_t count, size_t size) {
+  void *taken = s->at ? s->at + s->used : NULL;
+  s->used += ((uint64_t)count * size + 63) / 64 * 64;
+  return taken;
+}
+
+static void lay_line(nbits_work *work, cpu_nbits_line *line, scratch *s) {
+  int64_t half = work->line / 2, groups = work->line / CPU_NBITS_GROUP;
+  line->sums = take(s, work->w.blocks, sizeof(float));
+  if (work->bytes) {
+    line->even8 = take(s, half, 1);
+    line->odd8 = take(s, half, 1);
+    line->scales = take(s, 4 * groups, sizeof(float));
+    line->less = take(s, 4 * groups, sizeof(int32_t));
+  } else if (work->quads) {
+    line->even = take(s, half, sizeof(float));
+    line->odd = take(s, half, sizeof(float));
+  }
+}
+
+typedef struct rooms {
+  float *a, *y, *bias, *scales, *zeros; /* of tensors of other types */
+} rooms;
+
+static void lay_out(nbits_work *work, const kd_launch *launch,
+                    const kd_kernel *self, scratch *s, rooms *out) {
+  bool other = launch->inputs[A].dtype != KD_F32;
+  bool whole = work->line == work->w.k; /* rows end where blocks do */
+  bool padded = work->m <= FEW && !whole;
+  int64_t lead = work->m <= FEW ? work->line : work->w.k;
+  *out = (rooms){0};
+  if (other || padded) out->a = take(s, work->m * lead, sizeof(float));
+  if (other) out->y = take(s, work->m * work->w.n, sizeof(float));
+  if (other && kd_has_input(launch, BIAS))
+    out->bias = take(s, work->w.n, sizeof(float));
+  if (other && !self->scales)
+    out->scales = take(s, work->w.n * work->w.blocks, sizeof(float));
+  if (other && !self->zeros && kd_has_input(launch, ZEROS) &&
+      launch->inputs[ZEROS].dtype != KD_U8)
+    out->zeros = take(s, work->w.n * work->w.blocks, sizeof(float));
+  for (int64_t i = 0; i < work->m && work->m <= FEW; i++)
+    lay_line(work, &work->lines[i], s);
+}
+
+static void read_shapes(const kd_launch *launch, nbits_work *work) {
+  const kd_tensor *a = &launch->inputs[A];
+  cpu_nbits *w = &work->w;
+  w->n = attr_int(launch, "N", 1);
+  w->k = attr_int(launch, "K", 1);
+  w->size = attr_int(launch, "block_size", 32);
+  w->bits = attr_int(launch, "bits", 4);
+  w->blocks = (w->k + w->size - 1) / w->size;
+  work->line = w->blocks * w->size;
+  work->m = product(a->dims, 0, a->rank - 1);
+  work->quads = w->bits == 4 && w->size >= CPU_NBITS_GROUP;
+  work->bytes = work->quads && attr_int(launch, "accuracy_level", 0) == 4 &&
+                work->m <= FEW;
+}
+
+uint64_t cpu_nbits_workspace(kd_kernel *self, const kd_launch *launch) {
+  nbits_work work = {.loops = NULL};
+  scratch counted = {NULL, 0};
+  rooms rooms;
+  read_shapes(launch, &work);
+  lay_out(&work, launch, self, &counted, &rooms);
+  return counted.used;
+}
+
+/* ---- operands as floats ------------------------------------------------------------------- */
+
+static const float *floats_in(const kd_launch *launch, uint32_t index,
+                              const float *held, float *room) {
+  const kd_tensor *tensor = &launch->inputs[index];
+  if (held) return held;
+  if (tensor->dtype == KD_F32) return tensor->data;
+  cpu_convert(tensor->data, tensor->dtype, room, KD_F32, kd_elements(tensor));
+  return room;
+}
+
+static void read_weights(const kd_launch *launch, const kd_kernel *self,
+                         const rooms *rooms, nbits_work *work) {
+  cpu_nbits *w = &work->w;
+  w->data = launch->inputs[B].data;
+  w->scales = floats_in(launch, SCALES, self->scales, rooms->scales);
+  if (self->zeros)
+    w->zeros = self->zeros;
+  else if (kd_has_input(launch, ZEROS) && launch->inputs[ZEROS].dtype == KD_U8)
+    w->packed_zeros = launch->inputs[ZEROS].data;
+  else if (kd_has_input(launch, ZEROS))
+    w->zeros = floats_in(launch, ZEROS, NULL, rooms->zeros);
+  if (kd_has_input(launch, BIAS))
+    work->bias = floats_in(launch, BIAS, NULL, rooms->bias);
+}
+
+/* A as floats; for a few rows, each up to the end of its last block. */
+static const float *read_rows(const kd_launch *launch, const nbits_work *work,
+                              float *room) {
+  const kd_tensor *a = &launch->inputs[A];
+  int64_t k = work->w.k, lead = work->m <= FEW ? work->line : k;
+  size_t size = kd_dtype_size(a->dtype);
+  if (!room) return a->data;
+  for (int64_t i = 0; i < work->m; i++) {
+    const char *from = (const char *)a->data + (size_t)(i * k) * size;
+    cpu_convert(from, a->dtype, room + i * lead, KD_F32, k);
+    memset(room + i * lead + k, 0, (size_t)(lead - k) * sizeof *room);
+  }
+  return room;
+}
+
+static void sum_blocks(const nbits_work *work, const cpu_nbits_line *line) {
+  for (int64_t b = 0; b < work->w.blocks; b++) {
+    const float *x = line->x + b * work->w.size;
+    float sum = 0;
+    for (int64_t i = 0; i < work->w.size; i++)
+      sum += x[i];
+    line->sums[b] = sum;
+  }
+}
+
+static void make_lines(nbits_work *work) {
+  bool zeros = work->w.zeros || work->w.packed_zeros;
+  for (int64_t i = 0; i < work->m; i++) {
+    cpu_nbits_line *line = &work->lines[i];
+    line->x = work->a + i * work->line;
+    if (work->bytes)
+      work->loops->narrow(&work->w, line);
+    else if (work->quads)
+      work->loops->part(line->x, work->line, line->even, line->odd);
+    if (work->quads && !work->bytes && zeros) sum_blocks(work, line);
+  }
+}
+
+/* ---- products ------------------------------------------------------------------------------- */
+
+static float bias_at(const nbits_work *work, int64_t column) {
+  return work->bias ? work->bias[column] : 0;
+}
+
+/* Columns of a few rows. */
+static void run_columns(void *context, int64_t from, int64_t to) {
+  nbits_work *work = context;
+  const cpu_nbits *w = &work->w;
+  float *column = NULL;
+  if (!work->quads) {
+    column = malloc((size_t)work->line * sizeof *column);
+    if (!column) {
+      work->failed = true;
+      return;
+    }
+  }
+  for (int64_t n = from; n < to; n++) {
+    if (column) work->loops->expand(w, n, column);
+    for (int64_t i = 0; i < work->m; i++) {
+      const cpu_nbits_line *line = &work->lines[i];
+      float sum = column        ? work->loops->dot(line->x, column, work->line)
+                  : work->bytes ? work->loops->dot4_bytes(w, n, line)
+                                : work->loops->dot4(w, n, line);
+      work->y[i * w->n + n] = sum + bias_at(work, n);
+    }
+  }
+  free(column);
+}
+
+/* Panels of columns, for all rows. */
+static void run_panels(void *context, int64_t from, int64_t to) {
+  nbits_work *work = context;
+  const cpu_nbits *w = &work->w;
+  float *panel = malloc((size_t)(PANEL * work->line) * sizeof *panel);
+  if (!panel) {
+    work->failed = true;
+    return;
+  }
+  for (int64_t p = from; p < to; p++) {
+    int64_t first = p * PANEL, count = w->n - first;
+    if (count > PANEL) count = PANEL;
+    for (int64_t n = 0; n < count; n++)
+      work->loops->expand(w, first + n, panel + n * work->line);
+    const cpu_gemm gemm = {.dtype = KD_F32,
+                           .trans_b = true,
+                           .m = work->m,
+                           .n = count,
+                           .k = w->k,
+                           .alpha = 1,
+                           .a = work->a,
+                           .b = panel,
+                           .c = work->y + first,
+                           .lda = w->k,
+                           .ldb = work->line,
+                           .ldc = w->n};
+    cpu_gemm_here(&gemm);
+    for (int64_t i = 0; work->bias && i < work->m; i++)
+      for (int64_t n = first; n < first + count; n++)
+        work->y[i * w->n + n] += work->bias[n];
+  }
+  free(panel);
+}
+
+CPU_KERNEL(cpu_run_nbits) {
+  (void)stream;
+  nbits_work work = {.loops = loops_get()};
+  scratch s = {launch->workspace.data, 0};
+  const kd_tensor *y = &launch->outputs[0];
+  rooms rooms;
+  if (!kd_elements(y)) return KD_OK;
+  read_shapes(launch, &work);
+  lay_out(&work, launch, self, &s, &rooms);
+  read_weights(launch, self, &rooms, &work);
+  work.a = read_rows(launch, &work, rooms.a);
+  work.y = rooms.y ? rooms.y : y->data;
+  if (work.m <= FEW) {
+    make_lines(&work);
+    int64_t grain = 100000 / (work.line * work.m) + 1;
+    cpu_host->parallel_for(cpu_host, work.w.n, grain, run_columns, &work);
+  } else {
+    cpu_host->parallel_for(cpu_host, (work.w.n + PANEL - 1) / PANEL, 1,
+                           run_panels, &work);
+  }
+  if (work.failed)
+    return FAIL(KD_OUT_OF_MEMORY, "no memory for a panel of weights");
+  if (rooms.y) cpu_convert(rooms.y, KD_F32, y->data, y->dtype, kd_elements(y));
+  return KD_OK;
+}
