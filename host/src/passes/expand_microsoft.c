@@ -114,21 +114,35 @@ static uint32_t normalised(keel_expansion *all, const char *op, uint32_t x,
   return keel_expansion_op(all, op, attrs, 2, inputs, 3);
 }
 
-static bool has_statistics(keel_expansion *all, uint32_t from, uint32_t to) {
-  for (uint32_t i = from; i <= to; i++)
-    if (keel_expansion_wants(all, i)) {
-      all->status = keel_fail(KD_UNIMPLEMENTED,
-                              "%s \"%s\": its outputs of mean and deviation,"
-                              " which training needs, are not supported",
-                              all->node.op->schema->name, all->node.name);
-      return true;
-    }
-  return false;
+/* Of a row, as training wants it: from output `index` on its mean, and 1 / sqrt(variance +
+ * epsilon); where it is not centred, the second alone, of the mean square. */
+static void give_statistics(keel_expansion *all, uint32_t x, bool centred,
+                            uint32_t index) {
+  const keel_opdef *op = all->node.op;
+  const keel_attr to = KEEL_INT("to", 1); /* ONNX's number of f32 */
+  double least = (double)keel_attr_float(op, "epsilon", 1e-5f);
+  if (!keel_expansion_wants(all, index + centred) &&
+      !(centred && keel_expansion_wants(all, index)))
+    return;
+  uint32_t last = keel_expansion_int(all, -1);
+  x = keel_expansion_op(all, "Cast", &to, 1, &x, 1);
+  if (centred) {
+    uint32_t mean = keel_expansion_of_two(all, "ReduceMean", x, last);
+    keel_expansion_give(all, index++, mean);
+    x = keel_expansion_of_two(all, "Sub", x, mean);
+  }
+  uint32_t square = keel_expansion_of_two(
+      all, "ReduceMean", keel_expansion_of_two(all, "Mul", x, x), last);
+  square = keel_expansion_of_two(all, "Add", square,
+                                 keel_expansion_number(all, least, x));
+  keel_expansion_give(
+      all, index,
+      keel_expansion_of(all, "Reciprocal",
+                        keel_expansion_of(all, "Sqrt", square)));
 }
 
 static void skip(keel_expansion *all, const char *norm, uint32_t beta,
                  uint32_t bias) {
-  if (has_statistics(all, 1, 2)) return;
   uint32_t sum = keel_expansion_of_two(all, "Add", keel_expansion_in(all, 0),
                                        keel_expansion_in(all, 1));
   if (bias != KEEL_ABSENT) sum = keel_expansion_of_two(all, "Add", sum, bias);
@@ -136,6 +150,7 @@ static void skip(keel_expansion *all, const char *norm, uint32_t beta,
   keel_expansion_give(
       all, 0,
       normalised(all, norm, sum, keel_expansion_in(all, 2), beta, 1e-12));
+  give_statistics(all, sum, true, 1);
 }
 
 void keel_expand_skip_norm(keel_expansion *all) {
@@ -148,11 +163,18 @@ void keel_expand_skip_simplified_norm(keel_expansion *all) {
 }
 
 void keel_expand_simplified_norm(keel_expansion *all) {
-  if (has_statistics(all, 1, 1)) return;
-  keel_expansion_give(
-      all, 0,
-      normalised(all, "RMSNormalization", keel_expansion_in(all, 0),
-                 keel_expansion_in(all, 1), KEEL_ABSENT, 1e-5));
+  uint32_t x = keel_expansion_in(all, 0);
+  keel_expansion_give(all, 0,
+                      normalised(all, "RMSNormalization", x,
+                                 keel_expansion_in(all, 1), KEEL_ABSENT, 1e-5));
+  if (keel_attr_int(all->node.op, "axis", -1) == -1)
+    give_statistics(all, x, false, 1);
+  else if (keel_expansion_wants(all, 1))
+    all->status = keel_fail(
+        KD_UNIMPLEMENTED,
+        "SimplifiedLayerNormalization \"%s\": its output of deviations is"
+        " supported along the last axis only",
+        all->node.name);
 }
 
 /* ---- activations -------------------------------------------------------------------------- */
