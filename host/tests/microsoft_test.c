@@ -1,0 +1,476 @@
+/* microsoft_test.c - com.microsoft's MatMulNBits and GroupQueryAttention on each instruction set
+ * of the CPU, beside what they are defined as, in double; and what is refused. */
+#include <math.h>
+
+#include "cpu_sets.h"
+
+#define NBITS "com.microsoft::MatMulNBits"
+#define GROUP "com.microsoft::GroupQueryAttention"
+
+static uint32_t state_of_random = 1;
+
+static double uniform(void) {
+  state_of_random = state_of_random * 1664525u + 1013904223u;
+  return (double)(state_of_random >> 8) * 0x1p-24 - 0.5;
+}
+
+static void fill(float *list, int64_t count, float range) {
+  for (int64_t i = 0; i < count; i++)
+    list[i] = range * (float)uniform();
+}
+
+static const char *const sets[][2] = {
+    {NULL, NULL},           {"cpu.bytes=plain", NULL},
+    {"cpu.isa=avx2", NULL}, {"cpu.isa=avx2", "cpu.bytes=plain"},
+    {"cpu.isa=base", NULL},
+};
+enum { SETS = sizeof sets / sizeof *sets };
+
+static void open_set(int set) {
+  const char *options[] = {sets[set][0], sets[set][1]};
+  context = open_cpu_options(options, !!options[0] + !!options[1], 2);
+}
+
+static void close_set(void) {
+  keel_close(context);
+  context = NULL;
+}
+
+/* ---- MatMulNBits ------------------------------------------------------------------------ */
+
+typedef enum zero_kind { MIDDLE, PACKED, FLOATS } zero_kind;
+
+typedef struct product {
+  int64_t m, n, k, bits, block, level;
+  zero_kind zeros;
+  bool bias;
+} product;
+
+enum { ROOM = 1 << 16 };
+static float a[ROOM], scales[ROOM], float_zeros[ROOM], bias[ROOM], got[ROOM];
+static uint8_t weights[ROOM], packed_zeros[ROOM];
+
+static double number(const uint8_t *bytes, int64_t index, int64_t bits) {
+  return bytes[index * bits / 8] >> index * bits % 8 & ((1 << bits) - 1);
+}
+
+static double weight(const product *p, int64_t n, int64_t k) {
+  int64_t blocks = (p->k + p->block - 1) / p->block, b = k / p->block;
+  int64_t row = p->block * blocks * p->bits / 8;
+  double zero = (double)(1 << (p->bits - 1));
+  if (p->zeros == PACKED)
+    zero = number(packed_zeros + n * ((blocks * p->bits + 7) / 8), b, p->bits);
+  if (p->zeros == FLOATS) zero = (double)float_zeros[n * blocks + b];
+  return (number(weights + n * row, k, p->bits) - zero) *
+         (double)scales[n * blocks + b];
+}
+
+static void expect_product(const product *p) {
+  double most = 0, off = 0, allowed = p->level == 4 ? 0.02 : 1e-5;
+  for (int64_t i = 0; i < p->m; i++)
+    for (int64_t n = 0; n < p->n; n++) {
+      double want = p->bias ? (double)bias[n] : 0, size = 0;
+      for (int64_t k = 0; k < p->k; k++) {
+        double term = (double)a[i * p->k + k] * weight(p, n, k);
+        want += term;
+        size += term * term;
+      }
+      double less = fabs((double)got[i * p->n + n] - want);
+      off = fmax(off, less);
+      most = fmax(most, sqrt(size));
+    }
+  if (off > allowed * most)
+    fail_msg(
+        "m %d n %d k %d, %d bits, blocks of %d, zeros %d, level %d: off by"
+        " %g of %g",
+        (int)p->m, (int)p->n, (int)p->k, (int)p->bits, (int)p->block, p->zeros,
+        (int)p->level, off, most);
+}
+
+/* Constants: as a model has them; else each is given in the call. */
+static void run_product(const product *p, kd_dtype dtype) {
+  int64_t blocks = (p->k + p->block - 1) / p->block;
+  const int64_t rows[] = {p->m, p->k}, each[] = {p->n, blocks};
+  const int64_t packed[] = {p->n, blocks, p->block * p->bits / 8};
+  const int64_t zeros[] = {p->n, (blocks * p->bits + 7) / 8};
+  keel_tensor *in[6] = {create_tensor(context, KD_F32, 2, rows, a),
+                        create_tensor(context, KD_U8, 3, packed, weights),
+                        create_tensor(context, KD_F32, 2, each, scales)};
+  if (p->zeros == PACKED)
+    in[3] = create_tensor(context, KD_U8, 2, zeros, packed_zeros);
+  if (p->zeros == FLOATS)
+    in[3] = create_tensor(context, KD_F32, 2, each, float_zeros);
+  if (p->bias) in[5] = create_tensor(context, KD_F32, 1, &p->n, bias);
+  const keel_attr attrs[] = {
+      KEEL_INT("N", p->n), KEEL_INT("K", p->k), KEEL_INT("bits", p->bits),
+      KEEL_INT("block_size", p->block), KEEL_INT("accuracy_level", p->level)};
+  const keel_attr to = KEEL_INT("to", dtype), back = KEEL_INT("to", KD_F32);
+  keel_tensor *y = NULL, *wide = NULL;
+  for (int i = 0; i < 6 && dtype != KD_F32; i++) {
+    keel_tensor *narrow = NULL;
+    if (!in[i] || keel_tensor_dtype(in[i]) == KD_U8) continue;
+    expect_ok(keel_call(context, "Cast", &to, 1, &in[i], 1, &narrow, 1));
+    keel_tensor_release(in[i]);
+    in[i] = narrow;
+  }
+  expect_ok(keel_call(context, NBITS, attrs, 5, in, 6, &y, 1));
+  expect_ok(keel_call(context, "Cast", &back, 1, &y, 1, &wide, 1));
+  expect_ok(keel_tensor_read(wide, got, (uint64_t)(p->m * p->n) * 4));
+  keel_tensor_release(wide);
+  keel_tensor_release(y);
+  for (int i = 0; i < 6; i++)
+    keel_tensor_release(in[i]);
+}
+
+static void fill_all(void) {
+  fill(a, ROOM, 2);
+  fill(scales, ROOM, 0.1f);
+  fill(float_zeros, ROOM, 20);
+  fill(bias, ROOM, 3);
+  for (int i = 0; i < ROOM; i++) {
+    weights[i] = (uint8_t)(256 * (uniform() + 0.5));
+    packed_zeros[i] = (uint8_t)(256 * (uniform() + 0.5));
+  }
+}
+
+static void weights_are_what_they_are_defined_as(void **state) {
+  static const int64_t sizes[][3] = {
+      /* n, k, block */
+      {5, 64, 32},   {33, 200, 32}, {4, 17, 16},   {9, 480, 32}, {7, 256, 64},
+      {3, 640, 128}, {6, 512, 256}, {130, 96, 32}, {3, 1, 16}};
+  (void)state;
+  fill_all();
+  for (int set = 0; set < SETS; set++) {
+    open_set(set);
+    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
+      for (int64_t m = 1; m <= 12; m += m == 1 ? 2 : 9)
+        for (int bits = 2; bits <= 8; bits *= 2)
+          for (int zeros = MIDDLE; zeros <= FLOATS; zeros++)
+            for (int level = 0; level <= 4; level += 4) {
+              const product p = {m,     sizes[s][0],    sizes[s][1],
+                                 bits,  sizes[s][2],    level,
+                                 zeros, zeros == MIDDLE};
+              run_product(&p, KD_F32);
+              expect_product(&p);
+            }
+    close_set();
+  }
+}
+
+/* Numbers that each type has exactly, and sums of few of them. */
+static void halves_are_computed_as_floats(void **state) {
+  const product p = {3, 40, 64, 4, 32, 0, FLOATS, true};
+  (void)state;
+  fill_all();
+  for (int i = 0; i < ROOM; i++) {
+    a[i] = roundf(a[i] * 4);
+    scales[i] = scales[i] < 0 ? 0.5f : 0.25f;
+    float_zeros[i] = roundf(float_zeros[i] / 4);
+    bias[i] = roundf(bias[i]);
+  }
+  open_set(0);
+  run_product(&p, KD_F16);
+  for (int64_t i = 0; i < p.m; i++)
+    for (int64_t n = 0; n < p.n; n++) {
+      double want = (double)bias[n];
+      for (int64_t k = 0; k < p.k; k++)
+        want += (double)a[i * p.k + k] * weight(&p, n, k);
+      assert_float_equal((float)want, got[i * p.n + n],
+                         (float)fmax(1, fabs(want)) * 0x1p-10f);
+    }
+  close_set();
+}
+
+/* A row of zeros, and one too large for a byte's scale, are as they should be. */
+static void bytes_of_odd_rows(void **state) {
+  const product p = {2, 8, 64, 4, 32, 4, PACKED, false};
+  (void)state;
+  fill_all();
+  open_set(0);
+  for (int64_t k = 0; k < p.k; k++) {
+    a[k] = 0;
+    a[p.k + k] = k < 32 ? 1e-42f : 1e30f;
+  }
+  run_product(&p, KD_F32);
+  for (int64_t n = 0; n < p.n; n++) {
+    assert_true(got[n] == 0);
+    assert_true(isfinite(got[p.n + n]));
+  }
+  close_set();
+}
+
+/* ---- GroupQueryAttention ---------------------------------------------------------------- */
+
+enum { BATCH = 2, HEADS = 4, GROUPS = 2, SIZE = 16, PLACES = 40, TABLE = 64 };
+
+typedef struct grouped {
+  int rows, before[BATCH]; /* keys that each batch had */
+  int window, turning;     /* 0: none */
+  bool interleaved, packed, biased;
+  float softcap, scale;
+} grouped;
+
+static float q[4096], k[4096], v[4096], past[2][8192], tables[2][4096],
+    biases[16384], y[4096], present[2][8192];
+
+static int total_of(const grouped *g) {
+  int most = 0;
+  for (int b = 0; b < BATCH; b++)
+    most = g->before[b] > most ? g->before[b] : most;
+  return most + g->rows;
+}
+
+static void turn_head(const grouped *g, const float *from, int place,
+                      double *to) {
+  int half = g->turning / 2;
+  for (int i = 0; i < SIZE; i++)
+    to[i] = (double)from[i];
+  for (int i = 0; i < half; i++) {
+    int first = g->interleaved ? 2 * i : i;
+    int second = g->interleaved ? 2 * i + 1 : half + i;
+    double c = (double)tables[0][place * half + i];
+    double s = (double)tables[1][place * half + i];
+    to[first] = (double)from[first] * c - (double)from[second] * s;
+    to[second] = (double)from[first] * s + (double)from[second] * c;
+  }
+}
+
+/* Key or value `at` of a batch's group, as it should be after the call. */
+static void kept(const grouped *g, int b, int group, int at, bool key,
+                 double *to) {
+  int row = at - g->before[b];
+  const float *fresh =
+      (key ? k : v) + ((b * g->rows + row) * GROUPS + group) * SIZE;
+  if (row >= 0 && key) {
+    turn_head(g, fresh, at, to);
+    return;
+  }
+  const float *from =
+      row >= 0 ? fresh
+               : past[!key] + ((b * GROUPS + group) * PLACES + at) * SIZE;
+  for (int i = 0; i < SIZE; i++)
+    to[i] = (double)from[i];
+}
+
+static void attend(const grouped *g, int b, int row, int head, double *out) {
+  double scores[PLACES], turned[SIZE], other[SIZE], sum = 0;
+  int place = g->before[b] + row, group = head / (HEADS / GROUPS);
+  turn_head(g, q + ((b * g->rows + row) * HEADS + head) * SIZE, place, turned);
+  memset(out, 0, SIZE * sizeof *out);
+  for (int at = 0; at <= place; at++) {
+    double score = 0;
+    kept(g, b, group, at, true, other);
+    for (int i = 0; i < SIZE; i++)
+      score += turned[i] * other[i];
+    score *= g->scale > 0 ? (double)g->scale : 1 / sqrt(SIZE);
+    if (g->softcap > 0)
+      score = (double)g->softcap * tanh(score / (double)g->softcap);
+    if (g->biased)
+      score += (double)
+          biases[((b * HEADS + head) * g->rows + row) * total_of(g) + at];
+    scores[at] = g->window && at <= place - g->window ? 0 : exp(score);
+    sum += scores[at];
+  }
+  for (int at = 0; at <= place; at++) {
+    kept(g, b, group, at, false, other);
+    for (int i = 0; i < SIZE; i++)
+      out[i] += scores[at] / sum * other[i];
+  }
+}
+
+static void expect_grouped(const grouped *g) {
+  double want[SIZE];
+  for (int b = 0; b < BATCH; b++)
+    for (int row = 0; row < g->rows; row++)
+      for (int head = 0; head < HEADS; head++) {
+        attend(g, b, row, head, want);
+        for (int i = 0; i < SIZE; i++)
+          assert_float_equal(y[((b * g->rows + row) * HEADS + head) * SIZE + i],
+                             (float)want[i], 2e-5f);
+      }
+  for (int i = 0; i < BATCH * GROUPS * PLACES; i++) {
+    int b = i / (GROUPS * PLACES), group = i / PLACES % GROUPS, at = i % PLACES;
+    for (int kind = 0; kind < 2; kind++) {
+      if (at < g->before[b] + g->rows) kept(g, b, group, at, !kind, want);
+      for (int j = 0; j < SIZE; j++)
+        assert_float_equal(present[kind][i * SIZE + j],
+                           at < g->before[b] + g->rows
+                               ? (float)want[j]
+                               : past[kind][i * SIZE + j],
+                           1e-6f);
+    }
+  }
+}
+
+static keel_tensor *cube(int rows, int heads, const float *data) {
+  const int64_t dims[] = {BATCH, rows, heads * SIZE};
+  return create_tensor(context, KD_F32, 3, dims, data);
+}
+
+static keel_status call_grouped(const grouped *g, keel_tensor **out) {
+  const int64_t cache[] = {BATCH, GROUPS, PLACES, SIZE}, batch = BATCH;
+  const int64_t table[] = {TABLE, g->turning / 2};
+  const int64_t score[] = {BATCH, HEADS, g->rows, total_of(g)};
+  static float all[16384];
+  int32_t lengths[BATCH], total = total_of(g);
+  for (int b = 0; b < BATCH; b++)
+    lengths[b] = g->before[b] + g->rows - 1;
+  for (int i = 0; i < BATCH * g->rows; i++) {
+    float *to = all + i * (HEADS + 2 * GROUPS) * SIZE;
+    memcpy(to, q + i * HEADS * SIZE, HEADS * SIZE * sizeof *to);
+    to += HEADS * SIZE;
+    memcpy(to, k + i * GROUPS * SIZE, GROUPS * SIZE * sizeof *to);
+    to += GROUPS * SIZE;
+    memcpy(to, v + i * GROUPS * SIZE, GROUPS * SIZE * sizeof *to);
+  }
+  keel_tensor *in[11] = {g->packed ? cube(g->rows, HEADS + 2 * GROUPS, all)
+                                   : cube(g->rows, HEADS, q),
+                         g->packed ? NULL : cube(g->rows, GROUPS, k),
+                         g->packed ? NULL : cube(g->rows, GROUPS, v),
+                         create_tensor(context, KD_F32, 4, cache, past[0]),
+                         create_tensor(context, KD_F32, 4, cache, past[1]),
+                         create_tensor(context, KD_I32, 1, &batch, lengths),
+                         create_tensor(context, KD_I32, 0, NULL, &total)};
+  if (g->turning)
+    for (int i = 0; i < 2; i++)
+      in[7 + i] = create_tensor(context, KD_F32, 2, table, tables[i]);
+  if (g->biased) in[10] = create_tensor(context, KD_F32, 4, score, biases);
+  const keel_attr attrs[] = {
+      KEEL_INT("num_heads", HEADS),
+      KEEL_INT("kv_num_heads", GROUPS),
+      KEEL_INT("do_rotary", g->turning > 0),
+      KEEL_INT("rotary_interleaved", g->interleaved),
+      KEEL_INT("local_window_size", g->window ? g->window : -1),
+      KEEL_FLOAT("softcap", g->softcap),
+      KEEL_FLOAT("scale", g->scale)};
+  keel_status status = keel_call(context, GROUP, attrs, 7, in, 11, out, 3);
+  if (status == KD_OK) status = keel_tensor_wait(out[0]);
+  release_all(in, 11);
+  return status;
+}
+
+static void fill_grouped(const grouped *g) {
+  fill(q, 4096, 2);
+  fill(k, 4096, 2);
+  fill(v, 4096, 2);
+  fill(past[0], 8192, 2);
+  fill(past[1], 8192, 2);
+  fill(biases, 16384, 3);
+  for (int i = 0; i < TABLE * g->turning / 2; i++) {
+    tables[0][i] = cosf((float)i);
+    tables[1][i] = sinf((float)i);
+  }
+}
+
+static const grouped kinds[] = {
+    {.rows = 1, .before = {7, 20}},
+    {.rows = 1, .before = {0, 0}, .turning = 16},
+    {.rows = 5, .before = {0, 0}, .turning = 16, .packed = true},
+    {.rows = 3, .before = {9, 2}, .turning = 16, .interleaved = true},
+    {.rows = 1, .before = {39, 11}, .turning = 8, .packed = true},
+    {.rows = 1, .before = {20, 3}, .window = 4},
+    {.rows = 9, .before = {20, 3}, .window = 4, .turning = 16},
+    {.rows = 20, .before = {0, 0}, .window = 6},
+    {.rows = 2, .before = {12, 5}, .softcap = 1.5f, .scale = 0.7f},
+    {.rows = 4, .before = {12, 5}, .biased = true},
+    {.rows = 4, .before = {12, 5}, .biased = true, .window = 3, .softcap = 2},
+    {.rows = 16, .before = {24, 1}, .turning = 4, .interleaved = true},
+};
+
+static void rows_see_what_they_should(void **state) {
+  (void)state;
+  for (int set = 0; set < SETS; set++) {
+    open_set(set);
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+      keel_tensor *out[3];
+      fill_grouped(&kinds[i]);
+      expect_ok(call_grouped(&kinds[i], out));
+      expect_ok(keel_tensor_read(out[0], y, keel_tensor_size(out[0])));
+      for (int j = 0; j < 2; j++)
+        expect_ok(keel_tensor_read(out[1 + j], present[j],
+                                   keel_tensor_size(out[1 + j])));
+      release_all(out, 3);
+      expect_grouped(&kinds[i]);
+    }
+    close_set();
+  }
+}
+
+/* ---- what is refused ------------------------------------------------------------------------ */
+
+static void places_outside_are_refused(void **state) {
+  (void)state;
+  open_set(0);
+  grouped far = {.rows = 1, .before = {60, 2}, .turning = 16};
+  keel_tensor *out[3] = {NULL};
+  fill_grouped(&far);
+  /* the cache would grow: the table of positions ends at 64 */
+  expect_ok(call_grouped(&far, out));
+  assert_int_equal(keel_tensor_dims(out[1])[2], 61);
+  release_all(out, 3);
+  far.before[0] = 64;
+  assert_int_equal(call_grouped(&far, out), KD_INVALID_ARGUMENT);
+  expect_message("a position lies outside of cos_cache, which has 64");
+  grouped before = {.rows = 3, .before = {-1, 5}};
+  fill_grouped(&before);
+  assert_int_equal(call_grouped(&before, out), KD_INVALID_ARGUMENT);
+  expect_message("seqlens_k does not fit 3 new rows");
+  close_set();
+}
+
+static keel_status try_product(int64_t n, int64_t k, int64_t bits,
+                               int64_t block, int64_t columns) {
+  const int64_t rows[] = {1, columns}, each[] = {4, 2}, packed[] = {4, 2, 16};
+  keel_tensor *in[] = {create_tensor(context, KD_F32, 2, rows, a),
+                       create_tensor(context, KD_U8, 3, packed, weights),
+                       create_tensor(context, KD_F32, 2, each, scales)};
+  const keel_attr attrs[] = {KEEL_INT("N", n), KEEL_INT("K", k),
+                             KEEL_INT("bits", bits),
+                             KEEL_INT("block_size", block)};
+  keel_tensor *out = NULL;
+  keel_status status = keel_call(context, NBITS, attrs, 4, in, 3, &out, 1);
+  if (status == KD_OK) status = keel_tensor_wait(out);
+  keel_tensor_release(out);
+  release_all(in, 3);
+  return status;
+}
+
+static void weights_that_do_not_fit_are_refused(void **state) {
+  static const struct {
+    int64_t n, k, bits, block, columns;
+    const char *why;
+  } wrong[] = {
+      {4, 64, 3, 32, 64, "weights of 3 bits: there are 2, 4 and 8"},
+      {4, 64, 4, 24, 64, "block_size must be a power of two"},
+      {4, 64, 4, 0, 64, "block_size must be a power of two"},
+      {4, 0, 4, 32, 64, "N and K must be 1 or more"},
+      {INT64_MAX, 64, 4, 32, 64, "N and K must be 1 or more"},
+      {4, 64, 8, 32, 64, "B must be [4,2,32]"},
+      {5, 64, 4, 32, 64, "B must be [5,2,16]"},
+      {4, 65, 4, 32, 65, "B must be [4,3,16]"},
+      {4, 64, 4, 32, 63, "the last dimension of A must be K, 64"},
+  };
+  (void)state;
+  open_set(0);
+  fill_all();
+  assert_int_equal(try_product(4, 64, 4, 32, 64), KD_OK);
+  for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+    assert_int_not_equal(try_product(wrong[i].n, wrong[i].k, wrong[i].bits,
+                                     wrong[i].block, wrong[i].columns),
+                         KD_OK);
+    expect_message(wrong[i].why);
+  }
+  close_set();
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(weights_are_what_they_are_defined_as),
+      cmocka_unit_test(halves_are_computed_as_floats),
+      cmocka_unit_test(bytes_of_odd_rows),
+      cmocka_unit_test(rows_see_what_they_should),
+      cmocka_unit_test(places_outside_are_refused),
+      cmocka_unit_test(weights_that_do_not_fit_are_refused),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
