@@ -33,9 +33,10 @@ class Cases:
         self.folder, self.count = folder, 0
         os.makedirs(folder, exist_ok=True)
 
-    def add(self, name, op, inputs, outputs, constants=(), domain=DOMAIN, **attributes):
+    def add(self, name, op, inputs, outputs, constants=(), domain=DOMAIN,
+            result=None, **attributes):
         """inputs: name to array; None: absent. constants: names of inputs that the model has.
-        outputs: names, "" for one that nobody wants, and bool or a slice of what counts."""
+        outputs: names, "" for one that nobody wants. result: their type, unless that of input 0."""
         given = {k: v for k, v in inputs.items() if v is not None}
         names = [k if v is not None else "" for k, v in inputs.items()]
         while names and not names[-1]:
@@ -51,11 +52,10 @@ class Cases:
         model = helper.make_model(
             graph, ir_version=10,
             opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid(DOMAIN, 1)])
-        for output in model.graph.output:  # ONNX Runtime says the type
-            output.type.tensor_type.elem_type = TensorProto.FLOAT
-            first = next(iter(given.values()))
-            if first.dtype == np.float16:
-                output.type.tensor_type.elem_type = TensorProto.FLOAT16
+        first = next(iter(given.values())).dtype
+        for output in model.graph.output:
+            output.type.tensor_type.elem_type = helper.np_dtype_to_tensor_dtype(
+                np.dtype(result or first))
         feeds = {k: v for k, v in given.items() if k not in constants}
         options = ort.SessionOptions()
         options.log_severity_level = 4
@@ -208,6 +208,76 @@ def others(cases, random):
                           interleaved=interleaved)
 
 
+def quantised(cases, random):
+    def draw(dtype, *shape):
+        info = np.iinfo(dtype)
+        return random.integers(info.min, info.max + 1, shape).astype(dtype)
+    def scale(value):
+        return np.array(value, f32)
+    for dtype in (np.uint8, np.int8):
+        kind = np.dtype(dtype).name
+        zero, other = dtype(7), dtype(100)
+        a, b = draw(dtype, 2, 3, 5, 7), draw(dtype, 3, 5, 1)
+        one = {"X": a, "sx": scale(0.0313), "zx": np.array(zero), "sy": scale(0.0217),
+               "zy": np.array(other)}
+        two = {"A": a, "sa": scale(0.0313), "za": np.array(zero), "B": b, "sb": scale(0.0117),
+               "zb": np.array(other), "sc": scale(0.0503), "zc": np.array(zero)}
+        numbers = [k for k in (*one, *two) if len(k) == 2]
+        for zeros in (True, False):
+            these = dict(two) if zeros else {**two, "zc": None}  # it takes no others to be absent
+            name = f"{kind}_{'zeros' if zeros else 'none'}"
+            cases.add(f"add_{name}", "QLinearAdd", these, ["C"], numbers)
+            cases.add(f"mul_{name}", "QLinearMul", these, ["C"], numbers)
+        cases.add(f"sigmoid_{kind}", "QLinearSigmoid", one, ["Y"], numbers)
+        cases.add(f"leaky_{kind}", "QLinearLeakyRelu", one, ["Y"], numbers, alpha=0.1)
+        cases.add(f"softmax_{kind}", "QLinearSoftmax", {**one, "sy": scale(1 / 256),
+                                                        "zy": np.array(np.iinfo(dtype).min, dtype)},
+                  ["Y"], numbers, opset=13, axis=-1)
+        cases.add(f"pool_{kind}", "QLinearAveragePool", one, ["Y"], numbers, kernel_shape=[3, 2],
+                  strides=[1, 2], pads=[1, 0, 1, 0])
+        cases.add(f"global_{kind}", "QLinearGlobalAveragePool", one, ["Y"], numbers)
+        parts = {"sy": scale(0.0503), "zy": np.array(other)}
+        for i, width in enumerate((2, 4)):
+            parts |= {f"x{i}": draw(dtype, 2, width, 3), f"s{i}": scale(0.0213 + 0.0307 * i),
+                      f"z{i}": np.array(dtype(3 * i))}
+        cases.add(f"concat_{kind}", "QLinearConcat", parts, ["Y"],
+                  [k for k in parts if k[0] != "x"], result=dtype, axis=1)
+    for dtype in (np.uint8, np.int8):
+        kind = np.dtype(dtype).name
+        a, b = draw(np.uint8, 4, 40), draw(dtype, 40, 9)
+        each = (random.random(9) * 0.01 + 0.001).astype(f32)
+        bias = random.standard_normal(9).astype(f32)
+        for named in (True, False):
+            name = f"{kind}_{'all' if named else 'few'}"
+            cases.add(f"to_float_{name}", "MatMulIntegerToFloat",
+                      {"A": a, "B": b, "sa": scale(0.02), "sb": each if named else scale(0.01),
+                       "za": np.array(np.uint8(120)) if named else None,
+                       "zb": np.array(dtype(5)) if named else None,
+                       "bias": bias if named else None}, ["Y"], ["B", "sa", "sb", "za", "zb", "bias"],
+                      result=f32)
+            cases.add(f"dynamic_{name}", "DynamicQuantizeMatMul",
+                      {"A": random.standard_normal((4, 40)).astype(f32), "B": b,
+                       "sb": each if named else scale(0.01),
+                       "zb": np.array(dtype(5)) if named else None,
+                       "bias": bias if named else None}, ["Y"], ["B", "sb", "zb", "bias"])
+            cases.add(f"qgemm_{name}", "QGemm",
+                      {"A": a, "sa": scale(0.02), "za": np.array(np.uint8(120)),
+                       "B": np.ascontiguousarray(b.T) if named else b,
+                       "sb": each if named else scale(0.01),
+                       "zb": np.full(9, 5, dtype) if named else np.array(dtype(5)),
+                       "C": random.integers(-2000, 2000, 9).astype(np.int32) if named else None,
+                       "sy": scale(0.6) if named else None,
+                       "zy": np.array(np.uint8(110)) if named else None}, ["Y"],
+                      ["sa", "za", "B", "sb", "zb", "C", "sy", "zy"],
+                      result=None if named else f32, transB=int(named), alpha=1.0)
+    x = random.standard_normal((3, 8)).astype(f32)
+    cases.add("quantize", "QuantizeLinear", {"x": x, "s": scale(0.02), "z": np.array(np.uint8(128))},
+              ["y"], ["s", "z"], result=np.uint8)
+    cases.add("dequantize", "DequantizeLinear",
+              {"x": draw(np.int8, 3, 8), "s": (random.random(8) + 0.1).astype(f32),
+               "z": np.zeros(8, np.int8)}, ["y"], ["s", "z"], result=f32, axis=1)
+
+
 def main(arguments):
     seed, keep = 1, None
     while arguments and arguments[0].startswith("--"):
@@ -233,6 +303,7 @@ def main(arguments):
         matmuls(cases, random)
         attentions(cases, random)
         others(cases, random)
+        quantised(cases, random)
         folders = sorted(os.path.join(cases.folder, name) for name in os.listdir(cases.folder))
         done = subprocess.run([keel[0], "onnx-test", *keel[1:], *folders], check=False)
         return 1 if done.returncode else 0

@@ -252,3 +252,54 @@ keel_status keel_shape_norm_alone(keel_infer *infer) {
   KEEL_TRY(give_rows(infer, 1, 1));
   return keel_infer_dims(infer, 0, &dims);
 }
+
+/* ---- ops on bytes ------------------------------------------------------------------------- */
+
+/* A function of ONNX's, for some of the inputs. */
+static keel_status as_of(keel_infer *infer, const keel_type *const *in,
+                         uint32_t count,
+                         keel_status (*shape)(keel_infer *infer)) {
+  const keel_type *const *own = infer->in;
+  uint32_t own_count = infer->input_count;
+  infer->in = in;
+  infer->input_count = count;
+  keel_status status = shape(infer);
+  infer->in = own;
+  infer->input_count = own_count;
+  return status;
+}
+
+/* Operands are inputs 0 and 3. */
+keel_status keel_shape_qlinear_binary(keel_infer *infer) {
+  const keel_type *const in[] = {infer->in[0], infer->in[3]};
+  return as_of(infer, in, 2, keel_shape_broadcast);
+}
+
+/* Operands are inputs 2, 5, 8 ... */
+keel_status keel_shape_qlinear_concat(keel_infer *infer) {
+  uint32_t count = infer->input_count < 2 ? 0 : (infer->input_count - 2) / 3;
+  if (!count || (infer->input_count - 2) % 3)
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                           "has Y_scale, Y_zero_point, and then three inputs"
+                           " for each part: not %u",
+                           (unsigned)infer->input_count);
+  const keel_type **in = calloc(count, sizeof *in);
+  if (!in) return keel_no_memory(count * sizeof *in);
+  for (uint32_t i = 0; i < count; i++)
+    in[i] = infer->in[2 + 3 * i];
+  keel_status status =
+      in[0] ? as_of(infer, in, count, keel_shape_concat)
+            : keel_infer_fail(infer, KD_INVALID_ARGUMENT, "input 2 is missing");
+  free(in);
+  return status;
+}
+
+keel_status keel_shape_qgemm(keel_infer *infer) {
+  const keel_type *const in[] = {infer->in[0], infer->in[3],
+                                 keel_infer_in(infer, 6)};
+  const keel_type *zero = keel_infer_in(infer, 8);
+  infer->dtypes[0] = !keel_infer_in(infer, 7) ? KD_F32
+                     : zero                   ? zero->dtype
+                                              : infer->in[0]->dtype;
+  return as_of(infer, in, 3, keel_shape_gemm);
+}

@@ -32,10 +32,12 @@
     "ai.onnx.preview.training", name, 1, "float", params, attrs, \
         keel_shape_##shape, 0, 0, KEEL_BY_KERNEL, NULL           \
   }
-#define MICROSOFT(name, params, attrs, shape)                                \
-  {                                                                          \
-    "com.microsoft", name, 1, "float", params, attrs, keel_shape_##shape, 0, \
-        0, KEEL_BY_KERNEL, NULL                                              \
+#define ONE_OF_BYTES \
+  "X:T X_scale:f32 X_zero_point:T? Y_scale:f32 Y_zero_point:T? -> Y:T"
+#define MICROSOFT(name, types, params, attrs, shape)                          \
+  {                                                                           \
+    "com.microsoft", name, 1, types, params, attrs, keel_shape_##shape, 0, 0, \
+        KEEL_BY_KERNEL, NULL                                                  \
   }
 #define STATE(name, flag, params, attrs, function)                   \
   {                                                                  \
@@ -138,23 +140,62 @@ const keel_schema_row keel_schema_rows[] = {
              trained_by_four),
 
     /* what ONNX Runtime's optimiser makes of models, written with other ops, too */
-    MICROSOFT("BiasGelu", "A:T B:T -> C:T", "", same),
-    MICROSOFT("FastGelu", "X:T bias:T? -> Y:T", "", same),
-    MICROSOFT("Gelu", "X:T -> Y:T", "", same),
-    MICROSOFT("QuickGelu", "X:T -> Y:T", "alpha:f=1.702", same),
-    MICROSOFT("RotaryEmbedding",
+    MICROSOFT("BiasGelu", "float", "A:T B:T -> C:T", "", same),
+    MICROSOFT("FastGelu", "float", "X:T bias:T? -> Y:T", "", same),
+    MICROSOFT("Gelu", "float", "X:T -> Y:T", "", same),
+    MICROSOFT("QuickGelu", "float", "X:T -> Y:T", "alpha:f=1.702", same),
+    MICROSOFT("RotaryEmbedding", "float",
               "input:T position_ids:i64 cos_cache:T sin_cache:T -> output:T",
               "interleaved:i=0 is_packed_batching:i=0 num_heads:i=0"
               " rotary_embedding_dim:i=0 scale:f=1",
               same),
-    MICROSOFT("SkipLayerNormalization",
+    MICROSOFT("SkipLayerNormalization", "float",
               "input:T skip:T gamma:T beta:T? bias:T? -> output:T mean:any"
               " inv_std_var:any input_skip_bias_sum:T",
               "epsilon:f=1e-12", skip_norm),
-    MICROSOFT("SkipSimplifiedLayerNormalization",
+    MICROSOFT("SkipSimplifiedLayerNormalization", "float",
               "input:T skip:T gamma:T bias:T? -> output:T mean:any"
               " inv_std_var:any input_skip_bias_sum:T",
               "epsilon:f=1e-12", skip_norm),
+    MICROSOFT("QLinearAdd", "byte",
+              "A:T A_scale:f32 A_zero_point:T? B:T B_scale:f32 B_zero_point:T?"
+              " C_scale:f32 C_zero_point:T? -> C:T",
+              "", qlinear_binary),
+    MICROSOFT("QLinearMul", "byte",
+              "A:T A_scale:f32 A_zero_point:T? B:T B_scale:f32 B_zero_point:T?"
+              " C_scale:f32 C_zero_point:T? -> C:T",
+              "", qlinear_binary),
+    MICROSOFT("QLinearSigmoid", "byte", ONE_OF_BYTES, "", same),
+    MICROSOFT("QLinearLeakyRelu", "byte", ONE_OF_BYTES, "alpha:f=0.01", same),
+    MICROSOFT("QLinearSoftmax", "byte", ONE_OF_BYTES, "axis:i=-1 opset:i!",
+              same),
+    MICROSOFT("QLinearAveragePool", "byte", ONE_OF_BYTES,
+              "auto_pad:s=NOTSET|SAME_UPPER|SAME_LOWER|VALID ceil_mode:i=0"
+              " channels_last:i=0 count_include_pad:i=0 kernel_shape:I! pads:I"
+              " strides:I",
+              pool),
+    MICROSOFT("QLinearGlobalAveragePool", "byte", ONE_OF_BYTES,
+              "channels_last:i=0", global_pool),
+    MICROSOFT("QLinearConcat", "f32",
+              "Y_scale:T Y_zero_point:B=byte inputs:any% -> Y:B", "axis:i!",
+              qlinear_concat),
+    MICROSOFT("MatMulIntegerToFloat", "byte",
+              "A:T B:B=byte a_scale:S=float b_scale:S a_zero_point:T?"
+              " b_zero_point:B? bias:S? -> Y:S",
+              "", matmul),
+    MICROSOFT("DynamicQuantizeMatMul", "f32",
+              "A:T B:B=byte b_scale:T b_zero_point:B? bias:T? -> Y:T", "",
+              matmul),
+    MICROSOFT("QGemm", "byte",
+              "A:T a_scale:f32 a_zero_point:T B:B=byte b_scale:f32"
+              " b_zero_point:B C:i32? y_scale:f32? y_zero_point:byte? -> Y:any",
+              "alpha:f=1 transA:i=0 transB:i=0", qgemm),
+    MICROSOFT("QuantizeLinear", "float",
+              "x:T y_scale:T y_zero_point:quant_or_small? -> y:any", "axis:i",
+              quantize),
+    MICROSOFT("DequantizeLinear", "num_or_small",
+              "x:T x_scale:float x_zero_point:T? -> y:any", "axis:i",
+              dequantize),
     {NULL, "SimplifiedLayerNormalization", 1, "float",
      "X:T scale:T -> Y:T inv_std_var:any",
      "axis:i=-1 epsilon:f=1e-05 stash_type:i=1", keel_shape_norm_alone, 0, 0,

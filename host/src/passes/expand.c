@@ -49,7 +49,21 @@ static const struct {
     {MICROSOFT, "BiasGelu", keel_expand_gelu},
     {MICROSOFT, "FastGelu", keel_expand_fast_gelu},
     {MICROSOFT, "QuickGelu", keel_expand_quick_gelu},
-    {MICROSOFT, "RotaryEmbedding", keel_expand_microsoft_rotary}};
+    {MICROSOFT, "RotaryEmbedding", keel_expand_microsoft_rotary},
+    {MICROSOFT, "QLinearAdd", keel_expand_qlinear_add},
+    {MICROSOFT, "QLinearMul", keel_expand_qlinear_mul},
+    {MICROSOFT, "QLinearSigmoid", keel_expand_qlinear_sigmoid},
+    {MICROSOFT, "QLinearLeakyRelu", keel_expand_qlinear_leaky_relu},
+    {MICROSOFT, "QLinearAveragePool", keel_expand_qlinear_average_pool},
+    {MICROSOFT, "QLinearGlobalAveragePool",
+     keel_expand_qlinear_global_average_pool},
+    {MICROSOFT, "QLinearSoftmax", keel_expand_qlinear_softmax},
+    {MICROSOFT, "QLinearConcat", keel_expand_qlinear_concat},
+    {MICROSOFT, "MatMulIntegerToFloat", keel_expand_matmul_integer_to_float},
+    {MICROSOFT, "DynamicQuantizeMatMul", keel_expand_dynamic_quantize_matmul},
+    {MICROSOFT, "QGemm", keel_expand_qgemm},
+    {MICROSOFT, "QuantizeLinear", keel_expand_quantize_linear},
+    {MICROSOFT, "DequantizeLinear", keel_expand_dequantize_linear}};
 
 /* ---- reading a body ------------------------------------------------------------ */
 

@@ -18,19 +18,20 @@ bool keel_expansion_wants(const keel_expansion *all, uint32_t index) {
          all->node.outputs[index] != KEEL_ABSENT;
 }
 
-/* The node that makes `value`. */
+/* The node that makes `values`. */
 static keel_status add(keel_expansion *all, const char *op,
                        const keel_attr *attrs, uint32_t attr_count,
                        const uint32_t *inputs, uint32_t input_count,
-                       uint32_t value) {
+                       const uint32_t *values, uint32_t count) {
   keel_function *function = all->function;
   keel_opdef *made = NULL;
   keel_node *node = NULL;
-  if (value == KEEL_ABSENT) return KD_OUT_OF_MEMORY;
+  for (uint32_t i = 0; i < count; i++)
+    if (values[i] == KEEL_ABSENT) return KD_OUT_OF_MEMORY;
   KEEL_TRY(keel_opdef_create(function->context, keel_schema_find("", op), attrs,
                              attr_count, NULL, &made));
   KEEL_TRY(keel_function_node(function, made, all->node.name, inputs,
-                              input_count, &value, 1, &node));
+                              input_count, values, count, &node));
   node->device = all->node.device;
   node->group = all->node.group;
   node->ruled = all->node.ruled;
@@ -44,8 +45,21 @@ uint32_t keel_expansion_op(keel_expansion *all, const char *op,
   uint32_t value = keel_function_value(all->function, "");
   while (input_count && inputs[input_count - 1] == KEEL_ABSENT)
     input_count--;
-  all->status = add(all, op, attrs, attr_count, inputs, input_count, value);
+  all->status = add(all, op, attrs, attr_count, inputs, input_count, &value, 1);
   return all->status == KD_OK ? value : KEEL_ABSENT;
+}
+
+void keel_expansion_op_n(keel_expansion *all, const char *op,
+                         const uint32_t *inputs, uint32_t input_count,
+                         uint32_t *outputs, uint32_t output_count) {
+  for (uint32_t i = 0; i < output_count; i++)
+    outputs[i] = all->status == KD_OK ? keel_function_value(all->function, "")
+                                      : KEEL_ABSENT;
+  if (all->status == KD_OK)
+    all->status =
+        add(all, op, NULL, 0, inputs, input_count, outputs, output_count);
+  for (uint32_t i = 0; all->status != KD_OK && i < output_count; i++)
+    outputs[i] = KEEL_ABSENT;
 }
 
 uint32_t keel_expansion_of(keel_expansion *all, const char *op, uint32_t a) {
@@ -140,5 +154,5 @@ uint32_t keel_expansion_range(keel_expansion *all, uint32_t count) {
 void keel_expansion_give(keel_expansion *all, uint32_t index, uint32_t value) {
   if (all->status == KD_OK && keel_expansion_wants(all, index))
     all->status =
-        add(all, "Identity", NULL, 0, &value, 1, all->node.outputs[index]);
+        add(all, "Identity", NULL, 0, &value, 1, &all->node.outputs[index], 1);
 }

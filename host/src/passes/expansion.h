@@ -27,7 +27,12 @@ uint32_t keel_expansion_op(keel_expansion *all, const char *op,
                            const keel_attr *attrs, uint32_t attr_count,
                            const uint32_t *inputs, uint32_t input_count);
 
-/* The same without attributes, of one input and of two. */
+/* One of several outputs, without attributes; all are KEEL_ABSENT after a failure. */
+void keel_expansion_op_n(keel_expansion *all, const char *op,
+                         const uint32_t *inputs, uint32_t input_count,
+                         uint32_t *outputs, uint32_t output_count);
+
+/* The first without attributes, of one input and of two. */
 uint32_t keel_expansion_of(keel_expansion *all, const char *op, uint32_t a);
 uint32_t keel_expansion_of_two(keel_expansion *all, const char *op, uint32_t a,
                                uint32_t b);
@@ -81,5 +86,18 @@ void keel_expand_gelu(keel_expansion *all);
 void keel_expand_fast_gelu(keel_expansion *all);
 void keel_expand_quick_gelu(keel_expansion *all);
 void keel_expand_microsoft_rotary(keel_expansion *all);
+void keel_expand_qlinear_add(keel_expansion *all);
+void keel_expand_qlinear_mul(keel_expansion *all);
+void keel_expand_qlinear_sigmoid(keel_expansion *all);
+void keel_expand_qlinear_leaky_relu(keel_expansion *all);
+void keel_expand_qlinear_average_pool(keel_expansion *all);
+void keel_expand_qlinear_global_average_pool(keel_expansion *all);
+void keel_expand_qlinear_softmax(keel_expansion *all);
+void keel_expand_qlinear_concat(keel_expansion *all);
+void keel_expand_matmul_integer_to_float(keel_expansion *all);
+void keel_expand_dynamic_quantize_matmul(keel_expansion *all);
+void keel_expand_qgemm(keel_expansion *all);
+void keel_expand_quantize_linear(keel_expansion *all);
+void keel_expand_dequantize_linear(keel_expansion *all);
 
 #endif /* KEEL_EXPANSION_H */
