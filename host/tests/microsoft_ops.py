@@ -92,6 +92,9 @@ def nbits(cases, random, m, n, k, bits, block, zeros=None, dtype=f32, level=0, b
         "B": pack(weights, bits),
         "scales": (random.random((n, blocks)) * 0.1 + 0.01).astype(dtype),
         "zero_points": None, "g_idx": None, "bias": None}
+    if dtype == np.float16:  # numbers that weights and products of that type have exactly
+        inputs["A"] = np.round(inputs["A"] * 4).astype(dtype)
+        inputs["scales"] = np.exp2(-random.integers(2, 5, (n, blocks))).astype(dtype)
     if zeros == "packed":
         inputs["zero_points"] = pack(random.integers(0, 1 << bits, (n, blocks)), bits)
     elif zeros == "float":
