@@ -199,6 +199,93 @@ static void bytes_of_odd_rows(void **state) {
   close_set();
 }
 
+/* ---- weights of ONNX that are packed --------------------------------------------------------- */
+
+typedef struct quantised {
+  kd_dtype dtype;
+  int64_t k, n, block; /* block 0: a scale a column, or one for all */
+  bool turned, zeros, one_scale;
+} quantised;
+
+static keel_value constant_matrix(keel_builder *g, kd_dtype dtype, int64_t rank,
+                                  const int64_t *dims, const void *data) {
+  return constant_of(g,
+                     create_tensor(context, dtype, (uint32_t)rank, dims, data));
+}
+
+/* x [3,k] times the weights. */
+static keel_plan *plan_of_weights(const quantised *q, bool packs) {
+  const char *skipped[] = {"packed"};
+  const int64_t x_dims[] = {-1, q->k};
+  const int64_t w_dims[] = {q->turned ? q->n : q->k, q->turned ? q->k : q->n};
+  int64_t blocks = q->block ? (q->k + q->block - 1) / q->block : 1;
+  const int64_t by_block[] = {q->turned ? q->n : blocks,
+                              q->turned ? blocks : q->n};
+  const int64_t *scale_dims = q->block ? by_block : &q->n;
+  int64_t rank = q->one_scale ? 0 : q->block ? 2 : 1;
+  keel_builder *g = create_builder(context, "weights");
+  keel_value x = keel_builder_input(g, "x", KD_F32, 2, x_dims);
+  const keel_value in[] = {
+      constant_matrix(g, q->dtype, 2, w_dims, weights),
+      constant_matrix(g, KD_F32, rank, scale_dims, scales),
+      q->zeros ? constant_matrix(g, q->dtype, rank, scale_dims, packed_zeros)
+               : KEEL_ABSENT};
+  int64_t along_k = q->turned ? 1 : 0;
+  const keel_attr attrs[] = {KEEL_INT("axis", q->block ? along_k : !along_k),
+                             KEEL_INT("block_size", q->block)};
+  keel_value w = keel_builder_op(g, "DequantizeLinear", attrs, 2, in, 3);
+  if (q->turned) w = op(g, "Transpose", w, KEEL_ABSENT);
+  keel_builder_output(g, "y", op(g, "MatMul", x, w));
+  keel_program *program = finish_program(g);
+  keel_plan *plan = NULL;
+  const keel_plan_params params = {.struct_size = sizeof params,
+                                   .skip = skipped,
+                                   .skip_count = packs ? 0 : 1};
+  expect_ok(keel_plan_create(program, &params, &plan));
+  keel_program_release(program);
+  return plan;
+}
+
+static void expect_alike(const quantised *q) {
+  const int64_t dims[] = {3, q->k};
+  float y[2][3 * 40];
+  assert_true(q->n <= 40);
+  keel_tensor *x = create_tensor(context, KD_F32, 2, dims, a);
+  for (int packs = 0; packs < 2; packs++) {
+    keel_plan *plan = plan_of_weights(q, packs != 0);
+    keel_tensor *out = NULL;
+    keel_plan_profile(plan, KEEL_PROFILE_OPS);
+    expect_ok(keel_plan_run(plan, &x, 1, &out, 1));
+    expect_ok(keel_tensor_read(out, y[packs], keel_tensor_size(out)));
+    assert_int_equal(runs_of(plan, "MatMulNBits") > 0, packs);
+    keel_tensor_release(out);
+    keel_plan_release(plan);
+  }
+  keel_tensor_release(x);
+  for (int64_t i = 0; i < 3 * q->n; i++)
+    assert_float_equal(y[1][i], y[0][i], 1e-4f);
+}
+
+static void weights_of_few_bits_stay_packed(void **state) {
+  static const quantised all[] = {
+      {KD_I4, 64, 12, 32, false, false, false},
+      {KD_U4, 64, 12, 32, false, true, false},
+      {KD_U4, 72, 7, 16, false, false, false},
+      {KD_I4, 200, 9, 64, true, true, false},
+      {KD_I4, 150, 40, 0, false, true, false},
+      {KD_U4, 33, 5, 0, true, true, false},
+      {KD_I4, 33, 5, 0, true, false, true},
+      {KD_I2, 96, 12, 32, false, true, false},
+      {KD_U2, 96, 12, 32, true, false, false},
+  };
+  (void)state;
+  fill_all();
+  open_set(0);
+  for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+    expect_alike(&all[i]);
+  close_set();
+}
+
 /* ---- GroupQueryAttention ---------------------------------------------------------------- */
 
 enum { BATCH = 2, HEADS = 4, GROUPS = 2, SIZE = 16, PLACES = 40, TABLE = 64 };
@@ -468,6 +555,7 @@ int main(void) {
       cmocka_unit_test(weights_are_what_they_are_defined_as),
       cmocka_unit_test(halves_are_computed_as_floats),
       cmocka_unit_test(bytes_of_odd_rows),
+      cmocka_unit_test(weights_of_few_bits_stay_packed),
       cmocka_unit_test(rows_see_what_they_should),
       cmocka_unit_test(places_outside_are_refused),
       cmocka_unit_test(weights_that_do_not_fit_are_refused),

@@ -24,12 +24,14 @@ OPSET = 17
 QUANTISED = {
     "resnet50_qdq": ("resnet50", "static"),
     "resnet50_dynamic": ("resnet50", "dynamic"),
+    "resnet50_operator": ("resnet50", "operator"),
     "resnet50_f16": ("resnet50", "half"),
     "mobilenet_v2_qdq": ("mobilenet_v2", "static"),
     "mobilenet_v2_dynamic": ("mobilenet_v2", "dynamic"),
     "mobilenet_v3_large_qdq": ("mobilenet_v3_large", "static"),
     "bert_qdq": ("bert", "static"),
     "bert_dynamic": ("bert", "dynamic"),
+    "bert_operator": ("bert", "operator"),
     "distilbert_qdq": ("distilbert", "static"),
     "gpt2_dynamic": ("gpt2", "dynamic"),
     "mobilenet_v3_large_dynamic": ("mobilenet_v3_large", "dynamic"),
@@ -88,8 +90,8 @@ def quantise(base, way, path):
     if way == "dynamic":
         q.quantize_dynamic(model, path)
     else:
-        q.quantize_static(model, path, Draws(feeds), quant_format=q.QuantFormat.QDQ,
-                          per_channel=True)
+        form = q.QuantFormat.QOperator if way == "operator" else q.QuantFormat.QDQ
+        q.quantize_static(model, path, Draws(feeds), quant_format=form, per_channel=True)
     return feeds
 
 
