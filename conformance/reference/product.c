@@ -1,4 +1,4 @@
-/* product.c - products of matrices, and the determinant of one. */
+/* product.c - products of matrices, also of packed weights, and the determinant of one. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -225,9 +225,77 @@ static bool run_det(ref_call *call) {
   return true;
 }
 
+/* ---- weights of a few bits -------------------------------------------------------------------- */
+
+typedef struct packed {
+  const value *numbers, *scales, *zeros;
+  int64_t k, bits, block, blocks;
+} packed;
+
+static real bits_at(const value *bytes, int64_t row, int64_t row_bytes,
+                    int64_t index, int64_t bits) {
+  int64_t byte = (int64_t)bytes->x[row * row_bytes + index * bits / 8];
+  return (real)(byte >> index * bits % 8 & ((1 << bits) - 1));
+}
+
+static real zero_of(const packed *p, int64_t n, int64_t block) {
+  if (!p->zeros) return (real)(1 << (p->bits - 1));
+  if (p->zeros->dtype != KD_U8) return p->zeros->x[n * p->blocks + block];
+  return bits_at(p->zeros, n, (p->blocks * p->bits + 7) / 8, block, p->bits);
+}
+
+/* accuracy_level 4: a row's numbers may be rounded to 127 steps of the largest of a block. */
+static real rounding(const packed *p, const real *a, int64_t n) {
+  real off = 0;
+  for (int64_t b = 0; b < p->blocks; b++) {
+    real most = 0, size = 0, scale = p->scales->x[n * p->blocks + b];
+    for (int64_t k = b * p->block; k < p->k && k < (b + 1) * p->block; k++) {
+      real number = bits_at(p->numbers, n, p->blocks * p->block * p->bits / 8,
+                            k, p->bits);
+      most = fmaxl(most, fabsl(a[k]));
+      size += fabsl((number - zero_of(p, n, b)) * scale);
+    }
+    off += most / 253 * size;
+  }
+  return off;
+}
+
+static bool run_matmul_nbits(ref_call *call) {
+  const value *a = call->in[0], *bias = ref_in(call, 5);
+  packed p = {.numbers = call->in[1],
+              .scales = call->in[2],
+              .zeros = ref_in(call, 3),
+              .k = ref_int(call, "K", 1),
+              .bits = ref_int(call, "bits", 4),
+              .block = ref_int(call, "block_size", 32)};
+  bool rounds = ref_int(call, "accuracy_level", 0) == 4;
+  int64_t columns = ref_int(call, "N", 1);
+  value *out = call->out[0];
+  p.blocks = (p.k + p.block - 1) / p.block;
+  if (!value_slack(out)) return false;
+  for (int64_t i = 0; i < out->count; i++) {
+    int64_t n = i % columns;
+    const real *row = a->x + i / columns * p.k;
+    ref_sum sum = {0};
+    for (int64_t k = 0; k < p.k; k++) {
+      int64_t b = k / p.block;
+      real scale = p.scales->x[n * p.blocks + b];
+      real number =
+          bits_at(p.numbers, n, p.blocks * p.block * p.bits / 8, k, p.bits);
+      ref_add(&sum, row[k] * number * scale); /* zero points may come apart */
+      ref_add(&sum, -row[k] * zero_of(&p, n, b) * scale);
+    }
+    if (bias) ref_add(&sum, bias->x[n]);
+    ref_put(out, i, &sum, 1);
+    if (rounds) out->slack[i] += rounding(&p, row, n) / dtype_unit(KD_F32);
+  }
+  return true;
+}
+
 const ref_op ref_product[] = {
     {NULL, "MatMul", REF_SUM, 0, run_matmul, false},
     {"keel", "FusedMatMul", REF_SUM, 0, run_fused_matmul, false},
+    {"com.microsoft", "MatMulNBits", REF_SUM, 0, run_matmul_nbits, false},
     {NULL, "MatMulInteger", REF_EXACT, 0, run_matmul_integer, false},
     {NULL, "QLinearMatMul", REF_QUANT, 0, run_qlinear_matmul, false},
     {NULL, "Gemm", REF_SUM, 0, run_gemm, false},

@@ -134,9 +134,11 @@ static kd_status open_cache(const grouped *g, uint32_t output, cache *out) {
 
 /* ---- the whole ------------------------------------------------------------------------------ */
 
+/* A bias has total_sequence_length columns. */
 static bool has_places(const grouped *g) {
+  int64_t most = kd_has_input(g->launch, BIAS) ? g->total : g->room;
   for (int64_t b = 0; b < g->batch; b++)
-    if (begin_of(g, b) < 0 || begin_of(g, b) > g->total - g->rows) return false;
+    if (begin_of(g, b) < 0 || begin_of(g, b) > most - g->rows) return false;
   return true;
 }
 
@@ -231,9 +233,9 @@ static kd_status put_new(grouped *g) {
 static kd_status run(grouped *g) {
   if (!has_places(g))
     return FAIL(KD_INVALID_ARGUMENT,
-                "seqlens_k does not fit %lld new rows and a"
-                " total_sequence_length of %lld",
-                (long long)g->rows, (long long)g->total);
+                "seqlens_k does not fit %lld new rows, a cache of %lld places"
+                " and a total_sequence_length of %lld",
+                (long long)g->rows, (long long)g->room, (long long)g->total);
   kd_status status = open_cache(g, PRESENT_KEY, &g->key);
   if (status == KD_OK) status = open_cache(g, PRESENT_VALUE, &g->value);
   if (status != KD_OK) return status;
