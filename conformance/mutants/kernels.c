@@ -39,6 +39,7 @@ enum {
   SOFTMAX,
   LAYER_NORM,
   MATMUL,
+  NBITS,
   QUANTIZE,
   AVERAGE_POOL,
   RANDOM,
@@ -177,6 +178,20 @@ static void bend_product(const op_call *c, value *v, int64_t k) {
   }
 }
 
+/* A, packed weights, and their zero points. */
+static void bend_packed(const op_call *c, value *const *in) {
+  int64_t k = in[0]->dims[in[0]->rank - 1];
+  int64_t block = sim_host->node->attr_int(c->node, "block_size", 32);
+  for (int64_t i = 0; BUG(packed_swapped) && i < in[1]->count; i++) {
+    int byte = (int)in[1]->x[i];
+    in[1]->x[i] = (real)(byte >> 4 | (byte & 15) << 4);
+  }
+  for (int64_t i = 0; BUG(packed_zeros) && in[3] && i < in[3]->count; i++)
+    in[3]->x[i] = 0x88;
+  for (int64_t i = 0; BUG(packed_tail) && i < in[0]->count; i++)
+    if (i % k >= k / block * block) in[0]->x[i] = 0;
+}
+
 static void bend_inputs(const op_call *c, value *const *in) {
   value *x = in[0];
   if (!x) return;
@@ -198,6 +213,7 @@ static void bend_inputs(const op_call *c, value *const *in) {
     bend_product(c, x, x->dims[x->rank - 1]);
     bend_product(c, in[1], BUG(matmul_tf32_eights) ? x->dims[x->rank - 1] : 0);
   }
+  if (c->op == NBITS) bend_packed(c, in);
   if (BUG(quant_half_up) && c->op == QUANTIZE)
     for (int64_t i = 0; i < x->count; i++)
       x->x[i] += in[1]->x[0] * 0x1p-20L;
@@ -1133,6 +1149,8 @@ kd_kernel_def sim_kernels[OPS] = {
         .flags = KD_KERNEL_ANY_SHAPE | KD_KERNEL_OWN_LAYOUT),
     PLAIN("LayerNormalization", LAYER_NORM, F),
     DEF("MatMul", MATMUL, N, .workspace = workspace, .taken = taken),
+    DEF("MatMulNBits", NBITS, F32, .domain = "com.microsoft",
+        .input_types = {F32, KD_TYPES(KD_U8), F32, KD_TYPES(KD_U8), 0, F32}),
     DEF("QuantizeLinear", QUANTIZE, F32,
         .input_types = {F32, F32, KD_TYPES(KD_U8) | KD_TYPES(KD_I8)},
         .output_types = {KD_TYPES(KD_U8) | KD_TYPES(KD_I8)}),
@@ -1153,7 +1171,7 @@ static kd_status supports_two(kd_device *device, const kd_node *node) {
 void sim_kernels_init(void) {
   for (uint32_t i = 0; i < OPS; i++) {
     kd_kernel_def *def = &sim_kernels[i];
-    references[i] = ref_find(NULL, def->op);
+    references[i] = ref_find(def->domain, def->op);
     if (!strcmp(def->op, "Max")) def->supports = supports_two;
     for (int k = 1; k < 8 && !def->input_types[1]; k++)
       def->input_types[k] = def->input_types[0];
