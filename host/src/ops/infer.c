@@ -184,12 +184,6 @@ static keel_status bind_type(const keel_infer *infer, uint32_t index,
   return KD_OK;
 }
 
-/* A set of one type is that type; any other set decides nothing. */
-static kd_dtype only_type(uint64_t types) {
-  if (!types || (types & (types - 1))) return KD_NONE;
-  return (kd_dtype)__builtin_ctzll(types);
-}
-
 keel_status keel_infer_types(keel_infer *infer) {
   const keel_schema *schema = infer->op->schema;
   kd_dtype bound[8] = {0};
@@ -200,7 +194,7 @@ keel_status keel_infer_types(keel_infer *infer) {
     const keel_param *param = keel_schema_output(schema, i);
     infer->dtypes[i] = !param                 ? KD_NONE
                        : param->variable >= 0 ? bound[param->variable]
-                                              : only_type(param->types);
+                                              : keel_types_only(param->types);
   }
   infer->unknown = false;
   keel_status status = schema->infer ? schema->infer(infer) : KD_OK;

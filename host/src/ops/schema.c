@@ -129,7 +129,7 @@ static bool read_attr(const char *word, size_t size, keel_attr_rule *rule) {
 }
 
 static bool read_attrs(const char *text, keel_schema *schema) {
-  keel_attr_rule *rules = keel_arena_take(&arena, 20 * sizeof *rules);
+  keel_attr_rule *rules = keel_arena_take(&arena, 24 * sizeof *rules);
   if (!rules) return false;
   schema->attrs = rules;
   while (*text) {

@@ -104,6 +104,12 @@ static inline bool keel_schema_takes_resource(const keel_schema *schema,
   return !input && (schema->flags & (KEEL_OP_READS | KEEL_OP_WRITES));
 }
 
+/* A set of one type is that type; any other set decides nothing: KD_NONE. */
+static inline kd_dtype keel_types_only(uint64_t types) {
+  return types && !(types & (types - 1)) ? (kd_dtype)__builtin_ctzll(types)
+                                         : KD_NONE;
+}
+
 /* Prepares the registry, once in the process. */
 keel_status keel_schema_ready(void);
 

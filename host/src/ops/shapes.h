@@ -8,6 +8,13 @@
 #define OP(op, since, types, parameters, attributes, shape, values) SHAPE(shape)
 #include "onnx/ops.def"
 /* of the runtime's own ops (table.c), and of those in elementwise.def */
+SHAPE(ml_classes)
+SHAPE(ml_encoded)
+SHAPE(ml_features)
+SHAPE(ml_joined)
+SHAPE(ml_one_hot)
+SHAPE(ml_targets)
+SHAPE(ml_zip)
 SHAPE(trained_by_three)
 SHAPE(trained_by_four)
 SHAPE(bit_cast)

@@ -39,6 +39,22 @@
     "com.microsoft", name, 1, types, params, attrs, keel_shape_##shape, 0, 0, \
         KEEL_BY_KERNEL, NULL                                                  \
   }
+#define ML(name, since, types, params, attrs, shape)                           \
+  {                                                                            \
+    "ai.onnx.ml", name, since, types, params, attrs, keel_shape_##shape, 0, 0, \
+        KEEL_BY_KERNEL, NULL                                                   \
+  }
+#define TRANSFORM "post_transform:s=NONE|SOFTMAX|LOGISTIC|SOFTMAX_ZERO|PROBIT"
+/* the nodes of a tree; *_as_tensor: the same in double */
+#define TREE_NODES                                                     \
+  "nodes_falsenodeids:I nodes_featureids:I nodes_hitrates:F"           \
+  " nodes_hitrates_as_tensor:t nodes_missing_value_tracks_true:I"      \
+  " nodes_modes:S nodes_nodeids:I nodes_treeids:I nodes_truenodeids:I" \
+  " nodes_values:F nodes_values_as_tensor:t base_values:F"             \
+  " base_values_as_tensor:t " TRANSFORM
+#define SVM                                                              \
+  "coefficients:F kernel_params:F kernel_type:s=LINEAR|POLY|RBF|SIGMOID" \
+  " rho:F support_vectors:F " TRANSFORM
 #define STATE(name, flag, params, attrs, function)                   \
   {                                                                  \
     "keel", name, 1, "any", params, attrs, keel_shape_none, 0, flag, \
@@ -200,6 +216,58 @@ const keel_schema_row keel_schema_rows[] = {
      "X:T scale:T -> Y:T inv_std_var:any",
      "axis:i=-1 epsilon:f=1e-05 stash_type:i=1", keel_shape_norm_alone, 0, 0,
      KEEL_BY_KERNEL, NULL},
+    /* models of scikit-learn and its like, which are written with other ops, too */
+    ML("ArrayFeatureExtractor", 1, "plain", "X:T Y:i64 -> Z:T", "",
+       ml_features),
+    ML("Binarizer", 1, "num", "X:T -> Y:T", "threshold:f=0", same),
+    ML("FeatureVectorizer", 1, "num", "X:num% -> Y:f32", "inputdimensions:I",
+       ml_joined),
+    ML("Imputer", 1, "num", "X:T -> Y:T",
+       "imputed_value_floats:F imputed_value_int64s:I replaced_value_float:f=0"
+       " replaced_value_int64:i=0",
+       same),
+    ML("LabelEncoder", 4, "order", "X:T -> Y:any",
+       "classes_strings:S default_float:f=0 default_int64:i=-1"
+       " default_string:s=_Unused default_tensor:t keys_floats:F keys_int64s:I"
+       " keys_strings:S keys_tensor:t values_floats:F values_int64s:I"
+       " values_strings:S values_tensor:t",
+       ml_encoded),
+    ML("LinearClassifier", 1, "num", "X:T -> Y:i64 Z:f32",
+       "classlabels_ints:I classlabels_strings:S coefficients:F! intercepts:F"
+       " multi_class:i=0 " TRANSFORM,
+       ml_classes),
+    ML("LinearRegressor", 1, "num", "X:T -> Y:f32",
+       "coefficients:F intercepts:F targets:i=1 " TRANSFORM, ml_targets),
+    ML("Normalizer", 1, "num", "X:T -> Y:f32", "norm:s=MAX|L1|L2", same),
+    ML("OneHotEncoder", 1, "num", "X:T -> Y:f32",
+       "cats_int64s:I cats_strings:S zeros:i=1", ml_one_hot),
+    ML("Scaler", 1, "num", "X:T -> Y:f32", "offset:F scale:F", same),
+    ML("SVMClassifier", 1, "num", "X:T -> Y:i64 Z:f32",
+       "classlabels_ints:I classlabels_strings:S prob_a:F prob_b:F"
+       " vectors_per_class:I " SVM,
+       ml_classes),
+    ML("SVMRegressor", 1, "num", "X:T -> Y:f32",
+       "n_supports:i=0 one_class:i=0 " SVM, ml_targets),
+    ML("TreeEnsemble", 5, "float", "X:T -> Y:T",
+       "aggregate_function:i=1 leaf_targetids:I! leaf_weights:t!"
+       " membership_values:t n_targets:i nodes_falseleafs:I!"
+       " nodes_falsenodeids:I! nodes_featureids:I! nodes_hitrates:t"
+       " nodes_missing_value_tracks_true:I nodes_modes:t! nodes_splits:t!"
+       " nodes_trueleafs:I! nodes_truenodeids:I! post_transform:i=0"
+       " tree_roots:I!",
+       ml_targets),
+    ML("TreeEnsembleClassifier", 5, "num", "X:T -> Y:i64 Z:f32",
+       "class_ids:I class_nodeids:I class_treeids:I class_weights:F"
+       " class_weights_as_tensor:t classlabels_int64s:I"
+       " classlabels_strings:S " TREE_NODES,
+       ml_classes),
+    ML("TreeEnsembleRegressor", 5, "num", "X:T -> Y:f32",
+       "aggregate_function:s=SUM|AVERAGE|MIN|MAX n_targets:i target_ids:I"
+       " target_nodeids:I target_treeids:I target_weights:F"
+       " target_weights_as_tensor:t " TREE_NODES,
+       ml_targets),
+    ML("ZipMap", 1, "f32", "X:T -> Z:T",
+       "classlabels_int64s:I classlabels_strings:S", ml_zip),
 
     /* numbers at random */
     RANDOM("RandomNormal", 1, "-> output:any",

@@ -23,6 +23,7 @@ static const struct {
 
 #define TRAINING  "ai.onnx.preview.training"
 #define MICROSOFT "com.microsoft"
+#define ML        "ai.onnx.ml"
 
 static const struct {
   const char *domain, *op;
@@ -63,7 +64,23 @@ static const struct {
     {MICROSOFT, "DynamicQuantizeMatMul", keel_expand_dynamic_quantize_matmul},
     {MICROSOFT, "QGemm", keel_expand_qgemm},
     {MICROSOFT, "QuantizeLinear", keel_expand_quantize_linear},
-    {MICROSOFT, "DequantizeLinear", keel_expand_dequantize_linear}};
+    {MICROSOFT, "DequantizeLinear", keel_expand_dequantize_linear},
+    {ML, "ArrayFeatureExtractor", keel_expand_array_feature_extractor},
+    {ML, "Binarizer", keel_expand_binarizer},
+    {ML, "FeatureVectorizer", keel_expand_feature_vectorizer},
+    {ML, "Imputer", keel_expand_imputer},
+    {ML, "LabelEncoder", keel_expand_label_encoder},
+    {ML, "LinearClassifier", keel_expand_linear_classifier},
+    {ML, "LinearRegressor", keel_expand_linear_regressor},
+    {ML, "Normalizer", keel_expand_normalizer},
+    {ML, "OneHotEncoder", keel_expand_one_hot_encoder},
+    {ML, "Scaler", keel_expand_scaler},
+    {ML, "SVMClassifier", keel_expand_svm_classifier},
+    {ML, "SVMRegressor", keel_expand_svm_regressor},
+    {ML, "TreeEnsemble", keel_expand_trees},
+    {ML, "TreeEnsembleClassifier", keel_expand_tree_classifier},
+    {ML, "TreeEnsembleRegressor", keel_expand_tree_regressor},
+    {ML, "ZipMap", keel_expand_zip_map}};
 
 /* ---- reading a body ------------------------------------------------------------ */
 

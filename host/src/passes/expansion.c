@@ -19,7 +19,7 @@ bool keel_expansion_wants(const keel_expansion *all, uint32_t index) {
 }
 
 /* The node that makes `values`. */
-static keel_status add(keel_expansion *all, const char *op,
+static keel_status add(keel_expansion *all, const keel_schema *schema,
                        const keel_attr *attrs, uint32_t attr_count,
                        const uint32_t *inputs, uint32_t input_count,
                        const uint32_t *values, uint32_t count) {
@@ -28,8 +28,8 @@ static keel_status add(keel_expansion *all, const char *op,
   keel_node *node = NULL;
   for (uint32_t i = 0; i < count; i++)
     if (values[i] == KEEL_ABSENT) return KD_OUT_OF_MEMORY;
-  KEEL_TRY(keel_opdef_create(function->context, keel_schema_find("", op), attrs,
-                             attr_count, NULL, &made));
+  KEEL_TRY(keel_opdef_create(function->context, schema, attrs, attr_count, NULL,
+                             &made));
   KEEL_TRY(keel_function_node(function, made, all->node.name, inputs,
                               input_count, values, count, &node));
   node->device = all->node.device;
@@ -38,15 +38,30 @@ static keel_status add(keel_expansion *all, const char *op,
   return keel_function_infer(function, node);
 }
 
-uint32_t keel_expansion_op(keel_expansion *all, const char *op,
-                           const keel_attr *attrs, uint32_t attr_count,
-                           const uint32_t *inputs, uint32_t input_count) {
+static uint32_t add_op(keel_expansion *all, const keel_schema *schema,
+                       const keel_attr *attrs, uint32_t attr_count,
+                       const uint32_t *inputs, uint32_t input_count) {
   if (all->status != KD_OK) return KEEL_ABSENT;
   uint32_t value = keel_function_value(all->function, "");
   while (input_count && inputs[input_count - 1] == KEEL_ABSENT)
     input_count--;
-  all->status = add(all, op, attrs, attr_count, inputs, input_count, &value, 1);
+  all->status =
+      add(all, schema, attrs, attr_count, inputs, input_count, &value, 1);
   return all->status == KD_OK ? value : KEEL_ABSENT;
+}
+
+uint32_t keel_expansion_op(keel_expansion *all, const char *op,
+                           const keel_attr *attrs, uint32_t attr_count,
+                           const uint32_t *inputs, uint32_t input_count) {
+  return add_op(all, keel_schema_find("", op), attrs, attr_count, inputs,
+                input_count);
+}
+
+uint32_t keel_expansion_own(keel_expansion *all, const char *op,
+                            const keel_attr *attrs, uint32_t attr_count,
+                            const uint32_t *inputs, uint32_t input_count) {
+  return add_op(all, keel_schema_find("keel", op), attrs, attr_count, inputs,
+                input_count);
 }
 
 void keel_expansion_op_n(keel_expansion *all, const char *op,
@@ -56,8 +71,8 @@ void keel_expansion_op_n(keel_expansion *all, const char *op,
     outputs[i] = all->status == KD_OK ? keel_function_value(all->function, "")
                                       : KEEL_ABSENT;
   if (all->status == KD_OK)
-    all->status =
-        add(all, op, NULL, 0, inputs, input_count, outputs, output_count);
+    all->status = add(all, keel_schema_find("", op), NULL, 0, inputs,
+                      input_count, outputs, output_count);
   for (uint32_t i = 0; all->status != KD_OK && i < output_count; i++)
     outputs[i] = KEEL_ABSENT;
 }
@@ -84,14 +99,14 @@ uint32_t keel_expansion_int(keel_expansion *all, int64_t number) {
   return keel_expansion_ints(all, &number, 1);
 }
 
-static uint32_t scalar(keel_expansion *all, kd_dtype dtype, double number) {
-  char bytes[8] = {0};
+uint32_t keel_expansion_constant(keel_expansion *all, kd_dtype dtype,
+                                 uint32_t rank, const int64_t *dims,
+                                 const void *data) {
   uint32_t value = KEEL_ABSENT;
   keel_tensor *tensor = NULL;
   if (all->status != KD_OK) return KEEL_ABSENT;
-  keel_float_encode(dtype, number, bytes);
-  all->status = keel_tensor_create(all->function->context, dtype, 0, NULL,
-                                   bytes, &tensor);
+  all->status = keel_tensor_create(all->function->context, dtype, rank, dims,
+                                   data, &tensor);
   if (all->status != KD_OK) return KEEL_ABSENT;
   value = keel_function_constant(all->function, "", tensor);
   keel_tensor_release(tensor);
@@ -99,13 +114,64 @@ static uint32_t scalar(keel_expansion *all, kd_dtype dtype, double number) {
   return value;
 }
 
+static uint32_t scalar(keel_expansion *all, kd_dtype dtype, double number) {
+  char bytes[8] = {0};
+  keel_float_encode(dtype, number, bytes);
+  return keel_expansion_constant(all, dtype, 0, NULL, bytes);
+}
+
+/* Nodes that are looked at for an element type. */
+#define MAKERS_MOST 64
+
+/* The input whose element type an output of the node has, or KEEL_ABSENT. */
+static uint32_t typed_like(const keel_node *node, const keel_param *param) {
+  const char *name = node->op->schema->name;
+  if (!strcmp(name, "Identity")) return node->inputs[0];
+  if (!strcmp(name, "CastLike"))
+    return node->input_count > 1 ? node->inputs[1] : KEEL_ABSENT;
+  for (uint32_t i = 0; param->variable >= 0 && i < node->input_count; i++) {
+    const keel_param *input = keel_schema_input(node->op->schema, i);
+    if (input && !input->mixed && input->variable == param->variable &&
+        node->inputs[i] != KEEL_ABSENT)
+      return node->inputs[i];
+  }
+  return KEEL_ABSENT;
+}
+
+kd_dtype keel_expansion_dtype(const keel_expansion *all, uint32_t value) {
+  for (int i = 0; i < MAKERS_MOST && value != KEEL_ABSENT; i++) {
+    const keel_value_info *info = &all->function->values[value];
+    if (info->type) return info->type->dtype;
+    if (info->producer == KEEL_ABSENT) return KD_NONE;
+    const keel_node *node = &all->function->nodes[info->producer];
+    uint32_t output = 0;
+    while (output < node->output_count && node->outputs[output] != value)
+      output++;
+    const keel_param *param = keel_schema_output(node->op->schema, output);
+    if (!param) return KD_NONE;
+    if (!strcmp(node->op->schema->name, "Cast"))
+      return (kd_dtype)keel_attr_int(node->op, "to", KD_NONE);
+    if (keel_types_only(param->types) != KD_NONE)
+      return keel_types_only(param->types);
+    value = typed_like(node, param);
+  }
+  return KD_NONE;
+}
+
+uint32_t keel_expansion_cast(keel_expansion *all, uint32_t value,
+                             kd_dtype dtype) {
+  const keel_attr attr = KEEL_INT("to", dtype);
+  return keel_expansion_dtype(all, value) == dtype
+             ? value
+             : keel_expansion_op(all, "Cast", &attr, 1, &value, 1);
+}
+
 uint32_t keel_expansion_number(keel_expansion *all, double number,
                                uint32_t like) {
-  const keel_type *type =
-      like == KEEL_ABSENT ? NULL : all->function->values[like].type;
+  kd_dtype dtype = keel_expansion_dtype(all, like);
   char bytes[8];
-  if (type && keel_float_encode(type->dtype, number, bytes))
-    return scalar(all, type->dtype, number);
+  if (keel_float_encode(dtype, number, bytes))
+    return scalar(all, dtype, number);
   return keel_expansion_of_two(all, "CastLike", scalar(all, KD_F32, number),
                                like);
 }
@@ -153,6 +219,18 @@ uint32_t keel_expansion_range(keel_expansion *all, uint32_t count) {
 
 void keel_expansion_give(keel_expansion *all, uint32_t index, uint32_t value) {
   if (all->status == KD_OK && keel_expansion_wants(all, index))
-    all->status =
-        add(all, "Identity", NULL, 0, &value, 1, &all->node.outputs[index], 1);
+    all->status = add(all, keel_schema_find("", "Identity"), NULL, 0, &value, 1,
+                      &all->node.outputs[index], 1);
+}
+
+void keel_expansion_fail(keel_expansion *all, keel_status status,
+                         const char *format, ...) {
+  char text[1024];
+  va_list args;
+  if (all->status != KD_OK) return;
+  va_start(args, format);
+  vsnprintf(text, sizeof text, format, args);
+  va_end(args);
+  all->status = keel_fail(status, "%s \"%s\": %s", all->node.op->schema->name,
+                          all->node.name ? all->node.name : "", text);
 }

@@ -32,7 +32,12 @@ void keel_expansion_op_n(keel_expansion *all, const char *op,
                          const uint32_t *inputs, uint32_t input_count,
                          uint32_t *outputs, uint32_t output_count);
 
-/* The first without attributes, of one input and of two. */
+/* The same of an op of domain "keel". */
+uint32_t keel_expansion_own(keel_expansion *all, const char *op,
+                            const keel_attr *attrs, uint32_t attr_count,
+                            const uint32_t *inputs, uint32_t input_count);
+
+/* An op of ONNX without attributes, of one input and of two. */
 uint32_t keel_expansion_of(keel_expansion *all, const char *op, uint32_t a);
 uint32_t keel_expansion_of_two(keel_expansion *all, const char *op, uint32_t a,
                                uint32_t b);
@@ -41,6 +46,17 @@ uint32_t keel_expansion_of_two(keel_expansion *all, const char *op, uint32_t a,
 uint32_t keel_expansion_ints(keel_expansion *all, const int64_t *list,
                              int64_t count);
 uint32_t keel_expansion_int(keel_expansion *all, int64_t number);
+
+/* A constant. */
+uint32_t keel_expansion_constant(keel_expansion *all, kd_dtype dtype,
+                                 uint32_t rank, const int64_t *dims,
+                                 const void *data);
+
+/* The element type that a value will have, as far as that can be told without its shape; or
+ * KD_NONE. */
+kd_dtype keel_expansion_dtype(const keel_expansion *all, uint32_t value);
+uint32_t keel_expansion_cast(keel_expansion *all, uint32_t value,
+                             kd_dtype dtype);
 
 /* A constant of the element type that `like` has; a scalar. */
 uint32_t keel_expansion_number(keel_expansion *all, double number,
@@ -61,6 +77,10 @@ uint32_t keel_expansion_slice(keel_expansion *all, uint32_t value, int64_t axis,
 
 /* 0, 1, 2 ... of i64; count: a list of one. */
 uint32_t keel_expansion_range(keel_expansion *all, uint32_t count);
+
+/* Fails with the op's name and the text, if nothing has failed before. */
+void keel_expansion_fail(keel_expansion *all, keel_status status,
+                         const char *format, ...) KD_PRINTF(3, 4);
 
 /* Makes a value the op's output `index`. */
 void keel_expansion_give(keel_expansion *all, uint32_t index, uint32_t value);
@@ -99,5 +119,21 @@ void keel_expand_dynamic_quantize_matmul(keel_expansion *all);
 void keel_expand_qgemm(keel_expansion *all);
 void keel_expand_quantize_linear(keel_expansion *all);
 void keel_expand_dequantize_linear(keel_expansion *all);
+void keel_expand_array_feature_extractor(keel_expansion *all);
+void keel_expand_binarizer(keel_expansion *all);
+void keel_expand_feature_vectorizer(keel_expansion *all);
+void keel_expand_imputer(keel_expansion *all);
+void keel_expand_label_encoder(keel_expansion *all);
+void keel_expand_linear_classifier(keel_expansion *all);
+void keel_expand_linear_regressor(keel_expansion *all);
+void keel_expand_normalizer(keel_expansion *all);
+void keel_expand_one_hot_encoder(keel_expansion *all);
+void keel_expand_scaler(keel_expansion *all);
+void keel_expand_svm_classifier(keel_expansion *all);
+void keel_expand_svm_regressor(keel_expansion *all);
+void keel_expand_tree_classifier(keel_expansion *all);
+void keel_expand_tree_regressor(keel_expansion *all);
+void keel_expand_trees(keel_expansion *all);
+void keel_expand_zip_map(keel_expansion *all);
 
 #endif /* KEEL_EXPANSION_H */

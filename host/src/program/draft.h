@@ -10,6 +10,9 @@
  * tests/onnx_schemas.py compares the table with ONNX's own. */
 #define KEEL_OPSET_KNOWN 28
 
+/* The same of ai.onnx.ml; of other domains it is the version in which an op is known. */
+#define KEEL_ML_OPSET_KNOWN 5
+
 #define KEEL_DRAFT_ATTRS 40
 #define KEEL_DRAFT_EXTRA 8 /* inputs that an upgrade may add */
 

@@ -461,12 +461,19 @@ static bool changed_since(const char *op, int64_t opset) {
   return schema && schema->since > opset;
 }
 
+/* The newest version of a domain in which an op's meaning is known. */
+static long long opset_known(const char *domain, const keel_schema *schema) {
+  if (!*domain) return KEEL_OPSET_KNOWN;
+  if (!strcmp(domain, "ai.onnx.ml")) return KEEL_ML_OPSET_KNOWN;
+  return schema ? schema->since : 0;
+}
+
 /* A later opset may have given any op another meaning, which no result would show. */
 static keel_status refuse_newer(const keel_draft *draft) {
   const keel_schema *schema =
       keel_op_find(draft->function->context, draft->domain, draft->op);
   bool standard = !*draft->domain;
-  long long known = standard ? KEEL_OPSET_KNOWN : schema ? schema->since : 0;
+  long long known = opset_known(draft->domain, schema);
   if (!schema || draft->opset <= known) return KD_OK;
   return keel_fail(
       KD_UNIMPLEMENTED,

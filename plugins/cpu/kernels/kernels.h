@@ -29,6 +29,7 @@ CPU_KERNEL(cpu_run_winograd);
 CPU_KERNEL(cpu_run_dilated);
 CPU_KERNEL(cpu_run_conv_integer);
 CPU_KERNEL(cpu_run_conv_transpose);
+CPU_KERNEL(cpu_run_couple);
 CPU_KERNEL(cpu_run_cum_sum);
 CPU_KERNEL(cpu_run_arg_sort);
 CPU_KERNEL(cpu_run_count_bits);
@@ -46,6 +47,7 @@ CPU_KERNEL(cpu_run_dynamic_quantize);
 CPU_KERNEL(cpu_run_einsum);
 CPU_KERNEL(cpu_run_expand);
 CPU_KERNEL(cpu_run_eye_like);
+CPU_KERNEL(cpu_run_find);
 CPU_KERNEL(cpu_run_fused_matmul);
 CPU_KERNEL(cpu_run_gather);
 CPU_KERNEL(cpu_run_gather_elements);
@@ -105,6 +107,7 @@ CPU_KERNEL(cpu_run_stft);
 CPU_KERNEL(cpu_run_tile);
 CPU_KERNEL(cpu_run_top_k);
 CPU_KERNEL(cpu_run_transpose);
+CPU_KERNEL(cpu_run_trees);
 CPU_KERNEL(cpu_run_trilu);
 CPU_KERNEL(cpu_run_unary);
 CPU_KERNEL(cpu_run_unique);
@@ -142,6 +145,11 @@ kd_status cpu_create_int8_conv(kd_device *device, const kd_kernel_def *def,
                                const kd_node *node, kd_kernel **out_kernel);
 uint64_t cpu_taken_int8_conv(kd_kernel *kernel);
 void cpu_destroy_int8_conv(kd_kernel *kernel);
+
+/* trees.c: nodes are laid out for the walk */
+kd_status cpu_create_trees(kd_device *device, const kd_kernel_def *def,
+                           const kd_node *node, kd_kernel **out_kernel);
+void cpu_destroy_trees(kd_kernel *kernel);
 
 /* depthwise.c */
 kd_status cpu_supports_depthwise(kd_device *device, const kd_node *node);

@@ -1,0 +1,273 @@
+/* expand_ml.c - ai.onnx.ml: what scores and labels are made with, and linear models. */
+#include "passes/expand_ml.h"
+
+/* ---- attributes ----------------------------------------------------------------- */
+
+static const keel_attr *find(const keel_expansion *all, const char *name,
+                             uint32_t kind) {
+  const keel_node_attr *attr = keel_attr_find(all->node.op, name);
+  return attr && attr->value.kind == kind ? &attr->value : NULL;
+}
+
+keel_ml_floats keel_ml_floats_of(const keel_expansion *all, const char *name) {
+  const keel_attr *attr = find(all, name, KD_ATTR_FLOATS);
+  return attr ? (keel_ml_floats){attr->floats, attr->count}
+              : (keel_ml_floats){NULL, 0};
+}
+
+keel_ml_ints keel_ml_ints_of(const keel_expansion *all, const char *name) {
+  const keel_attr *attr = find(all, name, KD_ATTR_INTS);
+  return attr ? (keel_ml_ints){attr->ints, attr->count}
+              : (keel_ml_ints){NULL, 0};
+}
+
+const keel_tensor *keel_ml_tensor_of(const keel_expansion *all,
+                                     const char *name) {
+  const keel_attr *attr = find(all, name, KD_ATTR_TENSOR);
+  return attr ? attr->tensor : NULL;
+}
+
+bool keel_ml_has(const keel_expansion *all, const char *name) {
+  return keel_attr_find(all->node.op, name) != NULL;
+}
+
+bool keel_ml_no_strings(keel_expansion *all, const char *name) {
+  const keel_attr *attr = find(all, name, KD_ATTR_STRINGS);
+  if (!attr || !attr->count) return true;
+  keel_expansion_fail(all, KD_UNIMPLEMENTED,
+                      "%s are strings, which Keel's tensors do not hold; train"
+                      " the model with integers in their place"
+                      " (scikit-learn's LabelEncoder and OrdinalEncoder give"
+                      " them)",
+                      name);
+  return false;
+}
+
+void keel_ml_check_features(keel_expansion *all, int64_t features) {
+  const keel_type *type = keel_expansion_type(all, 0);
+  int64_t have = type && type->rank ? type->dims[type->rank - 1] : -1;
+  if (have >= 0 && have != features)
+    keel_expansion_fail(all, KD_INVALID_ARGUMENT,
+                        "X has %lld features, and its attributes are of %lld",
+                        (long long)have, (long long)features);
+}
+
+/* ---- values --------------------------------------------------------------------- */
+
+uint32_t keel_ml_wide(keel_expansion *all) {
+  uint32_t x = keel_expansion_in(all, 0);
+  switch (keel_expansion_dtype(all, x)) {
+    case KD_F32:
+    case KD_F16:
+    case KD_BF16:
+    case KD_U8:
+    case KD_I8:
+    case KD_U16:
+    case KD_I16:
+      return keel_expansion_cast(all, x, KD_F32);
+    default:
+      return keel_expansion_cast(all, x, KD_F64);
+  }
+}
+
+uint32_t keel_ml_numbers(keel_expansion *all, kd_dtype dtype, uint32_t rank,
+                         const int64_t *dims, const float *numbers) {
+  if (dtype == KD_F32)
+    return keel_expansion_constant(all, KD_F32, rank, dims, numbers);
+  int64_t count = 1;
+  for (uint32_t i = 0; i < rank; i++)
+    count *= dims[i];
+  double *wide = calloc((size_t)count + 1, sizeof *wide);
+  if (!wide) {
+    all->status = keel_no_memory((uint64_t)count * sizeof *wide);
+    return KEEL_ABSENT;
+  }
+  for (int64_t i = 0; i < count; i++)
+    wide[i] = (double)numbers[i];
+  uint32_t value = keel_expansion_constant(all, KD_F64, rank, dims, wide);
+  free(wide);
+  return value;
+}
+
+uint32_t keel_ml_list(keel_expansion *all, kd_dtype dtype,
+                      keel_ml_floats numbers) {
+  return keel_ml_numbers(all, dtype, 1, &numbers.count, numbers.at);
+}
+
+uint32_t keel_ml_with(keel_expansion *all, const char *op, uint32_t value,
+                      double number) {
+  return all->status != KD_OK
+             ? KEEL_ABSENT
+             : keel_expansion_of_two(all, op, value,
+                                     keel_expansion_number(all, number, value));
+}
+
+uint32_t keel_ml_product(keel_expansion *all, uint32_t x, kd_dtype dtype,
+                         int64_t count, int64_t k, const float *rows) {
+  const int64_t dims[] = {k, count}, flat[] = {-1, count};
+  float *turned = calloc((size_t)(k * count) + 1, sizeof *turned);
+  if (!turned) {
+    all->status = keel_no_memory((uint64_t)(k * count) * sizeof *turned);
+    return KEEL_ABSENT;
+  }
+  for (int64_t i = 0; i < count; i++)
+    for (int64_t j = 0; j < k; j++)
+      turned[j * count + i] = rows[i * k + j];
+  uint32_t matrix = keel_ml_numbers(all, dtype, 2, dims, turned);
+  free(turned);
+  /* a single row becomes one of a matrix */
+  return keel_expansion_of_two(all, "Reshape",
+                               keel_expansion_of_two(all, "MatMul", x, matrix),
+                               keel_expansion_ints(all, flat, 2));
+}
+
+uint32_t keel_ml_reduce(keel_expansion *all, const char *op, uint32_t value) {
+  return keel_expansion_of_two(all, op, value, keel_expansion_int(all, -1));
+}
+
+/* ---- scores ---------------------------------------------------------------------- */
+
+static uint32_t add(keel_expansion *all, uint32_t a, uint32_t b) {
+  return keel_expansion_of_two(all, "Add", a, b);
+}
+
+/* Softmax, of which what is zero stays zero. */
+static uint32_t softmax_zero(keel_expansion *all, uint32_t scores) {
+  uint32_t most = keel_ml_reduce(all, "ReduceMax", scores);
+  uint32_t other = keel_expansion_of(
+      all, "Exp", keel_expansion_of_two(all, "Sub", scores, most));
+  uint32_t zero = keel_expansion_of_two(
+      all, "Mul", scores,
+      keel_expansion_of(all, "Exp", keel_expansion_of(all, "Neg", most)));
+  uint32_t parts = keel_expansion_where(
+      all,
+      keel_ml_with(all, "Greater", keel_expansion_of(all, "Abs", scores), 1e-7),
+      other, zero);
+  uint32_t sum = keel_ml_reduce(all, "ReduceSum", parts);
+  return keel_expansion_where(
+      all, keel_ml_with(all, "Equal", sum, 0),
+      keel_ml_with(all, "Add", keel_ml_with(all, "Mul", parts, 0), 0.5),
+      keel_expansion_of_two(all, "Div", parts, sum));
+}
+
+/* ONNX's probit is Winitzki's approximation of the inverse error function, of 2 x - 1, times the
+ * root of 2. */
+static uint32_t probit(keel_expansion *all, uint32_t scores) {
+  const double a = 0.147, pi = 3.14159265358979323846;
+  uint32_t x = keel_ml_with(all, "Sub", keel_ml_with(all, "Mul", scores, 2), 1);
+  uint32_t rest = keel_ml_with(
+      all, "Add",
+      keel_expansion_of(all, "Neg", keel_expansion_of_two(all, "Mul", x, x)),
+      1);
+  uint32_t log = keel_expansion_of(all, "Log", rest);
+  uint32_t v =
+      keel_ml_with(all, "Add", keel_ml_with(all, "Mul", log, 0.5), 2 / pi / a);
+  uint32_t inner =
+      keel_expansion_of_two(all, "Sub", keel_expansion_of_two(all, "Mul", v, v),
+                            keel_ml_with(all, "Mul", log, 1 / a));
+  uint32_t size = keel_expansion_of(
+      all, "Sqrt",
+      keel_expansion_of_two(all, "Sub", keel_expansion_of(all, "Sqrt", inner),
+                            v));
+  uint32_t sign = keel_expansion_of(all, "Sign", x);
+  uint32_t result = keel_ml_with(
+      all, "Mul", keel_expansion_of_two(all, "Mul", sign, size), 1.41421356);
+  /* at 0 and 1 the logarithm has no value, and the result is 0 by definition */
+  return keel_expansion_where(all, keel_ml_with(all, "Equal", rest, 0),
+                              keel_ml_with(all, "Mul", x, 0), result);
+}
+
+uint32_t keel_ml_transform(keel_expansion *all, uint32_t scores,
+                           const char *name) {
+  if (!strcmp(name, "SOFTMAX"))
+    return keel_expansion_of(all, "Softmax", scores);
+  if (!strcmp(name, "LOGISTIC"))
+    return keel_expansion_of(all, "Sigmoid", scores);
+  if (!strcmp(name, "SOFTMAX_ZERO")) return softmax_zero(all, scores);
+  return !strcmp(name, "PROBIT") ? probit(all, scores) : scores;
+}
+
+void keel_ml_give_labels(keel_expansion *all, uint32_t scores,
+                         keel_ml_ints labels) {
+  const keel_attr attrs[] = {KEEL_INT("axis", -1), KEEL_INT("keepdims", 0)};
+  if (!keel_expansion_wants(all, 0)) return;
+  uint32_t best = keel_expansion_op(all, "ArgMax", attrs, 2, &scores, 1);
+  uint32_t list =
+      keel_expansion_constant(all, KD_I64, 1, &labels.count, labels.at);
+  keel_expansion_give(all, 0, keel_expansion_of_two(all, "Gather", list, best));
+}
+
+void keel_ml_give_scores(keel_expansion *all, uint32_t output,
+                         uint32_t scores) {
+  if (!keel_expansion_wants(all, output)) return;
+  uint32_t result = keel_ml_transform(
+      all, scores, keel_attr_string(all->node.op, "post_transform", "NONE"));
+  if (all->status == KD_OK)
+    keel_expansion_give(all, output, keel_expansion_cast(all, result, KD_F32));
+}
+
+uint32_t keel_ml_both(keel_expansion *all, uint32_t second, double one) {
+  uint32_t first = keel_expansion_of(all, "Neg", second);
+  const uint32_t pair[] = {
+      one > 0 ? keel_ml_with(all, "Add", first, one) : first, second};
+  return keel_expansion_concat(all, -1, pair, 2);
+}
+
+/* ---- linear models ---------------------------------------------------------------- */
+
+/* X times the coefficients of each of `count` rows of scores, and the intercepts. */
+static uint32_t linear_scores(keel_expansion *all, int64_t count) {
+  keel_ml_floats weights = keel_ml_floats_of(all, "coefficients");
+  keel_ml_floats bias = keel_ml_floats_of(all, "intercepts");
+  if (count < 1 || !weights.count || weights.count % count) {
+    keel_expansion_fail(all, KD_INVALID_ARGUMENT,
+                        "%lld coefficients are not as many for each of %lld"
+                        " scores",
+                        (long long)weights.count, (long long)count);
+    return KEEL_ABSENT;
+  }
+  if (bias.count && bias.count != count) {
+    keel_expansion_fail(all, KD_INVALID_ARGUMENT,
+                        "%lld intercepts for %lld scores",
+                        (long long)bias.count, (long long)count);
+    return KEEL_ABSENT;
+  }
+  keel_ml_check_features(all, weights.count / count);
+  uint32_t x = keel_ml_wide(all);
+  kd_dtype dtype = keel_expansion_dtype(all, x);
+  uint32_t scores =
+      keel_ml_product(all, x, dtype, count, weights.count / count, weights.at);
+  return bias.count ? add(all, scores, keel_ml_list(all, dtype, bias)) : scores;
+}
+
+void keel_expand_linear_regressor(keel_expansion *all) {
+  int64_t targets = keel_attr_int(all->node.op, "targets", 1);
+  keel_ml_give_scores(all, 0, linear_scores(all, targets));
+}
+
+/* Rows of coefficients: one, for two classes, where neither features nor intercepts say more. */
+static int64_t count_scores(const keel_expansion *all, int64_t labels) {
+  int64_t weights = keel_ml_floats_of(all, "coefficients").count;
+  int64_t bias = keel_ml_floats_of(all, "intercepts").count;
+  const keel_type *type = keel_expansion_type(all, 0);
+  int64_t features = type && type->rank ? type->dims[type->rank - 1] : -1;
+  if (bias) return bias;
+  return features > 0 && weights == features ? 1 : labels;
+}
+
+void keel_expand_linear_classifier(keel_expansion *all) {
+  keel_ml_ints labels = keel_ml_ints_of(all, "classlabels_ints");
+  if (!keel_ml_no_strings(all, "classlabels_strings")) return;
+  int64_t count = count_scores(all, labels.count);
+  if (!labels.count ||
+      (count != labels.count && !(count == 1 && labels.count == 2))) {
+    keel_expansion_fail(all, KD_INVALID_ARGUMENT,
+                        "%lld labels for the scores of %lld classes",
+                        (long long)labels.count, (long long)count);
+    return;
+  }
+  uint32_t scores = linear_scores(all, count);
+  if (count < labels.count) scores = keel_ml_both(all, scores, 0);
+  keel_ml_give_labels(all, scores, labels);
+  keel_ml_give_scores(all, 1, scores);
+}
