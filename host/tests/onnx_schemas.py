@@ -1,5 +1,5 @@
-"""Compares the table of ops with the schemas that the `onnx` package has: that each op is
-one of ONNX's, and `since` one of its versions; that attributes are the same, with their
+"""Compares the table of ops with the schemas that the `onnx` package has, those of ai.onnx and
+of ai.onnx.ml: that each op is one of ONNX's, and `since` one of its versions; that attributes are the same, with their
 kinds and defaults, and those of older versions known to the importer; and that inputs
 take the types that ONNX allows, of those that Keel has.
 
@@ -21,6 +21,8 @@ host, compiler = sys.argv[1], sys.argv[2]
 upgrade = open(host + "/src/program/upgrade.c").read()
 draft = open(host + "/src/program/draft.h").read()
 KNOWN = int(re.search(r"#define KEEL_OPSET_KNOWN (\d+)", draft).group(1))
+ML = "ai.onnx.ml"
+DOMAINS = {"": KNOWN, ML: int(re.search(r"#define KEEL_ML_OPSET_KNOWN (\d+)", draft).group(1))}
 if defs.onnx_opset_version() < KNOWN:
     print("the package onnx has opset %d, and Keel knows %d"
           % (defs.onnx_opset_version(), KNOWN))
@@ -92,10 +94,11 @@ def read_table():
                      + r",\s*" + string + ",")
     table = {}
     for domain, name, since, types, params, attrs in row.findall(text):
-        if domain.startswith('"'):
+        domain = domain.strip('"') if domain.startswith('"') else ""
+        if domain not in DOMAINS:
             continue  # keel's own
         join = lambda words: "".join(re.findall(r'"([^"]*)"', words))
-        table[name] = (int(since), types, join(params), join(attrs))
+        table[domain, name] = (int(since), types, join(params), join(attrs))
     return table
 
 
@@ -162,7 +165,7 @@ def compare_attrs(name, attrs, versions):
         if not any(key in s.attributes for s in versions):
             wrong("%s has no attribute %s" % (name, key))
     for i, old in enumerate(versions[:-1]):
-        if versions[i + 1].since_version <= 6 or name in CHANGED:
+        if newest.domain == "" and (versions[i + 1].since_version <= 6 or name in CHANGED):
             continue  # an opset that is refused, or one that is upgraded
         for key in old.attributes:
             if key not in attrs and (name, key) not in OTHERWISE:
@@ -195,20 +198,23 @@ def compare_inputs(name, inputs, newest):
 
 history = {}
 for schema in defs.get_all_schemas_with_history():
-    if schema.domain == "" and schema.since_version <= KNOWN:
-        history.setdefault(schema.name, []).append(schema)
+    if schema.since_version <= DOMAINS.get(schema.domain, 0):
+        history.setdefault((schema.domain, schema.name), []).append(schema)
 table = read_table()
 for op, (since, types, params, attrs) in table.items():
     versions = sorted(history.get(op, []), key=lambda s: s.since_version)
     if not versions:
-        wrong("%s is no op of ONNX" % op)
+        wrong("%s is no op of ONNX" % op[1])
         continue
     if since not in [s.since_version for s in versions]:
-        wrong("%s is since %d, which is none of its versions" % (op, since))
-    compare_attrs(op, attrs_of(attrs), versions)
-    compare_inputs(op, inputs_of(types, params), versions[-1])
-lacking = sorted(op for op, versions in history.items()
-                 if op not in table and op not in CHANGED)
-print("%d ops of ONNX's %d up to opset %d; without %s"
-      % (len(table), len(history), KNOWN, " ".join(lacking)))
+        wrong("%s is since %d, which is none of its versions" % (op[1], since))
+    compare_attrs(op[1], attrs_of(attrs), versions)
+    compare_inputs(op[1], inputs_of(types, params), versions[-1])
+for domain, known in DOMAINS.items():
+    lacking = sorted(name for of, name in history
+                     if of == domain and (of, name) not in table
+                     and (domain or name not in CHANGED))
+    print("%d ops of %s's %d up to opset %d; without %s"
+          % (sum(of == domain for of, _ in table), domain or "ONNX",
+             sum(of == domain for of, _ in history), known, " ".join(lacking)))
 sys.exit(failed)

@@ -156,8 +156,8 @@ static bool read_machine(keel_expansion *all, machine *m) {
 
 static bool check_machine(keel_expansion *all, const machine *m) {
   bool likely = m->prob_a.count || m->prob_b.count;
-  return check_vectors(all, "support_vectors", m->vectors, m->count) &&
-         has_count(all, "vectors_per_class", m->sizes.count, m->classes) &&
+  return has_count(all, "vectors_per_class", m->sizes.count, m->classes) &&
+         check_vectors(all, "support_vectors", m->vectors, m->count) &&
          has_count(all, "coefficients", m->weights.count,
                    (m->classes - 1) * m->count) &&
          has_count(all, "rho", m->rho.count, m->pairs) &&

@@ -192,7 +192,8 @@ keel_status keel_onnx_tensor(keel_context *context, const char *path,
   keel_tensor *tensor = NULL;
   if (proto->data_type == KD_STRING)
     return keel_fail(KD_UNIMPLEMENTED,
-                     "%s: tensor \"%s\": tensors of strings are not supported",
+                     "%s: tensor \"%s\": tensors of strings are not supported;"
+                     " build the model with integers in their place",
                      path, name);
   keel_status status =
       proto->n_dims <= KD_MAX_RANK
