@@ -209,6 +209,20 @@ static void base_values_come_after_the_aggregate(void **state) {
   expect(&c, 1, 2, tree_rows, want, 2);
 }
 
+/* A tree's first node is its root, whatever its id; votes for a branch are not counted. */
+static void ids_may_be_in_any_order(void **state) {
+  const float sums[] = {10.5F, 0, 20.5F, 0, 30.5F, 0};
+  const int64_t nodes[] = {9, 1, 0, -3, 4, 0}, votes[] = {1, -3, 4, 0, 9};
+  ensemble e = plain;
+  (void)state;
+  memcpy(e.nodes, nodes, sizeof nodes);
+  memcpy(e.vote_nodes, votes, sizeof votes);
+  e.no[0] = 0;
+  e.yes[2] = -3;
+  call c = regressor(&e, "SUM");
+  expect(&c, 3, 2, tree_rows, sums, 6);
+}
+
 /* More rows than a block has, and than lanes go into. */
 static void many_rows_are_as_each_alone(void **state) {
   enum { COUNT = 3001 };
@@ -275,6 +289,14 @@ static void numbers_of_f64_are_compared_as_such(void **state) {
   c.attrs[7] = tensor_attr("nodes_values_as_tensor", list);
   expect_ok(run(&c, in, &y));
   expect_near(y, want, 4);
+  const float narrow[] = {1, 0, 1.0000001F, 0};
+  expect(&c, 2, 2, narrow, want, 4);
+  const double below[] = {1 - 1e-12, 0, 0.5, 0, 0, 0};
+  const float other[] = {30.5F, 0};
+  keel_tensor *split = create_tensor(context, KD_F64, 1, &six, below);
+  c.attrs[7] = tensor_attr("nodes_values_as_tensor", split);
+  expect(&c, 1, 2, narrow, other, 2);
+  keel_tensor_release(split);
   keel_tensor_release(list);
   keel_tensor_release(in);
 }
@@ -449,6 +471,16 @@ static void votes_for_one_class_say_both(void **state) {
   c = classifier(&e, 2, "NONE");
   c.attrs[c.count++] = FLOATS("base_values", base);
   expect_classes(&c, 3, 2, tree_rows, moved_labels, moved, 2);
+  const float two_bases[] = {100, 0.25F};
+  c.attrs[c.count - 1] = FLOATS("base_values", two_bases);
+  expect_classes(&c, 3, 2, tree_rows, moved_labels, moved, 2);
+  /* of three classes one alone has a score */
+  const int64_t alone_labels[] = {4, 2, 4};
+  const float alone[] = {0, -0.125F, 0, 0, 1.125F, 0, 0, -0.875F, 0};
+  for (int i = 0; i < VOTES; i++)
+    e.targets[i] = 1;
+  c = classifier(&e, 3, "NONE");
+  expect_classes(&c, 3, 2, tree_rows, alone_labels, alone, 3);
 }
 
 static void labels_must_be_integers(void **state) {
@@ -948,20 +980,21 @@ static void linear_models_classify(void **state) {
 
 /* ONNX's probit is an approximation of the normal distribution's quantiles. */
 static void scores_become_quantiles(void **state) {
-  const float weight[] = {1}, x[] = {0.5F, 0.975F, 0.1F};
+  const float weight[] = {1}, x[] = {0.5F, 0.975F, 0.1F, 0, 1};
   const call c = {.op = "LinearRegressor",
                   .attrs = {FLOATS("coefficients", weight),
                             STRING("post_transform", "PROBIT")},
                   .count = 2,
                   .outputs = 1};
-  keel_tensor *in = rows(3, 1, x), *y = NULL;
-  float got[3];
+  keel_tensor *in = rows(5, 1, x), *y = NULL;
+  float got[5];
   (void)state;
   expect_ok(run(&c, in, &y));
   expect_ok(keel_tensor_read(y, got, sizeof got));
   assert_true(fabsf(got[0]) < 1e-3F);
   assert_true(fabsf(got[1] - 1.96F) < 0.01F);
   assert_true(fabsf(got[2] + 1.2816F) < 0.01F);
+  assert_true(got[3] == 0 && got[4] == 0);
   keel_tensor_release(in);
   keel_tensor_release(y);
 }
@@ -1158,6 +1191,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(trees_are_walked_and_votes_counted),
       cmocka_unit_test(base_values_come_after_the_aggregate),
+      cmocka_unit_test(ids_may_be_in_any_order),
       cmocka_unit_test(many_rows_are_as_each_alone),
       cmocka_unit_test(each_mode_compares),
       cmocka_unit_test(numbers_of_f64_are_compared_as_such),
