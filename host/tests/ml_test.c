@@ -471,7 +471,7 @@ static void votes_for_one_class_say_both(void **state) {
   c = classifier(&e, 2, "NONE");
   c.attrs[c.count++] = FLOATS("base_values", base);
   expect_classes(&c, 3, 2, tree_rows, moved_labels, moved, 2);
-  const float two_bases[] = {100, 0.25F};
+  const float two_bases[] = {0.25F, 100}; /* of the class with votes */
   c.attrs[c.count - 1] = FLOATS("base_values", two_bases);
   expect_classes(&c, 3, 2, tree_rows, moved_labels, moved, 2);
   /* of three classes one alone has a score */

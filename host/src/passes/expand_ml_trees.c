@@ -728,6 +728,7 @@ static bool is_binary(const forest *f) {
 /* Both scores of such trees. Probabilities, which are not negative, come to 1 together; what is
  * transformed, and other weights, to 0. */
 static uint32_t binary_scores(keel_expansion *all, forest *f, numbers *base) {
+  int64_t voted = f->votes[0].target;
   bool sums_to_one =
       !strcmp(keel_attr_string(all->node.op, "post_transform", "NONE"), "NONE");
   for (int64_t i = 0; i < f->vote_count; i++) {
@@ -736,8 +737,8 @@ static uint32_t binary_scores(keel_expansion *all, forest *f, numbers *base) {
   }
   f->targets = 1;
   uint32_t score = run_trees(all, f, "sum");
-  if (base->count == 2) /* the second one is that class's */
-    score = keel_ml_with(all, "Add", score, number_at(base, 1));
+  if (base->count == 2)
+    score = keel_ml_with(all, "Add", score, number_at(base, voted));
   else
     score = with_base(all, score, base, 1);
   return keel_ml_both(all, score, sums_to_one);
