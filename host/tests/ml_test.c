@@ -379,6 +379,8 @@ static void bad_trees_are_refused(void **state) {
   c = regressor(&plain, "SUM");
   c.attrs[12] = INT("n_targets", 0);
   refuse(&c, x, "n_targets is 0");
+  c.attrs[12] = INT("n_targets", 1LL << 31);
+  refuse(&c, x, "n_targets is 2147483648");
   c = regressor(&plain, "SUM");
   c.attrs[c.count++] = STRING("post_transform", "TANH");
   refuse(&c, x, "not one of NONE|SOFTMAX|LOGISTIC|SOFTMAX_ZERO|PROBIT");
@@ -784,6 +786,37 @@ static void labels_are_encoded(void **state) {
   expect_labels(y, whole, 5);
   release_all(lists, 3);
   keel_tensor_release(in);
+}
+
+/* More elements than are looked up at once, by keys of each type. */
+static void many_elements_are_found(void **state) {
+  enum { COUNT = 1000, KEYS = 7 };
+  static const kd_dtype types[] = {KD_F32, KD_F64, KD_I64, KD_I32, KD_I16};
+  int64_t x[COUNT], places[COUNT];
+  const int64_t keys[KEYS] = {3, -1, 12, 0, -1, 5, 40};
+  (void)state;
+  for (int i = 0; i < COUNT; i++)
+    x[i] = i % 61 - 10;
+  for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
+    const keel_attr cast = INT("to", types[t]);
+    keel_tensor *wide[] = {
+        create_tensor(context, KD_I64, 1, (const int64_t[]){COUNT}, x),
+        create_tensor(context, KD_I64, 1, (const int64_t[]){KEYS}, keys)};
+    keel_tensor *in[2] = {NULL, NULL}, *y = NULL;
+    for (int i = 0; i < 2; i++)
+      expect_ok(keel_call(context, "Cast", &cast, 1, &wide[i], 1, &in[i], 1));
+    expect_ok(keel_call(context, "keel::Find", NULL, 0, in, 2, &y, 1));
+    expect_ok(keel_tensor_read(y, places, sizeof places));
+    for (int i = 0; i < COUNT; i++) {
+      int64_t want = -1;
+      for (int k = 0; k < KEYS; k++)
+        if (keys[k] == x[i]) want = k;
+      assert_int_equal(places[i], want);
+    }
+    release_all(wide, 2);
+    release_all(in, 2);
+    keel_tensor_release(y);
+  }
 }
 
 static void categories_become_columns(void **state) {
@@ -1209,6 +1242,7 @@ int main(void) {
       cmocka_unit_test(what_is_missing_is_imputed),
       cmocka_unit_test(features_become_bits),
       cmocka_unit_test(labels_are_encoded),
+      cmocka_unit_test(many_elements_are_found),
       cmocka_unit_test(categories_become_columns),
       cmocka_unit_test(probabilities_stay_a_table),
       cmocka_unit_test(features_are_taken_and_joined),

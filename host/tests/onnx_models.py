@@ -685,6 +685,18 @@ refused["optimiser_of_open_shapes"] = (model(
     {"y": tensor("f32", 1, 2)}, {"": 28, TRAINING: 1}), "takes 4 tensors for each that it trains")
 
 
+ML = "ai.onnx.ml"
+TO_BITS = node("Binarizer", ["x"], ["y"], domain=ML, threshold=0.5)
+for version in 1, 2, 3, 4, 5:
+    cases["ml_of_version_%d" % version] = (
+        model([TO_BITS], {"x": tensor("f32", 0, 0.5, 1)}, {"y": tensor("f32", 0, 0, 1)},
+              {"": 21, ML: version}),
+        {"x": tensor("f32", 0, 0.5, 1)}, {"y": tensor("f32", 0, 0, 1)})
+refused["ml_of_a_later_version"] = (
+    model([TO_BITS], {"x": tensor("f32", 1)}, {"y": tensor("f32", 1)}, {"": 21, ML: 6}),
+    "Keel knows what it means up to opset 5")
+
+
 class Packed:
     """A constant of a small type, by the bytes of its elements: raw, or as int32_data."""
 

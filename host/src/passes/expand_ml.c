@@ -127,10 +127,6 @@ uint32_t keel_ml_reduce(keel_expansion *all, const char *op, uint32_t value) {
 
 /* ---- scores ---------------------------------------------------------------------- */
 
-static uint32_t add(keel_expansion *all, uint32_t a, uint32_t b) {
-  return keel_expansion_of_two(all, "Add", a, b);
-}
-
 /* Softmax, of which what is zero stays zero. */
 static uint32_t softmax_zero(keel_expansion *all, uint32_t scores) {
   uint32_t most = keel_ml_reduce(all, "ReduceMax", scores);
@@ -237,7 +233,9 @@ static uint32_t linear_scores(keel_expansion *all, int64_t count) {
   kd_dtype dtype = keel_expansion_dtype(all, x);
   uint32_t scores =
       keel_ml_product(all, x, dtype, count, weights.count / count, weights.at);
-  return bias.count ? add(all, scores, keel_ml_list(all, dtype, bias)) : scores;
+  return bias.count ? keel_expansion_of_two(all, "Add", scores,
+                                            keel_ml_list(all, dtype, bias))
+                    : scores;
 }
 
 void keel_expand_linear_regressor(keel_expansion *all) {

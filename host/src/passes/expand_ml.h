@@ -22,6 +22,11 @@ keel_ml_ints keel_ml_ints_of(const keel_expansion *all, const char *name);
 const keel_tensor *keel_ml_tensor_of(const keel_expansion *all,
                                      const char *name);
 
+static inline bool keel_ml_is_float(kd_dtype dtype) {
+  return dtype == KD_F32 || dtype == KD_F64 || dtype == KD_F16 ||
+         dtype == KD_BF16;
+}
+
 /* Whether the attribute is there. */
 bool keel_ml_has(const keel_expansion *all, const char *name);
 
@@ -40,7 +45,7 @@ uint32_t keel_ml_numbers(keel_expansion *all, kd_dtype dtype, uint32_t rank,
 uint32_t keel_ml_list(keel_expansion *all, kd_dtype dtype,
                       keel_ml_floats numbers);
 
-/* Ops of two values, and of a value and a number. */
+/* An op of a value and a number. */
 uint32_t keel_ml_with(keel_expansion *all, const char *op, uint32_t value,
                       double number);
 

@@ -97,9 +97,8 @@ void keel_expand_imputer(keel_expansion *all) {
   bool floats = keel_ml_floats_of(all, "imputed_value_floats").count > 0;
   bool ints = keel_ml_ints_of(all, "imputed_value_int64s").count > 0;
   kd_dtype dtype = keel_expansion_dtype(all, x);
-  bool is_float =
-      dtype == KD_F32 || dtype == KD_F64 || dtype == KD_F16 || dtype == KD_BF16;
-  if (floats == ints || (dtype != KD_NONE && is_float != floats)) {
+  if (floats == ints ||
+      (dtype != KD_NONE && keel_ml_is_float(dtype) != floats)) {
     keel_expansion_fail(all, KD_INVALID_ARGUMENT,
                         "it needs one of imputed_value_floats and"
                         " imputed_value_int64s, that of X's type");
@@ -270,11 +269,9 @@ static uint32_t table_default(keel_expansion *all, uint32_t values) {
                         keel_dtype_name(dtype));
     return KEEL_ABSENT;
   }
-  bool is_float =
-      dtype == KD_F32 || dtype == KD_F64 || dtype == KD_F16 || dtype == KD_BF16;
   int64_t whole = keel_attr_int(all->node.op, "default_int64", -1);
   float real = keel_attr_float(all->node.op, "default_float", 0);
-  uint32_t value = is_float
+  uint32_t value = keel_ml_is_float(dtype)
                        ? keel_expansion_constant(all, KD_F32, 1, &one, &real)
                        : keel_expansion_constant(all, KD_I64, 1, &one, &whole);
   return keel_expansion_cast(all, value, dtype);

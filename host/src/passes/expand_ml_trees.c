@@ -9,6 +9,9 @@
 #include "base/float.h"
 #include "ops/shapes.h"
 
+/* Each is a column of the result, which no other list of the model says the length of. */
+#define TARGETS_MOST (1 << 24)
+
 /* keel::Trees has the first six; the other two become these. */
 enum { LEQ, LT, GTE, GT, EQ, NEQ, MEMBER, LEAF, MISSING = 8 };
 
@@ -55,7 +58,7 @@ static void *take(keel_expansion *all, int64_t count, size_t size) {
   return room;
 }
 
-static bool is_int_range(int64_t number, int64_t end) {
+static bool in_range(int64_t number, int64_t end) {
   return number >= 0 && number < end;
 }
 
@@ -68,11 +71,6 @@ typedef struct numbers {
   int64_t count;
 } numbers;
 
-static bool is_float(kd_dtype dtype) {
-  return dtype == KD_F32 || dtype == KD_F64 || dtype == KD_F16 ||
-         dtype == KD_BF16;
-}
-
 /* floats: NULL where only the tensor can be there. */
 static numbers read_numbers(keel_expansion *all, const char *floats,
                             const char *tensor) {
@@ -83,7 +81,7 @@ static numbers read_numbers(keel_expansion *all, const char *floats,
     keel_expansion_fail(all, KD_INVALID_ARGUMENT,
                         "it has both %s and %s; one of them says the numbers",
                         floats, tensor);
-  if (other && !is_float(other->type->dtype))
+  if (other && !keel_ml_is_float(other->type->dtype))
     keel_expansion_fail(all, KD_INVALID_ARGUMENT, "%s is %s, and not floats",
                         tensor, keel_dtype_name(other->type->dtype));
   if (list.count || !other) return (numbers){list.at, NULL, list.count};
@@ -122,7 +120,7 @@ static keel_ml_ints read_ints(keel_expansion *all, const char *name,
 static bool check_feature(keel_expansion *all, const branch *node, int64_t at) {
   const keel_type *type = keel_expansion_type(all, 0);
   int64_t have = type && type->rank ? type->dims[type->rank - 1] : -1;
-  if (!is_int_range(node->feature, have < 0 ? INT32_MAX : have))
+  if (!in_range(node->feature, have < 0 ? INT32_MAX : have))
     keel_expansion_fail(all, KD_INVALID_ARGUMENT,
                         "nodes_featureids[%lld] is %lld, which X has not",
                         (long long)at, (long long)node->feature);
@@ -131,7 +129,7 @@ static bool check_feature(keel_expansion *all, const branch *node, int64_t at) {
 
 static bool check_target(keel_expansion *all, const forest *f, const char *name,
                          int64_t at, int64_t target) {
-  if (!is_int_range(target, f->targets))
+  if (!in_range(target, f->targets))
     keel_expansion_fail(
         all, KD_INVALID_ARGUMENT, "%s[%lld] is %lld, and there are %lld", name,
         (long long)at, (long long)target, (long long)f->targets);
@@ -212,7 +210,7 @@ static bool sort_ids(keel_expansion *all, ids *names) {
 /* The place of a node of a tree, or -1. near: where it would be if ids were in order. */
 static int64_t find_node(const ids *names, int64_t tree, int64_t node,
                          int64_t near) {
-  if (is_int_range(near, names->nodes.count) && names->trees.at[near] == tree &&
+  if (in_range(near, names->nodes.count) && names->trees.at[near] == tree &&
       names->nodes.at[near] == node)
     return near;
   const id wanted = {.tree = tree, .node = node};
@@ -363,7 +361,7 @@ static bool read_named(keel_expansion *all, forest *f,
 static int64_t place_of(keel_expansion *all, const forest *f, int64_t at,
                         int64_t to, bool is_leaf) {
   int64_t end = is_leaf ? f->vote_count : f->count;
-  if (!is_int_range(to, end))
+  if (!in_range(to, end))
     keel_expansion_fail(all, KD_INVALID_ARGUMENT,
                         "node %lld leads to %s %lld, and there are %lld",
                         (long long)at, is_leaf ? "leaf" : "node", (long long)to,
@@ -388,13 +386,12 @@ static bool read_leaves(keel_expansion *all, forest *f) {
 }
 
 /* The next set of members, which NaN ends. */
-static bool read_members(keel_expansion *all, forest *f, branch *node) {
+static void read_members(forest *f, branch *node) {
   node->member = f->member_count;
   while (f->members &&
          f->members[f->member_count] == f->members[f->member_count])
     f->member_count++;
   node->member_end = f->member_count++;
-  return all->status == KD_OK;
 }
 
 /* Copies the members; each set must end in NaN, and each node of that mode have one. */
@@ -440,7 +437,7 @@ static bool read_roots(keel_expansion *all, forest *f) {
     keel_expansion_fail(all, KD_INVALID_ARGUMENT, "tree_roots is empty");
   f->roots = take(all, roots.count, sizeof *f->roots);
   for (int64_t i = 0; f->roots && i < roots.count; i++) {
-    if (!is_int_range(roots.at[i], f->count))
+    if (!in_range(roots.at[i], f->count))
       keel_expansion_fail(all, KD_INVALID_ARGUMENT,
                           "tree_roots[%lld] is %lld, and there are %lld nodes",
                           (long long)i, (long long)roots.at[i],
@@ -465,7 +462,7 @@ static bool read_placed(keel_expansion *all, forest *f) {
     branch *node = &f->nodes[i];
     node->yes = place_of(all, f, i, node->yes, yes.at[i] != 0);
     node->no = place_of(all, f, i, node->no, no.at[i] != 0);
-    if (node->mode == MEMBER) read_members(all, f, node);
+    if (node->mode == MEMBER) read_members(f, node);
     if (!check_feature(all, node, i)) return false;
   }
   return all->status == KD_OK;
@@ -664,10 +661,10 @@ static uint32_t with_base(keel_expansion *all, uint32_t scores,
 
 static bool read_targets(keel_expansion *all, forest *f) {
   f->targets = keel_attr_int(all->node.op, "n_targets", 0);
-  if (f->targets < 1 || f->targets > INT32_MAX)
+  if (f->targets < 1 || f->targets > TARGETS_MOST)
     keel_expansion_fail(all, KD_INVALID_ARGUMENT,
-                        "n_targets is %lld, and must be 1 or more",
-                        (long long)f->targets);
+                        "n_targets is %lld, and must be 1 to %d",
+                        (long long)f->targets, TARGETS_MOST);
   return all->status == KD_OK;
 }
 
@@ -693,7 +690,7 @@ static const char *word_of(keel_expansion *all, const char *name,
                            const char *const *words, int64_t count,
                            int64_t otherwise) {
   int64_t number = keel_attr_int(all->node.op, name, otherwise);
-  if (is_int_range(number, count)) return words[number];
+  if (in_range(number, count)) return words[number];
   keel_expansion_fail(all, KD_INVALID_ARGUMENT, "%s is %lld, and not 0 to %lld",
                       name, (long long)number, (long long)count - 1);
   return NULL;
