@@ -1,7 +1,7 @@
 """Trains models of scikit-learn, exports them with skl2onnx, runs them with `keel run`, and
 compares what comes out with what scikit-learn itself predicts.
 
-usage: sklearn_models.py [--keel PROGRAM] [--device D] [--only WORD]
+usage: sklearn_models.py [--keel PROGRAM] [--device D] [--only WORD] [--help]
 
   --keel PROGRAM   build/release/bin/keel unless given
   --device D       cpu:0 unless given
@@ -350,12 +350,16 @@ def try_edges(options):
 
 
 def main():
-    parser = argparse.ArgumentParser(usage=__doc__)
+    parser = argparse.ArgumentParser(add_help=False)
     root = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
     parser.add_argument("--keel", default=os.path.join(root, "build/release/bin/keel"))
     parser.add_argument("--device", default="cpu:0")
     parser.add_argument("--only", default="")
+    parser.add_argument("--help", action="store_true")
     options = parser.parse_args()
+    if options.help:
+        print(__doc__.strip())
+        return 0
     good = True
     for name, model, (x, y) in MODELS:
         if options.only not in name:
