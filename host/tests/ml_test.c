@@ -1082,6 +1082,21 @@ static void vector_machines_predict(void **state) {
   expect(&c, 2, 2, x, one, 2);
 }
 
+/* Without vectors each class has a score of its own. */
+static void machines_without_vectors_are_linear(void **state) {
+  const float weights[] = {1, 0, 0, 1, -1, -1}, rho[] = {0.5F};
+  const float x[] = {1, 2, -3, 1},
+              scores[] = {1.5F, 2.5F, -2.5F, -2.5F, 1.5F, 2.5F};
+  const int64_t labels[] = {2, 9};
+  (void)state;
+  const call c = {.op = "SVMClassifier",
+                  .attrs = {FLOATS("coefficients", weights), FLOATS("rho", rho),
+                            INTS("classlabels_ints", three_labels)},
+                  .count = 3,
+                  .outputs = 2};
+  expect_classes(&c, 2, 2, x, labels, scores, 3);
+}
+
 /* Three classes, one vector each, so that scores of pairs can be told at a glance. */
 static call machine(const char *transform, bool likely) {
   static const float three[] = {1, 0, 0, 1, 1, 1};
@@ -1211,6 +1226,9 @@ static void bad_models_are_refused(void **state) {
   refuse(&c, x, "vectors_per_class[2] is 9223372036854775807");
   c.attrs[3].count = 2;
   refuse(&c, x, "vectors_per_class has 2 numbers, not 3");
+  const int64_t none[] = {0, 0, 0};
+  c.attrs[3] = INTS("vectors_per_class", none);
+  refuse(&c, x, "vectors_per_class are all 0");
   c = machine("NONE", false);
   c.attrs[1].count = 5;
   refuse(&c, x, "coefficients has 5 numbers, not 6");
@@ -1251,6 +1269,7 @@ int main(void) {
       cmocka_unit_test(linear_models_classify),
       cmocka_unit_test(scores_become_quantiles),
       cmocka_unit_test(vector_machines_predict),
+      cmocka_unit_test(machines_without_vectors_are_linear),
       cmocka_unit_test(vector_machines_classify),
       cmocka_unit_test(pairs_become_probabilities),
       cmocka_unit_test(one_pair_gives_two_scores),

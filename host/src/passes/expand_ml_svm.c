@@ -151,7 +151,10 @@ static bool read_machine(keel_expansion *all, machine *m) {
     }
     m->count += m->sizes.at[i];
   }
-  return true;
+  if (m->sizes.count && !m->count)
+    keel_expansion_fail(all, KD_INVALID_ARGUMENT,
+                        "vectors_per_class are all 0; a linear model has none");
+  return all->status == KD_OK;
 }
 
 static bool check_machine(keel_expansion *all, const machine *m) {
