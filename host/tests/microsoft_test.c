@@ -87,7 +87,28 @@ static void expect_product(const product *p) {
         (int)p->level, off, most);
 }
 
-/* Constants: as a model has them; else each is given in the call. */
+/* A model's, whose weights are constants: its kernels may hold them in another form. */
+static keel_plan *plan_of_model(keel_tensor *const *in,
+                                const keel_attr *attrs) {
+  keel_builder *g = create_builder(context, "product");
+  const int64_t *dims = keel_tensor_dims(in[0]);
+  keel_value values[6] = {keel_builder_input(g, "A", keel_tensor_dtype(in[0]),
+                                             keel_tensor_rank(in[0]), dims)};
+  for (int i = 1; i < 6; i++)
+    values[i] = in[i] ? keel_builder_constant(g, in[i]) : KEEL_ABSENT;
+  keel_builder_output(g, "Y", keel_builder_op(g, NBITS, attrs, 5, values, 6));
+  return finish_plan(g, NULL);
+}
+
+static keel_tensor *run_model(keel_tensor *const *in, const keel_attr *attrs) {
+  keel_plan *plan = plan_of_model(in, attrs);
+  keel_tensor *y = NULL;
+  expect_ok(keel_plan_run(plan, in, 1, &y, 1));
+  keel_plan_release(plan);
+  return y;
+}
+
+/* Each operand is given in the call where accuracy_level is 0. */
 static void run_product(const product *p, kd_dtype dtype) {
   int64_t blocks = (p->k + p->block - 1) / p->block;
   const int64_t rows[] = {p->m, p->k}, each[] = {p->n, blocks};
@@ -113,7 +134,10 @@ static void run_product(const product *p, kd_dtype dtype) {
     keel_tensor_release(in[i]);
     in[i] = narrow;
   }
-  expect_ok(keel_call(context, NBITS, attrs, 5, in, 6, &y, 1));
+  if (p->level)
+    y = run_model(in, attrs);
+  else
+    expect_ok(keel_call(context, NBITS, attrs, 5, in, 6, &y, 1));
   expect_ok(keel_call(context, "Cast", &back, 1, &y, 1, &wide, 1));
   expect_ok(keel_tensor_read(wide, got, (uint64_t)(p->m * p->n) * 4));
   keel_tensor_release(wide);
@@ -178,6 +202,42 @@ static void halves_are_computed_as_floats(void **state) {
       assert_float_equal((float)want, got[i * p.n + n],
                          (float)fmax(1, fabs(want)) * 0x1p-10f);
     }
+  close_set();
+}
+
+/* What kernels hold of their weights lies side by side. */
+static void models_beside_each_other_keep_their_weights(void **state) {
+  enum { MODELS = 5, COLUMNS = 24, TERMS = 96, ROUNDS = 3 };
+  static float y[MODELS][COLUMNS];
+  const int64_t rows[] = {1, TERMS}, each[] = {COLUMNS, 3};
+  const int64_t packed[] = {COLUMNS, 3, 16};
+  const keel_attr attrs[] = {KEEL_INT("N", COLUMNS), KEEL_INT("K", TERMS),
+                             KEEL_INT("bits", 4), KEEL_INT("block_size", 32),
+                             KEEL_INT("accuracy_level", 4)};
+  keel_plan *plans[MODELS];
+  keel_tensor *x = NULL;
+  (void)state;
+  fill_all();
+  open_set(0);
+  for (int i = 0; i < ROUNDS * MODELS; i++) {
+    int at = i % MODELS;
+    if (i >= MODELS && i < 2 * MODELS && i % 2) { /* some are made anew */
+      keel_plan_release(plans[at]);
+      plans[at] = NULL;
+    }
+    keel_tensor *in[6] = {
+        create_tensor(context, KD_F32, 2, rows, a),
+        create_tensor(context, KD_U8, 3, packed, weights + 2000 * at),
+        create_tensor(context, KD_F32, 2, each, scales + 100 * at)};
+    if (i < MODELS || !plans[at]) plans[at] = plan_of_model(in, attrs);
+    expect_ok(keel_plan_run(plans[at], in, 1, &x, 1));
+    expect_ok(keel_tensor_read(x, i < MODELS ? y[at] : got, sizeof y[at]));
+    if (i >= MODELS) assert_memory_equal(got, y[at], sizeof y[at]);
+    keel_tensor_release(x);
+    release_all(in, 6);
+  }
+  for (int i = 0; i < MODELS; i++)
+    keel_plan_release(plans[i]);
   close_set();
 }
 
@@ -554,6 +614,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(weights_are_what_they_are_defined_as),
       cmocka_unit_test(halves_are_computed_as_floats),
+      cmocka_unit_test(models_beside_each_other_keep_their_weights),
       cmocka_unit_test(bytes_of_odd_rows),
       cmocka_unit_test(weights_of_few_bits_stay_packed),
       cmocka_unit_test(rows_see_what_they_should),

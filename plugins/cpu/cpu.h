@@ -218,6 +218,11 @@ int cpu_isa(void);
  * the system has them. free() lets go of it. NULL: no memory. */
 void *cpu_weights_alloc(size_t bytes);
 
+/* The same beside others, so that small ones lie in huge pages, too; NULL: no memory. */
+typedef struct cpu_region cpu_region;
+void *cpu_weights_take(size_t bytes, cpu_region **out_region);
+void cpu_weights_drop(cpu_region *region);
+
 /* Instructions for products of bytes, beyond those of the set. */
 typedef enum cpu_bytes_isa {
   CPU_BYTES_PLAIN,

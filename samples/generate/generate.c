@@ -565,6 +565,8 @@ static keel_status generate(keel_context *context, options *o) {
     return status;
   }
   if (status == KD_OK) status = keel_plan_create(program, &params, &plan);
+  /* the plan keeps of the weights what its kernels have no form of their own of */
+  keel_program_release(program);
   if (status == KD_OK && !take_memory(&g, plan)) status = KD_OUT_OF_MEMORY;
   if (status == KD_OK && !read_ports(&g)) {
     told = true;
@@ -584,7 +586,6 @@ static keel_status generate(keel_context *context, options *o) {
   free(g.outputs);
   free(g.logits);
   keel_plan_release(plan);
-  keel_program_release(program);
   return status;
 }
 

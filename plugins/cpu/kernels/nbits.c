@@ -14,8 +14,13 @@
 
 enum { A, B, SCALES, ZEROS, GROUPS, BIAS };
 
-/* What is held as floats, where the model has other types. */
+/* What is held in a form of its own. Where rows may be bytes, that are all weights, with scales
+ * as halves, in huge pages; else scales and zero points of another float type, as floats. */
 struct kd_kernel {
+  cpu_region *all; /* has data, halves and largest: */
+  const uint8_t *data;
+  const cpu_f16 *halves;
+  const float *largest;
   float *scales, *zeros;
 };
 
@@ -59,24 +64,73 @@ static float *floats_of(const kd_node *node, uint32_t input) {
   return floats; /* without memory, it is converted again and again */
 }
 
+static size_t up(size_t bytes) {
+  return (bytes + 63) / 64 * 64;
+}
+
+/* Scales over the largest of their column: within half's range, whatever they are. */
+static void halve_scales(const float *scales, int64_t columns, int64_t blocks,
+                         cpu_f16 *halves, float *largest) {
+  for (int64_t n = 0; n < columns; n++, scales += blocks, halves += blocks) {
+    float most = 0;
+    for (int64_t b = 0; b < blocks; b++)
+      most = fabsf(scales[b]) > most ? fabsf(scales[b]) : most;
+    for (int64_t b = 0; b < blocks; b++)
+      halves[b] = float_f16(most > 0 ? scales[b] / most : 0);
+    largest[n] = most;
+  }
+}
+
+/* All weights, where they and their scales are constants, and rows may be bytes. */
+static void hold_weights(const kd_node *node, kd_kernel *kernel) {
+  const kd_node_table *read = cpu_host->node;
+  kd_tensor data, scales;
+  int64_t size = read->attr_int(node, "block_size", 32);
+  if (read->attr_int(node, "accuracy_level", 0) != 4 ||
+      read->attr_int(node, "bits", 4) != 4 || size < CPU_NBITS_GROUP ||
+      read->constant(node, B, &data) != KD_OK ||
+      read->constant(node, SCALES, &scales) != KD_OK)
+    return;
+  int64_t count = kd_elements(&scales), columns = data.dims[0];
+  size_t bytes = up((size_t)data.size);
+  size_t halves = up((size_t)count * sizeof(cpu_f16));
+  float *floats = malloc((size_t)(count + 1) * sizeof *floats);
+  char *all = floats ? cpu_weights_take(bytes + halves + (size_t)columns * 4,
+                                        &kernel->all)
+                     : NULL;
+  if (all) {
+    memcpy(all, data.data, (size_t)data.size);
+    cpu_convert(scales.data, scales.dtype, floats, KD_F32, count);
+    halve_scales(floats, columns, data.dims[1], (cpu_f16 *)(all + bytes),
+                 (float *)(all + bytes + halves));
+    kernel->data = (const uint8_t *)all;
+    kernel->halves = (const cpu_f16 *)(all + bytes);
+    kernel->largest = (const float *)(all + bytes + halves);
+  }
+  free(floats);
+}
+
 kd_status cpu_create_nbits(kd_device *device, const kd_kernel_def *def,
                            const kd_node *node, kd_kernel **out_kernel) {
   kd_kernel *kernel = calloc(1, sizeof *kernel);
   (void)device;
   (void)def;
   if (!kernel) return FAIL(KD_OUT_OF_MEMORY, "no memory for a kernel");
-  kernel->scales = floats_of(node, SCALES);
+  hold_weights(node, kernel);
+  if (!kernel->all) kernel->scales = floats_of(node, SCALES);
   kernel->zeros = floats_of(node, ZEROS);
   *out_kernel = kernel;
   return KD_OK;
 }
 
 uint64_t cpu_taken_nbits(kd_kernel *kernel) {
-  return (kernel->scales ? UINT64_C(1) << SCALES : 0) |
+  uint64_t taken = kernel->all ? UINT64_C(1) << B | UINT64_C(1) << SCALES : 0;
+  return taken | (kernel->scales ? UINT64_C(1) << SCALES : 0) |
          (kernel->zeros ? UINT64_C(1) << ZEROS : 0);
 }
 
 void cpu_destroy_nbits(kd_kernel *kernel) {
+  if (kernel->all) cpu_weights_drop(kernel->all);
   free(kernel->scales);
   free(kernel->zeros);
   free(kernel);
@@ -124,7 +178,7 @@ static void lay_out(nbits_work *work, const kd_launch *launch,
   if (other) out->y = take(s, work->m * work->w.n, sizeof(float));
   if (other && kd_has_input(launch, BIAS))
     out->bias = take(s, work->w.n, sizeof(float));
-  if (other && !self->scales)
+  if (other && !self->scales && !self->all)
     out->scales = take(s, work->w.n * work->w.blocks, sizeof(float));
   if (other && !self->zeros && kd_has_input(launch, ZEROS) &&
       launch->inputs[ZEROS].dtype != KD_U8)
@@ -133,7 +187,8 @@ static void lay_out(nbits_work *work, const kd_launch *launch,
     lay_line(work, &work->lines[i], s);
 }
 
-static void read_shapes(const kd_launch *launch, nbits_work *work) {
+static void read_shapes(const kd_launch *launch, const kd_kernel *self,
+                        nbits_work *work) {
   const kd_tensor *a = &launch->inputs[A];
   cpu_nbits *w = &work->w;
   w->n = attr_int(launch, "N", 1);
@@ -144,15 +199,14 @@ static void read_shapes(const kd_launch *launch, nbits_work *work) {
   work->line = w->blocks * w->size;
   work->m = product(a->dims, 0, a->rank - 1);
   work->quads = w->bits == 4 && w->size >= CPU_NBITS_GROUP;
-  work->bytes = work->quads && attr_int(launch, "accuracy_level", 0) == 4 &&
-                work->m <= FEW;
+  work->bytes = self->all && work->m <= FEW;
 }
 
 uint64_t cpu_nbits_workspace(kd_kernel *self, const kd_launch *launch) {
   nbits_work work = {.loops = NULL};
   scratch counted = {NULL, 0};
   rooms rooms;
-  read_shapes(launch, &work);
+  read_shapes(launch, self, &work);
   lay_out(&work, launch, self, &counted, &rooms);
   return counted.used;
 }
@@ -171,8 +225,11 @@ static const float *floats_in(const kd_launch *launch, uint32_t index,
 static void read_weights(const kd_launch *launch, const kd_kernel *self,
                          const rooms *rooms, nbits_work *work) {
   cpu_nbits *w = &work->w;
-  w->data = launch->inputs[B].data;
-  w->scales = floats_in(launch, SCALES, self->scales, rooms->scales);
+  w->data = self->all ? self->data : launch->inputs[B].data;
+  w->halves = self->halves;
+  w->largest = self->largest;
+  if (!self->all)
+    w->scales = floats_in(launch, SCALES, self->scales, rooms->scales);
   if (self->zeros)
     w->zeros = self->zeros;
   else if (kd_has_input(launch, ZEROS) && launch->inputs[ZEROS].dtype == KD_U8)
@@ -293,7 +350,7 @@ CPU_KERNEL(cpu_run_nbits) {
   const kd_tensor *y = &launch->outputs[0];
   rooms rooms;
   if (!kd_elements(y)) return KD_OK;
-  read_shapes(launch, &work);
+  read_shapes(launch, self, &work);
   lay_out(&work, launch, self, &s, &rooms);
   read_weights(launch, self, &rooms, &work);
   work.a = read_rows(launch, &work, rooms.a);

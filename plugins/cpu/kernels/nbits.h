@@ -8,7 +8,9 @@
  * lowest bits of a byte. */
 typedef struct cpu_nbits {
   const uint8_t *data;
-  const float *scales;         /* of each block of each column */
+  const float *scales;   /* of each block of each column, or: */
+  const cpu_f16 *halves; /* those over the largest of their column, and: */
+  const float *largest;
   const uint8_t *packed_zeros; /* their zero points, packed as data is, or: */
   const float *zeros;          /* as numbers; neither: half of what there is */
   int64_t n, k, blocks, size, bits;
@@ -28,7 +30,8 @@ typedef struct cpu_nbits_line {
 } cpu_nbits_line;
 
 typedef struct cpu_nbits_loops {
-  /* The sum over a column's numbers, less 8, times a line's, and the scales. */
+  /* The sum over a column's numbers, less 8, times a line's, and the scales. With bytes, scales
+   * are halves. */
   float (*dot4)(const cpu_nbits *w, int64_t column, const cpu_nbits_line *line);
   float (*dot4_bytes)(const cpu_nbits *w, int64_t column,
                       const cpu_nbits_line *line);
@@ -43,6 +46,14 @@ typedef struct cpu_nbits_loops {
 
 extern const cpu_nbits_loops cpu_nbits_base, cpu_nbits_avx2, cpu_nbits_avx512;
 extern const cpu_nbits_loops cpu_nbits_avxvnni, cpu_nbits_vnni;
+
+/* The scale of a block. */
+static inline float cpu_nbits_scale(const cpu_nbits *w, int64_t column,
+                                    int64_t block) {
+  int64_t at = column * w->blocks + block;
+  return w->halves ? f16_float(w->halves[at]) * w->largest[column]
+                   : w->scales[at];
+}
 
 /* Zero point of a block, as a float. */
 static inline float cpu_nbits_zero(const cpu_nbits *w, int64_t column,

@@ -24,18 +24,11 @@ static const uint8_t *bytes_of(const cpu_nbits *w, int64_t column) {
 /* Zero points other than 8, times what all numbers of their blocks come to. */
 static float zeros_share(const cpu_nbits *w, int64_t column,
                          const float *sums) {
-  const float *scales = w->scales + column * w->blocks;
   float share = 0;
-  if (w->zeros) {
-    const float *zeros = w->zeros + column * w->blocks;
-    for (int64_t b = 0; b < w->blocks; b++)
-      share += scales[b] * (zeros[b] - 8) * sums[b];
-  } else if (w->packed_zeros) {
-    const uint8_t *zeros = w->packed_zeros + column * ((w->blocks + 1) / 2);
-    for (int64_t b = 0; b < w->blocks; b++)
-      share +=
-          scales[b] * (float)((zeros[b / 2] >> (b & 1) * 4 & 15) - 8) * sums[b];
-  }
+  if (!w->zeros && !w->packed_zeros) return 0;
+  for (int64_t b = 0; b < w->blocks; b++)
+    share += cpu_nbits_scale(w, column, b) *
+             (cpu_nbits_zero(w, column, b) - 8) * sums[b];
   return share;
 }
 
@@ -160,31 +153,45 @@ static inline __m512i multiply(__m512i less, __m512i bytes, __m512i even,
 #endif
 }
 
+/* Four scales, of a chunk's first block and those behind it: there is room for that. */
+static inline __m512 scales_at(const cpu_f16 *scales, __m512i lanes) {
+  __m128i four = _mm_loadl_epi64((const void *)scales);
+  return _mm512_permutexvar_ps(lanes,
+                               _mm512_castps128_ps512(_mm_cvtph_ps(four)));
+}
+
 static float dot4_bytes(const cpu_nbits *w, int64_t column,
                         const cpu_nbits_line *line) {
   const uint8_t *bytes = bytes_of(w, column);
-  const float *scales = w->scales + column * w->blocks;
-  const int64_t all_bytes = row_bytes(w), groups = w->size / CPU_NBITS_GROUP;
-  const __m512i lanes = lanes_of(groups);
+  const cpu_f16 *scales = w->halves + column * w->blocks;
+  const int64_t all_bytes = row_bytes(w);
+  const __m512i lanes = lanes_of(w->size / CPU_NBITS_GROUP);
+  const int shift = __builtin_ctzll((uint64_t)w->size) - 1;
   __m512 all = _mm512_setzero_ps();
-  for (int64_t i = 0; i < all_bytes; i += 64) {
-    int64_t left = all_bytes - i, block = 2 * i / w->size;
-    __mmask64 mask = left < 64 ? (UINT64_C(1) << left) - 1 : ~UINT64_C(0);
-    __mmask16 some =
-        left < 64 ? (__mmask16)((1u << left / 4) - 1) : (__mmask16)0xffff;
-    int64_t there = w->blocks - block;
-    __mmask8 few = there < 4 ? (__mmask8)((1u << there) - 1) : (__mmask8)15;
+  int64_t i = 0;
+  for (; i + 64 <= all_bytes; i += 64) {
+    __m512i sum = multiply(_mm512_loadu_si512(line->less + i / 4),
+                           _mm512_loadu_si512(bytes + i),
+                           _mm512_loadu_si512(line->even8 + i),
+                           _mm512_loadu_si512(line->odd8 + i));
+    __m512 scale = _mm512_mul_ps(scales_at(scales + (i >> shift), lanes),
+                                 _mm512_loadu_ps(line->scales + i / 4));
+    all = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum), scale, all);
+  }
+  if (i < all_bytes) {
+    const __mmask64 mask = (UINT64_C(1) << (all_bytes - i)) - 1;
+    const __mmask16 some = (__mmask16)((1u << (all_bytes - i) / 4) - 1);
     __m512i sum = multiply(_mm512_maskz_loadu_epi32(some, line->less + i / 4),
                            _mm512_maskz_loadu_epi8(mask, bytes + i),
                            _mm512_maskz_loadu_epi8(mask, line->even8 + i),
                            _mm512_maskz_loadu_epi8(mask, line->odd8 + i));
-    __m512 scale = _mm512_permutexvar_ps(
-        lanes, _mm512_castps128_ps512(_mm_maskz_loadu_ps(few, scales + block)));
-    scale =
-        _mm512_mul_ps(scale, _mm512_maskz_loadu_ps(some, line->scales + i / 4));
+    __m512 scale =
+        _mm512_maskz_mul_ps(some, scales_at(scales + (i >> shift), lanes),
+                            _mm512_maskz_loadu_ps(some, line->scales + i / 4));
     all = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum), scale, all);
   }
-  return _mm512_reduce_add_ps(all) - zeros_share(w, column, line->sums);
+  return _mm512_reduce_add_ps(all) * w->largest[column] -
+         zeros_share(w, column, line->sums);
 }
 #elif defined(__AVX2__)
 static inline __m256i multiply(__m256i less, __m256i bytes, __m256i even,
@@ -205,21 +212,21 @@ static inline __m256i multiply(__m256i less, __m256i bytes, __m256i even,
 static float dot4_bytes(const cpu_nbits *w, int64_t column,
                         const cpu_nbits_line *line) {
   const uint8_t *bytes = bytes_of(w, column);
-  const float *scales = w->scales + column * w->blocks;
+  const cpu_f16 *scales = w->halves + column * w->blocks;
   const int64_t all_bytes = row_bytes(w);
+  const int shift = __builtin_ctzll((uint64_t)w->size) - 1;
   __m256 all = _mm256_setzero_ps();
   int64_t i = 0;
   for (; i + 32 <= all_bytes; i += 32) {
-    int64_t first = 2 * i / w->size,
-            second = (2 * i + CPU_NBITS_GROUP) / w->size;
+    int64_t first = i >> shift, second = (i + GROUP_BYTES) >> shift;
     __m256i sum =
         multiply(_mm256_loadu_si256((const void *)(line->less + i / 4)),
                  _mm256_loadu_si256((const void *)(bytes + i)),
                  _mm256_loadu_si256((const void *)(line->even8 + i)),
                  _mm256_loadu_si256((const void *)(line->odd8 + i)));
-    __m256 scale =
-        _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_set1_ps(scales[first])),
-                             _mm_set1_ps(scales[second]), 1);
+    __m256 scale = _mm256_insertf128_ps(
+        _mm256_castps128_ps256(_mm_set1_ps(_cvtsh_ss(scales[first].bits))),
+        _mm_set1_ps(_cvtsh_ss(scales[second].bits)), 1);
     scale = _mm256_mul_ps(scale, _mm256_loadu_ps(line->scales + i / 4));
     all = _mm256_fmadd_ps(_mm256_cvtepi32_ps(sum), scale, all);
   }
@@ -233,16 +240,17 @@ static float dot4_bytes(const cpu_nbits *w, int64_t column,
             _mm_loadu_si128((const void *)(line->even8 + i))),
         _mm256_zextsi128_si256(
             _mm_loadu_si128((const void *)(line->odd8 + i))));
-    rest = total(_mm256_cvtepi32_ps(sum)) * scales[2 * i / w->size] *
+    rest = total(_mm256_cvtepi32_ps(sum)) * f16_float(scales[i >> shift]) *
            line->scales[i / 4];
   }
-  return total(all) + rest - zeros_share(w, column, line->sums);
+  return (total(all) + rest) * w->largest[column] -
+         zeros_share(w, column, line->sums);
 }
 #else
 static float dot4_bytes(const cpu_nbits *w, int64_t column,
                         const cpu_nbits_line *line) {
   const uint8_t *bytes = bytes_of(w, column);
-  const float *scales = w->scales + column * w->blocks;
+  const cpu_f16 *scales = w->halves + column * w->blocks;
   float all = 0;
   for (int64_t b = 0; b < w->blocks; b++) {
     int32_t sum = 0;
@@ -250,9 +258,9 @@ static float dot4_bytes(const cpu_nbits *w, int64_t column,
     for (int64_t i = from; i < from + w->size / 2; i++)
       sum += ((bytes[i] & 15) - 8) * line->even8[i] +
              ((bytes[i] >> 4) - 8) * line->odd8[i];
-    all += (float)sum * scales[b] * line->scales[from / 4];
+    all += (float)sum * f16_float(scales[b]) * line->scales[from / 4];
   }
-  return all - zeros_share(w, column, line->sums);
+  return all * w->largest[column] - zeros_share(w, column, line->sums);
 }
 #endif
 
@@ -306,7 +314,7 @@ static void narrow(const cpu_nbits *w, const cpu_nbits_line *line) {
 static void expand(const cpu_nbits *w, int64_t column, float *to) {
   const uint8_t *bytes = bytes_of(w, column);
   for (int64_t b = 0; b < w->blocks; b++, to += w->size) {
-    const float scale = w->scales[column * w->blocks + b];
+    const float scale = cpu_nbits_scale(w, column, b);
     const float zero = cpu_nbits_zero(w, column, b);
     const int64_t count = w->size * w->bits / 8;
     if (w->bits == 8)
