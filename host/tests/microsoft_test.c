@@ -357,8 +357,8 @@ typedef struct grouped {
   float softcap, scale;
 } grouped;
 
-static float q[4096], k[4096], v[4096], past[2][8192], tables[2][4096],
-    biases[16384], y[4096], present[2][8192];
+static float queries[4096], keys[4096], values[4096], past[2][8192],
+    tables[2][4096], biases[16384], y[4096], present[2][8192];
 
 static int total_of(const grouped *g) {
   int most = 0;
@@ -387,7 +387,7 @@ static void kept(const grouped *g, int b, int group, int at, bool key,
                  double *to) {
   int row = at - g->before[b];
   const float *fresh =
-      (key ? k : v) + ((b * g->rows + row) * GROUPS + group) * SIZE;
+      (key ? keys : values) + ((b * g->rows + row) * GROUPS + group) * SIZE;
   if (row >= 0 && key) {
     turn_head(g, fresh, at, to);
     return;
@@ -402,7 +402,8 @@ static void kept(const grouped *g, int b, int group, int at, bool key,
 static void attend(const grouped *g, int b, int row, int head, double *out) {
   double scores[PLACES], turned[SIZE], other[SIZE], sum = 0;
   int place = g->before[b] + row, group = head / (HEADS / GROUPS);
-  turn_head(g, q + ((b * g->rows + row) * HEADS + head) * SIZE, place, turned);
+  turn_head(g, queries + ((b * g->rows + row) * HEADS + head) * SIZE, place,
+            turned);
   memset(out, 0, SIZE * sizeof *out);
   for (int at = 0; at <= place; at++) {
     double score = 0;
@@ -464,16 +465,16 @@ static keel_status call_grouped(const grouped *g, keel_tensor **out) {
     lengths[b] = g->before[b] + g->rows - 1;
   for (int i = 0; i < BATCH * g->rows; i++) {
     float *to = all + i * (HEADS + 2 * GROUPS) * SIZE;
-    memcpy(to, q + i * HEADS * SIZE, HEADS * SIZE * sizeof *to);
+    memcpy(to, queries + i * HEADS * SIZE, HEADS * SIZE * sizeof *to);
     to += HEADS * SIZE;
-    memcpy(to, k + i * GROUPS * SIZE, GROUPS * SIZE * sizeof *to);
+    memcpy(to, keys + i * GROUPS * SIZE, GROUPS * SIZE * sizeof *to);
     to += GROUPS * SIZE;
-    memcpy(to, v + i * GROUPS * SIZE, GROUPS * SIZE * sizeof *to);
+    memcpy(to, values + i * GROUPS * SIZE, GROUPS * SIZE * sizeof *to);
   }
   keel_tensor *in[11] = {g->packed ? cube(g->rows, HEADS + 2 * GROUPS, all)
-                                   : cube(g->rows, HEADS, q),
-                         g->packed ? NULL : cube(g->rows, GROUPS, k),
-                         g->packed ? NULL : cube(g->rows, GROUPS, v),
+                                   : cube(g->rows, HEADS, queries),
+                         g->packed ? NULL : cube(g->rows, GROUPS, keys),
+                         g->packed ? NULL : cube(g->rows, GROUPS, values),
                          create_tensor(context, KD_F32, 4, cache, past[0]),
                          create_tensor(context, KD_F32, 4, cache, past[1]),
                          create_tensor(context, KD_I32, 1, &batch, lengths),
@@ -497,9 +498,9 @@ static keel_status call_grouped(const grouped *g, keel_tensor **out) {
 }
 
 static void fill_grouped(const grouped *g) {
-  fill(q, 4096, 2);
-  fill(k, 4096, 2);
-  fill(v, 4096, 2);
+  fill(queries, 4096, 2);
+  fill(keys, 4096, 2);
+  fill(values, 4096, 2);
   fill(past[0], 8192, 2);
   fill(past[1], 8192, 2);
   fill(biases, 16384, 3);

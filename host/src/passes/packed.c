@@ -91,7 +91,7 @@ static uint32_t number_at(const keel_tensor *tensor, int64_t i) {
   uint32_t bits = kd_dtype_bits(tensor->type->dtype), half = 1u << (bits - 1);
   const uint8_t *bytes = keel_tensor_host_data(tensor);
   uint64_t bit = (uint64_t)i * bits;
-  uint32_t number = bytes[bit / 8] >> bit % 8 & ((1u << bits) - 1);
+  uint32_t number = (uint32_t)(bytes[bit / 8] >> bit % 8) & ((1u << bits) - 1);
   bool is_signed = tensor->type->dtype == KD_I4 || tensor->type->dtype == KD_I2;
   return is_signed ? number ^ half : number;
 }
