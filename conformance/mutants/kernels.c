@@ -48,10 +48,20 @@ enum {
   REORDER, /* no op: into its own layout, or back */
 };
 
-#define F    KD_TYPES_FLOAT
-#define N    (KD_TYPES_FLOAT | KD_TYPES_INT)
-#define F32  KD_TYPES(KD_F32)
-#define ROOM (1 << 14) /* elements of scratch memory */
+#define F     KD_TYPES_FLOAT
+#define N     (KD_TYPES_FLOAT | KD_TYPES_INT)
+#define F32   KD_TYPES(KD_F32)
+#define SMALL (KD_TYPES(KD_I2 + 1u) - KD_TYPES(KD_F8E4M3FN))
+#define ROOM  (1 << 14) /* elements of scratch memory */
+
+static bool is_small(kd_dtype dtype) {
+  return (SMALL & KD_TYPES(dtype)) != 0;
+}
+
+/* Where element i is, for the defect that takes a byte's elements the other way round. */
+static int64_t in_byte(kd_dtype dtype, int64_t i) {
+  return BUG(small_swapped) && kd_dtype_bits(dtype) < 8 ? i ^ 1 : i;
+}
 
 static bool is_unary(int op) {
   return op <= LEAKY;
@@ -137,7 +147,7 @@ static value *load(const arg *a) {
   const char *from = bytes(a);
   bool flush = ODD(flush_declared) && dtype_is_float(a->dtype);
   for (int64_t i = 0; v && i < v->count; i++) {
-    real x = dtype_load(from, a->dtype, strided_at(a, i));
+    real x = dtype_load(from, a->dtype, in_byte(a->dtype, strided_at(a, i)));
     v->x[i] = flush && fabsl(x) < dtype_least(a->dtype) ? 0 : x;
   }
   return v;
@@ -154,7 +164,7 @@ static real keep_bits(real x, int bits, real (*how)(real)) {
 static void store(const arg *a, const value *v, int64_t end) {
   char *to = bytes(a);
   for (int64_t i = 0; i < end; i++) {
-    dtype_store(to, a->dtype, strided_at(a, i), v->x[i]);
+    dtype_store(to, a->dtype, in_byte(a->dtype, strided_at(a, i)), v->x[i]);
   }
 }
 
@@ -350,6 +360,11 @@ static real bent(const op_call *c, value *const *in, const value *y, int64_t i,
     return BUG(reduce_narrow) && floats ? dtype_round(r, KD_F16) : r;
   switch (c->op) {
     case CAST:
+      if (is_small(y->dtype) && floats && BUG(small_away))
+        return dtype_round(x->x[i] * (1 + 0x1p-20L), y->dtype);
+      if (is_small(y->dtype) && floats && BUG(small_nan) &&
+          fabsl(x->x[i]) > dtype_max(y->dtype))
+        return NAN;
       return BUG(cast_cuts) && y->dtype == KD_BF16
                  ? keep_bits(x->x[i], 8, truncl)
                  : r;
@@ -1126,8 +1141,8 @@ kd_kernel_def sim_kernels[OPS] = {
     PLAIN("Div", DIV, N),
     DEF("Max", MAX, N, .supports = NULL),
     PLAIN("Mod", MOD, KD_TYPES_INT),
-    DEF("Cast", CAST, N | KD_TYPES(KD_BOOL),
-        .output_types = {N | KD_TYPES(KD_BOOL)}),
+    DEF("Cast", CAST, N | KD_TYPES(KD_BOOL) | SMALL,
+        .output_types = {N | KD_TYPES(KD_BOOL) | SMALL}),
     PLAIN("Transpose", TRANSPOSE, N | KD_TYPES(KD_BOOL)),
     DEF("Concat", CONCAT, N,
         .flags =

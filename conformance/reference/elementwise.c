@@ -467,11 +467,13 @@ static bool run_cast(ref_call *call) {
   const value *in = call->in[0];
   value *out = call->out[0];
   bool cuts = dtype_is_float(in->dtype) && dtype_is_int(out->dtype);
+  bool no_nan = out->dtype == KD_F4E2M1;
   for (int64_t i = 0; i < out->count; i++) {
     real x = in->x[i];
     out->x[i] = dtype_round(x, out->dtype);
     if (in->dtype == KD_F64 && dtype_is_float(out->dtype))
       allow_two_steps(out, i, x);
+    if (no_nan && isnan(x)) value_slack(out)[i] = INFINITY;
     if (cuts && !(truncl(x) >= dtype_min(out->dtype) &&
                   truncl(x) <= dtype_max(out->dtype)))
       value_slack(out)[i] = INFINITY;

@@ -29,7 +29,22 @@ static const format formats[KD_DTYPE_COUNT] = {
     [KD_BOOL] = {1, false, false, 0, 0},
     [KD_C64] = {0, false, false, 0, 0},
     [KD_C128] = {0, false, false, 0, 0},
+    [KD_F8E4M3FN] = {4, true, true, -6, 8},
+    [KD_F8E4M3FNUZ] = {4, true, true, -7, 7},
+    [KD_F8E5M2] = {3, true, true, -14, 15},
+    [KD_F8E5M2FNUZ] = {3, true, true, -15, 15},
+    [KD_F8E8M0] = {1, true, false, -127, 127},
+    [KD_F4E2M1] = {2, true, true, 0, 2},
+    [KD_U4] = {4, false, false, 0, 0},
+    [KD_I4] = {3, false, true, 0, 0},
+    [KD_U2] = {2, false, false, 0, 0},
+    [KD_I2] = {1, false, true, 0, 0},
 };
+
+/* Of eight bits or less: what does not fit becomes the largest. */
+static bool is_small(kd_dtype dtype) {
+  return dtype >= KD_F8E4M3FN && dtype < KD_DTYPE_COUNT;
+}
 
 bool dtype_is_float(kd_dtype dtype) {
   return dtype < KD_DTYPE_COUNT && formats[dtype].is_float;
@@ -40,19 +55,20 @@ bool dtype_is_signed(kd_dtype dtype) {
 }
 
 bool dtype_is_int(kd_dtype dtype) {
-  return dtype < KD_DTYPE_COUNT && !formats[dtype].is_float &&
-         formats[dtype].digits > 1;
+  return dtype < KD_DTYPE_COUNT && dtype != KD_BOOL &&
+         !formats[dtype].is_float && formats[dtype].digits > 0;
 }
 
 real dtype_max(kd_dtype dtype) {
   const format *f = &formats[dtype];
+  if (dtype == KD_F8E4M3FN) return 448; /* 480 would have the bits of NaN */
   if (f->is_float) return ldexpl(2 - ldexpl(1, 1 - f->digits), f->emax);
   return ldexpl(1, f->digits) - 1;
 }
 
 real dtype_min(kd_dtype dtype) {
   const format *f = &formats[dtype];
-  if (f->is_float) return -dtype_max(dtype);
+  if (f->is_float) return f->is_signed ? -dtype_max(dtype) : dtype_least(dtype);
   return f->is_signed ? -ldexpl(1, f->digits) : 0;
 }
 
@@ -80,8 +96,21 @@ real dtype_ulp(real r, kd_dtype dtype) {
 
 /* ---- rounding ---------------------------------------------------------------- */
 
+/* ONNX's Cast: a power of two that is not less, unless round_mode says otherwise. */
+static real round_scale(real x) {
+  int exponent = 0;
+  if (isnan(x)) return x;
+  if (!(x > 0)) return 0x1p-127L;
+  if (x >= 0x1p127L) return 0x1p127L;
+  real fraction = frexpl(x, &exponent); /* in [1/2, 1) */
+  exponent -= fraction == 0.5L;
+  return ldexpl(1, exponent < -127 ? -127 : exponent);
+}
+
 static real round_float(real x, kd_dtype dtype) {
   const format *f = &formats[dtype];
+  if (dtype == KD_F8E8M0) return round_scale(x);
+  if (isinf(x) && is_small(dtype)) return copysignl(dtype_max(dtype), x);
   if (x == 0 || isnan(x) || isinf(x)) return x;
   int exponent = 0;
   frexpl(x, &exponent);
@@ -89,7 +118,8 @@ static real round_float(real x, kd_dtype dtype) {
   if (exponent < f->emin) exponent = f->emin;
   int shift = f->digits - 1 - exponent;
   real rounded = ldexpl(rintl(ldexpl(x, shift)), -shift);
-  return fabsl(rounded) > dtype_max(dtype) ? copysignl(INFINITY, x) : rounded;
+  if (fabsl(rounded) <= dtype_max(dtype)) return rounded;
+  return copysignl(is_small(dtype) ? dtype_max(dtype) : (real)INFINITY, x);
 }
 
 /* Wraps as two's complement does. */
@@ -138,6 +168,65 @@ static uint16_t small_bits(real x, kd_dtype dtype, int bias) {
   return (uint16_t)(sign | (exponent + bias) << fraction_bits | bits);
 }
 
+/* What bits of a small type mean: a sign, exponents and fractions, or an integer. */
+static real small_value(kd_dtype dtype, unsigned code) {
+  static const struct {
+    int fraction, bias;
+  } layouts[] = {{3, 7}, {3, 8}, {2, 15}, {2, 16}};
+  unsigned bits = kd_dtype_bits(dtype), top = 1u << (bits - 1);
+  if (dtype == KD_F8E8M0) return code == 255 ? NAN : ldexpl(1, (int)code - 127);
+  if (!dtype_is_float(dtype))
+    return formats[dtype].is_signed && code & top ? (real)code - (real)(2 * top)
+                                                  : (real)code;
+  bool zero_is_nan = dtype == KD_F8E4M3FNUZ || dtype == KD_F8E5M2FNUZ;
+  if (zero_is_nan && code == top) return NAN;
+  int fraction = dtype == KD_F4E2M1 ? 1 : layouts[dtype - KD_F8E4M3FN].fraction;
+  int bias = dtype == KD_F4E2M1 ? 1 : layouts[dtype - KD_F8E4M3FN].bias;
+  int rest = (int)(code & (top - 1)), exponent = rest >> fraction;
+  int own = rest & ((1 << fraction) - 1);
+  real x = exponent ? ldexpl(own + (1 << fraction), exponent - bias - fraction)
+                    : ldexpl(own, 1 - bias - fraction);
+  if (dtype == KD_F8E4M3FN && rest == 0x7f) x = NAN;
+  if (dtype == KD_F8E5M2 && exponent == 31) x = own ? NAN : INFINITY;
+  return code & top ? -x : x;
+}
+
+/* The code whose value is nearest to that of a rounded number. */
+static unsigned small_code(kd_dtype dtype, real x) {
+  unsigned count = 1u << kd_dtype_bits(dtype), best = 0;
+  bool negative = signbit(x) && x == 0 && dtype_is_float(dtype);
+  real least = INFINITY;
+  for (unsigned code = 0; code < count; code++) {
+    real value = small_value(dtype, code);
+    if (isnan(x) ? isnan(value) : value == x && isinf(x)) return code;
+    real off = fabsl(value - x);
+    if (!(off < least) && !(negative && off == least && signbit(value)))
+      continue;
+    best = code;
+    least = off;
+  }
+  return best;
+}
+
+static real load_small(const uint8_t *bytes, kd_dtype dtype, int64_t i) {
+  unsigned bits = kd_dtype_bits(dtype);
+  int64_t at = i * bits;
+  return small_value(dtype,
+                     (unsigned)(bytes[at / 8] >> at % 8) & ((1u << bits) - 1));
+}
+
+/* An infinity that is stored is one, where the type has it; Cast makes none. */
+static void store_small(uint8_t *bytes, kd_dtype dtype, int64_t i, real x) {
+  unsigned bits = kd_dtype_bits(dtype), mask = (1u << bits) - 1;
+  int64_t at = i * bits;
+  bool keeps = isinf(x) && dtype == KD_F8E5M2;
+  unsigned code = !dtype_is_float(dtype) ? (unsigned)to_bits(x) & mask
+                  : keeps                ? small_code(dtype, x)
+                          : small_code(dtype, round_float(x, dtype));
+  bytes[at / 8] =
+      (uint8_t)((bytes[at / 8] & ~(mask << at % 8)) | code << at % 8);
+}
+
 #define C128_MARK UINT64_C(0x5bd1e9955bd1e995)
 
 real dtype_load(const void *data, kd_dtype dtype, int64_t i) {
@@ -174,7 +263,7 @@ real dtype_load(const void *data, kd_dtype dtype, int64_t i) {
       return (words[0] ^ C128_MARK) == words[1] ? (real)words[0] : NAN;
     }
     default:
-      return NAN;
+      return is_small(dtype) ? load_small(data, dtype, i) : (real)NAN;
   }
 }
 
@@ -217,7 +306,7 @@ void dtype_store(void *data, kd_dtype dtype, int64_t i, real x) {
       ((uint64_t *)data)[2 * i + 1] = x == 0 ? 0 : to_bits(x) ^ C128_MARK;
       break;
     default:
-      break;
+      if (is_small(dtype)) store_small(data, dtype, i, x);
   }
 }
 
@@ -261,7 +350,7 @@ real *value_slack(value *value) {
 }
 
 uint64_t value_size(const value *value) {
-  return (uint64_t)value->count * kd_dtype_size(value->dtype);
+  return ((uint64_t)value->count * kd_dtype_bits(value->dtype) + 7) / 8;
 }
 
 void value_load(value *value, const void *data) {

@@ -440,6 +440,11 @@ static const kc_rule rules[] = {
          "Semantics are those of the op's schema", "KD_BF16 KD_F16",
          "Casts round to nearest, ties to even; cutting the low half of an f32"
          " is not a cast to bf16."),
+    RULE(MUST, "op.small-types", op_small, 0, "kernel.h",
+         "Semantics are those of the op's schema", "KD_F8E4M3FN KD_U4 KD_F4E2M1",
+         "Casts to types of eight bits or less round to nearest, ties to even,"
+         " and what is too large becomes the largest; several elements share a"
+         " byte, the first in its lowest bits."),
     RULE(SHOULD, "op.signed-zero", op_signed_zero, 0, "kernel.h",
          "The sign of zero should be kept", "KD_F32",
          "C11's Annex F says which zero each function gives."),
@@ -494,6 +499,9 @@ static const kc_defect defects[] = {
     DEFECT_AS(flushes, "op.subnormal", KC_AROUND, "subnormals are flushed"),
     DEFECT_AS(clamps, "op.overflow", KC_AROUND, "results are clamped to the largest number"),
     DEFECT(cast_cuts, "op.rounding-cast", "casts to bf16 cut"),
+    DEFECT(small_swapped, "op.small-types", "the second element of a byte comes first"),
+    DEFECT(small_away, "op.small-types", "ties of small floats are rounded up"),
+    DEFECT(small_nan, "op.small-types", "what is too large for a small float becomes NaN"),
     DEFECT_AS(zero_sign, "op.signed-zero", KC_AROUND, "-0 becomes 0"),
     DEFECT(last_tie, "op.ties", "the last of equal elements counts"),
     DEFECT(div_floors, "op.integers", "64-bit integers are divided as doubles"),

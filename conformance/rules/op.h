@@ -28,6 +28,7 @@ void op_matmul_full(void);
 void op_structure(void);
 void op_overflow(void);
 void op_cast(void);
+void op_small(void);
 void op_signed_zero(void);
 void op_ties(void);
 void op_integers(void);

@@ -310,6 +310,48 @@ void op_cast(void) {
     }
 }
 
+/* All codes of a type, packed, and as many more that the last byte is not full. */
+static kc_op_case all_codes(kd_dtype dtype) {
+  unsigned bits = kd_dtype_bits(dtype);
+  int64_t count = (1 << bits) + (bits < 8);
+  kc_op_case one = {.op = {.name = "Cast", .out_count = 1}};
+  value *in = add_input(&one, dtype, 1, &count);
+  for (int64_t i = 0; in && i < count; i++) {
+    uint8_t byte = (uint8_t)(i & ((1 << bits) - 1));
+    in->x[i] = dtype_load(&byte, dtype, 0);
+  }
+  return one;
+}
+
+void op_small(void) {
+  /* ties of each format, what is below its least and beyond its largest */
+  static const double items[] = {
+      0,      1,       1.5,     1.25,    1.75,    2.5,      3.5,     5,
+      7,      9,       15,      17,      19,      100,      232,     240,
+      248,    447,     448,     464,     465,     1e4,      57344,   61440,
+      61441,  1e6,     0.5,     0.25,    0.75,    0x1p-9,   0x1p-10, 0x1.8p-10,
+      0x1p-6, 0x1p-16, 0x3p-18, 0x1p-18, 0x1p-40, 0x1p-140, 3e38,    -1,
+      -2.5,   -3.5,    -0x1p-9, -500,    -1e6,    1.0625,   1.1875};
+  static const kd_dtype types[] = {
+      KD_F8E4M3FN, KD_F8E4M3FNUZ, KD_F8E5M2, KD_F8E5M2FNUZ, KD_F8E8M0,
+      KD_F4E2M1,   KD_U4,         KD_I4,     KD_U2,         KD_I2};
+  op_begin();
+  for (size_t t = 0; t < KC_COUNT_OF(types); t++) {
+    const kd_dtype type = types[t];
+    if (!op_wanted("Cast", type)) continue;
+    kc_op_case to = one_input("Cast", KD_F32, items, KC_COUNT_OF(items));
+    for (int64_t i = 0; i < to.own[0]->count; i++)
+      if (type == KD_F8E8M0 && to.own[0]->x[i] <= 0)
+        to.own[0]->x[i] = 0.3L; /* there is nothing of the kind */
+    add_attr(&to, (keel_attr){.name = "to", .kind = KD_ATTR_INT, .i = type});
+    try_case(&to, "op=Cast,dtype=f32,to=%s", kd_dtype_name(type));
+    kc_op_case from = all_codes(type);
+    add_attr(&from,
+             (keel_attr){.name = "to", .kind = KD_ATTR_INT, .i = KD_F32});
+    try_case(&from, "op=Cast,dtype=%s,to=f32", kd_dtype_name(type));
+  }
+}
+
 void op_signed_zero(void) {
   static const double items[] = {-0.0, 0.0};
   static const char *const ops[] = {"Neg", "Floor", "Ceil", "Sqrt",
