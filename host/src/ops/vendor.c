@@ -58,13 +58,13 @@ static const char *near_name(const keel_context *context, const char *domain,
   return near;
 }
 
-/* Domains of all ops, and the one that has an op of the name, or NULL. */
+/* Domains of all ops, and the first that has an op of the name, or NULL. */
 static const char *list_domains(const keel_context *context, const char *name,
                                 keel_text *out) {
   const char *last = "", *other = NULL;
   const keel_schema *schema = NULL;
   for (uint32_t i = 0; (schema = keel_op_at(context, i)); i++) {
-    if (!strcmp(schema->name, name)) other = schema->domain;
+    if (!other && !strcmp(schema->name, name)) other = schema->domain;
     if (!strcmp(schema->domain, last)) continue;
     last = schema->domain;
     bool listed = false;
