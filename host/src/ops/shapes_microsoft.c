@@ -101,8 +101,9 @@ static keel_status check_kind(const keel_infer *infer) {
   if (keel_attr_int(infer->op, "smooth_softmax", -1) > 0)
     return keel_infer_fail(infer, KD_UNIMPLEMENTED,
                            "smooth_softmax is not supported");
-  if (strcmp(keel_attr_string(infer->op, "k_quant_type", "NONE"), "NONE") ||
-      strcmp(keel_attr_string(infer->op, "v_quant_type", "NONE"), "NONE"))
+  const char *key = keel_attr_string(infer->op, "k_quant_type", "NONE");
+  const char *value = keel_attr_string(infer->op, "v_quant_type", "NONE");
+  if (strcmp(key, "NONE") != 0 || strcmp(value, "NONE") != 0)
     return keel_infer_fail(infer, KD_UNIMPLEMENTED,
                            "a quantised cache is not supported");
   return KD_OK;

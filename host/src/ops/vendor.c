@@ -4,6 +4,7 @@
 
 #include <ctype.h>
 #include <kd/help.h>
+#include <limits.h>
 
 #include "layers/layers.h"
 #include "ops/node.h"
@@ -58,13 +59,21 @@ static const char *near_name(const keel_context *context, const char *domain,
   return near;
 }
 
-/* Domains of all ops, and the first that has an op of the name, or NULL. */
-static const char *list_domains(const keel_context *context, const char *name,
-                                keel_text *out) {
+/* Domains of all ops; and of those that have an op of the name the one that is written most
+ * like `domain`, or NULL. */
+static const char *list_domains(const keel_context *context, const char *domain,
+                                const char *name, keel_text *out) {
   const char *last = "", *other = NULL;
+  unsigned least = UINT_MAX;
   const keel_schema *schema = NULL;
   for (uint32_t i = 0; (schema = keel_op_at(context, i)); i++) {
-    if (!other && !strcmp(schema->name, name)) other = schema->domain;
+    unsigned distance = strcmp(schema->name, name) != 0
+                            ? UINT_MAX
+                            : keel_distance(schema->domain, domain);
+    if (distance < least) {
+      least = distance;
+      other = schema->domain;
+    }
     if (!strcmp(schema->domain, last)) continue;
     last = schema->domain;
     bool listed = false;
@@ -81,7 +90,7 @@ keel_status keel_op_missing(const keel_context *context, const char *domain,
   if (plain) domain = "ai.onnx";
   const char *near = near_name(context, domain, name);
   keel_text domains = {0};
-  const char *other = list_domains(context, name, &domains);
+  const char *other = list_domains(context, domain, name, &domains);
   char more[300];
   if (near)
     snprintf(more, sizeof more, "did you mean %s?", near);
