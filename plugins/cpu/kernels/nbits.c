@@ -1,8 +1,8 @@
 /* nbits.c - com.microsoft's MatMulNBits: A times packed weights.
  *
- * For a few rows of A, each column's weights are read once and meet all of them as they are:
- * as bytes where the model allows it (accuracy_level 4), else as floats. For more rows, columns
- * are expanded a panel at a time. */
+ * Where the model allows it (accuracy_level 4), rows of A become bytes, and weights meet them as
+ * they are. Else they do so as floats for a few rows; for more, columns are expanded a panel at
+ * a time. */
 #include "nbits.h"
 
 #include <stdatomic.h>
@@ -11,6 +11,7 @@
 
 #define FEW   8  /* rows for which no panel is made */
 #define PANEL 64 /* columns that are expanded at once */
+#define TALL  32 /* rows of bytes, some 8 KiB each */
 
 enum { A, B, SCALES, ZEROS, GROUPS, BIAS };
 
@@ -27,11 +28,12 @@ struct kd_kernel {
 typedef struct nbits_work {
   const cpu_nbits_loops *loops;
   cpu_nbits w;
-  cpu_nbits_line lines[FEW];
+  cpu_nbits_line *lines; /* of each row; NULL: panels are made */
   int64_t m, line; /* line: numbers of a row, up to the end of its last block */
   const float *a, *bias;
   float *y;
   bool bytes, quads; /* of A; whether weights of 4 bits are met as they are */
+  bool by_lines;     /* weights are: else panels of floats are made */
   atomic_bool failed;
 } nbits_work;
 
@@ -155,8 +157,8 @@ static void lay_line(nbits_work *work, cpu_nbits_line *line, scratch *s) {
   if (work->bytes) {
     line->even8 = take(s, half, 1);
     line->odd8 = take(s, half, 1);
-    line->scales = take(s, 4 * groups, sizeof(float));
-    line->less = take(s, 4 * groups, sizeof(int32_t));
+    line->scales = take(s, groups, sizeof(float));
+    line->less = take(s, groups, sizeof(int32_t));
   } else if (work->quads) {
     line->even = take(s, half, sizeof(float));
     line->odd = take(s, half, sizeof(float));
@@ -171,8 +173,9 @@ static void lay_out(nbits_work *work, const kd_launch *launch,
                     const kd_kernel *self, scratch *s, rooms *out) {
   bool other = launch->inputs[A].dtype != KD_F32;
   bool whole = work->line == work->w.k; /* rows end where blocks do */
-  bool padded = work->m <= FEW && !whole;
-  int64_t lead = work->m <= FEW ? work->line : work->w.k;
+  cpu_nbits_line counted = {0};
+  bool padded = work->by_lines && !whole;
+  int64_t lead = work->by_lines ? work->line : work->w.k;
   *out = (rooms){0};
   if (other || padded) out->a = take(s, work->m * lead, sizeof(float));
   if (other) out->y = take(s, work->m * work->w.n, sizeof(float));
@@ -183,8 +186,10 @@ static void lay_out(nbits_work *work, const kd_launch *launch,
   if (other && !self->zeros && kd_has_input(launch, ZEROS) &&
       launch->inputs[ZEROS].dtype != KD_U8)
     out->zeros = take(s, work->w.n * work->w.blocks, sizeof(float));
-  for (int64_t i = 0; i < work->m && work->m <= FEW; i++)
-    lay_line(work, &work->lines[i], s);
+  if (!work->by_lines) return;
+  work->lines = take(s, work->m, sizeof *work->lines);
+  for (int64_t i = 0; i < work->m; i++)
+    lay_line(work, work->lines ? &work->lines[i] : &counted, s);
 }
 
 static void read_shapes(const kd_launch *launch, const kd_kernel *self,
@@ -199,7 +204,8 @@ static void read_shapes(const kd_launch *launch, const kd_kernel *self,
   work->line = w->blocks * w->size;
   work->m = product(a->dims, 0, a->rank - 1);
   work->quads = w->bits == 4 && w->size >= CPU_NBITS_GROUP;
-  work->bytes = self->all && work->m <= FEW;
+  work->bytes = self->all != NULL;
+  work->by_lines = work->bytes || work->m <= FEW;
 }
 
 uint64_t cpu_nbits_workspace(kd_kernel *self, const kd_launch *launch) {
@@ -244,7 +250,7 @@ static void read_weights(const kd_launch *launch, const kd_kernel *self,
 static const float *read_rows(const kd_launch *launch, const nbits_work *work,
                               float *room) {
   const kd_tensor *a = &launch->inputs[A];
-  int64_t k = work->w.k, lead = work->m <= FEW ? work->line : k;
+  int64_t k = work->w.k, lead = work->by_lines ? work->line : k;
   size_t size = kd_dtype_size(a->dtype);
   if (!room) return a->data;
   for (int64_t i = 0; i < work->m; i++) {
@@ -265,9 +271,10 @@ static void sum_blocks(const nbits_work *work, const cpu_nbits_line *line) {
   }
 }
 
-static void make_lines(nbits_work *work) {
+static void make_lines(void *context, int64_t from, int64_t to) {
+  nbits_work *work = context;
   bool zeros = work->w.zeros || work->w.packed_zeros;
-  for (int64_t i = 0; i < work->m; i++) {
+  for (int64_t i = from; i < to; i++) {
     cpu_nbits_line *line = &work->lines[i];
     line->x = work->a + i * work->line;
     if (work->bytes)
@@ -284,7 +291,7 @@ static float bias_at(const nbits_work *work, int64_t column) {
   return work->bias ? work->bias[column] : 0;
 }
 
-/* Columns of a few rows. */
+/* Columns times a few rows of floats. */
 static void run_columns(void *context, int64_t from, int64_t to) {
   nbits_work *work = context;
   const cpu_nbits *w = &work->w;
@@ -300,13 +307,29 @@ static void run_columns(void *context, int64_t from, int64_t to) {
     if (column) work->loops->expand(w, n, column);
     for (int64_t i = 0; i < work->m; i++) {
       const cpu_nbits_line *line = &work->lines[i];
-      float sum = column        ? work->loops->dot(line->x, column, work->line)
-                  : work->bytes ? work->loops->dot4_bytes(w, n, line)
-                                : work->loops->dot4(w, n, line);
+      float sum = column ? work->loops->dot(line->x, column, work->line)
+                         : work->loops->dot4(w, n, line);
       work->y[i * w->n + n] = sum + bias_at(work, n);
     }
   }
   free(column);
+}
+
+/* Columns times rows of bytes: some rows stay in the second cache while all columns pass. */
+static void run_bytes(void *context, int64_t from, int64_t to) {
+  nbits_work *work = context;
+  const cpu_nbits *w = &work->w;
+  for (int64_t first = 0; first < work->m; first += TALL) {
+    int64_t end = first + TALL < work->m ? first + TALL : work->m;
+    for (int64_t n = from; n < to; n++)
+      for (int64_t i = first; i < end; i += CPU_NBITS_ROWS) {
+        float sums[CPU_NBITS_ROWS];
+        int64_t rows = end - i < CPU_NBITS_ROWS ? end - i : CPU_NBITS_ROWS;
+        work->loops->dot4_bytes(w, n, &work->lines[i], rows, sums);
+        for (int64_t r = 0; r < rows; r++)
+          work->y[(i + r) * w->n + n] = sums[r] + bias_at(work, n);
+      }
+  }
 }
 
 /* Panels of columns, for all rows. */
@@ -355,10 +378,12 @@ CPU_KERNEL(cpu_run_nbits) {
   read_weights(launch, self, &rooms, &work);
   work.a = read_rows(launch, &work, rooms.a);
   work.y = rooms.y ? rooms.y : y->data;
-  if (work.m <= FEW) {
-    make_lines(&work);
+  if (work.by_lines) {
     int64_t grain = 100000 / (work.line * work.m) + 1;
-    cpu_host->parallel_for(cpu_host, work.w.n, grain, run_columns, &work);
+    cpu_host->parallel_for(cpu_host, work.m, 20000 / work.line + 1, make_lines,
+                           &work);
+    cpu_host->parallel_for(cpu_host, work.w.n, grain < 16 ? 16 : grain,
+                           work.bytes ? run_bytes : run_columns, &work);
   } else {
     cpu_host->parallel_for(cpu_host, (work.w.n + PANEL - 1) / PANEL, 1,
                            run_panels, &work);

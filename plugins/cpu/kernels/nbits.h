@@ -17,6 +17,7 @@ typedef struct cpu_nbits {
 } cpu_nbits;
 
 #define CPU_NBITS_GROUP 32 /* numbers that a line is filled up to */
+#define CPU_NBITS_ROWS  4  /* that meet a column's bytes at once */
 
 /* A row of A as products with 4 bits want it: numbers 0, 2, 4 ... of the row, and 1, 3, 5 ... */
 typedef struct cpu_nbits_line {
@@ -24,23 +25,23 @@ typedef struct cpu_nbits_line {
   float *even, *odd; /* NULL: bytes are wanted, or products are of other bits */
   int8_t *even8,
       *odd8;     /* as bytes, with a scale a block; NULL: floats are wanted */
-  float *scales; /* four a group: that of its block */
-  int32_t *less; /* four a group: -8 times the sums of eight bytes each */
+  float *scales; /* one a group: that of its block */
+  int32_t *less; /* one a group: -8 times its sum */
   float *sums;   /* of each block, for zero points */
 } cpu_nbits_line;
 
 typedef struct cpu_nbits_loops {
-  /* The sum over a column's numbers, less 8, times a line's, and the scales. With bytes, scales
-   * are halves. */
+  /* The sum over a column's numbers, less 8, times a line's, and the scales. */
   float (*dot4)(const cpu_nbits *w, int64_t column, const cpu_nbits_line *line);
-  float (*dot4_bytes)(const cpu_nbits *w, int64_t column,
-                      const cpu_nbits_line *line);
+  /* The same for CPU_NBITS_ROWS lines at most, of bytes; scales are halves. */
+  void (*dot4_bytes)(const cpu_nbits *w, int64_t column,
+                     const cpu_nbits_line *lines, int64_t rows, float *sums);
   /* A column as floats: blocks * size of them. */
   void (*expand)(const cpu_nbits *w, int64_t column, float *to);
   float (*dot)(const float *a, const float *b, int64_t n);
   /* Cuts a row in two: even and odd ones. */
   void (*part)(const float *x, int64_t n, float *even, float *odd);
-  /* Makes bytes of a row, with its scales, sums and what is to be taken off. */
+  /* Makes bytes of a row, with its scales and sums. */
   void (*narrow)(const cpu_nbits *w, const cpu_nbits_line *line);
 } cpu_nbits_loops;
 

@@ -9,7 +9,8 @@
 #include <immintrin.h>
 #endif
 
-#define GROUP_BYTES (CPU_NBITS_GROUP / 2)
+#define GROUP_BYTES   (CPU_NBITS_GROUP / 2)
+#define ALWAYS_INLINE static inline __attribute__((always_inline))
 
 static int64_t row_bytes(const cpu_nbits *w) {
   return w->blocks * w->size * w->bits / 8;
@@ -17,6 +18,21 @@ static int64_t row_bytes(const cpu_nbits *w) {
 
 static const uint8_t *bytes_of(const cpu_nbits *w, int64_t column) {
   return w->data + column * row_bytes(w);
+}
+
+#define LANES 16
+
+static float dot(const float *a, const float *b, int64_t n) {
+  float lanes[LANES] = {0}, sum = 0;
+  int64_t i = 0;
+  for (; i + LANES <= n; i += LANES)
+    for (int k = 0; k < LANES; k++)
+      lanes[k] += a[i + k] * b[i + k];
+  for (; i < n; i++)
+    sum += a[i] * b[i];
+  for (int k = 0; k < LANES; k++)
+    sum += lanes[k];
+  return sum;
 }
 
 /* ---- zero points ------------------------------------------------------------------------- */
@@ -138,12 +154,9 @@ static __m512i lanes_of(int64_t groups) {
   return _mm512_setzero_si512();
 }
 
-/* less + both halves of bytes, times bytes of A, four products a lane. */
-static inline __m512i multiply(__m512i less, __m512i bytes, __m512i even,
-                               __m512i odd) {
-  const __m512i mask = _mm512_set1_epi8(15);
-  __m512i low = _mm512_and_si512(bytes, mask);
-  __m512i high = _mm512_and_si512(_mm512_srli_epi16(bytes, 4), mask);
+/* less + both halves of bytes, times bytes of A, eight products a lane. */
+static inline __m512i multiply(__m512i less, __m512i low, __m512i high,
+                               __m512i even, __m512i odd) {
 #if defined(__AVX512VNNI__)
   return _mm512_dpbusd_epi32(_mm512_dpbusd_epi32(less, low, even), high, odd);
 #else
@@ -160,45 +173,71 @@ static inline __m512 scales_at(const cpu_f16 *scales, __m512i lanes) {
                                _mm512_castps128_ps512(_mm_cvtph_ps(four)));
 }
 
-static float dot4_bytes(const cpu_nbits *w, int64_t column,
-                        const cpu_nbits_line *line) {
+/* A line's scales of four groups, in the lanes of each; and what is to be taken off, in the
+ * first of each. */
+static inline __m512 groups_of(__m128 four) {
+  return _mm512_permutexvar_ps(lanes_of(1), _mm512_castps128_ps512(four));
+}
+
+static inline __m512i first_of(__m128i four) {
+  return _mm512_maskz_permutexvar_epi32(0x1111, lanes_of(1),
+                                        _mm512_castsi128_si512(four));
+}
+
+ALWAYS_INLINE void sum_rows(const cpu_nbits *w, int64_t column,
+                            const cpu_nbits_line *lines, const int rows,
+                            float *sums) {
   const uint8_t *bytes = bytes_of(w, column);
   const cpu_f16 *scales = w->halves + column * w->blocks;
   const int64_t all_bytes = row_bytes(w);
   const __m512i lanes = lanes_of(w->size / CPU_NBITS_GROUP);
+  const __m512i half = _mm512_set1_epi8(15);
   const int shift = __builtin_ctzll((uint64_t)w->size) - 1;
-  __m512 all = _mm512_setzero_ps();
+  __m512 all[CPU_NBITS_ROWS];
   int64_t i = 0;
+  for (int r = 0; r < rows; r++)
+    all[r] = _mm512_setzero_ps();
   for (; i + 64 <= all_bytes; i += 64) {
-    __m512i sum = multiply(_mm512_loadu_si512(line->less + i / 4),
-                           _mm512_loadu_si512(bytes + i),
-                           _mm512_loadu_si512(line->even8 + i),
-                           _mm512_loadu_si512(line->odd8 + i));
-    __m512 scale = _mm512_mul_ps(scales_at(scales + (i >> shift), lanes),
-                                 _mm512_loadu_ps(line->scales + i / 4));
-    all = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum), scale, all);
+    __m512i both = _mm512_loadu_si512(bytes + i);
+    __m512i low = _mm512_and_si512(both, half);
+    __m512i high = _mm512_and_si512(_mm512_srli_epi16(both, 4), half);
+    __m512 scale = scales_at(scales + (i >> shift), lanes);
+    for (int r = 0; r < rows; r++) {
+      const int32_t *less = lines[r].less + i / GROUP_BYTES;
+      __m512i sum = multiply(first_of(_mm_loadu_si128((const void *)less)), low,
+                             high, _mm512_loadu_si512(lines[r].even8 + i),
+                             _mm512_loadu_si512(lines[r].odd8 + i));
+      __m512 by = groups_of(_mm_loadu_ps(lines[r].scales + i / GROUP_BYTES));
+      all[r] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum),
+                               _mm512_mul_ps(scale, by), all[r]);
+    }
   }
   if (i < all_bytes) {
-    const __mmask64 mask = (UINT64_C(1) << (all_bytes - i)) - 1;
-    const __mmask16 some = (__mmask16)((1u << (all_bytes - i) / 4) - 1);
-    __m512i sum = multiply(_mm512_maskz_loadu_epi32(some, line->less + i / 4),
-                           _mm512_maskz_loadu_epi8(mask, bytes + i),
-                           _mm512_maskz_loadu_epi8(mask, line->even8 + i),
-                           _mm512_maskz_loadu_epi8(mask, line->odd8 + i));
-    __m512 scale =
-        _mm512_maskz_mul_ps(some, scales_at(scales + (i >> shift), lanes),
-                            _mm512_maskz_loadu_ps(some, line->scales + i / 4));
-    all = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum), scale, all);
+    const int64_t left = all_bytes - i;
+    const __mmask64 mask = (UINT64_C(1) << left) - 1;
+    const __mmask8 few = (__mmask8)((1u << left / GROUP_BYTES) - 1);
+    __m512i both = _mm512_maskz_loadu_epi8(mask, bytes + i);
+    __m512i low = _mm512_and_si512(both, half);
+    __m512i high = _mm512_and_si512(_mm512_srli_epi16(both, 4), half);
+    __m512 scale = scales_at(scales + (i >> shift), lanes);
+    for (int r = 0; r < rows; r++) {
+      const int32_t *less = lines[r].less + i / GROUP_BYTES;
+      __m512i sum =
+          multiply(first_of(_mm_maskz_loadu_epi32(few, less)), low, high,
+                   _mm512_maskz_loadu_epi8(mask, lines[r].even8 + i),
+                   _mm512_maskz_loadu_epi8(mask, lines[r].odd8 + i));
+      __m512 by =
+          groups_of(_mm_maskz_loadu_ps(few, lines[r].scales + i / GROUP_BYTES));
+      by = _mm512_maskz_mul_ps((__mmask16)((1u << left / 4) - 1), scale, by);
+      all[r] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum), by, all[r]);
+    }
   }
-  return _mm512_reduce_add_ps(all) * w->largest[column] -
-         zeros_share(w, column, line->sums);
+  for (int r = 0; r < rows; r++)
+    sums[r] = _mm512_reduce_add_ps(all[r]);
 }
 #elif defined(__AVX2__)
-static inline __m256i multiply(__m256i less, __m256i bytes, __m256i even,
-                               __m256i odd) {
-  const __m256i mask = _mm256_set1_epi8(15);
-  __m256i low = _mm256_and_si256(bytes, mask);
-  __m256i high = _mm256_and_si256(_mm256_srli_epi16(bytes, 4), mask);
+static inline __m256i multiply(__m256i less, __m256i low, __m256i high,
+                               __m256i even, __m256i odd) {
 #if defined(__AVXVNNI__)
   return _mm256_dpbusd_avx_epi32(_mm256_dpbusd_avx_epi32(less, low, even), high,
                                  odd);
@@ -209,60 +248,112 @@ static inline __m256i multiply(__m256i less, __m256i bytes, __m256i even,
 #endif
 }
 
-static float dot4_bytes(const cpu_nbits *w, int64_t column,
-                        const cpu_nbits_line *line) {
+static inline __m256i load(const void *from) {
+  return _mm256_loadu_si256(from);
+}
+
+static inline __m256i load_half(const void *from) {
+  return _mm256_zextsi128_si256(_mm_loadu_si128(from));
+}
+
+ALWAYS_INLINE void sum_rows(const cpu_nbits *w, int64_t column,
+                            const cpu_nbits_line *lines, const int rows,
+                            float *sums) {
   const uint8_t *bytes = bytes_of(w, column);
   const cpu_f16 *scales = w->halves + column * w->blocks;
   const int64_t all_bytes = row_bytes(w);
+  const __m256i half = _mm256_set1_epi8(15);
   const int shift = __builtin_ctzll((uint64_t)w->size) - 1;
-  __m256 all = _mm256_setzero_ps();
+  __m256 all[CPU_NBITS_ROWS];
   int64_t i = 0;
+  for (int r = 0; r < rows; r++)
+    all[r] = _mm256_setzero_ps();
   for (; i + 32 <= all_bytes; i += 32) {
     int64_t first = i >> shift, second = (i + GROUP_BYTES) >> shift;
-    __m256i sum =
-        multiply(_mm256_loadu_si256((const void *)(line->less + i / 4)),
-                 _mm256_loadu_si256((const void *)(bytes + i)),
-                 _mm256_loadu_si256((const void *)(line->even8 + i)),
-                 _mm256_loadu_si256((const void *)(line->odd8 + i)));
+    __m256i both = load(bytes + i), low = _mm256_and_si256(both, half);
+    __m256i high = _mm256_and_si256(_mm256_srli_epi16(both, 4), half);
     __m256 scale = _mm256_insertf128_ps(
         _mm256_castps128_ps256(_mm_set1_ps(_cvtsh_ss(scales[first].bits))),
         _mm_set1_ps(_cvtsh_ss(scales[second].bits)), 1);
-    scale = _mm256_mul_ps(scale, _mm256_loadu_ps(line->scales + i / 4));
-    all = _mm256_fmadd_ps(_mm256_cvtepi32_ps(sum), scale, all);
+    for (int r = 0; r < rows; r++) {
+      const int32_t *off = lines[r].less + i / GROUP_BYTES;
+      __m256i less = _mm256_setr_epi32(off[0], 0, 0, 0, off[1], 0, 0, 0);
+      __m256i sum = multiply(less, low, high, load(lines[r].even8 + i),
+                             load(lines[r].odd8 + i));
+      const float *two = lines[r].scales + i / GROUP_BYTES;
+      __m256 by = _mm256_insertf128_ps(
+          _mm256_castps128_ps256(_mm_set1_ps(two[0])), _mm_set1_ps(two[1]), 1);
+      by = _mm256_mul_ps(scale, by);
+      all[r] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(sum), by, all[r]);
+    }
   }
-  float rest = 0;
+  for (int r = 0; r < rows; r++)
+    sums[r] = total(all[r]);
   if (i < all_bytes) { /* one group */
-    __m256i sum = multiply(
-        _mm256_zextsi128_si256(
-            _mm_loadu_si128((const void *)(line->less + i / 4))),
-        _mm256_zextsi128_si256(_mm_loadu_si128((const void *)(bytes + i))),
-        _mm256_zextsi128_si256(
-            _mm_loadu_si128((const void *)(line->even8 + i))),
-        _mm256_zextsi128_si256(
-            _mm_loadu_si128((const void *)(line->odd8 + i))));
-    rest = total(_mm256_cvtepi32_ps(sum)) * f16_float(scales[i >> shift]) *
-           line->scales[i / 4];
+    __m256i both = load_half(bytes + i), low = _mm256_and_si256(both, half);
+    __m256i high = _mm256_and_si256(_mm256_srli_epi16(both, 4), half);
+    for (int r = 0; r < rows; r++) {
+      __m256i less = _mm256_setr_epi32(lines[r].less[i / GROUP_BYTES], 0, 0, 0,
+                                       0, 0, 0, 0);
+      __m256i sum = multiply(less, low, high, load_half(lines[r].even8 + i),
+                             load_half(lines[r].odd8 + i));
+      sums[r] += total(_mm256_cvtepi32_ps(sum)) *
+                 f16_float(scales[i >> shift]) *
+                 lines[r].scales[i / GROUP_BYTES];
+    }
   }
-  return (total(all) + rest) * w->largest[column] -
-         zeros_share(w, column, line->sums);
 }
 #else
-static float dot4_bytes(const cpu_nbits *w, int64_t column,
-                        const cpu_nbits_line *line) {
+ALWAYS_INLINE void sum_rows(const cpu_nbits *w, int64_t column,
+                            const cpu_nbits_line *lines, const int rows,
+                            float *sums) {
   const uint8_t *bytes = bytes_of(w, column);
   const cpu_f16 *scales = w->halves + column * w->blocks;
-  float all = 0;
-  for (int64_t b = 0; b < w->blocks; b++) {
-    int32_t sum = 0;
-    int64_t from = b * w->size / 2;
-    for (int64_t i = from; i < from + w->size / 2; i++)
-      sum += ((bytes[i] & 15) - 8) * line->even8[i] +
-             ((bytes[i] >> 4) - 8) * line->odd8[i];
-    all += (float)sum * f16_float(scales[b]) * line->scales[from / 4];
+  for (int r = 0; r < rows; r++) {
+    sums[r] = 0;
+    for (int64_t b = 0; b < w->blocks; b++) {
+      int32_t sum = 0;
+      int64_t from = b * w->size / 2;
+      for (int64_t i = from; i < from + w->size / 2; i++)
+        sum += ((bytes[i] & 15) - 8) * lines[r].even8[i] +
+               ((bytes[i] >> 4) - 8) * lines[r].odd8[i];
+      sums[r] += (float)sum * f16_float(scales[b]) *
+                 lines[r].scales[from / GROUP_BYTES];
+    }
   }
-  return all * w->largest[column] - zeros_share(w, column, line->sums);
 }
 #endif
+
+#define BLOCKS 64 /* whose zero points are looked up at once */
+
+/* Takes off what zero points other than 8 come to. */
+static void take_zeros(const cpu_nbits *w, int64_t column,
+                       const cpu_nbits_line *lines, int64_t rows, float *sums) {
+  const cpu_f16 *scales = w->halves + column * w->blocks;
+  float zeros[BLOCKS];
+  if (!w->zeros && !w->packed_zeros) return;
+  for (int64_t from = 0; from < w->blocks; from += BLOCKS) {
+    int64_t count = w->blocks - from < BLOCKS ? w->blocks - from : BLOCKS;
+    for (int64_t b = 0; b < count; b++)
+      zeros[b] = f16_float(scales[from + b]) *
+                 (cpu_nbits_zero(w, column, from + b) - 8);
+    for (int64_t r = 0; r < rows; r++)
+      sums[r] -= dot(zeros, lines[r].sums + from, count);
+  }
+}
+
+/* A column's bytes are taken apart once for all rows. */
+static void dot4_bytes(const cpu_nbits *w, int64_t column,
+                       const cpu_nbits_line *lines, int64_t rows, float *sums) {
+  if (rows == CPU_NBITS_ROWS)
+    sum_rows(w, column, lines, CPU_NBITS_ROWS, sums);
+  else
+    for (int64_t r = 0; r < rows; r++)
+      sum_rows(w, column, lines + r, 1, sums + r);
+  take_zeros(w, column, lines, rows, sums);
+  for (int64_t r = 0; r < rows; r++)
+    sums[r] *= w->largest[column];
+}
 
 /* ---- a row of A -------------------------------------------------------------------------- */
 
@@ -293,12 +384,13 @@ static void narrow_block(const cpu_nbits_line *line, int64_t from, int64_t n,
     line->even8[i] = (int8_t)(even + (even < 0 ? -0.5f : 0.5f));
     line->odd8[i] = (int8_t)(odd + (odd < 0 ? -0.5f : 0.5f));
   }
-  for (int64_t lane = from / 8; lane < (from + n) / 8; lane++) {
+  for (int64_t g = from / CPU_NBITS_GROUP; g < (from + n) / CPU_NBITS_GROUP;
+       g++) {
     int32_t own = 0;
-    for (int64_t i = 4 * lane; i < 4 * lane + 4; i++)
+    for (int64_t i = g * GROUP_BYTES; i < (g + 1) * GROUP_BYTES; i++)
       own += line->even8[i] + line->odd8[i];
-    line->less[lane] = -8 * own;
-    line->scales[lane] = scale;
+    line->scales[g] = scale;
+    line->less[g] = -8 * own;
     sum += own;
   }
   *out_sum = (float)sum * scale;
@@ -331,21 +423,6 @@ static void expand(const cpu_nbits *w, int64_t column, float *to) {
           to[4 * i + j] = ((float)(bytes[i] >> 2 * j & 3) - zero) * scale;
     bytes += count;
   }
-}
-
-#define LANES 32
-
-static float dot(const float *a, const float *b, int64_t n) {
-  float lanes[LANES] = {0}, sum = 0;
-  int64_t i = 0;
-  for (; i + LANES <= n; i += LANES)
-    for (int k = 0; k < LANES; k++)
-      lanes[k] += a[i + k] * b[i + k];
-  for (; i < n; i++)
-    sum += a[i] * b[i];
-  for (int k = 0; k < LANES; k++)
-    sum += lanes[k];
-  return sum;
 }
 
 const cpu_nbits_loops NBITS = {.dot4 = dot4,
