@@ -272,50 +272,52 @@ static value *operand(const grouped *g, int64_t b, const value *cache,
   return to;
 }
 
+static void attend_batch(const grouped *g, value *const *in, value *y,
+                         const row *r) {
+  float scale = ref_float(g->call, "scale", 0);
+  attention all = {.q = in[QUERY],
+                   .k = in[KEY],
+                   .v = in[VALUE],
+                   .mask = in[VALUE + 1],
+                   .out = y,
+                   .heads = g->heads,
+                   .groups = g->groups,
+                   .m = g->rows,
+                   .n = in[KEY]->dims[2],
+                   .d = g->size,
+                   .e = g->size,
+                   .scale = scale != 0 ? (real)scale : 1 / sqrtl((real)g->size),
+                   .softcap = (real)ref_float(g->call, "softcap", 0),
+                   .rough = g->turning ? 8 : 0,
+                   .heads_last = true,
+                   .nan_as_zero = true};
+  for (int64_t h = 0; h < g->heads; h++)
+    run_rows(&all, 0, h, r);
+}
+
 static bool run_batch(const grouped *g, int64_t b, const value *key,
                       const value *kept, value *out) {
   int64_t n = begin_of(g, b) + g->rows;
+  kd_dtype dtype = ref_in(g->call, QUERY)->dtype;
   const int64_t mask_dims[] = {1, g->heads, g->rows, n};
   const int64_t out_dims[] = {1, g->rows, g->heads, g->size};
-  float scale = ref_float(g->call, "scale", 0);
-  value *q = operand(g, b, NULL, g->rows), *k = operand(g, b, key, n);
-  value *v = operand(g, b, kept, n);
-  value *mask = value_make(q ? q->dtype : KD_F32, 4, mask_dims);
-  value *y = value_make(q ? q->dtype : KD_F32, 4, out_dims);
+  value *in[] = {operand(g, b, NULL, g->rows), operand(g, b, key, n),
+                 operand(g, b, kept, n), value_make(dtype, 4, mask_dims)};
+  value *y = value_make(dtype, 4, out_dims);
   real *room = malloc(2 * (size_t)(n + 1) * sizeof *room);
-  bool good = q && k && v && mask && y && room && value_slack(y);
+  bool good = in[0] && in[1] && in[2] && in[3] && y && room && value_slack(y);
   if (good) {
-    fill_mask(g, b, mask);
-    attention all = {
-        .q = q,
-        .k = k,
-        .v = v,
-        .mask = mask,
-        .out = y,
-        .heads = g->heads,
-        .groups = g->groups,
-        .m = g->rows,
-        .n = n,
-        .d = g->size,
-        .e = g->size,
-        .scale = scale != 0 ? (real)scale : 1 / sqrtl((real)g->size),
-        .softcap = (real)ref_float(g->call, "softcap", 0),
-        .rough = g->turning ? 8 : 0,
-        .heads_last = true,
-        .nan_as_zero = true};
     const row r = {room, room + n + 1};
-    for (int64_t h = 0; h < g->heads; h++)
-      run_rows(&all, 0, h, &r);
+    fill_mask(g, b, in[3]);
+    attend_batch(g, in, y, &r);
     for (int64_t i = 0; i < y->count; i++) {
       out->x[b * y->count + i] = y->x[i];
       out->slack[b * y->count + i] = y->slack[i];
     }
   }
   free(room);
-  value_free(q);
-  value_free(k);
-  value_free(v);
-  value_free(mask);
+  for (int i = 0; i < 4; i++)
+    value_free(in[i]);
   value_free(y);
   return good;
 }

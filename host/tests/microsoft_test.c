@@ -205,6 +205,59 @@ static void halves_are_computed_as_floats(void **state) {
   close_set();
 }
 
+/* A block whose scale is far below its column's largest counts where A is large there. */
+static void small_scales_keep_their_digits(void **state) {
+  const product p = {1, 1, 64, 4, 32, 4, MIDDLE, false};
+  (void)state;
+  open_set(0);
+  for (int power = 0; power < 30; power += 3) {
+    memset(weights, 0x99, 32); /* each number is 9 - 8 */
+    scales[0] = 1;
+    scales[1] = ldexpf(1, -power);
+    for (int k = 0; k < 64; k++)
+      a[k] = k < 32 ? 1 : ldexpf(1, power);
+    run_product(&p, KD_F32);
+    assert_float_equal(got[0], 64, 0.1f);
+  }
+  close_set();
+}
+
+/* Without a zero point, the result has the type of what goes in. */
+static void bytes_stay_signed_where_shapes_come_late(void **state) {
+  const int64_t any = -1, four = 4, two = 2, dims[] = {2, 2};
+  const int8_t bytes[] = {-100, 0, 50, 100};
+  const float in_scale = 0.05f, out_scale = 0.01f;
+  (void)state;
+  open_set(0);
+  keel_builder *g = create_builder(context, "late");
+  keel_value x = keel_builder_input(g, "x", KD_I8, 1, &any);
+  keel_value shape = keel_builder_input(g, "shape", KD_I64, 1, &any);
+  const keel_value in[] = {
+      op(g, "Reshape", x, shape),
+      constant_of(g, create_tensor(context, KD_F32, 0, NULL, &in_scale)),
+      KEEL_ABSENT,
+      constant_of(g, create_tensor(context, KD_F32, 0, NULL, &out_scale)),
+      KEEL_ABSENT};
+  keel_builder_output(
+      g, "y",
+      keel_builder_op(g, "com.microsoft::QLinearSigmoid", NULL, 0, in, 5));
+  keel_plan *plan = finish_plan(g, NULL);
+  keel_tensor *given[] = {create_tensor(context, KD_I8, 1, &four, bytes),
+                          create_tensor(context, KD_I64, 1, &two, dims)};
+  keel_tensor *y = NULL;
+  int8_t result[4];
+  expect_ok(keel_plan_run(plan, given, 2, &y, 1));
+  assert_int_equal(keel_tensor_dtype(y), KD_I8);
+  expect_ok(keel_tensor_read(y, result, sizeof result));
+  for (int i = 0; i < 4; i++)
+    assert_int_equal(result[i],
+                     (int)lround(100 / (1 + exp(-(double)bytes[i] * 0.05))));
+  keel_tensor_release(y);
+  release_all(given, 2);
+  keel_plan_release(plan);
+  close_set();
+}
+
 /* What kernels hold of their weights lies side by side. */
 static void models_beside_each_other_keep_their_weights(void **state) {
   enum { MODELS = 5, COLUMNS = 24, TERMS = 96, ROUNDS = 3 };
@@ -566,6 +619,43 @@ static void places_outside_are_refused(void **state) {
   close_set();
 }
 
+/* An optional input without its partner, or of another shape. */
+static void caches_and_places_must_fit(void **state) {
+  enum { ROWS = 3, WIDE = HEADS * SIZE, THIN = GROUPS * SIZE };
+  const int64_t q_dims[] = {1, ROWS, WIDE}, k_dims[] = {1, ROWS, THIN};
+  const int64_t cache[] = {1, GROUPS, PLACES, SIZE}, few[] = {1, 1}, one = 1;
+  const int64_t ids[] = {-1, -1, -1}, all[] = {1, ROWS}, flat = 4000;
+  const int32_t length = ROWS - 1, total = ROWS;
+  const keel_attr attrs[] = {KEEL_INT("num_heads", HEADS),
+                             KEEL_INT("kv_num_heads", GROUPS)};
+  (void)state;
+  open_set(0);
+  fill_grouped(&kinds[0]);
+  for (int i = 0; i < 5; i++) {
+    keel_tensor *out[3] = {NULL};
+    keel_tensor *in[10] = {create_tensor(context, KD_F32, 3, q_dims, queries),
+                           create_tensor(context, KD_F32, 3, k_dims, keys),
+                           create_tensor(context, KD_F32, 3, k_dims, values)};
+    in[5] = create_tensor(context, KD_I32, 1, &one, &length);
+    in[6] = create_tensor(context, KD_I32, 0, NULL, &total);
+    if (i == 0) in[4] = create_tensor(context, KD_F32, 4, cache, past[1]);
+    if (i == 1) in[4] = create_tensor(context, KD_F32, 1, &flat, past[1]);
+    if (i == 2) in[3] = create_tensor(context, KD_F32, 4, cache, past[0]);
+    if (i == 3) in[9] = create_tensor(context, KD_I64, 2, few, ids);
+    if (i == 4) in[9] = create_tensor(context, KD_I64, 2, all, ids);
+    keel_status status = keel_call(context, GROUP, attrs, 2, in, 10, out, 3);
+    if (status == KD_OK) status = keel_tensor_wait(out[0]);
+    /* without do_rotary nobody asks where rows are */
+    assert_int_equal(status, i == 4 ? KD_OK : KD_INVALID_ARGUMENT);
+    if (i < 3) expect_message("past_key and past_value must be");
+    if (i == 3) expect_message("position_ids must be [1,3]");
+    for (int k = 0; k < 3; k++)
+      keel_tensor_release(out[k]);
+    release_all(in, 10);
+  }
+  close_set();
+}
+
 static keel_status try_product(int64_t n, int64_t k, int64_t bits,
                                int64_t block, int64_t columns) {
   const int64_t rows[] = {1, columns}, each[] = {4, 2}, packed[] = {4, 2, 16};
@@ -620,6 +710,9 @@ int main(void) {
       cmocka_unit_test(weights_of_few_bits_stay_packed),
       cmocka_unit_test(rows_see_what_they_should),
       cmocka_unit_test(places_outside_are_refused),
+      cmocka_unit_test(caches_and_places_must_fit),
+      cmocka_unit_test(small_scales_keep_their_digits),
+      cmocka_unit_test(bytes_stay_signed_where_shapes_come_late),
       cmocka_unit_test(weights_that_do_not_fit_are_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -55,6 +55,7 @@ typedef struct options {
   const char *plugin_options[8];
   uint32_t option_count;
   int64_t *tokens, token_count, drawn; /* drawn: how many at random; 0: none */
+  int64_t vocabulary; /* of a random model; 0: see its logits */
   int64_t count, end;
   long threads; /* 0: as Keel sees fit */
   sampling how;
@@ -124,6 +125,12 @@ static bool find_present(generation *g, uint32_t input, const char *name) {
     if (g->roles[g->input_count + i] != PRESENT ||
         strcmp(rest_of(port.name), rest_of(name)) != 0)
       continue;
+    for (uint32_t k = 0; k < g->donated_count; k++)
+      if (g->presents[g->donated[k]] == i) {
+        fprintf(stderr, "generate: %s is the next value of two inputs\n",
+                port.name);
+        return false;
+      }
     g->presents[input] = i;
     return true;
   }
@@ -164,7 +171,13 @@ static bool read_ports(generation *g) {
     if (!is_cache(&port) || !find_present(g, i, port.name)) return false;
     g->donated[g->donated_count++] = i;
   }
-  if (ids && logits) return true;
+  if (ids && logits && g->donated_count) return true;
+  if (ids && logits) {
+    fprintf(stderr,
+            "generate: the model has no cache: no inputs past_key_values.0.key"
+            " and so on; export it with a cache\n");
+    return false;
+  }
   fprintf(stderr, "generate: the model has no %s\n",
           ids ? "output logits" : "input input_ids");
   return false;
@@ -235,10 +248,15 @@ static keel_status read_logits(generation *g, keel_tensor *logits) {
   int64_t width = rank ? keel_tensor_dims(logits)[rank - 1] : 0;
   int64_t count = keel_tensor_elements(logits);
   keel_tensor *here = NULL, *wide = NULL;
-  if (width < 1 || count < width) return KD_INVALID_ARGUMENT;
+  if (width < 1 || count < width || (g->vocabulary && g->vocabulary != width)) {
+    fprintf(stderr,
+            "generate: the logits must be [batch, rows, tokens], of the same"
+            " tokens each time\n");
+    told = true;
+    return KD_INVALID_ARGUMENT;
+  }
   if (!g->logits) g->logits = malloc((size_t)width * sizeof *g->logits);
-  if (!g->logits || (g->vocabulary && g->vocabulary != width))
-    return KD_OUT_OF_MEMORY;
+  if (!g->logits) return KD_OUT_OF_MEMORY;
   g->vocabulary = width;
   keel_status status = keel_tensor_to(logits, NULL, &here);
   if (status == KD_OK && keel_tensor_dtype(here) != KD_F32) {
@@ -303,14 +321,17 @@ static keel_status run(generation *g, int64_t rows, const int64_t *tokens) {
 /* Whether each cache has the places that it was given: rows were written in place. */
 static bool kept_its_places(const generation *g) {
   for (uint32_t i = 0; i < g->input_count; i++)
-    if (g->roles[i] == PAST && keel_tensor_dims(g->inputs[i])[2] != g->room)
+    if (g->roles[i] == PAST && (keel_tensor_rank(g->inputs[i]) != 4 ||
+                                keel_tensor_dims(g->inputs[i])[2] != g->room))
       return false;
   return true;
 }
 
-/* The whole text. If the model turns out to append to its cache, once more from an empty one. */
+/* The whole text. If the model turns out to append to its cache, once more from an empty one;
+ * if that fails, too, what was wrong at first is said. */
 static keel_status read_text(generation *g) {
   const options *o = g->options;
+  char first[1024] = "";
   for (int i = 0; i < 2; i++) {
     g->done = 0;
     g->room = i ? 0 : o->token_count + o->count;
@@ -319,7 +340,12 @@ static keel_status read_text(generation *g) {
     double begin = now();
     if (status == KD_OK) status = run(g, o->token_count, o->tokens);
     g->prompt_time = now() - begin;
-    if (i || (status == KD_OK && kept_its_places(g))) return status;
+    if (status == KD_OK && (i || kept_its_places(g))) return KD_OK;
+    if (i && *first)
+      fprintf(stderr, "generate: with a cache of %lld places: %s\n",
+              (long long)(o->token_count + o->count), first);
+    if (i) return status;
+    if (status != KD_OK) snprintf(first, sizeof first, "%s", keel_message());
   }
   return KD_OK;
 }
@@ -334,8 +360,7 @@ static keel_status add_tokens(generation *g, int64_t *out_count) {
     fflush(stdout);
     ++*out_count;
     if (token == g->options->end || i + 1 == g->options->count) break;
-    if (i == 1 && g->options->profile)
-      keel_plan_profile(g->plan, KEEL_PROFILE_OPS);
+    if (!i && g->options->profile) keel_plan_profile(g->plan, KEEL_PROFILE_OPS);
     double begin = now();
     keel_status status = run(g, 1, &token);
     if (status != KD_OK) {
@@ -368,7 +393,7 @@ static void print_profile(keel_plan *plan) {
                          strcmp(kinds[k].device, line.device) != 0))
       k++;
     all += line.time;
-    if (k == KINDS) continue;
+    if (k == KINDS || !line.calls) continue;
     if (k == count) {
       kinds[count++] = line;
       continue;
@@ -425,12 +450,13 @@ static bool read_number(const char *text, double least, double most,
 
 static bool read_tokens(const char *text, options *o) {
   double count = 0;
+  free(o->tokens);
+  o->tokens = NULL;
   if (*text == 'x' && read_number(text + 1, 1, TOKENS_MOST, &count)) {
     o->drawn = o->token_count = (int64_t)count;
     o->tokens = calloc((size_t)count, sizeof *o->tokens);
     return o->tokens != NULL;
   }
-  free(o->tokens);
   o->tokens = malloc((strlen(text) + 1) * sizeof *o->tokens);
   o->token_count = o->drawn = 0;
   for (const char *at = text; o->tokens; at++) {
@@ -538,16 +564,47 @@ static keel_status load(keel_context *context, options *o,
   }
   if (sizes.places < o->token_count + o->count)
     sizes.places = o->token_count + o->count;
+  o->vocabulary = sizes.vocab;
   fprintf(stderr, "making random weights ...\n");
   return model_build(context, &sizes, o->how.state, out_program);
 }
 
-static void draw_tokens(options *o) {
+/* Below `most`, which any vocabulary has. */
+static void draw_tokens(options *o, int64_t most) {
+  enum { DRAWN_MOST = 100 };
   sampling how = o->how;
-  float even[100] = {0};
+  float even[DRAWN_MOST] = {0};
   how.temperature = how.top_p = 1;
   for (int64_t i = 0; i < o->drawn; i++)
-    o->tokens[i] = sample(&how, even, 100);
+    o->tokens[i] = sample(&how, even, most < DRAWN_MOST ? most : DRAWN_MOST);
+}
+
+/* What the model's logits say of its vocabulary; 0: they leave it open. */
+static int64_t vocabulary_of(const generation *g) {
+  if (g->options->vocabulary) return g->options->vocabulary;
+  for (uint32_t i = 0; i < g->output_count; i++) {
+    keel_port port;
+    keel_plan_output(g->plan, i, &port);
+    if (g->roles[g->input_count + i] == LOGITS && port.rank &&
+        port.rank != KEEL_RANK_UNKNOWN && port.dims[port.rank - 1] > 0)
+      return port.dims[port.rank - 1];
+  }
+  return 0;
+}
+
+/* A token that the model does not have is named here, not by the op that meets it. */
+static bool check_tokens(const generation *g, options *o) {
+  int64_t most = vocabulary_of(g);
+  draw_tokens(o, most ? most : INT64_MAX);
+  for (int64_t i = 0; most && i < o->token_count; i++)
+    if (o->tokens[i] >= most) {
+      fprintf(stderr,
+              "generate: token %lld is not the model's, which has %lld;"
+              " --tokens gives the text\n",
+              (long long)o->tokens[i], (long long)most);
+      return false;
+    }
+  return true;
 }
 
 static keel_status generate(keel_context *context, options *o) {
@@ -568,11 +625,10 @@ static keel_status generate(keel_context *context, options *o) {
   /* the plan keeps of the weights what its kernels have no form of their own of */
   keel_program_release(program);
   if (status == KD_OK && !take_memory(&g, plan)) status = KD_OUT_OF_MEMORY;
-  if (status == KD_OK && !read_ports(&g)) {
+  if (status == KD_OK && (!read_ports(&g) || !check_tokens(&g, o))) {
     told = true;
     status = KD_INVALID_ARGUMENT;
   }
-  draw_tokens(o);
   if (status == KD_OK) status = read_text(&g);
   if (status == KD_OK) status = add_tokens(&g, &added);
   if (status == KD_OK) print_facts(&g, added);

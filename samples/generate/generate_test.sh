@@ -35,6 +35,9 @@ done
 first=$(say $model --tokens x40 --count 4) second=$(say $model --tokens x40 --count 4 --end "${first%% *}")
 [ "$second" = "${first%% *}" ] || wrong "\"$second\" does not end with ${first%% *}"
 
+# a vocabulary of two, a text at random
+[ "$(say --random tiny,vocab=2 --tokens x16 --count 3 | wc -w)" = 3 ] || wrong "a vocabulary of two"
+
 # drawn by a seed, the same each time, and others by another
 # shellcheck disable=SC2086
 drawn=$(say $model --count 12 --top-p 0.9 --temperature 2 --seed 7)
@@ -62,6 +65,7 @@ refuse 'there is no model "7b"' --random 7b
 refuse 'is no size' --random tiny,layer=3
 refuse 'kv_heads must divide' --random tiny,kv_heads=3
 refuse 'no-such-file' no-such-file
+refuse 'token 300 is not the model' --random tiny --tokens 300
 refuse 'nothing is known of the model' "$(dirname "$0")/../../plugins/cuda/tests/products.mlir"
 [ $failed = 0 ] && echo "generate: as it should be"
 exit $failed

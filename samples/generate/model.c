@@ -23,17 +23,8 @@ typedef struct making {
 
 /* ---- sizes ------------------------------------------------------------------------------- */
 
-int model_read_sizes(const char *text, model_sizes *out) {
-  static const model_sizes half = {16, 1536, 16, 4, 4096, 32000, 32, 4, 8192};
-  static const model_sizes tiny = {2, 64, 4, 2, 128, 256, 32, 4, 512};
-  size_t size = strcspn(text, ",");
-  int is_half = size == 4 && !strncmp(text, "0.5b", 4);
-  if (!is_half && !(size == 4 && !strncmp(text, "tiny", 4))) {
-    fprintf(stderr, "generate: there is no model \"%.*s\": 0.5b, tiny\n",
-            (int)size, text);
-    return 0;
-  }
-  *out = is_half ? half : tiny;
+/* ",layers=4,vocab=500": changes of the sizes. */
+static int read_changes(const char *at, model_sizes *out) {
   const struct {
     const char *name;
     int64_t *value, most;
@@ -43,9 +34,9 @@ int model_read_sizes(const char *text, model_sizes *out) {
       {"ffn", &out->ffn, 1 << 18},      {"vocab", &out->vocab, 1 << 20},
       {"block", &out->block, 1 << 10},  {"accuracy", &out->accuracy, 4},
       {"places", &out->places, 1 << 20}};
-  for (const char *at = text + size; *at;) {
-    size_t i = 0, count = sizeof fields / sizeof *fields;
+  while (*at) {
     const char *name = at + 1;
+    size_t i = 0, count = sizeof fields / sizeof *fields;
     size_t length = strcspn(name, "=,");
     while (i < count && (strlen(fields[i].name) != length ||
                          strncmp(fields[i].name, name, length) != 0))
@@ -65,6 +56,21 @@ int model_read_sizes(const char *text, model_sizes *out) {
     *fields[i].value = value;
     at = end;
   }
+  return 1;
+}
+
+int model_read_sizes(const char *text, model_sizes *out) {
+  static const model_sizes half = {16, 1536, 16, 4, 4096, 32000, 32, 4, 8192};
+  static const model_sizes tiny = {2, 64, 4, 2, 128, 256, 32, 4, 512};
+  size_t size = strcspn(text, ",");
+  int is_half = size == 4 && !strncmp(text, "0.5b", 4);
+  if (!is_half && !(size == 4 && !strncmp(text, "tiny", 4))) {
+    fprintf(stderr, "generate: there is no model \"%.*s\": 0.5b, tiny\n",
+            (int)size, text);
+    return 0;
+  }
+  *out = is_half ? half : tiny;
+  if (!read_changes(text + size, out)) return 0;
   if (out->hidden % out->heads || out->heads % out->kv_heads ||
       out->hidden / out->heads % 16) {
     fprintf(stderr,

@@ -14,7 +14,7 @@ static keel_status check_blocks(const keel_infer *infer, int64_t n, int64_t k,
   if (block < 16 || block > 1 << 20 || (block & (block - 1)))
     return keel_infer_fail(
         infer, KD_INVALID_ARGUMENT,
-        "block_size must be a power of two from 16 on, not %lld",
+        "block_size must be a power of two from 16 to 1048576, not %lld",
         (long long)block);
   if (n < 1 || k < 1 || !keel_is_plausible(n) || !keel_is_plausible(k))
     return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
@@ -147,6 +147,11 @@ static keel_status check_rotary(const keel_infer *infer, const grouped *g) {
   const keel_type *cos = keel_infer_in(infer, 7),
                   *sin = keel_infer_in(infer, 8);
   const keel_type *places = keel_infer_in(infer, 9);
+  if (places && (places->rank != 2 || places->dims[0] != g->batch ||
+                 places->dims[1] != g->rows))
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                           "position_ids must be [%lld,%lld]",
+                           (long long)g->batch, (long long)g->rows);
   if (!keel_attr_int(infer->op, "do_rotary", 0)) return KD_OK;
   if (!cos || !sin || cos->rank != 2 || cos != sin || cos->dims[1] < 1 ||
       cos->dims[1] * 2 > g->size)
@@ -154,11 +159,6 @@ static keel_status check_rotary(const keel_infer *infer, const grouped *g) {
                            "with do_rotary, cos_cache and sin_cache must be"
                            " [positions, half of what turns of %lld]",
                            (long long)g->size);
-  if (places && (places->rank != 2 || places->dims[0] != g->batch ||
-                 places->dims[1] != g->rows))
-    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
-                           "position_ids must be [%lld,%lld]",
-                           (long long)g->batch, (long long)g->rows);
   return KD_OK;
 }
 
@@ -210,9 +210,10 @@ keel_status keel_shape_group_query_attention(keel_infer *infer) {
                            (long long)g.rows);
   KEEL_TRY(check_bias(infer, &g, total));
   int64_t dims[] = {g.batch, g.groups, total, g.size};
-  if (past) {
-    if (past != past_value || past->rank != 4 || past->dims[0] != g.batch ||
-        past->dims[1] != g.groups || past->dims[3] != g.size)
+  if (past || past_value) {
+    if (!past || past != past_value || past->rank != 4 ||
+        past->dims[0] != g.batch || past->dims[1] != g.groups ||
+        past->dims[3] != g.size)
       return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
                              "past_key and past_value must be"
                              " [%lld,%lld,places,%lld]",
@@ -239,9 +240,35 @@ static keel_status give_rows(keel_infer *infer, uint32_t from, uint32_t to) {
   return KD_OK;
 }
 
+/* Other operands are broadcast to the first: they do not widen it. */
+static keel_status check_operands(const keel_infer *infer) {
+  const keel_dims own = keel_dims_of(infer->in[0]);
+  for (uint32_t i = 1; i < infer->input_count; i++) {
+    keel_dims with = own;
+    const keel_type *type = infer->in[i];
+    if (!type) continue;
+    bool fits = keel_dims_broadcast(&with, type->rank, type->dims) &&
+                with.rank == own.rank;
+    for (uint32_t d = 0; fits && d < own.rank; d++)
+      fits = with.dims[d] == own.dims[d];
+    if (!fits)
+      return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                             "input %u does not broadcast to input 0",
+                             (unsigned)i);
+  }
+  return KD_OK;
+}
+
+keel_status keel_shape_first(keel_infer *infer) {
+  const keel_dims dims = keel_dims_of(infer->in[0]);
+  KEEL_TRY(check_operands(infer));
+  return keel_infer_dims(infer, 0, &dims);
+}
+
 /* The norm of input + skip + bias, and that sum. */
 keel_status keel_shape_skip_norm(keel_infer *infer) {
   const keel_dims dims = keel_dims_of(infer->in[0]);
+  KEEL_TRY(check_operands(infer));
   KEEL_TRY(give_rows(infer, 1, 2));
   KEEL_TRY(keel_infer_dims(infer, 3, &dims));
   return keel_infer_dims(infer, 0, &dims);
@@ -267,7 +294,10 @@ static keel_status as_of(keel_infer *infer, const keel_type *const *in,
   keel_status status = shape(infer);
   infer->in = own;
   infer->input_count = own_count;
-  return status;
+  return status == KD_INVALID_ARGUMENT
+             ? keel_infer_fail(infer, status,
+                               "the shapes of its operands do not fit")
+             : status;
 }
 
 /* Operands are inputs 0 and 3. */

@@ -142,7 +142,7 @@ keel_status keel_shape_trees(keel_infer *infer) {
 keel_status keel_shape_couple(keel_infer *infer) {
   const keel_type *x = infer->in[0];
   int64_t classes = keel_attr_int(infer->op, "classes", 0);
-  if (classes < 2 || classes > INT32_MAX || x->rank != 2 ||
+  if (classes < 2 || classes > 1 << 20 || x->rank != 2 ||
       x->dims[1] != classes * (classes - 1) / 2)
     return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
                            "X must be [rows, pairs] of the pairs of %lld"

@@ -156,8 +156,8 @@ const keel_schema_row keel_schema_rows[] = {
              trained_by_four),
 
     /* what ONNX Runtime's optimiser makes of models, written with other ops, too */
-    MICROSOFT("BiasGelu", "float", "A:T B:T -> C:T", "", same),
-    MICROSOFT("FastGelu", "float", "X:T bias:T? -> Y:T", "", same),
+    MICROSOFT("BiasGelu", "float", "A:T B:T -> C:T", "", first),
+    MICROSOFT("FastGelu", "float", "X:T bias:T? -> Y:T", "", first),
     MICROSOFT("Gelu", "float", "X:T -> Y:T", "", same),
     MICROSOFT("QuickGelu", "float", "X:T -> Y:T", "alpha:f=1.702", same),
     MICROSOFT("RotaryEmbedding", "float",

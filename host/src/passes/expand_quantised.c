@@ -16,9 +16,9 @@ static uint32_t numbers_of(keel_expansion *all, uint32_t first) {
 /* The output as bytes, by the scale and zero point from input `scale` on. Without a zero point,
  * bytes are of the type of input 0. */
 static void give_bytes(keel_expansion *all, uint32_t value, uint32_t scale) {
-  const keel_type *type = keel_expansion_type(all, 0);
-  const keel_attr own = KEEL_INT(
-      "output_dtype", type && type->dtype == KD_I8 ? 3 : 2); /* ONNX's */
+  kd_dtype dtype = keel_expansion_dtype(all, keel_expansion_in(all, 0));
+  const keel_attr own =
+      KEEL_INT("output_dtype", dtype == KD_I8 ? 3 : 2); /* ONNX's */
   uint32_t zero = keel_expansion_in(all, scale + 1);
   const uint32_t inputs[] = {value, keel_expansion_in(all, scale), zero};
   keel_expansion_give(

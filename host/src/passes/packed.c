@@ -33,7 +33,7 @@ static bool is_few_bits(kd_dtype dtype) {
 }
 
 static bool is_block(int64_t size) {
-  return size >= 16 && !(size & (size - 1));
+  return size >= 16 && size <= 1 << 20 && !(size & (size - 1));
 }
 
 /* Scales by blocks along k, or one a column. */

@@ -55,7 +55,7 @@ static int64_t begin_of(const grouped *g, int64_t b) {
 /* ---- new rows ------------------------------------------------------------------------------ */
 
 static int64_t place_of(const grouped *g, int64_t b, int64_t row) {
-  return kd_has_input(g->launch, PLACES)
+  return g->turned && kd_has_input(g->launch, PLACES)
              ? int_at(in(g, PLACES), b * g->rows + row)
              : begin_of(g, b) + row;
 }

@@ -9,9 +9,10 @@
 
 #include "kernels.h"
 
-#define FEW   8  /* rows for which no panel is made */
-#define PANEL 64 /* columns that are expanded at once */
-#define TALL  32 /* rows of bytes, some 8 KiB each */
+#define FEW        8        /* rows for which no panel is made */
+#define PANEL      64       /* columns that are expanded at once */
+#define LEAST_HALF 0x1p-14f /* with all its digits */
+#define TALL       32       /* rows of bytes, some 8 KiB each */
 
 enum { A, B, SCALES, ZEROS, GROUPS, BIAS };
 
@@ -70,17 +71,29 @@ static size_t up(size_t bytes) {
   return (bytes + 63) / 64 * 64;
 }
 
-/* Scales over the largest of their column: within half's range, whatever they are. */
-static void halve_scales(const float *scales, int64_t columns, int64_t blocks,
+/* Scales over the largest of their column. False: some are so much smaller that a half would
+ * not keep its digits. */
+static bool halve_scales(const float *scales, int64_t columns, int64_t blocks,
                          cpu_f16 *halves, float *largest) {
+  bool kept = true;
   for (int64_t n = 0; n < columns; n++, scales += blocks, halves += blocks) {
     float most = 0;
     for (int64_t b = 0; b < blocks; b++)
       most = fabsf(scales[b]) > most ? fabsf(scales[b]) : most;
-    for (int64_t b = 0; b < blocks; b++)
+    for (int64_t b = 0; b < blocks; b++) {
+      kept &= scales[b] == 0 || fabsf(scales[b]) >= most * LEAST_HALF;
       halves[b] = float_f16(most > 0 ? scales[b] / most : 0);
+    }
+    kept &= most < INFINITY;
     largest[n] = most;
   }
+  return kept;
+}
+
+static void drop_weights(kd_kernel *kernel) {
+  if (kernel->all) cpu_weights_drop(kernel->all);
+  kernel->all = NULL;
+  kernel->halves = NULL;
 }
 
 /* All weights, where they and their scales are constants, and rows may be bytes. */
@@ -103,11 +116,12 @@ static void hold_weights(const kd_node *node, kd_kernel *kernel) {
   if (all) {
     memcpy(all, data.data, (size_t)data.size);
     cpu_convert(scales.data, scales.dtype, floats, KD_F32, count);
-    halve_scales(floats, columns, data.dims[1], (cpu_f16 *)(all + bytes),
-                 (float *)(all + bytes + halves));
     kernel->data = (const uint8_t *)all;
     kernel->halves = (const cpu_f16 *)(all + bytes);
     kernel->largest = (const float *)(all + bytes + halves);
+    if (!halve_scales(floats, columns, data.dims[1], (cpu_f16 *)(all + bytes),
+                      (float *)(all + bytes + halves)))
+      drop_weights(kernel);
   }
   free(floats);
 }
@@ -132,7 +146,7 @@ uint64_t cpu_taken_nbits(kd_kernel *kernel) {
 }
 
 void cpu_destroy_nbits(kd_kernel *kernel) {
-  if (kernel->all) cpu_weights_drop(kernel->all);
+  drop_weights(kernel);
   free(kernel->scales);
   free(kernel->zeros);
   free(kernel);

@@ -373,6 +373,12 @@ static float largest(const float *x, int64_t n) {
   return most;
 }
 
+/* NaN, which infinities leave, counts as 0. */
+static int8_t to_byte(float x) {
+  float rounded = x + (x < 0 ? -0.5f : 0.5f);
+  return rounded == rounded ? (int8_t)rounded : 0;
+}
+
 static void narrow_block(const cpu_nbits_line *line, int64_t from, int64_t n,
                          float *out_sum) {
   float most = largest(line->x + from, n), scale = most / 127;
@@ -381,8 +387,8 @@ static void narrow_block(const cpu_nbits_line *line, int64_t from, int64_t n,
   by = by < INFINITY ? by : 0;
   for (int64_t i = from / 2; i < (from + n) / 2; i++) {
     float even = line->x[2 * i] * by, odd = line->x[2 * i + 1] * by;
-    line->even8[i] = (int8_t)(even + (even < 0 ? -0.5f : 0.5f));
-    line->odd8[i] = (int8_t)(odd + (odd < 0 ? -0.5f : 0.5f));
+    line->even8[i] = to_byte(even);
+    line->odd8[i] = to_byte(odd);
   }
   for (int64_t g = from / CPU_NBITS_GROUP; g < (from + n) / CPU_NBITS_GROUP;
        g++) {
