@@ -441,7 +441,8 @@ static const kc_rule rules[] = {
          "Casts round to nearest, ties to even; cutting the low half of an f32"
          " is not a cast to bf16."),
     RULE(MUST, "op.small-types", op_small, 0, "kernel.h",
-         "Semantics are those of the op's schema", "KD_F8E4M3FN KD_U4 KD_F4E2M1",
+         "Semantics are those of the op's schema",
+         "KD_F8E4M3FN KD_U4 KD_F4E2M1",
          "Casts to types of eight bits or less round to nearest, ties to even,"
          " and what is too large becomes the largest; several elements share a"
          " byte, the first in its lowest bits."),
