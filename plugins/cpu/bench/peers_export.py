@@ -31,7 +31,7 @@ QUANTISED = {
     "mobilenet_v3_large_qdq": ("mobilenet_v3_large", "static"),
     "bert_qdq": ("bert", "static"),
     "bert_dynamic": ("bert", "dynamic"),
-    "bert_operator": ("bert", "operator"),
+    "bert_operator": ("bert", "products"),
     "distilbert_qdq": ("distilbert", "static"),
     "gpt2_dynamic": ("gpt2", "dynamic"),
     "mobilenet_v3_large_dynamic": ("mobilenet_v3_large", "dynamic"),
@@ -90,8 +90,11 @@ def quantise(base, way, path):
     if way == "dynamic":
         q.quantize_dynamic(model, path)
     else:
-        form = q.QuantFormat.QOperator if way == "operator" else q.QuantFormat.QDQ
-        q.quantize_static(model, path, Draws(feeds), quant_format=form, per_channel=True)
+        # scores have a mask of minus infinity, to whose range nothing can be quantised
+        types = ["MatMul", "Gemm"] if way == "products" else None
+        form = q.QuantFormat.QDQ if way == "static" else q.QuantFormat.QOperator
+        q.quantize_static(model, path, Draws(feeds), quant_format=form, per_channel=True,
+                          op_types_to_quantize=types)
     return feeds
 
 
