@@ -50,7 +50,7 @@ class Model:
         self.wanted = [np.load(os.path.join(folder, f"output_{i}.npy"))
                        for i in range(len(self.outputs))]
         self.half = self.name.endswith("_f16")
-        self.rounded = self.name.endswith(("_f16", "_qdq", "_dynamic"))
+        self.rounded = self.name.endswith(("_f16", "_qdq", "_dynamic", "_operator"))
 
 
 # ---- how far results are apart -----------------------------------------------------------
