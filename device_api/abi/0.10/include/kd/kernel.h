@@ -126,7 +126,8 @@ KD_STATIC_ASSERT(sizeof(kd_alias) == 16, "kd_alias is frozen");
  * types.
  *
  * Semantics are those of the op's schema: ONNX's operator specification for
- * domain "ai.onnx", Keel's for domain "keel". */
+ * domain "ai.onnx", Keel's for domain "keel", ONNX Runtime's list of contributed
+ * operators for domain "com.microsoft". */
 typedef struct kd_kernel_def {
   uint32_t struct_size; /* sizeof(kd_kernel_def) as the plugin knew it */
   uint32_t flags;       /* KD_KERNEL_* */
