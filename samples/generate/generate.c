@@ -665,7 +665,7 @@ int main(int argc, char **argv) {
   if (status == KD_OK) status = generate(context, &o);
   if (status != KD_OK && !told)
     fprintf(stderr, "generate: %s\n",
-            status == KD_OUT_OF_MEMORY ? "no memory" : keel_message());
+            *keel_message() ? keel_message() : "no memory");
   keel_close(context);
   free(o.tokens);
   return status == KD_OK ? 0 : 1;
