@@ -39,6 +39,15 @@ endif()
 keel_note("${KEEL_CJSON}" "cJSON" "plugin manifests"
           "no plugin manifests; install libcjson-dev")
 
+# regular expressions in models
+find_path(PCRE2_INCLUDE pcre2.h)
+find_library(PCRE2_LIBRARY pcre2-8)
+if(PCRE2_INCLUDE AND PCRE2_LIBRARY)
+  set(KEEL_PCRE2 ON)
+endif()
+keel_note("${KEEL_PCRE2}" "PCRE2" "RegexFullMatch and Tokenizer"
+          "no RegexFullMatch, no Tokenizer by expressions; install libpcre2-dev")
+
 # CPU mathematics: headers only; the libraries are opened when first used
 find_path(OPENBLAS_INCLUDE cblas.h
           PATH_SUFFIXES openblas openblas-pthread x86_64-linux-gnu)

@@ -125,6 +125,26 @@ static bool data_agree(keel_tensor *got, keel_tensor *want, tolerance within,
   return agree;
 }
 
+static bool strings_agree(keel_tensor *got, keel_tensor *want, char *text,
+                          size_t size) {
+  for (int64_t i = 0; i < keel_tensor_elements(want); i++) {
+    const char *a = "", *b = "";
+    uint64_t a_size = 0, b_size = 0;
+    bool read = keel_strings_at(got, i, &a, &a_size) == KD_OK &&
+                keel_strings_at(want, i, &b, &b_size) == KD_OK;
+    if (read && a_size == b_size && !memcmp(a, b, a_size)) continue;
+    char where[128];
+    where_text(want, i, where, sizeof where);
+    if (read)
+      snprintf(text, size, "[%s] is \"%.60s\", expected \"%.60s\"", where, a,
+               b);
+    else
+      snprintf(text, size, "%s", keel_message());
+    return false;
+  }
+  return true;
+}
+
 static bool items_agree(keel_tensor *got, keel_tensor *want, tolerance within,
                         char *text, size_t size) {
   int64_t count = keel_sequence_length(want);
@@ -157,6 +177,8 @@ bool values_agree(keel_tensor *got, keel_tensor *want, tolerance within,
     snprintf(text, size, "%s, expected %s", a, b);
     return false;
   }
+  if (keel_tensor_dtype(want) == KD_STRING)
+    return strings_agree(got, want, text, size);
   return keel_optional_is_empty(want) ||
          data_agree(got, want, within, text, size);
 }

@@ -262,6 +262,13 @@ static int make_random(const arguments *all, session *run, uint32_t index,
             port.name, port.name);
     return EXIT_USAGE;
   }
+  if (port.dtype == KD_STRING) {
+    fprintf(stderr,
+            "keel run: input \"%s\" is strings, which are not made at random;"
+            " give it with --input %s=FILE\n",
+            port.name, port.name);
+    return EXIT_USAGE;
+  }
   int64_t count = 1;
   bool countable = true;
   for (uint32_t i = 0; i < rank; i++) {

@@ -63,6 +63,29 @@ KEEL_API keel_status keel_tensor_wrap(keel_context *context, kd_dtype dtype,
                                       void *done_context,
                                       KD_OWNED keel_tensor **out_tensor);
 
+/* Makes a tensor of strings (KD_STRING), which are copied. It stays in host memory, and no device
+ * gets it: the runtime itself runs the ops that ONNX has for strings. keel_tensor_size of it is 0,
+ * and keel_tensor_read and keel_tensor_data have no data of it.
+ *
+ * dims     as above
+ * strings  one for each element, in UTF-8 where an op looks at characters
+ * sizes    in bytes; NULL: each string ends at its first byte of 0
+ * Returns KD_OK, KD_INVALID_ARGUMENT (as above, or a string is NULL), KD_OUT_OF_MEMORY. */
+KEEL_API keel_status keel_strings_create(keel_context *context, uint32_t rank,
+                                         const int64_t *dims,
+                                         const char *const *strings,
+                                         const uint64_t *sizes,
+                                         KD_OWNED keel_tensor **out_tensor);
+
+/* An element of a tensor of strings, by its place among all. Waits. It lives as long as the
+ * tensor, and has a byte of 0 behind it.
+ *
+ * out_size  bytes, without that 0; may be NULL
+ * Returns KD_OK, KD_INVALID_ARGUMENT (no strings), KD_OUT_OF_RANGE, or the value's failure. */
+KEEL_API keel_status keel_strings_at(keel_tensor *tensor, int64_t index,
+                                     const char **out_string,
+                                     uint64_t *out_size);
+
 /* Adds or removes a reference. NULL does nothing. */
 KEEL_API keel_tensor *keel_tensor_retain(keel_tensor *tensor);
 KEEL_API void keel_tensor_release(keel_tensor *tensor);

@@ -6,10 +6,12 @@
 
 #include "device/lost.h"
 #include "eager/launch.h"
+#include "eager/on_strings.h"
 #include "memory/copy.h"
 #include "memory/layout.h"
 #include "ops/shapes.h"
 #include "trace/trace.h"
+#include "values/strings.h"
 
 #define FEW 16
 
@@ -68,6 +70,7 @@ static keel_status infer(const keel_call_site *site, keel_tensor *const *inputs,
     out[i] = NULL;
   for (uint32_t i = 0; i < n && status == KD_OK; i++)
     if (inputs[i] && inputs[i]->kind != KEEL_DATA &&
+        !keel_is_strings(inputs[i]) &&
         !keel_schema_takes_resource(site->op->schema, i))
       status = keel_infer_fail(&all, KD_INVALID_ARGUMENT,
                                "input %u is not a tensor", (unsigned)i);
@@ -393,6 +396,8 @@ keel_status keel_call_site_run(keel_call_site *site, keel_device *scope,
     if (matches(spec, wanted, inputs, n, m, any_own))
       return run_spec(site, spec, inputs, outputs, donated);
   }
+  if (keel_concerns_strings(site->op, inputs, n))
+    return keel_call_on_strings(site, wanted, inputs, n, outputs, m);
   keel_specialisation *spec = NULL;
   KEEL_TRY(bind(site, wanted, inputs, n, m, any_own, &spec));
   bool kept = keep(site, spec);

@@ -6,6 +6,7 @@
 
 #include "memory/access.h"
 #include "onnx/small.h"
+#include "ops/text.h"
 #include "values/tensor.h"
 #ifdef KEEL_WITH_ONNX
 #include "frontends/onnx/onnx.h"
@@ -46,9 +47,10 @@ static keel_status parse_shape(const char *path, const char *at,
   return KD_OK;
 }
 
+/* out_points: of KD_STRING, the code points of each string, in 4 bytes each */
 static keel_status parse_header(const char *path, const char *header,
-                                kd_dtype *out_dtype, uint32_t *out_rank,
-                                int64_t *dims) {
+                                kd_dtype *out_dtype, uint64_t *out_points,
+                                uint32_t *out_rank, int64_t *dims) {
   const char *descr = after_key(header, "'descr'");
   const char *order = after_key(header, "'fortran_order'");
   const char *shape = after_key(header, "'shape'");
@@ -60,6 +62,10 @@ static keel_status parse_header(const char *path, const char *header,
     if (!strncmp(descr + 1, kinds[i].descr, size) && descr[1 + size] == '\'')
       *out_dtype = kinds[i].dtype;
   }
+  if (!strncmp(descr, "'<U", 3)) {
+    *out_points = strtoull(descr + 3, NULL, 10);
+    *out_dtype = *out_points > UINT32_MAX ? KD_NONE : KD_STRING;
+  }
   if (*out_dtype == KD_NONE)
     return keel_fail(KD_UNIMPLEMENTED, "%s: numpy type %.8s is not supported",
                      path, descr);
@@ -69,6 +75,32 @@ static keel_status parse_header(const char *path, const char *header,
                      " it",
                      path);
   return parse_shape(path, shape, out_rank, dims);
+}
+
+/* Strings of as many code points each, filled up with 0. */
+static keel_status load_strings(keel_context *context, const keel_type *type,
+                                const uint8_t *data, uint64_t points,
+                                keel_tensor **out_value) {
+  uint64_t each = points * 4; /* bytes, as UTF-8 needs no more */
+  keel_piece *pieces = keel_pieces_new(type->elements);
+  char *text = malloc((uint64_t)type->elements * each + 1);
+  keel_status status =
+      pieces && text ? KD_OK : keel_no_memory((uint64_t)type->elements * each);
+  for (int64_t i = 0; i < type->elements && status == KD_OK; i++) {
+    char *at = text + (uint64_t)i * each;
+    pieces[i].at = at;
+    for (uint64_t k = 0; k < points; k++) {
+      uint32_t point = 0;
+      memcpy(&point, data + ((uint64_t)i * points + k) * 4, sizeof point);
+      if (!point) break;
+      pieces[i].size += keel_utf8_put(point, at + pieces[i].size);
+    }
+  }
+  if (status == KD_OK)
+    status = keel_strings_tensor(context, type, pieces, out_value);
+  free(pieces);
+  free(text);
+  return status;
 }
 
 static keel_status load_npy(keel_context *context, const char *path,
@@ -88,17 +120,24 @@ static keel_status load_npy(keel_context *context, const char *path,
   kd_dtype dtype = KD_NONE;
   uint32_t rank = 0;
   int64_t dims[KD_MAX_RANK];
+  uint64_t points = 0;
   const keel_type *type = NULL;
-  keel_status status = parse_header(path, header, &dtype, &rank, dims);
+  keel_status status = parse_header(path, header, &dtype, &points, &rank, dims);
   free(header);
   if (status == KD_OK) status = keel_type_of(dtype, rank, dims, &type);
   if (status != KD_OK) return status;
-  if (type->bytes > file->size - head - size)
+  uint64_t bytes = type->bytes, there = file->size - head - size;
+  if (dtype == KD_STRING &&
+      __builtin_mul_overflow((uint64_t)type->elements, points * 4, &bytes))
+    bytes = UINT64_MAX;
+  if (bytes > there)
     return keel_fail(KD_DATA_LOSS,
                      "%s: is truncated: the shape needs %llu bytes of data,"
                      " and there are %llu",
-                     path, (unsigned long long)type->bytes,
-                     (unsigned long long)(file->size - head - size));
+                     path, (unsigned long long)bytes,
+                     (unsigned long long)there);
+  if (dtype == KD_STRING)
+    return load_strings(context, type, data + head + size, points, out_value);
   return keel_tensor_create(context, dtype, rank, dims, data + head + size,
                             out_value);
 }
@@ -139,13 +178,54 @@ static float wide_element(const keel_tensor *tensor, int64_t i) {
   return value;
 }
 
+static uint64_t count_points(keel_piece piece) {
+  uint64_t count = 0;
+  const char *end = piece.at + piece.size;
+  for (uint32_t bytes = 0; piece.at < end; piece.at += bytes, count++)
+    keel_utf8_get(piece.at, end, &bytes);
+  return count;
+}
+
+static uint64_t longest_of(const keel_tensor *tensor) {
+  uint64_t longest = 1; /* numpy has no strings of 0 */
+  for (int64_t i = 0; keel_is_strings(tensor) && i < tensor->type->elements;
+       i++) {
+    uint64_t points = count_points(keel_strings_get(tensor->strings, i));
+    if (points > longest) longest = points;
+  }
+  return longest;
+}
+
+/* As numpy has strings: code points, filled up with 0. A byte that is no UTF-8 becomes the point
+ * that stands for such. */
+static void write_strings(const keel_tensor *tensor, uint64_t points,
+                          FILE *file) {
+  for (int64_t i = 0; i < tensor->type->elements; i++) {
+    keel_piece piece = keel_strings_get(tensor->strings, i);
+    const char *at = piece.at, *end = at + piece.size;
+    for (uint64_t k = 0; k < points; k++) {
+      uint32_t point = 0, bytes = 0;
+      if (at < end) point = keel_utf8_get(at, end, &bytes);
+      if (point > 0x10ffff) point = 0xfffd;
+      at += bytes;
+      fwrite(&point, sizeof point, 1, file);
+    }
+  }
+}
+
 static keel_status write_npy(void *context, FILE *file) {
   const keel_tensor *tensor = context;
   const keel_type *type = tensor->type;
+  char strings[32];
+  uint64_t points = longest_of(tensor);
   bool wide = type->dtype == KD_BF16 || onnx_is_small(type->dtype);
   const char *descr = wide ? "<f4" : NULL;
   for (size_t i = 0; i < KEEL_COUNT_OF(kinds); i++)
     if (kinds[i].dtype == type->dtype) descr = kinds[i].descr;
+  if (keel_is_strings(tensor)) {
+    snprintf(strings, sizeof strings, "<U%llu", (unsigned long long)points);
+    descr = strings;
+  }
   if (!descr)
     return keel_fail(KD_UNIMPLEMENTED, "numpy has no type for %s",
                      keel_dtype_name(type->dtype));
@@ -163,6 +243,10 @@ static keel_status write_npy(void *context, FILE *file) {
   fwrite(head, 1, sizeof head, file);
   fprintf(file, "%-*s\n", (int)size - 1, keel_text_get(&header));
   keel_text_free(&header);
+  if (keel_is_strings(tensor)) {
+    write_strings(tensor, points, file);
+    return KD_OK;
+  }
   if (!wide) {
     if (type->bytes) fwrite(tensor->data, 1, type->bytes, file);
     return KD_OK;
@@ -176,7 +260,9 @@ static keel_status write_npy(void *context, FILE *file) {
 
 keel_status keel_value_save(keel_tensor *value, const char *path) {
   keel_tensor *here = NULL;
-  KEEL_TRY(keel_tensor_to_host(value, &here));
+  KEEL_TRY(keel_tensor_wait(value));
+  KEEL_TRY(keel_is_strings(value) ? keel_tensor_to(value, NULL, &here)
+                                  : keel_tensor_to_host(value, &here));
   keel_status status = keel_file_replace(path, write_npy, here);
   keel_tensor_release(here);
   return status;

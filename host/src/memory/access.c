@@ -6,6 +6,7 @@
 #include "memory/copy.h"
 #include "memory/device_copy.h"
 #include "memory/mapped.h"
+#include "values/strings.h"
 
 /* The pattern to repeat; elements smaller than a byte fill one byte. */
 static uint32_t pattern_of(kd_dtype dtype, const void *element,
@@ -89,6 +90,11 @@ keel_status keel_tensor_read(keel_tensor *tensor, void *target, uint64_t size) {
 keel_status keel_tensor_to(keel_tensor *tensor, keel_device *device,
                            keel_tensor **out_tensor) {
   *out_tensor = NULL;
+  KEEL_TRY(keel_tensor_wait(tensor));
+  if (keel_is_strings(tensor)) { /* they stay in host memory */
+    *out_tensor = keel_tensor_retain(tensor);
+    return KD_OK;
+  }
   KEEL_TRY(keel_tensor_need_data(tensor));
   if (tensor->layout == KD_LAYOUT_ROW_MAJOR &&
       keel_tensor_location(tensor) == device) {

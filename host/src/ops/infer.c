@@ -138,8 +138,8 @@ keel_status keel_infer_counts(const keel_infer *infer) {
 }
 
 bool keel_dtype_exists(kd_dtype dtype) {
-  uint64_t there =
-      KD_TYPES_PLAIN | KD_TYPES(KD_C64) | KD_TYPES(KD_C128) | ONNX_SMALL;
+  uint64_t there = KD_TYPES_PLAIN | KD_TYPES(KD_C64) | KD_TYPES(KD_C128) |
+                   KD_TYPES(KD_STRING) | ONNX_SMALL;
   return dtype < KD_DTYPE_COUNT && (there & KD_TYPES(dtype));
 }
 
@@ -159,6 +159,13 @@ static keel_status refuse_type(const keel_infer *infer, const char *name,
   return KD_INVALID_ARGUMENT;
 }
 
+bool keel_schema_takes(const keel_schema *schema, const keel_param *param,
+                       kd_dtype dtype) {
+  if (!param->types || (param->types & KD_TYPES(dtype))) return true;
+  return dtype == KD_STRING && keel_schema_takes_strings(schema) &&
+         (param->types & KD_TYPES_PLAIN) == KD_TYPES_PLAIN;
+}
+
 static keel_status bind_type(const keel_infer *infer, uint32_t index,
                              kd_dtype *bound) {
   const keel_param *param = keel_schema_input(infer->op->schema, index);
@@ -170,7 +177,7 @@ static keel_status bind_type(const keel_infer *infer, uint32_t index,
                              param->name);
     return KD_OK;
   }
-  if (param->types && !(param->types & KD_TYPES(type->dtype)))
+  if (!keel_schema_takes(infer->op->schema, param, type->dtype))
     return refuse_type(infer, param->name, type->dtype, param->types);
   if (param->variable < 0 || param->mixed) return KD_OK;
   kd_dtype *variable = &bound[param->variable];

@@ -7,6 +7,7 @@
 #include "base/refs.h"
 #include "device/device.h"
 #include "memory/mapping.h"
+#include "values/strings.h"
 
 /* ---- attributes ----------------------------------------------------------- */
 
@@ -59,8 +60,10 @@ static keel_status copy_attr(keel_opdef *op, const keel_attr *from,
       whole = whole && copy_strings(arena, value);
       break;
     case KD_ATTR_TENSOR:
-      return whole ? keel_tensor_to_host(from->tensor, &value->tensor)
-                   : KD_OUT_OF_MEMORY;
+      if (!whole) return KD_OUT_OF_MEMORY;
+      return keel_is_strings(from->tensor)
+                 ? keel_tensor_to(from->tensor, NULL, &value->tensor)
+                 : keel_tensor_to_host(from->tensor, &value->tensor);
     default:
       break;
   }
@@ -179,8 +182,33 @@ void keel_opdef_release(keel_opdef *op) {
   for (uint32_t i = 0; i < op->attr_count; i++)
     if (op->attrs[i].value.kind == KD_ATTR_TENSOR)
       keel_tensor_release(op->attrs[i].value.tensor);
+  void *prepared = atomic_load_explicit(&op->prepared, memory_order_relaxed);
+  if (prepared) op->forget(prepared);
   keel_arena_free(&op->arena);
   free(op);
+}
+
+keel_status keel_opdef_prepare(const keel_opdef *op,
+                               keel_status (*make)(const keel_opdef *op,
+                                                   void **out_made),
+                               void (*forget)(void *prepared),
+                               const void **out_prepared) {
+  keel_opdef *self = (keel_opdef *)(uintptr_t)op;
+  /* acquire: pairs with the release below */
+  void *there = atomic_load_explicit(&self->prepared, memory_order_acquire);
+  if (!there) {
+    void *made = NULL;
+    KEEL_TRY(make(op, &made));
+    self->forget = forget; /* the same, whoever writes it */
+    if (atomic_compare_exchange_strong_explicit(&self->prepared, &there, made,
+                                                memory_order_acq_rel,
+                                                memory_order_acquire))
+      there = made;
+    else
+      forget(made); /* another thread was first */
+  }
+  *out_prepared = there;
+  return KD_OK;
 }
 
 bool keel_attr_equal(const keel_attr *a, const keel_attr *b) {
@@ -339,7 +367,8 @@ keel_status keel_constant_view(keel_tensor *constant, kd_tensor *out_tensor) {
 
 static kd_status node_constant(const kd_node *node, uint32_t index,
                                kd_tensor *out_tensor) {
-  if (index >= node->input_count || !node->constants || !node->constants[index])
+  if (index >= node->input_count || !node->constants ||
+      !node->constants[index] || keel_is_strings(node->constants[index]))
     return KD_NOT_FOUND;
   return keel_constant_view(node->constants[index], out_tensor);
 }
@@ -389,6 +418,7 @@ static kd_status node_attr_tensor(const kd_node *node, const char *name,
                                   kd_tensor *out_tensor) {
   const keel_attr *attr = given(node->op, name, KD_ATTR_TENSOR);
   if (!attr) return KD_NOT_FOUND;
+  if (keel_is_strings(attr->tensor)) return KD_UNIMPLEMENTED;
   *out_tensor = host_view(attr->tensor);
   return KD_OK;
 }

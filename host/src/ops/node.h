@@ -24,6 +24,8 @@ typedef struct keel_opdef {
   uint32_t attr_count;
   uint64_t hash;  /* of schema and attributes */
   bool shareable; /* kernels of it may serve other ops of equal attributes */
+  _Atomic(void *) prepared; /* see keel_opdef_prepare */
+  void (*forget)(void *prepared);
 } keel_opdef;
 
 /* Creates an op; checks names, kinds and presence of attributes. `where` goes into error
@@ -35,6 +37,14 @@ keel_status keel_opdef_create(keel_context *context, const keel_schema *schema,
                               keel_opdef **out_op);
 keel_opdef *keel_opdef_retain(keel_opdef *op);
 void keel_opdef_release(keel_opdef *op);
+
+/* What a runtime op makes of its attributes, once, and then only reads: the first call makes it,
+ * and it goes with the op. Of one op there is one `make` and one `forget`. */
+keel_status keel_opdef_prepare(const keel_opdef *op,
+                               keel_status (*make)(const keel_opdef *op,
+                                                   void **out_made),
+                               void (*forget)(void *prepared),
+                               const void **out_prepared);
 
 /* Whether two have the same schema and attributes. */
 bool keel_opdef_equal(const keel_opdef *a, const keel_opdef *b);

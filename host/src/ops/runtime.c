@@ -7,6 +7,7 @@
 
 #include "memory/copy.h"
 #include "memory/transfer.h"
+#include "values/strings.h"
 
 keel_status keel_call_fail(const keel_host_call *call, keel_status status,
                            const char *format, ...) {
@@ -147,8 +148,27 @@ keel_status keel_run_dropout(keel_host_call *call) {
   return KD_OK;
 }
 
+/* A constant that is a string, or a list of them. */
+static keel_status string_constant(keel_host_call *call,
+                                   const keel_attr *value) {
+  const keel_type *type = call->types[0];
+  keel_piece *pieces = keel_pieces_new(type->elements);
+  if (!pieces) return KD_OUT_OF_MEMORY;
+  for (int64_t i = 0; i < type->elements; i++) {
+    const char *at =
+        value->kind == KD_ATTR_STRING ? value->s : value->strings[i];
+    pieces[i] = (keel_piece){at, strlen(at)};
+  }
+  keel_status status =
+      keel_strings_tensor(call->context, type, pieces, &call->outputs[0]);
+  free(pieces);
+  return status;
+}
+
 keel_status keel_run_constant(keel_host_call *call) {
   const keel_attr *value = &call->op->attrs[0].value;
+  if (value->kind == KD_ATTR_STRING || value->kind == KD_ATTR_STRINGS)
+    return string_constant(call, value);
   if (value->kind == KD_ATTR_TENSOR) {
     call->outputs[0] = keel_tensor_retain(value->tensor);
     return KD_OK;

@@ -51,6 +51,14 @@ keel_status keel_run_optional(keel_host_call *call);
 keel_status keel_run_optional_has_element(keel_host_call *call);
 keel_status keel_run_optional_get_element(keel_host_call *call);
 
+/* Strings: strings.c, tfidf.c. */
+keel_status keel_run_string_normalizer(keel_host_call *call);
+keel_status keel_run_string_concat(keel_host_call *call);
+keel_status keel_run_string_split(keel_host_call *call);
+keel_status keel_run_regex_full_match(keel_host_call *call);
+keel_status keel_run_tokenizer(keel_host_call *call);
+keel_status keel_run_tf_idf_vectorizer(keel_host_call *call);
+
 /* What members of a group exchange: exchange.c. */
 keel_status keel_run_exchange(keel_host_call *call);
 keel_status keel_run_rank(keel_host_call *call);

@@ -98,6 +98,15 @@ static inline bool keel_schema_hosted(const keel_schema *schema) {
   return schema->kind != KEEL_BY_KERNEL;
 }
 
+/* Whether what it takes of any plain type may be strings, too: ONNX's ops that move elements or
+ * compare them for equality. */
+bool keel_schema_takes_strings(const keel_schema *schema);
+
+/* Whether an argument may be of a type. Strings are in no set of the table, which is also the
+ * plugins'. */
+bool keel_schema_takes(const keel_schema *schema, const keel_param *param,
+                       kd_dtype dtype);
+
 /* Whether an input is a resource, which has no type. */
 static inline bool keel_schema_takes_resource(const keel_schema *schema,
                                               uint32_t input) {

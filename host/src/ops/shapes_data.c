@@ -569,11 +569,11 @@ keel_status keel_shape_constant(keel_infer *infer) {
       infer->dtypes[0] = KD_F32;
       break;
     default:
-      return keel_infer_fail(infer, KD_UNIMPLEMENTED,
-                             "tensors of strings are not supported");
+      infer->dtypes[0] = KD_STRING;
   }
-  bool list =
-      attr->value.kind == KD_ATTR_INTS || attr->value.kind == KD_ATTR_FLOATS;
+  bool list = attr->value.kind == KD_ATTR_INTS ||
+              attr->value.kind == KD_ATTR_FLOATS ||
+              attr->value.kind == KD_ATTR_STRINGS;
   return keel_infer_out(infer, 0, list ? 1 : 0, &count);
 }
 

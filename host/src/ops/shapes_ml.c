@@ -49,17 +49,14 @@ keel_status keel_shape_ml_targets(keel_infer *infer) {
 keel_status keel_shape_ml_classes(keel_infer *infer) {
   bool trees = is(infer, "TreeEnsembleClassifier");
   int64_t rows = 0, columns = 0;
+  int64_t strings = length_of(infer, "classlabels_strings");
   int64_t labels =
       length_of(infer, trees ? "classlabels_int64s" : "classlabels_ints");
   KEEL_TRY(read_rows(infer, &rows));
+  infer->dtypes[0] = strings ? KD_STRING : KD_I64;
+  if (!labels) labels = strings;
   if (!labels)
-    return keel_infer_fail(
-        infer, KD_UNIMPLEMENTED,
-        length_of(infer, "classlabels_strings")
-            ? "its labels are strings, which Keel's tensors do not hold; train"
-              " it with integers as labels (scikit-learn's LabelEncoder gives"
-              " them)"
-            : "it has no labels");
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT, "it has no labels");
   if (labels > INT32_MAX)
     return keel_infer_fail(infer, KD_INVALID_ARGUMENT, "too many labels");
   columns = labels;
@@ -74,6 +71,7 @@ keel_status keel_shape_ml_classes(keel_infer *infer) {
 keel_status keel_shape_ml_zip(keel_infer *infer) {
   const keel_type *x = infer->in[0];
   int64_t labels = length_of(infer, "classlabels_int64s");
+  if (!labels) labels = length_of(infer, "classlabels_strings");
   if (labels && (!x->rank || x->dims[x->rank - 1] != labels))
     return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
                            "X has not a column for each of %lld labels",
@@ -115,15 +113,21 @@ keel_status keel_shape_ml_one_hot(keel_infer *infer) {
     return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
                            "X has %u dimensions, and the result one more",
                            (unsigned)dims.rank);
-  dims.dims[dims.rank++] = length_of(infer, "cats_int64s");
+  bool text = infer->in[0]->dtype == KD_STRING;
+  dims.dims[dims.rank++] =
+      length_of(infer, text ? "cats_strings" : "cats_int64s");
   return keel_infer_dims(infer, 0, &dims);
 }
 
 keel_status keel_shape_ml_encoded(keel_infer *infer) {
   const keel_node_attr *values = keel_attr_find(infer->op, "values_tensor");
+  bool named = length_of(infer, "classes_strings") ||
+               is(infer, "CategoryMapper"); /* strings for integers, or back */
   infer->dtypes[0] = values ? values->value.tensor->type->dtype
-                     : keel_attr_find(infer->op, "values_floats") ? KD_F32
-                                                                  : KD_I64;
+                     : length_of(infer, "values_floats")      ? KD_F32
+                     : length_of(infer, "values_strings")     ? KD_STRING
+                     : named && infer->in[0]->dtype == KD_I64 ? KD_STRING
+                                                              : KD_I64;
   return keel_infer_out(infer, 0, infer->in[0]->rank, infer->in[0]->dims);
 }
 

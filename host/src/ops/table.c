@@ -220,6 +220,10 @@ const keel_schema_row keel_schema_rows[] = {
     ML("ArrayFeatureExtractor", 1, "plain", "X:T Y:i64 -> Z:T", "",
        ml_features),
     ML("Binarizer", 1, "num", "X:T -> Y:T", "threshold:f=0", same),
+    ML("CategoryMapper", 1, "i64", "X:any -> Y:any",
+       "cats_int64s:I cats_strings:S default_int64:i=-1"
+       " default_string:s=_Unused",
+       ml_encoded),
     ML("FeatureVectorizer", 1, "num", "X:num% -> Y:f32", "inputdimensions:I",
        ml_joined),
     ML("Imputer", 1, "num", "X:T -> Y:T",
@@ -232,17 +236,17 @@ const keel_schema_row keel_schema_rows[] = {
        " keys_strings:S keys_tensor:t values_floats:F values_int64s:I"
        " values_strings:S values_tensor:t",
        ml_encoded),
-    ML("LinearClassifier", 1, "num", "X:T -> Y:i64 Z:f32",
+    ML("LinearClassifier", 1, "num", "X:T -> Y:any Z:f32",
        "classlabels_ints:I classlabels_strings:S coefficients:F! intercepts:F"
        " multi_class:i=0 " TRANSFORM,
        ml_classes),
     ML("LinearRegressor", 1, "num", "X:T -> Y:f32",
        "coefficients:F intercepts:F targets:i=1 " TRANSFORM, ml_targets),
     ML("Normalizer", 1, "num", "X:T -> Y:f32", "norm:s=MAX|L1|L2", same),
-    ML("OneHotEncoder", 1, "num", "X:T -> Y:f32",
+    ML("OneHotEncoder", 1, "order", "X:T -> Y:f32",
        "cats_int64s:I cats_strings:S zeros:i=1", ml_one_hot),
     ML("Scaler", 1, "num", "X:T -> Y:f32", "offset:F scale:F", same),
-    ML("SVMClassifier", 1, "num", "X:T -> Y:i64 Z:f32",
+    ML("SVMClassifier", 1, "num", "X:T -> Y:any Z:f32",
        "classlabels_ints:I classlabels_strings:S prob_a:F prob_b:F"
        " vectors_per_class:I " SVM,
        ml_classes),
@@ -256,7 +260,7 @@ const keel_schema_row keel_schema_rows[] = {
        " nodes_trueleafs:I! nodes_truenodeids:I! post_transform:i=0"
        " tree_roots:I!",
        ml_targets),
-    ML("TreeEnsembleClassifier", 5, "num", "X:T -> Y:i64 Z:f32",
+    ML("TreeEnsembleClassifier", 5, "num", "X:T -> Y:any Z:f32",
        "class_ids:I class_nodeids:I class_treeids:I class_weights:F"
        " class_weights_as_tensor:t classlabels_int64s:I"
        " classlabels_strings:S " TREE_NODES,
@@ -335,6 +339,24 @@ const keel_schema_row keel_schema_rows[] = {
             optional_has_element),
     RUNTIME("OptionalGetElement", 18, "input:any -> output:any", "", none, 0,
             optional_get_element),
+    RUNTIME("StringConcat", 20, "X:string Y:string -> Z:string", "", broadcast,
+            0, string_concat),
+    RUNTIME("StringNormalizer", 10, "X:string -> Y:string",
+            "case_change_action:s=NONE|LOWER|UPPER is_case_sensitive:i=0"
+            " locale:s stopwords:S",
+            by_content, 0, string_normalizer),
+    RUNTIME("StringSplit", 20, "X:string -> Y:string Z:i64",
+            "delimiter:s maxsplit:i", by_content, 0, string_split),
+    RUNTIME("RegexFullMatch", 20, "X:string -> Y:bool", "pattern:s", same, 0,
+            regex_full_match),
+    RUNTIME("TfIdfVectorizer", 9, "X:any -> Y:f32",
+            "max_gram_length:i! max_skip_count:i! min_gram_length:i!"
+            " mode:s=TF|IDF|TFIDF ngram_counts:I! ngram_indexes:I!"
+            " pool_int64s:I pool_strings:S weights:F",
+            tf_idf, 0, tf_idf_vectorizer),
+    {"com.microsoft", "Tokenizer", 1, "any", "X:string -> Y:string",
+     "mark:i! mincharnum:i! pad_value:s! separators:S stopwords:S tokenexp:s",
+     keel_shape_by_content, 0, 0, KEEL_BY_HOST, keel_run_tokenizer},
     CONTROL("If", 16, "cond:bool captures:any% -> outputs:any%",
             "then_branch:g! else_branch:g!", KEEL_IF),
     CONTROL("Loop", 16, "M:any? cond:any? v_initial:any% -> outputs:any%",

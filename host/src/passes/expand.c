@@ -69,6 +69,7 @@ static const struct {
     {ML, "Binarizer", keel_expand_binarizer},
     {ML, "FeatureVectorizer", keel_expand_feature_vectorizer},
     {ML, "Imputer", keel_expand_imputer},
+    {ML, "CategoryMapper", keel_expand_category_mapper},
     {ML, "LabelEncoder", keel_expand_label_encoder},
     {ML, "LinearClassifier", keel_expand_linear_classifier},
     {ML, "LinearRegressor", keel_expand_linear_regressor},

@@ -31,16 +31,31 @@ bool keel_ml_has(const keel_expansion *all, const char *name) {
   return keel_attr_find(all->node.op, name) != NULL;
 }
 
-bool keel_ml_no_strings(keel_expansion *all, const char *name) {
+const char *const *keel_ml_strings_of(const keel_expansion *all,
+                                      const char *name, int64_t *out_count) {
   const keel_attr *attr = find(all, name, KD_ATTR_STRINGS);
-  if (!attr || !attr->count) return true;
-  keel_expansion_fail(all, KD_UNIMPLEMENTED,
-                      "%s are strings, which Keel's tensors do not hold; train"
-                      " the model with integers in their place"
-                      " (scikit-learn's LabelEncoder and OrdinalEncoder give"
-                      " them)",
-                      name);
-  return false;
+  *out_count = attr ? (int64_t)attr->count : 0;
+  return *out_count ? attr->strings : NULL;
+}
+
+keel_ml_labels keel_ml_labels_of(keel_expansion *all, const char *name) {
+  keel_ml_ints ints = keel_ml_ints_of(all, name);
+  int64_t count = 0;
+  const char *const *strings =
+      keel_ml_strings_of(all, "classlabels_strings", &count);
+  if (!ints.count == !count)
+    keel_expansion_fail(all, KD_INVALID_ARGUMENT,
+                        "it has %s, and must have one of %s and"
+                        " classlabels_strings",
+                        count ? "labels of two kinds" : "no labels", name);
+  return (keel_ml_labels){ints.at, strings, strings ? count : ints.count};
+}
+
+uint32_t keel_ml_label_list(keel_expansion *all, keel_ml_labels labels) {
+  return labels.strings
+             ? keel_expansion_strings(all, labels.strings, labels.count)
+             : keel_expansion_constant(all, KD_I64, 1, &labels.count,
+                                       labels.ints);
 }
 
 void keel_ml_check_features(keel_expansion *all, int64_t features) {
@@ -184,12 +199,11 @@ uint32_t keel_ml_transform(keel_expansion *all, uint32_t scores,
 }
 
 void keel_ml_give_labels(keel_expansion *all, uint32_t scores,
-                         keel_ml_ints labels) {
+                         keel_ml_labels labels) {
   const keel_attr attrs[] = {KEEL_INT("axis", -1), KEEL_INT("keepdims", 0)};
   if (!keel_expansion_wants(all, 0)) return;
   uint32_t best = keel_expansion_op(all, "ArgMax", attrs, 2, &scores, 1);
-  uint32_t list =
-      keel_expansion_constant(all, KD_I64, 1, &labels.count, labels.at);
+  uint32_t list = keel_ml_label_list(all, labels);
   keel_expansion_give(all, 0, keel_expansion_of_two(all, "Gather", list, best));
 }
 
@@ -254,11 +268,10 @@ static int64_t count_scores(const keel_expansion *all, int64_t labels) {
 }
 
 void keel_expand_linear_classifier(keel_expansion *all) {
-  keel_ml_ints labels = keel_ml_ints_of(all, "classlabels_ints");
-  if (!keel_ml_no_strings(all, "classlabels_strings")) return;
+  keel_ml_labels labels = keel_ml_labels_of(all, "classlabels_ints");
+  if (all->status != KD_OK) return;
   int64_t count = count_scores(all, labels.count);
-  if (!labels.count ||
-      (count != labels.count && !(count == 1 && labels.count == 2))) {
+  if (count != labels.count && !(count == 1 && labels.count == 2)) {
     keel_expansion_fail(all, KD_INVALID_ARGUMENT,
                         "%lld labels for the scores of %lld classes",
                         (long long)labels.count, (long long)count);

@@ -30,8 +30,22 @@ static inline bool keel_ml_is_float(kd_dtype dtype) {
 /* Whether the attribute is there. */
 bool keel_ml_has(const keel_expansion *all, const char *name);
 
-/* Refuses an attribute of strings; true: there is none. */
-bool keel_ml_no_strings(keel_expansion *all, const char *name);
+/* A list of strings that is an attribute; NULL: it is empty, or not there. */
+const char *const *keel_ml_strings_of(const keel_expansion *all,
+                                      const char *name, int64_t *out_count);
+
+/* The labels of classes: integers, or strings. */
+typedef struct keel_ml_labels {
+  const int64_t *ints;
+  const char *const *strings; /* NULL: integers */
+  int64_t count;
+} keel_ml_labels;
+
+/* Those of attribute `ints`, or of "classlabels_strings". Fails where both or none are there. */
+keel_ml_labels keel_ml_labels_of(keel_expansion *all, const char *ints);
+
+/* A constant list of them. */
+uint32_t keel_ml_label_list(keel_expansion *all, keel_ml_labels labels);
 
 /* Refuses X where it is known to have another number of features. */
 void keel_ml_check_features(keel_expansion *all, int64_t features);
@@ -62,7 +76,7 @@ uint32_t keel_ml_transform(keel_expansion *all, uint32_t scores,
 
 /* Gives the labels of the largest scores. */
 void keel_ml_give_labels(keel_expansion *all, uint32_t scores,
-                         keel_ml_ints labels);
+                         keel_ml_labels labels);
 
 /* Gives scores as f32, after the op's own transformation. */
 void keel_ml_give_scores(keel_expansion *all, uint32_t output, uint32_t scores);

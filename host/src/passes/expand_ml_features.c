@@ -190,21 +190,33 @@ void keel_expand_feature_vectorizer(keel_expansion *all) {
 
 /* ---- tables ----------------------------------------------------------------------- */
 
+/* The categories: integers, or strings where X is of strings. */
+static keel_ml_labels categories_of(keel_expansion *all) {
+  keel_ml_ints ints = keel_ml_ints_of(all, "cats_int64s");
+  int64_t count = 0;
+  const char *const *strings = keel_ml_strings_of(all, "cats_strings", &count);
+  kd_dtype dtype = keel_expansion_dtype(all, keel_expansion_in(all, 0));
+  bool text = dtype == KD_STRING || (dtype == KD_NONE && !ints.count);
+  if (text ? !count : !ints.count)
+    keel_expansion_fail(
+        all, KD_INVALID_ARGUMENT, "X is of %s, and it has no %s",
+        text ? "strings" : "numbers", text ? "cats_strings" : "cats_int64s");
+  return (keel_ml_labels){ints.at, text ? strings : NULL,
+                          text ? count : ints.count};
+}
+
 void keel_expand_one_hot_encoder(keel_expansion *all) {
   const keel_attr strict =
       KEEL_INT("strict", !keel_attr_int(all->node.op, "zeros", 1));
   const keel_attr last = KEEL_INT("axis", -1);
   const float values[] = {0, 1};
   const int64_t two = 2;
-  keel_ml_ints cats = keel_ml_ints_of(all, "cats_int64s");
-  if (!keel_ml_no_strings(all, "cats_strings")) return;
-  if (!cats.count) {
-    keel_expansion_fail(all, KD_INVALID_ARGUMENT, "it has no cats_int64s");
-    return;
-  }
+  keel_ml_labels cats = categories_of(all);
+  if (all->status != KD_OK) return;
+  uint32_t x = keel_expansion_in(all, 0);
   const uint32_t find[] = {
-      keel_expansion_cast(all, keel_expansion_in(all, 0), KD_I64),
-      keel_expansion_constant(all, KD_I64, 1, &cats.count, cats.at)};
+      cats.strings ? x : keel_expansion_cast(all, x, KD_I64),
+      keel_ml_label_list(all, cats)};
   uint32_t place = keel_expansion_own(all, "Find", &strict, 1, find, 2);
   /* -1 would be the last one, and what is behind it is none */
   uint32_t none = keel_expansion_constant(all, KD_I64, 0, NULL, &cats.count);
@@ -217,6 +229,23 @@ void keel_expand_one_hot_encoder(keel_expansion *all) {
                       keel_expansion_op(all, "OneHot", &last, 1, hot, 3));
 }
 
+/* A constant of one dimension with the elements of an attribute. */
+static uint32_t tensor_list(keel_expansion *all, const keel_tensor *tensor) {
+  int64_t count = tensor->type->elements;
+  const keel_type *type = NULL;
+  keel_tensor *list = NULL;
+  if (all->status != KD_OK) return KEEL_ABSENT;
+  all->status = keel_type_of(tensor->type->dtype, 1, &count, &type);
+  if (all->status == KD_OK)
+    all->status =
+        keel_tensor_view((keel_tensor *)(uintptr_t)tensor, type, &list);
+  if (all->status != KD_OK) return KEEL_ABSENT;
+  uint32_t value = keel_function_constant(all->function, "", list);
+  keel_tensor_release(list);
+  if (value == KEEL_ABSENT) all->status = KD_OUT_OF_MEMORY;
+  return value;
+}
+
 /* One of the lists that an attribute can be, as a constant of one dimension. */
 static uint32_t table_list(keel_expansion *all, const char *of,
                            int64_t *count) {
@@ -224,7 +253,13 @@ static uint32_t table_list(keel_expansion *all, const char *of,
   uint32_t found = 0, value = KEEL_ABSENT;
   *count = 0;
   snprintf(name, sizeof name, "%s_strings", of);
-  if (!keel_ml_no_strings(all, name)) return KEEL_ABSENT;
+  int64_t strings = 0;
+  const char *const *texts = keel_ml_strings_of(all, name, &strings);
+  if (strings) {
+    found++;
+    *count = strings;
+    value = keel_expansion_strings(all, texts, strings);
+  }
   snprintf(name, sizeof name, "%s_floats", of);
   keel_ml_floats floats = keel_ml_floats_of(all, name);
   if (floats.count) {
@@ -244,14 +279,13 @@ static uint32_t table_list(keel_expansion *all, const char *of,
   if (tensor && tensor->type->elements) {
     found++;
     *count = tensor->type->elements;
-    value = keel_expansion_constant(all, tensor->type->dtype, 1, count,
-                                    tensor->data);
+    value = tensor_list(all, tensor);
   }
   if (found != 1)
     keel_expansion_fail(all, KD_INVALID_ARGUMENT,
-                        "it needs one of %s_floats, %s_int64s and %s_tensor,"
-                        " not %u",
-                        of, of, of, (unsigned)found);
+                        "it needs one of %s_strings, %s_floats, %s_int64s and"
+                        " %s_tensor, not %u",
+                        of, of, of, of, (unsigned)found);
   return value;
 }
 
@@ -259,16 +293,18 @@ static uint32_t table_list(keel_expansion *all, const char *of,
 static uint32_t table_default(keel_expansion *all, uint32_t values) {
   const int64_t one = 1;
   const keel_tensor *tensor = keel_ml_tensor_of(all, "default_tensor");
+  const char *text = keel_attr_string(all->node.op, "default_string", "");
   kd_dtype dtype = keel_expansion_dtype(all, values);
   if (all->status != KD_OK) return KEEL_ABSENT;
   if (keel_ml_has(all, "values_tensor") && tensor) {
     if (tensor->type->elements == 1 && tensor->type->dtype == dtype)
-      return keel_expansion_constant(all, dtype, 1, &one, tensor->data);
+      return tensor_list(all, tensor);
     keel_expansion_fail(all, KD_INVALID_ARGUMENT,
                         "default_tensor must be one element of %s",
                         keel_dtype_name(dtype));
     return KEEL_ABSENT;
   }
+  if (dtype == KD_STRING) return keel_expansion_strings(all, &text, 1);
   int64_t whole = keel_attr_int(all->node.op, "default_int64", -1);
   float real = keel_attr_float(all->node.op, "default_float", 0);
   uint32_t value = keel_ml_is_float(dtype)
@@ -277,16 +313,10 @@ static uint32_t table_default(keel_expansion *all, uint32_t values) {
   return keel_expansion_cast(all, value, dtype);
 }
 
-void keel_expand_label_encoder(keel_expansion *all) {
+/* Gives what stands in the values' list where X stands in the keys'. */
+static void look_up(keel_expansion *all, uint32_t key_list,
+                    uint32_t value_list) {
   uint32_t x = keel_expansion_in(all, 0);
-  int64_t keys = 0, values = 0;
-  if (!keel_ml_no_strings(all, "classes_strings")) return;
-  uint32_t key_list = table_list(all, "keys", &keys);
-  uint32_t value_list = table_list(all, "values", &values);
-  if (keys != values)
-    keel_expansion_fail(all, KD_INVALID_ARGUMENT,
-                        "it has %lld keys, and %lld values", (long long)keys,
-                        (long long)values);
   const uint32_t parts[] = {value_list, table_default(all, value_list)};
   uint32_t table = keel_expansion_concat(all, 0, parts, 2);
   const uint32_t find[] = {x, key_list};
@@ -296,12 +326,56 @@ void keel_expand_label_encoder(keel_expansion *all) {
                       keel_expansion_of_two(all, "Gather", table, place));
 }
 
+/* Strings, and the integers that go with them: X has the one, and the result the other. */
+static void look_up_names(keel_expansion *all, const char *const *strings,
+                          keel_ml_ints ints, int64_t count) {
+  kd_dtype dtype = keel_expansion_dtype(all, keel_expansion_in(all, 0));
+  uint32_t names = keel_expansion_strings(all, strings, count);
+  uint32_t numbers =
+      ints.at ? keel_expansion_constant(all, KD_I64, 1, &ints.count, ints.at)
+              : keel_expansion_range(all, keel_expansion_int(all, count));
+  if (dtype == KD_STRING)
+    look_up(all, names, numbers);
+  else if (dtype == KD_I64)
+    look_up(all, numbers, names);
+  else
+    keel_expansion_fail(all, KD_INVALID_ARGUMENT,
+                        "X must be strings or i64, and known to be");
+}
+
+void keel_expand_label_encoder(keel_expansion *all) {
+  int64_t keys = 0, values = 0, classes = 0;
+  const char *const *names =
+      keel_ml_strings_of(all, "classes_strings", &classes);
+  if (classes) {
+    look_up_names(all, names, (keel_ml_ints){NULL, 0}, classes);
+    return;
+  }
+  uint32_t key_list = table_list(all, "keys", &keys);
+  uint32_t value_list = table_list(all, "values", &values);
+  if (keys != values)
+    keel_expansion_fail(all, KD_INVALID_ARGUMENT,
+                        "it has %lld keys, and %lld values", (long long)keys,
+                        (long long)values);
+  if (all->status == KD_OK) look_up(all, key_list, value_list);
+}
+
+void keel_expand_category_mapper(keel_expansion *all) {
+  keel_ml_ints ints = keel_ml_ints_of(all, "cats_int64s");
+  int64_t count = 0;
+  const char *const *names = keel_ml_strings_of(all, "cats_strings", &count);
+  if (!count || count != ints.count)
+    keel_expansion_fail(all, KD_INVALID_ARGUMENT,
+                        "it has %lld cats_strings, and %lld cats_int64s",
+                        (long long)count, (long long)ints.count);
+  if (all->status == KD_OK) look_up_names(all, names, ints, count);
+}
+
 /* Keel has no maps: probabilities stay a table, a column for each class. */
 void keel_expand_zip_map(keel_expansion *all) {
   const keel_type *type = keel_expansion_type(all, 0);
-  int64_t labels = keel_ml_ints_of(all, "classlabels_int64s").count;
+  int64_t labels = keel_ml_labels_of(all, "classlabels_int64s").count;
   int64_t have = type && type->rank ? type->dims[type->rank - 1] : -1;
-  if (!keel_ml_no_strings(all, "classlabels_strings")) return;
   if (labels && have >= 0 && have != labels)
     keel_expansion_fail(all, KD_INVALID_ARGUMENT,
                         "X has %lld columns for %lld labels", (long long)have,

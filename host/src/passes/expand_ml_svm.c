@@ -119,7 +119,8 @@ void keel_expand_svm_regressor(keel_expansion *all) {
 /* ---- SVMClassifier -------------------------------------------------------------- */
 
 typedef struct machine {
-  keel_ml_ints labels, sizes; /* vectors of each class */
+  keel_ml_labels labels;
+  keel_ml_ints sizes; /* vectors of each class */
   keel_ml_floats vectors, weights, rho, prob_a, prob_b;
   int64_t classes, count, pairs; /* count: of vectors */
 } machine;
@@ -131,10 +132,10 @@ static bool read_machine(keel_expansion *all, machine *m) {
   m->rho = keel_ml_floats_of(all, "rho");
   m->prob_a = keel_ml_floats_of(all, "prob_a");
   m->prob_b = keel_ml_floats_of(all, "prob_b");
-  m->labels = keel_ml_ints_of(all, "classlabels_ints");
+  m->labels = keel_ml_labels_of(all, "classlabels_ints");
   m->classes = m->labels.count;
   m->pairs = m->classes * (m->classes - 1) / 2;
-  if (!keel_ml_no_strings(all, "classlabels_strings")) return false;
+  if (all->status != KD_OK) return false;
   if (m->classes < 1 || m->classes > CLASSES_MOST) {
     keel_expansion_fail(all, KD_INVALID_ARGUMENT,
                         "it has %lld labels, and must have 1 to %d",

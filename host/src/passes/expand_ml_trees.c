@@ -743,12 +743,8 @@ static uint32_t binary_scores(keel_expansion *all, forest *f, numbers *base) {
 
 void keel_expand_tree_classifier(keel_expansion *all) {
   forest f = {0};
-  keel_ml_ints labels = keel_ml_ints_of(all, "classlabels_int64s");
-  if (!keel_ml_no_strings(all, "classlabels_strings")) return;
-  if (!labels.count) {
-    keel_expansion_fail(all, KD_INVALID_ARGUMENT, "it has no labels");
-    return;
-  }
+  keel_ml_labels labels = keel_ml_labels_of(all, "classlabels_int64s");
+  if (all->status != KD_OK) return;
   f.targets = labels.count;
   numbers base = read_numbers(all, "base_values", "base_values_as_tensor");
   if (read_named(all, &f, &of_classes)) {

@@ -114,6 +114,20 @@ uint32_t keel_expansion_constant(keel_expansion *all, kd_dtype dtype,
   return value;
 }
 
+uint32_t keel_expansion_strings(keel_expansion *all, const char *const *strings,
+                                int64_t count) {
+  uint32_t value = KEEL_ABSENT;
+  keel_tensor *tensor = NULL;
+  if (all->status != KD_OK) return KEEL_ABSENT;
+  all->status = keel_strings_create(all->function->context, 1, &count, strings,
+                                    NULL, &tensor);
+  if (all->status != KD_OK) return KEEL_ABSENT;
+  value = keel_function_constant(all->function, "", tensor);
+  keel_tensor_release(tensor);
+  if (value == KEEL_ABSENT) all->status = KD_OUT_OF_MEMORY;
+  return value;
+}
+
 static uint32_t scalar(keel_expansion *all, kd_dtype dtype, double number) {
   char bytes[8] = {0};
   keel_float_encode(dtype, number, bytes);

@@ -52,6 +52,10 @@ uint32_t keel_expansion_constant(keel_expansion *all, kd_dtype dtype,
                                  uint32_t rank, const int64_t *dims,
                                  const void *data);
 
+/* The same of strings, a list of them. */
+uint32_t keel_expansion_strings(keel_expansion *all, const char *const *strings,
+                                int64_t count);
+
 /* The element type that a value will have, as far as that can be told without its shape; or
  * KD_NONE. */
 kd_dtype keel_expansion_dtype(const keel_expansion *all, uint32_t value);
@@ -121,6 +125,7 @@ void keel_expand_quantize_linear(keel_expansion *all);
 void keel_expand_dequantize_linear(keel_expansion *all);
 void keel_expand_array_feature_extractor(keel_expansion *all);
 void keel_expand_binarizer(keel_expansion *all);
+void keel_expand_category_mapper(keel_expansion *all);
 void keel_expand_feature_vectorizer(keel_expansion *all);
 void keel_expand_imputer(keel_expansion *all);
 void keel_expand_label_encoder(keel_expansion *all);

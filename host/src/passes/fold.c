@@ -8,6 +8,7 @@
 #include "memory/access.h"
 #include "passes/passes.h"
 #include "passes/work.h"
+#include "values/strings.h"
 
 #define FOLDED_MOST (UINT64_C(64) << 20)  /* bytes of one result */
 #define KEPT_MOST   (UINT64_C(256) << 20) /* of all results of a plan */
@@ -116,11 +117,11 @@ static keel_status fold_node(folding *all, keel_node *node) {
   keel_status status = run_node(function, node, outputs);
   bool whole = status == KD_OK;
   for (uint32_t i = 0; whole && i < node->output_count; i++)
-    whole = outputs[i]->kind == KEEL_DATA;
+    whole = outputs[i]->kind == KEEL_DATA || keel_is_strings(outputs[i]);
   for (uint32_t i = 0; i < node->output_count; i++) {
     keel_tensor *here = NULL;
     if (whole && node->outputs[i] != KEEL_ABSENT &&
-        (status = keel_tensor_to_host(outputs[i], &here)) == KD_OK) {
+        (status = keel_tensor_to(outputs[i], NULL, &here)) == KD_OK) {
       function->values[node->outputs[i]].constant = here;
       function->values[node->outputs[i]].type = here->type;
       function->values[node->outputs[i]].producer = KEEL_ABSENT;

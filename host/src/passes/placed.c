@@ -2,6 +2,7 @@
 #include "passes/placed.h"
 
 #include "memory/copy.h"
+#include "values/strings.h"
 
 void keel_placed_init(keel_placed *all) {
   *all = (keel_placed){0};
@@ -40,6 +41,10 @@ static void note(keel_placed *all, keel_tensor *constant,
 
 keel_status keel_place_constant(keel_placed *shared, keel_tensor *constant,
                                 keel_device *device, keel_tensor **out_placed) {
+  if (keel_is_strings(constant)) { /* they stay where they are */
+    *out_placed = keel_tensor_retain(constant);
+    return KD_OK;
+  }
   *out_placed = shared ? find(shared, constant, device) : NULL;
   if (*out_placed) return KD_OK;
   KEEL_TRY(keel_share_or_copy(constant, device, out_placed));

@@ -96,6 +96,22 @@ static keel_status ask_runtime(const keel_function *function,
                    open ? ", which is known in a run only," : "");
 }
 
+/* Whether values that a node reads or gives are strings, for which the runtime calls a kernel with
+ * numbers (eager/on_strings.c), or itself casts. */
+static bool concerns_strings(const keel_function *function,
+                             const keel_node *node) {
+  if (!keel_schema_takes_strings(node->op->schema)) return false;
+  for (uint32_t i = 0; i < node->input_count + node->output_count; i++) {
+    uint32_t value = i < node->input_count
+                         ? node->inputs[i]
+                         : node->outputs[i - node->input_count];
+    const keel_type *type =
+        value == KEEL_ABSENT ? NULL : function->values[value].type;
+    if (type && type->dtype == KD_STRING) return true;
+  }
+  return false;
+}
+
 static keel_status ask(const asking *all, const keel_function *function,
                        const keel_node *node, bool claimed) {
   if (node->device && node->device != all->device)
@@ -103,6 +119,7 @@ static keel_status ask(const asking *all, const keel_function *function,
                      node->op->schema->name, node->device->name);
   if (claimed) return KD_OK;
   if (keel_schema_hosted(node->op->schema)) return ask_runtime(function, node);
+  if (concerns_strings(function, node)) return KD_OK;
   return ask_kernels(all, function, node);
 }
 

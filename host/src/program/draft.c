@@ -25,8 +25,8 @@ static keel_status check_types(const keel_draft *draft,
         draft->inputs[i] == KEEL_ABSENT
             ? NULL
             : draft->function->values[draft->inputs[i]].type;
-    if (param && type && param->types && keel_dtype_exists(type->dtype) &&
-        !(param->types & KD_TYPES(type->dtype)))
+    if (param && type && keel_dtype_exists(type->dtype) &&
+        !keel_schema_takes(schema, param, type->dtype))
       return keel_fail(KD_UNIMPLEMENTED, "%s of %s as %s is not supported",
                        param->name, schema->name, keel_dtype_name(type->dtype));
   }

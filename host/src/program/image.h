@@ -67,9 +67,9 @@ typedef struct image_type {
 } image_type;
 
 typedef struct image_tensor {
-  uint32_t kind, type; /* KEEL_DATA, KEEL_SEQUENCE, KEEL_OPTIONAL_EMPTY */
-  uint64_t at;         /* data: bytes from the data's begin; sequence: how many
-                          items */
+  uint32_t kind, type; /* KEEL_DATA, KEEL_SEQUENCE ... */
+  uint64_t at;         /* data, strings (their offsets and text): bytes from the
+                          data's begin; sequence: how many items */
 } image_tensor;
 
 typedef struct image_op {

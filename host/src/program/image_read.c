@@ -3,6 +3,7 @@
 #include "base/refs.h"
 #include "program/image.h"
 #include "program/verify.h"
+#include "values/strings.h"
 
 typedef struct reader {
   const char *path;
@@ -163,12 +164,29 @@ static keel_status read_data(reader *all, const image_tensor *record,
   const keel_type *type =
       record->type < all->type_count ? all->types[record->type] : NULL;
   uint64_t room = all->size - all->head.data;
-  if (!type || !keel_type_known(type) || record->at % IMAGE_ALIGN ||
-      record->at > room || type->bytes > room - record->at)
+  if (!type || !keel_type_known(type) || type->dtype == KD_STRING ||
+      record->at % IMAGE_ALIGN || record->at > room ||
+      type->bytes > room - record->at)
     return damaged(all, "a tensor's data reaches beyond the file");
   return keel_mapping_wrap(all->program->mapping, all->context, type,
                            all->bytes + all->head.data + record->at,
                            out_tensor);
+}
+
+static keel_status read_strings_tensor(reader *all, const image_tensor *record,
+                                       keel_tensor **out_tensor) {
+  const keel_type *type =
+      record->type < all->type_count ? all->types[record->type] : NULL;
+  uint64_t room = all->size - all->head.data;
+  if (!type || !keel_type_known(type) || type->dtype != KD_STRING ||
+      record->at % IMAGE_ALIGN || record->at > room)
+    return damaged(all, "strings reach beyond the file");
+  keel_status status = keel_strings_read(
+      all->context, type, all->bytes + all->head.data + record->at,
+      room - record->at, out_tensor);
+  return status == KD_DATA_LOSS
+             ? damaged(all, "the strings of a tensor do not end")
+             : status;
 }
 
 static keel_status read_sequence(reader *all, const image_tensor *record,
@@ -181,7 +199,8 @@ static keel_status read_sequence(reader *all, const image_tensor *record,
   keel_status status = list ? KD_OK : keel_no_memory(record->at);
   for (uint64_t i = 0; i < record->at && status == KD_OK; i++)
     if (items[i] < all->tensor_count &&
-        all->tensors[items[i]]->kind == KEEL_DATA)
+        (all->tensors[items[i]]->kind == KEEL_DATA ||
+         keel_is_strings(all->tensors[items[i]])))
       list[i] = all->tensors[items[i]];
     else
       status = damaged(all, "an item of a sequence is not an earlier tensor");
@@ -202,6 +221,8 @@ static keel_status read_tensors(reader *all) {
     TAKE(all, IMAGE_TENSORS, record);
     if (record->kind == KEEL_DATA)
       KEEL_TRY(read_data(all, record, to));
+    else if (record->kind == KEEL_STRINGS)
+      KEEL_TRY(read_strings_tensor(all, record, to));
     else if (record->kind == KEEL_SEQUENCE)
       KEEL_TRY(read_sequence(all, record, to));
     else if (record->kind == KEEL_OPTIONAL_EMPTY)
@@ -260,7 +281,8 @@ static keel_status read_attr(reader *all, keel_attr *attr,
       return string_at(all, record->at, &attr->s);
     case KD_ATTR_TENSOR:
       if (record->at >= all->tensor_count ||
-          all->tensors[record->at]->kind != KEEL_DATA)
+          (all->tensors[record->at]->kind != KEEL_DATA &&
+           !keel_is_strings(all->tensors[record->at])))
         return damaged(all, "an attribute has no tensor");
       attr->tensor = all->tensors[record->at];
       return KD_OK;

@@ -4,6 +4,7 @@
 #include "memory/copy.h"
 #include "program/function.h"
 #include "program/image.h"
+#include "values/strings.h"
 
 /* A stream, as far as it is written. */
 typedef struct bytes {
@@ -161,6 +162,18 @@ static keel_status place_data(writer *all, keel_tensor *tensor,
   return KD_OK;
 }
 
+/* The same of strings: offsets and text, as they are in memory. */
+static keel_status place_strings(writer *all, const keel_tensor *tensor,
+                                 uint64_t *out_at) {
+  keel_tensor *bytes = NULL;
+  int64_t size = (int64_t)keel_strings_bytes(tensor->strings);
+  KEEL_TRY(keel_tensor_create(tensor->context, KD_U8, 1, &size,
+                              tensor->strings->offsets, &bytes));
+  keel_status status = place_data(all, bytes, out_at);
+  keel_tensor_release(bytes);
+  return status;
+}
+
 static keel_status tensor_of(writer *all, keel_tensor *tensor,
                              uint32_t *out_number) {
   KEEL_TRY(keel_tensor_wait(tensor));
@@ -176,6 +189,10 @@ static keel_status tensor_of(writer *all, keel_tensor *tensor,
   if (status == KD_OK && tensor->kind == KEEL_DATA) {
     status = type_of(all, tensor->type, &record.type);
     if (status == KD_OK) status = place_data(all, tensor, &record.at);
+  }
+  if (status == KD_OK && tensor->kind == KEEL_STRINGS) {
+    status = type_of(all, tensor->type, &record.type);
+    if (status == KD_OK) status = place_strings(all, tensor, &record.at);
   }
   for (uint32_t i = 0; i < tensor->item_count && status == KD_OK; i++)
     status = tensor_of(all, tensor->items[i], &items[i]);

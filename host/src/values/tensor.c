@@ -8,6 +8,7 @@
 #include "device/failures.h"
 #include "threads/pool.h"
 #include "values/resource.h"
+#include "values/strings.h"
 
 #define TENSORS_KEPT 256
 
@@ -58,6 +59,10 @@ static void drop_content(keel_tensor *tensor) {
   error_release(tensor->error);
   if (tensor->kind == KEEL_RESOURCE) {
     keel_resource_release(tensor->resource);
+    return;
+  }
+  if (tensor->kind == KEEL_STRINGS) {
+    keel_strings_release(tensor->strings);
     return;
   }
   for (uint32_t i = 0; i < tensor->item_count; i++)
@@ -117,6 +122,11 @@ keel_status keel_tensor_view(keel_tensor *tensor, const keel_type *type,
   keel_tensor *view = keel_tensor_new(tensor->context);
   if (!view) return KD_OUT_OF_MEMORY;
   view->type = type;
+  if (keel_is_strings(tensor)) {
+    keel_strings_retain(tensor->strings);
+    view->kind = KEEL_STRINGS;
+    view->strings = tensor->strings;
+  }
   view->layout = tensor->layout;
   view->layout_bytes = tensor->layout_bytes;
   view->buffer = tensor->buffer ? keel_buffer_retain(tensor->buffer) : NULL;
@@ -141,6 +151,10 @@ keel_status keel_tensor_part(keel_tensor *tensor, const keel_type *type,
 keel_status keel_tensor_type(kd_dtype dtype, uint32_t rank, const int64_t *dims,
                              const keel_type **out_type) {
   KEEL_TRY(keel_type_of(dtype, rank, dims, out_type));
+  if (dtype == KD_STRING)
+    return keel_fail(KD_INVALID_ARGUMENT,
+                     "strings are no plain data: keel_strings_create makes"
+                     " tensors of them");
   if (!keel_type_known(*out_type))
     return keel_fail(KD_INVALID_ARGUMENT,
                      "a tensor with data can't have an open dimension");
@@ -246,6 +260,10 @@ void keel_tensor_resolve(keel_tensor *pending, keel_tensor *value) {
   if (value->kind == KEEL_RESOURCE) {
     keel_resource_retain(value->resource);
     pending->resource = value->resource;
+  }
+  if (keel_is_strings(value)) {
+    keel_strings_retain(value->strings);
+    pending->strings = value->strings;
   }
   if (value->item_count) {
     pending->items = malloc(value->item_count * sizeof *pending->items);
@@ -436,9 +454,10 @@ const char *keel_tensor_text(keel_tensor *tensor, char *buffer, uint32_t size) {
 keel_status keel_tensor_need_data(keel_tensor *tensor) {
   KEEL_TRY(keel_tensor_wait(tensor));
   if (tensor->kind != KEEL_DATA)
-    return keel_fail(KD_INVALID_ARGUMENT, "%s, not a tensor",
+    return keel_fail(KD_INVALID_ARGUMENT, "%s, not a tensor of numbers",
                      tensor->kind == KEEL_SEQUENCE   ? "a sequence"
                      : tensor->kind == KEEL_RESOURCE ? "a resource"
+                     : tensor->kind == KEEL_STRINGS  ? "strings"
                                                      : "an empty optional");
   return KD_OK;
 }

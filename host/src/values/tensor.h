@@ -15,8 +15,14 @@ typedef struct keel_error {
   const char *message; /* follows the struct in memory */
 } keel_error;
 
-/* kind; program files contain the first three numbers */
-enum { KEEL_DATA, KEEL_SEQUENCE, KEEL_OPTIONAL_EMPTY, KEEL_RESOURCE };
+/* kind; program files contain these numbers, but for a resource's */
+enum {
+  KEEL_DATA,
+  KEEL_SEQUENCE,
+  KEEL_OPTIONAL_EMPTY,
+  KEEL_RESOURCE,
+  KEEL_STRINGS
+};
 
 struct keel_tensor {
   struct keel_tensor *next_free; /* in a thread's list */
@@ -39,6 +45,7 @@ struct keel_tensor {
   union {
     keel_tensor **items;            /* of a sequence */
     struct keel_resource *resource; /* resource.h */
+    struct keel_strings *strings;   /* strings.h */
   };
 };
 

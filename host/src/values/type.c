@@ -23,7 +23,7 @@ static const keel_type *find(const keel_type *at, uint64_t hash, kd_dtype dtype,
   return NULL;
 }
 
-/* Computes elements and bytes. False if the product of the positive dimensions exceeds 61
+/* Computes elements and bytes (of strings 0). False if the product of the positive dimensions exceeds 61
  * bits: strides and offsets of empty tensors are computed, too. */
 static bool measure(keel_type *type) {
   int64_t product = 1, bytes = 0;
@@ -52,8 +52,6 @@ static keel_status check(kd_dtype dtype, uint32_t rank, const int64_t *dims) {
     return keel_fail(KD_UNIMPLEMENTED,
                      "element type %u is one that Keel does not have yet",
                      (unsigned)dtype);
-  if (dtype == KD_STRING)
-    return keel_fail(KD_UNIMPLEMENTED, "tensors of strings are not supported");
   if (rank > KD_MAX_RANK)
     return keel_fail(KD_INVALID_ARGUMENT,
                      "a tensor has at most %u dimensions,"

@@ -4,6 +4,7 @@
 #include <kd/kd.h>
 #include "base/float.h"
 #include "read.h"
+#include "values/strings.h"
 
 /* Bytes of a constant that one number may stand for. */
 #define SPLAT_MOST (UINT64_C(1) << 31)
@@ -227,13 +228,24 @@ static keel_status element(cursor *c, kd_dtype dtype, void *out) {
   return keel_mlir_expect(c, ")");
 }
 
-/* Elements in brackets that are nested as the dimensions are, or one for all. */
+/* A string, which stays in the scratch memory. */
+static keel_status string_element(cursor *c, keel_piece *out) {
+  size_t size = 0;
+  KEEL_TRY(keel_mlir_string(c, &out->at, &size));
+  out->size = size;
+  return KD_OK;
+}
+
+/* Elements in brackets that are nested as the dimensions are, or one for all; data: pieces, if
+ * they are strings. */
 static keel_status list_data(cursor *c, const keel_type *type, uint32_t level,
                              int64_t *done, void *data) {
   uint32_t each = keel_dtype_size(type->dtype);
   if (level == type->rank) {
     if (*done >= type->elements)
       return keel_mlir_fail(c, "there are more elements than the type has");
+    if (type->dtype == KD_STRING)
+      return string_element(c, (keel_piece *)data + (*done)++);
     return element(c, type->dtype, (char *)data + (uint64_t)(*done)++ * each);
   }
   int64_t count = 0;
@@ -280,9 +292,14 @@ static keel_status dense_data(cursor *c, const keel_type *type, void *data) {
   return KD_OK;
 }
 
-/* The tensor of a type, its elements not set. */
-static keel_status make_tensor(cursor *c, mlir_attr *out,
-                               const keel_type **out_type) {
+static void keep_tensor(cursor *c, mlir_attr *out) {
+  out->kind = ATTR_TENSOR;
+  out->next_tensor = c->tensors;
+  c->tensors = out;
+}
+
+/* The type behind a constant. */
+static keel_status constant_type(cursor *c, const keel_type **out_type) {
   mlir_type type;
   KEEL_TRY(keel_mlir_expect(c, ":"));
   KEEL_TRY(keel_mlir_type(c, &type));
@@ -290,31 +307,55 @@ static keel_status make_tensor(cursor *c, mlir_attr *out,
     return keel_mlir_fail(c, "a constant is a tensor of known shape");
   keel_status status = keel_type_of(type.dtype, type.rank, type.dims, out_type);
   if (status != KD_OK) return keel_while(status, "while reading %s", c->path);
-  if (!keel_type_known(*out_type) || !kd_dtype_bits(type.dtype))
+  if (!keel_type_known(*out_type) ||
+      (!kd_dtype_bits(type.dtype) && type.dtype != KD_STRING))
     return keel_mlir_fail(c,
                           "a constant's type must be known, with elements of"
                           " some bits");
-  if ((*out_type)->bytes > SPLAT_MOST &&
-      (*out_type)->bytes > (uint64_t)(c->last - c->begin))
-    return keel_mlir_fail(c, "a constant has %llu bytes, more than the text",
-                          (unsigned long long)(*out_type)->bytes);
-  KEEL_TRY(keel_tensor_create(c->context, type.dtype, type.rank, type.dims,
-                              NULL, &out->tensor));
-  out->kind = ATTR_TENSOR;
-  out->next_tensor = c->tensors;
-  c->tensors = out;
   return KD_OK;
+}
+
+/* A tensor of numbers, which are not set. */
+static keel_status make_tensor(cursor *c, const keel_type *type,
+                               mlir_attr *out) {
+  if (type->bytes > SPLAT_MOST && type->bytes > (uint64_t)(c->last - c->begin))
+    return keel_mlir_fail(c, "a constant has %llu bytes, more than the text",
+                          (unsigned long long)type->bytes);
+  KEEL_TRY(keel_tensor_create(c->context, type->dtype, type->rank, type->dims,
+                              NULL, &out->tensor));
+  keep_tensor(c, out);
+  return KD_OK;
+}
+
+/* The strings between "dense<" and ">". */
+static keel_status dense_strings(cursor *c, const keel_type *type,
+                                 mlir_attr *out) {
+  int64_t done = 0;
+  if (type->elements > c->last - c->begin)
+    return keel_mlir_fail(c, "a constant has %lld strings, more than the text",
+                          (long long)type->elements);
+  keel_piece *pieces = keel_pieces_new(type->elements);
+  if (!pieces) return KD_OUT_OF_MEMORY;
+  keel_status status =
+      type->elements ? list_data(c, type, 0, &done, pieces) : KD_OK;
+  if (status == KD_OK)
+    status = keel_strings_tensor(c->context, type, pieces, &out->tensor);
+  free(pieces);
+  if (status == KD_OK) keep_tensor(c, out);
+  return status;
 }
 
 static keel_status dense(cursor *c, mlir_attr *out) {
   const keel_type *type = NULL;
   cursor data = *c;
   KEEL_TRY(keel_mlir_skip_brackets(c));
-  KEEL_TRY(make_tensor(c, out, &type));
+  KEEL_TRY(constant_type(c, &type));
+  if (type->dtype != KD_STRING) KEEL_TRY(make_tensor(c, type, out));
   const char *behind = c->at;
   c->at = data.at;
   KEEL_TRY(keel_mlir_expect(c, "<"));
-  KEEL_TRY(dense_data(c, type, out->tensor->data));
+  KEEL_TRY(type->dtype == KD_STRING ? dense_strings(c, type, out)
+                                    : dense_data(c, type, out->tensor->data));
   KEEL_TRY(keel_mlir_expect(c, ">"));
   c->at = behind;
   return KD_OK;
@@ -325,7 +366,10 @@ static keel_status dense_resource(cursor *c, mlir_attr *out) {
   KEEL_TRY(keel_mlir_expect(c, "<"));
   span name = keel_mlir_word(c);
   KEEL_TRY(keel_mlir_expect(c, ">"));
-  KEEL_TRY(make_tensor(c, out, &type));
+  KEEL_TRY(constant_type(c, &type));
+  if (type->dtype == KD_STRING)
+    return keel_mlir_fail(c, "strings are a list in dense<...>");
+  KEEL_TRY(make_tensor(c, type, out));
   return resource_data(c, name, type, out->tensor->data);
 }
 

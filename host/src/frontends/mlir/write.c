@@ -8,6 +8,7 @@
 #include "mlir.h"
 #include "onnx/small.h"
 #include "ops/vendor.h"
+#include "values/strings.h"
 
 /* Elements that a constant shows where it stands; larger ones lie at the end. */
 #define SHOWN 16
@@ -30,15 +31,20 @@ static void margin(const writer *all) {
 
 /* ---- names and types -------------------------------------------------------------- */
 
-static void write_string(const writer *all, const char *text) {
+static void write_piece(const writer *all, keel_piece piece) {
   fputc('"', all->file);
-  for (const unsigned char *at = (const unsigned char *)(text ? text : ""); *at;
-       at++)
-    if (*at < 32 || *at > 126 || *at == '"' || *at == '\\')
-      fprintf(all->file, "\\%02X", *at);
+  for (uint64_t i = 0; i < piece.size; i++) {
+    unsigned char c = (unsigned char)piece.at[i];
+    if (c < 32 || c > 126 || c == '"' || c == '\\')
+      fprintf(all->file, "\\%02X", c);
     else
-      fputc(*at, all->file);
+      fputc(c, all->file);
+  }
   fputc('"', all->file);
+}
+
+static void write_string(const writer *all, const char *text) {
+  write_piece(all, (keel_piece){text, text ? strlen(text) : 0});
 }
 
 static bool is_letter(char c) {
@@ -182,7 +188,7 @@ static void write_element(const writer *all, kd_dtype dtype, const void *data,
 
 /* Nested as the dimensions are. */
 static void write_list(const writer *all, const keel_type *type,
-                       const void *data) {
+                       const void *data, const keel_strings *strings) {
   int64_t steps[KD_MAX_RANK + 1];
   steps[type->rank] = 1;
   for (uint32_t d = type->rank; d > 0; d--)
@@ -191,7 +197,10 @@ static void write_list(const writer *all, const keel_type *type,
     if (i) fputs(", ", all->file);
     for (uint32_t d = 0; d < type->rank; d++)
       if (i % steps[d] == 0) fputc('[', all->file);
-    write_element(all, type->dtype, data, i);
+    if (strings)
+      write_piece(all, keel_strings_get(strings, i));
+    else
+      write_element(all, type->dtype, data, i);
     for (uint32_t d = 0; d < type->rank; d++)
       if ((i + 1) % steps[d] == 0) fputc(']', all->file);
   }
@@ -237,7 +246,7 @@ static keel_status write_here(writer *all, keel_tensor *tensor) {
     fputs("\">", all->file);
   } else {
     fputs("dense<", all->file);
-    write_list(all, type, tensor->data);
+    write_list(all, type, tensor->data, NULL);
     fputc('>', all->file);
   }
   fputs(" : ", all->file);
@@ -259,6 +268,14 @@ static keel_status write_value(writer *all, keel_tensor *tensor) {
       KEEL_TRY(write_value(all, tensor->items[i]));
     }
     fputc(']', all->file);
+    return KD_OK;
+  }
+  if (keel_is_strings(tensor)) {
+    fputs("dense<", all->file);
+    if (tensor->type->elements)
+      write_list(all, tensor->type, NULL, tensor->strings);
+    fputs("> : ", all->file);
+    write_type(all, tensor->type);
     return KD_OK;
   }
   keel_tensor *here = NULL;

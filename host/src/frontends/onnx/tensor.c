@@ -3,6 +3,7 @@
 
 #include "device/context.h"
 #include "import.h"
+#include "values/strings.h"
 
 /* ---- external data -------------------------------------------------------- */
 
@@ -181,6 +182,28 @@ static keel_status from_fields(const char *path, const onnx_tensor *tensor,
   return KD_OK;
 }
 
+/* Strings are in a field of their own, and never outside of the file. */
+static keel_status strings(keel_context *context, const char *path,
+                           const onnx_tensor *proto, const keel_type *type,
+                           keel_tensor **out_tensor) {
+  if (proto->has_data_location &&
+      proto->data_location == ONNX__TENSOR_PROTO__DATA_LOCATION__EXTERNAL)
+    return keel_fail(KD_DATA_LOSS,
+                     "%s: tensor \"%s\": strings can't be external data", path,
+                     proto->name ? proto->name : "");
+  if (proto->n_string_data != (uint64_t)type->elements)
+    return wrong_count(path, proto, proto->n_string_data,
+                       (uint64_t)type->elements);
+  keel_piece *pieces = keel_pieces_new(type->elements);
+  if (!pieces) return KD_OUT_OF_MEMORY;
+  for (int64_t i = 0; i < type->elements; i++)
+    pieces[i] = (keel_piece){(const char *)proto->string_data[i].data,
+                             proto->string_data[i].len};
+  keel_status status = keel_strings_tensor(context, type, pieces, out_tensor);
+  free(pieces);
+  return status;
+}
+
 /* Fewer bytes are copied: pages of a file are no gain for them. */
 #define LARGE (64 << 10)
 
@@ -190,11 +213,6 @@ keel_status keel_onnx_tensor(keel_context *context, const char *path,
   const char *name = proto->name ? proto->name : "";
   const keel_type *type = NULL;
   keel_tensor *tensor = NULL;
-  if (proto->data_type == KD_STRING)
-    return keel_fail(KD_UNIMPLEMENTED,
-                     "%s: tensor \"%s\": tensors of strings are not supported;"
-                     " build the model with integers in their place",
-                     path, name);
   keel_status status =
       proto->n_dims <= KD_MAX_RANK
           ? keel_type_of((kd_dtype)proto->data_type, (uint32_t)proto->n_dims,
@@ -204,6 +222,8 @@ keel_status keel_onnx_tensor(keel_context *context, const char *path,
     status = keel_fail(KD_DATA_LOSS, "a dimension is negative");
   if (status != KD_OK)
     return keel_while(status, "while reading %s, tensor \"%s\"", path, name);
+  if (type->dtype == KD_STRING)
+    return strings(context, path, proto, type, out_tensor);
   if (proto->has_data_location &&
       proto->data_location == ONNX__TENSOR_PROTO__DATA_LOCATION__EXTERNAL)
     return external(context, path, proto, type, mapping && type->bytes >= LARGE,

@@ -1,0 +1,128 @@
+/* regex.c - regular expressions, by PCRE2. ONNX asks for RE2's syntax, which is nearly a part of
+ * PCRE2's; `$` is the string's end alone, as in RE2. A match has a limit of steps, which RE2 need
+ * not have: an expression cannot make a run endless. */
+#include "ops/text.h"
+
+#ifdef KEEL_WITH_PCRE2
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+
+#define STEPS_MOST  10000000u
+#define MEMORY_MOST (64u << 10) /* KiB of one match */
+
+struct keel_regex {
+  pcre2_code *code;
+  pcre2_match_context *limits;
+};
+
+static keel_status compile(const char *pattern, keel_regex *regex) {
+  int error = 0;
+  PCRE2_SIZE at = 0;
+  regex->code =
+      pcre2_compile((PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED,
+                    PCRE2_UTF | PCRE2_DOLLAR_ENDONLY | PCRE2_NEVER_BACKSLASH_C,
+                    &error, &at, NULL);
+  if (!regex->code) {
+    PCRE2_UCHAR text[160];
+    pcre2_get_error_message(error, text, sizeof text);
+    return keel_fail(KD_INVALID_ARGUMENT,
+                     "the regular expression \"%.100s\" is wrong at byte %zu:"
+                     " %s",
+                     pattern, (size_t)at, (const char *)text);
+  }
+  regex->limits = pcre2_match_context_create(NULL);
+  if (!regex->limits) return keel_no_memory(1);
+  pcre2_set_match_limit(regex->limits, STEPS_MOST);
+  pcre2_set_heap_limit(regex->limits, MEMORY_MOST);
+  return KD_OK;
+}
+
+keel_status keel_regex_create(const char *pattern, keel_regex **out_regex) {
+  keel_regex *regex = calloc(1, sizeof *regex);
+  if (!regex) return keel_no_memory(sizeof *regex);
+  keel_status status = compile(pattern, regex);
+  if (status == KD_OK)
+    *out_regex = regex;
+  else
+    keel_regex_free(regex);
+  return status;
+}
+
+void keel_regex_free(void *self) {
+  keel_regex *regex = self;
+  if (!regex) return;
+  pcre2_match_context_free(regex->limits);
+  pcre2_code_free(regex->code);
+  free(regex);
+}
+
+static keel_status match(const keel_regex *regex, keel_piece piece,
+                         uint64_t from, uint32_t how, keel_piece *out_found) {
+  *out_found = (keel_piece){NULL, 0};
+  pcre2_match_data *data =
+      pcre2_match_data_create_from_pattern(regex->code, NULL);
+  if (!data) return keel_no_memory(1);
+  int found = pcre2_match(regex->code, (PCRE2_SPTR)piece.at, piece.size, from,
+                          how, data, regex->limits);
+  if (found > 0) {
+    const PCRE2_SIZE *ends = pcre2_get_ovector_pointer(data);
+    if (ends[1] >= ends[0])
+      *out_found = (keel_piece){piece.at + ends[0], ends[1] - ends[0]};
+  }
+  pcre2_match_data_free(data);
+  if (found > 0 || found == PCRE2_ERROR_NOMATCH) return KD_OK;
+  PCRE2_UCHAR text[160];
+  pcre2_get_error_message(found, text, sizeof text);
+  return keel_fail(
+      found == PCRE2_ERROR_NOMEMORY ? KD_OUT_OF_MEMORY : KD_INVALID_ARGUMENT,
+      "the string \"%.60s\" can't be matched: %s", piece.at,
+      (const char *)text);
+}
+
+keel_status keel_regex_matches(const keel_regex *regex, keel_piece piece,
+                               bool *out_matches) {
+  keel_piece found;
+  keel_status status =
+      match(regex, piece, 0, PCRE2_ANCHORED | PCRE2_ENDANCHORED, &found);
+  *out_matches = found.at != NULL;
+  return status;
+}
+
+keel_status keel_regex_find(const keel_regex *regex, keel_piece piece,
+                            uint64_t from, keel_piece *out_found) {
+  return match(regex, piece, from, PCRE2_NOTEMPTY, out_found);
+}
+
+#else
+
+keel_status keel_regex_create(const char *pattern, keel_regex **out_regex) {
+  (void)pattern;
+  *out_regex = NULL;
+  return keel_fail(KD_UNIMPLEMENTED,
+                   "this Keel was built without PCRE2, which regular"
+                   " expressions need; install libpcre2-dev, and build it"
+                   " again");
+}
+
+void keel_regex_free(void *self) {
+  (void)self;
+}
+
+keel_status keel_regex_matches(const keel_regex *regex, keel_piece piece,
+                               bool *out_matches) {
+  (void)regex;
+  (void)piece;
+  *out_matches = false;
+  return KD_UNIMPLEMENTED;
+}
+
+keel_status keel_regex_find(const keel_regex *regex, keel_piece piece,
+                            uint64_t from, keel_piece *out_found) {
+  (void)regex;
+  (void)piece;
+  (void)from;
+  *out_found = (keel_piece){NULL, 0};
+  return KD_UNIMPLEMENTED;
+}
+
+#endif

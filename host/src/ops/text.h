@@ -1,0 +1,43 @@
+/* text.h - what ops on strings share. */
+#ifndef KEEL_TEXT_H
+#define KEEL_TEXT_H
+
+#include "ops/node.h"
+#include "values/strings.h"
+
+/* Cast and CastLike from or to strings. Numbers are written as short as they can be read again,
+ * as C's printf does ("0.1", "1e-05"), and "NaN", "INF" and "-INF"; they are read as C's strtod
+ * does, blanks around them left out. */
+keel_status keel_text_cast(const keel_opdef *op, const char *where,
+                           keel_tensor *const *inputs, uint32_t n,
+                           keel_tensor **out_tensor);
+
+/* Attribute `name` as a list of strings, and how many; NULL: it is not given. */
+const char *const *keel_attr_strings(const keel_opdef *op, const char *name,
+                                     int64_t *out_count);
+
+/* The code point at a place, and its bytes; a byte that is no UTF-8 stands for itself, above all
+ * code points. Nothing is read at `end` and behind. */
+uint32_t keel_utf8_get(const char *at, const char *end, uint32_t *out_bytes);
+
+/* Writes one in up to 4 bytes; how many. */
+uint32_t keel_utf8_put(uint32_t point, char *to);
+
+/* A regular expression, in the syntax that RE2 and PCRE2 share. Compiled once, used by any
+ * thread; freed with keel_regex_free.
+ * Returns KD_INVALID_ARGUMENT, what is wrong with it, or KD_UNIMPLEMENTED: Keel was built without
+ * PCRE2. */
+typedef struct keel_regex keel_regex;
+keel_status keel_regex_create(const char *pattern, keel_regex **out_regex);
+void keel_regex_free(void *regex);
+
+/* Whether all of a string matches. */
+keel_status keel_regex_matches(const keel_regex *regex, keel_piece piece,
+                               bool *out_matches);
+
+/* The first part of it, from byte `from` on, that matches and is not empty; found.at NULL: there
+ * is none. */
+keel_status keel_regex_find(const keel_regex *regex, keel_piece piece,
+                            uint64_t from, keel_piece *out_found);
+
+#endif /* KEEL_TEXT_H */
