@@ -29,14 +29,19 @@ f32 = np.float32
 
 
 class Cases:
-    def __init__(self, folder):
-        self.folder, self.count = folder, 0
+    def __init__(self, folder, opset=17):
+        self.folder, self.count, self.opset = folder, 0, opset
         os.makedirs(folder, exist_ok=True)
+
+    @staticmethod
+    def number_of(dtype):
+        return helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
 
     def add(self, name, op, inputs, outputs, constants=(), domain=DOMAIN,
             result=None, **attributes):
         """inputs: name to array; None: absent. constants: names of inputs that the model has.
-        outputs: names, "" for one that nobody wants. result: their type, unless that of input 0."""
+        outputs: names, "" for one that nobody wants. result: their type, unless that of input 0,
+        or a tuple of their types."""
         given = {k: v for k, v in inputs.items() if v is not None}
         names = [k if v is not None else "" for k, v in inputs.items()]
         while names and not names[-1]:
@@ -51,11 +56,12 @@ class Cases:
         wanted = [o for o in outputs if o]
         model = helper.make_model(
             graph, ir_version=10,
-            opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid(DOMAIN, 1)])
+            opset_imports=[helper.make_opsetid("", self.opset), helper.make_opsetid(DOMAIN, 1),
+                           helper.make_opsetid("ai.onnx.ml", 4)])
         first = next(iter(given.values())).dtype
-        for output in model.graph.output:
-            output.type.tensor_type.elem_type = helper.np_dtype_to_tensor_dtype(
-                np.dtype(result or first))
+        types = result if isinstance(result, tuple) else [result or first] * len(wanted)
+        for output, dtype in zip(model.graph.output, types):
+            output.type.tensor_type.elem_type = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
         feeds = {k: v for k, v in given.items() if k not in constants}
         options = ort.SessionOptions()
         options.log_severity_level = 4
@@ -281,15 +287,17 @@ def quantised(cases, random):
                "z": np.zeros(8, np.int8)}, ["y"], ["s", "z"], result=f32, axis=1)
 
 
-def main(arguments):
+def compare(about, write, opset=17):
+    """The command of a script that writes cases: about, its help text; write(cases, random)."""
+    arguments, program = sys.argv[1:], os.path.basename(sys.argv[0])
     seed, keep = 1, None
     while arguments and arguments[0].startswith("--"):
         option = arguments.pop(0)
         if option == "--help":
-            print(__doc__.strip())
+            print(about.strip())
             return 0
         if option not in ("--seed", "--keep") or not arguments:
-            print(f"microsoft_ops.py: there is no option {option}, or it has no value; --help",
+            print(f"{program}: there is no option {option}, or it has no value; --help",
                   file=sys.stderr)
             return 2
         if option == "--seed":
@@ -298,19 +306,22 @@ def main(arguments):
             keep = arguments.pop(0)
     keel = arguments or ["build/release/bin/keel"]
     if not os.access(keel[0], os.X_OK):
-        print(f"microsoft_ops.py: there is no program {keel[0]}", file=sys.stderr)
+        print(f"{program}: there is no program {keel[0]}", file=sys.stderr)
         return 2
     with tempfile.TemporaryDirectory() as scratch:
-        cases = Cases(keep or scratch)
-        random = np.random.default_rng(seed)
-        matmuls(cases, random)
-        attentions(cases, random)
-        others(cases, random)
-        quantised(cases, random)
+        cases = Cases(keep or scratch, opset)
+        write(cases, np.random.default_rng(seed))
         folders = sorted(os.path.join(cases.folder, name) for name in os.listdir(cases.folder))
         done = subprocess.run([keel[0], "onnx-test", *keel[1:], *folders], check=False)
         return 1 if done.returncode else 0
 
 
+def write_all(cases, random):
+    matmuls(cases, random)
+    attentions(cases, random)
+    others(cases, random)
+    quantised(cases, random)
+
+
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(compare(__doc__, write_all))

@@ -24,10 +24,12 @@ try:
     import numpy as np
     import onnx.helper
     import skl2onnx
-    from skl2onnx.common.data_types import DoubleTensorType, FloatTensorType, Int64TensorType
+    from skl2onnx.common.data_types import (DoubleTensorType, FloatTensorType, Int64TensorType,
+                                            StringTensorType)
     from sklearn import (cluster, compose, datasets, decomposition, ensemble, gaussian_process,
                          impute, linear_model, naive_bayes, neighbors, neural_network, pipeline,
                          preprocessing, svm, tree)
+    from sklearn.feature_extraction import text
 except ImportError as missing:
     print("a package is not installed: %s" % missing)
     sys.exit(77)
@@ -58,6 +60,23 @@ HOLES = (with_holes(IRIS[0]), IRIS[1])
 HOLES_Y = (with_holes(DIABETES[0]), DIABETES[1])
 WHOLE = ((DIGITS[0][:300, 20:24] // 4).astype(np.int64), DIGITS[1][:300])
 DOUBLES = (WINE[0].astype(np.float64) * (1 + 1e-9), WINE[1])
+
+def named(data, names):
+    """The same with strings as labels."""
+    return data[0], np.array(names)[data[1]]
+
+
+def texts(rows):
+    words = "Tree forest leaf ROOT branch Apple pear x2 x22 soup the of and a".split()
+    random = np.random.default_rng(5)
+    lines = [" ".join(random.choice(words, random.integers(0, 12))) for _ in range(rows)]
+    return np.array(lines)[:, None], np.array(["green", "Blue", "red"])[random.integers(0, 3, rows)]
+
+
+NAMED, NAMED_TWO = named(IRIS, ["iris", "Lily", "a rose"]), named(CANCER, ["no", "Yes"])
+COLOURS = (np.array(["red", "Green", "blue", "", "Äpfel"])[DIGITS[0][:300, 20:24].astype(int) % 5],
+           DIGITS[1][:300])
+TEXTS = texts(200)
 TWO_Y = (DIABETES[0], np.stack([DIABETES[1], DIABETES[0][:, 2] * 100], 1))
 
 
@@ -102,6 +121,10 @@ MODELS = [
     ("one-hot encoder, others ignored",
      pre.OneHotEncoder(handle_unknown="ignore", sparse_output=False), WHOLE),
     ("ordinal encoder", pre.OrdinalEncoder(), WHOLE),
+    ("one-hot encoder of strings", pre.OneHotEncoder(sparse_output=False), COLOURS),
+    ("ordinal encoder of strings", pre.OrdinalEncoder(), COLOURS),
+    ("strings, encoded, forest",
+     steps(pre.OneHotEncoder(), ensemble.RandomForestClassifier(10, random_state=1)), COLOURS),
     ("polynomial features", pre.PolynomialFeatures(2), IRIS),
     ("k-bins discretizer", pre.KBinsDiscretizer(4, encode="ordinal"), IRIS),
     ("k-bins one-hot", pre.KBinsDiscretizer(4, encode="onehot-dense"), IRIS),
@@ -162,14 +185,42 @@ MODELS = [
     ("voting, soft", voting("soft"), IRIS),
     ("voting, hard", voting("hard"), IRIS),
     ("column transformer", steps(by_column(), lin.LogisticRegression(max_iter=2000)), WINE),
+    ("named: logistic regression", lin.LogisticRegression(max_iter=5000), NAMED),
+    ("named: logistic regression of two", scaled(lin.LogisticRegression()), NAMED_TWO),
+    ("named: decision tree", tree.DecisionTreeClassifier(random_state=1), NAMED),
+    ("named: gradient boosting of two", ensemble.GradientBoostingClassifier(n_estimators=20),
+     NAMED_TWO),
+    ("named: SVC", scaled(svm.SVC(probability=True, random_state=1)), NAMED),
+    ("named: k-neighbours", neighbors.KNeighborsClassifier(), NAMED),
+    ("named: MLP", scaled(neural_network.MLPClassifier(random_state=1, max_iter=300)), NAMED),
+    ("named: voting", voting("soft"), NAMED),
+    ("text: counts", text.CountVectorizer(), TEXTS),
+    ("text: counts of pairs",
+     text.CountVectorizer(ngram_range=(1, 2), token_pattern="[a-zA-Z0-9_]+"), TEXTS),
+    ("text: counts of characters", text.CountVectorizer(analyzer="char", ngram_range=(1, 3)),
+     TEXTS),
+    ("text: tf-idf", text.TfidfVectorizer(), TEXTS),
+    ("text: tf-idf, stop words", text.TfidfVectorizer(stop_words=["the", "of"]), TEXTS),
+    ("text: tf-idf by an expression", text.TfidfVectorizer(token_pattern="[a-zA-Z]+"), TEXTS),
+    ("text: tf-idf, logistic regression",
+     steps(text.TfidfVectorizer(), lin.LogisticRegression()), TEXTS),
+    ("text: counts, naive Bayes", steps(text.CountVectorizer(), naive_bayes.MultinomialNB()),
+     TEXTS),
     ("pipeline of imputer, scaler, PCA, forest",
      steps(impute.SimpleImputer(), pre.StandardScaler(), decomposition.PCA(3),
            ensemble.RandomForestClassifier(10, random_state=1)), HOLES),
 ]
 
 
+def rows_of(model, x):
+    """Vectorizers of text take lines, and all others rows."""
+    first = model.steps[0][1] if hasattr(model, "steps") else model
+    return x.ravel() if isinstance(first, text.CountVectorizer) else x
+
+
 def expected(model, x):
     """Labels or None, and numbers or None."""
+    x = rows_of(model, x)
     last = model.steps[-1][1] if hasattr(model, "steps") else model
     name = type(last).__name__
     if name in ("IsolationForest", "OneClassSVM"):
@@ -185,7 +236,8 @@ def expected(model, x):
             turned = name in ("SVC", "NuSVC") and len(last.classes_) == 2
             return model.predict(x), -scores if turned else scores
         return model.predict(x), None
-    return None, model.predict(x) if hasattr(model, "predict") else model.transform(x)
+    numbers = model.predict(x) if hasattr(model, "predict") else model.transform(x)
+    return None, numbers.toarray() if hasattr(numbers, "toarray") else numbers
 
 
 def is_classifier(model):
@@ -208,7 +260,7 @@ def run(options, model, x):
         np.save(data, x)
         done = subprocess.run(
             [options.keel, "run", path, "--device", options.device, "--input", data,
-             "--output", folder], capture_output=True, text=True)
+             "--output", folder], capture_output=True, text=True, errors="replace")
         if done.returncode:
             raise Refused((done.stderr or done.stdout).strip())
         return [np.load(os.path.join(folder, o.name + ".npy")) for o in model.graph.output]
@@ -247,7 +299,7 @@ def judge(results, labels, numbers):
 
 def port(x):
     kind = {np.dtype(np.int64): Int64TensorType, np.dtype(np.float64): DoubleTensorType}.get(
-        x.dtype, FloatTensorType)
+        x.dtype, StringTensorType if x.dtype.kind == "U" else FloatTensorType)
     return [("x", kind([None, x.shape[1]]))]
 
 
@@ -364,7 +416,7 @@ def main():
     for name, model, (x, y) in MODELS:
         if options.only not in name:
             continue
-        model.fit(x, y)
+        model.fit(rows_of(model, x), y)
         try:
             exports = list(exports_of(name, model, x))
         except Exception as failed:  # skl2onnx raises many kinds
