@@ -147,6 +147,9 @@ typedef struct value_type {
   int64_t dims[RANK_MOST];
 } value_type;
 
+/* Fails for a tensor of strings, which never crosses. */
+ort_status *value_no_strings(const ort_value_info *value);
+
 /* Fails for what is not a tensor of a type that can cross. */
 ort_status *value_type_get(const ort_value_info *value, value_type *out);
 

@@ -160,6 +160,7 @@ ort_status *translate_output(translation *one, const ort_value_info *value) {
   const char *name = NULL;
   keel_value made = KEEL_ABSENT;
   TRY(value_name(value, &name));
+  TRY(value_no_strings(value));
   TRY(find_value(one, value, &made));
   TRY_KEEL(keel_builder_output(one->builder, name, made));
   return NULL;

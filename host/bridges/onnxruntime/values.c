@@ -32,6 +32,18 @@ static ort_status *type_failure(const ort_value_info *value, const char *what) {
   return failure(ORT_NOT_IMPLEMENTED, "Keel: %.200s %s", name, what);
 }
 
+ort_status *value_no_strings(const ort_value_info *value) {
+  const ort_type *type = NULL;
+  const ort_tensor_type *tensor = NULL;
+  int element = 0;
+  TRY(ort->GetValueInfoTypeInfo(value, &type));
+  if (type) TRY(ort->CastTypeInfoToTensorInfo(type, &tensor));
+  if (tensor) TRY(ort->GetTensorElementType(tensor, &element));
+  return element == ONNX_TENSOR_ELEMENT_DATA_TYPE_STRING
+             ? type_failure(value, "has strings, which do not cross")
+             : NULL;
+}
+
 ort_status *value_type_get(const ort_value_info *value, value_type *out) {
   *out = (value_type){.rank = KEEL_RANK_UNKNOWN};
   const ort_type *type = NULL;

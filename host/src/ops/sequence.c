@@ -3,6 +3,7 @@
 #include "memory/copy.h"
 #include "ops/chunks.h"
 #include "ops/runtime.h"
+#include "values/strings.h"
 
 /* Tensors of a sequence that one op makes: a tensor of no elements has as many parts as
  * its file likes, and each costs memory. */
@@ -33,7 +34,7 @@ static keel_status position(const keel_host_call *call, uint32_t input,
 
 keel_status keel_run_sequence_construct(keel_host_call *call) {
   for (uint32_t i = 0; i < call->input_count; i++)
-    if (!call->inputs[i] || call->inputs[i]->kind != KEEL_DATA)
+    if (!call->inputs[i] || !keel_is_tensor(call->inputs[i]))
       return keel_call_fail(call, KD_INVALID_ARGUMENT,
                             "input %u is not a tensor", (unsigned)i);
   return keel_sequence_create(call->context, call->inputs, call->input_count,
@@ -43,7 +44,7 @@ keel_status keel_run_sequence_construct(keel_host_call *call) {
 keel_status keel_run_sequence_insert(keel_host_call *call) {
   KEEL_TRY(need_sequence(call));
   if (call->input_count < 2 || !call->inputs[1] ||
-      call->inputs[1]->kind != KEEL_DATA)
+      !keel_is_tensor(call->inputs[1]))
     return keel_call_fail(call, KD_INVALID_ARGUMENT,
                           "the second input is not a tensor");
   const keel_tensor *sequence = call->inputs[0];
@@ -138,7 +139,7 @@ static keel_status part_sizes(const keel_host_call *call, int64_t total,
                               int64_t **out_sizes, uint32_t *out_count) {
   keel_tensor *here = NULL;
   if (call->input_count > 1 && call->inputs[1]) {
-    if (call->inputs[1]->kind != KEEL_DATA)
+    if (!keel_is_tensor(call->inputs[1]))
       return keel_call_fail(call, KD_INVALID_ARGUMENT, "split is not a tensor");
     KEEL_TRY(keel_tensor_to_host(call->inputs[1], &here));
   }
@@ -233,7 +234,7 @@ static keel_status split(keel_host_call *call, keel_tensor *tensor,
 
 keel_status keel_run_split_to_sequence(keel_host_call *call) {
   if (call->input_count < 1 || !call->inputs[0] ||
-      call->inputs[0]->kind != KEEL_DATA)
+      !keel_is_tensor(call->inputs[0]))
     return keel_call_fail(call, KD_INVALID_ARGUMENT,
                           "the input is not a tensor");
   const keel_type *type = call->inputs[0]->type;

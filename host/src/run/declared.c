@@ -11,8 +11,7 @@ keel_fit keel_declared_fit(const keel_port *port, const keel_tensor *input) {
   const keel_type *type = input->type;
   if (!port->dtype || !keel_port_is_tensor(port))
     return KEEL_FITS; /* ops say what they need */
-  if ((input->kind != KEEL_DATA && !keel_is_strings(input)) ||
-      type->dtype != port->dtype)
+  if (!keel_is_tensor(input) || type->dtype != port->dtype)
     return KEEL_FITS_NOT;
   if (port->rank == KEEL_RANK_UNKNOWN) return KEEL_FITS;
   if (type->rank != port->rank) return KEEL_FITS_BUT_SHAPE;

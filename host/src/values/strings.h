@@ -55,4 +55,9 @@ static inline bool keel_is_strings(const keel_tensor *tensor) {
   return tensor && tensor->kind == KEEL_STRINGS;
 }
 
+/* Whether it has a type and elements. */
+static inline bool keel_is_tensor(const keel_tensor *value) {
+  return value->kind == KEEL_DATA || value->kind == KEEL_STRINGS;
+}
+
 #endif /* KEEL_STRINGS_H */

@@ -1,0 +1,471 @@
+/* strings_test.c - tensors of strings: made, read, moved, compared, cast, written and read again;
+ * and what is refused. */
+#include <math.h>
+#include <pthread.h>
+#include <unistd.h>
+
+#define WORKERS 2
+#include "with_cpu.h"
+
+static keel_tensor *texts(uint32_t rank, const int64_t *dims,
+                          const char *const *strings) {
+  keel_tensor *tensor = NULL;
+  expect_ok(keel_strings_create(context, rank, dims, strings, NULL, &tensor));
+  return tensor;
+}
+
+static keel_tensor *list(int64_t count, const char *const *strings) {
+  return texts(1, &count, strings);
+}
+
+static keel_tensor *ints(int64_t count, const int64_t *numbers) {
+  return create_tensor(context, KD_I64, 1, &count, numbers);
+}
+
+/* The tensor is that list, and goes. */
+static void expect_list(keel_tensor *tensor, int64_t count,
+                        const char *const *want) {
+  assert_int_equal(keel_tensor_dtype(tensor), KD_STRING);
+  assert_int_equal(keel_tensor_elements(tensor), count);
+  for (int64_t i = 0; i < count; i++) {
+    const char *got = NULL;
+    uint64_t size = 0;
+    expect_ok(keel_strings_at(tensor, i, &got, &size));
+    assert_string_equal(got, want[i]);
+    assert_int_equal(size, strlen(want[i]));
+  }
+  keel_tensor_release(tensor);
+}
+
+/* An op whose inputs go, and its one output. */
+static keel_tensor *call(const char *name, const keel_attr *attrs,
+                         uint32_t attr_count, keel_tensor *a, keel_tensor *b,
+                         keel_tensor *c) {
+  keel_tensor *inputs[] = {a, b, c}, *output = NULL;
+  uint32_t count = c ? 3 : b ? 2 : 1;
+  expect_ok(
+      keel_call(context, name, attrs, attr_count, inputs, count, &output, 1));
+  release_all(inputs, count);
+  return output;
+}
+
+/* The call fails, and says so; the inputs go. */
+static void expect_refused(const char *name, const keel_attr *attrs,
+                           uint32_t attr_count, keel_tensor *a, keel_tensor *b,
+                           const char *says) {
+  keel_tensor *inputs[] = {a, b}, *output = NULL;
+  keel_status status = keel_call(context, name, attrs, attr_count, inputs,
+                                 b ? 2 : 1, &output, 1);
+  if (status == KD_OK) status = keel_tensor_wait(output);
+  keel_tensor_release(output);
+  assert_int_not_equal(status, KD_OK);
+  if (!strstr(keel_message(), says))
+    fail_msg("\"%s\" does not say \"%s\"", keel_message(), says);
+  release_all(inputs, b ? 2 : 1);
+}
+
+static const char *const words[] = {"pear", "", "Apfel", "pear", "kiwi"};
+
+/* ---- values ------------------------------------------------------------------------ */
+
+static void strings_are_what_was_given(void **state) {
+  (void)state;
+  const int64_t dims[] = {2, 2};
+  const char *const given[] = {"a\0b", "", "Größe", "\xff"};
+  const uint64_t sizes[] = {3, 0, 7, 1};
+  const char *got = NULL;
+  uint64_t size = 0;
+  keel_tensor *tensor = NULL;
+  char text[40];
+  expect_ok(keel_strings_create(context, 2, dims, given, sizes, &tensor));
+  assert_string_equal(keel_tensor_text(tensor, text, sizeof text), "str[2,2]");
+  assert_null(keel_tensor_device(tensor));
+  for (int64_t i = 0; i < 4; i++) {
+    expect_ok(keel_strings_at(tensor, i, &got, &size));
+    assert_int_equal(size, sizes[i]);
+    assert_memory_equal(got, given[i], size);
+    assert_int_equal(got[size], 0);
+  }
+  expect_ok(keel_strings_at(tensor, 0, &got, NULL));
+  assert_int_equal(keel_strings_at(tensor, 4, &got, NULL), KD_OUT_OF_RANGE);
+  assert_int_equal(keel_strings_at(tensor, -1, &got, NULL), KD_OUT_OF_RANGE);
+  keel_tensor_release(tensor);
+}
+
+static void strings_are_no_data(void **state) {
+  (void)state;
+  const int64_t two = 2, open = -1;
+  const char *const missing[] = {"a", NULL};
+  const char *got = NULL;
+  keel_tensor *tensor = list(5, words), *other = NULL, *numbers = ints(1, &two);
+  keel_device *cpu = NULL;
+  assert_int_equal(keel_tensor_size(tensor), 0);
+  assert_null(keel_tensor_data(tensor));
+  assert_int_equal(keel_tensor_read(tensor, &other, 0), KD_INVALID_ARGUMENT);
+  assert_int_equal(keel_strings_at(numbers, 0, &got, NULL),
+                   KD_INVALID_ARGUMENT);
+  assert_int_equal(
+      keel_tensor_create(context, KD_STRING, 1, &two, NULL, &other),
+      KD_INVALID_ARGUMENT);
+  assert_non_null(strstr(keel_message(), "keel_strings_create"));
+  assert_int_equal(
+      keel_tensor_fill(context, NULL, KD_STRING, 1, &two, NULL, &other),
+      KD_INVALID_ARGUMENT);
+  assert_int_equal(keel_strings_create(context, 1, &two, missing, NULL, &other),
+                   KD_INVALID_ARGUMENT);
+  assert_int_equal(
+      keel_strings_create(context, 1, &open, missing, NULL, &other),
+      KD_INVALID_ARGUMENT);
+  /* a device does not get them */
+  expect_ok(keel_device_find(context, "cpu:0", &cpu));
+  expect_ok(keel_tensor_to(tensor, cpu, &other));
+  assert_ptr_equal(other, tensor);
+  keel_tensor_release(other);
+  keel_tensor_release(tensor);
+  keel_tensor_release(numbers);
+}
+
+static void a_promise_may_become_strings(void **state) {
+  (void)state;
+  const char *const want[] = {"kiwi", "pear"};
+  const int64_t which[] = {4, 0};
+  keel_tensor *promise = NULL, *value = list(5, words), *output = NULL;
+  expect_ok(keel_tensor_promise(context, &promise));
+  keel_tensor *inputs[] = {promise, ints(2, which)};
+  expect_ok(keel_call(context, "Gather", NULL, 0, inputs, 2, &output, 1));
+  expect_ok(keel_tensor_fulfil(promise, value));
+  expect_ok(keel_tensor_wait(output));
+  expect_list(output, 2, want);
+  release_all(inputs, 2);
+  keel_tensor_release(value);
+}
+
+/* ---- ops that devices have kernels for ---------------------------------------------- */
+
+static void elements_move(void **state) {
+  (void)state;
+  const char *const joined[] = {"pear", "", "Apfel", "pear", "kiwi", "x"};
+  const char *const repeated[] = {"a", "b", "a", "b"};
+  const char *const padded[] = {"", "", "x", "pad"};
+  const char *const pair[] = {"a", "b"}, *const one[] = {"x"};
+  const int64_t twice = 2, pads[] = {2, 1}, ends[] = {2, 0};
+  const keel_attr axis = KEEL_INT("axis", 0);
+  expect_list(call("Concat", &axis, 1, list(5, words), list(1, one), NULL), 6,
+              joined);
+  expect_list(call("Tile", NULL, 0, list(2, pair), ints(1, &twice), NULL), 4,
+              repeated);
+  /* what is filled without a value is empty */
+  expect_list(call("Pad", NULL, 0, list(1, one), ints(2, ends), NULL), 3,
+              padded);
+  keel_tensor *value = texts(0, NULL, &padded[3]);
+  const char *const both[] = {"pad", "pad", "x", "pad"};
+  expect_list(call("Pad", NULL, 0, list(1, one), ints(2, pads), value), 4,
+              both);
+}
+
+static void strings_are_compared(void **state) {
+  (void)state;
+  const char *const with[] = {"pear"};
+  const uint8_t want[] = {1, 0, 0, 1, 0};
+  const char *const distinct[] = {"", "Apfel", "kiwi", "pear"};
+  uint8_t got[5];
+  keel_tensor *equal =
+      call("Equal", NULL, 0, list(5, words), list(1, with), NULL);
+  expect_ok(keel_tensor_read(equal, got, sizeof got));
+  assert_memory_equal(got, want, sizeof got);
+  keel_tensor_release(equal);
+  expect_list(call("Unique", NULL, 0, list(5, words), NULL, NULL), 4, distinct);
+}
+
+static void what_strings_do_not_allow_is_refused(void **state) {
+  (void)state;
+  const int64_t zero = 0;
+  const keel_attr axis = KEEL_INT("axis", 0),
+                  add = KEEL_STRING("reduction", "add");
+  expect_refused("Add", NULL, 0, list(5, words), list(5, words),
+                 "takes no strings");
+  expect_refused("Concat", &axis, 1, list(5, words), ints(1, &zero),
+                 "do not go together");
+  expect_refused("Gather", NULL, 0, list(5, words), list(1, words),
+                 "indices can't be strings");
+  expect_refused("com.microsoft::QuickGelu", NULL, 0, list(5, words), NULL,
+                 "takes no strings");
+  /* sums of the numbers that stand for strings are none */
+  const char *const base[] = {"b", "b"};
+  const int64_t dims[] = {1, 1}, at = 0;
+  keel_tensor *inputs[] = {list(2, base),
+                           create_tensor(context, KD_I64, 2, dims, &at),
+                           list(1, base)};
+  keel_tensor *output = NULL;
+  assert_int_equal(
+      keel_call(context, "ScatterND", &add, 1, inputs, 3, &output, 1),
+      KD_INVALID_ARGUMENT);
+  assert_non_null(strstr(keel_message(), "computes with its elements"));
+  release_all(inputs, 3);
+}
+
+/* ---- Cast --------------------------------------------------------------------------- */
+
+static keel_attr to(kd_dtype dtype) {
+  return (keel_attr)KEEL_INT("to", dtype);
+}
+
+static void numbers_become_text(void **state) {
+  (void)state;
+  const float numbers[] = {0.1f, -3, 1e-5f, 16777216, INFINITY, -INFINITY, NAN};
+  const char *const want[] = {"0.1", "-3",   "1e-05", "16777216",
+                              "INF", "-INF", "NaN"};
+  const int64_t seven = 7, one = 1;
+  const uint64_t large = UINT64_MAX;
+  const char *const largest[] = {"18446744073709551615"};
+  keel_attr text = to(KD_STRING);
+  expect_list(
+      call("Cast", &text, 1, create_tensor(context, KD_F32, 1, &seven, numbers),
+           NULL, NULL),
+      7, want);
+  expect_list(call("Cast", &text, 1,
+                   create_tensor(context, KD_U64, 1, &one, &large), NULL, NULL),
+              1, largest);
+}
+
+static void text_becomes_numbers(void **state) {
+  (void)state;
+  const char *const given[] = {"0.1", " -3 ", "1e2", "INF", "-inf"};
+  const float want[] = {0.1f, -3, 100, INFINITY, -INFINITY};
+  const char *const whole[] = {"127", "-128", "3.9"};
+  const int8_t bytes[] = {127, -128, 3};
+  int8_t got[3];
+  keel_attr f32 = to(KD_F32), i8 = to(KD_I8), u64 = to(KD_U64);
+  keel_tensor *read = call("Cast", &f32, 1, list(5, given), NULL, NULL);
+  expect_floats(read, want, 5);
+  keel_tensor_release(read);
+  read = call("Cast", &i8, 1, list(3, whole), NULL, NULL);
+  expect_ok(keel_tensor_read(read, got, sizeof got));
+  assert_memory_equal(got, bytes, sizeof got);
+  keel_tensor_release(read);
+  const char *const bad[] = {"128", "-1", "1x", "", "nan"};
+  expect_refused("Cast", &i8, 1, list(1, bad), NULL, "\"128\"");
+  expect_refused("Cast", &u64, 1, list(1, bad + 1), NULL, "\"-1\"");
+  expect_refused("Cast", &f32, 1, list(1, bad + 2), NULL, "\"1x\"");
+  expect_refused("Cast", &f32, 1, list(1, bad + 3), NULL, "\"\"");
+  expect_refused("Cast", &i8, 1, list(1, bad + 4), NULL, "\"nan\"");
+}
+
+/* ---- ops of strings ------------------------------------------------------------------ */
+
+static void letters_change_beyond_ascii(void **state) {
+  (void)state;
+  const char *const given[] = {"straße Ä", "ÉTÉ", "\xc3", "日本"};
+  const char *const want[] = {"straße ä", "été", "\xc3", "日本"};
+  const char *const stop[] = {"ÉTÉ", "日本"};
+  const char *const rest[] = {"straße Ä", "\xc3"};
+  const keel_attr lower = KEEL_STRING("case_change_action", "LOWER");
+  const keel_attr stopwords = {.name = "stopwords",
+                               .kind = KD_ATTR_STRINGS,
+                               .count = 2,
+                               .strings = (const char *const *)stop};
+  expect_list(call("StringNormalizer", &lower, 1, list(4, given), NULL, NULL),
+              4, want);
+  expect_list(
+      call("StringNormalizer", &stopwords, 1, list(4, given), NULL, NULL), 2,
+      rest);
+}
+
+static void blanks_split_as_python_does(void **state) {
+  (void)state;
+  const char *const given[] = {" a\tb  c ", "", "d"};
+  const char *const want[] = {"a", "b", "c", "", "", "", "d", "", ""};
+  const char *const cut[] = {"a", "b  c ", "", "", "d", ""};
+  const keel_attr one = KEEL_INT("maxsplit", 1),
+                  less = KEEL_INT("maxsplit", -1);
+  expect_list(call("StringSplit", NULL, 0, list(3, given), NULL, NULL), 9,
+              want);
+  expect_list(call("StringSplit", &one, 1, list(3, given), NULL, NULL), 6, cut);
+  expect_refused("StringSplit", &less, 1, list(3, given), NULL, "maxsplit");
+}
+
+static void a_bad_expression_is_said(void **state) {
+  (void)state;
+  const keel_attr bad = KEEL_STRING("pattern", "(a");
+  const keel_attr slow = KEEL_STRING("pattern", "(a*)*[bd]");
+  const char *const given[] = {"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaac"};
+  const char *const broken[] = {"\xff"};
+  expect_refused("RegexFullMatch", &bad, 1, list(1, given), NULL,
+#ifdef KEEL_WITH_PCRE2
+                 "byte 2");
+  expect_refused("RegexFullMatch", &slow, 1, list(1, given), NULL,
+                 "can't be matched");
+  expect_refused("RegexFullMatch", &slow, 1, list(1, broken), NULL, "UTF-8");
+#else
+                 "PCRE2");
+  (void)slow;
+  (void)broken;
+#endif
+}
+
+static const int64_t counts[] = {0, 2}, indexes[] = {0, 2, 1};
+static const char *const pool[] = {"pear", "kiwi", "pear", ""};
+
+/* Of "pear", "kiwi" and the pair of "pear" and "". */
+static uint32_t vectorizer(keel_attr *attrs) {
+  static const float weights[] = {1, 2, 4};
+  attrs[0] = (keel_attr)KEEL_INT("max_gram_length", 2);
+  attrs[1] = (keel_attr)KEEL_INT("min_gram_length", 1);
+  attrs[2] = (keel_attr)KEEL_INT("max_skip_count", 0);
+  attrs[3] = (keel_attr)KEEL_STRING("mode", "TFIDF");
+  attrs[4] = (keel_attr)KEEL_INTS("ngram_counts", 2, counts);
+  attrs[5] = (keel_attr)KEEL_INTS("ngram_indexes", 3, indexes);
+  attrs[6] = (keel_attr){.name = "pool_strings",
+                         .kind = KD_ATTR_STRINGS,
+                         .count = 4,
+                         .strings = pool};
+  attrs[7] = (keel_attr){
+      .name = "weights", .kind = KD_ATTR_FLOATS, .count = 3, .floats = weights};
+  return 8;
+}
+
+static keel_plan *vectorizer_plan(void) {
+  keel_attr attrs[8];
+  keel_builder *builder = create_builder(context, "counts");
+  int64_t open = -1;
+  keel_value x = keel_builder_input(builder, "x", KD_STRING, 1, &open);
+  keel_value y = keel_builder_op(builder, "TfIdfVectorizer", attrs,
+                                 vectorizer(attrs), &x, 1);
+  expect_ok(keel_builder_output(builder, "y", y));
+  return finish_plan(builder, NULL);
+}
+
+static void *count_words(void *plan) {
+  const float want[] = {2, 4, 2};
+  for (int i = 0; i < 50; i++) {
+    keel_tensor *x = list(5, words), *y = NULL;
+    expect_ok(keel_plan_run(plan, &x, 1, &y, 1));
+    expect_floats(y, want, 3);
+    keel_tensor_release(x);
+    keel_tensor_release(y);
+  }
+  return NULL;
+}
+
+/* The pool is made once, by whoever comes first. */
+static void threads_share_a_pool(void **state) {
+  (void)state;
+  pthread_t threads[3];
+  keel_plan *plan = vectorizer_plan();
+  for (int i = 0; i < 3; i++)
+    assert_int_equal(pthread_create(&threads[i], NULL, count_words, plan), 0);
+  for (int i = 0; i < 3; i++)
+    pthread_join(threads[i], NULL);
+  keel_plan_release(plan);
+}
+
+static void a_pool_that_does_not_fit_is_refused(void **state) {
+  (void)state;
+  keel_attr attrs[8];
+  uint32_t count = vectorizer(attrs);
+  const int64_t odd[] = {0, 1}, two[] = {0, 1}, far[] = {0, 1, -1};
+  attrs[4] = (keel_attr)KEEL_INTS("ngram_counts", 2, odd);
+  expect_refused("TfIdfVectorizer", attrs, count, list(5, words), NULL,
+                 "into n-grams");
+  vectorizer(attrs);
+  attrs[5] = (keel_attr)KEEL_INTS("ngram_indexes", 2, two);
+  attrs[7].count = 2;
+  expect_refused("TfIdfVectorizer", attrs, count, list(5, words), NULL,
+                 "3 n-grams");
+  vectorizer(attrs);
+  attrs[5] = (keel_attr)KEEL_INTS("ngram_indexes", 3, far);
+  expect_refused("TfIdfVectorizer", attrs, count, list(5, words), NULL, "-1");
+  vectorizer(attrs);
+  expect_refused("TfIdfVectorizer", attrs, count, ints(2, counts), NULL,
+                 "pool is of strings");
+}
+
+/* ---- programs and files --------------------------------------------------------------- */
+
+/* x, and its places among constants. */
+static keel_program *with_constants(void) {
+  const int64_t dims[] = {2, 2}, flat = -1;
+  const char *const keys[] = {"a\"b\\", "Größe", "", "pear"};
+  keel_builder *builder = create_builder(context, "strings");
+  const int64_t one = 1;
+  keel_value x = keel_builder_input(builder, "x", KD_STRING, 1, &one);
+  keel_value all = constant_of(builder, texts(2, dims, keys));
+  keel_value row = op(builder, "Reshape", all, add_ints(builder, 1, &flat));
+  keel_attr axis = KEEL_INT("axis", 0);
+  keel_value pair[] = {row, x};
+  keel_value y = keel_builder_op(builder, "Concat", &axis, 1, pair, 2);
+  expect_ok(keel_builder_output(builder, "y", y));
+  expect_ok(keel_builder_output(builder, "all", all));
+  return finish_program(builder);
+}
+
+static void expect_constants(keel_program *program) {
+  const char *const one[] = {"x"};
+  const char *const want[] = {"a\"b\\", "Größe", "", "pear", "x"};
+  keel_plan *plan = create_plan(program, NULL);
+  keel_tensor *x = list(1, one), *y[2] = {NULL};
+  expect_ok(keel_plan_run(plan, &x, 1, y, 2));
+  expect_list(y[0], 5, want);
+  expect_list(y[1], 4, want);
+  keel_tensor_release(x);
+  keel_plan_release(plan);
+}
+
+static void saved_programs_have_their_strings(void **state) {
+  (void)state;
+  const uint32_t forms[] = {0, KEEL_SAVE_TEXT};
+  for (int i = 0; i < 2; i++) {
+    char path[] = "/tmp/keel-strings-XXXXXX";
+    int file = mkstemp(path);
+    assert_true(file >= 0);
+    close(file);
+    keel_program *program = with_constants();
+    expect_constants(program);
+    expect_ok(keel_program_save(program, path, forms[i]));
+    keel_program_release(program);
+    program = load_program(context, path);
+    expect_constants(program);
+    keel_program_release(program);
+    unlink(path);
+  }
+}
+
+static void numpy_files_have_strings(void **state) {
+  (void)state;
+  char path[] = "/tmp/keel-strings-XXXXXX";
+  const char *const given[] = {"日本", "", "\U0001f332 a"};
+  keel_tensor *tensor = list(3, given), *read = NULL;
+  int file = mkstemp(path);
+  assert_true(file >= 0);
+  close(file);
+  expect_ok(keel_value_save(tensor, path));
+  expect_ok(keel_value_load(context, path, KEEL_FILE_TENSOR, &read));
+  expect_list(read, 3, given);
+  /* a file that ends too early */
+  assert_int_equal(truncate(path, 140), 0);
+  assert_int_equal(keel_value_load(context, path, KEEL_FILE_TENSOR, &read),
+                   KD_DATA_LOSS);
+  keel_tensor_release(tensor);
+  unlink(path);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(strings_are_what_was_given),
+      cmocka_unit_test(strings_are_no_data),
+      cmocka_unit_test(a_promise_may_become_strings),
+      cmocka_unit_test(elements_move),
+      cmocka_unit_test(strings_are_compared),
+      cmocka_unit_test(what_strings_do_not_allow_is_refused),
+      cmocka_unit_test(numbers_become_text),
+      cmocka_unit_test(text_becomes_numbers),
+      cmocka_unit_test(letters_change_beyond_ascii),
+      cmocka_unit_test(blanks_split_as_python_does),
+      cmocka_unit_test(a_bad_expression_is_said),
+      cmocka_unit_test(threads_share_a_pool),
+      cmocka_unit_test(a_pool_that_does_not_fit_is_refused),
+      cmocka_unit_test(saved_programs_have_their_strings),
+      cmocka_unit_test(numpy_files_have_strings),
+  };
+  return cmocka_run_group_tests(tests, open_cpu, close_context);
+}
