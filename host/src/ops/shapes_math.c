@@ -11,6 +11,17 @@ keel_status keel_shape_same(keel_infer *infer) {
   return keel_infer_dims(infer, 0, &dims);
 }
 
+/* min and max are scalars; some models have them as lists of one. */
+keel_status keel_shape_clip(keel_infer *infer) {
+  for (uint32_t i = 1; i < infer->input_count; i++)
+    if (infer->in[i] && infer->in[i]->elements != 1)
+      return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                             "%s must be one number, not %lld",
+                             i == 1 ? "min" : "max",
+                             (long long)infer->in[i]->elements);
+  return keel_shape_same(infer);
+}
+
 keel_status keel_shape_broadcast(keel_infer *infer) {
   keel_dims dims = {0};
   for (uint32_t i = 0; i < infer->input_count; i++)

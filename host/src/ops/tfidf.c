@@ -265,6 +265,7 @@ static keel_status read_how(const keel_host_call *call, counting *how) {
 static void limit(counting *how, int64_t length) {
   if (how->longest > how->pool->longest) how->longest = how->pool->longest;
   if (how->longest > length) how->longest = length;
+  if (how->skips > length) how->skips = length;
 }
 
 static keel_status count_rows(const keel_host_call *call, counting *how,
