@@ -213,6 +213,23 @@ static void a_resize_by_nonsense_says_so(void **state) {
   }
 }
 
+/* Kernels broadcast the limits, and would read beyond them. */
+static void limits_of_clip_are_one_number(void **state) {
+  (void)state;
+  for (int64_t count = 0; count < 3; count++) {
+    keel_tensor *inputs[] = {floats(context, 4, data),
+                             floats(context, count, data)};
+    keel_tensor *output = NULL;
+    keel_status status =
+        keel_call(context, "Clip", NULL, 0, inputs, 2, &output, 1);
+    assert_int_equal(status, count == 1 ? KD_OK : KD_INVALID_ARGUMENT);
+    if (count != 1)
+      assert_non_null(strstr(keel_message(), "min must be one number"));
+    keel_tensor_release(output);
+    release_all(inputs, 2);
+  }
+}
+
 static void nothing_times_infinity_is_no_size(void **state) {
   const wrong_resize all = {2,  0, 2, 0, {0, 1}, {0}, {0}, {INFINITY, 1},
                             "", ""};
@@ -390,6 +407,7 @@ int main(void) {
       cmocka_unit_test(calls_on_a_promise_run_when_it_is_kept),
       cmocka_unit_test(a_late_shape_error_reaches_the_output),
       cmocka_unit_test(bits_of_another_type),
+      cmocka_unit_test(limits_of_clip_are_one_number),
       cmocka_unit_test(threads_may_share_an_op),
       cmocka_unit_test(threads_share_large_memory),
   };

@@ -378,6 +378,13 @@ static void a_pool_that_does_not_fit_is_refused(void **state) {
   vectorizer(attrs);
   expect_refused("TfIdfVectorizer", attrs, count, ints(2, counts), NULL,
                  "pool is of strings");
+  /* more may be skipped than there is */
+  const float want[] = {2, 4, 2};
+  attrs[2] = (keel_attr)KEEL_INT("max_skip_count", INT64_MAX);
+  keel_tensor *row =
+      call("TfIdfVectorizer", attrs, count, list(5, words), NULL, NULL);
+  expect_floats(row, want, 3);
+  keel_tensor_release(row);
 }
 
 /* ---- programs and files --------------------------------------------------------------- */

@@ -220,6 +220,12 @@ const keel_schema_row keel_schema_rows[] = {
     ML("ArrayFeatureExtractor", 1, "plain", "X:T Y:i64 -> Z:T", "",
        ml_features),
     ML("Binarizer", 1, "num", "X:T -> Y:T", "threshold:f=0", same),
+    ML("CastMap", 1, "any", "X:any% -> Y:any",
+       "cast_to:s=TO_FLOAT|TO_STRING|TO_INT64 map_form:s=DENSE|SPARSE"
+       " max_map:i=1",
+       by_content),
+    ML("DictVectorizer", 1, "any", "X:any% -> Y:any",
+       "int64_vocabulary:I string_vocabulary:S", by_content),
     ML("CategoryMapper", 1, "i64", "X:any -> Y:any",
        "cats_int64s:I cats_strings:S default_int64:i=-1"
        " default_string:s=_Unused",

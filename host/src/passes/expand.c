@@ -69,6 +69,8 @@ static const struct {
     {ML, "Binarizer", keel_expand_binarizer},
     {ML, "FeatureVectorizer", keel_expand_feature_vectorizer},
     {ML, "Imputer", keel_expand_imputer},
+    {ML, "CastMap", keel_expand_cast_map},
+    {ML, "DictVectorizer", keel_expand_dict_vectorizer},
     {ML, "CategoryMapper", keel_expand_category_mapper},
     {ML, "LabelEncoder", keel_expand_label_encoder},
     {ML, "LinearClassifier", keel_expand_linear_classifier},

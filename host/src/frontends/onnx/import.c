@@ -172,7 +172,9 @@ static void read_port(const onnx_value_info *info, keel_port *port,
     port->flags |= KEEL_PORT_OPTIONAL;
     type = type->optional_type->elem_type;
   }
-  if (type->value_case == ONNX__TYPE_PROTO__VALUE_SEQUENCE_TYPE)
+  /* a map is a sequence of its keys and its values (passes/expand_ml_maps.c) */
+  if (type->value_case == ONNX__TYPE_PROTO__VALUE_SEQUENCE_TYPE ||
+      type->value_case == ONNX__TYPE_PROTO__VALUE_MAP_TYPE)
     port->flags |= KEEL_PORT_SEQUENCE;
   const Onnx__TypeProto__Tensor *tensor =
       type->value_case == ONNX__TYPE_PROTO__VALUE_TENSOR_TYPE
