@@ -110,8 +110,7 @@ static void what_is_not_there_is_named(void **state) {
       {"relu", "; did you mean Relu?", NULL},
       {"Maxpol", "; did you mean MaxPool?", NULL},
       {"LayerNormalisation", "; did you mean LayerNormalization?", NULL},
-      {"TfIdfVectorizer", "no op TfIdfVectorizer; `keel ops` lists",
-       "did you mean"},
+      {"WordCounter", "no op WordCounter; `keel ops` lists", "did you mean"},
       {"ImageDecoder", "`keel ops` lists", "did you mean"},
       {"ai.onnx.sound::Mixer",
        "of the domains ai.onnx, keel, com.microsoft, ai.onnx.preview.training,"

@@ -48,12 +48,12 @@ keel_status keel_regex_create(const char *pattern, keel_regex **out_regex) {
   return status;
 }
 
-void keel_regex_free(void *self) {
-  keel_regex *regex = self;
-  if (!regex) return;
-  pcre2_match_context_free(regex->limits);
-  pcre2_code_free(regex->code);
-  free(regex);
+void keel_regex_free(void *regex) {
+  keel_regex *self = regex;
+  if (!self) return;
+  pcre2_match_context_free(self->limits);
+  pcre2_code_free(self->code);
+  free(self);
 }
 
 static keel_status match(const keel_regex *regex, keel_piece piece,
@@ -104,8 +104,8 @@ keel_status keel_regex_create(const char *pattern, keel_regex **out_regex) {
                    " again");
 }
 
-void keel_regex_free(void *self) {
-  (void)self;
+void keel_regex_free(void *regex) {
+  (void)regex;
 }
 
 keel_status keel_regex_matches(const keel_regex *regex, keel_piece piece,

@@ -34,7 +34,7 @@ uint32_t keel_utf8_put(uint32_t point, char *to) {
     return 1;
   }
   uint32_t more = point < 0x800 ? 1 : point < 0x10000 ? 2 : 3;
-  byte[0] = (uint8_t)((0xf0 << (3 - more)) | point >> 6 * more);
+  byte[0] = (uint8_t)((0xf0u << (3 - more)) | point >> 6 * more);
   for (uint32_t i = 1; i <= more; i++)
     byte[i] = (uint8_t)(0x80 | (point >> 6 * (more - i) & 0x3f));
   return more + 1;
