@@ -39,6 +39,14 @@ endif()
 keel_note("${KEEL_CJSON}" "cJSON" "plugin manifests"
           "no plugin manifests; install libcjson-dev")
 
+# links between processes: a module for each MPI, by the names that Debian gives to compilers
+find_program(KEEL_OPENMPI_CC mpicc.openmpi)
+find_program(KEEL_MPICH_CC mpicc.mpich)
+keel_note("${KEEL_OPENMPI_CC}" "Open MPI" "links between processes: keel_openmpi.so"
+          "no keel_openmpi.so for links between processes; install libopenmpi-dev")
+keel_note("${KEEL_MPICH_CC}" "MPICH" "links between processes: keel_mpich.so"
+          "no keel_mpich.so for links between processes; install libmpich-dev")
+
 # regular expressions in models
 find_path(PCRE2_INCLUDE pcre2.h)
 find_library(PCRE2_LIBRARY pcre2-8)

@@ -34,6 +34,6 @@ build_packages="gcc libc6-dev cmake ninja-build pkg-config protobuf-c-compiler \
 libprotobuf-c-dev libonnx-dev libonnx-testdata libcjson-dev libpcre2-dev libopenblas-dev \
 libdnnl-dev opencl-headers libvulkan-dev libshaderc-dev glslc"
 # what the tests take beside that
-test_packages="git libcmocka-dev clang clang-format clang-tidy g++ libtbb-dev python3 python3-venv python3-pip python3-numpy \
+test_packages="git openmpi-bin libopenmpi-dev mpich libmpich-dev libcmocka-dev clang clang-format clang-tidy g++ libtbb-dev python3 python3-venv python3-pip python3-numpy \
 libclblast-dev binutils dpkg-dev file help2man pandoc valgrind mlir-19-tools pocl-opencl-icd oclgrind mesa-vulkan-drivers vulkan-validationlayers \
 gcc-mingw-w64-x86-64-win32"

@@ -77,7 +77,8 @@ struct keel_pool {
   atomic_uint epoch;
   /* The processor of the last waker that continues working, or -1; relaxed: a hint. */
   atomic_int rung_on;
-  atomic_bool stop; /* then `wake_all` */
+  atomic_bool stop;    /* then `wake_all` */
+  atomic_bool crowded; /* relaxed: a hint */
   keel_blocking *blocking;
   keel_timer *timer;
 };
@@ -438,6 +439,10 @@ void keel_pool_post(keel_pool *pool, keel_task *task) {
   wake(pool, 1, false);
 }
 
+void keel_pool_set_crowded(keel_pool *pool, bool crowded) {
+  atomic_store_explicit(&pool->crowded, crowded, memory_order_relaxed);
+}
+
 void keel_pool_wake_waiters(keel_pool *pool) {
   wake_all(pool);
 }
@@ -483,7 +488,8 @@ void keel_pool_wait_until(keel_pool *pool, bool (*done)(void *), void *context,
       if (idle == ROUNDS) since = last = now;
       bool aside = now - last >= PUT_ASIDE;
       last = now;
-      if (now - since < patience && !aside) continue;
+      bool crowded = atomic_load_explicit(&pool->crowded, memory_order_relaxed);
+      if (now - since < patience && !aside && !crowded) continue;
       sleep_unless(pool, done, context, deadline);
       bool soon = keel_now() - since < LONG_WAIT;
       patience = soon && !aside ? LONG_WAIT : SHORT_WAIT;

@@ -1,0 +1,252 @@
+/* link.c - opens and closes links: which module, and whether it is the launcher's. */
+#include "link/link.h"
+
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include "base/refs.h"
+#include "device/context.h"
+
+/* A process has one link at a time: MPI is initialised once. */
+static atomic_bool taken;
+
+/* ---- launchers ----------------------------------------------------------------------- */
+
+/* Variables by which launchers say how many ranks there are, and the module of their MPI. */
+static const struct {
+  const char *size, *module;
+} launchers[] = {{"OMPI_COMM_WORLD_SIZE", "openmpi"},
+                 {"PMI_SIZE", "mpich"},
+                 {"MPI_LOCALNRANKS", "mpich"}};
+
+static const char *find_launcher(uint32_t *out_size) {
+  for (size_t i = 0; i < KEEL_COUNT_OF(launchers); i++) {
+    const char *text = getenv(launchers[i].size);
+    long size = text ? strtol(text, NULL, 10) : 0;
+    if (size < 1 || size > INT32_MAX) continue;
+    *out_size = (uint32_t)size;
+    return launchers[i].module;
+  }
+  *out_size = 0;
+  return NULL;
+}
+
+uint32_t keel_link_launched(void) {
+  uint32_t size = 0;
+  find_launcher(&size);
+  return size;
+}
+
+/* ---- the module ------------------------------------------------------------------------ */
+
+/* The path of a module, which the caller frees. */
+static keel_status find_path(const char *name, char **out_path) {
+  keel_text path = {0};
+  Dl_info facts;
+  if (strchr(name, '/')) {
+    keel_text_add(&path, "%s", name);
+  } else if (dladdr((void *)(uintptr_t)keel_link_open, &facts) &&
+             facts.dli_fname) {
+    const char *slash = strrchr(facts.dli_fname, '/');
+    keel_text_add(&path, "%.*s/keel-link/keel_%s.so",
+                  slash ? (int)(slash - facts.dli_fname) : 1,
+                  slash ? facts.dli_fname : ".", name);
+  }
+  *out_path = path.data;
+  return path.data && !path.failed ? KD_OK : keel_no_memory(path.size);
+}
+
+static keel_status load(keel_link *link, const char *name) {
+  KEEL_TRY(find_path(name, &link->path));
+  if (access(link->path, R_OK) != 0)
+    return keel_fail(
+        KD_NOT_FOUND,
+        "there is no module %s; Keel is built with one for each MPI"
+        " whose mpicc is found",
+        link->path);
+  link->library = dlopen(link->path, RTLD_NOW | RTLD_LOCAL);
+  if (!link->library)
+    return keel_fail(KD_UNAVAILABLE, "%s can't be opened: %s", link->path,
+                     dlerror());
+  keel_link_module_function function = NULL;
+  /* POSIX has functions in data pointers here */
+  *(void **)(void *)&function = dlsym(link->library, KEEL_LINK_MODULE_SYMBOL);
+  link->table = function ? function() : NULL;
+  if (!link->table || link->table->version != KEEL_LINK_VERSION ||
+      link->table->struct_size < sizeof(keel_link_table))
+    return keel_fail(KD_INVALID_ARGUMENT,
+                     "%s is no module of version %u for links", link->path,
+                     KEEL_LINK_VERSION);
+  return KD_OK;
+}
+
+static keel_status choose(const keel_link_params *params, const char **out_name,
+                          uint32_t *out_launched) {
+  const char *found = find_launcher(out_launched);
+  const char *said = getenv("KEEL_LINK_MODULE");
+  *out_name = params->module ? params->module : said && *said ? said : found;
+  if (*out_name) return KD_OK;
+  return keel_fail(
+      KD_FAILED_PRECONDITION,
+      "no launcher of MPI has started this process (mpirun -n 4 ..."
+      " does), and no module is named");
+}
+
+/* A launcher of another MPI starts N processes that each think they are alone. */
+static keel_status check_size(const keel_link *link, uint32_t launched) {
+  if (!launched || link->world.size == launched) return KD_OK;
+  return keel_fail(
+      KD_FAILED_PRECONDITION,
+      "the launcher has started %u ranks, and %s (%s) sees %u: start"
+      " it with the mpirun of that MPI, or name the module of the"
+      " launcher's",
+      (unsigned)launched, link->world.library, link->path,
+      (unsigned)link->world.size);
+}
+
+/* ---- opening ------------------------------------------------------------------------- */
+
+static void wait_until_open(keel_link *link) {
+  pthread_mutex_lock(&link->lock);
+  while (!link->opened)
+    pthread_cond_wait(&link->done, &link->lock);
+  pthread_mutex_unlock(&link->lock);
+}
+
+static void stop_thread(keel_link *link) {
+  pthread_mutex_lock(&link->lock);
+  link->stop = true;
+  pthread_cond_signal(&link->work);
+  pthread_mutex_unlock(&link->lock);
+  pthread_join(link->thread, NULL);
+}
+
+static void free_link(keel_link *link) {
+  keel_tensor_release(link->failure);
+  /* the module stays loaded: MPI has threads and handlers of its own at exit */
+  pthread_cond_destroy(&link->work);
+  pthread_cond_destroy(&link->done);
+  pthread_mutex_destroy(&link->lock);
+  free(link->last_words);
+  free(link->path);
+  free(link);
+  atomic_store(&taken, false);
+}
+
+static keel_status begin(keel_link *link, const keel_link_params *params) {
+  const char *name = NULL;
+  uint32_t launched = 0;
+  KEEL_TRY(choose(params, &name, &launched));
+  KEEL_TRY(load(link, name));
+  if (pthread_create(&link->thread, NULL, keel_link_thread, link) != 0)
+    return keel_fail(KD_UNAVAILABLE, "the system gives no thread for a link");
+  wait_until_open(link);
+  if (link->open_status != KD_OK) {
+    stop_thread(link);
+    return keel_tensor_query(link->failure);
+  }
+  keel_status status = check_size(link, launched);
+  if (status != KD_OK) stop_thread(link);
+  return status;
+}
+
+keel_status keel_link_open(keel_context *context,
+                           const keel_link_params *params,
+                           keel_link **out_link) {
+  const keel_link_params none = {.struct_size = sizeof none};
+  pthread_condattr_t clock;
+  *out_link = NULL;
+  if (!params) params = &none;
+  if (params->struct_size < sizeof *params)
+    return keel_fail(KD_INVALID_ARGUMENT,
+                     "keel_link_params.struct_size is %llu, and must be %zu",
+                     (unsigned long long)params->struct_size, sizeof *params);
+  if (atomic_exchange(&taken, true))
+    return keel_fail(KD_ALREADY_EXISTS, "this process has a link already");
+  keel_link *link = calloc(1, sizeof *link);
+  if (!link) {
+    atomic_store(&taken, false);
+    return keel_no_memory(sizeof *link);
+  }
+  link->context = context;
+  link->last = &link->first;
+  link->position = 1;
+  link->timeout =
+      params->timeout ? params->timeout : UINT64_C(300) * 1000000000;
+  pthread_mutex_init(&link->lock, NULL);
+  pthread_condattr_init(&clock);
+  pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+  pthread_cond_init(&link->work, &clock);
+  pthread_cond_init(&link->done, &clock);
+  pthread_condattr_destroy(&clock);
+  keel_status status = begin(link, params);
+  if (status == KD_OK)
+    *out_link = link;
+  else
+    free_link(link);
+  return status;
+}
+
+void keel_link_close(keel_link *link) {
+  if (!link) return;
+  assert(!link->members);
+  stop_thread(link);
+  free_link(link);
+}
+
+void keel_link_look(keel_link *link, keel_link_facts *out_facts) {
+  *out_facts = (keel_link_facts){
+      .rank = link->world.rank,
+      .size = link->world.size,
+      .local_rank = link->world.local_rank,
+      .local_size = link->world.local_size,
+      .library = link->world.library,
+      .module = link->path,
+      .exchanges = atomic_load_explicit(&link->exchanges, memory_order_relaxed),
+      .bytes = atomic_load_explicit(&link->bytes, memory_order_relaxed),
+      .waited = atomic_load_explicit(&link->waited, memory_order_relaxed),
+  };
+}
+
+void keel_link_abort(keel_link *link, int status, const char *text) {
+  char *words = strdup(text ? text : "");
+  pthread_mutex_lock(&link->lock);
+  if (!link->last_words) link->last_words = words;
+  link->last_status = status ? status : 1;
+  pthread_cond_signal(&link->work);
+  pthread_mutex_unlock(&link->lock);
+  pthread_join(link->thread, NULL); /* which ends the process */
+  abort();
+}
+
+/* ---- jobs ------------------------------------------------------------------------------ */
+
+keel_status keel_link_post(keel_link *link, keel_link_job *job) {
+  pthread_mutex_lock(&link->lock);
+  keel_status status = link->failure ? keel_tensor_query(link->failure) : KD_OK;
+  if (status == KD_OK) {
+    if (job->promise) job->number = ++link->posted;
+    job->next = NULL;
+    *link->last = job;
+    link->last = &job->next;
+    pthread_cond_signal(&link->work);
+  }
+  pthread_mutex_unlock(&link->lock);
+  return status;
+}
+
+keel_status keel_link_gather(keel_link *link, const void *bytes, uint64_t size,
+                             void *out_bytes) {
+  keel_link_job job = {.link = link,
+                       .name = "gather",
+                       .given = bytes,
+                       .taken = out_bytes,
+                       .size = size,
+                       .arrived = true};
+  KEEL_TRY(keel_link_post(link, &job));
+  pthread_mutex_lock(&link->lock);
+  while (!job.ended)
+    pthread_cond_wait(&link->done, &link->lock);
+  pthread_mutex_unlock(&link->lock);
+  return job.status == KD_OK ? KD_OK : keel_tensor_query(link->failure);
+}

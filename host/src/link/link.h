@@ -1,0 +1,105 @@
+/* link.h - ranks and their link, from inside. */
+#ifndef KEEL_INSIDE_LINK_H
+#define KEEL_INSIDE_LINK_H
+
+#include <keel/link.h>
+#include <keel/link_module.h>
+#include <pthread.h>
+
+#include "values/member.h"
+#include "values/tensor.h"
+
+/* A part of the ranks, as an exchange names it: made once, by all ranks in one order. */
+typedef struct keel_link_part {
+  struct keel_link_part *next;
+  uint32_t size;
+  int64_t rank_count;
+  int64_t *ranks; /* of the exchange */
+  void *comm;     /* the module's, of this rank's part */
+  uint32_t root;  /* the rank that is the part's first */
+} keel_link_part;
+
+/* What the link's thread is to do. */
+typedef struct keel_link_job {
+  keel_waiter arrival; /* must be first: cast from keel_waiter */
+  struct keel_link_job *next;
+  keel_link *link;
+  uint64_t number; /* of the exchange, from 1; 0: of keel_link_gather */
+  keel_exchange what;
+  char name[24], where[96];
+  keel_device *device;
+  keel_tensor *value, *promise; /* of an exchange */
+  bool arrived;                 /* with the link's lock; the value is known */
+  /* of keel_link_gather, which waits for `ended` */
+  const void *given;
+  void *taken;
+  uint64_t size;
+  bool ended;
+  keel_status status;
+} keel_link_job;
+
+struct keel_link {
+  keel_context *context;
+  void *library; /* dlopen's */
+  char *path;
+  const keel_link_table *table;
+  keel_link_world world;
+  uint64_t timeout;
+  pthread_t thread;
+  pthread_mutex_t lock;
+  pthread_cond_t work, done;
+  keel_link_job *first, **last; /* in order */
+  uint64_t posted;              /* exchanges so far */
+  bool opened, stop;
+  keel_status open_status;
+  keel_tensor *failure; /* why there is nothing more */
+  char *last_words;     /* of keel_link_abort */
+  int last_status;
+  uint32_t members;
+  bool crowded; /* ranks share cores: who waits sleeps at once */
+  _Atomic uint64_t exchanges, bytes, waited;
+  /* the thread's own */
+  keel_link_part *parts;
+  uint64_t position; /* the exchange that it is in, or will be next */
+  bool inside;
+  char at[128]; /* which one that is */
+};
+
+/* Posts a job, which is the thread's then. Returns the link's failure, if there is one. */
+keel_status keel_link_post(keel_link *link, keel_link_job *job);
+
+/* The thread: opens the module, does what is posted, closes. */
+void *keel_link_thread(void *link);
+
+/* Makes the link fail: all that is posted, and all that will be. The first failure stays. On the
+ * thread alone; tells other ranks where `tell` is set. */
+void keel_link_fail(keel_link *link, keel_status status, bool tell);
+
+/* ---- notes between ranks: notes.c, on the thread alone ------------------------------- */
+
+/* Hears what other ranks have to say, and answers. Returns whether the link has failed. */
+bool keel_link_hear(keel_link *link);
+
+/* This rank has waited too long: asks where all are, and says it as this thread's failure. */
+keel_status keel_link_ask(keel_link *link);
+
+/* Tells all ranks that this one has failed, with this thread's message. */
+void keel_link_tell_failure(keel_link *link, keel_status status);
+
+/* Gives rank 0 the last words, and ends all. Does not return. */
+void keel_link_end(keel_link *link);
+
+/* ---- exchanges: exchange.c, on the thread alone ----------------------------------- */
+
+/* Does one whose value is known; its promise is resolved. */
+void keel_link_exchange(keel_link *link, keel_link_job *job);
+
+/* Runs operations of the module at once, until all have ended, this rank's time is over, or the
+ * link has failed. */
+keel_status keel_link_run(keel_link *link, const keel_link_call *calls,
+                          uint32_t count);
+
+/* What the module says of an error. */
+keel_status keel_link_error(const keel_link *link, int error, const char *what);
+
+#endif /* KEEL_INSIDE_LINK_H */

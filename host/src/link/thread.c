@@ -1,0 +1,144 @@
+/* thread.c - the link's thread, which makes all calls of the module. */
+#include <sched.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "device/context.h"
+#include "link/link.h"
+#include "threads/pool.h"
+#include "trace/trace.h"
+
+#define IDLE 100000000 /* nanoseconds between two looks for notes */
+
+/* ---- failures ------------------------------------------------------------------------- */
+
+keel_status keel_link_error(const keel_link *link, int error,
+                            const char *what) {
+  return keel_fail(KD_UNAVAILABLE, "%s: %s: %s", link->path, what,
+                   link->table->message(error));
+}
+
+void keel_link_fail(keel_link *link, keel_status status, bool tell) {
+  keel_tensor *failed = keel_tensor_failed(link->context, status);
+  pthread_mutex_lock(&link->lock);
+  bool first = !link->failure;
+  if (first) link->failure = failed;
+  pthread_mutex_unlock(&link->lock);
+  if (!first)
+    keel_tensor_release(failed);
+  else if (tell)
+    keel_link_tell_failure(link, status);
+}
+
+/* ---- what is posted --------------------------------------------------------------------- */
+
+static void wait_a_little(keel_link *link) {
+  struct timespec until;
+  clock_gettime(CLOCK_MONOTONIC, &until);
+  until.tv_nsec += IDLE;
+  until.tv_sec += until.tv_nsec / 1000000000;
+  until.tv_nsec %= 1000000000;
+  if (pthread_cond_timedwait(&link->work, &link->lock, &until) == 0) return;
+  pthread_mutex_unlock(&link->lock);
+  keel_link_hear(link);
+  pthread_mutex_lock(&link->lock);
+}
+
+/* The next one, when its value is known; NULL: the link is closed. */
+static keel_link_job *next_job(keel_link *link) {
+  pthread_mutex_lock(&link->lock);
+  while (!link->last_words && !(link->first && link->first->arrived) &&
+         !(link->stop && !link->first))
+    wait_a_little(link);
+  bool ends = link->last_words != NULL;
+  keel_link_job *job = ends ? NULL : link->first;
+  if (job) {
+    link->first = job->next;
+    if (!link->first) link->last = &link->first;
+  }
+  pthread_mutex_unlock(&link->lock);
+  if (ends) keel_link_end(link);
+  return job;
+}
+
+static void gather(keel_link *link, keel_link_job *job) {
+  const keel_link_call call = {.struct_size = sizeof call,
+                               .kind = KEEL_LINK_ALL_GATHER,
+                               .count = job->size,
+                               .send = job->given,
+                               .receive = job->taken};
+  keel_status status = link->failure ? keel_tensor_query(link->failure) : KD_OK;
+  if (status == KD_OK) status = keel_link_run(link, &call, 1);
+  if (status != KD_OK) keel_link_fail(link, status, true);
+  pthread_mutex_lock(&link->lock);
+  job->status = status;
+  job->ended = true;
+  pthread_cond_broadcast(&link->done);
+  pthread_mutex_unlock(&link->lock);
+}
+
+static void exchange(keel_link *link, keel_link_job *job) {
+  bool named = *job->where;
+  link->position = job->number;
+  link->inside = true;
+  snprintf(link->at, sizeof link->at, "%s%s%s%s", job->name, named ? " \"" : "",
+           job->where, named ? "\"" : "");
+  uint64_t began = keel_tracing() ? keel_now() : 0;
+  keel_link_exchange(link, job);
+  if (began) keel_trace_span(job->name, "link", job->where, began);
+  link->inside = false;
+  link->position++;
+  keel_tensor_release(job->value);
+  keel_tensor_release(job->promise);
+  free(job);
+}
+
+/* Whether the link's thread has no core beside those that compute. */
+static bool is_crowded(const keel_link *link) {
+  cpu_set_t set;
+  long cores = sysconf(_SC_NPROCESSORS_ONLN) / (long)link->world.local_size;
+  long bound =
+      sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : cores;
+  return cores < 2 || bound < 2;
+}
+
+static void open_module(keel_link *link) {
+  link->world = (keel_link_world){.struct_size = sizeof link->world};
+  int error = link->table->open(&link->world);
+  keel_status status =
+      error ? keel_link_error(link, error, "MPI does not begin") : KD_OK;
+  if (error)
+    keel_link_fail(link, status, false);
+  else
+    link->crowded = is_crowded(link);
+  keel_pool_set_crowded(link->context->pool, link->crowded);
+  pthread_mutex_lock(&link->lock);
+  link->opened = true;
+  link->open_status = status;
+  pthread_cond_broadcast(&link->done);
+  pthread_mutex_unlock(&link->lock);
+}
+
+static void free_parts(keel_link *link) {
+  while (link->parts) {
+    keel_link_part *part = link->parts;
+    link->parts = part->next;
+    if (!link->failure) link->table->release(part->comm);
+    free(part);
+  }
+}
+
+void *keel_link_thread(void *self) {
+  keel_link *link = self;
+  open_module(link);
+  if (link->open_status != KD_OK) return NULL;
+  for (keel_link_job *job; (job = next_job(link));)
+    if (job->promise)
+      exchange(link, job);
+    else
+      gather(link, job);
+  free_parts(link);
+  if (!link->failure) link->table->close();
+  keel_pool_set_crowded(link->context->pool, false);
+  return NULL;
+}

@@ -1,0 +1,377 @@
+/* link_ranks.c - one rank of link_test.sh: `mpirun -n N link_ranks WHAT`. Prints what a person
+ * would see; exit status 1 where something is not as it should be. */
+#include <keel/keel.h>
+#include <keel/link.h>
+#include <math.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+static keel_context *context;
+static keel_link *ranks;
+static keel_link_facts facts;
+
+/* Ends all ranks where a call has failed. */
+static void need(keel_status status, const char *what) {
+  char text[600];
+  if (status == KD_OK) return;
+  snprintf(text, sizeof text, "%s: %s", what, keel_message());
+  if (ranks) keel_link_abort(ranks, 1, text);
+  fprintf(stderr, "%s\n", text);
+  exit(1);
+}
+#define NEED(call) need(call, #call)
+
+static void expect(bool holds, const char *what, int64_t i) {
+  char text[200];
+  if (holds) return;
+  snprintf(text, sizeof text, "%s is wrong at %lld", what, (long long)i);
+  keel_link_abort(ranks, 1, text);
+}
+
+static void open_all(uint64_t timeout) {
+  const char *plugin = getenv("CPU_PLUGIN");
+  const keel_context_params params = {.struct_size = sizeof params,
+                                      .flags = KEEL_ONLY_NAMED,
+                                      .plugins = &plugin,
+                                      .plugin_count = plugin ? 1 : 0,
+                                      .workers = KEEL_NO_WORKERS};
+  const keel_link_params link = {.struct_size = sizeof link,
+                                 .timeout = timeout};
+  NEED(keel_open(&params, &context));
+  keel_status status = keel_link_open(context, &link, &ranks);
+  if (status != KD_OK) {
+    fprintf(stderr, "refused: %s\n", keel_message());
+    keel_close(context);
+    exit(2);
+  }
+  keel_link_look(ranks, &facts);
+}
+
+static void close_all(void) {
+  keel_link_close(ranks);
+  keel_close(context);
+}
+
+/* ---- values -------------------------------------------------------------------------- */
+
+/* An exchange of X, in a program. */
+static keel_tensor *exchange(const char *op, const keel_attr *attrs,
+                             uint32_t count, keel_tensor *x) {
+  keel_builder *builder = NULL;
+  keel_program *program = NULL;
+  keel_plan *plan = NULL;
+  keel_tensor *member = NULL, *y = NULL;
+  keel_device *device = NULL;
+  if (getenv("CPU_PLUGIN")) NEED(keel_device_find(context, "cpu:0", &device));
+  NEED(keel_builder_create(context, "ranks", &builder));
+  keel_value pair[] = {
+      keel_builder_resource(builder, "member"),
+      keel_builder_input(builder, "x", keel_tensor_dtype(x),
+                         keel_tensor_rank(x), keel_tensor_dims(x))};
+  NEED(keel_builder_node_name(builder, "it"));
+  keel_value out = keel_builder_op(builder, op, attrs, count, pair, 2);
+  NEED(keel_builder_output(builder, "y", out));
+  NEED(keel_builder_finish(builder, &program));
+  NEED(keel_plan_create(program, NULL, &plan));
+  NEED(keel_link_member(ranks, device, &member));
+  keel_tensor *inputs[] = {member, x};
+  NEED(keel_plan_run(plan, inputs, 2, &y, 1));
+  NEED(keel_tensor_wait(y));
+  keel_tensor_release(member);
+  keel_plan_release(plan);
+  keel_program_release(program);
+  keel_builder_destroy(builder);
+  return y;
+}
+
+static keel_tensor *numbers(kd_dtype dtype, int64_t rows, int64_t columns,
+                            int64_t base) {
+  const int64_t dims[] = {rows, columns};
+  float *list = malloc(sizeof *list * (size_t)(rows * columns));
+  keel_tensor *floats = NULL, *made = NULL;
+  for (int64_t i = 0; i < rows * columns; i++)
+    list[i] = (float)((base + i * 3) % 5);
+  NEED(keel_tensor_create(context, KD_F32, 2, dims, list, &floats));
+  free(list);
+  const keel_attr to = KEEL_INT("to", dtype);
+  if (dtype == KD_F32) return floats;
+  NEED(keel_call(context, "Cast", &to, 1, &floats, 1, &made, 1));
+  keel_tensor_release(floats);
+  return made;
+}
+
+/* Elements as floats. The tensor goes; the caller frees them. */
+static float *read_all(keel_tensor *tensor) {
+  const keel_attr to = KEEL_INT("to", KD_F32);
+  keel_tensor *floats = NULL;
+  NEED(keel_call(context, "Cast", &to, 1, &tensor, 1, &floats, 1));
+  float *list = malloc(keel_tensor_size(floats) + 1);
+  NEED(keel_tensor_read(floats, list, keel_tensor_size(floats)));
+  keel_tensor_release(floats);
+  keel_tensor_release(tensor);
+  return list;
+}
+
+static float element(int64_t rank, int64_t i) {
+  return (float)((rank * 7 + i * 3) % 5);
+}
+
+static void reduce(kd_dtype dtype) {
+  static const char *const names[] = {"sum", "product", "min", "max"};
+  int64_t rows = 2 * facts.size, columns = 3;
+  for (int k = 0; k < 4; k++) {
+    const keel_attr attrs[] = {KEEL_STRING("reduction", names[k]),
+                               KEEL_INT("size", facts.size)};
+    keel_tensor *x = numbers(dtype, rows, columns, facts.rank * 7);
+    float *all = read_all(exchange("keel::AllReduce", attrs, 2, x));
+    float *part = read_all(exchange("keel::ReduceScatter", attrs, 2, x));
+    for (int64_t i = 0; i < rows * columns; i++) {
+      float want = element(0, i);
+      for (int64_t r = 1; r < facts.size; r++) {
+        float one = element(r, i);
+        want = k == 0   ? want + one
+               : k == 1 ? want * one
+               : k == 2 ? fminf(want, one)
+                        : fmaxf(want, one);
+      }
+      expect(all[i] == want, names[k], i);
+      int64_t at = i - facts.rank * 2 * columns;
+      if (at >= 0 && at < 2 * columns)
+        expect(part[at] == want, "ReduceScatter", at);
+    }
+    keel_tensor_release(x);
+    free(all);
+    free(part);
+  }
+}
+
+static void move(kd_dtype dtype) {
+  int64_t n = facts.size, rows = 2 * n, columns = 5, block = 2 * columns;
+  const keel_attr size = KEEL_INT("size", n);
+  keel_tensor *x = numbers(dtype, rows, columns, facts.rank * 7);
+  float *joined = read_all(exchange("keel::AllGather", &size, 1, x));
+  float *turned = read_all(exchange("keel::AllToAll", &size, 1, x));
+  float *first = read_all(exchange("keel::Broadcast", NULL, 0, x));
+  for (int64_t r = 0; r < n; r++)
+    for (int64_t i = 0; i < rows * columns; i++)
+      expect(joined[r * rows * columns + i] == element(r, i), "AllGather", i);
+  for (int64_t i = 0; i < rows * columns; i++) {
+    expect(turned[i] == element(i / block, facts.rank * block + i % block),
+           "AllToAll", i);
+    expect(first[i] == element(0, i), "Broadcast", i);
+  }
+  /* to the next one; nobody sends to rank 0 */
+  int64_t pairs[64] = {0};
+  for (int64_t r = 0; r + 1 < n; r++) {
+    pairs[2 * r] = r;
+    pairs[2 * r + 1] = r + 1;
+  }
+  const keel_attr to = KEEL_INTS("pairs", 2 * (uint32_t)(n - 1), pairs);
+  float *passed = read_all(exchange("keel::Permute", &to, 1, x));
+  for (int64_t i = 0; i < rows * columns; i++)
+    expect(passed[i] == (facts.rank ? element(facts.rank - 1, i) : 0),
+           "Permute", i);
+  keel_tensor_release(x);
+  free(joined);
+  free(turned);
+  free(first);
+  free(passed);
+}
+
+/* Pairs of ranks, the second of a pair first: {1, 0}, {3, 2} ... */
+static void parts(void) {
+  int64_t n = facts.size, list[64];
+  if (n % 2) return;
+  for (int64_t r = 0; r < n; r++)
+    list[r] = r ^ 1;
+  const keel_attr attrs[] = {KEEL_INT("size", 2),
+                             KEEL_INTS("ranks", (uint32_t)n, list)};
+  keel_tensor *x = numbers(KD_F32, 2, 2, facts.rank * 7);
+  int64_t even = facts.rank & ~1u;
+  for (int again = 0; again < 2; again++) {
+    float *sum = read_all(exchange("keel::AllReduce", attrs, 2, x));
+    float *joined = read_all(exchange("keel::AllGather", attrs, 2, x));
+    float *first = read_all(exchange("keel::Broadcast", attrs, 2, x));
+    for (int64_t i = 0; i < 4; i++) {
+      expect(sum[i] == element(even, i) + element(even + 1, i), "a part's sum",
+             i);
+      expect(joined[i] == element(even + 1, i), "a part's first rows", i);
+      expect(joined[4 + i] == element(even, i), "a part's last rows", i);
+      expect(first[i] == element(even + 1, i), "a part's Broadcast", i);
+    }
+    free(sum);
+    free(joined);
+    free(first);
+  }
+  keel_tensor_release(x);
+}
+
+static void values(void) {
+  static const kd_dtype types[] = {KD_F32, KD_F64, KD_F16, KD_BF16,
+                                   KD_I8,  KD_I32, KD_I64, KD_U16};
+  for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+    reduce(types[i]);
+    move(types[i]);
+  }
+  parts();
+  keel_link_facts now;
+  keel_link_look(ranks, &now);
+  expect(now.exchanges >= 8 * 8 && now.bytes > 0, "the count of exchanges",
+         (int64_t)now.exchanges);
+  if (!facts.rank) printf("%u ranks agree\n", (unsigned)facts.size);
+}
+
+/* ---- what goes wrong --------------------------------------------------------------------- */
+
+static keel_tensor *small(void) {
+  return numbers(KD_F32, 1, 4, facts.rank);
+}
+
+/* One exchange; a failure is the last word of all. */
+static void exchange_or_end(const char *op, const keel_attr *attrs,
+                            uint32_t count) {
+  keel_tensor *x = small();
+  keel_tensor_release(exchange(op, attrs, count, x));
+  keel_tensor_release(x);
+}
+
+static void two_and_sleep(void) {
+  exchange_or_end("keel::AllReduce", NULL, 0);
+  if (facts.rank == 1) sleep(60);
+  exchange_or_end("keel::AllReduce", NULL, 0);
+}
+
+static void two_and_stop(void) {
+  exchange_or_end("keel::AllReduce", NULL, 0);
+  if (facts.rank == 1) raise(SIGSTOP);
+  exchange_or_end("keel::AllReduce", NULL, 0);
+}
+
+static void two_and_die(void) {
+  exchange_or_end("keel::AllReduce", NULL, 0);
+  if (facts.rank == 1) raise(SIGKILL);
+  exchange_or_end("keel::AllReduce", NULL, 0);
+}
+
+/* The value of rank 1 fails, and so all ranks' do. */
+static void one_fails(void) {
+  keel_tensor *member = NULL, *x = NULL, *y = NULL, *value = small();
+  char want[] = "rank 1: the disk is full";
+  NEED(keel_link_member(ranks, NULL, &member));
+  NEED(keel_tensor_promise(context, &x));
+  if (facts.rank == 1)
+    NEED(keel_tensor_fail(x, KD_UNAVAILABLE, "the disk is full"));
+  else
+    NEED(keel_tensor_fulfil(x, value));
+  keel_tensor *inputs[] = {member, x};
+  keel_status status =
+      keel_call(context, "keel::AllReduce", NULL, 0, inputs, 2, &y, 1);
+  if (status == KD_OK) status = keel_tensor_wait(y);
+  expect(status == KD_UNAVAILABLE, "the status of a failure", status);
+  if (!strstr(keel_message(), want) && facts.rank != 1)
+    keel_link_abort(ranks, 1, keel_message());
+  if (!facts.rank) fprintf(stderr, "%s\n", keel_message());
+  sleep(1);
+  keel_link_abort(ranks, 3, "as it should");
+}
+
+static keel_program *two_sums(const char *second) {
+  keel_builder *builder = NULL;
+  keel_program *program = NULL;
+  const int64_t dims[] = {4};
+  NEED(keel_builder_create(context, "ranks", &builder));
+  keel_value pair[] = {keel_builder_resource(builder, "member"),
+                       keel_builder_input(builder, "x", KD_F32, 1, dims)};
+  NEED(keel_builder_node_name(builder, "first"));
+  pair[1] = keel_builder_op(builder, "keel::AllReduce", NULL, 0, pair, 2);
+  NEED(keel_builder_node_name(builder, "second"));
+  keel_value y = keel_builder_op(builder, second, NULL, 0, pair, 2);
+  NEED(keel_builder_output(builder, "y", y));
+  NEED(keel_builder_finish(builder, &program));
+  keel_builder_destroy(builder);
+  return program;
+}
+
+static void programs_differ(void) {
+  keel_program *same = two_sums("keel::AllReduce");
+  keel_program *other =
+      two_sums(facts.rank == 1 ? "keel::Broadcast" : "keel::AllReduce");
+  NEED(keel_link_check(ranks, same));
+  keel_status status = keel_link_check(ranks, other);
+  expect(status == KD_INVALID_ARGUMENT, "the check's status", status);
+  if (!facts.rank) fprintf(stderr, "%s\n", keel_message());
+  keel_program_release(same);
+  keel_program_release(other);
+}
+
+/* All ranks end at once, with words of their own. */
+static void all_end(void) {
+  keel_link_abort(ranks, 5, "the file is damaged");
+}
+
+/* ---- time --------------------------------------------------------------------------------- */
+
+static int ascending(const void *a, const void *b) {
+  double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+
+static double now(void) {
+  struct timespec time;
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return (double)time.tv_sec * 1e6 + (double)time.tv_nsec * 1e-3;
+}
+
+/* Microseconds of an AllReduce of so many bytes, called eagerly. */
+static void speed(void) {
+  enum { TIMES = 300 };
+  static const int64_t sizes[] = {1, 1024, 16384, 1 << 18};
+  keel_tensor *member = NULL;
+  double times[TIMES];
+  NEED(keel_link_member(ranks, NULL, &member));
+  for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+    keel_tensor *x = NULL;
+    NEED(keel_tensor_create(context, KD_F32, 1, &sizes[s], NULL, &x));
+    keel_tensor *inputs[] = {member, x};
+    for (int i = 0; i < TIMES; i++) {
+      char byte = 0, bytes[64];
+      keel_tensor *y = NULL;
+      NEED(keel_link_gather(ranks, &byte, 1, bytes));
+      double began = now();
+      NEED(keel_call(context, "keel::AllReduce", NULL, 0, inputs, 2, &y, 1));
+      NEED(keel_tensor_wait(y));
+      times[i] = now() - began;
+      keel_tensor_release(y);
+    }
+    qsort(times, TIMES, sizeof *times, ascending);
+    if (!facts.rank)
+      printf("AllReduce of %8lld bytes: p10 %.1f us, p50 %.1f us\n",
+             (long long)sizes[s] * 4, times[TIMES / 10], times[TIMES / 2]);
+    keel_tensor_release(x);
+  }
+  keel_tensor_release(member);
+}
+
+int main(int count, char **words) {
+  static const struct {
+    const char *name;
+    void (*run)(void);
+  } all[] = {{"values", values},     {"sleep", two_and_sleep},
+             {"stop", two_and_stop}, {"die", two_and_die},
+             {"fail", one_fails},    {"differ", programs_differ},
+             {"end", all_end},       {"speed", speed}};
+  if (count < 2) return 2;
+  open_all(strcmp(words[1], "values") && strcmp(words[1], "speed")
+               ? UINT64_C(2000000000)
+               : 0);
+  for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+    if (!strcmp(all[i].name, words[1])) all[i].run();
+  close_all();
+  return 0;
+}
