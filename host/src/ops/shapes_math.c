@@ -15,10 +15,9 @@ keel_status keel_shape_same(keel_infer *infer) {
 keel_status keel_shape_clip(keel_infer *infer) {
   for (uint32_t i = 1; i < infer->input_count; i++)
     if (infer->in[i] && infer->in[i]->elements != 1)
-      return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
-                             "%s must be one number, not %lld",
-                             i == 1 ? "min" : "max",
-                             (long long)infer->in[i]->elements);
+      return keel_infer_fail(
+          infer, KD_INVALID_ARGUMENT, "%s must be one number, not %lld",
+          i == 1 ? "min" : "max", (long long)infer->in[i]->elements);
   return keel_shape_same(infer);
 }
 
