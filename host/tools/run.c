@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include "onnx/small.h"
+#include "ranks.h"
 #include "tool.h"
 
 #define PORTS 256
@@ -14,7 +15,7 @@ typedef struct arguments {
   operands models; /* one */
   const char *model, *device, *output, *trace;
   word_list inputs, expects, shapes, dims, places, skips;
-  uint64_t seed, repeat;
+  uint64_t seed, repeat, ranks;
   tolerance within;
   double timeout; /* milliseconds; 0: none */
   bool profile, json, by_cost, eager, no_replay;
@@ -22,6 +23,8 @@ typedef struct arguments {
 
 typedef struct session {
   keel_context *context;
+  keel_link *link;     /* to other ranks; NULL: there are none */
+  keel_device *device; /* the one asked for, or NULL */
   keel_program *program;
   keel_plan *plan;
   uint32_t input_count, output_count;
@@ -90,6 +93,10 @@ static const option options[] = {
      .help = "launch each kernel separately, even if the device could\n"
              "launch a recording",
      .debug = true, .flag = &given.no_replay},
+    {"--np", "N",
+     "start N ranks of it by the mpirun that is found; a\n"
+     "model's exchanges (AllReduce ...) are between them",
+     .count = &given.ranks, .least = 1, .most = 65536},
     {"--repeat", "N", "run it N times and print the times",
      .count = &given.repeat, .least = 1, .most = 1000000000},
     {"--timeout", "MS",
@@ -241,10 +248,16 @@ static int make_random(const arguments *all, session *run, uint32_t index,
   uint32_t rank = port.rank;
   bool shaped = given_shape(all, port.name, &rank, dims);
   if ((port.flags & KEEL_PORT_RESOURCE) && !strcmp(port.name, "keel.member")) {
-    fprintf(stderr,
-            "keel run: the program is for several devices, which exchange"
-            " values; run it by JAX (docs/bridges/jax.md) or by"
-            " keel_group_members of keel/group.h\n");
+    if (run->link)
+      return keel_link_member(run->link, run->device, &run->inputs[index]) ==
+                     KD_OK
+                 ? 0
+                 : complain();
+    fprintf(
+        stderr,
+        "keel run: the program is for several ranks, which exchange"
+        " values: start them with --np N, or by mpirun; or run it by JAX"
+        " (docs/bridges/jax.md) or by keel_group_members of keel/group.h\n");
     return EXIT_USAGE;
   }
   if (port.flags & KEEL_PORT_RESOURCE) {
@@ -323,6 +336,29 @@ static keel_status wrap_variable(keel_context *context, keel_tensor **value) {
   return status;
 }
 
+/* Whether an input is the handle of this rank. */
+static bool is_member(const session *run, uint32_t index) {
+  keel_port port;
+  keel_plan_input(run->plan, index, &port);
+  return run->link && !strcmp(port.name, "keel.member");
+}
+
+/* All ranks' programs exchange the same; where they exchange nothing, each runs all of it. */
+static int check_ranks(const arguments *all, const session *run) {
+  bool exchanges = false;
+  keel_link_facts facts;
+  if (!run->link) return 0;
+  keel_link_look(run->link, &facts);
+  for (uint32_t i = 0; i < run->input_count; i++)
+    exchanges |= is_member(run, i);
+  if (keel_link_check(run->link, run->program) != KD_OK) return complain();
+  if (!exchanges && !facts.rank)
+    fprintf(stderr,
+            "keel run: %s exchanges nothing: each of %u ranks runs all of it\n",
+            all->model, (unsigned)facts.size);
+  return 0;
+}
+
 static int load_inputs(const arguments *all, session *run) {
   uint32_t next = 0;
   if (!check_dims(all, run) || !check_shapes(all, run)) return EXIT_USAGE;
@@ -355,7 +391,7 @@ static int load_inputs(const arguments *all, session *run) {
     if (!run->inputs[i]) {
       int failed = make_random(all, run, i, &state);
       if (failed) return failed;
-      made++;
+      made += !is_member(run, i);
     }
   if (made && !all->json && !run->told)
     printf("%u of %u inputs are random, seed %llu\n", made, run->input_count,
@@ -467,12 +503,15 @@ static int open_model(const arguments *all, session *run) {
   keel_device *device = NULL;
   run->context = common_open(&all->common, 0);
   if (!run->context) return 1;
+  if (ranks_launched() && !(run->link = ranks_join(run->context))) return 1;
   if (all->trace && keel_trace_start(run->context) != KD_OK) return complain();
-  keel_status status =
-      all->device || !keel_device_count(run->context)
-          ? keel_device_find(run->context, all->device, &device)
-          : KD_OK;
+  keel_status status = KD_OK;
+  if (run->link && all->device)
+    status = ranks_device(run->link, run->context, all->device, &device);
+  else if (all->device || !keel_device_count(run->context))
+    status = keel_device_find(run->context, all->device, &device);
   if (status != KD_OK) return fail_or_widen(run, status);
+  run->device = device;
   double begin = now();
   progress("loading %s", all->model);
   status = keel_program_load(run->context, all->model, &run->program);
@@ -506,29 +545,34 @@ static int open_model(const arguments *all, session *run) {
   }
   if (all->profile && all->repeat == 1)
     keel_plan_profile(run->plan, KEEL_PROFILE_OPS | KEEL_PROFILE_CLOCKS);
-  int failed = load_inputs(all, run);
+  int failed = check_ranks(all, run);
+  if (!failed) failed = load_inputs(all, run);
   if (!failed) release_program(run);
   return failed;
 }
 
-static void close_model(session *run) {
+/* Returns the exit status, which another rank's failure may change. */
+static int close_model(session *run, int result) {
+  if (run->link && result) ranks_end(run->link, result); /* of all ranks */
   for (uint32_t i = 0; i < PORTS; i++) {
     keel_tensor_release(run->inputs[i]);
     keel_tensor_release(run->outputs[i]);
   }
   keel_plan_release(run->plan);
   keel_program_release(run->program);
+  result = ranks_end(run->link, result);
   keel_close(run->context);
+  return result;
 }
 
 static int open_and_run(arguments *all, session *run) {
-  run->narrow = is_narrow(all);
+  run->narrow = is_narrow(all) && !ranks_launched();
   all->common.visible = run->narrow ? "cpu" : NULL;
   int result = open_model(all, run);
   if (!result) result = run_all(all, run);
   all->common.visible = NULL;
   if (result != WIDER) return result;
-  close_model(run);
+  close_model(run, 0);
   *run = (session){.told = run->told};
   result = open_model(all, run);
   return result ? result : run_all(all, run);
@@ -558,7 +602,9 @@ static int compare(const arguments *all, session *run, bool *agree,
 }
 
 static int save_outputs(const arguments *all, session *run) {
-  if (!all->output) return 0;
+  keel_link_facts facts = {0};
+  if (run->link) keel_link_look(run->link, &facts);
+  if (!all->output || facts.rank) return 0; /* rank 0's are there */
   if (mkdir(all->output, 0777) != 0 && errno != EEXIST) {
     fprintf(stderr, "keel run: %s: %s\n", all->output, strerror(errno));
     return 1;
@@ -684,6 +730,7 @@ static void print_text(const arguments *all, session *run, const bool *agree,
   if (keel_plan_replays(run->plan))
     printf("%llu runs were launches of a recording\n",
            (unsigned long long)keel_plan_replays(run->plan));
+  ranks_print(run->link, false);
   if (all->profile) print_profile(run);
 }
 
@@ -723,6 +770,7 @@ static void print_json(const arguments *all, session *run, const bool *agree,
         " \"least_bytes\": %llu",
         (unsigned long long)planned, (unsigned long long)apart,
         (unsigned long long)least);
+  ranks_print(run->link, true);
   printf(", \"replays\": %llu",
          (unsigned long long)keel_plan_replays(run->plan));
   keel_profile_line line;
@@ -760,8 +808,14 @@ int keel_main_run(int argc, char **argv) {
   static session run;
   static bool agree[PORTS];
   static char texts[PORTS][256];
+  char **words = ranks_words(argc, argv);
+  if (!words) return 1;
+  if (ranks_launched()) ranks_begin();
   int result = parse(argc, argv);
-  if (result >= 0) return result;
+  if (result < 0 && given.ranks && !ranks_launched())
+    result = ranks_launch(given.ranks, words);
+  free(words);
+  if (result >= 0) return ranks_end(NULL, result);
   result = open_and_run(&given, &run);
   if (run.plan && given.profile) keel_plan_profile(run.plan, 0);
   /* also of a run that failed: what came before may say why */
@@ -778,6 +832,5 @@ int keel_main_run(int argc, char **argv) {
     for (uint32_t i = 0; i < given.expects.count; i++)
       result |= !agree[i];
   }
-  close_model(&run);
-  return result;
+  return close_model(&run, result);
 }

@@ -54,7 +54,7 @@ static note position(keel_link *link) {
 }
 
 static void print_last(const char *text, uint32_t rank) {
-  fprintf(stderr, "rank %u: %s\n", (unsigned)rank, text);
+  if (*text) fprintf(stderr, "rank %u: %s\n", (unsigned)rank, text);
   fflush(stderr);
 }
 

@@ -1,0 +1,158 @@
+/* ranks.c - starts ranks, and is one: rank 0 prints, and an error is said once. */
+#include "ranks.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+/* Launchers, the best first, and what they need where ranks are more than cores. Threads of a
+ * rank share the work, so it is bound to no single core; and what has gone wrong is said by Keel. */
+static const struct {
+  const char *program, *crowded, *always[3];
+} launchers[] = {
+    {"mpirun.openmpi", "--oversubscribe", {"--quiet", "--bind-to", "none"}},
+    {"mpiexec.mpich", NULL, {NULL}},
+    {"mpirun", NULL, {NULL}},
+    {"mpiexec", NULL, {NULL}}};
+
+/* Where the others' words go. */
+static int own_error = -1, kept = -1;
+
+bool ranks_launched(void) {
+  return keel_link_launched() > 0;
+}
+
+/* ---- starting --------------------------------------------------------------------------- */
+
+static bool is_np(const char *word) {
+  return !strcmp(word, "--np") || !strncmp(word, "--np=", 5);
+}
+
+char **ranks_words(int argc, char **argv) {
+  char **words = calloc((size_t)argc + 1, sizeof *words), **to = words;
+  if (!words) fprintf(stderr, "keel run: no memory\n");
+  for (int i = 0; words && i < argc; i++)
+    if (!is_np(argv[i]))
+      *to++ = argv[i];
+    else if (!strchr(argv[i], '='))
+      i++;
+  return words;
+}
+
+/* LAUNCHER OPTIONS -n COUNT PROGRAM run WORDS. Returns where it can't be. */
+static void launch(size_t index, const char *count, const char *self,
+                   char *const *words) {
+  const char *line[300], **at = line;
+  bool crowded = strtol(count, NULL, 10) > sysconf(_SC_NPROCESSORS_ONLN);
+  *at++ = launchers[index].program;
+  for (int k = 0; k < 3 && launchers[index].always[k]; k++)
+    *at++ = launchers[index].always[k];
+  if (launchers[index].crowded && crowded) *at++ = launchers[index].crowded;
+  *at++ = "-n";
+  *at++ = count;
+  *at++ = self;
+  *at++ = "run";
+  while (*words && at < line + sizeof line / sizeof *line - 1)
+    *at++ = *words++;
+  *at = NULL;
+  execvp(line[0], (char **)(uintptr_t)line);
+}
+
+int ranks_launch(uint64_t count, char *const *words) {
+  char number[24], self[4096];
+  ssize_t size = readlink("/proc/self/exe", self, sizeof self - 1);
+  self[size > 0 ? size : 0] = 0;
+  snprintf(number, sizeof number, "%llu", (unsigned long long)count);
+  for (size_t i = 0; i < sizeof launchers / sizeof *launchers; i++) {
+    launch(i, number, self, words);
+    if (errno == ENOENT) continue;
+    fprintf(stderr, "keel run: --np: %s can't be started: %s\n",
+            launchers[i].program, strerror(errno));
+    return 1;
+  }
+  fprintf(
+      stderr,
+      "keel run: --np: there is no mpirun; install Open MPI (openmpi-bin) or"
+      " MPICH (mpich)\n");
+  return 1;
+}
+
+/* ---- one rank ----------------------------------------------------------------------------- */
+
+/* By the launcher's variables: MPI is not open yet. */
+static long launched_rank(void) {
+  static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK"};
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+    if (getenv(names[i])) return strtol(getenv(names[i]), NULL, 10);
+  return 0;
+}
+
+void ranks_begin(void) {
+  char path[] = "/tmp/keel-rank-XXXXXX";
+  if (!launched_rank()) return;
+  int nowhere = open("/dev/null", O_WRONLY);
+  kept = mkstemp(path);
+  if (kept >= 0) unlink(path);
+  own_error = dup(STDERR_FILENO);
+  if (nowhere < 0 || kept < 0 || own_error < 0) return;
+  fflush(stdout);
+  dup2(nowhere, STDOUT_FILENO);
+  dup2(kept, STDERR_FILENO);
+  close(nowhere);
+}
+
+keel_link *ranks_join(keel_context *context) {
+  keel_link *link = NULL;
+  if (keel_link_open(context, NULL, &link) != KD_OK) complain();
+  return link;
+}
+
+keel_status ranks_device(keel_link *link, keel_context *context,
+                         const char *name, keel_device **out_device) {
+  keel_link_facts facts;
+  char own[256];
+  keel_link_look(link, &facts);
+  if (name && !strchr(name, ':')) {
+    snprintf(own, sizeof own, "%s:%u", name, (unsigned)facts.local_rank);
+    if (keel_device_find(context, own, out_device) == KD_OK) return KD_OK;
+  }
+  return keel_device_find(context, name, out_device);
+}
+
+/* What this rank would have printed; the caller frees it. */
+static char *kept_words(void) {
+  off_t size = kept >= 0 ? lseek(kept, 0, SEEK_END) : 0;
+  char *text = calloc((size_t)(size > 0 ? size : 0) + 1, 1);
+  if (text && size > 0 && pread(kept, text, (size_t)size, 0) == size &&
+      text[size - 1] == '\n')
+    text[size - 1] = 0;
+  return text;
+}
+
+int ranks_end(keel_link *link, int result) {
+  fflush(stderr);
+  char *words = result ? kept_words() : NULL;
+  if (own_error >= 0) dup2(own_error, STDERR_FILENO);
+  if (link && result) keel_link_abort(link, result, words);
+  free(words);
+  keel_link_close(link);
+  return result;
+}
+
+void ranks_print(keel_link *link, bool json) {
+  keel_link_facts facts;
+  if (!link) return;
+  keel_link_look(link, &facts);
+  if (json) {
+    printf(", \"ranks\": {\"count\": %u, \"library\": ", (unsigned)facts.size);
+    print_json_string(stdout, facts.library);
+    printf(", \"exchanges\": %llu, \"bytes\": %llu, \"waited_ns\": %llu}",
+           (unsigned long long)facts.exchanges, (unsigned long long)facts.bytes,
+           (unsigned long long)facts.waited);
+    return;
+  }
+  printf("%u ranks by %s: %llu exchanges of %.1f MiB, %.3f ms under way\n",
+         (unsigned)facts.size, facts.library,
+         (unsigned long long)facts.exchanges, (double)facts.bytes / (1u << 20),
+         (double)facts.waited * 1e-6);
+}

@@ -1,0 +1,38 @@
+/* ranks.h - `keel run` as one of several ranks, which a launcher of MPI has started. */
+#ifndef KEEL_RANKS_H
+#define KEEL_RANKS_H
+
+#include <keel/link.h>
+
+#include "tool.h"
+
+/* Whether a launcher has started this process as one of several. */
+bool ranks_launched(void);
+
+/* The command line without --np, before it is read, which changes its order; the caller frees it.
+ * NULL: no memory, which was reported. */
+char **ranks_words(int argc, char **argv);
+
+/* Starts so many ranks with these words by the launcher that is found; returns only where that
+ * fails, with the exit status. */
+int ranks_launch(uint64_t count, char *const *words);
+
+/* The first thing that a rank does: all but rank 0 print nothing, but keep what they would. */
+void ranks_begin(void);
+
+/* Joins the others. NULL: that failed, which was reported. */
+keel_link *ranks_join(keel_context *context);
+
+/* The device for a rank: that of the name, or, where it names a plugin without a number, the one
+ * with the rank's own among this machine's. */
+keel_status ranks_device(keel_link *link, keel_context *context,
+                         const char *name, keel_device **out_device);
+
+/* The last thing: leaves the others, or, where `result` is a failure, ends them all, with what
+ * this rank would have printed. Returns the exit status. */
+int ranks_end(keel_link *link, int result);
+
+/* What the ranks have exchanged, in a line, or as a member of a JSON object. */
+void ranks_print(keel_link *link, bool json);
+
+#endif /* KEEL_RANKS_H */
