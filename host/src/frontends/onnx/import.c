@@ -5,6 +5,7 @@
  * model's own functions are written out where they are called. */
 #include "import.h"
 #include "device/context.h"
+#include "exchange.h"
 #include "frontends/frontends.h"
 
 #include "index.h"
@@ -48,7 +49,7 @@ struct scope {
   uint32_t captured_count, captured_room;
   /* of a function that is written out: its call, for attribute references */
   const onnx_node *call;
-  const scope *caller;
+  scope *caller;
   uint32_t body; /* its place among the model's, or KEEL_ABSENT */
 };
 
@@ -151,6 +152,26 @@ static keel_status resolve(scope *scope, const char *name,
                                      : scope_add(scope, name, *out_value);
   }
   return capture(scope, name, outer, out_value);
+}
+
+/* The handle of the rank that runs the program: an input that the first exchange adds. */
+static keel_status find_member(scope *scope, uint32_t *out_value) {
+  const keel_port port = {.name = KEEL_ONNX_MEMBER,
+                          .rank = KEEL_RANK_UNKNOWN,
+                          .flags = KEEL_PORT_RESOURCE};
+  *out_value = scope_find(scope, KEEL_ONNX_MEMBER);
+  if (*out_value != KEEL_ABSENT) return KD_OK;
+  uint32_t outer = KEEL_ABSENT;
+  if (scope->around) {
+    KEEL_TRY(find_member(scope->around, &outer));
+    return capture(scope, KEEL_ONNX_MEMBER, outer, out_value);
+  }
+  if (scope->caller) { /* a model's function, written out in its caller's */
+    KEEL_TRY(find_member(scope->caller, out_value));
+    return scope_add(scope, KEEL_ONNX_MEMBER, *out_value);
+  }
+  KEEL_TRY(scope_new(scope, KEEL_ONNX_MEMBER, out_value));
+  return keel_function_input(scope->function, *out_value, &port);
 }
 
 static void scope_free(scope *scope) {
@@ -555,6 +576,11 @@ static keel_status import_draft(scope *scope, const onnx_node *node,
     return write_out(scope, node, function, draft);
   pad_inputs(draft);
   KEEL_TRY(read_attrs(scope, node, draft));
+  if (keel_onnx_is_exchange(draft)) {
+    uint32_t member = KEEL_ABSENT;
+    KEEL_TRY(find_member(scope, &member));
+    KEEL_TRY(keel_onnx_exchange(draft, member));
+  }
   KEEL_TRY(keel_draft_upgrade(draft));
   return add(draft);
 }
