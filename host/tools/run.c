@@ -6,6 +6,7 @@
 
 #include "onnx/small.h"
 #include "ranks.h"
+#include "several.h"
 #include "tool.h"
 
 #define PORTS 256
@@ -13,7 +14,7 @@
 typedef struct arguments {
   common common;
   operands models; /* one */
-  const char *model, *device, *output, *trace;
+  const char *model, *device, *devices, *output, *trace;
   word_list inputs, expects, shapes, dims, places, skips;
   uint64_t seed, repeat, ranks;
   tolerance within;
@@ -25,6 +26,7 @@ typedef struct session {
   keel_context *context;
   keel_link *link;     /* to other ranks; NULL: there are none */
   keel_device *device; /* the one asked for, or NULL */
+  several several;     /* devices that are ranks */
   keel_program *program;
   keel_plan *plan;
   uint32_t input_count, output_count;
@@ -93,6 +95,10 @@ static const option options[] = {
      .help = "launch each kernel separately, even if the device could\n"
              "launch a recording",
      .debug = true, .flag = &given.no_replay},
+    {"--devices", "D,E",
+     "run it on devices D, E ... at once; a model's\n"
+     "exchanges are between them",
+     .text = &given.devices},
     {"--np", "N",
      "start N ranks of it by the mpirun that is found; a\n"
      "model's exchanges (AllReduce ...) are between them",
@@ -248,16 +254,16 @@ static int make_random(const arguments *all, session *run, uint32_t index,
   uint32_t rank = port.rank;
   bool shaped = given_shape(all, port.name, &rank, dims);
   if ((port.flags & KEEL_PORT_RESOURCE) && !strcmp(port.name, "keel.member")) {
+    if (run->several.group) return 0; /* each run gets new ones */
     if (run->link)
       return keel_link_member(run->link, run->device, &run->inputs[index]) ==
                      KD_OK
                  ? 0
                  : complain();
-    fprintf(
-        stderr,
-        "keel run: the program is for several ranks, which exchange"
-        " values: start them with --np N, or by mpirun; or run it by JAX"
-        " (docs/bridges/jax.md) or by keel_group_members of keel/group.h\n");
+    fprintf(stderr,
+            "keel run: the program is for several ranks, which exchange"
+            " values: give them devices with --devices D,E, or start processes"
+            " with --np N or mpirun (docs/ranks.md)\n");
     return EXIT_USAGE;
   }
   if (port.flags & KEEL_PORT_RESOURCE) {
@@ -340,7 +346,7 @@ static keel_status wrap_variable(keel_context *context, keel_tensor **value) {
 static bool is_member(const session *run, uint32_t index) {
   keel_port port;
   keel_plan_input(run->plan, index, &port);
-  return run->link && !strcmp(port.name, "keel.member");
+  return (run->link || run->several.group) && !strcmp(port.name, "keel.member");
 }
 
 /* All ranks' programs exchange the same; where they exchange nothing, each runs all of it. */
@@ -421,9 +427,9 @@ static bool is_narrow(const arguments *all) {
   const common *common = &all->common;
   return (!device || !*device || !strcmp(device, "cpu") ||
           !strncmp(device, "cpu:", 4)) &&
-         !(visible && *visible) && !common->only && !common->plugin_count &&
-         !common->option_count && !all->places.count && !all->by_cost &&
-         !all->trace; /* one runs at a time in a process */
+         !(visible && *visible) && !all->devices && !common->only &&
+         !common->plugin_count && !common->option_count && !all->places.count &&
+         !all->by_cost && !all->trace; /* one runs at a time in a process */
 }
 
 /* ---- running -------------------------------------------------------------- */
@@ -431,6 +437,14 @@ static bool is_narrow(const arguments *all) {
 /* Nanoseconds; one more, so that some time is not no limit. */
 static uint64_t limit_of(const arguments *all) {
   return all->timeout > 0 ? (uint64_t)(all->timeout * 1e6) + 1 : 0;
+}
+
+/* The input that is a rank's handle, or one behind the last. */
+static uint32_t member_of(const session *run) {
+  uint32_t at = 0;
+  while (at < run->input_count && !is_member(run, at))
+    at++;
+  return at;
 }
 
 static int run_all(const arguments *all, session *run) {
@@ -449,8 +463,12 @@ static int run_all(const arguments *all, session *run) {
     params.timeout = limit_of(all);
     guard_begin("the run", all->timeout / 1e3);
     keel_status status =
-        keel_plan_run_with(run->plan, &params, run->inputs, run->input_count,
-                           run->outputs, run->output_count);
+        run->several.group
+            ? several_run(&run->several, &params, run->inputs, run->input_count,
+                          member_of(run), run->outputs, run->output_count)
+            : keel_plan_run_with(run->plan, &params, run->inputs,
+                                 run->input_count, run->outputs,
+                                 run->output_count);
     for (uint32_t k = 0; k < run->output_count && status == KD_OK; k++) {
       keel_tensor *here = NULL; /* an asynchronous device ends here */
       if (keel_sequence_length(run->outputs[k]) < 0 &&
@@ -481,6 +499,7 @@ static int run_all(const arguments *all, session *run) {
 static bool is_declared(const session *run, uint32_t index) {
   keel_tensor *input = run->inputs[index];
   keel_port port;
+  if (is_member(run, index)) return true;
   keel_plan_input(run->plan, index, &port);
   if (port.flags || port.rank == KEEL_RANK_UNKNOWN || !port.dtype) return true;
   const int64_t *dims = keel_tensor_dims(input);
@@ -504,9 +523,13 @@ static int open_model(const arguments *all, session *run) {
   run->context = common_open(&all->common, 0);
   if (!run->context) return 1;
   if (ranks_launched() && !(run->link = ranks_join(run->context))) return 1;
+  if (all->devices && !several_open(&run->several, run->context, all->devices))
+    return EXIT_USAGE;
   if (all->trace && keel_trace_start(run->context) != KD_OK) return complain();
   keel_status status = KD_OK;
-  if (run->link && all->device)
+  if (run->several.group)
+    device = run->several.devices[0];
+  else if (run->link && all->device)
     status = ranks_device(run->link, run->context, all->device, &device);
   else if (all->device || !keel_device_count(run->context))
     status = keel_device_find(run->context, all->device, &device);
@@ -531,6 +554,8 @@ static int open_model(const arguments *all, session *run) {
   progress("planning %s", all->model);
   guard_begin("planning", all->timeout / 1e3);
   status = keel_plan_create(run->program, &params, &run->plan);
+  if (status == KD_OK && run->several.group)
+    status = several_plan(&run->several, run->program, &params, run->plan);
   guard_end();
   if (status != KD_OK) return fail_or_widen(run, status);
   progress_end();
@@ -558,6 +583,7 @@ static int close_model(session *run, int result) {
     keel_tensor_release(run->inputs[i]);
     keel_tensor_release(run->outputs[i]);
   }
+  several_close(&run->several);
   keel_plan_release(run->plan);
   keel_program_release(run->program);
   result = ranks_end(run->link, result);
@@ -731,6 +757,7 @@ static void print_text(const arguments *all, session *run, const bool *agree,
     printf("%llu runs were launches of a recording\n",
            (unsigned long long)keel_plan_replays(run->plan));
   ranks_print(run->link, false);
+  several_print(&run->several);
   if (all->profile) print_profile(run);
 }
 
@@ -812,6 +839,9 @@ int keel_main_run(int argc, char **argv) {
   if (!words) return 1;
   if (ranks_launched()) ranks_begin();
   int result = parse(argc, argv);
+  if (result < 0 && given.devices && (given.device || given.ranks))
+    result =
+        usage_error("run", "--devices goes with neither --device nor --np");
   if (result < 0 && given.ranks && !ranks_launched())
     result = ranks_launch(given.ranks, words);
   free(words);

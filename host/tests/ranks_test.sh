@@ -1,0 +1,50 @@
+#!/bin/sh
+# `keel run` of a program that exchanges values: on devices of one process, and on ranks of MPI.
+# usage: ranks_test.sh KEEL SIM
+set -u
+keel=$1 sim=$2
+program=$(dirname "$0")/data/exchange.mlir
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+failed=0
+
+# expect STATUS TEXT ARGUMENT...: keel run ends so, and says that on one line
+expect() {
+  want=$1 text=$2
+  shift 2
+  timeout 60 "$keel" run "$program" "$@" >"$scratch/out" 2>&1
+  status=$?
+  if [ "$status" -eq "$want" ] && [ "$(grep -c -e "$text" "$scratch/out")" -eq 1 ]; then
+    echo "ok: $*"
+  else
+    echo "FAILED: $*: status $status, not $want, or \"$text\" not once"
+    cat "$scratch/out"
+    failed=1
+  fi
+}
+
+expect 2 "give them devices with --devices D,E, or start processes"
+expect 2 "neither --device nor --np" --devices cpu:0 --np 2
+expect 2 "up to 64 names of devices" --devices cpu:0,
+expect 1 "there is no device \"none:0\"" --devices cpu:0,none:0
+expect 1 "this one has 1" --devices cpu:0
+[ -f "$sim" ] && {
+  expect 0 "^2 devices: 0 exchanges by themselves, 2 by" --plugin "$sim" --devices cpu:0,sim:0 \
+    --output "$scratch/devices"
+  expect 0 "^output y: f32\[8,8\]" --plugin "$sim" --devices sim:0,cpu:0 --repeat 3
+}
+
+ls "$(dirname "$keel")"/../lib/keel-link/*.so >/dev/null 2>&1 || exit $failed
+command -v mpirun.openmpi >/dev/null || command -v mpiexec.mpich >/dev/null || exit $failed
+expect 0 "^2 ranks by .*: 2 exchanges" --np 2 --output "$scratch/ranks"
+expect 0 '"ranks": {"count": 2, ' --np=2 --json
+expect 1 "this one has 3" --np 3
+expect 1 "there is no device \"none:0\"" --np 2 --device none:0
+expect 2 "unknown option" --np 2 --nonsense
+expect 2 "whole number from 1 to 65536" --np 0
+[ -d "$scratch/devices" ] && ! cmp "$scratch/devices/y.npy" "$scratch/ranks/y.npy" && {
+  echo "FAILED: ranks and devices give other values"
+  failed=1
+}
+exit $failed
