@@ -523,8 +523,10 @@ static int open_model(const arguments *all, session *run) {
   run->context = common_open(&all->common, 0);
   if (!run->context) return 1;
   if (ranks_launched() && !(run->link = ranks_join(run->context))) return 1;
-  if (all->devices && !several_open(&run->several, run->context, all->devices))
-    return EXIT_USAGE;
+  if (all->devices) {
+    int failed = several_open(&run->several, run->context, all->devices);
+    if (failed) return failed;
+  }
   if (all->trace && keel_trace_start(run->context) != KD_OK) return complain();
   keel_status status = KD_OK;
   if (run->several.group)

@@ -11,29 +11,7 @@
 #include <kd/help.h>
 
 #include "memory/access.h"
-#include "ops/text.h"
 #include "values/strings.h"
-
-bool keel_schema_takes_strings(const keel_schema *schema) {
-  static const char *const names[] = {
-      "Cast",      "CastLike",        "Compress",  "Concat",  "DepthToSpace",
-      "Equal",     "Expand",          "Flatten",   "Gather",  "GatherElements",
-      "GatherND",  "OneHot",          "Pad",       "Reshape", "ReverseSequence",
-      "Scatter",   "ScatterElements", "ScatterND", "Shape",   "Size",
-      "Slice",     "SpaceToDepth",    "Split",     "Squeeze", "Tile",
-      "Transpose", "Unique",          "Unsqueeze", "Where",
-  };
-  static const char *const ml[] = {"ArrayFeatureExtractor", "LabelEncoder",
-                                   "OneHotEncoder"};
-  if (!strcmp(schema->domain, "keel")) return !strcmp(schema->name, "Find");
-  for (size_t i = 0; i < KEEL_COUNT_OF(ml); i++)
-    if (!strcmp(schema->domain, "ai.onnx.ml") && !strcmp(schema->name, ml[i]))
-      return true;
-  if (strcmp(schema->domain, "ai.onnx") != 0) return false;
-  for (size_t i = 0; i < KEEL_COUNT_OF(names); i++)
-    if (!strcmp(schema->name, names[i])) return true;
-  return false;
-}
 
 static bool is_cast(const keel_opdef *op) {
   const char *name = op->schema->name;

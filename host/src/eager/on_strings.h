@@ -14,4 +14,11 @@ keel_status keel_call_on_strings(const keel_call_site *site,
                                  keel_tensor *const *inputs, uint32_t n,
                                  keel_tensor **outputs, uint32_t m);
 
+/* Cast and CastLike from or to strings. Numbers are written as short as they can be read again,
+ * as C's printf does ("0.1", "1e-05"), and "NaN", "INF" and "-INF"; they are read as C's strtod
+ * does, blanks around them left out. */
+keel_status keel_text_cast(const keel_opdef *op, const char *where,
+                           keel_tensor *const *inputs, uint32_t n,
+                           keel_tensor **out_tensor);
+
 #endif /* KEEL_ON_STRINGS_H */

@@ -201,6 +201,29 @@ const keel_schema *keel_schema_at(uint32_t index) {
   return index < keel_schema_row_count ? &schemas[index] : NULL;
 }
 
+/* ---- strings ---- */
+
+bool keel_schema_takes_strings(const keel_schema *schema) {
+  static const char *const names[] = {
+      "Cast",      "CastLike",        "Compress",  "Concat",  "DepthToSpace",
+      "Equal",     "Expand",          "Flatten",   "Gather",  "GatherElements",
+      "GatherND",  "OneHot",          "Pad",       "Reshape", "ReverseSequence",
+      "Scatter",   "ScatterElements", "ScatterND", "Shape",   "Size",
+      "Slice",     "SpaceToDepth",    "Split",     "Squeeze", "Tile",
+      "Transpose", "Unique",          "Unsqueeze", "Where",
+  };
+  static const char *const ml[] = {"ArrayFeatureExtractor", "LabelEncoder",
+                                   "OneHotEncoder"};
+  if (!strcmp(schema->domain, "keel")) return !strcmp(schema->name, "Find");
+  for (size_t i = 0; i < KEEL_COUNT_OF(ml); i++)
+    if (!strcmp(schema->domain, "ai.onnx.ml") && !strcmp(schema->name, ml[i]))
+      return true;
+  if (strcmp(schema->domain, "ai.onnx") != 0) return false;
+  for (size_t i = 0; i < KEEL_COUNT_OF(names); i++)
+    if (!strcmp(schema->name, names[i])) return true;
+  return false;
+}
+
 static const keel_param *param_at(const keel_param *params, uint32_t count,
                                   uint32_t index) {
   if (index < count) return &params[index];

@@ -5,13 +5,6 @@
 #include "ops/node.h"
 #include "values/strings.h"
 
-/* Cast and CastLike from or to strings. Numbers are written as short as they can be read again,
- * as C's printf does ("0.1", "1e-05"), and "NaN", "INF" and "-INF"; they are read as C's strtod
- * does, blanks around them left out. */
-keel_status keel_text_cast(const keel_opdef *op, const char *where,
-                           keel_tensor *const *inputs, uint32_t n,
-                           keel_tensor **out_tensor);
-
 /* Attribute `name` as a list of strings, and how many; NULL: it is not given. */
 const char *const *keel_attr_strings(const keel_opdef *op, const char *name,
                                      int64_t *out_count);

@@ -3,8 +3,9 @@
 #include <errno.h>
 #include <math.h>
 
+#include "eager/on_strings.h"
 #include "memory/access.h"
-#include "ops/text.h"
+#include "values/strings.h"
 
 #include <kd/help.h>
 
