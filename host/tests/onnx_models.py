@@ -542,6 +542,15 @@ one("columns_that_overlap", 18, "Col2Im",
     {"x": tensor("i32", *range(1, 7), dims=[1, 2, 3]), "image": tensor("i64", 5)},
     {"y": tensor("i32", 1, 2, 3 + 4, 5, 6, dims=[1, 1, 5])},
     constants={"block": tensor("i64", 2)}, dilations=[2])
+refuse("offsets_of_another_window", "offset must have 8 numbers and mask 4",
+       [node("DeformConv", ["x", "w", "offset"], ["y"])], {"": 22},
+       inputs={"x": tensor("f32", *range(9), dims=[1, 1, 3, 3]),
+               "w": tensor("f32", 1, 2, 3, 4, dims=[1, 1, 2, 2]),
+               "offset": tensor("f32", *range(16), dims=[1, 4, 2, 2])})
+refuse("channels_of_no_offset_group", "not in offset_group = 2 groups",
+       [node("DeformConv", ["x", "w", "x"], ["y"], offset_group=2)], {"": 22},
+       inputs={"x": tensor("f32", *range(9), dims=[1, 1, 3, 3]),
+               "w": tensor("f32", 1, 2, 3, 4, dims=[1, 1, 2, 2])})
 refuse("columns_of_another_image", "the input must be [N,C*2,4]",
        [node("Col2Im", ["x", "image", "block"], ["y"])], {"": 18},
        inputs={"x": tensor("f32", *range(6), dims=[1, 2, 3])},

@@ -136,6 +136,42 @@ keel_status keel_shape_conv(keel_infer *infer) {
   return keel_infer_dims(infer, 0, &dims);
 }
 
+/* Whether a tensor is N, count, then the space of Y. */
+static bool is_for_places(const keel_type *type, const keel_dims *y,
+                          int64_t count) {
+  bool fits = type->rank == y->rank && type->dims[0] == y->dims[0] &&
+              type->dims[1] == count;
+  for (uint32_t i = 2; fits && i < y->rank; i++)
+    fits = type->dims[i] == y->dims[i];
+  return fits;
+}
+
+keel_status keel_shape_deform_conv(keel_infer *infer) {
+  const keel_type *x = infer->in[0], *w = infer->in[1], *mask = NULL;
+  int64_t groups = keel_attr_int(infer->op, "offset_group", 1), taps = 0;
+  keel_dims dims = {0};
+  KEEL_TRY(conv_dims(infer, x, w, &dims));
+  KEEL_TRY(check_bias(infer, 3, dims.dims[1]));
+  if (groups < 1 || x->dims[1] % groups)
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                           "%lld channels are not in offset_group = %lld groups"
+                           " of one size",
+                           (long long)x->dims[1], (long long)groups);
+  taps = groups;
+  for (uint32_t i = 2; i < w->rank; i++)
+    KEEL_TRY(keel_infer_grow(infer, &taps, w->dims[i]));
+  int64_t numbers = taps;
+  KEEL_TRY(keel_infer_grow(infer, &numbers, (int64_t)x->rank - 2));
+  mask = keel_infer_in(infer, 4);
+  if (!is_for_places(infer->in[2], &dims, numbers) ||
+      (mask && !is_for_places(mask, &dims, taps)))
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                           "for each place of Y, offset must have %lld numbers"
+                           " and mask %lld",
+                           (long long)numbers, (long long)taps);
+  return keel_infer_dims(infer, 0, &dims);
+}
+
 /* keel::FusedConv: a Conv, then an addition of Z, then an activation: none, Relu, or Clip
  * to [low, high], where those are given. keel::ActivatedConv: x * sigmoid(x), HardSwish or
  * LeakyRelu, which kernels of FusedConv need not know. */

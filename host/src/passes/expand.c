@@ -37,6 +37,7 @@ static const struct {
     {"ai.onnx", "Col2Im", keel_expand_col2im},
     {"ai.onnx", "CausalConvWithState", keel_expand_causal_conv},
     {"ai.onnx", "LinearAttention", keel_expand_linear_attention},
+    {"ai.onnx", "DeformConv", keel_expand_deform_conv},
     {TRAINING, "Momentum", keel_expand_momentum},
     {TRAINING, "Adagrad", keel_expand_adagrad},
     {TRAINING, "Adam", keel_expand_adam},

@@ -15,16 +15,6 @@ typedef struct columns {
   int64_t begin[DIMS_MOST]; /* padding before */
 } columns;
 
-/* An attribute's numbers, `count` of them; not there: all `otherwise`. */
-static bool read_list(const keel_expansion *all, const char *name,
-                      int64_t count, int64_t otherwise, int64_t *out) {
-  const int64_t *given = NULL;
-  int64_t length = keel_attr_ints(all->node.op, name, &given);
-  for (int64_t i = 0; i < count; i++)
-    out[i] = length == count ? given[i] : otherwise;
-  return length <= 0 || length == count;
-}
-
 static uint32_t item(const columns *c, uint32_t list, int64_t index) {
   return keel_expansion_slice(c->all, list, 0, index, index + 1, 1);
 }
@@ -122,9 +112,10 @@ void keel_expand_col2im(keel_expansion *all) {
                .block = keel_expansion_in(all, 2)};
   int64_t dilations[DIMS_MOST], strides[DIMS_MOST], pads[2 * DIMS_MOST];
   int64_t padding[DIMS_MOST];
-  bool fits = c.rank && read_list(all, "dilations", c.rank, 1, dilations) &&
-              read_list(all, "strides", c.rank, 1, strides) &&
-              read_list(all, "pads", 2 * (int64_t)c.rank, 0, pads);
+  bool fits = c.rank &&
+              keel_expansion_list(all, "dilations", c.rank, 1, dilations) &&
+              keel_expansion_list(all, "strides", c.rank, 1, strides) &&
+              keel_expansion_list(all, "pads", 2 * (int64_t)c.rank, 0, pads);
   for (uint32_t d = 0; fits && d < c.rank; d++) {
     fits = dilations[d] > 0 && dilations[d] < INT32_MAX && strides[d] > 0 &&
            strides[d] < INT32_MAX && pads[d] >= 0 && pads[c.rank + d] >= 0 &&

@@ -99,6 +99,15 @@ uint32_t keel_expansion_int(keel_expansion *all, int64_t number) {
   return keel_expansion_ints(all, &number, 1);
 }
 
+bool keel_expansion_list(const keel_expansion *all, const char *name,
+                         int64_t count, int64_t otherwise, int64_t *out) {
+  const int64_t *given = NULL;
+  int64_t length = keel_attr_ints(all->node.op, name, &given);
+  for (int64_t i = 0; i < count; i++)
+    out[i] = length == count ? given[i] : otherwise;
+  return length <= 0 || length == count;
+}
+
 uint32_t keel_expansion_constant(keel_expansion *all, kd_dtype dtype,
                                  uint32_t rank, const int64_t *dims,
                                  const void *data) {

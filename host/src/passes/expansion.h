@@ -47,6 +47,11 @@ uint32_t keel_expansion_ints(keel_expansion *all, const int64_t *list,
                              int64_t count);
 uint32_t keel_expansion_int(keel_expansion *all, int64_t number);
 
+/* An attribute's integers, `count` of them; not there: all `otherwise`. False where it has
+ * another number of them. */
+bool keel_expansion_list(const keel_expansion *all, const char *name,
+                         int64_t count, int64_t otherwise, int64_t *out);
+
 /* A constant. */
 uint32_t keel_expansion_constant(keel_expansion *all, kd_dtype dtype,
                                  uint32_t rank, const int64_t *dims,
@@ -98,6 +103,7 @@ void keel_expand_affine_grid(keel_expansion *all);
 void keel_expand_col2im(keel_expansion *all);
 void keel_expand_causal_conv(keel_expansion *all);
 void keel_expand_linear_attention(keel_expansion *all);
+void keel_expand_deform_conv(keel_expansion *all);
 void keel_expand_momentum(keel_expansion *all);
 void keel_expand_adagrad(keel_expansion *all);
 void keel_expand_adam(keel_expansion *all);

@@ -1,0 +1,173 @@
+#!/usr/bin/env python3
+"""Ops of ai.onnx of which ONNX has few cases, beside ONNX's reference or ONNX Runtime.
+
+usage: onnx_ops.py [--seed N] [--keep DIR] [KEEL [OPTION...]]
+  KEEL        build/release/bin/keel unless given
+  OPTION      of `keel onnx-test`: --device opencl:0, --eager ...
+  --seed N    other numbers (1 unless given)
+  --keep DIR  where the cases are written, and stay; a folder that goes away unless given
+
+Makes small models with random attributes, shapes and numbers, runs them by the reference or the
+runtime (a venv with onnx, onnxruntime and numpy), and lets `keel onnx-test` compare. Exit status 1
+where a case fails, 2 where it could not begin.
+"""
+import os
+import subprocess
+import sys
+import tempfile
+
+try:
+    import numpy as np
+    import onnx
+    import onnxruntime as ort
+    from onnx import TensorProto, helper, numpy_helper
+    from onnx.reference import ReferenceEvaluator
+except ImportError as error:
+    sys.exit(f"onnx_ops.py: {error}; pip install onnx onnxruntime numpy")
+
+f32 = np.float32
+
+
+def by_reference(model, feeds):
+    return ReferenceEvaluator(model).run(None, feeds)
+
+
+def by_runtime(model, feeds):
+    options = ort.SessionOptions()
+    options.log_severity_level = 4
+    return ort.InferenceSession(model.SerializeToString(), options,
+                                providers=["CPUExecutionProvider"]).run(None, feeds)
+
+
+class Cases:
+    def __init__(self, folder):
+        self.folder, self.count = folder, 0
+        os.makedirs(folder, exist_ok=True)
+
+    def save(self, name, model, feeds, results):
+        case = os.path.join(self.folder, f"{self.count:03d}_{name}")
+        data = os.path.join(case, "test_data_set_0")
+        os.makedirs(data, exist_ok=True)
+        onnx.save(model, os.path.join(case, "model.onnx"))
+        outputs = [o.name for o in model.graph.output]
+        for kind, arrays in (("input", feeds.items()), ("output", zip(outputs, results))):
+            for i, (key, array) in enumerate(arrays):
+                with open(os.path.join(data, f"{kind}_{i}.pb"), "wb") as file:
+                    file.write(numpy_helper.from_array(np.asarray(array), key)
+                               .SerializeToString())
+        self.count += 1
+
+    def add(self, name, op, opset, inputs, outputs, peer=by_reference, dynamic=False,
+            result=None, **attributes):
+        """inputs: name to array; None: absent. dynamic: the model does not say the dimensions.
+        result: the outputs' type, unless that of input 0."""
+        given = {k: v for k, v in inputs.items() if v is not None}
+        names = [k if v is not None else "" for k, v in inputs.items()]
+        while names and not names[-1]:
+            names.pop()
+        first = next(iter(given.values())).dtype
+        dtype = helper.np_dtype_to_tensor_dtype(np.dtype(result or first))
+        graph = helper.make_graph(
+            [helper.make_node(op, names, outputs, **attributes)], name,
+            [helper.make_tensor_value_info(
+                k, helper.np_dtype_to_tensor_dtype(v.dtype),
+                [f"{k}{i}" for i in range(v.ndim)] if dynamic else v.shape)
+             for k, v in given.items()],
+            [helper.make_tensor_value_info(o, dtype, None) for o in outputs])
+        model = helper.make_model(graph, ir_version=10,
+                                  opset_imports=[helper.make_opsetid("", opset)])
+        self.save(name, model, given, peer(model, given))
+
+
+def deformed(cases, random, maps=4, channels=4, image=(7, 6), kernel=(3, 2), batch=2, group=1,
+             offset_group=1, strides=(1, 1), dilations=(1, 1), pads=(0, 0, 0, 0), mask=True,
+             bias=True, dtype=f32, reach=1.5, opset=22, dynamic=False, said=True):
+    space = len(image)
+    places = [(image[i] + pads[i] + pads[space + i] - dilations[i] * (kernel[i] - 1) - 1)
+              // strides[i] + 1 for i in range(space)]
+    taps = int(np.prod(kernel)) * offset_group
+
+    def draw(*shape, scale=1):
+        numbers = random.standard_normal(shape) * scale
+        if dtype == np.float16:  # numbers that neither coordinates nor products round
+            numbers = np.round(numbers * 2) / 2
+        return numbers.astype(dtype)
+    cases.add(
+        f"deform_{maps}of{channels}_{'x'.join(map(str, kernel))}_groups{group}_{offset_group}"
+        f"_{np.dtype(dtype).name}{'_mask' if mask else ''}{'_bias' if bias else ''}"
+        f"{'_dynamic' if dynamic else ''}", "DeformConv", opset,
+        {"X": draw(batch, channels, *image), "W": draw(maps, channels // group, *kernel),
+         "offset": draw(batch, taps * space, *places, scale=reach),
+         "B": draw(maps) if bias else None,
+         "mask": np.abs(draw(batch, taps, *places)) if mask else None},
+        ["Y"], dynamic=dynamic, group=group, offset_group=offset_group, strides=strides,
+        dilations=dilations, pads=pads, **({"kernel_shape": kernel} if said else {}))
+
+
+def deform_convs(cases, random):
+    deformed(cases, random)
+    deformed(cases, random, mask=False, bias=False, opset=19, said=False)
+    deformed(cases, random, bias=False, group=2, offset_group=4, pads=(1, 2, 0, 1))
+    deformed(cases, random, mask=False, maps=6, channels=6, group=3, offset_group=2,
+             strides=(2, 3), dilations=(2, 1), pads=(2, 1, 1, 2), image=(9, 8))
+    deformed(cases, random, maps=1, channels=1, kernel=(1, 1), reach=20, batch=1)
+    deformed(cases, random, dynamic=True, group=2, offset_group=2, pads=(1, 1, 1, 1))
+    deformed(cases, random, dynamic=True, mask=False, said=False)
+    unmoved(cases, random, (9,), (3,), (2,), (1, 0))
+    unmoved(cases, random, (5, 4, 6), (3, 2, 2), (1, 2, 1), (1, 0, 1, 0, 1, 1), 2)
+    for dtype in (np.float64, np.float16):
+        deformed(cases, random, dtype=dtype, offset_group=2, pads=(1, 0, 0, 1))
+
+
+def unmoved(cases, random, image, kernel, strides, pads, group=1):
+    """Offsets of 0: a Conv."""
+    x = random.standard_normal((2, 4, *image)).astype(f32)
+    w = random.standard_normal((6, 4 // group, *kernel)).astype(f32)
+
+    def as_conv(_, feeds):
+        conv = helper.make_node("Conv", ["X", "W"], ["Y"], strides=strides, pads=pads, group=group)
+        model = helper.make_model(helper.make_graph(
+            [conv], "conv",
+            [helper.make_tensor_value_info(k, TensorProto.FLOAT, feeds[k].shape) for k in "XW"],
+            [helper.make_tensor_value_info("Y", TensorProto.FLOAT, None)]), ir_version=10,
+            opset_imports=[helper.make_opsetid("", 17)])
+        return by_runtime(model, {k: feeds[k] for k in "XW"})
+    space = len(image)
+    places = [(image[i] + pads[i] + pads[space + i] - kernel[i]) // strides[i] + 1
+              for i in range(space)]
+    offset = np.zeros((2, int(np.prod(kernel)) * space, *places), f32)
+    cases.add(f"deform_as_conv_{'x'.join(map(str, image))}", "DeformConv", 22,
+              {"X": x, "W": w, "offset": offset}, ["Y"], as_conv, strides=strides, pads=pads,
+              group=group)
+
+
+def main(arguments):
+    seed, keep = 1, None
+    while arguments and arguments[0].startswith("--"):
+        option = arguments.pop(0)
+        if option == "--help":
+            print(__doc__.strip())
+            return 0
+        if option not in ("--seed", "--keep") or not arguments:
+            print(f"onnx_ops.py: there is no option {option}, or it has no value; --help",
+                  file=sys.stderr)
+            return 2
+        if option == "--seed":
+            seed = int(arguments.pop(0))
+        else:
+            keep = arguments.pop(0)
+    keel = arguments or ["build/release/bin/keel"]
+    if not os.access(keel[0], os.X_OK):
+        print(f"onnx_ops.py: there is no program {keel[0]}", file=sys.stderr)
+        return 2
+    with tempfile.TemporaryDirectory() as scratch:
+        cases = Cases(keep or scratch)
+        random = np.random.default_rng(seed)
+        deform_convs(cases, random)
+        folders = sorted(os.path.join(cases.folder, name) for name in os.listdir(cases.folder))
+        done = subprocess.run([keel[0], "onnx-test", *keel[1:], *folders], check=False)
+        return 1 if done.returncode else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
