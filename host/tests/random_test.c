@@ -153,6 +153,97 @@ static void numbers_without_a_seed_differ(void **state) {
   expect_message("random numbers can't be i32");
 }
 
+/* Dropout in training mode, of ones, with a seed unless that is 0. out, mask: COUNT each. */
+static keel_status drop_out(float ratio, int64_t seed, kd_dtype dtype,
+                            keel_tensor *out[2]) {
+  static float ones[COUNT];
+  const int64_t count = COUNT;
+  const uint8_t training = 1;
+  const keel_attr attr = KEEL_INT("seed", seed);
+  const keel_attr to = KEEL_INT("to", dtype);
+  for (int i = 0; i < COUNT; i++)
+    ones[i] = 1;
+  keel_tensor *wide = NULL, *in[3];
+  keel_tensor_create(context, KD_F32, 1, &count, ones, &wide);
+  in[0] = call("Cast", &to, 1, &wide, 1);
+  keel_tensor_create(context, KD_F32, 0, NULL, &ratio, &in[1]);
+  keel_tensor_create(context, KD_BOOL, 0, NULL, &training, &in[2]);
+  keel_status status =
+      keel_call(context, "Dropout", &attr, seed != 0, in, 3, out, 2);
+  keel_tensor_release(wide);
+  release_all(in, 3);
+  return status;
+}
+
+static void dropout_drops_its_share(void **state) {
+  keel_tensor *out[2] = {0}, *again[2] = {0};
+  int dropped = 0;
+  (void)state;
+  expect_ok(drop_out(0.2f, 5, KD_F32, out));
+  const float *y = keel_tensor_data(out[0]);
+  const uint8_t *mask = keel_tensor_data(out[1]);
+  assert_int_equal(keel_tensor_dtype(out[1]), KD_BOOL);
+  for (int i = 0; i < COUNT; i++) {
+    assert_true(y[i] == (mask[i] ? 1.25f : 0));
+    dropped += !mask[i];
+  }
+  assert_true(abs(dropped - COUNT / 5) < 400); /* three times what is usual */
+  expect_ok(drop_out(0.2f, 5, KD_F32, again));
+  assert_memory_equal(y, keel_tensor_data(again[0]), COUNT * sizeof *y);
+  release_all(again, 2);
+  expect_ok(drop_out(0.2f, 6, KD_F32, again));
+  assert_memory_not_equal(mask, keel_tensor_data(again[1]), COUNT);
+  release_all(again, 2);
+  release_all(out, 2);
+  for (int i = 0; i < 2; i++) /* without a seed */
+    expect_ok(drop_out(0.5f, 0, KD_F16, i ? again : out));
+  assert_memory_not_equal(keel_tensor_data(out[0]), keel_tensor_data(again[0]),
+                          COUNT);
+  for (int i = 0; i < COUNT; i++) /* 2, of f16 */
+    assert_int_equal(
+        ((const uint16_t *)keel_tensor_data(out[0]))[i],
+        ((const uint8_t *)keel_tensor_data(out[1]))[i] ? 0x4000 : 0);
+  release_all(again, 2);
+  release_all(out, 2);
+  assert_int_equal(drop_out(1, 5, KD_F32, out), KD_INVALID_ARGUMENT);
+  expect_message("at least 0 and less than 1");
+}
+
+/* Constants are not folded, nor two nodes made one; each run has other numbers. */
+static void dropout_of_constants_is_not_folded(void **state) {
+  static float ones[64], got[4][64];
+  const int64_t count = 64;
+  const uint8_t training = 1;
+  keel_tensor *tensor = NULL, *y[2];
+  keel_plan *plan = NULL;
+  (void)state;
+  for (int i = 0; i < 64; i++)
+    ones[i] = 1;
+  keel_builder *builder = create_builder(context, "dropout");
+  keel_value in[3] = {0, KEEL_ABSENT};
+  expect_ok(keel_tensor_create(context, KD_F32, 1, &count, ones, &tensor));
+  in[0] = keel_builder_constant(builder, tensor);
+  keel_tensor_release(tensor);
+  expect_ok(keel_tensor_create(context, KD_BOOL, 0, NULL, &training, &tensor));
+  in[2] = keel_builder_constant(builder, tensor);
+  keel_tensor_release(tensor);
+  for (int i = 0; i < 2; i++)
+    keel_builder_output(builder, i ? "y" : "z",
+                        keel_builder_op(builder, "Dropout", NULL, 0, in, 3));
+  keel_program *program = finish_program(builder);
+  expect_ok(keel_plan_create(program, NULL, &plan));
+  for (int run = 0; run < 5; run++) {
+    expect_ok(keel_plan_run(plan, NULL, 0, y, 2));
+    for (int i = 0; i < 2; i++)
+      expect_ok(keel_tensor_read(y[i], got[2 * (run % 2) + i], sizeof got[0]));
+    release_all(y, 2);
+    for (int i = 1; run && i < 4; i++)
+      assert_memory_not_equal(got[0], got[i], sizeof got[0]);
+  }
+  keel_plan_release(plan);
+  keel_program_release(program);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(philox_gives_the_known_answers),
@@ -160,6 +251,8 @@ int main(void) {
       cmocka_unit_test(chances_are_kept),
       cmocka_unit_test(seed_and_counter_are_values),
       cmocka_unit_test(numbers_without_a_seed_differ),
+      cmocka_unit_test(dropout_drops_its_share),
+      cmocka_unit_test(dropout_of_constants_is_not_folded),
   };
   return cmocka_run_group_tests(tests, open_cpu, close_context);
 }

@@ -66,7 +66,8 @@ static stream stream_of(const keel_host_call *call) {
   if (given) {
     uint32_t bits = 0;
     memcpy(&bits, &given->value.f, sizeof bits);
-    return (stream){bits, 0};
+    return (stream){
+        given->value.kind == KD_ATTR_INT ? (uint64_t)given->value.i : bits, 0};
   }
   uint64_t seed = atomic_load(&process_seed), none = 0;
   if (!seed) {
@@ -143,6 +144,81 @@ keel_status keel_run_bernoulli(keel_host_call *call) {
   }
   keel_tensor_release(chances);
   return status;
+}
+
+/* ---- Dropout -------------------------------------------------------------------------- */
+
+/* One number of a float type, or one bool; not there: as it is. */
+static keel_status read_number(const keel_host_call *call, uint32_t index,
+                               double *number) {
+  keel_tensor *here = NULL;
+  uint64_t bits = 0;
+  if (index >= call->input_count || !call->inputs[index]) return KD_OK;
+  KEEL_TRY(keel_tensor_to_host(call->inputs[index], &here));
+  bool fits = here->type->elements == 1;
+  if (fits && here->type->dtype == KD_BOOL)
+    *number = *(const uint8_t *)here->data != 0;
+  else if (fits)
+    fits = keel_float_decode(here->type->dtype, here->data, number, &bits);
+  keel_tensor_release(here);
+  return fits ? KD_OK
+              : keel_call_fail(call, KD_INVALID_ARGUMENT,
+                               "input %u must be one number", (unsigned)index);
+}
+
+/* Each element of `x` is 0 by chance, or larger by what those that are 0 leave. mask: a byte for
+ * each, or NULL. */
+static void drop(const stream *from, const keel_tensor *x, double ratio,
+                 char *out, uint8_t *mask) {
+  kd_dtype dtype = x->type->dtype;
+  uint32_t each = keel_dtype_size(dtype);
+  double two[2] = {0, 0};
+  for (int64_t i = 0; i < x->type->elements; i++) {
+    uint64_t at = (uint64_t)i * each, bits = 0;
+    double number = 0;
+    if (i % 2 == 0) two_uniform(from, (uint64_t)i / 2, two);
+    bool kept = two[i % 2] >= ratio;
+    if (kept)
+      keel_float_decode(dtype, (const char *)x->data + at, &number, &bits);
+    keel_float_encode(dtype, number / (1 - ratio), out + at);
+    if (mask) mask[i] = kept;
+  }
+}
+
+static keel_status keep_all(keel_host_call *call) {
+  if (call->output_count > 1 && call->outputs[1])
+    memset(call->outputs[1]->data, 1, call->types[1]->bytes);
+  call->outputs[0] = keel_tensor_retain(call->inputs[0]);
+  return KD_OK;
+}
+
+static keel_status drop_some(keel_host_call *call, double ratio) {
+  const stream from = stream_of(call);
+  keel_tensor *x = NULL;
+  KEEL_TRY(keel_tensor_to_host(call->inputs[0], &x));
+  keel_status status =
+      keel_tensor_on(&call->context->host, x->type, &call->outputs[0]);
+  if (status == KD_OK)
+    drop(&from, x, ratio, call->outputs[0]->data,
+         call->output_count > 1 && call->outputs[1] ? call->outputs[1]->data
+                                                    : NULL);
+  keel_tensor_release(x);
+  return status;
+}
+
+/* Inference, and training with ratio 0, keep everything. */
+keel_status keel_run_dropout(keel_host_call *call) {
+  double ratio = 0.5, training = 0;
+  KEEL_TRY(read_number(call, 2, &training));
+  if (training != 0) KEEL_TRY(read_number(call, 1, &ratio));
+  if (!(ratio >= 0 && ratio < 1))
+    return keel_call_fail(call, KD_INVALID_ARGUMENT,
+                          "ratio is %g, and must be at least 0 and less than 1",
+                          ratio);
+  if (call->output_count > 1 && call->types[1])
+    KEEL_TRY(keel_tensor_on(&call->context->host, call->types[1],
+                            &call->outputs[1]));
+  return training != 0 && ratio != 0 ? drop_some(call, ratio) : keep_all(call);
 }
 
 /* keel::Uniform and keel::Normal: seed and counter are values. */

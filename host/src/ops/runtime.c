@@ -118,36 +118,6 @@ keel_status keel_run_size(keel_host_call *call) {
   return KD_OK;
 }
 
-/* Inference, and training with ratio 0, keep everything. Dropping is not
- * offered: what ONNX says of its random numbers fits no two runtimes. */
-keel_status keel_run_dropout(keel_host_call *call) {
-  bool training = false;
-  float ratio = 0.5f;
-  if (call->input_count > 2 && call->inputs[2]) {
-    keel_tensor *here = NULL;
-    KEEL_TRY(keel_tensor_to_host(call->inputs[2], &here));
-    training = here->type->elements == 1 && *(const uint8_t *)here->data;
-    keel_tensor_release(here);
-  }
-  if (training && call->input_count > 1 && call->inputs[1]) {
-    keel_tensor *here = NULL;
-    KEEL_TRY(keel_tensor_to_host(call->inputs[1], &here));
-    if (here->type->elements == 1 && here->type->dtype == KD_F32)
-      ratio = *(const float *)here->data;
-    keel_tensor_release(here);
-  }
-  if (training && ratio != 0)
-    return keel_call_fail(call, KD_UNIMPLEMENTED,
-                          "training mode with a ratio other than 0 is not"
-                          " supported");
-  if (call->output_count > 1) {
-    KEEL_TRY(host_output(call, 1));
-    memset(call->outputs[1]->data, 1, call->types[1]->bytes);
-  }
-  call->outputs[0] = keel_tensor_retain(call->inputs[0]);
-  return KD_OK;
-}
-
 /* A constant that is a string, or a list of them. */
 static keel_status string_constant(keel_host_call *call,
                                    const keel_attr *value) {

@@ -30,13 +30,13 @@ keel_status keel_run_view(keel_host_call *call);
 keel_status keel_run_part(keel_host_call *call);
 keel_status keel_run_shape(keel_host_call *call);
 keel_status keel_run_size(keel_host_call *call);
-keel_status keel_run_dropout(keel_host_call *call);
 keel_status keel_run_constant(keel_host_call *call);
 
 /* Random numbers: random.c. */
 keel_status keel_run_random_normal(keel_host_call *call);
 keel_status keel_run_random_uniform(keel_host_call *call);
 keel_status keel_run_bernoulli(keel_host_call *call);
+keel_status keel_run_dropout(keel_host_call *call);
 keel_status keel_run_uniform(keel_host_call *call);
 keel_status keel_run_normal(keel_host_call *call);
 

@@ -64,10 +64,10 @@ static void join_constant(search *all, uint32_t value) {
 
 /* ---- nodes ---------------------------------------------------------------- */
 
-static bool may_join(const keel_node *node) {
+static bool may_join(const keel_function *function, const keel_node *node) {
   return !node->dead && node->op->shareable &&
-         !(node->op->schema->flags &
-           (KEEL_OP_RANDOM | KEEL_OP_CONTROL | KEEL_OP_STATE));
+         !(node->op->schema->flags & (KEEL_OP_CONTROL | KEEL_OP_STATE)) &&
+         !keel_node_is_random(function, node);
 }
 
 static bool alike(const keel_node *a, const keel_node *b) {
@@ -86,7 +86,7 @@ static void join_node(search *all, uint32_t index) {
   for (uint32_t i = 0; i < node->input_count; i++)
     if (node->inputs[i] != KEEL_ABSENT)
       node->inputs[i] = all->same[node->inputs[i]];
-  if (!may_join(node)) return;
+  if (!may_join(all->function, node)) return;
   uint64_t hash = keel_hash(node->op->hash, node->inputs,
                             node->input_count * sizeof *node->inputs);
   hash = keel_hash(hash, &node->device, sizeof(keel_device *));

@@ -54,8 +54,8 @@ static bool is_read(const folding *all, const keel_node *node) {
 static bool foldable(const folding *all, const keel_node *node) {
   const keel_function *function = all->function;
   if (!is_read(all, node)) return false;
-  if (node->op->schema->flags &
-      (KEEL_OP_RANDOM | KEEL_OP_CONTROL | KEEL_OP_STATE))
+  if (node->op->schema->flags & (KEEL_OP_CONTROL | KEEL_OP_STATE) ||
+      keel_node_is_random(function, node))
     return false;
   if (looks_at_type(function, node)) return true;
   if (!all_constant(function, node)) return false;

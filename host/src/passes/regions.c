@@ -98,6 +98,7 @@ static bool is_claimable(const regions *all, const keel_node *node,
   const keel_function *function = all->function;
   return !node->region &&
          (node->device ? node->device : device) == all->device &&
+         !keel_node_is_random(function, node) &&
          !keel_node_has(node, KEEL_OP_RANDOM | KEEL_OP_STATE) &&
          are_data(function, node->inputs, node->input_count) &&
          are_data(function, node->outputs, node->output_count) &&

@@ -58,44 +58,6 @@ static keel_status ask_kernels(const asking *all, const keel_function *function,
   return status;
 }
 
-/* Whether an input is a constant of nothing but zeros. */
-static bool input_is_zero(const keel_function *function, const keel_node *node,
-                          uint32_t index) {
-  const uint32_t value =
-      index < node->input_count ? node->inputs[index] : KEEL_ABSENT;
-  const keel_tensor *data =
-      value == KEEL_ABSENT ? NULL : function->values[value].constant;
-  if (!data || data->kind != KEEL_DATA || !data->data || !data->type->bytes)
-    return false;
-  for (uint64_t i = 0; i < data->type->bytes; i++)
-    if (((const uint8_t *)data->data)[i]) return false;
-  return true;
-}
-
-/* Whether an input, which is there, is known in a run only. */
-static bool input_is_open(const keel_function *function, const keel_node *node,
-                          uint32_t index) {
-  const uint32_t value =
-      index < node->input_count ? node->inputs[index] : KEEL_ABSENT;
-  return value != KEEL_ABSENT && !function->values[value].constant;
-}
-
-/* The runtime's ops are taken, but for a Dropout that drops, or may. */
-static keel_status ask_runtime(const keel_function *function,
-                               const keel_node *node) {
-  bool may_drop = !strcmp(node->op->schema->name, "Dropout") &&
-                  node->input_count > 2 && node->inputs[2] != KEEL_ABSENT;
-  if (!may_drop || input_is_zero(function, node, 2) ||
-      input_is_zero(function, node, 1))
-    return KD_OK;
-  bool open =
-      input_is_open(function, node, 1) || input_is_open(function, node, 2);
-  return keel_fail(open ? KD_FAILED_PRECONDITION : KD_UNIMPLEMENTED,
-                   "Dropout in training mode%s is not supported with a ratio"
-                   " other than 0",
-                   open ? ", which is known in a run only," : "");
-}
-
 /* Whether values that a node reads or gives are strings, for which the runtime calls a kernel with
  * numbers (eager/on_strings.c), or itself casts. */
 static bool concerns_strings(const keel_function *function,
@@ -118,7 +80,7 @@ static keel_status ask(const asking *all, const keel_function *function,
     return keel_fail(KD_UNIMPLEMENTED, "%s was placed on %s",
                      node->op->schema->name, node->device->name);
   if (claimed) return KD_OK;
-  if (keel_schema_hosted(node->op->schema)) return ask_runtime(function, node);
+  if (keel_schema_hosted(node->op->schema)) return KD_OK;
   if (concerns_strings(function, node)) return KD_OK;
   return ask_kernels(all, function, node);
 }

@@ -411,7 +411,30 @@ keel_status keel_function_sort(keel_function *function) {
   return status;
 }
 
-/* ---- what touches resources ------------------------------------------------- */
+/* ---- what is random, and what touches resources ----------------------------- */
+
+/* Whether an input is a constant of nothing but zeros. */
+static bool input_is_zero(const keel_function *function, const keel_node *node,
+                          uint32_t index) {
+  const uint32_t value =
+      index < node->input_count ? node->inputs[index] : KEEL_ABSENT;
+  const keel_tensor *data =
+      value == KEEL_ABSENT ? NULL : function->values[value].constant;
+  if (!data || data->kind != KEEL_DATA || !data->data || !data->type->bytes)
+    return false;
+  for (uint64_t i = 0; i < data->type->bytes; i++)
+    if (((const uint8_t *)data->data)[i]) return false;
+  return true;
+}
+
+bool keel_node_is_random(const keel_function *function, const keel_node *node) {
+  const keel_schema *schema = node->op->schema;
+  if (schema->flags & KEEL_OP_RANDOM) return true;
+  return !strcmp(schema->name, "Dropout") &&
+         !strcmp(schema->domain, "ai.onnx") && node->input_count > 2 &&
+         node->inputs[2] != KEEL_ABSENT && !input_is_zero(function, node, 2) &&
+         !input_is_zero(function, node, 1);
+}
 
 bool keel_node_has(const keel_node *node, uint32_t flags) {
   const keel_opdef *op = node->op;
@@ -420,7 +443,10 @@ bool keel_node_has(const keel_node *node, uint32_t flags) {
   for (uint32_t i = 0; i < op->attr_count; i++) {
     const keel_function *graph = op->attrs[i].graph;
     for (uint32_t k = 0; graph && k < graph->node_count; k++)
-      if (!graph->nodes[k].dead && keel_node_has(&graph->nodes[k], flags))
+      if (!graph->nodes[k].dead &&
+          (keel_node_has(&graph->nodes[k], flags) ||
+           ((flags & KEEL_OP_RANDOM) &&
+            keel_node_is_random(graph, &graph->nodes[k]))))
         return true;
   }
   return false;
@@ -486,7 +512,7 @@ void keel_program_regions(const keel_program *program, uint32_t *out_held,
 int keel_program_is_random(const keel_program *program) {
   for (const keel_function *at = program->functions; at; at = at->next)
     for (uint32_t i = 0; i < at->node_count; i++)
-      if (at->nodes[i].op->schema->flags & KEEL_OP_RANDOM) return 1;
+      if (keel_node_is_random(at, &at->nodes[i])) return 1;
   return 0;
 }
 

@@ -130,7 +130,12 @@ keel_status keel_function_inline(keel_function *to, const keel_function *from,
  * a cycle. */
 keel_status keel_function_sort(keel_function *function);
 
-/* Whether it, or what is nested in it, is an op with one of the flags (KEEL_OP_*). */
+/* Whether it gives random numbers: an op of that kind (KEEL_OP_RANDOM), or a Dropout that drops,
+ * or may. */
+bool keel_node_is_random(const keel_function *function, const keel_node *node);
+
+/* Whether it, or what is nested in it, is an op with one of the flags (KEEL_OP_*). What is nested
+ * in it is random where keel_node_is_random says so. */
 bool keel_node_has(const keel_node *node, uint32_t flags);
 
 /* Whether it, or a function nested in it, reads or changes a resource. */
