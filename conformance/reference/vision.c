@@ -243,6 +243,47 @@ static bool run_roi_align(ref_call *call) {
   return true;
 }
 
+/* ---- MaxRoiPool (Girshick, Fast R-CNN, 2015) ------------------------------------------ */
+
+/* Pixels [from, to) of a bin. */
+static void bin_edges(real low, real high, int64_t bin, int64_t bins,
+                      int64_t image, int64_t *from, int64_t *to) {
+  real size = fmaxl(high - low + 1, 1);
+  *from = (int64_t)(low + floorl((real)bin * size / (real)bins));
+  *to = (int64_t)(low + ceill((real)(bin + 1) * size / (real)bins));
+  if (*from < 0) *from = 0;
+  if (*to > image) *to = image;
+}
+
+static bool run_max_roi_pool(ref_call *call) {
+  const value *x = call->in[0], *rois = call->in[1];
+  value *out = call->out[0];
+  int64_t channels = x->dims[1], height = x->dims[2], width = x->dims[3];
+  int64_t rows = out->dims[2], columns = out->dims[3];
+  real scale = ref_float(call, "spatial_scale", 1);
+  for (int64_t i = 0; i < out->count; i++) {
+    int64_t q = i % columns, p = i / columns % rows;
+    int64_t c = i / columns / rows % channels,
+            r = i / columns / rows / channels;
+    real edge[4];
+    for (int k = 0; k < 4; k++)
+      edge[k] = roundl(rois->x[r * 5 + 1 + k] * scale);
+    int64_t top, bottom, left, right;
+    bin_edges(edge[1], edge[3], p, rows, height, &top, &bottom);
+    bin_edges(edge[0], edge[2], q, columns, width, &left, &right);
+    const real *plane =
+        x->x + ((int64_t)rois->x[r * 5] * channels + c) * height * width;
+    real best = top < bottom && left < right ? -INFINITY : 0;
+    for (int64_t y = top; y < bottom; y++)
+      for (int64_t z = left; z < right; z++)
+        best = isnan(best) || isnan(plane[y * width + z])
+                   ? NAN
+                   : fmaxl(best, plane[y * width + z]);
+    out->x[i] = best;
+  }
+  return true;
+}
+
 /* ---- NonMaxSuppression ------------------------------------------------------------------- */
 
 /* Where a box lies along y (0) or x (1): two of its corners, in any order, or its centre
@@ -351,6 +392,7 @@ static bool run_nms(ref_call *call) {
 
 const ref_op ref_vision[] = {
     {NULL, "GridSample", REF_SUM, 0, run_grid_sample, false},
+    {NULL, "MaxRoiPool", REF_EXACT, 0, run_max_roi_pool, false},
     {NULL, "RoiAlign", REF_SUM, 0, run_roi_align, false},
     {NULL, "NonMaxSuppression", REF_EXACT, 0, run_nms, true},
 };

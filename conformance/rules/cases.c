@@ -525,6 +525,13 @@ static const line lines[] = {
      "output_height=2 output_width=2 mode=max"
      " coordinate_transformation_mode=output_half_pixel",
      "T(-4,4)[1,2,6,6] T[2,4]{0.5,1,4,5.25,2,2,2.5,2.5} i64{0,0}", 1},
+    /* regions also where a rule turns or doubles these numbers */
+    {"MaxRoiPool", "pooled_shape=2,2", "T(-4,4)[2,4,11,13] T[2,5]{0,1,2,6,0,0,7,3,5,0}",
+     1},
+    {"MaxRoiPool", "pooled_shape=2,3 spatial_scale=0.5",
+     "T(-4,4)[2,3,8,9] T[4,5]{0,1,2,9,11,1,0,0,5,14,1,12,8,20,25,0,9,9,1,1}",
+     1},
+    {"MaxRoiPool", "pooled_shape=1,1", "T(-4,4)[1,2,3,3] T[1,5]{0,5,5,9,9}", 1},
     {"RoiAlign", "output_height=2 output_width=3",
      "T(-4,4)[1,2,9,9] T[1,4]{0.5,1,7.25,8.5} i64{0}", 1},
 

@@ -141,6 +141,20 @@ def unmoved(cases, random, image, kernel, strides, pads, group=1):
               group=group)
 
 
+def regions(cases, random):
+    """MaxRoiPool; bins of which ONNX Runtime's floats are as exact as integers."""
+    for opset, dtype, scale, shape in ((6, f32, 1.0, (2, 4)), (21, f32, 0.25, (4, 2)),
+                                       (13, f32, 0.5, (1, 8))):
+        x = random.standard_normal((3, 5, 9, 12)).astype(dtype)
+        corners = random.integers(-2, 14, (7, 2, 2)) / scale + random.random((7, 2, 2))
+        corners.sort(1)
+        rois = np.concatenate([random.integers(0, 3, (7, 1)), corners.reshape(7, 4)], 1)
+        rois[3, 3:] = rois[3, 1:3] - 2  # the last corner first
+        cases.add(f"max_roi_pool_{opset}", "MaxRoiPool", opset,
+                  {"X": x, "rois": rois.astype(dtype)}, ["Y"], by_runtime, pooled_shape=shape,
+                  spatial_scale=scale)
+
+
 def main(arguments):
     seed, keep = 1, None
     while arguments and arguments[0].startswith("--"):
@@ -164,6 +178,7 @@ def main(arguments):
         cases = Cases(keep or scratch)
         random = np.random.default_rng(seed)
         deform_convs(cases, random)
+        regions(cases, random)
         folders = sorted(os.path.join(cases.folder, name) for name in os.listdir(cases.folder))
         done = subprocess.run([keel[0], "onnx-test", *keel[1:], *folders], check=False)
         return 1 if done.returncode else 0

@@ -153,6 +153,49 @@ static void numbers_without_a_seed_differ(void **state) {
   expect_message("random numbers can't be i32");
 }
 
+static keel_tensor *classes_of(const float *scores, int64_t rows,
+                               const keel_attr *attrs, uint32_t attr_count) {
+  const int64_t dims[] = {rows, 3};
+  keel_tensor *in = NULL;
+  expect_ok(keel_tensor_create(context, KD_F32, 2, dims, scores, &in));
+  keel_tensor *out = call("Multinomial", attrs, attr_count, &in, 1);
+  keel_tensor_release(in);
+  return out;
+}
+
+static void classes_are_drawn_by_their_scores(void **state) {
+  const float scores[] = {-INFINITY,  1000, 1001.0986123f, /* 1 of 4, 3 of 4 */
+                          0.6931472f, 0,    -80};          /* 2 of 3, 1 of 3 */
+  const keel_attr attrs[] = {KEEL_INT("sample_size", 9999),
+                             KEEL_FLOAT("seed", 3), KEEL_INT("dtype", KD_I64)};
+  int64_t found[2][3] = {{0}};
+  (void)state;
+  keel_tensor *y = classes_of(scores, 2, attrs, 3);
+  assert_int_equal(keel_tensor_dtype(y), KD_I64);
+  for (int i = 0; i < 2 * 9999; i++)
+    found[i / 9999][((const int64_t *)keel_tensor_data(y))[i]]++;
+  assert_int_equal(found[0][0], 0);
+  assert_true(labs((long)found[0][1] - 2500) < 180);
+  assert_true(labs((long)found[1][0] - 6667) < 200);
+  assert_int_equal(found[1][2], 0);
+  keel_tensor *again = classes_of(scores, 2, attrs, 3);
+  assert_memory_equal(keel_tensor_data(y), keel_tensor_data(again), 79992);
+  keel_tensor_release(again);
+  keel_tensor_release(y);
+  y = classes_of(scores, 1, NULL, 0);
+  assert_int_equal(keel_tensor_dtype(y), KD_I32);
+  assert_true(*(const int32_t *)keel_tensor_data(y) > 0);
+  keel_tensor_release(y);
+  const int64_t dims[] = {1, 3};
+  const float none[] = {-INFINITY, -INFINITY, -INFINITY};
+  expect_ok(keel_tensor_create(context, KD_F32, 2, dims, none, &y));
+  keel_tensor *out = NULL;
+  assert_int_equal(keel_call(context, "Multinomial", NULL, 0, &y, 1, &out, 1),
+                   KD_INVALID_ARGUMENT);
+  expect_message("no class of row 0 can be drawn");
+  keel_tensor_release(y);
+}
+
 /* Dropout in training mode, of ones, with a seed unless that is 0. out, mask: COUNT each. */
 static keel_status drop_out(float ratio, int64_t seed, kd_dtype dtype,
                             keel_tensor *out[2]) {
@@ -251,6 +294,7 @@ int main(void) {
       cmocka_unit_test(chances_are_kept),
       cmocka_unit_test(seed_and_counter_are_values),
       cmocka_unit_test(numbers_without_a_seed_differ),
+      cmocka_unit_test(classes_are_drawn_by_their_scores),
       cmocka_unit_test(dropout_drops_its_share),
       cmocka_unit_test(dropout_of_constants_is_not_folded),
   };

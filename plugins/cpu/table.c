@@ -195,6 +195,7 @@ const kd_kernel_def cpu_kernels[] = {
     ROW(STFT, stft, 0),
     ROW_WITH(MelWeightMatrix, mel, 0, .flags = ANY, .output_types = {ONNX_SET_num}),
     ROW(GridSample, grid_sample, 0),
+    ROW(MaxRoiPool, max_roi_pool, 0),
     ROW(RoiAlign, roi_align, 0),
 
     {.struct_size = sizeof(kd_kernel_def),

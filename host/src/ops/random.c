@@ -146,6 +146,81 @@ keel_status keel_run_bernoulli(keel_host_call *call) {
   return status;
 }
 
+/* ---- Multinomial ---------------------------------------------------------------------- */
+
+/* sums[i]: how probable classes up to i are, by their scores, which are logarithms; of no fixed
+ * total, which is returned: NaN or 0 where no class can be drawn. */
+static double sum_chances(const keel_tensor *scores, int64_t row,
+                          double *sums) {
+  int64_t classes = scores->type->dims[1];
+  uint32_t each = keel_dtype_size(scores->type->dtype);
+  double most = -INFINITY, total = 0;
+  uint64_t bits = 0;
+  for (int64_t i = 0; i < classes; i++) {
+    uint64_t at = (uint64_t)(row * classes + i) * each;
+    keel_float_decode(scores->type->dtype, (const char *)scores->data + at,
+                      &sums[i], &bits);
+    most = fmax(most, sums[i]);
+  }
+  for (int64_t i = 0; i < classes; i++) {
+    total += exp(sums[i] - most);
+    sums[i] = total;
+  }
+  return total;
+}
+
+/* The first class whose sum is more than `at`. */
+static int64_t class_at(const double *sums, int64_t classes, double at) {
+  int64_t low = 0, high = classes - 1;
+  while (low < high) {
+    int64_t middle = low + (high - low) / 2;
+    if (sums[middle] > at)
+      high = middle;
+    else
+      low = middle + 1;
+  }
+  return low;
+}
+
+static void draw_row(const stream *from, const double *sums, int64_t classes,
+                     int64_t row, keel_tensor *out) {
+  int64_t count = out->type->dims[1];
+  double two[2] = {0, 0};
+  for (int64_t i = row * count; i < (row + 1) * count; i++) {
+    if (i % 2 == 0 || i == row * count) two_uniform(from, (uint64_t)i / 2, two);
+    int64_t drawn = class_at(sums, classes, two[i % 2] * sums[classes - 1]);
+    if (out->type->dtype == KD_I64)
+      ((int64_t *)out->data)[i] = drawn;
+    else
+      ((int32_t *)out->data)[i] = (int32_t)drawn;
+  }
+}
+
+keel_status keel_run_multinomial(keel_host_call *call) {
+  const stream from = stream_of(call);
+  keel_tensor *scores = NULL;
+  KEEL_TRY(keel_tensor_to_host(call->inputs[0], &scores));
+  int64_t classes = scores->type->dims[1];
+  double *sums = calloc((size_t)classes + 1, sizeof *sums);
+  keel_status status = sums ? keel_tensor_on(&call->context->host,
+                                             call->types[0], &call->outputs[0])
+                            : keel_no_memory((uint64_t)classes * sizeof *sums);
+  for (int64_t row = 0; status == KD_OK && row < scores->type->dims[0]; row++) {
+    double total = sum_chances(scores, row, sums);
+    if (total > 0 && isfinite(total) && classes <= INT32_MAX)
+      draw_row(&from, sums, classes, row, call->outputs[0]);
+    else
+      status = keel_call_fail(call, KD_INVALID_ARGUMENT,
+                              "no class of row %lld can be drawn: of its %lld"
+                              " scores one must be finite, and none NaN or"
+                              " infinite",
+                              (long long)row, (long long)classes);
+  }
+  free(sums);
+  keel_tensor_release(scores);
+  return status;
+}
+
 /* ---- Dropout -------------------------------------------------------------------------- */
 
 /* One number of a float type, or one bool; not there: as it is. */

@@ -36,6 +36,7 @@ keel_status keel_run_constant(keel_host_call *call);
 keel_status keel_run_random_normal(keel_host_call *call);
 keel_status keel_run_random_uniform(keel_host_call *call);
 keel_status keel_run_bernoulli(keel_host_call *call);
+keel_status keel_run_multinomial(keel_host_call *call);
 keel_status keel_run_dropout(keel_host_call *call);
 keel_status keel_run_uniform(keel_host_call *call);
 keel_status keel_run_normal(keel_host_call *call);

@@ -108,6 +108,22 @@ keel_status keel_shape_random_like(keel_infer *infer) {
   return keel_shape_same(infer);
 }
 
+keel_status keel_shape_multinomial(keel_infer *infer) {
+  const keel_type *scores = infer->in[0];
+  int64_t count = keel_attr_int(infer->op, "sample_size", 1);
+  KEEL_TRY(dtype_attr(infer, "dtype", KD_I32));
+  if (infer->dtypes[0] != KD_I32 && infer->dtypes[0] != KD_I64)
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                           "dtype is %s, and must be i32 or i64",
+                           keel_dtype_name(infer->dtypes[0]));
+  if (scores->rank != 2 || count < 1)
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                           "input must be [batch,classes], and sample_size 1"
+                           " or more");
+  const int64_t dims[] = {scores->dims[0], count};
+  return keel_infer_out(infer, 0, 2, dims);
+}
+
 keel_status keel_shape_random(keel_infer *infer) {
   const int64_t *shape = NULL;
   KEEL_TRY(dtype_attr(infer, "dtype", KD_F32));

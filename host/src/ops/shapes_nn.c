@@ -512,6 +512,18 @@ keel_status keel_shape_grid_sample(keel_infer *infer) {
   return keel_infer_dims(infer, 0, &dims);
 }
 
+keel_status keel_shape_max_roi_pool(keel_infer *infer) {
+  const keel_type *x = infer->in[0], *rois = infer->in[1];
+  int64_t bins[2] = {0, 0};
+  if (x->rank != 4 || rois->rank != 2 || rois->dims[1] != 5)
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                           "X is [N,C,H,W] and rois [n,5]: an image's number,"
+                           " then x and y of two corners");
+  KEEL_TRY(read_list(infer, "pooled_shape", 2, 1, 1, bins));
+  int64_t dims[4] = {rois->dims[0], x->dims[1], bins[0], bins[1]};
+  return keel_infer_out(infer, 0, 4, dims);
+}
+
 keel_status keel_shape_roi_align(keel_infer *infer) {
   const keel_type *x = infer->in[0], *rois = infer->in[1], *at = infer->in[2];
   int64_t h = keel_attr_int(infer->op, "output_height", 1);

@@ -290,6 +290,8 @@ const keel_schema_row keel_schema_rows[] = {
            "dtype:i mean:f=0 scale:f=1 seed:f", random_like, random_normal),
     RANDOM("RandomUniformLike", 1, "input:plain -> output:any",
            "dtype:i high:f=1 low:f=0 seed:f", random_like, random_uniform),
+    RANDOM("Multinomial", 7, "input:float -> output:any",
+           "dtype:i=6 sample_size:i=1 seed:f", multinomial, multinomial),
     RANDOM("Bernoulli", 15, "input:float -> output:any", "dtype:i seed:f",
            random_like, bernoulli),
 

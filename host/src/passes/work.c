@@ -52,7 +52,7 @@ static uint64_t per_output(const char *name, const sizes *s) {
   static const char *const convolutions[] = {
       "Conv", "ConvInteger", "QLinearConv", "FusedConv", "ActivatedConv", NULL};
   static const char *const windows[] = {"MaxPool", "AveragePool", "LpPool",
-                                        NULL};
+                                        "MaxRoiPool", NULL};
   if (is_one_of(name, products)) return plus(dim_of(s->in[0], -1), 1);
   if (!strcmp(name, "Gemm"))
     return plus(dim_of(s->in[0], 0), dim_of(s->in[0], 1));

@@ -67,6 +67,7 @@ CPU_KERNEL(cpu_run_lp_normalization);
 CPU_KERNEL(cpu_run_lrn);
 CPU_KERNEL(cpu_run_matmul);
 CPU_KERNEL(cpu_run_matmul_integer);
+CPU_KERNEL(cpu_run_max_roi_pool);
 CPU_KERNEL(cpu_run_max_unpool);
 CPU_KERNEL(cpu_run_mean);
 CPU_KERNEL(cpu_run_mel);
