@@ -155,6 +155,39 @@ def regions(cases, random):
                   spatial_scale=scale)
 
 
+def scans_of_batches(cases, random):
+    """Scan of opset 8; its body also reads a value from around it."""
+    body = helper.make_graph(
+        [helper.make_node("Mul", ["old", "keep"], ["kept"]),
+         helper.make_node("Add", ["kept", "a"], ["sum"]),
+         helper.make_node("Identity", ["sum"], ["new"]),
+         helper.make_node("Mul", ["sum", "b"], ["both"])], "body",
+        [helper.make_tensor_value_info(k, TensorProto.FLOAT, [3]) for k in ("old", "a", "b")],
+        [helper.make_tensor_value_info(k, TensorProto.FLOAT, [3])
+         for k in ("new", "sum", "both")])
+    for directions, lengths in ((None, None), ([0, 1], None), (None, [2, 5, 1]),
+                                ([1, 0], [5, 3, 4])):
+        feeds = {"start": random.standard_normal((3, 3)).astype(f32),
+                 "A": random.standard_normal((3, 5, 3)).astype(f32),
+                 "B": random.standard_normal((3, 5, 3)).astype(f32),
+                 "keep": random.standard_normal(3).astype(f32)}
+        if lengths:
+            feeds["lengths"] = np.array(lengths, np.int64)
+        more = {"directions": directions} if directions else {}
+        node = helper.make_node("Scan", ["lengths" if lengths else "", "start", "A", "B"],
+                                ["last", "sums", "products"], body=body, num_scan_inputs=2, **more)
+        graph = helper.make_graph(
+            [node], "scan",
+            [helper.make_tensor_value_info(k, helper.np_dtype_to_tensor_dtype(v.dtype), v.shape)
+             for k, v in feeds.items()],
+            [helper.make_tensor_value_info(k, TensorProto.FLOAT, None)
+             for k in ("last", "sums", "products")])
+        model = helper.make_model(graph, ir_version=3,
+                                  opset_imports=[helper.make_opsetid("", 8)])
+        name = f"scan8{'_turned' if directions else ''}{'_lengths' if lengths else ''}"
+        cases.save(name, model, feeds, by_runtime(model, feeds))
+
+
 def main(arguments):
     seed, keep = 1, None
     while arguments and arguments[0].startswith("--"):
@@ -179,6 +212,7 @@ def main(arguments):
         random = np.random.default_rng(seed)
         deform_convs(cases, random)
         regions(cases, random)
+        scans_of_batches(cases, random)
         folders = sorted(os.path.join(cases.folder, name) for name in os.listdir(cases.folder))
         done = subprocess.run([keel[0], "onnx-test", *keel[1:], *folders], check=False)
         return 1 if done.returncode else 0

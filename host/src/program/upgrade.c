@@ -4,6 +4,7 @@
  * What ONNX changed is told in its Changelog.md, op by op and version by
  * version; most versions only allow more types. What is left is here: an
  * attribute that became an input, a default that changed, a name that went. */
+#include "program/upgrade.h"
 #include "ops/vendor.h"
 #include "program/draft.h"
 
@@ -280,11 +281,6 @@ static keel_status old_scatter(keel_draft *draft) {
   return KD_OK;
 }
 
-static keel_status old_scan(keel_draft *draft) {
-  return bad(draft, KD_UNIMPLEMENTED,
-             "Scan of opset 8, with its batch axis, is not supported");
-}
-
 static keel_status old_grid_sample(keel_draft *draft) {
   const keel_attr *mode = attr_of(draft, "mode", KD_ATTR_STRING);
   if (mode && !strcmp(mode->s, "bilinear"))
@@ -447,7 +443,7 @@ static const struct {
     {"ReduceProd", 1, 18, axes_to_input},
     {"ReduceSumSquare", 1, 18, axes_to_input},
     {"Scatter", 1, 99, old_scatter},
-    {"Scan", 1, 9, old_scan},
+    {"Scan", 1, 9, keel_upgrade_scan},
     {"GridSample", 16, 20, old_grid_sample},
     {"DFT", 17, 20, old_dft},
     {"GroupNormalization", 18, 21, old_group_norm},
