@@ -279,6 +279,13 @@ static uint32_t kind_of(const onnx_attr *attr) {
                            : KD_ATTR_ABSENT;
 }
 
+/* Of which type an Optional without an element would be: nothing depends on it. */
+static bool says_nothing(const onnx_node *node, const onnx_attr *attr) {
+  return kind_of(attr) == ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__TYPE_PROTO &&
+         attr->name && !strcmp(attr->name, "type") && node->op_type &&
+         !strcmp(node->op_type, "Optional");
+}
+
 /* Graph attributes are imported by the caller. */
 static keel_status read_attr(const scope *scope, const onnx_node *node,
                              const onnx_attr *from, keel_attr *to) {
@@ -446,7 +453,7 @@ static keel_status read_attrs(scope *scope, const onnx_node *node,
   importer *all = scope->all;
   for (size_t i = 0; i < node->n_attribute; i++) {
     const onnx_attr *attr = referred(scope, node->attribute[i]);
-    if (!attr) continue;
+    if (!attr || says_nothing(node, attr)) continue;
     if (!attr->name || !node->attribute[i]->name)
       return bad(all, KD_DATA_LOSS,
                  "node \"%s\" has an attribute without a"
