@@ -56,6 +56,32 @@ endif()
 keel_note("${KEEL_PCRE2}" "PCRE2" "RegexFullMatch and Tokenizer"
           "no RegexFullMatch, no Tokenizer by expressions; install libpcre2-dev")
 
+# pictures, for ImageDecoder: headers only; the libraries are opened when first used
+find_path(JPEG_INCLUDE jpeglib.h)
+keel_note("${JPEG_INCLUDE}" "libjpeg" "ImageDecoder of JPEG (opened at first use)"
+          "no ImageDecoder of JPEG; install libjpeg-dev")
+find_path(PNG_INCLUDE png.h)
+keel_note("${PNG_INCLUDE}" "libpng" "ImageDecoder of PNG (opened at first use)"
+          "no ImageDecoder of PNG; install libpng-dev")
+find_path(WEBP_INCLUDE webp/decode.h)
+keel_note("${WEBP_INCLUDE}" "libwebp" "ImageDecoder of WebP (opened at first use)"
+          "no ImageDecoder of WebP; install libwebp-dev")
+include(CheckCSourceCompiles)
+find_path(TIFF_INCLUDE tiffio.h)
+if(TIFF_INCLUDE)
+  set(CMAKE_REQUIRED_INCLUDES ${TIFF_INCLUDE})
+  check_c_source_compiles("
+    #include <stdio.h>
+    #include <tiffio.h>
+    int main(void) { return sizeof(&TIFFOpenOptionsSetMaxSingleMemAlloc) == 0; }" KEEL_TIFF)
+  unset(CMAKE_REQUIRED_INCLUDES)
+endif()
+keel_note("${KEEL_TIFF}" "libtiff 4.5" "ImageDecoder of TIFF (opened at first use)"
+          "no ImageDecoder of TIFF; install libtiff-dev, 4.5 or later")
+find_path(OPENJPEG_INCLUDE openjpeg.h PATH_SUFFIXES openjpeg-2.5 openjpeg-2.4 openjpeg-2.3)
+keel_note("${OPENJPEG_INCLUDE}" "OpenJPEG" "ImageDecoder of JPEG 2000 (opened at first use)"
+          "no ImageDecoder of JPEG 2000; install libopenjp2-7-dev")
+
 # CPU mathematics: headers only; the libraries are opened when first used
 find_path(OPENBLAS_INCLUDE cblas.h
           PATH_SUFFIXES openblas openblas-pthread x86_64-linux-gnu)

@@ -41,7 +41,8 @@ endfunction()
 set(same "(= ${PROJECT_VERSION})")
 set(keel_components)
 keel_package(runtime libkeel0 "Keel's runtime library, without a plugin"
-  RECOMMENDS "keel-plugin-cpu ${same}")
+  RECOMMENDS "keel-plugin-cpu ${same}"
+  SUGGESTS libjpeg62-turbo libpng16-16 libwebp7 libtiff6 libopenjp2-7)
 keel_package(dev libkeel-dev "Headers, CMake package and pkg-config files of Keel and its device ABI"
   DEPENDS "libkeel0 ${same}" SUGGESTS keel-conformance)
 keel_package(tools keel "The command keel: runs models on devices that plugins provide"

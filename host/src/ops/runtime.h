@@ -32,6 +32,8 @@ keel_status keel_run_shape(keel_host_call *call);
 keel_status keel_run_size(keel_host_call *call);
 keel_status keel_run_constant(keel_host_call *call);
 
+keel_status keel_run_image_decoder(keel_host_call *call);
+
 /* Random numbers: random.c. */
 keel_status keel_run_random_normal(keel_host_call *call);
 keel_status keel_run_random_uniform(keel_host_call *call);

@@ -316,6 +316,8 @@ const keel_schema_row keel_schema_rows[] = {
             "data:T=float ratio:float? training_mode:bool? -> output:T"
             " mask:bool",
             "seed:i", dropout, 0, dropout),
+    RUNTIME("ImageDecoder", 20, "encoded_stream:u8 -> image:u8",
+            "pixel_format:s=RGB|BGR|Grayscale", none, 0, image_decoder),
     RUNTIME("Constant", 13, "-> output:any",
             "sparse_value:t value:t value_float:f value_floats:F value_int:i"
             " value_ints:I value_string:s value_strings:S",
