@@ -188,6 +188,63 @@ def scans_of_batches(cases, random):
         cases.save(name, model, feeds, by_runtime(model, feeds))
 
 
+def flexible(cases, random, name, batch=2, heads=4, groups=4, rows=3, keys=5, size=8, wide=6,
+             dtype=f32, dynamic=False, score=False, prob=False, **attributes):
+    """FlexAttention, whose functions read values from around them."""
+    def draw(*shape):
+        return random.standard_normal(shape).astype(dtype)
+    feeds = {"Q": draw(batch, heads, rows, size), "K": draw(batch, groups, keys, size),
+             "V": draw(batch, groups, keys, wide)}
+    kind = attributes.get("softmax_precision",
+                          TensorProto.DOUBLE if dtype == np.float64 else TensorProto.FLOAT)
+    compute = helper.tensor_dtype_to_np_dtype(kind)
+
+    def function(op, other):
+        return helper.make_graph(
+            [helper.make_node(op, ["x", other], ["y"])], other,
+            [helper.make_tensor_value_info("x", kind, ["B", "H", "L", "S"])],
+            [helper.make_tensor_value_info("y", kind, ["B", "H", "L", "S"])])
+    more = dict(attributes)
+    if prob:
+        feeds["keep"] = random.random((heads, 1, keys)).astype(compute)
+        more["prob_mod"] = function("Mul", "keep")
+    if score:
+        feeds["bias"] = random.standard_normal((rows, keys)).astype(compute)
+        more["score_mod"] = function("Add", "bias")
+    q = feeds["Q"].astype(np.float64)
+    k, v = (np.repeat(feeds[x].astype(np.float64), heads // groups, 1) for x in "KV")
+    scores = q @ k.swapaxes(2, 3) * attributes.get("scale", size ** -0.5)
+    scores = scores + feeds["bias"].astype(np.float64) if score else scores
+    chances = np.exp(scores - scores.max(-1, keepdims=True))
+    chances /= chances.sum(-1, keepdims=True)
+    chances = chances * feeds["keep"].astype(np.float64) if prob else chances
+    graph = helper.make_graph(
+        [helper.make_node("FlexAttention", ["Q", "K", "V"], ["Y"], domain="ai.onnx.preview",
+                          **more)], name,
+        [helper.make_tensor_value_info(
+            key, helper.np_dtype_to_tensor_dtype(value.dtype),
+            [f"{key}{i}" for i in range(value.ndim)] if dynamic else value.shape)
+         for key, value in feeds.items()],
+        [helper.make_tensor_value_info("Y", helper.np_dtype_to_tensor_dtype(np.dtype(dtype)),
+                                       None)])
+    model = helper.make_model(graph, ir_version=10,
+                              opset_imports=[helper.make_opsetid("", 26),
+                                             helper.make_opsetid("ai.onnx.preview", 1)])
+    cases.save(f"flex_{name}", model, feeds, [(chances @ v).astype(dtype)])
+
+
+def flex_attentions(cases, random):
+    flexible(cases, random, "plain")
+    flexible(cases, random, "score", score=True)
+    flexible(cases, random, "both", score=True, prob=True)
+    flexible(cases, random, "shared", groups=2, prob=True, score=True, scale=0.25)
+    flexible(cases, random, "dynamic", dynamic=True)
+    flexible(cases, random, "dynamic_shared", groups=1, dynamic=True, score=True, prob=True)
+    flexible(cases, random, "double", dtype=np.float64, groups=2, score=True)
+    flexible(cases, random, "precise", softmax_precision=TensorProto.DOUBLE, prob=True)
+    flexible(cases, random, "against", scale=-0.5)
+
+
 def main(arguments):
     seed, keep = 1, None
     while arguments and arguments[0].startswith("--"):
@@ -213,6 +270,7 @@ def main(arguments):
         deform_convs(cases, random)
         regions(cases, random)
         scans_of_batches(cases, random)
+        flex_attentions(cases, random)
         folders = sorted(os.path.join(cases.folder, name) for name in os.listdir(cases.folder))
         done = subprocess.run([keel[0], "onnx-test", *keel[1:], *folders], check=False)
         return 1 if done.returncode else 0

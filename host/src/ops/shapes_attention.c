@@ -57,3 +57,13 @@ keel_status keel_shape_attention(keel_infer *infer) {
   }
   return keel_infer_dims(infer, 0, &dims);
 }
+
+/* Of four dimensions; what its functions capture is no mask. */
+keel_status keel_shape_flex_attention(keel_infer *infer) {
+  keel_infer own = *infer;
+  own.input_count = 3;
+  if (infer->in[0]->rank != 4)
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                           "Q, K and V must be [batch,heads,rows,size]");
+  return keel_shape_attention(&own);
+}

@@ -154,6 +154,11 @@ const keel_schema_row keel_schema_rows[] = {
              "alpha:f=0.9 beta:f=0.999 epsilon:f=1e-06 norm_coefficient:f=0"
              " norm_coefficient_post:f=0",
              trained_by_four),
+    /* attention with functions of the model's own, written with other ops, too */
+    {"ai.onnx.preview", "FlexAttention", 1, "float",
+     "Q:T K:T V:T captures:any?% -> Y:T",
+     "prob_mod:g score_mod:g scale:f softmax_precision:i",
+     keel_shape_flex_attention, 0, 0, KEEL_BY_KERNEL, NULL},
 
     /* what ONNX Runtime's optimiser makes of models, written with other ops, too */
     MICROSOFT("BiasGelu", "float", "A:T B:T -> C:T", "", first),

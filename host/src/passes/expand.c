@@ -21,6 +21,7 @@ static const struct {
 #include "onnx/ops.def"
 };
 
+#define PREVIEW   "ai.onnx.preview"
 #define TRAINING  "ai.onnx.preview.training"
 #define MICROSOFT "com.microsoft"
 #define ML        "ai.onnx.ml"
@@ -38,6 +39,7 @@ static const struct {
     {"ai.onnx", "CausalConvWithState", keel_expand_causal_conv},
     {"ai.onnx", "LinearAttention", keel_expand_linear_attention},
     {"ai.onnx", "DeformConv", keel_expand_deform_conv},
+    {PREVIEW, "FlexAttention", keel_expand_flex_attention},
     {TRAINING, "Momentum", keel_expand_momentum},
     {TRAINING, "Adagrad", keel_expand_adagrad},
     {TRAINING, "Adam", keel_expand_adam},

@@ -104,6 +104,7 @@ void keel_expand_col2im(keel_expansion *all);
 void keel_expand_causal_conv(keel_expansion *all);
 void keel_expand_linear_attention(keel_expansion *all);
 void keel_expand_deform_conv(keel_expansion *all);
+void keel_expand_flex_attention(keel_expansion *all);
 void keel_expand_momentum(keel_expansion *all);
 void keel_expand_adagrad(keel_expansion *all);
 void keel_expand_adam(keel_expansion *all);

@@ -439,7 +439,6 @@ bool keel_node_is_random(const keel_function *function, const keel_node *node) {
 bool keel_node_has(const keel_node *node, uint32_t flags) {
   const keel_opdef *op = node->op;
   if (op->schema->flags & flags) return true;
-  if (!(op->schema->flags & KEEL_OP_CONTROL)) return false;
   for (uint32_t i = 0; i < op->attr_count; i++) {
     const keel_function *graph = op->attrs[i].graph;
     for (uint32_t k = 0; graph && k < graph->node_count; k++)
