@@ -77,6 +77,8 @@ def attribute(name, value):
         body = whole(3, value) + whole(20, 2)
     elif isinstance(value, str):
         body = part(4, value) + whole(20, 3)
+    elif value and isinstance(value[0], str):
+        body = parts(9, value) + whole(20, 8)
     else:
         body = b"".join(whole(8, v) for v in value) + whole(20, 7)
     return part(1, name) + body
@@ -692,6 +694,53 @@ refused["optimiser_of_open_shapes"] = (model(
     [node("Adam", ["r", "t", "x"], ["y", "z", "w"], domain=TRAINING)],
     {"r": scalar("f32", 1), "t": scalar("i64", 1), "x": tensor("f32", dims=[-1])},
     {"y": tensor("f32", 1, 2)}, {"": 28, TRAINING: 1}), "takes 4 tensors for each that it trains")
+
+
+# ---- derivatives ---------------------------------------------------------------------------
+
+def derived(name, nodes, inputs, outputs):
+    cases[name] = (model(nodes, inputs, outputs, {"": 28, TRAINING: 1}), inputs, outputs)
+
+
+def gradient(inputs, outputs, y, xs, **more):
+    return node("Gradient", inputs, outputs, domain=TRAINING, y=y, xs=xs, **more)
+
+
+PRODUCT = [node("Mul", ["a", "b"], ["p"]), node("Sin", ["z"], ["s"]),
+           node("Add", ["p", "s"], ["y"])]
+PAIR = {"a": tensor("f32", 2, 3), "b": tensor("f32", 5), "z": tensor("f32", 0, 0)}
+derived("gradient_of_a_product_that_is_broadcast",
+        PRODUCT + [gradient(["a", "b", "z"], ["da", "db"], "y", ["a", "b"], zs=["z"])], PAIR,
+        {"da": tensor("f32", 5, 5), "db": tensor("f32", 5)})
+derived("gradient_of_one_of_two",
+        PRODUCT + [gradient(["a", "b"], ["", "db"], "y", ["a", "b"])], PAIR,
+        {"db": tensor("f32", 5)})
+derived("gradient_elsewhere",
+        PRODUCT + [gradient(["c", "b"], ["dc", "db"], "y", ["a", "b"])],
+        {**PAIR, "c": tensor("f32", 7, 1)},
+        {"dc": tensor("f32", 5, 5), "db": tensor("f32", 8)})
+derived("gradient_of_a_value_between",
+        PRODUCT + [node("Mul", ["y", "y"], ["q"]), gradient(["y", "a"], ["dy", "da"], "q",
+                                                            ["y", "a"])],
+        PAIR, {"dy": tensor("f32", 20, 30), "da": tensor("f32", 0, 0)})
+derived("second_derivative",
+        [node("Mul", ["x", "x"], ["s"]), node("Mul", ["s", "x"], ["c"]),
+         gradient(["x"], ["first"], "c", ["x"]), gradient(["x"], ["second"], "first", ["x"])],
+        {"x": tensor("f32", 1, -2)},
+        {"first": tensor("f32", 3, 12), "second": tensor("f32", 6, -12)})
+
+
+def refuse_gradient(name, words, nodes, *args, **more):
+    refuse(name, words, nodes + [gradient(*args, **more)], {"": 28, TRAINING: 1})
+
+
+refuse_gradient("gradient_of_an_op_without_a_rule", 'Hardmax "it" has no gradient in Keel',
+                [node("Hardmax", ["x"], ["d"])],
+                ["x"], ["y"], "d", ["x"])
+refuse_gradient("gradient_of_no_value", 'its graph has no value "nowhere"', [],
+                ["x"], ["y"], "nowhere", ["x"])
+refuse_gradient("gradient_of_fewer_values", "takes a value for each tensor of xs and zs", [],
+                ["x"], ["y"], "x", ["x", "x"])
 
 
 ML = "ai.onnx.ml"

@@ -153,3 +153,31 @@ keel_status keel_run_constant(keel_host_call *call) {
     memcpy(call->outputs[0]->data, data, call->types[0]->bytes);
   return KD_OK;
 }
+
+/* The axes of `wide` that `narrow` has not, or has with another size. */
+static keel_status broadcast_axes(keel_host_call *call, const keel_tensor *wide,
+                                  const keel_tensor *narrow) {
+  int64_t rank = wide->type->elements, missing = rank - narrow->type->elements;
+  const int64_t *from = wide->data, *to = narrow->data;
+  int64_t axes[KD_MAX_RANK], count = 0;
+  if (wide->type->rank != 1 || narrow->type->rank != 1 || missing < 0 ||
+      rank > (int64_t)KD_MAX_RANK)
+    return keel_call_fail(call, KD_INVALID_ARGUMENT,
+                          "takes two shapes, of which the first has at least as"
+                          " many dimensions, and %u at most",
+                          (unsigned)KD_MAX_RANK);
+  for (int64_t i = 0; i < rank; i++)
+    if (i < missing || to[i - missing] != from[i]) axes[count++] = i;
+  return keel_tensor_create(call->context, KD_I64, 1, &count, axes,
+                            &call->outputs[0]);
+}
+
+keel_status keel_run_broadcast_axes(keel_host_call *call) {
+  keel_tensor *wide = NULL, *narrow = NULL;
+  KEEL_TRY(keel_tensor_to_host(call->inputs[0], &wide));
+  keel_status status = keel_tensor_to_host(call->inputs[1], &narrow);
+  if (status == KD_OK) status = broadcast_axes(call, wide, narrow);
+  keel_tensor_release(wide);
+  keel_tensor_release(narrow);
+  return status;
+}

@@ -31,6 +31,7 @@ keel_status keel_run_part(keel_host_call *call);
 keel_status keel_run_shape(keel_host_call *call);
 keel_status keel_run_size(keel_host_call *call);
 keel_status keel_run_constant(keel_host_call *call);
+keel_status keel_run_broadcast_axes(keel_host_call *call);
 
 keel_status keel_run_image_decoder(keel_host_call *call);
 

@@ -143,7 +143,11 @@ const keel_schema_row keel_schema_rows[] = {
    keel_shape_##shape, values, 0, KEEL_BY_KERNEL, NULL},
 #include "onnx/ops.def"
 
-    /* optimisers, which are written with other ops */
+    /* derivatives and optimisers, which are written with other ops. Gradient's inputs are values
+     * for xs and zs, then these and y, which the importer finds by their names */
+    {"ai.onnx.preview.training", "Gradient", 1, "any",
+     "Inputs:any% -> Outputs:any%", "xs:S! y:s! zs:S", keel_shape_none, 0, 0,
+     KEEL_BY_KERNEL, NULL},
     TRAINING("Momentum", "R:T T:i64 inputs:S=float* -> outputs:S*",
              "alpha:f! beta:f! mode:s=standard|nesterov norm_coefficient:f!",
              trained_by_three),
@@ -399,6 +403,9 @@ const keel_schema_row keel_schema_rows[] = {
      "dtype:i=1", keel_shape_counted, 4, 0, KEEL_BY_HOST, keel_run_uniform},
     {"keel", "Normal", 1, "any", "seed:i64 counter:i64 shape:i64 -> Y:any",
      "dtype:i=1", keel_shape_counted, 4, 0, KEEL_BY_HOST, keel_run_normal},
+    /* along which a shape is broadcast to another, in which it fits: for gradients */
+    {"keel", "BroadcastAxes", 1, "i64", "wide:T narrow:T -> axes:T", "",
+     keel_shape_none, 0, 0, KEEL_BY_HOST, keel_run_broadcast_axes},
     KEEL("Reorder", "X:T -> Y:T", "", same),
     /* what a device compiled as a whole; plans make it (passes/regions.c) */
     KEEL("Region", "inputs:any% -> outputs:any%", "ops:S", region),

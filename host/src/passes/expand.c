@@ -40,6 +40,7 @@ static const struct {
     {"ai.onnx", "LinearAttention", keel_expand_linear_attention},
     {"ai.onnx", "DeformConv", keel_expand_deform_conv},
     {PREVIEW, "FlexAttention", keel_expand_flex_attention},
+    {TRAINING, "Gradient", keel_expand_gradient},
     {TRAINING, "Momentum", keel_expand_momentum},
     {TRAINING, "Adagrad", keel_expand_adagrad},
     {TRAINING, "Adam", keel_expand_adam},

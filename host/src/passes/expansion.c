@@ -77,6 +77,30 @@ void keel_expansion_op_n(keel_expansion *all, const char *op,
     outputs[i] = KEEL_ABSENT;
 }
 
+void keel_expansion_again(keel_expansion *all, keel_opdef *op,
+                          const uint32_t *inputs, uint32_t input_count,
+                          uint32_t *outputs, uint32_t output_count) {
+  keel_function *function = all->function;
+  keel_node *node = NULL;
+  for (uint32_t i = 0; i < output_count && all->status == KD_OK; i++) {
+    if (outputs[i] == KEEL_ABSENT) continue;
+    outputs[i] = keel_function_value(function, "");
+    if (outputs[i] == KEEL_ABSENT) all->status = KD_OUT_OF_MEMORY;
+  }
+  if (all->status == KD_OK)
+    all->status =
+        keel_function_node(function, keel_opdef_retain(op), all->node.name,
+                           inputs, input_count, outputs, output_count, &node);
+  if (all->status == KD_OK) {
+    node->device = all->node.device;
+    node->group = all->node.group;
+    node->ruled = all->node.ruled;
+    all->status = keel_function_infer(function, node);
+  }
+  for (uint32_t i = 0; all->status != KD_OK && i < output_count; i++)
+    outputs[i] = KEEL_ABSENT;
+}
+
 uint32_t keel_expansion_of(keel_expansion *all, const char *op, uint32_t a) {
   return keel_expansion_op(all, op, NULL, 0, &a, 1);
 }

@@ -37,6 +37,12 @@ uint32_t keel_expansion_own(keel_expansion *all, const char *op,
                             const keel_attr *attrs, uint32_t attr_count,
                             const uint32_t *inputs, uint32_t input_count);
 
+/* An op of the function's, with the same attributes. outputs: those that are not KEEL_ABSENT get new
+ * values; all are KEEL_ABSENT after a failure. */
+void keel_expansion_again(keel_expansion *all, keel_opdef *op,
+                          const uint32_t *inputs, uint32_t input_count,
+                          uint32_t *outputs, uint32_t output_count);
+
 /* An op of ONNX without attributes, of one input and of two. */
 uint32_t keel_expansion_of(keel_expansion *all, const char *op, uint32_t a);
 uint32_t keel_expansion_of_two(keel_expansion *all, const char *op, uint32_t a,
@@ -105,6 +111,7 @@ void keel_expand_causal_conv(keel_expansion *all);
 void keel_expand_linear_attention(keel_expansion *all);
 void keel_expand_deform_conv(keel_expansion *all);
 void keel_expand_flex_attention(keel_expansion *all);
+void keel_expand_gradient(keel_expansion *all);
 void keel_expand_momentum(keel_expansion *all);
 void keel_expand_adagrad(keel_expansion *all);
 void keel_expand_adam(keel_expansion *all);

@@ -482,6 +482,49 @@ static keel_status read_attrs(scope *scope, const onnx_node *node,
   return KD_OK;
 }
 
+/* Adds the value of this graph that has the name to a draft's inputs. */
+static keel_status add_named(const scope *scope, const char *name,
+                             keel_draft *draft) {
+  uint32_t value = scope_find(scope, name);
+  if (value == KEEL_ABSENT)
+    return bad(scope->all, KD_DATA_LOSS,
+               "node \"%s\" (%s): its graph has no value \"%s\"", draft->name,
+               draft->op, name);
+  draft->inputs[draft->input_count++] = value;
+  return KD_OK;
+}
+
+/* A Gradient names the values between which it is taken; they become inputs, behind its own: xs,
+ * zs, y. */
+static keel_status add_gradient_inputs(const scope *scope, keel_draft *draft) {
+  static const char *const lists[] = {"xs", "zs", "y"};
+  uint32_t count = draft->input_count + KEEL_DRAFT_EXTRA + 1;
+  for (uint32_t i = 0; i < draft->attr_count; i++)
+    if (draft->attrs[i].kind == KD_ATTR_STRINGS) count += draft->attrs[i].count;
+  uint32_t *inputs =
+      keel_arena_take(&scope->all->program->arena, count * sizeof *inputs);
+  if (!inputs) return KD_OUT_OF_MEMORY;
+  memcpy(inputs, draft->inputs, draft->input_count * sizeof *inputs);
+  draft->inputs = inputs;
+  for (int k = 0; k < 3; k++)
+    for (uint32_t i = 0; i < draft->attr_count; i++) {
+      const keel_attr *attr = &draft->attrs[i];
+      if (strcmp(attr->name, lists[k]) != 0) continue;
+      for (uint32_t n = 0; attr->kind == KD_ATTR_STRINGS && n < attr->count;
+           n++)
+        KEEL_TRY(add_named(scope, attr->strings[n], draft));
+      if (attr->kind == KD_ATTR_STRING && k == 2)
+        KEEL_TRY(add_named(scope, attr->s, draft));
+      break;
+    }
+  return KD_OK;
+}
+
+static bool is_gradient(const keel_draft *draft) {
+  return !strcmp(draft->op, "Gradient") &&
+         !strcmp(draft->domain, "ai.onnx.preview.training");
+}
+
 /* Control ops need their own inputs at fixed places before the captures. */
 static void pad_inputs(keel_draft *draft) {
   uint32_t least = !strcmp(draft->op, "Loop") ? 2 : 0;
@@ -588,6 +631,7 @@ static keel_status import_draft(scope *scope, const onnx_node *node,
     KEEL_TRY(find_member(scope, &member));
     KEEL_TRY(keel_onnx_exchange(draft, member));
   }
+  if (is_gradient(draft)) KEEL_TRY(add_gradient_inputs(scope, draft));
   KEEL_TRY(keel_draft_upgrade(draft));
   return add(draft);
 }
