@@ -9,9 +9,8 @@ typedef struct batched {
   keel_function *item; /* what runs it for one of the batch */
   uint32_t states, scans;
   bool lengths;
-  uint32_t length, cut,
-      behind;                 /* values: lists of one; absent without lengths */
-  uint32_t *inputs, *outputs; /* values of the inner Scan, captures last */
+  uint32_t length, parts, behind; /* values; without lengths there are none */
+  uint32_t *inputs, *outputs;     /* values of the inner Scan, captures last */
 } batched;
 
 static keel_status bad(const batched *b, const char *what) {
@@ -53,32 +52,41 @@ static keel_status add_op(batched *b, const char *name, const keel_attr *attrs,
   return KD_OK;
 }
 
-/* The item's length, as it is given, and how many steps are behind it. */
+/* The item's length, and how many steps are behind it: what Split makes of a sequence, which
+ * refuses a length that is less than 0 or more than there are steps. */
 static keel_status read_length(batched *b) {
   const keel_attr first[] = {KEEL_INT("start", 0), KEEL_INT("end", 1)};
-  uint32_t all = 0, zero = 0, one = 0, pair[2];
+  const keel_attr axis = KEEL_INT("axis", 0);
+  uint32_t all = 0, zero = 0, one = 0, length = 0, rest = 0;
   KEEL_TRY(add_int(b, 0, &zero));
   KEEL_TRY(add_int(b, 1, &one));
-  pair[0] = b->length;
-  pair[1] = one;
-  KEEL_TRY(add_op(b, "Reshape", NULL, 0, pair, 2, &b->cut));
+  KEEL_TRY(add_op(b, "Reshape", NULL, 0, (const uint32_t[]){b->length, one}, 2,
+                  &length));
   KEEL_TRY(add_op(b, "Shape", first, 2, &b->inputs[b->states], 1, &all));
-  pair[0] = all;
-  pair[1] = b->cut;
-  KEEL_TRY(add_op(b, "Sub", NULL, 0, pair, 2, &pair[1]));
-  pair[0] = zero;
-  const keel_attr axis = KEEL_INT("axis", 0);
-  return add_op(b, "Concat", &axis, 1, pair, 2, &b->behind);
+  KEEL_TRY(
+      add_op(b, "Sub", NULL, 0, (const uint32_t[]){all, length}, 2, &rest));
+  KEEL_TRY(add_op(b, "Concat", &axis, 1, (const uint32_t[]){length, rest}, 2,
+                  &b->parts));
+  return add_op(b, "Concat", &axis, 1, (const uint32_t[]){zero, rest}, 2,
+                &b->behind);
 }
 
 /* The first steps of each sequence. */
 static keel_status cut_sequences(batched *b) {
-  uint32_t zero = 0;
   KEEL_TRY(read_length(b));
-  KEEL_TRY(add_int(b, 0, &zero));
   for (uint32_t i = b->states; i < b->states + b->scans; i++) {
-    const uint32_t inputs[] = {b->inputs[i], zero, b->cut, zero};
-    KEEL_TRY(add_op(b, "Slice", NULL, 0, inputs, 4, &b->inputs[i]));
+    const keel_attr axis = KEEL_INT("axis", 0);
+    const uint32_t inputs[] = {b->inputs[i], b->parts};
+    uint32_t halves[] = {keel_function_value(b->item, ""),
+                         keel_function_value(b->item, "")};
+    keel_opdef *op = NULL;
+    if (halves[0] == KEEL_ABSENT || halves[1] == KEEL_ABSENT)
+      return KD_OUT_OF_MEMORY;
+    KEEL_TRY(keel_opdef_create(b->item->context, keel_schema_find("", "Split"),
+                               &axis, 1, NULL, &op));
+    KEEL_TRY(keel_function_node(b->item, op, b->draft->name, inputs, 2, halves,
+                                2, NULL));
+    b->inputs[i] = halves[0];
   }
   return KD_OK;
 }
@@ -194,7 +202,7 @@ static keel_status read_node(batched *b) {
 }
 
 keel_status keel_upgrade_scan(keel_draft *draft) {
-  batched b = {.draft = draft, .cut = KEEL_ABSENT, .behind = KEEL_ABSENT};
+  batched b = {.draft = draft};
   KEEL_TRY(check_attrs(&b));
   KEEL_TRY(read_node(&b));
   KEEL_TRY(make_item(&b, find(draft, "directions", KD_ATTR_INTS)));
