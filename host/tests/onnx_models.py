@@ -739,6 +739,12 @@ refuse_gradient("gradient_of_an_op_without_a_rule", 'Hardmax "it" has no gradien
                 ["x"], ["y"], "d", ["x"])
 refuse_gradient("gradient_of_no_value", 'its graph has no value "nowhere"', [],
                 ["x"], ["y"], "nowhere", ["x"])
+refuse("gradient_by_integers", "tensor 0 of xs is of i64, and must be of floats",
+       [node("Mul", ["i", "i"], ["m"]), gradient(["i"], ["y"], "m", ["i"])], {"": 28, TRAINING: 1},
+       inputs={"i": tensor("i64", 1, 2)})
+refuse("gradient_at_another_type", "is of i64, and the tensor that it stands for of f32",
+       [node("Mul", ["x", "x"], ["m"]), gradient(["i"], ["y"], "m", ["x"])], {"": 28, TRAINING: 1},
+       inputs={"x": tensor("f32", 1, 2), "i": tensor("i64", 1, 2)})
 refuse_gradient("gradient_of_fewer_values", "takes a value for each tensor of xs and zs", [],
                 ["x"], ["y"], "x", ["x", "x"])
 

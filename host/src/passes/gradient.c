@@ -168,6 +168,25 @@ static bool is_float(const between *b, uint32_t value) {
   return dtype == KD_NONE || KD_TYPES(dtype) & KD_TYPES_FLOAT;
 }
 
+/* Gradients are of floats, and a value stands for another of its type. */
+static void check_types(const between *b) {
+  for (uint32_t i = 0; i < b->xs + b->zs; i++) {
+    kd_dtype named = keel_expansion_dtype(b->g.all, x_or_z(b, i));
+    kd_dtype given =
+        keel_expansion_dtype(b->g.all, keel_expansion_in(b->g.all, i));
+    if (i < b->xs && !is_float(b, x_or_z(b, i)))
+      keel_expansion_fail(b->g.all, KD_INVALID_ARGUMENT,
+                          "tensor %u of xs is of %s, and must be of floats",
+                          (unsigned)i, keel_dtype_name(named));
+    if (named != given && named != KD_NONE && given != KD_NONE)
+      keel_expansion_fail(b->g.all, KD_INVALID_ARGUMENT,
+                          "input %u is of %s, and the tensor that it stands for"
+                          " of %s",
+                          (unsigned)i, keel_dtype_name(given),
+                          keel_dtype_name(named));
+  }
+}
+
 /* What depends on the xs, and what is another value where the gradient is taken. */
 static void find_dependent(between *b) {
   const keel_function *function = b->g.all->function;
@@ -330,6 +349,7 @@ void keel_expand_gradient(keel_expansion *all) {
   for (uint32_t i = 0; all->status == KD_OK && i < b.xs + b.zs; i++)
     b.ends[x_or_z(&b, i)] = 1;
   if (all->status == KD_OK) all->status = order_nodes(&b, y);
+  if (all->status == KD_OK) check_types(&b);
   if (all->status == KD_OK) {
     find_dependent(&b);
     write_gradient(&b, y);
