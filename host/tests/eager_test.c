@@ -111,7 +111,7 @@ static void what_is_not_there_is_named(void **state) {
       {"Maxpol", "; did you mean MaxPool?", NULL},
       {"LayerNormalisation", "; did you mean LayerNormalization?", NULL},
       {"WordCounter", "no op WordCounter; `keel ops` lists", "did you mean"},
-      {"ImageDecoder", "`keel ops` lists", "did you mean"},
+      {"PictureReader", "`keel ops` lists", "did you mean"},
       {"ai.onnx.sound::Mixer",
        "of the domains ai.onnx, keel, com.microsoft, ai.onnx.preview.training,"
        " ai.onnx.ml",
