@@ -228,7 +228,24 @@ static keel_status run_kind(keel_link *link, const keel_link_job *job,
   return keel_link_run(link, &call, 1);
 }
 
-/* In host memory. Where it fails, MPI may still write to `to` and read `from`: they stay. */
+/* What an operation that has not ended may still read or write: it stays as long as the process
+ * does. */
+typedef struct abandoned {
+  struct abandoned *next;
+  keel_tensor *from, *to;
+} abandoned;
+
+static _Atomic(abandoned *) all_abandoned;
+
+static void abandon(keel_tensor *from, keel_tensor *to) {
+  abandoned *made = malloc(sizeof *made);
+  if (made) {
+    *made = (abandoned){NULL, keel_tensor_retain(from), to};
+    made->next = atomic_exchange(&all_abandoned, made);
+  }
+}
+
+/* In host memory. */
 static keel_status run_here(keel_link *link, const keel_link_job *job,
                             keel_tensor *from, keel_tensor **out_tensor) {
   keel_link_part *part = NULL;
@@ -243,7 +260,7 @@ static keel_status run_here(keel_link *link, const keel_link_job *job,
   if (status == KD_OK)
     *out_tensor = to;
   else
-    keel_tensor_retain(from);
+    abandon(from, to);
   return status;
 }
 

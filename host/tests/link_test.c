@@ -1,0 +1,203 @@
+/* link_test.c - links, by a module that stands in for MPI: who waits for whom, and what is said
+ * where something goes wrong. link_test.sh has the same with MPI. */
+#include <keel/link.h>
+#include <unistd.h>
+
+#define WORKERS 2
+#include "with_cpu.h"
+
+static keel_link *ranks;
+
+static keel_status open_link(const char *how, uint64_t timeout) {
+  const keel_link_params params = {
+      .struct_size = sizeof params, .module = LINK_STANDIN, .timeout = timeout};
+  setenv("KEEL_STANDIN", how, 1);
+  return keel_link_open(context, &params, &ranks);
+}
+
+static keel_tensor *member_of(void) {
+  keel_tensor *member = NULL;
+  expect_ok(keel_link_member(ranks, NULL, &member));
+  return member;
+}
+
+/* An exchange of x, which stays. */
+static keel_tensor *exchange(const char *op, keel_tensor *member,
+                             keel_tensor *x) {
+  keel_tensor *inputs[] = {member, x}, *y = NULL;
+  const keel_attr size = KEEL_INT("size", 2);
+  expect_ok(keel_call(context, op, &size, 1, inputs, 2, &y, 1));
+  return y;
+}
+
+static void values_come_back(void **state) {
+  (void)state;
+  const float data[] = {1, 2, 3}, sum[] = {2, 4, 6};
+  const float joined[] = {1, 2, 3, 1, 2, 3};
+  keel_link_facts facts;
+  expect_ok(open_link("well", 0));
+  keel_tensor *member = member_of(), *x = floats(context, 3, data);
+  keel_tensor *y = exchange("keel::AllReduce", member, x);
+  keel_tensor *z = exchange("keel::AllGather", member, x);
+  expect_floats(y, sum, 3);
+  expect_floats(z, joined, 6);
+  keel_link_look(ranks, &facts);
+  assert_int_equal(facts.size, 2);
+  assert_int_equal(facts.exchanges, 2);
+  assert_int_equal(facts.bytes, 24);
+  assert_string_equal(facts.library, "a stand-in");
+  keel_tensor_release(x);
+  keel_tensor_release(y);
+  keel_tensor_release(z);
+  keel_tensor_release(member);
+  keel_link_close(ranks);
+}
+
+/* In the order in which they are given, also where the second's value comes first. */
+static void exchanges_keep_their_order(void **state) {
+  (void)state;
+  const float data[] = {1}, sum[] = {2};
+  keel_tensor *late = NULL;
+  expect_ok(open_link("well", 0));
+  keel_tensor *member = member_of(), *x = floats(context, 1, data);
+  expect_ok(keel_tensor_promise(context, &late));
+  /* in a program: a call of its own would wait for the value */
+  keel_builder *builder = create_builder(context, "two");
+  const int64_t one = 1;
+  keel_value inputs[] = {keel_builder_resource(builder, "member"),
+                         keel_builder_input(builder, "a", KD_F32, 1, &one),
+                         keel_builder_input(builder, "b", KD_F32, 1, &one)};
+  keel_value first[] = {inputs[0], inputs[1]},
+             second[] = {inputs[0], inputs[2]};
+  expect_ok(keel_builder_output(
+      builder, "y",
+      keel_builder_op(builder, "keel::AllReduce", NULL, 0, first, 2)));
+  expect_ok(keel_builder_output(
+      builder, "z",
+      keel_builder_op(builder, "keel::AllReduce", NULL, 0, second, 2)));
+  keel_plan *plan = finish_plan(builder, NULL);
+  keel_tensor *given[] = {member, late, x}, *made[2] = {NULL};
+  expect_ok(keel_plan_begin(plan, NULL, given, 3, made, 2));
+  usleep(20000);
+  assert_int_equal(keel_tensor_query(made[1]), KD_BUSY);
+  expect_ok(keel_tensor_fulfil(late, x));
+  expect_floats(made[0], sum, 1);
+  expect_floats(made[1], sum, 1);
+  release_all(made, 2);
+  keel_plan_release(plan);
+  keel_tensor_release(late);
+  keel_tensor_release(x);
+  keel_tensor_release(member);
+  keel_link_close(ranks);
+}
+
+/* One exchange fails so, and all that come after it. */
+static void expect_failure(const char *how, keel_status status,
+                           const char *says) {
+  const float data[] = {1};
+  expect_ok(open_link(how, 300000000));
+  keel_tensor *member = member_of(), *x = floats(context, 1, data);
+  keel_tensor *inputs[] = {member, x}, *y = NULL;
+  expect_ok(keel_call(context, "keel::AllReduce", NULL, 0, inputs, 2, &y, 1));
+  assert_int_equal(keel_tensor_wait(y), status);
+  if (!strstr(keel_message(), says))
+    fail_msg("\"%s\" does not say \"%s\"", keel_message(), says);
+  keel_tensor_release(y);
+  assert_int_equal(
+      keel_call(context, "keel::AllReduce", NULL, 0, inputs, 2, &y, 1), status);
+  keel_tensor_release(x);
+  keel_tensor_release(member);
+  keel_link_close(ranks);
+}
+
+static void failures_are_said(void **state) {
+  (void)state;
+  expect_failure("start", KD_UNAVAILABLE, "the seventh error");
+  expect_failure("test", KD_UNAVAILABLE, "the seventh error");
+  expect_failure("told", KD_UNAVAILABLE, "rank 1: no disk");
+  expect_failure("late", KD_DEADLINE_EXCEEDED,
+                 "after 0.3 s: rank 0 waits in #1 AllReduce; rank 1 is before"
+                 " #1");
+  expect_failure("silent", KD_DEADLINE_EXCEEDED,
+                 "rank 0 waits in #1 AllReduce; rank 1 does not answer");
+}
+
+static void a_failed_value_fails_the_link(void **state) {
+  (void)state;
+  keel_tensor *bad = NULL;
+  expect_ok(open_link("well", 0));
+  keel_tensor *member = member_of();
+  expect_ok(keel_tensor_promise(context, &bad));
+  expect_ok(keel_tensor_fail(bad, KD_DATA_LOSS, "it is damaged"));
+  keel_tensor *inputs[] = {member, bad}, *y = NULL;
+  keel_status status =
+      keel_call(context, "keel::AllReduce", NULL, 0, inputs, 2, &y, 1);
+  if (status == KD_OK) status = keel_tensor_wait(y);
+  assert_int_equal(status, KD_DATA_LOSS);
+  assert_non_null(strstr(keel_message(), "it is damaged"));
+  keel_tensor_release(y);
+  keel_tensor_release(bad);
+  keel_tensor_release(member);
+  keel_link_close(ranks);
+}
+
+static void what_cannot_be_opened_is_said(void **state) {
+  (void)state;
+  keel_link *second = NULL;
+  keel_link_params params = {.struct_size = 4, .module = LINK_STANDIN};
+  assert_int_equal(keel_link_open(context, &params, &second),
+                   KD_INVALID_ARGUMENT);
+  params.struct_size = sizeof params;
+  assert_int_equal(open_link("open", 0), KD_UNAVAILABLE);
+  assert_non_null(strstr(keel_message(), "MPI does not begin"));
+  params.module = CPU_PLUGIN;
+  assert_int_equal(keel_link_open(context, &params, &second),
+                   KD_INVALID_ARGUMENT);
+  params.module = "none";
+  assert_int_equal(keel_link_open(context, &params, &second), KD_NOT_FOUND);
+  params.module = NULL;
+  assert_int_equal(keel_link_open(context, &params, &second),
+                   KD_FAILED_PRECONDITION);
+  setenv("PMI_SIZE", "3", 1);
+  assert_int_equal(keel_link_launched(), 3);
+  assert_int_equal(open_link("well", 0), KD_FAILED_PRECONDITION);
+  assert_non_null(strstr(keel_message(), "3 ranks, and a stand-in"));
+  unsetenv("PMI_SIZE");
+  assert_int_equal(keel_link_launched(), 0);
+  expect_ok(open_link("well", 0));
+  params.module = LINK_STANDIN;
+  assert_int_equal(keel_link_open(context, &params, &second),
+                   KD_ALREADY_EXISTS);
+  keel_link_close(ranks);
+}
+
+static void equal_programs_pass_the_check(void **state) {
+  (void)state;
+  char got[2] = "", byte = 'k';
+  expect_ok(open_link("well", 0));
+  keel_builder *builder = create_builder(context, "check");
+  const int64_t dims[] = {2};
+  keel_value pair[] = {keel_builder_resource(builder, "member"),
+                       keel_builder_input(builder, "x", KD_F32, 1, dims)};
+  expect_ok(keel_builder_output(
+      builder, "y",
+      keel_builder_op(builder, "keel::AllReduce", NULL, 0, pair, 2)));
+  keel_program *program = finish_program(builder);
+  expect_ok(keel_link_check(ranks, program));
+  expect_ok(keel_link_gather(ranks, &byte, 1, got));
+  assert_memory_equal(got, "kk", 2);
+  keel_program_release(program);
+  keel_link_close(ranks);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(values_come_back),
+      cmocka_unit_test(exchanges_keep_their_order),
+      cmocka_unit_test(failures_are_said),
+      cmocka_unit_test(a_failed_value_fails_the_link),
+      cmocka_unit_test(what_cannot_be_opened_is_said),
+      cmocka_unit_test(equal_programs_pass_the_check),
+  };
+  return cmocka_run_group_tests(tests, open_cpu, close_context);
+}
