@@ -16,7 +16,10 @@ import subprocess
 import sys
 import tempfile
 
+# weights of 8 bits have kernels for floats there, where nothing else is asked for
+os.environ["ORT_QMOE_CPU_QNBIT_GEMM"] = "fp32"
 try:
+    import ml_dtypes
     import numpy as np
     import onnx
     import onnxruntime as ort
@@ -29,46 +32,29 @@ f32 = np.float32
 
 
 class Cases:
-    def __init__(self, folder, opset=17):
-        self.folder, self.count, self.opset = folder, 0, opset
+    def __init__(self, folder):
+        self.folder, self.count = folder, 0
         os.makedirs(folder, exist_ok=True)
 
-    @staticmethod
-    def number_of(dtype):
-        return helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
-
     def add(self, name, op, inputs, outputs, constants=(), domain=DOMAIN,
-            result=None, **attributes):
+            result=None, types=None, instead=None, expected=None, **attributes):
         """inputs: name to array; None: absent. constants: names of inputs that the model has.
-        outputs: names, "" for one that nobody wants. result: their type, unless that of input 0,
-        or a tuple of their types."""
-        given = {k: v for k, v in inputs.items() if v is not None}
-        names = [k if v is not None else "" for k, v in inputs.items()]
-        while names and not names[-1]:
-            names.pop()
-        node = helper.make_node(op, names, outputs, domain=domain, **attributes)
-        graph = helper.make_graph(
-            [node], name,
-            [helper.make_tensor_value_info(k, helper.np_dtype_to_tensor_dtype(v.dtype), v.shape)
-             for k, v in given.items() if k not in constants],
-            [helper.make_value_info(o, onnx.TypeProto()) for o in outputs if o],
-            [numpy_helper.from_array(v, k) for k, v in given.items() if k in constants])
+        outputs: names, "" for one that nobody wants. result: their type, unless that of input 0;
+        types: of each. instead: inputs of the same meaning, which ONNX Runtime gets where it has
+        not this form. expected: results, where it has none."""
         wanted = [o for o in outputs if o]
-        model = helper.make_model(
-            graph, ir_version=10,
-            opset_imports=[helper.make_opsetid("", self.opset), helper.make_opsetid(DOMAIN, 1),
-                           helper.make_opsetid("ai.onnx.ml", 4)])
-        first = next(iter(given.values())).dtype
-        types = result if isinstance(result, tuple) else [result or first] * len(wanted)
-        for output, dtype in zip(model.graph.output, types):
-            output.type.tensor_type.elem_type = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
-        feeds = {k: v for k, v in given.items() if k not in constants}
-        options = ort.SessionOptions()
-        options.log_severity_level = 4
-        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-        session = ort.InferenceSession(model.SerializeToString(), options,
-                                       providers=["CPUExecutionProvider"])
-        results = session.run(wanted, feeds)
+        form = (name, op, outputs, domain, result, types, attributes)
+        # of every other model the dimensions are known in the run only
+        model, feeds = make(inputs, constants, *form, late=self.count % 2 == 1)
+        results = expected
+        if expected is None:
+            other, given = make(instead, (), *form) if instead else (model, feeds)
+            options = ort.SessionOptions()
+            options.log_severity_level = 4
+            options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+            session = ort.InferenceSession(other.SerializeToString(), options,
+                                           providers=["CPUExecutionProvider"])
+            results = session.run(wanted, given)
         case = os.path.join(self.folder, f"{self.count:03d}_{name}")
         data = os.path.join(case, "test_data_set_0")
         os.makedirs(data, exist_ok=True)
@@ -78,6 +64,31 @@ class Cases:
                 with open(os.path.join(data, f"{kind}_{i}.pb"), "wb") as file:
                     file.write(numpy_helper.from_array(array, key).SerializeToString())
         self.count += 1
+
+
+def make(inputs, constants, name, op, outputs, domain, result, types, attributes,
+         late=False):
+    """A model of one op, and what it is fed with."""
+    given = {k: v for k, v in inputs.items() if v is not None}
+    names = [k if v is not None else "" for k, v in inputs.items()]
+    while names and not names[-1]:
+        names.pop()
+    node = helper.make_node(op, names, outputs, domain=domain, **attributes)
+    graph = helper.make_graph(
+        [node], name,
+        [helper.make_tensor_value_info(k, helper.np_dtype_to_tensor_dtype(v.dtype),
+                                       [None] * v.ndim if late else v.shape)
+         for k, v in given.items() if k not in constants],
+        [helper.make_value_info(o, onnx.TypeProto()) for o in outputs if o],
+        [numpy_helper.from_array(v, k) for k, v in given.items() if k in constants])
+    model = helper.make_model(
+        graph, ir_version=10,
+        opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid(DOMAIN, 1)])
+    first = next(iter(given.values())).dtype
+    for i, output in enumerate(model.graph.output):
+        output.type.tensor_type.elem_type = helper.np_dtype_to_tensor_dtype(
+            np.dtype(types[i] if types else result or first))
+    return model, {k: v for k, v in given.items() if k not in constants}
 
 
 def pack(numbers, bits):
@@ -287,17 +298,263 @@ def quantised(cases, random):
                "z": np.zeros(8, np.int8)}, ["y"], ["s", "z"], result=f32, axis=1)
 
 
-def compare(about, write, opset=17):
-    """The command of a script that writes cases: about, its help text; write(cases, random)."""
-    arguments, program = sys.argv[1:], os.path.basename(sys.argv[0])
+def heads(cases, random):
+    """MultiHeadAttention, Attention and QAttention."""
+    def draw(*shape):
+        return random.standard_normal(shape).astype(f32)
+    b, s, n, h = 2, 5, 4, 8
+    d = n * h
+    q, k, v = draw(b, s, d), draw(b, s, d), draw(b, s, d)
+    past = [draw(b, n, 3, h) for _ in range(2)]
+    bias = draw(3 * d)
+    lengths = np.array([4, 2], np.int32)
+    by_key = np.array([[1, 1, 0, 1, 1], [1, 0, 1, 0, 0]], np.int32)
+    def many(name, outputs=("y",), instead=None, **inputs):
+        order = ("q", "k", "v", "bias", "mask", "add", "past_k", "past_v")
+        attributes = {key: inputs.pop(key) for key in list(inputs) if key not in order}
+        cases.add(f"multi_{name}", "MultiHeadAttention",
+                  {key: inputs.get(key) for key in order}, list(outputs), ("bias",),
+                  instead=instead and {key: instead.get(key) for key in order},
+                  num_heads=n, **attributes)
+    apart = dict(q=q, k=k, v=v)
+    many("plain", **apart)
+    many("bias", **apart, bias=bias)
+    many("scale", **apart, scale=0.2)
+    many("wide_values", q=q, k=k, v=draw(b, s, n * 12))
+    many("cross", q=q, k=draw(b, 7, d), v=draw(b, 7, d), bias=bias)
+    many("kept", q=q, k=draw(b, n, 6, h), v=draw(b, n, 6, h))
+    many("lengths", **apart, mask=lengths)
+    many("by_key", **apart, mask=by_key, mask_filter_value=-500.0)
+    many("by_row", **apart, mask=np.tril(np.ones((b, s, s), np.int32)))
+    many("added", **apart, add=draw(1, n, s, s))
+    many("added_for_all", **apart, add=draw(b, 1, s, s), mask=lengths)
+    many("causal", **apart, unidirectional=1)
+    many("causal_mask", **apart, unidirectional=1, mask=by_key)
+    kept = ("y", "present_k", "present_v")
+    many("present", kept, **apart)
+    many("past", kept, **apart, past_k=past[0], past_v=past[1], bias=bias)
+    many("past_mask", kept, **apart, past_k=past[0], past_v=past[1],
+         mask=np.concatenate([np.ones((b, 3), np.int32), by_key], 1), unidirectional=1)
+    many("past_added", kept, **apart, past_k=past[0], past_v=past[1], add=draw(b, n, s, s + 3))
+    one = dict(q=q[:, :1], k=k[:, :1], v=v[:, :1])
+    many("next", kept, **one, past_k=past[0], past_v=past[1])
+    many("scores", ("y", "present_k", "present_v", "qk"), **apart, mask=by_key)
+    def parts(*all_parts):
+        return np.stack([part.reshape(b, s, n, h) for part in all_parts], 3)
+    many("packed", q=parts(q, k, v), instead=apart)
+    many("packed_bias", q=parts(q, k, v), bias=bias, instead=dict(apart, bias=bias))
+    many("packed_pair", q=q, k=parts(k, v), instead=apart)
+
+    x, w = draw(b, s, 20), draw(20, 3 * d) / 4
+    total = np.array([5, 3, 1, 0], np.int32)
+    def whole(name, outputs=("y",), **inputs):
+        order = ("x", "w", "bias", "mask", "past", "add")
+        attributes = {key: inputs.pop(key) for key in list(inputs) if key not in order}
+        cases.add(f"attention_{name}", "Attention", {key: inputs.get(key) for key in order},
+                  list(outputs), ("w", "bias"), num_heads=n, **attributes)
+    all_past = np.stack([draw(b, n, 3, h), draw(b, n, 3, h)])
+    given = dict(x=x, w=w, bias=bias)
+    whole("plain", **given)
+    whole("no_bias", x=x, w=w)
+    whole("lengths", **given, mask=lengths)
+    whole("begins", **given, mask=total)
+    whole("spans", **given, mask=np.array([5, 3, 0, 5, 10, 0, 5, 10], np.int32))
+    whole("by_key", **given, mask=by_key)
+    whole("by_row", **given, mask=np.tril(np.ones((b, s, s), np.int32)))
+    whole("causal", **given, unidirectional=1)
+    whole("causal_lengths", **given, unidirectional=1, mask=lengths)
+    whole("scale", **given, scale=0.3)
+    whole("added", **given, add=draw(b, n, s, s))
+    whole("present", ("y", "present"), **given, unidirectional=1)
+    whole("past", ("y", "present"), **given, past=all_past, unidirectional=1)
+    whole("past_mask", ("y", "present"), **given, past=all_past,
+          mask=np.concatenate([np.ones((b, 3), np.int32), by_key], 1))
+    whole("sizes", x=x, w=draw(20, 2 * d + n * 6) / 4, bias=draw(2 * d + n * 6),
+          qkv_hidden_sizes=[d, d, n * 6])
+
+    for dtype in (np.uint8, np.int8):
+        for each in (False, True):
+            info = np.iinfo(dtype)
+            columns = 3 * d if each else 1
+            scale = (random.random(columns) * 0.002 + 0.001).astype(f32)
+            zero = random.integers(-5 if dtype == np.int8 else 120, 6 if dtype == np.int8 else 135,
+                                   columns).astype(dtype)
+            cases.add(f"quantised_attention_{np.dtype(dtype).name}_{'each' if each else 'one'}",
+                      "QAttention",
+                      {"x": random.integers(0, 256, (b, s, 20)).astype(np.uint8),
+                       "w": random.integers(info.min, info.max + 1, (20, 3 * d)).astype(dtype),
+                       "bias": bias, "sx": np.array(0.02, f32), "sw": scale if each else scale[0],
+                       "mask": lengths if each else None, "zx": np.array(127, np.uint8),
+                       "zw": zero if each else zero[0], "past": all_past if each else None},
+                      ["y", "present"], ("w", "bias", "sx", "sw", "zx", "zw"), result=f32,
+                      num_heads=n, unidirectional=int(each))
+
+
+def embeddings(cases, random):
+    """EmbedLayerNormalization and GatherBlockQuantized."""
+    def draw(*shape):
+        return random.standard_normal(shape).astype(f32)
+    ids = random.integers(0, 30, (2, 6)).astype(np.int32)
+    tables = {"words": draw(30, 16), "places": draw(12, 16)}
+    norm = {"gamma": draw(16), "beta": draw(16)}
+    mask = np.array([[1, 1, 1, 1, 0, 0], [1, 0, 0, 0, 0, 0]], np.int32)
+    segments = random.integers(0, 2, (2, 6)).astype(np.int32)
+    for with_segments in (True, False):
+        for places in (None, random.integers(0, 12, (1, 6)), random.integers(0, 12, (2, 6))):
+            inputs = {"ids": ids, "segments": segments if with_segments else None, **tables,
+                      "segment_table": draw(2, 16) if with_segments else None, **norm,
+                      "mask": mask if with_segments else None,
+                      "position_ids": None if places is None else places.astype(np.int32)}
+            cases.add(f"embed_{with_segments}_{'none' if places is None else places.shape[0]}",
+                      "EmbedLayerNormalization", inputs, ["y", "lengths", "sum"],
+                      ("words", "places", "segment_table", "gamma", "beta"),
+                      types=[f32, np.int32, f32], epsilon=1e-5)
+    for bits in (2, 4, 8):
+        for zeros in (True, False):
+            for dtype in (f32, np.float16):
+                rows, size, block = 20, 96, 32
+                scales = (random.random((rows, size // block)) + 0.1).astype(dtype)
+                cases.add(f"gather_{bits}_{zeros}_{np.dtype(dtype).name}", "GatherBlockQuantized",
+                          {"data": pack(random.integers(0, 1 << bits, (rows, size)), bits),
+                           "indices": random.integers(-rows, rows, (2, 3)),
+                           "scales": scales,
+                           "zeros": pack(random.integers(0, 1 << bits, scales.shape), bits)
+                           if zeros else None}, ["y"], ("data", "scales", "zeros"), result=dtype,
+                          bits=bits, block_size=block)
+    i4, u4 = ml_dtypes.int4, ml_dtypes.uint4
+    for dtype in (i4, u4):
+        for gather, blocked in ((0, 1), (1, 0), (0, 2), (2, 1), (1, 1)):
+            for zeros in (True, False):
+                shape = [6, 20, 34]
+                by_block = list(shape)
+                by_block[blocked] = -(-shape[blocked] // 16)
+                low, high = (-8, 8) if dtype == i4 else (0, 16)
+                cases.add(f"gather_{np.dtype(dtype).name}_{gather}_{blocked}_{zeros}",
+                          "GatherBlockQuantized",
+                          {"data": random.integers(low, high, shape).astype(dtype),
+                           "indices": random.integers(-6, 6, (2, 2)).astype(np.int32),
+                           "scales": (random.random(by_block) + 0.1).astype(f32),
+                           "zeros": random.integers(low, high, by_block).astype(dtype)
+                           if zeros else None}, ["y"], ("data", "scales", "zeros"), result=f32,
+                          block_size=16, gather_axis=gather, quantize_axis=blocked)
+    for dtype in (ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2, ml_dtypes.float4_e2m1fn):
+        for block, scales in ((16, (10, 3)), (0, (10, 1)), (0, (1, 1))):
+            cases.add(f"gather_{np.dtype(dtype).name}_{block}_{scales[0]}", "GatherBlockQuantized",
+                      {"data": random.standard_normal((10, 40)).astype(dtype),
+                       "indices": random.integers(0, 10, (4,)),
+                       "scales": (random.random(scales) + 0.1).astype(f32)},
+                      ["y"], ("data", "scales"), result=f32, block_size=block)
+
+
+def mixed(x, router, first, second, third, k, whole, activation):
+    """What a mixture of experts is defined as. Layers: weights of each expert, and bias or None."""
+    share = np.exp(router - router.max(-1, keepdims=True))
+    share /= share.sum(-1, keepdims=True)
+    best = np.argsort(-share, axis=-1)[:, :k]
+    y = np.zeros_like(x, np.float64)
+    def layer(weights, row, expert):
+        return row @ weights[0][expert].T + (0 if weights[1] is None else weights[1][expert])
+    for i, row in enumerate(x.astype(np.float64)):
+        sum_of = share[i, best[i]].sum() if whole else 1
+        for expert in best[i]:
+            h = layer(first, row, expert)
+            h = activation(h, None if third is None else layer(third, row, expert))
+            y[i] += share[i, expert] / sum_of * layer(second, h, expert)
+    return y.astype(f32)
+
+
+def swish(x, alpha=1.0):
+    return x / (1 + np.exp(-alpha * x))
+
+
+def experts(cases, random):
+    """MoE and QMoE."""
+    def draw(*shape):
+        return random.standard_normal(shape).astype(f32)
+    def floats(name, activation, rows=(7,), k=2, fused=1, bias=True, **attributes):
+        count, size, inner = 5, 24, 32
+        cases.add(f"experts_{name}", "MoE",
+                  {"x": draw(*rows, size), "router": draw(int(np.prod(rows)), count),
+                   "w1": draw(count, fused * inner, size) / 4,
+                   "b1": draw(count, fused * inner) if bias else None,
+                   "w2": draw(count, size, inner) / 4, "b2": draw(count, size) if bias else None},
+                  ["y"], ("w1", "b1", "w2", "b2"), activation_type=activation, k=k, **attributes)
+    for activation in ("relu", "gelu", "silu", "identity"):
+        floats(activation, activation)
+    floats("whole", "silu", normalize_routing_weights=1)
+    floats("no_bias", "relu", bias=False)
+    floats("batch", "gelu", rows=(2, 3), k=3)
+    floats("one", "relu", rows=(1,), k=1)
+    floats("all", "relu", k=5)
+    floats("many_rows", "silu", rows=(100,), k=2, normalize_routing_weights=1)
+    swiglu = dict(activation_alpha=1.702, activation_beta=1.0, swiglu_limit=1.5, fused=2,
+                  normalize_routing_weights=1)
+    floats("swiglu", "swiglu", swiglu_fusion=1, **swiglu)
+    floats("swiglu_plain", "swiglu", swiglu_fusion=1, fused=2)
+    x, router = draw(6, 24), draw(6, 5)
+    w = [draw(5, 32, 24) / 4, draw(5, 24, 32) / 4, draw(5, 32, 24) / 4]
+    b = [draw(5, 32), draw(5, 24), draw(5, 32)]
+    inputs = {"x": x, "router": router, "w1": w[0], "b1": b[0], "w2": w[1], "b2": b[1]}
+    def gated(g, l):
+        return swish(np.minimum(g, 1.5), 1.702) * (np.clip(l, -1.5, 1.5) + 1)
+    attributes = dict(activation_alpha=1.702, activation_beta=1.0, swiglu_limit=1.5, k=2)
+    cases.add("experts_swiglu_third", "MoE", {**inputs, "w3": w[2], "b3": b[2]}, ["y"],
+              ("w1", "w2", "w3"), activation_type="swiglu", **attributes,
+              expected=[mixed(x, router, (w[0], b[0]), (w[1], b[1]), (w[2], b[2]), 2, False, gated)])
+    cases.add("experts_swiglu_behind", "MoE",
+              {**inputs, "w1": np.concatenate([w[0], w[2]], 1),
+               "b1": np.concatenate([b[0], b[2]], 1)}, ["y"],
+              ("w1", "w2", "b1"), activation_type="swiglu", swiglu_fusion=2, **attributes,
+              expected=[mixed(x, router, (w[0], b[0]), (w[1], b[1]), (w[2], b[2]), 2, False, gated)])
+    cases.add("experts_silu_third", "MoE", {**inputs, "w3": w[2]}, ["y"], ("w1", "w2", "w3"),
+              activation_type="silu", k=3, normalize_routing_weights=1,
+              expected=[mixed(x, router, (w[0], b[0]), (w[1], b[1]), (w[2], None), 3, True,
+                              lambda g, l: swish(g) * l)])
+
+    def packed(name, bits, block, zeros=False, bias=True, activation="swiglu", rows=7, k=2,
+               size=64, inner=96, apart=False, **attributes):
+        count, fused = 4, 2 if activation == "swiglu" else 1
+        one = {"x": draw(rows, size), "router": draw(rows, count)}
+        for i, (n, m) in enumerate(((fused * inner, size), (size, inner)), 1):
+            blocks = (m // block,) if block else ()
+            one[f"w{i}"] = pack(random.integers(0, 1 << bits, (count, n, m)), bits)
+            one[f"s{i}"] = ((random.random((count, n, *blocks)) + 0.5) * 0.6 / (1 << bits)).astype(f32)
+            one[f"b{i}"] = draw(count, n) if bias else None
+        one |= {"w3": None, "s3": None, "b3": None}
+        for i in (1, 2):
+            one[f"z{i}"] = pack(random.integers(0, 1 << bits, one[f"s{i}"].shape), bits) \
+                if zeros else None
+        one |= {"z3": None, "apart": np.abs(draw(rows, count)) if apart else None}
+        if block:
+            attributes["block_size"] = block
+        if activation == "swiglu":
+            attributes = dict(swiglu_fusion=1, activation_alpha=1.702, activation_beta=1.0,
+                              swiglu_limit=7.0, **attributes)
+        cases.add(f"packed_experts_{name}_{bits}_{block}", "QMoE", one, ["y"],
+                  [key for key in one if key not in ("x", "router", "apart")],
+                  activation_type=activation, k=k, expert_weight_bits=bits, **attributes)
+    for bits in (2, 4, 8):
+        for block in (0, 32):
+            packed("swiglu", bits, block, normalize_routing_weights=1)
+            packed("zeros", bits, block, zeros=True, activation="silu")
+    packed("no_bias", 4, 16, bias=False)
+    packed("gelu", 4, 32, activation="gelu")
+    packed("odd", 4, 0, size=40, inner=24, zeros=True)
+    packed("apart", 4, 32, apart=True)
+    packed("apart_whole", 4, 32, apart=True, normalize_routing_weights=1)
+    packed("one_row", 4, 32, rows=1)
+    packed("many_rows", 4, 32, rows=60, normalize_routing_weights=1)
+
+
+def main(arguments):
     seed, keep = 1, None
     while arguments and arguments[0].startswith("--"):
         option = arguments.pop(0)
         if option == "--help":
-            print(about.strip())
+            print(__doc__.strip())
             return 0
         if option not in ("--seed", "--keep") or not arguments:
-            print(f"{program}: there is no option {option}, or it has no value; --help",
+            print(f"microsoft_ops.py: there is no option {option}, or it has no value; --help",
                   file=sys.stderr)
             return 2
         if option == "--seed":
@@ -306,22 +563,22 @@ def compare(about, write, opset=17):
             keep = arguments.pop(0)
     keel = arguments or ["build/release/bin/keel"]
     if not os.access(keel[0], os.X_OK):
-        print(f"{program}: there is no program {keel[0]}", file=sys.stderr)
+        print(f"microsoft_ops.py: there is no program {keel[0]}", file=sys.stderr)
         return 2
     with tempfile.TemporaryDirectory() as scratch:
-        cases = Cases(keep or scratch, opset)
-        write(cases, np.random.default_rng(seed))
+        cases = Cases(keep or scratch)
+        random = np.random.default_rng(seed)
+        matmuls(cases, random)
+        attentions(cases, random)
+        others(cases, random)
+        quantised(cases, random)
+        heads(cases, random)
+        embeddings(cases, random)
+        experts(cases, random)
         folders = sorted(os.path.join(cases.folder, name) for name in os.listdir(cases.folder))
         done = subprocess.run([keel[0], "onnx-test", *keel[1:], *folders], check=False)
         return 1 if done.returncode else 0
 
 
-def write_all(cases, random):
-    matmuls(cases, random)
-    attentions(cases, random)
-    others(cases, random)
-    quantised(cases, random)
-
-
 if __name__ == "__main__":
-    sys.exit(compare(__doc__, write_all))
+    sys.exit(main(sys.argv[1:]))

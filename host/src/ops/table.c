@@ -39,6 +39,10 @@
     "com.microsoft", name, 1, types, params, attrs, keel_shape_##shape, 0, 0, \
         KEEL_BY_KERNEL, NULL                                                  \
   }
+#define EXPERTS                                                           \
+  "activation_alpha:f=1 activation_beta:f=0 activation_type:s=relu k:i=1" \
+  " normalize_routing_weights:i=0 swiglu_fusion:i=0 swiglu_limit:f"       \
+  " swiglu_limit_after_activation:i=0 use_sparse_mixer:i=0"
 #define ML(name, since, types, params, attrs, shape)                           \
   {                                                                            \
     "ai.onnx.ml", name, since, types, params, attrs, keel_shape_##shape, 0, 0, \
@@ -182,6 +186,59 @@ const keel_schema_row keel_schema_rows[] = {
               "input:T skip:T gamma:T bias:T? -> output:T mean:any"
               " inv_std_var:any input_skip_bias_sum:T",
               "epsilon:f=1e-12", skip_norm),
+    MICROSOFT("MultiHeadAttention", "f32_or_half",
+              "query:T key:T? value:T? bias:T? key_padding_mask:i32?"
+              " attention_bias:T? past_key:T? past_value:T?"
+              " past_sequence_length:i32? cache_indirection:i32? -> output:T"
+              " present_key:T present_value:T qk:T",
+              "mask_filter_value:f=-10000 num_heads:i! scale:f=0"
+              " unidirectional:i=0",
+              multi_head_attention),
+    MICROSOFT("Attention", "f32_or_half",
+              "input:T weights:T bias:T? mask_index:i32? past:T?"
+              " attention_bias:T? past_sequence_length:i32? -> output:T"
+              " present:T",
+              "do_rotary:i=0 mask_filter_value:f=-10000 num_heads:i!"
+              " past_present_share_buffer:i=0 qkv_hidden_sizes:I"
+              " rotary_embedding_dim:i=0 scale:f=0 unidirectional:i=0",
+              projected_attention),
+    MICROSOFT("QAttention", "byte",
+              "input:T weight:W=byte bias:S=f32_or_half input_scale:S"
+              " weight_scale:S mask_index:i32? input_zero_point:T?"
+              " weight_zero_point:W? past:S? -> output:S present:S",
+              "do_rotary:i=0 mask_filter_value:f=-10000 num_heads:i!"
+              " past_present_share_buffer:i=0 scale:f=0 unidirectional:i=0",
+              quantised_attention),
+    MICROSOFT("EmbedLayerNormalization", "i32",
+              "input_ids:T segment_ids:T? word_embedding:W=f32_or_half"
+              " position_embedding:W segment_embedding:W? gamma:W beta:W"
+              " mask:T? position_ids:T? -> output:W mask_index:T"
+              " embedding_sum:W",
+              "epsilon:f=1e-12 mask_index_type:i", embed_layer_norm),
+    MICROSOFT("GatherBlockQuantized", "order_or_small",
+              "data:T indices:index scales:S=f32_or_half zero_points:T? ->"
+              " output:S",
+              "bits:i=4 block_size:i=128 gather_axis:i=0 quantize_axis:i=1",
+              gather_block_quantized),
+    MICROSOFT("MoE", "f32_or_half",
+              "input:T router_probs:T fc1_experts_weights:T"
+              " fc1_experts_bias:T? fc2_experts_weights:T fc2_experts_bias:T?"
+              " fc3_experts_weights:T? fc3_experts_bias:T? -> output:T",
+              EXPERTS, experts),
+    MICROSOFT(
+        "QMoE", "f32_or_half",
+        "input:T router_probs:T fc1_experts_weights:u8 fc1_scales:S=float?"
+        " fc1_experts_bias:T? fc2_experts_weights:u8 fc2_scales:S?"
+        " fc2_experts_bias:T? fc3_experts_weights:u8? fc3_scales:S?"
+        " fc3_experts_bias:T? fc1_zero_points:u8? fc2_zero_points:u8?"
+        " fc3_zero_points:u8? router_weights:T? fc1_global_scale:any?"
+        " fc2_global_scale:any? fc1_act_scale:any? fc2_act_scale:any?"
+        " fc1_act_block_scale:any? fc2_act_block_scale:any? -> output:T",
+        EXPERTS " accuracy_level:i=0 block_size:i=0 expert_weight_bits:i=4"
+                " fc1_expert_weight_bits:i fc2_expert_weight_bits:i"
+                " fc3_expert_weight_bits:i quant_type:s=int"
+                " weights_prepacked:i=-1",
+        quantised_experts),
     MICROSOFT("QLinearAdd", "byte",
               "A:T A_scale:f32 A_zero_point:T? B:T B_scale:f32 B_zero_point:T?"
               " C_scale:f32 C_zero_point:T? -> C:T",

@@ -2,37 +2,7 @@
  * (onnxruntime/docs/ContribOperators.md has the semantics). */
 #include "passes/expansion.h"
 
-static uint32_t op_with(keel_expansion *all, const char *op, keel_attr attr,
-                        uint32_t a, uint32_t b) {
-  const uint32_t inputs[] = {a, b};
-  return keel_expansion_op(all, op, &attr, 1, inputs, 2);
-}
-
 /* ---- MatMulNBits ---------------------------------------------------------------------- */
-
-static uint32_t of_integer(keel_expansion *all, int64_t number, uint32_t like) {
-  return keel_expansion_of_two(all, "CastLike", keel_expansion_int(all, number),
-                               like);
-}
-
-/* Numbers of `bits` bits, the first in the lowest, as bytes in one more dimension. */
-static uint32_t unpacked(keel_expansion *all, uint32_t bytes, int64_t bits) {
-  uint32_t parts[4], axis = keel_expansion_int(all, -1);
-  int64_t count = 8 / bits;
-  for (int64_t i = 0; i < count; i++) {
-    uint32_t part = bytes;
-    if (i)
-      part =
-          op_with(all, "BitShift", (keel_attr)KEEL_STRING("direction", "RIGHT"),
-                  part, of_integer(all, i * bits, bytes));
-    if (i + 1 < count)
-      part = keel_expansion_of_two(all, "BitwiseAnd", part,
-                                   of_integer(all, (1 << bits) - 1, bytes));
-    parts[i] = keel_expansion_of_two(all, "Unsqueeze", part, axis);
-  }
-  return count == 1 ? parts[0]
-                    : keel_expansion_concat(all, -1, parts, (uint32_t)count);
-}
 
 static uint32_t reshaped(keel_expansion *all, uint32_t value,
                          const int64_t *dims, int64_t rank) {
@@ -59,7 +29,8 @@ static uint32_t zeros_of(keel_expansion *all, const blocks *b, uint32_t like) {
     return KEEL_ABSENT;
   }
   if (type->dtype == KD_U8) {
-    zeros = unpacked(all, reshaped(all, zeros, rows, 2), b->bits);
+    zeros =
+        keel_expansion_unpacked(all, reshaped(all, zeros, rows, 2), b->bits);
     zeros = reshaped(all, zeros, rows, 2);
     zeros = keel_expansion_slice(all, zeros, 1, 0, b->count, 1);
     zeros = keel_expansion_of_two(all, "CastLike", zeros, like);
@@ -89,7 +60,7 @@ void keel_expand_matmul_nbits(keel_expansion *all) {
   uint32_t a = keel_expansion_in(all, 0), bias = keel_expansion_in(all, 5);
   const int64_t each[] = {b.n, b.count, b.size}, row[] = {b.n, -1};
   const int64_t one[] = {b.n, b.count, 1}, turn[] = {1, 0};
-  uint32_t w = unpacked(all, keel_expansion_in(all, 1), b.bits);
+  uint32_t w = keel_expansion_unpacked(all, keel_expansion_in(all, 1), b.bits);
   w = keel_expansion_of_two(all, "CastLike", reshaped(all, w, each, 3), a);
   w = keel_expansion_of_two(all, "Sub", w, zeros_of(all, &b, a));
   w = keel_expansion_of_two(all, "Mul", w,
@@ -219,6 +190,30 @@ static uint32_t places_of(keel_expansion *all, uint32_t x, int64_t rows_axis) {
                                keel_expansion_concat(all, 0, dims, 2));
 }
 
+/* [batch, rows, heads * size] as [batch, heads, rows, size], and back. */
+static uint32_t with_heads(keel_expansion *all, uint32_t x, int64_t size) {
+  static const int64_t exchange[] = {0, 2, 1, 3};
+  const int64_t dims[] = {0, 0, -1, size};
+  return keel_expansion_transpose(all, reshaped(all, x, dims, 4), exchange, 4);
+}
+
+static uint32_t without_heads(keel_expansion *all, uint32_t x) {
+  static const int64_t exchange[] = {0, 2, 1, 3}, dims[] = {0, 0, -1};
+  return reshaped(all, keel_expansion_transpose(all, x, exchange, 4), dims, 3);
+}
+
+/* Of three dimensions without num_heads: as many heads as turn whole. */
+static void turn_whole(keel_expansion *all, int64_t size) {
+  uint32_t x = keel_expansion_in(all, 0);
+  const uint32_t inputs[] = {with_heads(all, x, size),
+                             keel_expansion_in(all, 2),
+                             keel_expansion_in(all, 3), places_of(all, x, 1)};
+  const keel_attr attr =
+      KEEL_INT("interleaved", keel_attr_int(all->node.op, "interleaved", 0));
+  uint32_t y = keel_expansion_op(all, "RotaryEmbedding", &attr, 1, inputs, 4);
+  keel_expansion_give(all, 0, without_heads(all, y));
+}
+
 void keel_expand_microsoft_rotary(keel_expansion *all) {
   const keel_opdef *op = all->node.op;
   const keel_type *type = keel_expansion_type(all, 0);
@@ -233,10 +228,11 @@ void keel_expand_microsoft_rotary(keel_expansion *all) {
                             all->node.name);
     return;
   }
-  /* of three dimensions without num_heads: as many as the whole heads that turn */
   if (type && type->rank == 3 && !heads && cache && cache->rank == 2 &&
-      cache->dims[1] > 0 && type->dims[2] > 0)
-    heads = type->dims[2] / (2 * cache->dims[1]);
+      cache->dims[1] > 0 && cache->dims[1] < INT64_MAX / 2) {
+    turn_whole(all, 2 * cache->dims[1]);
+    return;
+  }
   uint32_t x = keel_expansion_in(all, 0);
   const uint32_t inputs[] = {
       x, keel_expansion_in(all, 2), keel_expansion_in(all, 3),

@@ -64,6 +64,14 @@ uint32_t keel_expansion_own(keel_expansion *all, const char *op,
                 input_count);
 }
 
+uint32_t keel_expansion_microsoft(keel_expansion *all, const char *op,
+                                  const keel_attr *attrs, uint32_t attr_count,
+                                  const uint32_t *inputs,
+                                  uint32_t input_count) {
+  return add_op(all, keel_schema_find("com.microsoft", op), attrs, attr_count,
+                inputs, input_count);
+}
+
 void keel_expansion_op_n(keel_expansion *all, const char *op,
                          const uint32_t *inputs, uint32_t input_count,
                          uint32_t *outputs, uint32_t output_count) {
@@ -262,6 +270,29 @@ uint32_t keel_expansion_range(keel_expansion *all, uint32_t count) {
   const uint32_t inputs[] = {zero, keel_expansion_of(all, "Squeeze", count),
                              one};
   return keel_expansion_op(all, "Range", NULL, 0, inputs, 3);
+}
+
+static uint32_t of_integer(keel_expansion *all, int64_t number, uint32_t like) {
+  return keel_expansion_of_two(all, "CastLike", keel_expansion_int(all, number),
+                               like);
+}
+
+uint32_t keel_expansion_unpacked(keel_expansion *all, uint32_t bytes,
+                                 int64_t bits) {
+  const keel_attr right = KEEL_STRING("direction", "RIGHT");
+  uint32_t parts[4], axis = keel_expansion_int(all, -1);
+  int64_t count = 8 / bits;
+  for (int64_t i = 0; i < count; i++) {
+    uint32_t part = bytes;
+    const uint32_t inputs[] = {bytes, of_integer(all, i * bits, bytes)};
+    if (i) part = keel_expansion_op(all, "BitShift", &right, 1, inputs, 2);
+    if (i + 1 < count)
+      part = keel_expansion_of_two(all, "BitwiseAnd", part,
+                                   of_integer(all, (1 << bits) - 1, bytes));
+    parts[i] = keel_expansion_of_two(all, "Unsqueeze", part, axis);
+  }
+  return count == 1 ? parts[0]
+                    : keel_expansion_concat(all, -1, parts, (uint32_t)count);
 }
 
 void keel_expansion_give(keel_expansion *all, uint32_t index, uint32_t value) {

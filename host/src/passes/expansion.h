@@ -43,6 +43,11 @@ void keel_expansion_again(keel_expansion *all, keel_opdef *op,
                           const uint32_t *inputs, uint32_t input_count,
                           uint32_t *outputs, uint32_t output_count);
 
+/* The same of domain "com.microsoft". */
+uint32_t keel_expansion_microsoft(keel_expansion *all, const char *op,
+                                  const keel_attr *attrs, uint32_t attr_count,
+                                  const uint32_t *inputs, uint32_t input_count);
+
 /* An op of ONNX without attributes, of one input and of two. */
 uint32_t keel_expansion_of(keel_expansion *all, const char *op, uint32_t a);
 uint32_t keel_expansion_of_two(keel_expansion *all, const char *op, uint32_t a,
@@ -93,6 +98,10 @@ uint32_t keel_expansion_slice(keel_expansion *all, uint32_t value, int64_t axis,
 /* 0, 1, 2 ... of i64; count: a list of one. */
 uint32_t keel_expansion_range(keel_expansion *all, uint32_t count);
 
+/* Numbers of 2, 4 or 8 bits, the first in the lowest of a byte, as bytes in one more dimension. */
+uint32_t keel_expansion_unpacked(keel_expansion *all, uint32_t bytes,
+                                 int64_t bits);
+
 /* Fails with the op's name and the text, if nothing has failed before. */
 void keel_expansion_fail(keel_expansion *all, keel_status status,
                          const char *format, ...) KD_PRINTF(3, 4);
@@ -124,6 +133,13 @@ void keel_expand_gelu(keel_expansion *all);
 void keel_expand_fast_gelu(keel_expansion *all);
 void keel_expand_quick_gelu(keel_expansion *all);
 void keel_expand_microsoft_rotary(keel_expansion *all);
+void keel_expand_multi_head_attention(keel_expansion *all);
+void keel_expand_projected_attention(keel_expansion *all);
+void keel_expand_quantised_attention(keel_expansion *all);
+void keel_expand_embed_layer_norm(keel_expansion *all);
+void keel_expand_gather_block_quantized(keel_expansion *all);
+void keel_expand_experts(keel_expansion *all);
+void keel_expand_quantised_experts(keel_expansion *all);
 void keel_expand_qlinear_add(keel_expansion *all);
 void keel_expand_qlinear_mul(keel_expansion *all);
 void keel_expand_qlinear_sigmoid(keel_expansion *all);
