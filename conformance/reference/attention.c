@@ -171,13 +171,14 @@ enum {
   COS,
   SIN,
   PLACES,
-  BIAS
+  BIAS,
+  SINK
 };
 
 typedef struct grouped {
   const ref_call *call;
   int64_t batch, rows, heads, groups, size, total, window, turning;
-  bool packed, interleaved;
+  bool packed, interleaved, sinks;
 } grouped;
 
 static int64_t begin_of(const grouped *g, int64_t b) {
@@ -238,14 +239,19 @@ static void fill_cache(const grouped *g, int part, value *to) {
   }
 }
 
-/* What a batch adds to its scores: the bias, and minus infinity where a key is not seen. */
-static void fill_mask(const grouped *g, int64_t b, value *mask) {
-  const value *bias = ref_in(g->call, BIAS);
+/* What a batch adds to its scores: the bias, and minus infinity where a key is not seen; behind
+ * all `keys`, the sink. */
+static void fill_mask(const grouped *g, int64_t b, int64_t keys, value *mask) {
+  const value *bias = ref_in(g->call, BIAS), *sink = ref_in(g->call, SINK);
   int64_t n = mask->dims[3];
   for (int64_t i = 0; i < mask->count; i++) {
     int64_t key = i % n, row = i / n % g->rows, head = i / n / g->rows;
     int64_t place = begin_of(g, b) + row;
     int64_t line = (bias && bias->dims[0] > 1 ? b : 0);
+    if (key == keys) {
+      mask->x[i] = sink ? sink->x[head] : 0;
+      continue;
+    }
     if (bias) line = line * bias->dims[1] + (bias->dims[1] > 1 ? head : 0);
     bool hidden = key > place || (g->window > 0 && key <= place - g->window);
     mask->x[i] = hidden ? -(real)INFINITY
@@ -254,14 +260,16 @@ static void fill_mask(const grouped *g, int64_t b, value *mask) {
   }
 }
 
-/* A batch's keys or values that count, or its queries, as an operand of attention. */
+/* A batch's `keys` or values that count, and zeros behind them, or its queries, as an operand of
+ * attention. */
 static value *operand(const grouped *g, int64_t b, const value *cache,
-                      int64_t n) {
+                      int64_t keys, int64_t n) {
   const int64_t dims[] = {1, cache ? g->groups : g->heads, n, g->size};
   value *to = value_make(ref_in(g->call, QUERY)->dtype, 4, dims);
   real size = 0;
   for (int64_t i = 0; to && i < to->count; i++) {
     int64_t c = i % g->size, at = i / g->size % n, head = i / g->size / n;
+    if (at == keys) continue;
     to->x[i] =
         cache
             ? cache
@@ -297,18 +305,19 @@ static void attend_batch(const grouped *g, value *const *in, value *y,
 
 static bool run_batch(const grouped *g, int64_t b, const value *key,
                       const value *kept, value *out) {
-  int64_t n = begin_of(g, b) + g->rows;
+  /* a sink is the score of one more key, whose value is 0 */
+  int64_t keys = begin_of(g, b) + g->rows, n = keys + g->sinks;
   kd_dtype dtype = ref_in(g->call, QUERY)->dtype;
   const int64_t mask_dims[] = {1, g->heads, g->rows, n};
   const int64_t out_dims[] = {1, g->rows, g->heads, g->size};
-  value *in[] = {operand(g, b, NULL, g->rows), operand(g, b, key, n),
-                 operand(g, b, kept, n), value_make(dtype, 4, mask_dims)};
+  value *in[] = {operand(g, b, NULL, -1, g->rows), operand(g, b, key, keys, n),
+                 operand(g, b, kept, keys, n), value_make(dtype, 4, mask_dims)};
   value *y = value_make(dtype, 4, out_dims);
   real *room = malloc(2 * (size_t)(n + 1) * sizeof *room);
   bool good = in[0] && in[1] && in[2] && in[3] && y && room && value_slack(y);
   if (good) {
     const row r = {room, room + n + 1};
-    fill_mask(g, b, in[3]);
+    fill_mask(g, b, keys, in[3]);
     attend_batch(g, in, y, &r);
     for (int64_t i = 0; i < y->count; i++) {
       out->x[b * y->count + i] = y->x[i];
@@ -324,15 +333,17 @@ static bool run_batch(const grouped *g, int64_t b, const value *key,
 
 static bool run_grouped(ref_call *call) {
   const value *q = ref_in(call, QUERY), *cos = ref_in(call, COS);
-  grouped g = {.call = call,
-               .batch = q->dims[0],
-               .rows = q->dims[1],
-               .heads = ref_int(call, "num_heads", 1),
-               .groups = ref_int(call, "kv_num_heads", 1),
-               .total = (int64_t)ref_in(call, TOTAL)->x[0],
-               .window = ref_int(call, "local_window_size", -1),
-               .packed = !ref_in(call, KEY),
-               .interleaved = ref_int(call, "rotary_interleaved", 0) != 0};
+  grouped g = {
+      .call = call,
+      .batch = q->dims[0],
+      .rows = q->dims[1],
+      .heads = ref_int(call, "num_heads", 1),
+      .groups = ref_int(call, "kv_num_heads", 1),
+      .total = (int64_t)ref_in(call, TOTAL)->x[0],
+      .window = ref_int(call, "local_window_size", -1),
+      .packed = !ref_in(call, KEY),
+      .sinks = ref_in(call, SINK) || ref_int(call, "smooth_softmax", -1) > 0,
+      .interleaved = ref_int(call, "rotary_interleaved", 0) != 0};
   g.size = q->dims[2] / (g.packed ? g.heads + 2 * g.groups : g.heads);
   g.turning = ref_int(call, "do_rotary", 0) && cos ? 2 * cos->dims[1] : 0;
   const value *past = ref_in(call, PAST_KEY);

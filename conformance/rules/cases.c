@@ -271,6 +271,14 @@ static const line lines[] = {
      " T(-2,2)[2,1,6,4] i32{6,2} i32=7 - - - T(-2,2)[1,4,1,7]",
      3},
     {"com.microsoft::GroupQueryAttention",
+     "num_heads=4 kv_num_heads=2 local_window_size=3",
+     "T(-1,1)[2,4,32] T(-1,1)[2,4,16] T(-1,1)[2,4,16] T(-1,1)[2,2,12,8]"
+     " T(-1,1)[2,2,12,8] i32{9,5} i32=10 - - - - T(-2,2)[4]",
+     3},
+    {"com.microsoft::GroupQueryAttention",
+     "num_heads=2 kv_num_heads=1 smooth_softmax=1",
+     "T(-1,1)[1,3,8] T(-1,1)[1,3,4] T(-1,1)[1,3,4] - - i32{2} i32=3", 3},
+    {"com.microsoft::GroupQueryAttention",
      "num_heads=2 kv_num_heads=1 do_rotary=1",
      "T(-1,1)[1,3,8] T(-1,1)[1,3,4] T(-1,1)[1,3,4] T(-1,1)[1,1,300,4]"
      " T(-1,1)[1,1,300,4] i32{290} i32=300 T(-1,1)[10,2] T(-1,1)[10,2]"

@@ -143,7 +143,8 @@ def matmuls(cases, random):
 
 
 def grouped(cases, random, name, batch=1, rows=1, before=0, room=0, heads=4, groups=2, size=16,
-            rotary=False, packed=False, lengths=None, past=True, **attributes):
+            rotary=False, packed=False, lengths=None, past=True, sink=False, biased=False,
+            **attributes):
     """before: rows that were there; room: places of the cache; lengths: keys of each batch after."""
     def draw(*shape):
         return random.standard_normal(shape).astype(f32)
@@ -167,6 +168,9 @@ def grouped(cases, random, name, batch=1, rows=1, before=0, room=0, heads=4, gro
         inputs["cos_cache"] = np.cos(angles).astype(f32)
         inputs["sin_cache"] = np.sin(angles).astype(f32)
         attributes["do_rotary"] = 1
+    inputs |= {key: inputs.get(key) for key in ("cos_cache", "sin_cache", "position_ids")}
+    inputs["attention_bias"] = draw(batch, heads, rows, total) if biased else None
+    inputs["head_sink"] = 3 * draw(heads) if sink else None
     cases.add(f"grouped_{name}", "GroupQueryAttention", inputs,
               ["output", "present_key", "present_value"], ("cos_cache", "sin_cache"),
               num_heads=heads, kv_num_heads=groups, **attributes)
@@ -192,6 +196,14 @@ def attentions(cases, random):
     grouped(cases, random, "scale", rows=6, before=20, room=32, scale=0.3)
     grouped(cases, random, "interleaved", rows=6, before=2, room=32, rotary=8, rotary_interleaved=1)
     grouped(cases, random, "partly", rows=6, before=2, room=32, size=32, rotary=8)
+    for name, rows in (("next", 1), ("more", 6)):
+        grouped(cases, random, f"smooth_{name}", rows=rows, before=20, room=32, smooth_softmax=1)
+        grouped(cases, random, f"sink_{name}", rows=rows, before=20, room=32, rotary=8, sink=True)
+    grouped(cases, random, "sink_first", rows=9, room=32, sink=True, local_window_size=4)
+    grouped(cases, random, "sink_batch", batch=2, rows=1, before=9, room=16, lengths=[10, 4],
+            sink=True)
+    grouped(cases, random, "sink_biased", rows=3, before=4, room=16, sink=True, biased=True)
+    grouped(cases, random, "biased", rows=3, before=4, room=16, biased=True)
     grouped(cases, random, "one_group", before=300, room=400, heads=8, groups=1, size=32)
     grouped(cases, random, "as_many", before=30, room=40, heads=4, groups=4, size=8)
     grouped(cases, random, "long_first", rows=100, room=128, heads=6, groups=2, size=16, rotary=8)

@@ -98,9 +98,6 @@ static keel_status check_kind(const keel_infer *infer) {
       return keel_infer_fail(infer, KD_UNIMPLEMENTED,
                              "%s other than %lld is not supported",
                              numbers[i].name, (long long)numbers[i].plain);
-  if (keel_attr_int(infer->op, "smooth_softmax", -1) > 0)
-    return keel_infer_fail(infer, KD_UNIMPLEMENTED,
-                           "smooth_softmax is not supported");
   const char *key = keel_attr_string(infer->op, "k_quant_type", "NONE");
   const char *value = keel_attr_string(infer->op, "v_quant_type", "NONE");
   if (strcmp(key, "NONE") != 0 || strcmp(value, "NONE") != 0)
@@ -162,6 +159,14 @@ static keel_status check_rotary(const keel_infer *infer, const grouped *g) {
   return KD_OK;
 }
 
+/* What each head adds to the sum of its powers: e to the sink. */
+static keel_status check_sink(const keel_infer *infer, const grouped *g) {
+  const keel_type *sink = keel_infer_in(infer, 11);
+  if (!sink || (sink->rank == 1 && sink->dims[0] == g->heads)) return KD_OK;
+  return keel_infer_fail(infer, KD_INVALID_ARGUMENT, "head_sink must be [%lld]",
+                         (long long)g->heads);
+}
+
 static keel_status check_bias(const keel_infer *infer, const grouped *g,
                               int64_t total) {
   const keel_type *bias = keel_infer_in(infer, 10);
@@ -186,7 +191,8 @@ static keel_status check_bias(const keel_infer *infer, const grouped *g,
 /* Attention of the rows that are new over all that came before, which are kept: present is past
  * with the new rows written at their places. Batch b has seqlens_k[b] + 1 keys then, of which
  * the new ones are the last, but for a first call (rows = total_sequence_length), in which all
- * begin at 0. present has as many places as past, or total_sequence_length if that is more. */
+ * begin at 0. present has as many places as past, or total_sequence_length if that is more. Of a
+ * softmax with a sink the sum has e to the sink more; smooth_softmax: one of 0. */
 keel_status keel_shape_group_query_attention(keel_infer *infer) {
   const keel_type *past = keel_infer_in(infer, 3);
   const keel_type *past_value = keel_infer_in(infer, 4);
@@ -196,6 +202,7 @@ keel_status keel_shape_group_query_attention(keel_infer *infer) {
   KEEL_TRY(check_kind(infer));
   KEEL_TRY(read_heads(infer, &g));
   KEEL_TRY(check_rotary(infer, &g));
+  KEEL_TRY(check_sink(infer, &g));
   if (lengths->elements != g.batch)
     return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
                            "seqlens_k must have one number for each of %lld",

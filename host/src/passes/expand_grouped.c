@@ -15,7 +15,8 @@ enum {
   COS,
   SIN,
   PLACES,
-  BIAS
+  BIAS,
+  SINK
 };
 enum { OUTPUT, PRESENT_KEY, PRESENT_VALUE };
 
@@ -153,6 +154,42 @@ static uint32_t mask(grouped *g, uint32_t places) {
       g->all, hidden, keel_expansion_number(g->all, -INFINITY, g->q), bias);
 }
 
+/* ---- sinks ---------------------------------------------------------------------------------- */
+
+/* Whether the sums of powers have one more: of each head's sink, or of 0. */
+static bool has_sink(const grouped *g) {
+  return in(g, SINK) != KEEL_ABSENT ||
+         keel_attr_int(g->all->node.op, "smooth_softmax", -1) > 0;
+}
+
+/* Keys or values with one more, of zeros. */
+static uint32_t with_zeros(grouped *g, uint32_t value) {
+  const uint32_t dims[] = {keel_expansion_dims(g->all, value, 0, 2),
+                           number(g, 1),
+                           keel_expansion_dims(g->all, value, 3, 4)};
+  const uint32_t parts[] = {
+      value, two(g, "Expand", keel_expansion_number(g->all, 0, value),
+                 keel_expansion_concat(g->all, 0, dims, 3))};
+  return keel_expansion_concat(g->all, 2, parts, 2);
+}
+
+/* What is added to scores, with a sink for the key of zeros: it is that key's score. */
+static uint32_t with_sink(grouped *g, uint32_t mask) {
+  const int64_t by_head[] = {1, g->heads, 1, 1};
+  uint32_t sink = in(g, SINK);
+  uint32_t lead[] = {keel_expansion_dims(g->all, g->q, 0, 1),
+                     number(g, g->heads), g->rows, number(g, 1)};
+  uint32_t narrow = keel_expansion_concat(g->all, 0, lead, 4);
+  lead[3] = g->total;
+  uint32_t wide = keel_expansion_concat(g->all, 0, lead, 4);
+  sink = sink == KEEL_ABSENT
+             ? keel_expansion_number(g->all, 0, g->q)
+             : two(g, "Reshape", sink, keel_expansion_ints(g->all, by_head, 4));
+  const uint32_t parts[] = {two(g, "Expand", mask, wide),
+                            two(g, "Expand", sink, narrow)};
+  return keel_expansion_concat(g->all, 3, parts, 2);
+}
+
 void keel_expand_group_query_attention(keel_expansion *all) {
   static const int64_t exchange[] = {0, 2, 1, 3}, flat[] = {0, 0, -1};
   const keel_opdef *op = all->node.op;
@@ -175,8 +212,13 @@ void keel_expand_group_query_attention(keel_expansion *all) {
   uint32_t v = present(&g, in(&g, PAST_VALUE), with_heads(&g, g.v, g.groups));
   keel_expansion_give(all, PRESENT_KEY, k);
   keel_expansion_give(all, PRESENT_VALUE, v);
-  const uint32_t inputs[] = {with_heads(&g, g.q, g.heads), seen(&g, k),
-                             seen(&g, v), mask(&g, places)};
+  uint32_t inputs[] = {with_heads(&g, g.q, g.heads), seen(&g, k), seen(&g, v),
+                       mask(&g, places)};
+  if (has_sink(&g)) {
+    inputs[1] = with_zeros(&g, inputs[1]);
+    inputs[2] = with_zeros(&g, inputs[2]);
+    inputs[3] = with_sink(&g, inputs[3]);
+  }
   float scale = keel_attr_float(op, "scale", 0);
   const keel_attr attrs[] = {
       KEEL_FLOAT("softcap", keel_attr_float(op, "softcap", 0)),

@@ -176,13 +176,22 @@ static void add_block(const attention_call *all, const rows *some,
   cpu_gemm_here(&gemm);
 }
 
+/* What a row's sum has more; infinity where the sink is far above all scores. */
+static double sink_of(const attention_call *all, const rows *some, int64_t row,
+                      const attention_row *state) {
+  int64_t head = some->head + (some->first + row) / all->m;
+  return all->sinks ? exp((double)all->sinks[head] - (double)state->most) : 0;
+}
+
 /* Divides by the sums of the powers. */
 static void finish(const attention_call *all, const rows *some,
                    const attention_row *states) {
   for (int64_t i = 0; i < some->count; i++) {
     float *y = some->y + i * some->y_step;
     double sum = states[i].sum;
-    if (all->nan_as_zero && !(sum > 0))
+    bool none = all->nan_as_zero && !(sum > 0);
+    sum += sink_of(all, some, i, &states[i]);
+    if (none)
       memset(y, 0, (size_t)all->e * sizeof *y);
     else
       rows_get()->scale(y, all->e, (float)(1 / sum));

@@ -53,6 +53,8 @@ typedef struct attention_call {
       softcap; /* scores become softcap * tanh(score / softcap); 0: they stay */
   int64_t
       window; /* causal: a row sees so many keys, its own the last; 0: all before it */
+  const float *
+      sinks; /* of each head of Q: what its sums have more, e to that; NULL: none */
   bool causal, nan_as_zero;
 } attention_call;
 

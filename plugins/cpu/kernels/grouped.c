@@ -19,7 +19,8 @@ enum {
   COS,
   SIN,
   PLACES,
-  BIAS
+  BIAS,
+  SINK
 };
 enum { OUTPUT, PRESENT_KEY, PRESENT_VALUE };
 
@@ -40,6 +41,7 @@ typedef struct grouped {
   cache key, value;
   int64_t turning; /* numbers of a head that turn, in pairs */
   bool interleaved;
+  const float *sinks; /* of each head, or NULL */
   atomic_int status;
 } grouped;
 
@@ -172,6 +174,7 @@ static kd_status attend(const grouped *g, int64_t b) {
                          .scale = scale != 0 ? scale : 1 / sqrtf((float)size),
                          .softcap = attr_float(g->launch, "softcap", 0),
                          .window = window > 0 ? window : 0,
+                         .sinks = g->sinks,
                          .causal = true,
                          .nan_as_zero = true,
                          .mask = bias_of(g, b, skipped)};
@@ -230,6 +233,23 @@ static kd_status put_new(grouped *g) {
                     (long long)in(g, COS)->dims[0]);
 }
 
+/* Of each head; smooth_softmax is one of 0 for all. *out_own is to be released. */
+static kd_status read_sinks(grouped *g, float **out_own) {
+  uint64_t bytes = (uint64_t)g->heads * sizeof(float);
+  *out_own = NULL;
+  if (kd_has_input(g->launch, SINK)) {
+    g->sinks = in(g, SINK)->data;
+  } else if (attr_int(g->launch, "smooth_softmax", -1) > 0) {
+    *out_own = cpu_host->allocate(cpu_host, bytes, 0);
+    if (!*out_own)
+      return FAIL(KD_OUT_OF_MEMORY, "no %llu bytes for sinks",
+                  (unsigned long long)bytes);
+    memset(*out_own, 0, bytes);
+    g->sinks = *out_own;
+  }
+  return KD_OK;
+}
+
 static kd_status run(grouped *g) {
   if (!has_places(g))
     return FAIL(KD_INVALID_ARGUMENT,
@@ -258,8 +278,11 @@ CPU_KERNEL(cpu_run_grouped) {
   (void)self;
   (void)stream;
   grouped g = {.launch = launch};
+  float *sinks = NULL;
   read_shapes(&g);
-  kd_status status = run(&g);
+  kd_status status = read_sinks(&g, &sinks);
+  if (status == KD_OK) status = run(&g);
+  cpu_host->release(cpu_host, sinks);
   cpu_host->release(cpu_host, g.key.own);
   cpu_host->release(cpu_host, g.value.own);
   return status;
