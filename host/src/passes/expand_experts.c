@@ -89,9 +89,9 @@ static void choose(experts *e, uint32_t apart, bool over_all) {
 /* An expert's part of a tensor of all, with these dimensions. */
 static uint32_t own(experts *e, uint32_t value, int64_t expert,
                     const int64_t *dims, int64_t rank) {
-  if (value == KEEL_ABSENT) return value;
-  value = keel_expansion_slice(e->all, value, 0, expert, expert + 1, 1);
-  return reshaped(e, value, dims, rank);
+  return value == KEEL_ABSENT
+             ? value
+             : keel_expansion_part(e->all, value, expert, (uint32_t)rank, dims);
 }
 
 static uint32_t float_product(experts *e, const layer *l, uint32_t x,

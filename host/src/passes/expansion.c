@@ -2,6 +2,7 @@
 #include "passes/expansion.h"
 
 #include "base/float.h"
+#include "values/tensor.h"
 
 uint32_t keel_expansion_in(const keel_expansion *all, uint32_t index) {
   return index < all->node.input_count ? all->node.inputs[index] : KEEL_ABSENT;
@@ -262,6 +263,44 @@ uint32_t keel_expansion_slice(keel_expansion *all, uint32_t value, int64_t axis,
       value, keel_expansion_int(all, begin), keel_expansion_int(all, end),
       keel_expansion_int(all, axis), keel_expansion_int(all, step)};
   return keel_expansion_op(all, "Slice", NULL, 0, inputs, 5);
+}
+
+/* The part of a constant as its memory, or KEEL_ABSENT where that can't be. */
+static uint32_t part_in_place(keel_expansion *all, keel_tensor *whole,
+                              int64_t index, uint32_t rank,
+                              const int64_t *dims) {
+  const keel_type *type = NULL;
+  keel_tensor *part = NULL;
+  uint32_t value = KEEL_ABSENT;
+  int64_t count = whole->kind == KEEL_DATA && whole->type && whole->type->rank
+                      ? whole->type->dims[0]
+                      : 0;
+  if (index < 0 || index >= count || !whole->data ||
+      whole->layout != KD_LAYOUT_ROW_MAJOR || keel_tensor_location(whole) ||
+      keel_tensor_type(whole->type->dtype, rank, dims, &type) != KD_OK)
+    return KEEL_ABSENT;
+  uint64_t offset = (uint64_t)index * type->bytes;
+  if (type->elements != whole->type->elements / count ||
+      whole->type->bytes != (uint64_t)count * type->bytes || !type->bytes ||
+      !keel_aligned_to((char *)whole->data + offset, 64))
+    return KEEL_ABSENT;
+  if (keel_tensor_part(whole, type, offset, NULL, &part) != KD_OK)
+    return KEEL_ABSENT;
+  value = keel_function_constant(all->function, "", part);
+  keel_tensor_release(part);
+  return value;
+}
+
+uint32_t keel_expansion_part(keel_expansion *all, uint32_t value, int64_t index,
+                             uint32_t rank, const int64_t *dims) {
+  if (all->status != KD_OK) return KEEL_ABSENT;
+  keel_tensor *whole = all->function->values[value].constant;
+  uint32_t part =
+      whole ? part_in_place(all, whole, index, rank, dims) : KEEL_ABSENT;
+  if (part != KEEL_ABSENT) return part;
+  value = keel_expansion_slice(all, value, 0, index, index + 1, 1);
+  return keel_expansion_of_two(all, "Reshape", value,
+                               keel_expansion_ints(all, dims, rank));
 }
 
 uint32_t keel_expansion_range(keel_expansion *all, uint32_t count) {

@@ -95,6 +95,11 @@ uint32_t keel_expansion_transpose(keel_expansion *all, uint32_t value,
 uint32_t keel_expansion_slice(keel_expansion *all, uint32_t value, int64_t axis,
                               int64_t begin, int64_t end, int64_t step);
 
+/* Element `index` of a value's first axis, with these dimensions. A constant's is its memory, not a
+ * copy of that, where kernels can read it there. */
+uint32_t keel_expansion_part(keel_expansion *all, uint32_t value, int64_t index,
+                             uint32_t rank, const int64_t *dims);
+
 /* 0, 1, 2 ... of i64; count: a list of one. */
 uint32_t keel_expansion_range(keel_expansion *all, uint32_t count);
 
