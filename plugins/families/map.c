@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "families/rows.h"
+#include "families/small.h"
 
 /* ---- passes ---------------------------------------------------------------------- */
 
@@ -290,6 +291,7 @@ TERM_PLAN(gelu)
 
 void fam_plan_cast(const fam_op *op, fam_plan *plan) {
   fam_map map;
+  if (fam_small_cast(op, plan)) return;
   kd_dtype from = op->in[0].dtype, to = op->out[0].dtype;
   const char *text = to == KD_BOOL ? "x != CAST(X0_t, 0)" : "CAST(Z_t, x)";
   if (from == KD_F64 && to == KD_F16) text = "x"; /* one rounding, not two */
@@ -361,6 +363,7 @@ void fam_plan_quantize(const fam_op *op, fam_plan *plan) {
     fam_fail(op, plan, KD_UNIMPLEMENTED, "divided as %s", kd_dtype_name(by));
     return;
   }
+  if (fam_small_quantize(op, plan)) return;
   quantised(op, plan,
             "FN(fmax)(LOW, FN(fmin)(HIGH, FN(rint)(CAST(V, x) / CAST(V, y)) +"
             " CAST(V, z)))",
@@ -369,6 +372,7 @@ void fam_plan_quantize(const fam_op *op, fam_plan *plan) {
 
 void fam_plan_dequantize(const fam_op *op, fam_plan *plan) {
   kd_dtype from = op->in[0].dtype;
+  if (fam_small_dequantize(op, plan)) return;
   if (from == KD_I32 && !plan->float64) {
     fam_fail(op, plan, KD_UNIMPLEMENTED, "of i32, without f64");
     return;

@@ -79,7 +79,7 @@ bool fam_has_type(const fam_driver *driver, kd_dtype dtype) {
   if (dtype == KD_F64) return driver->dialect.float64;
   if (dtype == KD_I64 || dtype == KD_U64 || dtype == KD_C64)
     return driver->dialect.int64;
-  return dtype <= KD_BF16; /* those of 8 bits or less are not there */
+  return dtype <= KD_I2;
 }
 
 kd_status fam_has_types(const fam_driver *driver, const fam_op *op) {

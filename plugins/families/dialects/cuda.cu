@@ -71,6 +71,7 @@ __device__ static inline u16 to_bf16(f32 v) {
 #endif
 
 #define AS_F32(x) __uint_as_float((u32)(x))
+#define AS_I32(x) __float_as_int(x)
 #define GID ((IDX)(blockIdx.x * GROUP + threadIdx.x))
 #define GRP ((IDX)blockIdx.x)
 #define LID ((IDX)threadIdx.x)

@@ -94,6 +94,7 @@ __attribute__((overloadable)) static f64 f_erfc(f64 x) {
 #define tanh f_tanh
 
 #define AS_F32(x) as_float(x)
+#define AS_I32(x) as_int(x)
 #define GID ((IDX)get_global_id(0))
 #define GRP ((IDX)get_group_id(0))
 #define LID ((IDX)get_local_id(0))

@@ -102,6 +102,7 @@ spirv_execution_mode(extensions = ["SPV_KHR_float_controls"], capabilities = [44
 #define REM(x, y) ((x) - (y) * ((x) / (y)))
 #define IS_MINUS_ONE(y) (CAST(T, -1) < CAST(T, 0) && (y) == CAST(T, -1))
 #define AS_F32(x) intBitsToFloat(x)
+#define AS_I32(x) floatBitsToInt(x)
 /* Those of lists; where EAGER, they are read once at the beginning, as single ones always are:
  * software devices read them an item at a time behind any condition. */
 #ifdef EAGER
