@@ -390,12 +390,57 @@ static void weights_of_few_bits_stay_packed(void **state) {
       {KD_I4, 33, 5, 0, true, false, true},
       {KD_I2, 96, 12, 32, false, true, false},
       {KD_U2, 96, 12, 32, true, false, false},
+      {KD_I8, 64, 12, 0, false, false, false},
+      {KD_U8, 200, 9, 64, true, true, false},
+      {KD_U8, 33, 5, 0, false, true, false},
+      {KD_I8, 72, 7, 16, false, true, false},
+      {KD_I8, 130, 6, 0, true, false, true},
   };
   (void)state;
   fill_all();
   open_set(0);
   for (size_t i = 0; i < sizeof all / sizeof *all; i++)
     expect_alike(&all[i]);
+  close_set();
+}
+
+/* x times bytes: `rows` of it, or -1; quantised itself or not. */
+static bool packs_products(int64_t rows, bool of_bytes) {
+  const int64_t x_dims[] = {rows, 64}, w_dims[] = {64, 12};
+  const float one = 0.25f;
+  keel_builder *g = create_builder(context, "bytes");
+  keel_value x = keel_builder_input(g, "x", KD_F32, 2, x_dims);
+  const keel_value in[] = {constant_matrix(g, KD_I8, 2, w_dims, weights),
+                           constant_matrix(g, KD_F32, 0, NULL, &one)};
+  if (of_bytes) {
+    const keel_value scaled[] = {x, in[1]};
+    x = keel_builder_op(g, "QuantizeLinear", NULL, 0, scaled, 2);
+    x = op(g, "DequantizeLinear", x, in[1]);
+    x = op(g, "Relu", x, KEEL_ABSENT);
+  }
+  keel_value w = op(g, "DequantizeLinear", in[0], in[1]);
+  keel_builder_output(g, "y", op(g, "MatMul", x, w));
+  keel_plan *plan = finish_plan(g, NULL);
+  const int64_t dims[] = {rows < 0 ? 3 : rows, 64};
+  keel_tensor *given = create_tensor(context, KD_F32, 2, dims, a), *y = NULL;
+  keel_plan_profile(plan, KEEL_PROFILE_OPS);
+  expect_ok(keel_plan_run(plan, &given, 1, &y, 1));
+  expect_ok(keel_tensor_wait(y));
+  bool packed = runs_of(plan, "MatMulNBits") > 0;
+  keel_tensor_release(y);
+  keel_tensor_release(given);
+  keel_plan_release(plan);
+  return packed;
+}
+
+static void bytes_stay_packed_for_few_rows(void **state) {
+  (void)state;
+  fill_all();
+  open_set(0);
+  assert_true(packs_products(-1, false));
+  assert_true(packs_products(8, false));
+  assert_false(packs_products(9, false));
+  assert_false(packs_products(-1, true));
   close_set();
 }
 
@@ -708,6 +753,7 @@ int main(void) {
       cmocka_unit_test(models_beside_each_other_keep_their_weights),
       cmocka_unit_test(bytes_of_odd_rows),
       cmocka_unit_test(weights_of_few_bits_stay_packed),
+      cmocka_unit_test(bytes_stay_packed_for_few_rows),
       cmocka_unit_test(rows_see_what_they_should),
       cmocka_unit_test(places_outside_are_refused),
       cmocka_unit_test(caches_and_places_must_fit),

@@ -1,10 +1,16 @@
-/* packed.c - weights of 4 or 2 bits stay packed: DequantizeLinear of a constant, MatMul become
+/* packed.c - weights of 8, 4 or 2 bits stay packed: DequantizeLinear of a constant, MatMul become
  * com.microsoft's MatMulNBits, on devices that have it. Comes before constants are folded, as
- * weights would be floats then, eight times as large. */
+ * weights would be floats then, four to sixteen times as large.
+ *
+ * Weights of 8 bits are left alone where it is known that many rows meet them: made floats once,
+ * they serve these in less time. And where a model quantises its activations, too: its products
+ * are of bytes (quantise.c). */
 #include <kd/help.h>
 
 #include "device/device.h"
 #include "passes/passes.h"
+
+#define ROWS_FEW 8
 
 /* A constant matrix and how it is quantised; rows of it are inputs of a column, unless it is
  * turned. */
@@ -28,8 +34,17 @@ static const keel_tensor *constant_in(const keel_function *function,
   return tensor && tensor->kind == KEEL_DATA ? tensor : NULL;
 }
 
+static bool is_byte(kd_dtype dtype) {
+  return dtype == KD_I8 || dtype == KD_U8;
+}
+
 static bool is_few_bits(kd_dtype dtype) {
-  return dtype == KD_I4 || dtype == KD_U4 || dtype == KD_I2 || dtype == KD_U2;
+  return is_byte(dtype) || dtype == KD_I4 || dtype == KD_U4 || dtype == KD_I2 ||
+         dtype == KD_U2;
+}
+
+static bool is_signed(kd_dtype dtype) {
+  return dtype == KD_I8 || dtype == KD_I4 || dtype == KD_I2;
 }
 
 static bool is_block(int64_t size) {
@@ -92,8 +107,7 @@ static uint32_t number_at(const keel_tensor *tensor, int64_t i) {
   const uint8_t *bytes = keel_tensor_host_data(tensor);
   uint64_t bit = (uint64_t)i * bits;
   uint32_t number = (uint32_t)(bytes[bit / 8] >> bit % 8) & ((1u << bits) - 1);
-  bool is_signed = tensor->type->dtype == KD_I4 || tensor->type->dtype == KD_I2;
-  return is_signed ? number ^ half : number;
+  return is_signed(tensor->type->dtype) ? number ^ half : number;
 }
 
 static void put(uint8_t *bytes, int64_t i, uint32_t bits, uint32_t number) {
@@ -140,7 +154,7 @@ static keel_status pack_zeros(keel_context *context, const matrix *m,
   int64_t row = (blocks * bits + 7) / 8;
   const int64_t dims[] = {m->n, row};
   *out = NULL;
-  if (!m->zeros && (dtype == KD_I4 || dtype == KD_I2)) return KD_OK;
+  if (!m->zeros && is_signed(dtype)) return KD_OK;
   KEEL_TRY(keel_tensor_create(context, KD_U8, 2, dims, NULL, out));
   uint8_t *to = keel_tensor_host_data(*out);
   for (int64_t n = 0; m->zeros && n < m->n; n++)
@@ -200,8 +214,18 @@ static keel_status replace(keel_function *function, uint32_t index,
   return KD_OK;
 }
 
+static bool has(const keel_function *function, const char *op) {
+  for (uint32_t i = 0; i < function->node_count; i++)
+    if (keel_pass_is(&function->nodes[i], op)) return true;
+  return false;
+}
+
+static bool has_many_rows(const keel_type *type, int64_t k) {
+  return keel_type_known(type) && type->elements / k > ROWS_FEW;
+}
+
 static keel_status visit(keel_function *function, keel_device *device,
-                         uint32_t index) {
+                         uint32_t index, bool bytes) {
   const keel_node *product = &function->nodes[index];
   keel_device *where = product->device ? product->device : device;
   matrix m = {0};
@@ -212,18 +236,19 @@ static keel_status visit(keel_function *function, keel_device *device,
   uint32_t a = product->inputs[0];
   const keel_type *type = function->values[a].type;
   if (!node || !type || type->rank < 1 || function->values[a].constant ||
-      type->dtype != m.scales->type->dtype)
+      type->dtype != m.scales->type->dtype ||
+      (is_byte(m.numbers->type->dtype) && (!bytes || has_many_rows(type, m.k))))
     return KD_OK;
   return replace(function, index, &m);
 }
 
 keel_status keel_pass_packed(keel_function *function, keel_device *device) {
-  bool any = false;
-  for (uint32_t i = 0; i < function->node_count; i++)
-    any |= keel_pass_is(&function->nodes[i], "DequantizeLinear");
+  bool any = has(function, "DequantizeLinear");
+  bool bytes = !has(function, "QuantizeLinear") &&
+               !has(function, "DynamicQuantizeLinear");
   uint32_t count = function->node_count;
   keel_status status = KD_OK;
   for (uint32_t i = 0; any && i < count && status == KD_OK; i++)
-    status = visit(function, device, i);
+    status = visit(function, device, i, bytes);
   return status;
 }

@@ -38,7 +38,7 @@ static const pass passes[] = {
      .plain = keel_pass_algebra},
     {"quantise", "computes quantised ops on bytes",
      .on_device = keel_pass_quantise},
-    {"packed", "keeps weights of 4 and 2 bits packed",
+    {"packed", "keeps weights of 8, 4 and 2 bits packed",
      .on_device = keel_pass_packed},
     {"widen", "keeps f16 in f32 on devices that compute in f32 anyway",
      .on_device = keel_pass_widen},
