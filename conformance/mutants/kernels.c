@@ -42,6 +42,7 @@ enum {
   NBITS,
   QUANTIZE,
   AVERAGE_POOL,
+  FIND,
   RANDOM,
   HALVE, /* its own: every second element */
   OPS,
@@ -202,6 +203,17 @@ static void bend_packed(const op_call *c, value *const *in) {
     if (i % k >= k / block * block) in[0]->x[i] = 0;
 }
 
+/* Keys that are there twice, or NaN, become something that nobody looks for. */
+static void bend_keys(value *keys) {
+  for (int64_t i = keys->count; i-- > 0;) {
+    bool twice = false;
+    for (int64_t j = 0; j < i; j++)
+      twice |= keys->x[j] == keys->x[i];
+    if ((BUG(find_first) && twice) || (BUG(find_nan) && isnan(keys->x[i])))
+      keys->x[i] = -12345;
+  }
+}
+
 static void bend_inputs(const op_call *c, value *const *in) {
   value *x = in[0];
   if (!x) return;
@@ -224,6 +236,7 @@ static void bend_inputs(const op_call *c, value *const *in) {
     bend_product(c, in[1], BUG(matmul_tf32_eights) ? x->dims[x->rank - 1] : 0);
   }
   if (c->op == NBITS) bend_packed(c, in);
+  if (c->op == FIND) bend_keys(in[1]);
   if (BUG(quant_half_up) && c->op == QUANTIZE)
     for (int64_t i = 0; i < x->count; i++)
       x->x[i] += in[1]->x[0] * 0x1p-20L;
@@ -1170,6 +1183,7 @@ kd_kernel_def sim_kernels[OPS] = {
         .input_types = {F32, F32, KD_TYPES(KD_U8) | KD_TYPES(KD_I8)},
         .output_types = {KD_TYPES(KD_U8) | KD_TYPES(KD_I8)}),
     PLAIN("AveragePool", AVERAGE_POOL, F),
+    DEF("Find", FIND, F, .domain = "keel", .output_types = {KD_TYPES(KD_I64)}),
     DEF("RandomUniform", RANDOM, 0, .supports = NULL, .output_types = {F32}),
     DEF("Halve", HALVE, F32, .domain = "x.keel.sim"),
 };

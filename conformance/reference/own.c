@@ -1,5 +1,5 @@
-/* own.c - ops of domain "keel" that StableHLO has and ONNX has not. Semantics are those of
- * its specification (openxla/stablehlo, docs/spec.md): popcnt, count_leading_zeros, sort,
+/* own.c - ops of domain "keel" that StableHLO has and ONNX has not, and what models of ai.onnx.ml
+ * are written with. Semantics are those of StableHLO's specification (openxla/stablehlo, docs/spec.md): popcnt, count_leading_zeros, sort,
  * dynamic_slice, dynamic_update_slice, reduce_window, select_and_scatter. The bits of
  * rng_bit_generator are XLA's, whose order the specification leaves open. */
 #include <math.h>
@@ -326,6 +326,92 @@ static bool run_select_and_scatter(ref_call *call) {
   return true;
 }
 
+/* ---- what models of ai.onnx.ml are written with ----------------------------------------- */
+
+/* The last place of each element among the keys; -1: none. Not done where that is an error. */
+static bool run_find(ref_call *call) {
+  const value *x = call->in[0], *keys = call->in[1];
+  for (int64_t i = 0; i < x->count; i++) {
+    int64_t place = keys->count - 1;
+    while (place >= 0 && keys->x[place] != x->x[i] &&
+           !(isnan(keys->x[place]) && isnan(x->x[i])))
+      place--;
+    if (place < 0 && ref_int(call, "strict", 0)) return false;
+    call->out[0]->x[i] = (real)place;
+  }
+  return true;
+}
+
+/* What is least where p fits the pairs best: the sum over pairs of
+ * (r[j][i] p[i] - r[i][j] p[j])^2, as p'Qp. */
+static void fill_pairs(const real *pairs, int64_t k, real *q) {
+  for (int64_t i = 0; i < k * k; i++)
+    q[i] = 0;
+  for (int64_t i = 0, at = 0; i < k; i++)
+    for (int64_t j = i + 1; j < k; j++, at++) {
+      real own = pairs[at], other = 1 - own;
+      q[i * k + i] += other * other;
+      q[j * k + j] += own * own;
+      q[i * k + j] -= own * other;
+      q[j * k + i] -= own * other;
+    }
+}
+
+/* Qp in `products`; returns p'Qp. */
+static real multiply_pairs(const real *q, const real *p, int64_t k,
+                           real *products) {
+  real whole = 0;
+  for (int64_t i = 0; i < k; i++) {
+    ref_sum sum = {0};
+    for (int64_t j = 0; j < k; j++)
+      ref_add(&sum, q[i * k + j] * p[j]);
+    products[i] = ref_total(&sum);
+    whole += p[i] * products[i];
+  }
+  return whole;
+}
+
+/* One class after the other gets its best, and then all are scaled to a sum of 1; it ends where
+ * no element of Qp is 0.005 / k from p'Qp. */
+static void couple_row(const real *pairs, int64_t k, real *q, real *products,
+                       real *p) {
+  fill_pairs(pairs, k, q);
+  for (int64_t i = 0; i < k; i++)
+    p[i] = 1 / (real)k;
+  for (int64_t round = 0; round < (k > 100 ? k : 100); round++) {
+    real whole = multiply_pairs(q, p, k, products), worst = 0;
+    for (int64_t i = 0; i < k; i++)
+      worst = fmaxl(worst, fabsl(products[i] - whole));
+    if (worst < 0.005L / (real)k) return;
+    for (int64_t t = 0; t < k; t++) {
+      real sum = 0;
+      whole = multiply_pairs(q, p, k, products);
+      p[t] += (whole - products[t]) / q[t * k + t];
+      for (int64_t i = 0; i < k; i++)
+        sum += p[i];
+      for (int64_t i = 0; i < k; i++)
+        p[i] /= sum;
+    }
+  }
+}
+
+/* Not done where a pair is all but certain: then there is next to nothing to divide by. */
+static bool run_couple(ref_call *call) {
+  const value *x = call->in[0];
+  value *out = call->out[0];
+  int64_t k = ref_int(call, "classes", 2);
+  for (int64_t i = 0; i < x->count; i++)
+    if (!(x->x[i] > 0.001L && x->x[i] < 0.999L)) return false;
+  real *room = malloc((size_t)(k * k + k) * sizeof *room);
+  if (!room) return false;
+  for (int64_t row = 0; row < out->dims[0]; row++)
+    couple_row(x->x + row * (k * (k - 1) / 2), k, room, room + k * k,
+               out->x + row * k);
+  out->ulps = 64; /* as many steps as it takes */
+  free(room);
+  return true;
+}
+
 const ref_op ref_own[] = {
     {"keel", "PopCount", REF_EXACT, 0, run_bits, false},
     {"keel", "LeadingZeros", REF_EXACT, 1, run_bits, false},
@@ -335,5 +421,7 @@ const ref_op ref_own[] = {
     {"keel", "RngBitGenerator", REF_EXACT, 0, run_random_bits, false},
     {"keel", "ReduceWindow", REF_SUM, 0, run_reduce_window, false},
     {"keel", "SelectAndScatter", REF_SUM, 0, run_select_and_scatter, false},
+    {"keel", "Find", REF_EXACT, 0, run_find, false},
+    {"keel", "Couple", REF_ULP, 0, run_couple, false},
 };
 const uint32_t ref_own_count = (uint32_t)(sizeof ref_own / sizeof *ref_own);

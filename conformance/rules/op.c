@@ -491,6 +491,8 @@ static const kc_defect defects[] = {
     DEFECT(packed_swapped, "op.sum-bound", "the high half of a byte of weights comes first"),
     DEFECT(packed_zeros, "op.sum-bound", "zero points of packed weights are not read"),
     DEFECT(packed_tail, "op.sum-bound", "a block of packed weights that is not full is left out"),
+    DEFECT(find_first, "op.exact", "of equal keys the first is found"),
+    DEFECT(find_nan, "op.exact", "NaN is not found among keys"),
     DEFECT(quant_half_up, "op.quantised", "half is rounded up"),
     DEFECT(matmul_tf32_eights, "op.matmul-bound", "products of multiples of 8 take inputs in TF32"),
     DEFECT(zero_unsigned, "op.quantised", "a negative zero point is read as unsigned"),
