@@ -32,9 +32,13 @@ f32 = np.float32
 
 
 class Cases:
-    def __init__(self, folder):
-        self.folder, self.count = folder, 0
+    def __init__(self, folder, opset=17):
+        self.folder, self.count, self.opset = folder, 0, opset
         os.makedirs(folder, exist_ok=True)
+
+    @staticmethod
+    def number_of(dtype):
+        return helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
 
     def add(self, name, op, inputs, outputs, constants=(), domain=DOMAIN,
             result=None, types=None, instead=None, expected=None, **attributes):
@@ -43,7 +47,7 @@ class Cases:
         types: of each. instead: inputs of the same meaning, which ONNX Runtime gets where it has
         not this form. expected: results, where it has none."""
         wanted = [o for o in outputs if o]
-        form = (name, op, outputs, domain, result, types, attributes)
+        form = (name, op, outputs, domain, result, types, attributes, self.opset)
         # of every other model the dimensions are known in the run only
         model, feeds = make(inputs, constants, *form, late=self.count % 2 == 1)
         results = expected
@@ -66,7 +70,7 @@ class Cases:
         self.count += 1
 
 
-def make(inputs, constants, name, op, outputs, domain, result, types, attributes,
+def make(inputs, constants, name, op, outputs, domain, result, types, attributes, opset,
          late=False):
     """A model of one op, and what it is fed with."""
     given = {k: v for k, v in inputs.items() if v is not None}
@@ -83,7 +87,8 @@ def make(inputs, constants, name, op, outputs, domain, result, types, attributes
         [numpy_helper.from_array(v, k) for k, v in given.items() if k in constants])
     model = helper.make_model(
         graph, ir_version=10,
-        opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid(DOMAIN, 1)])
+        opset_imports=[helper.make_opsetid("", opset), helper.make_opsetid(DOMAIN, 1),
+                       helper.make_opsetid("ai.onnx.ml", 4)])
     first = next(iter(given.values())).dtype
     for i, output in enumerate(model.graph.output):
         output.type.tensor_type.elem_type = helper.np_dtype_to_tensor_dtype(
@@ -558,15 +563,17 @@ def experts(cases, random):
     packed("many_rows", 4, 32, rows=60, normalize_routing_weights=1)
 
 
-def main(arguments):
+def compare(about, write, opset=17):
+    """The command of a script that writes cases: about, its help text; write(cases, random)."""
+    arguments, program = sys.argv[1:], os.path.basename(sys.argv[0])
     seed, keep = 1, None
     while arguments and arguments[0].startswith("--"):
         option = arguments.pop(0)
         if option == "--help":
-            print(__doc__.strip())
+            print(about.strip())
             return 0
         if option not in ("--seed", "--keep") or not arguments:
-            print(f"microsoft_ops.py: there is no option {option}, or it has no value; --help",
+            print(f"{program}: there is no option {option}, or it has no value; --help",
                   file=sys.stderr)
             return 2
         if option == "--seed":
@@ -575,22 +582,20 @@ def main(arguments):
             keep = arguments.pop(0)
     keel = arguments or ["build/release/bin/keel"]
     if not os.access(keel[0], os.X_OK):
-        print(f"microsoft_ops.py: there is no program {keel[0]}", file=sys.stderr)
+        print(f"{program}: there is no program {keel[0]}", file=sys.stderr)
         return 2
     with tempfile.TemporaryDirectory() as scratch:
-        cases = Cases(keep or scratch)
-        random = np.random.default_rng(seed)
-        matmuls(cases, random)
-        attentions(cases, random)
-        others(cases, random)
-        quantised(cases, random)
-        heads(cases, random)
-        embeddings(cases, random)
-        experts(cases, random)
+        cases = Cases(keep or scratch, opset)
+        write(cases, np.random.default_rng(seed))
         folders = sorted(os.path.join(cases.folder, name) for name in os.listdir(cases.folder))
         done = subprocess.run([keel[0], "onnx-test", *keel[1:], *folders], check=False)
         return 1 if done.returncode else 0
 
 
+def write_all(cases, random):
+    for part in (matmuls, attentions, others, quantised, heads, embeddings, experts):
+        part(cases, random)
+
+
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(compare(__doc__, write_all))

@@ -68,9 +68,9 @@ def move(cases, random):
     add("OneHot", {"i": random.integers(0, 5, 6), "d": np.array([5], i64),
                    "v": np.array(["off", "on"], dtype=object)})
     add("Unique", {"x": strings(random, 20)}, ["Y", "I", "R", "C"], sorted=1,
-        result=(object, i64, i64, i64))
+        types=(object, i64, i64, i64))
     add("Unique", {"x": strings(random, 20)}, ["Y", "I", "R", "C"], sorted=0,
-        result=(object, i64, i64, i64))
+        types=(object, i64, i64, i64))
     add("Shape", {"x": x}, result=i64)
     add("Size", {"x": x}, result=i64)
     add("Identity", {"x": x})
@@ -102,7 +102,7 @@ def text(cases, random):
         for most in (None, 0, 1, 3):
             given = {"delimiter": delimiter, "maxsplit": most}
             cases.add("split", "StringSplit", {"x": split_lines(random)}, ["Y", "Z"], domain="",
-                      result=(object, i64), **{k: v for k, v in given.items() if v is not None})
+                      types=(object, i64), **{k: v for k, v in given.items() if v is not None})
     for pattern in ("a", "[a-z]+", "(?i)the", r"\d+", r".*", r"-?\d+\.\d+", "", "a|ab", r"\w+",
                     "日.", "[^a]*", "x y$"):
         cases.add("regex", "RegexFullMatch", {"x": strings(random, 3, 7)}, ["Y"], domain="",

@@ -409,15 +409,6 @@ keel_status keel_shape_rms_norm(keel_infer *infer) {
   return keel_infer_dims(infer, 0, &dims);
 }
 
-/* min and max are numbers. */
-keel_status keel_shape_clip(keel_infer *infer) {
-  for (uint32_t i = 1; i < infer->input_count; i++)
-    if (infer->in[i] && (infer->in[i]->rank > 1 || infer->in[i]->elements != 1))
-      return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
-                             "min and max must be one number each");
-  return keel_shape_same(infer);
-}
-
 keel_status keel_shape_dropout(keel_infer *infer) {
   keel_dims dims = keel_dims_of(infer->in[0]);
   KEEL_TRY(keel_infer_dims(infer, 0, &dims));
