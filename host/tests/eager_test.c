@@ -114,7 +114,7 @@ static void what_is_not_there_is_named(void **state) {
       {"PictureReader", "`keel ops` lists", "did you mean"},
       {"ai.onnx.sound::Mixer",
        "of the domains ai.onnx, keel, com.microsoft, ai.onnx.preview.training,"
-       " ai.onnx.ml",
+       " ai.onnx.preview, ai.onnx.ml",
        "did you mean"},
       {"com.acme::Gelu", "ai.onnx::Gelu is another op of that name", "mean"},
       {"X", "`keel ops` lists", "did you mean"},

@@ -41,15 +41,16 @@ class Cases:
         return helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
 
     def add(self, name, op, inputs, outputs, constants=(), domain=DOMAIN,
-            result=None, types=None, instead=None, expected=None, **attributes):
+            result=None, types=None, instead=None, expected=None, late=True, **attributes):
         """inputs: name to array; None: absent. constants: names of inputs that the model has.
         outputs: names, "" for one that nobody wants. result: their type, unless that of input 0;
         types: of each. instead: inputs of the same meaning, which ONNX Runtime gets where it has
-        not this form. expected: results, where it has none."""
+        not this form. expected: results, where it has none. late: the model may have open
+        dimensions."""
         wanted = [o for o in outputs if o]
         form = (name, op, outputs, domain, result, types, attributes, self.opset)
         # of every other model the dimensions are known in the run only
-        model, feeds = make(inputs, constants, *form, late=self.count % 2 == 1)
+        model, feeds = make(inputs, constants, *form, late=late and self.count % 2 == 1)
         results = expected
         if expected is None:
             other, given = make(instead, (), *form) if instead else (model, feeds)
