@@ -1,5 +1,6 @@
 /* run.c - `keel run`: one model, its inputs, its outputs, its profile. */
 #include <keel/debug.h>
+#include <keel/split.h>
 
 #include <errno.h>
 #include <sys/stat.h>
@@ -14,7 +15,7 @@
 typedef struct arguments {
   common common;
   operands models; /* one */
-  const char *model, *device, *devices, *output, *trace;
+  const char *model, *device, *devices, *split, *output, *trace;
   word_list inputs, expects, shapes, dims, places, skips;
   uint64_t seed, repeat, ranks;
   tolerance within;
@@ -24,9 +25,11 @@ typedef struct arguments {
 
 typedef struct session {
   keel_context *context;
-  keel_link *link;     /* to other ranks; NULL: there are none */
-  keel_device *device; /* the one asked for, or NULL */
-  several several;     /* devices that are ranks */
+  keel_link *link;        /* to other ranks; NULL: there are none */
+  keel_device *device;    /* the one asked for, or NULL */
+  several several;        /* devices that are ranks */
+  keel_split_facts facts; /* of a model that is split */
+  uint64_t split_dims;    /* bits: values of --dim that it has used */
   keel_program *program;
   keel_plan *plan;
   uint32_t input_count, output_count;
@@ -103,6 +106,10 @@ static const option options[] = {
      "start N ranks of it by the mpirun that is found; a\n"
      "model's exchanges (AllReduce ...) are between them",
      .count = &given.ranks, .least = 1, .most = 65536},
+    {"--split", "KIND",
+     "let ranks share the model: by `data`, each a part of\n"
+     "the batch; by `tensor`, each a part of the weights",
+     .text = &given.split},
     {"--repeat", "N", "run it N times and print the times",
      .count = &given.repeat, .least = 1, .most = 1000000000},
     {"--timeout", "MS",
@@ -211,6 +218,58 @@ static int64_t open_size(const arguments *all, const keel_port *port,
   return 1;
 }
 
+/* What the split of a model asks. */
+typedef struct sizes {
+  const arguments *all;
+  session *run;
+} sizes;
+
+static int64_t split_size(void *context, const char *input, uint32_t axis,
+                          const char *symbol) {
+  const sizes *asked = context;
+  const word_list *dims = &asked->all->dims;
+  const keel_port port = {.name = input, .symbols = &symbol};
+  (void)axis;
+  for (uint32_t i = 0; symbol && i < dims->count && i < 64; i++)
+    if (size_for(dims->words[i], symbol) >= 0)
+      asked->run->split_dims |= UINT64_C(1) << i;
+  return open_size(asked->all, &port, 0);
+}
+
+/* The number of ranks, and this one's. */
+static void find_rank(session *run, uint32_t *out_rank, uint32_t *out_size) {
+  keel_link_facts facts = {.size = 1};
+  if (run->link) keel_link_look(run->link, &facts);
+  *out_rank = facts.rank;
+  *out_size = run->several.group ? run->several.count : facts.size;
+}
+
+/* Each rank gets its program in place of the whole one. */
+static keel_status split_model(const arguments *all, session *run) {
+  keel_split_params params = {.struct_size = sizeof params,
+                              .kind = strcmp(all->split, "tensor")
+                                          ? KEEL_SPLIT_DATA
+                                          : KEEL_SPLIT_TENSOR,
+                              .size_of = split_size,
+                              .size_context = &(sizes){all, run}};
+  keel_program *whole = run->program, *own = NULL;
+  uint32_t rank = 0;
+  find_rank(run, &rank, &params.size);
+  keel_status status = KD_OK;
+  for (uint32_t i = 1; i < run->several.count && status == KD_OK; i++) {
+    params.rank = i;
+    status =
+        keel_program_split(whole, &params, &run->several.programs[i], NULL);
+  }
+  params.rank = rank;
+  if (status == KD_OK)
+    status = keel_program_split(whole, &params, &own, &run->facts);
+  if (status != KD_OK) return status;
+  keel_program_release(whole);
+  run->program = own;
+  return KD_OK;
+}
+
 /* The names of open dimensions; whether one of them and a size are `word`. */
 static bool is_dim(const session *run, const char *word, char *names,
                    size_t room) {
@@ -231,11 +290,14 @@ static bool is_dim(const session *run, const char *word, char *names,
   return known;
 }
 
-/* Each --dim is the name of a dimension, and a size. */
+/* Each --dim is the name of a dimension, and a size. A split has made them known, and has seen
+ * which there are. */
 static bool check_dims(const arguments *all, const session *run) {
   for (uint32_t i = 0; i < all->dims.count; i++) {
     char there[512] = "";
-    if (is_dim(run, all->dims.words[i], there, sizeof there)) continue;
+    if (run->split_dims >> i & 1 ||
+        is_dim(run, all->dims.words[i], there, sizeof there))
+      continue;
     fprintf(stderr,
             "keel run: --dim %s is not NAME=SIZE of an open dimension; the"
             " model's inputs have%s\n",
@@ -540,6 +602,7 @@ static int open_model(const arguments *all, session *run) {
   double begin = now();
   progress("loading %s", all->model);
   status = keel_program_load(run->context, all->model, &run->program);
+  if (status == KD_OK && all->split) status = split_model(all, run);
   if (status != KD_OK) return fail_or_widen(run, status);
   double loaded = now();
   keel_plan_params params = {
@@ -758,6 +821,11 @@ static void print_text(const arguments *all, session *run, const bool *agree,
   if (keel_plan_replays(run->plan))
     printf("%llu runs were launches of a recording\n",
            (unsigned long long)keel_plan_replays(run->plan));
+  if (all->split)
+    printf("split by %s: %u exchanges; weights %.1f MiB of %.1f MiB\n",
+           all->split, (unsigned)run->facts.exchanges,
+           (double)run->facts.weights_here / (1u << 20),
+           (double)run->facts.weights / (1u << 20));
   ranks_print(run->link, false);
   several_print(&run->several);
   if (all->profile) print_profile(run);
@@ -844,6 +912,15 @@ int keel_main_run(int argc, char **argv) {
   if (result < 0 && given.devices && (given.device || given.ranks))
     result =
         usage_error("run", "--devices goes with neither --device nor --np");
+  if (result < 0 && given.split && strcmp(given.split, "data") != 0 &&
+      strcmp(given.split, "tensor") != 0)
+    result = usage_error("run", "--split is \"%s\"; it is data or tensor",
+                         given.split);
+  if (result < 0 && given.split && !given.devices && !given.ranks &&
+      !ranks_launched())
+    result = usage_error("run",
+                         "--split needs ranks: --devices D,E, --np N or"
+                         " mpirun");
   if (result < 0 && given.ranks && !ranks_launched())
     result = ranks_launch(given.ranks, words);
   free(words);

@@ -28,7 +28,8 @@ keel_status several_plan(several *all, keel_program *program,
   all->plans[0] = first;
   for (uint32_t i = 1; i < all->count; i++) {
     own.device = all->devices[i];
-    keel_status status = keel_plan_create(program, &own, &all->plans[i]);
+    keel_status status = keel_plan_create(
+        all->programs[i] ? all->programs[i] : program, &own, &all->plans[i]);
     if (status != KD_OK) return status;
   }
   return KD_OK;
@@ -88,8 +89,10 @@ keel_status several_run(const several *all, const keel_run_params *params,
 }
 
 void several_close(several *all) {
-  for (uint32_t i = 1; i < all->count; i++)
+  for (uint32_t i = 1; i < all->count; i++) {
     keel_plan_release(all->plans[i]);
+    keel_program_release(all->programs[i]);
+  }
   keel_group_release(all->group);
 }
 

@@ -14,6 +14,8 @@ typedef struct several {
   uint32_t count;
   keel_device *devices[SEVERAL_MOST];
   keel_plan *plans[SEVERAL_MOST]; /* the first is the session's */
+  /* of each but the first, where the model is split; NULL: all run the session's */
+  keel_program *programs[SEVERAL_MOST];
 } several;
 
 /* Opens the devices of a list, "cpu:0,acme:0". Returns 0, or the exit status: what is wrong was

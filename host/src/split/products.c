@@ -1,0 +1,146 @@
+/* products.c - rules of products and convolutions: by columns, each rank has a part of the result;
+ * by rows, a summand of it. */
+#include "split/split.h"
+
+static bool by_tensor(const keel_splitter *s) {
+  return s->params->kind == KEEL_SPLIT_TENSOR;
+}
+
+/* ---- MatMul ---------------------------------------------------------------------------------- */
+
+/* By a matrix of weights. */
+static keel_status by_weights(keel_splitter *s, const keel_type *a,
+                              const keel_type *b, bool *out_done) {
+  uint32_t axis = 0, last = a->rank - 1;
+  bool split = keel_split_is_part(s, 0, &axis);
+  if (split && axis == last && a->rank > 1 &&
+      keel_split_divides(s, b->dims[0])) {
+    KEEL_TRY(keel_split_take_part(s, 1, 0));
+    *out_done = true;
+    return keel_split_give(s, 0, KEEL_SHARE_SUM, 0);
+  }
+  if (split && axis < last) {
+    KEEL_TRY(keel_split_take_whole(s, 1));
+    *out_done = true;
+    return keel_split_give(s, 0, KEEL_SHARE_PART, axis);
+  }
+  if (split || !by_tensor(s) || !keel_split_divides(s, b->dims[1]))
+    return KD_OK;
+  KEEL_TRY(keel_split_take_whole(s, 0));
+  KEEL_TRY(keel_split_take_part(s, 1, 1));
+  *out_done = true;
+  return keel_split_give(s, 0, KEEL_SHARE_PART, keel_split_out_type(s, 0)->rank - 1);
+}
+
+/* An axis of the result, as one of an operand of the same rank: of its batch. */
+static bool has_batch(const keel_type *type, const keel_type *out,
+                      uint32_t axis) {
+  return type->rank == out->rank && type->dims[axis] == out->dims[axis];
+}
+
+/* Of two activations: along a dimension of the batch that both have, heads for example. */
+static keel_status of_batch(keel_splitter *s, const keel_type *a,
+                            const keel_type *b, bool *out_done) {
+  const keel_type *out = keel_split_out_type(s, 0);
+  uint32_t axis = 0;
+  bool split =
+      keel_split_is_part(s, 0, &axis) || keel_split_is_part(s, 1, &axis);
+  if (!split || a->rank < 3 || axis + 2 >= out->rank ||
+      !has_batch(a, out, axis) || !has_batch(b, out, axis))
+    return KD_OK;
+  KEEL_TRY(keel_split_take_part(s, 0, axis));
+  KEEL_TRY(keel_split_take_part(s, 1, axis));
+  *out_done = true;
+  return keel_split_give(s, 0, KEEL_SHARE_PART, axis);
+}
+
+keel_status keel_split_product(keel_splitter *s, bool *out_done) {
+  const keel_type *a = keel_split_type(s, 0), *b = keel_split_type(s, 1);
+  if (!a || !b || !a->rank || !keel_split_out_type(s, 0)) return KD_OK;
+  return b->rank == 2 && keel_split_constant(s, 1)
+             ? by_weights(s, a, b, out_done)
+             : of_batch(s, a, b, out_done);
+}
+
+/* ---- Gemm ------------------------------------------------------------------------------------ */
+
+/* C, along an axis of the result that is split. */
+static keel_status take_bias(keel_splitter *s, uint32_t axis) {
+  const keel_type *c = keel_split_type(s, 2);
+  if (!c) return KD_OK;
+  bool last = axis == 1 && c->rank && c->dims[c->rank - 1] > 1;
+  bool first = axis == 0 && c->rank == 2 && c->dims[0] > 1;
+  if (last) return keel_split_take_part(s, 2, c->rank - 1);
+  return first ? keel_split_take_part(s, 2, 0) : keel_split_take_whole(s, 2);
+}
+
+static bool has_bias(const keel_splitter *s) {
+  return s->node.input_count > 2 && s->node.inputs[2] != KEEL_ABSENT;
+}
+
+keel_status keel_split_gemm(keel_splitter *s, bool *out_done) {
+  const keel_type *a = keel_split_type(s, 0), *b = keel_split_type(s, 1);
+  bool turned = keel_attr_int(s->node.op, "transB", 0) != 0;
+  uint32_t axis = 0, row = turned ? 1 : 0, column = turned ? 0 : 1;
+  if (!a || !b || !keel_split_constant(s, 1) ||
+      keel_attr_int(s->node.op, "transA", 0) ||
+      (has_bias(s) && !keel_split_constant(s, 2)))
+    return KD_OK;
+  bool split = keel_split_is_part(s, 0, &axis);
+  if (split && axis == 1) {
+    if (!keel_split_divides(s, b->dims[row])) return KD_OK;
+    KEEL_TRY(keel_split_take_part(s, 1, row));
+    KEEL_TRY(keel_split_take_once(s, 2));
+    *out_done = true;
+    return keel_split_give(s, 0, KEEL_SHARE_SUM, 0);
+  }
+  if (!split && (!by_tensor(s) || !keel_split_divides(s, b->dims[column])))
+    return KD_OK;
+  uint32_t to = split ? 0 : 1;
+  if (!split) KEEL_TRY(keel_split_take_whole(s, 0));
+  KEEL_TRY(split ? keel_split_take_whole(s, 1)
+                 : keel_split_take_part(s, 1, column));
+  KEEL_TRY(take_bias(s, to));
+  *out_done = true;
+  return keel_split_give(s, 0, KEEL_SHARE_PART, to);
+}
+
+/* ---- Conv ------------------------------------------------------------------------------------ */
+
+/* The output's channels, and the kernels and biases of them. */
+static keel_status by_kernels(keel_splitter *s, bool *out_done) {
+  KEEL_TRY(keel_split_take_part(s, 1, 0));
+  KEEL_TRY(keel_split_take_part(s, 2, 0));
+  *out_done = true;
+  return keel_split_give(s, 0, KEEL_SHARE_PART, 1);
+}
+
+keel_status keel_split_conv(keel_splitter *s, bool *out_done) {
+  const keel_type *x = keel_split_type(s, 0), *w = keel_split_type(s, 1);
+  int64_t group = keel_attr_int(s->node.op, "group", 1);
+  uint32_t axis = 0;
+  bool split = keel_split_is_part(s, 0, &axis);
+  if (split && axis == 0) {
+    KEEL_TRY(keel_split_take_whole(s, 1));
+    KEEL_TRY(keel_split_take_whole(s, 2));
+    *out_done = true;
+    return keel_split_give(s, 0, KEEL_SHARE_PART, 0);
+  }
+  if (!x || !w || w->rank < 3 || !keel_split_constant(s, 1) ||
+      (has_bias(s) && !keel_split_constant(s, 2)))
+    return KD_OK;
+  bool kernels = keel_split_divides(s, w->dims[0]);
+  if (split && axis == 1 && group == 1 && keel_split_divides(s, w->dims[1])) {
+    KEEL_TRY(keel_split_take_part(s, 1, 1));
+    KEEL_TRY(keel_split_take_once(s, 2));
+    *out_done = true;
+    return keel_split_give(s, 0, KEEL_SHARE_SUM, 0);
+  }
+  if (split && axis == 1 && kernels && keel_split_divides(s, group)) {
+    KEEL_TRY(keel_split_set_int(s, "group", group / s->params->size));
+    return by_kernels(s, out_done);
+  }
+  if (split || !by_tensor(s) || group != 1 || !kernels) return KD_OK;
+  KEEL_TRY(keel_split_take_whole(s, 0));
+  return by_kernels(s, out_done);
+}

@@ -1,0 +1,510 @@
+/* split.c - rewrites a function for one rank: node by node, by the rules of rules.c and those
+ * beside it, and what brings values into the form that a rule wants. */
+#include "split/split.h"
+
+#include <kd/help.h>
+
+#include "base/refs.h"
+#include "device/device.h"
+#include "memory/access.h"
+#include "passes/passes.h"
+
+/* ---- new values and nodes ----------------------------------------------------------------- */
+
+/* out_value: KEEL_ABSENT, or the value that it makes. */
+static keel_status add_node(keel_splitter *s, const char *domain,
+                            const char *op, const keel_attr *attrs,
+                            uint32_t attr_count, const uint32_t *inputs,
+                            uint32_t input_count, uint32_t *out_value) {
+  keel_function *f = s->function;
+  keel_opdef *made = NULL;
+  keel_node *node = NULL;
+  uint32_t value =
+      *out_value == KEEL_ABSENT ? keel_function_value(f, "") : *out_value;
+  if (value == KEEL_ABSENT) return KD_OUT_OF_MEMORY;
+  KEEL_TRY(keel_opdef_create(f->context, keel_schema_find(domain, op), attrs,
+                             attr_count, NULL, &made));
+  const char *name = s->node.name ? s->node.name : "";
+  KEEL_TRY(
+      keel_function_node(f, made, name, inputs, input_count, &value, 1, &node));
+  node->device = s->node.device;
+  *out_value = value;
+  return keel_function_infer(f, node);
+}
+
+static keel_status add_constant(keel_splitter *s, keel_tensor *tensor,
+                                uint32_t *out_value) {
+  *out_value = keel_function_constant(s->function, "", tensor);
+  keel_tensor_release(tensor);
+  return *out_value == KEEL_ABSENT ? KD_OUT_OF_MEMORY : KD_OK;
+}
+
+keel_status keel_split_ints(keel_splitter *s, const int64_t *list,
+                            int64_t count, uint32_t *out_value) {
+  keel_tensor *tensor = NULL;
+  KEEL_TRY(keel_tensor_create(s->function->context, KD_I64, 1, &count, list,
+                              &tensor));
+  return add_constant(s, tensor, out_value);
+}
+
+static keel_status find_member(keel_splitter *s) {
+  const keel_port port = {.name = "keel.member",
+                          .rank = KEEL_RANK_UNKNOWN,
+                          .flags = KEEL_PORT_RESOURCE};
+  if (s->member != KEEL_ABSENT) return KD_OK;
+  s->member = keel_function_value(s->function, port.name);
+  return s->member == KEEL_ABSENT
+             ? KD_OUT_OF_MEMORY
+             : keel_function_input(s->function, s->member, &port);
+}
+
+static keel_status add_exchange(keel_splitter *s, const char *op,
+                                uint32_t value, uint32_t *out_value) {
+  const keel_attr size = KEEL_INT("size", s->params->size);
+  KEEL_TRY(find_member(s));
+  const uint32_t inputs[] = {s->member, value};
+  s->facts.exchanges++;
+  *out_value = KEEL_ABSENT;
+  return add_node(s, "keel", op, &size, 1, inputs, 2, out_value);
+}
+
+/* ---- wholes and parts ------------------------------------------------------------------------ */
+
+/* A Transpose in which an axis and the first one change places. */
+static keel_status turn(keel_splitter *s, uint32_t value, uint32_t rank,
+                        uint32_t axis, uint32_t *out_value) {
+  int64_t perm[KD_MAX_RANK];
+  for (uint32_t i = 0; i < rank; i++)
+    perm[i] = i;
+  perm[0] = axis;
+  perm[axis] = 0;
+  *out_value = KEEL_ABSENT;
+  const keel_attr attr = KEEL_INTS("perm", rank, perm);
+  return add_node(s, "", "Transpose", &attr, 1, &value, 1, out_value);
+}
+
+static keel_status gather(keel_splitter *s, uint32_t value, uint32_t axis,
+                          uint32_t rank, uint32_t *out_value) {
+  uint32_t turned = value, joined = KEEL_ABSENT;
+  if (axis) KEEL_TRY(turn(s, value, rank, axis, &turned));
+  KEEL_TRY(add_exchange(s, "AllGather", turned, &joined));
+  if (axis) return turn(s, joined, rank, axis, out_value);
+  *out_value = joined;
+  return KD_OK;
+}
+
+/* A value of the function as it was, as a whole. */
+static keel_status whole_of(keel_splitter *s, uint32_t value,
+                            uint32_t *out_value) {
+  keel_shared *at = &s->values[value];
+  if (at->share == KEEL_SHARE_WHOLE) at->whole = value;
+  if (at->whole == KEEL_ABSENT)
+    KEEL_TRY(at->share == KEEL_SHARE_SUM
+                 ? add_exchange(s, "AllReduce", value, &at->whole)
+                 : gather(s, value, at->axis, at->type->rank, &at->whole));
+  *out_value = at->whole;
+  return KD_OK;
+}
+
+/* Copies a rank's part of a tensor in host memory along an axis. */
+static keel_status cut(const keel_splitter *s, keel_tensor *from, uint32_t axis,
+                       keel_tensor **out_tensor) {
+  const keel_type *type = from->type;
+  int64_t dims[KD_MAX_RANK];
+  memcpy(dims, type->dims, type->rank * sizeof *dims);
+  dims[axis] /= s->params->size;
+  keel_tensor *here = NULL;
+  KEEL_TRY(keel_tensor_to_host(from, &here));
+  keel_status status = keel_tensor_create(from->context, type->dtype,
+                                          type->rank, dims, NULL, out_tensor);
+  uint64_t inner = kd_dtype_size(type->dtype), outer = 1;
+  for (uint32_t i = 0; i < type->rank; i++)
+    *(i < axis ? &outer : &inner) *= (uint64_t)dims[i];
+  for (uint64_t i = 0; i < outer && status == KD_OK && inner; i++)
+    memcpy((char *)(*out_tensor)->data + i * inner,
+           (const char *)here->data +
+               (i * s->params->size + s->params->rank) * inner,
+           inner);
+  keel_tensor_release(here);
+  return status;
+}
+
+/* A Slice of what every rank has. out_value as in add_node. */
+static keel_status slice(keel_splitter *s, uint32_t whole, int64_t dim,
+                         uint32_t axis, uint32_t *out_value) {
+  int64_t each = dim / s->params->size, from = each * s->params->rank;
+  const int64_t lists[] = {from, from + each, axis};
+  uint32_t inputs[4] = {whole};
+  for (int i = 0; i < 3; i++)
+    KEEL_TRY(keel_split_ints(s, &lists[i], 1, &inputs[i + 1]));
+  return add_node(s, "", "Slice", NULL, 0, inputs, 4, out_value);
+}
+
+/* The rank's part along an axis, which the ranks can share. */
+static keel_status part_of(keel_splitter *s, uint32_t value, uint32_t axis,
+                           uint32_t *out_value) {
+  keel_shared *at = &s->values[value];
+  keel_tensor *constant = s->function->values[value].constant, *made = NULL;
+  uint32_t whole = KEEL_ABSENT;
+  if (at->share == KEEL_SHARE_PART && at->axis == axis) {
+    *out_value = value;
+    return KD_OK;
+  }
+  if (at->part == KEEL_ABSENT || at->part_axis != axis) {
+    if (constant && constant->kind == KEEL_DATA &&
+        kd_dtype_size(constant->type->dtype)) {
+      KEEL_TRY(cut(s, constant, axis, &made));
+      KEEL_TRY(add_constant(s, made, &at->part));
+    } else {
+      KEEL_TRY(whole_of(s, value, &whole));
+      at->part = KEEL_ABSENT;
+      KEEL_TRY(slice(s, whole, at->type->dims[axis], axis, &at->part));
+    }
+    at->part_axis = axis;
+  }
+  *out_value = at->part;
+  return KD_OK;
+}
+
+/* ---- for rules --------------------------------------------------------------------------------- */
+
+static uint32_t input_of(const keel_splitter *s, uint32_t input) {
+  return input < s->node.input_count ? s->node.inputs[input] : KEEL_ABSENT;
+}
+
+static const keel_shared *shared_of(const keel_splitter *s, uint32_t input) {
+  uint32_t value = input_of(s, input);
+  return value < s->count ? &s->values[value] : NULL;
+}
+
+const keel_type *keel_split_type(const keel_splitter *s, uint32_t input) {
+  const keel_shared *at = shared_of(s, input);
+  return at ? at->type : NULL;
+}
+
+const keel_type *keel_split_out_type(const keel_splitter *s, uint32_t output) {
+  uint32_t value =
+      output < s->node.output_count ? s->node.outputs[output] : KEEL_ABSENT;
+  return value < s->count ? s->values[value].type : NULL;
+}
+
+const keel_tensor *keel_split_constant(const keel_splitter *s, uint32_t input) {
+  uint32_t value = input_of(s, input);
+  const keel_tensor *constant =
+      value < s->count ? s->function->values[value].constant : NULL;
+  return constant && constant->kind == KEEL_DATA &&
+                 !keel_tensor_location(constant)
+             ? constant
+             : NULL;
+}
+
+bool keel_split_is_part(const keel_splitter *s, uint32_t input,
+                        uint32_t *out_axis) {
+  const keel_shared *at = shared_of(s, input);
+  if (!at || at->share != KEEL_SHARE_PART) return false;
+  *out_axis = at->axis;
+  return true;
+}
+
+bool keel_split_is_sum(const keel_splitter *s, uint32_t input) {
+  const keel_shared *at = shared_of(s, input);
+  return at && at->share == KEEL_SHARE_SUM;
+}
+
+bool keel_split_divides(const keel_splitter *s, int64_t dim) {
+  return dim > 0 && dim % s->params->size == 0;
+}
+
+void keel_split_take(keel_splitter *s, uint32_t input, uint32_t value) {
+  s->function->nodes[s->index].inputs[input] = value;
+}
+
+keel_status keel_split_take_whole(keel_splitter *s, uint32_t input) {
+  uint32_t value = input_of(s, input);
+  if (value >= s->count) return KD_OK;
+  KEEL_TRY(whole_of(s, value, &value));
+  keel_split_take(s, input, value);
+  return KD_OK;
+}
+
+keel_status keel_split_take_part(keel_splitter *s, uint32_t input,
+                                 uint32_t axis) {
+  uint32_t value = input_of(s, input);
+  if (value >= s->count) return KD_OK;
+  KEEL_TRY(part_of(s, value, axis, &value));
+  keel_split_take(s, input, value);
+  return KD_OK;
+}
+
+keel_status keel_split_take_once(keel_splitter *s, uint32_t input) {
+  const keel_tensor *constant = keel_split_constant(s, input);
+  keel_tensor *zeros = NULL;
+  uint32_t value = KEEL_ABSENT;
+  if (!constant || !s->params->rank) return keel_split_take_whole(s, input);
+  const keel_type *type = constant->type;
+  KEEL_TRY(keel_tensor_create(s->function->context, type->dtype, type->rank,
+                              type->dims, NULL, &zeros));
+  KEEL_TRY(add_constant(s, zeros, &value));
+  keel_split_take(s, input, value);
+  return KD_OK;
+}
+
+/* The type of what the rank has; NULL: not known. */
+static keel_status local_type(const keel_splitter *s, const keel_shared *at,
+                              const keel_type **out_type) {
+  int64_t dims[KD_MAX_RANK];
+  *out_type = at->type;
+  if (!at->type || at->share != KEEL_SHARE_PART) return KD_OK;
+  memcpy(dims, at->type->dims, at->type->rank * sizeof *dims);
+  dims[at->axis] /= s->params->size;
+  return keel_type_of(at->type->dtype, at->type->rank, dims, out_type);
+}
+
+keel_status keel_split_give(keel_splitter *s, uint32_t output, keel_share share,
+                            uint32_t axis) {
+  uint32_t value =
+      output < s->node.output_count ? s->node.outputs[output] : KEEL_ABSENT;
+  if (value >= s->count) return KD_OK;
+  keel_shared *at = &s->values[value];
+  at->share = share;
+  at->axis = axis;
+  return local_type(s, at, &s->function->values[value].type);
+}
+
+keel_status keel_split_set_int(keel_splitter *s, const char *name,
+                               int64_t value) {
+  const keel_opdef *op = s->node.op;
+  keel_attr attrs[40];
+  keel_opdef *made = NULL;
+  uint32_t count = 0;
+  if (op->attr_count >= KEEL_COUNT_OF(attrs))
+    return keel_fail(KD_INTERNAL, "%s has too many attributes",
+                     op->schema->name);
+  for (uint32_t i = 0; i < op->attr_count; i++)
+    if (strcmp(op->attrs[i].value.name, name) != 0)
+      attrs[count++] = op->attrs[i].value;
+  attrs[count++] = (keel_attr)KEEL_INT(name, value);
+  KEEL_TRY(
+      keel_opdef_create(op->context, op->schema, attrs, count, NULL, &made));
+  keel_opdef_release(s->function->nodes[s->index].op);
+  s->function->nodes[s->index].op = made;
+  return KD_OK;
+}
+
+/* ---- the function ----------------------------------------------------------------------------- */
+
+/* Every rank computes it, from whole values. */
+static keel_status compute_whole(keel_splitter *s) {
+  for (uint32_t i = 0; i < s->node.input_count; i++)
+    KEEL_TRY(keel_split_take_whole(s, i));
+  return KD_OK;
+}
+
+static keel_status visit(keel_splitter *s, uint32_t index) {
+  bool done = false;
+  s->index = index;
+  s->node = s->function->nodes[index];
+  /* a rule changes inputs one by one, and looks at all of them */
+  uint32_t *inputs =
+      keel_arena_copy_bytes(s->function->arena, s->node.inputs,
+                            (s->node.input_count + 1u) * sizeof *inputs);
+  if (!inputs) return KD_OUT_OF_MEMORY;
+  s->node.inputs = inputs;
+  keel_split_rule rule = keel_split_rule_of(&s->node);
+  if (rule) KEEL_TRY(rule(s, &done));
+  return done ? KD_OK : compute_whole(s);
+}
+
+static void begin_values(keel_splitter *s) {
+  for (uint32_t i = 0; i < s->count; i++) {
+    const keel_type *type = s->function->values[i].type;
+    s->values[i] =
+        (keel_shared){.type = type && keel_type_known(type) ? type : NULL,
+                      .whole = KEEL_ABSENT,
+                      .part = KEEL_ABSENT};
+    if (s->function->values[i].constant && type)
+      s->facts.weights += type->bytes;
+  }
+}
+
+/* What the function had as its input is the rank's part of it; the input has a new value. */
+static keel_status slice_input(keel_splitter *s, uint32_t input,
+                               int64_t batch) {
+  keel_function *f = s->function;
+  uint32_t part = f->inputs[input];
+  uint32_t whole = keel_function_value(f, f->values[part].name);
+  if (whole == KEEL_ABSENT) return KD_OUT_OF_MEMORY;
+  keel_shared *at = &s->values[part];
+  f->values[whole].type = at->type;
+  f->inputs[input] = whole;
+  at->share = KEEL_SHARE_PART;
+  at->whole = whole;
+  KEEL_TRY(local_type(s, at, &f->values[part].type));
+  return slice(s, whole, batch, 0, &part);
+}
+
+/* Inputs of the batch: each rank takes its part of them. */
+static keel_status seed_batch(keel_splitter *s) {
+  keel_function *f = s->function;
+  int64_t batch = -1;
+  for (uint32_t i = 0; i < f->input_count; i++) {
+    uint32_t value = f->inputs[i];
+    const keel_type *type = value < s->count ? s->values[value].type : NULL;
+    if (value == s->member || (f->input_ports[i].flags & KEEL_PORT_RESOURCE))
+      continue;
+    if (!type || !type->rank) {
+      if (batch >= 0) continue;
+      return keel_fail(KD_INVALID_ARGUMENT,
+                       "the batch of input \"%s\" is not known, and so can't be"
+                       " shared among ranks; give its size (--dim)",
+                       f->input_ports[i].name);
+    }
+    if (batch < 0) batch = type->dims[0];
+    if (type->dims[0] != batch) continue; /* it is no batch */
+    if (!keel_split_divides(s, batch))
+      return keel_fail(KD_INVALID_ARGUMENT,
+                       "input \"%s\" has a batch of %lld, which %u ranks can't"
+                       " share evenly",
+                       f->input_ports[i].name, (long long)batch,
+                       (unsigned)s->params->size);
+    KEEL_TRY(slice_input(s, i, batch));
+  }
+  return KD_OK;
+}
+
+static keel_status finish(keel_splitter *s) {
+  keel_function *f = s->function;
+  for (uint32_t i = 0; i < f->output_count; i++)
+    if (f->outputs[i] < s->count)
+      KEEL_TRY(whole_of(s, f->outputs[i], &f->outputs[i]));
+  KEEL_TRY(keel_function_sort(f));
+  KEEL_TRY(keel_pass_prune(f));
+  for (uint32_t i = 0; i < f->value_count; i++)
+    if (f->values[i].producer != KEEL_ABSENT) f->values[i].type = NULL;
+  return keel_function_types(f);
+}
+
+/* Constants that nobody reads any more go; what is left is the rank's. */
+static keel_status drop_constants(keel_splitter *s) {
+  keel_function *f = s->function;
+  keel_uses uses;
+  keel_status status = keel_uses_count(f, &uses);
+  for (uint32_t i = 0; i < f->value_count && status == KD_OK; i++) {
+    keel_tensor *constant = f->values[i].constant;
+    if (!constant) continue;
+    if (uses.counts[i]) {
+      s->facts.weights_here += constant->type ? constant->type->bytes : 0;
+    } else {
+      keel_tensor_release(constant);
+      f->values[i].constant = NULL;
+    }
+  }
+  keel_uses_drop(&uses);
+  return status;
+}
+
+static keel_status split(keel_splitter *s) {
+  keel_function *f = s->function;
+  uint32_t nodes = f->node_count;
+  s->count = f->value_count;
+  s->values = calloc((size_t)s->count + 1, sizeof *s->values);
+  if (!s->values) return keel_no_memory(s->count * sizeof *s->values);
+  begin_values(s);
+  if (s->params->kind == KEEL_SPLIT_DATA) KEEL_TRY(seed_batch(s));
+  for (uint32_t i = 0; i < nodes; i++)
+    if (!f->nodes[i].dead) KEEL_TRY(visit(s, i));
+  KEEL_TRY(finish(s));
+  return drop_constants(s);
+}
+
+/* ---- the program ---------------------------------------------------------------------------- */
+
+static keel_status check(const keel_program *program,
+                         const keel_split_params *params) {
+  if (params->struct_size < sizeof *params)
+    return keel_fail(KD_INVALID_ARGUMENT,
+                     "keel_split_params.struct_size is %llu, and must be %zu",
+                     (unsigned long long)params->struct_size, sizeof *params);
+  if (params->kind > KEEL_SPLIT_TENSOR || !params->size ||
+      params->rank >= params->size)
+    return keel_fail(
+        KD_INVALID_ARGUMENT, "a split of kind %u for rank %u of %u",
+        (unsigned)params->kind, (unsigned)params->rank, (unsigned)params->size);
+  if (program->device)
+    return keel_fail(KD_FAILED_PRECONDITION,
+                     "the program was compiled for %s, and can't be split",
+                     program->device->name);
+  const keel_function *f = program->main;
+  for (uint32_t i = 0; i < f->input_count; i++)
+    if (!strcmp(f->input_ports[i].name, "keel.member"))
+      return keel_fail(KD_FAILED_PRECONDITION,
+                       "the program exchanges values already");
+  return KD_OK;
+}
+
+/* Gives open dimensions of inputs their sizes. */
+static keel_status fix_sizes(keel_function *f,
+                             const keel_split_params *params) {
+  for (uint32_t i = 0; i < f->input_count; i++) {
+    keel_port *port = &f->input_ports[i];
+    bool fixed = false;
+    if (!params->size_of || port->rank == KEEL_RANK_UNKNOWN || !port->rank)
+      continue;
+    int64_t *dims =
+        keel_arena_copy_bytes(f->arena, port->dims, port->rank * sizeof *dims);
+    if (!dims) return KD_OUT_OF_MEMORY;
+    for (uint32_t d = 0; d < port->rank; d++)
+      if (dims[d] < 0) {
+        dims[d] = params->size_of(params->size_context, port->name, d,
+                                  port->symbols ? port->symbols[d] : NULL);
+        fixed |= dims[d] >= 0;
+      }
+    if (!fixed) continue;
+    port->dims = dims;
+    f->values[f->inputs[i]].type = keel_port_type(port);
+  }
+  return KD_OK;
+}
+
+static keel_status prepare(keel_program *to, const keel_split_params *params) {
+  const keel_plan_params none = {.struct_size = sizeof none};
+  const keel_cancellation never = {0};
+  const keel_pass_call call = {
+      .params = &none, .main = to->main, .cancellation = &never};
+  KEEL_TRY(fix_sizes(to->main, params));
+  KEEL_TRY(keel_function_sort(to->main));
+  KEEL_TRY(keel_function_types(to->main));
+  /* sizes that a model computes become constants */
+  KEEL_TRY(keel_pass_fold(to->functions, &call));
+  return keel_pass_prune(to->main);
+}
+
+static keel_status fill(keel_program *to, const keel_program *from,
+                        const keel_split_params *params,
+                        keel_split_facts *out_facts) {
+  keel_splitter s = {.params = params, .member = KEEL_ABSENT};
+  KEEL_TRY(
+      keel_function_clone(from->main, &to->arena, &to->functions, &to->main));
+  KEEL_TRY(prepare(to, params));
+  s.function = to->main;
+  keel_status status = split(&s);
+  free(s.values);
+  if (out_facts) *out_facts = s.facts;
+  return status;
+}
+
+keel_status keel_program_split(const keel_program *program,
+                               const keel_split_params *params,
+                               keel_program **out_program,
+                               keel_split_facts *out_facts) {
+  keel_program *made = NULL;
+  *out_program = NULL;
+  KEEL_TRY(check(program, params));
+  KEEL_TRY(keel_program_create(program->context, &made));
+  keel_status status = fill(made, program, params, out_facts);
+  if (status == KD_OK)
+    *out_program = made;
+  else
+    keel_program_release(made);
+  return status;
+}
