@@ -19,6 +19,7 @@
 typedef struct folding {
   keel_function *function;
   const keel_cancellation *cancellation;
+  bool sizes_only;     /* of keel_pass_call */
   uint64_t kept, work; /* so far */
   uint32_t *same;      /* by value: what stands for it */
   keel_uses uses;      /* what still reads a value */
@@ -51,9 +52,23 @@ static bool is_read(const folding *all, const keel_node *node) {
   return false;
 }
 
+static bool gives_integers(const keel_function *function,
+                           const keel_node *node) {
+  const uint64_t integers =
+      KD_TYPES(KD_I32) | KD_TYPES(KD_I64) | KD_TYPES(KD_BOOL);
+  for (uint32_t i = 0; i < node->output_count; i++) {
+    const keel_type *type = node->outputs[i] == KEEL_ABSENT
+                                ? NULL
+                                : function->values[node->outputs[i]].type;
+    if (!type || !(KD_TYPES(type->dtype) & integers)) return false;
+  }
+  return true;
+}
+
 static bool foldable(const folding *all, const keel_node *node) {
   const keel_function *function = all->function;
   if (!is_read(all, node)) return false;
+  if (all->sizes_only && !gives_integers(function, node)) return false;
   if (node->op->schema->flags & (KEEL_OP_CONTROL | KEEL_OP_STATE) ||
       keel_node_is_random(function, node))
     return false;
@@ -180,6 +195,7 @@ static keel_status fold_function(folding *all) {
 keel_status keel_pass_fold(keel_function *functions,
                            const keel_pass_call *call) {
   folding all = {.cancellation = call->cancellation,
+                 .sizes_only = call->sizes_only,
                  .kept = functions->folded_bytes,
                  .work = functions->folded_steps};
   for (keel_function *f = functions; f; f = f->next) {

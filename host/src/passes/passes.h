@@ -31,6 +31,7 @@ typedef struct keel_pass_call {
   keel_forms *forms;
   /* receives the forms of the regions that are compiled, or NULL */
   keel_forms *takes;
+  bool sizes_only; /* fold: integers alone, with which models compute sizes */
 } keel_pass_call;
 
 /* The parameters in full, whatever their struct_size; NULL: the defaults. */

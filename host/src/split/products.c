@@ -29,7 +29,8 @@ static keel_status by_weights(keel_splitter *s, const keel_type *a,
   KEEL_TRY(keel_split_take_whole(s, 0));
   KEEL_TRY(keel_split_take_part(s, 1, 1));
   *out_done = true;
-  return keel_split_give(s, 0, KEEL_SHARE_PART, keel_split_out_type(s, 0)->rank - 1);
+  return keel_split_give(s, 0, KEEL_SHARE_PART,
+                         keel_split_out_type(s, 0)->rank - 1);
 }
 
 /* An axis of the result, as one of an operand of the same rank: of its batch. */
@@ -57,7 +58,7 @@ static keel_status of_batch(keel_splitter *s, const keel_type *a,
 keel_status keel_split_product(keel_splitter *s, bool *out_done) {
   const keel_type *a = keel_split_type(s, 0), *b = keel_split_type(s, 1);
   if (!a || !b || !a->rank || !keel_split_out_type(s, 0)) return KD_OK;
-  return b->rank == 2 && keel_split_constant(s, 1)
+  return b->rank == 2 && keel_split_is_weight(s, 1)
              ? by_weights(s, a, b, out_done)
              : of_batch(s, a, b, out_done);
 }
@@ -82,9 +83,9 @@ keel_status keel_split_gemm(keel_splitter *s, bool *out_done) {
   const keel_type *a = keel_split_type(s, 0), *b = keel_split_type(s, 1);
   bool turned = keel_attr_int(s->node.op, "transB", 0) != 0;
   uint32_t axis = 0, row = turned ? 1 : 0, column = turned ? 0 : 1;
-  if (!a || !b || !keel_split_constant(s, 1) ||
+  if (!a || !b || !keel_split_is_weight(s, 1) ||
       keel_attr_int(s->node.op, "transA", 0) ||
-      (has_bias(s) && !keel_split_constant(s, 2)))
+      (has_bias(s) && !keel_split_is_weight(s, 2)))
     return KD_OK;
   bool split = keel_split_is_part(s, 0, &axis);
   if (split && axis == 1) {
@@ -126,8 +127,8 @@ keel_status keel_split_conv(keel_splitter *s, bool *out_done) {
     *out_done = true;
     return keel_split_give(s, 0, KEEL_SHARE_PART, 0);
   }
-  if (!x || !w || w->rank < 3 || !keel_split_constant(s, 1) ||
-      (has_bias(s) && !keel_split_constant(s, 2)))
+  if (!x || !w || w->rank < 3 || !keel_split_is_weight(s, 1) ||
+      (has_bias(s) && !keel_split_is_weight(s, 2)))
     return KD_OK;
   bool kernels = keel_split_divides(s, w->dims[0]);
   if (split && axis == 1 && group == 1 && keel_split_divides(s, w->dims[1])) {

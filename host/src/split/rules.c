@@ -10,6 +10,23 @@ static keel_status unary(keel_splitter *s, bool *out_done) {
   return keel_split_give(s, 0, KEEL_SHARE_PART, axis);
 }
 
+/* QuantizeLinear and DequantizeLinear: scales are one number, or are along an axis of their own. */
+static keel_status quantise(keel_splitter *s, bool *out_done) {
+  const keel_type *type = keel_split_type(s, 0), *scale = keel_split_type(s, 1);
+  uint32_t axis = 0;
+  if (!type || !scale || !keel_split_is_part(s, 0, &axis) || scale->rank > 1 ||
+      keel_attr_int(s->node.op, "block_size", 0))
+    return KD_OK;
+  int64_t along = keel_attr_int(s->node.op, "axis", 1);
+  if (along < 0) along += type->rank;
+  bool parted = scale->rank && scale->dims[0] > 1 && along == axis;
+  for (uint32_t i = 1; i < s->node.input_count; i++)
+    KEEL_TRY(parted ? keel_split_take_part(s, i, 0)
+                    : keel_split_take_whole(s, i));
+  *out_done = true;
+  return keel_split_give(s, 0, KEEL_SHARE_PART, axis);
+}
+
 /* ---- elementwise, broadcast ------------------------------------------------------------------ */
 
 /* Whether an input, whose axes are the result's last ones, is as long along an axis of it. */
@@ -208,6 +225,8 @@ static const struct {
     {"Identity", unary},
     {"Cast", unary},
     {"Clip", unary},
+    {"QuantizeLinear", quantise},
+    {"DequantizeLinear", quantise},
     {"Where", broadcast},
     {"Sum", broadcast},
     {"Softmax", along},

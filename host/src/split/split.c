@@ -129,6 +129,59 @@ static keel_status cut(const keel_splitter *s, keel_tensor *from, uint32_t axis,
   return status;
 }
 
+/* The node that makes a value of weights in few bits, which are a constant; or NULL. */
+static const keel_node *unpacks(const keel_splitter *s, uint32_t value) {
+  uint32_t producer = s->function->values[value].producer;
+  const keel_node *node =
+      producer == KEEL_ABSENT ? NULL : &s->function->nodes[producer];
+  if (!node || node->op->schema->name[0] != 'D' ||
+      strcmp(node->op->schema->name, "DequantizeLinear") != 0 ||
+      keel_attr_int(node->op, "block_size", 0))
+    return NULL;
+  for (uint32_t i = 0; i < node->input_count; i++) {
+    const keel_tensor *constant =
+        node->inputs[i] == KEEL_ABSENT
+            ? NULL
+            : s->function->values[node->inputs[i]].constant;
+    if (node->inputs[i] != KEEL_ABSENT &&
+        (!constant || constant->kind != KEEL_DATA ||
+         !kd_dtype_size(constant->type->dtype)))
+      return NULL;
+  }
+  return node;
+}
+
+/* The rank's part of such weights: of the constant, and of its scales where they are along the
+ * axis. */
+static keel_status unpack_part(keel_splitter *s, const keel_node *node,
+                               uint32_t axis, uint32_t *out_value) {
+  uint32_t inputs[3] = {KEEL_ABSENT, KEEL_ABSENT, KEEL_ABSENT};
+  keel_attr attrs[8];
+  const keel_opdef *op = node->op;
+  const uint32_t count = node->input_count, attr_count = op->attr_count;
+  uint32_t values[3];
+  memcpy(values, node->inputs, count * sizeof *values);
+  for (uint32_t i = 0; i < attr_count; i++)
+    attrs[i] = op->attrs[i].value;
+  const keel_type *type = s->function->values[values[0]].constant->type;
+  int64_t along = keel_attr_int(op, "axis", 1);
+  if (along < 0) along += type->rank;
+  for (uint32_t i = 0; i < count; i++) {
+    keel_tensor *from = values[i] == KEEL_ABSENT
+                            ? NULL
+                            : s->function->values[values[i]].constant;
+    keel_tensor *made = NULL;
+    bool parted = from && (i == 0 || (from->type->rank && along == axis));
+    inputs[i] = values[i];
+    if (!parted) continue;
+    KEEL_TRY(cut(s, from, i ? 0 : axis, &made));
+    KEEL_TRY(add_constant(s, made, &inputs[i]));
+  }
+  *out_value = KEEL_ABSENT;
+  return add_node(s, "", "DequantizeLinear", attrs, attr_count, inputs, count,
+                  out_value);
+}
+
 /* A Slice of what every rank has. out_value as in add_node. */
 static keel_status slice(keel_splitter *s, uint32_t whole, int64_t dim,
                          uint32_t axis, uint32_t *out_value) {
@@ -155,6 +208,8 @@ static keel_status part_of(keel_splitter *s, uint32_t value, uint32_t axis,
         kd_dtype_size(constant->type->dtype)) {
       KEEL_TRY(cut(s, constant, axis, &made));
       KEEL_TRY(add_constant(s, made, &at->part));
+    } else if (unpacks(s, value)) {
+      KEEL_TRY(unpack_part(s, unpacks(s, value), axis, &at->part));
     } else {
       KEEL_TRY(whole_of(s, value, &whole));
       at->part = KEEL_ABSENT;
@@ -198,6 +253,12 @@ const keel_tensor *keel_split_constant(const keel_splitter *s, uint32_t input) {
              : NULL;
 }
 
+bool keel_split_is_weight(const keel_splitter *s, uint32_t input) {
+  uint32_t value = input_of(s, input);
+  return keel_split_constant(s, input) ||
+         (value < s->count && unpacks(s, value));
+}
+
 bool keel_split_is_part(const keel_splitter *s, uint32_t input,
                         uint32_t *out_axis) {
   const keel_shared *at = shared_of(s, input);
@@ -237,11 +298,10 @@ keel_status keel_split_take_part(keel_splitter *s, uint32_t input,
 }
 
 keel_status keel_split_take_once(keel_splitter *s, uint32_t input) {
-  const keel_tensor *constant = keel_split_constant(s, input);
+  const keel_type *type = keel_split_type(s, input);
   keel_tensor *zeros = NULL;
   uint32_t value = KEEL_ABSENT;
-  if (!constant || !s->params->rank) return keel_split_take_whole(s, input);
-  const keel_type *type = constant->type;
+  if (!type || !s->params->rank) return keel_split_take_whole(s, input);
   KEEL_TRY(keel_tensor_create(s->function->context, type->dtype, type->rank,
                               type->dims, NULL, &zeros));
   KEEL_TRY(add_constant(s, zeros, &value));
@@ -470,7 +530,10 @@ static keel_status prepare(keel_program *to, const keel_split_params *params) {
   const keel_plan_params none = {.struct_size = sizeof none};
   const keel_cancellation never = {0};
   const keel_pass_call call = {
-      .params = &none, .main = to->main, .cancellation = &never};
+      .params = &none,
+      .main = to->main,
+      .cancellation = &never,
+      .sizes_only = true}; /* weights in few bits stay as they are */
   KEEL_TRY(fix_sizes(to->main, params));
   KEEL_TRY(keel_function_sort(to->main));
   KEEL_TRY(keel_function_types(to->main));

@@ -54,6 +54,8 @@ keel_status keel_split_squeeze(keel_splitter *s, bool *out_done);
 const keel_type *keel_split_type(const keel_splitter *s, uint32_t input);
 const keel_type *keel_split_out_type(const keel_splitter *s, uint32_t output);
 const keel_tensor *keel_split_constant(const keel_splitter *s, uint32_t input);
+/* Whether it is a constant, or made of one in few bits. */
+bool keel_split_is_weight(const keel_splitter *s, uint32_t input);
 /* Whether the rank has a part of it, along which axis. */
 bool keel_split_is_part(const keel_splitter *s, uint32_t input,
                         uint32_t *out_axis);
