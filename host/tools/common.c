@@ -204,3 +204,12 @@ void print_json_string(FILE *file, const char *string) {
   }
   fputc('"', file);
 }
+
+int64_t size_for(const char *word, const char *name) {
+  size_t length = strlen(name);
+  char *end = NULL;
+  if (strncmp(word, name, length) != 0 || word[length] != '=') return -1;
+  errno = 0;
+  int64_t size = strtoll(word + length + 1, &end, 10);
+  return !errno && !*end && end != word + length + 1 && size >= 0 ? size : -1;
+}

@@ -2,14 +2,17 @@
 #include <errno.h>
 #include <sys/stat.h>
 
+#include <keel/split.h>
+
 #include "tool.h"
 
 typedef struct arguments {
   common common;
   operands models; /* one */
-  const char *model, *output, *device, *dump;
+  const char *model, *output, *device, *dump, *split;
   bool text, by_cost;
-  word_list places, skips;
+  uint64_t ranks;
+  word_list places, skips, dims;
 } arguments;
 
 static arguments given = {.common = {.command = "compile", .runs = true}};
@@ -38,6 +41,15 @@ static const option options[] = {
      .text = &given.device},
     {"--place", "GLOB=D", "as in `keel run`; likewise:", .take = take_place},
     {"--place", "auto", "", .take = take_place},
+    {"--split", "KIND",
+     "write FILE.0, FILE.1 ...: the program of each rank,\n"
+     "as `keel run --split` has it",
+     .text = &given.split},
+    {"--np", "N", "how many ranks", .count = &given.ranks, .least = 1,
+     .most = 1024},
+    {"--dim", "NAME=4",
+     "size of the open dimensions of that name, for --split\n(1)",
+     .list = &given.dims},
     {"--dump-after", "PASS",
      "print the program after each run of a pass, or of\n"
      "\"all\"; larger constants are left out",
@@ -60,6 +72,16 @@ static int parse(int argc, char **argv) {
   if (!given.models.count) return usage_error("compile", "give a model file");
   if (!given.output && !given.dump)
     return usage_error("compile", "no output file: give -o FILE");
+  if (!given.split != !given.ranks)
+    return usage_error("compile", "--split and --np go together");
+  if (given.split && (!given.output || given.dump))
+    return usage_error("compile",
+                       "--split writes files: give -o FILE, and no"
+                       " --dump-after");
+  if (given.split && strcmp(given.split, "data") != 0 &&
+      strcmp(given.split, "tensor") != 0)
+    return usage_error("compile", "--split is \"%s\"; it is data or tensor",
+                       given.split);
   given.model = given.models.words[0];
   return -1;
 }
@@ -134,12 +156,69 @@ static keel_status make(arguments *all, keel_context *context,
   return status;
 }
 
+static int64_t split_size(void *context, const char *input, uint32_t axis,
+                          const char *symbol) {
+  const word_list *dims = context;
+  (void)input;
+  (void)axis;
+  for (uint32_t i = 0; symbol && i < dims->count; i++)
+    if (size_for(dims->words[i], symbol) >= 0)
+      return size_for(dims->words[i], symbol);
+  return 1;
+}
+
+/* One rank's program, in a file of its own. */
+static int write_rank(arguments *all, keel_context *context,
+                      keel_program *model, keel_split_params *params) {
+  keel_program *own = NULL, *made = NULL;
+  keel_split_facts facts;
+  char path[4096];
+  double from = now();
+  snprintf(path, sizeof path, "%s.%u", all->output, (unsigned)params->rank);
+  keel_status status = keel_program_split(model, params, &own, &facts);
+  if (status == KD_OK) status = make(all, context, own, &made);
+  if (status == KD_OK)
+    status = keel_program_save(made ? made : own, path,
+                               all->text ? KEEL_SAVE_TEXT : 0);
+  progress_end();
+  int result = status == KD_OK ? 0 : complain();
+  if (!result) {
+    print_size(path, made ? made : own, from);
+    printf("  %u exchanges; weights %.1f MiB of %.1f MiB\n",
+           (unsigned)facts.exchanges, (double)facts.weights_here / (1u << 20),
+           (double)facts.weights / (1u << 20));
+  }
+  keel_program_release(made);
+  keel_program_release(own);
+  return result;
+}
+
+static int write_ranks(arguments *all, keel_context *context,
+                       keel_program *model) {
+  keel_split_params params = {.struct_size = sizeof params,
+                              .kind = strcmp(all->split, "tensor")
+                                          ? KEEL_SPLIT_DATA
+                                          : KEEL_SPLIT_TENSOR,
+                              .size = (uint32_t)all->ranks,
+                              .size_of = split_size,
+                              .size_context = &all->dims};
+  int result = 0;
+  for (; params.rank < params.size && !result; params.rank++)
+    result = write_rank(all, context, model, &params);
+  return result;
+}
+
 static int work(arguments *all, keel_context *context) {
   keel_program *model = NULL, *made = NULL;
   double from = now();
   progress("reading %s", all->model);
   keel_status status = keel_program_load(context, all->model, &model);
   progress("compiling %s", all->model);
+  if (status == KD_OK && all->split) {
+    int result = write_ranks(all, context, model);
+    keel_program_release(model);
+    return result;
+  }
   if (status == KD_OK) status = make(all, context, model, &made);
   if (status == KD_OK && all->output)
     status = keel_program_save(made ? made : model, all->output,

@@ -198,16 +198,6 @@ static bool check_shapes(const arguments *all, const session *run) {
   return true;
 }
 
-/* Where "NAME=4" is of the open dimension `name`, its size; else -1. */
-static int64_t size_for(const char *word, const char *name) {
-  size_t length = strlen(name);
-  char *end = NULL;
-  if (strncmp(word, name, length) != 0 || word[length] != '=') return -1;
-  errno = 0;
-  int64_t size = strtoll(word + length + 1, &end, 10);
-  return !errno && !*end && end != word + length + 1 && size >= 0 ? size : -1;
-}
-
 /* An open dimension's size: as it was given, or 1. */
 static int64_t open_size(const arguments *all, const keel_port *port,
                          uint32_t dim) {

@@ -112,6 +112,9 @@ bool word_add(const command *command, const char *name, word_list *list,
 bool place_add(const command *command, word_list *places, bool *by_cost,
                const char *value);
 
+/* The size in "NAME=4", where NAME is the dimension's; else -1. */
+int64_t size_for(const char *word, const char *name);
+
 /* A line on a terminal's standard error that the next one overwrites; nothing
  * where standard error is no terminal. */
 void progress(const char *format, ...) KD_PRINTF(1, 2);

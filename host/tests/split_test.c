@@ -1,0 +1,249 @@
+/* split_test.c - models that ranks share: the CPU and the simulated device run one each, and give
+ * what one rank alone gives. */
+#include <keel/group.h>
+#include <keel/split.h>
+#include <math.h>
+
+#define WORKERS 2
+#ifdef SIM_PLUGIN
+#define BESIDE SIM_PLUGIN
+#else
+#define BESIDE NULL /* without the suite there is no second device */
+#endif
+#include "with_cpu.h"
+
+enum { ROOM = 4096 };
+
+/* Small integers: sums of them are exact in any order. */
+static keel_value weights(keel_builder *builder, uint32_t rank,
+                          const int64_t *dims, int64_t from) {
+  static float data[ROOM];
+  int64_t count = elements_of(rank, dims);
+  assert_true(count <= ROOM);
+  for (int64_t i = 0; i < count; i++)
+    data[i] = (float)((from + i * 7) % 5 - 2);
+  return add_constant(builder, KD_F32, rank, dims, data);
+}
+
+#define DIMS(...)                                                 \
+  (uint32_t)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), \
+      (const int64_t[]) {                                         \
+    __VA_ARGS__                                                   \
+  }
+
+static keel_value op_of(keel_builder *builder, const char *name,
+                        const keel_attr *attrs, uint32_t count, keel_value a,
+                        keel_value b, keel_value c) {
+  const keel_value inputs[] = {a, b, c};
+  uint32_t n = c != KEEL_ABSENT ? 3 : b != KEEL_ABSENT ? 2 : 1;
+  return keel_builder_op(builder, name, attrs, count, inputs, n);
+}
+
+/* ---- models ---------------------------------------------------------------------------- */
+
+static keel_program *convolutions(void) {
+  keel_builder *b = create_builder(context, "convolutions");
+  const int64_t dims[] = {2, 3, 5, 5}, pads[] = {1, 1, 1, 1};
+  const keel_attr padded = KEEL_INTS("pads", 4, pads);
+  const keel_attr depth[] = {KEEL_INTS("pads", 4, pads), KEEL_INT("group", 4)};
+  keel_value x = keel_builder_input(b, "x", KD_F32, 4, dims);
+  keel_value y = op_of(b, "Conv", &padded, 1, x,
+                       weights(b, DIMS(4, 3, 3, 3), 1), weights(b, DIMS(4), 2));
+  y = op_of(b, "Conv", depth, 2, op(b, "Relu", y, KEEL_ABSENT),
+            weights(b, DIMS(4, 1, 3, 3), 3), KEEL_ABSENT);
+  y = op_of(b, "Conv", NULL, 0, y, weights(b, DIMS(6, 4, 1, 1), 4),
+            weights(b, DIMS(6), 5));
+  y = op(b, "Flatten", y, KEEL_ABSENT);
+  expect_ok(keel_builder_output(b, "y", y));
+  return finish_program(b);
+}
+
+#ifdef SIM_PLUGIN
+
+static keel_program *products(void) {
+  keel_builder *b = create_builder(context, "products");
+  const int64_t dims[] = {4, 6};
+  keel_value x = keel_builder_input(b, "x", KD_F32, 2, dims);
+  keel_value y = op(b, "MatMul", x, weights(b, DIMS(6, 8), 1));
+  y = op(b, "Relu", op(b, "Add", y, weights(b, DIMS(8), 2)), KEEL_ABSENT);
+  y = op(b, "MatMul", y, weights(b, DIMS(8, 4), 3));
+  y = op(b, "Add", y, weights(b, DIMS(4), 4));
+  const keel_attr turned = KEEL_INT("transB", 1);
+  y = op_of(b, "Gemm", &turned, 1, y, weights(b, DIMS(10, 4), 5),
+            weights(b, DIMS(10), 6));
+  y = op_of(b, "Gemm", NULL, 0, y, weights(b, DIMS(10, 3), 7),
+            weights(b, DIMS(3), 8));
+  expect_ok(keel_builder_output(b, "y", y));
+  return finish_program(b);
+}
+
+static keel_value heads(keel_builder *b, keel_value x, int64_t from,
+                        bool last) {
+  const int64_t plain[] = {0, 2, 1, 3}, turned[] = {0, 2, 3, 1};
+  const int64_t shape[] = {0, 0, 4, 2};
+  const keel_attr perm = KEEL_INTS("perm", 4, last ? turned : plain);
+  keel_value y = op(b, "MatMul", x, weights(b, DIMS(8, 8), from));
+  y = op(b, "Add", y, weights(b, DIMS(8), from + 1));
+  y = op(b, "Reshape", y, add_ints(b, 4, shape));
+  return keel_builder_op(b, "Transpose", &perm, 1, &y, 1);
+}
+
+static keel_program *attention(void) {
+  keel_builder *b = create_builder(context, "attention");
+  const int64_t dims[] = {2, 3, 8}, back[] = {0, 2, 1, 3}, flat[] = {0, 0, 8};
+  const keel_attr perm = KEEL_INTS("perm", 4, back),
+                  axis = KEEL_INT("axis", -1);
+  keel_value x = keel_builder_input(b, "x", KD_F32, 3, dims);
+  keel_value scores =
+      op(b, "MatMul", heads(b, x, 1, false), heads(b, x, 3, true));
+  keel_value shares = keel_builder_op(b, "Softmax", &axis, 1, &scores, 1);
+  keel_value y = op(b, "MatMul", shares, heads(b, x, 5, false));
+  y = keel_builder_op(b, "Transpose", &perm, 1, &y, 1);
+  y = op(b, "Reshape", y, add_ints(b, 3, flat));
+  y = op(b, "MatMul", y, weights(b, DIMS(8, 8), 7));
+  y = op(b, "Add", y, x);
+  const keel_attr of = KEEL_INT("axis", -1);
+  y = op_of(b, "LayerNormalization", &of, 1, y, weights(b, DIMS(8), 8),
+            weights(b, DIMS(8), 9));
+  expect_ok(keel_builder_output(b, "y", y));
+  return finish_program(b);
+}
+
+/* ---- runs ------------------------------------------------------------------------------- */
+
+static keel_tensor *input_of(const keel_program *program) {
+  keel_port port;
+  static float data[ROOM];
+  expect_ok(keel_program_input(program, 0, &port));
+  for (int i = 0; i < ROOM; i++)
+    data[i] = (float)(i * 11 % 7 - 3);
+  return create_tensor(context, KD_F32, port.rank, port.dims, data);
+}
+
+/* Both ranks' results, and how the model was split. */
+static void run_split(const keel_program *program, uint32_t kind,
+                      keel_tensor **out, keel_split_facts *facts) {
+  static const char *const names[] = {"cpu:0", "sim:0"};
+  keel_device *devices[2] = {NULL};
+  keel_group *group = NULL;
+  keel_tensor *members[2], *x = input_of(program);
+  keel_plan *plans[2];
+  for (uint32_t r = 0; r < 2; r++)
+    expect_ok(keel_device_find(context, names[r], &devices[r]));
+  expect_ok(keel_group_create(devices, 2, &group));
+  expect_ok(keel_group_members(group, members));
+  for (uint32_t r = 0; r < 2; r++) {
+    const keel_split_params params = {
+        .struct_size = sizeof params, .kind = kind, .rank = r, .size = 2};
+    const keel_plan_params plan = {.struct_size = sizeof plan,
+                                   .device = devices[r]};
+    keel_program *own = NULL;
+    expect_ok(keel_program_split(program, &params, &own, facts));
+    plans[r] = create_plan(own, &plan);
+    keel_program_release(own);
+    keel_tensor *inputs[] = {x, members[r]};
+    expect_ok(keel_plan_begin(plans[r], NULL, inputs, 2, &out[r], 1));
+  }
+  release_all(members, 2);
+  for (uint32_t r = 0; r < 2; r++) {
+    expect_ok(keel_tensor_wait(out[r]));
+    keel_plan_release(plans[r]);
+  }
+  keel_group_release(group);
+  keel_tensor_release(x);
+}
+
+/* Both ranks have what one alone gives; the program goes. */
+static void expect_same(keel_program *program, uint32_t kind, float within,
+                        uint32_t exchanges, uint64_t part) {
+  static float want[ROOM], got[ROOM];
+  keel_tensor *x = input_of(program), *y = NULL, *out[2] = {NULL};
+  keel_split_facts facts;
+  keel_plan *plan = create_plan(program, NULL);
+  expect_ok(keel_plan_run(plan, &x, 1, &y, 1));
+  uint64_t size = keel_tensor_size(y);
+  expect_ok(keel_tensor_read(y, want, size));
+  run_split(program, kind, out, &facts);
+  for (uint32_t r = 0; r < 2; r++) {
+    assert_int_equal(keel_tensor_size(out[r]), size);
+    expect_ok(keel_tensor_read(out[r], got, size));
+    for (uint64_t i = 0; i < size / sizeof *got; i++)
+      if (!(fabsf(got[i] - want[i]) <= within * fmaxf(1, fabsf(want[i]))))
+        fail_msg("rank %u has %g at %llu, not %g", (unsigned)r, (double)got[i],
+                 (unsigned long long)i, (double)want[i]);
+  }
+  assert_int_equal(facts.exchanges, exchanges);
+  if (part)
+    assert_true(facts.weights_here * part <= facts.weights + 256 * part);
+  release_all(out, 2);
+  keel_tensor_release(x);
+  keel_tensor_release(y);
+  keel_plan_release(plan);
+  keel_program_release(program);
+}
+
+static void products_are_shared(void **state) {
+  (void)state;
+  expect_same(products(), KEEL_SPLIT_TENSOR, 0, 2, 2);
+  expect_same(products(), KEEL_SPLIT_DATA, 0, 1, 0);
+}
+
+static void channels_are_shared(void **state) {
+  (void)state;
+  expect_same(convolutions(), KEEL_SPLIT_TENSOR, 0, 1, 2);
+  expect_same(convolutions(), KEEL_SPLIT_DATA, 0, 1, 0);
+}
+
+static void heads_are_shared(void **state) {
+  (void)state;
+  expect_same(attention(), KEEL_SPLIT_TENSOR, 1e-5F, 1, 2);
+  expect_same(attention(), KEEL_SPLIT_DATA, 1e-5F, 1, 0);
+}
+
+#endif
+
+/* ---- what is refused ----------------------------------------------------------------------- */
+
+static void what_cannot_be_shared_is_refused(void **state) {
+  (void)state;
+  keel_program *program = convolutions(), *own = NULL;
+  keel_split_params params = {.struct_size = sizeof params,
+                              .kind = KEEL_SPLIT_DATA,
+                              .rank = 2,
+                              .size = 2};
+  assert_int_equal(keel_program_split(program, &params, &own, NULL),
+                   KD_INVALID_ARGUMENT);
+  params.rank = 0;
+  params.size = 4;
+  assert_int_equal(keel_program_split(program, &params, &own, NULL),
+                   KD_INVALID_ARGUMENT);
+  expect_message("a batch of 2, which 4 ranks can't share evenly");
+  params.kind = 7;
+  assert_int_equal(keel_program_split(program, &params, &own, NULL),
+                   KD_INVALID_ARGUMENT);
+  params.kind = KEEL_SPLIT_TENSOR;
+  params.struct_size = 3;
+  assert_int_equal(keel_program_split(program, &params, &own, NULL),
+                   KD_INVALID_ARGUMENT);
+  /* a split program has its exchanges */
+  params.struct_size = sizeof params;
+  params.size = 2;
+  expect_ok(keel_program_split(program, &params, &own, NULL));
+  keel_program *again = NULL;
+  assert_int_equal(keel_program_split(own, &params, &again, NULL),
+                   KD_FAILED_PRECONDITION);
+  keel_program_release(own);
+  keel_program_release(program);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+#ifdef SIM_PLUGIN
+      cmocka_unit_test(products_are_shared),
+      cmocka_unit_test(channels_are_shared),
+      cmocka_unit_test(heads_are_shared),
+#endif
+      cmocka_unit_test(what_cannot_be_shared_is_refused),
+  };
+  return cmocka_run_group_tests(tests, open_cpu, close_context);
+}
