@@ -53,9 +53,16 @@ static note position(keel_link *link) {
   return made;
 }
 
+static void nap(long milliseconds) {
+  const struct timespec time = {0, milliseconds * 1000000};
+  nanosleep(&time, NULL);
+}
+
+/* The launcher passes it on; what it has not read when it ends all would be lost. */
 static void print_last(const char *text, uint32_t rank) {
   if (*text) fprintf(stderr, "rank %u: %s\n", (unsigned)rank, text);
   fflush(stderr);
+  nap(100);
 }
 
 static void take_answer(const note *heard, answers *all) {
@@ -109,11 +116,6 @@ void keel_link_tell_failure(keel_link *link, keel_status status) {
 }
 
 /* ---- asking where all are ---------------------------------------------------------------- */
-
-static void nap(long milliseconds) {
-  const struct timespec time = {0, milliseconds * 1000000};
-  nanosleep(&time, NULL);
-}
 
 /* Ranks that say the same, "0 to 2, 5". */
 static void add_ranks(keel_text *text, const bool *which, uint32_t size) {
