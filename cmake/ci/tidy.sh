@@ -21,7 +21,7 @@ sources() {
 tidy() {
   xargs -P "$(nproc)" -n 4 clang-tidy --quiet "$@" 2>/dev/null
 }
-all=$(sources device_api host/src host/tools host/bridges host/bench plugins samples conformance)
+all=$(sources device_api host/src host/link host/tools host/bridges host/bench plugins samples conformance)
 # shellcheck disable=SC2086 # paths are words
 analysed=$(some 2 $all)
 echo "$analysed" | tidy -p "$@"

@@ -367,7 +367,7 @@ int main(int count, char **words) {
              {"fail", one_fails},    {"differ", programs_differ},
              {"end", all_end},       {"speed", speed}};
   if (count < 2) return 2;
-  open_all(strcmp(words[1], "values") && strcmp(words[1], "speed")
+  open_all(strcmp(words[1], "values") != 0 && strcmp(words[1], "speed") != 0
                ? UINT64_C(2000000000)
                : 0);
   for (size_t i = 0; i < sizeof all / sizeof *all; i++)

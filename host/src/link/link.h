@@ -69,7 +69,7 @@ struct keel_link {
 keel_status keel_link_post(keel_link *link, keel_link_job *job);
 
 /* The thread: opens the module, does what is posted, closes. */
-void *keel_link_thread(void *link);
+void *keel_link_thread(void *self);
 
 /* Makes the link fail: all that is posted, and all that will be. The first failure stays. On the
  * thread alone; tells other ranks where `tell` is set. */

@@ -360,6 +360,14 @@ static keel_status compute_whole(keel_splitter *s) {
   return KD_OK;
 }
 
+/* A part has a shape that is known. */
+static bool outputs_known(const keel_splitter *s) {
+  for (uint32_t i = 0; i < s->node.output_count; i++)
+    if (s->node.outputs[i] != KEEL_ABSENT && !keel_split_out_type(s, i))
+      return false;
+  return true;
+}
+
 static keel_status visit(keel_splitter *s, uint32_t index) {
   bool done = false;
   s->index = index;
@@ -371,7 +379,7 @@ static keel_status visit(keel_splitter *s, uint32_t index) {
   if (!inputs) return KD_OUT_OF_MEMORY;
   s->node.inputs = inputs;
   keel_split_rule rule = keel_split_rule_of(&s->node);
-  if (rule) KEEL_TRY(rule(s, &done));
+  if (rule && outputs_known(s)) KEEL_TRY(rule(s, &done));
   return done ? KD_OK : compute_whole(s);
 }
 
