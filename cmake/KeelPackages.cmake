@@ -58,6 +58,14 @@ foreach(plugin IN LISTS keel_plugins)
   keel_package(plugin-${plugin} keel-plugin-${plugin} "Keel's plugin for ${plugin}"
     RECOMMENDS ${opens_${plugin}} SUGGESTS libkeel0)
 endforeach()
+set(launches_openmpi openmpi-bin)
+set(launches_mpich mpich)
+foreach(mpi openmpi mpich)
+  if(TARGET keel_${mpi})
+    keel_package(link-${mpi} keel-link-${mpi} "Links between Keel's processes by ${mpi}"
+      DEPENDS "libkeel0 ${same}" RECOMMENDS ${launches_${mpi}})
+  endif()
+endforeach()
 keel_package(bridge-onnxruntime keel-onnxruntime "Keel's devices as a provider of ONNX Runtime"
   DEPENDS "libkeel0 ${same}" RECOMMENDS keel-plugin-cpu)
 keel_package(bridge-pjrt keel-jax "Keel's devices as a platform of JAX"
