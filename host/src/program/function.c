@@ -208,10 +208,16 @@ keel_status keel_function_node(keel_function *function, keel_opdef *op,
 
 /* ---- copying -------------------------------------------------------------- */
 
+static bool has_graphs(const keel_opdef *op) {
+  for (uint32_t i = 0; i < op->attr_count; i++)
+    if (op->attrs[i].graph) return true;
+  return false;
+}
+
 /* The op again, with clones of its nested functions; plain ops are shared. */
 static keel_status clone_op(const keel_opdef *from, keel_arena *arena,
                             keel_function **list, keel_opdef **out_op) {
-  if (!(from->schema->flags & KEEL_OP_CONTROL)) {
+  if (!has_graphs(from)) {
     *out_op = keel_opdef_retain((keel_opdef *)(uintptr_t)from);
     return KD_OK;
   }

@@ -353,6 +353,12 @@ keel_status keel_split_set_int(keel_splitter *s, const char *name,
 
 /* ---- the function ----------------------------------------------------------------------------- */
 
+/* A part has a shape that is known, and elements that can be cut and joined. */
+static bool can_be_part(const keel_type *type) {
+  return type && (KD_TYPES(type->dtype) &
+                  (KD_TYPES_PLAIN | KD_TYPES(KD_C64) | KD_TYPES(KD_C128)));
+}
+
 /* Every rank computes it, from whole values. */
 static keel_status compute_whole(keel_splitter *s) {
   for (uint32_t i = 0; i < s->node.input_count; i++)
@@ -360,10 +366,10 @@ static keel_status compute_whole(keel_splitter *s) {
   return KD_OK;
 }
 
-/* A part has a shape that is known. */
 static bool outputs_known(const keel_splitter *s) {
   for (uint32_t i = 0; i < s->node.output_count; i++)
-    if (s->node.outputs[i] != KEEL_ABSENT && !keel_split_out_type(s, i))
+    if (s->node.outputs[i] != KEEL_ABSENT &&
+        !can_be_part(keel_split_out_type(s, i)))
       return false;
   return true;
 }
@@ -428,7 +434,8 @@ static keel_status seed_batch(keel_splitter *s) {
                        f->input_ports[i].name);
     }
     if (batch < 0) batch = type->dims[0];
-    if (type->dims[0] != batch) continue; /* it is no batch */
+    if (type->dims[0] != batch || !can_be_part(type))
+      continue; /* it is no batch, or stays whole */
     if (!keel_split_divides(s, batch))
       return keel_fail(KD_INVALID_ARGUMENT,
                        "input \"%s\" has a batch of %lld, which %u ranks can't"
