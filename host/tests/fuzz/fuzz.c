@@ -17,6 +17,7 @@
  * what crashed lies in the file of --keep. A mutant that takes over a minute ends the process
  * by SIGALRM: a hang. Ends with one line of counts. */
 #include <keel/debug.h>
+#include <keel/split.h>
 
 #include <fcntl.h>
 #include <getopt.h>
@@ -287,6 +288,22 @@ static bool write_mutant(fuzzing *all, fuzz_random *random, fuzz_seed *seed) {
   return good;
 }
 
+/* A program for one of a few ranks can be planned, or the split says why there is none. */
+static void split_mutant(fuzz_random *random, const keel_program *program) {
+  const uint32_t size = 1 + (uint32_t)(fuzz_next(random) % 4);
+  const keel_split_params params = {
+      .struct_size = sizeof params,
+      .kind = fuzz_once_in(random, 2) ? KEEL_SPLIT_DATA : KEEL_SPLIT_TENSOR,
+      .rank = (uint32_t)(fuzz_next(random) % size),
+      .size = size};
+  const keel_plan_params how = {.struct_size = sizeof how};
+  keel_program *own = NULL;
+  keel_plan *plan = NULL;
+  if (keel_program_split(program, &params, &own, NULL) != KD_OK) return;
+  if (keel_plan_create(own, &how, &plan) == KD_OK) keel_plan_release(plan);
+  keel_program_release(own);
+}
+
 static void run_mutant(fuzzing *all, uint64_t number) {
   fuzz_random random = {all->seed * UINT64_C(0x9e3779b97f4a7c15) + number};
   fuzz_next(&random);
@@ -305,6 +322,7 @@ static void run_mutant(fuzzing *all, uint64_t number) {
     return;
   }
   all->loaded++;
+  if (fuzz_once_in(&random, 4)) split_mutant(&random, program);
   bool eager = fuzz_once_in(&random, 2);
   if (make_inputs(all, &random, program, seed, &inputs))
     all->ran += hostile_run(program, &inputs, eager ? KEEL_PLAN_EAGER : 0, RUNS,
