@@ -191,7 +191,7 @@ static void what_strings_do_not_allow_is_refused(void **state) {
   expect_refused("com.microsoft::QuickGelu", NULL, 0, list(5, words), NULL,
                  "takes no strings");
   /* sums of the numbers that stand for strings are none */
-  const char *const base[] = {"b", "b"};
+  const char *const base[] = {"a", "b"}; /* 1 and 2: 1 + 1 would be "b" */
   const int64_t dims[] = {1, 1}, at = 0;
   keel_tensor *inputs[] = {list(2, base),
                            create_tensor(context, KD_I64, 2, dims, &at),
@@ -302,6 +302,68 @@ static void a_bad_expression_is_said(void **state) {
   (void)broken;
 #endif
 }
+
+/* Tokens between matches of separators, or that match an expression. */
+static uint32_t tokenizer(keel_attr *attrs, const char *token, uint32_t count,
+                          const char *const *separators) {
+  attrs[0] = (keel_attr)KEEL_INT("mark", 0);
+  attrs[1] = (keel_attr)KEEL_INT("mincharnum", 0);
+  attrs[2] = (keel_attr)KEEL_STRING("pad_value", "#");
+  attrs[3] = token ? (keel_attr)KEEL_STRING("tokenexp", token)
+                   : (keel_attr){.name = "separators",
+                                 .kind = KD_ATTR_STRINGS,
+                                 .count = count,
+                                 .strings = separators};
+  return 4;
+}
+
+#ifdef KEEL_WITH_PCRE2
+/* PCRE2 lets a group that is called in a lookbehind set the begin of the match. */
+static void a_match_begins_where_it_is_looked_for(void **state) {
+  (void)state;
+  keel_attr attrs[4];
+  const char *const given[] = {"xab cab ab"};
+  const char *const back[] = {"a|(?<=(?1))b(?(DEFINE)(\\Ka))",
+                              "(?<=(?1))(?(DEFINE)(\\Ka))"};
+  for (int i = 0; i < 2; i++) {
+    uint32_t count = tokenizer(attrs, NULL, 1, &back[i]);
+    expect_refused("com.microsoft::Tokenizer", attrs, count, list(1, given),
+                   NULL, "\\K");
+    count = tokenizer(attrs, back[i], 0, NULL);
+    expect_refused("com.microsoft::Tokenizer", attrs, count, list(1, given),
+                   NULL, "\\K");
+  }
+}
+
+#define SEPARATORS 100000 /* more than a stack has frames */
+#define LETTERS    400000 /* too many to look at all of them for each */
+
+static void many_separators_and_tokens_end(void **state) {
+  (void)state;
+  keel_attr attrs[4];
+  const char *const given[] = {"one;two  three"};
+  const char *const want[] = {"one", "two", "three"};
+  const char **separators = calloc(SEPARATORS, sizeof *separators);
+  char *text = calloc(LETTERS + 1, 1);
+  const char *const long_text[] = {text};
+  for (int i = 0; i < SEPARATORS; i++)
+    separators[i] = i == 5 ? ";" : i == 7 ? " " : "q";
+  uint32_t count = tokenizer(attrs, NULL, SEPARATORS, separators);
+  expect_list(call("com.microsoft::Tokenizer", attrs, count, list(1, given),
+                   NULL, NULL),
+              3, want);
+  memset(text, 'a', LETTERS);
+  for (int i = 1; i < LETTERS; i += 2)
+    text[i] = ' ';
+  count = tokenizer(attrs, NULL, 1, &separators[7]);
+  keel_tensor *tokens = call("com.microsoft::Tokenizer", attrs, count,
+                             list(1, long_text), NULL, NULL);
+  assert_int_equal(keel_tensor_elements(tokens), LETTERS / 2);
+  keel_tensor_release(tokens);
+  free(separators);
+  free(text);
+}
+#endif
 
 static const int64_t counts[] = {0, 2}, indexes[] = {0, 2, 1};
 static const char *const pool[] = {"pear", "kiwi", "pear", ""};
@@ -469,6 +531,10 @@ int main(void) {
       cmocka_unit_test(letters_change_beyond_ascii),
       cmocka_unit_test(blanks_split_as_python_does),
       cmocka_unit_test(a_bad_expression_is_said),
+#ifdef KEEL_WITH_PCRE2
+      cmocka_unit_test(a_match_begins_where_it_is_looked_for),
+      cmocka_unit_test(many_separators_and_tokens_end),
+#endif
       cmocka_unit_test(threads_share_a_pool),
       cmocka_unit_test(a_pool_that_does_not_fit_is_refused),
       cmocka_unit_test(saved_programs_have_their_strings),

@@ -58,6 +58,7 @@ void keel_regex_free(void *regex) {
 
 static keel_status match(const keel_regex *regex, keel_piece piece,
                          uint64_t from, uint32_t how, keel_piece *out_found) {
+  bool moved = false; /* PCRE2 forbids \K in most places where it can do so */
   *out_found = (keel_piece){NULL, 0};
   pcre2_match_data *data =
       pcre2_match_data_create_from_pattern(regex->code, NULL);
@@ -66,10 +67,14 @@ static keel_status match(const keel_regex *regex, keel_piece piece,
                           how, data, regex->limits);
   if (found > 0) {
     const PCRE2_SIZE *ends = pcre2_get_ovector_pointer(data);
-    if (ends[1] >= ends[0])
-      *out_found = (keel_piece){piece.at + ends[0], ends[1] - ends[0]};
+    moved = ends[0] < from || ends[1] < ends[0];
+    *out_found = (keel_piece){piece.at + ends[0], ends[1] - ends[0]};
   }
   pcre2_match_data_free(data);
+  if (moved)
+    return keel_fail(KD_INVALID_ARGUMENT,
+                     "the regular expression moves the begin of its match (\\K)"
+                     " out of the match; leave \\K out");
   if (found > 0 || found == PCRE2_ERROR_NOMATCH) return KD_OK;
   PCRE2_UCHAR text[160];
   pcre2_get_error_message(found, text, sizeof text);
@@ -90,7 +95,9 @@ keel_status keel_regex_matches(const keel_regex *regex, keel_piece piece,
 
 keel_status keel_regex_find(const keel_regex *regex, keel_piece piece,
                             uint64_t from, keel_piece *out_found) {
-  return match(regex, piece, from, PCRE2_NOTEMPTY, out_found);
+  /* each look at all of the string would make a text's cost its square */
+  uint32_t how = from ? PCRE2_NOTEMPTY | PCRE2_NO_UTF_CHECK : PCRE2_NOTEMPTY;
+  return match(regex, piece, from, how, out_found);
 }
 
 #else

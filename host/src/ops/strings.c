@@ -402,20 +402,36 @@ static keel_status keep(pieces *to, keel_piece token, int64_t least) {
   return token.size && count_points(token) >= least ? add(to, token) : KD_OK;
 }
 
-/* The parts of a text by each separator in turn. */
-static keel_status cut(const tokens *all, int64_t level, keel_piece text,
-                       int64_t least, pieces *to) {
-  if (level == all->count) return keep(to, text, least);
+/* The parts of a text between matches of a separator; those of no bytes are left out. */
+static keel_status cut(const keel_regex *separator, keel_piece text,
+                       pieces *to) {
   uint64_t from = 0;
   for (;;) {
     keel_piece found;
-    KEEL_TRY(keel_regex_find(all->separators[level], text, from, &found));
+    KEEL_TRY(keel_regex_find(separator, text, from, &found));
     uint64_t end = found.at ? (uint64_t)(found.at - text.at) : text.size;
-    KEEL_TRY(cut(all, level + 1, (keel_piece){text.at + from, end - from},
-                 least, to));
+    if (end > from) KEEL_TRY(add(to, (keel_piece){text.at + from, end - from}));
     if (!found.at) return KD_OK;
     from = end + found.size;
   }
+}
+
+/* The parts of a text by each separator in turn. */
+static keel_status cut_by_all(const tokens *all, keel_piece text, int64_t least,
+                              pieces *to) {
+  pieces parts = {0};
+  keel_status status = add(&parts, text);
+  for (int64_t level = 0; level < all->count && status == KD_OK; level++) {
+    pieces finer = {0};
+    for (int64_t i = 0; i < parts.count && status == KD_OK; i++)
+      status = cut(all->separators[level], parts.list[i], &finer);
+    drop(&parts);
+    parts = finer;
+  }
+  for (int64_t i = 0; i < parts.count && status == KD_OK; i++)
+    status = keep(to, parts.list[i], least);
+  drop(&parts);
+  return status;
 }
 
 static keel_status split_letters(keel_piece text, pieces *to) {
@@ -430,7 +446,7 @@ static keel_status split_letters(keel_piece text, pieces *to) {
 static keel_status tokenize(const tokens *all, keel_piece text, int64_t least,
                             pieces *to) {
   if (all->letters) return split_letters(text, to);
-  if (!all->token) return cut(all, 0, text, least, to);
+  if (!all->token) return cut_by_all(all, text, least, to);
   uint64_t from = 0;
   for (;;) {
     keel_piece found;

@@ -29,7 +29,8 @@ keel_status keel_regex_matches(const keel_regex *regex, keel_piece piece,
                                bool *out_matches);
 
 /* The first part of it, from byte `from` on, that matches and is not empty; found.at NULL: there
- * is none. */
+ * is none. The first call for a string has from = 0: this one looks whether it is UTF-8, and those
+ * that follow take it for granted. */
 keel_status keel_regex_find(const keel_regex *regex, keel_piece piece,
                             uint64_t from, keel_piece *out_found);
 
