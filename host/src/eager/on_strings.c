@@ -62,8 +62,13 @@ static keel_status check_types(const keel_call_site *site,
                                keel_tensor *const *inputs, uint32_t n) {
   const keel_schema *schema = site->op->schema;
   int8_t strings[8] = {0};
+  const char *reduction = keel_attr_string(site->op, "reduction", "none");
   if (!keel_schema_takes_strings(schema))
     return fail(site, KD_UNIMPLEMENTED, "takes no strings");
+  /* sums of numbers may be numbers of other strings; the larger of two is one of them */
+  if (!strcmp(reduction, "add") || !strcmp(reduction, "mul"))
+    return fail(site, KD_INVALID_ARGUMENT,
+                "computes with its elements, which strings don't allow");
   for (uint32_t i = 0; i < n; i++) {
     const keel_param *param = keel_schema_input(schema, i);
     bool is = keel_is_strings(inputs[i]);
