@@ -183,7 +183,9 @@ void keel_opdef_release(keel_opdef *op) {
     if (op->attrs[i].value.kind == KD_ATTR_TENSOR)
       keel_tensor_release(op->attrs[i].value.tensor);
   void *prepared = atomic_load_explicit(&op->prepared, memory_order_relaxed);
-  if (prepared) op->forget(prepared);
+  void (*forget)(void *) =
+      atomic_load_explicit(&op->forget, memory_order_relaxed);
+  if (prepared) forget(prepared);
   keel_arena_free(&op->arena);
   free(op);
 }
@@ -199,7 +201,8 @@ keel_status keel_opdef_prepare(const keel_opdef *op,
   if (!there) {
     void *made = NULL;
     KEEL_TRY(make(op, &made));
-    self->forget = forget; /* the same, whoever writes it */
+    /* the same, whoever writes it, and as many as do at once */
+    atomic_store_explicit(&self->forget, forget, memory_order_relaxed);
     if (atomic_compare_exchange_strong_explicit(&self->prepared, &there, made,
                                                 memory_order_acq_rel,
                                                 memory_order_acquire))

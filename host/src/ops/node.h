@@ -25,7 +25,7 @@ typedef struct keel_opdef {
   uint64_t hash;  /* of schema and attributes */
   bool shareable; /* kernels of it may serve other ops of equal attributes */
   _Atomic(void *) prepared; /* see keel_opdef_prepare */
-  void (*forget)(void *prepared);
+  void (*_Atomic forget)(void *prepared);
 } keel_opdef;
 
 /* Creates an op; checks names, kinds and presence of attributes. `where` goes into error

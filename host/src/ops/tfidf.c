@@ -102,18 +102,22 @@ static keel_status read_tokens(const keel_opdef *op, pool *all,
   return number_tokens(all, count);
 }
 
-/* The slot of an n-gram, every `step`-th number from `at` on, or a free one. */
-static gram *slot_of(const pool *all, const int64_t *at, int64_t size,
-                     int64_t step) {
+/* Of an n-gram: every `step`-th number from `at` on. */
+static uint64_t hash_of(const int64_t *at, int64_t size, int64_t step) {
   uint64_t hash = KEEL_HASH_SEED;
   for (int64_t i = 0; i < size; i++)
     hash = keel_hash(hash, &at[i * step], sizeof *at);
+  return hash;
+}
+
+/* The slot of such an n-gram, or a free one. */
+static gram *slot_of(const pool *all, uint64_t hash, const int64_t *at,
+                     int64_t size, int64_t step) {
   for (uint64_t place = hash;; place++) {
     gram *slot = &all->slots[place & (all->slot_count - 1)];
     bool same = slot->index >= 0 && slot->hash == hash && slot->size == size;
     for (int64_t i = 0; i < size && same; i++)
       same = all->numbers[slot->first + i] == at[i * step];
-    if (slot->index < 0) slot->hash = hash;
     if (same || slot->index < 0) return slot;
   }
 }
@@ -159,13 +163,14 @@ static keel_status fill_pool(const keel_opdef *op, pool *all) {
   for (int64_t i = 0; i < parts; i++) {
     int64_t end = i + 1 < parts ? starts[i + 1] : count;
     for (int64_t at = starts[i]; at < end; at += i + 1, index++) {
-      gram *slot = slot_of(all, all->numbers + at, i + 1, 1);
+      uint64_t hash = hash_of(all->numbers + at, i + 1, 1);
+      gram *slot = slot_of(all, hash, all->numbers + at, i + 1, 1);
       if (slot->index >= 0)
         return keel_fail(KD_INVALID_ARGUMENT,
                          "TfIdfVectorizer: the pool's n-gram %lld is there"
                          " twice",
                          (long long)index);
-      *slot = (gram){slot->hash, at, i + 1, index};
+      *slot = (gram){hash, at, i + 1, index};
     }
   }
   return KD_OK;
@@ -206,7 +211,8 @@ static void count_row(const counting *how, const int64_t *row, int64_t length,
       if (size == 1 && step > 1) break; /* nothing to skip */
       if (size > 1 && step > (length - 1) / (size - 1)) break;
       for (int64_t at = 0; at + (size - 1) * step < length; at++) {
-        const gram *found = slot_of(how->pool, row + at, size, step);
+        uint64_t hash = hash_of(row + at, size, step);
+        const gram *found = slot_of(how->pool, hash, row + at, size, step);
         if (found->index >= 0) note(how, found->index, to);
       }
     }
