@@ -65,6 +65,31 @@ static void what_is_kept_counts_over_all_passes(void **state) {
   keel_program_release(program);
 }
 
+/* Strings have no size that their type tells; their text counts. */
+static void what_strings_come_to_counts(void **state) {
+  const int64_t counts[] = {2, 3000000}, one = 1;
+  const char *const text[] = {"a text of some length"};
+  (void)state;
+  for (int i = 0; i < 2; i++) {
+    keel_builder *builder = create_builder(context, "main");
+    keel_tensor *strings = NULL,
+                *shape = create_tensor(context, KD_I64, 1, &one, &counts[i]);
+    expect_ok(keel_strings_create(context, 0, NULL, text, NULL, &strings));
+    keel_value y =
+        op(builder, "Expand", keel_builder_constant(builder, strings),
+           keel_builder_constant(builder, shape));
+    keel_builder_output(builder, "y", y);
+    keel_program *program = finish_program(builder);
+    keel_plan *plan = create_plan(program, NULL);
+    keel_plan_profile(plan, KEEL_PROFILE_OPS);
+    assert_int_equal(runs_of(plan, "Expand"), i);
+    keel_plan_release(plan);
+    keel_program_release(program);
+    keel_tensor_release(strings);
+    keel_tensor_release(shape);
+  }
+}
+
 static keel_status plan_with(uint64_t timeout, keel_cancel *cancel) {
   keel_program *program = product_of_constants(8);
   keel_plan *plan = NULL;
@@ -99,6 +124,7 @@ int main(void) {
       cmocka_unit_test(a_small_product_is_computed_ahead),
       cmocka_unit_test(a_product_that_takes_long_is_left_to_the_run),
       cmocka_unit_test(what_is_kept_counts_over_all_passes),
+      cmocka_unit_test(what_strings_come_to_counts),
       cmocka_unit_test(planning_ends_at_its_deadline),
       cmocka_unit_test(planning_ends_when_it_is_asked_to),
   };

@@ -109,6 +109,11 @@ static keel_status run_node(keel_function *function, keel_node *node,
   return status;
 }
 
+static uint64_t bytes_of(const keel_tensor *constant) {
+  if (keel_is_strings(constant)) return keel_strings_bytes(constant->strings);
+  return constant->type ? constant->type->bytes : 0; /* a sequence */
+}
+
 /* A node that has gone reads nothing any more: constants that nobody needs go. */
 static void drop_reads(folding *all, const keel_node *node) {
   for (uint32_t i = 0; i < node->input_count; i++) {
@@ -116,8 +121,7 @@ static void drop_reads(folding *all, const keel_node *node) {
     if (value == KEEL_ABSENT || --all->uses.counts[value]) continue;
     keel_value_info *info = &all->function->values[value];
     if (!info->constant) continue;
-    const keel_type *type = info->constant->type;
-    uint64_t bytes = type ? type->bytes : 0; /* a sequence */
+    uint64_t bytes = bytes_of(info->constant);
     all->kept -= bytes < all->kept ? bytes : all->kept;
     keel_tensor_release(info->constant);
     info->constant = NULL;
@@ -140,7 +144,7 @@ static keel_status fold_node(folding *all, keel_node *node) {
       function->values[node->outputs[i]].constant = here;
       function->values[node->outputs[i]].type = here->type;
       function->values[node->outputs[i]].producer = KEEL_ABSENT;
-      all->kept += here->type->bytes;
+      all->kept += bytes_of(here);
     }
     keel_tensor_release(outputs[i]);
   }
