@@ -300,6 +300,20 @@ static void *call_often(void *argument) {
   return NULL;
 }
 
+/* What a function of the model's own passes on has any type, or is not there. */
+static void an_op_without_a_shape_checks_its_inputs(void **state) {
+  keel_tensor *x = floats(context, 4, data), *y = NULL;
+  keel_tensor *inputs[] = {x, x};
+  (void)state;
+  assert_int_equal(
+      keel_call(context, "keel::BroadcastAxes", NULL, 0, inputs, 2, &y, 1),
+      KD_INVALID_ARGUMENT);
+  assert_int_equal(
+      keel_call(context, "keel::BroadcastAxes", NULL, 0, inputs, 1, &y, 1),
+      KD_INVALID_ARGUMENT);
+  keel_tensor_release(x);
+}
+
 static void threads_may_share_an_op(void **state) {
   pthread_t threads[4];
   (void)state;
@@ -407,6 +421,7 @@ int main(void) {
       cmocka_unit_test(a_late_shape_error_reaches_the_output),
       cmocka_unit_test(bits_of_another_type),
       cmocka_unit_test(limits_of_clip_are_one_number),
+      cmocka_unit_test(an_op_without_a_shape_checks_its_inputs),
       cmocka_unit_test(threads_may_share_an_op),
       cmocka_unit_test(threads_share_large_memory),
   };

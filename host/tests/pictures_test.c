@@ -300,6 +300,20 @@ static void the_op_says_where(void **state) {
   expect_message("RGB|BGR|Grayscale");
 }
 
+/* A model says what it likes of its inputs; their bytes are read as u8. */
+static void the_op_takes_one_file(void **state) {
+  const float numbers[] = {1, 2};
+  keel_tensor *inputs[] = {floats(context, 2, numbers), NULL}, *out = NULL;
+  (void)state;
+  for (uint32_t i = 0; i < 3; i++) { /* a float, none, and no input at all */
+    assert_int_equal(keel_call(context, "ImageDecoder", NULL, 0, &inputs[i % 2],
+                               i < 2, &out, 1),
+                     KD_INVALID_ARGUMENT);
+    expect_message(i < 2 ? "encoded_stream" : "takes 1 input");
+  }
+  keel_tensor_release(inputs[0]);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(files_give_their_pixels),
@@ -310,6 +324,7 @@ int main(void) {
       cmocka_unit_test(changed_files_do_no_harm),
       cmocka_unit_test(the_op_has_three_forms),
       cmocka_unit_test(the_op_says_where),
+      cmocka_unit_test(the_op_takes_one_file),
   };
   return cmocka_run_group_tests(tests, open_cpu, close_context);
 }

@@ -383,7 +383,7 @@ const keel_schema_row keel_schema_rows[] = {
             " mask:bool",
             "seed:i", dropout, 0, dropout),
     RUNTIME("ImageDecoder", 20, "encoded_stream:u8 -> image:u8",
-            "pixel_format:s=RGB|BGR|Grayscale", none, 0, image_decoder),
+            "pixel_format:s=RGB|BGR|Grayscale", by_content, 0, image_decoder),
     RUNTIME("Constant", 13, "-> output:any",
             "sparse_value:t value:t value_float:f value_floats:F value_int:i"
             " value_ints:I value_string:s value_strings:S",
@@ -462,7 +462,7 @@ const keel_schema_row keel_schema_rows[] = {
      "dtype:i=1", keel_shape_counted, 4, 0, KEEL_BY_HOST, keel_run_normal},
     /* along which a shape is broadcast to another, in which it fits: for gradients */
     {"keel", "BroadcastAxes", 1, "i64", "wide:T narrow:T -> axes:T", "",
-     keel_shape_none, 0, 0, KEEL_BY_HOST, keel_run_broadcast_axes},
+     keel_shape_by_content, 0, 0, KEEL_BY_HOST, keel_run_broadcast_axes},
     KEEL("Reorder", "X:T -> Y:T", "", same),
     /* what a device compiled as a whole; plans make it (passes/regions.c) */
     KEEL("Region", "inputs:any% -> outputs:any%", "ops:S", region),
