@@ -20,6 +20,8 @@ enum { ASK, ANSWER, FAILED, LAST_WORDS };
 static note waiting;
 static bool heard = true; /* there is no note */
 static int requests;
+static char
+    *unfinished; /* where a gathering that another rank is late for goes */
 
 static bool goes_wrong(const char *how) {
   const char *said = getenv("KEEL_STANDIN");
@@ -30,6 +32,7 @@ static int open_module(keel_link_world *world) {
   if (goes_wrong("open")) return 7;
   heard = true;
   requests = 0;
+  unfinished = NULL;
   world->rank = 0;
   world->size = 2;
   world->local_rank = 0;
@@ -68,6 +71,7 @@ static int start(const keel_link_call *call, void **out_request) {
       reduce(call);
       break;
     case KEEL_LINK_ALL_GATHER:
+      unfinished = to;
       memcpy(to, call->send, call->count);
       memcpy(to + call->count, call->send, call->count);
       break;
@@ -82,8 +86,8 @@ static int start(const keel_link_call *call, void **out_request) {
 /* Another rank fails, or does not come. */
 static int test(void *request, int *out_ended) {
   (void)request;
-  *out_ended =
-      !goes_wrong("late") && !goes_wrong("silent") && !goes_wrong("told");
+  *out_ended = !goes_wrong("late") && !goes_wrong("silent") &&
+               !goes_wrong("told") && !goes_wrong("afterwards");
   if (goes_wrong("told") && requests) {
     waiting = (note){.kind = FAILED, .rank = 1, .status = KD_UNAVAILABLE};
     snprintf(waiting.text, sizeof waiting.text, "rank 1: no disk");
@@ -104,6 +108,7 @@ static int tell(uint32_t rank, const void *text) {
 
 static int hear(void *out_note, int *out_heard) {
   *out_heard = !heard;
+  if (goes_wrong("afterwards") && unfinished) *unfinished = 'l';
   if (!heard) memcpy(out_note, &waiting, sizeof waiting);
   heard = true;
   return 0;

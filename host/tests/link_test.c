@@ -190,6 +190,38 @@ static void equal_programs_pass_the_check(void **state) {
   keel_link_close(ranks);
 }
 
+/* MPI may end an operation after its rank has given it up. */
+static void what_comes_late_harms_nobody(void **state) {
+  (void)state;
+  char *got = calloc(2, 1), byte = 'k';
+  expect_ok(open_link("afterwards", 100000000));
+  assert_int_equal(keel_link_gather(ranks, &byte, 1, got),
+                   KD_DEADLINE_EXCEEDED);
+  *got = 0;
+  usleep(300000); /* the link looks for notes ten times a second */
+  assert_int_equal(*got, 0);
+  free(got);
+  keel_link_close(ranks);
+}
+
+/* The runtime, too, may have a member for a moment after its values are known. */
+static void a_member_may_outlive_its_link(void **state) {
+  (void)state;
+  const float data[] = {1};
+  expect_ok(open_link("well", 0));
+  keel_tensor *member = member_of(), *x = floats(context, 1, data);
+  keel_tensor *inputs[] = {member, x}, *y = NULL;
+  keel_link_close(ranks);
+  assert_int_equal(
+      keel_call(context, "keel::AllReduce", NULL, 0, inputs, 2, &y, 1),
+      KD_FAILED_PRECONDITION);
+  expect_message("has been closed");
+  expect_ok(open_link("well", 0)); /* another one, meanwhile */
+  keel_tensor_release(member);
+  keel_tensor_release(x);
+  keel_link_close(ranks);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(values_come_back),
@@ -198,6 +230,8 @@ int main(void) {
       cmocka_unit_test(a_failed_value_fails_the_link),
       cmocka_unit_test(what_cannot_be_opened_is_said),
       cmocka_unit_test(equal_programs_pass_the_check),
+      cmocka_unit_test(what_comes_late_harms_nobody),
+      cmocka_unit_test(a_member_may_outlive_its_link),
   };
   return cmocka_run_group_tests(tests, open_cpu, close_context);
 }

@@ -121,7 +121,7 @@ static void stop_thread(keel_link *link) {
   pthread_join(link->thread, NULL);
 }
 
-static void free_link(keel_link *link) {
+void keel_link_free(keel_link *link) {
   keel_tensor_release(link->failure);
   /* the module stays loaded: MPI has threads and handlers of its own at exit */
   pthread_cond_destroy(&link->work);
@@ -130,7 +130,6 @@ static void free_link(keel_link *link) {
   free(link->last_words);
   free(link->path);
   free(link);
-  atomic_store(&taken, false);
 }
 
 static keel_status begin(keel_link *link, const keel_link_params *params) {
@@ -180,18 +179,24 @@ keel_status keel_link_open(keel_context *context,
   pthread_cond_init(&link->done, &clock);
   pthread_condattr_destroy(&clock);
   keel_status status = begin(link, params);
-  if (status == KD_OK)
+  if (status == KD_OK) {
     *out_link = link;
-  else
-    free_link(link);
+    return KD_OK;
+  }
+  keel_link_free(link);
+  atomic_store(&taken, false);
   return status;
 }
 
 void keel_link_close(keel_link *link) {
   if (!link) return;
-  assert(!link->members);
   stop_thread(link);
-  free_link(link);
+  atomic_store(&taken, false);
+  pthread_mutex_lock(&link->lock);
+  link->closed = true;
+  bool last = !link->members;
+  pthread_mutex_unlock(&link->lock);
+  if (last) keel_link_free(link);
 }
 
 void keel_link_look(keel_link *link, keel_link_facts *out_facts) {
@@ -224,6 +229,9 @@ void keel_link_abort(keel_link *link, int status, const char *text) {
 keel_status keel_link_post(keel_link *link, keel_link_job *job) {
   pthread_mutex_lock(&link->lock);
   keel_status status = link->failure ? keel_tensor_query(link->failure) : KD_OK;
+  if (status == KD_OK && link->stop)
+    status = keel_fail(KD_FAILED_PRECONDITION,
+                       "the link to other ranks has been closed");
   if (status == KD_OK) {
     if (job->promise) job->number = ++link->posted;
     job->next = NULL;

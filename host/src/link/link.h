@@ -55,7 +55,9 @@ struct keel_link {
   keel_tensor *failure; /* why there is nothing more */
   char *last_words;     /* of keel_link_abort */
   int last_status;
-  uint32_t members;
+  uint32_t
+      members; /* of which the last to go frees the link, once it is closed */
+  bool closed;
   bool crowded; /* ranks share cores: who waits sleeps at once */
   _Atomic uint64_t exchanges, bytes, waited;
   /* the thread's own */
@@ -64,6 +66,9 @@ struct keel_link {
   bool inside;
   char at[128]; /* which one that is */
 };
+
+/* Frees it, when there is no thread any more, and no member. */
+void keel_link_free(keel_link *link);
 
 /* Posts a job, which is the thread's then. Returns the link's failure, if there is one. */
 keel_status keel_link_post(keel_link *link, keel_link_job *job);

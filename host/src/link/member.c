@@ -72,9 +72,11 @@ static keel_status meet(keel_member *member, const keel_exchange *what,
 
 static void leave(keel_member *member) {
   linked_member *self = (linked_member *)(void *)member;
-  pthread_mutex_lock(&self->link->lock);
-  self->link->members--;
-  pthread_mutex_unlock(&self->link->lock);
+  keel_link *link = self->link;
+  pthread_mutex_lock(&link->lock);
+  bool last = !--link->members && link->closed;
+  pthread_mutex_unlock(&link->lock);
+  if (last) keel_link_free(link);
   free(self);
 }
 

@@ -61,14 +61,41 @@ static keel_link_job *next_job(keel_link *link) {
   return job;
 }
 
-static void gather(keel_link *link, keel_link_job *job) {
+/* What a gathering reads and writes: its own memory, since the caller's goes when it fails, and
+ * the module may write after that. */
+typedef struct gathering {
+  struct gathering *next;
+  char bytes[];
+} gathering;
+
+static _Atomic(gathering *) abandoned; /* they stay as long as the process */
+
+static keel_status run_gathering(keel_link *link, const keel_link_job *job) {
+  uint64_t all = 0, room = 0;
+  gathering *own = NULL;
+  if (!__builtin_mul_overflow(job->size, link->world.size, &all) &&
+      !__builtin_add_overflow(all, job->size + sizeof *own, &room))
+    own = malloc(room);
+  if (!own) return keel_no_memory(room);
   const keel_link_call call = {.struct_size = sizeof call,
                                .kind = KEEL_LINK_ALL_GATHER,
                                .count = job->size,
-                               .send = job->given,
-                               .receive = job->taken};
+                               .send = own->bytes + all,
+                               .receive = own->bytes};
+  if (job->size) memcpy(own->bytes + all, job->given, job->size);
+  keel_status status = keel_link_run(link, &call, 1);
+  if (status != KD_OK) {
+    own->next = atomic_exchange(&abandoned, own);
+    return status;
+  }
+  if (job->size) memcpy(job->taken, own->bytes, all);
+  free(own);
+  return KD_OK;
+}
+
+static void gather(keel_link *link, keel_link_job *job) {
   keel_status status = link->failure ? keel_tensor_query(link->failure) : KD_OK;
-  if (status == KD_OK) status = keel_link_run(link, &call, 1);
+  if (status == KD_OK) status = run_gathering(link, job);
   if (status != KD_OK) keel_link_fail(link, status, true);
   pthread_mutex_lock(&link->lock);
   job->status = status;
