@@ -145,6 +145,10 @@ keel_status keel_run_exchange(keel_host_call *call) {
   keel_member *member = NULL;
   keel_tensor *value = call->input_count > 1 ? call->inputs[1] : NULL;
   KEEL_TRY(member_in(call, &member));
+  if (member->size > MEMBERS_MOST)
+    return keel_call_fail(call, KD_UNIMPLEMENTED,
+                          "is for up to %d ranks, and there are %u",
+                          MEMBERS_MOST, (unsigned)member->size);
   if (!value ||
       (keel_tensor_state(value) != KEEL_FAILED && value->kind != KEEL_DATA))
     return keel_call_fail(call, KD_INVALID_ARGUMENT, "X is not a tensor");
