@@ -121,7 +121,7 @@ void keel_expand_col2im(keel_expansion *all) {
            strides[d] < INT32_MAX && pads[d] >= 0 && pads[c.rank + d] >= 0 &&
            pads[d] < INT32_MAX && pads[c.rank + d] < INT32_MAX;
     c.begin[d] = pads[d];
-    padding[d] = pads[d] + pads[c.rank + d];
+    padding[d] = fits ? pads[d] + pads[c.rank + d] : 0;
   }
   if (!fits) {
     all->status = keel_fail(KD_UNIMPLEMENTED,
