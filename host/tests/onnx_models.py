@@ -745,6 +745,11 @@ refuse("gradient_by_integers", "tensor 0 of xs is of i64, and must be of floats"
 refuse("gradient_at_another_type", "is of i64, and the tensor that it stands for of f32",
        [node("Mul", ["x", "x"], ["m"]), gradient(["i"], ["y"], "m", ["x"])], {"": 28, TRAINING: 1},
        inputs={"x": tensor("f32", 1, 2), "i": tensor("i64", 1, 2)})
+# each has some three times the nodes of the one before
+refuse("gradients_of_gradients", "take fewer gradients of gradients",
+       [node("Tanh", ["x"], ["d0"])] +
+       [gradient(["x"], ["d%d" % (i + 1)], "d%d" % i, ["x"]) for i in range(19)] +
+       [gradient(["x"], ["y"], "d19", ["x"])], {"": 28, TRAINING: 1})
 refuse_gradient("gradient_of_fewer_values", "takes a value for each tensor of xs and zs", [],
                 ["x"], ["y"], "x", ["x", "x"])
 

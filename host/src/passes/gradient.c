@@ -7,6 +7,8 @@
 
 #include <kd/help.h>
 
+#define NODES_MOST 500000 /* of a graph with its gradients */
+
 /* ---- what rules read and give -------------------------------------------------------------- */
 
 uint32_t keel_gradient_in(const keel_gradient *g, uint32_t index) {
@@ -213,6 +215,16 @@ static void find_dependent(between *b) {
   }
 }
 
+/* Gradients of gradients grow as powers do. */
+static bool is_small(keel_expansion *all) {
+  if (all->function->node_count > NODES_MOST)
+    keel_expansion_fail(all, KD_OUT_OF_RANGE,
+                        "the graph comes to more than %d nodes; take fewer"
+                        " gradients of gradients",
+                        NODES_MOST);
+  return all->status == KD_OK;
+}
+
 /* Writes a node again, for the values at which the gradient is taken. */
 static void write_again(between *b, uint32_t index) {
   keel_expansion *all = b->g.all;
@@ -221,7 +233,7 @@ static void write_again(between *b, uint32_t index) {
   bool moves = false;
   for (uint32_t k = 0; k < m; k++)
     moves |= node.outputs[k] != KEEL_ABSENT && b->moves[node.outputs[k]];
-  if (!moves || all->status != KD_OK) return;
+  if (!moves || !is_small(all)) return;
   uint32_t *values = keel_arena_take(all->function->arena,
                                      ((size_t)n + m + 1) * sizeof *values);
   if (!values) {
@@ -260,7 +272,7 @@ static void go_back(between *b, uint32_t index) {
     wanted |= keel_gradient_wants(g, i);
   for (uint32_t i = 0; i < g->node.output_count; i++)
     has |= keel_gradient_got(g, i) != KEEL_ABSENT;
-  if (!wanted || !has || g->all->status != KD_OK) return;
+  if (!wanted || !has || !is_small(g->all)) return;
   const keel_gradient_rule *rule = find_rule(&g->node);
   if (rule)
     rule->write(g);
