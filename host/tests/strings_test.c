@@ -204,6 +204,19 @@ static void what_strings_do_not_allow_is_refused(void **state) {
   release_all(inputs, 3);
 }
 
+/* A sequence, or a value that is not there, has no type that could be cast. */
+static void only_tensors_are_cast(void **state) {
+  (void)state;
+  const keel_attr text = KEEL_INT("to", KD_STRING);
+  keel_tensor *item = list(5, words), *sequence = NULL, *empty = NULL;
+  expect_ok(keel_sequence_create(context, &item, 1, &sequence));
+  expect_ok(keel_optional_empty(context, &empty));
+  expect_refused("Cast", &text, 1, sequence, NULL, "not a tensor");
+  expect_refused("Cast", &text, 1, empty, NULL, "not a tensor");
+  expect_ok(keel_sequence_create(context, &item, 1, &sequence));
+  expect_refused("CastLike", NULL, 0, item, sequence, "not a tensor");
+}
+
 /* ---- Cast --------------------------------------------------------------------------- */
 
 static keel_attr to(kd_dtype dtype) {
@@ -526,6 +539,7 @@ int main(void) {
       cmocka_unit_test(elements_move),
       cmocka_unit_test(strings_are_compared),
       cmocka_unit_test(what_strings_do_not_allow_is_refused),
+      cmocka_unit_test(only_tensors_are_cast),
       cmocka_unit_test(numbers_become_text),
       cmocka_unit_test(text_becomes_numbers),
       cmocka_unit_test(letters_change_beyond_ascii),

@@ -218,6 +218,10 @@ keel_status keel_text_cast(const keel_opdef *op, const char *where,
   if (n != (like ? 2u : 1u) || !inputs[0] || (like && !inputs[1]))
     return fail(&c, KD_INVALID_ARGUMENT, "takes %s",
                 like ? "two inputs" : "one input");
+  for (uint32_t i = 0; i < n; i++)
+    if (!keel_is_tensor(inputs[i]))
+      return fail(&c, KD_INVALID_ARGUMENT, "input %u is not a tensor",
+                  (unsigned)i);
   int64_t to =
       like ? (int64_t)inputs[1]->type->dtype : keel_attr_int(op, "to", KD_NONE);
   if (to <= 0 || to >= (int64_t)KD_DTYPE_COUNT)
