@@ -268,6 +268,27 @@ static void empty_lines_stay(void **state) {
   }
 }
 
+/* Ranks do not fit, which nobody sees before the bias is there. */
+static void weights_of_one_dimension_are_none(void **state) {
+  (void)state;
+  const int64_t four = 4;
+  keel_builder *builder = create_builder(context, "ranks");
+  keel_value three[] = {
+      keel_builder_input(builder, "x", KD_F32, 1, &four),
+      constant_of(builder, numbers(1, &four, 1)),
+      keel_builder_input(builder, "b", KD_F32, KEEL_RANK_UNKNOWN, NULL)};
+  keel_value y = keel_builder_op(builder, "Conv", NULL, 0, three, 3);
+  keel_builder_output(builder, "y", y);
+  keel_program *program = finish_program(builder);
+  keel_plan *plan = create_plan(program, NULL);
+  keel_tensor *inputs[] = {numbers(1, &four, 2), numbers(1, &four, 3)};
+  keel_tensor *output = NULL;
+  assert_int_not_equal(keel_plan_run(plan, inputs, 2, &output, 1), KD_OK);
+  release_all(inputs, 2);
+  keel_plan_release(plan);
+  keel_program_release(program);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(one_filter_a_channel_works_on_channels_last),
@@ -275,6 +296,7 @@ int main(void) {
       cmocka_unit_test(others_read_blocks),
       cmocka_unit_test(nobody_wants_blocks),
       cmocka_unit_test(empty_lines_stay),
+      cmocka_unit_test(weights_of_one_dimension_are_none),
   };
   return cmocka_run_group_tests(tests, open_cpu, close_context);
 }

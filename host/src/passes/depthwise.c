@@ -75,9 +75,11 @@ static bool read_conv(depthwise *d, const keel_node *conv) {
   if (conv->input_count > 3 || (strcmp(d->activation, "none") != 0 &&
                                 strcmp(d->activation, "Relu") != 0))
     return false;
+  if (conv->inputs[1] == KEEL_ABSENT) return false;
   d->x = keel_pass_type(function, conv->inputs[0]);
   d->w = function->values[conv->inputs[1]].constant;
-  return d->x && d->w && d->w->kind == KEEL_DATA &&
+  /* nobody has looked at ranks where another input's type is not known */
+  return d->x && d->w && d->w->kind == KEEL_DATA && d->x->rank > 2 &&
          d->w->type->dtype == KD_F32 && keel_tensor_host_data(d->w) &&
          d->x->rank == d->w->type->rank && d->w->type->dims[1] == 1 &&
          d->w->type->dims[0] == d->x->dims[1];
