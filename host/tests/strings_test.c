@@ -1,5 +1,6 @@
 /* strings_test.c - tensors of strings: made, read, moved, compared, cast, written and read again;
  * and what is refused. */
+#include <locale.h>
 #include <math.h>
 #include <pthread.h>
 #include <unistd.h>
@@ -202,6 +203,24 @@ static void what_strings_do_not_allow_is_refused(void **state) {
       KD_INVALID_ARGUMENT);
   assert_non_null(strstr(keel_message(), "computes with its elements"));
   release_all(inputs, 3);
+}
+
+/* Where the application's locale has a comma in numbers, and is installed. */
+static void numbers_have_a_point_in_any_locale(void **state) {
+  (void)state;
+  const float half[] = {0.5f, -1.25f};
+  const char *const want[] = {"0.5", "-1.25"};
+  const keel_attr text = KEEL_INT("to", KD_STRING),
+                  number = KEEL_INT("to", KD_F32);
+  if (!setlocale(LC_NUMERIC, "de_DE.UTF-8")) skip();
+  keel_tensor *strings =
+      call("Cast", &text, 1, floats(context, 2, half), NULL, NULL);
+  keel_tensor *back =
+      call("Cast", &number, 1, keel_tensor_retain(strings), NULL, NULL);
+  setlocale(LC_NUMERIC, "C");
+  expect_list(strings, 2, want);
+  expect_floats(back, half, 2);
+  keel_tensor_release(back);
 }
 
 /* A sequence, or a value that is not there, has no type that could be cast. */
@@ -539,6 +558,7 @@ int main(void) {
       cmocka_unit_test(elements_move),
       cmocka_unit_test(strings_are_compared),
       cmocka_unit_test(what_strings_do_not_allow_is_refused),
+      cmocka_unit_test(numbers_have_a_point_in_any_locale),
       cmocka_unit_test(only_tensors_are_cast),
       cmocka_unit_test(numbers_become_text),
       cmocka_unit_test(text_becomes_numbers),

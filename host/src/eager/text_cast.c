@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <math.h>
 
+#include "base/locale.h"
 #include "eager/on_strings.h"
 #include "memory/access.h"
 #include "values/strings.h"
@@ -228,9 +229,15 @@ keel_status keel_text_cast(const keel_opdef *op, const char *where,
     return fail(&c, KD_INVALID_ARGUMENT,
                 "attribute \"to\" is %lld, which is not an element type",
                 (long long)to);
-  if (!keel_is_strings(inputs[0])) return to_text(&c, inputs[0], out_tensor);
-  if (to != KD_STRING)
-    return to_numbers(&c, inputs[0], (kd_dtype)to, out_tensor);
-  *out_tensor = keel_tensor_retain(inputs[0]);
-  return KD_OK;
+  bool strings = keel_is_strings(inputs[0]);
+  if (strings && to == KD_STRING) {
+    *out_tensor = keel_tensor_retain(inputs[0]);
+    return KD_OK;
+  }
+  keel_plain plain = keel_plain_begin();
+  keel_status status = strings
+                           ? to_numbers(&c, inputs[0], (kd_dtype)to, out_tensor)
+                           : to_text(&c, inputs[0], out_tensor);
+  keel_plain_end(plain);
+  return status;
 }

@@ -5,6 +5,8 @@
 #include <kd/help.h>
 #include <pthread.h>
 
+#include "base/locale.h"
+
 #define SLOTS 1024 /* a power of two, over twice the ops */
 
 static keel_arena arena;
@@ -174,7 +176,9 @@ static keel_status read_table(void) {
 }
 
 static void prepare(void) {
+  keel_plain plain = keel_plain_begin();
   ready = read_table();
+  keel_plain_end(plain);
 }
 
 /* The registry is the process's; it goes with it. */

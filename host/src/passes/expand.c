@@ -6,6 +6,7 @@
 #include <float.h>
 #include <kd/help.h>
 
+#include "base/locale.h"
 #include "device/context.h"
 #include "eager/call_site.h"
 #include "passes/expansion.h"
@@ -333,7 +334,7 @@ static keel_status visit(keel_function *function, keel_device *device,
   return body ? expand(function, index, body) : KD_OK;
 }
 
-keel_status keel_pass_expand(keel_function *function, keel_device *device) {
+static keel_status visit_all(keel_function *function, keel_device *device) {
   for (int depth = 0; depth < DEPTH_MOST; depth++) {
     uint32_t before = function->node_count;
     for (uint32_t i = 0; i < before; i++)
@@ -342,4 +343,11 @@ keel_status keel_pass_expand(keel_function *function, keel_device *device) {
   }
   KEEL_TRY(keel_function_sort(function));
   return keel_function_types(function);
+}
+
+keel_status keel_pass_expand(keel_function *function, keel_device *device) {
+  keel_plain plain = keel_plain_begin(); /* functions are text with numbers */
+  keel_status status = visit_all(function, device);
+  keel_plain_end(plain);
+  return status;
 }
