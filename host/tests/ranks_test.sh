@@ -42,6 +42,8 @@ expect 0 '"ranks": {"count": 2, ' --np=2 --json
 expect 1 "this one has 3" --np 3
 expect 1 "there is no device \"none:0\"" --np 2 --device none:0
 expect 2 "unknown option" --np 2 --nonsense
+# shellcheck disable=SC2046
+expect 2 "unknown option" --np 2 $(seq -f "--dim n%g=1" 200) --nonsense
 expect 2 "whole number from 1 to 65536" --np 0
 [ -d "$scratch/devices" ] && ! cmp "$scratch/devices/y.npy" "$scratch/ranks/y.npy" && {
   echo "FAILED: ranks and devices give other values"

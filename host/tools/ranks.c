@@ -42,7 +42,11 @@ char **ranks_words(int argc, char **argv) {
 /* LAUNCHER OPTIONS -n COUNT PROGRAM run WORDS. Returns where it can't be. */
 static void launch(size_t index, const char *count, const char *self,
                    char *const *words) {
-  const char *line[300], **at = line;
+  size_t length = 0;
+  while (words[length])
+    length++;
+  const char **line = calloc(length + 10, sizeof *line), **at = line;
+  if (!line) return; /* errno says so */
   bool crowded = strtol(count, NULL, 10) > sysconf(_SC_NPROCESSORS_ONLN);
   *at++ = launchers[index].program;
   for (int k = 0; k < 3 && launchers[index].always[k]; k++)
@@ -52,10 +56,10 @@ static void launch(size_t index, const char *count, const char *self,
   *at++ = count;
   *at++ = self;
   *at++ = "run";
-  while (*words && at < line + sizeof line / sizeof *line - 1)
+  while (*words)
     *at++ = *words++;
-  *at = NULL;
   execvp(line[0], (char **)(uintptr_t)line);
+  free(line);
 }
 
 int ranks_launch(uint64_t count, char *const *words) {
