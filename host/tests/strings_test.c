@@ -550,6 +550,23 @@ static void numpy_files_have_strings(void **state) {
   unlink(path);
 }
 
+/* Strings of no characters have no bytes in a file, which may say to have any number. */
+static void numpy_files_have_not_too_many(void **state) {
+  (void)state;
+  const char begin[] = "\x93NUMPY\x01\x00\x76"; /* and 0: the header's length */
+  char path[] = "/tmp/keel-strings-XXXXXX";
+  keel_tensor *read = NULL;
+  FILE *file = fdopen(mkstemp(path), "w");
+  assert_non_null(file);
+  fwrite(begin, 1, sizeof begin, file);
+  fprintf(file, "%-117s\n",
+          "{'descr': '<U0', 'fortran_order': False, 'shape': (1000000000,), }");
+  assert_int_equal(fclose(file), 0);
+  assert_int_equal(keel_value_load(context, path, KEEL_FILE_TENSOR, &read),
+                   KD_OUT_OF_RANGE);
+  unlink(path);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(strings_are_what_was_given),
@@ -573,6 +590,7 @@ int main(void) {
       cmocka_unit_test(a_pool_that_does_not_fit_is_refused),
       cmocka_unit_test(saved_programs_have_their_strings),
       cmocka_unit_test(numpy_files_have_strings),
+      cmocka_unit_test(numpy_files_have_not_too_many),
   };
   return cmocka_run_group_tests(tests, open_cpu, close_context);
 }

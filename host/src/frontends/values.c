@@ -47,6 +47,9 @@ static keel_status parse_shape(const char *path, const char *at,
   return KD_OK;
 }
 
+/* Strings that a file may say to have without a byte for them. */
+#define EMPTY_MOST (1 << 20)
+
 /* out_points: of KD_STRING, the code points of each string, in 4 bytes each */
 static keel_status parse_header(const char *path, const char *header,
                                 kd_dtype *out_dtype, uint64_t *out_points,
@@ -136,6 +139,11 @@ static keel_status load_npy(keel_context *context, const char *path,
                      " and there are %llu",
                      path, (unsigned long long)bytes,
                      (unsigned long long)there);
+  if (dtype == KD_STRING && !points && type->elements > EMPTY_MOST)
+    return keel_fail(KD_OUT_OF_RANGE,
+                     "%s: has %lld strings of no characters, and %d are the"
+                     " most",
+                     path, (long long)type->elements, EMPTY_MOST);
   if (dtype == KD_STRING)
     return load_strings(context, type, data + head + size, points, out_value);
   return keel_tensor_create(context, dtype, rank, dims, data + head + size,
