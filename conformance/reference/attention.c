@@ -218,6 +218,13 @@ static real turned(const grouped *g, int part, int64_t b, int64_t row,
   return second ? x * cos + y * sin : x * cos - y * sin;
 }
 
+/* Roundoffs of f32 in half a unit of the last place of what is stored: of a half or brain float, in
+ * which keys that turned are kept, and may queries be. */
+static real stored(const grouped *g) {
+  kd_dtype dtype = ref_in(g->call, QUERY)->dtype;
+  return dtype == KD_F16 ? 8192 : dtype == KD_BF16 ? 65536 : 0;
+}
+
 /* A cache of all batches, [batch, groups, places, size]; new rows have slack. What lies behind
  * them is what was there, or anything where that had no such places. */
 static void fill_cache(const grouped *g, int part, value *to) {
@@ -235,7 +242,7 @@ static void fill_cache(const grouped *g, int part, value *to) {
       to->x[i] = past->x[(line * old + at) * g->size + c];
     else
       to->slack[i] = INFINITY;
-    if (size > 0) to->slack[i] = 3 * size;
+    if (size > 0) to->slack[i] = 3 * size + stored(g) * fabsl(to->x[i]);
   }
 }
 
@@ -296,7 +303,7 @@ static void attend_batch(const grouped *g, value *const *in, value *y,
                    .e = g->size,
                    .scale = scale != 0 ? (real)scale : 1 / sqrtl((real)g->size),
                    .softcap = (real)ref_float(g->call, "softcap", 0),
-                   .rough = g->turning ? 8 : 0,
+                   .rough = g->turning ? 8 + 2 * stored(g) : 0,
                    .heads_last = true,
                    .nan_as_zero = true};
   for (int64_t h = 0; h < g->heads; h++)

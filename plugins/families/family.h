@@ -159,6 +159,8 @@ static inline bool fam_on_host(const fam_row *row, uint32_t input) {
 enum {
 /* In place of inputs by bit: the output is input 0, in which some elements change. */
 #define FAM_UPDATED 0x80000000u
+/* Outputs 1 and 2 are inputs 3 and 4, a cache in which some rows change. */
+#define FAM_CACHED 0x40000000u
 
 #define FAM_OP(space, name, set, out, host, forward, kind, function) \
   FAM_ROW_##name,

@@ -226,6 +226,19 @@ void fam_run_begin(kd_device *device, uint64_t correlation) {
 }
 
 static const kd_alias updated = {.flags = KD_ALIAS_MUST};
+static const kd_alias cached[] = {
+    {.output = 1, .input = 3, .flags = KD_ALIAS_MUST},
+    {.output = 2, .input = 4, .flags = KD_ALIAS_MUST}};
+
+/* What a row says of its outputs' memory: bits of inputs that the first may lie in, or one of
+ * the two above. */
+#define IN_PLACE(forward) ((forward)&0x3fffffffu)
+#define ALIASES(forward)                \
+  ((forward) == FAM_UPDATED  ? &updated \
+   : (forward) == FAM_CACHED ? cached   \
+                             : NULL)
+#define ALIAS_COUNT(forward) \
+  ((forward) == FAM_UPDATED ? 1 : (forward) == FAM_CACHED ? 2 : 0)
 
 /* Rows with host inputs make their plan at a launch, and may look at constants then. */
 #define IN_CREATE(host) ((host) ? 0 : KD_KERNEL_CONSTANTS_IN_CREATE)
@@ -239,9 +252,9 @@ const kd_kernel_def fam_kernels[FAM_ROW_COUNT] = {
    .input_types = {set},                                             \
    .output_types = {out},                                            \
    .host_inputs = host,                                              \
-   .inplace = (forward) == FAM_UPDATED ? 0 : (forward),              \
-   .aliases = (forward) == FAM_UPDATED ? &updated : NULL,            \
-   .alias_count = (forward) == FAM_UPDATED,                          \
+   .inplace = IN_PLACE(forward),                                     \
+   .aliases = ALIASES(forward),                                      \
+   .alias_count = ALIAS_COUNT(forward),                              \
    .data = &fam_rows[FAM_ROW_##name],                                \
    .supports = supports,                                             \
    .cost = cost,                                                     \

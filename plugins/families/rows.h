@@ -11,7 +11,8 @@
   X(arg) X(attention) X(batch_norm) X(binary) X(cast) X(clip) X(concat) X(constant) \
   X(conv) X(conv_integer) X(conv_transpose) X(cum_sum) X(depth_to_space) \
   X(dequantize) X(expand) X(eye) X(gather) X(gather_elements) X(gather_nd) \
-  X(gelu) X(gemm) X(global_pool) X(group_norm) X(instance_norm) X(is_inf) X(is_nan) X(layer_norm) \
+  X(gelu) X(gemm) X(global_pool) X(group_norm) \
+  X(group_query_attention) X(instance_norm) X(is_inf) X(is_nan) X(layer_norm) \
   X(lp_norm) X(lrn) X(matmul) X(matmul_integer) X(matmul_nbits) X(mod) X(mvn) X(not) \
   X(one_hot) X(pad) X(pool) X(pow) X(qlinear_conv) X(qlinear_matmul) \
   X(quantize) X(range) X(reduce) X(resize) X(reverse_sequence) X(rms_norm) \
