@@ -43,6 +43,7 @@ enum {
   QUANTIZE,
   AVERAGE_POOL,
   FIND,
+  TREES,
   RANDOM,
   HALVE, /* its own: every second element */
   OPS,
@@ -214,6 +215,14 @@ static void bend_keys(value *keys) {
   }
 }
 
+/* What is as large as a split becomes larger; NaN becomes the least that there is. */
+static void bend_rows(value *x) {
+  for (int64_t i = 0; i < x->count; i++) {
+    if (BUG(trees_strict)) x->x[i] += 0x1p-9L * fabsl(x->x[i]);
+    if (BUG(trees_nan) && isnan(x->x[i])) x->x[i] = -INFINITY;
+  }
+}
+
 static void bend_inputs(const op_call *c, value *const *in) {
   value *x = in[0];
   if (!x) return;
@@ -237,6 +246,7 @@ static void bend_inputs(const op_call *c, value *const *in) {
   }
   if (c->op == NBITS) bend_packed(c, in);
   if (c->op == FIND) bend_keys(in[1]);
+  if (c->op == TREES) bend_rows(x);
   if (BUG(quant_half_up) && c->op == QUANTIZE)
     for (int64_t i = 0; i < x->count; i++)
       x->x[i] += in[1]->x[0] * 0x1p-20L;
@@ -1184,6 +1194,7 @@ kd_kernel_def sim_kernels[OPS] = {
         .output_types = {KD_TYPES(KD_U8) | KD_TYPES(KD_I8)}),
     PLAIN("AveragePool", AVERAGE_POOL, F),
     DEF("Find", FIND, F, .domain = "keel", .output_types = {KD_TYPES(KD_I64)}),
+    DEF("Trees", TREES, F32, .domain = "keel"),
     DEF("RandomUniform", RANDOM, 0, .supports = NULL, .output_types = {F32}),
     DEF("Halve", HALVE, F32, .domain = "x.keel.sim"),
 };

@@ -412,6 +412,105 @@ static bool run_couple(ref_call *call) {
   return true;
 }
 
+/* Trees, as their lists say. */
+typedef struct trees {
+  const int64_t *features, *modes, *yes, *no, *roots, *targets;
+  kd_tensor splits, weights;
+  int64_t count, root_count, vote_count;
+} trees;
+
+/* Whether a node leads to those behind it, or a leaf has votes that there are. */
+static bool node_fits(const trees *t, int64_t i, int64_t features) {
+  int64_t yes = t->yes[i], no = t->no[i];
+  if (t->features[i] < 0) return 0 <= yes && yes <= no && no <= t->vote_count;
+  return t->features[i] < features && (t->modes[i] & ~15) == 0 &&
+         (t->modes[i] & 7) < 6 && yes > i && no > i && yes < t->count &&
+         no < t->count;
+}
+
+static bool read_trees(const ref_call *call, int64_t features, int64_t targets,
+                       trees *t) {
+  const kd_node_table *read = call->read;
+  t->count = read->attr_ints(call->node, "features", &t->features);
+  t->root_count = read->attr_ints(call->node, "roots", &t->roots);
+  t->vote_count = read->attr_ints(call->node, "vote_targets", &t->targets);
+  bool good =
+      read->attr_ints(call->node, "modes", &t->modes) == t->count &&
+      read->attr_ints(call->node, "yes", &t->yes) == t->count &&
+      read->attr_ints(call->node, "no", &t->no) == t->count &&
+      read->attr_tensor(call->node, "splits", &t->splits) == KD_OK &&
+      read->attr_tensor(call->node, "vote_weights", &t->weights) == KD_OK &&
+      t->splits.size == (uint64_t)t->count * kd_dtype_size(t->splits.dtype) &&
+      t->weights.size ==
+          (uint64_t)t->vote_count * kd_dtype_size(t->weights.dtype);
+  for (int64_t i = 0; good && i < t->count; i++)
+    good = node_fits(t, i, features);
+  for (int64_t i = 0; good && i < t->root_count; i++)
+    good = t->roots[i] >= 0 && t->roots[i] < t->count;
+  for (int64_t i = 0; good && i < t->vote_count; i++)
+    good = t->targets[i] >= 0 && t->targets[i] < targets;
+  return good;
+}
+
+static bool says_yes(const trees *t, int64_t i, real x) {
+  real split = dtype_load(t->splits.data, t->splits.dtype, i);
+  if (isnan(x) && t->modes[i] > 7) return true;
+  switch (t->modes[i] & 7) {
+    case 0:
+      return x <= split;
+    case 1:
+      return x < split;
+    case 2:
+      return x >= split;
+    case 3:
+      return x > split;
+    case 4:
+      return x == split;
+    default:
+      return x != split;
+  }
+}
+
+/* All votes for one target of a row: `first` is the first of them. */
+static void count_tree(const trees *t, int64_t root, const real *x,
+                       int64_t target, int way, ref_sum *sum, bool *first) {
+  int64_t at = root;
+  while (t->features[at] >= 0)
+    at = says_yes(t, at, x[t->features[at]]) ? t->yes[at] : t->no[at];
+  for (int64_t v = t->yes[at]; v < t->no[at]; v++) {
+    real vote = dtype_load(t->weights.data, t->weights.dtype, v);
+    if (t->targets[v] != target) continue;
+    real now = ref_total(sum);
+    bool takes = *first || (way == 2 ? vote < now : vote > now);
+    if (way >= 2 && takes) *sum = (ref_sum){0};
+    if (way < 2 || takes) ref_add(sum, vote);
+    *first = false;
+  }
+}
+
+/* The votes of the leaves that a row comes to, by target. */
+static bool run_trees(ref_call *call) {
+  static const char *const ways[] = {"sum", "average", "min", "max"};
+  const value *x = call->in[0];
+  value *out = call->out[0];
+  int64_t features = x->dims[x->rank - 1];
+  int64_t targets = ref_int(call, "targets", 1);
+  trees t = {0};
+  int way = 0;
+  while (way < 3 && !ref_text_is(call, "aggregate", "sum", ways[way]))
+    way++;
+  if (!read_trees(call, features, targets, &t)) return false;
+  for (int64_t i = 0; i < out->count; i++) {
+    ref_sum sum = {0};
+    bool first = true;
+    for (int64_t tree = 0; tree < t.root_count; tree++)
+      count_tree(&t, t.roots[tree], x->x + i / targets * features, i % targets,
+                 way, &sum, &first);
+    ref_put(out, i, &sum, way == 1 ? 1 / (real)t.root_count : 1);
+  }
+  return true;
+}
+
 const ref_op ref_own[] = {
     {"keel", "PopCount", REF_EXACT, 0, run_bits, false},
     {"keel", "LeadingZeros", REF_EXACT, 1, run_bits, false},
@@ -423,5 +522,6 @@ const ref_op ref_own[] = {
     {"keel", "SelectAndScatter", REF_SUM, 0, run_select_and_scatter, false},
     {"keel", "Find", REF_EXACT, 0, run_find, false},
     {"keel", "Couple", REF_ULP, 0, run_couple, false},
+    {"keel", "Trees", REF_SUM, 0, run_trees, false},
 };
 const uint32_t ref_own_count = (uint32_t)(sizeof ref_own / sizeof *ref_own);

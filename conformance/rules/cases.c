@@ -1,8 +1,8 @@
 /* cases.c - the cases of each op, one line each, and their reader. Lengths are odd, or what
  * vectors divide: kernels that go by four, eight or sixteen have another way for each.
  *
- * A line has the op, its attributes (of the kinds that the schema knows), its
- * inputs, and how many outputs are asked for. Inputs are written as
+ * A line has the op, its attributes (of the kinds that the schema knows; tensors as inputs are
+ * written), its inputs, and how many outputs are asked for. Inputs are written as
  *
  *   T[2,3]        the tested element type, this shape; T[] is a scalar
  *   T(-1,1)[5]    with values of that range
@@ -48,6 +48,29 @@ static const char *const binary_shapes[] = {
       {op, "keepdims=0", "T(0.5,2)[3,4,5] i64{1}", 1},     \
       {op, "keepdims=0", "T(0.5,2)[3,4,5] i64{0,2}", 1}, { \
     op, "", "T(0.5,2)[129] i64{0}", 1                      \
+  }
+
+/* Trees whose two nodes have these modes; ensembles with such an aggregate. */
+#define TREES_BY(modes)                                                    \
+  {                                                                        \
+    "keel::Trees",                                                         \
+        "features=2,3,-1,-1,-1 modes=" modes                               \
+        ",0,0,0 yes=1,2,0,1,2 no=4,3,1,2,3 roots=0"                        \
+        " splits=T{1,0.5,0,0,0} targets=2 vote_targets=0,1,0"              \
+        " vote_weights=f64{1.5,-2.25,3}",                                  \
+        "T[6,4]{0,0,1,0.5,0,0,2,0.5,0,0,0,0.5,0,0,1,0,0,0,1,nan,0,0,nan,1" \
+        "}",                                                               \
+        1                                                                  \
+  }
+#define TREES_OF(aggregate)                                                  \
+  {                                                                          \
+    "keel::Trees",                                                           \
+        "features=0,-1,-1,3,1,-1,-1,-1 modes=0,0,0,9,2,0,0,0"                \
+        " yes=1,0,2,4,5,3,4,5 no=2,2,3,7,6,4,5,7 roots=0,3,3"                \
+        " splits=T{0,0,0,0.25,-0.25,0,0,0} targets=3"                        \
+        " vote_targets=0,1,2,0,1,1,2"                                        \
+        " vote_weights=f64{1.5,-2.25,3,0.5,-1,4,-0.5} aggregate=" aggregate, \
+        "T(-1,1)[33,4]", 1                                                   \
   }
 
 static const line lines[] = {
@@ -322,6 +345,24 @@ static const line lines[] = {
     {"keel::Find", "strict=1", "T{2,7,7,1} T{7,1,2}", 1},
     {"keel::Find", "", "f32{nan,1,-inf,0,-0} f32{-inf,nan,0,nan}", 1},
     {"keel::Find", "", "f64{nan,0,2} f64{-0,nan,2,2}", 1},
+    {"keel::Trees",
+     "features=0,1,-1,-1,-1 modes=0,0,0,0,0 yes=1,2,0,1,2 no=4,3,1,2,4 roots=0"
+     " splits=T{1,0.5,0,0,0} targets=1 vote_targets=0,0,0,0"
+     " vote_weights=f64{1.5,-2.25,3,0.125}",
+     "T[5,4]{1,0.5,0,0,1,0.75,0,0,2,0,0,0,nan,0.5,0,0,0,nan,0,0}", 1},
+    TREES_BY("1,9"),
+    TREES_BY("2,10"),
+    TREES_BY("3,11"),
+    TREES_BY("4,12"),
+    TREES_BY("5,13"),
+    TREES_OF("sum"),
+    TREES_OF("average"),
+    TREES_OF("min"),
+    TREES_OF("max"),
+    {"keel::Trees",
+     "features=-1 modes=0 yes=0 no=1 roots=0 splits=T{0} targets=2"
+     " vote_targets=1 vote_weights=f64{2.5}",
+     "T[0,4]", 1},
     {"keel::Couple", "classes=2", "T(0.05,0.95)[5,1]", 1},
     {"keel::Couple", "classes=3", "T(0.05,0.95)[9,3]", 1},
     {"keel::Couple", "classes=7", "T(0.05,0.95)[3,21]", 1},
@@ -546,8 +587,8 @@ static const line lines[] = {
      " coordinate_transformation_mode=output_half_pixel",
      "T(-4,4)[1,2,6,6] T[2,4]{0.5,1,4,5.25,2,2,2.5,2.5} i64{0,0}", 1},
     /* regions also where a rule turns or doubles these numbers */
-    {"MaxRoiPool", "pooled_shape=2,2", "T(-4,4)[2,4,11,13] T[2,5]{0,1,2,6,0,0,7,3,5,0}",
-     1},
+    {"MaxRoiPool", "pooled_shape=2,2",
+     "T(-4,4)[2,4,11,13] T[2,5]{0,1,2,6,0,0,7,3,5,0}", 1},
     {"MaxRoiPool", "pooled_shape=2,3 spatial_scale=0.5",
      "T(-4,4)[2,3,8,9] T[4,5]{0,1,2,9,11,1,0,0,5,14,1,12,8,20,25,0,9,9,1,1}",
      1},
@@ -849,56 +890,11 @@ static bool find(const char *domain, const char *op, uint32_t index,
 }
 
 uint32_t kc_case_count(const char *domain, const char *op) {
-  char a[256], b[512];
+  char a[512], b[512];
   uint32_t count = 0, outputs = 0;
   while (find(domain, op, count, a, b, sizeof a, &outputs))
     count++;
   return count;
-}
-
-/* ---- attributes ------------------------------------------------------------------- */
-
-static bool read_attr(kc_op_case *out, const keel_schema *schema, char *word) {
-  char *equals = strchr(word, '=');
-  keel_attr *attr = &out->op.attrs[out->op.attr_count];
-  uint32_t n = out->op.attr_count;
-  if (!equals || n >= 8) return false;
-  *equals = 0;
-  const char *text = equals + 1;
-  for (uint32_t i = 0; i < schema->attr_count; i++) {
-    const keel_attr_rule *rule = &schema->attrs[i];
-    if (strcmp(rule->name, word) != 0) continue;
-    *attr = (keel_attr){.name = rule->name, .kind = rule->kind};
-    if (rule->kind == KD_ATTR_INT) attr->i = strtoll(text, NULL, 10);
-    if (rule->kind == KD_ATTR_FLOAT) attr->f = strtof(text, NULL);
-    if (rule->kind == KD_ATTR_STRING) {
-      snprintf(out->strings[n], sizeof out->strings[n], "%s", text);
-      attr->s = out->strings[n];
-    }
-    if (rule->kind == KD_ATTR_INTS) {
-      for (char *end = NULL; *text && attr->count < 16;
-           text = end + (*end == ','))
-        out->ints[n][attr->count++] = strtoll(text, &end, 10);
-      attr->ints = out->ints[n];
-    }
-    if (rule->kind == KD_ATTR_FLOATS) {
-      for (char *end = NULL; *text && attr->count < 16;
-           text = end + (*end == ','))
-        out->floats[n][attr->count++] = strtof(text, &end);
-      attr->floats = out->floats[n];
-    }
-    if (rule->kind == KD_ATTR_STRINGS) {
-      char *save = NULL;
-      snprintf(out->strings[n], sizeof out->strings[n], "%s", text);
-      for (char *one = strtok_r(out->strings[n], ",", &save);
-           one && attr->count < 8; one = strtok_r(NULL, ",", &save))
-        out->words[n][attr->count++] = one;
-      attr->strings = out->words[n];
-    }
-    out->op.attr_count++;
-    return true;
-  }
-  return false;
 }
 
 /* ---- values -------------------------------------------------------------------------- */
@@ -1030,10 +1026,81 @@ static value *make_value(const input_spec *spec, kc_probe probe,
   return made;
 }
 
+/* ---- attributes ------------------------------------------------------------------- */
+
+/* A tensor as inputs are written. */
+static bool read_tensor(kc_op_case *out, const char *word, kd_dtype dtype,
+                        keel_attr *attr) {
+  input_spec spec;
+  kc_random random = {0};
+  if (out->tensor_count == KC_CASE_TENSORS || !read_input(word, dtype, &spec))
+    return false;
+  value *made = make_value(&spec, KC_PROBE_FULL, &random);
+  keel_tensor *tensor = &out->tensors[out->tensor_count];
+  if (!made || keel_type_of(made->dtype, made->rank, made->dims,
+                            &tensor->type) != KD_OK) {
+    value_free(made);
+    return false;
+  }
+  tensor->data = kc_take(value_size(made) + 16);
+  atomic_init(&tensor->refs, 1u << 30); /* never freed by a release */
+  value_store(made, tensor->data);
+  value_free(made);
+  attr->tensor = tensor;
+  out->tensor_count++;
+  return true;
+}
+
+static bool read_attr(kc_op_case *out, const keel_schema *schema,
+                      kd_dtype dtype, char *word) {
+  char *equals = strchr(word, '=');
+  keel_attr *attr = &out->op.attrs[out->op.attr_count];
+  uint32_t n = out->op.attr_count;
+  if (!equals || n >= KC_CASE_ATTRS) return false;
+  *equals = 0;
+  const char *text = equals + 1;
+  for (uint32_t i = 0; i < schema->attr_count; i++) {
+    const keel_attr_rule *rule = &schema->attrs[i];
+    if (strcmp(rule->name, word) != 0) continue;
+    *attr = (keel_attr){.name = rule->name, .kind = rule->kind};
+    if (rule->kind == KD_ATTR_INT) attr->i = strtoll(text, NULL, 10);
+    if (rule->kind == KD_ATTR_FLOAT) attr->f = strtof(text, NULL);
+    if (rule->kind == KD_ATTR_STRING) {
+      snprintf(out->strings[n], sizeof out->strings[n], "%s", text);
+      attr->s = out->strings[n];
+    }
+    if (rule->kind == KD_ATTR_INTS) {
+      for (char *end = NULL; *text && attr->count < 32;
+           text = end + (*end == ','))
+        out->ints[n][attr->count++] = strtoll(text, &end, 10);
+      attr->ints = out->ints[n];
+    }
+    if (rule->kind == KD_ATTR_FLOATS) {
+      for (char *end = NULL; *text && attr->count < 16;
+           text = end + (*end == ','))
+        out->floats[n][attr->count++] = strtof(text, &end);
+      attr->floats = out->floats[n];
+    }
+    if (rule->kind == KD_ATTR_STRINGS) {
+      char *save = NULL;
+      snprintf(out->strings[n], sizeof out->strings[n], "%s", text);
+      for (char *one = strtok_r(out->strings[n], ",", &save);
+           one && attr->count < 8; one = strtok_r(NULL, ",", &save))
+        out->words[n][attr->count++] = one;
+      attr->strings = out->words[n];
+    }
+    if (rule->kind == KD_ATTR_TENSOR && !read_tensor(out, text, dtype, attr))
+      return false;
+    out->op.attr_count++;
+    return true;
+  }
+  return false;
+}
+
 bool kc_case_make(const char *domain, const char *op, uint32_t index,
                   kd_dtype dtype, kc_probe probe, kc_random *random,
                   kc_op_case *out) {
-  char attrs[256], inputs[512], *save = NULL;
+  char attrs[512], inputs[512], *save = NULL;
   memset(out, 0, sizeof *out);
   if (keel_schema_ready() != KD_OK ||
       !find(domain, op, index, attrs, inputs, sizeof attrs, &out->op.out_count))
@@ -1045,7 +1112,10 @@ bool kc_case_make(const char *domain, const char *op, uint32_t index,
   out->op.name = op;
   for (char *word = strtok_r(attrs, " ", &save); word;
        word = strtok_r(NULL, " ", &save))
-    if (!read_attr(out, schema, word)) return false;
+    if (!read_attr(out, schema, dtype, word)) {
+      kc_case_free(out);
+      return false;
+    }
   save = NULL;
   for (char *word = strtok_r(inputs, " ", &save); word;
        word = strtok_r(NULL, " ", &save)) {
@@ -1082,6 +1152,8 @@ void kc_case_free(kc_op_case *one) {
     value_free(one->own[i]);
     one->own[i] = NULL;
   }
+  while (one->tensor_count)
+    free(one->tensors[--one->tensor_count].data);
 }
 
 bool kc_def_takes(const kd_kernel_def *def, kd_dtype dtype) {

@@ -12,14 +12,19 @@ typedef enum kc_probe {
   KC_PROBE_TINY,    /* subnormals */
 } kc_probe;
 
+#define KC_CASE_ATTRS   16
+#define KC_CASE_TENSORS 4
+
 /* A case with its values. */
 typedef struct kc_op_case {
   kc_op op;
   value *own[KC_PORTS];
-  int64_t ints[8][16];
-  float floats[8][16];
-  char strings[8][64];
-  const char *words[8][8];
+  int64_t ints[KC_CASE_ATTRS][32];
+  float floats[KC_CASE_ATTRS][16];
+  char strings[KC_CASE_ATTRS][64];
+  const char *words[KC_CASE_ATTRS][8];
+  keel_tensor tensors[KC_CASE_TENSORS]; /* of attributes */
+  uint32_t tensor_count;
 } kc_op_case;
 
 /* How many cases an op has; 0 for one that nothing is known of. */

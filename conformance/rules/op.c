@@ -493,6 +493,8 @@ static const kc_defect defects[] = {
     DEFECT(packed_tail, "op.sum-bound", "a block of packed weights that is not full is left out"),
     DEFECT(find_first, "op.exact", "of equal keys the first is found"),
     DEFECT(find_nan, "op.exact", "NaN is not found among keys"),
+    DEFECT(trees_strict, "op.sum-bound", "what equals the split of a tree's node is above it"),
+    DEFECT(trees_nan, "op.sum-bound", "NaN is below the split of a tree's node"),
     DEFECT(quant_half_up, "op.quantised", "half is rounded up"),
     DEFECT(matmul_tf32_eights, "op.matmul-bound", "products of multiples of 8 take inputs in TF32"),
     DEFECT(zero_unsigned, "op.quantised", "a negative zero point is read as unsigned"),
