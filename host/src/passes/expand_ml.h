@@ -41,8 +41,8 @@ typedef struct keel_ml_labels {
   int64_t count;
 } keel_ml_labels;
 
-/* Those of attribute `ints`, or of "classlabels_strings". Fails where both or none are there. */
-keel_ml_labels keel_ml_labels_of(keel_expansion *all, const char *ints);
+/* Those of integer attribute `name`, or of "classlabels_strings". Fails where both or none are there. */
+keel_ml_labels keel_ml_labels_of(keel_expansion *all, const char *name);
 
 /* A constant list of them. */
 uint32_t keel_ml_label_list(keel_expansion *all, keel_ml_labels labels);
