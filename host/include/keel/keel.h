@@ -5,13 +5,16 @@
  *   op.h       run single ops, by name or prepared
  *   program.h  build or load a program, plan it for a device, run it
  *   group.h    what several devices do together
+ *   link.h     what several processes do together, on one machine or many
+ *   split.h    one program's parts for several devices or processes
  *   file.h     values in files
  *   dlpack.h   tensors from and to other libraries
  *   external.h tensors' memory for other processes and devices, and theirs
  *   native.h   the driver's own handles, and queues of the application's
+ *   trace.h    what happened when
  *   error.h    statuses and messages
  *
- * and not here: debug.h, for tests and comparison
+ * and not here: debug.h, for tests and comparison; link_module.h, for modules of MPI
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef KEEL_KEEL_H
@@ -23,9 +26,11 @@
 #include <keel/external.h>
 #include <keel/file.h>
 #include <keel/group.h>
+#include <keel/link.h>
 #include <keel/native.h>
 #include <keel/op.h>
 #include <keel/program.h>
+#include <keel/split.h>
 #include <keel/tensor.h>
 #include <keel/trace.h>
 
