@@ -4,17 +4,25 @@
  * changes them. Another program reads them, in a run that nobody waits for, on points that
  * are known later.
  *
+ * Started by mpirun, it learns on several ranks: each has a part of the points, and all have
+ * the same w and b, since the gradients are means over all points.
+ *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <keel/keel.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#define POINTS 5
+#define POINTS 8
 #define STEPS  200
 
+static keel_link *ranks; /* NULL: this process is alone */
+
 static void need(keel_status status, const char *what) {
+  char text[1000];
   if (status == KD_OK) return;
-  fprintf(stderr, "learn: %s: %s\n", what, keel_message());
+  snprintf(text, sizeof text, "learn: %s: %s", what, keel_message());
+  if (ranks) keel_link_abort(ranks, 1, text); /* ends all ranks */
+  fprintf(stderr, "%s\n", text);
   exit(1);
 }
 
@@ -26,17 +34,24 @@ static keel_value op(keel_builder *g, const char *name, keel_value a,
   return keel_builder_op(g, name, NULL, 0, inputs, b == KEEL_ABSENT ? 1 : 2);
 }
 
-static keel_value mean(keel_builder *g, keel_value x) {
-  const keel_attr flat = KEEL_INT("keepdims", 0);
-  return keel_builder_op(g, "ReduceMean", &flat, 1, &x, 1);
-}
-
 static keel_value number(keel_context *context, keel_builder *g, float value) {
   keel_tensor *tensor = NULL;
   need(keel_tensor_create(context, KD_F32, 0, NULL, &value, &tensor), "tensor");
   keel_value constant = keel_builder_constant(g, tensor);
   keel_tensor_release(tensor);
   return constant;
+}
+
+/* The mean over all points: of this rank's, and then of the ranks', which have equally many. */
+static keel_value mean(keel_context *context, keel_builder *g,
+                       keel_value member, keel_value x) {
+  const keel_attr flat = KEEL_INT("keepdims", 0);
+  keel_value own = keel_builder_op(g, "ReduceMean", &flat, 1, &x, 1);
+  if (!ranks) return own;
+  keel_link_facts facts;
+  keel_link_look(ranks, &facts);
+  return op(g, "Mul", op(g, "keel::AllReduce", member, own),
+            number(context, g, 1 / (float)facts.size));
 }
 
 static keel_plan *finish(keel_builder *g) {
@@ -58,7 +73,7 @@ static keel_value line(keel_builder *g, keel_value w, keel_value b,
   return op(g, "Add", op(g, "Mul", *out_w, x), *out_b);
 }
 
-/* w, b, x, y -> the loss before the step. */
+/* w, b, x, y, and this rank's handle if there are ranks -> the loss before the step. */
 static keel_plan *make_step(keel_context *context) {
   const int64_t any = -1;
   keel_builder *g = NULL;
@@ -68,13 +83,16 @@ static keel_plan *make_step(keel_context *context) {
   keel_value b = keel_builder_resource(g, "b");
   keel_value x = keel_builder_input(g, "x", KD_F32, 1, &any);
   keel_value y = keel_builder_input(g, "y", KD_F32, 1, &any);
+  keel_value member = ranks ? keel_builder_resource(g, "member") : KEEL_ABSENT;
   keel_value off = op(g, "Sub", line(g, w, b, x, &w0, &b0), y);
   keel_value rate = number(context, g, 0.2f);
-  keel_value dw = op(g, "Mul", rate, mean(g, op(g, "Mul", off, x)));
-  keel_value db = op(g, "Mul", rate, mean(g, off));
+  keel_value gradient = mean(context, g, member, op(g, "Mul", off, x));
+  keel_value dw = op(g, "Mul", rate, gradient);
+  keel_value db = op(g, "Mul", rate, mean(context, g, member, off));
   op(g, "keel::VariableAssign", w, op(g, "Sub", w0, dw));
   op(g, "keel::VariableAssign", b, op(g, "Sub", b0, db));
-  keel_builder_output(g, "loss", mean(g, op(g, "Mul", off, off)));
+  keel_builder_output(g, "loss",
+                      mean(context, g, member, op(g, "Mul", off, off)));
   return finish(g);
 }
 
@@ -117,22 +135,44 @@ static float take_float(keel_tensor *tensor) {
   return value;
 }
 
+/* Which points are this rank's: *out_count, from the one returned on. */
+static uint32_t share(uint32_t *out_count) {
+  keel_link_facts facts = {.size = 1};
+  if (ranks) keel_link_look(ranks, &facts);
+  if (POINTS % facts.size) {
+    char text[100];
+    snprintf(text, sizeof text, "learn: %u ranks cannot share %d points evenly",
+             facts.size, POINTS);
+    keel_link_abort(ranks, 1, text);
+  }
+  *out_count = POINTS / facts.size;
+  return facts.rank * *out_count;
+}
+
 int main(void) {
-  const float x[POINTS] = {-2, -1, 0, 1, 2}, far = 10;
-  float y[POINTS], loss = 0;
+  float x[POINTS], y[POINTS], loss = 0;
+  const float far = 10;
   keel_context *context = NULL;
-  keel_tensor *result = NULL;
+  keel_tensor *result = NULL, *member = NULL;
   need(keel_open(NULL, &context), "open");
-  for (int i = 0; i < POINTS; i++)
+  if (keel_link_launched()) {
+    need(keel_link_open(context, NULL, &ranks), "ranks");
+    need(keel_link_member(ranks, NULL, &member), "member");
+  }
+  for (int i = 0; i < POINTS; i++) {
+    x[i] = (float)i / 2 - 1.75f;
     y[i] = 3 * x[i] - 2;
+  }
+  uint32_t count = 0, first = share(&count);
   keel_plan *step = make_step(context), *at = make_line(context);
   keel_tensor *in[] = {variable(context, 0), variable(context, 0),
-                       floats(context, POINTS, x), floats(context, POINTS, y)};
+                       floats(context, count, x + first),
+                       floats(context, count, y + first), member};
 
   for (int i = 0; i < STEPS; i++) {
-    need(keel_plan_run(step, in, 4, &result, 1), "step");
+    need(keel_plan_run(step, in, ranks ? 5 : 4, &result, 1), "step");
     loss = take_float(result);
-    if (i % 50 == 0) printf("step %3d: loss %g\n", i, (double)loss);
+    if (i % 50 == 0 && !first) printf("step %3d: loss %g\n", i, (double)loss);
   }
 
   /* a run that nobody waits for, on a point that is not known yet */
@@ -144,15 +184,17 @@ int main(void) {
   need(keel_tensor_fulfil(late, point), "fulfil");
   need(keel_tensor_wait(there), "wait");
   float got = take_float(there);
-  printf("step %3d: loss %g; at x = %g it says %.3f, and the line is at 28\n",
-         STEPS, (double)loss, (double)far, (double)got);
+  if (!first)
+    printf("step %3d: loss %g; at x = %g it says %.3f, and the line is at 28\n",
+           STEPS, (double)loss, (double)far, (double)got);
 
-  for (int i = 0; i < 4; i++)
+  for (int i = 0; i < 5; i++)
     keel_tensor_release(in[i]);
   keel_tensor_release(late);
   keel_tensor_release(point);
   keel_plan_release(step);
   keel_plan_release(at);
+  keel_link_close(ranks);
   keel_close(context);
   return got > 27.9f && got < 28.1f ? 0 : 1;
 }
