@@ -23,6 +23,7 @@ static const struct {
     {"laughs", "nodes with its functions written out, too many for a file"},
     {"max_pool_of_nothing", NULL},
     {"max_pool_vast_window", NULL},
+    {"missing_weight", "Conv \"late\"(X -, W -, B -): W is missing"},
     {"old_absent", "node \"\" (Add-6): input 0 is missing"},
     {"old_axis", "axis -1000 is not in a tensor of rank 3"},
     {"old_axis_2m", "axis -2000000 is not in a tensor of rank 3"},

@@ -110,6 +110,19 @@ static keel_status infer_nested(const keel_function *function,
 
 /* ---- functions --------------------------------------------------------------- */
 
+/* Passes read what an op must have, also where types are not known yet. */
+static keel_status check_missing(const keel_infer *infer,
+                                 const keel_node *node) {
+  for (uint32_t i = 0; i < node->input_count; i++) {
+    const keel_param *param = keel_schema_input(node->op->schema, i);
+    if (node->inputs[i] == KEEL_ABSENT && param && !param->optional &&
+        !param->mixed)
+      return keel_infer_fail(infer, KD_INVALID_ARGUMENT, "%s is missing",
+                             param->name);
+  }
+  return KD_OK;
+}
+
 keel_status keel_function_infer(keel_function *function,
                                 const keel_node *node) {
   const keel_schema *schema = node->op->schema;
@@ -136,9 +149,10 @@ keel_status keel_function_infer(keel_function *function,
       .values = values,
       .out = types + n,
   };
-  keel_status status = !types || !values ? KD_OUT_OF_MEMORY
-                       : known           ? keel_infer_types(&infer)
-                                         : keel_infer_counts(&infer);
+  keel_status status = KD_OUT_OF_MEMORY;
+  if (types && values) status = check_missing(&infer, node);
+  if (status == KD_OK)
+    status = known ? keel_infer_types(&infer) : keel_infer_counts(&infer);
   for (uint32_t i = 0; known && status == KD_OK && i < m; i++)
     if (node->outputs[i] != KEEL_ABSENT && types[n + i] && !infer.unknown)
       function->values[node->outputs[i]].type = types[n + i];
