@@ -335,6 +335,7 @@ static void a_bad_expression_is_said(void **state) {
 #endif
 }
 
+#ifdef KEEL_WITH_PCRE2
 /* Tokens between matches of separators, or that match an expression. */
 static uint32_t tokenizer(keel_attr *attrs, const char *token, uint32_t count,
                           const char *const *separators) {
@@ -349,7 +350,6 @@ static uint32_t tokenizer(keel_attr *attrs, const char *token, uint32_t count,
   return 4;
 }
 
-#ifdef KEEL_WITH_PCRE2
 /* PCRE2 lets a group that is called in a lookbehind set the begin of the match. */
 static void a_match_begins_where_it_is_looked_for(void **state) {
   (void)state;
