@@ -255,6 +255,141 @@ static void rank(void **state) {
   release_all(members, MEMBERS);
 }
 
+/* ---- gradients ------------------------------------------------------------------------ */
+
+/* y = op(member, x), and the gradient of the sum of y * w on all ranks, by the own x. */
+static keel_plan *gradient_plan(uint32_t rank, const char *name,
+                                const keel_attr *attrs, uint32_t attr_count) {
+  static const char *const xs[] = {"x"};
+  const keel_attr of[] = {
+      {.name = "xs", .kind = KD_ATTR_STRINGS, .count = 1, .strings = xs},
+      KEEL_STRING("y", "loss")};
+  keel_builder *builder = create_builder(context, "gradient");
+  const keel_value member = keel_builder_resource(builder, "member");
+  const keel_value x =
+      keel_builder_input(builder, "x", KD_F32, 2, (int64_t[]){ROWS, 2});
+  const keel_value w =
+      keel_builder_input(builder, "w", KD_F32, 2, (int64_t[]){-1, 2});
+  const keel_value y = keel_builder_op(builder, name, attrs, attr_count,
+                                       (keel_value[]){member, x}, 2);
+  const keel_value loss = op(builder, "Mul", y, w);
+  const keel_value dx =
+      keel_builder_op(builder, "ai.onnx.preview.training::Gradient", of, 2,
+                      (keel_value[]){x, x, loss}, 3);
+  keel_builder_output(builder, "y", op(builder, "Identity", y, KEEL_ABSENT));
+  keel_builder_output(builder, "dx", dx);
+  const keel_plan_params params = {.struct_size = sizeof params,
+                                   .device = keel_group_device(group, rank)};
+  return finish_plan(builder, &params);
+}
+
+static int64_t numbers(uint64_t *random, float *out, int64_t count) {
+  for (int64_t i = 0; i < count; i++) {
+    *random = *random * UINT64_C(6364136223846793005) + 1;
+    out[i] = (float)((int)(*random >> 60) - 7);
+  }
+  return count;
+}
+
+/* What two tensors' elements, multiplied, come to; takes the first. */
+static double product(keel_tensor *tensor, const float *with, int64_t count) {
+  float data[MEMBERS * ROWS * 2];
+  double sum = 0;
+  expect_ok(keel_tensor_wait(tensor));
+  expect_ok(keel_tensor_read(tensor, data, (size_t)count * sizeof(float)));
+  for (int64_t i = 0; i < count; i++)
+    sum += (double)data[i] * (double)with[i];
+  keel_tensor_release(tensor);
+  return sum;
+}
+
+/* An exchange is linear: what y comes to with any w is what x comes to with the gradients for w,
+ * over all ranks. Small integers, so it is the same exactly. */
+static void check_gradient(const char *name, const keel_attr *attrs,
+                           uint32_t attr_count, int64_t rows) {
+  runs all;
+  uint64_t random = 1;
+  keel_tensor *dx[MEMBERS];
+  float x[MEMBERS][ROWS * 2], w[MEMBERS][MEMBERS * ROWS * 2];
+  for (uint32_t r = 0; r < MEMBERS; r++)
+    all.plans[r] = gradient_plan(r, name, attrs, attr_count);
+  for (int run = 0; run < 20; run++) {
+    double forward = 0, back = 0;
+    expect_ok(keel_group_members(group, all.members));
+    for (uint32_t r = 0; r < MEMBERS; r++) {
+      numbers(&random, x[r], (int64_t)ROWS * 2);
+      numbers(&random, w[r], rows * 2);
+      keel_tensor *in[] = {
+          all.members[r],
+          create_tensor(context, KD_F32, 2, (int64_t[]){ROWS, 2}, x[r]),
+          create_tensor(context, KD_F32, 2, (int64_t[]){rows, 2}, w[r])};
+      keel_tensor *out[2];
+      expect_ok(keel_plan_begin(all.plans[r], NULL, in, 3, out, 2));
+      release_all(in, 3);
+      all.outputs[r] = out[0];
+      dx[r] = out[1];
+    }
+    for (uint32_t r = 0; r < MEMBERS; r++) {
+      forward += product(all.outputs[r], w[r], rows * 2);
+      back += product(dx[r], x[r], (int64_t)ROWS * 2);
+    }
+    if (forward != back)
+      fail_msg("%s: %g, and by the gradients %g", name, forward, back);
+  }
+  release_plans(&all);
+}
+
+static void gradients(void **state) {
+  static const int64_t ring[] = {0, 1, 1, 2, 3, 0};
+  static const int64_t several[] = {2, 0, 2, 1, 2, 2, 0, 3};
+  const keel_attr all[] = {KEEL_INT("size", MEMBERS)};
+  const keel_attr parts[] = {PARTS};
+  const keel_attr sent[][1] = {{KEEL_INTS("pairs", 6, ring)},
+                               {KEEL_INTS("pairs", 8, several)},
+                               {KEEL_INTS("pairs", 2, several)}};
+  (void)state;
+  check_gradient("keel::AllReduce", NULL, 0, ROWS);
+  check_gradient("keel::AllReduce", parts, 2, ROWS);
+  check_gradient("keel::AllGather", all, 1, (int64_t)MEMBERS * ROWS);
+  check_gradient("keel::AllGather", parts, 2, (int64_t)2 * ROWS);
+  check_gradient("keel::ReduceScatter", all, 1, ROWS / MEMBERS);
+  check_gradient("keel::ReduceScatter", parts, 2, ROWS / 2);
+  check_gradient("keel::AllToAll", all, 1, ROWS);
+  check_gradient("keel::AllToAll", parts, 2, ROWS);
+  check_gradient("keel::Broadcast", NULL, 0, ROWS);
+  check_gradient("keel::Broadcast", parts, 2, ROWS);
+  for (int i = 0; i < 3; i++)
+    check_gradient("keel::Permute", sent[i], 1, ROWS);
+}
+
+static void gradients_of_sums_only(void **state) {
+  static const char *const names[] = {"keel::AllReduce", "keel::ReduceScatter"};
+  static const char *const xs[] = {"x"};
+  const keel_attr max[] = {KEEL_STRING("reduction", "max"),
+                           KEEL_INT("size", MEMBERS)};
+  const keel_attr of[] = {
+      {.name = "xs", .kind = KD_ATTR_STRINGS, .count = 1, .strings = xs},
+      KEEL_STRING("y", "y")};
+  (void)state;
+  for (int i = 0; i < 2; i++) {
+    keel_builder *builder = create_builder(context, "max");
+    keel_plan *plan = NULL;
+    const keel_value member = keel_builder_resource(builder, "member");
+    const keel_value x =
+        keel_builder_input(builder, "x", KD_F32, 2, (int64_t[]){ROWS, 2});
+    const keel_value y = keel_builder_op(builder, names[i], max, 2,
+                                         (keel_value[]){member, x}, 2);
+    keel_builder_output(
+        builder, "dx",
+        keel_builder_op(builder, "ai.onnx.preview.training::Gradient", of, 2,
+                        (keel_value[]){x, x, y}, 3));
+    keel_program *program = finish_program(builder);
+    assert_int_equal(keel_plan_create(program, NULL, &plan), KD_UNIMPLEMENTED);
+    expect_message("has a gradient in Keel for sums only");
+    keel_program_release(program);
+  }
+}
+
 /* ---- programs ---------------------------------------------------------------------- */
 
 static keel_value i64(keel_builder *builder, int64_t number) {
@@ -636,6 +771,8 @@ int main(void) {
       cmocka_unit_test(broadcast),
       cmocka_unit_test(permute),
       cmocka_unit_test(rank),
+      cmocka_unit_test(gradients),
+      cmocka_unit_test(gradients_of_sums_only),
       cmocka_unit_test(in_a_loop),
       cmocka_unit_test(types),
       cmocka_unit_test(each_in_a_thread),

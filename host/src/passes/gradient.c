@@ -254,13 +254,19 @@ static void write_again(between *b, uint32_t index) {
 /* ---- from y back --------------------------------------------------------------------------- */
 
 static const keel_gradient_rule *find_rule(const keel_node *node) {
-  static const keel_gradient_rule *const lists[] = {
-      keel_gradient_elementwise, keel_gradient_reduce, keel_gradient_data,
-      keel_gradient_products};
-  if (strcmp(node->op->schema->domain, "ai.onnx") != 0) return NULL;
+  static const struct {
+    const char *domain;
+    const keel_gradient_rule *rules;
+  } lists[] = {{"ai.onnx", keel_gradient_elementwise},
+               {"ai.onnx", keel_gradient_reduce},
+               {"ai.onnx", keel_gradient_data},
+               {"ai.onnx", keel_gradient_products},
+               {"keel", keel_gradient_exchange}};
   for (size_t i = 0; i < KEEL_COUNT_OF(lists); i++)
-    for (const keel_gradient_rule *rule = lists[i]; rule->op; rule++)
-      if (!strcmp(rule->op, node->op->schema->name)) return rule;
+    for (const keel_gradient_rule *rule = lists[i].rules; rule->op; rule++)
+      if (!strcmp(lists[i].domain, node->op->schema->domain) &&
+          !strcmp(rule->op, node->op->schema->name))
+        return rule;
   return NULL;
 }
 

@@ -24,16 +24,17 @@ typedef struct keel_gradient {
 } keel_gradient;
 
 typedef struct keel_gradient_rule {
-  const char *op; /* of ai.onnx; NULL ends a list */
+  const char *op; /* NULL ends a list */
   void (*write)(keel_gradient *g);
 } keel_gradient_rule;
 
-/* The rules: of ops that work on each element, that bring some together, that move data, and of
- * products and windows. */
+/* The rules: of ops that work on each element, that bring some together, that move data, of products
+ * and windows, and of exchanges between ranks (of domain "keel"; the others are ONNX's). */
 extern const keel_gradient_rule keel_gradient_elementwise[];
 extern const keel_gradient_rule keel_gradient_reduce[];
 extern const keel_gradient_rule keel_gradient_data[];
 extern const keel_gradient_rule keel_gradient_products[];
+extern const keel_gradient_rule keel_gradient_exchange[];
 
 uint32_t keel_gradient_in(const keel_gradient *g, uint32_t index);
 uint32_t keel_gradient_out(const keel_gradient *g, uint32_t index);
