@@ -33,7 +33,7 @@ static keel_status test_all(keel_link *link, void **requests, uint32_t count,
   for (uint32_t i = 0; i < count; i++) {
     int ended = 0;
     if (!requests[i]) continue;
-    int error = link->table->test(requests[i], &ended);
+    int error = link->mpi->test(requests[i], &ended);
     if (error) return keel_link_error(link, error, "an exchange fails");
     if (ended) requests[i] = NULL;
     *out_ended &= ended != 0;
@@ -73,7 +73,7 @@ keel_status keel_link_run(keel_link *link, const keel_link_call *calls,
   if (!requests) return keel_no_memory(count * sizeof *requests);
   keel_status status = KD_OK;
   for (uint32_t i = 0; i < count && status == KD_OK; i++) {
-    int error = link->table->start(&calls[i], &requests[i]);
+    int error = link->mpi->start(&calls[i], &requests[i]);
     if (error)
       status = keel_link_error(link, error, "an exchange does not begin");
   }
@@ -104,7 +104,7 @@ static keel_status make_part(keel_link *link, const keel_exchange *what,
   part->ranks = memcpy(part + 1, what->ranks, bytes);
   part->root = (uint32_t)what->ranks[place - place % what->size];
   int error =
-      link->table->split(place / what->size, place % what->size, &part->comm);
+      link->mpi->split(place / what->size, place % what->size, &part->comm);
   if (error) {
     free(part);
     return keel_link_error(link, error, "ranks are not parted");

@@ -71,9 +71,9 @@ static keel_status load(keel_link *link, const char *name) {
   keel_link_module_function function = NULL;
   /* POSIX has functions in data pointers here */
   *(void **)(void *)&function = dlsym(link->library, KEEL_LINK_MODULE_SYMBOL);
-  link->table = function ? function() : NULL;
-  if (!link->table || link->table->version != KEEL_LINK_VERSION ||
-      link->table->struct_size < sizeof(keel_link_table))
+  link->mpi = function ? function() : NULL;
+  if (!link->mpi || link->mpi->version != KEEL_LINK_VERSION ||
+      link->mpi->struct_size < sizeof(keel_link_table))
     return keel_fail(KD_INVALID_ARGUMENT,
                      "%s is no module of version %u for links", link->path,
                      KEEL_LINK_VERSION);

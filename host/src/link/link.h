@@ -42,7 +42,7 @@ struct keel_link {
   keel_context *context;
   void *library; /* dlopen's */
   char *path;
-  const keel_link_table *table;
+  const keel_link_table *mpi;
   keel_link_world world;
   uint64_t timeout;
   pthread_t thread;
@@ -55,8 +55,7 @@ struct keel_link {
   keel_tensor *failure; /* why there is nothing more */
   char *last_words;     /* of keel_link_abort */
   int last_status;
-  uint32_t
-      members; /* of which the last to go frees the link, once it is closed */
+  uint32_t members; /* the last to go frees the link, once that is closed */
   bool closed;
   bool crowded; /* ranks share cores: who waits sleeps at once */
   _Atomic uint64_t exchanges, bytes, waited;

@@ -33,7 +33,7 @@ static note make(const keel_link *link, uint32_t kind, const char *text) {
 /* Who can't be told is not there any more; MPI says so soon enough. */
 static void tell_all(const keel_link *link, const note *what) {
   for (uint32_t i = 0; i < link->world.size; i++)
-    if (i != link->world.rank) link->table->tell(i, what);
+    if (i != link->world.rank) link->mpi->tell(i, what);
 }
 
 /* Where this rank is. */
@@ -78,7 +78,7 @@ static void take(keel_link *link, const note *heard, answers *all) {
   switch (heard->kind) {
     case ASK:
       answer = position(link);
-      link->table->tell(heard->rank, &answer);
+      link->mpi->tell(heard->rank, &answer);
       return;
     case ANSWER:
       take_answer(heard, all);
@@ -89,14 +89,14 @@ static void take(keel_link *link, const note *heard, answers *all) {
       return;
     default:
       print_last(heard->text, heard->rank);
-      link->table->abort(heard->status);
+      link->mpi->abort(heard->status);
   }
 }
 
 static bool hear(keel_link *link, answers *all) {
   note heard;
   int there = 1;
-  while (there && !link->table->hear(&heard, &there) && there)
+  while (there && !link->mpi->hear(&heard, &there) && there)
     take(link, &heard, all);
   return link->failure != NULL;
 }
@@ -213,12 +213,12 @@ void keel_link_end(keel_link *link) {
   note last = make(link, LAST_WORDS, link->last_words);
   last.status = link->last_status;
   if (link->world.rank) {
-    link->table->tell(0, &last);
+    link->mpi->tell(0, &last);
     for (int i = 0; i < 300; i++) { /* rank 0 ends all, if it can */
       hear(link, NULL);
       nap(10);
     }
   }
   print_last(link->last_words, link->world.rank);
-  link->table->abort(link->last_status);
+  link->mpi->abort(link->last_status);
 }

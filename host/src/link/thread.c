@@ -15,7 +15,7 @@
 keel_status keel_link_error(const keel_link *link, int error,
                             const char *what) {
   return keel_fail(KD_UNAVAILABLE, "%s: %s: %s", link->path, what,
-                   link->table->message(error));
+                   link->mpi->message(error));
 }
 
 void keel_link_fail(keel_link *link, keel_status status, bool tell) {
@@ -131,7 +131,7 @@ static bool is_crowded(const keel_link *link) {
 
 static void open_module(keel_link *link) {
   link->world = (keel_link_world){.struct_size = sizeof link->world};
-  int error = link->table->open(&link->world);
+  int error = link->mpi->open(&link->world);
   keel_status status =
       error ? keel_link_error(link, error, "MPI does not begin") : KD_OK;
   if (error)
@@ -150,7 +150,7 @@ static void free_parts(keel_link *link) {
   while (link->parts) {
     keel_link_part *part = link->parts;
     link->parts = part->next;
-    if (!link->failure) link->table->release(part->comm);
+    if (!link->failure) link->mpi->release(part->comm);
     free(part);
   }
 }
@@ -165,7 +165,7 @@ void *keel_link_thread(void *self) {
     else
       gather(link, job);
   free_parts(link);
-  if (!link->failure) link->table->close();
+  if (!link->failure) link->mpi->close();
   keel_pool_set_crowded(link->context->pool, false);
   return NULL;
 }
