@@ -109,6 +109,13 @@ static keel_status run_node(keel_function *function, keel_node *node,
   return status;
 }
 
+/* Where the host reads it: not copied, if it can read it as it is. */
+static keel_status host_value(keel_tensor *value, keel_tensor **out_here) {
+  if (!keel_is_strings(value)) return keel_tensor_to_host(value, out_here);
+  *out_here = keel_tensor_retain(value);
+  return KD_OK;
+}
+
 static uint64_t bytes_of(const keel_tensor *constant) {
   if (keel_is_strings(constant)) return keel_strings_bytes(constant->strings);
   return constant->type ? constant->type->bytes : 0; /* a sequence */
@@ -140,7 +147,7 @@ static keel_status fold_node(folding *all, keel_node *node) {
   for (uint32_t i = 0; i < node->output_count; i++) {
     keel_tensor *here = NULL;
     if (whole && node->outputs[i] != KEEL_ABSENT &&
-        (status = keel_tensor_to(outputs[i], NULL, &here)) == KD_OK) {
+        (status = host_value(outputs[i], &here)) == KD_OK) {
       function->values[node->outputs[i]].constant = here;
       function->values[node->outputs[i]].type = here->type;
       function->values[node->outputs[i]].producer = KEEL_ABSENT;
