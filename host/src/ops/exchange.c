@@ -6,8 +6,6 @@
 #include "ops/shapes.h"
 #include "values/member.h"
 
-#define MEMBERS_MOST 1024 /* as keel/group.h has it */
-
 static const struct {
   const char *name;
   keel_exchange_kind kind;
@@ -41,11 +39,11 @@ keel_status keel_shape_exchange(keel_infer *infer) {
   keel_exchange_kind kind = kind_of(infer->op);
   int64_t size = keel_attr_int(infer->op, "size", 0);
   bool parts = kind == KEEL_REDUCE_SCATTER || kind == KEEL_ALL_TO_ALL;
-  if (size < 0 || size > MEMBERS_MOST ||
+  if (size < 0 || size > KEEL_MEMBERS_MOST ||
       (!size && (parts || kind == KEEL_ALL_GATHER)))
     return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
                            "size is %lld; a group has 1 to %d members",
-                           (long long)size, MEMBERS_MOST);
+                           (long long)size, KEEL_MEMBERS_MOST);
   if (parts && (!dims.rank || dims.dims[0] % size))
     return refuse_rows(infer, size);
   if (kind == KEEL_REDUCE_SCATTER) dims.dims[0] /= size;
@@ -93,7 +91,7 @@ static uint32_t reduction_of(const keel_opdef *op) {
 /* Each member once, in parts of `size`. */
 static keel_status check_ranks(const keel_host_call *call,
                                const keel_exchange *what, uint32_t members) {
-  bool seen[MEMBERS_MOST] = {false};
+  bool seen[KEEL_MEMBERS_MOST] = {false};
   if (!what->ranks)
     return !what->size || what->size == members
                ? KD_OK
@@ -122,7 +120,7 @@ static keel_status check_ranks(const keel_host_call *call,
 /* Pairs of from and to, each to at most once. */
 static keel_status check_pairs(const keel_host_call *call,
                                const keel_exchange *what, uint32_t members) {
-  bool seen[MEMBERS_MOST] = {false};
+  bool seen[KEEL_MEMBERS_MOST] = {false};
   if (what->rank_count % 2)
     return keel_call_fail(call, KD_INVALID_ARGUMENT,
                           "has %lld ranks, which are no pairs",
@@ -145,10 +143,10 @@ keel_status keel_run_exchange(keel_host_call *call) {
   keel_member *member = NULL;
   keel_tensor *value = call->input_count > 1 ? call->inputs[1] : NULL;
   KEEL_TRY(member_in(call, &member));
-  if (member->size > MEMBERS_MOST)
+  if (member->size > KEEL_MEMBERS_MOST)
     return keel_call_fail(call, KD_UNIMPLEMENTED,
                           "is for up to %d ranks, and there are %u",
-                          MEMBERS_MOST, (unsigned)member->size);
+                          KEEL_MEMBERS_MOST, (unsigned)member->size);
   if (!value ||
       (keel_tensor_state(value) != KEEL_FAILED && value->kind != KEEL_DATA))
     return keel_call_fail(call, KD_INVALID_ARGUMENT, "X is not a tensor");

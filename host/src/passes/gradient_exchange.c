@@ -2,8 +2,7 @@
  * What a rank computes depends on all ranks' values: the gradient is that of the sum of y's
  * elements on all ranks, as of pmap in JAX. So each rule is the exchange the other way round. */
 #include "passes/gradient_terms.h"
-
-#define MEMBERS_MOST 1024 /* as keel/group.h has it */
+#include "values/member.h"
 
 static uint32_t exchanged(keel_gradient *g, const char *op,
                           const keel_attr *attrs, uint32_t attr_count,
@@ -48,9 +47,10 @@ static void all_to_all(keel_gradient *g) {
 /* The sum is of the first rank of each part; others' X goes nowhere. */
 static void broadcast(keel_gradient *g) {
   const int64_t *ranks = NULL;
-  int64_t size = keel_attr_int(g->node.op, "size", 0), roots[MEMBERS_MOST];
+  int64_t size = keel_attr_int(g->node.op, "size", 0), roots[KEEL_MEMBERS_MOST];
   int64_t count = keel_attr_ints(g->node.op, "ranks", &ranks), parts = 0;
-  for (int64_t i = 0; i < count && size > 0 && parts < MEMBERS_MOST; i += size)
+  for (int64_t i = 0; i < count && size > 0 && parts < KEEL_MEMBERS_MOST;
+       i += size)
     roots[parts++] = ranks[i];
   if (!parts) roots[parts++] = 0;
   const uint32_t member = keel_gradient_in(g, 0);

@@ -5,6 +5,8 @@
 
 #include "values/resource.h"
 
+#define KEEL_MEMBERS_MOST 1024 /* of a group whose members exchange values */
+
 typedef enum keel_exchange_kind {
   KEEL_ALL_REDUCE,
   KEEL_ALL_GATHER,
@@ -19,8 +21,7 @@ typedef struct keel_exchange {
   keel_exchange_kind kind;
   uint32_t reduction; /* KD_REDUCE_* */
   uint32_t size;      /* members of each part; 0: all are one part */
-  int64_t
-      rank_count; /* of all parts; of a permutation: from, to, from, to ... */
+  int64_t rank_count; /* of all parts; a permutation: from, to, from, to ... */
   const int64_t *ranks; /* borrowed for the call */
 } keel_exchange;
 
