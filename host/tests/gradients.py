@@ -14,9 +14,7 @@ could not begin.
 """
 import math
 import os
-import subprocess
 import sys
-import tempfile
 
 try:
     import numpy as np
@@ -26,6 +24,7 @@ try:
     from onnx.reference.op_run import OpRun
 except ImportError as error:
     sys.exit(f"gradients.py: {error}; pip install onnx numpy")
+from case_script import run_cases
 
 TRAINING = "ai.onnx.preview.training"
 OPSET = 23
@@ -63,7 +62,6 @@ def model_of(nodes, inputs, outputs, dynamic=False, constants=()):
 class Cases:
     def __init__(self, folder, random):
         self.folder, self.count, self.random = folder, 0, random
-        os.makedirs(folder, exist_ok=True)
 
     def save(self, name, model, feeds, results):
         case = os.path.join(self.folder, f"{self.count:03d}_{name}")
@@ -336,37 +334,12 @@ def whole(cases, random):
                [np.sin(x) + x * np.cos(x), 2 * np.cos(x) - x * np.sin(x)])
 
 
-def main(arguments):
-    seed, keep = 1, None
-    while arguments and arguments[0].startswith("--"):
-        option = arguments.pop(0)
-        if option == "--help":
-            print(__doc__.strip())
-            return 0
-        if option not in ("--seed", "--keep") or not arguments:
-            print(f"gradients.py: there is no option {option}, or it has no value; --help",
-                  file=sys.stderr)
-            return 2
-        if option == "--seed":
-            seed = int(arguments.pop(0))
-        else:
-            keep = arguments.pop(0)
-    keel = arguments or ["build/release/bin/keel"]
-    if not os.access(keel[0], os.X_OK):
-        print(f"gradients.py: there is no program {keel[0]}", file=sys.stderr)
-        return 2
-    with tempfile.TemporaryDirectory() as scratch:
-        random = np.random.default_rng(seed)
-        cases = Cases(keep or scratch, random)
-        for part in (elementwise, reductions, data, products, whole):
-            part(cases, random)
-        folders = sorted(os.path.join(cases.folder, name) for name in os.listdir(cases.folder))
-        done = subprocess.run([keel[0], "onnx-test", "--rtol", "1e-5", "--atol", "1e-6", *keel[1:],
-                               *folders], check=False, stdout=subprocess.PIPE, text=True)
-        print(done.stdout, end="")
-        # a skip is a rule that is missing
-        return 1 if done.returncode or not done.stdout.endswith(" 0 skipped\n") else 0
+def write(folder, random):
+    cases = Cases(folder, random)
+    for part in (elementwise, reductions, data, products, whole):
+        part(cases, random)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    # a skip is a rule that is missing
+    sys.exit(run_cases(__doc__, write, how=("--rtol", "1e-5", "--atol", "1e-6"), may_skip=False))

@@ -12,9 +12,7 @@ Makes models of one op each with random attributes, shapes and numbers, runs the
 a case fails, 2 where it could not begin.
 """
 import os
-import subprocess
 import sys
-import tempfile
 
 # weights of 8 bits have kernels for floats there, where nothing else is asked for
 os.environ["ORT_QMOE_CPU_QNBIT_GEMM"] = "fp32"
@@ -26,6 +24,7 @@ try:
     from onnx import TensorProto, helper, numpy_helper
 except ImportError as error:
     sys.exit(f"microsoft_ops.py: {error}; pip install onnx onnxruntime numpy")
+from case_script import run_cases
 
 DOMAIN = "com.microsoft"
 f32 = np.float32
@@ -34,7 +33,6 @@ f32 = np.float32
 class Cases:
     def __init__(self, folder, opset=17):
         self.folder, self.count, self.opset = folder, 0, opset
-        os.makedirs(folder, exist_ok=True)
 
     @staticmethod
     def number_of(dtype):
@@ -565,32 +563,8 @@ def experts(cases, random):
 
 
 def compare(about, write, opset=17):
-    """The command of a script that writes cases: about, its help text; write(cases, random)."""
-    arguments, program = sys.argv[1:], os.path.basename(sys.argv[0])
-    seed, keep = 1, None
-    while arguments and arguments[0].startswith("--"):
-        option = arguments.pop(0)
-        if option == "--help":
-            print(about.strip())
-            return 0
-        if option not in ("--seed", "--keep") or not arguments:
-            print(f"{program}: there is no option {option}, or it has no value; --help",
-                  file=sys.stderr)
-            return 2
-        if option == "--seed":
-            seed = int(arguments.pop(0))
-        else:
-            keep = arguments.pop(0)
-    keel = arguments or ["build/release/bin/keel"]
-    if not os.access(keel[0], os.X_OK):
-        print(f"{program}: there is no program {keel[0]}", file=sys.stderr)
-        return 2
-    with tempfile.TemporaryDirectory() as scratch:
-        cases = Cases(keep or scratch, opset)
-        write(cases, np.random.default_rng(seed))
-        folders = sorted(os.path.join(cases.folder, name) for name in os.listdir(cases.folder))
-        done = subprocess.run([keel[0], "onnx-test", *keel[1:], *folders], check=False)
-        return 1 if done.returncode else 0
+    """The command of a script that writes cases of an opset by write(cases, random)."""
+    return run_cases(about, lambda folder, random: write(Cases(folder, opset), random))
 
 
 def write_all(cases, random):

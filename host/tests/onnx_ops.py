@@ -12,9 +12,7 @@ runtime (a venv with onnx, onnxruntime and numpy), and lets `keel onnx-test` com
 where a case fails, 2 where it could not begin.
 """
 import os
-import subprocess
 import sys
-import tempfile
 
 try:
     import numpy as np
@@ -24,6 +22,7 @@ try:
     from onnx.reference import ReferenceEvaluator
 except ImportError as error:
     sys.exit(f"onnx_ops.py: {error}; pip install onnx onnxruntime numpy")
+from case_script import run_cases
 
 f32 = np.float32
 
@@ -42,7 +41,6 @@ def by_runtime(model, feeds):
 class Cases:
     def __init__(self, folder):
         self.folder, self.count = folder, 0
-        os.makedirs(folder, exist_ok=True)
 
     def save(self, name, model, feeds, results):
         case = os.path.join(self.folder, f"{self.count:03d}_{name}")
@@ -245,36 +243,11 @@ def flex_attentions(cases, random):
     flexible(cases, random, "against", scale=-0.5)
 
 
-def main(arguments):
-    seed, keep = 1, None
-    while arguments and arguments[0].startswith("--"):
-        option = arguments.pop(0)
-        if option == "--help":
-            print(__doc__.strip())
-            return 0
-        if option not in ("--seed", "--keep") or not arguments:
-            print(f"onnx_ops.py: there is no option {option}, or it has no value; --help",
-                  file=sys.stderr)
-            return 2
-        if option == "--seed":
-            seed = int(arguments.pop(0))
-        else:
-            keep = arguments.pop(0)
-    keel = arguments or ["build/release/bin/keel"]
-    if not os.access(keel[0], os.X_OK):
-        print(f"onnx_ops.py: there is no program {keel[0]}", file=sys.stderr)
-        return 2
-    with tempfile.TemporaryDirectory() as scratch:
-        cases = Cases(keep or scratch)
-        random = np.random.default_rng(seed)
-        deform_convs(cases, random)
-        regions(cases, random)
-        scans_of_batches(cases, random)
-        flex_attentions(cases, random)
-        folders = sorted(os.path.join(cases.folder, name) for name in os.listdir(cases.folder))
-        done = subprocess.run([keel[0], "onnx-test", *keel[1:], *folders], check=False)
-        return 1 if done.returncode else 0
+def write(folder, random):
+    cases = Cases(folder)
+    for part in (deform_convs, regions, scans_of_batches, flex_attentions):
+        part(cases, random)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(run_cases(__doc__, write))
