@@ -218,7 +218,6 @@ REASONS = [(r"there is no op", "Keel has no such op"),
            (r"has no kernel for|no kernel for", "the device has no kernel for the types"),
            (r"is not a tensor|Unexpected attribute type", "sequences and optionals"),
            (r"type that does not cross", "strings"),
-           (r"training mode", "Keel has no dropping"),
            (r"", "other")]
 
 
