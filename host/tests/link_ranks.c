@@ -212,6 +212,81 @@ static void parts(void) {
   keel_tensor_release(x);
 }
 
+/* ---- Send and Receive ---------------------------------------------------------------------- */
+
+enum { MESSAGES = 12, LARGE = 300000 };
+
+/* Of a message from one rank to another: its length, and a number in it. */
+static int64_t length_of(int64_t i) {
+  return i % 3 == 0 ? LARGE : 1 + i;
+}
+static float number_of(int64_t from, int64_t to, int64_t i) {
+  return (float)(100000 * from + 1000 * to + i);
+}
+
+static keel_tensor *message(int64_t to, int64_t i) {
+  const int64_t length = length_of(i);
+  float *list = malloc(sizeof *list * (size_t)length);
+  keel_tensor *made = NULL;
+  for (int64_t k = 0; k < length; k++)
+    list[k] = number_of(facts.rank, to, i) + (float)(k % 7);
+  NEED(keel_tensor_create(context, KD_F32, 1, &length, list, &made));
+  free(list);
+  return made;
+}
+
+static keel_tensor *receive(keel_tensor *member, int64_t from, int64_t length) {
+  const keel_attr attrs[] = {KEEL_INT("from", from),
+                             KEEL_INTS("shape", 1, &length)};
+  keel_tensor *y = NULL;
+  NEED(keel_call(context, "keel::Receive", attrs, 2, &member, 1, &y, 1));
+  return y;
+}
+
+static keel_tensor *give(keel_tensor *member, int64_t to, keel_tensor *x) {
+  const keel_attr attr = KEEL_INT("to", to);
+  keel_tensor *pair[] = {member, x}, *y = NULL;
+  NEED(keel_call(context, "keel::Send", &attr, 1, pair, 2, &y, 1));
+  return y;
+}
+
+/* All ranks give all others messages, large and small; receives come first on some ranks, and
+ * exchanges of all ranks in between. */
+static void messages(void) {
+  static keel_tensor *sent[64][MESSAGES], *came[64][MESSAGES];
+  keel_tensor *member = NULL, *sum = NULL, *x = message(0, 1);
+  NEED(keel_link_member(ranks, NULL, &member));
+  for (int step = 0; step < 2; step++) {
+    for (int64_t i = 0; i < MESSAGES; i++)
+      for (int64_t r = 0; r < facts.size; r++) {
+        if (r == facts.rank) continue;
+        if ((facts.rank % 2 == 0) == (step == 0)) {
+          keel_tensor *own = message(r, i);
+          sent[r][i] = give(member, r, own);
+          keel_tensor_release(own);
+        } else {
+          came[r][i] = receive(member, r, length_of(i));
+        }
+      }
+    keel_tensor *pair[] = {member, x};
+    NEED(keel_call(context, "keel::AllReduce", NULL, 0, pair, 2, &sum, 1));
+    NEED(keel_tensor_wait(sum)); /* while messages wait for their other ends */
+    keel_tensor_release(sum);
+  }
+  for (int64_t r = 0; r < facts.size; r++)
+    for (int64_t i = 0; i < MESSAGES && r != facts.rank; i++) {
+      NEED(keel_tensor_wait(sent[r][i]));
+      float *list = read_all(came[r][i]);
+      for (int64_t k = 0; k < length_of(i); k++)
+        expect(list[k] == number_of(r, facts.rank, i) + (float)(k % 7),
+               "a message", k);
+      free(list);
+      keel_tensor_release(sent[r][i]);
+    }
+  keel_tensor_release(x);
+  keel_tensor_release(member);
+}
+
 static void values(void) {
   static const kd_dtype types[] = {KD_F32, KD_F64, KD_F16, KD_BF16,
                                    KD_I8,  KD_I32, KD_I64, KD_U16};
@@ -220,6 +295,7 @@ static void values(void) {
     move(types[i]);
   }
   parts();
+  messages();
   keel_link_facts now;
   keel_link_look(ranks, &now);
   expect(now.exchanges >= 8 * 8 && now.bytes > 0, "the count of exchanges",
@@ -251,6 +327,16 @@ static void two_and_stop(void) {
   exchange_or_end("keel::AllReduce", NULL, 0);
   if (facts.rank == 1) raise(SIGSTOP);
   exchange_or_end("keel::AllReduce", NULL, 0);
+}
+
+/* Rank 0 waits for what rank 1 does not send. */
+static void one_silent(void) {
+  keel_tensor *member = NULL;
+  NEED(keel_link_member(ranks, NULL, &member));
+  if (facts.rank == 1) sleep(60);
+  if (facts.rank) exchange_or_end("keel::AllReduce", NULL, 0);
+  keel_tensor *y = receive(member, 1, 4);
+  NEED(keel_tensor_wait(y));
 }
 
 static void two_and_die(void) {
@@ -298,6 +384,46 @@ static keel_program *two_sums(const char *second) {
   return program;
 }
 
+/* A program that sends to the next rank, or receives from the one before. */
+static keel_program *passing(bool sends, int64_t length) {
+  keel_builder *builder = NULL;
+  keel_program *program = NULL;
+  int64_t size = facts.size, before = (facts.rank + size - 1) % size;
+  const keel_attr to = KEEL_INT("to", (facts.rank + 1) % size);
+  const keel_attr of[] = {KEEL_INT("from", before),
+                          KEEL_INTS("shape", 1, &length)};
+  NEED(keel_builder_create(context, "ranks", &builder));
+  keel_value pair[] = {keel_builder_resource(builder, "member"),
+                       keel_builder_input(builder, "x", KD_F32, 1, &length)};
+  NEED(keel_builder_node_name(builder, "there"));
+  if (sends) keel_builder_op(builder, "keel::Send", &to, 1, pair, 2);
+  NEED(keel_builder_node_name(builder, "here"));
+  keel_value y = keel_builder_op(builder, "keel::Receive", of, 2, pair, 1);
+  NEED(keel_builder_output(builder, "y", y));
+  NEED(keel_builder_finish(builder, &program));
+  keel_builder_destroy(builder);
+  return program;
+}
+
+static void expect_other(keel_program *other, const char *words) {
+  keel_status status = keel_link_check(ranks, other);
+  expect(status == KD_INVALID_ARGUMENT, "the check's status", status);
+  if (!strstr(keel_message(), words)) keel_link_abort(ranks, 1, keel_message());
+  keel_program_release(other);
+}
+
+static void messages_differ(void) {
+  keel_program *same = passing(true, 4);
+  NEED(keel_link_check(ranks, same));
+  keel_program_release(same);
+  expect_other(passing(facts.rank != 1, 4), "at message 1 of rank 1 to rank ");
+  expect_other(passing(facts.rank != 1, 4),
+               "the one has no Send any more, and the other Receive \"here\"");
+  expect_other(passing(true, facts.rank ? 4 : 5),
+               "the one has Send \"there\" of f32[5], and the other Receive"
+               " \"here\" of f32[4]");
+}
+
 static void programs_differ(void) {
   keel_program *same = two_sums("keel::AllReduce");
   keel_program *other =
@@ -308,6 +434,7 @@ static void programs_differ(void) {
   if (!facts.rank) fprintf(stderr, "%s\n", keel_message());
   keel_program_release(same);
   keel_program_release(other);
+  messages_differ();
 }
 
 /* All ranks end at once, with words of their own. */
@@ -362,10 +489,15 @@ int main(int count, char **words) {
   static const struct {
     const char *name;
     void (*run)(void);
-  } all[] = {{"values", values},     {"sleep", two_and_sleep},
-             {"stop", two_and_stop}, {"die", two_and_die},
-             {"fail", one_fails},    {"differ", programs_differ},
-             {"end", all_end},       {"speed", speed}};
+  } all[] = {{"values", values},
+             {"sleep", two_and_sleep},
+             {"stop", two_and_stop},
+             {"silent", one_silent},
+             {"die", two_and_die},
+             {"fail", one_fails},
+             {"differ", programs_differ},
+             {"end", all_end},
+             {"speed", speed}};
   if (count < 2) return 2;
   open_all(strcmp(words[1], "values") != 0 && strcmp(words[1], "speed") != 0
                ? UINT64_C(2000000000)

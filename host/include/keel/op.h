@@ -137,7 +137,15 @@ KEEL_API keel_status keel_call(keel_context *context, const char *op,
  *   Permute(member, X) -> Y        X of the rank that sends to this one: pairs
  *                                  has from, to, from, to ...; zeros where none
  *                                  does
- *   Rank(member) -> rank           an i64 */
+ *   Send(member, X) -> Y           gives X to rank `to`; Y is X, pending until
+ *                                  the group needs X's memory no more
+ *   Receive(member) -> Y           the next X of rank `from`, which must be of
+ *                                  type dtype and shape
+ *   Rank(member) -> rank           an i64
+ *
+ * Send and Receive are of two members; the others do not come to them. What one rank sends to
+ * another arrives in the order of its Sends. One that waits for the other rank keeps no exchange
+ * behind it from going on. */
 
 #ifdef __cplusplus
 }

@@ -2,10 +2,12 @@
  *
  * Members come to an exchange one after the other, from any threads, and nobody waits: each
  * gets a promise, and the last one begins the work of all. The n-th exchange of each member is
- * one with the n-th of the others. */
+ * one with the n-th of the others. A Send and its Receive are of two members, and find each other
+ * in a list of letters. */
 #include "base/refs.h"
 #include "device/context.h"
 #include "eager/group.h"
+#include "eager/letters.h"
 #include "values/member.h"
 
 /* One exchange, from the first that comes to the last. */
@@ -33,9 +35,16 @@ typedef struct meeting {
   keel_group *group;
   pthread_mutex_t lock;
   exchange *open;
+  keel_letters letters;
   keel_tensor *failure; /* why there are no more exchanges */
   seat seats[];
 } meeting;
+
+/* What nobody will finish. */
+typedef struct leftovers {
+  exchange *open;
+  keel_letter *letters;
+} leftovers;
 
 /* ---- an exchange ------------------------------------------------------------------ */
 
@@ -199,20 +208,22 @@ static void work(meeting *m, exchange *at) {
 
 /* ---- its end ----------------------------------------------------------------------- */
 
-/* Notes why there are no more exchanges. With the lock held; the list is for fail_all. */
-static exchange *close_meeting(meeting *m, keel_status status) {
-  exchange *open = m->open;
+/* Notes why there are no more exchanges. With the lock held; the lists are for fail_all. */
+static leftovers close_meeting(meeting *m, keel_status status) {
+  leftovers left = {m->open, m->letters.first};
   assert(KEEL_IS_LOCKED(&m->lock));
   if (!m->failure) m->failure = keel_tensor_failed(m->group->context, status);
   m->open = NULL;
-  return open;
+  keel_letters_init(&m->letters);
+  return left;
 }
 
 /* Fails what those wait for who have come. Without the lock: it calls their runs. */
-static void fail_all(meeting *m, exchange *open) {
-  while (open) {
-    exchange *at = open;
-    open = at->next;
+static void fail_all(meeting *m, leftovers left) {
+  keel_letters_fail(left.letters, m->failure);
+  while (left.open) {
+    exchange *at = left.open;
+    left.open = at->next;
     for (uint32_t i = 0; i < m->group->size; i++)
       if (at->promises[i]) {
         if (m->failure)
@@ -250,6 +261,110 @@ static keel_status fail_other(const meeting *m, const seat *by,
       strcmp(name, at->name) ? "" : " of other parameters or types");
 }
 
+/* ---- of two members ------------------------------------------------------------------ */
+
+static keel_status fail_unsent(const meeting *m, const keel_letter *awaited) {
+  return keel_fail(KD_ABORTED,
+                   "rank %u (%s) has ended before it has sent what rank %u (%s)"
+                   " waits for in %s%s%s%s",
+                   (unsigned)awaited->from, device_of(m, awaited->from),
+                   (unsigned)awaited->to, device_of(m, awaited->to),
+                   awaited->name, *awaited->where ? " \"" : "", awaited->where,
+                   *awaited->where ? "\"" : "");
+}
+
+static keel_status fail_unheard(const meeting *m, const keel_letter *sent) {
+  return keel_fail(KD_ABORTED,
+                   "rank %u (%s) has ended without receiving what rank %u (%s)"
+                   " gives it in %s%s%s%s",
+                   (unsigned)sent->to, device_of(m, sent->to),
+                   (unsigned)sent->from, device_of(m, sent->from), sent->name,
+                   *sent->where ? " \"" : "", sent->where,
+                   *sent->where ? "\"" : "");
+}
+
+/* A Send and a Receive that belong together, one in each. */
+static keel_status check_letters(const keel_letter *send,
+                                 const keel_letter *receive) {
+  char sent[96], wanted[96];
+  if (keel_tensor_state(send->value) == KEEL_FAILED ||
+      send->value->type == receive->type)
+    return KD_OK;
+  return keel_fail(KD_INVALID_ARGUMENT,
+                   "rank %u sends %s (%s%s%s%s), and rank %u receives %s"
+                   " (%s%s%s%s)",
+                   (unsigned)send->from,
+                   keel_type_text(send->value->type, sent, sizeof sent),
+                   send->name, *send->where ? " \"" : "", send->where,
+                   *send->where ? "\"" : "", (unsigned)send->to,
+                   keel_type_text(receive->type, wanted, sizeof wanted),
+                   receive->name, *receive->where ? " \"" : "", receive->where,
+                   *receive->where ? "\"" : "");
+}
+
+/* Finds the other one, or adds it to those that wait. With the lock held. */
+static keel_status find_letter(meeting *m, const keel_letter *mine,
+                               keel_letter **out_other) {
+  bool sends = mine->value != NULL;
+  *out_other = NULL;
+  if (m->failure) return keel_tensor_query(m->failure);
+  *out_other = keel_letters_take(&m->letters, mine->from, mine->to, !sends);
+  if (*out_other)
+    return check_letters(sends ? mine : *out_other, sends ? *out_other : mine);
+  if (m->seats[sends ? mine->to : mine->from].left)
+    return sends ? fail_unheard(m, mine) : fail_unsent(m, mine);
+  return keel_letters_add(&m->letters, mine);
+}
+
+/* Without the lock: the promise lets a run go on. */
+static void deliver(const meeting *m, keel_tensor *value, uint32_t to,
+                    keel_tensor *promise) {
+  keel_tensor *moved = NULL;
+  keel_status status = keel_group_move(m->group->devices[to], value, &moved);
+  if (status == KD_OK)
+    keel_tensor_follow(promise, moved);
+  else
+    keel_tensor_resolve_failed(promise, status);
+  keel_tensor_release(moved);
+}
+
+static keel_status meet_one(seat *by, const keel_exchange *what,
+                            const char *name, const char *where,
+                            keel_tensor *value, keel_tensor **out_value) {
+  meeting *m = by->meeting;
+  bool sends = what->kind == KEEL_SEND;
+  keel_letter mine = {.from = sends ? by->member.rank : what->peer,
+                      .to = sends ? what->peer : by->member.rank,
+                      .value = value,
+                      .type = what->type};
+  keel_letter *other = NULL;
+  leftovers left = {NULL, NULL};
+  if (!sends) mine.promise = keel_tensor_pending(m->group->context);
+  if (!sends && !mine.promise) return KD_OUT_OF_MEMORY;
+  snprintf(mine.name, sizeof mine.name, "%s", name);
+  snprintf(mine.where, sizeof mine.where, "%s", where);
+  pthread_mutex_lock(&m->lock);
+  keel_status status = find_letter(m, &mine, &other);
+  if (status != KD_OK && !m->failure) left = close_meeting(m, status);
+  pthread_mutex_unlock(&m->lock);
+  if (other && status != KD_OK) { /* it was taken out, and fails too */
+    other->next = left.letters;
+    left.letters = other;
+    other = NULL;
+  }
+  fail_all(m, left);
+  if (status != KD_OK) {
+    keel_tensor_release(mine.promise);
+    return m->failure ? keel_tensor_query(m->failure) : status;
+  }
+  *out_value = sends ? keel_tensor_retain(value) : mine.promise;
+  if (!other) return KD_OK;
+  deliver(m, sends ? value : other->value, mine.to,
+          sends ? other->promise : mine.promise);
+  keel_letter_free(other);
+  return KD_OK;
+}
+
 /* ---- members ------------------------------------------------------------------------ */
 
 /* The exchange that is next for a member. With the lock held. */
@@ -282,7 +397,10 @@ static keel_status meet(keel_member *self, const keel_exchange *what,
                         keel_tensor **out_value) {
   seat *by = (seat *)(void *)self;
   meeting *m = by->meeting;
-  exchange *at = NULL, *open = NULL;
+  exchange *at = NULL;
+  leftovers left = {NULL, NULL};
+  if (keel_exchange_is_of_two(what))
+    return meet_one(by, what, name, where, value, out_value);
   keel_tensor *promise = keel_tensor_pending(m->group->context);
   if (!promise) return KD_OUT_OF_MEMORY;
   pthread_mutex_lock(&m->lock);
@@ -295,10 +413,10 @@ static keel_status meet(keel_member *self, const keel_exchange *what,
     last = ++at->count == m->group->size;
     if (last) take_out(m, at);
   } else if (!m->failure) {
-    open = close_meeting(m, status);
+    left = close_meeting(m, status);
   }
   pthread_mutex_unlock(&m->lock);
-  fail_all(m, open);
+  fail_all(m, left);
   if (last) work(m, at);
   if (status == KD_OK)
     *out_value = promise;
@@ -312,6 +430,7 @@ static void drop(meeting *m, uint32_t refs) {
     keel_refs_drop(&m->refs);
   if (!keel_refs_drop(&m->refs)) return;
   assert(!m->open);
+  keel_letters_fail(m->letters.first, m->failure); /* sent, and not received */
   keel_tensor_release(m->failure);
   keel_group_release(m->group);
   pthread_mutex_destroy(&m->lock);
@@ -321,13 +440,16 @@ static void drop(meeting *m, uint32_t refs) {
 static void leave(keel_member *self) {
   seat *by = (seat *)(void *)self;
   meeting *m = by->meeting;
-  exchange *open = NULL;
+  leftovers left = {NULL, NULL};
   pthread_mutex_lock(&m->lock);
   by->left = true;
-  for (const exchange *at = m->open; at && !open; at = at->next)
-    if (at->number >= by->next) open = close_meeting(m, fail_left(m, by, at));
+  const keel_letter *awaited =
+      keel_letters_awaited(&m->letters, by->member.rank);
+  for (const exchange *at = m->open; at && !left.open; at = at->next)
+    if (at->number >= by->next) left = close_meeting(m, fail_left(m, by, at));
+  if (awaited && !left.open) left = close_meeting(m, fail_unsent(m, awaited));
   pthread_mutex_unlock(&m->lock);
-  fail_all(m, open);
+  fail_all(m, left);
   drop(m, 1);
 }
 
@@ -338,6 +460,7 @@ keel_status keel_group_members(keel_group *group, keel_tensor **members) {
     members[i] = NULL;
   if (!m) return keel_no_memory(size * sizeof(seat));
   pthread_mutex_init(&m->lock, NULL);
+  keel_letters_init(&m->letters);
   keel_refs_take(&group->refs);
   m->group = group;
   /* one each, and one for this call */

@@ -1,4 +1,5 @@
-/* check.c - compares the exchanges of all ranks' programs before they run. */
+/* check.c - compares the exchanges of all ranks' programs before they run: those of all ranks, in
+ * their order, and the Sends of each rank to another with the Receives there. */
 #include "link/link.h"
 #include "program/function.h"
 
@@ -14,6 +15,52 @@ typedef struct list {
   listed *items;
   uint32_t count, room;
 } list;
+
+/* A Send or a Receive; its hash is of the value's type. */
+typedef struct message {
+  uint64_t hash;
+  uint32_t from, to;
+  char words[WORDS];
+} message;
+
+/* What is compared of a program. */
+typedef struct compared {
+  list all; /* exchanges of all ranks */
+  message *messages;
+  uint32_t message_count, message_room;
+  uint32_t rank;
+  bool
+      nested; /* a Send or Receive stands in a body, which may run any number of times */
+} compared;
+
+static bool is_of_two(const keel_node *node) {
+  return !strcmp(node->op->schema->name, "Send") ||
+         !strcmp(node->op->schema->name, "Receive");
+}
+
+static keel_status add_message(compared *all, const keel_function *function,
+                               const keel_node *node) {
+  if (!KEEL_ROOM(all->messages, all->message_count, all->message_room))
+    return KD_OUT_OF_MEMORY;
+  message *made = &all->messages[all->message_count++];
+  bool sends = !strcmp(node->op->schema->name, "Send");
+  uint32_t peer =
+      (uint32_t)keel_attr_int(node->op, sends ? "to" : "from", UINT32_MAX);
+  const keel_type *type = node->outputs[0] == KEEL_ABSENT
+                              ? NULL
+                              : function->values[node->outputs[0]].type;
+  char text[96] = "";
+  *made = (message){.from = sends ? all->rank : peer,
+                    .to = sends ? peer : all->rank};
+  if (type) {
+    keel_type_text(type, text, sizeof text);
+    made->hash = keel_hash_string(KEEL_HASH_SEED, text);
+  }
+  snprintf(made->words, sizeof made->words, "%s%s%.60s%s%s%.60s",
+           node->op->schema->name, *node->name ? " \"" : "", node->name,
+           *node->name ? "\"" : "", type ? " of " : "", text);
+  return KD_OK;
+}
 
 static keel_status add(list *all, const keel_function *function,
                        const keel_node *node) {
@@ -39,15 +86,20 @@ static keel_status add(list *all, const keel_function *function,
 }
 
 /* In the order in which they stand; those of a node's bodies at the node. */
-static keel_status add_all(list *all, const keel_function *function) {
+static keel_status add_all(compared *all, const keel_function *function,
+                           bool nested) {
   for (uint32_t i = 0; i < function->node_count; i++) {
     const keel_node *node = &function->nodes[i];
     if (node->dead) continue;
-    if (node->op->schema->flags & KEEL_OP_MEETS)
-      KEEL_TRY(add(all, function, node));
+    if (node->op->schema->flags & KEEL_OP_MEETS) {
+      bool of_two = is_of_two(node);
+      all->nested |= of_two && nested;
+      KEEL_TRY(of_two ? add_message(all, function, node)
+                      : add(&all->all, function, node));
+    }
     for (uint32_t k = 0; k < node->op->attr_count; k++)
       if (node->op->attrs[k].graph)
-        KEEL_TRY(add_all(all, node->op->attrs[k].graph));
+        KEEL_TRY(add_all(all, node->op->attrs[k].graph, true));
   }
   return KD_OK;
 }
@@ -114,15 +166,80 @@ static keel_status say(keel_link *link, const list *all, uint32_t first) {
   return status;
 }
 
+/* ---- Sends and Receives ------------------------------------------------------------------ */
+
+/* The n-th message from one rank to another in a list; NULL: there is none. */
+static const message *find(const message *list, uint32_t count, uint32_t from,
+                           uint32_t to, uint32_t n) {
+  for (uint32_t i = 0; i < count; i++)
+    if (list[i].from == from && list[i].to == to && n-- == 0) return &list[i];
+  return NULL;
+}
+
+static keel_status fail_message(uint32_t from, uint32_t to, uint32_t n,
+                                const message *sent, const message *received) {
+  return keel_fail(
+      KD_INVALID_ARGUMENT,
+      "the ranks' programs differ at message %u of rank %u to rank %u:"
+      " the one has %s, and the other %s",
+      (unsigned)n + 1, (unsigned)from, (unsigned)to,
+      sent ? sent->words : "no Send any more",
+      received ? received->words : "no Receive any more");
+}
+
+/* `lists` has `most` of each rank, of which the first `counts` are. */
+static keel_status compare_messages(const message *lists,
+                                    const uint64_t *counts, uint64_t most,
+                                    uint32_t size) {
+  for (uint32_t from = 0; from < size; from++)
+    for (uint32_t to = 0; to < size; to++)
+      for (uint32_t n = 0; n <= most; n++) {
+        const message *sent =
+            find(lists + from * most, (uint32_t)counts[from], from, to, n);
+        const message *received =
+            find(lists + to * most, (uint32_t)counts[to], from, to, n);
+        if (!sent && !received) break;
+        if (!sent || !received || sent->hash != received->hash)
+          return fail_message(from, to, n, sent, received);
+      }
+  return KD_OK;
+}
+
+/* All ranks' lists, each as long as the longest. */
+static keel_status check_messages(keel_link *link, const compared *all) {
+  uint32_t size = link->world.size;
+  uint64_t mine = all->nested ? UINT64_MAX : all->message_count, most = 0;
+  uint64_t *counts = calloc(size, sizeof *counts);
+  if (!counts) return keel_no_memory(size * sizeof *counts);
+  keel_status status = keel_link_gather(link, &mine, sizeof mine, counts);
+  for (uint32_t i = 0; i < size; i++)
+    if (counts[i] > most) most = counts[i];
+  if (status == KD_OK && most && most < UINT64_MAX) {
+    message *own = calloc(most, sizeof *own);
+    message *lists = calloc(most * size, sizeof *lists);
+    status = own && lists ? KD_OK : keel_no_memory(most * sizeof *own);
+    if (status == KD_OK && mine) memcpy(own, all->messages, mine * sizeof *own);
+    if (status == KD_OK)
+      status = keel_link_gather(link, own, most * sizeof *own, lists);
+    if (status == KD_OK) status = compare_messages(lists, counts, most, size);
+    free(own);
+    free(lists);
+  }
+  free(counts);
+  return status;
+}
+
 keel_status keel_link_check(keel_link *link, const keel_program *program) {
-  list all = {0};
+  compared own = {.rank = link->world.rank};
   uint32_t least = 0, first = 0;
   bool equal = true;
-  keel_status status = add_all(&all, program->main);
-  if (status == KD_OK) status = compare_counts(link, &all, &least, &equal);
-  if (status == KD_OK) status = first_other(link, &all, least, &first);
+  keel_status status = add_all(&own, program->main, false);
+  if (status == KD_OK) status = compare_counts(link, &own.all, &least, &equal);
+  if (status == KD_OK) status = first_other(link, &own.all, least, &first);
   if (status == KD_OK && (first < least || !equal))
-    status = say(link, &all, first);
-  free(all.items);
+    status = say(link, &own.all, first);
+  if (status == KD_OK) status = check_messages(link, &own);
+  free(own.all.items);
+  free(own.messages);
   return status;
 }

@@ -17,13 +17,21 @@
 
 #define CALLS_MOST 1025 /* a rank sends to each of 1024, and receives once */
 
-static void wait_between(const keel_link *link, uint32_t asked) {
+void keel_link_rest(const keel_link *link, uint64_t asked) {
   const struct timespec nap = {0, SLEEP};
   if (asked < (link->crowded ? CROWDED_ASKS : ASKS)) return;
   if (asked < YIELDS)
     sched_yield();
   else
     nanosleep(&nap, NULL);
+}
+
+void keel_link_busy(keel_link *link, bool begins) {
+  uint64_t now = keel_now();
+  if (begins && !link->busy++) link->busy_since = now;
+  if (!begins && !--link->busy)
+    atomic_fetch_add_explicit(&link->waited, now - link->busy_since,
+                              memory_order_relaxed);
 }
 
 /* Whether all have ended; those that have are gone. */
@@ -56,14 +64,14 @@ static keel_status wait_for(keel_link *link, void **requests, uint32_t count) {
   bool ended = false;
   for (uint32_t asked = 0;; asked++) {
     KEEL_TRY(test_all(link, requests, count, &ended));
-    if (ended) break;
-    wait_between(link, asked);
+    if (ended) return KD_OK;
+    if (atomic_load_explicit(&link->pair_count, memory_order_relaxed))
+      keel_link_step_pairs(link);
+    if (link->failure) return keel_tensor_query(link->failure);
+    keel_link_rest(link, asked);
     if (asked >= CROWDED_ASKS && asked % 256 == 0)
       KEEL_TRY(look_around(link, began));
   }
-  atomic_fetch_add_explicit(&link->waited, keel_now() - began,
-                            memory_order_relaxed);
-  return KD_OK;
 }
 
 keel_status keel_link_run(keel_link *link, const keel_link_call *calls,
@@ -77,7 +85,9 @@ keel_status keel_link_run(keel_link *link, const keel_link_call *calls,
     if (error)
       status = keel_link_error(link, error, "an exchange does not begin");
   }
+  keel_link_busy(link, true);
   if (status == KD_OK) status = wait_for(link, requests, count);
+  keel_link_busy(link, false);
   if (requests != few) free(requests);
   return status;
 }
@@ -232,17 +242,17 @@ static keel_status run_kind(keel_link *link, const keel_link_job *job,
  * does. */
 typedef struct abandoned {
   struct abandoned *next;
-  keel_tensor *from, *to;
+  keel_tensor *tensor;
 } abandoned;
 
 static _Atomic(abandoned *) all_abandoned;
 
-static void abandon(keel_tensor *from, keel_tensor *to) {
+void keel_link_abandon(keel_tensor *tensor) {
   abandoned *made = malloc(sizeof *made);
-  if (made) {
-    *made = (abandoned){NULL, keel_tensor_retain(from), to};
-    made->next = atomic_exchange(&all_abandoned, made);
-  }
+  keel_tensor_retain(tensor); /* without memory for a note of it, it leaks */
+  if (!made) return;
+  made->tensor = tensor;
+  made->next = atomic_exchange(&all_abandoned, made);
 }
 
 /* In host memory. */
@@ -257,10 +267,13 @@ static keel_status run_here(keel_link *link, const keel_link_job *job,
     KEEL_TRY(find_part(link, &job->what, &part));
   KEEL_TRY(keel_tensor_on(&link->context->host, type, &to));
   keel_status status = run_kind(link, job, part, size, from, to);
-  if (status == KD_OK)
+  if (status == KD_OK) {
     *out_tensor = to;
-  else
-    abandon(from, to);
+    return KD_OK;
+  }
+  keel_link_abandon(from);
+  keel_link_abandon(to);
+  keel_tensor_release(to);
   return status;
 }
 

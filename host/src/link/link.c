@@ -127,6 +127,8 @@ void keel_link_free(keel_link *link) {
   pthread_cond_destroy(&link->work);
   pthread_cond_destroy(&link->done);
   pthread_mutex_destroy(&link->lock);
+  free(link->sent);
+  free(link->received);
   free(link->last_words);
   free(link->path);
   free(link);
@@ -169,6 +171,7 @@ keel_status keel_link_open(keel_context *context,
   }
   link->context = context;
   link->last = &link->first;
+  link->last_pair = &link->pairs;
   link->position = 1;
   link->timeout =
       params->timeout ? params->timeout : UINT64_C(300) * 1000000000;
@@ -226,6 +229,18 @@ void keel_link_abort(keel_link *link, int status, const char *text) {
 
 /* ---- jobs ------------------------------------------------------------------------------ */
 
+/* Of the exchanges that a job is one of. */
+static uint64_t *counter(keel_link *link, const keel_link_job *job) {
+  switch (job->what.kind) {
+    case KEEL_SEND:
+      return &link->sent[job->what.peer];
+    case KEEL_RECEIVE:
+      return &link->received[job->what.peer];
+    default:
+      return &link->posted;
+  }
+}
+
 keel_status keel_link_post(keel_link *link, keel_link_job *job) {
   pthread_mutex_lock(&link->lock);
   keel_status status = link->failure ? keel_tensor_query(link->failure) : KD_OK;
@@ -233,10 +248,18 @@ keel_status keel_link_post(keel_link *link, keel_link_job *job) {
     status = keel_fail(KD_FAILED_PRECONDITION,
                        "the link to other ranks has been closed");
   if (status == KD_OK) {
-    if (job->promise) job->number = ++link->posted;
+    bool of_two = job->promise && keel_exchange_is_of_two(&job->what);
+    if (job->promise) job->number = ++*counter(link, job);
     job->next = NULL;
-    *link->last = job;
-    link->last = &job->next;
+    if (of_two) {
+      *link->last_pair = job;
+      link->last_pair = &job->next;
+      link->news = true;
+      atomic_fetch_add_explicit(&link->pair_count, 1, memory_order_relaxed);
+    } else {
+      *link->last = job;
+      link->last = &job->next;
+    }
     pthread_cond_signal(&link->work);
   }
   pthread_mutex_unlock(&link->lock);

@@ -24,12 +24,18 @@ typedef struct keel_link_job {
   keel_waiter arrival; /* must be first: cast from keel_waiter */
   struct keel_link_job *next;
   keel_link *link;
-  uint64_t number; /* of the exchange, from 1; 0: of keel_link_gather */
+  /* of the exchange, from 1; of a Send or Receive, among those of the two ranks; 0: of
+   * keel_link_gather */
+  uint64_t number;
   keel_exchange what;
   char name[24], where[96];
   keel_device *device;
   keel_tensor *value, *promise; /* of an exchange */
   bool arrived;                 /* with the link's lock; the value is known */
+  /* of a Send or Receive that has begun: what the module reads or writes */
+  keel_tensor *memory;
+  void *request;
+  uint64_t began;
   /* of keel_link_gather, which waits for `ended` */
   const void *given;
   void *taken;
@@ -50,6 +56,11 @@ struct keel_link {
   pthread_cond_t work, done;
   keel_link_job *first, **last; /* in order */
   uint64_t posted;              /* exchanges so far */
+  /* Sends and Receives that the thread has not seen; and how many there were, by rank */
+  keel_link_job *pairs, **last_pair;
+  uint64_t *sent, *received;
+  bool news;                   /* a value came, or something was posted */
+  _Atomic uint32_t pair_count; /* Sends and Receives that have not ended */
   bool opened, stop;
   keel_status open_status;
   keel_tensor *failure; /* why there is nothing more */
@@ -61,6 +72,11 @@ struct keel_link {
   _Atomic uint64_t exchanges, bytes, waited;
   /* the thread's own */
   keel_link_part *parts;
+  keel_link_job *waiting_pairs; /* Sends and Receives, begun or not */
+  uint32_t pairs_under_way;
+  void *pair_comm; /* of these alone */
+  uint32_t busy;   /* exchanges under way */
+  uint64_t busy_since;
   uint64_t position; /* the exchange that it is in, or will be next */
   bool inside;
   char at[128]; /* which one that is */
@@ -71,6 +87,8 @@ void keel_link_free(keel_link *link);
 
 /* Posts a job, which is the thread's then. Returns the link's failure, if there is one. */
 keel_status keel_link_post(keel_link *link, keel_link_job *job);
+
+void keel_link_drop_job(keel_link_job *job);
 
 /* The thread: opens the module, does what is posted, closes. */
 void *keel_link_thread(void *self);
@@ -102,6 +120,27 @@ void keel_link_exchange(keel_link *link, keel_link_job *job);
  * link has failed. */
 keel_status keel_link_run(keel_link *link, const keel_link_call *calls,
                           uint32_t count);
+
+/* Counts the time in which any is under way: one begins, or ends. */
+void keel_link_busy(keel_link *link, bool begins);
+
+/* Gives way to others between two questions whether something has ended. asked: how many there
+ * were. */
+void keel_link_rest(const keel_link *link, uint64_t asked);
+
+/* Keeps a tensor as long as the process: an operation that has not ended may use its memory. */
+void keel_link_abandon(keel_tensor *tensor);
+
+/* ---- Send and Receive: pairs.c, on the thread alone -------------------------------- */
+
+/* Begins those that can, and ends those that are done. A failure is the link's. */
+void keel_link_step_pairs(keel_link *link);
+
+/* The Send or Receive that has been under way longest; NULL: none is. */
+const keel_link_job *keel_link_oldest_pair(const keel_link *link);
+
+/* "Receive "x" from rank 0". */
+void keel_link_pair_text(const keel_link_job *job, char *text, size_t size);
 
 /* What the module says of an error. */
 keel_status keel_link_error(const keel_link *link, int error, const char *what);

@@ -16,13 +16,15 @@ static void value_came(keel_waiter *waiter) {
   keel_link *link = job->link;
   pthread_mutex_lock(&link->lock);
   job->arrived = true; /* from now on the thread may end the job */
+  link->news = true;
   pthread_cond_signal(&link->work);
   pthread_mutex_unlock(&link->lock);
 }
 
-static void drop_job(keel_link_job *job) {
+void keel_link_drop_job(keel_link_job *job) {
   keel_tensor_release(job->value);
   keel_tensor_release(job->promise);
+  keel_tensor_release(job->memory);
   free(job);
 }
 
@@ -45,7 +47,8 @@ static keel_link_job *make_job(const linked_member *self,
   job->what = *what;
   if (ranks) job->what.ranks = memcpy(job + 1, what->ranks, ranks);
   job->device = self->device;
-  job->value = keel_tensor_retain(value);
+  if (value) job->value = keel_tensor_retain(value);
+  job->arrived = !value;
   snprintf(job->name, sizeof job->name, "%s", name);
   snprintf(job->where, sizeof job->where, "%s", where);
   return job;
@@ -61,12 +64,12 @@ static keel_status meet(keel_member *member, const keel_exchange *what,
   keel_status status = keel_link_post(self->link, job);
   if (status == KD_OK) {
     *out_value = promise;
-    keel_tensor_then(value, &job->arrival);
+    if (value) keel_tensor_then(value, &job->arrival);
     return KD_OK;
   }
   keel_tensor_resolve_failed(promise, status); /* nobody has it */
   keel_tensor_release(promise);
-  drop_job(job);
+  keel_link_drop_job(job);
   return status;
 }
 

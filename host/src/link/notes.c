@@ -5,7 +5,7 @@
 #include "link/link.h"
 
 enum { ASK, ANSWER, FAILED, LAST_WORDS };
-enum { BEFORE, WAITS_FOR_VALUE, INSIDE };
+enum { BEFORE, WAITS_FOR_VALUE, INSIDE, BESIDE /* in a Send or Receive */ };
 
 typedef struct note {
   uint32_t kind, rank, where; /* where: of an answer */
@@ -41,7 +41,14 @@ static note position(keel_link *link) {
   note made = make(link, ANSWER, link->at);
   made.number = link->position;
   made.where = link->inside ? INSIDE : BEFORE;
+  const keel_link_job *pair = keel_link_oldest_pair(link);
   if (link->inside) return made;
+  if (pair) {
+    made.where = BESIDE;
+    made.number = pair->number;
+    keel_link_pair_text(pair, made.text, sizeof made.text);
+    return made;
+  }
   pthread_mutex_lock(&link->lock);
   if (link->first && link->first->promise) {
     made.where = WAITS_FOR_VALUE;
@@ -147,6 +154,8 @@ static void add_position(keel_text *text, const note *at, bool one) {
   if (at->where == INSIDE)
     keel_text_add(text, one ? " waits in #%llu %s" : " wait in #%llu %s",
                   number, at->text);
+  else if (at->where == BESIDE)
+    keel_text_add(text, one ? " waits in %s" : " wait in %s", at->text);
   else if (at->where == WAITS_FOR_VALUE)
     keel_text_add(text,
                   one ? " has come to #%llu %s, whose X is not ready"

@@ -44,12 +44,40 @@ static void wait_a_little(keel_link *link) {
   pthread_mutex_lock(&link->lock);
 }
 
+/* Steps Sends and Receives; asks the more seldom, the longer none ends. Without the lock. */
+static void step_pairs(keel_link *link, uint64_t *asked) {
+  uint32_t before =
+      atomic_load_explicit(&link->pair_count, memory_order_relaxed);
+  keel_link_step_pairs(link);
+  bool moves =
+      before != atomic_load_explicit(&link->pair_count, memory_order_relaxed);
+  *asked = moves ? 0 : *asked + 1;
+  if (*asked % 256 == 255) keel_link_hear(link);
+  if (link->pairs_under_way) keel_link_rest(link, *asked);
+}
+
+/* Waits until there may be something to do, and does what Sends and Receives want. With the
+ * lock. */
+static void wait_for_work(keel_link *link, uint64_t *asked) {
+  if (!link->news && !link->pairs_under_way) wait_a_little(link);
+  link->news = false;
+  if (!link->waiting_pairs && !link->pairs) return;
+  pthread_mutex_unlock(&link->lock);
+  step_pairs(link, asked);
+  pthread_mutex_lock(&link->lock);
+}
+
+static bool is_over(const keel_link *link) {
+  return link->stop && !link->first && !link->pairs && !link->waiting_pairs;
+}
+
 /* The next one, when its value is known; NULL: the link is closed. */
 static keel_link_job *next_job(keel_link *link) {
+  uint64_t asked = 0;
   pthread_mutex_lock(&link->lock);
   while (!link->last_words && !(link->first && link->first->arrived) &&
-         !(link->stop && !link->first))
-    wait_a_little(link);
+         !is_over(link))
+    wait_for_work(link, &asked);
   bool ends = link->last_words != NULL;
   keel_link_job *job = ends ? NULL : link->first;
   if (job) {
@@ -115,9 +143,7 @@ static void exchange(keel_link *link, keel_link_job *job) {
   if (began) keel_trace_span(job->name, "link", job->where, began);
   link->inside = false;
   link->position++;
-  keel_tensor_release(job->value);
-  keel_tensor_release(job->promise);
-  free(job);
+  keel_link_drop_job(job);
 }
 
 /* Whether the link's thread has no core beside those that compute. */
@@ -129,12 +155,24 @@ static bool is_crowded(const keel_link *link) {
   return cores < 2 || bound < 2;
 }
 
+/* What Sends and Receives need. */
+static keel_status open_pairs(keel_link *link) {
+  uint32_t size = link->world.size;
+  link->sent = calloc(size, sizeof *link->sent);
+  link->received = calloc(size, sizeof *link->received);
+  if (!link->sent || !link->received)
+    return keel_no_memory(size * sizeof *link->sent);
+  int error = link->mpi->split(0, link->world.rank, &link->pair_comm);
+  return error ? keel_link_error(link, error, "ranks are not joined") : KD_OK;
+}
+
 static void open_module(keel_link *link) {
   link->world = (keel_link_world){.struct_size = sizeof link->world};
   int error = link->mpi->open(&link->world);
-  keel_status status =
-      error ? keel_link_error(link, error, "MPI does not begin") : KD_OK;
-  if (error)
+  keel_status status = error
+                           ? keel_link_error(link, error, "MPI does not begin")
+                           : open_pairs(link);
+  if (status != KD_OK)
     keel_link_fail(link, status, false);
   else
     link->crowded = is_crowded(link);
@@ -165,6 +203,7 @@ void *keel_link_thread(void *self) {
     else
       gather(link, job);
   free_parts(link);
+  if (!link->failure) link->mpi->release(link->pair_comm);
   if (!link->failure) link->mpi->close();
   keel_pool_set_crowded(link->context->pool, false);
   return NULL;

@@ -10,9 +10,14 @@ static const struct {
   const char *name;
   keel_exchange_kind kind;
 } kinds[] = {
-    {"AllReduce", KEEL_ALL_REDUCE},         {"AllGather", KEEL_ALL_GATHER},
-    {"ReduceScatter", KEEL_REDUCE_SCATTER}, {"AllToAll", KEEL_ALL_TO_ALL},
-    {"Broadcast", KEEL_BROADCAST},          {"Permute", KEEL_PERMUTE},
+    {"AllReduce", KEEL_ALL_REDUCE},
+    {"AllGather", KEEL_ALL_GATHER},
+    {"ReduceScatter", KEEL_REDUCE_SCATTER},
+    {"AllToAll", KEEL_ALL_TO_ALL},
+    {"Broadcast", KEEL_BROADCAST},
+    {"Permute", KEEL_PERMUTE},
+    {"Send", KEEL_SEND},
+    {"Receive", KEEL_RECEIVE},
 };
 
 static keel_exchange_kind kind_of(const keel_opdef *op) {
@@ -139,6 +144,13 @@ static keel_status check_pairs(const keel_host_call *call,
   return KD_OK;
 }
 
+static keel_status check_value(const keel_host_call *call, keel_tensor *value) {
+  return value && (keel_tensor_state(value) == KEEL_FAILED ||
+                   value->kind == KEEL_DATA)
+             ? KD_OK
+             : keel_call_fail(call, KD_INVALID_ARGUMENT, "X is not a tensor");
+}
+
 keel_status keel_run_exchange(keel_host_call *call) {
   keel_member *member = NULL;
   keel_tensor *value = call->input_count > 1 ? call->inputs[1] : NULL;
@@ -147,9 +159,7 @@ keel_status keel_run_exchange(keel_host_call *call) {
     return keel_call_fail(call, KD_UNIMPLEMENTED,
                           "is for up to %d ranks, and there are %u",
                           KEEL_MEMBERS_MOST, (unsigned)member->size);
-  if (!value ||
-      (keel_tensor_state(value) != KEEL_FAILED && value->kind != KEEL_DATA))
-    return keel_call_fail(call, KD_INVALID_ARGUMENT, "X is not a tensor");
+  KEEL_TRY(check_value(call, value));
   keel_exchange what = {
       .kind = kind_of(call->op),
       .reduction = reduction_of(call->op),
@@ -162,6 +172,41 @@ keel_status keel_run_exchange(keel_host_call *call) {
   if (!what.rank_count) what.ranks = NULL;
   KEEL_TRY(pairs ? check_pairs(call, &what, member->size)
                  : check_ranks(call, &what, member->size));
+  return member->meet(member, &what, call->op->schema->name, call->where, value,
+                      &call->outputs[0]);
+}
+
+/* ---- of two members -------------------------------------------------------------- */
+
+static keel_status check_peer(const keel_host_call *call,
+                              const keel_member *member, int64_t peer) {
+  if (peer >= 0 && peer < member->size && peer != member->rank) return KD_OK;
+  return keel_call_fail(call, KD_INVALID_ARGUMENT,
+                        peer == member->rank
+                            ? "names rank %lld, which is this one"
+                            : "names rank %lld, and the group has %u members",
+                        (long long)peer, (unsigned)member->size);
+}
+
+/* What the attributes say; the type function has checked them. */
+static keel_status received_type(const keel_host_call *call,
+                                 const keel_type **out_type) {
+  const int64_t *shape = NULL;
+  int64_t rank = keel_attr_ints(call->op, "shape", &shape);
+  return keel_type_of((kd_dtype)keel_attr_int(call->op, "dtype", KD_F32),
+                      rank < 0 ? 0 : (uint32_t)rank, shape, out_type);
+}
+
+keel_status keel_run_pair(keel_host_call *call) {
+  keel_member *member = NULL;
+  bool sends = kind_of(call->op) == KEEL_SEND;
+  keel_tensor *value = sends && call->input_count > 1 ? call->inputs[1] : NULL;
+  int64_t peer = keel_attr_int(call->op, sends ? "to" : "from", -1);
+  keel_exchange what = {.kind = sends ? KEEL_SEND : KEEL_RECEIVE,
+                        .peer = (uint32_t)peer};
+  KEEL_TRY(member_in(call, &member));
+  KEEL_TRY(check_peer(call, member, peer));
+  KEEL_TRY(sends ? check_value(call, value) : received_type(call, &what.type));
   return member->meet(member, &what, call->op->schema->name, call->where, value,
                       &call->outputs[0]);
 }

@@ -65,6 +65,7 @@ keel_status keel_run_tf_idf_vectorizer(keel_host_call *call);
 
 /* What members of a group exchange: exchange.c. */
 keel_status keel_run_exchange(keel_host_call *call);
+keel_status keel_run_pair(keel_host_call *call);
 keel_status keel_run_rank(keel_host_call *call);
 
 /* Fails with "Op \"node\": " and the text. */

@@ -494,6 +494,12 @@ const keel_schema_row keel_schema_rows[] = {
     EXCHANGE("AllToAll", "member:any X:T -> Y:T", "size:i! ranks:I"),
     EXCHANGE("Broadcast", "member:any X:T -> Y:T", "size:i=0 ranks:I"),
     EXCHANGE("Permute", "member:any X:T -> Y:T", "pairs:I!"),
+    {"keel", "Send", 1, "any", "member:any X:T -> Y:T", "to:i!",
+     keel_shape_exchange, 0, KEEL_OP_WRITES | KEEL_OP_MEETS, KEEL_BY_HOST,
+     keel_run_pair},
+    {"keel", "Receive", 1, "any", "member:any -> Y:any",
+     "from:i! dtype:i=1 shape:I", keel_shape_random, 0,
+     KEEL_OP_WRITES | KEEL_OP_MEETS, KEEL_BY_HOST, keel_run_pair},
     {"keel", "Rank", 1, "any", "member:any -> rank:i64", "", keel_shape_rank, 0,
      KEEL_OP_READS, KEEL_BY_HOST, keel_run_rank},
 };

@@ -189,6 +189,11 @@ static void check_types(const between *b) {
   }
 }
 
+static bool is_received(const keel_node *node) {
+  return !strcmp(node->op->schema->name, "Receive") &&
+         !strcmp(node->op->schema->domain, "keel");
+}
+
 /* What depends on the xs, and what is another value where the gradient is taken. */
 static void find_dependent(between *b) {
   const keel_function *function = b->g.all->function;
@@ -206,6 +211,7 @@ static void find_dependent(between *b) {
       depends |= value != KEEL_ABSENT && b->g.depends[value];
       moves |= value != KEEL_ABSENT && b->moves[value];
     }
+    depends |= is_received(node); /* on what another rank has, perhaps */
     for (uint32_t k = 0; k < node->output_count; k++) {
       uint32_t value = node->outputs[k];
       if (value == KEEL_ABSENT) continue;
@@ -273,7 +279,7 @@ static const keel_gradient_rule *find_rule(const keel_node *node) {
 static void go_back(between *b, uint32_t index) {
   keel_gradient *g = &b->g;
   g->node = g->all->function->nodes[index];
-  bool wanted = false, has = false;
+  bool wanted = is_received(&g->node), has = false;
   for (uint32_t i = 0; i < g->node.input_count; i++)
     wanted |= keel_gradient_wants(g, i);
   for (uint32_t i = 0; i < g->node.output_count; i++)

@@ -100,6 +100,31 @@ static void permute(keel_gradient *g) {
   } while (left > 0 && g->all->status == KD_OK);
 }
 
+/* What comes back from where X went, and what Y itself was used for. */
+static void send(keel_gradient *g) {
+  const uint32_t member = keel_gradient_in(g, 0);
+  const keel_type *type =
+      keel_pass_type(g->all->function, keel_gradient_in(g, 1));
+  if (!type) {
+    keel_gradient_refuse(g, "has a gradient in Keel for X of known shape only");
+    return;
+  }
+  const keel_attr attrs[] = {
+      KEEL_INT("from", keel_attr_int(g->node.op, "to", 0)),
+      KEEL_INT("dtype", type->dtype),
+      KEEL_INTS("shape", type->rank, type->dims)};
+  keel_gradient_give(
+      g, 1, keel_expansion_own(g->all, "Receive", attrs, 3, &member, 1));
+  if (keel_gradient_got(g, 0) != KEEL_ABSENT)
+    keel_gradient_give(g, 1, keel_gradient_got(g, 0));
+}
+
+/* Back to who has sent it. */
+static void receive(keel_gradient *g) {
+  const keel_attr to = KEEL_INT("to", keel_attr_int(g->node.op, "from", 0));
+  exchanged(g, "Send", &to, 1, keel_gradient_got(g, 0));
+}
+
 const keel_gradient_rule keel_gradient_exchange[] = {
     {"AllReduce", all_reduce},
     {"AllGather", all_gather},
@@ -107,4 +132,6 @@ const keel_gradient_rule keel_gradient_exchange[] = {
     {"AllToAll", all_to_all},
     {"Broadcast", broadcast},
     {"Permute", permute},
+    {"Send", send},
+    {"Receive", receive},
     {NULL, NULL}};

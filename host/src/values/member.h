@@ -13,24 +13,34 @@ typedef enum keel_exchange_kind {
   KEEL_REDUCE_SCATTER,
   KEEL_ALL_TO_ALL,
   KEEL_BROADCAST,
-  KEEL_PERMUTE
+  KEEL_PERMUTE,
+  /* of two members, from here on */
+  KEEL_SEND,
+  KEEL_RECEIVE
 } keel_exchange_kind;
 
-/* What members do together; equal for all of them. */
+/* What members do together; equal for all of them, but for what is of two. */
 typedef struct keel_exchange {
   keel_exchange_kind kind;
   uint32_t reduction; /* KD_REDUCE_* */
   uint32_t size;      /* members of each part; 0: all are one part */
   int64_t rank_count; /* of all parts; a permutation: from, to, from, to ... */
-  const int64_t *ranks; /* borrowed for the call */
+  const int64_t *ranks;  /* borrowed for the call */
+  uint32_t peer;         /* of a Send: to; of a Receive: from */
+  const keel_type *type; /* of what is received */
 } keel_exchange;
+
+static inline bool keel_exchange_is_of_two(const keel_exchange *what) {
+  return what->kind >= KEEL_SEND;
+}
 
 /* The member that whoever made the group provides (eager/meeting.c). */
 typedef struct keel_member keel_member;
 struct keel_member {
   uint32_t rank, size;
-  /* Gives a value, and gets one, pending until all members have come. name, where: the op and
-   * its node, for messages. */
+  /* Gives a value, and gets one, pending until all members have come. A Send gets its own value,
+   * when it may have been used; a Receive gives none. name, where: the op and its node, for
+   * messages. */
   keel_status (*meet)(keel_member *self, const keel_exchange *what,
                       const char *name, const char *where, keel_tensor *value,
                       keel_tensor **out_value);

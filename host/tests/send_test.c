@@ -1,0 +1,334 @@
+/* send_test.c - what one member of a group sends to another: in any order of their coming, through
+ * programs of several stages, with gradients, and what goes wrong. */
+#include <keel/group.h>
+
+#define WORKERS 2
+#ifdef SIM_PLUGIN
+#define BESIDE SIM_PLUGIN
+#else
+#define BESIDE NULL
+#endif
+#include "with_cpu.h"
+
+#ifdef SIM_PLUGIN
+
+enum { STAGES = 3, PIECES = 5, SIDE = 4 };
+
+static const int64_t square[] = {SIDE, SIDE};
+
+static keel_group *group_of_three(keel_tensor **members) {
+  static const char *const names[] = {"cpu:0", "sim:0", "sim:1"};
+  keel_device *devices[STAGES];
+  keel_group *group = NULL;
+  for (int i = 0; i < STAGES; i++)
+    expect_ok(keel_device_find(context, names[i], &devices[i]));
+  expect_ok(keel_group_create(devices, STAGES, &group));
+  expect_ok(keel_group_members(group, members));
+  return group;
+}
+
+static keel_tensor *filled(float from) {
+  float data[SIDE * SIDE];
+  for (int i = 0; i < SIDE * SIDE; i++)
+    data[i] = from + (float)(i % 3);
+  return create_tensor(context, KD_F32, 2, square, data);
+}
+
+static void expect_filled(keel_tensor *tensor, float scale, float from) {
+  float data[SIDE * SIDE];
+  expect_ok(keel_tensor_wait(tensor));
+  expect_ok(keel_tensor_read(tensor, data, sizeof data));
+  for (int i = 0; i < SIDE * SIDE; i++)
+    if (data[i] != scale * (from + (float)(i % 3)))
+      fail_msg("element %d is %g", i, (double)data[i]);
+}
+
+static keel_tensor *send(keel_tensor *member, int64_t to, keel_tensor *x) {
+  const keel_attr attr = KEEL_INT("to", to);
+  keel_tensor *in[] = {member, x}, *y = NULL;
+  expect_ok(keel_call(context, "keel::Send", &attr, 1, in, 2, &y, 1));
+  return y;
+}
+
+#define RECEIVED(peer)                                 \
+  {                                                    \
+    KEEL_INT("from", peer), KEEL_INT("dtype", KD_F32), \
+        KEEL_INTS("shape", 2, square)                  \
+  }
+
+static keel_tensor *receive(keel_tensor *member, int64_t from) {
+  const keel_attr attrs[] = RECEIVED(from);
+  keel_tensor *y = NULL;
+  expect_ok(keel_call(context, "keel::Receive", attrs, 3, &member, 1, &y, 1));
+  return y;
+}
+
+/* Either may come first, and messages keep their order. */
+static void in_order(void **state) {
+  keel_tensor *members[STAGES];
+  (void)state;
+  for (int late = 0; late < 2; late++) {
+    keel_group *group = group_of_three(members);
+    keel_tensor *sent[PIECES], *came[PIECES];
+    for (int step = 0; step < 2; step++)
+      for (int i = 0; i < PIECES; i++)
+        if (step == late) {
+          keel_tensor *x = filled((float)(10 * i));
+          sent[i] = send(members[2], 0, x);
+          keel_tensor_release(x);
+        } else {
+          came[i] = receive(members[0], 2);
+        }
+    for (int i = 0; i < PIECES; i++) {
+      expect_filled(came[i], 1, (float)(10 * i));
+      expect_filled(sent[i], 1, (float)(10 * i));
+    }
+    release_all(came, PIECES);
+    release_all(sent, PIECES);
+    release_all(members, STAGES);
+    keel_group_release(group);
+  }
+}
+
+/* What is sent before it is known comes when it is; what has failed fails. */
+static void of_promises(void **state) {
+  keel_tensor *members[STAGES], *promise = NULL, *x = filled(1);
+  (void)state;
+  keel_group *group = group_of_three(members);
+  expect_ok(keel_tensor_promise(context, &promise));
+  expect_ok(keel_tensor_fail(promise, KD_DATA_LOSS, "it went wrong"));
+  keel_tensor *came = receive(members[1], 0);
+  keel_tensor *sent = send(members[0], 1, promise);
+  assert_int_equal(keel_tensor_wait(came), KD_DATA_LOSS);
+  expect_message("it went wrong");
+  keel_tensor_release(sent);
+  keel_tensor_release(came);
+  came = receive(members[1], 0);
+  sent = send(members[0], 1, x); /* and the next goes on */
+  expect_filled(came, 1, 1);
+  keel_tensor *all[] = {sent, came, promise, x};
+  release_all(all, 4);
+  release_all(members, STAGES);
+  keel_group_release(group);
+}
+
+/* ---- stages ---------------------------------------------------------------------------- */
+
+/* Doubles what comes from the rank before, and passes it on, piece by piece. The first takes
+ * inputs, the last gives outputs. */
+static keel_plan *stage(uint32_t rank, keel_device *device) {
+  keel_builder *b = create_builder(context, "stage");
+  const keel_value member = keel_builder_resource(b, "member");
+  keel_value pieces[PIECES];
+  for (int i = 0; i < PIECES; i++) {
+    char name[16];
+    snprintf(name, sizeof name, "x%d", i);
+    const keel_attr attrs[] = RECEIVED(rank - 1);
+    pieces[i] = rank ? keel_builder_op(b, "keel::Receive", attrs, 3, &member, 1)
+                     : keel_builder_input(b, name, KD_F32, 2, square);
+  }
+  for (int i = 0; i < PIECES; i++) {
+    const keel_attr to = KEEL_INT("to", rank + 1);
+    keel_value y = op(b, "Add", pieces[i], pieces[i]);
+    if (rank + 1 < STAGES)
+      keel_builder_op(b, "keel::Send", &to, 1, (keel_value[]){member, y}, 2);
+    else
+      keel_builder_output(b, "y", y);
+  }
+  if (rank + 1 < STAGES)
+    keel_builder_output(b, "rank", op(b, "keel::Rank", member, KEEL_ABSENT));
+  const keel_plan_params params = {.struct_size = sizeof params,
+                                   .device = device};
+  return finish_plan(b, &params);
+}
+
+static void a_pipe(void **state) {
+  keel_tensor *members[STAGES], *rank[STAGES] = {NULL}, *y[PIECES];
+  keel_plan *plans[STAGES];
+  (void)state;
+  for (int run = 0; run < 50; run++) {
+    keel_group *group = group_of_three(members);
+    for (uint32_t r = 0; r < STAGES; r++) {
+      keel_tensor *in[PIECES + 1] = {members[r]};
+      uint32_t count = r ? 1 : PIECES + 1;
+      for (uint32_t i = 1; i < count; i++)
+        in[i] = filled((float)(10 * i));
+      if (!run) plans[r] = stage(r, keel_group_device(group, r));
+      expect_ok(keel_plan_begin(plans[r], NULL, in, count,
+                                r + 1 < STAGES ? &rank[r] : y,
+                                r + 1 < STAGES ? 1 : PIECES));
+      release_all(in, count);
+    }
+    for (int i = 0; i < PIECES; i++) {
+      expect_filled(y[i], 8, (float)(10 * (i + 1)));
+      keel_tensor_release(y[i]);
+    }
+    for (int r = 0; r + 1 < STAGES; r++)
+      expect_ok(keel_tensor_wait(rank[r]));
+    release_all(rank, STAGES - 1);
+    keel_group_release(group);
+  }
+  for (int r = 0; r < STAGES; r++)
+    keel_plan_release(plans[r]);
+}
+
+/* ---- gradients --------------------------------------------------------------------------- */
+
+static keel_value gradient_of(keel_builder *b, const char *x_name, keel_value x,
+                              const char *y_name, keel_value y) {
+  const char *xs[] = {x_name};
+  const keel_attr of[] = {
+      {.name = "xs", .kind = KD_ATTR_STRINGS, .count = 1, .strings = xs},
+      KEEL_STRING("y", y_name)};
+  return keel_builder_op(b, "ai.onnx.preview.training::Gradient", of, 2,
+                         (keel_value[]){x, x, y}, 3);
+}
+
+/* Rank 0 has x, and sends 2 x; rank 1 has w, and the loss w * 2 x. */
+static void gradients(void **state) {
+  keel_tensor *members[STAGES];
+  (void)state;
+  keel_group *group = group_of_three(members);
+  keel_plan *plans[2];
+  keel_tensor *out[2], *x = filled(1), *w = filled(5);
+  for (uint32_t r = 0; r < 2; r++) {
+    keel_builder *b = create_builder(context, "gradient");
+    const keel_value member = keel_builder_resource(b, "member");
+    const keel_value v =
+        keel_builder_input(b, r ? "w" : "x", KD_F32, 2, square);
+    keel_value y = KEEL_ABSENT;
+    if (r == 0) {
+      const keel_attr to = KEEL_INT("to", 1);
+      y = keel_builder_op(b, "keel::Send", &to, 1,
+                          (keel_value[]){member, op(b, "Add", v, v)}, 2);
+    } else {
+      const keel_attr attrs[] = RECEIVED(0);
+      y = op(b, "Mul", v,
+             keel_builder_op(b, "keel::Receive", attrs, 3, &member, 1));
+    }
+    keel_builder_output(b, "d", gradient_of(b, r ? "w" : "x", v, "y", y));
+    const keel_plan_params params = {.struct_size = sizeof params,
+                                     .device = keel_group_device(group, r)};
+    plans[r] = finish_plan(b, &params);
+    keel_tensor *in[] = {members[r], r ? w : x};
+    expect_ok(keel_plan_begin(plans[r], NULL, in, 2, &out[r], 1));
+  }
+  /* of the sum of both ranks' y: 2 x itself, and w * 2 x */
+  float dx[SIDE * SIDE], given[SIDE * SIDE];
+  expect_ok(keel_tensor_wait(out[0]));
+  expect_ok(keel_tensor_read(out[0], dx, sizeof dx));
+  expect_ok(keel_tensor_read(w, given, sizeof given));
+  for (int i = 0; i < SIDE * SIDE; i++)
+    assert_true(dx[i] == 2 + 2 * given[i]);
+  expect_filled(out[1], 2, 1);
+  release_all(out, 2);
+  keel_tensor_release(x);
+  keel_tensor_release(w);
+  for (int r = 0; r < 2; r++)
+    keel_plan_release(plans[r]);
+  release_all(members, STAGES);
+  keel_group_release(group);
+}
+
+/* ---- what goes wrong ------------------------------------------------------------------------ */
+
+static void nobody_sends(void **state) {
+  keel_tensor *members[STAGES];
+  (void)state;
+  keel_group *group = group_of_three(members);
+  keel_tensor *came = receive(members[0], 2);
+  keel_tensor_release(members[1]); /* it was not to */
+  assert_int_equal(keel_tensor_query(came), KD_BUSY);
+  keel_tensor_release(members[2]);
+  assert_int_equal(keel_tensor_wait(came), KD_ABORTED);
+  expect_message(
+      "rank 2 (sim:1) has ended before it has sent what rank 0"
+      " (cpu:0) waits for in Receive");
+  keel_tensor_release(came);
+  keel_tensor *late = NULL;
+  const keel_attr attrs[] = RECEIVED(1);
+  assert_int_equal(
+      keel_call(context, "keel::Receive", attrs, 3, members, 1, &late, 1),
+      KD_ABORTED);
+  keel_tensor_release(members[0]);
+  keel_group_release(group);
+}
+
+static void nobody_receives(void **state) {
+  keel_tensor *members[STAGES], *x = filled(1), *y = NULL;
+  const keel_attr to = KEEL_INT("to", 1);
+  (void)state;
+  keel_group *group = group_of_three(members);
+  keel_tensor_release(send(members[2], 1, x)); /* lost with rank 1 */
+  keel_tensor_release(members[1]);
+  keel_tensor *in[] = {members[0], x};
+  assert_int_equal(keel_call(context, "keel::Send", &to, 1, in, 2, &y, 1),
+                   KD_ABORTED);
+  expect_message("rank 1 (sim:0) has ended without receiving");
+  keel_tensor_release(x);
+  keel_tensor_release(members[0]);
+  keel_tensor_release(members[2]);
+  keel_group_release(group);
+}
+
+static void other_types(void **state) {
+  keel_tensor *members[STAGES], *x = NULL, *y = NULL;
+  const int64_t dims[] = {SIDE};
+  const float data[SIDE] = {0};
+  const keel_attr to = KEEL_INT("to", 1);
+  (void)state;
+  keel_group *group = group_of_three(members);
+  keel_tensor *came = receive(members[1], 0);
+  x = create_tensor(context, KD_F32, 1, dims, data);
+  keel_tensor *in[] = {members[0], x};
+  assert_int_equal(keel_call(context, "keel::Send", &to, 1, in, 2, &y, 1),
+                   KD_INVALID_ARGUMENT);
+  expect_message("rank 0 sends f32[4] (Send), and rank 1 receives f32[4,4]");
+  assert_int_equal(keel_tensor_wait(came), KD_INVALID_ARGUMENT);
+  keel_tensor_release(x);
+  keel_tensor_release(came);
+  release_all(members, STAGES);
+  keel_group_release(group);
+}
+
+static void expect_refused(keel_tensor *member, int64_t from, int64_t dim,
+                           const char *part) {
+  const int64_t dims[] = {dim};
+  const keel_attr attrs[] = {KEEL_INT("from", from),
+                             KEEL_INTS("shape", 1, dims)};
+  keel_tensor *y = NULL;
+  assert_int_equal(
+      keel_call(context, "keel::Receive", attrs, 2, &member, 1, &y, 1),
+      KD_INVALID_ARGUMENT);
+  expect_message(part);
+}
+
+static void what_is_refused(void **state) {
+  keel_tensor *members[STAGES], *x = filled(1);
+  (void)state;
+  keel_group *group = group_of_three(members);
+  expect_refused(members[0], 0, 1, "names rank 0, which is this one");
+  expect_refused(members[0], 3, 1, "names rank 3, and the group has 3 members");
+  expect_refused(members[0], -1, 1, "names rank -1");
+  expect_refused(members[0], 1, -1, "Receive");
+  expect_refused(x, 1, 1, "takes a member, and got");
+  keel_tensor_release(x);
+  release_all(members, STAGES);
+  keel_group_release(group);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(in_order),     cmocka_unit_test(of_promises),
+      cmocka_unit_test(a_pipe),       cmocka_unit_test(gradients),
+      cmocka_unit_test(nobody_sends), cmocka_unit_test(nobody_receives),
+      cmocka_unit_test(other_types),  cmocka_unit_test(what_is_refused),
+  };
+  return cmocka_run_group_tests(tests, open_cpu, close_context);
+}
+
+#else
+int main(void) {
+  return 77;
+}
+#endif
