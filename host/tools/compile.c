@@ -2,8 +2,7 @@
 #include <errno.h>
 #include <sys/stat.h>
 
-#include <keel/split.h>
-
+#include "parting.h"
 #include "tool.h"
 
 typedef struct arguments {
@@ -11,7 +10,7 @@ typedef struct arguments {
   operands models; /* one */
   const char *model, *output, *device, *dump, *split;
   bool text, by_cost;
-  uint64_t ranks;
+  uint64_t ranks, parts;
   word_list places, skips, dims;
 } arguments;
 
@@ -45,6 +44,8 @@ static const option options[] = {
      "write FILE.0, FILE.1 ...: the program of each rank,\n"
      "as `keel run --split` has it",
      .text = &given.split},
+    {"--parts", "N", "as `keel run --parts` has it", .count = &given.parts,
+     .least = 1, .most = 65536},
     {"--np", "N", "how many ranks", .count = &given.ranks, .least = 1,
      .most = 1024},
     {"--dim", "NAME=4",
@@ -78,10 +79,8 @@ static int parse(int argc, char **argv) {
     return usage_error("compile",
                        "--split writes files: give -o FILE, and no"
                        " --dump-after");
-  if (given.split && strcmp(given.split, "data") != 0 &&
-      strcmp(given.split, "tensor") != 0)
-    return usage_error("compile", "--split is \"%s\"; it is data or tensor",
-                       given.split);
+  int wrong = parting_check("compile", given.split, given.parts);
+  if (wrong >= 0) return wrong;
   given.model = given.models.words[0];
   return -1;
 }
@@ -184,9 +183,8 @@ static int write_rank(arguments *all, keel_context *context,
   int result = status == KD_OK ? 0 : complain();
   if (!result) {
     print_size(path, made ? made : own, from);
-    printf("  %u exchanges; weights %.1f MiB of %.1f MiB\n",
-           (unsigned)facts.exchanges, (double)facts.weights_here / (1u << 20),
-           (double)facts.weights / (1u << 20));
+    printf("  ");
+    parting_print(all->split, &facts);
   }
   keel_program_release(made);
   keel_program_release(own);
@@ -196,9 +194,8 @@ static int write_rank(arguments *all, keel_context *context,
 static int write_ranks(arguments *all, keel_context *context,
                        keel_program *model) {
   keel_split_params params = {.struct_size = sizeof params,
-                              .kind = strcmp(all->split, "tensor")
-                                          ? KEEL_SPLIT_DATA
-                                          : KEEL_SPLIT_TENSOR,
+                              .kind = (uint32_t)parting_kind(all->split),
+                              .parts = (uint32_t)all->parts,
                               .size = (uint32_t)all->ranks,
                               .size_of = split_size,
                               .size_context = &all->dims};

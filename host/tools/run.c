@@ -1,11 +1,11 @@
 /* run.c - `keel run`: one model, its inputs, its outputs, its profile. */
 #include <keel/debug.h>
-#include <keel/split.h>
 
 #include <errno.h>
 #include <sys/stat.h>
 
 #include "onnx/small.h"
+#include "parting.h"
 #include "ranks.h"
 #include "several.h"
 #include "tool.h"
@@ -17,7 +17,7 @@ typedef struct arguments {
   operands models; /* one */
   const char *model, *device, *devices, *split, *output, *trace;
   word_list inputs, expects, shapes, dims, places, skips;
-  uint64_t seed, repeat, ranks;
+  uint64_t seed, repeat, ranks, parts;
   tolerance within;
   double timeout; /* milliseconds; 0: none */
   bool profile, json, by_cost, eager, no_replay;
@@ -108,8 +108,13 @@ static const option options[] = {
      .count = &given.ranks, .least = 1, .most = 65536},
     {"--split", "KIND",
      "let ranks share the model: by `data`, each a part of\n"
-     "the batch; by `tensor`, each a part of the weights",
+     "the batch; by `tensor`, each a part of the weights; by\n"
+     "`pipe`, each some of the nodes, one behind the other",
      .text = &given.split},
+    {"--parts", "N",
+     "in how many parts the batch goes through a pipe\n"
+     "(up to 4 for each rank)",
+     .count = &given.parts, .least = 1, .most = 65536},
     {"--repeat", "N", "run it N times and print the times",
      .count = &given.repeat, .least = 1, .most = 1000000000},
     {"--timeout", "MS",
@@ -208,6 +213,16 @@ static int64_t open_size(const arguments *all, const keel_port *port,
   return 1;
 }
 
+/* What a command is to exit with where more plugins are to be opened first. */
+#define WIDER (-1)
+
+/* A failure. What an op lacks that is not there, a device that was not opened may have. */
+static int fail_or_widen(const session *run, keel_status status) {
+  if (run->narrow && (status == KD_UNIMPLEMENTED || status == KD_NOT_FOUND))
+    return WIDER;
+  return complain();
+}
+
 /* What the split of a model asks. */
 typedef struct sizes {
   const arguments *all;
@@ -234,17 +249,34 @@ static void find_rank(session *run, uint32_t *out_rank, uint32_t *out_size) {
   *out_size = run->several.group ? run->several.count : facts.size;
 }
 
-/* Each rank gets its program in place of the whole one. */
-static keel_status split_model(const arguments *all, session *run) {
+/* Of a pipe, what balances it. Returns 0, or the exit status. */
+static int find_speeds(const session *run, keel_split_params *params,
+                       keel_split_speed **out_speeds) {
+  keel_device *own = run->device;
+  *out_speeds = NULL;
+  if (params->kind != KEEL_SPLIT_PIPE) return 0;
+  if (!own && keel_device_find(run->context, NULL, &own) != KD_OK)
+    return complain();
+  *out_speeds = run->several.group ? parting_speeds(NULL, run->several.devices,
+                                                    run->several.count)
+                                   : parting_speeds(run->link, &own, 1);
+  params->speeds = *out_speeds;
+  return *out_speeds ? 0 : 1;
+}
+
+/* Each rank gets its program in place of the whole one. Returns 0, or the exit status. */
+static int split_model(const arguments *all, session *run) {
   keel_split_params params = {.struct_size = sizeof params,
-                              .kind = strcmp(all->split, "tensor")
-                                          ? KEEL_SPLIT_DATA
-                                          : KEEL_SPLIT_TENSOR,
+                              .kind = (uint32_t)parting_kind(all->split),
+                              .parts = (uint32_t)all->parts,
                               .size_of = split_size,
                               .size_context = &(sizes){all, run}};
   keel_program *whole = run->program, *own = NULL;
+  keel_split_speed *speeds = NULL;
   uint32_t rank = 0;
   find_rank(run, &rank, &params.size);
+  int failed = find_speeds(run, &params, &speeds);
+  if (failed) return failed;
   keel_status status = KD_OK;
   for (uint32_t i = 1; i < run->several.count && status == KD_OK; i++) {
     params.rank = i;
@@ -254,10 +286,11 @@ static keel_status split_model(const arguments *all, session *run) {
   params.rank = rank;
   if (status == KD_OK)
     status = keel_program_split(whole, &params, &own, &run->facts);
-  if (status != KD_OK) return status;
+  free(speeds);
+  if (status != KD_OK) return fail_or_widen(run, status);
   keel_program_release(whole);
   run->program = own;
-  return KD_OK;
+  return 0;
 }
 
 /* The names of open dimensions; whether one of them and a size are `word`. */
@@ -460,16 +493,6 @@ static int load_inputs(const arguments *all, session *run) {
 
 /* ---- plugins that are not needed --------------------------------------------------- */
 
-/* What a command is to exit with where more plugins are to be opened first. */
-#define WIDER (-1)
-
-/* A failure. What an op lacks that is not there, a device that was not opened may have. */
-static int fail_or_widen(const session *run, keel_status status) {
-  if (run->narrow && (status == KD_UNIMPLEMENTED || status == KD_NOT_FOUND))
-    return WIDER;
-  return complain();
-}
-
 /* Drivers of devices that a run does not use take longer to open, and more memory, than
  * small models to run. So for the CPU its plugin alone is opened, and the others where that
  * was not enough. False: somebody has said which, or may mean any. */
@@ -592,8 +615,9 @@ static int open_model(const arguments *all, session *run) {
   double begin = now();
   progress("loading %s", all->model);
   status = keel_program_load(run->context, all->model, &run->program);
-  if (status == KD_OK && all->split) status = split_model(all, run);
   if (status != KD_OK) return fail_or_widen(run, status);
+  int failed = all->split ? split_model(all, run) : 0;
+  if (failed) return failed;
   double loaded = now();
   keel_plan_params params = {
       .struct_size = sizeof params,
@@ -625,7 +649,7 @@ static int open_model(const arguments *all, session *run) {
   }
   if (all->profile && all->repeat == 1)
     keel_plan_profile(run->plan, KEEL_PROFILE_OPS | KEEL_PROFILE_CLOCKS);
-  int failed = check_ranks(all, run);
+  failed = check_ranks(all, run);
   if (!failed) failed = load_inputs(all, run);
   if (!failed) release_program(run);
   return failed;
@@ -811,11 +835,7 @@ static void print_text(const arguments *all, session *run, const bool *agree,
   if (keel_plan_replays(run->plan))
     printf("%llu runs were launches of a recording\n",
            (unsigned long long)keel_plan_replays(run->plan));
-  if (all->split)
-    printf("split by %s: %u exchanges; weights %.1f MiB of %.1f MiB\n",
-           all->split, (unsigned)run->facts.exchanges,
-           (double)run->facts.weights_here / (1u << 20),
-           (double)run->facts.weights / (1u << 20));
+  if (all->split) parting_print(all->split, &run->facts);
   ranks_print(run->link, false);
   several_print(&run->several);
   if (all->profile) print_profile(run);
@@ -902,10 +922,7 @@ int keel_main_run(int argc, char **argv) {
   if (result < 0 && given.devices && (given.device || given.ranks))
     result =
         usage_error("run", "--devices goes with neither --device nor --np");
-  if (result < 0 && given.split && strcmp(given.split, "data") != 0 &&
-      strcmp(given.split, "tensor") != 0)
-    result = usage_error("run", "--split is \"%s\"; it is data or tensor",
-                         given.split);
+  if (result < 0) result = parting_check("run", given.split, given.parts);
   if (result < 0 && given.split && !given.devices && !given.ranks &&
       !ranks_launched())
     result = usage_error("run",

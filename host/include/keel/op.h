@@ -144,8 +144,8 @@ KEEL_API keel_status keel_call(keel_context *context, const char *op,
  *   Rank(member) -> rank           an i64
  *
  * Send and Receive are of two members; the others do not come to them. What one rank sends to
- * another arrives in the order of its Sends. One that waits for the other rank keeps no exchange
- * behind it from going on. */
+ * another arrives in the order of its Sends. In a run, one that waits for the other rank, or for
+ * its X, keeps no other exchange from going on, but for later messages of the same ranks. */
 
 #ifdef __cplusplus
 }

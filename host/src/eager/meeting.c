@@ -40,10 +40,11 @@ typedef struct meeting {
   seat seats[];
 } meeting;
 
-/* What nobody will finish. */
+/* What nobody will finish, and why. */
 typedef struct leftovers {
   exchange *open;
   keel_letter *letters;
+  keel_tensor *failure; /* the meeting's; NULL: there was no memory for one */
 } leftovers;
 
 /* ---- an exchange ------------------------------------------------------------------ */
@@ -210,9 +211,10 @@ static void work(meeting *m, exchange *at) {
 
 /* Notes why there are no more exchanges. With the lock held; the lists are for fail_all. */
 static leftovers close_meeting(meeting *m, keel_status status) {
-  leftovers left = {m->open, m->letters.first};
+  leftovers left = {m->open, m->letters.first, NULL};
   assert(KEEL_IS_LOCKED(&m->lock));
   if (!m->failure) m->failure = keel_tensor_failed(m->group->context, status);
+  left.failure = m->failure;
   m->open = NULL;
   keel_letters_init(&m->letters);
   return left;
@@ -220,14 +222,14 @@ static leftovers close_meeting(meeting *m, keel_status status) {
 
 /* Fails what those wait for who have come. Without the lock: it calls their runs. */
 static void fail_all(meeting *m, leftovers left) {
-  keel_letters_fail(left.letters, m->failure);
+  keel_letters_fail(left.letters, left.failure);
   while (left.open) {
     exchange *at = left.open;
     left.open = at->next;
     for (uint32_t i = 0; i < m->group->size; i++)
       if (at->promises[i]) {
-        if (m->failure)
-          keel_tensor_follow(at->promises[i], m->failure);
+        if (left.failure)
+          keel_tensor_follow(at->promises[i], left.failure);
         else
           keel_tensor_resolve_failed(at->promises[i], KD_OUT_OF_MEMORY);
       }
@@ -338,7 +340,7 @@ static keel_status meet_one(seat *by, const keel_exchange *what,
                       .value = value,
                       .type = what->type};
   keel_letter *other = NULL;
-  leftovers left = {NULL, NULL};
+  leftovers left = {NULL};
   if (!sends) mine.promise = keel_tensor_pending(m->group->context);
   if (!sends && !mine.promise) return KD_OUT_OF_MEMORY;
   snprintf(mine.name, sizeof mine.name, "%s", name);
@@ -346,6 +348,7 @@ static keel_status meet_one(seat *by, const keel_exchange *what,
   pthread_mutex_lock(&m->lock);
   keel_status status = find_letter(m, &mine, &other);
   if (status != KD_OK && !m->failure) left = close_meeting(m, status);
+  left.failure = m->failure;
   pthread_mutex_unlock(&m->lock);
   if (other && status != KD_OK) { /* it was taken out, and fails too */
     other->next = left.letters;
@@ -355,7 +358,7 @@ static keel_status meet_one(seat *by, const keel_exchange *what,
   fail_all(m, left);
   if (status != KD_OK) {
     keel_tensor_release(mine.promise);
-    return m->failure ? keel_tensor_query(m->failure) : status;
+    return left.failure ? keel_tensor_query(left.failure) : status;
   }
   *out_value = sends ? keel_tensor_retain(value) : mine.promise;
   if (!other) return KD_OK;
@@ -398,7 +401,7 @@ static keel_status meet(keel_member *self, const keel_exchange *what,
   seat *by = (seat *)(void *)self;
   meeting *m = by->meeting;
   exchange *at = NULL;
-  leftovers left = {NULL, NULL};
+  leftovers left = {NULL};
   if (keel_exchange_is_of_two(what))
     return meet_one(by, what, name, where, value, out_value);
   keel_tensor *promise = keel_tensor_pending(m->group->context);
@@ -440,7 +443,7 @@ static void drop(meeting *m, uint32_t refs) {
 static void leave(keel_member *self) {
   seat *by = (seat *)(void *)self;
   meeting *m = by->meeting;
-  leftovers left = {NULL, NULL};
+  leftovers left = {NULL};
   pthread_mutex_lock(&m->lock);
   by->left = true;
   const keel_letter *awaited =

@@ -100,7 +100,8 @@ static bool is_of(const keel_link_part *part, const keel_exchange *what) {
                  (size_t)what->rank_count * sizeof *what->ranks);
 }
 
-/* The communicator of this rank's part; all ranks come here in one order. */
+/* The communicator of this rank's part; all ranks come here in one order. MPI makes it in one call
+ * that waits, so all are here first: whoever waits for them still sends and receives. */
 static keel_status make_part(keel_link *link, const keel_exchange *what,
                              keel_link_part **out_part) {
   size_t bytes = (size_t)what->rank_count * sizeof(int64_t);
@@ -113,6 +114,13 @@ static keel_status make_part(keel_link *link, const keel_exchange *what,
   part->rank_count = what->rank_count;
   part->ranks = memcpy(part + 1, what->ranks, bytes);
   part->root = (uint32_t)what->ranks[place - place % what->size];
+  const keel_link_call all_here = {.struct_size = sizeof all_here,
+                                   .kind = KEEL_LINK_BARRIER};
+  keel_status status = keel_link_run(link, &all_here, 1);
+  if (status != KD_OK) {
+    free(part);
+    return status;
+  }
   int error =
       link->mpi->split(place / what->size, place % what->size, &part->comm);
   if (error) {
@@ -125,11 +133,18 @@ static keel_status make_part(keel_link *link, const keel_exchange *what,
   return KD_OK;
 }
 
+/* Whether all ranks do it as one, and their order does not matter. */
+static bool is_of_all(const keel_link *link, const keel_exchange *what) {
+  return !what->rank_count ||
+         (what->size == link->world.size &&
+          (what->kind == KEEL_BROADCAST || what->kind == KEEL_ALL_REDUCE));
+}
+
 /* NULL: all ranks are one part. */
 static keel_status find_part(keel_link *link, const keel_exchange *what,
                              keel_link_part **out_part) {
   *out_part = NULL;
-  if (!what->rank_count) return KD_OK;
+  if (is_of_all(link, what)) return KD_OK;
   for (keel_link_part *part = link->parts; part; part = part->next)
     if (is_of(part, what)) {
       *out_part = part;
@@ -202,6 +217,7 @@ static keel_status run_kind(keel_link *link, const keel_link_job *job,
                             const keel_tensor *from, keel_tensor *to) {
   const keel_exchange *what = &job->what;
   uint64_t bytes = from->type->bytes;
+  uint32_t root = 0;
   keel_link_call call = {.struct_size = sizeof call,
                          .reduction = what->reduction,
                          .dtype = from->type->dtype,
@@ -229,8 +245,11 @@ static keel_status run_kind(keel_link *link, const keel_link_job *job,
     case KEEL_BROADCAST:
       call.kind = KEEL_LINK_BROADCAST;
       call.count = bytes;
-      if ((part ? part->root : 0) == link->world.rank)
-        memcpy(to->data, from->data, bytes);
+      root = part               ? part->root
+             : what->rank_count ? (uint32_t)what->ranks[0]
+                                : 0;
+      call.peer = part ? 0 : root;
+      if (root == link->world.rank) memcpy(to->data, from->data, bytes);
       break;
     default:
       return permute(link, job, from, to);

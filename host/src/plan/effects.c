@@ -6,9 +6,11 @@
 #define ANY KEEL_ABSENT /* an unknown resource */
 
 /* One step's access to one resource: the value by which the function got the resource, or
- * ANY. */
+ * ANY. Exchanges are counted apart, those of all ranks, and messages to or from each rank: each
+ * such lane has its own order. 0: all lanes. */
 typedef struct access {
   uint32_t step, resource;
+  uint64_t lane;
   bool writes;
 } access;
 
@@ -74,6 +76,16 @@ static void raise_effect(finding *f, uint32_t value, bool writes) {
   if (*to < effect) *to = effect;
 }
 
+/* Of an exchange, its lane. */
+static uint64_t lane_of(const keel_step *step) {
+  const keel_opdef *op = step->site.op;
+  if (!(flags_of(step) & KEEL_OP_MEETS)) return 0;
+  const keel_node_attr *to = keel_attr_find(op, "to");
+  const keel_node_attr *from = keel_attr_find(op, "from");
+  if (to) return 2 + 2 * (uint64_t)(uint32_t)to->value.i;
+  return from ? 3 + 2 * (uint64_t)(uint32_t)from->value.i : 1;
+}
+
 static keel_status add_effect(finding *f, uint32_t step, uint32_t value,
                               bool writes) {
   uint32_t from = value == ANY ? ANY : origin(f, value);
@@ -81,7 +93,9 @@ static keel_status add_effect(finding *f, uint32_t step, uint32_t value,
   bool apart =
       from != ANY && (is_made_here(f, from) ||
                       (!f->nested && input_index(f->executable, from) != ANY));
-  return add_access(&f->all, (access){step, apart ? from : ANY, writes});
+  return add_access(&f->all,
+                    (access){step, apart ? from : ANY,
+                             lane_of(&f->executable->steps[step]), writes});
 }
 
 /* Adds the effects of the functions nested in a step on what the step passes to them. */
@@ -123,6 +137,7 @@ static keel_status find_accesses(finding *f) {
 
 static bool conflicts(const access *a, const access *b) {
   return (a->writes || b->writes) && a->step != b->step &&
+         (a->lane == b->lane || !a->lane || !b->lane) &&
          (a->resource == b->resource || a->resource == ANY ||
           b->resource == ANY);
 }
@@ -137,7 +152,7 @@ static keel_status add_edge(finding *f, uint32_t from, uint32_t to) {
 
 /* Whether waiting for `after` implies having waited for `before`. */
 static bool covers(const access *after, const access *before) {
-  return after->writes &&
+  return after->writes && (!after->lane || after->lane == before->lane) &&
          (after->resource == ANY || after->resource == before->resource);
 }
 

@@ -33,6 +33,13 @@ static keel_status by_weights(keel_splitter *s, const keel_type *a,
                          keel_split_out_type(s, 0)->rank - 1);
 }
 
+/* Rows of A that are split, and a matrix that all ranks have, of weights or not. */
+static bool by_rows(const keel_splitter *s, const keel_type *a) {
+  uint32_t axis = 0;
+  return keel_split_is_part(s, 0, &axis) && axis + 1 < a->rank &&
+         !keel_split_is_part(s, 1, &axis) && !keel_split_is_sum(s, 1);
+}
+
 /* An axis of the result, as one of an operand of the same rank: of its batch. */
 static bool has_batch(const keel_type *type, const keel_type *out,
                       uint32_t axis) {
@@ -58,7 +65,7 @@ static keel_status of_batch(keel_splitter *s, const keel_type *a,
 keel_status keel_split_product(keel_splitter *s, bool *out_done) {
   const keel_type *a = keel_split_type(s, 0), *b = keel_split_type(s, 1);
   if (!a || !b || !a->rank || !keel_split_out_type(s, 0)) return KD_OK;
-  return b->rank == 2 && keel_split_is_weight(s, 1)
+  return b->rank == 2 && (keel_split_is_weight(s, 1) || by_rows(s, a))
              ? by_weights(s, a, b, out_done)
              : of_batch(s, a, b, out_done);
 }

@@ -61,6 +61,10 @@ static keel_status find_member(keel_splitter *s) {
 static keel_status add_exchange(keel_splitter *s, const char *op,
                                 uint32_t value, uint32_t *out_value) {
   const keel_attr size = KEEL_INT("size", s->params->size);
+  if (s->apart) {
+    s->meets = true;
+    return keel_fail(KD_UNIMPLEMENTED, "a node needs more than its part");
+  }
   KEEL_TRY(find_member(s));
   const uint32_t inputs[] = {s->member, value};
   s->facts.exchanges++;
@@ -417,6 +421,16 @@ static keel_status slice_input(keel_splitter *s, uint32_t input,
   return slice(s, whole, batch, 0, &part);
 }
 
+/* The first dimension of the first input that has one. */
+int64_t keel_split_batch_of(const keel_function *f) {
+  for (uint32_t i = 0; i < f->input_count; i++) {
+    const keel_type *type = f->values[f->inputs[i]].type;
+    if (f->input_ports[i].flags & KEEL_PORT_RESOURCE) continue;
+    return type && keel_type_known(type) && type->rank ? type->dims[0] : -1;
+  }
+  return -1;
+}
+
 /* Inputs of the batch: each rank takes its part of them. */
 static keel_status seed_batch(keel_splitter *s) {
   keel_function *f = s->function;
@@ -449,7 +463,7 @@ static keel_status seed_batch(keel_splitter *s) {
 
 static keel_status finish(keel_splitter *s) {
   keel_function *f = s->function;
-  for (uint32_t i = 0; i < f->output_count; i++)
+  for (uint32_t i = 0; i < f->output_count && !s->apart; i++)
     if (f->outputs[i] < s->count)
       KEEL_TRY(whole_of(s, f->outputs[i], &f->outputs[i]));
   KEEL_TRY(keel_function_sort(f));
@@ -459,16 +473,15 @@ static keel_status finish(keel_splitter *s) {
   return keel_function_types(f);
 }
 
-/* Constants that nobody reads any more go; what is left is the rank's. */
-static keel_status drop_constants(keel_splitter *s) {
-  keel_function *f = s->function;
+keel_status keel_split_drop_constants(keel_function *f, uint64_t *out_bytes) {
   keel_uses uses;
+  *out_bytes = 0;
   keel_status status = keel_uses_count(f, &uses);
   for (uint32_t i = 0; i < f->value_count && status == KD_OK; i++) {
     keel_tensor *constant = f->values[i].constant;
     if (!constant) continue;
     if (uses.counts[i]) {
-      s->facts.weights_here += constant->type ? constant->type->bytes : 0;
+      *out_bytes += constant->type ? constant->type->bytes : 0;
     } else {
       keel_tensor_release(constant);
       f->values[i].constant = NULL;
@@ -489,7 +502,30 @@ static keel_status split(keel_splitter *s) {
   for (uint32_t i = 0; i < nodes; i++)
     if (!f->nodes[i].dead) KEEL_TRY(visit(s, i));
   KEEL_TRY(finish(s));
-  return drop_constants(s);
+  return keel_split_drop_constants(f, &s->facts.weights_here);
+}
+
+keel_status keel_split_batch(keel_function *function,
+                             const keel_split_params *params,
+                             keel_split_piece *out_pieces, bool *out_meets) {
+  keel_splitter s = {.function = function,
+                     .params = params,
+                     .member = KEEL_ABSENT,
+                     .apart = true};
+  uint32_t n = function->output_count;
+  uint32_t *outputs = malloc(((size_t)n + 1) * sizeof *outputs);
+  if (!outputs) return keel_no_memory(n * sizeof *outputs);
+  if (n) memcpy(outputs, function->outputs, n * sizeof *outputs);
+  keel_status status = split(&s);
+  for (uint32_t i = 0; i < n && status == KD_OK; i++) {
+    const keel_shared *at = &s.values[outputs[i]];
+    out_pieces[i] = (keel_split_piece){at->share == KEEL_SHARE_PART, at->axis};
+    s.meets |= at->share == KEEL_SHARE_SUM;
+  }
+  *out_meets = s.meets;
+  free(outputs);
+  free(s.values);
+  return status;
 }
 
 /* ---- the program ---------------------------------------------------------------------------- */
@@ -500,7 +536,7 @@ static keel_status check(const keel_program *program,
     return keel_fail(KD_INVALID_ARGUMENT,
                      "keel_split_params.struct_size is %llu, and must be %zu",
                      (unsigned long long)params->struct_size, sizeof *params);
-  if (params->kind > KEEL_SPLIT_TENSOR || !params->size ||
+  if (params->kind > KEEL_SPLIT_PIPE || !params->size ||
       params->rank >= params->size)
     return keel_fail(
         KD_INVALID_ARGUMENT, "a split of kind %u for rank %u of %u",
@@ -557,17 +593,35 @@ static keel_status prepare(keel_program *to, const keel_split_params *params) {
   return keel_pass_prune(to->main);
 }
 
+/* A copy of the program's main function, with all that is known of its types. */
+static keel_status copy_main(keel_program *to, const keel_program *from,
+                             const keel_split_params *params) {
+  KEEL_TRY(
+      keel_function_clone(from->main, &to->arena, &to->functions, &to->main));
+  return prepare(to, params);
+}
+
 static keel_status fill(keel_program *to, const keel_program *from,
                         const keel_split_params *params,
                         keel_split_facts *out_facts) {
   keel_splitter s = {.params = params, .member = KEEL_ABSENT};
-  KEEL_TRY(
-      keel_function_clone(from->main, &to->arena, &to->functions, &to->main));
-  KEEL_TRY(prepare(to, params));
+  KEEL_TRY(copy_main(to, from, params));
   s.function = to->main;
   keel_status status = split(&s);
   free(s.values);
-  if (out_facts) *out_facts = s.facts;
+  *out_facts = s.facts;
+  return status;
+}
+
+/* What is only needed meanwhile is in a program of its own. */
+static keel_status fill_pipe(keel_program *to, const keel_program *from,
+                             const keel_split_params *params,
+                             keel_split_facts *out_facts) {
+  keel_program *draft = NULL;
+  KEEL_TRY(keel_program_create(from->context, &draft));
+  keel_status status = copy_main(draft, from, params);
+  if (status == KD_OK) status = keel_split_pipe(to, draft, params, out_facts);
+  keel_program_release(draft);
   return status;
 }
 
@@ -576,10 +630,14 @@ keel_status keel_program_split(const keel_program *program,
                                keel_program **out_program,
                                keel_split_facts *out_facts) {
   keel_program *made = NULL;
+  keel_split_facts facts = {0};
   *out_program = NULL;
   KEEL_TRY(check(program, params));
   KEEL_TRY(keel_program_create(program->context, &made));
-  keel_status status = fill(made, program, params, out_facts);
+  keel_status status = params->kind == KEEL_SPLIT_PIPE
+                           ? fill_pipe(made, program, params, &facts)
+                           : fill(made, program, params, &facts);
+  if (out_facts) *out_facts = facts;
   if (status == KD_OK)
     *out_program = made;
   else

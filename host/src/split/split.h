@@ -34,6 +34,8 @@ typedef struct keel_splitter {
   uint32_t member; /* the handle, or KEEL_ABSENT until an exchange needs it */
   uint32_t index;  /* of the node at hand */
   keel_node node;  /* as it was; the function's nodes may move */
+  bool apart;      /* nothing may be exchanged: outputs stay parts */
+  bool meets;      /* something would have to be */
 } keel_splitter;
 
 /* A rule: *out_done false: it does not know the form, and has changed nothing. */
@@ -80,5 +82,44 @@ keel_status keel_split_set_int(keel_splitter *s, const char *name,
 /* A constant list of integers. */
 keel_status keel_split_ints(keel_splitter *s, const int64_t *list,
                             int64_t count, uint32_t *out_value);
+
+/* ---- pipes ---------------------------------------------------------------------------------- */
+
+/* What a part of the batch gives for an output: a part of it along an axis, or all of it. */
+typedef struct keel_split_piece {
+  bool part;
+  uint32_t axis;
+} keel_split_piece;
+
+/* Rewrites a function, whose types are known, for one part of the batch.
+ *
+ * params      of kind KEEL_SPLIT_DATA: which part of how many
+ * out_pieces  one for each output
+ * out_meets   it can't be: a node needs more than its part */
+keel_status keel_split_batch(keel_function *function,
+                             const keel_split_params *params,
+                             keel_split_piece *out_pieces, bool *out_meets);
+
+/* The batch of the function's inputs; -1: not known. */
+int64_t keel_split_batch_of(const keel_function *function);
+
+/* Which stage each node is in, so that all take equal times.
+ *
+ * speeds      one for each stage, or NULL
+ * out_stages  one for each node; dead ones are in none
+ * out_shares  of the time, one for each stage */
+keel_status keel_split_stages(const keel_function *function, uint32_t size,
+                              const keel_split_speed *speeds,
+                              uint32_t *out_stages, double *out_shares);
+
+/* Makes a rank's program of a draft, whose main function has its types; drafts of parts of the
+ * batch go there too. */
+keel_status keel_split_pipe(keel_program *to, keel_program *draft,
+                            const keel_split_params *params,
+                            keel_split_facts *out_facts);
+
+/* Constants that nobody reads go; returns the bytes of those that stay. */
+keel_status keel_split_drop_constants(keel_function *function,
+                                      uint64_t *out_bytes);
 
 #endif /* KEEL_INSIDE_SPLIT_H */

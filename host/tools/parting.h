@@ -1,0 +1,25 @@
+/* parting.h - what the commands say and ask of models that ranks share (keel/split.h). */
+#ifndef KEEL_PARTING_H
+#define KEEL_PARTING_H
+
+#include <keel/link.h>
+#include <keel/split.h>
+
+#include "tool.h"
+
+/* The kind that a word means, KEEL_SPLIT_*; -1: none. */
+int parting_kind(const char *word);
+
+/* Whether --split and --parts are as they can be. Returns -1, or the exit status: what is wrong was
+ * reported. */
+int parting_check(const char *command, const char *split, uint64_t parts);
+
+/* How fast the ranks are: these devices, or, of a link, each rank's own. Those of one kind of
+ * device count as equally fast. The caller frees them; NULL: that failed, which was reported. */
+keel_split_speed *parting_speeds(keel_link *link, keel_device *const *devices,
+                                 uint32_t count);
+
+/* What a rank has got, in a line. */
+void parting_print(const char *split, const keel_split_facts *facts);
+
+#endif /* KEEL_PARTING_H */
