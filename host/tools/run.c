@@ -229,16 +229,67 @@ typedef struct sizes {
   session *run;
 } sizes;
 
+/* The file that is given for a program's input: by its name, or in its turn. NULL: none is. */
+static const char *file_for(const arguments *all, const keel_program *program,
+                            const char *input) {
+  bool named[PORTS] = {false};
+  const char *files[PORTS] = {NULL};
+  uint32_t count = keel_program_input_count(program), next = 0;
+  keel_port port;
+  if (count > PORTS) count = PORTS;
+  for (uint32_t i = 0; i < all->inputs.count; i++) {
+    const char *word = all->inputs.words[i];
+    uint32_t at = 0;
+    while (at < count && keel_program_input(program, at, &port) == KD_OK &&
+           !shape_for(word, port.name))
+      at++;
+    while (at == count && next < count && named[next])
+      next++;
+    if (at == count && next < count) {
+      files[next] = word;
+      named[next++] = true;
+    } else if (at < count) {
+      files[at] = shape_for(word, port.name);
+      named[at] = true;
+    }
+  }
+  for (uint32_t i = 0; i < count; i++)
+    if (keel_program_input(program, i, &port) == KD_OK &&
+        !strcmp(port.name, input))
+      return files[i];
+  return NULL;
+}
+
+/* The size in the file that is given; -1: none is, or it has other dimensions. */
+static int64_t size_in_file(const sizes *asked, const char *input,
+                            uint32_t axis) {
+  const char *file = file_for(asked->all, asked->run->program, input);
+  keel_tensor *value = NULL;
+  int64_t size = -1;
+  if (!file || keel_value_load(asked->run->context, file, KEEL_FILE_TENSOR,
+                               &value) != KD_OK)
+    return -1; /* it is said when the inputs are read */
+  if (axis < keel_tensor_rank(value)) size = keel_tensor_dims(value)[axis];
+  keel_tensor_release(value);
+  return size;
+}
+
+/* As --dim has it, or else --shape, or the input's file; else 1. */
 static int64_t split_size(void *context, const char *input, uint32_t axis,
                           const char *symbol) {
   const sizes *asked = context;
   const word_list *dims = &asked->all->dims;
-  const keel_port port = {.name = input, .symbols = &symbol};
-  (void)axis;
+  uint32_t rank = 0;
+  int64_t shape[16];
   for (uint32_t i = 0; symbol && i < dims->count && i < 64; i++)
-    if (size_for(dims->words[i], symbol) >= 0)
+    if (size_for(dims->words[i], symbol) >= 0) {
       asked->run->split_dims |= UINT64_C(1) << i;
-  return open_size(asked->all, &port, 0);
+      return size_for(dims->words[i], symbol);
+    }
+  if (given_shape(asked->all, input, &rank, shape) && axis < rank)
+    return shape[axis];
+  int64_t size = size_in_file(asked, input, axis);
+  return size < 0 ? 1 : size;
 }
 
 /* The number of ranks, and this one's. */
@@ -443,7 +494,7 @@ static int check_ranks(const arguments *all, const session *run) {
   for (uint32_t i = 0; i < run->input_count; i++)
     exchanges |= is_member(run, i);
   if (keel_link_check(run->link, run->program) != KD_OK) return complain();
-  if (!exchanges && !facts.rank)
+  if (!exchanges && !facts.rank && facts.size > 1)
     fprintf(stderr,
             "keel run: %s exchanges nothing: each of %u ranks runs all of it\n",
             all->model, (unsigned)facts.size);

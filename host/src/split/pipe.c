@@ -192,6 +192,14 @@ static uint32_t stage_of(const piper *p, uint32_t node) {
   return p->stages[node % p->each];
 }
 
+/* The stage that makes a value; KEEL_SPLIT_ANY_STAGE: all have it. */
+static uint32_t stage_with(const piper *p, uint32_t value) {
+  uint32_t from = value == KEEL_ABSENT || p->to->values[value].constant
+                      ? KEEL_ABSENT
+                      : p->to->values[value].producer;
+  return from == KEEL_ABSENT ? KEEL_SPLIT_ANY_STAGE : stage_of(p, from);
+}
+
 static keel_status find_member(piper *p) {
   const keel_port port = {.name = "keel.member",
                           .rank = KEEL_RANK_UNKNOWN,
@@ -267,9 +275,8 @@ static keel_status find_crossings(const piper *p, crossing **out_list,
   for (uint32_t i = 0; i < p->written; i++)
     for (uint32_t k = 0; k < f->nodes[i].input_count; k++) {
       uint32_t value = f->nodes[i].inputs[k];
-      uint32_t from =
-          value == KEEL_ABSENT ? KEEL_ABSENT : f->values[value].producer;
-      if (from != KEEL_ABSENT && stage_of(p, from) != stage_of(p, i))
+      uint32_t from = stage_with(p, value);
+      if (from != KEEL_SPLIT_ANY_STAGE && from != stage_of(p, i))
         list[count++] = (crossing){value, stage_of(p, i)};
     }
   qsort(list, count, sizeof *list, by_value);
@@ -278,7 +285,8 @@ static keel_status find_crossings(const piper *p, crossing **out_list,
   return KD_OK;
 }
 
-/* Reads of a value by the rank's nodes become reads of what it has received. */
+/* Reads of a value by the rank's nodes become reads of what it has received. What all have reads
+ * nothing of a stage. */
 static void read_instead(piper *p, const uint32_t *received) {
   for (uint32_t i = 0; i < p->written; i++)
     for (uint32_t k = 0; k < p->to->nodes[i].input_count; k++) {
@@ -300,7 +308,7 @@ static keel_status exchange(piper *p) {
     received[i] = KEEL_ABSENT;
   for (size_t i = 0; i < count && status == KD_OK; i++) {
     uint32_t value = list[i].value;
-    uint32_t from = stage_of(p, p->to->values[value].producer);
+    uint32_t from = stage_with(p, value);
     if (list[i].stage == rank)
       status = receive(p, value, from, &received[value]);
     else if (from == rank)
@@ -351,15 +359,13 @@ static keel_status join(piper *p, uint32_t output, uint32_t count,
 
 static keel_status make_output(piper *p, const keel_function *whole,
                                uint32_t output, uint32_t *out_value) {
-  uint32_t first = p->outputs[output];
-  uint32_t producer = p->to->values[first].producer;
+  uint32_t first = p->outputs[output], root = stage_with(p, first);
   bool parted = p->parts > 1 && p->pieces[output].part;
-  /* an input, a constant, or the only stage's */
-  if (!parted && (producer == KEEL_ABSENT || p->params->size == 1)) {
+  bool all_have = root == KEEL_SPLIT_ANY_STAGE || p->params->size == 1;
+  if (all_have && !parted) {
     *out_value = first;
     return KD_OK;
   }
-  uint32_t root = producer == KEEL_ABSENT ? 0 : stage_of(p, producer);
   const keel_type *type = whole->values[whole->outputs[output]].type;
   uint32_t value = KEEL_ABSENT;
   if (!type || !keel_type_known(type) || !kd_dtype_size(type->dtype))
@@ -367,12 +373,12 @@ static keel_status make_output(piper *p, const keel_function *whole,
                      "the shape of output \"%s\" is not known before a run, and"
                      " so it does not go to all ranks",
                      whole->output_ports[output].name);
-  if (root == p->params->rank && parted)
+  if (parted && (all_have || root == p->params->rank))
     KEEL_TRY(join(p, output, whole->output_count, &value));
   else if (root == p->params->rank)
     value = first;
   *out_value = value;
-  return p->params->size == 1 ? KD_OK : share(p, root, type, value, out_value);
+  return all_have ? KD_OK : share(p, root, type, value, out_value);
 }
 
 static keel_status add_outputs(piper *p, const keel_function *whole) {

@@ -469,7 +469,8 @@ static keel_status finish(keel_splitter *s) {
   KEEL_TRY(keel_function_sort(f));
   KEEL_TRY(keel_pass_prune(f));
   for (uint32_t i = 0; i < f->value_count; i++)
-    if (f->values[i].producer != KEEL_ABSENT) f->values[i].type = NULL;
+    if (f->values[i].producer != KEEL_ABSENT && !f->values[i].constant)
+      f->values[i].type = NULL;
   return keel_function_types(f);
 }
 

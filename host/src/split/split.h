@@ -103,10 +103,13 @@ keel_status keel_split_batch(keel_function *function,
 /* The batch of the function's inputs; -1: not known. */
 int64_t keel_split_batch_of(const keel_function *function);
 
+/* A node that any stage has which needs it: it depends on constants alone. */
+#define KEEL_SPLIT_ANY_STAGE UINT32_MAX
+
 /* Which stage each node is in, so that all take equal times.
  *
  * speeds      one for each stage, or NULL
- * out_stages  one for each node; dead ones are in none
+ * out_stages  one for each node, or KEEL_SPLIT_ANY_STAGE; dead ones are in none
  * out_shares  of the time, one for each stage */
 keel_status keel_split_stages(const keel_function *function, uint32_t size,
                               const keel_split_speed *speeds,

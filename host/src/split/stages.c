@@ -30,7 +30,10 @@ typedef struct cutting {
   const keel_function *function;
   const keel_split_speed *speeds; /* by stage; NULL: all are usual */
   uint32_t size;                  /* stages */
-  uint32_t nodes;
+  /* in their order, each right before what needs it first; without those of any stage */
+  uint32_t *order;
+  uint32_t *position; /* by node: in that order, or KEEL_ABSENT */
+  uint32_t nodes;     /* in it */
   /* by place, before a node: what goes through a cut there, in nanoseconds; infinite where it
    * can't be one */
   double *width;
@@ -40,6 +43,78 @@ typedef struct cutting {
   double *best;   /* by stage and place: the slowest stage so far */
   uint32_t *from; /* by the same: where the stage begins */
 } cutting;
+
+/* ---- order ------------------------------------------------------------------------------- */
+
+/* What has no value to wait for: its inputs are constants, or of such nodes. Nodes are sorted. */
+static bool is_of_constants(const cutting *c, const keel_node *node,
+                            const bool *waits) {
+  for (uint32_t k = 0; k < node->input_count; k++)
+    if (node->inputs[k] != KEEL_ABSENT && waits[node->inputs[k]]) return false;
+  return !keel_node_is_random(c->function, node) &&
+         !keel_node_has(node, KEEL_OP_RANDOM);
+}
+
+/* Marks these nodes in out_stages, and dead ones in position. */
+static keel_status find_constants(cutting *c, uint32_t *out_stages) {
+  const keel_function *f = c->function;
+  bool *waits = calloc((size_t)f->value_count + 1, sizeof *waits);
+  if (!waits) return keel_no_memory(f->value_count * sizeof *waits);
+  for (uint32_t i = 0; i < f->input_count; i++)
+    waits[f->inputs[i]] = true;
+  for (uint32_t i = 0; i < f->node_count; i++) {
+    const keel_node *node = &f->nodes[i];
+    bool any = node->dead || is_of_constants(c, node, waits);
+    out_stages[i] = any ? KEEL_SPLIT_ANY_STAGE : 0;
+    for (uint32_t k = 0; k < node->output_count && !any; k++)
+      if (node->outputs[k] != KEEL_ABSENT) waits[node->outputs[k]] = true;
+  }
+  free(waits);
+  return KD_OK;
+}
+
+/* The next node that one needs and that has no place yet; KEEL_ABSENT: it can have its own. */
+static uint32_t missing(const cutting *c, const uint32_t *stages, uint32_t node,
+                        uint32_t *next) {
+  const keel_node *at = &c->function->nodes[node];
+  while (next[node] < at->input_count) {
+    uint32_t value = at->inputs[next[node]++];
+    uint32_t from = value == KEEL_ABSENT ? KEEL_ABSENT
+                                         : c->function->values[value].producer;
+    if (from != KEEL_ABSENT && c->position[from] == KEEL_ABSENT &&
+        stages[from] != KEEL_SPLIT_ANY_STAGE)
+      return from;
+  }
+  return KEEL_ABSENT;
+}
+
+/* From the outputs back. */
+static keel_status order_nodes(cutting *c, const uint32_t *stages) {
+  const keel_function *f = c->function;
+  size_t n = (size_t)f->node_count + 1;
+  uint32_t *stack = malloc(n * sizeof *stack), *next = calloc(n, sizeof *next);
+  keel_status status = stack && next ? KD_OK : keel_no_memory(n * 4);
+  for (uint32_t i = 0; i < f->node_count; i++)
+    c->position[i] = KEEL_ABSENT;
+  for (uint32_t i = 0; i < f->output_count && status == KD_OK; i++) {
+    uint32_t last = f->values[f->outputs[i]].producer, depth = 0;
+    if (last != KEEL_ABSENT && stages[last] != KEEL_SPLIT_ANY_STAGE &&
+        c->position[last] == KEEL_ABSENT)
+      stack[depth++] = last;
+    while (depth) {
+      uint32_t need = missing(c, stages, stack[depth - 1], next);
+      if (need != KEEL_ABSENT) {
+        stack[depth++] = need;
+        continue;
+      }
+      c->position[stack[depth - 1]] = c->nodes;
+      c->order[c->nodes++] = stack[--depth];
+    }
+  }
+  free(stack);
+  free(next);
+  return status;
+}
 
 /* ---- places --------------------------------------------------------------------------- */
 
@@ -52,21 +127,30 @@ static bool can_be_sent(const keel_type *type) {
 static void note_value(const cutting *c, uint32_t value, uint32_t last,
                        double *steps, int32_t *walls) {
   const keel_value_info *info = &c->function->values[value];
+  uint32_t first = c->position[info->producer];
   bool sent = can_be_sent(info->type);
   double cost = sent ? MESSAGE + (double)info->type->bytes / WIRE : 0;
-  steps[info->producer + 1] += cost;
+  steps[first + 1] += cost;
   steps[last + 1] -= cost;
-  walls[info->producer + 1] += !sent;
+  walls[first + 1] += !sent;
   walls[last + 1] -= !sent;
 }
 
-/* By value: the last node that reads it. */
-static void find_last(const keel_function *f, uint32_t *last) {
-  for (uint32_t i = 0; i < f->value_count; i++)
+/* By value: the position of the last node that reads it. */
+static void find_last(const cutting *c, uint32_t *last) {
+  for (uint32_t i = 0; i < c->function->value_count; i++)
     last[i] = KEEL_ABSENT;
-  for (uint32_t i = 0; i < f->node_count; i++)
-    for (uint32_t k = 0; k < f->nodes[i].input_count && !f->nodes[i].dead; k++)
-      if (f->nodes[i].inputs[k] != KEEL_ABSENT) last[f->nodes[i].inputs[k]] = i;
+  for (uint32_t i = 0; i < c->nodes; i++) {
+    const keel_node *node = &c->function->nodes[c->order[i]];
+    for (uint32_t k = 0; k < node->input_count; k++)
+      if (node->inputs[k] != KEEL_ABSENT) last[node->inputs[k]] = i;
+  }
+}
+
+/* Whether a node in the order makes it. */
+static bool is_made(const cutting *c, uint32_t value) {
+  uint32_t from = c->function->values[value].producer;
+  return from != KEEL_ABSENT && c->position[from] != KEEL_ABSENT;
 }
 
 static keel_status find_widths(cutting *c) {
@@ -77,9 +161,9 @@ static keel_status find_widths(cutting *c) {
   int32_t *walls = calloc(places, sizeof *walls);
   keel_status status =
       last && steps && walls ? KD_OK : keel_no_memory(places * sizeof *steps);
-  if (status == KD_OK) find_last(f, last);
+  if (status == KD_OK) find_last(c, last);
   for (uint32_t i = 0; i < f->value_count && status == KD_OK; i++)
-    if (f->values[i].producer != KEEL_ABSENT && last[i] != KEEL_ABSENT)
+    if (is_made(c, i) && last[i] != KEEL_ABSENT)
       note_value(c, i, last[i], steps, walls);
   double width = 0;
   int32_t walled = 0;
@@ -103,10 +187,9 @@ static void find_times(cutting *c, uint32_t stage) {
   const kd_cost none = {.struct_size = sizeof none};
   c->until[0] = 0;
   for (uint32_t i = 0; i < c->nodes; i++) {
-    const keel_node *node = &c->function->nodes[i];
+    const keel_node *node = &c->function->nodes[c->order[i]];
     c->until[i + 1] =
-        c->until[i] +
-        (node->dead ? 0 : keel_cost_node(c->function, node, &rates, &none));
+        c->until[i] + keel_cost_node(c->function, node, &rates, &none);
   }
 }
 
@@ -163,7 +246,7 @@ static void take_stages(cutting *c, uint32_t *out_stages, double *out_shares) {
   for (uint32_t stage = c->size; stage-- > 0;) {
     uint32_t first = stage ? c->from[(size_t)stage * c->place_count + end] : 0;
     for (uint32_t i = c->places[first]; i < c->places[end]; i++)
-      out_stages[i] = stage;
+      out_stages[c->order[i]] = stage;
     find_times(c, stage);
     out_shares[stage] =
         (c->until[c->places[end]] - c->until[c->places[first]]) /
@@ -174,6 +257,8 @@ static void take_stages(cutting *c, uint32_t *out_stages, double *out_shares) {
 
 static keel_status find_stages(cutting *c, uint32_t *out_stages,
                                double *out_shares) {
+  KEEL_TRY(find_constants(c, out_stages));
+  KEEL_TRY(order_nodes(c, out_stages));
   KEEL_TRY(find_widths(c));
   find_times(c, 0);
   find_places(c);
@@ -203,13 +288,16 @@ keel_status keel_split_stages(const keel_function *function, uint32_t size,
   cutting c = {.function = function,
                .speeds = speeds,
                .size = size,
-               .nodes = function->node_count,
+               .order = malloc(places * sizeof *c.order),
+               .position = malloc(places * sizeof *c.position),
                .width = malloc(places * sizeof *c.width),
                .until = malloc(places * sizeof *c.until),
                .places = malloc((PLACES_MOST + 2) * sizeof *c.places)};
-  keel_status status = c.width && c.until && c.places
+  keel_status status = c.order && c.position && c.width && c.until && c.places
                            ? find_stages(&c, out_stages, out_shares)
                            : keel_no_memory(places * sizeof *c.width);
+  free(c.order);
+  free(c.position);
   free(c.width);
   free(c.until);
   free(c.places);
