@@ -189,7 +189,7 @@ static keel_status reduce(keel_splitter *s, bool *out_done) {
 }
 
 /* Rows of a table by their numbers: a part of the numbers gives a part of the result, and a part
- * of the columns too. */
+ * of the columns too. Along another axis than the one that is split, it is the rank's own. */
 static keel_status gather(keel_splitter *s, bool *out_done) {
   const keel_type *table = keel_split_type(s, 0);
   const keel_type *out = keel_split_out_type(s, 0);
@@ -199,6 +199,16 @@ static keel_status gather(keel_splitter *s, bool *out_done) {
     KEEL_TRY(keel_split_take_whole(s, 0));
     *out_done = true;
     return keel_split_give(s, 0, KEEL_SHARE_PART, axis);
+  }
+  if (table && out && keel_split_is_part(s, 0, &axis) &&
+      axis_of(s, 0) != axis) {
+    const keel_type *indices = keel_split_type(s, 1);
+    if (!indices) return KD_OK;
+    KEEL_TRY(keel_split_take_whole(s, 1));
+    *out_done = true;
+    return keel_split_give(
+        s, 0, KEEL_SHARE_PART,
+        axis < axis_of(s, 0) ? axis : axis + indices->rank - 1);
   }
   if (s->params->kind != KEEL_SPLIT_TENSOR || !rows || table->rank != 2 ||
       !keel_split_constant(s, 0) || keel_split_constant(s, 1) ||
@@ -224,15 +234,38 @@ static const struct {
 #include "onnx/elementwise.def"
     {"Identity", unary},
     {"Cast", unary},
+    {"CastLike", unary},
+    {"IsInf", unary},
+    {"IsNaN", unary},
     {"Clip", unary},
     {"QuantizeLinear", quantise},
     {"DequantizeLinear", quantise},
     {"Where", broadcast},
     {"Sum", broadcast},
+    {"Mean", broadcast},
+    {"Max", broadcast},
+    {"Min", broadcast},
     {"Softmax", along},
     {"LogSoftmax", along},
+    {"Hardmax", along},
+    {"LpNormalization", along},
     {"LayerNormalization", behind},
     {"RMSNormalization", behind},
+    {"ArgMax", keel_split_arg},
+    {"ArgMin", keel_split_arg},
+    {"CumSum", keel_split_beside_axes},
+    {"TopK", keel_split_beside},
+    {"Slice", keel_split_slice},
+    {"Pad", keel_split_pad},
+    {"Expand", keel_split_expand},
+    {"ConvTranspose", keel_split_batch_only},
+    {"DepthToSpace", keel_split_batch_only},
+    {"GroupNormalization", keel_split_batch_only},
+    {"InstanceNormalization", keel_split_batch_only},
+    {"LpPool", keel_split_batch_only},
+    {"GlobalLpPool", keel_split_batch_only},
+    {"LRN", keel_split_batch_only},
+    {"SpaceToDepth", keel_split_batch_only},
     {"Concat", concat},
     {"Split", split},
     {"MaxPool", pool},
@@ -244,6 +277,12 @@ static const struct {
     {"ReduceMean", reduce},
     {"ReduceMax", reduce},
     {"ReduceMin", reduce},
+    {"ReduceL1", reduce},
+    {"ReduceL2", reduce},
+    {"ReduceProd", reduce},
+    {"ReduceSumSquare", reduce},
+    {"ReduceLogSum", reduce},
+    {"ReduceLogSumExp", reduce},
     {"Gather", gather},
     {"MatMul", keel_split_product},
     {"Gemm", keel_split_gemm},

@@ -97,11 +97,82 @@ static keel_status gather(keel_splitter *s, uint32_t value, uint32_t axis,
   return KD_OK;
 }
 
+/* ---- computed again -------------------------------------------------------------------------- */
+
+/* What is less work than an exchange: so many nodes that give few elements. */
+#define AGAIN_NODES    24
+#define AGAIN_ELEMENTS 262144
+#define AGAIN_INPUTS   8
+#define AGAIN_WEIGHTS  16384 /* elements: each rank shall have a part of more */
+
+static bool is_product(const keel_node *node) {
+  const char *name = node->op->schema->name;
+  return strstr(name, "MatMul") || strstr(name, "Conv") ||
+         strstr(name, "Attention") || !strcmp(name, "Gemm") ||
+         !strcmp(name, "Einsum");
+}
+
+/* The node that made a value, as it was; NULL: there was none. */
+static const keel_node *maker(const keel_splitter *s, uint32_t value) {
+  uint32_t from = s->function->values[value].producer;
+  return from < s->were_count && s->were[from].op ? &s->were[from] : NULL;
+}
+
+/* Whether a value can be had as a whole from those that are, by few light nodes. *nodes: those
+ * that are left. */
+static bool is_light(const keel_splitter *s, uint32_t value, uint32_t *nodes) {
+  const keel_shared *at = &s->values[value];
+  const keel_node *node = maker(s, value);
+  if (at->share == KEEL_SHARE_WHOLE || at->whole != KEEL_ABSENT) return true;
+  if (!node || !*nodes || node->output_count != 1 ||
+      node->input_count > AGAIN_INPUTS || !at->type ||
+      at->type->elements > AGAIN_ELEMENTS ||
+      keel_node_has(node, KEEL_OP_CONTROL | KEEL_OP_RANDOM | KEEL_OP_STATE) ||
+      is_product(node))
+    return false;
+  --*nodes;
+  for (uint32_t i = 0; i < node->input_count; i++) {
+    if (node->inputs[i] == KEEL_ABSENT) continue;
+    const keel_tensor *weight = s->function->values[node->inputs[i]].constant;
+    bool large =
+        weight && weight->type && weight->type->elements > AGAIN_WEIGHTS;
+    if (large || !is_light(s, node->inputs[i], nodes)) return false;
+  }
+  return true;
+}
+
+/* The node once more, with wholes. */
+static keel_status compute_again(keel_splitter *s, uint32_t value) {
+  const keel_node *node = maker(s, value);
+  keel_shared *at = &s->values[value];
+  keel_node *made = NULL;
+  uint32_t inputs[AGAIN_INPUTS];
+  if (at->share == KEEL_SHARE_WHOLE || at->whole != KEEL_ABSENT) return KD_OK;
+  for (uint32_t i = 0; i < node->input_count; i++) {
+    inputs[i] = node->inputs[i];
+    if (inputs[i] == KEEL_ABSENT) continue;
+    KEEL_TRY(compute_again(s, inputs[i]));
+    if (s->values[inputs[i]].share != KEEL_SHARE_WHOLE)
+      inputs[i] = s->values[inputs[i]].whole;
+  }
+  at->whole = keel_function_value(s->function, "");
+  if (at->whole == KEEL_ABSENT) return KD_OUT_OF_MEMORY;
+  KEEL_TRY(keel_function_node(s->function, keel_opdef_retain(node->op),
+                              node->name, inputs, node->input_count, &at->whole,
+                              1, &made));
+  made->device = node->device;
+  return keel_function_infer(s->function, made);
+}
+
 /* A value of the function as it was, as a whole. */
 static keel_status whole_of(keel_splitter *s, uint32_t value,
                             uint32_t *out_value) {
   keel_shared *at = &s->values[value];
+  uint32_t nodes = AGAIN_NODES;
   if (at->share == KEEL_SHARE_WHOLE) at->whole = value;
+  if (at->whole == KEEL_ABSENT && at->share == KEEL_SHARE_PART &&
+      is_light(s, value, &nodes))
+    KEEL_TRY(compute_again(s, value));
   if (at->whole == KEEL_ABSENT)
     KEEL_TRY(at->share == KEEL_SHARE_SUM
                  ? add_exchange(s, "AllReduce", value, &at->whole)
@@ -381,13 +452,8 @@ static bool outputs_known(const keel_splitter *s) {
 static keel_status visit(keel_splitter *s, uint32_t index) {
   bool done = false;
   s->index = index;
-  s->node = s->function->nodes[index];
   /* a rule changes inputs one by one, and looks at all of them */
-  uint32_t *inputs =
-      keel_arena_copy_bytes(s->function->arena, s->node.inputs,
-                            (s->node.input_count + 1u) * sizeof *inputs);
-  if (!inputs) return KD_OUT_OF_MEMORY;
-  s->node.inputs = inputs;
+  s->node = s->were[index];
   keel_split_rule rule = keel_split_rule_of(&s->node);
   if (rule && outputs_known(s)) KEEL_TRY(rule(s, &done));
   return done ? KD_OK : compute_whole(s);
@@ -492,12 +558,41 @@ keel_status keel_split_drop_constants(keel_function *f, uint64_t *out_bytes) {
   return status;
 }
 
+/* Nodes as they are now; their ops are retained. */
+static keel_status remember(keel_splitter *s) {
+  keel_function *f = s->function;
+  s->were = calloc((size_t)f->node_count + 1, sizeof *s->were);
+  if (!s->were) return keel_no_memory(f->node_count * sizeof *s->were);
+  s->were_count = f->node_count;
+  for (uint32_t i = 0; i < f->node_count; i++) {
+    keel_node *at = &s->were[i];
+    if (f->nodes[i].dead) continue;
+    *at = f->nodes[i];
+    at->inputs = keel_arena_take(
+        f->arena, (at->input_count + (size_t)1) * sizeof *at->inputs);
+    at->op = at->inputs ? keel_opdef_retain(at->op) : NULL;
+    if (!at->inputs) return KD_OUT_OF_MEMORY;
+    if (at->input_count)
+      memcpy(at->inputs, f->nodes[i].inputs,
+             at->input_count * sizeof *at->inputs);
+  }
+  return KD_OK;
+}
+
+static void drop_splitter(keel_splitter *s) {
+  for (uint32_t i = 0; i < s->were_count; i++)
+    if (s->were[i].op) keel_opdef_release(s->were[i].op);
+  free(s->were);
+  free(s->values);
+}
+
 static keel_status split(keel_splitter *s) {
   keel_function *f = s->function;
   uint32_t nodes = f->node_count;
   s->count = f->value_count;
   s->values = calloc((size_t)s->count + 1, sizeof *s->values);
   if (!s->values) return keel_no_memory(s->count * sizeof *s->values);
+  KEEL_TRY(remember(s));
   begin_values(s);
   if (s->params->kind == KEEL_SPLIT_DATA) KEEL_TRY(seed_batch(s));
   for (uint32_t i = 0; i < nodes; i++)
@@ -525,7 +620,7 @@ keel_status keel_split_batch(keel_function *function,
   }
   *out_meets = s.meets;
   free(outputs);
-  free(s.values);
+  drop_splitter(&s);
   return status;
 }
 
@@ -609,7 +704,7 @@ static keel_status fill(keel_program *to, const keel_program *from,
   KEEL_TRY(copy_main(to, from, params));
   s.function = to->main;
   keel_status status = split(&s);
-  free(s.values);
+  drop_splitter(&s);
   *out_facts = s.facts;
   return status;
 }

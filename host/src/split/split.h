@@ -34,8 +34,10 @@ typedef struct keel_splitter {
   uint32_t member; /* the handle, or KEEL_ABSENT until an exchange needs it */
   uint32_t index;  /* of the node at hand */
   keel_node node;  /* as it was; the function's nodes may move */
-  bool apart;      /* nothing may be exchanged: outputs stay parts */
-  bool meets;      /* something would have to be */
+  keel_node *were; /* by node: as they were, for what is computed again */
+  uint32_t were_count;
+  bool apart; /* nothing may be exchanged: outputs stay parts */
+  bool meets; /* something would have to be */
 } keel_splitter;
 
 /* A rule: *out_done false: it does not know the form, and has changed nothing. */
@@ -46,6 +48,14 @@ keel_split_rule keel_split_rule_of(const keel_node *node);
 keel_status keel_split_product(keel_splitter *s, bool *out_done);
 keel_status keel_split_gemm(keel_splitter *s, bool *out_done);
 keel_status keel_split_conv(keel_splitter *s, bool *out_done);
+/* Along one axis or several, and not along others: beside.c. */
+keel_status keel_split_beside(keel_splitter *s, bool *out_done);
+keel_status keel_split_beside_axes(keel_splitter *s, bool *out_done);
+keel_status keel_split_arg(keel_splitter *s, bool *out_done);
+keel_status keel_split_slice(keel_splitter *s, bool *out_done);
+keel_status keel_split_pad(keel_splitter *s, bool *out_done);
+keel_status keel_split_expand(keel_splitter *s, bool *out_done);
+keel_status keel_split_batch_only(keel_splitter *s, bool *out_done);
 keel_status keel_split_reshape(keel_splitter *s, bool *out_done);
 keel_status keel_split_transpose(keel_splitter *s, bool *out_done);
 keel_status keel_split_squeeze(keel_splitter *s, bool *out_done);
