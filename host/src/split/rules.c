@@ -104,10 +104,12 @@ static keel_status behind(keel_splitter *s, bool *out_done) {
   return keel_split_give(s, 0, KEEL_SHARE_PART, axis);
 }
 
-/* Concat of parts along another axis. */
+/* Concat of parts along another axis; of a cache, what is new is the part. */
 static keel_status concat(keel_splitter *s, bool *out_done) {
-  uint32_t axis = 0;
-  if (!keel_split_out_type(s, 0) || !keel_split_is_part(s, 0, &axis) ||
+  uint32_t axis = 0, part = 0;
+  while (part < s->node.input_count && !keel_split_is_part(s, part, &axis))
+    part++;
+  if (!keel_split_out_type(s, 0) || part == s->node.input_count ||
       axis_of(s, 0) == axis)
     return KD_OK;
   for (uint32_t i = 0; i < s->node.input_count; i++)
