@@ -3,14 +3,16 @@
 #include <sys/stat.h>
 
 #include "parting.h"
+#include "smpi.h"
 #include "tool.h"
 
 typedef struct arguments {
   common common;
   operands models; /* one */
-  const char *model, *output, *device, *dump, *split;
+  const char *model, *output, *device, *dump, *split, *trace;
   bool text, by_cost;
   uint64_t ranks, parts;
+  double bytes_as;
   word_list places, skips, dims;
 } arguments;
 
@@ -51,6 +53,14 @@ static const option options[] = {
     {"--dim", "NAME=4",
      "size of the open dimensions of that name, for --split\n(1)",
      .list = &given.dims},
+    {"--smpi-trace", "DIR",
+     "write no program, but what each rank computes and\n"
+     "exchanges, for `smpirun -replay DIR/ranks` of SimGrid",
+     .text = &given.trace},
+    {"--bytes-as", "X",
+     "in such traces, an op counts as X flops for each byte\n"
+     "that it reads or writes, if that is more than it\ncomputes (0)",
+     .number = &given.bytes_as},
     {"--dump-after", "PASS",
      "print the program after each run of a pass, or of\n"
      "\"all\"; larger constants are left out",
@@ -62,20 +72,38 @@ static const option options[] = {
 
 static const command syntax = {
     "usage: keel compile MODEL -o FILE [OPTION]...\n"
-    "       keel compile MODEL --dump-after PASS [OPTION]...\n\n"
+    "       keel compile MODEL --dump-after PASS [OPTION]...\n"
+    "       keel compile MODEL --smpi-trace DIR --np N [OPTION]...\n\n"
     "Compiles a model to Keel's own program format, which `keel run` and\n"
     "keel_program_load open much faster than ONNX.\n\n",
     options, &given.common, &given.models, .one_word = true};
 
+/* Of options that do not go together; -1: all do. */
+static int check_trace(void) {
+  if (!given.trace)
+    return given.bytes_as > 0
+               ? usage_error("compile", "--bytes-as is for --smpi-trace")
+               : -1;
+  if (given.output || given.dump || given.text)
+    return usage_error("compile",
+                       "--smpi-trace writes traces alone: give no -o, --text or"
+                       " --dump-after");
+  return given.ranks ? -1
+                     : usage_error("compile",
+                                   "--smpi-trace is of so many ranks: give"
+                                   " --np N");
+}
+
 static int parse(int argc, char **argv) {
   int result = options_read(&syntax, argc, argv);
+  if (result < 0) result = check_trace();
   if (result >= 0) return result;
   if (!given.models.count) return usage_error("compile", "give a model file");
-  if (!given.output && !given.dump)
+  if (!given.output && !given.dump && !given.trace)
     return usage_error("compile", "no output file: give -o FILE");
-  if (!given.split != !given.ranks)
+  if (!given.trace && !given.split != !given.ranks)
     return usage_error("compile", "--split and --np go together");
-  if (given.split && (!given.output || given.dump))
+  if (given.split && !given.trace && (!given.output || given.dump))
     return usage_error("compile",
                        "--split writes files: give -o FILE, and no"
                        " --dump-after");
@@ -140,17 +168,18 @@ static keel_status make(arguments *all, keel_context *context,
   };
   keel_status status = KD_OK;
   *out_program = NULL;
-  if (all->device)
+  if (all->device || all->trace) /* a trace is of what would run */
     status = keel_device_find(context, all->device, &params.device);
   if (status == KD_OK && all->dump) {
     status = keel_plan_create(model, &params, &plan);
     keel_plan_release(plan);
     params.on_pass = NULL;
   }
-  if (all->text && params.skip_count < WORDS_MOST) /* nothing to keep it in */
+  bool bare = all->text || all->trace; /* nothing to keep it in */
+  if (bare && params.skip_count < WORDS_MOST)
     all->skips.words[params.skip_count++] = "regions";
-  bool changed = all->device || all->by_cost || all->places.count;
-  if (status == KD_OK && all->output && changed)
+  bool changed = params.device || all->by_cost || all->places.count;
+  if (status == KD_OK && (all->output || all->trace) && changed)
     status = keel_program_compile(model, &params, out_program);
   return status;
 }
@@ -191,6 +220,39 @@ static int write_rank(arguments *all, keel_context *context,
   return result;
 }
 
+/* One rank's program, for its trace; `own` stays the caller's. */
+static int trace_program(arguments *all, keel_context *context,
+                         keel_program *own, uint32_t from, uint32_t to) {
+  const smpi_traces traces = {all->trace, (uint32_t)all->ranks, all->bytes_as};
+  keel_program *made = NULL;
+  keel_status status = make(all, context, own, &made);
+  progress_end();
+  int result = status == KD_OK ? 0 : complain();
+  if (!result) result = smpi_write(&traces, made ? made : own, from, to);
+  keel_program_release(made);
+  return result;
+}
+
+/* A split by data or by weights gives all ranks the same ops on values of the same sizes, so
+ * that one program stands for all. */
+static int trace_split(arguments *all, keel_context *context,
+                       keel_program *model, keel_split_params *params) {
+  keel_program *own = NULL;
+  keel_split_facts facts;
+  progress("splitting %s", all->model);
+  keel_status status = keel_program_split(model, params, &own, &facts);
+  progress_end();
+  int result = status == KD_OK
+                   ? trace_program(all, context, own, 0, params->size)
+                   : complain();
+  if (!result)
+    printf("weights %.1f MiB of %.1f MiB\n",
+           (double)facts.weights_here / (1u << 20),
+           (double)facts.weights / (1u << 20));
+  keel_program_release(own);
+  return result;
+}
+
 static int write_ranks(arguments *all, keel_context *context,
                        keel_program *model) {
   keel_split_params params = {.struct_size = sizeof params,
@@ -200,6 +262,7 @@ static int write_ranks(arguments *all, keel_context *context,
                               .size_of = split_size,
                               .size_context = &all->dims};
   int result = 0;
+  if (all->trace) return trace_split(all, context, model, &params);
   for (; params.rank < params.size && !result; params.rank++)
     result = write_rank(all, context, model, &params);
   return result;
@@ -211,6 +274,11 @@ static int work(arguments *all, keel_context *context) {
   progress("reading %s", all->model);
   keel_status status = keel_program_load(context, all->model, &model);
   progress("compiling %s", all->model);
+  if (status == KD_OK && all->trace && !all->split) {
+    int result = trace_program(all, context, model, 0, (uint32_t)all->ranks);
+    keel_program_release(model);
+    return result;
+  }
   if (status == KD_OK && all->split) {
     int result = write_ranks(all, context, model);
     keel_program_release(model);

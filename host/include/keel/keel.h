@@ -7,6 +7,7 @@
  *   group.h    what several devices do together
  *   link.h     what several processes do together, on one machine or many
  *   split.h    one program's parts for several devices or processes
+ *   phases.h   what a program computes and exchanges, for simulators
  *   file.h     values in files
  *   dlpack.h   tensors from and to other libraries
  *   external.h tensors' memory for other processes and devices, and theirs
@@ -29,6 +30,7 @@
 #include <keel/link.h>
 #include <keel/native.h>
 #include <keel/op.h>
+#include <keel/phases.h>
 #include <keel/program.h>
 #include <keel/split.h>
 #include <keel/tensor.h>

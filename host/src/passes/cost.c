@@ -105,9 +105,20 @@ static const keel_type *type_of(const keel_function *function,
   return function->values[values[index]].type;
 }
 
-/* Multiplications and additions: of products and convolutions by their shapes, else
- * one an element. */
-static double flops_of(const keel_function *function, const keel_node *node) {
+static bool is_of(const keel_type *type, uint32_t rank) {
+  return type && type->rank == rank && keel_type_known(type);
+}
+
+/* Of each query with each key, and of what that weighs the values by. Queries, keys and values
+ * are [batch, heads, words, width]. */
+static double attention_flops(const keel_type *q, const keel_type *k,
+                              const keel_type *v) {
+  double pairs = (double)q->elements / (double)(q->dims[3] + !q->dims[3]) *
+                 (double)k->dims[2];
+  return 2 * pairs * (double)(q->dims[3] + v->dims[3]);
+}
+
+double keel_cost_flops(const keel_function *function, const keel_node *node) {
   const char *op = node->op->schema->name;
   const keel_type *x = type_of(function, node->inputs, node->input_count, 0);
   const keel_type *w = type_of(function, node->inputs, node->input_count, 1);
@@ -125,16 +136,15 @@ static double flops_of(const keel_function *function, const keel_node *node) {
     bool flipped = keel_attr_int(node->op, "transA", 0) != 0;
     return 2 * out * (double)x->dims[flipped ? 0 : x->rank - 1];
   }
+  const keel_type *v = type_of(function, node->inputs, node->input_count, 2);
+  if (!strcmp(op, "Attention") && x->rank == 4 && is_of(w, 4) && is_of(v, 4))
+    return attention_flops(x, w, v);
   return out;
 }
 
-double keel_cost_node(const keel_function *function, const keel_node *node,
-                      const keel_speed *speed, const kd_cost *estimate) {
-  if (estimate->time) return (double)estimate->time;
-  double bytes = (double)estimate->bytes, flops = (double)estimate->flops;
-  if (!estimate->flops) flops = flops_of(function, node);
-  uint32_t count = node->input_count + node->output_count;
-  for (uint32_t i = 0; i < count && !estimate->bytes; i++) {
+double keel_cost_bytes(const keel_function *function, const keel_node *node) {
+  double bytes = 0;
+  for (uint32_t i = 0; i < node->input_count + node->output_count; i++) {
     const keel_type *type =
         i < node->input_count
             ? type_of(function, node->inputs, node->input_count, i)
@@ -142,6 +152,15 @@ double keel_cost_node(const keel_function *function, const keel_node *node,
                       i - node->input_count);
     if (type && keel_type_known(type)) bytes += (double)type->bytes;
   }
+  return bytes;
+}
+
+double keel_cost_node(const keel_function *function, const keel_node *node,
+                      const keel_speed *speed, const kd_cost *estimate) {
+  if (estimate->time) return (double)estimate->time;
+  double bytes = (double)estimate->bytes, flops = (double)estimate->flops;
+  if (!estimate->flops) flops = keel_cost_flops(function, node);
+  if (!estimate->bytes) bytes = keel_cost_bytes(function, node);
   double arithmetic = flops / speed->flops;
   double traffic = bytes / speed->bytes;
   return speed->launch + (arithmetic > traffic ? arithmetic : traffic);

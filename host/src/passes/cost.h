@@ -9,6 +9,13 @@
  * alone: its flops are 0. Returns KD_OK, or why it can't be. */
 keel_status keel_cost_speed(keel_device *device, keel_speed *out_speed);
 
+/* Multiplications and additions of a node: of products, convolutions and attention by their
+ * shapes, else one an element; 0: types are not known. */
+double keel_cost_flops(const keel_function *function, const keel_node *node);
+
+/* What it reads and writes, as far as types are known. */
+double keel_cost_bytes(const keel_function *function, const keel_node *node);
+
 /* What a node takes on a device of that speed, its types known: arithmetic or memory
  * traffic, whichever is slower. What the kernel's own estimate knows comes first; 0
  * in it is not known. */

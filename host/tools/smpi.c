@@ -1,0 +1,241 @@
+/* smpi.c - traces for SimGrid: a file for each rank, whose lines are actions. Each begins with the
+ * rank: "3 compute 1e9", "3 allreduce COUNT FLOPS TYPE". */
+#include "smpi.h"
+
+#include <errno.h>
+#include <keel/phases.h>
+#include <limits.h>
+#include <sys/stat.h>
+
+typedef struct phase_list {
+  keel_phase *items;
+  uint32_t count, room;
+  bool failed; /* no memory */
+} phase_list;
+
+static void take(void *context, const keel_phase *phase) {
+  phase_list *all = context;
+  if (all->count == all->room) {
+    uint32_t room = all->room ? 2 * all->room : 64;
+    keel_phase *items = realloc(all->items, room * sizeof *items);
+    all->failed |= !items;
+    if (!items) return;
+    all->items = items;
+    all->room = room;
+  }
+  all->items[all->count++] = *phase;
+}
+
+/* ---- one action --------------------------------------------------------------------------- */
+
+/* SMPI's number of a type that has its size; 6 is its byte. */
+static int type_number(kd_dtype dtype) {
+  switch (dtype) {
+    case KD_F64:
+      return 0;
+    case KD_I32:
+      return 1;
+    case KD_I16:
+      return 3;
+    case KD_I64:
+      return 4;
+    case KD_F32:
+      return 5;
+    default:
+      return 6;
+  }
+}
+
+static bool is(const keel_phase *phase, const char *op) {
+  return !strcmp(phase->exchange, op);
+}
+
+/* Whether a rank gives a part of its elements to each of the others. */
+static bool gives_parts(const keel_phase *phase) {
+  return is(phase, "ReduceScatter") || is(phase, "AllToAll");
+}
+
+/* In SMPI's type. */
+static uint64_t count_of(const keel_phase *phase) {
+  uint64_t each =
+      type_number(phase->dtype) == 6 ? keel_dtype_size(phase->dtype) : 1;
+  return phase->count * each;
+}
+
+/* Of the additions of a reduction, which ranks share. */
+static double reduction_flops(const smpi_traces *to, const keel_phase *phase) {
+  double moved = 3.0 * (double)keel_dtype_size(phase->dtype) * to->bytes_as;
+  double each = moved > 1 ? moved : 1;
+  return each * (double)phase->count * (to->ranks - 1) / to->ranks;
+}
+
+static void write_pairs(FILE *file, const keel_phase *phase, uint32_t rank) {
+  int type = type_number(phase->dtype);
+  unsigned long long count = count_of(phase);
+  for (uint32_t i = 0; i < phase->pair_count; i++) {
+    long long from = phase->pairs[2 * i], to = phase->pairs[2 * i + 1];
+    if (from == to) continue;
+    if (from == rank)
+      fprintf(file, "%u isend %lld 0 %llu %d\n", rank, to, count, type);
+    if (to == rank)
+      fprintf(file, "%u irecv %lld 0 %llu %d\n", rank, from, count, type);
+  }
+  fprintf(file, "%u waitall\n", rank);
+}
+
+static void write_exchange(const smpi_traces *to, FILE *file,
+                           const keel_phase *phase, uint32_t rank) {
+  int type = type_number(phase->dtype);
+  unsigned long long count = count_of(phase), part = count / to->ranks;
+  double flops = reduction_flops(to, phase);
+  if (is(phase, "AllReduce")) {
+    fprintf(file, "%u allreduce %llu %.0f %d\n", rank, count, flops, type);
+  } else if (is(phase, "AllGather")) {
+    fprintf(file, "%u allgather %llu %llu %d %d\n", rank, count, count, type,
+            type);
+  } else if (is(phase, "AllToAll")) {
+    fprintf(file, "%u alltoall %llu %llu %d %d\n", rank, part, part, type,
+            type);
+  } else if (is(phase, "Broadcast")) {
+    fprintf(file, "%u bcast %llu %u %d\n", rank, count, (unsigned)phase->root,
+            type);
+  } else if (is(phase, "ReduceScatter")) {
+    fprintf(file, "%u reducescatter", rank);
+    for (uint32_t i = 0; i < to->ranks; i++)
+      fprintf(file, " %llu", part);
+    fprintf(file, " %.0f %d\n", flops, type);
+  } else {
+    write_pairs(file, phase, rank);
+  }
+}
+
+/* ---- what can't be replayed ----------------------------------------------------------------- */
+
+static bool check(const smpi_traces *to, const keel_phase *phase) {
+  static const char *const known[] = {"AllReduce", "AllGather",
+                                      "AllToAll",  "Broadcast",
+                                      "Permute",   "ReduceScatter"};
+  bool found = false;
+  for (size_t i = 0; phase->exchange && i < sizeof known / sizeof *known; i++)
+    found |= is(phase, known[i]);
+  if (!phase->exchange) return true;
+  if (!found)
+    fprintf(stderr, "keel compile: %s \"%s\" can't be put into a trace\n",
+            phase->exchange, phase->name);
+  else if (phase->size && phase->size != to->ranks)
+    fprintf(stderr, "keel compile: %s \"%s\" is for %u ranks, and --np is %u\n",
+            phase->exchange, phase->name, (unsigned)phase->size,
+            (unsigned)to->ranks);
+  else if (count_of(phase) > INT_MAX)
+    fprintf(stderr,
+            "keel compile: %s \"%s\" is of %llu elements, and SMPI counts up"
+            " to %d\n",
+            phase->exchange, phase->name, (unsigned long long)phase->count,
+            INT_MAX);
+  else
+    return true;
+  return false;
+}
+
+/* ---- files ------------------------------------------------------------------------------------ */
+
+static int complain_of(const char *path) {
+  fprintf(stderr, "keel compile: %s: %s\n", path, strerror(errno));
+  return 1;
+}
+
+static int close_file(FILE *file, const char *path) {
+  bool failed = ferror(file) != 0;
+  failed |= fclose(file) != 0;
+  return failed ? complain_of(path) : 0;
+}
+
+/* The folder, and its list of traces, which names them in full: smpirun is run anywhere. */
+static int begin(const smpi_traces *traces) {
+  char path[PATH_MAX + 16], folder[PATH_MAX];
+  if (mkdir(traces->folder, 0777) != 0 && errno != EEXIST)
+    return complain_of(traces->folder);
+  if (!realpath(traces->folder, folder)) return complain_of(traces->folder);
+  snprintf(path, sizeof path, "%s/ranks", folder);
+  FILE *file = fopen(path, "w");
+  if (!file) return complain_of(path);
+  for (uint32_t i = 0; i < traces->ranks; i++)
+    fprintf(file, "%s/rank-%u\n", folder, (unsigned)i);
+  return close_file(file, path);
+}
+
+static int write_rank(const smpi_traces *to, const phase_list *all,
+                      uint32_t rank) {
+  char path[PATH_MAX + 16];
+  snprintf(path, sizeof path, "%s/rank-%u", to->folder, (unsigned)rank);
+  FILE *file = fopen(path, "w");
+  if (!file) return complain_of(path);
+  fprintf(file, "%u init\n", (unsigned)rank);
+  for (uint32_t i = 0; i < all->count; i++) {
+    const keel_phase *phase = &all->items[i];
+    if (phase->flops > 0)
+      fprintf(file, "%u compute %.0f\n", (unsigned)rank, phase->flops);
+    if (phase->exchange) write_exchange(to, file, phase, rank);
+  }
+  fprintf(file, "%u finalize\n", (unsigned)rank);
+  return close_file(file, path);
+}
+
+/* Of what each rank gives, how much there is to be sent: nobody sends itself its own part. */
+static double sent(const smpi_traces *to, const keel_phase *phase) {
+  double all = (double)phase->count * (double)keel_dtype_size(phase->dtype);
+  double others = (double)(to->ranks - 1) / to->ranks;
+  return is(phase, "AllReduce")   ? 2 * others * all
+         : is(phase, "AllGather") ? (to->ranks - 1) * all
+         : gives_parts(phase)     ? others * all
+                                  : all;
+}
+
+static void print(const smpi_traces *to, const phase_list *all, uint32_t from,
+                  uint32_t count) {
+  double flops = 0, bytes = 0;
+  unsigned exchanges = 0, unknown = 0;
+  for (uint32_t i = 0; i < all->count; i++) {
+    flops += all->items[i].flops;
+    unknown += all->items[i].unknown;
+    if (!all->items[i].exchange) continue;
+    exchanges++;
+    bytes += sent(to, &all->items[i]);
+  }
+  bool small = bytes < 1u << 20;
+  if (count == to->ranks)
+    printf("%s/ranks: %u ranks, each of", to->folder, (unsigned)count);
+  else
+    printf("%s/rank-%u:", to->folder, (unsigned)from);
+  printf(" %.3f Gflop and %u exchanges, which send %.3f %s or more\n",
+         flops * 1e-9, exchanges, bytes / (small ? 1u << 10 : 1u << 20),
+         small ? "KiB" : "MiB");
+  if (unknown)
+    printf("%u ops count as nothing: their sizes are known in a run only\n",
+           unknown);
+}
+
+int smpi_write(const smpi_traces *traces, const keel_program *program,
+               uint32_t from, uint32_t to) {
+  phase_list all = {0};
+  int result = 0;
+  keel_status status =
+      keel_program_phases(program, traces->bytes_as, take, &all);
+  if (status != KD_OK) result = complain();
+  if (all.failed) {
+    fprintf(stderr, "keel compile: no memory\n");
+    result = 1;
+  }
+  for (uint32_t i = 0; i < all.count && !result; i++)
+    result = !check(traces, &all.items[i]);
+  if (!from && !result) result = begin(traces);
+  for (uint32_t rank = from; rank < to && !result; rank++) {
+    progress("writing the trace of rank %u of %u", (unsigned)rank,
+             (unsigned)traces->ranks);
+    result = write_rank(traces, &all, rank);
+  }
+  progress_end();
+  if (!result) print(traces, &all, from, to - from);
+  free(all.items);
+  return result;
+}
