@@ -13,6 +13,18 @@ typedef struct phase_list {
   bool failed; /* no memory */
 } phase_list;
 
+/* A copy, with what it borrows; false: no memory. */
+static bool keep(keel_phase *phase) {
+  int64_t *pairs = NULL;
+  uint32_t count = 2 * phase->pair_count;
+  char *name = strdup(phase->name ? phase->name : "");
+  if (count) pairs = malloc(count * sizeof *pairs);
+  if (pairs) memcpy(pairs, phase->pairs, count * sizeof *pairs);
+  phase->name = name;
+  phase->pairs = pairs;
+  return name && (pairs || !count);
+}
+
 static void take(void *context, const keel_phase *phase) {
   phase_list *all = context;
   if (all->count == all->room) {
@@ -23,7 +35,16 @@ static void take(void *context, const keel_phase *phase) {
     all->items = items;
     all->room = room;
   }
-  all->items[all->count++] = *phase;
+  all->items[all->count] = *phase;
+  all->failed |= !keep(&all->items[all->count++]);
+}
+
+static void release(phase_list *all) {
+  for (uint32_t i = 0; i < all->count; i++) {
+    free((void *)(uintptr_t)all->items[i].name);
+    free((void *)(uintptr_t)all->items[i].pairs);
+  }
+  free(all->items);
 }
 
 /* ---- one action --------------------------------------------------------------------------- */
@@ -236,6 +257,6 @@ int smpi_write(const smpi_traces *traces, const keel_program *program,
   }
   progress_end();
   if (!result) print(traces, &all, from, to - from);
-  free(all.items);
+  release(&all);
   return result;
 }

@@ -19,7 +19,7 @@ typedef struct keel_phase {
   uint32_t
       unknown; /* ops whose sizes are not known, and which count as nothing */
   const char *exchange; /* its op: "AllReduce"; NULL: the program's end */
-  const char *name;     /* of its node */
+  const char *name;     /* of its node; borrowed until the call returns */
   kd_dtype dtype;
   uint64_t count; /* elements that a rank gives */
   uint32_t size;  /* ranks that it is for; 0: any number */
@@ -29,7 +29,7 @@ typedef struct keel_phase {
   uint32_t pair_count;
 } keel_phase;
 
-/* Calls `found` for each phase, in the order of the program. What keel_program_compile gives has
+/* Calls `found` for each phase, in the order of the program, before it returns. What keel_program_compile gives has
  * the ops that a plan runs: in a model as it was loaded, none is fused or folded yet.
  *
  * bytes_as  an op counts as so many flops for each byte that it reads or writes, where that is

@@ -142,17 +142,27 @@ double keel_cost_flops(const keel_function *function, const keel_node *node) {
   return out;
 }
 
+/* Whether it reads no more of its first input than it writes. */
+static bool reads_parts(const char *op) {
+  return !strcmp(op, "Slice") || !strncmp(op, "Gather", 6);
+}
+
 double keel_cost_bytes(const keel_function *function, const keel_node *node) {
-  double bytes = 0;
-  for (uint32_t i = 0; i < node->input_count + node->output_count; i++) {
+  double read = 0, written = 0;
+  for (uint32_t i = 0; i < node->output_count; i++) {
     const keel_type *type =
-        i < node->input_count
-            ? type_of(function, node->inputs, node->input_count, i)
-            : type_of(function, node->outputs, node->output_count,
-                      i - node->input_count);
-    if (type && keel_type_known(type)) bytes += (double)type->bytes;
+        type_of(function, node->outputs, node->output_count, i);
+    if (type && keel_type_known(type)) written += (double)type->bytes;
   }
-  return bytes;
+  for (uint32_t i = 0; i < node->input_count; i++) {
+    const keel_type *type =
+        type_of(function, node->inputs, node->input_count, i);
+    if (!type || !keel_type_known(type)) continue;
+    double bytes = (double)type->bytes;
+    bool part = !i && bytes > written && reads_parts(node->op->schema->name);
+    read += part ? written : bytes;
+  }
+  return read + written;
 }
 
 double keel_cost_node(const keel_function *function, const keel_node *node,

@@ -2,6 +2,7 @@
 #include <keel/phases.h>
 
 #include "passes/cost.h"
+#include "passes/passes.h"
 
 /* Of what moves nothing: shapes of a value, and views of its memory. */
 static bool is_free(const keel_node *node) {
@@ -80,11 +81,9 @@ static keel_status read_exchange(const keel_function *f, const keel_node *node,
   return KD_OK;
 }
 
-keel_status keel_program_phases(const keel_program *program, double bytes_as,
-                                void (*found)(void *context,
-                                              const keel_phase *phase),
-                                void *context) {
-  const keel_function *f = program->main;
+static keel_status list(const keel_function *f, double bytes_as,
+                        void (*found)(void *context, const keel_phase *phase),
+                        void *context) {
   keel_phase phase = {0};
   for (uint32_t i = 0; i < f->node_count; i++) {
     const keel_node *node = &f->nodes[i];
@@ -101,4 +100,31 @@ keel_status keel_program_phases(const keel_program *program, double bytes_as,
   }
   found(context, &phase);
   return KD_OK;
+}
+
+/* Sizes that are computed from others are found; the program itself may be another's, too. */
+static keel_status find_sizes(keel_function *functions, keel_function *main) {
+  const keel_plan_params none = {.struct_size = sizeof none};
+  const keel_cancellation never = {0};
+  const keel_pass_call call = {.params = &none,
+                               .main = main,
+                               .cancellation = &never,
+                               .sizes_only = true};
+  KEEL_TRY(keel_function_sort(main));
+  KEEL_TRY(keel_function_types(main));
+  return keel_pass_fold(functions, &call);
+}
+
+keel_status keel_program_phases(const keel_program *program, double bytes_as,
+                                void (*found)(void *context,
+                                              const keel_phase *phase),
+                                void *context) {
+  keel_program *copy = NULL;
+  KEEL_TRY(keel_program_create(program->context, &copy));
+  keel_status status = keel_function_clone(program->main, &copy->arena,
+                                           &copy->functions, &copy->main);
+  if (status == KD_OK) status = find_sizes(copy->functions, copy->main);
+  if (status == KD_OK) status = list(copy->main, bytes_as, found, context);
+  keel_program_release(copy);
+  return status;
 }
