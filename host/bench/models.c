@@ -61,8 +61,8 @@ static onnx_name bottleneck(onnx_name x, int64_t in, int64_t width,
   return one("Relu", two("Add", y, x), "");
 }
 
-void model_resnet50(const char *path) {
-  const int64_t image[] = {1, 3, 224, 224}, blocks[] = {3, 4, 6, 3};
+void model_resnet50_of(const char *path, int64_t batch) {
+  const int64_t image[] = {batch, 3, 224, 224}, blocks[] = {3, 4, 6, 3};
   int64_t channels = 64;
   onnx_begin();
   onnx_name x = onnx_input(4, image);
@@ -75,6 +75,10 @@ void model_resnet50(const char *path) {
       channels = 4 * width;
     }
   onnx_finish(classify(x, channels), path);
+}
+
+void model_resnet50(const char *path) {
+  model_resnet50_of(path, 1);
 }
 
 /* ---- MobileNetV2 --------------------------------------------------------------------- */
@@ -114,11 +118,15 @@ void model_mobilenet(const char *path) {
   onnx_finish(classify(x, 1280), path);
 }
 
-/* ---- one layer of BERT ------------------------------------------------------------------ */
+/* ---- layers of BERT ---------------------------------------------------------------------- */
 
-#define WORDS  128
-#define HIDDEN 768
-#define HEADS  12
+/* Of the layers that are being written. */
+static struct {
+  int64_t words; /* below 0: it is open */
+  int64_t hidden, heads;
+} bert;
+
+static const int64_t base_words = 128;
 
 static onnx_name linear(onnx_name x, int64_t in, int64_t out) {
   const int64_t dims[] = {in, out};
@@ -128,14 +136,10 @@ static onnx_name linear(onnx_name x, int64_t in, int64_t out) {
 }
 
 static onnx_name layer_norm(onnx_name x) {
-  const int64_t hidden = HIDDEN;
-  onnx_name scale = onnx_weight(1, &hidden, 1, 0.1f);
-  onnx_name bias = onnx_weight(1, &hidden, 0, 0.1f);
+  onnx_name scale = onnx_weight(1, &bert.hidden, 1, 0.1f);
+  onnx_name bias = onnx_weight(1, &bert.hidden, 0, 0.1f);
   return onnx_node("LayerNormalization", INPUTS(&x, &scale, &bias), "axis=-1");
 }
-
-static int64_t
-    words; /* of the layer that is being written; below 0: it is open */
 
 static onnx_name length_of(onnx_name x) {
   const int64_t second = 1;
@@ -147,28 +151,29 @@ static onnx_name length_of(onnx_name x) {
 static onnx_name shape_of(onnx_name x, uint32_t count, const int64_t *rest) {
   const int64_t batch = 1;
   onnx_name first = onnx_longs(1, &batch);
-  onnx_name length = words < 0 ? length_of(x) : onnx_longs(1, &words);
+  onnx_name length = bert.words < 0 ? length_of(x) : onnx_longs(1, &bert.words);
   onnx_name last = onnx_longs(count, rest);
   return onnx_node("Concat", INPUTS(&first, &length, &last), "axis=0");
 }
 
 static onnx_name heads(onnx_name x, const char *order) {
-  const int64_t rest[] = {HEADS, HIDDEN / HEADS};
+  const int64_t rest[] = {bert.heads, bert.hidden / bert.heads};
   onnx_name dims = shape_of(x, 2, rest);
   return one("Transpose", two("Reshape", x, dims), order);
 }
 
 static onnx_name attend(onnx_name x) {
-  const int64_t rest = HIDDEN;
-  onnx_name q = heads(linear(x, HIDDEN, HIDDEN), "perm=0,2,1,3");
-  onnx_name k = heads(linear(x, HIDDEN, HIDDEN), "perm=0,2,3,1");
-  onnx_name v = heads(linear(x, HIDDEN, HIDDEN), "perm=0,2,1,3");
-  onnx_name root = onnx_weight(0, NULL, 8, 0); /* of a head's width */
+  const int64_t hidden = bert.hidden;
+  onnx_name q = heads(linear(x, hidden, hidden), "perm=0,2,1,3");
+  onnx_name k = heads(linear(x, hidden, hidden), "perm=0,2,3,1");
+  onnx_name v = heads(linear(x, hidden, hidden), "perm=0,2,1,3");
+  float width = (float)bert.hidden / (float)bert.heads;
+  onnx_name root = onnx_weight(0, NULL, sqrtf(width), 0);
   onnx_name scores = two("Div", two("MatMul", q, k), root);
   onnx_name y = two("MatMul", one("Softmax", scores, "axis=-1"), v);
-  onnx_name dims = shape_of(x, 1, &rest);
+  onnx_name dims = shape_of(x, 1, &hidden);
   y = two("Reshape", one("Transpose", y, "perm=0,2,1,3"), dims);
-  return linear(y, HIDDEN, HIDDEN);
+  return linear(y, hidden, hidden);
 }
 
 /* Gelu (Hendrycks and Gimpel, 2016), as exporters write it. */
@@ -180,25 +185,44 @@ static onnx_name gelu(onnx_name x) {
   return two("Mul", two("Mul", x, y), half);
 }
 
-static void write_bert_layer(const char *path, int64_t length) {
-  const int64_t dims[] = {1, length, HIDDEN};
-  words = length;
+static onnx_name layer(onnx_name x) {
+  int64_t hidden = bert.hidden;
+  x = layer_norm(two("Add", attend(x), x));
+  onnx_name y = gelu(linear(x, hidden, 4 * hidden));
+  y = linear(y, 4 * hidden, hidden);
+  return layer_norm(two("Add", y, x));
+}
+
+static void write_bert(const char *path, int layers, int64_t words) {
+  const int64_t dims[] = {1, words, bert.hidden};
+  bert.words = words;
   onnx_begin();
   onnx_name x = onnx_input(3, dims);
-  x = layer_norm(two("Add", attend(x), x));
-  onnx_name y = gelu(linear(x, HIDDEN, 4 * HIDDEN));
-  y = linear(y, 4 * HIDDEN, HIDDEN);
-  onnx_finish(layer_norm(two("Add", y, x)), path);
+  for (int i = 0; i < layers; i++)
+    x = layer(x);
+  onnx_finish(x, path);
+}
+
+static void write_bert_layer(const char *path, int64_t words) {
+  bert.hidden = 768;
+  bert.heads = 12;
+  write_bert(path, 1, words);
 }
 
 void model_bert_layer(const char *path) {
-  write_bert_layer(path, WORDS);
+  write_bert_layer(path, base_words);
 }
 
 void model_bert_short(const char *path) {
-  write_bert_layer(path, WORDS / 16);
+  write_bert_layer(path, base_words / 16);
 }
 
 void model_bert_open(const char *path) {
   write_bert_layer(path, -1);
+}
+
+void model_bert_large(const char *path, int layers) {
+  bert.hidden = 1024;
+  bert.heads = 16;
+  write_bert(path, layers, base_words);
 }

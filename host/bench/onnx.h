@@ -42,4 +42,9 @@ void model_bert_layer(const char *path);
 void model_bert_short(const char *path);
 void model_bert_open(const char *path);
 
+/* Of a batch; -1: its size, "open", is open. */
+void model_resnet50_of(const char *path, int64_t batch);
+/* Layers of BERT-large over 128 words. */
+void model_bert_large(const char *path, int layers);
+
 #endif /* BENCH_ONNX_H */
