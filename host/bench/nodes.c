@@ -1,8 +1,10 @@
-/* nodes.c - a device whose one op, Sum, computes nothing, or spins: what is left is the
- * runtime's own. Its option "spins" says how long; "costs", where in this process it
- * stands node by node, to be changed between runs. */
+/* nodes.c - a device whose one op, Sum, computes nothing, or spins, or sleeps as if another chip
+ * computed: what is left is the runtime's own. Its option "spins" says how long; "costs", where in
+ * this process it stands node by node, to be changed between runs; "sleeps", how many
+ * microseconds. */
 #include <kd/kd.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "common/inline.h"
 #include "common/single.h"
@@ -11,6 +13,7 @@
 static uint32_t spins;
 #define BY_NODE UINT32_MAX
 static const graph_costs *costs;
+static struct timespec sleeps;
 
 static kd_status sum(kd_kernel *self, kd_stream *stream,
                      const kd_launch *launch) {
@@ -21,6 +24,7 @@ static kd_status sum(kd_kernel *self, kd_stream *stream,
     rounds = costs->spins[(uintptr_t)launch / sizeof *launch % GRAPH_COSTS];
   }
   graph_spin(rounds);
+  if (__builtin_expect(sleeps.tv_nsec, 0)) nanosleep(&sleeps, NULL);
   return KD_OK;
 }
 
@@ -37,6 +41,8 @@ static kd_status start(const kd_host *services) {
   inline_host = services;
   const char *given = inline_host->option(inline_host, "spins");
   spins = given ? (uint32_t)strtoul(given, NULL, 10) : 0;
+  given = inline_host->option(inline_host, "sleeps");
+  sleeps.tv_nsec = given ? strtol(given, NULL, 10) * 1000 : 0;
   given = inline_host->option(inline_host, "costs");
   costs =
       given ? (const graph_costs *)(uintptr_t)strtoull(given, NULL, 16) : NULL;

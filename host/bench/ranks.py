@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""Simulates models on 1, 2, 4 ... ranks: tables on standard output, and FOLDER/figures.json.
+"""Measures ranks on this machine, and simulates models on 1, 2, 4 ... of them: tables on standard
+output, and FOLDER/figures.json.
 
-usage: ranks.py KEEL FOLDER MOST    FOLDER has the models of `bench/ranks models`
+usage: ranks.py BUILD FOLDER MOST    FOLDER has the models of `bench/ranks models`
 """
+import glob
 import json
 import os
 import re
@@ -45,17 +47,25 @@ def output_of(*words):
     return done.stdout + done.stderr
 
 
+MPIRUN = ["mpirun.openmpi", "--bind-to", "none", "--oversubscribe"]
+
+
 class Bench:
-    def __init__(self, keel, folder):
-        self.keel, self.folder = keel, folder
+    def __init__(self, build, folder):
+        self.keel, self.folder = os.path.join(build, "bin/keel"), folder
+        self.exchanges = os.path.join(build, "bench/exchanges")
+        self.measured = {}
 
     def path(self, name):
         return os.path.join(self.folder, name)
 
     def seconds(self, model, *words):
-        """The best of some runs on this machine."""
-        said = output_of(self.keel, "run", self.path(model), "--repeat", 5, "--json", *words)
-        return json.loads(said)["best_ms"] * 1e-3
+        """The best of some runs on this machine; measured once a model."""
+        if model not in self.measured:
+            said = [output_of(self.keel, "run", self.path(model), "--repeat", 7, "--json", *words)
+                    for _ in range(2)]
+            self.measured[model] = min(json.loads(s)["best_ms"] for s in said) * 1e-3
+        return self.measured[model]
 
     def trace(self, model, ranks, bytes_as, words):
         """Writes the traces of all ranks; rank 0's actions, and the MiB of its weights."""
@@ -116,6 +126,88 @@ def simulate(bench, workload, bytes_as, most):
             "rows": rows}
 
 
+# ---- measured ------------------------------------------------------------------------------------
+
+def sent_by_ranks(bench, op, ranks, count, times):
+    """The bytes that each rank has given to others' processes, by Open MPI's own counters."""
+    base = os.path.abspath(bench.path("counted"))
+    for old in glob.glob(f"{base}.*.prof"):
+        os.remove(old)
+    output_of(*MPIRUN, "--mca", "pml_monitoring_enable", 1, "--mca",
+              "pml_monitoring_enable_output", 3, "--mca", "pml_monitoring_filename", base,
+              "-n", ranks, bench.exchanges, f"keel::{op}", count, times)
+    all_bytes = []
+    for rank in range(ranks):
+        with open(f"{base}.{rank}.prof", encoding="utf-8") as file:
+            all_bytes.append(sum(int(line.split()[3]) for line in file if line[0] in "EI"))
+    return all_bytes
+
+
+def bytes_sent(bench):
+    """Of one exchange: what is sent for two, but not for one, is its own."""
+    print("""
+What a rank sends in an exchange of 1 MiB, by Open MPI's counters (`pml_monitoring_enable`), beside
+the least that there is to send:
+
+| exchange | ranks | MiB, all ranks' mean | MiB, the most of a rank | least |
+| --- | --- | --- | --- | --- |""")
+    least = {"AllReduce": lambda n: 2 * (n - 1) / n, "ReduceScatter": lambda n: (n - 1) / n,
+             "AllGather": lambda n: n - 1, "AllToAll": lambda n: (n - 1) / n}
+    for op, wanted in least.items():
+        for ranks in (2, 4):
+            one, two = (sent_by_ranks(bench, op, ranks, 2**18, times) for times in (1, 2))
+            each = [(b - a) / 2**20 for a, b in zip(one, two)]
+            print(f"| {op} | {ranks} | {sum(each) / ranks:.4f} | {max(each):.4f} |"
+                  f" {wanted(ranks):.4f} |")
+
+
+def weights(bench):
+    print("""
+Weights of a rank, of all, and exchanges, where BERT-large's layers and ResNet-50 are split by
+weights (`keel run --np N --split tensor`):
+
+| ranks | BERT-large's layers, MiB | exchanges | ResNet-50, MiB | exchanges |
+| --- | --- | --- | --- | --- |""")
+    for ranks in (1, 2, 4):
+        cells = []
+        for model in ("layers.onnx", "images.onnx"):
+            said = output_of(bench.keel, "run", bench.path(model), "--np", ranks, "--split",
+                             "tensor")
+            found = re.search(r"(\d+) exchanges; weights ([0-9.]+) MiB of ([0-9.]+)", said)
+            cells.append(f"{found[2]} of {found[3]} | {found[1]}")
+        print(f"| {ranks} | {' | '.join(cells)} |")
+
+
+def hidden(bench):
+    """The best of three runs of each, in turn."""
+    best = {}
+    for way in ("raw", "keel") * 3:
+        for line in output_of(*MPIRUN, "-n", 2, bench.exchanges, way).splitlines():
+            if not line.startswith("{"):
+                continue
+            new = json.loads(line)
+            old = best.setdefault((way, new["bytes"]), new)
+            for key in ("alone_us", "beside_us", "device_us"):
+                old[key] = min(old[key], new[key])
+    print("""
+An AllReduce between two ranks, microseconds that nine of ten take at least: of MPI_Iallreduce and
+MPI_Wait, and of a run of Keel's program. Hidden is the share of it that does not lengthen five
+milliseconds in which a device computes (a stand-in that sleeps):
+
+| bytes | MPI | Keel | Keel beyond MPI | hidden, MPI | hidden, Keel |
+| --- | --- | --- | --- | --- | --- |""")
+    for (way, size), raw in best.items():
+        if way != "raw":
+            continue
+        keel = best[("keel", size)]
+        share = [1 - (it["beside_us"] - it["device_us"]) / it["alone_us"] for it in (raw, keel)]
+        said = [f"{min(max(s, 0), 1):.2f}" if size > 4096 else "" for s in share]
+        print(f"| {size} | {raw['alone_us']:.1f} | {keel['alone_us']:.1f} |"
+              f" {keel['alone_us'] - raw['alone_us']:.1f} | {said[0]} | {said[1]} |")
+
+
+# ---- tables ----------------------------------------------------------------------------------------
+
 def table(result):
     print(f"\n{result['about']}. On one rank {result['measured'] * 1e3:.0f} ms, measured.\n")
     print("| ranks | ms, simulated | of them computing | speedup | efficiency | exchanges |"
@@ -138,9 +230,15 @@ def main():
     results = [simulate(bench, w, bytes_as, most) for w in WORKLOADS]
     with open(bench.path("figures.json"), "w", encoding="utf-8") as file:
         json.dump(results, file, indent=1)
+    print("\n### Measured\n\nOn two cores, so that four ranks share them.")
+    bytes_sent(bench)
+    hidden(bench)
+    weights(bench)
     version = re.search(r"[0-9]+\.[0-9]+", output_of("smpirun", "-version"))[0]
     print(f"""
-Simulated by SimGrid {version}, its SMPI model of networks, and Open MPI's choice of algorithms
+### Simulated
+
+By SimGrid {version}, its SMPI model of networks, and Open MPI's choice of algorithms
 (`smpi/coll-selector:ompi`). Each rank is a host of its own at one switch, by links of
 {ETHERNET[0] * 8e-9:.0f} Gbit/s and {ETHERNET[1] * 1e6:.0f} µs where nothing else is said. A host computes as fast as the measured
 one, of two cores: an op takes as long as its flops at {flops * 1e-9:.0f} Gflop/s, or its bytes at {moved * 1e-9:.1f} GB/s

@@ -1,8 +1,9 @@
 #!/bin/sh
 # How models grow over ranks: writes docs/ranks.svg and the figures of docs/figures.md.
 #
-# Up to 1,024 ranks SimGrid replays what `keel compile --smpi-trace` writes, at the speed that this
-# machine is measured to have. Nothing is downloaded, and nothing installed.
+# What two and four ranks on this machine do is measured. Up to 1,024 ranks SimGrid replays what
+# `keel compile --smpi-trace` writes, at the speed that the machine is measured to have. Nothing is
+# downloaded, and nothing installed.
 #
 # usage: sh host/bench/ranks.sh [MOST]    ranks, 1024 if not said; with another number it prints
 #                                         the figures, and writes nothing
@@ -18,17 +19,22 @@ need() {
   exit 1
 }
 need smpirun libsimgrid-dev
+need mpirun.openmpi openmpi-bin
+need mpicc.openmpi libopenmpi-dev
 need python3 python3
 need cmake cmake
 
+# containers run as root, which Open MPI asks about
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 mkdir -p $folder
 cmake --preset release >$folder/configure.log 2>&1 || {
   cat $folder/configure.log
   exit 1
 }
-cmake --build --preset release --target keel_command cpu ranks -- --quiet
+cmake --build --preset release --target keel_command cpu keel_openmpi \
+  ranks exchanges -- --quiet
 build/release/bench/ranks models $folder
-python3 host/bench/ranks.py build/release/bin/keel $folder "$most" >$folder/figures
+python3 host/bench/ranks.py build/release $folder "$most" >$folder/figures
 if [ "$most" -ne 1024 ]; then
   cat $folder/figures
   exit
