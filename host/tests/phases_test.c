@@ -119,6 +119,21 @@ static void bytes_count_where_they_are_more(void **state) {
   keel_program_release(program);
 }
 
+/* Of rows that a rank takes of all, those count that it takes. */
+static void a_part_counts_as_a_part(void **state) {
+  (void)state;
+  keel_builder *b = create_builder(context, "part");
+  const int64_t dims[] = {64, 2}, from = 8, to = 16;
+  keel_value x = keel_builder_input(b, "x", KD_F32, 2, dims);
+  const keel_value inputs[] = {x, add_ints(b, 1, &from), add_ints(b, 1, &to)};
+  x = keel_builder_op(b, "Slice", NULL, 0, inputs, 3);
+  expect_ok(keel_builder_output(b, "y", x));
+  keel_program *program = finish_program(b);
+  listed all = phases_of(program, 1);
+  assert_true(flops_of(&all) == 2 * 4 * 8 * 2 + 8 + 8);
+  keel_program_release(program);
+}
+
 static keel_value heads(keel_builder *b, keel_value x, bool turned) {
   const int64_t plain[] = {0, 2, 1, 3}, last[] = {0, 2, 3, 1};
   const int64_t shape[] = {1, WORDS, HEADS, WIDE / HEADS};
@@ -207,10 +222,36 @@ static void exchanges_are_listed_in_their_order(void **state) {
   assert_int_equal(all.phases[0].count, WIDE * 2);
   assert_int_equal(all.phases[0].dtype, KD_F16);
   assert_string_equal(all.phases[1].exchange, "Broadcast");
-  assert_int_equal(all.phases[1].root, 1);
+  assert_int_equal(all.phases[1].peer, 1);
   assert_int_equal(all.phases[1].count, WIDE);
   assert_int_equal(all.phases[2].pair_count, 2);
   assert_int_equal(all.phases[2].size, 0);
+  keel_program_release(program);
+}
+
+static void what_two_ranks_exchange_has_a_peer(void **state) {
+  (void)state;
+  const int64_t dims[] = {WIDE, 2}, shape[] = {3, 5};
+  const keel_attr to = KEEL_INT("to", 3);
+  const keel_attr from[] = {KEEL_INT("from", 2), KEEL_INT("dtype", KD_F64),
+                            KEEL_INTS("shape", 2, shape)};
+  keel_builder *b = create_builder(context, "pairs");
+  keel_value member = keel_builder_resource(b, "member");
+  keel_value x = keel_builder_input(b, "x", KD_F32, 2, dims);
+  x = exchange(b, "keel::Send", &to, 1, member, x);
+  expect_ok(keel_builder_output(b, "x", x));
+  x = keel_builder_op(b, "keel::Receive", from, 3, &member, 1);
+  expect_ok(keel_builder_output(b, "y", x));
+  keel_program *program = finish_program(b);
+  listed all = phases_of(program, 0);
+  assert_int_equal(all.count, 3);
+  assert_string_equal(all.phases[0].exchange, "Send");
+  assert_int_equal(all.phases[0].peer, 3);
+  assert_int_equal(all.phases[0].count, WIDE * 2);
+  assert_string_equal(all.phases[1].exchange, "Receive");
+  assert_int_equal(all.phases[1].peer, 2);
+  assert_int_equal(all.phases[1].count, 15);
+  assert_int_equal(all.phases[1].dtype, KD_F64);
   keel_program_release(program);
 }
 
@@ -283,9 +324,11 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(each_rank_computes_its_part),
       cmocka_unit_test(bytes_count_where_they_are_more),
+      cmocka_unit_test(a_part_counts_as_a_part),
       cmocka_unit_test(attention_counts_fused_or_not),
       cmocka_unit_test(what_no_rank_shares_has_known_sizes),
       cmocka_unit_test(exchanges_are_listed_in_their_order),
+      cmocka_unit_test(what_two_ranks_exchange_has_a_peer),
       cmocka_unit_test(sizes_that_a_run_will_know_are_counted),
       cmocka_unit_test(what_is_not_known_is_refused),
       cmocka_unit_test(a_body_that_exchanges_is_refused),

@@ -65,8 +65,33 @@ grep -q "4 ranks, each of 0.000 Gflop and 6 exchanges, which send 1.344 KiB" "$s
   fail "it is summed up as: $(cat "$scratch/out")"
 
 "$keel" compile "$scratch/model.mlir" --np 4 --smpi-trace "$scratch/bytes" --bytes-as 10 \
-  >/dev/null 2>&1 && grep -q "^3 compute 5120$" "$scratch/bytes/rank-3" &&
-  grep -q "^3 allreduce 64 5760 5$" "$scratch/bytes/rank-3" || fail "bytes do not count"
+  >/dev/null 2>&1
+for line in "3 compute 5120" "3 allreduce 64 5760 5"; do
+  grep -q "^$line$" "$scratch/bytes/rank-3" || fail "bytes do not count: no $line"
+done
+
+# pair OP INPUT ATTRIBUTES TYPE: traces of two ranks that do this twice with the other one
+pair() {
+  cat >"$scratch/pair.mlir" <<END
+"builtin.module"() ({
+  "keel.program"() ({
+  ^bb0(%0: !keel.resource, %1: tensor<8xf64>):
+    %2 = "keel.$1"(%0$2) {$3} : (!keel.resource$4) -> (tensor<8xf64>)
+    %3 = "keel.$1"(%0$2) {$3} : (!keel.resource$4) -> (tensor<8xf64>)
+    "keel.return"(%2, %3) : (tensor<8xf64>, tensor<8xf64>) -> ()
+  }) {version = 1 : i64, name = "pair", inputs = ["keel.member", "x"], input_types = [!keel.resource, tensor<8xf64>], outputs = ["a", "b"], output_types = [tensor<8xf64>, tensor<8xf64>], ops = {"keel.$1" = 1 : i64}} : () -> ()
+}) : () -> ()
+END
+  "$keel" compile "$scratch/pair.mlir" --np 2 --smpi-trace "$scratch/$1" >"$scratch/out" 2>&1 ||
+    fail "no traces of $1: $(cat "$scratch/out")"
+}
+pair Send ", %1" "to = 1 : i64" ", tensor<8xf64>"
+pair Receive "" "from = 0 : i64, dtype = 11 : i64, shape = array<i64: 8>" ""
+printf '0 init\n0 isend 1 0 8 0\n0 isend 1 1 8 0\n0 waitall\n0 finalize\n' |
+  diff - "$scratch/Send/rank-0" || fail "rank 0 sends otherwise"
+printf '1 init\n1 recv 0 0 8 0\n1 recv 0 1 8 0\n1 finalize\n' |
+  diff - "$scratch/Receive/rank-1" || fail "rank 1 receives otherwise"
+grep -q "2 exchanges, which send 0.000 KiB" "$scratch/out" || fail "who receives sends"
 
 refuse 1 "is for 4 ranks, and --np is 8" --np 8 --smpi-trace "$scratch/none"
 [ -e "$scratch/none" ] && fail "what is refused leaves a folder"
@@ -87,10 +112,16 @@ cat >"$scratch/platform.xml" <<'END'
 </platform>
 END
 printf 'h0\nh1\nh2\nh3\n' >"$scratch/hosts"
-smpirun -np 4 -platform "$scratch/platform.xml" -hostfile "$scratch/hosts" \
-  -replay "$scratch/traces/ranks" --cfg=smpi/coll-selector:ompi --cfg=smpi/host-speed:1Gf \
-  >"$scratch/out" 2>&1 && grep -q "Simulation time 0\.0*[1-9]" "$scratch/out" || {
-  fail "SimGrid does not replay it"
+printf '%s\n' "$scratch/Send/rank-0" "$scratch/Receive/rank-1" >"$scratch/two"
+
+# replay RANKS LIST: it ends, after some simulated time
+replay() {
+  smpirun -np "$1" -platform "$scratch/platform.xml" -hostfile "$scratch/hosts" -replay "$2" \
+    --cfg=smpi/coll-selector:ompi --cfg=smpi/host-speed:1Gf >"$scratch/out" 2>&1
+  grep -q "Simulation time 0\.0*[1-9]" "$scratch/out" && return
+  fail "SimGrid does not replay $2"
   cat "$scratch/out"
 }
+replay 4 "$scratch/traces/ranks"
+replay 2 "$scratch/two"
 exit $failed

@@ -234,22 +234,31 @@ static int trace_program(arguments *all, keel_context *context,
 }
 
 /* A split by data or by weights gives all ranks the same ops on values of the same sizes, so
- * that one program stands for all. */
-static int trace_split(arguments *all, keel_context *context,
-                       keel_program *model, keel_split_params *params) {
+ * that rank 0's program stands for all. */
+static uint32_t alike_ranks(const keel_split_params *params) {
+  return params->kind == KEEL_SPLIT_DATA || params->kind == KEEL_SPLIT_TENSOR
+             ? params->size
+             : 1;
+}
+
+/* The traces of a rank, and of those behind it that are alike. */
+static int trace_rank(arguments *all, keel_context *context,
+                      keel_program *model, keel_split_params *params) {
   keel_program *own = NULL;
   keel_split_facts facts;
+  uint32_t end = params->rank + alike_ranks(params);
   progress("splitting %s", all->model);
   keel_status status = keel_program_split(model, params, &own, &facts);
   progress_end();
   int result = status == KD_OK
-                   ? trace_program(all, context, own, 0, params->size)
+                   ? trace_program(all, context, own, params->rank, end)
                    : complain();
   if (!result)
-    printf("weights %.1f MiB of %.1f MiB\n",
+    printf("  weights %.1f MiB of %.1f MiB\n",
            (double)facts.weights_here / (1u << 20),
            (double)facts.weights / (1u << 20));
   keel_program_release(own);
+  params->rank = end;
   return result;
 }
 
@@ -262,7 +271,8 @@ static int write_ranks(arguments *all, keel_context *context,
                               .size_of = split_size,
                               .size_context = &all->dims};
   int result = 0;
-  if (all->trace) return trace_split(all, context, model, &params);
+  while (all->trace && params.rank < params.size && !result)
+    result = trace_rank(all, context, model, &params);
   for (; params.rank < params.size && !result; params.rank++)
     result = write_rank(all, context, model, &params);
   return result;

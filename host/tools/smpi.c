@@ -47,6 +47,15 @@ static void release(phase_list *all) {
   free(all->items);
 }
 
+/* The file of a rank that is being written. */
+typedef struct trace {
+  const smpi_traces *of;
+  FILE *file;
+  uint32_t rank;
+  uint32_t *sends, *receives; /* so far, by the other rank: their tags */
+  bool waits;                 /* something is sent that may not have gone yet */
+} trace;
+
 /* ---- one action --------------------------------------------------------------------------- */
 
 /* SMPI's number of a type that has its size; 6 is its byte. */
@@ -90,7 +99,9 @@ static double reduction_flops(const smpi_traces *to, const keel_phase *phase) {
   return each * (double)phase->count * (to->ranks - 1) / to->ranks;
 }
 
-static void write_pairs(FILE *file, const keel_phase *phase, uint32_t rank) {
+static void write_pairs(const trace *to_file, const keel_phase *phase) {
+  FILE *file = to_file->file;
+  uint32_t rank = to_file->rank;
   int type = type_number(phase->dtype);
   unsigned long long count = count_of(phase);
   for (uint32_t i = 0; i < phase->pair_count; i++) {
@@ -104,11 +115,23 @@ static void write_pairs(FILE *file, const keel_phase *phase, uint32_t rank) {
   fprintf(file, "%u waitall\n", rank);
 }
 
-static void write_exchange(const smpi_traces *to, FILE *file,
-                           const keel_phase *phase, uint32_t rank) {
+/* Messages of two ranks keep their order; a Send waits for nobody. */
+static void write_message(trace *to, const keel_phase *phase) {
+  bool sends = is(phase, "Send");
+  uint32_t *tag = &(sends ? to->sends : to->receives)[phase->peer];
+  fprintf(to->file, "%u %s %u %u %llu %d\n", (unsigned)to->rank,
+          sends ? "isend" : "recv", (unsigned)phase->peer, (unsigned)*tag,
+          (unsigned long long)count_of(phase), type_number(phase->dtype));
+  ++*tag;
+  to->waits |= sends;
+}
+
+static void write_exchange(trace *to, const keel_phase *phase) {
+  FILE *file = to->file;
+  unsigned rank = to->rank;
   int type = type_number(phase->dtype);
-  unsigned long long count = count_of(phase), part = count / to->ranks;
-  double flops = reduction_flops(to, phase);
+  unsigned long long count = count_of(phase), part = count / to->of->ranks;
+  double flops = reduction_flops(to->of, phase);
   if (is(phase, "AllReduce")) {
     fprintf(file, "%u allreduce %llu %.0f %d\n", rank, count, flops, type);
   } else if (is(phase, "AllGather")) {
@@ -118,24 +141,26 @@ static void write_exchange(const smpi_traces *to, FILE *file,
     fprintf(file, "%u alltoall %llu %llu %d %d\n", rank, part, part, type,
             type);
   } else if (is(phase, "Broadcast")) {
-    fprintf(file, "%u bcast %llu %u %d\n", rank, count, (unsigned)phase->root,
+    fprintf(file, "%u bcast %llu %u %d\n", rank, count, (unsigned)phase->peer,
             type);
   } else if (is(phase, "ReduceScatter")) {
     fprintf(file, "%u reducescatter", rank);
-    for (uint32_t i = 0; i < to->ranks; i++)
+    for (uint32_t i = 0; i < to->of->ranks; i++)
       fprintf(file, " %llu", part);
     fprintf(file, " %.0f %d\n", flops, type);
+  } else if (is(phase, "Permute")) {
+    write_pairs(to, phase);
   } else {
-    write_pairs(file, phase, rank);
+    write_message(to, phase);
   }
 }
 
 /* ---- what can't be replayed ----------------------------------------------------------------- */
 
 static bool check(const smpi_traces *to, const keel_phase *phase) {
-  static const char *const known[] = {"AllReduce", "AllGather",
-                                      "AllToAll",  "Broadcast",
-                                      "Permute",   "ReduceScatter"};
+  static const char *const known[] = {"AllReduce", "AllGather", "AllToAll",
+                                      "Broadcast", "Permute",   "ReduceScatter",
+                                      "Send",      "Receive"};
   bool found = false;
   for (size_t i = 0; phase->exchange && i < sizeof known / sizeof *known; i++)
     found |= is(phase, known[i]);
@@ -146,6 +171,10 @@ static bool check(const smpi_traces *to, const keel_phase *phase) {
   else if (phase->size && phase->size != to->ranks)
     fprintf(stderr, "keel compile: %s \"%s\" is for %u ranks, and --np is %u\n",
             phase->exchange, phase->name, (unsigned)phase->size,
+            (unsigned)to->ranks);
+  else if (phase->peer >= to->ranks)
+    fprintf(stderr, "keel compile: %s \"%s\" is with rank %u, and --np is %u\n",
+            phase->exchange, phase->name, (unsigned)phase->peer,
             (unsigned)to->ranks);
   else if (count_of(phase) > INT_MAX)
     fprintf(stderr,
@@ -159,6 +188,11 @@ static bool check(const smpi_traces *to, const keel_phase *phase) {
 }
 
 /* ---- files ------------------------------------------------------------------------------------ */
+
+static int no_memory(void) {
+  fprintf(stderr, "keel compile: no memory\n");
+  return 1;
+}
 
 static int complain_of(const char *path) {
   fprintf(stderr, "keel compile: %s: %s\n", path, strerror(errno));
@@ -185,21 +219,33 @@ static int begin(const smpi_traces *traces) {
   return close_file(file, path);
 }
 
-static int write_rank(const smpi_traces *to, const phase_list *all,
-                      uint32_t rank) {
-  char path[PATH_MAX + 16];
-  snprintf(path, sizeof path, "%s/rank-%u", to->folder, (unsigned)rank);
-  FILE *file = fopen(path, "w");
-  if (!file) return complain_of(path);
-  fprintf(file, "%u init\n", (unsigned)rank);
+static void write_actions(trace *to, const phase_list *all) {
+  fprintf(to->file, "%u init\n", (unsigned)to->rank);
   for (uint32_t i = 0; i < all->count; i++) {
     const keel_phase *phase = &all->items[i];
     if (phase->flops > 0)
-      fprintf(file, "%u compute %.0f\n", (unsigned)rank, phase->flops);
-    if (phase->exchange) write_exchange(to, file, phase, rank);
+      fprintf(to->file, "%u compute %.0f\n", (unsigned)to->rank, phase->flops);
+    if (phase->exchange) write_exchange(to, phase);
   }
-  fprintf(file, "%u finalize\n", (unsigned)rank);
-  return close_file(file, path);
+  if (to->waits) fprintf(to->file, "%u waitall\n", (unsigned)to->rank);
+  fprintf(to->file, "%u finalize\n", (unsigned)to->rank);
+}
+
+static int write_rank(const smpi_traces *traces, const phase_list *all,
+                      uint32_t rank) {
+  char path[PATH_MAX + 16];
+  uint32_t *tags = calloc(2 * (size_t)traces->ranks, sizeof *tags);
+  if (!tags) return no_memory();
+  snprintf(path, sizeof path, "%s/rank-%u", traces->folder, (unsigned)rank);
+  trace to = {.of = traces,
+              .file = fopen(path, "w"),
+              .rank = rank,
+              .sends = tags,
+              .receives = tags + traces->ranks};
+  if (to.file) write_actions(&to, all);
+  int result = to.file ? close_file(to.file, path) : complain_of(path);
+  free(tags);
+  return result;
 }
 
 /* Of what each rank gives, how much there is to be sent: nobody sends itself its own part. */
@@ -209,6 +255,7 @@ static double sent(const smpi_traces *to, const keel_phase *phase) {
   return is(phase, "AllReduce")   ? 2 * others * all
          : is(phase, "AllGather") ? (to->ranks - 1) * all
          : gives_parts(phase)     ? others * all
+         : is(phase, "Receive")   ? 0
                                   : all;
 }
 
@@ -243,10 +290,7 @@ int smpi_write(const smpi_traces *traces, const keel_program *program,
   keel_status status =
       keel_program_phases(program, traces->bytes_as, take, &all);
   if (status != KD_OK) result = complain();
-  if (all.failed) {
-    fprintf(stderr, "keel compile: no memory\n");
-    result = 1;
-  }
+  if (all.failed) result = no_memory();
   for (uint32_t i = 0; i < all.count && !result; i++)
     result = !check(traces, &all.items[i]);
   if (!from && !result) result = begin(traces);

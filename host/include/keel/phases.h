@@ -21,9 +21,10 @@ typedef struct keel_phase {
   const char *exchange; /* its op: "AllReduce"; NULL: the program's end */
   const char *name;     /* of its node; borrowed until the call returns */
   kd_dtype dtype;
-  uint64_t count; /* elements that a rank gives */
+  uint64_t count; /* elements that a rank gives; of Receive: gets */
   uint32_t size;  /* ranks that it is for; 0: any number */
-  uint32_t root;  /* of Broadcast: whose value it is */
+  uint32_t
+      peer; /* Broadcast: whose value it is; Send, Receive: the other rank */
   /* Of Permute: from, to, from, to ...; borrowed until the call returns. */
   const int64_t *pairs;
   uint32_t pair_count;

@@ -50,35 +50,44 @@ static keel_status check_bodies(const keel_node *node) {
   return KD_OK;
 }
 
-static keel_status read_exchange(const keel_function *f, const keel_node *node,
-                                 keel_phase *phase) {
-  const char *op = node->op->schema->name;
-  const keel_type *type =
-      node->input_count > 1 && node->inputs[1] != KEEL_ABSENT
-          ? f->values[node->inputs[1]].type
-          : NULL;
+/* What the rank gives; of Receive, which gives nothing, what it gets. */
+static const keel_type *exchanged_type(const keel_function *f,
+                                       const keel_node *node) {
+  uint32_t value = node->input_count > 1 ? node->inputs[1] : node->outputs[0];
+  return value == KEEL_ABSENT ? NULL : f->values[value].type;
+}
+
+static keel_status read_ranks(const keel_node *node, keel_phase *phase) {
   const int64_t *ranks = NULL;
-  if (!type || !keel_type_known(type))
-    return keel_fail(KD_FAILED_PRECONDITION,
-                     "the size of what %s \"%s\" exchanges is not known; give"
-                     " open dimensions their sizes",
-                     op, node->name);
   int64_t size = keel_attr_int(node->op, "size", 0);
   int64_t count = keel_attr_ints(node->op, "ranks", &ranks);
   if (count > 0 && size != count)
     return keel_fail(KD_UNIMPLEMENTED,
                      "%s \"%s\" is between ranks of parts of %lld, and not"
                      " between all",
-                     op, node->name, (long long)size);
-  phase->exchange = op;
-  phase->name = node->name;
-  phase->dtype = type->dtype;
-  phase->count = (uint64_t)type->elements;
+                     phase->exchange, node->name, (long long)size);
+  int64_t other = keel_attr_int(node->op, "to", -1);
+  if (other < 0) other = keel_attr_int(node->op, "from", 0);
   phase->size = (uint32_t)size;
-  phase->root = count > 0 ? (uint32_t)ranks[0] : 0;
+  phase->peer = (uint32_t)(count > 0 ? ranks[0] : other);
   count = keel_attr_ints(node->op, "pairs", &phase->pairs);
   phase->pair_count = count > 0 ? (uint32_t)count / 2 : 0;
   return KD_OK;
+}
+
+static keel_status read_exchange(const keel_function *f, const keel_node *node,
+                                 keel_phase *phase) {
+  const keel_type *type = exchanged_type(f, node);
+  phase->exchange = node->op->schema->name;
+  phase->name = node->name;
+  if (!type || !keel_type_known(type))
+    return keel_fail(KD_FAILED_PRECONDITION,
+                     "the size of what %s \"%s\" exchanges is not known; give"
+                     " open dimensions their sizes",
+                     phase->exchange, node->name);
+  phase->dtype = type->dtype;
+  phase->count = (uint64_t)type->elements;
+  return read_ranks(node, phase);
 }
 
 static keel_status list(const keel_function *f, double bytes_as,
