@@ -99,7 +99,7 @@ static keel_value classes_of(keel_value x) {
 /* ---- the step ---------------------------------------------------------------------------- */
 
 static void gradients(keel_value loss, keel_value *out) {
-  static char names[WEIGHTS][8];
+  static char names[WEIGHTS][16];
   static const char *xs[WEIGHTS];
   keel_value inputs[2 * WEIGHTS + 1];
   for (uint32_t i = 0; i < count; i++) {
