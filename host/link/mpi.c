@@ -1,5 +1,5 @@
-/* mpi.c - keel/link_module.h by MPI 3.1. Built once for each MPI that is found; nothing in it is
- * of one of them.
+/* mpi.c - keel/link_module.h by MPI 3.1. Built once for each MPI that is found, and once for MPI's
+ * standard ABI (KEEL_MPI_ABI); nothing in it is of one of them.
  *
  * All operations are MPI's non-blocking ones: whoever waits can look at the time, and hear notes,
  * meanwhile. */
@@ -7,11 +7,20 @@
 #include <keel/link_module.h>
 
 #include <limits.h>
-#include <mpi.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/float.h"
+
+#ifdef KEEL_MPI_ABI
+#include "abi.h"
+#else
+#include <mpi.h>
+/* MPI is linked. */
+static const char *abi_open(void) {
+  return NULL;
+}
+#endif
 
 /* MPI has ints for counts: longer pieces are of a type of so many bytes. */
 #define BLOCK (1 << 20)
@@ -21,10 +30,12 @@
 #define NO_TYPE         (-2)
 #define NO_MEMORY       (-3)
 #define FINALIZED       (-4)
+#define NO_LIBRARY      (-5)
 
 static MPI_Comm world, notes;
 static MPI_Op half_ops[2][4]; /* of f16 and of bf16, by KD_REDUCE_* */
 static int is_ours;           /* whether close finalises MPI */
+static const char *problem;   /* why there is NO_LIBRARY */
 
 /* ---- reductions of the types that MPI has not -------------------------------------- */
 
@@ -330,6 +341,8 @@ static int hear(void *out_note, int *out_heard) {
 
 static int join(void) {
   int there = 0, gone = 0, threads = MPI_THREAD_SINGLE;
+  problem = abi_open();
+  if (problem) return NO_LIBRARY;
   MPI_Finalized(&gone);
   if (gone) return FINALIZED;
   MPI_Initialized(&there);
@@ -411,6 +424,7 @@ static const char *message(int error) {
     return "MPI has no such reduction of these elements, or not of so many";
   if (error == NO_MEMORY) return "out of host memory";
   if (error == FINALIZED) return "MPI has been finalised in this process";
+  if (error == NO_LIBRARY) return problem;
   return MPI_Error_string(error, text, &size) == MPI_SUCCESS && size
              ? text
              : "MPI gives an error without words";

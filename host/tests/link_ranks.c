@@ -442,6 +442,12 @@ static void all_end(void) {
   keel_link_abort(ranks, 5, "the file is damaged");
 }
 
+/* After the link has listened to notes. */
+static void library(void) {
+  usleep(250000);
+  if (!facts.rank) printf("%s\n", facts.library);
+}
+
 /* ---- time --------------------------------------------------------------------------------- */
 
 static int ascending(const void *a, const void *b) {
@@ -497,6 +503,7 @@ int main(int count, char **words) {
              {"fail", one_fails},
              {"differ", programs_differ},
              {"end", all_end},
+             {"library", library},
              {"speed", speed}};
   if (count < 2) return 2;
   open_all(strcmp(words[1], "values") != 0 && strcmp(words[1], "speed") != 0

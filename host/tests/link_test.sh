@@ -2,10 +2,16 @@
 # Ranks under MPI: their values, and what happens where something goes wrong: within the time it
 # must, with one message that says where the ranks are.
 # usage: link_test.sh LAUNCHER LINK_RANKS CPU_PLUGIN
-#   LAUNCHER  mpirun.openmpi, or mpiexec.mpich
+#   LAUNCHER  mpirun.openmpi, mpiexec.mpich, or abi: that of an MPI of the standard ABI, whose
+#             bin/mpiexec and lib/libmpi_abi.so.1 lie in the folder KEEL_TEST_MPI_ABI
 set -u
 launcher=$1 ranks=$2
 export CPU_PLUGIN=$3
+if [ "$launcher" = abi ]; then
+  [ "${KEEL_TEST_MPI_ABI:-}" ] || { echo "KEEL_TEST_MPI_ABI names no MPI"; exit 77; }
+  launcher=$KEEL_TEST_MPI_ABI/bin/mpiexec
+  export KEEL_LINK_MODULE=mpi KEEL_MPI_LIBRARY="$KEEL_TEST_MPI_ABI/lib/libmpi_abi.so.1"
+fi
 command -v "$launcher" >/dev/null || { echo "there is no $launcher"; exit 77; }
 case $launcher in
   *openmpi*) many=4 flags="--oversubscribe --allow-run-as-root --quiet" ;;
@@ -66,7 +72,9 @@ else
   echo "ok: differ"
 fi
 
-# without the launcher, and with the module of another MPI
+# without the launcher, and with the module of another MPI; that of the ABI is none by itself
+own=${KEEL_LINK_MODULE:-}
+unset KEEL_LINK_MODULE
 refuse() {
   timeout 60 env "$1" "$ranks" values >"$scratch/out" 2>&1
   [ $? -eq 2 ] && grep -q "$2" "$scratch/out" && echo "ok: $2" || fail "$2"
@@ -77,6 +85,8 @@ refuse KEEL_LINK_MODULE="$CPU_PLUGIN" "is no module of version 1"
 for other in openmpi mpich; do
   [ -f "$(dirname "$CPU_PLUGIN")/../keel-link/keel_$other.so" ] || continue
   case $launcher in *$other*) continue ;; esac
+  # any MPICH's launcher starts ranks of any other
+  [ "$own" = mpi ] && [ $other = mpich ] && continue
   export KEEL_LINK_MODULE=$other
   run 2 values
   grep -q "the launcher has started 2 ranks, and .* sees 1" "$scratch/out" && [ $status -ne 0 ] &&

@@ -35,7 +35,22 @@ expect 1 "this one has 1" --devices cpu:0
   expect 0 "^output y: f32\[8,8\]" --plugin "$sim" --devices sim:0,cpu:0 --repeat 3
 }
 
-ls "$(dirname "$keel")"/../lib/keel-link/*.so >/dev/null 2>&1 || exit $failed
+# by an MPI of the standard ABI, where one is named
+[ "${KEEL_TEST_MPI_ABI:-}" ] && {
+  timeout 60 env KEEL_LINK_MODULE=mpi KEEL_MPI_LIBRARY="$KEEL_TEST_MPI_ABI/lib/libmpi_abi.so.1" \
+    "$KEEL_TEST_MPI_ABI/bin/mpiexec" -n 2 "$keel" run "$program" --output "$scratch/abi" \
+    >"$scratch/out" 2>&1
+  if [ "$(grep -c "^2 ranks by .*: 2 exchanges" "$scratch/out")" -eq 1 ]; then
+    echo "ok: MPI's standard ABI"
+  else
+    echo "FAILED: MPI's standard ABI"
+    cat "$scratch/out"
+    failed=1
+  fi
+}
+
+modules=$(dirname "$keel")/../lib/keel-link
+[ -f "$modules/keel_openmpi.so" ] || [ -f "$modules/keel_mpich.so" ] || exit $failed
 command -v mpirun.openmpi >/dev/null || command -v mpiexec.mpich >/dev/null || exit $failed
 expect 0 "^2 ranks by .*: 2 exchanges" --np 2 --output "$scratch/ranks"
 expect 0 '"ranks": {"count": 2, ' --np=2 --json

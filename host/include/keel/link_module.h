@@ -1,6 +1,6 @@
 /* keel/link_module.h - what libkeel asks of a module that carries values between processes.
  *
- * Keel brings modules for MPI (keel_openmpi.so, keel_mpich.so); another transport is another
+ * Keel brings modules for MPI (keel_openmpi.so, keel_mpich.so, keel_mpi.so); another transport is another
  * library that exports KEEL_LINK_MODULE_SYMBOL. libkeel itself links no MPI. Operations are those
  * of MPI's of the same name (MPI 3.1, chapters 3 and 5). One thread makes all calls, from open to
  * close. SPDX-License-Identifier: Apache-2.0 */

@@ -1,6 +1,7 @@
 /* float.c - numbers of all float types, from and to double. */
 #include "base/float.h"
 
+#include <kd/help.h>
 #include <math.h>
 
 /* Rounds to a significand of 1 + `bits` bits and an f16-like exponent, ties to even. A
@@ -81,7 +82,7 @@ bool keel_float_decode(kd_dtype dtype, const void *element, double *out_number,
   uint16_t half = 0;
   float number = 0;
   *out_bits = 0;
-  memcpy(out_bits, element, keel_dtype_size(dtype));
+  memcpy(out_bits, element, kd_dtype_size(dtype));
   switch (dtype) {
     case KD_F32:
       memcpy(&number, element, sizeof number);

@@ -12,20 +12,30 @@ static atomic_bool taken;
 
 /* ---- launchers ----------------------------------------------------------------------- */
 
-/* Variables by which launchers say how many ranks there are, and the module of their MPI. */
-static const struct {
-  const char *size, *module;
-} launchers[] = {{"OMPI_COMM_WORLD_SIZE", "openmpi"},
-                 {"PMI_SIZE", "mpich"},
-                 {"MPI_LOCALNRANKS", "mpich"}};
+/* Modules for a launcher: of its own MPI, and of MPI's standard ABI, where Keel was built without
+ * that. */
+enum { OWN, STANDARD, MODULES };
 
-static const char *find_launcher(uint32_t *out_size) {
+/* Variables by which launchers say how many ranks there are. Slurm's is there for each step: its
+ * tasks are ranks where they have a rank of PMIx, and are several. */
+static const struct {
+  const char *size, *besides;
+  long least;
+  const char *modules[MODULES];
+} launchers[] = {{"OMPI_COMM_WORLD_SIZE", NULL, 1, {"openmpi", "mpi"}},
+                 {"PMI_SIZE", NULL, 1, {"mpich", "mpi"}},
+                 {"MPI_LOCALNRANKS", NULL, 1, {"mpich", "mpi"}},
+                 {"SLURM_STEP_NUM_TASKS", "PMIX_RANK", 2, {"openmpi", "mpi"}}};
+
+/* Its modules; NULL: none has started this process. */
+static const char *const *find_launcher(uint32_t *out_size) {
   for (size_t i = 0; i < KEEL_COUNT_OF(launchers); i++) {
     const char *text = getenv(launchers[i].size);
     long size = text ? strtol(text, NULL, 10) : 0;
-    if (size < 1 || size > INT32_MAX) continue;
+    if (size < launchers[i].least || size > INT32_MAX) continue;
+    if (launchers[i].besides && !getenv(launchers[i].besides)) continue;
     *out_size = (uint32_t)size;
-    return launchers[i].module;
+    return launchers[i].modules;
   }
   *out_size = 0;
   return NULL;
@@ -61,7 +71,7 @@ static keel_status load(keel_link *link, const char *name) {
   if (access(link->path, R_OK) != 0)
     return keel_fail(
         KD_NOT_FOUND,
-        "there is no module %s; Keel is built with one for each MPI"
+        "there is no module %s; Keel is built with mpi, and one for each MPI"
         " whose mpicc is found",
         link->path);
   link->library = dlopen(link->path, RTLD_NOW | RTLD_LOCAL);
@@ -80,16 +90,34 @@ static keel_status load(keel_link *link, const char *name) {
   return KD_OK;
 }
 
-static keel_status choose(const keel_link_params *params, const char **out_name,
-                          uint32_t *out_launched) {
-  const char *found = find_launcher(out_launched);
+/* Whether there is a module of that name. */
+static bool is_there(const char *name) {
+  char *path = NULL;
+  bool there = find_path(name, &path) == KD_OK && access(path, R_OK) == 0;
+  free(path);
+  return there;
+}
+
+typedef struct choice {
+  const char *name, *missed; /* missed: the launcher's own, or NULL */
+  uint32_t launched;
+} choice;
+
+static keel_status choose(const keel_link_params *params, choice *out) {
+  const char *const *modules = find_launcher(&out->launched);
   const char *said = getenv("KEEL_LINK_MODULE");
-  *out_name = params->module ? params->module : said && *said ? said : found;
-  if (*out_name) return KD_OK;
-  return keel_fail(
-      KD_FAILED_PRECONDITION,
-      "no launcher of MPI has started this process (mpirun -n 4 ..."
-      " does), and no module is named");
+  out->missed = NULL;
+  out->name = params->module ? params->module : said && *said ? said : NULL;
+  if (out->name) return KD_OK;
+  if (!modules)
+    return keel_fail(
+        KD_FAILED_PRECONDITION,
+        "no launcher of MPI has started this process (mpirun -n 4 ..."
+        " does), and no module is named");
+  bool other = !is_there(modules[OWN]) && is_there(modules[STANDARD]);
+  out->name = modules[other ? STANDARD : OWN];
+  if (other) out->missed = modules[OWN];
+  return KD_OK;
 }
 
 /* A launcher of another MPI starts N processes that each think they are alone. */
@@ -134,19 +162,27 @@ void keel_link_free(keel_link *link) {
   free(link);
 }
 
-static keel_status begin(keel_link *link, const keel_link_params *params) {
-  const char *name = NULL;
-  uint32_t launched = 0;
-  KEEL_TRY(choose(params, &name, &launched));
-  KEEL_TRY(load(link, name));
+static keel_status begin_thread(keel_link *link) {
   if (pthread_create(&link->thread, NULL, keel_link_thread, link) != 0)
     return keel_fail(KD_UNAVAILABLE, "the system gives no thread for a link");
   wait_until_open(link);
-  if (link->open_status != KD_OK) {
-    stop_thread(link);
-    return keel_tensor_query(link->failure);
-  }
-  keel_status status = check_size(link, launched);
+  if (link->open_status == KD_OK) return KD_OK;
+  stop_thread(link);
+  return keel_tensor_query(link->failure);
+}
+
+static keel_status begin(keel_link *link, const keel_link_params *params) {
+  choice chosen;
+  KEEL_TRY(choose(params, &chosen));
+  KEEL_TRY(load(link, chosen.name));
+  keel_status status = begin_thread(link);
+  if (status != KD_OK)
+    return chosen.missed ? keel_while(status,
+                                      "keel_%s.so, the module of the"
+                                      " launcher's MPI, is not there",
+                                      chosen.missed)
+                         : status;
+  status = check_size(link, chosen.launched);
   if (status != KD_OK) stop_thread(link);
   return status;
 }
