@@ -60,6 +60,38 @@ expect 2 "unknown option" --np 2 --nonsense
 # shellcheck disable=SC2046
 expect 2 "unknown option" --np 2 $(seq -f "--dim n%g=1" 200) --nonsense
 expect 2 "whole number from 1 to 65536" --np 0
+
+# end SIGNAL WHICH STATUS SAID: the oldest of a run's processes (-o), or the newest (-n), which is a
+# rank, gets a signal; all end, with that status, and it is said so many times
+end() {
+  "$keel" run "$program" --np 2 --repeat 1000000000 --output "$scratch/ended" >"$scratch/out" 2>&1 &
+  parent=$!
+  tries=0
+  while [ "$(pgrep -cf "run.*$scratch/ended")" -lt 4 ] && [ $((tries += 1)) -lt 100 ]; do
+    sleep 0.1
+  done
+  sleep 0.5 # ranks have met
+  pkill "-$1" "$2" -f "run.*$scratch/ended"
+  wait $parent
+  status=$?
+  tries=0
+  while pgrep -f "run.*$scratch/ended" >/dev/null && [ $((tries += 1)) -lt 50 ]; do
+    sleep 0.1
+  done
+  if [ $status -eq "$3" ] && [ "$(grep -c "killed by" "$scratch/out")" -eq "$4" ] && [ $tries -lt 50 ]; then
+    echo "ok: $1 for the process that is $2"
+  else
+    echo "FAILED: $1 for the process that is $2: status $status, or not said $4 times, or some are left"
+    cat "$scratch/out"
+    pkill -KILL -f "run.*$scratch/ended"
+    failed=1
+  fi
+}
+command -v mpirun.openmpi >/dev/null && {
+  end KILL -n 137 1
+  end KILL -o 137 0
+  end TERM -o 1 0
+}
 [ -d "$scratch/devices" ] && ! cmp "$scratch/devices/y.npy" "$scratch/ranks/y.npy" && {
   echo "FAILED: ranks and devices give other values"
   failed=1

@@ -3,9 +3,8 @@
 #include <errno.h>
 #include <pthread.h>
 #include <time.h>
-#include <unistd.h>
 
-#include "tool.h"
+#include "ranks.h"
 
 #define GRACE \
   1.0 /* seconds, and as much again as the limit: what is under way may end */
@@ -32,7 +31,7 @@ static void *watch(void *context) {
         "keel: %s has not ended after its %g ms: the work under way cannot be"
         " interrupted; giving up\n",
         guard.what, guard.limit * 1e3);
-    _exit(1);
+    ranks_give_up(1);
   }
   pthread_mutex_unlock(&guard.lock);
   return NULL;

@@ -3,6 +3,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 /* Launchers, the best first, and what they need where ranks are more than cores. Threads of a
@@ -17,6 +20,8 @@ static const struct {
 
 /* Where the others' words go. */
 static int own_error = -1, kept = -1;
+
+static keel_link *joined; /* to the others; NULL: not yet, or not any more */
 
 bool ranks_launched(void) {
   return keel_link_launched() > 0;
@@ -39,14 +44,14 @@ char **ranks_words(int argc, char **argv) {
   return words;
 }
 
-/* LAUNCHER OPTIONS -n COUNT PROGRAM run WORDS. Returns where it can't be. */
-static void launch(size_t index, const char *count, const char *self,
-                   char *const *words) {
+/* LAUNCHER OPTIONS -n COUNT PROGRAM run WORDS; the caller frees it. */
+static char **command_line(size_t index, const char *count, const char *self,
+                           char *const *words) {
   size_t length = 0;
   while (words[length])
     length++;
   const char **line = calloc(length + 10, sizeof *line), **at = line;
-  if (!line) return; /* errno says so */
+  if (!line) return NULL;
   bool crowded = strtol(count, NULL, 10) > sysconf(_SC_NPROCESSORS_ONLN);
   *at++ = launchers[index].program;
   for (int k = 0; k < 3 && launchers[index].always[k]; k++)
@@ -58,8 +63,57 @@ static void launch(size_t index, const char *count, const char *self,
   *at++ = "run";
   while (*words)
     *at++ = *words++;
-  execvp(line[0], (char **)(uintptr_t)line);
-  free(line);
+  return (char **)(uintptr_t)line;
+}
+
+static volatile pid_t launcher;
+
+static void pass_on(int number) {
+  if (launcher > 0) kill(launcher, number);
+}
+
+/* What ends this process ends the launcher. The terminal interrupts both. */
+static void pass_signals_on(void) {
+  const struct sigaction pass = {.sa_handler = pass_on};
+  const struct sigaction none = {.sa_handler = SIG_IGN};
+  sigaction(SIGTERM, &pass, NULL);
+  sigaction(SIGHUP, &pass, NULL);
+  sigaction(SIGINT, &none, NULL);
+  sigaction(SIGQUIT, &none, NULL);
+}
+
+/* Starts it. Returns 0, or errno. */
+static int start(char *const *line) {
+  int answer[2], error = 0;
+  if (pipe2(answer, O_CLOEXEC) != 0) return errno;
+  launcher = fork();
+  if (!launcher) {
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    execvp(line[0], line);
+    error = errno;
+    _exit(write(answer[1], &error, sizeof error) < 0);
+  }
+  if (launcher < 0) error = errno;
+  close(answer[1]);
+  if (read(answer[0], &error, sizeof error) > 0) waitpid(launcher, NULL, 0);
+  close(answer[0]);
+  return error;
+}
+
+/* Until the launcher has ended. Launchers are told to be quiet, since ranks say themselves what has
+ * gone wrong; one that was killed can't. Returns the exit status. */
+static int wait_for_launcher(void) {
+  int result = 0;
+  pass_signals_on();
+  while (waitpid(launcher, &result, 0) < 0 && errno == EINTR)
+    ;
+  int status = WIFEXITED(result) ? WEXITSTATUS(result) : 128 + WTERMSIG(result);
+  if (status > 128)
+    fprintf(stderr,
+            "keel run: --np: a rank was killed by signal %d (%s), and so all"
+            " ranks have ended\n",
+            status - 128, strsignal(status - 128));
+  return status;
 }
 
 int ranks_launch(uint64_t count, char *const *words) {
@@ -67,11 +121,15 @@ int ranks_launch(uint64_t count, char *const *words) {
   ssize_t size = readlink("/proc/self/exe", self, sizeof self - 1);
   self[size > 0 ? size : 0] = 0;
   snprintf(number, sizeof number, "%llu", (unsigned long long)count);
+  fflush(stdout);
   for (size_t i = 0; i < sizeof launchers / sizeof *launchers; i++) {
-    launch(i, number, self, words);
-    if (errno == ENOENT) continue;
+    char **line = command_line(i, number, self, words);
+    int error = line ? start(line) : ENOMEM;
+    free(line);
+    if (!error) return wait_for_launcher();
+    if (error == ENOENT) continue;
     fprintf(stderr, "keel run: --np: %s can't be started: %s\n",
-            launchers[i].program, strerror(errno));
+            launchers[i].program, strerror(error));
     return 1;
   }
   fprintf(
@@ -109,6 +167,7 @@ void ranks_begin(void) {
 keel_link *ranks_join(keel_context *context) {
   keel_link *link = NULL;
   if (keel_link_open(context, NULL, &link) != KD_OK) complain();
+  joined = link;
   return link;
 }
 
@@ -140,8 +199,14 @@ int ranks_end(keel_link *link, int result) {
   if (own_error >= 0) dup2(own_error, STDERR_FILENO);
   if (link && result) keel_link_abort(link, result, words);
   free(words);
+  joined = NULL;
   keel_link_close(link);
   return result;
+}
+
+void ranks_give_up(int result) {
+  ranks_end(joined, result);
+  _exit(result);
 }
 
 void ranks_print(keel_link *link, bool json) {

@@ -13,8 +13,8 @@ bool ranks_launched(void);
  * NULL: no memory, which was reported. */
 char **ranks_words(int argc, char **argv);
 
-/* Starts so many ranks with these words by the launcher that is found; returns only where that
- * fails, with the exit status. */
+/* Starts so many ranks with these words by the launcher that is found, and waits for them. Returns
+ * the exit status; a rank that was killed is reported. */
 int ranks_launch(uint64_t count, char *const *words);
 
 /* The first thing that a rank does: all but rank 0 print nothing, but keep what they would. */
@@ -31,6 +31,10 @@ keel_status ranks_device(keel_link *link, keel_context *context,
 /* The last thing: leaves the others, or, where `result` is a failure, ends them all, with what
  * this rank would have printed. Returns the exit status. */
 int ranks_end(keel_link *link, int result);
+
+/* From any thread, and of a process that is no rank, too: ends it at once with a status that is a
+ * failure, as ranks_end does. Does not return. */
+void ranks_give_up(int result);
 
 /* What the ranks have exchanged, in a line, or as a member of a JSON object. */
 void ranks_print(keel_link *link, bool json);
