@@ -1,5 +1,6 @@
-/* link_ranks.c - one rank of link_test.sh: `mpirun -n N link_ranks WHAT`. Prints what a person
- * would see; exit status 1 where something is not as it should be. */
+/* link_ranks.c - one rank of link_test.sh and link_faults.sh: `mpirun -n N link_ranks WHAT
+ * [DEADLINE]`, in seconds (2). Prints what a person would see; exit status 1 where something is not
+ * as it should be. Further words are for who looks for the process. */
 #include <keel/keel.h>
 #include <keel/link.h>
 #include <math.h>
@@ -364,7 +365,34 @@ static void one_fails(void) {
     keel_link_abort(ranks, 1, keel_message());
   if (!facts.rank) fprintf(stderr, "%s\n", keel_message());
   sleep(1);
-  keel_link_abort(ranks, 3, "as it should");
+  keel_link_abort(ranks, 3, NULL);
+}
+
+/* Rank 1 fails when the others have left. */
+static void last_fails(void) {
+  keel_tensor *member = NULL, *x = NULL, *y = NULL;
+  exchange_or_end("keel::AllReduce", NULL, 0);
+  if (facts.rank != 1) return;
+  usleep(300000);
+  NEED(keel_link_member(ranks, NULL, &member));
+  NEED(keel_tensor_promise(context, &x));
+  NEED(keel_tensor_fail(x, KD_UNAVAILABLE, "the disk is full"));
+  keel_tensor *inputs[] = {member, x};
+  NEED(keel_call(context, "keel::AllReduce", NULL, 0, inputs, 2, &y, 1));
+  NEED(keel_tensor_wait(y));
+}
+
+/* Rank 1, or the only one, ends as if nobody waited for it. */
+static void two_and_exit(void) {
+  exchange_or_end("keel::AllReduce", NULL, 0);
+  if (facts.rank == 1 || facts.size == 1) exit(0);
+  exchange_or_end("keel::AllReduce", NULL, 0);
+}
+
+/* Rank 1 takes its leave while the others exchange. */
+static void two_and_leave(void) {
+  exchange_or_end("keel::AllReduce", NULL, 0);
+  if (facts.rank != 1) exchange_or_end("keel::AllReduce", NULL, 0);
 }
 
 static keel_program *two_sums(const char *second) {
@@ -442,6 +470,14 @@ static void all_end(void) {
   keel_link_abort(ranks, 5, "the file is damaged");
 }
 
+/* The last two do, while the others wait for them. */
+static void two_end(void) {
+  exchange_or_end("keel::AllReduce", NULL, 0);
+  if (facts.rank + 2 >= facts.size)
+    keel_link_abort(ranks, 5, "the file is damaged");
+  exchange_or_end("keel::AllReduce", NULL, 0);
+}
+
 /* After the link has listened to notes. */
 static void library(void) {
   usleep(250000);
@@ -491,6 +527,12 @@ static void speed(void) {
   keel_tensor_release(member);
 }
 
+/* Nanoseconds; 0: the link's own. */
+static uint64_t deadline(int count, char **words) {
+  if (!strcmp(words[1], "values") || !strcmp(words[1], "speed")) return 0;
+  return (uint64_t)((count > 2 ? strtod(words[2], NULL) : 2) * 1e9);
+}
+
 int main(int count, char **words) {
   static const struct {
     const char *name;
@@ -500,15 +542,17 @@ int main(int count, char **words) {
              {"stop", two_and_stop},
              {"silent", one_silent},
              {"die", two_and_die},
+             {"exit", two_and_exit},
+             {"leave", two_and_leave},
              {"fail", one_fails},
+             {"last", last_fails},
              {"differ", programs_differ},
              {"end", all_end},
+             {"two", two_end},
              {"library", library},
              {"speed", speed}};
   if (count < 2) return 2;
-  open_all(strcmp(words[1], "values") != 0 && strcmp(words[1], "speed") != 0
-               ? UINT64_C(2000000000)
-               : 0);
+  open_all(deadline(count, words));
   for (size_t i = 0; i < sizeof all / sizeof *all; i++)
     if (!strcmp(all[i].name, words[1])) all[i].run();
   close_all();

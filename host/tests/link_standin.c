@@ -16,6 +16,7 @@ typedef struct note {
   char text[KEEL_LINK_NOTE - 24];
 } note;
 enum { ASK, ANSWER, FAILED, LAST_WORDS };
+enum { BEFORE, WAITS_FOR_VALUE, INSIDE, LEFT };
 
 static note waiting;
 static bool heard = true; /* there is no note */
@@ -87,7 +88,8 @@ static int start(const keel_link_call *call, void **out_request) {
 static int test(void *request, int *out_ended) {
   (void)request;
   *out_ended = !goes_wrong("late") && !goes_wrong("silent") &&
-               !goes_wrong("told") && !goes_wrong("afterwards");
+               !goes_wrong("told") && !goes_wrong("afterwards") &&
+               !goes_wrong("left");
   if (goes_wrong("told") && requests) {
     waiting = (note){.kind = FAILED, .rank = 1, .status = KD_UNAVAILABLE};
     snprintf(waiting.text, sizeof waiting.text, "rank 1: no disk");
@@ -100,8 +102,11 @@ static int test(void *request, int *out_ended) {
 static int tell(uint32_t rank, const void *text) {
   note got;
   memcpy(&got, text, sizeof got);
-  if (got.kind != ASK || !goes_wrong("late")) return 0;
-  waiting = (note){.kind = ANSWER, .rank = rank, .number = got.number + 1};
+  if (got.kind != ASK || (!goes_wrong("late") && !goes_wrong("left"))) return 0;
+  waiting = (note){.kind = ANSWER,
+                   .rank = rank,
+                   .where = goes_wrong("left") ? LEFT : BEFORE,
+                   .number = got.number + 1};
   heard = false;
   return 0;
 }

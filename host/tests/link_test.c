@@ -118,6 +118,8 @@ static void failures_are_said(void **state) {
   expect_failure("late", KD_DEADLINE_EXCEEDED,
                  "after 0.3 s: rank 0 waits in #1 AllReduce; rank 1 is before"
                  " #1");
+  expect_failure("left", KD_DEADLINE_EXCEEDED,
+                 "rank 0 waits in #1 AllReduce; rank 1 has left");
   expect_failure("silent", KD_DEADLINE_EXCEEDED,
                  "rank 0 waits in #1 AllReduce; rank 1 does not answer");
 }

@@ -1,22 +1,11 @@
 #!/bin/sh
-# Ranks under MPI: their values, and what happens where something goes wrong: within the time it
-# must, with one message that says where the ranks are.
+# Ranks under MPI: their values, and what is refused.
 # usage: link_test.sh LAUNCHER LINK_RANKS CPU_PLUGIN
-#   LAUNCHER  mpirun.openmpi, mpiexec.mpich, or abi: that of an MPI of the standard ABI, whose
-#             bin/mpiexec and lib/libmpi_abi.so.1 lie in the folder KEEL_TEST_MPI_ABI
+#   LAUNCHER  mpirun.openmpi, mpiexec.mpich, or abi (launcher.sh)
 set -u
 launcher=$1 ranks=$2
 export CPU_PLUGIN=$3
-if [ "$launcher" = abi ]; then
-  [ "${KEEL_TEST_MPI_ABI:-}" ] || { echo "KEEL_TEST_MPI_ABI names no MPI"; exit 77; }
-  launcher=$KEEL_TEST_MPI_ABI/bin/mpiexec
-  export KEEL_LINK_MODULE=mpi KEEL_MPI_LIBRARY="$KEEL_TEST_MPI_ABI/lib/libmpi_abi.so.1"
-fi
-command -v "$launcher" >/dev/null || { echo "there is no $launcher"; exit 77; }
-case $launcher in
-  *openmpi*) many=4 flags="--oversubscribe --allow-run-as-root --quiet" ;;
-  *) many=2 flags= ;; # more than cores, MPICH's ranks take milliseconds to meet
-esac
+. "$(dirname "$0")/launcher.sh"
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 failed=0
@@ -34,17 +23,6 @@ fail() {
   failed=1
 }
 
-# expect WHAT TEXT [COUNT]: it ends, not well, and says so, once
-expect() {
-  run "${3:-$many}" "$1"
-  said=$(grep -c "$2" "$scratch/out")
-  if [ "$status" -eq 0 ] || [ "$status" -eq 124 ] || [ "$said" -ne 1 ]; then
-    fail "$1: status $status, and \"$2\" $said times"
-  else
-    echo "ok: $1"
-  fi
-}
-
 for count in 1 2 $many; do
   run "$count" values
   if [ "$status" -ne 0 ] || ! grep -q "^$count ranks agree" "$scratch/out"; then
@@ -53,24 +31,6 @@ for count in 1 2 $many; do
     echo "ok: values of $count ranks"
   fi
 done
-
-others="ranks 0, 2, 3 wait"
-[ "$many" -eq 2 ] && others="rank 0 waits"
-expect sleep "after 2 s: $others in #2 AllReduce \"it\"; rank 1 is before #2"
-expect stop "after 2 s: $others in #2 AllReduce \"it\"; rank 1 does not answer"
-silent="rank 1 is before #1; ranks 2, 3 wait in #1 AllReduce"
-[ "$many" -eq 2 ] && silent="rank 1 is before #1"
-expect silent "after 2 s: rank 0 waits in Receive from rank 1 (its message 1); $silent"
-expect fail "^rank 1: the disk is full; before exchange 1, AllReduce"
-expect end "^rank [0-9]*: the file is damaged"
-run "$many" die
-[ "$status" -ne 0 ] && [ "$status" -ne 124 ] && echo "ok: die" || fail "die: status $status"
-run "$many" differ
-if [ "$status" -ne 0 ] || [ "$(grep -c 'differ at exchange 2: rank 0 has AllReduce "second" of f32\[4\], and rank 1 has Broadcast' "$scratch/out")" -ne 1 ]; then
-  fail "differ: status $status"
-else
-  echo "ok: differ"
-fi
 
 # without the launcher, and with the module of another MPI; that of the ABI is none by itself
 own=${KEEL_LINK_MODULE:-}

@@ -12,11 +12,12 @@ scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 failed=0
 
-# expect STATUS TEXT VARIABLE=VALUE...: a rank ends so, and says that
+# expect STATUS TEXT VARIABLE=VALUE...: a rank that does $what ends so, and says that
+what=values
 expect() {
   want=$1 text=$2
   shift 2
-  timeout 60 env "$@" "$ranks" values >"$scratch/out" 2>&1
+  timeout 60 env "$@" "$ranks" $what >"$scratch/out" 2>&1
   status=$?
   if [ $status -eq "$want" ] && grep -q "$text" "$scratch/out"; then
     echo "ok: $* $text"
@@ -39,6 +40,9 @@ expect 0 "^1 ranks agree" KEEL_LINK_MODULE=mpi
   echo "FAILED: the library's name"
   failed=1
 }
+what=exit
+expect 1 "^rank 0: the process exits, and has not left the other ranks" KEEL_LINK_MODULE=mpi
+what=values
 refuse "standin.* has version 2.0 of MPI's standard ABI, and this module is for version 1" \
   KEEL_STANDIN_ABI=2
 refuse "standin_poor.* has no MPI_Iprobe" KEEL_MPI_LIBRARY="${standin%.so}_poor.so"

@@ -45,10 +45,12 @@ KEEL_API keel_status keel_link_open(keel_context *context,
                                     const keel_link_params *params,
                                     KD_OWNED keel_link **out_link);
 
-/* Leaves the other ranks, when all values of exchanges are known; all ranks call it. Exchanges of
- * members that are not released yet fail from then on. NULL does nothing. After a failure of the
- * link it does not wait for other ranks, and MPI is not finalised: the process ends by
- * keel_link_abort, or its launcher complains. */
+/* Leaves the other ranks, when all values of exchanges are known; all ranks call it, and it waits
+ * for them, however long they compute. Exchanges of members that are not released yet fail from
+ * then on. NULL does nothing. After a failure of the link it does not wait for other ranks, and MPI
+ * is not finalised: the process ends by keel_link_abort, or its launcher complains.
+ *
+ * A process that exits with its link open ends all ranks, as keel_link_abort does. */
 KEEL_API void keel_link_close(keel_link *link);
 
 typedef struct keel_link_facts {

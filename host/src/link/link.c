@@ -2,6 +2,7 @@
 #include "link/link.h"
 
 #include <dlfcn.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/refs.h"
@@ -9,6 +10,10 @@
 
 /* A process has one link at a time: MPI is initialised once. */
 static atomic_bool taken;
+
+/* The link that this process has opened, and has not closed yet. */
+static _Atomic(keel_link *) opened;
+static pid_t opener;
 
 /* ---- launchers ----------------------------------------------------------------------- */
 
@@ -132,6 +137,59 @@ static keel_status check_size(const keel_link *link, uint32_t launched) {
       (unsigned)link->world.size);
 }
 
+/* ---- ending --------------------------------------------------------------------------- */
+
+/* Gives the thread last words, with which it ends all; the first stay. */
+static void give_last_words(keel_link *link, int status, const char *text) {
+  pthread_mutex_lock(&link->lock);
+  if (!link->last_words) {
+    link->last_words = strdup(text ? text : "");
+    link->last_status = status ? status : 1;
+  }
+  pthread_cond_signal(&link->work);
+  pthread_mutex_unlock(&link->lock);
+}
+
+void keel_link_abort(keel_link *link, int status, const char *text) {
+  give_last_words(link, status, text);
+  pthread_join(link->thread, NULL); /* which ends the process */
+  abort();
+}
+
+static bool is_ending(keel_link *link) {
+  pthread_mutex_lock(&link->lock);
+  bool ends = link->last_words != NULL;
+  pthread_mutex_unlock(&link->lock);
+  return ends || pthread_equal(pthread_self(), link->thread);
+}
+
+/* The process exits with its link open. Launchers end the other ranks then, and some of them say
+ * neither why nor that it was a failure. What has failed before was said. */
+static void leave_nobody_waiting(void) {
+  keel_link *link = atomic_load(&opened);
+  struct timespec until;
+  if (!link || getpid() != opener || is_ending(link)) return;
+  give_last_words(link, 1,
+                  link->failure ? NULL
+                                : "the process exits, and has not left the"
+                                  " other ranks (keel_link_close)");
+  clock_gettime(CLOCK_REALTIME, &until);
+  until.tv_sec += 5; /* it may wait for a device */
+  pthread_timedjoin_np(link->thread, NULL, &until);
+}
+
+/* Before MPI's own handlers, which are older. */
+static void watch_exit(void) {
+  atexit(leave_nobody_waiting);
+}
+
+static void mark_open(keel_link *link) {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  opener = getpid();
+  atomic_store(&opened, link);
+  pthread_once(&once, watch_exit);
+}
+
 /* ---- opening ------------------------------------------------------------------------- */
 
 static void wait_until_open(keel_link *link) {
@@ -219,6 +277,7 @@ keel_status keel_link_open(keel_context *context,
   pthread_condattr_destroy(&clock);
   keel_status status = begin(link, params);
   if (status == KD_OK) {
+    mark_open(link);
     *out_link = link;
     return KD_OK;
   }
@@ -229,6 +288,7 @@ keel_status keel_link_open(keel_context *context,
 
 void keel_link_close(keel_link *link) {
   if (!link) return;
+  atomic_store(&opened, NULL);
   stop_thread(link);
   atomic_store(&taken, false);
   pthread_mutex_lock(&link->lock);
@@ -250,17 +310,6 @@ void keel_link_look(keel_link *link, keel_link_facts *out_facts) {
       .bytes = atomic_load_explicit(&link->bytes, memory_order_relaxed),
       .waited = atomic_load_explicit(&link->waited, memory_order_relaxed),
   };
-}
-
-void keel_link_abort(keel_link *link, int status, const char *text) {
-  char *words = strdup(text ? text : "");
-  pthread_mutex_lock(&link->lock);
-  if (!link->last_words) link->last_words = words;
-  link->last_status = status ? status : 1;
-  pthread_cond_signal(&link->work);
-  pthread_mutex_unlock(&link->lock);
-  pthread_join(link->thread, NULL); /* which ends the process */
-  abort();
 }
 
 /* ---- jobs ------------------------------------------------------------------------------ */

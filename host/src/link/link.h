@@ -78,8 +78,9 @@ struct keel_link {
   uint32_t busy;   /* exchanges under way */
   uint64_t busy_since;
   uint64_t position; /* the exchange that it is in, or will be next */
-  bool inside;
-  char at[128]; /* which one that is */
+  bool inside, left; /* left: it waits for the others to leave, too */
+  char at[128];      /* which one that is */
+  void *leaving;     /* the module's, of all ranks: for that */
 };
 
 /* Frees it, when there is no thread any more, and no member. */
@@ -107,6 +108,9 @@ keel_status keel_link_ask(keel_link *link);
 
 /* Tells all ranks that this one has failed, with this thread's message. */
 void keel_link_tell_failure(keel_link *link, keel_status status);
+
+/* Hears for three seconds; rank 0, which hears last words, ends all. */
+void keel_link_hear_last(keel_link *link);
 
 /* Gives rank 0 the last words, and ends all. Does not return. */
 void keel_link_end(keel_link *link);

@@ -5,7 +5,7 @@
 #include "link/link.h"
 
 enum { ASK, ANSWER, FAILED, LAST_WORDS };
-enum { BEFORE, WAITS_FOR_VALUE, INSIDE, BESIDE /* in a Send or Receive */ };
+enum { BEFORE, WAITS_FOR_VALUE, INSIDE, BESIDE /* in a Send or Receive */, LEFT };
 
 typedef struct note {
   uint32_t kind, rank, where; /* where: of an answer */
@@ -40,9 +40,9 @@ static void tell_all(const keel_link *link, const note *what) {
 static note position(keel_link *link) {
   note made = make(link, ANSWER, link->at);
   made.number = link->position;
-  made.where = link->inside ? INSIDE : BEFORE;
+  made.where = link->inside ? INSIDE : link->left ? LEFT : BEFORE;
   const keel_link_job *pair = keel_link_oldest_pair(link);
-  if (link->inside) return made;
+  if (made.where != BEFORE) return made;
   if (pair) {
     made.where = BESIDE;
     made.number = pair->number;
@@ -161,6 +161,8 @@ static void add_position(keel_text *text, const note *at, bool one) {
                   one ? " has come to #%llu %s, whose X is not ready"
                       : " have come to #%llu %s, whose X is not ready",
                   number, at->text);
+  else if (at->where == LEFT)
+    keel_text_add(text, one ? " has left" : " have left");
   else
     keel_text_add(text, one ? " is before #%llu" : " are before #%llu", number);
 }
@@ -218,15 +220,19 @@ keel_status keel_link_ask(keel_link *link) {
 
 /* ---- last words --------------------------------------------------------------------------- */
 
+void keel_link_hear_last(keel_link *link) {
+  for (int i = 0; i < 300; i++) {
+    hear(link, NULL);
+    nap(10);
+  }
+}
+
 void keel_link_end(keel_link *link) {
   note last = make(link, LAST_WORDS, link->last_words);
   last.status = link->last_status;
   if (link->world.rank) {
     link->mpi->tell(0, &last);
-    for (int i = 0; i < 300; i++) { /* rank 0 ends all, if it can */
-      hear(link, NULL);
-      nap(10);
-    }
+    keel_link_hear_last(link); /* rank 0 ends all, if it can */
   }
   print_last(link->last_words, link->world.rank);
   link->mpi->abort(link->last_status);

@@ -172,6 +172,10 @@ static void open_module(keel_link *link) {
   keel_status status = error
                            ? keel_link_error(link, error, "MPI does not begin")
                            : open_pairs(link);
+  if (status == KD_OK && link->world.size > 1) {
+    error = link->mpi->split(0, link->world.rank, &link->leaving);
+    if (error) status = keel_link_error(link, error, "ranks are not parted");
+  }
   if (status != KD_OK)
     keel_link_fail(link, status, false);
   else
@@ -182,6 +186,24 @@ static void open_module(keel_link *link) {
   link->open_status = status;
   pthread_cond_broadcast(&link->done);
   pthread_mutex_unlock(&link->lock);
+}
+
+/* All leave together. Who is early hears the others meanwhile, and says where it is, neither of
+ * which MPI does when it ends. There is no deadline: the others may compute for long. */
+static void leave(keel_link *link) {
+  const keel_link_call call = {.struct_size = sizeof call,
+                               .kind = KEEL_LINK_BARRIER,
+                               .comm = link->leaving};
+  if (link->failure || !link->leaving) return;
+  link->timeout = UINT64_MAX;
+  link->left = true;
+  keel_status status = keel_link_run(link, &call, 1);
+  if (status == KD_OK) {
+    link->mpi->release(link->leaving);
+    return;
+  }
+  keel_link_fail(link, status, true);
+  keel_link_hear_last(link); /* of who has failed, before this process goes */
 }
 
 static void free_parts(keel_link *link) {
@@ -202,6 +224,7 @@ void *keel_link_thread(void *self) {
       exchange(link, job);
     else
       gather(link, job);
+  leave(link);
   free_parts(link);
   if (!link->failure) link->mpi->release(link->pair_comm);
   if (!link->failure) link->mpi->close();
