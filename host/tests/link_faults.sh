@@ -63,7 +63,7 @@ once() {
   elif [ $status -eq 0 ] && [ "$1" != differ ]; then
     echo "the launcher's status is 0"
   elif [ "$said" -ne 1 ]; then
-    echo "it is said $said times"
+    echo "it is said $said times, and the launcher's status is $status"
   elif [ "$by_ranks" -gt 1 ]; then
     echo "$by_ranks messages of ranks"
   elif left; then

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* As link/notes.c has it. */
 typedef struct note {
@@ -31,6 +32,8 @@ static bool goes_wrong(const char *how) {
 
 static int open_module(keel_link_world *world) {
   if (goes_wrong("open")) return 7;
+  while (goes_wrong("alone"))
+    pause();
   heard = true;
   requests = 0;
   unfinished = NULL;

@@ -224,6 +224,14 @@ static void a_member_may_outlive_its_link(void **state) {
   keel_link_close(ranks);
 }
 
+/* The last test: there is no link any more. */
+static void others_that_do_not_join_are_not_waited_for(void **state) {
+  (void)state;
+  assert_int_equal(open_link("alone", 100000000), KD_DEADLINE_EXCEEDED);
+  expect_message("after 0.1 s the other ranks have not all joined");
+  assert_int_equal(open_link("well", 0), KD_ALREADY_EXISTS);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(values_come_back),
@@ -234,6 +242,7 @@ int main(void) {
       cmocka_unit_test(equal_programs_pass_the_check),
       cmocka_unit_test(what_comes_late_harms_nobody),
       cmocka_unit_test(a_member_may_outlive_its_link),
+      cmocka_unit_test(others_that_do_not_join_are_not_waited_for),
   };
   return cmocka_run_group_tests(tests, open_cpu, close_context);
 }

@@ -26,7 +26,7 @@ typedef struct keel_link_params {
    * not there, keel_mpi.so: it opens the library of MPI 5's standard ABI, libmpi_abi.so.1, or the
    * file that KEEL_MPI_LIBRARY names. */
   const char *module;
-  /* How long an exchange may wait for other ranks, in nanoseconds; 0: five minutes. */
+  /* How long an exchange, or joining, may wait for other ranks, in nanoseconds; 0: five minutes. */
   uint64_t timeout;
 } keel_link_params;
 
@@ -40,7 +40,8 @@ KEEL_API uint32_t keel_link_launched(void);
  * Returns KD_OK, KD_FAILED_PRECONDITION (no launcher has started this process; the launcher's
  * number of ranks is not MPI's, as where mpirun is of another MPI than the module; MPI was
  * initialised for one thread), KD_NOT_FOUND (no such module), KD_ALREADY_EXISTS,
- * KD_INVALID_ARGUMENT, KD_UNAVAILABLE (what MPI says), KD_OUT_OF_MEMORY. */
+ * KD_INVALID_ARGUMENT, KD_UNAVAILABLE (what MPI says), KD_OUT_OF_MEMORY, KD_DEADLINE_EXCEEDED (the
+ * others have not all come: then this process gets no link any more). */
 KEEL_API keel_status keel_link_open(keel_context *context,
                                     const keel_link_params *params,
                                     KD_OWNED keel_link **out_link);

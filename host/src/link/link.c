@@ -192,11 +192,21 @@ static void mark_open(keel_link *link) {
 
 /* ---- opening ------------------------------------------------------------------------- */
 
-static void wait_until_open(keel_link *link) {
+/* False: the others have not come in time. */
+static bool wait_until_open(keel_link *link) {
+  struct timespec until;
+  clock_gettime(CLOCK_MONOTONIC, &until);
+  until.tv_sec += (time_t)(link->timeout / 1000000000);
+  until.tv_nsec += (long)(link->timeout % 1000000000);
+  until.tv_sec += until.tv_nsec / 1000000000;
+  until.tv_nsec %= 1000000000;
+  int late = 0;
   pthread_mutex_lock(&link->lock);
-  while (!link->opened)
-    pthread_cond_wait(&link->done, &link->lock);
+  while (!link->opened && !late)
+    late = pthread_cond_timedwait(&link->done, &link->lock, &until);
+  bool there = link->opened;
   pthread_mutex_unlock(&link->lock);
+  return there;
 }
 
 static void stop_thread(keel_link *link) {
@@ -223,7 +233,10 @@ void keel_link_free(keel_link *link) {
 static keel_status begin_thread(keel_link *link) {
   if (pthread_create(&link->thread, NULL, keel_link_thread, link) != 0)
     return keel_fail(KD_UNAVAILABLE, "the system gives no thread for a link");
-  wait_until_open(link);
+  if (!wait_until_open(link))
+    return keel_fail(KD_DEADLINE_EXCEEDED,
+                     "%s: after %.3g s the other ranks have not all joined",
+                     link->path, (double)link->timeout * 1e-9);
   if (link->open_status == KD_OK) return KD_OK;
   stop_thread(link);
   return keel_tensor_query(link->failure);
@@ -281,6 +294,7 @@ keel_status keel_link_open(keel_context *context,
     *out_link = link;
     return KD_OK;
   }
+  if (status == KD_DEADLINE_EXCEEDED) return status; /* its thread waits on */
   keel_link_free(link);
   atomic_store(&taken, false);
   return status;

@@ -1,6 +1,9 @@
 /* notes.c - what ranks say to each other when something has gone wrong. */
 #include <stdio.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "link/link.h"
 
@@ -67,9 +70,16 @@ static void nap(long milliseconds) {
 
 /* The launcher passes it on; what it has not read when it ends all would be lost. */
 static void print_last(const char *text, uint32_t rank) {
+  struct stat facts;
+  int unread = 0;
   if (*text) fprintf(stderr, "rank %u: %s\n", (unsigned)rank, text);
   fflush(stderr);
-  nap(100);
+  bool is_pipe = fstat(STDERR_FILENO, &facts) == 0 && S_ISFIFO(facts.st_mode);
+  for (int i = 0; is_pipe && i < 200; i++) {
+    if (ioctl(STDERR_FILENO, FIONREAD, &unread) != 0 || !unread) break;
+    nap(10);
+  }
+  nap(100); /* which it has for passing it on */
 }
 
 static void take_answer(const note *heard, answers *all) {
