@@ -25,6 +25,10 @@ expect() {
 }
 
 expect 2 "give them devices with --devices D,E, or start processes"
+expect 2 "is for ranks of MPI (--np N or mpirun);" --exchange-timeout 100
+expect 2 "for those of --devices, --timeout limits the run" --devices cpu:0 --exchange-timeout 100
+expect 2 "exchange-timeout.*whole number from 1 to 1000000000" --np 2 --exchange-timeout 0
+expect 2 "exchange-timeout.*whole number from 1 to 1000000000" --np 2 --exchange-timeout soon
 expect 2 "neither --device nor --np" --devices cpu:0 --np 2
 expect 2 "up to 64 names of devices" --devices cpu:0,
 expect 1 "there is no device \"none:0\"" --devices cpu:0,none:0
@@ -61,36 +65,44 @@ expect 2 "unknown option" --np 2 --nonsense
 expect 2 "unknown option" --np 2 $(seq -f "--dim n%g=1" 200) --nonsense
 expect 2 "whole number from 1 to 65536" --np 0
 
-# end SIGNAL WHICH STATUS SAID: the oldest of a run's processes (-o), or the newest (-n), which is a
+# end SIGNAL WHICH STATUS SAID [OPTION...]: the oldest of a run's processes (-o), or the newest (-n), which is a
 # rank, gets a signal; all end, with that status, and it is said so many times
 end() {
-  "$keel" run "$program" --np 2 --repeat 1000000000 --output "$scratch/ended" >"$scratch/out" 2>&1 &
+  sent=$1 which=$2 want=$3 times=$4
+  shift 4
+  "$keel" run "$program" --np 2 --repeat 1000000000 --output "$scratch/ended" "$@" \
+    >"$scratch/out" 2>&1 &
   parent=$!
   tries=0
   while [ "$(pgrep -cf "run.*$scratch/ended")" -lt 4 ] && [ $((tries += 1)) -lt 100 ]; do
     sleep 0.1
   done
-  sleep 0.5 # ranks have met
-  pkill "-$1" "$2" -f "run.*$scratch/ended"
+  sleep "$met"
+  pkill "-$sent" "$which" -f "run.*$scratch/ended"
   wait $parent
   status=$?
   tries=0
   while pgrep -f "run.*$scratch/ended" >/dev/null && [ $((tries += 1)) -lt 50 ]; do
     sleep 0.1
   done
-  if [ $status -eq "$3" ] && [ "$(grep -c "killed by" "$scratch/out")" -eq "$4" ] && [ $tries -lt 50 ]; then
-    echo "ok: $1 for the process that is $2"
+  if [ $status -eq "$want" ] && [ "$(grep -c "$said" "$scratch/out")" -eq "$times" ] && [ $tries -lt 50 ]; then
+    echo "ok: $sent for the process that is $which"
   else
-    echo "FAILED: $1 for the process that is $2: status $status, or not said $4 times, or some are left"
+    echo "FAILED: $sent for the process that is $which: status $status, or not said $times times, or some are left"
     cat "$scratch/out"
     pkill -KILL -f "run.*$scratch/ended"
     failed=1
   fi
 }
+met=1 # ranks have, and exchange
+said="killed by signal 9\|after 0.5 s: rank [01] waits in #.*; rank [01] does not answer"
 command -v mpirun.openmpi >/dev/null && {
   end KILL -n 137 1
   end KILL -o 137 0
   end TERM -o 1 0
+  end STOP -n 1 1 --exchange-timeout 500
+  met=0 said="after 0.5 s the other ranks have not all joined\|does not answer"
+  end STOP -n 1 1 --exchange-timeout 500
 }
 [ -d "$scratch/devices" ] && ! cmp "$scratch/devices/y.npy" "$scratch/ranks/y.npy" && {
   echo "FAILED: ranks and devices give other values"

@@ -164,9 +164,35 @@ void ranks_begin(void) {
   close(nowhere);
 }
 
-keel_link *ranks_join(keel_context *context) {
+/* What this rank would have printed; the caller frees it. */
+static char *kept_words(void) {
+  off_t size = kept >= 0 ? lseek(kept, 0, SEEK_END) : 0;
+  char *text = calloc((size_t)(size > 0 ? size : 0) + 1, 1);
+  if (text && size > 0 && pread(kept, text, (size_t)size, 0) == size &&
+      text[size - 1] == '\n')
+    text[size - 1] = 0;
+  return text;
+}
+
+/* For where there is no link: rank 0 may be the one that has not come. If it is there, it ends, and
+ * the others with it, before they speak. */
+static void speak_after_rank_0(void) {
+  if (own_error < 0) return;
+  fflush(stderr);
+  sleep(3);
+  char *words = kept_words();
+  dup2(own_error, STDERR_FILENO);
+  if (words) fprintf(stderr, "rank %ld: %s\n", launched_rank(), words);
+  free(words);
+}
+
+keel_link *ranks_join(keel_context *context, uint64_t timeout) {
+  const keel_link_params params = {.struct_size = sizeof params,
+                                   .timeout = timeout * 1000000};
   keel_link *link = NULL;
-  if (keel_link_open(context, NULL, &link) != KD_OK) complain();
+  keel_status status = keel_link_open(context, &params, &link);
+  if (status != KD_OK) complain();
+  if (status == KD_DEADLINE_EXCEEDED) speak_after_rank_0();
   joined = link;
   return link;
 }
@@ -181,16 +207,6 @@ keel_status ranks_device(keel_link *link, keel_context *context,
     if (keel_device_find(context, own, out_device) == KD_OK) return KD_OK;
   }
   return keel_device_find(context, name, out_device);
-}
-
-/* What this rank would have printed; the caller frees it. */
-static char *kept_words(void) {
-  off_t size = kept >= 0 ? lseek(kept, 0, SEEK_END) : 0;
-  char *text = calloc((size_t)(size > 0 ? size : 0) + 1, 1);
-  if (text && size > 0 && pread(kept, text, (size_t)size, 0) == size &&
-      text[size - 1] == '\n')
-    text[size - 1] = 0;
-  return text;
 }
 
 int ranks_end(keel_link *link, int result) {

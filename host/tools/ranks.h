@@ -20,8 +20,9 @@ int ranks_launch(uint64_t count, char *const *words);
 /* The first thing that a rank does: all but rank 0 print nothing, but keep what they would. */
 void ranks_begin(void);
 
-/* Joins the others. NULL: that failed, which was reported. */
-keel_link *ranks_join(keel_context *context);
+/* Joins the others, with a limit in milliseconds of how long an exchange may wait for them (0: the
+ * link's own). NULL: that failed, which was reported. */
+keel_link *ranks_join(keel_context *context, uint64_t timeout);
 
 /* The device for a rank: that of the name, or, where it names a plugin without a number, the one
  * with the rank's own among this machine's. */

@@ -18,6 +18,7 @@ typedef struct arguments {
   const char *model, *device, *devices, *split, *output, *trace;
   word_list inputs, expects, shapes, dims, places, skips;
   uint64_t seed, repeat, ranks, parts;
+  uint64_t exchange_timeout; /* milliseconds; 0: default */
   tolerance within;
   double timeout; /* milliseconds; 0: none */
   bool profile, json, by_cost, eager, no_replay;
@@ -106,6 +107,10 @@ static const option options[] = {
      "start N ranks of it by the mpirun that is found; a\n"
      "model's exchanges (AllReduce ...) are between them",
      .count = &given.ranks, .least = 1, .most = 65536},
+    {"--exchange-timeout", "MS",
+     "fail where a rank waits for others longer than that in\n"
+     "an exchange, and say where each is (five minutes)",
+     .count = &given.exchange_timeout, .least = 1, .most = 1000000000},
     {"--split", "KIND",
      "let ranks share the model: by `data`, each a part of\n"
      "the batch; by `tensor`, each a part of the weights; by\n"
@@ -648,7 +653,9 @@ static int open_model(const arguments *all, session *run) {
   keel_device *device = NULL;
   run->context = common_open(&all->common, 0);
   if (!run->context) return 1;
-  if (ranks_launched() && !(run->link = ranks_join(run->context))) return 1;
+  if (ranks_launched() &&
+      !(run->link = ranks_join(run->context, all->exchange_timeout)))
+    return 1;
   if (all->devices) {
     int failed = several_open(&run->several, run->context, all->devices);
     if (failed) return failed;
@@ -974,6 +981,13 @@ int keel_main_run(int argc, char **argv) {
     result =
         usage_error("run", "--devices goes with neither --device nor --np");
   if (result < 0) result = parting_check("run", given.split, given.parts);
+  if (result < 0 && given.exchange_timeout && !given.ranks && !ranks_launched())
+    result = usage_error("run",
+                         "--exchange-timeout is for ranks of MPI (--np N or"
+                         " mpirun)%s",
+                         given.devices ? "; for those of --devices, --timeout"
+                                         " limits the run"
+                                       : "");
   if (result < 0 && given.split && !given.devices && !given.ranks &&
       !ranks_launched())
     result = usage_error("run",
