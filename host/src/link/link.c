@@ -192,21 +192,36 @@ static void mark_open(keel_link *link) {
 
 /* ---- opening ------------------------------------------------------------------------- */
 
-/* False: the others have not come in time. */
-static bool wait_until_open(keel_link *link) {
+uint64_t keel_link_join_least = UINT64_C(10) * 1000000000;
+
+static struct timespec join_deadline(const keel_link *link) {
+  uint64_t limit = link->timeout > keel_link_join_least ? link->timeout
+                                                        : keel_link_join_least;
   struct timespec until;
   clock_gettime(CLOCK_MONOTONIC, &until);
-  until.tv_sec += (time_t)(link->timeout / 1000000000);
-  until.tv_nsec += (long)(link->timeout % 1000000000);
+  until.tv_sec += (time_t)(limit / 1000000000);
+  until.tv_nsec += (long)(limit % 1000000000);
   until.tv_sec += until.tv_nsec / 1000000000;
   until.tv_nsec %= 1000000000;
+  return until;
+}
+
+static keel_status wait_until_open(keel_link *link) {
+  struct timespec until = join_deadline(link);
+  uint64_t began = keel_now();
   int late = 0;
   pthread_mutex_lock(&link->lock);
-  while (!link->opened && !late)
+  while (link->opening == OPENING && !late)
     late = pthread_cond_timedwait(&link->done, &link->lock, &until);
-  bool there = link->opened;
+  if (link->opening == OPENING) link->opening = GIVEN_UP;
+  while (link->opening == JOINED)
+    pthread_cond_wait(&link->done, &link->lock);
+  bool opened = link->opening == OPENED;
   pthread_mutex_unlock(&link->lock);
-  return there;
+  if (opened) return KD_OK;
+  return keel_fail(KD_DEADLINE_EXCEEDED,
+                   "%s: after %.3g s the other ranks have not all joined",
+                   link->path, (double)(keel_now() - began) * 1e-9);
 }
 
 static void stop_thread(keel_link *link) {
@@ -233,10 +248,7 @@ void keel_link_free(keel_link *link) {
 static keel_status begin_thread(keel_link *link) {
   if (pthread_create(&link->thread, NULL, keel_link_thread, link) != 0)
     return keel_fail(KD_UNAVAILABLE, "the system gives no thread for a link");
-  if (!wait_until_open(link))
-    return keel_fail(KD_DEADLINE_EXCEEDED,
-                     "%s: after %.3g s the other ranks have not all joined",
-                     link->path, (double)link->timeout * 1e-9);
+  KEEL_TRY(wait_until_open(link));
   if (link->open_status == KD_OK) return KD_OK;
   stop_thread(link);
   return keel_tensor_query(link->failure);

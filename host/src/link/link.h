@@ -61,7 +61,10 @@ struct keel_link {
   uint64_t *sent, *received;
   bool news;                   /* a value came, or something was posted */
   _Atomic uint32_t pair_count; /* Sends and Receives that have not ended */
-  bool opened, stop;
+  /* JOINED: the thread has, and will say OPENED; GIVEN_UP: nobody waits for that any more, and the
+   * thread must not touch the context */
+  enum { OPENING, JOINED, OPENED, GIVEN_UP } opening;
+  bool stop;
   keel_status open_status;
   keel_tensor *failure; /* why there is nothing more */
   char *last_words;     /* of keel_link_abort */
@@ -82,6 +85,10 @@ struct keel_link {
   char at[128];      /* which one that is */
   void *leaving;     /* the module's, of all ranks: for that */
 };
+
+/* Nanoseconds that joining may take at least, with any deadline: processes start and open their
+ * devices at different times. A test changes it. */
+extern uint64_t keel_link_join_least;
 
 /* Frees it, when there is no thread any more, and no member. */
 void keel_link_free(keel_link *link);

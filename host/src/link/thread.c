@@ -155,37 +155,52 @@ static bool is_crowded(const keel_link *link) {
   return cores < 2 || bound < 2;
 }
 
-/* What Sends and Receives need. */
-static keel_status open_pairs(keel_link *link) {
+static int join(keel_link *link) {
+  link->world = (keel_link_world){.struct_size = sizeof link->world};
+  int error = link->mpi->open(&link->world);
+  if (!error) error = link->mpi->split(0, link->world.rank, &link->pair_comm);
+  if (!error && link->world.size > 1)
+    error = link->mpi->split(0, link->world.rank, &link->leaving);
+  return error;
+}
+
+/* False: nobody waits for it any more. */
+static bool has_joined(keel_link *link) {
+  pthread_mutex_lock(&link->lock);
+  bool wanted = link->opening == OPENING;
+  if (wanted) link->opening = JOINED;
+  pthread_mutex_unlock(&link->lock);
+  return wanted;
+}
+
+/* How many Sends and Receives there were, by rank. */
+static keel_status make_counters(keel_link *link) {
   uint32_t size = link->world.size;
   link->sent = calloc(size, sizeof *link->sent);
   link->received = calloc(size, sizeof *link->received);
-  if (!link->sent || !link->received)
-    return keel_no_memory(size * sizeof *link->sent);
-  int error = link->mpi->split(0, link->world.rank, &link->pair_comm);
-  return error ? keel_link_error(link, error, "ranks are not joined") : KD_OK;
+  return link->sent && link->received
+             ? KD_OK
+             : keel_no_memory(size * sizeof *link->sent);
 }
 
-static void open_module(keel_link *link) {
-  link->world = (keel_link_world){.struct_size = sizeof link->world};
-  int error = link->mpi->open(&link->world);
+/* Whether the link is open. */
+static bool open_module(keel_link *link) {
+  int error = join(link);
+  if (!has_joined(link)) return false;
   keel_status status = error
                            ? keel_link_error(link, error, "MPI does not begin")
-                           : open_pairs(link);
-  if (status == KD_OK && link->world.size > 1) {
-    error = link->mpi->split(0, link->world.rank, &link->leaving);
-    if (error) status = keel_link_error(link, error, "ranks are not parted");
-  }
+                           : make_counters(link);
   if (status != KD_OK)
     keel_link_fail(link, status, false);
   else
     link->crowded = is_crowded(link);
   keel_pool_set_crowded(link->context->pool, link->crowded);
   pthread_mutex_lock(&link->lock);
-  link->opened = true;
+  link->opening = OPENED;
   link->open_status = status;
   pthread_cond_broadcast(&link->done);
   pthread_mutex_unlock(&link->lock);
+  return status == KD_OK;
 }
 
 /* All leave together. Who is early hears the others meanwhile, and says where it is, neither of
@@ -217,8 +232,7 @@ static void free_parts(keel_link *link) {
 
 void *keel_link_thread(void *self) {
   keel_link *link = self;
-  open_module(link);
-  if (link->open_status != KD_OK) return NULL;
+  if (!open_module(link)) return NULL;
   for (keel_link_job *job; (job = next_job(link));)
     if (job->promise)
       exchange(link, job);
