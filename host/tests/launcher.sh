@@ -13,3 +13,9 @@ case $launcher in
   *openmpi*) many=4 loud="--oversubscribe --allow-run-as-root" flags="$loud --quiet" ;;
   *) many=2 loud='' flags='' ;; # more than cores, MPICH's ranks take milliseconds to meet
 esac
+# where the build has sanitizers: MPI's memory is known by all of its callers, not by the nearest
+# (cmake/lsan.supp); UCX, of MPICH, has signal stacks of its own, and hooks at threads' ends
+if [ "${ASAN_OPTIONS:-}${TSAN_OPTIONS:-}" ]; then
+  export ASAN_OPTIONS="${ASAN_OPTIONS:-}:fast_unwind_on_malloc=0:use_sigaltstack=0"
+  export UCX_MEM_MMAP_HOOK_MODE=none UCX_MEM_EVENTS=n UCX_WARN_UNUSED_ENV_VARS=n
+fi

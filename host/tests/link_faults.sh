@@ -66,6 +66,8 @@ once() {
     echo "it is said $said times, and the launcher's status is $status"
   elif [ "$by_ranks" -gt 1 ]; then
     echo "$by_ranks messages of ranks"
+  elif grep -q "Sanitizer: " "$scratch/out"; then
+    echo "a sanitizer complains"
   elif left; then
     echo "a process is left"
     pkill -KILL -f "link_ranks .* $mark"
