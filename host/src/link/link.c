@@ -12,7 +12,7 @@
 static atomic_bool taken;
 
 /* The link that this process has opened, and has not closed yet. */
-static _Atomic(keel_link *) opened;
+static _Atomic(keel_link *) open_link;
 static pid_t opener;
 
 /* ---- launchers ----------------------------------------------------------------------- */
@@ -166,7 +166,7 @@ static bool is_ending(keel_link *link) {
 /* The process exits with its link open. Launchers end the other ranks then, and some of them say
  * neither why nor that it was a failure. What has failed before was said. */
 static void leave_nobody_waiting(void) {
-  keel_link *link = atomic_load(&opened);
+  keel_link *link = atomic_load(&open_link);
   struct timespec until;
   if (!link || getpid() != opener || is_ending(link)) return;
   give_last_words(link, 1,
@@ -186,7 +186,7 @@ static void watch_exit(void) {
 static void mark_open(keel_link *link) {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
   opener = getpid();
-  atomic_store(&opened, link);
+  atomic_store(&open_link, link);
   pthread_once(&once, watch_exit);
 }
 
@@ -314,7 +314,7 @@ keel_status keel_link_open(keel_context *context,
 
 void keel_link_close(keel_link *link) {
   if (!link) return;
-  atomic_store(&opened, NULL);
+  atomic_store(&open_link, NULL);
   stop_thread(link);
   atomic_store(&taken, false);
   pthread_mutex_lock(&link->lock);
