@@ -8,7 +8,13 @@
 #include "link/link.h"
 
 enum { ASK, ANSWER, FAILED, LAST_WORDS };
-enum { BEFORE, WAITS_FOR_VALUE, INSIDE, BESIDE /* in a Send or Receive */, LEFT };
+enum {
+  BEFORE,
+  WAITS_FOR_VALUE,
+  INSIDE,
+  LEFT,
+  BESIDE /* in a Send or Receive */
+};
 
 typedef struct note {
   uint32_t kind, rank, where; /* where: of an answer */
