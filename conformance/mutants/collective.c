@@ -1,35 +1,18 @@
 /* collective.c - what several simulated devices do together. */
-#include "mutants/sim.h"
+#include "mutants/group.h"
 
-typedef struct member {
-  arg in, out;
-  point *ready;
-} member;
-
-/* What all members do together. */
-typedef struct round {
-  uint32_t kind, reduction, root, size;
-  point *done;
-  member members[];
-} round;
-
-struct kd_group {
-  uint32_t size;
-  kd_device *devices[];
-};
-
-static float *floats(const arg *a) {
+float *sim_floats(const arg *a) {
   return (float *)(void *)(a->buffer ? sim_at(a->buffer, a->offset) : a->data);
 }
 
-static int64_t count_of(const arg *a) {
+int64_t sim_count_of(const arg *a) {
   int64_t n = 1;
   for (uint32_t i = 0; i < a->rank; i++)
     n *= a->dims[i];
   return n;
 }
 
-static float reduce(uint32_t kind, float a, float b) {
+float sim_reduce(uint32_t kind, float a, float b) {
   if (BUG(reduce_sum_only)) return a + b;
   return kind == KD_REDUCE_SUM       ? a + b
          : kind == KD_REDUCE_PRODUCT ? a * b
@@ -39,40 +22,55 @@ static float reduce(uint32_t kind, float a, float b) {
 
 /* Of element `k` of all inputs. */
 static float reduced(const round *r, int64_t k) {
-  float all = floats(&r->members[0].in)[k];
+  float all = sim_floats(&r->members[0].in)[k];
   for (uint32_t i = 1; i < r->size; i++)
-    all = reduce(r->reduction, all, floats(&r->members[i].in)[k]);
+    all = sim_reduce(r->reduction, all, sim_floats(&r->members[i].in)[k]);
   return all;
+}
+
+/* Which member's part of its input is element `k` of an output of `n` elements. */
+static uint32_t from_of(const round *r, int64_t k, int64_t n) {
+  int64_t part = n / r->size, from = part ? k / part : 0;
+  return (uint32_t)(BUG(gather_order) && part ? r->size - 1 - from : from);
+}
+
+/* Element `k` of member `i`'s output, which has `n`. */
+static float element(const round *r, uint32_t i, int64_t k, int64_t n) {
+  int64_t part = n / r->size ? n / r->size : 1;
+  uint32_t from = from_of(r, k, n), root = BUG(root_zero) ? 0 : r->root;
+  switch (r->kind) {
+    case KD_ALL_REDUCE:
+      return reduced(r, k);
+    case KD_ALL_GATHER:
+      return sim_floats(&r->members[from].in)[k % part];
+    case KD_REDUCE_SCATTER:
+      return reduced(r, (BUG(scatter_first) ? 0 : (int64_t)i * n) + k);
+    case KD_ALL_TO_ALL:
+      return sim_floats(
+          &r->members[BUG(turned_own) ? i : from].in)[i * part + k % part];
+    default:
+      return sim_floats(&r->members[root].in)[k];
+  }
 }
 
 /* All outputs, one behind the other: inputs may be outputs, too. */
 static float *run_members(const round *r) {
-  uint32_t root = BUG(root_zero) ? 0 : r->root;
-  int64_t n = count_of(&r->members[0].out), at = 0;
+  int64_t n = sim_count_of(&r->members[0].out), at = 0;
   float *all = malloc((size_t)n * r->size * sizeof *all + 1);
   for (uint32_t i = 0; all && i < r->size; i++)
-    for (int64_t k = 0; k < n; k++) {
-      int64_t part = n / r->size, from = BUG(gather_order) && part
-                                             ? r->size - 1 - k / part
-                                         : part ? k / part
-                                                : 0;
-      int64_t begin = BUG(scatter_first) ? 0 : (int64_t)i * n;
-      all[at++] =
-          r->kind == KD_ALL_REDUCE   ? reduced(r, k)
-          : r->kind == KD_ALL_GATHER ? floats(&r->members[from].in)[k % part]
-          : r->kind == KD_REDUCE_SCATTER ? reduced(r, begin + k)
-                                         : floats(&r->members[root].in)[k];
-    }
+    for (int64_t k = 0; k < n; k++)
+      all[at++] = element(r, i, k, n);
   return all;
 }
 
-static void run_round(job *j) {
+static kd_status run_round(job *j) {
   const round *r = j->context;
   float *all = run_members(r);
-  size_t size = (size_t)count_of(&r->members[0].out) * sizeof *all;
+  size_t size = (size_t)sim_count_of(&r->members[0].out) * sizeof *all;
   for (uint32_t i = 0; all && i < r->size; i++)
-    memcpy(floats(&r->members[i].out), (char *)all + i * size, size);
+    memcpy(sim_floats(&r->members[i].out), (char *)all + i * size, size);
   free(all);
+  return KD_OK;
 }
 
 void sim_round_free(void *context) {
@@ -80,7 +78,14 @@ void sim_round_free(void *context) {
   for (uint32_t i = 0; i < r->size; i++)
     point_drop(r->members[i].ready);
   point_drop(r->done);
+  joined_drop(r->joined);
+  free(r->early);
   free(r);
+}
+
+void sim_round_failed(void *context) {
+  const round *r = context;
+  if (r->joined) joined_fail(r->joined);
 }
 
 static kd_status group_create(kd_device *const *members, uint32_t size,
@@ -94,6 +99,7 @@ static kd_status group_create(kd_device *const *members, uint32_t size,
 }
 
 static void group_destroy(kd_group *group) {
+  if (group->joined) joined_leave(group->joined);
   free(group);
 }
 
@@ -115,7 +121,21 @@ static void push_round(round *r, kd_stream *const *streams) {
   point_drop(done);
 }
 
+/* The others are elsewhere: it waits for them when it runs. */
+static kd_status push_joined(round *r, kd_stream *stream) {
+  const arg *in = &r->members[0].in;
+  size_t size = (size_t)sim_count_of(in) * sizeof(float);
+  if (BUG(joined_hurries) && in->present && (r->early = malloc(size + 1)))
+    memcpy(r->early, sim_floats(in), size);
+  kd_status status = sim_push(
+      stream, &(job){.kind = JOB_COLLECT, .run = joined_run, .context = r});
+  if (status != KD_OK) sim_round_free(r);
+  return status;
+}
+
 static kd_status check_round(const kd_group *group, const kd_collective *what) {
+  if (group->joined && joined_is_aborted(group->joined))
+    return FAIL(KD_ABORTED, "the group has been given up");
   for (uint32_t i = 0; i < group->size; i++) {
     kd_status lost = sim_check(group->devices[i]);
     if (lost != KD_OK) return lost;
@@ -126,7 +146,7 @@ static kd_status check_round(const kd_group *group, const kd_collective *what) {
       return FAIL(KD_UNIMPLEMENTED, "groups work on f32 only");
   }
   if (BUG(group_any)) return KD_OK;
-  return what->kind <= KD_BROADCAST && what->reduction <= KD_REDUCE_MAX &&
+  return what->kind <= KD_ALL_TO_ALL && what->reduction <= KD_REDUCE_MAX &&
                  !what->flags
              ? KD_OK
              : FAIL(KD_UNIMPLEMENTED, "no collective %u with reduction %u",
@@ -143,16 +163,22 @@ static kd_status group_enqueue(kd_group *group, const kd_collective *what) {
   r->root = what->root;
   r->size = group->size;
   r->done = point_new();
+  r->joined = group->joined ? joined_hold(group->joined) : NULL;
   for (uint32_t i = 0; i < group->size; i++)
     r->members[i] = (member){sim_arg(&what->inputs[i]),
                              sim_arg(&what->outputs[i]), point_new()};
+  if (r->joined) return push_joined(r, what->streams[0]);
   push_round(r, what->streams);
   return KD_OK;
 }
 
-const kd_collective_table sim_collectives = {
+kd_collective_table sim_collectives = {
     .struct_size = sizeof(kd_collective_table),
     .create = group_create,
     .destroy = group_destroy,
     .enqueue = group_enqueue,
+    .make_id = joined_make_id,
+    .join = joined_join,
+    .status = joined_status,
+    .abort = joined_abort,
 };

@@ -473,6 +473,7 @@ static void set_tables(void) {
   }
   if (BUG(op_unused)) plugin.regions = NULL;
   if (ODD(inline_streams)) plugin.collectives = NULL;
+  if (BUG(half_joined)) sim_collectives.abort = NULL;
   if (ODD(bare)) {
     bare_tables();
     plugin.layouts = NULL;

@@ -127,7 +127,7 @@ typedef struct job {
   kd_event *event; /* for the defects that look at it late */
   op_call *call;
   struct kd_region *region;
-  void (*run)(struct job *job);
+  kd_status (*run)(struct job *job);
   void *context;
   uint64_t number, tag;
 } job;
@@ -223,8 +223,10 @@ void sim_profile_reset(void);
 void sim_push_record(const job *job, uint64_t begin, uint64_t end);
 
 /* collective.c */
-extern const kd_collective_table sim_collectives;
+extern kd_collective_table sim_collectives;
 void sim_round_free(void *context);
+/* It does not run, as work before it failed. */
+void sim_round_failed(void *context);
 
 /* kernels.c */
 extern kd_kernel_def sim_kernels[];

@@ -111,7 +111,7 @@ kd_status sim_run(job *j) {
   else if (j->kind == JOB_REGION)
     status = sim_run_region(j->region, j->call);
   else if (j->kind == JOB_COLLECT)
-    j->run(j);
+    status = j->run(j);
   else if (j->kind == JOB_COPY_IN && BUG(copy_late) && j->size > 100000) {
     job *later = malloc(sizeof *later);
     pthread_t thread;
@@ -164,7 +164,10 @@ static void serve(kd_stream *stream, job *j) {
     return;
   }
   if (j->number % 4 == 0) sim_nap(ODD(slow) ? 600 : 20);
-  if (failed != KD_OK) return;
+  if (failed != KD_OK) {
+    if (j->kind == JOB_COLLECT) sim_round_failed(j->context);
+    return;
+  }
   kd_status status = sim_run(j);
   if (status != KD_OK && stream->status == KD_OK) {
     stream->status = status;

@@ -309,6 +309,9 @@ static void abi_groups(void) {
   if (kp.p.capture) kc_check(kp.p.streams != NULL, "capture without streams");
   kc_check(!kp.r.serialize == !kp.r.validate && !kp.r.validate == !kp.r.load,
            "serialize, validate and load come together or not at all");
+  kc_check(!kp.g.make_id == !kp.g.join && !kp.g.join == !kp.g.status &&
+               !kp.g.status == !kp.g.abort,
+           "make_id, join, status and abort come together or not at all");
   kc_check(!kp.m.map == !kp.m.unmap, "map without unmap");
   if (kp.p.external)
     kc_check(kp.x.import_memory || kp.x.export_memory,
@@ -503,6 +506,7 @@ static const kc_defect defects[] = {
     DEFECT(import_any_kind, "abi.unknown-enum", "any kind of external memory is taken"),
     {.name = "half_table", .rule = "abi.groups", .text = "map without unmap", .how = KC_AROUND, .needs = "mem.map-range"},
     {.name = "table_size_zero", .rule = "abi.table-sizes", .text = "the profile table's struct_size is forgotten", .how = KC_AROUND, .needs = "prof.records"},
+    DEFECT_AS(half_joined, "abi.groups", 0, "groups are joined, and cannot be given up"),
     DEFECT_AS(kernel_flag, "abi.flags-known", KC_AROUND, "a kernel has a flag that nobody defined"),
     DEFECT_AS(extension_any, "abi.extension-unknown", KC_AROUND, "any extension's name gives a table"),
 };

@@ -1,26 +1,18 @@
 /* group.c - collectives of two devices. */
 #include <math.h>
 
-#include "rules/rules.h"
+#include "rules/group.h"
 
-enum { N = 12 };
+#define members group_members
 
-typedef struct member {
-  kd_device *device;
-  kd_stream *stream;
-  kc_buffer *in, *out;
-  float x[2 * N], y[2 * N];
-} member;
-
-static member members[2];
+group_member members[2];
 static kd_group *group;
 
-static void set_up(void) {
+void group_fill(void) {
   kc_need_two_devices();
-  kd_device *devices[2];
   for (uint32_t i = 0; i < 2; i++) {
-    member *m = &members[i];
-    devices[i] = m->device = kc_device_at(i);
+    group_member *m = &members[i];
+    m->device = kc_device_at(i);
     m->stream = kc_claims(KC_ASYNC) ? kc_stream_make(m->device) : NULL;
     m->in = kc_buffer_in(m->device, 0, sizeof m->x);
     m->out = kc_buffer_in(m->device, 0, sizeof m->y);
@@ -31,13 +23,18 @@ static void set_up(void) {
     kc_write(m->in, 0, m->x, sizeof m->x);
     kc_write(m->out, 0, m->y, sizeof m->y);
   }
+}
+
+static void set_up(void) {
+  group_fill();
+  kd_device *devices[] = {members[0].device, members[1].device};
   kd_status status = kp.g.create(devices, 2, &group);
   if (status == KD_UNIMPLEMENTED)
     kc_unclaimed("its devices can't work together");
   kc_ok(status, "collective.create");
 }
 
-static kd_tensor view(kc_buffer *buffer, const int64_t *dims) {
+kd_tensor group_view(kc_buffer *buffer, const int64_t *dims) {
   return (kd_tensor){.buffer = buffer->handle,
                      .data = buffer->address,
                      .offset = buffer->offset,
@@ -52,9 +49,10 @@ static kd_status enqueue(uint32_t kind, uint32_t reduction, uint32_t root,
   kd_stream *const streams[] = {members[0].stream, members[1].stream};
   kd_tensor in[2], out[2];
   for (uint32_t i = 0; i < 2; i++) {
-    in[i] = kind == KD_BROADCAST && i != root ? (kd_tensor){.dtype = KD_NONE}
-                                              : view(members[i].in, in_dims);
-    out[i] = view(members[i].out, out_dims);
+    in[i] = kind == KD_BROADCAST && i != root
+                ? (kd_tensor){.dtype = KD_NONE}
+                : group_view(members[i].in, in_dims);
+    out[i] = group_view(members[i].out, out_dims);
   }
   const kd_collective what = {.struct_size = sizeof what,
                               .kind = kind,
@@ -77,75 +75,97 @@ static void enqueue_known(uint32_t kind, uint32_t reduction, uint32_t root,
   kc_ok(status, "collective.enqueue");
 }
 
-static void finish_all(void) {
+void group_read(void) {
   for (int i = 0; i < 2; i++) {
     kc_drain(members[i].stream);
     kc_read(members[i].out, 0, members[i].y, sizeof members[i].y);
   }
+}
+
+static void finish_all(void) {
+  group_read();
   kp.g.destroy(group);
 }
 
-static const int64_t once[1] = {N}, twice[1] = {2 * N};
+/* Element `k` of what member `i` gets. */
+static float wanted(uint32_t kind, uint32_t reduction, uint32_t root, int i,
+                    int k) {
+  int at = kind == KD_REDUCE_SCATTER ? i * N + k : k;
+  float a = members[0].x[at], b = members[1].x[at];
+  switch (kind) {
+    case KD_ALL_GATHER:
+      return members[k / N].x[k % N];
+    case KD_ALL_TO_ALL:
+      return members[k / (N / 2)].x[i * (N / 2) + k % (N / 2)];
+    case KD_BROADCAST:
+      return members[root].x[k];
+    default:
+      return reduction == KD_REDUCE_SUM       ? a + b
+             : reduction == KD_REDUCE_PRODUCT ? a * b
+             : reduction == KD_REDUCE_MIN     ? fminf(a, b)
+                                              : fmaxf(a, b);
+  }
+}
+
+void group_check(uint32_t kind, uint32_t reduction, uint32_t root,
+                 const char *what) {
+  int count = kind == KD_ALL_GATHER ? 2 * N : N;
+  for (int i = 0; i < 2; i++) {
+    for (int k = 0; k < count; k++) {
+      float want = wanted(kind, reduction, root, i, k);
+      kc_check(members[i].y[k] == want,
+               "%s: element %d of member %d is %g, expected %g", what, k, i,
+               (double)members[i].y[k], (double)want);
+    }
+    if (count == N)
+      kc_check(members[i].y[N] == -99, "%s wrote behind its output", what);
+  }
+}
+
+const int64_t *group_dims(uint32_t kind, bool output) {
+  static const int64_t once[1] = {N}, twice[1] = {2 * N};
+  return kind == (output ? KD_ALL_GATHER : KD_REDUCE_SCATTER) ? twice : once;
+}
+
+static void check_kind(uint32_t kind, uint32_t reduction, uint32_t root,
+                       const char *what) {
+  set_up();
+  enqueue_known(kind, reduction, root, group_dims(kind, false),
+                group_dims(kind, true));
+  finish_all();
+  group_check(kind, reduction, root, what);
+}
 
 static void all_reduce(void) {
-  static const char *const names[] = {"sum", "product", "min", "max"};
-  for (uint32_t kind = 0; kind < 4; kind++) {
-    set_up();
-    enqueue_known(KD_ALL_REDUCE, kind, 0, once, once);
-    finish_all();
-    for (int i = 0; i < 2; i++)
-      for (int k = 0; k < N; k++) {
-        float a = members[0].x[k], b = members[1].x[k];
-        float want = kind == KD_REDUCE_SUM       ? a + b
-                     : kind == KD_REDUCE_PRODUCT ? a * b
-                     : kind == KD_REDUCE_MIN     ? fminf(a, b)
-                                                 : fmaxf(a, b);
-        kc_check(members[i].y[k] == want,
-                 "all_reduce by %s: element %d of member %d is %g, expected %g",
-                 names[kind], k, i, (double)members[i].y[k], (double)want);
-      }
-    kc_check(members[0].y[N] == -99, "all_reduce wrote behind its output");
-  }
+  static const char *const names[] = {"all_reduce by sum",
+                                      "all_reduce by product",
+                                      "all_reduce by min", "all_reduce by max"};
+  for (uint32_t reduction = 0; reduction < 4; reduction++)
+    check_kind(KD_ALL_REDUCE, reduction, 0, names[reduction]);
 }
 
 static void all_gather(void) {
-  set_up();
-  enqueue_known(KD_ALL_GATHER, 0, 0, once, twice);
-  finish_all();
-  for (int i = 0; i < 2; i++)
-    for (int k = 0; k < 2 * N; k++)
-      kc_check(members[i].y[k] == members[k / N].x[k % N],
-               "all_gather: element %d of member %d is %g", k, i,
-               (double)members[i].y[k]);
+  check_kind(KD_ALL_GATHER, 0, 0, "all_gather");
 }
 
 static void reduce_scatter(void) {
-  set_up();
-  enqueue_known(KD_REDUCE_SCATTER, KD_REDUCE_SUM, 0, twice, once);
-  finish_all();
-  for (int i = 0; i < 2; i++)
-    for (int k = 0; k < N; k++)
-      kc_check(
-          members[i].y[k] == members[0].x[i * N + k] + members[1].x[i * N + k],
-          "reduce_scatter: element %d of member %d is %g", k, i,
-          (double)members[i].y[k]);
+  check_kind(KD_REDUCE_SCATTER, KD_REDUCE_SUM, 0, "reduce_scatter");
+}
+
+static void all_to_all(void) {
+  check_kind(KD_ALL_TO_ALL, 0, 0, "all_to_all");
 }
 
 static void broadcast(void) {
-  for (uint32_t root = 0; root < 2; root++) {
-    set_up();
-    enqueue_known(KD_BROADCAST, 0, root, once, once);
-    finish_all();
-    for (int i = 0; i < 2; i++)
-      kc_check(!memcmp(members[i].y, members[root].x, N * sizeof(float)),
-               "broadcast from %u: member %d has something else", root, i);
-  }
+  check_kind(KD_BROADCAST, 0, 0, "broadcast from 0");
+  check_kind(KD_BROADCAST, 0, 1, "broadcast from 1");
 }
 
 /* Member `late` is busy before: the other waits for it, and its input is overwritten by
  * what its stream does next. */
 static void check_order(uint32_t late) {
-  const member *slow = &members[late], *quick = &members[1 - late];
+  const group_member *slow = &members[late], *quick = &members[1 - late];
+  const int64_t *once = group_dims(KD_ALL_REDUCE, false);
   float fresh[N], after[N];
   set_up();
   for (int k = 0; k < N; k++) {
@@ -172,6 +192,7 @@ static void order(void) {
 }
 
 static void unknown(void) {
+  const int64_t *once = group_dims(KD_ALL_REDUCE, false);
   set_up();
   for (uint32_t i = 0; i < 2; i++) {
     kd_status status = i ? enqueue(KD_ALL_REDUCE, 1000, 0, once, once)
@@ -183,10 +204,14 @@ static void unknown(void) {
   finish_all();
 }
 
+#undef members
 #define RULE(id, check, names, sentence)                                      \
   KC_RULE(MUST, COLLECTIVE, id, check, 0, "collective.h", sentence, names,    \
           "The semantics are MPI's: ranks, order and sizes are where they go" \
           " wrong.")
+
+#define JOIN(id, check, names, sentence, why) \
+  KC_RULE(MUST, COLLECTIVE, id, check, 0, "collective.h", sentence, names, why)
 
 static const kc_rule rules[] = {
     RULE("group.all-reduce", all_reduce,
@@ -204,12 +229,35 @@ static const kc_rule rules[] = {
          "Each member's output is the reduction of its part of all inputs"),
     RULE("group.broadcast", broadcast, "KD_BROADCAST kd_collective.root",
          "Each member's output is the root's input"),
+    RULE("group.all-to-all", all_to_all, "KD_ALL_TO_ALL",
+         "Each member's output is the concatenation, in rank order, of its part"
+         " of all inputs"),
     RULE("group.order", order, "kd_collective_table.enqueue",
          "The stream continues when the member's output is complete and"
          " its input is no longer read"),
     RULE("group.unknown", unknown, "kd_collective.flags",
          "KD_UNIMPLEMENTED (a kind, reduction or dtype that it does not"
          " support"),
+    JOIN("group.id", group_id,
+         "kd_collective_table.make_id kd_group_id.bytes KD_GROUP_MACHINES",
+         "Each call gives another id",
+         "Groups of two jobs on one machine would mix."),
+    JOIN("group.join", group_join,
+         "kd_collective_table.join kd_collective_table.status"
+         " kd_join.struct_size kd_join.rank kd_join.size kd_join.id",
+         "Makes an open device a member of a group, whose other members join"
+         " in other processes, or in this one",
+         "What one process does with its devices several do, each with its"
+         " own."),
+    JOIN("group.join-order", group_join_order, "kd_collective_table.enqueue",
+         "In a group that was joined it is the work of one member",
+         "The members' streams know nothing of each other."),
+    JOIN("group.join-refused", group_join_refused, "kd_join.flags",
+         "an id of no make_id, or another size or rank than it can be",
+         "A member that nobody counts on would wait for ever."),
+    JOIN("group.abort", group_abort, "kd_collective_table.abort",
+         "Gives a group up that was joined",
+         "A process that was killed must not hang the others."),
 };
 
 /* clang-format off */
@@ -220,6 +268,15 @@ static const kc_defect defects[] = {
     DEFECT(root_zero, "group.broadcast", "the root is always member 0"),
     DEFECT(group_hurries, "group.order", "a group does not wait for what its members do before"),
     DEFECT(group_leaves, "group.order", "members go on before the others have read their inputs"),
+    DEFECT(turned_own, "group.all-to-all", "each member keeps its own parts"),
+    DEFECT(id_same, "group.id", "all ids are the same"),
+    DEFECT(status_early, "group.join", "a group counts as whole before all have joined"),
+    DEFECT(join_ranks, "group.join", "members that join get other ranks"),
+    DEFECT(joined_hurries, "group.join-order", "a joined group does not wait for what its member does before"),
+    DEFECT(join_any, "group.join-refused", "a member joins whose rank is none"),
+    DEFECT(abort_nothing, "group.abort", "work that waits for others goes on when its group is given up"),
+    DEFECT(abort_succeeds, "group.abort", "work of a group that was given up counts as done"),
+    DEFECT(status_forgets, "group.abort", "a group that was given up counts as sound"),
     DEFECT(group_any, "group.unknown", "a kind of collective that is not known is taken"),
 };
 /* clang-format on */

@@ -91,6 +91,9 @@ static void faulty_plugins_are_refused(void **state) {
                  "slot reachable of kd_peer_table", "vendor");
   expect_refused(BAD("COLLECTIVE"), KD_INCOMPATIBLE,
                  "slot create of kd_collective_table", "vendor");
+  expect_refused(BAD("HALF_COLLECTIVE"), KD_INCOMPATIBLE,
+                 "make_id, join, status and abort of groups come together",
+                 "vendor");
   expect_refused(BAD("NATIVE"), KD_INCOMPATIBLE,
                  "slot device of kd_native_table is NULL", "vendor");
   expect_refused(BAD("EVENTS"), KD_INCOMPATIBLE, "streams and events", "");

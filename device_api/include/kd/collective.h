@@ -14,6 +14,24 @@ extern "C" {
 
 typedef struct kd_group kd_group; /* the plugin's: the devices that take part */
 
+/* By what the members of a group find each other that are in several processes: any bytes of
+ * the plugin's. Frozen. */
+typedef struct kd_group_id {
+  uint8_t bytes[256];
+} kd_group_id;
+KD_STATIC_ASSERT(sizeof(kd_group_id) == 256, "kd_group_id is frozen");
+
+/* Flags of make_id. */
+#define KD_GROUP_MACHINES 1u /* members may be on several machines */
+
+/* A member that joins a group. Borrowed for the call. */
+typedef struct kd_join {
+  uint32_t struct_size; /* sizeof(kd_join) as the host knew it */
+  uint32_t flags;       /* none yet */
+  uint32_t rank, size;  /* of the group, which has `size` members */
+  const kd_group_id *id;
+} kd_join;
+
 /* Kinds of kd_collective. All inputs and outputs of an operation have one
  * dtype. */
 /* Each member's output is the reduction of all inputs, which have equal sizes.
@@ -27,6 +45,10 @@ typedef struct kd_group kd_group; /* the plugin's: the devices that take part */
 #define KD_REDUCE_SCATTER 2u
 /* Each member's output is the root's input; the other inputs are KD_NONE. */
 #define KD_BROADCAST 3u
+/* Each member's output is the concatenation, in rank order, of its part of all
+ * inputs. An input is the concatenation, in rank order, of one part for each
+ * member, all of equal size, and shares no memory with the output. */
+#define KD_ALL_TO_ALL 4u
 
 #define KD_REDUCE_SUM     0u
 #define KD_REDUCE_PRODUCT 1u
@@ -34,7 +56,8 @@ typedef struct kd_group kd_group; /* the plugin's: the devices that take part */
 #define KD_REDUCE_MAX     3u
 
 /* What all members of a group are to do. Each array has one element per member,
- * in rank order. Tensors are packed row-major, in the member's first memory
+ * in rank order; of a group that was joined, one element: the member's whose
+ * group it is. Tensors are packed row-major, in the member's first memory
  * space. A member's output is its input's memory, or shares none with it.
  * Borrowed for the call. */
 typedef struct kd_collective {
@@ -50,8 +73,10 @@ typedef struct kd_collective {
   const kd_tensor *outputs;
 } kd_collective;
 
-/* Collective operations of devices. All slots are required. Any thread, one at
- * a time for one group. */
+/* Collective operations of devices. The first three slots are required. The
+ * others, from make_id on, come together or not at all: they are for groups whose
+ * members are in several processes. Any thread, one at a time for one group, but
+ * for `status` and `abort`. */
 typedef struct kd_collective_table {
   uint32_t struct_size; /* sizeof(kd_collective_table) as the plugin knew it */
   uint32_t reserved;
@@ -62,7 +87,9 @@ typedef struct kd_collective_table {
   kd_status (*create)(kd_device *const *devices, uint32_t count,
                       KD_OWNED kd_group **out_group);
 
-  /* Frees a group whose work is done, or one of whose devices is lost. */
+  /* Frees a group whose work is done, or one of whose devices is lost. One that
+   * was joined may wait until all members destroy theirs, in one order where
+   * they are in several groups; after `abort` it waits for nobody. */
   void (*destroy)(kd_group *group);
 
   /* Enqueues the work of all members, each on its own stream, after what that
@@ -71,10 +98,53 @@ typedef struct kd_collective_table {
    * work on one member's stream failed, or a device is lost, the operation
    * fails on all streams.
    *
+   * In a group that was joined it is the work of one member, and all members
+   * enqueue the same operations in one order. What fails on one member's stream
+   * may leave the others waiting: the host aborts their groups.
+   *
    * Returns KD_OK; after any other status nothing was enqueued:
    * KD_UNIMPLEMENTED (a kind, reduction or dtype that it does not support; the
-   * host uses copies and kernels instead), KD_BUSY (a stream is full). */
+   * host uses copies and kernels instead; by these three alone, so that all
+   * members get one answer), KD_BUSY (a stream is full), KD_ABORTED. */
   kd_status (*enqueue)(kd_group *group, const kd_collective *what);
+
+  /* Makes an id by which the members of one new group find each other. One of
+   * them has it made, and the host carries it to the others. Each call gives
+   * another id, also in other processes and on other machines. What the plugin
+   * keeps for it is freed when all have joined, or with the process.
+   *
+   * flags  KD_GROUP_MACHINES; an unknown bit is refused
+   * Returns KD_OK, KD_UNIMPLEMENTED (the device reaches none on other machines, or
+   * a library that this needs is not installed), KD_UNAVAILABLE,
+   * KD_OUT_OF_MEMORY. */
+  kd_status (*make_id)(kd_device *device, uint32_t flags, kd_group_id *out_id);
+
+  /* Makes an open device a member of a group, whose other members join in other
+   * processes, or in this one. Each calls it once, with the same id and size, and
+   * its own rank. It does not wait for them: `status` says when all have come, and
+   * nothing is enqueued before. A device may be in many groups.
+   *
+   * Owns     the host destroys the group before it closes the device
+   * Returns KD_OK, KD_UNIMPLEMENTED (they cannot reach each other, or a library
+   * that this needs is not installed), KD_INVALID_ARGUMENT (an id of no
+   * make_id, or another size or rank than it can be), KD_UNAVAILABLE,
+   * KD_OUT_OF_MEMORY. */
+  kd_status (*join)(kd_device *device, const kd_join *what,
+                    KD_OWNED kd_group **out_group);
+
+  /* Whether a group that was joined can work. It does not wait for other members.
+   * Any thread, at any time; a failure lasts.
+   * Returns KD_OK, KD_BUSY (a member has not come yet), KD_ABORTED (it was
+   * aborted, or another member's was), KD_UNAVAILABLE (a member cannot be reached
+   * any more), KD_DEVICE_LOST. */
+  kd_status (*status)(kd_group *group);
+
+  /* Gives a group up that was joined: its work ends that waits for members which
+   * will not come, and so does its joining. Any thread, at any time, also twice; it
+   * waits for no other member, each of which aborts its own. Work of the group that
+   * is not done fails; where a plugin cannot make it fail, the device counts as
+   * lost. Afterwards the group can only be destroyed. */
+  void (*abort)(kd_group *group);
 } kd_collective_table;
 
 #ifdef __cplusplus

@@ -286,6 +286,29 @@ kd_status keel_layer_collective_enqueue(kd_group *group,
   return KD_OK;
 }
 
+/* Its calls have one member's tensors, so that is its size here. */
+kd_status keel_layer_collective_join(kd_device *device, const kd_join *what,
+                                     kd_group **out_group) {
+  layer *l = keel_layer_of(device);
+  kd_group *made = NULL;
+  keel_layer_about("rank %u of %u", what->rank, what->size);
+  CALL(l, "collective.join", l->collectives.join(device, what, &made));
+  if (settings.validation && !made)
+    keel_layer_report(l, "collective.join returned KD_OK and no group");
+  keel_layer_track(l, made, OBJECT_GROUP, device, 1);
+  *out_group = made;
+  return KD_OK;
+}
+
+void keel_layer_collective_abort(kd_group *group) {
+  const object *o = keel_layer_find(group, OBJECT_GROUP);
+  keel_layers_enter("collective.abort");
+  if (o)
+    o->layer->collectives.abort(group);
+  else
+    keel_layer_report(NULL, "collective.abort: no such group");
+}
+
 /* ---- memory of others ------------------------------------------------------------ */
 
 kd_status keel_layer_external_import_memory(kd_device *device,

@@ -141,6 +141,10 @@ static keel_status copy_tables(keel_plugin *plugin) {
   TAKE(kd_external_table, external, external);
   TAKE(kd_layout_table, layouts, layouts);
   TAKE(kd_collective_table, collectives, collectives);
+  const kd_collective_table *groups = &plugin->collectives;
+  if (!groups->make_id != !groups->join || !groups->join != !groups->status ||
+      !groups->join != !groups->abort)
+    return together(plugin, "make_id, join, status and abort of groups");
   return KD_OK;
 }
 

@@ -89,6 +89,29 @@ static const kd_peer_table no_peer = {.struct_size = sizeof no_peer};
 static const kd_collective_table no_collectives = {.struct_size =
                                                        sizeof no_collectives};
 
+static kd_status no_group(kd_device *const *devices, uint32_t count,
+                          kd_group **out_group) {
+  (void)devices, (void)count, (void)out_group;
+  return KD_UNIMPLEMENTED;
+}
+static void free_group(kd_group *group) {
+  (void)group;
+}
+static kd_status enqueue_none(kd_group *group, const kd_collective *what) {
+  (void)group, (void)what;
+  return KD_UNIMPLEMENTED;
+}
+static kd_status group_status(kd_group *group) {
+  (void)group;
+  return KD_OK;
+}
+static const kd_collective_table half_collectives = {
+    .struct_size = sizeof half_collectives,
+    .create = no_group,
+    .destroy = free_group,
+    .enqueue = enqueue_none,
+    .status = group_status};
+
 static const void *extension_without_slots(kd_instance *instance,
                                            const char *name) {
   static const kd_native_table native = {.struct_size = sizeof native};
