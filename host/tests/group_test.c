@@ -4,6 +4,7 @@
 #include <stdatomic.h>
 #include <unistd.h>
 
+#include "eager/group.h"
 #include "layers/layers.h"
 #include "testing.h"
 
@@ -137,10 +138,18 @@ static void check_moves(keel_group *group) {
     keel_tensor_release(sent);
     release_all(out, n);
   }
+  expect_ok(keel_group_all_to_all(group, in, out));
+  for (uint32_t r = 0; r < n; r++) {
+    float turned[SIZE];
+    for (uint32_t i = 0; i < SIZE; i++)
+      turned[i] = all[i / (SIZE / n) * SIZE + r * (SIZE / n) + i % (SIZE / n)];
+    expect_on(out[r], keel_group_device(group, r), turned, SIZE);
+  }
+  release_all(out, n);
   release_all(in, n);
 }
 
-/* Eight reductions, a gathering, and a broadcast of each member. */
+/* Eight reductions, a gathering, an all-to-all, and a broadcast of each member. */
 static void check_all(keel_device *const *devices, uint32_t count,
                       bool direct) {
   keel_group *group = group_of(devices, count);
@@ -148,8 +157,8 @@ static void check_all(keel_device *const *devices, uint32_t count,
   check_reductions(group);
   check_moves(group);
   keel_group_count(group, &counts);
-  assert_int_equal(counts.direct, direct ? 9 + count : 0);
-  assert_int_equal(counts.staged, direct ? 0 : 9 + count);
+  assert_int_equal(counts.direct, direct ? 10 + count : 0);
+  assert_int_equal(counts.staged, direct ? 0 : 10 + count);
   keel_group_release(group);
 }
 

@@ -187,7 +187,7 @@ static int type_of(kd_dtype dtype) {
 
 static kd_status check(const kd_group *group, const kd_collective *what) {
   bool reduces = what->kind == KD_ALL_REDUCE || what->kind == KD_REDUCE_SCATTER;
-  if (what->flags || what->kind > KD_BROADCAST)
+  if (what->flags || what->kind > KD_ALL_TO_ALL)
     return FAIL(KD_UNIMPLEMENTED, "no collective %u with flags 0x%x",
                 what->kind, what->flags);
   if (reduces && what->reduction > KD_REDUCE_MAX)
@@ -213,6 +213,21 @@ static void *place_of(const kd_tensor *tensor) {
              : (void *)(uintptr_t)(tensor->buffer->memory + tensor->offset);
 }
 
+/* A part to each member, and one from each. */
+static int turn(uint32_t members, const kd_tensor *in, const kd_tensor *out,
+                nccl_comm comm, cu_stream queue) {
+  size_t part = (size_t)in->size / members;
+  const char *from = place_of(in);
+  char *to = place_of(out);
+  int code = NCCL_OK;
+  for (uint32_t i = 0; i < members && code == NCCL_OK; i++) {
+    code = nccl.Send(from + i * part, part, NCCL_U8, (int)i, comm, queue);
+    if (code == NCCL_OK)
+      code = nccl.Recv(to + i * part, part, NCCL_U8, (int)i, comm, queue);
+  }
+  return code;
+}
+
 /* One member's part; what is only moved goes as bytes. */
 static int call(const kd_group *group, const kd_collective *what, uint32_t i) {
   static const int reductions[] = {NCCL_SUM, NCCL_PRODUCT, NCCL_MIN, NCCL_MAX};
@@ -230,6 +245,8 @@ static int call(const kd_group *group, const kd_collective *what, uint32_t i) {
                                 reductions[what->reduction], comm, queue);
     case KD_ALL_GATHER:
       return nccl.AllGather(from, to, (size_t)in->size, NCCL_U8, comm, queue);
+    case KD_ALL_TO_ALL:
+      return turn(group->count, in, out, comm, queue);
     default:
       return nccl.Broadcast(i == what->root ? from : to, to, (size_t)out->size,
                             NCCL_U8, (int)what->root, comm, queue);

@@ -245,7 +245,13 @@ typedef struct nccl_comm_of *nccl_comm;
      cu_stream stream)) \
   X(Broadcast, ncclBroadcast, \
     (const void *from, void *to, size_t count, int type, int root, \
-     nccl_comm comm, cu_stream stream))
+     nccl_comm comm, cu_stream stream)) \
+  X(Send, ncclSend, \
+    (const void *from, size_t count, int type, int peer, nccl_comm comm, \
+     cu_stream stream)) \
+  X(Recv, ncclRecv, \
+    (void *to, size_t count, int type, int peer, nccl_comm comm, \
+     cu_stream stream))
 /* clang-format on */
 
 typedef struct nccl_api {

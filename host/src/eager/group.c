@@ -12,8 +12,8 @@
 
 /* "all_reduce". */
 static const char *call_name(uint32_t kind) {
-  static const char *const names[] = {"all_reduce", "all_gather",
-                                      "reduce_scatter", "broadcast"};
+  static const char *const names[] = {
+      "all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all"};
   return kind < KEEL_COUNT_OF(names) ? names[kind] : "?";
 }
 
@@ -208,8 +208,8 @@ static keel_status check_inputs(const keel_group_call *call) {
   const keel_type *type = call->inputs[first]->type;
   if (call->kind == KD_ALL_GATHER && !type->rank)
     return refuse(call, 0, "which has no dimension to be joined by");
-  if (call->kind == KD_REDUCE_SCATTER &&
-      (!type->rank || type->dims[0] % call->group->size))
+  bool parted = call->kind == KD_REDUCE_SCATTER || call->kind == KD_ALL_TO_ALL;
+  if (parted && (!type->rank || type->dims[0] % call->group->size))
     return refuse(call, 0,
                   "whose first dimension can't be parted among them evenly");
   return KD_OK;
@@ -435,6 +435,11 @@ keel_status keel_group_reduce_scatter(keel_group *group, uint32_t reduction,
                                       keel_tensor *const *inputs,
                                       keel_tensor **outputs) {
   return begin_all(group, KD_REDUCE_SCATTER, reduction, inputs, outputs);
+}
+
+keel_status keel_group_all_to_all(keel_group *group, keel_tensor *const *inputs,
+                                  keel_tensor **outputs) {
+  return begin_all(group, KD_ALL_TO_ALL, 0, inputs, outputs);
 }
 
 static keel_status check_rank(const keel_group *group, uint32_t rank,

@@ -95,16 +95,16 @@ static keel_status reduce_scatter(const keel_group_call *call,
   return status;
 }
 
-keel_status keel_group_all_to_all(keel_group *group, keel_tensor *const *inputs,
-                                  keel_tensor **outputs) {
+/* Part i of each member's value, along the first dimension, to member i. */
+static keel_status all_to_all(const keel_group_call *call,
+                              keel_tensor **outputs) {
+  const keel_group *group = call->group;
   const keel_attr axis[] = {KEEL_INT("axis", 0)};
   size_t size = group->size;
   keel_tensor **parts = calloc(size * size + size, sizeof *parts);
   if (!parts) return keel_no_memory(size * size * sizeof *parts);
   keel_tensor **column = parts + size * size;
-  for (size_t i = 0; i < size; i++)
-    outputs[i] = NULL;
-  keel_status status = split_all(group, inputs, parts);
+  keel_status status = split_all(group, call->inputs, parts);
   for (size_t i = 0; i < size && status == KD_OK; i++) {
     for (size_t r = 0; r < size; r++)
       column[r] = parts[r * size + i];
@@ -114,10 +114,6 @@ keel_status keel_group_all_to_all(keel_group *group, keel_tensor *const *inputs,
     if (status == KD_OK)
       status = keel_group_move(group->devices[i], joined, &outputs[i]);
     keel_tensor_release(joined);
-  }
-  for (size_t i = 0; i < size && status != KD_OK; i++) {
-    keel_tensor_release(outputs[i]);
-    outputs[i] = NULL;
   }
   for (size_t i = 0; i < size * size; i++)
     keel_tensor_release(parts[i]);
@@ -143,6 +139,8 @@ keel_status keel_group_staged(const keel_group_call *call,
       return all_gather(call, outputs);
     case KD_REDUCE_SCATTER:
       return reduce_scatter(call, outputs);
+    case KD_ALL_TO_ALL:
+      return all_to_all(call, outputs);
     default:
       return broadcast(call, outputs);
   }

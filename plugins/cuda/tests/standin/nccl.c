@@ -22,7 +22,7 @@ extern cu_result cuCtxPushCurrent_v2(cu_context context);
 extern cu_result cuCtxPopCurrent_v2(cu_context *context);
 
 enum { OK = 0, UNHANDLED = 1, INVALID = 4, MOST = 8 };
-enum { REDUCE, SCATTER, GATHER, BROADCAST };
+enum { REDUCE, SCATTER, GATHER, BROADCAST, TURN };
 
 /* What the communicators of one call of ncclCommInitAll share. */
 typedef struct party {
@@ -47,6 +47,9 @@ typedef struct call {
   cu_stream stream;
   struct meeting *meeting;
   party *party; /* which outlives the communicator where that is aborted */
+  /* of sends and receives, by their other member */
+  const void *sent[MOST];
+  void *received[MOST];
 } call;
 
 /* All members' parts of one collective. */
@@ -193,7 +196,20 @@ static void make(const meeting *r, int rank, char *to) {
     put(c->type, to, i, reduced(r, begin + i));
 }
 
+/* Each send has its receive. */
+static void turn(const meeting *r) {
+  for (int i = 0; i < r->size; i++)
+    for (int k = 0; k < r->size; k++)
+      if (r->calls[i].sent[k] && r->calls[k].received[i])
+        memcpy(r->calls[k].received[i], r->calls[i].sent[k], r->calls[i].count);
+}
+
 static void do_all(meeting *r) {
+  __atomic_fetch_add(&done_count, 1, __ATOMIC_RELAXED);
+  if (r->calls[0].kind == TURN) {
+    turn(r);
+    return;
+  }
   const call *c = &r->calls[0];
   size_t bytes =
       c->count * size_of(c->type) * (size_t)(c->kind == GATHER ? r->size : 1);
@@ -203,7 +219,6 @@ static void do_all(meeting *r) {
   for (int i = 0; made && i < r->size; i++)
     memcpy(r->calls[i].to, made + (size_t)i * bytes, bytes);
   free(made);
-  __atomic_fetch_add(&done_count, 1, __ATOMIC_RELAXED);
 }
 
 /* On the thread of a member's stream. */
@@ -263,8 +278,8 @@ static int flush(void) {
 }
 
 static int add(call what) {
-  if (!what.comm || !what.stream || !what.to || what.type < NCCL_I8 ||
-      what.type > NCCL_BF16 || count_waiting == 64)
+  if (!what.comm || !what.stream || (!what.to && what.kind != TURN) ||
+      what.type < NCCL_I8 || what.type > NCCL_BF16 || count_waiting == 64)
     return INVALID;
   waiting[count_waiting++] = what;
   return depth ? OK : flush();
@@ -282,24 +297,98 @@ API int ncclGroupEnd(void) {
 
 API int ncclAllReduce(const void *from, void *to, size_t count, int type,
                       int reduction, nccl_comm comm, cu_stream stream) {
-  return add((call){REDUCE, type, reduction, 0, count, from, to, comm, stream,
-                    NULL, NULL});
+  return add((call){REDUCE,
+                    type,
+                    reduction,
+                    0,
+                    count,
+                    from,
+                    to,
+                    comm,
+                    stream,
+                    NULL,
+                    NULL,
+                    {NULL},
+                    {NULL}});
 }
 
 API int ncclReduceScatter(const void *from, void *to, size_t count, int type,
                           int reduction, nccl_comm comm, cu_stream stream) {
-  return add((call){SCATTER, type, reduction, 0, count, from, to, comm, stream,
-                    NULL, NULL});
+  return add((call){SCATTER,
+                    type,
+                    reduction,
+                    0,
+                    count,
+                    from,
+                    to,
+                    comm,
+                    stream,
+                    NULL,
+                    NULL,
+                    {NULL},
+                    {NULL}});
 }
 
 API int ncclAllGather(const void *from, void *to, size_t count, int type,
                       nccl_comm comm, cu_stream stream) {
-  return add(
-      (call){GATHER, type, 0, 0, count, from, to, comm, stream, NULL, NULL});
+  return add((call){GATHER,
+                    type,
+                    0,
+                    0,
+                    count,
+                    from,
+                    to,
+                    comm,
+                    stream,
+                    NULL,
+                    NULL,
+                    {NULL},
+                    {NULL}});
 }
 
 API int ncclBroadcast(const void *from, void *to, size_t count, int type,
                       int root, nccl_comm comm, cu_stream stream) {
-  return add((call){BROADCAST, type, 0, root, count, from, to, comm, stream,
-                    NULL, NULL});
+  return add((call){BROADCAST,
+                    type,
+                    0,
+                    root,
+                    count,
+                    from,
+                    to,
+                    comm,
+                    stream,
+                    NULL,
+                    NULL,
+                    {NULL},
+                    {NULL}});
+}
+
+/* Those of one communicator are one call, whose other ends are in the others' calls. */
+static call *turn_of(size_t count, int type, nccl_comm comm, cu_stream stream) {
+  for (int i = 0; i < count_waiting; i++)
+    if (waiting[i].kind == TURN && waiting[i].comm == comm) return &waiting[i];
+  call what = {.kind = TURN,
+               .type = type,
+               .count = count * size_of(type),
+               .comm = comm,
+               .stream = stream};
+  return depth && add(what) == OK ? &waiting[count_waiting - 1] : NULL;
+}
+
+API int ncclSend(const void *from, size_t count, int type, int peer,
+                 nccl_comm comm, cu_stream stream) {
+  call *c = turn_of(count, type, comm, stream);
+  if (!c || !from || peer < 0 || peer >= comm->party->size || c->sent[peer])
+    return INVALID;
+  c->sent[peer] = from;
+  return OK;
+}
+
+API int ncclRecv(void *to, size_t count, int type, int peer, nccl_comm comm,
+                 cu_stream stream) {
+  call *c = turn_of(count, type, comm, stream);
+  if (!c || !to || peer < 0 || peer >= comm->party->size || c->received[peer])
+    return INVALID;
+  c->received[peer] = to;
+  return OK;
 }
