@@ -3,15 +3,13 @@
 
 #include "rules/group.h"
 
-#define members group_members
-
-group_member members[2];
+group_member group_members[2];
 static kd_group *group;
 
 void group_fill(void) {
   kc_need_two_devices();
   for (uint32_t i = 0; i < 2; i++) {
-    group_member *m = &members[i];
+    group_member *m = &group_members[i];
     m->device = kc_device_at(i);
     m->stream = kc_claims(KC_ASYNC) ? kc_stream_make(m->device) : NULL;
     m->in = kc_buffer_in(m->device, 0, sizeof m->x);
@@ -27,7 +25,7 @@ void group_fill(void) {
 
 static void set_up(void) {
   group_fill();
-  kd_device *devices[] = {members[0].device, members[1].device};
+  kd_device *devices[] = {group_members[0].device, group_members[1].device};
   kd_status status = kp.g.create(devices, 2, &group);
   if (status == KD_UNIMPLEMENTED)
     kc_unclaimed("its devices can't work together");
@@ -46,13 +44,14 @@ kd_tensor group_view(kc_buffer *buffer, const int64_t *dims) {
 
 static kd_status enqueue(uint32_t kind, uint32_t reduction, uint32_t root,
                          const int64_t *in_dims, const int64_t *out_dims) {
-  kd_stream *const streams[] = {members[0].stream, members[1].stream};
+  kd_stream *const streams[] = {group_members[0].stream,
+                                group_members[1].stream};
   kd_tensor in[2], out[2];
   for (uint32_t i = 0; i < 2; i++) {
     in[i] = kind == KD_BROADCAST && i != root
                 ? (kd_tensor){.dtype = KD_NONE}
-                : group_view(members[i].in, in_dims);
-    out[i] = group_view(members[i].out, out_dims);
+                : group_view(group_members[i].in, in_dims);
+    out[i] = group_view(group_members[i].out, out_dims);
   }
   const kd_collective what = {.struct_size = sizeof what,
                               .kind = kind,
@@ -77,8 +76,9 @@ static void enqueue_known(uint32_t kind, uint32_t reduction, uint32_t root,
 
 void group_read(void) {
   for (int i = 0; i < 2; i++) {
-    kc_drain(members[i].stream);
-    kc_read(members[i].out, 0, members[i].y, sizeof members[i].y);
+    kc_drain(group_members[i].stream);
+    kc_read(group_members[i].out, 0, group_members[i].y,
+            sizeof group_members[i].y);
   }
 }
 
@@ -91,14 +91,14 @@ static void finish_all(void) {
 static float wanted(uint32_t kind, uint32_t reduction, uint32_t root, int i,
                     int k) {
   int at = kind == KD_REDUCE_SCATTER ? i * N + k : k;
-  float a = members[0].x[at], b = members[1].x[at];
+  float a = group_members[0].x[at], b = group_members[1].x[at];
   switch (kind) {
     case KD_ALL_GATHER:
-      return members[k / N].x[k % N];
+      return group_members[k / N].x[k % N];
     case KD_ALL_TO_ALL:
-      return members[k / (N / 2)].x[i * (N / 2) + k % (N / 2)];
+      return group_members[k / (N / 2)].x[i * (N / 2) + k % (N / 2)];
     case KD_BROADCAST:
-      return members[root].x[k];
+      return group_members[root].x[k];
     default:
       return reduction == KD_REDUCE_SUM       ? a + b
              : reduction == KD_REDUCE_PRODUCT ? a * b
@@ -113,12 +113,13 @@ void group_check(uint32_t kind, uint32_t reduction, uint32_t root,
   for (int i = 0; i < 2; i++) {
     for (int k = 0; k < count; k++) {
       float want = wanted(kind, reduction, root, i, k);
-      kc_check(members[i].y[k] == want,
+      kc_check(group_members[i].y[k] == want,
                "%s: element %d of member %d is %g, expected %g", what, k, i,
-               (double)members[i].y[k], (double)want);
+               (double)group_members[i].y[k], (double)want);
     }
     if (count == N)
-      kc_check(members[i].y[N] == -99, "%s wrote behind its output", what);
+      kc_check(group_members[i].y[N] == -99, "%s wrote behind its output",
+               what);
   }
 }
 
@@ -164,7 +165,8 @@ static void broadcast(void) {
 /* Member `late` is busy before: the other waits for it, and its input is overwritten by
  * what its stream does next. */
 static void check_order(uint32_t late) {
-  const group_member *slow = &members[late], *quick = &members[1 - late];
+  const group_member *slow = &group_members[late],
+                     *quick = &group_members[1 - late];
   const int64_t *once = group_dims(KD_ALL_REDUCE, false);
   float fresh[N], after[N];
   set_up();
@@ -179,9 +181,9 @@ static void check_order(uint32_t late) {
   finish_all();
   for (int i = 0; i < 2; i++)
     for (int k = 0; k < N; k++)
-      kc_check(members[i].y[k] == fresh[k] + quick->x[k],
+      kc_check(group_members[i].y[k] == fresh[k] + quick->x[k],
                "member %u was late: element %d of member %d is %g, expected %g",
-               late, k, i, (double)members[i].y[k],
+               late, k, i, (double)group_members[i].y[k],
                (double)(fresh[k] + quick->x[k]));
 }
 
@@ -204,7 +206,6 @@ static void unknown(void) {
   finish_all();
 }
 
-#undef members
 #define RULE(id, check, names, sentence)                                      \
   KC_RULE(MUST, COLLECTIVE, id, check, 0, "collective.h", sentence, names,    \
           "The semantics are MPI's: ranks, order and sizes are where they go" \
@@ -245,7 +246,8 @@ static const kc_rule rules[] = {
     JOIN("group.join", group_join,
          "kd_collective_table.join kd_collective_table.status"
          " kd_join.struct_size kd_join.rank kd_join.size kd_join.id",
-         "Makes an open device a member of a group, whose other members join"
+         "Makes an open device a member of a group, whose other members "
+         "join"
          " in other processes, or in this one",
          "What one process does with its devices several do, each with its"
          " own."),

@@ -89,8 +89,8 @@ void group_id(void) {
   kc_need_two_devices();
   kd_group_id a = new_id(kc_device_at(0)), b = new_id(kc_device_at(0)),
               c = new_id(kc_device_at(1));
-  kc_check(memcmp(&a, &b, sizeof a) && memcmp(&b, &c, sizeof a) &&
-               memcmp(&a, &c, sizeof a),
+  kc_check(memcmp(&a, &b, sizeof a) != 0 && memcmp(&b, &c, sizeof a) != 0 &&
+               memcmp(&a, &c, sizeof a) != 0,
            "two ids are the same");
   kd_status status = kp.g.make_id(kc_device_at(0), 0x00800000u, &a);
   kc_check(status == KD_UNIMPLEMENTED, "an unknown flag gave %s",
