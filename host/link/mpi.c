@@ -363,6 +363,9 @@ static int find_local(keel_link_world *out) {
   MPI_Comm_size(machine, &size);
   out->local_rank = (uint32_t)rank;
   out->local_size = (uint32_t)size;
+  out->machine = out->rank;
+  error = MPI_Bcast(&out->machine, 1, MPI_UINT32_T, 0, machine);
+  if (error != MPI_SUCCESS) return error;
   return MPI_Comm_free(&machine);
 }
 

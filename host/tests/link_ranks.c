@@ -36,11 +36,13 @@ static void expect(bool holds, const char *what, int64_t i) {
 }
 
 static void open_all(uint64_t timeout) {
-  const char *plugin = getenv("CPU_PLUGIN");
+  const char *plugins[] = {getenv("CPU_PLUGIN"), getenv("SIM_PLUGIN")};
   const keel_context_params params = {.struct_size = sizeof params,
                                       .flags = KEEL_ONLY_NAMED,
-                                      .plugins = &plugin,
-                                      .plugin_count = plugin ? 1 : 0,
+                                      .plugins = plugins,
+                                      .plugin_count = !plugins[0]   ? 0
+                                                      : !plugins[1] ? 1
+                                                                    : 2,
                                       .workers = KEEL_NO_WORKERS};
   const keel_link_params link = {.struct_size = sizeof link,
                                  .timeout = timeout};
@@ -59,6 +61,22 @@ static void close_all(void) {
   keel_close(context);
 }
 
+/* The simulated device of this rank where there is one, or the CPU. */
+static keel_device *device_of(void) {
+  char name[16] = "cpu:0";
+  keel_device *device = NULL;
+  if (getenv("SIM_PLUGIN"))
+    snprintf(name, sizeof name, "sim:%u", (unsigned)facts.rank % 2);
+  if (getenv("CPU_PLUGIN")) NEED(keel_device_find(context, name, &device));
+  return device;
+}
+
+static keel_tensor *member_of(void) {
+  keel_tensor *member = NULL;
+  NEED(keel_link_member(ranks, device_of(), &member));
+  return member;
+}
+
 /* ---- values -------------------------------------------------------------------------- */
 
 /* An exchange of X, in a program. */
@@ -67,9 +85,7 @@ static keel_tensor *exchange(const char *op, const keel_attr *attrs,
   keel_builder *builder = NULL;
   keel_program *program = NULL;
   keel_plan *plan = NULL;
-  keel_tensor *member = NULL, *y = NULL;
-  keel_device *device = NULL;
-  if (getenv("CPU_PLUGIN")) NEED(keel_device_find(context, "cpu:0", &device));
+  keel_tensor *member = member_of(), *y = NULL;
   NEED(keel_builder_create(context, "ranks", &builder));
   keel_value pair[] = {
       keel_builder_resource(builder, "member"),
@@ -80,7 +96,6 @@ static keel_tensor *exchange(const char *op, const keel_attr *attrs,
   NEED(keel_builder_output(builder, "y", out));
   NEED(keel_builder_finish(builder, &program));
   NEED(keel_plan_create(program, NULL, &plan));
-  NEED(keel_link_member(ranks, device, &member));
   keel_tensor *inputs[] = {member, x};
   NEED(keel_plan_run(plan, inputs, 2, &y, 1));
   NEED(keel_tensor_wait(y));
@@ -288,6 +303,31 @@ static void messages(void) {
   keel_tensor_release(member);
 }
 
+/* Sums of sizes that ranks do not share evenly, or that are no whole pieces of what is moved at
+ * once; a member in host memory gets one, too. */
+static void sizes(void) {
+  static const int64_t counts[] = {1, 1000003, 262144};
+  for (int i = 0; i < 3; i++) {
+    keel_tensor *x = numbers(KD_F32, 1, counts[i], facts.rank * 7);
+    keel_tensor *member = NULL, *y = NULL;
+    NEED(keel_link_member(ranks, i == 1 ? NULL : device_of(), &member));
+    keel_tensor *inputs[] = {member, x};
+    NEED(keel_call(context, "keel::AllReduce", NULL, 0, inputs, 2, &y, 1));
+    NEED(keel_tensor_wait(y));
+    expect(i != 1 || !keel_tensor_device(y), "where a sum is", i);
+    float *sum = read_all(y);
+    for (int64_t k = 0; k < counts[i]; k++) {
+      float want = 0;
+      for (int64_t r = 0; r < facts.size; r++)
+        want += element(r, k);
+      expect(sum[k] == want, "a long sum", k);
+    }
+    free(sum);
+    keel_tensor_release(x);
+    keel_tensor_release(member);
+  }
+}
+
 static void values(void) {
   static const kd_dtype types[] = {KD_F32, KD_F64, KD_F16, KD_BF16,
                                    KD_I8,  KD_I32, KD_I64, KD_U16};
@@ -296,12 +336,41 @@ static void values(void) {
     move(types[i]);
   }
   parts();
+  sizes();
   messages();
   keel_link_facts now;
   keel_link_look(ranks, &now);
   expect(now.exchanges >= 8 * 8 && now.bytes > 0, "the count of exchanges",
          (int64_t)now.exchanges);
-  if (!facts.rank) printf("%u ranks agree\n", (unsigned)facts.size);
+  if (!facts.rank)
+    printf("%u ranks agree: %llu direct, %llu in levels\n",
+           (unsigned)facts.size, (unsigned long long)now.direct,
+           (unsigned long long)now.levels);
+}
+
+/* While rank 0 waits for the others, its device computes. */
+static void beside(void) {
+  keel_tensor *member = member_of(), *x = numbers(KD_F32, 2, 2, facts.rank);
+  keel_tensor *inputs[] = {member, x}, *sum = NULL, *negative = NULL;
+  char byte = 0, bytes[64];
+  for (int i = 0; i < 2; i++) {
+    NEED(keel_link_gather(ranks, &byte, 1, bytes));
+    if (i && facts.rank) sleep(1);
+    NEED(keel_call(context, "keel::AllReduce", NULL, 0, inputs, 2, &sum, 1));
+    if (i && !facts.rank) {
+      usleep(50000);
+      NEED(keel_device_push(device_of()));
+      NEED(keel_call(context, "Neg", NULL, 0, &x, 1, &negative, 1));
+      keel_device_pop();
+      free(read_all(negative));
+      expect(keel_tensor_query(sum) == KD_BUSY, "what a late rank gives", 0);
+    }
+    NEED(keel_tensor_wait(sum));
+    keel_tensor_release(sum);
+  }
+  keel_tensor_release(x);
+  keel_tensor_release(member);
+  if (!facts.rank) printf("kernels ran beside\n");
 }
 
 /* ---- what goes wrong --------------------------------------------------------------------- */
@@ -348,9 +417,8 @@ static void two_and_die(void) {
 
 /* The value of rank 1 fails, and so all ranks' do. */
 static void one_fails(void) {
-  keel_tensor *member = NULL, *x = NULL, *y = NULL, *value = small();
+  keel_tensor *member = member_of(), *x = NULL, *y = NULL, *value = small();
   char want[] = "rank 1: the disk is full";
-  NEED(keel_link_member(ranks, NULL, &member));
   NEED(keel_tensor_promise(context, &x));
   if (facts.rank == 1)
     NEED(keel_tensor_fail(x, KD_UNAVAILABLE, "the disk is full"));
@@ -538,6 +606,7 @@ int main(int count, char **words) {
     const char *name;
     void (*run)(void);
   } all[] = {{"values", values},
+             {"beside", beside},
              {"sleep", two_and_sleep},
              {"stop", two_and_stop},
              {"silent", one_silent},

@@ -3,6 +3,7 @@
 #include <kd/kd.h>
 #include <keel/link_module.h>
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -67,6 +68,28 @@ static void reduce(const keel_link_call *call) {
     to[i] = from[i] + from[i];
 }
 
+/* What was gathered last that is no single byte, for a test that plays the other rank. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static char gathered[512];
+static uint64_t gathered_size;
+
+static void note_gathered(const keel_link_call *call) {
+  if (call->count == 1) return;
+  pthread_mutex_lock(&lock);
+  gathered_size = call->count <= sizeof gathered ? call->count : 0;
+  memcpy(gathered, call->send, gathered_size);
+  pthread_mutex_unlock(&lock);
+}
+
+KD_EXPORT uint64_t link_standin_gathered(void *out_bytes);
+uint64_t link_standin_gathered(void *out_bytes) {
+  pthread_mutex_lock(&lock);
+  uint64_t size = gathered_size;
+  memcpy(out_bytes, gathered, size);
+  pthread_mutex_unlock(&lock);
+  return size;
+}
+
 static int start(const keel_link_call *call, void **out_request) {
   char *to = call->receive;
   if (goes_wrong("start")) return 7;
@@ -76,6 +99,7 @@ static int start(const keel_link_call *call, void **out_request) {
       break;
     case KEEL_LINK_ALL_GATHER:
       unfinished = to;
+      note_gathered(call);
       memcpy(to, call->send, call->count);
       memcpy(to + call->count, call->send, call->count);
       break;

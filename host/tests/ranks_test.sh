@@ -58,6 +58,14 @@ modules=$(dirname "$keel")/../lib/keel-link
 command -v mpirun.openmpi >/dev/null || command -v mpiexec.mpich >/dev/null || exit $failed
 expect 0 "^2 ranks by .*: 2 exchanges" --np 2 --output "$scratch/ranks"
 expect 0 '"ranks": {"count": 2, ' --np=2 --json
+[ -f "$sim" ] && {
+  expect 0 "under way; 2 from device to device, 0 so on each machine" --np 2 --plugin "$sim" \
+    --device sim --output "$scratch/direct"
+  cmp "$scratch/direct/y.npy" "$scratch/ranks/y.npy" || {
+    echo "FAILED: values that went from device to device are others"
+    failed=1
+  }
+}
 expect 1 "this one has 3" --np 3
 expect 1 "there is no device \"none:0\"" --np 2 --device none:0
 expect 2 "unknown option" --np 2 --nonsense

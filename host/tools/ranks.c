@@ -232,13 +232,20 @@ void ranks_print(keel_link *link, bool json) {
   if (json) {
     printf(", \"ranks\": {\"count\": %u, \"library\": ", (unsigned)facts.size);
     print_json_string(stdout, facts.library);
-    printf(", \"exchanges\": %llu, \"bytes\": %llu, \"waited_ns\": %llu}",
-           (unsigned long long)facts.exchanges, (unsigned long long)facts.bytes,
-           (unsigned long long)facts.waited);
+    printf(
+        ", \"exchanges\": %llu, \"direct\": %llu, \"levels\": %llu,"
+        " \"bytes\": %llu, \"waited_ns\": %llu}",
+        (unsigned long long)facts.exchanges, (unsigned long long)facts.direct,
+        (unsigned long long)facts.levels, (unsigned long long)facts.bytes,
+        (unsigned long long)facts.waited);
     return;
   }
-  printf("%u ranks by %s: %llu exchanges of %.1f MiB, %.3f ms under way\n",
+  printf("%u ranks by %s: %llu exchanges of %.1f MiB, %.3f ms under way",
          (unsigned)facts.size, facts.library,
          (unsigned long long)facts.exchanges, (double)facts.bytes / (1u << 20),
          (double)facts.waited * 1e-6);
+  if (facts.direct + facts.levels)
+    printf("; %llu from device to device, %llu so on each machine",
+           (unsigned long long)facts.direct, (unsigned long long)facts.levels);
+  printf("\n");
 }

@@ -46,6 +46,8 @@ typedef struct keel_link_world {
   uint32_t rank, size;             /* of all ranks */
   uint32_t local_rank, local_size; /* of those of this machine */
   char library[128];               /* "Open MPI v4.1.4", in words */
+  /* The first rank of this machine, among all; older modules leave 0. */
+  uint32_t machine;
 } keel_link_world;
 
 /* All functions are there. Those that return int return 0, or an error that `message` has words

@@ -59,18 +59,22 @@ static keel_status look_around(keel_link *link, uint64_t began) {
   return keel_now() - began > link->timeout ? keel_link_ask(link) : KD_OK;
 }
 
+keel_status keel_link_between(keel_link *link, uint32_t asked, uint64_t began) {
+  if (atomic_load_explicit(&link->pair_count, memory_order_relaxed))
+    keel_link_step_pairs(link);
+  if (link->failure) return keel_tensor_query(link->failure);
+  keel_link_rest(link, asked);
+  return asked >= CROWDED_ASKS && asked % 256 == 0 ? look_around(link, began)
+                                                   : KD_OK;
+}
+
 static keel_status wait_for(keel_link *link, void **requests, uint32_t count) {
   uint64_t began = keel_now();
   bool ended = false;
   for (uint32_t asked = 0;; asked++) {
     KEEL_TRY(test_all(link, requests, count, &ended));
     if (ended) return KD_OK;
-    if (atomic_load_explicit(&link->pair_count, memory_order_relaxed))
-      keel_link_step_pairs(link);
-    if (link->failure) return keel_tensor_query(link->failure);
-    keel_link_rest(link, asked);
-    if (asked >= CROWDED_ASKS && asked % 256 == 0)
-      KEEL_TRY(look_around(link, began));
+    KEEL_TRY(keel_link_between(link, asked, began));
   }
 }
 
@@ -130,7 +134,7 @@ static keel_status make_part(keel_link *link, const keel_exchange *what,
   part->next = link->parts;
   link->parts = part;
   *out_part = part;
-  return KD_OK;
+  return keel_link_join_part(link, part);
 }
 
 /* Whether all ranks do it as one, and their order does not matter. */
@@ -140,9 +144,8 @@ static bool is_of_all(const keel_link *link, const keel_exchange *what) {
           (what->kind == KEEL_BROADCAST || what->kind == KEEL_ALL_REDUCE));
 }
 
-/* NULL: all ranks are one part. */
-static keel_status find_part(keel_link *link, const keel_exchange *what,
-                             keel_link_part **out_part) {
+keel_status keel_link_find_part(keel_link *link, const keel_exchange *what,
+                                keel_link_part **out_part) {
   *out_part = NULL;
   if (is_of_all(link, what)) return KD_OK;
   for (keel_link_part *part = link->parts; part; part = part->next)
@@ -155,9 +158,9 @@ static keel_status find_part(keel_link *link, const keel_exchange *what,
 
 /* ---- kinds ------------------------------------------------------------------------------- */
 
-/* What an exchange gives for a value. */
-static keel_status type_of(const keel_exchange *what, uint32_t size,
-                           const keel_type *type, const keel_type **out_type) {
+keel_status keel_link_type_of(const keel_exchange *what, uint32_t size,
+                              const keel_type *type,
+                              const keel_type **out_type) {
   int64_t dims[KD_MAX_RANK];
   *out_type = type;
   if (!kd_dtype_size(type->dtype))
@@ -281,9 +284,9 @@ static keel_status run_here(keel_link *link, const keel_link_job *job,
   const keel_type *type = NULL;
   keel_tensor *to = NULL;
   uint32_t size = job->what.rank_count ? job->what.size : link->world.size;
-  KEEL_TRY(type_of(&job->what, size, from->type, &type));
+  KEEL_TRY(keel_link_type_of(&job->what, size, from->type, &type));
   if (job->what.kind != KEEL_PERMUTE)
-    KEEL_TRY(find_part(link, &job->what, &part));
+    KEEL_TRY(keel_link_find_part(link, &job->what, &part));
   KEEL_TRY(keel_tensor_on(&link->context->host, type, &to));
   keel_status status = run_kind(link, job, part, size, from, to);
   if (status == KD_OK) {
@@ -300,8 +303,10 @@ static keel_status run(keel_link *link, const keel_link_job *job,
                        keel_tensor **out_tensor) {
   keel_tensor *here = NULL, *made = NULL;
   KEEL_TRY(keel_tensor_query(job->value)); /* ready, or failed */
+  keel_status status = keel_link_direct(link, job, out_tensor);
+  if (status != KD_UNIMPLEMENTED) return status;
   KEEL_TRY(keel_tensor_to_host(job->value, &here));
-  keel_status status = run_here(link, job, here, &made);
+  status = run_here(link, job, here, &made);
   atomic_fetch_add_explicit(&link->bytes, here->type->bytes,
                             memory_order_relaxed);
   keel_tensor_release(here);

@@ -335,6 +335,8 @@ void keel_link_look(keel_link *link, keel_link_facts *out_facts) {
       .exchanges = atomic_load_explicit(&link->exchanges, memory_order_relaxed),
       .bytes = atomic_load_explicit(&link->bytes, memory_order_relaxed),
       .waited = atomic_load_explicit(&link->waited, memory_order_relaxed),
+      .direct = atomic_load_explicit(&link->direct, memory_order_relaxed),
+      .levels = atomic_load_explicit(&link->levels, memory_order_relaxed),
   };
 }
 

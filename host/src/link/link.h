@@ -9,6 +9,30 @@
 #include "values/member.h"
 #include "values/tensor.h"
 
+/* A plugin's group that this rank's device has joined, with those of other ranks (joined.c). */
+typedef struct keel_link_group {
+  kd_group *handle; /* NULL: there is none, and values go through host memory */
+  uint32_t size, rank;
+} keel_link_group;
+
+/* What all ranks know of one (joined.c). */
+typedef struct keel_link_card keel_link_card;
+
+/* By what exchanges go from device to device. */
+typedef struct keel_link_devices {
+  bool agreed;           /* the ranks have compared theirs */
+  keel_link_card *cards; /* of all ranks */
+  /* this rank's, pinned, of the plugin that all ranks have; NULL: they have not one */
+  keel_device *device;
+  kd_stream *stream;        /* of exchanges alone, beside the device's own */
+  kd_event *before, *after; /* the work that makes a value; the exchange */
+  keel_link_group all;
+  keel_link_group
+      machine;   /* where there is none of all: of those of this machine */
+  void *between; /* the module's, of the ranks that are the same in theirs */
+  bool stuck;    /* work that was given up has not ended */
+} keel_link_devices;
+
 /* A part of the ranks, as an exchange names it: made once, by all ranks in one order. */
 typedef struct keel_link_part {
   struct keel_link_part *next;
@@ -17,6 +41,7 @@ typedef struct keel_link_part {
   int64_t *ranks; /* of the exchange */
   void *comm;     /* the module's, of this rank's part */
   uint32_t root;  /* the rank that is the part's first */
+  keel_link_group group;
 } keel_link_part;
 
 /* What the link's thread is to do. */
@@ -73,7 +98,9 @@ struct keel_link {
   bool closed;
   bool crowded; /* ranks share cores: who waits sleeps at once */
   _Atomic uint64_t exchanges, bytes, waited;
+  _Atomic uint64_t direct, levels;
   /* the thread's own */
+  keel_link_devices devices;
   keel_link_part *parts;
   keel_link_job *waiting_pairs; /* Sends and Receives, begun or not */
   uint32_t pairs_under_way;
@@ -152,6 +179,40 @@ const keel_link_job *keel_link_oldest_pair(const keel_link *link);
 
 /* "Receive "x" from rank 0". */
 void keel_link_pair_text(const keel_link_job *job, char *text, size_t size);
+
+/* Gathers bytes of the ranks of a communicator (NULL: of all). */
+keel_status keel_link_collect(keel_link *link, void *comm, uint32_t ranks,
+                              const void *given, uint64_t size, void *taken);
+
+/* What is done between two questions whether an operation that began then has ended, of which
+ * this is the asked-th: others' notes are heard, Sends and Receives go on. Returns KD_OK: ask
+ * again; or why there is no sense in it. */
+keel_status keel_link_between(keel_link *link, uint32_t asked, uint64_t began);
+
+/* This rank's part in an exchange; NULL: all ranks are one. Of ranks that all come here. */
+keel_status keel_link_find_part(keel_link *link, const keel_exchange *what,
+                                keel_link_part **out_part);
+
+/* What an exchange among `size` ranks gives for a value. */
+keel_status keel_link_type_of(const keel_exchange *what, uint32_t size,
+                              const keel_type *type,
+                              const keel_type **out_type);
+
+/* ---- from device to device: joined.c, direct.c; on the thread alone ----------------------- */
+
+/* Has the ranks agree whether their devices can join groups, of which this is one, and join that
+ * of all. Once; all ranks come here at their first exchange of all. */
+keel_status keel_link_agree(keel_link *link, keel_device *device);
+
+/* Joins the group of a part, where the ranks' devices can. */
+keel_status keel_link_join_part(keel_link *link, keel_link_part *part);
+
+/* Leaves all groups. */
+void keel_link_leave(keel_link *link);
+
+/* Does an exchange whose value is known. KD_UNIMPLEMENTED, for all ranks: it is for the host. */
+keel_status keel_link_direct(keel_link *link, const keel_link_job *job,
+                             keel_tensor **out_tensor);
 
 /* What the module says of an error. */
 keel_status keel_link_error(const keel_link *link, int error, const char *what);

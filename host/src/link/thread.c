@@ -98,32 +98,36 @@ typedef struct gathering {
 
 static _Atomic(gathering *) abandoned; /* they stay as long as the process */
 
-static keel_status run_gathering(keel_link *link, const keel_link_job *job) {
+keel_status keel_link_collect(keel_link *link, void *comm, uint32_t ranks,
+                              const void *given, uint64_t size, void *taken) {
   uint64_t all = 0, room = 0;
   gathering *own = NULL;
-  if (!__builtin_mul_overflow(job->size, link->world.size, &all) &&
-      !__builtin_add_overflow(all, job->size + sizeof *own, &room))
+  if (!__builtin_mul_overflow(size, ranks, &all) &&
+      !__builtin_add_overflow(all, size + sizeof *own, &room))
     own = malloc(room);
   if (!own) return keel_no_memory(room);
   const keel_link_call call = {.struct_size = sizeof call,
                                .kind = KEEL_LINK_ALL_GATHER,
-                               .count = job->size,
+                               .count = size,
+                               .comm = comm,
                                .send = own->bytes + all,
                                .receive = own->bytes};
-  if (job->size) memcpy(own->bytes + all, job->given, job->size);
+  if (size) memcpy(own->bytes + all, given, size);
   keel_status status = keel_link_run(link, &call, 1);
   if (status != KD_OK) {
     own->next = atomic_exchange(&abandoned, own);
     return status;
   }
-  if (job->size) memcpy(job->taken, own->bytes, all);
+  if (size) memcpy(taken, own->bytes, all);
   free(own);
   return KD_OK;
 }
 
 static void gather(keel_link *link, keel_link_job *job) {
   keel_status status = link->failure ? keel_tensor_query(link->failure) : KD_OK;
-  if (status == KD_OK) status = run_gathering(link, job);
+  if (status == KD_OK)
+    status = keel_link_collect(link, NULL, link->world.size, job->given,
+                               job->size, job->taken);
   if (status != KD_OK) keel_link_fail(link, status, true);
   pthread_mutex_lock(&link->lock);
   job->status = status;
@@ -238,6 +242,7 @@ void *keel_link_thread(void *self) {
       exchange(link, job);
     else
       gather(link, job);
+  keel_link_leave(link);
   leave(link);
   free_parts(link);
   if (!link->failure) link->mpi->release(link->pair_comm);

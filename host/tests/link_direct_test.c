@@ -1,0 +1,273 @@
+/* link_direct_test.c - exchanges from device to device: a module that stands in for MPI, and a
+ * thread that plays the other rank with a simulated device of its own. link_devices.sh has the
+ * same between processes. */
+#include <dlfcn.h>
+#include <keel/link.h>
+#include <pthread.h>
+#include <unistd.h>
+
+#include "device/device.h"
+#include "eager/launch.h"
+#include "layers/layers.h"
+#include "testing.h"
+
+#ifdef SIM_PLUGIN
+
+enum { COUNT = 3 };
+
+static keel_context *context;
+static keel_device *devices[2];
+static keel_link *ranks;
+static uint64_t (*last_gathered)(void *out_bytes);
+
+/* As link/joined.c has it: what the first rank gives the others. */
+typedef struct invitation {
+  kd_status status;
+  kd_group_id id;
+} invitation;
+
+/* ---- the other rank ------------------------------------------------------------------------ */
+
+/* What it does, and what it gets. */
+typedef struct other_rank {
+  pthread_t thread;
+  bool gives, leaves;
+  kd_group *group;
+  kd_stream *stream;
+  float got[COUNT];
+  kd_status status;
+} other_rank;
+
+static const kd_collective_table *table(void) {
+  return &devices[1]->plugin->collectives;
+}
+
+static kd_status join_group(other_rank *self) {
+  char bytes[512];
+  invitation invited;
+  while (last_gathered(bytes) != sizeof invited)
+    usleep(1000);
+  memcpy(&invited, bytes, sizeof invited);
+  const kd_join what = {
+      .struct_size = sizeof what, .rank = 1, .size = 2, .id = &invited.id};
+  kd_status status = table()->join(devices[1]->handle, &what, &self->group);
+  while (status == KD_OK &&
+         (status = table()->status(self->group)) == KD_BUSY) {
+    status = KD_OK;
+    usleep(1000);
+  }
+  return status;
+}
+
+static kd_tensor view_of(const keel_tensor *tensor) {
+  kd_tensor view = {.size = tensor->type->bytes,
+                    .dims = tensor->type->dims,
+                    .dtype = tensor->type->dtype,
+                    .rank = tensor->type->rank};
+  keel_launch_point(&view, tensor);
+  return view;
+}
+
+/* A sum, of 10, 20, 30. */
+static kd_status sum_up(other_rank *self) {
+  const float data[COUNT] = {10, 20, 30};
+  const kd_stream_table *streams = &devices[1]->plugin->streams;
+  const kd_memory_table *memory = &devices[1]->plugin->memory;
+  keel_tensor *x = floats(context, COUNT, data), *in = NULL;
+  expect_ok(keel_tensor_on(&devices[1]->heap, x->type, &in));
+  keel_tensor_release(x);
+  expect_ok(streams->create(devices[1]->handle, 0, 0, &self->stream));
+  expect_ok(memory->copy_in(devices[1]->handle, NULL, data, in->buffer->handle,
+                            in->offset, sizeof data));
+  kd_tensor view = view_of(in);
+  const kd_collective what = {.struct_size = sizeof what,
+                              .kind = KD_ALL_REDUCE,
+                              .reduction = KD_REDUCE_SUM,
+                              .streams = &self->stream,
+                              .inputs = &view,
+                              .outputs = &view};
+  kd_status status = table()->enqueue(self->group, &what);
+  if (status == KD_OK) status = streams->synchronize(self->stream);
+  if (status == KD_OK)
+    status = memory->copy_out(devices[1]->handle, NULL, in->buffer->handle,
+                              in->offset, self->got, sizeof self->got);
+  streams->destroy(self->stream);
+  keel_tensor_release(in);
+  return status;
+}
+
+static void *play(void *context_of) {
+  other_rank *self = context_of;
+  self->status = join_group(self);
+  if (self->status == KD_OK && self->gives) self->status = sum_up(self);
+  if (self->status == KD_OK && self->leaves) {
+    usleep(20000);
+    table()->abort(self->group);
+  }
+  return NULL;
+}
+
+static void begin_other(other_rank *self) {
+  assert_int_equal(pthread_create(&self->thread, NULL, play, self), 0);
+}
+
+static void end_other(other_rank *self) {
+  if (self->group) table()->destroy(self->group);
+}
+
+/* ---- this rank ---------------------------------------------------------------------------- */
+
+static int open_all(void **state) {
+  const char *paths[] = {SIM_PLUGIN, CPU_PLUGIN};
+  const keel_context_params params = {.struct_size = sizeof params,
+                                      .flags = KEEL_ONLY_NAMED,
+                                      .plugins = paths,
+                                      .plugin_count = 2,
+                                      .workers = 2};
+  (void)state;
+  assert_int_equal(keel_layers_set("validation"), KD_OK);
+  expect_ok(keel_open(&params, &context));
+  for (uint32_t i = 0; i < 2; i++) {
+    devices[i] = keel_device_at(context, i);
+    expect_ok(keel_device_ready(devices[i]));
+  }
+  void *library = dlopen(LINK_STANDIN, RTLD_NOW);
+  assert_non_null(library);
+  *(void **)(void *)&last_gathered = dlsym(library, "link_standin_gathered");
+  assert_non_null(last_gathered);
+  return 0;
+}
+
+static int close_all(void **state) {
+  (void)state;
+  keel_close(context);
+  return keel_layers_set("");
+}
+
+static keel_tensor *open_link(uint64_t timeout) {
+  const keel_link_params params = {
+      .struct_size = sizeof params, .module = LINK_STANDIN, .timeout = timeout};
+  char forgotten[2] = "", both[4];
+  keel_tensor *member = NULL;
+  setenv("KEEL_STANDIN", "well", 1);
+  expect_ok(keel_link_open(context, &params, &ranks));
+  expect_ok(keel_link_gather(ranks, forgotten, 2, both)); /* the last id */
+  expect_ok(keel_link_member(ranks, devices[0], &member));
+  return member;
+}
+
+static keel_tensor *begin(const char *op, keel_tensor *member, keel_tensor *x) {
+  keel_tensor *inputs[] = {member, x}, *y = NULL;
+  expect_ok(keel_call(context, op, NULL, 0, inputs, 2, &y, 1));
+  return y;
+}
+
+static void values_go_from_device_to_device(void **state) {
+  const float data[COUNT] = {1, 2, 3}, sum[COUNT] = {11, 22, 33};
+  other_rank other = {.gives = true};
+  keel_link_facts facts;
+  (void)state;
+  keel_tensor *member = open_link(UINT64_C(10000000000)),
+              *x = floats(context, COUNT, data);
+  begin_other(&other);
+  keel_tensor *y = begin("keel::AllReduce", member, x);
+  expect_floats(y, sum, COUNT);
+  assert_ptr_equal(keel_tensor_device(y), devices[0]);
+  pthread_join(other.thread, NULL);
+  expect_ok(other.status);
+  assert_memory_equal(other.got, sum, sizeof sum);
+  keel_link_look(ranks, &facts);
+  assert_int_equal(facts.direct, 1);
+  assert_int_equal(facts.bytes, sizeof data);
+  keel_tensor_release(y);
+  keel_tensor_release(x);
+  keel_tensor_release(member);
+  keel_link_close(ranks);
+  end_other(&other);
+}
+
+/* The plugin has no integers; all ranks know that alike. */
+static void what_the_plugin_lacks_the_module_does(void **state) {
+  const int64_t dims[] = {2}, data[] = {INT64_C(1) << 40, 5};
+  int64_t got[2];
+  other_rank other = {0};
+  keel_link_facts facts;
+  keel_tensor *x = NULL;
+  (void)state;
+  keel_tensor *member = open_link(UINT64_C(10000000000));
+  begin_other(&other);
+  expect_ok(keel_tensor_create(context, KD_I64, 1, dims, data, &x));
+  keel_tensor *y = begin("keel::Broadcast", member, x);
+  expect_ok(keel_tensor_read(y, got, sizeof got));
+  assert_memory_equal(got, data, sizeof data);
+  pthread_join(other.thread, NULL);
+  expect_ok(other.status);
+  keel_link_look(ranks, &facts);
+  assert_int_equal(facts.exchanges, 1);
+  assert_int_equal(facts.direct, 0);
+  keel_tensor_release(y);
+  keel_tensor_release(x);
+  keel_tensor_release(member);
+  keel_link_close(ranks);
+  end_other(&other);
+}
+
+static void expect_end(keel_tensor *member, keel_status status,
+                       const char *says) {
+  const float data[COUNT] = {1, 2, 3};
+  keel_tensor *x = floats(context, COUNT, data);
+  keel_tensor *y = begin("keel::AllReduce", member, x);
+  assert_int_equal(keel_tensor_wait(y), status);
+  if (!strstr(keel_message(), says))
+    fail_msg("\"%s\" does not say \"%s\"", keel_message(), says);
+  keel_tensor_release(y);
+  keel_tensor_release(x);
+  keel_tensor_release(member);
+  keel_link_close(ranks);
+}
+
+static void a_rank_that_does_not_join_is_not_waited_for(void **state) {
+  (void)state;
+  expect_end(open_link(300000000), KD_DEADLINE_EXCEEDED, "after 0.3 s: rank 0");
+}
+
+static void a_rank_that_gives_nothing_is_not_waited_for(void **state) {
+  other_rank other = {0};
+  (void)state;
+  keel_tensor *member = open_link(300000000);
+  begin_other(&other);
+  expect_end(member, KD_DEADLINE_EXCEEDED, "after 0.3 s: rank 0 waits in #1");
+  pthread_join(other.thread, NULL);
+  expect_ok(other.status);
+  assert_int_equal(table()->status(other.group), KD_ABORTED);
+  end_other(&other);
+}
+
+static void a_rank_that_gives_up_ends_the_exchange(void **state) {
+  other_rank other = {.leaves = true};
+  (void)state;
+  keel_tensor *member = open_link(UINT64_C(10000000000));
+  begin_other(&other);
+  expect_end(member, KD_ABORTED, "an exchange with other ranks failed");
+  pthread_join(other.thread, NULL);
+  end_other(&other);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(values_go_from_device_to_device),
+      cmocka_unit_test(what_the_plugin_lacks_the_module_does),
+      cmocka_unit_test(a_rank_that_does_not_join_is_not_waited_for),
+      cmocka_unit_test(a_rank_that_gives_nothing_is_not_waited_for),
+      cmocka_unit_test(a_rank_that_gives_up_ends_the_exchange),
+  };
+  return cmocka_run_group_tests(tests, open_all, close_all);
+}
+
+#else
+
+int main(void) {
+  return 77;
+}
+
+#endif
