@@ -2,7 +2,10 @@
  *
  * All members' parts are given to NCCL as one of its groups, so that none waits for a call
  * that is still to come. Where a member is lost, the others' kernels would wait for it for
- * ever: they are aborted, and the devices whose work that spoils count as lost, too. */
+ * ever: they are aborted, and the devices whose work that spoils count as lost, too.
+ *
+ * A group that is joined has one member here. Its communicator is one that does not block: who
+ * asks again hears whether the others have come. */
 #include <string.h>
 
 #include "cudev.h"
@@ -13,6 +16,10 @@ struct kd_group {
   atomic_bool doomed;   /* a member was lost while the lock was held */
   bool aborted;         /* there are none any more */
   uint32_t count;
+  /* of a group that was joined: how many members it has, and which this is */
+  uint32_t members, rank;
+  bool whole;   /* they have come */
+  bool pending; /* NCCL has a call that it has not begun yet */
   nccl_comm *comms;
   cu_event *ends; /* behind the last work of each member */
   kd_device *devices[];
@@ -87,15 +94,27 @@ static void deallocate(kd_group *group) {
   cuda_host->release(cuda_host, group);
 }
 
-static kd_status group_create(kd_device *const *devices, uint32_t count,
-                              kd_group **out_group) {
+static kd_status find_nccl(void) {
   const char *path = cuda_host->option(cuda_host, "nccl"), *why = NULL;
   if (path && !strcmp(path, "off"))
     return FAIL(KD_UNIMPLEMENTED, "option nccl is off");
   pthread_mutex_lock(&opening);
   if (!nccl.version) why = nccl_api_open(path);
   pthread_mutex_unlock(&opening);
-  if (why) return FAIL(KD_UNIMPLEMENTED, "%s", why);
+  return why ? FAIL(KD_UNIMPLEMENTED, "%s", why) : KD_OK;
+}
+
+static void enlist(kd_group *group) {
+  pthread_mutex_lock(&all_lock);
+  group->next = all;
+  all = group;
+  pthread_mutex_unlock(&all_lock);
+}
+
+static kd_status group_create(kd_device *const *devices, uint32_t count,
+                              kd_group **out_group) {
+  kd_status found = find_nccl();
+  if (found != KD_OK) return found;
   kd_group *group = allocate(devices, count);
   if (!group) return FAIL(KD_OUT_OF_MEMORY, "no memory for a group");
   kd_status status = make_events(group);
@@ -104,10 +123,7 @@ static kd_status group_create(kd_device *const *devices, uint32_t count,
     deallocate(group);
     return status == KD_UNAVAILABLE ? KD_UNIMPLEMENTED : status;
   }
-  pthread_mutex_lock(&all_lock);
-  group->next = all;
-  all = group;
-  pthread_mutex_unlock(&all_lock);
+  enlist(group);
   *out_group = group;
   return KD_OK;
 }
@@ -121,7 +137,10 @@ static void group_destroy(kd_group *group) {
   pthread_mutex_unlock(&all_lock);
   bool entered = cuda_enter_anyhow(group->devices[0]);
   for (uint32_t i = 0; !group->aborted && i < group->count; i++)
-    nccl.CommDestroy(group->comms[i]);
+    if (group->members && !group->whole)
+      nccl.CommAbort(group->comms[i]);
+    else
+      nccl.CommDestroy(group->comms[i]);
   if (entered) cuda_leave();
   deallocate(group);
 }
@@ -173,6 +192,112 @@ void cuda_groups_lost(void) {
   pthread_mutex_unlock(&all_lock);
 }
 
+/* ---- groups of several processes -------------------------------------------------------- */
+
+/* NCCL's id, and behind it a mark of ours. */
+static const char mark[] = "keel's cuda plugin, by NCCL";
+#define MARK_AT sizeof(nccl_id)
+
+static kd_status find_joining(void) {
+  kd_status found = find_nccl();
+  if (found != KD_OK || nccl.joins) return found;
+  return FAIL(KD_UNIMPLEMENTED,
+              "NCCL (version %d) is older than 2.14: several processes have to"
+              " wait for each other in it",
+              nccl.version);
+}
+
+static kd_status group_make_id(kd_device *device, uint32_t flags,
+                               kd_group_id *out_id) {
+  nccl_id id;
+  if (flags & ~KD_GROUP_MACHINES)
+    return FAIL(KD_UNIMPLEMENTED, "unknown flags 0x%x", flags);
+  kd_status status = find_joining();
+  if (status == KD_OK) status = cuda_enter(device);
+  if (status != KD_OK) return status;
+  int code = nccl.GetUniqueId(&id);
+  cuda_leave();
+  if (code != NCCL_OK) return failed(code, "ncclGetUniqueId");
+  memset(out_id, 0, sizeof *out_id);
+  memcpy(out_id->bytes, &id, sizeof id);
+  memcpy(out_id->bytes + MARK_AT, mark, sizeof mark);
+  return KD_OK;
+}
+
+static kd_status make_member(kd_group *group, const kd_group_id *id) {
+  nccl_config config = {.size = sizeof config,
+                        .magic = NCCL_CONFIG_MAGIC,
+                        .version = NCCL_CONFIG_VERSION,
+                        .blocking = 0};
+  nccl_id own;
+  memcpy(&own, id->bytes, sizeof own);
+  kd_status status = make_events(group);
+  if (status == KD_OK) status = cuda_enter(group->devices[0]);
+  if (status != KD_OK) return status;
+  int code = nccl.CommInitRankConfig(&group->comms[0], (int)group->members, own,
+                                     (int)group->rank, &config);
+  cuda_leave();
+  return code == NCCL_OK || code == NCCL_IN_PROGRESS
+             ? KD_OK
+             : failed(code, "ncclCommInitRankConfig");
+}
+
+static kd_status group_join(kd_device *device, const kd_join *what,
+                            kd_group **out_group) {
+  if (what->flags)
+    return FAIL(KD_UNIMPLEMENTED, "unknown flags 0x%x", what->flags);
+  if (!what->size || what->rank >= what->size)
+    return FAIL(KD_INVALID_ARGUMENT, "member %u of %u", what->rank, what->size);
+  if (memcmp(what->id->bytes + MARK_AT, mark, sizeof mark) != 0)
+    return FAIL(KD_INVALID_ARGUMENT, "it is no id of this plugin's");
+  kd_status status = find_joining();
+  if (status != KD_OK) return status;
+  kd_group *group = allocate(&device, 1);
+  if (!group) return FAIL(KD_OUT_OF_MEMORY, "no memory for a group");
+  group->members = what->size;
+  group->rank = what->rank;
+  status = make_member(group, what->id);
+  if (status != KD_OK) {
+    deallocate(group);
+    return status;
+  }
+  enlist(group);
+  *out_group = group;
+  return KD_OK;
+}
+
+/* How NCCL gets on. Under the lock. */
+static kd_status ask(kd_group *group) {
+  int code = NCCL_OK;
+  int asked = nccl.CommGetAsyncError(group->comms[0], &code);
+  if (asked != NCCL_OK) code = asked;
+  if (code == NCCL_IN_PROGRESS) return KD_BUSY;
+  if (code != NCCL_OK) return failed(code, "a group of several processes");
+  group->whole = true;
+  return KD_OK;
+}
+
+static kd_status given_up(void) {
+  return FAIL(KD_ABORTED, "the group was given up");
+}
+
+static kd_status group_status(kd_group *group) {
+  kd_status status = cuda_lost(group->devices[0]);
+  if (status != KD_OK || !group->members) return status;
+  if (pthread_mutex_trylock(&group->lock) != 0) return KD_OK; /* it works */
+  status = group->aborted ? given_up() : ask(group);
+  if (status == KD_BUSY && group->whole) status = KD_OK; /* with a call */
+  pthread_mutex_unlock(&group->lock);
+  return status;
+}
+
+static void group_abort(kd_group *group) {
+  if (!group->members) return;
+  pthread_mutex_lock(&group->lock);
+  abort_all(group, "its group was given up");
+  pthread_mutex_unlock(&group->lock);
+}
+
 /* ---- work ------------------------------------------------------------------------------ */
 
 static int type_of(kd_dtype dtype) {
@@ -203,7 +328,9 @@ static kd_status check(const kd_group *group, const kd_collective *what) {
                   "work of several devices is in no recording, and in streams");
   }
   return group->aborted
-             ? FAIL(KD_ABORTED, "a member was lost: make the group anew")
+             ? group->members
+                   ? given_up()
+                   : FAIL(KD_ABORTED, "a member was lost: make the group anew")
              : KD_OK;
 }
 
@@ -213,6 +340,10 @@ static void *place_of(const kd_tensor *tensor) {
              : (void *)(uintptr_t)(tensor->buffer->memory + tensor->offset);
 }
 
+static bool goes_on(int code) {
+  return code == NCCL_OK || code == NCCL_IN_PROGRESS;
+}
+
 /* A part to each member, and one from each. */
 static int turn(uint32_t members, const kd_tensor *in, const kd_tensor *out,
                 nccl_comm comm, cu_stream queue) {
@@ -220,9 +351,9 @@ static int turn(uint32_t members, const kd_tensor *in, const kd_tensor *out,
   const char *from = place_of(in);
   char *to = place_of(out);
   int code = NCCL_OK;
-  for (uint32_t i = 0; i < members && code == NCCL_OK; i++) {
+  for (uint32_t i = 0; i < members && goes_on(code); i++) {
     code = nccl.Send(from + i * part, part, NCCL_U8, (int)i, comm, queue);
-    if (code == NCCL_OK)
+    if (goes_on(code))
       code = nccl.Recv(to + i * part, part, NCCL_U8, (int)i, comm, queue);
   }
   return code;
@@ -246,10 +377,12 @@ static int call(const kd_group *group, const kd_collective *what, uint32_t i) {
     case KD_ALL_GATHER:
       return nccl.AllGather(from, to, (size_t)in->size, NCCL_U8, comm, queue);
     case KD_ALL_TO_ALL:
-      return turn(group->count, in, out, comm, queue);
+      return turn(group->members ? group->members : group->count, in, out, comm,
+                  queue);
     default:
-      return nccl.Broadcast(i == what->root ? from : to, to, (size_t)out->size,
-                            NCCL_U8, (int)what->root, comm, queue);
+      return nccl.Broadcast(i + group->rank == what->root ? from : to, to,
+                            (size_t)out->size, NCCL_U8, (int)what->root, comm,
+                            queue);
   }
 }
 
@@ -258,12 +391,12 @@ static kd_status call_all(const kd_group *group, const kd_collective *what) {
   kd_status status = cuda_enter(group->devices[0]);
   if (status != KD_OK) return status;
   int code = nccl.GroupStart();
-  for (uint32_t i = 0; i < group->count && code == NCCL_OK; i++)
+  for (uint32_t i = 0; i < group->count && goes_on(code); i++)
     code = call(group, what, i);
   int end = nccl.GroupEnd();
   cuda_leave();
-  if (code == NCCL_OK) code = end;
-  return code == NCCL_OK ? KD_OK : failed(code, "a collective");
+  if (goes_on(code)) code = end;
+  return goes_on(code) ? KD_OK : failed(code, "a collective");
 }
 
 static kd_status mark_ends(const kd_group *group, const kd_collective *what) {
@@ -282,7 +415,9 @@ static kd_status mark_ends(const kd_group *group, const kd_collective *what) {
 static kd_status group_enqueue(kd_group *group, const kd_collective *what) {
   pthread_mutex_lock(&group->lock);
   kd_status status = check(group, what);
-  if (status == KD_OK) status = call_all(group, what);
+  if (status == KD_OK && !group->pending) status = call_all(group, what);
+  if (status == KD_OK && group->members) status = ask(group);
+  group->pending = status == KD_BUSY; /* the host makes the call again */
   if (status == KD_OK) status = mark_ends(group, what);
   if (atomic_load(&group->doomed)) look_after(group);
   pthread_mutex_unlock(&group->lock);
@@ -294,4 +429,8 @@ const kd_collective_table cuda_collectives = {
     .create = group_create,
     .destroy = group_destroy,
     .enqueue = group_enqueue,
+    .make_id = group_make_id,
+    .join = group_join,
+    .status = group_status,
+    .abort = group_abort,
 };

@@ -114,5 +114,10 @@ const char *nccl_api_open(const char *path) {
     return why;
   }
   nccl.version = version;
+  nccl.joins = version >= 21400;
+#define NCCL_FIND_TOO(name, symbol, arguments) \
+  if (!cuda_find(library, #symbol, &nccl.name)) nccl.joins = 0;
+  NCCL_JOINING(NCCL_FIND_TOO)
+#undef NCCL_FIND_TOO
   return NULL;
 }

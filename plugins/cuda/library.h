@@ -208,6 +208,7 @@ extern dnn_api dnn;
 /* ncclResult_t, ncclRedOp_t, ncclDataType_t */
 enum {
   NCCL_OK = 0,
+  NCCL_IN_PROGRESS = 7, /* from 2.14 on */
   NCCL_SUM = 0,
   NCCL_PRODUCT = 1,
   NCCL_MAX = 2,
@@ -225,6 +226,20 @@ enum {
 };
 
 typedef struct nccl_comm_of *nccl_comm;
+
+/* ncclUniqueId */
+typedef struct nccl_id {
+  char bytes[128];
+} nccl_id;
+
+/* ncclConfig_t as 2.14 had it: what lies behind is as NCCL has it. */
+typedef struct nccl_config {
+  size_t size;
+  unsigned magic, version;
+  int blocking;
+} nccl_config;
+#define NCCL_CONFIG_MAGIC   0xcafebeefu
+#define NCCL_CONFIG_VERSION 21400u
 
 /* clang-format off */
 #define NCCL_FUNCTIONS(X) \
@@ -252,15 +267,23 @@ typedef struct nccl_comm_of *nccl_comm;
   X(Recv, ncclRecv, \
     (void *to, size_t count, int type, int peer, nccl_comm comm, \
      cu_stream stream))
+/* by which members join from several processes, without waiting */
+#define NCCL_JOINING(X) \
+  X(GetUniqueId, ncclGetUniqueId, (nccl_id *id)) \
+  X(CommInitRankConfig, ncclCommInitRankConfig, \
+    (nccl_comm *comm, int count, nccl_id id, int rank, nccl_config *config)) \
+  X(CommGetAsyncError, ncclCommGetAsyncError, (nccl_comm comm, int *code))
 /* clang-format on */
 
 typedef struct nccl_api {
 #define NCCL_FIELD(name, symbol, arguments) int(*name) arguments;
   NCCL_FUNCTIONS(NCCL_FIELD)
+  NCCL_JOINING(NCCL_FIELD)
 #undef NCCL_FIELD
   int (*GetVersion)(int *version);
   const char *(*GetErrorString)(int status);
   int version; /* 10000 major + 100 minor + patch; 0: there is none */
+  int joins;   /* it has the functions of NCCL_JOINING, and is 2.14 */
 } nccl_api;
 
 extern nccl_api nccl;

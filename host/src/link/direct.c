@@ -50,7 +50,23 @@ static kd_status mark(keel_device *device, kd_event *event, const work *what) {
   return status;
 }
 
-/* *out_began: the collective may be under way. */
+/* As long as the plugin has no room, or its members are still connecting. *out_began: the
+ * collective may be under way. */
+static kd_status call_group(keel_link *link, const work *what,
+                            const kd_collective *collective, bool *out_began) {
+  const kd_collective_table *table = &link->devices.device->plugin->collectives;
+  uint64_t began = keel_now();
+  kd_status status;
+  for (uint32_t asked = 0;
+       (status = table->enqueue(what->group->handle, collective)) == KD_BUSY;
+       asked++) {
+    *out_began = true;
+    KEEL_TRY(keel_link_between(link, asked, began));
+  }
+  *out_began |= status == KD_OK;
+  return status;
+}
+
 static kd_status enqueue(keel_link *link, const work *what, bool *out_began) {
   keel_device *device = link->devices.device;
   const keel_plugin *plugin = device->plugin;
@@ -65,19 +81,14 @@ static kd_status enqueue(keel_link *link, const work *what, bool *out_began) {
                                     .inputs = &from,
                                     .outputs = &to};
   keel_backoff backoff = {0};
-  kd_status status = mark(device, link->devices.before, what);
-  if (status != KD_OK) return status;
+  KEEL_TRY(mark(device, link->devices.before, what));
+  kd_status status;
   do
     status = plugin->streams.wait(stream, link->devices.before);
   while (keel_backoff_retry(device, stream, &backoff, &status));
   if (status != KD_OK) return status;
-  do
-    status = plugin->collectives.enqueue(what->group->handle, &collective);
-  while (keel_backoff_retry(device, stream, &backoff, &status));
-  *out_began = status == KD_OK;
-  return status == KD_OK
-             ? keel_stream_record(device, stream, link->devices.after)
-             : status;
+  KEEL_TRY(call_group(link, what, &collective, out_began));
+  return keel_stream_record(device, stream, link->devices.after);
 }
 
 static kd_status wait_for_end(keel_link *link, const work *what) {

@@ -162,9 +162,20 @@ SAME(NCCL_F32, ncclFloat32);
 SAME(NCCL_F64, ncclFloat64);
 SAME(NCCL_BF16, ncclBfloat16);
 SAME(sizeof(nccl_comm), sizeof(ncclComm_t));
+SAME(sizeof(nccl_id), sizeof(ncclUniqueId));
+#if NCCL_VERSION_CODE >= 21400
+SAME(NCCL_IN_PROGRESS, ncclInProgress);
+SAME(NCCL_CONFIG_VERSION, NCCL_VERSION(2, 14, 0));
+SAME(offsetof(nccl_config, magic), offsetof(ncclConfig_t, magic));
+SAME(offsetof(nccl_config, version), offsetof(ncclConfig_t, version));
+SAME(offsetof(nccl_config, blocking), offsetof(ncclConfig_t, blocking));
+#endif
 
 static void has_nccl(void) {
   NCCL_FUNCTIONS(IS_THERE)
+#if NCCL_VERSION_CODE >= 21400
+  NCCL_JOINING(IS_THERE)
+#endif
 }
 #else
 static void has_nccl(void) {}

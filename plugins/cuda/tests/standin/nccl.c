@@ -11,6 +11,7 @@
 #define API                               __attribute__((visibility("default")))
 #define DECLARE(field, symbol, arguments) API int symbol arguments;
 NCCL_FUNCTIONS(DECLARE)
+NCCL_JOINING(DECLARE)
 #undef DECLARE
 API int ncclGetVersion(int *version);
 API const char *ncclGetErrorString(int status);
@@ -21,21 +22,28 @@ extern cu_result cuDevicePrimaryCtxRetain(cu_context *context,
 extern cu_result cuCtxPushCurrent_v2(cu_context context);
 extern cu_result cuCtxPopCurrent_v2(cu_context *context);
 
-enum { OK = 0, UNHANDLED = 1, INVALID = 4, MOST = 8 };
+enum { OK = 0, UNHANDLED = 1, INVALID = 4, REMOTE = 6, BUSY = 7, MOST = 8 };
 enum { REDUCE, SCATTER, GATHER, BROADCAST, TURN };
 
-/* What the communicators of one call of ncclCommInitAll share. */
+/* What the communicators of one call of ncclCommInitAll, or with one id, share. */
 typedef struct party {
   pthread_mutex_t lock;
   pthread_cond_t changed;
   int size, users;
   bool aborted;
+  /* whose members join one by one: */
+  struct party *next;
+  nccl_id id;
+  bool joined, has[MOST];
+  struct meeting *open; /* meetings to which some members have not come yet */
 } party;
 
 struct nccl_comm_of {
   party *party;
   int rank;
   cu_context context;
+  unsigned calls; /* so far */
+  bool asked;     /* after the last one: it is in progress once */
 };
 
 typedef struct call {
@@ -55,13 +63,17 @@ typedef struct call {
 /* All members' parts of one collective. */
 typedef struct meeting {
   call calls[MOST];
-  int size, come, gone;
+  struct meeting *next; /* of those of members that joined */
+  unsigned number;
+  int size, added, come, gone;
   bool done;
 } meeting;
 
 static _Thread_local call waiting[64];
 static _Thread_local int depth, count_waiting;
 static unsigned done_count;
+
+static void meet(void *argument);
 
 __attribute__((destructor)) static void tell(void) {
   if (getenv("STANDIN_TELL")) fprintf(stderr, "nccl: %u rounds\n", done_count);
@@ -96,8 +108,128 @@ API int ncclCommInitAll(nccl_comm *comms, int count, const int *devices) {
   return OK;
 }
 
+/* ---- communicators of members that join ------------------------------------------------- */
+
+static pthread_mutex_t parties_lock = PTHREAD_MUTEX_INITIALIZER;
+static party *parties;
+
+API int ncclGetUniqueId(nccl_id *id) {
+  static unsigned made;
+  memset(id, 0, sizeof *id);
+  snprintf(id->bytes, sizeof id->bytes, "stand-in %u",
+           __atomic_add_fetch(&made, 1, __ATOMIC_RELAXED));
+  return getenv("STANDIN_NO_NCCL") ? UNHANDLED : OK;
+}
+
+/* With the lock. */
+static party *party_of(const nccl_id *id, int size) {
+  party *shared = parties;
+  while (shared && memcmp(&shared->id, id, sizeof *id) != 0)
+    shared = shared->next;
+  if (shared) return shared;
+  shared = calloc(1, sizeof *shared);
+  if (!shared) return NULL;
+  pthread_mutex_init(&shared->lock, NULL);
+  pthread_cond_init(&shared->changed, NULL);
+  shared->size = size;
+  shared->joined = true;
+  shared->id = *id;
+  shared->next = parties;
+  parties = shared;
+  return shared;
+}
+
+API int ncclCommInitRankConfig(nccl_comm *comm, int count, nccl_id id, int rank,
+                               nccl_config *config) {
+  cu_context current = NULL;
+  if (count < 1 || count > MOST || rank < 0 || rank >= count || !config ||
+      config->magic != NCCL_CONFIG_MAGIC || config->size < sizeof *config ||
+      config->blocking)
+    return INVALID;
+  if (cuCtxPopCurrent_v2(&current) != CU_OK) return UNHANDLED;
+  cuCtxPushCurrent_v2(current);
+  nccl_comm made = calloc(1, sizeof *made);
+  pthread_mutex_lock(&parties_lock);
+  party *shared = made ? party_of(&id, count) : NULL;
+  bool fits = shared && shared->size == count && !shared->has[rank];
+  if (fits) {
+    pthread_mutex_lock(&shared->lock);
+    shared->has[rank] = true;
+    shared->users++;
+    pthread_mutex_unlock(&shared->lock);
+  }
+  pthread_mutex_unlock(&parties_lock);
+  if (!fits) {
+    free(made);
+    return INVALID;
+  }
+  made->party = shared;
+  made->rank = rank;
+  made->context = current;
+  *comm = made;
+  return BUSY;
+}
+
+API int ncclCommGetAsyncError(nccl_comm comm, int *code) {
+  party *shared = comm->party;
+  int come = 0;
+  pthread_mutex_lock(&shared->lock);
+  for (int i = 0; i < MOST; i++)
+    come += shared->has[i];
+  *code = shared->aborted                                              ? REMOTE
+          : shared->joined && come < shared->size                      ? BUSY
+          : __atomic_exchange_n(&comm->asked, false, __ATOMIC_RELAXED) ? BUSY
+                                                                       : OK;
+  pthread_mutex_unlock(&shared->lock);
+  return OK;
+}
+
+/* The call is the next of its communicator; its stream begins it at once. */
+static int begin_joined(const call *what) {
+  nccl_comm comm = what->comm;
+  party *shared = comm->party;
+  cu_context before = NULL;
+  pthread_mutex_lock(&shared->lock);
+  meeting *r = shared->open;
+  while (r && r->number != comm->calls)
+    r = r->next;
+  if (!r && (r = calloc(1, sizeof *r))) {
+    r->number = comm->calls;
+    r->size = shared->size;
+    r->next = shared->open;
+    shared->open = r;
+  }
+  if (r) {
+    r->calls[comm->rank] = *what;
+    r->calls[comm->rank].meeting = r;
+    r->calls[comm->rank].party = shared;
+    if (++r->added == r->size) {
+      meeting **at = &shared->open;
+      while (*at != r)
+        at = &(*at)->next;
+      *at = r->next;
+    }
+    comm->calls++;
+    comm->asked = true;
+  }
+  pthread_mutex_unlock(&shared->lock);
+  if (!r) return UNHANDLED;
+  cuCtxPushCurrent_v2(comm->context);
+  int code = cuLaunchHostFunc(what->stream, meet, &r->calls[comm->rank]);
+  cuCtxPopCurrent_v2(&before);
+  return code == CU_OK ? BUSY : UNHANDLED;
+}
+
 static int let_go(nccl_comm comm, bool aborted) {
   party *shared = comm->party;
+  if (shared->joined) { /* parties stay: streams and ids know them */
+    pthread_mutex_lock(&shared->lock);
+    shared->aborted |= aborted;
+    pthread_cond_broadcast(&shared->changed);
+    pthread_mutex_unlock(&shared->lock);
+    free(comm);
+    return OK;
+  }
   pthread_mutex_lock(&shared->lock);
   shared->aborted |= aborted;
   bool last = --shared->users == 0;
@@ -260,6 +392,8 @@ static int flush(void) {
   int n = count_waiting;
   count_waiting = 0;
   if (!n) return OK;
+  if (waiting[0].comm->party->joined)
+    return n == 1 ? begin_joined(&waiting[0]) : INVALID;
   if (n != waiting[0].comm->party->size) return INVALID; /* it would hang */
   meeting *r = calloc(1, sizeof *r);
   if (!r) return UNHANDLED;

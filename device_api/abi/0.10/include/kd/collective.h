@@ -105,7 +105,9 @@ typedef struct kd_collective_table {
    * Returns KD_OK; after any other status nothing was enqueued:
    * KD_UNIMPLEMENTED (a kind, reduction or dtype that it does not support; the
    * host uses copies and kernels instead; by these three alone, so that all
-   * members get one answer), KD_BUSY (a stream is full), KD_ABORTED. */
+   * members get one answer), KD_BUSY (a stream is full; in a group that was joined
+   * also: the members are still connecting, and the host makes the same call again
+   * until it has another answer, or aborts), KD_ABORTED. */
   kd_status (*enqueue)(kd_group *group, const kd_collective *what);
 
   /* Makes an id by which the members of one new group find each other. One of
