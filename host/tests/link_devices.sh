@@ -33,18 +33,28 @@ expect() {
   fi
 }
 
+# shared memory by which simulated devices meet, of processes that end well
+left() {
+  ls /dev/shm 2>/dev/null | grep -c '^keel-sim-'
+}
+
+before=$(left)
 export KEEL_LAYERS=validation
-expect "$many" values 0 "^$many ranks agree: 22 direct, 0 in levels"
+expect "$many" values 0 "^$many ranks agree: 22 direct, 0 in levels, 3 in pieces"
 unset KEEL_LAYERS
 expect 2 beside 0 "kernels ran beside"
-others="ranks 0, 2, 3 wait"
-[ "$many" -eq 2 ] && others="rank 0 waits"
-expect "$many" sleep not "after 2 s: $others in #2 AllReduce \"it\"; rank 1 is before #2"
-expect "$many" fail not "^rank 1: the disk is full; before exchange 1, AllReduce"
-if [ "$many" -eq 4 ]; then # two machines, which do not share all sums evenly
+if [ "$many" -eq 4 ]; then
+  waits='ranks 0, 2, 3 wait in #2 AllReduce'
+  expect 4 sleep not "after 2 s: $waits \"it\"; rank 1 is before #2"
+  expect 4 asleep not "after 2 s: $waits; rank 1 is before #2"
+  expect 4 fail not "^rank 1: the disk is full; before exchange 1, AllReduce"
+  # two machines, which do not share all sums evenly
   export KEEL_LINK_MODULE="$machines" KEEL_MACHINES_MODULE="$module"
-  expect 4 values 0 "^4 ranks agree: 6 direct, 7 in levels"
+  expect 4 values 0 "^4 ranks agree: 6 direct, 7 in levels, 3 in pieces"
 fi
-# shellcheck disable=SC2144
-[ -e /dev/shm/keel-sim-* ] && { echo "FAILED: shared memory is left"; failed=1; }
-exit $failed
+for _ in 1 2 3; do # another test may be at it
+  [ "$(left)" -le "$before" ] && exit $failed
+  sleep 1
+done
+echo "FAILED: shared memory is left"
+exit 1

@@ -239,6 +239,39 @@ static void what_the_plugin_lacks_the_module_does(void **state) {
   end_other(&other);
 }
 
+/* Pieces of a long value go on while others are copied; the rest is whole. */
+static void long_values_go_in_pieces(void **state) {
+  enum { LENGTH = 1000001 };
+  const int64_t dims[] = {LENGTH};
+  static int64_t data[LENGTH], got[LENGTH];
+  other_rank other = {0};
+  keel_link_facts facts;
+  keel_tensor *x = NULL, *there = NULL;
+  (void)state;
+  for (int64_t i = 0; i < LENGTH; i++)
+    data[i] = i * i;
+  keel_tensor *member = open_link(UINT64_C(10000000000));
+  begin_other(&other);
+  expect_ok(keel_tensor_create(context, KD_I64, 1, dims, data, &x));
+  expect_ok(keel_device_push(devices[0]));
+  expect_ok(keel_call(context, "keel::Copy", NULL, 0, &x, 1, &there, 1));
+  keel_device_pop();
+  keel_tensor *y = begin("keel::Broadcast", member, there);
+  expect_ok(keel_tensor_read(y, got, sizeof got));
+  assert_memory_equal(got, data, sizeof data);
+  pthread_join(other.thread, NULL);
+  expect_ok(other.status);
+  keel_link_look(ranks, &facts);
+  assert_int_equal(facts.pieces, 1);
+  assert_int_equal(facts.bytes, sizeof data);
+  keel_tensor_release(y);
+  keel_tensor_release(there);
+  keel_tensor_release(x);
+  keel_tensor_release(member);
+  keel_link_close(ranks);
+  end_other(&other);
+}
+
 static void expect_end(keel_tensor *member, keel_status status,
                        const char *says) {
   const float data[COUNT] = {1, 2, 3};
@@ -292,6 +325,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(values_go_from_device_to_device),
       cmocka_unit_test(what_the_plugin_lacks_the_module_does),
+      cmocka_unit_test(long_values_go_in_pieces),
       cmocka_unit_test(a_rank_that_does_not_join_is_not_waited_for),
       cmocka_unit_test(a_rank_that_gives_nothing_is_not_waited_for),
       cmocka_unit_test(a_rank_that_gives_up_ends_the_exchange),

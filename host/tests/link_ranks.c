@@ -303,29 +303,42 @@ static void messages(void) {
   keel_tensor_release(member);
 }
 
-/* Sums of sizes that ranks do not share evenly, or that are no whole pieces of what is moved at
- * once; a member in host memory gets one, too. */
-static void sizes(void) {
-  static const int64_t counts[] = {1, 1000003, 262144};
-  for (int i = 0; i < 3; i++) {
-    keel_tensor *x = numbers(KD_F32, 1, counts[i], facts.rank * 7);
-    keel_tensor *member = NULL, *y = NULL;
-    NEED(keel_link_member(ranks, i == 1 ? NULL : device_of(), &member));
-    keel_tensor *inputs[] = {member, x};
-    NEED(keel_call(context, "keel::AllReduce", NULL, 0, inputs, 2, &y, 1));
-    NEED(keel_tensor_wait(y));
-    expect(i != 1 || !keel_tensor_device(y), "where a sum is", i);
-    float *sum = read_all(y);
-    for (int64_t k = 0; k < counts[i]; k++) {
-      float want = 0;
-      for (int64_t r = 0; r < facts.size; r++)
-        want += element(r, k);
-      expect(sum[k] == want, "a long sum", k);
-    }
-    free(sum);
-    keel_tensor_release(x);
-    keel_tensor_release(member);
+/* A sum of so many elements, in a member's memory; of rank 0's, where it is a Broadcast. */
+static void long_value(const char *op, kd_dtype dtype, int64_t count,
+                       keel_device *device) {
+  bool sums = !strcmp(op, "keel::AllReduce");
+  keel_tensor *x = numbers(dtype, 1, count, facts.rank * 7);
+  keel_tensor *member = NULL, *y = NULL, *there = NULL;
+  NEED(keel_link_member(ranks, device, &member));
+  NEED(keel_device_push(device_of()));
+  NEED(keel_call(context, "keel::Copy", NULL, 0, &x, 1, &there, 1));
+  keel_device_pop();
+  keel_tensor *inputs[] = {member, there};
+  NEED(keel_call(context, op, NULL, 0, inputs, 2, &y, 1));
+  NEED(keel_tensor_wait(y));
+  expect(device || !keel_tensor_device(y), "where a long value is", count);
+  float *list = read_all(y);
+  for (int64_t k = 0; k < count; k++) {
+    float want = element(0, k);
+    for (int64_t r = 1; sums && r < facts.size; r++)
+      want += element(r, k);
+    expect(list[k] == want, "a long value", k);
   }
+  free(list);
+  keel_tensor_release(there);
+  keel_tensor_release(x);
+  keel_tensor_release(member);
+}
+
+/* Sizes that ranks do not share evenly, or that are no whole pieces of what is moved at once; a
+ * member in host memory gets one, too. */
+static void sizes(void) {
+  long_value("keel::AllReduce", KD_F32, 1, device_of());
+  long_value("keel::AllReduce", KD_F32, 1000003, NULL);
+  long_value("keel::AllReduce", KD_F32, 262144, device_of());
+  long_value("keel::AllReduce", KD_I32, 1200001, device_of());
+  long_value("keel::AllReduce", KD_I64, 700001, NULL);
+  long_value("keel::Broadcast", KD_I32, 1200001, device_of());
 }
 
 static void values(void) {
@@ -343,9 +356,9 @@ static void values(void) {
   expect(now.exchanges >= 8 * 8 && now.bytes > 0, "the count of exchanges",
          (int64_t)now.exchanges);
   if (!facts.rank)
-    printf("%u ranks agree: %llu direct, %llu in levels\n",
+    printf("%u ranks agree: %llu direct, %llu in levels, %llu in pieces\n",
            (unsigned)facts.size, (unsigned long long)now.direct,
-           (unsigned long long)now.levels);
+           (unsigned long long)now.levels, (unsigned long long)now.pieces);
 }
 
 /* While rank 0 waits for the others, its device computes. */
@@ -391,6 +404,13 @@ static void two_and_sleep(void) {
   exchange_or_end("keel::AllReduce", NULL, 0);
   if (facts.rank == 1) sleep(60);
   exchange_or_end("keel::AllReduce", NULL, 0);
+}
+
+/* The same of values that go in pieces, where there is a simulated device. */
+static void long_and_sleep(void) {
+  long_value("keel::AllReduce", KD_I32, 1200001, device_of());
+  if (facts.rank == 1) sleep(60);
+  long_value("keel::AllReduce", KD_I32, 1200001, device_of());
 }
 
 static void two_and_stop(void) {
@@ -595,9 +615,42 @@ static void speed(void) {
   keel_tensor_release(member);
 }
 
+/* Milliseconds of an AllReduce of 32 MiB that the device's plugin has not, and that goes through
+ * host memory. */
+static void long_speed(void) {
+  enum { TIMES = 9 };
+  const int64_t size = 8 << 20;
+  keel_tensor *member = member_of(), *x = NULL, *there = NULL;
+  double times[TIMES];
+  NEED(keel_tensor_create(context, KD_I32, 1, &size, NULL, &x));
+  NEED(keel_device_push(device_of()));
+  NEED(keel_call(context, "keel::Copy", NULL, 0, &x, 1, &there, 1));
+  keel_device_pop();
+  keel_tensor *inputs[] = {member, there};
+  for (int i = 0; i < TIMES; i++) {
+    char byte = 0, bytes[64];
+    keel_tensor *y = NULL;
+    NEED(keel_link_gather(ranks, &byte, 1, bytes));
+    double began = now();
+    NEED(keel_call(context, "keel::AllReduce", NULL, 0, inputs, 2, &y, 1));
+    NEED(keel_tensor_wait(y));
+    times[i] = now() - began;
+    keel_tensor_release(y);
+  }
+  qsort(times, TIMES, sizeof *times, ascending);
+  if (!facts.rank)
+    printf("AllReduce of 32 MiB: p10 %.1f ms, p50 %.1f ms\n",
+           times[TIMES / 10] * 1e-3, times[TIMES / 2] * 1e-3);
+  keel_tensor_release(there);
+  keel_tensor_release(x);
+  keel_tensor_release(member);
+}
+
 /* Nanoseconds; 0: the link's own. */
 static uint64_t deadline(int count, char **words) {
-  if (!strcmp(words[1], "values") || !strcmp(words[1], "speed")) return 0;
+  if (!strcmp(words[1], "values") || !strcmp(words[1], "speed") ||
+      !strcmp(words[1], "long"))
+    return 0;
   return (uint64_t)((count > 2 ? strtod(words[2], NULL) : 2) * 1e9);
 }
 
@@ -619,7 +672,9 @@ int main(int count, char **words) {
              {"end", all_end},
              {"two", two_end},
              {"library", library},
-             {"speed", speed}};
+             {"speed", speed},
+             {"long", long_speed},
+             {"asleep", long_and_sleep}};
   if (count < 2) return 2;
   open_all(deadline(count, words));
   for (size_t i = 0; i < sizeof all / sizeof *all; i++)

@@ -234,10 +234,11 @@ void ranks_print(keel_link *link, bool json) {
     print_json_string(stdout, facts.library);
     printf(
         ", \"exchanges\": %llu, \"direct\": %llu, \"levels\": %llu,"
+        " \"pieces\": %llu,"
         " \"bytes\": %llu, \"waited_ns\": %llu}",
         (unsigned long long)facts.exchanges, (unsigned long long)facts.direct,
-        (unsigned long long)facts.levels, (unsigned long long)facts.bytes,
-        (unsigned long long)facts.waited);
+        (unsigned long long)facts.levels, (unsigned long long)facts.pieces,
+        (unsigned long long)facts.bytes, (unsigned long long)facts.waited);
     return;
   }
   printf("%u ranks by %s: %llu exchanges of %.1f MiB, %.3f ms under way",

@@ -63,8 +63,8 @@ typedef struct keel_link_facts {
   uint64_t exchanges, bytes; /* done so far; bytes that this rank has put in */
   uint64_t waited;           /* nanoseconds in which exchanges were under way */
   /* Of the exchanges: those that went from device to device; and those that did so on each
-   * machine, and by MPI between them. */
-  uint64_t direct, levels;
+   * machine, and by MPI between them; and long ones that went through host memory in pieces. */
+  uint64_t direct, levels, pieces;
 } keel_link_facts;
 
 KEEL_API void keel_link_look(keel_link *link, keel_link_facts *out_facts);

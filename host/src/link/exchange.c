@@ -304,6 +304,8 @@ static keel_status run(keel_link *link, const keel_link_job *job,
   keel_tensor *here = NULL, *made = NULL;
   KEEL_TRY(keel_tensor_query(job->value)); /* ready, or failed */
   keel_status status = keel_link_direct(link, job, out_tensor);
+  if (status == KD_UNIMPLEMENTED)
+    status = keel_link_pieces(link, job, out_tensor);
   if (status != KD_UNIMPLEMENTED) return status;
   KEEL_TRY(keel_tensor_to_host(job->value, &here));
   status = run_here(link, job, here, &made);

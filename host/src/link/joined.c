@@ -7,7 +7,8 @@
 #include "link/link.h"
 
 struct keel_link_card {
-  uint32_t joins; /* its device can join groups */
+  uint32_t joins;  /* its device can join groups */
+  uint32_t copies; /* its values are copied to and from the host */
   uint32_t machine, local_rank, local_size;
   uint32_t software, index; /* of its device */
   uint8_t uuid[16];
@@ -68,6 +69,7 @@ static keel_link_card make_card(keel_link *link, keel_device *device) {
   keel_link_card card = {.machine = link->world.machine,
                          .local_rank = link->world.local_rank,
                          .local_size = link->world.local_size};
+  card.copies = device && device->stream && !keel_device_addressable(device);
   card.joins = take_device(link, device);
   if (!card.joins) return card;
   card.software = (device->info.flags & KD_DEVICE_SOFTWARE) != 0;
@@ -252,6 +254,9 @@ keel_status keel_link_agree(keel_link *link, keel_device *device) {
   keel_link_card card = make_card(link, device);
   KEEL_TRY(keel_link_collect(link, NULL, size, &card, sizeof card, own->cards));
   own->agreed = true;
+  own->pieces = true;
+  for (uint32_t i = 0; i < size; i++)
+    own->pieces &= own->cards[i].copies != 0;
   const char *why = why_apart(own->cards, size);
   if (why) {
     say(link, size, why);

@@ -337,6 +337,7 @@ void keel_link_look(keel_link *link, keel_link_facts *out_facts) {
       .waited = atomic_load_explicit(&link->waited, memory_order_relaxed),
       .direct = atomic_load_explicit(&link->direct, memory_order_relaxed),
       .levels = atomic_load_explicit(&link->levels, memory_order_relaxed),
+      .pieces = atomic_load_explicit(&link->pieces, memory_order_relaxed),
   };
 }
 

@@ -18,6 +18,9 @@ typedef struct keel_link_group {
 /* What all ranks know of one (joined.c). */
 typedef struct keel_link_card keel_link_card;
 
+/* What copies of long values need (pieces.c). */
+typedef struct keel_link_lane keel_link_lane;
+
 /* By what exchanges go from device to device. */
 typedef struct keel_link_devices {
   bool agreed;           /* the ranks have compared theirs */
@@ -30,6 +33,7 @@ typedef struct keel_link_devices {
   keel_link_group
       machine;   /* where there is none of all: of those of this machine */
   void *between; /* the module's, of the ranks that are the same in theirs */
+  bool pieces;   /* all ranks have devices whose long values go in pieces */
   bool stuck;    /* work that was given up has not ended */
 } keel_link_devices;
 
@@ -98,9 +102,10 @@ struct keel_link {
   bool closed;
   bool crowded; /* ranks share cores: who waits sleeps at once */
   _Atomic uint64_t exchanges, bytes, waited;
-  _Atomic uint64_t direct, levels;
+  _Atomic uint64_t direct, levels, pieces;
   /* the thread's own */
   keel_link_devices devices;
+  keel_link_lane *lane;
   keel_link_part *parts;
   keel_link_job *waiting_pairs; /* Sends and Receives, begun or not */
   uint32_t pairs_under_way;
@@ -213,6 +218,12 @@ void keel_link_leave(keel_link *link);
 /* Does an exchange whose value is known. KD_UNIMPLEMENTED, for all ranks: it is for the host. */
 keel_status keel_link_direct(keel_link *link, const keel_link_job *job,
                              keel_tensor **out_tensor);
+
+/* Does a long one through host memory, in pieces. KD_UNIMPLEMENTED, for all ranks: it goes as a
+ * whole. pieces.c. */
+keel_status keel_link_pieces(keel_link *link, const keel_link_job *job,
+                             keel_tensor **out_tensor);
+void keel_link_drop_lane(keel_link *link);
 
 /* What the module says of an error. */
 keel_status keel_link_error(const keel_link *link, int error, const char *what);

@@ -243,6 +243,7 @@ void *keel_link_thread(void *self) {
     else
       gather(link, job);
   keel_link_leave(link);
+  keel_link_drop_lane(link);
   leave(link);
   free_parts(link);
   if (!link->failure) link->mpi->release(link->pair_comm);
