@@ -35,12 +35,14 @@
   F(MPI_Ialltoall, (const void *, int, MPI_Datatype, void *, int,              \
                     MPI_Datatype, MPI_Comm, MPI_Request *))                    \
   F(MPI_Ibcast, (void *, int, MPI_Datatype, int, MPI_Comm, MPI_Request *))     \
+  F(MPI_Bcast, (void *, int, MPI_Datatype, int, MPI_Comm))                     \
   F(MPI_Ibarrier, (MPI_Comm, MPI_Request *))                                   \
   F(MPI_Isend,                                                                 \
     (const void *, int, MPI_Datatype, int, int, MPI_Comm, MPI_Request *))      \
   F(MPI_Irecv, (void *, int, MPI_Datatype, int, int, MPI_Comm, MPI_Request *)) \
   F(MPI_Recv, (void *, int, MPI_Datatype, int, int, MPI_Comm, MPI_Status *))   \
   F(MPI_Iprobe, (int, int, MPI_Comm, int *, MPI_Status *))                     \
-  F(MPI_Test, (MPI_Request *, int *, MPI_Status *))
+  F(MPI_Test, (MPI_Request *, int *, MPI_Status *))                            \
+  F(MPI_Get_count, (const MPI_Status *, MPI_Datatype, int *))
 
 #endif /* KEEL_ABI_FUNCTIONS_H */

@@ -31,6 +31,7 @@ static const char *abi_open(void) {
 #define NO_MEMORY       (-3)
 #define FINALIZED       (-4)
 #define NO_LIBRARY      (-5)
+#define TOO_SHORT       (-6)
 
 static MPI_Comm world, notes;
 static MPI_Op half_ops[2][4]; /* of f16 and of bf16, by KD_REDUCE_* */
@@ -144,13 +145,16 @@ static MPI_Op number_op(uint32_t dtype, uint32_t reduction) {
 typedef struct request {
   int count;
   MPI_Datatype bytes; /* made for it; MPI_DATATYPE_NULL: none */
+  /* of a message that is received: so many of the type; -1: it is none */
+  int expects;
+  MPI_Datatype type;
   MPI_Request parts[];
 } request;
 
 static request *new_request(int count) {
   request *made = malloc(sizeof *made + (size_t)count * sizeof *made->parts);
   if (!made) return NULL;
-  *made = (request){.count = count, .bytes = MPI_DATATYPE_NULL};
+  *made = (request){.count = count, .bytes = MPI_DATATYPE_NULL, .expects = -1};
   for (int i = 0; i < count; i++)
     made->parts[i] = MPI_REQUEST_NULL;
   return made;
@@ -232,6 +236,8 @@ static int move_bytes(const keel_link_call *call, request *made) {
       return MPI_Isend(call->send, count, type, (int)call->peer, (int)call->tag,
                        comm, to);
     case KEEL_LINK_RECEIVE:
+      made->expects = count;
+      made->type = type;
       return MPI_Irecv(call->receive, count, type, (int)call->peer,
                        (int)call->tag, comm, to);
     default:
@@ -260,11 +266,29 @@ static int start(const keel_link_call *call, void **out_request) {
   return 0;
 }
 
+/* Whether a message has ended, which must be as long as it was expected: MPI refuses longer ones,
+ * and takes shorter ones. */
+static int test_message(request *made, int *out_ended) {
+  MPI_Status status;
+  int count = 0;
+  int error = MPI_Test(&made->parts[0], out_ended, &status);
+  if (error == MPI_SUCCESS && *out_ended)
+    error = MPI_Get_count(&status, made->type, &count);
+  return error == MPI_SUCCESS && *out_ended && count != made->expects
+             ? TOO_SHORT
+             : error;
+}
+
 /* A part that has ended is a null request, for which MPI_Test says so again. */
 static int test(void *self, int *out_ended) {
   request *made = self;
   int error = MPI_SUCCESS;
   *out_ended = 1;
+  if (made->expects >= 0) {
+    error = test_message(made, out_ended);
+    if (error != MPI_SUCCESS || *out_ended) drop_request(made);
+    return error;
+  }
   for (int i = 0; i < made->count && error == MPI_SUCCESS && *out_ended; i++)
     error = MPI_Test(&made->parts[i], out_ended, MPI_STATUS_IGNORE);
   if (error != MPI_SUCCESS || *out_ended) drop_request(made);
@@ -426,6 +450,8 @@ static const char *message(int error) {
   if (error == NO_TYPE)
     return "MPI has no such reduction of these elements, or not of so many";
   if (error == NO_MEMORY) return "out of host memory";
+  if (error == TOO_SHORT)
+    return "a message has fewer elements than the Receive is for";
   if (error == FINALIZED) return "MPI has been finalised in this process";
   if (error == NO_LIBRARY) return problem;
   return MPI_Error_string(error, text, &size) == MPI_SUCCESS && size

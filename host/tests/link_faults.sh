@@ -11,7 +11,7 @@ export CPU_PLUGIN=$3
 count=${4:-1}
 many=${5:-$many}
 if [ $# -gt 5 ]; then shift 5; else set --; fi
-[ $# -gt 0 ] || set -- sleep silent stop leave fail last differ end two exit die
+[ $# -gt 0 ] || set -- sleep silent short stop leave fail last differ end two exit die
 limit=10 deadline=1 # seconds
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
@@ -31,6 +31,7 @@ words() {
   case $1 in
     sleep) echo "$where is before #2" ;;
     silent) echo "after $deadline s: rank 0 waits in Receive from rank 1 (its message 1); rank 1 is before #1" ;;
+    short) echo "a message has fewer elements than the Receive is for" ;;
     stop) echo "$where does not answer" ;;
     leave) echo "$where has left" ;;
     fail) echo "rank 1: the disk is full; before exchange 1, AllReduce" ;;

@@ -429,6 +429,15 @@ static void one_silent(void) {
   NEED(keel_tensor_wait(y));
 }
 
+/* A message of rank 1 has other elements than rank 0 waits for. */
+static void one_short(void) {
+  keel_tensor *member = member_of();
+  keel_tensor *x = small();
+  if (facts.rank == 1) NEED(keel_tensor_wait(give(member, 0, x)));
+  if (!facts.rank) NEED(keel_tensor_wait(receive(member, 1, 5)));
+  exchange_or_end("keel::AllReduce", NULL, 0);
+}
+
 static void two_and_die(void) {
   exchange_or_end("keel::AllReduce", NULL, 0);
   if (facts.rank == 1) raise(SIGKILL);
@@ -658,23 +667,15 @@ int main(int count, char **words) {
   static const struct {
     const char *name;
     void (*run)(void);
-  } all[] = {{"values", values},
-             {"beside", beside},
-             {"sleep", two_and_sleep},
-             {"stop", two_and_stop},
-             {"silent", one_silent},
-             {"die", two_and_die},
-             {"exit", two_and_exit},
-             {"leave", two_and_leave},
-             {"fail", one_fails},
-             {"last", last_fails},
-             {"differ", programs_differ},
-             {"end", all_end},
-             {"two", two_end},
-             {"library", library},
-             {"speed", speed},
-             {"long", long_speed},
-             {"asleep", long_and_sleep}};
+  } all[] = {{"values", values},       {"beside", beside},
+             {"sleep", two_and_sleep}, {"stop", two_and_stop},
+             {"silent", one_silent},   {"short", one_short},
+             {"die", two_and_die},     {"exit", two_and_exit},
+             {"leave", two_and_leave}, {"fail", one_fails},
+             {"last", last_fails},     {"differ", programs_differ},
+             {"end", all_end},         {"two", two_end},
+             {"library", library},     {"speed", speed},
+             {"long", long_speed},     {"asleep", long_and_sleep}};
   if (count < 2) return 2;
   open_all(deadline(count, words));
   for (size_t i = 0; i < sizeof all / sizeof *all; i++)
