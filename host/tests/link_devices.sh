@@ -40,7 +40,7 @@ left() {
 
 before=$(left)
 export KEEL_LAYERS=validation
-expect "$many" values 0 "^$many ranks agree: 22 direct, 0 in levels, 3 in pieces"
+expect "$many" values 0 "^$many ranks agree: 23 direct, 0 in levels, 3 in pieces"
 unset KEEL_LAYERS
 expect 2 beside 0 "kernels ran beside"
 if [ "$many" -eq 4 ]; then

@@ -303,7 +303,8 @@ static void messages(void) {
   keel_tensor_release(member);
 }
 
-/* A sum of so many elements, in a member's memory; of rank 0's, where it is a Broadcast. */
+/* A sum of so many elements, in a member's memory; where it is a Broadcast, of all ranks as a part
+ * whose first is the last, that one's. */
 static void long_value(const char *op, kd_dtype dtype, int64_t count,
                        keel_device *device) {
   bool sums = !strcmp(op, "keel::AllReduce");
@@ -314,13 +315,18 @@ static void long_value(const char *op, kd_dtype dtype, int64_t count,
   NEED(keel_call(context, "keel::Copy", NULL, 0, &x, 1, &there, 1));
   keel_device_pop();
   keel_tensor *inputs[] = {member, there};
-  NEED(keel_call(context, op, NULL, 0, inputs, 2, &y, 1));
+  int64_t turned[64];
+  for (int64_t r = 0; r < facts.size; r++)
+    turned[r] = facts.size - 1 - r;
+  const keel_attr attrs[] = {KEEL_INT("size", facts.size),
+                             KEEL_INTS("ranks", facts.size, turned)};
+  NEED(keel_call(context, op, attrs, sums ? 0 : 2, inputs, 2, &y, 1));
   NEED(keel_tensor_wait(y));
   expect(device || !keel_tensor_device(y), "where a long value is", count);
   float *list = read_all(y);
   for (int64_t k = 0; k < count; k++) {
-    float want = element(0, k);
-    for (int64_t r = 1; sums && r < facts.size; r++)
+    float want = element(facts.size - 1, k);
+    for (int64_t r = 0; sums && r + 1 < facts.size; r++)
       want += element(r, k);
     expect(list[k] == want, "a long value", k);
   }
@@ -339,6 +345,7 @@ static void sizes(void) {
   long_value("keel::AllReduce", KD_I32, 1200001, device_of());
   long_value("keel::AllReduce", KD_I64, 700001, NULL);
   long_value("keel::Broadcast", KD_I32, 1200001, device_of());
+  long_value("keel::Broadcast", KD_F32, 5, device_of());
 }
 
 static void values(void) {

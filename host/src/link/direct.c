@@ -181,9 +181,7 @@ static keel_status place(keel_device *device, keel_tensor *value,
 /* Of a Broadcast, the rank of the group that gives; a part's is its first. */
 static uint32_t root_of(const keel_link *link, const keel_link_job *job,
                         const keel_link_group *group) {
-  return group == &link->devices.all && job->what.rank_count
-             ? (uint32_t)job->what.ranks[0]
-             : 0;
+  return group == &link->devices.all ? keel_link_root(NULL, &job->what) : 0;
 }
 
 static keel_status in_group(keel_link *link, const keel_link_job *job,

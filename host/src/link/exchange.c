@@ -215,6 +215,10 @@ static keel_status permute(keel_link *link, const keel_link_job *job,
   return status;
 }
 
+uint32_t keel_link_root(const keel_link_part *part, const keel_exchange *what) {
+  return part ? part->root : what->rank_count ? (uint32_t)what->ranks[0] : 0;
+}
+
 static keel_status run_kind(keel_link *link, const keel_link_job *job,
                             const keel_link_part *part, uint32_t size,
                             const keel_tensor *from, keel_tensor *to) {
@@ -248,9 +252,7 @@ static keel_status run_kind(keel_link *link, const keel_link_job *job,
     case KEEL_BROADCAST:
       call.kind = KEEL_LINK_BROADCAST;
       call.count = bytes;
-      root = part               ? part->root
-             : what->rank_count ? (uint32_t)what->ranks[0]
-                                : 0;
+      root = keel_link_root(part, what);
       call.peer = part ? 0 : root;
       if (root == link->world.rank) memcpy(to->data, from->data, bytes);
       break;

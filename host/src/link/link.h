@@ -198,6 +198,9 @@ keel_status keel_link_between(keel_link *link, uint32_t asked, uint64_t began);
 keel_status keel_link_find_part(keel_link *link, const keel_exchange *what,
                                 keel_link_part **out_part);
 
+/* The rank, among all, whose value a Broadcast gives. */
+uint32_t keel_link_root(const keel_link_part *part, const keel_exchange *what);
+
 /* What an exchange among `size` ranks gives for a value. */
 keel_status keel_link_type_of(const keel_exchange *what, uint32_t size,
                               const keel_type *type,

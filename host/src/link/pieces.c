@@ -177,6 +177,7 @@ static keel_status start(passage *p, uint32_t i) {
       .dtype = dtype,
       .count = reduces ? size / kd_dtype_size(dtype) : size,
       .comm = p->part ? p->part->comm : NULL,
+      .peer = reduces || p->part ? 0 : keel_link_root(NULL, what),
       .send = (char *)p->from->data + at,
       .receive = (char *)p->to->data + at};
   int error = p->link->mpi->start(&call, &p->requests[i]);
@@ -244,7 +245,7 @@ static keel_status pass(passage *p) {
 static keel_status prepare(passage *p) {
   const keel_link_job *job = p->job;
   keel_device *device = job->device;
-  bool first = (p->part ? p->part->root : 0) == p->link->world.rank;
+  bool first = keel_link_root(p->part, &job->what) == p->link->world.rank;
   bool gives = job->what.kind == KEEL_ALL_REDUCE || first;
   keel_heap *host = &p->link->context->host;
   p->in = lane_of(p->link, device);

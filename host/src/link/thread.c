@@ -242,9 +242,10 @@ void *keel_link_thread(void *self) {
       exchange(link, job);
     else
       gather(link, job);
+  leave(
+      link); /* together, so that no group's end waits for one that computes */
   keel_link_leave(link);
   keel_link_drop_lane(link);
-  leave(link);
   free_parts(link);
   if (!link->failure) link->mpi->release(link->pair_comm);
   if (!link->failure) link->mpi->close();
