@@ -340,7 +340,7 @@ static keel_status meet_one(seat *by, const keel_exchange *what,
                       .value = value,
                       .type = what->type};
   keel_letter *other = NULL;
-  leftovers left = {NULL};
+  leftovers left = {.open = NULL};
   if (!sends) mine.promise = keel_tensor_pending(m->group->context);
   if (!sends && !mine.promise) return KD_OUT_OF_MEMORY;
   snprintf(mine.name, sizeof mine.name, "%s", name);
@@ -401,7 +401,7 @@ static keel_status meet(keel_member *self, const keel_exchange *what,
   seat *by = (seat *)(void *)self;
   meeting *m = by->meeting;
   exchange *at = NULL;
-  leftovers left = {NULL};
+  leftovers left = {.open = NULL};
   if (keel_exchange_is_of_two(what))
     return meet_one(by, what, name, where, value, out_value);
   keel_tensor *promise = keel_tensor_pending(m->group->context);
@@ -443,7 +443,7 @@ static void drop(meeting *m, uint32_t refs) {
 static void leave(keel_member *self) {
   seat *by = (seat *)(void *)self;
   meeting *m = by->meeting;
-  leftovers left = {NULL};
+  leftovers left = {.open = NULL};
   pthread_mutex_lock(&m->lock);
   by->left = true;
   const keel_letter *awaited =
