@@ -109,6 +109,14 @@ command -v mpirun.openmpi >/dev/null && {
   end TERM -o 1 0
   end STOP -n 1 1 --exchange-timeout 500
 }
+# one file of all ranks; what was not hidden
+expect 0 "ms in which exchanges were under way; .* with nothing to compute beside" --np 2 \
+  --trace "$scratch/trace.json" --profile
+python3 "$(dirname "$0")/check_trace.py" "$scratch/trace.json" &&
+  grep -q '"rank 1: host"' "$scratch/trace.json" || {
+  echo "FAILED: a trace of two ranks"
+  failed=1
+}
 [ -d "$scratch/devices" ] && ! cmp "$scratch/devices/y.npy" "$scratch/ranks/y.npy" && {
   echo "FAILED: ranks and devices give other values"
   failed=1

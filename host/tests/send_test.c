@@ -172,6 +172,36 @@ static void a_pipe(void **state) {
     keel_plan_release(plans[r]);
 }
 
+/* A run that waits for a message, which comes later, has nothing to compute meanwhile. */
+static void a_profile(void **state) {
+  keel_tensor *members[STAGES], *out[PIECES];
+  keel_profile_exchanges times;
+  (void)state;
+  keel_group *group = group_of_three(members);
+  keel_plan *plan = stage(STAGES - 1, keel_group_device(group, STAGES - 1));
+  keel_plan_profile(plan, KEEL_PROFILE_OPS);
+  keel_tensor *member = members[STAGES - 1];
+  expect_ok(keel_plan_begin(plan, NULL, &member, 1, out, PIECES));
+  for (int i = 0; i < PIECES; i++) {
+    keel_tensor *x = filled(1);
+    keel_tensor_release(send(members[STAGES - 2], STAGES - 1, x));
+    keel_tensor_release(x);
+    expect_filled(out[i], 2, 1);
+  }
+  keel_plan_profile(plan, 0);
+  keel_plan_profile_exchanges(plan, &times);
+  assert_true(times.calls >= 1 && times.calls <= PIECES);
+  assert_true(times.bare > 0 && times.bare <= times.time);
+  keel_plan_profile(plan, KEEL_PROFILE_OPS); /* from zero */
+  keel_plan_profile(plan, 0);
+  keel_plan_profile_exchanges(plan, &times);
+  assert_true(!times.calls && !times.time && !times.bare);
+  release_all(out, PIECES);
+  keel_plan_release(plan);
+  release_all(members, STAGES);
+  keel_group_release(group);
+}
+
 /* ---- gradients --------------------------------------------------------------------------- */
 
 static keel_value gradient_of(keel_builder *b, const char *x_name, keel_value x,
@@ -319,10 +349,11 @@ static void what_is_refused(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(in_order),     cmocka_unit_test(of_promises),
-      cmocka_unit_test(a_pipe),       cmocka_unit_test(gradients),
-      cmocka_unit_test(nobody_sends), cmocka_unit_test(nobody_receives),
-      cmocka_unit_test(other_types),  cmocka_unit_test(what_is_refused),
+      cmocka_unit_test(in_order),        cmocka_unit_test(of_promises),
+      cmocka_unit_test(a_pipe),          cmocka_unit_test(a_profile),
+      cmocka_unit_test(gradients),       cmocka_unit_test(nobody_sends),
+      cmocka_unit_test(nobody_receives), cmocka_unit_test(other_types),
+      cmocka_unit_test(what_is_refused),
   };
   return cmocka_run_group_tests(tests, open_cpu, close_context);
 }

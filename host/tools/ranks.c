@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 /* Launchers, the best first, and what they need where ranks are more than cores. Threads of a
@@ -223,6 +224,147 @@ int ranks_end(keel_link *link, int result) {
 void ranks_give_up(int result) {
   ranks_end(joined, result);
   _exit(result);
+}
+
+/* ---- a trace of all ---------------------------------------------------------------------- */
+
+#define ROOM_MOST (64u << 20) /* bytes gathered at once, of all ranks */
+
+/* What each rank says of its trace: when it began, its machine's clock, which machine that is, and
+ * how long the trace is. */
+typedef struct traced {
+  uint64_t began, now, size;
+  char machine[64];
+} traced;
+
+static uint64_t clock_now(void) {
+  struct timespec time;
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+}
+
+/* How far a rank's clock is ahead of rank 0's, whose machine it may share. */
+static int64_t ahead(const traced *all, uint32_t rank) {
+  return strcmp(all[rank].machine, all[0].machine)
+             ? (int64_t)(all[rank].now - all[0].now)
+             : 0;
+}
+
+/* The first beginning of all, by this rank's clock. */
+static uint64_t origin_of(const traced *all, uint32_t size, uint32_t rank) {
+  int64_t first = INT64_MAX;
+  for (uint32_t i = 0; i < size; i++) {
+    int64_t began = (int64_t)all[i].began - ahead(all, i);
+    if (began < first) first = began;
+  }
+  return (uint64_t)(first + ahead(all, rank));
+}
+
+/* Gathers a piece of each rank's file; rank 0 puts it behind what it has of that rank. */
+static keel_status gather_piece(keel_link *link, FILE *own, FILE **files,
+                                uint32_t size, size_t piece) {
+  char *mine = calloc(piece, 1), *all = calloc(size, piece);
+  keel_status status = mine && all ? KD_OK : KD_OUT_OF_MEMORY;
+  if (status == KD_OK) {
+    size_t got = fread(mine, 1, piece, own);
+    (void)got; /* the end is zeros */
+    status = keel_link_gather(link, mine, piece, all);
+  }
+  for (uint32_t i = 0; files && i < size && status == KD_OK; i++)
+    fwrite(all + i * piece, 1, piece, files[i]);
+  free(mine);
+  free(all);
+  return status;
+}
+
+/* The parts, one behind the other, without the zeros at their ends. */
+static bool write_parts(const char *path, FILE **files, const traced *all,
+                        uint32_t size) {
+  FILE *to = fopen(path, "w");
+  if (!to) return false;
+  fprintf(
+      to,
+      "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n{\"ph\":\"M\",\"pid\":0,"
+      "\"name\":\"process_name\",\"args\":{\"name\":\"ranks\"}}");
+  for (uint32_t i = 0; i < size; i++) {
+    rewind(files[i]);
+    for (uint64_t left = all[i].size; left;) {
+      char bytes[1 << 14];
+      size_t want = left < sizeof bytes ? (size_t)left : sizeof bytes;
+      size_t got = fread(bytes, 1, want, files[i]);
+      if (!got) break;
+      fwrite(bytes, 1, got, to);
+      left -= got;
+    }
+  }
+  fprintf(to, "\n]}\n");
+  bool good = !ferror(to);
+  return fclose(to) == 0 && good;
+}
+
+/* Brings all ranks' files to rank 0. */
+static int merge(keel_link *link, FILE *own, const traced *all, uint32_t size,
+                 bool writes, const char *path) {
+  uint64_t longest = 0;
+  keel_status status = KD_OK;
+  FILE **files = writes ? calloc(size, sizeof *files) : NULL;
+  bool good = !writes || files;
+  for (uint32_t i = 0; i < size; i++) {
+    if (all[i].size > longest) longest = all[i].size;
+    if (files) good &= (files[i] = tmpfile()) != NULL;
+  }
+  size_t piece = ROOM_MOST / size;
+  if (piece > longest) piece = (size_t)longest;
+  for (uint64_t done = 0; done < longest && status == KD_OK && good;
+       done += piece)
+    status = gather_piece(link, own, files, size, piece);
+  int result = status == KD_OK ? 0 : complain();
+  if (writes && !result && (!good || !write_parts(path, files, all, size))) {
+    fprintf(stderr, "keel run: --trace: %s: %s\n", path, strerror(errno));
+    result = 1;
+  }
+  for (uint32_t i = 0; files && i < size; i++)
+    if (files[i]) fclose(files[i]);
+  free(files);
+  return result;
+}
+
+int ranks_trace(keel_link *link, keel_context *context, uint64_t began,
+                const char *path) {
+  keel_link_facts facts;
+  keel_link_look(link, &facts);
+  char name[] = "/tmp/keel-trace-XXXXXX", byte = 0, bytes[1024];
+  traced own = {.began = began};
+  traced *all = calloc(facts.size, sizeof *all);
+  int file = mkstemp(name);
+  gethostname(own.machine, sizeof own.machine - 1);
+  int result = all && file >= 0 && facts.size <= sizeof bytes ? 0 : 1;
+  if (result) fprintf(stderr, "keel run: --trace: %s\n", strerror(errno));
+  if (!result && keel_link_gather(link, &byte, 1, bytes) != KD_OK)
+    result = complain();
+  own.now = clock_now(); /* all are here at about one time */
+  if (!result && keel_link_gather(link, &own, sizeof own, all) != KD_OK)
+    result = complain();
+  const keel_trace_part part = {
+      .struct_size = sizeof part,
+      .rank = facts.rank,
+      .origin = result ? began : origin_of(all, facts.size, facts.rank)};
+  if (!result && keel_trace_stop_part(context, &part, name) != KD_OK)
+    result = complain();
+  if (file >= 0) close(file);
+  FILE *written = result ? NULL : fopen(name, "r");
+  if (written && fseek(written, 0, SEEK_END) == 0) {
+    own.size = (uint64_t)ftell(written);
+    rewind(written);
+  }
+  if (!result && keel_link_gather(link, &own, sizeof own, all) != KD_OK)
+    result = complain();
+  if (!result && written)
+    result = merge(link, written, all, facts.size, !facts.rank, path);
+  if (written) fclose(written);
+  if (file >= 0) unlink(name);
+  free(all);
+  return result;
 }
 
 void ranks_print(keel_link *link, bool json) {

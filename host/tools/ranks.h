@@ -37,6 +37,11 @@ int ranks_end(keel_link *link, int result);
  * failure, as ranks_end does. Does not return. */
 void ranks_give_up(int result);
 
+/* Stops the trace of this rank, which began then (nanoseconds of CLOCK_MONOTONIC); rank 0 writes
+ * those of all in one file, by one clock. All ranks call it. Returns 0, or the exit status. */
+int ranks_trace(keel_link *link, keel_context *context, uint64_t began,
+                const char *path);
+
 /* What the ranks have exchanged, in a line, or as a member of a JSON object. */
 void ranks_print(keel_link *link, bool json);
 

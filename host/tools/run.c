@@ -31,6 +31,7 @@ typedef struct session {
   several several;        /* devices that are ranks */
   keel_split_facts facts; /* of a model that is split */
   uint64_t split_dims;    /* bits: values of --dim that it has used */
+  uint64_t traced_from;   /* CLOCK_MONOTONIC, nanoseconds */
   keel_program *program;
   keel_plan *plan;
   uint32_t input_count, output_count;
@@ -130,7 +131,7 @@ static const option options[] = {
              "device's clock if its plugin has timestamps",
      .flag = &given.profile},
     {"--trace", "FILE",
-     "write a timeline for ui.perfetto.dev or\nchrome://tracing",
+     "write a timeline for ui.perfetto.dev or\nchrome://tracing, of all ranks",
      .text = &given.trace},
     {"--json", .help = "print the result as JSON", .flag = &given.json},
     {0}};
@@ -660,6 +661,7 @@ static int open_model(const arguments *all, session *run) {
     int failed = several_open(&run->several, run->context, all->devices);
     if (failed) return failed;
   }
+  run->traced_from = (uint64_t)(now() * 1e9);
   if (all->trace && keel_trace_start(run->context) != KD_OK) return complain();
   keel_status status = KD_OK;
   if (run->several.group)
@@ -830,6 +832,26 @@ static void print_lines(const keel_profile_line *lines, uint32_t count,
            lines[i].node, lines[i].types);
 }
 
+/* What was not hidden: on a device with a clock no more than it was idle. */
+static uint64_t bare_time(const session *run,
+                          const keel_profile_exchanges *times) {
+  keel_profile_device d;
+  uint64_t bare = times->bare;
+  for (uint32_t i = 0; keel_plan_profile_device(run->plan, i, &d) == KD_OK; i++)
+    if (d.timed && d.idle < bare) bare = d.idle;
+  return bare;
+}
+
+static void print_exchanges(const session *run) {
+  keel_profile_exchanges times;
+  keel_plan_profile_exchanges(run->plan, &times);
+  if (!times.calls) return;
+  printf(
+      "%9.3f ms in which exchanges were under way; %.3f of them with nothing"
+      " to compute beside\n",
+      (double)times.time * 1e-6, (double)bare_time(run, &times) * 1e-6);
+}
+
 static void print_profile(session *run) {
   uint32_t count = 0, used = 0;
   keel_profile_line line;
@@ -854,6 +876,7 @@ static void print_profile(session *run) {
         timed * 1e-6);
   printf("\n");
   free(lines);
+  print_exchanges(run);
   print_devices(run);
 }
 
@@ -966,7 +989,27 @@ static void print_json(const arguments *all, session *run, const bool *agree,
         (unsigned long long)d.wall, (unsigned long long)d.kernels,
         (unsigned long long)d.copies, (unsigned long long)d.idle,
         (unsigned long long)d.bytes, d.timed);
-  printf("%s}\n", all->profile ? "]" : "");
+  keel_profile_exchanges times;
+  keel_plan_profile_exchanges(run->plan, &times);
+  if (all->profile)
+    printf(
+        "], \"exchanges\": {\"calls\": %llu, \"time_ns\": %llu,"
+        " \"bare_ns\": %llu}",
+        (unsigned long long)times.calls, (unsigned long long)times.time,
+        (unsigned long long)bare_time(run, &times));
+  printf("}\n");
+}
+
+/* Of ranks, all are in one file; where one fails, it ends all of them. */
+static int stop_trace(const arguments *all, session *run, int result) {
+  if (run->link && !result)
+    return ranks_trace(run->link, run->context, run->traced_from, all->trace);
+  keel_link_facts facts = {.rank = 0};
+  if (run->link) keel_link_look(run->link, &facts);
+  if (keel_trace_stop(run->context, facts.rank ? NULL : all->trace) != KD_OK &&
+      !result)
+    result = complain();
+  return result;
 }
 
 int keel_main_run(int argc, char **argv) {
@@ -1000,9 +1043,7 @@ int keel_main_run(int argc, char **argv) {
   result = open_and_run(&given, &run);
   if (run.plan && given.profile) keel_plan_profile(run.plan, 0);
   /* also of a run that failed: what came before may say why */
-  if (run.context && given.trace &&
-      keel_trace_stop(run.context, given.trace) != KD_OK && !result)
-    result = complain();
+  if (run.context && given.trace) result = stop_trace(&given, &run, result);
   if (!result) result = compare(&given, &run, agree, texts);
   if (!result) result = save_outputs(&given, &run);
   if (!result) {

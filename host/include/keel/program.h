@@ -486,6 +486,20 @@ typedef struct keel_profile_device {
 KEEL_API keel_status keel_plan_profile_device(keel_plan *plan, uint32_t index,
                                               keel_profile_device *out_device);
 
+/* Exchanges with other members (keel/op.h) that profiled runs have waited for,
+ * in nanoseconds. */
+typedef struct keel_profile_exchanges {
+  uint64_t calls; /* those that were not there at once */
+  uint64_t time;  /* in which at least one was under way */
+  /* of time, in which no op ran meanwhile: what was not hidden. Of a device
+   * that computes by itself the host sees the launch alone: then it is no more
+   * than keel_profile_device.idle by the device's clock. */
+  uint64_t bare;
+} keel_profile_exchanges;
+
+KEEL_API void keel_plan_profile_exchanges(
+    keel_plan *plan, keel_profile_exchanges *out_exchanges);
+
 /* The lines of the profile, in the plan's order; nested functions follow their
  * node. Then come those of plans that were made for recurring or undeclared
  * input types. Valid until profiling starts again or the plan is released.

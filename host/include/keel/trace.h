@@ -27,6 +27,19 @@ KEEL_API keel_status keel_trace_start(keel_context *context);
  * discarded). */
 KEEL_API keel_status keel_trace_stop(keel_context *context, const char *path);
 
+typedef struct keel_trace_part {
+  uint64_t struct_size; /* sizeof(keel_trace_part) */
+  uint32_t rank;        /* tracks are named by it */
+  uint32_t reserved;    /* zero */
+  uint64_t origin; /* what counts as 0, in nanoseconds of CLOCK_MONOTONIC */
+} keel_trace_part;
+
+/* The same, as one rank's part of a file of several: events alone, each behind a comma. The file
+ * is {"traceEvents":[, a first event, the parts, and ]}. */
+KEEL_API keel_status keel_trace_stop_part(keel_context *context,
+                                          const keel_trace_part *part,
+                                          const char *path);
+
 #ifdef __cplusplus
 }
 #endif

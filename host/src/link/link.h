@@ -57,7 +57,8 @@ typedef struct keel_link_job {
    * keel_link_gather */
   uint64_t number;
   keel_exchange what;
-  char name[24], where[96];
+  const char *name; /* of the op; stays as long as the process */
+  char where[96];
   keel_device *device;
   keel_tensor *value, *promise; /* of an exchange */
   bool arrived;                 /* with the link's lock; the value is known */

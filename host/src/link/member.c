@@ -49,7 +49,7 @@ static keel_link_job *make_job(const linked_member *self,
   job->device = self->device;
   if (value) job->value = keel_tensor_retain(value);
   job->arrived = !value;
-  snprintf(job->name, sizeof job->name, "%s", name);
+  job->name = name;
   snprintf(job->where, sizeof job->where, "%s", where);
   return job;
 }

@@ -60,8 +60,9 @@ static keel_status begin(keel_link *link, keel_link_job *job) {
 static keel_status end(keel_link *link, keel_link_job *job) {
   keel_tensor *there = NULL;
   keel_link_busy(link, false);
-  if (keel_tracing())
-    keel_trace_span(job->name, "link", job->where, job->began);
+  if (keel_tracing()) /* several at once, as copies */
+    keel_trace_copy(job->name, job->where, job->memory->type->bytes,
+                    job->began);
   atomic_fetch_add_explicit(&link->exchanges, 1, memory_order_relaxed);
   if (job->what.kind == KEEL_SEND) {
     atomic_fetch_add_explicit(&link->bytes, job->memory->type->bytes,

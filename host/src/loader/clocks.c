@@ -52,14 +52,30 @@ keel_status keel_trace_start(keel_context *context) {
   return KD_OK;
 }
 
-keel_status keel_trace_stop(keel_context *context, const char *path) {
+static keel_status stop(keel_context *context, keel_trace_part *part,
+                        const char *path) {
   if (!keel_tracing())
     return keel_fail(KD_FAILED_PRECONDITION, "no trace is running");
   for (uint32_t i = 0; i < context->device_count; i++)
     keel_clock_leave(context->devices[i]); /* this delivers its last records */
   if (!keel_trace_end())
     return keel_fail(KD_FAILED_PRECONDITION, "no trace is running");
-  if (path) return keel_file_replace(path, keel_trace_write, NULL);
+  if (path) return keel_file_replace(path, keel_trace_write, part);
   keel_trace_forget();
   return KD_OK;
+}
+
+keel_status keel_trace_stop(keel_context *context, const char *path) {
+  return stop(context, NULL, path);
+}
+
+keel_status keel_trace_stop_part(keel_context *context,
+                                 const keel_trace_part *part,
+                                 const char *path) {
+  keel_trace_part own = *part;
+  return own.struct_size < sizeof own
+             ? keel_fail(KD_INVALID_ARGUMENT,
+                         "keel_trace_part.struct_size is %llu, and must be %zu",
+                         (unsigned long long)own.struct_size, sizeof own)
+             : stop(context, &own, path);
 }

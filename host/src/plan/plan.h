@@ -39,6 +39,13 @@ typedef struct keel_step {
   char types[96];     /* of the inputs of a profiled call */
 } keel_step;
 
+/* Exchanges of profiled runs (profile.c): how many are under way, and steps that run. */
+typedef struct keel_exchange_times {
+  uint32_t exchanges, steps;
+  uint64_t since, bare_since; /* while there are exchanges; and no steps */
+  uint64_t calls, time, bare; /* in total */
+} keel_exchange_times;
+
 /* A function's effect on a resource that it gets from outside. */
 typedef enum keel_effect {
   KEEL_EFFECT_NONE,
@@ -115,6 +122,7 @@ struct keel_plan {
   /* Start of the first profiled run; 0: none. Relaxed. */
   _Atomic uint64_t profile_from;
   uint64_t profile_wall; /* nanoseconds; set when profiling stops */
+  keel_exchange_times exchange_times;
   /* plans made from this one, which its profile includes; retained (profile.c) */
   keel_plan **parts;
   uint32_t part_count, part_room;
@@ -158,5 +166,9 @@ void keel_profile_run(keel_plan *plan);
 void keel_profile_part(keel_plan *plan, keel_plan *part);
 /* Called when the plan is destroyed. */
 void keel_profile_drop(keel_plan *plan);
+
+/* A step of a profiled run, or an exchange that one waits for, begins or ends. */
+void keel_profile_step(keel_plan *plan, bool begins);
+void keel_profile_exchange(keel_plan *plan, bool begins);
 
 #endif /* KEEL_PLAN_H */

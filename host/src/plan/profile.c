@@ -20,8 +20,16 @@ void keel_profile_run(keel_plan *plan) {
 /* Guards the parts of all plans: it is taken rarely. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
+/* Guards the exchange times of all plans, for some instructions. */
+static pthread_mutex_t times_lock = PTHREAD_MUTEX_INITIALIZER;
+
 /* clocks: use those of devices, too. A step that stops counting keeps its sums. */
 static void count_steps(keel_plan *plan, bool on, bool clocks) {
+  pthread_mutex_lock(&times_lock);
+  if (on)
+    plan->exchange_times.calls = plan->exchange_times.time =
+        plan->exchange_times.bare = 0;
+  pthread_mutex_unlock(&times_lock);
   for (keel_executable *at = plan->executables; at; at = at->next)
     for (uint32_t i = 0; i < at->step_count; i++) {
       keel_step *step = &at->steps[i];
@@ -86,6 +94,57 @@ static void count_all(keel_plan *plan, bool on) {
   pthread_mutex_unlock(&lock);
   for (uint32_t i = 0; i < count; i++)
     keel_plan_release(versions[i]);
+}
+
+/* ---- exchanges ------------------------------------------------------------------- */
+
+/* After a change of either number. */
+static void note_change(keel_exchange_times *times, bool was_bare) {
+  bool is_bare = times->exchanges && !times->steps;
+  if (is_bare == was_bare) return;
+  if (is_bare)
+    times->bare_since = keel_now();
+  else
+    times->bare += keel_now() - times->bare_since;
+}
+
+void keel_profile_step(keel_plan *plan, bool begins) {
+  keel_exchange_times *times = &plan->exchange_times;
+  pthread_mutex_lock(&times_lock);
+  bool was_bare = times->exchanges && !times->steps;
+  times->steps += begins ? 1 : -1u;
+  note_change(times, was_bare);
+  pthread_mutex_unlock(&times_lock);
+}
+
+void keel_profile_exchange(keel_plan *plan, bool begins) {
+  keel_exchange_times *times = &plan->exchange_times;
+  pthread_mutex_lock(&times_lock);
+  bool was_bare = times->exchanges && !times->steps;
+  if (begins && !times->exchanges++) times->since = keel_now();
+  if (!begins && !--times->exchanges) times->time += keel_now() - times->since;
+  times->calls += begins;
+  note_change(times, was_bare);
+  pthread_mutex_unlock(&times_lock);
+}
+
+/* Adds one plan's. */
+static void add_times(const keel_plan *plan, keel_profile_exchanges *to) {
+  pthread_mutex_lock(&times_lock);
+  to->calls += plan->exchange_times.calls;
+  to->time += plan->exchange_times.time;
+  to->bare += plan->exchange_times.bare;
+  pthread_mutex_unlock(&times_lock);
+}
+
+void keel_plan_profile_exchanges(keel_plan *plan,
+                                 keel_profile_exchanges *out_exchanges) {
+  *out_exchanges = (keel_profile_exchanges){0};
+  add_times(plan, out_exchanges);
+  pthread_mutex_lock(&lock);
+  for (uint32_t i = 0; i < plan->part_count; i++)
+    add_times(plan->parts[i], out_exchanges);
+  pthread_mutex_unlock(&lock);
 }
 
 /* ---- devices' clocks --------------------------------------------------------- */

@@ -176,11 +176,17 @@ static void settle_late(keel_run *run, const keel_step *step) {
   keel_run_fail(run, status);
 }
 
+static bool is_exchange(const keel_step *step) {
+  return step->site.op->schema->flags & KEEL_OP_MEETS;
+}
+
 static void late_done(keel_waiter *waiter) {
   late_output *at = (late_output *)(void *)waiter;
   keel_run *run = at->run;
   keel_step *step = &run->executable->steps[at->step];
   if (run->profile) keel_run_note_time(step, at->begin);
+  if (run->profile && is_exchange(step))
+    keel_profile_exchange(run->executable->plan, false);
   settle_late(run, step);
   run_from(run, follow(run, at->step, NULL), 1);
 }
@@ -199,6 +205,8 @@ static bool resumes_later(keel_run *run, uint32_t index) {
   late_output *at = &run->late[index];
   *at = (late_output){
       {NULL, late_done}, run, index, run->profile ? keel_now() : 0};
+  if (run->profile && is_exchange(step))
+    keel_profile_exchange(run->executable->plan, true);
   keel_tensor_then(value, &at->waiter);
   return true;
 }

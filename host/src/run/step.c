@@ -111,13 +111,16 @@ static void note_call(keel_step *step, uint64_t begin,
 static keel_status call_step(keel_run *run, keel_step *step,
                              keel_tensor **inputs, keel_tensor **outputs) {
   gather(run, step, inputs);
+  bool beside = run->profile && run->executable->pends;
   uint64_t begin = run->profile ? keel_now() : 0;
+  if (beside) keel_profile_step(run->executable->plan, true);
   keel_status status =
       run->executable->plan->eager
           ? call_eagerly(run, step, inputs, outputs)
           : keel_call_site_run(&step->site, run->args.scope, inputs,
                                step->input_count, outputs, step->output_count,
                                donations(run, step));
+  if (beside) keel_profile_step(run->executable->plan, false);
   if (run->profile) note_call(step, begin, inputs);
   return status;
 }

@@ -4,6 +4,8 @@
  * (b, e), counters (C) and names (M). */
 #include "trace/trace.h"
 
+#include <keel/trace.h>
+
 #include <kd/profile.h>
 #include <pthread.h>
 #include <sys/syscall.h>
@@ -221,7 +223,21 @@ bool keel_trace_end(void) {
 
 /* ---- the file ----------------------------------------------------------------------- */
 
-enum { HOST = 1, DEVICES, COPIES }; /* "processes" of the file */
+enum {
+  HOST = 1,
+  DEVICES,
+  COPIES,
+  KINDS = COPIES
+}; /* "processes" of the file */
+
+/* What is being written is one rank's part of a file; NULL: a file of its own. With `turning`
+ * held. */
+static const keel_trace_part *written;
+
+/* A process of the file. */
+static int process_of(int process) {
+  return written ? process + (int)written->rank * KINDS : process;
+}
 
 /* Writes a JSON string. Invalid UTF-8 is passed through. */
 static void write_string(FILE *file, const char *text) {
@@ -241,7 +257,7 @@ static void write_name(FILE *file, const char *what, int process, long thread,
   fprintf(file,
           ",\n{\"ph\":\"M\",\"pid\":%d,\"tid\":%ld,\"name\":\"%s\","
           "\"args\":{\"name\":",
-          process, thread, what);
+          process_of(process), thread, what);
   write_string(file, name);
   fprintf(file, "}}");
 }
@@ -256,8 +272,9 @@ static void write_event(FILE *file, const char *phase, const char *name,
                         int process, long thread, uint64_t at) {
   fprintf(file, ",\n{\"ph\":\"%s\",\"name\":", phase);
   write_string(file, name);
-  fprintf(file, ",\"pid\":%d,\"tid\":%ld", process, thread);
-  write_time(file, "ts", at > began ? at - began : 0);
+  uint64_t from = written ? written->origin : began;
+  fprintf(file, ",\"pid\":%d,\"tid\":%ld", process_of(process), thread);
+  write_time(file, "ts", at > from ? at - from : 0);
 }
 
 /* What launches of this trace were, by their serials. */
@@ -287,6 +304,7 @@ static void write_span(FILE *file, const notes *thread, const note *n) {
 }
 
 static void write_copy(FILE *file, const note *n, uint64_t id) {
+  if (written) id |= (uint64_t)written->rank << 40;
   write_event(file, "b", n->name, COPIES, 1, n->begin);
   fprintf(file,
           ",\"cat\":\"copy\",\"id\":%llu,\"args\":{\"bytes\":%llu,"
@@ -433,28 +451,41 @@ static void forget_ended(void) {
   }
 }
 
-keel_status keel_trace_write(void *unused, FILE *file) {
-  catalogue known = {0};
-  tracks *devices = calloc(1, sizeof *devices);
+static void write_process(FILE *file, int process, const char *name) {
+  char own[80];
+  if (written)
+    snprintf(own, sizeof own, "rank %u: %s", (unsigned)written->rank, name);
+  write_name(file, "process_name", process, 0, written ? own : name);
+}
+
+static void write_all(FILE *file, const catalogue *known, tracks *devices) {
   uint64_t copies = 0;
-  (void)unused;
-  pthread_mutex_lock(&turning);
-  keel_status status =
-      devices ? list_launches(&known) : keel_no_memory(sizeof *devices);
-  if (status == KD_OK) {
+  if (!written)
     fprintf(file,
             "{\"displayTimeUnit\":\"ns\",\"otherData\":{\"version\":"
             "\"keel %s\"},\"traceEvents\":[\n{\"ph\":\"M\",\"pid\":%d,"
             "\"name\":\"process_name\",\"args\":{\"name\":\"host\"}}",
             KEEL_VERSION, HOST);
-    write_name(file, "process_name", DEVICES, 0, "devices, by their clocks");
-    write_name(file, "process_name", COPIES, 0, "copies, as the host saw them");
-    for (const notes *at = atomic_load(&all_notes); at; at = at->next)
-      write_thread(file, at, &known, devices, &copies);
-    for (long i = 0; i < devices->count; i++)
-      write_name(file, "thread_name", DEVICES, i + 1, devices->all[i].name);
-    fprintf(file, "\n]}\n");
-  }
+  else
+    write_process(file, HOST, "host");
+  write_process(file, DEVICES, "devices, by their clocks");
+  write_process(file, COPIES, "copies, as the host saw them");
+  for (const notes *at = atomic_load(&all_notes); at; at = at->next)
+    write_thread(file, at, known, devices, &copies);
+  for (long i = 0; i < devices->count; i++)
+    write_name(file, "thread_name", DEVICES, i + 1, devices->all[i].name);
+  if (!written) fprintf(file, "\n]}\n");
+}
+
+keel_status keel_trace_write(void *part, FILE *file) {
+  catalogue known = {0};
+  tracks *devices = calloc(1, sizeof *devices);
+  pthread_mutex_lock(&turning);
+  written = part;
+  keel_status status =
+      devices ? list_launches(&known) : keel_no_memory(sizeof *devices);
+  if (status == KD_OK) write_all(file, &known, devices);
+  written = NULL;
   forget_ended();
   pthread_mutex_unlock(&turning);
   free(known.of);

@@ -48,7 +48,7 @@ bool keel_trace_begin(void);
 /* Stops the trace; false if none is running. Its events can be written until the next trace
  * starts. */
 bool keel_trace_end(void);
-keel_status keel_trace_write(void *unused, FILE *file);
+keel_status keel_trace_write(void *part, FILE *file);
 void keel_trace_forget(void);
 
 #endif /* KEEL_TRACE_INSIDE_H */

@@ -39,8 +39,8 @@ typedef struct keel_member keel_member;
 struct keel_member {
   uint32_t rank, size;
   /* Gives a value, and gets one, pending until all members have come. A Send gets its own value,
-   * when it may have been used; a Receive gives none. name, where: the op and its node, for
-   * messages. */
+   * when it may have been used; a Receive gives none. name: the op's, which stays; where: its node,
+   * borrowed; for messages. */
   keel_status (*meet)(keel_member *self, const keel_exchange *what,
                       const char *name, const char *where, keel_tensor *value,
                       keel_tensor **out_value);
