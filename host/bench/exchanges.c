@@ -4,6 +4,8 @@
  * usage: mpirun -n 2 exchanges keel|raw      prints JSON
  *        mpirun -n N exchanges OP COUNT TIMES    exchanges COUNT floats, for whoever counts bytes */
 #include <mpi.h>
+#include <pthread.h>
+#include <semaphore.h>
 #include <string.h>
 
 #include "bench.h"
@@ -46,6 +48,14 @@ static float *ones(int64_t count) {
   return data;
 }
 
+static void print(const char *way, int64_t count, double alone, double beside,
+                  double device) {
+  printf(
+      "{\"way\": \"%s\", \"bytes\": %lld, \"alone_us\": %.3f,"
+      " \"beside_us\": %.3f, \"device_us\": %.3f}\n",
+      way, (long long)count * 4, alone, beside, device);
+}
+
 /* ---- by MPI ---------------------------------------------------------------------------------------- */
 
 /* Microseconds; `beside`: while a device computes. */
@@ -65,6 +75,44 @@ static double raw(int64_t count, bool beside) {
   free(from);
   free(to);
   return p10(rounds);
+}
+
+/* ---- another thread, and nothing else -------------------------------------------------------------- */
+
+typedef struct other {
+  sem_t asked, answered;
+  bool ends;
+} other;
+
+static void *answer(void *given) {
+  other *at = given;
+  for (;;) {
+    sem_wait(&at->asked);
+    if (at->ends) return NULL;
+    sem_post(&at->answered);
+  }
+}
+
+/* Microseconds to wake a thread and to be woken by it, as whoever has another thread call MPI
+ * does at least. */
+static double wake(void) {
+  other at = {.ends = false};
+  pthread_t thread;
+  sem_init(&at.asked, 0, 0);
+  sem_init(&at.answered, 0, 0);
+  if (pthread_create(&thread, NULL, answer, &at) != 0) exit(1);
+  for (int i = 0; i < ROUNDS_MOST; i++) {
+    double begin = bench_now();
+    sem_post(&at.asked);
+    sem_wait(&at.answered);
+    times[i] = bench_now() - begin;
+  }
+  at.ends = true;
+  sem_post(&at.asked);
+  pthread_join(thread, NULL);
+  sem_destroy(&at.asked);
+  sem_destroy(&at.answered);
+  return p10(ROUNDS_MOST);
 }
 
 /* ---- by Keel --------------------------------------------------------------------------------------- */
@@ -150,14 +198,6 @@ static double run(rank *me, const char *exchange, int64_t count, bool beside,
 
 static const int64_t counts[] = {1, 1 << 18, 1 << 20};
 
-static void print(const char *way, int64_t count, double alone, double beside,
-                  double device) {
-  printf(
-      "{\"way\": \"%s\", \"bytes\": %lld, \"alone_us\": %.3f,"
-      " \"beside_us\": %.3f, \"device_us\": %.3f}\n",
-      way, (long long)count * 4, alone, beside, device);
-}
-
 static void measure_raw(int *argc, char ***argv) {
   const struct timespec device = {.tv_nsec = DEVICE_TIME * 1000};
   int number = 0;
@@ -168,7 +208,8 @@ static void measure_raw(int *argc, char ***argv) {
     nanosleep(&device, NULL);
     times[i] = bench_now() - begin;
   }
-  double slept = p10(60);
+  double slept = p10(60), woken = wake();
+  if (!number) print("wake", 1, woken, woken, slept);
   for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
     double alone = raw(counts[i], false), beside = raw(counts[i], true);
     if (!number) print("raw", counts[i], alone, beside, slept);
