@@ -1,5 +1,5 @@
 /* split_models.h - models that ranks share, small forms of what people run: ResNet-50, two layers of
- * BERT, and a step of Llama with its cache. Weights are whole numbers, or real ones.
+ * BERT, and steps of language models with their caches. Weights are whole numbers, or real ones.
  *
  * Whole: each row or filter picks one input and its sign, so that sums have one term and are the same
  * in any order; what is between them (Softmax, norms) may be anything. */
@@ -324,13 +324,100 @@ static void model_llama(modelling *m) {
       model_linear(m, model_rms_norm(m, x), WIDTH, VOCABULARY, false));
 }
 
+/* ---- a step in the form of onnxruntime-genai: weights in 4 bits, attention as one op ------------- */
+
+enum { WIDE = 64, BLOCK = 16, PLACES = WIDE / HEADS };
+
+/* Codes of 4 bits, of which 8 is 0; whole: each column picks one input. */
+static keel_value model_few_bits(modelling *m, keel_value x, int64_t in,
+                                 int64_t out) {
+  const int64_t packed[] = {out, in / BLOCK, BLOCK / 2},
+                each[] = {out, in / BLOCK};
+  size_t count = (size_t)(in * out) / 2, scales = (size_t)(in * out) / BLOCK;
+  uint8_t *codes = malloc(count);
+  float *scale = malloc(scales * sizeof *scale);
+  if (!codes || !scale) m->status = KD_OUT_OF_MEMORY;
+  for (size_t i = 0; codes && i < count; i++)
+    codes[i] = m->real ? (uint8_t)next_random(m) : 0x88;
+  for (int64_t o = 0; codes && !m->real && o < out; o++) {
+    int64_t pick = (int64_t)(next_random(m) % (uint64_t)in), at = o * in + pick;
+    uint8_t code = next_random(m) % 4 ? 9 : 7;
+    codes[at / 2] = at % 2 ? (uint8_t)(code << 4 | 8) : (uint8_t)(0x80 | code);
+  }
+  for (size_t i = 0; scale && i < scales; i++)
+    scale[i] = m->real ? 0.02f + 0.001f * (float)(next_random(m) % 8) : 1;
+  const keel_value inputs[] = {x, model_constant(m, KD_U8, 3, packed, codes),
+                               model_constant(m, KD_F32, 2, each, scale)};
+  const keel_attr attrs[] = {KEEL_INT("K", in), KEEL_INT("N", out),
+                             KEEL_INT("bits", 4),
+                             KEEL_INT("block_size", BLOCK)};
+  free(codes);
+  free(scale);
+  return keel_builder_op(m->builder, "com.microsoft::MatMulNBits", attrs, 4,
+                         inputs, 3);
+}
+
+/* The norm of x + more, and that sum. */
+static keel_value model_skip_norm(modelling *m, keel_value x, keel_value more,
+                                  keel_value *out_sum) {
+  const keel_value inputs[] = {x, more, model_vector(m, WIDE, 1)};
+  keel_value outputs[4] = {0};
+  keel_builder_op_n(m->builder,
+                    "com.microsoft::SkipSimplifiedLayerNormalization", NULL, 0,
+                    inputs, 3, outputs, 4);
+  *out_sum = outputs[3];
+  return outputs[0];
+}
+
+static keel_value model_grouped(modelling *m, keel_value x, int layer) {
+  const int64_t cache[] = {1, HEADS, BEFORE, PLACES}, one = 1;
+  const int32_t last = BEFORE + NOW - 1, total = BEFORE + NOW;
+  keel_value inputs[7], outputs[3];
+  for (int i = 0; i < 3; i++)
+    inputs[i] = model_few_bits(m, x, WIDE, WIDE);
+  for (int i = 0; i < 2; i++) {
+    char name[32];
+    snprintf(name, sizeof name, "past.%d.%s", layer, i ? "value" : "key");
+    inputs[3 + i] = keel_builder_input(m->builder, name, KD_F32, 4, cache);
+  }
+  inputs[5] = model_constant(m, KD_I32, 1, &one, &last);
+  inputs[6] = model_constant(m, KD_I32, 0, NULL, &total);
+  const keel_attr attrs[] = {KEEL_INT("num_heads", HEADS),
+                             KEEL_INT("kv_num_heads", HEADS)};
+  keel_builder_op_n(m->builder, "com.microsoft::GroupQueryAttention", attrs, 2,
+                    inputs, 7, outputs, 3);
+  for (int i = 0; i < 2; i++) {
+    char name[32];
+    snprintf(name, sizeof name, "present.%d.%s", layer, i ? "value" : "key");
+    keel_builder_output(m->builder, name, outputs[1 + i]);
+  }
+  return model_few_bits(m, outputs[0], WIDE, WIDE);
+}
+
+static void model_genai(modelling *m) {
+  const int64_t dims[] = {1, NOW, WIDE};
+  keel_value x = keel_builder_input(m->builder, "x", KD_F32, 3, dims), sum = x;
+  keel_value normed = model_op(m, "SimplifiedLayerNormalization", NULL, 0, x,
+                               model_vector(m, WIDE, 1), KEEL_ABSENT);
+  for (int layer = 0; layer < LAYERS; layer++) {
+    keel_value y = model_grouped(m, normed, layer);
+    normed = model_skip_norm(m, sum, y, &sum);
+    y = model_few_bits(m, normed, WIDE, 2 * WIDE);
+    y = model_few_bits(m, model_one(m, "Relu", y), 2 * WIDE, WIDE);
+    normed = model_skip_norm(m, sum, y, &sum);
+  }
+  keel_builder_output(m->builder, "y", normed);
+}
+
 /* ---- all -------------------------------------------------------------------------------------- */
 
 static const struct {
   const char *name;
   void (*build)(modelling *m);
-} split_models[] = {
-    {"resnet", model_resnet}, {"bert", model_bert}, {"llama", model_llama}};
+} split_models[] = {{"resnet", model_resnet},
+                    {"bert", model_bert},
+                    {"llama", model_llama},
+                    {"genai", model_genai}};
 
 static inline keel_status split_model(keel_context *context, size_t index,
                                       bool real, keel_program **out_program) {

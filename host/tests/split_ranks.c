@@ -134,6 +134,8 @@ int main(int count, char **words) {
     check(1, KEEL_SPLIT_PIPE, real, device);
     check(2, KEEL_SPLIT_TENSOR, real, device);
     check(2, KEEL_SPLIT_PIPE, real, device);
+    check(3, KEEL_SPLIT_TENSOR, real, device);
+    check(3, KEEL_SPLIT_PIPE, real, device);
   }
   keel_link_close(ranks);
   keel_close(context);

@@ -18,8 +18,8 @@ check() {
     "$ranks" "$@" >"$scratch/out" 2>&1
   status=$?
   lines=$(grep -c "exchanges, weights" "$scratch/out")
-  if [ "$status" -ne 0 ] || [ "$lines" -ne 16 ]; then
-    echo "FAILED: $count ranks on $1: status $status, $lines of 16 models"
+  if [ "$status" -ne 0 ] || [ "$lines" -ne 20 ]; then
+    echo "FAILED: $count ranks on $1: status $status, $lines of 20 models"
     cat "$scratch/out"
     failed=1
   elif ! awk -v n="$count" '/by tensor/ && $NF > 1.25 / n {exit 1}' "$scratch/out"; then

@@ -253,6 +253,8 @@ static const struct {
     {"LpNormalization", along},
     {"LayerNormalization", behind},
     {"RMSNormalization", behind},
+    {"Attention", keel_split_attention},
+    {"SimplifiedLayerNormalization", behind},
     {"ArgMax", keel_split_arg},
     {"ArgMin", keel_split_arg},
     {"CumSum", keel_split_beside_axes},
@@ -296,10 +298,29 @@ static const struct {
     {"Unsqueeze", keel_split_squeeze},
 };
 
+/* Of com.microsoft. */
+static const struct {
+  const char *op;
+  keel_split_rule rule;
+} microsoft[] = {
+    {"BiasGelu", broadcast},
+    {"FastGelu", broadcast},
+    {"Gelu", unary},
+    {"GroupQueryAttention", keel_split_grouped},
+    {"MatMulNBits", keel_split_few_bits},
+    {"MultiHeadAttention", keel_split_multi_head},
+    {"QuickGelu", unary},
+    {"SkipLayerNormalization", keel_split_skip_norm},
+    {"SkipSimplifiedLayerNormalization", keel_split_skip_norm},
+};
+
 keel_split_rule keel_split_rule_of(const keel_node *node) {
   const keel_schema *schema = node->op->schema;
-  if (strcmp(schema->domain, "ai.onnx") != 0) return NULL;
-  for (size_t i = 0; i < KEEL_COUNT_OF(rules); i++)
+  bool onnx = !strcmp(schema->domain, "ai.onnx");
+  for (size_t i = 0; onnx && i < KEEL_COUNT_OF(rules); i++)
     if (!strcmp(rules[i].op, schema->name)) return rules[i].rule;
+  if (strcmp(schema->domain, "com.microsoft") != 0) return NULL;
+  for (size_t i = 0; i < KEEL_COUNT_OF(microsoft); i++)
+    if (!strcmp(microsoft[i].op, schema->name)) return microsoft[i].rule;
   return NULL;
 }

@@ -408,7 +408,7 @@ keel_status keel_split_give(keel_splitter *s, uint32_t output, keel_share share,
 
 keel_status keel_split_set_int(keel_splitter *s, const char *name,
                                int64_t value) {
-  const keel_opdef *op = s->node.op;
+  const keel_opdef *op = s->function->nodes[s->index].op;
   keel_attr attrs[40];
   keel_opdef *made = NULL;
   uint32_t count = 0;

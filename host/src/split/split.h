@@ -48,6 +48,12 @@ keel_split_rule keel_split_rule_of(const keel_node *node);
 keel_status keel_split_product(keel_splitter *s, bool *out_done);
 keel_status keel_split_gemm(keel_splitter *s, bool *out_done);
 keel_status keel_split_conv(keel_splitter *s, bool *out_done);
+/* Of language models: language.c. */
+keel_status keel_split_skip_norm(keel_splitter *s, bool *out_done);
+keel_status keel_split_grouped(keel_splitter *s, bool *out_done);
+keel_status keel_split_multi_head(keel_splitter *s, bool *out_done);
+keel_status keel_split_attention(keel_splitter *s, bool *out_done);
+keel_status keel_split_few_bits(keel_splitter *s, bool *out_done);
 /* Along one axis or several, and not along others: beside.c. */
 keel_status keel_split_beside(keel_splitter *s, bool *out_done);
 keel_status keel_split_beside_axes(keel_splitter *s, bool *out_done);
