@@ -10,6 +10,7 @@
 
 #include "memory/mapping.h"
 #include "ops/node.h"
+#include "program/annotations.h"
 #include "program/forms.h"
 
 typedef struct keel_function keel_function;
@@ -64,8 +65,9 @@ struct keel_program {
   keel_mapping *mapping; /* of its file, or NULL */
   keel_arena arena;
   keel_function *main;
-  keel_function *functions; /* all, by `next` */
-  keel_forms forms;         /* of regions that were compiled ahead */
+  keel_function *functions;     /* all, by `next` */
+  keel_forms forms;             /* of regions that were compiled ahead */
+  keel_annotations annotations; /* of an ONNX file; in the arena */
 };
 
 keel_status keel_program_create(keel_context *context,

@@ -4,6 +4,7 @@
  * it, and what it finds there becomes a capture (see program/function.h). A
  * model's own functions are written out where they are called. */
 #include "import.h"
+#include "annotations.h"
 #include "device/context.h"
 #include "exchange.h"
 #include "frontends/frontends.h"
@@ -26,7 +27,8 @@ typedef struct importer {
   keel_program *program;
   const char *path;
   const onnx_model *model;
-  uint64_t nodes, most; /* added so far, functions written out; and at most */
+  keel_onnx_bytes bytes; /* of which it was unpacked */
+  uint64_t nodes, most;  /* added so far, functions written out; and at most */
   uint32_t depth;
   onnx_index functions;      /* of the model */
   onnx_index opsets, *inner; /* imports: the model's; by function, or empty */
@@ -770,6 +772,16 @@ static keel_status index_functions(importer *all) {
   return KD_OK;
 }
 
+static uint32_t find_top(const void *top, const char *name) {
+  return scope_find(top, name);
+}
+
+static keel_status import_annotations(importer *all, const scope *top) {
+  const onnx_annotated from = {all->path,     all->bytes, all->model->graph,
+                               top->function, find_top,   top};
+  return keel_onnx_annotations(&from, all->program);
+}
+
 static keel_status import_model(importer *all) {
   scope top = {.all = all, .body = KEEL_ABSENT};
   if (!all->model->graph) return bad(all, KD_DATA_LOSS, "has no graph");
@@ -777,6 +789,7 @@ static keel_status import_model(importer *all) {
     return bad(all, KD_DATA_LOSS, "does not say which opset it uses");
   KEEL_TRY(index_functions(all));
   keel_status status = import_graph(all->model->graph, &top);
+  if (status == KD_OK) status = import_annotations(all, &top);
   all->program->main = top.function;
   scope_free(&top);
   return status;
@@ -811,6 +824,7 @@ static keel_status load(keel_context *context, const char *path,
                     .program = program,
                     .path = path,
                     .model = (const onnx_model *)message,
+                    .bytes = {program->mapping->file.data, size},
                     .most = NODES_FREE + NODES_PER_BYTE * size};
     if (all.most > NODES_MOST) all.most = NODES_MOST;
     status = import_all(&all);

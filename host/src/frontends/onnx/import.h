@@ -32,6 +32,11 @@ typedef struct keel_onnx_bytes {
 } keel_onnx_bytes;
 keel_onnx_bytes keel_onnx_raw(const onnx_tensor *proto);
 
+/* The next field of a message that has bytes (a message, a string); others are passed over.
+ * False: there is none, or what is left is damaged. *rest is then behind it. */
+bool keel_onnx_next(keel_onnx_bytes *rest, uint32_t *out_number,
+                    keel_onnx_bytes *out_bytes);
+
 /* A tensor of a TensorProto. `path` is the file it came from; mapping: of that file, in
  * which large data stay, wherever they begin (mapping.h), or NULL. */
 keel_status keel_onnx_tensor(keel_context *context, const char *path,

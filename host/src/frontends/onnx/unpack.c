@@ -145,6 +145,25 @@ static bool walk(wire wire, const ProtobufCMessageDescriptor *kind,
   return true;
 }
 
+bool keel_onnx_next(keel_onnx_bytes *rest, uint32_t *out_number,
+                    keel_onnx_bytes *out_bytes) {
+  wire at = {rest->data, rest->data + rest->size};
+  uint64_t tag = 0, size = 0, value = 0;
+  while (at.at < at.end) {
+    if (!varint(&at, &tag) || tag >> 3 > NUMBER_MOST ||
+        !size_of(&at, tag & 7, &size, &value))
+      return false;
+    const uint8_t *from = at.at;
+    at.at += size;
+    if ((tag & 7) != 2) continue;
+    *out_number = (uint32_t)(tag >> 3);
+    *out_bytes = (keel_onnx_bytes){from, size};
+    *rest = (keel_onnx_bytes){at.at, (uint64_t)(at.end - at.at)};
+    return true;
+  }
+  return false;
+}
+
 keel_onnx_bytes keel_onnx_raw(const onnx_tensor *proto) {
   keel_onnx_bytes bytes = {0};
   /* each was written by the walk above */

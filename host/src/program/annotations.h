@@ -1,0 +1,43 @@
+/* annotations.h - how a model says that devices may share it: ONNX's configurations (IR 11).
+ *
+ * They are hints about values of the main function, by their numbers there, which its clones keep. */
+#ifndef KEEL_ANNOTATIONS_H
+#define KEEL_ANNOTATIONS_H
+
+#include "base/base.h"
+
+/* A value that devices share along an axis, as one of the nodes that have it says. */
+typedef struct keel_sharding {
+  const char *node, *name; /* of the value; the node's for messages */
+  uint32_t value;
+  int64_t axis; /* counted from the end where it is below 0; not checked */
+  int64_t dim;  /* how long the axis is said to be; -1: nothing says */
+  bool plain;   /* equal parts along one axis, on all devices in their order */
+} keel_sharding;
+
+/* In which stage of a pipe a node is. */
+typedef struct keel_staging {
+  const char *node;
+  uint32_t value; /* the first that the node makes */
+  uint32_t stage; /* less than there are devices */
+} keel_staging;
+
+typedef struct keel_configuration {
+  const char *name;
+  int64_t devices; /* of any number, as the file has it */
+  keel_sharding *shardings;
+  keel_staging *stages;
+  uint32_t sharding_count, sharding_room;
+  uint32_t stage_count, stage_room;
+  /* what is wrong with it, for a message; NULL: nothing */
+  const char *fault;
+} keel_configuration;
+
+typedef struct keel_annotations {
+  keel_configuration *list;
+  uint32_t count;
+  uint32_t nodes;    /* that the model's graph has */
+  const char *fault; /* of all of them; NULL: none */
+} keel_annotations;
+
+#endif /* KEEL_ANNOTATIONS_H */
