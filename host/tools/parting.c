@@ -6,6 +6,7 @@ int parting_kind(const char *word) {
       [KEEL_SPLIT_DATA] = "data",
       [KEEL_SPLIT_TENSOR] = "tensor",
       [KEEL_SPLIT_PIPE] = "pipe",
+      [KEEL_SPLIT_ANNOTATED] = "annotated",
   };
   for (int i = 0; i < (int)(sizeof names / sizeof *names); i++)
     if (!strcmp(names[i], word)) return i;
@@ -14,7 +15,9 @@ int parting_kind(const char *word) {
 
 int parting_check(const char *command, const char *split, uint64_t parts) {
   if (split && parting_kind(split) < 0)
-    return usage_error(command, "--split is \"%s\"; it is data, tensor or pipe",
+    return usage_error(command,
+                       "--split is \"%s\"; it is data, tensor, pipe or"
+                       " annotated",
                        split);
   if (parts && (!split || parting_kind(split) != KEEL_SPLIT_PIPE))
     return usage_error(command, "--parts goes with --split pipe");
@@ -85,12 +88,17 @@ keel_split_speed *parting_speeds(keel_link *link, keel_device *const *devices,
 }
 
 void parting_print(const char *split, const keel_split_facts *facts) {
-  printf("split by %s: %u exchanges; weights %.1f MiB of %.1f MiB", split,
-         (unsigned)facts->exchanges, (double)facts->weights_here / (1u << 20),
+  bool annotated = parting_kind(split) == KEEL_SPLIT_ANNOTATED;
+  printf("split by %s: %u exchanges; weights %.1f MiB of %.1f MiB",
+         annotated ? "annotations" : split, (unsigned)facts->exchanges,
+         (double)facts->weights_here / (1u << 20),
          (double)facts->weights / (1u << 20));
   if (facts->parts)
     printf("; %u part%s of the batch; %.0f %% of the time",
            (unsigned)facts->parts, facts->parts == 1 ? "" : "s",
            facts->share * 100);
+  if (annotated)
+    printf("; %u of %u annotations followed", (unsigned)facts->followed,
+           (unsigned)facts->annotations);
   printf("\n");
 }

@@ -115,7 +115,8 @@ static const option options[] = {
     {"--split", "KIND",
      "let ranks share the model: by `data`, each a part of\n"
      "the batch; by `tensor`, each a part of the weights; by\n"
-     "`pipe`, each some of the nodes, one behind the other",
+     "`pipe`, each some of the nodes, one behind the other;\n"
+     "or as the model is `annotated`",
      .text = &given.split},
     {"--parts", "N",
      "in how many parts the batch goes through a pipe\n"

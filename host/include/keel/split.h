@@ -22,6 +22,10 @@ extern "C" {
  * pipe. The batch goes through it in parts, so that all stages compute at once (Y. Huang et al.,
  * GPipe, 2019). */
 #define KEEL_SPLIT_PIPE 2u
+/* As the annotations of an ONNX file say (IR 11), of its configuration of so many devices: weights
+ * and inputs are shared along the axes that they name, or nodes are in the stages that they name.
+ * What can't be followed is computed by each rank. */
+#define KEEL_SPLIT_ANNOTATED 3u
 
 /* How fast a rank is, as keel_split_measure finds it. */
 typedef struct keel_split_speed {
@@ -53,6 +57,7 @@ typedef struct keel_split_facts {
       weights_here; /* bytes of constants: before, and of this rank */
   double
       share; /* of a pipe: this rank's of the time of all nodes, as estimated */
+  uint32_t annotations, followed; /* of a model: all, and those that count */
 } keel_split_facts;
 
 /* Measures a device, in some milliseconds, when it is first asked for.
@@ -66,7 +71,7 @@ KEEL_API keel_status keel_split_measure(keel_device *device,
  *
  * out_facts  may be NULL
  * Returns KD_OK, KD_INVALID_ARGUMENT (rank, size, kind; a batch that the ranks or parts can't
- * share; fewer places to cut than stages), KD_FAILED_PRECONDITION (a program for one device's
+ * share; fewer places to cut than stages; no annotations for so many ranks, or wrong ones), KD_FAILED_PRECONDITION (a program for one device's
  * compiler, or one that has exchanges; for a pipe, one that keeps a state), KD_OUT_OF_MEMORY. */
 KEEL_API keel_status keel_program_split(const keel_program *program,
                                         const keel_split_params *params,

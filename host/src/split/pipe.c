@@ -12,6 +12,7 @@
 typedef struct piper {
   keel_function *to;
   const keel_split_params *params;
+  const keel_configuration *given; /* stages that are, or NULL */
   keel_split_facts *facts;
   uint32_t parts;
   uint32_t *stages;         /* by node of one part */
@@ -120,7 +121,10 @@ static keel_status find_stages(piper *p, const keel_function *first) {
   keel_status status =
       stages && shares ? KD_OK : keel_no_memory(size * sizeof *shares);
   if (status == KD_OK)
-    status = keel_split_stages(first, size, p->params->speeds, stages, shares);
+    status = p->given ? keel_split_given_stages(first, size, p->params->speeds,
+                                                p->given, stages, shares)
+                      : keel_split_stages(first, size, p->params->speeds,
+                                          stages, shares);
   for (uint32_t i = 0; i < first->node_count && status == KD_OK; i++)
     if (!first->nodes[i].dead) stages[p->each++] = stages[i];
   p->stages = stages;
@@ -461,9 +465,13 @@ static keel_status write_program(piper *p, keel_program *to,
 
 keel_status keel_split_pipe(keel_program *to, keel_program *draft,
                             const keel_split_params *params,
+                            const keel_configuration *given,
                             keel_split_facts *out_facts) {
   const keel_function *whole = draft->main;
-  piper p = {.params = params, .facts = out_facts, .member = KEEL_ABSENT};
+  piper p = {.params = params,
+             .given = given,
+             .facts = out_facts,
+             .member = KEEL_ABSENT};
   KEEL_TRY(keel_function_create(draft->context, &to->arena, &to->functions,
                                 whole->name, &to->main));
   p.to = to->main;

@@ -2,8 +2,16 @@
  * by rows, a summand of it. */
 #include "split/split.h"
 
-static bool by_tensor(const keel_splitter *s) {
-  return s->params->kind == KEEL_SPLIT_TENSOR;
+/* Whether weights go by rows, their axis `row`: where the other operand is split along them, or
+ * annotations say so. */
+static bool takes_rows(const keel_splitter *s, bool split, uint32_t row) {
+  return keel_split_by_annotations(s) ? keel_split_wants(s, 1, row) : split;
+}
+
+/* Whether they go by columns; another split of the operand is given up for annotations alone. */
+static bool takes_columns(const keel_splitter *s, bool split, uint32_t column) {
+  return keel_split_wants(s, 1, column) &&
+         (!split || keel_split_by_annotations(s));
 }
 
 /* ---- MatMul ---------------------------------------------------------------------------------- */
@@ -13,19 +21,21 @@ static keel_status by_weights(keel_splitter *s, const keel_type *a,
                               const keel_type *b, bool *out_done) {
   uint32_t axis = 0, last = a->rank - 1;
   bool split = keel_split_is_part(s, 0, &axis);
-  if (split && axis == last && a->rank > 1 &&
+  bool columns =
+      takes_columns(s, split, 1) && keel_split_divides(s, b->dims[1]);
+  if (takes_rows(s, split && axis == last, 0) && a->rank > 1 &&
       keel_split_divides(s, b->dims[0])) {
+    KEEL_TRY(keel_split_take_part(s, 0, last));
     KEEL_TRY(keel_split_take_part(s, 1, 0));
     *out_done = true;
     return keel_split_give(s, 0, KEEL_SHARE_SUM, 0);
   }
-  if (split && axis < last) {
+  if (split && axis < last && !columns) {
     KEEL_TRY(keel_split_take_whole(s, 1));
     *out_done = true;
     return keel_split_give(s, 0, KEEL_SHARE_PART, axis);
   }
-  if (split || !by_tensor(s) || !keel_split_divides(s, b->dims[1]))
-    return KD_OK;
+  if (!columns) return KD_OK;
   KEEL_TRY(keel_split_take_whole(s, 0));
   KEEL_TRY(keel_split_take_part(s, 1, 1));
   *out_done = true;
@@ -95,19 +105,21 @@ keel_status keel_split_gemm(keel_splitter *s, bool *out_done) {
       (has_bias(s) && !keel_split_is_weight(s, 2)))
     return KD_OK;
   bool split = keel_split_is_part(s, 0, &axis);
-  if (split && axis == 1) {
+  bool columns =
+      takes_columns(s, split, column) && keel_split_divides(s, b->dims[column]);
+  if (takes_rows(s, split && axis == 1, row)) {
     if (!keel_split_divides(s, b->dims[row])) return KD_OK;
+    KEEL_TRY(keel_split_take_part(s, 0, 1));
     KEEL_TRY(keel_split_take_part(s, 1, row));
     KEEL_TRY(keel_split_take_once(s, 2));
     *out_done = true;
     return keel_split_give(s, 0, KEEL_SHARE_SUM, 0);
   }
-  if (!split && (!by_tensor(s) || !keel_split_divides(s, b->dims[column])))
-    return KD_OK;
-  uint32_t to = split ? 0 : 1;
-  if (!split) KEEL_TRY(keel_split_take_whole(s, 0));
-  KEEL_TRY(split ? keel_split_take_whole(s, 1)
-                 : keel_split_take_part(s, 1, column));
+  if (!columns && (!split || axis)) return KD_OK;
+  uint32_t to = columns ? 1 : 0;
+  if (columns) KEEL_TRY(keel_split_take_whole(s, 0));
+  KEEL_TRY(columns ? keel_split_take_part(s, 1, column)
+                   : keel_split_take_whole(s, 1));
   KEEL_TRY(take_bias(s, to));
   *out_done = true;
   return keel_split_give(s, 0, KEEL_SHARE_PART, to);
@@ -128,7 +140,9 @@ keel_status keel_split_conv(keel_splitter *s, bool *out_done) {
   int64_t group = keel_attr_int(s->node.op, "group", 1);
   uint32_t axis = 0;
   bool split = keel_split_is_part(s, 0, &axis);
-  if (split && axis == 0) {
+  bool rows = takes_rows(s, split && axis == 1, 1);
+  bool kernels = takes_columns(s, split, 0);
+  if (split && axis == 0 && !rows && !kernels) {
     KEEL_TRY(keel_split_take_whole(s, 1));
     KEEL_TRY(keel_split_take_whole(s, 2));
     *out_done = true;
@@ -137,18 +151,20 @@ keel_status keel_split_conv(keel_splitter *s, bool *out_done) {
   if (!x || !w || w->rank < 3 || !keel_split_is_weight(s, 1) ||
       (has_bias(s) && !keel_split_is_weight(s, 2)))
     return KD_OK;
-  bool kernels = keel_split_divides(s, w->dims[0]);
-  if (split && axis == 1 && group == 1 && keel_split_divides(s, w->dims[1])) {
+  if (rows && group == 1 && keel_split_divides(s, w->dims[1])) {
+    KEEL_TRY(keel_split_take_part(s, 0, 1));
     KEEL_TRY(keel_split_take_part(s, 1, 1));
     KEEL_TRY(keel_split_take_once(s, 2));
     *out_done = true;
     return keel_split_give(s, 0, KEEL_SHARE_SUM, 0);
   }
-  if (split && axis == 1 && kernels && keel_split_divides(s, group)) {
+  if (!keel_split_divides(s, w->dims[0])) return KD_OK;
+  bool grouped = keel_split_by_annotations(s) ? kernels : rows;
+  if (grouped && split && axis == 1 && keel_split_divides(s, group)) {
     KEEL_TRY(keel_split_set_int(s, "group", group / s->params->size));
     return by_kernels(s, out_done);
   }
-  if (split || !by_tensor(s) || group != 1 || !kernels) return KD_OK;
+  if (!kernels || group != 1) return KD_OK;
   KEEL_TRY(keel_split_take_whole(s, 0));
   return by_kernels(s, out_done);
 }

@@ -212,7 +212,7 @@ static keel_status gather(keel_splitter *s, bool *out_done) {
         s, 0, KEEL_SHARE_PART,
         axis < axis_of(s, 0) ? axis : axis + indices->rank - 1);
   }
-  if (s->params->kind != KEEL_SPLIT_TENSOR || !rows || table->rank != 2 ||
+  if (!keel_split_wants(s, 0, 1) || !rows || table->rank != 2 ||
       !keel_split_constant(s, 0) || keel_split_constant(s, 1) ||
       !keel_split_divides(s, table->dims[1]))
     return KD_OK;

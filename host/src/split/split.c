@@ -428,8 +428,7 @@ keel_status keel_split_set_int(keel_splitter *s, const char *name,
 
 /* ---- the function ----------------------------------------------------------------------------- */
 
-/* A part has a shape that is known, and elements that can be cut and joined. */
-static bool can_be_part(const keel_type *type) {
+bool keel_split_can_be_part(const keel_type *type) {
   return type && (KD_TYPES(type->dtype) &
                   (KD_TYPES_PLAIN | KD_TYPES(KD_C64) | KD_TYPES(KD_C128)));
 }
@@ -444,7 +443,7 @@ static keel_status compute_whole(keel_splitter *s) {
 static bool outputs_known(const keel_splitter *s) {
   for (uint32_t i = 0; i < s->node.output_count; i++)
     if (s->node.outputs[i] != KEEL_ABSENT &&
-        !can_be_part(keel_split_out_type(s, i)))
+        !keel_split_can_be_part(keel_split_out_type(s, i)))
       return false;
   return true;
 }
@@ -465,15 +464,15 @@ static void begin_values(keel_splitter *s) {
     s->values[i] =
         (keel_shared){.type = type && keel_type_known(type) ? type : NULL,
                       .whole = KEEL_ABSENT,
-                      .part = KEEL_ABSENT};
+                      .part = KEEL_ABSENT,
+                      .wanted = KEEL_ABSENT};
     if (s->function->values[i].constant && type)
       s->facts.weights += type->bytes;
   }
 }
 
-/* What the function had as its input is the rank's part of it; the input has a new value. */
-static keel_status slice_input(keel_splitter *s, uint32_t input,
-                               int64_t batch) {
+keel_status keel_split_slice_input(keel_splitter *s, uint32_t input,
+                                   uint32_t axis) {
   keel_function *f = s->function;
   uint32_t part = f->inputs[input];
   uint32_t whole = keel_function_value(f, f->values[part].name);
@@ -482,9 +481,10 @@ static keel_status slice_input(keel_splitter *s, uint32_t input,
   f->values[whole].type = at->type;
   f->inputs[input] = whole;
   at->share = KEEL_SHARE_PART;
+  at->axis = axis;
   at->whole = whole;
   KEEL_TRY(local_type(s, at, &f->values[part].type));
-  return slice(s, whole, batch, 0, &part);
+  return slice(s, whole, at->type->dims[axis], axis, &part);
 }
 
 /* The first dimension of the first input that has one. */
@@ -514,7 +514,7 @@ static keel_status seed_batch(keel_splitter *s) {
                        f->input_ports[i].name);
     }
     if (batch < 0) batch = type->dims[0];
-    if (type->dims[0] != batch || !can_be_part(type))
+    if (type->dims[0] != batch || !keel_split_can_be_part(type))
       continue; /* it is no batch, or stays whole */
     if (!keel_split_divides(s, batch))
       return keel_fail(KD_INVALID_ARGUMENT,
@@ -522,7 +522,7 @@ static keel_status seed_batch(keel_splitter *s) {
                        " share evenly",
                        f->input_ports[i].name, (long long)batch,
                        (unsigned)s->params->size);
-    KEEL_TRY(slice_input(s, i, batch));
+    KEEL_TRY(keel_split_slice_input(s, i, 0));
   }
   return KD_OK;
 }
@@ -595,8 +595,10 @@ static keel_status split(keel_splitter *s) {
   KEEL_TRY(remember(s));
   begin_values(s);
   if (s->params->kind == KEEL_SPLIT_DATA) KEEL_TRY(seed_batch(s));
+  if (s->annotations) KEEL_TRY(keel_split_seed(s));
   for (uint32_t i = 0; i < nodes; i++)
     if (!f->nodes[i].dead) KEEL_TRY(visit(s, i));
+  if (s->annotations) KEEL_TRY(keel_split_count_followed(s));
   KEEL_TRY(finish(s));
   return keel_split_drop_constants(f, &s->facts.weights_here);
 }
@@ -632,7 +634,7 @@ static keel_status check(const keel_program *program,
     return keel_fail(KD_INVALID_ARGUMENT,
                      "keel_split_params.struct_size is %llu, and must be %zu",
                      (unsigned long long)params->struct_size, sizeof *params);
-  if (params->kind > KEEL_SPLIT_PIPE || !params->size ||
+  if (params->kind > KEEL_SPLIT_ANNOTATED || !params->size ||
       params->rank >= params->size)
     return keel_fail(
         KD_INVALID_ARGUMENT, "a split of kind %u for rank %u of %u",
@@ -699,8 +701,10 @@ static keel_status copy_main(keel_program *to, const keel_program *from,
 
 static keel_status fill(keel_program *to, const keel_program *from,
                         const keel_split_params *params,
+                        const keel_configuration *annotations,
                         keel_split_facts *out_facts) {
-  keel_splitter s = {.params = params, .member = KEEL_ABSENT};
+  keel_splitter s = {
+      .params = params, .annotations = annotations, .member = KEEL_ABSENT};
   KEEL_TRY(copy_main(to, from, params));
   s.function = to->main;
   keel_status status = split(&s);
@@ -712,11 +716,13 @@ static keel_status fill(keel_program *to, const keel_program *from,
 /* What is only needed meanwhile is in a program of its own. */
 static keel_status fill_pipe(keel_program *to, const keel_program *from,
                              const keel_split_params *params,
+                             const keel_configuration *given,
                              keel_split_facts *out_facts) {
   keel_program *draft = NULL;
   KEEL_TRY(keel_program_create(from->context, &draft));
   keel_status status = copy_main(draft, from, params);
-  if (status == KD_OK) status = keel_split_pipe(to, draft, params, out_facts);
+  if (status == KD_OK)
+    status = keel_split_pipe(to, draft, params, given, out_facts);
   keel_program_release(draft);
   return status;
 }
@@ -727,12 +733,18 @@ keel_status keel_program_split(const keel_program *program,
                                keel_split_facts *out_facts) {
   keel_program *made = NULL;
   keel_split_facts facts = {0};
+  const keel_configuration *own = NULL;
   *out_program = NULL;
   KEEL_TRY(check(program, params));
+  if (params->kind == KEEL_SPLIT_ANNOTATED)
+    KEEL_TRY(
+        keel_split_configuration(&program->annotations, params->size, &own));
+  bool staged = own && keel_split_is_staged(&program->annotations, own);
   KEEL_TRY(keel_program_create(program->context, &made));
-  keel_status status = params->kind == KEEL_SPLIT_PIPE
-                           ? fill_pipe(made, program, params, &facts)
-                           : fill(made, program, params, &facts);
+  keel_status status = params->kind == KEEL_SPLIT_PIPE || staged
+                           ? fill_pipe(made, program, params, own, &facts)
+                           : fill(made, program, params, own, &facts);
+  if (staged) facts.annotations = facts.followed = own->stage_count;
   if (out_facts) *out_facts = facts;
   if (status == KD_OK)
     *out_program = made;

@@ -23,11 +23,13 @@ typedef struct keel_shared {
   const keel_type *type;    /* of the whole; NULL: not known, or open */
   uint32_t whole;           /* a value that is it as a whole, or KEEL_ABSENT */
   uint32_t part, part_axis; /* the same of a part */
+  uint32_t wanted; /* along which axis annotations want parts, or KEEL_ABSENT */
 } keel_shared;
 
 typedef struct keel_splitter {
   keel_function *function;
   const keel_split_params *params;
+  const keel_configuration *annotations; /* that are to be followed, or NULL */
   keel_split_facts facts;
   keel_shared *values; /* by value, those that were there */
   uint32_t count;
@@ -79,6 +81,10 @@ bool keel_split_is_part(const keel_splitter *s, uint32_t input,
                         uint32_t *out_axis);
 bool keel_split_is_sum(const keel_splitter *s, uint32_t input);
 bool keel_split_divides(const keel_splitter *s, int64_t dim);
+/* Whether ranks shall have parts of weights along the axis: by `tensor`, of any; by annotations,
+ * of those that these name. */
+bool keel_split_wants(const keel_splitter *s, uint32_t input, uint32_t axis);
+bool keel_split_by_annotations(const keel_splitter *s);
 
 /* ---- what rules do ------------------------------------------------------------------------ */
 
@@ -98,6 +104,28 @@ keel_status keel_split_set_int(keel_splitter *s, const char *name,
 /* A constant list of integers. */
 keel_status keel_split_ints(keel_splitter *s, const int64_t *list,
                             int64_t count, uint32_t *out_value);
+
+/* ---- annotations: annotated.c -------------------------------------------------------------- */
+
+/* The configuration for so many ranks. Returns KD_OK, KD_INVALID_ARGUMENT (there is none, or it is
+ * wrong; the message says what). *out is NULL before. */
+keel_status keel_split_configuration(const keel_annotations *all, uint32_t size,
+                                     const keel_configuration **out);
+
+/* Whether it says of each node in which stage of a pipe it is, and no more. */
+bool keel_split_is_staged(const keel_annotations *all,
+                          const keel_configuration *own);
+
+/* Notes which values are wanted as parts; inputs of the function become parts. */
+keel_status keel_split_seed(keel_splitter *s);
+/* Into the facts, when all nodes have been visited. */
+keel_status keel_split_count_followed(keel_splitter *s);
+
+/* What the function had as its input is the rank's part of it; the input has a new value. */
+keel_status keel_split_slice_input(keel_splitter *s, uint32_t input,
+                                   uint32_t axis);
+/* A part has a shape that is known, and elements that can be cut and joined. */
+bool keel_split_can_be_part(const keel_type *type);
 
 /* ---- pipes ---------------------------------------------------------------------------------- */
 
@@ -131,10 +159,27 @@ keel_status keel_split_stages(const keel_function *function, uint32_t size,
                               const keel_split_speed *speeds,
                               uint32_t *out_stages, double *out_shares);
 
+/* The same as annotations have it, which are of values of the function.
+ * Returns KD_OK, KD_INVALID_ARGUMENT (a node needs what a later stage makes). */
+keel_status keel_split_given_stages(const keel_function *function,
+                                    uint32_t size,
+                                    const keel_split_speed *speeds,
+                                    const keel_configuration *given,
+                                    uint32_t *out_stages, double *out_shares);
+
+/* KEEL_SPLIT_ANY_STAGE for nodes that depend on constants alone, and dead ones; 0 for others. */
+keel_status keel_split_find_constants(const keel_function *function,
+                                      uint32_t *out_stages);
+
+/* What a node takes, in nanoseconds. speed: NULL: of a usual processor */
+double keel_split_time(const keel_function *function, const keel_node *node,
+                       const keel_split_speed *speed);
+
 /* Makes a rank's program of a draft, whose main function has its types; drafts of parts of the
- * batch go there too. */
+ * batch go there too. given: its stages, or NULL */
 keel_status keel_split_pipe(keel_program *to, keel_program *draft,
                             const keel_split_params *params,
+                            const keel_configuration *given,
                             keel_split_facts *out_facts);
 
 /* Constants that nobody reads go; returns the bytes of those that stay. */

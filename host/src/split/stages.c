@@ -47,24 +47,22 @@ typedef struct cutting {
 /* ---- order ------------------------------------------------------------------------------- */
 
 /* What has no value to wait for: its inputs are constants, or of such nodes. Nodes are sorted. */
-static bool is_of_constants(const cutting *c, const keel_node *node,
+static bool is_of_constants(const keel_function *f, const keel_node *node,
                             const bool *waits) {
   for (uint32_t k = 0; k < node->input_count; k++)
     if (node->inputs[k] != KEEL_ABSENT && waits[node->inputs[k]]) return false;
-  return !keel_node_is_random(c->function, node) &&
-         !keel_node_has(node, KEEL_OP_RANDOM);
+  return !keel_node_is_random(f, node) && !keel_node_has(node, KEEL_OP_RANDOM);
 }
 
-/* Marks these nodes in out_stages, and dead ones in position. */
-static keel_status find_constants(cutting *c, uint32_t *out_stages) {
-  const keel_function *f = c->function;
+keel_status keel_split_find_constants(const keel_function *f,
+                                      uint32_t *out_stages) {
   bool *waits = calloc((size_t)f->value_count + 1, sizeof *waits);
   if (!waits) return keel_no_memory(f->value_count * sizeof *waits);
   for (uint32_t i = 0; i < f->input_count; i++)
     waits[f->inputs[i]] = true;
   for (uint32_t i = 0; i < f->node_count; i++) {
     const keel_node *node = &f->nodes[i];
-    bool any = node->dead || is_of_constants(c, node, waits);
+    bool any = node->dead || is_of_constants(f, node, waits);
     out_stages[i] = any ? KEEL_SPLIT_ANY_STAGE : 0;
     for (uint32_t k = 0; k < node->output_count && !any; k++)
       if (node->outputs[k] != KEEL_ABSENT) waits[node->outputs[k]] = true;
@@ -178,18 +176,23 @@ static keel_status find_widths(cutting *c) {
   return status;
 }
 
-/* What the nodes take on one stage's rank. */
-static void find_times(cutting *c, uint32_t stage) {
-  const keel_split_speed *speed = c->speeds ? &c->speeds[stage] : &usual;
+double keel_split_time(const keel_function *function, const keel_node *node,
+                       const keel_split_speed *speed) {
+  if (!speed) speed = &usual;
   const keel_speed rates = {.flops = speed->flops > 0 ? speed->flops : 1,
                             .bytes = speed->bytes > 0 ? speed->bytes : 1,
                             .launch = speed->launch};
   const kd_cost none = {.struct_size = sizeof none};
+  return keel_cost_node(function, node, &rates, &none);
+}
+
+/* What the nodes take on one stage's rank. */
+static void find_times(cutting *c, uint32_t stage) {
+  const keel_split_speed *speed = c->speeds ? &c->speeds[stage] : NULL;
   c->until[0] = 0;
   for (uint32_t i = 0; i < c->nodes; i++) {
     const keel_node *node = &c->function->nodes[c->order[i]];
-    c->until[i + 1] =
-        c->until[i] + keel_cost_node(c->function, node, &rates, &none);
+    c->until[i + 1] = c->until[i] + keel_split_time(c->function, node, speed);
   }
 }
 
@@ -257,7 +260,7 @@ static void take_stages(cutting *c, uint32_t *out_stages, double *out_shares) {
 
 static keel_status find_stages(cutting *c, uint32_t *out_stages,
                                double *out_shares) {
-  KEEL_TRY(find_constants(c, out_stages));
+  KEEL_TRY(keel_split_find_constants(c->function, out_stages));
   KEEL_TRY(order_nodes(c, out_stages));
   KEEL_TRY(find_widths(c));
   find_times(c, 0);
