@@ -109,6 +109,49 @@ static keel_program *attention(void) {
   return finish_program(b);
 }
 
+/* A batch as large as there are ranks: a part of it is 1, which Squeeze must not take. */
+static keel_program *squeezed(void) {
+  keel_builder *b = create_builder(context, "squeezed");
+  const int64_t dims[] = {2, 1, 8};
+  keel_value x = keel_builder_input(b, "x", KD_F32, 3, dims);
+  keel_value y = op(b, "MatMul", x, weights(b, DIMS(8, 4), 1));
+  y = op(b, "Squeeze", y, KEEL_ABSENT);
+  y = op(b, "MatMul", y, weights(b, DIMS(4, 4), 2));
+  expect_ok(keel_builder_output(b, "y", y));
+  return finish_program(b);
+}
+
+/* Mean and variance of the whole batch, between products. */
+static keel_program *trained(void) {
+  keel_builder *b = create_builder(context, "trained");
+  const int64_t dims[] = {4, 6};
+  const keel_attr training = KEEL_INT("training_mode", 1);
+  keel_value x = keel_builder_input(b, "x", KD_F32, 2, dims);
+  keel_value y = op(b, "MatMul", x, weights(b, DIMS(6, 4), 1));
+  const keel_value in[] = {y, weights(b, DIMS(4), 1), weights(b, DIMS(4), 2),
+                           weights(b, DIMS(4), 3), weights(b, DIMS(4), 4)};
+  y = keel_builder_op(b, "BatchNormalization", &training, 1, in, 5);
+  y = op(b, "MatMul", y, weights(b, DIMS(4, 2), 5));
+  expect_ok(keel_builder_output(b, "y", y));
+  return finish_program(b);
+}
+
+/* Weights of bytes whose one scale is a list. */
+static keel_program *unpacked(void) {
+  keel_builder *b = create_builder(context, "unpacked");
+  const int64_t dims[] = {4, 8}, square[] = {8, 4}, one = 1;
+  static int8_t bytes[32];
+  const float scale = 0.5f;
+  for (int i = 0; i < 32; i++)
+    bytes[i] = (int8_t)(i % 5 - 2);
+  keel_value x = keel_builder_input(b, "x", KD_F32, 2, dims);
+  keel_value w =
+      op(b, "DequantizeLinear", add_constant(b, KD_I8, 2, square, bytes),
+         add_constant(b, KD_F32, 1, &one, &scale));
+  expect_ok(keel_builder_output(b, "y", op(b, "MatMul", x, w)));
+  return finish_program(b);
+}
+
 /* ---- runs ------------------------------------------------------------------------------- */
 
 static keel_tensor *input_of(const keel_program *program) {
@@ -200,6 +243,13 @@ static void heads_are_shared(void **state) {
   expect_same(attention(), KEEL_SPLIT_DATA, 1e-5F, 1, 0);
 }
 
+static void what_a_part_lacks_is_kept(void **state) {
+  (void)state;
+  expect_same(squeezed(), KEEL_SPLIT_DATA, 0, 1, 0);
+  expect_same(trained(), KEEL_SPLIT_DATA, 1e-5F, 1, 0);
+  expect_same(unpacked(), KEEL_SPLIT_TENSOR, 0, 1, 0);
+}
+
 #endif
 
 /* ---- what is refused ----------------------------------------------------------------------- */
@@ -242,6 +292,7 @@ int main(void) {
       cmocka_unit_test(products_are_shared),
       cmocka_unit_test(channels_are_shared),
       cmocka_unit_test(heads_are_shared),
+      cmocka_unit_test(what_a_part_lacks_is_kept),
 #endif
       cmocka_unit_test(what_cannot_be_shared_is_refused),
   };

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -152,11 +153,9 @@ static long launched_rank(void) {
 }
 
 void ranks_begin(void) {
-  char path[] = "/tmp/keel-rank-XXXXXX";
   if (!launched_rank()) return;
   int nowhere = open("/dev/null", O_WRONLY);
-  kept = mkstemp(path);
-  if (kept >= 0) unlink(path);
+  kept = memfd_create("words", MFD_CLOEXEC);
   own_error = dup(STDERR_FILENO);
   if (nowhere < 0 || kept < 0 || own_error < 0) return;
   fflush(stdout);
@@ -353,6 +352,10 @@ int ranks_trace(keel_link *link, keel_context *context, uint64_t began,
     result = complain();
   if (file >= 0) close(file);
   FILE *written = result ? NULL : fopen(name, "r");
+  if (!result && !written) {
+    fprintf(stderr, "keel run: --trace: %s: %s\n", name, strerror(errno));
+    result = 1;
+  }
   if (written && fseek(written, 0, SEEK_END) == 0) {
     own.size = (uint64_t)ftell(written);
     rewind(written);

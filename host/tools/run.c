@@ -963,6 +963,7 @@ static void print_json(const arguments *all, session *run, const bool *agree,
   printf(", \"replays\": %llu",
          (unsigned long long)keel_plan_replays(run->plan));
   keel_profile_line line;
+  if (all->profile) printf(", \"profile\": [");
   for (uint32_t i = 0;
        all->profile && keel_plan_profile_line(run->plan, i, &line) == KD_OK;
        i++) {
@@ -970,23 +971,23 @@ static void print_json(const arguments *all, session *run, const bool *agree,
         "%s{\"op\": \"%s\", \"device\": \"%s\", \"calls\": %llu, \"ns\":"
         " %llu, \"host_ns\": %llu, \"timed\": %u, \"copy_ns\": %llu,"
         " \"node\": ",
-        i ? ", " : ", \"profile\": [", line.op, line.device,
-        (unsigned long long)line.calls, (unsigned long long)time_of(&line),
-        (unsigned long long)line.time, line.timed,
-        (unsigned long long)line.copies);
+        i ? ", " : "", line.op, line.device, (unsigned long long)line.calls,
+        (unsigned long long)time_of(&line), (unsigned long long)line.time,
+        line.timed, (unsigned long long)line.copies);
     print_json_string(stdout, line.node);
     printf(", \"types\": ");
     print_json_string(stdout, line.types);
     printf("}");
   }
   keel_profile_device d;
+  if (all->profile) printf("], \"devices\": [");
   for (uint32_t i = 0;
        all->profile && keel_plan_profile_device(run->plan, i, &d) == KD_OK; i++)
     printf(
         "%s{\"device\": \"%s\", \"calls\": %llu, \"wall_ns\": %llu,"
         " \"kernel_ns\": %llu, \"copy_ns\": %llu, \"idle_ns\": %llu,"
         " \"copied_bytes\": %llu, \"timed\": %u}",
-        i ? ", " : "], \"devices\": [", d.name, (unsigned long long)d.calls,
+        i ? ", " : "", d.name, (unsigned long long)d.calls,
         (unsigned long long)d.wall, (unsigned long long)d.kernels,
         (unsigned long long)d.copies, (unsigned long long)d.idle,
         (unsigned long long)d.bytes, d.timed);

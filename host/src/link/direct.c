@@ -96,20 +96,21 @@ static kd_status wait_for_end(keel_link *link, const work *what) {
   uint64_t began = keel_now();
   for (uint32_t asked = 0;; asked++) {
     kd_status status = plugin->events.query(link->devices.after);
-    if (status == KD_BUSY && asked % 256 == 255 &&
-        plugin->collectives.status(what->group->handle) != KD_OK)
-      return plugin->collectives.status(what->group->handle);
     if (status != KD_BUSY) return status;
+    if (asked % 256 == 255)
+      status = plugin->collectives.status(what->group->handle);
+    if (status != KD_OK && status != KD_BUSY) return status;
     KEEL_TRY(keel_link_between(link, asked, began));
   }
 }
 
-/* What it would write stays as it is until it has ended. */
-static void give_up(keel_link *link, const work *what) {
+/* What it would write stays as it is until it has ended, which is known where its end was
+ * recorded. */
+static void give_up(keel_link *link, const work *what, bool recorded) {
   const keel_plugin *plugin = link->devices.device->plugin;
   plugin->collectives.abort(what->group->handle);
-  if (plugin->events.wait(link->devices.after, LAST_WAIT) !=
-      KD_DEADLINE_EXCEEDED)
+  if (recorded && plugin->events.wait(link->devices.after, LAST_WAIT) !=
+                      KD_DEADLINE_EXCEEDED)
     return;
   link->devices.stuck = true;
   if (what->from) keel_link_abandon(what->from);
@@ -146,6 +147,7 @@ static keel_status run(keel_link *link, const work *what) {
   keel_clear_error();
   kd_status status = enqueue(link, what, &began);
   if (status == KD_UNIMPLEMENTED) return status;
+  bool recorded = status == KD_OK;
   keel_link_busy(link, true);
   if (status == KD_OK) status = wait_for_end(link, what);
   keel_link_busy(link, false);
@@ -153,7 +155,7 @@ static keel_status run(keel_link *link, const work *what) {
   keel_status judged = judge(link, status);
   char words[2048];
   snprintf(words, sizeof words, "%s", keel_message());
-  if (began) give_up(link, what);
+  if (began) give_up(link, what, recorded);
   return keel_fail_text(judged, words);
 }
 

@@ -237,8 +237,10 @@ static keel_status join_machine(keel_link *link) {
   own->machine.size = world->local_size;
   own->machine.rank = world->local_rank;
   KEEL_TRY(split(link, world->machine, world->local_rank, &local));
-  KEEL_TRY(split(link, world->local_rank, world->machine, &own->between));
-  KEEL_TRY(join(link, local, 0, &own->machine));
+  keel_status status =
+      split(link, world->local_rank, world->machine, &own->between);
+  if (status == KD_OK) status = join(link, local, 0, &own->machine);
+  if (status != KD_OK) return status; /* of the link, which has failed */
   link->mpi->release(local);
   KEEL_TRY(ask_all(link, NULL, world->size, own->machine.handle != NULL, &all));
   if (!all) leave_group(link, &own->machine, true);

@@ -88,7 +88,10 @@ static keel_status step(keel_link *link, keel_link_job *job, bool arrived,
   if (!job->request) return arrived ? begin(link, job) : KD_OK;
   int error = link->mpi->test(job->request, &ended);
   if (error || ended) job->request = NULL;
-  if (error) return keel_link_error(link, error, "a message fails");
+  if (error) {
+    keel_link_busy(link, false);
+    return keel_link_error(link, error, "a message fails");
+  }
   *out_ended = ended != 0;
   if (ended) return end(link, job);
   return keel_now() - job->began > link->timeout ? keel_link_ask(link) : KD_OK;

@@ -149,6 +149,8 @@ static keel_status batch_norm(keel_splitter *s, bool *out_done) {
   uint32_t axis = 0;
   if (!keel_split_is_part(s, 0, &axis) || axis > 1 || s->node.output_count > 1)
     return KD_OK;
+  /* in training, mean and variance are of the whole batch */
+  if (!axis && keel_attr_int(s->node.op, "training_mode", 0)) return KD_OK;
   for (uint32_t i = 1; i < s->node.input_count; i++)
     if (!keel_split_type(s, i)) return KD_OK;
   for (uint32_t i = 1; i < s->node.input_count; i++)

@@ -57,6 +57,26 @@ keel_status keel_split_reshape(keel_splitter *s, bool *out_done) {
   return keel_split_give(s, 0, KEEL_SHARE_PART, there);
 }
 
+/* A Squeeze that names no axes takes those that are 1: of the whole, not of a part. */
+static keel_status name_axes(keel_splitter *s, const keel_type *from) {
+  keel_node *node = &s->function->nodes[s->index];
+  int64_t axes[KD_MAX_RANK], count = 0;
+  uint32_t list = KEEL_ABSENT;
+  if (node->input_count > 1 && node->inputs[1] != KEEL_ABSENT)
+    return keel_split_take_whole(s, 1);
+  for (uint32_t i = 0; i < from->rank; i++)
+    if (from->dims[i] == 1) axes[count++] = i;
+  KEEL_TRY(keel_split_ints(s, axes, count, &list));
+  uint32_t *inputs = keel_arena_take(s->function->arena, 2 * sizeof *inputs);
+  if (!inputs) return KD_OUT_OF_MEMORY;
+  node = &s->function->nodes[s->index];
+  inputs[0] = node->inputs[0];
+  inputs[1] = list;
+  node->inputs = inputs;
+  node->input_count = 2;
+  return KD_OK;
+}
+
 /* Dimensions of 1 come or go. */
 keel_status keel_split_squeeze(keel_splitter *s, bool *out_done) {
   const keel_type *from = keel_split_type(s, 0);
@@ -71,7 +91,7 @@ keel_status keel_split_squeeze(keel_splitter *s, bool *out_done) {
   for (uint32_t i = 0; i < to->rank; i++) {
     if (to->dims[i] == 1) continue;
     if (at++ < there) continue;
-    KEEL_TRY(keel_split_take_whole(s, 1));
+    KEEL_TRY(name_axes(s, from));
     *out_done = true;
     return keel_split_give(s, 0, KEEL_SHARE_PART, i);
   }

@@ -246,7 +246,9 @@ static keel_status unpack_part(keel_splitter *s, const keel_node *node,
                             ? NULL
                             : s->function->values[values[i]].constant;
     keel_tensor *made = NULL;
-    bool parted = from && (i == 0 || (from->type->rank && along == axis));
+    bool parted =
+        from && (i == 0 || (from->type->rank && from->type->dims[0] > 1 &&
+                            along == axis));
     inputs[i] = values[i];
     if (!parted) continue;
     KEEL_TRY(cut(s, from, i ? 0 : axis, &made));

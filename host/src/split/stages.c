@@ -265,6 +265,11 @@ static keel_status find_stages(cutting *c, uint32_t *out_stages,
   KEEL_TRY(find_widths(c));
   find_times(c, 0);
   find_places(c);
+  if (c->nodes < c->size)
+    return keel_fail(KD_INVALID_ARGUMENT,
+                     "the program has %u nodes that compute, and %u stages need"
+                     " as many",
+                     (unsigned)c->nodes, (unsigned)c->size);
   if (c->place_count <= c->size)
     return keel_fail(KD_INVALID_ARGUMENT,
                      "the program has %u places where it can be cut, and %u"
