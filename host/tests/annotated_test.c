@@ -418,19 +418,28 @@ static void channels_are_shared(void **state) {
   expect_split(end_model(), 1, 2, 2, true);
 }
 
-/* What is said of the packed weights counts for them. */
-static void weights_in_few_bits_are_shared(void **state) {
-  (void)state;
+/* y = x w1, whose weights are unpacked. */
+static keel_program *packed_layer(said of_packed, said of_unpacked) {
   const int64_t dims[] = {ROWS, WIDE}, packed[] = {WIDE, HIDDEN};
   begin_model(2, dims);
   put_weights("q", KD_I8, 2, packed);
   put_weights("scale", KD_F32, 0, NULL);
   begin_node("DequantizeLinear", "q", "scale", NULL, "w1");
-  say((said){.tensor = "q", .axis = 1, .shards = 2});
+  say(of_packed);
   end_node();
   begin_node("MatMul", "x", "w1", NULL, "y");
+  if (of_unpacked.tensor) say(of_unpacked);
   end_node();
-  expect_split(end_model(), 1, 1, 1, true);
+  return end_model();
+}
+
+/* What is said of the packed weights counts for them, where nothing else is. */
+static void weights_in_few_bits_are_shared(void **state) {
+  const said packed = {.tensor = "q", .axis = 1, .shards = 2};
+  const said unpacked = {.tensor = "w1", .axis = 0, .shards = 2};
+  (void)state;
+  expect_split(packed_layer(packed, nothing), 1, 1, 1, true);
+  expect_split(packed_layer(packed, unpacked), 1, 2, 1, true);
 }
 
 static void inputs_are_shared(void **state) {
