@@ -105,9 +105,11 @@ typedef struct kd_collective_table {
    * Returns KD_OK; after any other status nothing was enqueued:
    * KD_UNIMPLEMENTED (a kind, reduction or dtype that it does not support; the
    * host uses copies and kernels instead; by these three alone, so that all
-   * members get one answer), KD_BUSY (a stream is full; in a group that was joined
-   * also: the members are still connecting, and the host makes the same call again
-   * until it has another answer, or aborts), KD_ABORTED. */
+   * members get one answer; so is a kind that it does not know), KD_BUSY
+   * (a stream is full; in a group that was joined also: connections for this
+   * operation are still being made), KD_ABORTED. In a group that was joined the
+   * plugin may keep an operation for which it says KD_BUSY: the host makes the same
+   * call again, with the same memory, until it has another answer, or aborts. */
   kd_status (*enqueue)(kd_group *group, const kd_collective *what);
 
   /* Makes an id by which the members of one new group find each other. One of
@@ -136,7 +138,8 @@ typedef struct kd_collective_table {
 
   /* Whether a group that was joined can work. It does not wait for other members.
    * Any thread, at any time; a failure lasts.
-   * Returns KD_OK, KD_BUSY (a member has not come yet), KD_ABORTED (it was
+   * Returns KD_OK, KD_BUSY (a member has not come yet, or connections are
+   * being made, also after KD_OK), KD_ABORTED (it was
    * aborted, or another member's was), KD_UNAVAILABLE (a member cannot be reached
    * any more), KD_DEVICE_LOST. */
   kd_status (*status)(kd_group *group);
@@ -145,7 +148,8 @@ typedef struct kd_collective_table {
    * will not come, and so does its joining. Any thread, at any time, also twice; it
    * waits for no other member, each of which aborts its own. Work of the group that
    * is not done fails; where a plugin cannot make it fail, the device counts as
-   * lost. Afterwards the group can only be destroyed. */
+   * lost. Afterwards the group can only be destroyed. When the stream's work has
+   * ended, no memory of its operations is touched. */
   void (*abort)(kd_group *group);
 } kd_collective_table;
 
