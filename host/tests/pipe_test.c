@@ -41,6 +41,20 @@ static keel_program *residual(void) {
   return finish_program(b);
 }
 
+/* The batch is summed: no part of it is enough. */
+static keel_program *summed(void) {
+  keel_builder *b = create_builder(context, "summed");
+  const int64_t axis = 0, one = 1;
+  keel_value x = keel_builder_input(b, "x", KD_F32, 2, batch);
+  keel_value axes =
+      constant_of(b, create_tensor(context, KD_I64, 1, &one, &axis));
+  keel_value y = layer(b, layer(b, x, 1), 2);
+  keel_builder_output(b, "y", op(b, "ReduceSum", y, axes));
+  return finish_program(b);
+}
+
+#ifdef SIM_PLUGIN
+
 /* Outputs of each kind: of the first stage, an input, of the last one, and of no batch; a constant
  * has a row for each of the batch. */
 static keel_program *outputs(void) {
@@ -60,18 +74,6 @@ static keel_program *outputs(void) {
   return finish_program(b);
 }
 
-/* The batch is summed: no part of it is enough. */
-static keel_program *summed(void) {
-  keel_builder *b = create_builder(context, "summed");
-  const int64_t axis = 0, one = 1;
-  keel_value x = keel_builder_input(b, "x", KD_F32, 2, batch);
-  keel_value axes =
-      constant_of(b, create_tensor(context, KD_I64, 1, &one, &axis));
-  keel_value y = layer(b, layer(b, x, 1), 2);
-  keel_builder_output(b, "y", op(b, "ReduceSum", y, axes));
-  return finish_program(b);
-}
-
 /* ---- runs -------------------------------------------------------------------------------- */
 
 static keel_tensor *input(void) {
@@ -80,8 +82,6 @@ static keel_tensor *input(void) {
     data[i] = (float)(i * 11 % 7 - 3);
   return create_tensor(context, KD_F32, 2, batch, data);
 }
-
-#ifdef SIM_PLUGIN
 
 /* A program's inputs: x, and the handle where it has exchanges. */
 static keel_status begin(keel_plan *plan, keel_tensor *x, keel_tensor *member,

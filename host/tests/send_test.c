@@ -1,16 +1,12 @@
 /* send_test.c - what one member of a group sends to another: in any order of their coming, through
  * programs of several stages, with gradients, and what goes wrong. */
+#ifdef SIM_PLUGIN
+
 #include <keel/group.h>
 
 #define WORKERS 2
-#ifdef SIM_PLUGIN
-#define BESIDE SIM_PLUGIN
-#else
-#define BESIDE NULL
-#endif
+#define BESIDE  SIM_PLUGIN
 #include "with_cpu.h"
-
-#ifdef SIM_PLUGIN
 
 enum { STAGES = 3, PIECES = 5, SIDE = 4 };
 

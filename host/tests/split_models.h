@@ -342,7 +342,7 @@ static keel_value model_few_bits(modelling *m, keel_value x, int64_t in,
   for (int64_t o = 0; codes && !m->real && o < out; o++) {
     int64_t pick = (int64_t)(next_random(m) % (uint64_t)in), at = o * in + pick;
     uint8_t code = next_random(m) % 4 ? 9 : 7;
-    codes[at / 2] = at % 2 ? (uint8_t)(code << 4 | 8) : (uint8_t)(0x80 | code);
+    codes[at / 2] = (uint8_t)(at % 2 ? code << 4 | 8 : 0x80 | code);
   }
   for (size_t i = 0; scale && i < scales; i++)
     scale[i] = m->real ? 0.02f + 0.001f * (float)(next_random(m) % 8) : 1;
