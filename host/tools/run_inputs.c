@@ -1,0 +1,255 @@
+/* run_inputs.c - inputs of `keel run`: from files, of sizes that are given, or at random. */
+#include <errno.h>
+#include <kd/help.h>
+
+#include "run.h"
+
+/* "2x3" or "2,3", or "" of a scalar; false where it is none. */
+static bool read_shape(const char *at, uint32_t *rank, int64_t *dims) {
+  *rank = 0;
+  while (*at) {
+    char *end = NULL;
+    errno = 0;
+    if (*rank == 16 || *at < '0' || *at > '9') return false;
+    dims[(*rank)++] = strtoll(at, &end, 10);
+    bool more = (*end == 'x' || *end == ',') && end[1];
+    if (errno || (*end && !more)) return false;
+    at = end + more;
+  }
+  return true;
+}
+
+/* The shape in "NAME=2x3", where NAME is this input's; else NULL. */
+const char *run_value_for(const char *word, const char *name) {
+  size_t size = strlen(name);
+  return !strncmp(word, name, size) && word[size] == '=' ? word + size + 1
+                                                         : NULL;
+}
+
+/* Fills dims with what --shape says of this input; false where it says nothing. */
+bool run_given_shape(const run_arguments *all, const char *name, uint32_t *rank,
+                     int64_t *dims) {
+  for (uint32_t i = 0; i < all->shapes.count; i++) {
+    const char *shape = run_value_for(all->shapes.words[i], name);
+    if (shape) return read_shape(shape, rank, dims);
+  }
+  return false;
+}
+
+/* Each --shape is an input's name, and sizes. */
+static bool check_shapes(const run_arguments *all, const run_session *run) {
+  for (uint32_t i = 0; i < all->shapes.count; i++) {
+    bool good = false;
+    uint32_t rank = 0;
+    int64_t dims[16];
+    char names[512] = "";
+    for (uint32_t k = 0; k < run->input_count && !good; k++) {
+      keel_port port;
+      keel_plan_input(run->plan, k, &port);
+      const char *shape = run_value_for(all->shapes.words[i], port.name);
+      good = shape && read_shape(shape, &rank, dims);
+      size_t used = strlen(names);
+      snprintf(names + used, sizeof names - used, " \"%s\"", port.name);
+    }
+    if (good) continue;
+    fprintf(stderr,
+            "keel run: --shape %s does not have the form INPUT=2x3; the "
+            "model's inputs"
+            " are%s\n",
+            all->shapes.words[i], *names ? names : " none");
+    return false;
+  }
+  return true;
+}
+
+/* An open dimension's size: as it was given, or 1. */
+int64_t run_open_size(const run_arguments *all, const keel_port *port,
+                      uint32_t dim) {
+  const char *name = port->symbols ? port->symbols[dim] : NULL;
+  for (uint32_t i = 0; name && i < all->dims.count; i++)
+    if (size_for(all->dims.words[i], name) >= 0)
+      return size_for(all->dims.words[i], name);
+  return 1;
+}
+
+/* The names of open dimensions; whether one of them and a size are `word`. */
+static bool is_dim(const run_session *run, const char *word, char *names,
+                   size_t room) {
+  bool known = false;
+  for (uint32_t k = 0; k < run->input_count; k++) {
+    keel_port port;
+    keel_plan_input(run->plan, k, &port);
+    for (uint32_t d = 0; port.symbols && d < port.rank; d++) {
+      char quoted[256];
+      if (!port.symbols[d]) continue;
+      known |= size_for(word, port.symbols[d]) >= 0;
+      snprintf(quoted, sizeof quoted, " \"%s\"", port.symbols[d]);
+      size_t size = strlen(names);
+      if (!strstr(names, quoted))
+        snprintf(names + size, room - size, "%s", quoted);
+    }
+  }
+  return known;
+}
+
+/* Each --dim is the name of a dimension, and a size. A split has made them known, and has seen
+ * which there are. */
+static bool check_dims(const run_arguments *all, const run_session *run) {
+  for (uint32_t i = 0; i < all->dims.count; i++) {
+    char there[512] = "";
+    if (run->split_dims >> i & 1 ||
+        is_dim(run, all->dims.words[i], there, sizeof there))
+      continue;
+    fprintf(stderr,
+            "keel run: --dim %s is not NAME=SIZE of an open dimension; the"
+            " model's inputs have%s\n",
+            all->dims.words[i], *there ? there : " none that has a name");
+    return false;
+  }
+  return true;
+}
+
+/* Returns 0, or the command's status; then it has been said why. */
+static int make_random(const run_arguments *all, run_session *run,
+                       uint32_t index, uint64_t *state) {
+  keel_port port;
+  int64_t dims[16];
+  keel_plan_input(run->plan, index, &port);
+  uint32_t rank = port.rank;
+  bool shaped = run_given_shape(all, port.name, &rank, dims);
+  if ((port.flags & KEEL_PORT_RESOURCE) && !strcmp(port.name, "keel.member")) {
+    if (run->several.group) return 0; /* each run gets new ones */
+    if (run->link)
+      return keel_link_member(run->link, run->device, &run->inputs[index]) ==
+                     KD_OK
+                 ? 0
+                 : complain();
+    fprintf(stderr,
+            "keel run: the program is for several ranks, which exchange"
+            " values: give them devices with --devices D,E, or start processes"
+            " with --np N or mpirun (docs/ranks.md)\n");
+    return EXIT_USAGE;
+  }
+  if (port.flags & KEEL_PORT_RESOURCE) {
+    fprintf(
+        stderr,
+        "keel run: input \"%s\" is a resource; give it with --input %s=FILE:"
+        " a variable that holds the file's tensor\n",
+        port.name, port.name);
+    return EXIT_USAGE;
+  }
+  if (!shaped && (rank == KEEL_RANK_UNKNOWN || !port.dtype || port.flags)) {
+    fprintf(stderr,
+            "keel run: input \"%s\" has no known type; give it with"
+            " --input %s=FILE\n",
+            port.name, port.name);
+    return EXIT_USAGE;
+  }
+  if (port.dtype == KD_STRING) {
+    fprintf(stderr,
+            "keel run: input \"%s\" is strings, which are not made at random;"
+            " give it with --input %s=FILE\n",
+            port.name, port.name);
+    return EXIT_USAGE;
+  }
+  int64_t count = 1;
+  bool countable = true;
+  for (uint32_t i = 0; i < rank; i++) {
+    if (!shaped)
+      dims[i] = port.dims[i] < 0 ? run_open_size(all, &port, i) : port.dims[i];
+    countable &= !__builtin_mul_overflow(count, dims[i], &count);
+  }
+  uint32_t bits = kd_dtype_bits(port.dtype), each = (bits + 7) / 8;
+  bool large = !countable || count < 0 || !each ||
+               (uint64_t)count > (UINT64_C(1) << 36) / each;
+  void *data = large ? NULL : calloc((size_t)count * each + 1, 1);
+  if (!large && !data) {
+    fprintf(stderr, "keel run: no memory for input \"%s\" of %lld elements\n",
+            port.name, (long long)count);
+    return 1;
+  }
+  if (data) random_fill(data, port.dtype, count, state);
+  keel_status status = keel_tensor_create(run->context, port.dtype, rank, dims,
+                                          data, &run->inputs[index]);
+  free(data);
+  return status == KD_OK ? 0 : complain();
+}
+
+uint32_t run_file_kind(const keel_port *port) {
+  return port->flags & KEEL_PORT_OPTIONAL   ? KEEL_FILE_OPTIONAL
+         : port->flags & KEEL_PORT_SEQUENCE ? KEEL_FILE_SEQUENCE
+                                            : KEEL_FILE_TENSOR;
+}
+
+/* The input that "NAME=FILE" names; its file goes to *out_file. */
+static uint32_t named_input(const run_session *run, const char *word,
+                            const char **out_file) {
+  for (uint32_t i = 0; i < run->input_count; i++) {
+    keel_port port;
+    keel_plan_input(run->plan, i, &port);
+    size_t size = strlen(port.name);
+    if (!strncmp(word, port.name, size) && word[size] == '=') {
+      *out_file = word + size + 1;
+      return i;
+    }
+  }
+  return run->input_count;
+}
+
+/* Makes a variable of a tensor. */
+static keel_status wrap_variable(keel_context *context, keel_tensor **value) {
+  keel_tensor *variable = NULL;
+  keel_status status =
+      keel_call(context, "keel::Variable", NULL, 0, value, 1, &variable, 1);
+  keel_tensor_release(*value);
+  *value = variable;
+  return status;
+}
+
+/* Whether an input is the handle of this rank. */
+bool run_is_member(const run_session *run, uint32_t index) {
+  keel_port port;
+  keel_plan_input(run->plan, index, &port);
+  return (run->link || run->several.group) && !strcmp(port.name, "keel.member");
+}
+
+int run_load_inputs(const run_arguments *all, run_session *run) {
+  uint32_t next = 0;
+  if (!check_dims(all, run) || !check_shapes(all, run)) return EXIT_USAGE;
+  for (uint32_t i = 0; i < all->inputs.count; i++) {
+    const char *file = all->inputs.words[i];
+    uint32_t at = named_input(run, file, &file);
+    keel_port port;
+    while (at == run->input_count && next < run->input_count &&
+           run->inputs[next])
+      next++;
+    if (at == run->input_count) at = next;
+    if (at >= run->input_count) {
+      fprintf(stderr, "keel run: the model has %u inputs; \"%s\" is too many\n",
+              run->input_count, all->inputs.words[i]);
+      return EXIT_USAGE;
+    }
+    keel_plan_input(run->plan, at, &port);
+    keel_tensor_release(run->inputs[at]);
+    run->inputs[at] = NULL;
+    if (keel_value_load(run->context, file, run_file_kind(&port),
+                        &run->inputs[at]) != KD_OK)
+      return complain();
+    if ((port.flags & KEEL_PORT_RESOURCE) &&
+        wrap_variable(run->context, &run->inputs[at]) != KD_OK)
+      return complain();
+  }
+  uint64_t state = all->seed;
+  uint32_t made = 0;
+  for (uint32_t i = 0; i < run->input_count; i++)
+    if (!run->inputs[i]) {
+      int failed = make_random(all, run, i, &state);
+      if (failed) return failed;
+      made += !run_is_member(run, i);
+    }
+  if (made && !all->json && !run->told)
+    printf("%u of %u inputs are random, seed %llu\n", made, run->input_count,
+           (unsigned long long)all->seed);
+  run->told = true;
+  return 0;
+}

@@ -1,0 +1,262 @@
+/* run_results.c - results of `keel run`: compared, saved and printed, with its profile. */
+#include <errno.h>
+#include <sys/stat.h>
+
+#include "onnx/small.h"
+#include "run.h"
+
+int run_compare(const run_arguments *all, run_session *run, bool *agree,
+                char (*texts)[256]) {
+  for (uint32_t i = 0; i < all->expects.count; i++) {
+    keel_port port;
+    keel_tensor *want = NULL;
+    if (i >= run->output_count) {
+      fprintf(stderr,
+              "keel run: the model has %u outputs; \"%s\" is too many\n",
+              run->output_count, all->expects.words[i]);
+      return EXIT_USAGE;
+    }
+    keel_plan_output(run->plan, i, &port);
+    if (keel_value_load(run->context, all->expects.words[i],
+                        run_file_kind(&port), &want) != KD_OK)
+      return complain();
+    agree[i] = values_agree(run->outputs[i], want, all->within, texts[i], 256);
+    keel_tensor_release(want);
+  }
+  return 0;
+}
+
+int run_save(const run_arguments *all, run_session *run) {
+  keel_link_facts facts = {0};
+  if (run->link) keel_link_look(run->link, &facts);
+  if (!all->output || facts.rank) return 0; /* rank 0's are there */
+  if (mkdir(all->output, 0777) != 0 && errno != EEXIST) {
+    fprintf(stderr, "keel run: %s: %s\n", all->output, strerror(errno));
+    return 1;
+  }
+  for (uint32_t i = 0; i < run->output_count; i++) {
+    char path[4096], name[256];
+    keel_port port;
+    keel_plan_output(run->plan, i, &port);
+    snprintf(name, sizeof name, "%s", *port.name ? port.name : "output");
+    for (char *at = name; *at; at++)
+      if (*at == '/') *at = '_'; /* a name must not leave the folder */
+    snprintf(path, sizeof path, "%s/%s.npy", all->output, name);
+    if (keel_value_save(run->outputs[i], path) != KD_OK) return complain();
+    kd_dtype dtype = keel_tensor_dtype(run->outputs[i]);
+    if (dtype == KD_BF16 || onnx_is_small(dtype))
+      fprintf(stderr,
+              "keel run: output %s is %s, and %s has it as f32: .npy has no"
+              " %s\n",
+              port.name, kd_dtype_name(dtype), path, kd_dtype_name(dtype));
+  }
+  return 0;
+}
+
+/* By the device's clock, where it says so. */
+static uint64_t time_of(const keel_profile_line *line) {
+  return line->timed ? line->device_time : line->time;
+}
+
+static int slowest_first(const void *a, const void *b) {
+  uint64_t x = time_of(a), y = time_of(b);
+  return x < y ? 1 : x > y ? -1 : 0;
+}
+
+/* Shares of the time from the first run that counts to the end of the last. */
+static void print_devices(run_session *run) {
+  keel_profile_device d;
+  for (uint32_t i = 0; keel_plan_profile_device(run->plan, i, &d) == KD_OK;
+       i++) {
+    if (!i)
+      printf("\n%-10s %7s %12s %12s %12s %9s\n", "device", "calls",
+             "kernels ms", "copies ms", "idle ms", "MiB moved");
+    printf("%-10s %7llu %12.3f %12.3f %12.3f %9.2f  %s\n", d.name,
+           (unsigned long long)d.calls, (double)d.kernels * 1e-6,
+           (double)d.copies * 1e-6, (double)d.idle * 1e-6,
+           (double)d.bytes / (1u << 20),
+           d.timed ? "by its clock" : "as the host saw it");
+  }
+}
+
+static void print_lines(const keel_profile_line *lines, uint32_t count,
+                        double total) {
+  printf("%9s %6s %6s %9s %9s  %-8s %-20s %s\n", "ms", "%", "calls", "host ms",
+         "copies ms", "device", "op", "node and types of its inputs");
+  for (uint32_t i = 0; i < count && lines[i].calls; i++)
+    printf("%9.3f %6.2f %6llu %9.3f %9.3f  %-8s %-20s %s %s\n",
+           (double)time_of(&lines[i]) * 1e-6,
+           total > 0 ? 100 * (double)time_of(&lines[i]) / total : 0,
+           (unsigned long long)lines[i].calls, (double)lines[i].time * 1e-6,
+           (double)lines[i].copies * 1e-6, lines[i].device, lines[i].op,
+           lines[i].node, lines[i].types);
+}
+
+/* What was not hidden: on a device with a clock no more than it was idle. */
+static uint64_t bare_time(const run_session *run,
+                          const keel_profile_exchanges *times) {
+  keel_profile_device d;
+  uint64_t bare = times->bare;
+  for (uint32_t i = 0; keel_plan_profile_device(run->plan, i, &d) == KD_OK; i++)
+    if (d.timed && d.idle < bare) bare = d.idle;
+  return bare;
+}
+
+static void print_exchanges(const run_session *run) {
+  keel_profile_exchanges times;
+  keel_plan_profile_exchanges(run->plan, &times);
+  if (!times.calls) return;
+  printf(
+      "%9.3f ms in which exchanges were under way; %.3f of them with nothing"
+      " to compute beside\n",
+      (double)times.time * 1e-6, (double)bare_time(run, &times) * 1e-6);
+}
+
+static void print_profile(run_session *run) {
+  uint32_t count = 0, used = 0;
+  keel_profile_line line;
+  while (keel_plan_profile_line(run->plan, count, &line) == KD_OK)
+    count++;
+  keel_profile_line *lines = calloc(count + 1, sizeof *lines);
+  double total = 0, timed = 0;
+  if (!lines) return;
+  for (uint32_t i = 0; i < count; i++) {
+    keel_plan_profile_line(run->plan, i, &lines[used]);
+    total += (double)time_of(&lines[used]);
+    if (lines[used].timed) timed += (double)lines[used].device_time;
+    used += lines[used].calls > 0;
+  }
+  qsort(lines, used, sizeof *lines, slowest_first);
+  print_lines(lines, used, total);
+  printf("%9.3f ms in ops", total * 1e-6);
+  if (timed > 0)
+    printf(
+        "; %.3f of them by devices' clocks, where host ms is what launching"
+        " took",
+        timed * 1e-6);
+  printf("\n");
+  free(lines);
+  print_exchanges(run);
+  print_devices(run);
+}
+
+void run_print_text(const run_arguments *all, run_session *run,
+                    const bool *agree, char (*texts)[256]) {
+  keel_stats stats;
+  for (uint32_t i = 0; i < run->output_count; i++) {
+    char type[200];
+    keel_port port;
+    keel_plan_output(run->plan, i, &port);
+    printf("output %s: %s", port.name,
+           keel_tensor_text(run->outputs[i], type, sizeof type));
+    if (i < all->expects.count)
+      printf("  %s%s%s",
+             agree[i] ? "as expected" : "DIFFERS: ", agree[i] ? "" : texts[i],
+             "");
+    printf("\n");
+  }
+  keel_get_stats(run->context, &stats);
+  printf("load %.2f ms, plan %.2f ms, first run %.3f ms", run->load_time * 1e3,
+         run->plan_time * 1e3, run->first_time * 1e3);
+  if (all->repeat > 1)
+    printf(", best %.3f ms, mean %.3f ms of %llu", run->best_time * 1e3,
+           run->total_time / (double)all->repeat * 1e3,
+           (unsigned long long)all->repeat);
+  printf("; peak memory %.1f MiB\n", (double)stats.peak_bytes / (1u << 20));
+  uint64_t planned, apart, least, held, most;
+  if (resident(&held, &most))
+    printf("resident: %.1f MiB, %.1f MiB at most\n", (double)held / (1u << 20),
+           (double)most / (1u << 20));
+  if (keel_plan_memory(run->plan, &planned, &apart, &least) == KD_OK)
+    printf(
+        "intermediate values: %.2f MiB planned, %.2f MiB without sharing, %.2f "
+        "MiB at peak\n",
+        (double)planned / (1u << 20), (double)apart / (1u << 20),
+        (double)least / (1u << 20));
+  if (keel_plan_replays(run->plan))
+    printf("%llu runs were launches of a recording\n",
+           (unsigned long long)keel_plan_replays(run->plan));
+  if (all->split) parting_print(all->split, &run->facts);
+  ranks_print(run->link, false);
+  several_print(&run->several);
+  if (all->profile) print_profile(run);
+}
+
+void run_print_json(const run_arguments *all, run_session *run,
+                    const bool *agree, char (*texts)[256]) {
+  printf("{\"model\": ");
+  print_json_string(stdout, all->model);
+  printf(
+      ", \"load_ms\": %.3f, \"plan_ms\": %.3f, \"first_ms\": %.3f,"
+      " \"best_ms\": %.3f, \"repeat\": %llu, \"threads\": %u, \"outputs\": [",
+      run->load_time * 1e3, run->plan_time * 1e3, run->first_time * 1e3,
+      (all->repeat > 1 ? run->best_time : run->first_time) * 1e3,
+      (unsigned long long)all->repeat, keel_worker_count(run->context));
+  for (uint32_t i = 0; i < run->output_count; i++) {
+    char type[200];
+    keel_port port;
+    keel_plan_output(run->plan, i, &port);
+    printf("%s{\"name\": ", i ? ", " : "");
+    print_json_string(stdout, port.name);
+    printf(", \"type\": ");
+    print_json_string(stdout,
+                      keel_tensor_text(run->outputs[i], type, sizeof type));
+    if (i < all->expects.count) {
+      printf(", \"agrees\": %s, \"difference\": ", agree[i] ? "true" : "false");
+      print_json_string(stdout, texts[i]);
+    }
+    printf("}");
+  }
+  printf("]");
+  uint64_t planned, apart, least, held, most;
+  if (resident(&held, &most))
+    printf(", \"resident_bytes\": %llu, \"resident_most_bytes\": %llu",
+           (unsigned long long)held, (unsigned long long)most);
+  if (keel_plan_memory(run->plan, &planned, &apart, &least) == KD_OK)
+    printf(
+        ", \"planned_bytes\": %llu, \"apart_bytes\": %llu,"
+        " \"least_bytes\": %llu",
+        (unsigned long long)planned, (unsigned long long)apart,
+        (unsigned long long)least);
+  ranks_print(run->link, true);
+  printf(", \"replays\": %llu",
+         (unsigned long long)keel_plan_replays(run->plan));
+  keel_profile_line line;
+  if (all->profile) printf(", \"profile\": [");
+  for (uint32_t i = 0;
+       all->profile && keel_plan_profile_line(run->plan, i, &line) == KD_OK;
+       i++) {
+    printf(
+        "%s{\"op\": \"%s\", \"device\": \"%s\", \"calls\": %llu, \"ns\":"
+        " %llu, \"host_ns\": %llu, \"timed\": %u, \"copy_ns\": %llu,"
+        " \"node\": ",
+        i ? ", " : "", line.op, line.device, (unsigned long long)line.calls,
+        (unsigned long long)time_of(&line), (unsigned long long)line.time,
+        line.timed, (unsigned long long)line.copies);
+    print_json_string(stdout, line.node);
+    printf(", \"types\": ");
+    print_json_string(stdout, line.types);
+    printf("}");
+  }
+  keel_profile_device d;
+  if (all->profile) printf("], \"devices\": [");
+  for (uint32_t i = 0;
+       all->profile && keel_plan_profile_device(run->plan, i, &d) == KD_OK; i++)
+    printf(
+        "%s{\"device\": \"%s\", \"calls\": %llu, \"wall_ns\": %llu,"
+        " \"kernel_ns\": %llu, \"copy_ns\": %llu, \"idle_ns\": %llu,"
+        " \"copied_bytes\": %llu, \"timed\": %u}",
+        i ? ", " : "", d.name, (unsigned long long)d.calls,
+        (unsigned long long)d.wall, (unsigned long long)d.kernels,
+        (unsigned long long)d.copies, (unsigned long long)d.idle,
+        (unsigned long long)d.bytes, d.timed);
+  keel_profile_exchanges times;
+  keel_plan_profile_exchanges(run->plan, &times);
+  if (all->profile)
+    printf(
+        "], \"exchanges\": {\"calls\": %llu, \"time_ns\": %llu,"
+        " \"bare_ns\": %llu}",
+        (unsigned long long)times.calls, (unsigned long long)times.time,
+        (unsigned long long)bare_time(run, &times));
+  printf("}\n");
+}
