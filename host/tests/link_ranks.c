@@ -1,11 +1,8 @@
 /* link_ranks.c - one rank of link_test.sh and link_faults.sh: `mpirun -n N link_ranks WHAT
  * [DEADLINE]`, in seconds (2). Prints what a person would see; exit status 1 where something is not
  * as it should be. Further words are for who looks for the process. */
-#include <keel/keel.h>
-#include <keel/link.h>
 #include <math.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,20 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-static keel_context *context;
-static keel_link *ranks;
-static keel_link_facts facts;
-
-/* Ends all ranks where a call has failed. */
-static void need(keel_status status, const char *what) {
-  char text[600];
-  if (status == KD_OK) return;
-  snprintf(text, sizeof text, "%s: %s", what, keel_message());
-  if (ranks) keel_link_abort(ranks, 1, text);
-  fprintf(stderr, "%s\n", text);
-  exit(1);
-}
-#define NEED(call) need(call, #call)
+#include "rank.h"
 
 static void expect(bool holds, const char *what, int64_t i) {
   char text[200];
@@ -601,7 +585,23 @@ static double now(void) {
   return (double)time.tv_sec * 1e6 + (double)time.tv_nsec * 1e-3;
 }
 
-/* Microseconds of an AllReduce of so many bytes, called eagerly. */
+/* Microseconds of so many AllReduces of X, called eagerly, in ascending order. */
+static void time_sums(keel_tensor *member, keel_tensor *x, int count,
+                      double *times) {
+  keel_tensor *inputs[] = {member, x};
+  for (int i = 0; i < count; i++) {
+    char byte = 0, bytes[64];
+    keel_tensor *y = NULL;
+    NEED(keel_link_gather(ranks, &byte, 1, bytes)); /* all begin at once */
+    double began = now();
+    NEED(keel_call(context, "keel::AllReduce", NULL, 0, inputs, 2, &y, 1));
+    NEED(keel_tensor_wait(y));
+    times[i] = now() - began;
+    keel_tensor_release(y);
+  }
+  qsort(times, (size_t)count, sizeof *times, ascending);
+}
+
 static void speed(void) {
   enum { TIMES = 300 };
   static const int64_t sizes[] = {1, 1024, 16384, 1 << 18};
@@ -611,18 +611,7 @@ static void speed(void) {
   for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
     keel_tensor *x = NULL;
     NEED(keel_tensor_create(context, KD_F32, 1, &sizes[s], NULL, &x));
-    keel_tensor *inputs[] = {member, x};
-    for (int i = 0; i < TIMES; i++) {
-      char byte = 0, bytes[64];
-      keel_tensor *y = NULL;
-      NEED(keel_link_gather(ranks, &byte, 1, bytes));
-      double began = now();
-      NEED(keel_call(context, "keel::AllReduce", NULL, 0, inputs, 2, &y, 1));
-      NEED(keel_tensor_wait(y));
-      times[i] = now() - began;
-      keel_tensor_release(y);
-    }
-    qsort(times, TIMES, sizeof *times, ascending);
+    time_sums(member, x, TIMES, times);
     if (!facts.rank)
       printf("AllReduce of %8lld bytes: p10 %.1f us, p50 %.1f us\n",
              (long long)sizes[s] * 4, times[TIMES / 10], times[TIMES / 2]);
@@ -631,8 +620,7 @@ static void speed(void) {
   keel_tensor_release(member);
 }
 
-/* Milliseconds of an AllReduce of 32 MiB that the device's plugin has not, and that goes through
- * host memory. */
+/* Of 32 MiB that the device's plugin has not, and that go through host memory. */
 static void long_speed(void) {
   enum { TIMES = 9 };
   const int64_t size = 8 << 20;
@@ -642,18 +630,7 @@ static void long_speed(void) {
   NEED(keel_device_push(device_of()));
   NEED(keel_call(context, "keel::Copy", NULL, 0, &x, 1, &there, 1));
   keel_device_pop();
-  keel_tensor *inputs[] = {member, there};
-  for (int i = 0; i < TIMES; i++) {
-    char byte = 0, bytes[64];
-    keel_tensor *y = NULL;
-    NEED(keel_link_gather(ranks, &byte, 1, bytes));
-    double began = now();
-    NEED(keel_call(context, "keel::AllReduce", NULL, 0, inputs, 2, &y, 1));
-    NEED(keel_tensor_wait(y));
-    times[i] = now() - began;
-    keel_tensor_release(y);
-  }
-  qsort(times, TIMES, sizeof *times, ascending);
+  time_sums(member, there, TIMES, times);
   if (!facts.rank)
     printf("AllReduce of 32 MiB: p10 %.1f ms, p50 %.1f ms\n",
            times[TIMES / 10] * 1e-3, times[TIMES / 2] * 1e-3);

@@ -1,28 +1,12 @@
 /* split_ranks.c - one rank of ranks that share models: `mpirun -n N split_ranks DEVICE PLUGIN...`.
  * Each model is split in each way, run, and compared with what the whole gives on this rank's
  * device: bit by bit where weights are whole numbers. Exit status 1 where something differs. */
-#include <keel/link.h>
 #include <keel/split.h>
-#include <stdio.h>
 
+#include "rank.h"
 #include "split_models.h"
 
 enum { PORTS_MOST = 16 };
-
-static keel_context *context;
-static keel_link *ranks;
-static keel_link_facts facts;
-
-/* Ends all ranks where a call has failed. */
-static void need(keel_status status, const char *what) {
-  char text[600];
-  if (status == KD_OK) return;
-  snprintf(text, sizeof text, "%s: %s", what, keel_message());
-  if (ranks) keel_link_abort(ranks, 1, text);
-  fprintf(stderr, "%s\n", text);
-  exit(1);
-}
-#define NEED(call) need(call, #call)
 
 typedef struct values {
   keel_tensor *list[PORTS_MOST];

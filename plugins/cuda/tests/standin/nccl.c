@@ -431,70 +431,49 @@ API int ncclGroupEnd(void) {
 
 API int ncclAllReduce(const void *from, void *to, size_t count, int type,
                       int reduction, nccl_comm comm, cu_stream stream) {
-  return add((call){REDUCE,
-                    type,
-                    reduction,
-                    0,
-                    count,
-                    from,
-                    to,
-                    comm,
-                    stream,
-                    NULL,
-                    NULL,
-                    {NULL},
-                    {NULL}});
+  return add((call){.kind = REDUCE,
+                    .type = type,
+                    .reduction = reduction,
+                    .count = count,
+                    .from = from,
+                    .to = to,
+                    .comm = comm,
+                    .stream = stream});
 }
 
 API int ncclReduceScatter(const void *from, void *to, size_t count, int type,
                           int reduction, nccl_comm comm, cu_stream stream) {
-  return add((call){SCATTER,
-                    type,
-                    reduction,
-                    0,
-                    count,
-                    from,
-                    to,
-                    comm,
-                    stream,
-                    NULL,
-                    NULL,
-                    {NULL},
-                    {NULL}});
+  return add((call){.kind = SCATTER,
+                    .type = type,
+                    .reduction = reduction,
+                    .count = count,
+                    .from = from,
+                    .to = to,
+                    .comm = comm,
+                    .stream = stream});
 }
 
 API int ncclAllGather(const void *from, void *to, size_t count, int type,
                       nccl_comm comm, cu_stream stream) {
-  return add((call){GATHER,
-                    type,
-                    0,
-                    0,
-                    count,
-                    from,
-                    to,
-                    comm,
-                    stream,
-                    NULL,
-                    NULL,
-                    {NULL},
-                    {NULL}});
+  return add((call){.kind = GATHER,
+                    .type = type,
+                    .count = count,
+                    .from = from,
+                    .to = to,
+                    .comm = comm,
+                    .stream = stream});
 }
 
 API int ncclBroadcast(const void *from, void *to, size_t count, int type,
                       int root, nccl_comm comm, cu_stream stream) {
-  return add((call){BROADCAST,
-                    type,
-                    0,
-                    root,
-                    count,
-                    from,
-                    to,
-                    comm,
-                    stream,
-                    NULL,
-                    NULL,
-                    {NULL},
-                    {NULL}});
+  return add((call){.kind = BROADCAST,
+                    .type = type,
+                    .root = root,
+                    .count = count,
+                    .from = from,
+                    .to = to,
+                    .comm = comm,
+                    .stream = stream});
 }
 
 /* Those of one communicator are one call, whose other ends are in the others' calls. */
