@@ -229,12 +229,21 @@ void ranks_give_up(int result) {
 
 #define ROOM_MOST (64u << 20) /* bytes gathered at once, of all ranks */
 
-/* What each rank says of its trace: when it began, its machine's clock, which machine that is, and
- * how long the trace is. */
+/* What each rank says of its trace: when it began, its machine's clock, which clock that is, and how
+ * long the trace is. */
 typedef struct traced {
   uint64_t began, now, size;
-  char machine[64];
+  char kernel[64];
 } traced;
+
+/* The kernel whose CLOCK_MONOTONIC this is, by the number that it has since it was booted. Where
+ * that can't be read, the clock counts as the rank's own. */
+static void find_kernel(uint32_t rank, char *text, size_t size) {
+  FILE *file = fopen("/proc/sys/kernel/random/boot_id", "r");
+  if (!file || !fgets(text, (int)size, file))
+    snprintf(text, size, "of rank %u", (unsigned)rank);
+  if (file) fclose(file);
+}
 
 static uint64_t clock_now(void) {
   struct timespec time;
@@ -242,9 +251,9 @@ static uint64_t clock_now(void) {
   return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
 }
 
-/* How far a rank's clock is ahead of rank 0's, whose machine it may share. */
+/* How far a rank's clock is ahead of rank 0's, which it may share. */
 static int64_t ahead(const traced *all, uint32_t rank) {
-  return strcmp(all[rank].machine, all[0].machine)
+  return strcmp(all[rank].kernel, all[0].kernel)
              ? (int64_t)(all[rank].now - all[0].now)
              : 0;
 }
@@ -336,7 +345,7 @@ int ranks_trace(keel_link *link, keel_context *context, uint64_t began,
   traced own = {.began = began};
   traced *all = calloc(facts.size, sizeof *all);
   int file = mkstemp(name);
-  gethostname(own.machine, sizeof own.machine - 1);
+  find_kernel(facts.rank, own.kernel, sizeof own.kernel);
   int result = all && file >= 0 && facts.size <= sizeof bytes ? 0 : 1;
   if (result) fprintf(stderr, "keel run: --trace: %s\n", strerror(errno));
   if (!result && keel_link_gather(link, &byte, 1, bytes) != KD_OK)

@@ -99,7 +99,8 @@ static double reduction_flops(const smpi_traces *to, const keel_phase *phase) {
   return each * (double)phase->count * (to->ranks - 1) / to->ranks;
 }
 
-static void write_pairs(const trace *to_file, const keel_phase *phase) {
+/* Tags are those of Sends and Receives, which may be under way between the same ranks. */
+static void write_pairs(trace *to_file, const keel_phase *phase) {
   FILE *file = to_file->file;
   uint32_t rank = to_file->rank;
   int type = type_number(phase->dtype);
@@ -108,9 +109,11 @@ static void write_pairs(const trace *to_file, const keel_phase *phase) {
     long long from = phase->pairs[2 * i], to = phase->pairs[2 * i + 1];
     if (from == to) continue;
     if (from == rank)
-      fprintf(file, "%u isend %lld 0 %llu %d\n", rank, to, count, type);
+      fprintf(file, "%u isend %lld %u %llu %d\n", rank, to,
+              (unsigned)to_file->sends[to]++, count, type);
     if (to == rank)
-      fprintf(file, "%u irecv %lld 0 %llu %d\n", rank, from, count, type);
+      fprintf(file, "%u irecv %lld %u %llu %d\n", rank, from,
+              (unsigned)to_file->receives[from]++, count, type);
   }
   fprintf(file, "%u waitall\n", rank);
 }
@@ -157,6 +160,14 @@ static void write_exchange(trace *to, const keel_phase *phase) {
 
 /* ---- what can't be replayed ----------------------------------------------------------------- */
 
+/* Whether there are all ranks of a Permute. */
+static bool has_ranks(const smpi_traces *to, const keel_phase *phase) {
+  for (uint32_t i = 0; i < 2 * phase->pair_count; i++)
+    if (phase->pairs[i] < 0 || phase->pairs[i] >= (int64_t)to->ranks)
+      return false;
+  return true;
+}
+
 static bool check(const smpi_traces *to, const keel_phase *phase) {
   static const char *const known[] = {"AllReduce", "AllGather", "AllToAll",
                                       "Broadcast", "Permute",   "ReduceScatter",
@@ -176,6 +187,11 @@ static bool check(const smpi_traces *to, const keel_phase *phase) {
     fprintf(stderr, "keel compile: %s \"%s\" is with rank %u, and --np is %u\n",
             phase->exchange, phase->name, (unsigned)phase->peer,
             (unsigned)to->ranks);
+  else if (!has_ranks(to, phase))
+    fprintf(stderr,
+            "keel compile: %s \"%s\" is between ranks of which --np %u has not"
+            " all\n",
+            phase->exchange, phase->name, (unsigned)to->ranks);
   else if (count_of(phase) > INT_MAX)
     fprintf(stderr,
             "keel compile: %s \"%s\" is of %llu elements, and SMPI counts up"
