@@ -168,6 +168,45 @@ static void a_pipe(void **state) {
     keel_plan_release(plans[r]);
 }
 
+/* Rank 0 first waits for what rank 1 makes of what rank 0 sends behind it. Its rank is asked
+ * between. */
+static void a_wait_holds_nobody_up(void **state) {
+  keel_tensor *members[STAGES], *x = filled(2), *y[2], *rank = NULL;
+  keel_plan *plans[2];
+  (void)state;
+  keel_group *group = group_of_three(members);
+  for (uint32_t r = 0; r < 2; r++) {
+    keel_builder *b = create_builder(context, "crossing");
+    const keel_value member = keel_builder_resource(b, "member");
+    const keel_attr from[] = RECEIVED(1 - r), to = KEEL_INT("to", 1 - r);
+    const keel_value got =
+        keel_builder_op(b, "keel::Receive", from, 3, &member, 1);
+    keel_builder_output(b, "y", got);
+    if (!r)
+      keel_builder_output(b, "rank", op(b, "keel::Rank", member, KEEL_ABSENT));
+    const keel_value give = r ? op(b, "Add", got, got)
+                              : keel_builder_input(b, "x", KD_F32, 2, square);
+    keel_builder_op(b, "keel::Send", &to, 1, (keel_value[]){member, give}, 2);
+    const keel_plan_params params = {.struct_size = sizeof params,
+                                     .device = keel_group_device(group, r)};
+    plans[r] = finish_plan(b, &params);
+    keel_tensor *in[] = {members[r], x}, *out[2] = {NULL};
+    expect_ok(keel_plan_begin(plans[r], NULL, in, r ? 1 : 2, out, r ? 1 : 2));
+    y[r] = out[0];
+    if (!r) rank = out[1];
+  }
+  expect_filled(y[0], 2, 2);
+  expect_filled(y[1], 1, 2);
+  expect_ok(keel_tensor_wait(rank));
+  release_all(y, 2);
+  keel_tensor_release(rank);
+  keel_tensor_release(x);
+  for (int r = 0; r < 2; r++)
+    keel_plan_release(plans[r]);
+  release_all(members, STAGES);
+  keel_group_release(group);
+}
+
 /* A run that waits for a message, which comes later, has nothing to compute meanwhile. */
 static void a_profile(void **state) {
   keel_tensor *members[STAGES], *out[PIECES];
@@ -345,11 +384,11 @@ static void what_is_refused(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(in_order),        cmocka_unit_test(of_promises),
-      cmocka_unit_test(a_pipe),          cmocka_unit_test(a_profile),
-      cmocka_unit_test(gradients),       cmocka_unit_test(nobody_sends),
-      cmocka_unit_test(nobody_receives), cmocka_unit_test(other_types),
-      cmocka_unit_test(what_is_refused),
+      cmocka_unit_test(in_order),     cmocka_unit_test(of_promises),
+      cmocka_unit_test(a_pipe),       cmocka_unit_test(a_wait_holds_nobody_up),
+      cmocka_unit_test(a_profile),    cmocka_unit_test(gradients),
+      cmocka_unit_test(nobody_sends), cmocka_unit_test(nobody_receives),
+      cmocka_unit_test(other_types),  cmocka_unit_test(what_is_refused),
   };
   return cmocka_run_group_tests(tests, open_cpu, close_context);
 }

@@ -152,6 +152,55 @@ static keel_program *unpacked(void) {
   return finish_program(b);
 }
 
+/* A mask of each element of the batch, which all of them are looked up in: made again of the whole
+ * input, it is no exchange. */
+static keel_program *masked(void) {
+  keel_builder *b = create_builder(context, "masked");
+  const int64_t dims[] = {4, 6}, order[] = {3, 1, 0, 2}, four = 4;
+  const int64_t axis = 1, one = 1;
+  keel_value x = keel_builder_input(b, "x", KD_F32, 2, dims);
+  keel_value axes = add_constant(b, KD_I64, 1, &one, &axis);
+  keel_value sums = op(b, "ReduceSum", op(b, "Abs", x, KEEL_ABSENT), axes);
+  sums = op(b, "Gather", op(b, "Flatten", sums, KEEL_ABSENT),
+            add_constant(b, KD_I64, 1, &four, order));
+  keel_value y = op(b, "MatMul", x, weights(b, DIMS(6, 4), 1));
+  expect_ok(keel_builder_output(b, "y", op(b, "Add", y, sums)));
+  return finish_program(b);
+}
+
+/* A table whose columns are shared though all of a row is needed next: it is too large for each to
+ * have all of it. */
+static keel_program *looked_up(void) {
+  keel_builder *b = create_builder(context, "looked up");
+  enum { WORDS = 4096, WIDE = 8 };
+  static float table[WORDS * WIDE];
+  const int64_t dims[] = {4, 6}, rows[] = {WORDS, WIDE};
+  const keel_attr to = KEEL_INT("to", KD_I64), last = KEEL_INT("axis", -1);
+  for (int i = 0; i < WORDS * WIDE; i++)
+    table[i] = (float)(i % 11);
+  keel_value x = keel_builder_input(b, "x", KD_F32, 2, dims);
+  keel_value ids = op(b, "Abs", x, KEEL_ABSENT);
+  ids = keel_builder_op(b, "Cast", &to, 1, &ids, 1);
+  keel_value y = op(b, "Gather", add_constant(b, KD_F32, 2, rows, table), ids);
+  y = keel_builder_op(b, "Softmax", &last, 1, &y, 1);
+  expect_ok(keel_builder_output(b, "y", y));
+  return finish_program(b);
+}
+
+/* One place of the middle dimension: what is split behind it moves up. */
+static keel_program *picked(void) {
+  keel_builder *b = create_builder(context, "picked");
+  const int64_t dims[] = {2, 3, 8}, place = 1;
+  const keel_attr axis = KEEL_INT("axis", 1);
+  keel_value x = keel_builder_input(b, "x", KD_F32, 3, dims);
+  keel_value y = op(b, "MatMul", x, weights(b, DIMS(8, 6), 1));
+  const keel_value in[] = {y, add_constant(b, KD_I64, 0, NULL, &place)};
+  y = keel_builder_op(b, "Gather", &axis, 1, in, 2);
+  y = op(b, "MatMul", y, weights(b, DIMS(6, 4), 2));
+  expect_ok(keel_builder_output(b, "y", y));
+  return finish_program(b);
+}
+
 /* ---- runs ------------------------------------------------------------------------------- */
 
 static keel_tensor *input_of(const keel_program *program) {
@@ -243,6 +292,14 @@ static void heads_are_shared(void **state) {
   expect_same(attention(), KEEL_SPLIT_DATA, 1e-5F, 1, 0);
 }
 
+static void what_is_light_is_made_again(void **state) {
+  (void)state;
+  expect_same(masked(), KEEL_SPLIT_DATA, 0, 1, 0);
+  expect_same(looked_up(), KEEL_SPLIT_TENSOR, 1e-6F, 1, 2);
+  expect_same(picked(), KEEL_SPLIT_TENSOR, 0, 1, 2);
+  expect_same(picked(), KEEL_SPLIT_DATA, 0, 1, 0);
+}
+
 static void what_a_part_lacks_is_kept(void **state) {
   (void)state;
   expect_same(squeezed(), KEEL_SPLIT_DATA, 0, 1, 0);
@@ -292,6 +349,7 @@ int main(void) {
       cmocka_unit_test(products_are_shared),
       cmocka_unit_test(channels_are_shared),
       cmocka_unit_test(heads_are_shared),
+      cmocka_unit_test(what_is_light_is_made_again),
       cmocka_unit_test(what_a_part_lacks_is_kept),
 #endif
       cmocka_unit_test(what_cannot_be_shared_is_refused),
