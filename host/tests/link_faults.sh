@@ -61,6 +61,8 @@ once() {
   while left && [ $((tries += 1)) -lt 20 ]; do sleep 0.1; done
   if [ $status -eq 137 ] && [ "$1" != die ]; then
     echo "it took more than $limit s"
+  elif [ "$1" = differ ] && [ $status -ne 0 ]; then
+    echo "the launcher's status is $status, not 0"
   elif [ $status -eq 0 ] && [ "$1" != differ ]; then
     echo "the launcher's status is 0"
   elif [ "$said" -ne 1 ]; then

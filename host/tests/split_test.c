@@ -187,6 +187,20 @@ static keel_program *looked_up(void) {
   return finish_program(b);
 }
 
+/* Half of the batch, which is no part of each rank's. */
+static keel_program *sliced(void) {
+  keel_builder *b = create_builder(context, "sliced");
+  const int64_t dims[] = {4, 6}, one = 1, from = 1, to = 3, axis = 0;
+  keel_value x = keel_builder_input(b, "x", KD_F32, 2, dims);
+  keel_value y = op(b, "MatMul", x, weights(b, DIMS(6, 4), 1));
+  const keel_value in[] = {y, add_constant(b, KD_I64, 1, &one, &from),
+                           add_constant(b, KD_I64, 1, &one, &to),
+                           add_constant(b, KD_I64, 1, &one, &axis)};
+  y = keel_builder_op(b, "Slice", NULL, 0, in, 4);
+  expect_ok(keel_builder_output(b, "y", y));
+  return finish_program(b);
+}
+
 /* One place of the middle dimension: what is split behind it moves up. */
 static keel_program *picked(void) {
   keel_builder *b = create_builder(context, "picked");
@@ -302,6 +316,7 @@ static void what_is_light_is_made_again(void **state) {
 
 static void what_a_part_lacks_is_kept(void **state) {
   (void)state;
+  expect_same(sliced(), KEEL_SPLIT_DATA, 0, 1, 0);
   expect_same(squeezed(), KEEL_SPLIT_DATA, 0, 1, 0);
   expect_same(trained(), KEEL_SPLIT_DATA, 1e-5F, 1, 0);
   expect_same(unpacked(), KEEL_SPLIT_TENSOR, 0, 1, 0);
