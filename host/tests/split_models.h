@@ -419,11 +419,11 @@ static const struct {
                     {"llama", model_llama},
                     {"genai", model_genai}};
 
-static inline keel_status split_model(keel_context *context, size_t index,
+static inline keel_status split_model(keel_context *runtime, size_t index,
                                       bool real, keel_program **out_program) {
-  modelling m = {.context = context, .real = real, .random = 1};
+  modelling m = {.context = runtime, .real = real, .random = 1};
   keel_status status =
-      keel_builder_create(context, split_models[index].name, &m.builder);
+      keel_builder_create(runtime, split_models[index].name, &m.builder);
   if (status != KD_OK) return status;
   split_models[index].build(&m);
   status = m.status;
@@ -433,7 +433,7 @@ static inline keel_status split_model(keel_context *context, size_t index,
 }
 
 /* An input of the model: small whole numbers. */
-static inline keel_status split_input(keel_context *context,
+static inline keel_status split_input(keel_context *runtime,
                                       const keel_port *port,
                                       keel_tensor **out_tensor) {
   size_t count = 1, each = port->dtype == KD_I64 ? 8 : 4;
@@ -448,7 +448,7 @@ static inline keel_status split_input(keel_context *context,
     else
       ((float *)data)[i] = (float)(number - 3);
   }
-  keel_status status = keel_tensor_create(context, port->dtype, port->rank,
+  keel_status status = keel_tensor_create(runtime, port->dtype, port->rank,
                                           port->dims, data, out_tensor);
   free(data);
   return status;
