@@ -235,14 +235,16 @@ int main(int argc, char **argv) {
     measure_raw(&argc, &argv);
   } else if (argc == 2 && !strcmp(argv[1], "keel")) {
     measure_keel();
-  } else if (argc == 4) {
+  } else if (argc == 4 && strtol(argv[3], NULL, 10) > 0 &&
+             strtol(argv[3], NULL, 10) <= ROUNDS_MOST) {
     rank me;
     open_rank(&me);
     run(&me, argv[1], strtol(argv[2], NULL, 10), false,
         (int)strtol(argv[3], NULL, 10));
     close_rank(&me);
   } else {
-    fprintf(stderr, "usage: exchanges keel|raw, or OP COUNT TIMES\n");
+    fprintf(stderr, "usage: exchanges keel|raw, or OP COUNT TIMES (up to %d)\n",
+            ROUNDS_MOST);
     return 2;
   }
   return 0;
