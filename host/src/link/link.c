@@ -2,6 +2,7 @@
 #include "link/link.h"
 
 #include <dlfcn.h>
+#include <sched.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -233,6 +234,8 @@ static void stop_thread(keel_link *link) {
 }
 
 void keel_link_free(keel_link *link) {
+  while (atomic_load_explicit(&link->wakers, memory_order_acquire))
+    sched_yield();
   keel_tensor_release(link->failure);
   /* the module stays loaded: MPI has threads and handlers of its own at exit */
   pthread_cond_destroy(&link->work);
@@ -374,9 +377,11 @@ keel_status keel_link_post(keel_link *link, keel_link_job *job) {
       *link->last = job;
       link->last = &job->next;
     }
-    pthread_cond_signal(&link->work);
   }
+  /* one whose value is not there wakes the thread when it is: once, not twice */
+  bool wakes = status == KD_OK && job->arrived;
   pthread_mutex_unlock(&link->lock);
+  if (wakes) pthread_cond_signal(&link->work);
   return status;
 }
 

@@ -89,7 +89,9 @@ struct keel_link {
   /* Sends and Receives that the thread has not seen; and how many there were, by rank */
   keel_link_job *pairs, **last_pair;
   uint64_t *sent, *received;
-  bool news;                   /* a value came, or something was posted */
+  bool news; /* a value came, or something was posted */
+  /* who wakes the thread, and has let go of the lock: the link is not freed meanwhile */
+  _Atomic uint32_t wakers;
   _Atomic uint32_t pair_count; /* Sends and Receives that have not ended */
   /* JOINED: the thread has, and will say OPENED; GIVEN_UP: nobody waits for that any more, and the
    * thread must not touch the context */

@@ -17,8 +17,11 @@ static void value_came(keel_waiter *waiter) {
   pthread_mutex_lock(&link->lock);
   job->arrived = true; /* from now on the thread may end the job */
   link->news = true;
-  pthread_cond_signal(&link->work);
+  atomic_fetch_add_explicit(&link->wakers, 1, memory_order_relaxed);
   pthread_mutex_unlock(&link->lock);
+  /* with the lock, the thread would wake to wait for it */
+  pthread_cond_signal(&link->work);
+  atomic_fetch_sub_explicit(&link->wakers, 1, memory_order_release);
 }
 
 void keel_link_drop_job(keel_link_job *job) {
