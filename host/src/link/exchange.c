@@ -11,7 +11,7 @@
 
 /* How long a wait asks at once, gives way to others, and then sleeps between two questions. */
 #define ASKS         2000
-#define CROWDED_ASKS 10
+#define CROWDED_ASKS 100
 #define YIELDS       4000
 #define SLEEP        50000 /* nanoseconds */
 
