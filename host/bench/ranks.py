@@ -196,7 +196,7 @@ def hidden(bench):
             if not line.startswith("{"):
                 continue
             new = json.loads(line)
-            old = best.setdefault((way, new["bytes"]), new)
+            old = best.setdefault((new["way"], new["bytes"]), new)
             for key in ("alone_us", "beside_us", "device_us"):
                 old[key] = min(old[key], new[key])
     small = [best[(way, 4)]["alone_us"] for way in ("raw", "keel", "wake")]
