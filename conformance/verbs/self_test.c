@@ -122,9 +122,12 @@ static void start(task *t, const settings *s) {
     setenv("KEEL_FAULT_PLUGIN", s->fault ? s->fault : s->sim, 1);
   }
   const char *argv[32] = {
-      "keel-conformance", "run",      plugin, "--out",  t->folder,
-      "--no-reruns",      "--report", "text", "--jobs", "1"};
-  int n = 10;
+      "keel-conformance", "run",         plugin,     "--out",
+      t->folder,          "--no-reruns", "--report", "text"};
+  int n = 8;
+  /* the longest run would be the last to end, and alone for half of its time */
+  argv[n++] = "--jobs";
+  argv[n++] = t->sound ? "4" : "1";
   argv[n++] = "--time-scale";
   argv[n++] = t->sound || t->odd ? "3" : "0.3";
   if (s->seed) {
