@@ -77,26 +77,33 @@ static double raw(int64_t count, bool beside) {
   return p10(rounds);
 }
 
-/* ---- another thread, and nothing else -------------------------------------------------------------- */
+/* ---- by another thread ----------------------------------------------------------------------------- */
 
 typedef struct other {
   sem_t asked, answered;
-  bool ends;
+  bool exchanges, ends;
 } other;
 
 static void *answer(void *given) {
   other *at = given;
+  float from = 1, to = 0;
   for (;;) {
+    MPI_Request request;
     sem_wait(&at->asked);
     if (at->ends) return NULL;
+    if (at->exchanges) {
+      MPI_Iallreduce(&from, &to, 1, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD,
+                     &request);
+      MPI_Wait(&request, MPI_STATUS_IGNORE);
+    }
     sem_post(&at->answered);
   }
 }
 
-/* Microseconds to wake a thread and to be woken by it, as whoever has another thread call MPI
- * does at least. */
-static double wake(void) {
-  other at = {.ends = false};
+/* Microseconds to wake a thread and to be woken by it, which is the least that one pays who has
+ * another thread call MPI; `exchanges`: while it is awake, that thread exchanges a float. */
+static double wake(bool exchanges) {
+  other at = {.exchanges = exchanges};
   pthread_t thread;
   sem_init(&at.asked, 0, 0);
   sem_init(&at.answered, 0, 0);
@@ -200,16 +207,20 @@ static const int64_t counts[] = {1, 1 << 18, 1 << 20};
 
 static void measure_raw(int *argc, char ***argv) {
   const struct timespec device = {.tv_nsec = DEVICE_TIME * 1000};
-  int number = 0;
-  MPI_Init(argc, argv);
+  int number = 0, threads = 0;
+  MPI_Init_thread(argc, argv, MPI_THREAD_SERIALIZED, &threads);
+  if (threads < MPI_THREAD_SERIALIZED) exit(1);
   MPI_Comm_rank(MPI_COMM_WORLD, &number);
   for (int i = 0; i < 60; i++) {
     double begin = bench_now();
     nanosleep(&device, NULL);
     times[i] = bench_now() - begin;
   }
-  double slept = p10(60), woken = wake();
-  if (!number) print("wake", 1, woken, woken, slept);
+  double slept = p10(60), woken = wake(false), handed = wake(true);
+  if (!number) {
+    print("wake", 1, woken, woken, slept);
+    print("handed", 1, handed, handed, slept);
+  }
   for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
     double alone = raw(counts[i], false), beside = raw(counts[i], true);
     if (!number) print("raw", counts[i], alone, beside, slept);
