@@ -7,6 +7,8 @@
 #include <keel/link_module.h>
 
 #include <limits.h>
+#include <math.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,11 +34,14 @@ static const char *abi_open(void) {
 #define FINALIZED       (-4)
 #define NO_LIBRARY      (-5)
 #define TOO_SHORT       (-6)
+#define LEFT_OPEN       (-7)
 
 static MPI_Comm world, notes;
 static MPI_Op half_ops[2][4]; /* of f16 and of bf16, by KD_REDUCE_* */
 static int is_ours;           /* whether close finalises MPI */
 static const char *problem;   /* why there is NO_LIBRARY */
+
+static int is_left; /* a link was opened and, since it has failed, not closed */
 
 /* ---- reductions of the types that MPI has not -------------------------------------- */
 
@@ -47,6 +52,13 @@ static double get(kd_dtype dtype, const uint16_t *from) {
   return number;
 }
 
+/* The least or the most; the same in any order: NaN if one is, and zeros by their sign. */
+static double extreme(double a, double b, int reduction) {
+  if (isnan(a) || isnan(b)) return (double)NAN;
+  bool smaller = a < b || (a == b && signbit(a));
+  return (reduction == KD_REDUCE_MIN) == smaller ? a : b;
+}
+
 static void reduce_half(const void *in, void *out, int count, kd_dtype dtype,
                         int reduction) {
   const uint16_t *from = in;
@@ -55,8 +67,7 @@ static void reduce_half(const void *in, void *out, int count, kd_dtype dtype,
     double a = get(dtype, &from[i]), b = get(dtype, &to[i]);
     double both = reduction == KD_REDUCE_SUM       ? a + b
                   : reduction == KD_REDUCE_PRODUCT ? a * b
-                  : reduction == KD_REDUCE_MIN     ? (b < a ? b : a)
-                                                   : (b > a ? b : a);
+                                                   : extreme(a, b, reduction);
     keel_float_encode(dtype, both, &to[i]);
   }
 }
@@ -365,6 +376,7 @@ static int hear(void *out_note, int *out_heard) {
 
 static int join(void) {
   int there = 0, gone = 0, threads = MPI_THREAD_SINGLE;
+  if (is_left && is_ours) return LEFT_OPEN;
   problem = abi_open();
   if (problem) return NO_LIBRARY;
   MPI_Finalized(&gone);
@@ -417,6 +429,7 @@ static int open_module(keel_link_world *out) {
   MPI_Comm_set_errhandler(notes, MPI_ERRORS_RETURN);
   MPI_Comm_rank(world, &rank);
   MPI_Comm_size(world, &size);
+  is_left = 1;
   out->rank = (uint32_t)rank;
   out->size = (uint32_t)size;
   find_name(out);
@@ -428,6 +441,7 @@ static void close_module(void) {
   for (int type = 0; type < 2; type++)
     for (int i = 0; i < 4; i++)
       MPI_Op_free(&half_ops[type][i]);
+  is_left = 0;
   drop_letters();
   MPI_Comm_free(&world);
   MPI_Comm_free(&notes);
@@ -453,6 +467,8 @@ static const char *message(int error) {
   if (error == TOO_SHORT)
     return "a message has fewer elements than the Receive is for";
   if (error == FINALIZED) return "MPI has been finalised in this process";
+  if (error == LEFT_OPEN)
+    return "a link of this process has failed, and MPI does not begin again";
   if (error == NO_LIBRARY) return problem;
   return MPI_Error_string(error, text, &size) == MPI_SUCCESS && size
              ? text

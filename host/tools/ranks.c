@@ -146,7 +146,7 @@ int ranks_launch(uint64_t count, char *const *words) {
 /* By the launcher's variables: MPI is not open yet. */
 static long launched_rank(void) {
   static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK",
-                                      "PMIX_RANK"};
+                                      "PMI_ID", "PMIX_RANK"};
   for (size_t i = 0; i < sizeof names / sizeof *names; i++)
     if (getenv(names[i])) return strtol(getenv(names[i]), NULL, 10);
   return 0;

@@ -60,7 +60,7 @@ typedef struct keel_link_facts {
   uint32_t local_rank, local_size; /* among those of this machine */
   const char *library;             /* "Open MPI v4.1.4" */
   const char *module;              /* the file; both live as long as the link */
-  uint64_t exchanges, bytes; /* done so far; bytes that this rank has put in */
+  uint64_t exchanges, bytes; /* done so far; of this rank's values in them */
   uint64_t waited;           /* nanoseconds in which exchanges were under way */
   /* Of the exchanges: those that went from device to device; and those that did so on each
    * machine, and by MPI between them; and long ones that went through host memory in pieces. */
@@ -70,9 +70,13 @@ typedef struct keel_link_facts {
 KEEL_API void keel_link_look(keel_link *link, keel_link_facts *out_facts);
 
 /* A handle of this rank, for a program's exchanges: a resource. The n-th exchange of each rank is
- * one with the n-th of all others. Outputs come into the device's memory (NULL: the host's). What
- * one rank cannot give, since it has failed before, fails with it on all ranks, and the link has
- * failed; the message names the rank. */
+ * one with the n-th of all others; their types are the same on all ranks, which keel_link_check
+ * compares as far as programs say them. Outputs come into the device's memory (NULL: the host's).
+ *
+ * What one rank cannot give, since it has failed before, fails with it on all ranks, and the link has
+ * failed; the other ranks' message names the rank. So does a run that leaves an exchange out, since
+ * it has failed or was cancelled. (A run that is refused for its inputs, with KD_INVALID_ARGUMENT,
+ * has left nothing out.) */
 KEEL_API keel_status keel_link_member(keel_link *link, keel_device *device,
                                       KD_OWNED keel_tensor **out_member);
 
@@ -91,7 +95,11 @@ KEEL_API keel_status keel_link_gather(keel_link *link, const void *bytes,
 
 /* Ends all ranks' processes with a status for the launcher, after rank 0 has printed the text on
  * its standard error, with the rank that gives it: of several ranks that fail at once, one is
- * printed. Does not return. */
+ * printed. Of another rank's text, rank 0 prints up to 1,000 bytes. Where this rank's link is stuck,
+ * in a device's call for example, this process prints it after ten seconds, and ends.
+ *
+ * text  NULL: nothing is printed
+ * Does not return. */
 KEEL_API void keel_link_abort(keel_link *link, int status, const char *text);
 
 #ifdef __cplusplus

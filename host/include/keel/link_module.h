@@ -27,8 +27,9 @@ extern "C" {
 typedef struct keel_link_call {
   uint32_t struct_size; /* sizeof(keel_link_call) as libkeel knew it */
   uint32_t kind;
-  uint32_t
-      reduction;  /* KD_REDUCE_* of kd/collective.h, for kinds that reduce */
+  /* KD_REDUCE_* of kd/collective.h, for kinds that reduce; of bools, sum and max are whether any is
+   * true, product and min whether all are */
+  uint32_t reduction;
   uint32_t dtype; /* kd_dtype; kinds that do not reduce move bytes */
   /* Elements of one rank's part, for kinds that reduce; bytes of it for the others. */
   uint64_t count;

@@ -55,6 +55,7 @@ static keel_status look_around(keel_link *link, uint64_t began) {
   bool ends = link->last_words != NULL;
   pthread_mutex_unlock(&link->lock);
   if (ends) keel_link_end(link);
+  keel_link_notice_lost(link);
   if (keel_link_hear(link)) return keel_tensor_query(link->failure);
   return keel_now() - began > link->timeout ? keel_link_ask(link) : KD_OK;
 }
@@ -94,6 +95,40 @@ keel_status keel_link_run(keel_link *link, const keel_link_call *calls,
   keel_link_busy(link, false);
   if (requests != few) free(requests);
   return status;
+}
+
+/* What a gathering reads and writes: its own memory, since the caller's goes when it fails, and
+ * the module may write after that. */
+typedef struct gathering {
+  struct gathering *next;
+  char bytes[];
+} gathering;
+
+static _Atomic(gathering *) gave_up; /* they stay as long as the process */
+
+keel_status keel_link_collect(keel_link *link, void *comm, uint32_t ranks,
+                              const void *given, uint64_t size, void *taken) {
+  uint64_t all = 0, room = 0;
+  gathering *own = NULL;
+  if (!__builtin_mul_overflow(size, ranks, &all) &&
+      !__builtin_add_overflow(all, size + sizeof *own, &room))
+    own = malloc(room);
+  if (!own) return keel_no_memory(room);
+  const keel_link_call call = {.struct_size = sizeof call,
+                               .kind = KEEL_LINK_ALL_GATHER,
+                               .count = size,
+                               .comm = comm,
+                               .send = own->bytes + all,
+                               .receive = own->bytes};
+  if (size) memcpy(own->bytes + all, given, size);
+  keel_status status = keel_link_run(link, &call, 1);
+  if (status != KD_OK) {
+    own->next = atomic_exchange(&gave_up, own);
+    return status;
+  }
+  if (size) memcpy(taken, own->bytes, all);
+  free(own);
+  return KD_OK;
 }
 
 /* ---- parts ------------------------------------------------------------------------------ */
@@ -329,8 +364,10 @@ void keel_link_exchange(keel_link *link, keel_link_job *job) {
   keel_status status =
       link->failure ? keel_tensor_query(link->failure) : run(link, job, &made);
   if (status != KD_OK) {
-    if (!link->failure)
-      keel_while(status, "before exchange %llu, %s",
+    /* who has waited too long has said where */
+    bool given = keel_tensor_state(job->value) != KEEL_FAILED;
+    if (!link->failure && !(given && status == KD_DEADLINE_EXCEEDED))
+      keel_while(status, "%s exchange %llu, %s", given ? "in" : "before",
                  (unsigned long long)job->number, link->at);
     keel_link_fail(link, status, true);
     keel_tensor_follow(job->promise, link->failure);

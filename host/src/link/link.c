@@ -27,30 +27,33 @@ enum { OWN, STANDARD, MODULES };
 static const struct {
   const char *size, *besides;
   long least;
+  bool here; /* the number is of this machine's ranks */
   const char *modules[MODULES];
-} launchers[] = {{"OMPI_COMM_WORLD_SIZE", NULL, 1, {"openmpi", "mpi"}},
-                 {"PMI_SIZE", NULL, 1, {"mpich", "mpi"}},
-                 {"MPI_LOCALNRANKS", NULL, 1, {"mpich", "mpi"}},
-                 {"SLURM_STEP_NUM_TASKS", "PMIX_RANK", 2, {"openmpi", "mpi"}}};
+} launchers[] = {
+    {"OMPI_COMM_WORLD_SIZE", NULL, 1, false, {"openmpi", "mpi"}},
+    {"PMI_SIZE", NULL, 1, false, {"mpich", "mpi"}},
+    {"MPI_LOCALNRANKS", NULL, 1, true, {"mpich", "mpi"}}, /* -pmi-port */
+    {"SLURM_STEP_NUM_TASKS", "PMIX_RANK", 2, false, {"openmpi", "mpi"}}};
 
-/* Its modules; NULL: none has started this process. */
-static const char *const *find_launcher(uint32_t *out_size) {
+typedef struct launch {
+  const char *const *modules; /* NULL: no launcher has started this process */
+  uint32_t size;
+  bool here;
+} launch;
+
+static launch find_launcher(void) {
   for (size_t i = 0; i < KEEL_COUNT_OF(launchers); i++) {
     const char *text = getenv(launchers[i].size);
     long size = text ? strtol(text, NULL, 10) : 0;
     if (size < launchers[i].least || size > INT32_MAX) continue;
     if (launchers[i].besides && !getenv(launchers[i].besides)) continue;
-    *out_size = (uint32_t)size;
-    return launchers[i].modules;
+    return (launch){launchers[i].modules, (uint32_t)size, launchers[i].here};
   }
-  *out_size = 0;
-  return NULL;
+  return (launch){NULL, 0, false};
 }
 
 uint32_t keel_link_launched(void) {
-  uint32_t size = 0;
-  find_launcher(&size);
-  return size;
+  return find_launcher().size;
 }
 
 /* ---- the module ------------------------------------------------------------------------ */
@@ -106,11 +109,12 @@ static bool is_there(const char *name) {
 
 typedef struct choice {
   const char *name, *missed; /* missed: the launcher's own, or NULL */
-  uint32_t launched;
+  launch by;
 } choice;
 
 static keel_status choose(const keel_link_params *params, choice *out) {
-  const char *const *modules = find_launcher(&out->launched);
+  out->by = find_launcher();
+  const char *const *modules = out->by.modules;
   const char *said = getenv("KEEL_LINK_MODULE");
   out->missed = NULL;
   out->name = params->module ? params->module : said && *said ? said : NULL;
@@ -127,34 +131,52 @@ static keel_status choose(const keel_link_params *params, choice *out) {
 }
 
 /* A launcher of another MPI starts N processes that each think they are alone. */
-static keel_status check_size(const keel_link *link, uint32_t launched) {
-  if (!launched || link->world.size == launched) return KD_OK;
+static keel_status check_size(const keel_link *link, const launch *by) {
+  uint32_t seen = by->here ? link->world.local_size : link->world.size;
+  if (!by->size || seen == by->size) return KD_OK;
   return keel_fail(
       KD_FAILED_PRECONDITION,
-      "the launcher has started %u ranks, and %s (%s) sees %u: start"
+      "the launcher has started %u ranks%s, and %s (%s) sees %u: start"
       " it with the mpirun of that MPI, or name the module of the"
       " launcher's",
-      (unsigned)launched, link->world.library, link->path,
-      (unsigned)link->world.size);
+      (unsigned)by->size, by->here ? " on this machine" : "",
+      link->world.library, link->path, (unsigned)seen);
 }
 
 /* ---- ending --------------------------------------------------------------------------- */
 
-/* Gives the thread last words, with which it ends all; the first stay. */
-static void give_last_words(keel_link *link, int status, const char *text) {
+/* How long the thread may take for it: it may be in a plugin's call, or wait for a device. */
+#define ABORT_SECONDS 10
+#define EXIT_SECONDS  5
+
+/* Gives the thread last words, with which it ends all. False: it has some already. */
+static bool give_last_words(keel_link *link, int status, const char *text) {
   pthread_mutex_lock(&link->lock);
-  if (!link->last_words) {
-    link->last_words = strdup(text ? text : "");
+  bool first = !link->last_words;
+  if (first) {
+    link->last_words = text ? text : "";
     link->last_status = status ? status : 1;
   }
   pthread_cond_signal(&link->work);
   pthread_mutex_unlock(&link->lock);
+  return first;
+}
+
+static void await_end(const keel_link *link, time_t seconds) {
+  struct timespec until;
+  clock_gettime(CLOCK_REALTIME, &until);
+  until.tv_sec += seconds;
+  pthread_timedjoin_np(link->thread, NULL, &until);
 }
 
 void keel_link_abort(keel_link *link, int status, const char *text) {
-  give_last_words(link, status, text);
-  pthread_join(link->thread, NULL); /* which ends the process */
-  abort();
+  if (!give_last_words(link, status, text))
+    for (;;) /* whoever was first ends the process */
+      pause();
+  await_end(link, ABORT_SECONDS);
+  /* the thread is stuck; the launcher ends the other ranks when this one goes */
+  keel_link_print_last(link->last_words, link->world.rank);
+  _exit(link->last_status);
 }
 
 static bool is_ending(keel_link *link) {
@@ -168,15 +190,15 @@ static bool is_ending(keel_link *link) {
  * neither why nor that it was a failure. What has failed before was said. */
 static void leave_nobody_waiting(void) {
   keel_link *link = atomic_load(&open_link);
-  struct timespec until;
   if (!link || getpid() != opener || is_ending(link)) return;
-  give_last_words(link, 1,
-                  link->failure ? NULL
-                                : "the process exits, and has not left the"
-                                  " other ranks (keel_link_close)");
-  clock_gettime(CLOCK_REALTIME, &until);
-  until.tv_sec += 5; /* it may wait for a device */
-  pthread_timedjoin_np(link->thread, NULL, &until);
+  pthread_mutex_lock(&link->lock);
+  bool failed = link->failure != NULL;
+  pthread_mutex_unlock(&link->lock);
+  if (give_last_words(link, 1,
+                      failed ? NULL
+                             : "the process exits, and has not left the"
+                               " other ranks (keel_link_close)"))
+    await_end(link, EXIT_SECONDS);
 }
 
 /* Before MPI's own handlers, which are older. */
@@ -237,13 +259,14 @@ void keel_link_free(keel_link *link) {
   while (atomic_load_explicit(&link->wakers, memory_order_acquire))
     sched_yield();
   keel_tensor_release(link->failure);
+  keel_tensor_release(link->spare);
+  keel_tensor_release(link->lost);
   /* the module stays loaded: MPI has threads and handlers of its own at exit */
   pthread_cond_destroy(&link->work);
   pthread_cond_destroy(&link->done);
   pthread_mutex_destroy(&link->lock);
   free(link->sent);
   free(link->received);
-  free(link->last_words);
   free(link->path);
   free(link);
 }
@@ -268,7 +291,7 @@ static keel_status begin(keel_link *link, const keel_link_params *params) {
                                       " launcher's MPI, is not there",
                                       chosen.missed)
                          : status;
-  status = check_size(link, chosen.launched);
+  status = check_size(link, &chosen.by);
   if (status != KD_OK) stop_thread(link);
   return status;
 }
@@ -292,6 +315,8 @@ keel_status keel_link_open(keel_context *context,
     return keel_no_memory(sizeof *link);
   }
   link->context = context;
+  link->spare =
+      keel_tensor_failed(context, keel_no_memory(sizeof *link->spare));
   link->last = &link->first;
   link->last_pair = &link->pairs;
   link->position = 1;
@@ -303,7 +328,7 @@ keel_status keel_link_open(keel_context *context,
   pthread_cond_init(&link->work, &clock);
   pthread_cond_init(&link->done, &clock);
   pthread_condattr_destroy(&clock);
-  keel_status status = begin(link, params);
+  keel_status status = link->spare ? begin(link, params) : KD_OUT_OF_MEMORY;
   if (status == KD_OK) {
     mark_open(link);
     *out_link = link;

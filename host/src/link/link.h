@@ -99,7 +99,11 @@ struct keel_link {
   bool stop;
   keel_status open_status;
   keel_tensor *failure; /* why there is nothing more */
-  char *last_words;     /* of keel_link_abort */
+  keel_tensor *
+      spare; /* of memory that has run out, for where there is none for another */
+  keel_tensor *lost; /* why a run has left exchanges out; the link will fail */
+  const char
+      *last_words; /* of keel_link_abort, which does not return: borrowed */
   int last_status;
   uint32_t members; /* the last to go frees the link, once that is closed */
   bool closed;
@@ -116,9 +120,11 @@ struct keel_link {
   uint32_t busy;   /* exchanges under way */
   uint64_t busy_since;
   uint64_t position; /* the exchange that it is in, or will be next */
-  bool inside, left; /* left: it waits for the others to leave, too */
-  char at[128];      /* which one that is */
-  void *leaving;     /* the module's, of all ranks: for that */
+  bool inside, gathers;
+  bool left;      /* it waits for the others to leave, too */
+  uint64_t heard; /* when it last listened while there was nothing to do */
+  char at[128];   /* which one that is */
+  void *leaving;  /* the module's, of all ranks: for that */
 };
 
 /* Nanoseconds that joining may take at least, with any deadline: processes start and open their
@@ -140,6 +146,12 @@ void *keel_link_thread(void *self);
  * thread alone; tells other ranks where `tell` is set. */
 void keel_link_fail(keel_link *link, keel_status status, bool tell);
 
+/* What the module says of an error. */
+keel_status keel_link_error(const keel_link *link, int error, const char *what);
+
+/* Fails where a run has left exchanges out (keel_member.lose). On the thread alone. */
+void keel_link_notice_lost(keel_link *link);
+
 /* ---- notes between ranks: notes.c, on the thread alone ------------------------------- */
 
 /* Hears what other ranks have to say, and answers. Returns whether the link has failed. */
@@ -153,6 +165,9 @@ void keel_link_tell_failure(keel_link *link, keel_status status);
 
 /* Hears for three seconds; rank 0, which hears last words, ends all. */
 void keel_link_hear_last(keel_link *link);
+
+/* "rank 1: " and the text, on the standard error, until the launcher has read it. */
+void keel_link_print_last(const char *text, uint32_t rank);
 
 /* Gives rank 0 the last words, and ends all. Does not return. */
 void keel_link_end(keel_link *link);
@@ -177,17 +192,6 @@ void keel_link_rest(const keel_link *link, uint64_t asked);
 /* Keeps a tensor as long as the process: an operation that has not ended may use its memory. */
 void keel_link_abandon(keel_tensor *tensor);
 
-/* ---- Send and Receive: pairs.c, on the thread alone -------------------------------- */
-
-/* Begins those that can, and ends those that are done. A failure is the link's. */
-void keel_link_step_pairs(keel_link *link);
-
-/* The Send or Receive that has been under way longest; NULL: none is. */
-const keel_link_job *keel_link_oldest_pair(const keel_link *link);
-
-/* "Receive "x" from rank 0". */
-void keel_link_pair_text(const keel_link_job *job, char *text, size_t size);
-
 /* Gathers bytes of the ranks of a communicator (NULL: of all). */
 keel_status keel_link_collect(keel_link *link, void *comm, uint32_t ranks,
                               const void *given, uint64_t size, void *taken);
@@ -208,6 +212,17 @@ uint32_t keel_link_root(const keel_link_part *part, const keel_exchange *what);
 keel_status keel_link_type_of(const keel_exchange *what, uint32_t size,
                               const keel_type *type,
                               const keel_type **out_type);
+
+/* ---- Send and Receive: pairs.c, on the thread alone -------------------------------- */
+
+/* Begins those that can, and ends those that are done. A failure is the link's. */
+void keel_link_step_pairs(keel_link *link);
+
+/* The Send or Receive that has been under way longest; NULL: none is. */
+const keel_link_job *keel_link_oldest_pair(const keel_link *link);
+
+/* "Receive "x" from rank 0". */
+void keel_link_pair_text(const keel_link_job *job, char *text, size_t size);
 
 /* ---- from device to device: joined.c, direct.c; on the thread alone ----------------------- */
 
@@ -230,8 +245,5 @@ keel_status keel_link_direct(keel_link *link, const keel_link_job *job,
 keel_status keel_link_pieces(keel_link *link, const keel_link_job *job,
                              keel_tensor **out_tensor);
 void keel_link_drop_lane(keel_link *link);
-
-/* What the module says of an error. */
-keel_status keel_link_error(const keel_link *link, int error, const char *what);
 
 #endif /* KEEL_INSIDE_LINK_H */

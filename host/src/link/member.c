@@ -76,6 +76,15 @@ static keel_status meet(keel_member *member, const keel_exchange *what,
   return status;
 }
 
+static void lose(keel_member *member, keel_tensor *failure) {
+  keel_link *link = ((linked_member *)(void *)member)->link;
+  pthread_mutex_lock(&link->lock);
+  if (!link->lost) link->lost = keel_tensor_retain(failure);
+  link->news = true;
+  pthread_cond_signal(&link->work);
+  pthread_mutex_unlock(&link->lock);
+}
+
 static void leave(keel_member *member) {
   linked_member *self = (linked_member *)(void *)member;
   keel_link *link = self->link;
@@ -95,6 +104,7 @@ keel_status keel_link_member(keel_link *link, keel_device *device,
   *self = (linked_member){{.rank = link->world.rank,
                            .size = link->world.size,
                            .meet = meet,
+                           .lose = lose,
                            .leave = leave},
                           link,
                           device};

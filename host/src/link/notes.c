@@ -13,7 +13,8 @@ enum {
   WAITS_FOR_VALUE,
   INSIDE,
   LEFT,
-  BESIDE /* in a Send or Receive */
+  BESIDE, /* in a Send or Receive */
+  GATHERS /* in keel_link_gather, or keel_link_check */
 };
 
 typedef struct note {
@@ -49,7 +50,10 @@ static void tell_all(const keel_link *link, const note *what) {
 static note position(keel_link *link) {
   note made = make(link, ANSWER, link->at);
   made.number = link->position;
-  made.where = link->inside ? INSIDE : link->left ? LEFT : BEFORE;
+  made.where = link->inside    ? INSIDE
+               : link->gathers ? GATHERS
+               : link->left    ? LEFT
+                               : BEFORE;
   const keel_link_job *pair = keel_link_oldest_pair(link);
   if (made.where != BEFORE) return made;
   if (pair) {
@@ -75,7 +79,7 @@ static void nap(long milliseconds) {
 }
 
 /* The launcher passes it on; what it has not read when it ends all would be lost. */
-static void print_last(const char *text, uint32_t rank) {
+void keel_link_print_last(const char *text, uint32_t rank) {
   struct stat facts;
   int unread = 0;
   if (*text) fprintf(stderr, "rank %u: %s\n", (unsigned)rank, text);
@@ -111,7 +115,7 @@ static void take(keel_link *link, const note *heard, answers *all) {
       keel_link_fail(link, (keel_status)heard->status, false);
       return;
     default:
-      print_last(heard->text, heard->rank);
+      keel_link_print_last(heard->text, heard->rank);
       link->mpi->abort(heard->status);
   }
 }
@@ -170,6 +174,12 @@ static void add_position(keel_text *text, const note *at, bool one) {
   if (at->where == INSIDE)
     keel_text_add(text, one ? " waits in #%llu %s" : " wait in #%llu %s",
                   number, at->text);
+  else if (at->where == GATHERS)
+    keel_text_add(
+        text,
+        one ? " waits for the others' bytes (keel_link_gather) before #%llu"
+            : " wait for the others' bytes (keel_link_gather) before #%llu",
+        number);
   else if (at->where == BESIDE)
     keel_text_add(text, one ? " waits in %s" : " wait in %s", at->text);
   else if (at->where == WAITS_FOR_VALUE)
@@ -250,6 +260,6 @@ void keel_link_end(keel_link *link) {
     link->mpi->tell(0, &last);
     keel_link_hear_last(link); /* rank 0 ends all, if it can */
   }
-  print_last(link->last_words, link->world.rank);
+  keel_link_print_last(link->last_words, link->world.rank);
   link->mpi->abort(link->last_status);
 }

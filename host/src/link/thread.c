@@ -8,7 +8,7 @@
 #include "threads/pool.h"
 #include "trace/trace.h"
 
-#define IDLE 100000000 /* nanoseconds between two looks for notes */
+#define IDLE 100000000u /* nanoseconds between two looks for notes */
 
 /* ---- failures ------------------------------------------------------------------------- */
 
@@ -22,12 +22,25 @@ void keel_link_fail(keel_link *link, keel_status status, bool tell) {
   keel_tensor *failed = keel_tensor_failed(link->context, status);
   pthread_mutex_lock(&link->lock);
   bool first = !link->failure;
+  if (first && !failed) {
+    failed = link->spare;
+    link->spare = NULL;
+  }
   if (first) link->failure = failed;
   pthread_mutex_unlock(&link->lock);
   if (!first)
     keel_tensor_release(failed);
   else if (tell)
     keel_link_tell_failure(link, status);
+}
+
+void keel_link_notice_lost(keel_link *link) {
+  pthread_mutex_lock(&link->lock);
+  keel_tensor *lost = link->lost;
+  link->lost = NULL;
+  pthread_mutex_unlock(&link->lock);
+  if (lost) keel_link_fail(link, keel_tensor_query(lost), true);
+  keel_tensor_release(lost);
 }
 
 /* ---- what is posted --------------------------------------------------------------------- */
@@ -38,9 +51,11 @@ static void wait_a_little(keel_link *link) {
   until.tv_nsec += IDLE;
   until.tv_sec += until.tv_nsec / 1000000000;
   until.tv_nsec %= 1000000000;
-  if (pthread_cond_timedwait(&link->work, &link->lock, &until) == 0) return;
+  pthread_cond_timedwait(&link->work, &link->lock, &until);
+  if (keel_now() - link->heard < IDLE) return;
   pthread_mutex_unlock(&link->lock);
   keel_link_hear(link);
+  link->heard = keel_now();
   pthread_mutex_lock(&link->lock);
 }
 
@@ -61,9 +76,11 @@ static void step_pairs(keel_link *link, uint64_t *asked) {
 static void wait_for_work(keel_link *link, uint64_t *asked) {
   if (!link->news && !link->pairs_under_way) wait_a_little(link);
   link->news = false;
-  if (!link->waiting_pairs && !link->pairs) return;
+  bool steps = link->waiting_pairs || link->pairs;
+  if (!steps && !link->lost) return;
   pthread_mutex_unlock(&link->lock);
-  step_pairs(link, asked);
+  keel_link_notice_lost(link);
+  if (steps) step_pairs(link, asked);
   pthread_mutex_lock(&link->lock);
 }
 
@@ -89,45 +106,13 @@ static keel_link_job *next_job(keel_link *link) {
   return job;
 }
 
-/* What a gathering reads and writes: its own memory, since the caller's goes when it fails, and
- * the module may write after that. */
-typedef struct gathering {
-  struct gathering *next;
-  char bytes[];
-} gathering;
-
-static _Atomic(gathering *) abandoned; /* they stay as long as the process */
-
-keel_status keel_link_collect(keel_link *link, void *comm, uint32_t ranks,
-                              const void *given, uint64_t size, void *taken) {
-  uint64_t all = 0, room = 0;
-  gathering *own = NULL;
-  if (!__builtin_mul_overflow(size, ranks, &all) &&
-      !__builtin_add_overflow(all, size + sizeof *own, &room))
-    own = malloc(room);
-  if (!own) return keel_no_memory(room);
-  const keel_link_call call = {.struct_size = sizeof call,
-                               .kind = KEEL_LINK_ALL_GATHER,
-                               .count = size,
-                               .comm = comm,
-                               .send = own->bytes + all,
-                               .receive = own->bytes};
-  if (size) memcpy(own->bytes + all, given, size);
-  keel_status status = keel_link_run(link, &call, 1);
-  if (status != KD_OK) {
-    own->next = atomic_exchange(&abandoned, own);
-    return status;
-  }
-  if (size) memcpy(taken, own->bytes, all);
-  free(own);
-  return KD_OK;
-}
-
 static void gather(keel_link *link, keel_link_job *job) {
   keel_status status = link->failure ? keel_tensor_query(link->failure) : KD_OK;
+  link->gathers = true;
   if (status == KD_OK)
     status = keel_link_collect(link, NULL, link->world.size, job->given,
                                job->size, job->taken);
+  link->gathers = false;
   if (status != KD_OK) keel_link_fail(link, status, true);
   pthread_mutex_lock(&link->lock);
   job->status = status;
@@ -138,6 +123,7 @@ static void gather(keel_link *link, keel_link_job *job) {
 
 static void exchange(keel_link *link, keel_link_job *job) {
   bool named = *job->where;
+  keel_link_notice_lost(link);
   link->position = job->number;
   link->inside = true;
   snprintf(link->at, sizeof link->at, "%s%s%s%s", job->name, named ? " \"" : "",

@@ -44,6 +44,9 @@ struct keel_member {
   keel_status (*meet)(keel_member *self, const keel_exchange *what,
                       const char *name, const char *where, keel_tensor *value,
                       keel_tensor **out_value);
+  /* This member has left an exchange out, so that its next ones would meet others' of another
+   * number: there are none any more, for that reason. */
+  void (*lose)(keel_member *self, keel_tensor *failure);
   /* Nobody has it any more. */
   void (*leave)(keel_member *self);
 };
@@ -51,6 +54,12 @@ struct keel_member {
 /* A value that stands for it, and takes it over if KD_OK is returned. */
 keel_status keel_member_value(keel_context *context, keel_member *member,
                               keel_tensor **out_value);
+/* Of all members among some values (a value may be NULL), which takes no part in what it was to
+ * exchange: loses it. The failure is this thread's message, and stays so. */
+void keel_members_lose(keel_tensor *const *values, uint32_t count,
+                       keel_status failure);
+
+/* NULL: it is another kind of resource. */
 keel_member *keel_member_of(const keel_resource *resource);
 
 #endif /* KEEL_MEMBER_H */

@@ -118,7 +118,30 @@ keel_status keel_member_value(keel_context *context, keel_member *member,
 }
 
 keel_member *keel_member_of(const keel_resource *resource) {
-  return resource->member;
+  return resource->kind == KEEL_MEMBER ? resource->member : NULL;
+}
+
+static keel_member *member_among(keel_tensor *const *values, uint32_t count,
+                                 uint32_t *at) {
+  for (; *at < count; ++*at) {
+    keel_tensor *value = values[*at];
+    if (value && keel_tensor_state(value) == KEEL_READY &&
+        value->kind == KEEL_RESOURCE && value->resource->kind == KEEL_MEMBER)
+      return value->resource->member;
+  }
+  return NULL;
+}
+
+void keel_members_lose(keel_tensor *const *values, uint32_t count,
+                       keel_status failure) {
+  uint32_t at = 0;
+  keel_member *member = member_among(values, count, &at);
+  if (!member) return;
+  keel_tensor *failed = keel_tensor_failed(values[at]->context, failure);
+  for (; failed && member; at++, member = member_among(values, count, &at))
+    member->lose(member, failed);
+  if (failed) keel_tensor_query(failed);
+  keel_tensor_release(failed);
 }
 
 /* ---- variables ---------------------------------------------------------------- */
