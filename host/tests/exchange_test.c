@@ -607,33 +607,139 @@ static void other_programs(void **state) {
 }
 
 /* The run of rank 1 fails before it comes to the second exchange. */
+/* Sums x, takes a row of that, of which rank 1 has none, and sums that. */
+static keel_plan *row_plan(uint32_t rank) {
+  keel_builder *builder = create_builder(context, "fails");
+  const keel_value member = keel_builder_resource(builder, "member");
+  const keel_value x =
+      keel_builder_input(builder, "x", KD_F32, 2, (int64_t[]){ROWS, 2});
+  const keel_value first = op(builder, "keel::AllReduce", member, x);
+  const int64_t index = rank == 1 ? 99 : 1;
+  const int64_t one = 1;
+  keel_value at =
+      constant_of(builder, create_tensor(context, KD_I64, 1, &one, &index));
+  keel_value row = op(builder, "Gather", first, at);
+  keel_value second = op(builder, "keel::AllReduce", member, row);
+  keel_builder_output(builder, "y", second);
+  const keel_plan_params params = {.struct_size = sizeof params,
+                                   .device = keel_device_at(context, 2)};
+  return finish_plan(builder, &params);
+}
+
+/* All members' runs have failed as that of rank 1, and it is said so. */
+static void expect_failed(runs *all, keel_status status, const char *words) {
+  for (uint32_t r = 0; r < MEMBERS; r++) {
+    assert_int_equal(keel_tensor_wait(all->outputs[r]), status);
+    expect_message(words);
+    if (r != 1) expect_message("on rank 1 (");
+  }
+  release_all(all->outputs, MEMBERS);
+}
+
 static void a_run_that_fails(void **state) {
   runs all;
   (void)state;
-  for (uint32_t r = 0; r < MEMBERS; r++) {
-    keel_builder *builder = create_builder(context, "fails");
-    const keel_value member = keel_builder_resource(builder, "member");
-    const keel_value x =
-        keel_builder_input(builder, "x", KD_F32, 2, (int64_t[]){ROWS, 2});
-    const keel_value first = op(builder, "keel::AllReduce", member, x);
-    const int64_t index = r == 1 ? 99 : 1;
-    const int64_t one = 1;
-    keel_value at =
-        constant_of(builder, create_tensor(context, KD_I64, 1, &one, &index));
-    keel_value row = op(builder, "Gather", first, at);
-    keel_value second = op(builder, "keel::AllReduce", member, row);
-    keel_builder_output(builder, "y", second);
-    const keel_plan_params params = {.struct_size = sizeof params,
-                                     .device = keel_device_at(context, 2)};
-    all.plans[r] = finish_plan(builder, &params);
-  }
+  for (uint32_t r = 0; r < MEMBERS; r++)
+    all.plans[r] = row_plan(r);
   for (int run = 0; run < 10; run++) {
     begin_runs(&all, MEMBERS);
-    assert_int_not_equal(keel_tensor_wait(all.outputs[1]), KD_OK);
-    assert_int_equal(keel_tensor_wait(all.outputs[0]), KD_ABORTED);
-    expect_message("rank 1 (");
-    expect_message("has ended before exchange 1");
-    release_all(all.outputs, MEMBERS);
+    expect_failed(&all, KD_OUT_OF_RANGE, "99");
+  }
+  release_plans(&all);
+}
+
+/* Where handles are kept, the next run's exchanges do not meet those that others still wait in. */
+static void a_run_after_one_that_fails(void **state) {
+  keel_tensor *members[MEMBERS], *out[MEMBERS];
+  keel_plan *bad = row_plan(1), *good = row_plan(0);
+  (void)state;
+  expect_ok(keel_group_members(group, members));
+  for (uint32_t r = 0; r < MEMBERS; r++) {
+    keel_tensor *in[] = {members[r], value_of(r)};
+    expect_ok(keel_plan_begin(r == 1 ? bad : good, NULL, in, 2, &out[r], 1));
+    keel_tensor_release(in[1]);
+  }
+  assert_int_equal(keel_tensor_wait(out[1]), KD_OUT_OF_RANGE);
+  keel_tensor_release(out[1]);
+  keel_tensor *in[] = {members[1], value_of(1)};
+  expect_ok(keel_plan_begin(good, NULL, in, 2, &out[1], 1));
+  keel_tensor_release(in[1]);
+  for (uint32_t r = 0; r < MEMBERS; r++) {
+    assert_int_equal(keel_tensor_wait(out[r]), KD_OUT_OF_RANGE);
+    expect_message("on rank 1 (");
+  }
+  release_all(out, MEMBERS);
+  release_all(members, MEMBERS);
+  keel_plan_release(bad);
+  keel_plan_release(good);
+}
+
+/* Rank 1's run waits for its input when it is cancelled. */
+static void a_run_that_is_cancelled(void **state) {
+  runs all;
+  keel_cancel *cancel = NULL;
+  keel_tensor *late = NULL, *x = value_of(1);
+  (void)state;
+  make_plans(&all, "keel::AllReduce", NULL, 0);
+  expect_ok(keel_cancel_create(context, &cancel));
+  expect_ok(keel_tensor_promise(context, &late));
+  expect_ok(keel_group_members(group, all.members));
+  const keel_run_params cancelled = {.struct_size = sizeof cancelled,
+                                     .cancel = cancel};
+  for (uint32_t r = 0; r < MEMBERS; r++) {
+    keel_tensor *in[] = {all.members[r], r == 1 ? late : x};
+    expect_ok(keel_plan_begin(all.plans[r], r == 1 ? &cancelled : NULL, in, 2,
+                              &all.outputs[r], 1));
+  }
+  keel_cancel_request(cancel, "enough");
+  expect_ok(keel_tensor_fulfil(late, x));
+  expect_failed(&all, KD_CANCELLED, "enough");
+  keel_tensor_release(late);
+  keel_tensor_release(x);
+  release_all(all.members, MEMBERS);
+  keel_cancel_release(cancel);
+  release_plans(&all);
+}
+
+/* Rounds whose row exists, but for rank 1 in the second one. */
+static keel_plan *rows_plan(uint32_t rank) {
+  keel_builder *builder = create_builder(context, "rows"), *test = NULL,
+               *body = NULL;
+  const keel_value member = keel_builder_resource(builder, "member");
+  const keel_value x =
+      keel_builder_input(builder, "x", KD_F32, 2, (int64_t[]){ROWS, 2});
+  keel_value out[2];
+  expect_ok(keel_builder_body(builder, "test", &test));
+  keel_value i = keel_builder_input(test, "i", KD_I64, 0, NULL);
+  keel_builder_input(test, "v", KD_F32, 2, (int64_t[]){ROWS, 2});
+  keel_builder_output(test, "c", op(test, "Less", i, i64(test, 5)));
+  expect_ok(keel_builder_body(builder, "body", &body));
+  i = keel_builder_input(body, "i", KD_I64, 0, NULL);
+  keel_value v = keel_builder_input(body, "v", KD_F32, 2, (int64_t[]){ROWS, 2});
+  keel_value at = op(body, "Add", i, i64(body, rank == 1 ? ROWS - 1 : 0));
+  keel_value pair[] = {keel_builder_capture(body, member),
+                       op(body, "Add", v, op(body, "Gather", v, at))};
+  keel_builder_output(body, "i", op(body, "Add", i, i64(body, 1)));
+  keel_builder_output(
+      body, "v", keel_builder_op(body, "keel::AllReduce", NULL, 0, pair, 2));
+  expect_ok(keel_builder_while(builder, test, body,
+                               (keel_value[]){i64(builder, 0), x}, 2, out));
+  keel_builder_output(builder, "y", out[1]);
+  keel_builder_destroy(test);
+  keel_builder_destroy(body);
+  const keel_plan_params params = {.struct_size = sizeof params,
+                                   .device = keel_device_at(context, 2)};
+  return finish_plan(builder, &params);
+}
+
+static void a_loop_that_fails(void **state) {
+  runs all;
+  (void)state;
+  for (uint32_t r = 0; r < MEMBERS; r++)
+    all.plans[r] = rows_plan(r);
+  for (int run = 0; run < 10; run++) {
+    begin_runs(&all, MEMBERS);
+    expect_failed(&all, KD_OUT_OF_RANGE, "index 8");
   }
   release_plans(&all);
 }
@@ -781,6 +887,9 @@ int main(void) {
       cmocka_unit_test(a_run_whose_exchange_fails),
       cmocka_unit_test(other_programs),
       cmocka_unit_test(a_run_that_fails),
+      cmocka_unit_test(a_run_after_one_that_fails),
+      cmocka_unit_test(a_run_that_is_cancelled),
+      cmocka_unit_test(a_loop_that_fails),
       cmocka_unit_test(a_value_that_has_failed),
       cmocka_unit_test(values_without_elements),
       cmocka_unit_test(other_types),

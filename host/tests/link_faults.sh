@@ -11,7 +11,7 @@ export CPU_PLUGIN=$3
 count=${4:-1}
 many=${5:-$many}
 if [ $# -gt 5 ]; then shift 5; else set --; fi
-[ $# -gt 0 ] || set -- sleep silent short stop leave fail last differ end two exit die
+[ $# -gt 0 ] || set -- sleep silent short stop leave fail run last differ end two exit die
 limit=10 deadline=1 # seconds
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
@@ -35,6 +35,7 @@ words() {
     stop) echo "$where does not answer" ;;
     leave) echo "$where has left" ;;
     fail) echo "rank 1: the disk is full; before exchange 1, AllReduce" ;;
+    run) echo "^rank [0-9]*: rank 1: .*index 9" ;;
     last) echo "^rank 1: .*the disk is full; before exchange 2, AllReduce" ;;
     differ) echo 'the ranks'"'"' programs differ at exchange 2: rank 0 has AllReduce "second" of f32\[4\], and rank 1 has Broadcast' ;;
     end | two) echo "rank [0-9]*: the file is damaged" ;;

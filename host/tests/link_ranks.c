@@ -456,6 +456,46 @@ static void one_fails(void) {
   keel_link_abort(ranks, 3, NULL);
 }
 
+/* The sum of x, then a column of that, which rank 1 has not, and the sum of those. */
+static keel_program *column_sums(void) {
+  keel_builder *builder = NULL;
+  keel_program *program = NULL;
+  const int64_t dims[] = {1, 4}, one = 1, index = facts.rank == 1 ? 9 : 1;
+  const keel_attr axis = KEEL_INT("axis", 1);
+  keel_tensor *at = NULL;
+  NEED(keel_builder_create(context, "columns", &builder));
+  NEED(keel_tensor_create(context, KD_I64, 1, &one, &index, &at));
+  keel_value pair[] = {keel_builder_resource(builder, "member"),
+                       keel_builder_input(builder, "x", KD_F32, 2, dims)};
+  pair[1] = keel_builder_op(builder, "keel::AllReduce", NULL, 0, pair, 2);
+  const keel_value column[] = {pair[1], keel_builder_constant(builder, at)};
+  pair[1] = keel_builder_op(builder, "Gather", &axis, 1, column, 2);
+  NEED(keel_builder_output(
+      builder, "y",
+      keel_builder_op(builder, "keel::AllReduce", NULL, 0, pair, 2)));
+  NEED(keel_builder_finish(builder, &program));
+  keel_builder_destroy(builder);
+  keel_tensor_release(at);
+  return program;
+}
+
+/* The run of rank 1 fails between two exchanges; what it does after that is none. */
+static void run_fails(void) {
+  keel_program *program = column_sums();
+  keel_plan *plan = NULL;
+  NEED(keel_plan_create(program, NULL, &plan));
+  keel_tensor *y = NULL, *in[] = {member_of(), numbers(KD_F32, 1, 4, 0)};
+  keel_status status = keel_plan_run(plan, in, 2, &y, 1);
+  expect(status == KD_OUT_OF_RANGE, "the status of a run", status);
+  if (facts.rank == 1) {
+    /* its next exchange is not the others' second one */
+    status = keel_plan_run(plan, in, 2, &y, 1);
+    expect(status == KD_OUT_OF_RANGE, "the status of the next run", status);
+    sleep(60);
+  }
+  keel_link_abort(ranks, 3, keel_message());
+}
+
 /* Rank 1 fails when the others have left. */
 static void last_fails(void) {
   keel_tensor *member = NULL, *x = NULL, *y = NULL;
@@ -651,15 +691,16 @@ int main(int count, char **words) {
   static const struct {
     const char *name;
     void (*run)(void);
-  } all[] = {{"values", values},       {"beside", beside},
-             {"sleep", two_and_sleep}, {"stop", two_and_stop},
-             {"silent", one_silent},   {"short", one_short},
-             {"die", two_and_die},     {"exit", two_and_exit},
-             {"leave", two_and_leave}, {"fail", one_fails},
-             {"last", last_fails},     {"differ", programs_differ},
-             {"end", all_end},         {"two", two_end},
-             {"library", library},     {"speed", speed},
-             {"long", long_speed},     {"asleep", long_and_sleep}};
+  } all[] = {{"values", values},        {"beside", beside},
+             {"sleep", two_and_sleep},  {"stop", two_and_stop},
+             {"silent", one_silent},    {"short", one_short},
+             {"die", two_and_die},      {"exit", two_and_exit},
+             {"leave", two_and_leave},  {"fail", one_fails},
+             {"last", last_fails},      {"differ", programs_differ},
+             {"run", run_fails},        {"end", all_end},
+             {"two", two_end},          {"library", library},
+             {"speed", speed},          {"long", long_speed},
+             {"asleep", long_and_sleep}};
   if (count < 2) return 2;
   open_all(deadline(count, words));
   for (size_t i = 0; i < sizeof all / sizeof *all; i++)

@@ -86,8 +86,9 @@ KEEL_API keel_status keel_group_send(keel_group *group, uint32_t to,
  *
  * The n-th exchange of each member is one with the n-th of all others: they run the same
  * program, or different ones with the same exchanges. A member whose handle is gone (its run
- * has ended, also by a failure, and the caller has released it) takes part no more: others
- * that wait for it fail, and say for whom. So do all where the exchanges differ. Make new
+ * has ended, and the caller has released it) takes part no more: others that wait for it fail,
+ * and say for whom. So do all where a run leaves an exchange out, since it has failed or was
+ * cancelled, and where the exchanges differ. Make new
  * handles for each set of runs. Runs of all members must be under way at once: keel_plan_begin
  * does not wait.
  *

@@ -440,6 +440,19 @@ static void drop(meeting *m, uint32_t refs) {
   free(m);
 }
 
+static void lose(keel_member *self, keel_tensor *failure) {
+  const seat *by = (const seat *)(const void *)self;
+  meeting *m = by->meeting;
+  leftovers left = {.open = NULL};
+  pthread_mutex_lock(&m->lock);
+  if (!m->failure)
+    left = close_meeting(
+        m, keel_while(keel_tensor_query(failure), "on rank %u (%s)",
+                      (unsigned)self->rank, device_of(m, self->rank)));
+  pthread_mutex_unlock(&m->lock);
+  fail_all(m, left);
+}
+
 static void leave(keel_member *self) {
   seat *by = (seat *)(void *)self;
   meeting *m = by->meeting;
@@ -472,8 +485,8 @@ keel_status keel_group_members(keel_group *group, keel_tensor **members) {
   uint32_t made = 0;
   for (; made < size && status == KD_OK; made += status == KD_OK) {
     seat *at = &m->seats[made];
-    at->member =
-        (keel_member){.rank = made, .size = size, .meet = meet, .leave = leave};
+    at->member = (keel_member){
+        .rank = made, .size = size, .meet = meet, .lose = lose, .leave = leave};
     at->meeting = m;
     status = keel_member_value(group->context, &at->member, &members[made]);
   }

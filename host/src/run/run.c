@@ -9,6 +9,7 @@
 #include "run/run.h"
 #include "device/context.h"
 #include "run/inputs.h"
+#include "values/member.h"
 
 /* ---- memory of a run ------------------------------------------------------ */
 
@@ -180,6 +181,15 @@ static bool is_exchange(const keel_step *step) {
   return step->site.op->schema->flags & KEEL_OP_MEETS;
 }
 
+/* What follows from an exchange, by a thread of the pool. */
+static void run_behind(keel_task *task) {
+  step_task *at = (step_task *)task;
+  at->task.run = run_task;
+  keel_clear_error();
+  run_from(at->run, follow(at->run, at->step, NULL), 1);
+}
+
+/* Whoever has ended an exchange has others to end, and does not compute meanwhile. */
 static void late_done(keel_waiter *waiter) {
   late_output *at = (late_output *)(void *)waiter;
   keel_run *run = at->run;
@@ -188,7 +198,14 @@ static void late_done(keel_waiter *waiter) {
   if (run->profile && is_exchange(step))
     keel_profile_exchange(run->executable->plan, false);
   settle_late(run, step);
-  run_from(run, follow(run, at->step, NULL), 1);
+  bool last = run->order->first[at->step] == run->order->first[at->step + 1];
+  if (!is_exchange(step) || (last && !run->done)) {
+    run_from(run, follow(run, at->step, NULL), 1);
+    return;
+  }
+  keel_task *task = &run->tasks[at->step].task;
+  task->run = run_behind;
+  keel_pool_post(run->executable->plan->context->pool, task);
 }
 
 /* Whether a step's output is still pending; the run then resumes here when it has come, and
@@ -497,9 +514,8 @@ static keel_status run_any(keel_run *run) {
 
 /* ---- runs --------------------------------------------------------------------- */
 
-/* Outputs are NULL from here on, until they are handed out. */
-static keel_status make_run(keel_executable *executable,
-                            const keel_run_args *args, keel_run **out_run) {
+static keel_status begin_run(keel_executable *executable,
+                             const keel_run_args *args, keel_run **out_run) {
   for (uint32_t i = 0; i < args->output_count; i++)
     args->outputs[i] = NULL;
   if (args->input_count != executable->input_count ||
@@ -527,6 +543,15 @@ static keel_status make_run(keel_executable *executable,
   return KD_OK;
 }
 
+/* Outputs are NULL from here on, until they are handed out. */
+static keel_status make_run(keel_executable *executable,
+                            const keel_run_args *args, keel_run **out_run) {
+  keel_status status = begin_run(executable, args, out_run);
+  if (status != KD_OK)
+    keel_members_lose(args->inputs, args->input_count, status);
+  return status;
+}
+
 /* The run's memory may be another's now. */
 static keel_status end_of(keel_run *run, keel_status status) {
   const keel_run_args args = run->args;
@@ -552,13 +577,19 @@ static void finish(keel_run *run) {
   done->call(done, end_of(run, end_values(run)));
 }
 
+/* Nothing has started. */
+static void fail_before(keel_run *run, keel_status status) {
+  keel_members_lose(run->args.inputs, run->args.input_count, status);
+  keel_run_fail(run, status);
+}
+
 /* Whether the run has ended once everything has been started. */
 static bool begin_parallel(keel_run *run) {
   uint32_t pending_input = 0;
   keel_status status =
       run->async ? find_pending_inputs(run, &pending_input) : KD_OK;
   if (status != KD_OK) {
-    keel_run_fail(run, status);
+    fail_before(run, status);
     return true;
   }
   run->done = run->args.done;
@@ -566,8 +597,8 @@ static bool begin_parallel(keel_run *run) {
   set_counts(run, 1 + pending_input);
   if (pending_input) {
     status = begin_with_pending(run);
-    if (status != KD_OK) { /* nothing has started */
-      keel_run_fail(run, status);
+    if (status != KD_OK) {
+      fail_before(run, status);
       return true;
     }
   } else {

@@ -10,6 +10,7 @@
 #include "run/inputs.h"
 #include "threads/pool.h"
 #include "trace/trace.h"
+#include "values/member.h"
 
 /* ---- what goes before and after ---------------------------------------------- */
 
@@ -162,6 +163,9 @@ static keel_status run_in_scope(keel_plan *plan, keel_run_args args) {
   run_scope out;
   keel_status status =
       enter_run_scope(plan, args.inputs, args.cancellation, &out);
+  /* whoever has given other inputs may give the right ones */
+  if (status != KD_OK && status != KD_INVALID_ARGUMENT)
+    keel_members_lose(args.inputs, args.input_count, status);
   if (status != KD_OK) return status;
   keep_for_message(&out, &args);
   status = keel_executable_run(out.main, &args);
@@ -461,6 +465,8 @@ static void start_async_run(keel_task *task) {
     if (!keel_executable_begin(async->out.main, &async->args, &status)) return;
     leave_run_scope(&async->out, status, true);
     status = explain(&async->out, async->args.inputs, status);
+  } else {
+    keel_members_lose(async->args.inputs, async->args.input_count, status);
   }
   end_async_run(async, status);
 }

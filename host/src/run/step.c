@@ -4,6 +4,7 @@
 #include "run/control.h"
 #include "run/run.h"
 #include "trace/trace.h"
+#include "values/member.h"
 
 /* An op with nested functions. */
 typedef struct nested {
@@ -171,11 +172,30 @@ static bool may_run(const keel_run *run, uint32_t index, keel_tensor **why,
   return !*why && *status == KD_OK;
 }
 
+/* A step that did not do all its exchanges: one, or nested functions. The other members must not
+ * wait for them, nor take later ones for these. */
+static void lose_exchanges(const keel_run *run, const keel_step *step,
+                           keel_tensor *why) {
+  bool meets = step->site.op->schema->flags & KEEL_OP_MEETS;
+  keel_tensor *failure =
+      why ? why : atomic_load_explicit(&run->failure, memory_order_acquire);
+  if (!failure || (!meets && !step->site.graphs)) return;
+  for (uint32_t i = 0; i < step->input_count; i++) {
+    const keel_tensor *value =
+        step->inputs[i] == KEEL_ABSENT ? NULL : run->values[step->inputs[i]];
+    keel_member *member = value && value->kind == KEEL_RESOURCE
+                              ? keel_member_of(value->resource)
+                              : NULL;
+    if (member) member->lose(member, failure);
+  }
+}
+
 /* Applies a step's result; false if it produced no outputs. */
 static bool finish_step(keel_run *run, const keel_step *step, bool ran,
                         keel_tensor *why, keel_status status,
                         keel_tensor **outputs) {
   if (status != KD_OK) keel_run_fail(run, status);
+  if (!ran || status != KD_OK) lose_exchanges(run, step, why);
   if (run->args.partial && (why || status != KD_OK)) {
     fail_outputs(run, step, why, status, outputs);
     if (step->mark != KEEL_ABSENT)
