@@ -290,11 +290,49 @@ static void onnx_attention_becomes_one_op(void **state) {
     check(&forms[i], i, program_of_onnx(&forms[i]), true);
 }
 
+/* Keys and values that came before are followed by the new ones. */
+static void what_came_before_adds_rows(void **state) {
+  const int64_t now[] = {2, 3, 4, 8}, before[] = {2, 3, 5, 8}, mask[] = {4, 9},
+                wrong[] = {4, 20};
+  (void)state;
+  for (int i = 0; i < 2; i++) {
+    builder = create_builder(context, "model");
+    const keel_value in[] = {
+        keel_builder_input(builder, "q", KD_F32, 4, now),
+        keel_builder_input(builder, "k", KD_F32, 4, now),
+        keel_builder_input(builder, "v", KD_F32, 4, now),
+        keel_builder_input(builder, "mask", KD_F32, 2, i ? wrong : mask),
+        keel_builder_input(builder, "past_key", KD_F32, 4, before),
+        keel_builder_input(builder, "past_value", KD_F32, 4, before)};
+    keel_value out[3];
+    keel_port port;
+    keel_program *program = NULL;
+    keel_status status =
+        keel_builder_op_n(builder, "Attention", NULL, 0, in, 6, out, 3);
+    if (i) {
+      if (status == KD_OK) status = keel_builder_finish(builder, &program);
+      assert_int_equal(status, KD_INVALID_ARGUMENT);
+      expect_message("attn_mask does not broadcast to [2,3,4,9]");
+      keel_builder_destroy(builder);
+      continue;
+    }
+    expect_ok(status);
+    keel_builder_output(builder, "y", out[0]);
+    keel_builder_output(builder, "k", out[1]);
+    program = finish_program(builder);
+    expect_ok(keel_program_output(program, 1, &port));
+    assert_int_equal(port.rank, 4);
+    assert_int_equal(port.dims[2], 9);
+    keel_program_release(program);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(attention_becomes_one_op),
       cmocka_unit_test(what_is_read_elsewhere_stays),
       cmocka_unit_test(onnx_attention_becomes_one_op),
+      cmocka_unit_test(what_came_before_adds_rows),
   };
   return cmocka_run_group_tests(tests, open_cpu, close_context);
 }

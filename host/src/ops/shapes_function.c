@@ -52,7 +52,10 @@ static keel_status join_past(const keel_infer *infer, uint32_t index,
         infer, KD_INVALID_ARGUMENT, "%s must be [%lld,%lld,?,%lld]",
         index == PAST_KEY ? "past_key" : "past_value", (long long)now->batch,
         (long long)now->count, (long long)now->size);
-  return keel_infer_grow(infer, &now->rows, past->dims[2]);
+  if (!__builtin_add_overflow(now->rows, past->dims[2], &now->rows))
+    return KD_OK;
+  return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                         "there are more keys than 2^63");
 }
 
 static keel_status check_attention(const keel_infer *infer, const heads *q,
