@@ -213,6 +213,31 @@ bool run_is_member(const run_session *run, uint32_t index) {
   return (run->link || run->several.group) && !strcmp(port.name, "keel.member");
 }
 
+/* Those of the model, without what Keel adds. */
+static uint32_t own_inputs(const run_session *run) {
+  uint32_t count = run->input_count;
+  for (uint32_t i = 0; i < run->input_count; i++)
+    count -= run_is_member(run, i);
+  return count;
+}
+
+static bool can_be_given(const run_session *run, uint32_t input,
+                         const keel_port *port) {
+  if (run_is_member(run, input)) {
+    fprintf(stderr,
+            "keel run: \"%s\" is this rank's handle, which no file"
+            " gives\n",
+            port->name);
+    return false;
+  }
+  if (!run->several.group || !(port->flags & KEEL_PORT_RESOURCE)) return true;
+  fprintf(stderr,
+          "keel run: \"%s\" is a resource, and each rank needs its own, which"
+          " --devices does not give; run with --np %u\n",
+          port->name, (unsigned)run->several.count);
+  return false;
+}
+
 int run_load_inputs(const run_arguments *all, run_session *run) {
   uint32_t next = 0;
   if (!check_dims(all, run) || !check_shapes(all, run)) return EXIT_USAGE;
@@ -221,15 +246,16 @@ int run_load_inputs(const run_arguments *all, run_session *run) {
     uint32_t at = named_input(run, file, &file);
     keel_port port;
     while (at == run->input_count && next < run->input_count &&
-           run->inputs[next])
+           (run->inputs[next] || run_is_member(run, next)))
       next++;
     if (at == run->input_count) at = next;
     if (at >= run->input_count) {
       fprintf(stderr, "keel run: the model has %u inputs; \"%s\" is too many\n",
-              run->input_count, all->inputs.words[i]);
+              own_inputs(run), all->inputs.words[i]);
       return EXIT_USAGE;
     }
     keel_plan_input(run->plan, at, &port);
+    if (!can_be_given(run, at, &port)) return EXIT_USAGE;
     keel_tensor_release(run->inputs[at]);
     run->inputs[at] = NULL;
     if (keel_value_load(run->context, file, run_file_kind(&port),
@@ -248,7 +274,7 @@ int run_load_inputs(const run_arguments *all, run_session *run) {
       made += !run_is_member(run, i);
     }
   if (made && !all->json && !run->told)
-    printf("%u of %u inputs are random, seed %llu\n", made, run->input_count,
+    printf("%u of %u inputs are random, seed %llu\n", made, own_inputs(run),
            (unsigned long long)all->seed);
   run->told = true;
   return 0;
