@@ -448,6 +448,17 @@ static void inputs_are_shared(void **state) {
                1, 1, 1, false);
   expect_split(layers((said){.tensor = "x", .axis = 1, .shards = 2}, nothing),
                0, 1, 1, false);
+  /* lengths are of the whole */
+  expect_split(
+      layers((said){.tensor = "x", .axis = 0, .shards = 2, .dim = ROWS},
+             nothing),
+      1, 1, 1, false);
+  keel_split_facts facts[2];
+  expect_same(
+      layers(columns,
+             (said){.tensor = "b", .axis = 1, .shards = 2, .dim = HIDDEN}),
+      facts);
+  assert_int_equal(facts[0].followed, 2);
 }
 
 /* Each of these is right, and more than a split knows. */

@@ -215,6 +215,59 @@ static keel_program *picked(void) {
   return finish_program(b);
 }
 
+/* What is between two products; with weights that are made of others. */
+static keel_program *between(const char *name, bool second) {
+  keel_builder *b = create_builder(context, name);
+  const int64_t dims[] = {4, 8}, turned[] = {1, 0};
+  const keel_attr perm = KEEL_INTS("perm", 2, turned);
+  const float two = 2;
+  keel_value number = add_constant(b, KD_F32, 0, NULL, &two);
+  keel_value x = keel_builder_input(b, "x", KD_F32, 2, dims);
+  keel_value w = weights(b, DIMS(16, 8), 1);
+  keel_value y =
+      op(b, "MatMul", x, keel_builder_op(b, "Transpose", &perm, 1, &w, 1));
+  y = op(b, name, y, second ? number : KEEL_ABSENT);
+  y = op(b, "MatMul", y, weights(b, DIMS(16, 8), 2));
+  expect_ok(keel_builder_output(b, "y", y));
+  return finish_program(b);
+}
+
+/* Numbers that differ from run to run, less what a product by ones along the diagonal gives of
+ * them: 0, where all ranks have the same. */
+static keel_program *chance(const char *name) {
+  keel_builder *b = create_builder(context, "chance");
+  const int64_t dims[] = {4, 8}, square[] = {8, 8};
+  const float half = 0.5f;
+  const uint8_t yes = 1;
+  static float ones[64];
+  for (int i = 0; i < 8; i++)
+    ones[9 * i] = 1;
+  keel_value x = keel_builder_input(b, "x", KD_F32, 2, dims);
+  const keel_value in[] = {x, add_constant(b, KD_F32, 0, NULL, &half),
+                           add_constant(b, KD_BOOL, 0, NULL, &yes)};
+  keel_value r =
+      keel_builder_op(b, name, NULL, 0, in, strcmp(name, "Dropout") ? 1 : 3);
+  keel_value y = op(b, "MatMul", r, add_constant(b, KD_F32, 2, square, ones));
+  expect_ok(keel_builder_output(b, "y", op(b, "Sub", y, r)));
+  return finish_program(b);
+}
+
+/* com.microsoft's MultiHeadAttention, whose mask has the keys' ends, and then their starts. */
+static keel_program *ends_and_starts(void) {
+  keel_builder *b = create_builder(context, "ends");
+  const int64_t dims[] = {2, 3, 8}, four = 4;
+  const int32_t mask[] = {3, 2, 1, 0};
+  const keel_attr count = KEEL_INT("num_heads", 2);
+  keel_value x = keel_builder_input(b, "x", KD_F32, 3, dims);
+  const keel_value in[] = {x, x, x, KEEL_ABSENT,
+                           add_constant(b, KD_I32, 1, &four, mask)};
+  expect_ok(keel_builder_output(
+      b, "y",
+      keel_builder_op(b, "com.microsoft::MultiHeadAttention", &count, 1, in,
+                      5)));
+  return finish_program(b);
+}
+
 /* ---- runs ------------------------------------------------------------------------------- */
 
 static keel_tensor *input_of(const keel_program *program) {
@@ -248,7 +301,8 @@ static void run_split(const keel_program *program, uint32_t kind,
     plans[r] = create_plan(own, &plan);
     keel_program_release(own);
     keel_tensor *inputs[] = {x, members[r]};
-    expect_ok(keel_plan_begin(plans[r], NULL, inputs, 2, &out[r], 1));
+    expect_ok(keel_plan_begin(plans[r], NULL, inputs,
+                              keel_plan_input_count(plans[r]), &out[r], 1));
   }
   release_all(members, 2);
   for (uint32_t r = 0; r < 2; r++) {
@@ -322,7 +376,69 @@ static void what_a_part_lacks_is_kept(void **state) {
   expect_same(unpacked(), KEEL_SPLIT_TENSOR, 0, 1, 0);
 }
 
+static void elementwise_ops_stay_in_parts(void **state) {
+  (void)state;
+  expect_same(between("Pow", true), KEEL_SPLIT_TENSOR, 0, 1, 2);
+  expect_same(between("Gelu", false), KEEL_SPLIT_TENSOR, 1e-5F, 1, 2);
+  expect_same(between("Dropout", false), KEEL_SPLIT_TENSOR, 0, 1, 2);
+}
+
+static void all_ranks_have_the_same_random_numbers(void **state) {
+  static const char *const names[] = {"RandomUniformLike", "RandomNormalLike",
+                                      "Dropout"};
+  (void)state;
+  for (int i = 0; i < 3; i++) {
+    /* of rank 0's numbers, and of the result */
+    expect_same(chance(names[i]), KEEL_SPLIT_TENSOR, 0, 2, 0);
+    expect_same(chance(names[i]), KEEL_SPLIT_DATA, 0, 1, 0);
+  }
+}
+
+static void lists_of_other_lengths_stay_whole(void **state) {
+  (void)state;
+  expect_same(ends_and_starts(), KEEL_SPLIT_DATA, 1e-6F, 0, 0);
+}
+
 #endif
+
+/* A variable takes what comes of an exchange, and is read before. */
+static void a_state_may_need_exchanges(void **state) {
+  static const uint32_t kinds[] = {KEEL_SPLIT_TENSOR, KEEL_SPLIT_DATA};
+  (void)state;
+  for (int i = 0; i < 2; i++) {
+    keel_builder *b = create_builder(context, "state");
+    keel_program *own = NULL;
+    const int64_t dims[] = {4, 8};
+    keel_value v = keel_builder_resource(b, "v");
+    keel_value x = keel_builder_input(b, "x", KD_F32, 2, dims);
+    keel_value y = op(b, "MatMul", x, weights(b, DIMS(8, 8), 1));
+    op(b, "keel::VariableAssign", v, y);
+    expect_ok(keel_builder_output(b, "y", y));
+    keel_program *program = finish_program(b);
+    const keel_split_params params = {
+        .struct_size = sizeof params, .kind = kinds[i], .size = 2};
+    expect_ok(keel_program_split(program, &params, &own, NULL));
+    keel_program_release(own);
+    keel_program_release(program);
+  }
+}
+
+/* A number before the batch is for all ranks. */
+static void a_number_is_no_batch(void **state) {
+  keel_builder *b = create_builder(context, "number");
+  keel_program *own = NULL;
+  const int64_t dims[] = {4, 8};
+  (void)state;
+  keel_value k = keel_builder_input(b, "k", KD_F32, 0, NULL);
+  keel_value x = keel_builder_input(b, "x", KD_F32, 2, dims);
+  expect_ok(keel_builder_output(b, "y", op(b, "Mul", x, k)));
+  keel_program *program = finish_program(b);
+  const keel_split_params params = {
+      .struct_size = sizeof params, .kind = KEEL_SPLIT_DATA, .size = 2};
+  expect_ok(keel_program_split(program, &params, &own, NULL));
+  keel_program_release(own);
+  keel_program_release(program);
+}
 
 /* ---- what is refused ----------------------------------------------------------------------- */
 
@@ -366,7 +482,12 @@ int main(void) {
       cmocka_unit_test(heads_are_shared),
       cmocka_unit_test(what_is_light_is_made_again),
       cmocka_unit_test(what_a_part_lacks_is_kept),
+      cmocka_unit_test(elementwise_ops_stay_in_parts),
+      cmocka_unit_test(all_ranks_have_the_same_random_numbers),
+      cmocka_unit_test(lists_of_other_lengths_stay_whole),
 #endif
+      cmocka_unit_test(a_state_may_need_exchanges),
+      cmocka_unit_test(a_number_is_no_batch),
       cmocka_unit_test(what_cannot_be_shared_is_refused),
   };
   return cmocka_run_group_tests(tests, open_cpu, close_context);

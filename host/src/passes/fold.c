@@ -65,10 +65,28 @@ static bool gives_integers(const keel_function *function,
   return true;
 }
 
+/* What moves weights, or makes them of another type: not those in few bits, which stay so. */
+static bool moves_weights(const keel_function *function,
+                          const keel_node *node) {
+  static const char *const names[] = {"Cast",     "Flatten", "Identity",
+                                      "Reshape",  "Squeeze", "Transpose",
+                                      "Unsqueeze"};
+  const keel_schema *schema = node->op->schema;
+  if (strcmp(schema->domain, "ai.onnx") != 0) return false;
+  for (size_t i = 0; i < KEEL_COUNT_OF(names); i++) {
+    if (strcmp(names[i], schema->name) != 0) continue;
+    const keel_type *type = function->values[node->inputs[0]].type;
+    return type && kd_dtype_size(type->dtype) >= 2;
+  }
+  return false;
+}
+
 static bool foldable(const folding *all, const keel_node *node) {
   const keel_function *function = all->function;
   if (!is_read(all, node)) return false;
-  if (all->sizes_only && !gives_integers(function, node)) return false;
+  if (all->sizes_only && !gives_integers(function, node) &&
+      !moves_weights(function, node))
+    return false;
   if (node->op->schema->flags & (KEEL_OP_CONTROL | KEEL_OP_STATE) ||
       keel_node_is_random(function, node))
     return false;

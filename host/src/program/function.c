@@ -374,14 +374,28 @@ static bool place_node(sorting *all, uint32_t node) {
   return true;
 }
 
+/* Whether exchanges and what has other effects are different nodes: then neither waits for the
+ * other, but where values say so. */
+static bool meets_apart(const keel_function *function) {
+  for (uint32_t i = 0; i < function->node_count; i++) {
+    const keel_node *node = &function->nodes[i];
+    if (!node->dead && keel_node_has(node, KEEL_OP_MEETS) &&
+        !(node->op->schema->flags & KEEL_OP_MEETS))
+      return false; /* in a body */
+  }
+  return true;
+}
+
 static keel_status sort_nodes(sorting *all, keel_function *function) {
-  uint32_t n = function->node_count, last = KEEL_ABSENT;
+  uint32_t n = function->node_count, last[] = {KEEL_ABSENT, KEEL_ABSENT};
+  bool apart = meets_apart(function);
   for (uint32_t i = 0; i < n; i++) {
+    const keel_node *node = &function->nodes[i];
     all->before[i] = KEEL_ABSENT;
-    if (function->nodes[i].dead || !keel_node_has_effects(&function->nodes[i]))
-      continue;
-    all->before[i] = last;
-    last = i;
+    if (node->dead || !keel_node_has_effects(node)) continue;
+    uint32_t *own = &last[apart && keel_node_has(node, KEEL_OP_MEETS)];
+    all->before[i] = *own;
+    *own = i;
   }
   if (is_sorted(all)) return KD_OK;
   for (uint32_t i = 0; i < n; i++)

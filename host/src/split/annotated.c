@@ -56,7 +56,9 @@ bool keel_split_wants(const keel_splitter *s, uint32_t input, uint32_t axis) {
 /* The axis, counted from the first; what contradicts the value's type is refused. */
 static keel_status check_axis(const keel_splitter *s, const keel_sharding *at,
                               uint32_t *out_axis) {
-  const keel_type *type = s->function->values[at->value].type;
+  /* of the whole: the function may have the rank's part */
+  const keel_type *type =
+      at->value < s->count ? s->values[at->value].type : NULL;
   *out_axis = KEEL_ABSENT;
   if (!type) return KD_OK;
   int64_t rank = type->rank;

@@ -99,6 +99,8 @@ keel_status keel_split_multi_head(keel_splitter *s, bool *out_done) {
     if (!type || (i < 3 && type->rank != 3) || (cache && type->rank != 4) ||
         (i > 2 && !cache && (heads || i > 5)))
       return KD_OK; /* biases of all heads in one, and the like */
+    if (i == 4 && (!query || !type->rank || type->dims[0] != query->dims[0]))
+      return KD_OK; /* the keys' ends and starts, which are one behind the other */
   }
   if (heads && (!is_given(s, 1) || !is_given(s, 2) ||
                 !shares_heads(s, "num_heads", "num_heads")))

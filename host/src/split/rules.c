@@ -10,6 +10,14 @@ static keel_status unary(keel_splitter *s, bool *out_done) {
   return keel_split_give(s, 0, KEEL_SHARE_PART, axis);
 }
 
+/* As it is when nothing learns. */
+static keel_status dropout(keel_splitter *s, bool *out_done) {
+  uint32_t axis = 0;
+  KEEL_TRY(unary(s, out_done));
+  if (!*out_done || !keel_split_is_part(s, 0, &axis)) return KD_OK;
+  return keel_split_give(s, 1, KEEL_SHARE_PART, axis);
+}
+
 /* QuantizeLinear and DequantizeLinear: scales are one number, or are along an axis of their own. */
 static keel_status quantise(keel_splitter *s, bool *out_done) {
   const keel_type *type = keel_split_type(s, 0), *scale = keel_split_type(s, 1);
@@ -244,6 +252,12 @@ static const struct {
     {"Clip", unary},
     {"QuantizeLinear", quantise},
     {"DequantizeLinear", quantise},
+    {"Dropout", dropout},
+    {"Gelu", unary},
+    {"Not", unary},
+    {"BitShift", broadcast},
+    {"Mod", broadcast},
+    {"Pow", broadcast},
     {"Where", broadcast},
     {"Sum", broadcast},
     {"Mean", broadcast},

@@ -58,6 +58,7 @@ static keel_status find_member(keel_splitter *s) {
              : keel_function_input(s->function, s->member, &port);
 }
 
+/* out_value: as of add_node. */
 static keel_status add_exchange(keel_splitter *s, const char *op,
                                 uint32_t value, uint32_t *out_value) {
   const keel_attr size = KEEL_INT("size", s->params->size);
@@ -68,7 +69,6 @@ static keel_status add_exchange(keel_splitter *s, const char *op,
   KEEL_TRY(find_member(s));
   const uint32_t inputs[] = {s->member, value};
   s->facts.exchanges++;
-  *out_value = KEEL_ABSENT;
   return add_node(s, "keel", op, &size, 1, inputs, 2, out_value);
 }
 
@@ -324,8 +324,10 @@ const keel_tensor *keel_split_constant(const keel_splitter *s, uint32_t input) {
   uint32_t value = input_of(s, input);
   const keel_tensor *constant =
       value < s->count ? s->function->values[value].constant : NULL;
+  /* what was folded may be in a device's memory, where the host reads it */
   return constant && constant->kind == KEEL_DATA &&
-                 !keel_tensor_location(constant)
+                 constant->layout == KD_LAYOUT_ROW_MAJOR &&
+                 (!constant->type->bytes || keel_tensor_host_data(constant))
              ? constant
              : NULL;
 }
@@ -442,6 +444,32 @@ static keel_status compute_whole(keel_splitter *s) {
   return KD_OK;
 }
 
+/* Rank 0's output, which all get. */
+static keel_status give_to_all(keel_splitter *s, uint32_t *output) {
+  keel_function *f = s->function;
+  uint32_t value = *output, own = keel_function_value(f, "");
+  if (own == KEEL_ABSENT) return KD_OUT_OF_MEMORY;
+  f->values[own].type = f->values[value].type;
+  f->values[own].producer = s->index;
+  *output = own;
+  return add_exchange(s, "Broadcast", own, &value);
+}
+
+/* What is random is another value on each rank. */
+static keel_status compute_once(keel_splitter *s) {
+  keel_node *node = &s->function->nodes[s->index];
+  uint32_t count = node->output_count;
+  uint32_t *outputs = keel_arena_copy_bytes(s->function->arena, node->outputs,
+                                            count * sizeof *outputs);
+  if (!outputs) return KD_OUT_OF_MEMORY;
+  KEEL_TRY(compute_whole(s));
+  for (uint32_t i = 0; i < count; i++)
+    if (outputs[i] != KEEL_ABSENT) KEEL_TRY(give_to_all(s, &outputs[i]));
+  /* an exchange may have moved the nodes */
+  s->function->nodes[s->index].outputs = outputs;
+  return KD_OK;
+}
+
 static bool outputs_known(const keel_splitter *s) {
   for (uint32_t i = 0; i < s->node.output_count; i++)
     if (s->node.outputs[i] != KEEL_ABSENT &&
@@ -455,6 +483,9 @@ static keel_status visit(keel_splitter *s, uint32_t index) {
   s->index = index;
   /* a rule changes inputs one by one, and looks at all of them */
   s->node = s->were[index];
+  if (keel_node_is_random(s->function, &s->node) ||
+      keel_node_has(&s->node, KEEL_OP_RANDOM))
+    return compute_once(s);
   keel_split_rule rule = keel_split_rule_of(&s->node);
   if (rule && outputs_known(s)) KEEL_TRY(rule(s, &done));
   return done ? KD_OK : compute_whole(s);
@@ -489,12 +520,13 @@ keel_status keel_split_slice_input(keel_splitter *s, uint32_t input,
   return slice(s, whole, at->type->dims[axis], axis, &part);
 }
 
-/* The first dimension of the first input that has one. */
+/* The first dimension of the first input that has any. */
 int64_t keel_split_batch_of(const keel_function *f) {
   for (uint32_t i = 0; i < f->input_count; i++) {
     const keel_type *type = f->values[f->inputs[i]].type;
     if (f->input_ports[i].flags & KEEL_PORT_RESOURCE) continue;
-    return type && keel_type_known(type) && type->rank ? type->dims[0] : -1;
+    if (type && keel_type_known(type) && !type->rank) continue;
+    return type && keel_type_known(type) ? type->dims[0] : -1;
   }
   return -1;
 }
@@ -508,7 +540,8 @@ static keel_status seed_batch(keel_splitter *s) {
     const keel_type *type = value < s->count ? s->values[value].type : NULL;
     if (value == s->member || (f->input_ports[i].flags & KEEL_PORT_RESOURCE))
       continue;
-    if (!type || !type->rank) {
+    if (type && !type->rank) continue; /* a number for all */
+    if (!type) {
       if (batch >= 0) continue;
       return keel_fail(KD_INVALID_ARGUMENT,
                        "the batch of input \"%s\" is not known, and so can't be"
@@ -531,9 +564,13 @@ static keel_status seed_batch(keel_splitter *s) {
 
 static keel_status finish(keel_splitter *s) {
   keel_function *f = s->function;
-  for (uint32_t i = 0; i < f->output_count && !s->apart; i++)
-    if (f->outputs[i] < s->count)
-      KEEL_TRY(whole_of(s, f->outputs[i], &f->outputs[i]));
+  for (uint32_t i = 0; i < f->output_count && !s->apart; i++) {
+    if (f->outputs[i] >= s->count) continue;
+    /* exchanges have the name of the node that they are for */
+    uint32_t from = f->values[f->outputs[i]].producer;
+    s->node = from == KEEL_ABSENT ? (keel_node){0} : f->nodes[from];
+    KEEL_TRY(whole_of(s, f->outputs[i], &f->outputs[i]));
+  }
   KEEL_TRY(keel_function_sort(f));
   KEEL_TRY(keel_pass_prune(f));
   for (uint32_t i = 0; i < f->value_count; i++)
