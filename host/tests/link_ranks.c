@@ -332,6 +332,64 @@ static void sizes(void) {
   long_value("keel::Broadcast", KD_F32, 5, device_of());
 }
 
+/* Of bools, sum and max are whether any is true, product and min whether all are. */
+static void bools(void) {
+  static const char *const names[] = {"sum", "max", "product", "min"};
+  const int64_t dims[] = {3};
+  const uint8_t own[] = {1, 0, facts.rank == facts.size - 1};
+  const uint8_t any[] = {1, 0, 1}, all[] = {1, 0, facts.size == 1};
+  uint8_t got[3];
+  for (int k = 0; k < 4; k++) {
+    const keel_attr attr = KEEL_STRING("reduction", names[k]);
+    keel_tensor *x = NULL;
+    NEED(keel_tensor_create(context, KD_BOOL, 1, dims, own, &x));
+    keel_tensor *y = exchange("keel::AllReduce", &attr, 1, x);
+    NEED(keel_tensor_read(y, got, sizeof got));
+    expect(!memcmp(got, k < 2 ? any : all, sizeof got), names[k], k);
+    keel_tensor_release(x);
+    keel_tensor_release(y);
+  }
+}
+
+/* One rank has NaN, one -0 beside the others' 0: all get the same, whichever that is. */
+static void halves(void) {
+  enum { NOT_A_NUMBER = 0x7e00, MINUS = 0x8000 };
+  static const char *const names[] = {"min", "max"};
+  const int64_t dims[] = {2};
+  uint32_t last = facts.size - 1;
+  const uint16_t own[] = {facts.rank ? 0x3c00 : NOT_A_NUMBER,
+                          facts.rank == last ? MINUS : 0};
+  for (int k = 0; k < 2 && last; k++) {
+    uint16_t got[2];
+    const keel_attr attr = KEEL_STRING("reduction", names[k]);
+    keel_tensor *x = NULL;
+    NEED(keel_tensor_create(context, KD_F16, 1, dims, own, &x));
+    keel_tensor *y = exchange("keel::AllReduce", &attr, 1, x);
+    NEED(keel_tensor_read(y, got, sizeof got));
+    expect((got[0] & 0x7c00) == 0x7c00 && (got[0] & 0x3ff), "NaN", k);
+    expect(got[1] == (k ? 0 : MINUS), "zeros", k);
+    keel_tensor_release(x);
+    keel_tensor_release(y);
+  }
+}
+
+/* Values without elements are exchanged, too. */
+static void nothing(void) {
+  static const char *const names[] = {"keel::AllReduce", "keel::Broadcast",
+                                      "keel::AllGather"};
+  const int64_t dims[] = {0, 3};
+  const keel_attr size = KEEL_INT("size", facts.size);
+  for (int k = 0; k < 3; k++) {
+    keel_tensor *x = NULL;
+    NEED(keel_tensor_create(context, KD_F32, 2, dims, NULL, &x));
+    keel_tensor *y = exchange(names[k], &size, k == 2, x);
+    expect(keel_tensor_size(y) == 0 && keel_tensor_dims(y)[1] == 3, names[k],
+           k);
+    keel_tensor_release(x);
+    keel_tensor_release(y);
+  }
+}
+
 static void values(void) {
   static const kd_dtype types[] = {KD_F32, KD_F64, KD_F16, KD_BF16,
                                    KD_I8,  KD_I32, KD_I64, KD_U16};
@@ -342,6 +400,9 @@ static void values(void) {
   parts();
   sizes();
   messages();
+  nothing();
+  if (!device_of()) bools(); /* by MPI; plugins have rules of their own */
+  if (!device_of()) halves();
   keel_link_facts now;
   keel_link_look(ranks, &now);
   expect(now.exchanges >= 8 * 8 && now.bytes > 0, "the count of exchanges",
