@@ -99,6 +99,12 @@ static void on_interrupt(int number) {
   interrupted = number;
 }
 
+/* Whether each process of a defect hangs at its end, until somebody kills it. */
+static bool hangs(const task *t) {
+  return t->rule && (!strcmp(t->rule, "thread.fork-child") ||
+                     !strcmp(t->rule, "life.exit-without-close"));
+}
+
 static void start(task *t, const settings *s) {
   char plugin[4400];
   if (!kc_scratch_make(t->folder)) return;
@@ -125,9 +131,9 @@ static void start(task *t, const settings *s) {
       "keel-conformance", "run",         plugin,     "--out",
       t->folder,          "--no-reruns", "--report", "text"};
   int n = 8;
-  /* the longest run would be the last to end, and alone for half of its time */
+  /* the longest runs would be the last to end, and alone for half of their time */
   argv[n++] = "--jobs";
-  argv[n++] = t->sound ? "4" : "1";
+  argv[n++] = t->sound || hangs(t) ? "4" : "1";
   argv[n++] = "--time-scale";
   argv[n++] = t->sound || t->odd ? "3" : "0.3";
   if (s->seed) {
@@ -234,12 +240,6 @@ static bool again(task *t, const settings *s, bool good) {
   if (!t->rule) return !good && t->tries < 2;
   uint32_t most = t->how & KC_RACE ? RACE_TRIES : 6;
   return !good && t->tries < most && !(t->how & KC_LIBRARY);
-}
-
-/* Whether each process of a defect hangs at its end, until somebody kills it. */
-static bool hangs(const task *t) {
-  return t->rule && (!strcmp(t->rule, "thread.fork-child") ||
-                     !strcmp(t->rule, "life.exit-without-close"));
 }
 
 /* Those first, which wait and do nothing while the other jobs run. */
