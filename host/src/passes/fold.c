@@ -72,7 +72,9 @@ static bool moves_weights(const keel_function *function,
                                       "Reshape",  "Squeeze", "Transpose",
                                       "Unsqueeze"};
   const keel_schema *schema = node->op->schema;
-  if (strcmp(schema->domain, "ai.onnx") != 0) return false;
+  if (strcmp(schema->domain, "ai.onnx") != 0 || !node->input_count ||
+      node->inputs[0] == KEEL_ABSENT)
+    return false;
   for (size_t i = 0; i < KEEL_COUNT_OF(names); i++) {
     if (strcmp(names[i], schema->name) != 0) continue;
     const keel_type *type = function->values[node->inputs[0]].type;
