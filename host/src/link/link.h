@@ -107,7 +107,7 @@ struct keel_link {
   int last_status;
   uint32_t members; /* the last to go frees the link, once that is closed */
   bool closed;
-  bool crowded; /* ranks share cores: who waits sleeps at once */
+  bool crowded; /* ranks share cores: who waits gives way, and then sleeps */
   _Atomic uint64_t exchanges, bytes, waited;
   _Atomic uint64_t direct, levels, pieces;
   /* the thread's own */

@@ -71,10 +71,23 @@ static void step_pairs(keel_link *link, uint64_t *asked) {
   if (link->pairs_under_way) keel_link_rest(link, *asked);
 }
 
+/* Whoever posts next may want this core, and need not wake the thread then. With the lock. */
+static void give_way(keel_link *link) {
+  pthread_mutex_unlock(&link->lock);
+  sched_yield();
+  pthread_mutex_lock(&link->lock);
+}
+
 /* Waits until there may be something to do, and does what Sends and Receives want. With the
- * lock. */
-static void wait_for_work(keel_link *link, uint64_t *asked) {
-  if (!link->news && !link->pairs_under_way) wait_a_little(link);
+ * lock. gave_way: it has, since there was nothing to do. */
+static void wait_for_work(keel_link *link, uint64_t *asked, bool *gave_way) {
+  if (!link->news && !link->pairs_under_way) {
+    if (*gave_way)
+      wait_a_little(link);
+    else
+      give_way(link);
+    *gave_way = true;
+  }
   link->news = false;
   bool steps = link->waiting_pairs || link->pairs;
   if (!steps && !link->lost) return;
@@ -91,10 +104,11 @@ static bool is_over(const keel_link *link) {
 /* The next one, when its value is known; NULL: the link is closed. */
 static keel_link_job *next_job(keel_link *link) {
   uint64_t asked = 0;
+  bool gave_way = !link->crowded;
   pthread_mutex_lock(&link->lock);
   while (!link->last_words && !(link->first && link->first->arrived) &&
          !is_over(link))
-    wait_for_work(link, &asked);
+    wait_for_work(link, &asked, &gave_way);
   bool ends = link->last_words != NULL;
   keel_link_job *job = ends ? NULL : link->first;
   if (job) {

@@ -481,6 +481,14 @@ void keel_pool_wait_until(keel_pool *pool, bool (*done)(void *), void *context,
   while (!done(context)) {
     if (keel_pool_help(pool)) {
       idle = 0;
+    } else if (atomic_load_explicit(&pool->crowded, memory_order_relaxed)) {
+      /* whoever makes what this one waits for may want its core, and need not wake it then */
+      if (!idle++) {
+        sched_yield();
+        continue;
+      }
+      sleep_unless(pool, done, context, deadline);
+      idle = 0;
     } else if (++idle % ROUNDS) {
       relax();
     } else {
@@ -488,8 +496,7 @@ void keel_pool_wait_until(keel_pool *pool, bool (*done)(void *), void *context,
       if (idle == ROUNDS) since = last = now;
       bool aside = now - last >= PUT_ASIDE;
       last = now;
-      bool crowded = atomic_load_explicit(&pool->crowded, memory_order_relaxed);
-      if (now - since < patience && !aside && !crowded) continue;
+      if (now - since < patience && !aside) continue;
       sleep_unless(pool, done, context, deadline);
       bool soon = keel_now() - since < LONG_WAIT;
       patience = soon && !aside ? LONG_WAIT : SHORT_WAIT;

@@ -65,8 +65,8 @@ void keel_pool_wait_until(keel_pool *pool, bool (*done)(void *), void *context,
                           uint64_t deadline);
 void keel_pool_wake_waiters(keel_pool *pool);
 
-/* Whether who waits sleeps at once, since another thread needs the processor, whose work it
- * waits for. */
+/* Whether another thread, whose work it waits for, needs the processor of who waits: that one lets
+ * others have it once, and then sleeps. */
 void keel_pool_set_crowded(keel_pool *pool, bool crowded);
 
 /* kd_host.parallel_for and worker_count, on the process's pool. */
