@@ -12,6 +12,7 @@
 
 #define DEVICE_TIME 5000 /* microseconds */
 #define ROUNDS_MOST 2000
+#define ROUNDS_LONG 60
 
 typedef struct rank {
   keel_context *context;
@@ -23,20 +24,33 @@ typedef struct rank {
 
 /* ---- the shortest times, but for one in ten ----------------------------------------------------- */
 
-static double times[ROUNDS_MOST];
+/* An exchange alone, one beside the device's work, and that work alone: in turn, so that all three
+ * have the same luck with the machine. */
+enum { ALONE, BESIDE, DEVICE, COURSES };
+
+static double times[COURSES][ROUNDS_MOST];
 
 static int by_time(const void *a, const void *b) {
   double x = *(const double *)a, y = *(const double *)b;
   return (x > y) - (x < y);
 }
 
-static double p10(int rounds) {
-  qsort(times, (size_t)rounds, sizeof *times, by_time);
-  return times[rounds / 10] * 1e-3;
+/* Microseconds. */
+static double p10(int course, int rounds) {
+  qsort(times[course], (size_t)rounds, sizeof **times, by_time);
+  return times[course][rounds / 10] * 1e-3;
 }
 
-static int rounds_of(int64_t count) {
-  return count < 1024 ? ROUNDS_MOST : 60;
+static void print_alone(const char *way, double us) {
+  printf("{\"way\": \"%s\", \"bytes\": 4, \"alone_us\": %.3f}\n", way, us);
+}
+
+static void print_long(const char *way, int64_t count) {
+  printf(
+      "{\"way\": \"%s\", \"bytes\": %lld, \"alone_us\": %.3f,"
+      " \"beside_us\": %.3f, \"device_us\": %.3f}\n",
+      way, (long long)count * 4, p10(ALONE, ROUNDS_LONG),
+      p10(BESIDE, ROUNDS_LONG), p10(DEVICE, ROUNDS_LONG));
 }
 
 static float *ones(int64_t count) {
@@ -48,33 +62,29 @@ static float *ones(int64_t count) {
   return data;
 }
 
-static void print(const char *way, int64_t count, double alone, double beside,
-                  double device) {
-  printf(
-      "{\"way\": \"%s\", \"bytes\": %lld, \"alone_us\": %.3f,"
-      " \"beside_us\": %.3f, \"device_us\": %.3f}\n",
-      way, (long long)count * 4, alone, beside, device);
-}
-
 /* ---- by MPI ---------------------------------------------------------------------------------------- */
 
-/* Microseconds; `beside`: while a device computes. */
-static double raw(int64_t count, bool beside) {
-  const struct timespec device = {.tv_nsec = DEVICE_TIME * 1000};
-  float *from = ones(count), *to = ones(count);
-  int rounds = beside ? 60 : rounds_of(count);
-  for (int i = 0; i < rounds; i++) {
-    MPI_Request request;
-    double begin = bench_now();
+static const struct timespec device_time = {.tv_nsec = DEVICE_TIME * 1000};
+
+static double raw_once(const float *from, float *to, int64_t count,
+                       int course) {
+  MPI_Request request = MPI_REQUEST_NULL;
+  double begin = bench_now();
+  if (course != DEVICE)
     MPI_Iallreduce(from, to, (int)count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD,
                    &request);
-    if (beside) nanosleep(&device, NULL);
-    MPI_Wait(&request, MPI_STATUS_IGNORE);
-    times[i] = bench_now() - begin;
-  }
+  if (course != ALONE) nanosleep(&device_time, NULL);
+  MPI_Wait(&request, MPI_STATUS_IGNORE);
+  return bench_now() - begin;
+}
+
+static void raw(int64_t count, int courses, int rounds) {
+  float *from = ones(count), *to = ones(count);
+  for (int i = 0; i < rounds; i++)
+    for (int course = 0; course < courses; course++)
+      times[course][i] = raw_once(from, to, count, course);
   free(from);
   free(to);
-  return p10(rounds);
 }
 
 /* ---- by another thread ----------------------------------------------------------------------------- */
@@ -112,14 +122,14 @@ static double wake(bool exchanges) {
     double begin = bench_now();
     sem_post(&at.asked);
     sem_wait(&at.answered);
-    times[i] = bench_now() - begin;
+    times[ALONE][i] = bench_now() - begin;
   }
   at.ends = true;
   sem_post(&at.asked);
   pthread_join(thread, NULL);
   sem_destroy(&at.asked);
   sem_destroy(&at.answered);
-  return p10(ROUNDS_MOST);
+  return p10(ALONE, ROUNDS_MOST);
 }
 
 /* ---- by Keel --------------------------------------------------------------------------------------- */
@@ -151,9 +161,9 @@ static void close_rank(rank *me) {
   keel_close(me->context);
 }
 
-/* The exchange of `count` floats, if it is named, and what the device computes. */
+/* The exchange of `count` floats, and what the device computes, as far as the course has them. */
 static keel_plan *plan_of(rank *me, const char *exchange, int64_t count,
-                          bool beside) {
+                          int course) {
   keel_builder *b = NULL;
   keel_program *program = NULL;
   keel_plan *plan = NULL;
@@ -165,10 +175,10 @@ static keel_plan *plan_of(rank *me, const char *exchange, int64_t count,
   keel_value x = keel_builder_input(b, "x", KD_F32, 1, &count);
   keel_value one = keel_builder_input(b, "one", KD_F32, 0, NULL);
   const keel_value pair[] = {member, x}, both[] = {one, one};
-  if (exchange)
+  if (course != DEVICE)
     bench_need(keel_builder_output(
         b, "y", keel_builder_op(b, exchange, &of, 1, pair, 2)));
-  if (beside || !exchange)
+  if (course != ALONE)
     bench_need(keel_builder_output(
         b, "s", keel_builder_op(b, "Sum", NULL, 0, both, 2)));
   bench_need(keel_builder_finish(b, &program));
@@ -178,52 +188,56 @@ static keel_plan *plan_of(rank *me, const char *exchange, int64_t count,
   return plan;
 }
 
-static double run(rank *me, const char *exchange, int64_t count, bool beside,
-                  int rounds) {
-  keel_plan *plan = plan_of(me, exchange, count, beside);
-  float *data = ones(count);
-  keel_tensor *x = NULL, *out[2] = {NULL};
+static double run_once(rank *me, keel_plan *plan, keel_tensor *x) {
+  keel_tensor *in[] = {me->member, x, me->one}, *out[2] = {NULL};
   uint32_t outputs = keel_plan_output_count(plan);
+  double begin = bench_now();
+  bench_need(keel_plan_run(plan, in, 3, out, outputs));
+  for (uint32_t k = 0; k < outputs; k++)
+    bench_need(keel_tensor_wait(out[k]));
+  double took = bench_now() - begin;
+  for (uint32_t k = 0; k < outputs; k++)
+    keel_tensor_release(out[k]);
+  return took;
+}
+
+static void run(rank *me, const char *exchange, int64_t count, int courses,
+                int rounds) {
+  keel_plan *plans[COURSES] = {NULL};
+  float *data = ones(count);
+  keel_tensor *x = NULL;
+  for (int course = 0; course < courses; course++)
+    plans[course] = plan_of(me, exchange, count, course);
   bench_need(keel_tensor_create(me->context, KD_F32, 1, &count, data, &x));
-  keel_tensor *in[] = {me->member, x, me->one};
-  for (int i = 0; i < rounds; i++) {
-    double begin = bench_now();
-    bench_need(keel_plan_run(plan, in, 3, out, outputs));
-    for (uint32_t k = 0; k < outputs; k++)
-      bench_need(keel_tensor_wait(out[k]));
-    times[i] = bench_now() - begin;
-    for (uint32_t k = 0; k < outputs; k++)
-      keel_tensor_release(out[k]);
-  }
+  for (int i = 0; i < rounds; i++)
+    for (int course = 0; course < courses; course++)
+      times[course][i] = run_once(me, plans[course], x);
   keel_tensor_release(x);
-  keel_plan_release(plan);
+  for (int course = 0; course < courses; course++)
+    keel_plan_release(plans[course]);
   free(data);
-  return p10(rounds);
 }
 
 /* ---- the program ------------------------------------------------------------------------------------ */
 
-static const int64_t counts[] = {1, 1 << 18, 1 << 20};
+static const int64_t long_counts[] = {1 << 18, 1 << 20};
+#define LONG_COUNTS (sizeof long_counts / sizeof *long_counts)
 
 static void measure_raw(int *argc, char ***argv) {
-  const struct timespec device = {.tv_nsec = DEVICE_TIME * 1000};
   int number = 0, threads = 0;
   MPI_Init_thread(argc, argv, MPI_THREAD_SERIALIZED, &threads);
   if (threads < MPI_THREAD_SERIALIZED) exit(1);
   MPI_Comm_rank(MPI_COMM_WORLD, &number);
-  for (int i = 0; i < 60; i++) {
-    double begin = bench_now();
-    nanosleep(&device, NULL);
-    times[i] = bench_now() - begin;
-  }
-  double slept = p10(60), woken = wake(false), handed = wake(true);
+  double woken = wake(false), handed = wake(true);
+  raw(1, 1, ROUNDS_MOST);
   if (!number) {
-    print("wake", 1, woken, woken, slept);
-    print("handed", 1, handed, handed, slept);
+    print_alone("wake", woken);
+    print_alone("handed", handed);
+    print_alone("raw", p10(ALONE, ROUNDS_MOST));
   }
-  for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
-    double alone = raw(counts[i], false), beside = raw(counts[i], true);
-    if (!number) print("raw", counts[i], alone, beside, slept);
+  for (size_t i = 0; i < LONG_COUNTS; i++) {
+    raw(long_counts[i], COURSES, ROUNDS_LONG);
+    if (!number) print_long("raw", long_counts[i]);
   }
   MPI_Finalize();
 }
@@ -231,12 +245,11 @@ static void measure_raw(int *argc, char ***argv) {
 static void measure_keel(void) {
   rank me;
   open_rank(&me);
-  double device = run(&me, NULL, 1, true, 60);
-  for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
-    int64_t count = counts[i];
-    double alone = run(&me, "keel::AllReduce", count, false, rounds_of(count));
-    double beside = run(&me, "keel::AllReduce", count, true, 60);
-    if (!me.number) print("keel", count, alone, beside, device);
+  run(&me, "keel::AllReduce", 1, 1, ROUNDS_MOST);
+  if (!me.number) print_alone("keel", p10(ALONE, ROUNDS_MOST));
+  for (size_t i = 0; i < LONG_COUNTS; i++) {
+    run(&me, "keel::AllReduce", long_counts[i], COURSES, ROUNDS_LONG);
+    if (!me.number) print_long("keel", long_counts[i]);
   }
   close_rank(&me);
 }
@@ -250,7 +263,7 @@ int main(int argc, char **argv) {
              strtol(argv[3], NULL, 10) <= ROUNDS_MOST) {
     rank me;
     open_rank(&me);
-    run(&me, argv[1], strtol(argv[2], NULL, 10), false,
+    run(&me, argv[1], strtol(argv[2], NULL, 10), 1,
         (int)strtol(argv[3], NULL, 10));
     close_rank(&me);
   } else {

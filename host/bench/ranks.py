@@ -13,6 +13,7 @@ import os
 import re
 import subprocess
 import sys
+from statistics import median
 
 # One rank a host, all hosts at one switch: bytes a second and seconds of a link, of which a
 # message takes two.
@@ -189,32 +190,34 @@ weights (`keel run --np N --split tensor`):
 
 
 def hidden(bench):
-    """The best of five runs of each, in turn."""
-    best = {}
+    """The median of five runs of each, in turn."""
+    alone, shares = {}, {}
     for way in ("raw", "keel") * 5:
         for line in output_of(*MPIRUN, "-n", 2, bench.exchanges, way).splitlines():
             if not line.startswith("{"):
                 continue
-            new = json.loads(line)
-            old = best.setdefault((new["way"], new["bytes"]), new)
-            for key in ("alone_us", "beside_us", "device_us"):
-                old[key] = min(old[key], new[key])
-    small = [best[(way, 4)]["alone_us"] for way in ("raw", "keel", "wake", "handed")]
+            one = json.loads(line)
+            alone.setdefault((one["way"], one["bytes"]), []).append(one["alone_us"])
+            if "beside_us" in one:
+                share = 1 - (one["beside_us"] - one["device_us"]) / one["alone_us"]
+                shares.setdefault((one["way"], one["bytes"]), []).append(share)
+    small = {way: alone[(way, 4)] for way in ("raw", "keel", "wake", "handed")}
+    added = median(keel - handed for keel, handed in zip(small["keel"], small["handed"]))
     print(f"""
-An AllReduce of 4 bytes between two ranks: {small[0]:.1f} µs by MPI_Iallreduce and MPI_Wait, {small[1]:.1f} µs as a
+An AllReduce of 4 bytes between two ranks: {median(small["raw"]):.1f} µs by MPI_Iallreduce and MPI_Wait, {median(small["keel"]):.1f} µs as a
 run of Keel's program, in which another thread calls MPI. To wake a thread and be woken by it takes
-{small[2]:.1f} µs alone, and {small[3]:.1f} where that thread calls MPI and both ranks do so at once: Keel adds
-{small[1] - small[3]:.1f} (nine of ten take that long at least; four threads share two cores).
+{median(small["wake"]):.1f} µs alone, and {median(small["handed"]):.1f} where that thread calls MPI and both ranks do so at once: Keel adds
+{added:.1f} (nine of ten take that long at least; the median of five runs; four threads share two cores,
+and who waits lets another have its core before it sleeps, so that few are woken).
 
 Larger ones beside five milliseconds in which a device computes (a stand-in that sleeps). Hidden is
-the share of an exchange that does not make the two longer:
+the share of an exchange that does not make the two longer (the median of five runs):
 
 | bytes | hidden, MPI alone | hidden, Keel |
 | --- | --- | --- |""")
     for size in (2**20, 2**22):
-        both = [best[(way, size)] for way in ("raw", "keel")]
-        share = [1 - (it["beside_us"] - it["device_us"]) / it["alone_us"] for it in both]
-        print(f"| {size} | {max(share[0], 0):.2f} | {min(share[1], 1):.2f} |")
+        raw, keel = (median(shares[(way, size)]) for way in ("raw", "keel"))
+        print(f"| {size} | {max(raw, 0):.2f} | {min(keel, 1):.2f} |")
 
 
 # ---- tables ----------------------------------------------------------------------------------------
