@@ -207,8 +207,8 @@ def hidden(bench):
 An AllReduce of 4 bytes between two ranks: {median(small["raw"]):.1f} µs by MPI_Iallreduce and MPI_Wait, {median(small["keel"]):.1f} µs as a
 run of Keel's program, in which another thread calls MPI. To wake a thread and be woken by it takes
 {median(small["wake"]):.1f} µs alone, and {median(small["handed"]):.1f} where that thread calls MPI and both ranks do so at once: Keel adds
-{added:.1f} (nine of ten take that long at least; the median of five runs; four threads share two cores,
-and who waits lets another have its core before it sleeps, so that few are woken).
+{added:.1f}. These are tenth percentiles, and the medians of five runs. Four threads share two cores: each
+gives its core away once before it sleeps, so that few are woken.
 
 Larger ones beside five milliseconds in which a device computes (a stand-in that sleeps). Hidden is
 the share of an exchange that does not make the two longer (the median of five runs):
