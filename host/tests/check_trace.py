@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Checks a trace of `keel run --trace`: it is JSON of the Trace Event Format, ops lie
-inside the runs of their thread or on other threads, and spans of a thread nest.
+inside the runs of their thread or on other threads, spans of a thread nest, and the thread of a link
+to other ranks does nothing but exchange.
 
 usage: check_trace.py FILE
 """
@@ -11,13 +12,16 @@ import sys
 def main():
     with open(sys.argv[1], encoding="utf-8") as file:
         events = json.load(file)["traceEvents"]
-    names = {(e["pid"], e["tid"]) for e in events if e["name"] == "thread_name"}
+    names = {(e["pid"], e["tid"]): e["args"]["name"] for e in events
+             if e["name"] == "thread_name"}
     spans, open_copies, runs = {}, {}, []
     for e in events:
         if e["ph"] == "X":
             assert e["dur"] >= 0 and e["ts"] >= 0, e
             assert (e["pid"], e["tid"]) in names, f"a track without a name: {e}"
             spans.setdefault((e["pid"], e["tid"]), []).append(e)
+            if names[(e["pid"], e["tid"])] == "link":
+                assert e["args"]["device"] == "link", f"a link that computes: {e}"
             if e["name"] == "run":
                 runs.append(e)
         elif e["ph"] == "b":

@@ -236,6 +236,7 @@ static void free_parts(keel_link *link) {
 
 void *keel_link_thread(void *self) {
   keel_link *link = self;
+  keel_trace_thread("link", 0);
   if (!open_module(link)) return NULL;
   for (keel_link_job *job; (job = next_job(link));)
     if (job->promise)

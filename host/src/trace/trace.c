@@ -80,8 +80,10 @@ static notes *make_notes(void) {
   pthread_once(&once, make_key);
   pthread_setspecific(leaving, self);
   self->thread = syscall(SYS_gettid);
-  if (my_name)
+  if (my_name && my_number)
     snprintf(self->name, sizeof self->name, "%s %u", my_name, my_number);
+  else if (my_name)
+    snprintf(self->name, sizeof self->name, "%s", my_name);
   else if (self->thread == getpid())
     snprintf(self->name, sizeof self->name, "main");
   else

@@ -40,7 +40,7 @@ void keel_trace_zone_end(void);
 void keel_trace_record(const char *device, const kd_profile_record *record,
                        uint64_t begin, uint64_t end);
 
-/* Names the calling thread. */
+/* Names the calling thread; number: from 1, or 0 where there is one such thread. */
 void keel_trace_thread(const char *name, unsigned number);
 
 /* Starts a trace; false if one is running. */
