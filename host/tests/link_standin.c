@@ -4,6 +4,7 @@
 #include <keel/link_module.h>
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -90,8 +91,20 @@ uint64_t link_standin_gathered(void *out_bytes) {
   return size;
 }
 
+/* For KEEL_STANDIN=stuck: whether the link's thread is in a call that does not return. */
+static atomic_bool stuck;
+
+KD_EXPORT bool link_standin_is_stuck(void);
+bool link_standin_is_stuck(void) {
+  return stuck;
+}
+
 static int start(const keel_link_call *call, void **out_request) {
   char *to = call->receive;
+  while (goes_wrong("stuck")) {
+    stuck = true;
+    pause();
+  }
   if (goes_wrong("start")) return 7;
   switch (call->kind) {
     case KEEL_LINK_ALL_REDUCE:

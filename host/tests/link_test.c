@@ -1,5 +1,7 @@
 /* link_test.c - links, by a module that stands in for MPI: who waits for whom, and what is said
  * where something goes wrong. link_test.sh has the same with MPI. */
+#include <dlfcn.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "link/link.h"
@@ -234,7 +236,54 @@ static void others_that_do_not_join_are_not_waited_for(void **state) {
   assert_int_equal(open_link("well", 0), KD_ALREADY_EXISTS);
 }
 
+/* In a process of its own: the link's thread is in a call that does not return. */
+static void abort_a_stuck_link(void) {
+  const float data[] = {1};
+  bool (*is_stuck)(void) = NULL;
+  if (open_cpu(NULL)) _exit(90);
+  keel_link_abort_most = 1;
+  if (open_link("stuck", 0) != KD_OK) _exit(91);
+  void *library = dlopen(LINK_STANDIN, RTLD_NOW);
+  if (library)
+    *(void **)(void *)&is_stuck = dlsym(library, "link_standin_is_stuck");
+  if (!is_stuck) _exit(92);
+  exchange("keel::AllReduce", member_of(), floats(context, 1, data));
+  while (!is_stuck())
+    usleep(1000);
+  keel_link_abort(ranks, 3, "there is no more to do");
+}
+
+/* First, while there is no other thread that a fork would lose. */
+static void a_stuck_link_ends_with_its_process(void **state) {
+  (void)state;
+  char said[256] = "";
+  int ends[2], status = 0;
+  assert_int_equal(pipe(ends), 0);
+  fflush(NULL);
+  pid_t child = fork();
+  assert_true(child >= 0);
+  if (!child) {
+    dup2(ends[1], STDERR_FILENO);
+    abort_a_stuck_link();
+    _exit(93);
+  }
+  close(ends[1]);
+  for (size_t got = 0;;) {
+    ssize_t more = read(ends[0], said + got, sizeof said - 1 - got);
+    if (more <= 0) break;
+    got += (size_t)more;
+  }
+  close(ends[0]);
+  assert_int_equal(waitpid(child, &status, 0), child);
+  if (!WIFEXITED(status) || WEXITSTATUS(status) != 3 ||
+      !strstr(said, "rank 0: there is no more to do"))
+    fail_msg("status 0x%x, \"%s\"", (unsigned)status, said);
+}
+
 int main(void) {
+  const struct CMUnitTest alone[] = {
+      cmocka_unit_test(a_stuck_link_ends_with_its_process),
+  };
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(values_come_back),
       cmocka_unit_test(exchanges_keep_their_order),
@@ -246,5 +295,6 @@ int main(void) {
       cmocka_unit_test(a_member_may_outlive_its_link),
       cmocka_unit_test(others_that_do_not_join_are_not_waited_for),
   };
-  return cmocka_run_group_tests(tests, open_cpu, close_context);
+  return cmocka_run_group_tests(alone, NULL, NULL) +
+         cmocka_run_group_tests(tests, open_cpu, close_context);
 }

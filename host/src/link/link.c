@@ -146,8 +146,9 @@ static keel_status check_size(const keel_link *link, const launch *by) {
 /* ---- ending --------------------------------------------------------------------------- */
 
 /* How long the thread may take for it: it may be in a plugin's call, or wait for a device. */
-#define ABORT_SECONDS 10
-#define EXIT_SECONDS  5
+#define EXIT_SECONDS 5
+
+time_t keel_link_abort_most = 10;
 
 /* Gives the thread last words, with which it ends all. False: it has some already. */
 static bool give_last_words(keel_link *link, int status, const char *text) {
@@ -173,7 +174,7 @@ void keel_link_abort(keel_link *link, int status, const char *text) {
   if (!give_last_words(link, status, text))
     for (;;) /* whoever was first ends the process */
       pause();
-  await_end(link, ABORT_SECONDS);
+  await_end(link, keel_link_abort_most);
   /* the thread is stuck; the launcher ends the other ranks when this one goes */
   keel_link_print_last(link->last_words, link->world.rank);
   _exit(link->last_status);

@@ -131,6 +131,10 @@ struct keel_link {
  * devices at different times. A test changes it. */
 extern uint64_t keel_link_join_least;
 
+/* Seconds after which keel_link_abort does without a link's thread that is stuck. A test changes
+ * it. */
+extern time_t keel_link_abort_most;
+
 /* Frees it, when there is no thread any more, and no member. */
 void keel_link_free(keel_link *link);
 
