@@ -14,6 +14,8 @@ typedef struct arguments {
   uint64_t ranks, parts;
   double bytes_as;
   word_list places, skips, dims;
+  uint64_t used_dims;   /* bits: values of --dim that a split has used */
+  char open_names[512]; /* of open dimensions that it has asked for */
 } arguments;
 
 static arguments given = {.common = {.command = "compile", .runs = true}};
@@ -103,6 +105,8 @@ static int parse(int argc, char **argv) {
     return usage_error("compile", "no output file: give -o FILE");
   if (!given.trace && !given.split != !given.ranks)
     return usage_error("compile", "--split and --np go together");
+  if (given.dims.count && !given.split)
+    return usage_error("compile", "--dim is for --split");
   if (given.split && !given.trace && (!given.output || given.dump))
     return usage_error("compile",
                        "--split writes files: give -o FILE, and no"
@@ -186,13 +190,46 @@ static keel_status make(arguments *all, keel_context *context,
 
 static int64_t split_size(void *context, const char *input, uint32_t axis,
                           const char *symbol) {
-  const word_list *dims = context;
+  arguments *all = context;
+  char quoted[256];
   (void)input;
   (void)axis;
-  for (uint32_t i = 0; symbol && i < dims->count; i++)
-    if (size_for(dims->words[i], symbol) >= 0)
-      return size_for(dims->words[i], symbol);
+  if (!symbol) return 1;
+  snprintf(quoted, sizeof quoted, " \"%s\"", symbol);
+  size_t size = strlen(all->open_names);
+  if (!strstr(all->open_names, quoted))
+    snprintf(all->open_names + size, sizeof all->open_names - size, "%s",
+             quoted);
+  for (uint32_t i = 0; i < all->dims.count && i < 64; i++)
+    if (size_for(all->dims.words[i], symbol) >= 0) {
+      all->used_dims |= UINT64_C(1) << i;
+      return size_for(all->dims.words[i], symbol);
+    }
   return 1;
+}
+
+/* A rank's program; returns 0, or the command's status. Each --dim is the name of a dimension that
+ * the split has asked for, and a size. */
+static int split(arguments *all, keel_program *model,
+                 const keel_split_params *params, keel_program **out_own,
+                 keel_split_facts *out_facts) {
+  if (keel_program_split(model, params, out_own, out_facts) != KD_OK) {
+    progress_end();
+    return complain();
+  }
+  for (uint32_t i = 0; i < all->dims.count; i++) {
+    if (i < 64 && all->used_dims >> i & 1) continue;
+    progress_end();
+    fprintf(stderr,
+            "keel compile: --dim %s is not NAME=SIZE of an open dimension; the"
+            " model's inputs have%s\n",
+            all->dims.words[i],
+            *all->open_names ? all->open_names : " none that has a name");
+    keel_program_release(*out_own);
+    *out_own = NULL;
+    return EXIT_USAGE;
+  }
+  return 0;
 }
 
 /* One rank's program, in a file of its own. */
@@ -203,13 +240,14 @@ static int write_rank(arguments *all, keel_context *context,
   char path[4096];
   double from = now();
   snprintf(path, sizeof path, "%s.%u", all->output, (unsigned)params->rank);
-  keel_status status = keel_program_split(model, params, &own, &facts);
-  if (status == KD_OK) status = make(all, context, own, &made);
+  int result = split(all, model, params, &own, &facts);
+  if (result) return result;
+  keel_status status = make(all, context, own, &made);
   if (status == KD_OK)
     status = keel_program_save(made ? made : own, path,
                                all->text ? KEEL_SAVE_TEXT : 0);
   progress_end();
-  int result = status == KD_OK ? 0 : complain();
+  result = status == KD_OK ? 0 : complain();
   if (!result) {
     print_size(path, made ? made : own, from);
     printf("  ");
@@ -248,11 +286,9 @@ static int trace_rank(arguments *all, keel_context *context,
   keel_split_facts facts;
   uint32_t end = params->rank + alike_ranks(params);
   progress("splitting %s", all->model);
-  keel_status status = keel_program_split(model, params, &own, &facts);
+  int result = split(all, model, params, &own, &facts);
   progress_end();
-  int result = status == KD_OK
-                   ? trace_program(all, context, own, params->rank, end)
-                   : complain();
+  if (!result) result = trace_program(all, context, own, params->rank, end);
   if (!result)
     printf("  weights %.1f MiB of %.1f MiB\n",
            (double)facts.weights_here / (1u << 20),
@@ -269,7 +305,7 @@ static int write_ranks(arguments *all, keel_context *context,
                               .parts = (uint32_t)all->parts,
                               .size = (uint32_t)all->ranks,
                               .size_of = split_size,
-                              .size_context = &all->dims};
+                              .size_context = all};
   int result = 0;
   while (all->trace && params.rank < params.size && !result)
     result = trace_rank(all, context, model, &params);
