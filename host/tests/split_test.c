@@ -152,6 +152,118 @@ static keel_program *unpacked(void) {
   return finish_program(b);
 }
 
+/* Weights of bytes, or their zero points. */
+static keel_value bytes(keel_builder *b, uint32_t rank, const int64_t *dims,
+                        int from) {
+  static int8_t data[ROOM];
+  int64_t count = elements_of(rank, dims);
+  assert_true(count <= ROOM);
+  for (int i = 0; i < count; i++)
+    data[i] = (int8_t)((from + i * 29) % 11 - 5);
+  return add_constant(b, KD_I8, rank, dims, data);
+}
+
+/* Scales, of which each is another one. */
+static keel_value scales(keel_builder *b, uint32_t rank, const int64_t *dims) {
+  static float data[64];
+  int64_t count = elements_of(rank, dims);
+  assert_true(count <= 64);
+  for (int i = 0; i < count; i++)
+    data[i] = 0.25F + 0.125F * (float)(i % 5);
+  return add_constant(b, KD_F32, rank, dims, data);
+}
+
+static keel_value to_float(keel_builder *b, keel_value x) {
+  const keel_attr to = KEEL_INT("to", KD_F32);
+  return keel_builder_op(b, "Cast", &to, 1, &x, 1);
+}
+
+/* Activations whose range is found when they are there: that of all ranks' parts. */
+static keel_program *found_ranges(void) {
+  keel_builder *b = create_builder(context, "found ranges");
+  const int64_t dims[] = {4, 8};
+  keel_value range[3] = {KEEL_ABSENT};
+  keel_value x = keel_builder_input(b, "x", KD_F32, 2, dims);
+  keel_value y = op(b, "MatMul", x, weights(b, DIMS(8, 8), 1));
+  expect_ok(
+      keel_builder_op_n(b, "DynamicQuantizeLinear", NULL, 0, &y, 1, range, 3));
+  const keel_value first[] = {range[0], bytes(b, DIMS(8, 12), 1), range[2],
+                              bytes(b, DIMS(12), 2)};
+  y = to_float(b, keel_builder_op(b, "MatMulInteger", NULL, 0, first, 4));
+  y = op(b, "Mul", op(b, "Mul", y, range[1]), scales(b, DIMS(12)));
+  y = op(b, "Gelu", y, KEEL_ABSENT);
+  expect_ok(
+      keel_builder_op_n(b, "DynamicQuantizeLinear", NULL, 0, &y, 1, range, 3));
+  const keel_value second[] = {range[0], bytes(b, DIMS(12, 4), 3), range[2]};
+  y = to_float(b, keel_builder_op(b, "MatMulInteger", NULL, 0, second, 3));
+  expect_ok(keel_builder_output(b, "y", op(b, "Mul", y, range[1])));
+  return finish_program(b);
+}
+
+/* Activations whose ranges the model has. */
+static keel_program *known_ranges(void) {
+  keel_builder *b = create_builder(context, "known ranges");
+  const int64_t dims[] = {4, 8};
+  const uint8_t middle = 128;
+  const float quarter = 0.25F, wide = 3;
+  keel_value one = add_constant(b, KD_F32, 0, NULL, &quarter);
+  keel_value step = add_constant(b, KD_F32, 0, NULL, &wide);
+  keel_value zero = add_constant(b, KD_U8, 0, NULL, &middle);
+  keel_value x = keel_builder_input(b, "x", KD_F32, 2, dims);
+  keel_value y = op_of(b, "QuantizeLinear", NULL, 0, x, one, zero);
+  const keel_value first[] = {y,
+                              one,
+                              zero,
+                              bytes(b, DIMS(8, 12), 1),
+                              scales(b, DIMS(12)),
+                              bytes(b, DIMS(12), 2),
+                              step,
+                              zero};
+  y = keel_builder_op(b, "QLinearMatMul", NULL, 0, first, 8);
+  const keel_value sum[] = {y, step, zero, y, step, zero, step, zero};
+  y = keel_builder_op(b, "com.microsoft::QLinearAdd", NULL, 0, sum, 8);
+  const keel_attr turned = KEEL_INT("transB", 1);
+  const keel_value second[] = {y,
+                               step,
+                               zero,
+                               bytes(b, DIMS(4, 12), 3),
+                               scales(b, DIMS(4)),
+                               bytes(b, DIMS(4), 4),
+                               KEEL_ABSENT,
+                               step,
+                               zero};
+  y = keel_builder_op(b, "com.microsoft::QGemm", &turned, 1, second, 9);
+  expect_ok(keel_builder_output(
+      b, "y", op_of(b, "DequantizeLinear", NULL, 0, y, step, zero)));
+  return finish_program(b);
+}
+
+static keel_program *convolved_bytes(void) {
+  keel_builder *b = create_builder(context, "convolved bytes");
+  const int64_t dims[] = {2, 3, 5, 5}, pads[] = {1, 1, 1, 1};
+  const keel_attr padded = KEEL_INTS("pads", 4, pads);
+  const keel_attr depth[] = {KEEL_INTS("pads", 4, pads), KEEL_INT("group", 4)};
+  const uint8_t middle = 128;
+  const int8_t none = 0;
+  const float quarter = 0.25F;
+  keel_value one = add_constant(b, KD_F32, 0, NULL, &quarter);
+  keel_value zero = add_constant(b, KD_U8, 0, NULL, &middle);
+  keel_value even = add_constant(b, KD_I8, 0, NULL, &none);
+  keel_value x = keel_builder_input(b, "x", KD_F32, 4, dims);
+  keel_value y = op_of(b, "QuantizeLinear", NULL, 0, x, one, zero);
+  const keel_value first[] = {
+      y,    one, zero, bytes(b, DIMS(4, 3, 3, 3), 1), scales(b, DIMS(4)),
+      even, one, zero};
+  y = keel_builder_op(b, "QLinearConv", &padded, 1, first, 8);
+  const keel_value second[] = {y,   one,  zero, bytes(b, DIMS(4, 1, 3, 3), 2),
+                               one, even, one,  zero};
+  y = keel_builder_op(b, "QLinearConv", depth, 2, second, 8);
+  const keel_value third[] = {y, bytes(b, DIMS(6, 4, 1, 1), 3), zero};
+  y = keel_builder_op(b, "ConvInteger", NULL, 0, third, 3);
+  expect_ok(keel_builder_output(b, "y", to_float(b, y)));
+  return finish_program(b);
+}
+
 /* A mask of each element of the batch, which all of them are looked up in: made again of the whole
  * input, it is no exchange. */
 static keel_program *masked(void) {
@@ -376,6 +488,17 @@ static void what_a_part_lacks_is_kept(void **state) {
   expect_same(unpacked(), KEEL_SPLIT_TENSOR, 0, 1, 0);
 }
 
+/* The same to the last bit: sums of whole numbers are exact in any order. */
+static void whole_numbers_are_shared(void **state) {
+  (void)state;
+  expect_same(found_ranges(), KEEL_SPLIT_TENSOR, 0, 3, 2);
+  expect_same(found_ranges(), KEEL_SPLIT_DATA, 0, 3, 0);
+  expect_same(known_ranges(), KEEL_SPLIT_TENSOR, 0, 2, 2);
+  expect_same(known_ranges(), KEEL_SPLIT_DATA, 0, 1, 0);
+  expect_same(convolved_bytes(), KEEL_SPLIT_TENSOR, 0, 1, 2);
+  expect_same(convolved_bytes(), KEEL_SPLIT_DATA, 0, 1, 0);
+}
+
 static void elementwise_ops_stay_in_parts(void **state) {
   (void)state;
   expect_same(between("Pow", true), KEEL_SPLIT_TENSOR, 0, 1, 2);
@@ -482,6 +605,7 @@ int main(void) {
       cmocka_unit_test(heads_are_shared),
       cmocka_unit_test(what_is_light_is_made_again),
       cmocka_unit_test(what_a_part_lacks_is_kept),
+      cmocka_unit_test(whole_numbers_are_shared),
       cmocka_unit_test(elementwise_ops_stay_in_parts),
       cmocka_unit_test(all_ranks_have_the_same_random_numbers),
       cmocka_unit_test(lists_of_other_lengths_stay_whole),

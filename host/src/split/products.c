@@ -2,10 +2,10 @@
  * by rows, a summand of it. */
 #include "split/split.h"
 
-/* Whether weights go by rows, their axis `row`: where the other operand is split along them, or
- * annotations say so. */
-static bool takes_rows(const keel_splitter *s, bool split, uint32_t row) {
-  return keel_split_by_annotations(s) ? keel_split_wants(s, 1, row) : split;
+bool keel_split_takes_rows(const keel_splitter *s, bool split, uint32_t weights,
+                           uint32_t row) {
+  return keel_split_by_annotations(s) ? keel_split_wants(s, weights, row)
+                                      : split;
 }
 
 /* Whether they go by columns; another split of the operand is given up for annotations alone. */
@@ -23,7 +23,7 @@ static keel_status by_weights(keel_splitter *s, const keel_type *a,
   bool split = keel_split_is_part(s, 0, &axis);
   bool columns =
       takes_columns(s, split, 1) && keel_split_divides(s, b->dims[1]);
-  if (takes_rows(s, split && axis == last, 0) && a->rank > 1 &&
+  if (keel_split_takes_rows(s, split && axis == last, 1, 0) && a->rank > 1 &&
       keel_split_divides(s, b->dims[0])) {
     KEEL_TRY(keel_split_take_part(s, 0, last));
     KEEL_TRY(keel_split_take_part(s, 1, 0));
@@ -56,18 +56,19 @@ static bool has_batch(const keel_type *type, const keel_type *out,
   return type->rank == out->rank && type->dims[axis] == out->dims[axis];
 }
 
-/* Of two activations: along a dimension of the batch that both have, heads for example. */
-static keel_status of_batch(keel_splitter *s, const keel_type *a,
-                            const keel_type *b, bool *out_done) {
+/* Heads, for example. */
+keel_status keel_split_of_batch(keel_splitter *s, uint32_t second,
+                                bool *out_done) {
+  const keel_type *a = keel_split_type(s, 0), *b = keel_split_type(s, second);
   const keel_type *out = keel_split_out_type(s, 0);
   uint32_t axis = 0;
   bool split =
-      keel_split_is_part(s, 0, &axis) || keel_split_is_part(s, 1, &axis);
+      keel_split_is_part(s, 0, &axis) || keel_split_is_part(s, second, &axis);
   if (!split || a->rank < 3 || axis + 2 >= out->rank ||
       !has_batch(a, out, axis) || !has_batch(b, out, axis))
     return KD_OK;
   KEEL_TRY(keel_split_take_part(s, 0, axis));
-  KEEL_TRY(keel_split_take_part(s, 1, axis));
+  KEEL_TRY(keel_split_take_part(s, second, axis));
   *out_done = true;
   return keel_split_give(s, 0, KEEL_SHARE_PART, axis);
 }
@@ -77,7 +78,7 @@ keel_status keel_split_product(keel_splitter *s, bool *out_done) {
   if (!a || !b || !a->rank || !keel_split_out_type(s, 0)) return KD_OK;
   return b->rank == 2 && (keel_split_is_weight(s, 1) || by_rows(s, a))
              ? by_weights(s, a, b, out_done)
-             : of_batch(s, a, b, out_done);
+             : keel_split_of_batch(s, 1, out_done);
 }
 
 /* ---- Gemm ------------------------------------------------------------------------------------ */
@@ -107,7 +108,7 @@ keel_status keel_split_gemm(keel_splitter *s, bool *out_done) {
   bool split = keel_split_is_part(s, 0, &axis);
   bool columns =
       takes_columns(s, split, column) && keel_split_divides(s, b->dims[column]);
-  if (takes_rows(s, split && axis == 1, row)) {
+  if (keel_split_takes_rows(s, split && axis == 1, 1, row)) {
     if (!keel_split_divides(s, b->dims[row])) return KD_OK;
     KEEL_TRY(keel_split_take_part(s, 0, 1));
     KEEL_TRY(keel_split_take_part(s, 1, row));
@@ -140,7 +141,7 @@ keel_status keel_split_conv(keel_splitter *s, bool *out_done) {
   int64_t group = keel_attr_int(s->node.op, "group", 1);
   uint32_t axis = 0;
   bool split = keel_split_is_part(s, 0, &axis);
-  bool rows = takes_rows(s, split && axis == 1, 1);
+  bool rows = keel_split_takes_rows(s, split && axis == 1, 1, 1);
   bool kernels = takes_columns(s, split, 0);
   if (split && axis == 0 && !rows && !kernels) {
     KEEL_TRY(keel_split_take_whole(s, 1));

@@ -146,7 +146,8 @@ static keel_status split(keel_splitter *s, bool *out_done) {
 /* Pools: batch and channels stay apart. */
 static keel_status pool(keel_splitter *s, bool *out_done) {
   uint32_t axis = 0;
-  if (!keel_split_is_part(s, 0, &axis) || axis > 1 || s->node.output_count > 1)
+  if (!keel_split_is_part(s, 0, &axis) || axis > 1 ||
+      s->node.output_count > 1 || keel_attr_int(s->node.op, "channels_last", 0))
     return KD_OK;
   *out_done = true;
   return keel_split_give(s, 0, KEEL_SHARE_PART, axis);
@@ -307,6 +308,11 @@ static const struct {
     {"MatMul", keel_split_product},
     {"Gemm", keel_split_gemm},
     {"Conv", keel_split_conv},
+    {"ConvInteger", keel_split_conv_integer},
+    {"DynamicQuantizeLinear", keel_split_dynamic_quantise},
+    {"MatMulInteger", keel_split_matmul_integer},
+    {"QLinearConv", keel_split_qlinear_conv},
+    {"QLinearMatMul", keel_split_qlinear_matmul},
     {"Reshape", keel_split_reshape},
     {"Flatten", keel_split_reshape},
     {"Transpose", keel_split_transpose},
@@ -320,11 +326,20 @@ static const struct {
   keel_split_rule rule;
 } microsoft[] = {
     {"BiasGelu", broadcast},
+    {"DynamicQuantizeMatMul", keel_split_dynamic_matmul},
     {"FastGelu", broadcast},
     {"Gelu", unary},
     {"GroupQueryAttention", keel_split_grouped},
+    {"MatMulIntegerToFloat", keel_split_matmul_to_float},
     {"MatMulNBits", keel_split_few_bits},
     {"MultiHeadAttention", keel_split_multi_head},
+    {"QGemm", keel_split_qgemm},
+    {"QLinearAdd", broadcast},
+    {"QLinearAveragePool", pool},
+    {"QLinearGlobalAveragePool", pool},
+    {"QLinearLeakyRelu", unary},
+    {"QLinearMul", broadcast},
+    {"QLinearSigmoid", unary},
     {"QuickGelu", unary},
     {"SkipLayerNormalization", keel_split_skip_norm},
     {"SkipSimplifiedLayerNormalization", keel_split_skip_norm},

@@ -11,11 +11,10 @@
 
 /* ---- new values and nodes ----------------------------------------------------------------- */
 
-/* out_value: KEEL_ABSENT, or the value that it makes. */
-static keel_status add_node(keel_splitter *s, const char *domain,
-                            const char *op, const keel_attr *attrs,
-                            uint32_t attr_count, const uint32_t *inputs,
-                            uint32_t input_count, uint32_t *out_value) {
+keel_status keel_split_add(keel_splitter *s, const char *domain, const char *op,
+                           const keel_attr *attrs, uint32_t attr_count,
+                           const uint32_t *inputs, uint32_t input_count,
+                           uint32_t *out_value) {
   keel_function *f = s->function;
   keel_opdef *made = NULL;
   keel_node *node = NULL;
@@ -58,8 +57,7 @@ static keel_status find_member(keel_splitter *s) {
              : keel_function_input(s->function, s->member, &port);
 }
 
-/* out_value: as of add_node. */
-static keel_status add_exchange(keel_splitter *s, const char *op,
+keel_status keel_split_exchange(keel_splitter *s, const char *op,
                                 uint32_t value, uint32_t *out_value) {
   const keel_attr size = KEEL_INT("size", s->params->size);
   if (s->apart) {
@@ -69,7 +67,7 @@ static keel_status add_exchange(keel_splitter *s, const char *op,
   KEEL_TRY(find_member(s));
   const uint32_t inputs[] = {s->member, value};
   s->facts.exchanges++;
-  return add_node(s, "keel", op, &size, 1, inputs, 2, out_value);
+  return keel_split_add(s, "keel", op, &size, 1, inputs, 2, out_value);
 }
 
 /* ---- wholes and parts ------------------------------------------------------------------------ */
@@ -84,14 +82,14 @@ static keel_status turn(keel_splitter *s, uint32_t value, uint32_t rank,
   perm[axis] = 0;
   *out_value = KEEL_ABSENT;
   const keel_attr attr = KEEL_INTS("perm", rank, perm);
-  return add_node(s, "", "Transpose", &attr, 1, &value, 1, out_value);
+  return keel_split_add(s, "", "Transpose", &attr, 1, &value, 1, out_value);
 }
 
 static keel_status gather(keel_splitter *s, uint32_t value, uint32_t axis,
                           uint32_t rank, uint32_t *out_value) {
   uint32_t turned = value, joined = KEEL_ABSENT;
   if (axis) KEEL_TRY(turn(s, value, rank, axis, &turned));
-  KEEL_TRY(add_exchange(s, "AllGather", turned, &joined));
+  KEEL_TRY(keel_split_exchange(s, "AllGather", turned, &joined));
   if (axis) return turn(s, joined, rank, axis, out_value);
   *out_value = joined;
   return KD_OK;
@@ -175,7 +173,7 @@ static keel_status whole_of(keel_splitter *s, uint32_t value,
     KEEL_TRY(compute_again(s, value));
   if (at->whole == KEEL_ABSENT)
     KEEL_TRY(at->share == KEEL_SHARE_SUM
-                 ? add_exchange(s, "AllReduce", value, &at->whole)
+                 ? keel_split_exchange(s, "AllReduce", value, &at->whole)
                  : gather(s, value, at->axis, at->type->rank, &at->whole));
   *out_value = at->whole;
   return KD_OK;
@@ -255,11 +253,11 @@ static keel_status unpack_part(keel_splitter *s, const keel_node *node,
     KEEL_TRY(add_constant(s, made, &inputs[i]));
   }
   *out_value = KEEL_ABSENT;
-  return add_node(s, "", "DequantizeLinear", attrs, attr_count, inputs, count,
-                  out_value);
+  return keel_split_add(s, "", "DequantizeLinear", attrs, attr_count, inputs,
+                        count, out_value);
 }
 
-/* A Slice of what every rank has. out_value as in add_node. */
+/* A Slice of what every rank has. out_value as in keel_split_add. */
 static keel_status slice(keel_splitter *s, uint32_t whole, int64_t dim,
                          uint32_t axis, uint32_t *out_value) {
   int64_t each = dim / s->params->size, from = each * s->params->rank;
@@ -267,7 +265,7 @@ static keel_status slice(keel_splitter *s, uint32_t whole, int64_t dim,
   uint32_t inputs[4] = {whole};
   for (int i = 0; i < 3; i++)
     KEEL_TRY(keel_split_ints(s, &lists[i], 1, &inputs[i + 1]));
-  return add_node(s, "", "Slice", NULL, 0, inputs, 4, out_value);
+  return keel_split_add(s, "", "Slice", NULL, 0, inputs, 4, out_value);
 }
 
 /* The rank's part along an axis, which the ranks can share. */
@@ -452,7 +450,7 @@ static keel_status give_to_all(keel_splitter *s, uint32_t *output) {
   f->values[own].type = f->values[value].type;
   f->values[own].producer = s->index;
   *output = own;
-  return add_exchange(s, "Broadcast", own, &value);
+  return keel_split_exchange(s, "Broadcast", own, &value);
 }
 
 /* What is random is another value on each rank. */

@@ -50,6 +50,22 @@ keel_split_rule keel_split_rule_of(const keel_node *node);
 keel_status keel_split_product(keel_splitter *s, bool *out_done);
 keel_status keel_split_gemm(keel_splitter *s, bool *out_done);
 keel_status keel_split_conv(keel_splitter *s, bool *out_done);
+/* A product of two activations, along a dimension of the batch that both have. */
+keel_status keel_split_of_batch(keel_splitter *s, uint32_t second,
+                                bool *out_done);
+/* Whether weights go by rows, their axis `row`: where the other operand is split along them, or
+ * annotations say so. */
+bool keel_split_takes_rows(const keel_splitter *s, bool split, uint32_t weights,
+                           uint32_t row);
+/* Of whole numbers: quantised.c. */
+keel_status keel_split_matmul_integer(keel_splitter *s, bool *out_done);
+keel_status keel_split_qlinear_matmul(keel_splitter *s, bool *out_done);
+keel_status keel_split_matmul_to_float(keel_splitter *s, bool *out_done);
+keel_status keel_split_dynamic_matmul(keel_splitter *s, bool *out_done);
+keel_status keel_split_qgemm(keel_splitter *s, bool *out_done);
+keel_status keel_split_conv_integer(keel_splitter *s, bool *out_done);
+keel_status keel_split_qlinear_conv(keel_splitter *s, bool *out_done);
+keel_status keel_split_dynamic_quantise(keel_splitter *s, bool *out_done);
 /* Of language models: language.c. */
 keel_status keel_split_skip_norm(keel_splitter *s, bool *out_done);
 keel_status keel_split_grouped(keel_splitter *s, bool *out_done);
@@ -101,6 +117,16 @@ keel_status keel_split_give(keel_splitter *s, uint32_t output, keel_share share,
 /* The node's op with another value of an integer attribute. */
 keel_status keel_split_set_int(keel_splitter *s, const char *name,
                                int64_t value);
+/* A new node for the one at hand.
+ *
+ * out_value  KEEL_ABSENT, or the value that it makes */
+keel_status keel_split_add(keel_splitter *s, const char *domain, const char *op,
+                           const keel_attr *attrs, uint32_t attr_count,
+                           const uint32_t *inputs, uint32_t input_count,
+                           uint32_t *out_value);
+/* A new exchange of all ranks. Fails where nothing may be exchanged. */
+keel_status keel_split_exchange(keel_splitter *s, const char *op,
+                                uint32_t value, uint32_t *out_value);
 /* A constant list of integers. */
 keel_status keel_split_ints(keel_splitter *s, const int64_t *list,
                             int64_t count, uint32_t *out_value);
