@@ -264,6 +264,83 @@ static keel_program *convolved_bytes(void) {
   return finish_program(b);
 }
 
+/* com.microsoft's Attention, which has its projections in it, or QAttention. */
+static keel_program *projected(bool of_bytes) {
+  keel_builder *b = create_builder(context, "projected");
+  const int64_t dims[] = {4, 3, 8}, masked[] = {4, 3};
+  const int32_t mask[] = {1, 1, 0, 1, 0, 1, 1, 1, 1, 0, 1, 1};
+  const uint8_t middle = 128;
+  const float eighth = 0.125F;
+  const keel_attr count = KEEL_INT("num_heads", 4);
+  keel_value one = add_constant(b, KD_F32, 0, NULL, &eighth);
+  keel_value zero = add_constant(b, KD_U8, 0, NULL, &middle);
+  keel_value seen = add_constant(b, KD_I32, 2, masked, mask);
+  keel_value x = keel_builder_input(b, "x", KD_F32, 3, dims);
+  const keel_value plain[] = {x, weights(b, DIMS(8, 24), 1),
+                              weights(b, DIMS(24), 2), seen};
+  const keel_value quantised[] = {
+      op_of(b, "QuantizeLinear", NULL, 0, x, one, zero),
+      bytes(b, DIMS(8, 24), 1),
+      weights(b, DIMS(24), 2),
+      one,
+      scales(b, DIMS(24)),
+      seen,
+      zero,
+      bytes(b, DIMS(24), 3)};
+  keel_value y = of_bytes ? keel_builder_op(b, "com.microsoft::QAttention",
+                                            &count, 1, quantised, 8)
+                          : keel_builder_op(b, "com.microsoft::Attention",
+                                            &count, 1, plain, 4);
+  y = op(b, "MatMul", y, weights(b, DIMS(8, 4), 3));
+  expect_ok(keel_builder_output(b, "y", y));
+  return finish_program(b);
+}
+
+/* Heads that are turned by their positions. */
+static keel_program *turned(const char *name, bool microsoft) {
+  keel_builder *b = create_builder(context, "turned");
+  const int64_t dims[] = {4, 3, 8}, rows[] = {4, 3};
+  const int64_t places[] = {0, 1, 2, 2, 1, 0, 3, 4, 4, 0, 0, 1};
+  const keel_attr count = KEEL_INT("num_heads", 4);
+  keel_value x = keel_builder_input(b, "x", KD_F32, 3, dims);
+  keel_value y = op(b, "MatMul", x, weights(b, DIMS(8, 8), 1));
+  keel_value cosines = weights(b, DIMS(5, 1), 2),
+             sines = weights(b, DIMS(5, 1), 3);
+  keel_value at = add_constant(b, KD_I64, 2, rows, places);
+  const keel_value first[] = {y, cosines, sines, at},
+                   second[] = {y, at, cosines, sines};
+  y = keel_builder_op(b, name, &count, 1, microsoft ? second : first, 4);
+  y = op(b, "MatMul", y, weights(b, DIMS(8, 4), 4));
+  expect_ok(keel_builder_output(b, "y", y));
+  return finish_program(b);
+}
+
+/* com.microsoft's EmbedLayerNormalization: tables and what follows in one op. */
+static keel_program *embedded(void) {
+  keel_builder *b = create_builder(context, "embedded");
+  enum { WORDS = 4096, WIDE = 8 };
+  static float table[WORDS * WIDE];
+  const int64_t dims[] = {4, 6}, rows[] = {WORDS, WIDE};
+  const keel_attr to = KEEL_INT("to", KD_I32);
+  for (int i = 0; i < WORDS * WIDE; i++)
+    table[i] = (float)(i % 11);
+  keel_value x = keel_builder_input(b, "x", KD_F32, 2, dims);
+  keel_value ids = op(b, "Abs", x, KEEL_ABSENT);
+  ids = keel_builder_op(b, "Cast", &to, 1, &ids, 1);
+  const keel_value in[] = {ids,
+                           KEEL_ABSENT,
+                           add_constant(b, KD_F32, 2, rows, table),
+                           weights(b, DIMS(6, 8), 1),
+                           KEEL_ABSENT,
+                           weights(b, DIMS(8), 2),
+                           weights(b, DIMS(8), 3)};
+  keel_value y = KEEL_ABSENT;
+  expect_ok(keel_builder_op_n(b, "com.microsoft::EmbedLayerNormalization", NULL,
+                              0, in, 7, &y, 1));
+  expect_ok(keel_builder_output(b, "y", y));
+  return finish_program(b);
+}
+
 /* A mask of each element of the batch, which all of them are looked up in: made again of the whole
  * input, it is no exchange. */
 static keel_program *masked(void) {
@@ -470,12 +547,23 @@ static void heads_are_shared(void **state) {
   (void)state;
   expect_same(attention(), KEEL_SPLIT_TENSOR, 1e-5F, 1, 2);
   expect_same(attention(), KEEL_SPLIT_DATA, 1e-5F, 1, 0);
+  for (int of_bytes = 0; of_bytes < 2; of_bytes++) {
+    expect_same(projected(of_bytes), KEEL_SPLIT_TENSOR, 1e-5F, 1, 2);
+    expect_same(projected(of_bytes), KEEL_SPLIT_DATA, 1e-5F, 1, 0);
+  }
+  expect_same(turned("RotaryEmbedding", false), KEEL_SPLIT_TENSOR, 0, 1, 2);
+  expect_same(turned("RotaryEmbedding", false), KEEL_SPLIT_DATA, 0, 1, 0);
+  expect_same(turned("com.microsoft::RotaryEmbedding", true), KEEL_SPLIT_TENSOR,
+              0, 1, 2);
+  expect_same(turned("com.microsoft::RotaryEmbedding", true), KEEL_SPLIT_DATA,
+              0, 1, 0);
 }
 
 static void what_is_light_is_made_again(void **state) {
   (void)state;
   expect_same(masked(), KEEL_SPLIT_DATA, 0, 1, 0);
   expect_same(looked_up(), KEEL_SPLIT_TENSOR, 1e-6F, 1, 2);
+  expect_same(embedded(), KEEL_SPLIT_TENSOR, 1e-5F, 1, 2);
   expect_same(picked(), KEEL_SPLIT_TENSOR, 0, 1, 2);
   expect_same(picked(), KEEL_SPLIT_DATA, 0, 1, 0);
 }

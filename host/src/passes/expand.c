@@ -312,6 +312,14 @@ static bool stays(const keel_function *function, keel_device *device,
                 : has_kernel(function->context, schema->domain, schema->name);
 }
 
+static keel_status write_simpler(keel_function *function, uint32_t index,
+                                 void (*write)(keel_expansion *all)) {
+  keel_expansion all = {.function = function, .node = function->nodes[index]};
+  function->nodes[index].dead = true;
+  write(&all);
+  return all.status;
+}
+
 static keel_status visit(keel_function *function, keel_device *device,
                          uint32_t index) {
   const keel_node *node = &function->nodes[index];
@@ -319,19 +327,29 @@ static keel_status visit(keel_function *function, keel_device *device,
   const keel_context *context = function->context;
   void (*write)(keel_expansion *) = function_of(schema);
   if (node->dead || keel_schema_hosted(schema)) return KD_OK;
-  if (write) {
-    if (stays(function, device, node)) return KD_OK;
-    keel_expansion all = {.function = function, .node = *node};
-    function->nodes[index].dead = true;
-    write(&all);
-    return all.status;
-  }
+  if (write)
+    return stays(function, device, node)
+               ? KD_OK
+               : write_simpler(function, index, write);
   if (has_kernel(context, schema->domain, schema->name)) return KD_OK;
   if (!strcmp(schema->name, "Sum") && node->input_count > 1 &&
       has_kernel(context, "ai.onnx", "Add"))
     return expand_sum(function, index);
   const char *body = body_of(context, node);
   return body ? expand(function, index, body) : KD_OK;
+}
+
+keel_status keel_expand_all_of(keel_function *function, const char *domain,
+                               const char *op) {
+  uint32_t count = function->node_count;
+  for (uint32_t i = 0; i < count; i++) {
+    const keel_schema *schema = function->nodes[i].op->schema;
+    if (function->nodes[i].dead || strcmp(schema->name, op) != 0 ||
+        strcmp(schema->domain, domain) != 0)
+      continue;
+    KEEL_TRY(write_simpler(function, i, function_of(schema)));
+  }
+  return KD_OK;
 }
 
 static keel_status visit_all(keel_function *function, keel_device *device) {

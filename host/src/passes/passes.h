@@ -132,6 +132,10 @@ bool keel_pass_activation(const keel_function *function, const keel_uses *uses,
  * or NULL. */
 keel_status keel_pass_expand(keel_function *function, keel_device *device);
 
+/* Replaces ops of one name by simpler ones, whatever kernels there are; types are not inferred. */
+keel_status keel_expand_all_of(keel_function *function, const char *domain,
+                               const char *op);
+
 /* Removes no-ops (x * 1, a Transpose and its inverse) and replaces expensive ops by cheaper
  * ones, without changing any result. */
 keel_status keel_pass_algebra(keel_function *function);

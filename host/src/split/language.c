@@ -143,6 +143,147 @@ keel_status keel_split_attention(keel_splitter *s, bool *out_done) {
   return give_attention(s, axis, place, out_done);
 }
 
+/* ---- attention with its projections ----------------------------------------------------------- */
+
+/* Where com.microsoft's Attention and QAttention have their inputs; 0: nowhere. */
+typedef struct projected {
+  uint32_t mask, past, scores; /* what is added to scores */
+  uint32_t per_column;         /* bits: those of the weights' columns */
+} projected;
+
+/* Each is one number, or a constant list that has the weights' columns. */
+static bool has_columns(const keel_splitter *s, const projected *p,
+                        int64_t columns) {
+  for (uint32_t i = 1; i < s->node.input_count; i++) {
+    const keel_tensor *list = keel_split_constant(s, i);
+    if (!(p->per_column >> i & 1) || !is_given(s, i)) continue;
+    if (!list || (list->type->elements != 1 &&
+                  (!list->type->rank ||
+                   list->type->dims[list->type->rank - 1] != columns)))
+      return false;
+  }
+  return true;
+}
+
+static keel_status take_projection(keel_splitter *s, uint32_t input) {
+  const keel_type *type = keel_split_type(s, input);
+  return !type || type->elements == 1
+             ? keel_split_take_whole(s, input)
+             : keel_split_take_part_of_each(s, input, type->rank - 1, 3);
+}
+
+/* Columns of a rank's heads, of queries, of keys and of values. */
+static keel_status project_heads(keel_splitter *s, const projected *p,
+                                 bool *out_done) {
+  const keel_tensor *weights = keel_split_constant(s, 1);
+  const int64_t *sizes = NULL;
+  int64_t columns =
+      weights && weights->type->rank == 2 ? weights->type->dims[1] : 0;
+  if (!columns || columns % 3 || !shares_heads(s, "num_heads", "num_heads") ||
+      keel_attr_ints(s->node.op, "qkv_hidden_sizes", &sizes) > 0 ||
+      !has_columns(s, p, columns))
+    return KD_OK;
+  for (uint32_t i = 0; i < s->node.input_count; i++) {
+    if (p->per_column >> i & 1)
+      KEEL_TRY(take_projection(s, i));
+    else if (i && i == p->past)
+      KEEL_TRY(keel_split_take_part(s, i, 2));
+    else if (i && i == p->scores)
+      KEEL_TRY(take_along(s, i, 1));
+    else
+      KEEL_TRY(keel_split_take_whole(s, i));
+  }
+  KEEL_TRY(set_heads(s, "num_heads"));
+  return give_attention(s, 2, 2, out_done);
+}
+
+static keel_status project_batch(keel_splitter *s, const projected *p,
+                                 bool *out_done) {
+  const keel_type *x = keel_split_type(s, 0);
+  const keel_type *mask = p->mask ? keel_split_type(s, p->mask) : NULL;
+  /* lists of the keys' ends and starts are one behind the other */
+  if (is_given(s, p->mask) &&
+      (!mask || !mask->rank || mask->dims[0] != x->dims[0]))
+    return KD_OK;
+  for (uint32_t i = 1; i < s->node.input_count; i++) {
+    if (i == p->mask || i == p->scores)
+      KEEL_TRY(take_along(s, i, 0));
+    else if (i == p->past)
+      KEEL_TRY(keel_split_take_part(s, i, 1));
+    else
+      KEEL_TRY(keel_split_take_whole(s, i));
+  }
+  return give_attention(s, 0, 1, out_done);
+}
+
+static keel_status project(keel_splitter *s, const projected *p,
+                           bool *out_done) {
+  const keel_type *x = keel_split_type(s, 0);
+  uint32_t axis = 0;
+  if (!x || x->rank != 3 || s->node.output_count > 2) return KD_OK;
+  bool split = keel_split_is_part(s, 0, &axis);
+  if (split && !axis) return project_batch(s, p, out_done);
+  return s->params->kind == KEEL_SPLIT_TENSOR ? project_heads(s, p, out_done)
+                                              : KD_OK;
+}
+
+keel_status keel_split_projected(keel_splitter *s, bool *out_done) {
+  static const projected here = {
+      .mask = 3, .past = 4, .scores = 5, .per_column = 1 << 1 | 1 << 2};
+  return project(s, &here, out_done);
+}
+
+keel_status keel_split_quantised_projected(keel_splitter *s, bool *out_done) {
+  static const projected here = {
+      .mask = 5, .past = 8, .per_column = 1 << 1 | 1 << 2 | 1 << 4 | 1 << 7};
+  return project(s, &here, out_done);
+}
+
+/* ---- positions ------------------------------------------------------------------------------- */
+
+/* Rows of a rank's batch, or its heads: the second of four dimensions, or whole ones in the last of
+ * three. caches: of cosines; those of sines are behind it. */
+static keel_status turn_positions(keel_splitter *s, uint32_t caches,
+                                  uint32_t positions, bool *out_done) {
+  const keel_type *x = keel_split_type(s, 0);
+  const keel_type *cache = keel_split_type(s, caches);
+  uint32_t axis = 0;
+  if (!x || !cache || !cache->rank || !keel_split_is_part(s, 0, &axis) ||
+      x->rank < 3 || x->rank > 4 ||
+      (is_given(s, positions) && !keel_split_type(s, positions)))
+    return KD_OK;
+  if (axis && axis != (x->rank == 4 ? 1 : 2)) return KD_OK;
+  int64_t heads = keel_attr_int(s->node.op, "num_heads", 0);
+  bool flat = axis == 2, counted = flat && heads > 0;
+  int64_t size = 2 * cache->dims[cache->rank - 1];
+  if ((counted && !keel_split_divides(s, heads)) ||
+      (flat && !counted &&
+       (!size || x->dims[2] % size ||
+        !keel_split_divides(s, x->dims[2] / size))))
+    return KD_OK;
+  for (uint32_t i = 1; i < s->node.input_count; i++) {
+    const keel_type *type = keel_split_type(s, i);
+    bool of_batch =
+        i == positions ? type && type->rank == 2 : type && type->rank == 3;
+    KEEL_TRY(!axis && of_batch ? take_along(s, i, 0)
+                               : keel_split_take_whole(s, i));
+  }
+  if (counted) KEEL_TRY(set_heads(s, "num_heads"));
+  *out_done = true;
+  return keel_split_give(s, 0, KEEL_SHARE_PART, axis);
+}
+
+keel_status keel_split_rotary(keel_splitter *s, bool *out_done) {
+  return turn_positions(s, 1, 3, out_done);
+}
+
+/* com.microsoft's. */
+keel_status keel_split_microsoft_rotary(keel_splitter *s, bool *out_done) {
+  return keel_attr_int(s->node.op, "is_packed_batching", 0)
+             ? KD_OK
+             : turn_positions(s, 2, 1, out_done);
+}
+
 /* ---- products by weights in few bits -------------------------------------------------------- */
 
 /* com.microsoft's MatMulNBits: B has rows of columns, each in blocks that have a scale. */

@@ -271,6 +271,7 @@ static const struct {
     {"LayerNormalization", behind},
     {"RMSNormalization", behind},
     {"Attention", keel_split_attention},
+    {"RotaryEmbedding", keel_split_rotary},
     {"SimplifiedLayerNormalization", behind},
     {"ArgMax", keel_split_arg},
     {"ArgMin", keel_split_arg},
@@ -325,6 +326,7 @@ static const struct {
   const char *op;
   keel_split_rule rule;
 } microsoft[] = {
+    {"Attention", keel_split_projected},
     {"BiasGelu", broadcast},
     {"DynamicQuantizeMatMul", keel_split_dynamic_matmul},
     {"FastGelu", broadcast},
@@ -333,6 +335,7 @@ static const struct {
     {"MatMulIntegerToFloat", keel_split_matmul_to_float},
     {"MatMulNBits", keel_split_few_bits},
     {"MultiHeadAttention", keel_split_multi_head},
+    {"QAttention", keel_split_quantised_projected},
     {"QGemm", keel_split_qgemm},
     {"QLinearAdd", broadcast},
     {"QLinearAveragePool", pool},
@@ -341,6 +344,7 @@ static const struct {
     {"QLinearMul", broadcast},
     {"QLinearSigmoid", unary},
     {"QuickGelu", unary},
+    {"RotaryEmbedding", keel_split_microsoft_rotary},
     {"SkipLayerNormalization", keel_split_skip_norm},
     {"SkipSimplifiedLayerNormalization", keel_split_skip_norm},
 };

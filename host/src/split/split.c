@@ -179,9 +179,10 @@ static keel_status whole_of(keel_splitter *s, uint32_t value,
   return KD_OK;
 }
 
-/* Copies a rank's part of a tensor in host memory along an axis. */
-static keel_status cut(const keel_splitter *s, keel_tensor *from, uint32_t axis,
-                       keel_tensor **out_tensor) {
+/* Copies a rank's part of each of some pieces of a tensor along an axis. */
+static keel_status cut_each(const keel_splitter *s, keel_tensor *from,
+                            uint32_t axis, uint32_t pieces,
+                            keel_tensor **out_tensor) {
   const keel_type *type = from->type;
   int64_t dims[KD_MAX_RANK];
   memcpy(dims, type->dims, type->rank * sizeof *dims);
@@ -193,6 +194,8 @@ static keel_status cut(const keel_splitter *s, keel_tensor *from, uint32_t axis,
   uint64_t inner = kd_dtype_size(type->dtype), outer = 1;
   for (uint32_t i = 0; i < type->rank; i++)
     *(i < axis ? &outer : &inner) *= (uint64_t)dims[i];
+  outer *= pieces;
+  inner /= pieces;
   for (uint64_t i = 0; i < outer && status == KD_OK && inner; i++)
     memcpy((char *)(*out_tensor)->data + i * inner,
            (const char *)here->data +
@@ -200,6 +203,11 @@ static keel_status cut(const keel_splitter *s, keel_tensor *from, uint32_t axis,
            inner);
   keel_tensor_release(here);
   return status;
+}
+
+static keel_status cut(const keel_splitter *s, keel_tensor *from, uint32_t axis,
+                       keel_tensor **out_tensor) {
+  return cut_each(s, from, axis, 1, out_tensor);
 }
 
 /* The node that makes a value of weights in few bits, which are a constant; or NULL. */
@@ -370,6 +378,17 @@ keel_status keel_split_take_part(keel_splitter *s, uint32_t input,
   uint32_t value = input_of(s, input);
   if (value >= s->count) return KD_OK;
   KEEL_TRY(part_of(s, value, axis, &value));
+  keel_split_take(s, input, value);
+  return KD_OK;
+}
+
+keel_status keel_split_take_part_of_each(keel_splitter *s, uint32_t input,
+                                         uint32_t axis, uint32_t pieces) {
+  keel_tensor *from = s->function->values[s->node.inputs[input]].constant;
+  keel_tensor *made = NULL;
+  uint32_t value = KEEL_ABSENT;
+  KEEL_TRY(cut_each(s, from, axis, pieces, &made));
+  KEEL_TRY(add_constant(s, made, &value));
   keel_split_take(s, input, value);
   return KD_OK;
 }
@@ -721,6 +740,9 @@ static keel_status prepare(keel_program *to, const keel_split_params *params) {
       .cancellation = &never,
       .sizes_only = true}; /* weights in few bits stay as they are */
   KEEL_TRY(fix_sizes(to->main, params));
+  /* its tables, of which each rank shall have a part */
+  KEEL_TRY(
+      keel_expand_all_of(to->main, "com.microsoft", "EmbedLayerNormalization"));
   KEEL_TRY(keel_function_sort(to->main));
   KEEL_TRY(keel_function_types(to->main));
   /* sizes that a model computes become constants */

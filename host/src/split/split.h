@@ -72,6 +72,10 @@ keel_status keel_split_grouped(keel_splitter *s, bool *out_done);
 keel_status keel_split_multi_head(keel_splitter *s, bool *out_done);
 keel_status keel_split_attention(keel_splitter *s, bool *out_done);
 keel_status keel_split_few_bits(keel_splitter *s, bool *out_done);
+keel_status keel_split_projected(keel_splitter *s, bool *out_done);
+keel_status keel_split_quantised_projected(keel_splitter *s, bool *out_done);
+keel_status keel_split_rotary(keel_splitter *s, bool *out_done);
+keel_status keel_split_microsoft_rotary(keel_splitter *s, bool *out_done);
 /* Along one axis or several, and not along others: beside.c. */
 keel_status keel_split_beside(keel_splitter *s, bool *out_done);
 keel_status keel_split_beside_axes(keel_splitter *s, bool *out_done);
@@ -108,6 +112,9 @@ bool keel_split_by_annotations(const keel_splitter *s);
 keel_status keel_split_take_whole(keel_splitter *s, uint32_t input);
 keel_status keel_split_take_part(keel_splitter *s, uint32_t input,
                                  uint32_t axis);
+/* A constant of so many pieces along an axis: a part of each, one behind the other. */
+keel_status keel_split_take_part_of_each(keel_splitter *s, uint32_t input,
+                                         uint32_t axis, uint32_t pieces);
 /* A constant that is added once, by rank 0: zeros for the others. */
 keel_status keel_split_take_once(keel_splitter *s, uint32_t input);
 /* Another value. */
