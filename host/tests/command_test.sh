@@ -295,6 +295,11 @@ named=$(dirname "$0")/data/v2.mlir
 expect 0 "f32[4,3,1]" "$keel" run "$named" --dim batch=4
 expect 2 'inputs have "batch"' "$keel" run "$named" --dim channels=4
 expect 2 "is not NAME=SIZE" "$keel" run "$named" --dim batch=99999999999999999999
+expect 2 'inputs have "batch"' "$keel" compile "$named" --np 2 --split data --dim Batch=4 \
+  -o "$scratch/named"
+expect 2 "dim is for --split" "$keel" compile "$named" --dim batch=4 -o "$scratch/named"
+expect 0 "named.1: " "$keel" compile "$named" --np 2 --split data --dim batch=4 --dim batch=3 \
+  -o "$scratch/named"
 expect 1 "keel:" "$keel" run "$named" --dim batch=9223372036854775807
 expect 1 "keel:" "$keel" run "$named" --shape x=3000000000x3x3000000000
 expect 0 "f32[0,3,1]" "$keel" run "$named" --dim batch=0

@@ -14,8 +14,6 @@ typedef struct arguments {
   uint64_t ranks, parts;
   double bytes_as;
   word_list places, skips, dims;
-  uint64_t used_dims;   /* bits: values of --dim that a split has used */
-  char open_names[512]; /* of open dimensions that it has asked for */
 } arguments;
 
 static arguments given = {.common = {.command = "compile", .runs = true}};
@@ -190,46 +188,23 @@ static keel_status make(arguments *all, keel_context *context,
 
 static int64_t split_size(void *context, const char *input, uint32_t axis,
                           const char *symbol) {
-  arguments *all = context;
-  char quoted[256];
+  int64_t size = parting_size(context, symbol);
   (void)input;
   (void)axis;
-  if (!symbol) return 1;
-  snprintf(quoted, sizeof quoted, " \"%s\"", symbol);
-  size_t size = strlen(all->open_names);
-  if (!strstr(all->open_names, quoted))
-    snprintf(all->open_names + size, sizeof all->open_names - size, "%s",
-             quoted);
-  for (uint32_t i = 0; i < all->dims.count && i < 64; i++)
-    if (size_for(all->dims.words[i], symbol) >= 0) {
-      all->used_dims |= UINT64_C(1) << i;
-      return size_for(all->dims.words[i], symbol);
-    }
-  return 1;
+  return size < 0 ? 1 : size;
 }
 
-/* A rank's program; returns 0, or the command's status. Each --dim is the name of a dimension that
- * the split has asked for, and a size. */
-static int split(arguments *all, keel_program *model,
-                 const keel_split_params *params, keel_program **out_own,
-                 keel_split_facts *out_facts) {
-  if (keel_program_split(model, params, out_own, out_facts) != KD_OK) {
-    progress_end();
-    return complain();
-  }
-  for (uint32_t i = 0; i < all->dims.count; i++) {
-    if (i < 64 && all->used_dims >> i & 1) continue;
-    progress_end();
-    fprintf(stderr,
-            "keel compile: --dim %s is not NAME=SIZE of an open dimension; the"
-            " model's inputs have%s\n",
-            all->dims.words[i],
-            *all->open_names ? all->open_names : " none that has a name");
-    keel_program_release(*out_own);
-    *out_own = NULL;
-    return EXIT_USAGE;
-  }
-  return 0;
+/* A rank's program; returns 0, or the command's status. */
+static int split(keel_program *model, const keel_split_params *params,
+                 keel_program **out_own, keel_split_facts *out_facts) {
+  const parting_dims *dims = params->size_context;
+  keel_status status = keel_program_split(model, params, out_own, out_facts);
+  bool known = parting_knows(dims, "compile", status);
+  if (known && status == KD_OK) return 0;
+  progress_end();
+  keel_program_release(*out_own);
+  *out_own = NULL;
+  return known ? complain() : EXIT_USAGE;
 }
 
 /* One rank's program, in a file of its own. */
@@ -240,7 +215,7 @@ static int write_rank(arguments *all, keel_context *context,
   char path[4096];
   double from = now();
   snprintf(path, sizeof path, "%s.%u", all->output, (unsigned)params->rank);
-  int result = split(all, model, params, &own, &facts);
+  int result = split(model, params, &own, &facts);
   if (result) return result;
   keel_status status = make(all, context, own, &made);
   if (status == KD_OK)
@@ -286,7 +261,7 @@ static int trace_rank(arguments *all, keel_context *context,
   keel_split_facts facts;
   uint32_t end = params->rank + alike_ranks(params);
   progress("splitting %s", all->model);
-  int result = split(all, model, params, &own, &facts);
+  int result = split(model, params, &own, &facts);
   progress_end();
   if (!result) result = trace_program(all, context, own, params->rank, end);
   if (!result)
@@ -300,12 +275,13 @@ static int trace_rank(arguments *all, keel_context *context,
 
 static int write_ranks(arguments *all, keel_context *context,
                        keel_program *model) {
+  parting_dims dims = {.given = &all->dims};
   keel_split_params params = {.struct_size = sizeof params,
                               .kind = (uint32_t)parting_kind(all->split),
                               .parts = (uint32_t)all->parts,
                               .size = (uint32_t)all->ranks,
                               .size_of = split_size,
-                              .size_context = all};
+                              .size_context = &dims};
   int result = 0;
   while (all->trace && params.rank < params.size && !result)
     result = trace_rank(all, context, model, &params);

@@ -24,6 +24,42 @@ int parting_check(const char *command, const char *split, uint64_t parts) {
   return -1;
 }
 
+static void note_name(parting_dims *dims, const char *symbol) {
+  char quoted[256];
+  size_t size = strlen(dims->names);
+  snprintf(quoted, sizeof quoted, " \"%s\"", symbol);
+  if (!strstr(dims->names, quoted))
+    snprintf(dims->names + size, sizeof dims->names - size, "%s", quoted);
+}
+
+int64_t parting_size(parting_dims *dims, const char *symbol) {
+  int64_t first = -1;
+  if (!symbol) return -1;
+  note_name(dims, symbol);
+  for (uint32_t i = 0; i < dims->given->count; i++) {
+    int64_t size = size_for(dims->given->words[i], symbol);
+    dims->used[i] |= size >= 0;
+    if (first < 0) first = size;
+  }
+  return first;
+}
+
+bool parting_knows(const parting_dims *dims, const char *command,
+                   keel_status status) {
+  bool asked = status == KD_OK || *dims->names;
+  for (uint32_t i = 0; i < dims->given->count && asked; i++)
+    if (!dims->used[i]) {
+      progress_end();
+      fprintf(stderr,
+              "keel %s: --dim %s is not NAME=SIZE of an open dimension; the"
+              " model's inputs have%s\n",
+              command, dims->given->words[i],
+              *dims->names ? dims->names : " none that has a name");
+      return false;
+    }
+  return true;
+}
+
 /* A rank's speed, and the kind of its device. */
 typedef struct measured {
   keel_split_speed speed;

@@ -14,6 +14,22 @@ int parting_kind(const char *word);
  * reported. */
 int parting_check(const char *command, const char *split, uint64_t parts);
 
+/* What --dim gives, of which a split asks. */
+typedef struct parting_dims {
+  const word_list *given;
+  bool used[WORDS_MOST];
+  char names
+      [512]; /* of dimensions that it has asked for, each in quotes behind a space */
+} parting_dims;
+
+/* The size of an open dimension, or -1; of several for one name the first. */
+int64_t parting_size(parting_dims *dims, const char *symbol);
+
+/* Whether a split, which returned `status`, has asked for each; if not, it is said which is no
+ * dimension's. True, too, if it failed before it asked for any. */
+bool parting_knows(const parting_dims *dims, const char *command,
+                   keel_status status);
+
 /* How fast the ranks are: these devices, or, of a link, each rank's own. Those of one kind of
  * device count as equally fast. The caller frees them; NULL: that failed, which was reported. */
 keel_split_speed *parting_speeds(keel_link *link, keel_device *const *devices,

@@ -27,7 +27,6 @@ typedef struct run_session {
   keel_device *device;    /* the one asked for, or NULL */
   several several;        /* devices that are ranks */
   keel_split_facts facts; /* of a model that is split */
-  uint64_t split_dims;    /* bits: values of --dim that it has used */
   uint64_t traced_from;   /* CLOCK_MONOTONIC, nanoseconds */
   keel_program *program;
   keel_plan *plan;

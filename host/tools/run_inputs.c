@@ -92,14 +92,12 @@ static bool is_dim(const run_session *run, const char *word, char *names,
   return known;
 }
 
-/* Each --dim is the name of a dimension, and a size. A split has made them known, and has seen
- * which there are. */
+/* Each --dim is the name of a dimension, and a size. A split has made them known, and has looked
+ * itself. */
 static bool check_dims(const run_arguments *all, const run_session *run) {
-  for (uint32_t i = 0; i < all->dims.count; i++) {
+  for (uint32_t i = 0; i < all->dims.count && !all->split; i++) {
     char there[512] = "";
-    if (run->split_dims >> i & 1 ||
-        is_dim(run, all->dims.words[i], there, sizeof there))
-      continue;
+    if (is_dim(run, all->dims.words[i], there, sizeof there)) continue;
     fprintf(stderr,
             "keel run: --dim %s is not NAME=SIZE of an open dimension; the"
             " model's inputs have%s\n",

@@ -5,6 +5,7 @@
 typedef struct sizes {
   const run_arguments *all;
   run_session *run;
+  parting_dims dims;
 } sizes;
 
 /* The file that is given for a program's input: by its name, or in its turn. NULL: none is. */
@@ -55,15 +56,10 @@ static int64_t size_in_file(const sizes *asked, const char *input,
 /* As --dim has it, or else --shape, or the input's file; else 1. */
 static int64_t split_size(void *context, const char *input, uint32_t axis,
                           const char *symbol) {
-  const sizes *asked = context;
-  const word_list *dims = &asked->all->dims;
+  sizes *asked = context;
   uint32_t rank = 0;
-  int64_t shape[16];
-  for (uint32_t i = 0; symbol && i < dims->count && i < 64; i++)
-    if (size_for(dims->words[i], symbol) >= 0) {
-      asked->run->split_dims |= UINT64_C(1) << i;
-      return size_for(dims->words[i], symbol);
-    }
+  int64_t shape[16], given = parting_size(&asked->dims, symbol);
+  if (given >= 0) return given;
   if (run_given_shape(asked->all, input, &rank, shape) && axis < rank)
     return shape[axis];
   int64_t size = size_in_file(asked, input, axis);
@@ -96,11 +92,12 @@ static int find_speeds(const run_session *run, keel_split_params *params,
 
 /* Each rank gets its program in place of the whole one. Returns 0, or the exit status. */
 int run_split(const run_arguments *all, run_session *run) {
+  sizes asked = {all, run, {.given = &all->dims}};
   keel_split_params params = {.struct_size = sizeof params,
                               .kind = (uint32_t)parting_kind(all->split),
                               .parts = (uint32_t)all->parts,
                               .size_of = split_size,
-                              .size_context = &(sizes){all, run}};
+                              .size_context = &asked};
   keel_program *whole = run->program, *own = NULL;
   keel_split_speed *speeds = NULL;
   uint32_t rank = 0;
@@ -117,6 +114,10 @@ int run_split(const run_arguments *all, run_session *run) {
   if (status == KD_OK)
     status = keel_program_split(whole, &params, &own, &run->facts);
   free(speeds);
+  if (!parting_knows(&asked.dims, "run", status)) {
+    keel_program_release(own);
+    return EXIT_USAGE;
+  }
   if (status != KD_OK) return run_fail_or_widen(run, status);
   keel_program_release(whole);
   run->program = own;
