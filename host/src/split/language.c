@@ -221,6 +221,8 @@ static keel_status project(keel_splitter *s, const projected *p,
   const keel_type *x = keel_split_type(s, 0);
   uint32_t axis = 0;
   if (!x || x->rank != 3 || s->node.output_count > 2) return KD_OK;
+  for (uint32_t i = 1; i < s->node.input_count; i++)
+    if (is_given(s, i) && !keel_split_type(s, i)) return KD_OK;
   bool split = keel_split_is_part(s, 0, &axis);
   if (split && !axis) return project_batch(s, p, out_done);
   return s->params->kind == KEEL_SPLIT_TENSOR ? project_heads(s, p, out_done)

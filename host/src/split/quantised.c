@@ -139,7 +139,7 @@ keel_status keel_split_qgemm(keel_splitter *s, bool *out_done) {
                               .one = 1 << 1 | 1 << 2 | 1 << 7 | 1 << 8,
                               .per_column = 1 << 4 | 1 << 5 | 1 << 6};
   const keel_type *b = keel_split_type(s, 3), *c = keel_split_type(s, 6);
-  bool of_rows = c && c->rank == 2 && c->dims[0] > 1;
+  bool of_rows = is_given(s, 6) && (!c || (c->rank == 2 && c->dims[0] > 1));
   if (keel_attr_int(s->node.op, "transA", 0) || !b || b->rank != 2 || of_rows ||
       !keel_split_is_weight(s, 3))
     return KD_OK;
@@ -207,41 +207,67 @@ keel_status keel_split_qlinear_conv(keel_splitter *s, bool *out_done) {
 
 /* ---- DynamicQuantizeLinear ------------------------------------------------------------------- */
 
-/* The largest and the smallest number of a rank's part. */
+/* The largest and the smallest number of a rank's part, as a list. NaNs count as 0, which each range
+ * has. */
 static keel_status range_of(keel_splitter *s, uint32_t value,
                             uint32_t *out_range) {
   const int64_t any = -1;
+  const float nothing = 0;
   const keel_attr keep = KEEL_INT("keepdims", 1), axis = KEEL_INT("axis", 0);
+  keel_tensor *zero = NULL;
   uint32_t flat[2] = {value}, ends[2] = {KEEL_ABSENT, KEEL_ABSENT};
-  uint32_t list = KEEL_ABSENT;
+  uint32_t list = KEEL_ABSENT, chosen[3] = {KEEL_ABSENT}, number = KEEL_ABSENT;
+  KEEL_TRY(keel_tensor_create(s->function->context, KD_F32, 0, NULL, &nothing,
+                              &zero));
+  chosen[1] = keel_function_constant(s->function, "", zero);
+  keel_tensor_release(zero);
+  if (chosen[1] == KEEL_ABSENT) return KD_OUT_OF_MEMORY;
   KEEL_TRY(keel_split_ints(s, &any, 1, &flat[1]));
   KEEL_TRY(keel_split_add(s, "", "Reshape", NULL, 0, flat, 2, &list));
-  KEEL_TRY(keel_split_add(s, "", "ReduceMax", &keep, 1, &list, 1, &ends[0]));
-  KEEL_TRY(keel_split_add(s, "", "ReduceMin", &keep, 1, &list, 1, &ends[1]));
+  KEEL_TRY(keel_split_add(s, "", "IsNaN", NULL, 0, &list, 1, &chosen[0]));
+  chosen[2] = list;
+  KEEL_TRY(keel_split_add(s, "", "Where", NULL, 0, chosen, 3, &number));
+  KEEL_TRY(keel_split_add(s, "", "ReduceMax", &keep, 1, &number, 1, &ends[0]));
+  KEEL_TRY(keel_split_add(s, "", "ReduceMin", &keep, 1, &number, 1, &ends[1]));
   *out_range = KEEL_ABSENT;
   return keel_split_add(s, "", "Concat", &axis, 1, ends, 2, out_range);
+}
+
+/* Gives the node three outputs, of which the first is a new value; out_outputs: those that it had,
+ * and new ones in place of what was left out. */
+static keel_status give_outputs(keel_splitter *s, uint32_t *out_outputs) {
+  keel_function *f = s->function;
+  uint32_t *made = keel_arena_take(f->arena, 3 * sizeof *made);
+  if (!made) return KD_OUT_OF_MEMORY;
+  for (uint32_t i = 0; i < 3; i++) {
+    bool given = i < s->node.output_count;
+    out_outputs[i] = given ? s->node.outputs[i] : KEEL_ABSENT;
+    made[i] = i ? out_outputs[i] : KEEL_ABSENT;
+    if (made[i] != KEEL_ABSENT) continue;
+    made[i] = keel_function_value(f, "");
+    if (made[i] == KEEL_ABSENT) return KD_OUT_OF_MEMORY;
+    f->values[made[i]].producer = s->index;
+    if (i) out_outputs[i] = made[i];
+  }
+  f->nodes[s->index].outputs = made;
+  f->nodes[s->index].output_count = 3;
+  return KD_OK;
 }
 
 /* The scale and the zero point are those of all ranks' ends, which are few; with them each
  * quantises its part. */
 keel_status keel_split_dynamic_quantise(keel_splitter *s, bool *out_done) {
-  keel_function *f = s->function;
-  uint32_t axis = 0, own = KEEL_ABSENT, all = KEEL_ABSENT;
-  if (!keel_split_is_part(s, 0, &axis)) return KD_OK;
-  uint32_t *outputs =
-      keel_arena_copy_bytes(f->arena, s->node.outputs, 3 * sizeof *outputs);
-  if (!outputs) return KD_OUT_OF_MEMORY;
-  uint32_t quantised = outputs[0];
-  const uint32_t inputs[] = {s->node.inputs[0], outputs[1], outputs[2]};
-  KEEL_TRY(range_of(s, inputs[0], &own));
+  const keel_type *type = keel_split_type(s, 0);
+  uint32_t axis = 0, own = KEEL_ABSENT, all = KEEL_ABSENT, outputs[3];
+  if (!keel_split_is_part(s, 0, &axis) || !type->elements) return KD_OK;
+  uint32_t part = s->node.inputs[0];
+  KEEL_TRY(range_of(s, part, &own));
   KEEL_TRY(keel_split_exchange(s, "AllGather", own, &all));
-  outputs[0] = keel_function_value(f, "");
-  if (outputs[0] == KEEL_ABSENT) return KD_OUT_OF_MEMORY;
-  f->values[outputs[0]].producer = s->index;
   keel_split_take(s, 0, all);
-  f->nodes[s->index].outputs = outputs;
+  KEEL_TRY(give_outputs(s, outputs));
+  const uint32_t inputs[] = {part, outputs[1], outputs[2]};
   KEEL_TRY(
-      keel_split_add(s, "", "QuantizeLinear", NULL, 0, inputs, 3, &quantised));
+      keel_split_add(s, "", "QuantizeLinear", NULL, 0, inputs, 3, &outputs[0]));
   *out_done = true;
   return keel_split_give(s, 0, KEEL_SHARE_PART, axis);
 }

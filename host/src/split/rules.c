@@ -149,6 +149,8 @@ static keel_status pool(keel_splitter *s, bool *out_done) {
   if (!keel_split_is_part(s, 0, &axis) || axis > 1 ||
       s->node.output_count > 1 || keel_attr_int(s->node.op, "channels_last", 0))
     return KD_OK;
+  for (uint32_t i = 1; i < s->node.input_count; i++)
+    KEEL_TRY(keel_split_take_whole(s, i)); /* scales and zero points */
   *out_done = true;
   return keel_split_give(s, 0, KEEL_SHARE_PART, axis);
 }

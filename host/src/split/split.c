@@ -106,7 +106,7 @@ static keel_status gather(keel_splitter *s, uint32_t value, uint32_t axis,
 static bool is_product(const keel_node *node) {
   const char *name = node->op->schema->name;
   return strstr(name, "MatMul") || strstr(name, "Conv") ||
-         strstr(name, "Attention") || !strcmp(name, "Gemm") ||
+         strstr(name, "Attention") || strstr(name, "Gemm") ||
          !strcmp(name, "Einsum");
 }
 
@@ -162,11 +162,64 @@ static keel_status compute_again(keel_splitter *s, uint32_t value) {
   return keel_function_infer(s->function, made);
 }
 
+/* ---- weights that are copied later ------------------------------------------------------------- */
+
+static const keel_split_later *later_of(const keel_splitter *s,
+                                        uint32_t value) {
+  const keel_split_later *at = s->later;
+  while (at && at->value != value)
+    at = at->next;
+  return at;
+}
+
+keel_status keel_split_copy_block(keel_tensor *whole,
+                                  const keel_split_block *block,
+                                  keel_tensor **out_tensor) {
+  const keel_type *type = whole->type;
+  const int64_t dims[] = {block->to[0] - block->from[0],
+                          block->to[1] - block->from[1]};
+  keel_tensor *here = NULL;
+  KEEL_TRY(keel_tensor_to_host(whole, &here));
+  keel_status status =
+      keel_tensor_create(whole->context, type->dtype, type->rank,
+                         dims + (2 - type->rank), NULL, out_tensor);
+  uint64_t size = kd_dtype_size(type->dtype);
+  uint64_t row = (uint64_t)type->dims[type->rank - 1] * size;
+  for (int64_t i = 0; i < dims[0] && status == KD_OK; i++)
+    memcpy((char *)(*out_tensor)->data + (uint64_t)(i * dims[1]) * size,
+           (const char *)here->data + (uint64_t)(block->from[0] + i) * row +
+               (uint64_t)block->from[1] * size,
+           (uint64_t)dims[1] * size);
+  keel_tensor_release(here);
+  return status;
+}
+
+/* The rank's part of such weights. */
+static keel_status copy_part(keel_splitter *s, const keel_split_later *from,
+                             uint32_t axis, uint32_t *out_value) {
+  keel_split_block block = from->block;
+  keel_tensor *made = NULL;
+  int64_t each = (block.to[axis] - block.from[axis]) / s->params->size;
+  block.from[axis] += each * s->params->rank;
+  block.to[axis] = block.from[axis] + each;
+  KEEL_TRY(keel_split_copy_block(from->whole, &block, &made));
+  return add_constant(s, made, out_value);
+}
+
+/* Some op needs all of them. */
+static keel_status copy_now(keel_splitter *s, uint32_t value) {
+  const keel_split_later *from = later_of(s, value);
+  keel_tensor **to = &s->function->values[value].constant;
+  return !from || *to ? KD_OK
+                      : keel_split_copy_block(from->whole, &from->block, to);
+}
+
 /* A value of the function as it was, as a whole. */
 static keel_status whole_of(keel_splitter *s, uint32_t value,
                             uint32_t *out_value) {
   keel_shared *at = &s->values[value];
   uint32_t nodes = AGAIN_NODES;
+  KEEL_TRY(copy_now(s, value));
   if (at->share == KEEL_SHARE_WHOLE) at->whole = value;
   if (at->whole == KEEL_ABSENT && at->share == KEEL_SHARE_PART &&
       is_light(s, value, &nodes))
@@ -291,6 +344,8 @@ static keel_status part_of(keel_splitter *s, uint32_t value, uint32_t axis,
         kd_dtype_size(constant->type->dtype)) {
       KEEL_TRY(cut(s, constant, axis, &made));
       KEEL_TRY(add_constant(s, made, &at->part));
+    } else if (later_of(s, value)) {
+      KEEL_TRY(copy_part(s, later_of(s, value), axis, &at->part));
     } else if (unpacks(s, value)) {
       KEEL_TRY(unpack_part(s, unpacks(s, value), axis, &at->part));
     } else {
@@ -341,7 +396,7 @@ const keel_tensor *keel_split_constant(const keel_splitter *s, uint32_t input) {
 bool keel_split_is_weight(const keel_splitter *s, uint32_t input) {
   uint32_t value = input_of(s, input);
   return keel_split_constant(s, input) ||
-         (value < s->count && unpacks(s, value));
+         (value < s->count && (unpacks(s, value) || later_of(s, value)));
 }
 
 bool keel_split_is_part(const keel_splitter *s, uint32_t input,
@@ -516,7 +571,7 @@ static void begin_values(keel_splitter *s) {
                       .whole = KEEL_ABSENT,
                       .part = KEEL_ABSENT,
                       .wanted = KEEL_ABSENT};
-    if (s->function->values[i].constant && type)
+    if (type && (s->function->values[i].constant || later_of(s, i)))
       s->facts.weights += type->bytes;
   }
 }
@@ -638,6 +693,8 @@ static keel_status remember(keel_splitter *s) {
 static void drop_splitter(keel_splitter *s) {
   for (uint32_t i = 0; i < s->were_count; i++)
     if (s->were[i].op) keel_opdef_release(s->were[i].op);
+  for (keel_split_later *at = s->later; at; at = at->next)
+    keel_tensor_release(at->whole);
   free(s->were);
   free(s->values);
 }
@@ -764,9 +821,15 @@ static keel_status fill(keel_program *to, const keel_program *from,
                         keel_split_facts *out_facts) {
   keel_splitter s = {
       .params = params, .annotations = annotations, .member = KEEL_ABSENT};
+  uint64_t bytes = 0;
   KEEL_TRY(copy_main(to, from, params));
   s.function = to->main;
-  keel_status status = split(&s);
+  keel_status status = KD_OK;
+  if (params->kind == KEEL_SPLIT_TENSOR) status = keel_split_columns(&s);
+  if (status == KD_OK) status = keel_pass_prune(to->main);
+  /* what was folded, or is in several products now, is no weight */
+  if (status == KD_OK) status = keel_split_drop_constants(to->main, &bytes);
+  if (status == KD_OK) status = split(&s);
   drop_splitter(&s);
   *out_facts = s.facts;
   return status;

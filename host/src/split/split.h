@@ -26,6 +26,18 @@ typedef struct keel_shared {
   uint32_t wanted; /* along which axis annotations want parts, or KEEL_ABSENT */
 } keel_shared;
 
+typedef struct keel_split_block {
+  int64_t from[2], to[2];
+} keel_split_block;
+
+/* A value that is a block of weights, and is copied when it is known which of it a rank has. */
+typedef struct keel_split_later {
+  struct keel_split_later *next;
+  uint32_t value;
+  keel_tensor *whole;
+  keel_split_block block;
+} keel_split_later;
+
 typedef struct keel_splitter {
   keel_function *function;
   const keel_split_params *params;
@@ -38,6 +50,7 @@ typedef struct keel_splitter {
   keel_node node;  /* as it was; the function's nodes may move */
   keel_node *were; /* by node: as they were, for what is computed again */
   uint32_t were_count;
+  keel_split_later *later;
   bool apart; /* nothing may be exchanged: outputs stay parts */
   bool meets; /* something would have to be */
 } keel_splitter;
@@ -157,6 +170,13 @@ keel_status keel_split_count_followed(keel_splitter *s);
 /* What the function had as its input is the rank's part of it; the input has a new value. */
 keel_status keel_split_slice_input(keel_splitter *s, uint32_t input,
                                    uint32_t axis);
+/* Products that give queries, keys and values in one become one for each: columns.c. */
+keel_status keel_split_columns(keel_splitter *s);
+/* Elements [from, to) along both dimensions of a matrix, or of a list, which is one row. */
+keel_status keel_split_copy_block(keel_tensor *whole,
+                                  const keel_split_block *block,
+                                  keel_tensor **out_tensor);
+
 /* A part has a shape that is known, and elements that can be cut and joined. */
 bool keel_split_can_be_part(const keel_type *type);
 
