@@ -704,6 +704,31 @@ static void one_product_may_give_three(void **state) {
     }
 }
 
+/* Of three pieces there is no sixth: what Gather refuses stays. */
+static void no_piece_is_made_of_nothing(void **state) {
+  (void)state;
+  keel_builder *b = create_builder(context, "sixth");
+  const int64_t dims[] = {2, 3, 8}, shape[] = {2, 3, 3, 4, 2};
+  const int64_t turned[] = {2, 0, 3, 1, 4}, places[] = {0, 5};
+  const keel_attr perm = KEEL_INTS("perm", 5, turned);
+  keel_value x = keel_builder_input(b, "x", KD_F32, 3, dims);
+  keel_value y = op(b, "MatMul", x, weights(b, DIMS(8, 24), 1));
+  y = op(b, "Reshape", y, add_ints(b, 5, shape));
+  y = keel_builder_op(b, "Transpose", &perm, 1, &y, 1);
+  for (int i = 0; i < 2; i++) {
+    keel_value at = add_constant(b, KD_I64, 0, NULL, &places[i]);
+    expect_ok(keel_builder_output(b, i ? "z" : "y", op(b, "Gather", y, at)));
+  }
+  keel_program *program = finish_program(b), *own = NULL;
+  const keel_split_params params = {
+      .struct_size = sizeof params, .kind = KEEL_SPLIT_TENSOR, .size = 2};
+  keel_split_facts facts;
+  expect_ok(keel_program_split(program, &params, &own, &facts));
+  assert_int_equal(facts.exchanges, 1); /* of all pieces, as they are */
+  keel_program_release(own);
+  keel_program_release(program);
+}
+
 /* The same to the last bit: sums of whole numbers are exact in any order. */
 static void whole_numbers_are_shared(void **state) {
   (void)state;
@@ -827,6 +852,7 @@ int main(void) {
       cmocka_unit_test(what_is_light_is_made_again),
       cmocka_unit_test(what_a_part_lacks_is_kept),
       cmocka_unit_test(one_product_may_give_three),
+      cmocka_unit_test(no_piece_is_made_of_nothing),
       cmocka_unit_test(whole_numbers_are_shared),
       cmocka_unit_test(elementwise_ops_stay_in_parts),
       cmocka_unit_test(all_ranks_have_the_same_random_numbers),

@@ -65,11 +65,9 @@ static const keel_tensor *constant(const columns *all, uint32_t value) {
 static const int64_t *ints(const columns *all, uint32_t value,
                            int64_t *out_count) {
   const keel_tensor *tensor = constant(all, value);
-  if (!tensor || tensor->type->dtype != KD_I64 ||
-      !keel_tensor_host_data(tensor))
-    return NULL;
+  if (!tensor || tensor->type->dtype != KD_I64) return NULL;
   *out_count = tensor->type->elements;
-  return tensor->data;
+  return keel_tensor_host_data(tensor);
 }
 
 /* ---- which products ---------------------------------------------------------------------- */
@@ -103,7 +101,7 @@ static bool is_product(const columns *all, const keel_node *node,
 /* What a bias is added to, or a Reshape with the same columns has; KEEL_ABSENT: it is neither. */
 static uint32_t before(const columns *all, const keel_node *node,
                        int64_t columns) {
-  uint32_t from = node->inputs[0];
+  uint32_t from = node->input_count ? node->inputs[0] : KEEL_ABSENT;
   if (is_onnx(node, "Add")) {
     uint32_t bias = bias_of_add(all, node);
     from = node->inputs[1 - bias];
@@ -245,7 +243,9 @@ static bool are_gathers(columns *all, uint32_t index) {
         constant(all, node->inputs[1])->type->rank)
       return false;
     int64_t k = *which < 0 ? *which + pieces : *which;
-    if (!add_piece(all, k * each, (k + 1) * each, i, 0)) return false;
+    if (k < 0 || k >= pieces || /* Gather refuses it */
+        !add_piece(all, k * each, (k + 1) * each, i, 0))
+      return false;
   }
   return all->count > 1 && all->count == all->uses.counts[value];
 }
