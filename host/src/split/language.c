@@ -4,10 +4,6 @@
 
 #include <kd/help.h>
 
-static bool is_given(const keel_splitter *s, uint32_t input) {
-  return input < s->node.input_count && s->node.inputs[input] != KEEL_ABSENT;
-}
-
 /* ---- norms ------------------------------------------------------------------------------- */
 
 /* Along the last axis, of the sum of X and others of its shape. */
@@ -18,7 +14,7 @@ keel_status keel_split_skip_norm(keel_splitter *s, bool *out_done) {
     return KD_OK;
   for (uint32_t i = 1; i < s->node.input_count; i++) {
     const keel_type *other = keel_split_type(s, i);
-    if (!is_given(s, i)) continue;
+    if (!keel_split_has(s, i)) continue;
     if (!other || (other->rank > 1 && other != type)) return KD_OK;
   }
   for (uint32_t i = 1; i < s->node.input_count; i++)
@@ -35,7 +31,7 @@ keel_status keel_split_skip_norm(keel_splitter *s, bool *out_done) {
 /* An input whose axis of the batch or of the heads may be 1: for all of them. */
 static keel_status take_along(keel_splitter *s, uint32_t input, uint32_t axis) {
   const keel_type *type = keel_split_type(s, input);
-  if (!is_given(s, input)) return KD_OK;
+  if (!keel_split_has(s, input)) return KD_OK;
   return type && axis < type->rank && type->dims[axis] != 1
              ? keel_split_take_part(s, input, axis)
              : keel_split_take_whole(s, input);
@@ -68,10 +64,10 @@ keel_status keel_split_grouped(keel_splitter *s, bool *out_done) {
   const keel_type *query = keel_split_type(s, 0);
   uint32_t axis = 0;
   if (!query || query->rank != 3 || !keel_split_is_part(s, 0, &axis) ||
-      (axis && axis != 2) || is_given(s, 10) || is_given(s, 11))
+      (axis && axis != 2) || keel_split_has(s, 10) || keel_split_has(s, 11))
     return KD_OK;
   bool heads = axis == 2;
-  if (heads && (!is_given(s, 1) || !is_given(s, 2) ||
+  if (heads && (!keel_split_has(s, 1) || !keel_split_has(s, 2) ||
                 !shares_heads(s, "num_heads", "kv_num_heads")))
     return KD_OK;
   for (uint32_t i = 1; i < 5; i++)
@@ -95,14 +91,14 @@ keel_status keel_split_multi_head(keel_splitter *s, bool *out_done) {
   for (uint32_t i = 1; i < s->node.input_count; i++) {
     const keel_type *type = keel_split_type(s, i);
     bool cache = i == 6 || i == 7;
-    if (!is_given(s, i)) continue;
+    if (!keel_split_has(s, i)) continue;
     if (!type || (i < 3 && type->rank != 3) || (cache && type->rank != 4) ||
         (i > 2 && !cache && (heads || i > 5)))
       return KD_OK; /* biases of all heads in one, and the like */
     if (i == 4 && (!query || !type->rank || type->dims[0] != query->dims[0]))
       return KD_OK; /* the keys' ends and starts, which are one behind the other */
   }
-  if (heads && (!is_given(s, 1) || !is_given(s, 2) ||
+  if (heads && (!keel_split_has(s, 1) || !keel_split_has(s, 2) ||
                 !shares_heads(s, "num_heads", "num_heads")))
     return KD_OK;
   for (uint32_t i = 1; i < s->node.input_count; i++) {
@@ -120,12 +116,12 @@ keel_status keel_split_attention(keel_splitter *s, bool *out_done) {
   const keel_type *query = keel_split_type(s, 0);
   uint32_t axis = 0;
   if (!query || !keel_split_is_part(s, 0, &axis) || query->rank < 3 ||
-      query->rank > 4 || s->node.output_count > 3 || is_given(s, 6))
+      query->rank > 4 || s->node.output_count > 3 || keel_split_has(s, 6))
     return KD_OK;
   bool flat = query->rank == 3, heads = axis == (flat ? 2u : 1u);
   if (axis && !heads) return KD_OK;
   const keel_type *keys = keel_split_type(s, 1), *mask = keel_split_type(s, 3);
-  if (!keys || (is_given(s, 3) && !mask)) return KD_OK;
+  if (!keys || (keel_split_has(s, 3) && !mask)) return KD_OK;
   if (heads && (flat ? !shares_heads(s, "q_num_heads", "kv_num_heads")
                      : !keel_split_divides(s, keys->dims[1])))
     return KD_OK;
@@ -156,7 +152,7 @@ static bool has_columns(const keel_splitter *s, const projected *p,
                         int64_t columns) {
   for (uint32_t i = 1; i < s->node.input_count; i++) {
     const keel_tensor *list = keel_split_constant(s, i);
-    if (!(p->per_column >> i & 1) || !is_given(s, i)) continue;
+    if (!(p->per_column >> i & 1) || !keel_split_has(s, i)) continue;
     if (!list || (list->type->elements != 1 &&
                   (!list->type->rank ||
                    list->type->dims[list->type->rank - 1] != columns)))
@@ -202,7 +198,7 @@ static keel_status project_batch(keel_splitter *s, const projected *p,
   const keel_type *x = keel_split_type(s, 0);
   const keel_type *mask = p->mask ? keel_split_type(s, p->mask) : NULL;
   /* lists of the keys' ends and starts are one behind the other */
-  if (is_given(s, p->mask) &&
+  if (keel_split_has(s, p->mask) &&
       (!mask || !mask->rank || mask->dims[0] != x->dims[0]))
     return KD_OK;
   for (uint32_t i = 1; i < s->node.input_count; i++) {
@@ -222,7 +218,7 @@ static keel_status project(keel_splitter *s, const projected *p,
   uint32_t axis = 0;
   if (!x || x->rank != 3 || s->node.output_count > 2) return KD_OK;
   for (uint32_t i = 1; i < s->node.input_count; i++)
-    if (is_given(s, i) && !keel_split_type(s, i)) return KD_OK;
+    if (keel_split_has(s, i) && !keel_split_type(s, i)) return KD_OK;
   bool split = keel_split_is_part(s, 0, &axis);
   if (split && !axis) return project_batch(s, p, out_done);
   return s->params->kind == KEEL_SPLIT_TENSOR ? project_heads(s, p, out_done)
@@ -252,7 +248,7 @@ static keel_status turn_positions(keel_splitter *s, uint32_t caches,
   uint32_t axis = 0;
   if (!x || !cache || !cache->rank || !keel_split_is_part(s, 0, &axis) ||
       x->rank < 3 || x->rank > 4 ||
-      (is_given(s, positions) && !keel_split_type(s, positions)))
+      (keel_split_has(s, positions) && !keel_split_type(s, positions)))
     return KD_OK;
   if (axis && axis != (x->rank == 4 ? 1 : 2)) return KD_OK;
   int64_t heads = keel_attr_int(s->node.op, "num_heads", 0);
@@ -292,7 +288,7 @@ keel_status keel_split_microsoft_rotary(keel_splitter *s, bool *out_done) {
 
 static bool can_take(const keel_splitter *s, uint32_t input, uint32_t axis) {
   const keel_tensor *weight = keel_split_constant(s, input);
-  return !is_given(s, input) ||
+  return !keel_split_has(s, input) ||
          (weight && axis < weight->type->rank &&
           keel_split_divides(s, weight->type->dims[axis]));
 }
@@ -318,12 +314,12 @@ static keel_status by_rows(keel_splitter *s, bool *out_done) {
   int64_t rows = keel_attr_int(op, "K", 0);
   int64_t block = keel_attr_int(op, "block_size", 0);
   int64_t bits = keel_attr_int(op, "bits", 4), size = s->params->size;
-  if (block <= 0 || rows % (block * size) || is_given(s, 4) ||
+  if (block <= 0 || rows % (block * size) || keel_split_has(s, 4) ||
       !can_take(s, 1, 1) || !can_take(s, 2, 1))
     return KD_OK;
   const keel_tensor *zeros = keel_split_constant(s, 3);
   bool bytes = zeros && zeros->type->dtype == KD_U8;
-  if (is_given(s, 3) &&
+  if (keel_split_has(s, 3) &&
       (!can_take(s, 3, 1) || (bytes && rows / block / size * bits % 8)))
     return KD_OK;
   for (uint32_t i = 1; i < 4; i++)

@@ -93,17 +93,13 @@ static keel_status take_bias(keel_splitter *s, uint32_t axis) {
   return first ? keel_split_take_part(s, 2, 0) : keel_split_take_whole(s, 2);
 }
 
-static bool has_bias(const keel_splitter *s) {
-  return s->node.input_count > 2 && s->node.inputs[2] != KEEL_ABSENT;
-}
-
 keel_status keel_split_gemm(keel_splitter *s, bool *out_done) {
   const keel_type *a = keel_split_type(s, 0), *b = keel_split_type(s, 1);
   bool turned = keel_attr_int(s->node.op, "transB", 0) != 0;
   uint32_t axis = 0, row = turned ? 1 : 0, column = turned ? 0 : 1;
   if (!a || !b || !keel_split_is_weight(s, 1) ||
       keel_attr_int(s->node.op, "transA", 0) ||
-      (has_bias(s) && !keel_split_is_weight(s, 2)))
+      (keel_split_has(s, 2) && !keel_split_is_weight(s, 2)))
     return KD_OK;
   bool split = keel_split_is_part(s, 0, &axis);
   bool columns =
@@ -150,7 +146,7 @@ keel_status keel_split_conv(keel_splitter *s, bool *out_done) {
     return keel_split_give(s, 0, KEEL_SHARE_PART, 0);
   }
   if (!x || !w || w->rank < 3 || !keel_split_is_weight(s, 1) ||
-      (has_bias(s) && !keel_split_is_weight(s, 2)))
+      (keel_split_has(s, 2) && !keel_split_is_weight(s, 2)))
     return KD_OK;
   if (rows && group == 1 && keel_split_divides(s, w->dims[1])) {
     KEEL_TRY(keel_split_take_part(s, 0, 1));

@@ -13,13 +13,9 @@ typedef struct places {
   bool range; /* the first operand's range is that of all of it */
 } places;
 
-static bool is_given(const keel_splitter *s, uint32_t input) {
-  return input < s->node.input_count && s->node.inputs[input] != KEEL_ABSENT;
-}
-
 static bool is_one(const keel_splitter *s, uint32_t input) {
   const keel_type *type = keel_split_type(s, input);
-  return !is_given(s, input) || (type && type->elements == 1);
+  return !keel_split_has(s, input) || (type && type->elements == 1);
 }
 
 static bool all_one(const keel_splitter *s, uint32_t bits) {
@@ -139,7 +135,8 @@ keel_status keel_split_qgemm(keel_splitter *s, bool *out_done) {
                               .one = 1 << 1 | 1 << 2 | 1 << 7 | 1 << 8,
                               .per_column = 1 << 4 | 1 << 5 | 1 << 6};
   const keel_type *b = keel_split_type(s, 3), *c = keel_split_type(s, 6);
-  bool of_rows = is_given(s, 6) && (!c || (c->rank == 2 && c->dims[0] > 1));
+  bool of_rows =
+      keel_split_has(s, 6) && (!c || (c->rank == 2 && c->dims[0] > 1));
   if (keel_attr_int(s->node.op, "transA", 0) || !b || b->rank != 2 || of_rows ||
       !keel_split_is_weight(s, 3))
     return KD_OK;

@@ -370,6 +370,10 @@ static const keel_shared *shared_of(const keel_splitter *s, uint32_t input) {
   return value < s->count ? &s->values[value] : NULL;
 }
 
+bool keel_split_has(const keel_splitter *s, uint32_t input) {
+  return input_of(s, input) != KEEL_ABSENT;
+}
+
 const keel_type *keel_split_type(const keel_splitter *s, uint32_t input) {
   const keel_shared *at = shared_of(s, input);
   return at ? at->type : NULL;

@@ -103,6 +103,7 @@ keel_status keel_split_squeeze(keel_splitter *s, bool *out_done);
 
 /* ---- what rules ask: of inputs and outputs of the node, by their place -------------------- */
 
+bool keel_split_has(const keel_splitter *s, uint32_t input);
 /* Of the whole; NULL: not known, or absent. */
 const keel_type *keel_split_type(const keel_splitter *s, uint32_t input);
 const keel_type *keel_split_out_type(const keel_splitter *s, uint32_t output);
