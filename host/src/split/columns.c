@@ -293,9 +293,7 @@ static keel_status some_of(columns *all, uint32_t value, const piece *p,
   }
   const keel_split_block block = {.to = {1, p->to}, .from = {0, p->from}};
   KEEL_TRY(keel_split_copy_block(whole, &block, &made));
-  *out_value = keel_function_constant(all->s->function, "", made);
-  keel_tensor_release(made);
-  return *out_value == KEEL_ABSENT ? KD_OUT_OF_MEMORY : KD_OK;
+  return keel_split_add_constant(all->s, made, out_value);
 }
 
 /* Some columns of weights: a value that has no data until it is known which of them a rank has. */

@@ -216,9 +216,7 @@ static keel_status range_of(keel_splitter *s, uint32_t value,
   uint32_t list = KEEL_ABSENT, chosen[3] = {KEEL_ABSENT}, number = KEEL_ABSENT;
   KEEL_TRY(keel_tensor_create(s->function->context, KD_F32, 0, NULL, &nothing,
                               &zero));
-  chosen[1] = keel_function_constant(s->function, "", zero);
-  keel_tensor_release(zero);
-  if (chosen[1] == KEEL_ABSENT) return KD_OUT_OF_MEMORY;
+  KEEL_TRY(keel_split_add_constant(s, zero, &chosen[1]));
   KEEL_TRY(keel_split_ints(s, &any, 1, &flat[1]));
   KEEL_TRY(keel_split_add(s, "", "Reshape", NULL, 0, flat, 2, &list));
   KEEL_TRY(keel_split_add(s, "", "IsNaN", NULL, 0, &list, 1, &chosen[0]));

@@ -2,8 +2,6 @@
  * beside it, and what brings values into the form that a rule wants. */
 #include "split/split.h"
 
-#include <kd/help.h>
-
 #include "base/refs.h"
 #include "device/device.h"
 #include "memory/access.h"
@@ -31,8 +29,8 @@ keel_status keel_split_add(keel_splitter *s, const char *domain, const char *op,
   return keel_function_infer(f, node);
 }
 
-static keel_status add_constant(keel_splitter *s, keel_tensor *tensor,
-                                uint32_t *out_value) {
+keel_status keel_split_add_constant(keel_splitter *s, keel_tensor *tensor,
+                                    uint32_t *out_value) {
   *out_value = keel_function_constant(s->function, "", tensor);
   keel_tensor_release(tensor);
   return *out_value == KEEL_ABSENT ? KD_OUT_OF_MEMORY : KD_OK;
@@ -43,7 +41,7 @@ keel_status keel_split_ints(keel_splitter *s, const int64_t *list,
   keel_tensor *tensor = NULL;
   KEEL_TRY(keel_tensor_create(s->function->context, KD_I64, 1, &count, list,
                               &tensor));
-  return add_constant(s, tensor, out_value);
+  return keel_split_add_constant(s, tensor, out_value);
 }
 
 static keel_status find_member(keel_splitter *s) {
@@ -162,64 +160,12 @@ static keel_status compute_again(keel_splitter *s, uint32_t value) {
   return keel_function_infer(s->function, made);
 }
 
-/* ---- weights that are copied later ------------------------------------------------------------- */
-
-static const keel_split_later *later_of(const keel_splitter *s,
-                                        uint32_t value) {
-  const keel_split_later *at = s->later;
-  while (at && at->value != value)
-    at = at->next;
-  return at;
-}
-
-keel_status keel_split_copy_block(keel_tensor *whole,
-                                  const keel_split_block *block,
-                                  keel_tensor **out_tensor) {
-  const keel_type *type = whole->type;
-  const int64_t dims[] = {block->to[0] - block->from[0],
-                          block->to[1] - block->from[1]};
-  keel_tensor *here = NULL;
-  KEEL_TRY(keel_tensor_to_host(whole, &here));
-  keel_status status =
-      keel_tensor_create(whole->context, type->dtype, type->rank,
-                         dims + (2 - type->rank), NULL, out_tensor);
-  uint64_t size = kd_dtype_size(type->dtype);
-  uint64_t row = (uint64_t)type->dims[type->rank - 1] * size;
-  for (int64_t i = 0; i < dims[0] && status == KD_OK; i++)
-    memcpy((char *)(*out_tensor)->data + (uint64_t)(i * dims[1]) * size,
-           (const char *)here->data + (uint64_t)(block->from[0] + i) * row +
-               (uint64_t)block->from[1] * size,
-           (uint64_t)dims[1] * size);
-  keel_tensor_release(here);
-  return status;
-}
-
-/* The rank's part of such weights. */
-static keel_status copy_part(keel_splitter *s, const keel_split_later *from,
-                             uint32_t axis, uint32_t *out_value) {
-  keel_split_block block = from->block;
-  keel_tensor *made = NULL;
-  int64_t each = (block.to[axis] - block.from[axis]) / s->params->size;
-  block.from[axis] += each * s->params->rank;
-  block.to[axis] = block.from[axis] + each;
-  KEEL_TRY(keel_split_copy_block(from->whole, &block, &made));
-  return add_constant(s, made, out_value);
-}
-
-/* Some op needs all of them. */
-static keel_status copy_now(keel_splitter *s, uint32_t value) {
-  const keel_split_later *from = later_of(s, value);
-  keel_tensor **to = &s->function->values[value].constant;
-  return !from || *to ? KD_OK
-                      : keel_split_copy_block(from->whole, &from->block, to);
-}
-
 /* A value of the function as it was, as a whole. */
 static keel_status whole_of(keel_splitter *s, uint32_t value,
                             uint32_t *out_value) {
   keel_shared *at = &s->values[value];
   uint32_t nodes = AGAIN_NODES;
-  KEEL_TRY(copy_now(s, value));
+  KEEL_TRY(keel_split_copy_now(s, value));
   if (at->share == KEEL_SHARE_WHOLE) at->whole = value;
   if (at->whole == KEEL_ABSENT && at->share == KEEL_SHARE_PART &&
       is_light(s, value, &nodes))
@@ -230,92 +176,6 @@ static keel_status whole_of(keel_splitter *s, uint32_t value,
                  : gather(s, value, at->axis, at->type->rank, &at->whole));
   *out_value = at->whole;
   return KD_OK;
-}
-
-/* Copies a rank's part of each of some pieces of a tensor along an axis. */
-static keel_status cut_each(const keel_splitter *s, keel_tensor *from,
-                            uint32_t axis, uint32_t pieces,
-                            keel_tensor **out_tensor) {
-  const keel_type *type = from->type;
-  int64_t dims[KD_MAX_RANK];
-  memcpy(dims, type->dims, type->rank * sizeof *dims);
-  dims[axis] /= s->params->size;
-  keel_tensor *here = NULL;
-  KEEL_TRY(keel_tensor_to_host(from, &here));
-  keel_status status = keel_tensor_create(from->context, type->dtype,
-                                          type->rank, dims, NULL, out_tensor);
-  uint64_t inner = kd_dtype_size(type->dtype), outer = 1;
-  for (uint32_t i = 0; i < type->rank; i++)
-    *(i < axis ? &outer : &inner) *= (uint64_t)dims[i];
-  outer *= pieces;
-  inner /= pieces;
-  for (uint64_t i = 0; i < outer && status == KD_OK && inner; i++)
-    memcpy((char *)(*out_tensor)->data + i * inner,
-           (const char *)here->data +
-               (i * s->params->size + s->params->rank) * inner,
-           inner);
-  keel_tensor_release(here);
-  return status;
-}
-
-static keel_status cut(const keel_splitter *s, keel_tensor *from, uint32_t axis,
-                       keel_tensor **out_tensor) {
-  return cut_each(s, from, axis, 1, out_tensor);
-}
-
-/* The node that makes a value of weights in few bits, which are a constant; or NULL. */
-static const keel_node *unpacks(const keel_splitter *s, uint32_t value) {
-  uint32_t producer = s->function->values[value].producer;
-  const keel_node *node =
-      producer == KEEL_ABSENT ? NULL : &s->function->nodes[producer];
-  if (!node || node->op->schema->name[0] != 'D' ||
-      strcmp(node->op->schema->name, "DequantizeLinear") != 0 ||
-      keel_attr_int(node->op, "block_size", 0))
-    return NULL;
-  for (uint32_t i = 0; i < node->input_count; i++) {
-    const keel_tensor *constant =
-        node->inputs[i] == KEEL_ABSENT
-            ? NULL
-            : s->function->values[node->inputs[i]].constant;
-    if (node->inputs[i] != KEEL_ABSENT &&
-        (!constant || constant->kind != KEEL_DATA ||
-         !kd_dtype_size(constant->type->dtype)))
-      return NULL;
-  }
-  return node;
-}
-
-/* The rank's part of such weights: of the constant, and of its scales where they are along the
- * axis. */
-static keel_status unpack_part(keel_splitter *s, const keel_node *node,
-                               uint32_t axis, uint32_t *out_value) {
-  uint32_t inputs[3] = {KEEL_ABSENT, KEEL_ABSENT, KEEL_ABSENT};
-  keel_attr attrs[8];
-  const keel_opdef *op = node->op;
-  const uint32_t count = node->input_count, attr_count = op->attr_count;
-  uint32_t values[3];
-  memcpy(values, node->inputs, count * sizeof *values);
-  for (uint32_t i = 0; i < attr_count; i++)
-    attrs[i] = op->attrs[i].value;
-  const keel_type *type = s->function->values[values[0]].constant->type;
-  int64_t along = keel_attr_int(op, "axis", 1);
-  if (along < 0) along += type->rank;
-  for (uint32_t i = 0; i < count; i++) {
-    keel_tensor *from = values[i] == KEEL_ABSENT
-                            ? NULL
-                            : s->function->values[values[i]].constant;
-    keel_tensor *made = NULL;
-    bool parted =
-        from && (i == 0 || (from->type->rank && from->type->dims[0] > 1 &&
-                            along == axis));
-    inputs[i] = values[i];
-    if (!parted) continue;
-    KEEL_TRY(cut(s, from, i ? 0 : axis, &made));
-    KEEL_TRY(add_constant(s, made, &inputs[i]));
-  }
-  *out_value = KEEL_ABSENT;
-  return keel_split_add(s, "", "DequantizeLinear", attrs, attr_count, inputs,
-                        count, out_value);
 }
 
 /* A Slice of what every rank has. out_value as in keel_split_add. */
@@ -333,22 +193,15 @@ static keel_status slice(keel_splitter *s, uint32_t whole, int64_t dim,
 static keel_status part_of(keel_splitter *s, uint32_t value, uint32_t axis,
                            uint32_t *out_value) {
   keel_shared *at = &s->values[value];
-  keel_tensor *constant = s->function->values[value].constant, *made = NULL;
   uint32_t whole = KEEL_ABSENT;
   if (at->share == KEEL_SHARE_PART && at->axis == axis) {
     *out_value = value;
     return KD_OK;
   }
   if (at->part == KEEL_ABSENT || at->part_axis != axis) {
-    if (constant && constant->kind == KEEL_DATA &&
-        kd_dtype_size(constant->type->dtype)) {
-      KEEL_TRY(cut(s, constant, axis, &made));
-      KEEL_TRY(add_constant(s, made, &at->part));
-    } else if (later_of(s, value)) {
-      KEEL_TRY(copy_part(s, later_of(s, value), axis, &at->part));
-    } else if (unpacks(s, value)) {
-      KEEL_TRY(unpack_part(s, unpacks(s, value), axis, &at->part));
-    } else {
+    bool cut = false;
+    KEEL_TRY(keel_split_cut_weights(s, value, axis, &at->part, &cut));
+    if (!cut) {
       KEEL_TRY(whole_of(s, value, &whole));
       at->part = KEEL_ABSENT;
       KEEL_TRY(slice(s, whole, at->type->dims[axis], axis, &at->part));
@@ -400,7 +253,7 @@ const keel_tensor *keel_split_constant(const keel_splitter *s, uint32_t input) {
 bool keel_split_is_weight(const keel_splitter *s, uint32_t input) {
   uint32_t value = input_of(s, input);
   return keel_split_constant(s, input) ||
-         (value < s->count && (unpacks(s, value) || later_of(s, value)));
+         (value < s->count && keel_split_makes_weights(s, value));
 }
 
 bool keel_split_is_part(const keel_splitter *s, uint32_t input,
@@ -441,17 +294,6 @@ keel_status keel_split_take_part(keel_splitter *s, uint32_t input,
   return KD_OK;
 }
 
-keel_status keel_split_take_part_of_each(keel_splitter *s, uint32_t input,
-                                         uint32_t axis, uint32_t pieces) {
-  keel_tensor *from = s->function->values[s->node.inputs[input]].constant;
-  keel_tensor *made = NULL;
-  uint32_t value = KEEL_ABSENT;
-  KEEL_TRY(cut_each(s, from, axis, pieces, &made));
-  KEEL_TRY(add_constant(s, made, &value));
-  keel_split_take(s, input, value);
-  return KD_OK;
-}
-
 keel_status keel_split_take_once(keel_splitter *s, uint32_t input) {
   const keel_type *type = keel_split_type(s, input);
   keel_tensor *zeros = NULL;
@@ -459,7 +301,7 @@ keel_status keel_split_take_once(keel_splitter *s, uint32_t input) {
   if (!type || !s->params->rank) return keel_split_take_whole(s, input);
   KEEL_TRY(keel_tensor_create(s->function->context, type->dtype, type->rank,
                               type->dims, NULL, &zeros));
-  KEEL_TRY(add_constant(s, zeros, &value));
+  KEEL_TRY(keel_split_add_constant(s, zeros, &value));
   keel_split_take(s, input, value);
   return KD_OK;
 }
@@ -575,7 +417,7 @@ static void begin_values(keel_splitter *s) {
                       .whole = KEEL_ABSENT,
                       .part = KEEL_ABSENT,
                       .wanted = KEEL_ABSENT};
-    if (type && (s->function->values[i].constant || later_of(s, i)))
+    if (type && (s->function->values[i].constant || keel_split_is_later(s, i)))
       s->facts.weights += type->bytes;
   }
 }

@@ -148,6 +148,9 @@ keel_status keel_split_add(keel_splitter *s, const char *domain, const char *op,
 /* A new exchange of all ranks. Fails where nothing may be exchanged. */
 keel_status keel_split_exchange(keel_splitter *s, const char *op,
                                 uint32_t value, uint32_t *out_value);
+/* A constant; takes over the reference. */
+keel_status keel_split_add_constant(keel_splitter *s, keel_tensor *tensor,
+                                    uint32_t *out_value);
 /* A constant list of integers. */
 keel_status keel_split_ints(keel_splitter *s, const int64_t *list,
                             int64_t count, uint32_t *out_value);
@@ -173,10 +176,22 @@ keel_status keel_split_slice_input(keel_splitter *s, uint32_t input,
                                    uint32_t axis);
 /* Products that give queries, keys and values in one become one for each: columns.c. */
 keel_status keel_split_columns(keel_splitter *s);
+/* ---- weights: weights.c ------------------------------------------------------------------- */
+
 /* Elements [from, to) along both dimensions of a matrix, or of a list, which is one row. */
 keel_status keel_split_copy_block(keel_tensor *whole,
                                   const keel_split_block *block,
                                   keel_tensor **out_tensor);
+/* Whether a value is such a block, which has no data yet. */
+bool keel_split_is_later(const keel_splitter *s, uint32_t value);
+/* Copies it, if it is one: some op needs all of it. */
+keel_status keel_split_copy_now(keel_splitter *s, uint32_t value);
+/* Whether a value is such a block, or is made of a constant in few bits. */
+bool keel_split_makes_weights(const keel_splitter *s, uint32_t value);
+/* The rank's part of either, or of a constant. *out_done false: it is none of them. */
+keel_status keel_split_cut_weights(keel_splitter *s, uint32_t value,
+                                   uint32_t axis, uint32_t *out_value,
+                                   bool *out_done);
 
 /* A part has a shape that is known, and elements that can be cut and joined. */
 bool keel_split_can_be_part(const keel_type *type);
