@@ -433,25 +433,33 @@ static keel_program *turned(const char *name, bool microsoft) {
   return finish_program(b);
 }
 
+enum { WORDS = 4096, WIDE = 8 };
+
+/* A table that is too large for each rank to have all of it. */
+static keel_value words(keel_builder *b) {
+  static float table[WORDS * WIDE];
+  const int64_t rows[] = {WORDS, WIDE};
+  for (int i = 0; i < WORDS * WIDE; i++)
+    table[i] = (float)(i % 11);
+  return add_constant(b, KD_F32, 2, rows, table);
+}
+
+/* Numbers of words. */
+static keel_value ids_of(keel_builder *b, keel_value x, kd_dtype dtype) {
+  const keel_attr to = KEEL_INT("to", dtype);
+  keel_value ids = op(b, "Abs", x, KEEL_ABSENT);
+  return keel_builder_op(b, "Cast", &to, 1, &ids, 1);
+}
+
 /* com.microsoft's EmbedLayerNormalization: tables and what follows in one op. */
 static keel_program *embedded(void) {
   keel_builder *b = create_builder(context, "embedded");
-  enum { WORDS = 4096, WIDE = 8 };
-  static float table[WORDS * WIDE];
-  const int64_t dims[] = {4, 6}, rows[] = {WORDS, WIDE};
-  const keel_attr to = KEEL_INT("to", KD_I32);
-  for (int i = 0; i < WORDS * WIDE; i++)
-    table[i] = (float)(i % 11);
+  const int64_t dims[] = {4, 6};
   keel_value x = keel_builder_input(b, "x", KD_F32, 2, dims);
-  keel_value ids = op(b, "Abs", x, KEEL_ABSENT);
-  ids = keel_builder_op(b, "Cast", &to, 1, &ids, 1);
-  const keel_value in[] = {ids,
-                           KEEL_ABSENT,
-                           add_constant(b, KD_F32, 2, rows, table),
-                           weights(b, DIMS(6, 8), 1),
-                           KEEL_ABSENT,
-                           weights(b, DIMS(8), 2),
-                           weights(b, DIMS(8), 3)};
+  const keel_value in[] = {
+      ids_of(b, x, KD_I32),      KEEL_ABSENT, words(b),
+      weights(b, DIMS(6, 8), 1), KEEL_ABSENT, weights(b, DIMS(8), 2),
+      weights(b, DIMS(8), 3)};
   keel_value y = KEEL_ABSENT;
   expect_ok(keel_builder_op_n(b, "com.microsoft::EmbedLayerNormalization", NULL,
                               0, in, 7, &y, 1));
@@ -479,16 +487,10 @@ static keel_program *masked(void) {
  * have all of it. */
 static keel_program *looked_up(void) {
   keel_builder *b = create_builder(context, "looked up");
-  enum { WORDS = 4096, WIDE = 8 };
-  static float table[WORDS * WIDE];
-  const int64_t dims[] = {4, 6}, rows[] = {WORDS, WIDE};
-  const keel_attr to = KEEL_INT("to", KD_I64), last = KEEL_INT("axis", -1);
-  for (int i = 0; i < WORDS * WIDE; i++)
-    table[i] = (float)(i % 11);
+  const int64_t dims[] = {4, 6};
+  const keel_attr last = KEEL_INT("axis", -1);
   keel_value x = keel_builder_input(b, "x", KD_F32, 2, dims);
-  keel_value ids = op(b, "Abs", x, KEEL_ABSENT);
-  ids = keel_builder_op(b, "Cast", &to, 1, &ids, 1);
-  keel_value y = op(b, "Gather", add_constant(b, KD_F32, 2, rows, table), ids);
+  keel_value y = op(b, "Gather", words(b), ids_of(b, x, KD_I64));
   y = keel_builder_op(b, "Softmax", &last, 1, &y, 1);
   expect_ok(keel_builder_output(b, "y", y));
   return finish_program(b);
