@@ -17,18 +17,15 @@ function(keel_report)
   message(STATUS "Keel ${PROJECT_VERSION}, optional parts:\n${report}")
 endfunction()
 
-# ONNX: protobuf-c, its compiler, and onnx.proto
+# ONNX: protobuf-c and its compiler
 find_program(PROTOC_C NAMES protoc-c)
 find_path(PROTOBUF_C_INCLUDE protobuf-c/protobuf-c.h)
 find_library(PROTOBUF_C_LIBRARY protobuf-c)
-find_path(ONNX_PROTO_DIR onnx.proto PATH_SUFFIXES include/onnx
-          HINTS /usr /usr/local $ENV{ONNX_PROTO_ROOT})
-if(PROTOC_C AND PROTOBUF_C_INCLUDE AND PROTOBUF_C_LIBRARY AND ONNX_PROTO_DIR)
+if(PROTOC_C AND PROTOBUF_C_INCLUDE AND PROTOBUF_C_LIBRARY)
   set(KEEL_ONNX ON)
 endif()
-keel_note("${KEEL_ONNX}" "protobuf-c, protoc-c and onnx.proto"
-          "ONNX models (${ONNX_PROTO_DIR}/onnx.proto)"
-          "no ONNX models; install libprotobuf-c-dev, protobuf-c-compiler, libonnx-dev")
+keel_note("${KEEL_ONNX}" "protobuf-c and protoc-c" "ONNX models"
+          "no ONNX models; install libprotobuf-c-dev, protobuf-c-compiler")
 
 # manifests
 find_path(CJSON_INCLUDE cjson/cJSON.h)

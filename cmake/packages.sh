@@ -31,7 +31,7 @@ need() {
 
 # what building and running takes
 build_packages="gcc libc6-dev cmake ninja-build pkg-config protobuf-c-compiler \
-libprotobuf-c-dev libonnx-dev libonnx-testdata libcjson-dev libpcre2-dev libopenblas-dev \
+libprotobuf-c-dev libonnx-testdata libcjson-dev libpcre2-dev libopenblas-dev \
 libdnnl-dev libjpeg-dev libpng-dev libwebp-dev libtiff-dev libopenjp2-7-dev opencl-headers libvulkan-dev libshaderc-dev glslc"
 # what the tests take beside that
 test_packages="git openmpi-bin libopenmpi-dev mpich libmpich-dev libcmocka-dev clang clang-format clang-tidy g++ libtbb-dev python3 python3-venv python3-pip python3-numpy \

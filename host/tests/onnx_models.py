@@ -1,145 +1,14 @@
 """Writes small ONNX models: cases of what ONNX changed from opset to opset, with what
 comes out, and models that must be refused, with words that the refusal has.
 
-usage: onnx_models.py FOLDER
-
-FOLDER/cases/NAME is laid out as ONNX's own cases are; FOLDER/refused has NAME.onnx and
-NAME.txt. Nothing but Python is needed: messages are written byte by byte, by the field
-numbers of onnx.proto.
+usage: onnx_models.py FOLDER        (onnx_writer.py says what is in it)
 """
 import itertools
 import math
-import os
-import struct
 import sys
 
-# ---- protobuf ---------------------------------------------------------------------
-
-TYPES = {  # number in onnx.proto, struct's letter
-    "f32": (1, "f"), "u8": (2, "B"), "i8": (3, "b"), "u16": (4, "H"),
-    "i16": (5, "h"), "i32": (6, "i"), "i64": (7, "q"), "bool": (9, "?"),
-    "f16": (10, "e"), "f64": (11, "d"), "bf16": (16, "H"), "c64": (14, "f"),
-    "c128": (15, "d"),
-}
-
-
-def varint(number):
-    number &= (1 << 64) - 1
-    out = b""
-    while number > 127:
-        out += bytes([number & 127 | 128])
-        number >>= 7
-    return out + bytes([number])
-
-
-def whole(field, number):
-    return varint(field << 3) + varint(number)
-
-
-def part(field, content):
-    content = content.encode() if isinstance(content, str) else content
-    return varint(field << 3 | 2) + varint(len(content)) + content
-
-
-def parts(field, contents):
-    return b"".join(part(field, content) for content in contents)
-
-
-class Tensor:
-    def __init__(self, dtype, dims, values):
-        self.dtype, self.dims, self.values = dtype, dims, values
-
-    def bytes(self, name=""):
-        number, letter = TYPES[self.dtype]
-        values = self.values
-        if self.dtype == "bf16":  # those that an f32's upper half is
-            values = [struct.unpack("<I", struct.pack("<f", v))[0] >> 16
-                      for v in values]
-        if self.dtype in ("c64", "c128"):
-            values = [p for v in values for p in (complex(v).real, complex(v).imag)]
-        raw = struct.pack("<%d%s" % (len(values), letter), *values)
-        return (b"".join(whole(1, d) for d in self.dims) + whole(2, number)
-                + part(8, name) + part(9, raw))
-
-
-def tensor(dtype, *values, dims=None):
-    return Tensor(dtype, [len(values)] if dims is None else dims, values)
-
-
-def scalar(dtype, value):
-    return Tensor(dtype, [], [value])
-
-
-def attribute(name, value):
-    if isinstance(value, float):
-        body = varint(2 << 3 | 5) + struct.pack("<f", value) + whole(20, 1)
-    elif isinstance(value, int):
-        body = whole(3, value) + whole(20, 2)
-    elif isinstance(value, str):
-        body = part(4, value) + whole(20, 3)
-    elif value and isinstance(value[0], str):
-        body = parts(9, value) + whole(20, 8)
-    else:
-        body = b"".join(whole(8, v) for v in value) + whole(20, 7)
-    return part(1, name) + body
-
-
-def node(op, inputs, outputs, domain="", **attrs):
-    return (parts(1, inputs) + parts(2, outputs) + part(3, "it") + part(4, op)
-            + parts(5, [attribute(n, v) for n, v in attrs.items()])
-            + part(7, domain))
-
-
-def opset(domain, version):
-    return part(1, domain) + whole(2, version)
-
-
-def function(name, inputs, outputs, nodes, version):
-    return (part(1, name) + parts(4, inputs) + parts(5, outputs)
-            + parts(7, nodes) + part(9, opset("", version)) + part(10, "own"))
-
-
-def port(name, value):
-    shape = b"".join(part(1, whole(1, d) if d >= 0 else b"") for d in value.dims)
-    return part(1, name) + part(2, part(1, whole(1, TYPES[value.dtype][0])
-                                        + part(2, shape)))
-
-
-def model(nodes, inputs, outputs, opsets, functions=(), constants=None):
-    graph = (parts(1, nodes) + part(2, "graph")
-             + parts(5, [t.bytes(n) for n, t in (constants or {}).items()])
-             + parts(11, [port(n, t) for n, t in inputs.items()])
-             + parts(12, [port(n, t) for n, t in outputs.items()]))
-    return (whole(1, 10) + part(7, graph)
-            + parts(8, [opset(d, v) for d, v in opsets.items()])
-            + parts(25, functions))
-
-
-# ---- cases -------------------------------------------------------------------------
-
-cases, refused = {}, {}
-
-
-def case(name, version, nodes, inputs, outputs, **more):
-    """Of opset `version`; inputs and outputs are tensors by name."""
-    cases[name] = (model(nodes, inputs, outputs, {"": version, "own": 1}, **more),
-                   inputs, outputs)
-
-
-def one(name, version, op, inputs, outputs, constants=None, **attrs):
-    """The same of one node; its inputs are those of the model, None for an absent one,
-    then constants."""
-    names = list(inputs) + list(constants or {})
-    inputs = {n: t for n, t in inputs.items() if t}
-    case(name, version, [node(op, names, list(outputs), **attrs)],
-         inputs, outputs, constants=constants)
-
-
-def refuse(name, words, nodes, opsets, inputs=None, **more):
-    inputs = inputs or {"x": tensor("f32", 1, 2)}
-    refused[name] = (model(nodes, inputs, {"y": tensor("f32", 1, 2)}, opsets, **more),
-                     words)
-
+from onnx_writer import (Tensor, case, cases, function, model, node, one, refuse, refused,
+                         part, scalar, tensor, varint, whole, write_all)
 
 INF, NAN = float("inf"), float("nan")
 X = {"x": tensor("f32", -1, 2)}
@@ -830,25 +699,4 @@ refuse("odd_rotation", "rotary_embedding_dim must be even, and at most 4",
        inputs={"x": numbers(1, 2, 3, 4), "cos": numbers(1, 3, 2)})
 
 
-# ---- files -------------------------------------------------------------------------
-
-def write(path, content):
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    with open(path, "wb") as file:
-        file.write(content)
-
-
-def main(folder):
-    for name, (content, inputs, outputs) in cases.items():
-        at = os.path.join(folder, "cases", name)
-        write(at + "/model.onnx", content)
-        for kind, tensors in (("input", inputs), ("output", outputs)):
-            for i, (port_name, value) in enumerate(tensors.items()):
-                write("%s/test_data_set_0/%s_%d.pb" % (at, kind, i),
-                      value.bytes(port_name))
-    for name, (content, words) in refused.items():
-        write("%s/refused/%s.onnx" % (folder, name), content)
-        write("%s/refused/%s.txt" % (folder, name), words.encode())
-
-
-main(sys.argv[1])
+write_all(sys.argv[1])

@@ -33,7 +33,8 @@ static const option options[] = {
      .debug = true, .list = &given.skips},
     {"--input", "NAME=FILE",
      "value of an input: .npy, or .pb (ONNX TensorProto);\n"
-     "of a resource: a variable that holds it",
+     "of a resource: a variable that holds it; of an input\n"
+     "with an initial value in the model: in its place",
      .list = &given.inputs},
     {"--input", "FILE", "value of the next input, in the model's order",
      .list = &given.inputs},
@@ -245,6 +246,7 @@ static int open_model(const run_arguments *all, run_session *run) {
   double begin = now();
   progress("loading %s", all->model);
   status = keel_program_load(run->context, all->model, &run->program);
+  if (status == KD_OK) status = run_override(all, run);
   if (status != KD_OK) return run_fail_or_widen(run, status);
   int failed = all->split ? run_split(all, run) : 0;
   if (failed) return failed;

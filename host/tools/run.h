@@ -59,6 +59,7 @@ bool run_is_member(const run_session *run, uint32_t index);
 /* KEEL_FILE_* of an input or output. */
 uint32_t run_file_kind(const keel_port *port);
 /* Inputs from files, or at random. */
+keel_status run_override(const run_arguments *all, run_session *run);
 int run_load_inputs(const run_arguments *all, run_session *run);
 
 /* ---- run_split.c ---- */

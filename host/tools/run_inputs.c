@@ -194,6 +194,30 @@ static uint32_t named_input(const run_session *run, const char *word,
   return run->input_count;
 }
 
+/* The initial values that --input replaces become inputs of the program. */
+keel_status run_override(const run_arguments *all, run_session *run) {
+  const char *names[RUN_PORTS];
+  uint32_t count = 0;
+  keel_program *program = NULL;
+  keel_port port;
+  for (uint32_t i = 0;
+       count < RUN_PORTS && i < keel_program_initializer_count(run->program) &&
+       keel_program_initializer(run->program, i, &port) == KD_OK;
+       i++)
+    for (uint32_t k = 0; k < all->inputs.count; k++)
+      if (run_value_for(all->inputs.words[k], port.name)) {
+        names[count++] = port.name;
+        break;
+      }
+  if (!count) return KD_OK;
+  keel_status status =
+      keel_program_override(run->program, names, count, &program);
+  if (status != KD_OK) return status;
+  keel_program_release(run->program);
+  run->program = program;
+  return KD_OK;
+}
+
 /* Makes a variable of a tensor. */
 static keel_status wrap_variable(keel_context *context, keel_tensor **value) {
   keel_tensor *variable = NULL;

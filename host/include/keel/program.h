@@ -192,13 +192,36 @@ typedef struct keel_port {
 #define KEEL_PORT_DONATED 0x8u
 
 /* Returns KD_OK, KD_OUT_OF_RANGE. Inputs with an initial value in the model are
- * not counted: they are constants. */
+ * not counted: they are constants, unless keel_program_override makes them
+ * inputs. */
 KEEL_API uint32_t keel_program_input_count(const keel_program *program);
 KEEL_API keel_status keel_program_input(const keel_program *program,
                                         uint32_t index, keel_port *out_port);
 KEEL_API uint32_t keel_program_output_count(const keel_program *program);
 KEEL_API keel_status keel_program_output(const keel_program *program,
                                          uint32_t index, keel_port *out_port);
+
+/* The inputs of an ONNX model that have an initial value which a caller may
+ * replace: overridable initializers, in ONNX Runtime's words. Models before version 4
+ * of ONNX's IR have none, since there each initializer had to be an input, and
+ * neither has a program in one of Keel's own forms.
+ * Returns KD_OK, KD_OUT_OF_RANGE. */
+KEEL_API uint32_t keel_program_initializer_count(const keel_program *program);
+KEEL_API keel_status keel_program_initializer(const keel_program *program,
+                                              uint32_t index,
+                                              keel_port *out_port);
+
+/* Makes the program in which initializers are inputs without a value, in the
+ * model's order among the others. It is read from the mapped model again, and what
+ * the initial values would have settled (shapes, folded ops) is open in it.
+ *
+ * names  of keel_program_initializer
+ * Returns KD_OK, KD_NOT_FOUND (a name; the message has those that there are), or
+ * as keel_program_load does. */
+KEEL_API keel_status keel_program_override(const keel_program *program,
+                                           const char *const *names,
+                                           uint32_t count,
+                                           KD_OWNED keel_program **out_program);
 
 /* 1 if an op of it, nested functions included, gives random numbers (other than
  * from a seed and a counter that are values). */

@@ -51,6 +51,56 @@ keel_status keel_program_load_memory(keel_context *context, const char *path,
   return status;
 }
 
+/* ---- initial values ------------------------------------------------------- */
+
+uint32_t keel_program_initializer_count(const keel_program *program) {
+  return program->initializer_count;
+}
+
+keel_status keel_program_initializer(const keel_program *program,
+                                     uint32_t index, keel_port *out_port) {
+  if (index >= program->initializer_count)
+    return keel_fail(KD_OUT_OF_RANGE, "the program has %u initializers, not %u",
+                     (unsigned)program->initializer_count, (unsigned)index + 1);
+  *out_port = program->initializers[index];
+  return KD_OK;
+}
+
+static bool has_initializer(const keel_program *program, const char *name) {
+  for (uint32_t i = 0; i < program->initializer_count; i++)
+    if (!strcmp(program->initializers[i].name, name)) return true;
+  return false;
+}
+
+static keel_status no_initializer(const keel_program *program,
+                                  const char *name) {
+  keel_text names = {0};
+  for (uint32_t i = 0; i < program->initializer_count; i++)
+    keel_text_add(&names, "%s%s",
+                  i ? ", " : "; there are: ", program->initializers[i].name);
+  keel_status status = keel_fail(
+      KD_NOT_FOUND, "the program has no initializer \"%s\" to replace%.700s",
+      name, keel_text_get(&names));
+  keel_text_free(&names);
+  return status;
+}
+
+keel_status keel_program_override(const keel_program *program,
+                                  const char *const *names, uint32_t count,
+                                  keel_program **out_program) {
+  *out_program = NULL;
+  for (uint32_t i = 0; i < count; i++)
+    if (!has_initializer(program, names[i]))
+      return no_initializer(program, names[i]);
+  if (!program->override)
+    return keel_fail(KD_UNIMPLEMENTED,
+                     "only a program of an ONNX model has initializers to"
+                     " replace");
+  return program->override(program, names, count, out_program);
+}
+
+/* ---- saving --------------------------------------------------------------- */
+
 static keel_status write_image(void *program, FILE *file) {
   return keel_image_write(program, file);
 }

@@ -118,21 +118,21 @@ static keel_status keep_symbols(keel_arena *arena, const keel_port *port,
   return KD_OK;
 }
 
-static keel_status keep_port(keel_function *function, const keel_port *port,
-                             const char *name, keel_port *out_port) {
+keel_status keel_port_copy(keel_arena *arena, const keel_port *port,
+                           const char *name, keel_port *out_port) {
   *out_port = port ? *port : (keel_port){.rank = KEEL_RANK_UNKNOWN};
   if (port && port->dims && port->rank != KEEL_RANK_UNKNOWN) {
-    out_port->dims = keel_arena_copy_bytes(function->arena, port->dims,
+    out_port->dims = keel_arena_copy_bytes(arena, port->dims,
                                            port->rank * sizeof *port->dims);
     if (!out_port->dims) return KD_OUT_OF_MEMORY;
-    KEEL_TRY(keep_symbols(function->arena, port, out_port));
+    KEEL_TRY(keep_symbols(arena, port, out_port));
   }
   if (port && port->sharding) {
-    out_port->sharding = keel_arena_copy(function->arena, port->sharding);
+    out_port->sharding = keel_arena_copy(arena, port->sharding);
     if (!out_port->sharding) return KD_OUT_OF_MEMORY;
   }
   out_port->name =
-      port && port->name ? keel_arena_copy(function->arena, port->name) : name;
+      port && port->name ? keel_arena_copy(arena, port->name) : name;
   return out_port->name ? KD_OK : KD_OUT_OF_MEMORY;
 }
 
@@ -145,8 +145,8 @@ keel_status keel_function_input(keel_function *function, uint32_t value,
                        function->input_room))
     return KD_OUT_OF_MEMORY;
   assert(value < function->value_count);
-  KEEL_TRY(keep_port(function, port, function->values[value].name,
-                     &function->input_ports[function->input_count]));
+  KEEL_TRY(keel_port_copy(function->arena, port, function->values[value].name,
+                          &function->input_ports[function->input_count]));
   function->inputs[function->input_count++] = value;
   return KD_OK;
 }
@@ -160,8 +160,8 @@ keel_status keel_function_output(keel_function *function, uint32_t value,
                        function->output_count, function->output_room))
     return KD_OUT_OF_MEMORY;
   assert(value < function->value_count);
-  KEEL_TRY(keep_port(function, port, function->values[value].name,
-                     &function->output_ports[function->output_count]));
+  KEEL_TRY(keel_port_copy(function->arena, port, function->values[value].name,
+                          &function->output_ports[function->output_count]));
   function->outputs[function->output_count++] = value;
   return KD_OK;
 }

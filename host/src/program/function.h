@@ -65,9 +65,17 @@ struct keel_program {
   keel_mapping *mapping; /* of its file, or NULL */
   keel_arena arena;
   keel_function *main;
-  keel_function *functions;     /* all, by `next` */
-  keel_forms forms;             /* of regions that were compiled ahead */
-  keel_annotations annotations; /* of an ONNX file; in the arena */
+  keel_function *functions; /* all, by `next` */
+  keel_forms forms;         /* of regions that were compiled ahead */
+  /* of an ONNX file, in the arena: */
+  keel_annotations annotations;
+  const char *path;
+  keel_port
+      *initializers; /* inputs with an initial value that may be replaced */
+  uint32_t initializer_count, initializer_room;
+  /* The program of the mapped file whose inputs of these names have no initial value. */
+  keel_status (*override)(const keel_program *program, const char *const *names,
+                          uint32_t count, keel_program **out_program);
 };
 
 keel_status keel_program_create(keel_context *context,
@@ -100,6 +108,10 @@ keel_status keel_function_output(keel_function *function, uint32_t value,
 /* Input or output `index` as declared. Returns KD_OK, KD_OUT_OF_RANGE. */
 keel_status keel_function_port(const keel_function *function, bool output,
                                uint32_t index, keel_port *out_port);
+
+/* Copies a port into an arena. Its name: the port's, or `name`. */
+keel_status keel_port_copy(keel_arena *arena, const keel_port *port,
+                           const char *name, keel_port *out_port);
 
 /* The type that a port declares; NULL if it is not fully declared. */
 const keel_type *keel_port_type(const keel_port *port);

@@ -34,21 +34,14 @@ typedef struct invention {
   uint8_t word[32];
 } invention;
 
-/* ONNX's number of an element type that the parameter takes: f32 where it can be. */
+/* An element type that the parameter takes: f32 where it can be. Its number is ONNX's, too. */
 static int32_t type_of(const keel_param *param) {
-  static const struct {
-    kd_dtype dtype;
-    int32_t onnx;
-  } types[] = {{KD_F32, ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT},
-               {KD_I64, ONNX__TENSOR_PROTO__DATA_TYPE__INT64},
-               {KD_U8, ONNX__TENSOR_PROTO__DATA_TYPE__UINT8},
-               {KD_I8, ONNX__TENSOR_PROTO__DATA_TYPE__INT8},
-               {KD_I32, ONNX__TENSOR_PROTO__DATA_TYPE__INT32},
-               {KD_BOOL, ONNX__TENSOR_PROTO__DATA_TYPE__BOOL}};
+  static const kd_dtype types[] = {KD_F32, KD_I64, KD_U8,
+                                   KD_I8,  KD_I32, KD_BOOL};
   for (size_t i = 0; i < sizeof types / sizeof *types; i++)
-    if (!param->types || param->types & KD_TYPES(types[i].dtype))
-      return types[i].onnx;
-  return ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT;
+    if (!param->types || param->types & KD_TYPES(types[i]))
+      return (int32_t)types[i];
+  return KD_F32;
 }
 
 static char *name_of(invention *all, size_t number) {
@@ -62,7 +55,7 @@ static char *name_of(invention *all, size_t number) {
 static void add_input(invention *all, const keel_param *param, size_t at,
                       uint32_t rank_of_integers) {
   int32_t type = type_of(param);
-  bool whole = type == ONNX__TENSOR_PROTO__DATA_TYPE__INT64;
+  bool whole = type == KD_I64;
   uint32_t rank = whole ? rank_of_integers : 2;
   onnx__value_info_proto__init(&all->ports[at]);
   onnx__type_proto__init(&all->types[at]);

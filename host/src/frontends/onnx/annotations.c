@@ -1,16 +1,8 @@
 /* annotations.c - the configurations of a model (ONNX IR 11), and what its nodes say of them.
- *
- * The messages are found in the file's own bytes, whether or not the installed onnx.proto knows
- * them, and are unpacked one by one. The file chooses all lengths: each list is walked once. */
+ * The file chooses all lengths: each list is walked once. */
 #include "annotations.h"
 
 #include "index.h"
-#include "sharing.pb-c.h"
-
-#define CONFIGURATION      26u /* fields: of ModelProto */
-#define GRAPH              7u
-#define NODE               1u  /* of GraphProto */
-#define NODE_CONFIGURATION 10u /* of NodeProto */
 
 #define CONFIGURATIONS_MOST 4096
 
@@ -19,7 +11,6 @@ typedef struct reader {
   keel_program *program;
   keel_annotations *to;
   onnx_index names; /* of configurations */
-  size_t nodes;     /* of the graph, that were found in the bytes */
   /* the node at hand: its name for messages, and the first value that it makes */
   const char *name;
   uint32_t made;
@@ -60,7 +51,7 @@ static keel_status begin_node(reader *r, const onnx_node *node) {
 /* ---- of a node ---------------------------------------------------------------------- */
 
 /* On all devices in their order; nothing said means that, too. */
-static bool on_all(const Keel__Sharding *spec, int64_t devices) {
+static bool on_all(const Onnx__ShardingSpecProto *spec, int64_t devices) {
   if (spec->n_index_to_device_group_map) return false;
   if (!spec->n_device) return true;
   if (devices < 0 || spec->n_device != (uint64_t)devices) return false;
@@ -71,11 +62,11 @@ static bool on_all(const Keel__Sharding *spec, int64_t devices) {
 
 /* The axis that is split. *count: how many are. What is one part is not split. */
 static keel_status find_axis(reader *r, keel_configuration *at,
-                             const Keel__Sharding *spec,
-                             const Keel__ShardedDim **out_axis,
+                             const Onnx__ShardingSpecProto *spec,
+                             const Onnx__ShardedDimProto **out_axis,
                              uint32_t *count) {
   for (size_t i = 0; i < spec->n_sharded_dim; i++) {
-    const Keel__ShardedDim *dim = spec->sharded_dim[i];
+    const Onnx__ShardedDimProto *dim = spec->sharded_dim[i];
     bool split = false;
     for (size_t k = 0; k < dim->n_simple_sharding; k++) {
       int64_t shards = dim->simple_sharding[k]->num_shards;
@@ -95,9 +86,9 @@ static keel_status find_axis(reader *r, keel_configuration *at,
 }
 
 static keel_status add_sharding(reader *r, keel_configuration *at,
-                                const Keel__Sharding *spec) {
+                                const Onnx__ShardingSpecProto *spec) {
   const char *name = spec->tensor_name ? spec->tensor_name : "";
-  const Keel__ShardedDim *dim = NULL;
+  const Onnx__ShardedDimProto *dim = NULL;
   uint32_t count = 0, value = r->from->find(r->from->names, name);
   if (value == KEEL_ABSENT)
     return note(r, &at->fault,
@@ -110,14 +101,18 @@ static keel_status add_sharding(reader *r, keel_configuration *at,
   if (!KEEL_ARENA_ROOM(&r->program->arena, at->shardings, at->sharding_count,
                        at->sharding_room))
     return KD_OUT_OF_MEMORY;
-  const Keel__SimpleSharding *simple = dim ? dim->simple_sharding[0] : NULL;
+  const Onnx__SimpleShardedDimProto *simple =
+      dim ? dim->simple_sharding[0] : NULL;
   keel_sharding *to = &at->shardings[at->sharding_count];
   *to = (keel_sharding){
       .node = r->name,
       .name = r->from->function->values[value].name,
       .value = value,
       .axis = dim ? dim->axis : 0,
-      .dim = simple && simple->has_dim_value ? simple->dim_value : -1,
+      .dim = simple && simple->dim_case ==
+                           ONNX__SIMPLE_SHARDED_DIM_PROTO__DIM_DIM_VALUE
+                 ? simple->dim_value
+                 : -1,
       .plain = all && count == 1 && dim->n_simple_sharding == 1 &&
                simple->num_shards == at->devices};
   at->sharding_count++;
@@ -140,9 +135,10 @@ static keel_status add_stage(reader *r, keel_configuration *at, int32_t stage) {
   return KD_OK;
 }
 
-static keel_status read_node(reader *r, const Keel__NodeConfiguration *own) {
+static keel_status read_node(reader *r,
+                             const Onnx__NodeDeviceConfigurationProto *own) {
   const char *id = own->configuration_id ? own->configuration_id : "";
-  uint32_t place = onnx_index_find(&r->names, "", id);
+  uint32_t place = onnx_index_find(&r->names, "", id, "");
   if (place == KEEL_ABSENT)
     return note(r, &r->to->fault,
                 "node \"%s\" is of configuration \"%.100s\", which the model"
@@ -155,92 +151,52 @@ static keel_status read_node(reader *r, const Keel__NodeConfiguration *own) {
                                  : KD_OK;
 }
 
-/* ---- finding them ------------------------------------------------------------------- */
+/* ---- of a model --------------------------------------------------------------------- */
 
-static keel_status unpack(const reader *r,
-                          const ProtobufCMessageDescriptor *kind,
-                          keel_onnx_bytes bytes, ProtobufCMessage **out) {
-  return keel_onnx_unpack(r->from->path, kind, bytes.data, bytes.size, out);
-}
-
-static keel_status add_configuration(reader *r, keel_onnx_bytes bytes) {
-  ProtobufCMessage *message = NULL;
+static keel_status add_configuration(
+    reader *r, const Onnx__DeviceConfigurationProto *own) {
   keel_annotations *to = r->to;
   if (to->count == CONFIGURATIONS_MOST)
     return note(r, &to->fault, "the model has more than %d configurations",
                 CONFIGURATIONS_MOST);
-  KEEL_TRY(unpack(r, &keel__configuration__descriptor, bytes, &message));
-  const Keel__Configuration *own = (const Keel__Configuration *)message;
   keel_configuration *at = &to->list[to->count];
   at->name = keel_arena_copy(&r->program->arena, own->name ? own->name : "");
   at->devices = own->num_devices;
-  keel_onnx_free(message);
   if (!at->name) return KD_OUT_OF_MEMORY;
-  if (onnx_index_find(&r->names, "", at->name) != KEEL_ABSENT)
+  if (onnx_index_find(&r->names, "", at->name, "") != KEEL_ABSENT)
     KEEL_TRY(note(r, &to->fault, "two configurations are named \"%.100s\"",
                   at->name));
-  return onnx_index_add(&r->names, "", at->name, to->count++);
+  return onnx_index_add(&r->names, "", at->name, "", to->count++);
 }
 
-static uint32_t count_configurations(keel_onnx_bytes model) {
-  uint32_t number = 0, count = 0;
-  keel_onnx_bytes bytes;
-  while (keel_onnx_next(&model, &number, &bytes))
-    count += number == CONFIGURATION && count < CONFIGURATIONS_MOST;
-  return count;
-}
-
-static keel_status read_configurations(reader *r, keel_onnx_bytes model) {
-  uint32_t number = 0;
-  keel_onnx_bytes bytes;
-  r->to->list = keel_arena_take(
-      &r->program->arena,
-      (count_configurations(model) + (size_t)1) * sizeof *r->to->list);
+static keel_status read_configurations(reader *r) {
+  const onnx_model *model = r->from->model;
+  r->to->list = keel_arena_take(&r->program->arena,
+                                model->n_configuration * sizeof *r->to->list);
   if (!r->to->list) return KD_OUT_OF_MEMORY;
-  while (keel_onnx_next(&model, &number, &bytes))
-    if (number == CONFIGURATION) KEEL_TRY(add_configuration(r, bytes));
+  for (size_t i = 0; i < model->n_configuration; i++)
+    KEEL_TRY(add_configuration(r, model->configuration[i]));
   return KD_OK;
 }
 
-static keel_status read_nodes(reader *r, keel_onnx_bytes graph) {
-  const onnx_graph *all = r->from->graph;
-  uint32_t number = 0, inner = 0;
-  keel_onnx_bytes node, bytes;
-  while (r->nodes < all->n_node && keel_onnx_next(&graph, &number, &node)) {
-    if (number != NODE) continue;
-    const onnx_node *at = all->node[r->nodes++];
-    r->name = NULL;
-    while (keel_onnx_next(&node, &inner, &bytes)) {
-      ProtobufCMessage *message = NULL;
-      if (inner != NODE_CONFIGURATION) continue;
-      if (!r->name) KEEL_TRY(begin_node(r, at));
-      KEEL_TRY(
-          unpack(r, &keel__node_configuration__descriptor, bytes, &message));
-      keel_status status =
-          read_node(r, (const Keel__NodeConfiguration *)message);
-      keel_onnx_free(message);
-      KEEL_TRY(status);
-    }
+static keel_status read_nodes(reader *r) {
+  const onnx_graph *graph = r->from->model->graph;
+  r->to->nodes = (uint32_t)graph->n_node;
+  for (size_t i = 0; i < graph->n_node; i++) {
+    const onnx_node *node = graph->node[i];
+    if (node->n_device_configurations) KEEL_TRY(begin_node(r, node));
+    for (size_t k = 0; k < node->n_device_configurations; k++)
+      KEEL_TRY(read_node(r, node->device_configurations[k]));
   }
-  return KD_OK;
-}
-
-/* A graph in several pieces is one, with the nodes of all. */
-static keel_status read_all(reader *r) {
-  keel_onnx_bytes model = r->from->bytes, bytes;
-  uint32_t number = 0;
-  KEEL_TRY(read_configurations(r, model));
-  r->to->nodes = (uint32_t)r->from->graph->n_node;
-  while (keel_onnx_next(&model, &number, &bytes))
-    if (number == GRAPH) KEEL_TRY(read_nodes(r, bytes));
   return KD_OK;
 }
 
 keel_status keel_onnx_annotations(const onnx_annotated *from,
                                   keel_program *program) {
   reader r = {.from = from, .program = program, .to = &program->annotations};
-  if (!count_configurations(from->bytes)) return KD_OK;
-  keel_status status = read_all(&r);
+  if (!from->model->n_configuration) return KD_OK;
+  keel_status status = read_configurations(&r);
+  if (status == KD_OK) status = read_nodes(&r);
   onnx_index_free(&r.names);
   return status;
 }

@@ -5,10 +5,8 @@
 #include "import.h"
 
 typedef struct onnx_annotated {
-  const char *path;      /* for messages */
-  keel_onnx_bytes bytes; /* the model's, of which `graph` was unpacked */
-  const onnx_graph *graph;
-  const keel_function *function; /* that it has become */
+  const onnx_model *model;
+  const keel_function *function; /* that its graph has become */
   /* a value of it, or KEEL_ABSENT */
   uint32_t (*find)(const void *names, const char *name);
   const void *names;
@@ -16,7 +14,7 @@ typedef struct onnx_annotated {
 
 /* Fills program->annotations. What the file says wrongly is kept there for a split, so that the
  * model runs without one.
- * Returns KD_OK, KD_DATA_LOSS (no valid messages), KD_OUT_OF_MEMORY. */
+ * Returns KD_OK, KD_OUT_OF_MEMORY. */
 keel_status keel_onnx_annotations(const onnx_annotated *from,
                                   keel_program *program);
 

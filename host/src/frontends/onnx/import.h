@@ -6,7 +6,6 @@
 #include "frontends/onnx/onnx.h"
 #include "onnx.pb-c.h"
 #include "program/function.h"
-#include "values.pb-c.h"
 
 typedef Onnx__ModelProto onnx_model;
 typedef Onnx__GraphProto onnx_graph;
@@ -16,8 +15,12 @@ typedef Onnx__TensorProto onnx_tensor;
 typedef Onnx__ValueInfoProto onnx_value_info;
 typedef Onnx__FunctionProto onnx_function;
 
+/* The newest version of ONNX's IR of which onnx.proto has every field. */
+#define KEEL_ONNX_IR 14
+
 /* A protobuf from bytes of any origin: its depth and what it allocates are
- * bounded before protobuf-c sees it. The raw_data of tensors is not copied: keel_onnx_raw
+ * bounded before protobuf-c sees it, and a field that onnx.proto does not have is
+ * refused. The raw_data of tensors is not copied: keel_onnx_raw
  * says where it lies in `data`. Free with keel_onnx_free. */
 keel_status keel_onnx_unpack(const char *path,
                              const ProtobufCMessageDescriptor *kind,
@@ -32,15 +35,15 @@ typedef struct keel_onnx_bytes {
 } keel_onnx_bytes;
 keel_onnx_bytes keel_onnx_raw(const onnx_tensor *proto);
 
-/* The next field of a message that has bytes (a message, a string); others are passed over.
- * False: there is none, or what is left is damaged. *rest is then behind it. */
-bool keel_onnx_next(keel_onnx_bytes *rest, uint32_t *out_number,
-                    keel_onnx_bytes *out_bytes);
-
 /* A tensor of a TensorProto. `path` is the file it came from; mapping: of that file, in
  * which large data stay, wherever they begin (mapping.h), or NULL. */
 keel_status keel_onnx_tensor(keel_context *context, const char *path,
                              const onnx_tensor *proto, keel_mapping *mapping,
+                             keel_tensor **out_tensor);
+
+/* A SparseTensorProto as a tensor that has all elements. */
+keel_status keel_onnx_sparse(keel_context *context, const char *path,
+                             const Onnx__SparseTensorProto *proto,
                              keel_tensor **out_tensor);
 
 /* Copies constants that begin where kernels can't read them, unless it is the kernels'

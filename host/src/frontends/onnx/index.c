@@ -2,18 +2,20 @@
 #include "index.h"
 
 typedef struct onnx_index_entry {
-  const char *domain, *name; /* name NULL: free */
+  const char *domain, *name, *overload; /* name NULL: free */
   uint32_t place;
 } index_entry;
 
 static index_entry *slot_of(const onnx_index *index, const char *domain,
-                            const char *name) {
+                            const char *name, const char *overload) {
   uint64_t at =
       keel_hash_string(keel_hash_string(KEEL_HASH_SEED, domain), name);
+  at = keel_hash_string(at, overload);
   for (;; at++) {
     index_entry *entry = &index->entries[at & (index->room - 1)];
     if (!entry->name ||
-        (!strcmp(entry->name, name) && !strcmp(entry->domain, domain)))
+        (!strcmp(entry->name, name) && !strcmp(entry->domain, domain) &&
+         !strcmp(entry->overload, overload)))
       return entry;
   }
 }
@@ -25,7 +27,8 @@ static keel_status index_grow(onnx_index *index) {
   if (!fresh.entries) return keel_no_memory(fresh.room * sizeof(index_entry));
   for (uint32_t i = 0; i < index->room; i++) {
     const index_entry *old = &index->entries[i];
-    if (old->name) *slot_of(&fresh, old->domain, old->name) = *old;
+    if (old->name)
+      *slot_of(&fresh, old->domain, old->name, old->overload) = *old;
   }
   free(index->entries);
   *index = fresh;
@@ -33,19 +36,20 @@ static keel_status index_grow(onnx_index *index) {
 }
 
 keel_status onnx_index_add(onnx_index *index, const char *domain,
-                           const char *name, uint32_t place) {
+                           const char *name, const char *overload,
+                           uint32_t place) {
   if (index->count * 2 >= index->room) KEEL_TRY(index_grow(index));
-  index_entry *slot = slot_of(index, domain, name);
+  index_entry *slot = slot_of(index, domain, name, overload);
   if (slot->name) return KD_OK;
-  *slot = (index_entry){domain, name, place};
+  *slot = (index_entry){domain, name, overload, place};
   index->count++;
   return KD_OK;
 }
 
 uint32_t onnx_index_find(const onnx_index *index, const char *domain,
-                         const char *name) {
+                         const char *name, const char *overload) {
   if (!index->room) return KEEL_ABSENT;
-  const index_entry *slot = slot_of(index, domain, name);
+  const index_entry *slot = slot_of(index, domain, name, overload);
   return slot->name ? slot->place : KEEL_ABSENT;
 }
 

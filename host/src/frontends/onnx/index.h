@@ -5,7 +5,7 @@
 
 #include "import.h"
 
-/* What is named by a domain and a name, by its place in a list. Zeroed: empty. */
+/* What is named by a domain, a name and an overload, by its place in a list. Zeroed: empty. */
 typedef struct onnx_index {
   struct onnx_index_entry *entries; /* open addressing */
   uint32_t count, room;             /* room is a power of two */
@@ -13,11 +13,12 @@ typedef struct onnx_index {
 
 /* Adds one; where the name is there already, the first stays. */
 keel_status onnx_index_add(onnx_index *index, const char *domain,
-                           const char *name, uint32_t place);
+                           const char *name, const char *overload,
+                           uint32_t place);
 
 /* Its place, or KEEL_ABSENT. */
 uint32_t onnx_index_find(const onnx_index *index, const char *domain,
-                         const char *name);
+                         const char *name, const char *overload);
 void onnx_index_free(onnx_index *index);
 
 /* Tensors of function bodies, which are read once however often they are called. */

@@ -204,6 +204,22 @@ static keel_status strings(keel_context *context, const char *path,
   return status;
 }
 
+/* What changes where data are, or how much of them there is. */
+static keel_status check(const char *path, const onnx_tensor *proto) {
+  const char *name = proto->name ? proto->name : "";
+  if (proto->segment)
+    return keel_fail(KD_UNIMPLEMENTED,
+                     "%s: tensor \"%s\" is a segment of a larger one, which is"
+                     " not supported",
+                     path, name);
+  if (proto->has_data_location &&
+      proto->data_location > ONNX__TENSOR_PROTO__DATA_LOCATION__EXTERNAL)
+    return keel_fail(KD_UNIMPLEMENTED,
+                     "%s: tensor \"%s\": data location %d is not known", path,
+                     name, (int)proto->data_location);
+  return KD_OK;
+}
+
 /* Fewer bytes are copied: pages of a file are no gain for them. */
 #define LARGE (64 << 10)
 
@@ -213,6 +229,7 @@ keel_status keel_onnx_tensor(keel_context *context, const char *path,
   const char *name = proto->name ? proto->name : "";
   const keel_type *type = NULL;
   keel_tensor *tensor = NULL;
+  KEEL_TRY(check(path, proto));
   keel_status status =
       proto->n_dims <= KD_MAX_RANK
           ? keel_type_of((kd_dtype)proto->data_type, (uint32_t)proto->n_dims,
@@ -265,7 +282,8 @@ static keel_status sequence(keel_context *context, const char *path,
                             const Onnx__SequenceProto *proto,
                             keel_tensor **out_value) {
   uint32_t count = (uint32_t)proto->n_tensor_values;
-  if (proto->n_sequence_values || proto->n_optional_values)
+  if (proto->n_sequence_values || proto->n_optional_values ||
+      proto->n_map_values || proto->n_sparse_tensor_values)
     return keel_fail(KD_UNIMPLEMENTED,
                      "%s: only sequences of tensors are supported", path);
   keel_tensor **items = calloc(count + 1, sizeof(keel_tensor *));
@@ -290,6 +308,11 @@ static keel_status optional(keel_context *context, const char *path,
                             out_value);
   if (proto->sequence_value)
     return sequence(context, path, proto->sequence_value, out_value);
+  if (proto->sparse_tensor_value || proto->map_value || proto->optional_value)
+    return keel_fail(KD_UNIMPLEMENTED,
+                     "%s: only optionals of tensors and of sequences are"
+                     " supported",
+                     path);
   return keel_optional_empty(context, out_value);
 }
 

@@ -5,6 +5,10 @@
  * with a bound on the depth; and memory is taken through an allocator that
  * stops at a multiple of the file's size.
  *
+ * protobuf-c passes over a field that onnx.proto does not have. ONNX's later versions may
+ * have added it, and with it changed what the others mean, as they did with the defaults of a
+ * function's attributes. So the walk looks for such a field, and it is named.
+ *
  * It would also copy all bytes that a tensor has. So it is given another message, which the
  * walk writes: there the raw_data of each tensor is where its bytes lie, not what they are. */
 #include "import.h"
@@ -19,11 +23,14 @@ typedef struct wire {
   const uint8_t *at, *end;
 } wire;
 
-/* What the walk writes. */
+/* What the walk writes, and finds. */
 typedef struct lean {
   uint8_t *data;
   size_t size, room;
   bool spent; /* there is no memory for it */
+  /* a message that has a field which onnx.proto does not have there; NULL: none */
+  const ProtobufCMessageDescriptor *strange;
+  uint64_t number; /* the field's */
 } lean;
 
 static void put(lean *out, const void *data, size_t size) {
@@ -94,6 +101,25 @@ static bool is_raw(const ProtobufCMessageDescriptor *kind, uint64_t number) {
          field->type == PROTOBUF_C_TYPE_BYTES;
 }
 
+/* Fields that ONNX had and withdrew; no reader looks at them. */
+static bool is_withdrawn(const ProtobufCMessageDescriptor *kind,
+                         uint64_t number) {
+  if (kind == &onnx__graph_proto__descriptor)
+    return number == 3 || number == 4 || (number >= 6 && number <= 9);
+  if (kind == &onnx__attribute_proto__descriptor)
+    return number == 12 || (number >= 16 && number <= 19);
+  if (kind == &onnx__function_proto__descriptor)
+    return number == 2 || number == 3;
+  return kind == &onnx__type_proto__opaque__descriptor && number == 3;
+}
+
+/* Messages that say nothing of what a model computes. */
+static bool is_aside(const ProtobufCMessageDescriptor *kind) {
+  return kind == &onnx__string_string_entry_proto__descriptor ||
+         kind == &onnx__tensor_annotation__descriptor ||
+         kind == &onnx__training_info_proto__descriptor;
+}
+
 static bool walk(wire wire, const ProtobufCMessageDescriptor *kind,
                  unsigned depth, lean *out);
 
@@ -115,6 +141,11 @@ static bool walk_field(wire *at, const ProtobufCMessageDescriptor *kind,
   if (!varint(at, &tag) || tag >> 3 > NUMBER_MOST) return false;
   const ProtobufCFieldDescriptor *field = field_of(kind, tag >> 3);
   unsigned type = tag & 7;
+  if (!field && !out->strange && !is_withdrawn(kind, tag >> 3) &&
+      !is_aside(kind)) {
+    out->strange = kind;
+    out->number = tag >> 3;
+  }
   if (!size_of(at, type, &size, &value)) return false;
   wire inside = {at->at, at->at + size};
   at->at += size;
@@ -143,25 +174,6 @@ static bool walk(wire wire, const ProtobufCMessageDescriptor *kind,
   while (wire.at < wire.end && !out->spent)
     if (!walk_field(&wire, kind, depth, out)) return false;
   return true;
-}
-
-bool keel_onnx_next(keel_onnx_bytes *rest, uint32_t *out_number,
-                    keel_onnx_bytes *out_bytes) {
-  wire at = {rest->data, rest->data + rest->size};
-  uint64_t tag = 0, size = 0, value = 0;
-  while (at.at < at.end) {
-    if (!varint(&at, &tag) || tag >> 3 > NUMBER_MOST ||
-        !size_of(&at, tag & 7, &size, &value))
-      return false;
-    const uint8_t *from = at.at;
-    at.at += size;
-    if ((tag & 7) != 2) continue;
-    *out_number = (uint32_t)(tag >> 3);
-    *out_bytes = (keel_onnx_bytes){from, size};
-    *rest = (keel_onnx_bytes){at.at, (uint64_t)(at.end - at.at)};
-    return true;
-  }
-  return false;
 }
 
 keel_onnx_bytes keel_onnx_raw(const onnx_tensor *proto) {
@@ -196,6 +208,25 @@ static void give(void *context, void *memory) {
   free(memory);
 }
 
+/* The walk, and why it does not do. */
+static keel_status look(const char *path,
+                        const ProtobufCMessageDescriptor *kind,
+                        const uint8_t *data, uint64_t size, lean *out) {
+  if (!walk((wire){data, data + size}, kind, 0, out))
+    return keel_fail(
+        KD_DATA_LOSS,
+        "%s: not a valid %s: truncated, damaged or nested deeper than %d", path,
+        kind->short_name, DEPTH_MOST);
+  if (out->spent) return keel_no_memory(out->room * 2);
+  if (!out->strange) return KD_OK;
+  return keel_fail(
+      KD_UNIMPLEMENTED,
+      "%s: a %s in it has field %llu, which ONNX's IR version %d does not have:"
+      " it may change what the other fields mean. A later Keel may know it",
+      path, out->strange->short_name, (unsigned long long)out->number,
+      KEEL_ONNX_IR);
+}
+
 keel_status keel_onnx_unpack(const char *path,
                              const ProtobufCMessageDescriptor *kind,
                              const uint8_t *data, uint64_t size,
@@ -205,18 +236,12 @@ keel_status keel_onnx_unpack(const char *path,
   ProtobufCAllocator allocator = {take, give, &budget};
   if (!data) data = &nothing;
   lean lean = {0};
-  if (!walk((wire){data, data + size}, kind, 0, &lean)) {
-    free(lean.data);
-    return keel_fail(
-        KD_DATA_LOSS,
-        "%s: not a valid %s: truncated, damaged or nested deeper than %d", path,
-        kind->short_name, DEPTH_MOST);
-  }
-  if (!lean.spent)
+  keel_status status = look(path, kind, data, size, &lean);
+  if (status == KD_OK)
     *out_message = protobuf_c_message_unpack(kind, &allocator, lean.size,
                                              lean.data ? lean.data : &nothing);
   free(lean.data);
-  if (lean.spent) return keel_no_memory(lean.room * 2);
+  KEEL_TRY(status);
   if (*out_message) return KD_OK;
   if (!budget.refused)
     return keel_fail(KD_DATA_LOSS, "%s: not a valid %s", path,
