@@ -208,22 +208,13 @@ static void give(void *context, void *memory) {
   free(memory);
 }
 
-/* The walk, and why it does not do. */
-static keel_status look(const char *path,
-                        const ProtobufCMessageDescriptor *kind,
-                        const uint8_t *data, uint64_t size, lean *out) {
-  if (!walk((wire){data, data + size}, kind, 0, out))
-    return keel_fail(
-        KD_DATA_LOSS,
-        "%s: not a valid %s: truncated, damaged or nested deeper than %d", path,
-        kind->short_name, DEPTH_MOST);
-  if (out->spent) return keel_no_memory(out->room * 2);
-  if (!out->strange) return KD_OK;
+/* A file of another kind has such fields as well, and is no valid message otherwise. */
+static keel_status refuse_field(const char *path, const lean *lean) {
   return keel_fail(
       KD_UNIMPLEMENTED,
       "%s: a %s in it has field %llu, which ONNX's IR version %d does not have:"
       " it may change what the other fields mean. A later Keel may know it",
-      path, out->strange->short_name, (unsigned long long)out->number,
+      path, lean->strange->short_name, (unsigned long long)lean->number,
       KEEL_ONNX_IR);
 }
 
@@ -236,12 +227,22 @@ keel_status keel_onnx_unpack(const char *path,
   ProtobufCAllocator allocator = {take, give, &budget};
   if (!data) data = &nothing;
   lean lean = {0};
-  keel_status status = look(path, kind, data, size, &lean);
-  if (status == KD_OK)
+  bool valid = walk((wire){data, data + size}, kind, 0, &lean);
+  if (valid && !lean.spent)
     *out_message = protobuf_c_message_unpack(kind, &allocator, lean.size,
                                              lean.data ? lean.data : &nothing);
   free(lean.data);
-  KEEL_TRY(status);
+  if (!valid)
+    return keel_fail(
+        KD_DATA_LOSS,
+        "%s: not a valid %s: truncated, damaged or nested deeper than %d", path,
+        kind->short_name, DEPTH_MOST);
+  if (lean.spent) return keel_no_memory(lean.room * 2);
+  if (*out_message && lean.strange) {
+    keel_onnx_free(*out_message);
+    *out_message = NULL;
+    return refuse_field(path, &lean);
+  }
   if (*out_message) return KD_OK;
   if (!budget.refused)
     return keel_fail(KD_DATA_LOSS, "%s: not a valid %s", path,
