@@ -16,12 +16,19 @@ enum { SIZE = 4, MOST = 40 };
 static keel_context *context;
 static keel_device *device;
 static toy_state *toy;
-static char shown[64]; /* the names of the nodes that were shown */
+static char shown[64];   /* the names of the nodes that were shown */
+static char warned[600]; /* the last warning */
+
+static void note_warning(void *unused, uint32_t level, const char *line) {
+  (void)unused;
+  if (level == KD_LOG_WARNING) snprintf(warned, sizeof warned, "%s", line);
+}
 
 /* state: the layers to be put on. */
 static int open_all(void **state) {
+  setenv("KEEL_LOG", "warning", 1);
   assert_int_equal(keel_layers_set(*state ? *state : ""), KD_OK);
-  context = open_with(CPU_PLUGIN, TOY("compiler"), 1);
+  context = open_logged(CPU_PLUGIN, TOY("compiler"), 1, note_warning);
   assert_int_equal(keel_device_find(context, "compiler", &device), KD_OK);
   toy = toy_of(TOY("compiler"));
   assert_non_null(toy);
@@ -45,7 +52,7 @@ static int reset(void **state) {
   toy->compiles = KD_OK;
   atomic_store(&toy->made, 0);
   atomic_store(&toy->launched, 0);
-  *shown = 0;
+  *shown = *warned = 0;
   return 0;
 }
 
@@ -269,6 +276,10 @@ static void what_is_not_compiled_runs_op_by_op(void **state) {
   (void)state;
   toy->compiles = KD_UNIMPLEMENTED;
   expect_same(lines, list, NULL, 0);
+  assert_non_null(strstr(warned,
+                         "compiler:0 does not compile 3 ops that it"
+                         " claimed, from \"a"));
+  assert_non_null(strstr(warned, "compiler: not today"));
 }
 
 static void a_compilers_failure_is_the_plans(void **state) {
@@ -318,6 +329,64 @@ static void open_sizes_are_compiled_when_they_come_again(void **state) {
   keel_plan_release(plan);
   keel_program_release(program);
   assert_int_equal(atomic_load(&toy->live), 0);
+}
+
+static void what_fails_for_a_size_is_said_and_runs_op_by_op(void **state) {
+  static const char *const lines[] = {" a Neg x", " b Abs a", " c Add b x",
+                                      NULL};
+  static const wish list[] = {{"abc", KD_OK}, {NULL, KD_OK}};
+  float got[MOST];
+  keel_program *program = read_program(lines, true);
+  (void)state;
+  wishes = (const wish[]){{NULL, KD_OK}};
+  toy->claim = by_wishes;
+  keel_plan *plan = plan_of(program, NULL, NULL);
+  wishes = list;
+  toy->compiles = KD_OUT_OF_MEMORY;
+
+  assert_int_equal(run(plan, program, 3, got), 3);
+
+  assert_true(got[0] == 0 && got[2] == 1.5f);
+  assert_non_null(strstr(warned,
+                         "for these shapes, and the one for all shapes"
+                         " runs: "));
+  assert_non_null(strstr(warned, "compiler: not today"));
+  keel_plan_release(plan);
+  keel_program_release(program);
+}
+
+/* A region's input was folded, and the dead node that had made it reads what the region
+ * makes. */
+static void dead_nodes_make_no_cycle(void **state) {
+  keel_arena arena = {0};
+  keel_function *list = NULL, *f = NULL;
+  uint32_t x, r, t;
+  const struct {
+    const char *op;
+    uint32_t *in, *out;
+    bool dead;
+  } nodes[] = {
+      {"Relu", &x, &r, true}, {"Neg", &r, &t, true}, {"Add", &t, &r, false}};
+  (void)state;
+  expect_ok(keel_function_create(context, &arena, &list, "f", &f));
+  x = keel_function_value(f, "x");
+  r = keel_function_value(f, "r");
+  t = keel_function_value(f, "t");
+  for (size_t i = 0; i < sizeof nodes / sizeof *nodes; i++) {
+    const uint32_t in[] = {*nodes[i].in, x};
+    keel_opdef *op = NULL;
+    keel_node *node = NULL;
+    expect_ok(keel_opdef_create(context, keel_schema_find("", nodes[i].op),
+                                NULL, 0, NULL, &op));
+    expect_ok(keel_function_node(f, op, "", in, nodes[i].dead ? 1 : 2,
+                                 nodes[i].out, 1, &node));
+    node->dead = nodes[i].dead;
+  }
+
+  expect_ok(keel_function_sort(f));
+
+  keel_functions_release(list);
+  keel_arena_free(&arena);
 }
 
 /* One region for all sizes: the host tells its outputs' types at each launch. */
@@ -672,6 +741,8 @@ int main(void) {
       TEST(what_is_not_compiled_runs_op_by_op),
       TEST(a_compilers_failure_is_the_plans),
       TEST(open_sizes_are_compiled_when_they_come_again),
+      TEST(what_fails_for_a_size_is_said_and_runs_op_by_op),
+      TEST(dead_nodes_make_no_cycle),
       TEST(a_region_may_be_of_any_size),
       TEST(what_no_launch_can_give_is_refused),
       TEST(an_if_is_taken_with_its_graphs),

@@ -198,6 +198,18 @@ static uint64_t replays_of(keel_plan *plan, int64_t size, float factor) {
   return keel_plan_replays(plan) - before;
 }
 
+static void a_plan_of_open_sizes_may_go_without(void **state) {
+  (void)state;
+  flags = KEEL_PLAN_NO_REPLAY;
+  keel_plan *plan = make_chain(3, false);
+  flags = 0;
+
+  assert_int_equal(replays_of(plan, 5, 8), 0);
+  assert_int_equal(replays_of(plan, 3, 8), 0);
+
+  keel_plan_release(plan);
+}
+
 static void what_is_recorded_is_worth_it_and_can_be(void **state) {
   static const struct {
     int adds;
@@ -516,6 +528,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       TEST(runs_become_one_launch),
       TEST(a_plan_may_go_without),
+      TEST(a_plan_of_open_sizes_may_go_without),
       TEST(what_is_recorded_is_worth_it_and_can_be),
       TEST(shapes_have_recordings_of_their_own),
       TEST(branches_share_memory),

@@ -316,6 +316,7 @@ keel_status keel_plan_of_types(const keel_plan *general,
   keel_plan *plan = plan_new(general->context);
   if (!plan) return KD_OUT_OF_MEMORY;
   settle_on(plan, general->device);
+  plan->no_replay = general->no_replay;
   keel_status status = fill_of_types(plan, general, function, types, params,
                                      placed, cancellation);
   if (status == KD_OK)

@@ -2,6 +2,7 @@
 #include "plan/versions.h"
 
 #include "base/refs.h"
+#include "device/context.h"
 #include "trace/trace.h"
 
 #define REMEMBERED 32 /* sets of input types seen once */
@@ -181,6 +182,18 @@ static keel_plan *keep(keel_versions *all, version *made) {
   return plan;
 }
 
+/* That the plan for all shapes runs instead. It reports itself what is wrong with inputs, and
+ * that a run was ended. */
+static void tell(const keel_versions *all, keel_status status) {
+  if (status == KD_INVALID_ARGUMENT || status == KD_CANCELLED ||
+      status == KD_DEADLINE_EXCEEDED)
+    return;
+  keel_log_line(&all->general->context->log, KD_LOG_WARNING,
+                "there is no plan of \"%s\" for these shapes, and the one for"
+                " all shapes runs: %s",
+                all->base->name, keel_message());
+}
+
 keel_plan *keel_versions_take(keel_versions *all, keel_tensor *const *inputs,
                               const keel_cancellation *cancellation) {
   uint64_t hash = hash_types(inputs, all->base->input_count);
@@ -192,8 +205,9 @@ keel_plan *keel_versions_take(keel_versions *all, keel_tensor *const *inputs,
   pthread_mutex_unlock(&all->lock);
   if (!makes) return found;
   version made = {0};
-  if (make(all, inputs, cancellation, &made) == KD_OK) return keep(all, &made);
-  /* the plan itself reports what is wrong with such inputs */
+  keel_status status = make(all, inputs, cancellation, &made);
+  if (status == KD_OK) return keep(all, &made);
+  tell(all, status);
   pthread_mutex_lock(&all->lock);
   forget(all, hash);
   all->making = false;
