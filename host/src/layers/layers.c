@@ -73,10 +73,14 @@ static keel_status no_slot(const char *name) {
   return KD_INVALID_ARGUMENT;
 }
 
-/* "N" or "N:STATUS", `size` characters. */
+/* "N", "N:STATUS" or "N:STATUS:wordless", `size` characters. */
 static bool read_number(const char *text, size_t size, layer_settings *out) {
+  static const char wordless[] = ":wordless";
+  const size_t tail = sizeof wordless - 1;
   char *end = NULL;
   unsigned long number = strtoul(text, &end, 10);
+  out->wordless = size > tail && !strncmp(text + size - tail, wordless, tail);
+  if (out->wordless) size -= tail;
   out->number = (uint32_t)number;
   out->status = KD_INTERNAL;
   if (!isdigit((unsigned char)*text) || !number || number > UINT32_MAX)
@@ -238,6 +242,7 @@ keel_status keel_layers_enter(const char *slot) {
   if (!settings.fault || strcmp(slot, settings.slot) != 0) return KD_OK;
   if (atomic_fetch_add(&calls, 1) + 1 != settings.number) return KD_OK;
   atomic_fetch_add(&faults, 1);
+  if (settings.wordless) return settings.status;
   return keel_fail(settings.status,
                    "layer fault: call %u of %s was made to"
                    " fail",

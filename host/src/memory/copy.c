@@ -64,6 +64,16 @@ static keel_status copy_in(keel_tensor *target, const void *source) {
   return status;
 }
 
+/* A call that waits may find the device full as well. */
+static bool retry(keel_device *device, keel_backoff *backoff,
+                  kd_status *status) {
+  if (*status != KD_BUSY) return false;
+  if (device->stream) pthread_mutex_lock(&device->stream_lock);
+  bool again = keel_backoff_retry(device, device->stream, backoff, status);
+  if (device->stream) pthread_mutex_unlock(&device->stream_lock);
+  return again;
+}
+
 static keel_status move_out(keel_tensor *source, void *target) {
   keel_device *device = keel_tensor_location(source);
   uint64_t size = source->type->bytes;
@@ -74,9 +84,13 @@ static keel_status move_out(keel_tensor *source, void *target) {
     return KD_OK;
   }
   keel_clear_error();
-  kd_status status = device->plugin->memory.copy_out(
-      device->handle, NULL, source->buffer->handle, source->offset, target,
-      size);
+  keel_backoff backoff = {0};
+  kd_status status;
+  do
+    status = device->plugin->memory.copy_out(
+        device->handle, NULL, source->buffer->handle, source->offset, target,
+        size);
+  while (retry(device, &backoff, &status));
   return status == KD_OK ? KD_OK
                          : keel_copy_failed(device, status, "a copy out", size);
 }
