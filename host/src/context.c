@@ -125,6 +125,9 @@ static keel_status fill(keel_context *context,
   KEEL_TRY(keel_kernel_cache_create(&context->kernels));
   KEEL_TRY(keel_op_cache_create(&context->ops));
   KEEL_TRY(keel_search(context, params, keel_plugin_add));
+  if (!(params->flags & (KEEL_DESCRIBE | KEEL_ALLOW_REFUSED)))
+    KEEL_TRY(keel_named_check(context));
+  keel_named_warn(context);
   keel_visible_warn(context);
   keel_options_warn(context);
   choose_default(context);

@@ -104,7 +104,14 @@ expect 0 "\"compute_units\": {\"value\": " "$keel" devices --properties --json
   { echo "FAILED: properties are no JSON"; failed=1; }
 "$keel" plugins --options --json 2>/dev/null | python3 -m json.tool >/dev/null ||
   { echo "FAILED: options are no JSON"; failed=1; }
-expect 0 "was refused" "$keel" devices --plugin "$model"
+expect 1 "a plugin that was named is refused: $model: " "$keel" devices --plugin "$model"
+for command in "run $model" "compile $model -o $scratch/named.keel" "onnx-test $set_0" "ops"; do
+  # shellcheck disable=SC2086
+  expect 1 "a plugin that was named is refused: /nope.so: no such file" "$keel" $command --plugin /nope.so
+  # shellcheck disable=SC2086
+  expect 1 "option isa is \"avx9\"" "$keel" $command --option cpu.isa=avx9
+done
+expect 0 "a plugin is refused: " env KEEL_CPU_ISA=avx9 "$keel" run "$model"
 expect 1 "look at the plugin's options" "$keel" plugins --option cpu.isa=abacus
 expect 1 "has no option \"iza\" (from the application); nearest are isa, " \
   "$keel" plugins --option cpu.iza=base
@@ -242,7 +249,7 @@ expect 0 "KEEL_LAYERS" "$keel" --help
 # a plugin that was refused is why its device is missed
 cp "$minimal" "$scratch/mine.so"
 chmod 666 "$scratch/mine.so"
-expect 1 "a plugin was refused: $scratch/mine.so: anybody may write the file" \
+expect 1 "a plugin that was named is refused: $scratch/mine.so: anybody may write the file" \
   "$keel" run "$model" --plugin "$scratch/mine.so" --device minimal
 chmod 644 "$scratch/mine.so"
 chmod 1777 "$scratch"

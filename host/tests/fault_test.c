@@ -39,7 +39,7 @@ static keel_context *open_faulty(const char *layers, const subject *s) {
   setenv("XDG_CACHE_HOME", store, 1);
   keel_context *context = NULL;
   keel_context_params params = {.struct_size = sizeof params,
-                                .flags = KEEL_ONLY_NAMED,
+                                .flags = KEEL_ONLY_NAMED | KEEL_ALLOW_REFUSED,
                                 .plugins = s->plugins,
                                 .plugin_count = s->plugins[1] ? 2 : 1,
                                 .workers = 1};

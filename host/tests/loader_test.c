@@ -154,7 +154,7 @@ static keel_status given(const char *path, const char *const *options,
                          uint32_t count, char reason[500]) {
   keel_context *context = NULL;
   keel_context_params params = {.struct_size = sizeof params,
-                                .flags = KEEL_ONLY_NAMED,
+                                .flags = KEEL_ONLY_NAMED | KEEL_ALLOW_REFUSED,
                                 .plugins = &path,
                                 .plugin_count = 1,
                                 .options = options,
@@ -250,13 +250,14 @@ static void keep_line(void *context, uint32_t level, const char *line) {
 static keel_status in_environment(const char *option) {
   const char *path = BAD("OPTIONS");
   keel_context *context = NULL;
-  const keel_context_params params = {.struct_size = sizeof params,
-                                      .flags = KEEL_ONLY_NAMED,
-                                      .plugins = &path,
-                                      .plugin_count = 1,
-                                      .options = &option,
-                                      .option_count = option != NULL,
-                                      .log = keep_line};
+  const keel_context_params params = {
+      .struct_size = sizeof params,
+      .flags = KEEL_ONLY_NAMED | KEEL_ALLOW_REFUSED,
+      .plugins = &path,
+      .plugin_count = 1,
+      .options = &option,
+      .option_count = option != NULL,
+      .log = keep_line};
   keel_plugin_info info;
   *lines = 0;
   setenv("KEEL_LOG", "warning", 1);
@@ -286,8 +287,54 @@ static void variables_are_options_too(void **state) {
   assert_non_null(strstr(lines, "nearest are mode, "));
   unsetenv("KEEL_BAD_MOOD");
   unsetenv("KEEL_BAD_MODE");
-  assert_int_equal(in_environment("bat.mode=fast"), KD_OK);
-  assert_non_null(strstr(lines, "there is no plugin \"bat\""));
+}
+
+/* What one of them makes Keel refuse is an error: nothing runs elsewhere in silence. */
+static void plugins_that_are_named_must_be_there(void **state) {
+  (void)state;
+  const struct {
+    const char *path, *option;
+    keel_status status;
+    const char *part;
+  } bad[] = {
+      {"/nowhere/at/all.so", NULL, KD_NOT_FOUND,
+       "a plugin that was named is refused: /nowhere/at/all.so: no such file"},
+      {"/etc/keel-none", NULL, KD_NOT_FOUND, "/etc/keel-none: no such file"},
+      {folder, NULL, KD_NOT_FOUND, "the folder has no plugin"},
+      {CPU_PLUGIN, "bat.mode=fast", KD_NOT_FOUND,
+       "option \"bat.mode=fast\": there is no plugin \"bat\""},
+      {CPU_PLUGIN, "cpu.isa=avx9", KD_INVALID_ARGUMENT,
+       "option isa is \"avx9\" (from the application)"},
+      {BAD("OPTIONS"), "bad.queue=many", KD_INVALID_ARGUMENT,
+       "option queue is \"many\" (from the application)"},
+  };
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    keel_context *context = NULL;
+    keel_context_params params = {.struct_size = sizeof params,
+                                  .flags = KEEL_ONLY_NAMED,
+                                  .plugins = &bad[i].path,
+                                  .plugin_count = 1,
+                                  .options = &bad[i].option,
+                                  .option_count = bad[i].option != NULL};
+
+    assert_int_equal(keel_open(&params, &context), bad[i].status);
+
+    assert_null(context);
+    expect_message(bad[i].part);
+    params.flags |= KEEL_ALLOW_REFUSED;
+    assert_int_equal(keel_open(&params, &context), KD_OK);
+    keel_close(context);
+  }
+}
+
+/* Once in a process, which may open many contexts. */
+static void a_variable_that_refuses_a_plugin_is_said(void **state) {
+  (void)state;
+  setenv("KEEL_BAD_QUEUE", "lots", 1);
+  in_environment(NULL);
+  unsetenv("KEEL_BAD_QUEUE");
+  assert_non_null(strstr(lines, "a plugin is refused: "));
+  assert_non_null(strstr(lines, "(from KEEL_BAD_QUEUE)"));
 }
 
 /* "name:type:choices:default," of each. */
@@ -360,12 +407,13 @@ static void options_are_listed(void **state) {
 /* A library that was refused is gone, and its list stays. */
 static void a_refused_plugin_still_lists_its_options(void **state) {
   const char *path = BAD("OPTIONS"), *option = "bad.queue=many";
-  const keel_context_params params = {.struct_size = sizeof params,
-                                      .flags = KEEL_ONLY_NAMED,
-                                      .plugins = &path,
-                                      .plugin_count = 1,
-                                      .options = &option,
-                                      .option_count = 1};
+  const keel_context_params params = {
+      .struct_size = sizeof params,
+      .flags = KEEL_ONLY_NAMED | KEEL_ALLOW_REFUSED,
+      .plugins = &path,
+      .plugin_count = 1,
+      .options = &option,
+      .option_count = 1};
   keel_context *context = NULL;
   keel_option_facts facts;
   (void)state;
@@ -422,12 +470,13 @@ static void plugins_may_be_linked_in(void **state) {
   (void)state;
   static const kd_entry entries[] = {linked_entry};
   static const char *const files[] = {MINIMAL_PLUGIN};
-  const keel_context_params params = {.struct_size = sizeof params,
-                                      .flags = KEEL_ONLY_NAMED,
-                                      .plugins = files,
-                                      .plugin_count = 1,
-                                      .entries = entries,
-                                      .entry_count = 1};
+  const keel_context_params params = {
+      .struct_size = sizeof params,
+      .flags = KEEL_ONLY_NAMED | KEEL_ALLOW_REFUSED,
+      .plugins = files,
+      .plugin_count = 1,
+      .entries = entries,
+      .entry_count = 1};
   const float data[] = {1, -2, 3, -4}, want[] = {-1, 2, -3, 4};
   for (int round = 0; round < 2; round++) {
     keel_context *context = NULL, *other = NULL;
@@ -460,10 +509,11 @@ static void plugins_may_be_linked_in(void **state) {
   }
   const kd_entry nothing = NULL;
   keel_context *context = NULL;
-  const keel_context_params wrong = {.struct_size = sizeof wrong,
-                                     .flags = KEEL_ONLY_NAMED,
-                                     .entries = &nothing,
-                                     .entry_count = 1};
+  const keel_context_params wrong = {
+      .struct_size = sizeof wrong,
+      .flags = KEEL_ONLY_NAMED | KEEL_ALLOW_REFUSED,
+      .entries = &nothing,
+      .entry_count = 1};
   assert_int_equal(keel_open(&wrong, &context), KD_INVALID_ARGUMENT);
   expect_message("entry 0 of the plugins is NULL");
 }
@@ -777,6 +827,8 @@ int main(void) {
       cmocka_unit_test(aliases_that_no_launch_could_keep_are_refused),
       cmocka_unit_test(options_that_fit_no_list_are_refused),
       cmocka_unit_test(variables_are_options_too),
+      cmocka_unit_test(plugins_that_are_named_must_be_there),
+      cmocka_unit_test(a_variable_that_refuses_a_plugin_is_said),
       cmocka_unit_test(options_are_listed),
       cmocka_unit_test(a_refused_plugin_still_lists_its_options),
       cmocka_unit_test(odd_properties_do_no_harm),

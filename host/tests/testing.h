@@ -30,7 +30,7 @@ static inline keel_context *open_logged(
   keel_context *context = NULL;
   const keel_context_params params = {
       .struct_size = sizeof params,
-      .flags = KEEL_ONLY_NAMED,
+      .flags = KEEL_ONLY_NAMED | KEEL_ALLOW_REFUSED,
       .plugins = paths,
       .plugin_count = (uint32_t)((a != NULL) + (b != NULL)),
       .options = &option,

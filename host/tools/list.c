@@ -129,7 +129,7 @@ int keel_main_plugins(int argc, char **argv) {
       "Exit status 1 if one was refused.\n\n",
       options, argc, argv);
   if (result >= 0) return result;
-  keel_context *context = common_open(&given.common, 0);
+  keel_context *context = common_open(&given.common, KEEL_ALLOW_REFUSED);
   if (!context) return 1;
   result = 0;
   uint32_t count = keel_plugin_count(context);

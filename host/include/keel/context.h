@@ -23,11 +23,14 @@ typedef struct keel_device keel_device;
 /* Plugins are found and described; a plugin is loaded only if its manifest does
  * not say enough. Devices are not opened. */
 #define KEEL_DESCRIBE 0x2u
+/* keel_open succeeds also where a plugin that `plugins` or `options` name is refused: for
+ * programs that say what became of each (keel_plugin_at). */
+#define KEEL_ALLOW_REFUSED 0x4u
 
 /* How to open a runtime. Zero in any field means its default. */
 typedef struct keel_context_params {
   uint32_t struct_size; /* sizeof(keel_context_params) */
-  uint32_t flags;       /* KEEL_ONLY_NAMED, KEEL_DESCRIBE */
+  uint32_t flags;       /* KEEL_ONLY_NAMED, KEEL_DESCRIBE, KEEL_ALLOW_REFUSED */
 
   /* Paths of plugins or of directories of plugins, searched first. Then come
    * KEEL_PLUGIN_PATH (paths separated by ':'), manifests in
@@ -78,11 +81,15 @@ typedef struct keel_context_params {
 #define KEEL_NO_WORKERS    (-1)
 #define KEEL_CALLERS_APART (-2)
 
-/* Opens a runtime. A bad plugin does not make it fail: see keel_plugin_info.
+/* Opens a runtime. A plugin that is found and refused does not make it fail (see
+ * keel_plugin_info), nor does one that a variable names; there is a warning then. A
+ * plugin that the caller names, as a file or by an option for it, does.
  *
  * params  NULL: all defaults
  * Owns     the caller closes it.
- * Returns KD_OK, KD_INVALID_ARGUMENT, KD_OUT_OF_MEMORY. */
+ * Returns KD_OK, KD_INVALID_ARGUMENT, KD_NOT_FOUND (no plugin for an option), the
+ * status with which a named plugin is refused (the message says why),
+ * KD_OUT_OF_MEMORY. */
 KEEL_API keel_status keel_open(const keel_context_params *params,
                                KD_OWNED keel_context **out_context);
 

@@ -36,6 +36,7 @@ struct keel_plugin {
   kd_entry entry; /* of a statically linked plugin, or NULL */
   bool copied;    /* a copy of the file is mapped */
   bool open;      /* this plugin holds the library open */
+  bool by_option; /* refused because of an option */
 
   kd_plugin table; /* full-size copies; a NULL slot is not supported */
   kd_memory_table memory;

@@ -502,6 +502,7 @@ static const char see_options[] =
 static keel_status open_plugin(keel_plugin *plugin) {
   keel_context *context = plugin->context;
   keel_status status = keel_options_check(plugin);
+  plugin->by_option = status != KD_OK;
   if (status != KD_OK) return refuse(plugin, status, see_options);
   status = keel_library_open(plugin);
   if (status == KD_ALREADY_EXISTS && plugin->shared->copy && !plugin->copied) {

@@ -20,6 +20,16 @@ typedef struct keel_candidate {
   const char *reason, *hint;
 } keel_candidate;
 
+/* Sources of candidates that a caller, or a variable, named one by one. */
+extern const char keel_source_application[], keel_source_environment[];
+
+/* Fails if a plugin that the caller named is refused, or one that it gave an option to, with
+ * the plugin's reason; or if there is none to give an option to. */
+keel_status keel_named_check(const keel_context *context);
+
+/* Warns of refused plugins that a variable named, or that the default device is missing for. */
+void keel_named_warn(const keel_context *context);
+
 /* Calls `take` for each candidate, in the order of keel_context_params. */
 keel_status keel_search(keel_context *context,
                         const keel_context_params *params,

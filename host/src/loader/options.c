@@ -298,17 +298,6 @@ keel_status keel_options_check(const keel_plugin *plugin) {
 
 /* ---- what reaches nobody -------------------------------------------------- */
 
-static const keel_plugin *named(const keel_context *context, const char *name,
-                                size_t size) {
-  for (uint32_t i = 0; i < context->plugin_count; i++) {
-    const keel_plugin *plugin = context->plugins[i];
-    if (plugin->name && strlen(plugin->name) == size &&
-        !strncmp(plugin->name, name, size))
-      return plugin;
-  }
-  return NULL;
-}
-
 /* The plugin whose variables begin as this one does, of several the one of the longest
  * name; *out_rest is what follows. */
 static const keel_plugin *owner(const keel_context *context,
@@ -356,16 +345,6 @@ static void warn_variable(const keel_context *context, const char *variable) {
 }
 
 void keel_options_warn(const keel_context *context) {
-  for (uint32_t i = 0; i < context->option_count; i++) {
-    const char *option = context->options[i];
-    size_t size = strcspn(option, ".");
-    if (!named(context, option, size))
-      keel_log_line(
-          &context->log, KD_LOG_WARNING,
-          "option \"%.60s\" has no effect: there is no plugin \"%.*s\""
-          " (`keel plugins` lists them)",
-          option, (int)(size < 60 ? size : 60), option);
-  }
   for (char **at = environ; keel_trusts_environment() && at && *at; at++)
     warn_variable(context, *at);
 }

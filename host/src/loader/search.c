@@ -7,6 +7,9 @@
 #include "device/context.h"
 #include "loader/loader.h"
 
+const char keel_source_application[] = "application";
+const char keel_source_environment[] = "environment KEEL_PLUGIN_PATH";
+
 typedef keel_status (*take_fn)(keel_context *, const keel_candidate *);
 
 static bool ends_with(const char *name, const char *end) {
@@ -64,12 +67,14 @@ static keel_status take_manifest(keel_context *context, const char *path,
   return candidate.path ? take(context, &candidate) : KD_OUT_OF_MEMORY;
 }
 
-/* A library, a manifest, or a folder of libraries. */
-static keel_status take_path(keel_context *context, const char *path,
-                             const char *source, take_fn take) {
+static bool is_folder(const char *path) {
   struct stat facts;
-  if (stat(path, &facts) == 0 && S_ISDIR(facts.st_mode))
-    return in_folder(context, path, is_library, source, take, take_library);
+  return stat(path, &facts) == 0 && S_ISDIR(facts.st_mode);
+}
+
+/* A library, or a manifest. */
+static keel_status take_file(keel_context *context, const char *path,
+                             const char *source, take_fn take) {
   if (ends_with(path, ".json"))
     return take_manifest(context, path, source, take);
   return take_library(context, path, source, take);
@@ -83,7 +88,10 @@ static keel_status take_list(keel_context *context, const char *list,
       char *path = keel_arena_take(&context->arena, size + 1);
       if (!path) return KD_OUT_OF_MEMORY;
       memcpy(path, list, size);
-      KEEL_TRY(take_path(context, path, "environment KEEL_PLUGIN_PATH", take));
+      KEEL_TRY(is_folder(path)
+                   ? in_folder(context, path, is_library,
+                               "folder of KEEL_PLUGIN_PATH", take, take_library)
+                   : take_file(context, path, keel_source_environment, take));
     }
     list += size + (list[size] == ':');
   }
@@ -121,11 +129,32 @@ static keel_status take_installed(keel_context *context, take_fn take) {
   return status;
 }
 
+static keel_status take_named(keel_context *context, const char *path,
+                              take_fn take) {
+  if (!is_folder(path))
+    return take_file(context, path, keel_source_application, take);
+  struct dirent **entries = NULL;
+  int count = scandir(path, &entries, is_library, NULL);
+  for (int i = 0; i < count; i++)
+    free(entries[i]);
+  free(entries);
+  if (count > 0)
+    return in_folder(context, path, is_library, "application's folder", take,
+                     take_library);
+  const keel_candidate empty = {
+      .path = keel_arena_copy(&context->arena, path),
+      .source = keel_source_application,
+      .status = KD_NOT_FOUND,
+      .reason = "the folder has no plugin (a file NAME.so)",
+      .hint = "correct the path"};
+  return empty.path ? take(context, &empty) : KD_OUT_OF_MEMORY;
+}
+
 keel_status keel_search(keel_context *context,
                         const keel_context_params *params, take_fn take) {
   for (uint32_t i = 0; i < params->entry_count; i++) {
     const keel_candidate linked = {.path = "(linked in)",
-                                   .source = "application",
+                                   .source = keel_source_application,
                                    .entry = params->entries[i]};
     if (!linked.entry)
       return keel_fail(KD_INVALID_ARGUMENT, "entry %u of the plugins is NULL",
@@ -133,7 +162,7 @@ keel_status keel_search(keel_context *context,
     KEEL_TRY(take(context, &linked));
   }
   for (uint32_t i = 0; i < params->plugin_count; i++)
-    KEEL_TRY(take_path(context, params->plugins[i], "application", take));
+    KEEL_TRY(take_named(context, params->plugins[i], take));
   if (params->flags & KEEL_ONLY_NAMED) return KD_OK;
   if (keel_trusts_environment()) {
     KEEL_TRY(take_list(context, getenv("KEEL_PLUGIN_PATH"), take));
