@@ -29,11 +29,13 @@ need() {
     --no-install-recommends $missing >/dev/null
 }
 
-# what building and running takes
-build_packages="gcc libc6-dev cmake ninja-build pkg-config protobuf-c-compiler \
+# what building takes, the tests with it
+build_packages="gcc libc6-dev cmake ninja-build pkg-config protobuf-c-compiler libcmocka-dev \
 libprotobuf-c-dev libonnx-testdata libcjson-dev libpcre2-dev libopenblas-dev \
 libdnnl-dev libjpeg-dev libpng-dev libwebp-dev libtiff-dev libopenjp2-7-dev opencl-headers libvulkan-dev libshaderc-dev glslc"
-# what the tests take beside that
-test_packages="git openmpi-bin libopenmpi-dev mpich libmpich-dev libcmocka-dev clang clang-format clang-tidy g++ libtbb-dev python3 python3-venv python3-pip python3-numpy \
-libclblast-dev binutils dpkg-dev file help2man pandoc valgrind mlir-19-tools pocl-opencl-icd oclgrind mesa-vulkan-drivers vulkan-validationlayers \
+# what the tests of minutes take beside that
+short_packages="git clang-format python3 binutils file"
+# what all tests take beside that
+test_packages="openmpi-bin libopenmpi-dev mpich libmpich-dev clang clang-tidy g++ libtbb-dev python3-venv python3-pip python3-numpy \
+libclblast-dev dpkg-dev help2man pandoc valgrind mlir-19-tools pocl-opencl-icd oclgrind mesa-vulkan-drivers vulkan-validationlayers \
 gcc-mingw-w64-x86-64-win32"

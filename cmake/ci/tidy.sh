@@ -1,10 +1,10 @@
 #!/bin/sh
 # Runs clang-tidy over all sources of a build. It shows clang's warnings, too.
-# The analyzer looks at half of the sources, in turn.
+# The analyzer looks at half of the sources, in the world at all (cmake/ci/world.sh).
 # usage: sh cmake/ci/tidy.sh [BUILD]    without: builds the preset asan, and takes that
 set -eu
 cd "$(dirname "$0")/../.."
-. cmake/ci/turn.sh
+. cmake/ci/world.sh
 build=${1:-build/asan}
 [ $# -gt 0 ] || sh cmake/ci/build.sh asan
 # the analyzer follows a function for 20,000 nodes, a tenth of what it would: most of the time is

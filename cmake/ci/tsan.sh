@@ -1,11 +1,11 @@
 #!/bin/sh
 # Builds with ThreadSanitizer, and runs the tests.
-# Tests of single kernels and suites of plugins, which take long and differ little in what threads
-# do, go in turns: a third of them at a time.
+# Of the tests of single kernels and suites of plugins, which take long and differ little in what
+# threads do, a third runs, in the world all (cmake/ci/world.sh).
 # usage: sh cmake/ci/tsan.sh
 set -eu
 cd "$(dirname "$0")/../.."
-. cmake/ci/turn.sh
+. cmake/ci/world.sh
 sh cmake/ci/build.sh tsan
 # shellcheck disable=SC2046 # options are words
 exec ctest --preset tsan -j 2 $(except 3 conformance_cpu conformance_sim conformance_minimal \

@@ -2,9 +2,9 @@
 # keel-conformance as a vendor uses it: plugins that pass, exit statuses, reports,
 # expectations, reports that were tampered with.
 # usage: suite_test.sh SUITE CPU MINIMAL SIM
-# Two of its runs in turns (cmake/ci/turn.sh): without regions, and by other seeds and jobs.
+# Other seeds and jobs are for the world (cmake/ci/world.sh).
 set -u
-. "$(dirname "$0")/../../cmake/ci/turn.sh"
+. "$(dirname "$0")/../../cmake/ci/world.sh"
 suite=$1 cpu=$2 minimal=$3 sim=$4 npu=$5 acme=$6
 fault=$(dirname "$sim")/fault.so # a defect around a plugin
 scratch=$(mktemp -d)
@@ -48,17 +48,15 @@ KEEL_SIM=linear_chains status 0 "$suite" run "$sim" --rule 'region.*'
 says ' 0 failed, 1 skipped$' # region.apart: two parts of equal ops make no chain
 KEEL_SIM=one_pattern status 0 "$suite" run "$sim" --rule 'region.*'
 says ' 0 failed, 2 skipped$'
-if [ "$TURN" = all ] || [ "$(part 2)" = 1 ]; then
-  KEEL_SIM=declines_regions status 0 "$suite" run "$sim" --out "$scratch/declines" \
-    --report md --time-scale 3
-  says '^  13 skipped: it compiles no part of [0-9]* graphs'
-  says '^not proven: compile,'
-  says '^conformant: level 2 replay + profile + peer + collective + external$'
-  grep -q 'level 2 replay + ' "$scratch/declines/summary.md" ||
-    { echo "FAILED: the report claims another level"; failed=1; }
-  status 0 "$suite" verify "$scratch/declines/results.jsonl"
-  says 'valid, level 2 replay'
-fi
+KEEL_SIM=declines_regions status 0 "$suite" run "$sim" --out "$scratch/declines" \
+  --report md --time-scale 3
+says '^  13 skipped: it compiles no part of [0-9]* graphs'
+says '^not proven: compile,'
+says '^conformant: level 2 replay + profile + peer + collective + external$'
+grep -q 'level 2 replay + ' "$scratch/declines/summary.md" ||
+  { echo "FAILED: the report claims another level"; failed=1; }
+status 0 "$suite" verify "$scratch/declines/results.jsonl"
+says 'valid, level 2 replay'
 for file in report.html junit.xml results.tap summary.md badge.svg summary.txt; do
   [ -s "$scratch/cpu/$file" ] || { echo "FAILED: no $file"; failed=1; }
 done
@@ -85,7 +83,7 @@ says '^ops without a case in this run:.* Div Mod '
 says '^rules without a run:.*robust.zero-divisor'
 
 # the same for any order, number of jobs, shard and seed
-if [ "$TURN" = all ] || [ "$(part 2)" = 2 ]; then
+if world; then
   for one in '2 1' '3 4'; do
     seed=${one% *} jobs=${one#* }
     status 0 "$suite" run "$sim" --quick --seed "$seed" --jobs "$jobs" \

@@ -3,12 +3,12 @@
 # conformance suite, what becomes of failures and of a device that is lost; and without a
 # driver: no device, and why.
 # usage: standin_test.sh KEEL SUITE PLUGIN STANDINS [SOURCES [--all]]
-# What the suite does by libraries and on memory that is not aligned, and which kernels are
-# compiled for real, goes in turns (cmake/ci/turn.sh).
+# Of what the suite does by libraries and on memory that is not aligned, and of the kernels that
+# are compiled for real, a part, in the world all (cmake/ci/world.sh).
 # STANDINS: the folder of standin_*.so; SOURCES: cuda_sources; it compiles for real all
 # kernels that the cases had, each for one architecture in turn; --all: for all of them
 set -u
-. "$(dirname "$0")/../../../cmake/ci/turn.sh"
+. "$(dirname "$0")/../../../cmake/ci/world.sh"
 keel=$1 suite=$2 plugin=$3 driver=$4/standin_driver.so nvrtc=$4/standin_nvrtc.so sources=${5:-} all=${6:-}
 blas=$4/standin_cublaslt.so dnn=$4/standin_cudnn.so nccl=$4/standin_nccl.so
 data=/usr/share/libonnx-testdata/data failed=0
@@ -181,7 +181,7 @@ done
 # kernels of the cases, by NVRTC
 if [ -n "$sources" ]; then
   # shellcheck disable=SC2086
-  "$sources" $all $([ "$TURN" = all ] || echo "--part $(part 3)/3") "$scratch/script" >"$scratch/out" 2>&1
+  "$sources" $all $(world || echo "--part 1/3") "$scratch/script" >"$scratch/out" 2>&1
   case $? in
   0) tail -n 1 "$scratch/out" ;;
   77) cat "$scratch/out" ;;

@@ -2,11 +2,11 @@
 # A plugin of the families on the first device that it has (in CI a software one):
 # ONNX's cases, the models that come with them, products by tiles in local memory,
 # ResNet-50, and the conformance suite.
-# The suite, and what takes long, in turns (cmake/ci/turn.sh).
+# Of the suite, and of what takes long, a part, in the world all (cmake/ci/world.sh).
 # usage: device_test.sh NAME KEEL SUITE PLUGIN RESNET50 [NOT RULES]... [-- OPTION=VALUE...]
 # NOT RULES: left out of the suite (op.*); OPTION: of the plugin, where it takes it
 set -u
-. "$(dirname "$0")/../../../cmake/ci/turn.sh"
+. "$(dirname "$0")/../../../cmake/ci/world.sh"
 name=$1 keel=$2 suite=$3 plugin=$4 resnet=$5
 shift 5
 device=$name:0 data=/usr/share/libonnx-testdata/data

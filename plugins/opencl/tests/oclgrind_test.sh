@@ -1,11 +1,11 @@
 #!/bin/sh
 # The families' kernels in oclgrind, which checks each access to memory: products with
 # and without tiles in local memory. One thread: oclgrind 21.10 is not for more.
-# In turns (cmake/ci/turn.sh).
+# Half of the cases, in the world all (cmake/ci/world.sh).
 # usage: oclgrind_test.sh KEEL [--all]     --all: all of ONNX's node cases
 set -u
 keel=$1
-. "$(dirname "$0")/../../../cmake/ci/turn.sh"
+. "$(dirname "$0")/../../../cmake/ci/world.sh"
 library=/usr/lib/oclgrind/liboclgrind-rt-icd.so
 data=/usr/share/libonnx-testdata/data
 [ -f $library ] || { echo "oclgrind is not installed"; exit 77; }

@@ -1,9 +1,9 @@
 #!/bin/sh
-# One part of the whole suite on a plugin: another one each hour (cmake/ci/turn.sh), so that CI,
-# which has no time for all of it, comes to each rule and case within some days.
-# usage: rotate.sh SUITE PLUGIN PARTS [OPTION]...
+# The first part of the whole suite on a plugin, for which CI has no time; in the world all of it
+# (cmake/ci/world.sh).
+# usage: part.sh SUITE PLUGIN PARTS [OPTION]...
 set -eu
-. "$(dirname "$0")/../../cmake/ci/turn.sh"
+. "$(dirname "$0")/../../cmake/ci/world.sh"
 suite=$1 plugin=$2 parts=$3
 shift 3
 scratch=$(mktemp -d)
