@@ -447,11 +447,12 @@ static void begin(void) {
 
 static keel_context *open_entries(uint32_t count) {
   static const kd_entry entries[] = {entry_of_first, entry_of_second};
-  const keel_context_params made = {.struct_size = sizeof made,
-                                    .flags = KEEL_ONLY_NAMED | KEEL_ALLOW_REFUSED,
-                                    .entries = entries,
-                                    .entry_count = count,
-                                    .workers = KEEL_NO_WORKERS};
+  const keel_context_params made = {
+      .struct_size = sizeof made,
+      .flags = KEEL_ONLY_NAMED | KEEL_ALLOW_REFUSED,
+      .entries = entries,
+      .entry_count = count,
+      .workers = KEEL_NO_WORKERS};
   keel_context *context = NULL;
   assert_int_equal(keel_open(&made, &context), KD_OK);
   return context;

@@ -87,9 +87,9 @@ static keel_status move_out(keel_tensor *source, void *target) {
   keel_backoff backoff = {0};
   kd_status status;
   do
-    status = device->plugin->memory.copy_out(
-        device->handle, NULL, source->buffer->handle, source->offset, target,
-        size);
+    status = device->plugin->memory.copy_out(device->handle, NULL,
+                                             source->buffer->handle,
+                                             source->offset, target, size);
   while (retry(device, &backoff, &status));
   return status == KD_OK ? KD_OK
                          : keel_copy_failed(device, status, "a copy out", size);

@@ -328,12 +328,12 @@ keel_status keel_region_compile(keel_device *device,
   else
     keel_region_free(region);
   if (status == KD_UNIMPLEMENTED)
-    keel_log_line(&device->context->log, KD_LOG_WARNING,
-                  "%s does not compile %u ops that it claimed, from \"%s\"; they"
-                  " run one by one: %s",
-                  device->name, (unsigned)graph->node_count,
-                  graph->nodes[0].name,
-                  keel_has_error() ? keel_message() : "no reason given");
+    keel_log_line(
+        &device->context->log, KD_LOG_WARNING,
+        "%s does not compile %u ops that it claimed, from \"%s\"; they"
+        " run one by one: %s",
+        device->name, (unsigned)graph->node_count, graph->nodes[0].name,
+        keel_has_error() ? keel_message() : "no reason given");
   return status == KD_UNIMPLEMENTED ? KD_OK : status;
 }
 
