@@ -56,7 +56,7 @@ function(keel_bench name)
   target_include_directories(${name} PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}
     ${PROJECT_SOURCE_DIR}/plugins ${PROJECT_SOURCE_DIR}/device_api)
   target_compile_definitions(${name} PRIVATE _GNU_SOURCE)
-  target_link_libraries(${name} PRIVATE m ${CMAKE_DL_LIBS})
+  target_link_libraries(${name} PRIVATE keel_system m ${CMAKE_DL_LIBS})
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bench)
 endfunction()
 

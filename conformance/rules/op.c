@@ -4,6 +4,7 @@
 #include <math.h>
 #include <unistd.h>
 
+#include "system/save.h"
 #include "rules/cases.h"
 #include "rules/op.h"
 #include "rules/rules.h"
@@ -322,8 +323,9 @@ static bool write_npy(const char *path, const value *from) {
   for (uint32_t i = 0; i < from->rank; i++)
     used += (size_t)snprintf(dims + used, sizeof dims - used, "%lld,",
                              (long long)from->dims[i]);
-  FILE *file = fopen(path, "wbe");
-  if (!file) return false;
+  keel_save save;
+  if (!keel_save_begin(&save, path, 0666)) return false;
+  FILE *file = save.file;
   int size = snprintf(head, sizeof head,
                       "{'descr': '<f8', 'fortran_order': False, 'shape': (%s),"
                       " }",
@@ -337,7 +339,7 @@ static bool write_npy(const char *path, const value *from) {
     double x = (double)from->x[i];
     fwrite(&x, sizeof x, 1, file);
   }
-  return fclose(file) == 0;
+  return keel_save_end(&save, true);
 }
 
 /* DIR/op.exact_op=Add,dtype=f32,case=0,probe=full-got-0.npy */

@@ -2,6 +2,7 @@
 #include "runner/results.h"
 
 #include <cjson/cJSON.h>
+#include <errno.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -191,7 +192,6 @@ static void end_line(kc_results *results, line *line) {
   if (results->file) {
     kc_sha_add(results->digest, line->text, line->size);
     fwrite(line->text, 1, line->size, results->file);
-    fflush(results->file);
   }
   free(line->text);
 }
@@ -207,8 +207,8 @@ bool kc_results_begin(kc_results *results, const char *path) {
   results->digest = calloc(1, sizeof *results->digest);
   if (!results->digest) return false;
   kc_sha_begin(results->digest);
-  results->file = fopen(path, "wbe");
-  if (!results->file) return false;
+  if (!keel_save_begin(&results->save, path, 0666)) return false;
+  results->file = results->save.file;
   FILE *file = begin_line(&line);
   fprintf(file, "{\"type\":\"suite\",\"format\":1");
   for (size_t i = 0; i < TEXTS; i++)
@@ -262,6 +262,15 @@ void kc_results_write_rule(kc_results *results, kc_rule_result *rule) {
   end_line(results, &line);
 }
 
+void kc_results_keep(kc_results *results) {
+  if (results->file && !keel_save_end(&results->save, true))
+    fprintf(stderr,
+            "keel-conformance: the results can't be written: %s; the file has"
+            " what it had before\n",
+            strerror(errno));
+  results->file = NULL;
+}
+
 void kc_results_end(kc_results *results) {
   line line;
   char digest[65];
@@ -276,9 +285,8 @@ void kc_results_end(kc_results *results) {
             results->passed, results->failed, results->skipped,
             results->warnings, (unsigned long long)results->time, digest);
     end_line(results, &line);
-    fclose(results->file);
-    results->file = NULL;
   }
+  kc_results_keep(results);
   results->complete = true;
 }
 

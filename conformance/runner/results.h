@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "system/save.h"
 #include "suite/rule.h"
 
 typedef enum kc_status {
@@ -74,7 +75,8 @@ typedef struct kc_results {
   uint32_t passed, failed, skipped, warnings;
   bool complete; /* has its end, and the digest over all lines fits */
   bool tampered; /* the digest doesn't fit */
-  FILE *file;    /* being written */
+  keel_save save;
+  FILE *file; /* being written, by `save` */
   struct kc_sha *digest;
 } kc_results;
 
@@ -96,9 +98,11 @@ const char *kc_basis_failed(const kc_results *results, const char *id,
 /* Puts rules in the order of causes: load, mem, copy ... kernel ... abi. */
 void kc_results_order(kc_results *results);
 
-/* Writing results.jsonl, a line at a time, each pushed to the disk's cache. */
+/* Writing results.jsonl, a line at a time. The file takes its place at the end, or, of a run
+ * that is interrupted, by kc_results_keep; `results` stays where it is until then. */
 bool kc_results_begin(kc_results *results, const char *path);
 void kc_results_write_rule(kc_results *results, kc_rule_result *rule);
+void kc_results_keep(kc_results *results);
 void kc_results_end(kc_results *results);
 /* Reads one. False with a message on stderr where it is none. */
 bool kc_results_read(const char *path, kc_results *out_results);

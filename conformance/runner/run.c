@@ -337,13 +337,14 @@ static int end_with(kc_running *run, int status) {
 static bool can_write(const char *folder) {
   char path[4200];
   snprintf(path, sizeof path, "%s/results.jsonl", folder);
-  FILE *file = fopen(path, "ae");
-  if (!file)
+  keel_save save;
+  bool good = keel_save_begin(&save, path, 0666);
+  if (!good)
     fprintf(stderr, "keel-conformance: %s can't be written: %s\n", path,
             strerror(errno));
   else
-    fclose(file);
-  return file != NULL;
+    keel_save_end(&save, false);
+  return good;
 }
 
 static int run_all(const kc_options *asked, kc_results *results) {
@@ -402,6 +403,7 @@ static int run_all(const kc_options *asked, kc_results *results) {
   if (interrupted) {
     for (uint32_t i = 0; i < results->rule_count; i++)
       if (results->rules[i].judged) write_rule(&run, &results->rules[i]);
+    kc_results_keep(results);
     fprintf(stderr, "keel-conformance: interrupted at rule %u of %u%s%s\n",
             run.finished, results->rule_count,
             options->out ? "; what ran is in " : "",

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "system/save.h"
 #include "ops/node.h"
 #include "suite/graph.h"
 #include "suite/launch.h"
@@ -278,11 +279,11 @@ static kd_status host_cache_put(const kd_host *host, const char *key,
   if (service_fails()) return host_fail(KD_UNAVAILABLE, "the store is broken");
   char path[512];
   store_path(key, path, sizeof path);
-  FILE *file = fopen(path, "wbe");
-  if (!file) return host_fail(KD_UNAVAILABLE, "%s can't be written", path);
-  fwrite(blob, 1, size, file);
-  fclose(file);
-  return KD_OK;
+  keel_save save;
+  bool good = keel_save_begin(&save, path, 0600);
+  if (good) fwrite(blob, 1, size, save.file);
+  good = good && keel_save_end(&save, true);
+  return good ? KD_OK : host_fail(KD_UNAVAILABLE, "%s can't be written", path);
 }
 
 /* ---- trace and profile -------------------------------------------------------------------- */

@@ -6,6 +6,7 @@
 
 #include <cjson/cJSON.h>
 
+#include "system/save.h"
 #include "rules/rules.h"
 #include "runner/scratch.h"
 #include "suite/channel.h"
@@ -306,8 +307,9 @@ static void measure(void) {
 static const kc_rule bench_rule = {.id = "bench", .check = measure};
 
 static bool write_json(const char *path, const char *plugin) {
-  FILE *file = fopen(path, "we");
-  if (!file) return false;
+  keel_save save;
+  if (!keel_save_begin(&save, path, 0666)) return false;
+  FILE *file = save.file;
   fputs("{\"plugin\":", file);
   kc_json_string(file, plugin);
   fputs(",\"figures\":[", file);
@@ -319,7 +321,7 @@ static bool write_json(const char *path, const char *plugin) {
             figures[i].more ? "true" : "false");
   }
   fputs("\n]}\n", file);
-  return fclose(file) == 0;
+  return keel_save_end(&save, true);
 }
 
 static cJSON *read_json(const char *path) {

@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "system/save.h"
 #include "report/claim.h"
 #include "runner/scratch.h"
 #include "suite/suite.h"
@@ -27,19 +28,21 @@ static int run_tar(const char *const *argv) {
 static bool copy_file(const char *from, const char *to) {
   char buffer[16384];
   size_t got = 0;
-  FILE *in = fopen(from, "rbe"), *out = in ? fopen(to, "wbe") : NULL;
-  bool good = out != NULL;
+  FILE *in = fopen(from, "rbe");
+  keel_save out;
+  bool good = in && keel_save_begin(&out, to, 0666);
   while (good && (got = fread(buffer, 1, sizeof buffer, in)) > 0)
-    good = fwrite(buffer, 1, got, out) == got;
+    fwrite(buffer, 1, got, out.file);
+  good = good && keel_save_end(&out, !ferror(in));
   if (in) fclose(in);
-  if (out) good &= fclose(out) == 0;
   return good;
 }
 
-static void write_environment(const kc_results *r, const char *path) {
+static bool write_environment(const kc_results *r, const char *path) {
   struct utsname host;
-  FILE *file = fopen(path, "we");
-  if (!file) return;
+  keel_save save;
+  if (!keel_save_begin(&save, path, 0666)) return false;
+  FILE *file = save.file;
   uname(&host);
   fputs("{\"kernel\":", file);
   kc_json_string(file, host.release);
@@ -56,17 +59,17 @@ static void write_environment(const kc_results *r, const char *path) {
   fputs(",\"command\":", file);
   kc_json_string(file, r->command);
   fprintf(file, ",\"seed\":%llu}\n", (unsigned long long)r->seed);
-  fclose(file);
+  return keel_save_end(&save, true);
 }
 
-static void write_product(const kc_results *r, const char *path) {
-  FILE *file = fopen(path, "we");
-  if (!file) return;
-  fprintf(file,
+static bool write_product(const kc_results *r, const char *path) {
+  keel_save save;
+  if (!keel_save_begin(&save, path, 0666)) return false;
+  fprintf(save.file,
           "# fill in what is empty\nvendor: %s\nproduct: %s\nversion: %s\n"
           "devices: %s\ncontact:\nurl:\n",
           r->vendor, r->name, r->version, r->device);
-  fclose(file);
+  return keel_save_end(&save, true);
 }
 
 static const char *const files[] = {"results.jsonl", "environment.json",
@@ -75,15 +78,15 @@ static const char *const files[] = {"results.jsonl", "environment.json",
 static bool write_sums(const char *folder) {
   char path[4400], digest[65];
   snprintf(path, sizeof path, "%s/SHA256SUMS", folder);
-  FILE *sums = fopen(path, "we");
-  bool good = sums != NULL;
+  keel_save save;
+  bool good = keel_save_begin(&save, path, 0666);
+  if (!good) return false;
   for (size_t i = 0; i < KC_COUNT_OF(files) && good; i++) {
     snprintf(path, sizeof path, "%s/%s", folder, files[i]);
     good = kc_sha_file(path, digest);
-    if (good) fprintf(sums, "%s  %s\n", digest, files[i]);
+    if (good) fprintf(save.file, "%s  %s\n", digest, files[i]);
   }
-  if (sums) fclose(sums);
-  return good;
+  return keel_save_end(&save, good) && good;
 }
 
 int kc_verb_pack(int argc, char **argv) {
@@ -112,13 +115,14 @@ int kc_verb_pack(int argc, char **argv) {
   snprintf(path, sizeof path, "%s/results.jsonl", folder);
   bool good = copy_file(words.others[0], path);
   snprintf(path, sizeof path, "%s/environment.json", folder);
-  write_environment(&r, path);
+  good &= write_environment(&r, path);
   snprintf(path, sizeof path, "%s/product.yaml", folder);
-  write_product(&r, path);
+  good &= write_product(&r, path);
   good &= write_sums(folder);
+  snprintf(path, sizeof path, "%s/%s", folder, name);
   const char *tar[] = {"tar",
                        "czf",
-                       target,
+                       path,
                        "-C",
                        folder,
                        "results.jsonl",
@@ -126,7 +130,7 @@ int kc_verb_pack(int argc, char **argv) {
                        "product.yaml",
                        "SHA256SUMS",
                        NULL};
-  good &= run_tar(tar) == 0;
+  good = good && run_tar(tar) == 0 && copy_file(path, target);
   if (good)
     printf("%s\n", target);
   else

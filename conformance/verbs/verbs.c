@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "system/save.h"
 #include "reference/reference.h"
 #include "report/report.h"
 #include "suite/suite.h"
@@ -130,9 +131,10 @@ static bool write_report(const char *folder, const char *format,
                          const kc_results *results) {
   char path[4200];
   snprintf(path, sizeof path, "%s/%s", folder, file_of(format));
-  FILE *file = fopen(path, "we");
-  bool good = file && kc_render(results, format, file) && !ferror(file);
-  if (file) good &= fclose(file) == 0;
+  keel_save save;
+  bool good = keel_save_begin(&save, path, 0666);
+  bool whole = good && kc_render(results, format, save.file);
+  good = good && keel_save_end(&save, whole) && whole;
   if (!good)
     fprintf(stderr, "keel-conformance: %s can't be written: %s\n", path,
             strerror(errno));
@@ -415,11 +417,11 @@ int kc_verb_render(int argc, char **argv) {
                     kc_formats);
   if (!kc_record_read(from, &results)) return KC_EXIT_USAGE;
   status = kc_record_whole(from, &results) ? 0 : KC_EXIT_USAGE;
-  FILE *file = to ? fopen(to, "we") : stdout;
-  if (!file)
+  keel_save save;
+  if (to && !keel_save_begin(&save, to, 0666))
     return kc_usage("render", "%s can't be written: %s", to, strerror(errno));
-  bool good = kc_render(&results, format, file);
-  good &= to ? fclose(file) == 0 : true; /* main looks after standard output */
+  bool good = kc_render(&results, format, to ? save.file : stdout);
+  if (to) good &= keel_save_end(&save, good); /* main looks after the other */
   if (!good)
     fprintf(stderr, "keel-conformance: %s can't be written: %s\n",
             to ? to : "standard output", strerror(errno));

@@ -3,8 +3,10 @@
 
 #include <string.h>
 
+#include "system/save.h"
 #include "graph.h"
 
+static keel_save save;
 static FILE *json;
 static bool has_entry; /* in the list that is being written */
 
@@ -200,8 +202,10 @@ int main(int argc, char **argv) {
       only = argv[++i];
       if (is_part(only)) continue;
     } else if (!strcmp(argv[i], "--json") && i + 1 < argc && !json) {
-      json = fopen(argv[++i], "w");
-      if (json) continue;
+      if (keel_save_begin(&save, argv[++i], 0666)) {
+        json = save.file;
+        continue;
+      }
       perror(argv[i]);
       return 1;
     }
@@ -214,7 +218,8 @@ int main(int argc, char **argv) {
     parts[i].measure(rounds);
     first = false;
   }
-  if (json && (fprintf(json, "\n  ]\n}\n") < 0 || fclose(json) != 0)) {
+  if (json) fprintf(json, "\n  ]\n}\n");
+  if (json && !keel_save_end(&save, true)) {
     perror("bench: the JSON file");
     return 1;
   }

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "system/save.h"
+
 typedef struct bytes {
   char *data;
   size_t size, room;
@@ -171,9 +173,10 @@ void onnx_finish(onnx_name output, const char *path) {
   add_int(&model, 1, 8);
   add_message(&model, 8, &opset);
   add_message(&model, 7, &graph);
-  FILE *file = fopen(path, "wb");
-  if (!file || fwrite(model.data, 1, model.size, file) != model.size ||
-      fclose(file) != 0) {
+  keel_save save;
+  bool good = keel_save_begin(&save, path, 0666);
+  if (good) fwrite(model.data, 1, model.size, save.file);
+  if (!good || !keel_save_end(&save, true)) {
     perror(path);
     exit(1);
   }

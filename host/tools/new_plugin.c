@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "embedded.h"
+#include "system/save.h"
 #include "tool.h"
 
 #define LEVELS 4
@@ -235,13 +236,12 @@ static int write_file(const char *folder, size_t file) {
   write_path(text, files[file].to);
   fclose(text);
   int status = make_folders(path);
-  FILE *out = status ? NULL : fopen(path, "wx");
-  if (!out) {
-    status = status ? status : failed("write", path);
-  } else {
-    write_text(out, files[file].from);
-    bool bad = ferror(out) != 0;
-    if (fclose(out) != 0 || bad) status = failed("write", path);
+  keel_save save;
+  if (!status && !keel_save_begin(&save, path, 0666)) {
+    status = failed("write", path);
+  } else if (!status) {
+    write_text(save.file, files[file].from);
+    if (!keel_save_end(&save, true)) status = failed("write", path);
   }
   free(path);
   return status;

@@ -10,6 +10,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "system/save.h"
+
 /* Launchers, the best first, and what they need where ranks are more than cores. Threads of a
  * rank share the work, so it is bound to no single core; and what has gone wrong is said by Keel. */
 static const struct {
@@ -288,8 +290,9 @@ static keel_status gather_piece(keel_link *link, FILE *own, FILE **files,
 /* The parts, one behind the other, without the zeros at their ends. */
 static bool write_parts(const char *path, FILE **files, const traced *all,
                         uint32_t size) {
-  FILE *to = fopen(path, "w");
-  if (!to) return false;
+  keel_save save;
+  if (!keel_save_begin(&save, path, 0666)) return false;
+  FILE *to = save.file;
   fprintf(
       to,
       "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n{\"ph\":\"M\",\"pid\":0,"
@@ -306,8 +309,7 @@ static bool write_parts(const char *path, FILE **files, const traced *all,
     }
   }
   fprintf(to, "\n]}\n");
-  bool good = !ferror(to);
-  return fclose(to) == 0 && good;
+  return keel_save_end(&save, true);
 }
 
 /* Brings all ranks' files to rank 0. */

@@ -7,6 +7,8 @@
 #include <limits.h>
 #include <sys/stat.h>
 
+#include "system/save.h"
+
 typedef struct phase_list {
   keel_phase *items;
   uint32_t count, room;
@@ -215,12 +217,6 @@ static int complain_of(const char *path) {
   return 1;
 }
 
-static int close_file(FILE *file, const char *path) {
-  bool failed = ferror(file) != 0;
-  failed |= fclose(file) != 0;
-  return failed ? complain_of(path) : 0;
-}
-
 /* The folder, and its list of traces, which names them in full: smpirun is run anywhere. */
 static int begin(const smpi_traces *traces) {
   char path[PATH_MAX + 16], folder[PATH_MAX];
@@ -228,11 +224,11 @@ static int begin(const smpi_traces *traces) {
     return complain_of(traces->folder);
   if (!realpath(traces->folder, folder)) return complain_of(traces->folder);
   snprintf(path, sizeof path, "%s/ranks", folder);
-  FILE *file = fopen(path, "w");
-  if (!file) return complain_of(path);
+  keel_save save;
+  if (!keel_save_begin(&save, path, 0666)) return complain_of(path);
   for (uint32_t i = 0; i < traces->ranks; i++)
-    fprintf(file, "%s/rank-%u\n", folder, (unsigned)i);
-  return close_file(file, path);
+    fprintf(save.file, "%s/rank-%u\n", folder, (unsigned)i);
+  return keel_save_end(&save, true) ? 0 : complain_of(path);
 }
 
 static void write_actions(trace *to, const phase_list *all) {
@@ -253,15 +249,17 @@ static int write_rank(const smpi_traces *traces, const phase_list *all,
   uint32_t *tags = calloc(2 * (size_t)traces->ranks, sizeof *tags);
   if (!tags) return no_memory();
   snprintf(path, sizeof path, "%s/rank-%u", traces->folder, (unsigned)rank);
+  keel_save save;
+  bool good = keel_save_begin(&save, path, 0666);
   trace to = {.of = traces,
-              .file = fopen(path, "w"),
+              .file = save.file,
               .rank = rank,
               .sends = tags,
               .receives = tags + traces->ranks};
-  if (to.file) write_actions(&to, all);
-  int result = to.file ? close_file(to.file, path) : complain_of(path);
+  if (good) write_actions(&to, all);
+  good = good && keel_save_end(&save, true);
   free(tags);
-  return result;
+  return good ? 0 : complain_of(path);
 }
 
 /* Of what each rank gives, how much there is to be sent: nobody sends itself its own part. */

@@ -7,6 +7,7 @@
 
 #include "families/instance.h"
 #include "families/nodes.h"
+#include "system/save.h"
 #include "spirv.h"
 
 static const char *folder;
@@ -27,8 +28,10 @@ static bool write_source(void *context, const char *source) {
   for (uint32_t i = 0; i < key_count; i++)
     if (!memcmp(&keys[i], &key, sizeof key)) return true;
   snprintf(path, sizeof path, "%s/%u.comp", folder, key_count);
-  FILE *file = fopen(path, "w");
-  if (!file || fputs(source, file) < 0 || fclose(file) != 0) {
+  keel_save save;
+  bool good = keel_save_begin(&save, path, 0666);
+  if (good) fputs(source, save.file);
+  if (!good || !keel_save_end(&save, true)) {
     perror(path);
     return false;
   }
@@ -47,13 +50,14 @@ int main(int argc, char **argv) {
   if (argc != 2) return 2;
   folder = argv[1];
   snprintf(path, sizeof path, "%s/index", folder);
-  list = fopen(path, "w");
-  if (!list) {
+  keel_save save;
+  if (!keel_save_begin(&save, path, 0666)) {
     perror(path);
     return 1;
   }
+  list = save.file;
   bool good = fam_each_source(&dialect, fam_glsl, write_source, NULL) &&
               fam_each_source(&software, fam_glsl, write_source, NULL);
   fprintf(stderr, "vulkan_prebuild: %u kernels\n", key_count);
-  return fclose(list) == 0 && good ? 0 : 1;
+  return keel_save_end(&save, good) && good ? 0 : 1;
 }

@@ -142,8 +142,12 @@ KEEL_API keel_status keel_program_load_memory(
  * compiled forms are used in place. */
 #define KEEL_SAVE_TEXT 0x1u
 
-/* Writes a program to a file, which is replaced completely or not at all.
- * `flags` is 0 or KEEL_SAVE_TEXT.
+/* Writes a program to a file, which is replaced completely or not at all: what
+ * is read meanwhile, by others or by a mapping, is the old one, any number may
+ * write, and an error leaves it as it was. The new file has the mode of the old
+ * one, and its owner where the process may give that. Links are followed; a
+ * device or a pipe is written into. keel_value_save and keel_trace_stop write so,
+ * too. `flags` is 0 or KEEL_SAVE_TEXT.
  * Returns KD_OK, KD_UNIMPLEMENTED (a constant's type has no text),
  * KD_PERMISSION_DENIED, KD_UNAVAILABLE (cannot be written),
  * KD_OUT_OF_MEMORY. */

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/types.h>
 
 #define KEEL_COUNT_OF(array) (sizeof(array) / sizeof *(array))
 
@@ -166,9 +167,11 @@ void keel_file_close(keel_file *file);
 /* Evicts pages of a mapped file; they are read from the file again on the next access. */
 void keel_file_evict(const void *data, uint64_t size);
 
-/* Writes a file atomically: `write` fills a temporary file, which replaces `path` if all
- * went well. Returns KD_OK, what `write` returned, KD_PERMISSION_DENIED, KD_UNAVAILABLE. */
-keel_status keel_file_replace(const char *path,
+/* Writes a file as system/save.h has it: whole, or not at all. `mode` is what a new one gets,
+ * less the umask. Returns KD_OK, what `write` returned, KD_PERMISSION_DENIED,
+ * KD_UNAVAILABLE. */
+#define KEEL_FILE_MODE 0666
+keel_status keel_file_replace(const char *path, mode_t mode,
                               keel_status (*write)(void *context, FILE *file),
                               void *context);
 

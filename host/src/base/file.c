@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
+#include "system/save.h"
 
 #define MOST (UINT64_C(1) << 20) /* bytes that are written at once */
 
@@ -129,25 +130,23 @@ void keel_file_close(keel_file *file) {
   *file = (keel_file){0};
 }
 
-keel_status keel_file_replace(const char *path,
+static keel_status not_written(const char *path, int error, bool replaces) {
+  bool refused = error == EACCES || error == EPERM || error == EROFS;
+  return keel_fail(refused ? KD_PERMISSION_DENIED : KD_UNAVAILABLE,
+                   "%s: can't be written: %s%s", path, strerror(error),
+                   replaces ? "; the file that was there is as it was" : "");
+}
+
+keel_status keel_file_replace(const char *path, mode_t mode,
                               keel_status (*write)(void *context, FILE *file),
                               void *context) {
-  keel_text fresh = {0};
-  keel_text_add(&fresh, "%s.new", path);
-  FILE *file = fopen(keel_text_get(&fresh), "wb");
-  keel_status status =
-      file ? write(context, file)
-           : keel_fail(errno == EACCES ? KD_PERMISSION_DENIED : KD_UNAVAILABLE,
-                       "%s: can't be written: %s", path, strerror(errno));
-  if (file) {
-    bool whole = !ferror(file);
-    whole = fclose(file) == 0 && whole;
-    if (status == KD_OK && (!whole || rename(keel_text_get(&fresh), path) != 0))
-      status = keel_fail(KD_UNAVAILABLE, "%s: can't be written: %s", path,
-                         strerror(errno));
-    if (status != KD_OK) unlink(keel_text_get(&fresh));
-  }
-  keel_text_free(&fresh);
+  keel_save save;
+  if (!keel_save_begin(&save, path, mode))
+    return not_written(path, errno, false);
+  keel_status status = write(context, save.file);
+  bool replaces = save.replaces, keep = status == KD_OK;
+  if (!keel_save_end(&save, keep) && keep)
+    return not_written(path, errno, replaces);
   return status;
 }
 

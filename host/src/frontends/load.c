@@ -124,7 +124,8 @@ keel_status keel_program_save(const keel_program *program, const char *path,
                               uint32_t flags) {
   keel_status (*form)(void *, FILE *) = NULL;
   KEEL_TRY(find_form(flags, &form));
-  return keel_file_replace(path, form, (void *)(uintptr_t)program);
+  return keel_file_replace(path, KEEL_FILE_MODE, form,
+                           (void *)(uintptr_t)program);
 }
 
 keel_status keel_program_write(const keel_program *program, uint32_t flags,

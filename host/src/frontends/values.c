@@ -271,7 +271,7 @@ keel_status keel_value_save(keel_tensor *value, const char *path) {
   KEEL_TRY(keel_tensor_wait(value));
   KEEL_TRY(keel_is_strings(value) ? keel_tensor_to(value, NULL, &here)
                                   : keel_tensor_to_host(value, &here));
-  keel_status status = keel_file_replace(path, write_npy, here);
+  keel_status status = keel_file_replace(path, KEEL_FILE_MODE, write_npy, here);
   keel_tensor_release(here);
   return status;
 }

@@ -60,7 +60,8 @@ static keel_status stop(keel_context *context, keel_trace_part *part,
     keel_clock_leave(context->devices[i]); /* this delivers its last records */
   if (!keel_trace_end())
     return keel_fail(KD_FAILED_PRECONDITION, "no trace is running");
-  if (path) return keel_file_replace(path, keel_trace_write, part);
+  if (path)
+    return keel_file_replace(path, KEEL_FILE_MODE, keel_trace_write, part);
   keel_trace_forget();
   return KD_OK;
 }

@@ -15,8 +15,8 @@
 #include "loader/loader.h"
 
 #define FOLDER_MOST (UINT64_C(256) << 20)
-#define FRESH       ".new-" /* how the name of a file begins that is being written */
-#define FRESH_LASTS 600 /* seconds after which nobody writes it any more */
+#define FRESH       ".new-" /* what the name of a file has that is being written */
+#define FRESH_LASTS 600     /* seconds after which nobody writes it any more */
 
 /* How an entry begins; then come the key with its NUL, and the blob. */
 typedef struct store_head {
@@ -110,7 +110,7 @@ static void bound(const char *folder) {
     time_t when = 0;
     for (struct dirent *entry; (entry = readdir(entries));) {
       struct stat facts;
-      bool fresh = !strncmp(entry->d_name, FRESH, strlen(FRESH));
+      bool fresh = strstr(entry->d_name, FRESH) != NULL;
       if ((entry->d_name[0] == '.' && !fresh) ||
           fstatat(dirfd(entries), entry->d_name, &facts, AT_SYMLINK_NOFOLLOW) !=
               0)
@@ -133,41 +133,42 @@ static void bound(const char *folder) {
   }
 }
 
-static bool write_all(int fd, const void *data, uint64_t size) {
-  const char *at = data;
-  while (size) {
-    ssize_t wrote = write(fd, at, size < (1u << 30) ? size : (1u << 30));
-    if (wrote < 0 && errno != EINTR) return false;
-    if (wrote > 0) {
-      at += wrote;
-      size -= (uint64_t)wrote;
-    }
-  }
-  return true;
+typedef struct entry {
+  const char *key;
+  const void *blob;
+  uint64_t size;
+} entry;
+
+static keel_status write_entry(void *context, FILE *file) {
+  const entry *self = context;
+  size_t key_size = strlen(self->key) + 1;
+  store_head head = {.sum =
+                         sum_of(self->key, key_size, self->blob, self->size)};
+  memcpy(head.magic, magic, sizeof magic);
+  fwrite(&head, sizeof head, 1, file);
+  fwrite(self->key, 1, key_size, file);
+  if (self->size) fwrite(self->blob, 1, self->size, file);
+  return KD_OK;
+}
+
+/* An entry is a file: what else has its name goes. */
+static void remove_other(const char *path) {
+  struct stat facts;
+  if (lstat(path, &facts) == 0 && !S_ISREG(facts.st_mode)) unlink(path);
 }
 
 kd_status keel_store_put(const kd_host *host, const char *key, const void *blob,
                          uint64_t size) {
-  keel_text folder = {0}, path = {0}, fresh = {0};
+  keel_text folder = {0}, path = {0};
   if (size <= FOLDER_MOST / 4 && folder_of(host, &folder)) {
+    entry it = {key, blob, size};
     keel_text_add(&path, "%s", keel_text_get(&folder));
     name_of(&path, key);
-    keel_text_add(&fresh, "%s/" FRESH "XXXXXX", keel_text_get(&folder));
-    int fd = fresh.failed ? -1 : mkostemp(fresh.data, O_CLOEXEC);
-    if (fd >= 0) {
-      store_head head = {.sum = sum_of(key, strlen(key) + 1, blob, size)};
-      memcpy(head.magic, magic, sizeof magic);
-      bool whole = write_all(fd, &head, sizeof head) &&
-                   write_all(fd, key, strlen(key) + 1) &&
-                   write_all(fd, blob, size);
-      whole = close(fd) == 0 && whole;
-      if (!whole || rename(fresh.data, keel_text_get(&path)) != 0)
-        unlink(fresh.data);
-      bound(keel_text_get(&folder));
-    }
+    remove_other(keel_text_get(&path));
+    keel_file_replace(keel_text_get(&path), 0600, write_entry, &it);
+    bound(keel_text_get(&folder));
   }
   keel_text_free(&folder);
   keel_text_free(&path);
-  keel_text_free(&fresh);
   return KD_OK;
 }

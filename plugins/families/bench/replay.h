@@ -4,12 +4,14 @@
 
 #include "families/bench/bench.h"
 #include "families/script_read.h"
+#include "system/save.h"
 
 /* What was copied to the host last. */
 static void replay_write(const char *path, const void *data, uint64_t size) {
-  FILE *file = fopen(path, "wb");
-  if (!file || fwrite(data, 1, (size_t)size, file) != (size_t)size ||
-      fclose(file) != 0)
+  keel_save save;
+  bool good = keel_save_begin(&save, path, 0666);
+  if (good) fwrite(data, 1, (size_t)size, save.file);
+  if (!good || !keel_save_end(&save, true))
     replay_fail("its result can't be written");
 }
 

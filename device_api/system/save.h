@@ -1,0 +1,38 @@
+/* save.h - how every file is written: whole, or not at all.
+ *
+ * What is written goes to a file without a name in the folder of `path`, or, where the
+ * file system has none such, to one of a name of its own. `keel_save_end` puts it in the
+ * place of what was there, in one step: others see the old file or the new one, any
+ * number may write to one path, and an error leaves the old file as it was.
+ *
+ * The new file has the old one's mode, and its owner and group as far as this process may
+ * give them. Links are followed. What is no regular file (a device, a pipe), and what this
+ * process has open as standard output or error, is written into. */
+#ifndef KEEL_SAVE_H
+#define KEEL_SAVE_H
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <sys/stat.h>
+
+typedef struct keel_save {
+  FILE *file; /* what is to be written goes here; it has no position to seek */
+  int fd, folder;
+  int error;       /* errno of the first write that failed, or 0 */
+  char name[256];  /* in the folder */
+  char fresh[256]; /* a name of its own, "" while it has none */
+  struct stat old; /* what it replaces */
+  bool replaces;   /* there was a file */
+  bool made;       /* ... which was made here, behind a link that led nowhere */
+  bool in_place;   /* no regular file */
+} keel_save;
+
+/* Begins; `mode` is what a file gets that was not there, less the umask. False: errno says
+ * why, and there is nothing to end. `save` stays where it is until it is ended. */
+bool keel_save_begin(keel_save *save, const char *path, mode_t mode);
+
+/* Ends: the file takes its place, or, where `keep` is false, nothing has happened. False:
+ * it could not be written whole; errno says why, and the old file is as it was. */
+bool keel_save_end(keel_save *save, bool keep);
+
+#endif /* KEEL_SAVE_H */
