@@ -3,7 +3,7 @@
 # cmake/ci, which builds what it needs and can be run alone. The first that fails ends it; the
 # command that repeats that check is printed last. A good run ends with ctest's closing line.
 #
-# usage: sh cmake/test.sh            words, format, the suite on the CPU and the tests of what users
+# usage: sh cmake/test.sh            words, calls, format, the suite on the CPU and the tests of what users
 #                                    get, without the long ones: minutes, after run.sh
 #        sh cmake/test.sh --all      everything that CI holds: sanitizers, clang, clang-tidy,
 #                                    documents, the suite's defects, bridges, the long tests
@@ -14,9 +14,9 @@ cd "$(dirname "$0")/.."
 . cmake/packages.sh
 case "${1:-}" in
 '')
-  level="words format short" packages=$short_packages ;;
+  level="words calls format short" packages=$short_packages ;;
 --all | --world)
-  level="hook words format tidy asan tsan bare leaks docs suite guide recipes bridges release"
+  level="hook words calls format tidy asan tsan bare leaks docs suite guide recipes bridges release"
   packages="$short_packages $test_packages" ;;
 *)
   sed -n 's/^# usage: /usage: /p; s/^#  \( *sh\)/ \1/p; s/^#   \( *[a-z]\)/  \1/p' "$0" >&2

@@ -8,6 +8,7 @@
 #include "suite/suite.h"
 /**/
 #include "suite/channel.h"
+#include "system/environment.h"
 #include "verbs/verbs.h"
 
 extern const kc_rule kc_probe_rule;
@@ -106,7 +107,7 @@ static int run_child(int argc, char **argv) {
 static int run_helper(int argc, char **argv) {
   if (argc < 3) return 2;
   kc.plugin = argv[1];
-  kc.scratch = getenv("TMPDIR");
+  kc.scratch = keel_environment("TMPDIR");
   kc.max_memory = 64ull << 20;
   kc.options = (const char *const *)(uintptr_t)(argv + 3);
   kc.option_count = (uint32_t)argc - 3;

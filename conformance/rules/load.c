@@ -8,6 +8,7 @@
 
 #include "layers/slots.h"
 #include "rules/rules.h"
+#include "system/environment.h"
 
 extern char **environ;
 
@@ -287,18 +288,19 @@ static void load_bare_environment(void) {
   static char sanitizer[4200]; /* without which the plugin does not start */
   char cwd[512], *bare[6] = {home, temp}, **own = environ;
   int count = 2;
-  const char *libraries = getenv("LD_LIBRARY_PATH");
+  const char *libraries = keel_environment("LD_LIBRARY_PATH");
   if (libraries) {
     snprintf(path, sizeof path, "LD_LIBRARY_PATH=%s", libraries);
     bare[count++] = path;
   }
   if (kc_is_sanitized()) {
     snprintf(sanitizer, sizeof sanitizer, "LD_PRELOAD=%s",
-             getenv("LD_PRELOAD"));
+             keel_environment("LD_PRELOAD"));
     bare[count++] = sanitizer;
   }
-  if (getenv("KEEL_SIM")) {
-    snprintf(own_mode, sizeof own_mode, "KEEL_SIM=%s", getenv("KEEL_SIM"));
+  if (keel_environment("KEEL_SIM")) {
+    snprintf(own_mode, sizeof own_mode, "KEEL_SIM=%s",
+             keel_environment("KEEL_SIM"));
     bare[count++] = own_mode;
   }
   if (!getcwd(cwd, sizeof cwd) || chdir("/") != 0)

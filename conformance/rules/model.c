@@ -7,12 +7,13 @@
 #include <keel/keel.h>
 
 #include "rules/rules.h"
+#include "system/environment.h"
 #include "tools/tool.h"
 
 static const char *data_folder(void) {
   static const char *const places[] = {"/usr/share/libonnx-testdata/data",
                                        "/usr/local/share/onnx/data"};
-  const char *own = getenv("KEEL_ONNX_DATA");
+  const char *own = keel_environment("KEEL_ONNX_DATA");
   if (own && access(own, R_OK) == 0) return own;
   for (size_t i = 0; i < KC_COUNT_OF(places); i++)
     if (access(places[i], R_OK) == 0) return places[i];

@@ -8,8 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "system/environment.h"
+
 bool kc_scratch_make(char out_path[256]) {
-  const char *temp = getenv("TMPDIR");
+  const char *temp = keel_environment("TMPDIR");
   char whole[PATH_MAX]; /* children work elsewhere */
   if (!temp || !*temp) temp = "/tmp";
   if (realpath(temp, whole)) temp = whole;

@@ -13,6 +13,7 @@
 #include "suite/suite.h"
 /**/
 #include "suite/channel.h"
+#include "system/environment.h"
 
 kc_setup kc = {.seed = 1, .factor = 1};
 kc_page *kc_shared;
@@ -130,7 +131,7 @@ void kc_beat(void) {
 bool kc_is_sanitized(void) {
   static const char *const names[] = {"libasan", "libtsan",   "libubsan",
                                       "liblsan", "libhwasan", "libclang_rt."};
-  const char *preloaded = getenv("LD_PRELOAD");
+  const char *preloaded = keel_environment("LD_PRELOAD");
   bool is = false;
   for (size_t i = 0; preloaded && i < KC_COUNT_OF(names); i++)
     is |= strstr(preloaded, names[i]) != NULL;

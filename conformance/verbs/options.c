@@ -13,6 +13,7 @@
 #include "ops/schema.h"
 #include "report/report.h"
 #include "suite/suite.h"
+#include "system/environment.h"
 #include "verbs/verbs.h"
 
 /* FOLDER/NAME.so where it is; a folder that begins with a dot is beside the
@@ -42,7 +43,8 @@ bool kc_find_plugin(const char *name, char out_path[4096]) {
     plain[strcspn(plain, ":")] = 0;
     for (size_t i = 0; i < KC_COUNT_OF(folders); i++)
       if (look_in(folders[i], plain, out_path)) return true;
-    char *list = getenv("KEEL_PLUGIN_PATH"), *copy = list ? strdup(list) : NULL;
+    const char *list = keel_environment("KEEL_PLUGIN_PATH");
+    char *copy = list ? strdup(list) : NULL;
     char *save = NULL;
     bool found = false;
     for (char *at = copy ? strtok_r(copy, ":", &save) : NULL; at && !found;

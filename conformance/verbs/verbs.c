@@ -7,10 +7,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "system/save.h"
 #include "reference/reference.h"
 #include "report/report.h"
 #include "suite/suite.h"
+#include "system/environment.h"
+#include "system/save.h"
 #include "verbs/verbs.h"
 
 /* ---- run ------------------------------------------------------------------------- */
@@ -60,12 +61,11 @@ static const char run_help[] =
 /* Where the last run of each plugin is kept, a folder a plugin. */
 static const char *state_root(void) {
   static char path[2048];
-  const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
-  if (state && *state)
-    snprintf(path, sizeof path, "%s/keel-conformance", state);
-  else
-    snprintf(path, sizeof path, "%s/.local/state/keel-conformance",
-             home && *home ? home : "/tmp");
+  char state[2000];
+  bool is =
+      keel_user_folder("XDG_STATE_HOME", ".local/state", state, sizeof state);
+  snprintf(path, sizeof path, "%s/keel-conformance",
+           is ? state : "/tmp/.local/state");
   return path;
 }
 

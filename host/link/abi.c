@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "system/environment.h"
+
 /* NOLINTBEGIN(readability-identifier-naming): MPI's names */
 #define DEFINE(name, parameters) int(*name) parameters;
 ABI_FUNCTIONS(DEFINE)
@@ -76,7 +78,7 @@ static void *open_one_of(const char *const *files, const char **out_file) {
 }
 
 const char *abi_open(void) {
-  const char *said = getenv("KEEL_MPI_LIBRARY"), *file = NULL;
+  const char *said = keel_environment("KEEL_MPI_LIBRARY"), *file = NULL;
   const char *const names[] = {"libmpi_abi.so.1", "libmpi_abi.so", NULL};
   const char *const named[] = {said, NULL};
   if (library) return NULL;

@@ -18,6 +18,7 @@
 #include "memory/transfer.h"
 #include "ops/schema.h"
 #include "services/services.h"
+#include "system/environment.h"
 #include "threads/cancel.h"
 #include "threads/pool.h"
 
@@ -36,7 +37,7 @@ static uint32_t usable_threads(void) {
 
 static keel_status workers_wanted(const keel_context_params *params,
                                   uint32_t *out_workers) {
-  const char *variable = getenv("KEEL_THREADS");
+  const char *variable = keel_environment("KEEL_THREADS");
   const bool apart = params->workers == KEEL_CALLERS_APART;
   if (params->workers < KEEL_CALLERS_APART || params->workers > 1024)
     return keel_fail(KD_INVALID_ARGUMENT, "workers is %d; the maximum is 1024",
@@ -60,7 +61,7 @@ static keel_status workers_wanted(const keel_context_params *params,
 }
 
 static void choose_default(keel_context *context) {
-  const char *wanted = getenv("KEEL_DEVICE");
+  const char *wanted = keel_environment("KEEL_DEVICE");
   keel_device *device = NULL;
   if (wanted && *wanted && keel_device_find(context, wanted, &device) != KD_OK)
     keel_log_line(&context->log, KD_LOG_WARNING, "KEEL_DEVICE: %s",
@@ -96,7 +97,7 @@ static keel_status copy_options(keel_context *context,
 static keel_status copy_visible(keel_context *context,
                                 const keel_context_params *params) {
   const char *list = params->visible;
-  if (!list || !*list) list = getenv("KEEL_VISIBLE_DEVICES");
+  if (!list || !*list) list = keel_environment("KEEL_VISIBLE_DEVICES");
   if (!list || !*list) return KD_OK;
   KEEL_TRY(keel_visible_check(list));
   context->visible = keel_arena_copy(&context->arena, list);

@@ -87,6 +87,68 @@ static void what_killed_processes_left_goes(void **state) {
   unlink(in_entries(".new-at-work"));
 }
 
+static void an_entry_of_another_user_is_none(void **state) {
+  (void)state;
+  if (geteuid() != 0) skip();
+  keel_store_put(&library.host, "key", "blob", 4);
+  assert_int_equal(chown(in_entries(only_entry()), 1234, 0), 0);
+  assert_false(gives("key", "blob"));
+  assert_int_equal(chown(in_entries(only_entry()), 0, 0), 0);
+  assert_true(gives("key", "blob"));
+  /* nor is one of a folder into which others may put theirs */
+  assert_int_equal(chown(entries, 1234, 0), 0);
+  assert_false(gives("key", "blob"));
+  assert_int_equal(chown(entries, 0, 0), 0);
+  static const mode_t open_to[] = {0777, 0770, 01777, 0702};
+  for (size_t i = 0; i < sizeof open_to / sizeof *open_to; i++) {
+    assert_int_equal(chmod(entries, open_to[i]), 0);
+    assert_false(gives("key", "blob"));
+  }
+  assert_int_equal(chmod(entries, 0700), 0);
+  assert_true(gives("key", "blob"));
+}
+
+static void an_entry_that_is_a_link_is_none(void **state) {
+  char entry[400], other[400];
+  (void)state;
+  keel_store_put(&library.host, "key", "blob", 4);
+  snprintf(entry, sizeof entry, "%s", in_entries(only_entry()));
+  snprintf(other, sizeof other, "%s", in_entries(".other"));
+  assert_int_equal(rename(entry, other), 0);
+  assert_int_equal(symlink(other, entry), 0);
+  assert_false(gives("key", "blob"));
+  keel_store_put(&library.host, "key", "newer", 5);
+  assert_true(gives("key", "newer"));
+  unlink(entry);
+  assert_int_equal(mkfifo(entry, 0600), 0); /* and nothing waits for a writer */
+  assert_false(gives("key", "blob"));
+  keel_store_put(&library.host, "key", "newest", 6);
+  assert_true(gives("key", "newest"));
+  assert_int_equal(unlink(other), 0);
+}
+
+/* By an application whose folder is anywhere. */
+static void a_folder_that_is_not_absolute_is_not_made(void **state) {
+  char here[400];
+  (void)state;
+  assert_non_null(getcwd(here, sizeof here));
+  assert_int_equal(chdir(folder), 0);
+  setenv("XDG_CACHE_HOME", "relative", 1);
+  char *home = getenv("HOME") ? strdup(getenv("HOME")) : NULL;
+  setenv("HOME", "home", 1);
+  keel_store_put(&library.host, "key", "blob", 4);
+  assert_false(gives("key", "blob"));
+  assert_int_not_equal(access("relative", F_OK), 0);
+  assert_int_not_equal(access("home", F_OK), 0);
+  setenv("XDG_CACHE_HOME", folder, 1);
+  if (home)
+    setenv("HOME", home, 1);
+  else
+    unsetenv("HOME");
+  free(home);
+  assert_int_equal(chdir(here), 0);
+}
+
 static int set_up(void **state) {
   (void)state;
   if (!mkdtemp(folder)) return -1;
@@ -110,6 +172,9 @@ int main(void) {
       cmocka_unit_test(a_damaged_blob_is_none),
       cmocka_unit_test(a_cut_blob_is_none),
       cmocka_unit_test(what_killed_processes_left_goes),
+      cmocka_unit_test(an_entry_of_another_user_is_none),
+      cmocka_unit_test(an_entry_that_is_a_link_is_none),
+      cmocka_unit_test(a_folder_that_is_not_absolute_is_not_made),
   };
   return cmocka_run_group_tests(tests, set_up, tear_down);
 }

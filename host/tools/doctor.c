@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "system/environment.h"
 #include "tool.h"
 
 extern char **environ;
@@ -146,21 +147,18 @@ static void look_at_folder(const char *path) {
 
 static void look_at_paths(void) {
   section("Where plugins are looked for");
-  char *list = getenv("KEEL_PLUGIN_PATH"), path[4096];
+  const char *list = keel_environment("KEEL_PLUGIN_PATH");
+  char path[4200], folder[4096];
   for (const char *at = list; at && *at; at += strspn(at, ":")) {
     size_t size = strcspn(at, ":");
     snprintf(path, sizeof path, "%.*s", (int)size, at);
     if (size) look_at_rights(path);
     at += size;
   }
-  const char *config = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
-  snprintf(
-      path, sizeof path,
-      config && *config ? "%s/keel/plugins.d" : "%s/.config/keel/plugins.d",
-      config && *config ? config
-      : home            ? home
-                        : "");
-  look_at_folder(path);
+  if (keel_user_folder("XDG_CONFIG_HOME", ".config", folder, sizeof folder)) {
+    snprintf(path, sizeof path, "%s/keel/plugins.d", folder);
+    look_at_folder(path);
+  }
   look_at_folder("/etc/keel/plugins.d");
   look_at_folder("/usr/share/keel/plugins.d");
   Dl_info facts;

@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "system/environment.h"
 #include "system/save.h"
 
 /* Launchers, the best first, and what they need where ranks are more than cores. Threads of a
@@ -150,7 +151,8 @@ static long launched_rank(void) {
   static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK",
                                       "PMI_ID", "PMIX_RANK"};
   for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-    if (getenv(names[i])) return strtol(getenv(names[i]), NULL, 10);
+    if (keel_environment(names[i]))
+      return strtol(keel_environment(names[i]), NULL, 10);
   return 0;
 }
 

@@ -2,6 +2,7 @@
 #include <keel/debug.h>
 
 #include "run.h"
+#include "system/environment.h"
 
 /* ---- the command line ----------------------------------------------------- */
 
@@ -125,8 +126,9 @@ int run_fail_or_widen(const run_session *run, keel_status status) {
  * small models to run. So for the CPU its plugin alone is opened, and the others where that
  * was not enough. False: somebody has said which, or may mean any. */
 static bool is_narrow(const run_arguments *all) {
-  const char *device = all->device ? all->device : getenv("KEEL_DEVICE");
-  const char *visible = getenv("KEEL_VISIBLE_DEVICES");
+  const char *device =
+      all->device ? all->device : keel_environment("KEEL_DEVICE");
+  const char *visible = keel_environment("KEEL_VISIBLE_DEVICES");
   const common *common = &all->common;
   return (!device || !*device || !strcmp(device, "cpu") ||
           !strncmp(device, "cpu:", 4)) &&

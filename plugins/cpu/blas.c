@@ -19,6 +19,7 @@
 
 #include "common/clock.h"
 #include "cpu.h"
+#include "system/environment.h"
 
 extern char **environ;
 
@@ -82,7 +83,7 @@ static const char *best_core(void) {
 #endif
 
 static bool is_set(const char *name) {
-  return getenv(name) != NULL;
+  return keel_environment(name) != NULL;
 }
 
 static void *open_tuned(void) {

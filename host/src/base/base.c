@@ -1,5 +1,6 @@
 /* base.c - growing text, arenas, hashes, the clock and the log. */
 #include "base/base.h"
+#include "system/environment.h"
 
 #include <time.h>
 
@@ -168,7 +169,7 @@ static void write_to_stderr(void *context, uint32_t level, const char *line) {
 
 void keel_log_init(keel_log *log) {
   static const char *const names[] = {"error", "warning", "info", "debug"};
-  const char *wanted = getenv("KEEL_LOG");
+  const char *wanted = keel_environment("KEEL_LOG");
   bool known = !wanted || !*wanted;
   log->level = KD_LOG_WARNING;
   for (uint32_t i = 0; wanted && i < KEEL_COUNT_OF(names); i++) {

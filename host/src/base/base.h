@@ -154,6 +154,10 @@ typedef struct keel_file {
 /* Opens regular files only, so it never blocks on a pipe or a device. */
 keel_status keel_file_open(const char *path, keel_file *out_file);
 
+/* The same for a file of this user's own, and no link; KD_PERMISSION_DENIED where it is
+ * another's. */
+keel_status keel_file_open_own(const char *path, keel_file *out_file);
+
 /* The same for a file that another file names. With all links followed, it must lie in the
  * folder of `beside`, or of the file that `beside` links to; otherwise
  * KD_PERMISSION_DENIED. */
@@ -182,9 +186,5 @@ keel_status keel_file_pass(keel_status (*print)(void *context, FILE *file),
                            keel_status (*write)(void *context, const void *data,
                                                 uint64_t size),
                            void *write_context);
-
-/* False in a process with more rights than its user (setuid): paths from the environment
- * are not trusted then. */
-bool keel_trusts_environment(void);
 
 #endif /* KEEL_BASE_H */

@@ -2,7 +2,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -29,8 +28,8 @@ static keel_status map(int fd, const char *path, keel_file *out_file) {
   return KD_OK;
 }
 
-static keel_status open_to_read(const char *path, int *out_fd) {
-  *out_fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+static keel_status open_to_read(const char *path, int flags, int *out_fd) {
+  *out_fd = open(path, flags | O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   if (*out_fd >= 0) return KD_OK;
   keel_status status = errno == ENOENT   ? KD_NOT_FOUND
                        : errno == EACCES ? KD_PERMISSION_DENIED
@@ -40,8 +39,20 @@ static keel_status open_to_read(const char *path, int *out_fd) {
 
 keel_status keel_file_open(const char *path, keel_file *out_file) {
   int fd = -1;
-  KEEL_TRY(open_to_read(path, &fd));
+  KEEL_TRY(open_to_read(path, 0, &fd));
   keel_status status = map(fd, path, out_file);
+  close(fd);
+  return status;
+}
+
+keel_status keel_file_open_own(const char *path, keel_file *out_file) {
+  struct stat facts;
+  int fd = -1;
+  KEEL_TRY(open_to_read(path, O_NOFOLLOW, &fd));
+  bool own = fstat(fd, &facts) == 0 && facts.st_uid == geteuid();
+  keel_status status =
+      own ? map(fd, path, out_file)
+          : keel_fail(KD_PERMISSION_DENIED, "%s: is another user's", path);
   close(fd);
   return status;
 }
@@ -107,7 +118,7 @@ static bool opened_beside(int fd, const char *beside) {
 keel_status keel_file_open_beside(const char *path, const char *beside,
                                   keel_file *out_file) {
   int fd = -1;
-  KEEL_TRY(open_to_read(path, &fd));
+  KEEL_TRY(open_to_read(path, 0, &fd));
   keel_status status = opened_beside(fd, beside)
                            ? map(fd, path, out_file)
                            : keel_fail(KD_PERMISSION_DENIED,
@@ -177,8 +188,4 @@ keel_status keel_file_pass(keel_status (*print)(void *context, FILE *file),
   if (self.status == KD_OK) return status;
   return keel_fail(self.status,
                    "the application's function did not take what was written");
-}
-
-bool keel_trusts_environment(void) {
-  return getauxval(AT_SECURE) == 0;
 }

@@ -5,6 +5,7 @@
 #include "device/context.h"
 #include "layers/layer.h"
 #include "layers/slots.h"
+#include "system/environment.h"
 
 #define PLUGINS 8u
 #define RING    32u
@@ -145,7 +146,8 @@ static keel_status read_settings(const char *text) {
 
 keel_status keel_layers_set(const char *text) {
   pthread_mutex_lock(&lock);
-  keel_status status = read_settings(text ? text : getenv("KEEL_LAYERS"));
+  keel_status status =
+      read_settings(text ? text : keel_environment("KEEL_LAYERS"));
   atomic_store(&faults, 0);
   pthread_mutex_unlock(&lock);
   return status;
@@ -154,9 +156,7 @@ keel_status keel_layers_set(const char *text) {
 keel_status keel_layers_ready(void) {
   keel_status status = KD_OK;
   pthread_mutex_lock(&lock);
-  if (!settings.read)
-    status =
-        read_settings(keel_trusts_environment() ? getenv("KEEL_LAYERS") : NULL);
+  if (!settings.read) status = read_settings(keel_environment("KEEL_LAYERS"));
   pthread_mutex_unlock(&lock);
   return status;
 }

@@ -8,6 +8,7 @@
 
 #include "base/refs.h"
 #include "device/context.h"
+#include "system/environment.h"
 
 /* A process has one link at a time: MPI is initialised once. */
 static atomic_bool taken;
@@ -43,10 +44,11 @@ typedef struct launch {
 
 static launch find_launcher(void) {
   for (size_t i = 0; i < KEEL_COUNT_OF(launchers); i++) {
-    const char *text = getenv(launchers[i].size);
+    const char *text = keel_environment(launchers[i].size);
     long size = text ? strtol(text, NULL, 10) : 0;
     if (size < launchers[i].least || size > INT32_MAX) continue;
-    if (launchers[i].besides && !getenv(launchers[i].besides)) continue;
+    if (launchers[i].besides && !keel_environment(launchers[i].besides))
+      continue;
     return (launch){launchers[i].modules, (uint32_t)size, launchers[i].here};
   }
   return (launch){NULL, 0, false};
@@ -115,7 +117,7 @@ typedef struct choice {
 static keel_status choose(const keel_link_params *params, choice *out) {
   out->by = find_launcher();
   const char *const *modules = out->by.modules;
-  const char *said = getenv("KEEL_LINK_MODULE");
+  const char *said = keel_environment("KEEL_LINK_MODULE");
   out->missed = NULL;
   out->name = params->module ? params->module : said && *said ? said : NULL;
   if (out->name) return KD_OK;

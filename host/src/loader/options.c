@@ -5,6 +5,7 @@
 #include "device/context.h"
 #include "loader/library.h"
 #include "loader/loader.h"
+#include "system/environment.h"
 
 extern char **environ;
 
@@ -22,9 +23,8 @@ static bool name_variable(const char *plugin, const char *name, char *variable,
 /* The value of KEEL_<PLUGIN>_<NAME>, whose name goes to `variable`; or NULL. */
 static const char *of_environment(const char *plugin, const char *name,
                                   char variable[128]) {
-  return keel_trusts_environment() && name_variable(plugin, name, variable, 128)
-             ? getenv(variable)
-             : NULL;
+  return name_variable(plugin, name, variable, 128) ? keel_environment(variable)
+                                                    : NULL;
 }
 
 /* ---- what an open plugin gets --------------------------------------------- */

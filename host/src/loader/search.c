@@ -2,10 +2,12 @@
 #include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
+#include <limits.h>
 #include <sys/stat.h>
 
 #include "device/context.h"
 #include "loader/loader.h"
+#include "system/environment.h"
 
 const char keel_source_application[] = "application";
 const char keel_source_environment[] = "environment KEEL_PLUGIN_PATH";
@@ -99,18 +101,12 @@ static keel_status take_list(keel_context *context, const char *list,
 }
 
 static keel_status take_user_manifests(keel_context *context, take_fn take) {
-  const char *config = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
-  keel_text folder = {0};
-  if (config && *config)
-    keel_text_add(&folder, "%s/keel/plugins.d", config);
-  else if (home && *home)
-    keel_text_add(&folder, "%s/.config/keel/plugins.d", home);
-  keel_status status = KD_OK;
-  if (folder.size)
-    status = in_folder(context, keel_text_get(&folder), is_manifest,
-                       "user's manifest", take, take_manifest);
-  keel_text_free(&folder);
-  return status;
+  char config[PATH_MAX], folder[PATH_MAX + 32];
+  if (!keel_user_folder("XDG_CONFIG_HOME", ".config", config, sizeof config))
+    return KD_OK;
+  snprintf(folder, sizeof folder, "%s/keel/plugins.d", config);
+  return in_folder(context, folder, is_manifest, "user's manifest", take,
+                   take_manifest);
 }
 
 /* The folder keel/ beside libkeel itself. */
@@ -164,10 +160,8 @@ keel_status keel_search(keel_context *context,
   for (uint32_t i = 0; i < params->plugin_count; i++)
     KEEL_TRY(take_named(context, params->plugins[i], take));
   if (params->flags & KEEL_ONLY_NAMED) return KD_OK;
-  if (keel_trusts_environment()) {
-    KEEL_TRY(take_list(context, getenv("KEEL_PLUGIN_PATH"), take));
-    KEEL_TRY(take_user_manifests(context, take));
-  }
+  KEEL_TRY(take_list(context, keel_environment("KEEL_PLUGIN_PATH"), take));
+  KEEL_TRY(take_user_manifests(context, take));
   KEEL_TRY(in_folder(context, "/etc/keel/plugins.d", is_manifest,
                      "system's manifest", take, take_manifest));
   KEEL_TRY(in_folder(context, "/usr/share/keel/plugins.d", is_manifest,

@@ -8,11 +8,13 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "loader/library.h"
 #include "loader/loader.h"
+#include "system/environment.h"
 
 #define FOLDER_MOST (UINT64_C(256) << 20)
 #define FRESH       ".new-" /* what the name of a file has that is being written */
@@ -31,23 +33,22 @@ static uint64_t sum_of(const void *key, size_t key_size, const void *blob,
   return keel_hash(keel_hash(KEEL_HASH_SEED, key, key_size), blob, size);
 }
 
+/* Others could put entries of theirs into a folder that is not this user's alone. */
 static bool make_folder(const char *path) {
-  return mkdir(path, 0700) == 0 || errno == EEXIST;
+  struct stat facts;
+  return (mkdir(path, 0700) == 0 || errno == EEXIST) &&
+         stat(path, &facts) == 0 && facts.st_uid == geteuid() &&
+         !(facts.st_mode & (S_IWGRP | S_IWOTH));
 }
 
 static bool folder_of(const kd_host *host, keel_text *folder) {
   const keel_library *library = (const keel_library *)(const void *)host;
-  const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-  if (!library->name || !keel_trusts_environment()) return false;
-  if (cache && *cache) {
-    keel_text_add(folder, "%s", cache);
-  } else if (home && *home) {
-    keel_text_add(folder, "%s/.cache", home);
-  } else {
+  char cache[PATH_MAX];
+  if (!library->name ||
+      !keel_user_folder("XDG_CACHE_HOME", ".cache", cache, sizeof cache))
     return false;
-  }
-  bool made = make_folder(keel_text_get(folder));
-  keel_text_add(folder, "/keel");
+  bool made = mkdir(cache, 0700) == 0 || errno == EEXIST;
+  keel_text_add(folder, "%s/keel", cache);
   made = made && make_folder(keel_text_get(folder));
   keel_text_add(folder, "/%s", library->name);
   return made && make_folder(keel_text_get(folder)) && !folder->failed;
@@ -83,7 +84,7 @@ kd_status keel_store_get(const kd_host *host, const char *key, void **out_blob,
     name_of(&path, key);
     const uint8_t *blob = NULL;
     uint64_t size = 0;
-    if (keel_file_open(keel_text_get(&path), &file) == KD_OK)
+    if (keel_file_open_own(keel_text_get(&path), &file) == KD_OK)
       blob = blob_in(&file, key, &size);
     void *copy = blob ? malloc(size + 1) : NULL;
     if (copy) {
