@@ -1,5 +1,6 @@
 /* main.c - keel-conformance: what is asked, and the child's side of a run. */
 #include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -149,6 +150,7 @@ int main(int argc, char **argv) {
     return run_child(argc - 2, argv + 2);
   if (argc > 1 && !strcmp(argv[1], "__helper"))
     return run_helper(argc - 2, argv + 2);
+  signal(SIGXFSZ, SIG_IGN); /* a file that would be too large is an error */
   if (argc < 2) {
     fputs(help, stderr);
     return KC_EXIT_USAGE;

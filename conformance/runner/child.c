@@ -173,6 +173,7 @@ static void set_up(const kc_options *options, int events, int output, int page,
   if (mkdir(empty, 0700) != 0 || chdir(empty) != 0) _exit(97);
   if (kc_is_sanitized()) set_sanitizers();
   signal(SIGPIPE, SIG_DFL);
+  signal(SIGXFSZ, SIG_DFL);
   child_limits(options);
 }
 

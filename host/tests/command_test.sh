@@ -1,10 +1,11 @@
 #!/bin/sh
 # The `keel` command as a user meets it: results, errors, exit statuses.
-# usage: command_test.sh KEEL MINIMAL_PLUGIN GRAPH_NPU_PLUGIN
+# usage: command_test.sh KEEL MINIMAL_PLUGIN GRAPH_NPU_PLUGIN PLUGIN_THAT_EXITS
 set -u
 keel=$1
 minimal=$2
 npu=$3
+exits=$4
 data=/usr/share/libonnx-testdata/data
 [ -d $data/node ] || { echo "libonnx-testdata is not installed"; exit 77; }
 scratch=$(mktemp -d)
@@ -225,6 +226,35 @@ for reason in "X of Cast as c64 is not supported" \
   expect 0 "$reason" "$keel" onnx-test "$scratch/cases/skip"
 done
 expect 1 "0 passed, 1 failed, 0 skipped" "$keel" onnx-test "$scratch/cases/fail"
+# a plugin ends the process with status 0: the command was not done
+for words in devices plugins ops "run $model" "compile $model -o $scratch/e.keel"; do
+  # shellcheck disable=SC2086
+  expect 1 "the command is not done" "$keel" $words --plugin "$exits"
+done
+# what is closed is not what is printed to
+"$keel" devices >&- 2>"$scratch/out"
+[ $? -eq 1 ] && grep -qF "standard output can't be written" "$scratch/out" || {
+  echo "FAILED: devices without standard output"
+  failed=1
+}
+"$keel" compile "$model" -o "$scratch/closed.keel" >&- 2>/dev/null
+expect 0 "as expected" "$keel" run "$scratch/closed.keel" \
+  --input $set_0/input_0.pb --expect $set_0/output_0.pb
+# outputs whose names are files' names differ where the names do
+cat >"$scratch/names.mlir" <<'END'
+"builtin.module"() ({
+  "keel.program"() ({
+  ^bb0(%0: tensor<2xf32>):
+    %1 = "onnx.Neg"(%0) : (tensor<2xf32>) -> tensor<2xf32>
+    %2 = "onnx.Abs"(%0) : (tensor<2xf32>) -> tensor<2xf32>
+    %3 = "onnx.Exp"(%0) : (tensor<2xf32>) -> tensor<2xf32>
+    %4 = "onnx.Sqrt"(%2) : (tensor<2xf32>) -> tensor<2xf32>
+    "keel.return"(%1, %2, %3, %4) : (tensor<2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>) -> ()
+  }) {version = 1 : i64, name = "names", inputs = ["x"], input_types = [tensor<2xf32>], outputs = ["a/b", "a_b", "a_b-2", "../a"], output_types = [tensor<2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>]} : () -> ()
+}) : () -> ()
+END
+expect 0 "output a_b-2" "$keel" run "$scratch/names.mlir" --output "$scratch/names"
+expect 0 ".._a.npy a_b-2.npy a_b-3.npy a_b.npy" sh -c "cd '$scratch/names' && echo .._a.npy a*"
 # bf16 in a .npy: as f32, and that is said
 cat >"$scratch/half.mlir" <<'END'
 "builtin.module"() ({

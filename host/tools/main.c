@@ -1,4 +1,5 @@
 /* main.c - the `keel` command: which subcommand, and help. */
+#include "end.h"
 #include "tool.h"
 
 static const struct {
@@ -57,7 +58,7 @@ static int find(const char *name) {
   return -1;
 }
 
-int main(int argc, char **argv) {
+static int run_command(int argc, char **argv) {
   static char help_word[] = "--help";
   char *words[] = {help_word, NULL};
   if (argc < 2) {
@@ -86,4 +87,9 @@ int main(int argc, char **argv) {
     fprintf(stderr, "keel: unknown command \"%s\"; `keel --help` lists them\n",
             argv[about ? 2 : 1]);
   return EXIT_USAGE;
+}
+
+int main(int argc, char **argv) {
+  end_prepare();
+  return end_with(run_command(argc, argv));
 }

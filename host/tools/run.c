@@ -54,9 +54,10 @@ static const option options[] = {
     {"--rtol", "X, --atol X", "other tolerances", .number = &given.within.rtol},
     {"--atol", .number = &given.within.atol},
     {"--output", "DIR",
-     "write each output to DIR/NAME.npy; bf16 as f32, which\n"
-     "has the same values, and so what .npy has not of 8\n"
-     "bits or less",
+     "write each output to DIR/NAME.npy (with _ for /, and a\n"
+     "number where two would be one); bf16 as f32, which has\n"
+     "the same values, and so what .npy has not of 8 bits or\n"
+     "less",
      .text = &given.output},
     {"--eager", .help = "run op by op, without a plan; for comparison",
      .debug = true, .flag = &given.eager},

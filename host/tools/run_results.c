@@ -26,7 +26,60 @@ int run_compare(const run_arguments *all, run_session *run, bool *agree,
   return 0;
 }
 
+typedef char file_name[256];
+
+static bool is_taken(file_name *names, uint32_t count, uint32_t index) {
+  for (uint32_t i = 0; i < count; i++)
+    if (i != index && !strcmp(names[i], names[index])) return true;
+  return false;
+}
+
+/* The outputs' names without what would lead out of the folder, and no two the same: the
+ * later one has a number then. */
+static void choose_names(const run_session *run, file_name *names) {
+  for (uint32_t i = 0; i < run->output_count; i++) {
+    keel_port port;
+    keel_plan_output(run->plan, i, &port);
+    snprintf(names[i], sizeof *names, "%.200s",
+             *port.name ? port.name : "output");
+    for (char *at = names[i]; *at; at++)
+      if (*at == '/') *at = '_';
+  }
+  for (uint32_t i = 1; i < run->output_count; i++) {
+    file_name own;
+    bool clashes = is_taken(names, i, i);
+    memcpy(own, names[i], sizeof own);
+    for (unsigned n = 2; clashes; n++) {
+      snprintf(names[i], sizeof *names, "%.200s-%u", own, n);
+      clashes = is_taken(names, run->output_count, i);
+    }
+  }
+}
+
+static int save_output(const run_arguments *all, run_session *run,
+                       uint32_t index, const char *name) {
+  char path[4096];
+  keel_port port;
+  keel_tensor *output = run->outputs[index];
+  keel_plan_output(run->plan, index, &port);
+  int size = snprintf(path, sizeof path, "%s/%s.npy", all->output, name);
+  if (size < 0 || (size_t)size >= sizeof path) {
+    fprintf(stderr, "keel run: --output: the path %.60s... is too long\n",
+            all->output);
+    return 1;
+  }
+  if (keel_value_save(output, path) != KD_OK) return complain();
+  kd_dtype dtype = keel_tensor_dtype(output);
+  if (dtype == KD_BF16 || onnx_is_small(dtype))
+    fprintf(stderr,
+            "keel run: output %s is %s, and %s has it as f32: .npy has no"
+            " %s\n",
+            port.name, kd_dtype_name(dtype), path, kd_dtype_name(dtype));
+  return 0;
+}
+
 int run_save(const run_arguments *all, run_session *run) {
+  static file_name names[RUN_PORTS];
   keel_link_facts facts = {0};
   if (run->link) keel_link_look(run->link, &facts);
   if (!all->output || facts.rank) return 0; /* rank 0's are there */
@@ -34,21 +87,10 @@ int run_save(const run_arguments *all, run_session *run) {
     fprintf(stderr, "keel run: %s: %s\n", all->output, strerror(errno));
     return 1;
   }
+  choose_names(run, names);
   for (uint32_t i = 0; i < run->output_count; i++) {
-    char path[4096], name[256];
-    keel_port port;
-    keel_plan_output(run->plan, i, &port);
-    snprintf(name, sizeof name, "%s", *port.name ? port.name : "output");
-    for (char *at = name; *at; at++)
-      if (*at == '/') *at = '_'; /* a name must not leave the folder */
-    snprintf(path, sizeof path, "%s/%s.npy", all->output, name);
-    if (keel_value_save(run->outputs[i], path) != KD_OK) return complain();
-    kd_dtype dtype = keel_tensor_dtype(run->outputs[i]);
-    if (dtype == KD_BF16 || onnx_is_small(dtype))
-      fprintf(stderr,
-              "keel run: output %s is %s, and %s has it as f32: .npy has no"
-              " %s\n",
-              port.name, kd_dtype_name(dtype), path, kd_dtype_name(dtype));
+    int failed = save_output(all, run, i, names[i]);
+    if (failed) return failed;
   }
   return 0;
 }

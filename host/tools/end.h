@@ -1,0 +1,14 @@
+/* end.h - how a command ends. */
+#ifndef KEEL_TOOLS_END_H
+#define KEEL_TOOLS_END_H
+
+#include <stdbool.h>
+
+/* To be called first. A process that ends otherwise than by end_with says so and fails. */
+void end_prepare(void);
+
+/* The exit status, which is 1 in the place of 0 where standard output could not be written
+ * whole; that is said. */
+int end_with(int status);
+
+#endif /* KEEL_TOOLS_END_H */
