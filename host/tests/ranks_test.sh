@@ -39,6 +39,42 @@ expect 1 "this one has 1" --devices cpu:0
   expect 0 "^output y: f32\[8,8\]" --plugin "$sim" --devices sim:0,cpu:0 --repeat 3
 }
 
+# A launcher's variables, which a process inherits, make no rank of one that exchanges nothing: it
+# prints and writes as any other, and waits for nobody.
+cat >"$scratch/plain.mlir" <<'END'
+"builtin.module"() ({
+  "keel.program"() ({
+  ^bb0(%0: tensor<2xf32>):
+    %1 = "onnx.Neg"(%0) : (tensor<2xf32>) -> tensor<2xf32>
+    "keel.return"(%1) : (tensor<2xf32>) -> ()
+  }) {version = 1 : i64, name = "plain", inputs = ["x"], input_types = [tensor<2xf32>], outputs = ["y"], output_types = [tensor<2xf32>]} : () -> ()
+}) : () -> ()
+END
+exchanging=$program
+program=$scratch/plain.mlir
+inherit() {
+  rm -rf "$scratch/alone"
+  for word in "$@"; do export "${word?}"; done
+  expect 0 "^output y: f32" --output "$scratch/alone" --trace "$scratch/alone.json"
+  [ -s "$scratch/alone/y.npy" ] && [ -s "$scratch/alone.json" ] || {
+    echo "FAILED: $*: it wrote nothing"
+    failed=1
+  }
+  for word in "$@"; do unset "${word%%=*}"; done
+}
+inherit OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_RANK=0
+inherit OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_RANK=3
+inherit OMPI_COMM_WORLD_SIZE=1 OMPI_COMM_WORLD_RANK=0
+inherit PMI_SIZE=2 PMI_RANK=1
+inherit MPI_LOCALNRANKS=2 PMI_ID=1
+inherit SLURM_STEP_NUM_TASKS=2 PMIX_RANK=1
+inherit OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=1 KEEL_LINK_MODULE=/nowhere.so
+export OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=1
+expect 1 "there is no device \"none:0\"" --device none:0
+expect 2 "unknown option" --nonsense
+unset OMPI_COMM_WORLD_SIZE OMPI_COMM_WORLD_RANK
+program=$exchanging
+
 # by an MPI of the standard ABI, where one is named
 [ "${KEEL_TEST_MPI_ABI:-}" ] && {
   timeout 60 env KEEL_LINK_MODULE=mpi KEEL_MPI_LIBRARY="$KEEL_TEST_MPI_ABI/lib/libmpi_abi.so.1" \
@@ -58,6 +94,23 @@ modules=$(dirname "$keel")/../lib/keel-link
 command -v mpirun.openmpi >/dev/null || command -v mpiexec.mpich >/dev/null || exit $failed
 expect 0 "^2 ranks by .*: 2 exchanges" --np 2 --output "$scratch/ranks"
 expect 0 '"ranks": {"count": 2, ' --np=2 --json
+program=$scratch/plain.mlir
+expect 0 "exchanges nothing: each of 2 ranks runs all of it" --np 2
+command -v mpirun.openmpi >/dev/null && {
+  timeout 60 mpirun.openmpi --oversubscribe -n 2 "$keel" run "$program" >"$scratch/out" 2>&1
+  [ "$(grep -c "^output y: f32" "$scratch/out")" -eq 2 ] || {
+    echo "FAILED: two processes that exchange nothing"
+    cat "$scratch/out"
+    failed=1
+  }
+  timeout 60 mpirun.openmpi --oversubscribe -n 2 "$keel" run "$exchanging" >"$scratch/out" 2>&1
+  [ "$(grep -c "^2 ranks by .*: 2 exchanges" "$scratch/out")" -eq 1 ] || {
+    echo "FAILED: two ranks by mpirun"
+    cat "$scratch/out"
+    failed=1
+  }
+}
+program=$exchanging
 [ -f "$sim" ] && {
   expect 0 "under way; 2 from device to device, 0 so on each machine" --np 2 --plugin "$sim" \
     --device sim --output "$scratch/direct"

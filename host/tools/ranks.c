@@ -34,18 +34,11 @@ bool ranks_launched(void) {
 
 /* ---- starting --------------------------------------------------------------------------- */
 
-static bool is_np(const char *word) {
-  return !strcmp(word, "--np") || !strncmp(word, "--np=", 5);
-}
-
 char **ranks_words(int argc, char **argv) {
-  char **words = calloc((size_t)argc + 1, sizeof *words), **to = words;
+  char **words = calloc((size_t)argc + 1, sizeof *words);
   if (!words) fprintf(stderr, "keel run: no memory\n");
   for (int i = 0; words && i < argc; i++)
-    if (!is_np(argv[i]))
-      *to++ = argv[i];
-    else if (!strchr(argv[i], '='))
-      i++;
+    words[i] = argv[i];
   return words;
 }
 
@@ -156,7 +149,8 @@ static long launched_rank(void) {
   return 0;
 }
 
-void ranks_begin(void) {
+/* All but rank 0 print nothing, but keep what they would. */
+static void be_silent(void) {
   if (!launched_rank()) return;
   int nowhere = open("/dev/null", O_WRONLY);
   kept = memfd_create("words", MFD_CLOEXEC);
@@ -194,6 +188,7 @@ keel_link *ranks_join(keel_context *context, uint64_t timeout) {
   const keel_link_params params = {.struct_size = sizeof params,
                                    .timeout = timeout * 1000000};
   keel_link *link = NULL;
+  be_silent();
   keel_status status = keel_link_open(context, &params, &link);
   if (status != KD_OK) complain();
   if (status == KD_DEADLINE_EXCEEDED) speak_after_rank_0();
@@ -381,6 +376,14 @@ int ranks_trace(keel_link *link, keel_context *context, uint64_t began,
   if (file >= 0) unlink(name);
   free(all);
   return result;
+}
+
+void ranks_alone(const char *model) {
+  if (keel_link_launched() > 1 && !launched_rank())
+    fprintf(stderr,
+            "keel run: %s exchanges nothing: each of the launcher's %u"
+            " processes runs all of it by itself\n",
+            model, (unsigned)keel_link_launched());
 }
 
 void ranks_print(keel_link *link, bool json) {

@@ -9,19 +9,20 @@
 /* Whether a launcher has started this process as one of several. */
 bool ranks_launched(void);
 
-/* The command line without --np, before it is read, which changes its order; the caller frees it.
- * NULL: no memory, which was reported. */
+/* The command line, before it is read, which changes its order; the caller frees it. NULL: no
+ * memory, which was reported. */
 char **ranks_words(int argc, char **argv);
 
 /* Starts so many ranks with these words by the launcher that is found, and waits for them. Returns
  * the exit status; a rank that was killed is reported. */
 int ranks_launch(uint64_t count, char *const *words);
 
-/* The first thing that a rank does: all but rank 0 print nothing, but keep what they would. */
-void ranks_begin(void);
+/* Says of a program that does not exchange that a launcher has started it several times. */
+void ranks_alone(const char *model);
 
 /* Joins the others, with a limit in milliseconds of how long an exchange may wait for them (0: the
- * link's own). NULL: that failed, which was reported. */
+ * link's own). From then on all but rank 0 print nothing, but keep what they would. NULL: that
+ * failed, which was reported. */
 keel_link *ranks_join(keel_context *context, uint64_t timeout);
 
 /* The device for a rank: that of the name, or, where it names a plugin without a number, the one

@@ -224,19 +224,44 @@ static void release_program(run_session *run) {
   run->program = NULL;
 }
 
+/* Whether the caller wants ranks to share the run, whatever the program. */
+static bool asks_for_ranks(const run_arguments *all) {
+  return all->ranks || (all->split && !all->devices);
+}
+
+/* A launcher's variables alone make no ranks: they may be of the process that started this one. */
+static int join_ranks(const run_arguments *all, run_session *run) {
+  run->link = ranks_join(run->context, all->exchange_timeout);
+  return run->link ? 0 : 1;
+}
+
+static int load_model(const run_arguments *all, run_session *run) {
+  progress("loading %s", all->model);
+  keel_status status =
+      keel_program_load(run->context, all->model, &run->program);
+  if (status == KD_OK) status = run_override(all, run);
+  if (status != KD_OK) return run_fail_or_widen(run, status);
+  if (!ranks_launched() || run->link || all->devices) return 0;
+  if (run_exchanges(run->program)) return join_ranks(all, run);
+  ranks_alone(all->model);
+  return 0;
+}
+
 static int open_model(const run_arguments *all, run_session *run) {
   keel_device *device = NULL;
   run->context = common_open(&all->common, 0);
   if (!run->context) return 1;
-  if (ranks_launched() &&
-      !(run->link = ranks_join(run->context, all->exchange_timeout)))
-    return 1;
+  if (ranks_launched() && asks_for_ranks(all) && join_ranks(all, run)) return 1;
   if (all->devices) {
     int failed = several_open(&run->several, run->context, all->devices);
     if (failed) return failed;
   }
   run->traced_from = (uint64_t)(now() * 1e9);
   if (all->trace && keel_trace_start(run->context) != KD_OK) return complain();
+  double begin = now();
+  int failed = load_model(all, run);
+  if (failed) return failed;
+  double loaded = now();
   keel_status status = KD_OK;
   if (run->several.group)
     device = run->several.devices[0];
@@ -246,14 +271,8 @@ static int open_model(const run_arguments *all, run_session *run) {
     status = keel_device_find(run->context, all->device, &device);
   if (status != KD_OK) return run_fail_or_widen(run, status);
   run->device = device;
-  double begin = now();
-  progress("loading %s", all->model);
-  status = keel_program_load(run->context, all->model, &run->program);
-  if (status == KD_OK) status = run_override(all, run);
-  if (status != KD_OK) return run_fail_or_widen(run, status);
-  int failed = all->split ? run_split(all, run) : 0;
+  failed = all->split ? run_split(all, run) : 0;
   if (failed) return failed;
-  double loaded = now();
   keel_plan_params params = {
       .struct_size = sizeof params,
       .flags = (all->by_cost ? KEEL_PLAN_BY_COST : 0u) |
@@ -265,6 +284,7 @@ static int open_model(const run_arguments *all, run_session *run) {
       .skip = all->skips.words,
       .skip_count = all->skips.count,
       .timeout = limit_of(all)};
+  double planned = now();
   progress("planning %s", all->model);
   guard_begin("planning", all->timeout / 1e3);
   status = keel_plan_create(run->program, &params, &run->plan);
@@ -274,7 +294,7 @@ static int open_model(const run_arguments *all, run_session *run) {
   if (status != KD_OK) return run_fail_or_widen(run, status);
   progress_end();
   run->load_time = loaded - begin;
-  run->plan_time = now() - loaded;
+  run->plan_time = now() - planned;
   run->input_count = keel_plan_input_count(run->plan);
   run->output_count = keel_plan_output_count(run->plan);
   if (run->input_count > RUN_PORTS || run->output_count > RUN_PORTS) {
@@ -336,7 +356,6 @@ int keel_main_run(int argc, char **argv) {
   static char texts[RUN_PORTS][256];
   char **words = ranks_words(argc, argv);
   if (!words) return 1;
-  if (ranks_launched()) ranks_begin();
   int result = parse(argc, argv);
   if (result < 0 && given.devices && (given.device || given.ranks))
     result =
@@ -357,7 +376,7 @@ int keel_main_run(int argc, char **argv) {
   if (result < 0 && given.ranks && !ranks_launched())
     result = ranks_launch(given.ranks, words);
   free(words);
-  if (result >= 0) return ranks_end(NULL, result);
+  if (result >= 0) return result;
   result = open_and_run(&given, &run);
   if (run.plan && given.profile) keel_plan_profile(run.plan, 0);
   /* also of a run that failed: what came before may say why */

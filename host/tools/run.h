@@ -54,6 +54,8 @@ bool run_given_shape(const run_arguments *all, const char *name, uint32_t *rank,
 /* An open dimension's size: as it was given, or 1. */
 int64_t run_open_size(const run_arguments *all, const keel_port *port,
                       uint32_t dim);
+/* Whether a program has a rank's handle among its inputs. */
+bool run_exchanges(const keel_program *program);
 /* Whether an input is the handle of this rank. */
 bool run_is_member(const run_session *run, uint32_t index);
 /* KEEL_FILE_* of an input or output. */

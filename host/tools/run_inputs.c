@@ -107,6 +107,11 @@ static bool check_dims(const run_arguments *all, const run_session *run) {
   return true;
 }
 
+static bool is_member(const keel_port *port) {
+  return (port->flags & KEEL_PORT_RESOURCE) &&
+         !strcmp(port->name, "keel.member");
+}
+
 /* Returns 0, or the command's status; then it has been said why. */
 static int make_random(const run_arguments *all, run_session *run,
                        uint32_t index, uint64_t *state) {
@@ -115,7 +120,7 @@ static int make_random(const run_arguments *all, run_session *run,
   keel_plan_input(run->plan, index, &port);
   uint32_t rank = port.rank;
   bool shaped = run_given_shape(all, port.name, &rank, dims);
-  if ((port.flags & KEEL_PORT_RESOURCE) && !strcmp(port.name, "keel.member")) {
+  if (is_member(&port)) {
     if (run->several.group) return 0; /* each run gets new ones */
     if (run->link)
       return keel_link_member(run->link, run->device, &run->inputs[index]) ==
@@ -229,6 +234,14 @@ static keel_status wrap_variable(keel_context *context, keel_tensor **value) {
 }
 
 /* Whether an input is the handle of this rank. */
+bool run_exchanges(const keel_program *program) {
+  keel_port port;
+  for (uint32_t i = 0; i < keel_program_input_count(program); i++)
+    if (keel_program_input(program, i, &port) == KD_OK && is_member(&port))
+      return true;
+  return false;
+}
+
 bool run_is_member(const run_session *run, uint32_t index) {
   keel_port port;
   keel_plan_input(run->plan, index, &port);
