@@ -80,19 +80,32 @@ static keel_status read_window(keel_infer *infer, uint32_t rank,
   return KD_OK;
 }
 
-/* Windows that fit along one dimension. */
+/* Windows along one dimension: span / stride, rounded down or up, and one more. Below one
+ * where the window is larger than the padded input. */
 static int64_t window_count(const window *w, uint32_t i, int64_t size,
                             bool ceil) {
-  if (w->same) return (size + w->strides[i] - 1) / w->strides[i];
-  int64_t padded = size + w->begin[i] + w->end[i];
-  int64_t span = padded - ((w->kernel[i] - 1) * w->dilations[i] + 1);
-  if (span < 0) return 0;
-  int64_t count = span / w->strides[i] + 1;
+  int64_t stride = w->strides[i];
+  if (w->same) return (size + stride - 1) / stride;
+  int64_t span = size + w->begin[i] + w->end[i] -
+                 ((w->kernel[i] - 1) * w->dilations[i] + 1);
+  int64_t count = span / stride + 1;
+  if (span % stride && ceil == (span > 0)) count += ceil ? 1 : -1;
   /* the last window of ceil_mode must start inside the input or its left pad */
-  if (ceil && span % w->strides[i] &&
-      count * w->strides[i] < size + w->begin[i])
-    count++;
+  if (ceil && (count - 1) * stride >= size + w->begin[i]) count--;
   return count;
+}
+
+/* Sets how many windows there are along one dimension; fewer than `least` are an error,
+ * but for an empty input. */
+static keel_status count_windows(keel_infer *infer, const window *w, uint32_t i,
+                                 int64_t size, bool ceil, int64_t least,
+                                 int64_t *out) {
+  int64_t count = window_count(w, i, size, ceil);
+  if (count < least && size > 0)
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                           "the window is larger than the padded input");
+  *out = count > 0 ? count : 0;
+  return KD_OK;
 }
 
 static keel_status conv_dims(keel_infer *infer, const keel_type *x,
@@ -111,10 +124,8 @@ static keel_status conv_dims(keel_infer *infer, const keel_type *x,
   *out = keel_dims_of(x);
   out->dims[1] = w->dims[0];
   for (uint32_t i = 0; i < win.space; i++) {
-    out->dims[i + 2] = window_count(&win, i, x->dims[i + 2], false);
-    if (out->dims[i + 2] < 1 && x->dims[i + 2] > 0)
-      return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
-                             "the window is larger than the padded input");
+    KEEL_TRY(count_windows(infer, &win, i, x->dims[i + 2], false, 1,
+                           &out->dims[i + 2]));
   }
   return KD_OK;
 }
@@ -206,10 +217,8 @@ keel_status keel_shape_depthwise_conv(keel_infer *infer) {
   KEEL_TRY(check_bias(infer, 2, channels));
   keel_dims dims = keel_dims_of(x);
   for (uint32_t i = 0; i < win.space; i++) {
-    dims.dims[i + 1] = window_count(&win, i, x->dims[i + 1], false);
-    if (dims.dims[i + 1] < 1 && x->dims[i + 1] > 0)
-      return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
-                             "the window is larger than the padded input");
+    KEEL_TRY(count_windows(infer, &win, i, x->dims[i + 1], false, 1,
+                           &dims.dims[i + 1]));
   }
   return keel_infer_dims(infer, 0, &dims);
 }
@@ -268,10 +277,8 @@ keel_status keel_shape_pool(keel_infer *infer) {
         win.end[i] >= win.kernel[i] * win.dilations[i])
       return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
                              "a pad is as large as the window");
-    dims.dims[i + 2] = window_count(&win, i, x->dims[i + 2], ceil);
-    if (dims.dims[i + 2] < 1 && x->dims[i + 2] > 0)
-      return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
-                             "the window is larger than the padded input");
+    KEEL_TRY(count_windows(infer, &win, i, x->dims[i + 2], ceil, 0,
+                           &dims.dims[i + 2]));
   }
   KEEL_TRY(keel_infer_dims(infer, 0, &dims));
   return keel_infer_dims(infer, 1, &dims);
