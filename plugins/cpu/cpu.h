@@ -133,6 +133,10 @@ void cpu_convert(const void *from, kd_dtype from_type, void *to,
 double cpu_get(const void *data, kd_dtype dtype, int64_t i);
 /* Element i as an integer: exact for integers, toward zero and saturated for others, NaN 0. */
 int64_t cpu_get_whole(const void *data, kd_dtype dtype, int64_t i);
+/* Element i as a double that a narrower type rounds as it would the element: of an integer
+ * that has more digits, the last one that is kept says whether any were lost. */
+double cpu_get_odd(const void *data, kd_dtype dtype, int64_t i);
+/* Rounds once, to the nearest, ties to even; integers toward zero. */
 void cpu_set(void *data, kd_dtype dtype, int64_t i, double value);
 
 /* ---- moving data ---------------------------------------------------------- */

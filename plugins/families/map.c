@@ -294,7 +294,10 @@ void fam_plan_cast(const fam_op *op, fam_plan *plan) {
   if (fam_small_cast(op, plan)) return;
   kd_dtype from = op->in[0].dtype, to = op->out[0].dtype;
   const char *text = to == KD_BOOL ? "x != CAST(X0_t, 0)" : "CAST(Z_t, x)";
-  if (from == KD_F64 && to == KD_F16) text = "x"; /* one rounding, not two */
+  /* one rounding, not two */
+  if (from == KD_F64 && to == KD_F16) text = "x";
+  if (kd_dtype_size(from) >= 4 && from != KD_F32 && to == KD_BF16)
+    text = from == KD_F64 ? "REAL_TO_BF16(X0_t, x)" : "WHOLE_TO_BF16(X0_t, x)";
   fam_map_begin(&map, op);
   fam_map_broadcast(&map, &op->in[0]);
   fam_pass *pass = fam_map_pass(plan, &map, from, text);

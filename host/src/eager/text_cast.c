@@ -1,6 +1,7 @@
 /* text_cast.c - numbers as text, and text as numbers: Cast from and to strings. */
 #include <ctype.h>
 #include <errno.h>
+#include <fenv.h>
 #include <math.h>
 
 #include "base/locale.h"
@@ -125,9 +126,29 @@ static bool is_end(keel_piece piece, const char *at) {
   return at == piece.at + piece.size && piece.size;
 }
 
-static bool read_real(keel_piece piece, bool narrow, double *out) {
+static double read_rounded(const char *text, int direction, char **end) {
+  int before = fegetround();
+  fesetround(direction);
+  double number = strtod(text, end);
+  fesetround(before);
+  return number;
+}
+
+/* A double that a narrower type rounds as it would the number of the text: of the two beside
+ * it, the one whose last bit is set. */
+static double read_odd(const char *text, char **end) {
+  double low = read_rounded(text, FE_DOWNWARD, end),
+         high = read_rounded(text, FE_UPWARD, end);
+  uint64_t bits = 0;
+  memcpy(&bits, &low, sizeof bits);
+  return bits & 1 ? low : high; /* the same where it is exact */
+}
+
+static bool read_real(keel_piece piece, kd_dtype to, double *out) {
   char *end = NULL;
-  *out = narrow ? (double)strtof(piece.at, &end) : strtod(piece.at, &end);
+  *out = to == KD_F32   ? (double)strtof(piece.at, &end)
+         : to == KD_F64 ? strtod(piece.at, &end)
+                        : read_odd(piece.at, &end);
   return end != piece.at && is_end(piece, end);
 }
 
@@ -148,7 +169,7 @@ static bool read_integer(keel_piece piece, kd_dtype dtype, void *out) {
     memcpy(out, &large, sizeof large);
     if (fits) return true;
   }
-  if (!fits && read_real(piece, false, &real) && real > -0x1p63 &&
+  if (!fits && read_real(piece, KD_F64, &real) && real > -0x1p63 &&
       real < 0x1p63) {
     number = (int64_t)real;
     fits = true;
@@ -180,7 +201,7 @@ static keel_status read_all(const cast *c, const keel_tensor *from, kd_dtype to,
     if (as == KD_I64 || as == KD_U64) {
       fits = read_integer(piece, to, (int64_t *)target->data + i);
     } else {
-      fits = read_real(piece, as == KD_F32, &real);
+      fits = read_real(piece, to, &real);
       if (as == KD_F32)
         ((float *)target->data)[i] = (float)real;
       else

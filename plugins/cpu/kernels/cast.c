@@ -37,6 +37,33 @@ double cpu_get(const void *data, kd_dtype dtype, int64_t i) {
   }
 }
 
+double cpu_get_odd(const void *data, kd_dtype dtype, int64_t i) {
+  if (dtype == KD_I64) {
+    int64_t v = ((const int64_t *)data)[i];
+    if (v > INT64_C(1) << 53 || v < -(INT64_C(1) << 53))
+      v = (int64_t)(((uint64_t)v & ~UINT64_C(2047)) |
+                    (uint64_t)((v & 2047) != 0) << 11);
+    return (double)v;
+  }
+  if (dtype == KD_U64) {
+    uint64_t v = ((const uint64_t *)data)[i];
+    if (v > UINT64_C(1) << 53)
+      v = (v & ~UINT64_C(2047)) | (uint64_t)((v & 2047) != 0) << 11;
+    return (double)v;
+  }
+  return cpu_get(data, dtype, i);
+}
+
+/* An f32 that f16 and bf16 round as they would the number: where it is between two, the one
+ * whose last bit is set. */
+static float odd_float(double value) {
+  float near = (float)value;
+  if ((double)near == value || value != value || float_bits(near) & 1)
+    return near;
+  bool above = (double)fabsf(near) > fabs(value);
+  return bits_float(float_bits(near) + (above ? UINT32_MAX : 1));
+}
+
 /* value within [low, high], toward zero; high is a power of two, not reached */
 static double clamp(double value, double low, double high) {
   if (value != value) return 0;
@@ -57,10 +84,10 @@ void cpu_set(void *data, kd_dtype dtype, int64_t i, double value) {
       ((double *)data)[i] = value;
       break;
     case KD_F16:
-      ((cpu_f16 *)data)[i] = float_f16((float)value);
+      ((cpu_f16 *)data)[i] = float_f16(odd_float(value));
       break;
     case KD_BF16:
-      ((cpu_bf16 *)data)[i] = float_bf16((float)value);
+      ((cpu_bf16 *)data)[i] = float_bf16(odd_float(value));
       break;
     case KD_I8:
       ((int8_t *)data)[i] = (int8_t)(int64_t)clamp(value, -0x1p63, 0x1p63);
@@ -178,7 +205,10 @@ void cpu_convert(const void *from, kd_dtype from_type, void *to,
     return;
   else if (!is_float(from_type) && !is_float(to_type))
     int_to_int(from, from_type, to, to_type, n);
+  else if (to_type == KD_F64)
+    for (int64_t i = 0; i < n; i++)
+      ((double *)to)[i] = cpu_get(from, from_type, i);
   else
     for (int64_t i = 0; i < n; i++)
-      cpu_set(to, to_type, i, cpu_get(from, from_type, i));
+      cpu_set(to, to_type, i, cpu_get_odd(from, from_type, i));
 }

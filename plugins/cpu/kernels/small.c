@@ -38,9 +38,10 @@ static void narrow(const small_cast *work, int64_t begin, int64_t end) {
     return;
   }
   for (int64_t i = begin; i < end; i++)
-    onnx_small_put(y->data, y->dtype, i,
-                   onnx_small_encode(y->dtype, cpu_get(x->data, x->dtype, i),
-                                     work->rules));
+    onnx_small_put(
+        y->data, y->dtype, i,
+        onnx_small_encode(y->dtype, cpu_get_odd(x->data, x->dtype, i),
+                          work->rules));
 }
 
 static void cast_pieces(void *context, int64_t begin, int64_t end) {
