@@ -1,4 +1,8 @@
-/* pooling_test.c - windows that reach beyond the padded image. */
+/* pooling_test.c - windows that reach beyond the padded image, and means, which are rounded
+ * once. */
+#include <kd/help.h>
+
+#include "base/float.h"
 #include "on_devices.h"
 
 typedef struct pooling {
@@ -134,10 +138,101 @@ static void windows_larger_than_the_image_are_counted_down(void **state) {
   keel_tensor_release(c.in[0]);
 }
 
+enum { SIDE = 21, PLANE = SIDE * SIDE };
+
+/* Elements of a plane as `dtype` has them; they come back as they were rounded. */
+static void make_plane(kd_dtype dtype, unsigned char *bytes, double *plane) {
+  uint64_t bits = 0;
+  for (int i = 0; i < PLANE; i++) {
+    unsigned char *at = bytes + (size_t)i * kd_dtype_size(dtype);
+    keel_float_encode(dtype, 0.1 * (i * 37 % 101 - 50), at);
+    keel_float_decode(dtype, at, &plane[i], &bits);
+  }
+}
+
+/* Of windows of kernel x kernel, each beside the one before. */
+static void expect_means(const char *name, const keel_attr *attrs,
+                         uint32_t count, kd_dtype dtype, int64_t kernel) {
+  static unsigned char bytes[8 * PLANE], want[8 * PLANE];
+  double plane[PLANE];
+  const int64_t dims[] = {1, 1, SIDE, SIDE}, side = SIDE / kernel;
+  make_plane(dtype, bytes, plane);
+  for (int64_t i = 0; i < side * side; i++) {
+    double sum = 0;
+    for (int64_t k = 0; k < kernel * kernel; k++)
+      sum += plane[(i / side * kernel + k / kernel) * SIDE + i % side * kernel +
+                   k % kernel];
+    keel_float_encode(dtype, sum / (double)(kernel * kernel),
+                      want + (size_t)i * kd_dtype_size(dtype));
+  }
+  call c = {.op = name,
+            .attrs = attrs,
+            .attr_count = count,
+            .in = {create_tensor(context, dtype, 4, dims, bytes)},
+            .in_count = 1,
+            .out_count = 1};
+  known result = {dtype, 4, {1, 1, side, side}, want};
+  call_everywhere(&c, check_known, &result);
+  keel_tensor_release(c.in[0]);
+}
+
+static void a_mean_is_rounded_once(void **state) {
+  static const kd_dtype types[] = {KD_F32, KD_F16, KD_BF16};
+  (void)state;
+  for (int t = 0; t < 3; t++) {
+    for (int64_t kernel = 3; kernel <= 7; kernel += 4) {
+      const int64_t pair[] = {kernel, kernel};
+      const keel_attr attrs[] = {KEEL_INTS("kernel_shape", 2, pair),
+                                 KEEL_INTS("strides", 2, pair)};
+      expect_means("AveragePool", attrs, 2, types[t], kernel);
+    }
+    expect_means("GlobalAveragePool", NULL, 0, types[t], SIDE);
+    expect_means("ReduceMean", NULL, 0, types[t], SIDE);
+  }
+}
+
+/* The CPU's own layout for images has loops of its own. */
+static void a_mean_behind_a_convolution_is_rounded_once(void **state) {
+  const int64_t dims[] = {1, 16, SIDE, SIDE}, w_dims[] = {16, 1, 1, 1};
+  const int64_t pair[] = {3, 3};
+  static float x[16 * PLANE], ones[16], got[16 * 49];
+  const keel_attr group = KEEL_INT("group", 16);
+  const keel_attr window[] = {KEEL_INTS("kernel_shape", 2, pair),
+                              KEEL_INTS("strides", 2, pair)};
+  keel_builder *b = create_builder(context, "mean");
+  keel_tensor *y = NULL;
+  (void)state;
+  for (int i = 0; i < 16 * PLANE; i++)
+    x[i] = 0.1f * (float)(i * 37 % 101 - 50);
+  for (int i = 0; i < 16; i++)
+    ones[i] = 1;
+  const keel_value in[] = {keel_builder_input(b, "x", KD_F32, 4, dims),
+                           add_constant(b, KD_F32, 4, w_dims, ones)};
+  keel_value conv = keel_builder_op(b, "Conv", &group, 1, in, 2);
+  keel_builder_output(b, "y",
+                      keel_builder_op(b, "AveragePool", window, 2, &conv, 1));
+  keel_plan *plan = finish_plan(b, NULL);
+  keel_tensor *image_of_x = create_tensor(context, KD_F32, 4, dims, x);
+  expect_ok(keel_plan_run(plan, &image_of_x, 1, &y, 1));
+  expect_ok(keel_tensor_read(y, got, sizeof got));
+  for (int i = 0; i < 16 * 49; i++) {
+    double sum = 0;
+    for (int k = 0; k < 9; k++)
+      sum += (double)x[i / 49 * PLANE + (i % 49 / 7 * 3 + k / 3) * SIDE +
+                       i % 7 * 3 + k % 3];
+    assert_true(got[i] == (float)(sum / 9));
+  }
+  keel_tensor_release(image_of_x);
+  keel_tensor_release(y);
+  keel_plan_release(plan);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(windows_larger_than_the_image_are_counted_up),
       cmocka_unit_test(windows_larger_than_the_image_are_counted_down),
+      cmocka_unit_test(a_mean_is_rounded_once),
+      cmocka_unit_test(a_mean_behind_a_convolution_is_rounded_once),
   };
   return cmocka_run_group_tests(tests, open_all_devices, close_context);
 }

@@ -118,6 +118,16 @@ static inline cpu_bf16 float_bf16(float value) {
   return (cpu_bf16){(uint16_t)((bits + 0x7fffu + (bits >> 16 & 1)) >> 16)};
 }
 
+/* An f32 that f16 and bf16 round as they would the number: where it is between two, the one
+ * whose last bit is set. */
+static inline float odd_float(double value) {
+  float near = (float)value;
+  if ((double)near == value || value != value || float_bits(near) & 1)
+    return near;
+  bool above = (double)fabsf(near) > fabs(value);
+  return bits_float(float_bits(near) + (above ? UINT32_MAX : 1));
+}
+
 static inline float plain_float(float value) {
   return value;
 }

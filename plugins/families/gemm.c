@@ -617,10 +617,12 @@ void fam_plan_pool(const fam_op *op, fam_plan *plan) {
     w.stride[i] = w.dilation[i] = 1;
     w.begin[i] = w.end[i] = 0;
   }
-  kd_dtype compute = fam_compute(x->dtype);
+  kd_dtype compute =
+      kind == 1 ? fam_mean_type(plan, x->dtype) : fam_compute(x->dtype);
   if (kind == 2 && !fam_need_power(op, plan, compute)) return;
   fam_pass *pass = fam_begin(plan, "pool");
   fam_define(pass, "V", "%s", kd_dtype_name(compute));
+  fam_define(pass, "RESULT(s)", "(%s)", fam_store_once(compute, y->dtype));
   fam_define(pass, "KIND", "%u", kind);
   fam_define(pass, "LEAST",
              fam_is_float(compute) ? "-CAST(V, INF)"

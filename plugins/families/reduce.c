@@ -63,6 +63,14 @@ static void by_lines(fam_plan *plan, fam_pass *pass, int64_t lines,
   fam_groups(pass, lines, group);
 }
 
+kd_dtype fam_mean_type(const fam_plan *plan, kd_dtype dtype) {
+  return plan->float64 ? KD_F64 : fam_compute(dtype);
+}
+
+const char *fam_store_once(kd_dtype from, kd_dtype to) {
+  return from == KD_F64 && to == KD_BF16 ? "REAL_TO_BF16(f64, s)" : "s";
+}
+
 static kd_dtype wide_type(kd_dtype dtype) {
   return dtype == KD_F64 ? KD_F64 : KD_F32;
 }
@@ -112,6 +120,13 @@ static void define_bounds(fam_pass *pass, kd_dtype type) {
   }
 }
 
+static void define_finish(fam_pass *pass, const char *result, kd_dtype from,
+                          kd_dtype to) {
+  fam_define(pass, "RESULT(s)", "(%s)", result);
+  fam_define(pass, "STORED(s)", "(%s)", fam_store_once(from, to));
+  fam_define(pass, "FINISH(s)", "STORED(RESULT(s))");
+}
+
 static bool read_axes(const fam_op *op, fam_plan *plan, bool *gone) {
   int64_t axes[KD_MAX_RANK];
   int64_t count = fam_host_ints(op, plan, 1, axes, KD_MAX_RANK);
@@ -132,6 +147,8 @@ void fam_plan_reduce(const fam_op *op, fam_plan *plan) {
   while (strcmp(reductions[r].op, op->row->op) != 0)
     r++;
   accumulator by = reductions[r].by;
+  bool mean = real && !strcmp(op->row->op, "ReduceMean");
+  if (mean) compute = fam_mean_type(plan, op->in[0].dtype);
   bool logs = !strncmp(op->row->op, "ReduceLog", 9);
   bool rooted = logs || !strcmp(op->row->op, "ReduceL2");
   if (rooted && !real) {
@@ -164,7 +181,7 @@ void fam_plan_reduce(const fam_op *op, fam_plan *plan) {
   fam_define(pass, "INIT", "(%s)", accumulators[by].first);
   fam_define(pass, "TAKE(s, x)", "(%s)", accumulators[by].step);
   fam_define(pass, "JOIN(s, x)", "(%s)", accumulators[by].join);
-  fam_define(pass, "FINISH(s)", "(%s)", reductions[r].result);
+  define_finish(pass, reductions[r].result, compute, op->out[0].dtype);
   fam_define(pass, "PARTS", real ? "COUNT" : "(COUNT > 0 ? COUNT : 1)");
   if (by == ACC_powers) fam_define(pass, "BY_MOST", "1");
   /* by the sign's bits: lavapipe 22.3 compares extended integers wrongly */
@@ -207,8 +224,9 @@ void fam_plan_global_pool(const fam_op *op, fam_plan *plan) {
       {"CAST(V, 0)", "s + POWER(FN(fabs)(x))", "s + x", "ROOT(s)"},
   };
   const fam_tensor *x = &op->in[0];
-  const kd_dtype compute = fam_compute(x->dtype);
   const uint32_t kind = op->row->number;
+  const kd_dtype compute =
+      kind == 1 ? fam_mean_type(plan, x->dtype) : fam_compute(x->dtype);
   bool gone[KD_MAX_RANK] = {false}, close = false;
   if (x->rank < 2 || !fam_product(x->dims, 2, x->rank)) {
     fam_plan_pool(op, plan);
@@ -222,7 +240,7 @@ void fam_plan_global_pool(const fam_op *op, fam_plan *plan) {
   fam_define(pass, "INIT", "(%s)", kinds[kind].init);
   fam_define(pass, "TAKE(s, x)", "(%s)", kinds[kind].take);
   fam_define(pass, "JOIN(s, x)", "(%s)", kinds[kind].join);
-  fam_define(pass, "FINISH(s)", "(%s)", kinds[kind].finish);
+  define_finish(pass, kinds[kind].finish, compute, x->dtype);
   if (kind == 2) fam_define_power(op, plan, pass);
   define_bounds(pass, compute);
   int64_t count = split_dims(plan, pass, x, gone, &close);

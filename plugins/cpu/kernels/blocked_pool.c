@@ -126,7 +126,7 @@ static void run_rows(void *context, int64_t begin, int64_t end) {
   pool_work *work = context;
   const cpu_pool_plane *p = &work->kernel->plane;
   const int64_t b = cpu_block();
-  float *room = malloc((size_t)(p->in[1] * b) * sizeof *room);
+  double *room = malloc((size_t)(p->in[1] * b) * sizeof *room);
   if (!room) {
     atomic_store(&work->failed, true);
     return;

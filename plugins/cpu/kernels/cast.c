@@ -54,16 +54,6 @@ double cpu_get_odd(const void *data, kd_dtype dtype, int64_t i) {
   return cpu_get(data, dtype, i);
 }
 
-/* An f32 that f16 and bf16 round as they would the number: where it is between two, the one
- * whose last bit is set. */
-static float odd_float(double value) {
-  float near = (float)value;
-  if ((double)near == value || value != value || float_bits(near) & 1)
-    return near;
-  bool above = (double)fabsf(near) > fabs(value);
-  return bits_float(float_bits(near) + (above ? UINT32_MAX : 1));
-}
-
 /* value within [low, high], toward zero; high is a power of two, not reached */
 static double clamp(double value, double low, double high) {
   if (value != value) return 0;

@@ -44,10 +44,12 @@ typedef uint64_t S_u64, C_u64, V_u8, V_u16, V_u32, V_u64;
 #define LOAD_i64(x)   (x)
 #define LOAD_u64(x)   (x)
 
+#define ONE_ROUNDING(v) \
+  _Generic((v), double : odd_float((double)(v)), default : (float)(v))
 #define STORE_f32(v)   ((float)(v))
 #define STORE_f64(v)   ((double)(v))
-#define STORE_f16(v)   float_f16((float)(v))
-#define STORE_bf16(v)  float_bf16((float)(v))
+#define STORE_f16(v)   float_f16(ONE_ROUNDING(v))
+#define STORE_bf16(v)  float_bf16(ONE_ROUNDING(v))
 #define STORE_truth(v) ((uint8_t)((v) != 0))
 #define STORE_i8(v)    ((int8_t)(v))
 #define STORE_u8(v)    ((uint8_t)(v))

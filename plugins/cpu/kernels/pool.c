@@ -21,6 +21,7 @@
 #define COUNT_PAD    work->count_pad
 #define COLUMN_MAJOR work->column_major
 #define X(i)         LOAD(px[i])
+#define RESULT(s)    (s)
 #define SET_Y(i, v)  (py[i] = STORE(v))
 #define SET_AT(i, v) (work->indices ? (void)(work->indices[i] = (v)) : (void)0)
 #define POWER(x) \

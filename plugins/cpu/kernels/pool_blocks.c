@@ -19,6 +19,8 @@
 
 typedef float vec
     __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
+typedef double wide
+    __attribute__((vector_size(8 * LANES), aligned(8), may_alias));
 typedef int32_t bits __attribute__((vector_size(4 * LANES)));
 
 static inline vec at(const float *x, int64_t place) {
@@ -29,43 +31,63 @@ static inline void put(float *x, int64_t place, vec value) {
   *(vec *)(void *)(x + place * BLOCK) = value;
 }
 
-static inline vec join(vec most, vec x, bool mean) {
-  if (mean) return most + x;
+static inline vec larger_of(vec most, vec x) {
   const vec least = (vec){0} - INFINITY;
   bits larger = (x > most) | ~(x >= least); /* or no number */
   return (vec)(((bits)x & larger) | ((bits)most & ~larger));
 }
 
-/* `mean` is a constant where this is put in. */
-static inline __attribute__((always_inline)) void pool_row(
-    const cpu_pool_plane *p, const float *x, int64_t row, float *room, float *y,
-    bool mean) {
+static void largest(const cpu_pool_plane *p, const float *x, int64_t row,
+                    double *scratch, float *y) {
   const cpu_pool_span down = p->rows[row];
-  const int64_t wide = p->in[1], step = p->dilation[0] * wide;
-  for (int64_t c = 0; c < wide; c++) {
-    int64_t from = down.at * wide + c;
-    vec sum = at(x, from);
+  const int64_t columns = p->in[1], step = p->dilation[0] * columns;
+  float *room = (float *)scratch;
+  for (int64_t c = 0; c < columns; c++) {
+    int64_t from = down.at * columns + c;
+    vec most = at(x, from);
     for (int64_t k = 1; k < down.count; k++)
-      sum = join(sum, at(x, from + k * step), mean);
-    put(room, c, sum);
+      most = larger_of(most, at(x, from + k * step));
+    put(room, c, most);
   }
   for (int64_t c = 0; c < p->out[1]; c++) {
     const cpu_pool_span across = p->columns[c];
-    vec sum = at(room, across.at);
+    vec most = at(room, across.at);
     for (int64_t k = 1; k < across.count; k++)
-      sum = join(sum, at(room, across.at + k * p->dilation[1]), mean);
-    if (mean) sum /= down.size * across.size;
-    put(y, row * p->out[1] + c, sum);
+      most = larger_of(most, at(room, across.at + k * p->dilation[1]));
+    put(y, row * p->out[1] + c, most);
+  }
+}
+
+static inline wide *wide_at(double *room, int64_t place) {
+  return (wide *)(void *)(room + place * BLOCK);
+}
+
+/* Summed and divided in f64, so that a mean is rounded once. */
+static void mean(const cpu_pool_plane *p, const float *x, int64_t row,
+                 double *room, float *y) {
+  const cpu_pool_span down = p->rows[row];
+  const int64_t columns = p->in[1], step = p->dilation[0] * columns;
+  for (int64_t c = 0; c < columns; c++) {
+    int64_t from = down.at * columns + c;
+    wide sum = {0};
+    for (int64_t k = 0; k < down.count; k++)
+      sum += __builtin_convertvector(at(x, from + k * step), wide);
+    *wide_at(room, c) = sum;
+  }
+  for (int64_t c = 0; c < p->out[1]; c++) {
+    const cpu_pool_span across = p->columns[c];
+    wide sum = {0};
+    for (int64_t k = 0; k < across.count; k++)
+      sum += *wide_at(room, across.at + k * p->dilation[1]);
+    sum /= (double)down.size * (double)across.size;
+    put(y, row * p->out[1] + c, __builtin_convertvector(sum, vec));
   }
 }
 
 static void pool(const cpu_pool_plane *plane, const float *x, int64_t row,
-                 float *room, float *y) {
+                 double *room, float *y) {
   for (int part = 0; part < BLOCK; part += LANES)
-    if (plane->mean)
-      pool_row(plane, x + part, row, room, y + part, true);
-    else
-      pool_row(plane, x + part, row, room, y + part, false);
+    (plane->mean ? mean : largest)(plane, x + part, row, room, y + part);
 }
 
 const cpu_pool_blocks_fn POOL_BLOCKS = pool;

@@ -20,7 +20,7 @@ typedef struct cpu_pool_plane {
 
 /* Row `row` of the results of one block; `room` is for a row of the image. A NaN stays. */
 typedef void (*cpu_pool_blocks_fn)(const cpu_pool_plane *plane, const float *x,
-                                   int64_t row, float *room, float *y);
+                                   int64_t row, double *room, float *y);
 
 extern const cpu_pool_blocks_fn cpu_pool_blocks_base, cpu_pool_blocks_avx2,
     cpu_pool_blocks_avx512;
