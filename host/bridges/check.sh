@@ -3,7 +3,8 @@
 # this makes.
 #
 # usage: check.sh [--short] [BUILD [FOLDER]]
-#   --short  what CI runs: a tenth of ONNX's cases, none of other packages' models, no torch
+#   --short  what CI runs: a tenth of ONNX's cases, none of other packages' models, of torch only
+#            the numbers beside tensors
 #   BUILD    a build of Keel (default: build/release)
 #   FOLDER   of the environments (default: build/bridges); those that are there are used again
 #
@@ -118,14 +119,19 @@ jax() {
 }
 
 torch() {
-  environment torch torch torchvision numpy
+  if [ "$short" ]; then
+    environment torch-alone torch numpy
+  else
+    environment torch torch torchvision numpy
+  fi
+  run "$python" -B -W ignore python/tests/test_torch_numbers.py
+  [ -z "$short" ] || return 0
   run "$python" -B python/tests/test_torch.py
   for device in $devices; do
     [ "$device" = cpu:0 ] || run env "KEEL_TEST_DEVICE=$device" "$python" -B python/tests/test_torch.py Models
   done
 }
 
-[ ! "$short" ] || BRIDGES=${BRIDGES:-onnxruntime jax}
 for bridge in ${BRIDGES:-onnxruntime jax torch}; do
   $bridge
 done

@@ -427,8 +427,8 @@ class Ops(Fresh):
         x = torch.tensor([-7, -3, 0, 3, 7])
         y = torch.tensor([2, -2, 5, -4, 3])
         self.each([
-            lambda x, y: x // y, lambda x, y: x % y, lambda x, y: x / y,
-            lambda x, y: torch.fmod(x, y), lambda x, y: x.sum(), lambda x, y: (x > y).sum(),
+            lambda x, y: x // 3, lambda x, y: x % -4, lambda x, y: x / y,
+            lambda x, y: torch.fmod(x, 4), lambda x, y: x.sum(), lambda x, y: (x > y).sum(),
             lambda x, y: x + (x > y), lambda x, y: (x > 0) * (y > 0), lambda x, y: x & y,
             lambda x, y: x.float().mean() + y, lambda x, y: (x == y).any() | (x != y).all(),
             lambda x, y: x.abs().prod(), lambda x, y: x.cumsum(0), lambda x, y: x.argmax(),

@@ -5,8 +5,8 @@ from typing import Any, Sequence
 
 import torch
 
-from ._values import (FLOATS, TORCH_TYPES, Lowering, Size, Unsupported, Value, lower, static,
-                      type_of)
+from ._values import (FLOATS, TORCH_TYPES, Lowering, Size, Unsupported, Value, lower, only_fits,
+                      static, type_of)
 
 END = 2 ** 63 - 1
 
@@ -319,7 +319,8 @@ def _scatter_add(c: Lowering, x: Value, dim: int, index: Value, source: Value) -
     return _scatter(c, x, dim, index, source, "add")
 
 
-@lower("scatter_reduce.two", "scatter.reduce", "scatter.value_reduce")
+@lower("scatter.reduce", "scatter.value_reduce")
+@lower("scatter_reduce.two", wide=True)
 def _scatter_reduce(c: Lowering, x: Value, dim: int, index: Value, source: Any, reduce: str,
                     include_self: bool = True) -> Value:
     reduction = {"sum": "add", "prod": "mul", "amax": "max", "amin": "min", "add": "add",
@@ -411,6 +412,7 @@ def _index_put(c: Lowering, x: Value, indices: Sequence[Value | None], values: V
     mask = _mask_of(x, indices)
     if mask is not None and not accumulate and (values.rank == 0 or set(values.shape) == {1}):
         wide = c.unsqueeze(mask, *range(mask.rank, x.rank)) if mask.rank < x.rank else mask
+        only_fits(values, x.dtype)
         one = c.cast(c.reshape(values, []) if values.rank else values, x.dtype)
         return c.op("Where", wide, one, x, dtype=x.dtype)
     at = _positions(c, x, indices)

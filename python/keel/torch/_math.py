@@ -6,7 +6,8 @@ from typing import Any
 
 import torch
 
-from ._values import FLOATS, Lowering, Unsupported, Value, axes_of, lower
+from ._values import (FLOATS, HALVES, Lowering, Unsupported, Value, axes_of, holds, lower,
+                      only_fits, range_of)
 
 # ---- one element each: in the type of the result
 
@@ -71,18 +72,18 @@ def _frac(c: Lowering, x: Value) -> Value:
     return c.op("Sub", x, _truncated(c, x))
 
 
-@lower("rsqrt.default")
+@lower("rsqrt.default", wide=True)
 def _rsqrt(c: Lowering, x: Value) -> Value:
     return c.op("Reciprocal", c.op("Sqrt", c.cast(x, c.out_type)))
 
 
-@lower("square.default")
+@lower("square.default", wide=True)
 def _square(c: Lowering, x: Value) -> Value:
     return c.op("Mul", x, x)
 
 
 def _log_by(target: str, base: float) -> None:
-    @lower(f"{target}.default")
+    @lower(f"{target}.default", wide=True)
     def function(c: Lowering, x: Value) -> Value:
         t = c.out_type
         return c.op("Mul", c.op("Log", c.cast(x, t)), c.to(1 / math.log(base), t))
@@ -92,12 +93,12 @@ _log_by("log2", 2)
 _log_by("log10", 10)
 
 
-@lower("exp2.default")
+@lower("exp2.default", wide=True)
 def _exp2(c: Lowering, x: Value) -> Value:
     return c.op("Pow", c.to(2, c.out_type), c.cast(x, c.out_type))
 
 
-@lower("expm1.default")
+@lower("expm1.default", wide=True)
 def _expm1(c: Lowering, x: Value) -> Value:
     """2 t / (1 - t) with t = tanh(x / 2), which keeps the digits near 0; exp(x) - 1 elsewhere."""
     t = c.out_type
@@ -109,7 +110,7 @@ def _expm1(c: Lowering, x: Value) -> Value:
     return c.op("Where", is_near, near, far, dtype=t)
 
 
-@lower("log1p.default")
+@lower("log1p.default", wide=True)
 def _log1p(c: Lowering, x: Value) -> Value:
     """x log(u) / (u - 1) with u = 1 + x: the errors of u cancel. Where u is 1 it is x."""
     t = c.out_type
@@ -153,23 +154,30 @@ def _isinf(c: Lowering, x: Value) -> Value:
 # ---- two operands
 
 
-def _arithmetic(op: str, logic: str | None, *targets: str) -> None:
-    @lower(*targets)
+def _times_alpha(c: Lowering, op: str, value: Value, alpha: Any) -> Value:
+    if isinstance(alpha, (int, float)):
+        if alpha == 1:
+            return value
+        if op == "Sub" and value.dtype[0] == "i" and not holds(value.dtype, -alpha):
+            raise Unsupported(f"{-alpha} as {value.dtype}")  # torch adds the negative
+    return c.op("Mul", value, c.to(alpha, value.dtype))
+
+
+def _arithmetic(op: str, logic: str | None, *targets: str, wide: bool = False) -> None:
+    @lower(*targets, wide=wide)
     def function(c: Lowering, x: Any, y: Any, alpha: Any = 1) -> Value:
         t = c.out_type
         if t == "bool":
             if logic is None or alpha is not True and alpha != 1:
                 raise Unsupported("of bools")
             return c.op(logic, c.to(x, t), c.to(y, t))
-        a, b = c.to(x, t), c.to(y, t)
-        if not isinstance(alpha, (int, float)) or alpha != 1:
-            b = c.op("Mul", b, c.to(alpha, t))
-        return c.op(op, a, b)
+        a, b = c.rounded(x), c.to(y, t)
+        return c.op(op, a, _times_alpha(c, op, b, alpha))
 
 
 _arithmetic("Add", "Or", "add.Tensor", "add.Scalar")
 _arithmetic("Sub", None, "sub.Tensor", "sub.Scalar")
-_arithmetic("Mul", "And", "mul.Tensor", "mul.Scalar")
+_arithmetic("Mul", "And", "mul.Tensor", "mul.Scalar", wide=True)
 _arithmetic("Max", "Or", "maximum.default")
 _arithmetic("Min", "And", "minimum.default")
 
@@ -177,15 +185,20 @@ _arithmetic("Min", "And", "minimum.default")
 @lower("rsub.Tensor", "rsub.Scalar")
 def _rsub(c: Lowering, x: Value, y: Any, alpha: Any = 1) -> Value:
     t = c.out_type
-    a = c.to(x, t)
-    if alpha != 1:
-        a = c.op("Mul", a, c.to(alpha, t))
-    return c.op("Sub", c.to(y, t), a)
+    return c.op("Sub", c.to(y, t), _times_alpha(c, "Sub", c.to(x, t), alpha))
 
 
-@lower("div.Tensor", "div.Scalar", "true_divide.Tensor")
+@lower("div.Tensor", "div.Scalar", "true_divide.Tensor", wide=True)
 def _div(c: Lowering, x: Value, y: Any) -> Value:
-    return c.op("Div", c.to(x, c.out_type), c.to(y, c.out_type))
+    return c.op("Div", c.rounded(x), c.to(y, c.out_type))
+
+
+def _divisor(c: Lowering, y: Any, t: str) -> Value:
+    """What is divided by, as a value. By an integer 0 torch raises, which Keel does not."""
+    if t not in FLOATS and (not y if isinstance(y, (int, float)) else
+                            isinstance(y.fake, torch.Tensor)):
+        raise Unsupported("a divisor of integers that may be 0")
+    return c.to(y, t)
 
 
 def _floor_div(c: Lowering, a: Value, b: Value) -> Value:
@@ -201,14 +214,21 @@ def _floor_div(c: Lowering, a: Value, b: Value) -> Value:
         rounded = c.op("Floor", c.op("Add", exact, c.to(0.5, a.dtype)))
         by_zero = c.op("Equal", b, zero, dtype="bool")
         return c.op("Where", by_zero, c.op("Div", a, b), rounded, dtype=a.dtype)
-    rest = c.op("Mod", a, b)  # with the divisor's sign
-    return c.op("Div", c.op("Sub", a, rest), b)
+    quotient = c.op("Div", a, b)  # towards 0
+    if a.dtype[0] == "u":
+        return quotient
+    rest = c.op("Mod", a, b, fmod=1)
+    zero = c.to(0, a.dtype)
+    apart = c.op("And", c.op("Not", c.op("Equal", rest, zero, dtype="bool")),
+                 c.op("Xor", c.op("Less", b, zero, dtype="bool"),
+                      c.op("Less", rest, zero, dtype="bool")))
+    return c.op("Sub", quotient, c.cast(apart, a.dtype))
 
 
-@lower("div.Tensor_mode", "div.Scalar_mode")
+@lower("div.Tensor_mode", "div.Scalar_mode", wide=True)
 def _div_mode(c: Lowering, x: Value, y: Any, rounding_mode: str | None = None) -> Value:
     t = c.out_type
-    a, b = c.to(x, t), c.to(y, t)
+    a, b = c.rounded(x), _divisor(c, y, t)
     if rounding_mode is None:
         return c.op("Div", a, b)
     if rounding_mode == "floor":
@@ -217,19 +237,22 @@ def _div_mode(c: Lowering, x: Value, y: Any, rounding_mode: str | None = None) -
     return quotient if t not in FLOATS else _truncated(c, quotient)
 
 
-@lower("floor_divide.default")
+@lower("floor_divide.default", wide=True)
 def _floor_divide(c: Lowering, x: Value, y: Any) -> Value:
-    return _floor_div(c, c.to(x, c.out_type), c.to(y, c.out_type))
+    t = c.out_type
+    return _floor_div(c, c.rounded(x), _divisor(c, y, t))
 
 
 @lower("remainder.Tensor", "remainder.Scalar", "remainder.Scalar_Tensor")
 def _remainder(c: Lowering, x: Any, y: Any) -> Value:
-    return c.op("Mod", c.to(x, c.out_type), c.to(y, c.out_type))
+    t = c.out_type
+    return c.op("Mod", c.to(x, t), _divisor(c, y, t))
 
 
 @lower("fmod.Tensor", "fmod.Scalar")
 def _fmod(c: Lowering, x: Value, y: Any) -> Value:
-    return c.op("Mod", c.to(x, c.out_type), c.to(y, c.out_type), fmod=1)
+    t = c.out_type
+    return c.op("Mod", c.to(x, t), _divisor(c, y, t), fmod=1)
 
 
 @lower("pow.Tensor_Tensor", "pow.Tensor_Scalar", "pow.Scalar")
@@ -244,8 +267,8 @@ def _pow(c: Lowering, x: Any, y: Any) -> Value:
         if abs(y) == 0.5:
             a = c.op("Sqrt", a)
         return c.op("Reciprocal", a) if y < 0 else c.op("Identity", a)
-    if t not in FLOATS and not isinstance(y, (int, float)):
-        raise Unsupported("integer powers that are tensors")
+    if t not in FLOATS and not (isinstance(y, (int, float)) and y >= 0):
+        raise Unsupported("integer powers that are tensors, or negative")
     return c.op("Pow", c.to(x, t), c.to(y, t))
 
 
@@ -265,7 +288,7 @@ _number_of("Max", "fmax")
 _number_of("Min", "fmin")
 
 
-@lower("atan2.default")
+@lower("atan2.default", wide=True)
 def _atan2(c: Lowering, y: Value, x: Value) -> Value:
     """atan(y / x), turned by half a circle to y's side where x is negative; the signs of zeros
     are those of 1 / x and 1 / y."""
@@ -296,6 +319,12 @@ def _atan2(c: Lowering, y: Value, x: Value) -> Value:
 def _clip(c: Lowering, x: Value, low: Any, high: Any) -> Value:
     t = c.out_type
     x = c.to(x, t)
+    if t not in FLOATS and t != "bool":  # a bound beyond the type's range is none
+        least, most = range_of(t)
+        if isinstance(low, (int, float)) and low <= least:
+            low = None
+        if isinstance(high, (int, float)) and high >= most:
+            high = None
     if low is not None:
         x = c.op("Max", x, c.to(low, t))
     if high is not None:
@@ -326,7 +355,8 @@ def _hardtanh(c: Lowering, x: Value, min_val: Any = -1, max_val: Any = 1) -> Val
 def _logical(op: str, target: str) -> None:
     @lower(f"{target}.default")
     def function(c: Lowering, x: Value, y: Value) -> Value:
-        return c.op(op, c.cast(x, "bool"), c.cast(y, "bool"))
+        t = c.common(x, y)  # in which a small number may become 0
+        return c.op(op, c.cast(c.cast(x, t), "bool"), c.cast(c.cast(y, t), "bool"))
 
 
 for _op, _target in {"And": "logical_and", "Or": "logical_or", "Xor": "logical_xor"}.items():
@@ -369,38 +399,42 @@ def _where(c: Lowering, condition: Value, x: Any, y: Any) -> Value:
 @lower("masked_fill.Scalar", "masked_fill.Tensor")
 def _masked_fill(c: Lowering, x: Value, mask: Value, value: Any) -> Value:
     t = c.out_type
+    only_fits(value, t)
     return c.op("Where", mask, c.to(value, t), c.to(x, t), dtype=t)
 
 
-@lower("addcmul.default")
+@lower("addcmul.default", wide=True)
 def _addcmul(c: Lowering, x: Value, a: Value, b: Value, value: Any = 1) -> Value:
     t = c.out_type
-    product = c.op("Mul", c.to(a, t), c.to(b, t))
-    if value != 1:
-        product = c.op("Mul", product, c.to(value, t))
+    product = c.op("Mul", _scaled(c, c.to(a, t), value), c.to(b, t))
     return c.op("Add", c.to(x, t), product)
 
 
-@lower("prims.fma.default")
+@lower("prims.fma.default", wide=True)
 def _fma(c: Lowering, a: Value, b: Value, x: Value) -> Value:
     t = c.out_type
     return c.op("Add", c.op("Mul", c.to(a, t), c.to(b, t)), c.to(x, t))
 
 
-@lower("addcdiv.default")
+@lower("addcdiv.default", wide=True)
 def _addcdiv(c: Lowering, x: Value, a: Value, b: Value, value: Any = 1) -> Value:
     t = c.out_type
-    product = c.op("Div", c.to(a, t), c.to(b, t))
-    if value != 1:
-        product = c.op("Mul", product, c.to(value, t))
+    product = c.op("Div", _scaled(c, c.to(a, t), value), c.to(b, t))
     return c.op("Add", c.to(x, t), product)
 
 
-@lower("lerp.Scalar", "lerp.Tensor")
+@lower("lerp.Scalar", "lerp.Tensor", wide=True)
 def _lerp(c: Lowering, x: Value, end: Value, weight: Any) -> Value:
+    """From the nearer end, as torch does: of weight 1 it is the end itself."""
     t = c.out_type
-    a = c.to(x, t)
-    return c.op("Add", a, c.op("Mul", c.to(weight, t), c.op("Sub", c.to(end, t), a)))
+    a, b, part = c.to(x, t), c.to(end, t), c.to(weight, t)
+    apart = c.op("Sub", b, a)
+    low = c.op("Add", a, c.op("Mul", part, apart))
+    high = c.op("Sub", b, c.op("Mul", apart, c.op("Sub", c.to(1, t), part)))
+    if isinstance(weight, (int, float)):
+        return low if abs(weight) < 0.5 else high
+    near = c.op("Less", c.op("Abs", part), c.to(0.5, t), dtype="bool")
+    return c.op("Where", near, low, high, dtype=t)
 
 
 # ---- activations
@@ -411,12 +445,12 @@ def _gelu(c: Lowering, x: Value, approximate: str = "none") -> Value:
     return c.op("Gelu", x, approximate=approximate)
 
 
-@lower("silu.default")
+@lower("silu.default", wide=True)
 def _silu(c: Lowering, x: Value) -> Value:
     return c.op("Mul", x, c.op("Sigmoid", x))
 
 
-@lower("silu_backward.default")
+@lower("silu_backward.default", wide=True)
 def _silu_backward(c: Lowering, grad: Value, x: Value) -> Value:
     s = c.op("Sigmoid", x)
     one = c.to(1, x.dtype)
@@ -424,20 +458,24 @@ def _silu_backward(c: Lowering, grad: Value, x: Value) -> Value:
     return c.op("Mul", grad, c.op("Mul", s, inner))
 
 
-@lower("leaky_relu.default")
+@lower("leaky_relu.default", wide=True)
 def _leaky_relu(c: Lowering, x: Value, negative_slope: Any = 0.01) -> Value:
-    return c.op("LeakyRelu", x, alpha=float(negative_slope))
+    if x.dtype == "f64":  # of which an attribute has not all digits
+        below = c.op("Mul", x, c.to(negative_slope, "f64"))
+        return c.op("Where", c.op("Greater", x, c.to(0, "f64"), dtype="bool"), x, below,
+                    dtype="f64")
+    return c.op("LeakyRelu", x, alpha=c.attribute(negative_slope))
 
 
-@lower("elu.default")
+@lower("elu.default", wide=True)
 def _elu(c: Lowering, x: Value, alpha: Any = 1, scale: Any = 1, input_scale: Any = 1) -> Value:
     if input_scale != 1:
         raise Unsupported("an input scale")
-    made = c.op("Elu", x, alpha=float(alpha))
+    made = c.op("Elu", x, alpha=c.attribute(alpha))
     return made if scale == 1 else c.op("Mul", made, c.to(scale, x.dtype))
 
 
-@lower("softplus.default")
+@lower("softplus.default", wide=True)
 def _softplus(c: Lowering, x: Value, beta: Any = 1, threshold: Any = 20) -> Value:
     t = x.dtype
     scaled = x if beta == 1 else c.op("Mul", x, c.to(beta, t))
@@ -450,7 +488,7 @@ def _softplus(c: Lowering, x: Value, beta: Any = 1, threshold: Any = 20) -> Valu
 
 @lower("hardsigmoid.default")
 def _hardsigmoid(c: Lowering, x: Value) -> Value:
-    return c.op("HardSigmoid", x, alpha=1 / 6, beta=0.5)
+    return c.op("HardSigmoid", x, alpha=c.attribute(1 / 6), beta=0.5)
 
 
 @lower("hardswish.default")
@@ -468,19 +506,19 @@ def _prelu(c: Lowering, x: Value, weight: Value) -> Value:
     return c.op("PRelu", x, weight)
 
 
-@lower("threshold_backward.default")
+@lower("threshold_backward.default", wide=True)
 def _threshold_backward(c: Lowering, grad: Value, x: Value, threshold: Any) -> Value:
     t = c.out_type
     low = c.op("LessOrEqual", x, c.to(threshold, x.dtype), dtype="bool")
     return c.op("Where", low, c.to(0, t), c.to(grad, t), dtype=t)
 
 
-@lower("sigmoid_backward.default")
+@lower("sigmoid_backward.default", wide=True)
 def _sigmoid_backward(c: Lowering, grad: Value, y: Value) -> Value:
     return c.op("Mul", grad, c.op("Mul", c.op("Sub", c.to(1, y.dtype), y), y))
 
 
-@lower("tanh_backward.default")
+@lower("tanh_backward.default", wide=True)
 def _tanh_backward(c: Lowering, grad: Value, y: Value) -> Value:
     return c.op("Mul", grad, c.op("Sub", c.to(1, y.dtype), c.op("Mul", y, y)))
 
@@ -545,7 +583,7 @@ def _logsumexp(c: Lowering, x: Value, dim: Any, keepdim: bool = False) -> Value:
     return _reduced(c, "ReduceLogSumExp", x, dim, keepdim, c.out_type)
 
 
-@lower("linalg_vector_norm.default")
+@lower("linalg_vector_norm.default", wide=True)
 def _norm(c: Lowering, x: Value, ord: Any = 2, dim: Any = None, keepdim: bool = False,
           dtype: torch.dtype | None = None) -> Value:
     op = {1: "ReduceL1", 2: "ReduceL2"}.get(ord)
@@ -574,19 +612,19 @@ def _var(c: Lowering, x: Value, dim: Any, correction: Any, keepdim: bool,
     return c.op("Div", total, rest), mean
 
 
-@lower("var.correction")
+@lower("var.correction", wide=True)
 def _var_correction(c: Lowering, x: Value, dim: Any = None, correction: Any = None,
                     keepdim: bool = False) -> Value:
     return _var(c, x, dim, correction, keepdim, c.out_type)[0]
 
 
-@lower("var_mean.correction")
+@lower("var_mean.correction", wide=True)
 def _var_mean(c: Lowering, x: Value, dim: Any = None, correction: Any = None,
               keepdim: bool = False) -> tuple[Value, Value]:
     return _var(c, x, dim, correction, keepdim, c.type_at(0))
 
 
-@lower("std.correction")
+@lower("std.correction", wide=True)
 def _std(c: Lowering, x: Value, dim: Any = None, correction: Any = None,
          keepdim: bool = False) -> Value:
     return c.op("Sqrt", _var(c, x, dim, correction, keepdim, c.out_type)[0])
@@ -684,19 +722,23 @@ def _scaled(c: Lowering, value: Value, by: Any) -> Value:
 
 @lower("addmm.default")
 def _addmm(c: Lowering, bias: Value, x: Value, y: Value, beta: Any = 1, alpha: Any = 1) -> Value:
-    if x.dtype in FLOATS and beta != 0:
-        return c.op("Gemm", x, y, bias, alpha=float(alpha) if alpha != 1 else None,
-                    beta=float(beta) if beta != 1 else None)
+    if x.dtype in FLOATS and x.dtype != "f64" and beta != 0:
+        return c.op("Gemm", x, y, bias, alpha=c.attribute(alpha) if alpha != 1 else None,
+                    beta=c.attribute(beta) if beta != 1 else None)
     return _add_product(c, bias, x, y, beta, alpha)
 
 
 @lower("baddbmm.default", "addmv.default")
 def _add_product(c: Lowering, bias: Value, x: Value, y: Value, beta: Any = 1,
                  alpha: Any = 1) -> Value:
-    product = _scaled(c, c.op("MatMul", x, y), alpha)
+    for number in (alpha, beta):
+        if not holds(x.dtype, number):
+            raise Unsupported(f"{number} as {x.dtype}")
+    t = "f32" if x.dtype in HALVES and (alpha != 1 or beta not in (0, 1)) else x.dtype
+    product = _scaled(c, c.cast(c.op("MatMul", x, y), t), alpha)
     if beta == 0:
-        return product
-    return c.op("Add", _scaled(c, bias, beta), product)
+        return c.cast(product, x.dtype)
+    return c.cast(c.op("Add", _scaled(c, c.cast(bias, t), beta), product), x.dtype)
 
 
 # ---- types

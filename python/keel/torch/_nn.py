@@ -5,7 +5,7 @@ from typing import Any, Sequence
 
 import torch
 
-from ._values import FLOATS, Lowering, Size, Unsupported, Value, lower
+from ._values import FLOATS, TORCH_TYPES, Lowering, Size, Unsupported, Value, lower
 
 
 def _each(values: Any, many: int) -> list[int]:
@@ -209,7 +209,7 @@ def _avg_pool1d(c: Lowering, x: Value, kernel_size: Any, stride: Any = (), paddi
     return _avg_pool(c, x, kernel_size, stride, padding, ceil_mode, count_include_pad, None, 1)
 
 
-@lower("avg_pool2d.default")
+@lower("avg_pool2d.default", wide=True)
 def _avg_pool2d(c: Lowering, x: Value, kernel_size: Any, stride: Any = (), padding: Any = 0,
                 ceil_mode: bool = False, count_include_pad: bool = True,
                 divisor_override: Any = None) -> Value:
@@ -217,7 +217,7 @@ def _avg_pool2d(c: Lowering, x: Value, kernel_size: Any, stride: Any = (), paddi
                      divisor_override, 2)
 
 
-@lower("avg_pool3d.default")
+@lower("avg_pool3d.default", wide=True)
 def _avg_pool3d(c: Lowering, x: Value, kernel_size: Any, stride: Any = (), padding: Any = 0,
                 ceil_mode: bool = False, count_include_pad: bool = True,
                 divisor_override: Any = None) -> Value:
@@ -225,7 +225,7 @@ def _avg_pool3d(c: Lowering, x: Value, kernel_size: Any, stride: Any = (), paddi
                      divisor_override, 3)
 
 
-@lower("avg_pool2d_backward.default")
+@lower("avg_pool2d_backward.default", wide=True)
 def _avg_pool2d_backward(c: Lowering, grad: Value, x: Value, kernel_size: Any, stride: Any,
                          padding: Any, ceil_mode: bool, count_include_pad: bool,
                          divisor_override: Any) -> Value:
@@ -244,10 +244,10 @@ def _avg_pool2d_backward(c: Lowering, grad: Value, x: Value, kernel_size: Any, s
     else:
         counts = [_counts(out[i], sizes[i], kernel[i], strides[i], pads[i], count_include_pad)
                   for i in range(2)]
-        divisor = c.const((1 / torch.outer(*counts)).to(c.out.dtype), t)
+        divisor = c.const((1 / torch.outer(*counts)).to(TORCH_TYPES[t]), t)
     scaled = c.op("Mul", grad, divisor)
     planes = c.reshape(scaled, [-1, 1, *c.sizes(grad)[-2:]])
-    ones = c.const(torch.ones(1, 1, *kernel, dtype=c.out.dtype), t)
+    ones = c.const(torch.ones(1, 1, *kernel, dtype=TORCH_TYPES[t]), t)
     made = _spread(c, planes, ones, c.sizes(x)[-2:], sizes, out, kernel,
                    (strides, pads, [1, 1]), 1)
     return c.op("Reshape", made, c.dims(c.sizes(x)))
@@ -273,19 +273,19 @@ def _shares(size: int, parts: int, dtype: torch.dtype) -> torch.Tensor:
     return matrix.to(dtype)
 
 
-@lower("_adaptive_avg_pool2d.default")
+@lower("_adaptive_avg_pool2d.default", wide=True)
 def _adaptive_avg_pool2d(c: Lowering, x: Value, output_size: Sequence[Size]) -> Value:
     if list(output_size) == [1, 1]:
         return c.reduce("ReduceMean", x, [x.rank - 2, x.rank - 1], True)
     high, wide = x.shape[-2:]
     if high is None or wide is None or not all(isinstance(s, int) for s in output_size):
         raise Unsupported("symbolic sizes of the image")
-    rows = c.const(_shares(high, output_size[0], c.out.dtype), x.dtype)
-    columns = c.const(_shares(wide, output_size[1], c.out.dtype).t(), x.dtype)
+    rows = c.const(_shares(high, output_size[0], TORCH_TYPES[x.dtype]), x.dtype)
+    columns = c.const(_shares(wide, output_size[1], TORCH_TYPES[x.dtype]).t(), x.dtype)
     return c.op("MatMul", c.op("MatMul", rows, x), columns)
 
 
-@lower("_adaptive_avg_pool2d_backward.default")
+@lower("_adaptive_avg_pool2d_backward.default", wide=True)
 def _adaptive_avg_pool2d_backward(c: Lowering, grad: Value, x: Value) -> Value:
     high, wide = x.shape[-2:]
     out = grad.shape[-2:]
@@ -294,8 +294,8 @@ def _adaptive_avg_pool2d_backward(c: Lowering, grad: Value, x: Value) -> Value:
     if out == (1, 1):
         part = c.op("Mul", grad, c.to(1 / (high * wide), grad.dtype))
         return c.expand(part, c.sizes(x))
-    rows = c.const(_shares(high, out[0], c.out.dtype).t(), x.dtype)
-    columns = c.const(_shares(wide, out[1], c.out.dtype), x.dtype)
+    rows = c.const(_shares(high, out[0], TORCH_TYPES[x.dtype]).t(), x.dtype)
+    columns = c.const(_shares(wide, out[1], TORCH_TYPES[x.dtype]), x.dtype)
     return c.op("MatMul", c.op("MatMul", rows, grad), columns)
 
 
@@ -313,26 +313,25 @@ def _inverse_root(c: Lowering, variance: Value, eps: float) -> Value:
     return c.op("Reciprocal", c.op("Sqrt", c.op("Add", variance, c.to(eps, variance.dtype))))
 
 
-@lower("native_layer_norm.default")
+@lower("native_layer_norm.default", wide=True)
 def _layer_norm(c: Lowering, x: Value, normalized_shape: Sequence[Size], weight: Value | None,
                 bias: Value | None, eps: float) -> list[Value | None]:
     many = len(normalized_shape)
     axes = list(range(x.rank - many, x.rank))
     if x.dtype == "f32" and weight is not None and not c.used(1) and not c.used(2):
         return [c.op("LayerNormalization", x, weight, bias, axis=-many, epsilon=eps), None, None]
-    t = c.type_at(1) if x.dtype in ("f16", "bf16") else x.dtype
-    t = "f32" if t in ("f16", "bf16") else t
-    mean, apart, variance = _moments(c, c.cast(x, t), axes)
+    t = x.dtype
+    mean, apart, variance = _moments(c, x, axes)
     rstd = _inverse_root(c, variance, eps)
     made = c.op("Mul", apart, rstd)
     if weight is not None:
         made = c.op("Mul", made, c.cast(weight, t))
     if bias is not None:
         made = c.op("Add", made, c.cast(bias, t))
-    return [c.cast(made, x.dtype), c.cast(mean, c.type_at(1)), c.cast(rstd, c.type_at(2))]
+    return [made, mean, rstd]
 
 
-@lower("native_group_norm.default")
+@lower("native_group_norm.default", wide=True)
 def _group_norm(c: Lowering, x: Value, weight: Value | None, bias: Value | None, N: Size,
                 C: Size, HxW: Size, group: int, eps: float) -> list[Value]:
     batch = c.size(x, 0)
@@ -451,22 +450,11 @@ def _attended(c: Lowering, scores: Value, mask: Value | None, log_sum: Value | N
     return c.op("Where", gone, c.to(0, scores.dtype), made, dtype=scores.dtype)
 
 
-def _wide(c: Lowering, value: Value) -> Value:
-    """The value in f32, with the shape of the node that it is of."""
-    if value.dtype == "f32":
-        return value
-    made = c.cast(value, "f32")
-    made.fake = value.fake
-    return made
-
-
 def _scores(c: Lowering, q: Value, k: Value, mask: Value | None, causal: bool,
             scale: float | None) -> Value:
     width = q.shape[-1]
     if width is None:
         raise Unsupported("symbolic widths of a head")
-    if q.dtype in ("f16", "bf16"):  # as torch does: their sums need more digits
-        return _scores(c, _wide(c, q), _wide(c, k), mask, causal, scale)
     factor = scale if scale is not None else width ** -0.5
     turned = c.permute(k, [0, 1, 3, 2])
     scores = c.op("MatMul", c.op("Mul", q, c.to(factor, q.dtype)), turned)
@@ -486,7 +474,7 @@ def _scores(c: Lowering, q: Value, k: Value, mask: Value | None, causal: bool,
     return scores
 
 
-@lower("_scaled_dot_product_flash_attention_for_cpu.default")
+@lower("_scaled_dot_product_flash_attention_for_cpu.default", wide=True)
 def _attention(c: Lowering, query: Value, key: Value, value: Value, dropout_p: float = 0.0,
                is_causal: bool = False, attn_mask: Value | None = None,
                scale: float | None = None) -> list[Value | None]:
@@ -494,23 +482,20 @@ def _attention(c: Lowering, query: Value, key: Value, value: Value, dropout_p: f
         raise Unsupported("dropout within")
     scores = _scores(c, query, key, attn_mask, is_causal, scale)
     shares = _attended(c, scores, attn_mask, None)
-    made = c.cast(c.op("MatMul", shares, c.cast(value, shares.dtype)), query.dtype)
+    made = c.op("MatMul", shares, value)
     log_sum = None
     if c.used(1):
-        log_sum = c.cast(c.op("ReduceLogSumExp", scores, c.ints([3]), keepdims=0), c.type_at(1))
+        log_sum = c.op("ReduceLogSumExp", scores, c.ints([3]), keepdims=0)
     return [made, log_sum]
 
 
-@lower("_scaled_dot_product_flash_attention_for_cpu_backward.default")
+@lower("_scaled_dot_product_flash_attention_for_cpu_backward.default", wide=True)
 def _attention_backward(c: Lowering, grad: Value, query: Value, key: Value, value: Value,
                         out: Value, logsumexp: Value, dropout_p: float, is_causal: bool,
                         attn_mask: Value | None = None,
                         scale: float | None = None) -> list[Value]:
     if dropout_p:
         raise Unsupported("dropout within")
-    short = query.dtype
-    if short in ("f16", "bf16"):
-        grad, query, key, value, out = (_wide(c, v) for v in (grad, query, key, value, out))
     t = query.dtype
     scores = _scores(c, query, key, attn_mask, is_causal, scale)
     shares = _attended(c, scores, attn_mask, c.cast(c.unsqueeze(logsumexp, 3), t))
@@ -520,9 +505,8 @@ def _attention_backward(c: Lowering, grad: Value, query: Value, key: Value, valu
     grad_shares = c.op("MatMul", grad, c.permute(value, turn))
     rows = c.reduce("ReduceSum", c.op("Mul", grad, out), [3], True)
     grad_scores = c.op("Mul", c.op("Mul", shares, c.op("Sub", grad_shares, rows)), factor)
-    made = [c.op("MatMul", grad_scores, key),
+    return [c.op("MatMul", grad_scores, key),
             c.op("MatMul", c.permute(grad_scores, turn), query), grad_value]
-    return [c.cast(value, short) for value in made]
 
 
 # ---- images
@@ -576,16 +560,12 @@ def _bicubic(c: Lowering, x: Value, output_size: Any, align_corners: bool,
     return _resize(c, x, "cubic", align_corners, (scales_h, scales_w))
 
 
-@lower("grid_sampler_2d.default")
+@lower("grid_sampler_2d.default", wide=True)
 def _grid_sample(c: Lowering, x: Value, grid: Value, interpolation_mode: int, padding_mode: int,
                  align_corners: bool) -> Value:
-    short = x.dtype
-    if short in ("f16", "bf16"):
-        x, grid = _wide(c, x), _wide(c, grid)
-    made = c.op("GridSample", x, grid, align_corners=int(align_corners),
+    return c.op("GridSample", x, grid, align_corners=int(align_corners),
                 mode=("linear", "nearest", "cubic")[interpolation_mode],
                 padding_mode=("zeros", "border", "reflection")[padding_mode])
-    return c.cast(made, short)
 
 
 # ---- recurrent

@@ -8,7 +8,7 @@ from typing import Any, Callable, Iterable, Sequence
 import torch
 from torch import fx
 
-from ._values import TABLE, Lowering, Step, Unsupported, Value, type_of
+from ._values import (HALVES, TABLE, WIDE, Lowering, Step, Unsupported, Value, type_of)
 
 # what only looks at memory in another way: free in torch, often a copy elsewhere
 VIEWS = {f"aten.{name}" for name in (
@@ -240,9 +240,12 @@ class Graph:
     def _made(self, node: fx.Node, function: Callable[..., Any]) -> Lowered:
         out = node.meta["val"]
         several = isinstance(out, (tuple, list))
-        scope = Lowering(out, lambda index: _is_used(node, index))
+        scope = Lowering(out, lambda index: _is_used(node, index), name_of(node) in WIDE)
         args = [self._operand(given) for given in node.args]
         more = {key: self._operand(given) for key, given in node.kwargs.items()}
+        if scope.wide:
+            args = [scope.widen(given) for given in args]
+            more = {key: scope.widen(given) for key, given in more.items()}
         made = function(scope, *args, **more)
         outputs = list(made) if several else [made]
         for i, output in enumerate(outputs):
@@ -253,7 +256,11 @@ class Graph:
             fake = out[i] if several else out
             if fake is None:
                 raise Unsupported(f"its output {i}")
-            if output.dtype != type_of(fake.dtype):
+            dtype = type_of(fake.dtype)
+            if scope.wide and dtype in HALVES and output.dtype == "f32":
+                output = outputs[i] = (scope.cast(output, dtype) if several else
+                                       scope.narrow(output, dtype))
+            if output.dtype != dtype:
                 raise Unsupported(f"its output is {output.dtype}, not {fake.dtype}")
             if fake.device.type != "cpu":
                 raise Unsupported(f"a tensor on {fake.device}")

@@ -166,7 +166,7 @@ class Construction:
         size = data.numel() * data.element_size()
         key: tuple[Any, ...] | None = None
         if size <= 64:
-            raw = data.reshape(-1).view(torch.uint8) if data.numel() else data
+            raw = data.reshape(-1).view(torch.uint8)
             key = (value.dtype, tuple(data.shape), bytes(raw.tolist()))
             if key in self.constants:
                 return self.constants[key]

@@ -14,6 +14,7 @@ TYPES = {
 }
 TORCH_TYPES = {name: dtype for dtype, name in TYPES.items()}
 FLOATS = ("f32", "f64", "f16", "bf16")
+HALVES = ("f16", "bf16")
 
 
 class Unsupported(Exception):
@@ -67,21 +68,67 @@ Size = Any  # an int, or a Value: a scalar of i64
 
 
 class Lowering:
-    """The scope of one node: what its lowering calls. Steps are collected in `steps`."""
+    """The scope of one node: what its lowering calls. Steps are collected in `steps`.
 
-    def __init__(self, out: Any, users: Callable[[int], bool]) -> None:
+    In a wide scope halves are f32: operands are widened before, results rounded after. So numbers
+    and counts beside them are of f32, as they are in eager torch, and what a lowering makes of
+    several steps is rounded once."""
+
+    def __init__(self, out: Any, users: Callable[[int], bool], wide: bool = False) -> None:
         self.out = out  # the node's fake value, or a tuple of them
         self.used = users  # whether output i of several is used
         self.steps: list[Step] = []
+        self.wide = wide
+        self.widened: dict[int, Value] = {}  # by id of the f32 value: the half
 
     # ---- types
 
+    def _inner(self, dtype: torch.dtype) -> str:
+        """The type in which this scope has what torch has in `dtype`."""
+        name = type_of(dtype)
+        return "f32" if self.wide and name in HALVES else name
+
     @property
     def out_type(self) -> str:
-        return type_of(self.out.dtype)
+        return self._inner(self.out.dtype)
 
     def type_at(self, index: int) -> str:
-        return type_of(self.out[index].dtype)
+        return self._inner(self.out[index].dtype)
+
+    def widen(self, operand: Any) -> Any:
+        """An argument of the node as a wide scope has it."""
+        if isinstance(operand, list):
+            return [self.widen(item) for item in operand]
+        if not isinstance(operand, Value) or operand.dtype not in HALVES:
+            return operand
+        made = self.cast(operand, "f32")
+        made.fake = operand.fake
+        self.widened[id(made)] = operand
+        return made
+
+    def narrow(self, output: Value, dtype: str) -> Value:
+        """The only result of a wide scope as a half. An op by itself, of halves alone, computes
+        and rounds in the same way without casts."""
+        own = [step for step in self.steps if id(step.outputs[0]) not in self.widened]
+        if len(own) == 1 and own[0] is output.step and len(own[0].outputs) == 1:
+            inputs = [self._half(value, dtype) for value in own[0].inputs]
+            if all(half is not None or value is None
+                   for half, value in zip(inputs, own[0].inputs)):
+                self.steps = []
+                return self.op(own[0].op, *inputs, dtype=dtype, **own[0].attrs)
+        return self.cast(output, dtype)
+
+    def _half(self, value: Value | None, dtype: str) -> Value | None:
+        """An operand as it is without a wide scope; None: it can't be."""
+        if value is None or value.dtype != "f32":
+            return value
+        if id(value) in self.widened:
+            half = self.widened[id(value)]
+            return half if half.dtype == dtype else None
+        if value.data is None:
+            return None
+        data = value.data.to(TORCH_TYPES[dtype])
+        return Value(dtype, data=data) if torch.equal(data.float(), value.data) else None
 
     def common(self, *operands: Any) -> str:
         """The type in which torch computes with these, its rules of promotion applied."""
@@ -90,8 +137,8 @@ class Lowering:
                   for operand in operands]
         result = values[0]
         if len(values) == 1:
-            return type_of(result.dtype)
-        return type_of(torch.result_type(*values))
+            return self._inner(result.dtype)
+        return self._inner(torch.result_type(*values))
 
     # ---- steps
 
@@ -114,6 +161,13 @@ class Lowering:
             data = torch.tensor(data, dtype=TORCH_TYPES[dtype], device="cpu")
         return Value(dtype, data=data.contiguous())
 
+    def constant(self, number: Any, dtype: str) -> Value:
+        """A number of the caller's as a value. What the type does not hold is left to torch, which
+        wraps it, or refuses it, op by op."""
+        if not holds(dtype, number):
+            raise Unsupported(f"{number} as {dtype}")
+        return self.const(number, dtype)
+
     def cast(self, value: Value, dtype: str) -> Value:
         if value.dtype == dtype:
             return value
@@ -123,9 +177,25 @@ class Lowering:
         """An operand, which may be a number, as a value of a type."""
         if isinstance(operand, Value):
             return self.cast(operand, dtype)
-        if dtype not in FLOATS and isinstance(operand, float) and not math.isfinite(operand):
-            raise Unsupported(f"{operand} as {dtype}")
-        return self.const(operand, dtype)
+        return self.constant(operand, dtype)
+
+    def rounded(self, operand: Any) -> Value:
+        """A first operand in the result's type. Where it is a tensor of no dimension beside
+        halves, eager torch makes it a half; of a second one it keeps the digits."""
+        half = type_of(self.out.dtype)
+        if self.wide and half in HALVES and isinstance(operand, Value) and not operand.rank \
+                and id(operand) not in self.widened:
+            operand = self.cast(operand, half)
+        return self.to(operand, self.out_type)
+
+    def attribute(self, number: Any) -> float:
+        """A number as an attribute, which is of f32."""
+        own = type_of(self.out.dtype)
+        if not holds("f32" if own == "f64" else own, number):
+            raise Unsupported(f"{number} as {own}")
+        if own == "f64" and float(torch.tensor(number, dtype=torch.float32)) != number:
+            raise Unsupported(f"{number} as an attribute, which is of f32")
+        return float(number)
 
     # ---- sizes
 
@@ -216,6 +286,29 @@ class Lowering:
         return self.expand(scalar, sizes) if sizes else scalar
 
 
+def range_of(dtype: str) -> tuple[int, int]:
+    """The least and the most of an integer type."""
+    limits = torch.iinfo(TORCH_TYPES[dtype])
+    return limits.min, limits.max
+
+
+def holds(dtype: str, number: Any) -> bool:
+    """Whether a number lies in a type's range; infinities do in those of floats."""
+    if dtype == "bool" or isinstance(number, bool):
+        return True
+    if dtype in FLOATS:
+        return not math.isfinite(number) or abs(number) <= torch.finfo(TORCH_TYPES[dtype]).max
+    least, most = range_of(dtype)
+    return least <= number <= most
+
+
+def only_fits(value: Any, t: str) -> None:
+    """Refuses a value that is computed where it may lie beyond a type: torch raises then."""
+    if isinstance(value, Value) and value.dtype not in (t, "bool") and t != "f64" \
+            and (t != "f32" or value.dtype == "f64"):
+        raise Unsupported(f"a number of {value.dtype} as {t}")
+
+
 def type_of(dtype: torch.dtype) -> str:
     if dtype not in TYPES:
         raise Unsupported(f"elements of {dtype}")
@@ -233,13 +326,18 @@ def onnx_type(dtype: str) -> int:
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 TABLE: dict[str, Callable[..., Any]] = {}
+WIDE: set[str] = set()  # what is lowered in a wide scope
 
 
-def lower(*targets: str) -> Callable[[Function], Function]:
-    """Registers the lowering of overloads ("add.Tensor": aten's)."""
+def lower(*targets: str, wide: bool = False) -> Callable[[Function], Function]:
+    """Registers the lowering of overloads ("add.Tensor": aten's). wide: halves are computed in
+    f32, with numbers and counts of f32 (Lowering)."""
     def register(function: Function) -> Function:
         for target in targets:
-            TABLE[target if target.startswith("prims.") else "aten." + target] = function
+            name = target if target.startswith("prims.") else "aten." + target
+            TABLE[name] = function
+            if wide:
+                WIDE.add(name)
         return function
     return register
 
