@@ -34,6 +34,9 @@ class Error(RuntimeError):
         self.code = code
         self.status = text(lib.keel_status_name(code))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Error, (self.code, str(self))
+
 
 def _check(code: int) -> None:
     if code != native.OK:
@@ -78,7 +81,23 @@ class Port:
         return f"{self.name}: {self.dtype}{shape}"
 
 
-class _Core:
+class _Owner:
+    """What has a handle of libkeel, which only one object may release. So copy.copy gives the same
+    object; deepcopy and pickle are refused."""
+
+    _instead = "make another one in its place"
+
+    def __copy__(self) -> Any:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        raise TypeError(f"{self!r} can't be copied deeply: {self._instead}")
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise TypeError(f"{self!r} can't be pickled: {self._instead}")
+
+
+class _Core(_Owner):
     """A libkeel context, which closes when the last of those that use it is gone: the Context,
     models, tensors. They may go in any order: the collector of cycles keeps none."""
 
@@ -87,7 +106,7 @@ class _Core:
     def __init__(self, handle: c_void_p) -> None:
         self._handle = handle
         self._users = 1
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # the collector may drop tensors at any point
 
     @property
     def handle(self) -> c_void_p:
@@ -99,26 +118,42 @@ class _Core:
         with self._lock:
             self._users += 1
 
+    def __enter__(self) -> c_void_p:
+        """The handle, which another thread can't close before the block ends."""
+        with self._lock:
+            handle = self.handle
+            self._users += 1
+        return handle
+
+    def __exit__(self, *failure: object) -> None:
+        self.drop()
+
     def drop(self) -> None:
         with self._lock:
             self._users -= 1
             last = self._users == 0
-        if last and not sys.is_finalizing() and not self.try_close():
+        if last and not sys.is_finalizing() and self.left():
             _Core.waiting.append(self)
 
-    def try_close(self) -> bool:
-        """False where a tensor is in use that was given to another library."""
-        if not self._handle:
-            return True
-        if lib.keel_dlpack_count(self._handle):
-            return False
-        handle, self._handle = self._handle, c_void_p()
+    def left(self, users: int = 0) -> str:
+        """Closes it, where no more than so many users have it. Returns why it is still open, or
+        nothing."""
+        with self._lock:
+            if not self._handle:
+                return ""
+            if self._users > users:
+                return "models or tensors of the context are left, or calls of it"
+            if lib.keel_dlpack_count(self._handle):  # tensors that another library has
+                return "arrays that share memory of the context are left"
+            handle, self._handle = self._handle, c_void_p()
         lib.keel_close(handle)
-        return True
+        return ""
 
 
-class Device:
+class Device(_Owner):
     """A device of a context."""
+
+    _instead = "give its name"
 
     def __init__(self, core: _Core, handle: int) -> None:
         self._core, self._handle = core, handle
@@ -135,18 +170,18 @@ class Device:
     def memory(self) -> dict[str, int]:
         """Bytes: total, available, used (by this process); 0: not known."""
         facts = native.MemoryFacts()
-        self._core.handle  # raises where it is closed
-        _check(lib.keel_device_memory(self._handle, byref(facts)))
+        with self._core:
+            _check(lib.keel_device_memory(self._handle, byref(facts)))
         return {"total": facts.total, "available": facts.available, "used": facts.used}
 
     def properties(self) -> dict[str, int | float | str]:
         """All that the device says of itself; units are in `keel devices --properties`."""
         found: dict[str, int | float | str] = {}
         one = native.Property()
-        self._core.handle
-        while lib.keel_device_property(self._handle, len(found), byref(one)) == native.OK:
-            value = {1: one.integer, 2: one.real}.get(one.type, text(one.text))
-            found[text(one.name)] = value
+        with self._core:
+            while lib.keel_device_property(self._handle, len(found), byref(one)) == native.OK:
+                value = {1: one.integer, 2: one.real}.get(one.type, text(one.text))
+                found[text(one.name)] = value
         return found
 
     def __repr__(self) -> str:
@@ -159,8 +194,10 @@ class Device:
         return hash(self._handle)
 
 
-class Tensor:
+class Tensor(_Owner):
     """A value: immutable data on a device or in host memory, or a sequence of values."""
+
+    _instead = "give its numpy(), or to(device)"
 
     def __init__(self, core: _Core, handle: c_void_p) -> None:
         self._core = core
@@ -293,8 +330,10 @@ _ML_DTYPES = {"bf16": "bfloat16", "f8e4m3fn": "float8_e4m3fn", "f8e4m3fnuz": "fl
               "f8e8m0": "float8_e8m0fnu"}
 
 
-class Model:
+class Model(_Owner):
     """A model that is planned for a device. Any number of threads may run it at once."""
+
+    _instead = "load the model again; any number of threads may run one"
 
     def __init__(self, core: _Core, program: c_void_p, plan: c_void_p) -> None:
         # the program makes plans for inputs of other shapes than it declares
@@ -398,8 +437,10 @@ class Model:
                 f" ({', '.join(map(str, self.outputs))})>")
 
 
-class Context:
+class Context(_Owner):
     """A runtime: plugins, devices, a thread pool. See `open`."""
+
+    _instead = "open another one"
 
     def __init__(self, handle: c_void_p) -> None:
         self._core = _Core(handle)
@@ -416,18 +457,20 @@ class Context:
         """Every candidate, loaded or refused, in the order in which they were found."""
         found = []
         info = native.PluginInfo()
-        for i in range(lib.keel_plugin_count(self._handle)):
-            _check(lib.keel_plugin_at(self._handle, i, byref(info)))
-            found.append(Plugin(
-                text(info.path), text(info.source), text(info.name), text(info.vendor),
-                text(info.version), (info.abi_version >> 16, info.abi_version & 0xffff),
-                info.device_count, text(lib.keel_status_name(info.status)), text(info.reason),
-                text(info.hint)))
+        with self._core as handle:
+            for i in range(lib.keel_plugin_count(handle)):
+                _check(lib.keel_plugin_at(handle, i, byref(info)))
+                found.append(Plugin(
+                    text(info.path), text(info.source), text(info.name), text(info.vendor),
+                    text(info.version), (info.abi_version >> 16, info.abi_version & 0xffff),
+                    info.device_count, text(lib.keel_status_name(info.status)),
+                    text(info.reason), text(info.hint)))
         return found
 
     def devices(self) -> list[Device]:
-        return [Device(self._core, lib.keel_device_at(self._handle, i))
-                for i in range(lib.keel_device_count(self._handle))]
+        with self._core as handle:
+            return [Device(self._core, lib.keel_device_at(handle, i))
+                    for i in range(lib.keel_device_count(handle))]
 
     def device(self, name: Device | str | None = None) -> Device:
         """A device by name ("cpu:0", "cpu"), or the default one."""
@@ -442,17 +485,23 @@ class Context:
         places   single ops elsewhere: {"GLOB of names or ops": "cpu:0"}
         timeout  seconds that planning may take
         """
+        with self._core as handle:
+            return self._loaded(handle, model, device, places or {}, timeout)
+
+    def _loaded(self, handle: c_void_p, model: str | os.PathLike[str] | bytes,
+                device: Device | str | None, places: Mapping[str, str],
+                timeout: float | None) -> Model:
         program, plan = native.handle(), native.handle()
         if isinstance(model, bytes):
-            _check(lib.keel_program_load_memory(self._handle, b"the model's bytes", model,
-                                                len(model), byref(program)))
+            _check(lib.keel_program_load_memory(handle, b"the model's bytes", model, len(model),
+                                                byref(program)))
         else:
-            _check(lib.keel_program_load(self._handle, os.fsencode(model), byref(program)))
+            _check(lib.keel_program_load(handle, os.fsencode(model), byref(program)))
         try:
-            rules = _strings([f"{glob}={where}" for glob, where in (places or {}).items()])
+            rules = _strings([f"{glob}={where}" for glob, where in places.items()])
             params = native.PlanParams(
                 struct_size=sizeof(native.PlanParams), device=self.device(device)._handle,
-                places=rules, place_count=len(places or {}),
+                places=rules, place_count=len(places),
                 timeout=_nanoseconds(timeout))
             _check(lib.keel_plan_create(program, byref(params), byref(plan)))
         except BaseException:
@@ -463,26 +512,27 @@ class Context:
     def tensor(self, value: Any, dtype: str | None = None) -> Tensor:
         """A Tensor of an array or of numbers; it shares packed host memory of arrays, which
         must not change while it lives. dtype: of numbers that are no array ("f32")."""
-        return _tensor(self._core, value, dtype)
+        with self._core:
+            return _tensor(self._core, value, dtype)
 
     @contextlib.contextmanager
     def trace(self, path: str | os.PathLike[str]) -> Iterator[None]:
         """Writes a timeline of what happens within, for ui.perfetto.dev."""
-        _check(lib.keel_trace_start(self._handle))
-        try:
-            yield
-        except BaseException:
-            lib.keel_trace_stop(self._handle, os.fsencode(path))
-            raise
-        _check(lib.keel_trace_stop(self._handle, os.fsencode(path)))
+        with self._core as handle:
+            _check(lib.keel_trace_start(handle))
+            try:
+                yield
+            except BaseException:
+                lib.keel_trace_stop(handle, os.fsencode(path))
+                raise
+            _check(lib.keel_trace_stop(handle, os.fsencode(path)))
 
     def close(self) -> None:
         """Closes it now. Its models and tensors must be gone, and arrays that share their
         memory. It closes by itself when nothing of it is left."""
-        if self._core._users > 1:
-            raise ValueError("models or tensors of the context are left")
-        if not self._core.try_close():
-            raise ValueError("arrays that share memory of the context are left")
+        left = self._core.left(1)
+        if left:
+            raise ValueError(left)
 
 
 # ---- values -------------------------------------------------------------------------
@@ -494,8 +544,9 @@ def _device_of(core: _Core, name: Device | str | None) -> Device:
             raise ValueError(f"{name!r} is a device of another context")
         return name
     out = native.handle()
-    _check(lib.keel_device_find(core.handle, (name or "").encode(), byref(out)))
-    return Device(core, int(out.value or 0))
+    with core as handle:
+        _check(lib.keel_device_find(handle, (name or "").encode(), byref(out)))
+        return Device(core, int(out.value or 0))
 
 
 def _nanoseconds(seconds: float | None) -> int:
@@ -630,7 +681,7 @@ def open(*, plugins: Sequence[str | os.PathLike[str]] = (), only: bool = False,
     if isinstance(plugins, (str, bytes)):
         raise TypeError("plugins is a list of paths")
     paths = [os.fspath(path) for path in plugins]
-    _Core.waiting = [core for core in _Core.waiting if not core.try_close()]
+    _Core.waiting = [core for core in _Core.waiting if core.left()]
     settings = [f"{name}={value}" for name, value in (options or {}).items()]
     params = native.ContextParams(
         struct_size=sizeof(native.ContextParams), flags=native.ONLY_NAMED if only else 0,

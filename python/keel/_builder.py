@@ -5,7 +5,7 @@ from ctypes import byref, c_char_p, c_float, c_int64, c_uint32, c_void_p
 from types import TracebackType
 from typing import Any, Sequence
 
-from . import Error, _check, _Core
+from . import Error, _check, _Core, _Owner
 from . import _native as native
 from ._native import lib, text
 
@@ -44,7 +44,7 @@ def _attr(name: str, value: Any, keep: list[Any]) -> native.Attr:
     return attr
 
 
-class Builder:
+class Builder(_Owner):
     """A program under construction, for one thread. Values are numbers; None stands for an
     omitted argument. A call that fails raises keel.Error, and ends the construction."""
 

@@ -2,10 +2,12 @@
 
 KEEL_LIBRARY: libkeel. Exit status 77 where NumPy or ONNX's test data is missing.
 """
+import copy
 import ctypes
 import gc
 import json
 import os
+import pickle
 import shutil
 import subprocess
 import sys
@@ -209,6 +211,57 @@ class Memory(unittest.TestCase):
         cycle.append(cycle)
         del context, model, cycle
         gc.collect()
+
+    def test_copies_of_what_has_a_handle(self):
+        context = keel.open(threads=1)
+        model = context.load(case("test_identity"))
+        x = np.arange(4, dtype=np.float32).reshape(1, 1, 2, 2)
+        kept = [context, model, model.run(x)[0], context.device("cpu")]
+        for thing in kept:
+            self.assertIs(copy.copy(thing), thing)
+            for call in (copy.deepcopy, pickle.dumps, lambda one: copy.deepcopy([one]),
+                         lambda one: pickle.dumps({"one": one})):
+                with self.assertRaisesRegex(TypeError, "keel.*can't be (copied|pickled)"):
+                    call(thing)
+        copies = [copy.copy(thing) for thing in kept]
+        del context, model, kept, thing
+        gc.collect()
+        self.assertEqual(copies[1].run(x)[0].numpy().tolist(), x.tolist())
+        self.assertEqual(copies[2].numpy().tolist(), x.tolist())
+        del copies
+        gc.collect()
+
+    def test_errors_are_pickled(self):
+        with self.assertRaises(keel.Error) as found:
+            keel.load("no_such.onnx")
+        again = pickle.loads(pickle.dumps(found.exception))
+        self.assertEqual((str(again), again.code, again.status),
+                         (str(found.exception), found.exception.code, "NOT_FOUND"))
+
+    def test_threads_that_close_a_context_and_use_it(self):
+        for _ in range(20):
+            context, seen = keel.open(threads=1, only=True), []
+
+            def uses():
+                try:
+                    for _ in range(50):
+                        context.tensor([1.0])
+                        context.devices()
+                except ValueError as error:
+                    seen.append(str(error))
+
+            def closes():
+                while True:
+                    try:
+                        return context.close()
+                    except ValueError as error:
+                        self.assertIn("are left", str(error))
+            threads = [threading.Thread(target=one) for one in (uses, closes, uses, closes)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            self.assertTrue(all("is closed" in text for text in seen), seen)
 
     def test_what_is_of_another_context(self):
         other = keel.open(threads=1)

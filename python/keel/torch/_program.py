@@ -9,7 +9,7 @@ from typing import Any, Callable, Sequence
 import torch
 from torch import fx
 
-from .. import Device, Error, _check, _Core, _nanoseconds, _strings
+from .. import Device, Error, _check, _Core, _nanoseconds, _Owner, _strings
 from .. import _native as native
 from .._builder import Builder, dtype_of, i64s
 from .._native import lib, text
@@ -197,7 +197,7 @@ def _planned(core: _Core, program: c_void_p, device: Device, places: dict[str, s
     return plan
 
 
-class Plan:
+class Plan(_Owner):
     """A plan and its program, which makes plans for inputs of other shapes."""
 
     def __init__(self, core: _Core, plan: c_void_p, program: c_void_p) -> None:
