@@ -17,7 +17,7 @@ from ctypes import byref, c_char_p, c_int64, c_uint32, c_void_p, create_string_b
 from dataclasses import dataclass
 from typing import Any, Iterator, Mapping, Sequence
 
-from . import _dlpack
+from . import _dlpack, _interrupt
 from . import _native as native
 from ._native import lib, text
 
@@ -107,6 +107,7 @@ class _Core(_Owner):
         self._handle = handle
         self._users = 1
         self._lock = threading.RLock()  # the collector may drop tensors at any point
+        self.token = _interrupt.Token()
 
     @property
     def handle(self) -> c_void_p:
@@ -146,6 +147,7 @@ class _Core(_Owner):
             if lib.keel_dlpack_count(self._handle):  # tensors that another library has
                 return "arrays that share memory of the context are left"
             handle, self._handle = self._handle, c_void_p()
+        self.token.release()
         lib.keel_close(handle)
         return ""
 
@@ -421,11 +423,18 @@ class Model(_Owner):
                                   timeout=_nanoseconds(timeout),
                                   donated=(c_uint32 * max(1, len(donated)))(*donated),
                                   donated_count=len(donated))
-        core.handle
+        context = core.handle
         for i in donated:
             own[i]._give_away()
-        _check(lib.keel_plan_run_with(self._plan, byref(params), arguments, n, results, m))
-        outputs = [Tensor(core, c_void_p(results[i])) for i in range(m)]
+        outputs: list[Tensor] = []
+        try:
+            _check(core.token.call(context, params, lambda: int(lib.keel_plan_run_with(
+                self._plan, byref(params), arguments, n, results, m))))
+            outputs += [Tensor(core, c_void_p(results[i])) for i in range(m)]
+        except KeyboardInterrupt:
+            for i in range(len(outputs), m):  # it may come when the run has ended
+                lib.keel_tensor_release(results[i])
+            raise
         shared: list[tuple[int, int]] = []
         for value, tensor in zip(values, own):
             if not isinstance(value, Tensor):
@@ -503,7 +512,8 @@ class Context(_Owner):
                 struct_size=sizeof(native.PlanParams), device=self.device(device)._handle,
                 places=rules, place_count=len(places),
                 timeout=_nanoseconds(timeout))
-            _check(lib.keel_plan_create(program, byref(params), byref(plan)))
+            _check(self._core.token.call(handle, params, lambda: int(lib.keel_plan_create(
+                program, byref(params), byref(plan)))))
         except BaseException:
             lib.keel_program_release(program)
             raise

@@ -10,9 +10,11 @@ import os
 import pickle
 import shutil
 import subprocess
+import signal
 import sys
 import tempfile
 import threading
+import time
 import unittest
 
 CASES = "/usr/share/libonnx-testdata/data/node/"
@@ -312,6 +314,88 @@ class _Once:
 
     def __dlpack_device__(self):
         return (1, 0)
+
+
+# a model whose loop is endless if its input is true
+LOOP = r"""
+import os, signal, sys, keel, numpy as np
+text = b'''"keel.program"() ({
+^bb0(%0: tensor<i1>):
+%1 = "keel.none"() : () -> none
+%2 = "onnx.Loop"(%1, %0, %0) ({
+^bb0(%3: tensor<i64>, %4: tensor<i1>, %5: tensor<i1>):
+"keel.return"(%4, %5) : (tensor<i1>, tensor<i1>) -> ()
+}) {keel.graphs = [{attribute = "body", captures = 0 : i64}]} : (none, tensor<i1>, tensor<i1>) -> !keel.value
+"keel.return"(%2) : (!keel.value) -> ()
+}) : () -> ()
+'''
+model = keel.load(text, device="cpu:0")
+yes, no = np.array(True), np.array(False)
+model.run(no)
+"""
+
+
+class Interrupts(unittest.TestCase):
+    """Ctrl-C during runs that would not end."""
+
+    def after(self, script):
+        """What a script prints that gets SIGINT while it is in the run after "begins"."""
+        process = subprocess.Popen([sys.executable, "-c", LOOP + script], text=True,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        try:
+            self.assertEqual(process.stdout.readline(), "begins\n")
+            time.sleep(0.2)  # before the run it would be ended, too
+            process.send_signal(signal.SIGINT)
+            return process.communicate(timeout=60)
+        finally:
+            process.kill()
+
+    def test_ctrl_c_ends_a_run(self):
+        self.assertEqual(self.after("""
+print("begins", flush=True)
+try:
+    model.run(yes)
+except KeyboardInterrupt:
+    print("ended")
+print(model.run(no)[0].numpy())
+"""), ("ended\nFalse\n", ""))
+
+    def test_a_program_that_watches_signals_still_sees_them(self):
+        self.assertEqual(self.after("""
+reads, writes = os.pipe()
+os.set_blocking(writes, False)
+signal.set_wakeup_fd(writes)
+print("begins", flush=True)
+try:
+    model.run(yes)
+except KeyboardInterrupt:
+    print(os.read(reads, 9)[0] == signal.SIGINT, signal.set_wakeup_fd(-1) == writes)
+"""), ("True True\n", ""))
+
+    def test_another_handler_lets_a_run_go_on(self):
+        self.assertEqual(self.after("""
+signal.signal(signal.SIGINT, lambda *_: print("handled"))
+print("begins", flush=True)
+try:
+    model.run(yes, timeout=1)
+except keel.Error as error:
+    print(error.status)
+"""), ("handled\nDEADLINE_EXCEEDED\n", ""))
+
+    def test_a_run_in_a_forked_process_ends(self):
+        self.assertEqual(self.after("""
+child = os.fork()
+if child:
+    print("begins", flush=True)
+    signal.signal(signal.SIGINT, lambda *_: os.kill(child, signal.SIGINT))
+    print(os.waitpid(child, 0)[1])
+else:
+    model = keel.open(threads=1).load(text, device="cpu:0")
+    try:
+        model.run(yes)
+    except KeyboardInterrupt:
+        os._exit(0)
+"""), ("0\n", ""))
 
 
 class Failures(unittest.TestCase):

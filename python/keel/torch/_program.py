@@ -10,6 +10,7 @@ import torch
 from torch import fx
 
 from .. import Device, Error, _check, _Core, _nanoseconds, _Owner, _strings
+from .. import _interrupt
 from .. import _native as native
 from .._builder import Builder, dtype_of, i64s
 from .._native import lib, text
@@ -29,7 +30,7 @@ def _entry(library: ctypes.CDLL, name: str, result: Any = ctypes.c_int32) -> Any
 
 _CALLS = dict(
     wrap=_entry(_short, "keel_tensor_wrap"), create=_entry(_short, "keel_tensor_create"),
-    release=_entry(_short, "keel_tensor_release", None), run=_entry(_long, "keel_plan_run"),
+    release=_entry(_short, "keel_tensor_release", None),
     read=_entry(_long, "keel_tensor_read"),
     to_dlpack=_entry(_long, "keel_tensor_to_dlpack_legacy"),
     capsule=_entry(ctypes.PyDLL(None), "PyCapsule_New", ctypes.py_object),
@@ -37,6 +38,9 @@ _CALLS = dict(
     NAME=c_char_p(b"dltensor"), from_dlpack=torch._C._from_dlpack,
     empty=torch._C._dynamo.guards._empty_strided_cpu,  # type: ignore[attr-defined]
     memset=ctypes.memset)
+
+_run = _entry(_long, "keel_plan_run")
+_run_with = _entry(_long, "keel_plan_run_with")
 
 # Results of fewer bytes are read into memory of torch's, which takes less time than handing
 # theirs over.
@@ -257,7 +261,7 @@ class Call:
         scope: dict[str, Any] = dict(
             _CALLS, __name__=__name__, plan=c_void_p(self.plan.handle), owner=self.plan,
             context=c_void_p(self.core.handle.value), pool=[], fail=_fail, fit=_fit, apart=_apart,
-            nowhere=addressof(_NOTHING), empty_strided=torch.empty_strided)
+            nowhere=addressof(_NOTHING), run=_runner(self.core), empty_strided=torch.empty_strided)
         fills: list[str] = []
         sizes: list[int] = []  # of the arrays of dims that change
         for i, node in enumerate(region.inputs):
@@ -336,6 +340,17 @@ class Call:
         lines.append(f"code = wrap(context, {kind}, {len(known)}, {dims}, cell, None, None, p{i})")
         lines.append("if code: fail(code)")
         return lines
+
+
+def _runner(core: _Core) -> Callable[..., int]:
+    """keel_plan_run, which Ctrl-C ends."""
+    def run(plan: Any, given: Any, n: int, got: Any, m: int) -> int:
+        if not _interrupt.reaches():
+            return int(_run(plan, given, n, got, m))
+        params = native.RunParams(struct_size=ctypes.sizeof(native.RunParams))
+        return core.token.call(core.handle, params, lambda: int(
+            _run_with(plan, byref(params), given, n, got, m)))
+    return run
 
 
 def _scratch(n: int, m: int, sizes: Sequence[int]) -> Callable[[], tuple[Any, ...]]:
