@@ -262,7 +262,7 @@ static const kc_rule rules[] = {
          "kd_host.parallel_for kd_loop_body",
          "Pieces may be of any size, run in any order and at the same time."),
     RULE(SHOULD, "thread.pool-respected", thread_pool, KC_CLOSED, "host.h",
-         "The host's thread pool, one for the whole process",
+         "The host's threads, on which a plugin's loops run",
          "kd_host.parallel_for",
          "Two pools on one machine fight for its processors."),
     RULE(MUST, "thread.no-affinity-change", kc_smoke, KC_WATCHED, "plugin.h",

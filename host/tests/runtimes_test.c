@@ -213,13 +213,17 @@ static void idle_workers_sleep(void **state) {
 }
 
 /* "Two sessions in one process disturb each other by spinning pools" (22778, 17011):
- * there is one pool, however many contexts there are. */
-static void contexts_share_one_pool(void **state) {
-  keel_context *other = open_with(CPU_PLUGIN, NULL, 8);
+ * there is one pool, however many contexts there are that ask for as many threads. */
+static void contexts_of_one_number_share_a_pool(void **state) {
+  int32_t workers = (int32_t)keel_worker_count(context) - 1;
+  keel_context *same = open_with(CPU_PLUGIN, NULL, workers);
+  keel_context *other = open_with(CPU_PLUGIN, NULL, workers + 1);
   (void)state;
-  assert_ptr_equal(other->pool, context->pool);
-  assert_int_equal(keel_worker_count(other), keel_worker_count(context));
+  assert_ptr_equal(same->pool, context->pool);
+  assert_ptr_not_equal(other->pool, context->pool);
+  assert_int_equal(keel_worker_count(other), workers + 2);
   keel_close(other);
+  keel_close(same);
 }
 
 /* Callers that never help leave all the threads to the pool. */
@@ -326,7 +330,7 @@ int main(void) {
       cmocka_unit_test(the_kernel_cache_is_bounded),
       cmocka_unit_test(random_ops_have_no_state),
       cmocka_unit_test(idle_workers_sleep),
-      cmocka_unit_test(contexts_share_one_pool),
+      cmocka_unit_test(contexts_of_one_number_share_a_pool),
       cmocka_unit_test(callers_apart_do_not_count),
       cmocka_unit_test(no_workers_are_enough),
       cmocka_unit_test(a_thousand_pending_events_hold_no_thread),

@@ -214,8 +214,10 @@ typedef struct kd_host {
                     uint64_t alignment);
   void (*release)(const struct kd_host *host, void *memory);
 
-  /* The host's thread pool, one for the whole process. `worker_count` returns
-   * how many threads share a loop (at least 1, the caller included).
+  /* The host's threads, on which a plugin's loops run. `worker_count` returns how
+   * many share a loop (at least 1, the caller included): in calls of a kernel's
+   * slots the number of the context that the kernel runs for, always the same;
+   * in a thread of the plugin's own the least number of the process's contexts.
    * `parallel_for` runs a loop over 0 <= i < count in chunks of at least
    * `grain` items (the last may be smaller), and returns when all are done; the
    * caller takes part. A body may start a nested loop, and must not block. */

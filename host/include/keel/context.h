@@ -39,10 +39,11 @@ typedef struct keel_context_params {
   const char *const *plugins;
   uint32_t plugin_count;
 
-  /* Threads in the pool, in addition to the callers. 0: one less than the
-   * process may use, or KEEL_THREADS less one, as that variable counts the
-   * callers. KEEL_NO_WORKERS: none; callers do all the work. KEEL_CALLERS_APART:
-   * one more than for 0, for callers that wait elsewhere and so never help. */
+  /* Threads that work for the context, in addition to the callers; contexts with
+   * the same number share them. 0: one less than the process may use, or
+   * KEEL_THREADS less one, as that variable counts the callers.
+   * KEEL_NO_WORKERS: none; callers do all the work. KEEL_CALLERS_APART: one more
+   * than for 0, for callers that wait elsewhere and so never help. */
   int32_t workers;
 
   /* The most bytes that tensors may take, on all devices together; 0: no limit

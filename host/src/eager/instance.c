@@ -3,12 +3,14 @@
  * The cache is used only when a call has new types, so a lock is good enough. It holds one
  * reference to each instance, and evicts the least recently used. */
 #include "base/refs.h"
+#include "device/context.h"
 #include "device/stream.h"
 #include "eager/cache.h"
 
 #include "device/lost.h"
 #include "memory/copy.h"
 #include "program/function.h"
+#include "threads/pool.h"
 
 #define BUCKETS 1024
 #define MOST    2048
@@ -155,8 +157,10 @@ keel_tensor *keel_instance_release_constant(keel_instance *instance,
 keel_status keel_instance_renew(keel_instance *instance) {
   kd_kernel *handle = NULL, *none = NULL;
   keel_clear_error();
+  keel_pool *before = keel_pool_use(instance->device->context->pool);
   kd_status status = instance->def->create(
       instance->device->handle, instance->def, &instance->node, &handle);
+  keel_pool_use(before);
   if (status == KD_OK) {
     note_taken(instance, handle);
     /* release: what the plugin wrote */

@@ -12,6 +12,7 @@
 #include "memory/layout.h"
 #include "memory/mapping.h"
 #include "memory/transfer.h"
+#include "threads/pool.h"
 #include "trace/tickets.h"
 #include "trace/trace.h"
 
@@ -309,7 +310,7 @@ static keel_status check_set(const launch *run) {
   return KD_OK;
 }
 
-static keel_status call_kernel(launch *run) {
+static keel_status call_kernel_inside(launch *run) {
   keel_buffer *scratch = NULL;
   int64_t dim = 0;
   KEEL_TRY(take_workspace(run, &scratch, &dim));
@@ -334,6 +335,13 @@ static keel_status call_kernel(launch *run) {
                ? keel_device_drain(run->spec->device)
                : KD_OK;
   return keel_launch_failed(run->site, run->spec, status);
+}
+
+static keel_status call_kernel(launch *run) {
+  keel_pool *before = keel_pool_use(run->spec->device->context->pool);
+  keel_status status = call_kernel_inside(run);
+  keel_pool_use(before);
+  return status;
 }
 
 static void dynamic_dtypes(launch *run) {

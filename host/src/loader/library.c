@@ -4,6 +4,7 @@
 
 #include "layers/layers.h"
 #include "loader/loader.h"
+#include "threads/pool.h"
 
 /* Serialises open, close and device_open of all plugins, as kd_plugin says. */
 static pthread_mutex_t listing = PTHREAD_MUTEX_INITIALIZER;
@@ -185,10 +186,12 @@ keel_status keel_library_info(keel_plugin *plugin, uint32_t index,
   pthread_mutex_lock(&listing);
   keel_clear_error();
   kd_status status = keel_layers_enter("plugin.device_info");
+  keel_pool *before = keel_pool_use(plugin->context->pool);
   uint64_t began = keel_now();
   if (status == KD_OK)
     status =
         plugin->table.device_info(plugin->shared->instance, index, out_info);
+  keel_pool_use(before);
   keel_layers_exit(&plugin->context->log, "plugin.device_info", began, status);
   pthread_mutex_unlock(&listing);
   if (status != KD_OK && !keel_has_error())

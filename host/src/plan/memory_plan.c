@@ -12,6 +12,7 @@
 #include "ops/runtime.h"
 #include "plan/donation.h"
 #include "plan/inplace_concat.h"
+#include "threads/pool.h"
 
 /* The bit matrix of predecessors takes the square of this. */
 #define STEPS_MOST 8192
@@ -271,7 +272,9 @@ static keel_status plan_kernel(keel_memory_plan *all, const uint32_t *base,
                             .node = &spec->node,
                             .device = spec->device->handle,
                             .data = def->data};
+  keel_pool *before = keel_pool_use(spec->device->context->pool);
   planned->workspace_size = def->workspace(planned->handle, &launch);
+  keel_pool_use(before);
   if (!planned->workspace_size) return KD_OK;
   return keel_buffer_assignment_take(&all->assignment, index, KEEL_ABSENT,
                                      planned->workspace_size, 0,

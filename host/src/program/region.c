@@ -9,6 +9,7 @@
 #include "memory/copy.h"
 #include "program/fingerprint.h"
 #include "program/graph.h"
+#include "threads/pool.h"
 
 /* ---- launches ------------------------------------------------------------------ */
 
@@ -285,7 +286,9 @@ static keel_status compile(making *m) {
   KEEL_TRY(note_types(region, graph));
   KEEL_TRY(note_shapes(region, graph));
   KEEL_TRY(keel_device_enter(device));
+  keel_pool *before = keel_pool_use(device->context->pool);
   kd_status status = make_handle(m);
+  keel_pool_use(before);
   if (status == KD_OK) status = note_aliases(region);
   if (status != KD_UNIMPLEMENTED) status = keel_device_check(device, status);
   keel_lost_leave(device);

@@ -390,7 +390,7 @@ void keel_run_parallel(keel_run *run) {
   bool entered = keel_pool_enter(pool);
   set_counts(run, 0);
   if (run->is_static) /* only kernels: no step blocks on another */
-    keel_parallel_pieces(run->order->root_count,
+    keel_parallel_pieces(pool, run->order->root_count,
                          keel_scheduler_grain(&run->executable->scheduler),
                          run_roots, run);
   else

@@ -1,5 +1,6 @@
 /* static_run.c - static runs: launches that are written once and run many times. */
 #include "device/backoff.h"
+#include "device/context.h"
 #include "device/failures.h"
 #include "eager/launch.h"
 #include "memory/device_copy.h"
@@ -7,6 +8,7 @@
 #include "memory/transfer.h"
 #include "plan/donation.h"
 #include "run/replay.h"
+#include "threads/pool.h"
 #include "trace/tickets.h"
 #include "trace/trace.h"
 
@@ -352,9 +354,11 @@ static keel_status call_step(keel_static_run *static_run, uint32_t index,
   keel_backoff backoff = {0};
   kd_status status = copy_aliased_inputs(static_run, step, stream);
   if (status != KD_OK) return keel_launch_failed(site, step->spec, status);
+  keel_pool *before = keel_pool_use(step->spec->device->context->pool);
   do
     status = step->enqueue(step->handle, stream, &static_run->launches[index]);
   while (keel_backoff_retry(step->spec->device, stream, &backoff, &status));
+  keel_pool_use(before);
   if (began)
     keel_trace_span(site->op->schema->name, step->spec->device->name,
                     site->where, began);

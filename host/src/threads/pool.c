@@ -57,10 +57,11 @@ typedef struct worker {
 
 struct keel_pool {
   uint32_t worker_count;
-  uint32_t holders;     /* under `opening` */
-  worker *workers;      /* then guests: application threads */
-  uint32_t deque_count; /* of all of them */
-  atomic_uint guests;   /* bits: in use; acquired and released as `taken` is */
+  uint32_t holders;       /* under `opening` */
+  struct keel_pool *next; /* of all pools; under `opening` */
+  worker *workers;        /* then guests: application threads */
+  uint32_t deque_count;   /* of all of them */
+  atomic_uint guests; /* bits: in use; acquired and released as `taken` is */
   /* running loops that idle threads may join */
   _Alignas(64) _Atomic uint64_t running;
   /* loops whose slot is in use; taken with acquire, freed with release, so that successive
@@ -84,10 +85,9 @@ struct keel_pool {
 };
 
 static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
-/* Written under `opening`, released with all that its maker wrote; acquired by loops that
- * have no context to take it from. */
-static _Atomic(keel_pool *) the_pool;
+static keel_pool *pools; /* under `opening` */
 static _Thread_local worker *self;
+static _Thread_local keel_pool *in_use; /* by this thread's loops */
 
 static inline void relax(void) {
 #if defined(__x86_64__)
@@ -288,9 +288,26 @@ static void run_loop(keel_pool *pool, int slot, int64_t count, int64_t piece,
   atomic_fetch_and_explicit(&pool->taken, ~bit, memory_order_release);
 }
 
-static void loop_over(int64_t count, int64_t piece, bool single,
-                      kd_loop_body body, void *context) {
-  keel_pool *pool = atomic_load_explicit(&the_pool, memory_order_acquire);
+keel_pool *keel_pool_use(keel_pool *pool) {
+  keel_pool *before = in_use;
+  in_use = pool;
+  return before;
+}
+
+/* The smallest pool, for a thread of a plugin's own, which has a kernel's memory for at least
+ * as many threads; retained. NULL: there is none. */
+static keel_pool *borrow(void) {
+  pthread_mutex_lock(&opening);
+  keel_pool *least = pools;
+  for (keel_pool *one = pools; one; one = one->next)
+    if (one->worker_count < least->worker_count) least = one;
+  if (least) least->holders++;
+  pthread_mutex_unlock(&opening);
+  return least;
+}
+
+static void loop_over(keel_pool *pool, int64_t count, int64_t piece,
+                      bool single, kd_loop_body body, void *context) {
   if (count <= 0) return;
   if (piece < 1) piece = 1;
   while (count / piece >= INT32_MAX) /* a range counts 32 bits */
@@ -305,17 +322,22 @@ static void loop_over(int64_t count, int64_t piece, bool single,
 
 void keel_parallel_for(int64_t count, int64_t grain, kd_loop_body body,
                        void *context) {
-  loop_over(count, grain, false, body, context);
+  keel_pool *borrowed = in_use ? NULL : borrow();
+  loop_over(in_use ? in_use : borrowed, count, grain, false, body, context);
+  keel_pool_release(borrowed);
 }
 
-void keel_parallel_pieces(int64_t count, int64_t piece, kd_loop_body body,
-                          void *context) {
-  loop_over(count, piece, true, body, context);
+void keel_parallel_pieces(keel_pool *pool, int64_t count, int64_t piece,
+                          kd_loop_body body, void *context) {
+  loop_over(pool, count, piece, true, body, context);
 }
 
 uint32_t keel_parallel_width(void) {
-  keel_pool *pool = atomic_load_explicit(&the_pool, memory_order_acquire);
-  return pool ? pool->worker_count + 1 : 1;
+  keel_pool *borrowed = in_use ? NULL : borrow();
+  const keel_pool *pool = in_use ? in_use : borrowed;
+  uint32_t width = pool ? pool->worker_count + 1 : 1;
+  keel_pool_release(borrowed);
+  return width;
 }
 
 /* ---- tasks ---------------------------------------------------------------- */
@@ -392,12 +414,19 @@ static void trace_depth(keel_pool *pool) {
   keel_trace_count("tasks that wait", depth > 0 ? (uint64_t)depth : 0);
 }
 
-bool keel_pool_help(keel_pool *pool) {
+static bool help(keel_pool *pool) {
   if (join_loop(pool)) return true;
   keel_task *task = find_task(pool);
   if (task) task->run(task);
   if (task && keel_tracing()) trace_depth(pool);
   return task != NULL;
+}
+
+bool keel_pool_help(keel_pool *pool) {
+  keel_pool *before = keel_pool_use(pool);
+  bool helped = help(pool);
+  keel_pool_use(before);
+  return helped;
 }
 
 void keel_pool_submit(keel_pool *pool, keel_task *task) {
@@ -578,11 +607,15 @@ static keel_status make(uint32_t workers, keel_pool **out_pool) {
 
 keel_status keel_pool_retain(uint32_t workers, keel_pool **out_pool) {
   pthread_mutex_lock(&opening);
-  keel_pool *pool = atomic_load_explicit(&the_pool, memory_order_acquire);
+  keel_pool *pool = pools;
+  while (pool && pool->worker_count != workers)
+    pool = pool->next;
   keel_status status = pool ? KD_OK : make(workers, &pool);
   if (status == KD_OK) {
-    pool->holders++;
-    atomic_store_explicit(&the_pool, pool, memory_order_release);
+    if (!pool->holders++) {
+      pool->next = pools;
+      pools = pool;
+    }
     *out_pool = pool;
   }
   pthread_mutex_unlock(&opening);
@@ -593,8 +626,10 @@ void keel_pool_release(keel_pool *pool) {
   if (!pool) return;
   pthread_mutex_lock(&opening);
   bool last = --pool->holders == 0;
-  /* relaxed: a caller of a loop holds a context, and so the pool */
-  if (last) atomic_store_explicit(&the_pool, NULL, memory_order_relaxed);
+  keel_pool **at = &pools;
+  while (last && *at != pool)
+    at = &(*at)->next;
+  if (last) *at = pool->next;
   pthread_mutex_unlock(&opening);
   if (last) stop_workers(pool, pool->worker_count);
 }

@@ -1,6 +1,7 @@
-/* pool.h - the process's one thread pool.
+/* pool.h - threads that work for contexts.
  *
- * Contexts share it; the first one to open creates it, the last one to close destroys it. A
+ * Contexts with the same number of workers share a pool, so that those which name no number have
+ * one for the process; the first one to open creates it, the last one to close destroys it. A
  * waiting thread works meanwhile, so zero workers is a valid size. */
 #ifndef KEEL_POOL_H
 #define KEEL_POOL_H
@@ -17,8 +18,9 @@ typedef struct keel_task {
   struct keel_task *next; /* used by the pool, for posted tasks */
 } keel_task;
 
-/* Retains the pool; creates it with that many workers if there is none yet. */
+/* Retains the pool with that many workers; creates it if there is none yet. */
 keel_status keel_pool_retain(uint32_t workers, keel_pool **out_pool);
+/* NULL: nothing. */
 void keel_pool_release(keel_pool *pool);
 
 /* The number of workers, plus one for the caller. */
@@ -69,12 +71,19 @@ void keel_pool_wake_waiters(keel_pool *pool);
  * others have it once, and then sleeps. */
 void keel_pool_set_crowded(keel_pool *pool, bool crowded);
 
-/* kd_host.parallel_for and worker_count, on the process's pool. */
+/* Lets loops of this thread run on a pool, around all calls of kernels: those that say how
+ * much memory a loop's threads need, and those that run it. Returns the one before, to be put
+ * back. */
+keel_pool *keel_pool_use(keel_pool *pool);
+
+/* kd_host.parallel_for and worker_count, on the pool that this thread uses; a thread of a
+ * plugin's own uses the smallest. */
 void keel_parallel_for(int64_t count, int64_t grain, kd_loop_body body,
                        void *context);
-/* The same in pieces of equal size, for items whose costs may differ a thousandfold. */
-void keel_parallel_pieces(int64_t count, int64_t piece, kd_loop_body body,
-                          void *context);
 uint32_t keel_parallel_width(void);
+
+/* A loop in pieces of equal size, for items whose costs may differ a thousandfold. */
+void keel_parallel_pieces(keel_pool *pool, int64_t count, int64_t piece,
+                          kd_loop_body body, void *context);
 
 #endif /* KEEL_POOL_H */
