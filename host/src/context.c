@@ -94,14 +94,16 @@ static keel_status copy_options(keel_context *context,
   return KD_OK;
 }
 
-static keel_status copy_visible(keel_context *context,
-                                const keel_context_params *params) {
-  const char *list = params->visible;
+static keel_status copy_visible(keel_context *context, const char *list) {
   if (!list || !*list) list = keel_environment("KEEL_VISIBLE_DEVICES");
-  if (!list || !*list) return KD_OK;
-  KEEL_TRY(keel_visible_check(list));
-  context->visible = keel_arena_copy(&context->arena, list);
-  return context->visible ? KD_OK : KD_OUT_OF_MEMORY;
+  const char *copy = NULL;
+  if (list && *list) {
+    KEEL_TRY(keel_visible_check(list));
+    copy = keel_arena_copy(&context->arena, list);
+    if (!copy) return KD_OUT_OF_MEMORY;
+  }
+  context->visible = copy;
+  return KD_OK;
 }
 
 static keel_status fill(keel_context *context,
@@ -119,7 +121,7 @@ static keel_status fill(keel_context *context,
   context->pool_limit = context->memory_limit / 4;
   KEEL_TRY(keel_layers_ready());
   KEEL_TRY(copy_options(context, params));
-  KEEL_TRY(copy_visible(context, params));
+  KEEL_TRY(copy_visible(context, params->visible));
   KEEL_TRY(workers_wanted(params, &workers));
   KEEL_TRY(keel_pool_retain(workers, &context->pool));
   KEEL_TRY(keel_schema_ready());
@@ -167,6 +169,22 @@ keel_status keel_open(const keel_context_params *params,
 }
 
 /* ---- devices -------------------------------------------------------------- */
+
+keel_status keel_show(keel_context *context, const char *visible) {
+  static pthread_mutex_t showing = PTHREAD_MUTEX_INITIALIZER;
+  if (context->flags & KEEL_DESCRIBE)
+    return keel_fail(KD_FAILED_PRECONDITION,
+                     "devices can't be shown where plugins are only described:"
+                     " open a runtime without KEEL_DESCRIBE");
+  pthread_mutex_lock(&showing);
+  keel_status status = copy_visible(context, visible);
+  for (uint32_t i = 0; status == KD_OK && i < context->plugin_count; i++)
+    keel_plugin_show(context->plugins[i]);
+  if (status == KD_OK) keel_visible_warn(context);
+  if (status == KD_OK && !context->default_device) choose_default(context);
+  pthread_mutex_unlock(&showing);
+  return status;
+}
 
 /* ---- lost devices ----------------------------------------------------------- */
 
@@ -225,7 +243,6 @@ void keel_close(keel_context *context) {
   if (atomic_fetch_sub(&open_contexts, 1) == 1)
     keel_layers_report(&context->log);
   keel_heap_deinit(&context->host);
-  free(context->devices);
   free(context->plugins);
   keel_arena_free(&context->arena);
   free(context);

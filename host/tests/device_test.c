@@ -1,4 +1,5 @@
 /* device_test.c - a device of handles and late work, beside the CPU. */
+#include <pthread.h>
 #include <unistd.h>
 
 #include "eager/call_site.h"
@@ -435,6 +436,53 @@ static void a_list_that_names_nothing_is_warned_of(void **state) {
   setenv("KEEL_LOG", "error", 1);
 }
 
+static void *call_often(void *argument) {
+  keel_context *shown = argument;
+  for (int i = 0; i < 300; i++) {
+    keel_tensor *x = equal_floats(shown, 4, -1), *y = NULL;
+    keel_device *found = NULL;
+    assert_int_equal(keel_call(shown, "Relu", NULL, 0, &x, 1, &y, 1), KD_OK);
+    assert_int_equal(keel_device_find(shown, "cpu", &found), KD_OK);
+    release_all((keel_tensor *[]){x, y}, 2);
+  }
+  return NULL;
+}
+
+static void hidden_devices_are_shown_when_they_are_wanted(void **state) {
+  keel_context *shown = open_shown("cpu");
+  keel_device *first = keel_device_at(shown, 0), *found = NULL;
+  pthread_t thread;
+  (void)state;
+  assert_string_equal(names_of(shown), "cpu:0 ");
+  assert_int_equal(keel_device_find(shown, "queue", &found), KD_NOT_FOUND);
+  assert_int_equal(pthread_create(&thread, NULL, call_often, shown), 0);
+  assert_int_equal(keel_show(shown, "cpu,queue"), KD_OK);
+  assert_string_equal(names_of(shown), "cpu:0 queue:0 ");
+  assert_int_equal(keel_device_find(shown, "queue", &found), KD_OK);
+  keel_tensor *x = equal_floats(shown, 4, 2), *there = NULL;
+  assert_int_equal(keel_tensor_to(x, found, &there), KD_OK);
+  expect_equal_floats(there, 2, 4);
+  for (int again = 0; again < 2; again++) {
+    assert_int_equal(keel_show(shown, "-none"), KD_OK);
+    assert_string_equal(names_of(shown), "cpu:0 queue:0 echo:0 ");
+  }
+  assert_ptr_equal(keel_device_at(shown, 0), first);
+  assert_ptr_equal(keel_device_default(shown), first);
+  assert_int_equal(keel_show(shown, "cpu:x"), KD_INVALID_ARGUMENT);
+  pthread_join(thread, NULL);
+  release_all((keel_tensor *[]){x, there}, 2);
+  keel_close(shown);
+}
+
+static void the_default_device_may_be_shown_later(void **state) {
+  keel_context *shown = open_shown("none");
+  (void)state;
+  assert_null(keel_device_default(shown));
+  assert_int_equal(keel_show(shown, "queue"), KD_OK);
+  assert_ptr_equal(keel_device_default(shown), keel_device_at(shown, 0));
+  keel_close(shown);
+}
+
 static void a_list_that_is_none_is_refused(void **state) {
   static const char *const rows[] = {"cpu:", "cpu:x",   "cpu:0x",     ":0",
                                      "-",    "cpu,,:1", "cpu:1234567"};
@@ -601,6 +649,8 @@ int main(void) {
       cmocka_unit_test(properties_are_listed),
       cmocka_unit_test(a_list_shows_some_devices),
       cmocka_unit_test(a_list_that_names_nothing_is_warned_of),
+      cmocka_unit_test(hidden_devices_are_shown_when_they_are_wanted),
+      cmocka_unit_test(the_default_device_may_be_shown_later),
       cmocka_unit_test(a_list_that_is_none_is_refused),
       cmocka_unit_test(the_same_silicon_through_two_plugins_is_known),
   };

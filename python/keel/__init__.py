@@ -103,8 +103,9 @@ class _Core(_Owner):
 
     waiting: list[_Core] = []  # closed by nobody yet: another library has a tensor of theirs
 
-    def __init__(self, handle: c_void_p) -> None:
+    def __init__(self, handle: c_void_p, narrow: bool) -> None:
         self._handle = handle
+        self._narrow = narrow  # it has opened no other drivers than the CPU's
         self._users = 1
         self._lock = threading.RLock()  # the collector may drop tensors at any point
         self.token = _interrupt.Token()
@@ -118,6 +119,19 @@ class _Core(_Owner):
     def hold(self) -> None:
         with self._lock:
             self._users += 1
+
+    def widen(self) -> bool:
+        """Opens the drivers that were left out. False: there are none."""
+        with self._lock:
+            if not self._narrow:
+                return False
+            _check(lib.keel_show(self.handle, None))
+            self._narrow = False
+        return True
+
+    def may_help(self, error: Error) -> bool:
+        """Whether a device that has just been added may have what the CPU has not."""
+        return error.code == native.UNIMPLEMENTED and self.widen()
 
     def __enter__(self) -> c_void_p:
         """The handle, which another thread can't close before the block ends."""
@@ -427,9 +441,17 @@ class Model(_Owner):
         for i in donated:
             own[i]._give_away()
         outputs: list[Tensor] = []
-        try:
+
+        def call() -> None:
             _check(core.token.call(context, params, lambda: int(lib.keel_plan_run_with(
                 self._plan, byref(params), arguments, n, results, m))))
+        try:
+            try:
+                call()
+            except Error as error:
+                if donated or not core.may_help(error):
+                    raise
+                call()
             outputs += [Tensor(core, c_void_p(results[i])) for i in range(m)]
         except KeyboardInterrupt:
             for i in range(len(outputs), m):  # it may come when the run has ended
@@ -451,8 +473,8 @@ class Context(_Owner):
 
     _instead = "open another one"
 
-    def __init__(self, handle: c_void_p) -> None:
-        self._core = _Core(handle)
+    def __init__(self, handle: c_void_p, narrow: bool = False) -> None:
+        self._core = _Core(handle, narrow)
 
     def __del__(self) -> None:
         if getattr(self, "_core", None):
@@ -466,6 +488,7 @@ class Context(_Owner):
         """Every candidate, loaded or refused, in the order in which they were found."""
         found = []
         info = native.PluginInfo()
+        self._core.widen()
         with self._core as handle:
             for i in range(lib.keel_plugin_count(handle)):
                 _check(lib.keel_plugin_at(handle, i, byref(info)))
@@ -477,6 +500,7 @@ class Context(_Owner):
         return found
 
     def devices(self) -> list[Device]:
+        self._core.widen()
         with self._core as handle:
             return [Device(self._core, lib.keel_device_at(handle, i))
                     for i in range(lib.keel_device_count(handle))]
@@ -494,7 +518,14 @@ class Context(_Owner):
         places   single ops elsewhere: {"GLOB of names or ops": "cpu:0"}
         timeout  seconds that planning may take
         """
+        if places:
+            self._core.widen()
         with self._core as handle:
+            try:
+                return self._loaded(handle, model, device, places or {}, timeout)
+            except Error as error:
+                if not self._core.may_help(error):
+                    raise
             return self._loaded(handle, model, device, places or {}, timeout)
 
     def _loaded(self, handle: c_void_p, model: str | os.PathLike[str] | bytes,
@@ -555,8 +586,18 @@ def _device_of(core: _Core, name: Device | str | None) -> Device:
         return name
     out = native.handle()
     with core as handle:
-        _check(lib.keel_device_find(handle, (name or "").encode(), byref(out)))
+        if not _is_cpu(name):
+            core.widen()
+        code = lib.keel_device_find(handle, (name or "").encode(), byref(out))
+        if code == native.NOT_FOUND and core.widen():
+            code = lib.keel_device_find(handle, (name or "").encode(), byref(out))
+        _check(code)
         return Device(core, int(out.value or 0))
+
+
+def _is_cpu(name: str | None) -> bool:
+    """Whether a name, or the default, needs no other driver than the CPU's."""
+    return not name or name == "cpu" or name.startswith("cpu:")
 
 
 def _nanoseconds(seconds: float | None) -> int:
@@ -685,7 +726,8 @@ def open(*, plugins: Sequence[str | os.PathLike[str]] = (), only: bool = False,
     only          no other plugins than these
     options       of plugins: {"cpu.isa": "base"}
     threads       that share the work, the caller among them; None: all processors
-    visible       devices to show or hide: "cpu,-opencl"
+    visible       devices to show or hide: "cpu,-opencl"; None: all, of which drivers other than
+                  the CPU's are opened when they are first needed or listed
     memory_limit  bytes that tensors may take; 0: no limit
     """
     if isinstance(plugins, (str, bytes)):
@@ -700,9 +742,14 @@ def open(*, plugins: Sequence[str | os.PathLike[str]] = (), only: bool = False,
         visible=visible.encode() if visible is not None else None)
     if threads is not None:
         params.workers = native.NO_WORKERS if threads < 2 else threads - 1
+    narrow = (visible is None and not plugins and not only and not options
+              and not os.environ.get("KEEL_VISIBLE_DEVICES")
+              and _is_cpu(os.environ.get("KEEL_DEVICE")))
+    if narrow:
+        params.visible = b"cpu"
     out = native.handle()
     _check(lib.keel_open(byref(params), byref(out)))
-    return Context(out)
+    return Context(out, narrow)
 
 
 _lock = threading.Lock()

@@ -11,6 +11,7 @@ from typing import Any
 API = "0.1"  # the versions of libkeel whose structs these are
 
 OK, BUSY = 0, 19
+NOT_FOUND, UNIMPLEMENTED = 5, 12
 
 
 class ContextParams(Structure):
@@ -95,6 +96,7 @@ _signatures: dict[str, tuple[Any, list[Any]]] = {
     "keel_dtype_of": (c_uint32, [c_char_p]),
     "keel_open": (c_int32, [POINTER(ContextParams), _out]),
     "keel_close": (None, [_handle]),
+    "keel_show": (c_int32, [_handle, c_char_p]),
     "keel_plugin_count": (c_uint32, [_handle]),
     "keel_plugin_at": (c_int32, [_handle, c_uint32, POINTER(PluginInfo)]),
     "keel_device_count": (c_uint32, [_handle]),

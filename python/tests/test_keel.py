@@ -520,6 +520,31 @@ class Around(unittest.TestCase):
         self.assertIn("compute_units", cpu.properties())
         self.assertTrue(any(p.name == "cpu" and p.status == "OK" for p in keel.plugins()))
 
+    def test_drivers_are_opened_when_they_are_needed(self):
+        script = """
+import sys, keel
+def opened():
+    with open("/proc/self/maps") as maps:
+        return any("libOpenCL" in line or "libvulkan" in line for line in maps)
+model = keel.load(sys.argv[1], device="cpu:0")
+import numpy as np
+model.run(np.zeros((1, 1, 2, 2), np.float32))
+assert keel.device().name == "cpu:0" and not opened()
+names = [device.name for device in keel.devices()]
+assert names[0] == "cpu:0"
+if len(names) > 1:
+    assert keel.load(sys.argv[1], device=names[1]).run(np.zeros((1, 1, 2, 2), np.float32))
+assert [p.name for p in keel.plugins() if p.status == "OK" and "hidden" in p.reason] == []
+context = keel.open(threads=1)
+for name in names[1:]:
+    assert context.device(name).name == name
+"""
+        environment = {name: value for name, value in os.environ.items()
+                       if name not in ("KEEL_VISIBLE_DEVICES", "KEEL_DEVICE")}
+        done = subprocess.run([sys.executable, "-c", script, case("test_identity")], text=True,
+                              env=environment, capture_output=True, check=False)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+
     def test_a_trace_is_written(self):
         model = keel.load(case("test_matmul_3d"))
         x = np.zeros((2, 3, 4), np.float32)

@@ -142,8 +142,20 @@ KEEL_API keel_status keel_plugin_option(const keel_context *context,
                                         uint32_t plugin, uint32_t index,
                                         keel_option_facts *out_facts);
 
-/* Devices, in a stable order: by plugin as found, then in the plugin's order.
- * NULL past the last. */
+/* Shows devices that `visible` hid when the context was opened, and opens their
+ * drivers: an application that knows which device it wants opens that plugin
+ * alone, and the others when it needs them. They come behind those that are
+ * there, which stay. Any thread, at any time; what other threads have begun does
+ * not see them.
+ *
+ * visible  as in keel_context_params
+ * Returns KD_OK, also where a plugin cannot be opened, as keel_open does;
+ * KD_INVALID_ARGUMENT, KD_FAILED_PRECONDITION (KEEL_DESCRIBE),
+ * KD_OUT_OF_MEMORY. */
+KEEL_API keel_status keel_show(keel_context *context, const char *visible);
+
+/* Devices, in a stable order: by plugin as found, then in the plugin's order;
+ * those that keel_show has shown come behind. NULL past the last. */
 KEEL_API uint32_t keel_device_count(const keel_context *context);
 KEEL_API keel_device *keel_device_at(const keel_context *context,
                                      uint32_t index);

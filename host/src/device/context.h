@@ -16,14 +16,18 @@ typedef struct keel_schema keel_schema;
 
 struct keel_context {
   keel_log log;
-  /* for what lives as long as the context; used only while opening */
+  /* for what lives as long as the context; used only by the thread that opens it
+   * or shows devices */
   keel_arena arena;
   uint32_t flags;
 
   keel_plugin **plugins;
   uint32_t plugin_count, plugin_room;
-  keel_device **devices;
-  uint32_t device_count;
+  /* Both are released, in this order, by the thread that adds a
+   * device (loader/load.c), and acquired by
+   * all others; former arrays stay until the end. */
+  keel_device **_Atomic devices;
+  _Atomic uint32_t device_count;
   keel_device *default_device;
   const keel_schema **vendor_ops; /* ops that plugins define (ops/vendor.h) */
   uint32_t vendor_op_count;

@@ -469,8 +469,36 @@ static keel_status add_device(keel_plugin *plugin, uint32_t index) {
   pthread_mutex_init(&device->lost_lock, NULL);
   device->can_be_lost = plugin->table.device_status != NULL;
   device->same = same_silicon(context, device);
-  context->devices[context->device_count++] = device;
+  context->devices[context->device_count] = device;
+  context->device_count++;
   plugin->device_count++;
+  return KD_OK;
+}
+
+static bool is_there(const keel_plugin *plugin, uint32_t index) {
+  const keel_context *context = plugin->context;
+  for (uint32_t i = 0; i < context->device_count; i++)
+    if (context->devices[i]->plugin == plugin &&
+        context->devices[i]->index == index)
+      return true;
+  return false;
+}
+
+/* Those that are visible and not there yet. */
+static keel_status add_devices(keel_plugin *plugin) {
+  keel_context *context = plugin->context;
+  uint32_t count = plugin->shared->device_count, before = context->device_count;
+  keel_device **old = context->devices;
+  keel_device **devices = keel_arena_take(
+      &context->arena, (before + (size_t)count + 1) * sizeof *devices);
+  if (!devices) return KD_OUT_OF_MEMORY;
+  for (uint32_t i = 0; i < before; i++)
+    devices[i] = old[i];
+  context->devices = devices;
+  for (uint32_t i = 0; i < count; i++)
+    if (keel_visible_device(context->visible, plugin->name, i) &&
+        !is_there(plugin, i))
+      KEEL_TRY(add_device(plugin, i));
   return KD_OK;
 }
 
@@ -519,18 +547,10 @@ static keel_status open_plugin(keel_plugin *plugin) {
   if (status != KD_OK)
     return refuse(plugin, status,
                   "ask the plugin's vendor; conformance finds such faults");
-  uint32_t count = plugin->shared->device_count;
-  keel_device **devices = realloc(
-      context->devices, (context->device_count + count + 1) * sizeof *devices);
-  if (!devices) return keel_no_memory((uint64_t)count * sizeof *devices);
-  context->devices = devices;
-  for (uint32_t i = 0; i < count; i++) {
-    if (!keel_visible_device(context->visible, plugin->name, i)) continue;
-    status = add_device(plugin, i);
-    if (status != KD_OK)
-      return refuse(plugin, status, "check the device's driver");
-  }
-  if (!count) {
+  status = add_devices(plugin);
+  if (status != KD_OK)
+    return refuse(plugin, status, "check the device's driver");
+  if (!plugin->shared->device_count) {
     const char *said = plugin->shared->said;
     plugin->reason = *said ? keel_arena_copy(&context->arena, said)
                            : "it found no device, and does not say why";
@@ -614,6 +634,24 @@ keel_status keel_plugin_add(keel_context *context,
   }
   tell(plugin, began);
   return keep(context, plugin);
+}
+
+void keel_plugin_show(keel_plugin *plugin) {
+  uint64_t began = keel_now();
+  if (plugin->status != KD_OK ||
+      !keel_visible_plugin(plugin->context->visible, plugin->name))
+    return;
+  keel_status status = KD_OK;
+  if (plugin->open) {
+    status = add_devices(plugin);
+    if (status != KD_OK) refuse(plugin, status, "check the device's driver");
+    return;
+  }
+  plugin->reason = plugin->hint = "";
+  status = open_plugin(plugin);
+  if (status != KD_OK && plugin->status == KD_OK) refuse(plugin, status, "");
+  if (status != KD_OK && !plugin->open) keel_plugin_close(plugin);
+  tell(plugin, began);
 }
 
 void keel_plugin_close(keel_plugin *plugin) {

@@ -91,6 +91,10 @@ keel_status keel_path_check(const char *path);
 keel_status keel_plugin_add(keel_context *context,
                             const keel_candidate *candidate);
 
+/* Opens a plugin that was hidden, as far as the context's list of visible devices shows it
+ * now, and adds its devices. */
+void keel_plugin_show(keel_plugin *plugin);
+
 /* Closes devices and the plugin. */
 void keel_plugin_close(keel_plugin *plugin);
 

@@ -321,9 +321,10 @@ static void place_node(placement *all, keel_node *node) {
 
 static keel_status find_candidates(placement *all) {
   keel_context *context = all->function->context;
-  all->candidates = calloc(context->device_count + 1, sizeof *all->candidates);
+  uint32_t count = context->device_count; /* more may be shown meanwhile */
+  all->candidates = calloc(count + 1, sizeof *all->candidates);
   if (!all->candidates) return keel_no_memory(sizeof *all->candidates);
-  for (uint32_t i = 0; i < context->device_count; i++) {
+  for (uint32_t i = 0; i < count; i++) {
     candidate *c = &all->candidates[all->count];
     c->device = context->devices[i];
     if (c->device->same) continue; /* one silicon does not work twice */
