@@ -392,6 +392,24 @@ ort_status *transfer_create(ort_data_transfer **out);
 /* The caller releases the registry. */
 ort_status *transfer_kernels(ort_kernel_registry **out);
 
+/* ---- terminate.c ---------------------------------------------------------- */
+
+/* A run that ends where ONNX Runtime's run options say so. */
+typedef struct terminable {
+  struct terminable *next, **before;
+  const ort_run_options *options;
+  keel_cancel *cancel;
+  bool seen, ended;
+} terminable;
+
+/* The options of the session's run that this thread is in; NULL: of none. */
+void terminate_is_of(const ort_run_options *given);
+
+/* Begins to look whether a run is to end. Returns its token, or NULL: the run is
+ * not one that can be ended. terminate_end follows. */
+keel_cancel *terminate_begin(terminable *run, keel_context *context);
+void terminate_end(terminable *run);
+
 /* ---- compute.c ------------------------------------------------------------------ */
 
 #define NO_PORT UINT32_MAX

@@ -109,11 +109,23 @@ static ort_status *give_output(const compute *self, ort_kernel_context *run,
   return NULL;
 }
 
+static keel_status run_plan(const compute *self, keel_tensor **inputs,
+                            keel_tensor **outputs) {
+  terminable run;
+  const keel_run_params params = {
+      .struct_size = sizeof params,
+      .cancel = terminate_begin(&run, self->held->context)};
+  keel_status status =
+      keel_plan_run_with(self->plan, &params, inputs, self->input_count,
+                         outputs, self->output_count);
+  terminate_end(&run);
+  return status;
+}
+
 static ort_status *run_with(const compute *self, ort_kernel_context *run,
                             keel_tensor **inputs, keel_tensor **outputs) {
   TRY(wrap_inputs(self, run, inputs));
-  TRY_KEEL(keel_plan_run(self->plan, inputs, self->input_count, outputs,
-                         self->output_count));
+  TRY_KEEL(run_plan(self, inputs, outputs));
   for (uint32_t i = 0; i < self->output_count; i++) {
     uint32_t port = self->ports.outputs ? self->ports.outputs[i] : i;
     if (port != NO_PORT) TRY(give_output(self, run, outputs[i], port));

@@ -22,7 +22,10 @@
  * inside. A NULL ort_status is success. */
 typedef struct ort_status ort_status;
 typedef struct ort_logger ort_logger;
+typedef struct ort_env ort_env;
+typedef struct ort_session ort_session;
 typedef struct ort_session_options ort_session_options;
+typedef struct ort_run_options ort_run_options;
 typedef struct ort_pairs ort_pairs; /* names with values */
 typedef struct ort_hardware ort_hardware;
 typedef struct ort_ep_device ort_ep_device;
@@ -120,7 +123,23 @@ typedef struct ort_api {
   ort_status *(*CreateStatus)(int code, const char *message); /* copied */
   int (*GetErrorCode)(const ort_status *status);
   const char *(*GetErrorMessage)(const ort_status *status);
-  ORT_UNUSED(3, 51);
+  /* the process's one, once more */
+  ort_status *(*CreateEnv)(int level, const char *name, ort_env **out);
+  ORT_UNUSED(4, 8);
+  ort_status *(*CreateSessionFromArray)(const ort_env *env, const void *model,
+                                        size_t size,
+                                        const ort_session_options *options,
+                                        ort_session **out);
+  ort_status *(*Run)(ort_session *session, const ort_run_options *options,
+                     const char *const *input_names,
+                     const ort_value *const *inputs, size_t input_count,
+                     const char *const *output_names, size_t output_count,
+                     ort_value **out);
+  ort_status *(*CreateSessionOptions)(ort_session_options **out);
+  ORT_UNUSED(11, 24);
+  ort_status *(*SetIntraOpNumThreads)(ort_session_options *options, int count);
+  ort_status *(*SetInterOpNumThreads)(ort_session_options *options, int count);
+  ORT_UNUSED(26, 51);
   ort_status *(*GetTensorMutableData)(ort_value *value, void **out);
   ORT_UNUSED(52, 55);
   /* NULL: not a tensor */
@@ -141,12 +160,14 @@ typedef struct ort_api {
   ort_status *(*KernelContext_GetOutput)(ort_kernel_context *context,
                                          size_t index, const int64_t *dims,
                                          size_t rank, ort_value **out);
-  ORT_UNUSED(92, 93);
+  void (*ReleaseEnv)(ort_env *env);
   void (*ReleaseStatus)(ort_status *status);
   void (*ReleaseMemoryInfo)(ort_memory_info *info);
-  ORT_UNUSED(95, 96);
+  void (*ReleaseSession)(ort_session *session);
   void (*ReleaseValue)(ort_value *value);
-  ORT_UNUSED(97, 211);
+  ORT_UNUSED(97, 100);
+  void (*ReleaseSessionOptions)(ort_session_options *options);
+  ORT_UNUSED(101, 211);
   /* `size`: bytes of a string, without a 0, or numbers of a list; copied */
   ort_status *(*CreateOpAttr)(const char *name, const void *data, int size,
                               int type, ort_attr **out);
@@ -266,6 +287,12 @@ typedef struct ort_api {
 ORT_SLOT(ort_api, CreateStatus, 0);
 ORT_SLOT(ort_api, GetErrorCode, 1);
 ORT_SLOT(ort_api, GetErrorMessage, 2);
+ORT_SLOT(ort_api, CreateEnv, 3);
+ORT_SLOT(ort_api, CreateSessionFromArray, 8);
+ORT_SLOT(ort_api, Run, 9);
+ORT_SLOT(ort_api, CreateSessionOptions, 10);
+ORT_SLOT(ort_api, SetIntraOpNumThreads, 24);
+ORT_SLOT(ort_api, SetInterOpNumThreads, 25);
 ORT_SLOT(ort_api, GetTensorMutableData, 51);
 ORT_SLOT(ort_api, CastTypeInfoToTensorInfo, 55);
 ORT_SLOT(ort_api, GetTensorElementType, 60);
@@ -275,9 +302,12 @@ ORT_SLOT(ort_api, KernelContext_GetInputCount, 88);
 ORT_SLOT(ort_api, KernelContext_GetOutputCount, 89);
 ORT_SLOT(ort_api, KernelContext_GetInput, 90);
 ORT_SLOT(ort_api, KernelContext_GetOutput, 91);
+ORT_SLOT(ort_api, ReleaseEnv, 92);
 ORT_SLOT(ort_api, ReleaseStatus, 93);
 ORT_SLOT(ort_api, ReleaseMemoryInfo, 94);
+ORT_SLOT(ort_api, ReleaseSession, 95);
 ORT_SLOT(ort_api, ReleaseValue, 96);
+ORT_SLOT(ort_api, ReleaseSessionOptions, 100);
 ORT_SLOT(ort_api, CreateOpAttr, 211);
 ORT_SLOT(ort_api, ReleaseOpAttr, 212);
 ORT_SLOT(ort_api, Logger_LogMessage, 247);
@@ -549,7 +579,11 @@ struct ort_ep {
                          ort_compute_info **out, ort_node **out_contexts);
   void (*ReleaseNodeComputeInfos)(ort_ep *self, ort_compute_info **infos,
                                   size_t count);
-  ORT_UNUSED(5, 10);
+  ORT_UNUSED(5, 8);
+  /* around a session's run, on its thread; the options are the run's */
+  ort_status *(*OnRunStart)(ort_ep *self, const ort_run_options *options);
+  ort_status *(*OnRunEnd)(ort_ep *self, const ort_run_options *options,
+                          bool sync_stream);
   /* instead of the factory's; the factory releases the allocator */
   ort_status *(*CreateAllocator)(ort_ep *self, const ort_memory_info *memory,
                                  ort_allocator **out);
@@ -568,6 +602,8 @@ ORT_SLOT(ort_ep, GetName, 1);
 ORT_SLOT(ort_ep, GetCapability, 2);
 ORT_SLOT(ort_ep, Compile, 3);
 ORT_SLOT(ort_ep, ReleaseNodeComputeInfos, 4);
+ORT_SLOT(ort_ep, OnRunStart, 8);
+ORT_SLOT(ort_ep, OnRunEnd, 9);
 ORT_SLOT(ort_ep, CreateAllocator, 10);
 ORT_SLOT(ort_ep, GetCompiledModelCompatibilityInfo, 12);
 ORT_SLOT(ort_ep, GetKernelRegistry, 13);

@@ -238,6 +238,23 @@ static ort_status *begin(provider *self, const options *given,
   return NULL;
 }
 
+/* ---- runs of the session --------------------------------------------------------- */
+
+static ort_status *on_run_start(ort_ep *base, const ort_run_options *given) {
+  (void)base;
+  terminate_is_of(given);
+  return NULL;
+}
+
+static ort_status *on_run_end(ort_ep *base, const ort_run_options *given,
+                              bool sync_stream) {
+  (void)base;
+  (void)given;
+  (void)sync_stream;
+  terminate_is_of(NULL);
+  return NULL;
+}
+
 /* ---- memory ---------------------------------------------------------------------- */
 
 static ort_status *create_allocator(ort_ep *base, const ort_memory_info *info,
@@ -272,6 +289,8 @@ ort_status *provider_create(ort_ep_factory *maker, runtime *held,
       .GetCapability = get_capability,
       .Compile = compile,
       .ReleaseNodeComputeInfos = release_infos,
+      .OnRunStart = on_run_start,
+      .OnRunEnd = on_run_end,
       .CreateAllocator = create_allocator,
       .GetKernelRegistry = get_kernel_registry,
       .GetCompiledModelCompatibilityInfo = get_compatibility,

@@ -293,6 +293,47 @@ def a_session_outlives_the_library() -> None:
     np.testing.assert_array_equal(other.run(None, {"x": x})[0], want)
 
 
+def terminate_ends_a_run() -> None:
+    body = helper.make_graph(
+        [helper.make_node("MatMul", ["a", "w"], ["b"]), helper.make_node("Tanh", ["b"], ["c"]),
+         helper.make_node("Identity", ["go"], ["on"])], "body",
+        [helper.make_tensor_value_info("i", TensorProto.INT64, []),
+         helper.make_tensor_value_info("go", TensorProto.BOOL, []), floats("a", 16, 16)],
+        [helper.make_tensor_value_info("on", TensorProto.BOOL, []), floats("c", 16, 16)])
+    model = graph([helper.make_node("Loop", ["n", "", "x"], ["y"], body=body)],
+                  [helper.make_tensor_value_info("n", TensorProto.INT64, []), floats("x", 16, 16)],
+                  [floats("y", 16, 16)],
+                  [numpy_helper.from_array(np.eye(16, dtype=np.float32), "w")])
+    session = open_session(model, options("cpu:0"))
+    check(not others(session), "the provider has all", others(session))
+    x = np.ones((16, 16), np.float32)
+
+    def run(rounds: int, given: Any, errors: list[str]) -> None:
+        try:
+            session.run(None, {"n": np.array(rounds, np.int64), "x": x}, given)
+        except Exception as error:
+            errors.append(str(error))
+
+    for _ in range(2):
+        given, errors = [ort.RunOptions(), ort.RunOptions()], [[], []]
+        for one in given:
+            one.log_severity_level = 4
+        threads = [threading.Thread(target=run, args=(10 ** 11, given[i], errors[i]), daemon=True)
+                   for i in range(2)]
+        for i in range(2):  # one after the other: the other one goes on
+            threads[i].start()
+        for i in range(2):
+            threads[1 - i].join(0.3)
+            check(threads[i].is_alive(), "nobody has ended", i)
+            given[i].terminate = True
+            threads[i].join(60)
+            check(not threads[i].is_alive(), "a run that is to end")
+            check(len(errors[i]) == 1 and "RunOptions.terminate" in errors[i][0], "errors", errors)
+        errors = []
+        run(3, ort.RunOptions(), errors)
+        check(not errors, "the next run", errors)
+
+
 def the_library_goes_and_comes_again() -> None:
     gc.collect()
     unregister()
@@ -314,7 +355,7 @@ def main() -> int:
                         constants_that_may_be_given_are_inputs, empty_and_scalar_tensors_cross,
                         opsets_that_are_not_known_are_not_claimed, sessions_run_at_once,
                         sessions_are_made_at_once, threads_may_be_chosen,
-                        a_trace_is_written_at_the_end, a_session_outlives_the_library,
+                        a_trace_is_written_at_the_end, terminate_ends_a_run, a_session_outlives_the_library,
                         the_library_goes_and_comes_again])
     gc.collect()
     unregister()
