@@ -47,6 +47,34 @@ static void what_was_put_comes_back(void **state) {
   assert_true(gives("key", ""));
 }
 
+/* A compiler's form of a model has all of its weights. */
+static void large_blobs_are_kept_as_far_as_the_variable_says(void **state) {
+  (void)state;
+  const uint64_t size = UINT64_C(80) << 20;
+  char *blob = calloc(size + 1, 1);
+  void *back = NULL;
+  uint64_t got = 0;
+  assert_non_null(blob);
+  assert_int_equal(keel_store_put(&library.host, "large", blob, size), KD_OK);
+  assert_int_equal(keel_store_get(&library.host, "large", &back, &got), KD_OK);
+  assert_int_equal(got, size);
+  free(back);
+
+  setenv("KEEL_CACHE_SIZE", "40", 1);
+  keel_store_put(&library.host, "larger", blob, size);
+  assert_int_equal(keel_store_get(&library.host, "larger", &back, &got),
+                   KD_NOT_FOUND);
+  keel_store_put(&library.host, "small", blob, 10); /* the oldest goes */
+  assert_int_equal(keel_store_get(&library.host, "large", &back, &got),
+                   KD_NOT_FOUND);
+  setenv("KEEL_CACHE_SIZE", "0", 1);
+  keel_store_put(&library.host, "none", blob, 0);
+  assert_int_equal(keel_store_get(&library.host, "none", &back, &got),
+                   KD_NOT_FOUND);
+  unsetenv("KEEL_CACHE_SIZE");
+  free(blob);
+}
+
 static void a_damaged_blob_is_none(void **state) {
   (void)state;
   keel_store_put(&library.host, "key", "a blob of some size", 19);
@@ -170,6 +198,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(what_was_put_comes_back),
       cmocka_unit_test(a_damaged_blob_is_none),
+      cmocka_unit_test(large_blobs_are_kept_as_far_as_the_variable_says),
       cmocka_unit_test(a_cut_blob_is_none),
       cmocka_unit_test(what_killed_processes_left_goes),
       cmocka_unit_test(an_entry_of_another_user_is_none),

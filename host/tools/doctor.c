@@ -69,8 +69,9 @@ static void wrong(const char *what, const char *hint, const char *format, ...) {
 
 /* KEEL_..., but for those of plugins' options, KEEL_<PLUGIN>_<NAME>. */
 static const char *const variables[] = {
-    "KEEL_PLUGIN_PATH", "KEEL_DEVICE", "KEEL_VISIBLE_DEVICES", "KEEL_THREADS",
-    "KEEL_LOG",         "KEEL_LAYERS", "KEEL_LIBRARY"}; /* the last: Python's */
+    "KEEL_PLUGIN_PATH", "KEEL_DEVICE",     "KEEL_VISIBLE_DEVICES",
+    "KEEL_THREADS",     "KEEL_CACHE_SIZE", "KEEL_LOG",
+    "KEEL_LAYERS",      "KEEL_LIBRARY"}; /* the last: Python's */
 
 /* Whether a variable begins with KEEL_ and the plugin's name, as the host writes it. */
 static bool is_of_plugin(const char *variable, size_t size, const char *name) {

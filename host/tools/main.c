@@ -41,6 +41,7 @@ static void help(FILE *file) {
       "  KEEL_DEVICE           the default device\n"
       "  KEEL_VISIBLE_DEVICES  shows or hides devices (keel devices --help)\n"
       "  KEEL_THREADS          the number of threads, including the caller's\n"
+      "  KEEL_CACHE_SIZE       MiB that are kept of what a plugin compiles (4096)\n"
       "  KEEL_LOG              error, warning (the default), info, debug\n"
       "  KEEL_LAYERS           layers between Keel and plugins, separated by "
       "',':\n"

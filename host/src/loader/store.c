@@ -12,13 +12,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "device/context.h"
 #include "loader/library.h"
 #include "loader/loader.h"
 #include "system/environment.h"
 
-#define FOLDER_MOST (UINT64_C(256) << 20)
-#define FRESH       ".new-" /* what the name of a file has that is being written */
-#define FRESH_LASTS 600     /* seconds after which nobody writes it any more */
+#define FRESH        ".new-" /* what the name of a file has that is being written */
+#define FRESH_LASTS  600     /* seconds after which nobody writes it any more */
+#define DEFAULT_MIBS 4096
 
 /* How an entry begins; then come the key with its NUL, and the blob. */
 typedef struct store_head {
@@ -99,9 +100,18 @@ kd_status keel_store_get(const kd_host *host, const char *key, void **out_blob,
   return status;
 }
 
+/* Bytes that a plugin's folder may have: KEEL_CACHE_SIZE, in MiB. */
+static uint64_t limit_of(void) {
+  const char *text = keel_environment("KEEL_CACHE_SIZE");
+  char *end = NULL;
+  unsigned long long mibs = text && *text ? strtoull(text, &end, 10) : 0;
+  bool good = end && !*end && *text != '-' && mibs < UINT64_MAX >> 20;
+  return (good ? mibs : DEFAULT_MIBS) << 20;
+}
+
 /* Removes what is left of processes that were killed, and the oldest files until the folder
  * fits. */
-static void bound(const char *folder) {
+static void bound(const char *folder, uint64_t limit) {
   time_t now = time(NULL);
   for (;;) {
     DIR *entries = opendir(folder);
@@ -127,8 +137,8 @@ static void bound(const char *folder) {
         when = facts.st_mtime;
       }
     }
-    bool over = total > FOLDER_MOST && oldest[0] &&
-                unlinkat(dirfd(entries), oldest, 0) == 0;
+    bool over =
+        total > limit && oldest[0] && unlinkat(dirfd(entries), oldest, 0) == 0;
     closedir(entries);
     if (!over) return;
   }
@@ -158,16 +168,30 @@ static void remove_other(const char *path) {
   if (lstat(path, &facts) == 0 && !S_ISREG(facts.st_mode)) unlink(path);
 }
 
+/* Each process will compile it. */
+static void tell_too_large(const kd_host *host, uint64_t size, uint64_t limit) {
+  const keel_library *library = (const keel_library *)(const void *)host;
+  if (library->speaker)
+    keel_log_line(&library->speaker->context->log, KD_LOG_WARNING,
+                  "what %s has compiled, %llu MiB, is not kept for other"
+                  " processes: the store of a plugin has at most %llu MiB; set"
+                  " KEEL_CACHE_SIZE to more",
+                  library->name, (unsigned long long)(size >> 20),
+                  (unsigned long long)(limit >> 20));
+}
+
 kd_status keel_store_put(const kd_host *host, const char *key, const void *blob,
                          uint64_t size) {
   keel_text folder = {0}, path = {0};
-  if (size <= FOLDER_MOST / 4 && folder_of(host, &folder)) {
+  uint64_t limit = limit_of();
+  if (limit && size > limit) tell_too_large(host, size, limit);
+  if (size <= limit && folder_of(host, &folder)) {
     entry it = {key, blob, size};
     keel_text_add(&path, "%s", keel_text_get(&folder));
     name_of(&path, key);
     remove_other(keel_text_get(&path));
     keel_file_replace(keel_text_get(&path), 0600, write_entry, &it);
-    bound(keel_text_get(&folder));
+    bound(keel_text_get(&folder), limit);
   }
   keel_text_free(&folder);
   keel_text_free(&path);
