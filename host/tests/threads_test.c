@@ -1,8 +1,7 @@
 /* threads_test.c - how many threads work for a context: as many as it asked for, whichever
  * contexts there are beside it. A kernel of a plugin in this file sees them. */
 /* before cmocka, whose fail() is a macro */
-#define minimal_plugin sample
-#include "../../samples/minimal_plugin/minimal.c"
+#include "../../samples/minimal_plugin/minimal.c" /* NOLINT(bugprone-suspicious-include) */
 
 #include <pthread.h>
 #include <unistd.h>
@@ -177,7 +176,7 @@ int main(void) {
       cmocka_unit_test(contexts_at_once_keep_their_numbers),
       cmocka_unit_test(begun_runs_keep_it),
   };
-  counting = sample;
+  counting = minimal_plugin;
   counting.name = "counting";
   counting.kernels = counted;
   counting.kernel_count = 1;

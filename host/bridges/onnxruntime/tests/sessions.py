@@ -259,9 +259,18 @@ def threads_may_be_chosen() -> None:
     x = RANDOM.standard_normal((4, 64)).astype(np.float32)
     model = mlp(4)
     want = open_session(model, options(None)).run(None, {"x": x})[0]
-    for count in ("1", "2", "5"):
-        session = open_session(model, options("cpu:0", {"keel.threads": count}))
+    open_session(model, options("cpu:0")).run(None, {"x": x})  # starts what all runs share
+    for count in (1, 2, 5, 7):  # though the process has a runtime with another number
+        made = options("cpu:0", {"keel.threads": str(count)})
+        made.intra_op_num_threads = 1
+        gc.collect()
+        before = len(os.listdir("/proc/self/task"))
+        session = open_session(model, made)
         np.testing.assert_allclose(session.run(None, {"x": x})[0], want, rtol=1e-4, atol=1e-6)
+        new = len(os.listdir("/proc/self/task")) - before
+        shared = count == len(os.sched_getaffinity(0))  # with the other runtime
+        check(new == (0 if shared else count - 1), "threads of its own", count, new)
+        del session
 
 
 def a_trace_is_written_at_the_end() -> None:
