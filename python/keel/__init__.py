@@ -15,7 +15,7 @@ import sys
 import threading
 from ctypes import byref, c_char_p, c_int64, c_uint32, c_void_p, create_string_buffer, sizeof
 from dataclasses import dataclass
-from typing import Any, Iterator, Mapping, Sequence
+from typing import Any, Callable, Iterator, Mapping, Sequence
 
 from . import _dlpack, _interrupt
 from . import _native as native
@@ -351,18 +351,22 @@ class Model(_Owner):
 
     _instead = "load the model again; any number of threads may run one"
 
-    def __init__(self, core: _Core, program: c_void_p, plan: c_void_p) -> None:
+    def __init__(self, core: _Core, program: c_void_p, plan: c_void_p,
+                 load: Callable[[c_void_p], Model] | None = None) -> None:
         # the program makes plans for inputs of other shapes than it declares
-        self._core, self._program, self._plan = core, program, plan
+        self._core, self._program, self._plan, self._load = core, program, plan, load
         core.hold()
-        self.inputs = self._ports(lib.keel_plan_input_count, lib.keel_plan_input)
-        self.outputs = self._ports(lib.keel_plan_output_count, lib.keel_plan_output)
+        self.inputs = self._ports(plan, lib.keel_plan_input_count, lib.keel_plan_input)
+        self.outputs = self._ports(plan, lib.keel_plan_output_count, lib.keel_plan_output)
+        self.initializers = self._ports(program, lib.keel_program_initializer_count,
+                                        lib.keel_program_initializer)
+        self._others: dict[tuple[str, ...], Model] = {}
 
-    def _ports(self, count: Any, at: Any) -> list[Port]:
+    def _ports(self, handle: c_void_p, count: Any, at: Any) -> list[Port]:
         found = []
         port = native.Port()
-        for i in range(count(self._plan)):
-            _check(at(self._plan, i, byref(port)))
+        for i in range(count(handle)):
+            _check(at(handle, i, byref(port)))
             dims: tuple[int | str | None, ...] | None = None
             if port.rank != native.RANK_UNKNOWN:
                 names = [text(port.symbols[d]) if port.symbols else "" for d in range(port.rank)]
@@ -379,6 +383,21 @@ class Model(_Owner):
             lib.keel_program_release(self._program)
             self._core.drop()
 
+    def _with_inputs(self, names: tuple[str, ...]) -> Model:
+        """The model in which these initializers are inputs; it is planned once."""
+        if names not in self._others:
+            program = native.handle()
+            listed = (c_char_p * len(names))(*[name.encode() for name in names])
+            _check(lib.keel_program_override(self._program, listed, len(names), byref(program)))
+            assert self._load
+            self._others[names] = self._load(program)
+        return self._others[names]
+
+    def _replaced(self, named: Mapping[str, Any]) -> tuple[str, ...]:
+        """The initializers that a call gives a value for."""
+        initial = {port.name for port in self.initializers}
+        return tuple(sorted(initial.intersection(named)))
+
     def _in_order(self, given: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
         names = [port.name for port in self.inputs]
         unknown = [name for name in named if name not in names]
@@ -386,7 +405,9 @@ class Model(_Owner):
             raise TypeError(
                 (f"the model has no input {unknown[0]!r}" if unknown else
                  f"the model takes {len(names)} inputs, not {len(given)}")
-                + f"; its inputs are {', '.join(map(str, self.inputs))}")
+                + f"; its inputs are {', '.join(map(str, self.inputs))}"
+                + (f", and initial values that may be replaced "
+                   f"{', '.join(map(str, self.initializers))}" if self.initializers else ""))
         values = list(given)
         for port in self.inputs[len(given):]:
             if port.name not in named:
@@ -425,7 +446,17 @@ class Model(_Owner):
         timeout  seconds; then KD_DEADLINE_EXCEEDED
         donate   names of inputs, each a Tensor that is used up, whether the run fails or not:
                  outputs may take its memory. No other thread may use it meanwhile
+
+        An initializer (Model.initializers) that is given by name replaces the model's own
+        value; each set of them is planned once.
         """
+        replaced = self._replaced(named) if self.initializers and named else ()
+        if replaced and self._load:
+            own = {name: named[name] for name in replaced}
+            rest = {name: value for name, value in named.items() if name not in own}
+            known = dict(zip((port.name for port in self.inputs), self._in_order(inputs, rest)))
+            return self._with_inputs(replaced).run(timeout=timeout, donate=donate,
+                                                   **known, **own)
         values = self._in_order(inputs, named)
         donated = self._donated(donate, values)
         core = self._core
@@ -531,24 +562,34 @@ class Context(_Owner):
     def _loaded(self, handle: c_void_p, model: str | os.PathLike[str] | bytes,
                 device: Device | str | None, places: Mapping[str, str],
                 timeout: float | None) -> Model:
-        program, plan = native.handle(), native.handle()
+        program = native.handle()
         if isinstance(model, bytes):
             _check(lib.keel_program_load_memory(handle, b"the model's bytes", model, len(model),
                                                 byref(program)))
         else:
             _check(lib.keel_program_load(handle, os.fsencode(model), byref(program)))
+        return self._planned(program, device, places, timeout)
+
+    def _planned(self, program: c_void_p, device: Device | str | None,
+                 places: Mapping[str, str], timeout: float | None) -> Model:
+        """A model of a program, which it takes over."""
+        plan = native.handle()
         try:
             rules = _strings([f"{glob}={where}" for glob, where in places.items()])
             params = native.PlanParams(
                 struct_size=sizeof(native.PlanParams), device=self.device(device)._handle,
                 places=rules, place_count=len(places),
                 timeout=_nanoseconds(timeout))
-            _check(self._core.token.call(handle, params, lambda: int(lib.keel_plan_create(
+            _check(self._core.token.call(self._handle, params, lambda: int(lib.keel_plan_create(
                 program, byref(params), byref(plan)))))
         except BaseException:
             lib.keel_program_release(program)
             raise
-        return Model(self._core, program, plan)
+
+        def load(other: c_void_p) -> Model:
+            with self._core:
+                return self._planned(other, device, places, timeout)
+        return Model(self._core, program, plan, load)
 
     def tensor(self, value: Any, dtype: str | None = None) -> Tensor:
         """A Tensor of an array or of numbers; it shares packed host memory of arrays, which

@@ -43,6 +43,15 @@ def address(tensor):
     return _native.lib.keel_tensor_data(tensor._handle)
 
 
+# y = x * k + s, of f32[2]; k is 10, 100 and s 1, 2 at first. Of IR version 8.
+INITIAL = (
+    b'\x08\x08:\x9d\x01\n\x14\n\x01x\n\x01k\x12\x01m\x1a\x02it"\x03Mul:\x00\n\x14\n\x01m\n\x01s\x12\x01y\x1a\x02'
+    b'it"\x03Add:\x00\x12\x05graph*\x11\x08\x02\x10\x01B\x01kJ\x08\x00\x00 A\x00\x00\xc8B*\x11\x08\x02\x10'
+    b'\x01B\x01sJ\x08\x00\x00\x80?\x00\x00\x00@Z\x0f\n\x01x\x12\n\n\x08\x08\x01\x12\x04\n\x02\x08\x02Z\x0f\n\x01k\x12\n\n\x08'
+    b'\x08\x01\x12\x04\n\x02\x08\x02Z\x0f\n\x01s\x12\n\n\x08\x08\x01\x12\x04\n\x02\x08\x02b\x0f\n\x01y\x12\n\n\x08\x08\x01\x12\x04\n\x02'
+    b'\x08\x02B\x04\n\x00\x10\x11')
+
+
 class Runs(unittest.TestCase):
     def setUp(self):
         self.product = keel.load(case("test_matmul_3d"), device="cpu:0")
@@ -106,6 +115,22 @@ class Runs(unittest.TestCase):
         self.assertEqual(y.numpy().ravel().tolist(), [0, 1, 2, 3])
         with self.assertRaisesRegex(keel.Error, "the model's bytes: "):
             keel.load(data[:40])
+
+    def test_initial_values_are_replaced_by_name(self):
+        model = keel.load(INITIAL, device="cpu:0")
+        x, k, s = (np.array(v, np.float32) for v in ([1, 2], [3, 4], [5, 6]))
+        self.assertEqual([port.name for port in model.inputs], ["x"])
+        self.assertEqual([port.name for port in model.initializers], ["k", "s"])
+        for _ in range(3):
+            for given, want in (({}, [11, 202]), ({"k": k}, [4, 10]), ({"s": s}, [15, 206]),
+                                ({"k": k, "s": s}, [8, 14])):
+                for inputs, more in (((x,), {}), ((), {"x": x})):
+                    (y,) = model.run(*inputs, **more, **given)
+                    self.assertEqual(y.numpy().tolist(), want)
+        with self.assertRaisesRegex(TypeError, "no input 'q'.*that may be replaced .*k"):
+            model.run(x, q=k)
+        with self.assertRaisesRegex(TypeError, "input .*x.* is missing"):
+            model.run(k=k)
 
     def test_a_sequence_goes_in_and_comes_out(self):
         insert = keel.load(case("test_sequence_insert_at_front"))
