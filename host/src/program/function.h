@@ -172,4 +172,13 @@ keel_status keel_function_infer(keel_function *function, const keel_node *node);
 /* Infers the types of all values, as far as possible. */
 keel_status keel_function_types(keel_function *function);
 
+/* The types of what a call with inputs of these types would give, as far as they can be told
+ * without one; a loop inside whose rounds cannot be told has none.
+ *
+ * inputs   NULL entries are not known
+ * outputs  receive the types, NULL where they are not known */
+keel_status keel_function_results(const keel_function *function,
+                                  const keel_type *const *inputs,
+                                  const keel_type **outputs);
+
 #endif /* KEEL_FUNCTION_H */

@@ -12,6 +12,7 @@
 #include "memory/transfer.h"
 #include "ops/chunks.h"
 #include "ops/runtime.h"
+#include "values/strings.h"
 
 /* Values of one output, of all rounds. */
 typedef struct collected {
@@ -264,28 +265,14 @@ static keel_status stack_parts(const collected *list, bool reverse,
 /* Stacks equal tensors along a new axis, backwards where `reverse`. */
 static keel_status stack(const keel_host_call *call, const collected *list,
                          int64_t axis, bool reverse, keel_tensor **out_tensor) {
-  if (!list->count) /* nothing tells the type of an empty result */
-    return keel_tensor_create(call->context, KD_F32, 1, (const int64_t[]){0},
-                              NULL, out_tensor);
   if (stacks_as_parts(list, axis))
     return stack_parts(list, reverse, out_tensor);
   keel_tensor **views = calloc(list->count, sizeof(keel_tensor *));
   if (!views) return keel_no_memory(list->count * sizeof *views);
   const keel_type *type = list->items[0]->type, *wide = NULL;
-  int64_t dims[KD_MAX_RANK + 1];
-  keel_status status = KD_OK;
-  if (!type)
-    status = keel_call_fail(call, KD_INVALID_ARGUMENT,
-                            "a scan output is not a tensor");
-  axis += axis < 0 && type ? type->rank + 1 : 0;
-  if (status == KD_OK && (axis < 0 || axis > (int64_t)type->rank))
-    status = keel_call_fail(call, KD_INVALID_ARGUMENT,
-                            "a scan output's axis is out of range");
-  if (status == KD_OK) {
-    for (uint32_t d = 0, from = 0; d <= type->rank; d++)
-      dims[d] = d == (uint32_t)axis ? 1 : type->dims[from++];
-    status = keel_type_of(type->dtype, type->rank + 1, dims, &wide);
-  }
+  keel_status status = type ? keel_type_stack(type, axis, 1, &wide)
+                            : keel_call_fail(call, KD_INVALID_ARGUMENT,
+                                             "a scan output is not a tensor");
   for (uint32_t i = 0; i < list->count && status == KD_OK; i++) {
     keel_tensor *item = list->items[reverse ? list->count - 1 - i : i];
     keel_tensor *plain = NULL;
@@ -305,6 +292,90 @@ static keel_status stack(const keel_host_call *call, const collected *list,
   release_all(views, list->count);
   free(views);
   return status;
+}
+
+static int64_t list_entry(const keel_host_call *call, const char *name,
+                          uint32_t index) {
+  const int64_t *values = NULL;
+  int64_t count = keel_attr_ints(call->op, name, &values);
+  return (int64_t)index < count ? values[index] : 0;
+}
+
+/* ---- no rounds ----------------------------------------------------------------- */
+
+/* What a body's input would be in the first round. */
+static const keel_type *first_type(const keel_control *c, uint32_t index) {
+  const keel_type *type = NULL;
+  const keel_tensor *given = c->in[index];
+  bool loop = c->call.op->schema->kind == KEEL_LOOP;
+  if (loop && index == 0)
+    return keel_type_of(KD_I64, 0, NULL, &type) == KD_OK ? type : NULL;
+  if (!loop && index >= c->states && index < c->own)
+    given = c->call.inputs[index];
+  return given && keel_is_tensor(given) ? given->type : NULL;
+}
+
+/* As a declared output says, which is all that is known; open dimensions are 0. */
+static keel_status declared_type(const keel_function *body, uint32_t index,
+                                 const keel_type **out_type) {
+  const keel_port *port = &body->output_ports[index];
+  int64_t dims[KD_MAX_RANK] = {0};
+  kd_dtype dtype = port->dtype == KD_NONE ? KD_F32 : port->dtype;
+  uint32_t rank = port->rank <= KD_MAX_RANK ? port->rank : 0;
+  for (uint32_t d = 0; d < rank; d++)
+    dims[d] = port->dims[d] > 0 ? port->dims[d] : 0;
+  return keel_type_of(dtype, rank, dims, out_type);
+}
+
+/* The types of a round's outputs, as a plan knows them, as its inputs would make them, or as
+ * they are declared. */
+static keel_status types_of_round(const keel_control *c,
+                                  const keel_type **types) {
+  const keel_function *body = c->body->function;
+  const keel_type **inputs = calloc((size_t)c->in_count + 1, sizeof *inputs);
+  keel_status status = inputs ? KD_OK : keel_no_memory(c->in_count);
+  bool scan = c->call.op->schema->kind == KEEL_SCAN;
+  for (uint32_t i = 0; i < c->in_count && status == KD_OK; i++) {
+    inputs[i] = first_type(c, i);
+    if (scan && i >= c->states && i < c->own && inputs[i])
+      status = keel_type_slice(
+          inputs[i], list_entry(&c->call, "scan_input_axes", i - c->states),
+          &inputs[i]);
+  }
+  if (status == KD_OK) status = keel_function_results(body, inputs, types);
+  for (uint32_t i = 0; i < c->out_count && status == KD_OK; i++) {
+    const keel_type *known = body->values[body->outputs[i]].type;
+    if (known && keel_type_known(known)) types[i] = known;
+    if (!types[i]) status = declared_type(body, i, &types[i]);
+  }
+  free(inputs);
+  return status;
+}
+
+/* Output `index` of the body as a scan output without a round. */
+static keel_status stack_none(const keel_control *c, uint32_t index,
+                              int64_t axis, keel_tensor **out_tensor) {
+  const keel_type **types = calloc((size_t)c->out_count + 1, sizeof *types);
+  const keel_type *wide = NULL;
+  keel_status status =
+      types ? types_of_round(c, types) : keel_no_memory(c->out_count);
+  if (status == KD_OK) status = keel_type_stack(types[index], axis, 0, &wide);
+  free(types);
+  if (status == KD_OK && wide->dtype == KD_STRING)
+    return keel_strings_tensor(c->call.context, wide, NULL, out_tensor);
+  if (status == KD_OK)
+    status = keel_tensor_create(c->call.context, wide->dtype, wide->rank,
+                                wide->dims, NULL, out_tensor);
+  return status;
+}
+
+/* Stacks what the rounds gave as output `index` of the body. */
+static keel_status stack_list(const keel_control *c, uint32_t index,
+                              int64_t axis, bool reverse,
+                              keel_tensor **out_tensor) {
+  const collected *list = &c->lists[index];
+  return list->count ? stack(&c->call, list, axis, reverse, out_tensor)
+                     : stack_none(c, index, axis, out_tensor);
 }
 
 /* What is carried goes out, from the state that stands first in `in`. */
@@ -337,7 +408,7 @@ static keel_status finish_loop(keel_control *c) {
   hand_out_states(c, 2);
   for (uint32_t k = c->states; k < c->call.output_count && k + 1 < c->out_count;
        k++)
-    KEEL_TRY(stack(&c->call, &c->lists[1 + k], 0, false, &c->call.outputs[k]));
+    KEEL_TRY(stack_list(c, 1 + k, 0, false, &c->call.outputs[k]));
   return KD_OK;
 }
 
@@ -370,13 +441,6 @@ static keel_status begin_loop(keel_control *c) {
 }
 
 /* ---- Scan ------------------------------------------------------------------ */
-
-static int64_t list_entry(const keel_host_call *call, const char *name,
-                          uint32_t index) {
-  const int64_t *values = NULL;
-  int64_t count = keel_attr_ints(call->op, name, &values);
-  return (int64_t)index < count ? values[index] : 0;
-}
 
 /* A round's slice along the first axis, which lies in one piece. */
 static keel_status take_piece(keel_tensor *input, int64_t at,
@@ -428,8 +492,8 @@ static keel_status finish_scan(keel_control *c) {
   const keel_host_call *call = &c->call;
   hand_out_states(c, 0);
   for (uint32_t k = c->states; k < call->output_count && k < c->out_count; k++)
-    KEEL_TRY(stack(
-        call, &c->lists[k], list_entry(call, "scan_output_axes", k - c->states),
+    KEEL_TRY(stack_list(
+        c, k, list_entry(call, "scan_output_axes", k - c->states),
         list_entry(call, "scan_output_directions", k - c->states) == 1,
         &call->outputs[k]));
   return KD_OK;

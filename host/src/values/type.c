@@ -117,6 +117,30 @@ keel_status keel_type_of(kd_dtype dtype, uint32_t rank, const int64_t *dims,
   return KD_OK;
 }
 
+keel_status keel_type_stack(const keel_type *each, int64_t axis, int64_t count,
+                            const keel_type **out_type) {
+  int64_t dims[KD_MAX_RANK + 1];
+  axis += axis < 0 ? each->rank + 1 : 0;
+  if (axis < 0 || axis > (int64_t)each->rank)
+    return keel_fail(KD_INVALID_ARGUMENT,
+                     "a scan output's axis is out of range");
+  for (uint32_t d = 0, from = 0; d <= each->rank; d++)
+    dims[d] = d == (uint32_t)axis ? count : each->dims[from++];
+  return keel_type_of(each->dtype, each->rank + 1, dims, out_type);
+}
+
+keel_status keel_type_slice(const keel_type *all, int64_t axis,
+                            const keel_type **out_type) {
+  int64_t dims[KD_MAX_RANK];
+  axis += axis < 0 ? all->rank : 0;
+  if (axis < 0 || axis >= (int64_t)all->rank)
+    return keel_fail(KD_INVALID_ARGUMENT,
+                     "a scan input's axis is out of range");
+  for (uint32_t d = 0, to = 0; d < all->rank; d++)
+    if (d != (uint32_t)axis) dims[to++] = all->dims[d];
+  return keel_type_of(all->dtype, all->rank - 1, dims, out_type);
+}
+
 uint32_t keel_dtype_alignment(kd_dtype dtype) {
   uint32_t size = kd_dtype_size(dtype);
   if (dtype == KD_C64 || dtype == KD_C128) return size / 2;

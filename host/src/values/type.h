@@ -23,6 +23,15 @@ struct keel_type {
 keel_status keel_type_of(kd_dtype dtype, uint32_t rank, const int64_t *dims,
                          const keel_type **out_type);
 
+/* `count` tensors of a type, side by side along a new axis, which may count from the end.
+ * Returns as keel_type_of does. */
+keel_status keel_type_stack(const keel_type *each, int64_t axis, int64_t count,
+                            const keel_type **out_type);
+
+/* One of the tensors that stand along an axis of a type, likewise. */
+keel_status keel_type_slice(const keel_type *all, int64_t axis,
+                            const keel_type **out_type);
+
 /* The type that plugins see for a value of unknown type. Inside, such a value's type is
  * NULL. */
 extern const keel_type keel_type_unknown;
