@@ -33,10 +33,14 @@
 #define WRAP(a, n)  (((a) % (n) + (n)) % (n))
 #define APART(a, b) ((a) < (b) ? (b) - (a) : (a) - (b))
 
-/* an index from data, of that type, which counts from the end where it is negative;
- * and whether it lies in the dimension then */
-#define FROM_END(type, given, dim) \
-  CAST(IDX, (given) < CAST(type, 0) ? (given) + CAST(type, dim) : (given))
+/* an index from data, of that type, which counts from the end where it is negative: -1 where
+ * it lies outside of the dimension, also in digits that IDX has not */
+#define COUNTED(type, given, dim) \
+  ((given) < CAST(type, 0) ? (given) + CAST(type, dim) : (given))
+#define FROM_END(type, given, dim)                                                   \
+  (COUNTED(type, given, dim) >= CAST(type, 0) && COUNTED(type, given, dim) < CAST(type, dim) \
+       ? CAST(IDX, COUNTED(type, given, dim))                                        \
+       : CAST(IDX, -1))
 #define WITHIN(at, dim) ((at) >= 0 && (at) < (dim))
 
 /* how many of `count` taps, each `step` behind the one before, lie less than `length` from
