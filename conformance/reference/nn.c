@@ -588,7 +588,7 @@ static bool run_dynamic_quantize(ref_call *call) {
     if (x->x[i] > high) high = x->x[i];
   }
   /* everything after it is computed with the rounded scale */
-  real s = dtype_round((high - low) / 255, KD_F32);
+  real s = high == low ? 1 : dtype_round((high - low) / 255, KD_F32);
   real z = s > 0 ? rintl(-low / s) : 0;
   z = z < 0 ? 0 : z > 255 ? 255 : z;
   for (int64_t i = 0; i < x->count && y; i++)

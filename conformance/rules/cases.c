@@ -836,6 +836,7 @@ static const line lines[] = {
      1},
     {"DequantizeLinear", "", "T[3,4] f16=0.125 T=2", 1},
     {"DequantizeLinear", "output_dtype=10", "T[9] f32=0.0004 T=2", 1},
+    {"DynamicQuantizeLinear", "", "f32{0,0,0}", 3},
     {"DynamicQuantizeLinear", "", "T(-3,7)[41]", 3},
     {"NegativeLogLikelihoodLoss", "", "T(-4,4)[5,3] i64%3[5]", 1},
     {"NegativeLogLikelihoodLoss", "reduction=none", "T(-4,4)[2,3,4] i64%3[2,4]",

@@ -327,7 +327,7 @@ CPU_KERNEL(cpu_run_dynamic_quantize) {
     high = work.high[i] > high ? work.high[i] : high;
   }
   free(work.low);
-  float scale = (high - low) / 255;
+  float scale = high == low ? 1 : (high - low) / 255; /* zeros have any */
   double zero = scale > 0 ? rint((double)(-low / scale)) : 0;
   zero = zero >= 0 && zero <= 255 ? zero : zero > 255 ? 255 : 0; /* NaN: 0 */
   work.zero = (float)zero;
