@@ -497,9 +497,9 @@ keel_status keel_shape_one_hot(keel_infer *infer) {
   KEEL_TRY(keel_infer_axis(infer, at, indices->rank + 1, &axis));
   if (indices->rank + 1 > KD_MAX_RANK || depth < 1)
     return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
-                           "depth is %lld; it must be 1 or more, and indices "
+                           "depth is %.17g; it must be 1 to 1e12, and indices "
                            "leave room for a dimension",
-                           (long long)depth);
+                           number);
   keel_dims dims = {.rank = indices->rank + 1};
   for (uint32_t i = 0, from = 0; i < dims.rank; i++)
     dims.dims[i] = i == axis ? depth : indices->dims[from++];
