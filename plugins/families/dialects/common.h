@@ -37,9 +37,10 @@
  * it lies outside of the dimension, also in digits that IDX has not */
 #define COUNTED(type, given, dim) \
   ((given) < CAST(type, 0) ? (given) + CAST(type, dim) : (given))
-#define FROM_END(type, given, dim)                                                   \
-  (COUNTED(type, given, dim) >= CAST(type, 0) && COUNTED(type, given, dim) < CAST(type, dim) \
-       ? CAST(IDX, COUNTED(type, given, dim))                                        \
+#define FROM_END(type, given, dim)                     \
+  (COUNTED(type, given, dim) >= CAST(type, 0) &&       \
+           COUNTED(type, given, dim) < CAST(type, dim) \
+       ? CAST(IDX, COUNTED(type, given, dim))          \
        : CAST(IDX, -1))
 #define WITHIN(at, dim) ((at) >= 0 && (at) < (dim))
 
@@ -51,16 +52,18 @@
 /* `x` as the f32 that bf16 rounds as it would x: its rounding may have made it the middle
  * between two of bf16, which x then tells apart. Integers are compared by their digits: a
  * compiler may take one that went to f32 and came back for itself. */
-#define SIZE_OF(type, x)  ((x) < CAST(type, 0) ? -(x) : (x))
-#define IS_MIDDLE(near)   ((AS_I32(near) & 0xffff) == 0x8000)
-#define AWAY(near, by)    AS_F32(AS_I32(near) + (by))
-#define DIGITS(near)      ((AS_I32(near) & 0x7fffff) | 0x800000)
-#define LAST_DIGIT(near)  ((AS_I32(near) >> 23 & 255) - 150)
+#define SIZE_OF(type, x) ((x) < CAST(type, 0) ? -(x) : (x))
+#define IS_MIDDLE(near)  ((AS_I32(near) & 0xffff) == 0x8000)
+#define AWAY(near, by)   AS_F32(AS_I32(near) + (by))
+#define DIGITS(near)     ((AS_I32(near) & 0x7fffff) | 0x800000)
+#define LAST_DIGIT(near) ((AS_I32(near) >> 23 & 255) - 150)
 #define NUDGED(near, is, x) \
   (IS_MIDDLE(near) && (is) != (x) ? AWAY(near, (is) < (x) ? 1 : -1) : (near))
 #define WHOLE_OF(type, near, x) \
   (LAST_DIGIT(near) > 0 ? CAST(type, DIGITS(near)) << LAST_DIGIT(near) : (x))
-#define REAL_TO_BF16(type, x) \
-  NUDGED(CAST(f32, x), SIZE_OF(type, CAST(type, CAST(f32, x))), SIZE_OF(type, x))
-#define WHOLE_TO_BF16(type, x) \
-  NUDGED(CAST(f32, x), WHOLE_OF(type, CAST(f32, x), SIZE_OF(type, x)), SIZE_OF(type, x))
+#define REAL_TO_BF16(type, x)                                   \
+  NUDGED(CAST(f32, x), SIZE_OF(type, CAST(type, CAST(f32, x))), \
+         SIZE_OF(type, x))
+#define WHOLE_TO_BF16(type, x)                                         \
+  NUDGED(CAST(f32, x), WHOLE_OF(type, CAST(f32, x), SIZE_OF(type, x)), \
+         SIZE_OF(type, x))
