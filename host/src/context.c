@@ -21,6 +21,7 @@
 #include "system/environment.h"
 #include "threads/cancel.h"
 #include "threads/pool.h"
+#include "values/type.h"
 
 const char *keel_version(void) {
   return KEEL_VERSION;
@@ -153,13 +154,9 @@ keel_status keel_open(const keel_context_params *params,
   keel_context *context = calloc(1, sizeof *context);
   if (!context) return keel_no_memory(sizeof *context);
   atomic_fetch_add(&open_contexts, 1);
-  keel_status status = keel_heap_init(&context->host, context, NULL);
-  if (status != KD_OK) {
-    atomic_fetch_sub(&open_contexts, 1);
-    free(context);
-    return status;
-  }
-  status = fill(context, &all);
+  keel_heap_init(&context->host, context, NULL);
+  keel_heap_enlist(&context->host);
+  keel_status status = fill(context, &all);
   if (status != KD_OK) {
     keel_close(context);
     return status;
@@ -304,6 +301,7 @@ void keel_get_stats(const keel_context *context, keel_stats *out_stats) {
       .peak_bytes = atomic_load(&context->peak),
       .pooled_bytes = pooled,
       .kernels = keel_kernel_cache_count(context->kernels),
+      .type_bytes = keel_type_bytes(),
   };
 }
 

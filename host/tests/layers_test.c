@@ -3,6 +3,7 @@
 #include "toy/toy.h"
 
 #include "device/device.h"
+#include "layers/layer.h"
 #include "layers/layers.h"
 
 #include <pthread.h>
@@ -118,6 +119,27 @@ static void what_is_left_at_close_is_reported(void **state) {
   assert_int_equal(keel_layers_errors(), before + 1);
   assert_non_null(strstr(last_line, "is left at close"));
   free(left); /* the minimal plugin's buffers are the host's blocks */
+}
+
+static void any_number_of_contexts_and_devices_has_its_layer(void **state) {
+  enum { CONTEXTS = 20 };
+  opened all[CONTEXTS];
+  (void)state;
+  for (int i = 0; i < CONTEXTS; i++)
+    all[i] = open_buffer();
+  uint32_t before = keel_layers_errors();
+  for (int i = 0; i < CONTEXTS; i++)
+    keel_close(all[i].context);
+  assert_int_equal(keel_layers_errors(), before + CONTEXTS); /* left, each */
+  for (int i = 0; i < CONTEXTS; i++)
+    free(all[i].buffer);
+  keel_context *context = open_layered("validation", TOY("many"));
+  for (uint32_t i = 0; i < keel_device_count(context); i++) {
+    keel_device *device = keel_device_at(context, i);
+    expect_ok(keel_device_ready(device));
+    assert_non_null(keel_layer_of(device->handle));
+  }
+  keel_close(context);
 }
 
 /* ---- a plugin that errs ------------------------------------------------------------- */
@@ -381,6 +403,7 @@ int main(void) {
       cmocka_unit_test(a_buffer_that_was_released_is_refused),
       cmocka_unit_test(a_stream_that_never_was_is_refused),
       cmocka_unit_test(what_is_left_at_close_is_reported),
+      cmocka_unit_test(any_number_of_contexts_and_devices_has_its_layer),
       cmocka_unit_test(garbage_from_a_plugin_is_reported),
       cmocka_unit_test(two_threads_on_a_stream_are_reported),
       cmocka_unit_test(a_sound_run_has_nothing_to_report),

@@ -111,6 +111,65 @@ static void faulty_plugins_are_refused(void **state) {
   expect_refused(TOY("no_symbol"), KD_INCOMPATIBLE, "kd_entry_0", "KD_ENTRY");
 }
 
+/* A driver's error that became a count corrupts nothing, and takes no time. */
+static void counts_that_cannot_be_are_refused(void **state) {
+  (void)state;
+  expect_refused(BAD("COUNT_ERROR"), KD_INCOMPATIBLE,
+                 "device_count returned 4294967295 (as a signed number -1), and"
+                 " a plugin has at most 4096 devices",
+                 "driver");
+  expect_refused(BAD("COUNT"), KD_INCOMPATIBLE, "device_count returned 4097",
+                 "driver");
+  expect_refused(BAD("KERNEL_COUNT"), KD_INCOMPATIBLE,
+                 "4294967295 kernel definitions", "vendor");
+  expect_refused(BAD("OP_COUNT"), KD_INCOMPATIBLE, "4294967295", "vendor");
+  expect_refused(BAD("OPTION_COUNT"), KD_INCOMPATIBLE,
+                 "4294967295 option definitions", "vendor");
+  /* the device alone is left out */
+  expect_refused(BAD("SPACES"), KD_OK, "bad:0 says that it has 4294967295", "");
+  expect_refused(BAD("ALIGNMENT"), KD_OK,
+                 "memory space 0 of bad:0 has alignment 48, which is no power"
+                 " of two",
+                 "");
+  keel_context *context = open_with(BAD("ALIAS_COUNT"), NULL, KEEL_NO_WORKERS);
+  keel_device *device = keel_device_at(context, 0);
+  assert_null(keel_device_kernels(device, "ai.onnx", "Relu"));
+  assert_non_null(keel_device_kernels(device, "ai.onnx", "Neg"));
+  keel_close(context);
+}
+
+/* y = -x on a device, by an op of its own. */
+static void negate_on(keel_context *context, keel_device *device) {
+  const float data[] = {1, -2, 3, -4}, want[] = {-1, 2, -3, 4};
+  keel_tensor *x = floats(context, 4, data), *y = NULL;
+  keel_op *made = NULL;
+  expect_ok(keel_op_prepare(context, "Neg", NULL, 0, device, &made));
+  expect_ok(keel_op_call(made, &x, 1, &y, 1));
+  expect_floats(y, want, 4);
+  keel_tensor_release(x);
+  keel_tensor_release(y);
+  keel_op_release(made);
+}
+
+/* Devices that are only listed cost nothing, and those beyond what threads have lists of work
+ * without. */
+static void any_number_of_devices_and_contexts_works(void **state) {
+  enum { CONTEXTS = 50 };
+  keel_context *all[CONTEXTS];
+  (void)state;
+  for (int i = 0; i < CONTEXTS; i++) {
+    all[i] = open_with(TOY("many"), CPU_PLUGIN, KEEL_NO_WORKERS);
+    assert_int_equal(keel_device_count(all[i]), 41);
+  }
+  for (uint32_t i = 0; i < 41; i++)
+    for (int round = 0; round < 3; round++)
+      negate_on(all[0], keel_device_at(all[0], i));
+  for (int i = CONTEXTS - 1; i >= 0; i--)
+    negate_on(all[i], keel_device_at(all[i], i % 2 ? 40 : 39));
+  for (int i = 0; i < CONTEXTS; i++)
+    keel_close(all[i]);
+}
+
 /* What a later ABI may say by a bit that must be understood: the object is not used, and
  * whatever else the plugin has is. */
 static void bits_of_a_later_abi_are_refused(void **state) {
@@ -823,6 +882,8 @@ static void contexts_share_a_plugin(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(faulty_plugins_are_refused),
+      cmocka_unit_test(counts_that_cannot_be_are_refused),
+      cmocka_unit_test(any_number_of_devices_and_contexts_works),
       cmocka_unit_test(bits_of_a_later_abi_are_refused),
       cmocka_unit_test(aliases_that_no_launch_could_keep_are_refused),
       cmocka_unit_test(options_that_fit_no_list_are_refused),

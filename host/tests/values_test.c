@@ -17,6 +17,46 @@ static void equal_types_are_one_object(void **state) {
   assert_int_equal(a->elements, 6);
 }
 
+enum { MANY_TYPES = 100000 };
+
+/* Each thread meets the same types, in an order of its own. */
+static void *meet_types(void *context) {
+  const keel_type **met = context;
+  uint64_t step = (uintptr_t)met / sizeof *met % 2 ? 7919 : 104729;
+  for (uint64_t i = 0; i < MANY_TYPES; i++) {
+    uint64_t at = i * step % MANY_TYPES;
+    const int64_t dims[] = {0, (int64_t)at, 3, 224};
+    if (keel_type_of(KD_F32, 4, dims, &met[at]) != KD_OK) return met;
+  }
+  return NULL;
+}
+
+static void types_stay_one_object_while_their_table_grows(void **state) {
+  enum { THREADS = 4 };
+  static const keel_type *met[THREADS][MANY_TYPES];
+  pthread_t threads[THREADS];
+  keel_stats before, after;
+  (void)state;
+  keel_context *context = open_with(NULL, NULL, KEEL_NO_WORKERS);
+  keel_get_stats(context, &before);
+  for (int i = 0; i < THREADS; i++)
+    assert_int_equal(pthread_create(&threads[i], NULL, meet_types, met[i]), 0);
+  for (int i = 0; i < THREADS; i++) {
+    void *failed = NULL;
+    pthread_join(threads[i], &failed);
+    assert_null(failed);
+  }
+  for (int64_t at = 0; at < MANY_TYPES; at++) {
+    for (int i = 1; i < THREADS; i++)
+      assert_ptr_equal(met[i][at], met[0][at]);
+    assert_int_equal(met[0][at]->dims[1], at);
+  }
+  keel_get_stats(context, &after);
+  assert_true(after.type_bytes >= before.type_bytes + 64 * MANY_TYPES);
+  assert_true(after.type_bytes <= before.type_bytes + 160 * MANY_TYPES);
+  keel_close(context);
+}
+
 static void types_that_no_tensor_can_have_are_refused(void **state) {
   const int64_t huge[] = {INT64_MAX, 2}, negative[] = {-2},
                 zero[] = {0, INT64_C(1) << 40}, vast[] = {0, INT64_MAX};
@@ -239,6 +279,7 @@ static void memory_stays_under_its_limit(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(equal_types_are_one_object),
+      cmocka_unit_test(types_stay_one_object_while_their_table_grows),
       cmocka_unit_test(types_that_no_tensor_can_have_are_refused),
       cmocka_unit_test(data_goes_in_and_comes_out),
       cmocka_unit_test(wrapped_memory_is_given_back_once),

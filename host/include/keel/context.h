@@ -298,6 +298,8 @@ typedef struct keel_stats {
   uint64_t peak_bytes;   /* the largest value of tensor_bytes so far */
   uint64_t pooled_bytes; /* kept for reuse */
   uint64_t kernels;      /* kernel instances in the cache */
+  uint64_t type_bytes;   /* of the element types and shapes that the process, in
+                          * any context, has met: about 100 each, which stay */
 } keel_stats;
 
 KEEL_API void keel_get_stats(const keel_context *context,

@@ -168,7 +168,8 @@ keel_status keel_file_copy(const char *name, const void *data, uint64_t size,
                            keel_file *out_file);
 void keel_file_close(keel_file *file);
 
-/* Evicts pages of a mapped file; they are read from the file again on the next access. */
+/* Evicts pages of a mapped file, which are read from the file again on the next access; of
+ * other memory, whose next access gives zeros. */
 void keel_file_evict(const void *data, uint64_t size);
 
 /* Writes a file as system/save.h has it: whole, or not at all. `mode` is what a new one gets,

@@ -233,8 +233,12 @@ static keel_status grow(keel_heap *heap, uint64_t size, uint32_t class,
 
 /* ---- taking and freeing --------------------------------------------------- */
 
+static bool has_own_lists(const keel_heap *heap, uint32_t class) {
+  return class < KEEL_SMALL_CLASSES && heap->slot < KEEL_HEAP_SLOTS;
+}
+
 static keel_buffer *take_pooled(keel_heap *heap, uint32_t class) {
-  keel_buffer **own = class < KEEL_SMALL_CLASSES
+  keel_buffer **own = has_own_lists(heap, class)
                           ? &keel_lists.buffers[heap->slot][class]
                           : NULL;
   if (own && *own) {
@@ -382,7 +386,7 @@ keel_status keel_heap_import(keel_heap *heap, keel_buffer *owner,
 static void pool(keel_buffer *buffer) {
   keel_heap *heap = buffer->heap;
   uint32_t class = buffer->class;
-  if (class < KEEL_SMALL_CLASSES) {
+  if (has_own_lists(heap, class)) {
     uint8_t *count = &keel_lists.counts[heap->slot][class];
     if (*count < SMALL_KEPT) {
       if (!keel_lists.listed) keel_lists_enrol();
@@ -392,6 +396,8 @@ static void pool(keel_buffer *buffer) {
       ++*count;
       return;
     }
+  }
+  if (class < KEEL_SMALL_CLASSES) {
     if (!heap->device) {
       give_back(buffer);
       return;
@@ -513,30 +519,29 @@ void keel_lists_enrol(void) {
   pthread_mutex_unlock(&listing);
 }
 
-keel_status keel_heap_init(keel_heap *heap, keel_context *context,
-                           keel_device *device) {
+void keel_heap_init(keel_heap *heap, keel_context *context,
+                    keel_device *device) {
   heap->context = context;
   heap->device = device;
+  heap->slot = KEEL_HEAP_SLOTS;
+}
+
+void keel_heap_enlist(keel_heap *heap) {
+  if (heap->slot < KEEL_HEAP_SLOTS) return;
   pthread_mutex_lock(&listing);
   uint32_t slot = 0;
   while (slot < KEEL_HEAP_SLOTS && slots[slot])
     slot++;
   if (slot < KEEL_HEAP_SLOTS) slots[slot] = heap;
-  pthread_mutex_unlock(&listing);
-  if (slot == KEEL_HEAP_SLOTS) {
-    return keel_fail(KD_OUT_OF_MEMORY,
-                     "a process has at most %d devices and contexts open; close"
-                     " one",
-                     KEEL_HEAP_SLOTS);
-  }
   heap->slot = slot;
-  return KD_OK;
+  pthread_mutex_unlock(&listing);
 }
 
 void keel_heap_drain(keel_heap *heap) {
   if (!keel_lists.listed) keel_lists_enrol(); /* not under the lock */
   pthread_mutex_lock(&listing);
-  for (keel_thread_lists *lists = all_lists; lists; lists = lists->next)
+  for (keel_thread_lists *lists = all_lists;
+       lists && heap->slot < KEEL_HEAP_SLOTS; lists = lists->next)
     drain_slot(lists, heap->slot);
   pthread_mutex_unlock(&listing);
   keel_heap_trim(heap);
@@ -544,6 +549,7 @@ void keel_heap_drain(keel_heap *heap) {
 
 void keel_heap_deinit(keel_heap *heap) {
   keel_heap_drain(heap);
+  if (heap->slot == KEEL_HEAP_SLOTS) return;
   pthread_mutex_lock(&listing);
   assert(slots[heap->slot] == heap);
   slots[heap->slot] = NULL;

@@ -48,7 +48,7 @@ typedef struct keel_buffer {
 struct keel_heap {
   keel_context *context;
   keel_device *device; /* NULL: host memory */
-  uint32_t slot;       /* its index in each thread's lists */
+  uint32_t slot; /* its index in each thread's lists; KEEL_HEAP_SLOTS: none */
   _Atomic(keel_buffer *) lists[KEEL_HEAP_CLASSES];
   /* buffers allocated from the device and not yet returned */
   _Atomic uint64_t pieces;
@@ -56,8 +56,12 @@ struct keel_heap {
   atomic_uint export_kind; /* for large buffers from now on, or 0; relaxed */
 };
 
-keel_status keel_heap_init(keel_heap *heap, keel_context *context,
-                           keel_device *device);
+void keel_heap_init(keel_heap *heap, keel_context *context,
+                    keel_device *device);
+
+/* Lets threads have lists of their own of its small buffers, while there is room for one more
+ * heap in them; where there is none, it has the lists that all share. Before its first use. */
+void keel_heap_enlist(keel_heap *heap);
 
 /* Frees all pooled memory, also in all threads' lists. No thread may use the heap. */
 void keel_heap_deinit(keel_heap *heap);

@@ -52,7 +52,8 @@ typedef struct layer {
   kd_layout_table layouts;
   kd_native_table native;
   kd_region_table regions;
-  kd_device *devices[16];
+  kd_device **devices; /* by index, NULL: not open */
+  uint32_t device_room;
 } layer;
 
 typedef struct layer_settings {

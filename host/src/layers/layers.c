@@ -7,14 +7,13 @@
 #include "layers/slots.h"
 #include "system/environment.h"
 
-#define PLUGINS 8u
-#define RING    32u
+#define RING 32u
 
 layer_settings keel_layer_settings;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static layer *layers[PLUGINS];
-static uint32_t layer_count;
+static layer **layers;
+static uint32_t layer_count, layer_room;
 /* Statistics, relaxed: read after the calls have been waited for. */
 static atomic_uint errors, faults, calls;
 static pthread_mutex_t ring_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -340,7 +339,7 @@ layer *keel_layer_of(kd_device *device) {
   layer *only = NULL;
   pthread_mutex_lock(&lock);
   for (uint32_t i = 0; i < layer_count; i++)
-    for (uint32_t d = 0; d < 16; d++)
+    for (uint32_t d = 0; d < layers[i]->device_room; d++)
       if (layers[i]->devices[d] == device && device) only = layers[i];
   pthread_mutex_unlock(&lock);
   return only;
@@ -348,11 +347,24 @@ layer *keel_layer_of(kd_device *device) {
 
 /* ---- putting them on ---------------------------------------------------------------------------------- */
 
+/* With the lock held. */
+static void keep_device(layer *l, uint32_t index, kd_device *device) {
+  if (index >= l->device_room) {
+    uint32_t room = index + 8;
+    kd_device **more = realloc(l->devices, room * sizeof *more);
+    if (!more) return; /* what it does is reported by the first layer */
+    memset(more + l->device_room, 0, (room - l->device_room) * sizeof *more);
+    l->devices = more;
+    l->device_room = room;
+  }
+  l->devices[index] = device;
+}
+
 void keel_layers_opened(const keel_plugin *plugin, uint32_t index,
                         kd_device *device) {
   pthread_mutex_lock(&lock);
-  for (uint32_t i = 0; index < 16 && i < layer_count; i++)
-    if (layers[i]->plugin == plugin) layers[i]->devices[index] = device;
+  for (uint32_t i = 0; i < layer_count; i++)
+    if (layers[i]->plugin == plugin) keep_device(layers[i], index, device);
   pthread_mutex_unlock(&lock);
 }
 
@@ -363,14 +375,15 @@ keel_status keel_layers_wrap(keel_plugin *plugin) {
   uint32_t number = layer_count;
   for (uint32_t i = 0; i < layer_count; i++)
     if (!layers[i]->plugin) number = i;
-  bool room = number < PLUGINS;
-  layer *l = room ? keel_arena_take(&plugin->context->arena, sizeof *l) : NULL;
+  layer *l = number < layer_count || KEEL_ROOM(layers, layer_count, layer_room)
+                 ? keel_arena_take(&plugin->context->arena, sizeof *l)
+                 : NULL;
   if (l) {
     layers[number] = l;
     if (number == layer_count) layer_count++;
   }
   pthread_mutex_unlock(&lock);
-  if (!l) return room ? KD_OUT_OF_MEMORY : KD_OK; /* plain beyond eight */
+  if (!l) return KD_OUT_OF_MEMORY;
   l->plugin = plugin;
   l->memory = plugin->memory;
   l->streams = plugin->streams;
@@ -402,6 +415,7 @@ void keel_layers_closed(const keel_plugin *plugin) {
     if (layers[i]->plugin == plugin) {
       static layer nobody;
       keel_layer_drop(layers[i]);
+      free(layers[i]->devices);
       layers[i] = &nobody; /* the arena goes with its context */
     }
   pthread_mutex_unlock(&lock);

@@ -37,6 +37,7 @@ keel_status keel_device_open_locked(keel_device *device) {
     return keel_while(status, "while %s was opened", device->name);
   }
   keel_clock_opened(device);
+  keel_heap_enlist(&device->heap);
   atomic_store(&device->lost, false);
   atomic_store_explicit(&device->ready, true, memory_order_release);
   return KD_OK;

@@ -3,6 +3,7 @@
 #include "device/device.h"
 #include "loader/loader.h"
 
+#define ALIASES_MOST (32u * 32u) /* each of an output and an input */
 #define PLUGIN_FLAGS KD_PLUGIN_UNLOADABLE
 #define DEVICE_FLAGS (KD_DEVICE_INLINE | KD_DEVICE_HOST_ADDRESSABLE)
 #define SPACE_FLAGS                                              \
@@ -63,6 +64,10 @@ keel_status keel_aliases_check(const keel_plugin *plugin, const char *what,
     return keel_fail(KD_INVALID_ARGUMENT,
                      "%s: %s: alias_count is %u and aliases is NULL",
                      plugin->path, what, (unsigned)def->alias_count);
+  if (def->alias_count > ALIASES_MOST)
+    return keel_fail(
+        KD_INVALID_ARGUMENT, "%s: %s: alias_count is %u, and may be %u at most",
+        plugin->path, what, (unsigned)def->alias_count, ALIASES_MOST);
   for (uint32_t i = 0; i < def->alias_count; i++)
     KEEL_TRY(check_alias(plugin, what, def, i));
   return KD_OK;

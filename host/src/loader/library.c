@@ -134,6 +134,21 @@ static void set_opening(keel_library *library, bool opening) {
   pthread_mutex_unlock(&speaking);
 }
 
+/* A driver's error may come as a count. */
+static keel_status make_devices(keel_library *library,
+                                const keel_plugin *plugin) {
+  uint32_t count = plugin->table.device_count(library->instance);
+  if (count > KEEL_DEVICES_MOST)
+    return keel_fail(KD_INCOMPATIBLE,
+                     "%s: device_count returned %u (as a signed number %d), and"
+                     " a plugin has at most %u devices",
+                     plugin->path, (unsigned)count, (int)count,
+                     KEEL_DEVICES_MOST);
+  library->device_count = count;
+  KEEL_ARENA_ARRAY(&library->arena, library->devices, count);
+  return library->devices ? KD_OK : KD_OUT_OF_MEMORY;
+}
+
 static keel_status open_first(keel_library *library, keel_plugin *plugin) {
   library->name = keel_arena_copy(&library->arena, plugin->name);
   if (!library->name || !keep_options(library, plugin)) return KD_OUT_OF_MEMORY;
@@ -153,12 +168,9 @@ static keel_status open_first(keel_library *library, keel_plugin *plugin) {
       keel_fail(status, "no reason given (%s)", keel_status_name(status));
     return keel_while(status, "while %s was opened", plugin->path);
   }
-  library->device_count = plugin->table.device_count(library->instance);
-  library->devices = keel_arena_take(
-      &library->arena, (library->device_count + 1) * sizeof *library->devices);
-  if (library->devices) return KD_OK;
-  plugin->table.close(library->instance);
-  return KD_OUT_OF_MEMORY;
+  status = make_devices(library, plugin);
+  if (status != KD_OK) plugin->table.close(library->instance);
+  return status;
 }
 
 keel_status keel_library_open(keel_plugin *plugin) {

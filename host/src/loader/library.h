@@ -17,6 +17,9 @@ typedef struct keel_clock {
   uint64_t ticks, host; /* the same moment, on its clock and on keel_now's */
 } keel_clock;
 
+/* The most devices of a plugin. */
+#define KEEL_DEVICES_MOST 4096u
+
 struct keel_library {
   kd_host host; /* must be first: cast from kd_host */
   keel_library *next;

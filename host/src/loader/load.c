@@ -414,9 +414,16 @@ static keel_status leave_out(keel_plugin *plugin) {
   return plugin->reason ? KD_OK : KD_OUT_OF_MEMORY;
 }
 
+#define SPACES_MOST 64u
+
 /* Of all spaces, and keeps the first. */
 static keel_status read_spaces(keel_device *device) {
   uint32_t count = device->info.space_count;
+  if (count > SPACES_MOST)
+    return keel_fail(KD_INCOMPATIBLE,
+                     "%s says that it has %u memory spaces; a device has at"
+                     " most %u",
+                     device->name, (unsigned)count, SPACES_MOST);
   if (count && !device->plugin->table.space)
     return keel_fail(KD_INCOMPATIBLE,
                      "%s has %u memory spaces, and slot space of kd_plugin is"
@@ -430,6 +437,11 @@ static keel_status read_spaces(keel_device *device) {
       return keel_while(status, "while memory space %u of %s was asked for",
                         (unsigned)i, device->name);
     KEEL_TRY(keel_flags_of_space(device, i, &space));
+    if (space.alignment & (space.alignment - 1))
+      return keel_fail(KD_INCOMPATIBLE,
+                       "memory space %u of %s has alignment %u, which is no"
+                       " power of two",
+                       (unsigned)i, device->name, (unsigned)space.alignment);
     if (i == 0) device->space = space;
   }
   return KD_OK;
@@ -458,7 +470,7 @@ static keel_status add_device(keel_plugin *plugin, uint32_t index) {
   device->info.driver = keep_string(&context->arena, device->info.driver, "");
   if (!device->info.name || !device->info.kind || !device->info.driver)
     return KD_OUT_OF_MEMORY;
-  KEEL_TRY(keel_heap_init(&device->heap, context, device));
+  keel_heap_init(&device->heap, context, device);
   KEEL_TRY(keel_failures_init(device));
   device->open = keel_device_open;
   pthread_mutex_init(&device->opening, NULL);

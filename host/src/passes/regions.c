@@ -376,6 +376,10 @@ static kd_status take(void *context, const kd_part *part) {
                      (unsigned)part->flags);
   if (!count || !nodes)
     return keel_fail(KD_INVALID_ARGUMENT, "a claim without nodes");
+  if (count > all->graph->node_count) /* each is claimed once */
+    return keel_fail(KD_INVALID_ARGUMENT,
+                     "a claim of %u nodes, and the graph has %u",
+                     (unsigned)count, (unsigned)all->graph->node_count);
   KEEL_TRY(take_nodes(all, nodes, count, id, &claim));
   keel_status status = KD_OK;
   bool lost = false;

@@ -228,7 +228,7 @@ static void keep(const making *m, const char *key) {
   uint64_t size = 0;
   kd_status status =
       device->plugin->regions.serialize(m->region->handle, &blob, &size);
-  if (status == KD_OK) {
+  if (status == KD_OK && blob) {
     host->cache_put(host, key, blob, size);
     hand_over(m, blob, size);
     host->release(host, blob);

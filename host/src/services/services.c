@@ -97,6 +97,7 @@ static void profile_push(const kd_host *host, kd_device *device,
          atomic_load(&library->devices[index].handle) != device)
     index++;
   if (index == library->device_count) return; /* no open device's */
+  if (!records || !record_size) return;
   keel_clock *clock = &library->devices[index].clock;
   const char *at = (const char *)records;
   for (uint32_t i = 0; i < count; i++, at += record_size) {

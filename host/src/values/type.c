@@ -7,20 +7,46 @@
 const keel_type keel_type_unknown = {
     .elements = -1, .dtype = KD_NONE, .rank = KD_RANK_UNKNOWN};
 
-#define BUCKETS 4096
+#define FIRST_SLOTS 4096u /* a power of two */
 
-/* Lists that only grow, at their heads, under `growing`: a head is stored with release, and
- * loaded with acquire by readers, which take no lock. */
-static _Atomic(const keel_type *) buckets[BUCKETS];
+/* Open addressing: a type lies in the first free slot from its hash's on; a slot that is set
+ * stays. Readers take no lock: one that has the table of before, or comes before a type that
+ * is new, finds nothing, and looks again under `growing`, where types are added. */
+typedef struct table {
+  uint32_t shift; /* 64 less the logarithm of the number of slots */
+  _Atomic(const keel_type *) *slots;
+  struct table *older;
+} table;
+
+static _Atomic(const keel_type *) first_slots[FIRST_SLOTS];
+static table first_table = {52, first_slots, NULL};
+static _Atomic(table *) types = &first_table;
+static uint64_t type_count;
+static _Atomic uint64_t type_bytes; /* with the table; a statistic, relaxed */
 static pthread_mutex_t growing = PTHREAD_MUTEX_INITIALIZER;
 
-static const keel_type *find(const keel_type *at, uint64_t hash, kd_dtype dtype,
-                             uint32_t rank, const int64_t *dims) {
-  for (; at; at = at->next)
-    if (at->hash == hash && at->dtype == dtype && at->rank == rank &&
-        (!rank || !memcmp(at->dims, dims, rank * sizeof *dims)))
-      return at;
-  return NULL;
+static uint64_t slots_of(const table *all) {
+  return UINT64_C(1) << (64 - all->shift);
+}
+
+static bool is_type(const keel_type *at, uint64_t hash, kd_dtype dtype,
+                    uint32_t rank, const int64_t *dims) {
+  return at->hash == hash && at->dtype == dtype && at->rank == rank &&
+         (!rank || !memcmp(at->dims, dims, rank * sizeof *dims));
+}
+
+/* The type's slot, or the empty one where it would be put. */
+static _Atomic(const keel_type *) *find(const table *all, uint64_t hash,
+                                        kd_dtype dtype, uint32_t rank,
+                                        const int64_t *dims) {
+  uint64_t mask = slots_of(all) - 1;
+  uint64_t at = (hash * UINT64_C(0x9e3779b97f4a7c15)) >> all->shift;
+  for (;; at = (at + 1) & mask) {
+    /* acquire: pairs with the release of what adds a type */
+    const keel_type *type =
+        atomic_load_explicit(&all->slots[at], memory_order_acquire);
+    if (!type || is_type(type, hash, dtype, rank, dims)) return &all->slots[at];
+  }
 }
 
 /* Computes elements and bytes (of strings 0). False if the product of the positive dimensions exceeds 61
@@ -65,7 +91,7 @@ static keel_status check(kd_dtype dtype, uint32_t rank, const int64_t *dims) {
 }
 
 static keel_status make(uint64_t hash, kd_dtype dtype, uint32_t rank,
-                        const int64_t *dims, const keel_type **out_type) {
+                        const int64_t *dims, keel_type **out_type) {
   KEEL_TRY(check(dtype, rank, dims));
   keel_type *type = calloc(1, sizeof *type + rank * sizeof *dims);
   if (!type) return keel_no_memory(sizeof *type);
@@ -86,35 +112,79 @@ static keel_status make(uint64_t hash, kd_dtype dtype, uint32_t rank,
   return KD_OK;
 }
 
+/* Twice as many slots, with `growing` held. Those that readers may still look at stay, empty
+ * and without memory. */
+static keel_status grow(void) {
+  table *old = atomic_load_explicit(&types, memory_order_relaxed);
+  uint64_t slots = 2 * slots_of(old), bytes = slots * sizeof *old->slots;
+  table *fresh = malloc(sizeof *fresh);
+  void *memory = fresh ? calloc(slots, sizeof *old->slots) : NULL;
+  if (!memory) {
+    free(fresh);
+    return keel_no_memory(bytes);
+  }
+  *fresh = (table){old->shift - 1, memory, old};
+  for (uint64_t i = 0; i < slots / 2; i++) {
+    const keel_type *type =
+        atomic_load_explicit(&old->slots[i], memory_order_relaxed);
+    if (type)
+      atomic_store_explicit(
+          find(fresh, type->hash, type->dtype, type->rank, type->dims), type,
+          memory_order_relaxed);
+  }
+  /* release: pairs with the acquire in keel_type_of */
+  atomic_store_explicit(&types, fresh, memory_order_release);
+  if (old != &first_table) keel_file_evict((void *)old->slots, bytes / 2);
+  atomic_fetch_add_explicit(&type_bytes, bytes / 2, memory_order_relaxed);
+  return KD_OK;
+}
+
+/* Puts `fresh` into the table, unless another thread has put its like; `out_type` is the one
+ * that is there. */
+static keel_status add(keel_type *fresh, const keel_type **out_type) {
+  table *all = atomic_load_explicit(&types, memory_order_relaxed);
+  if (4 * type_count >= 3 * slots_of(all)) {
+    KEEL_TRY(grow());
+    all = atomic_load_explicit(&types, memory_order_relaxed);
+  }
+  _Atomic(const keel_type *) *slot =
+      find(all, fresh->hash, fresh->dtype, fresh->rank, fresh->dims);
+  *out_type = atomic_load_explicit(slot, memory_order_relaxed);
+  if (*out_type) return KD_OK;
+  type_count++;
+  atomic_fetch_add_explicit(&type_bytes,
+                            sizeof *fresh + fresh->rank * sizeof *fresh->dims,
+                            memory_order_relaxed);
+  atomic_store_explicit(slot, fresh, memory_order_release);
+  *out_type = fresh;
+  return KD_OK;
+}
+
 keel_status keel_type_of(kd_dtype dtype, uint32_t rank, const int64_t *dims,
                          const keel_type **out_type) {
   uint64_t key[2] = {dtype, rank};
   uint64_t hash = keel_hash(KEEL_HASH_SEED, key, sizeof key);
   if (rank && rank <= KD_MAX_RANK)
     hash = keel_hash(hash, dims, rank * sizeof *dims);
-  _Atomic(const keel_type *) *bucket = &buckets[hash % BUCKETS];
-
-  /* acquire: pairs with the release below */
-  const keel_type *head = atomic_load_explicit(bucket, memory_order_acquire);
-  const keel_type *type = find(head, hash, dtype, rank, dims);
-  if (!type) {
-    const keel_type *fresh = NULL;
-    KEEL_TRY(make(hash, dtype, rank, dims, &fresh));
-    pthread_mutex_lock(&growing);
-    head = atomic_load_explicit(bucket, memory_order_relaxed);
-    type = find(head, hash, dtype, rank, dims);
-    if (!type) {
-      keel_type *linked = (keel_type *)(uintptr_t)fresh;
-      linked->next = head;
-      type = linked;
-      atomic_store_explicit(bucket, type, memory_order_release);
-      fresh = NULL;
-    }
-    pthread_mutex_unlock(&growing);
-    free((void *)(uintptr_t)fresh);
+  const table *all = atomic_load_explicit(&types, memory_order_acquire);
+  const keel_type *there = atomic_load_explicit(
+      find(all, hash, dtype, rank, dims), memory_order_relaxed);
+  if (there) {
+    *out_type = there;
+    return KD_OK;
   }
-  *out_type = type;
-  return KD_OK;
+  keel_type *fresh = NULL;
+  KEEL_TRY(make(hash, dtype, rank, dims, &fresh));
+  pthread_mutex_lock(&growing);
+  keel_status status = add(fresh, &there);
+  pthread_mutex_unlock(&growing);
+  if (status != KD_OK || there != fresh) free(fresh);
+  if (status == KD_OK) *out_type = there;
+  return status;
+}
+
+uint64_t keel_type_bytes(void) {
+  return atomic_load_explicit(&type_bytes, memory_order_relaxed);
 }
 
 keel_status keel_type_stack(const keel_type *each, int64_t axis, int64_t count,

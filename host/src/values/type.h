@@ -9,7 +9,6 @@
 
 typedef struct keel_type keel_type;
 struct keel_type {
-  const keel_type *next; /* in its bucket */
   uint64_t hash;
   uint64_t bytes;   /* packed; 0 if a dimension is open */
   int64_t elements; /* -1 if a dimension is open */
@@ -31,6 +30,9 @@ keel_status keel_type_stack(const keel_type *each, int64_t axis, int64_t count,
 /* One of the tensors that stand along an axis of a type, likewise. */
 keel_status keel_type_slice(const keel_type *all, int64_t axis,
                             const keel_type **out_type);
+
+/* Bytes of all types, with the table. */
+uint64_t keel_type_bytes(void);
 
 /* The type that plugins see for a value of unknown type. Inside, such a value's type is
  * NULL. */

@@ -6,7 +6,7 @@
 
 #include "toy.h"
 
-enum { TOY_OPS = 4 }; /* of a model, at most */
+enum { TOY_OPS = 4, TOY_DEVICES = 64 }; /* of a model, at most */
 
 /* When work is done: before the call returns, by a thread of each stream, or when somebody
  * waits for it. The last two have streams and events. */
@@ -24,6 +24,7 @@ typedef struct toy_model {
   uint64_t capacity;  /* bytes; what is released is kept until `trim`. 0: any */
   int meet;           /* so many kernels wait for each other; 0: they don't */
   uint32_t opset;     /* 0: the newest */
+  uint32_t devices;   /* up to TOY_DEVICES; 0: one */
   const char *ops[TOY_OPS];
 } toy_model;
 

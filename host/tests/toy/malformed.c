@@ -20,7 +20,7 @@ typedef struct tables {
   kd_memory_table memory;
   kd_kernel_def kernels[TOY_OPS];
   longer_option options[4];
-  uint32_t device_flags, space_flags;
+  uint32_t device_flags, space_flags, space_alignment, space_count;
   const char *refusal; /* instead of a table */
 } tables;
 
@@ -57,6 +57,16 @@ static uint32_t none(kd_instance *instance) {
   return 0;
 }
 
+static uint32_t minus_one(kd_instance *instance) {
+  (void)instance;
+  return (uint32_t)-1;
+}
+
+static uint32_t one_too_many(kd_instance *instance) {
+  (void)instance;
+  return 4097;
+}
+
 static kd_status stays_shut(kd_instance *instance, uint32_t index,
                             kd_device **out_device) {
   (void)instance, (void)index;
@@ -68,7 +78,7 @@ static kd_status device_info(kd_instance *instance, uint32_t index,
                              kd_device_info *out_info) {
   (void)instance, (void)index;
   out_info->name = "Bad device";
-  out_info->space_count = 1;
+  out_info->space_count = changed.space_count;
   out_info->flags = changed.device_flags;
   return KD_OK;
 }
@@ -77,6 +87,7 @@ static kd_status space(kd_instance *instance, uint32_t device, uint32_t index,
                        kd_space *out_space) {
   (void)instance, (void)device, (void)index;
   out_space->flags = changed.space_flags;
+  out_space->alignment = changed.space_alignment;
   return KD_OK;
 }
 
@@ -143,6 +154,15 @@ static const kd_kernel_def aliasing[] = {
     {DEF("Sin", later)},
     {DEF("Neg", good)},
 };
+static const kd_kernel_def too_many_aliases[] = {
+    {.struct_size = sizeof(kd_kernel_def),
+     .op = "Relu",
+     .enqueue = enqueue,
+     .aliases = good,
+     .alias_count = UINT32_MAX},
+    {DEF("Neg", good)},
+};
+static const kd_op_def one_op = {.struct_size = sizeof one_op};
 #define ALIASING (sizeof aliasing / sizeof *aliasing)
 
 /* ---- options and properties ------------------------------------------------------------ */
@@ -244,6 +264,7 @@ const kd_plugin *toy_malformed(const kd_host *host, const char *name,
     t->plugin.kernels = t->kernels;
     t->plugin.device_info = device_info;
     t->plugin.space = space;
+    t->space_count = 1;
     cases[find_case(name)].change(t);
   }
   if (!t->refusal) return &t->plugin;

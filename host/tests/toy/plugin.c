@@ -51,7 +51,7 @@ static void plugin_close(kd_instance *instance) {
 
 static uint32_t device_count(kd_instance *instance) {
   (void)instance;
-  return 1;
+  return toy_model_now->devices ? toy_model_now->devices : 1;
 }
 
 static kd_status device_info(kd_instance *instance, uint32_t index,
@@ -81,8 +81,9 @@ static kd_status space(kd_instance *instance, uint32_t device, uint32_t index,
 
 static kd_status device_open(kd_instance *instance, uint32_t index,
                              kd_device **out_device) {
-  (void)instance, (void)index;
-  *out_device = (kd_device *)(void *)&toy;
+  static char devices[TOY_DEVICES]; /* what tells them apart */
+  (void)instance;
+  *out_device = (kd_device *)(void *)&devices[index];
   return KD_OK;
 }
 
