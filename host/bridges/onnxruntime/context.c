@@ -340,8 +340,9 @@ ort_status *context_write(const options *given, const char *device,
 /* A node that is being read. */
 typedef struct reading {
   const char *node;
-  char *file;    /* its file's path; NULL: embedded */
-  void *content; /* ep_cache_context */
+  char *file;        /* its file's path; NULL: embedded */
+  const char *model; /* the path of the model that names it */
+  void *content;     /* ep_cache_context */
   size_t size;
   void *notes; /* of the program that was written: text */
 } reading;
@@ -404,6 +405,7 @@ static ort_status *find_file(reading *one, const options *given,
                    "the model, which was given without a path: set "
                    "ep.context_file_path to the model's path",
                    one->node, name);
+  one->model = model;
   one->file = beside(model, name);
   return one->file ? NULL : no_memory();
 }
@@ -414,12 +416,39 @@ static bool same(const reading *one, const void *data, uint64_t size) {
   return !strcmp(notes_of(&check).text, one->notes);
 }
 
+/* Whether a path without links lies in the folder of another, or below. */
+static bool lies_in_folder_of(const char *path, const char *other) {
+  const char *slash = strrchr(other, '/');
+  size_t size = slash ? (size_t)(slash - other) + 1 : 0;
+  return size && !strncmp(path, other, size);
+}
+
+/* Whether the opened file lies beside the model, or beside what the model is a link to: as
+ * external data of ONNX does. */
+static bool lies_beside(int file, const char *model) {
+  char link[64], opened[PATH_MAX], folder[PATH_MAX], path[PATH_MAX + 2];
+  const char *slash = strrchr(model, '/');
+  int size = slash ? (int)(slash + 1 - model) : 0;
+  snprintf(link, sizeof link, "/proc/self/fd/%d", file);
+  if (!realpath(link, opened) || size >= PATH_MAX) return false;
+  snprintf(path, sizeof path, "%.*s", size ? size : 1, size ? model : ".");
+  if (!realpath(path, folder)) return false;
+  snprintf(path, sizeof path, "%s/", strcmp(folder, "/") ? folder : "");
+  return lies_in_folder_of(opened, path) ||
+         (realpath(model, folder) && lies_in_folder_of(opened, folder));
+}
+
 /* Whether the file has the bytes; -1: it cannot be read. */
 static int file_is_whole(const reading *one) {
   struct stat facts;
-  int file = open(one->file, O_RDONLY | O_CLOEXEC), whole = -1;
+  int file = open(one->file, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  int whole = -1;
   if (file < 0) return -1;
-  if (!fstat(file, &facts)) {
+  if (!lies_beside(file, one->model)) {
+    errno = EXDEV; /* a link that leads elsewhere */
+  } else if (!fstat(file, &facts) && !S_ISREG(facts.st_mode)) {
+    errno = EINVAL;
+  } else if (!fstat(file, &facts)) {
     uint64_t size = (uint64_t)facts.st_size;
     void *data =
         size ? mmap(NULL, size, PROT_READ, MAP_PRIVATE, file, 0) : NULL;
@@ -444,6 +473,12 @@ static ort_status *load(const reading *one, keel_context *context,
     return NULL;
   }
   int whole = file_is_whole(one);
+  if (whole < 0 && (errno == EXDEV || errno == EINVAL))
+    return failure(ORT_INVALID_ARGUMENT,
+                   "Keel: compiled node %.200s names %.400s, which %s: refused",
+                   one->node, one->file,
+                   errno == EXDEV ? "leads out of the model's folder by a link"
+                                  : "is no regular file");
   if (whole < 0)
     return failure(ORT_NOT_FOUND,
                    "Keel: compiled node %.200s needs %.400s: %s: copy the "

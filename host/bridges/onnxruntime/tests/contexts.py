@@ -299,6 +299,25 @@ def files_elsewhere_are_refused() -> None:
             refused(lambda: open_session(path + "2", options(DEVICE)), "the model's folder")
 
 
+def links_out_of_the_folder_and_pipes_are_refused() -> None:
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as other:
+        path = write(folder, mlp(4), False)
+        program = os.path.join(folder, beside(path)[0])
+        inside = os.path.join(folder, "inside.keel")
+        os.rename(program, inside)
+        os.symlink("inside.keel", program)
+        open_session(path, options(DEVICE))  # a link that stays is followed
+        os.unlink(program)
+        outside = os.path.join(other, "outside.keel")
+        os.rename(inside, outside)
+        os.symlink(outside, program)
+        refused(lambda: open_session(path, options(DEVICE)), "leads out of the model's folder")
+        os.unlink(program)
+        os.mkfifo(program)
+        refused(lambda: open_session(path, options(DEVICE)), "is no regular file")
+
+
+
 def what_a_model_depends_on_is_known_before_it_is_opened() -> None:
     from onnxruntime.capi import _pybind_state as state
     ours = {one.ep_metadata["keel.device"]: one for one in devices()}
@@ -339,6 +358,7 @@ def main() -> int:
                         another_devices_program_is_refused, another_format_is_refused,
                         damage_is_refused, damaged_and_missing_files_are_refused,
                         files_elsewhere_are_refused,
+                        links_out_of_the_folder_and_pipes_are_refused,
                         what_a_model_depends_on_is_known_before_it_is_opened])
     unregister()
     return 1 if failed else 0
