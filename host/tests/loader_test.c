@@ -812,6 +812,7 @@ static void manifests_name_their_library(void **state) {
            "{\"library\": \"%s\", \"name\": \"cpu\", \"abi\": \"0.9\","
            " \"vendor\": \"Keel\", \"options\": {\"isa\": \"base\"}}",
            CPU_PLUGIN);
+  strcat(text, " \r\n\t\n"); /* as editors leave it */
   write_file(path, text);
   keel_context *context = open_with(path, NULL, KEEL_NO_WORKERS);
   keel_device_facts facts;
@@ -834,6 +835,11 @@ static void broken_manifests_are_refused(void **state) {
       {"{\"library\": \"x\", \"abi\": \"new\"}",
        "does not have the form \"0.9\""},
       {"{\"library\": \"x\", \"options\": []}", "not an object"},
+      {"{\"library\": \"" CPU_PLUGIN "\"} {}", "text behind its object"},
+      {"{\"library\": \"" CPU_PLUGIN "\"}\n#", "text behind its object"},
+      {"{\"library\": \"" CPU_PLUGIN "\\u0000x\"}", "a zero character"},
+      {"{\"lib\\u0000\": 1, \"library\": \"" CPU_PLUGIN "\"}",
+       "a zero character"},
   };
   (void)state;
 #ifndef KEEL_WITH_CJSON

@@ -276,10 +276,57 @@ static void memory_stays_under_its_limit(void **state) {
   keel_close(context);
 }
 
+/* A .npy file of one header's words and these bytes. */
+static keel_tensor *load_npy(keel_context *context, const char *descr,
+                             const char *shape, const void *data, size_t size) {
+  const char begin[] = "\x93NUMPY\x01\x00\x76"; /* and 0: its length, 118 */
+  char path[] = "/tmp/keel-values-XXXXXX", header[119];
+  keel_tensor *read = NULL;
+  FILE *file = fdopen(mkstemp(path), "w");
+  assert_non_null(file);
+  snprintf(header, sizeof header,
+           "{'descr': '%s', 'fortran_order': False, 'shape': (%s), }", descr,
+           shape);
+  fwrite(begin, 1, sizeof begin, file);
+  fprintf(file, "%-117s\n", header);
+  fwrite(data, 1, size, file);
+  assert_int_equal(fclose(file), 0);
+  expect_ok(keel_value_load(context, path, KEEL_FILE_TENSOR, &read));
+  unlink(path);
+  return read;
+}
+
+static void numpy_files_of_either_byte_order_are_read(void **state) {
+  static const struct {
+    const char *descr;
+    const char *data;
+    size_t size;
+    const char *want;
+  } cases[] = {
+      {">f4", "\x3f\x80\0\0", 4, "\0\0\x80\x3f"},
+      {"=f4", "\0\0\x80\x3f", 4, "\0\0\x80\x3f"},
+      {">i2", "\1\2", 2, "\2\1"},
+      {">u8", "\1\2\3\4\5\6\7\10", 8, "\10\7\6\5\4\3\2\1"},
+      {">c8", "\1\2\3\4\5\6\7\10", 8, "\4\3\2\1\10\7\6\5"},
+      {"|i1", "\7", 1, "\7"},
+  };
+  (void)state;
+  keel_context *context = open_with(NULL, NULL, KEEL_NO_WORKERS);
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    keel_tensor *read =
+        load_npy(context, cases[i].descr, "1,", cases[i].data, cases[i].size);
+    assert_int_equal(keel_tensor_size(read), cases[i].size);
+    assert_memory_equal(keel_tensor_data(read), cases[i].want, cases[i].size);
+    keel_tensor_release(read);
+  }
+  keel_close(context);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(equal_types_are_one_object),
       cmocka_unit_test(types_stay_one_object_while_their_table_grows),
+      cmocka_unit_test(numpy_files_of_either_byte_order_are_read),
       cmocka_unit_test(types_that_no_tensor_can_have_are_refused),
       cmocka_unit_test(data_goes_in_and_comes_out),
       cmocka_unit_test(wrapped_memory_is_given_back_once),

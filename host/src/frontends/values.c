@@ -50,26 +50,50 @@ static keel_status parse_shape(const char *path, const char *at,
 /* Strings that a file may say to have without a byte for them. */
 #define EMPTY_MOST (1 << 20)
 
-/* out_points: of KD_STRING, the code points of each string, in 4 bytes each */
+/* What a header says of its elements: "<f4" and the like. */
+typedef struct element_form {
+  kd_dtype dtype;
+  uint64_t points; /* of KD_STRING: of each string, in 4 bytes each */
+  bool swapped;    /* the bytes of a number are in the other order */
+} element_form;
+
+static element_form find_form(const char *descr) {
+  element_form form = {.swapped = descr[1] == '>'};
+  char order = form.swapped || descr[1] == '=' ? '<' : descr[1];
+  for (size_t i = 0; i < KEEL_COUNT_OF(kinds); i++) {
+    const char *kind = kinds[i].descr;
+    size_t size = strlen(kind);
+    if (kind[0] == order && !strncmp(descr + 2, kind + 1, size - 1) &&
+        descr[1 + size] == '\'')
+      form.dtype = kinds[i].dtype;
+  }
+  if (order == '<' && descr[2] == 'U') {
+    form.points = strtoull(descr + 3, NULL, 10);
+    form.dtype = form.points > UINT32_MAX ? KD_NONE : KD_STRING;
+  }
+  return form;
+}
+
+/* Turns the bytes of each number around, of a complex one each half's. */
+static void swap_bytes(uint8_t *bytes, uint64_t size, uint32_t each) {
+  for (uint64_t at = 0; at + each <= size; at += each)
+    for (uint32_t i = 0; i < each / 2; i++) {
+      uint8_t byte = bytes[at + i];
+      bytes[at + i] = bytes[at + each - 1 - i];
+      bytes[at + each - 1 - i] = byte;
+    }
+}
+
 static keel_status parse_header(const char *path, const char *header,
-                                kd_dtype *out_dtype, uint64_t *out_points,
-                                uint32_t *out_rank, int64_t *dims) {
+                                element_form *out_form, uint32_t *out_rank,
+                                int64_t *dims) {
   const char *descr = after_key(header, "'descr'");
   const char *order = after_key(header, "'fortran_order'");
   const char *shape = after_key(header, "'shape'");
   if (!descr || !order || !shape || *descr != '\'')
     return keel_fail(KD_DATA_LOSS, "%s: its numpy header is damaged", path);
-  *out_dtype = KD_NONE;
-  for (size_t i = 0; i < KEEL_COUNT_OF(kinds); i++) {
-    size_t size = strlen(kinds[i].descr);
-    if (!strncmp(descr + 1, kinds[i].descr, size) && descr[1 + size] == '\'')
-      *out_dtype = kinds[i].dtype;
-  }
-  if (!strncmp(descr, "'<U", 3)) {
-    *out_points = strtoull(descr + 3, NULL, 10);
-    *out_dtype = *out_points > UINT32_MAX ? KD_NONE : KD_STRING;
-  }
-  if (*out_dtype == KD_NONE)
+  *out_form = find_form(descr);
+  if (out_form->dtype == KD_NONE)
     return keel_fail(KD_UNIMPLEMENTED, "%s: numpy type %.8s is not supported",
                      path, descr);
   if (!strncmp(order, "True", 4))
@@ -106,6 +130,28 @@ static keel_status load_strings(keel_context *context, const keel_type *type,
   return status;
 }
 
+static keel_status take_elements(keel_context *context,
+                                 const element_form *form,
+                                 const keel_type *type, const uint8_t *data,
+                                 uint64_t size, keel_tensor **out_value) {
+  uint8_t *own = form->swapped ? malloc(size + 1) : NULL;
+  if (form->swapped) {
+    if (!own) return keel_no_memory(size);
+    if (size) memcpy(own, data, size);
+    swap_bytes(
+        own, size,
+        form->dtype == KD_STRING ? 4 : keel_dtype_alignment(form->dtype));
+    data = own;
+  }
+  keel_status status =
+      form->dtype == KD_STRING
+          ? load_strings(context, type, data, form->points, out_value)
+          : keel_tensor_create(context, form->dtype, type->rank, type->dims,
+                               data, out_value);
+  free(own);
+  return status;
+}
+
 static keel_status load_npy(keel_context *context, const char *path,
                             const keel_file *file, keel_tensor **out_value) {
   const uint8_t *data = file->data;
@@ -120,18 +166,17 @@ static keel_status load_npy(keel_context *context, const char *path,
   if (!header) return keel_no_memory(size);
   memcpy(header, data + head, size);
   header[size] = 0;
-  kd_dtype dtype = KD_NONE;
+  element_form form = {0};
   uint32_t rank = 0;
   int64_t dims[KD_MAX_RANK];
-  uint64_t points = 0;
   const keel_type *type = NULL;
-  keel_status status = parse_header(path, header, &dtype, &points, &rank, dims);
+  keel_status status = parse_header(path, header, &form, &rank, dims);
   free(header);
-  if (status == KD_OK) status = keel_type_of(dtype, rank, dims, &type);
+  if (status == KD_OK) status = keel_type_of(form.dtype, rank, dims, &type);
   if (status != KD_OK) return status;
   uint64_t bytes = type->bytes, there = file->size - head - size;
-  if (dtype == KD_STRING &&
-      __builtin_mul_overflow((uint64_t)type->elements, points * 4, &bytes))
+  if (form.dtype == KD_STRING &&
+      __builtin_mul_overflow((uint64_t)type->elements, form.points * 4, &bytes))
     bytes = UINT64_MAX;
   if (bytes > there)
     return keel_fail(KD_DATA_LOSS,
@@ -139,15 +184,13 @@ static keel_status load_npy(keel_context *context, const char *path,
                      " and there are %llu",
                      path, (unsigned long long)bytes,
                      (unsigned long long)there);
-  if (dtype == KD_STRING && !points && type->elements > EMPTY_MOST)
+  if (form.dtype == KD_STRING && !form.points && type->elements > EMPTY_MOST)
     return keel_fail(KD_OUT_OF_RANGE,
                      "%s: has %lld strings of no characters, and %d are the"
                      " most",
                      path, (long long)type->elements, EMPTY_MOST);
-  if (dtype == KD_STRING)
-    return load_strings(context, type, data + head + size, points, out_value);
-  return keel_tensor_create(context, dtype, rank, dims, data + head + size,
-                            out_value);
+  return take_elements(context, &form, type, data + head + size, bytes,
+                       out_value);
 }
 
 keel_status keel_value_load(keel_context *context, const char *path,

@@ -111,6 +111,27 @@ static bool read_fields(keel_arena *arena, const cJSON *root, const char *path,
   return true;
 }
 
+/* What would be read as another text than it is: where the first such byte is, else -1. */
+static int64_t find_zero(const keel_file *file) {
+  const char *text = (const char *)file->data;
+  for (uint64_t i = 0; i < file->size; i++) {
+    bool escape = text[i] == '\\' && i + 1 < file->size;
+    if (!text[i] ||
+        (escape && file->size - i >= 6 && !memcmp(text + i, "\\u0000", 6)))
+      return (int64_t)i;
+    i += escape;
+  }
+  return -1;
+}
+
+/* Whether nothing but space follows the object. */
+static bool is_all(const keel_file *file, const char *end) {
+  const char *last = (const char *)file->data + file->size;
+  while (end < last && strchr(" \t\r\n", *end))
+    end++;
+  return end == last;
+}
+
 static keel_status parse(keel_arena *arena, const char *path,
                          keel_candidate *candidate) {
   keel_file file = {0};
@@ -122,6 +143,10 @@ static keel_status parse(keel_arena *arena, const char *path,
                        " at most %llu",
                        path, (unsigned long long)file.size,
                        (unsigned long long)MANIFEST_MOST);
+  } else if (find_zero(&file) >= 0) {
+    status =
+        keel_fail(KD_INVALID_ARGUMENT, "%s: has a zero character at byte %lld",
+                  path, (long long)find_zero(&file));
   } else {
     const char *end = NULL;
     cJSON *root = cJSON_ParseWithLengthOpts((const char *)file.data, file.size,
@@ -130,6 +155,10 @@ static keel_status parse(keel_arena *arena, const char *path,
       status = keel_fail(
           KD_INVALID_ARGUMENT, "%s: is not JSON, from byte %lld on", path,
           end && file.data ? (long long)(end - (const char *)file.data) : 0LL);
+    else if (!is_all(&file, end))
+      status = keel_fail(KD_INVALID_ARGUMENT,
+                         "%s: has text behind its object, from byte %lld on",
+                         path, (long long)(end - (const char *)file.data));
     else if (!read_fields(arena, root, path, candidate))
       status = KD_INVALID_ARGUMENT;
     cJSON_Delete(root);
