@@ -247,6 +247,18 @@ static int load_model(const run_arguments *all, run_session *run) {
   return 0;
 }
 
+/* The one that was asked for; NULL: none was. */
+static keel_status find_device(const run_arguments *all, const run_session *run,
+                               keel_device **out_device) {
+  if (run->several.group)
+    *out_device = run->several.devices[0];
+  else if (run->link && all->device)
+    return ranks_device(run->link, run->context, all->device, out_device);
+  else if (all->device || !keel_device_count(run->context))
+    return keel_device_find(run->context, all->device, out_device);
+  return KD_OK;
+}
+
 static int open_model(const run_arguments *all, run_session *run) {
   keel_device *device = NULL;
   run->context = common_open(&all->common, 0);
@@ -262,13 +274,7 @@ static int open_model(const run_arguments *all, run_session *run) {
   int failed = load_model(all, run);
   if (failed) return failed;
   double loaded = now();
-  keel_status status = KD_OK;
-  if (run->several.group)
-    device = run->several.devices[0];
-  else if (run->link && all->device)
-    status = ranks_device(run->link, run->context, all->device, &device);
-  else if (all->device || !keel_device_count(run->context))
-    status = keel_device_find(run->context, all->device, &device);
+  keel_status status = find_device(all, run, &device);
   if (status != KD_OK) return run_fail_or_widen(run, status);
   run->device = device;
   failed = all->split ? run_split(all, run) : 0;
