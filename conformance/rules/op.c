@@ -4,11 +4,11 @@
 #include <math.h>
 #include <unistd.h>
 
-#include "system/save.h"
 #include "rules/cases.h"
 #include "rules/op.h"
 #include "rules/rules.h"
 #include "suite/channel.h"
+#include "system/save.h"
 
 /* ---- walking over what the plugin has ----------------------------------------------- */
 

@@ -7,8 +7,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "system/save.h"
 #include "suite/rule.h"
+#include "system/save.h"
 
 typedef enum kc_status {
   KC_PASS,

@@ -5,11 +5,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "system/save.h"
 #include "ops/node.h"
 #include "suite/graph.h"
 #include "suite/launch.h"
 #include "suite/suite.h"
+#include "system/save.h"
 
 kc_host_state kc_host;
 

@@ -6,10 +6,10 @@
 
 #include <cjson/cJSON.h>
 
-#include "system/save.h"
 #include "rules/rules.h"
 #include "runner/scratch.h"
 #include "suite/channel.h"
+#include "system/save.h"
 #include "verbs/verbs.h"
 
 #define FIGURES 64u

@@ -7,10 +7,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "system/save.h"
 #include "report/claim.h"
 #include "runner/scratch.h"
 #include "suite/suite.h"
+#include "system/save.h"
 #include "verbs/verbs.h"
 
 static int run_tar(const char *const *argv) {

@@ -3,8 +3,8 @@
 
 #include <string.h>
 
-#include "system/save.h"
 #include "graph.h"
+#include "system/save.h"
 
 static keel_save save;
 static FILE *json;

@@ -242,4 +242,11 @@ refuse("sparse_index_below", "has an index beyond its dimensions",
        [node("Add", ["x", "k"], ["y"])], BOTH,
        constants={"k": Sparse([2], tensor("f32", 1), tensor("i64", -1))})
 
+refuse("name_with_a_zero", "a field op_type in it has a zero character",
+       [node("Relu\0x", ["x"], ["y"])], BOTH)
+refuse("place_with_a_zero", "a field external_data in it has a zero character",
+       [node("Add", ["x", "k"], ["y"])], BOTH,
+       more_of_graph=part(5, whole(1, 2) + whole(2, 1) + part(8, "k") + whole(14, 1)
+                          + part(13, part(1, "location") + part(2, "data\0.bin"))))
+
 write_all(sys.argv[1])

@@ -213,7 +213,8 @@ static int no_memory(void) {
 }
 
 static int complain_of(const char *path) {
-  fprintf(stderr, "keel compile: %s can't be written: %s\n", path, strerror(errno));
+  fprintf(stderr, "keel compile: %s can't be written: %s\n", path,
+          strerror(errno));
   return 1;
 }
 

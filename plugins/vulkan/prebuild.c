@@ -7,8 +7,8 @@
 
 #include "families/instance.h"
 #include "families/nodes.h"
-#include "system/save.h"
 #include "spirv.h"
+#include "system/save.h"
 
 static const char *folder;
 static FILE *list;

@@ -31,6 +31,8 @@ typedef struct lean {
   /* a message that has a field which onnx.proto does not have there; NULL: none */
   const ProtobufCMessageDescriptor *strange;
   uint64_t number; /* the field's */
+  /* a field with a zero character, behind which C does not see it; NULL: none */
+  const ProtobufCFieldDescriptor *cut;
 } lean;
 
 static void put(lean *out, const void *data, size_t size) {
@@ -120,6 +122,18 @@ static bool is_aside(const ProtobufCMessageDescriptor *kind) {
          kind == &onnx__training_info_proto__descriptor;
 }
 
+/* Whether C would take what follows a zero for something else than the file says: names, and
+ * where external data are, whose entries have none either. */
+static bool is_cut(const ProtobufCMessageDescriptor *kind,
+                   const ProtobufCFieldDescriptor *field, wire inside) {
+  bool external = kind == &onnx__tensor_proto__descriptor &&
+                  !strcmp(field->name, "external_data");
+  bool named = field->type == PROTOBUF_C_TYPE_STRING && !is_aside(kind) &&
+               strcmp(field->name, "doc_string") != 0;
+  return (external || named) && inside.at != inside.end &&
+         memchr(inside.at, 0, (size_t)(inside.end - inside.at));
+}
+
 static bool walk(wire wire, const ProtobufCMessageDescriptor *kind,
                  unsigned depth, lean *out);
 
@@ -149,6 +163,8 @@ static bool walk_field(wire *at, const ProtobufCMessageDescriptor *kind,
   if (!size_of(at, type, &size, &value)) return false;
   wire inside = {at->at, at->at + size};
   at->at += size;
+  if (type == 2 && field && !out->cut && is_cut(kind, field, inside))
+    out->cut = field;
   put_varint(out, tag);
   if (type == 2 && field && field->type == PROTOBUF_C_TYPE_MESSAGE) {
     size_t from = open_length(out);
@@ -210,6 +226,10 @@ static void give(void *context, void *memory) {
 
 /* A file of another kind has such fields as well, and is no valid message otherwise. */
 static keel_status refuse_field(const char *path, const lean *lean) {
+  if (!lean->strange)
+    return keel_fail(KD_DATA_LOSS,
+                     "%s: a field %s in it has a zero character or is empty",
+                     path, lean->cut->name);
   return keel_fail(
       KD_UNIMPLEMENTED,
       "%s: a %s in it has field %llu, which ONNX's IR version %d does not have:"
@@ -238,7 +258,7 @@ keel_status keel_onnx_unpack(const char *path,
         "%s: not a valid %s: truncated, damaged or nested deeper than %d", path,
         kind->short_name, DEPTH_MOST);
   if (lean.spent) return keel_no_memory(lean.room * 2);
-  if (*out_message && lean.strange) {
+  if (*out_message && (lean.strange || lean.cut)) {
     keel_onnx_free(*out_message);
     *out_message = NULL;
     return refuse_field(path, &lean);
