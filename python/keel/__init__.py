@@ -765,7 +765,8 @@ def open(*, plugins: Sequence[str | os.PathLike[str]] = (), only: bool = False,
 
     plugins       paths of plugins, or of folders of plugins, that are looked at first
     only          no other plugins than these
-    options       of plugins: {"cpu.isa": "base"}
+    options       of plugins: {"cpu.isa": "base"}; an Error where one is refused, or a plugin
+                  that `plugins` names
     threads       that share the work, the caller among them; None: all processors
     visible       devices to show or hide: "cpu,-opencl"; None: all, of which drivers other than
                   the CPU's are opened when they are first needed or listed

@@ -16,6 +16,7 @@ import tempfile
 import threading
 import time
 import unittest
+import unittest.mock
 
 CASES = "/usr/share/libonnx-testdata/data/node/"
 try:
@@ -484,14 +485,19 @@ class Failures(unittest.TestCase):
         with tempfile.NamedTemporaryFile(suffix=".so") as file:
             file.write(b"not a library")
             file.flush()
-            found = keel.open(plugins=[file.name]).plugins()[0]
-        self.assertEqual(found.path, file.name)
+            with self.assertRaisesRegex(keel.Error, file.name + ": not a shared library"):
+                keel.open(plugins=[file.name])
+            with unittest.mock.patch.dict(os.environ, {"KEEL_PLUGIN_PATH": file.name,
+                                                       "KEEL_LOG": "error"}):
+                found = [p for p in keel.open().plugins() if p.path == file.name][0]
         self.assertNotEqual(found.status, "OK")
         self.assertTrue(found.reason)
 
     def test_options_reach_a_plugin(self):
-        refused = keel.open(options={"cpu.isa": "none such"}).plugins()
-        self.assertTrue(any("isa" in p.reason for p in refused if p.name == "cpu"))
+        with self.assertRaisesRegex(keel.Error, 'option isa is "none such"'):
+            keel.open(options={"cpu.isa": "none such"})
+        with self.assertRaisesRegex(keel.Error, 'there is no plugin "gpu"'):
+            keel.open(options={"gpu.isa": "base"})
         self.assertTrue(keel.open(options={"cpu.isa": "base"}).device("cpu").kernel_count)
 
     def test_without_the_library(self):
