@@ -4,9 +4,9 @@
 #include <fenv.h>
 #include <math.h>
 
-#include "base/locale.h"
 #include "eager/on_strings.h"
 #include "memory/access.h"
+#include "system/locale.h"
 #include "values/strings.h"
 
 #include <kd/help.h>

@@ -5,7 +5,7 @@
 #include <kd/help.h>
 #include <pthread.h>
 
-#include "base/locale.h"
+#include "system/locale.h"
 
 #define SLOTS 1024 /* a power of two, over twice the ops */
 

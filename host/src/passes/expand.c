@@ -6,10 +6,10 @@
 #include <float.h>
 #include <kd/help.h>
 
-#include "base/locale.h"
 #include "device/context.h"
 #include "eager/call_site.h"
 #include "passes/expansion.h"
+#include "system/locale.h"
 
 #define DEPTH_MOST 8
 #define NAMES      16
