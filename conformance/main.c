@@ -10,6 +10,7 @@
 /**/
 #include "suite/channel.h"
 #include "system/environment.h"
+#include "system/locale.h"
 #include "verbs/verbs.h"
 
 extern const kc_rule kc_probe_rule;
@@ -150,6 +151,7 @@ int main(int argc, char **argv) {
     return run_child(argc - 2, argv + 2);
   if (argc > 1 && !strcmp(argv[1], "__helper"))
     return run_helper(argc - 2, argv + 2);
+  (void)keel_plain_begin(); /* a plugin may set the locale */
   signal(SIGXFSZ, SIG_IGN); /* a file that would be too large is an error */
   if (argc < 2) {
     fputs(help, stderr);

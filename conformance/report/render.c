@@ -4,13 +4,14 @@
 #include "report/claim.h"
 #include "report/html.h"
 #include "report/report.h"
+#include "system/printable.h"
 
 const char kc_formats[] = "html junit tap md badge text";
 
 void kc_xml_text(FILE *file, const char *text) {
   for (size_t size = 0; text && *text; text += size ? size : 1) {
     unsigned char c = (unsigned char)*text;
-    size = kc_utf8_size(text);
+    size = keel_utf8_size(text);
     if (!size)
       fputs("\xef\xbf\xbd", file);
     else if (c == '&')

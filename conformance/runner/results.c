@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "system/printable.h"
+
 static const char *const names[KC_STATUS_COUNT] = {
     "pass",    "warning", "fail",  "crash", "hang",    "skipped",
     "not-run", "xfail",   "xpass", "error", "untested"};
@@ -34,21 +36,27 @@ bool kc_status_skipped(kc_status status) {
 
 /* ---- text ------------------------------------------------------------------------- */
 
-void kc_text_set(char **text, const char *format, ...) {
+/* A text of its own, fit for a terminal; NULL: there is no memory. */
+static char *make_text(const char *format, va_list args) {
   char *fresh = NULL;
+  if (vasprintf(&fresh, format, args) < 0) return NULL;
+  return keel_make_printable(fresh, "\n\t");
+}
+
+void kc_text_set(char **text, const char *format, ...) {
   va_list args;
   va_start(args, format);
-  if (vasprintf(&fresh, format, args) < 0) fresh = NULL;
+  char *fresh = make_text(format, args);
   va_end(args);
   free(*text);
   *text = fresh;
 }
 
 void kc_text_more(char **text, const char *format, ...) {
-  char *fresh = NULL, *joined = NULL;
+  char *joined = NULL;
   va_list args;
   va_start(args, format);
-  if (vasprintf(&fresh, format, args) < 0) fresh = NULL;
+  char *fresh = make_text(format, args);
   va_end(args);
   if (!*text || !fresh) {
     free(*text);
@@ -60,26 +68,6 @@ void kc_text_more(char **text, const char *format, ...) {
     *text = joined;
   }
   free(fresh);
-}
-
-void kc_json_string(FILE *file, const char *text) {
-  fputc('"', file);
-  for (; text && *text; text++) {
-    unsigned char c = (unsigned char)*text;
-    if (c == '"' || c == '\\')
-      fprintf(file, "\\%c", c);
-    else if (c == '\n')
-      fputs("\\n", file);
-    else if (c < ' ' || c == 127)
-      fprintf(file, "\\u%04x", c);
-    else {
-      size_t size = kc_utf8_size(text);
-      if (size) fwrite(text, 1, size, file);
-      if (!size) fputs("\\ufffd", file);
-      if (size) text += size - 1;
-    }
-  }
-  fputc('"', file);
 }
 
 /* ---- in memory ----------------------------------------------------------------------- */
@@ -199,7 +187,7 @@ static void end_line(kc_results *results, line *line) {
 static void put_text(FILE *file, const char *name, const char *text) {
   if (!text) return;
   fprintf(file, ",\"%s\":", name);
-  kc_json_string(file, text);
+  keel_write_json(file, text);
 }
 
 bool kc_results_begin(kc_results *results, const char *path) {
@@ -228,7 +216,7 @@ static void write_case(kc_results *results, const kc_rule_result *rule,
   line line;
   FILE *file = begin_line(&line);
   fprintf(file, "{\"type\":\"case\",\"rule\":\"%s\",\"case\":", rule->id);
-  kc_json_string(file, one->name);
+  keel_write_json(file, one->name);
   fprintf(file, ",\"status\":\"%s\",\"checks\":%llu,\"time\":%llu",
           kc_status_name(one->status), (unsigned long long)one->checks,
           (unsigned long long)one->time);
@@ -295,7 +283,8 @@ void kc_results_end(kc_results *results) {
 static char *get_text(const cJSON *object, const char *name) {
   const char *text =
       cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, name));
-  return text ? strdup(text) : NULL;
+  char *copy = text ? strdup(text) : NULL;
+  return copy ? keel_make_printable(copy, "\n\t") : NULL;
 }
 
 static double get_number(const cJSON *object, const char *name) {

@@ -107,17 +107,11 @@ void kc_results_end(kc_results *results);
 /* Reads one. False with a message on stderr where it is none. */
 bool kc_results_read(const char *path, kc_results *out_results);
 
-/* Adds to a rule's message; keeps what was there. */
+/* Sets a text, or adds to it: it is printable, be its parts a plugin's. */
 void kc_text_set(char **text, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 void kc_text_more(char **text, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-
-/* The bytes of the character that a text begins with; 0: it is no UTF-8, or what XML may not
- * have (surrogates, U+FFFE). utf8.c */
-size_t kc_utf8_size(const char *text);
-/* Writes a JSON string literal. */
-void kc_json_string(FILE *file, const char *text);
 
 /* ---- digests (FIPS 180-4, SHA-256) ------------------------------------------- */
 

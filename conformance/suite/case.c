@@ -14,6 +14,7 @@
 /**/
 #include "suite/channel.h"
 #include "system/environment.h"
+#include "system/printable.h"
 
 kc_setup kc = {.seed = 1, .factor = 1};
 kc_page *kc_shared;
@@ -119,6 +120,7 @@ void kc_send(char kind, const char *text) {
 static void say(char kind, const char *format, va_list args) {
   char text[1800];
   vsnprintf(text, sizeof text, format, args);
+  keel_make_printable(text, "\n\t");
   pthread_mutex_lock(&lock);
   kc_send(kind, text);
   pthread_mutex_unlock(&lock);
@@ -192,6 +194,7 @@ bool kc_case(const char *format, ...) {
   used = (int)strlen(name);
   if (soak_round)
     snprintf(name + used, sizeof name - (size_t)used, "/soak=%u", soak_round);
+  keel_make_printable(name, ""); /* a plugin's words may be in it */
   end_case();
   uint32_t number = numbers++;
   if (number < kc.from || (kc.only && strcmp(kc.only, name) != 0)) return false;

@@ -9,6 +9,7 @@
 #include "rules/rules.h"
 #include "runner/scratch.h"
 #include "suite/channel.h"
+#include "system/printable.h"
 #include "system/save.h"
 #include "verbs/verbs.h"
 
@@ -311,11 +312,11 @@ static bool write_json(const char *path, const char *plugin) {
   if (!keel_save_begin(&save, path, 0666)) return false;
   FILE *file = save.file;
   fputs("{\"plugin\":", file);
-  kc_json_string(file, plugin);
+  keel_write_json(file, plugin);
   fputs(",\"figures\":[", file);
   for (uint32_t i = 0; i < figure_count; i++) {
     fprintf(file, "%s\n{\"name\":", i ? "," : "");
-    kc_json_string(file, figures[i].name);
+    keel_write_json(file, figures[i].name);
     fprintf(file, ",\"value\":%.6g,\"unit\":\"%s\",\"more_is_better\":%s}",
             figures[i].value, figures[i].unit,
             figures[i].more ? "true" : "false");

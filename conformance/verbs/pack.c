@@ -10,6 +10,7 @@
 #include "report/claim.h"
 #include "runner/scratch.h"
 #include "suite/suite.h"
+#include "system/printable.h"
 #include "system/save.h"
 #include "verbs/verbs.h"
 
@@ -45,19 +46,19 @@ static bool write_environment(const kc_results *r, const char *path) {
   FILE *file = save.file;
   uname(&host);
   fputs("{\"kernel\":", file);
-  kc_json_string(file, host.release);
+  keel_write_json(file, host.release);
   fputs(",\"machine\":", file);
-  kc_json_string(file, host.machine);
+  keel_write_json(file, host.machine);
   fputs(",\"suite\":", file);
-  kc_json_string(file, r->suite);
+  keel_write_json(file, r->suite);
   fputs(",\"suite_sha256\":", file);
-  kc_json_string(file, r->suite_digest);
+  keel_write_json(file, r->suite_digest);
   fputs(",\"rules_sha256\":", file);
-  kc_json_string(file, r->rules_digest);
+  keel_write_json(file, r->rules_digest);
   fputs(",\"plugin_sha256\":", file);
-  kc_json_string(file, r->plugin_digest);
+  keel_write_json(file, r->plugin_digest);
   fputs(",\"command\":", file);
-  kc_json_string(file, r->command);
+  keel_write_json(file, r->command);
   fprintf(file, ",\"seed\":%llu}\n", (unsigned long long)r->seed);
   return keel_save_end(&save, true);
 }
