@@ -206,7 +206,7 @@ static void zones_nest(void **state) {
   char *text = stop();
   assert_int_equal(count(text, "before the trace"), 0);
   assert_int_equal(count(text, "\"deep\""), 32);
-  assert_int_equal(count(text, "a \\\"name\\\"\\u000a"), 1);
+  assert_int_equal(count(text, "a \\\"name\\\"\\n"), 1);
   assert_int_equal(count(text, "of\\\\a node"), 1);
   assert_int_equal(count(text, "\"name\":\"a layer\""), 1);
   assert_int_equal(count(text, "\"name\":\"region\""), 1);

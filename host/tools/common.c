@@ -6,6 +6,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "system/printable.h"
 #include "tool.h"
 
 int complain(void) {
@@ -192,17 +193,18 @@ bool resident(uint64_t *out_now, uint64_t *out_most) {
   return *out_now && *out_most;
 }
 
-void print_json_string(FILE *file, const char *string) {
-  fputc('"', file);
-  for (const unsigned char *at = (const unsigned char *)string; *at; at++) {
-    if (*at == '"' || *at == '\\')
-      fprintf(file, "\\%c", *at);
-    else if (*at < 32)
-      fprintf(file, "\\u%04x", *at);
-    else
-      fputc(*at, file);
+const char *shown(const char *text) {
+  static char rooms[8][1024];
+  static unsigned turn;
+  char *room = rooms[turn++ % (sizeof rooms / sizeof *rooms)];
+  size_t size = sizeof rooms[0];
+  if ((size_t)snprintf(room, size, "%s", text) >= size) {
+    size_t end = size - 4; /* between two characters, if it is UTF-8 */
+    while (end > size - 8 && ((unsigned char)room[end] & 0xc0) == 0x80)
+      end--;
+    memcpy(room + end, "...", 4);
   }
-  fputc('"', file);
+  return keel_make_printable(room, "");
 }
 
 int64_t size_for(const char *word, const char *name) {

@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "onnx/small.h"
+#include "system/printable.h"
 #include "tool.h"
 
 static double half_to_double(uint16_t bits) {
@@ -140,6 +141,7 @@ static bool strings_agree(keel_tensor *got, keel_tensor *want, char *text,
                b);
     else
       snprintf(text, size, "%s", keel_message());
+    keel_make_printable(text, "");
     return false;
   }
   return true;

@@ -45,7 +45,7 @@ static void section(const char *name) {
 static void fine(const char *what, const char *format, ...) KD_PRINTF(2, 3);
 static void fine(const char *what, const char *format, ...) {
   va_list args;
-  printf("  ok    %s: ", what);
+  printf("  ok    %s: ", shown(what));
   va_start(args, format);
   vprintf(format, args);
   va_end(args);
@@ -58,7 +58,7 @@ static void wrong(const char *what, const char *hint, const char *format, ...)
 static void wrong(const char *what, const char *hint, const char *format, ...) {
   va_list args;
   findings++;
-  printf("  WRONG %s: ", what);
+  printf("  WRONG %s: ", shown(what));
   va_start(args, format);
   vprintf(format, args);
   va_end(args);
@@ -266,7 +266,7 @@ static void look_at_plugins(keel_context *context) {
            info.device_count ? "ok  " : "none", info.name,
            info.version ? info.version : "?", info.vendor ? info.vendor : "?",
            info.abi_version >> 16, info.abi_version & 0xffff, info.device_count,
-           info.device_count == 1 ? "" : "s", info.path);
+           info.device_count == 1 ? "" : "s", shown(info.path));
     if (*info.reason)
       printf("        %s%s%s%s\n", info.reason, package ? " (package " : "",
              package ? package : "", package ? ")" : "");

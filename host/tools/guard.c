@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "ranks.h"
+#include "system/locale.h"
 
 #define GRACE \
   1.0 /* seconds, and as much again as the limit: what is under way may end */
@@ -26,6 +27,7 @@ static void *watch(void *context) {
   while (!guard.over && result != ETIMEDOUT)
     result = pthread_cond_timedwait(&guard.ended, &guard.lock, &guard.when);
   if (!guard.over) {
+    (void)keel_plain_begin();
     fprintf(
         stderr,
         "keel: %s has not ended after its %g ms: the work under way cannot be"

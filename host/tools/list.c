@@ -3,6 +3,7 @@
 #include <kd/option.h>
 #include <kd/property.h>
 
+#include "system/printable.h"
 #include "tool.h"
 
 /* What these commands take beside the common options. */
@@ -42,9 +43,10 @@ static void print_options(const keel_context *context, uint32_t plugin) {
     char value[80];
     snprintf(value, sizeof value, "%s=%.60s", option.name,
              option.default_value ? option.default_value : "");
-    printf("  %s%-22s %s\n", count++ ? "           " : "options    ", value,
-           option.choices ? option.choices : type_name(option.type));
-    if (*option.doc) printf("               %s\n", option.doc);
+    printf("  %s%-22s %s\n", count++ ? "           " : "options    ",
+           shown(value),
+           option.choices ? shown(option.choices) : type_name(option.type));
+    if (*option.doc) printf("               %s\n", shown(option.doc));
   }
   if (!count)
     printf("  options    %s\n",
@@ -61,15 +63,16 @@ static void print_options_json(const keel_context *context, uint32_t plugin) {
   printf(", \"options\": [");
   for (; keel_plugin_option(context, plugin, count, &option) == KD_OK;
        count++) {
-    printf("%s\n    {\"name\": \"%s\", \"type\": \"%s\"", count ? "," : "",
-           option.name, type_name(option.type));
+    printf("%s\n    {\"name\": ", count ? "," : "");
+    keel_write_json(stdout, option.name);
+    printf(", \"type\": \"%s\"", type_name(option.type));
     const char *const texts[] = {"choices", option.choices,
                                  "default", option.default_value,
                                  "doc",     option.doc};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i += 2) {
       printf(", \"%s\": ", texts[i]);
       if (texts[i + 1])
-        print_json_string(stdout, texts[i + 1]);
+        keel_write_json(stdout, texts[i + 1]);
       else
         printf("null");
     }
@@ -79,8 +82,8 @@ static void print_options_json(const keel_context *context, uint32_t plugin) {
 }
 
 static void print_plugin(const keel_plugin_info *info) {
-  printf("%s\n", info->path);
-  printf("  found by   %s\n", info->source);
+  printf("%s\n", shown(info->path));
+  printf("  found by   %s\n", shown(info->source));
   if (info->name)
     printf("  plugin     %s %s by %s\n", info->name,
            info->version ? info->version : "?",
@@ -95,7 +98,7 @@ static void print_plugin(const keel_plugin_info *info) {
   else
     printf("  status     REFUSED: %s\n", keel_status_name(info->status));
   if (*info->reason) printf("  reason     %s\n", info->reason);
-  if (*info->hint) printf("  hint       %s\n", info->hint);
+  if (*info->hint) printf("  hint       %s\n", shown(info->hint));
 }
 
 static void print_plugin_json(const keel_plugin_info *info) {
@@ -110,7 +113,7 @@ static void print_plugin_json(const keel_plugin_info *info) {
          info->abi_version >> 16, info->abi_version & 0xffff);
   for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
     printf(", \"%s\": ", fields[i].name);
-    print_json_string(stdout, fields[i].value ? fields[i].value : "");
+    keel_write_json(stdout, fields[i].value ? fields[i].value : "");
   }
 }
 
@@ -210,16 +213,16 @@ static void print_properties_json(const keel_device *device) {
   for (uint32_t i = 0; keel_device_property(device, i, &property) == KD_OK;
        i++) {
     printf("%s\n    ", i ? "," : "");
-    print_json_string(stdout, property.name);
+    keel_write_json(stdout, property.name);
     printf(": {\"value\": ");
     if (property.type == KD_PROPERTY_TEXT)
-      print_json_string(stdout, property.text);
+      keel_write_json(stdout, property.text);
     else if (property.type == KD_PROPERTY_NONE)
       printf("null");
     else
       print_value(&property);
     printf(", \"unit\": ");
-    print_json_string(stdout, property.unit);
+    keel_write_json(stdout, property.unit);
     printf("}");
   }
   printf("}");
@@ -239,7 +242,7 @@ static void print_device(const keel_device_facts *facts, keel_device *device) {
   printf("  kernels    %u\n", facts->kernel_count);
   if (facts->same_as)
     printf("  same as    %s, through another plugin\n", facts->same_as);
-  printf("  plugin     %s\n", facts->plugin);
+  printf("  plugin     %s\n", shown(facts->plugin));
 }
 
 /* Whose devices are missed is told, beside the list. */
@@ -249,7 +252,8 @@ static void print_refusals(const keel_context *context) {
     keel_plugin_at(context, i, &info);
     if (info.status != KD_OK)
       fprintf(stderr, "keel: %s was refused: %s (`keel plugins` says more)\n",
-              info.name && *info.name ? info.name : info.path, info.reason);
+              shown(info.name && *info.name ? info.name : info.path),
+              info.reason);
   }
 }
 
@@ -283,13 +287,12 @@ int keel_main_devices(int argc, char **argv) {
       continue;
     }
     printf("  {\"name\": \"%s\", \"product\": ", facts.name);
-    print_json_string(stdout, facts.product);
-    printf(
-        ", \"kind\": \"%s\", \"level\": %u, \"kernels\": %u, \"memory\":"
-        " %llu, \"plugin\": ",
-        facts.kind, facts.level, facts.kernel_count,
-        (unsigned long long)facts.memory);
-    print_json_string(stdout, facts.plugin);
+    keel_write_json(stdout, facts.product);
+    printf(", \"kind\": ");
+    keel_write_json(stdout, facts.kind);
+    printf(", \"level\": %u, \"kernels\": %u, \"memory\": %llu, \"plugin\": ",
+           facts.level, facts.kernel_count, (unsigned long long)facts.memory);
+    keel_write_json(stdout, facts.plugin);
     if (facts.same_as) printf(", \"same_as\": \"%s\"", facts.same_as);
     if (given.properties) print_properties_json(device);
     printf("}%s\n", i + 1 == count ? "" : ",");
@@ -349,6 +352,12 @@ static uint32_t collect_ops(keel_device *device, row *rows, uint32_t room) {
   return count;
 }
 
+static void print_op_json(const char *op, const char *types, bool last) {
+  printf("  {\"op\": ");
+  keel_write_json(stdout, op);
+  printf(", \"types\": \"%s\"}%s\n", types, last ? "" : ",");
+}
+
 static void print_ops(const listing *all, keel_device *device) {
   static row rows[1024];
   keel_device_facts facts;
@@ -364,12 +373,11 @@ static void print_ops(const listing *all, keel_device *device) {
     char types[300];
     types_text(rows[i].any ? every : rows[i].types, types, sizeof types);
     if (all->json)
-      printf("  {\"op\": \"%s\", \"types\": \"%s\"}%s\n", rows[i].op, types,
-             i + 1 == count ? "" : ",");
+      print_op_json(rows[i].op, types, i + 1 == count);
     else if (all->markdown)
-      printf("| %s | %s |\n", rows[i].op, types);
+      printf("| %s | %s |\n", shown(rows[i].op), types);
     else
-      printf("  %-28s %s\n", rows[i].op, types);
+      printf("  %-28s %s\n", shown(rows[i].op), types);
   }
   if (all->json) printf("]\n");
   const char *op = NULL;
@@ -427,10 +435,10 @@ int keel_main_passes(int argc, char **argv) {
   if (given.json) printf("[\n");
   for (uint32_t i = 0; (name = keel_pass_name(i)); i++) {
     int needed = keel_pass_needed(i);
-    char shown[40];
-    snprintf(shown, sizeof shown, needed ? "%s" : "[%s]", name);
+    char bracketed[40];
+    snprintf(bracketed, sizeof bracketed, needed ? "%s" : "[%s]", name);
     if (!given.json)
-      printf("%c %-12s %s\n", keel_pass_last(i) ? '*' : ' ', shown,
+      printf("%c %-12s %s\n", keel_pass_last(i) ? '*' : ' ', bracketed,
              keel_pass_about(i));
     else
       printf(

@@ -1,5 +1,6 @@
 /* main.c - the `keel` command: which subcommand, and help. */
 #include "end.h"
+#include "system/locale.h"
 #include "tool.h"
 
 static const struct {
@@ -93,5 +94,6 @@ static int run_command(int argc, char **argv) {
 
 int main(int argc, char **argv) {
   end_prepare();
+  (void)keel_plain_begin(); /* a plugin may set the locale */
   return end_with(run_command(argc, argv));
 }

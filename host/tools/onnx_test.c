@@ -41,14 +41,15 @@ static void report(tests *all, const char *folder) {
   if (result == FAIL || !all->quiet) {
     progress_end();
     if (result == PASS)
-      printf("pass  %s\n", name);
+      printf("pass  %s\n", shown(name));
     else
-      printf("%s  %s: %s\n", result == FAIL ? "FAIL" : "skip", name, why);
+      printf("%s  %s: %s\n", result == FAIL ? "FAIL" : "skip", shown(name),
+             why);
   }
   if (now() - all->shown > 0.2) {
     all->shown = now();
     progress("%u passed, %u failed, %u skipped: %s", all->passed, all->failed,
-             all->skipped, name);
+             all->skipped, shown(name));
   }
 }
 

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "system/environment.h"
+#include "system/printable.h"
 #include "system/save.h"
 
 /* Launchers, the best first, and what they need where ranks are more than cores. Threads of a
@@ -392,7 +393,7 @@ void ranks_print(keel_link *link, bool json) {
   keel_link_look(link, &facts);
   if (json) {
     printf(", \"ranks\": {\"count\": %u, \"library\": ", (unsigned)facts.size);
-    print_json_string(stdout, facts.library);
+    keel_write_json(stdout, facts.library);
     printf(
         ", \"exchanges\": %llu, \"direct\": %llu, \"levels\": %llu,"
         " \"pieces\": %llu,"
@@ -403,7 +404,7 @@ void ranks_print(keel_link *link, bool json) {
     return;
   }
   printf("%u ranks by %s: %llu exchanges of %.1f MiB, %.3f ms under way",
-         (unsigned)facts.size, facts.library,
+         (unsigned)facts.size, shown(facts.library),
          (unsigned long long)facts.exchanges, (double)facts.bytes / (1u << 20),
          (double)facts.waited * 1e-6);
   if (facts.direct + facts.levels)

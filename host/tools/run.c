@@ -154,7 +154,7 @@ static uint32_t member_of(const run_session *run) {
 }
 
 static int run_all(const run_arguments *all, run_session *run) {
-  double shown = now();
+  double last_shown = now();
   for (uint64_t i = 0; i < all->repeat; i++) {
     for (uint32_t k = 0; k < run->output_count; k++) {
       keel_tensor_release(run->outputs[k]);
@@ -191,8 +191,8 @@ static int run_all(const run_arguments *all, run_session *run) {
     if (i == 0) run->first_time = time;
     if (i == 1 || (i > 1 && time < run->best_time)) run->best_time = time;
     run->total_time += time;
-    if (now() - shown > 0.2) {
-      shown = now();
+    if (now() - last_shown > 0.2) {
+      last_shown = now();
       progress("run %llu of %llu", (unsigned long long)i + 1,
                (unsigned long long)all->repeat);
     }

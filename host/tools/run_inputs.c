@@ -56,7 +56,7 @@ static bool check_shapes(const run_arguments *all, const run_session *run) {
             "keel run: --shape %s does not have the form INPUT=2x3; the "
             "model's inputs"
             " are%s\n",
-            all->shapes.words[i], *names ? names : " none");
+            all->shapes.words[i], *names ? shown(names) : " none");
     return false;
   }
   return true;
@@ -101,7 +101,8 @@ static bool check_dims(const run_arguments *all, const run_session *run) {
     fprintf(stderr,
             "keel run: --dim %s is not NAME=SIZE of an open dimension; the"
             " model's inputs have%s\n",
-            all->dims.words[i], *there ? there : " none that has a name");
+            all->dims.words[i],
+            *there ? shown(there) : " none that has a name");
     return false;
   }
   return true;
@@ -138,21 +139,21 @@ static int make_random(const run_arguments *all, run_session *run,
         stderr,
         "keel run: input \"%s\" is a resource; give it with --input %s=FILE:"
         " a variable that holds the file's tensor\n",
-        port.name, port.name);
+        shown(port.name), shown(port.name));
     return EXIT_USAGE;
   }
   if (!shaped && (rank == KEEL_RANK_UNKNOWN || !port.dtype || port.flags)) {
     fprintf(stderr,
             "keel run: input \"%s\" has no known type; give it with"
             " --input %s=FILE\n",
-            port.name, port.name);
+            shown(port.name), shown(port.name));
     return EXIT_USAGE;
   }
   if (port.dtype == KD_STRING) {
     fprintf(stderr,
             "keel run: input \"%s\" is strings, which are not made at random;"
             " give it with --input %s=FILE\n",
-            port.name, port.name);
+            shown(port.name), shown(port.name));
     return EXIT_USAGE;
   }
   int64_t count = 1;
@@ -168,7 +169,7 @@ static int make_random(const run_arguments *all, run_session *run,
   void *data = large ? NULL : calloc((size_t)count * each + 1, 1);
   if (!large && !data) {
     fprintf(stderr, "keel run: no memory for input \"%s\" of %lld elements\n",
-            port.name, (long long)count);
+            shown(port.name), (long long)count);
     return 1;
   }
   if (data) random_fill(data, port.dtype, count, state);
@@ -262,14 +263,14 @@ static bool can_be_given(const run_session *run, uint32_t input,
     fprintf(stderr,
             "keel run: \"%s\" is this rank's handle, which no file"
             " gives\n",
-            port->name);
+            shown(port->name));
     return false;
   }
   if (!run->several.group || !(port->flags & KEEL_PORT_RESOURCE)) return true;
   fprintf(stderr,
           "keel run: \"%s\" is a resource, and each rank needs its own, which"
           " --devices does not give; run with --np %u\n",
-          port->name, (unsigned)run->several.count);
+          shown(port->name), (unsigned)run->several.count);
   return false;
 }
 

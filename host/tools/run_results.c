@@ -4,6 +4,7 @@
 
 #include "onnx/small.h"
 #include "run.h"
+#include "system/printable.h"
 
 int run_compare(const run_arguments *all, run_session *run, bool *agree,
                 char (*texts)[256]) {
@@ -74,7 +75,8 @@ static int save_output(const run_arguments *all, run_session *run,
     fprintf(stderr,
             "keel run: output %s is %s, and %s has it as f32: .npy has no"
             " %s\n",
-            port.name, kd_dtype_name(dtype), path, kd_dtype_name(dtype));
+            shown(port.name), kd_dtype_name(dtype), shown(path),
+            kd_dtype_name(dtype));
   return 0;
 }
 
@@ -130,8 +132,8 @@ static void print_lines(const keel_profile_line *lines, uint32_t count,
            (double)time_of(&lines[i]) * 1e-6,
            total > 0 ? 100 * (double)time_of(&lines[i]) / total : 0,
            (unsigned long long)lines[i].calls, (double)lines[i].time * 1e-6,
-           (double)lines[i].copies * 1e-6, lines[i].device, lines[i].op,
-           lines[i].node, lines[i].types);
+           (double)lines[i].copies * 1e-6, lines[i].device, shown(lines[i].op),
+           shown(lines[i].node), shown(lines[i].types));
 }
 
 /* What was not hidden: on a device with a clock no more than it was idle. */
@@ -189,8 +191,8 @@ void run_print_text(const run_arguments *all, run_session *run,
     char type[200];
     keel_port port;
     keel_plan_output(run->plan, i, &port);
-    printf("output %s: %s", port.name,
-           keel_tensor_text(run->outputs[i], type, sizeof type));
+    printf("output %s: %s", shown(port.name),
+           shown(keel_tensor_text(run->outputs[i], type, sizeof type)));
     if (i < all->expects.count)
       printf("  %s%s%s",
              agree[i] ? "as expected" : "DIFFERS: ", agree[i] ? "" : texts[i],
@@ -224,10 +226,48 @@ void run_print_text(const run_arguments *all, run_session *run,
   if (all->profile) print_profile(run);
 }
 
+static void print_profile_json(const run_session *run) {
+  keel_profile_line line;
+  keel_profile_device d;
+  keel_profile_exchanges times;
+  printf(", \"profile\": [");
+  for (uint32_t i = 0; keel_plan_profile_line(run->plan, i, &line) == KD_OK;
+       i++) {
+    printf("%s{\"op\": ", i ? ", " : "");
+    keel_write_json(stdout, line.op);
+    printf(
+        ", \"device\": \"%s\", \"calls\": %llu, \"ns\": %llu,"
+        " \"host_ns\": %llu, \"timed\": %u, \"copy_ns\": %llu, \"node\": ",
+        line.device, (unsigned long long)line.calls,
+        (unsigned long long)time_of(&line), (unsigned long long)line.time,
+        line.timed, (unsigned long long)line.copies);
+    keel_write_json(stdout, line.node);
+    printf(", \"types\": ");
+    keel_write_json(stdout, line.types);
+    printf("}");
+  }
+  printf("], \"devices\": [");
+  for (uint32_t i = 0; keel_plan_profile_device(run->plan, i, &d) == KD_OK; i++)
+    printf(
+        "%s{\"device\": \"%s\", \"calls\": %llu, \"wall_ns\": %llu,"
+        " \"kernel_ns\": %llu, \"copy_ns\": %llu, \"idle_ns\": %llu,"
+        " \"copied_bytes\": %llu, \"timed\": %u}",
+        i ? ", " : "", d.name, (unsigned long long)d.calls,
+        (unsigned long long)d.wall, (unsigned long long)d.kernels,
+        (unsigned long long)d.copies, (unsigned long long)d.idle,
+        (unsigned long long)d.bytes, d.timed);
+  keel_plan_profile_exchanges(run->plan, &times);
+  printf(
+      "], \"exchanges\": {\"calls\": %llu, \"time_ns\": %llu,"
+      " \"bare_ns\": %llu}",
+      (unsigned long long)times.calls, (unsigned long long)times.time,
+      (unsigned long long)bare_time(run, &times));
+}
+
 void run_print_json(const run_arguments *all, run_session *run,
                     const bool *agree, char (*texts)[256]) {
   printf("{\"model\": ");
-  print_json_string(stdout, all->model);
+  keel_write_json(stdout, all->model);
   printf(
       ", \"load_ms\": %.3f, \"plan_ms\": %.3f, \"first_ms\": %.3f,"
       " \"best_ms\": %.3f, \"repeat\": %llu, \"threads\": %u, \"outputs\": [",
@@ -239,13 +279,13 @@ void run_print_json(const run_arguments *all, run_session *run,
     keel_port port;
     keel_plan_output(run->plan, i, &port);
     printf("%s{\"name\": ", i ? ", " : "");
-    print_json_string(stdout, port.name);
+    keel_write_json(stdout, port.name);
     printf(", \"type\": ");
-    print_json_string(stdout,
-                      keel_tensor_text(run->outputs[i], type, sizeof type));
+    keel_write_json(stdout,
+                    keel_tensor_text(run->outputs[i], type, sizeof type));
     if (i < all->expects.count) {
       printf(", \"agrees\": %s, \"difference\": ", agree[i] ? "true" : "false");
-      print_json_string(stdout, texts[i]);
+      keel_write_json(stdout, texts[i]);
     }
     printf("}");
   }
@@ -263,42 +303,6 @@ void run_print_json(const run_arguments *all, run_session *run,
   ranks_print(run->link, true);
   printf(", \"replays\": %llu",
          (unsigned long long)keel_plan_replays(run->plan));
-  keel_profile_line line;
-  if (all->profile) printf(", \"profile\": [");
-  for (uint32_t i = 0;
-       all->profile && keel_plan_profile_line(run->plan, i, &line) == KD_OK;
-       i++) {
-    printf(
-        "%s{\"op\": \"%s\", \"device\": \"%s\", \"calls\": %llu, \"ns\":"
-        " %llu, \"host_ns\": %llu, \"timed\": %u, \"copy_ns\": %llu,"
-        " \"node\": ",
-        i ? ", " : "", line.op, line.device, (unsigned long long)line.calls,
-        (unsigned long long)time_of(&line), (unsigned long long)line.time,
-        line.timed, (unsigned long long)line.copies);
-    print_json_string(stdout, line.node);
-    printf(", \"types\": ");
-    print_json_string(stdout, line.types);
-    printf("}");
-  }
-  keel_profile_device d;
-  if (all->profile) printf("], \"devices\": [");
-  for (uint32_t i = 0;
-       all->profile && keel_plan_profile_device(run->plan, i, &d) == KD_OK; i++)
-    printf(
-        "%s{\"device\": \"%s\", \"calls\": %llu, \"wall_ns\": %llu,"
-        " \"kernel_ns\": %llu, \"copy_ns\": %llu, \"idle_ns\": %llu,"
-        " \"copied_bytes\": %llu, \"timed\": %u}",
-        i ? ", " : "", d.name, (unsigned long long)d.calls,
-        (unsigned long long)d.wall, (unsigned long long)d.kernels,
-        (unsigned long long)d.copies, (unsigned long long)d.idle,
-        (unsigned long long)d.bytes, d.timed);
-  keel_profile_exchanges times;
-  keel_plan_profile_exchanges(run->plan, &times);
-  if (all->profile)
-    printf(
-        "], \"exchanges\": {\"calls\": %llu, \"time_ns\": %llu,"
-        " \"bare_ns\": %llu}",
-        (unsigned long long)times.calls, (unsigned long long)times.time,
-        (unsigned long long)bare_time(run, &times));
+  if (all->profile) print_profile_json(run);
   printf("}\n");
 }

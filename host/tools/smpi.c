@@ -180,26 +180,26 @@ static bool check(const smpi_traces *to, const keel_phase *phase) {
   if (!phase->exchange) return true;
   if (!found)
     fprintf(stderr, "keel compile: %s \"%s\" can't be put into a trace\n",
-            phase->exchange, phase->name);
+            phase->exchange, shown(phase->name));
   else if (phase->size && phase->size != to->ranks)
     fprintf(stderr, "keel compile: %s \"%s\" is for %u ranks, and --np is %u\n",
-            phase->exchange, phase->name, (unsigned)phase->size,
+            phase->exchange, shown(phase->name), (unsigned)phase->size,
             (unsigned)to->ranks);
   else if (phase->peer >= to->ranks)
     fprintf(stderr, "keel compile: %s \"%s\" is with rank %u, and --np is %u\n",
-            phase->exchange, phase->name, (unsigned)phase->peer,
+            phase->exchange, shown(phase->name), (unsigned)phase->peer,
             (unsigned)to->ranks);
   else if (!has_ranks(to, phase))
     fprintf(stderr,
             "keel compile: %s \"%s\" is between ranks of which --np %u has not"
             " all\n",
-            phase->exchange, phase->name, (unsigned)to->ranks);
+            phase->exchange, shown(phase->name), (unsigned)to->ranks);
   else if (count_of(phase) > INT_MAX)
     fprintf(stderr,
             "keel compile: %s \"%s\" is of %llu elements, and SMPI counts up"
             " to %d\n",
-            phase->exchange, phase->name, (unsigned long long)phase->count,
-            INT_MAX);
+            phase->exchange, shown(phase->name),
+            (unsigned long long)phase->count, INT_MAX);
   else
     return true;
   return false;

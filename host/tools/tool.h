@@ -133,8 +133,9 @@ bool resident(uint64_t *out_now, uint64_t *out_most);
 void guard_begin(const char *what, double seconds);
 void guard_end(void);
 
-/* Writes a JSON string literal. */
-void print_json_string(FILE *file, const char *string);
+/* A copy of a text that a device, a file or a model has brought, on one line and fit for a
+ * terminal: the eighth call after takes its place. Cut with "..." after 1020 bytes. */
+const char *shown(const char *text);
 
 /* ---- random inputs ------------------------------------------------------- */
 

@@ -63,7 +63,8 @@ static int parse(int argc, char **argv) {
 static void hear(void *context, const tune_news *news) {
   tally *sum = context;
   if (!news->ended) {
-    progress("%s %s: %u of %u", news->op, news->shapes, news->tried, news->all);
+    progress("%s %s: %u of %u", shown(news->op), shown(news->shapes),
+             news->tried, news->all);
     return;
   }
   bool better = strcmp(news->before, news->after) != 0;
@@ -72,11 +73,11 @@ static void hear(void *context, const tune_news *news) {
   sum->better += better;
   sum->log_ratio += log(ratio);
   progress_end();
-  printf("%-20s %-34s %-18s %10.1f us", news->op, news->shapes, news->before,
-         news->before_time * 1e6);
+  printf("%-20s %-34s %-18s %10.1f us", shown(news->op), shown(news->shapes),
+         shown(news->before), news->before_time * 1e6);
   if (better)
-    printf("  %-18s %10.1f us  %.2f\n", news->after, news->after_time * 1e6,
-           ratio);
+    printf("  %-18s %10.1f us  %.2f\n", shown(news->after),
+           news->after_time * 1e6, ratio);
   else
     printf("  stays, of %u\n", news->all);
   fflush(stdout);

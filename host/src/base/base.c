@@ -1,6 +1,8 @@
 /* base.c - growing text, arenas, hashes, the clock and the log. */
 #include "base/base.h"
 #include "system/environment.h"
+#include "system/locale.h"
+#include "system/printable.h"
 
 #include <time.h>
 
@@ -187,10 +189,12 @@ void keel_log_init(keel_log *log) {
 static void write_line(const keel_log *log, uint32_t level, const char *prefix,
                        const char *format, va_list args) {
   char line[2048];
+  keel_plain plain = keel_plain_begin();
   int at = snprintf(line, sizeof line, "%s", prefix);
   if (at >= 0 && (size_t)at < sizeof line)
     vsnprintf(line + at, sizeof line - (size_t)at, format, args);
-  log->write(log->context, level, line);
+  keel_plain_end(plain);
+  log->write(log->context, level, keel_make_printable(line, "\n\t"));
 }
 
 void keel_log_args(const keel_log *log, uint32_t level, const char *prefix,

@@ -2,17 +2,23 @@
 #include <kd/help.h>
 
 #include "base/base.h"
+#include "system/locale.h"
+#include "system/printable.h"
 
 #define MESSAGE_ROOM 4096
 
 static _Thread_local char message[MESSAGE_ROOM];
 static _Thread_local bool said;
 
+/* What it names may come from a device, a file or a model. */
 static keel_status record(keel_status status, size_t at, const char *format,
                           va_list args) {
   char text[MESSAGE_ROOM]; /* the arguments may point into `message` */
+  keel_plain plain = keel_plain_begin();
   vsnprintf(text, sizeof text, format, args);
+  keel_plain_end(plain);
   snprintf(message + at, sizeof message - at, "%s", text);
+  keel_make_printable(message + at, "\n\t");
   said = true;
   return status;
 }

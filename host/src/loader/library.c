@@ -4,6 +4,7 @@
 
 #include "layers/layers.h"
 #include "loader/loader.h"
+#include "system/printable.h"
 #include "threads/pool.h"
 
 /* Serialises open, close and device_open of all plugins, as kd_plugin says. */
@@ -306,6 +307,7 @@ void keel_library_log(const kd_host *host, uint32_t level, const char *format,
     va_copy(again, args);
     vsnprintf(library->said, sizeof library->said, format, again);
     va_end(again);
+    keel_make_printable(library->said, "\n\t");
   }
   snprintf(prefix, sizeof prefix,
            "%s: ", library->name ? library->name : library->path);

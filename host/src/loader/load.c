@@ -16,6 +16,14 @@
 #include "loader/loader.h"
 #include "loader/visible.h"
 #include "ops/vendor.h"
+#include "system/printable.h"
+
+/* A plugin's own words, on one line. */
+static const char *keep_string(keel_arena *arena, const char *string,
+                               const char *otherwise) {
+  char *copy = keel_arena_copy(arena, string ? string : otherwise);
+  return copy ? keel_make_printable(copy, "") : NULL;
+}
 
 /* Gives the plugin a verdict; the reason is this thread's message. */
 static keel_status refuse(keel_plugin *plugin, keel_status status,
@@ -360,8 +368,8 @@ static keel_status negotiate(keel_plugin *plugin) {
             ? "use the plugin's build for this version of Keel"
             : "ask the plugin's vendor; conformance finds such faults");
   plugin->name = keel_arena_copy(arena, plugin->table.name);
-  plugin->vendor = keel_arena_copy(arena, plugin->table.vendor);
-  plugin->version = keel_arena_copy(arena, plugin->table.version);
+  plugin->vendor = keep_string(arena, plugin->table.vendor, "");
+  plugin->version = keep_string(arena, plugin->table.version, "");
   return plugin->name && plugin->vendor && plugin->version ? KD_OK
                                                            : KD_OUT_OF_MEMORY;
 }
@@ -383,11 +391,6 @@ static keel_status check_duplicate_name(keel_plugin *plugin) {
 }
 
 /* ---- devices -------------------------------------------------------------- */
-
-static const char *keep_string(keel_arena *arena, const char *string,
-                               const char *otherwise) {
-  return keel_arena_copy(arena, string ? string : otherwise);
-}
 
 /* An earlier device of another plugin that is the same hardware. */
 static keel_device *same_silicon(const keel_context *context,

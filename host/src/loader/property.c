@@ -3,10 +3,11 @@
 
 #include "loader/library.h"
 #include "loader/loader.h"
+#include "system/printable.h"
 
 #define PROPERTY_MOST 1000 /* that a plugin may list: then it has lost count */
 
-/* Cuts a text that is too long, not inside a character of UTF-8. */
+/* Cuts a text that is too long, not inside a character of UTF-8; it is on one line. */
 static void keep_text(char *to, size_t room, const char *text) {
   size_t size = text ? strnlen(text, room) : 0;
   if (size == room)
@@ -14,6 +15,7 @@ static void keep_text(char *to, size_t room, const char *text) {
       size--;
   memcpy(to, text ? text : "", size);
   to[size] = 0;
+  keel_make_printable(to, "");
 }
 
 keel_status keel_property_copy(const kd_property *given, keel_property *out) {

@@ -11,6 +11,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "system/printable.h"
 #include "trace/tickets.h"
 
 #define NOTES_MOST (1u << 18) /* of a thread */
@@ -241,26 +242,13 @@ static int process_of(int process) {
   return written ? process + (int)written->rank * KINDS : process;
 }
 
-/* Writes a JSON string. Invalid UTF-8 is passed through. */
-static void write_string(FILE *file, const char *text) {
-  fputc('"', file);
-  for (const unsigned char *at = (const unsigned char *)text; *at; at++)
-    if (*at == '"' || *at == '\\')
-      fprintf(file, "\\%c", *at);
-    else if (*at < 32)
-      fprintf(file, "\\u%04x", *at);
-    else
-      fputc(*at, file);
-  fputc('"', file);
-}
-
 static void write_name(FILE *file, const char *what, int process, long thread,
                        const char *name) {
   fprintf(file,
           ",\n{\"ph\":\"M\",\"pid\":%d,\"tid\":%ld,\"name\":\"%s\","
           "\"args\":{\"name\":",
           process_of(process), thread, what);
-  write_string(file, name);
+  keel_write_json(file, name);
   fprintf(file, "}}");
 }
 
@@ -273,7 +261,7 @@ static void write_time(FILE *file, const char *key, uint64_t time) {
 static void write_event(FILE *file, const char *phase, const char *name,
                         int process, long thread, uint64_t at) {
   fprintf(file, ",\n{\"ph\":\"%s\",\"name\":", phase);
-  write_string(file, name);
+  keel_write_json(file, name);
   uint64_t from = written ? written->origin : began;
   fprintf(file, ",\"pid\":%d,\"tid\":%ld", process_of(process), thread);
   write_time(file, "ts", at > from ? at - from : 0);
@@ -296,11 +284,11 @@ static void write_span(FILE *file, const notes *thread, const note *n) {
   fprintf(file, ",\"args\":{");
   if (*n->place) {
     fprintf(file, "\"device\":");
-    write_string(file, n->place);
+    keel_write_json(file, n->place);
   }
   if (*n->detail) {
     fprintf(file, "%s\"node\":", *n->place ? "," : "");
-    write_string(file, n->detail);
+    keel_write_json(file, n->detail);
   }
   fprintf(file, "}}");
 }
@@ -312,7 +300,7 @@ static void write_copy(FILE *file, const note *n, uint64_t id) {
           ",\"cat\":\"copy\",\"id\":%llu,\"args\":{\"bytes\":%llu,"
           "\"device\":",
           (unsigned long long)id, (unsigned long long)n->number);
-  write_string(file, n->detail);
+  keel_write_json(file, n->detail);
   fprintf(file, "}}");
   write_event(file, "e", n->name, COPIES, 1, n->end);
   fprintf(file, ",\"cat\":\"copy\",\"id\":%llu}", (unsigned long long)id);
@@ -334,11 +322,11 @@ static void write_record(FILE *file, const catalogue *known, const note *n,
   fprintf(file, ",\"args\":{");
   if (launch && !runs_op) { /* what a copy is for */
     fprintf(file, "\"for\":");
-    write_string(file, launch->name);
+    keel_write_json(file, launch->name);
   }
   if (launch && *launch->detail) {
     fprintf(file, "%s\"node\":", runs_op ? "" : ",");
-    write_string(file, launch->detail);
+    keel_write_json(file, launch->detail);
   }
   fprintf(file, "}}");
 }

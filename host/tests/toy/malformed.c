@@ -1,4 +1,5 @@
 /* malformed.c - what malformed.def does to the plain toy. */
+#include <locale.h>
 #include <math.h>
 #include <string.h>
 
@@ -219,6 +220,53 @@ static kd_status odd_property(kd_instance *instance, uint32_t device,
   if (index > 6) return toy_host->fail(KD_OUT_OF_RANGE, "there are 7");
   *out_property = odd[index - 1];
   return KD_OK;
+}
+
+/* ---- texts of any bytes ------------------------------------------------------------------ */
+
+#define EVIL "o\"\\\n\x1b[31m\a\xc2\x9b\xe2\x80\xae\xff\xed\xa0\x80\xc3"
+
+static kd_status set_comma_locale(const kd_host *host) {
+  toy_host = host;
+  host->log(host, KD_LOG_ERROR, "%s", EVIL);
+  setlocale(LC_ALL, "de_DE.UTF-8"); /* no plugin may */
+  return KD_OK;
+}
+
+static kd_status open_in_comma_locale(const kd_host *host,
+                                      kd_instance **out_instance) {
+  return single_open(host, set_comma_locale, out_instance);
+}
+
+static kd_status evil_info(kd_instance *instance, uint32_t index,
+                           kd_device_info *out_info) {
+  (void)instance, (void)index;
+  out_info->name = out_info->kind = out_info->driver = EVIL;
+  out_info->space_count = 1;
+  out_info->flags = KD_DEVICE_INLINE | KD_DEVICE_HOST_ADDRESSABLE;
+  return KD_OK;
+}
+
+static kd_status evil_property(kd_instance *instance, uint32_t device,
+                               uint32_t index, kd_property *out_property) {
+  static const kd_property evil[] = {
+      {.name = EVIL, .unit = EVIL, .type = KD_PROPERTY_TEXT, .text = EVIL},
+      {.name = "share", .type = KD_PROPERTY_REAL, .real = 0.5},
+  };
+  (void)instance, (void)device;
+  if (index > 1) return toy_host->fail(KD_OUT_OF_RANGE, "%s", EVIL);
+  *out_property = evil[index];
+  return KD_OK;
+}
+
+static void has_evil_texts(tables *t) {
+  longer_option *options = has_options(t);
+  options[0].known.doc = options[2].known.doc = EVIL;
+  options[2].known.choices = "fast|safe|" EVIL;
+  t->plugin.vendor = t->plugin.version = EVIL;
+  t->plugin.open = open_in_comma_locale;
+  t->plugin.device_info = evil_info;
+  t->plugin.property = evil_property;
 }
 
 /* ---- the cases --------------------------------------------------------------------------- */
