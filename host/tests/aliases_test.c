@@ -150,12 +150,13 @@ static void try_call(keel_device *device) {
 
 static void try_device(const char *plugin) {
   const char *paths[] = {CPU_PLUGIN, plugin};
-  const keel_context_params params = {.struct_size = sizeof params,
-                                      .flags = KEEL_ONLY_NAMED,
-                                      .plugins = paths,
-                                      .plugin_count = 2,
-                                      .workers = KEEL_NO_WORKERS,
-                                      .log = count};
+  const keel_context_params params = {
+      .struct_size = sizeof params,
+      .flags = KEEL_ONLY_NAMED | KEEL_ALLOW_REFUSED,
+      .plugins = paths,
+      .plugin_count = 2,
+      .workers = KEEL_NO_WORKERS,
+      .log = count};
   assert_int_equal(keel_layers_set("trace"), KD_OK);
   assert_int_equal(keel_open(&params, &context), KD_OK);
   keel_device *device = keel_device_at(context, 1);

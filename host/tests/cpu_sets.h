@@ -11,7 +11,7 @@ static inline keel_context *open_cpu_options(const char *const *options,
   keel_context *opened = NULL;
   const keel_context_params params = {
       .struct_size = sizeof params,
-      .flags = KEEL_ONLY_NAMED,
+      .flags = KEEL_ONLY_NAMED | KEEL_ALLOW_REFUSED,
       .plugins = paths,
       .plugin_count = 1,
       .options = options,

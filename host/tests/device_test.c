@@ -21,7 +21,7 @@ static void log_line(void *unused, uint32_t level, const char *line) {
 static int open_both(void **state) {
   const char *paths[] = {CPU_PLUGIN, TOY("queue")};
   keel_context_params params = {.struct_size = sizeof params,
-                                .flags = KEEL_ONLY_NAMED,
+                                .flags = KEEL_ONLY_NAMED | KEEL_ALLOW_REFUSED,
                                 .plugins = paths,
                                 .plugin_count = 2,
                                 .workers = 1,
@@ -42,11 +42,12 @@ static int close_both(void **state) {
 /* A device that nothing has run on yet. */
 static void a_tensor_may_go_to_it_first(void **state) {
   const char *path = TOY("queue");
-  const keel_context_params params = {.struct_size = sizeof params,
-                                      .flags = KEEL_ONLY_NAMED,
-                                      .plugins = &path,
-                                      .plugin_count = 1,
-                                      .workers = 1};
+  const keel_context_params params = {
+      .struct_size = sizeof params,
+      .flags = KEEL_ONLY_NAMED | KEEL_ALLOW_REFUSED,
+      .plugins = &path,
+      .plugin_count = 1,
+      .workers = 1};
   keel_context *fresh = NULL;
   keel_tensor *there = NULL;
   (void)state;
@@ -189,7 +190,7 @@ static keel_context *open_shown(const char *visible) {
   const char *paths[] = {CPU_PLUGIN, TOY("queue"), TOY("echo")};
   keel_context *shown = NULL;
   keel_context_params params = {.struct_size = sizeof params,
-                                .flags = KEEL_ONLY_NAMED,
+                                .flags = KEEL_ONLY_NAMED | KEEL_ALLOW_REFUSED,
                                 .plugins = paths,
                                 .plugin_count = 3,
                                 .visible = visible};
@@ -420,7 +421,7 @@ static void a_list_that_names_nothing_is_warned_of(void **state) {
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     keel_context *shown = NULL;
     keel_context_params params = {.struct_size = sizeof params,
-                                  .flags = KEEL_ONLY_NAMED,
+                                  .flags = KEEL_ONLY_NAMED | KEEL_ALLOW_REFUSED,
                                   .plugins = paths,
                                   .plugin_count = 3,
                                   .log = note_warning,

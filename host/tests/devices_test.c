@@ -23,7 +23,7 @@ static keel_group *group;
 static int begin(void **state) {
   const char *paths[] = {SIM_PLUGIN, CPU_PLUGIN};
   keel_context_params params = {.struct_size = sizeof params,
-                                .flags = KEEL_ONLY_NAMED,
+                                .flags = KEEL_ONLY_NAMED | KEEL_ALLOW_REFUSED,
                                 .plugins = paths,
                                 .plugin_count = 2,
                                 .workers = 2};

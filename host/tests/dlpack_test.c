@@ -383,9 +383,10 @@ static void bad_tensors_stay_the_callers(void **state) {
 }
 
 static void a_copy_without_room_frees_nothing(void **state) {
-  const keel_context_params params = {.struct_size = sizeof params,
-                                      .flags = KEEL_ONLY_NAMED,
-                                      .memory_limit = 8};
+  const keel_context_params params = {
+      .struct_size = sizeof params,
+      .flags = KEEL_ONLY_NAMED | KEEL_ALLOW_REFUSED,
+      .memory_limit = 8};
   atomic_int deleted = 0;
   DLManagedTensorVersioned *out = NULL;
   keel_context *before = context;

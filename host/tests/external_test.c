@@ -46,12 +46,13 @@ static void forget(void) {
 
 static void begin(void) {
   static const char *const paths[] = {CPU_PLUGIN, OPENCL_PLUGIN, VULKAN_PLUGIN};
-  const keel_context_params params = {.struct_size = sizeof params,
-                                      .flags = KEEL_ONLY_NAMED,
-                                      .plugins = paths,
-                                      .plugin_count = 3,
-                                      .workers = KEEL_NO_WORKERS,
-                                      .log = count};
+  const keel_context_params params = {
+      .struct_size = sizeof params,
+      .flags = KEEL_ONLY_NAMED | KEEL_ALLOW_REFUSED,
+      .plugins = paths,
+      .plugin_count = 3,
+      .workers = KEEL_NO_WORKERS,
+      .log = count};
   assert_int_equal(keel_layers_set("trace,validation"), KD_OK);
   assert_int_equal(keel_open(&params, &context), KD_OK);
   for (uint32_t i = 0; i < keel_device_count(context); i++)

@@ -26,7 +26,7 @@ static void count_errors(void *unused, uint32_t level, const char *line) {
 static void open_plugins(const char *const *paths, uint32_t count,
                          const char *const *options, uint32_t option_count) {
   keel_context_params params = {.struct_size = sizeof params,
-                                .flags = KEEL_ONLY_NAMED,
+                                .flags = KEEL_ONLY_NAMED | KEEL_ALLOW_REFUSED,
                                 .plugins = paths,
                                 .plugin_count = count,
                                 .options = options,

@@ -27,14 +27,15 @@ static inline void count_waits(void *unused, uint32_t level, const char *line) {
 /* False where it is not there. */
 static inline bool begin(const char *plugin, const char *name,
                          const char *const *options, uint32_t option_count) {
-  const keel_context_params params = {.struct_size = sizeof params,
-                                      .flags = KEEL_ONLY_NAMED,
-                                      .plugins = &plugin,
-                                      .plugin_count = 1,
-                                      .options = options,
-                                      .option_count = option_count,
-                                      .workers = KEEL_NO_WORKERS,
-                                      .log = count_waits};
+  const keel_context_params params = {
+      .struct_size = sizeof params,
+      .flags = KEEL_ONLY_NAMED | KEEL_ALLOW_REFUSED,
+      .plugins = &plugin,
+      .plugin_count = 1,
+      .options = options,
+      .option_count = option_count,
+      .workers = KEEL_NO_WORKERS,
+      .log = count_waits};
   if (access(plugin, R_OK) != 0) return false;
   assert_int_equal(keel_layers_set("trace,validation"), KD_OK);
   assert_int_equal(keel_open(&params, &context), KD_OK);

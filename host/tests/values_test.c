@@ -265,7 +265,7 @@ static void memory_stays_under_its_limit(void **state) {
   keel_context *context = NULL;
   keel_tensor *tensor = NULL;
   keel_context_params params = {.struct_size = sizeof params,
-                                .flags = KEEL_ONLY_NAMED,
+                                .flags = KEEL_ONLY_NAMED | KEEL_ALLOW_REFUSED,
                                 .memory_limit = 1 << 20};
   (void)state;
   assert_int_equal(keel_open(&params, &context), KD_OK);
