@@ -278,7 +278,7 @@ static void what_is_not_compiled_runs_op_by_op(void **state) {
   expect_same(lines, list, NULL, 0);
   assert_non_null(strstr(warned,
                          "compiler:0 does not compile 3 ops that it"
-                         " claimed, from \"a"));
+                         " claimed, from Neg \"a"));
   assert_non_null(strstr(warned, "compiler: not today"));
 }
 

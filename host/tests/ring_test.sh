@@ -20,5 +20,6 @@ for ring in 1 4; do
   echo "$got"
   failed=1
 done
-echo "$want" | grep -q '^894 passed, 0 failed' || { echo "FAILED: $want"; failed=1; }
+echo "$want" | awk '/ passed, 0 failed/ && $1 >= 894 { good = 1 } END { exit !good }' ||
+  { echo "FAILED: $want"; failed=1; }
 exit $failed

@@ -333,9 +333,10 @@ keel_status keel_region_compile(keel_device *device,
   if (status == KD_UNIMPLEMENTED)
     keel_log_line(
         &device->context->log, KD_LOG_WARNING,
-        "%s does not compile %u ops that it claimed, from \"%s\"; they"
+        "%s does not compile %u ops that it claimed, from %s \"%s\"; they"
         " run one by one: %s",
-        device->name, (unsigned)graph->node_count, graph->nodes[0].name,
+        device->name, (unsigned)graph->node_count,
+        graph->nodes[0].op->schema->name, graph->nodes[0].name,
         keel_has_error() ? keel_message() : "no reason given");
   return status == KD_UNIMPLEMENTED ? KD_OK : status;
 }
