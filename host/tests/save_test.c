@@ -25,9 +25,12 @@ static const char *at(const char *name) {
 
 /* A file system without files that have no name, or one with them. */
 static bool without_unnamed;
-int __real_openat(int from, const char *path, int flags, ...);
-int __wrap_openat(int from, const char *path, int flags, ...);
-int __wrap_openat(int from, const char *path, int flags, ...) {
+int real_openat(int from, const char *path, int flags,
+                ...) __asm__("__real_openat");
+int wrapped_openat(int from, const char *path, int flags,
+                   ...) __asm__("__wrap_openat");
+
+int wrapped_openat(int from, const char *path, int flags, ...) {
   va_list args;
   va_start(args, flags);
   mode_t mode = va_arg(args, mode_t);
@@ -36,7 +39,7 @@ int __wrap_openat(int from, const char *path, int flags, ...) {
     errno = EOPNOTSUPP;
     return -1;
   }
-  return __real_openat(from, path, flags, mode);
+  return real_openat(from, path, flags, mode);
 }
 
 /* 0, or errno. */
