@@ -68,9 +68,9 @@ static void choose_default(keel_context *context) {
     keel_log_line(&context->log, KD_LOG_WARNING, "KEEL_DEVICE: %s",
                   keel_message());
   for (uint32_t i = 0; i < context->device_count && !device; i++)
-    if (!strcmp(context->devices[i]->name, "cpu:0"))
-      device = context->devices[i];
-  if (!device && context->device_count) device = context->devices[0];
+    if (!strcmp(keel_devices(context)[i]->name, "cpu:0"))
+      device = keel_devices(context)[i];
+  if (!device && context->device_count) device = keel_devices(context)[0];
   context->default_device = device;
 }
 
@@ -229,12 +229,12 @@ void keel_close(keel_context *context) {
   while (atomic_load_explicit(&context->async_runs, memory_order_acquire))
     if (!keel_pool_help(context->pool)) sched_yield();
   for (uint32_t i = 0; i < context->device_count; i++)
-    keel_transfers_end(context->devices[i]);
+    keel_transfers_end(keel_devices(context)[i]);
   keel_op_cache_destroy(context->ops);
   keel_kernel_cache_destroy(context->kernels);
   keel_pool_release(context->pool);
   for (uint32_t i = context->device_count; i-- > 0;)
-    keel_device_close(context->devices[i]);
+    keel_device_close(keel_devices(context)[i]);
   for (uint32_t i = context->plugin_count; i-- > 0;)
     keel_plugin_close(context->plugins[i]);
   if (atomic_fetch_sub(&open_contexts, 1) == 1)

@@ -209,7 +209,8 @@ static void others_read_blocks(void **state) {
       {2, 64, 80, 12, 1, 1, 1, {0, 0, 0, 0}, "Relu", IMAGE, false, true},
   };
   static result got;
-  const bool blocks = context->devices[0]->plugin->layouts.preferred != NULL;
+  const bool blocks =
+      keel_devices(context)[0]->plugin->layouts.preferred != NULL;
   (void)state;
   for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
     compare(&models[i], &got);

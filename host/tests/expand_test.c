@@ -85,7 +85,7 @@ static void rename_kernels(const char *list, bool hide) {
        op = strtok_r(NULL, " ", &save), count++) {
     if (hide) {
       const keel_kernel_list *found =
-          keel_device_kernels(context->devices[0], "ai.onnx", op);
+          keel_device_kernels(keel_devices(context)[0], "ai.onnx", op);
       assert_non_null(found);
       hidden[count].at = (keel_kernel_list *)(uintptr_t)found;
       hidden[count].op = found->op;

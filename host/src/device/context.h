@@ -52,4 +52,9 @@ struct keel_context {
   atomic_uint exports;
 };
 
+/* The array of devices; gcc reads `context->devices[i]` without an atomic load. */
+static inline keel_device **keel_devices(const keel_context *context) {
+  return atomic_load_explicit(&context->devices, memory_order_acquire);
+}
+
 #endif /* KEEL_INSIDE_CONTEXT_H */

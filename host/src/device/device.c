@@ -11,7 +11,7 @@ uint32_t keel_device_count(const keel_context *context) {
 }
 
 keel_device *keel_device_at(const keel_context *context, uint32_t index) {
-  return index < context->device_count ? context->devices[index] : NULL;
+  return index < context->device_count ? keel_devices(context)[index] : NULL;
 }
 
 keel_device *keel_device_default(const keel_context *context) {
@@ -58,7 +58,7 @@ keel_status keel_device_find(keel_context *context, const char *name,
   keel_text there = {0};
   size_t size = strlen(name);
   for (uint32_t i = 0; i < context->device_count; i++) {
-    keel_device *device = context->devices[i];
+    keel_device *device = keel_devices(context)[i];
     if (!strcmp(device->name, name) ||
         (!strncmp(device->name, name, size) && device->name[size] == ':' &&
          !*out_device))

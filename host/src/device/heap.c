@@ -104,7 +104,7 @@ void keel_heap_trim(keel_heap *heap) {
 void keel_heap_trim_all(keel_context *context) {
   keel_heap_trim(&context->host);
   for (uint32_t i = 0; i < context->device_count; i++)
-    keel_heap_trim(&context->devices[i]->heap);
+    keel_heap_trim(&keel_devices(context)[i]->heap);
 }
 
 void keel_heap_shrink(keel_context *context, keel_device *device) {
@@ -322,7 +322,7 @@ keel_status keel_heap_wrap(keel_heap *heap, const void *data, uint64_t size,
  * completed. */
 static void await_readers(const keel_context *context) {
   for (uint32_t i = 0; i < context->device_count; i++) {
-    keel_device *device = context->devices[i];
+    keel_device *device = keel_devices(context)[i];
     /* acquire: its stream */
     if (keel_device_addressable(device) &&
         atomic_load_explicit(&device->ready, memory_order_acquire))

@@ -83,7 +83,7 @@ static keel_status nothing_fits(keel_context *context, keel_device *wanted,
   const keel_schema *schema = node->op->schema;
   bool known = false;
   for (uint32_t i = 0; i < context->device_count; i++)
-    known |= keel_device_kernels(context->devices[i], schema->domain,
+    known |= keel_device_kernels(keel_devices(context)[i], schema->domain,
                                  schema->name) != NULL;
   keel_fail(KD_UNIMPLEMENTED,
             known ? "no device takes %s%s%s%s%s; asked for %s%s"
@@ -105,7 +105,7 @@ static keel_status choose(keel_context *context, keel_device *wanted,
   for (int i = -2; i < (int)context->device_count; i++) {
     keel_device *device = i == -2   ? first
                           : i == -1 ? context->default_device
-                                    : context->devices[i];
+                                    : keel_devices(context)[i];
     const kd_kernel_def *def = device ? best_on(device, node) : NULL;
     if (def) {
       *out_device = device;
@@ -184,7 +184,7 @@ bool keel_may_block(const keel_opdef *op) {
   for (uint32_t i = 0;
        !keel_schema_hosted(op->schema) && i < context->device_count; i++) {
     const keel_kernel_list *list = keel_device_kernels(
-        context->devices[i], op->schema->domain, op->schema->name);
+        keel_devices(context)[i], op->schema->domain, op->schema->name);
     for (uint32_t k = 0; list && k < list->count; k++)
       if (list->defs[k]->flags & KD_KERNEL_BLOCKING) return true;
   }

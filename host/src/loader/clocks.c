@@ -48,7 +48,7 @@ keel_status keel_trace_start(keel_context *context) {
   if (!keel_trace_begin())
     return keel_fail(KD_FAILED_PRECONDITION, "a trace is already running");
   for (uint32_t i = 0; i < context->device_count; i++)
-    keel_clock_join(context->devices[i]);
+    keel_clock_join(keel_devices(context)[i]);
   return KD_OK;
 }
 
@@ -57,7 +57,8 @@ static keel_status stop(keel_context *context, keel_trace_part *part,
   if (!keel_tracing())
     return keel_fail(KD_FAILED_PRECONDITION, "no trace is running");
   for (uint32_t i = 0; i < context->device_count; i++)
-    keel_clock_leave(context->devices[i]); /* this delivers its last records */
+    keel_clock_leave(
+        keel_devices(context)[i]); /* this delivers its last records */
   if (!keel_trace_end())
     return keel_fail(KD_FAILED_PRECONDITION, "no trace is running");
   if (path)

@@ -398,7 +398,7 @@ static keel_device *same_silicon(const keel_context *context,
   static const uint8_t none[sizeof device->info.uuid];
   bool named = memcmp(device->info.uuid, none, sizeof none) != 0;
   for (uint32_t i = 0; i < context->device_count; i++) {
-    keel_device *other = context->devices[i];
+    keel_device *other = keel_devices(context)[i];
     if (other->plugin == device->plugin) continue;
     if ((named && !memcmp(other->info.uuid, device->info.uuid, sizeof none)) ||
         (device->info.pci && other->info.pci == device->info.pci))
@@ -484,7 +484,7 @@ static keel_status add_device(keel_plugin *plugin, uint32_t index) {
   pthread_mutex_init(&device->lost_lock, NULL);
   device->can_be_lost = plugin->table.device_status != NULL;
   device->same = same_silicon(context, device);
-  context->devices[context->device_count] = device;
+  keel_devices(context)[context->device_count] = device;
   context->device_count++;
   plugin->device_count++;
   return KD_OK;
@@ -493,8 +493,8 @@ static keel_status add_device(keel_plugin *plugin, uint32_t index) {
 static bool is_there(const keel_plugin *plugin, uint32_t index) {
   const keel_context *context = plugin->context;
   for (uint32_t i = 0; i < context->device_count; i++)
-    if (context->devices[i]->plugin == plugin &&
-        context->devices[i]->index == index)
+    if (keel_devices(context)[i]->plugin == plugin &&
+        keel_devices(context)[i]->index == index)
       return true;
   return false;
 }
@@ -503,7 +503,7 @@ static bool is_there(const keel_plugin *plugin, uint32_t index) {
 static keel_status add_devices(keel_plugin *plugin) {
   keel_context *context = plugin->context;
   uint32_t count = plugin->shared->device_count, before = context->device_count;
-  keel_device **old = context->devices;
+  keel_device **old = keel_devices(context);
   keel_device **devices = keel_arena_take(
       &context->arena, (before + (size_t)count + 1) * sizeof *devices);
   if (!devices) return KD_OUT_OF_MEMORY;

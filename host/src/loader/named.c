@@ -68,7 +68,7 @@ static bool is_news(const char *text) {
 void keel_named_warn(const keel_context *context) {
   bool has_cpu = false;
   for (uint32_t i = 0; i < context->device_count; i++)
-    has_cpu |= !strcmp(context->devices[i]->name, "cpu:0");
+    has_cpu |= !strcmp(keel_devices(context)[i]->name, "cpu:0");
   for (uint32_t i = 0; i < context->plugin_count; i++) {
     const keel_plugin *plugin = context->plugins[i];
     bool is_cpu = plugin->name && !strcmp(plugin->name, "cpu") && !has_cpu;

@@ -254,7 +254,7 @@ static keel_status expand_sum(keel_function *function, uint32_t index) {
 static bool has_kernel(const keel_context *context, const char *domain,
                        const char *op) {
   for (uint32_t i = 0; i < context->device_count; i++)
-    if (keel_device_kernels(context->devices[i], domain, op)) return true;
+    if (keel_device_kernels(keel_devices(context)[i], domain, op)) return true;
   return false;
 }
 

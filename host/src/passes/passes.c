@@ -278,7 +278,7 @@ keel_device *keel_plan_device(const keel_program *program,
 
 static bool any_compiler(const keel_context *context) {
   for (uint32_t i = 0; i < context->device_count; i++)
-    if (context->devices[i]->plugin->regions.claim) return true;
+    if (keel_devices(context)[i]->plugin->regions.claim) return true;
   return false;
 }
 

@@ -326,7 +326,7 @@ static keel_status find_candidates(placement *all) {
   if (!all->candidates) return keel_no_memory(sizeof *all->candidates);
   for (uint32_t i = 0; i < count; i++) {
     candidate *c = &all->candidates[all->count];
-    c->device = context->devices[i];
+    c->device = keel_devices(context)[i];
     if (c->device->same) continue; /* one silicon does not work twice */
     if (keel_cost_speed(c->device, &c->speed) == KD_OK)
       all->count++;

@@ -594,7 +594,7 @@ static keel_status find_regions(keel_function *function,
   for (uint32_t i = 0; i < context->device_count && status == KD_OK; i++) {
     struct kd_graph graph = {0};
     regions all = {.function = function,
-                   .device = context->devices[i],
+                   .device = keel_devices(context)[i],
                    .call = call,
                    .graph = &graph};
     if (!all.device->plugin->regions.claim) continue;

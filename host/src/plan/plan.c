@@ -163,7 +163,7 @@ static keel_status check_kernels(const keel_plan *plan) {
       const keel_opdef *op = at->steps[i].site.op;
       bool there = keel_schema_hosted(op->schema) || at->steps[i].site.region;
       for (uint32_t d = 0; d < plan->context->device_count && !there; d++)
-        there = keel_device_kernels(plan->context->devices[d],
+        there = keel_device_kernels(keel_devices(plan->context)[d],
                                     op->schema->domain, op->schema->name);
       if (!there)
         return keel_fail(KD_UNIMPLEMENTED,

@@ -162,8 +162,8 @@ void keel_plan_profile(keel_plan *plan, uint32_t what) {
   const keel_context *context = plan->context;
   if (!on) count_all(plan, false);
   for (uint32_t i = 0; i < context->device_count; i++) {
-    if (plan->clocks) keel_clock_leave(context->devices[i]);
-    if (what & KEEL_PROFILE_CLOCKS) start_device(context->devices[i]);
+    if (plan->clocks) keel_clock_leave(keel_devices(context)[i]);
+    if (what & KEEL_PROFILE_CLOCKS) start_device(keel_devices(context)[i]);
   }
   plan->clocks = (what & KEEL_PROFILE_CLOCKS) != 0;
   if (plan->clocks) keel_tickets_begin();
@@ -252,8 +252,8 @@ static keel_device *device_at(keel_plan *plan, uint32_t index) {
     keel_step *step;
     for (uint32_t k = 0; !used && (step = step_at(plan, k)); k++)
       used = atomic_load(&step->calls) &&
-             ran_on(plan, step) == context->devices[i];
-    if (used && !index--) return context->devices[i];
+             ran_on(plan, step) == keel_devices(context)[i];
+    if (used && !index--) return keel_devices(context)[i];
   }
   return NULL;
 }

@@ -48,7 +48,7 @@ static keel_status opset_of(const scope *from, const char *domain,
 static bool device_has(const importer *all, const char *domain,
                        const char *op) {
   for (uint32_t i = 0; i < all->context->device_count; i++)
-    if (keel_device_kernels(all->context->devices[i],
+    if (keel_device_kernels(keel_devices(all->context)[i],
                             *domain ? domain : "ai.onnx", op))
       return keel_op_find(all->context, domain, op) != NULL;
   return false;

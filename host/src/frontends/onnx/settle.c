@@ -10,8 +10,8 @@
 /* Whether kernels of the op may take constants. */
 static bool may_take(const keel_context *context, const keel_schema *schema) {
   for (uint32_t i = 0; i < context->device_count; i++) {
-    const keel_kernel_list *list =
-        keel_device_kernels(context->devices[i], schema->domain, schema->name);
+    const keel_kernel_list *list = keel_device_kernels(
+        keel_devices(context)[i], schema->domain, schema->name);
     for (uint32_t k = 0; list && k < list->count; k++)
       if (list->defs[k]->taken) return true;
   }
