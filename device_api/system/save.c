@@ -13,7 +13,7 @@
 #define TRIES   100               /* others may be writing to the same path */
 #define AT_ONCE ((size_t)1 << 30) /* the most that one call writes */
 
-/* ---- what is there ---------------------------------------------------------------- */
+/* ---- the old file ------------------------------------------------------------------ */
 
 static bool is_same(const struct stat *a, const struct stat *b) {
   return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
@@ -35,8 +35,8 @@ static int open_standard(const char *path) {
   return -1;
 }
 
-/* Opens what is there, so that the system says whether it may be written, and whether its
- * links may be followed. Returns 0, ENOENT where nothing is there, or why not. */
+/* Opens the old file, so that the system says whether it may be written, and whether its
+ * links may be followed. Returns 0, ENOENT (there is none), or the error. */
 static int open_old(keel_save *save, const char *path, mode_t mode) {
   const int flags = O_WRONLY | O_CLOEXEC | O_NOCTTY;
   struct stat link;

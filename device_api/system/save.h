@@ -1,13 +1,13 @@
-/* save.h - how every file is written: whole, or not at all.
+/* save.h - writes every file: whole, or not at all.
  *
- * What is written goes to a file without a name in the folder of `path`, or, where the
- * file system has none such, to one of a name of its own. `keel_save_end` puts it in the
- * place of what was there, in one step: others see the old file or the new one, any
- * number may write to one path, and an error leaves the old file as it was.
+ * The data go to a file without a name in the folder of `path` or, on a file system that has
+ * no such files, to a file with a temporary name. `keel_save_end` puts the new file in the
+ * place of the old one in one step: other processes see the old file or the new one, any
+ * number of them may write to one path, and an error leaves the old file as it was.
  *
  * The new file has the old one's mode, and its owner and group as far as this process may
- * give them. Links are followed. What is no regular file (a device, a pipe), and what this
- * process has open as standard output or error, is written into. */
+ * give them. Links are followed. A path that is not a regular file (a device, a pipe), or that
+ * this process has open as standard output or error, is written into. */
 #ifndef KEEL_SAVE_H
 #define KEEL_SAVE_H
 
@@ -16,7 +16,7 @@
 #include <sys/stat.h>
 
 typedef struct keel_save {
-  FILE *file; /* what is to be written goes here; it has no position to seek */
+  FILE *file; /* the caller writes here; the file cannot be sought in */
   int fd, folder;
   int error;       /* errno of the first write that failed, or 0 */
   char name[256];  /* in the folder */
@@ -24,7 +24,7 @@ typedef struct keel_save {
   struct stat old; /* what it replaces */
   bool replaces;   /* there was a file */
   bool made;       /* ... which was made here, behind a link that led nowhere */
-  bool in_place;   /* no regular file */
+  bool in_place;   /* not a regular file */
 } keel_save;
 
 /* Begins; `mode` is what a file gets that was not there, less the umask. False: errno says

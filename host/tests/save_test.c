@@ -1,4 +1,4 @@
-/* save_test.c - files are written whole or not at all, by any number, into what is there. */
+/* save_test.c - files are written whole or not at all, also by many writers at once. */
 #include "system/save.h"
 
 #include <dirent.h>
@@ -219,7 +219,7 @@ static void a_link_where_others_used_to_write_is_not_met(void **state) {
   without_unnamed = false;
 }
 
-/* ---- what is no regular file ----------------------------------------------------------- */
+/* ---- devices, pipes and folders -------------------------------------------------------- */
 
 static void devices_are_written_into(void **state) {
   (void)state;

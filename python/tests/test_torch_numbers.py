@@ -26,7 +26,7 @@ import torch_numbers as numbers
 
 logging.getLogger("torch").setLevel(logging.CRITICAL)  # it tells what it refuses
 
-# how many steps of the type a result may be off; what is not named is exact
+# how many steps of the type a result may be off; an op without an entry is exact
 OF_A_NUMBER = re.compile("without overflow|representable range|ZeroDivision|negative integer powers")
 STEPS = {"atan2": 1, "pow": 2, "elu": 2, "softplus": 2, "addmm": 4, "addmv": 4, "baddbmm": 4,
          "addcdiv": 1, "addcmul": 1, "lerp": 1}
@@ -50,7 +50,7 @@ class Case:
         return str(made) or "refused" if isinstance(made, Exception) else ""
 
     def exact(self, i):
-        """Result i of halves (None: the only one), computed in f64; None: it is no such op."""
+        """Result i of halves (None: the only one), computed in f64; None: the op is not one of them."""
         def wide(value):
             if isinstance(value, list):
                 return [wide(item) for item in value]

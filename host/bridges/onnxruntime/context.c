@@ -478,7 +478,7 @@ static ort_status *load(const reading *one, keel_context *context,
                    "Keel: compiled node %.200s names %.400s, which %s: refused",
                    one->node, one->file,
                    errno == EXDEV ? "leads out of the model's folder by a link"
-                                  : "is no regular file");
+                                  : "is not a regular file");
   if (whole < 0)
     return failure(ORT_NOT_FOUND,
                    "Keel: compiled node %.200s needs %.400s: %s: copy the "

@@ -314,7 +314,7 @@ def links_out_of_the_folder_and_pipes_are_refused() -> None:
         refused(lambda: open_session(path, options(DEVICE)), "leads out of the model's folder")
         os.unlink(program)
         os.mkfifo(program)
-        refused(lambda: open_session(path, options(DEVICE)), "is no regular file")
+        refused(lambda: open_session(path, options(DEVICE)), "is not a regular file")
 
 
 

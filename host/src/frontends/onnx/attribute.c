@@ -40,7 +40,7 @@ static keel_status read_strings(const importer *all, const onnx_attr *from,
   return KD_OK;
 }
 
-/* The kind, which very old files leave to be told by what is there. */
+/* The kind. Very old files do not name it: then the field that has a value tells it. */
 static uint32_t kind_of(const onnx_attr *attr) {
   if (attr->has_type) return (uint32_t)attr->type;
   return attr->has_f       ? KD_ATTR_FLOAT
