@@ -26,8 +26,8 @@ import torch_numbers as numbers
 
 logging.getLogger("torch").setLevel(logging.CRITICAL)  # it tells what it refuses
 
-# how many steps of the type a result may be off; an op without an entry is exact
 OF_A_NUMBER = re.compile("without overflow|representable range|ZeroDivision|negative integer powers")
+# how many steps of the type a result may be off; an op without an entry is exact
 STEPS = {"atan2": 1, "pow": 2, "elu": 2, "softplus": 2, "addmm": 4, "addmv": 4, "baddbmm": 4,
          "addcdiv": 1, "addcmul": 1, "lerp": 1}
 
