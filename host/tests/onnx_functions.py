@@ -137,6 +137,12 @@ case("overload_that_calls_another", 17, [own("Leaky", ["x"], ["y"], overload="tw
      functions=[function("Leaky", ["a"], ["b"],
                          [own("Leaky", ["a"], ["m"]), own("Leaky", ["m"], ["b"])], 17,
                          overload="twice"), leaky(2.0)])
+MANY = ["v%d" % i for i in range(70)]  # so many that some meet in a table
+case("many_overloads", 17,
+     [own("Leaky", ["x"], ["o" + v], overload=v) for v in MANY]
+     + [node("Concat", ["o" + v for v in MANY], ["y"], axis=0)],
+     X, {"y": tensor("f32", *[v for i in range(70) for v in (-2.0 * i, 3)])},
+     functions=[leaky(float(i), overload=v) for i, v in enumerate(MANY)])
 one("overload_of_an_op", 17, "Relu", X, {"y": tensor("f32", 0, 3)}, overload="fast")
 
 # ---- inputs that a call leaves out -------------------------------------------------------
