@@ -332,17 +332,13 @@ typedef struct sorting {
   uint32_t done;
 } sorting;
 
-/* Need `index` of a node: another node, or KEEL_ABSENT. A dead node needs nothing, and is
- * needed by none: what it made is a constant, or has another maker. */
+/* Need `index` of a node: another node, or KEEL_ABSENT. A dead node needs nothing. */
 static uint32_t need_of(const sorting *all, uint32_t node, uint32_t index) {
-  const keel_function *function = all->function;
-  const keel_node *at = &function->nodes[node];
+  const keel_node *at = &all->function->nodes[node];
   if (index == at->input_count) return all->before[node];
   uint32_t value = at->dead ? KEEL_ABSENT : at->inputs[index];
-  uint32_t maker =
-      value == KEEL_ABSENT ? KEEL_ABSENT : function->values[value].producer;
-  return maker != KEEL_ABSENT && function->nodes[maker].dead ? KEEL_ABSENT
-                                                             : maker;
+  return value == KEEL_ABSENT ? KEEL_ABSENT
+                              : all->function->values[value].producer;
 }
 
 static bool is_sorted(const sorting *all) {
