@@ -142,10 +142,10 @@ KEEL_API keel_status keel_program_load_memory(
  * compiled forms are used in place. */
 #define KEEL_SAVE_TEXT 0x1u
 
-/* Writes a program to a file, which is replaced completely or not at all: what
- * is read meanwhile, by others or by a mapping, is the old one, any number may
- * write, and an error leaves it as it was. The new file has the mode of the old
- * one, and its owner where the process may give that. Links are followed; a
+/* Writes a program to a file, which is replaced completely or not at all: other
+ * processes and mappings see the old file until then, any number of processes may
+ * write to one path, and an error leaves the old file as it was. The new file has
+ * the mode of the old one, and its owner where the process may give that. Links are followed; a
  * device or a pipe is written into. keel_value_save and keel_trace_stop write so,
  * too. `flags` is 0 or KEEL_SAVE_TEXT.
  * Returns KD_OK, KD_UNIMPLEMENTED (a constant's type has no text),
@@ -206,9 +206,11 @@ KEEL_API keel_status keel_program_output(const keel_program *program,
                                          uint32_t index, keel_port *out_port);
 
 /* The inputs of an ONNX model that have an initial value which a caller may
- * replace: overridable initializers, in ONNX Runtime's words. Models before version 4
- * of ONNX's IR have none, since there each initializer had to be an input, and
- * neither has a program in one of Keel's own forms.
+ * replace: overridable initializers, in ONNX Runtime's words. A model before
+ * version 4 of ONNX's IR has none, since each initializer had to be an input there;
+ * a program in one of Keel's own forms has none either.
+ *
+ * out_port  its strings live as long as the program
  * Returns KD_OK, KD_OUT_OF_RANGE. */
 KEEL_API uint32_t keel_program_initializer_count(const keel_program *program);
 KEEL_API keel_status keel_program_initializer(const keel_program *program,
@@ -216,12 +218,14 @@ KEEL_API keel_status keel_program_initializer(const keel_program *program,
                                               keel_port *out_port);
 
 /* Makes the program in which initializers are inputs without a value, in the
- * model's order among the others. It is read from the mapped model again, and what
- * the initial values would have settled (shapes, folded ops) is open in it.
+ * model's order among the others. The model, which stays mapped, is read again, with
+ * the files that it names; shapes and ops that depend on the initial values are open
+ * in the new program. `program` stays as it is, and may be released before the new
+ * one. Any thread.
  *
  * names  of keel_program_initializer
- * Returns KD_OK, KD_NOT_FOUND (a name; the message has those that there are), or
- * as keel_program_load does. */
+ * Returns KD_OK, KD_NOT_FOUND (a name; the message lists the initializers),
+ * KD_UNIMPLEMENTED (not an ONNX model), or as keel_program_load does. */
 KEEL_API keel_status keel_program_override(const keel_program *program,
                                            const char *const *names,
                                            uint32_t count,
