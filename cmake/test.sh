@@ -36,4 +36,3 @@ for check in $level; do
     exit $status
   }
 done
-printf '\nall of it in %d s\n' $(($(date +%s) - began)) >&2
