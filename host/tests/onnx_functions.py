@@ -244,6 +244,12 @@ refuse("output_of_another_type", 'output "y" is declared as f32, and is i64',
 refuse("sparse_index_beyond", "has an index beyond its dimensions",
        [node("Add", ["x", "k"], ["y"])], BOTH,
        constants={"k": Sparse([2], tensor("f32", 1), tensor("i64", 2))})
+refuse("sparse_index_twice", "has indices that are not in ascending order",
+       [node("Add", ["x", "k"], ["y"])], BOTH,
+       constants={"k": Sparse([2], tensor("f32", 1, 2), tensor("i64", 0, 0))})
+refuse("sparse_dimension_below", 'sparse_dimension_below.onnx, tensor "k"',
+       [node("Add", ["x", "k"], ["y"])], BOTH,
+       constants={"k": Sparse([-2], tensor("f32", 1), tensor("i64", 0))})
 refuse("sparse_index_below", "has an index beyond its dimensions",
        [node("Add", ["x", "k"], ["y"])], BOTH,
        constants={"k": Sparse([2], tensor("f32", 1), tensor("i64", -1))})
