@@ -30,6 +30,10 @@ case=$data/pytorch-converted/test_Conv2d
 set_0=$case/test_data_set_0
 model=$case/model.onnx
 
+expect 2 "names no input of the model, and there is no such file; its inputs are \"0\"" \
+  "$keel" run "$model" --input "q=$set_0/input_0.pb"
+expect 2 "input \"0\" is given twice" "$keel" run "$model" --input "0=$set_0/input_0.pb" \
+  --input "0=$set_0/input_0.pb"
 expect 0 "usage: keel COMMAND" "$keel" --help
 expect 2 "usage: keel COMMAND" "$keel"
 expect 2 "unknown command \"fly\"" "$keel" fly

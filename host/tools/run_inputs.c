@@ -1,6 +1,7 @@
 /* run_inputs.c - inputs of `keel run`: from files, of sizes that are given, or at random. */
 #include <errno.h>
 #include <kd/help.h>
+#include <unistd.h>
 
 #include "run.h"
 
@@ -191,11 +192,10 @@ static uint32_t named_input(const run_session *run, const char *word,
   for (uint32_t i = 0; i < run->input_count; i++) {
     keel_port port;
     keel_plan_input(run->plan, i, &port);
-    size_t size = strlen(port.name);
-    if (!strncmp(word, port.name, size) && word[size] == '=') {
-      *out_file = word + size + 1;
-      return i;
-    }
+    const char *file = run_value_for(word, port.name);
+    if (!file) continue;
+    *out_file = file;
+    return i;
   }
   return run->input_count;
 }
@@ -274,6 +274,30 @@ static bool can_be_given(const run_session *run, uint32_t input,
   return false;
 }
 
+/* NAME=FILE of a name that the model does not have looks like a file of that name. */
+static bool is_no_name(const run_session *run, const char *word) {
+  char names[512] = "";
+  if (!strchr(word, '=') || access(word, F_OK) == 0) return false;
+  for (uint32_t i = 0; i < run->input_count; i++) {
+    keel_port port;
+    size_t used = strlen(names);
+    keel_plan_input(run->plan, i, &port);
+    snprintf(names + used, sizeof names - used, " \"%s\"", shown(port.name));
+  }
+  fprintf(stderr,
+          "keel run: --input %s names no input of the model, and there is no"
+          " such file; its inputs are%s\n",
+          shown(word), *names ? names : " none");
+  return true;
+}
+
+static bool is_twice(const run_session *run, uint32_t input,
+                     const keel_port *port) {
+  if (!run->inputs[input]) return false;
+  fprintf(stderr, "keel run: input \"%s\" is given twice\n", shown(port->name));
+  return true;
+}
+
 int run_load_inputs(const run_arguments *all, run_session *run) {
   uint32_t next = 0;
   if (!check_dims(all, run) || !check_shapes(all, run)) return EXIT_USAGE;
@@ -281,6 +305,7 @@ int run_load_inputs(const run_arguments *all, run_session *run) {
     const char *file = all->inputs.words[i];
     uint32_t at = named_input(run, file, &file);
     keel_port port;
+    if (at == run->input_count && is_no_name(run, file)) return EXIT_USAGE;
     while (at == run->input_count && next < run->input_count &&
            (run->inputs[next] || run_is_member(run, next)))
       next++;
@@ -291,9 +316,8 @@ int run_load_inputs(const run_arguments *all, run_session *run) {
       return EXIT_USAGE;
     }
     keel_plan_input(run->plan, at, &port);
-    if (!can_be_given(run, at, &port)) return EXIT_USAGE;
-    keel_tensor_release(run->inputs[at]);
-    run->inputs[at] = NULL;
+    if (!can_be_given(run, at, &port) || is_twice(run, at, &port))
+      return EXIT_USAGE;
     if (keel_value_load(run->context, file, run_file_kind(&port),
                         &run->inputs[at]) != KD_OK)
       return complain();
