@@ -303,7 +303,17 @@ static void a_compilers_failure_is_the_plans(void **state) {
   assert_int_equal(atomic_load(&toy->live), 0);
 }
 
-/* What is not known when the plan is made is when a shape comes again. */
+/* A plan of open sizes, made while the device claims nothing; plans for a size get the
+ * wishes. */
+static keel_plan *plan_open(keel_program *program, const wish *of_sizes) {
+  wishes = (const wish[]){{NULL, KD_OK}};
+  toy->claim = by_wishes;
+  keel_plan *plan = plan_of(program, NULL, NULL);
+  wishes = of_sizes;
+  return plan;
+}
+
+/* Sizes are not known when the plan is made, but when a shape comes again. */
 static void open_sizes_are_compiled_when_they_come_again(void **state) {
   static const char *const lines[] = {" a Neg x", " b Abs a", " c Add b x",
                                       NULL};
@@ -311,11 +321,8 @@ static void open_sizes_are_compiled_when_they_come_again(void **state) {
   float got[MOST];
   keel_program *program = read_program(lines, true);
   (void)state;
-  wishes = (const wish[]){{NULL, KD_OK}};
-  toy->claim = by_wishes;
-  keel_plan *plan = plan_of(program, NULL, NULL);
+  keel_plan *plan = plan_open(program, list);
   assert_string_equal(shown, "abc"); /* with sizes that are not known */
-  wishes = list;
   for (int i = 0; i < 6; i++)
     for (int64_t count = 3; count < 6; count++) {
       run(plan, program, count, got);
@@ -338,10 +345,7 @@ static void what_fails_for_a_size_is_said_and_runs_op_by_op(void **state) {
   float got[MOST];
   keel_program *program = read_program(lines, true);
   (void)state;
-  wishes = (const wish[]){{NULL, KD_OK}};
-  toy->claim = by_wishes;
-  keel_plan *plan = plan_of(program, NULL, NULL);
-  wishes = list;
+  keel_plan *plan = plan_open(program, list);
   toy->compiles = KD_OUT_OF_MEMORY;
 
   assert_int_equal(run(plan, program, 3, got), 3);
