@@ -1,7 +1,7 @@
 /* profile.c - what the simulated device records of its work, and its clock. */
 #include "mutants/sim.h"
 
-static bool profiling;
+static atomic_bool profiling; /* a stream's thread looks at it */
 static uint64_t clock_base;
 
 /* It began eight seconds ago: the first device's passes 32 bits soon. */
