@@ -328,6 +328,16 @@ static bool run_select_and_scatter(ref_call *call) {
 
 /* ---- what models of ai.onnx.ml are written with ----------------------------------------- */
 
+/* Numbers as they are. Not done where one outside of the bounds is an error. */
+static bool run_within(ref_call *call) {
+  const value *x = call->in[0], *bounds = call->in[1];
+  for (int64_t i = 0; i < x->count; i++) {
+    if (x->x[i] < bounds->x[0] || x->x[i] > bounds->x[1]) return false;
+    call->out[0]->x[i] = x->x[i];
+  }
+  return true;
+}
+
 /* The last place of each element among the keys; -1: none. Not done where that is an error. */
 static bool run_find(ref_call *call) {
   const value *x = call->in[0], *keys = call->in[1];
@@ -520,6 +530,7 @@ const ref_op ref_own[] = {
     {"keel", "RngBitGenerator", REF_EXACT, 0, run_random_bits, false},
     {"keel", "ReduceWindow", REF_SUM, 0, run_reduce_window, false},
     {"keel", "SelectAndScatter", REF_SUM, 0, run_select_and_scatter, false},
+    {"keel", "Within", REF_EXACT, 0, run_within, false},
     {"keel", "Find", REF_EXACT, 0, run_find, false},
     {"keel", "Couple", REF_ULP, 0, run_couple, false},
     {"keel", "Trees", REF_SUM, 0, run_trees, false},

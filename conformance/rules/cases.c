@@ -337,6 +337,8 @@ static const line lines[] = {
     {"keel::PopCount", "", "T[33,65]", 1},
     {"keel::LeadingZeros", "", "T[7]", 1},
     {"keel::LeadingZeros", "", "T(0,4)[33,65]", 1},
+    {"keel::Within", "input=lengths op=Attention", "i64{0,3,7} i64{0,7}", 1},
+    {"keel::Within", "input=lengths op=Attention", "i64{-2} i64{-2,-2}", 1},
     {"keel::Find", "", "T{0,1,2,3,1,0,5,4} T{1,0,2,1,9}", 1},
     {"keel::Find", "", "T[2,0,3] T{3,1}", 1},
     {"keel::Find", "", "T(0,9)[3,401] T(0,9)[33]", 1},

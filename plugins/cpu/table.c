@@ -278,6 +278,7 @@ const kd_kernel_def cpu_kernels[] = {
     OWN(DynamicSlice, dynamic_slice, 0),
     OWN(DynamicUpdateSlice, dynamic_update, 0, .aliases = &updated, .alias_count = 1),
     OWN(RngBitGenerator, random_bits, 0, .output_types = {ONNX_SET_u64, ONNX_SET_int}),
+    OWN(Within, within, 0, .inplace = 1),
     OWN(Find, find, 0),
     OWN(Couple, couple, 0),
     ROW_AS(Trees, KD_TYPES(KD_F32) | KD_TYPES(KD_F64), 0, trees, 0, .domain = "keel", .flags = ANY, .create = cpu_create_trees, .destroy = cpu_destroy_trees),

@@ -58,14 +58,18 @@ static bool read(const fam_op *op, fam_plan *plan, grouped *g) {
 }
 
 /* Fails where lengths that are known now (a constant's) do not fit; the device itself can't say
- * so, and makes zeros. */
+ * so, and makes zeros, or in a first call does not read them. */
 static bool lengths_fit(const fam_op *op, fam_plan *plan, const grouped *g) {
   const int32_t *lengths = op->in[LENGTHS].data;
-  for (int64_t b = 0; lengths && !g->first && b < g->batch; b++) {
-    if (lengths[b] >= g->rows - 1 && lengths[b] < g->limit) continue;
+  int64_t least = g->first ? 0 : g->rows - 1;
+  int64_t limit = g->first ? g->room : g->limit;
+  for (int64_t b = 0; lengths && b < g->batch; b++) {
+    if (lengths[b] >= least && lengths[b] < limit) continue;
     fam_fail(op, plan, KD_INVALID_ARGUMENT,
-             "seqlens_k does not fit %lld new rows and a cache of %lld places",
-             (long long)g->rows, (long long)g->limit);
+             "seqlens_k[%lld] is %lld, outside of %lld..%lld: it does not fit"
+             " %lld new rows and a cache of %lld places",
+             (long long)b, (long long)lengths[b], (long long)least,
+             (long long)limit - 1, (long long)g->rows, (long long)limit);
     return false;
   }
   return true;

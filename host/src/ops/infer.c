@@ -69,6 +69,22 @@ int64_t keel_infer_ints(keel_infer *infer, uint32_t index, int64_t *out_values,
   return type->elements;
 }
 
+keel_status keel_infer_within(const keel_infer *infer, uint32_t index,
+                              int64_t count, int64_t least, int64_t most) {
+  const keel_type *type = keel_infer_in(infer, index);
+  const keel_tensor *value = infer->values ? infer->values[index] : NULL;
+  for (int64_t i = 0; type && value && i < count && i < type->elements; i++) {
+    int64_t at = type->dtype == KD_I64 ? ((const int64_t *)value->data)[i]
+                                       : ((const int32_t *)value->data)[i];
+    if (at < least || at > most)
+      return keel_infer_fail(
+          infer, KD_INVALID_ARGUMENT, "%s[%lld] is %lld, outside of %lld..%lld",
+          keel_schema_input(infer->op->schema, index)->name, (long long)i,
+          (long long)at, (long long)least, (long long)most);
+  }
+  return KD_OK;
+}
+
 keel_status keel_infer_axis(const keel_infer *infer, int64_t axis,
                             uint32_t rank, uint32_t *out_axis) {
   if (axis < -(int64_t)rank || axis >= (int64_t)rank)

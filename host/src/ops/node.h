@@ -123,6 +123,11 @@ keel_status keel_infer_out(keel_infer *infer, uint32_t index, uint32_t rank,
 int64_t keel_infer_ints(keel_infer *infer, uint32_t index, int64_t *out_values,
                         uint32_t room);
 
+/* Fails where one of the first `count` integers of an input is known now, and lies outside of
+ * [least, most]. */
+keel_status keel_infer_within(const keel_infer *infer, uint32_t index,
+                              int64_t count, int64_t least, int64_t most);
+
 static inline const keel_type *keel_infer_in(const keel_infer *infer,
                                              uint32_t index) {
   return index < infer->input_count ? infer->in[index] : NULL;

@@ -115,6 +115,7 @@ keel_status keel_shape_onnx_attention(keel_infer *infer) {
   KEEL_TRY(join_past(infer, PAST_KEY, &k));
   KEEL_TRY(join_past(infer, PAST_VALUE, &v));
   KEEL_TRY(check_attention(infer, &q, &k, &v));
+  KEEL_TRY(keel_infer_within(infer, SEEN, q.batch, 0, k.rows));
   const keel_dims scores = {4, {q.batch, q.count, q.rows, k.rows}};
   const keel_dims apart = {4, {q.batch, q.count, q.rows, v.size}};
   const keel_dims keys = {4, {k.batch, k.count, k.rows, k.size}};
@@ -174,6 +175,10 @@ keel_status keel_shape_tensor_scatter(keel_infer *infer) {
         infer, KD_INVALID_ARGUMENT,
         "update must be as past_cache, but no longer along the axis, which is "
         "not the first, and write_indices one number a sample");
+  bool turns = !strcmp(keel_attr_string(infer->op, "mode", ""), "circular");
+  KEEL_TRY(keel_infer_within(
+      infer, 2, cache->dims[0], 0,
+      turns ? INT64_MAX : cache->dims[axis] - update->dims[axis]));
   const keel_dims dims = keel_dims_of(cache);
   return keel_infer_dims(infer, 0, &dims);
 }

@@ -235,6 +235,8 @@ static keel_status give(keel_infer *infer, uint32_t past_at, heads *h,
                            " those of K: %lld, not %lld",
                            (long long)h->size, (long long)h->value_size);
   KEEL_TRY(check_mask(infer, mask, h));
+  if (keel_infer_in(infer, mask) && infer->in[mask]->rank == 1)
+    KEEL_TRY(keel_infer_within(infer, mask, h->batch, 0, INT32_MAX));
   if (added) KEEL_TRY(check_bias(infer, added, h));
   const int64_t present[] = {2, h->batch, h->count, h->before + h->keys,
                              h->size};

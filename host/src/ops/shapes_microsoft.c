@@ -228,6 +228,15 @@ keel_status keel_shape_group_query_attention(keel_infer *infer) {
                              (long long)g.size);
     if (past->dims[2] > total) dims[2] = past->dims[2];
   }
+  KEEL_TRY(keel_infer_within(infer, 5, g.batch,
+                             total == g.rows ? 0 : g.rows - 1, dims[2] - 1));
+  int64_t before = past ? past->dims[2] : 0;
+  if (total > before && total != before + g.rows)
+    return keel_infer_fail(
+        infer, KD_INVALID_ARGUMENT,
+        "total_sequence_length is %lld, and must be %lld, for"
+        " a cache that grows, or no more than its %lld places",
+        (long long)total, (long long)(before + g.rows), (long long)before);
   KEEL_TRY(keel_infer_out(infer, 1, 4, dims));
   KEEL_TRY(keel_infer_out(infer, 2, 4, dims));
   const int64_t rows[] = {g.batch, g.rows, g.heads * g.size};

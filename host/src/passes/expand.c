@@ -26,6 +26,7 @@ static const struct {
 #define TRAINING  "ai.onnx.preview.training"
 #define MICROSOFT "com.microsoft"
 #define ML        "ai.onnx.ml"
+#define OWN       "keel"
 
 static const struct {
   const char *domain, *op;
@@ -40,6 +41,7 @@ static const struct {
     {"ai.onnx", "CausalConvWithState", keel_expand_causal_conv},
     {"ai.onnx", "LinearAttention", keel_expand_linear_attention},
     {"ai.onnx", "DeformConv", keel_expand_deform_conv},
+    {OWN, "Within", keel_expand_within},
     {PREVIEW, "FlexAttention", keel_expand_flex_attention},
     {TRAINING, "Gradient", keel_expand_gradient},
     {TRAINING, "Momentum", keel_expand_momentum},

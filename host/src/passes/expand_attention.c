@@ -360,6 +360,10 @@ void keel_expand_attention(keel_expansion *all) {
   a.flat = q ? q->rank == 3 : attr(&a, "q_num_heads", 0) != 0;
   if (!is_plausible(&a)) return;
   take_heads(&a);
+  if (a.in[SEEN] != KEEL_ABSENT)
+    a.in[SEEN] =
+        keel_expansion_within(all, a.in[SEEN], keel_expansion_int(all, 0),
+                              dim(&a, a.k, 2), "nonpad_kv_seqlen");
   make_bias(&a);
   repeat_heads(&a);
   uint32_t scores = make_scores(&a), shown = scores;

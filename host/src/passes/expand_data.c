@@ -109,6 +109,22 @@ void keel_expand_rotary_embedding(keel_expansion *all) {
   keel_expansion_give(all, 0, x);
 }
 
+/* ---- Within -------------------------------------------------------------------------------- */
+
+/* What no kernel can refuse is so far off that nothing is seen or written there. */
+void keel_expand_within(keel_expansion *all) {
+  uint32_t x = keel_expansion_in(all, 0), bounds = keel_expansion_in(all, 1);
+  uint32_t least = keel_expansion_slice(all, bounds, 0, 0, 1, 1);
+  uint32_t most = keel_expansion_slice(all, bounds, 0, 1, 2, 1);
+  uint32_t off = keel_expansion_of_two(
+      all, "Or", keel_expansion_of_two(all, "Less", x, least),
+      keel_expansion_of_two(all, "Greater", x, most));
+  keel_expansion_give(
+      all, 0,
+      keel_expansion_where(all, off,
+                           keel_expansion_int(all, -(INT64_C(1) << 40)), x));
+}
+
 /* ---- TensorScatter ------------------------------------------------------------------------- */
 
 /* As many ones as a list has numbers. */
@@ -143,14 +159,18 @@ void keel_expand_tensor_scatter(keel_expansion *all) {
   if (axis != -1)
     ones = ones_for(all, keel_expansion_dims(all, update, next, INT64_MAX));
   uint32_t at = along(all, keel_expansion_range(all, length), ones);
+  bool circular = !strcmp(mode, "circular");
+  uint32_t room = keel_expansion_dims(all, cache, axis, next);
   if (begin != KEEL_ABSENT) {
+    uint32_t last = circular ? keel_expansion_int(all, INT64_MAX)
+                             : keel_expansion_of_two(all, "Sub", room, length);
+    begin = keel_expansion_within(all, begin, keel_expansion_int(all, 0), last,
+                                  "write_indices");
     uint32_t others = keel_expansion_dims(all, update, 1, INT64_MAX);
     begin = along(all, begin, ones_for(all, others));
     at = keel_expansion_of_two(all, "Add", at, begin);
   }
-  if (!strcmp(mode, "circular"))
-    at = keel_expansion_of_two(all, "Mod", at,
-                               keel_expansion_dims(all, cache, axis, next));
+  if (circular) at = keel_expansion_of_two(all, "Mod", at, room);
   at = keel_expansion_of_two(all, "Expand", at,
                              keel_expansion_of(all, "Shape", update));
   const keel_attr attr = KEEL_INT("axis", axis);

@@ -69,12 +69,20 @@ static uint32_t as_i64(grouped *g, uint32_t value) {
 static void find_begin(grouped *g) {
   uint32_t flat = number(g, -1);
   uint32_t lengths = two(g, "Reshape", as_i64(g, in(g, LENGTHS)), flat);
-  lengths = two(g, "Add", lengths, number(g, 1));
+  uint32_t one = number(g, 1), zero = number(g, 0), room;
   g->rows = keel_expansion_dims(g->all, g->q, 1, 2);
-  g->total = two(g, "Reshape", as_i64(g, in(g, TOTAL)), flat);
-  g->begin =
-      keel_expansion_where(g->all, two(g, "Equal", g->rows, g->total),
-                           number(g, 0), two(g, "Sub", lengths, g->rows));
+  g->total = room = two(g, "Reshape", as_i64(g, in(g, TOTAL)), flat);
+  if (in(g, PAST_KEY) != KEEL_ABSENT)
+    room =
+        two(g, "Max", room, keel_expansion_dims(g->all, in(g, PAST_KEY), 2, 3));
+  uint32_t first = two(g, "Equal", g->rows, g->total);
+  uint32_t least =
+      keel_expansion_where(g->all, first, zero, two(g, "Sub", g->rows, one));
+  lengths = keel_expansion_within(g->all, lengths, least,
+                                  two(g, "Sub", room, one), "seqlens_k");
+  lengths = two(g, "Add", lengths, one);
+  g->begin = keel_expansion_where(g->all, first, zero,
+                                  two(g, "Sub", lengths, g->rows));
 }
 
 /* [batch, rows]: each new row's place among the keys. */

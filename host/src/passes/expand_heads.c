@@ -14,6 +14,7 @@ typedef struct heads {
       v; /* [batch, rows, heads * size], then [batch, heads, rows, size] */
   uint32_t
       before; /* how many keys the past has: a list of one; KEEL_ABSENT: none */
+  bool checked; /* lengths of keys below 0 are refused */
 } heads;
 
 static const int64_t exchange[] = {0, 2, 1, 3};
@@ -95,24 +96,26 @@ static uint32_t after(heads *h, uint32_t past, uint32_t value) {
 
 /* ---- what is added to scores -------------------------------------------------------------- */
 
-/* Numbers [begin, end) of a list, one for each batch: [batch, 1, 1, 1]. */
-static uint32_t by_batch(heads *h, uint32_t list, uint32_t begin,
-                         uint32_t end) {
+/* A list of one number for each batch, as [batch, 1, 1, 1]. */
+static uint32_t by_batch(heads *h, uint32_t list) {
   const int64_t dims[] = {-1, 1, 1, 1};
-  return two(h, "Reshape", slice(h, list, begin, end, 0),
-             keel_expansion_ints(h->all, dims, 4));
+  return two(h, "Reshape", list, keel_expansion_ints(h->all, dims, 4));
 }
 
 /* Keys from each batch's length on; and, of two lists, those before where it begins. */
 static uint32_t outside(heads *h, uint32_t mask, uint32_t keys) {
   uint32_t batch = dim(h, h->q, 0), twice = two(h, "Mul", batch, number(h, 2));
-  uint32_t lengths = by_batch(h, wide(h, mask), number(h, 0), batch);
-  uint32_t hidden = two(h, "GreaterOrEqual", keys, lengths);
+  uint32_t lengths = slice(h, wide(h, mask), number(h, 0), batch, 0);
+  if (h->checked)
+    lengths = keel_expansion_within(h->all, lengths, number(h, 0),
+                                    number(h, INT32_MAX), "mask_index");
+  uint32_t hidden = two(h, "GreaterOrEqual", keys, by_batch(h, lengths));
   uint32_t paired = two(h, "Equal", dim(h, mask, 0), twice);
   const uint32_t padded[] = {wide(h, mask),
                              two(h, "Expand", number(h, 0), batch)};
   uint32_t begins =
-      by_batch(h, keel_expansion_concat(h->all, 0, padded, 2), batch, twice);
+      slice(h, keel_expansion_concat(h->all, 0, padded, 2), batch, twice, 0);
+  begins = by_batch(h, begins);
   begins = two(h, "Mul", begins, wide(h, paired));
   return two(h, "Or", hidden, two(h, "Less", keys, begins));
 }
@@ -299,6 +302,7 @@ static void projected(heads *h, uint32_t all_three, uint32_t past,
     keel_expansion_fail(h->all, KD_UNIMPLEMENTED,
                         "do_rotary and past_present_share_buffer are not"
                         " supported");
+  h->checked = true;
   cut(h, all_three);
   if (past != KEEL_ABSENT) h->before = dim(h, past, 3);
   h->k = after(h, kept_of(h, past, 0), h->k);

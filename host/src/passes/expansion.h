@@ -100,6 +100,12 @@ uint32_t keel_expansion_slice(keel_expansion *all, uint32_t value, int64_t axis,
 uint32_t keel_expansion_part(keel_expansion *all, uint32_t value, int64_t index,
                              uint32_t rank, const int64_t *dims);
 
+/* A list of i64 as it is, if all are in [least, most], lists of one. `input` names it, where a run
+ * finds that one is not. */
+uint32_t keel_expansion_within(keel_expansion *all, uint32_t list,
+                               uint32_t least, uint32_t most,
+                               const char *input);
+
 /* 0, 1, 2 ... of i64; count: a list of one. */
 uint32_t keel_expansion_range(keel_expansion *all, uint32_t count);
 
@@ -176,6 +182,7 @@ void keel_expand_svm_regressor(keel_expansion *all);
 void keel_expand_tree_classifier(keel_expansion *all);
 void keel_expand_tree_regressor(keel_expansion *all);
 void keel_expand_trees(keel_expansion *all);
+void keel_expand_within(keel_expansion *all);
 void keel_expand_zip_map(keel_expansion *all);
 
 #endif /* KEEL_EXPANSION_H */

@@ -137,11 +137,22 @@ static kd_status open_cache(const grouped *g, uint32_t output, cache *out) {
 /* ---- the whole ------------------------------------------------------------------------------ */
 
 /* A bias has total_sequence_length columns. */
-static bool has_places(const grouped *g) {
-  int64_t most = kd_has_input(g->launch, BIAS) ? g->total : g->room;
-  for (int64_t b = 0; b < g->batch; b++)
-    if (begin_of(g, b) < 0 || begin_of(g, b) > most - g->rows) return false;
-  return true;
+static kd_status check_lengths(const grouped *g) {
+  bool first = g->rows == g->total, biased = kd_has_input(g->launch, BIAS);
+  int64_t least = first ? 0 : g->rows - 1;
+  int64_t most = (biased && !first ? g->total : g->room) - 1;
+  for (int64_t b = 0; b < g->batch; b++) {
+    int64_t length = int_at(in(g, LENGTHS), b);
+    if (length < least || length > most)
+      return FAIL(KD_INVALID_ARGUMENT,
+                  "seqlens_k[%lld] is %lld, outside of %lld..%lld: it does not"
+                  " fit %lld new rows, a cache of %lld places and a"
+                  " total_sequence_length of %lld",
+                  (long long)b, (long long)length, (long long)least,
+                  (long long)most, (long long)g->rows, (long long)g->room,
+                  (long long)g->total);
+  }
+  return KD_OK;
 }
 
 /* What is added to scores; `keys`: how many of the first are left out. */
@@ -251,12 +262,8 @@ static kd_status read_sinks(grouped *g, float **out_own) {
 }
 
 static kd_status run(grouped *g) {
-  if (!has_places(g))
-    return FAIL(KD_INVALID_ARGUMENT,
-                "seqlens_k does not fit %lld new rows, a cache of %lld places"
-                " and a total_sequence_length of %lld",
-                (long long)g->rows, (long long)g->room, (long long)g->total);
-  kd_status status = open_cache(g, PRESENT_KEY, &g->key);
+  kd_status status = check_lengths(g);
+  if (status == KD_OK) status = open_cache(g, PRESENT_KEY, &g->key);
   if (status == KD_OK) status = open_cache(g, PRESENT_VALUE, &g->value);
   if (status != KD_OK) return status;
   take_past(g, PAST_KEY, g->key.data);

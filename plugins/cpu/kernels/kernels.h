@@ -48,6 +48,7 @@ CPU_KERNEL(cpu_run_einsum);
 CPU_KERNEL(cpu_run_expand);
 CPU_KERNEL(cpu_run_eye_like);
 CPU_KERNEL(cpu_run_find);
+CPU_KERNEL(cpu_run_within);
 CPU_KERNEL(cpu_run_fused_matmul);
 CPU_KERNEL(cpu_run_gather);
 CPU_KERNEL(cpu_run_gather_elements);

@@ -1,0 +1,19 @@
+/* within.c - keel::Within: a list of numbers that must lie between bounds. */
+#include "kernels.h"
+
+CPU_KERNEL(cpu_run_within) {
+  (void)self;
+  (void)stream;
+  const kd_tensor *x = &launch->inputs[0], *bounds = &launch->inputs[1];
+  int64_t count = kd_elements(x);
+  int64_t least = int_at(bounds, 0), most = int_at(bounds, 1);
+  for (int64_t i = 0; i < count; i++)
+    if (int_at(x, i) < least || int_at(x, i) > most)
+      return FAIL(KD_INVALID_ARGUMENT,
+                  "%s: %s[%lld] is %lld, outside of %lld..%lld",
+                  attr_string(launch, "op", ""),
+                  attr_string(launch, "input", ""), (long long)i,
+                  (long long)int_at(x, i), (long long)least, (long long)most);
+  memmove(launch->outputs[0].data, x->data, (size_t)count * sizeof(int64_t));
+  return KD_OK;
+}
