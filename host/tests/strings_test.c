@@ -336,6 +336,51 @@ static void a_bad_expression_is_said(void **state) {
 }
 
 #ifdef KEEL_WITH_PCRE2
+/* What RE2 takes and PCRE2 refuses, or reads as something else. */
+static void expressions_mean_what_they_do_in_re2(void **state) {
+  static const struct {
+    const char *pattern, *all, *none; /* strings that match, and that do not */
+  } rows[] = {
+      {"\\s", "\f", "\v"},
+      {"\\S", "\v", "\t"},
+      {"[\\s]", "\r", "\v"},
+      {"[^\\s]", "\v", "\n"},
+      {"[\\S\\n]+", "a\n\v", "a\t"},
+      {"\\v", "\v", "\n"},
+      {"[\\va]+", "a\v", "a\r"},
+      {"^*a", "a", "^a"},
+      {"a$+", "a", "a$"},
+      {"\\A{2}a\\z*", "a", "Aa"},
+      {"(?:\\b)?a\\b+", "a", "ab"},
+      {"(?P<1a>b)", "b", "1a"},
+      {"(?P<n\u00e9>a)(?P<m>b)", "ab", "a"},
+      {"(?<n>a)", "a", "n"},
+      {"[[.a.]+", ".[a", "]"},
+      {"[[:foo]+", ":[o", "b"},
+      {"[]a[]+", "a][", "b"},
+      {"[\\w-.]+", "a-.", "a,"},
+      {"[[:alpha:]-9]+", "a-9", "5"},
+      {"[^[:^digit:]]+", "12", "a"},
+      {"\\Qa.[b\\E+", "a.[bb", "ax[b"},
+      {"\\Qa\\", "a\\", "a"},
+      {"\\p{Greek}\\x{41}\\pL", "\u03b1Aa", "aAa"},
+      {"a.b$", "axb", "axb\n"},
+      {"", "", "a"},
+  };
+  (void)state;
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    const keel_attr pattern = KEEL_STRING("pattern", rows[i].pattern);
+    const char *const given[] = {rows[i].all, rows[i].none};
+    keel_tensor *got =
+        call("RegexFullMatch", &pattern, 1, list(2, given), NULL, NULL);
+    bool matches[2];
+    expect_ok(keel_tensor_read(got, matches, sizeof matches));
+    keel_tensor_release(got);
+    if (!matches[0] || matches[1])
+      fail_msg("%s: %d %d", rows[i].pattern, matches[0], matches[1]);
+  }
+}
+
 /* Tokens between matches of separators, or that match an expression. */
 static uint32_t tokenizer(keel_attr *attrs, const char *token, uint32_t count,
                           const char *const *separators) {
@@ -583,6 +628,7 @@ int main(void) {
       cmocka_unit_test(blanks_split_as_python_does),
       cmocka_unit_test(a_bad_expression_is_said),
 #ifdef KEEL_WITH_PCRE2
+      cmocka_unit_test(expressions_mean_what_they_do_in_re2),
       cmocka_unit_test(a_match_begins_where_it_is_looked_for),
       cmocka_unit_test(many_separators_and_tokens_end),
 #endif

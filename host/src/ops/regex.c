@@ -1,6 +1,7 @@
-/* regex.c - regular expressions, by PCRE2. ONNX asks for RE2's syntax, which is nearly a part of
- * PCRE2's; `$` is the string's end alone, as in RE2. A match has a limit of steps, which RE2 need
- * not have: an expression cannot make a run endless. */
+/* regex.c - regular expressions, by PCRE2. ONNX asks for RE2's syntax: re2.c writes it as PCRE2's;
+ * `$` is the string's end alone, as in RE2. A match has a limit of steps, which RE2 need not have:
+ * an expression cannot make a run endless. \C, of one byte, is refused: PCRE2 must not stop within
+ * a character. */
 #include "ops/text.h"
 
 #ifdef KEEL_WITH_PCRE2
@@ -15,20 +16,21 @@ struct keel_regex {
   pcre2_match_context *limits;
 };
 
-static keel_status compile(const char *pattern, keel_regex *regex) {
+static keel_status compile(const char *pattern, const char *translated,
+                           keel_regex *regex) {
   int error = 0;
   PCRE2_SIZE at = 0;
   regex->code =
-      pcre2_compile((PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED,
+      pcre2_compile((PCRE2_SPTR)translated, PCRE2_ZERO_TERMINATED,
                     PCRE2_UTF | PCRE2_DOLLAR_ENDONLY | PCRE2_NEVER_BACKSLASH_C,
                     &error, &at, NULL);
   if (!regex->code) {
     PCRE2_UCHAR text[160];
     pcre2_get_error_message(error, text, sizeof text);
     return keel_fail(KD_INVALID_ARGUMENT,
-                     "the regular expression \"%.100s\" is wrong at byte %zu:"
-                     " %s",
-                     pattern, (size_t)at, (const char *)text);
+                     "the regular expression \"%.100s\", for PCRE2 \"%.200s\","
+                     " is wrong at byte %zu of the latter: %s",
+                     pattern, translated, (size_t)at, (const char *)text);
   }
   regex->limits = pcre2_match_context_create(NULL);
   if (!regex->limits) return keel_no_memory(1);
@@ -40,7 +42,12 @@ static keel_status compile(const char *pattern, keel_regex *regex) {
 keel_status keel_regex_create(const char *pattern, keel_regex **out_regex) {
   keel_regex *regex = calloc(1, sizeof *regex);
   if (!regex) return keel_no_memory(sizeof *regex);
-  keel_status status = compile(pattern, regex);
+  keel_text text = {0};
+  keel_re2_to_pcre2(pattern, &text);
+  keel_status status = text.failed
+                           ? KD_OUT_OF_MEMORY
+                           : compile(pattern, keel_text_get(&text), regex);
+  keel_text_free(&text);
   if (status == KD_OK)
     *out_regex = regex;
   else

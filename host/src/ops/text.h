@@ -16,8 +16,8 @@ uint32_t keel_utf8_get(const char *at, const char *end, uint32_t *out_bytes);
 /* Writes one in up to 4 bytes; how many. */
 uint32_t keel_utf8_put(uint32_t point, char *to);
 
-/* A regular expression, in the syntax that RE2 and PCRE2 share. Compiled once, used by any
- * thread; freed with keel_regex_free.
+/* A regular expression, in RE2's syntax. Compiled once, used by any thread; freed with
+ * keel_regex_free.
  * Returns KD_INVALID_ARGUMENT, what is wrong with it, or KD_UNIMPLEMENTED: Keel was built without
  * PCRE2. */
 typedef struct keel_regex keel_regex;
@@ -33,5 +33,8 @@ keel_status keel_regex_matches(const keel_regex *regex, keel_piece piece,
  * that follow take it for granted. */
 keel_status keel_regex_find(const keel_regex *regex, keel_piece piece,
                             uint64_t from, keel_piece *out_found);
+
+/* The same expression in PCRE2's syntax. What RE2 refuses is not looked for. */
+void keel_re2_to_pcre2(const char *pattern, keel_text *out_text);
 
 #endif /* KEEL_TEXT_H */
