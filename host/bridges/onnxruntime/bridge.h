@@ -402,12 +402,14 @@ typedef struct terminable {
   bool seen, ended;
 } terminable;
 
-/* The options of the session's run that this thread is in; NULL: of none. */
-void terminate_is_of(const ort_run_options *given);
+/* A run of a session, which its target stands for, begins and ends on this thread. */
+void terminate_run_begins(const target *of, const ort_run_options *given);
+void terminate_run_ends(const target *of);
 
-/* Begins to look whether a run is to end. Returns its token, or NULL: the run is
- * not one that can be ended. terminate_end follows. */
-keel_cancel *terminate_begin(terminable *run, keel_context *context);
+/* Begins to look whether a run of a partition is to end: where its session's run has
+ * begun on this thread, or is the only one of the session. Returns its token, or NULL:
+ * the run is not one that can be ended. terminate_end follows. */
+keel_cancel *terminate_begin(terminable *run, const target *of);
 void terminate_end(terminable *run);
 
 /* ---- compute.c ------------------------------------------------------------------ */
@@ -422,7 +424,7 @@ typedef struct port_map {
 
 /* `plan`, and what `ports` points to, are the info's from now on, also if the
  * call fails. */
-ort_status *compute_create(runtime *held, keel_plan *plan, port_map ports,
+ort_status *compute_create(const target *to, keel_plan *plan, port_map ports,
                            ort_compute_info **out);
 void compute_destroy(ort_compute_info *base);
 

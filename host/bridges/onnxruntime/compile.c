@@ -168,7 +168,7 @@ ort_status *compile_partition(const options *given, const target *to,
     if (made != KD_OK) status = keel_failure(made);
   }
   keel_program_release(program);
-  if (!status) return compute_create(to->held, plan, ports, out);
+  if (!status) return compute_create(to, plan, ports, out);
   free(ports.inputs);
   free(ports.outputs);
   return status;

@@ -12,7 +12,7 @@
 
 typedef struct compute {
   ort_compute_info base;
-  runtime *held;
+  const target *to; /* the session's */
   keel_plan *plan;
   uint32_t input_count, output_count;
   port_map ports;
@@ -36,10 +36,10 @@ static ort_status *take_input(const compute *self, const ort_value *value,
   size_t size = 0;
   TRY(value_look(value, &seen));
   if (memory_at(seen.data, NULL)) TRY(ort->GetTensorSizeInBytes(value, &size));
-  if (!size) return view_wrap(self->held->context, &seen, out);
+  if (!size) return view_wrap(self->to->context, &seen, out);
   const memory_want want = {.address = seen.data,
                             .size = size,
-                            .held = self->held,
+                            .held = self->to->held,
                             .dtype = seen.dtype,
                             .rank = seen.rank,
                             .dims = seen.dims};
@@ -85,11 +85,11 @@ static ort_status *put_output(const compute *self, const void *address,
                               keel_tensor *tensor) {
   keel_tensor *copy = NULL;
   if (keel_tensor_device(tensor))
-    return memory_put(address, self->held, tensor);
+    return memory_put(address, self->to->held, tensor);
   TRY_KEEL(keel_tensor_create(
-      self->held->context, keel_tensor_dtype(tensor), keel_tensor_rank(tensor),
+      self->to->context, keel_tensor_dtype(tensor), keel_tensor_rank(tensor),
       keel_tensor_dims(tensor), keel_tensor_data(tensor), &copy));
-  ort_status *status = memory_put(address, self->held, copy);
+  ort_status *status = memory_put(address, self->to->held, copy);
   keel_tensor_release(copy);
   return status;
 }
@@ -112,9 +112,8 @@ static ort_status *give_output(const compute *self, ort_kernel_context *run,
 static keel_status run_plan(const compute *self, keel_tensor **inputs,
                             keel_tensor **outputs) {
   terminable run;
-  const keel_run_params params = {
-      .struct_size = sizeof params,
-      .cancel = terminate_begin(&run, self->held->context)};
+  const keel_run_params params = {.struct_size = sizeof params,
+                                  .cancel = terminate_begin(&run, self->to)};
   keel_status status =
       keel_plan_run_with(self->plan, &params, inputs, self->input_count,
                          outputs, self->output_count);
@@ -148,7 +147,7 @@ static ort_status *run(ort_compute_info *base, void *state,
   return status;
 }
 
-ort_status *compute_create(runtime *held, keel_plan *plan, port_map ports,
+ort_status *compute_create(const target *to, keel_plan *plan, port_map ports,
                            ort_compute_info **out) {
   compute *self = calloc(1, sizeof *self);
   if (!self) {
@@ -163,7 +162,7 @@ ort_status *compute_create(runtime *held, keel_plan *plan, port_map ports,
       .Compute = run,
       .ReleaseState = release_state,
   };
-  self->held = held;
+  self->to = to;
   self->plan = plan;
   self->ports = ports;
   self->input_count = keel_plan_input_count(plan);

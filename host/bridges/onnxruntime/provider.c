@@ -241,17 +241,15 @@ static ort_status *begin(provider *self, const options *given,
 /* ---- runs of the session --------------------------------------------------------- */
 
 static ort_status *on_run_start(ort_ep *base, const ort_run_options *given) {
-  (void)base;
-  terminate_is_of(given);
+  terminate_run_begins(&((provider *)base)->to, given);
   return NULL;
 }
 
 static ort_status *on_run_end(ort_ep *base, const ort_run_options *given,
                               bool sync_stream) {
-  (void)base;
   (void)given;
   (void)sync_stream;
-  terminate_is_of(NULL);
+  terminate_run_ends(&((provider *)base)->to);
   return NULL;
 }
 

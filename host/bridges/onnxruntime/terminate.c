@@ -6,6 +6,7 @@
  * takes some microseconds, and ends as the real one is to end. */
 #include <errno.h>
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -32,11 +33,53 @@ static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static terminable *runs;
 static bool started, asleep;
 
-/* of the run of a session that this thread is in */
-static _Thread_local const ort_run_options *current;
+/* ---- runs of sessions -------------------------------------------------------------- */
 
-void terminate_is_of(const ort_run_options *given) {
-  current = given;
+typedef struct session_run {
+  struct session_run *next;
+  const target *of;
+  const ort_run_options *options;
+  pthread_t thread;
+} session_run;
+
+static session_run *session_runs; /* under the lock */
+
+void terminate_run_begins(const target *of, const ort_run_options *given) {
+  session_run *one = calloc(1, sizeof *one);
+  if (!one) return; /* it ends behind its partitions */
+  *one = (session_run){.of = of, .options = given, .thread = pthread_self()};
+  pthread_mutex_lock(&lock);
+  one->next = session_runs;
+  session_runs = one;
+  pthread_mutex_unlock(&lock);
+}
+
+/* Not by its options: after a failure ONNX Runtime passes others. */
+void terminate_run_ends(const target *of) {
+  session_run *gone = NULL;
+  pthread_mutex_lock(&lock);
+  for (session_run **at = &session_runs; *at; at = &(*at)->next)
+    if ((*at)->of == of && pthread_equal((*at)->thread, pthread_self())) {
+      gone = *at;
+      *at = gone->next;
+      break;
+    }
+  pthread_mutex_unlock(&lock);
+  free(gone);
+}
+
+/* With the lock. Of a partition that another thread runs, as ONNX Runtime has it in its
+ * parallel mode, nothing says to which of several runs it belongs. */
+static const ort_run_options *options_of(const target *of) {
+  const ort_run_options *found = NULL;
+  uint32_t count = 0;
+  for (const session_run *one = session_runs; one; one = one->next) {
+    if (one->of != of) continue;
+    if (pthread_equal(one->thread, pthread_self())) return one->options;
+    found = one->options;
+    count++;
+  }
+  return count == 1 ? found : NULL;
 }
 
 /* ---- the session that looks: the thread's alone -------------------------------- */
@@ -155,19 +198,22 @@ static bool start(void) {
 
 /* ---- runs ---------------------------------------------------------------------------- */
 
-keel_cancel *terminate_begin(terminable *run, keel_context *context) {
-  *run = (terminable){.options = current};
-  if (!current || keel_cancel_create(context, &run->cancel) != KD_OK)
-    return NULL;
-  pthread_mutex_lock(&lock);
-  bool watched = start();
-  if (watched) {
-    run->next = runs;
-    if (runs) runs->before = &run->next;
-    run->before = &runs;
-    runs = run;
-  }
+/* With the lock. */
+static void watch(terminable *run) {
+  if (!start()) return;
+  run->next = runs;
+  if (runs) runs->before = &run->next;
+  run->before = &runs;
+  runs = run;
   if (asleep) pthread_cond_signal(&changed);
+}
+
+keel_cancel *terminate_begin(terminable *run, const target *of) {
+  *run = (terminable){0};
+  if (keel_cancel_create(of->context, &run->cancel) != KD_OK) return NULL;
+  pthread_mutex_lock(&lock);
+  run->options = options_of(of);
+  if (run->options) watch(run);
   pthread_mutex_unlock(&lock);
   return run->cancel;
 }

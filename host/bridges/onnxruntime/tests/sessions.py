@@ -302,45 +302,73 @@ def a_session_outlives_the_library() -> None:
     np.testing.assert_array_equal(other.run(None, {"x": x})[0], want)
 
 
-def terminate_ends_a_run() -> None:
+def endless_model() -> bytes:
     body = helper.make_graph(
         [helper.make_node("MatMul", ["a", "w"], ["b"]), helper.make_node("Tanh", ["b"], ["c"]),
          helper.make_node("Identity", ["go"], ["on"])], "body",
         [helper.make_tensor_value_info("i", TensorProto.INT64, []),
          helper.make_tensor_value_info("go", TensorProto.BOOL, []), floats("a", 16, 16)],
         [helper.make_tensor_value_info("on", TensorProto.BOOL, []), floats("c", 16, 16)])
-    model = graph([helper.make_node("Loop", ["n", "", "x"], ["y"], body=body)],
-                  [helper.make_tensor_value_info("n", TensorProto.INT64, []), floats("x", 16, 16)],
-                  [floats("y", 16, 16)],
-                  [numpy_helper.from_array(np.eye(16, dtype=np.float32), "w")])
-    session = open_session(model, options("cpu:0"))
-    check(not others(session), "the provider has all", others(session))
-    x = np.ones((16, 16), np.float32)
+    return graph([helper.make_node("Loop", ["n", "", "x"], ["y"], body=body)],
+                 [helper.make_tensor_value_info("n", TensorProto.INT64, []), floats("x", 16, 16)],
+                 [floats("y", 16, 16)],
+                 [numpy_helper.from_array(np.eye(16, dtype=np.float32), "w")])
 
-    def run(rounds: int, given: Any, errors: list[str]) -> None:
+
+class Begun:
+    """A run on a thread of its own."""
+
+    def __init__(self, session: Any, rounds: int) -> None:
+        self.options = ort.RunOptions()
+        self.options.log_severity_level = 4
+        self.errors: list[str] = []
+        self.thread = threading.Thread(target=self.run, args=(session, rounds), daemon=True)
+        self.thread.start()
+
+    def run(self, session: Any, rounds: int) -> None:
         try:
-            session.run(None, {"n": np.array(rounds, np.int64), "x": x}, given)
+            session.run(None, {"n": np.array(rounds, np.int64),
+                               "x": np.ones((16, 16), np.float32)}, self.options)
         except Exception as error:
-            errors.append(str(error))
+            self.errors.append(str(error))
 
+    def end(self) -> None:
+        self.thread.join(0.3)
+        check(self.thread.is_alive(), "nothing has ended it yet", self.errors)
+        self.options.terminate = True
+        self.thread.join(60)
+        check(not self.thread.is_alive(), "a run that is to end")
+        check(len(self.errors) == 1 and "RunOptions.terminate" in self.errors[0], "errors",
+              self.errors)
+
+
+def runs_well(session: Any) -> None:
+    next_one = Begun(session, 3)
+    next_one.thread.join()
+    check(not next_one.errors, "the next run", next_one.errors)
+
+
+def terminate_ends_a_run() -> None:
+    session = open_session(endless_model(), options("cpu:0"))
+    check(not others(session), "the provider has all", others(session))
     for _ in range(2):
-        given, errors = [ort.RunOptions(), ort.RunOptions()], [[], []]
-        for one in given:
-            one.log_severity_level = 4
-        threads = [threading.Thread(target=run, args=(10 ** 11, given[i], errors[i]), daemon=True)
-                   for i in range(2)]
-        for i in range(2):  # one after the other: the other one goes on
-            threads[i].start()
-        for i in range(2):
-            threads[1 - i].join(0.3)
-            check(threads[i].is_alive(), "nobody has ended", i)
-            given[i].terminate = True
-            threads[i].join(60)
-            check(not threads[i].is_alive(), "a run that is to end")
-            check(len(errors[i]) == 1 and "RunOptions.terminate" in errors[i][0], "errors", errors)
-        errors = []
-        run(3, ort.RunOptions(), errors)
-        check(not errors, "the next run", errors)
+        both = [Begun(session, 10 ** 11) for _ in range(2)]
+        for one in both:  # one after the other: the other one goes on
+            one.end()
+        runs_well(session)
+
+
+def terminate_ends_a_run_on_other_threads() -> None:
+    given = options("cpu:0")
+    given.execution_mode = ort.ExecutionMode.ORT_PARALLEL
+    given.inter_op_num_threads = 2
+    both = [open_session(endless_model(), given) for _ in range(2)]
+    for _ in range(2):
+        begun = [Begun(session, 10 ** 11) for session in both]
+        for one in begun:
+            one.end()
+        for session in both:
+            runs_well(session)
 
 
 def the_library_goes_and_comes_again() -> None:
@@ -364,7 +392,8 @@ def main() -> int:
                         constants_that_may_be_given_are_inputs, empty_and_scalar_tensors_cross,
                         opsets_that_are_not_known_are_not_claimed, sessions_run_at_once,
                         sessions_are_made_at_once, threads_may_be_chosen,
-                        a_trace_is_written_at_the_end, terminate_ends_a_run, a_session_outlives_the_library,
+                        a_trace_is_written_at_the_end, terminate_ends_a_run,
+                        terminate_ends_a_run_on_other_threads, a_session_outlives_the_library,
                         the_library_goes_and_comes_again])
     gc.collect()
     unregister()
