@@ -11,6 +11,8 @@
 
 #include <kd/help.h>
 
+#include "onnx/whole.h"
+
 #define ONNX_SMALL (KD_TYPES(KD_I2 + 1u) - KD_TYPES(KD_F8E4M3FN))
 
 static inline bool onnx_is_small(kd_dtype dtype) {
@@ -108,15 +110,14 @@ static inline unsigned onnx_small_encode_power(double value,
   return (unsigned)exponent;
 }
 
-/* Integers toward zero, of which the low bits are kept. */
+/* Integers as onnx_whole has the narrow ones. */
 static inline unsigned onnx_small_encode(kd_dtype dtype, double value,
                                          onnx_small_rules rules) {
   const onnx_small_float *f = onnx_small_float_of(dtype);
   if (f) return onnx_small_encode_float(f, value, rules.saturate);
   if (dtype == KD_F8E8M0) return onnx_small_encode_power(value, rules);
-  if (!isfinite(value)) return 0;
-  value = fmod(trunc(value), 16);
-  return (unsigned)(int)value & ((1u << kd_dtype_bits(dtype)) - 1);
+  return (unsigned)onnx_whole(dtype, value) &
+         ((1u << kd_dtype_bits(dtype)) - 1);
 }
 
 /* Element `i` of a tensor's data. */

@@ -1,4 +1,10 @@
-/* casts_test.c - numbers that become shorter are rounded once, wherever they are cast. */
+/* casts_test.c - numbers that become shorter are rounded once, and floats that become integers
+ * follow one rule (onnx/whole.h), wherever they are cast. */
+#include <math.h>
+
+#include <kd/help.h>
+
+#include "base/float.h"
 #include "on_devices.h"
 
 typedef union number {
@@ -84,6 +90,150 @@ static void numbers_are_rounded_once(void **state) {
       check_cast(&rows[i], like);
 }
 
+/* ---- floats to integers -------------------------------------------------------------------- */
+
+#define LEAST64 (UINT64_C(1) << 63)
+#define LEAST32 (UINT64_C(1) << 31)
+
+/* What a number becomes as i32, of which narrower integers have the low bits, and as wide ones. */
+static const struct {
+  double x;
+  uint64_t i32, u32, i64, u64;
+} wholes[] = {
+    {INFINITY, LEAST32, 0, LEAST64, 0},
+    {-INFINITY, LEAST32, 0, LEAST64, LEAST64},
+    {NAN, LEAST32, 0, LEAST64, LEAST64},
+    {-1, UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX},
+    {-2.75, UINT64_MAX - 1, UINT64_MAX - 1, UINT64_MAX - 1, UINT64_MAX - 1},
+    {-0.5, 0, 0, 0, 0},
+    {100.75, 100, 100, 100, 100},
+    {300, 300, 300, 300, 300},
+    {-32768, -32768ULL, -32768ULL, -32768ULL, -32768ULL},
+    {0x1p31, LEAST32, LEAST32, LEAST32, LEAST32},
+    {-0x1p31, -LEAST32, -LEAST32, -LEAST32, -LEAST32},
+    {0x1p31 - 128, LEAST32 - 128, LEAST32 - 128, LEAST32 - 128, LEAST32 - 128},
+    {0x1.8p31, LEAST32, 0xc0000000, 0xc0000000, 0xc0000000},
+    {-0x1.8p31, LEAST32, 0x40000000, -0xc0000000ULL, -0xc0000000ULL},
+    {0x1p32, LEAST32, 0, 0x100000000, 0x100000000},
+    {0x1p33 + 4096, LEAST32, 4096, 0x200001000, 0x200001000},
+    {0x1p62, LEAST32, 0, LEAST64 >> 1, LEAST64 >> 1},
+    {0x1p63, LEAST32, 0, LEAST64, LEAST64},
+    {-0x1p63, LEAST32, 0, LEAST64, LEAST64},
+    {-0x1.8p63, LEAST32, 0, LEAST64, LEAST64},
+    {0x1.8p63, LEAST32, 0, LEAST64, 0xc000000000000000},
+    {0x1p64, LEAST32, 0, LEAST64, 0},
+    {-0x1p64, LEAST32, 0, LEAST64, LEAST64},
+    {1e30, LEAST32, 0, LEAST64, 0},
+    {-1e30, LEAST32, 0, LEAST64, LEAST64},
+};
+enum { WHOLES = sizeof wholes / sizeof *wholes };
+
+/* Those of the numbers that the type holds, and what is wanted of them. */
+static int64_t choose(kd_dtype from, kd_dtype to, void *x, void *want) {
+  size_t wide = kd_dtype_size(from), size = kd_dtype_size(to);
+  int64_t count = 0;
+  for (int i = 0; i < WHOLES; i++) {
+    double back, same = wholes[i].x;
+    uint64_t bits;
+    char *at = (char *)x + (size_t)count * wide;
+    keel_float_encode(from, same, at);
+    keel_float_decode(from, at, &back, &bits);
+    if (back != same && (back == back || same == same)) continue;
+    bits = to == KD_BOOL  ? same != 0
+           : to == KD_U32 ? wholes[i].u32
+           : to == KD_I64 ? wholes[i].i64
+           : to == KD_U64 ? wholes[i].u64
+                          : wholes[i].i32;
+    memcpy((char *)want + (size_t)count++ * size, &bits, size);
+  }
+  return count;
+}
+
+static void floats_become_integers_by_one_rule(void **state) {
+  static const kd_dtype floats[] = {KD_F32, KD_F64, KD_F16, KD_BF16};
+  static const kd_dtype integers[] = {KD_I8,  KD_U8,  KD_I16, KD_U16, KD_I32,
+                                      KD_U32, KD_I64, KD_U64, KD_BOOL};
+  uint64_t x[WHOLES], made[WHOLES], zero = 0;
+  const int64_t one = 1;
+  (void)state;
+  for (int f = 0; f < 4; f++)
+    for (int t = 0; t < 9; t++)
+      for (int like = 0; like < 2; like++) {
+        int64_t count = choose(floats[f], integers[t], x, made);
+        const keel_attr to = KEEL_INT("to", integers[t]);
+        call c = {
+            .op = like ? "CastLike" : "Cast",
+            .attrs = &to,
+            .attr_count = !like,
+            .in = {create_tensor(context, floats[f], 1, &count, x),
+                   like ? create_tensor(context, integers[t], 1, &one, &zero)
+                        : NULL},
+            .in_count = like ? 2 : 1,
+            .out_count = 1};
+        known want = {integers[t], 1, {count}, made};
+        assert_true(count >= 9);
+        call_everywhere(&c, check_known, &want);
+        release_all(c.in, c.in_count);
+      }
+}
+
+static void small_elements_become_integers_by_one_rule(void **state) {
+  static const struct {
+    kd_dtype from, to;
+    uint8_t x;
+    number want;
+  } all[] = {
+      {KD_F8E5M2, KD_I32, 0x7c, {.i32 = INT32_MIN}}, /* infinities */
+      {KD_F8E5M2, KD_I32, 0xfc, {.i32 = INT32_MIN}},
+      {KD_F8E5M2, KD_I64, 0x7c, {.i64 = INT64_MIN}},
+      {KD_F8E5M2, KD_U64, 0x7c, {.u64 = 0}},
+      {KD_F8E5M2, KD_I16, 0x7c, {.u16 = 0}},
+      {KD_F8E4M3FN, KD_I32, 0x7f, {.i32 = INT32_MIN}}, /* NaN */
+      {KD_F8E4M3FN, KD_I64, 0x7f, {.i64 = INT64_MIN}},
+      {KD_F8E4M3FN, KD_U8, 0x7e, {.u8 = 448 & 255}},
+      {KD_F8E4M3FNUZ, KD_I32, 0x80, {.i32 = INT32_MIN}},
+      {KD_F8E5M2FNUZ, KD_U32, 0x80, {.u32 = 0}},
+      {KD_F8E8M0, KD_I32, 127 + 31, {.i32 = INT32_MIN}},
+      {KD_F8E8M0, KD_I32, 127 + 30, {.i32 = 1 << 30}},
+      {KD_F8E8M0, KD_U32, 127 + 31, {.u32 = UINT32_C(1) << 31}},
+      {KD_F8E8M0, KD_U64, 127 + 63, {.u64 = UINT64_C(1) << 63}},
+      {KD_F8E8M0, KD_U64, 127 + 64, {.u64 = 0}},
+      {KD_F8E8M0, KD_I8, 255, {.u8 = 0}},
+      {KD_F8E8M0, KD_BOOL, 255, {.u8 = 1}},
+  };
+  (void)state;
+  for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+    const row r = {all[i].from, all[i].to, {.u8 = all[i].x}, all[i].want};
+    for (int like = 0; like < 2; like++)
+      check_cast(&r, like);
+  }
+}
+
+/* Of four bits and two: the low ones of an i32. */
+static void floats_become_small_integers_by_one_rule(void **state) {
+  static const struct {
+    double x;
+    uint8_t low; /* four bits */
+  } all[] = {{INFINITY, 0}, {-INFINITY, 0}, {NAN, 0},    {-1.5, 15}, {300, 12},
+             {-9, 7},       {70001, 1},     {0x1p31, 0}, {-1e30, 0}};
+  static const kd_dtype types[] = {KD_I4, KD_U4, KD_I2, KD_U2};
+  (void)state;
+  for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+    for (int t = 0; t < 4; t++) {
+      row r = {KD_F64, types[t], {all[i].x}, {.u8 = all[i].low}};
+      if (t >= 2) r.want.u8 &= 3;
+      check_cast(&r, false);
+      r.from = KD_F32;
+      r.x.u64 = 0;
+      keel_float_encode(KD_F32, all[i].x, &r.x);
+      check_cast(&r, false);
+    }
+  const row odd = {KD_F64, KD_U4, {0x1p31 + 5}, {.u8 = 0}};
+  check_cast(&odd, false);
+}
+
+/* ---- text ----------------------------------------------------------------------------------- */
+
 static void text_is_rounded_once(void **state) {
   static const struct {
     const char *text;
@@ -119,6 +269,9 @@ static void text_is_rounded_once(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(numbers_are_rounded_once),
+      cmocka_unit_test(floats_become_integers_by_one_rule),
+      cmocka_unit_test(small_elements_become_integers_by_one_rule),
+      cmocka_unit_test(floats_become_small_integers_by_one_rule),
       cmocka_unit_test(text_is_rounded_once),
   };
   return cmocka_run_group_tests(tests, open_all_devices, close_context);

@@ -289,15 +289,27 @@ TERM_PLAN(gelu)
 
 /* ---- types ----------------------------------------------------------------------------- */
 
+const char *fam_cast_of(kd_dtype from, kd_dtype to) {
+  if (to == KD_BOOL) return "x != CAST(X0_t, 0)";
+  /* one rounding, not two */
+  if (from == KD_F64 && to == KD_F16) return "x";
+  if (kd_dtype_size(from) >= 4 && from != KD_F32 && to == KD_BF16)
+    return from == KD_F64 ? "REAL_TO_BF16(X0_t, x)" : "WHOLE_TO_BF16(X0_t, x)";
+  if (!fam_is_float(from) || fam_is_float(to)) return "CAST(Z_t, x)";
+  return to == KD_U64                   ? "TO_U64(x)"
+         : to == KD_I64 || to == KD_U32 ? "CAST(Z_t, TO_I64(x))"
+                                        : "CAST(Z_t, TO_I32(x))";
+}
+
 void fam_plan_cast(const fam_op *op, fam_plan *plan) {
   fam_map map;
-  if (fam_small_cast(op, plan)) return;
   kd_dtype from = op->in[0].dtype, to = op->out[0].dtype;
-  const char *text = to == KD_BOOL ? "x != CAST(X0_t, 0)" : "CAST(Z_t, x)";
-  /* one rounding, not two */
-  if (from == KD_F64 && to == KD_F16) text = "x";
-  if (kd_dtype_size(from) >= 4 && from != KD_F32 && to == KD_BF16)
-    text = from == KD_F64 ? "REAL_TO_BF16(X0_t, x)" : "WHOLE_TO_BF16(X0_t, x)";
+  if (to == KD_U32 && !plan->int64 && !(KD_TYPES(from) & KD_TYPES_INT)) {
+    fam_fail(op, plan, KD_UNIMPLEMENTED, "to u32, without i64");
+    return;
+  }
+  if (fam_small_cast(op, plan)) return;
+  const char *text = fam_cast_of(from, to);
   fam_map_begin(&map, op);
   fam_map_broadcast(&map, &op->in[0]);
   fam_pass *pass = fam_map_pass(plan, &map, from, text);

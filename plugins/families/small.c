@@ -2,6 +2,7 @@
  * (kernels/small.k). */
 #include "onnx/small.h"
 
+#include "families/map.h"
 #include "families/rows.h"
 #include "families/small.h"
 
@@ -73,6 +74,7 @@ bool fam_small_cast(const fam_op *op, fam_plan *plan) {
     narrow(op, plan, pass);
   } else {
     if (to == KD_BOOL) fam_define(pass, "TRUTH", "1");
+    fam_define(pass, "AS_Z(x)", "%s", fam_cast_of(KD_F32, to));
     widen(op, plan, pass);
   }
   return true;

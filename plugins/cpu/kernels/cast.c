@@ -1,7 +1,6 @@
 /* cast.c - converting elements between all plain types.
  *
- * Floats to integers round toward zero; what does not fit gives the nearest
- * that does, and NaN gives 0: defined, where C leaves it open. */
+ * Floats to integers: onnx/whole.h. */
 #include "cpu.h"
 
 #include "onnx/small.h"
@@ -146,6 +145,15 @@ static void int_to_int(const void *from, kd_dtype from_type, void *to,
   }
 }
 
+static void float_to_int(const void *from, kd_dtype from_type, void *to,
+                         kd_dtype to_type, int64_t n) {
+  size_t size = kd_dtype_size(to_type);
+  for (int64_t i = 0; i < n; i++) {
+    uint64_t bits = onnx_whole(to_type, cpu_get(from, from_type, i));
+    memcpy((char *)to + (size_t)i * size, &bits, size); /* little-endian */
+  }
+}
+
 static inline uint8_t is_set(float value) {
   return value != 0;
 }
@@ -195,6 +203,8 @@ void cpu_convert(const void *from, kd_dtype from_type, void *to,
     return;
   else if (!is_float(from_type) && !is_float(to_type))
     int_to_int(from, from_type, to, to_type, n);
+  else if (!is_float(to_type) && to_type != KD_BOOL)
+    float_to_int(from, from_type, to, to_type, n);
   else if (to_type == KD_F64)
     for (int64_t i = 0; i < n; i++)
       ((double *)to)[i] = cpu_get(from, from_type, i);

@@ -67,3 +67,16 @@
 #define WHOLE_TO_BF16(type, x)                                         \
   NUDGED(CAST(f32, x), WHOLE_OF(type, CAST(f32, x), SIZE_OF(type, x)), \
          SIZE_OF(type, x))
+
+/* a float as an integer (onnx/whole.h) */
+#define TO_I32(x)                                              \
+  ((x) >= -2147483648.0f && (x) < 2147483648.0f ? CAST(i32, x) \
+                                                : CAST(i32, -2147483647 - 1))
+#define TO_I64(x)                                                 \
+  ((x) >= -9223372036854775808.0f && (x) < 9223372036854775808.0f \
+       ? CAST(i64, x)                                             \
+       : CAST(i64, 1) << 63)
+#define TO_U64(x)                                                    \
+  ((x) >= 9223372036854775808.0f                                     \
+       ? (x) < 18446744073709551616.0f ? CAST(u64, x) : CAST(u64, 0) \
+       : CAST(u64, TO_I64(x)))
