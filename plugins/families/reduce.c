@@ -147,8 +147,9 @@ void fam_plan_reduce(const fam_op *op, fam_plan *plan) {
   while (strcmp(reductions[r].op, op->row->op) != 0)
     r++;
   accumulator by = reductions[r].by;
-  bool mean = real && !strcmp(op->row->op, "ReduceMean");
-  if (mean) compute = fam_mean_type(plan, op->in[0].dtype);
+  bool mean = !strcmp(op->row->op, "ReduceMean");
+  bool halves = mean && !real && kd_dtype_size(op->in[0].dtype) == 8;
+  if (mean && real) compute = fam_mean_type(plan, op->in[0].dtype);
   bool logs = !strncmp(op->row->op, "ReduceLog", 9);
   bool rooted = logs || !strcmp(op->row->op, "ReduceL2");
   if (rooted && !real) {
@@ -181,7 +182,13 @@ void fam_plan_reduce(const fam_op *op, fam_plan *plan) {
   fam_define(pass, "INIT", "(%s)", accumulators[by].first);
   fam_define(pass, "TAKE(s, x)", "(%s)", accumulators[by].step);
   fam_define(pass, "JOIN(s, x)", "(%s)", accumulators[by].join);
-  define_finish(pass, reductions[r].result, compute, op->out[0].dtype);
+  define_finish(pass, halves ? "s" : reductions[r].result, compute,
+                op->out[0].dtype);
+  if (halves) {
+    fam_define(pass, "BY_HALVES", "1");
+    fam_define(pass, "BELOW_ZERO(x)",
+               compute == KD_I64 ? "((x) >> CAST(V, 63))" : "CAST(V, 0)");
+  }
   fam_define(pass, "PARTS", real ? "COUNT" : "(COUNT > 0 ? COUNT : 1)");
   if (by == ACC_powers) fam_define(pass, "BY_MOST", "1");
   /* by the sign's bits: lavapipe 22.3 compares extended integers wrongly */

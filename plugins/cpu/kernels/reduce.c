@@ -2,7 +2,8 @@
  *
  * Floats are summed in double: the result is the nearest float in all but
  * constructed cases, whatever the order. Integers wrap in 64 bits, but where a
- * root or a logarithm follows: those are summed in double, too. */
+ * root or a logarithm follows: those are summed in double, too. A mean of
+ * integers is exact, and cut toward zero. */
 #include "reduce.h"
 
 #include "dialect.h"
@@ -64,6 +65,37 @@ static void (*const results[CPU_REDUCTIONS][3])(cpu_wide *total,
 #include "families/rules.def"
 };
 
+/* ---- means of 64 bits ------------------------------------------------------ */
+
+/* Sums of each element's high or low 32 bits, which do not wrap. */
+#define SUM_HALVES(name, type, half)                                         \
+  static void name(const void *x, int64_t lines, int64_t between, int64_t n, \
+                   int64_t apart, const double *most, cpu_wide *out) {       \
+    bool columns = between == 1 && lines > 1;                                \
+    int64_t inner = columns ? lines : n, outer = columns ? n : lines;        \
+    (void)most;                                                              \
+    memset(out, 0, (size_t)lines * sizeof *out);                             \
+    for (int64_t o = 0; o < outer; o++)                                      \
+      for (int64_t i = 0; i < inner; i++) {                                  \
+        int64_t line = columns ? i : o, at = columns ? o : i;                \
+        type v = ((const type *)x)[line * between + at * apart];             \
+        out[line].natural += (uint64_t)(half);                               \
+      }                                                                      \
+  }
+SUM_HALVES(sum_low, uint64_t, v &UINT32_MAX)
+SUM_HALVES(sum_high_natural, uint64_t, v >> 32)
+SUM_HALVES(sum_high_whole, int64_t, v >> 32)
+
+/* (high * 2^32 + low) / count toward zero; `sign` is all bits where it is negative. */
+static uint64_t mean_of(uint64_t high, uint64_t low, uint64_t count,
+                        uint64_t sign) {
+  high = (high + (low >> 32)) ^ sign;
+  low = ((low ^ sign) & UINT32_MAX) + (sign & 1);
+  high += low >> 32;
+  uint64_t rest = (high % count << 32) + (low & UINT32_MAX);
+  return (((high / count << 32) + rest / count) ^ sign) - sign;
+}
+
 /* ---- over axes ------------------------------------------------------------ */
 
 typedef struct reduce_work {
@@ -114,11 +146,31 @@ static void put(const reduce_work *work, int64_t to, int64_t n,
       memcpy(work->y + (to + i) * (int64_t)work->size, &total[i], work->size);
 }
 
+static void mean_block(const reduce_work *work, const char *x, int64_t n,
+                       cpu_wide *total) {
+  cpu_wide low[REDUCE_BLOCK];
+  bool whole = work->kind == WHOLE;
+  gather_lines(work, BY_sum, sum_low, x, n, NULL, low);
+  gather_lines(work, BY_sum, whole ? sum_high_whole : sum_high_natural, x, n,
+               NULL, total);
+  for (int64_t i = 0; i < n; i++) {
+    int64_t high = total[i].whole + (int64_t)(low[i].natural >> 32);
+    total[i].natural = mean_of(total[i].natural, low[i].natural,
+                               work->count ? (uint64_t)work->count : 1,
+                               whole && high < 0 ? UINT64_MAX : 0);
+  }
+}
+
 static void reduce_block(const reduce_work *work, const char *x, int64_t to,
                          int64_t n) {
   int by = accumulator_of[work->op];
   cpu_wide total[REDUCE_BLOCK];
   double largest[REDUCE_BLOCK], *most = NULL;
+  if (work->op == CPU_ReduceMean && work->kind != REAL && work->size == 8) {
+    mean_block(work, x, n, total);
+    put(work, to, n, total);
+    return;
+  }
   if (by == BY_powers) { /* so that nothing overflows */
     most = largest;
     gather_lines(work, BY_largest, reduces_get()->real[BY_largest][work->dtype],
