@@ -25,10 +25,6 @@ static void read_list(const ref_call *call, const char *name, uint32_t n,
     out[i] = i < count ? given[i] : fallback;
 }
 
-static int64_t floor_half(int64_t x) {
-  return x >= 0 ? x / 2 : -((1 - x) / 2);
-}
-
 /* Pads of `auto_pad`: what the output's size makes necessary; `big` is the side
  * that the window moves over. */
 static void auto_pads(const ref_call *call, window *w, const int64_t *big,
@@ -234,7 +230,8 @@ static bool run_conv_transpose(ref_call *call) {
   for (uint32_t d = 0; d < w.n && (shaped || same); d++) {
     int64_t total = w.stride[d] * (w.in[d] - 1) + extra[d] +
                     (w.kernel[d] - 1) * w.dilation[d] + 1 - w.out[d];
-    w.pad[d] = upper ? floor_half(total) : total - floor_half(total);
+    if (total < 0) total = 0; /* pads are not negative */
+    w.pad[d] = upper ? total / 2 : total - total / 2;
   }
   int64_t groups = ref_int(call, "group", 1), per = f->dims[1];
   int64_t each = x->dims[1] / groups, channels = out->dims[1];

@@ -346,8 +346,8 @@ static fam_pass *begin_conv(const fam_op *op, fam_plan *plan,
     for (int i = 0; i < w.space && (shaped || same); i++) {
       int64_t total = w.stride[i] * (w.in[i] - 1) + extra[i] +
                       (w.kernel[i] - 1) * w.dilation[i] + 1 - w.out[i];
-      int64_t half = total >= 0 ? total / 2 : -((1 - total) / 2);
-      w.begin[i] = upper ? half : total - half;
+      if (total < 0) total = 0; /* zeros follow */
+      w.begin[i] = upper ? total / 2 : total - total / 2;
     }
   }
   int64_t each = x->dims[1] / sections, taps = fam_product(f->dims, 2, f->rank);

@@ -405,8 +405,10 @@ CPU_KERNEL(cpu_run_conv) {
 
 /* ---- ConvTranspose ------------------------------------------------------------- */
 
-/* The padding that output_shape asks for: what is too much is cut, at the end
- * first unless SAME_LOWER (ONNX ConvTranspose-11). */
+/* The padding that output_shape asks for, or SAME_*, whose output has stride times the input's
+ * size: what is too much is cut, at the end first if SAME_UPPER (ONNX ConvTranspose-11).
+ * Padding is not negative: where strides are longer than the window, zeros follow, as in ONNX
+ * Runtime and TensorFlow. ONNX Runtime leaves them out where no output_shape is given. */
 static void fit_output_shape(const kd_launch *launch, window *w) {
   const int64_t *shape = NULL, *extra = NULL;
   const char *mode = attr_string(launch, "auto_pad", "NOTSET");
