@@ -25,26 +25,40 @@ typedef struct call {
   uint32_t in_count, out_count;
 } call;
 
-static int open_all_devices(void **state) {
+static inline int open_devices(bool with_f64) {
   static const char *const plugins[] = {CPU_PLUGIN, OPENCL_PLUGIN,
                                         VULKAN_PLUGIN, CUDA_PLUGIN};
-  static const char *const options[] = {
-      "cpu.regions=off", "cuda.driver=" STANDINS "/standin_driver.so",
-      "cuda.nvrtc=" STANDINS "/standin_nvrtc.so", "cuda.cublaslt=off",
-      "cuda.cudnn=off"};
-  const char *paths[4];
+  const char *options[4][4] = {{"cpu.regions=off"},
+                               {with_f64 ? NULL : "opencl.f64=off"},
+                               {with_f64 ? NULL : "vulkan.f64=off"},
+                               {"cuda.driver=" STANDINS "/standin_driver.so",
+                                "cuda.nvrtc=" STANDINS "/standin_nvrtc.so",
+                                "cuda.cublaslt=off", "cuda.cudnn=off"}};
+  const char *paths[4], *named[16];
   keel_context_params params = {.struct_size = sizeof params,
                                 .flags = KEEL_ONLY_NAMED,
                                 .plugins = paths,
-                                .options = options,
-                                .option_count = 1,
+                                .options = named,
                                 .workers = 1};
-  (void)state;
-  for (int i = 0; i < 4; i++)
-    if (!access(plugins[i], R_OK)) paths[params.plugin_count++] = plugins[i];
-  if (!access(CUDA_PLUGIN, R_OK)) params.option_count = 5;
+  for (int i = 0; i < 4; i++) {
+    if (access(plugins[i], R_OK) != 0) continue;
+    paths[params.plugin_count++] = plugins[i];
+    for (int k = 0; k < 4 && options[i][k]; k++)
+      named[params.option_count++] = options[i][k];
+  }
   expect_ok(keel_open(&params, &context));
   return 0;
+}
+
+static inline int open_all_devices(void **state) {
+  (void)state;
+  return open_devices(true);
+}
+
+/* OpenCL's and Vulkan's as if they could not compute in f64. */
+static inline int open_without_f64(void **state) {
+  (void)state;
+  return open_devices(false);
 }
 
 static inline keel_value value_of_argument(keel_builder *b, keel_tensor *tensor,

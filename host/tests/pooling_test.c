@@ -1,5 +1,7 @@
 /* pooling_test.c - windows that reach beyond the padded image, and means, which are rounded
  * once. */
+#include <math.h>
+
 #include <kd/help.h>
 
 #include "base/float.h"
@@ -227,12 +229,70 @@ static void a_mean_behind_a_convolution_is_rounded_once(void **state) {
   keel_plan_release(plan);
 }
 
+/* Groups for a line, planes that are summed up in parts, and numbers that cancel. */
+static void a_long_mean_is_rounded_once(void **state) {
+  enum { LONG = 4100 };
+  static const kd_dtype types[] = {KD_F32, KD_F16, KD_BF16};
+  static unsigned char bytes[4 * LONG], want[8];
+  (void)state;
+  for (int t = 0; t < 3; t++)
+    for (int64_t n = 255; n <= LONG; n = n < 257 ? n + 1 : n * 4 - 1) {
+      const int64_t dims[] = {1, 1, n};
+      double sum = 0, v = 0;
+      uint64_t bits = 0;
+      for (int64_t i = 0; i < n; i++) {
+        unsigned char *at = bytes + (size_t)i * kd_dtype_size(types[t]);
+        keel_float_encode(
+            types[t], (i % 2 ? -1000.3 : 1000.1) + 0.37 * (double)(i % 11), at);
+        keel_float_decode(types[t], at, &v, &bits);
+        sum += v;
+      }
+      keel_float_encode(types[t], sum / (double)n, want);
+      for (int op = 0; op < 2; op++) {
+        call c = {.op = op ? "GlobalAveragePool" : "ReduceMean",
+                  .in = {create_tensor(context, types[t], 3, dims, bytes)},
+                  .in_count = 1,
+                  .out_count = 1};
+        known result = {types[t], 3, {1, 1, 1}, want};
+        call_everywhere(&c, check_known, &result);
+        keel_tensor_release(c.in[0]);
+      }
+    }
+}
+
+static void a_mean_of_infinities_is_one(void **state) {
+  static const struct {
+    float x[4], want;
+  } all[] = {{{INFINITY, 1, 2, 3}, INFINITY},
+             {{1, -INFINITY, 2, 3}, -INFINITY},
+             {{0, 0, 0, 0}, 0},
+             {{1, 2, 3, 4}, 2.5F}};
+  const int64_t dims[] = {1, 1, 4};
+  (void)state;
+  for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+    call c = {.op = "GlobalAveragePool",
+              .in = {create_tensor(context, KD_F32, 3, dims, all[i].x)},
+              .in_count = 1,
+              .out_count = 1};
+    known want = {KD_F32, 3, {1, 1, 1}, &all[i].want};
+    call_everywhere(&c, check_known, &want);
+    keel_tensor_release(c.in[0]);
+  }
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {
+  const struct CMUnitTest windows[] = {
       cmocka_unit_test(windows_larger_than_the_image_are_counted_up),
       cmocka_unit_test(windows_larger_than_the_image_are_counted_down),
-      cmocka_unit_test(a_mean_is_rounded_once),
       cmocka_unit_test(a_mean_behind_a_convolution_is_rounded_once),
   };
-  return cmocka_run_group_tests(tests, open_all_devices, close_context);
+  const struct CMUnitTest means[] = {
+      cmocka_unit_test(a_mean_is_rounded_once),
+      cmocka_unit_test(a_long_mean_is_rounded_once),
+      cmocka_unit_test(a_mean_of_infinities_is_one),
+  };
+  return cmocka_run_group_tests(windows, open_all_devices, close_context) +
+         cmocka_run_group_tests(means, open_all_devices, close_context) +
+         cmocka_run_group_tests_name("means without f64", means,
+                                     open_without_f64, close_context);
 }

@@ -225,9 +225,10 @@ void fam_groups(fam_pass *pass, int64_t groups, uint32_t size);
 
 /* The type that elements are computed in: f32 for half and brain floats. */
 kd_dtype fam_compute(kd_dtype dtype);
-/* What a mean is summed and divided in, so that it is rounded once where the device can; and
- * `s` of that type as it is stored. */
+/* What a mean is summed and divided in, so that it is rounded once; PAIRED where that is two f32
+ * for want of f64; and `s` of that type as it is stored. */
 kd_dtype fam_mean_type(const fam_plan *plan, kd_dtype dtype);
+void fam_define_mean(const fam_plan *plan, fam_pass *pass, kd_dtype dtype);
 const char *fam_store_once(kd_dtype from, kd_dtype to);
 bool fam_is_float(kd_dtype dtype);
 bool fam_is_signed(kd_dtype dtype);

@@ -624,6 +624,7 @@ void fam_plan_pool(const fam_op *op, fam_plan *plan) {
   fam_define(pass, "V", "%s", kd_dtype_name(compute));
   fam_define(pass, "RESULT(s)", "(%s)", fam_store_once(compute, y->dtype));
   fam_define(pass, "KIND", "%u", kind);
+  if (kind == 1) fam_define_mean(plan, pass, y->dtype);
   fam_define(pass, "LEAST",
              fam_is_float(compute) ? "-CAST(V, INF)"
              : compute == KD_I8    ? "CAST(V, -128)"

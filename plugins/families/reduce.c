@@ -63,8 +63,21 @@ static void by_lines(fam_plan *plan, fam_pass *pass, int64_t lines,
   fam_groups(pass, lines, group);
 }
 
+/* What the sums of a group's items have lost. */
+static void share_losses(fam_plan *plan, fam_pass *pass, int64_t count,
+                         bool close) {
+  if (is_wide(plan, count, close))
+    fam_share(pass, "losses", KD_F32, group_of(plan, count));
+}
+
 kd_dtype fam_mean_type(const fam_plan *plan, kd_dtype dtype) {
   return plan->float64 ? KD_F64 : fam_compute(dtype);
+}
+
+void fam_define_mean(const fam_plan *plan, fam_pass *pass, kd_dtype dtype) {
+  if (plan->float64) return;
+  fam_define(pass, "PAIRED", "1");
+  fam_define(pass, "ODD", "%d", dtype != KD_F32);
 }
 
 const char *fam_store_once(kd_dtype from, kd_dtype to) {
@@ -182,8 +195,10 @@ void fam_plan_reduce(const fam_op *op, fam_plan *plan) {
   fam_define(pass, "INIT", "(%s)", accumulators[by].first);
   fam_define(pass, "TAKE(s, x)", "(%s)", accumulators[by].step);
   fam_define(pass, "JOIN(s, x)", "(%s)", accumulators[by].join);
-  define_finish(pass, halves ? "s" : reductions[r].result, compute,
+  bool paired = mean && real && !plan->float64;
+  define_finish(pass, halves || paired ? "s" : reductions[r].result, compute,
                 op->out[0].dtype);
+  if (mean && real) fam_define_mean(plan, pass, op->out[0].dtype);
   if (halves) {
     fam_define(pass, "BY_HALVES", "1");
     fam_define(pass, "BELOW_ZERO(x)",
@@ -200,6 +215,7 @@ void fam_plan_reduce(const fam_op *op, fam_plan *plan) {
   bool close = false;
   int64_t count = split_dims(plan, pass, &op->in[0], gone, &close);
   by_lines(plan, pass, op->out[0].count, count, close, compute);
+  if (paired) share_losses(plan, pass, count, close);
   fam_in(pass, "X", op, 0);
   fam_out(pass, "Y", op, 0);
 }
@@ -247,11 +263,14 @@ void fam_plan_global_pool(const fam_op *op, fam_plan *plan) {
   fam_define(pass, "INIT", "(%s)", kinds[kind].init);
   fam_define(pass, "TAKE(s, x)", "(%s)", kinds[kind].take);
   fam_define(pass, "JOIN(s, x)", "(%s)", kinds[kind].join);
-  define_finish(pass, kinds[kind].finish, compute, x->dtype);
+  bool paired = kind == 1 && !plan->float64;
+  define_finish(pass, paired ? "s" : kinds[kind].finish, compute, x->dtype);
+  if (kind == 1) fam_define_mean(plan, pass, x->dtype);
   if (kind == 2) fam_define_power(op, plan, pass);
   define_bounds(pass, compute);
   int64_t count = split_dims(plan, pass, x, gone, &close);
   by_lines(plan, pass, op->out[0].count, count, close, compute);
+  if (paired) share_losses(plan, pass, count, close);
   fam_in(pass, "X", op, 0);
   fam_out(pass, "Y", op, 0);
 }

@@ -33,6 +33,16 @@ void fam_tuner_close(fam_tuner *tuner);
         " those that `keel tune` would try; -1: as ever.",           \
   }
 
+/* The option "f64". */
+#define FAM_F64_OPTION                                                  \
+  {                                                                     \
+    .struct_size = sizeof(kd_option_def), .name = "f64",                \
+    .choices = "auto|off", .default_value = "auto",                     \
+    .doc =                                                              \
+        "For tests; off: the device is used as if it could not compute" \
+        " in f64.",                                                     \
+  }
+
 /* How a plan is made, and what its pass is to be timed with. */
 typedef struct fam_maker {
   kd_status (*make)(void *context, fam_plan *plan);

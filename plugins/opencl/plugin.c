@@ -89,6 +89,7 @@ static const kd_option_def options[] = {
     FAM_TILES_OPTION,
     FAM_TUNED_OPTION,
     FAM_CUT_OPTION,
+    FAM_F64_OPTION,
     {.struct_size = sizeof(kd_option_def),
      .name = "commands",
      .choices = "auto|on|off",
@@ -249,7 +250,8 @@ static void read_facts(kd_device *d) {
   d->max_buffer = number(d->id, CL_DEVICE_MAX_MEM_ALLOC_SIZE);
   d->families.dialect.int64 = true; /* OpenCL's full profile has them */
   d->families.dialect.float64 = d->families.dialect.math64 =
-      number(d->id, CL_DEVICE_DOUBLE_FP_CONFIG) != 0;
+      number(d->id, CL_DEVICE_DOUBLE_FP_CONFIG) != 0 &&
+      !option_is(ocl_host, "f64", "off");
   bool exact = (number(d->id, CL_DEVICE_SINGLE_FP_CONFIG) &
                 CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT) != 0;
   snprintf(d->build_options, sizeof d->build_options, "-cl-std=CL1.2 -w%s",

@@ -159,7 +159,8 @@ static const char *lacks(VkPhysicalDevice physical, struct found *d) {
   VkPhysicalDeviceFeatures2 features = {
       .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2, .pNext = &v11};
   vk.GetPhysicalDeviceFeatures2(physical, &features);
-  d->float64 = features.features.shaderFloat64;
+  d->float64 =
+      features.features.shaderFloat64 && !option_is(vlk_host, "f64", "off");
   d->int64 = features.features.shaderInt64;
   return !v12.bufferDeviceAddress        ? "bufferDeviceAddress"
          : !v12.timelineSemaphore        ? "timelineSemaphore"
@@ -242,6 +243,7 @@ static const kd_option_def options[] = {
     FAM_TILES_OPTION,
     FAM_TUNED_OPTION,
     FAM_CUT_OPTION,
+    FAM_F64_OPTION,
     {.struct_size = sizeof(kd_option_def),
      .name = "compiler",
      .choices = "auto|off",

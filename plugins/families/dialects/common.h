@@ -29,6 +29,40 @@
   BARRIER;
 #endif
 
+/* sum becomes sum + x, and `lost` has what the rounding loses: V is f32 */
+#define ADD_EXACTLY(sum, lost, x)                         \
+  {                                                       \
+    EXACT V x_ = x, all_ = sum + x_, back_ = all_ - sum;  \
+    EXACT V off_ = (sum - (all_ - back_)) + (x_ - back_); \
+    sum = all_;                                           \
+    lost = lost + off_;                                   \
+  }
+
+/* mean = (sum + lost) / n, rounded once; both are used up. `odd`: so that a narrower type rounds
+ * it as it would the quotient, with the last bit set where digits are lost. Infinities and NaN,
+ * and n that f32 can't hold, are as sum / n. */
+#define MEAN_EXACTLY(mean, sum, lost, n, odd)                            \
+  {                                                                      \
+    EXACT V near_ = sum / CAST(V, n);                                    \
+    if ((AS_I32(near_) & 0x7f800000) != 0x7f800000 &&                    \
+        CAST(V, n) < CAST(V, 16777216)) {                                \
+      IDX n_ = CAST(IDX, n), part_ = n_ & 0xfff;                         \
+      V a_ = AS_F32(AS_I32(near_) & ~0xfff), b_ = near_ - a_;            \
+      V c_ = CAST(V, n_ - part_), d_ = CAST(V, part_);                   \
+      ADD_EXACTLY(sum, lost, -(a_ * c_))                                 \
+      ADD_EXACTLY(sum, lost, -(a_ * d_))                                 \
+      ADD_EXACTLY(sum, lost, -(b_ * c_))                                 \
+      ADD_EXACTLY(sum, lost, -(b_ * d_))                                 \
+      EXACT V rest_ = (sum + lost) / CAST(V, n_), made_ = near_ + rest_; \
+      EXACT V left_ = rest_ - (made_ - near_);                           \
+      i32 bits_ = AS_I32(made_);                                         \
+      if ((odd) != 0 && left_ != CAST(V, 0) && (bits_ & 1) == 0)         \
+        bits_ += (left_ > CAST(V, 0)) == (made_ > CAST(V, 0)) ? 1 : -1;  \
+      near_ = AS_F32(bits_);                                             \
+    }                                                                    \
+    mean = near_;                                                        \
+  }
+
 /* a place in [0, n) that is as far from `a` as a multiple of n; how far two are apart */
 #define WRAP(a, n)  (((a) % (n) + (n)) % (n))
 #define APART(a, b) ((a) < (b) ? (b) - (a) : (a) - (b))
