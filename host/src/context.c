@@ -114,6 +114,8 @@ static keel_status fill(keel_context *context,
   context->services = &keel_services;
   context->log.write = params->log;
   context->log.context = params->log_context;
+  context->step = params->step;
+  context->step_context = params->step_context;
   keel_log_init(&context->log);
   context->memory_limit =
       params->memory_limit
@@ -123,12 +125,15 @@ static keel_status fill(keel_context *context,
   KEEL_TRY(keel_layers_ready());
   KEEL_TRY(copy_options(context, params));
   KEEL_TRY(copy_visible(context, params->visible));
+  context->by_variable =
+      context->visible && !(params->visible && *params->visible);
   KEEL_TRY(workers_wanted(params, &workers));
   KEEL_TRY(keel_pool_retain(workers, &context->pool));
   KEEL_TRY(keel_schema_ready());
   KEEL_TRY(keel_kernel_cache_create(&context->kernels));
   KEEL_TRY(keel_op_cache_create(&context->ops));
   KEEL_TRY(keel_search(context, params, keel_plugin_add));
+  KEEL_TRY(keel_plugins_learn(context));
   if (!(params->flags & (KEEL_DESCRIBE | KEEL_ALLOW_REFUSED)))
     KEEL_TRY(keel_named_check(context));
   keel_named_warn(context);

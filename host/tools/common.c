@@ -8,6 +8,7 @@
 
 #include "system/printable.h"
 #include "tool.h"
+#include "watched.h"
 
 int complain(void) {
   progress_end();
@@ -149,6 +150,7 @@ keel_context *common_open(const common *common, uint32_t flags) {
       .options = common->options,
       .option_count = common->option_count,
       .visible = common->visible,
+      .step = watched_step,
   };
   if (keel_open(&params, &context) != KD_OK) complain();
   return context;

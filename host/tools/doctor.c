@@ -10,19 +10,25 @@
 
 #include "system/environment.h"
 #include "tool.h"
+#include "watched.h"
 
 extern char **environ;
 
 typedef struct arguments {
   common common;
-  double seconds;
+  double seconds, limit;
 } arguments;
 
-static arguments given = {.common = {.command = "doctor"}, .seconds = 1};
+static arguments given = {
+    .common = {.command = "doctor"}, .seconds = 1, .limit = WATCHED_LIMIT};
 
 static const option options[] = {
     {"--time", "SECONDS", "how long each device runs (1); 0: it does not run",
      .number = &given.seconds},
+    {"--limit", "SECONDS",
+     "how long a call into a plugin may take (30), before it is\n"
+     "refused; 0: as long as it takes",
+     .number = &given.limit},
     {0}};
 
 static const command syntax = {
@@ -30,26 +36,28 @@ static const command syntax = {
     "Looks at all that models need: the environment, where plugins are looked\n"
     "for, who may write there, the libraries that plugins open, each plugin, "
     "and\n"
-    "each device, which multiplies matrices for a second. Says what is wrong "
-    "and\n"
-    "what to do. Exit status 1 if something is.\n\n",
+    "each device, which multiplies matrices for a second, in a child process"
+    " that\n"
+    "a broken plugin may end or hang. Says what is wrong and what to do. Exit"
+    " status\n"
+    "1 if something is.\n\n",
     options, &given.common, NULL, false};
 
 static int findings;
 
 static void section(const char *name) {
-  printf("\n%s\n", name);
+  print("\n%s\n", name);
 }
 
 /* A line of what is as it should be. */
 static void fine(const char *what, const char *format, ...) KD_PRINTF(2, 3);
 static void fine(const char *what, const char *format, ...) {
   va_list args;
-  printf("  ok    %s: ", shown(what));
+  print("  ok    %s: ", shown(what));
   va_start(args, format);
-  vprintf(format, args);
+  vfprintf(result, format, args);
   va_end(args);
-  putchar('\n');
+  print("\n");
 }
 
 /* A line of what is not, with what to do. */
@@ -58,11 +66,11 @@ static void wrong(const char *what, const char *hint, const char *format, ...)
 static void wrong(const char *what, const char *hint, const char *format, ...) {
   va_list args;
   findings++;
-  printf("  WRONG %s: ", shown(what));
+  print("  WRONG %s: ", shown(what));
   va_start(args, format);
-  vprintf(format, args);
+  vfprintf(result, format, args);
   va_end(args);
-  printf("\n        -> %s\n", hint);
+  print("\n        -> %s\n", hint);
 }
 
 /* ---- the environment ------------------------------------------------------ */
@@ -235,9 +243,9 @@ static void look_at_libraries(keel_context *context) {
     else if (other && is_there(other))
       fine(other, "for %s", libraries[i].plugin);
     else
-      printf("  none  %s: %s; Debian's package %s has it (for %s)\n",
-             libraries[i].library, libraries[i].without, libraries[i].package,
-             libraries[i].plugin);
+      print("  none  %s: %s; Debian's package %s has it (for %s)\n",
+            libraries[i].library, libraries[i].without, libraries[i].package,
+            libraries[i].plugin);
   }
 }
 
@@ -257,19 +265,23 @@ static void look_at_plugins(keel_context *context) {
             keel_status_name(info.status), info.reason);
       continue;
     }
+    if (!info.abi_version) {
+      print("  none  %s: %s\n", shown(info.path), info.reason);
+      continue;
+    }
     struct stat facts;
     if (stat(info.path, &facts) == 0 && facts.st_mode & S_IWOTH)
       wrong(info.path,
             "chmod o-w: whoever writes it runs code in your processes",
             "everybody may write to it");
-    printf("  %s  %s %s by %s (ABI %u.%u): %u device%s; %s\n",
-           info.device_count ? "ok  " : "none", info.name,
-           info.version ? info.version : "?", info.vendor ? info.vendor : "?",
-           info.abi_version >> 16, info.abi_version & 0xffff, info.device_count,
-           info.device_count == 1 ? "" : "s", shown(info.path));
+    print("  %s  %s %s by %s (ABI %u.%u): %u device%s; %s\n",
+          info.device_count ? "ok  " : "none", info.name,
+          info.version ? info.version : "?", info.vendor ? info.vendor : "?",
+          info.abi_version >> 16, info.abi_version & 0xffff, info.device_count,
+          info.device_count == 1 ? "" : "s", shown(info.path));
     if (*info.reason)
-      printf("        %s%s%s%s\n", info.reason, package ? " (package " : "",
-             package ? package : "", package ? ")" : "");
+      print("        %s%s%s%s\n", info.reason, package ? " (package " : "",
+            package ? package : "", package ? ")" : "");
   }
   if (!i)
     wrong("plugins", "install keel-plugin-cpu, or set KEEL_PLUGIN_PATH",
@@ -283,7 +295,8 @@ static void look_at_plugins(keel_context *context) {
 /* Multiplies for some time. A row of the first matrix counts up, the second is one:
  * the product is known. */
 static keel_status multiply(keel_context *context, keel_device *device,
-                            double seconds, double *out_rate, bool *out_right) {
+                            const char *plugin, double seconds,
+                            double *out_rate, bool *out_right) {
   static float a[SIDE * SIDE], b[SIDE * SIDE], y[SIDE * SIDE];
   const int64_t dims[] = {SIDE, SIDE};
   keel_tensor *in[2] = {NULL, NULL}, *out = NULL;
@@ -302,6 +315,7 @@ static keel_status multiply(keel_context *context, keel_device *device,
   while (status == KD_OK && (!runs || now() - begin < seconds)) {
     keel_tensor_release(out);
     out = NULL;
+    watched_step(NULL, plugin, "a product of matrices");
     status = keel_op_call(op, in, 2, &out, 1);
     if (status == KD_OK) status = keel_tensor_read(out, y, sizeof y);
     runs++;
@@ -330,22 +344,23 @@ static void look_at_device(keel_context *context, keel_device *device) {
   double rate = 0;
   bool right = false;
   keel_device_describe(device, &facts);
-  printf("  %s: %s (%s%s%s), level %u, %u kernels\n", facts.name, facts.product,
-         facts.kind, *facts.driver ? ", " : "", facts.driver, facts.level,
-         facts.kernel_count);
+  print("  %s: %s (%s%s%s), level %u, %u kernels\n", facts.name, facts.product,
+        facts.kind, *facts.driver ? ", " : "", facts.driver, facts.level,
+        facts.kernel_count);
   if (keel_device_memory(device, &memory) != KD_OK) {
     wrong(facts.name, "look at the driver's own log; `keel-conformance doctor`",
           "can't be opened: %s", keel_message());
     return;
   }
-  if (facts.same_as) printf("        the same hardware as %s\n", facts.same_as);
+  if (facts.same_as) print("        the same hardware as %s\n", facts.same_as);
   if (!(given.seconds > 0)) return;
   if (!multiplies(device)) {
-    printf("        has no MatMul on f32: not run\n");
+    print("        has no MatMul on f32: not run\n");
     return;
   }
   progress("%s multiplies matrices", facts.name);
-  keel_status status = multiply(context, device, given.seconds, &rate, &right);
+  keel_status status =
+      multiply(context, device, facts.plugin, given.seconds, &rate, &right);
   progress_end();
   if (status != KD_OK)
     wrong(facts.name, "`keel-conformance run` says which promise breaks",
@@ -370,13 +385,11 @@ static void look_at_devices(keel_context *context) {
           "there is none");
 }
 
-int keel_main_doctor(int argc, char **argv) {
-  int result = options_read(&syntax, argc, argv);
-  if (result >= 0) return result;
+static int look(void) {
   keel_context *context = common_open(&given.common, KEEL_ALLOW_REFUSED);
   if (!context) return 1;
-  printf("keel %s, device ABI %d.%d\n", keel_version(), KD_ABI_MAJOR,
-         KD_ABI_MINOR);
+  print("keel %s, device ABI %d.%d\n", keel_version(), KD_ABI_MAJOR,
+        KD_ABI_MINOR);
   look_at_variables(context);
   look_at_paths();
   look_at_libraries(context);
@@ -384,8 +397,13 @@ int keel_main_doctor(int argc, char **argv) {
   look_at_devices(context);
   keel_close(context);
   if (findings)
-    printf("\n%d thing%s wrong\n", findings, findings == 1 ? " is" : "s are");
+    print("\n%d thing%s wrong\n", findings, findings == 1 ? " is" : "s are");
   else
-    printf("\nnothing is wrong\n");
+    print("\nnothing is wrong\n");
   return findings ? 1 : 0;
+}
+
+int keel_main_doctor(int argc, char **argv) {
+  int status = options_read(&syntax, argc, argv);
+  return status >= 0 ? status : watched_run(look, given.limit);
 }

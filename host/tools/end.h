@@ -7,6 +7,9 @@
 /* To be called first. A process that ends otherwise than by end_with says so and fails. */
 void end_prepare(void);
 
+/* For a child process that another process watches: it ends as a plugin ends it. */
+void end_expected(void);
+
 /* The exit status, which is 1 in the place of 0 where standard output could not be written
  * whole; that is said. */
 int end_with(int status);

@@ -5,15 +5,17 @@
 
 #include "system/printable.h"
 #include "tool.h"
+#include "watched.h"
 
 /* What these commands take beside the common options. */
 typedef struct listing {
   common common;
   const char *device;
+  double limit;
   bool json, markdown, memory, options, properties;
 } listing;
 
-static listing given;
+static listing given = {.limit = WATCHED_LIMIT};
 
 static int parse(const char *name, const char *help, const option *options,
                  int argc, char **argv) {
@@ -24,6 +26,14 @@ static int parse(const char *name, const char *help, const option *options,
 
 #define JSON \
   { "--json", .help = "as JSON", .flag = &given.json }
+
+#define LIMIT                                                         \
+  {                                                                   \
+    "--limit", "SECONDS",                                             \
+        "how long a call into a plugin may take (30), before it is\n" \
+        "refused; 0: as long as it takes",                            \
+        .number = &given.limit                                        \
+  }
 
 /* ---- plugins -------------------------------------------------------------- */
 
@@ -43,62 +53,63 @@ static void print_options(const keel_context *context, uint32_t plugin) {
     char value[80];
     snprintf(value, sizeof value, "%s=%.60s", option.name,
              option.default_value ? option.default_value : "");
-    printf("  %s%-22s %s\n", count++ ? "           " : "options    ",
-           shown(value),
-           option.choices ? shown(option.choices) : type_name(option.type));
-    if (*option.doc) printf("               %s\n", shown(option.doc));
+    print("  %s%-22s %s\n", count++ ? "           " : "options    ",
+          shown(value),
+          option.choices ? shown(option.choices) : type_name(option.type));
+    if (*option.doc) print("               %s\n", shown(option.doc));
   }
   if (!count)
-    printf("  options    %s\n",
-           status == KD_OUT_OF_RANGE ? "none" : "it does not say");
+    print("  options    %s\n",
+          status == KD_OUT_OF_RANGE ? "none" : "it does not say");
 }
 
 static void print_options_json(const keel_context *context, uint32_t plugin) {
   keel_option_facts option;
   uint32_t count = 0;
   if (keel_plugin_option(context, plugin, 0, &option) == KD_UNIMPLEMENTED) {
-    printf(", \"options\": null");
+    print(", \"options\": null");
     return;
   }
-  printf(", \"options\": [");
+  print(", \"options\": [");
   for (; keel_plugin_option(context, plugin, count, &option) == KD_OK;
        count++) {
-    printf("%s\n    {\"name\": ", count ? "," : "");
-    keel_write_json(stdout, option.name);
-    printf(", \"type\": \"%s\"", type_name(option.type));
+    print("%s\n    {\"name\": ", count ? "," : "");
+    keel_write_json(result, option.name);
+    print(", \"type\": \"%s\"", type_name(option.type));
     const char *const texts[] = {"choices", option.choices,
                                  "default", option.default_value,
                                  "doc",     option.doc};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i += 2) {
-      printf(", \"%s\": ", texts[i]);
+      print(", \"%s\": ", texts[i]);
       if (texts[i + 1])
-        keel_write_json(stdout, texts[i + 1]);
+        keel_write_json(result, texts[i + 1]);
       else
-        printf("null");
+        print("null");
     }
-    printf("}");
+    print("}");
   }
-  printf("%s]", count ? "\n  " : "");
+  print("%s]", count ? "\n  " : "");
 }
 
 static void print_plugin(const keel_plugin_info *info) {
-  printf("%s\n", shown(info->path));
-  printf("  found by   %s\n", shown(info->source));
+  print("%s\n", shown(info->path));
+  print("  found by   %s\n", shown(info->source));
   if (info->name)
-    printf("  plugin     %s %s by %s\n", info->name,
-           info->version ? info->version : "?",
-           info->vendor ? info->vendor : "?");
+    print("  plugin     %s %s by %s\n", info->name,
+          info->version ? info->version : "?",
+          info->vendor ? info->vendor : "?");
   if (info->abi_version)
-    printf("  ABI        %u.%u (this host has %d.%d)\n",
-           info->abi_version >> 16, info->abi_version & 0xffff, KD_ABI_MAJOR,
-           KD_ABI_MINOR);
-  if (info->status == KD_OK)
-    printf("  status     loaded, %u device%s\n", info->device_count,
-           info->device_count == 1 ? "" : "s");
+    print("  ABI        %u.%u (this host has %d.%d)\n", info->abi_version >> 16,
+          info->abi_version & 0xffff, KD_ABI_MAJOR, KD_ABI_MINOR);
+  if (info->status == KD_OK && !info->abi_version)
+    print("  status     not loaded\n");
+  else if (info->status == KD_OK)
+    print("  status     loaded, %u device%s\n", info->device_count,
+          info->device_count == 1 ? "" : "s");
   else
-    printf("  status     REFUSED: %s\n", keel_status_name(info->status));
-  if (*info->reason) printf("  reason     %s\n", info->reason);
-  if (*info->hint) printf("  hint       %s\n", shown(info->hint));
+    print("  status     REFUSED: %s\n", keel_status_name(info->status));
+  if (*info->reason) print("  reason     %s\n", info->reason);
+  if (*info->hint) print("  hint       %s\n", shown(info->hint));
 }
 
 static void print_plugin_json(const keel_plugin_info *info) {
@@ -108,39 +119,25 @@ static void print_plugin_json(const keel_plugin_info *info) {
                 {"name", info->name},       {"vendor", info->vendor},
                 {"version", info->version}, {"reason", info->reason},
                 {"hint", info->hint}};
-  printf("  {\"status\": \"%s\", \"devices\": %u, \"abi\": \"%u.%u\"",
-         keel_status_name(info->status), info->device_count,
-         info->abi_version >> 16, info->abi_version & 0xffff);
+  print("  {\"status\": \"%s\", \"devices\": %u, \"abi\": \"%u.%u\"",
+        keel_status_name(info->status), info->device_count,
+        info->abi_version >> 16, info->abi_version & 0xffff);
   for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
-    printf(", \"%s\": ", fields[i].name);
-    keel_write_json(stdout, fields[i].value ? fields[i].value : "");
+    print(", \"%s\": ", fields[i].name);
+    keel_write_json(result, fields[i].value ? fields[i].value : "");
   }
 }
 
-int keel_main_plugins(int argc, char **argv) {
-  static const option options[] = {
-      {"--options",
-       .help = "and the options of each: name and default,\n"
-               "the values that it takes, and what it does",
-       .flag = &given.options},
-      JSON,
-      {0}};
-  int result = parse(
-      "plugins",
-      "usage: keel plugins [OPTION]...\n\n"
-      "Lists every plugin candidate, and whether it was loaded or why not.\n"
-      "Exit status 1 if one was refused.\n\n",
-      options, argc, argv);
-  if (result >= 0) return result;
+static int list_plugins(void) {
   keel_context *context = common_open(&given.common, KEEL_ALLOW_REFUSED);
   if (!context) return 1;
-  result = 0;
+  int status = 0;
   uint32_t count = keel_plugin_count(context);
-  if (given.json) printf("[\n");
+  if (given.json) print("[\n");
   for (uint32_t i = 0; i < count; i++) {
     keel_plugin_info info;
     keel_plugin_at(context, i, &info);
-    result |= info.status != KD_OK;
+    status |= info.status != KD_OK;
     if (!given.json) {
       print_plugin(&info);
       if (given.options) print_options(context, i);
@@ -148,17 +145,36 @@ int keel_main_plugins(int argc, char **argv) {
     }
     print_plugin_json(&info);
     if (given.options) print_options_json(context, i);
-    printf("}%s\n", i + 1 == count ? "" : ",");
+    print("}%s\n", i + 1 == count ? "" : ",");
   }
   if (given.json)
-    printf("]\n");
+    print("]\n");
   else if (!count)
-    printf(
+    print(
         "no plugins: looked in KEEL_PLUGIN_PATH, the manifests in"
         " ~/.config/keel/plugins.d, /etc/keel/plugins.d and"
         " /usr/share/keel/plugins.d, and the folder keel/ beside libkeel\n");
   keel_close(context);
-  return result;
+  return status;
+}
+
+int keel_main_plugins(int argc, char **argv) {
+  static const option options[] = {
+      LIMIT,
+      {"--options",
+       .help = "and the options of each: name and default,\n"
+               "the values that it takes, and what it does",
+       .flag = &given.options},
+      JSON,
+      {0}};
+  int status = parse(
+      "plugins",
+      "usage: keel plugins [OPTION]...\n\n"
+      "Lists every plugin candidate, and whether it was loaded or why not. A\n"
+      "child process looks at them: what ends or hangs it is refused, too.\n"
+      "Exit status 1 if one was refused.\n\n",
+      options, argc, argv);
+  return status >= 0 ? status : watched_run(list_plugins, given.limit);
 }
 
 /* ---- devices -------------------------------------------------------------- */
@@ -168,27 +184,27 @@ static void print_memory(keel_device *device, const keel_device_facts *facts) {
   keel_memory_facts memory;
   if (!device) {
     if (facts->memory)
-      printf("  memory     %.1f GiB\n", (double)facts->memory / gib);
+      print("  memory     %.1f GiB\n", (double)facts->memory / gib);
   } else if (keel_device_memory(device, &memory) != KD_OK) {
-    printf("  memory     not known: %s\n", keel_message());
+    print("  memory     not known: %s\n", keel_message());
   } else {
-    printf("  memory     ");
-    if (memory.total) printf("%.1f GiB, ", (double)memory.total / gib);
+    print("  memory     ");
+    if (memory.total) print("%.1f GiB, ", (double)memory.total / gib);
     if (memory.available)
-      printf("%.1f GiB free, ", (double)memory.available / gib);
-    printf("%llu bytes of this process\n", (unsigned long long)memory.used);
+      print("%.1f GiB free, ", (double)memory.available / gib);
+    print("%llu bytes of this process\n", (unsigned long long)memory.used);
   }
 }
 
 static void print_value(const keel_property *property) {
   if (property->type == KD_PROPERTY_TEXT)
-    printf("%s", property->text);
+    print("%s", property->text);
   else if (property->type == KD_PROPERTY_REAL)
-    printf("%g", property->real);
+    print("%g", property->real);
   else if (property->type == KD_PROPERTY_INTEGER)
-    printf("%lld", (long long)property->integer);
+    print("%lld", (long long)property->integer);
   else
-    printf("not known now");
+    print("not known now");
 }
 
 static void print_properties(const keel_device *device) {
@@ -198,51 +214,64 @@ static void print_properties(const keel_device *device) {
   for (;; count++) {
     status = keel_device_property(device, count, &property);
     if (status != KD_OK) break;
-    printf("  %s%-20s ", count ? "           " : "properties ", property.name);
+    print("  %s%-20s ", count ? "           " : "properties ", property.name);
     print_value(&property);
-    printf("%s%s\n", *property.unit ? " " : "", property.unit);
+    print("%s%s\n", *property.unit ? " " : "", property.unit);
   }
   if (status != KD_OUT_OF_RANGE)
-    printf("  properties not known: %s\n", keel_message());
+    print("  properties not known: %s\n", keel_message());
 }
 
 /* ", "properties": {"clock": {"value": 1000000000, "unit": "Hz"}, ...}" */
 static void print_properties_json(const keel_device *device) {
   keel_property property;
-  printf(", \"properties\": {");
+  print(", \"properties\": {");
   for (uint32_t i = 0; keel_device_property(device, i, &property) == KD_OK;
        i++) {
-    printf("%s\n    ", i ? "," : "");
-    keel_write_json(stdout, property.name);
-    printf(": {\"value\": ");
+    print("%s\n    ", i ? "," : "");
+    keel_write_json(result, property.name);
+    print(": {\"value\": ");
     if (property.type == KD_PROPERTY_TEXT)
-      keel_write_json(stdout, property.text);
+      keel_write_json(result, property.text);
     else if (property.type == KD_PROPERTY_NONE)
-      printf("null");
+      print("null");
     else
       print_value(&property);
-    printf(", \"unit\": ");
-    keel_write_json(stdout, property.unit);
-    printf("}");
+    print(", \"unit\": ");
+    keel_write_json(result, property.unit);
+    print("}");
   }
-  printf("}");
+  print("}");
 }
 
 /* device: to ask for its memory, or NULL */
 static void print_device(const keel_device_facts *facts, keel_device *device) {
   static const char *const levels[] = {"core", "async", "replay", "compile"};
-  printf("%s\n", facts->name);
-  printf("  product    %s (%s)\n", facts->product, facts->kind);
-  if (*facts->driver) printf("  driver     %s\n", facts->driver);
-  printf("  level      %u %s%s%s\n", facts->level, levels[facts->level & 3],
-         facts->flags & KD_DEVICE_INLINE ? ", inline" : "",
-         facts->flags & KD_DEVICE_HOST_ADDRESSABLE ? ", host-addressable" : "");
-  if (facts->compute_units) printf("  units      %u\n", facts->compute_units);
+  print("%s\n", facts->name);
+  print("  product    %s (%s)\n", facts->product, facts->kind);
+  if (*facts->driver) print("  driver     %s\n", facts->driver);
+  print("  level      %u %s%s%s\n", facts->level, levels[facts->level & 3],
+        facts->flags & KD_DEVICE_INLINE ? ", inline" : "",
+        facts->flags & KD_DEVICE_HOST_ADDRESSABLE ? ", host-addressable" : "");
+  if (facts->compute_units) print("  units      %u\n", facts->compute_units);
   print_memory(device, facts);
-  printf("  kernels    %u\n", facts->kernel_count);
+  print("  kernels    %u\n", facts->kernel_count);
   if (facts->same_as)
-    printf("  same as    %s, through another plugin\n", facts->same_as);
-  printf("  plugin     %s\n", shown(facts->plugin));
+    print("  same as    %s, through another plugin\n", facts->same_as);
+  print("  plugin     %s\n", shown(facts->plugin));
+}
+
+static void print_device_json(const keel_device_facts *facts,
+                              const keel_device *device) {
+  print("  {\"name\": \"%s\", \"product\": ", facts->name);
+  keel_write_json(result, facts->product);
+  print(", \"kind\": ");
+  keel_write_json(result, facts->kind);
+  print(", \"level\": %u, \"kernels\": %u, \"memory\": %llu, \"plugin\": ",
+        facts->level, facts->kernel_count, (unsigned long long)facts->memory);
+  keel_write_json(result, facts->plugin);
+  if (facts->same_as) print(", \"same_as\": \"%s\"", facts->same_as);
+  if (given.properties) print_properties_json(device);
 }
 
 /* Whose devices are missed is told, beside the list. */
@@ -257,53 +286,52 @@ static void print_refusals(const keel_context *context) {
   }
 }
 
+static int list_devices(void) {
+  keel_context *context =
+      common_open(&given.common, watched_broken() ? KEEL_ALLOW_REFUSED : 0);
+  if (!context) return 1;
+  uint32_t count = keel_device_count(context);
+  if (given.json) print("[\n");
+  for (uint32_t i = 0; i < count; i++) {
+    keel_device_facts facts;
+    keel_device *device = keel_device_at(context, i);
+    keel_device_describe(device, &facts);
+    if (given.json) {
+      print_device_json(&facts, device);
+      print("}%s\n", i + 1 == count ? "" : ",");
+      continue;
+    }
+    print_device(&facts, given.memory ? device : NULL);
+    if (given.properties) print_properties(device);
+  }
+  if (given.json)
+    print("]\n");
+  else if (!count)
+    print("no devices: `keel plugins` shows why\n");
+  print_refusals(context);
+  keel_close(context);
+  return count ? 0 : 1;
+}
+
 int keel_main_devices(int argc, char **argv) {
   static const option options[] = {
+      LIMIT,
       {"--memory", .help = "opens them, and shows their free memory",
        .flag = &given.memory},
       {"--properties", .help = "and all properties of each, with units",
        .flag = &given.properties},
       JSON,
       {0}};
-  int result = parse(
+  int status = parse(
       "devices",
       "usage: keel devices [OPTION]...\n\n"
       "Lists the devices of the plugins that were loaded, as\n"
       "KEEL_VISIBLE_DEVICES shows them: \"opencl,vulkan:1\" those alone,\n"
-      "\"-opencl\" all but those.\n\n",
+      "\"-opencl\" all but those. A child process looks at plugins. Exit "
+      "status\n"
+      "1 if there is no device, or if one ends or hangs that process.\n\n",
       options, argc, argv);
-  if (result >= 0) return result;
-  keel_context *context = common_open(&given.common, 0);
-  if (!context) return 1;
-  uint32_t count = keel_device_count(context);
-  if (given.json) printf("[\n");
-  for (uint32_t i = 0; i < count; i++) {
-    keel_device_facts facts;
-    keel_device *device = keel_device_at(context, i);
-    keel_device_describe(device, &facts);
-    if (!given.json) {
-      print_device(&facts, given.memory ? device : NULL);
-      if (given.properties) print_properties(device);
-      continue;
-    }
-    printf("  {\"name\": \"%s\", \"product\": ", facts.name);
-    keel_write_json(stdout, facts.product);
-    printf(", \"kind\": ");
-    keel_write_json(stdout, facts.kind);
-    printf(", \"level\": %u, \"kernels\": %u, \"memory\": %llu, \"plugin\": ",
-           facts.level, facts.kernel_count, (unsigned long long)facts.memory);
-    keel_write_json(stdout, facts.plugin);
-    if (facts.same_as) printf(", \"same_as\": \"%s\"", facts.same_as);
-    if (given.properties) print_properties_json(device);
-    printf("}%s\n", i + 1 == count ? "" : ",");
-  }
-  if (given.json)
-    printf("]\n");
-  else if (!count)
-    printf("no devices: `keel plugins` shows why\n");
-  print_refusals(context);
-  keel_close(context);
-  return count ? 0 : 1;
+  return status >= 0 ? status : watched_run(list_devices, given.limit);
 }
 
 /* ---- ops ------------------------------------------------------------------ */
@@ -399,29 +427,29 @@ int keel_main_ops(int argc, char **argv) {
       {"--markdown", .help = "as a Markdown table", .flag = &given.markdown},
       JSON,
       {0}};
-  int result = parse("ops",
+  int status = parse("ops",
                      "usage: keel ops [--device D] [OPTION]...\n\n"
                      "Lists the ops that a device supports, with the types of "
                      "the first input.\n\n",
                      options, argc, argv);
-  if (result >= 0) return result;
+  if (status >= 0) return status;
   keel_context *context = common_open(&given.common, 0);
   keel_device *device = NULL;
   if (!context) return 1;
-  result = 0;
+  status = 0;
   if (keel_device_find(context, given.device, &device) != KD_OK)
-    result = complain();
+    status = complain();
   else
     print_ops(&given, device);
   keel_close(context);
-  return result;
+  return status;
 }
 
 /* ---- passes --------------------------------------------------------------- */
 
 int keel_main_passes(int argc, char **argv) {
   static const option options[] = {JSON, {0}};
-  int result = parse(
+  int status = parse(
       "passes",
       "usage: keel passes [OPTION]...\n\n"
       "Lists the passes that transform a model before it runs, in their\n"
@@ -430,7 +458,7 @@ int keel_main_passes(int argc, char **argv) {
       "it;"
       " those\nwith a star run in each process.\n\n",
       options, argc, argv);
-  if (result >= 0) return result;
+  if (status >= 0) return status;
   const char *name = NULL;
   if (given.json) printf("[\n");
   for (uint32_t i = 0; (name = keel_pass_name(i)); i++) {

@@ -21,7 +21,7 @@ class ContextParams(Structure):
                 ("options", POINTER(c_char_p)), ("option_count", c_uint32),
                 ("reserved", c_uint32), ("log", c_void_p), ("log_context", c_void_p),
                 ("visible", c_char_p), ("entries", c_void_p), ("entry_count", c_uint32),
-                ("reserved_entries", c_uint32)]
+                ("reserved_entries", c_uint32), ("step", c_void_p), ("step_context", c_void_p)]
 
 
 class PluginInfo(Structure):

@@ -68,7 +68,12 @@ typedef struct keel_context_params {
    * "vulkan:1" shows only those, "-opencl" or "-vulkan:1" all but those; the
    * last entry that names a device decides. Devices keep their names. A plugin
    * with no visible device is not opened. NULL or "": the variable
-   * KEEL_VISIBLE_DEVICES; if that is not set, all. */
+   * KEEL_VISIBLE_DEVICES; if that is not set, all.
+   *
+   * What the variable hides is not even loaded, where that is known before: by the
+   * name in the plugin's manifest, else by the file's name, acme.so. Where the
+   * variable shows a plugin, or an option is for one, that no manifest and no loaded
+   * plugin has as its name, the other files are loaded to learn theirs. */
   const char *visible;
 
   /* Entry functions of plugins that are linked into the application
@@ -77,6 +82,17 @@ typedef struct keel_context_params {
   const kd_entry *entries;
   uint32_t entry_count;
   uint32_t reserved_entries;
+
+  /* Called before the runtime calls into a plugin to load, open, ask or close it
+   * and its devices, so that a program which does that in a child process can
+   * tell which plugin ended the process or holds it up. `path` is the plugin's
+   * file; `call` is "load" (the dynamic linker runs what a library does first),
+   * "unload", or the slot's name: "entry", "open", "device_count", "device_info",
+   * "device_open" and so on. Before "load" it may return why the plugin is to be
+   * refused, which is copied; otherwise NULL. Any thread may call it, with locks
+   * held: it calls no function of Keel. NULL: nothing is called. */
+  const char *(*step)(void *step_context, const char *path, const char *call);
+  void *step_context;
 } keel_context_params;
 
 #define KEEL_NO_WORKERS    (-1)
@@ -111,7 +127,9 @@ typedef struct keel_plugin_info {
   const char *version;  /* or NULL */
   uint32_t abi_version; /* it was built with; 0: not known */
   uint32_t device_count;
-  keel_status status; /* KD_OK: loaded (or described, with KEEL_DESCRIBE) */
+  /* KD_OK: loaded; or described, with KEEL_DESCRIBE; or hidden, and not loaded
+   * (abi_version is 0 then) */
+  keel_status status;
   const char *reason; /* why not, or a note; "" if there is none */
   const char *hint;   /* what to do about it; "" if nothing */
 } keel_plugin_info;
@@ -145,8 +163,9 @@ KEEL_API keel_status keel_plugin_option(const keel_context *context,
 /* Shows devices that `visible` hid when the context was opened, and opens their
  * drivers: an application that knows which device it wants opens that plugin
  * alone, and the others when it needs them. They come behind those that are
- * there, which stay. Any thread, at any time; what other threads have begun does
- * not see them.
+ * there, which stay. A plugin that KEEL_VISIBLE_DEVICES kept from being loaded is
+ * not loaded now. Any thread, at any time; what other threads have begun does not
+ * see them.
  *
  * visible  as in keel_context_params
  * Returns KD_OK, also where a plugin cannot be opened, as keel_open does;

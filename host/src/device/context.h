@@ -32,6 +32,10 @@ struct keel_context {
   const keel_schema **vendor_ops; /* ops that plugins define (ops/vendor.h) */
   uint32_t vendor_op_count;
   const char *visible; /* as keel_context_params.visible; NULL: all */
+  bool by_variable;    /* KEEL_VISIBLE_DEVICES said so when it was opened */
+  /* keel_context_params.step */
+  const char *(*step)(void *step_context, const char *path, const char *call);
+  void *step_context;
   const char *const *options;
   uint32_t option_count;
 

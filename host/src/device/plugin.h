@@ -37,6 +37,7 @@ struct keel_plugin {
   bool copied;    /* a copy of the file is mapped */
   bool open;      /* this plugin holds the library open */
   bool by_option; /* refused because of an option */
+  bool left_out;  /* hidden, and not loaded */
 
   kd_plugin table; /* full-size copies; a NULL slot is not supported */
   kd_memory_table memory;

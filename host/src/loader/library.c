@@ -13,6 +13,13 @@ static pthread_mutex_t listing = PTHREAD_MUTEX_INITIALIZER;
 static pthread_mutex_t speaking = PTHREAD_MUTEX_INITIALIZER;
 static keel_library *libraries;
 
+const char *keel_plugin_step(const keel_plugin *plugin, const char *call) {
+  const keel_context *context = plugin->context;
+  return context->step
+             ? context->step(context->step_context, plugin->path, call)
+             : NULL;
+}
+
 /* ---- who has it ------------------------------------------------------------- */
 
 static keel_status make(keel_plugin *plugin, keel_library **out_library) {
@@ -82,8 +89,10 @@ void keel_library_drop(keel_plugin *plugin) {
   keel_library *library = plugin->shared;
   if (!library) return;
   pthread_mutex_lock(&listing);
-  if (plugin->open && --library->openers == 0)
+  if (plugin->open && --library->openers == 0) {
+    keel_plugin_step(plugin, "close");
     plugin->table.close(library->instance);
+  }
   leave(library, plugin);
   if (--library->holders == 0) forget(library);
   pthread_mutex_unlock(&listing);
@@ -138,6 +147,7 @@ static void set_opening(keel_library *library, bool opening) {
 /* A driver's error may come as a count. */
 static keel_status make_devices(keel_library *library,
                                 const keel_plugin *plugin) {
+  keel_plugin_step(plugin, "device_count");
   uint32_t count = plugin->table.device_count(library->instance);
   if (count > KEEL_DEVICES_MOST)
     return keel_fail(KD_INCOMPATIBLE,
@@ -154,6 +164,7 @@ static keel_status open_first(keel_library *library, keel_plugin *plugin) {
   library->name = keel_arena_copy(&library->arena, plugin->name);
   if (!library->name || !keep_options(library, plugin)) return KD_OUT_OF_MEMORY;
   keel_clear_error();
+  keel_plugin_step(plugin, "open");
   kd_status status = keel_layers_enter("plugin.open");
   uint64_t began = keel_now();
   set_opening(library, true);
@@ -170,7 +181,10 @@ static keel_status open_first(keel_library *library, keel_plugin *plugin) {
     return keel_while(status, "while %s was opened", plugin->path);
   }
   status = make_devices(library, plugin);
-  if (status != KD_OK) plugin->table.close(library->instance);
+  if (status != KD_OK) {
+    keel_plugin_step(plugin, "close");
+    plugin->table.close(library->instance);
+  }
   return status;
 }
 
@@ -198,6 +212,7 @@ keel_status keel_library_info(keel_plugin *plugin, uint32_t index,
                               kd_device_info *out_info) {
   pthread_mutex_lock(&listing);
   keel_clear_error();
+  keel_plugin_step(plugin, "device_info");
   kd_status status = keel_layers_enter("plugin.device_info");
   keel_pool *before = keel_pool_use(plugin->context->pool);
   uint64_t began = keel_now();
@@ -216,6 +231,7 @@ keel_status keel_library_space(keel_plugin *plugin, uint32_t device,
                                uint32_t index, kd_space *out_space) {
   pthread_mutex_lock(&listing);
   keel_clear_error();
+  keel_plugin_step(plugin, "space");
   kd_status status = keel_layers_enter("plugin.space");
   uint64_t began = keel_now();
   if (status == KD_OK)
@@ -233,6 +249,7 @@ keel_status keel_library_property(const keel_plugin *plugin, uint32_t device,
   kd_property given = {.struct_size = sizeof given};
   pthread_mutex_lock(&listing);
   keel_clear_error();
+  keel_plugin_step(plugin, "property");
   kd_status status = keel_layers_enter("plugin.property");
   uint64_t began = keel_now();
   if (status == KD_OK)
@@ -259,6 +276,7 @@ keel_status keel_library_device(keel_plugin *plugin, uint32_t index,
                        " has it; open it again there, too, or close that");
   } else if (library->devices[index].holders == 0) {
     keel_clear_error();
+    keel_plugin_step(plugin, "device_open");
     status = keel_layers_enter("plugin.device_open");
     uint64_t began = keel_now();
     if (status == KD_OK)
@@ -285,6 +303,7 @@ void keel_library_device_drop(keel_plugin *plugin, uint32_t index, bool lost) {
   library->devices[index].lost |= lost;
   if (--library->devices[index].holders == 0) {
     library->devices[index].lost = false;
+    keel_plugin_step(plugin, "device_close");
     plugin->table.device_close(library->devices[index].handle);
   }
   pthread_mutex_unlock(&listing);

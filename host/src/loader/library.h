@@ -47,6 +47,9 @@ struct keel_library {
   bool opening;
 };
 
+/* keel_context_params.step: what it returns, or NULL. */
+const char *keel_plugin_step(const keel_plugin *plugin, const char *call);
+
 /* Finds or creates the library of a plugin's file, and sets it in the plugin. */
 keel_status keel_library_hold(keel_plugin *plugin);
 

@@ -351,6 +351,7 @@ static keel_status negotiate(keel_plugin *plugin) {
                   " for another major version, or is not a Keel plugin");
   }
   keel_clear_error();
+  keel_plugin_step(plugin, "entry");
   const kd_plugin *table = entry(&plugin->shared->host);
   if (!table) {
     if (!keel_has_error()) keel_fail(KD_INCOMPATIBLE, "no reason given");
@@ -531,6 +532,7 @@ static keel_status load_copy(keel_plugin *plugin) {
 /* The extensions that this host knows. */
 static keel_status take_extensions(keel_plugin *plugin) {
   if (!plugin->table.extension) return KD_OK;
+  keel_plugin_step(plugin, "extension");
   KEEL_TRY(
       take_table(plugin, "kd_native_table",
                  plugin->table.extension(plugin->shared->instance, KD_NATIVE),
@@ -579,7 +581,17 @@ static keel_status open_plugin(keel_plugin *plugin) {
 
 /* ---- all of it ------------------------------------------------------------ */
 
+static keel_status may_load(keel_plugin *plugin) {
+  const char *why = keel_plugin_step(plugin, "load");
+  if (!why) return KD_OK;
+  keel_fail(KD_ABORTED, "%s: %s", plugin->path, why);
+  return refuse(plugin, KD_ABORTED,
+                "remove it, or ask its vendor; KEEL_VISIBLE_DEVICES=-NAME hides"
+                " a file NAME.so");
+}
+
 static keel_status load(keel_plugin *plugin) {
+  KEEL_TRY(may_load(plugin));
   KEEL_TRY(open_library(plugin));
   KEEL_TRY(negotiate(plugin));
   KEEL_TRY(check_duplicate_name(plugin));
@@ -617,6 +629,32 @@ static void tell(const keel_plugin *plugin, uint64_t began) {
         plugin->device_count, *plugin->reason ? ", " : "", plugin->reason, ms);
 }
 
+/* Loads it, or refuses it. */
+static void load_whole(keel_plugin *plugin) {
+  keel_status status = load(plugin);
+  if (status == KD_OK) status = keel_ops_add(plugin);
+  if (status != KD_OK && plugin->status == KD_OK) refuse(plugin, status, "");
+  if (status != KD_OK && !plugin->open) keel_plugin_close(plugin);
+}
+
+/* ---- what its name hides ---- */
+
+static bool is_hidden_by_name(const keel_plugin *plugin) {
+  char name[NAME_MAX + 1];
+  return plugin->context->by_variable && !plugin->entry &&
+         !keel_visible_plugin(plugin->context->visible,
+                              plugin->name
+                                  ? plugin->name
+                                  : keel_visible_file(plugin->path, name));
+}
+
+static void leave_unloaded(keel_plugin *plugin) {
+  plugin->left_out = true;
+  plugin->abi_version = 0;
+  plugin->reason = "its devices are hidden, so that it is not loaded";
+  plugin->hint = "KEEL_VISIBLE_DEVICES says which are shown";
+}
+
 keel_status keel_plugin_add(keel_context *context,
                             const keel_candidate *candidate) {
   uint64_t began = keel_now();
@@ -641,19 +679,53 @@ keel_status keel_plugin_add(keel_context *context,
   if (twice) return KD_OK; /* the same file by another path: listed once */
   bool described = (context->flags & KEEL_DESCRIBE) && candidate->name &&
                    candidate->vendor && candidate->abi_version;
-  if (status == KD_OK && !described) {
-    status = load(plugin);
-    if (status == KD_OK) status = keel_ops_add(plugin);
-    if (status != KD_OK && plugin->status == KD_OK) refuse(plugin, status, "");
-    if (status != KD_OK && !plugin->open) keel_plugin_close(plugin);
-  }
+  if (status == KD_OK && is_hidden_by_name(plugin))
+    leave_unloaded(plugin);
+  else if (status == KD_OK && !described)
+    load_whole(plugin);
   tell(plugin, began);
   return keep(context, plugin);
 }
 
+/* Whether a plugin of the name is loaded, or left out by the name in its manifest. */
+static bool is_named(const keel_context *context, const char *name,
+                     size_t size) {
+  for (uint32_t i = 0; i < context->plugin_count; i++) {
+    const char *other = context->plugins[i]->name;
+    if (other && strlen(other) == size && !strncmp(other, name, size))
+      return true;
+  }
+  return false;
+}
+
+keel_status keel_plugins_learn(keel_context *context) {
+  bool missed = false;
+  const char *at = context->by_variable ? context->visible : NULL, *name = NULL;
+  size_t size = 0;
+  while (keel_visible_next(&at, &name, &size))
+    missed |= !is_named(context, name, size);
+  for (uint32_t i = 0; i < context->option_count; i++)
+    missed |= !is_named(context, context->options[i],
+                        strcspn(context->options[i], "."));
+  for (uint32_t i = 0; missed && i < context->plugin_count; i++) {
+    keel_plugin *plugin = context->plugins[i];
+    char name_of_file[NAME_MAX + 1];
+    uint64_t began = keel_now();
+    if (!plugin->left_out || plugin->name ||
+        keel_visible_hides(context->visible,
+                           keel_visible_file(plugin->path, name_of_file)))
+      continue;
+    plugin->left_out = false;
+    plugin->reason = plugin->hint = "";
+    load_whole(plugin);
+    tell(plugin, began);
+  }
+  return KD_OK;
+}
+
 void keel_plugin_show(keel_plugin *plugin) {
   uint64_t began = keel_now();
-  if (plugin->status != KD_OK ||
+  if (plugin->status != KD_OK || plugin->left_out ||
       !keel_visible_plugin(plugin->context->visible, plugin->name))
     return;
   keel_status status = KD_OK;
@@ -675,7 +747,9 @@ void keel_plugin_close(keel_plugin *plugin) {
   keel_layers_closed(plugin);
   /* an opened library stays mapped, unless it is KD_PLUGIN_UNLOADABLE */
   if (plugin->library &&
-      (!was_open || (plugin->table.flags & KD_PLUGIN_UNLOADABLE)))
+      (!was_open || (plugin->table.flags & KD_PLUGIN_UNLOADABLE))) {
+    keel_plugin_step(plugin, "unload");
     dlclose(plugin->library);
+  }
   plugin->library = NULL;
 }

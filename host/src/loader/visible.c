@@ -83,14 +83,45 @@ bool keel_visible_plugin(const char *list, const char *plugin) {
   return visible;
 }
 
+bool keel_visible_next(const char **at, const char **out_name,
+                       size_t *out_size) {
+  entry e;
+  while (*at && next(at, &e)) {
+    if (e.hides) continue;
+    *out_name = e.name;
+    *out_size = e.size;
+    return true;
+  }
+  return false;
+}
+
+const char *keel_visible_file(const char *path, char name[NAME_MAX + 1]) {
+  const char *slash = strrchr(path, '/');
+  snprintf(name, NAME_MAX + 1, "%s", slash ? slash + 1 : path);
+  name[strcspn(name, ".")] = 0;
+  return name;
+}
+
+bool keel_visible_hides(const char *list, const char *plugin) {
+  entry e;
+  while (next(&list, &e))
+    if (is_of(&e, plugin) && e.hides && e.index == ANY) return true;
+  return false;
+}
+
+static bool names(const entry *e, const keel_plugin *plugin) {
+  char file[NAME_MAX + 1];
+  if (plugin->name) return is_of(e, plugin->name);
+  return plugin->left_out && is_of(e, keel_visible_file(plugin->path, file));
+}
+
 void keel_visible_warn(const keel_context *context) {
   const char *at = context->visible;
   entry e;
   while (at && next(&at, &e)) {
     const keel_plugin *found = NULL;
     for (uint32_t i = 0; i < context->plugin_count && !found; i++)
-      if (context->plugins[i]->name && is_of(&e, context->plugins[i]->name))
-        found = context->plugins[i];
+      if (names(&e, context->plugins[i])) found = context->plugins[i];
     if (!found)
       keel_log_line(&context->log, KD_LOG_WARNING,
                     "the list of visible devices names \"%.*s\", and there is"

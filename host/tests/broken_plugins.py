@@ -1,0 +1,164 @@
+"""`keel plugins`, `devices` and `doctor` beside plugins that end or hang their process, and
+plugins that are hidden.
+
+usage: broken_plugins.py KEEL TROUBLE_PLUGIN
+"""
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+
+keel, trouble = sys.argv[1:]
+failed = []
+ENDS = {"segv": "by signal 11", "kill": "by signal 9", "abort": "by signal 6",
+        "exit": "with exit status 0", "exit7": "with exit status 7",
+        "_exit": "with exit status 0", "hang": "had not returned from "}
+
+
+def run(*words, trouble="", **variables):
+    environment = {name: value for name, value in os.environ.items()
+                   if not name.startswith("KEEL_")}
+    environment.update(KEEL_PLUGIN_PATH=folder, TROUBLE=trouble, **variables)
+    return subprocess.run([keel, *words], env=environment, capture_output=True, text=True,
+                          timeout=100, check=False)
+
+
+def expect(what, holds, done):
+    if not holds:
+        failed.append(what)
+        print(f"FAILED: {what}: status {done.returncode}\n{done.stdout}\n{done.stderr}")
+
+
+def listed(done):
+    """By file: what `keel plugins --json` says of it; empty where it is not JSON."""
+    try:
+        return {os.path.basename(row["path"]): row for row in json.loads(done.stdout)}
+    except (json.JSONDecodeError, TypeError):
+        return {}
+
+
+def one_broken(place, what):
+    spoilt = f"b:{place}:{what}"
+    limit = ["--limit", "0.5" if what == "hang" else "60"]
+    part = ENDS[what] if what == "hang" else f"it ended its process in {place}, {ENDS[what]}"
+    part += place if what == "hang" else ""
+    done = run("plugins", "--json", *limit, trouble=spoilt)
+    rows = listed(done)
+    expect(f"plugins, {spoilt}", done.returncode == 1 and len(rows) >= 3
+           and rows["b.so"]["status"] == "ABORTED" and part in rows["b.so"]["reason"]
+           and rows["a.so"]["status"] == rows["c.so"]["status"] == "OK", done)
+    done = run("devices", "--json", *limit, trouble=spoilt)
+    names = [row["name"] for row in json.loads(done.stdout or "[]")]
+    expect(f"devices, {spoilt}", done.returncode == 1 and part in done.stderr
+           and "a:0" in names and "c:0" in names and "b:0" not in names, done)
+
+
+def every_broken():
+    for place in ["load", "entry", "open", "device_count", "device_info", "close"]:
+        for what in ["segv", "_exit", "hang"]:
+            one_broken(place, what)
+    for what in ["kill", "abort", "exit", "exit7"]:
+        one_broken("open", what)
+
+
+def two_broken():
+    done = run("plugins", "--limit", "0.5", trouble="a:open:segv c:device_info:hang")
+    expect("two broken", done.returncode == 1 and done.stdout.count("REFUSED: ABORTED") == 2
+           and done.stdout.count("status     loaded") >= 1, done)
+    done = run("plugins", "--json", trouble="a:load:abort b:load:_exit c:load:segv")
+    expect("all broken", done.returncode == 1
+           and sum(row["status"] == "ABORTED" for row in listed(done).values()) == 3, done)
+
+
+def broken_later():
+    mark = os.path.join(folder, "mark")
+    spoilt = f"c:open:segv b:open:second={mark}"
+    done = run("plugins", "--json", trouble=spoilt)
+    rows = listed(done)
+    expect("broken the second time", done.returncode == 1 and len(rows) >= 3
+           and rows["c.so"]["status"] == rows["b.so"]["status"] == "ABORTED"
+           and rows["a.so"]["status"] == "OK", done)
+
+
+def disturbed():
+    for place in ["load", "open", "device_info", "close"]:
+        done = run("plugins", "--json", trouble=f"b:{place}:print")
+        rows = listed(done)
+        expect(f"garbage in {place}", done.returncode == 0
+               and rows.get("b.so", {}).get("status") == "OK", done)
+    for spoilt in ["b:open:fork", "b:open:fork b:device_info:segv"]:
+        done = run("plugins", "--json", trouble=spoilt)
+        expect(f"what keeps pipes open, {spoilt}", done.returncode == ("segv" in spoilt)
+               and len(listed(done)) >= 3, done)
+
+
+def named():
+    path = os.path.join(folder, "b.so")
+    done = run("devices", "--json", "--plugin", path, trouble="b:open:segv")
+    expect("a broken plugin that is named", done.returncode == 1 and path in done.stderr
+           and "a:0" in [row["name"] for row in json.loads(done.stdout or "[]")], done)
+
+
+def at_the_end():
+    for what in ["segv", "hang"]:
+        done = run("plugins", "--json", "--limit", "0.5", trouble=f"b:end:{what}")
+        expect(f"broken as the process ends, {what}", done.returncode == 1
+               and len(listed(done)) >= 3 and "when a process ends" in done.stderr, done)
+
+
+def devices_opened():
+    for what in ["segv", "_exit", "hang"]:
+        spoilt = f"b:device_open:{what}"
+        words = ["--limit", "0.5" if what == "hang" else "60"]
+        done = run("devices", "--memory", *words, trouble=spoilt)
+        expect(f"devices --memory, {spoilt}", done.returncode == 1 and "device_open" in done.stderr
+               and "a:0" in done.stdout and "b:0" not in done.stdout, done)
+        words = ["--limit", "5" if what == "hang" else "60", "--time", "0.01"]
+        done = run("doctor", *words, trouble=spoilt)
+        expect(f"doctor, {spoilt}", done.returncode == 1 and "device_open" in done.stdout
+               and f"{folder}/b.so: ABORTED" in done.stdout and "  ok    c:0: multiplies" in done.stdout, done)
+
+
+def hidden():
+    """(variable, whether b.so is loaded, options)"""
+    for visible, loads, words in [
+            ("-b", False, []), ("a,c", False, []), ("a,c:0,-b", False, []), ("-b,a", False, []),
+            ("b", True, []), ("-b:0", True, []), ("-b:1", True, []), ("a,nowhere", True, []),
+            ("a", True, ["--option", "other.x=1"]), ("-b", False, ["--option", "a.x=1"])]:
+        done = run("plugins", "--json", "--limit", "60", *words, trouble="b:load:segv",
+                   KEEL_VISIBLE_DEVICES=visible)
+        got = listed(done).get("b.so", {})
+        expect(f"hidden by {visible} {words}", got.get("status") == ("ABORTED" if loads else "OK")
+               and (loads or "not loaded" in got["reason"]), done)
+    done = run("ops", "--device", "a", trouble="b:load:_exit", KEEL_VISIBLE_DEVICES="-b")
+    expect("another command, and one hidden", done.returncode == 0 and "MatMul" in done.stdout, done)
+    done = run("doctor", "--time", "0", trouble="b:load:segv", KEEL_VISIBLE_DEVICES="-b")
+    expect("doctor, and one hidden", "b.so: its devices are hidden" in done.stdout, done)
+
+
+def hidden_by_manifest():
+    with open(os.path.join(folder, "m.json"), "w", encoding="utf-8") as file:
+        json.dump({"library": os.path.join(folder, "b.so"), "name": "other"}, file)
+    for visible, loads in [("a", False), ("-other", False), ("other", True), ("-b", True)]:
+        done = run("plugins", "--json", "--only", "--plugin", os.path.join(folder, "m.json"),
+                   trouble="b:load:segv", KEEL_VISIBLE_DEVICES=visible)
+        got = listed(done).get("b.so", {})
+        expect(f"a manifest, and {visible}",
+               got.get("status") == ("ABORTED" if loads else "OK"), done)
+
+
+with tempfile.TemporaryDirectory() as folder:
+    for name in "abc":
+        shutil.copy(trouble, os.path.join(folder, f"{name}.so"))
+    every_broken()
+    two_broken()
+    broken_later()
+    disturbed()
+    named()
+    at_the_end()
+    devices_opened()
+    hidden()
+    hidden_by_manifest()
+sys.exit(1 if failed else 0)

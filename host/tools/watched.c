@@ -1,0 +1,225 @@
+/* watched.c - a command that looks at plugins, in a child process.
+ *
+ * The child writes down which plugin it calls in memory that both processes have, and its result
+ * in a file without a name: a plugin's own children may keep pipes open, and these hold up
+ * nobody. */
+#include "watched.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "end.h"
+#include "tool.h"
+
+FILE *result;
+
+typedef struct call {
+  char path[4096], name[64];
+} call;
+
+/* What the child says. A reader takes slot `count` % 2, which the child leaves alone until it
+ * has made the next call. */
+typedef struct notes {
+  atomic_uint count; /* of calls: released after the slot is written */
+  atomic_bool done;  /* the result is whole: released after it is written */
+  call calls[2];
+} notes;
+
+#define BROKEN_MOST 64
+
+/* A plugin that ended the child, or held it up, and how. */
+typedef struct broken {
+  char path[4096], why[300];
+} broken;
+
+static broken refused[BROKEN_MOST];
+static uint32_t refused_count;
+static notes *shared;
+static int file = -1; /* the result */
+
+void print(const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  vfprintf(result, format, args);
+  va_end(args);
+}
+
+uint32_t watched_broken(void) {
+  return refused_count;
+}
+
+/* ---- in the child ----------------------------------------------------------- */
+
+const char *watched_step(void *context, const char *path, const char *slot) {
+  static atomic_flag writing = ATOMIC_FLAG_INIT; /* any thread may call */
+  (void)context;
+  if (!shared) return NULL;
+  while (atomic_flag_test_and_set(&writing))
+    continue;
+  unsigned count = atomic_load(&shared->count) + 1;
+  call *c = &shared->calls[count % 2];
+  snprintf(c->path, sizeof c->path, "%s", path);
+  snprintf(c->name, sizeof c->name, "%s", slot);
+  atomic_store(&shared->count, count);
+  atomic_flag_clear(&writing);
+  for (uint32_t i = 0; i < refused_count; i++)
+    if (!strcmp(refused[i].path, path)) return refused[i].why;
+  return NULL;
+}
+
+static bool write_all(const char *text, size_t size) {
+  while (size) {
+    ssize_t written = write(file, text, size);
+    if (written <= 0) return false;
+    text += written;
+    size -= (size_t)written;
+  }
+  return true;
+}
+
+/* Never returns: the process ends as a command does, with what libraries do then. */
+static void be_child(int (*look)(void), pid_t parent, const sigset_t *before) {
+  char *text = NULL;
+  size_t size = 0;
+  setpgid(0, 0);            /* to be ended with what plugins start */
+  signal(SIGTTOU, SIG_IGN); /* it may still write to the terminal */
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != parent) _exit(1);
+  sigprocmask(SIG_SETMASK, before, NULL);
+  end_expected();
+  dup2(STDERR_FILENO, STDOUT_FILENO); /* what plugins print */
+  result = open_memstream(&text, &size);
+  if (!result) _exit(1);
+  int status = look();
+  bool whole = fclose(result) == 0 && write_all(text, size);
+  free(text);
+  if (whole) atomic_store(&shared->done, true);
+  exit(status);
+}
+
+/* ---- in the command ----------------------------------------------------------- */
+
+/* Waits for the child's end, as long as it goes from call to call. */
+static int wait_for(pid_t child, double limit, bool *out_late) {
+  const struct timespec while_ = {.tv_nsec = 20000000};
+  sigset_t ends;
+  int status = 0;
+  unsigned count = 0;
+  double since = now();
+  sigemptyset(&ends);
+  sigaddset(&ends, SIGCHLD);
+  *out_late = false;
+  for (;;) {
+    pid_t ended = waitpid(child, &status, *out_late ? 0 : WNOHANG);
+    if (ended == child || (ended < 0 && errno != EINTR)) return status;
+    unsigned count_now = atomic_load(&shared->count);
+    if (count_now != count) since = now();
+    count = count_now;
+    *out_late = limit > 0 && now() - since > limit;
+    if (*out_late)
+      kill(child, SIGKILL);
+    else
+      (void)sigtimedwait(&ends, NULL, &while_);
+  }
+}
+
+static void say_end(char *why, size_t size, const char *call, int status,
+                    bool late, double limit) {
+  if (late)
+    snprintf(why, size, "it had not returned from %s after %g s", call, limit);
+  else if (WIFSIGNALED(status))
+    snprintf(why, size, "it ended its process in %s, by signal %d (%s)", call,
+             WTERMSIG(status), strsignal(WTERMSIG(status)));
+  else
+    snprintf(why, size, "it ended its process in %s, with exit status %d", call,
+             WEXITSTATUS(status));
+}
+
+/* What a child's end says. Returns whether another one is to look again. */
+static bool conclude(int status, bool late, double limit, int *out_status) {
+  const call *last = &shared->calls[atomic_load(&shared->count) % 2];
+  bool done = atomic_load(&shared->done), again = true;
+  char why[300];
+  say_end(why, sizeof why,
+          done          ? "what libraries do when a process ends"
+          : *last->name ? last->name
+                        : "no call",
+          status, late, limit);
+  if (done && WIFEXITED(status) && !late) {
+    *out_status = WEXITSTATUS(status);
+    return false;
+  }
+  for (uint32_t i = 0; i < refused_count; i++)
+    again &= strcmp(refused[i].path, last->path) != 0;
+  if (done || !again || !*last->path || refused_count == BROKEN_MOST) {
+    fprintf(stderr,
+            "keel: a plugin or a library that it has loaded is broken: %s; look"
+            " at plugins one by one to find it (--only --plugin PATH)\n",
+            why);
+    return false;
+  }
+  broken *b = &refused[refused_count++];
+  snprintf(b->path, sizeof b->path, "%s", last->path);
+  snprintf(b->why, sizeof b->why, "%s", why);
+  return true;
+}
+
+/* One child. Returns whether another one is to look again. */
+static bool look_once(int (*look)(void), double limit, int *out_status) {
+  sigset_t ends, before;
+  bool late = false;
+  sigemptyset(&ends);
+  sigaddset(&ends, SIGCHLD);
+  sigprocmask(SIG_BLOCK, &ends, &before);
+  *out_status = 1;
+  memset(shared, 0, sizeof *shared);
+  if (ftruncate(file, 0) != 0 || lseek(file, 0, SEEK_SET) != 0) return false;
+  fflush(NULL);
+  pid_t parent = getpid(), child = fork();
+  if (child == 0) be_child(look, parent, &before);
+  int status = child > 0 ? wait_for(child, limit, &late) : 0;
+  if (child > 0) kill(-child, SIGKILL); /* what plugins have started */
+  sigprocmask(SIG_SETMASK, &before, NULL);
+  if (child < 0) {
+    fprintf(stderr, "keel: no child process can be started: %s\n",
+            strerror(errno));
+    return false;
+  }
+  return conclude(status, late, limit, out_status);
+}
+
+/* Prints what the child has written. */
+static void print_result(void) {
+  char piece[65536];
+  ssize_t size = 0;
+  lseek(file, 0, SEEK_SET);
+  while ((size = read(file, piece, sizeof piece)) > 0)
+    fwrite(piece, 1, (size_t)size, stdout);
+}
+
+int watched_run(int (*look)(void), double limit) {
+  int status = 1;
+  signal(SIGCHLD, SIG_DFL);
+  file = memfd_create("keel", MFD_CLOEXEC);
+  shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE,
+                MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (file < 0 || shared == MAP_FAILED) {
+    fprintf(stderr, "keel: no memory to look at plugins: %s\n",
+            strerror(errno));
+    return 1;
+  }
+  while (look_once(look, limit, &status))
+    continue;
+  print_result();
+  munmap(shared, sizeof *shared);
+  shared = NULL;
+  close(file);
+  return status ? status : refused_count != 0;
+}
