@@ -40,7 +40,14 @@ endfunction()
 
 set(same "(= ${PROJECT_VERSION})")
 set(keel_components)
-keel_package(runtime libkeel0 "Keel's runtime library, without a plugin"
+# what libkeel and the suite open, and so dpkg-shlibdeps does not see
+foreach(has CJSON=libcjson1 PCRE2=libpcre2-8-0 ONNX=libprotobuf-c1)
+  string(REGEX MATCH "(.*)=(.*)" has ${has})
+  if(KEEL_${CMAKE_MATCH_1})
+    list(APPEND opened ${CMAKE_MATCH_2})
+  endif()
+endforeach()
+keel_package(runtime libkeel0 "Keel's runtime library, without a plugin" DEPENDS ${opened}
   RECOMMENDS "keel-plugin-cpu ${same}"
   SUGGESTS libjpeg62-turbo libpng16-16 libwebp7 libtiff6 libopenjp2-7)
 keel_package(dev libkeel-dev "Headers, CMake package and pkg-config files of Keel and its device ABI"
@@ -48,7 +55,8 @@ keel_package(dev libkeel-dev "Headers, CMake package and pkg-config files of Kee
 keel_package(tools keel "The command keel: runs models on devices that plugins provide"
   DEPENDS "libkeel0 ${same}" RECOMMENDS keel-plugin-cpu)
 if(TARGET keel_conformance)
-  keel_package(conformance keel-conformance "Tells whether a plugin keeps Keel's device ABI")
+  keel_package(conformance keel-conformance "Tells whether a plugin keeps Keel's device ABI"
+    DEPENDS ${opened})
 endif()
 set(opens_cpu libdnnl2 "libopenblas0-pthread | libopenblas0")
 set(opens_opencl ocl-icd-libopencl1)

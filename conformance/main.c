@@ -10,6 +10,7 @@
 /**/
 #include "suite/channel.h"
 #include "system/environment.h"
+#include "system/json.h"
 #include "system/locale.h"
 #include "verbs/verbs.h"
 
@@ -161,6 +162,13 @@ int main(int argc, char **argv) {
       !strcmp(argv[1], "help")) {
     fputs(help, stdout);
     return 0;
+  }
+  if (!keel_json()) {
+    fputs(
+        "keel-conformance: results are read by cJSON, and there is no"
+        " " KEEL_JSON_LIBRARY "; install libcjson1\n",
+        stderr);
+    return KC_EXIT_USAGE;
   }
   if (!strcmp(argv[1], "--version")) {
     puts("keel-conformance " KEEL_VERSION);

@@ -1,10 +1,10 @@
 /* expect.c - the vendor's file of expected failures. */
-#include <cjson/cJSON.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "runner/run.h"
+#include "system/json.h"
 
 static char *text_of(const cJSON *object, const char *name) {
   const char *text =

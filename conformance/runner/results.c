@@ -1,13 +1,13 @@
 /* results.c - results in memory, and as lines of JSON. */
 #include "runner/results.h"
 
-#include <cjson/cJSON.h>
 #include <errno.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "system/json.h"
 #include "system/printable.h"
 
 static const char *const names[KC_STATUS_COUNT] = {

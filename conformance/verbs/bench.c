@@ -4,11 +4,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <cjson/cJSON.h>
-
 #include "rules/rules.h"
 #include "runner/scratch.h"
 #include "suite/channel.h"
+#include "system/json.h"
 #include "system/printable.h"
 #include "system/save.h"
 #include "verbs/verbs.h"

@@ -1,10 +1,10 @@
 /* record.c - reading a results.jsonl that somebody names. */
-#include <cjson/cJSON.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
+#include "system/json.h"
 #include "verbs/words.h"
 
 #define FORMAT 1 /* of the lines, as they are written here */

@@ -1,11 +1,13 @@
 #!/bin/sh
 # The `keel` command as a user meets it: results, errors, exit statuses.
 # usage: command_test.sh KEEL MINIMAL_PLUGIN GRAPH_NPU_PLUGIN PLUGIN_THAT_EXITS
+#        PLUGIN_WITH_COPIES
 set -u
 keel=$1
 minimal=$2
 npu=$3
 exits=$4
+copies=$5
 data=/usr/share/libonnx-testdata/data
 [ -d $data/node ] || { echo "libonnx-testdata is not installed"; exit 77; }
 scratch=$(mktemp -d)
@@ -239,6 +241,13 @@ for words in ops "run $model" "compile $model -o $scratch/e.keel"; do
   # shellcheck disable=SC2086
   expect 1 "the command is not done" "$keel" $words --plugin "$exits"
 done
+# a plugin with cJSON, PCRE2 and protobuf-c of its own has its own, and the host the host's
+printf '{"library": "%s", "name": "other"}' "$minimal" >"$scratch/other.json"
+expect 0 "status     loaded" "$keel" plugins --only --plugin "$copies"
+expect 1 "a plugin named \"minimal\" is loaded from $copies" "$keel" plugins --only \
+  --plugin "$copies" --plugin "$scratch/other.json"
+expect 0 "as expected" "$keel" run "$model" --plugin "$copies" --input $set_0/input_0.pb \
+  --expect $set_0/output_0.pb
 # what is closed is not what is printed to
 "$keel" devices >&- 2>"$scratch/out"
 [ $? -eq 1 ] && grep -qF "standard output can't be written" "$scratch/out" || {

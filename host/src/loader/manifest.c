@@ -9,7 +9,7 @@
 #include "loader/loader.h"
 
 #ifdef KEEL_WITH_CJSON
-#include <cjson/cJSON.h>
+#include "system/json.h"
 
 #define MANIFEST_MOST (UINT64_C(1) << 20)
 
@@ -135,6 +135,12 @@ static bool is_all(const keel_file *file, const char *end) {
 static keel_status parse(keel_arena *arena, const char *path,
                          keel_candidate *candidate) {
   keel_file file = {0};
+  if (!keel_json())
+    return keel_fail(
+        KD_UNAVAILABLE,
+        "%s: manifests are read by cJSON, and there is no " KEEL_JSON_LIBRARY
+        "; install libcjson1",
+        path);
   KEEL_TRY(keel_file_open(path, &file));
   keel_status status = KD_OK;
   if (file.size > MANIFEST_MOST) {

@@ -5,8 +5,7 @@
 #include "ops/text.h"
 
 #ifdef KEEL_WITH_PCRE2
-#define PCRE2_CODE_UNIT_WIDTH 8
-#include <pcre2.h>
+#include "ops/pcre2.h"
 
 #define STEPS_MOST  10000000u
 #define MEMORY_MOST (64u << 10) /* KiB of one match */
@@ -40,6 +39,10 @@ static keel_status compile(const char *pattern, const char *translated,
 }
 
 keel_status keel_regex_create(const char *pattern, keel_regex **out_regex) {
+  if (!keel_pcre2())
+    return keel_fail(KD_UNAVAILABLE,
+                     "regular expressions are read by PCRE2, and there is "
+                     "no " KEEL_PCRE2_LIBRARY "; install libpcre2-8-0");
   keel_regex *regex = calloc(1, sizeof *regex);
   if (!regex) return keel_no_memory(sizeof *regex);
   keel_text text = {0};

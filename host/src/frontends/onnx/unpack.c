@@ -13,6 +13,8 @@
  * walk writes: there the raw_data of each tensor is where its bytes lie, not what they are. */
 #include "import.h"
 
+#include "frontends/onnx/protobuf.h"
+
 #define DEPTH_MOST  100
 #define NUMBER_MOST ((1u << 29) - 1) /* of fields; protobuf's own limit */
 #define MEMORY_MOST 200              /* bytes for each byte of the file */
@@ -245,6 +247,11 @@ keel_status keel_onnx_unpack(const char *path,
   static const uint8_t nothing;
   budget budget = {.left = size * MEMORY_MOST + (UINT64_C(1) << 16)};
   ProtobufCAllocator allocator = {take, give, &budget};
+  if (!keel_protobuf())
+    return keel_fail(KD_UNAVAILABLE,
+                     "%s: ONNX files are read by protobuf-c, and there is "
+                     "no " KEEL_PROTOBUF_LIBRARY "; install libprotobuf-c1",
+                     path);
   if (!data) data = &nothing;
   lean lean = {0};
   bool valid = walk((wire){data, data + size}, kind, 0, &lean);
