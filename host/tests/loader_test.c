@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "device/device.h"
+#include "loader/loader.h"
 #include "testing.h"
 #include "toy/toy.h"
 
@@ -655,6 +656,52 @@ static void files_that_are_no_plugins_are_refused(void **state) {
                  "install the missing library");
 }
 
+/* What can be made here; the texts of what can't are below. */
+static void hints_follow_what_the_linker_says(void **state) {
+  (void)state;
+  expect_refused(TOY("static_tls"), KD_UNAVAILABLE, "static TLS",
+                 "optional_static_tls");
+  expect_refused(TOY("program"), KD_UNAVAILABLE,
+                 "position-independent executable", "with -shared");
+  expect_refused(TOY("needs_musl"), KD_UNAVAILABLE, "libc.musl-",
+                 "built for musl");
+  expect_refused(TOY("missing"), KD_UNAVAILABLE, "symbol_that_nobody_has",
+                 "another version");
+}
+
+static void every_text_of_the_linker_has_its_hint(void **state) {
+  static const char *const rows[][2] = {
+      {"a.so: failed to map segment from shared object", "noexec"},
+      {"a.so: failed to map segment from shared object: Operation not "
+       "permitted",
+       "noexec"},
+      {"a.so: cannot enable executable stack as shared object requires:"
+       " Invalid argument",
+       "noexecstack"},
+      {"a.so: cannot make segment writable for relocation: Permission denied",
+       "-fPIC"},
+      {"a.so: cannot restore segment prot after relocation: Permission denied",
+       "-fPIC"},
+      {"/lib/libc.so: invalid ELF header", "built for musl"},
+      {"libc.so.6: cannot open shared object file: No such file or directory",
+       "built for glibc"},
+      {"/lib/libc.so.6: version `GLIBC_2.99' not found (required by a.so)",
+       "newer library"},
+      {"a.so: CPU ISA level is lower than required", "newer processor"},
+      {"libb.so: wrong ELF class: ELFCLASS32", "another machine"},
+      {"libb.so: invalid ELF header", "is not one"},
+      {"libb.so: file too short", "not whole"},
+      {"libb.so: cannot open shared object file: Permission denied",
+       "right to read"},
+      {"libb.so: cannot open shared object file: No such file or directory",
+       "install the missing library"},
+      {"a.so: something new", "ask the plugin's vendor"},
+  };
+  (void)state;
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+    assert_non_null(strstr(keel_linker_hint(rows[i][0]), rows[i][1]));
+}
+
 static void other_machines_are_named(void **state) {
   const char *path = in_folder("other.so");
   (void)state;
@@ -904,6 +951,8 @@ int main(void) {
       cmocka_unit_test(odd_but_legal_plugins_are_loaded),
       cmocka_unit_test(files_that_are_no_plugins_are_refused),
       cmocka_unit_test(other_machines_are_named),
+      cmocka_unit_test(hints_follow_what_the_linker_says),
+      cmocka_unit_test(every_text_of_the_linker_has_its_hint),
       cmocka_unit_test(truncated_libraries_never_reach_the_linker),
       cmocka_unit_test(what_others_can_write_is_refused),
       cmocka_unit_test(a_sticky_folder_keeps_a_file_to_its_owner),

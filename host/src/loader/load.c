@@ -81,8 +81,7 @@ static keel_status open_library(keel_plugin *plugin) {
   if (status == KD_OK) status = keel_plugin_map(plugin);
   return status == KD_OK || status == KD_OUT_OF_MEMORY
              ? status
-             : refuse(plugin, status,
-                      "install the missing library; `ldd -r` shows it");
+             : refuse(plugin, status, keel_linker_hint(keel_message()));
 }
 
 /* ---- the tables ----------------------------------------------------------- */

@@ -6,13 +6,14 @@
 #define KD_ENTRY(plugin)
 #include "minimal.c" /* NOLINT(bugprone-suspicious-include): the whole of it */
 
-#define COPIES(X)                                      \
-  X(cJSON_Delete)                                      \
-  X(cJSON_Parse)                                       \
-  X(cJSON_ParseWithLengthOpts)                         \
-  X(pcre2_compile_8)                                   \
-  X(pcre2_match_8) X(protobuf_c_message_free_unpacked) \
-      X(protobuf_c_message_unpack)
+#define COPIES(X)                     \
+  X(cJSON_Delete)                     \
+  X(cJSON_Parse)                      \
+  X(cJSON_ParseWithLengthOpts)        \
+  X(pcre2_compile_8)                  \
+  X(pcre2_match_8)                    \
+  X(protobuf_c_message_free_unpacked) \
+  X(protobuf_c_message_unpack)
 
 static int calls;
 

@@ -1,0 +1,4 @@
+/* program.c - a program where a plugin is expected. */
+int main(void) {
+  return 0;
+}
