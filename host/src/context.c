@@ -149,6 +149,7 @@ keel_status keel_open(const keel_context_params *params,
                       keel_context **out_context) {
   keel_context_params all = {0};
   *out_context = NULL;
+  KEEL_TRY(keel_plugin_outside("keel_open"));
   if (params) {
     if (params->struct_size < offsetof(keel_context_params, plugins))
       return keel_fail(KD_INVALID_ARGUMENT,
@@ -178,6 +179,7 @@ keel_status keel_show(keel_context *context, const char *visible) {
     return keel_fail(KD_FAILED_PRECONDITION,
                      "devices can't be shown where plugins are only described:"
                      " open a runtime without KEEL_DESCRIBE");
+  KEEL_TRY(keel_plugin_outside("keel_show"));
   pthread_mutex_lock(&showing);
   keel_status status = copy_visible(context, visible);
   for (uint32_t i = 0; status == KD_OK && i < context->plugin_count; i++)
@@ -218,6 +220,7 @@ static keel_status give_up(keel_device *device) {
 }
 
 keel_status keel_device_reopen(keel_device *device) {
+  KEEL_TRY(keel_plugin_outside("keel_device_reopen"));
   pthread_mutex_lock(&device->opening);
   bool lost = atomic_load(&device->lost);
   keel_status status = lost && device->handle ? give_up(device) : KD_OK;
@@ -230,6 +233,11 @@ keel_status keel_device_reopen(keel_device *device) {
 
 void keel_close(keel_context *context) {
   if (!context) return;
+  if (keel_plugin_outside("keel_close") != KD_OK) {
+    keel_log_line(&context->log, KD_LOG_ERROR, "%s; the context is left open",
+                  keel_message());
+    return;
+  }
   /* acquire: pairs with the release of each decrement */
   while (atomic_load_explicit(&context->async_runs, memory_order_acquire))
     if (!keel_pool_help(context->pool)) sched_yield();

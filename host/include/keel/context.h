@@ -106,13 +106,15 @@ typedef struct keel_context_params {
  * Owns     the caller closes it.
  * Returns KD_OK, KD_INVALID_ARGUMENT, KD_NOT_FOUND (no plugin for an option), the
  * status with which a named plugin is refused (the message says why),
- * KD_OUT_OF_MEMORY. */
+ * KD_FAILED_PRECONDITION (called by a plugin while this libkeel loads, opens, asks or
+ * closes it), KD_OUT_OF_MEMORY. */
 KEEL_API keel_status keel_open(const keel_context_params *params,
                                KD_OWNED keel_context **out_context);
 
 /* Closes a runtime. All of its tensors, ops, programs and plans must have been
  * released, and no call may still be running. NULL does nothing. A process may end without
- * it: the runtime then calls no plugin any more. */
+ * it: the runtime then calls no plugin any more. Where a plugin calls it while this libkeel
+ * loads, opens, asks or closes one, the context stays open, and the log says so. */
 KEEL_API void keel_close(keel_context *context);
 
 /* Keel's version, "0.1.0". */

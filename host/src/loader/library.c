@@ -13,8 +13,47 @@ static pthread_mutex_t listing = PTHREAD_MUTEX_INITIALIZER;
 static pthread_mutex_t speaking = PTHREAD_MUTEX_INITIALIZER;
 static keel_library *libraries;
 
+/* ---- calls into plugins ------------------------------------------------------ */
+
+/* What this thread is in, of `depth` plugins that load each other; 0: none. */
+static _Thread_local struct {
+  uint32_t depth;
+  const char *path, *call;
+} inside;
+
+void keel_plugin_enter(const keel_plugin *plugin) {
+  inside.depth++;
+  inside.path = plugin->path;
+}
+
+void keel_plugin_leave(void) {
+  inside.depth--;
+}
+
+keel_status keel_plugin_outside(const char *function) {
+  return inside.depth
+             ? keel_fail(KD_FAILED_PRECONDITION,
+                         "%s is called from %s of the plugin %s, which the host"
+                         " waits for: a plugin calls what kd_host has; to use"
+                         " libkeel it calls it later, from a kernel or a thread"
+                         " of its own",
+                         function, inside.call, inside.path)
+             : KD_OK;
+}
+
+static void lock(const keel_plugin *plugin) {
+  pthread_mutex_lock(&listing);
+  keel_plugin_enter(plugin);
+}
+
+static void unlock(void) {
+  keel_plugin_leave();
+  pthread_mutex_unlock(&listing);
+}
+
 const char *keel_plugin_step(const keel_plugin *plugin, const char *call) {
   const keel_context *context = plugin->context;
+  inside.call = call;
   return context->step
              ? context->step(context->step_context, plugin->path, call)
              : NULL;
@@ -50,7 +89,7 @@ static void speak_for(keel_library *library, keel_plugin *plugin) {
 
 keel_status keel_library_hold(keel_plugin *plugin) {
   keel_status status = KD_OK;
-  pthread_mutex_lock(&listing);
+  lock(plugin);
   keel_library *library = libraries;
   while (library && (library->inode != plugin->inode ||
                      library->device_id != plugin->device_id))
@@ -62,7 +101,7 @@ keel_status keel_library_hold(keel_plugin *plugin) {
     library->holders++;
     speak_for(library, plugin);
   }
-  pthread_mutex_unlock(&listing);
+  unlock();
   return status;
 }
 
@@ -88,14 +127,14 @@ static void forget(keel_library *library) {
 void keel_library_drop(keel_plugin *plugin) {
   keel_library *library = plugin->shared;
   if (!library) return;
-  pthread_mutex_lock(&listing);
+  lock(plugin);
   if (plugin->open && --library->openers == 0) {
     keel_plugin_step(plugin, "close");
     plugin->table.close(library->instance);
   }
   leave(library, plugin);
   if (--library->holders == 0) forget(library);
-  pthread_mutex_unlock(&listing);
+  unlock();
   plugin->shared = NULL;
   plugin->open = false;
 }
@@ -190,7 +229,7 @@ static keel_status open_first(keel_library *library, keel_plugin *plugin) {
 
 keel_status keel_library_open(keel_plugin *plugin) {
   keel_library *library = plugin->shared;
-  pthread_mutex_lock(&listing);
+  lock(plugin);
   keel_status status = KD_OK;
   if (library->copy && !plugin->copied)
     status = KD_ALREADY_EXISTS; /* mapped before there was a copy */
@@ -204,13 +243,13 @@ keel_status keel_library_open(keel_plugin *plugin) {
     library->openers++;
     plugin->open = true;
   }
-  pthread_mutex_unlock(&listing);
+  unlock();
   return status;
 }
 
 keel_status keel_library_info(keel_plugin *plugin, uint32_t index,
                               kd_device_info *out_info) {
-  pthread_mutex_lock(&listing);
+  lock(plugin);
   keel_clear_error();
   keel_plugin_step(plugin, "device_info");
   kd_status status = keel_layers_enter("plugin.device_info");
@@ -221,7 +260,7 @@ keel_status keel_library_info(keel_plugin *plugin, uint32_t index,
         plugin->table.device_info(plugin->shared->instance, index, out_info);
   keel_pool_use(before);
   keel_layers_exit(&plugin->context->log, "plugin.device_info", began, status);
-  pthread_mutex_unlock(&listing);
+  unlock();
   if (status != KD_OK && !keel_has_error())
     keel_fail(status, "no reason given (%s)", keel_status_name(status));
   return status;
@@ -229,7 +268,7 @@ keel_status keel_library_info(keel_plugin *plugin, uint32_t index,
 
 keel_status keel_library_space(keel_plugin *plugin, uint32_t device,
                                uint32_t index, kd_space *out_space) {
-  pthread_mutex_lock(&listing);
+  lock(plugin);
   keel_clear_error();
   keel_plugin_step(plugin, "space");
   kd_status status = keel_layers_enter("plugin.space");
@@ -238,7 +277,7 @@ keel_status keel_library_space(keel_plugin *plugin, uint32_t device,
     status =
         plugin->table.space(plugin->shared->instance, device, index, out_space);
   keel_layers_exit(&plugin->context->log, "plugin.space", began, status);
-  pthread_mutex_unlock(&listing);
+  unlock();
   if (status != KD_OK && !keel_has_error())
     keel_fail(status, "no reason given (%s)", keel_status_name(status));
   return status;
@@ -247,7 +286,8 @@ keel_status keel_library_space(keel_plugin *plugin, uint32_t device,
 keel_status keel_library_property(const keel_plugin *plugin, uint32_t device,
                                   uint32_t index, keel_property *out_property) {
   kd_property given = {.struct_size = sizeof given};
-  pthread_mutex_lock(&listing);
+  KEEL_TRY(keel_plugin_outside("keel_device_property"));
+  lock(plugin);
   keel_clear_error();
   keel_plugin_step(plugin, "property");
   kd_status status = keel_layers_enter("plugin.property");
@@ -258,7 +298,7 @@ keel_status keel_library_property(const keel_plugin *plugin, uint32_t device,
   keel_layers_exit(&plugin->context->log, "plugin.property", began, status);
   if (status == KD_OK) /* under the lock: its strings are the plugin's */
     status = keel_property_copy(&given, out_property);
-  pthread_mutex_unlock(&listing);
+  unlock();
   if (status != KD_OK && !keel_has_error())
     keel_fail(status, "no reason given (%s)", keel_status_name(status));
   return status;
@@ -269,7 +309,8 @@ keel_status keel_library_device(keel_plugin *plugin, uint32_t index,
   keel_library *library = plugin->shared;
   kd_status status = KD_OK;
   kd_device *opened = NULL;
-  pthread_mutex_lock(&listing);
+  KEEL_TRY(keel_plugin_outside("a function that opens a device"));
+  lock(plugin);
   if (library->devices[index].lost) {
     status = keel_fail(KD_FAILED_PRECONDITION,
                        "it was lost, and another context of this process still"
@@ -293,20 +334,20 @@ keel_status keel_library_device(keel_plugin *plugin, uint32_t index,
     library->devices[index].holders++;
     *out_device = library->devices[index].handle;
   }
-  pthread_mutex_unlock(&listing);
+  unlock();
   return status;
 }
 
 void keel_library_device_drop(keel_plugin *plugin, uint32_t index, bool lost) {
   keel_library *library = plugin->shared;
-  pthread_mutex_lock(&listing);
+  lock(plugin);
   library->devices[index].lost |= lost;
   if (--library->devices[index].holders == 0) {
     library->devices[index].lost = false;
     keel_plugin_step(plugin, "device_close");
     plugin->table.device_close(library->devices[index].handle);
   }
-  pthread_mutex_unlock(&listing);
+  unlock();
 }
 
 keel_clock *keel_device_clock(const keel_device *device) {

@@ -50,6 +50,13 @@ struct keel_library {
 /* keel_context_params.step: what it returns, or NULL. */
 const char *keel_plugin_step(const keel_plugin *plugin, const char *call);
 
+/* Around calls into a plugin that nothing of libkeel may be called in which loads, opens or
+ * closes: it would load the plugin again, or wait for this thread. */
+void keel_plugin_enter(const keel_plugin *plugin);
+void keel_plugin_leave(void);
+/* KD_FAILED_PRECONDITION, with a sentence, where this thread is in such a call. */
+keel_status keel_plugin_outside(const char *function);
+
 /* Finds or creates the library of a plugin's file, and sets it in the plugin. */
 keel_status keel_library_hold(keel_plugin *plugin);
 

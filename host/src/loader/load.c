@@ -350,8 +350,10 @@ static keel_status negotiate(keel_plugin *plugin) {
                   " for another major version, or is not a Keel plugin");
   }
   keel_clear_error();
+  keel_plugin_enter(plugin);
   keel_plugin_step(plugin, "entry");
   const kd_plugin *table = entry(&plugin->shared->host);
+  keel_plugin_leave();
   if (!table) {
     if (!keel_has_error()) keel_fail(KD_INCOMPATIBLE, "no reason given");
     keel_while(KD_INCOMPATIBLE,

@@ -17,7 +17,9 @@ keel_status keel_plugin_map(keel_plugin *plugin) {
   const char *path = library->copy ? library->copy : plugin->path;
   if (plugin->library) dlclose(plugin->library);
   plugin->copied = library->copy != NULL;
+  keel_plugin_enter(plugin);
   plugin->library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  keel_plugin_leave();
   if (plugin->library) return KD_OK;
   const char *why = dlerror();
   return keel_fail(KD_UNAVAILABLE, "%s: the dynamic linker says: %s",
