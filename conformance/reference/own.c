@@ -330,9 +330,9 @@ static bool run_select_and_scatter(ref_call *call) {
 
 /* Numbers as they are. Not done where one outside of the bounds is an error. */
 static bool run_within(ref_call *call) {
-  const value *x = call->in[0], *bounds = call->in[1];
+  const value *x = call->in[0], *least = call->in[1], *most = call->in[2];
   for (int64_t i = 0; i < x->count; i++) {
-    if (x->x[i] < bounds->x[0] || x->x[i] > bounds->x[1]) return false;
+    if (x->x[i] < least->x[0] || x->x[i] > most->x[0]) return false;
     call->out[0]->x[i] = x->x[i];
   }
   return true;

@@ -113,12 +113,11 @@ void keel_expand_rotary_embedding(keel_expansion *all) {
 
 /* What no kernel can refuse is so far off that nothing is seen or written there. */
 void keel_expand_within(keel_expansion *all) {
-  uint32_t x = keel_expansion_in(all, 0), bounds = keel_expansion_in(all, 1);
-  uint32_t least = keel_expansion_slice(all, bounds, 0, 0, 1, 1);
-  uint32_t most = keel_expansion_slice(all, bounds, 0, 1, 2, 1);
+  uint32_t x = keel_expansion_in(all, 0);
   uint32_t off = keel_expansion_of_two(
-      all, "Or", keel_expansion_of_two(all, "Less", x, least),
-      keel_expansion_of_two(all, "Greater", x, most));
+      all, "Or",
+      keel_expansion_of_two(all, "Less", x, keel_expansion_in(all, 1)),
+      keel_expansion_of_two(all, "Greater", x, keel_expansion_in(all, 2)));
   keel_expansion_give(
       all, 0,
       keel_expansion_where(all, off,

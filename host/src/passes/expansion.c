@@ -306,11 +306,10 @@ uint32_t keel_expansion_part(keel_expansion *all, uint32_t value, int64_t index,
 uint32_t keel_expansion_within(keel_expansion *all, uint32_t list,
                                uint32_t least, uint32_t most,
                                const char *input) {
-  const uint32_t both[] = {least, most};
-  const uint32_t inputs[] = {list, keel_expansion_concat(all, 0, both, 2)};
+  const uint32_t inputs[] = {list, least, most};
   const keel_attr attrs[] = {KEEL_STRING("input", input),
                              KEEL_STRING("op", all->node.op->schema->name)};
-  return keel_expansion_own(all, "Within", attrs, 2, inputs, 2);
+  return keel_expansion_own(all, "Within", attrs, 2, inputs, 3);
 }
 
 uint32_t keel_expansion_range(keel_expansion *all, uint32_t count) {

@@ -4,9 +4,10 @@
 CPU_KERNEL(cpu_run_within) {
   (void)self;
   (void)stream;
-  const kd_tensor *x = &launch->inputs[0], *bounds = &launch->inputs[1];
+  const kd_tensor *x = &launch->inputs[0];
   int64_t count = kd_elements(x);
-  int64_t least = int_at(bounds, 0), most = int_at(bounds, 1);
+  int64_t least = int_at(&launch->inputs[1], 0),
+          most = int_at(&launch->inputs[2], 0);
   for (int64_t i = 0; i < count; i++)
     if (int_at(x, i) < least || int_at(x, i) > most)
       return FAIL(KD_INVALID_ARGUMENT,
