@@ -6,8 +6,9 @@
  * a, b and c are constants of one element, or not there; c may divide. There may be one number
  * a head besides, which need not be a constant.
  * The mask may not be there, or two may be, and one of them may be added between two Reshapes
- * that part the first dimensions and join them again, as models with shifted windows do. Torch
- * writes Where(IsNaN(P), 0, P) behind the softmax P: that becomes nan_as_zero. Heads of K and V
+ * that part the first dimensions and join them again, as models with shifted windows do; or a
+ * Where gives a large negative number in place of the scores that it hides. K may come transposed
+ * as it is. Torch writes Where(IsNaN(P), 0, P) behind the softmax P: that becomes nan_as_zero. Heads of K and V
  * that were repeated for those of Q (Unsqueeze, Expand, Reshape) are read where they are one, a
  * mask that is known to be causal becomes an attribute, and a Transpose of Y's heads and rows
  * goes, too. Needs known shapes, and a device that has the op. */
@@ -21,6 +22,9 @@
 /* What masks add at most where a key is not to be seen. */
 #define HIDDEN     (-1e30)
 #define HIDDEN_F16 (-65504.)
+
+/* What Where puts in place of a score is as good as hidden up to here. */
+#define REPLACED_MOST (-1e4)
 
 /* Elements of scores whose two masks become one, which is kept. */
 #define JOINED_MOST (INT64_C(1) << 22)
@@ -38,6 +42,9 @@ typedef struct attention {
   uint32_t q, k, v; /* k: as MatMul has it, transposed, until it is turned */
   part masks[2];    /* what is added to the scores, the outer one first */
   uint32_t mask_count;
+  uint32_t where;   /* condition of a Where that hides scores, or KEEL_ABSENT */
+  bool where_true;  /* and whether it hides where that is true, */
+  double hidden;    /* by this number */
   uint32_t mask;    /* all of that */
   uint32_t by_head; /* what scores are multiplied by */
   uint32_t last;    /* node: the product with V */
@@ -176,10 +183,29 @@ static uint32_t unmasked_apart(attention *all, uint32_t scores) {
   return scores;
 }
 
+/* Takes a Where that hides scores; the scores before it. */
+static uint32_t unhidden(attention *all, uint32_t scores) {
+  const keel_node *node = maker(all, scores, "Where");
+  double number = 0;
+  if (!node || !is_read_once(all, scores)) return scores;
+  for (uint32_t i = 1; i < 3; i++) {
+    if (type_of(all, node->inputs[i]) != type_of(all, scores) ||
+        !read_number(all, node->inputs[3 - i], &number) ||
+        number > REPLACED_MOST)
+      continue;
+    all->where = node->inputs[0];
+    all->where_true = i == 2;
+    all->hidden = number;
+    return node->inputs[i];
+  }
+  return scores;
+}
+
 /* Scores, with masks that are added or without. */
 static bool find_scores(attention *all, uint32_t scores) {
   if (!is_read_once(all, scores)) return false;
-  uint32_t inner = unmasked_apart(all, scores);
+  uint32_t inner = unhidden(all, unmasked_apart(all, scores));
+  uint32_t outer = all->where;
   const keel_node *add = maker(all, inner, "Add");
   if (!is_read_once(all, inner)) return false;
   if (!add) return find_product(all, inner) != NULL;
@@ -188,6 +214,8 @@ static bool find_scores(attention *all, uint32_t scores) {
     if (from == KEEL_ABSENT || type_of(all, from) != type_of(all, inner))
       continue;
     all->scale = 1;
+    all->where = outer;
+    if (outer == KEEL_ABSENT) from = unhidden(all, from);
     if (!find_product(all, from)) continue;
     all->masks[all->mask_count++] = (part){.value = add->inputs[1 - i]};
     return add->inputs[1 - i] != KEEL_ABSENT;
@@ -267,15 +295,25 @@ static const keel_node *turned(const attention *all, int64_t *perm) {
 static keel_status turn_k(attention *all) {
   int64_t perm[KD_MAX_RANK];
   const keel_node *node = turned(all, perm);
-  uint32_t rank = type_of(all, all->k)->rank, source = node->inputs[0];
-  bool still = true;
-  for (uint32_t i = 0; i < rank; i++)
+  uint32_t rank = type_of(all, all->k)->rank;
+  uint32_t source = node ? node->inputs[0] : all->k;
+  bool still = node != NULL;
+  for (uint32_t i = 0; i < rank; i++) {
+    if (!node) perm[i] = i + 2 < rank ? i : 2 * rank - 3 - i;
     still &= perm[i] == (int64_t)i;
+  }
   all->k = source;
   if (still) return KD_OK;
   const keel_attr attr = {
       .name = "perm", .kind = KD_ATTR_INTS, .count = rank, .ints = perm};
   return add_node(all, "Transpose", &attr, &source, 1, &all->k);
+}
+
+/* Whether K is worth turning: a single row reads it once, as it lies. */
+static bool can_turn(const attention *all, int64_t rows) {
+  const keel_type *type = type_of(all, all->k);
+  int64_t perm[KD_MAX_RANK];
+  return type && type->rank >= 3 && (rows > 1 || turned(all, perm));
 }
 
 static keel_status scale_q(attention *all) {
@@ -334,31 +372,82 @@ static keel_status reshape(attention *all, const part *from,
   return add_node(all, "Reshape", NULL, inputs, 2, out_value);
 }
 
-/* Makes one mask of all. */
-static keel_status join_masks(attention *all) {
-  uint32_t both[2];
-  if (!all->mask_count) return KD_OK;
-  for (uint32_t i = 0; i < all->mask_count; i++)
-    KEEL_TRY(reshape(all, &all->masks[i], &both[i]));
-  all->mask = both[0];
-  return all->mask_count < 2 ? KD_OK
-                             : add_node(all, "Add", NULL, both, 2, &all->mask);
+static keel_status add_number(attention *all, double number,
+                              uint32_t *out_value) {
+  char element[8];
+  kd_dtype dtype = type_of(all, all->q)->dtype;
+  keel_tensor *tensor = NULL;
+  keel_float_encode(dtype, number, element);
+  KEEL_TRY(keel_tensor_create(all->function->context, dtype, 0, NULL, element,
+                              &tensor));
+  *out_value = keel_function_constant(all->function, "", tensor);
+  keel_tensor_release(tensor);
+  return *out_value == KEEL_ABSENT ? KD_OUT_OF_MEMORY : KD_OK;
 }
 
-/* Whether a mask hides from each row the keys after it, and nothing else. */
+/* What Where hides as a mask that is added. A finite number becomes one beside which scores are
+ * lost: rows that see no key have equal weights then, as behind the Where. */
+static keel_status add_hidden(attention *all, uint32_t *out_value) {
+  uint32_t inputs[] = {all->where, KEEL_ABSENT, KEEL_ABSENT};
+  uint32_t low = all->where_true ? 1 : 2;
+  KEEL_TRY(
+      add_number(all, isinf(all->hidden) ? all->hidden : HIDDEN, &inputs[low]));
+  KEEL_TRY(add_number(all, 0, &inputs[3 - low]));
+  return add_node(all, "Where", NULL, inputs, 3, out_value);
+}
+
+/* Whether masks can be added instead of what a finite number is put in place of. */
+static bool can_add(const attention *all) {
+  return all->where == KEEL_ABSENT || isinf(all->hidden) ||
+         (!all->mask_count && type_of(all, all->q)->dtype != KD_F16);
+}
+
+/* Makes one mask of all. */
+static keel_status join_masks(attention *all) {
+  for (uint32_t i = 0; i < all->mask_count + 1; i++) {
+    uint32_t both[] = {all->mask, KEEL_ABSENT};
+    if (i < all->mask_count)
+      KEEL_TRY(reshape(all, &all->masks[i], &both[1]));
+    else if (all->where != KEEL_ABSENT)
+      KEEL_TRY(add_hidden(all, &both[1]));
+    if (all->mask == KEEL_ABSENT)
+      all->mask = both[1];
+    else if (both[1] != KEEL_ABSENT)
+      KEEL_TRY(add_node(all, "Add", NULL, both, 2, &all->mask));
+  }
+  return KD_OK;
+}
+
+/* Whether element `at` of a mask, or of a Where's condition, hides a key (1), or not (0), or
+ * does something else (-1). */
+static int hides(const attention *all, const keel_tensor *mask, int64_t at) {
+  kd_dtype dtype = mask->type->dtype;
+  if (dtype == KD_BOOL) {
+    const char *truth = keel_tensor_host_data(mask);
+    return (truth[at] != 0) == all->where_true;
+  }
+  double added = element(mask, at);
+  return added == 0                                         ? 0
+         : added <= (dtype == KD_F16 ? HIDDEN_F16 : HIDDEN) ? 1
+                                                            : -1;
+}
+
+/* Whether what hides keys hides from each row the keys after it, and nothing else. */
 static bool is_causal(const attention *all, int64_t rows, int64_t keys) {
-  const keel_tensor *tensor = keel_pass_constant(all->function, all->mask);
-  if (!tensor || !(KD_TYPES_FLOAT & KD_TYPES(tensor->type->dtype)) ||
+  bool by_where = all->where != KEEL_ABSENT;
+  if (all->mask_count + by_where != 1) return false;
+  const keel_tensor *tensor = keel_pass_constant(
+      all->function, by_where ? all->where : all->masks[0].value);
+  if (!tensor ||
+      !((KD_TYPES_FLOAT | KD_TYPES(KD_BOOL)) & KD_TYPES(tensor->type->dtype)) ||
       tensor->type->rank < 2 || tensor->type->elements != rows * keys ||
       keys < rows || tensor->type->dims[tensor->type->rank - 1] != keys ||
       tensor->type->dims[tensor->type->rank - 2] != rows)
     return false;
-  const double hidden = tensor->type->dtype == KD_F16 ? HIDDEN_F16 : HIDDEN;
   for (int64_t i = 0; i < rows; i++)
-    for (int64_t j = 0; j < keys; j++) {
-      double added = element(tensor, i * keys + j);
-      if (j <= i + keys - rows ? added != 0 : !(added <= hidden)) return false;
-    }
+    for (int64_t j = 0; j < keys; j++)
+      if (hides(all, tensor, i * keys + j) != (j > i + keys - rows))
+        return false;
   return true;
 }
 
@@ -440,25 +529,27 @@ static keel_status visit(keel_function *function, const keel_uses *uses,
   attention all = {.function = function,
                    .uses = uses,
                    .mask = KEEL_ABSENT,
+                   .where = KEEL_ABSENT,
                    .by_head = KEEL_ABSENT,
                    .scale = 1};
-  int64_t perm[KD_MAX_RANK];
   if (!where || !keel_pass_is(softmax, "Softmax") ||
       softmax->output_count != 1 ||
       !keel_device_kernels(where, "keel", "Attention") ||
       !is_along_rows(&all, softmax) || !find_last(&all, softmax) ||
-      !find_scores(&all, softmax->inputs[0]) || !turned(&all, perm))
+      !find_scores(&all, softmax->inputs[0]))
     return KD_OK;
   const keel_type *scores = type_of(&all, softmax->inputs[0]);
-  if (all.mask_count == 2 && scores->elements > JOINED_MOST) return KD_OK;
+  const int64_t rows = scores->dims[scores->rank - 2];
+  all.causal = is_causal(&all, rows, scores->dims[scores->rank - 1]);
+  bool joined = all.mask_count + (all.where != KEEL_ABSENT) >= 2;
+  if ((joined && scores->elements > JOINED_MOST) || !can_turn(&all, rows) ||
+      (!all.causal && !can_add(&all)))
+    return KD_OK;
   KEEL_TRY(turn_k(&all));
   if (!do_fit(&all)) return KD_OK;
   share_heads(&all);
   KEEL_TRY(scale_q(&all));
-  KEEL_TRY(join_masks(&all));
-  all.causal = is_causal(&all, scores->dims[scores->rank - 2],
-                         scores->dims[scores->rank - 1]);
-  if (all.causal) all.mask = KEEL_ABSENT;
+  if (!all.causal) KEEL_TRY(join_masks(&all));
   return replace(&all, where);
 }
 
