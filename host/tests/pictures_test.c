@@ -1,5 +1,6 @@
 /* pictures_test.c - files of pictures: their pixels, and what is broken about some. */
 #include "pictures/decoders.h"
+#include "threads/cancel.h"
 
 #include "fuzz/random.h"
 #define WORKERS 0
@@ -65,7 +66,7 @@ static const struct {
 
 /* A format whose library is not there is no failure. */
 static bool can_read(const file *from, keel_picture *out) {
-  keel_status status = keel_picture_read(from->data, from->size, out);
+  keel_status status = keel_picture_read(context, from->data, from->size, out);
   if (status == KD_UNIMPLEMENTED) {
     assert_true(strstr(keel_message(), "library") ||
                 strstr(keel_message(), "libpng"));
@@ -101,7 +102,7 @@ static void expect_pixels(const void *data, size_t size, const char *wanted) {
   static const uint8_t colours[3][3] = {
       {0, 0, 0}, {255, 255, 255}, {255, 0, 0}};
   keel_picture picture = {0};
-  expect_ok(keel_picture_read(data, size, &picture));
+  expect_ok(keel_picture_read(context, data, size, &picture));
   assert_int_equal(picture.width, 3);
   assert_int_equal(picture.height, 2);
   for (int i = 0; i < 6; i++)
@@ -183,7 +184,7 @@ static void bmp_of_all_kinds(void **state) {
 static void expect_broken(const void *data, size_t size, keel_status status,
                           const char *why) {
   keel_picture picture = {0};
-  assert_int_equal(keel_picture_read(data, size, &picture), status);
+  assert_int_equal(keel_picture_read(context, data, size, &picture), status);
   expect_message(why);
   assert_null(picture.rgb);
 }
@@ -245,7 +246,8 @@ static void changed_files_do_no_harm(void **state) {
       /* its own memory, whose end is guarded where that is looked for */
       uint8_t *copy = malloc(from.size);
       memcpy(copy, from.data, from.size);
-      keel_status status = keel_picture_read(copy, from.size, &picture);
+      keel_status status =
+          keel_picture_read(context, copy, from.size, &picture);
       free(copy);
       assert_true((status == KD_OK) == (picture.rgb != NULL));
       if (round % 4 == 0 && from.size < whole.size * 3 / 4 && status == KD_OK)
@@ -314,6 +316,66 @@ static void the_op_takes_one_file(void **state) {
   keel_tensor_release(inputs[0]);
 }
 
+/* A BMP file of grey pixels. */
+static uint8_t *large_bmp(uint32_t side, size_t *out_size) {
+  size_t row = ((size_t)side * 3 + 3) / 4 * 4;
+  *out_size = 54 + row * side;
+  uint8_t *data = calloc(*out_size, 1);
+  assert_non_null(data);
+  const uint32_t words[] = {54, 40, side, side};
+  memcpy(data, "BM", 2);
+  memcpy(data + 10, words, sizeof words);
+  data[28] = 24;
+  return data;
+}
+
+/* Decoders that keep more than rows are refused where their pixels would fit. */
+static void pixels_count_before_they_are_decoded(void **state) {
+  keel_context_params params = {.struct_size = sizeof params,
+                                .flags = KEEL_ONLY_NAMED,
+                                .workers = KEEL_NO_WORKERS,
+                                .memory_limit = 1500};
+  keel_context *small = NULL;
+  keel_stats stats;
+  (void)state;
+  assert_int_equal(keel_open(&params, &small), KD_OK);
+  for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+    file from = open_file(files[i].name);
+    keel_picture picture = {0};
+    keel_status status =
+        keel_picture_read(small, from.data, from.size, &picture);
+    if (status == KD_UNIMPLEMENTED) continue; /* no library */
+    if (strstr(files[i].name, "progressive") || strstr(files[i].name, ".tif") ||
+        strstr(files[i].name, ".jp2") || strstr(files[i].name, ".j2k")) {
+      assert_int_equal(status, KD_OUT_OF_MEMORY);
+      expect_message("limit of 1500 bytes");
+    } else {
+      expect_ok(status);
+      assert_true(picture.counted >= (uint64_t)WIDTH * HEIGHT * 3);
+    }
+    keel_picture_free(&picture);
+    keel_get_stats(small, &stats);
+    assert_int_equal(stats.tensor_bytes, 0);
+  }
+  keel_close(small);
+}
+
+static void decoding_ends_with_its_run(void **state) {
+  size_t size = 0;
+  uint8_t *data = large_bmp(600, &size);
+  const keel_cancellation due = {.deadline = 1};
+  keel_picture picture = {0};
+  (void)state;
+  const keel_cancellation *before = keel_cancellation_use(&due);
+  assert_int_equal(keel_picture_read(context, data, size, &picture),
+                   KD_DEADLINE_EXCEEDED);
+  keel_cancellation_use(before);
+  keel_picture_free(&picture);
+  expect_ok(keel_picture_read(context, data, size, &picture));
+  keel_picture_free(&picture);
+  free(data);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(files_give_their_pixels),
@@ -325,6 +387,8 @@ int main(void) {
       cmocka_unit_test(the_op_has_three_forms),
       cmocka_unit_test(the_op_says_where),
       cmocka_unit_test(the_op_takes_one_file),
+      cmocka_unit_test(pixels_count_before_they_are_decoded),
+      cmocka_unit_test(decoding_ends_with_its_run),
   };
   return cmocka_run_group_tests(tests, open_cpu, close_context);
 }

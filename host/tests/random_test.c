@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "ops/random.h"
+#include "threads/cancel.h"
 #include "toy/toy.h"
 #define BESIDE  TOY("queue")
 #define WORKERS 1
@@ -287,6 +288,33 @@ static void dropout_of_constants_is_not_folded(void **state) {
   keel_program_release(program);
 }
 
+static void drawing_ends_with_its_run(void **state) {
+  static const char *const ops[] = {"RandomNormalLike", "RandomUniformLike",
+                                    "Bernoulli", "Dropout"};
+  const int64_t count = 200000;
+  const keel_cancellation due = {.deadline = 1};
+  float *halves = malloc((size_t)count * sizeof *halves);
+  const float ratio = 0.5f;
+  const bool training = true;
+  keel_tensor *x[3] = {NULL}, *y = NULL;
+  (void)state;
+  for (int64_t i = 0; i < count; i++)
+    halves[i] = 0.5f;
+  x[0] = create_tensor(context, KD_F32, 1, &count, halves);
+  x[1] = create_tensor(context, KD_F32, 0, NULL, &ratio);
+  x[2] = create_tensor(context, KD_BOOL, 0, NULL, &training);
+  for (int i = 0; i < 4; i++) {
+    const keel_cancellation *before = keel_cancellation_use(&due);
+    assert_int_equal(
+        keel_call(context, ops[i], NULL, 0, x, i < 3 ? 1 : 3, &y, 1),
+        KD_DEADLINE_EXCEEDED);
+    keel_cancellation_use(before);
+    expect_message(ops[i]);
+  }
+  release_all(x, 3);
+  free(halves);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(philox_gives_the_known_answers),
@@ -297,6 +325,7 @@ int main(void) {
       cmocka_unit_test(classes_are_drawn_by_their_scores),
       cmocka_unit_test(dropout_drops_its_share),
       cmocka_unit_test(dropout_of_constants_is_not_folded),
+      cmocka_unit_test(drawing_ends_with_its_run),
   };
   return cmocka_run_group_tests(tests, open_cpu, close_context);
 }

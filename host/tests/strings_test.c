@@ -5,6 +5,8 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include "threads/cancel.h"
+
 #define WORKERS 2
 #include "with_cpu.h"
 
@@ -612,6 +614,126 @@ static void numpy_files_have_not_too_many(void **state) {
   unlink(path);
 }
 
+static const int64_t zeros[1];
+static const char *const one_word[] = {"a"};
+
+/* Ops of the runtime itself end with their run, and their memory counts. */
+static const struct {
+  const char *op;
+  uint32_t inputs;
+  keel_attr attrs[7];
+} long_ops[] = {
+    {"StringNormalizer",
+     1,
+     {{.name = "case_change_action", .kind = KD_ATTR_STRING, .s = "UPPER"},
+      {.name = "locale", .kind = KD_ATTR_STRING, .s = "C"}}},
+    {"StringConcat", 2, {{0}}},
+    {"StringSplit", 1, {{0}}},
+    {"StringSplit",
+     1,
+     {{.name = "delimiter", .kind = KD_ATTR_STRING, .s = " "}}},
+    {"RegexFullMatch",
+     1,
+     {{.name = "pattern", .kind = KD_ATTR_STRING, .s = "a.*"}}},
+    {"TfIdfVectorizer",
+     1,
+     {{.name = "mode", .kind = KD_ATTR_STRING, .s = "TF"},
+      {.name = "min_gram_length", .kind = KD_ATTR_INT, .i = 1},
+      {.name = "max_gram_length", .kind = KD_ATTR_INT, .i = 1},
+      {.name = "max_skip_count", .kind = KD_ATTR_INT, .i = 0},
+      {.name = "ngram_counts", .kind = KD_ATTR_INTS, .ints = zeros, .count = 1},
+      {.name = "ngram_indexes",
+       .kind = KD_ATTR_INTS,
+       .ints = zeros,
+       .count = 1},
+      {.name = "pool_strings",
+       .kind = KD_ATTR_STRINGS,
+       .strings = one_word,
+       .count = 1}}},
+};
+
+static keel_status call_long(uint32_t row, keel_context *in,
+                             keel_tensor *strings) {
+  keel_tensor *inputs[] = {strings, strings}, *out[2] = {NULL, NULL};
+  uint32_t count = 0;
+  while (count < 7 && long_ops[row].attrs[count].name)
+    count++;
+  keel_status status =
+      keel_call(in, long_ops[row].op, long_ops[row].attrs, count, inputs,
+                long_ops[row].inputs, out,
+                strcmp(long_ops[row].op, "StringSplit") ? 1 : 2);
+  release_all(out, 2);
+  return status;
+}
+
+#define MANY 40000
+
+static keel_tensor *many(keel_context *in) {
+  const int64_t dims[] = {MANY};
+  const char **rows = malloc(MANY * sizeof *rows);
+  keel_tensor *made = NULL;
+  for (int i = 0; i < MANY; i++)
+    rows[i] = "a b c d e f";
+  expect_ok(keel_strings_create(in, 1, dims, rows, NULL, &made));
+  free(rows);
+  return made;
+}
+
+static void ops_end_with_their_run(void **state) {
+  const keel_cancellation due = {.deadline = 1};
+  keel_tensor *strings = many(context);
+  (void)state;
+  for (uint32_t i = 0; i < sizeof long_ops / sizeof *long_ops; i++) {
+    expect_ok(call_long(i, context, strings));
+    const keel_cancellation *before = keel_cancellation_use(&due);
+    assert_int_equal(call_long(i, context, strings), KD_DEADLINE_EXCEEDED);
+    keel_cancellation_use(before);
+    expect_message(long_ops[i].op);
+  }
+  keel_tensor_release(strings);
+}
+
+/* A match that would take long ends between two attempts. */
+static void a_match_ends_with_its_run(void **state) {
+  const char *const text[] = {"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaac"};
+  const keel_attr pattern = {
+      .name = "pattern", .kind = KD_ATTR_STRING, .s = "(a*)*[bd]"};
+  const keel_cancellation due = {.deadline = 1};
+  keel_tensor *x = list(1, text), *out = NULL;
+  (void)state;
+  assert_int_equal(
+      keel_call(context, "RegexFullMatch", &pattern, 1, &x, 1, &out, 1),
+      KD_INVALID_ARGUMENT); /* too many steps */
+  const keel_cancellation *before = keel_cancellation_use(&due);
+  assert_int_equal(
+      keel_call(context, "RegexFullMatch", &pattern, 1, &x, 1, &out, 1),
+      KD_DEADLINE_EXCEEDED);
+  keel_cancellation_use(before);
+  keel_tensor_release(x);
+}
+
+static void strings_count(void **state) {
+  keel_context_params params = {.struct_size = sizeof params,
+                                .flags = KEEL_ONLY_NAMED,
+                                .workers = KEEL_NO_WORKERS,
+                                .memory_limit = 1200000};
+  keel_context *small = NULL;
+  keel_stats stats;
+  (void)state;
+  assert_int_equal(keel_open(&params, &small), KD_OK);
+  keel_tensor *strings = many(small); /* 800 KB */
+  for (uint32_t i = 0; i < 4; i++) {
+    assert_int_equal(call_long(i, small, strings), KD_OUT_OF_MEMORY);
+    expect_message("limit of 1200000 bytes");
+  }
+  keel_get_stats(small, &stats);
+  assert_true(stats.tensor_bytes >= 800000 && stats.tensor_bytes < 900000);
+  keel_tensor_release(strings);
+  keel_get_stats(small, &stats);
+  assert_int_equal(stats.tensor_bytes, 0);
+  keel_close(small);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(strings_are_what_was_given),
@@ -637,6 +759,9 @@ int main(void) {
       cmocka_unit_test(saved_programs_have_their_strings),
       cmocka_unit_test(numpy_files_have_strings),
       cmocka_unit_test(numpy_files_have_not_too_many),
+      cmocka_unit_test(ops_end_with_their_run),
+      cmocka_unit_test(a_match_ends_with_its_run),
+      cmocka_unit_test(strings_count),
   };
   return cmocka_run_group_tests(tests, open_cpu, close_context);
 }

@@ -46,8 +46,8 @@ typedef struct keel_context_params {
    * than for 0, for callers that wait elsewhere and so never help. */
   int32_t workers;
 
-  /* The most bytes that tensors may take, on all devices together; 0: no limit
-   * but the machine's memory. */
+  /* The most bytes that tensors may take, on all devices together, with what the
+   * runtime's own ops take beside them; 0: no limit but the machine's memory. */
   uint64_t memory_limit;
 
   /* Options of plugins, "plugin.name=value". A plugin that lists its options

@@ -189,21 +189,34 @@ static keel_status allocate_any(keel_heap *heap, keel_buffer *buffer,
   return allocate(heap, buffer);
 }
 
+/* On a device, NULL: on the host; waits: pools may be trimmed to make room. */
+static keel_status reserve_or_say(keel_context *context, uint64_t size,
+                                  const keel_device *device, bool waits) {
+  if (reserve(context, size)) return KD_OK;
+  if (waits) keel_heap_trim_all(context);
+  if (waits && reserve(context, size)) return KD_OK;
+  return keel_fail(
+      KD_OUT_OF_MEMORY,
+      "%llu bytes on %s exceed the limit of %llu bytes (%llu are taken)",
+      (unsigned long long)size, device ? device->name : "host",
+      (unsigned long long)context->memory_limit,
+      (unsigned long long)atomic_load(&context->allocated));
+}
+
+keel_status keel_heap_reserve(keel_context *context, uint64_t size) {
+  return reserve_or_say(context, size, NULL, true);
+}
+
+void keel_heap_give_back(keel_context *context, uint64_t size) {
+  atomic_fetch_sub_explicit(&context->allocated, size, memory_order_relaxed);
+}
+
 /* kind: what it must be exportable as (not pooled); 0: the heap's setting. waits: pools may
  * be trimmed to make room. */
 static keel_status grow(keel_heap *heap, uint64_t size, uint32_t class,
                         uint32_t kind, bool waits, keel_buffer **out_buffer) {
   keel_context *context = heap->context;
-  if (!reserve(context, size)) {
-    if (waits) keel_heap_trim_all(context);
-    if (!waits || !reserve(context, size))
-      return keel_fail(
-          KD_OUT_OF_MEMORY,
-          "%llu bytes on %s exceed the limit of %llu bytes (%llu are taken)",
-          (unsigned long long)size, heap->device ? heap->device->name : "host",
-          (unsigned long long)context->memory_limit,
-          (unsigned long long)atomic_load(&context->allocated));
-  }
+  KEEL_TRY(reserve_or_say(context, size, heap->device, waits));
   keel_buffer *buffer = calloc(1, sizeof *buffer);
   keel_status status = buffer ? KD_OK : keel_no_memory(sizeof *buffer);
   if (buffer) {
@@ -223,7 +236,7 @@ static keel_status grow(keel_heap *heap, uint64_t size, uint32_t class,
     }
   }
   if (status != KD_OK) {
-    atomic_fetch_sub_explicit(&context->allocated, size, memory_order_relaxed);
+    keel_heap_give_back(context, size);
     free(buffer);
     return status == KD_OUT_OF_MEMORY ? say_what_is_left(heap->device) : status;
   }

@@ -10,6 +10,7 @@
 #include "memory/copy.h"
 #include "memory/layout.h"
 #include "ops/shapes.h"
+#include "threads/cancel.h"
 #include "trace/trace.h"
 #include "values/strings.h"
 
@@ -346,7 +347,9 @@ static keel_status run_runtime(keel_call_site *site, keel_device *scope,
                            ? infer(site, inputs, n, types, types + n, m)
                            : check_counts(site, n, m);
   uint64_t began = keel_tracing() ? keel_now() : 0;
+  keel_cancellation_name(schema->name, call.where);
   if (status == KD_OK) status = schema->host(&call);
+  keel_cancellation_name(NULL, NULL);
   if (began) keel_trace_span(schema->name, "host", site->where, began);
   if (types != few) free(types);
   for (uint32_t i = 0; status != KD_OK && i < m; i++) {

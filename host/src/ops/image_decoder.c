@@ -33,10 +33,11 @@ keel_status keel_run_image_decoder(keel_host_call *call) {
   keel_tensor *file = NULL;
   keel_picture image = {0};
   KEEL_TRY(keel_tensor_to_host(call->inputs[0], &file));
-  keel_status status = keel_picture_read(file->data, file->type->bytes, &image);
-  if (status == KD_OK)
-    status = give(call, &image);
-  else
+  keel_status status =
+      keel_picture_read(call->context, file->data, file->type->bytes, &image);
+  if (status == KD_OK) status = give(call, &image);
+  if (status != KD_OK && status != KD_CANCELLED &&
+      status != KD_DEADLINE_EXCEEDED) /* they name it */
     status = keel_while(status, "in ImageDecoder \"%s\"", call->where);
   keel_picture_free(&image);
   keel_tensor_release(file);

@@ -13,6 +13,9 @@
 
 #include "base/float.h"
 #include "ops/runtime.h"
+#include "threads/cancel.h"
+
+#define WORK 20 /* nanoseconds of a number, about */
 
 void keel_philox(const uint32_t key[2], const uint32_t counter[4],
                  uint32_t out_words[4]) {
@@ -88,7 +91,9 @@ static keel_status fill(keel_host_call *call, const stream *from, double a,
   KEEL_TRY(keel_tensor_on(&call->context->host, type, &call->outputs[0]));
   char *data = call->outputs[0]->data;
   double two[2] = {0, 0};
+  uint64_t pace = 0;
   for (int64_t i = 0; i < type->elements; i++) {
+    KEEL_TRY(keel_go_on(&pace, WORK));
     if (i % 2 == 0) make(from, (uint64_t)i / 2, two);
     if (!keel_float_encode(type->dtype, a + b * two[i % 2],
                            data + (uint64_t)i * each))
@@ -131,10 +136,12 @@ keel_status keel_run_bernoulli(keel_host_call *call) {
   keel_status status =
       keel_tensor_on(&call->context->host, type, &call->outputs[0]);
   uint32_t in = keel_dtype_size(chances->type->dtype);
+  uint64_t pace = 0;
   double two[2] = {0, 0};
   for (int64_t i = 0; status == KD_OK && i < type->elements; i++) {
     double chance = 0;
     uint64_t bits = 0;
+    status = keel_go_on(&pace, WORK);
     if (i % 2 == 0) two_uniform(&from, (uint64_t)i / 2, two);
     keel_float_decode(chances->type->dtype,
                       (const char *)chances->data + (uint64_t)i * in, &chance,
@@ -182,11 +189,13 @@ static int64_t class_at(const double *sums, int64_t classes, double at) {
   return low;
 }
 
-static void draw_row(const stream *from, const double *sums, int64_t classes,
-                     int64_t row, keel_tensor *out) {
+static keel_status draw_row(const stream *from, const double *sums,
+                            int64_t classes, int64_t row, keel_tensor *out,
+                            uint64_t *pace) {
   int64_t count = out->type->dims[1];
   double two[2] = {0, 0};
   for (int64_t i = row * count; i < (row + 1) * count; i++) {
+    KEEL_TRY(keel_go_on(pace, WORK));
     if (i % 2 == 0 || i == row * count) two_uniform(from, (uint64_t)i / 2, two);
     int64_t drawn = class_at(sums, classes, two[i % 2] * sums[classes - 1]);
     if (out->type->dtype == KD_I64)
@@ -194,6 +203,7 @@ static void draw_row(const stream *from, const double *sums, int64_t classes,
     else
       ((int32_t *)out->data)[i] = (int32_t)drawn;
   }
+  return KD_OK;
 }
 
 keel_status keel_run_multinomial(keel_host_call *call) {
@@ -201,6 +211,7 @@ keel_status keel_run_multinomial(keel_host_call *call) {
   keel_tensor *scores = NULL;
   KEEL_TRY(keel_tensor_to_host(call->inputs[0], &scores));
   int64_t classes = scores->type->dims[1];
+  uint64_t pace = 0;
   double *sums = calloc((size_t)classes + 1, sizeof *sums);
   keel_status status = sums ? keel_tensor_on(&call->context->host,
                                              call->types[0], &call->outputs[0])
@@ -208,7 +219,7 @@ keel_status keel_run_multinomial(keel_host_call *call) {
   for (int64_t row = 0; status == KD_OK && row < scores->type->dims[0]; row++) {
     double total = sum_chances(scores, row, sums);
     if (total > 0 && isfinite(total) && classes <= INT32_MAX)
-      draw_row(&from, sums, classes, row, call->outputs[0]);
+      status = draw_row(&from, sums, classes, row, call->outputs[0], &pace);
     else
       status = keel_call_fail(call, KD_INVALID_ARGUMENT,
                               "no class of row %lld can be drawn: of its %lld"
@@ -243,12 +254,14 @@ static keel_status read_number(const keel_host_call *call, uint32_t index,
 
 /* Each element of `x` is 0 by chance, or larger by what those that are 0 leave. mask: a byte for
  * each, or NULL. */
-static void drop(const stream *from, const keel_tensor *x, double ratio,
-                 char *out, uint8_t *mask) {
+static keel_status drop(const stream *from, const keel_tensor *x, double ratio,
+                        char *out, uint8_t *mask) {
   kd_dtype dtype = x->type->dtype;
   uint32_t each = keel_dtype_size(dtype);
   double two[2] = {0, 0};
+  uint64_t pace = 0;
   for (int64_t i = 0; i < x->type->elements; i++) {
+    KEEL_TRY(keel_go_on(&pace, WORK));
     uint64_t at = (uint64_t)i * each, bits = 0;
     double number = 0;
     if (i % 2 == 0) two_uniform(from, (uint64_t)i / 2, two);
@@ -258,6 +271,7 @@ static void drop(const stream *from, const keel_tensor *x, double ratio,
     keel_float_encode(dtype, number / (1 - ratio), out + at);
     if (mask) mask[i] = kept;
   }
+  return KD_OK;
 }
 
 static keel_status keep_all(keel_host_call *call) {
@@ -274,9 +288,10 @@ static keel_status drop_some(keel_host_call *call, double ratio) {
   keel_status status =
       keel_tensor_on(&call->context->host, x->type, &call->outputs[0]);
   if (status == KD_OK)
-    drop(&from, x, ratio, call->outputs[0]->data,
-         call->output_count > 1 && call->outputs[1] ? call->outputs[1]->data
-                                                    : NULL);
+    status =
+        drop(&from, x, ratio, call->outputs[0]->data,
+             call->output_count > 1 && call->outputs[1] ? call->outputs[1]->data
+                                                        : NULL);
   keel_tensor_release(x);
   return status;
 }

@@ -6,13 +6,17 @@
 
 #ifdef KEEL_WITH_PCRE2
 #include "ops/pcre2.h"
+#include "threads/cancel.h"
 
-#define STEPS_MOST  10000000u
+/* A match has this many steps at first and, where these do not do, eight times as many,
+ * PATIENCE times in all: the run may end between two attempts. */
+#define STEPS       40000u
+#define PATIENCE    4
 #define MEMORY_MOST (64u << 10) /* KiB of one match */
 
 struct keel_regex {
   pcre2_code *code;
-  pcre2_match_context *limits;
+  pcre2_match_context *limits[PATIENCE];
 };
 
 static keel_status compile(const char *pattern, const char *translated,
@@ -31,10 +35,12 @@ static keel_status compile(const char *pattern, const char *translated,
                      " is wrong at byte %zu of the latter: %s",
                      pattern, translated, (size_t)at, (const char *)text);
   }
-  regex->limits = pcre2_match_context_create(NULL);
-  if (!regex->limits) return keel_no_memory(1);
-  pcre2_set_match_limit(regex->limits, STEPS_MOST);
-  pcre2_set_heap_limit(regex->limits, MEMORY_MOST);
+  for (uint32_t i = 0, steps = STEPS; i < PATIENCE; i++, steps *= 8) {
+    regex->limits[i] = pcre2_match_context_create(NULL);
+    if (!regex->limits[i]) return keel_no_memory(1);
+    pcre2_set_match_limit(regex->limits[i], steps);
+    pcre2_set_heap_limit(regex->limits[i], MEMORY_MOST);
+  }
   return KD_OK;
 }
 
@@ -61,7 +67,8 @@ keel_status keel_regex_create(const char *pattern, keel_regex **out_regex) {
 void keel_regex_free(void *regex) {
   keel_regex *self = regex;
   if (!self) return;
-  pcre2_match_context_free(self->limits);
+  for (uint32_t i = 0; i < PATIENCE; i++)
+    pcre2_match_context_free(self->limits[i]);
   pcre2_code_free(self->code);
   free(self);
 }
@@ -73,14 +80,22 @@ static keel_status match(const keel_regex *regex, keel_piece piece,
   pcre2_match_data *data =
       pcre2_match_data_create_from_pattern(regex->code, NULL);
   if (!data) return keel_no_memory(1);
-  int found = pcre2_match(regex->code, (PCRE2_SPTR)piece.at, piece.size, from,
-                          how, data, regex->limits);
+  int found = PCRE2_ERROR_MATCHLIMIT;
+  keel_status status = KD_OK;
+  for (uint32_t i = 0;
+       i < PATIENCE && found == PCRE2_ERROR_MATCHLIMIT && status == KD_OK;
+       i++) {
+    found = pcre2_match(regex->code, (PCRE2_SPTR)piece.at, piece.size, from,
+                        how, data, regex->limits[i]);
+    if (found == PCRE2_ERROR_MATCHLIMIT) status = keel_cancellation_look();
+  }
   if (found > 0) {
     const PCRE2_SIZE *ends = pcre2_get_ovector_pointer(data);
     moved = ends[0] < from || ends[1] < ends[0];
     *out_found = (keel_piece){piece.at + ends[0], ends[1] - ends[0]};
   }
   pcre2_match_data_free(data);
+  KEEL_TRY(status);
   if (moved)
     return keel_fail(KD_INVALID_ARGUMENT,
                      "the regular expression moves the begin of its match (\\K)"

@@ -8,17 +8,43 @@
 #include "ops/runtime.h"
 #include "ops/shapes.h"
 #include "ops/text.h"
+#include "threads/cancel.h"
+
+#define WORK 20 /* nanoseconds that a string takes at least, about */
 
 /* Strings of unknown number under construction; text of their own is in the arena. */
 typedef struct pieces {
   keel_piece *list;
   int64_t count, room;
   keel_arena arena;
+  keel_context *context;
+  uint64_t counted; /* bytes of the context's limit */
+  uint64_t pace;    /* of keel_go_on */
 } pieces;
 
+static keel_status count_bytes(pieces *all, uint64_t bytes) {
+  KEEL_TRY(keel_heap_reserve(all->context, bytes));
+  all->counted += bytes;
+  return KD_OK;
+}
+
+/* Room for text; NULL without memory, or where the run ends: *out_status says it. */
+static char *take_text(pieces *all, uint64_t size, keel_status *out_status) {
+  *out_status = keel_go_on(&all->pace, size + WORK);
+  if (*out_status == KD_OK) *out_status = count_bytes(all, size + 1);
+  char *text = *out_status == KD_OK
+                   ? keel_arena_take(&all->arena, (size_t)size + 1)
+                   : NULL;
+  if (!text && *out_status == KD_OK) *out_status = KD_OUT_OF_MEMORY;
+  return text;
+}
+
 static keel_status add(pieces *all, keel_piece piece) {
+  KEEL_TRY(keel_go_on(&all->pace, piece.size + WORK));
   if (all->count == all->room) {
     int64_t room = all->room * 2 + 16;
+    KEEL_TRY(
+        count_bytes(all, (uint64_t)(room - all->room) * sizeof *all->list));
     keel_piece *list = realloc(all->list, (size_t)room * sizeof *list);
     if (!list) return keel_no_memory((uint64_t)room * sizeof *list);
     all->list = list;
@@ -31,6 +57,14 @@ static keel_status add(pieces *all, keel_piece piece) {
 static void drop(pieces *all) {
   free(all->list);
   keel_arena_free(&all->arena);
+  if (all->counted) keel_heap_give_back(all->context, all->counted);
+}
+
+/* A list of as many, counted in `all`, which owns it. */
+static keel_status make_list(pieces *all, int64_t count) {
+  KEEL_TRY(count_bytes(all, ((uint64_t)count + 1) * sizeof *all->list));
+  all->list = keel_pieces_new(count);
+  return all->list ? KD_OK : KD_OUT_OF_MEMORY;
 }
 
 /* A tensor of them: [count], or [1, count], or of other dimensions. */
@@ -67,15 +101,15 @@ typedef struct normalizer {
 } normalizer;
 
 /* The string with each letter changed. */
-static keel_status change(const normalizer *how, keel_arena *arena,
+static keel_status change(const normalizer *how, pieces *all,
                           wint_t (*to)(wint_t point, locale_t locale),
                           keel_piece from, keel_piece *out_piece) {
   const char *at = from.at, *end = from.at + from.size;
   /* a code point has up to 4 bytes, and each has one at least */
-  char *text = from.size < SIZE_MAX / 4
-                   ? keel_arena_take(arena, (size_t)from.size * 4 + 1)
-                   : NULL;
-  if (!text) return keel_no_memory(from.size);
+  keel_status status = KD_OUT_OF_MEMORY;
+  char *text =
+      from.size < SIZE_MAX / 4 ? take_text(all, from.size * 4, &status) : NULL;
+  if (!text) return status;
   uint64_t size = 0;
   while (at < end) {
     uint32_t bytes = 0, point = keel_utf8_get(at, end, &bytes);
@@ -108,7 +142,7 @@ static keel_status read_stopwords(const keel_opdef *op, normalizer *how) {
   for (int64_t i = 0; i < count; i++) {
     keel_piece word = {words[i], strlen(words[i])};
     if (!how->cased)
-      KEEL_TRY(change(how, &how->stopwords.arena, towlower_l, word, &word));
+      KEEL_TRY(change(how, &how->stopwords, towlower_l, word, &word));
     KEEL_TRY(add(&how->stopwords, word));
   }
   if (count)
@@ -117,11 +151,11 @@ static keel_status read_stopwords(const keel_opdef *op, normalizer *how) {
   return KD_OK;
 }
 
-static keel_status is_stopword(const normalizer *how, keel_arena *arena,
+static keel_status is_stopword(const normalizer *how, pieces *all,
                                keel_piece word, bool *out_is) {
   *out_is = false;
   if (!how->stopwords.count) return KD_OK;
-  if (!how->cased) KEEL_TRY(change(how, arena, towlower_l, word, &word));
+  if (!how->cased) KEEL_TRY(change(how, all, towlower_l, word, &word));
   *out_is = bsearch(&word, how->stopwords.list, (size_t)how->stopwords.count,
                     sizeof word, compare) != NULL;
   return KD_OK;
@@ -132,9 +166,9 @@ static keel_status normalize(const normalizer *how, const keel_strings *from,
   for (int64_t i = 0; i < from->count; i++) {
     keel_piece word = keel_strings_get(from, i);
     bool stopped = false;
-    KEEL_TRY(is_stopword(how, &kept->arena, word, &stopped));
+    KEEL_TRY(is_stopword(how, kept, word, &stopped));
     if (stopped) continue;
-    if (how->to) KEEL_TRY(change(how, &kept->arena, how->to, word, &word));
+    if (how->to) KEEL_TRY(change(how, kept, how->to, word, &word));
     KEEL_TRY(add(kept, word));
   }
   /* where nothing is left there is an empty string */
@@ -152,7 +186,8 @@ keel_status keel_run_string_normalizer(keel_host_call *call) {
                                        : NULL};
   how.locale = find_locale(keel_attr_string(call->op, "locale", ""));
   if (!how.locale) return keel_no_memory(1);
-  pieces kept = {0};
+  pieces kept = {.context = call->context};
+  how.stopwords.context = call->context;
   keel_status status = read_stopwords(call->op, &how);
   if (status == KD_OK)
     status = normalize(&how, call->inputs[0]->strings, &kept);
@@ -194,11 +229,12 @@ static void next(walk *w) {
   }
 }
 
-static keel_status join(keel_arena *arena, keel_piece a, keel_piece b,
+static keel_status join(pieces *all, keel_piece a, keel_piece b,
                         keel_piece *out_piece) {
   uint64_t size = a.size + b.size;
-  char *text = keel_arena_take(arena, (size_t)size + 1);
-  if (!text) return KD_OUT_OF_MEMORY;
+  keel_status status = KD_OK;
+  char *text = take_text(all, size, &status);
+  if (!text) return status;
   if (a.size) memcpy(text, a.at, a.size);
   if (b.size) memcpy(text + a.size, b.at, b.size);
   *out_piece = (keel_piece){text, size};
@@ -210,19 +246,18 @@ keel_status keel_run_string_concat(keel_host_call *call) {
   const keel_tensor *a = call->inputs[0], *b = call->inputs[1];
   const keel_type *type = call->types[0];
   walk from_a = walk_of(a->type, type), from_b = walk_of(b->type, type);
-  keel_piece *list = keel_pieces_new(type->elements);
-  keel_arena arena = {0};
-  keel_status status = list ? KD_OK : KD_OUT_OF_MEMORY;
+  pieces made = {.context = call->context};
+  keel_status status = make_list(&made, type->elements);
   for (int64_t i = 0; i < type->elements && status == KD_OK; i++) {
-    status = join(&arena, keel_strings_get(a->strings, from_a.place),
-                  keel_strings_get(b->strings, from_b.place), &list[i]);
+    status = join(&made, keel_strings_get(a->strings, from_a.place),
+                  keel_strings_get(b->strings, from_b.place), &made.list[i]);
     next(&from_a);
     next(&from_b);
   }
   if (status == KD_OK)
-    status = keel_strings_tensor(call->context, type, list, &call->outputs[0]);
-  free(list);
-  keel_arena_free(&arena);
+    status =
+        keel_strings_tensor(call->context, type, made.list, &call->outputs[0]);
+  drop(&made);
   return status;
 }
 
@@ -272,15 +307,18 @@ static keel_status give_parts(keel_host_call *call, const int64_t *counts,
   if (x->rank) memcpy(dims, x->dims, x->rank * sizeof *dims);
   dims[x->rank] = widest;
   KEEL_TRY(keel_type_of(KD_STRING, x->rank + 1, dims, &type));
-  keel_piece *list = keel_pieces_new(type->elements);
-  if (!list) return KD_OUT_OF_MEMORY;
-  for (int64_t i = 0; i < x->elements; i++)
+  pieces made = {.context = call->context};
+  keel_status status = make_list(&made, type->elements);
+  for (int64_t i = 0; i < x->elements && status == KD_OK; i++) {
     for (int64_t k = 0; k < widest; k++)
-      list[i * widest + k] =
+      made.list[i * widest + k] =
           k < counts[i] ? parts->list[from++] : (keel_piece){"", 0};
-  keel_status status =
-      keel_strings_tensor(call->context, type, list, &call->outputs[0]);
-  free(list);
+    status = keel_go_on(&made.pace, (uint64_t)widest);
+  }
+  if (status == KD_OK)
+    status =
+        keel_strings_tensor(call->context, type, made.list, &call->outputs[0]);
+  drop(&made);
   return status;
 }
 
@@ -290,7 +328,7 @@ keel_status keel_run_string_split(keel_host_call *call) {
   const char *delimiter = keel_attr_string(call->op, "delimiter", "");
   int64_t most = keel_attr_int(call->op, "maxsplit", -1);
   keel_tensor *counts = NULL;
-  pieces parts = {0};
+  pieces parts = {.context = call->context};
   if (most < 0 && keel_attr_find(call->op, "maxsplit"))
     return keel_call_fail(call, KD_INVALID_ARGUMENT,
                           "maxsplit is %lld; leave it out to split everywhere",
@@ -327,12 +365,15 @@ keel_status keel_run_regex_full_match(keel_host_call *call) {
   const keel_strings *x = call->inputs[0]->strings;
   const void *regex = NULL;
   keel_tensor *found = NULL;
+  uint64_t pace = 0;
   KEEL_TRY(keel_opdef_prepare(call->op, make_pattern, keel_regex_free, &regex));
   KEEL_TRY(keel_tensor_on(&call->context->host, call->types[0], &found));
   keel_status status = KD_OK;
   for (int64_t i = 0; i < x->count && status == KD_OK; i++) {
     bool matches = false;
-    status = keel_regex_matches(regex, keel_strings_get(x, i), &matches);
+    status = keel_go_on(&pace, WORK);
+    if (status == KD_OK)
+      status = keel_regex_matches(regex, keel_strings_get(x, i), &matches);
     ((uint8_t *)found->data)[i] = matches;
   }
   if (status == KD_OK)
@@ -419,10 +460,10 @@ static keel_status cut(const keel_regex *separator, keel_piece text,
 /* The parts of a text by each separator in turn. */
 static keel_status cut_by_all(const tokens *all, keel_piece text, int64_t least,
                               pieces *to) {
-  pieces parts = {0};
+  pieces parts = {.context = to->context};
   keel_status status = add(&parts, text);
   for (int64_t level = 0; level < all->count && status == KD_OK; level++) {
-    pieces finer = {0};
+    pieces finer = {.context = to->context, .pace = parts.pace};
     for (int64_t i = 0; i < parts.count && status == KD_OK; i++)
       status = cut(all->separators[level], parts.list[i], &finer);
     drop(&parts);
@@ -474,10 +515,12 @@ static keel_status give_tokens(keel_host_call *call, const int64_t *ends,
   memcpy(dims, x->dims, x->rank * sizeof *dims);
   dims[x->rank] = widest;
   KEEL_TRY(keel_type_of(KD_STRING, x->rank + 1, dims, &type));
-  keel_piece *list = keel_pieces_new(type->elements), *at = list;
-  if (!list) return KD_OUT_OF_MEMORY;
-  for (int64_t i = 0; i < x->elements; i++) {
+  pieces made = {.context = call->context};
+  keel_status status = make_list(&made, type->elements);
+  keel_piece *at = made.list;
+  for (int64_t i = 0; i < x->elements && status == KD_OK; i++) {
     keel_piece *end = at + widest;
+    status = keel_go_on(&made.pace, (uint64_t)widest);
     if (mark) *at++ = marks[0];
     for (int64_t k = i ? ends[i - 1] : 0; k < ends[i]; k++)
       *at++ = found->list[k];
@@ -485,9 +528,10 @@ static keel_status give_tokens(keel_host_call *call, const int64_t *ends,
     while (at < end)
       *at++ = (keel_piece){pad, strlen(pad)};
   }
-  keel_status status =
-      keel_strings_tensor(call->context, type, list, &call->outputs[0]);
-  free(list);
+  if (status == KD_OK)
+    status =
+        keel_strings_tensor(call->context, type, made.list, &call->outputs[0]);
+  drop(&made);
   return status;
 }
 
@@ -498,7 +542,7 @@ keel_status keel_run_tokenizer(keel_host_call *call) {
   int64_t least = keel_attr_int(call->op, "mincharnum", 1);
   const void *how = NULL;
   KEEL_TRY(keel_opdef_prepare(call->op, make_tokens, drop_tokens, &how));
-  pieces found = {0};
+  pieces found = {.context = call->context};
   int64_t *ends = calloc((size_t)x->count + 1, sizeof *ends);
   keel_status status =
       ends ? KD_OK : keel_no_memory((uint64_t)x->count * sizeof *ends);

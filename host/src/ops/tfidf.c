@@ -3,10 +3,12 @@
  *
  * The pool becomes, once for an op, numbers of its tokens and a table of its n-grams by these
  * numbers. A row becomes numbers too, and each run of them is looked up. */
+#include "device/context.h"
 #include "memory/access.h"
 #include "ops/runtime.h"
 #include "ops/shapes.h"
 #include "ops/text.h"
+#include "threads/cancel.h"
 
 /* A token of the pool: a string, or an integer. */
 typedef struct token {
@@ -195,6 +197,7 @@ typedef struct counting {
   int64_t shortest, longest, skips, width;
   const float *weights; /* by n-gram; NULL: 1 */
   bool counts;          /* else only whether it is there */
+  uint64_t pace;        /* of keel_go_on */
 } counting;
 
 /* An n-gram is there once more. */
@@ -204,23 +207,26 @@ static void note(const counting *how, int64_t gram, float *to) {
   *place = how->counts ? *place + weight : weight;
 }
 
-static void count_row(const counting *how, const int64_t *row, int64_t length,
-                      float *to) {
+static keel_status count_row(counting *how, const int64_t *row, int64_t length,
+                             float *to) {
   for (int64_t size = how->shortest; size <= how->longest; size++)
     for (int64_t step = 1; step <= how->skips + 1; step++) {
       if (size == 1 && step > 1) break; /* nothing to skip */
       if (size > 1 && step > (length - 1) / (size - 1)) break;
       for (int64_t at = 0; at + (size - 1) * step < length; at++) {
+        KEEL_TRY(keel_go_on(&how->pace, 10 + 5 * (uint64_t)size));
         uint64_t hash = hash_of(row + at, size, step);
         const gram *found = slot_of(how->pool, hash, row + at, size, step);
         if (found->index >= 0) note(how, found->index, to);
       }
     }
+  return KD_OK;
 }
 
-static keel_status number_row(const keel_host_call *call, const pool *all,
+static keel_status number_row(const keel_host_call *call, counting *how,
                               const keel_tensor *x, int64_t from,
                               int64_t length, int64_t *row) {
+  const pool *all = how->pool;
   kd_dtype dtype = x->type->dtype;
   if (all->strings != keel_is_strings(x))
     return keel_call_fail(
@@ -228,6 +234,7 @@ static keel_status number_row(const keel_host_call *call, const pool *all,
         keel_dtype_name(dtype), all->strings ? "strings" : "integers");
   for (int64_t i = 0; i < length; i++) {
     token wanted = {0};
+    KEEL_TRY(keel_go_on(&how->pace, 50));
     if (all->strings)
       wanted.piece = keel_strings_get(x->strings, from + i);
     else
@@ -279,16 +286,18 @@ static keel_status count_rows(const keel_host_call *call, counting *how,
   const keel_type *type = x->type;
   int64_t length = type->dims[type->rank - 1];
   int64_t rows = type->rank == 2 ? type->dims[0] : 1;
+  uint64_t bytes = ((uint64_t)length + 1) * sizeof(int64_t);
+  KEEL_TRY(keel_heap_reserve(call->context, bytes));
   int64_t *row = calloc((size_t)length + 1, sizeof *row);
-  keel_status status =
-      row ? KD_OK : keel_no_memory((uint64_t)length * sizeof *row);
+  keel_status status = row ? KD_OK : keel_no_memory(bytes);
   limit(how, length);
   for (int64_t i = 0; i < rows && status == KD_OK; i++) {
-    status = number_row(call, how->pool, x, i * length, length, row);
-    if (status != KD_OK) break;
-    count_row(how, row, length, to + i * how->width);
+    status = number_row(call, how, x, i * length, length, row);
+    if (status == KD_OK)
+      status = count_row(how, row, length, to + i * how->width);
   }
   free(row);
+  keel_heap_give_back(call->context, bytes);
   return status;
 }
 

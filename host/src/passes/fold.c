@@ -204,7 +204,10 @@ static keel_status visit(folding *all, keel_node *node) {
   if (!foldable(all, node)) return KD_OK;
   KEEL_TRY(keel_cancellation_check_planning(
       all->cancellation, node->op->schema->name, node->name));
-  return fold_node(all, node);
+  const keel_cancellation *before = keel_cancellation_use(all->cancellation);
+  keel_status status = fold_node(all, node);
+  keel_cancellation_use(before);
+  return status;
 }
 
 static keel_status fold_function(folding *all) {

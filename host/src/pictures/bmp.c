@@ -98,11 +98,12 @@ keel_status keel_decode_bmp(const uint8_t *data, uint64_t size,
   bmp b = {.data = data, .size = size};
   int64_t width = 0, height = 0;
   KEEL_TRY(read_header(&b, &width, &height));
-  KEEL_TRY(keel_picture_make(image, width, height));
+  KEEL_TRY(keel_picture_make(image, width, height, 0));
   b.row = ((uint64_t)width * b.bits + 31) / 32 * 4;
   if (b.pixels > size || b.row * (uint64_t)height > size - b.pixels)
     return keel_picture_broken("BMP", "it ends before its last pixel");
   for (int64_t y = 0; y < height; y++) {
+    KEEL_TRY(keel_picture_go_on(image, width));
     uint64_t row = b.pixels + b.row * (uint64_t)(b.down ? y : height - 1 - y);
     for (int64_t x = 0; x < width; x++)
       read_pixel(&b, row, (uint64_t)x, image->rgb + 3 * (y * width + x));

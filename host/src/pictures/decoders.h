@@ -18,9 +18,16 @@
 KEEL_DECODERS(KEEL_DECODER)
 #undef KEEL_DECODER
 
-/* Sets the size, checked, and makes room for the pixels, all black. */
+/* Counts bytes that a decoder takes against the limit, until the image is freed. */
+keel_status keel_picture_count(keel_picture *image, uint64_t bytes);
+
+/* Sets the size, checked, and makes room for the pixels, all black. The decoder takes `beside`
+ * bytes a pixel more. */
 keel_status keel_picture_make(keel_picture *image, int64_t width,
-                              int64_t height);
+                              int64_t height, uint32_t beside);
+
+/* Whether the run goes on (keel_go_on) after so many pixels more. */
+keel_status keel_picture_go_on(keel_picture *image, int64_t pixels);
 
 /* A broken file: "FORMAT: why". */
 keel_status keel_picture_broken(const char *format, const char *why);

@@ -49,6 +49,7 @@ typedef struct reader {
   struct jpeg_progress_mgr progress;
   jmp_buf back;
   keel_status status;
+  keel_picture *image;
   char text[JMSG_LENGTH_MAX];
 } reader;
 
@@ -73,6 +74,8 @@ static void on_message(j_common_ptr state, int level) {
 static void on_progress(j_common_ptr state) {
   reader *r = (reader *)(void *)state->err;
   if (r->state.input_scan_number > SCANS_MOST) stop(r, "it has too many scans");
+  r->status = keel_picture_go_on(r->image, 8 * r->image->width);
+  if (r->status != KD_OK) longjmp(r->back, 1);
 }
 
 static void say_nothing(j_common_ptr state) {
@@ -121,7 +124,12 @@ static void read_image(reader *r, const uint8_t *data, uint64_t size,
   bool print = state->jpeg_color_space == JCS_CMYK ||
                state->jpeg_color_space == JCS_YCCK;
   state->out_color_space = print ? JCS_CMYK : JCS_RGB;
-  r->status = keel_picture_make(image, state->image_width, state->image_height);
+  /* where not all is in one scan, the coefficients of all blocks are kept */
+  bool keeps =
+      state->progressive_mode || state->comps_in_scan < state->num_components;
+  r->status =
+      keel_picture_make(image, state->image_width, state->image_height,
+                        keeps ? 2 * (uint32_t)state->num_components : 0);
   if (r->status != KD_OK) return;
   lib.jpeg_start_decompress(state);
   if ((int64_t)state->output_width != image->width ||
@@ -140,6 +148,7 @@ keel_status keel_decode_jpeg(const uint8_t *data, uint64_t size,
   r->errors.error_exit = on_error;
   r->errors.emit_message = on_message;
   r->errors.output_message = say_nothing;
+  r->image = image;
   r->progress.progress_monitor = on_progress;
   read_image(r, data, size, image);
   keel_status status = r->status;

@@ -1,12 +1,19 @@
 /* jpeg2000.c - JPEG 2000 files and bare codestreams, by OpenJPEG. */
 #include "pictures/decoders.h"
+#include "threads/cancel.h"
 
 #ifdef KEEL_WITH_OPENJPEG
 #include <math.h>
 #include <openjpeg.h>
 #include <stdio.h>
 
-#define COMPONENTS_MOST 4 /* colours, and transparency */
+#define COMPONENTS_MOST 4         /* colours, and transparency */
+#define LONG            (1 << 16) /* pixels that are worth a look at the clock */
+#define TILES_MOST      65535     /* the format's own limit */
+/* as OpenJPEG 2.5 has them of each tile, and of each of its colours */
+#define TILE_BYTES   22528
+#define COLOUR_BYTES 2048
+#define PIECE        4096 /* that is read at once: the run may end between two */
 
 #define OPENJPEG_FUNCTIONS(X)           \
   X(opj_create_decompress)              \
@@ -49,6 +56,8 @@ typedef struct reader {
   opj_stream_t *stream;
   opj_image_t *image;
   char why[256]; /* the first error */
+  keel_picture *picture;
+  keel_status status; /* not KD_OK: the run does not go on */
 } reader;
 
 /* ---- a file in memory ---------------------------------------------------------------- */
@@ -56,7 +65,8 @@ typedef struct reader {
 static OPJ_SIZE_T read_bytes(void *out, OPJ_SIZE_T count, void *user) {
   reader *r = user;
   uint64_t left = r->size - r->at, taken = count < left ? count : left;
-  if (!taken) return (OPJ_SIZE_T)-1;
+  if (r->status == KD_OK) r->status = keel_picture_go_on(r->picture, LONG);
+  if (!taken || r->status != KD_OK) return (OPJ_SIZE_T)-1;
   memcpy(out, r->data + r->at, taken);
   r->at += taken;
   return taken;
@@ -144,10 +154,42 @@ static keel_status read_header(reader *r, keel_picture *image) {
     return keel_picture_broken("JPEG 2000", "its pixels have no size");
   int64_t width = (from->x1 + dx - 1) / dx - (from->x0 + dx - 1) / dx;
   int64_t height = (from->y1 + dy - 1) / dy - (from->y0 + dy - 1) / dy;
-  return keel_picture_make(image, width, height);
+  /* a word of each colour, in the image and in its tiles */
+  return keel_picture_make(image, width, height, 8 * from->numcomps);
+}
+
+static uint64_t number_at(const uint8_t *data, uint32_t bytes) {
+  uint64_t value = 0;
+  while (bytes--)
+    value = value << 8 | *data++;
+  return value;
+}
+
+/* What OpenJPEG takes for each tile as soon as it reads the header, counted before it does. */
+static keel_status count_tiles(const reader *r, keel_picture *image) {
+  static const uint8_t begin[] = {0xFF, 0x4F, 0xFF, 0x51}; /* SOC, SIZ */
+  const uint8_t *at = memmem(r->data, r->size, begin, sizeof begin);
+  if (!at || r->size - (uint64_t)(at - r->data) < 42) return KD_OK;
+  uint64_t tiles = 1, colours = number_at(at + 40, 2);
+  for (uint32_t axis = 0; axis < 2; axis++) {
+    uint64_t end = number_at(at + 8 + 4 * axis, 4);
+    uint64_t size = number_at(at + 24 + 4 * axis, 4);
+    uint64_t from = number_at(at + 32 + 4 * axis, 4);
+    if (!size || end <= from) return KD_OK; /* OpenJPEG says what is wrong */
+    tiles *= (end - from + size - 1) / size;
+  }
+  if (tiles > TILES_MOST) return KD_OK;
+  keel_status status =
+      keel_picture_count(image, tiles * (TILE_BYTES + colours * COLOUR_BYTES));
+  return status == KD_OK ? KD_OK
+                         : keel_while(status,
+                                      "while room was made for %llu"
+                                      " tiles of a JPEG 2000 file",
+                                      (unsigned long long)tiles);
 }
 
 static keel_status decode(reader *r, keel_picture *image) {
+  KEEL_TRY(count_tiles(r, image));
   opj_dparameters_t how;
   lib.opj_set_default_decoder_parameters(&how);
   lib.opj_set_error_handler(r->codec, on_error, r);
@@ -167,13 +209,13 @@ static keel_status decode(reader *r, keel_picture *image) {
 
 keel_status keel_decode_jpeg2000(const uint8_t *data, uint64_t size,
                                  keel_picture *image) {
-  reader r = {.data = data, .size = size};
+  reader r = {.data = data, .size = size, .picture = image};
   KEEL_TRY(open_library());
   r.codec = lib.opj_create_decompress(data[0] ? OPJ_CODEC_J2K : OPJ_CODEC_JP2);
-  r.stream = lib.opj_stream_create(OPJ_J2K_STREAM_CHUNK_SIZE, OPJ_TRUE);
-  keel_status status = r.codec && r.stream
-                           ? decode(&r, image)
-                           : keel_no_memory(OPJ_J2K_STREAM_CHUNK_SIZE);
+  r.stream = lib.opj_stream_create(PIECE, OPJ_TRUE);
+  keel_status status =
+      r.codec && r.stream ? decode(&r, image) : keel_no_memory(PIECE);
+  if (r.status != KD_OK) status = keel_cancellation_look(); /* not broken */
   if (r.image) lib.opj_image_destroy(r.image);
   if (r.stream) lib.opj_stream_destroy(r.stream);
   if (r.codec) lib.opj_destroy_codec(r.codec);

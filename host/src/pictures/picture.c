@@ -2,14 +2,26 @@
 #include <dlfcn.h>
 #include <pthread.h>
 
+#include "device/heap.h"
 #include "pictures/decoders.h"
+#include "threads/cancel.h"
 
 #define SIDE_MOST (INT64_C(1) << 24)
 
 /* ---- what decoders share --------------------------------------------------------- */
 
+keel_status keel_picture_count(keel_picture *image, uint64_t bytes) {
+  KEEL_TRY(keel_heap_reserve(image->context, bytes));
+  image->counted += bytes;
+  return KD_OK;
+}
+
+keel_status keel_picture_go_on(keel_picture *image, int64_t pixels) {
+  return keel_go_on(&image->pace, (uint64_t)pixels * 10);
+}
+
 keel_status keel_picture_make(keel_picture *image, int64_t width,
-                              int64_t height) {
+                              int64_t height, uint32_t beside) {
   if (width < 1 || height < 1)
     return keel_fail(KD_DATA_LOSS, "an image of %lld by %lld pixels",
                      (long long)width, (long long)height);
@@ -20,6 +32,12 @@ keel_status keel_picture_make(keel_picture *image, int64_t width,
                      " that Keel decodes; make it smaller",
                      (long long)width, (long long)height,
                      (long long)KEEL_PIXELS_MOST);
+  keel_status status =
+      keel_picture_count(image, (uint64_t)(width * height) * (3 + beside));
+  if (status != KD_OK)
+    return keel_while(status,
+                      "while room was made for an image of %lld by %lld pixels",
+                      (long long)width, (long long)height);
   image->width = width;
   image->height = height;
   image->rgb = calloc((size_t)(width * height), 3);
@@ -28,6 +46,7 @@ keel_status keel_picture_make(keel_picture *image, int64_t width,
 
 void keel_picture_free(keel_picture *image) {
   free(image->rgb);
+  if (image->counted) keel_heap_give_back(image->context, image->counted);
   *image = (keel_picture){0};
 }
 
@@ -111,9 +130,9 @@ static bool begins(const uint8_t *data, uint64_t size, const char *begin,
   return true;
 }
 
-keel_status keel_picture_read(const void *data, uint64_t size,
-                              keel_picture *out_image) {
-  *out_image = (keel_picture){0};
+keel_status keel_picture_read(keel_context *context, const void *data,
+                              uint64_t size, keel_picture *out_image) {
+  *out_image = (keel_picture){.context = context};
   for (size_t i = 0; i < KEEL_COUNT_OF(formats); i++) {
     if (!begins(data, size, formats[i].begin, formats[i].size)) continue;
     keel_status status = formats[i].decode(data, size, out_image);

@@ -79,7 +79,7 @@ static void read_image(reader *r, keel_picture *image) {
   lib.png_set_read_fn(r->png, r, read_bytes);
   lib.png_read_info(r->png, r->info);
   r->status = keel_picture_make(image, lib.png_get_image_width(r->png, r->info),
-                                lib.png_get_image_height(r->png, r->info));
+                                lib.png_get_image_height(r->png, r->info), 0);
   if (r->status != KD_OK) return;
   lib.png_set_expand(r->png);
   lib.png_set_scale_16(r->png);
@@ -90,8 +90,11 @@ static void read_image(reader *r, keel_picture *image) {
   if (lib.png_get_rowbytes(r->png, r->info) != (size_t)image->width * 3)
     lib.png_error(r->png, "its rows are of another length");
   for (int pass = 0; pass < passes; pass++)
-    for (int64_t y = 0; y < image->height; y++)
+    for (int64_t y = 0; y < image->height; y++) {
+      r->status = keel_picture_go_on(image, image->width);
+      if (r->status != KD_OK) return;
       lib.png_read_row(r->png, image->rgb + 3 * image->width * y, NULL);
+    }
   lib.png_read_end(r->png, NULL);
 }
 

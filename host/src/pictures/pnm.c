@@ -56,6 +56,7 @@ static keel_status read_bits(pnm *p, keel_picture *image) {
   if (row * (uint64_t)image->height > p->size - p->at)
     return keel_picture_broken("PNM", "it ends before its last pixel");
   for (int64_t i = 0; i < image->width * image->height; i++) {
+    KEEL_TRY(keel_picture_go_on(image, 1));
     int64_t x = i % image->width, y = i / image->width;
     uint8_t byte = p->data[p->at + row * (uint64_t)y + (uint64_t)x / 8];
     memset(image->rgb + 3 * i, byte >> (7 - x % 8) & 1 ? 0 : 255, 3);
@@ -70,7 +71,9 @@ static keel_status read_samples(pnm *p, keel_picture *image) {
       image->rgb[i] = image->rgb[i - 1];
       continue;
     }
+    uint64_t before = p->at;
     int64_t value = sample(p);
+    KEEL_TRY(keel_picture_go_on(image, (int64_t)(p->at - before)));
     if (value < 0 || value > p->most)
       return keel_picture_broken(
           "PNM", value < 0 ? "it ends before its last pixel"
@@ -102,6 +105,6 @@ keel_status keel_decode_pnm(const uint8_t *data, uint64_t size,
   /* as text, each pixel takes a byte and more */
   if ((uint64_t)width > 8 * size || (uint64_t)height > 8 * size)
     return keel_picture_broken("PNM", "it ends before its last pixel");
-  KEEL_TRY(keel_picture_make(image, width, height));
+  KEEL_TRY(keel_picture_make(image, width, height, 0));
   return p.kind == 4 ? read_bits(&p, image) : read_samples(&p, image);
 }

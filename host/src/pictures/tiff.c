@@ -39,7 +39,11 @@ typedef struct reader {
   const uint8_t *data;
   uint64_t size, at;
   char why[256]; /* the first error */
+  keel_picture *image;
+  keel_status status; /* not KD_OK: the run does not go on */
 } reader;
+
+#define BESIDE 8 /* bytes of a pixel: as a word, and in a strip */
 
 /* ---- a file in memory ---------------------------------------------------------------- */
 
@@ -49,6 +53,9 @@ static tmsize_t read_bytes(thandle_t handle, void *out, tmsize_t count) {
   uint64_t taken = count < 0                ? 0
                    : (uint64_t)count < left ? (uint64_t)count
                                             : left;
+  if (r->status == KD_OK)
+    r->status = keel_picture_go_on(r->image, (int64_t)taken);
+  if (r->status != KD_OK) return -1;
   if (taken) memcpy(out, r->data + r->at, taken);
   r->at += taken;
   return (tmsize_t)taken;
@@ -114,7 +121,7 @@ static keel_status read_pixels(reader *r, TIFF *tiff, keel_picture *image) {
   if (!lib.TIFFGetField(tiff, TIFFTAG_IMAGEWIDTH, &width) ||
       !lib.TIFFGetField(tiff, TIFFTAG_IMAGELENGTH, &height))
     return keel_picture_broken("TIFF", "it does not say its size");
-  KEEL_TRY(keel_picture_make(image, width, height));
+  KEEL_TRY(keel_picture_make(image, width, height, BESIDE));
   int64_t count = image->width * image->height;
   uint32_t *raster = malloc((size_t)count * sizeof *raster);
   if (!raster) return keel_no_memory((uint64_t)count * sizeof *raster);
@@ -126,14 +133,16 @@ static keel_status read_pixels(reader *r, TIFF *tiff, keel_picture *image) {
     image->rgb[3 * i + 2] = (uint8_t)TIFFGetB(raster[i]);
   }
   free(raster);
+  if (r->status != KD_OK) return r->status;
   return good ? KD_OK : keel_picture_broken("TIFF", r->why);
 }
 
 keel_status keel_decode_tiff(const uint8_t *data, uint64_t size,
                              keel_picture *image) {
-  reader r = {.data = data, .size = size};
+  reader r = {.data = data, .size = size, .image = image};
   KEEL_TRY(open_library());
   TIFF *tiff = open_file(&r);
+  if (!tiff && r.status != KD_OK) return r.status;
   if (!tiff) return keel_picture_broken("TIFF", r.why);
   keel_status status = read_pixels(&r, tiff, image);
   lib.TIFFClose(tiff);

@@ -114,6 +114,8 @@ static keel_status call_step(keel_run *run, keel_step *step,
   gather(run, step, inputs);
   bool beside = run->profile && run->executable->pends;
   uint64_t begin = run->profile ? keel_now() : 0;
+  const keel_cancellation *before =
+      keel_cancellation_use(run->args.cancellation);
   if (beside) keel_profile_step(run->executable->plan, true);
   keel_status status =
       run->executable->plan->eager
@@ -122,6 +124,7 @@ static keel_status call_step(keel_run *run, keel_step *step,
                                step->input_count, outputs, step->output_count,
                                donations(run, step));
   if (beside) keel_profile_step(run->executable->plan, false);
+  keel_cancellation_use(before);
   if (run->profile) note_call(step, begin, inputs);
   return status;
 }

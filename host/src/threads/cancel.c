@@ -207,6 +207,30 @@ keel_status keel_cancellation_fail(const keel_cancellation *cancellation,
   return fail(cancellation, "the run", node, op);
 }
 
+static _Thread_local const keel_cancellation *current;
+static _Thread_local const char *current_op, *current_node;
+
+void keel_cancellation_name(const char *op, const char *node) {
+  current_op = op;
+  current_node = node;
+}
+
+const keel_cancellation *keel_cancellation_use(
+    const keel_cancellation *cancellation) {
+  const keel_cancellation *before = current;
+  current = cancellation;
+  return before;
+}
+
+keel_status keel_cancellation_look(void) {
+  if (!current || !keel_cancellation_is_due(current)) return KD_OK;
+  keel_status status = keel_cancellation_fail(current, NULL, NULL);
+  const char *node = current_node ? current_node : "";
+  return current_op ? keel_while(status, "in %s%s%s%s", current_op,
+                                 *node ? " \"" : "", node, *node ? "\"" : "")
+                    : status;
+}
+
 keel_status keel_cancellation_check_planning(
     const keel_cancellation *cancellation, const char *next, const char *node) {
   return !cancellation || !keel_cancellation_is_due(cancellation)

@@ -74,6 +74,24 @@ keel_cancellation keel_cancellation_of(keel_cancel *cancel, uint64_t timeout);
 keel_status keel_cancellation_check_planning(
     const keel_cancellation *cancellation, const char *next, const char *node);
 
+/* What may end the op that this thread runs itself, NULL: nothing; returns what it was before.
+ * For the time of a call. */
+const keel_cancellation *keel_cancellation_use(
+    const keel_cancellation *cancellation);
+/* Which op it is, for the message; both texts outlive the call. */
+void keel_cancellation_name(const char *op, const char *node);
+
+/* For loops of ops that the runtime runs itself: whether the run goes on, looked at once in about
+ * a millisecond. `work` is what was done since the last call, in about nanoseconds; `pace` begins
+ * as 0, and is one loop's. Returns KD_OK, KD_CANCELLED, KD_DEADLINE_EXCEEDED. */
+keel_status keel_cancellation_look(void);
+static inline keel_status keel_go_on(uint64_t *pace, uint64_t work) {
+  *pace += work;
+  if (*pace < 500000) return KD_OK;
+  *pace = 0;
+  return keel_cancellation_look();
+}
+
 /* With a pool that outlives it. */
 keel_status keel_cancel_new(keel_pool *pool, keel_cancel **out_cancel);
 

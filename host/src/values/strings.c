@@ -2,13 +2,16 @@
 #include "values/strings.h"
 
 #include "base/refs.h"
+#include "device/heap.h"
 
 void keel_strings_retain(keel_strings *strings) {
   keel_refs_take(&strings->refs);
 }
 
 void keel_strings_release(keel_strings *strings) {
-  if (keel_refs_drop(&strings->refs)) free(strings);
+  if (!keel_refs_drop(&strings->refs)) return;
+  keel_heap_give_back(strings->context, keel_strings_bytes(strings));
+  free(strings);
 }
 
 keel_piece *keel_pieces_new(int64_t count) {
@@ -25,17 +28,20 @@ int keel_piece_compare(const keel_piece *a, const keel_piece *b) {
   return order ? order : (a->size > b->size) - (a->size < b->size);
 }
 
-/* Room for offsets and text, which are not set; NULL without memory. */
-static keel_strings *make(int64_t count, uint64_t text) {
+/* Room for offsets and text, which are not set but for the text's size; NULL without memory. */
+static keel_strings *make(keel_context *context, int64_t count, uint64_t text) {
   uint64_t list = ((uint64_t)count + 1) * sizeof(uint64_t);
   keel_strings *made = NULL;
-  if (text <= INT64_MAX / 2 && (uint64_t)count < INT64_MAX / 16)
-    made = malloc(sizeof *made + list + text);
+  bool fits = text <= INT64_MAX / 2 && (uint64_t)count < INT64_MAX / 16;
+  if (fits && keel_heap_reserve(context, list + text) != KD_OK) return NULL;
+  if (fits) made = malloc(sizeof *made + list + text);
   if (!made) {
+    if (fits) keel_heap_give_back(context, list + text);
     keel_no_memory(list + text);
     return NULL;
   }
   keel_refs_init(&made->refs);
+  made->context = context;
   made->count = count;
   made->offsets = (const uint64_t *)(const void *)(made + 1);
   made->text = (const char *)(made + 1) + list;
@@ -64,7 +70,7 @@ keel_status keel_strings_tensor(keel_context *context, const keel_type *type,
   for (int64_t i = 0; i < type->elements; i++)
     if (__builtin_add_overflow(total, pieces[i].size + 1, &total))
       return keel_no_memory(UINT64_MAX);
-  keel_strings *made = make(type->elements, total);
+  keel_strings *made = make(context, type->elements, total);
   if (!made) return KD_OUT_OF_MEMORY;
   uint64_t *offsets = (uint64_t *)(uintptr_t)made->offsets;
   char *text = (char *)(uintptr_t)made->text;
@@ -92,7 +98,7 @@ keel_status keel_strings_read(keel_context *context, const keel_type *type,
     whole = offsets[i] < offsets[i + 1] && offsets[i + 1] <= offsets[count] &&
             !text[offsets[i + 1] - 1];
   if (!whole) return keel_fail(KD_DATA_LOSS, "a list of strings is damaged");
-  keel_strings *made = make(type->elements, offsets[count]);
+  keel_strings *made = make(context, type->elements, offsets[count]);
   if (!made) return KD_OUT_OF_MEMORY;
   memcpy((void *)(uintptr_t)made->offsets, bytes, list + offsets[count]);
   return wrap(context, type, made, out_tensor);

@@ -17,6 +17,7 @@ typedef struct keel_strings {
   int64_t count;
   const uint64_t *offsets; /* count + 1: the last is the size of text */
   const char *text;
+  keel_context *context; /* whose limit counts them */
 } keel_strings;
 
 void keel_strings_retain(keel_strings *strings);
