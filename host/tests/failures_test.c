@@ -104,12 +104,66 @@ static void what_came_before_a_good_copy_stays_good(void **state) {
   keel_close(context);
 }
 
+/* ---- names --------------------------------------------------------------------------------- */
+
+static const keel_run_params enqueues = {.struct_size = sizeof enqueues,
+                                         .flags = KEEL_RUN_ENQUEUES};
+
+/* A call's device has it, and fails: who waits is told which it was. */
+static void a_call_is_named(void **state) {
+  (void)state;
+  begin();
+  keel_tensor *x = there(two), *thirteen = there(NULL);
+  keel_tensor *bad = call("Mul", x, thirteen);
+  assert_int_equal(keel_tensor_query(bad), KD_OK);
+  assert_int_equal(keel_tensor_wait(bad), KD_INTERNAL);
+  expect_message("13; while queue:0 ran Mul (f32[2] f32[])");
+  keel_tensor_release(bad);
+  /* the device does not say which it was of several */
+  keel_tensor *good = call("Relu", x, NULL);
+  bad = call("Mul", good, thirteen);
+  keel_tensor *after = call("Add", bad, good);
+  assert_int_equal(keel_tensor_wait(after), KD_INTERNAL);
+  expect_message(
+      "13; while queue:0 ran one of 3 launches, Relu (f32[2]) to"
+      " Add (f32[2] f32[2])");
+  release_all((keel_tensor *[]){x, thirteen, good, bad, after}, 5);
+  /* more than are noted: the newest, and that there were more */
+  keel_tensor *at = there(two);
+  thirteen = there(NULL);
+  bad = call("Mul", at, thirteen);
+  for (int i = 0; i < 100; i++) {
+    keel_tensor *next = call("Relu", at, NULL);
+    keel_tensor_release(at);
+    at = next;
+  }
+  assert_int_equal(keel_tensor_wait(at), KD_INTERNAL);
+  expect_message("one of more than 64 launches, the newest of which are Relu");
+  release_all((keel_tensor *[]){at, thirteen, bad}, 3);
+  keel_close(context);
+}
+
+/* Of a sequence the work of its items counts. */
+static void a_sequence_is_as_good_as_its_items(void **state) {
+  (void)state;
+  begin();
+  keel_tensor *x = there(two), *thirteen = there(NULL), *all = NULL;
+  keel_tensor *items[] = {call("Relu", x, NULL), call("Mul", x, thirteen)};
+  expect_ok(keel_sequence_create(context, items, 2, &all));
+  assert_int_equal(keel_tensor_wait(all), KD_INTERNAL);
+  expect_message("13");
+  release_all((keel_tensor *[]){x, thirteen, items[0], items[1], all}, 5);
+  keel_close(context);
+}
+
 /* ---- programs --------------------------------------------------------------------------- */
 
 static keel_plan *plan_of_factor(float factor, bool to_host) {
   keel_builder *builder = create_builder(context, "by");
   keel_value x = keel_builder_input(builder, "x", KD_F32, 1, dims);
+  expect_ok(keel_builder_node_name(builder, "first"));
   keel_value y = op(builder, "Relu", x, KEEL_ABSENT);
+  expect_ok(keel_builder_node_name(builder, "by"));
   y = op(
       builder, "Mul", y,
       constant_of(builder, create_tensor(context, KD_F32, 0, NULL, &factor)));
@@ -134,7 +188,7 @@ static void a_program_s_output_and_input(void **state) {
     expect_floats(z, (const float[]){2, 0}, 2);
     keel_tensor_release(z);
     /* the output stays on the device, whose work fails later */
-    if (keel_plan_run(bad, &x, 1, &y, 1) != KD_OK) continue;
+    expect_ok(keel_plan_run_with(bad, &enqueues, &x, 1, &y, 1));
     assert_int_equal(keel_device_synchronize(queue), KD_INTERNAL);
     assert_int_equal(keel_plan_run(good, &y, 1, &z, 1), KD_INTERNAL);
     assert_non_null(strstr(keel_message(), "13"));
@@ -144,6 +198,80 @@ static void a_program_s_output_and_input(void **state) {
   keel_tensor_release(x);
   keel_plan_release(bad);
   keel_plan_release(good);
+  keel_close(context);
+}
+
+/* Whatever the status is, and however the run is done: op by op, with launches that are written
+ * once, recorded. The next run goes well. */
+static void a_run_waits_for_its_device(void **state) {
+  static const kd_status statuses[] = {KD_INTERNAL, KD_OUT_OF_MEMORY,
+                                       KD_INVALID_ARGUMENT, KD_DATA_LOSS,
+                                       KD_DEADLINE_EXCEEDED};
+  (void)state;
+  begin();
+  toy_state *toy = toy_of(TOY("queue"));
+  keel_plan *bad = plan_of_factor(13, false), *good = plan_of_factor(2, false);
+  keel_tensor *x = there(two), *y = NULL;
+  const keel_run_params partial = {.struct_size = sizeof partial,
+                                   .flags = KEEL_RUN_PARTIAL};
+  for (int run = 0; run < 20; run++) {
+    kd_status status = statuses[run % 5];
+    atomic_store(&toy->fails, status);
+    assert_int_equal(keel_plan_run(bad, &x, 1, &y, 1), status);
+    assert_null(y);
+    expect_message("13");
+    expect_message("while queue:0 ran one of ");
+    expect_message("3 launches");
+    expect_message("Relu \"first\" (f32[2]) to Relu \"by\" (f32[2])");
+    expect_ok(keel_plan_run(good, &x, 1, &y, 1));
+    expect_floats(y, (const float[]){2, 0}, 2);
+    keel_tensor_release(y);
+    /* a failed value is handed out */
+    assert_int_equal(keel_plan_run_with(bad, &partial, &x, 1, &y, 1), status);
+    assert_int_equal(keel_tensor_query(y), status);
+    expect_message("while queue:0 ran one of ");
+    keel_tensor_release(y);
+    /* who does not wait is told by the value */
+    expect_ok(keel_plan_run_with(bad, &enqueues, &x, 1, &y, 1));
+    assert_int_equal(keel_tensor_wait(y), status);
+    expect_message("while queue:0 ran one of ");
+    keel_tensor_release(y);
+    y = NULL;
+  }
+  assert_true(atomic_load(&toy->launches) > 10);
+  atomic_store(&toy->fails, 0);
+  keel_tensor_release(x);
+  keel_plan_release(bad);
+  keel_plan_release(good);
+  keel_close(context);
+}
+
+/* What a run has put into a variable is its work, too. */
+static void a_variable_counts(void **state) {
+  (void)state;
+  begin();
+  keel_tensor *zero = there((const float[]){0, 0}), *variable = NULL;
+  expect_ok(keel_device_push(queue));
+  expect_ok(
+      keel_call(context, "keel::Variable", NULL, 0, &zero, 1, &variable, 1));
+  keel_device_pop();
+  keel_builder *builder = create_builder(context, "assigns");
+  keel_value at = keel_builder_resource(builder, "at");
+  keel_value x = keel_builder_input(builder, "x", KD_F32, 1, dims);
+  keel_value factor = keel_builder_input(builder, "factor", KD_F32, 0, NULL);
+  keel_value product = op(builder, "Mul", x, factor);
+  keel_builder_output(builder, "y", op(builder, "Relu", x, KEEL_ABSENT));
+  op(builder, "keel::VariableAssign", at, product);
+  keel_program *program = finish_program(builder);
+  const keel_plan_params params = {.struct_size = sizeof params,
+                                   .device = queue};
+  keel_plan *plan = create_plan(program, &params);
+  keel_tensor *in[] = {variable, there(two), there(NULL)}, *y = NULL;
+  assert_int_equal(keel_plan_run(plan, in, 3, &y, 1), KD_INTERNAL);
+  expect_message("13; while queue:0 ran");
+  release_all((keel_tensor *[]){zero, in[0], in[1], in[2], y}, 5);
+  keel_program_release(program);
+  keel_plan_release(plan);
   keel_close(context);
 }
 
@@ -183,6 +311,158 @@ static void every_run_that_fails_says_so(void **state) {
   keel_close(context);
 }
 
+/* ---- who waits ------------------------------------------------------------------------- */
+
+static void *wait_once(void *tensor) {
+  expect_ok(keel_tensor_wait(tensor));
+  return NULL;
+}
+
+static void run_once(keel_plan *plan) {
+  keel_tensor *x = there(two), *y = NULL;
+  expect_ok(keel_plan_run(plan, &x, 1, &y, 1));
+  expect_floats(y, (const float[]){7, 0}, 2);
+  keel_tensor_release(x);
+  keel_tensor_release(y);
+}
+
+/* While one thread waits for the device, others give it work. */
+static void who_waits_keeps_nobody_from_working(void **state) {
+  (void)state;
+  begin();
+  toy_state *toy = toy_of(TOY("queue"));
+  keel_plan *slow = plan_of_factor(7, false);
+  keel_tensor *x = there(two), *y = NULL;
+  pthread_t thread;
+  atomic_store(&toy->gate, 1);
+  expect_ok(keel_plan_run_with(slow, &enqueues, &x, 1, &y, 1));
+  pthread_create(&thread, NULL, wait_once, y);
+  for (int i = 0; i < 200;
+       i++) { /* before and after the thread has begun to wait */
+    keel_tensor *z = call("Relu", x, NULL);
+    keel_tensor_release(z);
+    sched_yield();
+  }
+  atomic_store(&toy->gate, 0);
+  pthread_join(thread, NULL);
+  expect_floats(y, (const float[]){7, 0}, 2);
+  keel_tensor_release(x);
+  keel_tensor_release(y);
+  run_once(slow);
+  keel_plan_release(slow);
+  keel_close(context);
+}
+
+/* A run's time is over though its device has all of it. */
+static void a_wait_for_the_device_ends(void **state) {
+  (void)state;
+  begin();
+  toy_state *toy = toy_of(TOY("queue"));
+  keel_plan *slow = plan_of_factor(7, false);
+  keel_tensor *x = there(two), *y = NULL;
+  const keel_run_params brief = {.struct_size = sizeof brief,
+                                 .timeout = 20000000};
+  for (int round = 0; round < 5; round++) {
+    atomic_store(&toy->gate, 1);
+    assert_int_equal(keel_plan_run_with(slow, &brief, &x, 1, &y, 1),
+                     KD_DEADLINE_EXCEEDED);
+    assert_null(y);
+    expect_message(
+        "past its deadline; while queue:0 did what it had been given");
+    atomic_store(&toy->gate, 0);
+    run_once(slow);
+  }
+  keel_tensor_release(x);
+  keel_plan_release(slow);
+  keel_close(context);
+}
+
+/* ---- memory ----------------------------------------------------------------------------- */
+
+/* Two values fit into the device's MiB, the third does not. */
+enum { MANY = 100000 };
+
+static keel_tensor *many(void) {
+  const int64_t size = MANY;
+  return create_tensor(context, KD_F32, 1, &size, NULL);
+}
+
+static void begin_full(void) {
+  context = open_with(CPU_PLUGIN, TOY("full"), 2);
+  expect_ok(keel_device_find(context, "full:0", &queue));
+}
+
+static void no_memory_names_what_wanted_it(void **state) {
+  (void)state;
+  begin_full();
+  const int64_t larger = 4 * MANY;
+  keel_tensor *in[] = {many(), many()}, *y = NULL;
+  keel_tensor *large = create_tensor(context, KD_F32, 1, &larger, NULL);
+  expect_ok(keel_device_push(queue));
+  for (int round = 0; round < 3; round++) {
+    assert_int_equal(keel_call(context, "Add", NULL, 0, in, 2, &y, 1),
+                     KD_OUT_OF_MEMORY);
+    expect_message(
+        "for output 0, f32[100000]; while full:0 ran Add"
+        " (f32[100000] f32[100000])");
+    assert_int_equal(keel_call(context, "Relu", NULL, 0, &large, 1, &y, 1),
+                     KD_OUT_OF_MEMORY);
+    expect_message("for input 0, f32[400000]; while full:0 ran Relu");
+    expect_ok(keel_call(context, "Relu", NULL, 0, in, 1, &y, 1));
+    keel_tensor_release(y);
+  }
+  keel_device_pop();
+  release_all((keel_tensor *[]){in[0], in[1], large}, 3);
+  keel_close(context);
+}
+
+/* A program of x + y, where y is an input or a constant of `size`. */
+static keel_program *sum_of(keel_tensor *constant, int64_t size) {
+  keel_builder *builder = create_builder(context, "sums");
+  keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &size);
+  keel_value y = constant ? constant_of(builder, constant)
+                          : keel_builder_input(builder, "y", KD_F32, 1, &size);
+  expect_ok(keel_builder_node_name(builder, "sum"));
+  keel_builder_output(builder, "z", op(builder, "Add", x, y));
+  return finish_program(builder);
+}
+
+static void a_plan_without_memory_names_it_too(void **state) {
+  (void)state;
+  begin_full();
+  const int64_t larger = 4 * MANY;
+  const keel_plan_params params = {.struct_size = sizeof params,
+                                   .device = queue};
+  keel_program *small = sum_of(NULL, MANY), *large = sum_of(NULL, larger),
+               *constant = sum_of(
+                   create_tensor(context, KD_F32, 1, &larger, NULL), larger);
+  keel_plan *plan = create_plan(small, &params), *other = NULL;
+  keel_tensor *in[] = {many(), many()}, *z = NULL;
+  for (int run = 0; run < 4; run++) {
+    assert_int_equal(keel_plan_run(plan, in, 2, &z, 1), KD_OUT_OF_MEMORY);
+    expect_message("for output 0, f32[100000]; while full:0 ran Add \"sum\"");
+  }
+  keel_plan_release(plan);
+  release_all(in, 2);
+  plan = create_plan(large, &params);
+  for (int i = 0; i < 2; i++)
+    in[i] = create_tensor(context, KD_F32, 1, &larger, NULL);
+  for (int run = 0; run < 4; run++) {
+    assert_int_equal(keel_plan_run(plan, in, 2, &z, 1), KD_OUT_OF_MEMORY);
+    expect_message("f32[400000], was copied to full:0");
+  }
+  assert_int_equal(keel_plan_create(constant, &params, &other),
+                   KD_OUT_OF_MEMORY);
+  expect_message("for the constant ");
+  expect_message("f32[400000]");
+  release_all(in, 2);
+  keel_plan_release(plan);
+  keel_program_release(small);
+  keel_program_release(large);
+  keel_program_release(constant);
+  keel_close(context);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(who_reads_second_is_told_too),
@@ -190,6 +470,14 @@ int main(void) {
       cmocka_unit_test(what_came_before_a_good_copy_stays_good),
       cmocka_unit_test(a_program_s_output_and_input),
       cmocka_unit_test(every_run_that_fails_says_so),
+      cmocka_unit_test(a_call_is_named),
+      cmocka_unit_test(a_sequence_is_as_good_as_its_items),
+      cmocka_unit_test(a_run_waits_for_its_device),
+      cmocka_unit_test(a_variable_counts),
+      cmocka_unit_test(who_waits_keeps_nobody_from_working),
+      cmocka_unit_test(a_wait_for_the_device_ends),
+      cmocka_unit_test(no_memory_names_what_wanted_it),
+      cmocka_unit_test(a_plan_without_memory_names_it_too),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

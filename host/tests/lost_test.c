@@ -366,6 +366,15 @@ static keel_status run_chain(keel_plan *plan, int pairs) {
   return status;
 }
 
+/* The run itself says so, though nothing is read, and what the device did. */
+static void expect_lost_in_a_run(keel_plan *plan) {
+  keel_tensor *x = all_of(1), *y = NULL;
+  expect_lost(keel_plan_run(plan, &x, 1, &y, 1));
+  expect_message("while sim:0 ran ");
+  assert_null(y);
+  keel_tensor_release(x);
+}
+
 enum { PAIRS = 6, LAUNCHES = 2 * PAIRS, RUNS = 7 };
 
 /* Lost in the middle of a run that makes values, of static runs, and of recordings. */
@@ -381,8 +390,8 @@ static void planned_runs_fail_and_end(void **state) {
     uint64_t replays = keel_plan_replays(plan);
     if (k == RUNS - 1 && sim->stream) assert_true(replays > 0);
 
-    expect_lost(run_chain(plan, PAIRS));
-    expect_lost(run_chain(plan, PAIRS));
+    expect_lost_in_a_run(plan);
+    expect_lost_in_a_run(plan);
 
     keel_plan_release(plan);
   }

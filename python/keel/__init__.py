@@ -437,7 +437,7 @@ class Model(_Owner):
         return [known.index(name) for name in names]
 
     def run(self, *inputs: Any, timeout: float | None = None, donate: Sequence[str] = (),
-            **named: Any) -> list[Tensor]:
+            wait: bool = True, **named: Any) -> list[Tensor]:
         """Runs it, and returns its outputs in order.
 
         inputs   what has __dlpack__ in host memory (NumPy, PyTorch ...), Tensors, or nested
@@ -446,6 +446,8 @@ class Model(_Owner):
         timeout  seconds; then KD_DEADLINE_EXCEEDED
         donate   names of inputs, each a Tensor that is used up, whether the run fails or not:
                  outputs may take its memory. No other thread may use it meanwhile
+        wait     False: returns when the device has been given the work, whose failure is then
+                 raised where an output is read or goes into a run that waits
 
         An initializer (Model.initializers) that is given by name replaces the model's own
         value; each set of them is planned once.
@@ -456,7 +458,7 @@ class Model(_Owner):
             rest = {name: value for name, value in named.items() if name not in own}
             known = dict(zip((port.name for port in self.inputs), self._in_order(inputs, rest)))
             return self._with_inputs(replaced).run(timeout=timeout, donate=donate,
-                                                   **known, **own)
+                                                   wait=wait, **known, **own)
         values = self._in_order(inputs, named)
         donated = self._donated(donate, values)
         core = self._core
@@ -465,6 +467,7 @@ class Model(_Owner):
         arguments = (c_void_p * max(1, n))(*[t._handle for t in own])
         results = (c_void_p * max(1, m))()
         params = native.RunParams(struct_size=sizeof(native.RunParams),
+                                  flags=0 if wait else native.RUN_ENQUEUES,
                                   timeout=_nanoseconds(timeout),
                                   donated=(c_uint32 * max(1, len(donated)))(*donated),
                                   donated_count=len(donated))

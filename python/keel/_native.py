@@ -63,6 +63,9 @@ class PlanParams(Structure):
                 ("cancel", c_void_p), ("timeout", c_uint64)]
 
 
+RUN_ENQUEUES = 4
+
+
 class RunParams(Structure):
     _fields_ = [("struct_size", c_uint32), ("flags", c_uint32), ("cancel", c_void_p),
                 ("timeout", c_uint64), ("donated", POINTER(c_uint32)),

@@ -450,6 +450,15 @@ class Failures(unittest.TestCase):
             with self.assertRaisesRegex(TypeError, words):
                 model.run(*arguments, **named)
 
+    def test_a_run_need_not_wait_for_its_device(self):
+        model = keel.load(case("test_add"))
+        a, b = np.ones((3, 4, 5), np.float32), np.full((3, 4, 5), 2, np.float32)
+        for wait in (True, False):
+            self.assertTrue(np.array_equal(model.run(a, b, wait=wait)[0].numpy(), a + b))
+        with unittest.mock.patch.object(_native, "RUN_ENQUEUES", 1 << 20):
+            model.run(a, b)
+            self.check("INVALID_ARGUMENT", "no flags", model.run, a, b, wait=False)
+
     def test_donated_inputs_are_used_up(self):
         context = keel.open()
         model = context.load(case("test_matmul_3d"))

@@ -112,8 +112,10 @@ static ort_status *give_output(const compute *self, ort_kernel_context *run,
 static keel_status run_plan(const compute *self, keel_tensor **inputs,
                             keel_tensor **outputs) {
   terminable run;
-  const keel_run_params params = {.struct_size = sizeof params,
-                                  .cancel = terminate_begin(&run, self->to)};
+  const keel_run_params params = {
+      .struct_size = sizeof params,
+      .flags = KEEL_RUN_ENQUEUES, /* what reads an output waits for it */
+      .cancel = terminate_begin(&run, self->to)};
   keel_status status =
       keel_plan_run_with(self->plan, &params, inputs, self->input_count,
                          outputs, self->output_count);

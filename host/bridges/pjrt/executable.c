@@ -474,13 +474,13 @@ static pjrt_error *run(const pjrt_executable *made, uint32_t device,
                        uint32_t count, bool pending, keel_tensor **results) {
   uint32_t n = made->input_count + (made->group != NULL);
   const keel_run_params params = {.struct_size = sizeof params,
-                                  .flags = KEEL_RUN_WHOLE,
+                                  .flags = KEEL_RUN_WHOLE | KEEL_RUN_ENQUEUES,
                                   .donated = donated,
                                   .donated_count = count};
   keel_status status =
       made->brief && !pending
-          ? keel_plan_run_with(made->plans[device], count ? &params : NULL,
-                               inputs, n, results, made->made_count)
+          ? keel_plan_run_with(made->plans[device], &params, inputs, n, results,
+                               made->made_count)
           : keel_plan_begin(made->plans[device], &params, inputs, n, results,
                             made->made_count);
   for (uint32_t i = 0; i < count; i++)

@@ -372,7 +372,8 @@ KEEL_API uint32_t keel_plan_output_count(const keel_plan *plan);
 KEEL_API keel_status keel_plan_output(const keel_plan *plan, uint32_t index,
                                       keel_port *out_port);
 
-/* Runs a plan and waits.
+/* Runs a plan and waits until it has ended, the work of devices included (but see
+ * KEEL_RUN_ENQUEUES).
  *
  * inputs   one per program input, in order; pending ones are waited for. An
  *          input of another shape than the program declares runs with a plan
@@ -381,7 +382,8 @@ KEEL_API keel_status keel_plan_output(const keel_plan *plan, uint32_t index,
  *          declares every size
  * outputs  receives one per program output; the caller releases each
  * Returns KD_OK, or the first failure, with the node's name, op and shapes
- * (outputs are then NULL). An input that has failed ends the run at once, also
+ * (outputs are then NULL). Where a device fails behind the call that gave it the work, it does not
+ * say which launch: the message then has the first and the last of those that it had. An input that has failed ends the run at once, also
  * if others are pending. */
 KEEL_API keel_status keel_plan_run(keel_plan *plan, keel_tensor *const *inputs,
                                    uint32_t input_count,
@@ -405,6 +407,11 @@ KEEL_API void keel_cancel_request(keel_cancel *cancel, const char *why);
  * can be launched. */
 #define KEEL_RUN_WHOLE 0x2u
 
+/* keel_plan_run_with: returns when devices have been given all work, and does not wait for them.
+ * Best for a run whose outputs go into the next one. Work that fails later fails whatever reads
+ * an output (keel_tensor_wait, keel_tensor_read, another run). keel_plan_begin never waits. */
+#define KEEL_RUN_ENQUEUES 0x4u
+
 /* How to run. Zero in any field means its default. */
 typedef struct keel_run_params {
   uint32_t struct_size; /* sizeof(keel_run_params) */
@@ -427,7 +434,8 @@ typedef struct keel_run_params {
 
 /* Runs a plan and waits, as keel_plan_run does. On cancellation or timeout,
  * running ops finish and no new op starts, nested functions included; waiting
- * for pending inputs ends, too. The plan can be run again.
+ * for pending inputs and for devices ends, too: what a device has been given, it
+ * does. The plan can be run again.
  * Returns KD_OK, the first failure, KD_CANCELLED or KD_DEADLINE_EXCEEDED (the
  * message says before which op), KD_INVALID_ARGUMENT (a donated input that the
  * program has not, or that is named twice). On failure the outputs are NULL or,
@@ -441,7 +449,7 @@ KEEL_API keel_status keel_plan_run_with(keel_plan *plan,
                                         uint32_t output_count);
 
 /* Begins a run and returns. The outputs are pending: each becomes ready when it
- * is computed, or fails with the run or, with KEEL_RUN_PARTIAL, with what it
+ * is computed or its device has the work (keel_tensor_on_written), or fails with the run or, with KEEL_RUN_PARTIAL, with what it
  * depends on. Inputs other than resources may be pending, and must then have
  * the declared shape; ops that do not need them run before they arrive. Plan,
  * inputs and token may be released at once; donated inputs are the run's.

@@ -90,12 +90,13 @@ KEEL_API keel_status keel_strings_at(keel_tensor *tensor, int64_t index,
 KEEL_API keel_tensor *keel_tensor_retain(keel_tensor *tensor);
 KEEL_API void keel_tensor_release(keel_tensor *tensor);
 
-/* Blocks until the value is ready or has failed; meanwhile the caller helps the
- * pool. Returns KD_OK, or the status it failed with. */
+/* Blocks until the value is ready and the device's work that writes it has ended, or until
+ * either has failed; until it is ready the caller helps the pool. Returns KD_OK, or the status of
+ * the failure. */
 KEEL_API keel_status keel_tensor_wait(keel_tensor *tensor);
 
-/* Returns at once: KD_OK (ready), KD_BUSY (pending), or the status it failed
- * with. After either call, keel_message() has the text of a failure. */
+/* Returns at once: KD_OK (ready, though a device's work may be under way), KD_BUSY (pending), or
+ * the status it failed with. After either call, keel_message() has the text of a failure. */
 KEEL_API keel_status keel_tensor_query(keel_tensor *tensor);
 
 /* Calls `function` once, when the value is ready or has failed: on the calling

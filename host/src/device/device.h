@@ -29,10 +29,13 @@ typedef struct keel_transfers {
 /* Which work of a device has failed (device/failures.h). Guarded by the stream's lock, but
  * for the atomics; `count` is written with release, and read with acquire. */
 typedef struct keel_failed_work keel_failed_work;
+typedef struct keel_work keel_work;
 typedef struct keel_failures {
   uint64_t ticket; /* of the last work enqueued on the stream */
-  /* the status of all work up to this ticket is known; only grows; relaxed */
+  /* the status of all work up to this ticket is known; only grows. Stored with release: who
+   * acquires it sees what the work wrote */
   _Atomic uint64_t settled;
+  keel_work *noted; /* the newest work (device/work.h); NULL: none yet */
   keel_failed_work *work;
   atomic_uint count;
   uint32_t room;

@@ -1,10 +1,14 @@
 /* failures.c - remembers which work had failed when a wait reported it. */
 #include "device/failures.h"
 
+#include "device/lost.h"
 #include "device/stream.h"
+#include "device/work.h"
 
 #define WORDS_KEPT 64 /* the newest, whose messages are kept */
 #define ROOM       8  /* at the beginning, so that the first needs no memory */
+/* nanoseconds between looks at what may end a wait */
+#define SLICE UINT64_C(5000000)
 
 /* Work that was under way when a wait failed: tickets above `after`, up to `last`. */
 struct keel_failed_work {
@@ -45,11 +49,13 @@ void keel_failures_note(keel_device *device, keel_status status) {
   keel_failures *all = &device->failures;
   assert(KEEL_IS_LOCKED(&device->stream_lock));
   uint64_t settled = atomic_load_explicit(&all->settled, memory_order_relaxed);
-  if (status != KD_OK && all->ticket > settled)
+  if (status != KD_OK && all->ticket > settled) {
+    keel_failures_while_all(device, status);
     add(all, (keel_failed_work){.after = settled,
                                 .last = all->ticket,
                                 .status = status,
                                 .why = strdup(keel_message())});
+  }
   keel_failures_passed(device, all->ticket);
 }
 
@@ -99,16 +105,95 @@ keel_status keel_failures_check(const keel_buffer *buffer) {
   return device ? keel_failures_of(device, ticket_of(buffer)) : KD_OK;
 }
 
+keel_status keel_failures_while(const keel_buffer *buffer, keel_status status) {
+  keel_device *device = buffer ? buffer->heap->device : NULL;
+  if (!device) return status;
+  pthread_mutex_lock(&device->stream_lock);
+  const keel_failed_work *found = find(&device->failures, ticket_of(buffer));
+  if (found) keel_work_while(device, found->after, found->last, status);
+  pthread_mutex_unlock(&device->stream_lock);
+  return status;
+}
+
+keel_status keel_failures_while_all(const keel_device *device,
+                                    keel_status status) {
+  const keel_failures *all = &device->failures;
+  uint64_t settled = atomic_load_explicit(&all->settled, memory_order_relaxed);
+  return settled < all->ticket
+             ? keel_work_while(device, settled, all->ticket, status)
+             : status;
+}
+
 keel_status keel_failures_await(const keel_buffer *buffer) {
   if (!buffer) return KD_OK;
   KEEL_TRY(keel_device_drain(buffer->heap->device));
   return keel_failures_check(buffer);
 }
 
+/* Waits for an event. Returns how the work before it ended, or KD_DEADLINE_EXCEEDED: the
+ * cancellation is due. */
+static kd_status wait_for(const kd_event_table *events, kd_event *event,
+                          const keel_cancellation *cancellation) {
+  /* poll first: blocking costs a context switch */
+  kd_status status = events->query(event);
+  if (status != KD_BUSY) return status;
+  do
+    status = events->wait(event, cancellation ? SLICE : UINT64_MAX);
+  while (status == KD_DEADLINE_EXCEEDED && cancellation &&
+         !keel_cancellation_is_due(cancellation));
+  return status;
+}
+
+/* Waits until the work up to a ticket has ended. Returns KD_OK, or that it is not known to
+ * have succeeded. */
+static kd_status wait_until(keel_device *device, uint64_t ticket,
+                            const keel_cancellation *cancellation) {
+  const kd_event_table *events = &device->plugin->events;
+  kd_event *event = NULL;
+  keel_clear_error();
+  kd_status status = events->create(device->handle, 0, &event);
+  if (status != KD_OK) return status;
+  pthread_mutex_lock(&device->stream_lock);
+  uint64_t behind = device->failures.ticket;
+  assert(behind >= ticket);
+  status = keel_failures_of_locked(device, ticket);
+  if (status == KD_OK)
+    status = keel_stream_record(device, device->stream, event);
+  pthread_mutex_unlock(&device->stream_lock);
+  if (status == KD_OK) status = wait_for(events, event, cancellation);
+  events->destroy(event);
+  if (status == KD_OK) keel_failures_passed(device, behind);
+  return status;
+}
+
+keel_status keel_failures_await_written(const keel_buffer *buffer,
+                                        const keel_cancellation *cancellation) {
+  keel_device *device = buffer ? buffer->heap->device : NULL;
+  uint64_t ticket = device && device->stream ? ticket_of(buffer) : 0;
+  const keel_failures *all = device ? &device->failures : NULL;
+  if (!ticket) return KD_OK;
+  if (atomic_load(&device->lost)) return keel_device_drain(device);
+  /* acquire: what the work wrote */
+  if (atomic_load_explicit(&all->settled, memory_order_acquire) < ticket &&
+      wait_until(device, ticket, cancellation) != KD_OK) {
+    if (cancellation && keel_cancellation_is_due(cancellation))
+      return keel_while(keel_cancellation_fail(cancellation, NULL, NULL),
+                        "while %s did what it had been given", device->name);
+    /* who waits for all of the stream is told why, and notes which work it was */
+    keel_status status = keel_device_drain(device);
+    if (status == KD_DEVICE_LOST ||
+        atomic_load_explicit(&all->settled, memory_order_acquire) < ticket)
+      return status;
+  }
+  return keel_failures_of(device, ticket);
+}
+
 void keel_failures_free(keel_device *device) {
   for (uint32_t i = 0; i < device->failures.count; i++)
     free(device->failures.work[i].why);
   free(device->failures.work);
+  free(device->failures.noted);
+  device->failures.noted = NULL;
   device->failures.work = NULL;
   atomic_store_explicit(&device->failures.count, 0, memory_order_relaxed);
 }

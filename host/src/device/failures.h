@@ -9,6 +9,7 @@
 #define KEEL_FAILURES_H
 
 #include "device/device.h"
+#include "threads/cancel.h"
 
 /* A ticket for the work that the caller enqueues next on the device's stream, whose lock it
  * holds until then. 0: the device has no stream. */
@@ -29,7 +30,7 @@ static inline void keel_failures_passed(keel_device *device, uint64_t ticket) {
   _Atomic uint64_t *settled = &device->failures.settled;
   uint64_t was = atomic_load_explicit(settled, memory_order_relaxed);
   while (was < ticket && !atomic_compare_exchange_weak_explicit(
-                             settled, &was, ticket, memory_order_relaxed,
+                             settled, &was, ticket, memory_order_release,
                              memory_order_relaxed)) {
   }
 }
@@ -37,8 +38,8 @@ static inline void keel_failures_passed(keel_device *device, uint64_t ticket) {
 /* Makes room for the first notes. Returns KD_OK, KD_OUT_OF_MEMORY. */
 keel_status keel_failures_init(keel_device *device);
 
-/* Notes the status of a wait for all of the device's stream; the reason is this thread's
- * message. With the stream's lock held. */
+/* Notes the status of a wait for all of the device's stream. The reason of a failure is this
+ * thread's message, which then says which work it was as well. With the stream's lock held. */
 void keel_failures_note(keel_device *device, keel_status status);
 
 /* Returns the failure of the work that wrote a buffer, with its message, if a wait has
@@ -51,9 +52,24 @@ keel_status keel_failures_check_locked(const keel_buffer *buffer);
 keel_status keel_failures_of(keel_device *device, uint64_t ticket);
 keel_status keel_failures_of_locked(keel_device *device, uint64_t ticket);
 
+/* Adds to this thread's message which work it was that wrote a buffer and has failed; nothing
+ * where a wait has reported none. Returns `status`. */
+keel_status keel_failures_while(const keel_buffer *buffer, keel_status status);
+
+/* Adds the work whose status is not known yet, under the stream's lock. */
+keel_status keel_failures_while_all(const keel_device *device,
+                                    keel_status status);
+
 /* Waits for the work of a buffer's device, and returns the status of what wrote the
  * buffer. */
 keel_status keel_failures_await(const keel_buffer *buffer);
+
+/* Waits for the work that wrote a buffer, and returns its status. Others may give the device
+ * work meanwhile.
+ *
+ * cancellation  ends the wait, with its status; NULL: nothing does */
+keel_status keel_failures_await_written(const keel_buffer *buffer,
+                                        const keel_cancellation *cancellation);
 
 void keel_failures_free(keel_device *device);
 

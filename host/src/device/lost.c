@@ -1,6 +1,7 @@
 /* lost.c - decides that a device is lost, and waits until no thread is inside it. */
 #include "device/lost.h"
 #include "device/context.h"
+#include "device/failures.h"
 
 #include <sched.h>
 
@@ -45,6 +46,13 @@ static void mark_lost(keel_device *device, const char *words) {
                   device->name, words);
 }
 
+/* Adds the work that was under way. A caller that has the lock has done so itself. */
+static void name_work(keel_device *device) {
+  if (!device->stream || pthread_mutex_trylock(&device->stream_lock)) return;
+  keel_failures_while_all(device, KD_DEVICE_LOST);
+  pthread_mutex_unlock(&device->stream_lock);
+}
+
 /* Asks the device itself rather than trusting the call's status: work that waited for
  * another device fails with that device's status. */
 kd_status keel_device_check(keel_device *device, kd_status status) {
@@ -59,9 +67,12 @@ kd_status keel_device_check(keel_device *device, kd_status status) {
       if (*words) keel_fail_text(status, words);
       return status;
     }
-    mark_lost(device, *words             ? words
-                      : keel_has_error() ? keel_message()
-                                         : "no reason given");
+    if (*words)
+      keel_fail_text(KD_DEVICE_LOST, words);
+    else if (!keel_has_error())
+      keel_fail_text(KD_DEVICE_LOST, "no reason given");
+    name_work(device);
+    mark_lost(device, keel_message());
   }
   return keel_device_fail_lost(device);
 }

@@ -7,6 +7,7 @@
 #include "device/backoff.h"
 #include "device/failures.h"
 #include "device/lost.h"
+#include "device/work.h"
 #include "memory/copy.h"
 #include "memory/device_copy.h"
 #include "memory/layout.h"
@@ -48,6 +49,39 @@ static inline void fill_view(kd_tensor *view, const keel_tensor *tensor) {
   view->rank = type->rank;
   view->layout = tensor->layout;
   view->reserved = 0;
+}
+
+/* ---- failures --------------------------------------------------------------- */
+
+static keel_status while_ran(const keel_call_site *site,
+                             const keel_specialisation *spec,
+                             keel_status status) {
+  const keel_work_name name = keel_launch_name(site, spec);
+  return keel_work_while_one(spec->device, &name, status);
+}
+
+/* Adds which of the launch's values had no memory, or could not be brought there. */
+static keel_status for_value(const launch *run, const char *what,
+                             uint32_t index, const keel_type *type,
+                             keel_status status) {
+  char text[200];
+  if (status == KD_OK) return status;
+  keel_while(status, "for %s %u, %s", what, (unsigned)index,
+             keel_type_text(type, text, sizeof text));
+  return while_ran(run->site, run->spec, status);
+}
+
+/* What loses a device without a stream is this launch: the reason of the loss names it. */
+keel_status keel_launch_failed(const keel_call_site *site,
+                               const keel_specialisation *spec,
+                               kd_status status) {
+  bool first = !spec->device->stream && !atomic_load(&spec->device->lost) &&
+               keel_has_error();
+  if (first) while_ran(site, spec, status);
+  status = keel_device_check(spec->device, status);
+  if (!keel_has_error())
+    keel_fail(status, "no reason given (%s)", keel_status_name(status));
+  return first ? status : while_ran(site, spec, status);
 }
 
 /* ---- inputs --------------------------------------------------------------- */
@@ -93,7 +127,9 @@ static keel_status place_inputs(launch *run, keel_tensor *const *inputs,
         !(any_offset && !host
               ? keel_transfer_reaches(tensor, spec->device)
               : keel_launch_in_place(tensor, spec->device, host))) {
-      KEEL_TRY(move_input(run->site, tensor, spec->device, host, &moved[i]));
+      KEEL_TRY(for_value(
+          run, "input", i, tensor->type,
+          move_input(run->site, tensor, spec->device, host, &moved[i])));
       tensor = moved[i];
     }
     fill_view(&views[i], tensor);
@@ -173,8 +209,10 @@ static keel_status make_outputs(launch *run, const keel_type *const *types,
                 spec->types[needed] == types[i] &&
                 !keel_node_layout(&spec->node, needed) &&
                 (i || !spec->node.output_layout);
-    KEEL_TRY(over ? make_over(run, i, needed, types[i], in)
-                  : make_output(spec, i, types[i], forward, &run->outputs[i]));
+    KEEL_TRY(for_value(
+        run, "output", i, types[i],
+        over ? make_over(run, i, needed, types[i], in)
+             : make_output(spec, i, types[i], forward, &run->outputs[i])));
     fill_view(&run->out_views[i], run->outputs[i]);
   }
   return KD_OK;
@@ -226,7 +264,12 @@ static keel_status take_workspace(launch *run, keel_buffer **out_scratch,
                       ? instance->def->workspace(instance->handle, &run->view)
                       : 0;
   if (!size) return KD_OK;
-  KEEL_TRY(keel_heap_take(&run->spec->device->heap, size, out_scratch));
+  keel_status status =
+      keel_heap_take(&run->spec->device->heap, size, out_scratch);
+  if (status != KD_OK) {
+    keel_while(status, "for its workspace");
+    return while_ran(run->site, run->spec, status);
+  }
   *dim = (int64_t)size;
   run->view.workspace = (kd_tensor){
       .buffer = (*out_scratch)->handle,
@@ -237,18 +280,6 @@ static keel_status take_workspace(launch *run, keel_buffer **out_scratch,
       .rank = 1,
   };
   return KD_OK;
-}
-
-keel_status keel_launch_failed(const keel_call_site *site,
-                               const keel_specialisation *spec,
-                               kd_status status) {
-  status = keel_device_check(spec->device, status);
-  if (!keel_has_error())
-    keel_fail(status, "no reason given (%s)", keel_status_name(status));
-  const char *where = site->where;
-  return keel_while(status, "while %s ran %s%s%s%s", spec->device->name,
-                    site->op->schema->name, *where ? " \"" : "", where,
-                    *where ? "\"" : "");
 }
 
 /* Fails for an input that failed work has written. Under the stream's lock. */
@@ -269,6 +300,8 @@ static kd_status enqueue_in_order(launch *run, keel_device *device) {
   kd_status status;
   if (device->failures.count) KEEL_TRY(check_inputs(run));
   uint64_t ticket = keel_failures_ticket(device);
+  const keel_work_name name = keel_launch_name(run->site, run->spec);
+  keel_work_note(device, ticket, &name);
   do
     status =
         instance->def->enqueue(instance->handle, device->stream, &run->view);
@@ -318,7 +351,7 @@ static keel_status call_kernel_inside(launch *run) {
   const kd_kernel_def *def = run->spec->instance->def;
   const char *op = run->site->op->schema->name, *where = run->site->where;
   uint64_t began = 0;
-  if (keel_tracing() || run->site->ticket)
+  if (run->spec->device->stream || keel_tracing() || run->site->ticket)
     run->view.correlation =
         keel_ticket_number(run->site->ticket, keel_trace_launch(op, where));
   if (keel_tracing()) began = keel_now();

@@ -5,6 +5,7 @@
 #include <keel/program.h>
 
 #include "device/device.h"
+#include "device/work.h"
 #include "eager/call_site.h"
 #include "memory/transfer.h"
 #include "values/tensor.h"
@@ -62,6 +63,13 @@ static inline uint32_t keel_alias_needed(const kd_kernel_def *def,
         (def->aliases[i].flags & KD_ALIAS_MUST))
       return def->aliases[i].input;
   return KEEL_ABSENT;
+}
+
+/* What a launch is, in messages. */
+static inline keel_work_name keel_launch_name(const keel_call_site *site,
+                                              const keel_specialisation *spec) {
+  return (keel_work_name){site->op->schema->name, site->where, spec->types,
+                          spec->input_count};
 }
 
 /* Adds to this thread's message, if the kernel left one, what was run. Returns `status`. */

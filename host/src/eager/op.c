@@ -222,7 +222,7 @@ keel_status keel_op_call(keel_op *op, keel_tensor *const *inputs,
       (op->site.op->schema->flags & (KEEL_OP_READS | KEEL_OP_WRITES))) {
     /* it must take effect before the next call */
     for (uint32_t i = 0; i < input_count; i++)
-      if (inputs[i]) keel_tensor_wait(inputs[i]);
+      if (inputs[i]) keel_tensor_wait_known(inputs[i]);
     states = states_of(inputs, input_count);
   }
   keel_device *scope = keel_device_scope(op->site.op->context);

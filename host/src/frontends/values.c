@@ -311,7 +311,7 @@ static keel_status write_npy(void *context, FILE *file) {
 
 keel_status keel_value_save(keel_tensor *value, const char *path) {
   keel_tensor *here = NULL;
-  KEEL_TRY(keel_tensor_wait(value));
+  KEEL_TRY(keel_tensor_wait_known(value));
   KEEL_TRY(keel_is_strings(value) ? keel_tensor_to(value, NULL, &here)
                                   : keel_tensor_to_host(value, &here));
   keel_status status = keel_file_replace(path, KEEL_FILE_MODE, write_npy, here);

@@ -90,7 +90,7 @@ keel_status keel_tensor_read(keel_tensor *tensor, void *target, uint64_t size) {
 keel_status keel_tensor_to(keel_tensor *tensor, keel_device *device,
                            keel_tensor **out_tensor) {
   *out_tensor = NULL;
-  KEEL_TRY(keel_tensor_wait(tensor));
+  KEEL_TRY(keel_tensor_wait_known(tensor));
   if (keel_is_strings(tensor)) { /* they stay in host memory */
     *out_tensor = keel_tensor_retain(tensor);
     return KD_OK;

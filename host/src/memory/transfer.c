@@ -13,6 +13,7 @@
 #include "device/failures.h"
 #include "device/lost.h"
 #include "device/stream.h"
+#include "device/work.h"
 #include "memory/copy.h"
 #include "memory/mapped.h"
 #include "threads/pool.h"
@@ -82,6 +83,7 @@ static keel_status reason(const keel_transfer *transfer) {
   /* the stream's failure may be of other work, or already reported */
   if (status != KD_OK && !*transfer->why) return status;
   failed(transfer);
+  keel_failures_while(transfer->source->buffer, transfer->status);
   return keel_device_check(transfer->device, transfer->status);
 }
 
@@ -174,8 +176,8 @@ static kd_status enqueue_in(keel_transfer *transfer) {
   kd_status status;
   pthread_mutex_lock(&device->stream_lock);
   keel_stream_tag(device, device->stream);
-  transfer->ticket = keel_failures_ticket(device);
-  keel_failures_writes(target->buffer, transfer->ticket);
+  transfer->ticket =
+      keel_work_copies(device, target->buffer, "a copy in", target->type);
   do
     status = device->plugin->memory.copy_in(
         device->handle, device->stream, transfer->source->data,
@@ -236,8 +238,8 @@ static kd_status enqueue_peer(keel_transfer *transfer) {
   kd_status status = mark(transfer, from);
   if (status != KD_OK) return status;
   pthread_mutex_lock(&to->stream_lock);
-  transfer->ticket = keel_failures_ticket(to);
-  keel_failures_writes(target->buffer, transfer->ticket);
+  transfer->ticket = keel_work_copies(
+      to, target->buffer, "a copy from another device", target->type);
   status = hold(to, to->stream, transfer->event);
   if (status == KD_OK) {
     do

@@ -42,7 +42,7 @@ static keel_status tensor_in(const keel_host_call *call, uint32_t index,
  * the same. */
 static keel_status bring(keel_tensor *tensor, keel_device *home,
                          keel_tensor **out_tensor) {
-  if (keel_tensor_wait(tensor) == KD_OK && tensor->kind == KEEL_DATA &&
+  if (keel_tensor_wait_known(tensor) == KD_OK && tensor->kind == KEEL_DATA &&
       tensor->layout == KD_LAYOUT_ROW_MAJOR && keel_device_addressable(home) &&
       keel_device_addressable(keel_tensor_location(tensor))) {
     *out_tensor = keel_tensor_retain(tensor);

@@ -119,7 +119,7 @@ static keel_status add_constant(keel_builder *builder, keel_tensor *tensor,
   keel_tensor *aligned = NULL;
   KEEL_TRY(keel_builder_open(builder));
   if (!tensor) return keel_fail(KD_INVALID_ARGUMENT, "the constant is NULL");
-  KEEL_TRY(keel_tensor_wait(tensor));
+  KEEL_TRY(keel_tensor_wait_known(tensor));
   if (tensor->kind == KEEL_RESOURCE)
     return keel_fail(KD_INVALID_ARGUMENT,
                      "a resource cannot be a constant: pass it to the program"

@@ -176,7 +176,7 @@ static keel_status place_strings(writer *all, const keel_tensor *tensor,
 
 static keel_status tensor_of(writer *all, keel_tensor *tensor,
                              uint32_t *out_number) {
-  KEEL_TRY(keel_tensor_wait(tensor));
+  KEEL_TRY(keel_tensor_wait_known(tensor));
   seen *slot = find(&all->tensors, tensor, false);
   if (!slot) return KD_OUT_OF_MEMORY;
   if (slot->key) {

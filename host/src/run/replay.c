@@ -263,15 +263,6 @@ static bool put(const keel_static_run *static_run, recording *r) {
 
 /* ---- runs ------------------------------------------------------------------------- */
 
-static keel_status enqueue(keel_static_run *static_run) {
-  keel_device *device = static_run->replay->device;
-  keel_clear_error();
-  pthread_mutex_lock(&device->stream_lock);
-  keel_status status = keel_static_run_enqueue_steps(static_run);
-  pthread_mutex_unlock(&device->stream_lock);
-  return status;
-}
-
 /* Under the stream's lock, so that nothing else is recorded. */
 static keel_status record(keel_static_run *static_run, recording *r) {
   keel_replay *replay = static_run->replay;
@@ -305,7 +296,7 @@ static keel_status launch(const keel_static_run *static_run, recording *r) {
   keel_clear_error();
   pthread_mutex_lock(&device->stream_lock);
   status = keel_static_run_check(static_run);
-  if (status == KD_OK) keel_static_run_writes(static_run);
+  if (status == KD_OK) keel_static_run_writes(static_run, true);
   while (status == KD_OK) {
     status = device->plugin->capture.launch(r->capture, device->stream);
     if (!keel_backoff_retry(device, device->stream, &backoff, &status)) break;
@@ -357,8 +348,9 @@ static keel_status renew(keel_static_run *static_run) {
 
 keel_status keel_replay_run(keel_static_run *static_run) {
   keel_replay *replay = static_run->replay;
-  if (replay->off || replay->runs++ < RUNS_BEFORE) return enqueue(static_run);
+  if (replay->off || replay->runs++ < RUNS_BEFORE)
+    return keel_static_run_enqueue_each(static_run);
   if (!replay->chosen) KEEL_TRY(renew(static_run));
   return replay->chosen ? launch(static_run, replay->chosen)
-                        : enqueue(static_run);
+                        : keel_static_run_enqueue_each(static_run);
 }

@@ -159,6 +159,34 @@ static void keep_for_message(const run_scope *out, keel_run_args *args) {
   if (out->mismatch != KEEL_ABSENT) args->held = NULL;
 }
 
+/* Waits for the devices that have the work: for outputs, and for what the run may have put into
+ * resources. Of a partial run an output whose work has failed becomes a failed value. */
+static keel_status await_work(const keel_plan *plan,
+                              const keel_run_args *args) {
+  keel_status status = KD_OK;
+  for (uint32_t i = 0; i < args->input_count && status == KD_OK; i++)
+    if (args->inputs[i] && is_resource(args->inputs[i]))
+      status = keel_tensor_wait_written(args->inputs[i], args->cancellation);
+  for (uint32_t i = 0; i < args->output_count; i++) {
+    keel_tensor *output = args->outputs[i];
+    if (status != KD_OK && !args->partial) break;
+    if (keel_tensor_state(output) == KEEL_FAILED) continue;
+    keel_status one = keel_tensor_wait_written(output, args->cancellation);
+    if (one == KD_OK) continue;
+    status = one;
+    keel_tensor *failed = keel_tensor_failed(plan->context, one);
+    if (!failed) return KD_OUT_OF_MEMORY;
+    keel_tensor_release(output);
+    args->outputs[i] = failed;
+  }
+  for (uint32_t i = 0;
+       status != KD_OK && !args->partial && i < args->output_count; i++) {
+    keel_tensor_release(args->outputs[i]);
+    args->outputs[i] = NULL;
+  }
+  return status;
+}
+
 static keel_status run_in_scope(keel_plan *plan, keel_run_args args) {
   run_scope out;
   keel_status status =
@@ -169,6 +197,7 @@ static keel_status run_in_scope(keel_plan *plan, keel_run_args args) {
   if (status != KD_OK) return status;
   keep_for_message(&out, &args);
   status = keel_executable_run(out.main, &args);
+  if (status == KD_OK && !args.enqueues) status = await_work(plan, &args);
   leave_run_scope(&out, status, true);
   return explain(&out, args.inputs, status);
 }
@@ -251,7 +280,7 @@ static keel_status read_params(const keel_run_params *given,
   if (given)
     memcpy(all, given,
            given->struct_size < sizeof *all ? given->struct_size : sizeof *all);
-  if (all->flags & ~(KEEL_RUN_PARTIAL | KEEL_RUN_WHOLE))
+  if (all->flags & ~(KEEL_RUN_PARTIAL | KEEL_RUN_WHOLE | KEEL_RUN_ENQUEUES))
     return keel_fail(KD_INVALID_ARGUMENT, "a run has no flags 0x%x",
                      (unsigned)all->flags);
   *cancellation = keel_cancellation_of(all->cancel, all->timeout);
@@ -302,6 +331,7 @@ keel_status keel_plan_run_with(keel_plan *plan, const keel_run_params *params,
   keel_run_args args = args_of(plan, inputs, outputs);
   if (all.cancel || all.timeout) args.cancellation = &cancellation;
   args.partial = all.flags & KEEL_RUN_PARTIAL;
+  args.enqueues = all.flags & KEEL_RUN_ENQUEUES;
   return all.donated_count ? run_held(plan, &all, args) : run_with(plan, &args);
 }
 

@@ -347,10 +347,8 @@ static keel_status call_step(keel_static_run *static_run, uint32_t index,
   if (!step->spec) return KD_OK;
   uint64_t began = keel_tracing() ? keel_now() : 0;
   if (stream)
-    static_run->launches[index].correlation =
-        began ? keel_ticket_number(
-                    0, keel_trace_launch(site->op->schema->name, site->where))
-              : 0;
+    static_run->launches[index].correlation = keel_ticket_number(
+        0, keel_trace_launch(site->op->schema->name, site->where));
   keel_backoff backoff = {0};
   kd_status status = copy_aliased_inputs(static_run, step, stream);
   if (status != KD_OK) return keel_launch_failed(site, step->spec, status);
@@ -362,6 +360,10 @@ static keel_status call_step(keel_static_run *static_run, uint32_t index,
   if (began)
     keel_trace_span(site->op->schema->name, step->spec->device->name,
                     site->where, began);
+  if (status == KD_DEVICE_LOST && stream && keel_has_error() &&
+      !atomic_load(
+          &step->spec->device->lost)) /* earlier work may have lost it */
+    keel_failures_while_all(step->spec->device, status);
   return status == KD_OK ? KD_OK : keel_launch_failed(site, step->spec, status);
 }
 
@@ -383,30 +385,60 @@ keel_status keel_static_run_check(const keel_static_run *static_run) {
   return KD_OK;
 }
 
-void keel_static_run_writes(const keel_static_run *static_run) {
+static keel_work_name name_of(const keel_memory_plan *memory_plan,
+                              uint32_t step) {
+  return keel_launch_name(&memory_plan->executable->steps[step].site,
+                          memory_plan->steps[step].spec);
+}
+
+/* Notes what a ticket stands for: the launches of the run. */
+static void note_work(const keel_memory_plan *memory_plan, uint64_t ticket,
+                      bool recorded) {
+  uint32_t first = 0, last = memory_plan->executable->step_count;
+  if (!memory_plan->kernel_count) return;
+  while (!memory_plan->steps[first].spec)
+    first++;
+  while (!memory_plan->steps[--last].spec) {
+  }
+  const keel_work_name from = name_of(memory_plan, first),
+                       to = name_of(memory_plan, last);
+  keel_work_note_run(memory_plan->heap->device, ticket,
+                     memory_plan->executable->name, memory_plan->kernel_count,
+                     recorded, &from, &to);
+}
+
+void keel_static_run_writes(const keel_static_run *static_run, bool recorded) {
   const keel_memory_plan *memory_plan = static_run->memory_plan;
   uint64_t ticket = keel_failures_ticket(memory_plan->heap->device);
+  note_work(memory_plan, ticket, recorded);
   for (uint32_t i = 0; i < memory_plan->output_slot_count; i++)
     keel_failures_writes(static_run->output_slots[i]->buffer, ticket);
 }
 
 keel_status keel_static_run_enqueue_steps(keel_static_run *static_run) {
   kd_stream *stream = static_run->memory_plan->heap->device->stream;
-  KEEL_TRY(keel_static_run_check(static_run));
-  keel_static_run_writes(static_run);
   for (uint32_t i = 0; i < static_run->memory_plan->executable->step_count; i++)
     KEEL_TRY(call_step(static_run, i, stream));
   return KD_OK;
 }
 
-keel_status keel_static_run_enqueue(keel_static_run *static_run) {
+keel_status keel_static_run_enqueue_each(keel_static_run *static_run) {
   keel_device *device = static_run->memory_plan->heap->device;
-  if (static_run->replay && !static_run->donation && !keel_tracing())
-    return keel_replay_run(static_run);
+  keel_clear_error();
   pthread_mutex_lock(&device->stream_lock);
-  keel_status status = keel_static_run_enqueue_steps(static_run);
+  keel_status status = keel_static_run_check(static_run);
+  if (status == KD_OK) {
+    keel_static_run_writes(static_run, false);
+    status = keel_static_run_enqueue_steps(static_run);
+  }
   pthread_mutex_unlock(&device->stream_lock);
   return status;
+}
+
+keel_status keel_static_run_enqueue(keel_static_run *static_run) {
+  return static_run->replay && !static_run->donation && !keel_tracing()
+             ? keel_replay_run(static_run)
+             : keel_static_run_enqueue_each(static_run);
 }
 
 /* A tensor as an output of the given type. */

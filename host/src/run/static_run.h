@@ -42,10 +42,12 @@ bool keel_static_run_begin(keel_executable *executable,
 bool keel_static_run_is_queued(const keel_static_run *static_run);
 keel_status keel_static_run_enqueue(keel_static_run *static_run);
 
-/* Of replay.c, under the stream's lock: whether the inputs are sound, all steps in the
- * device's stream, and that they write the outputs. */
+/* For replay.c. The same without a recording: */
+keel_status keel_static_run_enqueue_each(keel_static_run *static_run);
+/* Parts of it, under the stream's lock: whether the inputs are sound, that the outputs are
+ * written (recorded: by one launch), and the steps. */
 keel_status keel_static_run_check(const keel_static_run *static_run);
-void keel_static_run_writes(const keel_static_run *static_run);
+void keel_static_run_writes(const keel_static_run *static_run, bool recorded);
 keel_status keel_static_run_enqueue_steps(keel_static_run *static_run);
 
 /* Runs one step, on a device without a stream. */

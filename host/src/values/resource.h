@@ -33,6 +33,7 @@ keel_status keel_resource_of(keel_tensor *value, keel_resource_kind kind,
 keel_status keel_variable_create(keel_tensor *initial, keel_device *home,
                                  bool any_shape, keel_tensor **out_value);
 keel_device *keel_variable_home(const keel_resource *variable);
+/* Retained; NULL for a resource that is not a variable. */
 keel_tensor *keel_variable_read(keel_resource *variable);
 /* Returns KD_INVALID_ARGUMENT if the type is not the variable's. */
 keel_status keel_variable_assign(keel_resource *variable, keel_tensor *tensor);

@@ -135,7 +135,7 @@ keel_status keel_strings_create(keel_context *context, uint32_t rank,
 keel_status keel_strings_at(keel_tensor *tensor, int64_t index,
                             const char **out_string, uint64_t *out_size) {
   *out_string = NULL;
-  KEEL_TRY(keel_tensor_wait(tensor));
+  KEEL_TRY(keel_tensor_wait_known(tensor));
   if (!keel_is_strings(tensor))
     return keel_fail(KD_INVALID_ARGUMENT, "the value is no tensor of strings");
   if (index < 0 || index >= tensor->strings->count)

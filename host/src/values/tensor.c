@@ -349,7 +349,7 @@ keel_status keel_tensor_promise(keel_context *context,
 keel_status keel_tensor_fulfil(keel_tensor *promise, keel_tensor *value) {
   if (keel_tensor_state(promise) != KEEL_PENDING)
     return keel_fail(KD_FAILED_PRECONDITION, "the promise already has a value");
-  if (keel_tensor_state(value) == KEEL_PENDING) keel_tensor_wait(value);
+  if (keel_tensor_state(value) == KEEL_PENDING) keel_tensor_wait_known(value);
   keel_tensor_resolve(promise, value);
   return KD_OK;
 }
@@ -380,16 +380,39 @@ static bool is_known(void *tensor) {
   return keel_tensor_state(tensor) != KEEL_PENDING;
 }
 
-keel_status keel_tensor_wait(keel_tensor *tensor) {
+keel_status keel_tensor_wait_known(keel_tensor *tensor) {
   if (keel_tensor_state(tensor) == KEEL_PENDING)
     keel_pool_wait(tensor->context->pool, is_known, tensor);
   return keel_tensor_query(tensor);
 }
 
+static keel_status wait_for_variable(keel_resource *resource,
+                                     const keel_cancellation *cancellation) {
+  keel_tensor *held = keel_variable_read(resource);
+  keel_status status =
+      held ? keel_tensor_wait_written(held, cancellation) : KD_OK;
+  keel_tensor_release(held);
+  return status;
+}
+
+keel_status keel_tensor_wait_written(keel_tensor *tensor,
+                                     const keel_cancellation *cancellation) {
+  KEEL_TRY(keel_tensor_wait_known(tensor));
+  if (tensor->kind == KEEL_RESOURCE)
+    return wait_for_variable(tensor->resource, cancellation);
+  for (uint32_t i = 0; i < tensor->item_count; i++)
+    KEEL_TRY(keel_tensor_wait_written(tensor->items[i], cancellation));
+  return keel_failures_await_written(tensor->buffer, cancellation);
+}
+
+keel_status keel_tensor_wait(keel_tensor *tensor) {
+  return keel_tensor_wait_written(tensor, NULL);
+}
+
 /* ---- looking -------------------------------------------------------------- */
 
 static const keel_type *type_of(keel_tensor *tensor) {
-  if (keel_tensor_state(tensor) == KEEL_PENDING) keel_tensor_wait(tensor);
+  if (keel_tensor_state(tensor) == KEEL_PENDING) keel_tensor_wait_known(tensor);
   return keel_tensor_state(tensor) == KEEL_READY ? tensor->type : NULL;
 }
 
@@ -452,7 +475,7 @@ const char *keel_tensor_text(keel_tensor *tensor, char *buffer, uint32_t size) {
 }
 
 keel_status keel_tensor_need_data(keel_tensor *tensor) {
-  KEEL_TRY(keel_tensor_wait(tensor));
+  KEEL_TRY(keel_tensor_wait_known(tensor));
   if (tensor->kind != KEEL_DATA)
     return keel_fail(KD_INVALID_ARGUMENT, "%s, not a tensor of numbers",
                      tensor->kind == KEEL_SEQUENCE   ? "a sequence"
@@ -486,7 +509,8 @@ keel_status keel_sequence_create(keel_context *context,
 }
 
 int64_t keel_sequence_length(keel_tensor *sequence) {
-  if (keel_tensor_wait(sequence) != KD_OK || sequence->kind != KEEL_SEQUENCE)
+  if (keel_tensor_wait_known(sequence) != KD_OK ||
+      sequence->kind != KEEL_SEQUENCE)
     return -1;
   return sequence->item_count;
 }
@@ -494,7 +518,7 @@ int64_t keel_sequence_length(keel_tensor *sequence) {
 keel_status keel_sequence_at(keel_tensor *sequence, int64_t index,
                              keel_tensor **out_item) {
   *out_item = NULL;
-  KEEL_TRY(keel_tensor_wait(sequence));
+  KEEL_TRY(keel_tensor_wait_known(sequence));
   if (sequence->kind != KEEL_SEQUENCE)
     return keel_fail(KD_INVALID_ARGUMENT, "the value is not a sequence");
   int64_t count = sequence->item_count;
@@ -515,5 +539,6 @@ keel_status keel_optional_empty(keel_context *context,
 }
 
 int keel_optional_is_empty(keel_tensor *value) {
-  return keel_tensor_wait(value) == KD_OK && value->kind == KEEL_OPTIONAL_EMPTY;
+  return keel_tensor_wait_known(value) == KD_OK &&
+         value->kind == KEEL_OPTIONAL_EMPTY;
 }

@@ -37,11 +37,16 @@ struct kd_capture {
 
 /* ---- jobs: all of it with the stream's lock held --------------------------------------- */
 
+static kd_status failure(void) {
+  int status = atomic_load(&toy.fails);
+  return status ? status : KD_INTERNAL;
+}
+
 /* Of the work up to a ticket. */
 static kd_status status_of(const kd_stream *stream, uint64_t since,
                            uint64_t ticket) {
   for (size_t i = 0; i < stream->bad_count; i++)
-    if (stream->bad[i] > since && stream->bad[i] <= ticket) return KD_INTERNAL;
+    if (stream->bad[i] > since && stream->bad[i] <= ticket) return failure();
   return KD_OK;
 }
 
@@ -195,9 +200,27 @@ static kd_status await(const kd_event *event) {
   return status;
 }
 
+/* Whether a thread has done it within the time. */
+static bool done_within(const kd_event *event, uint64_t timeout) {
+  kd_stream *stream = event->stream;
+  struct timespec end;
+  int late = 0;
+  clock_gettime(CLOCK_REALTIME, &end);
+  uint64_t nanoseconds = (uint64_t)end.tv_nsec + timeout;
+  end.tv_sec += (time_t)(nanoseconds / 1000000000);
+  end.tv_nsec = (long)(nanoseconds % 1000000000);
+  pthread_mutex_lock(&stream->lock);
+  while (stream->done < event->ticket && !late)
+    late = pthread_cond_timedwait(&stream->changed, &stream->lock, &end);
+  pthread_mutex_unlock(&stream->lock);
+  return !late;
+}
+
 static kd_status event_wait(kd_event *event, uint64_t timeout) {
-  (void)timeout;
-  return await(event);
+  bool limited = timeout != UINT64_MAX && toy_model_now->work == BY_THREAD;
+  return limited && event->stream && !done_within(event, timeout)
+             ? KD_DEADLINE_EXCEEDED
+             : await(event);
 }
 
 static kd_status run_wait(toy_job *job) {

@@ -28,6 +28,7 @@ typedef struct toy_state {
   atomic_int ring;
   atomic_int naps;    /* 1: each job of a thread waits a moment first */
   atomic_int rebinds; /* 1: recordings can be put to other memory */
+  atomic_int fails;   /* the status of a Mul by 13; 0: KD_INTERNAL */
   atomic_int cost;    /* what an Add is said to take, nanoseconds; 0: unknown */
 
   /* The compiler: what it claims, and what `compile` and `validate` answer. */

@@ -256,7 +256,7 @@ static keel_status write_here(writer *all, keel_tensor *tensor) {
 
 /* A constant's value: dense data, a list of it, or `unit` for an empty optional. */
 static keel_status write_value(writer *all, keel_tensor *tensor) {
-  KEEL_TRY(keel_tensor_wait(tensor));
+  KEEL_TRY(keel_tensor_wait_known(tensor));
   if (tensor->kind == KEEL_OPTIONAL_EMPTY) {
     fputs("unit", all->file);
     return KD_OK;

@@ -1,0 +1,57 @@
+/* work.h - what a device has been given to do, in the words of messages.
+ *
+ * A stream says that some of its work has failed, not which. So the newest pieces of work are
+ * noted with their tickets (device/failures.h), and a failure names the piece, or the first
+ * and the last of those that were under way. */
+#ifndef KEEL_WORK_H
+#define KEEL_WORK_H
+
+#include "device/failures.h"
+#include "values/type.h"
+
+#define KEEL_WORK_TYPES 4
+
+/* A launch or a copy. */
+typedef struct keel_work_name {
+  const char *op;    /* as long as the context */
+  const char *where; /* the node's name, or ""; copied */
+  const keel_type *const
+      *types; /* of inputs, or of what is copied; may have NULL */
+  uint32_t type_count;
+} keel_work_name;
+
+/* Notes what the work with a ticket is. With the stream's lock held. */
+void keel_work_note(keel_device *device, uint64_t ticket,
+                    const keel_work_name *name);
+
+/* The same of a run whose `count` launches go under one ticket.
+ *
+ * of        the function's name, or ""
+ * recorded  they are launched as a recording */
+void keel_work_note_run(keel_device *device, uint64_t ticket, const char *of,
+                        uint32_t count, bool recorded,
+                        const keel_work_name *first,
+                        const keel_work_name *last);
+
+/* A ticket for what the caller enqueues next, a copy or a fill, which writes a buffer; under
+ * the same lock. */
+static inline uint64_t keel_work_copies(keel_device *device,
+                                        keel_buffer *target, const char *what,
+                                        const keel_type *type) {
+  const keel_work_name name = {what, "", &type, 1};
+  uint64_t ticket = keel_failures_ticket(device);
+  keel_failures_writes(target, ticket);
+  keel_work_note(device, ticket, &name);
+  return ticket;
+}
+
+/* Adds "while DEVICE ran OP "NODE" (TYPES)" to this thread's message. Returns `status`. */
+keel_status keel_work_while_one(const keel_device *device,
+                                const keel_work_name *name, keel_status status);
+
+/* Adds to this thread's message which work the tickets above `after`, up to `last`, are; where
+ * nothing is known of them, nothing. With the stream's lock held. Returns `status`. */
+keel_status keel_work_while(const keel_device *device, uint64_t after,
+                            uint64_t last, keel_status status);
+
+#endif /* KEEL_WORK_H */
