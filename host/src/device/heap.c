@@ -228,6 +228,8 @@ static keel_status grow(keel_heap *heap, uint64_t size, uint32_t class,
                                                        : kind_of(heap);
     status = allocate_any(heap, buffer, kind != 0);
     if (status == KD_OUT_OF_MEMORY && waits) {
+      /* copies that have ended let go of their memory */
+      if (heap->device) keel_device_drain_quietly(heap->device);
       /* frees what is kept for reuse: by this host, then by the plugin */
       keel_heap_trim(heap);
       if (heap->device && heap->device->plugin->memory.trim)

@@ -89,8 +89,14 @@ keel_status keel_run_copy(keel_host_call *call) {
   if (call->input_count != 1 || !call->inputs[0])
     return keel_call_fail(call, KD_INVALID_ARGUMENT, "takes one input");
   bool to_host = keel_attr_int(call->op, "host", 0) != 0;
-  return keel_transfer_begin(call->inputs[0], to_host ? NULL : call->scope,
-                             &call->outputs[0]);
+  keel_device *device = to_host ? NULL : call->scope;
+  char text[200];
+  keel_status status =
+      keel_transfer_begin(call->inputs[0], device, &call->outputs[0]);
+  if (status == KD_OK) return KD_OK;
+  keel_tensor_text(call->inputs[0], text, sizeof text);
+  return keel_while(status, "while \"%s\", %s, was copied to %s", call->where,
+                    text, device ? device->name : "the host");
 }
 
 /* A tensor in host memory, typed as output 0. */

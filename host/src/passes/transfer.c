@@ -117,9 +117,14 @@ static keel_status place_constant(transfer *all, uint32_t value,
   keel_function *function = all->function;
   keel_tensor *constant = function->values[value].constant, *placed = NULL;
   if (device) KEEL_TRY(keel_device_ready(device));
-  KEEL_TRY(keel_place_constant(all->placed, constant, device, &placed));
-  uint32_t made =
-      keel_function_constant(function, function->values[value].name, constant);
+  const char *name = function->values[value].name;
+  keel_status status =
+      keel_place_constant(all->placed, constant, device, &placed);
+  char type[200];
+  if (status != KD_OK)
+    return keel_while(status, "for the constant \"%s\", %s", name,
+                      keel_type_text(constant->type, type, sizeof type));
+  uint32_t made = keel_function_constant(function, name, constant);
   if (made == KEEL_ABSENT) {
     keel_tensor_release(placed);
     return KD_OUT_OF_MEMORY;
