@@ -351,7 +351,31 @@ expect 2 'inputs have "batch"' "$keel" run "$named" --dim channels=4
 expect 2 "is not NAME=SIZE" "$keel" run "$named" --dim batch=99999999999999999999
 expect 2 'inputs have "batch"' "$keel" compile "$named" --np 2 --split data --dim Batch=4 \
   -o "$scratch/named"
-expect 2 "dim is for --split" "$keel" compile "$named" --dim batch=4 -o "$scratch/named"
+# sizes that a device's compiler needs, as `keel run` takes them
+fixed() { # $1 status, $2 text, then options
+  status=$1
+  text=$2
+  shift 2
+  expect $status "$text" "$keel" compile "$named" --device graph_npu --plugin "$npu" \
+    -o "$scratch/fixed.keel" "$@"
+}
+fixed 0 'for one set of sizes give --dim batch=N --dim the "length"=N'
+fixed 0 'give --dim the "length"=N' --dim batch=2
+sed 's/"batch"/""/g' "$named" >"$scratch/unnamed.mlir"
+expect 0 "give --shape x=AxB --shape mask=AxB" "$keel" compile "$scratch/unnamed.mlir" \
+  --device graph_npu --plugin "$npu" -o "$scratch/fixed.keel"
+fixed 0 "1 compiled region in it" --shape x=2x3x5 --shape mask=2x5
+fixed 0 "1 compiled region in it" --shape x=2x3x5 --shape mask=2x5 --dim batch=2
+expect 0 "f32[2,3,5]" "$keel" run "$scratch/fixed.keel" --plugin "$npu"
+expect 1 "for which it is compiled" "$keel" run "$scratch/fixed.keel" --plugin "$npu" --shape x=4x3x5
+fixed 1 'dimension 0 of input "mask" is 2, and can' --shape x=2x3x5 --shape mask=3x5
+fixed 1 'dimension 1 of input "x" is 3, and can' --shape x=2x4x5
+fixed 1 'input "x" has 3 dimensions, not 2' --shape x=2x3
+fixed 1 "is too large" --dim batch=9223372036854775807
+fixed 2 'inputs have "batch"' --dim channels=4
+fixed 2 "does not have the form INPUT=2x3" --shape X=2x3x5
+fixed 2 "is not NAME=SIZE" --dim batch=99999999999999999999
+fixed 2 "--split takes sizes by --dim, not --shape" --np 2 --split data --shape x=2x3x5
 expect 0 "named.1: " "$keel" compile "$named" --np 2 --split data --dim batch=4 --dim batch=3 \
   -o "$scratch/named"
 expect 1 "keel:" "$keel" run "$named" --dim batch=9223372036854775807

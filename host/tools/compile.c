@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include "parting.h"
+#include "sizes.h"
 #include "smpi.h"
 #include "tool.h"
 
@@ -13,7 +14,7 @@ typedef struct arguments {
   bool text, by_cost;
   uint64_t ranks, parts;
   double bytes_as;
-  word_list places, skips, dims;
+  word_list places, skips, shapes, dims;
 } arguments;
 
 static arguments given = {.common = {.command = "compile", .runs = true}};
@@ -51,8 +52,12 @@ static const option options[] = {
     {"--np", "N", "how many ranks", .count = &given.ranks, .least = 1,
      .most = 1024},
     {"--dim", "NAME=4",
-     "size of the open dimensions of that name, for --split\n(1)",
+     "size of the open dimensions of that name, which else\n"
+     "stay open (with --split: 1). D's own compiler may need\n"
+     "it: the file is then for this size alone",
      .list = &given.dims},
+    {"--shape", "NAME=2x3", "shape of an input whose dimensions are open",
+     .list = &given.shapes},
     {"--smpi-trace", "DIR",
      "write no program, but what each rank computes and\n"
      "exchanges, for `smpirun -replay DIR/ranks` of SimGrid",
@@ -103,8 +108,8 @@ static int parse(int argc, char **argv) {
     return usage_error("compile", "no output file: give -o FILE");
   if (!given.trace && !given.split != !given.ranks)
     return usage_error("compile", "--split and --np go together");
-  if (given.dims.count && !given.split)
-    return usage_error("compile", "--dim is for --split");
+  if (given.shapes.count && given.split)
+    return usage_error("compile", "--split takes sizes by --dim, not --shape");
   if (given.split && !given.trace && (!given.output || given.dump))
     return usage_error("compile",
                        "--split writes files: give -o FILE, and no"
@@ -150,6 +155,47 @@ static void print_regions(const keel_program *program, bool text) {
         "%u region%s not in it: the plugin provides no compiled form, so each "
         "run compiles them\n",
         (unsigned)bare, plural(bare));
+}
+
+/* Adds what fixes the open sizes of an input, each once. */
+static void add_remedy(const keel_port *port, char *text, size_t room) {
+  bool unnamed = port->rank == KEEL_RANK_UNKNOWN;
+  char one[300];
+  for (uint32_t d = 0; !unnamed && d < port->rank; d++) {
+    const char *symbol = port->symbols ? port->symbols[d] : NULL;
+    if (port->dims[d] >= 0) continue;
+    unnamed |= !symbol || !*symbol;
+    if (unnamed) break;
+    snprintf(one, sizeof one, " --dim %s=N", symbol);
+    size_t used = strlen(text);
+    if (!strstr(text, one)) snprintf(text + used, room - used, "%s", one);
+  }
+  size_t used = strlen(text);
+  if (unnamed)
+    snprintf(text + used, room - used, " --shape %s=AxB", port->name);
+}
+
+/* Where a device's compiler has made nothing, and sizes are open: that, and what to do. */
+static void print_open(const arguments *all, keel_context *context,
+                       const keel_program *program) {
+  uint32_t held = 0, bare = 0;
+  char remedy[600] = "";
+  keel_device *device = NULL;
+  keel_program_regions(program, &held, NULL, &bare);
+  if (held || bare || all->text ||
+      keel_device_find(context, all->device, &device) != KD_OK ||
+      !keel_device_compiles(device))
+    return;
+  for (uint32_t i = 0; i < keel_program_input_count(program); i++) {
+    keel_port port;
+    keel_program_input(program, i, &port);
+    if (!port.flags) add_remedy(&port, remedy, sizeof remedy);
+  }
+  if (*remedy)
+    printf(
+        "no compiled region in it: sizes of inputs are open, so each run"
+        " compiles for those that come; for one set of sizes give%s\n",
+        shown(remedy));
 }
 
 /* What is written: the model as it is, or what the passes make of it. The passes that
@@ -296,6 +342,19 @@ static int work(arguments *all, keel_context *context) {
   progress("reading %s", all->model);
   keel_status status = keel_program_load(context, all->model, &model);
   progress("compiling %s", all->model);
+  if (status == KD_OK && !all->split) {
+    const given_sizes sizes = {"compile", &all->shapes, &all->dims};
+    keel_program *fixed = NULL;
+    int result = sizes_fix(&sizes, model, &fixed);
+    if (fixed) {
+      keel_program_release(model);
+      model = fixed;
+    }
+    if (result) {
+      keel_program_release(model);
+      return result;
+    }
+  }
   if (status == KD_OK && all->trace && !all->split) {
     int result = trace_program(all, context, model, 0, (uint32_t)all->ranks);
     keel_program_release(model);
@@ -315,6 +374,7 @@ static int work(arguments *all, keel_context *context) {
   if (!result && all->output) {
     print_size(all->output, made ? made : model, from);
     print_regions(made ? made : model, all->text);
+    if (made) print_open(all, context, made);
   }
   keel_program_release(made);
   keel_program_release(model);

@@ -46,14 +46,9 @@ int run_fail_or_widen(const run_session *run, keel_status status);
 
 /* ---- run_inputs.c ---- */
 
-/* What follows "NAME=" where NAME is the input's; else NULL. */
-const char *run_value_for(const char *word, const char *name);
 /* Fills dims with what --shape says of an input; false where it says nothing. */
 bool run_given_shape(const run_arguments *all, const char *name, uint32_t *rank,
                      int64_t *dims);
-/* An open dimension's size: as it was given, or 1. */
-int64_t run_open_size(const run_arguments *all, const keel_port *port,
-                      uint32_t dim);
 /* Whether a program has a rank's handle among its inputs. */
 bool run_exchanges(const keel_program *program);
 /* Whether an input is the handle of this rank. */

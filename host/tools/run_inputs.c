@@ -4,109 +4,33 @@
 #include <unistd.h>
 
 #include "run.h"
+#include "sizes.h"
 
-/* "2x3" or "2,3", or "" of a scalar; false where it is none. */
-static bool read_shape(const char *at, uint32_t *rank, int64_t *dims) {
-  *rank = 0;
-  while (*at) {
-    char *end = NULL;
-    errno = 0;
-    if (*rank == 16 || *at < '0' || *at > '9') return false;
-    dims[(*rank)++] = strtoll(at, &end, 10);
-    bool more = (*end == 'x' || *end == ',') && end[1];
-    if (errno || (*end && !more)) return false;
-    at = end + more;
-  }
-  return true;
+static given_sizes sizes_of(const run_arguments *all) {
+  return (given_sizes){"run", &all->shapes, &all->dims};
 }
 
-/* The shape in "NAME=2x3", where NAME is this input's; else NULL. */
-const char *run_value_for(const char *word, const char *name) {
-  size_t size = strlen(name);
-  return !strncmp(word, name, size) && word[size] == '=' ? word + size + 1
-                                                         : NULL;
-}
-
-/* Fills dims with what --shape says of this input; false where it says nothing. */
 bool run_given_shape(const run_arguments *all, const char *name, uint32_t *rank,
                      int64_t *dims) {
-  for (uint32_t i = 0; i < all->shapes.count; i++) {
-    const char *shape = run_value_for(all->shapes.words[i], name);
-    if (shape) return read_shape(shape, rank, dims);
-  }
-  return false;
-}
-
-/* Each --shape is an input's name, and sizes. */
-static bool check_shapes(const run_arguments *all, const run_session *run) {
-  for (uint32_t i = 0; i < all->shapes.count; i++) {
-    bool good = false;
-    uint32_t rank = 0;
-    int64_t dims[16];
-    char names[512] = "";
-    for (uint32_t k = 0; k < run->input_count && !good; k++) {
-      keel_port port;
-      keel_plan_input(run->plan, k, &port);
-      const char *shape = run_value_for(all->shapes.words[i], port.name);
-      good = shape && read_shape(shape, &rank, dims);
-      size_t used = strlen(names);
-      snprintf(names + used, sizeof names - used, " \"%s\"", port.name);
-    }
-    if (good) continue;
-    fprintf(stderr,
-            "keel run: --shape %s does not have the form INPUT=2x3; the "
-            "model's inputs"
-            " are%s\n",
-            all->shapes.words[i], *names ? shown(names) : " none");
-    return false;
-  }
-  return true;
+  const given_sizes given = sizes_of(all);
+  return sizes_shape(&given, name, rank, dims);
 }
 
 /* An open dimension's size: as it was given, or 1. */
-int64_t run_open_size(const run_arguments *all, const keel_port *port,
-                      uint32_t dim) {
-  const char *name = port->symbols ? port->symbols[dim] : NULL;
-  for (uint32_t i = 0; name && i < all->dims.count; i++)
-    if (size_for(all->dims.words[i], name) >= 0)
-      return size_for(all->dims.words[i], name);
-  return 1;
+static int64_t open_size(const run_arguments *all, const keel_port *port,
+                         uint32_t dim) {
+  const given_sizes given = sizes_of(all);
+  int64_t size = sizes_dim(&given, port, dim);
+  return size < 0 ? 1 : size;
 }
 
-/* The names of open dimensions; whether one of them and a size are `word`. */
-static bool is_dim(const run_session *run, const char *word, char *names,
-                   size_t room) {
-  bool known = false;
-  for (uint32_t k = 0; k < run->input_count; k++) {
-    keel_port port;
-    keel_plan_input(run->plan, k, &port);
-    for (uint32_t d = 0; port.symbols && d < port.rank; d++) {
-      char quoted[256];
-      if (!port.symbols[d]) continue;
-      known |= size_for(word, port.symbols[d]) >= 0;
-      snprintf(quoted, sizeof quoted, " \"%s\"", port.symbols[d]);
-      size_t size = strlen(names);
-      if (!strstr(names, quoted))
-        snprintf(names + size, room - size, "%s", quoted);
-    }
-  }
-  return known;
-}
-
-/* Each --dim is the name of a dimension, and a size. A split has made them known, and has looked
- * itself. */
-static bool check_dims(const run_arguments *all, const run_session *run) {
-  for (uint32_t i = 0; i < all->dims.count && !all->split; i++) {
-    char there[512] = "";
-    if (is_dim(run, all->dims.words[i], there, sizeof there)) continue;
-    fprintf(stderr,
-            "keel run: --dim %s is not NAME=SIZE of an open dimension; the"
-            " model's inputs have%s\n",
-            all->dims.words[i],
-            *there ? shown(there) : " none that has a name");
-    return false;
-  }
-  return true;
+/* A split has made dimensions known, and has looked at --dim itself. */
+static bool check_sizes(const run_arguments *all, const run_session *run) {
+  const given_sizes given = sizes_of(all);
+  keel_port ports[RUN_PORTS];
+  for (uint32_t i = 0; i < run->input_count; i++)
+    keel_plan_input(run->plan, i, &ports[i]);
+  return sizes_check(&given, ports, run->input_count, !all->split);
 }
 
 static bool is_member(const keel_port *port) {
@@ -161,7 +85,7 @@ static int make_random(const run_arguments *all, run_session *run,
   bool countable = true;
   for (uint32_t i = 0; i < rank; i++) {
     if (!shaped)
-      dims[i] = port.dims[i] < 0 ? run_open_size(all, &port, i) : port.dims[i];
+      dims[i] = port.dims[i] < 0 ? open_size(all, &port, i) : port.dims[i];
     countable &= !__builtin_mul_overflow(count, dims[i], &count);
   }
   uint32_t bits = kd_dtype_bits(port.dtype), each = (bits + 7) / 8;
@@ -192,7 +116,7 @@ static uint32_t named_input(const run_session *run, const char *word,
   for (uint32_t i = 0; i < run->input_count; i++) {
     keel_port port;
     keel_plan_input(run->plan, i, &port);
-    const char *file = run_value_for(word, port.name);
+    const char *file = sizes_value_for(word, port.name);
     if (!file) continue;
     *out_file = file;
     return i;
@@ -211,7 +135,7 @@ keel_status run_override(const run_arguments *all, run_session *run) {
        keel_program_initializer(run->program, i, &port) == KD_OK;
        i++)
     for (uint32_t k = 0; k < all->inputs.count; k++)
-      if (run_value_for(all->inputs.words[k], port.name)) {
+      if (sizes_value_for(all->inputs.words[k], port.name)) {
         names[count++] = port.name;
         break;
       }
@@ -300,7 +224,7 @@ static bool is_twice(const run_session *run, uint32_t input,
 
 int run_load_inputs(const run_arguments *all, run_session *run) {
   uint32_t next = 0;
-  if (!check_dims(all, run) || !check_shapes(all, run)) return EXIT_USAGE;
+  if (!check_sizes(all, run)) return EXIT_USAGE;
   for (uint32_t i = 0; i < all->inputs.count; i++) {
     const char *file = all->inputs.words[i];
     uint32_t at = named_input(run, file, &file);

@@ -1,5 +1,6 @@
 /* run_split.c - `keel run --split`: sizes that are known, the ranks' speeds, and their programs. */
 #include "run.h"
+#include "sizes.h"
 
 /* What the split of a model asks. */
 typedef struct sizes {
@@ -20,7 +21,7 @@ static const char *file_for(const run_arguments *all,
     const char *word = all->inputs.words[i];
     uint32_t at = 0;
     while (at < count && keel_program_input(program, at, &port) == KD_OK &&
-           !run_value_for(word, port.name))
+           !sizes_value_for(word, port.name))
       at++;
     while (at == count && next < count && named[next])
       next++;
@@ -28,7 +29,7 @@ static const char *file_for(const run_arguments *all,
       files[next] = word;
       named[next++] = true;
     } else if (at < count) {
-      files[at] = run_value_for(word, port.name);
+      files[at] = sizes_value_for(word, port.name);
       named[at] = true;
     }
   }

@@ -210,6 +210,9 @@ typedef struct keel_device_facts {
 KEEL_API void keel_device_describe(const keel_device *device,
                                    keel_device_facts *out_facts);
 
+/* 1 if the device has a compiler of its own, which makes regions of parts of programs. */
+KEEL_API int keel_device_compiles(const keel_device *device);
+
 /* A property of a device, for people and their tools. kd/property.h lists the
  * names that mean the same everywhere, with their units. */
 typedef struct keel_property {

@@ -231,6 +231,25 @@ KEEL_API keel_status keel_program_override(const keel_program *program,
                                            uint32_t count,
                                            KD_OWNED keel_program **out_program);
 
+/* The sizes of an input. */
+typedef struct keel_input_sizes {
+  uint32_t input; /* its index */
+  uint32_t rank;
+  const int64_t *dims; /* -1: as it is */
+} keel_input_sizes;
+
+/* Makes the program whose inputs have these sizes where they were open, as keel_program_compile
+ * wants them for devices with compilers of their own. Other open dimensions of the same name get
+ * the same size. `program` stays as it is, and may be released before the new one. Any thread.
+ *
+ * Returns KD_OK, KD_OUT_OF_RANGE (an index), KD_INVALID_ARGUMENT (another rank or size than the
+ * input has, two sizes for one name, sizes that no value has, not a tensor),
+ * KD_FAILED_PRECONDITION (a program that is compiled), KD_OUT_OF_MEMORY. */
+KEEL_API keel_status keel_program_fix(const keel_program *program,
+                                      const keel_input_sizes *inputs,
+                                      uint32_t count,
+                                      KD_OWNED keel_program **out_program);
+
 /* 1 if an op of it, nested functions included, gives random numbers (other than
  * from a seed and a counter that are values). */
 KEEL_API int keel_program_is_random(const keel_program *program);

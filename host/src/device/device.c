@@ -90,6 +90,10 @@ static uint32_t level_of(const keel_plugin *plugin) {
   return plugin->regions.compile ? 3 : 2;
 }
 
+int keel_device_compiles(const keel_device *device) {
+  return device->plugin->regions.claim != NULL;
+}
+
 void keel_device_describe(const keel_device *device,
                           keel_device_facts *out_facts) {
   *out_facts = (keel_device_facts){

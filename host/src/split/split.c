@@ -6,6 +6,7 @@
 #include "device/device.h"
 #include "memory/access.h"
 #include "passes/passes.h"
+#include "program/sizes.h"
 
 /* ---- new values and nodes ----------------------------------------------------------------- */
 
@@ -618,18 +619,17 @@ static keel_status fix_sizes(keel_function *f,
     bool fixed = false;
     if (!params->size_of || port->rank == KEEL_RANK_UNKNOWN || !port->rank)
       continue;
-    int64_t *dims =
-        keel_arena_copy_bytes(f->arena, port->dims, port->rank * sizeof *dims);
-    if (!dims) return KD_OUT_OF_MEMORY;
-    for (uint32_t d = 0; d < port->rank; d++)
+    int64_t dims[16];
+    if (port->rank > 16) continue;
+    for (uint32_t d = 0; d < port->rank; d++) {
+      dims[d] = port->dims[d];
       if (dims[d] < 0) {
         dims[d] = params->size_of(params->size_context, port->name, d,
                                   port->symbols ? port->symbols[d] : NULL);
         fixed |= dims[d] >= 0;
       }
-    if (!fixed) continue;
-    port->dims = dims;
-    f->values[f->inputs[i]].type = keel_port_type(port);
+    }
+    if (fixed) KEEL_TRY(keel_function_fix(f, i, dims));
   }
   return KD_OK;
 }
