@@ -9,6 +9,7 @@ typedef struct launched {
   const char *op;
   const keel_type *types[KEEL_WORK_TYPES];
   uint32_t type_count; /* of the op, though fewer are noted */
+  keel_type_words *type_text;
   char where[WHERE];
 } launched;
 
@@ -31,6 +32,7 @@ static void copy_text(char *to, size_t size, const char *from) {
 static void note_launch(launched *to, const keel_work_name *name) {
   to->op = name->op;
   to->type_count = name->type_count;
+  to->type_text = name->type_text;
   for (uint32_t i = 0; i < name->type_count && i < KEEL_WORK_TYPES; i++)
     to->types[i] = name->types[i];
   copy_text(to->where, sizeof to->where, name->where);
@@ -81,7 +83,7 @@ static const char *in_words(const launched *one, char text[TEXT]) {
     char type[200];
     if (!one->types[i] || at < 0 || at >= TEXT) continue;
     at += snprintf(text + at, (size_t)(TEXT - at), "%s%s", before,
-                   keel_type_text(one->types[i], type, sizeof type));
+                   one->type_text(one->types[i], type, sizeof type));
     before = " ";
   }
   if (*before && before[1] != '(' && at >= 0 && at < TEXT)

@@ -7,7 +7,12 @@
 #define KEEL_WORK_H
 
 #include "device/failures.h"
-#include "values/type.h"
+
+typedef struct keel_type keel_type;
+
+/* Writes a type in words, as keel_type_text does, which this room has not. */
+typedef const char *keel_type_words(const keel_type *type, char *buffer,
+                                    size_t size);
 
 #define KEEL_WORK_TYPES 4
 
@@ -18,6 +23,7 @@ typedef struct keel_work_name {
   const keel_type *const
       *types; /* of inputs, or of what is copied; may have NULL */
   uint32_t type_count;
+  keel_type_words *type_text; /* of each */
 } keel_work_name;
 
 /* Notes what the work with a ticket is. With the stream's lock held. */
@@ -32,18 +38,6 @@ void keel_work_note_run(keel_device *device, uint64_t ticket, const char *of,
                         uint32_t count, bool recorded,
                         const keel_work_name *first,
                         const keel_work_name *last);
-
-/* A ticket for what the caller enqueues next, a copy or a fill, which writes a buffer; under
- * the same lock. */
-static inline uint64_t keel_work_copies(keel_device *device,
-                                        keel_buffer *target, const char *what,
-                                        const keel_type *type) {
-  const keel_work_name name = {what, "", &type, 1};
-  uint64_t ticket = keel_failures_ticket(device);
-  keel_failures_writes(target, ticket);
-  keel_work_note(device, ticket, &name);
-  return ticket;
-}
 
 /* Adds "while DEVICE ran OP "NODE" (TYPES)" to this thread's message. Returns `status`. */
 keel_status keel_work_while_one(const keel_device *device,

@@ -69,7 +69,7 @@ static inline uint32_t keel_alias_needed(const kd_kernel_def *def,
 static inline keel_work_name keel_launch_name(const keel_call_site *site,
                                               const keel_specialisation *spec) {
   return (keel_work_name){site->op->schema->name, site->where, spec->types,
-                          spec->input_count};
+                          spec->input_count, keel_type_text};
 }
 
 /* Adds to this thread's message, if the kernel left one, what was run. Returns `status`. */

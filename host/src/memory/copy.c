@@ -9,7 +9,6 @@
 #include "device/context.h"
 #include "device/failures.h"
 #include "device/lost.h"
-#include "device/work.h"
 #include "memory/external.h"
 #include "memory/mapped.h"
 #include "memory/transfer.h"
@@ -44,7 +43,7 @@ static keel_status move_in(keel_tensor *target, const void *source) {
   keel_clear_error();
   if (device->stream) pthread_mutex_lock(&device->stream_lock);
   keel_stream_tag(device, device->stream);
-  keel_work_copies(device, target->buffer, "a copy in", target->type);
+  keel_copy_begins(device, target->buffer, "a copy in", target->type);
   keel_backoff backoff = {0};
   kd_status status;
   do
@@ -112,7 +111,7 @@ static keel_status copy_peer(keel_tensor *source, keel_tensor *target) {
     return KD_UNIMPLEMENTED;
   KEEL_TRY(keel_failures_await(source->buffer));
   if (to->stream) pthread_mutex_lock(&to->stream_lock);
-  keel_work_copies(to, target->buffer, "a copy from another device",
+  keel_copy_begins(to, target->buffer, "a copy from another device",
                    target->type);
   keel_backoff backoff = {0};
   kd_status status;

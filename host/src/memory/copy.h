@@ -2,6 +2,7 @@
 #ifndef KEEL_COPY_H
 #define KEEL_COPY_H
 
+#include "device/work.h"
 #include "values/tensor.h"
 
 /* Makes the data readable for work on `device`: without a copy if the device can use host
@@ -26,5 +27,17 @@ keel_status keel_copy_rows(keel_tensor *tensor, keel_tensor **out_tensor);
  * what failed. Judges whether the device is lost. */
 keel_status keel_copy_failed(keel_device *device, kd_status status,
                              const char *what, uint64_t size);
+
+/* A ticket for the copy or fill that the caller enqueues next, which writes a buffer, and is
+ * noted as `what`. With the stream's lock held until then. */
+static inline uint64_t keel_copy_begins(keel_device *device,
+                                        keel_buffer *target, const char *what,
+                                        const keel_type *type) {
+  const keel_work_name name = {what, "", &type, 1, keel_type_text};
+  uint64_t ticket = keel_failures_ticket(device);
+  keel_failures_writes(target, ticket);
+  keel_work_note(device, ticket, &name);
+  return ticket;
+}
 
 #endif /* KEEL_COPY_H */

@@ -8,7 +8,6 @@
 #include "device/backoff.h"
 #include "device/failures.h"
 #include "device/lost.h"
-#include "device/work.h"
 #include "memory/copy.h"
 
 static void begin(keel_device *device) {
@@ -32,7 +31,7 @@ keel_status keel_device_copy(const keel_tensor *source, uint64_t source_offset,
   begin(device);
   status = keel_failures_check_locked(source->buffer);
   if (status != KD_OK) return end(device, status, "a copy", size);
-  keel_work_copies(device, target->buffer, "a copy", target->type);
+  keel_copy_begins(device, target->buffer, "a copy", target->type);
   do
     status = device->plugin->memory.copy(
         device->handle, device->stream, source->buffer->handle,
@@ -78,7 +77,7 @@ keel_status keel_device_fill(keel_tensor *target, const void *pattern,
   keel_backoff backoff = {0};
   kd_status status;
   begin(device);
-  keel_work_copies(device, target->buffer, "a fill", target->type);
+  keel_copy_begins(device, target->buffer, "a fill", target->type);
   do
     status = device->plugin->memory.fill(device->handle, device->stream,
                                          target->buffer->handle, target->offset,

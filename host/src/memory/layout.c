@@ -4,7 +4,6 @@
 #include "device/backoff.h"
 #include "device/failures.h"
 #include "device/lost.h"
-#include "device/work.h"
 #include "memory/copy.h"
 
 /* A size over this factor times the row-major size, plus a page, is treated as a plugin's
@@ -65,7 +64,7 @@ static kd_status to_rows(keel_device *device, keel_tensor *source,
   kd_status status;
   keel_clear_error();
   if (stream) pthread_mutex_lock(&device->stream_lock);
-  keel_work_copies(device, target->buffer, "a copy to rows", target->type);
+  keel_copy_begins(device, target->buffer, "a copy to rows", target->type);
   status = keel_failures_check_locked(source->buffer);
   while (status == KD_OK) {
     status =

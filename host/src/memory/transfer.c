@@ -13,7 +13,6 @@
 #include "device/failures.h"
 #include "device/lost.h"
 #include "device/stream.h"
-#include "device/work.h"
 #include "memory/copy.h"
 #include "memory/mapped.h"
 #include "threads/pool.h"
@@ -177,7 +176,7 @@ static kd_status enqueue_in(keel_transfer *transfer) {
   pthread_mutex_lock(&device->stream_lock);
   keel_stream_tag(device, device->stream);
   transfer->ticket =
-      keel_work_copies(device, target->buffer, "a copy in", target->type);
+      keel_copy_begins(device, target->buffer, "a copy in", target->type);
   do
     status = device->plugin->memory.copy_in(
         device->handle, device->stream, transfer->source->data,
@@ -238,7 +237,7 @@ static kd_status enqueue_peer(keel_transfer *transfer) {
   kd_status status = mark(transfer, from);
   if (status != KD_OK) return status;
   pthread_mutex_lock(&to->stream_lock);
-  transfer->ticket = keel_work_copies(
+  transfer->ticket = keel_copy_begins(
       to, target->buffer, "a copy from another device", target->type);
   status = hold(to, to->stream, transfer->event);
   if (status == KD_OK) {

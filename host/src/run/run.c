@@ -172,8 +172,11 @@ static void settle_late(keel_run *run, const keel_step *step) {
     keel_run_publish(run, step->outputs[0]);
     return;
   }
+  const char *where = step->site.where;
   if (step->copies)
-    keel_while(status, "while \"%s\" was copied to the host", step->site.where);
+    keel_while(status, "while %s%s%s was copied to the host",
+               *where ? "\"" : "", *where ? where : "a value without a name",
+               *where ? "\"" : "");
   keel_run_fail(run, status);
 }
 
