@@ -1,5 +1,6 @@
-/* heap_test.c - small memory of a device that one thread takes and another frees is kept for
- * both: to give it back would wait for the device. */
+/* heap_test.c - which memory is kept: small pieces of a device that one thread takes and another
+ * frees, as to give them back would wait for the device, and sizes that come again, but not
+ * those that tensors have grown out of. */
 #include <pthread.h>
 
 #include "device/context.h"
@@ -46,9 +47,104 @@ static void what_another_thread_frees_is_taken_again(void **state) {
   keel_close(context);
 }
 
+enum { MIB = 1 << 20 };
+
+static keel_stats stats_of(keel_context *context) {
+  keel_stats stats;
+  keel_get_stats(context, &stats);
+  return stats;
+}
+
+/* A piece is there until the next, larger one is. */
+static void what_is_grown_out_of_is_not_kept(void **state) {
+  enum { MOST = 64 };
+  keel_buffer *old = NULL, *larger = NULL;
+  (void)state;
+  keel_context *context = open_with(CPU_PLUGIN, TOY("queue"), 1);
+  expect_ok(keel_device_find(context, "queue:0", &device));
+  expect_ok(keel_device_ready(device));
+  for (int i = 1; i <= MOST; i++) {
+    expect_ok(keel_heap_take(&device->heap, (uint64_t)i * MIB, &larger));
+    if (old) keel_buffer_release(old);
+    old = larger;
+  }
+  keel_buffer_release(old);
+  assert_true(stats_of(context).peak_bytes <= UINT64_C(21) * MOST * MIB / 10);
+  keel_close(context);
+}
+
+/* The first rounds may give back what a larger piece comes after. */
+static void sizes_that_come_again_are_kept(void **state) {
+  static const uint64_t sizes[] = {2, 1, 8, 4, 16, 3};
+  enum { SIZES = sizeof sizes / sizeof *sizes };
+  (void)state;
+  keel_context *context = open_with(CPU_PLUGIN, TOY("queue"), 1);
+  expect_ok(keel_device_find(context, "queue:0", &device));
+  expect_ok(keel_device_ready(device));
+  for (int round = 0; round < 2 * SIZES; round++) {
+    uint64_t sum = 0;
+    for (int i = 0; i < SIZES; i++) {
+      keel_buffer *buffer = NULL;
+      expect_ok(keel_heap_take(&device->heap, sizes[i] * MIB, &buffer));
+      keel_buffer_release(buffer);
+      sum += sizes[i] * MIB;
+    }
+    if (round >= SIZES) assert_int_equal(stats_of(context).pooled_bytes, sum);
+  }
+  keel_close(context);
+}
+
+static keel_program *growing_program(keel_context *context, int64_t step) {
+  keel_builder *b = create_builder(context, "growing"), *body = NULL;
+  const int64_t none = 0, open = -1;
+  const keel_attr axis = KEEL_INT("axis", 0);
+  keel_value x = keel_builder_input(b, "x", KD_F32, 1, &step);
+  keel_value in[] = {
+      keel_builder_input(b, "rounds", KD_I64, 0, NULL), KEEL_ABSENT,
+      constant_of(b, create_tensor(context, KD_F32, 1, &none, NULL))};
+  expect_ok(keel_builder_body(b, "body", &body));
+  keel_builder_input(body, "i", KD_I64, 0, NULL);
+  keel_value go = keel_builder_input(body, "go", KD_BOOL, 0, NULL);
+  keel_value both[] = {keel_builder_input(body, "s", KD_F32, 1, &open),
+                       keel_builder_capture(body, x)};
+  keel_builder_output(body, "more",
+                      keel_builder_op(body, "Identity", NULL, 0, &go, 1));
+  keel_builder_output(body, "grown",
+                      keel_builder_op(body, "Concat", &axis, 1, both, 2));
+  const keel_attr attr = KEEL_BODY("body", body);
+  keel_builder_output(b, "y", keel_builder_op(b, "Loop", &attr, 1, in, 3));
+  keel_builder_destroy(body);
+  return finish_program(b);
+}
+
+static void a_growing_state_takes_twice_its_size(void **state) {
+  enum { STEP = MIB / 16, ROUNDS = 128, WHOLE = 4 * STEP * ROUNDS };
+  static float list[STEP];
+  const int64_t step = STEP, rounds = ROUNDS;
+  keel_tensor *y = NULL;
+  (void)state;
+  keel_context *context = open_with(CPU_PLUGIN, NULL, 1);
+  keel_program *program = growing_program(context, STEP);
+  keel_plan *plan = create_plan(program, NULL);
+  keel_tensor *in[] = {create_tensor(context, KD_F32, 1, &step, list),
+                       create_tensor(context, KD_I64, 0, NULL, &rounds)};
+  expect_ok(keel_plan_run(plan, in, 2, &y, 1));
+  expect_ok(keel_tensor_wait(y));
+  assert_int_equal(keel_tensor_size(y), WHOLE);
+  assert_true(stats_of(context).peak_bytes <= UINT64_C(21) * WHOLE / 10);
+  keel_tensor_release(y);
+  release_all(in, 2);
+  keel_plan_release(plan);
+  keel_program_release(program);
+  keel_close(context);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(what_another_thread_frees_is_taken_again),
+      cmocka_unit_test(what_is_grown_out_of_is_not_kept),
+      cmocka_unit_test(sizes_that_come_again_are_kept),
+      cmocka_unit_test(a_growing_state_takes_twice_its_size),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

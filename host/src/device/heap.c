@@ -107,6 +107,13 @@ void keel_heap_trim_all(keel_context *context) {
     keel_heap_trim(&keel_devices(context)[i]->heap);
 }
 
+/* free() keeps memory that lies between blocks in use. */
+static void return_to_system(void) {
+#ifdef __GLIBC__
+  malloc_trim(0);
+#endif
+}
+
 void keel_heap_shrink(keel_context *context, keel_device *device) {
   if (atomic_load_explicit(&context->pooled, memory_order_relaxed) <
       SHRINK_FROM)
@@ -114,9 +121,21 @@ void keel_heap_shrink(keel_context *context, keel_device *device) {
   keel_heap_trim(&context->host);
   if (device && keel_device_addressable(device) && !device->stream)
     keel_heap_trim(&device->heap);
-#ifdef __GLIBC__
-  malloc_trim(0); /* free() keeps memory that lies between blocks in use */
-#endif
+  return_to_system();
+}
+
+/* Makes room for what is allocated of a class that had no buffer left: gives back what is kept of
+ * smaller ones. Tensors that grow would leave two buffers of each class behind. Where sizes come
+ * again, this ends: buffers of the largest class stay, then those of the next. */
+static void replace_smaller(keel_heap *heap, uint32_t class, uint64_t size) {
+  bool had = false;
+  if (size < SHRINK_FROM) return;
+  for (uint32_t i = KEEL_SMALL_CLASSES; i < class; i++) {
+    if (!atomic_load_explicit(&heap->lists[i], memory_order_relaxed)) continue;
+    give_back_all(take_list(heap, i));
+    had = true;
+  }
+  if (had) return_to_system();
 }
 
 static uint32_t kind_of(const keel_heap *heap) {
@@ -216,6 +235,7 @@ void keel_heap_give_back(keel_context *context, uint64_t size) {
 static keel_status grow(keel_heap *heap, uint64_t size, uint32_t class,
                         uint32_t kind, bool waits, keel_buffer **out_buffer) {
   keel_context *context = heap->context;
+  if (waits) replace_smaller(heap, class, size);
   KEEL_TRY(reserve_or_say(context, size, heap->device, waits));
   keel_buffer *buffer = calloc(1, sizeof *buffer);
   keel_status status = buffer ? KD_OK : keel_no_memory(sizeof *buffer);
