@@ -413,6 +413,7 @@ static void list_options(keel_context *context, char *text, size_t size) {
 
 #define TILES  "tiles:0:auto|on|off:auto,"
 #define TUNED  "tuned:0:auto|off:auto,cut:1::-1,"
+#define F64    "f64:0:auto|off:auto,"
 #define SCRIPT "script:0::,"
 
 static void options_are_listed(void **state) {
@@ -428,12 +429,12 @@ static void options_are_listed(void **state) {
        "products:0:tiles|openblas:tiles,winograd:0:on|off:on,regions:0:on|off:"
        "on,"},
 #ifdef OPENCL_PLUGIN
-      {OPENCL_PLUGIN, TILES TUNED
+      {OPENCL_PLUGIN, TILES TUNED F64
        "commands:0:auto|on|off:auto,forms:0:auto|on|off:auto," SCRIPT},
 #endif
 #ifdef VULKAN_PLUGIN
-      {VULKAN_PLUGIN,
-       TILES TUNED "compiler:0:auto|off:auto,validation:0:on|off:off," SCRIPT},
+      {VULKAN_PLUGIN, TILES TUNED F64
+       "compiler:0:auto|off:auto,validation:0:on|off:off," SCRIPT},
 #endif
 #ifdef CUDA_PLUGIN
       {CUDA_PLUGIN,
