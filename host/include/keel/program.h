@@ -454,7 +454,8 @@ typedef struct keel_run_params {
 /* Runs a plan and waits, as keel_plan_run does. On cancellation or timeout,
  * running ops finish and no new op starts, nested functions included; waiting
  * for pending inputs and for devices ends, too: what a device has been given, it
- * does. The plan can be run again.
+ * does. The plan can be run again. An op that hangs holds the caller up, whose inputs
+ * it may read: keel_plan_begin with keel_tensor_wait does not wait for it.
  * Returns KD_OK, the first failure, KD_CANCELLED or KD_DEADLINE_EXCEEDED (the
  * message says before which op), KD_INVALID_ARGUMENT (a donated input that the
  * program has not, or that is named twice). On failure the outputs are NULL or,
@@ -474,7 +475,10 @@ KEEL_API keel_status keel_plan_run_with(keel_plan *plan,
  * inputs and token may be released at once; donated inputs are the run's.
  * Cancellation or timeout fails the outputs that are not ready by then, and ends
  * the run before its next op, or when the input that it waits for arrives:
- * keel_close waits for that.
+ * keel_close waits for that. It does so though ops hang, on any device; what
+ * these use is kept until they end. A thread of the application that waits for
+ * an output of a run with a limit or a token does no work of the pool meanwhile,
+ * where that has workers.
  * Returns KD_OK, or why it cannot begin (outputs are then NULL). */
 KEEL_API keel_status keel_plan_begin(keel_plan *plan,
                                      const keel_run_params *params,

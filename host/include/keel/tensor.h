@@ -101,7 +101,8 @@ KEEL_API keel_status keel_tensor_query(keel_tensor *tensor);
 
 /* Calls `function` once, when the value is ready or has failed: on the calling
  * thread, before this returns, if it is so already, otherwise later, on the
- * thread that resolves it. That may be a thread of a device's driver: the
+ * thread that resolves it, or one of Keel's where a run is cancelled or out of
+ * time. That may be a thread of a device's driver: the
  * function must be short and must not block, nor wait for another value. It
  * may otherwise call all of Keel, but for keel_close; it gets no reference to
  * the tensor, which lives at least until it returns. A value that is never

@@ -51,8 +51,9 @@ static void await_inputs(const keel_plan *plan, keel_tensor *const *inputs,
                         .cancellation = cancellation,
                         .partial = partial};
   if (!have_come(&args))
-    keel_pool_wait_until(plan->context->pool, have_come, &args,
-                         cancellation ? cancellation->deadline : 0);
+    keel_pool_wait_limited(plan->context->pool, have_come, &args,
+                           cancellation ? cancellation->deadline : 0,
+                           cancellation != NULL);
 }
 
 static bool is_resource(keel_tensor *input) {
@@ -339,9 +340,13 @@ keel_status keel_plan_run_with(keel_plan *plan, const keel_run_params *params,
 
 /* A cancellation hook of an asynchronous run. */
 typedef struct run_hook {
-  keel_cancel_hook hook; /* must be first: cast from its task */
+  keel_cancel_hook hook; /* must be first: cast from it */
+  keel_task task;        /* what follows where it is called */
   keel_async_run *async;
 } run_hook;
+
+/* Whether a promise is, or is being, fulfilled. */
+enum { OPEN, FULFILLED, CANCELLED };
 
 struct keel_async_run {
   keel_task task;     /* must be first: cast from keel_task */
@@ -357,16 +362,22 @@ struct keel_async_run {
   keel_tensor **promises;
   bool *donated; /* by input; NULL: none is */
   bool whole;    /* nothing runs before all inputs have come */
-  /* By output: the promise is being or has been fulfilled. An exchange lets only one thread
-   * fulfil it; the future publishes the value. */
-  atomic_bool fulfilled[];
+  /* By output; only one thread takes it from OPEN; the future publishes the value. */
+  atomic_uchar fulfilled[];
 };
+
+/* Whether this thread is the one to fulfil it.
+ * relaxed: only decides; the future publishes the value. */
+static bool claims(keel_async_run *async, uint32_t output, unsigned char how) {
+  unsigned char open = OPEN;
+  return atomic_compare_exchange_strong_explicit(
+      &async->fulfilled[output], &open, how, memory_order_relaxed,
+      memory_order_relaxed);
+}
 
 void keel_async_run_fulfil(keel_async_run *async, uint32_t output,
                            keel_tensor *value) {
-  /* relaxed: only decides who fulfils it; keel_tensor_resolve publishes the value */
-  if (!atomic_exchange_explicit(&async->fulfilled[output], true,
-                                memory_order_relaxed))
+  if (claims(async, output, FULFILLED))
     keel_tensor_resolve(async->promises[output], value);
 }
 
@@ -405,8 +416,7 @@ static void end_async_run(keel_async_run *async, keel_status status) {
   for (uint32_t i = 0; i < async->args.output_count; i++) {
     if (async->args.outputs[i])
       keel_async_run_fulfil(async, i, async->args.outputs[i]);
-    else if (!atomic_exchange_explicit(&async->fulfilled[i], true,
-                                       memory_order_relaxed))
+    else if (claims(async, i, FULFILLED))
       keel_tensor_resolve_failed(async->promises[i], status);
   }
   if (async->cancellation.cancel &&
@@ -422,21 +432,36 @@ static void end_async_run(keel_async_run *async, keel_status status) {
 
 /* ---- where it is over before it has ended ---- */
 
-/* Fails the outputs that are still pending. The run ends before its next op, or when the
- * input that it waits for is ready. */
-static void cancel_run(keel_task *task) {
-  keel_async_run *async = ((run_hook *)(void *)task)->async;
-  keel_status status = keel_cancellation_fail(&async->cancellation, NULL, NULL);
-  keel_tensor *failed = keel_tensor_failed(async->plan->context, status);
-  if (failed) keel_async_run_fail(async, failed);
-  keel_tensor_release(failed);
+/* Tells those that the outputs are for: callbacks, and runs that go on with them. */
+static void tell_of_cancelled(keel_task *task) {
+  keel_async_run *async =
+      ((run_hook *)(void *)((char *)task - offsetof(run_hook, task)))->async;
+  for (uint32_t i = 0; i < async->args.output_count; i++)
+    if (atomic_load_explicit(&async->fulfilled[i], memory_order_relaxed) ==
+            CANCELLED &&
+        keel_tensor_state(async->promises[i]) != KEEL_PENDING)
+      keel_tensor_tell(async->promises[i]);
   release_async_run(async);
+}
+
+/* Fails the outputs that are still pending. The run ends before its next op, or when the
+ * input that it waits for is ready. No plugin is called here, and none is waited for: what
+ * may call one follows on a thread outside of the pool, where kernels may hang. */
+static void cancel_run(keel_cancel_hook *hook) {
+  run_hook *self = (run_hook *)(void *)hook;
+  keel_async_run *async = self->async;
+  keel_status status = keel_cancellation_fail(&async->cancellation, NULL, NULL);
+  for (uint32_t i = 0; i < async->args.output_count; i++)
+    if (claims(async, i, CANCELLED))
+      keel_tensor_announce_failed(async->promises[i], status);
+  self->task.run = tell_of_cancelled;
+  keel_pool_submit_apart(async->plan->context->pool, &self->task);
 }
 
 static keel_status add_hook(keel_async_run *async, run_hook *run_hook,
                             uint64_t when) {
   run_hook->async = async;
-  run_hook->hook.task.run = cancel_run;
+  run_hook->hook.fire = cancel_run;
   run_hook->hook.when = when;
   keel_refs_take(&async->refs);
   if (!when) {
@@ -505,6 +530,7 @@ static keel_status make_promises(keel_async_run *async, keel_tensor **outputs) {
   for (uint32_t i = 0; i < async->args.output_count; i++) {
     async->promises[i] = keel_tensor_pending(async->plan->context);
     if (!async->promises[i]) return KD_OUT_OF_MEMORY;
+    async->promises[i]->future.limited = async->args.cancellation != NULL;
   }
   for (uint32_t i = 0; i < async->args.output_count; i++)
     outputs[i] = keel_tensor_retain(async->promises[i]);

@@ -36,22 +36,22 @@ bool keel_cancel_hooks_remove(keel_cancel_hooks *all, keel_cancel_hook *hook) {
   return was_set;
 }
 
-/* Submits the tasks whose time has come. With the lock held. */
-static void fire_until(keel_cancel_hooks *all, keel_pool *pool, uint64_t now) {
+/* Calls the hooks whose time has come. With the lock held, and given up meanwhile. */
+static void fire_until(keel_cancel_hooks *all, uint64_t now) {
   assert(KEEL_IS_LOCKED(&all->lock));
   while (all->first && all->first->when <= now) {
     keel_cancel_hook *hook = all->first;
     all->first = hook->next;
     hook->set = false;
-    /* the task may already have freed `hook` */
-    keel_pool_post(pool, &hook->task);
+    pthread_mutex_unlock(&all->lock);
+    hook->fire(hook); /* which may have freed it */
+    pthread_mutex_lock(&all->lock);
   }
 }
 
-/* Submits the tasks of all hooks. */
-static void fire_all(keel_cancel_hooks *all, keel_pool *pool) {
+static void fire_all(keel_cancel_hooks *all) {
   pthread_mutex_lock(&all->lock);
-  fire_until(all, pool, UINT64_MAX);
+  fire_until(all, UINT64_MAX);
   pthread_mutex_unlock(&all->lock);
 }
 
@@ -59,7 +59,6 @@ static void fire_all(keel_cancel_hooks *all, keel_pool *pool) {
 
 struct keel_timer {
   keel_cancel_hooks hooks;
-  keel_pool *pool;
   pthread_cond_t changed;
   pthread_t thread;
   bool running, stopping; /* guarded by the list's lock */
@@ -82,18 +81,17 @@ static void *tick(void *argument) {
   keel_trace_thread("timer", 0);
   pthread_mutex_lock(&timer->hooks.lock);
   while (!timer->stopping) {
-    fire_until(&timer->hooks, timer->pool, keel_now());
-    wait_for_next(timer);
+    fire_until(&timer->hooks, keel_now());
+    if (!timer->stopping) wait_for_next(timer);
   }
   pthread_mutex_unlock(&timer->hooks.lock);
   return NULL;
 }
 
-keel_status keel_timer_create(keel_pool *pool, keel_timer **out_timer) {
+keel_status keel_timer_create(keel_timer **out_timer) {
   keel_timer *timer = calloc(1, sizeof *timer);
   *out_timer = timer;
   if (!timer) return keel_no_memory(sizeof *timer);
-  timer->pool = pool;
   hooks_init(&timer->hooks);
   pthread_condattr_t attr;
   pthread_condattr_init(&attr);
@@ -163,7 +161,17 @@ void keel_cancel_subscribe(keel_cancel *cancel, keel_cancel_hook *hook) {
   /* acquire: pairs with the store of 2, so `why` is complete. A concurrent request fires
    * the hooks after this one is added. */
   if (atomic_load_explicit(&cancel->requested, memory_order_acquire) == 2)
-    fire_all(&cancel->hooks, cancel->pool);
+    fire_all(&cancel->hooks);
+}
+
+/* This thread's message stays what it was. */
+static void fire_all_quietly(keel_cancel_hooks *all) {
+  char before[4096];
+  bool said = keel_has_error();
+  snprintf(before, sizeof before, "%s", keel_message());
+  fire_all(all);
+  keel_fail_text(KD_OK, before);
+  if (!said) keel_clear_error();
 }
 
 void keel_cancel_request(keel_cancel *cancel, const char *why) {
@@ -172,7 +180,7 @@ void keel_cancel_request(keel_cancel *cancel, const char *why) {
   snprintf(cancel->why, sizeof cancel->why, "%s", why ? why : "");
   /* release: publishes `why` */
   atomic_store_explicit(&cancel->requested, 2, memory_order_release);
-  fire_all(&cancel->hooks, cancel->pool);
+  fire_all_quietly(&cancel->hooks);
   keel_pool_wake_waiters(cancel->pool);
 }
 

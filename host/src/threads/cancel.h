@@ -1,5 +1,6 @@
-/* cancel.h - what may end a run early, somebody who asks or the time, and the tasks that are
- * handed to the pool then. */
+/* cancel.h - what may end a run early, somebody who asks or the time, and the hooks that are
+ * called then: on the timer's thread, or the one that asks. They call no plugin, and wait for
+ * nothing that one does. */
 #ifndef KEEL_CANCEL_H
 #define KEEL_CANCEL_H
 
@@ -9,11 +10,11 @@
 
 #include "threads/pool.h"
 
-/* ---- tasks that are handed over when their time comes, or when somebody asks ---- */
+/* ---- hooks that are called when their time comes, or when somebody asks ---- */
 
 typedef struct keel_cancel_hook {
-  keel_task task; /* filled in by the caller */
-  uint64_t when;  /* deadline, on the clock of keel_now; in a timer's list */
+  void (*fire)(struct keel_cancel_hook *self); /* filled in by the caller */
+  uint64_t when; /* deadline, on the clock of keel_now; in a timer's list */
   struct keel_cancel_hook *next;
   bool set;
 } keel_cancel_hook;
@@ -24,13 +25,13 @@ typedef struct keel_cancel_hooks {
   keel_cancel_hook *first;
 } keel_cancel_hooks;
 
-/* True if the hook was removed; false if its task has been submitted. */
+/* True if the hook was removed; false if it is or was being called. */
 bool keel_cancel_hooks_remove(keel_cancel_hooks *all, keel_cancel_hook *hook);
 
 /* A thread that fires hooks at their deadlines; it starts on first use. */
 typedef struct keel_timer keel_timer;
 
-keel_status keel_timer_create(keel_pool *pool, keel_timer **out_timer);
+keel_status keel_timer_create(keel_timer **out_timer);
 /* No hook may be set. NULL does nothing. */
 void keel_timer_destroy(keel_timer *timer);
 
@@ -44,7 +45,7 @@ bool keel_timer_unset(keel_timer *timer, keel_cancel_hook *hook);
 
 struct keel_cancel {
   atomic_uint refs;
-  keel_pool *pool; /* that runs the hooks' tasks */
+  keel_pool *pool; /* whose waiting threads look again */
   /* 0: not requested; 1: `why` is being written; 2: requested. 2 is stored with release and
    * read with acquire, so `why` is complete. */
   atomic_uint requested;

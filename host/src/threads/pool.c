@@ -76,6 +76,9 @@ struct keel_pool {
    * sleep on; its release pairs with the acquire of who goes to sleep. */
   _Alignas(64) atomic_uint sleepers;
   atomic_uint epoch;
+  /* threads that wait and do not work, and what they sleep on; seq_cst: either they see that what
+   * they wait for has come, or they are seen */
+  atomic_uint waiting, news;
   /* The processor of the last waker that continues working, or -1; relaxed: a hint. */
   atomic_int rung_on;
   atomic_bool stop;    /* then `wake_all` */
@@ -144,15 +147,18 @@ static void leave_processor(int processor) {
 
 static bool has_work(keel_pool *pool);
 
+/* How long it is until then, for a futex; 0: NULL, for ever. */
+static struct timespec *time_until(uint64_t deadline, struct timespec *room) {
+  uint64_t now = deadline ? keel_now() : 0;
+  uint64_t time = deadline > now ? deadline - now : 0;
+  *room = (struct timespec){(time_t)(time / 1000000000u),
+                            (long)(time % 1000000000u)};
+  return deadline ? room : NULL;
+}
+
 static void sleep_unless(keel_pool *pool, bool (*done)(void *), void *context,
                          uint64_t deadline) {
-  struct timespec least, *limit = NULL;
-  if (deadline) {
-    uint64_t now = keel_now(), time = deadline > now ? deadline - now : 0;
-    least = (struct timespec){(time_t)(time / 1000000000u),
-                              (long)(time % 1000000000u)};
-    limit = &least;
-  }
+  struct timespec least, *limit = time_until(deadline, &least);
   atomic_fetch_add_explicit(&pool->sleepers, 1, memory_order_seq_cst);
   uint32_t epoch = atomic_load_explicit(&pool->epoch, memory_order_acquire);
   if (!done(context) && !has_work(pool) &&
@@ -474,6 +480,10 @@ void keel_pool_set_crowded(keel_pool *pool, bool crowded) {
 
 void keel_pool_wake_waiters(keel_pool *pool) {
   wake_all(pool);
+  atomic_fetch_add(&pool->news, 1);
+  if (atomic_load(&pool->waiting))
+    syscall(SYS_futex, &pool->news, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL,
+            0);
 }
 
 bool keel_pool_enter(keel_pool *pool) {
@@ -497,6 +507,23 @@ void keel_pool_leave(keel_pool *pool) {
   self = NULL;
   /* release: hands the deque over; pairs with the acquire of its next owner */
   atomic_fetch_and_explicit(&pool->guests, ~(1u << slot), memory_order_release);
+}
+
+void keel_pool_wait_limited(keel_pool *pool, bool (*done)(void *),
+                            void *context, uint64_t deadline, bool limited) {
+  if (!limited || !pool->worker_count || (self && self->pool == pool)) {
+    keel_pool_wait_until(pool, done, context, deadline);
+    return;
+  }
+  atomic_fetch_add(&pool->waiting, 1);
+  for (;;) {
+    struct timespec room;
+    uint32_t news = atomic_load(&pool->news);
+    if (done(context)) break;
+    syscall(SYS_futex, &pool->news, FUTEX_WAIT_PRIVATE, news,
+            time_until(deadline, &room), NULL, 0);
+  }
+  atomic_fetch_sub(&pool->waiting, 1);
 }
 
 void keel_pool_wait(keel_pool *pool, bool (*done)(void *), void *context) {
@@ -569,7 +596,7 @@ static keel_status make(uint32_t workers, keel_pool **out_pool) {
   memset(pool, 0, sizeof *pool);
   keel_queue_init(&pool->queue);
   keel_status status = keel_blocking_create(&pool->blocking);
-  if (status == KD_OK) status = keel_timer_create(pool, &pool->timer);
+  if (status == KD_OK) status = keel_timer_create(&pool->timer);
   if (status != KD_OK) {
     free_pool(pool);
     return status;

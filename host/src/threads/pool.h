@@ -65,6 +65,10 @@ void keel_pool_wait(keel_pool *pool, bool (*done)(void *), void *context);
 /* The same, but also checks `done` at `deadline` (on the clock of keel_now; 0: never). */
 void keel_pool_wait_until(keel_pool *pool, bool (*done)(void *), void *context,
                           uint64_t deadline);
+/* The same, for what comes at a time whatever else happens, where `limited`: no work is done
+ * meanwhile, which might be a kernel that hangs, if there are workers, and the thread is none. */
+void keel_pool_wait_limited(keel_pool *pool, bool (*done)(void *),
+                            void *context, uint64_t deadline, bool limited);
 void keel_pool_wake_waiters(keel_pool *pool);
 
 /* Whether another thread, whose work it waits for, needs the processor of who waits: that one lets

@@ -5,6 +5,7 @@
 
 #include <assert.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -18,6 +19,8 @@ enum { KEEL_READY, KEEL_PENDING, KEEL_FAILED }; /* state */
 
 typedef struct keel_future {
   atomic_uint state;
+  bool
+      limited; /* it comes at a time, by the clock or by hand, whatever else happens */
   _Atomic(keel_waiter *) waiters; /* a stack, or KEEL_NO_MORE */
 } keel_future;
 
@@ -27,6 +30,7 @@ typedef struct keel_future {
 /* Before other threads have it. */
 static inline void keel_future_init(keel_future *future, uint32_t state) {
   atomic_init(&future->state, state);
+  future->limited = false;
   atomic_init(&future->waiters, state == KEEL_PENDING ? NULL : KEEL_NO_MORE);
 }
 
@@ -35,24 +39,39 @@ static inline uint32_t keel_future_state(keel_future *future) {
   return atomic_load_explicit(&future->state, memory_order_acquire);
 }
 
-/* Resolves it, once, and calls all waiters. */
-static inline void keel_future_settle(keel_future *future, uint32_t state) {
+/* Resolves it, once; its waiters are to be called (keel_future_tell). */
+static inline void keel_future_publish(keel_future *future, uint32_t state) {
   assert(state != KEEL_PENDING && keel_future_state(future) == KEEL_PENDING);
   /* release: publishes the content with the new state */
   atomic_store_explicit(&future->state, state, memory_order_release);
+}
+
+/* Calls the waiters of one that is resolved; those that come later are called at once. */
+static inline void keel_future_tell(keel_future *future) {
   /* acquire: sees the linked waiters' contents; release: a thread that finds the list
    * closed sees the state */
   keel_waiter *waiter = atomic_exchange_explicit(&future->waiters, KEEL_NO_MORE,
                                                  memory_order_acq_rel);
-  assert(waiter != KEEL_NO_MORE);
+  if (waiter == KEEL_NO_MORE) return;
   for (keel_waiter *next; waiter; waiter = next) {
     next = waiter->next;
     waiter->call(waiter);
   }
 }
 
+/* Resolves it, once, and calls all waiters. */
+static inline void keel_future_settle(keel_future *future, uint32_t state) {
+  keel_future_publish(future, state);
+  keel_future_tell(future);
+}
+
 /* Calls the waiter when the value is resolved; at once if it already is. */
 static inline void keel_future_then(keel_future *future, keel_waiter *waiter) {
+  if (keel_future_state(future) !=
+      KEEL_PENDING) { /* the others may be told later */
+    waiter->call(waiter);
+    return;
+  }
   /* acquire: sees the content, if it is resolved */
   keel_waiter *head =
       atomic_load_explicit(&future->waiters, memory_order_acquire);

@@ -243,6 +243,17 @@ void keel_tensor_resolve_failed(keel_tensor *pending, keel_status status) {
   make_known(pending, KEEL_FAILED);
 }
 
+void keel_tensor_announce_failed(keel_tensor *pending, keel_status status) {
+  keel_pool *pool = pending->context->pool;
+  pending->error = error_make(status, keel_message());
+  keel_future_publish(&pending->future, KEEL_FAILED);
+  keel_pool_wake_waiters(pool);
+}
+
+void keel_tensor_tell(keel_tensor *pending) {
+  keel_future_tell(&pending->future);
+}
+
 void keel_tensor_resolve(keel_tensor *pending, keel_tensor *value) {
   uint32_t state = keel_tensor_state(value);
   assert(value != pending && state != KEEL_PENDING);
@@ -382,7 +393,8 @@ static bool is_known(void *tensor) {
 
 keel_status keel_tensor_wait_known(keel_tensor *tensor) {
   if (keel_tensor_state(tensor) == KEEL_PENDING)
-    keel_pool_wait(tensor->context->pool, is_known, tensor);
+    keel_pool_wait_limited(tensor->context->pool, is_known, tensor, 0,
+                           tensor->future.limited);
   return keel_tensor_query(tensor);
 }
 

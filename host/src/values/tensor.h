@@ -84,6 +84,9 @@ keel_tensor *keel_tensor_pending(keel_context *context);
 void keel_tensor_resolve(keel_tensor *pending, keel_tensor *value);
 /* Resolves it as failed, with this thread's message. Needs no memory. */
 void keel_tensor_resolve_failed(keel_tensor *pending, keel_status status);
+/* The same, but its waiters, which may call plugins, are called by keel_tensor_tell. */
+void keel_tensor_announce_failed(keel_tensor *pending, keel_status status);
+void keel_tensor_tell(keel_tensor *pending);
 /* Resolves it with `value`, now or when that is resolved; no thread waits. */
 void keel_tensor_follow(keel_tensor *pending, keel_tensor *value);
 
