@@ -351,6 +351,37 @@ expect 2 'inputs have "batch"' "$keel" run "$named" --dim channels=4
 expect 2 "is not NAME=SIZE" "$keel" run "$named" --dim batch=99999999999999999999
 expect 2 'inputs have "batch"' "$keel" compile "$named" --np 2 --split data --dim Batch=4 \
   -o "$scratch/named"
+# what differs: by itself, and by the largest of what is expected
+npy() {
+  printf '\223NUMPY\001\000\166\000%-117s\n' \
+    "{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }"
+  printf "$1"
+}
+hundred='\000\000\310\102'
+npy "$hundred"'\157\022\203\072' >"$scratch/got.npy" # 100, 0.001
+npy "$hundred"'\064\200\267\072' >"$scratch/near.npy" # 100, 0.0014
+npy "$hundred"'\047\240\011\073' >"$scratch/far.npy"  # 100, 0.0021
+cat >"$scratch/relu.mlir" <<'END'
+"builtin.module"() ({
+  "keel.program"() ({
+  ^bb0(%0: tensor<2xf32>):
+    %1 = "onnx.Relu"(%0) : (tensor<2xf32>) -> tensor<2xf32>
+    "keel.return"(%1) : (tensor<2xf32>) -> ()
+  }) : () -> ()
+}) : () -> ()
+END
+differs() { # $1 status, $2 the file that is expected, then options
+  status=$1
+  wanted=$2
+  shift 2
+  expect $status "output" "$keel" run "$scratch/relu.mlir" --input "$scratch/got.npy" \
+    --expect "$scratch/$wanted.npy" "$@"
+}
+differs 0 got
+differs 0 near
+differs 1 far
+differs 1 near --atol 1e-7
+differs 0 far --atol 2e-3
 # sizes that a device's compiler needs, as `keel run` takes them
 fixed() { # $1 status, $2 text, then options
   status=$1

@@ -84,14 +84,14 @@ static void coarsen(tolerance *within, const void *wanted, kd_dtype dtype,
                     int64_t count) {
   double rtol = dtype == KD_BF16 ? 0x1p-6 : dtype == KD_F16 ? 0x1p-9 : 0;
   double unit = dtype == KD_F32 ? 0x1p-23 : dtype == KD_F64 ? 0x1p-52 : 0;
-  double largest = 0;
+  double largest = 0, part = unit > within->norm ? unit : within->norm;
   if (within->rtol <= 0) return;
-  for (int64_t i = 0; unit > 0 && i < count; i++) {
+  for (int64_t i = 0; part > 0 && i < count; i++) {
     double size = fabs(element_at(wanted, dtype, i));
     if (isfinite(size) && size > largest) largest = size;
   }
   if (within->rtol < rtol) within->rtol = rtol;
-  if (within->atol < unit * largest) within->atol = unit * largest;
+  if (within->atol < part * largest) within->atol = part * largest;
 }
 
 static bool same_bits(const void *a, const void *b, kd_dtype dtype, int64_t i) {

@@ -9,7 +9,7 @@
 static run_arguments given = {.common = {.command = "run", .runs = true},
                               .seed = 1,
                               .repeat = 1,
-                              .within = {.rtol = 1e-3, .atol = 1e-7}};
+                              .within = {.rtol = 1e-3, .atol = -1}};
 
 static const command syntax;
 
@@ -48,10 +48,14 @@ static const option options[] = {
      "seed of the random inputs, which stand in for those\nnot given (1)",
      .count = &given.seed},
     {"--expect", "FILE",
-     "compare the next output with a file; exit 1 if it\n"
-     "differs by more than 1e-7 + 1e-3 x expected",
+     "compare the next output with a file; exit 1 if an\n"
+     "element is off by more than 1e-3 of itself and 1e-5 of\n"
+     "the largest",
      .list = &given.expects},
-    {"--rtol", "X, --atol X", "other tolerances", .number = &given.within.rtol},
+    {"--rtol", "X, --atol X",
+     "other tolerances: X of each element (1e-3), and an\n"
+     "absolute one (1e-5 of the largest)",
+     .number = &given.within.rtol},
     {"--atol", .number = &given.within.atol},
     {"--output", "DIR",
      "write each output to DIR/NAME.npy (with _ for /, and a\n"
@@ -110,6 +114,10 @@ static const command syntax = {
 static int parse(int argc, char **argv) {
   int result = options_read(&syntax, argc, argv);
   if (result >= 0) return result;
+  if (given.within.atol < 0) {
+    given.within.atol = 1e-7;
+    given.within.norm = 1e-5;
+  }
   if (!given.models.count) return usage_error("run", "give a model file");
   given.model = given.models.words[0];
   return -1;

@@ -148,6 +148,7 @@ void random_fill(void *data, kd_dtype dtype, int64_t count, uint64_t *state);
 /* How ONNX's backend test compares: |got - want| <= atol + rtol * |want|. */
 typedef struct tolerance {
   double rtol, atol;
+  double norm; /* atol is at least this part of the largest |want| */
 } tolerance;
 
 /* Whether two values agree; text says where they differ first. */
