@@ -7,8 +7,8 @@
 #include "ranks.h"
 #include "system/locale.h"
 
-#define GRACE \
-  1.0 /* seconds, and as much again as the limit: what is under way may end */
+/* seconds, and a quarter of the limit: what is under way may end */
+#define GRACE 0.25
 
 static struct {
   pthread_t thread;
@@ -42,7 +42,7 @@ static void *watch(void *context) {
 void guard_begin(const char *what, double seconds) {
   pthread_condattr_t by_clock;
   if (seconds <= 0) return;
-  double end = now() + 2 * seconds + GRACE;
+  double end = now() + 1.25 * seconds + GRACE;
   guard.what = what;
   guard.limit = seconds;
   guard.over = false;
