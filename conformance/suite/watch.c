@@ -146,6 +146,8 @@ static _Thread_local uint32_t counter;
 static _Thread_local uint32_t my_call; /* its line in the ring */
 static _Thread_local uint32_t my_line; /* among the calls that are open */
 static slow_state first;
+static char since[KC_RING_TEXT]; /* the first call after that look */
+static unsigned calls_since;
 static pthread_t watched;
 static bool watching;
 
@@ -184,6 +186,26 @@ static const char *last_call(void) {
   return kc_shared->calls[my_call];
 }
 
+/* Looks at what is slow to look at: it was any call since the last look. */
+static void look_again(void) {
+  char where[2 * KC_RING_TEXT + 64] = "the rule itself";
+  slow_state now;
+  look(&now);
+  if (calls_since == 1)
+    snprintf(where, sizeof where, "%s", since);
+  else if (calls_since)
+    snprintf(where, sizeof where, "one of %u calls, %s to %s,", calls_since,
+             since, last_call());
+  compare(&first, &now, where);
+  first = now;
+  calls_since = 0;
+}
+
+static void note_call(void) {
+  if (!calls_since++) snprintf(since, sizeof since, "%s", last_call());
+  if (counter++ % 64 == 0) look_again();
+}
+
 void kc_leave(void) {
   if (--inside) return;
   if (my_line < KC_CALLERS) atomic_store(&kc_shared->in[my_line], false);
@@ -200,13 +222,7 @@ void kc_leave(void) {
                  last_call());
     restore(before);
   }
-  if (!watching || !pthread_equal(pthread_self(), watched)) return;
-  if (counter++ % 64 == 0) {
-    slow_state now_slow;
-    look(&now_slow);
-    compare(&first, &now_slow, last_call());
-    first = now_slow;
-  }
+  if (watching && pthread_equal(pthread_self(), watched)) note_call();
 }
 
 /* ---- around the loading of the library ----------------------------------------- */
@@ -232,13 +248,12 @@ void kc_watch_loaded(void) {
 void kc_watch_begin(void) {
   look(&first);
   watched = pthread_self();
+  calls_since = 0;
   watching = true;
 }
 
 void kc_watch_end(void) {
-  slow_state now;
-  look(&now);
-  compare(&first, &now, "a call of this rule");
+  look_again();
   if (atomic_load(&kc_host.zones) != 0)
     kc_violation("host.zones-balanced", "%u zones were begun and not ended",
                  atomic_load(&kc_host.zones));

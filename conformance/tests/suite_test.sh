@@ -142,6 +142,10 @@ status 2 "$suite" run "$minimal" --rule no.such-rule
 says "no rule's id is like"
 status 4 "$suite" run "$minimal" --rule 'region.*'
 says 'nothing ran'
+# state is looked at now and then: which calls it can have been, not the one seen next
+KEEL_FAULT=sets_mask KEEL_FAULT_PLUGIN=$sim status 1 "$suite" run "$fault" \
+  --rule state.signals
+says 'seen: one of [0-9]* calls, .* to .*, changed the thread.s signal mask'
 KEEL_FAULT=odd_tail KEEL_FAULT_PLUGIN=$sim status 1 "$suite" run "$fault" \
   --rule copy.in-out
 says 'copy.in-out/size='
