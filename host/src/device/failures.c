@@ -115,8 +115,7 @@ keel_status keel_failures_while(const keel_buffer *buffer, keel_status status) {
   return status;
 }
 
-keel_status keel_failures_while_all(const keel_device *device,
-                                    keel_status status) {
+keel_status keel_failures_while_all(keel_device *device, keel_status status) {
   const keel_failures *all = &device->failures;
   uint64_t settled = atomic_load_explicit(&all->settled, memory_order_relaxed);
   return settled < all->ticket

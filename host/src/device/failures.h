@@ -57,8 +57,7 @@ keel_status keel_failures_of_locked(keel_device *device, uint64_t ticket);
 keel_status keel_failures_while(const keel_buffer *buffer, keel_status status);
 
 /* Adds the work whose status is not known yet, under the stream's lock. */
-keel_status keel_failures_while_all(const keel_device *device,
-                                    keel_status status);
+keel_status keel_failures_while_all(keel_device *device, keel_status status);
 
 /* Waits for the work of a buffer's device, and returns the status of what wrote the
  * buffer. */

@@ -121,8 +121,8 @@ static keel_status while_piece(const keel_device *device, const keel_work *work,
       in_words(last_of(work), last));
 }
 
-keel_status keel_work_while(const keel_device *device, uint64_t after,
-                            uint64_t last, keel_status status) {
+keel_status keel_work_while(keel_device *device, uint64_t after, uint64_t last,
+                            keel_status status) {
   const keel_work *noted = device->failures.noted, *oldest = NULL,
                   *newest = NULL;
   uint64_t launches = 0;

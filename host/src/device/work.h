@@ -45,7 +45,7 @@ keel_status keel_work_while_one(const keel_device *device,
 
 /* Adds to this thread's message which work the tickets above `after`, up to `last`, are; where
  * nothing is known of them, nothing. With the stream's lock held. Returns `status`. */
-keel_status keel_work_while(const keel_device *device, uint64_t after,
-                            uint64_t last, keel_status status);
+keel_status keel_work_while(keel_device *device, uint64_t after, uint64_t last,
+                            keel_status status);
 
 #endif /* KEEL_WORK_H */

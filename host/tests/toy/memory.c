@@ -1,22 +1,28 @@
 /* memory.c - the toy's memory: buffers that are handles or addresses, copies in a stream's
  * order; and where the model says so, fills, maps, and a limit. */
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "device.h"
 
-static kd_buffer *kept; /* under nobody's lock: one thread tests it */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of these: */
+static kd_buffer *kept;
 static uint64_t taken, kept_size, buffers;
 
 static kd_status take(uint64_t size) {
   uint64_t capacity = toy_model_now->capacity;
   if (!capacity) return KD_OK;
-  if (taken + kept_size + size > capacity)
-    return toy_fail(KD_OUT_OF_MEMORY, "no %llu bytes are left",
-                    (unsigned long long)size);
-  taken += size;
-  buffers++;
-  return KD_OK;
+  pthread_mutex_lock(&lock);
+  bool fits = taken + kept_size + size <= capacity;
+  if (fits) {
+    taken += size;
+    buffers++;
+  }
+  pthread_mutex_unlock(&lock);
+  return fits ? KD_OK
+              : toy_fail(KD_OUT_OF_MEMORY, "no %llu bytes are left",
+                         (unsigned long long)size);
 }
 
 static kd_status allocate(kd_device *device, const kd_allocation *wanted,
@@ -61,29 +67,35 @@ static void release(kd_device *device, kd_buffer *buffer) {
     destroy(buffer);
     return;
   }
+  pthread_mutex_lock(&lock);
   taken -= buffer->size;
   buffers--;
   kept_size += buffer->size;
   buffer->next = kept;
   kept = buffer;
+  pthread_mutex_unlock(&lock);
 }
 
 void toy_trim(kd_device *device) {
   if (device) toy.trims++;
+  pthread_mutex_lock(&lock);
   kept_size = 0;
   for (kd_buffer *next; kept; kept = next) {
     next = kept->next;
     destroy(kept);
   }
+  pthread_mutex_unlock(&lock);
 }
 
 static kd_status stats(kd_device *device, uint32_t space_index,
                        kd_memory_stats *out_stats) {
   (void)device, (void)space_index;
+  pthread_mutex_lock(&lock);
   out_stats->total = toy_model_now->capacity;
   out_stats->available = out_stats->total - taken;
   out_stats->used = taken;
   out_stats->buffers = buffers;
+  pthread_mutex_unlock(&lock);
   return KD_OK;
 }
 
