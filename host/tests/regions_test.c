@@ -65,6 +65,7 @@ typedef struct wish {
 } wish;
 
 static const wish *wishes;
+static char refusals[4096]; /* what was said of those that were not taken */
 
 static void by_wishes(const kd_host *host, const kd_graph *graph, kd_claim take,
                       void *to) {
@@ -81,6 +82,10 @@ static void by_wishes(const kd_host *host, const kd_graph *graph, kd_claim take,
     const kd_part part = {
         .struct_size = sizeof part, .nodes = nodes, .node_count = count};
     kd_status status = take(to, &part);
+    size_t used = strlen(refusals);
+    if (status != KD_OK)
+      snprintf(refusals + used, sizeof refusals - used, "%s: %s\n", at->nodes,
+               keel_message());
     if (status != at->answer)
       fail_msg("\"%s\" of \"%s\" is answered by %s: %s", at->nodes, shown,
                kd_status_name(status), keel_message());
@@ -236,7 +241,19 @@ static void a_claim_that_is_no_part_is_refused(void **state) {
                               {"gf", KD_OK},
                               {NULL, KD_OK}};
   (void)state;
+  *refusals = 0;
   expect_same(lines, list, NULL, 3);
+  /* which node it is refused for */
+  static const char *const words[] = {
+      "z: the graph has 7 nodes",
+      "aa: Neg \"a Neg x\" is claimed twice",
+      "ac: the nodes are not connected: Neg \"c Neg b\" shares no value",
+      "af: the nodes are not connected: Neg \"f Neg e\" shares no value",
+      "ce: a path leaves the claim and enters it again at Add \"e Add d c\"",
+      "e: Add \"e Add d c\" is claimed twice"};
+  for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+    if (!strstr(refusals, words[i]))
+      fail_msg("no \"%s\" in:\n%s", words[i], refusals);
 }
 
 /* a and d share x, b and c share x, too; a -> b and c -> d: each pair is a part, but not

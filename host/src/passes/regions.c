@@ -205,8 +205,9 @@ static bool join(const regions *all, uint32_t a, uint32_t b) {
   return x != y;
 }
 
-/* Whether the nodes of a claim are connected, by values that they share. */
-static bool is_connected(regions *all, const span *claim) {
+/* A node of a claim that shares no value with the first and what that is connected with, or
+ * KEEL_ABSENT: all are connected. */
+static uint32_t find_apart(regions *all, const span *claim) {
   uint32_t id = all->owner[claim->first], parts = claim->count;
   uint32_t at = claim->first;
   do
@@ -227,7 +228,10 @@ static bool is_connected(regions *all, const span *claim) {
     if (after != KEEL_ABSENT && all->owner[after] == id)
       parts -= join(all, at, after);
   } while ((at = all->next[at]) != claim->first);
-  return parts == 1;
+  if (parts == 1) return KEEL_ABSENT;
+  while (root_of(all, at) == root_of(all, claim->first))
+    at = all->next[at];
+  return at;
 }
 
 /* No node behind this one has a way back to a claim that ends with `last`: edges lead
@@ -246,9 +250,9 @@ static void note_span(const regions *all, const span *claim) {
     all->beyond[at] = at + 1;
 }
 
-/* Whether a path leaves the claim that begins with `first` and enters it again. *out_lost:
- * it would take too long to tell. */
-static bool comes_back(regions *all, const span *claim, bool *out_lost) {
+/* The node where a path that has left the claim enters it again, or KEEL_ABSENT. *out_lost: it
+ * would take too long to tell beyond the node. */
+static uint32_t find_way_back(regions *all, const span *claim, bool *out_lost) {
   uint32_t id = all->owner[claim->first], at = claim->first;
   uint32_t end = last_to_look_at(all, claim->last);
   uint64_t most = WALKED_MOST * ((uint64_t)all->function->node_count + 1);
@@ -260,14 +264,14 @@ static bool comes_back(regions *all, const span *claim, bool *out_lost) {
   } while (at != claim->first);
   while (all->depth) {
     at = all->stack[--all->depth];
-    if (all->owner[at] == id) return true;
+    if (all->owner[at] == id) return at;
     if (at > end) continue;
     *out_lost = all->walked > most;
-    if (*out_lost) return true;
+    if (*out_lost) return at;
     meet_next(all, at, NOBODY);
     if (all->owner[at] >= CLAIM) meet(all, all->next[at]);
   }
-  return false;
+  return KEEL_ABSENT;
 }
 
 static keel_status refuse_node(const regions *all, uint32_t node) {
@@ -365,8 +369,25 @@ static keel_status tells_outputs(const regions *all, const span *claim,
   return KD_OK;
 }
 
-static kd_status take(void *context, const kd_part *part) {
-  regions *all = context;
+/* Whether a claim is connected, and no path leaves it and enters it again. */
+static keel_status check_paths(regions *all, const span *claim) {
+  bool lost = false;
+  uint32_t node = find_apart(all, claim);
+  bool apart = node != KEEL_ABSENT;
+  if (!apart) node = find_way_back(all, claim, &lost);
+  if (node == KEEL_ABSENT) return KD_OK;
+  const keel_node *at = &all->function->nodes[node];
+  return keel_fail(
+      lost ? KD_FAILED_PRECONDITION : KD_INVALID_ARGUMENT,
+      apart  ? "the nodes are not connected: %s \"%s\" shares no value with the"
+               " first"
+      : lost ? "the claims of this graph span too many nodes to check this one"
+               " beyond %s \"%s\""
+             : "a path leaves the claim and enters it again at %s \"%s\"",
+      at->op->schema->name, at->name);
+}
+
+static keel_status take_part(regions *all, const kd_part *part) {
   uint32_t id = CLAIM + all->claim_count, count = part->node_count;
   const uint32_t *nodes = part->nodes;
   span claim;
@@ -381,17 +402,8 @@ static kd_status take(void *context, const kd_part *part) {
                      "a claim of %u nodes, and the graph has %u",
                      (unsigned)count, (unsigned)all->graph->node_count);
   KEEL_TRY(take_nodes(all, nodes, count, id, &claim));
-  keel_status status = KD_OK;
-  bool lost = false;
-  if (!is_connected(all, &claim))
-    status = keel_fail(KD_INVALID_ARGUMENT, "the nodes are not connected");
-  else if (comes_back(all, &claim, &lost))
-    status = keel_fail(
-        lost ? KD_FAILED_PRECONDITION : KD_INVALID_ARGUMENT,
-        lost ? "the claims of this graph span too many nodes to check this one"
-             : "a path leaves the claim and enters it again");
-  else
-    status = tells_outputs(all, &claim, id);
+  keel_status status = check_paths(all, &claim);
+  if (status == KD_OK) status = tells_outputs(all, &claim, id);
   if (status == KD_OK) {
     if (part->cost && KD_HAS(part->cost, time)) claim.time = part->cost->time;
     all->claims[all->claim_count++] = claim;
@@ -400,6 +412,17 @@ static kd_status take(void *context, const kd_part *part) {
     for (uint32_t i = 0; i < count; i++)
       all->owner[all->graph->members[nodes[i]]] = SHOWN;
   }
+  return status;
+}
+
+/* A plugin that goes on does not say why it was refused. */
+static kd_status take(void *context, const kd_part *part) {
+  regions *all = context;
+  keel_status status = take_part(all, part);
+  if (status != KD_OK)
+    keel_log_line(&all->device->context->log, KD_LOG_DEBUG,
+                  "a claim of %s is refused: %s", all->device->name,
+                  keel_message());
   return status;
 }
 
