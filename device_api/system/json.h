@@ -28,7 +28,8 @@ typedef struct keel_json_functions {
 /* cJSON's functions; NULL where there is no cJSON. Any thread. */
 const keel_json_functions *keel_json(void);
 
-/* For those that have seen that it is not NULL. */
+/* For those that have seen that it is not NULL.
+ * NOLINTBEGIN(readability-identifier-naming): the names are the library's */
 #define cJSON_Delete         keel_json()->cJSON_Delete
 #define cJSON_GetArrayItem   keel_json()->cJSON_GetArrayItem
 #define cJSON_GetArraySize   keel_json()->cJSON_GetArraySize
@@ -44,5 +45,6 @@ const keel_json_functions *keel_json(void);
 #define cJSON_IsTrue              keel_json()->cJSON_IsTrue
 #define cJSON_Parse               keel_json()->cJSON_Parse
 #define cJSON_ParseWithLengthOpts keel_json()->cJSON_ParseWithLengthOpts
+/* NOLINTEND(readability-identifier-naming) */
 
 #endif /* KEEL_JSON_H */

@@ -323,7 +323,8 @@ static uint8_t *large_bmp(uint32_t side, size_t *out_size) {
   uint8_t *data = calloc(*out_size, 1);
   assert_non_null(data);
   const uint32_t words[] = {54, 40, side, side};
-  memcpy(data, "BM", 2);
+  data[0] = 'B';
+  data[1] = 'M';
   memcpy(data + 10, words, sizeof words);
   data[28] = 24;
   return data;

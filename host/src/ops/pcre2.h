@@ -28,7 +28,8 @@ typedef struct keel_pcre2_functions {
 /* PCRE2's functions; NULL where there is no PCRE2. Any thread. */
 const keel_pcre2_functions *keel_pcre2(void);
 
-/* For those that have seen that it is not NULL. */
+/* For those that have seen that it is not NULL.
+ * NOLINTBEGIN(readability-identifier-naming): the names are the library's */
 #define pcre2_code_free_8            keel_pcre2()->pcre2_code_free_8
 #define pcre2_compile_8              keel_pcre2()->pcre2_compile_8
 #define pcre2_get_error_message_8    keel_pcre2()->pcre2_get_error_message_8
@@ -41,5 +42,6 @@ const keel_pcre2_functions *keel_pcre2(void);
 #define pcre2_match_data_free_8 keel_pcre2()->pcre2_match_data_free_8
 #define pcre2_set_heap_limit_8  keel_pcre2()->pcre2_set_heap_limit_8
 #define pcre2_set_match_limit_8 keel_pcre2()->pcre2_set_match_limit_8
+/* NOLINTEND(readability-identifier-naming) */
 
 #endif /* KEEL_OPS_PCRE2_H */

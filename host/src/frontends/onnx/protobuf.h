@@ -23,7 +23,8 @@ typedef struct keel_protobuf_functions {
 /* protobuf-c's functions; NULL where there is no protobuf-c. Any thread. */
 const keel_protobuf_functions *keel_protobuf(void);
 
-/* For those that have seen that it is not NULL. */
+/* For those that have seen that it is not NULL.
+ * NOLINTBEGIN(readability-identifier-naming): the names are the library's */
 #define protobuf_c_message_descriptor_get_field \
   keel_protobuf()->protobuf_c_message_descriptor_get_field
 #define protobuf_c_message_free_unpacked \
@@ -34,5 +35,6 @@ const keel_protobuf_functions *keel_protobuf(void);
 #define protobuf_c_message_pack_to_buffer \
   keel_protobuf()->protobuf_c_message_pack_to_buffer
 #define protobuf_c_message_unpack keel_protobuf()->protobuf_c_message_unpack
+/* NOLINTEND(readability-identifier-naming) */
 
 #endif /* KEEL_ONNX_PROTOBUF_H */
