@@ -21,6 +21,10 @@ def run(*words, trouble="", **variables):
     environment = {name: value for name, value in os.environ.items()
                    if not name.startswith("KEEL_")}
     environment.update(KEEL_PLUGIN_PATH=folder, TROUBLE=trouble, **variables)
+    # a sanitizer would make another end of what a signal or exit is
+    for name in ["ASAN_OPTIONS", "TSAN_OPTIONS", "UBSAN_OPTIONS"]:
+        environment[name] = (environment.get(name, "")
+                             + ":handle_segv=0:handle_abort=0:detect_leaks=0").lstrip(":")
     return subprocess.run([keel, *words], env=environment, capture_output=True, text=True,
                           timeout=100, check=False)
 
@@ -144,6 +148,8 @@ def hidden_by_manifest():
     for visible, loads in [("a", False), ("-other", False), ("other", True), ("-b", True)]:
         done = run("plugins", "--json", "--only", "--plugin", os.path.join(folder, "m.json"),
                    trouble="b:load:segv", KEEL_VISIBLE_DEVICES=visible)
+        if "built without cJSON" in done.stdout:
+            return
         got = listed(done).get("b.so", {})
         expect(f"a manifest, and {visible}",
                got.get("status") == ("ABORTED" if loads else "OK"), done)
