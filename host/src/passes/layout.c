@@ -3,8 +3,10 @@
  * Forward through the function: the plugin says of each node that may have a kernel
  * for its layouts how it likes inputs and output 0; what comes otherwise goes through
  * keel::Reorder. An elementwise kernel passes on what all its inputs have. Before all
- * others, and at the function's outputs, values are brought to rows. */
+ * others, other devices' among them, and at the function's outputs, values are brought to rows.
+ * So each device that has nodes is gone through, the plan's first. */
 #include "memory/layout.h"
+#include "device/context.h"
 #include "device/device.h"
 #include "device/lost.h"
 #include "eager/call_site.h"
@@ -19,6 +21,7 @@ typedef struct replica {
 typedef struct pass {
   keel_function *function;
   keel_device *device; /* entered */
+  bool is_main;        /* the plan's: nodes without a device are its */
   uint32_t *layouts;   /* by value: that it is made in */
   uint32_t *first;     /* by value: its first replica, or KEEL_ABSENT */
   uint32_t values;     /* that the two arrays have room for */
@@ -28,6 +31,10 @@ typedef struct pass {
   uint32_t *wanted;     /* by input of the node at hand */
   uint32_t wanted_room;
 } pass;
+
+static bool runs_here(const pass *all, const keel_node *node) {
+  return node->device ? node->device == all->device : all->is_main;
+}
 
 static uint32_t layout_of(const pass *all, uint32_t value) {
   return value < all->values ? all->layouts[value] : KD_LAYOUT_ROW_MAJOR;
@@ -80,7 +87,7 @@ static bool is_wanted(const pass *all, uint32_t value, int depth) {
   uint32_t to = all->readers.first[value + 1];
   for (uint32_t r = from; r < to && r < from + BESIDE; r++) {
     const keel_node *node = &all->function->nodes[all->readers.list[r]];
-    if (node->dead || (node->device && node->device != all->device)) continue;
+    if (node->dead || !runs_here(all, node)) continue;
     if (keel_pass_is(node, "Transpose")) {
       const keel_type *type = all->function->values[value].type;
       if (type && keel_pass_moves_channels(node, type->rank, false))
@@ -169,7 +176,7 @@ static keel_status decide(pass *all, const keel_node *node,
   bool own = has_kernel(all, node, KD_KERNEL_OWN_LAYOUT);
   bool agnostic = node->input_count && reads_layouts(all, node) &&
                   has_kernel(all, node, KD_KERNEL_LAYOUT_AGNOSTIC);
-  if ((own || agnostic) && (!node->device || node->device == all->device)) {
+  if ((own || agnostic) && runs_here(all, node)) {
     bool known = keel_view_make(all->function, node, &view);
     if (known && own && !is_for_rows(all, node, &view.node)) {
       ask(all, node, &view.node);
@@ -215,6 +222,7 @@ static keel_status reorder(pass *all, uint32_t from, uint32_t layout,
                              &op));
   KEEL_TRY(keel_function_node(function, op, "", &from, 1, out_value, 1, &node));
   node->output_layout = layout;
+  if (!all->is_main) node->device = all->device;
   return KD_OK;
 }
 
@@ -310,20 +318,22 @@ static keel_status cut_up(pass *all, uint32_t split) {
 static keel_status visit(pass *all, uint32_t index) {
   keel_node *node = &all->function->nodes[index];
   uint32_t layout = node->output_layout;
-  if (layout || !strcmp(node->op->schema->name, "Reorder")) {
+  bool here = runs_here(all, node);
+  if (here && (layout || !strcmp(node->op->schema->name, "Reorder"))) {
     /* planned before, by whom made the file */
     if (node->outputs[0] < all->values) all->layouts[node->outputs[0]] = layout;
     return KD_OK;
   }
-  if (keel_pass_is(node, "Split") && reads_layouts(all, node) &&
+  if (here && keel_pass_is(node, "Split") && reads_layouts(all, node) &&
       has_known_outputs(all, node)) {
     KEEL_TRY(cut_up(all, index));
     node = &all->function->nodes[index];
     if (node->dead) return KD_OK;
   }
   KEEL_TRY(decide(all, node, &layout));
-  node->output_layout = layout;
-  if (node->outputs[0] < all->values) all->layouts[node->outputs[0]] = layout;
+  if (here) node->output_layout = layout;
+  if (here && node->outputs[0] < all->values)
+    all->layouts[node->outputs[0]] = layout;
   for (uint32_t i = 0; i < all->function->nodes[index].input_count; i++) {
     uint32_t value = all->function->nodes[index].inputs[i], made = 0;
     if (value >= all->values || layout_of(all, value) == all->wanted[i])
@@ -366,14 +376,34 @@ static keel_status run_inside(pass *all) {
   return status;
 }
 
-keel_status keel_pass_layout(keel_function *function, keel_device *device) {
-  if (!device || !device->plugin->layouts.preferred ||
-      keel_device_ready(device) != KD_OK)
+static keel_status lay_out(keel_function *function, keel_device *device,
+                           bool is_main) {
+  if (!device->plugin->layouts.preferred || keel_device_ready(device) != KD_OK)
     return KD_OK;
-  pass all = {
-      .function = function, .device = device, .values = function->value_count};
+  pass all = {.function = function,
+              .device = device,
+              .is_main = is_main,
+              .values = function->value_count};
   KEEL_TRY(keel_device_enter(device));
   keel_status status = run_inside(&all);
   keel_lost_leave(device);
   return status;
+}
+
+static bool has_node(const keel_function *function, const keel_device *device) {
+  for (uint32_t i = 0; i < function->node_count; i++)
+    if (!function->nodes[i].dead && function->nodes[i].device == device)
+      return true;
+  return false;
+}
+
+keel_status keel_pass_layout(keel_function *function, keel_device *device) {
+  uint32_t count = function->context->device_count;
+  if (device) KEEL_TRY(lay_out(function, device, true));
+  for (uint32_t i = 0; i < count; i++) {
+    keel_device *other = keel_devices(function->context)[i];
+    if (other != device && has_node(function, other))
+      KEEL_TRY(lay_out(function, other, false));
+  }
+  return KD_OK;
 }

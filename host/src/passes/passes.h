@@ -207,7 +207,7 @@ keel_status keel_pass_turned(keel_function *function, keel_device *device);
 keel_status keel_pass_depthwise(keel_function *function, keel_device *device);
 
 /* Keeps values in the device's own layouts between ops that support them, with
- * keel::Reorder at the borders. */
+ * keel::Reorder at the borders; and the same on each other device that has nodes. */
 keel_status keel_pass_layout(keel_function *function, keel_device *device);
 
 /* Shows each device with a compiler the nodes that are to run there, and replaces each part
