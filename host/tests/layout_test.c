@@ -13,6 +13,7 @@ enum { ROWS = 3, COLUMNS = 13, COUNT = ROWS * COLUMNS };
 
 static keel_context *context;
 static keel_device *cpu;
+static bool elsewhere; /* plans are for cpu:0, and rules place their nodes */
 
 static int open_both(void **state) {
   (void)state;
@@ -32,14 +33,17 @@ static int close_both(void **state) {
 typedef void writer(keel_builder *builder, keel_value x);
 
 static keel_plan *plan_of(writer *write, bool layouts) {
-  static const char *const skip = "layout";
+  static const char *const skip = "layout", *const rule = "[!N]*=sim:0";
   const int64_t dims[] = {ROWS, COLUMNS};
   keel_builder *builder = create_builder(context, "layouts");
   write(builder, keel_builder_input(builder, "x", KD_F32, 2, dims));
-  const keel_plan_params params = {.struct_size = sizeof params,
-                                   .device = keel_device_at(context, 0),
-                                   .skip = &skip,
-                                   .skip_count = !layouts};
+  const keel_plan_params params = {
+      .struct_size = sizeof params,
+      .device = elsewhere ? cpu : keel_device_at(context, 0),
+      .places = &rule,
+      .place_count = elsewhere,
+      .skip = &skip,
+      .skip_count = !layouts};
   return finish_plan(builder, &params);
 }
 
@@ -130,6 +134,15 @@ static void what_leaves_the_device_is_rows(void **state) {
   expect(write_on_two, 1, 4, 4);
 }
 
+static void each_device_has_its_layouts(void **state) {
+  (void)state;
+  elsewhere = true;
+  expect(write_chain, 1, 4, 2);
+  expect(write_branches, 2, 3, 3);
+  expect(write_on_two, 1, 4, 4);
+  elsewhere = false;
+}
+
 static void write_alone(keel_builder *b, keel_value x) {
   keel_builder_output(b, "y", op(b, "Exp", x, KEEL_ABSENT));
 }
@@ -158,6 +171,7 @@ int main(void) {
       cmocka_unit_test(neighbours_hand_on_their_layout),
       cmocka_unit_test(who_takes_rows_gets_rows_once),
       cmocka_unit_test(what_leaves_the_device_is_rows),
+      cmocka_unit_test(each_device_has_its_layouts),
       cmocka_unit_test(nobody_asks_for_layouts_without_need),
       cmocka_unit_test(a_conversion_that_fails_ends_the_run),
   };

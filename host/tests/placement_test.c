@@ -145,7 +145,13 @@ static void costs_decide(void **state) {
   const char *together = "Add=@Relu";
   params.places = &together;
   params.place_count = 1;
+  expect_places(program, &params, "cpu:0", "cpu:0");
+  atomic_store(&toy->cost, 10); /* all there, with its cost */
   expect_places(program, &params, "queue:0", "queue:0");
+  params.place_count = 0;
+  set_speed(cpu, 2); /* to spread them gains too little */
+  atomic_store(&toy->cost, 200);
+  expect_places(program, &params, "cpu:0", "cpu:0");
   atomic_store(&toy->cost, 0);
   keel_program_release(program);
   keel_program_release(split);

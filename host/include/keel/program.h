@@ -262,7 +262,9 @@ KEEL_API uint32_t keel_program_op_count(const keel_program *program);
 typedef struct keel_plan keel_plan;
 
 /* Ops without a device of their own go where they finish first, by costs that
- * are measured once on each device (some milliseconds; more if it compiles). */
+ * are measured once on each device (some milliseconds; more if it compiles); all
+ * go to the device that is best alone, unless it is expected to take half as long
+ * again. */
 #define KEEL_PLAN_BY_COST 0x8u
 
 /* A cancellation token, shared by any number of runs and plan creations. */

@@ -2,10 +2,13 @@
  * program was built, and, where it is asked for, by cost.
  *
  * By cost: a device that only compiles gets the parts that it claims and says to be
- * faster in, copies included, than kernels are. Then, in the order of the nodes, each goes where it ends first, when what it
- * reads has come there and the device has done what was given to it before: the
- * "earliest finish time" of list scheduling (H. Topcuoglu et al., HEFT, 2002). */
+ * faster in, copies included, than kernels are. Then, in the order of the nodes, each goes where
+ * it ends first, when what it reads has come there and the device has done what was given to it
+ * before: the "earliest finish time" of list scheduling (H. Topcuoglu et al., HEFT, 2002). All go
+ * to one device instead, unless that is expected to take clearly longer: what is spread loses
+ * fused ops, layouts and recordings, which nodes' costs do not know. */
 #include <fnmatch.h>
+#include <math.h>
 
 #include "device/context.h"
 #include "device/device.h"
@@ -116,6 +119,9 @@ typedef struct candidate {
   double free_at; /* when it has done what it was given */
 } candidate;
 
+/* One device is taken that is expected to take less than this times what is spread takes. */
+#define SPREAD_GAIN 1.5
+
 typedef struct placement {
   keel_function *function;
   candidate *candidates;
@@ -123,7 +129,9 @@ typedef struct placement {
   keel_device **groups; /* by group: the device of the first that was placed */
   uint32_t group_count;
   double *offered; /* by node: its part of what a compiler offers; 0: nothing */
-  double *made_at; /* by value: when it is made */
+  bool any_offered;
+  double *times; /* by node and candidate; below 0: it does not take the node */
+  double *made_at;   /* by value: when it is made */
   uint32_t *made_on; /* by value: candidate, or KEEL_ABSENT: the host */
 } placement;
 
@@ -259,6 +267,7 @@ static void weigh(void *context, const uint32_t *nodes, uint32_t count,
   for (uint32_t i = 0; i < count && there < by_kernels; i++) {
     all->function->nodes[nodes[i]].device = at->device;
     all->offered[nodes[i]] = (double)time / count;
+    all->any_offered = true;
   }
 }
 
@@ -284,23 +293,43 @@ static double time_on(const placement *all, const keel_node *node,
 
 /* ---- node by node ------------------------------------------------------------------- */
 
-static void place_node(placement *all, keel_node *node) {
+static double *times_of(const placement *all, const keel_node *node) {
+  return all->times + (size_t)(node - all->function->nodes) * all->count;
+}
+
+static void find_times(placement *all, const keel_node *node) {
+  for (uint32_t c = 0; c < all->count; c++) {
+    const candidate *at = &all->candidates[c];
+    kd_cost cost = {0};
+    bool taken = takes(all->function, node, at->device, &cost);
+    times_of(all, node)[c] =
+        taken || node->device ? time_on(all, node, at, &cost) : -1;
+  }
+}
+
+/* The device that rules or the node's group have for it; NULL: none. */
+static keel_device *device_of(const placement *all, const keel_node *node) {
+  return node->device || !node->group ? node->device : all->groups[node->group];
+}
+
+/* When the node's outputs are there if it goes where that is first, or to the one candidate that
+ * is asked for; `*out_where`: KEEL_ABSENT where none takes it. */
+static double place_node(placement *all, const keel_node *node, uint32_t only,
+                         uint32_t *out_where) {
   uint32_t best = KEEL_ABSENT;
   double best_end = 0, best_home = 0;
-  if (node->group && !node->device) node->device = all->groups[node->group];
+  const keel_device *device = device_of(all, node);
   for (uint32_t c = 0; c < all->count; c++) {
     candidate *at = &all->candidates[c];
-    double begin = at->free_at;
-    kd_cost cost = {0};
-    if (node->device && node->device != at->device) continue;
-    if (!takes(all->function, node, at->device, &cost) && !node->device)
-      continue;
+    double begin = at->free_at, time = times_of(all, node)[c];
+    if (device ? device != at->device : time < 0) continue;
+    if (only != KEEL_ABSENT && c != only) continue;
     for (uint32_t i = 0; i < node->input_count; i++) {
       if (node->inputs[i] == KEEL_ABSENT) continue;
       double come = arrival(all, node->inputs[i], c);
       if (come > begin) begin = come;
     }
-    double end = begin + time_on(all, node, at, &cost);
+    double end = begin + (time < 0 ? 0 : time);
     double home = end + way_home(all, node, c);
     if (best != KEEL_ABSENT && home >= best_home) continue;
     best = c;
@@ -312,11 +341,64 @@ static void place_node(placement *all, keel_node *node) {
     all->made_on[node->outputs[i]] = best;
     all->made_at[node->outputs[i]] = best_end;
   }
-  if (best == KEEL_ABSENT) return; /* the runtime's own, or types not known */
+  *out_where = best;
+  if (best == KEEL_ABSENT) return 0; /* the runtime's own, or types not known */
   all->candidates[best].free_at = best_end;
-  node->device = all->candidates[best].device;
   if (node->group && !all->groups[node->group])
-    all->groups[node->group] = node->device;
+    all->groups[node->group] = all->candidates[best].device;
+  return best_home;
+}
+
+static bool has_taker(const placement *all, const keel_node *node) {
+  for (uint32_t c = 0; c < all->count; c++)
+    if (times_of(all, node)[c] >= 0) return true;
+  return false;
+}
+
+/* How long the function takes, by the first nodes to end, or on one candidate; HUGE_VAL: that
+ * can't run all. `keep`: the nodes go there. */
+static double place_all(placement *all, uint32_t only, bool keep) {
+  keel_function *function = all->function;
+  double last = 0;
+  for (uint32_t i = 0; i < function->value_count; i++)
+    all->made_on[i] = KEEL_ABSENT;
+  memset(all->made_at, 0, function->value_count * sizeof *all->made_at);
+  memset(all->groups, 0, (all->group_count + 1) * sizeof(keel_device *));
+  for (uint32_t c = 0; c < all->count; c++)
+    all->candidates[c].free_at = 0;
+  for (uint32_t i = 0; i < function->node_count; i++) {
+    keel_node *node = &function->nodes[i];
+    uint32_t where = KEEL_ABSENT;
+    if (node->dead) continue;
+    double end = place_node(all, node, only, &where);
+    if (where == KEEL_ABSENT && only != KEEL_ABSENT && has_taker(all, node))
+      return HUGE_VAL;
+    if (keep && where != KEEL_ABSENT)
+      node->device = all->candidates[where].device;
+    last = end > last ? end : last;
+  }
+  return last;
+}
+
+static void place_best(placement *all) {
+  const keel_function *function = all->function;
+  double spread = place_all(all, KEEL_ABSENT, false), best = HUGE_VAL;
+  uint32_t only = KEEL_ABSENT;
+  for (uint32_t c = 0; c < all->count && !all->any_offered; c++) {
+    double time = place_all(all, c, false);
+    if (time >= best) continue;
+    best = time;
+    only = c;
+  }
+  if (best >= SPREAD_GAIN * spread) only = KEEL_ABSENT;
+  place_all(all, only, true);
+  if (spread <= 0) return; /* no types are known yet */
+  keel_log_line(&function->context->log, KD_LOG_DEBUG,
+                "\"%s\" is placed %s%s: %.3f ms are expected, %.3f ms of the"
+                " devices together",
+                function->name, only == KEEL_ABSENT ? "by node" : "on ",
+                only == KEEL_ABSENT ? "" : all->candidates[only].device->name,
+                1e-6 * (only == KEEL_ABSENT ? spread : best), 1e-6 * spread);
 }
 
 static keel_status find_candidates(placement *all) {
@@ -347,16 +429,18 @@ keel_status keel_pass_place_by_cost(keel_function *function) {
     if (function->nodes[i].group > all.group_count)
       all.group_count = function->nodes[i].group;
   all.groups = calloc((size_t)all.group_count + 1, sizeof(keel_device *));
-  if (status == KD_OK &&
-      (!all.offered || !all.made_at || !all.made_on || !all.groups))
+  all.times = calloc(((size_t)function->node_count + 1) * (all.count + 1),
+                     sizeof *all.times);
+  if (status == KD_OK && (!all.offered || !all.made_at || !all.made_on ||
+                          !all.groups || !all.times))
     status = keel_no_memory(function->value_count * sizeof *all.made_at);
-  for (uint32_t i = 0; status == KD_OK && i < function->value_count; i++)
-    all.made_on[i] = KEEL_ABSENT;
   if (status == KD_OK) status = weigh_offers(&all);
   for (uint32_t i = 0; status == KD_OK && i < function->node_count; i++)
-    if (!function->nodes[i].dead) place_node(&all, &function->nodes[i]);
+    if (!function->nodes[i].dead) find_times(&all, &function->nodes[i]);
+  if (status == KD_OK) place_best(&all);
   free(all.candidates);
   free(all.groups);
+  free(all.times);
   free(all.offered);
   free(all.made_at);
   free(all.made_on);
