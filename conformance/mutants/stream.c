@@ -360,8 +360,8 @@ void sim_drop_all(void) {
 static void let_go(kd_stream *stream) {
   if (!stream) return;
   pthread_mutex_lock(&sim_lock);
+  if (stream->held) pthread_cond_signal(&stream->changed);
   stream->held = false;
-  pthread_cond_signal(&stream->changed);
   pthread_mutex_unlock(&sim_lock);
 }
 
@@ -643,9 +643,7 @@ static kd_status event_query(kd_event *event) {
 
 static kd_status event_wait(kd_event *event, uint64_t timeout) {
   if (!event->point) return KD_OK;
-  let_go(event->stream && !event->stream->dead && event->stream->held
-             ? event->stream
-             : NULL);
+  let_go(event->stream && !event->stream->dead ? event->stream : NULL);
   if (BUG(event_stays_done) && event->was_done) return KD_OK;
   if (!point_wait(event->point, timeout)) {
     return timeout ? FAIL(KD_DEADLINE_EXCEEDED, "%llu ns have passed",
