@@ -1,6 +1,7 @@
 /* heap.c - size classes, the threads' lists, and the way to the device. */
 #include "device/heap.h"
 
+#include <sched.h>
 #include <stdlib.h>
 #ifdef __GLIBC__
 #include <malloc.h>
@@ -44,6 +45,8 @@ static void give_back(keel_buffer *buffer) {
   assert(buffer->class < KEEL_HEAP_CLASSES && !buffer->maps);
   assert(!heap->device || atomic_load(&heap->pieces));
   assert(atomic_load(&heap->context->allocated) >= buffer->size);
+  atomic_fetch_sub_explicit(&heap->alive[buffer->class], 1,
+                            memory_order_relaxed);
   if (heap->device) {
     keel_device_drain_quietly(heap->device);
     heap->device->plugin->memory.release(heap->device->handle, buffer->handle);
@@ -124,18 +127,36 @@ void keel_heap_shrink(keel_context *context, keel_device *device) {
   return_to_system();
 }
 
-/* Makes room for what is allocated of a class that had no buffer left: gives back what is kept of
- * smaller ones. Tensors that grow would leave two buffers of each class behind. Where sizes come
- * again, this ends: buffers of the largest class stay, then those of the next. */
+/* Whether one buffer more of a class would be more than there have been. Only a hint: relaxed. */
+static bool is_most(const keel_heap *heap, uint32_t class) {
+  return atomic_load_explicit(&heap->alive[class], memory_order_relaxed) >=
+         atomic_load_explicit(&heap->most[class], memory_order_relaxed);
+}
+
+/* Makes room for what is allocated of a class of which there have never been so many: gives back
+ * what is kept of smaller ones. Tensors that grow would leave two buffers of each class behind.
+ * Where sizes come again, this ends, also with several runs at once: the largest class reaches
+ * what is needed of it, then the next does. */
 static void replace_smaller(keel_heap *heap, uint32_t class, uint64_t size) {
   bool had = false;
-  if (size < SHRINK_FROM) return;
+  if (size < SHRINK_FROM || !is_most(heap, class)) return;
   for (uint32_t i = KEEL_SMALL_CLASSES; i < class; i++) {
     if (!atomic_load_explicit(&heap->lists[i], memory_order_relaxed)) continue;
     give_back_all(take_list(heap, i));
+    atomic_store_explicit(&heap->most[i], atomic_load(&heap->alive[i]),
+                          memory_order_relaxed);
     had = true;
   }
-  if (had) return_to_system();
+  if (had && keel_device_addressable(heap->device)) return_to_system();
+}
+
+/* Counts one that has been allocated. */
+static void count_alive(keel_heap *heap, uint32_t class) {
+  uint32_t now =
+      atomic_fetch_add_explicit(&heap->alive[class], 1, memory_order_relaxed) +
+      1;
+  if (now > atomic_load_explicit(&heap->most[class], memory_order_relaxed))
+    atomic_store_explicit(&heap->most[class], now, memory_order_relaxed);
 }
 
 static uint32_t kind_of(const keel_heap *heap) {
@@ -235,7 +256,7 @@ void keel_heap_give_back(keel_context *context, uint64_t size) {
 static keel_status grow(keel_heap *heap, uint64_t size, uint32_t class,
                         uint32_t kind, bool waits, keel_buffer **out_buffer) {
   keel_context *context = heap->context;
-  if (waits) replace_smaller(heap, class, size);
+  if (waits && !kind) replace_smaller(heap, class, size);
   KEEL_TRY(reserve_or_say(context, size, heap->device, waits));
   keel_buffer *buffer = calloc(1, sizeof *buffer);
   keel_status status = buffer ? KD_OK : keel_no_memory(sizeof *buffer);
@@ -262,6 +283,7 @@ static keel_status grow(keel_heap *heap, uint64_t size, uint32_t class,
     free(buffer);
     return status == KD_OUT_OF_MEMORY ? say_what_is_left(heap->device) : status;
   }
+  count_alive(heap, class);
   *out_buffer = buffer;
   return KD_OK;
 }
@@ -303,6 +325,11 @@ static keel_status take(keel_heap *heap, uint64_t size, bool waits,
   uint32_t class = class_of(size, &rounded);
   KEEL_TRY(keel_device_enter(heap->device));
   keel_buffer *buffer = take_pooled(heap, class);
+  if (!buffer &&
+      rounded >= SHRINK_FROM) { /* another thread may hold the list */
+    sched_yield();
+    buffer = take_pooled(heap, class);
+  }
   keel_status status =
       buffer ? KD_OK : grow(heap, rounded, class, 0, waits, &buffer);
   keel_lost_leave(heap->device);

@@ -50,6 +50,9 @@ struct keel_heap {
   keel_device *device; /* NULL: host memory */
   uint32_t slot; /* its index in each thread's lists; KEEL_HEAP_SLOTS: none */
   _Atomic(keel_buffer *) lists[KEEL_HEAP_CLASSES];
+  /* by class: buffers that there are, in use or kept, and the most that there were since some
+   * were given back to make room; relaxed */
+  atomic_uint alive[KEEL_HEAP_CLASSES], most[KEEL_HEAP_CLASSES];
   /* buffers allocated from the device and not yet returned */
   _Atomic uint64_t pieces;
   _Atomic uint64_t bytes;  /* of those; a statistic, relaxed */
