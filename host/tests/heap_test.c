@@ -142,6 +142,22 @@ static void as_many_as_before_replace_nothing(void **state) {
   keel_close(context);
 }
 
+/* To free what is not kept waits for the device, which is no news of another failure. */
+static void a_message_outlives_what_is_freed(void **state) {
+  keel_buffer *buffer = NULL;
+  (void)state;
+  keel_context *context = open_with(CPU_PLUGIN, TOY("queue"), 1);
+  expect_ok(keel_device_find(context, "queue:0", &device));
+  expect_ok(keel_device_ready(device));
+  context->pool_limit = 0;
+  expect_ok(keel_heap_take(&device->heap, MIB, &buffer));
+  keel_fail(KD_INTERNAL, "what failed before");
+  keel_buffer_release(buffer);
+  expect_message("what failed before");
+  assert_true(keel_has_error());
+  keel_close(context);
+}
+
 static void what_is_exported_replaces_nothing(void **state) {
   keel_buffer *exported = NULL;
   (void)state;
@@ -208,6 +224,7 @@ int main(void) {
       cmocka_unit_test(sizes_that_come_again_are_kept),
       cmocka_unit_test(what_is_never_kept_replaces_nothing),
       cmocka_unit_test(as_many_as_before_replace_nothing),
+      cmocka_unit_test(a_message_outlives_what_is_freed),
       cmocka_unit_test(what_is_exported_replaces_nothing),
       cmocka_unit_test(a_growing_state_takes_twice_its_size),
   };

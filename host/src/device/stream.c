@@ -125,12 +125,12 @@ keel_status keel_device_drain(keel_device *device) {
 }
 
 void keel_device_drain_quietly(keel_device *device) {
-  if (!atomic_load(&device->lost)) {
+  bool said = keel_has_error();
+  if (!said && !atomic_load(&device->lost)) {
     keel_device_drain(device);
     return;
   }
   char text[4096];
-  bool said = keel_has_error();
   snprintf(text, sizeof text, "%s", keel_message());
   keel_device_drain(device);
   keel_fail_text(KD_DEVICE_LOST, text);
