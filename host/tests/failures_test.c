@@ -246,6 +246,85 @@ static void a_run_waits_for_its_device(void **state) {
   keel_close(context);
 }
 
+/* ---- several devices ---------------------------------------------------------------------- */
+
+static keel_tensor *moved_to(keel_device *device, const float *value,
+                             uint32_t rank) {
+  keel_tensor *here = create_tensor(context, KD_F32, rank, dims, value);
+  keel_tensor *there = NULL;
+  expect_ok(keel_tensor_to(here, device, &there));
+  keel_tensor_release(here);
+  return there;
+}
+
+/* two * factor on a device that has not been waited for. */
+static keel_tensor *product_on(keel_device *device, float factor) {
+  keel_tensor *in[] = {moved_to(device, two, 1), moved_to(device, &factor, 0)};
+  keel_tensor *product = NULL;
+  expect_ok(keel_device_push(device));
+  expect_ok(keel_call(context, "Mul", NULL, 0, in, 2, &product, 1));
+  keel_device_pop();
+  release_all(in, 2);
+  return product;
+}
+
+/* The outputs are x * 13, and z as it is. */
+static keel_plan *plan_beside(void) {
+  const float thirteen = 13;
+  keel_builder *b = create_builder(context, "beside");
+  keel_value x = keel_builder_input(b, "x", KD_F32, 1, dims);
+  keel_value z = keel_builder_input(b, "z", KD_F32, 1, dims);
+  keel_tensor *factor = create_tensor(context, KD_F32, 0, NULL, &thirteen);
+  keel_builder_output(b, "y", op(b, "Mul", x, constant_of(b, factor)));
+  keel_builder_output(b, "z", z);
+  keel_program *program = finish_program(b);
+  const keel_plan_params params = {.struct_size = sizeof params,
+                                   .device = queue};
+  keel_plan *plan = create_plan(program, &params);
+  keel_program_release(program);
+  return plan;
+}
+
+static void expect_first(bool good, bool part) {
+  const char *plugins[] = {CPU_PLUGIN, TOY("queue"), TOY("echo")};
+  const keel_context_params params = {.struct_size = sizeof params,
+                                      .flags = KEEL_ONLY_NAMED,
+                                      .plugins = plugins,
+                                      .plugin_count = 3,
+                                      .workers = 2};
+  const keel_run_params how = {.struct_size = sizeof how,
+                               .flags = part ? KEEL_RUN_PARTIAL : 0};
+  keel_device *echo = NULL;
+  expect_ok(keel_open(&params, &context));
+  expect_ok(keel_device_find(context, "queue:0", &queue));
+  expect_ok(keel_device_find(context, "echo:0", &echo));
+  keel_plan *plan = plan_beside();
+  keel_tensor *in[] = {there(two), product_on(echo, good ? 2 : 13)};
+  keel_tensor *out[2] = {NULL, NULL};
+  assert_int_equal(keel_plan_run_with(plan, &how, in, 2, out, 2), KD_INTERNAL);
+  expect_message("while queue:0 ran Mul");
+  for (int i = 0; i < 2; i++)
+    assert_true((out[i] != NULL) == part);
+  if (part) {
+    assert_int_equal(keel_tensor_query(out[0]), KD_INTERNAL);
+    assert_int_equal(keel_tensor_query(out[1]), good ? KD_OK : KD_INTERNAL);
+  }
+  release_all(in, 2);
+  release_all(out, 2);
+  keel_plan_release(plan);
+  keel_close(context);
+}
+
+/* The first output's work fails on one device, and the second's, on another, ends well or fails
+ * as well: the first failure is the run's, with its message. */
+static void the_first_failure_of_several_counts(void **state) {
+  (void)state;
+  expect_first(true, true);
+  expect_first(true, false);
+  expect_first(false, true);
+  expect_first(false, false);
+}
+
 /* What a run has put into a variable is its work, too. */
 static void a_variable_counts(void **state) {
   (void)state;
@@ -269,6 +348,13 @@ static void a_variable_counts(void **state) {
   keel_tensor *in[] = {variable, there(two), there(NULL)}, *y = NULL;
   assert_int_equal(keel_plan_run(plan, in, 3, &y, 1), KD_INTERNAL);
   expect_message("13; while queue:0 ran");
+  assert_null(y);
+  const keel_run_params partial = {.struct_size = sizeof partial,
+                                   .flags = KEEL_RUN_PARTIAL};
+  assert_int_equal(keel_plan_run_with(plan, &partial, in, 3, &y, 1),
+                   KD_INTERNAL);
+  expect_message("13; while queue:0 ran");
+  assert_non_null(y);
   release_all((keel_tensor *[]){zero, in[0], in[1], in[2], y}, 5);
   keel_program_release(program);
   keel_plan_release(plan);
@@ -473,6 +559,7 @@ int main(void) {
       cmocka_unit_test(a_call_is_named),
       cmocka_unit_test(a_sequence_is_as_good_as_its_items),
       cmocka_unit_test(a_run_waits_for_its_device),
+      cmocka_unit_test(the_first_failure_of_several_counts),
       cmocka_unit_test(a_variable_counts),
       cmocka_unit_test(who_waits_keeps_nobody_from_working),
       cmocka_unit_test(a_wait_for_the_device_ends),

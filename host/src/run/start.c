@@ -160,31 +160,52 @@ static void keep_for_message(const run_scope *out, keel_run_args *args) {
   if (out->mismatch != KEEL_ABSENT) args->held = NULL;
 }
 
-/* Waits for the devices that have the work: for outputs, and for what the run may have put into
- * resources. Of a partial run an output whose work has failed becomes a failed value. */
-static keel_status await_work(const keel_plan *plan,
-                              const keel_run_args *args) {
-  keel_status status = KD_OK;
-  for (uint32_t i = 0; i < args->input_count && status == KD_OK; i++)
-    if (args->inputs[i] && is_resource(args->inputs[i]))
-      status = keel_tensor_wait_written(args->inputs[i], args->cancellation);
+static void drop_outputs(const keel_run_args *args) {
   for (uint32_t i = 0; i < args->output_count; i++) {
-    keel_tensor *output = args->outputs[i];
-    if (status != KD_OK && !args->partial) break;
-    if (keel_tensor_state(output) == KEEL_FAILED) continue;
-    keel_status one = keel_tensor_wait_written(output, args->cancellation);
-    if (one == KD_OK) continue;
-    status = one;
-    keel_tensor *failed = keel_tensor_failed(plan->context, one);
-    if (!failed) return KD_OUT_OF_MEMORY;
-    keel_tensor_release(output);
-    args->outputs[i] = failed;
-  }
-  for (uint32_t i = 0;
-       status != KD_OK && !args->partial && i < args->output_count; i++) {
     keel_tensor_release(args->outputs[i]);
     args->outputs[i] = NULL;
   }
+}
+
+/* Waits for the devices that have put something into resources. */
+static keel_status await_resources(const keel_run_args *args) {
+  for (uint32_t i = 0; i < args->input_count; i++)
+    if (args->inputs[i] && is_resource(args->inputs[i]))
+      KEEL_TRY(keel_tensor_wait_written(args->inputs[i], args->cancellation));
+  return KD_OK;
+}
+
+/* Waits for the devices that write outputs. Of a partial run an output whose work has failed
+ * becomes a failed value, and is no failure here. */
+static keel_status await_outputs(const keel_plan *plan,
+                                 const keel_run_args *args) {
+  for (uint32_t i = 0; i < args->output_count; i++) {
+    keel_tensor *output = args->outputs[i];
+    if (keel_tensor_state(output) == KEEL_FAILED) continue;
+    keel_status status = keel_tensor_wait_written(output, args->cancellation);
+    if (status == KD_OK) continue;
+    if (!args->partial) return status;
+    keel_tensor *failed = keel_tensor_failed(plan->context, status);
+    if (!failed) return KD_OUT_OF_MEMORY;
+    args->outputs[i] = failed;
+    keel_tensor_release(output);
+  }
+  return KD_OK;
+}
+
+/* Waits for the devices that have the work. The first failure counts, with its message. */
+static keel_status await_work(const keel_plan *plan,
+                              const keel_run_args *args) {
+  keel_tensor *first = NULL;
+  keel_status status = await_resources(args);
+  if (status != KD_OK && args->partial) {
+    first = keel_tensor_failed(plan->context, status);
+    status = first ? KD_OK : KD_OUT_OF_MEMORY;
+  }
+  if (status == KD_OK) status = await_outputs(plan, args);
+  if (status != KD_OK) drop_outputs(args);
+  if (status == KD_OK && first) status = keel_tensor_query(first);
+  keel_tensor_release(first);
   return status;
 }
 
@@ -445,8 +466,8 @@ static void tell_of_cancelled(keel_task *task) {
 }
 
 /* Fails the outputs that are still pending. The run ends before its next op, or when the
- * input that it waits for is ready. No plugin is called here, and none is waited for: what
- * may call one follows on a thread outside of the pool, where kernels may hang. */
+ * input that it waits for is ready. No plugin is called here, and none is waited for: callbacks,
+ * which may call one, follow on a thread outside of the pool, where kernels may hang. */
 static void cancel_run(keel_cancel_hook *hook) {
   run_hook *self = (run_hook *)(void *)hook;
   keel_async_run *async = self->async;

@@ -271,7 +271,7 @@ static kd_status event_query(kd_event *event) {
   pthread_mutex_lock(&event->stream->lock);
   bool done = event->stream->done >= event->ticket;
   pthread_mutex_unlock(&event->stream->lock);
-  return done ? KD_OK : KD_BUSY;
+  return done ? await(event) : KD_BUSY;
 }
 
 static kd_status event_on_complete(kd_event *event, kd_event_callback callback,
