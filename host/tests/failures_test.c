@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "device/device.h"
 #include "testing.h"
 #include "toy/toy.h"
 
@@ -463,6 +464,73 @@ static void a_wait_for_the_device_ends(void **state) {
   keel_close(context);
 }
 
+static void *wait_for_all(void *status) {
+  *(keel_status *)status = keel_device_synchronize(queue);
+  return NULL;
+}
+
+/* Another thread waits for all of the stream, without a limit, and keeps its lock. */
+static void a_limit_passes_beside_a_wait_without(void **state) {
+  (void)state;
+  begin();
+  toy_state *toy = toy_of(TOY("queue"));
+  keel_plan *slow = plan_of_factor(7, false);
+  keel_builder *builder = create_builder(context, "as it is");
+  keel_builder_output(builder, "y",
+                      keel_builder_input(builder, "x", KD_F32, 1, dims));
+  keel_plan *same = finish_plan(builder, NULL);
+  keel_tensor *x = there(two), *y = NULL, *z = NULL;
+  keel_status waited = KD_INTERNAL;
+  pthread_t thread;
+  const keel_run_params brief = {.struct_size = sizeof brief,
+                                 .timeout = 20000000};
+  atomic_store(&toy->gate, 1);
+  expect_ok(keel_plan_run_with(slow, &enqueues, &x, 1, &y, 1));
+  pthread_create(&thread, NULL, wait_for_all, &waited);
+  while (!pthread_mutex_trylock(&queue->stream_lock)) {
+    pthread_mutex_unlock(&queue->stream_lock);
+    sched_yield();
+  }
+  assert_int_equal(keel_plan_run_with(same, &brief, &y, 1, &z, 1),
+                   KD_DEADLINE_EXCEEDED);
+  assert_null(z);
+  atomic_store(&toy->gate, 0);
+  pthread_join(thread, NULL);
+  expect_ok(waited);
+  expect_ok(keel_plan_run_with(same, NULL, &y, 1, &z, 1));
+  expect_floats(z, (const float[]){7, 0}, 2);
+  release_all((keel_tensor *[]){x, y, z}, 3);
+  keel_plan_release(slow);
+  keel_plan_release(same);
+  keel_close(context);
+}
+
+/* The work's own failure is not taken for a look that came too early. */
+static void work_may_fail_as_late(void **state) {
+  (void)state;
+  begin();
+  toy_state *toy = toy_of(TOY("queue"));
+  keel_cancel *cancel = NULL;
+  expect_ok(keel_cancel_create(context, &cancel));
+  const keel_run_params params = {.struct_size = sizeof params,
+                                  .cancel = cancel};
+  keel_plan *bad = plan_of_factor(13, false);
+  keel_tensor *x = there(two), *y = NULL;
+  atomic_store(&toy->fails, KD_DEADLINE_EXCEEDED);
+  atomic_store(&toy->naps, 1);
+  for (int run = 0; run < 4; run++) {
+    assert_int_equal(keel_plan_run_with(bad, &params, &x, 1, &y, 1),
+                     KD_DEADLINE_EXCEEDED);
+    expect_message("13; while queue:0 ran");
+  }
+  atomic_store(&toy->naps, 0);
+  atomic_store(&toy->fails, 0);
+  keel_tensor_release(x);
+  keel_plan_release(bad);
+  keel_cancel_release(cancel);
+  keel_close(context);
+}
+
 /* ---- memory ----------------------------------------------------------------------------- */
 
 /* Two values fit into the device's MiB, the third does not. */
@@ -563,6 +631,8 @@ int main(void) {
       cmocka_unit_test(a_variable_counts),
       cmocka_unit_test(who_waits_keeps_nobody_from_working),
       cmocka_unit_test(a_wait_for_the_device_ends),
+      cmocka_unit_test(a_limit_passes_beside_a_wait_without),
+      cmocka_unit_test(work_may_fail_as_late),
       cmocka_unit_test(no_memory_names_what_wanted_it),
       cmocka_unit_test(a_plan_without_memory_names_it_too),
   };

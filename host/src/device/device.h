@@ -32,8 +32,8 @@ typedef struct keel_failed_work keel_failed_work;
 typedef struct keel_work keel_work;
 typedef struct keel_failures {
   uint64_t ticket; /* of the last work enqueued on the stream */
-  /* the status of all work up to this ticket is known; only grows. Stored with release: who
-   * acquires it sees what the work wrote */
+  /* the status of all work up to this ticket is known; only grows. Stored with release: a thread
+   * that acquires it sees what the work wrote */
   _Atomic uint64_t settled;
   keel_work *noted; /* the newest work (device/work.h); NULL: none yet */
   keel_failed_work *work;
@@ -57,6 +57,8 @@ struct keel_device {
   /* for waits when the device is lost and creates no event any more: of `stream`, and of the
    * stream for copies out; NULL where the plugin can wait for a stream itself */
   kd_event *last_waits[2];
+  /* for the next wait for some of its work, or NULL; taken and left by exchange */
+  _Atomic(kd_event *) spare_event;
   keel_failures failures;
   keel_transfers transfers;
   pthread_mutex_t watch_lock;

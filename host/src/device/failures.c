@@ -1,6 +1,8 @@
 /* failures.c - remembers which work had failed when a wait reported it. */
 #include "device/failures.h"
 
+#include <time.h>
+
 #include "device/lost.h"
 #include "device/stream.h"
 #include "device/work.h"
@@ -129,40 +131,94 @@ keel_status keel_failures_await(const keel_buffer *buffer) {
   return keel_failures_check(buffer);
 }
 
+/* ---- waiting ---------------------------------------------------------------------- */
+
+/* Nanoseconds until the next look at what may end a wait, which is not due yet. */
+static uint64_t slice_of(const keel_cancellation *cancellation) {
+  uint64_t now = keel_now(), deadline = cancellation->deadline;
+  uint64_t left = deadline > now ? deadline - now : 0;
+  return deadline && left < SLICE ? left : SLICE;
+}
+
+/* Takes the stream's lock, which a thread may hold that waits for all of the stream. False: the
+ * cancellation is due. */
+static bool lock_stream(keel_device *device,
+                        const keel_cancellation *cancellation) {
+  if (!cancellation) return pthread_mutex_lock(&device->stream_lock) == 0;
+  while (pthread_mutex_trylock(&device->stream_lock)) {
+    struct timespec until;
+    if (keel_cancellation_is_due(cancellation)) return false;
+    clock_gettime(CLOCK_REALTIME, &until);
+    uint64_t end = (uint64_t)until.tv_nsec + slice_of(cancellation);
+    until.tv_sec += (time_t)(end / 1000000000u);
+    until.tv_nsec = (long)(end % 1000000000u);
+    if (!pthread_mutex_timedlock(&device->stream_lock, &until)) break;
+  }
+  return true;
+}
+
 /* Waits for an event. Returns how the work before it ended, or KD_DEADLINE_EXCEEDED: the
  * cancellation is due. */
 static kd_status wait_for(const kd_event_table *events, kd_event *event,
                           const keel_cancellation *cancellation) {
-  /* poll first: blocking costs a context switch */
-  kd_status status = events->query(event);
-  if (status != KD_BUSY) return status;
-  do
-    status = events->wait(event, cancellation ? SLICE : UINT64_MAX);
-  while (status == KD_DEADLINE_EXCEEDED && cancellation &&
-         !keel_cancellation_is_due(cancellation));
-  return status;
+  for (;;) {
+    /* poll first: blocking costs a context switch */
+    kd_status status = events->query(event);
+    if (status != KD_BUSY) return status;
+    if (!cancellation) return events->wait(event, UINT64_MAX);
+    if (keel_cancellation_is_due(cancellation)) return KD_DEADLINE_EXCEEDED;
+    status = events->wait(event, slice_of(cancellation));
+    /* which may be the work's own failure */
+    if (status != KD_DEADLINE_EXCEEDED) return status;
+  }
+}
+
+/* An event that no work is before: the device's spare one, or another. */
+static kd_status take_event(keel_device *device, kd_event **out_event) {
+  /* acquire: pairs with the release of leave_event */
+  *out_event = atomic_exchange_explicit(&device->spare_event, NULL,
+                                        memory_order_acquire);
+  return *out_event
+             ? KD_OK
+             : device->plugin->events.create(device->handle, 0, out_event);
+}
+
+static void leave_event(keel_device *device, kd_event *event) {
+  kd_event *none = NULL;
+  if (!atomic_compare_exchange_strong_explicit(&device->spare_event, &none,
+                                               event, memory_order_release,
+                                               memory_order_relaxed))
+    device->plugin->events.destroy(event);
 }
 
 /* Waits until the work up to a ticket has ended. Returns KD_OK, or that it is not known to
  * have succeeded. */
 static kd_status wait_until(keel_device *device, uint64_t ticket,
                             const keel_cancellation *cancellation) {
-  const kd_event_table *events = &device->plugin->events;
   kd_event *event = NULL;
   keel_clear_error();
-  kd_status status = events->create(device->handle, 0, &event);
+  kd_status status = take_event(device, &event);
   if (status != KD_OK) return status;
-  pthread_mutex_lock(&device->stream_lock);
+  if (!lock_stream(device, cancellation)) {
+    leave_event(device, event);
+    return KD_DEADLINE_EXCEEDED;
+  }
   uint64_t behind = device->failures.ticket;
   assert(behind >= ticket);
   status = keel_failures_of_locked(device, ticket);
   if (status == KD_OK)
     status = keel_stream_record(device, device->stream, event);
   pthread_mutex_unlock(&device->stream_lock);
-  if (status == KD_OK) status = wait_for(events, event, cancellation);
-  events->destroy(event);
-  if (status == KD_OK) keel_failures_passed(device, behind);
-  return status;
+  if (status == KD_OK)
+    status = wait_for(&device->plugin->events, event, cancellation);
+  if (status != KD_OK) {
+    device->plugin->events.destroy(event);
+    return status;
+  }
+  leave_event(device, event);
+  keel_failures_passed(device, behind);
+  keel_stream_reap(device);
+  return KD_OK;
 }
 
 keel_status keel_failures_await_written(const keel_buffer *buffer,
@@ -173,12 +229,12 @@ keel_status keel_failures_await_written(const keel_buffer *buffer,
   if (!ticket) return KD_OK;
   if (atomic_load(&device->lost)) return keel_device_drain(device);
   /* acquire: what the work wrote */
-  if (atomic_load_explicit(&all->settled, memory_order_acquire) < ticket &&
-      wait_until(device, ticket, cancellation) != KD_OK) {
+  if (atomic_load_explicit(&all->settled, memory_order_acquire) < ticket) {
+    if (wait_until(device, ticket, cancellation) == KD_OK) return KD_OK;
     if (cancellation && keel_cancellation_is_due(cancellation))
       return keel_while(keel_cancellation_fail(cancellation, NULL, NULL),
                         "while %s did what it had been given", device->name);
-    /* who waits for all of the stream is told why, and notes which work it was */
+    /* a wait for all of the stream is told why, and notes which work it was */
     keel_status status = keel_device_drain(device);
     if (status == KD_DEVICE_LOST ||
         atomic_load_explicit(&all->settled, memory_order_acquire) < ticket)

@@ -66,7 +66,8 @@ keel_status keel_failures_await(const keel_buffer *buffer);
 /* Waits for the work that wrote a buffer, and returns its status. Others may give the device
  * work meanwhile.
  *
- * cancellation  ends the wait, with its status; NULL: nothing does */
+ * cancellation  ends the wait, with its status; NULL: nothing does. Once work has failed,
+ *               nothing ends the wait for the rest, which tells why */
 keel_status keel_failures_await_written(const keel_buffer *buffer,
                                         const keel_cancellation *cancellation);
 

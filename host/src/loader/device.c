@@ -62,6 +62,8 @@ void keel_device_leave(keel_device *device) {
     if (device->last_waits[i])
       device->plugin->events.destroy(device->last_waits[i]);
   device->last_waits[0] = device->last_waits[1] = NULL;
+  kd_event *spare = atomic_exchange(&device->spare_event, NULL);
+  if (spare) device->plugin->events.destroy(spare);
   if (device->transfers.stream) streams->destroy(device->transfers.stream);
   if (device->stream) streams->destroy(device->stream);
   if (device->handle)
