@@ -701,17 +701,56 @@ static void a_match_ends_with_its_run(void **state) {
   const char *const text[] = {"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaac"};
   const keel_attr pattern = {
       .name = "pattern", .kind = KD_ATTR_STRING, .s = "(a*)*[bd]"};
-  const keel_cancellation due = {.deadline = 1};
   keel_tensor *x = list(1, text), *out = NULL;
   (void)state;
   assert_int_equal(
       keel_call(context, "RegexFullMatch", &pattern, 1, &x, 1, &out, 1),
       KD_INVALID_ARGUMENT); /* too many steps */
-  const keel_cancellation *before = keel_cancellation_use(&due);
+  const keel_cancellation soon = keel_cancellation_of(NULL, 10000000);
+  const keel_cancellation *before = keel_cancellation_use(&soon);
   assert_int_equal(
       keel_call(context, "RegexFullMatch", &pattern, 1, &x, 1, &out, 1),
       KD_DEADLINE_EXCEEDED);
   keel_cancellation_use(before);
+  keel_tensor_release(x);
+}
+
+#define SLOW 2000 /* strings: seconds of matches, none of which is cut off */
+
+/* Strings of matches that each take some thousand steps. */
+static keel_tensor *slow_strings(void) {
+  static const char *rows[SLOW];
+  for (int i = 0; i < SLOW; i++)
+    rows[i] = "aaaaaaaaaaaac";
+  return list(SLOW, rows);
+}
+
+/* The time of a run ends between two matches. */
+static void many_matches_end_with_their_run(void **state) {
+  static const char *const slow = "(a*)*[bd]";
+  keel_attr token[4], separator[4];
+  uint32_t count = tokenizer(token, slow, 0, NULL);
+  tokenizer(separator, NULL, 1, &slow);
+  const keel_attr pattern = KEEL_STRING("pattern", slow);
+  const struct {
+    const char *op, *says;
+    const keel_attr *attrs;
+    uint32_t count;
+  } rows[] = {{"RegexFullMatch", "RegexFullMatch", &pattern, 1},
+              {"com.microsoft::Tokenizer", "Tokenizer", token, count},
+              {"com.microsoft::Tokenizer", "Tokenizer", separator, count}};
+  keel_tensor *x = slow_strings(), *out = NULL;
+  (void)state;
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    const keel_cancellation soon = keel_cancellation_of(NULL, 10000000);
+    const keel_cancellation *before = keel_cancellation_use(&soon);
+    keel_status status = keel_call(context, rows[i].op, rows[i].attrs,
+                                   rows[i].count, &x, 1, &out, 1);
+    keel_cancellation_use(before);
+    assert_int_equal(status, KD_DEADLINE_EXCEEDED);
+    expect_message(rows[i].says);
+    assert_null(out);
+  }
   keel_tensor_release(x);
 }
 #endif
@@ -766,6 +805,7 @@ int main(void) {
       cmocka_unit_test(ops_end_with_their_run),
 #ifdef KEEL_WITH_PCRE2
       cmocka_unit_test(a_match_ends_with_its_run),
+      cmocka_unit_test(many_matches_end_with_their_run),
 #endif
       cmocka_unit_test(strings_count),
   };

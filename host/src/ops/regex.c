@@ -9,7 +9,7 @@
 #include "threads/cancel.h"
 
 /* A match has this many steps at first and, where these do not do, eight times as many,
- * PATIENCE times in all: the run may end between two attempts. */
+ * PATIENCE times in all: the run may end before each attempt. */
 #define STEPS       40000u
 #define PATIENCE    4
 #define MEMORY_MOST (64u << 10) /* KiB of one match */
@@ -82,12 +82,11 @@ static keel_status match(const keel_regex *regex, keel_piece piece,
   if (!data) return keel_no_memory(1);
   int found = PCRE2_ERROR_MATCHLIMIT;
   keel_status status = KD_OK;
-  for (uint32_t i = 0;
-       i < PATIENCE && found == PCRE2_ERROR_MATCHLIMIT && status == KD_OK;
-       i++) {
+  for (uint32_t i = 0; i < PATIENCE && found == PCRE2_ERROR_MATCHLIMIT; i++) {
+    status = keel_cancellation_look();
+    if (status != KD_OK) break;
     found = pcre2_match(regex->code, (PCRE2_SPTR)piece.at, piece.size, from,
                         how, data, regex->limits[i]);
-    if (found == PCRE2_ERROR_MATCHLIMIT) status = keel_cancellation_look();
   }
   if (found > 0) {
     const PCRE2_SIZE *ends = pcre2_get_ovector_pointer(data);
