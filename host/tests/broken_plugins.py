@@ -110,6 +110,17 @@ def at_the_end():
         done = run("plugins", "--json", "--limit", "0.5", trouble=f"b:end:{what}")
         expect(f"broken as the process ends, {what}", done.returncode == 1
                and len(listed(done)) >= 3 and "when a process ends" in done.stderr, done)
+    refused = os.path.join(folder, "refused")
+    with open(refused, "w", encoding="utf-8") as file:
+        file.write("no library")
+    for what, status in [("_exit", 1), ("exit7", 1), ("print", 1)]:
+        done = run("plugins", "--json", "--plugin", refused, trouble=f"b:end:{what}")
+        expect(f"a refused file, and as the process ends {what}", done.returncode == status
+               and listed(done).get("refused", {}).get("status") not in ["OK", None], done)
+    for what, status in [("_exit", 0), ("exit7", 7)]:
+        done = run("plugins", "--json", trouble=f"b:end:{what}")
+        expect(f"nothing refused, and as the process ends {what}", done.returncode == status
+               and len(listed(done)) >= 3, done)
 
 
 def devices_opened():

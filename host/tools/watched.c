@@ -28,7 +28,8 @@ typedef struct call {
  * has made the next call. */
 typedef struct notes {
   atomic_uint count; /* of calls: released after the slot is written */
-  atomic_bool done;  /* the result is whole: released after it is written */
+  int status;        /* the command's */
+  atomic_bool done;  /* status and the result are whole: released after both */
   call calls[2];
 } notes;
 
@@ -100,6 +101,7 @@ static void be_child(int (*look)(void), pid_t parent, const sigset_t *before) {
   int status = look();
   bool whole = fclose(result) == 0 && write_all(text, size);
   free(text);
+  shared->status = status;
   if (whole) atomic_store(&shared->done, true);
   exit(status);
 }
@@ -152,8 +154,8 @@ static bool conclude(int status, bool late, double limit, int *out_status) {
           : *last->name ? last->name
                         : "no call",
           status, late, limit);
-  if (done && WIFEXITED(status) && !late) {
-    *out_status = WEXITSTATUS(status);
+  if (done && WIFEXITED(status) && !late) { /* maybe as a library will */
+    *out_status = shared->status ? shared->status : WEXITSTATUS(status);
     return false;
   }
   for (uint32_t i = 0; i < refused_count; i++)
