@@ -136,6 +136,19 @@ def devices_opened():
                and f"{folder}/b.so: ABORTED" in done.stdout and "  ok    c:0: multiplies" in done.stdout, done)
 
 
+def own_time():
+    """A library that hangs as it is looked for: that is Keel's time, and no plugin's."""
+    elsewhere = os.path.join(folder, "elsewhere")
+    os.mkdir(elsewhere)
+    for name in ["cpu.so", "libdnnl.so.2"]:
+        shutil.copy(trouble, os.path.join(elsewhere, name))
+    done = run("doctor", "--only", "--plugin", os.path.join(elsewhere, "cpu.so"), "--limit", "3",
+               "--time", "0", trouble="libdnnl:load:hang",
+               LD_LIBRARY_PATH=elsewhere + ":" + os.environ.get("LD_LIBRARY_PATH", ""))
+    expect("Keel's own time", "  none  libdnnl.so.2" in done.stdout
+           and "  ok    cpu 1.0" in done.stdout and "ABORTED" not in done.stdout, done)
+
+
 def hidden():
     """(variable, whether b.so is loaded, options)"""
     for visible, loads, words in [
@@ -176,6 +189,7 @@ with tempfile.TemporaryDirectory() as folder:
     named()
     at_the_end()
     devices_opened()
+    own_time()
     hidden()
     hidden_by_manifest()
 sys.exit(1 if failed else 0)

@@ -153,6 +153,7 @@ keel_context *common_open(const common *common, uint32_t flags) {
       .step = watched_step,
   };
   if (keel_open(&params, &context) != KD_OK) complain();
+  watched_own();
   return context;
 }
 

@@ -309,6 +309,7 @@ static keel_status multiply(keel_context *context, keel_device *device,
   keel_status status = keel_tensor_create(context, KD_F32, 2, dims, a, &in[0]);
   if (status == KD_OK)
     status = keel_tensor_create(context, KD_F32, 2, dims, b, &in[1]);
+  watched_step(NULL, plugin, "a product of matrices");
   if (status == KD_OK)
     status = keel_op_prepare(context, "MatMul", NULL, 0, device, &op);
   double begin = now();
@@ -378,8 +379,10 @@ static void look_at_device(keel_context *context, keel_device *device) {
 static void look_at_devices(keel_context *context) {
   section("Devices");
   uint32_t count = keel_device_count(context);
-  for (uint32_t i = 0; i < count; i++)
+  for (uint32_t i = 0; i < count; i++) {
     look_at_device(context, keel_device_at(context, i));
+    watched_own();
+  }
   if (!count)
     wrong("devices", "the plugins above say why they have none",
           "there is none");

@@ -299,10 +299,11 @@ static int list_devices(void) {
     if (given.json) {
       print_device_json(&facts, device);
       print("}%s\n", i + 1 == count ? "" : ",");
-      continue;
+    } else {
+      print_device(&facts, given.memory ? device : NULL);
+      if (given.properties) print_properties(device);
     }
-    print_device(&facts, given.memory ? device : NULL);
-    if (given.properties) print_properties(device);
+    watched_own();
   }
   if (given.json)
     print("]\n");

@@ -23,7 +23,10 @@ int watched_run(int (*look)(void), double limit);
 /* How many plugins are refused so, in the child. */
 uint32_t watched_broken(void);
 
-/* keel_context_params.step; the command calls it itself before other calls. */
+/* keel_context_params.step; the command calls it itself before other calls into a plugin. */
 const char *watched_step(void *context, const char *path, const char *slot);
+
+/* From here on to the next step the command works itself: it may take any time. */
+void watched_own(void);
 
 #endif /* KEEL_TOOLS_WATCHED_H */
