@@ -6,6 +6,7 @@ usage: broken_plugins.py KEEL TROUBLE_PLUGIN
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -17,7 +18,7 @@ ENDS = {"segv": "by signal 11", "kill": "by signal 9", "abort": "by signal 6",
         "_exit": "with exit status 0", "hang": "had not returned from "}
 
 
-def run(*words, trouble="", **variables):
+def environment_of(trouble, **variables):
     environment = {name: value for name, value in os.environ.items()
                    if not name.startswith("KEEL_")}
     environment.update(KEEL_PLUGIN_PATH=folder, TROUBLE=trouble, **variables)
@@ -25,8 +26,12 @@ def run(*words, trouble="", **variables):
     for name in ["ASAN_OPTIONS", "TSAN_OPTIONS", "UBSAN_OPTIONS"]:
         environment[name] = (environment.get(name, "")
                              + ":handle_segv=0:handle_abort=0:detect_leaks=0").lstrip(":")
-    return subprocess.run([keel, *words], env=environment, capture_output=True, text=True,
-                          timeout=100, check=False)
+    return environment
+
+
+def run(*words, trouble="", **variables):
+    return subprocess.run([keel, *words], env=environment_of(trouble, **variables), capture_output=True,
+                          text=True, timeout=100, check=False)
 
 
 def expect(what, holds, done):
@@ -123,6 +128,32 @@ def at_the_end():
                and len(listed(done)) >= 3, done)
 
 
+def ended():
+    """A signal ends the command, and with it what plugins have started, which has its standard
+    error; one that is ignored does not."""
+    spoilt = "b:open:fork b:open:print b:open:hang"
+    for ignored, sent in [([], [signal.SIGINT]), ([], [signal.SIGTERM]), ([], [signal.SIGHUP]),
+                          ([signal.SIGHUP], [signal.SIGHUP, signal.SIGTERM])]:
+        def prepare(ignored=ignored):
+            for each in [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]:
+                signal.signal(each, signal.SIG_IGN if each in ignored else signal.SIG_DFL)
+        with subprocess.Popen([keel, "plugins", "--limit", "0"], env=environment_of(spoilt),
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                              preexec_fn=prepare) as command:
+            said = b""
+            while b'"more' not in said:
+                said += command.stderr.read(1) or b'"more'
+            for each in sent:
+                command.send_signal(each)
+            try:
+                command.communicate(timeout=30)
+                left = False
+            except subprocess.TimeoutExpired:
+                left = True
+            expect(f"{sent} with {ignored} ignored", command.returncode == -sent[-1] and not left,
+                   subprocess.CompletedProcess("", command.returncode, said, left))
+
+
 def devices_opened():
     for what in ["segv", "_exit", "hang"]:
         spoilt = f"b:device_open:{what}"
@@ -188,6 +219,7 @@ with tempfile.TemporaryDirectory() as folder:
     disturbed()
     named()
     at_the_end()
+    ended()
     devices_opened()
     own_time()
     hidden()

@@ -118,15 +118,23 @@ static bool is_elsewhere(void) {
          *shared->calls[atomic_load(&shared->count) % 2].path;
 }
 
-/* Waits for the child's end, as long as it goes from call to call. */
-static int wait_for(pid_t child, double limit, bool *out_late) {
+/* Ends the child and what plugins have started, and itself by the signal. */
+static void end_by(int signal, pid_t child, const sigset_t *before) {
+  kill(-child, SIGKILL);
+  while (waitpid(child, NULL, 0) < 0 && errno == EINTR)
+    continue;
+  sigprocmask(SIG_SETMASK, before, NULL);
+  raise(signal);
+}
+
+/* Waits for the child's end, as long as it goes from call to call. `watched`: blocked signals,
+ * of which those but SIGCHLD end the command. */
+static int wait_for(pid_t child, double limit, const sigset_t *watched,
+                    const sigset_t *before, bool *out_late) {
   const struct timespec while_ = {.tv_nsec = 20000000};
-  sigset_t ends;
   int status = 0;
   unsigned count = 0;
   double since = now();
-  sigemptyset(&ends);
-  sigaddset(&ends, SIGCHLD);
   *out_late = false;
   for (;;) {
     pid_t ended = waitpid(child, &status, *out_late ? 0 : WNOHANG);
@@ -135,10 +143,12 @@ static int wait_for(pid_t child, double limit, bool *out_late) {
     if (count_now != count || !is_elsewhere()) since = now();
     count = count_now;
     *out_late = limit > 0 && now() - since > limit;
-    if (*out_late)
+    if (*out_late) {
       kill(child, SIGKILL);
-    else
-      (void)sigtimedwait(&ends, NULL, &while_);
+      continue;
+    }
+    int came = sigtimedwait(watched, NULL, &while_);
+    if (came > 0 && came != SIGCHLD) end_by(came, child, before);
   }
 }
 
@@ -183,20 +193,34 @@ static bool conclude(int status, bool late, double limit, int *out_status) {
   return true;
 }
 
+/* Blocks what tells of the child's end, and what would end the command. */
+static void block(sigset_t *out_watched, sigset_t *out_before) {
+  static const int enders[] = {SIGINT, SIGTERM, SIGHUP};
+  sigemptyset(out_watched);
+  sigaddset(out_watched, SIGCHLD);
+  sigprocmask(SIG_BLOCK, NULL, out_before);
+  for (size_t i = 0; i < sizeof enders / sizeof *enders; i++) {
+    struct sigaction is;
+    if (sigaction(enders[i], NULL, &is) == 0 && is.sa_handler == SIG_DFL &&
+        !sigismember(out_before, enders[i])) /* else as under nohup */
+      sigaddset(out_watched, enders[i]);
+  }
+  sigprocmask(SIG_BLOCK, out_watched, NULL);
+}
+
 /* One child. Returns whether another one is to look again. */
 static bool look_once(int (*look)(void), double limit, int *out_status) {
-  sigset_t ends, before;
+  sigset_t watched, before;
   bool late = false;
-  sigemptyset(&ends);
-  sigaddset(&ends, SIGCHLD);
-  sigprocmask(SIG_BLOCK, &ends, &before);
   *out_status = 1;
   memset(shared, 0, sizeof *shared);
   if (ftruncate(file, 0) != 0 || lseek(file, 0, SEEK_SET) != 0) return false;
   fflush(NULL);
+  block(&watched, &before);
   pid_t parent = getpid(), child = fork();
   if (child == 0) be_child(look, parent, &before);
-  int status = child > 0 ? wait_for(child, limit, &late) : 0;
+  if (child > 0) setpgid(child, child); /* as it does itself, or first */
+  int status = child > 0 ? wait_for(child, limit, &watched, &before, &late) : 0;
   if (child > 0) kill(-child, SIGKILL); /* what plugins have started */
   sigprocmask(SIG_SETMASK, &before, NULL);
   if (child < 0) {

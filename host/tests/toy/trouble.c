@@ -24,6 +24,7 @@ static void disturb(const char *what) {
     (void)!write(STDOUT_FILENO, "\"more", 5);
   }
   if (!strcmp(what, "fork") && fork() == 0) { /* holds all descriptors */
+    alarm(60);
     for (;;)
       pause();
   }
