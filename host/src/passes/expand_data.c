@@ -169,7 +169,12 @@ void keel_expand_tensor_scatter(keel_expansion *all) {
     begin = along(all, begin, ones_for(all, others));
     at = keel_expansion_of_two(all, "Add", at, begin);
   }
-  if (circular) at = keel_expansion_of_two(all, "Mod", at, room);
+  if (circular) { /* what Within refuses stays below 0 */
+    uint32_t refused =
+        keel_expansion_of_two(all, "Less", at, keel_expansion_int(all, 0));
+    at = keel_expansion_where(all, refused, at,
+                              keel_expansion_of_two(all, "Mod", at, room));
+  }
   at = keel_expansion_of_two(all, "Expand", at,
                              keel_expansion_of(all, "Shape", update));
   const keel_attr attr = KEEL_INT("axis", axis);
