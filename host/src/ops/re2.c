@@ -33,8 +33,9 @@ static const char *put_escape(keel_text *out, const char *at) {
       return put(out, "[^\\t\\n\\f\\r\\x20]", at + 2);
     case 'v': /* PCRE2 has all that end lines */
       return put(out, "\\x0b", at + 2);
-    case 'Q':
-      return copy_past(out, at, "\\E", 2);
+    case 'Q': /* to the end where no \E follows */
+      return strstr(at + 2, "\\E") ? copy_past(out, at, "\\E", 2)
+                                   : copy(out, at, strlen(at));
     case 'p':
     case 'P':
     case 'x':
@@ -63,7 +64,8 @@ static const char *put_escape_in_set(keel_text *out, const char *at) {
     case 'p':
     case 'P':
     case 'x':
-      return at[2] == '{' ? copy_past(out, at, "}", 3) : copy(out, at, 2);
+      if (at[2] == '{') return copy_past(out, at, "}", 3);
+      return copy(out, at, at[1] != 'x' && at[2] ? 3 : 2);
     default:
       return copy(out, at, 2);
   }
