@@ -72,8 +72,9 @@ int64_t keel_infer_ints(keel_infer *infer, uint32_t index, int64_t *out_values,
 keel_status keel_infer_within(const keel_infer *infer, uint32_t index,
                               int64_t count, int64_t least, int64_t most) {
   const keel_type *type = keel_infer_in(infer, index);
-  const keel_tensor *value = infer->values ? infer->values[index] : NULL;
-  for (int64_t i = 0; type && value && i < count && i < type->elements; i++) {
+  const keel_tensor *value =
+      type && infer->values ? infer->values[index] : NULL;
+  for (int64_t i = 0; value && i < count && i < type->elements; i++) {
     int64_t at = type->dtype == KD_I64 ? ((const int64_t *)value->data)[i]
                                        : ((const int32_t *)value->data)[i];
     if (at < least || at > most)
