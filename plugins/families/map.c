@@ -6,6 +6,7 @@
 
 #include "families/rows.h"
 #include "families/small.h"
+#include "onnx/small.h"
 
 /* ---- passes ---------------------------------------------------------------------- */
 
@@ -304,7 +305,9 @@ const char *fam_cast_of(kd_dtype from, kd_dtype to) {
 void fam_plan_cast(const fam_op *op, fam_plan *plan) {
   fam_map map;
   kd_dtype from = op->in[0].dtype, to = op->out[0].dtype;
-  if (to == KD_U32 && !plan->int64 && !(KD_TYPES(from) & KD_TYPES_INT)) {
+  bool real =
+      fam_is_float(from) || onnx_small_float_of(from) || from == KD_F8E8M0;
+  if (to == KD_U32 && !plan->int64 && real) {
     fam_fail(op, plan, KD_UNIMPLEMENTED, "to u32, without i64");
     return;
   }
