@@ -131,13 +131,16 @@ keel_status keel_work_while(keel_device *device, uint64_t after, uint64_t last,
   if (!noted) return status;
   for (uint64_t i = all ? after + 1 : last - KEPT + 1; i <= last; i++) {
     const keel_work *work = &noted[i % KEPT];
-    if (work->ticket != i) continue;
+    if (work->ticket != i) { /* not noted, for lack of memory */
+      launches++;
+      continue;
+    }
     launches += work->count;
     if (!oldest) oldest = work;
     newest = work;
   }
   if (!oldest) return status;
-  if (oldest == newest && all) return while_piece(device, oldest, status);
+  if (last - after == 1) return while_piece(device, oldest, status);
   char from[TEXT], to[TEXT];
   return keel_while(
       status, "while %s ran one of %s%llu launches, %s%s to %s", device->name,

@@ -3,6 +3,7 @@
 #include "device/backoff.h"
 #include "device/failures.h"
 #include "device/lost.h"
+#include "device/work.h"
 #include "eager/group.h"
 #include "eager/launch.h"
 #include "memory/copy.h"
@@ -39,6 +40,18 @@ static bool backoff_retry(const keel_group *group, uint32_t try,
   return keel_backoff_retry(device, device->stream, backoff, status);
 }
 
+/* Notes a member's part of it, and what that writes. */
+static void note(keel_device *device, const kd_collective *what,
+                 const keel_tensor *plain, const keel_tensor *output) {
+  static const char *const names[] = {"AllReduce", "AllGather", "ReduceScatter",
+                                      "Broadcast", "AllToAll"};
+  const keel_type *type = plain ? plain->type : output->type;
+  const keel_work_name name = {names[what->kind], "", &type, 1, keel_type_text};
+  uint64_t ticket = keel_failures_ticket(device);
+  keel_failures_writes(output->buffer, ticket);
+  keel_work_note(device, ticket, &name);
+}
+
 /* Under the streams' locks. Work that one stream holds back would block the others. */
 static kd_status enqueue(const keel_group *group, const kd_collective *what,
                          keel_tensor *const *plain,
@@ -49,8 +62,7 @@ static kd_status enqueue(const keel_group *group, const kd_collective *what,
   kd_status status;
   for (uint32_t i = 0; i < group->size; i++) {
     if (plain[i]) KEEL_TRY(keel_failures_check_locked(plain[i]->buffer));
-    keel_failures_writes(outputs[i]->buffer,
-                         keel_failures_ticket(group->devices[i]));
+    note(group->devices[i], what, plain[i], outputs[i]);
   }
   do
     status = plugin->collectives.enqueue(group->handle, what);
