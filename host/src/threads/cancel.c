@@ -154,16 +154,6 @@ void keel_cancel_release(keel_cancel *cancel) {
   free(cancel);
 }
 
-void keel_cancel_subscribe(keel_cancel *cancel, keel_cancel_hook *hook) {
-  pthread_mutex_lock(&cancel->hooks.lock);
-  insert(&cancel->hooks, hook);
-  pthread_mutex_unlock(&cancel->hooks.lock);
-  /* acquire: pairs with the store of 2, so `why` is complete. A concurrent request fires
-   * the hooks after this one is added. */
-  if (atomic_load_explicit(&cancel->requested, memory_order_acquire) == 2)
-    fire_all(&cancel->hooks);
-}
-
 /* This thread's message stays what it was. */
 static void fire_all_quietly(keel_cancel_hooks *all) {
   char before[4096];
@@ -172,6 +162,16 @@ static void fire_all_quietly(keel_cancel_hooks *all) {
   fire_all(all);
   keel_fail_text(KD_OK, before);
   if (!said) keel_clear_error();
+}
+
+void keel_cancel_subscribe(keel_cancel *cancel, keel_cancel_hook *hook) {
+  pthread_mutex_lock(&cancel->hooks.lock);
+  insert(&cancel->hooks, hook);
+  pthread_mutex_unlock(&cancel->hooks.lock);
+  /* acquire: pairs with the store of 2, so `why` is complete. A concurrent request fires
+   * the hooks after this one is added. */
+  if (atomic_load_explicit(&cancel->requested, memory_order_acquire) == 2)
+    fire_all_quietly(&cancel->hooks);
 }
 
 void keel_cancel_request(keel_cancel *cancel, const char *why) {
