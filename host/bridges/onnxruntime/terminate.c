@@ -210,10 +210,13 @@ static void watch(terminable *run) {
 
 keel_cancel *terminate_begin(terminable *run, const target *of) {
   *run = (terminable){0};
-  if (keel_cancel_create(of->context, &run->cancel) != KD_OK) return NULL;
   pthread_mutex_lock(&lock);
   run->options = options_of(of);
-  if (run->options) watch(run);
+  pthread_mutex_unlock(&lock);
+  if (!run->options || keel_cancel_create(of->context, &run->cancel) != KD_OK)
+    return NULL;
+  pthread_mutex_lock(&lock);
+  watch(run);
   pthread_mutex_unlock(&lock);
   return run->cancel;
 }

@@ -334,9 +334,8 @@ pjrt_error *pjrt_Buffer_ToHostBuffer(Buffer_ToHostBuffer_args *args) {
                           "values are read row by row only, without tiles");
   keel_tensor *tensor = pjrt_buffer_take(args->object);
   if (!tensor) return is_gone();
-  keel_status status = keel_tensor_wait(tensor);
-  if (status == KD_OK && size)
-    status = keel_tensor_read(tensor, args->data, size);
+  keel_status status = size ? keel_tensor_read(tensor, args->data, size)
+                            : keel_tensor_wait(tensor);
   keel_tensor_release(tensor);
   PJRT_TRY(status);
   args->done = pjrt_event_of(NULL, 0);
