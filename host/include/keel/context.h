@@ -70,7 +70,7 @@ typedef struct keel_context_params {
    * with no visible device is not opened. NULL or "": the variable
    * KEEL_VISIBLE_DEVICES; if that is not set, all.
    *
-   * What the variable hides is not even loaded, where that is known before: by the
+   * A plugin that the variable hides is not even loaded, where that is known before: by the
    * name in the plugin's manifest, else by the file's name, acme.so. Where the
    * variable shows a plugin, or an option is for one, that no manifest and no loaded
    * plugin has as its name, the other files are loaded to learn theirs. */

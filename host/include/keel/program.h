@@ -404,8 +404,8 @@ KEEL_API keel_status keel_plan_output(const keel_plan *plan, uint32_t index,
  * outputs  receives one per program output; the caller releases each
  * Returns KD_OK, or the first failure, with the node's name, op and shapes
  * (outputs are then NULL). Where a device fails behind the call that gave it the work, it does not
- * say which launch: the message then has the first and the last of those that it had. An input that has failed ends the run at once, also
- * if others are pending. */
+ * say which launch: the message then has the first and the last of those that it had. An input
+ * that has failed ends the run at once, also if others are pending. */
 KEEL_API keel_status keel_plan_run(keel_plan *plan, keel_tensor *const *inputs,
                                    uint32_t input_count,
                                    KD_OWNED keel_tensor **outputs,
@@ -429,8 +429,9 @@ KEEL_API void keel_cancel_request(keel_cancel *cancel, const char *why);
 #define KEEL_RUN_WHOLE 0x2u
 
 /* keel_plan_run_with: returns when devices have been given all work, and does not wait for them.
- * Best for a run whose outputs go into the next one. Work that fails later fails whatever reads
- * an output (keel_tensor_wait, keel_tensor_read, another run). keel_plan_begin never waits. */
+ * Best for a run whose outputs go into the next one. Work that fails later fails any call that
+ * reads an output (keel_tensor_wait, keel_tensor_read, another run). keel_plan_begin never
+ * waits. */
 #define KEEL_RUN_ENQUEUES 0x4u
 
 /* How to run. Zero in any field means its default. */
@@ -471,16 +472,18 @@ KEEL_API keel_status keel_plan_run_with(keel_plan *plan,
                                         uint32_t output_count);
 
 /* Begins a run and returns. The outputs are pending: each becomes ready when it
- * is computed or its device has the work (keel_tensor_on_written), or fails with the run or, with KEEL_RUN_PARTIAL, with what it
- * depends on. Inputs other than resources may be pending, and must then have
- * the declared shape; ops that do not need them run before they arrive. Plan,
- * inputs and token may be released at once; donated inputs are the run's.
+ * is computed or its device has the work (keel_tensor_on_written), or fails with the run or, with
+ * KEEL_RUN_PARTIAL, with what it depends on. Inputs other than resources may be
+ * pending, and must then have the declared shape; ops that do not need them run
+ * before they arrive. Plan, inputs and token may be released at once; donated
+ * inputs are the run's.
  * Cancellation or timeout fails the outputs that are not ready by then, and ends
  * the run before its next op, or when the input that it waits for arrives:
  * keel_close waits for that. It does so though ops hang, on any device; what
- * these use is kept until they end. A thread of the application that waits for
- * an output of a run with a limit or a token does no work of the pool meanwhile,
- * where that has workers.
+ * these use is kept until they end. Callbacks of these outputs are called on a
+ * thread beside the pool; where none can be started, by the pool. A thread of
+ * the application that waits for an output of a run with a limit or a token does
+ * no work of the pool meanwhile, where that has workers.
  * Returns KD_OK, or why it cannot begin (outputs are then NULL). */
 KEEL_API keel_status keel_plan_begin(keel_plan *plan,
                                      const keel_run_params *params,

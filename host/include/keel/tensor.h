@@ -91,8 +91,8 @@ KEEL_API keel_tensor *keel_tensor_retain(keel_tensor *tensor);
 KEEL_API void keel_tensor_release(keel_tensor *tensor);
 
 /* Blocks until the value is ready and the device's work that writes it has ended, or until
- * either has failed; until it is ready the caller helps the pool. Returns KD_OK, or the status of
- * the failure. */
+ * either has failed. Until it is ready the caller helps the pool, unless it is an output of a begun
+ * run with a limit or a token. Returns KD_OK, or the status of the failure. */
 KEEL_API keel_status keel_tensor_wait(keel_tensor *tensor);
 
 /* Returns at once: KD_OK (ready, though a device's work may be under way), KD_BUSY (pending), or

@@ -75,19 +75,19 @@ void keel_heap_drain(keel_heap *heap);
 keel_status keel_heap_take(keel_heap *heap, uint64_t size,
                            keel_buffer **out_buffer);
 
-/* Counts memory of the process that no buffer is made of, against the context's limit, until it
- * is given back. Returns KD_OK, KD_OUT_OF_MEMORY. */
-keel_status keel_heap_reserve(keel_context *context, uint64_t size);
-void keel_heap_give_back(keel_context *context, uint64_t size);
-
-/* The same for who holds a stream's lock: no pool is trimmed to make room, as that waits for
- * the device. */
+/* The same with a stream's lock held: no pool is trimmed to make room, as that waits for the
+ * device. */
 keel_status keel_heap_take_now(keel_heap *heap, uint64_t size,
                                keel_buffer **out_buffer);
 
 /* The same, unpooled, in memory that the device can export as `kind`. */
 keel_status keel_heap_take_exported(keel_heap *heap, uint64_t size,
                                     uint32_t kind, keel_buffer **out_buffer);
+
+/* Counts memory of the process that no buffer is made of, against the context's limit, until it
+ * is given back. Returns KD_OK, KD_OUT_OF_MEMORY. */
+keel_status keel_heap_reserve(keel_context *context, uint64_t size);
+void keel_heap_give_back(keel_context *context, uint64_t size);
 
 /* Makes a buffer of the caller's host memory. */
 keel_status keel_heap_wrap(keel_heap *heap, const void *data, uint64_t size,

@@ -46,7 +46,8 @@ static void mark_lost(keel_device *device, const char *words) {
                   device->name, words);
 }
 
-/* Adds the work that was under way. A caller that has the lock has done so itself. */
+/* Adds the work that was under way, unless a thread has the lock: where its own call says that
+ * the device is lost, it adds that itself. */
 static void name_work(keel_device *device) {
   if (!device->stream || pthread_mutex_trylock(&device->stream_lock)) return;
   keel_failures_while_all(device, KD_DEVICE_LOST);

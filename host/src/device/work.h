@@ -20,8 +20,8 @@ typedef const char *keel_type_words(const keel_type *type, char *buffer,
 typedef struct keel_work_name {
   const char *op;    /* as long as the context */
   const char *where; /* the node's name, or ""; copied */
-  const keel_type *const
-      *types; /* of inputs, or of what is copied; may have NULL */
+  /* of inputs, or of what is copied; may have NULL */
+  const keel_type *const *types;
   uint32_t type_count;
   keel_type_words *type_text; /* of each */
 } keel_work_name;

@@ -71,7 +71,7 @@ static keel_status for_value(const launch *run, const char *what,
   return while_ran(run->site, run->spec, status);
 }
 
-/* What loses a device without a stream is this launch: the reason of the loss names it. */
+/* This launch loses a device without a stream: the reason of the loss names it. */
 keel_status keel_launch_failed(const keel_call_site *site,
                                const keel_specialisation *spec,
                                kd_status status) {

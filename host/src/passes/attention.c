@@ -8,10 +8,11 @@
  * The mask may not be there, or two may be, and one of them may be added between two Reshapes
  * that part the first dimensions and join them again, as models with shifted windows do; or a
  * Where gives a large negative number in place of the scores that it hides. K may come transposed
- * as it is. Torch writes Where(IsNaN(P), 0, P) behind the softmax P: that becomes nan_as_zero. Heads of K and V
- * that were repeated for those of Q (Unsqueeze, Expand, Reshape) are read where they are one, a
- * mask that is known to be causal becomes an attribute, and a Transpose of Y's heads and rows
- * goes, too. Needs known shapes, and a device that has the op. */
+ * as it is. Torch writes Where(IsNaN(P), 0, P) behind the softmax P: that becomes nan_as_zero. A
+ * NaN among the scores is hidden by Where, too, but not by the mask that is added instead. Heads
+ * of K and V that were repeated for those of Q (Unsqueeze, Expand, Reshape) are read where they
+ * are one, a mask that is known to be causal becomes an attribute, and a Transpose of Y's heads and
+ * rows goes, too. Needs known shapes, and a device that has the op. */
 #include <kd/help.h>
 #include <math.h>
 
@@ -23,7 +24,7 @@
 #define HIDDEN     (-1e30)
 #define HIDDEN_F16 (-65504.)
 
-/* What Where puts in place of a score is as good as hidden up to here. */
+/* A number that Where puts in place of a score is as good as hidden up to here. */
 #define REPLACED_MOST (-1e4)
 
 /* Elements of scores whose two masks become one, which is kept. */

@@ -111,7 +111,7 @@ void keel_expand_rotary_embedding(keel_expansion *all) {
 
 /* ---- Within -------------------------------------------------------------------------------- */
 
-/* What no kernel can refuse is so far off that nothing is seen or written there. */
+/* A number that no kernel can refuse is so far off that nothing is seen or written there. */
 void keel_expand_within(keel_expansion *all) {
   uint32_t x = keel_expansion_in(all, 0);
   uint32_t off = keel_expansion_of_two(

@@ -23,8 +23,8 @@ typedef struct keel_run_args {
   /* What does not depend on a failure is run and handed out, and what does is handed out
    * as failed values; inputs may have failed. Else outputs are NULL where it fails. */
   bool partial;
-  bool
-      enqueues; /* of a run that is waited for: not for devices that have its work */
+  /* of a run that is waited for: not for devices that have its work */
+  bool enqueues;
   /* It has begun the run, and is given each output when it is made: inputs may be pending,
    * and steps wait for those that they read. NULL: inputs are ready. */
   keel_async_run *async;

@@ -19,8 +19,8 @@ enum { KEEL_READY, KEEL_PENDING, KEEL_FAILED }; /* state */
 
 typedef struct keel_future {
   atomic_uint state;
-  bool
-      limited; /* it comes at a time, by the clock or by hand, whatever else happens */
+  /* it comes at a time, by the clock or by hand, whatever else happens */
+  bool limited;
   _Atomic(keel_waiter *) waiters; /* a stack, or KEEL_NO_MORE */
 } keel_future;
 
