@@ -12,6 +12,8 @@ import sys
 import tempfile
 
 keel, trouble = sys.argv[1:]
+# seconds that a call may take which does not hang, in a slow build, too
+PATIENCE = "3"
 failed = []
 ENDS = {"segv": "by signal 11", "kill": "by signal 9", "abort": "by signal 6",
         "exit": "with exit status 0", "exit7": "with exit status 7",
@@ -30,8 +32,8 @@ def environment_of(trouble, **variables):
 
 
 def run(*words, trouble="", **variables):
-    return subprocess.run([keel, *words], env=environment_of(trouble, **variables), capture_output=True,
-                          text=True, timeout=100, check=False)
+    return subprocess.run([keel, *words], env=environment_of(trouble, **variables),
+                          capture_output=True, text=True, timeout=100, check=False)
 
 
 def expect(what, holds, done):
@@ -48,16 +50,21 @@ def listed(done):
         return {}
 
 
+def statuses(done):
+    """Those of a, b and c; None where one is not listed."""
+    rows = listed(done)
+    return [rows.get(f"{name}.so", {}).get("status") for name in "abc"]
+
+
 def one_broken(place, what):
     spoilt = f"b:{place}:{what}"
-    limit = ["--limit", "0.5" if what == "hang" else "60"]
+    limit = ["--limit", PATIENCE if what == "hang" else "60"]
     part = ENDS[what] if what == "hang" else f"it ended its process in {place}, {ENDS[what]}"
     part += place if what == "hang" else ""
     done = run("plugins", "--json", *limit, trouble=spoilt)
     rows = listed(done)
-    expect(f"plugins, {spoilt}", done.returncode == 1 and len(rows) >= 3
-           and rows["b.so"]["status"] == "ABORTED" and part in rows["b.so"]["reason"]
-           and rows["a.so"]["status"] == rows["c.so"]["status"] == "OK", done)
+    expect(f"plugins, {spoilt}", done.returncode == 1
+           and statuses(done) == ["OK", "ABORTED", "OK"] and part in rows["b.so"]["reason"], done)
     done = run("devices", "--json", *limit, trouble=spoilt)
     names = [row["name"] for row in json.loads(done.stdout or "[]")]
     expect(f"devices, {spoilt}", done.returncode == 1 and part in done.stderr
@@ -73,22 +80,20 @@ def every_broken():
 
 
 def two_broken():
-    done = run("plugins", "--limit", "0.5", trouble="a:open:segv c:device_info:hang")
-    expect("two broken", done.returncode == 1 and done.stdout.count("REFUSED: ABORTED") == 2
-           and done.stdout.count("status     loaded") >= 1, done)
+    done = run("plugins", "--json", "--limit", PATIENCE,
+               trouble="a:open:segv c:device_info:hang")
+    expect("two broken", done.returncode == 1
+           and statuses(done) == ["ABORTED", "OK", "ABORTED"], done)
     done = run("plugins", "--json", trouble="a:load:abort b:load:_exit c:load:segv")
-    expect("all broken", done.returncode == 1
-           and sum(row["status"] == "ABORTED" for row in listed(done).values()) == 3, done)
+    expect("all broken", done.returncode == 1 and statuses(done) == ["ABORTED"] * 3, done)
 
 
 def broken_later():
     mark = os.path.join(folder, "mark")
     spoilt = f"c:open:segv b:open:second={mark}"
     done = run("plugins", "--json", trouble=spoilt)
-    rows = listed(done)
-    expect("broken the second time", done.returncode == 1 and len(rows) >= 3
-           and rows["c.so"]["status"] == rows["b.so"]["status"] == "ABORTED"
-           and rows["a.so"]["status"] == "OK", done)
+    expect("broken the second time", done.returncode == 1
+           and statuses(done) == ["OK", "ABORTED", "ABORTED"], done)
 
 
 def disturbed():
@@ -112,7 +117,7 @@ def named():
 
 def at_the_end():
     for what in ["segv", "hang"]:
-        done = run("plugins", "--json", "--limit", "0.5", trouble=f"b:end:{what}")
+        done = run("plugins", "--json", "--limit", PATIENCE, trouble=f"b:end:{what}")
         expect(f"broken as the process ends, {what}", done.returncode == 1
                and len(listed(done)) >= 3 and "when a process ends" in done.stderr, done)
     refused = os.path.join(folder, "refused")
@@ -157,14 +162,15 @@ def ended():
 def devices_opened():
     for what in ["segv", "_exit", "hang"]:
         spoilt = f"b:device_open:{what}"
-        words = ["--limit", "0.5" if what == "hang" else "60"]
+        words = ["--limit", PATIENCE if what == "hang" else "60"]
         done = run("devices", "--memory", *words, trouble=spoilt)
         expect(f"devices --memory, {spoilt}", done.returncode == 1 and "device_open" in done.stderr
                and "a:0" in done.stdout and "b:0" not in done.stdout, done)
         words = ["--limit", "5" if what == "hang" else "60", "--time", "0.01"]
         done = run("doctor", *words, trouble=spoilt)
         expect(f"doctor, {spoilt}", done.returncode == 1 and "device_open" in done.stdout
-               and f"{folder}/b.so: ABORTED" in done.stdout and "  ok    c:0: multiplies" in done.stdout, done)
+               and f"{folder}/b.so: ABORTED" in done.stdout
+               and "  ok    c:0: multiplies" in done.stdout, done)
 
 
 def own_time():
@@ -173,8 +179,8 @@ def own_time():
     os.mkdir(elsewhere)
     for name in ["cpu.so", "libdnnl.so.2"]:
         shutil.copy(trouble, os.path.join(elsewhere, name))
-    done = run("doctor", "--only", "--plugin", os.path.join(elsewhere, "cpu.so"), "--limit", "3",
-               "--time", "0", trouble="libdnnl:load:hang",
+    done = run("doctor", "--only", "--plugin", os.path.join(elsewhere, "cpu.so"),
+               "--limit", PATIENCE, "--time", "0", trouble="libdnnl:load:hang",
                LD_LIBRARY_PATH=elsewhere + ":" + os.environ.get("LD_LIBRARY_PATH", ""))
     expect("Keel's own time", "  none  libdnnl.so.2" in done.stdout
            and "  ok    cpu 1.0" in done.stdout and "ABORTED" not in done.stdout, done)
@@ -192,7 +198,8 @@ def hidden():
         expect(f"hidden by {visible} {words}", got.get("status") == ("ABORTED" if loads else "OK")
                and (loads or "not loaded" in got["reason"]), done)
     done = run("ops", "--device", "a", trouble="b:load:_exit", KEEL_VISIBLE_DEVICES="-b")
-    expect("another command, and one hidden", done.returncode == 0 and "MatMul" in done.stdout, done)
+    expect("another command, and one hidden",
+           done.returncode == 0 and "MatMul" in done.stdout, done)
     done = run("doctor", "--time", "0", trouble="b:load:segv", KEEL_VISIBLE_DEVICES="-b")
     expect("doctor, and one hidden", "b.so: its devices are hidden" in done.stdout, done)
 
