@@ -1,8 +1,8 @@
 /* imported.h - libraries that are opened, and called by address.
  *
  * What a program is linked with comes first in the search of every library that it opens: a
- * plugin with a copy of cJSON would call the host's. What is opened here is found by nobody
- * else, and what the application has under the same names is not called by Keel. */
+ * plugin with a copy of cJSON would call the host's. No other library finds the functions of one
+ * that is opened here, and Keel does not call the application's of the same names. */
 #ifndef KEEL_IMPORTED_H
 #define KEEL_IMPORTED_H
 

@@ -171,7 +171,8 @@ int keel_main_plugins(int argc, char **argv) {
       "plugins",
       "usage: keel plugins [OPTION]...\n\n"
       "Lists every plugin candidate, and whether it was loaded or why not. A\n"
-      "child process looks at them: what ends or hangs it is refused, too.\n"
+      "child process looks at them: a plugin that ends or hangs it is "
+      "refused.\n"
       "Exit status 1 if one was refused.\n\n",
       options, argc, argv);
   return status >= 0 ? status : watched_run(list_plugins, given.limit);
@@ -330,7 +331,7 @@ int keel_main_devices(int argc, char **argv) {
       "KEEL_VISIBLE_DEVICES shows them: \"opencl,vulkan:1\" those alone,\n"
       "\"-opencl\" all but those. A child process looks at plugins. Exit "
       "status\n"
-      "1 if there is no device, or if one ends or hangs that process.\n\n",
+      "1 if there is no device, or if a plugin ends or hangs that process.\n\n",
       options, argc, argv);
   return status >= 0 ? status : watched_run(list_devices, given.limit);
 }

@@ -46,7 +46,8 @@ static const struct {
      "a library that it needs is for another machine: install the one for this"
      " machine; `ldd` shows which file was taken"},
     {"invalid ELF header",
-     "a library that it needs is not one: install it again; `ldd` shows which"
+     "a library that it needs is not a library: install it again; `ldd` shows "
+     "which"
      " file was taken"},
     {"file too short",
      "a library that it needs is not whole: install it again; `ldd` shows which"
