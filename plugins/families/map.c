@@ -292,7 +292,7 @@ TERM_PLAN(gelu)
 
 const char *fam_cast_of(kd_dtype from, kd_dtype to) {
   if (to == KD_BOOL) return "x != CAST(X0_t, 0)";
-  /* one rounding, not two */
+  /* by f32, numbers would be rounded twice */
   if (from == KD_F64 && to == KD_F16) return "x";
   if (kd_dtype_size(from) >= 4 && from != KD_F32 && to == KD_BF16)
     return from == KD_F64 ? "REAL_TO_BF16(X0_t, x)" : "WHOLE_TO_BF16(X0_t, x)";

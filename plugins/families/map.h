@@ -43,7 +43,7 @@ bool fam_term_of(const fam_op *op, fam_plan *plan, fam_term *out_term);
 /* T, U, BITS, LIT: what the expressions are written with. */
 void fam_define_language(fam_pass *pass, kd_dtype compute);
 
-/* x, a float of the type or an integer, as an element Z of the other, as Cast has it. */
+/* The expression that casts x, of type `from`, to the element type Z_t, `to`, as Cast does. */
 const char *fam_cast_of(kd_dtype from, kd_dtype to);
 
 #endif /* KEEL_FAMILIES_MAP_H */
