@@ -235,7 +235,8 @@ expect 1 "0 passed, 1 failed, 0 skipped" "$keel" onnx-test "$scratch/cases/fail"
 # a plugin ends the process with status 0: the command was not done
 for command in devices plugins "doctor --time 0"; do
   # shellcheck disable=SC2086
-  expect 1 "$exits: it ended its process in entry, with exit status 0" "$keel" $command --plugin "$exits"
+  expect 1 "$exits: it ended its process in entry, with exit status 0" \
+    "$keel" $command --plugin "$exits"
 done
 for words in ops "run $model" "compile $model -o $scratch/e.keel"; do
   # shellcheck disable=SC2086
@@ -398,10 +399,15 @@ expect 0 "give --shape x=AxB --shape mask=AxB" "$keel" compile "$scratch/unnamed
 fixed 0 "1 compiled region in it" --shape x=2x3x5 --shape mask=2x5
 fixed 0 "1 compiled region in it" --shape x=2x3x5 --shape mask=2x5 --dim batch=2
 expect 0 "f32[2,3,5]" "$keel" run "$scratch/fixed.keel" --plugin "$npu"
-expect 1 "for which it is compiled" "$keel" run "$scratch/fixed.keel" --plugin "$npu" --shape x=4x3x5
+expect 1 "for which it is compiled" "$keel" run "$scratch/fixed.keel" --plugin "$npu" \
+  --shape x=4x3x5
 fixed 1 'dimension 0 of input "mask" is 2, and can' --shape x=2x3x5 --shape mask=3x5
 fixed 1 'dimension 1 of input "x" is 3, and can' --shape x=2x4x5
 fixed 1 'input "x" has 3 dimensions, not 2' --shape x=2x3
+fixed 2 'are two sizes of dimension "batch"' --shape x=2x3x5 --dim batch=4
+fixed 2 'are two sizes of dimension "batch"' --dim batch=3 --shape mask=2x6
+fixed 2 'are two sizes of dimension "batch"' --dim batch=4 --dim batch=3
+fixed 2 'are two sizes of input "x"' --shape x=2x3x5 --shape x=4x3x5
 fixed 1 "is too large" --dim batch=9223372036854775807
 fixed 2 'inputs have "batch"' --dim channels=4
 fixed 2 "does not have the form INPUT=2x3" --shape X=2x3x5
@@ -412,6 +418,10 @@ expect 0 "named.1: " "$keel" compile "$named" --np 2 --split data --dim batch=4 
 expect 1 "keel:" "$keel" run "$named" --dim batch=9223372036854775807
 expect 1 "keel:" "$keel" run "$named" --shape x=3000000000x3x3000000000
 expect 0 "f32[0,3,1]" "$keel" run "$named" --dim batch=0
+expect 0 "f32[2,3,1]" "$keel" run "$named" --dim batch=2 --shape mask=2x1
+expect 2 'are two sizes of dimension "batch"' "$keel" run "$named" --dim batch=4 --shape mask=2x1
+expect 2 'are two sizes of dimension "batch"' "$keel" run "$named" --dim batch=4 --dim batch=3
+expect 2 'are two sizes of input "mask"' "$keel" run "$named" --shape mask=2x1 --shape mask=4x1
 sed 's/the \\"length\\"/bat/g' "$named" >"$scratch/bat.mlir" # a part of another name
 expect 0 "f32[1,3,4]" "$keel" run "$scratch/bat.mlir" --dim bat=4
 expect 2 "is not NAME=SIZE" "$keel" run "$named" --dim batch=-4

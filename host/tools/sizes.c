@@ -33,13 +33,19 @@ bool sizes_shape(const given_sizes *given, const char *name, uint32_t *rank,
   return false;
 }
 
+/* The first --dim of that name, or NULL. */
+static const char *first_dim(const given_sizes *given, const char *name) {
+  for (uint32_t i = 0; name && i < given->dims->count; i++)
+    if (size_for(given->dims->words[i], name) >= 0)
+      return given->dims->words[i];
+  return NULL;
+}
+
 int64_t sizes_dim(const given_sizes *given, const keel_port *port,
                   uint32_t dim) {
   const char *name = port->symbols ? port->symbols[dim] : NULL;
-  for (uint32_t i = 0; name && i < given->dims->count; i++)
-    if (size_for(given->dims->words[i], name) >= 0)
-      return size_for(given->dims->words[i], name);
-  return -1;
+  const char *word = first_dim(given, name);
+  return word ? size_for(word, name) : -1;
 }
 
 /* ---- words that name nothing -------------------------------------------------- */
@@ -106,10 +112,66 @@ static bool check_dims(const given_sizes *given, const keel_port *ports,
   return true;
 }
 
+/* ---- words that contradict others --------------------------------------------- */
+
+/* Two words that give one input its sizes, or one name two. */
+static bool contradict(const given_sizes *given, const char *a_option,
+                       const char *a, const char *b_option, const char *b,
+                       const char *of, const char *name) {
+  fprintf(
+      stderr, "keel %s: %s %s and %s %s are two sizes of %s \"%s\"; drop one\n",
+      given->command, a_option, shown(a), b_option, shown(b), of, shown(name));
+  return false;
+}
+
+/* One --shape of an input, and each --dim of it as the shape has it. */
+static bool agree_on(const given_sizes *given, const keel_port *port) {
+  const char *shape = NULL;
+  uint32_t rank = 0;
+  int64_t dims[16];
+  for (uint32_t i = 0; i < given->shapes->count; i++) {
+    const char *word = given->shapes->words[i];
+    if (!sizes_value_for(word, port->name)) continue;
+    if (shape)
+      return contradict(given, "--shape", shape, "--shape", word, "input",
+                        port->name);
+    shape = word;
+  }
+  if (!shape || !sizes_shape(given, port->name, &rank, dims)) return true;
+  for (uint32_t d = 0; port->symbols && d < port->rank && d < rank; d++)
+    for (uint32_t i = 0; port->symbols[d] && i < given->dims->count; i++) {
+      const char *word = given->dims->words[i];
+      int64_t size = size_for(word, port->symbols[d]);
+      if (size >= 0 && size != dims[d])
+        return contradict(given, "--shape", shape, "--dim", word, "dimension",
+                          port->symbols[d]);
+    }
+  return true;
+}
+
+/* One size for each open dimension of an input. */
+static bool dims_agree(const given_sizes *given, const keel_port *port) {
+  for (uint32_t d = 0; port->symbols && d < port->rank; d++)
+    for (uint32_t i = 0; port->symbols[d] && i < given->dims->count; i++) {
+      const char *word = given->dims->words[i];
+      int64_t size = size_for(word, port->symbols[d]);
+      if (size >= 0 && size != sizes_dim(given, port, d))
+        return contradict(given, "--dim", word, "--dim",
+                          first_dim(given, port->symbols[d]), "dimension",
+                          port->symbols[d]);
+    }
+  return true;
+}
+
 bool sizes_check(const given_sizes *given, const keel_port *ports,
                  uint32_t count, bool whole) {
-  return (!whole || check_dims(given, ports, count)) &&
-         check_shapes(given, ports, count);
+  if ((whole && !check_dims(given, ports, count)) ||
+      !check_shapes(given, ports, count))
+    return false;
+  for (uint32_t i = 0; i < count; i++)
+    if ((whole && !dims_agree(given, &ports[i])) || !agree_on(given, &ports[i]))
+      return false;
+  return true;
 }
 
 /* ---- a program of these sizes --------------------------------------------------- */

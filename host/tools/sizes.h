@@ -20,8 +20,8 @@ bool sizes_shape(const given_sizes *given, const char *name, uint32_t *rank,
 int64_t sizes_dim(const given_sizes *given, const keel_port *port,
                   uint32_t dim);
 
-/* Whether each word is of a dimension or an input that is there; if not, it is said which is not.
- * `whole`: --dim is looked at, too. */
+/* Whether each word is of a dimension or an input that is there, and none contradicts another; if
+ * not, it is said which. `whole`: each --dim is looked at, which has one size a name. */
 bool sizes_check(const given_sizes *given, const keel_port *ports,
                  uint32_t count, bool whole);
 
