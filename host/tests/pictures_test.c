@@ -361,6 +361,41 @@ static void pixels_count_before_they_are_decoded(void **state) {
   keel_close(small);
 }
 
+/* A file of 17 x 12 tiles, with a box in front of them that looks as if it had one. */
+static void tiles_count_wherever_they_are(void **state) {
+  static const uint8_t siz[] = {0xFF, 0x4F, 0xFF, 0x51};
+  keel_context_params params = {.struct_size = sizeof params,
+                                .flags = KEEL_ONLY_NAMED,
+                                .workers = KEEL_NO_WORKERS,
+                                .memory_limit = 1000000};
+  const file from = open_file("rgb.jp2");
+  uint8_t data[2000], *box = data, *tile;
+  keel_context *small = NULL;
+  keel_picture picture = {0};
+  (void)state;
+  assert_true(from.size + 50 < sizeof data);
+  const uint8_t *begin = memmem(from.data, from.size, siz, sizeof siz);
+  size_t before = (size_t)(begin - (const uint8_t *)from.data) - 8;
+  memcpy(data, from.data, before);
+  box += before;
+  memcpy(box,
+         "\0\0\0\x32"
+         "free",
+         8);
+  memcpy(box + 8, begin, 42);
+  memcpy(box + 50, begin - 8, from.size - before);
+  tile = box + 50 + 8 + 24;
+  tile[3] = tile[7] = 1; /* its width and height */
+  assert_int_equal(keel_open(&params, &small), KD_OK);
+  keel_status status = keel_picture_read(small, data, from.size + 50, &picture);
+  if (status != KD_UNIMPLEMENTED) { /* there is a library */
+    assert_int_equal(status, KD_OUT_OF_MEMORY);
+    expect_message("204 tiles");
+  }
+  keel_picture_free(&picture);
+  keel_close(small);
+}
+
 static void decoding_ends_with_its_run(void **state) {
   size_t size = 0;
   uint8_t *data = large_bmp(600, &size);
@@ -389,6 +424,7 @@ int main(void) {
       cmocka_unit_test(the_op_says_where),
       cmocka_unit_test(the_op_takes_one_file),
       cmocka_unit_test(pixels_count_before_they_are_decoded),
+      cmocka_unit_test(tiles_count_wherever_they_are),
       cmocka_unit_test(decoding_ends_with_its_run),
   };
   return cmocka_run_group_tests(tests, open_cpu, close_context);

@@ -165,27 +165,43 @@ static uint64_t number_at(const uint8_t *data, uint32_t bytes) {
   return value;
 }
 
-/* What OpenJPEG takes for each tile as soon as it reads the header, counted before it does. */
-static keel_status count_tiles(const reader *r, keel_picture *image) {
-  static const uint8_t begin[] = {0xFF, 0x4F, 0xFF, 0x51}; /* SOC, SIZ */
-  const uint8_t *at = memmem(r->data, r->size, begin, sizeof begin);
-  if (!at || r->size - (uint64_t)(at - r->data) < 42) return KD_OK;
-  uint64_t tiles = 1, colours = number_at(at + 40, 2);
+/* The tiles of a codestream, from its SOC on; 0 where OpenJPEG says what is wrong with them. */
+static uint64_t tiles_at(const uint8_t *at) {
+  uint64_t tiles = 1;
   for (uint32_t axis = 0; axis < 2; axis++) {
     uint64_t end = number_at(at + 8 + 4 * axis, 4);
     uint64_t size = number_at(at + 24 + 4 * axis, 4);
     uint64_t from = number_at(at + 32 + 4 * axis, 4);
-    if (!size || end <= from) return KD_OK; /* OpenJPEG says what is wrong */
+    if (!size || end <= from) return 0;
     tiles *= (end - from + size - 1) / size;
   }
-  if (tiles > TILES_MOST) return KD_OK;
-  keel_status status =
-      keel_picture_count(image, tiles * (TILE_BYTES + colours * COLOUR_BYTES));
+  return tiles > TILES_MOST ? 0 : tiles;
+}
+
+/* What OpenJPEG takes for each tile as soon as it reads the header, counted before it does. What
+ * looks like a codestream may be in another box, before it: the largest counts. */
+static keel_status count_tiles(const reader *r, keel_picture *image) {
+  static const uint8_t begin[] = {0xFF, 0x4F, 0xFF, 0x51}; /* SOC, SIZ */
+  const uint8_t *at = r->data, *end = r->data + r->size;
+  uint64_t most = 0, most_tiles = 0;
+  while ((at = memmem(at, (size_t)(end - at), begin, sizeof begin)) &&
+         end - at >= 42) {
+    uint64_t tiles = tiles_at(at);
+    uint64_t bytes =
+        tiles * (TILE_BYTES + number_at(at + 40, 2) * COLOUR_BYTES);
+    if (bytes > most) {
+      most = bytes;
+      most_tiles = tiles;
+    }
+    at += sizeof begin;
+  }
+  if (!most) return KD_OK;
+  keel_status status = keel_picture_count(image, most);
   return status == KD_OK ? KD_OK
                          : keel_while(status,
                                       "while room was made for %llu"
                                       " tiles of a JPEG 2000 file",
-                                      (unsigned long long)tiles);
+                                      (unsigned long long)most_tiles);
 }
 
 static keel_status decode(reader *r, keel_picture *image) {
