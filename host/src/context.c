@@ -133,7 +133,7 @@ static keel_status fill(keel_context *context,
   KEEL_TRY(keel_kernel_cache_create(&context->kernels));
   KEEL_TRY(keel_op_cache_create(&context->ops));
   KEEL_TRY(keel_search(context, params, keel_plugin_add));
-  KEEL_TRY(keel_plugins_learn(context));
+  keel_plugins_learn(context);
   if (!(params->flags & (KEEL_DESCRIBE | KEEL_ALLOW_REFUSED)))
     KEEL_TRY(keel_named_check(context));
   keel_named_warn(context);

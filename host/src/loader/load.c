@@ -699,7 +699,7 @@ static bool is_named(const keel_context *context, const char *name,
   return false;
 }
 
-keel_status keel_plugins_learn(keel_context *context) {
+void keel_plugins_learn(keel_context *context) {
   bool missed = false;
   const char *at = context->by_variable ? context->visible : NULL, *name = NULL;
   size_t size = 0;
@@ -721,7 +721,6 @@ keel_status keel_plugins_learn(keel_context *context) {
     load_whole(plugin);
     tell(plugin, began);
   }
-  return KD_OK;
 }
 
 void keel_plugin_show(keel_plugin *plugin) {

@@ -95,8 +95,8 @@ keel_status keel_plugin_add(keel_context *context,
                             const keel_candidate *candidate);
 
 /* Loads those that were left out because their file's name is hidden, where a plugin is wanted
- * by a name that none has so far. Fails only if memory runs out. */
-keel_status keel_plugins_learn(keel_context *context);
+ * by a name that none has so far. */
+void keel_plugins_learn(keel_context *context);
 
 /* Opens a plugin that was hidden, as far as the context's list of visible devices shows it
  * now, and adds its devices. */
