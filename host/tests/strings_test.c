@@ -324,16 +324,22 @@ static void a_bad_expression_is_said(void **state) {
   const keel_attr slow = KEEL_STRING("pattern", "(a*)*[bd]");
   const char *const given[] = {"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaac"};
   const char *const broken[] = {"\xff"};
+  static char text[65538];
+  memset(text, '[', sizeof text - 1);
+  const keel_attr large = KEEL_STRING("pattern", text);
   expect_refused("RegexFullMatch", &bad, 1, list(1, given), NULL,
 #ifdef KEEL_WITH_PCRE2
                  "byte 2");
   expect_refused("RegexFullMatch", &slow, 1, list(1, given), NULL,
                  "can't be matched");
   expect_refused("RegexFullMatch", &slow, 1, list(1, broken), NULL, "UTF-8");
+  expect_refused("RegexFullMatch", &large, 1, list(1, given), NULL,
+                 "65537 bytes");
 #else
                  "PCRE2");
   (void)slow;
   (void)broken;
+  (void)large;
 #endif
 }
 

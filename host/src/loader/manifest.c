@@ -139,7 +139,7 @@ static keel_status parse(keel_arena *arena, const char *path,
     return keel_fail(
         KD_UNAVAILABLE,
         "%s: manifests are read by cJSON, and there is no " KEEL_JSON_LIBRARY
-        "; install libcjson1",
+        " that has what Keel calls; install libcjson1",
         path);
   KEEL_TRY(keel_file_open(path, &file));
   keel_status status = KD_OK;

@@ -13,6 +13,8 @@
 #define STEPS       40000u
 #define PATIENCE    4
 #define MEMORY_MOST (64u << 10) /* KiB of one match */
+/* bytes: writing one as PCRE2's may take their square */
+#define PATTERN_MOST (64u << 10)
 
 struct keel_regex {
   pcre2_code *code;
@@ -48,7 +50,14 @@ keel_status keel_regex_create(const char *pattern, keel_regex **out_regex) {
   if (!keel_pcre2())
     return keel_fail(KD_UNAVAILABLE,
                      "regular expressions are read by PCRE2, and there is "
-                     "no " KEEL_PCRE2_LIBRARY "; install libpcre2-8-0");
+                     "no " KEEL_PCRE2_LIBRARY
+                     " that has what Keel calls; install libpcre2-8-0");
+  size_t bytes = strlen(pattern);
+  if (bytes > PATTERN_MOST)
+    return keel_fail(KD_INVALID_ARGUMENT,
+                     "the regular expression \"%.40s...\" has %zu bytes, and"
+                     " may have %u; make several of it",
+                     pattern, bytes, PATTERN_MOST);
   keel_regex *regex = calloc(1, sizeof *regex);
   if (!regex) return keel_no_memory(sizeof *regex);
   keel_text text = {0};
