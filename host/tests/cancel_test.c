@@ -56,6 +56,27 @@ static void a_run_that_is_asked_ends(void **state) {
   keel_plan_release(plan);
 }
 
+/* A run that begins behind the request fails, and what this thread had been told stays. */
+static void a_run_begins_after_the_request(void **state) {
+  keel_plan *plan = chain(3, 8);
+  keel_tensor *x = zeros(8), *y = NULL;
+  keel_cancel *cancel = NULL;
+  (void)state;
+  expect_ok(keel_cancel_create(context, &cancel));
+  const keel_run_params params = {.struct_size = sizeof params,
+                                  .cancel = cancel};
+  keel_cancel_request(cancel, "too early");
+  assert_int_equal(keel_plan_run(plan, &x, 0, &y, 1), KD_INVALID_ARGUMENT);
+  expect_message("inputs");
+  expect_ok(keel_plan_begin(plan, &params, &x, 1, &y, 1));
+  expect_message("inputs");
+  assert_int_equal(keel_tensor_wait(y), KD_CANCELLED);
+  expect_message("too early");
+  release_all((keel_tensor *[]){x, y}, 2);
+  keel_cancel_release(cancel);
+  keel_plan_release(plan);
+}
+
 typedef struct asker {
   keel_cancel *cancel;
   unsigned after; /* microseconds */
@@ -403,6 +424,7 @@ static void many_nodes_fail_and_stop(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_run_that_is_asked_ends),
+      cmocka_unit_test(a_run_begins_after_the_request),
       cmocka_unit_test(a_run_is_stopped_anywhere),
       cmocka_unit_test(a_run_ends_when_its_time_is_over),
       cmocka_unit_test(waiting_for_an_input_ends),
