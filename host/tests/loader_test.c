@@ -690,7 +690,7 @@ static void every_text_of_the_linker_has_its_hint(void **state) {
        "newer library"},
       {"a.so: CPU ISA level is lower than required", "newer processor"},
       {"libb.so: wrong ELF class: ELFCLASS32", "another machine"},
-      {"libb.so: invalid ELF header", "is not one"},
+      {"libb.so: invalid ELF header", "is not a library"},
       {"libb.so: file too short", "not whole"},
       {"libb.so: cannot open shared object file: Permission denied",
        "right to read"},
