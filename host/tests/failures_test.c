@@ -110,7 +110,7 @@ static void what_came_before_a_good_copy_stays_good(void **state) {
 static const keel_run_params enqueues = {.struct_size = sizeof enqueues,
                                          .flags = KEEL_RUN_ENQUEUES};
 
-/* A call's device has it, and fails: who waits is told which it was. */
+/* The device fails behind the call: a wait names the op. */
 static void a_call_is_named(void **state) {
   (void)state;
   begin();
@@ -232,7 +232,7 @@ static void a_run_waits_for_its_device(void **state) {
     assert_int_equal(keel_tensor_query(y), status);
     expect_message("while queue:0 ran one of ");
     keel_tensor_release(y);
-    /* who does not wait is told by the value */
+    /* a run that does not wait leaves the failure to the value */
     expect_ok(keel_plan_run_with(bad, &enqueues, &x, 1, &y, 1));
     assert_int_equal(keel_tensor_wait(y), status);
     expect_message("while queue:0 ran one of ");
@@ -398,7 +398,7 @@ static void every_run_that_fails_says_so(void **state) {
   keel_close(context);
 }
 
-/* ---- who waits ------------------------------------------------------------------------- */
+/* ---- waits ----------------------------------------------------------------------------- */
 
 static void *wait_once(void *tensor) {
   expect_ok(keel_tensor_wait(tensor));

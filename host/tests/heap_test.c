@@ -142,7 +142,7 @@ static void as_many_as_before_replace_nothing(void **state) {
   keel_close(context);
 }
 
-/* To free what is not kept waits for the device, which is no news of another failure. */
+/* To free a buffer that is not kept waits for the device; the message of a failure before stays. */
 static void a_message_outlives_what_is_freed(void **state) {
   keel_buffer *buffer = NULL;
   (void)state;
