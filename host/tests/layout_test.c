@@ -66,15 +66,17 @@ static keel_status run(keel_plan *plan, uint32_t outputs, float *out) {
 /* Steps whose output 0 lies in a layout of the device's own. */
 static uint32_t laid_steps(const keel_plan *plan) {
   uint32_t count = 0;
-  for (uint32_t i = 0; i < plan->main->step_count; i++)
-    count += plan->main->steps[i].site.output_layout >= KD_LAYOUT_OWN;
+  for (const keel_executable *at = plan->executables; at; at = at->next)
+    for (uint32_t i = 0; i < at->step_count; i++)
+      count += at->steps[i].site.output_layout >= KD_LAYOUT_OWN;
   return count;
 }
 
 static uint32_t steps_of(const keel_plan *plan, const char *op) {
   uint32_t count = 0;
-  for (uint32_t i = 0; i < plan->main->step_count; i++)
-    count += !strcmp(plan->main->steps[i].site.op->schema->name, op);
+  for (const keel_executable *at = plan->executables; at; at = at->next)
+    for (uint32_t i = 0; i < at->step_count; i++)
+      count += !strcmp(at->steps[i].site.op->schema->name, op);
   return count;
 }
 

@@ -214,8 +214,8 @@ static void what_is_recorded_is_worth_it_and_can_be(void **state) {
   static const struct {
     int adds;
     bool min, recorded;
-  } cases[] = {
-      {1, false, false}, {2, false, false}, {3, false, true}, {4, true, false}};
+  } cases[] = {{1, false, false}, {2, false, false}, {3, false, true},
+               {2, true, false},  {3, true, true},   {4, true, true}};
   (void)state;
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     keel_plan *plan = make_chain(cases[i].adds, cases[i].min);

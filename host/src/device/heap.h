@@ -32,6 +32,7 @@ typedef struct keel_buffer {
   atomic_bool exported;
   /* the ticket of the device's work that writes it, or 0; device/failures.h */
   _Atomic uint64_t written;
+  unsigned recorded; /* references that recordings hold (run/replay.c) */
   void *mapped;  /* of a device's buffer: its host address; and the number of */
   uint32_t maps; /* mappings. Guarded by the device's map_lock */
 } keel_buffer;

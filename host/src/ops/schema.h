@@ -66,6 +66,7 @@ typedef enum keel_op_kind {
   KEEL_LOOP,
   KEEL_SCAN,
   KEEL_SEQUENCE_MAP,
+  KEEL_CALL, /* once */
 } keel_op_kind;
 
 /* The plugin that defines an op that is not in Keel's table; see vendor.h. */

@@ -452,6 +452,9 @@ const keel_schema_row keel_schema_rows[] = {
      * last dimension for the parts of the larger one */
     {"keel", "Bitcast", 1, "any", "X:any -> Y:any", "to:i!", keel_shape_bitcast,
      0, 0, KEEL_VIEW, keel_run_view},
+    /* what a device records, of a function with nodes elsewhere (passes/outline.c) */
+    {"keel", "Call", 1, "any", "inputs:any% -> outputs:any%", "body:g!",
+     keel_shape_none, 0, KEEL_OP_CONTROL, KEEL_CALL, NULL},
     /* elements of X where they lie; plans make it (passes/parts.c) */
     {"keel", "Part", 1, "any", "X:any -> Y:any", "offset:i=0 strides:I",
      keel_shape_none, 0, 0, KEEL_PART, keel_run_part},

@@ -79,6 +79,8 @@ static const pass passes[] = {
      .last = true, .shapes = true, .over_all = keel_pass_transfer},
     {"parts", "turns slices and transposes into views, where kernels take them",
      .last = true, .shapes = true, .on_device = keel_pass_parts},
+    {"outline", "lets a device record what it runs between nodes elsewhere",
+     .last = true, .shapes = true, .over_all = keel_pass_outline},
 };
 
 #define PASSES (sizeof passes / sizeof *passes)

@@ -236,4 +236,9 @@ keel_status keel_pass_transfer(keel_function *functions,
  * the transfers. */
 keel_status keel_pass_parts(keel_function *function, keel_device *device);
 
+/* Moves each stretch of nodes that a device can record into a function of its own, which a
+ * keel::Call runs, if other nodes keep the function from being recorded whole. */
+keel_status keel_pass_outline(keel_function *functions,
+                              const keel_pass_call *call);
+
 #endif /* KEEL_PASSES_H */

@@ -281,6 +281,14 @@ static keel_status plan_kernel(keel_memory_plan *all, const uint32_t *base,
                                      &planned->workspace);
 }
 
+/* The layout that an input comes in. */
+static void find_layout(const keel_function *function, uint32_t input,
+                        const keel_type *type, source *at) {
+  if (!function->input_layouts || !function->input_layouts[input]) return;
+  at->layout = function->input_layouts[input];
+  at->layout_bytes = keel_layout_size(function->recorded_on, type, at->layout);
+}
+
 /* Finds inputs and constants, and which values are views of others. *out_fits: whether the
  * function can have a memory plan. */
 static keel_status find_bases(keel_memory_plan *all, uint32_t *base,
@@ -303,6 +311,7 @@ static keel_status find_bases(keel_memory_plan *all, uint32_t *base,
     all->values[value] = (source){.origin = FROM_INPUT, .number = i};
     all->types[i] = executable->types[value];
     if (!all->types[i] || !keel_type_known(all->types[i])) return KD_OK;
+    find_layout(executable->function, i, all->types[i], &all->values[value]);
   }
   for (uint32_t i = 0; i < executable->step_count; i++) {
     const keel_step *step = &executable->steps[i];

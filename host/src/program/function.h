@@ -51,6 +51,10 @@ struct keel_function {
   keel_port *input_ports, *output_ports; /* as declared */
   uint32_t input_count, output_count, input_room, output_room;
   uint32_t capture_count; /* of the inputs, the last ones */
+  /* of a stretch (passes/outline.c): the device of all its kernels, and by input, in which of
+   * its layouts it comes in */
+  keel_device *recorded_on;
+  uint32_t *input_layouts;
   uint64_t folded_bytes,
       folded_steps; /* by passes so far, of all functions: in the list's first */
   keel_function *next; /* all of one program or plan */

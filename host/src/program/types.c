@@ -1,5 +1,5 @@
 /* types.c - the types of a function's values, as far as they can be told; those of what If,
- * Loop and Scan run, where the node stands. */
+ * Loop, Scan and Call run, where the node stands. */
 #include "ops/shapes.h"
 #include "program/function.h"
 #include "values/strings.h"
@@ -215,11 +215,26 @@ static keel_status infer_scan(const keel_function *function,
   return KD_OK;
 }
 
+static keel_status infer_call(const keel_function *function,
+                              const keel_node *node) {
+  keel_function *body = keel_attr_graph(node->op, "body");
+  if (!body || node->input_count != body->input_count) return KD_OK;
+  for (uint32_t i = 0; i < node->input_count; i++)
+    if (node->inputs[i] != KEEL_ABSENT)
+      body->values[body->inputs[i]].type =
+          function->values[node->inputs[i]].type;
+  KEEL_TRY(keel_function_types(body));
+  for (uint32_t i = 0; i < node->output_count; i++)
+    set_output(function, node, i, output_type(body, i));
+  return KD_OK;
+}
+
 static keel_status infer_nested(const keel_function *function,
                                 const keel_node *node) {
   const char *name = node->op->schema->name;
   if (!strcmp(name, "If")) return infer_if(function, node);
   if (!strcmp(name, "Scan")) return infer_scan(function, node);
+  if (!strcmp(name, "Call")) return infer_call(function, node);
   return !strcmp(name, "Loop") ? infer_loop(function, node) : KD_OK;
 }
 

@@ -1,4 +1,4 @@
-/* control.c - If, Loop, Scan and SequenceMap, which run nested functions.
+/* control.c - If, Loop, Scan, SequenceMap and Call, which run nested functions.
  *
  * The node's inputs are the op's own, then what each function captures, in the
  * order of the attributes (see program/function.h).
@@ -233,6 +233,23 @@ static keel_status begin_if(keel_control *c) {
     return keel_call_fail(
         call, KD_INVALID_ARGUMENT, "a branch gives %u outputs, and the node %u",
         (unsigned)c->body->output_count, (unsigned)call->output_count);
+  c->rounds = 1;
+  c->prepare = prepare_branch;
+  c->take = take_branch;
+  c->finish = finish_branch;
+  return make_room(c);
+}
+
+/* ---- Call -------------------------------------------------------------------- */
+
+static keel_status begin_call(keel_control *c) {
+  const keel_host_call *call = &c->call;
+  c->body = graph_of(call, "body", &c->own);
+  if (!c->body || c->body->input_count != call->input_count ||
+      c->body->output_count != call->output_count)
+    return keel_call_fail(call, KD_INVALID_ARGUMENT,
+                          "the body has other inputs or outputs than the node");
+  c->own = 0; /* inputs, then captures, as the branches' of an If */
   c->rounds = 1;
   c->prepare = prepare_branch;
   c->take = take_branch;
@@ -600,6 +617,8 @@ static keel_status prepare(keel_control *c) {
       return begin_loop(c);
     case KEEL_SCAN:
       return begin_scan(c);
+    case KEEL_CALL:
+      return begin_call(c);
     default:
       return begin_sequence_map(c);
   }

@@ -28,10 +28,9 @@ struct keel_replay {
   keel_device *device;
   uint32_t input_count, location_count;
   recording recordings[RECORDINGS];
-  recording *chosen;  /* matches this run's memory */
-  location *now;      /* this run's memory; borrowed */
-  keel_buffer **held; /* by all recordings, sorted by address; borrowed */
-  uint32_t held_count;
+  recording *chosen; /* matches this run's memory */
+  location *now;     /* this run's memory; borrowed, but for claimed outputs */
+  bool claims;       /* its outputs are retained */
   kd_rebind *rebinds;
   uint32_t renewed;
   uint64_t runs;
@@ -40,32 +39,23 @@ struct keel_replay {
 
 /* ---- recordings ---------------------------------------------------------------- */
 
-static int by_address(const void *a, const void *b) {
-  uintptr_t x = (uintptr_t) * (keel_buffer *const *)a,
-            y = (uintptr_t) * (keel_buffer *const *)b;
-  return (x > y) - (x < y);
-}
+/* Guards `recorded` of all buffers, and claims of memory that only recordings hold; for some
+ * instructions. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* What the recordings hold, sorted: how often something is among it is found quickly. */
-static void note_held(keel_replay *replay) {
-  replay->held_count = 0;
-  for (int i = 0; i < RECORDINGS; i++)
-    for (uint32_t j = 0; j < replay->location_count; j++) {
-      keel_buffer *one = replay->recordings[i].locations[j].buffer;
-      if (one) replay->held[replay->held_count++] = one;
-    }
-  qsort(replay->held, replay->held_count, sizeof *replay->held, by_address);
-}
-
-static void hold_locations(keel_replay *replay, recording *r,
+static void hold_locations(const keel_replay *replay, recording *r,
                            const location *locations) {
   for (uint32_t i = 0; i < replay->location_count; i++) {
-    location one = locations ? locations[i] : (location){0};
+    location one = locations ? locations[i] : (location){0}, before;
     if (one.buffer) keel_buffer_retain(one.buffer);
-    if (r->locations[i].buffer) keel_buffer_release(r->locations[i].buffer);
+    pthread_mutex_lock(&lock);
+    before = r->locations[i];
+    if (one.buffer) one.buffer->recorded++;
+    if (before.buffer) before.buffer->recorded--;
     r->locations[i] = one;
+    pthread_mutex_unlock(&lock);
+    if (before.buffer) keel_buffer_release(before.buffer);
   }
-  note_held(replay);
 }
 
 /* Destroys a recording once the device is done with it. Returns how its work ended. */
@@ -102,8 +92,7 @@ keel_replay *keel_replay_create(const keel_memory_plan *memory_plan) {
   size_t room = (size_t)replay->location_count + 1;
   replay->now = calloc(room, sizeof *replay->now);
   replay->rebinds = calloc(room, sizeof *replay->rebinds);
-  replay->held = calloc(RECORDINGS * room, sizeof *replay->held);
-  bool made = replay->now && replay->rebinds && replay->held;
+  bool made = replay->now && replay->rebinds;
   for (int i = 0; i < RECORDINGS; i++) {
     replay->recordings[i].locations = calloc(room, sizeof(location));
     made &= replay->recordings[i].locations != NULL;
@@ -119,7 +108,6 @@ void keel_replay_free(keel_replay *replay) {
   for (int i = 0; i < RECORDINGS; i++)
     free(replay->recordings[i].locations);
   free(replay->now);
-  free(replay->held);
   free(replay->rebinds);
   free(replay);
 }
@@ -140,21 +128,10 @@ static location location_of(const keel_tensor *tensor) {
   return tensor ? (location){tensor->buffer, tensor->offset} : (location){0};
 }
 
-/* Whether nothing but the recordings holds it, so that a run may overwrite it. */
-static bool is_free(const keel_replay *replay, const keel_buffer *buffer) {
-  uint32_t low = 0, high = replay->held_count;
-  while (low < high) {
-    uint32_t middle = low + (high - low) / 2;
-    if ((uintptr_t)replay->held[middle] < (uintptr_t)buffer)
-      low = middle + 1;
-    else
-      high = middle;
-  }
-  unsigned count = 0;
-  while (low + count < replay->held_count &&
-         replay->held[low + count] == buffer)
-    count++;
-  return count && keel_buffer_held(buffer, count);
+/* Whether nothing but recordings holds it, so that a run may overwrite it: what they read of it
+ * is enqueued before. With the lock held. */
+static bool is_free(const keel_buffer *buffer) {
+  return buffer->recorded && keel_buffer_held(buffer, buffer->recorded);
 }
 
 /* Whether it reads this run's inputs, and writes outputs that nothing else holds. */
@@ -163,7 +140,7 @@ static bool fits(const keel_replay *replay, const recording *r) {
   for (uint32_t i = 0; i < replay->input_count; i++)
     if (!is_same(&r->locations[i], &replay->now[i])) return false;
   for (uint32_t i = replay->input_count; i < replay->location_count; i++)
-    if (!is_free(replay, r->locations[i].buffer)) return false;
+    if (!is_free(r->locations[i].buffer)) return false;
   return true;
 }
 
@@ -172,7 +149,7 @@ static bool may_take(const keel_replay *replay, const location *one,
                      const keel_buffer *like, uint32_t index) {
   const location *outputs = &replay->now[replay->input_count];
   if (!one->buffer || one->offset || !keel_buffer_alike(one->buffer, like) ||
-      !is_free(replay, one->buffer))
+      !is_free(one->buffer))
     return false;
   for (uint32_t i = 0; i < index; i++)
     if (outputs[i].buffer == one->buffer) return false;
@@ -201,13 +178,8 @@ static keel_buffer *find_free(const keel_replay *replay, uint32_t index) {
   return NULL;
 }
 
-void keel_replay_choose(keel_static_run *static_run) {
-  keel_replay *replay = static_run->replay;
-  for (uint32_t i = 0; i < replay->location_count; i++)
-    replay->now[i] = i < replay->input_count ? location_of(static_run->read[i])
-                                             : (location){0};
-  replay->chosen = NULL;
-  if (static_run->donation) return; /* a recording would hold the inputs */
+/* Chooses the recording, and what outputs have its memory. */
+static void choose(keel_replay *replay) {
   for (int i = 0; i < RECORDINGS && !replay->chosen; i++)
     if (fits(replay, &replay->recordings[i]))
       replay->chosen = &replay->recordings[i];
@@ -215,6 +187,28 @@ void keel_replay_choose(keel_static_run *static_run) {
     replay->now[i].buffer = replay->chosen
                                 ? replay->chosen->locations[i].buffer
                                 : find_free(replay, i - replay->input_count);
+}
+
+void keel_replay_choose(keel_static_run *static_run) {
+  keel_replay *replay = static_run->replay;
+  for (uint32_t i = 0; i < replay->location_count; i++)
+    replay->now[i] = i < replay->input_count ? location_of(static_run->read[i])
+                                             : (location){0};
+  replay->chosen = NULL;
+  if (static_run->donation) return; /* a recording would hold the inputs */
+  pthread_mutex_lock(&lock);
+  choose(replay);
+  for (uint32_t i = replay->input_count; i < replay->location_count; i++)
+    if (replay->now[i].buffer) keel_buffer_retain(replay->now[i].buffer);
+  pthread_mutex_unlock(&lock);
+  replay->claims = true;
+}
+
+void keel_replay_chosen(keel_replay *replay) {
+  for (uint32_t i = replay->input_count;
+       replay->claims && i < replay->location_count; i++)
+    if (replay->now[i].buffer) keel_buffer_release(replay->now[i].buffer);
+  replay->claims = false;
 }
 
 keel_buffer *keel_replay_output(const keel_replay *replay, uint32_t index) {

@@ -147,11 +147,12 @@ static void point_into_arena(keel_static_run *static_run) {
 static bool takes(const keel_memory_plan *memory_plan,
                   keel_tensor *const *inputs) {
   bool addressable = keel_device_addressable(memory_plan->heap->device);
+  const uint32_t *values = memory_plan->executable->inputs;
   for (uint32_t i = 0; i < memory_plan->executable->input_count; i++)
     if (memory_plan->types[i] &&
         (!inputs[i] || inputs[i]->type != memory_plan->types[i] ||
          inputs[i]->kind != KEEL_DATA ||
-         inputs[i]->layout != KD_LAYOUT_ROW_MAJOR ||
+         inputs[i]->layout != memory_plan->values[values[i]].layout ||
          /* a copy out would complete later */
          (addressable &&
           !keel_device_addressable(keel_tensor_location(inputs[i])))))
@@ -254,6 +255,7 @@ static keel_status fill(keel_static_run *static_run, keel_tensor *const *inputs,
   status = take_inputs(static_run, inputs);
   if (status == KD_OK && static_run->replay) keel_replay_choose(static_run);
   if (status == KD_OK) status = take_output_slots(static_run, inputs, donated);
+  if (static_run->replay) keel_replay_chosen(static_run->replay);
   if (status != KD_OK) release_outputs(static_run);
   return status;
 }

@@ -261,7 +261,9 @@ static void end_nested(nested *at, bool ran, keel_tensor *why,
   keel_run *run = at->run;
   keel_step *step = &run->executable->steps[at->step];
   keel_tensor **outputs = at->values + step->input_count;
-  if (run->profile && ran) note_call(step, at->begin, at->values);
+  /* a Call's time is that of its steps */
+  if (run->profile && ran && step->site.op->schema->kind != KEEL_CALL)
+    note_call(step, at->begin, at->values);
   for (uint32_t i = 0; status != KD_OK && i < step->output_count; i++) {
     keel_tensor_release(outputs[i]);
     outputs[i] = NULL;
