@@ -201,6 +201,15 @@ const keel_schema *keel_schema_find(const char *domain, const char *name) {
   return NULL;
 }
 
+const keel_schema *keel_schema_named(const char *name) {
+  const char *colons = strstr(name, "::");
+  char domain[64];
+  if (!colons) return keel_schema_find("", name);
+  if ((size_t)(colons - name) >= sizeof domain) return NULL;
+  snprintf(domain, sizeof domain, "%.*s", (int)(colons - name), name);
+  return keel_schema_find(domain, colons + 2);
+}
+
 const keel_schema *keel_schema_at(uint32_t index) {
   return index < keel_schema_row_count ? &schemas[index] : NULL;
 }

@@ -125,6 +125,8 @@ keel_status keel_schema_ready(void);
 
 /* A schema by name, or NULL. domain "" is "ai.onnx". */
 const keel_schema *keel_schema_find(const char *domain, const char *name);
+/* The same by "DOMAIN::NAME", or ONNX's NAME. */
+const keel_schema *keel_schema_named(const char *name);
 
 /* Whether ops take the type, and not only pass it through. */
 bool keel_dtype_exists(kd_dtype dtype);

@@ -4,6 +4,7 @@
 #include "base/float.h"
 #include "device/device.h"
 #include "passes/passes.h"
+#include "program/emit.h"
 
 /* The node that makes an input, if it is such an op of one output; or NULL. */
 static const keel_node *maker(const keel_function *function,
@@ -161,16 +162,6 @@ static bool swaps(const keel_function *function, const keel_node *node) {
          perm[1] == 2 && perm[2] == 1;
 }
 
-/* A node's input, with another op in between. The nodes may move. */
-static keel_status put_between(keel_function *function, uint32_t index,
-                               const char *op, const keel_attr *attr,
-                               uint32_t from, uint32_t list,
-                               uint32_t *out_value) {
-  const uint32_t inputs[] = {from, list};
-  return keel_pass_add(function, &function->nodes[index], op, attr, inputs,
-                       list == KEEL_ABSENT ? 1 : 2, out_value);
-}
-
 /* A line's Transpose, then a Reshape to an image, N, C, ...: the Reshape comes first, and the
  * Transpose moves an image's channels, as convolutions and layouts know it. */
 static keel_status reshape_first(keel_function *function, uint32_t index,
@@ -178,15 +169,16 @@ static keel_status reshape_first(keel_function *function, uint32_t index,
   const keel_type *to =
       keel_pass_type(function, function->nodes[index].outputs[0]);
   int64_t dims[KD_MAX_RANK], perm[KD_MAX_RANK];
-  uint32_t rank = to->rank, list = KEEL_ABSENT, image = KEEL_ABSENT;
+  uint32_t rank = to->rank;
+  keel_emit e = keel_emit_for(function, &function->nodes[index]);
   for (uint32_t i = 0; i < rank; i++) {
     dims[i] = to->dims[!i ? 0 : i + 1 < rank ? i + 1 : 1];
     perm[i] = !i ? 0 : i == 1 ? rank - 1 : i - 1;
   }
   const keel_attr attr = {
       .name = "perm", .kind = KD_ATTR_INTS, .count = rank, .ints = perm};
-  KEEL_TRY(keel_pass_integers(function, dims, rank, &list));
-  KEEL_TRY(put_between(function, index, "Reshape", NULL, x, list, &image));
+  uint32_t image = keel_emit_reshape(&e, x, dims, rank);
+  KEEL_TRY(e.status);
   return become(function, &function->nodes[index], "Transpose", &attr, image,
                 KEEL_ABSENT);
 }
@@ -198,14 +190,12 @@ static keel_status transpose_first(keel_function *function, uint32_t index,
       keel_pass_type(function, function->nodes[index].outputs[0]);
   int64_t perm[KD_MAX_RANK];
   uint32_t rank = keel_pass_type(function, x)->rank;
-  uint32_t list = KEEL_ABSENT, image = KEEL_ABSENT;
+  keel_emit e = keel_emit_for(function, &function->nodes[index]);
   for (uint32_t i = 0; i < rank; i++)
     perm[i] = !i ? 0 : i + 1 < rank ? i + 1 : 1;
-  const keel_attr attr = {
-      .name = "perm", .kind = KD_ATTR_INTS, .count = rank, .ints = perm};
-  KEEL_TRY(keel_pass_integers(function, to->dims, to->rank, &list));
-  KEEL_TRY(
-      put_between(function, index, "Transpose", &attr, x, KEEL_ABSENT, &image));
+  uint32_t image = keel_emit_transpose(&e, x, perm, rank);
+  uint32_t list = keel_emit_ints(&e, to->dims, to->rank);
+  KEEL_TRY(e.status);
   return become(function, &function->nodes[index], "Reshape", NULL, image,
                 list);
 }

@@ -19,6 +19,7 @@
 #include "base/float.h"
 #include "device/device.h"
 #include "passes/passes.h"
+#include "program/emit.h"
 
 /* What masks add at most where a key is not to be seen. */
 #define HIDDEN     (-1e30)
@@ -272,8 +273,9 @@ static bool is_along_rows(const attention *all, const keel_node *softmax) {
 static keel_status add_node(attention *all, const char *op,
                             const keel_attr *attr, const uint32_t *inputs,
                             uint32_t input_count, uint32_t *out_value) {
-  return keel_pass_add(all->function, &all->function->nodes[all->last], op,
-                       attr, inputs, input_count, out_value);
+  keel_emit e = keel_emit_for(all->function, &all->function->nodes[all->last]);
+  *out_value = keel_emit_op(&e, op, attr, attr != NULL, inputs, input_count);
+  return e.status;
 }
 
 /* Whether a Transpose can be written so that K has its rows last but one; *perm is what
@@ -365,12 +367,11 @@ static void share_heads(attention *all) {
 
 static keel_status reshape(attention *all, const part *from,
                            uint32_t *out_value) {
-  uint32_t inputs[] = {from->value, KEEL_ABSENT};
+  keel_emit e = keel_emit_for(all->function, &all->function->nodes[all->last]);
   *out_value = from->value;
   if (!from->rank) return KD_OK;
-  KEEL_TRY(
-      keel_pass_integers(all->function, from->dims, from->rank, &inputs[1]));
-  return add_node(all, "Reshape", NULL, inputs, 2, out_value);
+  *out_value = keel_emit_reshape(&e, from->value, from->dims, from->rank);
+  return e.status;
 }
 
 static keel_status add_number(attention *all, double number,

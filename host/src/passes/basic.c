@@ -101,36 +101,6 @@ bool keel_pass_may_take(const keel_function *function, keel_device *where,
 
 /* ---- what passes add ------------------------------------------------------- */
 
-keel_status keel_pass_integers(keel_function *function, const int64_t *list,
-                               int64_t count, uint32_t *out_value) {
-  keel_tensor *tensor = NULL;
-  KEEL_TRY(
-      keel_tensor_create(function->context, KD_I64, 1, &count, list, &tensor));
-  *out_value = keel_function_constant(function, "", tensor);
-  keel_tensor_release(tensor);
-  return *out_value == KEEL_ABSENT ? KD_OUT_OF_MEMORY : KD_OK;
-}
-
-keel_status keel_pass_add(keel_function *function, const keel_node *like,
-                          const char *op, const keel_attr *attr,
-                          const uint32_t *inputs, uint32_t input_count,
-                          uint32_t *out_value) {
-  const keel_node of = *like;
-  keel_opdef *made = NULL;
-  keel_node *node = NULL;
-  uint32_t value = keel_function_value(function, "");
-  if (value == KEEL_ABSENT) return KD_OUT_OF_MEMORY;
-  KEEL_TRY(keel_opdef_create(function->context, keel_schema_find("", op), attr,
-                             attr != NULL, NULL, &made));
-  KEEL_TRY(keel_function_node(function, made, of.name, inputs, input_count,
-                              &value, 1, &node));
-  node->device = of.device;
-  node->group = of.group;
-  node->ruled = of.ruled;
-  *out_value = value;
-  return keel_function_infer(function, node);
-}
-
 /* Where dimension `i` of `rank` comes from. first: from channels last to channels first. */
 static int64_t moved_from(uint32_t i, uint32_t rank, bool first) {
   if (!i) return 0;

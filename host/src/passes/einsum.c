@@ -9,6 +9,7 @@
 #include "device/device.h"
 #include "ops/equation.h"
 #include "passes/passes.h"
+#include "program/emit.h"
 
 /* What may be made on the way, in any case, and times the largest operand or the result. */
 #define MADE_FREELY (INT64_C(1) << 20)
@@ -62,8 +63,9 @@ static keel_status put(einsum *all, const char *op, const keel_attr *attr,
                        uint32_t other, operand *x) {
   keel_function *function = all->function;
   const uint32_t inputs[] = {x->value, other};
-  KEEL_TRY(keel_pass_add(function, &all->node, op, attr, inputs,
-                         other == KEEL_ABSENT ? 1 : 2, &x->value));
+  keel_emit e = keel_emit_for(function, &all->node);
+  x->value = keel_emit_op(&e, op, attr, attr != NULL, inputs, 2);
+  KEEL_TRY(e.status);
   all->fits &= !strcmp(op, "Reshape") ||
                keel_pass_takes(function, all->where,
                                &function->nodes[function->node_count - 1]);
@@ -86,11 +88,12 @@ static keel_status turn(einsum *all, operand *x, const keel_labels *order) {
 static keel_status reshape(einsum *all, operand *x, const int64_t *dims,
                            uint32_t rank) {
   const keel_type *type = all->function->values[x->value].type;
-  uint32_t shape = KEEL_ABSENT;
+  keel_emit e = keel_emit_for(all->function, &all->node);
   if (type && type->rank == rank &&
       !memcmp(type->dims, dims, rank * sizeof *dims))
     return KD_OK;
-  KEEL_TRY(keel_pass_integers(all->function, dims, rank, &shape));
+  uint32_t shape = keel_emit_ints(&e, dims, rank);
+  KEEL_TRY(e.status);
   return put(all, "Reshape", NULL, shape, x);
 }
 
@@ -100,7 +103,7 @@ static keel_status sum_away(einsum *all, operand *x, const keel_labels *others,
   const keel_attr attr = KEEL_INT("keepdims", 0);
   keel_labels left = {0};
   int64_t axes[KD_MAX_RANK], count = 0;
-  uint32_t list = KEEL_ABSENT;
+  keel_emit e = keel_emit_for(all->function, &all->node);
   for (uint32_t d = 0; d < x->labels.rank; d++) {
     bool needed = has(out, x->labels.at[d]);
     for (uint32_t i = 0; i < other_count; i++)
@@ -112,7 +115,8 @@ static keel_status sum_away(einsum *all, operand *x, const keel_labels *others,
   }
   if (!count) return KD_OK;
   x->labels = left;
-  KEEL_TRY(keel_pass_integers(all->function, axes, count, &list));
+  uint32_t list = keel_emit_ints(&e, axes, count);
+  KEEL_TRY(e.status);
   return put(all, "ReduceSum", &attr, list, x);
 }
 

@@ -30,7 +30,7 @@ static const struct {
 
 static const struct {
   const char *domain, *op;
-  void (*write)(keel_expansion *all);
+  void (*write)(keel_emit *all);
 } functions[] = {
     {"ai.onnx", "Attention", keel_expand_attention},
     {"ai.onnx", "RotaryEmbedding", keel_expand_rotary_embedding},
@@ -158,7 +158,9 @@ static keel_status read_value(expansion *all, bool set, uint32_t *out_value) {
     all->at += size;
     if (list) {
       int64_t number = keel_attr_int(all->node.op, name, -1);
-      return keel_pass_integers(all->function, &number, 1, out_value);
+      keel_emit e = keel_emit_for(all->function, &all->node);
+      *out_value = keel_emit_int(&e, number);
+      return e.status;
     }
     return constant(all, (double)keel_attr_float(all->node.op, name, 0),
                     out_value);
@@ -297,7 +299,7 @@ static const char *body_of(const keel_context *context, const keel_node *node) {
 }
 
 /* What writes an op of several forms, or NULL. */
-static void (*function_of(const keel_schema *schema))(keel_expansion *all) {
+static void (*function_of(const keel_schema *schema))(keel_emit *all) {
   for (size_t i = 0; i < KEEL_COUNT_OF(functions); i++)
     if (!strcmp(schema->domain, functions[i].domain) &&
         !strcmp(schema->name, functions[i].op))
@@ -315,8 +317,8 @@ static bool stays(const keel_function *function, keel_device *device,
 }
 
 static keel_status write_simpler(keel_function *function, uint32_t index,
-                                 void (*write)(keel_expansion *all)) {
-  keel_expansion all = {.function = function, .node = function->nodes[index]};
+                                 void (*write)(keel_emit *all)) {
+  keel_emit all = {.function = function, .node = function->nodes[index]};
   function->nodes[index].dead = true;
   write(&all);
   return all.status;
@@ -327,7 +329,7 @@ static keel_status visit(keel_function *function, keel_device *device,
   const keel_node *node = &function->nodes[index];
   const keel_schema *schema = node->op->schema;
   const keel_context *context = function->context;
-  void (*write)(keel_expansion *) = function_of(schema);
+  void (*write)(keel_emit *) = function_of(schema);
   if (node->dead || keel_schema_hosted(schema)) return KD_OK;
   if (write)
     return stays(function, device, node)

@@ -18,7 +18,7 @@ enum { Q, K, V, MASK, PAST_KEY, PAST_VALUE, SEEN, INPUTS };
 enum { Y, PRESENT_KEY, PRESENT_VALUE, SCORES };
 
 typedef struct attention {
-  keel_expansion *all;
+  keel_emit *all;
   const keel_opdef *op;
   bool flat; /* Q, K and V are [batch, rows, heads * size] */
   uint32_t in[INPUTS];
@@ -33,44 +33,43 @@ static int64_t attr(const attention *a, const char *name, int64_t otherwise) {
 }
 
 static uint32_t dim(attention *a, uint32_t value, int64_t index) {
-  return keel_expansion_dims(a->all, value, index, index + 1);
+  return keel_emit_dims(a->all, value, index, index + 1);
 }
 
 /* ---- heads -------------------------------------------------------------------------------- */
 
 /* [batch, rows, heads * size] as [batch, heads, rows, size] */
 static uint32_t split(attention *a, uint32_t value, int64_t heads) {
-  uint32_t count = keel_expansion_int(a->all, heads);
+  uint32_t count = keel_emit_int(a->all, heads);
   const uint32_t parts[] = {
-      keel_expansion_dims(a->all, value, 0, 2), count,
-      keel_expansion_of_two(a->all, "Div", dim(a, value, 2), count)};
-  uint32_t dims = keel_expansion_concat(a->all, 0, parts, 3);
-  value = keel_expansion_of_two(a->all, "Reshape", value, dims);
-  return keel_expansion_transpose(a->all, value, exchange, 4);
+      keel_emit_dims(a->all, value, 0, 2), count,
+      keel_emit_binary(a->all, "Div", dim(a, value, 2), count)};
+  uint32_t dims = keel_emit_concat(a->all, 0, parts, 3);
+  value = keel_emit_binary(a->all, "Reshape", value, dims);
+  return keel_emit_transpose(a->all, value, exchange, 4);
 }
 
 static uint32_t joined(attention *a, uint32_t value) {
-  value = keel_expansion_transpose(a->all, value, exchange, 4);
+  value = keel_emit_transpose(a->all, value, exchange, 4);
   const uint32_t parts[] = {
-      keel_expansion_dims(a->all, value, 0, 2),
-      keel_expansion_of_two(a->all, "Mul", dim(a, value, 2), dim(a, value, 3))};
-  return keel_expansion_of_two(a->all, "Reshape", value,
-                               keel_expansion_concat(a->all, 0, parts, 2));
+      keel_emit_dims(a->all, value, 0, 2),
+      keel_emit_binary(a->all, "Mul", dim(a, value, 2), dim(a, value, 3))};
+  return keel_emit_binary(a->all, "Reshape", value,
+                          keel_emit_concat(a->all, 0, parts, 2));
 }
 
 static uint32_t after(attention *a, uint32_t past, uint32_t value) {
   const uint32_t parts[] = {past, value};
-  return past == KEEL_ABSENT ? value
-                             : keel_expansion_concat(a->all, 2, parts, 2);
+  return past == KEEL_ABSENT ? value : keel_emit_concat(a->all, 2, parts, 2);
 }
 
 /* What of the types is known may be wrong where dimensions are open: nobody has looked yet. */
 static bool is_plausible(attention *a) {
-  const keel_type *q = keel_expansion_type(a->all, Q);
+  const keel_type *q = keel_emit_type(a->all, Q);
   uint32_t rank = q ? q->rank : a->flat ? 3 : 4;
   bool fits = rank == 3 || rank == 4;
   for (uint32_t i = K; i <= PAST_VALUE; i++) {
-    const keel_type *type = i == MASK ? NULL : keel_expansion_type(a->all, i);
+    const keel_type *type = i == MASK ? NULL : keel_emit_type(a->all, i);
     if (type) fits &= type->rank == (i >= PAST_KEY ? 4 : rank);
   }
   if (a->flat)
@@ -93,14 +92,14 @@ static void take_heads(attention *a) {
   a->v = a->flat ? split(a, a->in[V], groups) : a->in[V];
   a->k = after(a, a->in[PAST_KEY], a->k);
   a->v = after(a, a->in[PAST_VALUE], a->v);
-  keel_expansion_give(a->all, PRESENT_KEY, a->k);
-  keel_expansion_give(a->all, PRESENT_VALUE, a->v);
+  keel_emit_give(a->all, PRESENT_KEY, a->k);
+  keel_emit_give(a->all, PRESENT_VALUE, a->v);
 }
 
 /* How many heads of Q read one of K and V; 0: not known. */
 static int64_t times_known(const attention *a) {
-  const keel_type *q = keel_expansion_type(a->all, Q),
-                  *k = keel_expansion_type(a->all, K);
+  const keel_type *q = keel_emit_type(a->all, Q),
+                  *k = keel_emit_type(a->all, K);
   int64_t heads = attr(a, "q_num_heads", 0),
           groups = attr(a, "kv_num_heads", 0);
   if (!a->flat) {
@@ -114,26 +113,26 @@ static int64_t times_known(const attention *a) {
 
 /* Each head `times` times, next to each other. */
 static uint32_t repeated(attention *a, uint32_t value, uint32_t times) {
-  uint32_t one = keel_expansion_int(a->all, 1);
+  uint32_t one = keel_emit_int(a->all, 1);
   const uint32_t wide[] = {one, one, times, one, one};
   const uint32_t whole[] = {
       dim(a, value, 0),
-      keel_expansion_of_two(a->all, "Mul", dim(a, value, 1), times),
-      keel_expansion_dims(a->all, value, 2, 4)};
-  uint32_t dims = keel_expansion_concat(a->all, 0, whole, 3);
-  value = keel_expansion_of_two(a->all, "Unsqueeze", value,
-                                keel_expansion_int(a->all, 2));
-  value = keel_expansion_of_two(a->all, "Expand", value,
-                                keel_expansion_concat(a->all, 0, wide, 5));
-  return keel_expansion_of_two(a->all, "Reshape", value, dims);
+      keel_emit_binary(a->all, "Mul", dim(a, value, 1), times),
+      keel_emit_dims(a->all, value, 2, 4)};
+  uint32_t dims = keel_emit_concat(a->all, 0, whole, 3);
+  value =
+      keel_emit_binary(a->all, "Unsqueeze", value, keel_emit_int(a->all, 2));
+  value = keel_emit_binary(a->all, "Expand", value,
+                           keel_emit_concat(a->all, 0, wide, 5));
+  return keel_emit_binary(a->all, "Reshape", value, dims);
 }
 
 static void repeat_heads(attention *a) {
   int64_t known = times_known(a);
   if (known == 1) return;
-  uint32_t times = known ? keel_expansion_int(a->all, known)
-                         : keel_expansion_of_two(a->all, "Div", dim(a, a->q, 1),
-                                                 dim(a, a->k, 1));
+  uint32_t times =
+      known ? keel_emit_int(a->all, known)
+            : keel_emit_binary(a->all, "Div", dim(a, a->q, 1), dim(a, a->k, 1));
   a->k = repeated(a, a->k, times);
   a->v = repeated(a, a->v, times);
 }
@@ -141,45 +140,45 @@ static void repeat_heads(attention *a) {
 /* ---- what is added to the scores ---------------------------------------------------------- */
 
 static uint32_t infinity(attention *a) {
-  return keel_expansion_number(a->all, -INFINITY, a->in[Q]);
+  return keel_emit_number(a->all, -INFINITY, a->in[Q]);
 }
 
 static uint32_t like_q(attention *a, uint32_t value) {
-  return keel_expansion_of_two(a->all, "CastLike", value, a->in[Q]);
+  return keel_emit_binary(a->all, "CastLike", value, a->in[Q]);
 }
 
 /* True: 0, false: minus infinity. */
 static uint32_t hiding(attention *a, uint32_t seen) {
-  return keel_expansion_where(
-      a->all, seen, keel_expansion_number(a->all, 0, a->in[Q]), infinity(a));
+  return keel_emit_where(a->all, seen, keel_emit_number(a->all, 0, a->in[Q]),
+                         infinity(a));
 }
 
 static uint32_t cast(attention *a, uint32_t value, kd_dtype to) {
   const keel_attr attr = KEEL_INT("to", to == KD_BOOL ? 9 : 1);
-  return keel_expansion_op(a->all, "Cast", &attr, 1, &value, 1);
+  return keel_emit_op(a->all, "Cast", &attr, 1, &value, 1);
 }
 
 /* The mask as numbers that are added. Where its type is not known, 0.5 as one of its elements
  * says at run time whether it is of truth values: they have 1 of that. */
 static uint32_t mask_added(attention *a) {
   uint32_t mask = a->in[MASK];
-  const keel_type *type = keel_expansion_type(a->all, MASK);
-  const keel_type *q = keel_expansion_type(a->all, Q);
+  const keel_type *type = keel_emit_type(a->all, MASK);
+  const keel_type *q = keel_emit_type(a->all, Q);
   if (type && type->dtype == KD_BOOL) return hiding(a, mask);
   if (type) return q && q->dtype == type->dtype ? mask : like_q(a, mask);
-  uint32_t half = keel_expansion_number(a->all, 0.5, mask);
+  uint32_t half = keel_emit_number(a->all, 0.5, mask);
   uint32_t numbers =
-      keel_expansion_of_two(a->all, "Less", cast(a, half, KD_F32),
-                            cast(a, keel_expansion_int(a->all, 1), KD_F32));
-  return keel_expansion_where(a->all, numbers, like_q(a, mask),
-                              hiding(a, cast(a, mask, KD_BOOL)));
+      keel_emit_binary(a->all, "Less", cast(a, half, KD_F32),
+                       cast(a, keel_emit_int(a->all, 1), KD_F32));
+  return keel_emit_where(a->all, numbers, like_q(a, mask),
+                         hiding(a, cast(a, mask, KD_BOOL)));
 }
 
 /* Whether the mask is known to reach the last key. */
 static bool is_long_enough(const attention *a) {
-  const keel_type *mask = keel_expansion_type(a->all, MASK);
-  const keel_type *k = keel_expansion_type(a->all, K);
-  const keel_type *past = keel_expansion_type(a->all, PAST_KEY);
+  const keel_type *mask = keel_emit_type(a->all, MASK);
+  const keel_type *k = keel_emit_type(a->all, K);
+  const keel_type *past = keel_emit_type(a->all, PAST_KEY);
   if (!mask || !mask->rank || !k) return false;
   if (!past && a->in[PAST_KEY] != KEEL_ABSENT) return false;
   int64_t own = k->dims[a->flat ? 1 : 2], before = past ? past->dims[2] : 0;
@@ -190,40 +189,36 @@ static bool is_long_enough(const attention *a) {
 static uint32_t mask_padded(attention *a) {
   uint32_t mask = mask_added(a);
   if (is_long_enough(a)) return mask;
-  uint32_t length = keel_expansion_dims(a->all, a->in[MASK], -1, INT64_MAX);
+  uint32_t length = keel_emit_dims(a->all, a->in[MASK], -1, INT64_MAX);
   const uint32_t pads[] = {
-      keel_expansion_int(a->all, 0),
-      keel_expansion_of_two(a->all, "Sub", dim(a, a->k, 2), length)};
-  const uint32_t inputs[] = {mask, keel_expansion_concat(a->all, 0, pads, 2),
-                             infinity(a), keel_expansion_int(a->all, -1)};
-  return keel_expansion_op(a->all, "Pad", NULL, 0, inputs, 4);
+      keel_emit_int(a->all, 0),
+      keel_emit_binary(a->all, "Sub", dim(a, a->k, 2), length)};
+  const uint32_t inputs[] = {mask, keel_emit_concat(a->all, 0, pads, 2),
+                             infinity(a), keel_emit_int(a->all, -1)};
+  return keel_emit_op(a->all, "Pad", NULL, 0, inputs, 4);
 }
 
 static uint32_t both(attention *a, uint32_t seen, uint32_t too) {
-  return seen == KEEL_ABSENT ? too
-                             : keel_expansion_of_two(a->all, "And", seen, too);
+  return seen == KEEL_ABSENT ? too : keel_emit_binary(a->all, "And", seen, too);
 }
 
 /* How many keys each sample has: [batch, 1, 1, 1]. */
 static uint32_t keys_seen(attention *a) {
   const int64_t dims[] = {-1, 1, 1, 1};
-  return keel_expansion_of_two(a->all, "Reshape", a->in[SEEN],
-                               keel_expansion_ints(a->all, dims, 4));
+  return keel_emit_reshape(a->all, a->in[SEEN], dims, 4);
 }
 
 /* The place of each row among the keys: [rows, 1], or for each sample. */
 static uint32_t places(attention *a) {
-  uint32_t rows = keel_expansion_range(a->all, dim(a, a->q, 2)), before;
-  rows = keel_expansion_of_two(a->all, "Unsqueeze", rows,
-                               keel_expansion_int(a->all, 1));
+  uint32_t rows = keel_emit_range(a->all, dim(a, a->q, 2)), before;
+  rows = keel_emit_binary(a->all, "Unsqueeze", rows, keel_emit_int(a->all, 1));
   if (a->in[PAST_KEY] != KEEL_ABSENT)
     before = dim(a, a->in[PAST_KEY], 2);
   else if (a->in[SEEN] != KEEL_ABSENT)
-    before =
-        keel_expansion_of_two(a->all, "Sub", keys_seen(a), dim(a, a->q, 2));
+    before = keel_emit_binary(a->all, "Sub", keys_seen(a), dim(a, a->q, 2));
   else
     return rows;
-  return keel_expansion_of_two(a->all, "Add", rows, before);
+  return keel_emit_binary(a->all, "Add", rows, before);
 }
 
 /* How far a window reaches; further than any tensor does is as good as that. */
@@ -241,25 +236,23 @@ static uint32_t seen_by_place(attention *a) {
   uint32_t seen = KEEL_ABSENT;
   if (!causal && left < 0 && right < 0 && a->in[SEEN] == KEEL_ABSENT)
     return KEEL_ABSENT;
-  uint32_t keys = keel_expansion_range(a->all, dim(a, a->k, 2));
+  uint32_t keys = keel_emit_range(a->all, dim(a, a->k, 2));
   if (causal || left >= 0 || right >= 0) {
     uint32_t at = places(a);
     int64_t last = causal ? 0 : right;
     if (last >= 0)
-      seen = keel_expansion_of_two(
+      seen = keel_emit_binary(
           a->all, "LessOrEqual", keys,
-          keel_expansion_of_two(a->all, "Add", at,
-                                keel_expansion_int(a->all, last)));
+          keel_emit_binary(a->all, "Add", at, keel_emit_int(a->all, last)));
     if (left >= 0)
-      seen = both(a, seen,
-                  keel_expansion_of_two(
-                      a->all, "GreaterOrEqual", keys,
-                      keel_expansion_of_two(a->all, "Sub", at,
-                                            keel_expansion_int(a->all, left))));
+      seen =
+          both(a, seen,
+               keel_emit_binary(a->all, "GreaterOrEqual", keys,
+                                keel_emit_binary(a->all, "Sub", at,
+                                                 keel_emit_int(a->all, left))));
   }
   if (a->in[SEEN] != KEEL_ABSENT)
-    seen = both(a, seen,
-                keel_expansion_of_two(a->all, "Less", keys, keys_seen(a)));
+    seen = both(a, seen, keel_emit_binary(a->all, "Less", keys, keys_seen(a)));
   return seen;
 }
 
@@ -270,7 +263,7 @@ static void make_bias(attention *a) {
   a->bias = mask == KEEL_ABSENT ? placed
             : placed == KEEL_ABSENT
                 ? mask
-                : keel_expansion_of_two(a->all, "Add", mask, placed);
+                : keel_emit_binary(a->all, "Add", mask, placed);
 }
 
 /* Finds the rows that see no key, and lets them see all. In causal order alone each row sees
@@ -280,105 +273,99 @@ static uint32_t without_dead(attention *a) {
       (a->in[MASK] == KEEL_ABSENT && a->in[SEEN] == KEEL_ABSENT &&
        attr(a, "left_window_size", -1) < 0))
     return a->bias;
-  const uint32_t last[] = {a->bias, keel_expansion_int(a->all, -1)};
-  a->dead = keel_expansion_of_two(
-      a->all, "Equal", keel_expansion_op(a->all, "ReduceMax", NULL, 0, last, 2),
+  const uint32_t last[] = {a->bias, keel_emit_int(a->all, -1)};
+  a->dead = keel_emit_binary(
+      a->all, "Equal", keel_emit_op(a->all, "ReduceMax", NULL, 0, last, 2),
       infinity(a));
-  return keel_expansion_where(
-      a->all, a->dead, keel_expansion_number(a->all, 0, a->in[Q]), a->bias);
+  return keel_emit_where(a->all, a->dead, keel_emit_number(a->all, 0, a->in[Q]),
+                         a->bias);
 }
 
 static uint32_t zero_where_dead(attention *a, uint32_t value) {
   return a->dead == KEEL_ABSENT
              ? value
-             : keel_expansion_where(a->all, a->dead,
-                                    keel_expansion_number(a->all, 0, a->in[Q]),
-                                    value);
+             : keel_emit_where(a->all, a->dead,
+                               keel_emit_number(a->all, 0, a->in[Q]), value);
 }
 
 /* ---- scores ----------------------------------------------------------------------------- */
 
 /* The square root of the scale; one over that of the head's size unless given. */
 static uint32_t root_of_scale(attention *a) {
-  const keel_type *q = keel_expansion_type(a->all, Q);
+  const keel_type *q = keel_emit_type(a->all, Q);
   const keel_node_attr *given = keel_attr_find(a->op, "scale");
   if (given)
-    return keel_expansion_number(a->all, sqrt((double)given->value.f),
-                                 a->in[Q]);
+    return keel_emit_number(a->all, sqrt((double)given->value.f), a->in[Q]);
   if (q && q->dims[q->rank - 1] >= 0) {
     int64_t heads = a->flat ? attr(a, "q_num_heads", 1) : 1;
     int64_t size = q->dims[q->rank - 1] / heads;
-    return keel_expansion_number(a->all, sqrt(1 / sqrt((double)size)),
-                                 a->in[Q]);
+    return keel_emit_number(a->all, sqrt(1 / sqrt((double)size)), a->in[Q]);
   }
   uint32_t size = cast(a, dim(a, a->q, 3), KD_F32);
   for (int i = 0; i < 2; i++)
-    size = keel_expansion_of(a->all, "Sqrt", size);
-  return like_q(a, keel_expansion_of(a->all, "Reciprocal", size));
+    size = keel_emit_unary(a->all, "Sqrt", size);
+  return like_q(a, keel_emit_unary(a->all, "Reciprocal", size));
 }
 
 static uint32_t make_scores(attention *a) {
   uint32_t root = root_of_scale(a);
   double cap = (double)keel_attr_float(a->op, "softcap", 0);
-  uint32_t q = keel_expansion_of_two(a->all, "Mul", a->q, root);
-  uint32_t k = keel_expansion_transpose(a->all, a->k, turn, 4);
-  k = keel_expansion_of_two(a->all, "Mul", k, root);
-  uint32_t scores = keel_expansion_of_two(a->all, "MatMul", q, k);
+  uint32_t q = keel_emit_binary(a->all, "Mul", a->q, root);
+  uint32_t k = keel_emit_transpose(a->all, a->k, turn, 4);
+  k = keel_emit_binary(a->all, "Mul", k, root);
+  uint32_t scores = keel_emit_binary(a->all, "MatMul", q, k);
   int64_t mode = attr(a, "qk_matmul_output_mode", 0);
-  if (!mode) keel_expansion_give(a->all, SCORES, scores);
+  if (!mode) keel_emit_give(a->all, SCORES, scores);
   if (cap > 0) {
-    uint32_t most = keel_expansion_number(a->all, cap, a->in[Q]);
-    scores = keel_expansion_of_two(a->all, "Div", scores, most);
-    scores = keel_expansion_of(a->all, "Tanh", scores);
-    scores = keel_expansion_of_two(a->all, "Mul", scores, most);
+    uint32_t most = keel_emit_number(a->all, cap, a->in[Q]);
+    scores = keel_emit_binary(a->all, "Div", scores, most);
+    scores = keel_emit_unary(a->all, "Tanh", scores);
+    scores = keel_emit_binary(a->all, "Mul", scores, most);
   }
-  if (mode == 1) keel_expansion_give(a->all, SCORES, scores);
+  if (mode == 1) keel_emit_give(a->all, SCORES, scores);
   return scores;
 }
 
 static uint32_t softmax(attention *a, uint32_t scores) {
   static const int64_t types[] = {
       [KD_F32] = 1, [KD_F64] = 11, [KD_F16] = 10, [KD_BF16] = 16};
-  const keel_type *q = keel_expansion_type(a->all, Q);
+  const keel_type *q = keel_emit_type(a->all, Q);
   const keel_attr axis = KEEL_INT("axis", -1);
   int64_t precision = attr(a, "softmax_precision", 0);
   bool same =
       !precision || (q && q->dtype < (kd_dtype)(sizeof types / sizeof *types) &&
                      types[q->dtype] == precision);
   const keel_attr to = KEEL_INT("to", precision);
-  if (!same) scores = keel_expansion_op(a->all, "Cast", &to, 1, &scores, 1);
-  uint32_t weights = keel_expansion_op(a->all, "Softmax", &axis, 1, &scores, 1);
+  if (!same) scores = keel_emit_op(a->all, "Cast", &to, 1, &scores, 1);
+  uint32_t weights = keel_emit_op(a->all, "Softmax", &axis, 1, &scores, 1);
   return same ? weights : like_q(a, weights);
 }
 
-void keel_expand_attention(keel_expansion *all) {
+void keel_expand_attention(keel_emit *all) {
   attention a = {.all = all, .op = all->node.op, .dead = KEEL_ABSENT};
   for (uint32_t i = 0; i < INPUTS; i++)
-    a.in[i] = keel_expansion_in(all, i);
-  const keel_type *q = keel_expansion_type(all, Q),
-                  *v = keel_expansion_type(all, V);
+    a.in[i] = keel_emit_in(all, i);
+  const keel_type *q = keel_emit_type(all, Q), *v = keel_emit_type(all, V);
   a.flat = q ? q->rank == 3 : attr(&a, "q_num_heads", 0) != 0;
   if (!is_plausible(&a)) return;
   take_heads(&a);
   if (a.in[SEEN] != KEEL_ABSENT)
-    a.in[SEEN] =
-        keel_expansion_within(all, a.in[SEEN], keel_expansion_int(all, 0),
-                              dim(&a, a.k, 2), "nonpad_kv_seqlen");
+    a.in[SEEN] = keel_emit_within(all, a.in[SEEN], keel_emit_int(all, 0),
+                                  dim(&a, a.k, 2), "nonpad_kv_seqlen");
   make_bias(&a);
   repeat_heads(&a);
   uint32_t scores = make_scores(&a), shown = scores;
   int64_t mode = attr(&a, "qk_matmul_output_mode", 0);
-  if (mode == 2 && a.bias != KEEL_ABSENT && keel_expansion_wants(all, SCORES))
-    shown = keel_expansion_of_two(all, "Add", scores, a.bias);
-  if (mode == 2) keel_expansion_give(all, SCORES, shown);
+  if (mode == 2 && a.bias != KEEL_ABSENT && keel_emit_wants(all, SCORES))
+    shown = keel_emit_binary(all, "Add", scores, a.bias);
+  if (mode == 2) keel_emit_give(all, SCORES, shown);
   uint32_t bias = without_dead(&a);
-  if (bias != KEEL_ABSENT)
-    scores = keel_expansion_of_two(all, "Add", scores, bias);
+  if (bias != KEEL_ABSENT) scores = keel_emit_binary(all, "Add", scores, bias);
   uint32_t weights = softmax(&a, scores);
-  if (mode == 3 && keel_expansion_wants(all, SCORES))
-    keel_expansion_give(all, SCORES, zero_where_dead(&a, weights));
+  if (mode == 3 && keel_emit_wants(all, SCORES))
+    keel_emit_give(all, SCORES, zero_where_dead(&a, weights));
   if (q && v && q->dtype != v->dtype) a.v = like_q(&a, a.v);
-  uint32_t y = keel_expansion_of_two(all, "MatMul", weights, a.v);
+  uint32_t y = keel_emit_binary(all, "MatMul", weights, a.v);
   y = zero_where_dead(&a, y);
-  keel_expansion_give(all, Y, a.flat ? joined(&a, y) : y);
+  keel_emit_give(all, Y, a.flat ? joined(&a, y) : y);
 }

@@ -8,84 +8,80 @@ typedef struct halves {
   uint32_t first, second; /* of the numbers that turn */
 } halves;
 
-static halves split_turning(keel_expansion *all, uint32_t x, bool interleaved) {
+static halves split_turning(keel_emit *all, uint32_t x, bool interleaved) {
   halves parts;
   if (interleaved) {
-    parts.first = keel_expansion_slice(all, x, -1, 0, INT64_MAX, 2);
-    parts.second = keel_expansion_slice(all, x, -1, 1, INT64_MAX, 2);
+    parts.first = keel_emit_slice(all, x, -1, 0, INT64_MAX, 2);
+    parts.second = keel_emit_slice(all, x, -1, 1, INT64_MAX, 2);
     return parts;
   }
-  uint32_t half = keel_expansion_of_two(
-      all, "Div", keel_expansion_dims(all, x, -1, INT64_MAX),
-      keel_expansion_int(all, 2));
-  const uint32_t first[] = {x, keel_expansion_int(all, 0), half,
-                            keel_expansion_int(all, -1)};
-  const uint32_t second[] = {x, half, keel_expansion_int(all, INT64_MAX),
-                             keel_expansion_int(all, -1)};
-  parts.first = keel_expansion_op(all, "Slice", NULL, 0, first, 4);
-  parts.second = keel_expansion_op(all, "Slice", NULL, 0, second, 4);
+  uint32_t half = keel_emit_binary(
+      all, "Div", keel_emit_dims(all, x, -1, INT64_MAX), keel_emit_int(all, 2));
+  const uint32_t first[] = {x, keel_emit_int(all, 0), half,
+                            keel_emit_int(all, -1)};
+  const uint32_t second[] = {x, half, keel_emit_int(all, INT64_MAX),
+                             keel_emit_int(all, -1)};
+  parts.first = keel_emit_op(all, "Slice", NULL, 0, first, 4);
+  parts.second = keel_emit_op(all, "Slice", NULL, 0, second, 4);
   return parts;
 }
 
-static uint32_t join_turned(keel_expansion *all, halves parts, uint32_t like,
+static uint32_t join_turned(keel_emit *all, halves parts, uint32_t like,
                             bool interleaved) {
   if (interleaved) {
-    uint32_t axis = keel_expansion_int(all, -1);
-    parts.first = keel_expansion_of_two(all, "Unsqueeze", parts.first, axis);
-    parts.second = keel_expansion_of_two(all, "Unsqueeze", parts.second, axis);
+    uint32_t axis = keel_emit_int(all, -1);
+    parts.first = keel_emit_binary(all, "Unsqueeze", parts.first, axis);
+    parts.second = keel_emit_binary(all, "Unsqueeze", parts.second, axis);
   }
   const uint32_t both[] = {parts.first, parts.second};
-  uint32_t joined = keel_expansion_concat(all, -1, both, 2);
-  return interleaved ? keel_expansion_of_two(
-                           all, "Reshape", joined,
-                           keel_expansion_dims(all, like, 0, INT64_MAX))
+  uint32_t joined = keel_emit_concat(all, -1, both, 2);
+  return interleaved ? keel_emit_binary(all, "Reshape", joined,
+                                        keel_emit_dims(all, like, 0, INT64_MAX))
                      : joined;
 }
 
 /* cos or sin of the places, with a dimension of one for heads. */
-static uint32_t of_places(keel_expansion *all, uint32_t index,
-                          int64_t heads_axis) {
-  uint32_t cache = keel_expansion_in(all, index);
-  uint32_t places = keel_expansion_in(all, 3);
+static uint32_t of_places(keel_emit *all, uint32_t index, int64_t heads_axis) {
+  uint32_t cache = keel_emit_in(all, index);
+  uint32_t places = keel_emit_in(all, 3);
   if (places != KEEL_ABSENT)
-    cache = keel_expansion_of_two(all, "Gather", cache, places);
-  return keel_expansion_of_two(all, "Unsqueeze", cache,
-                               keel_expansion_int(all, heads_axis));
+    cache = keel_emit_binary(all, "Gather", cache, places);
+  return keel_emit_binary(all, "Unsqueeze", cache,
+                          keel_emit_int(all, heads_axis));
 }
 
-static uint32_t turned(keel_expansion *all, uint32_t x, int64_t heads_axis) {
+static uint32_t turned(keel_emit *all, uint32_t x, int64_t heads_axis) {
   bool interleaved = keel_attr_int(all->node.op, "interleaved", 0) != 0;
   uint32_t cos = of_places(all, 1, heads_axis);
   uint32_t sin = of_places(all, 2, heads_axis);
   halves in = split_turning(all, x, interleaved), out;
-  out.first = keel_expansion_of_two(
-      all, "Sub", keel_expansion_of_two(all, "Mul", cos, in.first),
-      keel_expansion_of_two(all, "Mul", sin, in.second));
-  out.second = keel_expansion_of_two(
-      all, "Add", keel_expansion_of_two(all, "Mul", sin, in.first),
-      keel_expansion_of_two(all, "Mul", cos, in.second));
+  out.first =
+      keel_emit_binary(all, "Sub", keel_emit_binary(all, "Mul", cos, in.first),
+                       keel_emit_binary(all, "Mul", sin, in.second));
+  out.second =
+      keel_emit_binary(all, "Add", keel_emit_binary(all, "Mul", sin, in.first),
+                       keel_emit_binary(all, "Mul", cos, in.second));
   return join_turned(all, out, x, interleaved);
 }
 
 /* [batch, rows, heads * size] with heads apart. */
-static uint32_t with_heads(keel_expansion *all, uint32_t x, int64_t heads) {
-  uint32_t count = keel_expansion_int(all, heads);
+static uint32_t with_heads(keel_emit *all, uint32_t x, int64_t heads) {
+  uint32_t count = keel_emit_int(all, heads);
   const uint32_t parts[] = {
-      keel_expansion_dims(all, x, 0, 2), count,
-      keel_expansion_of_two(all, "Div", keel_expansion_dims(all, x, 2, 3),
-                            count)};
-  return keel_expansion_of_two(all, "Reshape", x,
-                               keel_expansion_concat(all, 0, parts, 3));
+      keel_emit_dims(all, x, 0, 2), count,
+      keel_emit_binary(all, "Div", keel_emit_dims(all, x, 2, 3), count)};
+  return keel_emit_binary(all, "Reshape", x,
+                          keel_emit_concat(all, 0, parts, 3));
 }
 
 /* The first rotary_embedding_dim numbers of a head turn, in pairs; the others stay. X of three
  * dimensions has the attribute num_heads. */
-void keel_expand_rotary_embedding(keel_expansion *all) {
-  const keel_type *type = keel_expansion_type(all, 0);
+void keel_expand_rotary_embedding(keel_emit *all) {
+  const keel_type *type = keel_emit_type(all, 0);
   int64_t heads = keel_attr_int(all->node.op, "num_heads", 0);
   int64_t turning = keel_attr_int(all->node.op, "rotary_embedding_dim", 0);
   bool flat = type ? type->rank == 3 : heads != 0;
-  uint32_t x = keel_expansion_in(all, 0), whole = x;
+  uint32_t x = keel_emit_in(all, 0), whole = x;
   if (flat && heads <= 0) {
     all->status = keel_fail(
         KD_INVALID_ARGUMENT,
@@ -96,55 +92,51 @@ void keel_expand_rotary_embedding(keel_expansion *all) {
   if (flat) x = with_heads(all, x, heads);
   if (turning) {
     const uint32_t parts[] = {
-        turned(all, keel_expansion_slice(all, x, -1, 0, turning, 1),
-               flat ? 2 : 1),
-        keel_expansion_slice(all, x, -1, turning, INT64_MAX, 1)};
-    x = keel_expansion_concat(all, -1, parts, 2);
+        turned(all, keel_emit_slice(all, x, -1, 0, turning, 1), flat ? 2 : 1),
+        keel_emit_slice(all, x, -1, turning, INT64_MAX, 1)};
+    x = keel_emit_concat(all, -1, parts, 2);
   } else {
     x = turned(all, x, flat ? 2 : 1);
   }
   if (flat)
-    x = keel_expansion_of_two(all, "Reshape", x,
-                              keel_expansion_dims(all, whole, 0, INT64_MAX));
-  keel_expansion_give(all, 0, x);
+    x = keel_emit_binary(all, "Reshape", x,
+                         keel_emit_dims(all, whole, 0, INT64_MAX));
+  keel_emit_give(all, 0, x);
 }
 
 /* ---- Within -------------------------------------------------------------------------------- */
 
 /* A number that no kernel can refuse is so far off that nothing is seen or written there. */
-void keel_expand_within(keel_expansion *all) {
-  uint32_t x = keel_expansion_in(all, 0);
-  uint32_t off = keel_expansion_of_two(
-      all, "Or",
-      keel_expansion_of_two(all, "Less", x, keel_expansion_in(all, 1)),
-      keel_expansion_of_two(all, "Greater", x, keel_expansion_in(all, 2)));
-  keel_expansion_give(
+void keel_expand_within(keel_emit *all) {
+  uint32_t x = keel_emit_in(all, 0);
+  uint32_t off = keel_emit_binary(
+      all, "Or", keel_emit_binary(all, "Less", x, keel_emit_in(all, 1)),
+      keel_emit_binary(all, "Greater", x, keel_emit_in(all, 2)));
+  keel_emit_give(
       all, 0,
-      keel_expansion_where(all, off,
-                           keel_expansion_int(all, -(INT64_C(1) << 40)), x));
+      keel_emit_where(all, off, keel_emit_int(all, -(INT64_C(1) << 40)), x));
 }
 
 /* ---- TensorScatter ------------------------------------------------------------------------- */
 
 /* As many ones as a list has numbers. */
-static uint32_t ones_for(keel_expansion *all, uint32_t list) {
-  return keel_expansion_of_two(all, "Expand", keel_expansion_int(all, 1),
-                               keel_expansion_of(all, "Shape", list));
+static uint32_t ones_for(keel_emit *all, uint32_t list) {
+  return keel_emit_binary(all, "Expand", keel_emit_int(all, 1),
+                          keel_emit_unary(all, "Shape", list));
 }
 
 /* A list of numbers along one dimension, with the dimensions of ones that follow it. */
-static uint32_t along(keel_expansion *all, uint32_t list, uint32_t ones) {
-  const uint32_t parts[] = {keel_expansion_int(all, -1), ones};
+static uint32_t along(keel_emit *all, uint32_t list, uint32_t ones) {
+  const uint32_t parts[] = {keel_emit_int(all, -1), ones};
   uint32_t dims =
-      ones == KEEL_ABSENT ? parts[0] : keel_expansion_concat(all, 0, parts, 2);
-  return keel_expansion_of_two(all, "Reshape", list, dims);
+      ones == KEEL_ABSENT ? parts[0] : keel_emit_concat(all, 0, parts, 2);
+  return keel_emit_binary(all, "Reshape", list, dims);
 }
 
 /* ScatterElements, with the places of all elements along the axis. */
-void keel_expand_tensor_scatter(keel_expansion *all) {
-  uint32_t cache = keel_expansion_in(all, 0),
-           update = keel_expansion_in(all, 1);
-  uint32_t begin = keel_expansion_in(all, 2), ones = KEEL_ABSENT;
+void keel_expand_tensor_scatter(keel_emit *all) {
+  uint32_t cache = keel_emit_in(all, 0), update = keel_emit_in(all, 1);
+  uint32_t begin = keel_emit_in(all, 2), ones = KEEL_ABSENT;
   int64_t axis = keel_attr_int(all->node.op, "axis", -2);
   const char *mode = keel_attr_string(all->node.op, "mode", "linear");
   if (axis < -(int64_t)KD_MAX_RANK || axis >= (int64_t)KD_MAX_RANK) {
@@ -154,100 +146,95 @@ void keel_expand_tensor_scatter(keel_expansion *all) {
     return;
   }
   int64_t next = axis == -1 ? INT64_MAX : axis + 1;
-  uint32_t length = keel_expansion_dims(all, update, axis, next);
+  uint32_t length = keel_emit_dims(all, update, axis, next);
   if (axis != -1)
-    ones = ones_for(all, keel_expansion_dims(all, update, next, INT64_MAX));
-  uint32_t at = along(all, keel_expansion_range(all, length), ones);
+    ones = ones_for(all, keel_emit_dims(all, update, next, INT64_MAX));
+  uint32_t at = along(all, keel_emit_range(all, length), ones);
   bool circular = !strcmp(mode, "circular");
-  uint32_t room = keel_expansion_dims(all, cache, axis, next);
+  uint32_t room = keel_emit_dims(all, cache, axis, next);
   if (begin != KEEL_ABSENT) {
-    uint32_t last = circular ? keel_expansion_int(all, INT64_MAX)
-                             : keel_expansion_of_two(all, "Sub", room, length);
-    begin = keel_expansion_within(all, begin, keel_expansion_int(all, 0), last,
-                                  "write_indices");
-    uint32_t others = keel_expansion_dims(all, update, 1, INT64_MAX);
+    uint32_t last = circular ? keel_emit_int(all, INT64_MAX)
+                             : keel_emit_binary(all, "Sub", room, length);
+    begin = keel_emit_within(all, begin, keel_emit_int(all, 0), last,
+                             "write_indices");
+    uint32_t others = keel_emit_dims(all, update, 1, INT64_MAX);
     begin = along(all, begin, ones_for(all, others));
-    at = keel_expansion_of_two(all, "Add", at, begin);
+    at = keel_emit_binary(all, "Add", at, begin);
   }
   if (circular) { /* what Within refuses stays below 0 */
-    uint32_t refused =
-        keel_expansion_of_two(all, "Less", at, keel_expansion_int(all, 0));
-    at = keel_expansion_where(all, refused, at,
-                              keel_expansion_of_two(all, "Mod", at, room));
+    uint32_t refused = keel_emit_binary(all, "Less", at, keel_emit_int(all, 0));
+    at = keel_emit_where(all, refused, at,
+                         keel_emit_binary(all, "Mod", at, room));
   }
-  at = keel_expansion_of_two(all, "Expand", at,
-                             keel_expansion_of(all, "Shape", update));
+  at = keel_emit_binary(all, "Expand", at,
+                        keel_emit_unary(all, "Shape", update));
   const keel_attr attr = KEEL_INT("axis", axis);
   const uint32_t inputs[] = {cache, at, update};
-  keel_expansion_give(
-      all, 0, keel_expansion_op(all, "ScatterElements", &attr, 1, inputs, 3));
+  keel_emit_give(all, 0,
+                 keel_emit_op(all, "ScatterElements", &attr, 1, inputs, 3));
 }
 
 /* ---- CenterCropPad ------------------------------------------------------------------------- */
 
-static uint32_t beyond(keel_expansion *all, uint32_t a, uint32_t b) {
-  return keel_expansion_of_two(all, "Max",
-                               keel_expansion_of_two(all, "Sub", a, b),
-                               keel_expansion_int(all, 0));
+static uint32_t beyond(keel_emit *all, uint32_t a, uint32_t b) {
+  return keel_emit_binary(all, "Max", keel_emit_binary(all, "Sub", a, b),
+                          keel_emit_int(all, 0));
 }
 
 /* A Slice of what is too long, then a Pad of what is too short. */
-void keel_expand_center_crop_pad(keel_expansion *all) {
+void keel_expand_center_crop_pad(keel_emit *all) {
   const int64_t *given = NULL;
   int64_t count = keel_attr_ints(all->node.op, "axes", &given);
   const keel_attr to = KEEL_INT("to", 7);
-  uint32_t x = keel_expansion_in(all, 0), shape = keel_expansion_in(all, 1);
-  uint32_t axes =
-      count > 0 ? keel_expansion_ints(all, given, count) : KEEL_ABSENT;
-  shape = keel_expansion_op(all, "Cast", &to, 1, &shape, 1);
-  uint32_t dims = keel_expansion_of(all, "Shape", x);
-  if (axes != KEEL_ABSENT)
-    dims = keel_expansion_of_two(all, "Gather", dims, axes);
-  uint32_t two = keel_expansion_int(all, 2);
-  uint32_t begin =
-      keel_expansion_of_two(all, "Div", beyond(all, dims, shape), two);
-  uint32_t end = keel_expansion_of_two(
-      all, "Add", begin, keel_expansion_of_two(all, "Min", dims, shape));
+  uint32_t x = keel_emit_in(all, 0), shape = keel_emit_in(all, 1);
+  uint32_t axes = count > 0 ? keel_emit_ints(all, given, count) : KEEL_ABSENT;
+  shape = keel_emit_op(all, "Cast", &to, 1, &shape, 1);
+  uint32_t dims = keel_emit_unary(all, "Shape", x);
+  if (axes != KEEL_ABSENT) dims = keel_emit_binary(all, "Gather", dims, axes);
+  uint32_t two = keel_emit_int(all, 2);
+  uint32_t begin = keel_emit_binary(all, "Div", beyond(all, dims, shape), two);
+  uint32_t end = keel_emit_binary(all, "Add", begin,
+                                  keel_emit_binary(all, "Min", dims, shape));
   const uint32_t slice[] = {x, begin, end, axes};
-  x = keel_expansion_op(all, "Slice", NULL, 0, slice, 4);
+  x = keel_emit_op(all, "Slice", NULL, 0, slice, 4);
   uint32_t lacking = beyond(all, shape, dims);
-  uint32_t before = keel_expansion_of_two(all, "Div", lacking, two);
+  uint32_t before = keel_emit_binary(all, "Div", lacking, two);
   const uint32_t pads[] = {before,
-                           keel_expansion_of_two(all, "Sub", lacking, before)};
-  const uint32_t pad[] = {x, keel_expansion_concat(all, 0, pads, 2),
-                          KEEL_ABSENT, axes};
-  keel_expansion_give(all, 0, keel_expansion_op(all, "Pad", NULL, 0, pad, 4));
+                           keel_emit_binary(all, "Sub", lacking, before)};
+  const uint32_t pad[] = {x, keel_emit_concat(all, 0, pads, 2), KEEL_ABSENT,
+                          axes};
+  keel_emit_give(all, 0, keel_emit_op(all, "Pad", NULL, 0, pad, 4));
 }
 
 /* ---- AffineGrid ---------------------------------------------------------------------------- */
 
-static uint32_t as_f32(keel_expansion *all, uint32_t value) {
+static uint32_t as_f32(keel_emit *all, uint32_t value) {
   const keel_attr to = KEEL_INT("to", 1);
-  return keel_expansion_op(all, "Cast", &to, 1, &value, 1);
+  return keel_emit_op(all, "Cast", &to, 1, &value, 1);
 }
 
 /* Places from -1 to 1 along dimension `index` of the grid, as a list: centres of the elements,
  * or with their corners aligned. */
-static uint32_t places(keel_expansion *all, uint32_t size, int64_t index) {
+static uint32_t places(keel_emit *all, uint32_t size, int64_t index) {
   bool aligned = keel_attr_int(all->node.op, "align_corners", 0) != 0;
-  uint32_t count = keel_expansion_slice(all, size, 0, 2 + index, 3 + index, 1);
-  uint32_t one = as_f32(all, keel_expansion_int(all, 1));
+  uint32_t count = keel_emit_slice(all, size, 0, 2 + index, 3 + index, 1);
+  uint32_t one = as_f32(all, keel_emit_int(all, 1));
   uint32_t steps = as_f32(all, count);
-  uint32_t at = as_f32(all, keel_expansion_range(all, count));
-  at = keel_expansion_of_two(all, "Add", at, at);
+  uint32_t at = as_f32(all, keel_emit_range(all, count));
+  at = keel_emit_binary(all, "Add", at, at);
   if (aligned) /* one element lies at -1 */
-    steps = keel_expansion_of_two(
-        all, "Max", keel_expansion_of_two(all, "Sub", steps, one), one);
+    steps = keel_emit_binary(all, "Max",
+                             keel_emit_binary(all, "Sub", steps, one), one);
   else
-    at = keel_expansion_of_two(all, "Add", at, one);
-  return keel_expansion_of_two(
-      all, "Sub", keel_expansion_of_two(all, "Div", at, steps), one);
+    at = keel_emit_binary(all, "Add", at, one);
+  return keel_emit_binary(all, "Sub", keel_emit_binary(all, "Div", at, steps),
+                          one);
 }
 
 /* How many dimensions the grid has: 2 or 3; 0: not known. */
-static uint32_t grid_rank(const keel_expansion *all) {
-  const keel_type *theta = keel_expansion_type(all, 0);
-  const keel_type *size = keel_expansion_type(all, 1);
+static uint32_t grid_rank(const keel_emit *all) {
+  const keel_type *theta = keel_emit_type(all, 0);
+  const keel_type *size = keel_emit_type(all, 1);
   if (size && size->rank == 1 && size->dims[0] >= 4)
     return (uint32_t)size->dims[0] - 2;
   return theta && theta->rank == 3 && theta->dims[1] >= 2
@@ -256,10 +243,10 @@ static uint32_t grid_rank(const keel_expansion *all) {
 }
 
 /* The places x, y (, z), 1 of all elements, as a matrix, times Transpose(theta). */
-void keel_expand_affine_grid(keel_expansion *all) {
+void keel_expand_affine_grid(keel_emit *all) {
   static const int64_t turn[] = {0, 2, 1};
   uint32_t rank = grid_rank(all), parts[4];
-  uint32_t theta = keel_expansion_in(all, 0), size = keel_expansion_in(all, 1);
+  uint32_t theta = keel_emit_in(all, 0), size = keel_emit_in(all, 1);
   if (rank != 2 && rank != 3) {
     all->status = keel_fail(KD_UNIMPLEMENTED,
                             "AffineGrid \"%s\": neither the length of size nor "
@@ -268,30 +255,27 @@ void keel_expand_affine_grid(keel_expansion *all) {
                             all->node.name);
     return;
   }
-  uint32_t inner = keel_expansion_slice(all, size, 0, 2, INT64_MAX, 1);
-  const uint32_t with_one[] = {inner, keel_expansion_int(all, 1)};
-  uint32_t column = keel_expansion_concat(all, 0, with_one, 2);
+  uint32_t inner = keel_emit_slice(all, size, 0, 2, INT64_MAX, 1);
+  const uint32_t with_one[] = {inner, keel_emit_int(all, 1)};
+  uint32_t column = keel_emit_concat(all, 0, with_one, 2);
   for (uint32_t i = 0; i < rank; i++) {
     int64_t dims[] = {1, 1, 1, 1};
     dims[i] = -1;
-    uint32_t list = keel_expansion_of_two(
-        all, "Reshape", places(all, size, i),
-        keel_expansion_ints(all, dims, (int64_t)rank + 1));
-    parts[rank - 1 - i] = keel_expansion_of_two(all, "Expand", list, column);
+    uint32_t list =
+        keel_emit_reshape(all, places(all, size, i), dims, (int64_t)rank + 1);
+    parts[rank - 1 - i] = keel_emit_binary(all, "Expand", list, column);
   }
-  parts[rank] = keel_expansion_of_two(
-      all, "Expand", as_f32(all, keel_expansion_int(all, 1)), column);
+  parts[rank] = keel_emit_binary(all, "Expand",
+                                 as_f32(all, keel_emit_int(all, 1)), column);
   const int64_t rows[] = {-1, (int64_t)rank + 1};
-  uint32_t matrix = keel_expansion_of_two(
-      all, "Reshape", keel_expansion_concat(all, -1, parts, rank + 1),
-      keel_expansion_ints(all, rows, 2));
-  matrix = keel_expansion_of_two(all, "CastLike", matrix, theta);
-  uint32_t grid = keel_expansion_of_two(
-      all, "MatMul", matrix, keel_expansion_transpose(all, theta, turn, 3));
-  const uint32_t dims[] = {keel_expansion_dims(all, theta, 0, 1), inner,
-                           keel_expansion_int(all, rank)};
-  keel_expansion_give(
-      all, 0,
-      keel_expansion_of_two(all, "Reshape", grid,
-                            keel_expansion_concat(all, 0, dims, 3)));
+  uint32_t matrix = keel_emit_reshape(
+      all, keel_emit_concat(all, -1, parts, rank + 1), rows, 2);
+  matrix = keel_emit_binary(all, "CastLike", matrix, theta);
+  uint32_t grid = keel_emit_binary(all, "MatMul", matrix,
+                                   keel_emit_transpose(all, theta, turn, 3));
+  const uint32_t dims[] = {keel_emit_dims(all, theta, 0, 1), inner,
+                           keel_emit_int(all, rank)};
+  keel_emit_give(all, 0,
+                 keel_emit_binary(all, "Reshape", grid,
+                                  keel_emit_concat(all, 0, dims, 3)));
 }

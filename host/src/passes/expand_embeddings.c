@@ -2,11 +2,11 @@
  * with Gather. shapes_embeddings.c has their shapes. */
 #include "passes/expansion.h"
 
-static uint32_t gathered(keel_expansion *all, uint32_t table, uint32_t indices,
+static uint32_t gathered(keel_emit *all, uint32_t table, uint32_t indices,
                          int64_t axis) {
   const keel_attr attr = KEEL_INT("axis", axis);
   const uint32_t inputs[] = {table, indices};
-  return keel_expansion_op(all, "Gather", &attr, 1, inputs, 2);
+  return keel_emit_op(all, "Gather", &attr, 1, inputs, 2);
 }
 
 /* ---- EmbedLayerNormalization --------------------------------------------------------------- */
@@ -24,57 +24,51 @@ enum {
 };
 
 /* How many of a row's words its mask counts; without a mask, 0. */
-static void give_lengths(keel_expansion *all) {
-  uint32_t words = keel_expansion_in(all, WORDS);
-  uint32_t mask = keel_expansion_in(all, MASK),
-           one = keel_expansion_int(all, 1);
-  if (!keel_expansion_wants(all, 1)) return;
+static void give_lengths(keel_emit *all) {
+  uint32_t words = keel_emit_in(all, WORDS);
+  uint32_t mask = keel_emit_in(all, MASK), one = keel_emit_int(all, 1);
+  if (!keel_emit_wants(all, 1)) return;
   if (mask == KEEL_ABSENT) {
-    uint32_t zero =
-        keel_expansion_cast(all, keel_expansion_int(all, 0), KD_I32);
-    keel_expansion_give(
-        all, 1,
-        keel_expansion_of_two(all, "Expand", zero,
-                              keel_expansion_dims(all, words, 0, 1)));
+    uint32_t zero = keel_emit_cast(all, keel_emit_int(all, 0), KD_I32);
+    keel_emit_give(all, 1,
+                   keel_emit_binary(all, "Expand", zero,
+                                    keel_emit_dims(all, words, 0, 1)));
     return;
   }
   const keel_attr keep = KEEL_INT("keepdims", 0);
-  mask = keel_expansion_of_two(all, "Equal", mask,
-                               keel_expansion_cast(all, one, KD_I32));
-  const uint32_t inputs[] = {keel_expansion_cast(all, mask, KD_I32), one};
-  keel_expansion_give(all, 1,
-                      keel_expansion_op(all, "ReduceSum", &keep, 1, inputs, 2));
+  mask = keel_emit_binary(all, "Equal", mask, keel_emit_cast(all, one, KD_I32));
+  const uint32_t inputs[] = {keel_emit_cast(all, mask, KD_I32), one};
+  keel_emit_give(all, 1, keel_emit_op(all, "ReduceSum", &keep, 1, inputs, 2));
 }
 
-void keel_expand_embed_layer_norm(keel_expansion *all) {
-  uint32_t words = keel_expansion_in(all, WORDS);
-  uint32_t places = keel_expansion_in(all, PLACES);
-  uint32_t segments = keel_expansion_in(all, SEGMENTS);
+void keel_expand_embed_layer_norm(keel_emit *all) {
+  uint32_t words = keel_emit_in(all, WORDS);
+  uint32_t places = keel_emit_in(all, PLACES);
+  uint32_t segments = keel_emit_in(all, SEGMENTS);
   if (places == KEEL_ABSENT)
-    places = keel_expansion_range(all, keel_expansion_dims(all, words, 1, 2));
-  uint32_t sum = keel_expansion_of_two(
-      all, "Add", gathered(all, keel_expansion_in(all, WORD_TABLE), words, 0),
-      gathered(all, keel_expansion_in(all, PLACE_TABLE), places, 0));
+    places = keel_emit_range(all, keel_emit_dims(all, words, 1, 2));
+  uint32_t sum = keel_emit_binary(
+      all, "Add", gathered(all, keel_emit_in(all, WORD_TABLE), words, 0),
+      gathered(all, keel_emit_in(all, PLACE_TABLE), places, 0));
   if (segments != KEEL_ABSENT &&
-      keel_expansion_in(all, SEGMENT_TABLE) != KEEL_ABSENT)
-    sum = keel_expansion_of_two(
+      keel_emit_in(all, SEGMENT_TABLE) != KEEL_ABSENT)
+    sum = keel_emit_binary(
         all, "Add", sum,
-        gathered(all, keel_expansion_in(all, SEGMENT_TABLE), segments, 0));
+        gathered(all, keel_emit_in(all, SEGMENT_TABLE), segments, 0));
   const keel_attr epsilon =
       KEEL_FLOAT("epsilon", keel_attr_float(all->node.op, "epsilon", 1e-12f));
-  const uint32_t inputs[] = {sum, keel_expansion_in(all, GAMMA),
-                             keel_expansion_in(all, BETA)};
-  keel_expansion_give(
-      all, 0,
-      keel_expansion_op(all, "LayerNormalization", &epsilon, 1, inputs, 3));
+  const uint32_t inputs[] = {sum, keel_emit_in(all, GAMMA),
+                             keel_emit_in(all, BETA)};
+  keel_emit_give(
+      all, 0, keel_emit_op(all, "LayerNormalization", &epsilon, 1, inputs, 3));
   give_lengths(all);
-  keel_expansion_give(all, 2, sum);
+  keel_emit_give(all, 2, sum);
 }
 
 /* ---- GatherBlockQuantized ------------------------------------------------------------------ */
 
 typedef struct table {
-  keel_expansion *all;
+  keel_emit *all;
   const keel_type *type, *scales;
   uint32_t indices;
   int64_t axis, blocked; /* that is gathered along, and that of the blocks */
@@ -88,10 +82,10 @@ static int64_t axis_of(const table *t, const char *name, int64_t otherwise) {
 }
 
 static bool read_table(table *t) {
-  const keel_type *indices = keel_expansion_type(t->all, 1);
-  t->type = keel_expansion_type(t->all, 0);
-  t->scales = keel_expansion_type(t->all, 2);
-  t->indices = keel_expansion_in(t->all, 1);
+  const keel_type *indices = keel_emit_type(t->all, 1);
+  t->type = keel_emit_type(t->all, 0);
+  t->scales = keel_emit_type(t->all, 2);
+  t->indices = keel_emit_in(t->all, 1);
   t->axis = axis_of(t, "gather_axis", 0);
   t->blocked = axis_of(t, "quantize_axis", 1);
   t->block = keel_attr_int(t->all->node.op, "block_size", 128);
@@ -105,16 +99,16 @@ static bool read_table(table *t) {
               t->block <= 1 << 20 && rank + indices->rank <= KD_MAX_RANK &&
               (t->bits == 8 || t->axis != t->blocked);
   if (!fits)
-    keel_expansion_fail(t->all, KD_INVALID_ARGUMENT,
-                        "data, indices and scales must be of ranks that are"
-                        " known, with axes that they have, a block_size of at"
-                        " most 1048576 and bits of 2, 4 or 8");
+    keel_emit_fail(t->all, KD_INVALID_ARGUMENT,
+                   "data, indices and scales must be of ranks that are"
+                   " known, with axes that they have, a block_size of at"
+                   " most 1048576 and bits of 2, 4 or 8");
   t->more = fits ? (int64_t)indices->rank - 1 : 0;
   return fits;
 }
 
 static uint32_t two(table *t, const char *op, uint32_t a, uint32_t b) {
-  return keel_expansion_of_two(t->all, op, a, b);
+  return keel_emit_binary(t->all, op, a, b);
 }
 
 /* Bytes of numbers that have fewer bits, as so many bytes along the last axis. */
@@ -123,71 +117,70 @@ static uint32_t each_a_byte(table *t, uint32_t bytes) {
   int64_t rank = (int64_t)t->type->rank + t->more;
   if (t->bits == 8) return bytes;
   dims[rank - 1] = -1;
-  return two(t, "Reshape", keel_expansion_unpacked(t->all, bytes, t->bits),
-             keel_expansion_ints(t->all, dims, rank));
+  return keel_emit_reshape(t->all, keel_emit_unpacked(t->all, bytes, t->bits),
+                           dims, rank);
 }
 
 /* Indices into scales: of blocks, where these are along the axis that is gathered along, and 0
  * where one scale is for all. */
 static uint32_t scale_indices(table *t, uint32_t data) {
-  uint32_t zero = keel_expansion_int(t->all, 0), indices = t->indices;
+  uint32_t zero = keel_emit_int(t->all, 0), indices = t->indices;
   if (t->blocked != t->axis)
     return t->scales->dims[t->axis] == 1
                ? two(t, "Mul", indices, two(t, "CastLike", zero, indices))
                : indices;
-  indices = keel_expansion_cast(t->all, indices, KD_I64);
-  uint32_t size = keel_expansion_dims(t->all, data, t->axis, t->axis + 1);
-  indices = keel_expansion_where(t->all, two(t, "Less", indices, zero),
-                                 two(t, "Add", indices, size), indices);
-  return t->block ? two(t, "Div", indices, keel_expansion_int(t->all, t->block))
+  indices = keel_emit_cast(t->all, indices, KD_I64);
+  uint32_t size = keel_emit_dims(t->all, data, t->axis, t->axis + 1);
+  indices = keel_emit_where(t->all, two(t, "Less", indices, zero),
+                            two(t, "Add", indices, size), indices);
+  return t->block ? two(t, "Div", indices, keel_emit_int(t->all, t->block))
                   : two(t, "Mul", indices, zero);
 }
 
 /* Numbers of a type that Gather takes and that has all of them. */
 static uint32_t readable(table *t, uint32_t value) {
   kd_dtype dtype = t->type->dtype;
-  return keel_expansion_cast(t->all, value,
-                             dtype == KD_U8   ? KD_U8
-                             : dtype == KD_U4 ? KD_U8
-                             : dtype == KD_I4 ? KD_I8
-                                              : KD_F16);
+  return keel_emit_cast(t->all, value,
+                        dtype == KD_U8   ? KD_U8
+                        : dtype == KD_U4 ? KD_U8
+                        : dtype == KD_I4 ? KD_I8
+                                         : KD_F16);
 }
 
 /* As many as the scales; KEEL_ABSENT: zero. */
 static uint32_t zeros_of(table *t, uint32_t scales, uint32_t indices) {
-  uint32_t zeros = keel_expansion_in(t->all, 3);
-  uint32_t dims = keel_expansion_dims(t->all, scales, 0, INT64_MAX);
+  uint32_t zeros = keel_emit_in(t->all, 3);
+  uint32_t dims = keel_emit_dims(t->all, scales, 0, INT64_MAX);
   if (zeros == KEEL_ABSENT && t->type->dtype != KD_U8) return KEEL_ABSENT;
   if (zeros == KEEL_ABSENT) {
-    uint32_t middle = keel_expansion_int(t->all, INT64_C(1) << (t->bits - 1));
-    return two(t, "Expand", keel_expansion_cast(t->all, middle, KD_U8), dims);
+    uint32_t middle = keel_emit_int(t->all, INT64_C(1) << (t->bits - 1));
+    return two(t, "Expand", keel_emit_cast(t->all, middle, KD_U8), dims);
   }
   zeros = gathered(t->all, readable(t, zeros), indices, t->axis);
   if (t->bits == 8) return zeros;
-  const uint32_t inputs[] = {each_a_byte(t, zeros),
-                             keel_expansion_int(t->all, 0),
-                             keel_expansion_dims(t->all, scales, -1, INT64_MAX),
-                             keel_expansion_int(t->all, -1)};
-  return keel_expansion_op(t->all, "Slice", NULL, 0, inputs, 4);
+  const uint32_t inputs[] = {each_a_byte(t, zeros), keel_emit_int(t->all, 0),
+                             keel_emit_dims(t->all, scales, -1, INT64_MAX),
+                             keel_emit_int(t->all, -1)};
+  return keel_emit_op(t->all, "Slice", NULL, 0, inputs, 4);
 }
 
 /* One scale for each number along axis `at`. */
 static uint32_t repeated(table *t, uint32_t scales, uint32_t like, int64_t at) {
   if (t->blocked == t->axis || !t->block) return scales;
-  uint32_t places = keel_expansion_range(
-      t->all, keel_expansion_dims(t->all, like, at, at + 1));
-  places = two(t, "Div", places, keel_expansion_int(t->all, t->block));
+  uint32_t places =
+      keel_emit_range(t->all, keel_emit_dims(t->all, like, at, at + 1));
+  places = two(t, "Div", places, keel_emit_int(t->all, t->block));
   return gathered(t->all, scales, places, at);
 }
 
-void keel_expand_gather_block_quantized(keel_expansion *all) {
+void keel_expand_gather_block_quantized(keel_emit *all) {
   table t = {.all = all};
   if (!read_table(&t)) return;
   int64_t at = t.blocked < t.axis ? t.blocked : t.blocked + t.more;
-  uint32_t x = readable(&t, keel_expansion_in(all, 0));
+  uint32_t x = readable(&t, keel_emit_in(all, 0));
   uint32_t by_block = scale_indices(&t, x);
   x = each_a_byte(&t, gathered(all, x, t.indices, t.axis));
-  uint32_t scales = gathered(all, keel_expansion_in(all, 2), by_block, t.axis);
+  uint32_t scales = gathered(all, keel_emit_in(all, 2), by_block, t.axis);
   uint32_t zeros = zeros_of(&t, scales, by_block);
   kd_dtype dtype = t.type->dtype;
   bool whole = dtype == KD_U8 || dtype == KD_U4 || dtype == KD_I4;
@@ -195,13 +188,12 @@ void keel_expand_gather_block_quantized(keel_expansion *all) {
     const keel_attr attrs[] = {KEEL_INT("axis", at),
                                KEEL_INT("block_size", t.block)};
     const uint32_t inputs[] = {x, scales, zeros};
-    keel_expansion_give(
-        all, 0,
-        keel_expansion_op(all, "DequantizeLinear", attrs, 2, inputs, 3));
+    keel_emit_give(all, 0,
+                   keel_emit_op(all, "DequantizeLinear", attrs, 2, inputs, 3));
     return;
   }
   uint32_t y = two(&t, "CastLike", x, scales);
   if (zeros != KEEL_ABSENT)
     y = two(&t, "Sub", y, two(&t, "CastLike", zeros, scales));
-  keel_expansion_give(all, 0, two(&t, "Mul", y, repeated(&t, scales, x, at)));
+  keel_emit_give(all, 0, two(&t, "Mul", y, repeated(&t, scales, x, at)));
 }

@@ -12,7 +12,7 @@ typedef struct layer {
 } layer;
 
 typedef struct experts {
-  keel_expansion *all;
+  keel_emit *all;
   int64_t count, chosen; /* of a row's experts */
   uint32_t rows;         /* [rows, size] */
   uint32_t slots;        /* [rows * chosen]: the expert of each */
@@ -21,25 +21,25 @@ typedef struct experts {
 } experts;
 
 static uint32_t in(const experts *e, uint32_t index) {
-  return keel_expansion_in(e->all, index);
+  return keel_emit_in(e->all, index);
 }
 
 static uint32_t two(experts *e, const char *op, uint32_t a, uint32_t b) {
-  return keel_expansion_of_two(e->all, op, a, b);
+  return keel_emit_binary(e->all, op, a, b);
 }
 
 static uint32_t number(experts *e, int64_t value) {
-  return keel_expansion_int(e->all, value);
+  return keel_emit_int(e->all, value);
 }
 
 static uint32_t reshaped(experts *e, uint32_t value, const int64_t *dims,
                          int64_t rank) {
-  return two(e, "Reshape", value, keel_expansion_ints(e->all, dims, rank));
+  return keel_emit_reshape(e->all, value, dims, rank);
 }
 
 static uint32_t with_attr(experts *e, const char *op, keel_attr attr,
                           uint32_t value) {
-  return keel_expansion_op(e->all, op, &attr, 1, &value, 1);
+  return keel_emit_op(e->all, op, &attr, 1, &value, 1);
 }
 
 static bool is_swiglu(const experts *e) {
@@ -51,10 +51,10 @@ static bool is_swiglu(const experts *e) {
 
 static uint32_t of_whole(experts *e, uint32_t shares) {
   const uint32_t inputs[] = {shares, number(e, -1)};
-  uint32_t sum = keel_expansion_op(e->all, "ReduceSum", NULL, 0, inputs, 2);
-  uint32_t zero = keel_expansion_number(e->all, 0, sum);
-  uint32_t one = keel_expansion_number(e->all, 1, sum);
-  sum = keel_expansion_where(e->all, two(e, "Equal", sum, zero), one, sum);
+  uint32_t sum = keel_emit_op(e->all, "ReduceSum", NULL, 0, inputs, 2);
+  uint32_t zero = keel_emit_number(e->all, 0, sum);
+  uint32_t one = keel_emit_number(e->all, 1, sum);
+  sum = keel_emit_where(e->all, two(e, "Equal", sum, zero), one, sum);
   return two(e, "Div", shares, sum);
 }
 
@@ -66,16 +66,16 @@ static void choose(experts *e, uint32_t apart, bool over_all) {
   static const int64_t flat[] = {-1};
   bool whole =
       keel_attr_int(e->all->node.op, "normalize_routing_weights", 0) != 0;
-  uint32_t found[2];
-  uint32_t wanted = keel_expansion_cast(e->all, in(e, 1), KD_F32);
+  uint32_t found[2] = {KEEL_ABSENT, KEEL_ABSENT};
+  uint32_t wanted = keel_emit_cast(e->all, in(e, 1), KD_F32);
   if (over_all) wanted = with_attr(e, "Softmax", last, wanted);
   const uint32_t inputs[] = {wanted, number(e, e->chosen)};
-  keel_expansion_op_n(e->all, "TopK", inputs, 2, found, 2);
+  keel_emit_node(e->all, "TopK", NULL, 0, inputs, 2, found, 2);
   e->shares = found[BEST];
   if (apart != KEEL_ABSENT) {
-    const uint32_t pair[] = {keel_expansion_cast(e->all, apart, KD_F32),
+    const uint32_t pair[] = {keel_emit_cast(e->all, apart, KD_F32),
                              found[PLACES]};
-    e->shares = keel_expansion_op(e->all, "GatherElements", &last, 1, pair, 2);
+    e->shares = keel_emit_op(e->all, "GatherElements", &last, 1, pair, 2);
   } else if (!over_all) {
     e->shares = with_attr(e, "Softmax", last, e->shares);
   }
@@ -91,7 +91,7 @@ static uint32_t own(experts *e, uint32_t value, int64_t expert,
                     const int64_t *dims, int64_t rank) {
   return value == KEEL_ABSENT
              ? value
-             : keel_expansion_part(e->all, value, expert, (uint32_t)rank, dims);
+             : keel_emit_part(e->all, value, expert, (uint32_t)rank, dims);
 }
 
 static uint32_t float_product(experts *e, const layer *l, uint32_t x,
@@ -100,7 +100,7 @@ static uint32_t float_product(experts *e, const layer *l, uint32_t x,
   const keel_attr turned = KEEL_INT("transB", 1);
   const uint32_t inputs[] = {x, own(e, l->weights, expert, dims, 2),
                              own(e, l->bias, expert, dims, 1)};
-  return keel_expansion_op(e->all, "Gemm", &turned, 1, inputs, 3);
+  return keel_emit_op(e->all, "Gemm", &turned, 1, inputs, 3);
 }
 
 /* One number for each of `blocks` of a row. */
@@ -108,7 +108,7 @@ static uint32_t for_blocks(experts *e, uint32_t value, const layer *l,
                            int64_t blocks) {
   const int64_t one[] = {l->n, 1}, all[] = {l->n, blocks};
   value = two(e, "CastLike", reshaped(e, value, one, 2), e->rows);
-  return two(e, "Expand", value, keel_expansion_ints(e->all, all, 2));
+  return two(e, "Expand", value, keel_emit_ints(e->all, all, 2));
 }
 
 /* Zero points of rows lie behind each other, in as few bits as the weights. */
@@ -117,8 +117,8 @@ static uint32_t row_zeros(experts *e, const layer *l, int64_t expert,
   static const int64_t flat[] = {-1};
   uint32_t zeros = own(e, l->zeros, expert, flat, 1);
   if (zeros == KEEL_ABSENT) return zeros;
-  zeros = reshaped(e, keel_expansion_unpacked(e->all, zeros, l->bits), flat, 1);
-  zeros = keel_expansion_slice(e->all, zeros, 0, 0, l->n, 1);
+  zeros = reshaped(e, keel_emit_unpacked(e->all, zeros, l->bits), flat, 1);
+  zeros = keel_emit_slice(e->all, zeros, 0, 0, l->n, 1);
   return for_blocks(e, zeros, l, blocks);
 }
 
@@ -136,10 +136,10 @@ static uint32_t filled(experts *e, uint32_t weights, const layer *l,
                        int64_t bytes) {
   const int64_t more[] = {l->n, bytes - l->k * l->bits / 8};
   if (!more[1]) return weights;
-  uint32_t zero = keel_expansion_cast(e->all, number(e, 0), KD_U8);
+  uint32_t zero = keel_emit_cast(e->all, number(e, 0), KD_U8);
   const uint32_t parts[] = {
-      weights, two(e, "Expand", zero, keel_expansion_ints(e->all, more, 2))};
-  return keel_expansion_concat(e->all, 1, parts, 2);
+      weights, two(e, "Expand", zero, keel_emit_ints(e->all, more, 2))};
+  return keel_emit_concat(e->all, 1, parts, 2);
 }
 
 static uint32_t packed_product(experts *e, const layer *l, uint32_t x,
@@ -165,7 +165,8 @@ static uint32_t packed_product(experts *e, const layer *l, uint32_t x,
   const keel_attr attrs[] = {KEEL_INT("K", l->k), KEEL_INT("N", l->n),
                              KEEL_INT("bits", l->bits),
                              KEEL_INT("block_size", block)};
-  return keel_expansion_microsoft(e->all, "MatMulNBits", attrs, 4, inputs, 6);
+  return keel_emit_op(e->all, "com.microsoft::MatMulNBits", attrs, 4, inputs,
+                      6);
 }
 
 static uint32_t product(experts *e, int layer_index, uint32_t x,
@@ -182,25 +183,25 @@ static uint32_t swiglu(experts *e, uint32_t gate, uint32_t value) {
   double beta = (double)keel_attr_float(op, "activation_beta", 0);
   if (limit) {
     double most = (double)limit->value.f;
-    uint32_t up = keel_expansion_number(e->all, most, gate);
-    const uint32_t inputs[] = {value,
-                               keel_expansion_number(e->all, -most, gate), up};
+    uint32_t up = keel_emit_number(e->all, most, gate);
+    const uint32_t inputs[] = {value, keel_emit_number(e->all, -most, gate),
+                               up};
     gate = two(e, "Min", gate, up);
-    value = keel_expansion_op(e->all, "Clip", NULL, 0, inputs, 3);
+    value = keel_emit_op(e->all, "Clip", NULL, 0, inputs, 3);
   }
   gate = with_attr(e, "Swish",
                    (keel_attr)KEEL_FLOAT(
                        "alpha", keel_attr_float(op, "activation_alpha", 1)),
                    gate);
   if (beta != 0)
-    value = two(e, "Add", value, keel_expansion_number(e->all, beta, value));
+    value = two(e, "Add", value, keel_emit_number(e->all, beta, value));
   return two(e, "Mul", gate, value);
 }
 
 static uint32_t activated(experts *e, uint32_t x) {
   const char *kind =
       keel_attr_string(e->all->node.op, "activation_type", "relu");
-  if (!strcmp(kind, "relu")) return keel_expansion_of(e->all, "Relu", x);
+  if (!strcmp(kind, "relu")) return keel_emit_unary(e->all, "Relu", x);
   if (!strcmp(kind, "silu"))
     return with_attr(e, "Swish", (keel_attr)KEEL_FLOAT("alpha", 1), x);
   if (!strcmp(kind, "gelu"))
@@ -213,9 +214,9 @@ static uint32_t activated(experts *e, uint32_t x) {
 static uint32_t half(experts *e, uint32_t x, int64_t index) {
   int64_t inner = e->layers[1].k;
   return keel_attr_int(e->all->node.op, "swiglu_fusion", 0) == 1
-             ? keel_expansion_slice(e->all, x, 1, index, INT64_MAX, 2)
-             : keel_expansion_slice(e->all, x, 1, index * inner,
-                                    (index + 1) * inner, 1);
+             ? keel_emit_slice(e->all, x, 1, index, INT64_MAX, 2)
+             : keel_emit_slice(e->all, x, 1, index * inner, (index + 1) * inner,
+                               1);
 }
 
 static uint32_t computed(experts *e, uint32_t x, int64_t expert) {
@@ -237,7 +238,7 @@ static uint32_t computed(experts *e, uint32_t x, int64_t expert) {
 static uint32_t slots_of(experts *e, int64_t expert) {
   static const int64_t flat[] = {-1};
   uint32_t own_slots = two(e, "Equal", e->slots, number(e, expert));
-  return reshaped(e, keel_expansion_of(e->all, "NonZero", own_slots), flat, 1);
+  return reshaped(e, keel_emit_unary(e->all, "NonZero", own_slots), flat, 1);
 }
 
 /* [rows * chosen, size]: each slot with what its expert gives. */
@@ -247,33 +248,33 @@ static uint32_t at_slots(experts *e, uint32_t *slots, uint32_t *results) {
     slots[i] = slots_of(e, i);
     const uint32_t pair[] = {e->rows,
                              two(e, "Div", slots[i], number(e, e->chosen))};
-    uint32_t x = keel_expansion_op(e->all, "Gather", &axis, 1, pair, 2);
+    uint32_t x = keel_emit_op(e->all, "Gather", &axis, 1, pair, 2);
     results[i] = computed(e, x, i);
   }
   if (e->all->status != KD_OK) return KEEL_ABSENT;
-  uint32_t places = keel_expansion_concat(e->all, 0, slots, (uint32_t)e->count);
-  const uint32_t dims[] = {keel_expansion_dims(e->all, e->slots, 0, 1),
+  uint32_t places = keel_emit_concat(e->all, 0, slots, (uint32_t)e->count);
+  const uint32_t dims[] = {keel_emit_dims(e->all, e->slots, 0, 1),
                            number(e, e->layers[1].n)};
-  uint32_t room = two(e, "Expand", keel_expansion_number(e->all, 0, e->rows),
-                      keel_expansion_concat(e->all, 0, dims, 2));
+  uint32_t room = two(e, "Expand", keel_emit_number(e->all, 0, e->rows),
+                      keel_emit_concat(e->all, 0, dims, 2));
   const uint32_t inputs[] = {
       room, two(e, "Unsqueeze", places, number(e, 1)),
-      keel_expansion_concat(e->all, 0, results, (uint32_t)e->count)};
-  return keel_expansion_op(e->all, "ScatterND", NULL, 0, inputs, 3);
+      keel_emit_concat(e->all, 0, results, (uint32_t)e->count)};
+  return keel_emit_op(e->all, "ScatterND", NULL, 0, inputs, 3);
 }
 
 static void give_sum(experts *e, uint32_t results) {
   const keel_attr keep = KEEL_INT("keepdims", 0);
   const int64_t dims[] = {-1, e->chosen, e->layers[1].n};
-  results = keel_expansion_cast(e->all, reshaped(e, results, dims, 3), KD_F32);
+  results = keel_emit_cast(e->all, reshaped(e, results, dims, 3), KD_F32);
   results =
       two(e, "Mul", results, two(e, "Unsqueeze", e->shares, number(e, -1)));
   const uint32_t inputs[] = {results, number(e, 1)};
-  results = keel_expansion_op(e->all, "ReduceSum", &keep, 1, inputs, 2);
+  results = keel_emit_op(e->all, "ReduceSum", &keep, 1, inputs, 2);
   results = two(e, "CastLike", results, e->rows);
-  keel_expansion_give(e->all, 0,
-                      two(e, "Reshape", results,
-                          keel_expansion_dims(e->all, in(e, 0), 0, INT64_MAX)));
+  keel_emit_give(e->all, 0,
+                 two(e, "Reshape", results,
+                     keel_emit_dims(e->all, in(e, 0), 0, INT64_MAX)));
 }
 
 static void mix(experts *e, uint32_t apart, bool over_all) {
@@ -292,7 +293,7 @@ static void mix(experts *e, uint32_t apart, bool over_all) {
 /* Sizes of a layer are those of its weights; `bits`: of a number, or 0. */
 static bool read_layer(experts *e, int index, uint32_t weights, int64_t bits) {
   layer *l = &e->layers[index];
-  const keel_type *type = keel_expansion_type(e->all, weights);
+  const keel_type *type = keel_emit_type(e->all, weights);
   l->weights = in(e, weights);
   l->bits = bits;
   if (l->weights == KEEL_ABSENT) return index == 2;
@@ -319,19 +320,19 @@ static bool fits(experts *e, bool read) {
          (!third || (e->layers[2].n == e->layers[1].k &&
                      e->layers[2].k == e->layers[0].k));
   if (!read)
-    keel_expansion_fail(e->all, KD_INVALID_ARGUMENT,
-                        "the weights of at most 1024 experts must be of sizes"
-                        " that are known before the run, and that fit each"
-                        " other; k must be 1 to their number");
+    keel_emit_fail(e->all, KD_INVALID_ARGUMENT,
+                   "the weights of at most 1024 experts must be of sizes"
+                   " that are known before the run, and that fit each"
+                   " other; k must be 1 to their number");
   if (keel_attr_int(op, "use_sparse_mixer", 0) ||
       keel_attr_int(op, "swiglu_limit_after_activation", 0))
-    keel_expansion_fail(e->all, KD_UNIMPLEMENTED,
-                        "use_sparse_mixer and swiglu_limit_after_activation"
-                        " are not supported");
+    keel_emit_fail(e->all, KD_UNIMPLEMENTED,
+                   "use_sparse_mixer and swiglu_limit_after_activation"
+                   " are not supported");
   return e->all->status == KD_OK;
 }
 
-void keel_expand_experts(keel_expansion *all) {
+void keel_expand_experts(keel_emit *all) {
   experts e = {.all = all};
   bool read = read_layer(&e, 0, 2, 0) && read_layer(&e, 1, 4, 0) &&
               read_layer(&e, 2, 6, 0);
@@ -342,7 +343,7 @@ void keel_expand_experts(keel_expansion *all) {
   if (fits(&e, read)) mix(&e, KEEL_ABSENT, true);
 }
 
-void keel_expand_quantised_experts(keel_expansion *all) {
+void keel_expand_quantised_experts(keel_emit *all) {
   static const char *const names[] = {"fc1_expert_weight_bits",
                                       "fc2_expert_weight_bits",
                                       "fc3_expert_weight_bits"};
@@ -365,8 +366,8 @@ void keel_expand_quantised_experts(keel_expansion *all) {
           (block >= 16 && block <= 1 << 20 && (block & (block - 1)) == 0);
   if (strcmp(keel_attr_string(op, "quant_type", "int"), "int") != 0 ||
       keel_attr_int(op, "weights_prepacked", -1) > 0)
-    keel_expansion_fail(all, KD_UNIMPLEMENTED,
-                        "quant_type can be int, and weights that are packed"
-                        " for one device are not supported");
+    keel_emit_fail(all, KD_UNIMPLEMENTED,
+                   "quant_type can be int, and weights that are packed"
+                   " for one device are not supported");
   if (fits(&e, read)) mix(&e, in(&e, 14), false);
 }

@@ -13,64 +13,63 @@
 enum { Q, K, V, OWN };
 
 typedef struct flex {
-  keel_expansion *all;
+  keel_emit *all;
   uint32_t q, k, v;
   bool shared;          /* heads of Q may share one of K and V */
   kd_dtype given, wide; /* of Q, and of scores */
 } flex;
 
 static uint32_t dim(const flex *f, uint32_t value, int64_t index) {
-  return keel_expansion_dims(f->all, value, index, index + 1);
+  return keel_emit_dims(f->all, value, index, index + 1);
 }
 
 static uint32_t times(const flex *f, uint32_t a, uint32_t b) {
-  return keel_expansion_of_two(f->all, "Mul", a, b);
+  return keel_emit_binary(f->all, "Mul", a, b);
 }
 
 static uint32_t shaped(const flex *f, uint32_t value, const uint32_t *lists,
                        uint32_t count) {
-  return keel_expansion_of_two(f->all, "Reshape", value,
-                               keel_expansion_concat(f->all, 0, lists, count));
+  return keel_emit_binary(f->all, "Reshape", value,
+                          keel_emit_concat(f->all, 0, lists, count));
 }
 
 /* [batch, heads of Q, rows, size] as [batch, heads of K, rows of all that share it, size], and
  * back. */
 static uint32_t grouped(const flex *f, uint32_t value) {
-  uint32_t rows = keel_expansion_of_two(
-      f->all, "Div", times(f, dim(f, f->q, 1), dim(f, f->q, 2)),
-      dim(f, f->k, 1));
+  uint32_t rows = keel_emit_binary(f->all, "Div",
+                                   times(f, dim(f, f->q, 1), dim(f, f->q, 2)),
+                                   dim(f, f->k, 1));
   const uint32_t dims[] = {dim(f, f->q, 0), dim(f, f->k, 1), rows,
                            dim(f, value, 3)};
   return f->shared ? shaped(f, value, dims, 4) : value;
 }
 
 static uint32_t apart(const flex *f, uint32_t value) {
-  const uint32_t dims[] = {keel_expansion_dims(f->all, f->q, 0, 3),
+  const uint32_t dims[] = {keel_emit_dims(f->all, f->q, 0, 3),
                            dim(f, value, 3)};
   return f->shared ? shaped(f, value, dims, 2) : value;
 }
 
 /* What Q and K are multiplied by, each: the scale's root, which a scale less than 0 has not. */
 static void scale(flex *f) {
-  keel_expansion *all = f->all;
-  const keel_type *q = keel_expansion_type(all, Q);
+  keel_emit *all = f->all;
+  const keel_type *q = keel_emit_type(all, Q);
   const keel_node_attr *given = keel_attr_find(all->node.op, "scale");
   uint32_t by = KEEL_ABSENT;
   if (given && given->value.f < 0) {
-    f->q = times(f, f->q,
-                 keel_expansion_number(all, (double)given->value.f, f->q));
+    f->q = times(f, f->q, keel_emit_number(all, (double)given->value.f, f->q));
     return;
   }
   if (given) {
-    by = keel_expansion_number(all, sqrt((double)given->value.f), f->q);
+    by = keel_emit_number(all, sqrt((double)given->value.f), f->q);
   } else if (q && q->dims[3] >= 0) {
-    by = keel_expansion_number(all, sqrt(1 / sqrt((double)q->dims[3])), f->q);
+    by = keel_emit_number(all, sqrt(1 / sqrt((double)q->dims[3])), f->q);
   } else {
-    by = keel_expansion_cast(all, dim(f, f->q, 3), KD_F32);
+    by = keel_emit_cast(all, dim(f, f->q, 3), KD_F32);
     for (int i = 0; i < 2; i++)
-      by = keel_expansion_of(all, "Sqrt", by);
-    by = keel_expansion_of_two(all, "CastLike",
-                               keel_expansion_of(all, "Reciprocal", by), f->q);
+      by = keel_emit_unary(all, "Sqrt", by);
+    by = keel_emit_binary(all, "CastLike",
+                          keel_emit_unary(all, "Reciprocal", by), f->q);
   }
   f->q = times(f, f->q, by);
   f->k = times(f, f->k, by);
@@ -80,7 +79,7 @@ static void scale(flex *f) {
 
 /* The first of the node's inputs that a function captures: they stand behind its own, function by
  * function. */
-static uint32_t first_capture(const keel_expansion *all, const char *name) {
+static uint32_t first_capture(const keel_emit *all, const char *name) {
   uint32_t first = OWN;
   for (uint32_t i = 0; i < all->node.op->attr_count; i++) {
     const keel_node_attr *attr = &all->node.op->attrs[i];
@@ -92,15 +91,15 @@ static uint32_t first_capture(const keel_expansion *all, const char *name) {
 
 /* `value` as a function gives it back, which is written out; itself where there is none. */
 static uint32_t modified(const flex *f, const char *name, uint32_t value) {
-  keel_expansion *all = f->all;
+  keel_emit *all = f->all;
   const keel_function *graph = keel_attr_graph(all->node.op, name);
   uint32_t result = KEEL_ABSENT, first = first_capture(all, name);
   if (!graph || all->status != KD_OK) return value;
   uint32_t captures = graph->capture_count;
   if (graph->input_count != 1 + captures || graph->output_count != 1 ||
       first + captures > all->node.input_count) {
-    keel_expansion_fail(all, KD_INVALID_ARGUMENT,
-                        "%s must take one tensor and give one", name);
+    keel_emit_fail(all, KD_INVALID_ARGUMENT,
+                   "%s must take one tensor and give one", name);
     return KEEL_ABSENT;
   }
   uint32_t *inputs =
@@ -114,7 +113,7 @@ static uint32_t modified(const flex *f, const char *name, uint32_t value) {
     memcpy(inputs + 1, all->node.inputs + first, captures * sizeof *inputs);
   all->status = keel_function_inline(all->function, graph, &all->function->next,
                                      inputs, &result);
-  return keel_expansion_cast(all, result, f->wide);
+  return keel_emit_cast(all, result, f->wide);
 }
 
 /* ---- the op ------------------------------------------------------------------------------- */
@@ -126,11 +125,11 @@ static bool is_float(int64_t dtype) {
 
 /* Whether what is known of the inputs does not contradict the op; sets how they are taken. */
 static bool read_node(flex *f) {
-  const keel_type *q = keel_expansion_type(f->all, Q);
-  const keel_type *k = keel_expansion_type(f->all, K);
-  const keel_type *v = keel_expansion_type(f->all, V);
+  const keel_type *q = keel_emit_type(f->all, Q);
+  const keel_type *k = keel_emit_type(f->all, K);
+  const keel_type *v = keel_emit_type(f->all, V);
   int64_t precision = keel_attr_int(f->all->node.op, "softmax_precision", 0);
-  f->given = keel_expansion_dtype(f->all, f->q);
+  f->given = keel_emit_dtype(f->all, f->q);
   f->wide = precision            ? (kd_dtype)precision
             : f->given == KD_F64 ? KD_F64
                                  : KD_F32;
@@ -140,29 +139,29 @@ static bool read_node(flex *f) {
          (!precision || is_float(precision));
 }
 
-void keel_expand_flex_attention(keel_expansion *all) {
+void keel_expand_flex_attention(keel_emit *all) {
   static const int64_t turn[] = {0, 1, 3, 2};
   const keel_attr axis = KEEL_INT("axis", -1);
   flex f = {.all = all,
-            .q = keel_expansion_in(all, Q),
-            .k = keel_expansion_in(all, K),
-            .v = keel_expansion_in(all, V)};
+            .q = keel_emit_in(all, Q),
+            .k = keel_emit_in(all, K),
+            .v = keel_emit_in(all, V)};
   if (!read_node(&f)) {
-    keel_expansion_fail(all, KD_INVALID_ARGUMENT,
-                        "Q, K and V must be [batch,heads,rows,size], and"
-                        " softmax_precision a float type's number");
+    keel_emit_fail(all, KD_INVALID_ARGUMENT,
+                   "Q, K and V must be [batch,heads,rows,size], and"
+                   " softmax_precision a float type's number");
     return;
   }
   scale(&f);
-  uint32_t scores = apart(
-      &f, keel_expansion_of_two(all, "MatMul", grouped(&f, f.q),
-                                keel_expansion_transpose(all, f.k, turn, 4)));
-  scores = modified(&f, "score_mod", keel_expansion_cast(all, scores, f.wide));
-  uint32_t chances = keel_expansion_op(all, "Softmax", &axis, 1, &scores, 1);
+  uint32_t scores =
+      apart(&f, keel_emit_binary(all, "MatMul", grouped(&f, f.q),
+                                 keel_emit_transpose(all, f.k, turn, 4)));
+  scores = modified(&f, "score_mod", keel_emit_cast(all, scores, f.wide));
+  uint32_t chances = keel_emit_op(all, "Softmax", &axis, 1, &scores, 1);
   chances = grouped(&f, modified(&f, "prob_mod", chances));
-  uint32_t y = keel_expansion_of_two(all, "MatMul", chances,
-                                     keel_expansion_cast(all, f.v, f.wide));
+  uint32_t y = keel_emit_binary(all, "MatMul", chances,
+                                keel_emit_cast(all, f.v, f.wide));
   if (f.given != f.wide)
-    y = keel_expansion_of_two(all, "CastLike", y, keel_expansion_in(all, Q));
-  keel_expansion_give(all, 0, apart(&f, y));
+    y = keel_emit_binary(all, "CastLike", y, keel_emit_in(all, Q));
+  keel_emit_give(all, 0, apart(&f, y));
 }

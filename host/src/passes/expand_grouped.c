@@ -21,7 +21,7 @@ enum {
 enum { OUTPUT, PRESENT_KEY, PRESENT_VALUE };
 
 typedef struct grouped {
-  keel_expansion *all;
+  keel_emit *all;
   int64_t heads, groups;
   uint32_t q, k, v; /* [batch, rows, heads * size] */
   uint32_t rows;    /* how many are new: a list of one */
@@ -30,15 +30,15 @@ typedef struct grouped {
 } grouped;
 
 static uint32_t in(const grouped *g, uint32_t index) {
-  return keel_expansion_in(g->all, index);
+  return keel_emit_in(g->all, index);
 }
 
 static uint32_t two(grouped *g, const char *op, uint32_t a, uint32_t b) {
-  return keel_expansion_of_two(g->all, op, a, b);
+  return keel_emit_binary(g->all, op, a, b);
 }
 
 static uint32_t number(grouped *g, int64_t value) {
-  return keel_expansion_int(g->all, value);
+  return keel_emit_int(g->all, value);
 }
 
 /* Columns [begin, end) of the query, in heads; what has all is cut in three. */
@@ -46,7 +46,7 @@ static uint32_t columns(grouped *g, uint32_t size, int64_t begin, int64_t end) {
   const uint32_t inputs[] = {in(g, QUERY),
                              two(g, "Mul", size, number(g, begin)),
                              two(g, "Mul", size, number(g, end)), number(g, 2)};
-  return keel_expansion_op(g->all, "Slice", NULL, 0, inputs, 4);
+  return keel_emit_op(g->all, "Slice", NULL, 0, inputs, 4);
 }
 
 static void take_parts(grouped *g) {
@@ -54,7 +54,7 @@ static void take_parts(grouped *g) {
   g->k = in(g, KEY);
   g->v = in(g, VALUE);
   if (g->k != KEEL_ABSENT) return;
-  uint32_t size = two(g, "Div", keel_expansion_dims(g->all, g->q, 2, 3),
+  uint32_t size = two(g, "Div", keel_emit_dims(g->all, g->q, 2, 3),
                       number(g, g->heads + 2 * g->groups));
   g->q = columns(g, size, 0, g->heads);
   g->k = columns(g, size, g->heads, g->heads + g->groups);
@@ -70,30 +70,29 @@ static void find_begin(grouped *g) {
   uint32_t flat = number(g, -1);
   uint32_t lengths = two(g, "Reshape", as_i64(g, in(g, LENGTHS)), flat);
   uint32_t one = number(g, 1), zero = number(g, 0), room;
-  g->rows = keel_expansion_dims(g->all, g->q, 1, 2);
+  g->rows = keel_emit_dims(g->all, g->q, 1, 2);
   g->total = room = two(g, "Reshape", as_i64(g, in(g, TOTAL)), flat);
   if (in(g, PAST_KEY) != KEEL_ABSENT)
-    room =
-        two(g, "Max", room, keel_expansion_dims(g->all, in(g, PAST_KEY), 2, 3));
+    room = two(g, "Max", room, keel_emit_dims(g->all, in(g, PAST_KEY), 2, 3));
   uint32_t first = two(g, "Equal", g->rows, g->total);
   uint32_t least =
-      keel_expansion_where(g->all, first, zero, two(g, "Sub", g->rows, one));
-  lengths = keel_expansion_within(g->all, lengths, least,
-                                  two(g, "Sub", room, one), "seqlens_k");
+      keel_emit_where(g->all, first, zero, two(g, "Sub", g->rows, one));
+  lengths = keel_emit_within(g->all, lengths, least, two(g, "Sub", room, one),
+                             "seqlens_k");
   lengths = two(g, "Add", lengths, one);
-  g->begin = keel_expansion_where(g->all, first, zero,
-                                  two(g, "Sub", lengths, g->rows));
+  g->begin =
+      keel_emit_where(g->all, first, zero, two(g, "Sub", lengths, g->rows));
 }
 
 /* [batch, rows]: each new row's place among the keys. */
 static uint32_t rows_places(grouped *g) {
   return two(g, "Add", two(g, "Unsqueeze", g->begin, number(g, 1)),
-             keel_expansion_range(g->all, g->rows));
+             keel_emit_range(g->all, g->rows));
 }
 
 static uint32_t turned(grouped *g, uint32_t value, int64_t heads,
                        uint32_t places) {
-  const keel_type *cos = keel_expansion_type(g->all, COS);
+  const keel_type *cos = keel_emit_type(g->all, COS);
   const keel_type *type =
       value == KEEL_ABSENT ? NULL : g->all->function->values[value].type;
   const keel_opdef *op = g->all->node.op;
@@ -105,7 +104,7 @@ static uint32_t turned(grouped *g, uint32_t value, int64_t heads,
   const keel_attr attrs[] = {
       KEEL_INT("num_heads", heads), KEEL_INT("rotary_embedding_dim", turning),
       KEEL_INT("interleaved", keel_attr_int(op, "rotary_interleaved", 0))};
-  return keel_expansion_op(g->all, "RotaryEmbedding", attrs, 3, inputs, 4);
+  return keel_emit_op(g->all, "RotaryEmbedding", attrs, 3, inputs, 4);
 }
 
 static void turn(grouped *g, uint32_t places) {
@@ -119,47 +118,46 @@ static void turn(grouped *g, uint32_t places) {
 static uint32_t with_heads(grouped *g, uint32_t value, int64_t heads) {
   static const int64_t exchange[] = {0, 2, 1, 3};
   const int64_t dims[] = {0, 0, heads, -1};
-  value = two(g, "Reshape", value, keel_expansion_ints(g->all, dims, 4));
-  return keel_expansion_transpose(g->all, value, exchange, 4);
+  value = keel_emit_reshape(g->all, value, dims, 4);
+  return keel_emit_transpose(g->all, value, exchange, 4);
 }
 
 /* `past` with room for all keys, and the new ones in their places. */
 static uint32_t present(grouped *g, uint32_t past, uint32_t value) {
   if (past == KEEL_ABSENT) return value;
-  uint32_t more =
-      two(g, "Sub", g->total, keel_expansion_dims(g->all, past, 2, 3));
+  uint32_t more = two(g, "Sub", g->total, keel_emit_dims(g->all, past, 2, 3));
   more = two(g, "Max", more, number(g, 0));
-  const uint32_t dims[] = {keel_expansion_dims(g->all, past, 0, 2), more,
-                           keel_expansion_dims(g->all, past, 3, 4)};
-  uint32_t room = two(g, "Expand", keel_expansion_number(g->all, 0, past),
-                      keel_expansion_concat(g->all, 0, dims, 3));
+  const uint32_t dims[] = {keel_emit_dims(g->all, past, 0, 2), more,
+                           keel_emit_dims(g->all, past, 3, 4)};
+  uint32_t room = two(g, "Expand", keel_emit_number(g->all, 0, past),
+                      keel_emit_concat(g->all, 0, dims, 3));
   const uint32_t both[] = {past, room};
-  const uint32_t inputs[] = {keel_expansion_concat(g->all, 2, both, 2), value,
+  const uint32_t inputs[] = {keel_emit_concat(g->all, 2, both, 2), value,
                              g->begin};
-  return keel_expansion_op(g->all, "TensorScatter", NULL, 0, inputs, 3);
+  return keel_emit_op(g->all, "TensorScatter", NULL, 0, inputs, 3);
 }
 
 /* The keys that count. */
 static uint32_t seen(grouped *g, uint32_t value) {
   const uint32_t inputs[] = {value, number(g, 0), g->total, number(g, 2)};
-  return keel_expansion_op(g->all, "Slice", NULL, 0, inputs, 4);
+  return keel_emit_op(g->all, "Slice", NULL, 0, inputs, 4);
 }
 
 /* [batch, 1, rows, keys]: what is added to scores. */
 static uint32_t mask(grouped *g, uint32_t places) {
   int64_t window = keel_attr_int(g->all->node.op, "local_window_size", -1);
   const int64_t by_row[] = {1, 3};
-  uint32_t keys = keel_expansion_range(g->all, g->total);
-  places = two(g, "Unsqueeze", places, keel_expansion_ints(g->all, by_row, 2));
+  uint32_t keys = keel_emit_range(g->all, g->total);
+  places = two(g, "Unsqueeze", places, keel_emit_ints(g->all, by_row, 2));
   uint32_t hidden = two(g, "Greater", keys, places);
   if (window >= 0)
     hidden = two(
         g, "Or", hidden,
         two(g, "LessOrEqual", keys, two(g, "Sub", places, number(g, window))));
   uint32_t bias = in(g, BIAS);
-  if (bias == KEEL_ABSENT) bias = keel_expansion_number(g->all, 0, g->q);
-  return keel_expansion_where(
-      g->all, hidden, keel_expansion_number(g->all, -INFINITY, g->q), bias);
+  if (bias == KEEL_ABSENT) bias = keel_emit_number(g->all, 0, g->q);
+  return keel_emit_where(g->all, hidden,
+                         keel_emit_number(g->all, -INFINITY, g->q), bias);
 }
 
 /* ---- sinks ---------------------------------------------------------------------------------- */
@@ -172,33 +170,31 @@ static bool has_sink(const grouped *g) {
 
 /* Keys or values with one more, of zeros. */
 static uint32_t with_zeros(grouped *g, uint32_t value) {
-  const uint32_t dims[] = {keel_expansion_dims(g->all, value, 0, 2),
-                           number(g, 1),
-                           keel_expansion_dims(g->all, value, 3, 4)};
-  const uint32_t parts[] = {
-      value, two(g, "Expand", keel_expansion_number(g->all, 0, value),
-                 keel_expansion_concat(g->all, 0, dims, 3))};
-  return keel_expansion_concat(g->all, 2, parts, 2);
+  const uint32_t dims[] = {keel_emit_dims(g->all, value, 0, 2), number(g, 1),
+                           keel_emit_dims(g->all, value, 3, 4)};
+  const uint32_t parts[] = {value,
+                            two(g, "Expand", keel_emit_number(g->all, 0, value),
+                                keel_emit_concat(g->all, 0, dims, 3))};
+  return keel_emit_concat(g->all, 2, parts, 2);
 }
 
 /* What is added to scores, with a sink for the key of zeros: it is that key's score. */
 static uint32_t with_sink(grouped *g, uint32_t mask) {
   const int64_t by_head[] = {1, g->heads, 1, 1};
   uint32_t sink = in(g, SINK);
-  uint32_t lead[] = {keel_expansion_dims(g->all, g->q, 0, 1),
-                     number(g, g->heads), g->rows, number(g, 1)};
-  uint32_t narrow = keel_expansion_concat(g->all, 0, lead, 4);
+  uint32_t lead[] = {keel_emit_dims(g->all, g->q, 0, 1), number(g, g->heads),
+                     g->rows, number(g, 1)};
+  uint32_t narrow = keel_emit_concat(g->all, 0, lead, 4);
   lead[3] = g->total;
-  uint32_t wide = keel_expansion_concat(g->all, 0, lead, 4);
-  sink = sink == KEEL_ABSENT
-             ? keel_expansion_number(g->all, 0, g->q)
-             : two(g, "Reshape", sink, keel_expansion_ints(g->all, by_head, 4));
+  uint32_t wide = keel_emit_concat(g->all, 0, lead, 4);
+  sink = sink == KEEL_ABSENT ? keel_emit_number(g->all, 0, g->q)
+                             : keel_emit_reshape(g->all, sink, by_head, 4);
   const uint32_t parts[] = {two(g, "Expand", mask, wide),
                             two(g, "Expand", sink, narrow)};
-  return keel_expansion_concat(g->all, 3, parts, 2);
+  return keel_emit_concat(g->all, 3, parts, 2);
 }
 
-void keel_expand_group_query_attention(keel_expansion *all) {
+void keel_expand_group_query_attention(keel_emit *all) {
   static const int64_t exchange[] = {0, 2, 1, 3}, flat[] = {0, 0, -1};
   const keel_opdef *op = all->node.op;
   grouped g = {.all = all,
@@ -218,8 +214,8 @@ void keel_expand_group_query_attention(keel_expansion *all) {
   turn(&g, places);
   uint32_t k = present(&g, in(&g, PAST_KEY), with_heads(&g, g.k, g.groups));
   uint32_t v = present(&g, in(&g, PAST_VALUE), with_heads(&g, g.v, g.groups));
-  keel_expansion_give(all, PRESENT_KEY, k);
-  keel_expansion_give(all, PRESENT_VALUE, v);
+  keel_emit_give(all, PRESENT_KEY, k);
+  keel_emit_give(all, PRESENT_VALUE, v);
   uint32_t inputs[] = {with_heads(&g, g.q, g.heads), seen(&g, k), seen(&g, v),
                        mask(&g, places)};
   if (has_sink(&g)) {
@@ -232,8 +228,7 @@ void keel_expand_group_query_attention(keel_expansion *all) {
       KEEL_FLOAT("softcap", keel_attr_float(op, "softcap", 0)),
       KEEL_FLOAT("scale", scale)};
   uint32_t y =
-      keel_expansion_op(all, "Attention", attrs, scale != 0 ? 2 : 1, inputs, 4);
-  y = keel_expansion_transpose(all, y, exchange, 4);
-  keel_expansion_give(all, OUTPUT,
-                      two(&g, "Reshape", y, keel_expansion_ints(all, flat, 3)));
+      keel_emit_op(all, "Attention", attrs, scale != 0 ? 2 : 1, inputs, 4);
+  y = keel_emit_transpose(all, y, exchange, 4);
+  keel_emit_give(all, OUTPUT, keel_emit_reshape(all, y, flat, 3));
 }

@@ -8,7 +8,7 @@
 #include "passes/expansion.h"
 
 typedef struct heads {
-  keel_expansion *all;
+  keel_emit *all;
   int64_t count;
   uint32_t q, k,
       v; /* [batch, rows, heads * size], then [batch, heads, rows, size] */
@@ -20,49 +20,49 @@ typedef struct heads {
 static const int64_t exchange[] = {0, 2, 1, 3};
 
 static uint32_t in(const heads *h, uint32_t index) {
-  return keel_expansion_in(h->all, index);
+  return keel_emit_in(h->all, index);
 }
 
 static uint32_t two(heads *h, const char *op, uint32_t a, uint32_t b) {
-  return keel_expansion_of_two(h->all, op, a, b);
+  return keel_emit_binary(h->all, op, a, b);
 }
 
 static uint32_t number(heads *h, int64_t value) {
-  return keel_expansion_int(h->all, value);
+  return keel_emit_int(h->all, value);
 }
 
 static uint32_t dim(heads *h, uint32_t value, int64_t index) {
-  return keel_expansion_dims(h->all, value, index, index + 1);
+  return keel_emit_dims(h->all, value, index, index + 1);
 }
 
 static uint32_t wide(heads *h, uint32_t value) {
-  return keel_expansion_cast(h->all, value, KD_I64);
+  return keel_emit_cast(h->all, value, KD_I64);
 }
 
 /* Indices [begin, end) of an axis; both are lists of one. */
 static uint32_t slice(heads *h, uint32_t value, uint32_t begin, uint32_t end,
                       int64_t axis) {
   const uint32_t inputs[] = {value, begin, end, number(h, axis)};
-  return keel_expansion_op(h->all, "Slice", NULL, 0, inputs, 4);
+  return keel_emit_op(h->all, "Slice", NULL, 0, inputs, 4);
 }
 
 static bool start(heads *h) {
   h->count = keel_attr_int(h->all->node.op, "num_heads", 0);
   h->before = KEEL_ABSENT;
   if (h->count < 1 || h->count > 1 << 20)
-    keel_expansion_fail(h->all, KD_INVALID_ARGUMENT,
-                        "num_heads must be 1 or more, not %lld",
-                        (long long)h->count);
+    keel_emit_fail(h->all, KD_INVALID_ARGUMENT,
+                   "num_heads must be 1 or more, not %lld",
+                   (long long)h->count);
   return h->all->status == KD_OK;
 }
 
 /* The rank of an input that must be known before the run, or 0. */
 static uint32_t rank_of(heads *h, uint32_t index, const char *name) {
-  const keel_type *type = keel_expansion_type(h->all, index);
+  const keel_type *type = keel_emit_type(h->all, index);
   if (in(h, index) == KEEL_ABSENT) return 0;
   if (!type)
-    keel_expansion_fail(h->all, KD_UNIMPLEMENTED,
-                        "%s of a rank that is known in a run only", name);
+    keel_emit_fail(h->all, KD_UNIMPLEMENTED,
+                   "%s of a rank that is known in a run only", name);
   return type ? type->rank : 0;
 }
 
@@ -71,27 +71,26 @@ static uint32_t rank_of(heads *h, uint32_t index, const char *name) {
 /* [batch, rows, heads * size] as [batch, heads, rows, size] */
 static uint32_t with_heads(heads *h, uint32_t value) {
   const int64_t dims[] = {0, 0, h->count, -1};
-  value = two(h, "Reshape", value, keel_expansion_ints(h->all, dims, 4));
-  return keel_expansion_transpose(h->all, value, exchange, 4);
+  value = keel_emit_reshape(h->all, value, dims, 4);
+  return keel_emit_transpose(h->all, value, exchange, 4);
 }
 
 static uint32_t flat(heads *h, uint32_t value) {
   static const int64_t dims[] = {0, 0, -1};
-  value = keel_expansion_transpose(h->all, value, exchange, 4);
-  return two(h, "Reshape", value, keel_expansion_ints(h->all, dims, 3));
+  value = keel_emit_transpose(h->all, value, exchange, 4);
+  return keel_emit_reshape(h->all, value, dims, 3);
 }
 
 /* Part `index` of [batch, rows, heads, parts, size], as [batch, rows, heads * size]. */
 static uint32_t part(heads *h, uint32_t value, int64_t index) {
   static const int64_t dims[] = {0, 0, -1};
-  value = keel_expansion_slice(h->all, value, 3, index, index + 1, 1);
-  return two(h, "Reshape", value, keel_expansion_ints(h->all, dims, 3));
+  value = keel_emit_slice(h->all, value, 3, index, index + 1, 1);
+  return keel_emit_reshape(h->all, value, dims, 3);
 }
 
 static uint32_t after(heads *h, uint32_t past, uint32_t value) {
   const uint32_t parts[] = {past, value};
-  return past == KEEL_ABSENT ? value
-                             : keel_expansion_concat(h->all, 2, parts, 2);
+  return past == KEEL_ABSENT ? value : keel_emit_concat(h->all, 2, parts, 2);
 }
 
 /* ---- what is added to scores -------------------------------------------------------------- */
@@ -99,7 +98,7 @@ static uint32_t after(heads *h, uint32_t past, uint32_t value) {
 /* A list of one number for each batch, as [batch, 1, 1, 1]. */
 static uint32_t by_batch(heads *h, uint32_t list) {
   const int64_t dims[] = {-1, 1, 1, 1};
-  return two(h, "Reshape", list, keel_expansion_ints(h->all, dims, 4));
+  return keel_emit_reshape(h->all, list, dims, 4);
 }
 
 /* Keys from each batch's length on; and, of two lists, those before where it begins. */
@@ -107,14 +106,14 @@ static uint32_t outside(heads *h, uint32_t mask, uint32_t keys) {
   uint32_t batch = dim(h, h->q, 0), twice = two(h, "Mul", batch, number(h, 2));
   uint32_t lengths = slice(h, wide(h, mask), number(h, 0), batch, 0);
   if (h->checked)
-    lengths = keel_expansion_within(h->all, lengths, number(h, 0),
-                                    number(h, INT32_MAX), "mask_index");
+    lengths = keel_emit_within(h->all, lengths, number(h, 0),
+                               number(h, INT32_MAX), "mask_index");
   uint32_t hidden = two(h, "GreaterOrEqual", keys, by_batch(h, lengths));
   uint32_t paired = two(h, "Equal", dim(h, mask, 0), twice);
   const uint32_t padded[] = {wide(h, mask),
                              two(h, "Expand", number(h, 0), batch)};
   uint32_t begins =
-      slice(h, keel_expansion_concat(h->all, 0, padded, 2), batch, twice, 0);
+      slice(h, keel_emit_concat(h->all, 0, padded, 2), batch, twice, 0);
   begins = by_batch(h, begins);
   begins = two(h, "Mul", begins, wide(h, paired));
   return two(h, "Or", hidden, two(h, "Less", keys, begins));
@@ -126,21 +125,21 @@ static uint32_t left_out(heads *h, uint32_t index, uint32_t keys) {
   uint32_t mask = in(h, index), rank = rank_of(h, index, "a mask");
   if (rank == 1) return outside(h, mask, keys);
   if (rank != 2 && rank != 3) {
-    keel_expansion_fail(h->all, KD_UNIMPLEMENTED,
-                        "a mask of %u dimensions is not supported; export it"
-                        " as [batch, rows, keys], with 1 for what counts",
-                        (unsigned)rank);
+    keel_emit_fail(h->all, KD_UNIMPLEMENTED,
+                   "a mask of %u dimensions is not supported; export it"
+                   " as [batch, rows, keys], with 1 for what counts",
+                   (unsigned)rank);
     return KEEL_ABSENT;
   }
   mask = two(h, "LessOrEqual", wide(h, mask), number(h, 0));
-  return two(h, "Unsqueeze", mask,
-             keel_expansion_ints(h->all, rank == 2 ? by_key : by_row,
-                                 rank == 2 ? 2 : 1));
+  return two(
+      h, "Unsqueeze", mask,
+      keel_emit_ints(h->all, rank == 2 ? by_key : by_row, rank == 2 ? 2 : 1));
 }
 
 /* The places of rows among the keys: [rows, 1]. */
 static uint32_t places(heads *h) {
-  uint32_t rows = keel_expansion_range(h->all, dim(h, h->q, 2));
+  uint32_t rows = keel_emit_range(h->all, dim(h, h->q, 2));
   rows = two(h, "Unsqueeze", rows, number(h, 1));
   return h->before == KEEL_ABSENT ? rows : two(h, "Add", rows, h->before);
 }
@@ -151,20 +150,19 @@ static uint32_t added(heads *h, uint32_t mask, uint32_t bias) {
   bool causal = keel_attr_int(op, "unidirectional", 0) != 0;
   uint32_t keys = KEEL_ABSENT, sum = KEEL_ABSENT;
   if (causal || in(h, mask) != KEEL_ABSENT)
-    keys = keel_expansion_range(h->all, dim(h, h->k, 2));
+    keys = keel_emit_range(h->all, dim(h, h->k, 2));
   if (in(h, mask) != KEEL_ABSENT) {
     double filter = (double)keel_attr_float(op, "mask_filter_value", -10000);
-    sum = keel_expansion_where(h->all, left_out(h, mask, keys),
-                               keel_expansion_number(h->all, filter, h->q),
-                               keel_expansion_number(h->all, 0, h->q));
+    sum = keel_emit_where(h->all, left_out(h, mask, keys),
+                          keel_emit_number(h->all, filter, h->q),
+                          keel_emit_number(h->all, 0, h->q));
   }
   if (bias && in(h, bias) != KEEL_ABSENT)
     sum = sum == KEEL_ABSENT ? in(h, bias) : two(h, "Add", sum, in(h, bias));
   if (causal) {
-    if (sum == KEEL_ABSENT) sum = keel_expansion_number(h->all, 0, h->q);
-    sum = keel_expansion_where(h->all, two(h, "Greater", keys, places(h)),
-                               keel_expansion_number(h->all, -INFINITY, h->q),
-                               sum);
+    if (sum == KEEL_ABSENT) sum = keel_emit_number(h->all, 0, h->q);
+    sum = keel_emit_where(h->all, two(h, "Greater", keys, places(h)),
+                          keel_emit_number(h->all, -INFINITY, h->q), sum);
   }
   return sum;
 }
@@ -173,30 +171,30 @@ static uint32_t added(heads *h, uint32_t mask, uint32_t bias) {
 
 static uint32_t scale_of(heads *h) {
   float scale = keel_attr_float(h->all->node.op, "scale", 0);
-  if (scale != 0) return keel_expansion_number(h->all, (double)scale, h->q);
-  uint32_t size = keel_expansion_cast(h->all, dim(h, h->q, 3), KD_F32);
-  size = keel_expansion_of(h->all, "Reciprocal",
-                           keel_expansion_of(h->all, "Sqrt", size));
+  if (scale != 0) return keel_emit_number(h->all, (double)scale, h->q);
+  uint32_t size = keel_emit_cast(h->all, dim(h, h->q, 3), KD_F32);
+  size = keel_emit_unary(h->all, "Reciprocal",
+                         keel_emit_unary(h->all, "Sqrt", size));
   return two(h, "CastLike", size, h->q);
 }
 
 /* Scores before their softmax, for those who look at them. */
 static void give_scores(heads *h, uint32_t bias, uint32_t index) {
   static const int64_t turn[] = {0, 1, 3, 2};
-  if (!keel_expansion_wants(h->all, index)) return;
+  if (!keel_emit_wants(h->all, index)) return;
   uint32_t scores = two(h, "MatMul", two(h, "Mul", h->q, scale_of(h)),
-                        keel_expansion_transpose(h->all, h->k, turn, 4));
+                        keel_emit_transpose(h->all, h->k, turn, 4));
   if (bias != KEEL_ABSENT) scores = two(h, "Add", scores, bias);
-  keel_expansion_give(h->all, index, scores);
+  keel_emit_give(h->all, index, scores);
 }
 
 static void attend(heads *h, uint32_t bias) {
   float scale = keel_attr_float(h->all->node.op, "scale", 0);
   const keel_attr attr = KEEL_FLOAT("scale", scale);
   const uint32_t inputs[] = {h->q, h->k, h->v, bias};
-  uint32_t y = keel_expansion_op(h->all, "Attention", &attr, scale != 0 ? 1 : 0,
-                                 inputs, 4);
-  keel_expansion_give(h->all, 0, flat(h, y));
+  uint32_t y =
+      keel_emit_op(h->all, "Attention", &attr, scale != 0 ? 1 : 0, inputs, 4);
+  keel_emit_give(h->all, 0, flat(h, y));
 }
 
 /* ---- MultiHeadAttention ------------------------------------------------------------------- */
@@ -214,9 +212,9 @@ static bool take_parts(heads *h) {
          : key == 5 ? part(h, in(h, KEY), 1)
                     : in(h, VALUE);
   if (h->k == KEEL_ABSENT || h->v == KEEL_ABSENT)
-    keel_expansion_fail(h->all, KD_INVALID_ARGUMENT,
-                        "key and value are missing: the query has all only"
-                        " where it is [batch, rows, heads, 3, size]");
+    keel_emit_fail(h->all, KD_INVALID_ARGUMENT,
+                   "key and value are missing: the query has all only"
+                   " where it is [batch, rows, heads, 3, size]");
   return key == 4;
 }
 
@@ -230,13 +228,13 @@ static void add_bias(heads *h) {
   h->v = two(h, "Add", h->v, slice(h, bias, twice, number(h, INT64_MAX), 0));
 }
 
-void keel_expand_multi_head_attention(keel_expansion *all) {
+void keel_expand_multi_head_attention(keel_emit *all) {
   heads h = {.all = all};
   if (!start(&h)) return;
   if (in(&h, 8) != KEEL_ABSENT || in(&h, 9) != KEEL_ABSENT)
-    keel_expansion_fail(all, KD_UNIMPLEMENTED,
-                        "past_sequence_length and cache_indirection, of a cache"
-                        " that beams share, are not supported");
+    keel_emit_fail(all, KD_UNIMPLEMENTED,
+                   "past_sequence_length and cache_indirection, of a cache"
+                   " that beams share, are not supported");
   bool kept = take_parts(&h);
   if (!kept) add_bias(&h);
   h.q = with_heads(&h, h.q);
@@ -247,8 +245,8 @@ void keel_expand_multi_head_attention(keel_expansion *all) {
   if (in(&h, PAST_KEY) != KEEL_ABSENT) h.before = dim(&h, in(&h, PAST_KEY), 2);
   h.k = after(&h, in(&h, PAST_KEY), h.k);
   h.v = after(&h, in(&h, PAST_VALUE), h.v);
-  keel_expansion_give(all, 1, h.k);
-  keel_expansion_give(all, 2, h.v);
+  keel_emit_give(all, 1, h.k);
+  keel_emit_give(all, 2, h.v);
   uint32_t bias = added(&h, MASK, SCORES_BIAS);
   give_scores(&h, bias, 3);
   attend(&h, bias);
@@ -265,9 +263,9 @@ static void cut(heads *h, uint32_t all_three) {
     bool fits = sizes[0] >= 0 && sizes[1] >= 0 && sizes[0] < INT64_MAX / 2 &&
                 sizes[1] < INT64_MAX / 2;
     if (!fits)
-      keel_expansion_fail(h->all, KD_INVALID_ARGUMENT,
-                          "qkv_hidden_sizes must be sizes, not %lld and %lld",
-                          (long long)sizes[0], (long long)sizes[1]);
+      keel_emit_fail(h->all, KD_INVALID_ARGUMENT,
+                     "qkv_hidden_sizes must be sizes, not %lld and %lld",
+                     (long long)sizes[0], (long long)sizes[1]);
     q = number(h, fits ? sizes[0] : 0);
     k = number(h, fits ? sizes[0] + sizes[1] : 0);
   } else {
@@ -282,16 +280,16 @@ static void cut(heads *h, uint32_t all_three) {
 /* Key (0) or value (1) of [2, batch, heads, keys, size]. */
 static uint32_t kept_of(heads *h, uint32_t past, int64_t index) {
   if (past == KEEL_ABSENT) return KEEL_ABSENT;
-  uint32_t value = keel_expansion_slice(h->all, past, 0, index, index + 1, 1);
+  uint32_t value = keel_emit_slice(h->all, past, 0, index, index + 1, 1);
   return two(h, "Squeeze", value, number(h, 0));
 }
 
 static void give_present(heads *h) {
   uint32_t zero = number(h, 0);
-  if (!keel_expansion_wants(h->all, 1)) return;
+  if (!keel_emit_wants(h->all, 1)) return;
   const uint32_t parts[] = {two(h, "Unsqueeze", h->k, zero),
                             two(h, "Unsqueeze", h->v, zero)};
-  keel_expansion_give(h->all, 1, keel_expansion_concat(h->all, 0, parts, 2));
+  keel_emit_give(h->all, 1, keel_emit_concat(h->all, 0, parts, 2));
 }
 
 static void projected(heads *h, uint32_t all_three, uint32_t past,
@@ -299,9 +297,9 @@ static void projected(heads *h, uint32_t all_three, uint32_t past,
   const keel_opdef *op = h->all->node.op;
   if (keel_attr_int(op, "do_rotary", 0) ||
       keel_attr_int(op, "past_present_share_buffer", 0))
-    keel_expansion_fail(h->all, KD_UNIMPLEMENTED,
-                        "do_rotary and past_present_share_buffer are not"
-                        " supported");
+    keel_emit_fail(h->all, KD_UNIMPLEMENTED,
+                   "do_rotary and past_present_share_buffer are not"
+                   " supported");
   h->checked = true;
   cut(h, all_three);
   if (past != KEEL_ABSENT) h->before = dim(h, past, 3);
@@ -311,23 +309,23 @@ static void projected(heads *h, uint32_t all_three, uint32_t past,
   attend(h, added(h, mask, bias));
 }
 
-void keel_expand_projected_attention(keel_expansion *all) {
+void keel_expand_projected_attention(keel_emit *all) {
   heads h = {.all = all};
   if (!start(&h)) return;
   if (in(&h, 6) != KEEL_ABSENT)
-    keel_expansion_fail(all, KD_UNIMPLEMENTED,
-                        "past_sequence_length, of a cache in place, is not"
-                        " supported");
+    keel_emit_fail(all, KD_UNIMPLEMENTED,
+                   "past_sequence_length, of a cache in place, is not"
+                   " supported");
   uint32_t x = two(&h, "MatMul", in(&h, 0), in(&h, 1));
   if (in(&h, 2) != KEEL_ABSENT) x = two(&h, "Add", x, in(&h, 2));
   projected(&h, x, in(&h, 4), 3, 5);
 }
 
-void keel_expand_quantised_attention(keel_expansion *all) {
+void keel_expand_quantised_attention(keel_emit *all) {
   heads h = {.all = all};
   if (!start(&h)) return;
   const uint32_t inputs[] = {in(&h, 0), in(&h, 1), in(&h, 6), in(&h, 7)};
-  uint32_t sums = keel_expansion_op(all, "MatMulInteger", NULL, 0, inputs, 4);
+  uint32_t sums = keel_emit_op(all, "MatMulInteger", NULL, 0, inputs, 4);
   uint32_t scale = two(&h, "Mul", in(&h, 3), in(&h, 4));
   uint32_t x = two(&h, "CastLike", sums, scale);
   x = two(&h, "Add", two(&h, "Mul", x, scale), in(&h, 2));

@@ -15,76 +15,74 @@ typedef struct linear_attention {
 
 enum { STATE_MOST = 6 };
 
-static uint32_t wide(keel_expansion *all, uint32_t value) {
-  const keel_type *type = keel_expansion_type(all, 0);
+static uint32_t wide(keel_emit *all, uint32_t value) {
+  const keel_type *type = keel_emit_type(all, 0);
   const keel_attr to =
       KEEL_INT("to", type && type->dtype == KD_F64 ? KD_F64 : KD_F32);
-  return keel_expansion_op(all, "Cast", &to, 1, &value, 1);
+  return keel_emit_op(all, "Cast", &to, 1, &value, 1);
 }
 
 /* Dimensions of a list; a part: the last one, divided by the heads. */
-static uint32_t of_heads(keel_expansion *all, const linear_attention *a,
+static uint32_t of_heads(keel_emit *all, const linear_attention *a,
                          uint32_t value) {
-  return keel_expansion_of_two(all, "Div",
-                               keel_expansion_dims(all, value, 2, INT64_MAX),
-                               keel_expansion_int(all, a->heads));
+  return keel_emit_binary(all, "Div", keel_emit_dims(all, value, 2, INT64_MAX),
+                          keel_emit_int(all, a->heads));
 }
 
 /* Zeros: [batch, heads, size of a key, size of a value]. */
-static uint32_t empty_state(keel_expansion *all, const linear_attention *a) {
+static uint32_t empty_state(keel_emit *all, const linear_attention *a) {
   const uint32_t dims[] = {
-      keel_expansion_dims(all, a->key, 0, 1), keel_expansion_int(all, a->heads),
+      keel_emit_dims(all, a->key, 0, 1), keel_emit_int(all, a->heads),
       of_heads(all, a, a->key), of_heads(all, a, a->value)};
-  uint32_t zero = keel_expansion_number(all, 0, a->query);
-  return keel_expansion_of_two(all, "Expand", zero,
-                               keel_expansion_concat(all, 0, dims, 4));
+  uint32_t zero = keel_emit_number(all, 0, a->query);
+  return keel_emit_binary(all, "Expand", zero,
+                          keel_emit_concat(all, 0, dims, 4));
 }
 
-static uint32_t scaled(keel_expansion *all, const linear_attention *a,
+static uint32_t scaled(keel_emit *all, const linear_attention *a,
                        uint32_t value) {
   double scale = (double)keel_attr_float(all->node.op, "scale", 0);
   if (scale != 0)
-    return keel_expansion_of_two(all, "Mul", value,
-                                 keel_expansion_number(all, scale, value));
+    return keel_emit_binary(all, "Mul", value,
+                            keel_emit_number(all, scale, value));
   uint32_t size = wide(all, of_heads(all, a, a->key));
-  return keel_expansion_of_two(all, "Div", value,
-                               keel_expansion_of(all, "Sqrt", size));
+  return keel_emit_binary(all, "Div", value,
+                          keel_emit_unary(all, "Sqrt", size));
 }
 
 /* Of no tokens a Scan gives nothing that has a shape. */
-static uint32_t of_tokens(keel_expansion *all, const linear_attention *a,
+static uint32_t of_tokens(keel_emit *all, const linear_attention *a,
                           uint32_t value) {
   const uint32_t dims[] = {
-      keel_expansion_dims(all, a->query, 0, 2),
-      keel_expansion_of_two(all, "Mul", of_heads(all, a, a->value),
-                            keel_expansion_int(all, a->query_heads))};
-  const uint32_t inputs[] = {value, keel_expansion_concat(all, 0, dims, 2)};
+      keel_emit_dims(all, a->query, 0, 2),
+      keel_emit_binary(all, "Mul", of_heads(all, a, a->value),
+                       keel_emit_int(all, a->query_heads))};
+  const uint32_t inputs[] = {value, keel_emit_concat(all, 0, dims, 2)};
   const keel_attr zero = KEEL_INT("allowzero", 1);
-  return keel_expansion_op(all, "Reshape", &zero, 1, inputs, 2);
+  return keel_emit_op(all, "Reshape", &zero, 1, inputs, 2);
 }
 
 /* ---- the body: one token ------------------------------------------------------------- */
 
 /* A list of numbers as [batch, heads, rows, columns]; 0: the batch, -1: what is left. */
-static uint32_t shaped(keel_expansion *all, uint32_t value, int64_t heads,
+static uint32_t shaped(keel_emit *all, uint32_t value, int64_t heads,
                        int64_t rows, int64_t columns) {
   const int64_t dims[] = {0, heads, rows, columns};
-  return keel_expansion_of_two(all, "Reshape", value,
-                               keel_expansion_ints(all, dims, 4));
+  return keel_emit_reshape(all, value, dims, 4);
 }
 
-static uint32_t product(keel_expansion *all, const char *op, uint32_t a,
+static uint32_t product(keel_emit *all, const char *op, uint32_t a,
                         uint32_t b) {
-  return keel_expansion_of_two(all, op, a, b);
+  return keel_emit_binary(all, op, a, b);
 }
 
 /* The state behind a token. */
-static uint32_t next_state(keel_expansion *all, const linear_attention *a) {
+static uint32_t next_state(keel_emit *all, const linear_attention *a) {
   uint32_t key = shaped(all, a->key, a->heads, -1, 1);
   uint32_t value = shaped(all, a->value, a->heads, 1, -1);
   uint32_t state = a->state;
   if (a->decays) {
-    uint32_t left = keel_expansion_of(all, "Exp", a->decay);
+    uint32_t left = keel_emit_unary(all, "Exp", a->decay);
     state = product(all, "Mul", state, shaped(all, left, a->heads, -1, 1));
   }
   if (a->corrects) {
@@ -95,17 +93,15 @@ static uint32_t next_state(keel_expansion *all, const linear_attention *a) {
   return product(all, "Add", state, product(all, "Mul", key, value));
 }
 
-static uint32_t read_state(keel_expansion *all, const linear_attention *a,
+static uint32_t read_state(keel_emit *all, const linear_attention *a,
                            uint32_t state) {
   const int64_t flat[] = {0, -1};
   uint32_t query =
       shaped(all, a->query, a->heads, a->query_heads / a->heads, -1);
-  return keel_expansion_of_two(all, "Reshape",
-                               product(all, "MatMul", query, state),
-                               keel_expansion_ints(all, flat, 2));
+  return keel_emit_reshape(all, product(all, "MatMul", query, state), flat, 2);
 }
 
-static uint32_t body_input(keel_expansion *all) {
+static uint32_t body_input(keel_emit *all) {
   uint32_t value = KEEL_ABSENT;
   if (all->status != KD_OK) return KEEL_ABSENT;
   value = keel_function_value(all->function, "");
@@ -115,7 +111,7 @@ static uint32_t body_input(keel_expansion *all) {
   return value;
 }
 
-static keel_status write_body(keel_expansion *all, linear_attention a) {
+static keel_status write_body(keel_emit *all, linear_attention a) {
   a.state = body_input(all);
   a.query = body_input(all);
   a.key = body_input(all);
@@ -129,7 +125,7 @@ static keel_status write_body(keel_expansion *all, linear_attention a) {
 }
 
 /* An empty function behind this one in the plan's list. */
-static keel_status make_body(const keel_expansion *all, keel_function **out) {
+static keel_status make_body(const keel_emit *all, keel_function **out) {
   keel_function *list = NULL, *outer = all->function;
   KEEL_TRY(keel_function_create(outer->context, outer->arena, &list,
                                 "LinearAttention", out));
@@ -140,7 +136,7 @@ static keel_status make_body(const keel_expansion *all, keel_function **out) {
 
 /* ---- the loop ---------------------------------------------------------------------------- */
 
-static keel_status add_scan(keel_expansion *all, const linear_attention *a,
+static keel_status add_scan(keel_emit *all, const linear_attention *a,
                             keel_function *body, uint32_t *outputs) {
   const int64_t axes[] = {1, 1, 1, 1, 1};
   uint32_t inputs[STATE_MOST] = {a->state, a->query, a->key, a->value};
@@ -169,7 +165,7 @@ static keel_status add_scan(keel_expansion *all, const linear_attention *a,
   return KD_OK;
 }
 
-static linear_attention read_node(const keel_expansion *all) {
+static linear_attention read_node(const keel_emit *all) {
   const char *rule =
       keel_attr_string(all->node.op, "update_rule", "gated_delta");
   return (linear_attention){
@@ -177,19 +173,19 @@ static linear_attention read_node(const keel_expansion *all) {
       .query_heads = keel_attr_int(all->node.op, "q_num_heads", 1),
       .decays = strncmp(rule, "gated", 5) == 0,
       .corrects = strstr(rule, "delta") != NULL,
-      .query = keel_expansion_in(all, 0),
-      .key = keel_expansion_in(all, 1),
-      .value = keel_expansion_in(all, 2),
-      .state = keel_expansion_in(all, 3),
-      .decay = keel_expansion_in(all, 4),
-      .beta = keel_expansion_in(all, 5)};
+      .query = keel_emit_in(all, 0),
+      .key = keel_emit_in(all, 1),
+      .value = keel_emit_in(all, 2),
+      .state = keel_emit_in(all, 3),
+      .decay = keel_emit_in(all, 4),
+      .beta = keel_emit_in(all, 5)};
 }
 
-void keel_expand_linear_attention(keel_expansion *all) {
+void keel_expand_linear_attention(keel_emit *all) {
   linear_attention a = read_node(all);
   uint32_t outputs[2] = {KEEL_ABSENT, KEEL_ABSENT};
   uint32_t query = a.query, past = a.state;
-  keel_expansion inner = *all;
+  keel_emit inner = *all;
   if (a.heads < 1 || a.query_heads < 1 || a.query_heads % a.heads)
     all->status = keel_fail(
         KD_INVALID_ARGUMENT,
@@ -212,10 +208,8 @@ void keel_expand_linear_attention(keel_expansion *all) {
   if (all->status == KD_OK)
     all->status = add_scan(all, &a, inner.function, outputs);
   uint32_t out = of_tokens(all, &a, scaled(all, &a, outputs[1]));
-  keel_expansion_give(all, 0,
-                      keel_expansion_of_two(all, "CastLike", out, query));
-  keel_expansion_give(
-      all, 1,
-      keel_expansion_of_two(all, "CastLike", outputs[0],
-                            past == KEEL_ABSENT ? query : past));
+  keel_emit_give(all, 0, keel_emit_binary(all, "CastLike", out, query));
+  keel_emit_give(all, 1,
+                 keel_emit_binary(all, "CastLike", outputs[0],
+                                  past == KEEL_ABSENT ? query : past));
 }

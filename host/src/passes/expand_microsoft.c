@@ -4,10 +4,9 @@
 
 /* ---- MatMulNBits ---------------------------------------------------------------------- */
 
-static uint32_t reshaped(keel_expansion *all, uint32_t value,
-                         const int64_t *dims, int64_t rank) {
-  return keel_expansion_of_two(all, "Reshape", value,
-                               keel_expansion_ints(all, dims, rank));
+static uint32_t reshaped(keel_emit *all, uint32_t value, const int64_t *dims,
+                         int64_t rank) {
+  return keel_emit_reshape(all, value, dims, rank);
 }
 
 typedef struct blocks {
@@ -15,12 +14,12 @@ typedef struct blocks {
 } blocks;
 
 /* The zero point of each block, [N, blocks, 1]. */
-static uint32_t zeros_of(keel_expansion *all, const blocks *b, uint32_t like) {
-  uint32_t zeros = keel_expansion_in(all, 3);
-  const keel_type *type = keel_expansion_type(all, 3);
+static uint32_t zeros_of(keel_emit *all, const blocks *b, uint32_t like) {
+  uint32_t zeros = keel_emit_in(all, 3);
+  const keel_type *type = keel_emit_type(all, 3);
   const int64_t each[] = {b->n, b->count, 1}, rows[] = {b->n, -1};
   if (zeros == KEEL_ABSENT)
-    return keel_expansion_number(all, 1 << (b->bits - 1), like);
+    return keel_emit_number(all, 1 << (b->bits - 1), like);
   if (!type) {
     all->status = keel_fail(KD_UNIMPLEMENTED,
                             "MatMulNBits \"%s\": zero_points of a type that is"
@@ -29,16 +28,15 @@ static uint32_t zeros_of(keel_expansion *all, const blocks *b, uint32_t like) {
     return KEEL_ABSENT;
   }
   if (type->dtype == KD_U8) {
-    zeros =
-        keel_expansion_unpacked(all, reshaped(all, zeros, rows, 2), b->bits);
+    zeros = keel_emit_unpacked(all, reshaped(all, zeros, rows, 2), b->bits);
     zeros = reshaped(all, zeros, rows, 2);
-    zeros = keel_expansion_slice(all, zeros, 1, 0, b->count, 1);
-    zeros = keel_expansion_of_two(all, "CastLike", zeros, like);
+    zeros = keel_emit_slice(all, zeros, 1, 0, b->count, 1);
+    zeros = keel_emit_binary(all, "CastLike", zeros, like);
   }
   return reshaped(all, zeros, each, 3);
 }
 
-void keel_expand_matmul_nbits(keel_expansion *all) {
+void keel_expand_matmul_nbits(keel_emit *all) {
   const keel_opdef *op = all->node.op;
   blocks b = {.n = keel_attr_int(op, "N", 0),
               .k = keel_attr_int(op, "K", 0),
@@ -46,7 +44,7 @@ void keel_expand_matmul_nbits(keel_expansion *all) {
               .size = keel_attr_int(op, "block_size", 0)};
   bool known = b.bits == 2 || b.bits == 4 || b.bits == 8;
   if (!known || b.size < 16 || b.size > 1 << 20 || b.n < 1 || b.k < 1 ||
-      b.k > INT64_MAX - b.size || keel_expansion_in(all, 4) != KEEL_ABSENT ||
+      b.k > INT64_MAX - b.size || keel_emit_in(all, 4) != KEEL_ABSENT ||
       keel_attr_int(op, "weight_prepacked", 0)) {
     all->status =
         keel_fail(KD_UNIMPLEMENTED,
@@ -57,90 +55,87 @@ void keel_expand_matmul_nbits(keel_expansion *all) {
     return;
   }
   b.count = (b.k + b.size - 1) / b.size;
-  uint32_t a = keel_expansion_in(all, 0), bias = keel_expansion_in(all, 5);
+  uint32_t a = keel_emit_in(all, 0), bias = keel_emit_in(all, 5);
   const int64_t each[] = {b.n, b.count, b.size}, row[] = {b.n, -1};
   const int64_t one[] = {b.n, b.count, 1}, turn[] = {1, 0};
-  uint32_t w = keel_expansion_unpacked(all, keel_expansion_in(all, 1), b.bits);
-  w = keel_expansion_of_two(all, "CastLike", reshaped(all, w, each, 3), a);
-  w = keel_expansion_of_two(all, "Sub", w, zeros_of(all, &b, a));
-  w = keel_expansion_of_two(all, "Mul", w,
-                            reshaped(all, keel_expansion_in(all, 2), one, 3));
+  uint32_t w = keel_emit_unpacked(all, keel_emit_in(all, 1), b.bits);
+  w = keel_emit_binary(all, "CastLike", reshaped(all, w, each, 3), a);
+  w = keel_emit_binary(all, "Sub", w, zeros_of(all, &b, a));
+  w = keel_emit_binary(all, "Mul", w,
+                       reshaped(all, keel_emit_in(all, 2), one, 3));
   w = reshaped(all, w, row, 2);
-  w = keel_expansion_slice(all, w, 1, 0, b.k, 1);
-  w = keel_expansion_transpose(all, w, turn, 2);
-  uint32_t y = keel_expansion_of_two(all, "MatMul", a, w);
-  if (bias != KEEL_ABSENT) y = keel_expansion_of_two(all, "Add", y, bias);
-  keel_expansion_give(all, 0, y);
+  w = keel_emit_slice(all, w, 1, 0, b.k, 1);
+  w = keel_emit_transpose(all, w, turn, 2);
+  uint32_t y = keel_emit_binary(all, "MatMul", a, w);
+  if (bias != KEEL_ABSENT) y = keel_emit_binary(all, "Add", y, bias);
+  keel_emit_give(all, 0, y);
 }
 
 /* ---- normalisation ----------------------------------------------------------------------- */
 
-static uint32_t normalised(keel_expansion *all, const char *op, uint32_t x,
+static uint32_t normalised(keel_emit *all, const char *op, uint32_t x,
                            uint32_t scale, uint32_t bias, double otherwise) {
   const keel_opdef *own = all->node.op;
   float least = keel_attr_float(own, "epsilon", (float)otherwise);
   const uint32_t inputs[] = {x, scale, bias};
   const keel_attr attrs[] = {KEEL_FLOAT("epsilon", least),
                              KEEL_INT("axis", keel_attr_int(own, "axis", -1))};
-  return keel_expansion_op(all, op, attrs, 2, inputs, 3);
+  return keel_emit_op(all, op, attrs, 2, inputs, 3);
 }
 
 /* Of a row, as training wants it: from output `index` on its mean, and 1 / sqrt(variance +
  * epsilon); where it is not centred, the second alone, of the mean square. */
-static void give_statistics(keel_expansion *all, uint32_t x, bool centred,
+static void give_statistics(keel_emit *all, uint32_t x, bool centred,
                             uint32_t index) {
   const keel_opdef *op = all->node.op;
   const keel_attr to = KEEL_INT("to", 1); /* ONNX's number of f32 */
   double least = (double)keel_attr_float(op, "epsilon", 1e-5f);
-  if (!keel_expansion_wants(all, index + centred) &&
-      !(centred && keel_expansion_wants(all, index)))
+  if (!keel_emit_wants(all, index + centred) &&
+      !(centred && keel_emit_wants(all, index)))
     return;
-  uint32_t last = keel_expansion_int(all, -1);
-  x = keel_expansion_op(all, "Cast", &to, 1, &x, 1);
+  uint32_t last = keel_emit_int(all, -1);
+  x = keel_emit_op(all, "Cast", &to, 1, &x, 1);
   if (centred) {
-    uint32_t mean = keel_expansion_of_two(all, "ReduceMean", x, last);
-    keel_expansion_give(all, index++, mean);
-    x = keel_expansion_of_two(all, "Sub", x, mean);
+    uint32_t mean = keel_emit_binary(all, "ReduceMean", x, last);
+    keel_emit_give(all, index++, mean);
+    x = keel_emit_binary(all, "Sub", x, mean);
   }
-  uint32_t square = keel_expansion_of_two(
-      all, "ReduceMean", keel_expansion_of_two(all, "Mul", x, x), last);
-  square = keel_expansion_of_two(all, "Add", square,
-                                 keel_expansion_number(all, least, x));
-  keel_expansion_give(
+  uint32_t square = keel_emit_binary(all, "ReduceMean",
+                                     keel_emit_binary(all, "Mul", x, x), last);
+  square =
+      keel_emit_binary(all, "Add", square, keel_emit_number(all, least, x));
+  keel_emit_give(
       all, index,
-      keel_expansion_of(all, "Reciprocal",
-                        keel_expansion_of(all, "Sqrt", square)));
+      keel_emit_unary(all, "Reciprocal", keel_emit_unary(all, "Sqrt", square)));
 }
 
-static void skip(keel_expansion *all, const char *norm, uint32_t beta,
+static void skip(keel_emit *all, const char *norm, uint32_t beta,
                  uint32_t bias) {
-  uint32_t sum = keel_expansion_of_two(all, "Add", keel_expansion_in(all, 0),
-                                       keel_expansion_in(all, 1));
-  if (bias != KEEL_ABSENT) sum = keel_expansion_of_two(all, "Add", sum, bias);
-  keel_expansion_give(all, 3, sum);
-  keel_expansion_give(
-      all, 0,
-      normalised(all, norm, sum, keel_expansion_in(all, 2), beta, 1e-12));
+  uint32_t sum =
+      keel_emit_binary(all, "Add", keel_emit_in(all, 0), keel_emit_in(all, 1));
+  if (bias != KEEL_ABSENT) sum = keel_emit_binary(all, "Add", sum, bias);
+  keel_emit_give(all, 3, sum);
+  keel_emit_give(all, 0,
+                 normalised(all, norm, sum, keel_emit_in(all, 2), beta, 1e-12));
   give_statistics(all, sum, true, 1);
 }
 
-void keel_expand_skip_norm(keel_expansion *all) {
-  skip(all, "LayerNormalization", keel_expansion_in(all, 3),
-       keel_expansion_in(all, 4));
+void keel_expand_skip_norm(keel_emit *all) {
+  skip(all, "LayerNormalization", keel_emit_in(all, 3), keel_emit_in(all, 4));
 }
 
-void keel_expand_skip_simplified_norm(keel_expansion *all) {
-  skip(all, "RMSNormalization", KEEL_ABSENT, keel_expansion_in(all, 3));
+void keel_expand_skip_simplified_norm(keel_emit *all) {
+  skip(all, "RMSNormalization", KEEL_ABSENT, keel_emit_in(all, 3));
 }
 
-void keel_expand_simplified_norm(keel_expansion *all) {
-  uint32_t x = keel_expansion_in(all, 0);
-  keel_expansion_give(all, 0,
-                      normalised(all, "RMSNormalization", x,
-                                 keel_expansion_in(all, 1), KEEL_ABSENT, 1e-5));
+void keel_expand_simplified_norm(keel_emit *all) {
+  uint32_t x = keel_emit_in(all, 0);
+  keel_emit_give(all, 0,
+                 normalised(all, "RMSNormalization", x, keel_emit_in(all, 1),
+                            KEEL_ABSENT, 1e-5));
   if (keel_attr_int(all->node.op, "axis", -1) == -1)
     give_statistics(all, x, false, 1);
-  else if (keel_expansion_wants(all, 1))
+  else if (keel_emit_wants(all, 1))
     all->status = keel_fail(
         KD_UNIMPLEMENTED,
         "SimplifiedLayerNormalization \"%s\": its output of deviations is"
@@ -150,74 +145,72 @@ void keel_expand_simplified_norm(keel_expansion *all) {
 
 /* ---- activations -------------------------------------------------------------------------- */
 
-static uint32_t with_bias(keel_expansion *all) {
-  uint32_t x = keel_expansion_in(all, 0), bias = keel_expansion_in(all, 1);
-  return bias == KEEL_ABSENT ? x : keel_expansion_of_two(all, "Add", x, bias);
+static uint32_t with_bias(keel_emit *all) {
+  uint32_t x = keel_emit_in(all, 0), bias = keel_emit_in(all, 1);
+  return bias == KEEL_ABSENT ? x : keel_emit_binary(all, "Add", x, bias);
 }
 
 /* Gelu, BiasGelu */
-void keel_expand_gelu(keel_expansion *all) {
-  keel_expansion_give(all, 0, keel_expansion_of(all, "Gelu", with_bias(all)));
+void keel_expand_gelu(keel_emit *all) {
+  keel_emit_give(all, 0, keel_emit_unary(all, "Gelu", with_bias(all)));
 }
 
-void keel_expand_fast_gelu(keel_expansion *all) {
+void keel_expand_fast_gelu(keel_emit *all) {
   const keel_attr attr = KEEL_STRING("approximate", "tanh");
   uint32_t x = with_bias(all);
-  keel_expansion_give(all, 0, keel_expansion_op(all, "Gelu", &attr, 1, &x, 1));
+  keel_emit_give(all, 0, keel_emit_op(all, "Gelu", &attr, 1, &x, 1));
 }
 
 /* x * sigmoid(alpha * x) */
-void keel_expand_quick_gelu(keel_expansion *all) {
-  uint32_t x = keel_expansion_in(all, 0);
+void keel_expand_quick_gelu(keel_emit *all) {
+  uint32_t x = keel_emit_in(all, 0);
   const keel_attr attr =
       KEEL_FLOAT("alpha", keel_attr_float(all->node.op, "alpha", 1.702f));
-  keel_expansion_give(all, 0, keel_expansion_op(all, "Swish", &attr, 1, &x, 1));
+  keel_emit_give(all, 0, keel_emit_op(all, "Swish", &attr, 1, &x, 1));
 }
 
 /* ---- RotaryEmbedding ------------------------------------------------------------------------ */
 
 /* Each row's place; where only the first one's is given, those that follow it. */
-static uint32_t places_of(keel_expansion *all, uint32_t x, int64_t rows_axis) {
-  const keel_type *type = keel_expansion_type(all, 1);
-  uint32_t places = keel_expansion_in(all, 1);
+static uint32_t places_of(keel_emit *all, uint32_t x, int64_t rows_axis) {
+  const keel_type *type = keel_emit_type(all, 1);
+  uint32_t places = keel_emit_in(all, 1);
   if (!type || type->rank == 2) return places;
-  const uint32_t dims[] = {
-      keel_expansion_dims(all, x, 0, 1),
-      keel_expansion_dims(all, x, rows_axis, rows_axis + 1)};
-  uint32_t each = keel_expansion_of_two(
-      all, "Add", keel_expansion_range(all, dims[1]), places);
-  return keel_expansion_of_two(all, "Expand", each,
-                               keel_expansion_concat(all, 0, dims, 2));
+  const uint32_t dims[] = {keel_emit_dims(all, x, 0, 1),
+                           keel_emit_dims(all, x, rows_axis, rows_axis + 1)};
+  uint32_t each =
+      keel_emit_binary(all, "Add", keel_emit_range(all, dims[1]), places);
+  return keel_emit_binary(all, "Expand", each,
+                          keel_emit_concat(all, 0, dims, 2));
 }
 
 /* [batch, rows, heads * size] as [batch, heads, rows, size], and back. */
-static uint32_t with_heads(keel_expansion *all, uint32_t x, int64_t size) {
+static uint32_t with_heads(keel_emit *all, uint32_t x, int64_t size) {
   static const int64_t exchange[] = {0, 2, 1, 3};
   const int64_t dims[] = {0, 0, -1, size};
-  return keel_expansion_transpose(all, reshaped(all, x, dims, 4), exchange, 4);
+  return keel_emit_transpose(all, reshaped(all, x, dims, 4), exchange, 4);
 }
 
-static uint32_t without_heads(keel_expansion *all, uint32_t x) {
+static uint32_t without_heads(keel_emit *all, uint32_t x) {
   static const int64_t exchange[] = {0, 2, 1, 3}, dims[] = {0, 0, -1};
-  return reshaped(all, keel_expansion_transpose(all, x, exchange, 4), dims, 3);
+  return reshaped(all, keel_emit_transpose(all, x, exchange, 4), dims, 3);
 }
 
 /* Of three dimensions without num_heads: as many heads as turn whole. */
-static void turn_whole(keel_expansion *all, int64_t size) {
-  uint32_t x = keel_expansion_in(all, 0);
-  const uint32_t inputs[] = {with_heads(all, x, size),
-                             keel_expansion_in(all, 2),
-                             keel_expansion_in(all, 3), places_of(all, x, 1)};
+static void turn_whole(keel_emit *all, int64_t size) {
+  uint32_t x = keel_emit_in(all, 0);
+  const uint32_t inputs[] = {with_heads(all, x, size), keel_emit_in(all, 2),
+                             keel_emit_in(all, 3), places_of(all, x, 1)};
   const keel_attr attr =
       KEEL_INT("interleaved", keel_attr_int(all->node.op, "interleaved", 0));
-  uint32_t y = keel_expansion_op(all, "RotaryEmbedding", &attr, 1, inputs, 4);
-  keel_expansion_give(all, 0, without_heads(all, y));
+  uint32_t y = keel_emit_op(all, "RotaryEmbedding", &attr, 1, inputs, 4);
+  keel_emit_give(all, 0, without_heads(all, y));
 }
 
-void keel_expand_microsoft_rotary(keel_expansion *all) {
+void keel_expand_microsoft_rotary(keel_emit *all) {
   const keel_opdef *op = all->node.op;
-  const keel_type *type = keel_expansion_type(all, 0);
-  const keel_type *cache = keel_expansion_type(all, 2);
+  const keel_type *type = keel_emit_type(all, 0);
+  const keel_type *cache = keel_emit_type(all, 2);
   int64_t heads = keel_attr_int(op, "num_heads", 0);
   int64_t turning = keel_attr_int(op, "rotary_embedding_dim", 0);
   if (keel_attr_int(op, "is_packed_batching", 0) ||
@@ -233,14 +226,14 @@ void keel_expand_microsoft_rotary(keel_expansion *all) {
     turn_whole(all, 2 * cache->dims[1]);
     return;
   }
-  uint32_t x = keel_expansion_in(all, 0);
+  uint32_t x = keel_emit_in(all, 0);
   const uint32_t inputs[] = {
-      x, keel_expansion_in(all, 2), keel_expansion_in(all, 3),
+      x, keel_emit_in(all, 2), keel_emit_in(all, 3),
       places_of(all, x, type && type->rank == 4 ? 2 : 1)};
   const keel_attr attrs[] = {
       KEEL_INT("interleaved", keel_attr_int(op, "interleaved", 0)),
       KEEL_INT("rotary_embedding_dim", turning), KEEL_INT("num_heads", heads)};
-  keel_expansion_give(all, 0,
-                      keel_expansion_op(all, "RotaryEmbedding", attrs,
-                                        heads ? 3 : 2, inputs, 4));
+  keel_emit_give(
+      all, 0,
+      keel_emit_op(all, "RotaryEmbedding", attrs, heads ? 3 : 2, inputs, 4));
 }

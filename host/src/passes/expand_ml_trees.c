@@ -51,7 +51,7 @@ static void forest_free(forest *f) {
   free(f->members);
 }
 
-static void *take(keel_expansion *all, int64_t count, size_t size) {
+static void *take(keel_emit *all, int64_t count, size_t size) {
   if (all->status != KD_OK) return NULL;
   void *room = calloc((size_t)count + 1, size);
   if (!room) all->status = keel_no_memory((uint64_t)count * size);
@@ -72,18 +72,18 @@ typedef struct numbers {
 } numbers;
 
 /* floats: NULL where only the tensor can be there. */
-static numbers read_numbers(keel_expansion *all, const char *floats,
+static numbers read_numbers(keel_emit *all, const char *floats,
                             const char *tensor) {
   keel_ml_floats list = {NULL, 0};
   const keel_tensor *other = keel_ml_tensor_of(all, tensor);
   if (floats) list = keel_ml_floats_of(all, floats);
   if (list.count && other && other->type->elements)
-    keel_expansion_fail(all, KD_INVALID_ARGUMENT,
-                        "it has both %s and %s; one of them says the numbers",
-                        floats, tensor);
+    keel_emit_fail(all, KD_INVALID_ARGUMENT,
+                   "it has both %s and %s; one of them says the numbers",
+                   floats, tensor);
   if (other && !keel_ml_is_float(other->type->dtype))
-    keel_expansion_fail(all, KD_INVALID_ARGUMENT, "%s is %s, and not floats",
-                        tensor, keel_dtype_name(other->type->dtype));
+    keel_emit_fail(all, KD_INVALID_ARGUMENT, "%s is %s, and not floats", tensor,
+                   keel_dtype_name(other->type->dtype));
   if (list.count || !other) return (numbers){list.at, NULL, list.count};
   return (numbers){NULL, other, other->type->elements};
 }
@@ -100,49 +100,47 @@ static double number_at(const numbers *from, int64_t index) {
 }
 
 /* Whether a list is as long as the others. */
-static bool has_length(keel_expansion *all, const char *name, int64_t have,
+static bool has_length(keel_emit *all, const char *name, int64_t have,
                        int64_t want, const char *other) {
   if (have != want)
-    keel_expansion_fail(all, KD_INVALID_ARGUMENT,
-                        "%s has %lld entries, and %s %lld", name,
-                        (long long)have, other, (long long)want);
+    keel_emit_fail(all, KD_INVALID_ARGUMENT, "%s has %lld entries, and %s %lld",
+                   name, (long long)have, other, (long long)want);
   return all->status == KD_OK;
 }
 
 /* A list as long as the others. */
-static keel_ml_ints read_ints(keel_expansion *all, const char *name,
-                              int64_t want, const char *other) {
+static keel_ml_ints read_ints(keel_emit *all, const char *name, int64_t want,
+                              const char *other) {
   keel_ml_ints list = keel_ml_ints_of(all, name);
   has_length(all, name, list.count, want, other);
   return list;
 }
 
-static bool check_feature(keel_expansion *all, const branch *node, int64_t at) {
-  const keel_type *type = keel_expansion_type(all, 0);
+static bool check_feature(keel_emit *all, const branch *node, int64_t at) {
+  const keel_type *type = keel_emit_type(all, 0);
   int64_t have = type && type->rank ? type->dims[type->rank - 1] : -1;
   if (!in_range(node->feature, have < 0 ? INT32_MAX : have))
-    keel_expansion_fail(all, KD_INVALID_ARGUMENT,
-                        "nodes_featureids[%lld] is %lld, which X has not",
-                        (long long)at, (long long)node->feature);
+    keel_emit_fail(all, KD_INVALID_ARGUMENT,
+                   "nodes_featureids[%lld] is %lld, which X has not",
+                   (long long)at, (long long)node->feature);
   return all->status == KD_OK;
 }
 
-static bool check_target(keel_expansion *all, const forest *f, const char *name,
+static bool check_target(keel_emit *all, const forest *f, const char *name,
                          int64_t at, int64_t target) {
   if (!in_range(target, f->targets))
-    keel_expansion_fail(
-        all, KD_INVALID_ARGUMENT, "%s[%lld] is %lld, and there are %lld", name,
-        (long long)at, (long long)target, (long long)f->targets);
+    keel_emit_fail(all, KD_INVALID_ARGUMENT,
+                   "%s[%lld] is %lld, and there are %lld", name, (long long)at,
+                   (long long)target, (long long)f->targets);
   return all->status == KD_OK;
 }
 
 /* Takes the nodes' memory, and reads what both forms have. */
-static bool read_nodes(keel_expansion *all, forest *f, const numbers *splits,
+static bool read_nodes(keel_emit *all, forest *f, const numbers *splits,
                        const char *first) {
   keel_ml_ints missing =
       keel_ml_ints_of(all, "nodes_missing_value_tracks_true");
-  if (!f->count)
-    keel_expansion_fail(all, KD_INVALID_ARGUMENT, "it has no nodes");
+  if (!f->count) keel_emit_fail(all, KD_INVALID_ARGUMENT, "it has no nodes");
   if (missing.count)
     has_length(all, "nodes_missing_value_tracks_true", missing.count, f->count,
                first);
@@ -188,7 +186,7 @@ static int order_votes(const void *a, const void *b) {
   return by_tree ? by_tree : by_node ? by_node : order(x->at, y->at);
 }
 
-static bool sort_ids(keel_expansion *all, ids *names) {
+static bool sort_ids(keel_emit *all, ids *names) {
   int64_t count = names->nodes.count;
   bool in_order = true;
   names->sorted = take(all, count, sizeof *names->sorted);
@@ -201,7 +199,7 @@ static bool sort_ids(keel_expansion *all, ids *names) {
     qsort(names->sorted, (size_t)count, sizeof *names->sorted, order_ids);
   for (int64_t i = 1; i < count && all->status == KD_OK; i++)
     if (!order_ids(&names->sorted[i - 1], &names->sorted[i]))
-      keel_expansion_fail(
+      keel_emit_fail(
           all, KD_INVALID_ARGUMENT, "node %lld of tree %lld is there twice",
           (long long)names->sorted[i].node, (long long)names->sorted[i].tree);
   return all->status == KD_OK;
@@ -220,23 +218,23 @@ static int64_t find_node(const ids *names, int64_t tree, int64_t node,
 }
 
 /* The place that a branch of node `at` leads to. */
-static int64_t follow(keel_expansion *all, const ids *names, int64_t at,
+static int64_t follow(keel_emit *all, const ids *names, int64_t at,
                       int64_t to) {
   int64_t tree = names->trees.at[at], near = -1;
   if (keel_is_plausible(to) && keel_is_plausible(names->nodes.at[at]))
     near = at + to - names->nodes.at[at];
   int64_t place = find_node(names, tree, to, near);
   if (place < 0)
-    keel_expansion_fail(all, KD_INVALID_ARGUMENT,
-                        "node %lld of tree %lld leads to node %lld, which that"
-                        " tree has not",
-                        (long long)names->nodes.at[at], (long long)tree,
-                        (long long)to);
+    keel_emit_fail(all, KD_INVALID_ARGUMENT,
+                   "node %lld of tree %lld leads to node %lld, which that"
+                   " tree has not",
+                   (long long)names->nodes.at[at], (long long)tree,
+                   (long long)to);
   return place;
 }
 
 /* Each tree's first node in the lists is its root. */
-static bool find_roots(keel_expansion *all, forest *f, const ids *names) {
+static bool find_roots(keel_emit *all, forest *f, const ids *names) {
   f->roots = take(all, f->count, sizeof *f->roots);
   bool *is_root = take(all, f->count, sizeof *is_root);
   for (int64_t i = 0; is_root && f->roots && i < f->count;) {
@@ -259,16 +257,16 @@ static int64_t mode_of(const char *name) {
   return !strcmp(name, "LEAF") ? LEAF : -1;
 }
 
-static bool read_branch(keel_expansion *all, forest *f, const ids *names,
+static bool read_branch(keel_emit *all, forest *f, const ids *names,
                         const char *mode, int64_t at) {
   branch *node = &f->nodes[at];
   node->mode = mode_of(mode);
   if (node->mode < 0)
-    keel_expansion_fail(all, KD_INVALID_ARGUMENT,
-                        "nodes_modes[%lld] is \"%s\", and not BRANCH_LEQ,"
-                        " BRANCH_LT, BRANCH_GTE, BRANCH_GT, BRANCH_EQ,"
-                        " BRANCH_NEQ or LEAF",
-                        (long long)at, mode);
+    keel_emit_fail(all, KD_INVALID_ARGUMENT,
+                   "nodes_modes[%lld] is \"%s\", and not BRANCH_LEQ,"
+                   " BRANCH_LT, BRANCH_GTE, BRANCH_GT, BRANCH_EQ,"
+                   " BRANCH_NEQ or LEAF",
+                   (long long)at, mode);
   if (node->mode == LEAF) {
     node->yes = node->no = 0;
     return true;
@@ -292,7 +290,7 @@ static const vote_names of_classes = {"class_treeids", "class_nodeids",
                                       "class_weights_as_tensor"};
 
 /* Votes of a branch that is no leaf are not counted. */
-static void give_votes(keel_expansion *all, forest *f, const ids *names) {
+static void give_votes(keel_emit *all, forest *f, const ids *names) {
   for (int64_t i = 0; i < f->vote_count;) {
     int64_t first = i, tree = f->votes[i].tree, node = f->votes[i].node;
     while (i < f->vote_count && f->votes[i].tree == tree &&
@@ -300,10 +298,10 @@ static void give_votes(keel_expansion *all, forest *f, const ids *names) {
       i++;
     int64_t place = find_node(names, tree, node, -1);
     if (place < 0) {
-      keel_expansion_fail(all, KD_INVALID_ARGUMENT,
-                          "a weight is for node %lld of tree %lld, which is not"
-                          " there",
-                          (long long)node, (long long)tree);
+      keel_emit_fail(all, KD_INVALID_ARGUMENT,
+                     "a weight is for node %lld of tree %lld, which is not"
+                     " there",
+                     (long long)node, (long long)tree);
       return;
     }
     if (f->nodes[place].mode != LEAF) continue;
@@ -312,7 +310,7 @@ static void give_votes(keel_expansion *all, forest *f, const ids *names) {
   }
 }
 
-static bool read_votes(keel_expansion *all, forest *f, const ids *names,
+static bool read_votes(keel_emit *all, forest *f, const ids *names,
                        const vote_names *attrs) {
   keel_ml_ints targets = keel_ml_ints_of(all, attrs->targets);
   int64_t count = targets.count;
@@ -336,8 +334,7 @@ static bool read_votes(keel_expansion *all, forest *f, const ids *names,
 }
 
 /* The form of TreeEnsembleRegressor and TreeEnsembleClassifier. */
-static bool read_named(keel_expansion *all, forest *f,
-                       const vote_names *attrs) {
+static bool read_named(keel_emit *all, forest *f, const vote_names *attrs) {
   const keel_node_attr *modes = keel_attr_find(all->node.op, "nodes_modes");
   ids names = {.nodes = keel_ml_ints_of(all, "nodes_nodeids")};
   numbers splits = read_numbers(all, "nodes_values", "nodes_values_as_tensor");
@@ -358,18 +355,18 @@ static bool read_named(keel_expansion *all, forest *f,
 /* ---- nodes by their places, and leaves of their own ----------------------------------- */
 
 /* One branch of a node, as read_branch leaves it. */
-static int64_t place_of(keel_expansion *all, const forest *f, int64_t at,
-                        int64_t to, bool is_leaf) {
+static int64_t place_of(keel_emit *all, const forest *f, int64_t at, int64_t to,
+                        bool is_leaf) {
   int64_t end = is_leaf ? f->vote_count : f->count;
   if (!in_range(to, end))
-    keel_expansion_fail(all, KD_INVALID_ARGUMENT,
-                        "node %lld leads to %s %lld, and there are %lld",
-                        (long long)at, is_leaf ? "leaf" : "node", (long long)to,
-                        (long long)end);
+    keel_emit_fail(all, KD_INVALID_ARGUMENT,
+                   "node %lld leads to %s %lld, and there are %lld",
+                   (long long)at, is_leaf ? "leaf" : "node", (long long)to,
+                   (long long)end);
   return is_leaf ? -1 - to : to;
 }
 
-static bool read_leaves(keel_expansion *all, forest *f) {
+static bool read_leaves(keel_emit *all, forest *f) {
   keel_ml_ints targets = keel_ml_ints_of(all, "leaf_targetids");
   numbers weights = read_numbers(all, NULL, "leaf_weights");
   has_length(all, "leaf_weights", weights.count, targets.count,
@@ -395,7 +392,7 @@ static void read_members(forest *f, branch *node) {
 }
 
 /* Copies the members; each set must end in NaN, and each node of that mode have one. */
-static bool take_members(keel_expansion *all, forest *f, int64_t nodes) {
+static bool take_members(keel_emit *all, forest *f, int64_t nodes) {
   numbers members = read_numbers(all, NULL, "membership_values");
   int64_t sets = 0;
   f->members = take(all, members.count, sizeof *f->members);
@@ -404,51 +401,50 @@ static bool take_members(keel_expansion *all, forest *f, int64_t nodes) {
     sets += f->members[i] != f->members[i];
   }
   if (sets != nodes)
-    keel_expansion_fail(all, KD_INVALID_ARGUMENT,
-                        "membership_values has %lld sets, each ended by NaN,"
-                        " and %lld nodes ask for one",
-                        (long long)sets, (long long)nodes);
+    keel_emit_fail(all, KD_INVALID_ARGUMENT,
+                   "membership_values has %lld sets, each ended by NaN,"
+                   " and %lld nodes ask for one",
+                   (long long)sets, (long long)nodes);
   return all->status == KD_OK;
 }
 
-static bool read_modes(keel_expansion *all, forest *f) {
+static bool read_modes(keel_emit *all, forest *f) {
   const keel_tensor *modes = keel_ml_tensor_of(all, "nodes_modes");
   int64_t sets = 0;
   if (modes->type->dtype != KD_U8 || modes->type->elements != f->count) {
-    keel_expansion_fail(all, KD_INVALID_ARGUMENT,
-                        "nodes_modes must be %lld elements of u8",
-                        (long long)f->count);
+    keel_emit_fail(all, KD_INVALID_ARGUMENT,
+                   "nodes_modes must be %lld elements of u8",
+                   (long long)f->count);
     return false;
   }
   for (int64_t i = 0; i < f->count; i++) {
     f->nodes[i].mode = ((const uint8_t *)modes->data)[i];
     sets += f->nodes[i].mode == MEMBER;
     if (f->nodes[i].mode > MEMBER)
-      keel_expansion_fail(all, KD_INVALID_ARGUMENT,
-                          "nodes_modes[%lld] is %lld, and not 0 to 6",
-                          (long long)i, (long long)f->nodes[i].mode);
+      keel_emit_fail(all, KD_INVALID_ARGUMENT,
+                     "nodes_modes[%lld] is %lld, and not 0 to 6", (long long)i,
+                     (long long)f->nodes[i].mode);
   }
   return take_members(all, f, sets);
 }
 
-static bool read_roots(keel_expansion *all, forest *f) {
+static bool read_roots(keel_emit *all, forest *f) {
   keel_ml_ints roots = keel_ml_ints_of(all, "tree_roots");
   if (!roots.count)
-    keel_expansion_fail(all, KD_INVALID_ARGUMENT, "tree_roots is empty");
+    keel_emit_fail(all, KD_INVALID_ARGUMENT, "tree_roots is empty");
   f->roots = take(all, roots.count, sizeof *f->roots);
   for (int64_t i = 0; f->roots && i < roots.count; i++) {
     if (!in_range(roots.at[i], f->count))
-      keel_expansion_fail(all, KD_INVALID_ARGUMENT,
-                          "tree_roots[%lld] is %lld, and there are %lld nodes",
-                          (long long)i, (long long)roots.at[i],
-                          (long long)f->count);
+      keel_emit_fail(all, KD_INVALID_ARGUMENT,
+                     "tree_roots[%lld] is %lld, and there are %lld nodes",
+                     (long long)i, (long long)roots.at[i], (long long)f->count);
     f->roots[f->root_count++] = roots.at[i];
   }
   return all->status == KD_OK;
 }
 
 /* The form of TreeEnsemble. */
-static bool read_placed(keel_expansion *all, forest *f) {
+static bool read_placed(keel_emit *all, forest *f) {
   static const char first[] = "nodes_featureids";
   numbers splits = read_numbers(all, NULL, "nodes_splits");
   f->count = keel_ml_ints_of(all, first).count;
@@ -516,7 +512,7 @@ static int64_t write_branch(written *w, const forest *f, const branch *node) {
   return count;
 }
 
-static void walk(keel_expansion *all, forest *f, written *w, visit *stack,
+static void walk(keel_emit *all, forest *f, written *w, visit *stack,
                  int64_t root) {
   int64_t depth = 0;
   stack[depth++] = (visit){.to = root};
@@ -530,10 +526,10 @@ static void walk(keel_expansion *all, forest *f, written *w, visit *stack,
     }
     branch *node = &f->nodes[now.to];
     if (node->met) {
-      keel_expansion_fail(all, KD_INVALID_ARGUMENT,
-                          "node %lld is met twice on the way from the roots:"
-                          " it is in a cycle, or two nodes lead to it",
-                          (long long)now.to);
+      keel_emit_fail(all, KD_INVALID_ARGUMENT,
+                     "node %lld is met twice on the way from the roots:"
+                     " it is in a cycle, or two nodes lead to it",
+                     (long long)now.to);
       return;
     }
     node->met = true;
@@ -547,7 +543,7 @@ static void walk(keel_expansion *all, forest *f, written *w, visit *stack,
   }
 }
 
-static bool write_nodes(keel_expansion *all, forest *f, written *w) {
+static bool write_nodes(keel_emit *all, forest *f, written *w) {
   /* each node once, at most two leaves beside it, and the members of sets */
   int64_t most = 3 * f->count + f->member_count;
   visit *stack = take(all, 2 * f->count + 2, sizeof *stack);
@@ -563,13 +559,12 @@ static bool write_nodes(keel_expansion *all, forest *f, written *w) {
   }
   free(stack);
   if (w->count > INT32_MAX || f->vote_count > INT32_MAX)
-    keel_expansion_fail(all, KD_INVALID_ARGUMENT,
-                        "it has more than 2^31 nodes");
+    keel_emit_fail(all, KD_INVALID_ARGUMENT, "it has more than 2^31 nodes");
   return all->status == KD_OK;
 }
 
-static keel_tensor *list_tensor(keel_expansion *all, kd_dtype dtype,
-                                int64_t count, const double *from) {
+static keel_tensor *list_tensor(keel_emit *all, kd_dtype dtype, int64_t count,
+                                const double *from) {
   keel_tensor *tensor = NULL;
   size_t size = keel_dtype_size(dtype);
   char *bytes = take(all, count, size);
@@ -586,8 +581,8 @@ static keel_attr tensor_attr(const char *name, keel_tensor *tensor) {
   return (keel_attr){.name = name, .kind = KD_ATTR_TENSOR, .tensor = tensor};
 }
 
-static uint32_t add_trees(keel_expansion *all, const forest *f,
-                          const written *w, const char *aggregate, uint32_t x,
+static uint32_t add_trees(keel_emit *all, const forest *f, const written *w,
+                          const char *aggregate, uint32_t x,
                           keel_tensor *splits) {
   uint32_t nodes = (uint32_t)w->count, votes = (uint32_t)f->vote_count;
   int64_t *targets = take(all, f->vote_count, sizeof *targets);
@@ -613,7 +608,7 @@ static uint32_t add_trees(keel_expansion *all, const forest *f,
         tensor_attr("vote_weights", weight_list),
         KEEL_INTS("yes", nodes, w->yes)};
     value =
-        keel_expansion_own(all, "Trees", attrs, KEEL_COUNT_OF(attrs), &x, 1);
+        keel_emit_op(all, "keel::Trees", attrs, KEEL_COUNT_OF(attrs), &x, 1);
   }
   keel_tensor_release(weight_list);
   free(targets);
@@ -622,14 +617,13 @@ static uint32_t add_trees(keel_expansion *all, const forest *f,
 }
 
 /* What the trees say of X's rows, in f32, or in f64 where X or the splits are that. */
-static uint32_t run_trees(keel_expansion *all, forest *f,
-                          const char *aggregate) {
+static uint32_t run_trees(keel_emit *all, forest *f, const char *aggregate) {
   written w = {0};
   uint32_t value = KEEL_ABSENT, x = keel_ml_wide(all);
-  if (f->wide && all->status == KD_OK) x = keel_expansion_cast(all, x, KD_F64);
+  if (f->wide && all->status == KD_OK) x = keel_emit_cast(all, x, KD_F64);
   if (write_nodes(all, f, &w)) {
     keel_tensor *splits =
-        list_tensor(all, keel_expansion_dtype(all, x), w.count, w.splits);
+        list_tensor(all, keel_emit_dtype(all, x), w.count, w.splits);
     if (splits) value = add_trees(all, f, &w, aggregate, x, splits);
     keel_tensor_release(splits);
   }
@@ -640,12 +634,12 @@ static uint32_t run_trees(keel_expansion *all, forest *f,
 /* ---- regressors ------------------------------------------------------------------------- */
 
 /* A base value for each score, where there are any. */
-static uint32_t with_base(keel_expansion *all, uint32_t scores,
-                          const numbers *base, int64_t targets) {
+static uint32_t with_base(keel_emit *all, uint32_t scores, const numbers *base,
+                          int64_t targets) {
   if (!base->count || all->status != KD_OK ||
       !has_length(all, "base_values", base->count, targets, "the result"))
     return scores;
-  kd_dtype dtype = keel_expansion_dtype(all, scores);
+  kd_dtype dtype = keel_emit_dtype(all, scores);
   double *list = take(all, base->count, sizeof *list);
   keel_tensor *tensor = NULL;
   for (int64_t i = 0; list && i < base->count; i++)
@@ -654,21 +648,21 @@ static uint32_t with_base(keel_expansion *all, uint32_t scores,
   free(list);
   if (!tensor) return KEEL_ABSENT;
   uint32_t value =
-      keel_expansion_constant(all, dtype, 1, &base->count, tensor->data);
+      keel_emit_constant(all, dtype, 1, &base->count, tensor->data);
   keel_tensor_release(tensor);
-  return keel_expansion_of_two(all, "Add", scores, value);
+  return keel_emit_binary(all, "Add", scores, value);
 }
 
-static bool read_targets(keel_expansion *all, forest *f) {
+static bool read_targets(keel_emit *all, forest *f) {
   f->targets = keel_attr_int(all->node.op, "n_targets", 0);
   if (f->targets < 1 || f->targets > TARGETS_MOST)
-    keel_expansion_fail(all, KD_INVALID_ARGUMENT,
-                        "n_targets is %lld, and must be 1 to %d",
-                        (long long)f->targets, TARGETS_MOST);
+    keel_emit_fail(all, KD_INVALID_ARGUMENT,
+                   "n_targets is %lld, and must be 1 to %d",
+                   (long long)f->targets, TARGETS_MOST);
   return all->status == KD_OK;
 }
 
-void keel_expand_tree_regressor(keel_expansion *all) {
+void keel_expand_tree_regressor(keel_emit *all) {
   static const char *const names[][2] = {
       {"SUM", "sum"}, {"AVERAGE", "average"}, {"MIN", "min"}, {"MAX", "max"}};
   const char *said =
@@ -686,17 +680,17 @@ void keel_expand_tree_regressor(keel_expansion *all) {
 }
 
 /* One of a list's words by its number, or NULL. */
-static const char *word_of(keel_expansion *all, const char *name,
+static const char *word_of(keel_emit *all, const char *name,
                            const char *const *words, int64_t count,
                            int64_t otherwise) {
   int64_t number = keel_attr_int(all->node.op, name, otherwise);
   if (in_range(number, count)) return words[number];
-  keel_expansion_fail(all, KD_INVALID_ARGUMENT, "%s is %lld, and not 0 to %lld",
-                      name, (long long)number, (long long)count - 1);
+  keel_emit_fail(all, KD_INVALID_ARGUMENT, "%s is %lld, and not 0 to %lld",
+                 name, (long long)number, (long long)count - 1);
   return NULL;
 }
 
-void keel_expand_trees(keel_expansion *all) {
+void keel_expand_trees(keel_emit *all) {
   static const char *const aggregates[] = {"average", "sum", "min", "max"};
   static const char *const transforms[] = {"NONE", "SOFTMAX", "LOGISTIC",
                                            "SOFTMAX_ZERO", "PROBIT"};
@@ -706,9 +700,9 @@ void keel_expand_trees(keel_expansion *all) {
   if (aggregate && transform && read_targets(all, &f) && read_placed(all, &f)) {
     uint32_t scores =
         keel_ml_transform(all, run_trees(all, &f, aggregate), transform);
-    keel_expansion_give(all, 0,
-                        keel_expansion_of_two(all, "CastLike", scores,
-                                              keel_expansion_in(all, 0)));
+    keel_emit_give(
+        all, 0,
+        keel_emit_binary(all, "CastLike", scores, keel_emit_in(all, 0)));
   }
   forest_free(&f);
 }
@@ -724,7 +718,7 @@ static bool is_binary(const forest *f) {
 
 /* Both scores of such trees. Probabilities, which are not negative, come to 1 together; what is
  * transformed, and other weights, to 0. */
-static uint32_t binary_scores(keel_expansion *all, forest *f, numbers *base) {
+static uint32_t binary_scores(keel_emit *all, forest *f, numbers *base) {
   int64_t voted = f->votes[0].target;
   bool sums_to_one =
       !strcmp(keel_attr_string(all->node.op, "post_transform", "NONE"), "NONE");
@@ -741,7 +735,7 @@ static uint32_t binary_scores(keel_expansion *all, forest *f, numbers *base) {
   return keel_ml_both(all, score, sums_to_one);
 }
 
-void keel_expand_tree_classifier(keel_expansion *all) {
+void keel_expand_tree_classifier(keel_emit *all) {
   forest f = {0};
   keel_ml_labels labels = keel_ml_labels_of(all, "classlabels_int64s");
   if (all->status != KD_OK) return;

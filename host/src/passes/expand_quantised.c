@@ -6,44 +6,43 @@
 /* ---- from bytes and back --------------------------------------------------------------------- */
 
 /* Inputs `first`, its scale and its zero point, as numbers. */
-static uint32_t numbers_of(keel_expansion *all, uint32_t first) {
-  const uint32_t inputs[] = {keel_expansion_in(all, first),
-                             keel_expansion_in(all, first + 1),
-                             keel_expansion_in(all, first + 2)};
-  return keel_expansion_op(all, "DequantizeLinear", NULL, 0, inputs, 3);
+static uint32_t numbers_of(keel_emit *all, uint32_t first) {
+  const uint32_t inputs[] = {keel_emit_in(all, first),
+                             keel_emit_in(all, first + 1),
+                             keel_emit_in(all, first + 2)};
+  return keel_emit_op(all, "DequantizeLinear", NULL, 0, inputs, 3);
 }
 
 /* The output as bytes, by the scale and zero point from input `scale` on. Without a zero point,
  * bytes are of the type of input 0. */
-static void give_bytes(keel_expansion *all, uint32_t value, uint32_t scale) {
-  kd_dtype dtype = keel_expansion_dtype(all, keel_expansion_in(all, 0));
+static void give_bytes(keel_emit *all, uint32_t value, uint32_t scale) {
+  kd_dtype dtype = keel_emit_dtype(all, keel_emit_in(all, 0));
   const keel_attr own =
       KEEL_INT("output_dtype", dtype == KD_I8 ? 3 : 2); /* ONNX's */
-  uint32_t zero = keel_expansion_in(all, scale + 1);
-  const uint32_t inputs[] = {value, keel_expansion_in(all, scale), zero};
-  keel_expansion_give(
-      all, 0,
-      keel_expansion_op(all, "QuantizeLinear", &own,
-                        zero == KEEL_ABSENT ? 1 : 0, inputs, 3));
+  uint32_t zero = keel_emit_in(all, scale + 1);
+  const uint32_t inputs[] = {value, keel_emit_in(all, scale), zero};
+  keel_emit_give(all, 0,
+                 keel_emit_op(all, "QuantizeLinear", &own,
+                              zero == KEEL_ABSENT ? 1 : 0, inputs, 3));
 }
 
 /* ---- elementwise, and windows ---------------------------------------------------------------- */
 
-static void two(keel_expansion *all, const char *op) {
+static void two(keel_emit *all, const char *op) {
   uint32_t a = numbers_of(all, 0), b = numbers_of(all, 3);
-  give_bytes(all, keel_expansion_of_two(all, op, a, b), 6);
+  give_bytes(all, keel_emit_binary(all, op, a, b), 6);
 }
 
-void keel_expand_qlinear_add(keel_expansion *all) {
+void keel_expand_qlinear_add(keel_emit *all) {
   two(all, "Add");
 }
 
-void keel_expand_qlinear_mul(keel_expansion *all) {
+void keel_expand_qlinear_mul(keel_emit *all) {
   two(all, "Mul");
 }
 
 /* An op of one operand that has the node's attributes, but those that only com.microsoft has. */
-static void one(keel_expansion *all, const char *op) {
+static void one(keel_emit *all, const char *op) {
   keel_attr attrs[16];
   uint32_t count = 0, x = numbers_of(all, 0);
   const keel_opdef *own = all->node.op;
@@ -57,30 +56,30 @@ static void one(keel_expansion *all, const char *op) {
                             "%s \"%s\": channels_last is not supported; export"
                             " the model with channels first",
                             own->schema->name, all->node.name);
-  give_bytes(all, keel_expansion_op(all, op, attrs, count, &x, 1), 3);
+  give_bytes(all, keel_emit_op(all, op, attrs, count, &x, 1), 3);
 }
 
-void keel_expand_qlinear_sigmoid(keel_expansion *all) {
+void keel_expand_qlinear_sigmoid(keel_emit *all) {
   one(all, "Sigmoid");
 }
 
-void keel_expand_qlinear_leaky_relu(keel_expansion *all) {
+void keel_expand_qlinear_leaky_relu(keel_emit *all) {
   one(all, "LeakyRelu");
 }
 
-void keel_expand_qlinear_average_pool(keel_expansion *all) {
+void keel_expand_qlinear_average_pool(keel_emit *all) {
   one(all, "AveragePool");
 }
 
-void keel_expand_qlinear_global_average_pool(keel_expansion *all) {
+void keel_expand_qlinear_global_average_pool(keel_emit *all) {
   one(all, "GlobalAveragePool");
 }
 
 /* Before opset 13, Softmax took all dimensions from the axis on as one. */
-void keel_expand_qlinear_softmax(keel_expansion *all) {
+void keel_expand_qlinear_softmax(keel_emit *all) {
   const keel_opdef *own = all->node.op;
   int64_t axis = keel_attr_int(own, "axis", -1);
-  const keel_type *type = keel_expansion_type(all, 0);
+  const keel_type *type = keel_emit_type(all, 0);
   bool last = axis == -1 || (type && axis == (int64_t)type->rank - 1);
   if (keel_attr_int(own, "opset", 13) < 13 && !last) {
     all->status = keel_fail(KD_UNIMPLEMENTED,
@@ -92,7 +91,7 @@ void keel_expand_qlinear_softmax(keel_expansion *all) {
   one(all, "Softmax");
 }
 
-void keel_expand_qlinear_concat(keel_expansion *all) {
+void keel_expand_qlinear_concat(keel_emit *all) {
   uint32_t count = (all->node.input_count - 2) / 3;
   uint32_t *parts = calloc((size_t)count + 1, sizeof *parts);
   const keel_attr axis =
@@ -103,75 +102,74 @@ void keel_expand_qlinear_concat(keel_expansion *all) {
   }
   for (uint32_t i = 0; i < count; i++)
     parts[i] = numbers_of(all, 2 + 3 * i);
-  uint32_t joined = keel_expansion_op(all, "Concat", &axis, 1, parts, count);
-  const uint32_t inputs[] = {joined, keel_expansion_in(all, 0),
-                             keel_expansion_in(all, 1)};
-  keel_expansion_give(
-      all, 0, keel_expansion_op(all, "QuantizeLinear", NULL, 0, inputs, 3));
+  uint32_t joined = keel_emit_op(all, "Concat", &axis, 1, parts, count);
+  const uint32_t inputs[] = {joined, keel_emit_in(all, 0),
+                             keel_emit_in(all, 1)};
+  keel_emit_give(all, 0,
+                 keel_emit_op(all, "QuantizeLinear", NULL, 0, inputs, 3));
   free(parts);
 }
 
 /* ---- products --------------------------------------------------------------------------------- */
 
 /* Sums of products of bytes, in 32 bits. */
-static uint32_t sums(keel_expansion *all, uint32_t a, uint32_t b,
-                     uint32_t zero_a, uint32_t zero_b) {
+static uint32_t sums(keel_emit *all, uint32_t a, uint32_t b, uint32_t zero_a,
+                     uint32_t zero_b) {
   const uint32_t inputs[] = {a, b, zero_a, zero_b};
-  return keel_expansion_op(all, "MatMulInteger", NULL, 0, inputs, 4);
+  return keel_emit_op(all, "MatMulInteger", NULL, 0, inputs, 4);
 }
 
 /* The sums as numbers of the scales' type, with a bias or KEEL_ABSENT. */
-static uint32_t scaled(keel_expansion *all, uint32_t value, uint32_t scale_a,
+static uint32_t scaled(keel_emit *all, uint32_t value, uint32_t scale_a,
                        uint32_t scale_b, uint32_t bias) {
-  uint32_t scale = keel_expansion_of_two(all, "Mul", scale_a, scale_b);
-  value = keel_expansion_of_two(all, "CastLike", value, scale);
-  value = keel_expansion_of_two(all, "Mul", value, scale);
+  uint32_t scale = keel_emit_binary(all, "Mul", scale_a, scale_b);
+  value = keel_emit_binary(all, "CastLike", value, scale);
+  value = keel_emit_binary(all, "Mul", value, scale);
   return bias == KEEL_ABSENT ? value
-                             : keel_expansion_of_two(all, "Add", value, bias);
+                             : keel_emit_binary(all, "Add", value, bias);
 }
 
-void keel_expand_matmul_integer_to_float(keel_expansion *all) {
-  uint32_t value =
-      sums(all, keel_expansion_in(all, 0), keel_expansion_in(all, 1),
-           keel_expansion_in(all, 4), keel_expansion_in(all, 5));
-  keel_expansion_give(
-      all, 0,
-      scaled(all, value, keel_expansion_in(all, 2), keel_expansion_in(all, 3),
-             keel_expansion_in(all, 6)));
+void keel_expand_matmul_integer_to_float(keel_emit *all) {
+  uint32_t value = sums(all, keel_emit_in(all, 0), keel_emit_in(all, 1),
+                        keel_emit_in(all, 4), keel_emit_in(all, 5));
+  keel_emit_give(all, 0,
+                 scaled(all, value, keel_emit_in(all, 2), keel_emit_in(all, 3),
+                        keel_emit_in(all, 6)));
 }
 
-void keel_expand_dynamic_quantize_matmul(keel_expansion *all) {
+void keel_expand_dynamic_quantize_matmul(keel_emit *all) {
   enum { BYTES, SCALE, ZERO };
-  uint32_t a[3], x = keel_expansion_in(all, 0);
-  keel_expansion_op_n(all, "DynamicQuantizeLinear", &x, 1, a, 3);
-  uint32_t value = sums(all, a[BYTES], keel_expansion_in(all, 1), a[ZERO],
-                        keel_expansion_in(all, 3));
-  keel_expansion_give(all, 0,
-                      scaled(all, value, a[SCALE], keel_expansion_in(all, 2),
-                             keel_expansion_in(all, 4)));
+  uint32_t a[] = {KEEL_ABSENT, KEEL_ABSENT, KEEL_ABSENT},
+           x = keel_emit_in(all, 0);
+  keel_emit_node(all, "DynamicQuantizeLinear", NULL, 0, &x, 1, a, 3);
+  uint32_t value =
+      sums(all, a[BYTES], keel_emit_in(all, 1), a[ZERO], keel_emit_in(all, 3));
+  keel_emit_give(
+      all, 0,
+      scaled(all, value, a[SCALE], keel_emit_in(all, 2), keel_emit_in(all, 4)));
 }
 
-static uint32_t turned(keel_expansion *all, uint32_t index, const char *name) {
+static uint32_t turned(keel_emit *all, uint32_t index, const char *name) {
   static const int64_t turn[] = {1, 0};
-  uint32_t value = keel_expansion_in(all, index);
+  uint32_t value = keel_emit_in(all, index);
   return keel_attr_int(all->node.op, name, 0)
-             ? keel_expansion_transpose(all, value, turn, 2)
+             ? keel_emit_transpose(all, value, turn, 2)
              : value;
 }
 
 /* alpha * A B, with C in steps of alpha * scale_a * scale_b. */
-void keel_expand_qgemm(keel_expansion *all) {
+void keel_expand_qgemm(keel_emit *all) {
   uint32_t value = sums(all, turned(all, 0, "transA"), turned(all, 3, "transB"),
-                        keel_expansion_in(all, 2), keel_expansion_in(all, 5));
-  uint32_t c = keel_expansion_in(all, 6), scale_a = keel_expansion_in(all, 1);
+                        keel_emit_in(all, 2), keel_emit_in(all, 5));
+  uint32_t c = keel_emit_in(all, 6), scale_a = keel_emit_in(all, 1);
   double alpha = (double)keel_attr_float(all->node.op, "alpha", 1);
-  if (c != KEEL_ABSENT) value = keel_expansion_of_two(all, "Add", value, c);
+  if (c != KEEL_ABSENT) value = keel_emit_binary(all, "Add", value, c);
   if (alpha != 1)
-    scale_a = keel_expansion_of_two(all, "Mul", scale_a,
-                                    keel_expansion_number(all, alpha, scale_a));
-  value = scaled(all, value, scale_a, keel_expansion_in(all, 4), KEEL_ABSENT);
-  if (keel_expansion_in(all, 7) == KEEL_ABSENT)
-    keel_expansion_give(all, 0, value);
+    scale_a = keel_emit_binary(all, "Mul", scale_a,
+                               keel_emit_number(all, alpha, scale_a));
+  value = scaled(all, value, scale_a, keel_emit_in(all, 4), KEEL_ABSENT);
+  if (keel_emit_in(all, 7) == KEEL_ABSENT)
+    keel_emit_give(all, 0, value);
   else
     give_bytes(all, value, 7);
 }
@@ -179,23 +177,21 @@ void keel_expand_qgemm(keel_expansion *all) {
 /* ---- QuantizeLinear and DequantizeLinear ------------------------------------------------------ */
 
 /* ONNX has them now; here the axis must be given where there are several scales. */
-static void as_onnx(keel_expansion *all, const char *op) {
-  const uint32_t inputs[] = {keel_expansion_in(all, 0),
-                             keel_expansion_in(all, 1),
-                             keel_expansion_in(all, 2)};
+static void as_onnx(keel_emit *all, const char *op) {
+  const uint32_t inputs[] = {keel_emit_in(all, 0), keel_emit_in(all, 1),
+                             keel_emit_in(all, 2)};
   const keel_attr axis =
       KEEL_INT("axis", keel_attr_int(all->node.op, "axis", 0));
-  keel_expansion_give(
+  keel_emit_give(
       all, 0,
-      keel_expansion_op(all, op, &axis,
-                        keel_attr_find(all->node.op, "axis") != NULL, inputs,
-                        3));
+      keel_emit_op(all, op, &axis, keel_attr_find(all->node.op, "axis") != NULL,
+                   inputs, 3));
 }
 
-void keel_expand_quantize_linear(keel_expansion *all) {
+void keel_expand_quantize_linear(keel_emit *all) {
   as_onnx(all, "QuantizeLinear");
 }
 
-void keel_expand_dequantize_linear(keel_expansion *all) {
+void keel_expand_dequantize_linear(keel_emit *all) {
   as_onnx(all, "DequantizeLinear");
 }

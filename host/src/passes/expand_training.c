@@ -10,9 +10,8 @@ typedef struct trained {
 } trained;
 
 /* None where the lists do not fit: the shape function says so, too, once shapes are known. */
-static trained read_inputs(keel_expansion *all, uint32_t groups) {
-  uint32_t x = keel_expansion_in(all, FIRST),
-           rate = keel_expansion_in(all, RATE);
+static trained read_inputs(keel_emit *all, uint32_t groups) {
+  uint32_t x = keel_emit_in(all, FIRST), rate = keel_emit_in(all, RATE);
   uint32_t each =
       x == KEEL_ABSENT ? 0 : (all->node.input_count - FIRST) / groups;
   if (!each || (all->node.input_count - FIRST) % groups ||
@@ -25,131 +24,125 @@ static trained read_inputs(keel_expansion *all, uint32_t groups) {
                   (unsigned)all->node.input_count - FIRST);
     return (trained){0, KEEL_ABSENT, KEEL_ABSENT};
   }
-  return (trained){.count = (all->node.input_count - FIRST) / groups,
-                   .rate = keel_expansion_of_two(all, "CastLike", rate, x),
-                   .step = keel_expansion_of_two(
-                       all, "CastLike", keel_expansion_in(all, STEP), x)};
+  return (trained){
+      .count = (all->node.input_count - FIRST) / groups,
+      .rate = keel_emit_binary(all, "CastLike", rate, x),
+      .step = keel_emit_binary(all, "CastLike", keel_emit_in(all, STEP), x)};
 }
 
 /* Tensor `index` of list `group`. */
-static uint32_t of_group(const keel_expansion *all, const trained *t,
-                         uint32_t group, uint32_t index) {
-  return keel_expansion_in(all, FIRST + group * t->count + index);
+static uint32_t of_group(const keel_emit *all, const trained *t, uint32_t group,
+                         uint32_t index) {
+  return keel_emit_in(all, FIRST + group * t->count + index);
 }
 
-static void give(keel_expansion *all, const trained *t, uint32_t group,
+static void give(keel_emit *all, const trained *t, uint32_t group,
                  uint32_t index, uint32_t value) {
-  keel_expansion_give(all, group * t->count + index, value);
+  keel_emit_give(all, group * t->count + index, value);
 }
 
-static double number(const keel_expansion *all, const char *name,
-                     double otherwise) {
+static double number(const keel_emit *all, const char *name, double otherwise) {
   return (double)keel_attr_float(all->node.op, name, (float)otherwise);
 }
 
-static uint32_t times(keel_expansion *all, double factor, uint32_t value) {
-  return keel_expansion_of_two(all, "Mul", value,
-                               keel_expansion_number(all, factor, value));
+static uint32_t times(keel_emit *all, double factor, uint32_t value) {
+  return keel_emit_binary(all, "Mul", value,
+                          keel_emit_number(all, factor, value));
 }
 
-static uint32_t plus(keel_expansion *all, uint32_t a, uint32_t b) {
-  return keel_expansion_of_two(all, "Add", a, b);
+static uint32_t plus(keel_emit *all, uint32_t a, uint32_t b) {
+  return keel_emit_binary(all, "Add", a, b);
 }
 
 /* The gradient, with that of half the norm. */
-static uint32_t regularized(keel_expansion *all, const trained *t,
-                            uint32_t index) {
+static uint32_t regularized(keel_emit *all, const trained *t, uint32_t index) {
   uint32_t x = of_group(all, t, 0, index),
            gradient = of_group(all, t, 1, index);
   return plus(all, times(all, number(all, "norm_coefficient", 0), x), gradient);
 }
 
 /* x, less what it is to be changed by. */
-static uint32_t moved(keel_expansion *all, const trained *t, uint32_t index,
+static uint32_t moved(keel_emit *all, const trained *t, uint32_t index,
                       uint32_t by) {
-  return keel_expansion_of_two(all, "Sub", of_group(all, t, 0, index), by);
+  return keel_emit_binary(all, "Sub", of_group(all, t, 0, index), by);
 }
 
-static uint32_t is_later(keel_expansion *all, const trained *t) {
-  return keel_expansion_of_two(all, "Greater", t->step,
-                               keel_expansion_number(all, 0, t->step));
+static uint32_t is_later(keel_emit *all, const trained *t) {
+  return keel_emit_binary(all, "Greater", t->step,
+                          keel_emit_number(all, 0, t->step));
 }
 
 /* a * old + b * fresh */
-static uint32_t mixed(keel_expansion *all, double a, uint32_t old, double b,
+static uint32_t mixed(keel_emit *all, double a, uint32_t old, double b,
                       uint32_t fresh) {
   return plus(all, times(all, a, old), times(all, b, fresh));
 }
 
-void keel_expand_momentum(keel_expansion *all) {
+void keel_expand_momentum(keel_emit *all) {
   trained t = read_inputs(all, 3);
   double alpha = number(all, "alpha", 0);
   const char *mode = keel_attr_string(all->node.op, "mode", "standard");
-  uint32_t beta = keel_expansion_where(
-      all, is_later(all, &t),
-      keel_expansion_number(all, number(all, "beta", 1), t.rate),
-      keel_expansion_number(all, 1, t.rate));
+  uint32_t beta =
+      keel_emit_where(all, is_later(all, &t),
+                      keel_emit_number(all, number(all, "beta", 1), t.rate),
+                      keel_emit_number(all, 1, t.rate));
   for (uint32_t i = 0; i < t.count; i++) {
     uint32_t g = regularized(all, &t, i);
     uint32_t v = plus(all, times(all, alpha, of_group(all, &t, 2, i)),
-                      keel_expansion_of_two(all, "Mul", g, beta));
+                      keel_emit_binary(all, "Mul", g, beta));
     uint32_t by =
         strcmp(mode, "nesterov") != 0 ? v : plus(all, g, times(all, alpha, v));
     give(all, &t, 0, i,
-         moved(all, &t, i, keel_expansion_of_two(all, "Mul", by, t.rate)));
+         moved(all, &t, i, keel_emit_binary(all, "Mul", by, t.rate)));
     give(all, &t, 1, i, v);
   }
 }
 
-void keel_expand_adagrad(keel_expansion *all) {
+void keel_expand_adagrad(keel_emit *all) {
   trained t = read_inputs(all, 3);
   uint32_t slower = times(all, number(all, "decay_factor", 0), t.step);
-  uint32_t rate = keel_expansion_of_two(
-      all, "Div", t.rate,
-      plus(all, slower, keel_expansion_number(all, 1, t.step)));
+  uint32_t rate = keel_emit_binary(
+      all, "Div", t.rate, plus(all, slower, keel_emit_number(all, 1, t.step)));
   for (uint32_t i = 0; i < t.count; i++) {
     uint32_t g = regularized(all, &t, i);
-    uint32_t h = plus(all, of_group(all, &t, 2, i),
-                      keel_expansion_of_two(all, "Mul", g, g));
-    uint32_t root = keel_expansion_of(all, "Sqrt", h);
+    uint32_t h =
+        plus(all, of_group(all, &t, 2, i), keel_emit_binary(all, "Mul", g, g));
+    uint32_t root = keel_emit_unary(all, "Sqrt", h);
     root = plus(all, root,
-                keel_expansion_number(all, number(all, "epsilon", 1e-6), root));
-    uint32_t by = keel_expansion_of_two(all, "Mul", g, rate);
+                keel_emit_number(all, number(all, "epsilon", 1e-6), root));
+    uint32_t by = keel_emit_binary(all, "Mul", g, rate);
     give(all, &t, 0, i,
-         moved(all, &t, i, keel_expansion_of_two(all, "Div", by, root)));
+         moved(all, &t, i, keel_emit_binary(all, "Div", by, root)));
     give(all, &t, 1, i, h);
   }
 }
 
 /* 1 - base ^ step */
-static uint32_t left_of_power(keel_expansion *all, const trained *t,
-                              double base) {
-  uint32_t power = keel_expansion_of_two(
-      all, "Pow", keel_expansion_number(all, base, t->step), t->step);
-  return keel_expansion_of_two(all, "Sub",
-                               keel_expansion_number(all, 1, t->step), power);
+static uint32_t left_of_power(keel_emit *all, const trained *t, double base) {
+  uint32_t power = keel_emit_binary(
+      all, "Pow", keel_emit_number(all, base, t->step), t->step);
+  return keel_emit_binary(all, "Sub", keel_emit_number(all, 1, t->step), power);
 }
 
-void keel_expand_adam(keel_expansion *all) {
+void keel_expand_adam(keel_emit *all) {
   trained t = read_inputs(all, 4);
   double alpha = number(all, "alpha", 0.9), beta = number(all, "beta", 0.999);
   double kept = 1 - number(all, "norm_coefficient_post", 0);
-  uint32_t later = keel_expansion_of_two(
+  uint32_t later = keel_emit_binary(
       all, "Mul", t.rate,
-      keel_expansion_of(all, "Sqrt", left_of_power(all, &t, beta)));
-  later =
-      keel_expansion_of_two(all, "Div", later, left_of_power(all, &t, alpha));
-  uint32_t rate = keel_expansion_where(all, is_later(all, &t), later, t.rate);
+      keel_emit_unary(all, "Sqrt", left_of_power(all, &t, beta)));
+  later = keel_emit_binary(all, "Div", later, left_of_power(all, &t, alpha));
+  uint32_t rate = keel_emit_where(all, is_later(all, &t), later, t.rate);
   for (uint32_t i = 0; i < t.count; i++) {
     uint32_t g = regularized(all, &t, i);
     uint32_t v = mixed(all, alpha, of_group(all, &t, 2, i), 1 - alpha, g);
     uint32_t h = mixed(all, beta, of_group(all, &t, 3, i), 1 - beta,
-                       keel_expansion_of_two(all, "Mul", g, g));
-    uint32_t root = keel_expansion_of(all, "Sqrt", h);
+                       keel_emit_binary(all, "Mul", g, g));
+    uint32_t root = keel_emit_unary(all, "Sqrt", h);
     root = plus(all, root,
-                keel_expansion_number(all, number(all, "epsilon", 1e-6), root));
-    uint32_t by = keel_expansion_of_two(
-        all, "Div", keel_expansion_of_two(all, "Mul", v, rate), root);
+                keel_emit_number(all, number(all, "epsilon", 1e-6), root));
+    uint32_t by = keel_emit_binary(all, "Div",
+                                   keel_emit_binary(all, "Mul", v, rate), root);
     give(all, &t, 0, i, times(all, kept, moved(all, &t, i, by)));
     give(all, &t, 1, i, v);
     give(all, &t, 2, i, h);

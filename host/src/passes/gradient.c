@@ -49,19 +49,18 @@ void keel_gradient_give_wide(keel_gradient *g, uint32_t index, uint32_t value) {
 
 void keel_gradient_refuse(keel_gradient *g, const char *why) {
   const keel_node *node = &g->node;
-  keel_expansion_fail(g->all, KD_UNIMPLEMENTED, "%s \"%s\" %s",
-                      node->op->schema->name, node->name ? node->name : "",
-                      why);
+  keel_emit_fail(g->all, KD_UNIMPLEMENTED, "%s \"%s\" %s",
+                 node->op->schema->name, node->name ? node->name : "", why);
 }
 
 /* ---- shapes ---------------------------------------------------------------------------------- */
 
 uint32_t keel_gradient_shape(keel_gradient *g, uint32_t value) {
-  return keel_expansion_dims(g->all, value, 0, INT64_MAX);
+  return keel_emit_dims(g->all, value, 0, INT64_MAX);
 }
 
 uint32_t keel_gradient_zero(keel_gradient *g, uint32_t like) {
-  return keel_expansion_number(g->all, 0, like);
+  return keel_emit_number(g->all, 0, like);
 }
 
 uint32_t keel_gradient_shaped_like(keel_gradient *g, uint32_t value,
@@ -82,7 +81,7 @@ static uint32_t sum_over(keel_gradient *g, uint32_t value, uint32_t axes) {
   const keel_attr attrs[] = {KEEL_INT("keepdims", 0),
                              KEEL_INT("noop_with_empty_axes", 1)};
   const uint32_t inputs[] = {value, axes};
-  return keel_expansion_op(g->all, "ReduceSum", attrs, 2, inputs, 2);
+  return keel_emit_op(g->all, "ReduceSum", attrs, 2, inputs, 2);
 }
 
 uint32_t keel_gradient_narrow(keel_gradient *g, uint32_t value, uint32_t like) {
@@ -93,14 +92,14 @@ uint32_t keel_gradient_narrow(keel_gradient *g, uint32_t value, uint32_t like) {
   if (!from || !to || from->rank < to->rank) {
     const uint32_t shapes[] = {keel_gradient_shape(g, value),
                                keel_gradient_shape(g, like)};
-    list = keel_expansion_own(g->all, "BroadcastAxes", NULL, 0, shapes, 2);
+    list = keel_emit_op(g->all, "keel::BroadcastAxes", NULL, 0, shapes, 2);
   } else {
     uint32_t missing = from->rank - to->rank;
     for (uint32_t i = 0; i < from->rank; i++)
       if (i < missing || to->dims[i - missing] != from->dims[i])
         axes[count++] = i;
     if (!count) return value;
-    list = keel_expansion_ints(g->all, axes, count);
+    list = keel_emit_ints(g->all, axes, count);
   }
   return keel_gradient_shaped_like(g, sum_over(g, value, list), like);
 }
@@ -126,7 +125,7 @@ static const keel_node *maker_of(const between *b, uint32_t value) {
 }
 
 static uint32_t x_or_z(const between *b, uint32_t index) {
-  return keel_expansion_in(b->g.all, b->xs + b->zs + index);
+  return keel_emit_in(b->g.all, b->xs + b->zs + index);
 }
 
 /* The first input whose maker is not in the order yet. */
@@ -166,26 +165,25 @@ static keel_status order_nodes(between *b, uint32_t y) {
 }
 
 static bool is_float(const between *b, uint32_t value) {
-  kd_dtype dtype = keel_expansion_dtype(b->g.all, value);
+  kd_dtype dtype = keel_emit_dtype(b->g.all, value);
   return dtype == KD_NONE || KD_TYPES(dtype) & KD_TYPES_FLOAT;
 }
 
 /* Gradients are of floats, and a value stands for another of its type. */
 static void check_types(const between *b) {
   for (uint32_t i = 0; i < b->xs + b->zs; i++) {
-    kd_dtype named = keel_expansion_dtype(b->g.all, x_or_z(b, i));
-    kd_dtype given =
-        keel_expansion_dtype(b->g.all, keel_expansion_in(b->g.all, i));
+    kd_dtype named = keel_emit_dtype(b->g.all, x_or_z(b, i));
+    kd_dtype given = keel_emit_dtype(b->g.all, keel_emit_in(b->g.all, i));
     if (i < b->xs && !is_float(b, x_or_z(b, i)))
-      keel_expansion_fail(b->g.all, KD_INVALID_ARGUMENT,
-                          "tensor %u of xs is of %s, and must be of floats",
-                          (unsigned)i, keel_dtype_name(named));
+      keel_emit_fail(b->g.all, KD_INVALID_ARGUMENT,
+                     "tensor %u of xs is of %s, and must be of floats",
+                     (unsigned)i, keel_dtype_name(named));
     if (named != given && named != KD_NONE && given != KD_NONE)
-      keel_expansion_fail(b->g.all, KD_INVALID_ARGUMENT,
-                          "input %u is of %s, and the tensor that it stands for"
-                          " of %s",
-                          (unsigned)i, keel_dtype_name(given),
-                          keel_dtype_name(named));
+      keel_emit_fail(b->g.all, KD_INVALID_ARGUMENT,
+                     "input %u is of %s, and the tensor that it stands for"
+                     " of %s",
+                     (unsigned)i, keel_dtype_name(given),
+                     keel_dtype_name(named));
   }
 }
 
@@ -200,7 +198,7 @@ static void find_dependent(between *b) {
   for (uint32_t i = 0; i < b->xs + b->zs; i++) {
     uint32_t named = x_or_z(b, i);
     b->g.depends[named] |= i < b->xs;
-    b->g.at[named] = keel_expansion_in(b->g.all, i);
+    b->g.at[named] = keel_emit_in(b->g.all, i);
     b->moves[named] |= b->g.at[named] != named;
   }
   for (uint32_t i = 0; i < b->ordered; i++) {
@@ -222,18 +220,18 @@ static void find_dependent(between *b) {
 }
 
 /* Gradients of gradients grow as powers do. */
-static bool is_small(keel_expansion *all) {
+static bool is_small(keel_emit *all) {
   if (all->function->node_count > NODES_MOST)
-    keel_expansion_fail(all, KD_OUT_OF_RANGE,
-                        "the graph comes to more than %d nodes; take fewer"
-                        " gradients of gradients",
-                        NODES_MOST);
+    keel_emit_fail(all, KD_OUT_OF_RANGE,
+                   "the graph comes to more than %d nodes; take fewer"
+                   " gradients of gradients",
+                   NODES_MOST);
   return all->status == KD_OK;
 }
 
 /* Writes a node again, for the values at which the gradient is taken. */
 static void write_again(between *b, uint32_t index) {
-  keel_expansion *all = b->g.all;
+  keel_emit *all = b->g.all;
   const keel_node node = all->function->nodes[index];
   uint32_t n = node.input_count, m = node.output_count;
   bool moves = false;
@@ -251,7 +249,7 @@ static void write_again(between *b, uint32_t index) {
         node.inputs[k] == KEEL_ABSENT ? KEEL_ABSENT : b->g.at[node.inputs[k]];
   for (uint32_t k = 0; k < m; k++)
     values[n + k] = node.outputs[k]; /* absent ones stay absent */
-  keel_expansion_again(all, node.op, values, n, values + n, m);
+  keel_emit_again(all, node.op, values, n, values + n, m);
   for (uint32_t k = 0; k < m; k++)
     if (node.outputs[k] != KEEL_ABSENT)
       b->g.at[node.outputs[k]] = values[n + k];
@@ -298,17 +296,17 @@ static void write_gradient(between *b, uint32_t y) {
     write_again(b, b->order[i]);
   uint32_t at_y = g->at[y];
   if (g->depends[y])
-    g->sums[y] = keel_gradient_wide(g, keel_expansion_number(g->all, 1, at_y),
+    g->sums[y] = keel_gradient_wide(g, keel_emit_number(g->all, 1, at_y),
                                     keel_gradient_shape(g, at_y));
   for (uint32_t i = b->ordered; i-- > 0;)
     go_back(b, b->order[i]);
   for (uint32_t i = 0; i < b->xs; i++) {
-    if (!keel_expansion_wants(g->all, i)) continue;
-    uint32_t sum = g->sums[x_or_z(b, i)], x = keel_expansion_in(g->all, i);
+    if (!keel_emit_wants(g->all, i)) continue;
+    uint32_t sum = g->sums[x_or_z(b, i)], x = keel_emit_in(g->all, i);
     if (sum == KEEL_ABSENT)
       sum = keel_gradient_wide(g, keel_gradient_zero(g, x),
                                keel_gradient_shape(g, x));
-    keel_expansion_give(g->all, i, sum);
+    keel_emit_give(g->all, i, sum);
   }
 }
 
@@ -359,16 +357,16 @@ static bool read_node(between *b) {
   return fits;
 }
 
-void keel_expand_gradient(keel_expansion *all) {
+void keel_expand_gradient(keel_emit *all) {
   between b = {.g = {.all = all}};
   if (!read_node(&b)) {
-    keel_expansion_fail(all, KD_INVALID_ARGUMENT,
-                        "takes a value for each tensor of xs and zs, gives one"
-                        " for each of xs, and only stands in ONNX files, whose"
-                        " values have the names of these");
+    keel_emit_fail(all, KD_INVALID_ARGUMENT,
+                   "takes a value for each tensor of xs and zs, gives one"
+                   " for each of xs, and only stands in ONNX files, whose"
+                   " values have the names of these");
     return;
   }
-  uint32_t y = keel_expansion_in(all, all->node.input_count - 1);
+  uint32_t y = keel_emit_in(all, all->node.input_count - 1);
   all->status = make_room(&b);
   for (uint32_t i = 0; all->status == KD_OK && i < b.xs + b.zs; i++)
     b.ends[x_or_z(&b, i)] = 1;

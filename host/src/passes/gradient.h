@@ -15,7 +15,7 @@
 #include "passes/expansion.h"
 
 typedef struct keel_gradient {
-  keel_expansion *all;
+  keel_emit *all;
   keel_node node;   /* whose rule is called: a copy */
   uint32_t *at;     /* by value: where the gradient is taken */
   uint32_t *sums;   /* by value: its gradient so far, or KEEL_ABSENT */

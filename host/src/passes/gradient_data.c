@@ -11,7 +11,7 @@ static uint32_t got_of(const keel_gradient *g) {
 }
 
 static uint32_t flat(keel_gradient *g, uint32_t value) {
-  return two(g, "Reshape", value, keel_expansion_int(g->all, -1));
+  return two(g, "Reshape", value, keel_emit_int(g->all, -1));
 }
 
 static int64_t attr(const keel_gradient *g, const char *name,
@@ -45,23 +45,23 @@ static void transpose(keel_gradient *g) {
   }
   for (int64_t i = 0; i < rank && rank <= KD_MAX_RANK; i++)
     if (perm[i] >= 0 && perm[i] < rank) back[perm[i]] = i;
-  keel_gradient_give(
-      g, 0, keel_expansion_transpose(g->all, got, back, (uint32_t)rank));
+  keel_gradient_give(g, 0,
+                     keel_emit_transpose(g->all, got, back, (uint32_t)rank));
 }
 
 /* `value` from `begin` on, as long as `like` along the axis; *begin goes behind that. */
 static uint32_t next_part(keel_gradient *g, uint32_t value, uint32_t like,
                           int64_t axis, uint32_t *begin) {
-  uint32_t list = keel_expansion_int(g->all, axis);
+  uint32_t list = keel_emit_int(g->all, axis);
   uint32_t size = two(g, "Gather", keel_gradient_shape(g, like), list);
   uint32_t end = add(g, *begin, size);
   const uint32_t inputs[] = {value, *begin, end, list};
   *begin = end;
-  return keel_expansion_op(g->all, "Slice", NULL, 0, inputs, 4);
+  return keel_emit_op(g->all, "Slice", NULL, 0, inputs, 4);
 }
 
 static void concat(keel_gradient *g) {
-  uint32_t begin = keel_expansion_int(g->all, 0), got = got_of(g);
+  uint32_t begin = keel_emit_int(g->all, 0), got = got_of(g);
   for (uint32_t i = 0; i < g->node.input_count; i++) {
     uint32_t part =
         next_part(g, got, keel_gradient_in(g, i), attr(g, "axis", 0), &begin);
@@ -88,8 +88,8 @@ static void split(keel_gradient *g) {
     }
     parts[i] = got == KEEL_ABSENT ? zeros_like(g, out) : got;
   }
-  keel_gradient_give(
-      g, 0, keel_expansion_concat(g->all, attr(g, "axis", 0), parts, n));
+  keel_gradient_give(g, 0,
+                     keel_emit_concat(g->all, attr(g, "axis", 0), parts, n));
 }
 
 /* ---- elements by places --------------------------------------------------------------------- */
@@ -104,12 +104,11 @@ static uint32_t places_of(keel_gradient *g) {
     return KEEL_ABSENT;
   }
   uint32_t count =
-      two(g, "Reshape", of(g, "Size", x), keel_expansion_int(g->all, 1));
-  inputs[0] =
-      keel_gradient_shaped_like(g, keel_expansion_range(g->all, count), x);
+      two(g, "Reshape", of(g, "Size", x), keel_emit_int(g->all, 1));
+  inputs[0] = keel_gradient_shaped_like(g, keel_emit_range(g->all, count), x);
   for (uint32_t i = 1; i < n; i++)
     inputs[i] = keel_gradient_in(g, i);
-  keel_expansion_again(g->all, g->node.op, inputs, n, &place, 1);
+  keel_emit_again(g->all, g->node.op, inputs, n, &place, 1);
   return place;
 }
 
@@ -119,8 +118,7 @@ static uint32_t gathered(keel_gradient *g, uint32_t places, uint32_t got) {
   const uint32_t inputs[] = {flat(g, zeros_like(g, x_of(g))), flat(g, places),
                              flat(g, got)};
   return keel_gradient_shaped_like(
-      g, keel_expansion_op(g->all, "ScatterElements", &add, 1, inputs, 3),
-      x_of(g));
+      g, keel_emit_op(g->all, "ScatterElements", &add, 1, inputs, 3), x_of(g));
 }
 
 static void by_places(keel_gradient *g) {
@@ -140,16 +138,14 @@ static void pad(keel_gradient *g) {
   }
   const uint32_t inputs[] = {got_of(g), of(g, "Neg", keel_gradient_in(g, 1)),
                              KEEL_ABSENT, keel_gradient_in(g, 3)};
-  keel_gradient_give(g, 0,
-                     keel_expansion_op(g->all, "Pad", NULL, 0, inputs, 4));
+  keel_gradient_give(g, 0, keel_emit_op(g->all, "Pad", NULL, 0, inputs, 4));
 }
 
 /* The op's own attributes, and inputs behind the first. */
 static uint32_t same_op(keel_gradient *g, uint32_t first) {
   const uint32_t inputs[] = {first, keel_gradient_in(g, 1)};
   uint32_t result = 0;
-  keel_expansion_again(g->all, g->node.op, inputs, g->node.input_count, &result,
-                       1);
+  keel_emit_again(g->all, g->node.op, inputs, g->node.input_count, &result, 1);
   return result;
 }
 
@@ -161,8 +157,7 @@ static void cumulated(keel_gradient *g) {
   const keel_attr attrs[] = {KEEL_INT("exclusive", attr(g, "exclusive", 0)),
                              KEEL_INT("reverse", !attr(g, "reverse", 0))};
   const uint32_t inputs[] = {got_of(g), keel_gradient_in(g, 1)};
-  keel_gradient_give(g, 0,
-                     keel_expansion_op(g->all, "CumSum", attrs, 2, inputs, 2));
+  keel_gradient_give(g, 0, keel_emit_op(g->all, "CumSum", attrs, 2, inputs, 2));
 }
 
 /* The data's is gone where updates took its place, and there is that of the updates. */
@@ -179,12 +174,12 @@ static void scattered(keel_gradient *g, const char *gather) {
   }
   const uint32_t read[] = {data, places};
   if (keel_gradient_wants(g, 2))
-    keel_gradient_give(
-        g, 2, keel_expansion_op(g->all, gather, &axis, elements, read, 2));
+    keel_gradient_give(g, 2,
+                       keel_emit_op(g->all, gather, &axis, elements, read, 2));
   if (!strcmp(how, "none")) {
     const uint32_t inputs[] = {data, places,
                                zeros_like(g, keel_gradient_in(g, 2))};
-    keel_expansion_again(g->all, g->node.op, inputs, 3, &data, 1);
+    keel_emit_again(g->all, g->node.op, inputs, 3, &data, 1);
   }
   keel_gradient_give(g, 0, data);
 }

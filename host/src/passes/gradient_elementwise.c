@@ -21,7 +21,7 @@ static void by(keel_gradient *g, uint32_t slope) {
 /* It is one where the condition holds, and another where not. */
 static void either(keel_gradient *g, uint32_t condition, uint32_t yes,
                    uint32_t no) {
-  keel_gradient_give(g, 0, keel_expansion_where(g->all, condition, yes, no));
+  keel_gradient_give(g, 0, keel_emit_where(g->all, condition, yes, no));
 }
 
 static uint32_t zero(keel_gradient *g) {
@@ -167,8 +167,8 @@ static void hard_sigmoid(keel_gradient *g) {
 static void hard_swish(keel_gradient *g) {
   uint32_t middle =
       mul(g, got_of(g), plus(g, scaled(g, x_of(g), 1.0 / 3), 0.5));
-  uint32_t low = keel_expansion_where(
-      g->all, compared(g, "Greater", x_of(g), -3), middle, zero(g));
+  uint32_t low = keel_emit_where(g->all, compared(g, "Greater", x_of(g), -3),
+                                 middle, zero(g));
   either(g, compared(g, "GreaterOrEqual", x_of(g), 3), got_of(g), low);
 }
 
@@ -264,13 +264,13 @@ static void power(keel_gradient *g) {
     uint32_t slope =
         mul(g, exponents, two(g, "Pow", x, plus(g, exponents, -1)));
     uint32_t flat = compared(g, "Equal", exponents, 0);
-    slope = keel_expansion_where(g->all, flat, keel_gradient_zero(g, x), slope);
+    slope = keel_emit_where(g->all, flat, keel_gradient_zero(g, x), slope);
     keel_gradient_give_wide(g, 0, mul(g, got_of(g), slope));
   }
   if (!keel_gradient_wants(g, 1)) return;
   uint32_t positive = compared(g, "Greater", x, 0);
-  uint32_t safe = keel_expansion_where(g->all, positive, x,
-                                       keel_expansion_number(g->all, 1, x));
+  uint32_t safe =
+      keel_emit_where(g->all, positive, x, keel_emit_number(g->all, 1, x));
   uint32_t slope = mul(g, mul(g, got_of(g), y_of(g)), of(g, "Log", safe));
   keel_gradient_give_wide(g, 1, two(g, "CastLike", slope, b));
 }
@@ -299,11 +299,11 @@ static void extreme(keel_gradient *g) {
 static void where(keel_gradient *g) {
   uint32_t condition = keel_gradient_in(g, 0), got = got_of(g);
   if (keel_gradient_wants(g, 1))
-    keel_gradient_give_wide(
-        g, 1, keel_expansion_where(g->all, condition, got, zero(g)));
+    keel_gradient_give_wide(g, 1,
+                            keel_emit_where(g->all, condition, got, zero(g)));
   if (keel_gradient_wants(g, 2))
-    keel_gradient_give_wide(
-        g, 2, keel_expansion_where(g->all, condition, zero(g), got));
+    keel_gradient_give_wide(g, 2,
+                            keel_emit_where(g->all, condition, zero(g), got));
 }
 
 static void clip(keel_gradient *g) {
@@ -313,9 +313,9 @@ static void clip(keel_gradient *g) {
     keel_gradient_refuse(g, "has no gradient in Keel for min and max");
   for (uint32_t i = 1; i < 3; i++)
     if (keel_gradient_in(g, i) != KEEL_ABSENT)
-      result = keel_expansion_where(
-          g->all, two(g, inside[i], x, keel_gradient_in(g, i)), result,
-          zero(g));
+      result =
+          keel_emit_where(g->all, two(g, inside[i], x, keel_gradient_in(g, i)),
+                          result, zero(g));
   keel_gradient_give(g, 0, result);
 }
 
@@ -323,12 +323,11 @@ static void prelu(keel_gradient *g) {
   uint32_t x = x_of(g), positive = compared(g, "Greater", x, 0);
   uint32_t low = mul(g, got_of(g), keel_gradient_in(g, 1));
   if (keel_gradient_wants(g, 0))
-    keel_gradient_give_wide(
-        g, 0, keel_expansion_where(g->all, positive, got_of(g), low));
+    keel_gradient_give_wide(g, 0,
+                            keel_emit_where(g->all, positive, got_of(g), low));
   if (keel_gradient_wants(g, 1))
     keel_gradient_give_wide(
-        g, 1,
-        keel_expansion_where(g->all, positive, zero(g), mul(g, got_of(g), x)));
+        g, 1, keel_emit_where(g->all, positive, zero(g), mul(g, got_of(g), x)));
 }
 
 /* y = x mask / (1 - ratio): what is kept is larger by that. */
@@ -344,13 +343,12 @@ static void dropout(keel_gradient *g) {
                          " gradient; give it a name");
     return;
   }
-  uint32_t got = got_of(g), one = keel_expansion_number(g->all, 1, got);
-  uint32_t chance = ratio == KEEL_ABSENT
-                        ? keel_expansion_number(g->all, 0.5, got)
-                        : two(g, "CastLike", ratio, got);
+  uint32_t got = got_of(g), one = keel_emit_number(g->all, 1, got);
+  uint32_t chance = ratio == KEEL_ABSENT ? keel_emit_number(g->all, 0.5, got)
+                                         : two(g, "CastLike", ratio, got);
   uint32_t training = keel_gradient_in(g, 2);
-  chance = keel_expansion_where(g->all, training, chance,
-                                keel_gradient_zero(g, got));
+  chance =
+      keel_emit_where(g->all, training, chance, keel_gradient_zero(g, got));
   uint32_t larger = over(g, got, sub(g, one, chance));
   keel_gradient_give(g, 0, mul(g, larger, two(g, "CastLike", mask, got)));
 }

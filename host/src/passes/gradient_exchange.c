@@ -8,7 +8,7 @@ static uint32_t exchanged(keel_gradient *g, const char *op,
                           const keel_attr *attrs, uint32_t attr_count,
                           uint32_t value) {
   const uint32_t inputs[] = {keel_gradient_in(g, 0), value};
-  return keel_expansion_own(g->all, op, attrs, attr_count, inputs, 2);
+  return keel_emit_op(g->all, op, attrs, attr_count, inputs, 2);
 }
 
 /* With the node's own parts of the group; a sum where it reduces. */
@@ -29,19 +29,19 @@ static bool is_sum(keel_gradient *g) {
 }
 
 static void all_reduce(keel_gradient *g) {
-  if (is_sum(g)) keel_gradient_give(g, 1, by_parts(g, "AllReduce"));
+  if (is_sum(g)) keel_gradient_give(g, 1, by_parts(g, "keel::AllReduce"));
 }
 
 static void all_gather(keel_gradient *g) {
-  keel_gradient_give(g, 1, by_parts(g, "ReduceScatter"));
+  keel_gradient_give(g, 1, by_parts(g, "keel::ReduceScatter"));
 }
 
 static void reduce_scatter(keel_gradient *g) {
-  if (is_sum(g)) keel_gradient_give(g, 1, by_parts(g, "AllGather"));
+  if (is_sum(g)) keel_gradient_give(g, 1, by_parts(g, "keel::AllGather"));
 }
 
 static void all_to_all(keel_gradient *g) {
-  keel_gradient_give(g, 1, by_parts(g, "AllToAll"));
+  keel_gradient_give(g, 1, by_parts(g, "keel::AllToAll"));
 }
 
 /* The sum is of the first rank of each part; others' X goes nowhere. */
@@ -54,18 +54,15 @@ static void broadcast(keel_gradient *g) {
     roots[parts++] = ranks[i];
   if (!parts) roots[parts++] = 0;
   const uint32_t member = keel_gradient_in(g, 0);
-  uint32_t rank = keel_expansion_own(g->all, "Rank", NULL, 0, &member, 1);
-  uint32_t same =
-      two(g, "Equal", rank, keel_expansion_ints(g->all, roots, parts));
+  uint32_t rank = keel_emit_op(g->all, "keel::Rank", NULL, 0, &member, 1);
+  uint32_t same = two(g, "Equal", rank, keel_emit_ints(g->all, roots, parts));
   const keel_attr flat = KEEL_INT("keepdims", 0);
-  uint32_t number = keel_expansion_cast(g->all, same, KD_I32);
-  uint32_t is_root = keel_expansion_cast(
-      g->all, keel_expansion_op(g->all, "ReduceMax", &flat, 1, &number, 1),
-      KD_BOOL);
-  uint32_t sum = by_parts(g, "AllReduce");
+  uint32_t number = keel_emit_cast(g->all, same, KD_I32);
+  uint32_t is_root = keel_emit_cast(
+      g->all, keel_emit_op(g->all, "ReduceMax", &flat, 1, &number, 1), KD_BOOL);
+  uint32_t sum = by_parts(g, "keel::AllReduce");
   keel_gradient_give(
-      g, 1,
-      keel_expansion_where(g->all, is_root, sum, keel_gradient_zero(g, sum)));
+      g, 1, keel_emit_where(g->all, is_root, sum, keel_gradient_zero(g, sum)));
 }
 
 /* Back to who has sent it. A rank that has sent to several gets one after the other, as it may
@@ -96,7 +93,8 @@ static void permute(keel_gradient *g) {
     left -= used;
     const keel_attr round = KEEL_INTS("pairs", (uint32_t)(2 * used), back);
     keel_gradient_give(
-        g, 1, exchanged(g, "Permute", &round, 1, keel_gradient_got(g, 0)));
+        g, 1,
+        exchanged(g, "keel::Permute", &round, 1, keel_gradient_got(g, 0)));
   } while (left > 0 && g->all->status == KD_OK);
 }
 
@@ -114,7 +112,7 @@ static void send(keel_gradient *g) {
       KEEL_INT("dtype", type->dtype),
       KEEL_INTS("shape", type->rank, type->dims)};
   keel_gradient_give(
-      g, 1, keel_expansion_own(g->all, "Receive", attrs, 3, &member, 1));
+      g, 1, keel_emit_op(g->all, "keel::Receive", attrs, 3, &member, 1));
   if (keel_gradient_got(g, 0) != KEEL_ABSENT)
     keel_gradient_give(g, 1, keel_gradient_got(g, 0));
 }
@@ -122,7 +120,7 @@ static void send(keel_gradient *g) {
 /* Back to who has sent it. */
 static void receive(keel_gradient *g) {
   const keel_attr to = KEEL_INT("to", keel_attr_int(g->node.op, "from", 0));
-  exchanged(g, "Send", &to, 1, keel_gradient_got(g, 0));
+  exchanged(g, "keel::Send", &to, 1, keel_gradient_got(g, 0));
 }
 
 const keel_gradient_rule keel_gradient_exchange[] = {

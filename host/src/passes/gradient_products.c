@@ -16,13 +16,12 @@ static const keel_type *type_of(const keel_gradient *g, uint32_t value) {
 
 static uint32_t shaped(keel_gradient *g, uint32_t value, const uint32_t *lists,
                        uint32_t count) {
-  return two(g, "Reshape", value,
-             keel_expansion_concat(g->all, 0, lists, count));
+  return two(g, "Reshape", value, keel_emit_concat(g->all, 0, lists, count));
 }
 
 static uint32_t dims(keel_gradient *g, uint32_t value, int64_t begin,
                      int64_t end) {
-  return keel_expansion_dims(g->all, value, begin, end);
+  return keel_emit_dims(g->all, value, begin, end);
 }
 
 /* ---- matrix products ---------------------------------------------------------------------------- */
@@ -31,18 +30,18 @@ static uint32_t turned(keel_gradient *g, uint32_t value, uint32_t rank) {
   int64_t perm[KD_MAX_RANK];
   for (uint32_t i = 0; i < rank; i++)
     perm[i] = i + 2 < rank ? i : 2 * (int64_t)rank - 3 - i;
-  return keel_expansion_transpose(g->all, value, perm, rank);
+  return keel_emit_transpose(g->all, value, perm, rank);
 }
 
 /* A vector is a row on the left and a column on the right. */
 static uint32_t as_matrix(keel_gradient *g, uint32_t value, bool left) {
-  return two(g, "Unsqueeze", value, keel_expansion_int(g->all, left ? 0 : 1));
+  return two(g, "Unsqueeze", value, keel_emit_int(g->all, left ? 0 : 1));
 }
 
 /* B's gradient where it is a matrix: of all rows of A at once. */
 static uint32_t of_all_rows(keel_gradient *g, uint32_t a, uint32_t b,
                             uint32_t got) {
-  uint32_t any = keel_expansion_int(g->all, -1);
+  uint32_t any = keel_emit_int(g->all, -1);
   const uint32_t left[] = {any, dims(g, b, 0, 1)};
   const uint32_t right[] = {any, dims(g, b, 1, 2)};
   return two(g, "MatMul", turned(g, shaped(g, a, left, 2), 2),
@@ -54,7 +53,7 @@ static uint32_t summed(keel_gradient *g, const char *equation, uint32_t a,
                        uint32_t b) {
   const keel_attr attr = KEEL_STRING("equation", equation);
   const uint32_t inputs[] = {a, b};
-  return keel_expansion_op(g->all, "Einsum", &attr, 1, inputs, 2);
+  return keel_emit_op(g->all, "Einsum", &attr, 1, inputs, 2);
 }
 
 static void matmul_of_open_ranks(keel_gradient *g) {
@@ -97,7 +96,7 @@ static void matmul(keel_gradient *g) {
         g, 0, two(g, "MatMul", got, turned(g, b, column ? 2 : right->rank)));
   if (!keel_gradient_wants(g, 1)) return;
   uint32_t of_b = two(g, "MatMul", turned(g, a, row ? 2 : left->rank), got);
-  if (column) of_b = two(g, "Squeeze", of_b, keel_expansion_int(g->all, -1));
+  if (column) of_b = two(g, "Squeeze", of_b, keel_emit_int(g->all, -1));
   keel_gradient_give_wide(g, 1, of_b);
 }
 
@@ -107,7 +106,7 @@ static uint32_t product(keel_gradient *g, uint32_t a, bool turn_a, uint32_t b,
       KEEL_FLOAT("alpha", keel_attr_float(g->node.op, "alpha", 1)),
       KEEL_INT("transA", turn_a), KEEL_INT("transB", turn_b)};
   const uint32_t inputs[] = {a, b};
-  return keel_expansion_op(g->all, "Gemm", attrs, 3, inputs, 2);
+  return keel_emit_op(g->all, "Gemm", attrs, 3, inputs, 2);
 }
 
 static void gemm(keel_gradient *g) {
@@ -153,11 +152,11 @@ static bool find_pads(window *w, const keel_type *x, const int64_t *kernel,
 }
 
 static bool read_numbers(const keel_gradient *g, window *w) {
-  const keel_expansion here = {.node = g->node};
+  const keel_emit here = {.node = g->node};
   int64_t space = w->space;
-  bool fits = keel_expansion_list(&here, "strides", space, 1, w->strides) &&
-              keel_expansion_list(&here, "dilations", space, 1, w->dilations) &&
-              keel_expansion_list(&here, "pads", 2 * space, 0, w->pads);
+  bool fits = keel_emit_list(&here, "strides", space, 1, w->strides) &&
+              keel_emit_list(&here, "dilations", space, 1, w->dilations) &&
+              keel_emit_list(&here, "pads", 2 * space, 0, w->pads);
   for (uint32_t i = 0; fits && i < w->space; i++)
     fits = w->strides[i] > 0 && w->strides[i] < INT32_MAX &&
            w->dilations[i] > 0 && w->dilations[i] < INT32_MAX;
@@ -189,17 +188,17 @@ static uint32_t with_window(keel_gradient *g, const char *op, const window *w,
                              KEEL_INTS("strides", w->space, strides),
                              KEEL_INTS("dilations", w->space, dilations)};
   const uint32_t inputs[] = {a, b};
-  return keel_expansion_op(g->all, op, attrs, 4, inputs, 2);
+  return keel_emit_op(g->all, op, attrs, 4, inputs, 2);
 }
 
 /* `value` made as large as `like` is by zeros behind it, or cut off. */
 static uint32_t fitted(keel_gradient *g, const window *w, uint32_t value,
                        uint32_t like) {
   int64_t zeros[SPACE_MOST + 4] = {0};
-  uint32_t begin = keel_expansion_ints(g->all, zeros, (int64_t)w->space + 4);
+  uint32_t begin = keel_emit_ints(g->all, zeros, (int64_t)w->space + 4);
   const uint32_t parts[] = {
       begin, sub(g, dims(g, like, 2, INT64_MAX), dims(g, value, 2, INT64_MAX))};
-  return two(g, "Pad", value, keel_expansion_concat(g->all, 0, parts, 2));
+  return two(g, "Pad", value, keel_emit_concat(g->all, 0, parts, 2));
 }
 
 /* The gradient of the larger image, of which windows were taken. */
@@ -217,15 +216,15 @@ static uint32_t of_wide(keel_gradient *g, const window *w, uint32_t narrow,
 /* [N, G * C, ...] as [C, G * N, ...], or with `first` as [G * C, N, ...]. */
 static uint32_t channels_first(keel_gradient *g, const window *w,
                                uint32_t value, bool first) {
-  uint32_t group = keel_expansion_int(g->all, w->group);
+  uint32_t group = keel_emit_int(g->all, w->group);
   uint32_t batch = dims(g, value, 0, 1), space = dims(g, value, 2, INT64_MAX);
   uint32_t each = over(g, dims(g, value, 1, 2), group);
   int64_t perm[3 + SPACE_MOST] = {first ? 1 : 2, first ? 2 : 1, 0};
   for (uint32_t i = 0; i < w->space; i++)
     perm[3 + i] = 3 + (int64_t)i;
   const uint32_t apart[] = {batch, group, each, space};
-  uint32_t moved = keel_expansion_transpose(g->all, shaped(g, value, apart, 4),
-                                            perm, 3 + w->space);
+  uint32_t moved = keel_emit_transpose(g->all, shaped(g, value, apart, 4), perm,
+                                       3 + w->space);
   const uint32_t in_order[] = {dims(g, value, 1, 2), batch, space};
   const uint32_t by_group[] = {each, mul(g, group, batch), space};
   return shaped(g, moved, first ? in_order : by_group, 3);
@@ -242,11 +241,11 @@ static uint32_t of_weights(keel_gradient *g, const window *w, uint32_t wide,
   uint32_t sums = with_window(g, "Conv", w, w->pads, w->dilations, w->strides,
                               channels_first(g, w, wide, false),
                               channels_first(g, w, narrow, true));
-  const uint32_t inputs[] = {sums, keel_expansion_ints(g->all, zeros, w->space),
+  const uint32_t inputs[] = {sums, keel_emit_ints(g->all, zeros, w->space),
                              dims(g, like, 2, INT64_MAX),
-                             keel_expansion_ints(g->all, axes, w->space)};
-  sums = keel_expansion_op(g->all, "Slice", NULL, 0, inputs, 4);
-  return keel_expansion_transpose(g->all, sums, perm, 2 + w->space);
+                             keel_emit_ints(g->all, axes, w->space)};
+  sums = keel_emit_op(g->all, "Slice", NULL, 0, inputs, 4);
+  return keel_emit_transpose(g->all, sums, perm, 2 + w->space);
 }
 
 /* A sum over all that is no channel. */
@@ -256,10 +255,10 @@ static void give_bias(keel_gradient *g, const window *w) {
   for (uint32_t i = 0; i < w->space; i++)
     axes[1 + i] = 2 + (int64_t)i;
   const uint32_t inputs[] = {
-      got_of(g), keel_expansion_ints(g->all, axes, 1 + (int64_t)w->space)};
+      got_of(g), keel_emit_ints(g->all, axes, 1 + (int64_t)w->space)};
   if (keel_gradient_wants(g, 2))
-    keel_gradient_give(
-        g, 2, keel_expansion_op(g->all, "ReduceSum", &flat, 1, inputs, 2));
+    keel_gradient_give(g, 2,
+                       keel_emit_op(g->all, "ReduceSum", &flat, 1, inputs, 2));
 }
 
 static uint32_t rank_of(const keel_type *a, const keel_type *b) {
@@ -307,12 +306,12 @@ static void conv_transpose(keel_gradient *g) {
 static void max_pool(keel_gradient *g) {
   const keel_attr add = KEEL_STRING("reduction", "add");
   uint32_t x = x_of(g), both[2] = {0, 0};
-  uint32_t any = keel_expansion_int(g->all, -1);
+  uint32_t any = keel_emit_int(g->all, -1);
   if (keel_attr_int(g->node.op, "storage_order", 0)) {
     keel_gradient_refuse(g, "has no gradient in Keel with storage_order");
     return;
   }
-  keel_expansion_again(g->all, g->node.op, &x, 1, both, 2);
+  keel_emit_again(g->all, g->node.op, &x, 1, both, 2);
   uint32_t zeros =
       keel_gradient_wide(g, keel_gradient_zero(g, x), of(g, "Size", x));
   const uint32_t inputs[] = {two(g, "Reshape", zeros, any),
@@ -321,17 +320,15 @@ static void max_pool(keel_gradient *g) {
   keel_gradient_give(
       g, 0,
       keel_gradient_shaped_like(
-          g, keel_expansion_op(g->all, "ScatterElements", &add, 1, inputs, 3),
-          x));
+          g, keel_emit_op(g->all, "ScatterElements", &add, 1, inputs, 3), x));
 }
 
 /* How many pixels each window has that are no padding: a convolution of ones. */
 static uint32_t pixels_of(keel_gradient *g, const window *w, uint32_t kernel) {
-  uint32_t one = keel_expansion_int(g->all, 1);
+  uint32_t one = keel_emit_int(g->all, 1);
   const uint32_t lists[] = {one, one, dims(g, x_of(g), 2, INT64_MAX)};
-  uint32_t ones =
-      keel_gradient_wide(g, keel_expansion_number(g->all, 1, got_of(g)),
-                         keel_expansion_concat(g->all, 0, lists, 3));
+  uint32_t ones = keel_gradient_wide(g, keel_emit_number(g->all, 1, got_of(g)),
+                                     keel_emit_concat(g->all, 0, lists, 3));
   return with_window(g, "Conv", w, w->pads, w->strides, w->dilations, ones,
                      kernel);
 }
@@ -356,13 +353,13 @@ static void average_pool(keel_gradient *g) {
     if (!keel_mul_i64(all, kernel[i], &all)) all = INT64_MAX;
   }
   uint32_t got = got_of(g);
-  uint32_t ones = keel_gradient_wide(
-      g, keel_expansion_number(g->all, 1, got),
-      keel_expansion_ints(g->all, shape, 2 + (int64_t)w.space));
+  uint32_t ones =
+      keel_gradient_wide(g, keel_emit_number(g->all, 1, got),
+                         keel_emit_ints(g->all, shape, 2 + (int64_t)w.space));
   got = keel_attr_int(g->node.op, "count_include_pad", 0)
             ? scaled(g, got, 1 / (double)all)
             : over(g, got, pixels_of(g, &w, ones));
-  uint32_t one = keel_expansion_int(g->all, 1);
+  uint32_t one = keel_emit_int(g->all, 1);
   uint32_t pictures = of(g, "ReduceProd", dims(g, x, 0, 2));
   const uint32_t lists[] = {pictures, one, dims(g, got, 2, INT64_MAX)};
   uint32_t back = of_wide(g, &w, shaped(g, got, lists, 3), ones, x);

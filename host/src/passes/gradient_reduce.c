@@ -16,7 +16,7 @@ static uint32_t got_of(const keel_gradient *g) {
 static uint32_t kept(keel_gradient *g, const char *op, uint32_t value,
                      uint32_t axes) {
   const uint32_t inputs[] = {value, axes};
-  return keel_expansion_op(g->all, op, NULL, 0, inputs, 2);
+  return keel_emit_op(g->all, op, NULL, 0, inputs, 2);
 }
 
 /* ---- reductions ------------------------------------------------------------------------------ */
@@ -29,7 +29,7 @@ static uint32_t with_dims(keel_gradient *g, uint32_t value) {
   const uint32_t inputs[] = {x_of(g), keel_gradient_in(g, 1)};
   if (keel_attr_int(g->node.op, "keepdims", 1)) return value;
   return keel_gradient_shaped_like(
-      g, value, keel_expansion_op(g->all, "ReduceSum", &noop, 1, inputs, 2));
+      g, value, keel_emit_op(g->all, "ReduceSum", &noop, 1, inputs, 2));
 }
 
 static uint32_t spread(keel_gradient *g, uint32_t value) {
@@ -63,8 +63,8 @@ static void reduce_l1(keel_gradient *g) {
 /* x / y, and 0 where y is. */
 static void reduce_l2(keel_gradient *g) {
   uint32_t y = with_dims(g, y_of(g));
-  uint32_t safe = keel_expansion_where(g->all, compared(g, "Equal", y, 0),
-                                       keel_expansion_number(g->all, 1, y), y);
+  uint32_t safe = keel_emit_where(g->all, compared(g, "Equal", y, 0),
+                                  keel_emit_number(g->all, 1, y), y);
   by(g, over(g, x_of(g), safe));
 }
 
@@ -86,14 +86,14 @@ static void reduce_extreme(keel_gradient *g) {
   uint32_t equal = two(g, "Equal", x_of(g), with_dims(g, y_of(g)));
   uint32_t chosen = two(g, "CastLike", equal, got_of(g));
   const uint32_t inputs[] = {chosen, keel_gradient_in(g, 1)};
-  uint32_t count = keel_expansion_op(g->all, "ReduceSum", attrs, 2, inputs, 2);
+  uint32_t count = keel_emit_op(g->all, "ReduceSum", attrs, 2, inputs, 2);
   by(g, over(g, chosen, count));
 }
 
 /* ---- softmax ---------------------------------------------------------------------------------- */
 
 static uint32_t axis_of(keel_gradient *g) {
-  return keel_expansion_int(g->all, keel_attr_int(g->node.op, "axis", -1));
+  return keel_emit_int(g->all, keel_attr_int(g->node.op, "axis", -1));
 }
 
 static void softmax(keel_gradient *g) {
@@ -141,9 +141,9 @@ static void give_back(keel_gradient *g, const norm *n, uint32_t got,
 /* begin, begin + 1 ... up to the rank, which may be open. */
 static uint32_t axes_up(keel_gradient *g, int64_t begin) {
   uint32_t shape = keel_gradient_shape(g, x_of(g));
-  uint32_t first = keel_expansion_int(g->all, begin);
+  uint32_t first = keel_emit_int(g->all, begin);
   uint32_t count = sub(g, keel_gradient_shape(g, shape), first);
-  return add(g, keel_expansion_range(g->all, count), first);
+  return add(g, keel_emit_range(g->all, count), first);
 }
 
 /* All axes from the attribute's on. */
@@ -153,7 +153,7 @@ static uint32_t axes_from(keel_gradient *g) {
   if (axis >= 0) return axes_up(g, axis);
   for (; axis < 0 && count < (int64_t)KD_MAX_RANK; axis++)
     axes[count++] = axis;
-  return keel_expansion_ints(g->all, axes, count);
+  return keel_emit_ints(g->all, axes, count);
 }
 
 static void norm_of_last(keel_gradient *g, bool centred) {
@@ -180,16 +180,16 @@ static void rms_norm(keel_gradient *g) {
 /* A list of one number a channel, beside [N,C,...]; and the axes that are no channels, of images
  * alone where each has its own. */
 static uint32_t by_channel(keel_gradient *g, uint32_t value) {
-  uint32_t space = keel_expansion_dims(g->all, x_of(g), 2, INT64_MAX);
-  const uint32_t dims[] = {keel_expansion_int(g->all, -1),
-                           keel_gradient_wide(g, keel_expansion_int(g->all, 1),
+  uint32_t space = keel_emit_dims(g->all, x_of(g), 2, INT64_MAX);
+  const uint32_t dims[] = {keel_emit_int(g->all, -1),
+                           keel_gradient_wide(g, keel_emit_int(g->all, 1),
                                               keel_gradient_shape(g, space))};
-  return two(g, "Reshape", value, keel_expansion_concat(g->all, 0, dims, 2));
+  return two(g, "Reshape", value, keel_emit_concat(g->all, 0, dims, 2));
 }
 
 static uint32_t no_channels(keel_gradient *g, bool each) {
-  const uint32_t axes[] = {keel_expansion_int(g->all, 0), axes_up(g, 2)};
-  return each ? axes[1] : keel_expansion_concat(g->all, 0, axes, 2);
+  const uint32_t axes[] = {keel_emit_int(g->all, 0), axes_up(g, 2)};
+  return each ? axes[1] : keel_emit_concat(g->all, 0, axes, 2);
 }
 
 /* Scale and bias: sums over all that is no channel. */
@@ -203,7 +203,7 @@ static void give_scale_and_bias(keel_gradient *g, uint32_t even) {
       keel_gradient_give(
           g, 1 + i,
           two(g, "CastLike",
-              keel_expansion_op(g->all, "ReduceSum", &flat, 1, inputs, 2),
+              keel_emit_op(g->all, "ReduceSum", &flat, 1, inputs, 2),
               keel_gradient_in(g, 1 + i)));
   }
 }
@@ -257,30 +257,28 @@ static labelled read_labels(keel_gradient *g) {
   uint32_t x = x_of(g), labels = keel_gradient_in(g, 1);
   uint32_t weights = keel_gradient_in(g, 2);
   const keel_attr to = KEEL_INT("to", KD_I64);
-  labels = keel_expansion_op(g->all, "Cast", &to, 1, &labels, 1);
+  labels = keel_emit_op(g->all, "Cast", &to, 1, &labels, 1);
   uint32_t skipped = KEEL_ABSENT;
   if (ignored) {
-    uint32_t which = keel_expansion_int(g->all, ignored->value.i);
+    uint32_t which = keel_emit_int(g->all, ignored->value.i);
     skipped = two(g, "Equal", labels, which);
-    labels = keel_expansion_where(g->all, skipped,
-                                  keel_expansion_int(g->all, 0), labels);
+    labels = keel_emit_where(g->all, skipped, keel_emit_int(g->all, 0), labels);
   }
   const uint32_t ends[] = {keel_gradient_zero(g, x),
-                           keel_expansion_number(g->all, 1, x)};
+                           keel_emit_number(g->all, 1, x)};
   uint32_t list[2];
   for (int i = 0; i < 2; i++)
-    list[i] = two(g, "Reshape", ends[i], keel_expansion_int(g->all, 1));
-  const uint32_t inputs[] = {labels, keel_expansion_dims(g->all, x, 1, 2),
-                             keel_expansion_concat(g->all, 0, list, 2)};
-  labelled result = {
-      .one_hot = keel_expansion_op(g->all, "OneHot", &axis, 1, inputs, 3)};
+    list[i] = two(g, "Reshape", ends[i], keel_emit_int(g->all, 1));
+  const uint32_t inputs[] = {labels, keel_emit_dims(g->all, x, 1, 2),
+                             keel_emit_concat(g->all, 0, list, 2)};
+  labelled result = {.one_hot =
+                         keel_emit_op(g->all, "OneHot", &axis, 1, inputs, 3)};
   const uint32_t one =
       keel_gradient_wide(g, ends[1], keel_gradient_shape(g, labels));
   result.weights =
       weights == KEEL_ABSENT ? one : two(g, "Gather", weights, labels);
   if (skipped != KEEL_ABSENT)
-    result.weights =
-        keel_expansion_where(g->all, skipped, ends[0], result.weights);
+    result.weights = keel_emit_where(g->all, skipped, ends[0], result.weights);
   return result;
 }
 
@@ -289,7 +287,7 @@ static uint32_t shares_of(keel_gradient *g, uint32_t weights) {
   const char *how = keel_attr_string(g->node.op, "reduction", "mean");
   uint32_t share = mul(g, got_of(g), weights);
   if (!strcmp(how, "mean")) share = over(g, share, of(g, "ReduceSum", weights));
-  return two(g, "Unsqueeze", share, keel_expansion_int(g->all, 1));
+  return two(g, "Unsqueeze", share, keel_emit_int(g->all, 1));
 }
 
 static void likelihood_loss(keel_gradient *g) {
@@ -308,7 +306,7 @@ static void entropy_loss(keel_gradient *g) {
         g, "has no gradient in Keel for its weights, nor of log_prob");
   if (got_of(g) == KEEL_ABSENT) return;
   labelled l = read_labels(g);
-  uint32_t chances = keel_expansion_op(g->all, "Softmax", &axis, 1, &x, 1);
+  uint32_t chances = keel_emit_op(g->all, "Softmax", &axis, 1, &x, 1);
   keel_gradient_give(
       g, 0, mul(g, sub(g, chances, l.one_hot), shares_of(g, l.weights)));
 }

@@ -11,6 +11,7 @@
 #include "device/lost.h"
 #include "eager/call_site.h"
 #include "passes/passes.h"
+#include "program/emit.h"
 #include "program/graph.h"
 
 /* A replica of a value in another layout. */
@@ -251,19 +252,12 @@ static keel_status replica_of(pass *all, uint32_t value, uint32_t layout,
 static keel_status add_slice(pass *all, uint32_t split, uint32_t which,
                              int64_t axis, int64_t begin, int64_t end) {
   keel_function *function = all->function;
-  uint32_t in[] = {function->nodes[split].inputs[0], 0, 0, 0};
-  uint32_t out = function->nodes[split].outputs[which];
-  keel_opdef *op = NULL;
-  keel_node *node = NULL;
-  KEEL_TRY(keel_pass_integers(function, &begin, 1, &in[1]));
-  KEEL_TRY(keel_pass_integers(function, &end, 1, &in[2]));
-  KEEL_TRY(keel_pass_integers(function, &axis, 1, &in[3]));
-  KEEL_TRY(keel_opdef_create(function->context, keel_schema_find("", "Slice"),
-                             NULL, 0, NULL, &op));
-  KEEL_TRY(keel_function_node(function, op, function->nodes[split].name, in, 4,
-                              &out, 1, &node));
-  node->device = function->nodes[split].device;
-  return KD_OK;
+  keel_emit e = keel_emit_for(function, &function->nodes[split]);
+  uint32_t out = e.node.outputs[which];
+  const uint32_t in[] = {e.node.inputs[0], keel_emit_int(&e, begin),
+                         keel_emit_int(&e, end), keel_emit_int(&e, axis)};
+  keel_emit_node(&e, "Slice", NULL, 0, in, 4, &out, 1);
+  return e.status;
 }
 
 static keel_status add_slices(pass *all, uint32_t split) {

@@ -99,17 +99,6 @@ bool keel_pass_takes(const keel_function *function, keel_device *where,
 bool keel_pass_may_take(const keel_function *function, keel_device *where,
                         const keel_node *node);
 
-/* A constant list of integers. */
-keel_status keel_pass_integers(keel_function *function, const int64_t *list,
-                               int64_t count, uint32_t *out_value);
-
-/* Adds an op of ONNX with one output, where `like` runs and by its name, and infers its type.
- * attr: its only one, or NULL. `like` may be the function's, whose nodes may move. */
-keel_status keel_pass_add(keel_function *function, const keel_node *like,
-                          const char *op, const keel_attr *attr,
-                          const uint32_t *inputs, uint32_t input_count,
-                          uint32_t *out_value);
-
 /* Whether a node is a Transpose of values of that rank that moves channels from the last place
  * to the second (first), or back. */
 bool keel_pass_moves_channels(const keel_node *node, uint32_t rank, bool first);

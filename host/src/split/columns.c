@@ -327,7 +327,7 @@ static keel_status again(columns *all, const keel_node *node,
   for (uint32_t i = 0; i < count; i++)
     attrs[i] = op->attrs[i].value;
   all->s->node = *node;
-  return keel_split_add(all->s, "", op->schema->name, attrs, count, inputs,
+  return keel_split_add(all->s, op->schema->name, attrs, count, inputs,
                         node->input_count, out_value);
 }
 
@@ -386,12 +386,10 @@ static keel_status without_axis(columns *all, const piece *p,
   KEEL_TRY(keel_split_ints(all->s, dims, count, &inputs[1]));
   turned[0] = KEEL_ABSENT;
   all->s->node = reshape;
-  KEEL_TRY(
-      keel_split_add(all->s, "", "Reshape", NULL, 0, inputs, 2, &turned[0]));
+  KEEL_TRY(keel_split_add(all->s, "Reshape", NULL, 0, inputs, 2, &turned[0]));
   const keel_attr attr = KEEL_INTS("perm", count, order);
   all->s->node = transpose;
-  return keel_split_add(all->s, "", "Transpose", &attr, 1, turned, 1,
-                        out_value);
+  return keel_split_add(all->s, "Transpose", &attr, 1, turned, 1, out_value);
 }
 
 static keel_status part(columns *all) {

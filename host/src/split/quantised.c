@@ -209,23 +209,17 @@ keel_status keel_split_qlinear_conv(keel_splitter *s, bool *out_done) {
 static keel_status range_of(keel_splitter *s, uint32_t value,
                             uint32_t *out_range) {
   const int64_t any = -1;
-  const float nothing = 0;
-  const keel_attr keep = KEEL_INT("keepdims", 1), axis = KEEL_INT("axis", 0);
-  keel_tensor *zero = NULL;
-  uint32_t flat[2] = {value}, ends[2] = {KEEL_ABSENT, KEEL_ABSENT};
-  uint32_t list = KEEL_ABSENT, chosen[3] = {KEEL_ABSENT}, number = KEEL_ABSENT;
-  KEEL_TRY(keel_tensor_create(s->function->context, KD_F32, 0, NULL, &nothing,
-                              &zero));
-  KEEL_TRY(keel_split_add_constant(s, zero, &chosen[1]));
-  KEEL_TRY(keel_split_ints(s, &any, 1, &flat[1]));
-  KEEL_TRY(keel_split_add(s, "", "Reshape", NULL, 0, flat, 2, &list));
-  KEEL_TRY(keel_split_add(s, "", "IsNaN", NULL, 0, &list, 1, &chosen[0]));
-  chosen[2] = list;
-  KEEL_TRY(keel_split_add(s, "", "Where", NULL, 0, chosen, 3, &number));
-  KEEL_TRY(keel_split_add(s, "", "ReduceMax", &keep, 1, &number, 1, &ends[0]));
-  KEEL_TRY(keel_split_add(s, "", "ReduceMin", &keep, 1, &number, 1, &ends[1]));
-  *out_range = KEEL_ABSENT;
-  return keel_split_add(s, "", "Concat", &axis, 1, ends, 2, out_range);
+  const float zero = 0;
+  const keel_attr keep = KEEL_INT("keepdims", 1);
+  keel_emit e = keel_emit_for(s->function, &s->node);
+  uint32_t list = keel_emit_reshape(&e, value, &any, 1);
+  uint32_t number =
+      keel_emit_where(&e, keel_emit_unary(&e, "IsNaN", list),
+                      keel_emit_constant(&e, KD_F32, 0, NULL, &zero), list);
+  const uint32_t ends[] = {keel_emit_op(&e, "ReduceMax", &keep, 1, &number, 1),
+                           keel_emit_op(&e, "ReduceMin", &keep, 1, &number, 1)};
+  *out_range = keel_emit_concat(&e, 0, ends, 2);
+  return e.status;
 }
 
 /* Gives the node three outputs, of which the first is a new value; out_outputs: those that it had,
@@ -262,7 +256,7 @@ keel_status keel_split_dynamic_quantise(keel_splitter *s, bool *out_done) {
   KEEL_TRY(give_outputs(s, outputs));
   const uint32_t inputs[] = {part, outputs[1], outputs[2]};
   KEEL_TRY(
-      keel_split_add(s, "", "QuantizeLinear", NULL, 0, inputs, 3, &outputs[0]));
+      keel_split_add(s, "QuantizeLinear", NULL, 0, inputs, 3, &outputs[0]));
   *out_done = true;
   return keel_split_give(s, 0, KEEL_SHARE_PART, axis);
 }

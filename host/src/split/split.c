@@ -10,24 +10,13 @@
 
 /* ---- new values and nodes ----------------------------------------------------------------- */
 
-keel_status keel_split_add(keel_splitter *s, const char *domain, const char *op,
+keel_status keel_split_add(keel_splitter *s, const char *op,
                            const keel_attr *attrs, uint32_t attr_count,
                            const uint32_t *inputs, uint32_t input_count,
                            uint32_t *out_value) {
-  keel_function *f = s->function;
-  keel_opdef *made = NULL;
-  keel_node *node = NULL;
-  uint32_t value =
-      *out_value == KEEL_ABSENT ? keel_function_value(f, "") : *out_value;
-  if (value == KEEL_ABSENT) return KD_OUT_OF_MEMORY;
-  KEEL_TRY(keel_opdef_create(f->context, keel_schema_find(domain, op), attrs,
-                             attr_count, NULL, &made));
-  const char *name = s->node.name ? s->node.name : "";
-  KEEL_TRY(
-      keel_function_node(f, made, name, inputs, input_count, &value, 1, &node));
-  node->device = s->node.device;
-  *out_value = value;
-  return keel_function_infer(f, node);
+  keel_emit e = keel_emit_for(s->function, &s->node);
+  keel_emit_node(&e, op, attrs, attr_count, inputs, input_count, out_value, 1);
+  return e.status;
 }
 
 keel_status keel_split_add_constant(keel_splitter *s, keel_tensor *tensor,
@@ -39,10 +28,9 @@ keel_status keel_split_add_constant(keel_splitter *s, keel_tensor *tensor,
 
 keel_status keel_split_ints(keel_splitter *s, const int64_t *list,
                             int64_t count, uint32_t *out_value) {
-  keel_tensor *tensor = NULL;
-  KEEL_TRY(keel_tensor_create(s->function->context, KD_I64, 1, &count, list,
-                              &tensor));
-  return keel_split_add_constant(s, tensor, out_value);
+  keel_emit e = keel_emit_for(s->function, &s->node);
+  *out_value = keel_emit_ints(&e, list, count);
+  return e.status;
 }
 
 static keel_status find_member(keel_splitter *s) {
@@ -65,8 +53,10 @@ keel_status keel_split_exchange(keel_splitter *s, const char *op,
   }
   KEEL_TRY(find_member(s));
   const uint32_t inputs[] = {s->member, value};
+  char name[64];
+  snprintf(name, sizeof name, "keel::%s", op);
   s->facts.exchanges++;
-  return keel_split_add(s, "keel", op, &size, 1, inputs, 2, out_value);
+  return keel_split_add(s, name, &size, 1, inputs, 2, out_value);
 }
 
 /* ---- wholes and parts ------------------------------------------------------------------------ */
@@ -79,9 +69,9 @@ static keel_status turn(keel_splitter *s, uint32_t value, uint32_t rank,
     perm[i] = i;
   perm[0] = axis;
   perm[axis] = 0;
-  *out_value = KEEL_ABSENT;
-  const keel_attr attr = KEEL_INTS("perm", rank, perm);
-  return keel_split_add(s, "", "Transpose", &attr, 1, &value, 1, out_value);
+  keel_emit e = keel_emit_for(s->function, &s->node);
+  *out_value = keel_emit_transpose(&e, value, perm, rank);
+  return e.status;
 }
 
 static keel_status gather(keel_splitter *s, uint32_t value, uint32_t axis,
@@ -187,7 +177,7 @@ static keel_status slice(keel_splitter *s, uint32_t whole, int64_t dim,
   uint32_t inputs[4] = {whole};
   for (int i = 0; i < 3; i++)
     KEEL_TRY(keel_split_ints(s, &lists[i], 1, &inputs[i + 1]));
-  return keel_split_add(s, "", "Slice", NULL, 0, inputs, 4, out_value);
+  return keel_split_add(s, "Slice", NULL, 0, inputs, 4, out_value);
 }
 
 /* The rank's part along an axis, which the ranks can share. */

@@ -8,7 +8,7 @@
 
 #include <keel/split.h>
 
-#include "program/function.h"
+#include "program/emit.h"
 
 /* What a rank has of a value. */
 typedef enum keel_share {
@@ -141,7 +141,7 @@ keel_status keel_split_set_int(keel_splitter *s, const char *name,
 /* A new node for the one at hand.
  *
  * out_value  KEEL_ABSENT, or the value that it makes */
-keel_status keel_split_add(keel_splitter *s, const char *domain, const char *op,
+keel_status keel_split_add(keel_splitter *s, const char *op,
                            const keel_attr *attrs, uint32_t attr_count,
                            const uint32_t *inputs, uint32_t input_count,
                            uint32_t *out_value);

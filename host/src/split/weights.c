@@ -144,8 +144,8 @@ static keel_status unpack_part(keel_splitter *s, const keel_node *node,
     KEEL_TRY(keel_split_add_constant(s, made, &inputs[i]));
   }
   *out_value = KEEL_ABSENT;
-  return keel_split_add(s, "", "DequantizeLinear", attrs, attr_count, inputs,
-                        count, out_value);
+  return keel_split_add(s, "DequantizeLinear", attrs, attr_count, inputs, count,
+                        out_value);
 }
 
 keel_status keel_split_take_part_of_each(keel_splitter *s, uint32_t input,
