@@ -106,8 +106,8 @@ def main():
         body = re.search(r"typedef struct %s \{(.*?)\n\} %s;" % (table, table),
                          source, re.S).group(1)
         print(f"\n`{table}` (kd/{header}, {level})\n")
-        print("| slot | purpose | the host calls it in | where it is NULL, the host |"
-              " who has it | rules |\n| --- | --- | --- | --- | --- | --- |")
+        print("| slot | purpose | the host calls it in | if it is NULL, the host |"
+              " implemented by | rules |\n| --- | --- | --- | --- | --- | --- |")
         said = {}
         for slot, comment in slots(body):
             what = purpose(comment or "")

@@ -240,7 +240,7 @@ static void what_is_no_pipe_is_refused(void **state) {
 
   program = summed();
   refuse(program, 2, 4, KD_INVALID_ARGUMENT,
-         "does not go in 4 parts: nodes need all of it");
+         "can't be cut into 4 micro-batches: nodes need all of it");
   keel_program_release(program);
 
   keel_builder *b = create_builder(context, "state");

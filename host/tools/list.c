@@ -456,9 +456,8 @@ int keel_main_passes(int argc, char **argv) {
       "usage: keel passes [OPTION]...\n\n"
       "Lists the passes that transform a model before it runs, in their\n"
       "order. Those in brackets can be left out: keel run --skip-pass PASS.\n"
-      "`keel compile` writes what those before the first with a star make of "
-      "it;"
-      " those\nwith a star run in each process.\n\n",
+      "`keel compile` stops before the first pass with a star; those run in"
+      "\nevery process.\n\n",
       options, argc, argv);
   if (status >= 0) return status;
   const char *name = NULL;

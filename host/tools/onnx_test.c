@@ -115,9 +115,10 @@ static const command syntax = {
     "Runs the ONNX backend-test cases in folders of any depth. A case that\n"
     "needs an op, an attribute or a type that Keel or the devices do not have"
     " is\nskipped, and the reason printed; another value or error is a"
-    " failure. What\nthe device lacks runs on another one; the line before the"
-    " last counts how\nmany cases did without. Exit status 1 where a case"
-    " failed, or there was\nnone.\n\n",
+    " failure. Ops\nthat the device lacks run on another one; the second to "
+    "last line"
+    " counts\nthe cases that needed no other device. Exit status 1 if a case"
+    " failed or\nnone was found.\n\n",
     options, &given.common, &given.folders, false};
 
 /* Cases, each a skip or more; without one, nothing was tested. */
@@ -154,9 +155,8 @@ int keel_main_onnx_test(int argc, char **argv) {
   progress_end();
   keel_device_facts facts;
   keel_device_describe(given.one.device, &facts);
-  printf("%s: %u cases ran on it whole, %u in part, %u had nothing for it\n",
-         facts.name, given.extents[WHOLE], given.extents[PART],
-         given.extents[NONE]);
+  printf("%s: %u cases ran fully, %u partly, %u not at all\n", facts.name,
+         given.extents[WHOLE], given.extents[PART], given.extents[NONE]);
   printf("%u passed, %u failed, %u skipped\n", given.passed, given.failed,
          given.skipped);
   keel_close(given.one.context);

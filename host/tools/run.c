@@ -59,9 +59,8 @@ static const option options[] = {
     {"--atol", .number = &given.within.atol},
     {"--output", "DIR",
      "write each output to DIR/NAME.npy (with _ for /, and a\n"
-     "number where two would be one); bf16 as f32, which has\n"
-     "the same values, and so what .npy has not of 8 bits or\n"
-     "less",
+     "number where two would be one); bf16 and types of 8\n"
+     "bits or less that .npy can't store are widened to f32",
      .text = &given.output},
     {"--eager", .help = "run op by op, without a plan; for comparison",
      .debug = true, .flag = &given.eager},
@@ -74,7 +73,7 @@ static const option options[] = {
      "exchanges are between them",
      .text = &given.devices},
     {"--np", "N",
-     "start N ranks of it by the mpirun that is found; a\n"
+     "start N ranks with mpirun; a\n"
      "model's exchanges (AllReduce ...) are between them",
      .count = &given.ranks, .least = 1, .most = 65536},
     {"--exchange-timeout", "MS",

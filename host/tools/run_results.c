@@ -209,8 +209,8 @@ void run_print_text(const run_arguments *all, run_session *run,
   printf("; peak memory %.1f MiB\n", (double)stats.peak_bytes / (1u << 20));
   uint64_t planned, apart, least, held, most;
   if (resident(&held, &most))
-    printf("resident: %.1f MiB, %.1f MiB at most\n", (double)held / (1u << 20),
-           (double)most / (1u << 20));
+    printf("resident memory: %.1f MiB (peak %.1f MiB)\n",
+           (double)held / (1u << 20), (double)most / (1u << 20));
   if (keel_plan_memory(run->plan, &planned, &apart, &least) == KD_OK)
     printf(
         "intermediate values: %.2f MiB planned, %.2f MiB without sharing, %.2f "

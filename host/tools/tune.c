@@ -43,8 +43,9 @@ static const command syntax = {
     "Makes the products and convolutions of models, or of a list of its own,"
     " in\neach way that device D knows (kernels, sizes of tiles), times them on"
     " the\ndevice, and keeps which was fastest. Every program of this user"
-    " takes that\nfrom then on, as long as device and driver are the same. What"
-    " is kept\nalready is not looked for again. Nothing else should run on the"
+    " takes that\nfrom then on, as long as device and driver are the same. "
+    "Known"
+    " results\nare reused. Nothing else should run on the"
     " device.\n\n",
     options, &given.common, &given.models, false};
 

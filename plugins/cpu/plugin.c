@@ -208,7 +208,7 @@ static kd_status allocate(kd_device *device, const kd_allocation *wanted,
                      ? NULL
                      : aligned_alloc(64, ((size_t)size + 63) & ~(size_t)63);
   if (!memory)
-    return FAIL(KD_OUT_OF_MEMORY, "the CPU has no %llu bytes of memory left",
+    return FAIL(KD_OUT_OF_MEMORY, "out of memory: %llu bytes requested",
                 (unsigned long long)size);
   *out_buffer = memory;
   *out_address = memory;

@@ -50,7 +50,7 @@ keel_status keel_while(keel_status status, const char *format, ...) {
 }
 
 void keel_note_no_memory(uint64_t size) {
-  keel_fail(KD_OUT_OF_MEMORY, "the host has no %llu bytes of memory left",
+  keel_fail(KD_OUT_OF_MEMORY, "out of host memory: %llu bytes requested",
             (unsigned long long)size);
 }
 

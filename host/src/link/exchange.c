@@ -200,7 +200,7 @@ keel_status keel_link_type_of(const keel_exchange *what, uint32_t size,
   *out_type = type;
   if (!kd_dtype_size(type->dtype))
     return keel_fail(KD_UNIMPLEMENTED,
-                     "elements of %s, which are no whole bytes, are not"
+                     "elements of %s, smaller than a byte, can't be"
                      " exchanged",
                      keel_dtype_name(type->dtype));
   bool gathers = what->kind == KEEL_ALL_GATHER;

@@ -34,7 +34,7 @@ static keel_status prepare(keel_link *link, keel_link_job *job) {
   KEEL_TRY(keel_tensor_to_host(job->value, &job->memory));
   if (kd_dtype_size(job->memory->type->dtype)) return KD_OK;
   return keel_fail(KD_UNIMPLEMENTED,
-                   "elements of %s, which are no whole bytes, are not sent",
+                   "elements of %s, smaller than a byte, can't be sent",
                    keel_dtype_name(job->memory->type->dtype));
 }
 

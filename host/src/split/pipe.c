@@ -92,9 +92,10 @@ static keel_status make_first(piper *p, keel_program *draft,
   KEEL_TRY(make_part(p, draft, 0, out));
   if (*out) return KD_OK;
   if (p->params->parts)
-    return keel_fail(KD_INVALID_ARGUMENT,
-                     "the batch does not go in %u parts: nodes need all of it",
-                     (unsigned)p->parts);
+    return keel_fail(
+        KD_INVALID_ARGUMENT,
+        "the batch can't be cut into %u micro-batches: nodes need all of it",
+        (unsigned)p->parts);
   p->parts = 1;
   return make_part(p, draft, 0, out);
 }

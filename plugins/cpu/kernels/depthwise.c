@@ -119,12 +119,13 @@ kd_status cpu_supports_depthwise(kd_device *device, const kd_node *node) {
       cpu_host->node->input_type(node, 1, &w) != KD_OK)
     return FAIL(KD_UNIMPLEMENTED, "types must be known");
   if (x.rank < 3 || x.rank > 4)
-    return FAIL(KD_UNIMPLEMENTED, "%u dimensions; 3 and 4 are taken",
+    return FAIL(KD_UNIMPLEMENTED, "rank %u is not supported (3 or 4)",
                 (unsigned)x.rank);
   int64_t taps = product(w.dims, 0, w.rank - 1);
   return taps <= TAPS
              ? KD_OK
-             : FAIL(KD_UNIMPLEMENTED, "a window of %lld taps; %d are taken",
+             : FAIL(KD_UNIMPLEMENTED,
+                    "a window of %lld taps is not supported (at most %d)",
                     (long long)taps, TAPS);
 }
 

@@ -67,7 +67,7 @@ cases() {
   "$keel" onnx-test $on --quiet "$@" "$data/$set_" >"$scratch/out" 2>&1
   tail -n 2 "$scratch/out"
   awk -v passed="$passed" -v whole="$whole" '
-    / cases ran on it whole/ { got = $2 }
+    / cases ran fully/ { got = $2 }
     / passed, / { if ($1 >= passed && $3 == 0 && got >= whole) good = 1 }
     END { exit !good }' "$scratch/out" || wrong "$set_: fewer than they were"
 }
@@ -190,7 +190,7 @@ if [ -n "$sources" ]; then
 fi
 
 # what was compiled runs without NVRTC; what was not is said to be missing
-for have in 'test_relu 1 cases ran on it whole, 0' 'test_softplus 0 cases ran on it whole, 0'; do
+for have in 'test_relu 1 cases ran fully, 0' 'test_softplus 0 cases ran fully, 0'; do
   one=${have%% *}
   [ "$one" = test_softplus ] && rm -rf "$XDG_CACHE_HOME"
   "$keel" onnx-test --device cuda:0 --option cuda.driver="$driver" --option cuda.nvrtc=/none.so \
@@ -220,7 +220,7 @@ STANDIN_LOSE=1 STANDIN_SLOW=100 timeout 20 "$keel" onnx-test $on $without "$data
 # a device that said once that it is lost does no more, also where the driver would
 # shellcheck disable=SC2086
 STANDIN_FAULT=cuModuleLoadData:1:719 "$keel" onnx-test $on $without "$data/pytorch-operator" >"$scratch/out" 2>&1
-grep -q ' 0 cases ran on it whole, 0 in part' "$scratch/out" &&
+grep -q ' 0 cases ran fully, 0 partly' "$scratch/out" &&
   echo "nothing runs on a lost device: as it should be" || wrong "a lost device goes on"
 
 # out of memory: what was asked, what there is, what of it is ours

@@ -44,7 +44,7 @@ cases() {
     tail -n 4)
   echo "$set_: $out"
   echo "$out" | awk -v passed="$passed" -v whole="$whole" '
-    / cases ran on it whole/ { got = $2 }
+    / cases ran fully/ { got = $2 }
     / passed, / { if ($1 >= passed && $3 == 0 && got >= whole) good = 1 }
     END { exit !good }' || failed=1
 }
