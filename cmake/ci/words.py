@@ -1,4 +1,4 @@
-"""Finds words that GLOSSARY.md lists as no longer used: whole words, with case.
+"""Finds words that words.txt lists as no longer used: whole words, with case.
 
 usage: words.py [--prove]
 """
@@ -7,19 +7,21 @@ import sys
 
 import tree
 
-TABLE = "GLOSSARY.md"
+LIST = "cmake/ci/words.txt"
 # what tells of the past, and what is frozen with it
-EXEMPT = re.compile(r"^(GLOSSARY|CHANGELOG)\.md$|^device_api/abi/")
+EXEMPT = re.compile(rf"^({re.escape(LIST)}|CHANGELOG\.md)$|^device_api/abi/")
 
 
 def dropped():
-    """By word: the term that stands for it."""
+    """By word: the term that stands for it, which GLOSSARY.md has."""
+    glossary = open("GLOSSARY.md", encoding="utf-8").read()
     words = {}
-    for line in open(TABLE, encoding="utf-8"):
-        cells = [cell.strip() for cell in line.strip().strip("|").split(" | ")]
-        if len(cells) == 3 and line.startswith("| "):
-            for word in re.findall(r"`([^`]+)`", cells[2]):
-                words[word] = cells[0]
+    for line in open(LIST, encoding="utf-8"):
+        if line.startswith("#"):
+            continue
+        term, _, rest = line.partition(": ")
+        assert f"\n| {term} |" in glossary, f"{LIST}: GLOSSARY.md has no term \"{term}\""
+        words.update((word, term) for word in rest.strip().split(", "))
     return words
 
 
@@ -40,7 +42,7 @@ def main():
         print(f"{len(words)} words would be found")
         return
     names, found = tree.files(), 0
-    assert TABLE in names
+    assert LIST in names
     for name in names:
         if EXEMPT.search(name):
             continue
@@ -49,8 +51,8 @@ def main():
         except UnicodeDecodeError:
             continue
         for number, word in find(pattern, text):
-            print(f"{name}:{number}: \"{word}\" is not used any more; {TABLE} has it under"
-                  f" \"{words[word]}\"")
+            print(f"{name}:{number}: \"{word}\" is not used any more; say what GLOSSARY.md"
+                  f" has under \"{words[word]}\"")
             found += 1
     print(f"{found} places" if found else f"none of {len(words)} dropped words is used")
     sys.exit(found > 0)

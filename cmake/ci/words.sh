@@ -1,5 +1,5 @@
 #!/bin/sh
-# Checks that words which GLOSSARY.md has dropped occur nowhere.
+# Checks that dropped words (words.txt) occur nowhere.
 # usage: sh cmake/ci/words.sh            exit 1 where one does, with its place and the term
 #        sh cmake/ci/words.sh --prove    shows that the check can fail
 set -eu
