@@ -383,9 +383,9 @@ static uint32_t collect_ops(keel_device *device, row *rows, uint32_t room) {
 }
 
 static void print_op_json(const char *op, const char *types, bool last) {
-  printf("  {\"op\": ");
-  keel_write_json(stdout, op);
-  printf(", \"types\": \"%s\"}%s\n", types, last ? "" : ",");
+  print("  {\"op\": ");
+  keel_write_json(result, op);
+  print(", \"types\": \"%s\"}%s\n", types, last ? "" : ",");
 }
 
 static void print_ops(const listing *all, keel_device *device) {
@@ -394,57 +394,65 @@ static void print_ops(const listing *all, keel_device *device) {
   keel_device_describe(device, &facts);
   uint32_t count = collect_ops(device, rows, 1024);
   if (all->json)
-    printf("[\n");
+    print("[\n");
   else if (all->markdown)
-    printf("| op | types of the first input |\n| --- | --- |\n");
+    print("| op | types of the first input |\n| --- | --- |\n");
   else
-    printf("%s: %u ops\n", facts.name, count);
+    print("%s: %u ops\n", facts.name, count);
   for (uint32_t i = 0; i < count; i++) {
     char types[300];
     types_text(rows[i].any ? every : rows[i].types, types, sizeof types);
     if (all->json)
       print_op_json(rows[i].op, types, i + 1 == count);
     else if (all->markdown)
-      printf("| %s | %s |\n", shown(rows[i].op), types);
+      print("| %s | %s |\n", shown(rows[i].op), types);
     else
-      printf("  %-28s %s\n", shown(rows[i].op), types);
+      print("  %-28s %s\n", shown(rows[i].op), types);
   }
-  if (all->json) printf("]\n");
+  if (all->json) print("]\n");
   const char *op = NULL;
   if (!all->json && !all->markdown)
-    printf("and on every device, by the runtime itself:");
+    print("and on every device, by the runtime itself:");
   for (uint32_t i = 0; (op = keel_runtime_op(i)) && !all->json; i++) {
     if (all->markdown)
-      printf("| %s | (the runtime, on every device) |\n", op);
+      print("| %s | (the runtime, on every device) |\n", op);
     else
-      printf("%s%s", i % 6 ? " " : "\n  ", op);
+      print("%s%s", i % 6 ? " " : "\n  ", op);
   }
-  if (!all->json && !all->markdown) printf("\n");
+  if (!all->json && !all->markdown) print("\n");
+}
+
+static int list_ops(void) {
+  keel_context *context =
+      common_open(&given.common, watched_broken() ? KEEL_ALLOW_REFUSED : 0);
+  keel_device *device = NULL;
+  int status = 0;
+  if (!context) return 1;
+  if (keel_device_find(context, given.device, &device) != KD_OK)
+    status = complain();
+  else
+    print_ops(&given, device);
+  print_refusals(context);
+  keel_close(context);
+  return status;
 }
 
 int keel_main_ops(int argc, char **argv) {
   static const option options[] = {
+      LIMIT,
       {"--device", "D", "the device (default: the default device)",
        .text = &given.device},
       {"--markdown", .help = "as a Markdown table", .flag = &given.markdown},
       JSON,
       {0}};
-  int status = parse("ops",
-                     "usage: keel ops [--device D] [OPTION]...\n\n"
-                     "Lists the ops that a device supports, with the types of "
-                     "the first input.\n\n",
-                     options, argc, argv);
-  if (status >= 0) return status;
-  keel_context *context = common_open(&given.common, 0);
-  keel_device *device = NULL;
-  if (!context) return 1;
-  status = 0;
-  if (keel_device_find(context, given.device, &device) != KD_OK)
-    status = complain();
-  else
-    print_ops(&given, device);
-  keel_close(context);
-  return status;
+  int status = parse(
+      "ops",
+      "usage: keel ops [--device D] [OPTION]...\n\n"
+      "Lists the ops that a device supports, with the types of the first "
+      "input.\nA child process looks at plugins. Exit status 1 if there is no "
+      "such device,\nor if a plugin ends or hangs that process.\n\n",
+      options, argc, argv);
+  return status >= 0 ? status : watched_run(list_ops, given.limit);
 }
 
 /* ---- passes --------------------------------------------------------------- */
