@@ -101,6 +101,20 @@ def broken_later():
            and statuses(done) == ["OK", "ABORTED", "ABORTED"], done)
 
 
+def told_once():
+    """What one child has said, no other says again."""
+    spoilt = "a:open:segv b:device_info:_exit c:close:segv"
+    path = os.path.join(folder, "d.so")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write("no library")
+    for words in [["plugins"], ["devices"], ["ops"], ["ops", "--device", "nowhere"]]:
+        done = run(*words, trouble=spoilt, KEEL_LOG="whisper", KEEL_VISIBLE_DEVICES="-nowhere")
+        lines = done.stderr.splitlines()
+        expect(f"{words}: each line once", done.returncode == 1 and len(lines) == len(set(lines))
+               and sum('KEEL_LOG is "whisper"' in line for line in lines) == 1, done)
+    os.remove(path)
+
+
 def disturbed():
     for place in ["load", "open", "device_info", "close"]:
         done = run("plugins", "--json", trouble=f"b:{place}:print")
@@ -228,6 +242,7 @@ with tempfile.TemporaryDirectory() as folder:
     every_broken()
     two_broken()
     broken_later()
+    told_once()
     disturbed()
     named()
     at_the_end()

@@ -12,7 +12,7 @@
 
 int complain(void) {
   progress_end();
-  fprintf(stderr, "keel: %s\n", keel_message());
+  tell("keel: %s", keel_message());
   return 1;
 }
 
@@ -150,6 +150,7 @@ keel_context *common_open(const common *common, uint32_t flags) {
       .options = common->options,
       .option_count = common->option_count,
       .visible = common->visible,
+      .log = watched_log,
       .step = watched_step,
   };
   if (keel_open(&params, &context) != KD_OK) complain();

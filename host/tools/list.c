@@ -281,9 +281,8 @@ static void print_refusals(const keel_context *context) {
     keel_plugin_info info;
     keel_plugin_at(context, i, &info);
     if (info.status != KD_OK)
-      fprintf(stderr, "keel: %s was refused: %s (`keel plugins` says more)\n",
-              shown(info.name && *info.name ? info.name : info.path),
-              info.reason);
+      tell("keel: %s was refused: %s (`keel plugins` says more)",
+           shown(info.name && *info.name ? info.name : info.path), info.reason);
   }
 }
 

@@ -24,6 +24,8 @@ typedef struct call {
   char path[4096], name[64];
 } call;
 
+#define TOLD_MOST 1024
+
 /* What the child says. A reader takes slot `count` % 2, which the child leaves alone until it
  * has made the next call. */
 typedef struct notes {
@@ -31,6 +33,9 @@ typedef struct notes {
   int status;        /* the command's */
   atomic_bool done;  /* status and the result are whole: released after both */
   call calls[2];
+  /* hashes of the lines that children have told, of all of them; not cleared */
+  atomic_uint told_count;
+  _Atomic uint64_t told[TOLD_MOST];
 } notes;
 
 #define BROKEN_MOST 64
@@ -43,7 +48,8 @@ typedef struct broken {
 static broken refused[BROKEN_MOST];
 static uint32_t refused_count;
 static notes *shared;
-static int file = -1; /* the result */
+static int file = -1;         /* the result */
+static unsigned told_earlier; /* in the child: by those before it */
 
 void print(const char *format, ...) {
   va_list args;
@@ -79,6 +85,34 @@ void watched_own(void) {
   watched_step(NULL, "", "no call");
 }
 
+/* Whether an earlier child has told the line; notes it. */
+static bool was_told(const char *line) {
+  uint64_t hash = UINT64_C(0xcbf29ce484222325); /* FNV-1a */
+  if (!shared) return false;
+  for (; *line; line++)
+    hash = (hash ^ (unsigned char)*line) * UINT64_C(0x100000001b3);
+  for (unsigned i = 0; i < told_earlier; i++)
+    if (atomic_load(&shared->told[i]) == hash) return true;
+  unsigned at = atomic_fetch_add(&shared->told_count, 1);
+  if (at < TOLD_MOST) atomic_store(&shared->told[at], hash);
+  return false;
+}
+
+void tell(const char *format, ...) {
+  char line[4200]; /* a message and what stands before it */
+  va_list args;
+  va_start(args, format);
+  vsnprintf(line, sizeof line, format, args);
+  va_end(args);
+  if (!was_told(line)) fprintf(stderr, "%s\n", line);
+}
+
+void watched_log(void *context, uint32_t level, const char *line) {
+  static const char *const names[] = {"error", "warning", "info", "debug"};
+  (void)context;
+  tell("keel: %s: %s", names[level < 4 ? level : 3], line);
+}
+
 static bool write_all(const char *text, size_t size) {
   while (size) {
     ssize_t written = write(file, text, size);
@@ -97,6 +131,8 @@ static void be_child(int (*look)(void), pid_t parent, const sigset_t *before) {
   signal(SIGTTOU, SIG_IGN); /* it may still write to the terminal */
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(1);
+  told_earlier = atomic_load(&shared->told_count);
+  if (told_earlier > TOLD_MOST) told_earlier = TOLD_MOST;
   sigprocmask(SIG_SETMASK, before, NULL);
   end_expected();
   dup2(STDERR_FILENO, STDOUT_FILENO); /* what plugins print */
@@ -213,7 +249,7 @@ static bool look_once(int (*look)(void), double limit, int *out_status) {
   sigset_t watched, before;
   bool late = false;
   *out_status = 1;
-  memset(shared, 0, sizeof *shared);
+  memset(shared, 0, offsetof(notes, told_count));
   if (ftruncate(file, 0) != 0 || lseek(file, 0, SEEK_SET) != 0) return false;
   fflush(NULL);
   block(&watched, &before);

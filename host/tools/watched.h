@@ -14,6 +14,12 @@
 extern FILE *result;
 void print(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* A line on standard error, but for one that an earlier child of the command has told. */
+void tell(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* keel_context_params.log, which tells. */
+void watched_log(void *context, uint32_t level, const char *line);
+
 /* Runs `look` in a child process, and prints its result. Where a plugin ends the child or
  * holds it up for `limit` seconds (0: for good), another child does it again, to which that
  * plugin is refused, with what happened as the reason. Returns look's exit status, which is 1
