@@ -7,6 +7,7 @@
 #include <sched.h>
 #include <unistd.h>
 
+#include "base/params.h"
 #include "device/lost.h"
 #include "eager/cache.h"
 #include "layers/layers.h"
@@ -147,16 +148,14 @@ static atomic_uint open_contexts; /* of the process: the layers are its own */
 
 keel_status keel_open(const keel_context_params *params,
                       keel_context **out_context) {
-  keel_context_params all = {0};
+  keel_context_params all;
   *out_context = NULL;
   KEEL_TRY(keel_plugin_outside("keel_open"));
-  if (params) {
-    if (params->struct_size < offsetof(keel_context_params, plugins))
-      return keel_fail(KD_INVALID_ARGUMENT,
-                       "keel_context_params.struct_size is not set");
-    memcpy(&all, params,
-           params->struct_size < sizeof all ? params->struct_size : sizeof all);
-  }
+  KEEL_TRY(KEEL_READ_PARAMS(keel_context_params, params,
+                            offsetof(keel_context_params, plugins), &all));
+  KEEL_TRY(
+      keel_params_flags("a context", all.flags,
+                        KEEL_ONLY_NAMED | KEEL_DESCRIBE | KEEL_ALLOW_REFUSED));
   keel_context *context = calloc(1, sizeof *context);
   if (!context) return keel_no_memory(sizeof *context);
   atomic_fetch_add(&open_contexts, 1);

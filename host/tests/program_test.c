@@ -528,6 +528,53 @@ static void a_fused_sum_leaves_what_others_need(void **state) {
   }
 }
 
+static void parameters_that_say_nothing_known_are_refused(void **state) {
+  keel_program *program = wide(1), *compiled = NULL;
+  keel_plan *plan = NULL;
+  keel_context *other = NULL;
+  keel_tensor *x = equal_floats(context, 4, 1), *y = NULL;
+  keel_plan_params plans = {0};
+  keel_run_params runs = {0};
+  keel_context_params contexts = {.struct_size = sizeof contexts,
+                                  .flags = 0x100};
+  keel_trace_part part = {.struct_size = 4};
+  (void)state;
+  assert_int_equal(keel_plan_create(program, &plans, &plan),
+                   KD_INVALID_ARGUMENT);
+  expect_message("keel_plan_params.struct_size is 0");
+  plans = (keel_plan_params){.struct_size = sizeof plans, .flags = 0x108};
+  assert_int_equal(keel_plan_create(program, &plans, &plan),
+                   KD_INVALID_ARGUMENT);
+  expect_message("no flags 0x100");
+  assert_int_equal(keel_program_compile(program, &plans, &compiled),
+                   KD_INVALID_ARGUMENT);
+  assert_true(!plan && !compiled);
+  /* one that has no more fields yet */
+  plans = (keel_plan_params){.struct_size = offsetof(keel_plan_params, device),
+                             .place_count = 7};
+  expect_ok(keel_plan_create(program, &plans, &plan));
+  assert_int_equal(keel_plan_run_with(plan, &runs, &x, 1, &y, 1),
+                   KD_INVALID_ARGUMENT);
+  expect_message("keel_run_params.struct_size is 0");
+  assert_int_equal(keel_plan_begin(plan, &runs, &x, 1, &y, 1),
+                   KD_INVALID_ARGUMENT);
+  runs = (keel_run_params){.struct_size = sizeof runs, .flags = 0x21};
+  assert_int_equal(keel_plan_run_with(plan, &runs, &x, 1, &y, 1),
+                   KD_INVALID_ARGUMENT);
+  expect_message("no flags 0x20");
+  assert_int_equal(keel_open(&contexts, &other), KD_INVALID_ARGUMENT);
+  expect_message("no flags 0x100");
+  expect_ok(keel_trace_start(context));
+  assert_int_equal(keel_trace_stop_part(context, &part, NULL),
+                   KD_INVALID_ARGUMENT);
+  expect_message("keel_trace_part.struct_size is 4");
+  expect_ok(keel_trace_stop(context, NULL));
+  assert_true(!y && !other);
+  keel_tensor_release(x);
+  keel_plan_release(plan);
+  keel_program_release(program);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(open_dimensions_take_any_size),
@@ -543,6 +590,7 @@ int main(void) {
       cmocka_unit_test(an_unknown_pass_is_named_with_those_there_are),
       cmocka_unit_test(windows_agree_in_every_layout),
       cmocka_unit_test(a_fused_sum_leaves_what_others_need),
+      cmocka_unit_test(parameters_that_say_nothing_known_are_refused),
   };
   return cmocka_run_group_tests(tests, open_cpu, close_context);
 }

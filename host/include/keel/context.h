@@ -27,7 +27,7 @@ typedef struct keel_device keel_device;
  * programs that say what became of each (keel_plugin_at). */
 #define KEEL_ALLOW_REFUSED 0x4u
 
-/* How to open a runtime. Zero in any field means its default. */
+/* How to open a runtime. Zero in any field but the first means its default. */
 typedef struct keel_context_params {
   uint32_t struct_size; /* sizeof(keel_context_params) */
   uint32_t flags;       /* KEEL_ONLY_NAMED, KEEL_DESCRIBE, KEEL_ALLOW_REFUSED */
@@ -104,7 +104,8 @@ typedef struct keel_context_params {
  *
  * params  NULL: all defaults
  * Owns     the caller closes it.
- * Returns KD_OK, KD_INVALID_ARGUMENT, KD_NOT_FOUND (no plugin for an option), the
+ * Returns KD_OK, KD_INVALID_ARGUMENT (unknown flags, no struct_size, an option
+ * without a value), KD_NOT_FOUND (no plugin for an option), the
  * status with which a named plugin is refused (the message says why),
  * KD_FAILED_PRECONDITION (called by a plugin while this libkeel loads, opens, asks or
  * closes it), KD_OUT_OF_MEMORY. */

@@ -270,7 +270,7 @@ typedef struct keel_plan keel_plan;
 /* A cancellation token, shared by any number of runs and plan creations. */
 typedef struct keel_cancel keel_cancel;
 
-/* How to make a plan. Zero in any field means its default. */
+/* How to make a plan. Zero in any field but the first means its default. */
 typedef struct keel_plan_params {
   uint32_t struct_size; /* sizeof(keel_plan_params) */
   uint32_t flags;       /* KEEL_PLAN_*; for tests, debug.h has more */
@@ -376,8 +376,8 @@ KEEL_API keel_status keel_program_support(keel_program *program,
  * that its kernels hold in a form of their own, so that a model is held once.
  * Keep the program if inputs of other shapes may come.
  * Returns KD_OK, KD_NOT_FOUND (a device, a pass), KD_INVALID_ARGUMENT (a
- * placement), KD_UNIMPLEMENTED (no device has a kernel for an op; the message
- * names op and types), KD_CANCELLED, KD_DEADLINE_EXCEEDED (the message says
+ * placement, unknown flags, no struct_size), KD_UNIMPLEMENTED (no device has a kernel
+ * for an op; the message names op and types), KD_CANCELLED, KD_DEADLINE_EXCEEDED (the message says
  * before which op), KD_OUT_OF_MEMORY. */
 KEEL_API keel_status keel_plan_create(keel_program *program,
                                       const keel_plan_params *params,
@@ -434,7 +434,7 @@ KEEL_API void keel_cancel_request(keel_cancel *cancel, const char *why);
  * waits. */
 #define KEEL_RUN_ENQUEUES 0x4u
 
-/* How to run. Zero in any field means its default. */
+/* How to run. Zero in any field but the first means its default. */
 typedef struct keel_run_params {
   uint32_t struct_size; /* sizeof(keel_run_params) */
   uint32_t flags;       /* KEEL_RUN_* */
@@ -461,7 +461,7 @@ typedef struct keel_run_params {
  * it may read: keel_plan_begin with keel_tensor_wait does not wait for it.
  * Returns KD_OK, the first failure, KD_CANCELLED or KD_DEADLINE_EXCEEDED (the
  * message says before which op), KD_INVALID_ARGUMENT (a donated input that the
- * program has not, or that is named twice). On failure the outputs are NULL or,
+ * program has not, or that is named twice; unknown flags; no struct_size). On failure the outputs are NULL or,
  * with KEEL_RUN_PARTIAL, all there: a failed output says why
  * (keel_tensor_query). */
 KEEL_API keel_status keel_plan_run_with(keel_plan *plan,

@@ -6,6 +6,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/params.h"
 #include "base/refs.h"
 #include "device/context.h"
 #include "system/environment.h"
@@ -302,14 +303,11 @@ static keel_status begin(keel_link *link, const keel_link_params *params) {
 keel_status keel_link_open(keel_context *context,
                            const keel_link_params *params,
                            keel_link **out_link) {
-  const keel_link_params none = {.struct_size = sizeof none};
+  keel_link_params all;
   pthread_condattr_t clock;
   *out_link = NULL;
-  if (!params) params = &none;
-  if (params->struct_size < sizeof *params)
-    return keel_fail(KD_INVALID_ARGUMENT,
-                     "keel_link_params.struct_size is %llu, and must be %zu",
-                     (unsigned long long)params->struct_size, sizeof *params);
+  KEEL_TRY(KEEL_READ_PARAMS(keel_link_params, params,
+                            offsetof(keel_link_params, module), &all));
   if (atomic_exchange(&taken, true))
     return keel_fail(KD_ALREADY_EXISTS, "this process has a link already");
   keel_link *link = calloc(1, sizeof *link);
@@ -323,15 +321,14 @@ keel_status keel_link_open(keel_context *context,
   link->last = &link->first;
   link->last_pair = &link->pairs;
   link->position = 1;
-  link->timeout =
-      params->timeout ? params->timeout : UINT64_C(300) * 1000000000;
+  link->timeout = all.timeout ? all.timeout : UINT64_C(300) * 1000000000;
   pthread_mutex_init(&link->lock, NULL);
   pthread_condattr_init(&clock);
   pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
   pthread_cond_init(&link->work, &clock);
   pthread_cond_init(&link->done, &clock);
   pthread_condattr_destroy(&clock);
-  keel_status status = link->spare ? begin(link, params) : KD_OUT_OF_MEMORY;
+  keel_status status = link->spare ? begin(link, &all) : KD_OUT_OF_MEMORY;
   if (status == KD_OK) {
     mark_open(link);
     *out_link = link;

@@ -4,6 +4,7 @@
 
 #include <keel/trace.h>
 
+#include "base/params.h"
 #include "loader/library.h"
 #include "trace/trace.h"
 
@@ -74,10 +75,8 @@ keel_status keel_trace_stop(keel_context *context, const char *path) {
 keel_status keel_trace_stop_part(keel_context *context,
                                  const keel_trace_part *part,
                                  const char *path) {
-  keel_trace_part own = *part;
-  return own.struct_size < sizeof own
-             ? keel_fail(KD_INVALID_ARGUMENT,
-                         "keel_trace_part.struct_size is %llu, and must be %zu",
-                         (unsigned long long)own.struct_size, sizeof own)
-             : stop(context, &own, path);
+  keel_trace_part own;
+  KEEL_TRY(KEEL_READ_PARAMS(keel_trace_part, part,
+                            offsetof(keel_trace_part, rank), &own));
+  return stop(context, &own, path);
 }

@@ -1,6 +1,7 @@
 /* passes.c - all passes, in their order. */
 #include <keel/debug.h>
 
+#include "base/params.h"
 #include "device/context.h"
 #include "device/device.h"
 #include "frontends/mlir/mlir.h"
@@ -260,12 +261,13 @@ keel_status keel_passes_run(keel_function *functions,
 
 /* ---- what goes with them ------------------------------------------------------ */
 
-keel_plan_params keel_plan_params_of(const keel_plan_params *given) {
-  keel_plan_params all = {0};
-  if (given)
-    memcpy(&all, given,
-           given->struct_size < sizeof all ? given->struct_size : sizeof all);
-  return all;
+keel_status keel_plan_params_read(const keel_plan_params *given,
+                                  keel_plan_params *out_all) {
+  KEEL_TRY(KEEL_READ_PARAMS(keel_plan_params, given,
+                            offsetof(keel_plan_params, device), out_all));
+  return keel_params_flags("a plan", out_all->flags,
+                           KEEL_PLAN_BY_COST | KEEL_PLAN_EAGER | KEEL_PLAN_ONE |
+                               KEEL_PLAN_NO_REPLAY);
 }
 
 keel_device *keel_plan_device(const keel_program *program,
@@ -345,9 +347,10 @@ static keel_status compile(const keel_program *program,
 keel_status keel_program_compile(const keel_program *program,
                                  const keel_plan_params *params,
                                  keel_program **out_program) {
-  const keel_plan_params all = keel_plan_params_of(params);
+  keel_plan_params all;
   keel_program *made = NULL;
   *out_program = NULL;
+  KEEL_TRY(keel_plan_params_read(params, &all));
   KEEL_TRY(keel_program_create(program->context, &made));
   keel_status status = compile(program, &all, made);
   if (status != KD_OK) {

@@ -34,8 +34,10 @@ typedef struct keel_pass_call {
   bool sizes_only; /* fold: integers alone, with which models compute sizes */
 } keel_pass_call;
 
-/* The parameters in full, whatever their struct_size; NULL: the defaults. */
-keel_plan_params keel_plan_params_of(const keel_plan_params *given);
+/* The parameters in full, whatever their struct_size; NULL: the defaults. Returns KD_OK,
+ * KD_INVALID_ARGUMENT (no struct_size, unknown flags). */
+keel_status keel_plan_params_read(const keel_plan_params *given,
+                                  keel_plan_params *out_all);
 
 /* The device of nodes that name none, see keel_plan_params. NULL if there is no device. */
 keel_device *keel_plan_device(const keel_program *program,

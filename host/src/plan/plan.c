@@ -378,8 +378,9 @@ keel_status keel_plan_dynamic(keel_plan *plan,
 keel_status keel_plan_create(keel_program *program,
                              const keel_plan_params *params,
                              keel_plan **out_plan) {
-  const keel_plan_params all = keel_plan_params_of(params);
+  keel_plan_params all;
   *out_plan = NULL;
+  KEEL_TRY(keel_plan_params_read(params, &all));
   keel_plan *plan = plan_new(program->context);
   if (!plan) return KD_OUT_OF_MEMORY;
   uint64_t began = keel_tracing() ? keel_now() : 0;

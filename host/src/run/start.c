@@ -1,4 +1,5 @@
 /* start.c - runs a plan, synchronously or with promises for its outputs. */
+#include "base/params.h"
 #include "base/refs.h"
 #include "device/context.h"
 #include "device/device.h"
@@ -298,13 +299,11 @@ keel_status keel_plan_run(keel_plan *plan, keel_tensor *const *inputs,
 static keel_status read_params(const keel_run_params *given,
                                keel_run_params *all,
                                keel_cancellation *cancellation) {
-  *all = (keel_run_params){0};
-  if (given)
-    memcpy(all, given,
-           given->struct_size < sizeof *all ? given->struct_size : sizeof *all);
-  if (all->flags & ~(KEEL_RUN_PARTIAL | KEEL_RUN_WHOLE | KEEL_RUN_ENQUEUES))
-    return keel_fail(KD_INVALID_ARGUMENT, "a run has no flags 0x%x",
-                     (unsigned)all->flags);
+  KEEL_TRY(KEEL_READ_PARAMS(keel_run_params, given,
+                            offsetof(keel_run_params, cancel), all));
+  KEEL_TRY(
+      keel_params_flags("a run", all->flags,
+                        KEEL_RUN_PARTIAL | KEEL_RUN_WHOLE | KEEL_RUN_ENQUEUES));
   *cancellation = keel_cancellation_of(all->cancel, all->timeout);
   return KD_OK;
 }

@@ -2,6 +2,7 @@
  * beside it, and what brings values into the form that a rule wants. */
 #include "split/split.h"
 
+#include "base/params.h"
 #include "base/refs.h"
 #include "device/device.h"
 #include "memory/access.h"
@@ -580,10 +581,6 @@ keel_status keel_split_batch(keel_function *function,
 
 static keel_status check(const keel_program *program,
                          const keel_split_params *params) {
-  if (params->struct_size < sizeof *params)
-    return keel_fail(KD_INVALID_ARGUMENT,
-                     "keel_split_params.struct_size is %llu, and must be %zu",
-                     (unsigned long long)params->struct_size, sizeof *params);
   if (params->kind > KEEL_SPLIT_ANNOTATED || !params->size ||
       params->rank >= params->size)
     return keel_fail(
@@ -686,13 +683,17 @@ static keel_status fill_pipe(keel_program *to, const keel_program *from,
 }
 
 keel_status keel_program_split(const keel_program *program,
-                               const keel_split_params *params,
+                               const keel_split_params *given,
                                keel_program **out_program,
                                keel_split_facts *out_facts) {
+  keel_split_params all;
+  const keel_split_params *params = &all;
   keel_program *made = NULL;
   keel_split_facts facts = {0};
   const keel_configuration *own = NULL;
   *out_program = NULL;
+  KEEL_TRY(KEEL_READ_PARAMS(keel_split_params, given,
+                            offsetof(keel_split_params, size_of), &all));
   KEEL_TRY(check(program, params));
   if (params->kind == KEEL_SPLIT_ANNOTATED)
     KEEL_TRY(
