@@ -32,6 +32,16 @@ case=$data/pytorch-converted/test_Conv2d
 set_0=$case/test_data_set_0
 model=$case/model.onnx
 
+# plain COMMAND...: what it says has no escape sequence
+plain() {
+  "$@" >"$scratch/out" 2>&1
+  if grep -q "$(printf '\033')" "$scratch/out" || ! grep -qF 'a?[31mb' "$scratch/out"; then
+    echo "FAILED: $*: not plain:"
+    cat -v "$scratch/out"
+    failed=1
+  fi
+}
+
 expect 2 "names no input of the model, and there is no such file; its inputs are \"0\"" \
   "$keel" run "$model" --input "q=$set_0/input_0.pb"
 expect 2 "input \"0\" is given twice" "$keel" run "$model" --input "0=$set_0/input_0.pb" \
@@ -472,4 +482,14 @@ expect 0 "int_a_1_push" cat "$scratch/a/b/stream.c"
 expect 0 "\"int-a_1\"" cat "$scratch/a/b/plugin.c"
 expect 1 "is there already" "$keel" new-plugin int-a_1 --out "$scratch/a/b"
 expect 1 "can't make the folder" "$keel" new-plugin acme --out "$model/x"
+# names of files are no commands to a terminal
+odd=$scratch/$(printf 'a\033[31mb')
+plain "$keel" "$odd"
+plain "$keel" run "$odd"
+plain "$keel" run "$model" "$odd"
+plain "$keel" run "$model" --input "0=$odd"
+plain "$keel" run "$model" --output "$odd/none"
+plain "$keel" compile "$odd" -o "$scratch/e.keel"
+plain "$keel" compile "$model" -o "$odd"
+plain "$keel" onnx-test "$odd"
 exit $failed

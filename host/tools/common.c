@@ -17,12 +17,13 @@ int complain(void) {
 }
 
 int usage_error(const char *command, const char *format, ...) {
+  char text[4096];
   va_list args;
   va_start(args, format);
-  fprintf(stderr, "keel %s: ", command);
-  vfprintf(stderr, format, args);
-  fprintf(stderr, "; `keel %s --help` says more\n", command);
+  vsnprintf(text, sizeof text, format, args);
   va_end(args);
+  fprintf(stderr, "keel %s: %s; `keel %s --help` says more\n", command,
+          keel_make_printable(text, "\n"), command);
   return EXIT_USAGE;
 }
 
@@ -164,12 +165,13 @@ static bool line_open;
 
 void progress(const char *format, ...) {
   if (!isatty(STDERR_FILENO)) return;
+  char text[4096];
   va_list args;
   va_start(args, format);
-  fputs("\r\033[K", stderr);
-  vfprintf(stderr, format, args);
-  fflush(stderr);
+  vsnprintf(text, sizeof text, format, args);
   va_end(args);
+  fprintf(stderr, "\r\033[K%s", keel_make_printable(text, ""));
+  fflush(stderr);
   line_open = true;
 }
 

@@ -129,7 +129,7 @@ static void print_size(const char *path, keel_program *program, double from) {
   struct stat facts;
   if (stat(path, &facts) != 0) return;
   bool small = facts.st_size < 1 << 20;
-  printf("%s: %u ops, %.1f %s, in %.0f ms\n", path,
+  printf("%s: %u ops, %.1f %s, in %.0f ms\n", shown(path),
          (unsigned)keel_program_op_count(program),
          (double)facts.st_size / (small ? 1 << 10 : 1 << 20),
          small ? "KiB" : "MiB", (now() - from) * 1e3);

@@ -85,10 +85,10 @@ static int run_command(int argc, char **argv) {
     fprintf(stderr,
             "keel: the command must come first, and \"%s\" is an option; `keel"
             " --help` lists the commands\n",
-            argv[1]);
+            shown(argv[1]));
   else
     fprintf(stderr, "keel: unknown command \"%s\"; `keel --help` lists them\n",
-            argv[about ? 2 : 1]);
+            shown(argv[about ? 2 : 1]));
   return EXIT_USAGE;
 }
 

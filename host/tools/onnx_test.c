@@ -128,7 +128,7 @@ static bool ran_any(const tests *all) {
           "keel onnx-test: there is no case%s%s; a case is a folder"
           " with model.onnx\n",
           all->filter ? " whose folder's name matches " : "",
-          all->filter ? all->filter : "");
+          all->filter ? shown(all->filter) : "");
   return false;
 }
 
@@ -149,7 +149,7 @@ int keel_main_onnx_test(int argc, char **argv) {
   for (uint32_t i = 0; i < given.folders.count; i++)
     if (!walk(&given, given.folders.words[i], 0)) {
       fprintf(stderr, "keel onnx-test: %s: no such folder\n",
-              given.folders.words[i]);
+              shown(given.folders.words[i]));
       result = 1;
     }
   progress_end();

@@ -53,7 +53,7 @@ bool parting_knows(const parting_dims *dims, const char *command,
       fprintf(stderr,
               "keel %s: --dim %s is not NAME=SIZE of an open dimension; the"
               " model's inputs have%s\n",
-              command, dims->given->words[i],
+              command, shown(dims->given->words[i]),
               *dims->names ? shown(dims->names) : " none that has a name");
       return false;
     }

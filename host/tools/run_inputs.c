@@ -236,7 +236,7 @@ int run_load_inputs(const run_arguments *all, run_session *run) {
     if (at == run->input_count) at = next;
     if (at >= run->input_count) {
       fprintf(stderr, "keel run: the model has %u inputs; \"%s\" is too many\n",
-              own_inputs(run), all->inputs.words[i]);
+              own_inputs(run), shown(all->inputs.words[i]));
       return EXIT_USAGE;
     }
     keel_plan_input(run->plan, at, &port);

@@ -14,7 +14,7 @@ int run_compare(const run_arguments *all, run_session *run, bool *agree,
     if (i >= run->output_count) {
       fprintf(stderr,
               "keel run: the model has %u outputs; \"%s\" is too many\n",
-              run->output_count, all->expects.words[i]);
+              run->output_count, shown(all->expects.words[i]));
       return EXIT_USAGE;
     }
     keel_plan_output(run->plan, i, &port);
@@ -86,7 +86,7 @@ int run_save(const run_arguments *all, run_session *run) {
   if (run->link) keel_link_look(run->link, &facts);
   if (!all->output || facts.rank) return 0; /* rank 0's are there */
   if (mkdir(all->output, 0777) != 0 && errno != EEXIST) {
-    fprintf(stderr, "keel run: %s: %s\n", all->output, strerror(errno));
+    fprintf(stderr, "keel run: %s: %s\n", shown(all->output), strerror(errno));
     return 1;
   }
   choose_names(run, names);

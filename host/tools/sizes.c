@@ -70,7 +70,7 @@ static bool check_shapes(const given_sizes *given, const keel_port *ports,
             "keel %s: --shape %s does not have the form INPUT=2x3; the "
             "model's inputs"
             " are%s\n",
-            given->command, given->shapes->words[i],
+            given->command, shown(given->shapes->words[i]),
             *names ? shown(names) : " none");
     return false;
   }
@@ -105,7 +105,7 @@ static bool check_dims(const given_sizes *given, const keel_port *ports,
     fprintf(stderr,
             "keel %s: --dim %s is not NAME=SIZE of an open dimension; the"
             " model's inputs have%s\n",
-            given->command, given->dims->words[i],
+            given->command, shown(given->dims->words[i]),
             *there ? shown(there) : " none that has a name");
     return false;
   }
