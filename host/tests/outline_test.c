@@ -333,6 +333,71 @@ static void effects_are_borders(void **state) {
   }
 }
 
+/* ---- what does not depend on an input ------------------------------------------------- */
+
+static void expect_f_of(keel_tensor *x, keel_tensor *z) {
+  float in[COUNT], out[COUNT];
+  expect_ok(keel_tensor_read(x, in, sizeof in));
+  expect_ok(keel_tensor_read(z, out, sizeof out));
+  for (int k = 0; k < COUNT; k++)
+    assert_float_equal(out[k], 2 * (2 * (in[k] - 1) - 1), 1e-4);
+}
+
+/* f(x's rows of numbers that fit) and f(x's rows), the latter of which may not be there; one
+ * stretch has both. */
+static keel_program *of_rows(void) {
+  static const int64_t dims[] = {ROWS, COLUMNS}, rows = ROWS;
+  const int64_t most = ROWS - 1;
+  keel_builder *b = create_builder(context, "rows");
+  keel_value x = keel_builder_input(b, "x", KD_F32, 2, dims);
+  keel_value y = keel_builder_input(b, "y", KD_I64, 1, &rows);
+  keel_value fit = op(b, "Min", y, add_ints(b, 1, &most));
+  keel_builder_output(b, "u", chain(b, op(b, "Gather", x, fit), 4));
+  keel_builder_output(b, "v", chain(b, op(b, "Gather", x, y), 4));
+  return finish_program(b);
+}
+
+/* In a partial run what does not depend on it is there. */
+static void a_failure_is_only_of_what_depends_on_it(void **state) {
+  static const char *const places[] = {"Min=cpu:0", "Gather=cpu:0"};
+  static const int64_t rows = ROWS;
+  const keel_run_params partial = {.struct_size = sizeof partial,
+                                   .flags = KEEL_RUN_PARTIAL};
+  (void)state;
+  for (size_t i = 0; i < KEEL_COUNT_OF(recording); i++) {
+    keel_device *device = named(recording[i]);
+    if (!device) continue;
+    uint64_t random = 4, replays = 0;
+    keel_program *program = of_rows();
+    keel_plan *plan = plan_on(program, device, places, 2, 0);
+    assert_int_equal(calls_of(plan), 1);
+    for (int round = 0; round < 12; round++) {
+      bool fails = round < 4 && round % 2 == 0;
+      const int64_t numbers[] = {0, 1, 2, fails ? ROWS + 5 : ROWS - 1};
+      keel_tensor *in[] = {matrix(&random), create_tensor(context, KD_I64, 1,
+                                                          &rows, numbers)};
+      keel_tensor *out[2];
+      if (round < 6) {
+        assert_int_equal(
+            keel_plan_run_with(plan, &partial, in, 2, out, 2) != KD_OK, fails);
+      } else {
+        expect_ok(keel_plan_run(plan, in, 2, out, 2));
+      }
+      expect_f_of(in[0], out[0]);
+      if (fails)
+        assert_int_not_equal(keel_tensor_query(out[1]), KD_OK);
+      else
+        expect_f_of(in[0], out[1]);
+      release_all(in, 2);
+      release_all(out, 2);
+    }
+    replays = keel_plan_replays(plan);
+    assert_true(replays > 0);
+    keel_plan_release(plan);
+    keel_program_release(program);
+  }
+}
+
 /* ---- threads -------------------------------------------------------------------------- */
 
 typedef struct worker {
@@ -380,6 +445,7 @@ int main(void) {
       cmocka_unit_test(random_graphs_give_what_one_device_does),
       cmocka_unit_test(each_stretch_is_one_launch),
       cmocka_unit_test(effects_are_borders),
+      cmocka_unit_test(a_failure_is_only_of_what_depends_on_it),
       cmocka_unit_test(threads_share_a_plan),
   };
   return cmocka_run_group_tests(tests, open_all_devices, close_context);

@@ -17,6 +17,7 @@ struct keel_host_call {
   const keel_type *const *types; /* of the outputs; NULL: not inferred */
   struct keel_executable *const *graphs; /* by attribute of the op */
   const keel_type *part;                 /* of keel::Part */
+  bool partial; /* a Call's: inputs may have failed, and outputs are handed out */
   /* keel_call, for what a kernel does better */
   keel_status (*run_op)(keel_context *context, const char *name,
                         const keel_attr *attrs, uint32_t attr_count,

@@ -147,6 +147,12 @@ static keel_status set_cond(keel_control *c, keel_tensor *value) {
   return KD_OK;
 }
 
+/* What a round has given; a partial one, also where it failed. */
+static keel_status take(keel_control *c, keel_status status) {
+  keel_status taken = c->take(c);
+  return status == KD_OK ? taken : status;
+}
+
 /* As keel_control_begin. Where it returns false the control may be gone. */
 static bool go_on(keel_control *c, keel_status *out_status) {
   keel_status status = KD_OK;
@@ -171,10 +177,11 @@ static bool go_on(keel_control *c, keel_status *out_status) {
                                 .input_count = c->in_count,
                                 .output_count = c->out_count,
                                 .cancellation = c->cancellation,
+                                .partial = c->call.partial,
                                 .done = &c->ended.done};
     if (status == KD_OK && !keel_executable_begin(c->body, &args, &status))
       return false;
-    if (status == KD_OK) status = c->take(c);
+    if (status == KD_OK || c->call.partial) status = take(c, status);
     c->round++;
   }
   *out_status = status;
@@ -189,7 +196,7 @@ static void tell(keel_control *c, keel_status status) {
 
 static void body_ended(keel_done *done, keel_status status) {
   keel_control *c = ((body_end *)done)->control;
-  if (status == KD_OK) status = c->take(c);
+  if (status == KD_OK || c->call.partial) status = take(c, status);
   c->round++;
   if (status != KD_OK || go_on(c, &status)) tell(c, status);
 }

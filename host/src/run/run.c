@@ -494,7 +494,10 @@ static void run_sequential(keel_run *run) {
 }
 
 static keel_status run_dynamic(keel_run *run) {
-  begin_values(run, true);
+  /* an input that has failed has no type */
+  begin_values(run, !run->args.partial ||
+                        keel_tensors_ready(run->args.inputs,
+                                           run->args.input_count));
   run->has_pending_inputs = false;
   if (is_sequential(run))
     run_sequential(run);
@@ -617,8 +620,8 @@ bool keel_executable_begin(keel_executable *executable,
   keel_run *run = NULL;
   *out_status = make_run(executable, args, &run);
   if (*out_status != KD_OK) return true;
-  bool ready =
-      !args->async || keel_tensors_ready(args->inputs, args->input_count);
+  bool ready = (!args->async && !args->partial) ||
+               keel_tensors_ready(args->inputs, args->input_count);
   if (ready && !args->partial && keel_run_begin_static(run)) {
     *out_status = keel_run_static(run);
   } else {

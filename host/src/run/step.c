@@ -138,9 +138,15 @@ keel_status keel_run_check(const keel_run *run, uint32_t index) {
                                 site->op->schema->name);
 }
 
+/* Whether a partial run goes on within a step's function, as if its steps were the run's. */
+static bool opens(const keel_run *run, const keel_step *step) {
+  return run->args.partial && step->mark == KEEL_ABSENT &&
+         step->site.op->schema->kind == KEEL_CALL;
+}
+
 /* The first failed input, or failed earlier change of a resource; or NULL. */
 static keel_tensor *failed_input(const keel_run *run, const keel_step *step) {
-  for (uint32_t i = 0; i < step->input_count; i++) {
+  for (uint32_t i = 0; !opens(run, step) && i < step->input_count; i++) {
     keel_tensor *value =
         step->inputs[i] == KEEL_ABSENT ? NULL : run->values[step->inputs[i]];
     if (value && keel_tensor_state(value) == KEEL_FAILED) return value;
@@ -264,11 +270,14 @@ static void end_nested(nested *at, bool ran, keel_tensor *why,
   /* a Call's time is that of its steps */
   if (run->profile && ran && step->site.op->schema->kind != KEEL_CALL)
     note_call(step, at->begin, at->values);
-  for (uint32_t i = 0; status != KD_OK && i < step->output_count; i++) {
+  bool given = opens(run, step) && step->output_count && outputs[0];
+  for (uint32_t i = 0; status != KD_OK && !given && i < step->output_count;
+       i++) {
     keel_tensor_release(outputs[i]);
     outputs[i] = NULL;
   }
-  bool made = finish_step(run, step, ran, why, status, outputs);
+  if (given && status != KD_OK) keel_run_fail(run, status);
+  bool made = given || finish_step(run, step, ran, why, status, outputs);
   settle(run, step, made ? outputs : NULL);
   free(at);
 }
@@ -304,6 +313,7 @@ bool keel_run_nested(keel_run *run, uint32_t index,
         .inputs = at->values,
         .outputs = at->values + n,
         .graphs = site->graphs,
+        .partial = opens(run, step),
     };
     if (!keel_control_begin(&call, run->args.cancellation, &at->done, &status))
       return false;
