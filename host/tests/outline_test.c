@@ -335,12 +335,50 @@ static void effects_are_borders(void **state) {
 
 /* ---- what does not depend on an input ------------------------------------------------- */
 
+/* Two chains of one device, of which each has an input of its own; both behind nodes elsewhere.
+ * What becomes of x is f(x) = 2 (2 (x - 1) - 1). */
+static keel_program *two_apart(void) {
+  static const int64_t dims[] = {ROWS, COLUMNS};
+  keel_builder *b = create_builder(context, "apart");
+  for (int i = 0; i < 2; i++) {
+    keel_value x = keel_builder_input(b, i ? "y" : "x", KD_F32, 2, dims);
+    keel_builder_output(b, i ? "v" : "u", chain(b, op(b, "Min", x, x), 4));
+  }
+  return finish_program(b);
+}
+
 static void expect_f_of(keel_tensor *x, keel_tensor *z) {
   float in[COUNT], out[COUNT];
   expect_ok(keel_tensor_read(x, in, sizeof in));
   expect_ok(keel_tensor_read(z, out, sizeof out));
   for (int k = 0; k < COUNT; k++)
     assert_float_equal(out[k], 2 * (2 * (in[k] - 1) - 1), 1e-4);
+}
+
+/* An output is there before an input that it does not need, which may depend on it. */
+static void a_pending_input_holds_up_only_what_needs_it(void **state) {
+  static const char *const places[] = {"Min=cpu:0"};
+  (void)state;
+  for (size_t i = 0; i < KEEL_COUNT_OF(recording); i++) {
+    keel_device *device = named(recording[i]);
+    if (!device) continue;
+    uint64_t random = 3;
+    keel_program *program = two_apart();
+    keel_plan *plan = plan_on(program, device, places, 1, 0);
+    assert_int_equal(calls_of(plan), 2);
+    for (int round = 0; round < 6; round++) {
+      keel_tensor *in[] = {matrix(&random), NULL}, *out[2];
+      expect_ok(keel_tensor_promise(context, &in[1]));
+      expect_ok(keel_plan_begin(plan, NULL, in, 2, out, 2));
+      expect_f_of(in[0], out[0]);
+      expect_ok(keel_tensor_fulfil(in[1], out[0]));
+      expect_f_of(out[0], out[1]);
+      release_all(in, 2);
+      release_all(out, 2);
+    }
+    keel_plan_release(plan);
+    keel_program_release(program);
+  }
 }
 
 /* f(x's rows of numbers that fit) and f(x's rows), the latter of which may not be there; one
@@ -445,6 +483,7 @@ int main(void) {
       cmocka_unit_test(random_graphs_give_what_one_device_does),
       cmocka_unit_test(each_stretch_is_one_launch),
       cmocka_unit_test(effects_are_borders),
+      cmocka_unit_test(a_pending_input_holds_up_only_what_needs_it),
       cmocka_unit_test(a_failure_is_only_of_what_depends_on_it),
       cmocka_unit_test(threads_share_a_plan),
   };

@@ -8,7 +8,10 @@
  * Nodes of one device are in one stretch if they are at the same stage: the most borders that a
  * path to the node crosses, from a node elsewhere, or from another device's stretch. So no path
  * leaves a stretch and enters it again. Nodes with effects on resources run in their order, which
- * counts as a path. */
+ * counts as a path.
+ *
+ * Inputs of a run may be pending, and what does not need one does not wait for it. So nodes of the
+ * main function are in one stretch only if they need the same inputs. */
 #include <keel/debug.h>
 
 #include "device/device.h"
@@ -22,6 +25,7 @@
 typedef struct stretch {
   keel_device *device;
   uint32_t stage, kernels;
+  const uint64_t *needs; /* inputs, by bit */
   uint32_t first, count; /* of its nodes, in `members` */
 } stretch;
 
@@ -32,8 +36,9 @@ typedef struct outline {
   /* by node: */
   keel_device **recorded; /* the device that may record it, or NULL */
   uint32_t *stage;
+  uint64_t *needs; /* inputs of the function, by bit, in `words` */
   uint32_t *owner; /* its stretch, or KEEL_ABSENT */
-  uint32_t room;
+  uint32_t room, words; /* words: 0: inputs are known when it runs */
   stretch *stretches;
   uint32_t count, stretch_room;
   uint32_t *members;
@@ -127,6 +132,46 @@ static uint32_t stage_behind(const outline *all, uint32_t before,
   return all->stage[before] + crosses;
 }
 
+static uint64_t *needs_of(const outline *all, uint32_t node) {
+  return &all->needs[(size_t)node * all->words];
+}
+
+static void add_needs(const outline *all, uint64_t *to, const uint64_t *from) {
+  for (uint32_t i = 0; i < all->words; i++)
+    to[i] |= from[i];
+}
+
+/* Notes that a node reads an input of the function. */
+static void add_input(const outline *all, uint32_t node, uint32_t value) {
+  const keel_function *function = all->function;
+  for (uint32_t i = 0; all->words && i < function->input_count; i++)
+    if (function->inputs[i] == value && !function->values[value].constant)
+      needs_of(all, node)[i / 64] |= UINT64_C(1) << i % 64;
+}
+
+/* Nodes with effects wait for the last one before. */
+static void find_needs(const outline *all) {
+  const keel_function *function = all->function;
+  uint32_t last = KEEL_ABSENT;
+  for (uint32_t i = 0; all->words && i < function->node_count; i++) {
+    const keel_node *node = &function->nodes[i];
+    if (node->dead) continue;
+    for (uint32_t k = 0; k < node->input_count; k++) {
+      uint32_t value = node->inputs[k];
+      if (value == KEEL_ABSENT) continue;
+      uint32_t before = function->values[value].producer;
+      if (before == KEEL_ABSENT)
+        add_input(all, i, value);
+      else
+        add_needs(all, needs_of(all, i), needs_of(all, before));
+    }
+    if (!keel_node_has_effects(node)) continue;
+    if (last != KEEL_ABSENT)
+      add_needs(all, needs_of(all, i), needs_of(all, last));
+    last = i;
+  }
+}
+
 static void find_stages(outline *all) {
   const keel_function *function = all->function;
   uint32_t effects = 0; /* the last stage of a node that has any */
@@ -149,17 +194,23 @@ static void find_stages(outline *all) {
   }
 }
 
-/* The stretch of a stage on a device, which may be new. */
-static keel_status find_stretch(outline *all, uint32_t stage,
-                                keel_device *device, uint32_t *out_stretch) {
-  for (*out_stretch = all->count; (*out_stretch)-- > 0;)
-    if (all->stretches[*out_stretch].stage == stage &&
-        all->stretches[*out_stretch].device == device)
+/* The stretch of a node's stage, device and needs, which may be new. */
+static keel_status find_stretch(outline *all, uint32_t node,
+                                uint32_t *out_stretch) {
+  uint32_t stage = all->stage[node];
+  keel_device *device = all->recorded[node];
+  const uint64_t *needs = needs_of(all, node);
+  for (*out_stretch = all->count; (*out_stretch)-- > 0;) {
+    const stretch *at = &all->stretches[*out_stretch];
+    if (at->stage == stage && at->device == device &&
+        !memcmp(at->needs, needs, all->words * sizeof *needs))
       return KD_OK;
+  }
   if (!KEEL_ROOM(all->stretches, all->count, all->stretch_room))
     return KD_OUT_OF_MEMORY;
   *out_stretch = all->count++;
-  all->stretches[*out_stretch] = (stretch){.device = device, .stage = stage};
+  all->stretches[*out_stretch] =
+      (stretch){.device = device, .stage = stage, .needs = needs};
   return KD_OK;
 }
 
@@ -175,11 +226,12 @@ static keel_status assign(outline *all, bool *out_elsewhere) {
     all->owner[i] = KEEL_ABSENT;
     *out_elsewhere |= !function->nodes[i].dead && !all->recorded[i];
     if (!all->recorded[i]) continue;
-    KEEL_TRY(
-        find_stretch(all, all->stage[i], all->recorded[i], &all->owner[i]));
-    all->stretches[all->owner[i]].kernels += launches(&function->nodes[i]);
+    KEEL_TRY(find_stretch(all, i, &all->owner[i]));
+    stretch *own = &all->stretches[all->owner[i]];
+    own->kernels += launches(&function->nodes[i]);
+    *out_elsewhere |= own->device != all->stretches[0].device ||
+                      own->stage != all->stretches[0].stage;
   }
-  *out_elsewhere |= all->count > 1;
   for (uint32_t i = 0; i < function->node_count; i++)
     if (all->owner[i] != KEEL_ABSENT &&
         all->stretches[all->owner[i]].kernels < KERNELS_LEAST)
@@ -431,10 +483,12 @@ static keel_status run(outline *all) {
   all->recorded = calloc(room, sizeof(keel_device *));
   all->stage = calloc(room, sizeof *all->stage);
   all->owner = calloc(room, sizeof *all->owner);
-  if (!all->recorded || !all->stage || !all->owner)
+  all->needs = calloc(room * all->words + 1, sizeof *all->needs);
+  if (!all->recorded || !all->stage || !all->owner || !all->needs)
     return keel_no_memory(room * sizeof *all->stage);
   all->room = (uint32_t)room;
   find_stages(all);
+  find_needs(all);
   KEEL_TRY(assign(all, &elsewhere));
   for (uint32_t i = 0; i < all->function->node_count; i++)
     any |= all->owner[i] != KEEL_ABSENT;
@@ -446,6 +500,7 @@ static keel_status run(outline *all) {
 static void drop(outline *all) {
   free(all->recorded);
   free(all->stage);
+  free(all->needs);
   free(all->owner);
   free(all->stretches);
   free(all->members);
@@ -463,6 +518,7 @@ keel_status keel_pass_outline(keel_function *functions,
     outline all = {
         .function = f, .list = &functions->next, .device = call->device};
     if (f->recorded_on) continue;
+    if (f == call->main) all.words = (f->input_count + 63) / 64;
     status = run(&all);
     drop(&all);
   }
