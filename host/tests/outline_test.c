@@ -412,8 +412,8 @@ static void a_failure_is_only_of_what_depends_on_it(void **state) {
     for (int round = 0; round < 12; round++) {
       bool fails = round < 4 && round % 2 == 0;
       const int64_t numbers[] = {0, 1, 2, fails ? ROWS + 5 : ROWS - 1};
-      keel_tensor *in[] = {matrix(&random), create_tensor(context, KD_I64, 1,
-                                                          &rows, numbers)};
+      keel_tensor *in[] = {matrix(&random),
+                           create_tensor(context, KD_I64, 1, &rows, numbers)};
       keel_tensor *out[2];
       if (round < 6) {
         assert_int_equal(
@@ -432,6 +432,50 @@ static void a_failure_is_only_of_what_depends_on_it(void **state) {
     replays = keel_plan_replays(plan);
     assert_true(replays > 0);
     keel_plan_release(plan);
+    keel_program_release(program);
+  }
+}
+
+/* ---- donated inputs -------------------------------------------------------------------- */
+
+/* A recording would hold a donated input: what reads it is launched step by step. */
+static void no_recording_holds_donated_inputs(void **state) {
+  static const char *const places[] = {"Min=cpu:0"};
+  static const uint32_t first = 0;
+  (void)state;
+  for (size_t i = 0; i < KEEL_COUNT_OF(recording); i++) {
+    keel_device *device = named(recording[i]);
+    if (!device) continue;
+    uint64_t random = 6;
+    keel_program *program = two_stretches(4);
+    keel_plan *plan = plan_on(program, device, places, 1, 0);
+    keel_plan *plain = plan_on(program, named("cpu:0"), NULL, 0, 0);
+    assert_int_equal(calls_of(plan), 2);
+    for (int round = 0; round < 12; round++) {
+      const keel_run_params params = {.struct_size = sizeof params,
+                                      .donated = &first,
+                                      .donated_count = round < 6};
+      uint64_t before = keel_plan_replays(plan);
+      keel_tensor *x = matrix(&random), *there = NULL, *want = NULL, *z = NULL;
+      float a[COUNT], b[COUNT];
+      expect_ok(keel_tensor_to(x, device, &there));
+      expect_ok(keel_plan_run(plain, &x, 1, &want, 1));
+      expect_ok(keel_plan_run_with(plan, &params, &there, 1, &z, 1));
+      expect_ok(keel_tensor_read(want, a, sizeof a));
+      expect_ok(keel_tensor_read(z, b, sizeof b));
+      for (int k = 0; k < COUNT; k++)
+        assert_float_equal(a[k], b[k], 1e-3);
+      uint64_t most = round < 6 ? 1 : 2;
+      assert_true(keel_plan_replays(plan) - before <= most);
+      if (round == 5 || round == 11)
+        assert_int_equal(keel_plan_replays(plan) - before, most);
+      if (round >= 6) keel_tensor_release(there);
+      keel_tensor_release(x);
+      keel_tensor_release(want);
+      keel_tensor_release(z);
+    }
+    keel_plan_release(plan);
+    keel_plan_release(plain);
     keel_program_release(program);
   }
 }
@@ -485,6 +529,7 @@ int main(void) {
       cmocka_unit_test(effects_are_borders),
       cmocka_unit_test(a_pending_input_holds_up_only_what_needs_it),
       cmocka_unit_test(a_failure_is_only_of_what_depends_on_it),
+      cmocka_unit_test(no_recording_holds_donated_inputs),
       cmocka_unit_test(threads_share_a_plan),
   };
   return cmocka_run_group_tests(tests, open_all_devices, close_context);

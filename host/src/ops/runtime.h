@@ -17,7 +17,10 @@ struct keel_host_call {
   const keel_type *const *types; /* of the outputs; NULL: not inferred */
   struct keel_executable *const *graphs; /* by attribute of the op */
   const keel_type *part;                 /* of keel::Part */
-  bool partial; /* a Call's: inputs may have failed, and outputs are handed out */
+  /* Of a Call: inputs may have failed, and outputs are handed out; and by input, whether it is
+   * donated to the run, or NULL. */
+  bool partial;
+  const bool *donated;
   /* keel_call, for what a kernel does better */
   keel_status (*run_op)(keel_context *context, const char *name,
                         const keel_attr *attrs, uint32_t attr_count,

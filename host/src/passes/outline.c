@@ -36,8 +36,8 @@ typedef struct outline {
   /* by node: */
   keel_device **recorded; /* the device that may record it, or NULL */
   uint32_t *stage;
-  uint64_t *needs; /* inputs of the function, by bit, in `words` */
-  uint32_t *owner; /* its stretch, or KEEL_ABSENT */
+  uint64_t *needs;      /* inputs of the function, by bit, in `words` */
+  uint32_t *owner;      /* its stretch, or KEEL_ABSENT */
   uint32_t room, words; /* words: 0: inputs are known when it runs */
   stretch *stretches;
   uint32_t count, stretch_room;

@@ -178,6 +178,8 @@ static bool go_on(keel_control *c, keel_status *out_status) {
                                 .output_count = c->out_count,
                                 .cancellation = c->cancellation,
                                 .partial = c->call.partial,
+                                .donated = c->call.donated,
+                                .held = c->call.donated ? c->in : NULL,
                                 .done = &c->ended.done};
     if (status == KD_OK && !keel_executable_begin(c->body, &args, &status))
       return false;

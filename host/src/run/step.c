@@ -12,7 +12,8 @@ typedef struct nested {
   keel_run *run;
   uint32_t step;
   uint64_t begin;
-  keel_tensor *values[]; /* inputs, then outputs */
+  keel_tensor
+      *values[]; /* inputs, then outputs; then by input, if it is donated */
 } nested;
 
 /* ---- before and after ------------------------------------------------------- */
@@ -282,6 +283,20 @@ static void end_nested(nested *at, bool ran, keel_tensor *why,
   free(at);
 }
 
+/* Whether a Call has inputs that are donated to the run: a recording would hold them. Notes
+ * which. */
+static bool find_donated(const keel_run *run, const keel_step *step,
+                         bool *donated) {
+  const keel_executable *executable = run->executable;
+  bool any = false;
+  if (!run->args.held || step->site.op->schema->kind != KEEL_CALL) return false;
+  for (uint32_t i = 0; i < step->input_count; i++)
+    for (uint32_t k = 0; k < executable->input_count; k++)
+      if (run->args.donated[k] && executable->inputs[k] == step->inputs[i])
+        any = donated[i] = true;
+  return any;
+}
+
 bool keel_run_nested(keel_run *run, uint32_t index,
                      void (*ended)(keel_done *done, keel_status status)) {
   keel_step *step = &run->executable->steps[index];
@@ -289,7 +304,7 @@ bool keel_run_nested(keel_run *run, uint32_t index,
   keel_tensor *why = NULL;
   keel_status status = KD_OK;
   uint32_t n = step->input_count, m = step->output_count;
-  nested *at = calloc(1, sizeof *at + (n + m) * sizeof *at->values);
+  nested *at = calloc(1, sizeof *at + (n + m) * sizeof *at->values + n);
   if (!at) {
     keel_run_fail(run, keel_no_memory(sizeof *at));
     settle(run, step, NULL);
@@ -303,6 +318,7 @@ bool keel_run_nested(keel_run *run, uint32_t index,
     gather(run, step, at->values);
     at->begin = run->profile || keel_tracing() ? keel_now() : 0;
     uint64_t begin = at->begin;
+    bool *donated = (bool *)(at->values + n + m);
     const keel_host_call call = {
         .context = site->op->context,
         .op = site->op,
@@ -314,6 +330,7 @@ bool keel_run_nested(keel_run *run, uint32_t index,
         .outputs = at->values + n,
         .graphs = site->graphs,
         .partial = opens(run, step),
+        .donated = find_donated(run, step, donated) ? donated : NULL,
     };
     if (!keel_control_begin(&call, run->args.cancellation, &at->done, &status))
       return false;
