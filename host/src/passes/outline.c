@@ -10,8 +10,9 @@
  * leaves a stretch and enters it again. Nodes with effects on resources run in their order, which
  * counts as a path.
  *
- * Inputs of a run may be pending, and what does not need one does not wait for it. So nodes of the
- * main function are in one stretch only if they need the same inputs. */
+ * Inputs of a run may be pending, and what does not need one does not wait for it; the same holds for
+ * exchanges with other runs. So nodes are in one stretch only if they need the same inputs (of the
+ * main function) and the same exchanges. */
 #include <keel/debug.h>
 
 #include "device/device.h"
@@ -25,7 +26,7 @@
 typedef struct stretch {
   keel_device *device;
   uint32_t stage, kernels;
-  const uint64_t *needs; /* inputs, by bit */
+  const uint64_t *needs; /* of its nodes */
   uint32_t first, count; /* of its nodes, in `members` */
 } stretch;
 
@@ -36,9 +37,10 @@ typedef struct outline {
   /* by node: */
   keel_device **recorded; /* the device that may record it, or NULL */
   uint32_t *stage;
-  uint64_t *needs;      /* inputs of the function, by bit, in `words` */
-  uint32_t *owner;      /* its stretch, or KEEL_ABSENT */
-  uint32_t room, words; /* words: 0: inputs are known when it runs */
+  uint64_t *needs; /* what may be pending, by bit, in `words` */
+  uint32_t *owner; /* its stretch, or KEEL_ABSENT */
+  uint32_t room, words;
+  uint32_t input_count; /* that may be pending: 0: all are known when it runs */
   stretch *stretches;
   uint32_t count, stretch_room;
   uint32_t *members;
@@ -141,18 +143,34 @@ static void add_needs(const outline *all, uint64_t *to, const uint64_t *from) {
     to[i] |= from[i];
 }
 
+static void add_need(const outline *all, uint32_t node, uint32_t bit) {
+  needs_of(all, node)[bit / 64] |= UINT64_C(1) << bit % 64;
+}
+
 /* Notes that a node reads an input of the function. */
 static void add_input(const outline *all, uint32_t node, uint32_t value) {
   const keel_function *function = all->function;
-  for (uint32_t i = 0; all->words && i < function->input_count; i++)
+  for (uint32_t i = 0; i < all->input_count; i++)
     if (function->inputs[i] == value && !function->values[value].constant)
-      needs_of(all, node)[i / 64] |= UINT64_C(1) << i % 64;
+      add_need(all, node, i);
+}
+
+static bool exchanges(const keel_node *node) {
+  return !node->dead && keel_node_has(node, KEEL_OP_MEETS);
+}
+
+/* How many words the needs of a node take. */
+static uint32_t count_words(const outline *all) {
+  uint32_t count = all->input_count;
+  for (uint32_t i = 0; i < all->function->node_count; i++)
+    count += exchanges(&all->function->nodes[i]);
+  return (count + 63) / 64;
 }
 
 /* Nodes with effects wait for the last one before. */
 static void find_needs(const outline *all) {
   const keel_function *function = all->function;
-  uint32_t last = KEEL_ABSENT;
+  uint32_t last = KEEL_ABSENT, next = all->input_count;
   for (uint32_t i = 0; all->words && i < function->node_count; i++) {
     const keel_node *node = &function->nodes[i];
     if (node->dead) continue;
@@ -165,6 +183,7 @@ static void find_needs(const outline *all) {
       else
         add_needs(all, needs_of(all, i), needs_of(all, before));
     }
+    if (exchanges(node)) add_need(all, i, next++);
     if (!keel_node_has_effects(node)) continue;
     if (last != KEEL_ABSENT)
       add_needs(all, needs_of(all, i), needs_of(all, last));
@@ -483,6 +502,7 @@ static keel_status run(outline *all) {
   all->recorded = calloc(room, sizeof(keel_device *));
   all->stage = calloc(room, sizeof *all->stage);
   all->owner = calloc(room, sizeof *all->owner);
+  all->words = count_words(all);
   all->needs = calloc(room * all->words + 1, sizeof *all->needs);
   if (!all->recorded || !all->stage || !all->owner || !all->needs)
     return keel_no_memory(room * sizeof *all->stage);
@@ -518,7 +538,7 @@ keel_status keel_pass_outline(keel_function *functions,
     outline all = {
         .function = f, .list = &functions->next, .device = call->device};
     if (f->recorded_on) continue;
-    if (f == call->main) all.words = (f->input_count + 63) / 64;
+    if (f == call->main) all.input_count = f->input_count;
     status = run(&all);
     drop(&all);
   }
