@@ -85,6 +85,9 @@ function(keel_test name)
   set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 120)
 endfunction()
 
+# KEEL_SIZED SIZE WHOLE COMMAND...: a test's command whose last word is SIZE, or in the world WHOLE
+set(KEEL_SIZED sh ${PROJECT_SOURCE_DIR}/cmake/ci/sized.sh)
+
 # A Python that has the package: the first in PATH, or Debian's, where another comes first;
 # else empty.
 function(keel_find_python out package)

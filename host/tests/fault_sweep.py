@@ -5,7 +5,7 @@ No crash, no hang, no silence; and a full device's BUSY is waited for.
 usage: fault_sweep.py KEEL [--every N] --plugin PATH --device NAME [--beside NAME] [--command C]...
 
 The model is made here, of ops that small devices have. Half of the failures say nothing, as a
-plugin may. --every N: each N-th status for a slot, which ones depends on the slot.
+plugin may. --every N: each N-th status for a slot, which ones depends on slot and command.
 --beside: a second device, for the command `group`. --command: run, eager, group, compile or
 profile (all of them).
 """
@@ -116,7 +116,7 @@ def main():
             for slot in slots:
                 for at, status in enumerate(STATUSES):
                     full = status == "BUSY" and slot in REPEATED
-                    if (zlib.crc32(slot.encode()) + at) % all.every and not full:
+                    if (zlib.crc32((name + slot).encode()) + at) % all.every and not full:
                         continue
                     for number in CALLS:
                         said = status + (":wordless" if (at + number) // 2 % 2 else "")
