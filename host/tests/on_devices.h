@@ -3,6 +3,7 @@
 #ifndef KEEL_TESTS_ON_DEVICES_H
 #define KEEL_TESTS_ON_DEVICES_H
 
+#include <stdlib.h>
 #include <unistd.h>
 
 #include "one_context.h"
@@ -25,6 +26,23 @@ typedef struct call {
   uint32_t in_count, out_count;
 } call;
 
+/* Nights, which do all of the work (cmake/ci/world.sh). */
+static inline bool in_the_world(void) {
+  const char *world = getenv("KEEL_WORLD");
+  return world && !strcmp(world, "1");
+}
+
+/* Drivers compile ops for minutes, more so under a sanitizer: there CUDA's stand-in has their
+ * kernels. */
+static inline bool takes_part(const char *plugin) {
+#ifdef KEEL_SANITIZED
+  if (!in_the_world() && strcmp(plugin, CPU_PLUGIN) != 0 &&
+      strcmp(plugin, CUDA_PLUGIN) != 0)
+    return false;
+#endif
+  return access(plugin, R_OK) == 0;
+}
+
 static inline int open_devices(bool with_f64) {
   static const char *const plugins[] = {CPU_PLUGIN, OPENCL_PLUGIN,
                                         VULKAN_PLUGIN, CUDA_PLUGIN};
@@ -41,7 +59,7 @@ static inline int open_devices(bool with_f64) {
                                 .options = named,
                                 .workers = 1};
   for (int i = 0; i < 4; i++) {
-    if (access(plugins[i], R_OK) != 0) continue;
+    if (!takes_part(plugins[i])) continue;
     paths[params.plugin_count++] = plugins[i];
     for (int k = 0; k < 4 && options[i][k]; k++)
       named[params.option_count++] = options[i][k];
@@ -129,14 +147,19 @@ static inline keel_status call_on(const call *c, keel_device *device, way how,
   return status;
 }
 
-/* `check` looks at the outputs of each way on each device. */
+/* `check` looks at the outputs of each way on each device; of OpenCL and Vulkan, which have the
+ * same kernels, at one in turn, in the world at both. */
 static inline void call_everywhere(const call *c,
                                    void (*check)(void *want,
                                                  keel_tensor *const *out,
                                                  const char *where),
                                    void *want) {
+  static unsigned calls;
+  calls++;
   for (size_t d = 0; d < sizeof device_names / sizeof *device_names; d++) {
     keel_device *device = NULL;
+    bool compiles = d == 1 || d == 2;
+    if (compiles && (calls + d) % 2 && !in_the_world()) continue;
     if (keel_device_find(context, device_names[d], &device) != KD_OK) continue;
     for (way how = AT_ONCE; how < WAYS; how++) {
       char where[96];
