@@ -2,12 +2,15 @@
 # Shows that results depend on the plugin alone: the same for seeds 1 to 5, one, two
 # and four jobs, a process for a rule or for an area, and for shards put together;
 # then, beside a load on every processor, N runs (20) without one that differs. With
-# fewer than five runs there are three seeds, each with one number of jobs.
+# fewer than five runs there are three seeds, each with one number of jobs, and ops are of f32
+# alone, in the world of all types (cmake/ci/world.sh).
 #
 # usage: sh stability.sh SUITE PLUGIN [N] [OPTION OF run]...
 set -eu
+. "$(dirname "$0")/../../cmake/ci/world.sh"
 suite=$1 plugin=$2 runs=${3:-20}
 [ $# -gt 2 ] && shift 3 || shift 2
+[ "$runs" -ge 5 ] || world || set -- "$@" --dtype f32
 work=$(mktemp -d)
 load=
 trap 'kill $load 2>/dev/null || true; rm -rf "$work"' EXIT
