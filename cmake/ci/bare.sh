@@ -9,4 +9,4 @@ cd "$(dirname "$0")/../.."
 quick=ON
 ! world || quick=OFF
 sh cmake/ci/build.sh bare -DKEEL_QUICK_LOOPS=$quick
-exec ctest --preset bare -j 2
+exec ctest --preset bare -j 3 # some wait more than they compute
