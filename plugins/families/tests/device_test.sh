@@ -95,7 +95,7 @@ take shapes
 shapes_by "as the device chooses"
 shapes_by "tiles=on" --option "$name.tiles=on"
 shapes_by "tiles=off" --option "$name.tiles=off"
-for cut in 1 4 7 10; do # some of the ways that a search tries
+for cut in $(some 2 1 4 7 10); do # some of the ways that a search tries
   shapes_by "cut=$cut" --option "$name.cut=$cut"
 done
 
@@ -187,7 +187,7 @@ if [ "$name" = vulkan ]; then
   apart="--rule op.* --dtype" suite_options="$suite_options --not op.*"
 fi
 # shellcheck disable=SC2086
-"$suite" run "$plugin" $suite_options $(shard 2) >"$scratch/conformance" 2>&1 || {
+"$suite" run "$plugin" $suite_options $(shard 4) >"$scratch/conformance" 2>&1 || {
   cat "$scratch/conformance"
   failed=1
 }
