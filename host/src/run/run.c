@@ -495,9 +495,9 @@ static void run_sequential(keel_run *run) {
 
 static keel_status run_dynamic(keel_run *run) {
   /* an input that has failed has no type */
-  begin_values(run, !run->args.partial ||
-                        keel_tensors_ready(run->args.inputs,
-                                           run->args.input_count));
+  begin_values(run,
+               !run->args.partial ||
+                   keel_tensors_ready(run->args.inputs, run->args.input_count));
   run->has_pending_inputs = false;
   if (is_sequential(run))
     run_sequential(run);
