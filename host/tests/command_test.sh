@@ -296,7 +296,7 @@ END
 expect 0 "y is bf16, and $scratch/half/y.npy has it as f32" "$keel" run \
   "$scratch/half.mlir" --output "$scratch/half"
 expect 0 "'<f4'" cat "$scratch/half/y.npy"
-expect 0 "bf16 as f32" "$keel" run --help
+expect 0 "bf16 and types of 8" "$keel" run --help
 # layers: one that can't be is refused, and trace shows by itself
 expect 1 "did you mean memory.allocate?" env KEEL_LAYERS=fault:memory.alocate=1 \
   "$keel" run "$model"

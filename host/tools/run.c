@@ -73,8 +73,8 @@ static const option options[] = {
      "exchanges are between them",
      .text = &given.devices},
     {"--np", "N",
-     "start N ranks with mpirun; a\n"
-     "model's exchanges (AllReduce ...) are between them",
+     "start N ranks with mpirun; a model's exchanges\n"
+     "(AllReduce ...) are between them",
      .count = &given.ranks, .least = 1, .most = 65536},
     {"--exchange-timeout", "MS",
      "fail where a rank waits for others longer than that in\n"
