@@ -833,11 +833,22 @@ static uint64_t layout_size(kd_device *device, const kd_type *type) {
   return size;
 }
 
+/* Concat leaves the layout that all its inputs have. */
+static uint32_t layout_joined(const kd_node *node) {
+  kd_type x;
+  for (uint32_t i = 0; i < sim_host->node->input_count(node); i++)
+    if (sim_host->node->input_type(node, i, &x) != KD_OK || x.layout != PADDED)
+      return KD_LAYOUT_ROW_MAJOR;
+  return PADDED;
+}
+
 /* Softmax likes rows that begin at such places, and gives them. */
 static uint32_t layout_preferred(kd_device *device, const kd_node *node,
                                  uint32_t argument) {
   static atomic_uint asked;
   kd_type type;
+  if (strcmp(sim_host->node->op(node), "Concat") == 0)
+    return layout_joined(node);
   if (strcmp(sim_host->node->op(node), "Softmax") != 0 || argument > 1 ||
       sim_host->node->input_type(node, 0, &type) != KD_OK || type.rank < 2)
     return KD_LAYOUT_ROW_MAJOR;

@@ -145,6 +145,46 @@ static void each_device_has_its_layouts(void **state) {
   elsewhere = false;
 }
 
+/* What one stretch makes in a layout goes by a node elsewhere into the next one. */
+static void write_crossing(keel_builder *b, keel_value x) {
+  const keel_attr axis = KEEL_INT("axis", 0);
+  keel_value y = op(b, "Softmax", x, KEEL_ABSENT);
+  keel_value by = op(b, "Exp", op(b, "Exp", y, KEEL_ABSENT), KEEL_ABSENT);
+  assert_int_equal(keel_device_push(cpu), KD_OK);
+  y = op(b, "Neg", y, KEEL_ABSENT);
+  keel_device_pop();
+  const keel_value both[] = {by, op(b, "Softmax", y, KEEL_ABSENT)};
+  y = keel_builder_op(b, "Concat", &axis, 1, both, 2);
+  keel_builder_output(b, "y", op(b, "Softmax", y, KEEL_ABSENT));
+}
+
+static void stretches_hand_on_their_layout(void **state) {
+  static const int64_t dims[] = {ROWS, COLUMNS};
+  float data[COUNT] = {1, -2, 3}, want[2 * COUNT], got[2 * COUNT];
+  (void)state;
+  keel_plan *plain = plan_of(write_crossing, false),
+            *plan = plan_of(write_crossing, true);
+  keel_tensor *x = create_tensor(context, KD_F32, 2, dims, data), *y = NULL;
+  uint32_t calls = steps_of(plan, "Call");
+  uint64_t before = 0;
+  assert_int_equal(calls, 2);
+  expect_ok(keel_plan_run(plain, &x, 1, &y, 1));
+  expect_ok(keel_tensor_read(y, want, sizeof want));
+  keel_tensor_release(y);
+  for (int i = 0; i < 10; i++) {
+    if (i == 6) before = keel_plan_replays(plan);
+    expect_ok(keel_plan_run(plan, &x, 1, &y, 1));
+    expect_ok(keel_tensor_read(y, got, sizeof got));
+    for (int k = 0; k < 2 * COUNT; k++)
+      assert_float_equal(got[k], want[k], 1e-6);
+    keel_tensor_release(y);
+  }
+  assert_int_equal(keel_plan_replays(plan) - before, 4 * calls);
+  keel_tensor_release(x);
+  keel_plan_release(plain);
+  keel_plan_release(plan);
+}
+
 static void write_alone(keel_builder *b, keel_value x) {
   keel_builder_output(b, "y", op(b, "Exp", x, KEEL_ABSENT));
 }
@@ -174,6 +214,7 @@ int main(void) {
       cmocka_unit_test(who_takes_rows_gets_rows_once),
       cmocka_unit_test(what_leaves_the_device_is_rows),
       cmocka_unit_test(each_device_has_its_layouts),
+      cmocka_unit_test(stretches_hand_on_their_layout),
       cmocka_unit_test(nobody_asks_for_layouts_without_need),
       cmocka_unit_test(a_conversion_that_fails_ends_the_run),
   };

@@ -256,6 +256,28 @@ static void shapes_have_recordings_of_their_own(void **state) {
   keel_plan_release(plan);
 }
 
+/* Two stretches around a Min, which can't be recorded. What the first makes is memory of both
+ * recordings, and stays; what Min makes is new memory in each run, to which one is put. */
+static void stretches_share_memory(void **state) {
+  const int64_t five = SIZE;
+  (void)state;
+  keel_builder *builder = create_builder(context, "");
+  keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &five);
+  keel_value first = op(builder, "Add", x, x);
+  first = op(builder, "Add", first, first);
+  first = op(builder, "Relu", first, KEEL_ABSENT);
+  keel_value second = op(builder, "Min", first, x);
+  second = op(builder, "Add", second, second);
+  second = op(builder, "Add", second, second);
+  keel_builder_output(builder, "y", op(builder, "Add", second, first));
+  keel_plan *plan = plan_of(builder);
+  assert_int_equal(replays_of(plan, SIZE, 8), 2 * (8 - 3));
+  int updates = atomic_load(&toy->updates);
+  assert_int_equal(replays_of(plan, SIZE, 8), 2 * 8);
+  assert_int_equal(atomic_load(&toy->updates) - updates, 8);
+  keel_plan_release(plan);
+}
+
 /* Outputs of the last runs are still held: 0: none, 1: two recordings in turn, more:
  * recordings are put to other memory. */
 static void hold_outputs(int held) {
@@ -539,6 +561,7 @@ int main(void) {
       TEST(a_plan_may_go_without),
       TEST(a_plan_of_open_sizes_may_go_without),
       TEST(what_is_recorded_is_worth_it_and_can_be),
+      TEST(stretches_share_memory),
       TEST(shapes_have_recordings_of_their_own),
       TEST(branches_share_memory),
       TEST(outputs_that_are_held_are_left_alone),

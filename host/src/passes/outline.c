@@ -7,12 +7,12 @@
  *
  * Nodes of one device are in one stretch if they are at the same stage: the most borders that a
  * path to the node crosses, from a node elsewhere, or from another device's stretch. So no path
- * leaves a stretch and enters it again. Nodes with effects on resources run in their order, which
- * counts as a path.
+ * leaves a stretch and enters it again.
  *
- * Inputs of a run may be pending, and what does not need one does not wait for it; the same holds for
- * exchanges with other runs. So nodes are in one stretch only if they need the same inputs (of the
- * main function) and the same exchanges. */
+ * Inputs of a run may be pending, exchanges with other runs as well, and what does not need one does
+ * not wait for it. So nodes are in one stretch only if they need the same inputs (of the main
+ * function) and the same nodes with effects, exchanges among them. Those run in their order, so each
+ * needs the ones before. */
 #include <keel/debug.h>
 
 #include "device/device.h"
@@ -155,19 +155,18 @@ static void add_input(const outline *all, uint32_t node, uint32_t value) {
       add_need(all, node, i);
 }
 
-static bool exchanges(const keel_node *node) {
-  return !node->dead && keel_node_has(node, KEEL_OP_MEETS);
+static bool has_effects(const keel_node *node) {
+  return !node->dead && keel_node_has_effects(node);
 }
 
 /* How many words the needs of a node take. */
 static uint32_t count_words(const outline *all) {
   uint32_t count = all->input_count;
   for (uint32_t i = 0; i < all->function->node_count; i++)
-    count += exchanges(&all->function->nodes[i]);
+    count += has_effects(&all->function->nodes[i]);
   return (count + 63) / 64;
 }
 
-/* Nodes with effects wait for the last one before. */
 static void find_needs(const outline *all) {
   const keel_function *function = all->function;
   uint32_t last = KEEL_ABSENT, next = all->input_count;
@@ -183,8 +182,8 @@ static void find_needs(const outline *all) {
       else
         add_needs(all, needs_of(all, i), needs_of(all, before));
     }
-    if (exchanges(node)) add_need(all, i, next++);
-    if (!keel_node_has_effects(node)) continue;
+    if (!has_effects(node)) continue;
+    add_need(all, i, next++);
     if (last != KEEL_ABSENT)
       add_needs(all, needs_of(all, i), needs_of(all, last));
     last = i;
@@ -193,12 +192,10 @@ static void find_needs(const outline *all) {
 
 static void find_stages(outline *all) {
   const keel_function *function = all->function;
-  uint32_t effects = 0; /* the last stage of a node that has any */
   for (uint32_t i = 0; i < function->node_count; i++) {
     const keel_node *node = &function->nodes[i];
     if (node->dead) continue;
-    bool has_effects = keel_node_has_effects(node);
-    uint32_t stage = has_effects ? effects : 0;
+    uint32_t stage = 0;
     all->recorded[i] = device_of(all, node);
     for (uint32_t k = 0; k < node->input_count; k++) {
       uint32_t before = node->inputs[k] == KEEL_ABSENT
@@ -209,7 +206,6 @@ static void find_stages(outline *all) {
       if (behind > stage) stage = behind;
     }
     all->stage[i] = stage;
-    if (has_effects) effects = stage;
   }
 }
 
