@@ -1,4 +1,5 @@
 /* step.c - one step of a run: the check before it, its call, and its results. */
+#include <time.h>
 #include "base/refs.h"
 #include "ops/runtime.h"
 #include "run/control.h"
@@ -18,6 +19,13 @@ typedef struct nested {
 
 /* ---- before and after ------------------------------------------------------- */
 
+/* Whether the outputs fail before the run has ended. With members they do not: the next run of
+ * one could take part in an exchange that this run's steps have not lost yet. */
+static bool fails_early(const keel_run *run) {
+  return run->async && !run->args.partial &&
+         !keel_members_among(run->args.inputs, run->args.input_count);
+}
+
 void keel_run_fail(keel_run *run, keel_status status) {
   keel_tensor *failed =
       keel_tensor_failed(run->executable->plan->context, status);
@@ -26,7 +34,7 @@ void keel_run_fail(keel_run *run, keel_status status) {
   keel_tensor_retain(failed); /* beside the run's */
   if (!atomic_compare_exchange_strong(&run->failure, &none, failed))
     keel_tensor_release(failed);
-  if (run->async && !run->args.partial) keel_async_run_fail(run->async, failed);
+  if (fails_early(run)) keel_async_run_fail(run->async, failed);
   keel_tensor_release(failed);
 }
 

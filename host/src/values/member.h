@@ -54,6 +54,8 @@ struct keel_member {
 /* A value that stands for it, and takes it over if KD_OK is returned. */
 keel_status keel_member_value(keel_context *context, keel_member *member,
                               keel_tensor **out_value);
+/* Whether some of the values (each may be NULL) are members. */
+bool keel_members_among(keel_tensor *const *values, uint32_t count);
 /* Of all members among some values (a value may be NULL), which takes no part in what it was to
  * exchange: loses it. The failure is this thread's message, and stays so. */
 void keel_members_lose(keel_tensor *const *values, uint32_t count,

@@ -132,6 +132,11 @@ static keel_member *member_among(keel_tensor *const *values, uint32_t count,
   return NULL;
 }
 
+bool keel_members_among(keel_tensor *const *values, uint32_t count) {
+  uint32_t at = 0;
+  return member_among(values, count, &at) != NULL;
+}
+
 void keel_members_lose(keel_tensor *const *values, uint32_t count,
                        keel_status failure) {
   uint32_t at = 0;
