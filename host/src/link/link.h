@@ -167,8 +167,8 @@ keel_status keel_link_ask(keel_link *link);
 /* Tells all ranks that this one has failed, with this thread's message. */
 void keel_link_tell_failure(keel_link *link, keel_status status);
 
-/* Hears for three seconds; rank 0, which hears last words, ends all. */
-void keel_link_hear_last(keel_link *link);
+/* Hears for some seconds; rank 0, which hears last words, ends all. */
+void keel_link_hear_last(keel_link *link, int seconds);
 
 /* "rank 1: " and the text, on the standard error, until the launcher has read it. */
 void keel_link_print_last(const char *text, uint32_t rank);

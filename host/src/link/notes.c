@@ -246,8 +246,8 @@ keel_status keel_link_ask(keel_link *link) {
 
 /* ---- last words --------------------------------------------------------------------------- */
 
-void keel_link_hear_last(keel_link *link) {
-  for (int i = 0; i < 300; i++) {
+void keel_link_hear_last(keel_link *link, int seconds) {
+  for (int i = 0; i < 100 * seconds; i++) {
     hear(link, NULL);
     nap(10);
   }
@@ -258,7 +258,8 @@ void keel_link_end(keel_link *link) {
   last.status = link->last_status;
   if (link->world.rank) {
     link->mpi->tell(0, &last);
-    keel_link_hear_last(link); /* rank 0 ends all, if it can */
+    /* rank 0 ends all, if it can: it may take seconds to print on a busy machine */
+    keel_link_hear_last(link, 6);
   }
   keel_link_print_last(link->last_words, link->world.rank);
   link->mpi->abort(link->last_status);

@@ -222,7 +222,8 @@ static void leave(keel_link *link) {
     return;
   }
   keel_link_fail(link, status, true);
-  keel_link_hear_last(link); /* of who has failed, before this process goes */
+  keel_link_hear_last(link,
+                      3); /* of who has failed, before this process goes */
 }
 
 static void free_parts(keel_link *link) {
