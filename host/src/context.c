@@ -17,7 +17,7 @@
 #include "loader/visible.h"
 #include "memory/copy.h"
 #include "memory/transfer.h"
-#include "ops/schema.h"
+#include "ops/registry.h"
 #include "services/services.h"
 #include "system/environment.h"
 #include "threads/cancel.h"
@@ -130,6 +130,7 @@ static keel_status fill(keel_context *context,
       context->visible && !(params->visible && *params->visible);
   KEEL_TRY(workers_wanted(params, &workers));
   KEEL_TRY(keel_pool_retain(workers, &context->pool));
+  keel_registry_fill();
   KEEL_TRY(keel_schema_ready());
   KEEL_TRY(keel_kernel_cache_create(&context->kernels));
   KEEL_TRY(keel_op_cache_create(&context->ops));

@@ -2,11 +2,11 @@
 #include "eager/call_site.h"
 #include "device/context.h"
 #include "memory/access.h"
+#include "ops/registry.h"
 #include "ops/runtime.h"
 
 #include "device/lost.h"
 #include "eager/launch.h"
-#include "eager/on_strings.h"
 #include "memory/copy.h"
 #include "memory/layout.h"
 #include "ops/shapes.h"
@@ -399,8 +399,9 @@ keel_status keel_call_site_run(keel_call_site *site, keel_device *scope,
     if (matches(spec, wanted, inputs, n, m, any_own))
       return run_spec(site, spec, inputs, outputs, donated);
   }
-  if (keel_concerns_strings(site->op, inputs, n))
-    return keel_call_on_strings(site, wanted, inputs, n, outputs, m);
+  const keel_registry *all = keel_registry_get();
+  if (all->has_strings(site->op, inputs, n))
+    return all->call_on_strings(site, wanted, inputs, n, outputs, m);
   keel_specialisation *spec = NULL;
   KEEL_TRY(bind(site, wanted, inputs, n, m, any_own, &spec));
   bool kept = keep(site, spec);

@@ -4,6 +4,7 @@
 
 #include "ops/runtime.h"
 #include "ops/shapes.h"
+#include "ops/tables.h"
 #include "values/member.h"
 
 static const struct {
@@ -210,3 +211,33 @@ keel_status keel_run_pair(keel_host_call *call) {
   return member->meet(member, &what, call->op->schema->name, call->where, value,
                       &call->outputs[0]);
 }
+
+/* ---- rows ---- */
+
+#define EXCHANGE(name, params, attrs)                                   \
+  {                                                                     \
+    "keel", name, 1, "any", params, attrs, keel_shape_exchange, 0,      \
+        KEEL_OP_WRITES | KEEL_OP_MEETS, KEEL_BY_HOST, keel_run_exchange \
+  }
+
+static const keel_schema_row rows[] = {
+    /* by which the members of a group exchange values; see keel/op.h */
+    EXCHANGE("AllReduce", "member:any X:T -> Y:T",
+             "reduction:s=sum|product|min|max size:i=0 ranks:I"),
+    EXCHANGE("AllGather", "member:any X:T -> Y:T", "size:i! ranks:I"),
+    EXCHANGE("ReduceScatter", "member:any X:T -> Y:T",
+             "reduction:s=sum|product|min|max size:i! ranks:I"),
+    EXCHANGE("AllToAll", "member:any X:T -> Y:T", "size:i! ranks:I"),
+    EXCHANGE("Broadcast", "member:any X:T -> Y:T", "size:i=0 ranks:I"),
+    EXCHANGE("Permute", "member:any X:T -> Y:T", "pairs:I!"),
+    {"keel", "Send", 1, "any", "member:any X:T -> Y:T", "to:i!",
+     keel_shape_exchange, 0, KEEL_OP_WRITES | KEEL_OP_MEETS, KEEL_BY_HOST,
+     keel_run_pair},
+    {"keel", "Receive", 1, "any", "member:any -> Y:any",
+     "from:i! dtype:i=1 shape:I", keel_shape_random, 0,
+     KEEL_OP_WRITES | KEEL_OP_MEETS, KEEL_BY_HOST, keel_run_pair},
+    {"keel", "Rank", 1, "any", "member:any -> rank:i64", "", keel_shape_rank, 0,
+     KEEL_OP_READS, KEEL_BY_HOST, keel_run_rank},
+};
+
+const keel_op_table keel_ops_exchange = {KEEL_TABLE_ROWS(rows)};

@@ -1,4 +1,5 @@
 /* image_decoder.c - ImageDecoder: a picture file's bytes become pixels. */
+#include "ops/tables.h"
 #include "pictures/picture.h"
 
 #include "device/context.h"
@@ -43,3 +44,12 @@ keel_status keel_run_image_decoder(keel_host_call *call) {
   keel_tensor_release(file);
   return status;
 }
+
+/* ---- rows ---- */
+
+static const keel_schema_row rows[] = {
+    RUNTIME("ImageDecoder", 20, "encoded_stream:u8 -> image:u8",
+            "pixel_format:s=RGB|BGR|Grayscale", by_content, 0, image_decoder),
+};
+
+const keel_op_table keel_ops_pictures = {KEEL_TABLE_ROWS(rows)};

@@ -7,6 +7,7 @@
 #include "ops/random.h"
 #include "device/context.h"
 #include "memory/access.h"
+#include "ops/tables.h"
 
 #include <math.h>
 #include <sys/random.h>
@@ -330,3 +331,40 @@ keel_status keel_run_uniform(keel_host_call *call) {
 keel_status keel_run_normal(keel_host_call *call) {
   return counted(call, two_normal);
 }
+
+/* ---- rows ---- */
+
+#define RANDOM(name, since, params, attrs, shape, function)         \
+  {                                                                 \
+    NULL, name, since, "any", params, attrs, keel_shape_##shape, 0, \
+        KEEL_OP_RANDOM, KEEL_BY_HOST, keel_run_##function           \
+  }
+
+static const keel_schema_row rows[] = {
+    /* numbers at random */
+    RANDOM("RandomNormal", 1, "-> output:any",
+           "dtype:i=1 mean:f=0 scale:f=1 seed:f shape:I!", random,
+           random_normal),
+    RANDOM("RandomUniform", 1, "-> output:any",
+           "dtype:i=1 high:f=1 low:f=0 seed:f shape:I!", random,
+           random_uniform),
+    RANDOM("RandomNormalLike", 1, "input:plain -> output:any",
+           "dtype:i mean:f=0 scale:f=1 seed:f", random_like, random_normal),
+    RANDOM("RandomUniformLike", 1, "input:plain -> output:any",
+           "dtype:i high:f=1 low:f=0 seed:f", random_like, random_uniform),
+    RANDOM("Multinomial", 7, "input:float -> output:any",
+           "dtype:i=6 sample_size:i=1 seed:f", multinomial, multinomial),
+    RANDOM("Bernoulli", 15, "input:float -> output:any", "dtype:i seed:f",
+           random_like, bernoulli),
+    RUNTIME("Dropout", 13,
+            "data:T=float ratio:float? training_mode:bool? -> output:T"
+            " mask:bool",
+            "seed:i", dropout, 0, dropout),
+    /* numbers in [0, 1), and normal ones: functions of seed and counter */
+    {"keel", "Uniform", 1, "any", "seed:i64 counter:i64 shape:i64 -> Y:any",
+     "dtype:i=1", keel_shape_counted, 4, 0, KEEL_BY_HOST, keel_run_uniform},
+    {"keel", "Normal", 1, "any", "seed:i64 counter:i64 shape:i64 -> Y:any",
+     "dtype:i=1", keel_shape_counted, 4, 0, KEEL_BY_HOST, keel_run_normal},
+};
+
+const keel_op_table keel_ops_random = {KEEL_TABLE_ROWS(rows)};

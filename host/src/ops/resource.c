@@ -4,6 +4,7 @@
 #include "device/context.h"
 #include "device/device.h"
 #include "memory/access.h"
+#include "ops/tables.h"
 
 #include "ops/runtime.h"
 #include "values/resource.h"
@@ -221,3 +222,35 @@ keel_status keel_run_table_entries(keel_host_call *call) {
     keel_tensor_release(rows);
   return KD_OK;
 }
+
+/* ---- rows ---- */
+
+#define STATE(name, flag, params, attrs, function)                   \
+  {                                                                  \
+    "keel", name, 1, "any", params, attrs, keel_shape_none, 0, flag, \
+        KEEL_BY_HOST, keel_run_##function                            \
+  }
+
+static const keel_schema_row rows[] = {
+    /* what keeps its content between runs; see keel/op.h */
+    STATE("Variable", KEEL_OP_MAKES, "initial:any -> variable:any",
+          "any_shape:i=0", variable),
+    STATE("VariableRead", KEEL_OP_READS, "variable:any -> value:any", "",
+          variable_read),
+    STATE("VariableAssign", KEEL_OP_WRITES,
+          "variable:any value:any -> assigned:any", "", variable_assign),
+    STATE("Counter", KEEL_OP_MAKES, "start:i64? -> counter:any", "", counter),
+    STATE("CounterAdd", KEEL_OP_WRITES, "counter:any by:i64? -> before:i64", "",
+          counter_add),
+    STATE("Table", KEEL_OP_MAKES, "absent:any -> table:any", "", table),
+    STATE("TableInsert", KEEL_OP_WRITES,
+          "table:any keys:i64 rows:any -> count:i64", "", table_insert),
+    STATE("TableFind", KEEL_OP_READS,
+          "table:any keys:i64 -> rows:any found:bool", "", table_find),
+    STATE("TableErase", KEEL_OP_WRITES, "table:any keys:i64 -> erased:i64", "",
+          table_erase),
+    STATE("TableEntries", KEEL_OP_READS, "table:any -> keys:i64 rows:any", "",
+          table_entries),
+};
+
+const keel_op_table keel_ops_state = {KEEL_TABLE_ROWS(rows)};

@@ -1,19 +1,33 @@
-/* schema.c - reads the table of ops into schemas, and finds them by name. */
+/* schema.c - reads the tables of ops into schemas, and finds them by name. */
 #include "ops/schema.h"
 
 #include <ctype.h>
 #include <kd/help.h>
 #include <pthread.h>
 
+#include "ops/registry.h"
 #include "system/locale.h"
 
 #define SLOTS 1024 /* a power of two, over twice the ops */
 
 static keel_arena arena;
 static keel_schema *schemas;
+static uint32_t schema_count;
 static const keel_schema *slots[SLOTS];
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static keel_status ready;
+
+/* ---- the registry ---- */
+
+static const keel_registry *registry;
+
+void keel_registry_use(const keel_registry *all) {
+  registry = all;
+}
+
+const keel_registry *keel_registry_get(void) {
+  return registry;
+}
 
 /* ---- types ---------------------------------------------------------------- */
 
@@ -149,35 +163,56 @@ static uint64_t hash_of(const char *domain, const char *name) {
   return keel_hash_string(keel_hash_string(KEEL_HASH_SEED, domain), name);
 }
 
-static keel_status read_table(void) {
-  schemas = keel_arena_take(&arena, keel_schema_row_count * sizeof *schemas);
+static keel_status read_row(const keel_schema_row *row, keel_schema *schema) {
+  schema->domain = row->domain ? row->domain : "ai.onnx";
+  schema->name = row->name;
+  schema->since = row->since;
+  schema->flags = row->flags;
+  schema->infer = row->infer;
+  schema->kind = row->kind;
+  schema->host = row->host;
+  schema->value_inputs = row->value_inputs;
+  if (!read_params(row->params, row->types, schema) ||
+      !read_attrs(row->attrs, schema))
+    return keel_fail(KD_INTERNAL, "the schema of %s can't be read", row->name);
+  uint64_t at = hash_of(schema->domain, schema->name);
+  while (slots[at % SLOTS])
+    at++;
+  slots[at % SLOTS] = schema;
+  return KD_OK;
+}
+
+static keel_status read_rule(const keel_op_rule *rule) {
+  keel_schema *schema = (keel_schema *)(uintptr_t)keel_schema_named(rule->op);
+  if (!schema)
+    return keel_fail(KD_INTERNAL, "there is a rule for %s, and no such op",
+                     rule->op);
+  if (rule->expand) schema->expand = rule->expand;
+  if (rule->gradient) schema->gradient = rule->gradient;
+  if (rule->steps) schema->steps = rule->steps;
+  schema->strings |= rule->strings;
+  return KD_OK;
+}
+
+static keel_status read_tables(void) {
+  const keel_registry *all = keel_registry_get();
+  for (uint32_t i = 0; i < all->table_count; i++)
+    schema_count += all->tables[i]->row_count;
+  schemas = keel_arena_take(&arena, schema_count * sizeof *schemas);
   if (!schemas) return KD_OUT_OF_MEMORY;
-  for (uint32_t i = 0; i < keel_schema_row_count; i++) {
-    const keel_schema_row *row = &keel_schema_rows[i];
-    keel_schema *schema = &schemas[i];
-    schema->domain = row->domain ? row->domain : "ai.onnx";
-    schema->name = row->name;
-    schema->since = row->since;
-    schema->flags = row->flags;
-    schema->infer = row->infer;
-    schema->kind = row->kind;
-    schema->host = row->host;
-    schema->value_inputs = row->value_inputs;
-    if (!read_params(row->params, row->types, schema) ||
-        !read_attrs(row->attrs, schema))
-      return keel_fail(KD_INTERNAL, "the schema of %s can't be read",
-                       row->name);
-    uint64_t at = hash_of(schema->domain, schema->name);
-    while (slots[at % SLOTS])
-      at++;
-    slots[at % SLOTS] = schema;
-  }
+  keel_schema *next = schemas;
+  for (uint32_t i = 0; i < all->table_count; i++)
+    for (uint32_t k = 0; k < all->tables[i]->row_count; k++)
+      KEEL_TRY(read_row(&all->tables[i]->rows[k], next++));
+  for (uint32_t i = 0; i < all->table_count; i++)
+    for (uint32_t k = 0; k < all->tables[i]->rule_count; k++)
+      KEEL_TRY(read_rule(&all->tables[i]->rules[k]));
   return KD_OK;
 }
 
 static void prepare(void) {
   keel_plain plain = keel_plain_begin();
-  ready = read_table();
+  ready = read_tables();
   keel_plain_end(plain);
 }
 
@@ -211,30 +246,11 @@ const keel_schema *keel_schema_named(const char *name) {
 }
 
 const keel_schema *keel_schema_at(uint32_t index) {
-  return index < keel_schema_row_count ? &schemas[index] : NULL;
+  return index < schema_count ? &schemas[index] : NULL;
 }
 
-/* ---- strings ---- */
-
-bool keel_schema_takes_strings(const keel_schema *schema) {
-  static const char *const names[] = {
-      "Cast",      "CastLike",        "Compress",  "Concat",  "DepthToSpace",
-      "Equal",     "Expand",          "Flatten",   "Gather",  "GatherElements",
-      "GatherND",  "OneHot",          "Pad",       "Reshape", "ReverseSequence",
-      "Scatter",   "ScatterElements", "ScatterND", "Shape",   "Size",
-      "Slice",     "SpaceToDepth",    "Split",     "Squeeze", "Tile",
-      "Transpose", "Unique",          "Unsqueeze", "Where",
-  };
-  static const char *const ml[] = {"ArrayFeatureExtractor", "LabelEncoder",
-                                   "OneHotEncoder"};
-  if (!strcmp(schema->domain, "keel")) return !strcmp(schema->name, "Find");
-  for (size_t i = 0; i < KEEL_COUNT_OF(ml); i++)
-    if (!strcmp(schema->domain, "ai.onnx.ml") && !strcmp(schema->name, ml[i]))
-      return true;
-  if (strcmp(schema->domain, "ai.onnx") != 0) return false;
-  for (size_t i = 0; i < KEEL_COUNT_OF(names); i++)
-    if (!strcmp(schema->name, names[i])) return true;
-  return false;
+uint32_t keel_schema_count(void) {
+  return schema_count;
 }
 
 static const keel_param *param_at(const keel_param *params, uint32_t count,
@@ -254,7 +270,7 @@ const keel_param *keel_schema_output(const keel_schema *schema,
 
 const char *keel_runtime_op(uint32_t index) {
   if (keel_schema_ready() != KD_OK) return NULL;
-  for (uint32_t i = 0; i < keel_schema_row_count; i++)
+  for (uint32_t i = 0; i < schema_count; i++)
     if (keel_schema_hosted(&schemas[i]) && index-- == 0) return schemas[i].name;
   return NULL;
 }

@@ -13,6 +13,9 @@
 typedef struct keel_infer keel_infer;
 typedef struct keel_host_call keel_host_call;
 typedef struct keel_schema keel_schema;
+struct keel_emit;
+struct keel_gradient;
+struct keel_work;
 
 /* An input or output. */
 typedef struct keel_param {
@@ -91,17 +94,18 @@ struct keel_schema {
   keel_op_kind kind;
   /* What the runtime runs; NULL: a kernel runs it, or it is control flow. */
   keel_status (*host)(keel_host_call *call);
-  keel_plugin_op plugin_op; /* plugin NULL: from Keel's table */
+  keel_plugin_op plugin_op; /* plugin NULL: from Keel's tables */
+  /* of the op's rules (registry.h), each NULL where there is none */
+  void (*expand)(struct keel_emit *all);
+  void (*gradient)(struct keel_gradient *g);
+  uint64_t (*steps)(const struct keel_work *work);
+  bool strings;
 };
 
 /* Whether the runtime runs it, and no device. */
 static inline bool keel_schema_hosted(const keel_schema *schema) {
   return schema->kind != KEEL_BY_KERNEL;
 }
-
-/* Whether what it takes of any plain type may be strings, too: ONNX's ops that move elements or
- * compare them for equality. */
-bool keel_schema_takes_strings(const keel_schema *schema);
 
 /* Whether an argument may be of a type. Strings are in no set of the table, which is also the
  * plugins'. */
@@ -131,8 +135,9 @@ const keel_schema *keel_schema_named(const char *name);
 /* Whether ops take the type, and not only pass it through. */
 bool keel_dtype_exists(kd_dtype dtype);
 
-/* All schemas, in the table's order. */
+/* All schemas, in the tables' order; NULL past the last. */
 const keel_schema *keel_schema_at(uint32_t index);
+uint32_t keel_schema_count(void);
 
 /* The parameter that argument `index` belongs to, or NULL past the last. */
 const keel_param *keel_schema_input(const keel_schema *schema, uint32_t index);
@@ -148,8 +153,5 @@ typedef struct keel_schema_row {
   keel_op_kind kind;
   keel_status (*host)(keel_host_call *call);
 } keel_schema_row;
-
-extern const keel_schema_row keel_schema_rows[];
-extern const uint32_t keel_schema_row_count;
 
 #endif /* KEEL_SCHEMA_H */

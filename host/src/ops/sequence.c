@@ -3,6 +3,7 @@
 #include "memory/copy.h"
 #include "ops/chunks.h"
 #include "ops/runtime.h"
+#include "ops/tables.h"
 #include "values/strings.h"
 
 /* Tensors of a sequence that one op makes: a tensor of no elements has as many parts as
@@ -351,3 +352,37 @@ keel_status keel_run_optional_get_element(keel_host_call *call) {
   call->outputs[0] = keel_tensor_retain(call->inputs[0]);
   return KD_OK;
 }
+
+/* ---- rows ---- */
+
+static const keel_schema_row rows[] = {
+    RUNTIME("SequenceEmpty", 11, "-> output:any", "dtype:i", none, 0,
+            sequence_construct),
+    RUNTIME("SequenceConstruct", 11, "inputs:any* -> output:any", "", none, 0,
+            sequence_construct),
+    RUNTIME("SequenceInsert", 11,
+            "input_sequence:any tensor:any position:index? -> output:any", "",
+            none, 0, sequence_insert),
+    RUNTIME("SequenceErase", 11,
+            "input_sequence:any position:index? ->"
+            " output:any",
+            "", none, 0, sequence_erase),
+    RUNTIME("SequenceAt", 11,
+            "input_sequence:any position:index ->"
+            " tensor:any",
+            "", none, 0, sequence_at),
+    RUNTIME("SequenceLength", 11, "input_sequence:any -> length:i64", "", none,
+            0, sequence_length),
+    RUNTIME("SplitToSequence", 11, "input:any split:index? -> output:any",
+            "axis:i=0 keepdims:i=1", none, 0, split_to_sequence),
+    RUNTIME("ConcatFromSequence", 11, "input_sequence:any -> concat:any",
+            "axis:i! new_axis:i=0", none, 0, concat_from_sequence),
+    RUNTIME("Optional", 15, "input:any? -> output:any", "type:t", none, 0,
+            optional),
+    RUNTIME("OptionalHasElement", 18, "input:any? -> output:bool", "", none, 0,
+            optional_has_element),
+    RUNTIME("OptionalGetElement", 18, "input:any -> output:any", "", none, 0,
+            optional_get_element),
+};
+
+const keel_op_table keel_ops_sequence = {KEEL_TABLE_ROWS(rows)};

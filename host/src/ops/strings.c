@@ -7,7 +7,9 @@
 #include "memory/access.h"
 #include "ops/runtime.h"
 #include "ops/shapes.h"
+#include "ops/tables.h"
 #include "ops/text.h"
+#include "passes/work.h"
 #include "threads/cancel.h"
 
 #define WORK 20 /* nanoseconds that a string takes at least, about */
@@ -555,3 +557,35 @@ keel_status keel_run_tokenizer(keel_host_call *call) {
   drop(&found);
   return status;
 }
+
+/* ---- rows ---- */
+
+static const keel_schema_row rows[] = {
+    RUNTIME("StringConcat", 20, "X:string Y:string -> Z:string", "", broadcast,
+            0, string_concat),
+    RUNTIME("StringNormalizer", 10, "X:string -> Y:string",
+            "case_change_action:s=NONE|LOWER|UPPER is_case_sensitive:i=0"
+            " locale:s stopwords:S",
+            by_content, 0, string_normalizer),
+    RUNTIME("StringSplit", 20, "X:string -> Y:string Z:i64",
+            "delimiter:s maxsplit:i", by_content, 0, string_split),
+    RUNTIME("RegexFullMatch", 20, "X:string -> Y:bool", "pattern:s", same, 0,
+            regex_full_match),
+    {"com.microsoft", "Tokenizer", 1, "any", "X:string -> Y:string",
+     "mark:i! mincharnum:i! pad_value:s! separators:S stopwords:S tokenexp:s",
+     keel_shape_by_content, 0, 0, KEEL_BY_HOST, keel_run_tokenizer},
+};
+
+#define MATCH_STEPS 10000000 /* of one search of an expression, at most */
+
+static uint64_t match_steps(const keel_work *work) {
+  return keel_times(work->read, MATCH_STEPS);
+}
+
+static const keel_op_rule rules[] = {
+    {"RegexFullMatch", .steps = match_steps},
+    {"com.microsoft::Tokenizer", .steps = match_steps},
+};
+
+const keel_op_table keel_ops_strings = {KEEL_TABLE_ROWS(rows),
+                                        KEEL_TABLE_RULES(rules)};

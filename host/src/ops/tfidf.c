@@ -7,7 +7,9 @@
 #include "memory/access.h"
 #include "ops/runtime.h"
 #include "ops/shapes.h"
+#include "ops/tables.h"
 #include "ops/text.h"
+#include "passes/work.h"
 #include "threads/cancel.h"
 
 /* A token of the pool: a string, or an integer. */
@@ -322,3 +324,23 @@ keel_status keel_run_tf_idf_vectorizer(keel_host_call *call) {
     keel_tensor_release(to);
   return status;
 }
+
+/* ---- rows ---- */
+
+static const keel_schema_row rows[] = {
+    RUNTIME("TfIdfVectorizer", 9, "X:any -> Y:f32",
+            "max_gram_length:i! max_skip_count:i! min_gram_length:i!"
+            " mode:s=TF|IDF|TFIDF ngram_counts:I! ngram_indexes:I!"
+            " pool_int64s:I pool_strings:S weights:F",
+            tf_idf, 0, tf_idf_vectorizer),
+};
+
+/* All pairs of what is read. */
+static uint64_t pair_steps(const keel_work *work) {
+  return keel_times(work->read, work->read);
+}
+
+static const keel_op_rule rules[] = {{"TfIdfVectorizer", .steps = pair_steps}};
+
+const keel_op_table keel_ops_tf_idf = {KEEL_TABLE_ROWS(rows),
+                                       KEEL_TABLE_RULES(rules)};

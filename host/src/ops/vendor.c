@@ -13,8 +13,8 @@
 /* ---- finding ------------------------------------------------------------------ */
 
 const keel_schema *keel_op_at(const keel_context *context, uint32_t index) {
-  if (index < keel_schema_row_count) return keel_schema_at(index);
-  index -= keel_schema_row_count;
+  if (index < keel_schema_count()) return keel_schema_at(index);
+  index -= keel_schema_count();
   return context && index < context->vendor_op_count
              ? context->vendor_ops[index]
              : NULL;

@@ -1,103 +1,21 @@
 /* expand.c - ops that devices have no kernel for, written with simpler ones.
  *
  * The bodies stand beside the ops, in device_api/onnx/ops.def, which has their syntax; ops whose
- * form depends on ranks and attributes are written by functions of their own (expansion.h). */
+ * form depends on ranks and attributes are written by functions of their own (keel_op_rule). */
 #include <ctype.h>
 #include <float.h>
 #include <kd/help.h>
 
 #include "device/context.h"
 #include "eager/call_site.h"
-#include "passes/expansion.h"
+#include "ops/registry.h"
+#include "passes/passes.h"
+#include "program/emit.h"
 #include "system/locale.h"
 
 #define DEPTH_MOST 8
 #define NAMES      16
 #define ATTRS      16
-
-static const struct {
-  const char *op, *body;
-} bodies[] = {
-#define EXPANSION(op, body) {#op, body},
-#include "onnx/ops.def"
-};
-
-#define PREVIEW   "ai.onnx.preview"
-#define TRAINING  "ai.onnx.preview.training"
-#define MICROSOFT "com.microsoft"
-#define ML        "ai.onnx.ml"
-#define OWN       "keel"
-
-static const struct {
-  const char *domain, *op;
-  void (*write)(keel_emit *all);
-} functions[] = {
-    {"ai.onnx", "Attention", keel_expand_attention},
-    {"ai.onnx", "RotaryEmbedding", keel_expand_rotary_embedding},
-    {"ai.onnx", "TensorScatter", keel_expand_tensor_scatter},
-    {"ai.onnx", "CenterCropPad", keel_expand_center_crop_pad},
-    {"ai.onnx", "AffineGrid", keel_expand_affine_grid},
-    {"ai.onnx", "Col2Im", keel_expand_col2im},
-    {"ai.onnx", "CausalConvWithState", keel_expand_causal_conv},
-    {"ai.onnx", "LinearAttention", keel_expand_linear_attention},
-    {"ai.onnx", "DeformConv", keel_expand_deform_conv},
-    {OWN, "Within", keel_expand_within},
-    {PREVIEW, "FlexAttention", keel_expand_flex_attention},
-    {TRAINING, "Gradient", keel_expand_gradient},
-    {TRAINING, "Momentum", keel_expand_momentum},
-    {TRAINING, "Adagrad", keel_expand_adagrad},
-    {TRAINING, "Adam", keel_expand_adam},
-    {MICROSOFT, "MatMulNBits", keel_expand_matmul_nbits},
-    {MICROSOFT, "GroupQueryAttention", keel_expand_group_query_attention},
-    {MICROSOFT, "SkipLayerNormalization", keel_expand_skip_norm},
-    {MICROSOFT, "SkipSimplifiedLayerNormalization",
-     keel_expand_skip_simplified_norm},
-    {"ai.onnx", "SimplifiedLayerNormalization", keel_expand_simplified_norm},
-    {MICROSOFT, "Gelu", keel_expand_gelu},
-    {MICROSOFT, "BiasGelu", keel_expand_gelu},
-    {MICROSOFT, "FastGelu", keel_expand_fast_gelu},
-    {MICROSOFT, "QuickGelu", keel_expand_quick_gelu},
-    {MICROSOFT, "RotaryEmbedding", keel_expand_microsoft_rotary},
-    {MICROSOFT, "MultiHeadAttention", keel_expand_multi_head_attention},
-    {MICROSOFT, "Attention", keel_expand_projected_attention},
-    {MICROSOFT, "QAttention", keel_expand_quantised_attention},
-    {MICROSOFT, "EmbedLayerNormalization", keel_expand_embed_layer_norm},
-    {MICROSOFT, "GatherBlockQuantized", keel_expand_gather_block_quantized},
-    {MICROSOFT, "MoE", keel_expand_experts},
-    {MICROSOFT, "QMoE", keel_expand_quantised_experts},
-    {MICROSOFT, "QLinearAdd", keel_expand_qlinear_add},
-    {MICROSOFT, "QLinearMul", keel_expand_qlinear_mul},
-    {MICROSOFT, "QLinearSigmoid", keel_expand_qlinear_sigmoid},
-    {MICROSOFT, "QLinearLeakyRelu", keel_expand_qlinear_leaky_relu},
-    {MICROSOFT, "QLinearAveragePool", keel_expand_qlinear_average_pool},
-    {MICROSOFT, "QLinearGlobalAveragePool",
-     keel_expand_qlinear_global_average_pool},
-    {MICROSOFT, "QLinearSoftmax", keel_expand_qlinear_softmax},
-    {MICROSOFT, "QLinearConcat", keel_expand_qlinear_concat},
-    {MICROSOFT, "MatMulIntegerToFloat", keel_expand_matmul_integer_to_float},
-    {MICROSOFT, "DynamicQuantizeMatMul", keel_expand_dynamic_quantize_matmul},
-    {MICROSOFT, "QGemm", keel_expand_qgemm},
-    {MICROSOFT, "QuantizeLinear", keel_expand_quantize_linear},
-    {MICROSOFT, "DequantizeLinear", keel_expand_dequantize_linear},
-    {ML, "ArrayFeatureExtractor", keel_expand_array_feature_extractor},
-    {ML, "Binarizer", keel_expand_binarizer},
-    {ML, "FeatureVectorizer", keel_expand_feature_vectorizer},
-    {ML, "Imputer", keel_expand_imputer},
-    {ML, "CastMap", keel_expand_cast_map},
-    {ML, "DictVectorizer", keel_expand_dict_vectorizer},
-    {ML, "CategoryMapper", keel_expand_category_mapper},
-    {ML, "LabelEncoder", keel_expand_label_encoder},
-    {ML, "LinearClassifier", keel_expand_linear_classifier},
-    {ML, "LinearRegressor", keel_expand_linear_regressor},
-    {ML, "Normalizer", keel_expand_normalizer},
-    {ML, "OneHotEncoder", keel_expand_one_hot_encoder},
-    {ML, "Scaler", keel_expand_scaler},
-    {ML, "SVMClassifier", keel_expand_svm_classifier},
-    {ML, "SVMRegressor", keel_expand_svm_regressor},
-    {ML, "TreeEnsemble", keel_expand_trees},
-    {ML, "TreeEnsembleClassifier", keel_expand_tree_classifier},
-    {ML, "TreeEnsembleRegressor", keel_expand_tree_regressor},
-    {ML, "ZipMap", keel_expand_zip_map}};
 
 /* ---- reading a body ------------------------------------------------------------ */
 
@@ -282,9 +200,13 @@ static bool can_run(const keel_context *context, const char *body, int depth) {
 /* The op's first body that can run, or NULL. */
 static const char *choose(const keel_context *context, const char *op,
                           int depth) {
-  for (size_t i = 0; i < KEEL_COUNT_OF(bodies); i++)
-    if (!strcmp(bodies[i].op, op) && can_run(context, bodies[i].body, depth))
-      return bodies[i].body;
+  const keel_registry *all = keel_registry_get();
+  for (uint32_t i = 0; i < all->table_count; i++)
+    for (uint32_t k = 0; k < all->tables[i]->body_count; k++) {
+      const keel_op_body *body = &all->tables[i]->bodies[k];
+      if (!strcmp(body->op, op) && can_run(context, body->text, depth))
+        return body->text;
+    }
   return NULL;
 }
 
@@ -296,15 +218,6 @@ static const char *body_of(const keel_context *context, const keel_node *node) {
   return strcmp(schema->domain, "ai.onnx") != 0 || tanh_gelu
              ? NULL
              : choose(context, schema->name, 0);
-}
-
-/* What writes an op of several forms, or NULL. */
-static void (*function_of(const keel_schema *schema))(keel_emit *all) {
-  for (size_t i = 0; i < KEEL_COUNT_OF(functions); i++)
-    if (!strcmp(schema->domain, functions[i].domain) &&
-        !strcmp(schema->name, functions[i].op))
-      return functions[i].write;
-  return NULL;
 }
 
 /* Whether a node's own device has a kernel for it; where it has no device, any. */
@@ -329,7 +242,7 @@ static keel_status visit(keel_function *function, keel_device *device,
   const keel_node *node = &function->nodes[index];
   const keel_schema *schema = node->op->schema;
   const keel_context *context = function->context;
-  void (*write)(keel_emit *) = function_of(schema);
+  void (*write)(keel_emit *) = schema->expand;
   if (node->dead || keel_schema_hosted(schema)) return KD_OK;
   if (write)
     return stays(function, device, node)
@@ -351,7 +264,7 @@ keel_status keel_expand_all_of(keel_function *function, const char *domain,
     if (function->nodes[i].dead || strcmp(schema->name, op) != 0 ||
         strcmp(schema->domain, domain) != 0)
       continue;
-    KEEL_TRY(write_simpler(function, i, function_of(schema)));
+    KEEL_TRY(write_simpler(function, i, schema->expand));
   }
   return KD_OK;
 }

@@ -12,7 +12,9 @@
  * q_num_heads, and dimensions are asked for with Shape, which is folded where they are known. */
 #include <math.h>
 
-#include "passes/expansion.h"
+#include "ops/tables.h"
+#include "passes/passes.h"
+#include "program/emit.h"
 
 enum { Q, K, V, MASK, PAST_KEY, PAST_VALUE, SEEN, INPUTS };
 enum { Y, PRESENT_KEY, PRESENT_VALUE, SCORES };
@@ -341,7 +343,7 @@ static uint32_t softmax(attention *a, uint32_t scores) {
   return same ? weights : like_q(a, weights);
 }
 
-void keel_expand_attention(keel_emit *all) {
+static void expand_attention(keel_emit *all) {
   attention a = {.all = all, .op = all->node.op, .dead = KEEL_ABSENT};
   for (uint32_t i = 0; i < INPUTS; i++)
     a.in[i] = keel_emit_in(all, i);
@@ -369,3 +371,11 @@ void keel_expand_attention(keel_emit *all) {
   y = zero_where_dead(&a, y);
   keel_emit_give(all, Y, a.flat ? joined(&a, y) : y);
 }
+
+/* ---- rows ---- */
+
+static const keel_op_rule rules[] = {
+    {"Attention", .expand = expand_attention},
+};
+
+const keel_op_table keel_ops_attention = {KEEL_TABLE_RULES(rules)};

@@ -1,6 +1,8 @@
 /* expand_data.c - RotaryEmbedding, TensorScatter, CenterCropPad and AffineGrid, written with ops
  * that move data. Dimensions are asked for with Shape, which is folded where they are known. */
-#include "passes/expansion.h"
+#include "ops/tables.h"
+#include "passes/passes.h"
+#include "program/emit.h"
 
 /* ---- RotaryEmbedding ----------------------------------------------------------------------- */
 
@@ -76,7 +78,7 @@ static uint32_t with_heads(keel_emit *all, uint32_t x, int64_t heads) {
 
 /* The first rotary_embedding_dim numbers of a head turn, in pairs; the others stay. X of three
  * dimensions has the attribute num_heads. */
-void keel_expand_rotary_embedding(keel_emit *all) {
+static void expand_rotary_embedding(keel_emit *all) {
   const keel_type *type = keel_emit_type(all, 0);
   int64_t heads = keel_attr_int(all->node.op, "num_heads", 0);
   int64_t turning = keel_attr_int(all->node.op, "rotary_embedding_dim", 0);
@@ -107,7 +109,7 @@ void keel_expand_rotary_embedding(keel_emit *all) {
 /* ---- Within -------------------------------------------------------------------------------- */
 
 /* A number that no kernel can refuse is so far off that nothing is seen or written there. */
-void keel_expand_within(keel_emit *all) {
+static void expand_within(keel_emit *all) {
   uint32_t x = keel_emit_in(all, 0);
   uint32_t off = keel_emit_binary(
       all, "Or", keel_emit_binary(all, "Less", x, keel_emit_in(all, 1)),
@@ -134,7 +136,7 @@ static uint32_t along(keel_emit *all, uint32_t list, uint32_t ones) {
 }
 
 /* ScatterElements, with the places of all elements along the axis. */
-void keel_expand_tensor_scatter(keel_emit *all) {
+static void expand_tensor_scatter(keel_emit *all) {
   uint32_t cache = keel_emit_in(all, 0), update = keel_emit_in(all, 1);
   uint32_t begin = keel_emit_in(all, 2), ones = KEEL_ABSENT;
   int64_t axis = keel_attr_int(all->node.op, "axis", -2);
@@ -182,7 +184,7 @@ static uint32_t beyond(keel_emit *all, uint32_t a, uint32_t b) {
 }
 
 /* A Slice of what is too long, then a Pad of what is too short. */
-void keel_expand_center_crop_pad(keel_emit *all) {
+static void expand_center_crop_pad(keel_emit *all) {
   const int64_t *given = NULL;
   int64_t count = keel_attr_ints(all->node.op, "axes", &given);
   const keel_attr to = KEEL_INT("to", 7);
@@ -243,7 +245,7 @@ static uint32_t grid_rank(const keel_emit *all) {
 }
 
 /* The places x, y (, z), 1 of all elements, as a matrix, times Transpose(theta). */
-void keel_expand_affine_grid(keel_emit *all) {
+static void expand_affine_grid(keel_emit *all) {
   static const int64_t turn[] = {0, 2, 1};
   uint32_t rank = grid_rank(all), parts[4];
   uint32_t theta = keel_emit_in(all, 0), size = keel_emit_in(all, 1);
@@ -279,3 +281,15 @@ void keel_expand_affine_grid(keel_emit *all) {
                  keel_emit_binary(all, "Reshape", grid,
                                   keel_emit_concat(all, 0, dims, 3)));
 }
+
+/* ---- rows ---- */
+
+static const keel_op_rule rules[] = {
+    {"RotaryEmbedding", .expand = expand_rotary_embedding},
+    {"TensorScatter", .expand = expand_tensor_scatter},
+    {"CenterCropPad", .expand = expand_center_crop_pad},
+    {"AffineGrid", .expand = expand_affine_grid},
+    {"keel::Within", .expand = expand_within},
+};
+
+const keel_op_table keel_ops_data = {KEEL_TABLE_RULES(rules)};

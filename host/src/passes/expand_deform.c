@@ -1,6 +1,8 @@
 /* expand_deform.c - DeformConv, written as samples of the image (GridSample) wherever the offsets
  * let each tap of the window fall, and a product of these by the weights. */
-#include "passes/expansion.h"
+#include "ops/tables.h"
+#include "passes/passes.h"
+#include "program/emit.h"
 
 #define SPACE_MOST \
   ((KD_MAX_RANK - 2) / 2) /* taps and places are dimensions each */
@@ -145,7 +147,7 @@ static bool read_window(deform *d) {
   return fits;
 }
 
-void keel_expand_deform_conv(keel_emit *all) {
+static void expand_deform_conv(keel_emit *all) {
   uint32_t x = keel_emit_in(all, 0), w = keel_emit_in(all, 1),
            offset = keel_emit_in(all, 2);
   deform d = {.all = all,
@@ -172,3 +174,11 @@ void keel_expand_deform_conv(keel_emit *all) {
   d.spots = keel_emit_unary(all, "ReduceProd", d.places);
   keel_emit_give(all, 0, product_of(&d, samples_of(&d)));
 }
+
+/* ---- rows ---- */
+
+static const keel_op_rule rules[] = {
+    {"DeformConv", .expand = expand_deform_conv},
+};
+
+const keel_op_table keel_ops_deform = {KEEL_TABLE_RULES(rules)};

@@ -1,6 +1,8 @@
 /* expand_embeddings.c - com.microsoft's EmbedLayerNormalization and GatherBlockQuantized, written
  * with Gather. shapes_embeddings.c has their shapes. */
-#include "passes/expansion.h"
+#include "ops/tables.h"
+#include "passes/passes.h"
+#include "program/emit.h"
 
 static uint32_t gathered(keel_emit *all, uint32_t table, uint32_t indices,
                          int64_t axis) {
@@ -41,7 +43,7 @@ static void give_lengths(keel_emit *all) {
   keel_emit_give(all, 1, keel_emit_op(all, "ReduceSum", &keep, 1, inputs, 2));
 }
 
-void keel_expand_embed_layer_norm(keel_emit *all) {
+static void expand_embed_layer_norm(keel_emit *all) {
   uint32_t words = keel_emit_in(all, WORDS);
   uint32_t places = keel_emit_in(all, PLACES);
   uint32_t segments = keel_emit_in(all, SEGMENTS);
@@ -173,7 +175,7 @@ static uint32_t repeated(table *t, uint32_t scales, uint32_t like, int64_t at) {
   return gathered(t->all, scales, places, at);
 }
 
-void keel_expand_gather_block_quantized(keel_emit *all) {
+static void expand_gather_block_quantized(keel_emit *all) {
   table t = {.all = all};
   if (!read_table(&t)) return;
   int64_t at = t.blocked < t.axis ? t.blocked : t.blocked + t.more;
@@ -197,3 +199,29 @@ void keel_expand_gather_block_quantized(keel_emit *all) {
     y = two(&t, "Sub", y, two(&t, "CastLike", zeros, scales));
   keel_emit_give(all, 0, two(&t, "Mul", y, repeated(&t, scales, x, at)));
 }
+
+/* ---- rows ---- */
+
+static const keel_schema_row rows[] = {
+    MICROSOFT("EmbedLayerNormalization", "i32",
+              "input_ids:T segment_ids:T? word_embedding:W=f32_or_half"
+              " position_embedding:W segment_embedding:W? gamma:W beta:W"
+              " mask:T? position_ids:T? -> output:W mask_index:T"
+              " embedding_sum:W",
+              "epsilon:f=1e-12 mask_index_type:i", embed_layer_norm),
+    MICROSOFT("GatherBlockQuantized", "order_or_small",
+              "data:T indices:index scales:S=f32_or_half zero_points:T? ->"
+              " output:S",
+              "bits:i=4 block_size:i=128 gather_axis:i=0 quantize_axis:i=1",
+              gather_block_quantized),
+};
+
+static const keel_op_rule rules[] = {
+    {"com.microsoft::EmbedLayerNormalization",
+     .expand = expand_embed_layer_norm},
+    {"com.microsoft::GatherBlockQuantized",
+     .expand = expand_gather_block_quantized},
+};
+
+const keel_op_table keel_ops_microsoft_embeddings = {KEEL_TABLE_ROWS(rows),
+                                                     KEEL_TABLE_RULES(rules)};

@@ -4,7 +4,9 @@
  * Each row has k slots, one for each expert that it wants most. An expert gets the rows of its
  * slots and no others, so that the work is that of k experts a row; which these are is known in
  * the run only. Results go to their slots, are weighed, and summed. */
-#include "passes/expansion.h"
+#include "ops/tables.h"
+#include "passes/passes.h"
+#include "program/emit.h"
 
 typedef struct layer {
   uint32_t weights, scales, bias, zeros; /* values; KEEL_ABSENT */
@@ -332,7 +334,7 @@ static bool fits(experts *e, bool read) {
   return e->all->status == KD_OK;
 }
 
-void keel_expand_experts(keel_emit *all) {
+static void expand_experts(keel_emit *all) {
   experts e = {.all = all};
   bool read = read_layer(&e, 0, 2, 0) && read_layer(&e, 1, 4, 0) &&
               read_layer(&e, 2, 6, 0);
@@ -343,7 +345,7 @@ void keel_expand_experts(keel_emit *all) {
   if (fits(&e, read)) mix(&e, KEEL_ABSENT, true);
 }
 
-void keel_expand_quantised_experts(keel_emit *all) {
+static void expand_quantised_experts(keel_emit *all) {
   static const char *const names[] = {"fc1_expert_weight_bits",
                                       "fc2_expert_weight_bits",
                                       "fc3_expert_weight_bits"};
@@ -371,3 +373,40 @@ void keel_expand_quantised_experts(keel_emit *all) {
                    " for one device are not supported");
   if (fits(&e, read)) mix(&e, in(&e, 14), false);
 }
+
+/* ---- rows ---- */
+
+#define EXPERTS                                                           \
+  "activation_alpha:f=1 activation_beta:f=0 activation_type:s=relu k:i=1" \
+  " normalize_routing_weights:i=0 swiglu_fusion:i=0 swiglu_limit:f"       \
+  " swiglu_limit_after_activation:i=0 use_sparse_mixer:i=0"
+
+static const keel_schema_row rows[] = {
+    MICROSOFT("MoE", "f32_or_half",
+              "input:T router_probs:T fc1_experts_weights:T"
+              " fc1_experts_bias:T? fc2_experts_weights:T fc2_experts_bias:T?"
+              " fc3_experts_weights:T? fc3_experts_bias:T? -> output:T",
+              EXPERTS, experts),
+    MICROSOFT(
+        "QMoE", "f32_or_half",
+        "input:T router_probs:T fc1_experts_weights:u8 fc1_scales:S=float?"
+        " fc1_experts_bias:T? fc2_experts_weights:u8 fc2_scales:S?"
+        " fc2_experts_bias:T? fc3_experts_weights:u8? fc3_scales:S?"
+        " fc3_experts_bias:T? fc1_zero_points:u8? fc2_zero_points:u8?"
+        " fc3_zero_points:u8? router_weights:T? fc1_global_scale:any?"
+        " fc2_global_scale:any? fc1_act_scale:any? fc2_act_scale:any?"
+        " fc1_act_block_scale:any? fc2_act_block_scale:any? -> output:T",
+        EXPERTS " accuracy_level:i=0 block_size:i=0 expert_weight_bits:i=4"
+                " fc1_expert_weight_bits:i fc2_expert_weight_bits:i"
+                " fc3_expert_weight_bits:i quant_type:s=int"
+                " weights_prepacked:i=-1",
+        quantised_experts),
+};
+
+static const keel_op_rule rules[] = {
+    {"com.microsoft::MoE", .expand = expand_experts},
+    {"com.microsoft::QMoE", .expand = expand_quantised_experts},
+};
+
+const keel_op_table keel_ops_microsoft_experts = {KEEL_TABLE_ROWS(rows),
+                                                  KEEL_TABLE_RULES(rules)};

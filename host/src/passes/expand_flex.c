@@ -8,7 +8,9 @@
  * K and V are rows of it. */
 #include <math.h>
 
-#include "passes/expansion.h"
+#include "ops/tables.h"
+#include "passes/passes.h"
+#include "program/emit.h"
 
 enum { Q, K, V, OWN };
 
@@ -139,7 +141,7 @@ static bool read_node(flex *f) {
          (!precision || is_float(precision));
 }
 
-void keel_expand_flex_attention(keel_emit *all) {
+static void expand_flex_attention(keel_emit *all) {
   static const int64_t turn[] = {0, 1, 3, 2};
   const keel_attr axis = KEEL_INT("axis", -1);
   flex f = {.all = all,
@@ -165,3 +167,20 @@ void keel_expand_flex_attention(keel_emit *all) {
     y = keel_emit_binary(all, "CastLike", y, keel_emit_in(all, Q));
   keel_emit_give(all, 0, apart(&f, y));
 }
+
+/* ---- rows ---- */
+
+static const keel_schema_row rows[] = {
+    /* attention with functions of the model's own, written with other ops, too */
+    {"ai.onnx.preview", "FlexAttention", 1, "float",
+     "Q:T K:T V:T captures:any?% -> Y:T",
+     "prob_mod:g score_mod:g scale:f softmax_precision:i",
+     keel_shape_flex_attention, 0, 0, KEEL_BY_KERNEL, NULL},
+};
+
+static const keel_op_rule rules[] = {
+    {"ai.onnx.preview::FlexAttention", .expand = expand_flex_attention},
+};
+
+const keel_op_table keel_ops_flex_attention = {KEEL_TABLE_ROWS(rows),
+                                               KEEL_TABLE_RULES(rules)};

@@ -2,7 +2,9 @@
  * TensorScatter and Attention. shapes_microsoft.c says what it computes. */
 #include <math.h>
 
-#include "passes/expansion.h"
+#include "ops/tables.h"
+#include "passes/passes.h"
+#include "program/emit.h"
 
 enum {
   QUERY,
@@ -194,7 +196,7 @@ static uint32_t with_sink(grouped *g, uint32_t mask) {
   return keel_emit_concat(g->all, 3, parts, 2);
 }
 
-void keel_expand_group_query_attention(keel_emit *all) {
+static void expand_group_query_attention(keel_emit *all) {
   static const int64_t exchange[] = {0, 2, 1, 3}, flat[] = {0, 0, -1};
   const keel_opdef *op = all->node.op;
   grouped g = {.all = all,
@@ -232,3 +234,12 @@ void keel_expand_group_query_attention(keel_emit *all) {
   y = keel_emit_transpose(all, y, exchange, 4);
   keel_emit_give(all, OUTPUT, keel_emit_reshape(all, y, flat, 3));
 }
+
+/* ---- rows ---- */
+
+static const keel_op_rule rules[] = {
+    {"com.microsoft::GroupQueryAttention",
+     .expand = expand_group_query_attention},
+};
+
+const keel_op_table keel_ops_microsoft_grouped = {KEEL_TABLE_RULES(rules)};

@@ -5,7 +5,9 @@
  * unless given. What comes after a row has minus infinity. */
 #include <math.h>
 
-#include "passes/expansion.h"
+#include "ops/tables.h"
+#include "passes/passes.h"
+#include "program/emit.h"
 
 typedef struct heads {
   keel_emit *all;
@@ -228,7 +230,7 @@ static void add_bias(heads *h) {
   h->v = two(h, "Add", h->v, slice(h, bias, twice, number(h, INT64_MAX), 0));
 }
 
-void keel_expand_multi_head_attention(keel_emit *all) {
+static void expand_multi_head_attention(keel_emit *all) {
   heads h = {.all = all};
   if (!start(&h)) return;
   if (in(&h, 8) != KEEL_ABSENT || in(&h, 9) != KEEL_ABSENT)
@@ -309,7 +311,7 @@ static void projected(heads *h, uint32_t all_three, uint32_t past,
   attend(h, added(h, mask, bias));
 }
 
-void keel_expand_projected_attention(keel_emit *all) {
+static void expand_projected_attention(keel_emit *all) {
   heads h = {.all = all};
   if (!start(&h)) return;
   if (in(&h, 6) != KEEL_ABSENT)
@@ -321,7 +323,7 @@ void keel_expand_projected_attention(keel_emit *all) {
   projected(&h, x, in(&h, 4), 3, 5);
 }
 
-void keel_expand_quantised_attention(keel_emit *all) {
+static void expand_quantised_attention(keel_emit *all) {
   heads h = {.all = all};
   if (!start(&h)) return;
   const uint32_t inputs[] = {in(&h, 0), in(&h, 1), in(&h, 6), in(&h, 7)};
@@ -331,3 +333,41 @@ void keel_expand_quantised_attention(keel_emit *all) {
   x = two(&h, "Add", two(&h, "Mul", x, scale), in(&h, 2));
   projected(&h, x, in(&h, 8), 5, 0);
 }
+
+/* ---- rows ---- */
+
+static const keel_schema_row rows[] = {
+    MICROSOFT("MultiHeadAttention", "f32_or_half",
+              "query:T key:T? value:T? bias:T? key_padding_mask:i32?"
+              " attention_bias:T? past_key:T? past_value:T?"
+              " past_sequence_length:i32? cache_indirection:i32? -> output:T"
+              " present_key:T present_value:T qk:T",
+              "mask_filter_value:f=-10000 num_heads:i! scale:f=0"
+              " unidirectional:i=0",
+              multi_head_attention),
+    MICROSOFT("Attention", "f32_or_half",
+              "input:T weights:T bias:T? mask_index:i32? past:T?"
+              " attention_bias:T? past_sequence_length:i32? -> output:T"
+              " present:T",
+              "do_rotary:i=0 mask_filter_value:f=-10000 num_heads:i!"
+              " past_present_share_buffer:i=0 qkv_hidden_sizes:I"
+              " rotary_embedding_dim:i=0 scale:f=0 unidirectional:i=0",
+              projected_attention),
+    MICROSOFT("QAttention", "byte",
+              "input:T weight:W=byte bias:S=f32_or_half input_scale:S"
+              " weight_scale:S mask_index:i32? input_zero_point:T?"
+              " weight_zero_point:W? past:S? -> output:S present:S",
+              "do_rotary:i=0 mask_filter_value:f=-10000 num_heads:i!"
+              " past_present_share_buffer:i=0 scale:f=0 unidirectional:i=0",
+              quantised_attention),
+};
+
+static const keel_op_rule rules[] = {
+    {"com.microsoft::MultiHeadAttention",
+     .expand = expand_multi_head_attention},
+    {"com.microsoft::Attention", .expand = expand_projected_attention},
+    {"com.microsoft::QAttention", .expand = expand_quantised_attention},
+};
+
+const keel_op_table keel_ops_microsoft_heads = {KEEL_TABLE_ROWS(rows),
+                                                KEEL_TABLE_RULES(rules)};

@@ -5,7 +5,9 @@
  *
  * S is a matrix for each pair of a batch and a head. All of it is computed in f32, as in ONNX's
  * own function, or f64. */
-#include "passes/expansion.h"
+#include "ops/tables.h"
+#include "passes/passes.h"
+#include "program/emit.h"
 
 typedef struct linear_attention {
   int64_t heads, query_heads;
@@ -181,7 +183,7 @@ static linear_attention read_node(const keel_emit *all) {
       .beta = keel_emit_in(all, 5)};
 }
 
-void keel_expand_linear_attention(keel_emit *all) {
+static void expand_linear_attention(keel_emit *all) {
   linear_attention a = read_node(all);
   uint32_t outputs[2] = {KEEL_ABSENT, KEEL_ABSENT};
   uint32_t query = a.query, past = a.state;
@@ -213,3 +215,11 @@ void keel_expand_linear_attention(keel_emit *all) {
                  keel_emit_binary(all, "CastLike", outputs[0],
                                   past == KEEL_ABSENT ? query : past));
 }
+
+/* ---- rows ---- */
+
+static const keel_op_rule rules[] = {
+    {"LinearAttention", .expand = expand_linear_attention},
+};
+
+const keel_op_table keel_ops_linear_attention = {KEEL_TABLE_RULES(rules)};

@@ -1,6 +1,8 @@
 /* expand_microsoft.c - what ONNX Runtime's optimiser makes of models, written with ONNX's ops
  * (onnxruntime/docs/ContribOperators.md has the semantics). */
-#include "passes/expansion.h"
+#include "ops/tables.h"
+#include "passes/passes.h"
+#include "program/emit.h"
 
 /* ---- MatMulNBits ---------------------------------------------------------------------- */
 
@@ -36,7 +38,7 @@ static uint32_t zeros_of(keel_emit *all, const blocks *b, uint32_t like) {
   return reshaped(all, zeros, each, 3);
 }
 
-void keel_expand_matmul_nbits(keel_emit *all) {
+static void expand_matmul_nbits(keel_emit *all) {
   const keel_opdef *op = all->node.op;
   blocks b = {.n = keel_attr_int(op, "N", 0),
               .k = keel_attr_int(op, "K", 0),
@@ -120,15 +122,15 @@ static void skip(keel_emit *all, const char *norm, uint32_t beta,
   give_statistics(all, sum, true, 1);
 }
 
-void keel_expand_skip_norm(keel_emit *all) {
+static void expand_skip_norm(keel_emit *all) {
   skip(all, "LayerNormalization", keel_emit_in(all, 3), keel_emit_in(all, 4));
 }
 
-void keel_expand_skip_simplified_norm(keel_emit *all) {
+static void expand_skip_simplified_norm(keel_emit *all) {
   skip(all, "RMSNormalization", KEEL_ABSENT, keel_emit_in(all, 3));
 }
 
-void keel_expand_simplified_norm(keel_emit *all) {
+static void expand_simplified_norm(keel_emit *all) {
   uint32_t x = keel_emit_in(all, 0);
   keel_emit_give(all, 0,
                  normalised(all, "RMSNormalization", x, keel_emit_in(all, 1),
@@ -151,18 +153,18 @@ static uint32_t with_bias(keel_emit *all) {
 }
 
 /* Gelu, BiasGelu */
-void keel_expand_gelu(keel_emit *all) {
+static void expand_gelu(keel_emit *all) {
   keel_emit_give(all, 0, keel_emit_unary(all, "Gelu", with_bias(all)));
 }
 
-void keel_expand_fast_gelu(keel_emit *all) {
+static void expand_fast_gelu(keel_emit *all) {
   const keel_attr attr = KEEL_STRING("approximate", "tanh");
   uint32_t x = with_bias(all);
   keel_emit_give(all, 0, keel_emit_op(all, "Gelu", &attr, 1, &x, 1));
 }
 
 /* x * sigmoid(alpha * x) */
-void keel_expand_quick_gelu(keel_emit *all) {
+static void expand_quick_gelu(keel_emit *all) {
   uint32_t x = keel_emit_in(all, 0);
   const keel_attr attr =
       KEEL_FLOAT("alpha", keel_attr_float(all->node.op, "alpha", 1.702f));
@@ -207,7 +209,7 @@ static void turn_whole(keel_emit *all, int64_t size) {
   keel_emit_give(all, 0, without_heads(all, y));
 }
 
-void keel_expand_microsoft_rotary(keel_emit *all) {
+static void expand_microsoft_rotary(keel_emit *all) {
   const keel_opdef *op = all->node.op;
   const keel_type *type = keel_emit_type(all, 0);
   const keel_type *cache = keel_emit_type(all, 2);
@@ -237,3 +239,46 @@ void keel_expand_microsoft_rotary(keel_emit *all) {
       all, 0,
       keel_emit_op(all, "RotaryEmbedding", attrs, heads ? 3 : 2, inputs, 4));
 }
+
+/* ---- rows ---- */
+
+static const keel_schema_row rows[] = {
+    /* what ONNX Runtime's optimiser makes of models, written with other ops, too */
+    MICROSOFT("BiasGelu", "float", "A:T B:T -> C:T", "", first),
+    MICROSOFT("FastGelu", "float", "X:T bias:T? -> Y:T", "", first),
+    MICROSOFT("Gelu", "float", "X:T -> Y:T", "", same),
+    MICROSOFT("QuickGelu", "float", "X:T -> Y:T", "alpha:f=1.702", same),
+    MICROSOFT("RotaryEmbedding", "float",
+              "input:T position_ids:i64 cos_cache:T sin_cache:T -> output:T",
+              "interleaved:i=0 is_packed_batching:i=0 num_heads:i=0"
+              " rotary_embedding_dim:i=0 scale:f=1",
+              same),
+    MICROSOFT("SkipLayerNormalization", "float",
+              "input:T skip:T gamma:T beta:T? bias:T? -> output:T mean:any"
+              " inv_std_var:any input_skip_bias_sum:T",
+              "epsilon:f=1e-12", skip_norm),
+    MICROSOFT("SkipSimplifiedLayerNormalization", "float",
+              "input:T skip:T gamma:T bias:T? -> output:T mean:any"
+              " inv_std_var:any input_skip_bias_sum:T",
+              "epsilon:f=1e-12", skip_norm),
+    {NULL, "SimplifiedLayerNormalization", 1, "float",
+     "X:T scale:T -> Y:T inv_std_var:any",
+     "axis:i=-1 epsilon:f=1e-05 stash_type:i=1", keel_shape_norm_alone, 0, 0,
+     KEEL_BY_KERNEL, NULL},
+};
+
+static const keel_op_rule rules[] = {
+    {"com.microsoft::MatMulNBits", .expand = expand_matmul_nbits},
+    {"com.microsoft::SkipLayerNormalization", .expand = expand_skip_norm},
+    {"com.microsoft::SkipSimplifiedLayerNormalization",
+     .expand = expand_skip_simplified_norm},
+    {"SimplifiedLayerNormalization", .expand = expand_simplified_norm},
+    {"com.microsoft::Gelu", .expand = expand_gelu},
+    {"com.microsoft::BiasGelu", .expand = expand_gelu},
+    {"com.microsoft::FastGelu", .expand = expand_fast_gelu},
+    {"com.microsoft::QuickGelu", .expand = expand_quick_gelu},
+    {"com.microsoft::RotaryEmbedding", .expand = expand_microsoft_rotary},
+};
+
+const keel_op_table keel_ops_microsoft = {KEEL_TABLE_ROWS(rows),
+                                          KEEL_TABLE_RULES(rules)};

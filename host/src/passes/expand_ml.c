@@ -1,5 +1,6 @@
 /* expand_ml.c - ai.onnx.ml: what scores and labels are made with, and linear models. */
 #include "passes/expand_ml.h"
+#include "ops/tables.h"
 
 /* ---- attributes ----------------------------------------------------------------- */
 
@@ -241,7 +242,7 @@ static uint32_t linear_scores(keel_emit *all, int64_t count) {
                     : scores;
 }
 
-void keel_expand_linear_regressor(keel_emit *all) {
+static void expand_linear_regressor(keel_emit *all) {
   int64_t targets = keel_attr_int(all->node.op, "targets", 1);
   keel_ml_give_scores(all, 0, linear_scores(all, targets));
 }
@@ -256,7 +257,7 @@ static int64_t count_scores(const keel_emit *all, int64_t labels) {
   return features > 0 && weights == features ? 1 : labels;
 }
 
-void keel_expand_linear_classifier(keel_emit *all) {
+static void expand_linear_classifier(keel_emit *all) {
   keel_ml_labels labels = keel_ml_labels_of(all, "classlabels_ints");
   if (all->status != KD_OK) return;
   int64_t count = count_scores(all, labels.count);
@@ -271,3 +272,22 @@ void keel_expand_linear_classifier(keel_emit *all) {
   keel_ml_give_labels(all, scores, labels);
   keel_ml_give_scores(all, 1, scores);
 }
+
+/* ---- rows ---- */
+
+static const keel_schema_row rows[] = {
+    ML("LinearClassifier", 1, "num", "X:T -> Y:any Z:f32",
+       "classlabels_ints:I classlabels_strings:S coefficients:F! intercepts:F"
+       " multi_class:i=0 " TRANSFORM,
+       ml_classes),
+    ML("LinearRegressor", 1, "num", "X:T -> Y:f32",
+       "coefficients:F intercepts:F targets:i=1 " TRANSFORM, ml_targets),
+};
+
+static const keel_op_rule rules[] = {
+    {"ai.onnx.ml::LinearClassifier", .expand = expand_linear_classifier},
+    {"ai.onnx.ml::LinearRegressor", .expand = expand_linear_regressor},
+};
+
+const keel_op_table keel_ops_ml_linear = {KEEL_TABLE_ROWS(rows),
+                                          KEEL_TABLE_RULES(rules)};

@@ -1,9 +1,10 @@
 /* expand_ml_features.c - ai.onnx.ml: what prepares features, and finds labels in tables. */
+#include "ops/tables.h"
 #include "passes/expand_ml.h"
 
 /* ---- numbers -------------------------------------------------------------------- */
 
-void keel_expand_binarizer(keel_emit *all) {
+static void expand_binarizer(keel_emit *all) {
   double threshold = (double)keel_attr_float(all->node.op, "threshold", 0);
   uint32_t above = keel_ml_with(all, "Greater", keel_ml_wide(all), threshold);
   keel_emit_give(
@@ -18,7 +19,7 @@ static bool check_list(keel_emit *all, const char *name, int64_t count) {
   return all->status == KD_OK;
 }
 
-void keel_expand_scaler(keel_emit *all) {
+static void expand_scaler(keel_emit *all) {
   keel_ml_floats offset = keel_ml_floats_of(all, "offset");
   keel_ml_floats scale = keel_ml_floats_of(all, "scale");
   if (offset.count > 1 && scale.count > 1 && offset.count != scale.count)
@@ -40,7 +41,7 @@ void keel_expand_scaler(keel_emit *all) {
     keel_emit_give(all, 0, keel_emit_cast(all, value, KD_F32));
 }
 
-void keel_expand_normalizer(keel_emit *all) {
+static void expand_normalizer(keel_emit *all) {
   const char *norm = keel_attr_string(all->node.op, "norm", "MAX");
   uint32_t x = keel_ml_wide(all), by = KEEL_ABSENT;
   if (!strcmp(norm, "L2"))
@@ -90,7 +91,7 @@ static imputed impute_ints(keel_emit *all, uint32_t x) {
   return result;
 }
 
-void keel_expand_imputer(keel_emit *all) {
+static void expand_imputer(keel_emit *all) {
   uint32_t x = keel_emit_in(all, 0);
   bool floats = keel_ml_floats_of(all, "imputed_value_floats").count > 0;
   bool ints = keel_ml_ints_of(all, "imputed_value_int64s").count > 0;
@@ -109,7 +110,7 @@ void keel_expand_imputer(keel_emit *all) {
 
 /* ---- features by their places ---------------------------------------------------- */
 
-void keel_expand_array_feature_extractor(keel_emit *all) {
+static void expand_array_feature_extractor(keel_emit *all) {
   const keel_attr last = KEEL_INT("axis", -1);
   const keel_type *type = keel_emit_type(all, 0);
   uint32_t x = keel_emit_in(all, 0);
@@ -155,7 +156,7 @@ static uint32_t feature_rows(keel_emit *all, uint32_t index) {
                               : KEEL_ABSENT;
 }
 
-void keel_expand_feature_vectorizer(keel_emit *all) {
+static void expand_feature_vectorizer(keel_emit *all) {
   keel_ml_ints sizes = keel_ml_ints_of(all, "inputdimensions");
   uint32_t count = all->node.input_count;
   if (sizes.count && sizes.count != (int64_t)count)
@@ -198,7 +199,7 @@ static keel_ml_labels categories_of(keel_emit *all) {
                           text ? count : ints.count};
 }
 
-void keel_expand_one_hot_encoder(keel_emit *all) {
+static void expand_one_hot_encoder(keel_emit *all) {
   const keel_attr strict =
       KEEL_INT("strict", !keel_attr_int(all->node.op, "zeros", 1));
   const keel_attr last = KEEL_INT("axis", -1);
@@ -331,7 +332,7 @@ static void look_up_names(keel_emit *all, const char *const *strings,
                    "X must be strings or i64, and known to be");
 }
 
-void keel_expand_label_encoder(keel_emit *all) {
+static void expand_label_encoder(keel_emit *all) {
   int64_t keys = 0, values = 0, classes = 0;
   const char *const *names =
       keel_ml_strings_of(all, "classes_strings", &classes);
@@ -348,7 +349,7 @@ void keel_expand_label_encoder(keel_emit *all) {
   if (all->status == KD_OK) look_up(all, key_list, value_list);
 }
 
-void keel_expand_category_mapper(keel_emit *all) {
+static void expand_category_mapper(keel_emit *all) {
   keel_ml_ints ints = keel_ml_ints_of(all, "cats_int64s");
   int64_t count = 0;
   const char *const *names = keel_ml_strings_of(all, "cats_strings", &count);
@@ -360,7 +361,7 @@ void keel_expand_category_mapper(keel_emit *all) {
 }
 
 /* Keel has no maps: probabilities stay a table, a column for each class. */
-void keel_expand_zip_map(keel_emit *all) {
+static void expand_zip_map(keel_emit *all) {
   const keel_type *type = keel_emit_type(all, 0);
   int64_t labels = keel_ml_labels_of(all, "classlabels_int64s").count;
   int64_t have = type && type->rank ? type->dims[type->rank - 1] : -1;
@@ -370,3 +371,53 @@ void keel_expand_zip_map(keel_emit *all) {
                    (long long)labels);
   keel_emit_give(all, 0, keel_emit_in(all, 0));
 }
+
+/* ---- rows ---- */
+
+static const keel_schema_row rows[] = {
+    /* models of scikit-learn and its like, which are written with other ops, too */
+    ML("ArrayFeatureExtractor", 1, "plain", "X:T Y:i64 -> Z:T", "",
+       ml_features),
+    ML("Binarizer", 1, "num", "X:T -> Y:T", "threshold:f=0", same),
+    ML("FeatureVectorizer", 1, "num", "X:num% -> Y:f32", "inputdimensions:I",
+       ml_joined),
+    ML("Imputer", 1, "num", "X:T -> Y:T",
+       "imputed_value_floats:F imputed_value_int64s:I replaced_value_float:f=0"
+       " replaced_value_int64:i=0",
+       same),
+    ML("CategoryMapper", 1, "i64", "X:any -> Y:any",
+       "cats_int64s:I cats_strings:S default_int64:i=-1"
+       " default_string:s=_Unused",
+       ml_encoded),
+    ML("LabelEncoder", 4, "order", "X:T -> Y:any",
+       "classes_strings:S default_float:f=0 default_int64:i=-1"
+       " default_string:s=_Unused default_tensor:t keys_floats:F keys_int64s:I"
+       " keys_strings:S keys_tensor:t values_floats:F values_int64s:I"
+       " values_strings:S values_tensor:t",
+       ml_encoded),
+    ML("Normalizer", 1, "num", "X:T -> Y:f32", "norm:s=MAX|L1|L2", same),
+    ML("OneHotEncoder", 1, "order", "X:T -> Y:f32",
+       "cats_int64s:I cats_strings:S zeros:i=1", ml_one_hot),
+    ML("Scaler", 1, "num", "X:T -> Y:f32", "offset:F scale:F", same),
+    ML("ZipMap", 1, "f32", "X:T -> Z:T",
+       "classlabels_int64s:I classlabels_strings:S", ml_zip),
+};
+
+static const keel_op_rule rules[] = {
+    {"ai.onnx.ml::ArrayFeatureExtractor",
+     .expand = expand_array_feature_extractor, .strings = true},
+    {"ai.onnx.ml::Binarizer", .expand = expand_binarizer},
+    {"ai.onnx.ml::FeatureVectorizer", .expand = expand_feature_vectorizer},
+    {"ai.onnx.ml::Imputer", .expand = expand_imputer},
+    {"ai.onnx.ml::CategoryMapper", .expand = expand_category_mapper},
+    {"ai.onnx.ml::LabelEncoder", .expand = expand_label_encoder,
+     .strings = true},
+    {"ai.onnx.ml::Normalizer", .expand = expand_normalizer},
+    {"ai.onnx.ml::OneHotEncoder", .expand = expand_one_hot_encoder,
+     .strings = true},
+    {"ai.onnx.ml::Scaler", .expand = expand_scaler},
+    {"ai.onnx.ml::ZipMap", .expand = expand_zip_map},
+};
+
+const keel_op_table keel_ops_ml_features = {KEEL_TABLE_ROWS(rows),
+                                            KEEL_TABLE_RULES(rules)};

@@ -1,6 +1,7 @@
 /* expand_ml_maps.c - ai.onnx.ml: maps become tensors, and the other way.
  *
  * A map is a sequence of two lists that are as long: its keys, and their values. */
+#include "ops/tables.h"
 #include "passes/expand_ml.h"
 
 /* An item of a sequence. */
@@ -28,7 +29,7 @@ static void give_values(keel_emit *all, uint32_t list, uint32_t keys,
   give_row(all, keel_emit_binary(all, "Gather", table, place));
 }
 
-void keel_expand_dict_vectorizer(keel_emit *all) {
+static void expand_dict_vectorizer(keel_emit *all) {
   keel_ml_ints ints = keel_ml_ints_of(all, "int64_vocabulary");
   int64_t count = 0;
   const char *const *strings =
@@ -46,7 +47,7 @@ void keel_expand_dict_vectorizer(keel_emit *all) {
 }
 
 /* Values in the order of their keys, or each at its key's place in a row of max_map. */
-void keel_expand_cast_map(keel_emit *all) {
+static void expand_cast_map(keel_emit *all) {
   const char *to = keel_attr_string(all->node.op, "cast_to", "TO_FLOAT");
   const char *form = keel_attr_string(all->node.op, "map_form", "DENSE");
   int64_t most = keel_attr_int(all->node.op, "max_map", 1);
@@ -67,3 +68,22 @@ void keel_expand_cast_map(keel_emit *all) {
   keel_emit_node(all, "Unique", NULL, 0, &keys, 1, sorted, 2);
   give_row(all, keel_emit_binary(all, "Gather", values, sorted[1]));
 }
+
+/* ---- rows ---- */
+
+static const keel_schema_row rows[] = {
+    ML("CastMap", 1, "any", "X:any% -> Y:any",
+       "cast_to:s=TO_FLOAT|TO_STRING|TO_INT64 map_form:s=DENSE|SPARSE"
+       " max_map:i=1",
+       by_content),
+    ML("DictVectorizer", 1, "any", "X:any% -> Y:any",
+       "int64_vocabulary:I string_vocabulary:S", by_content),
+};
+
+static const keel_op_rule rules[] = {
+    {"ai.onnx.ml::CastMap", .expand = expand_cast_map},
+    {"ai.onnx.ml::DictVectorizer", .expand = expand_dict_vectorizer},
+};
+
+const keel_op_table keel_ops_ml_maps = {KEEL_TABLE_ROWS(rows),
+                                        KEEL_TABLE_RULES(rules)};

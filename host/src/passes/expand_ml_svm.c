@@ -1,4 +1,5 @@
 /* expand_ml_svm.c - ai.onnx.ml: support vector machines, in f64 as libsvm has them. */
+#include "ops/tables.h"
 #include "passes/expand_ml.h"
 
 #define CLASSES_MOST 2000 /* each is a product of its own */
@@ -86,7 +87,7 @@ static bool check_vectors(keel_emit *all, const char *name,
 
 /* ---- SVMRegressor --------------------------------------------------------------- */
 
-void keel_expand_svm_regressor(keel_emit *all) {
+static void expand_svm_regressor(keel_emit *all) {
   keel_ml_floats vectors = keel_ml_floats_of(all, "support_vectors");
   keel_ml_floats weights = keel_ml_floats_of(all, "coefficients");
   keel_ml_floats rho = keel_ml_floats_of(all, "rho");
@@ -288,7 +289,7 @@ static void classify_linear(keel_emit *all, const machine *m) {
   keel_ml_give_scores(all, 1, scores);
 }
 
-void keel_expand_svm_classifier(keel_emit *all) {
+static void expand_svm_classifier(keel_emit *all) {
   machine m = {0};
   if (!read_machine(all, &m)) return;
   if (!m.count) {
@@ -309,3 +310,26 @@ void keel_expand_svm_classifier(keel_emit *all) {
     scores = keel_ml_both(all, scores, 0);
   keel_ml_give_scores(all, 1, scores);
 }
+
+/* ---- rows ---- */
+
+#define SVM                                                              \
+  "coefficients:F kernel_params:F kernel_type:s=LINEAR|POLY|RBF|SIGMOID" \
+  " rho:F support_vectors:F " TRANSFORM
+
+static const keel_schema_row rows[] = {
+    ML("SVMClassifier", 1, "num", "X:T -> Y:any Z:f32",
+       "classlabels_ints:I classlabels_strings:S prob_a:F prob_b:F"
+       " vectors_per_class:I " SVM,
+       ml_classes),
+    ML("SVMRegressor", 1, "num", "X:T -> Y:f32",
+       "n_supports:i=0 one_class:i=0 " SVM, ml_targets),
+};
+
+static const keel_op_rule rules[] = {
+    {"ai.onnx.ml::SVMClassifier", .expand = expand_svm_classifier},
+    {"ai.onnx.ml::SVMRegressor", .expand = expand_svm_regressor},
+};
+
+const keel_op_table keel_ops_ml_svm = {KEEL_TABLE_ROWS(rows),
+                                       KEEL_TABLE_RULES(rules)};

@@ -4,6 +4,7 @@
  * node leads to is behind it, and a node that is met twice is in a cycle, or belongs to two. */
 #include <math.h>
 
+#include "ops/tables.h"
 #include "passes/expand_ml.h"
 
 #include "base/float.h"
@@ -662,7 +663,7 @@ static bool read_targets(keel_emit *all, forest *f) {
   return all->status == KD_OK;
 }
 
-void keel_expand_tree_regressor(keel_emit *all) {
+static void expand_tree_regressor(keel_emit *all) {
   static const char *const names[][2] = {
       {"SUM", "sum"}, {"AVERAGE", "average"}, {"MIN", "min"}, {"MAX", "max"}};
   const char *said =
@@ -690,7 +691,7 @@ static const char *word_of(keel_emit *all, const char *name,
   return NULL;
 }
 
-void keel_expand_trees(keel_emit *all) {
+static void expand_trees(keel_emit *all) {
   static const char *const aggregates[] = {"average", "sum", "min", "max"};
   static const char *const transforms[] = {"NONE", "SOFTMAX", "LOGISTIC",
                                            "SOFTMAX_ZERO", "PROBIT"};
@@ -735,7 +736,7 @@ static uint32_t binary_scores(keel_emit *all, forest *f, numbers *base) {
   return keel_ml_both(all, score, sums_to_one);
 }
 
-void keel_expand_tree_classifier(keel_emit *all) {
+static void expand_tree_classifier(keel_emit *all) {
   forest f = {0};
   keel_ml_labels labels = keel_ml_labels_of(all, "classlabels_int64s");
   if (all->status != KD_OK) return;
@@ -750,3 +751,42 @@ void keel_expand_tree_classifier(keel_emit *all) {
   }
   forest_free(&f);
 }
+
+/* ---- rows ---- */
+
+#define TREE_NODES                                                     \
+  "nodes_falsenodeids:I nodes_featureids:I nodes_hitrates:F"           \
+  " nodes_hitrates_as_tensor:t nodes_missing_value_tracks_true:I"      \
+  " nodes_modes:S nodes_nodeids:I nodes_treeids:I nodes_truenodeids:I" \
+  " nodes_values:F nodes_values_as_tensor:t base_values:F"             \
+  " base_values_as_tensor:t " TRANSFORM
+
+static const keel_schema_row rows[] = {
+    ML("TreeEnsemble", 5, "float", "X:T -> Y:T",
+       "aggregate_function:i=1 leaf_targetids:I! leaf_weights:t!"
+       " membership_values:t n_targets:i nodes_falseleafs:I!"
+       " nodes_falsenodeids:I! nodes_featureids:I! nodes_hitrates:t"
+       " nodes_missing_value_tracks_true:I nodes_modes:t! nodes_splits:t!"
+       " nodes_trueleafs:I! nodes_truenodeids:I! post_transform:i=0"
+       " tree_roots:I!",
+       ml_targets),
+    ML("TreeEnsembleClassifier", 5, "num", "X:T -> Y:any Z:f32",
+       "class_ids:I class_nodeids:I class_treeids:I class_weights:F"
+       " class_weights_as_tensor:t classlabels_int64s:I"
+       " classlabels_strings:S " TREE_NODES,
+       ml_classes),
+    ML("TreeEnsembleRegressor", 5, "num", "X:T -> Y:f32",
+       "aggregate_function:s=SUM|AVERAGE|MIN|MAX n_targets:i target_ids:I"
+       " target_nodeids:I target_treeids:I target_weights:F"
+       " target_weights_as_tensor:t " TREE_NODES,
+       ml_targets),
+};
+
+static const keel_op_rule rules[] = {
+    {"ai.onnx.ml::TreeEnsemble", .expand = expand_trees},
+    {"ai.onnx.ml::TreeEnsembleClassifier", .expand = expand_tree_classifier},
+    {"ai.onnx.ml::TreeEnsembleRegressor", .expand = expand_tree_regressor},
+};
+
+const keel_op_table keel_ops_ml_trees = {KEEL_TABLE_ROWS(rows),
+                                         KEEL_TABLE_RULES(rules)};

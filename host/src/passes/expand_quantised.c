@@ -1,7 +1,9 @@
 /* expand_quantised.c - com.microsoft's ops on bytes (onnxruntime/docs/ContribOperators.md), as
  * what they mean: DequantizeLinear, an op of ONNX, QuantizeLinear. The passes bring that into the
  * form in which a device computes it best. */
-#include "passes/expansion.h"
+#include "ops/tables.h"
+#include "passes/passes.h"
+#include "program/emit.h"
 
 /* ---- from bytes and back --------------------------------------------------------------------- */
 
@@ -33,11 +35,11 @@ static void two(keel_emit *all, const char *op) {
   give_bytes(all, keel_emit_binary(all, op, a, b), 6);
 }
 
-void keel_expand_qlinear_add(keel_emit *all) {
+static void expand_qlinear_add(keel_emit *all) {
   two(all, "Add");
 }
 
-void keel_expand_qlinear_mul(keel_emit *all) {
+static void expand_qlinear_mul(keel_emit *all) {
   two(all, "Mul");
 }
 
@@ -59,24 +61,24 @@ static void one(keel_emit *all, const char *op) {
   give_bytes(all, keel_emit_op(all, op, attrs, count, &x, 1), 3);
 }
 
-void keel_expand_qlinear_sigmoid(keel_emit *all) {
+static void expand_qlinear_sigmoid(keel_emit *all) {
   one(all, "Sigmoid");
 }
 
-void keel_expand_qlinear_leaky_relu(keel_emit *all) {
+static void expand_qlinear_leaky_relu(keel_emit *all) {
   one(all, "LeakyRelu");
 }
 
-void keel_expand_qlinear_average_pool(keel_emit *all) {
+static void expand_qlinear_average_pool(keel_emit *all) {
   one(all, "AveragePool");
 }
 
-void keel_expand_qlinear_global_average_pool(keel_emit *all) {
+static void expand_qlinear_global_average_pool(keel_emit *all) {
   one(all, "GlobalAveragePool");
 }
 
 /* Before opset 13, Softmax took all dimensions from the axis on as one. */
-void keel_expand_qlinear_softmax(keel_emit *all) {
+static void expand_qlinear_softmax(keel_emit *all) {
   const keel_opdef *own = all->node.op;
   int64_t axis = keel_attr_int(own, "axis", -1);
   const keel_type *type = keel_emit_type(all, 0);
@@ -91,7 +93,7 @@ void keel_expand_qlinear_softmax(keel_emit *all) {
   one(all, "Softmax");
 }
 
-void keel_expand_qlinear_concat(keel_emit *all) {
+static void expand_qlinear_concat(keel_emit *all) {
   uint32_t count = (all->node.input_count - 2) / 3;
   uint32_t *parts = calloc((size_t)count + 1, sizeof *parts);
   const keel_attr axis =
@@ -129,7 +131,7 @@ static uint32_t scaled(keel_emit *all, uint32_t value, uint32_t scale_a,
                              : keel_emit_binary(all, "Add", value, bias);
 }
 
-void keel_expand_matmul_integer_to_float(keel_emit *all) {
+static void expand_matmul_integer_to_float(keel_emit *all) {
   uint32_t value = sums(all, keel_emit_in(all, 0), keel_emit_in(all, 1),
                         keel_emit_in(all, 4), keel_emit_in(all, 5));
   keel_emit_give(all, 0,
@@ -137,7 +139,7 @@ void keel_expand_matmul_integer_to_float(keel_emit *all) {
                         keel_emit_in(all, 6)));
 }
 
-void keel_expand_dynamic_quantize_matmul(keel_emit *all) {
+static void expand_dynamic_quantize_matmul(keel_emit *all) {
   enum { BYTES, SCALE, ZERO };
   uint32_t a[] = {KEEL_ABSENT, KEEL_ABSENT, KEEL_ABSENT},
            x = keel_emit_in(all, 0);
@@ -158,7 +160,7 @@ static uint32_t turned(keel_emit *all, uint32_t index, const char *name) {
 }
 
 /* alpha * A B, with C in steps of alpha * scale_a * scale_b. */
-void keel_expand_qgemm(keel_emit *all) {
+static void expand_qgemm(keel_emit *all) {
   uint32_t value = sums(all, turned(all, 0, "transA"), turned(all, 3, "transB"),
                         keel_emit_in(all, 2), keel_emit_in(all, 5));
   uint32_t c = keel_emit_in(all, 6), scale_a = keel_emit_in(all, 1);
@@ -188,10 +190,80 @@ static void as_onnx(keel_emit *all, const char *op) {
                    inputs, 3));
 }
 
-void keel_expand_quantize_linear(keel_emit *all) {
+static void expand_quantize_linear(keel_emit *all) {
   as_onnx(all, "QuantizeLinear");
 }
 
-void keel_expand_dequantize_linear(keel_emit *all) {
+static void expand_dequantize_linear(keel_emit *all) {
   as_onnx(all, "DequantizeLinear");
 }
+
+/* ---- rows ---- */
+
+#define ONE_OF_BYTES \
+  "X:T X_scale:f32 X_zero_point:T? Y_scale:f32 Y_zero_point:T? -> Y:T"
+
+static const keel_schema_row rows[] = {
+    MICROSOFT("QLinearAdd", "byte",
+              "A:T A_scale:f32 A_zero_point:T? B:T B_scale:f32 B_zero_point:T?"
+              " C_scale:f32 C_zero_point:T? -> C:T",
+              "", qlinear_binary),
+    MICROSOFT("QLinearMul", "byte",
+              "A:T A_scale:f32 A_zero_point:T? B:T B_scale:f32 B_zero_point:T?"
+              " C_scale:f32 C_zero_point:T? -> C:T",
+              "", qlinear_binary),
+    MICROSOFT("QLinearSigmoid", "byte", ONE_OF_BYTES, "", same),
+    MICROSOFT("QLinearLeakyRelu", "byte", ONE_OF_BYTES, "alpha:f=0.01", same),
+    MICROSOFT("QLinearSoftmax", "byte", ONE_OF_BYTES, "axis:i=-1 opset:i!",
+              same),
+    MICROSOFT("QLinearAveragePool", "byte", ONE_OF_BYTES,
+              "auto_pad:s=NOTSET|SAME_UPPER|SAME_LOWER|VALID ceil_mode:i=0"
+              " channels_last:i=0 count_include_pad:i=0 kernel_shape:I! pads:I"
+              " strides:I",
+              pool),
+    MICROSOFT("QLinearGlobalAveragePool", "byte", ONE_OF_BYTES,
+              "channels_last:i=0", global_pool),
+    MICROSOFT("QLinearConcat", "f32",
+              "Y_scale:T Y_zero_point:B=byte inputs:any% -> Y:B", "axis:i!",
+              qlinear_concat),
+    MICROSOFT("MatMulIntegerToFloat", "byte",
+              "A:T B:B=byte a_scale:S=float b_scale:S a_zero_point:T?"
+              " b_zero_point:B? bias:S? -> Y:S",
+              "", matmul),
+    MICROSOFT("DynamicQuantizeMatMul", "f32",
+              "A:T B:B=byte b_scale:T b_zero_point:B? bias:T? -> Y:T", "",
+              matmul),
+    MICROSOFT("QGemm", "byte",
+              "A:T a_scale:f32 a_zero_point:T B:B=byte b_scale:f32"
+              " b_zero_point:B C:i32? y_scale:f32? y_zero_point:byte? -> Y:any",
+              "alpha:f=1 transA:i=0 transB:i=0", qgemm),
+    MICROSOFT("QuantizeLinear", "float",
+              "x:T y_scale:T y_zero_point:quant_or_small? -> y:any", "axis:i",
+              quantize),
+    MICROSOFT("DequantizeLinear", "num_or_small",
+              "x:T x_scale:float x_zero_point:T? -> y:any", "axis:i",
+              dequantize),
+};
+
+static const keel_op_rule rules[] = {
+    {"com.microsoft::QLinearAdd", .expand = expand_qlinear_add},
+    {"com.microsoft::QLinearMul", .expand = expand_qlinear_mul},
+    {"com.microsoft::QLinearSigmoid", .expand = expand_qlinear_sigmoid},
+    {"com.microsoft::QLinearLeakyRelu", .expand = expand_qlinear_leaky_relu},
+    {"com.microsoft::QLinearAveragePool",
+     .expand = expand_qlinear_average_pool},
+    {"com.microsoft::QLinearGlobalAveragePool",
+     .expand = expand_qlinear_global_average_pool},
+    {"com.microsoft::QLinearSoftmax", .expand = expand_qlinear_softmax},
+    {"com.microsoft::QLinearConcat", .expand = expand_qlinear_concat},
+    {"com.microsoft::MatMulIntegerToFloat",
+     .expand = expand_matmul_integer_to_float},
+    {"com.microsoft::DynamicQuantizeMatMul",
+     .expand = expand_dynamic_quantize_matmul},
+    {"com.microsoft::QGemm", .expand = expand_qgemm},
+    {"com.microsoft::QuantizeLinear", .expand = expand_quantize_linear},
+    {"com.microsoft::DequantizeLinear", .expand = expand_dequantize_linear},
+};
+
+const keel_op_table keel_ops_microsoft_quantised = {KEEL_TABLE_ROWS(rows),
+                                                    KEEL_TABLE_RULES(rules)};

@@ -1,6 +1,8 @@
 /* expand_training.c - optimisers (ai.onnx.preview.training-1), written with elementwise ops, for
  * each of the tensors that they train. */
-#include "passes/expansion.h"
+#include "ops/tables.h"
+#include "passes/passes.h"
+#include "program/emit.h"
 
 enum { RATE, STEP, FIRST };
 
@@ -78,7 +80,7 @@ static uint32_t mixed(keel_emit *all, double a, uint32_t old, double b,
   return plus(all, times(all, a, old), times(all, b, fresh));
 }
 
-void keel_expand_momentum(keel_emit *all) {
+static void expand_momentum(keel_emit *all) {
   trained t = read_inputs(all, 3);
   double alpha = number(all, "alpha", 0);
   const char *mode = keel_attr_string(all->node.op, "mode", "standard");
@@ -98,7 +100,7 @@ void keel_expand_momentum(keel_emit *all) {
   }
 }
 
-void keel_expand_adagrad(keel_emit *all) {
+static void expand_adagrad(keel_emit *all) {
   trained t = read_inputs(all, 3);
   uint32_t slower = times(all, number(all, "decay_factor", 0), t.step);
   uint32_t rate = keel_emit_binary(
@@ -124,7 +126,7 @@ static uint32_t left_of_power(keel_emit *all, const trained *t, double base) {
   return keel_emit_binary(all, "Sub", keel_emit_number(all, 1, t->step), power);
 }
 
-void keel_expand_adam(keel_emit *all) {
+static void expand_adam(keel_emit *all) {
   trained t = read_inputs(all, 4);
   double alpha = number(all, "alpha", 0.9), beta = number(all, "beta", 0.999);
   double kept = 1 - number(all, "norm_coefficient_post", 0);
@@ -148,3 +150,33 @@ void keel_expand_adam(keel_emit *all) {
     give(all, &t, 2, i, h);
   }
 }
+
+/* ---- rows ---- */
+
+#define TRAINING(name, params, attrs, shape)                     \
+  {                                                              \
+    "ai.onnx.preview.training", name, 1, "float", params, attrs, \
+        keel_shape_##shape, 0, 0, KEEL_BY_KERNEL, NULL           \
+  }
+
+static const keel_schema_row rows[] = {
+    TRAINING("Momentum", "R:T T:i64 inputs:S=float* -> outputs:S*",
+             "alpha:f! beta:f! mode:s=standard|nesterov norm_coefficient:f!",
+             trained_by_three),
+    TRAINING("Adagrad", "R:T T:i64 inputs:S=float* -> outputs:S*",
+             "decay_factor:f=0 epsilon:f=1e-06 norm_coefficient:f=0",
+             trained_by_three),
+    TRAINING("Adam", "R:T T:i64 inputs:S=float* -> outputs:S*",
+             "alpha:f=0.9 beta:f=0.999 epsilon:f=1e-06 norm_coefficient:f=0"
+             " norm_coefficient_post:f=0",
+             trained_by_four),
+};
+
+static const keel_op_rule rules[] = {
+    {"ai.onnx.preview.training::Momentum", .expand = expand_momentum},
+    {"ai.onnx.preview.training::Adagrad", .expand = expand_adagrad},
+    {"ai.onnx.preview.training::Adam", .expand = expand_adam},
+};
+
+const keel_op_table keel_ops_training = {KEEL_TABLE_ROWS(rows),
+                                         KEEL_TABLE_RULES(rules)};

@@ -1,6 +1,8 @@
 /* expand_window.c - Col2Im, written as sums into the places of an image that has its padding, and
  * CausalConvWithState, written as a depthwise convolution. */
-#include "passes/expansion.h"
+#include "ops/tables.h"
+#include "passes/passes.h"
+#include "program/emit.h"
 
 /* ---- Col2Im -------------------------------------------------------------------------------- */
 
@@ -99,7 +101,7 @@ static uint32_t rank_of(const keel_emit *all) {
   return 0;
 }
 
-void keel_expand_col2im(keel_emit *all) {
+static void expand_col2im(keel_emit *all) {
   columns c = {.all = all,
                .rank = rank_of(all),
                .image = keel_emit_in(all, 1),
@@ -158,7 +160,7 @@ static uint32_t behind_state(keel_emit *all) {
   return keel_emit_concat(all, 2, both, 2);
 }
 
-void keel_expand_causal_conv(keel_emit *all) {
+static void expand_causal_conv(keel_emit *all) {
   const keel_type *weight = keel_emit_type(all, 1);
   const char *activation = keel_attr_string(all->node.op, "activation", "none");
   if (!weight || weight->rank != 3 || weight->dims[0] < 1) {
@@ -182,3 +184,12 @@ void keel_expand_causal_conv(keel_emit *all) {
       keel_emit_int(all, INT64_MAX), keel_emit_int(all, 2)};
   keel_emit_give(all, 1, keel_emit_op(all, "Slice", NULL, 0, last, 4));
 }
+
+/* ---- rows ---- */
+
+static const keel_op_rule rules[] = {
+    {"Col2Im", .expand = expand_col2im},
+    {"CausalConvWithState", .expand = expand_causal_conv},
+};
+
+const keel_op_table keel_ops_window = {KEEL_TABLE_RULES(rules)};

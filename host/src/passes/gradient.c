@@ -3,6 +3,7 @@
  * The importer puts the values that the attributes name behind the node's inputs: xs, zs, y. Where
  * the inputs are other values than these, the nodes between are written again for them. y may have
  * any shape: the gradient is that of the sum of its elements. */
+#include "ops/tables.h"
 #include "passes/gradient_terms.h"
 
 #include <kd/help.h>
@@ -257,23 +258,6 @@ static void write_again(between *b, uint32_t index) {
 
 /* ---- from y back --------------------------------------------------------------------------- */
 
-static const keel_gradient_rule *find_rule(const keel_node *node) {
-  static const struct {
-    const char *domain;
-    const keel_gradient_rule *rules;
-  } lists[] = {{"ai.onnx", keel_gradient_elementwise},
-               {"ai.onnx", keel_gradient_reduce},
-               {"ai.onnx", keel_gradient_data},
-               {"ai.onnx", keel_gradient_products},
-               {"keel", keel_gradient_exchange}};
-  for (size_t i = 0; i < KEEL_COUNT_OF(lists); i++)
-    for (const keel_gradient_rule *rule = lists[i].rules; rule->op; rule++)
-      if (!strcmp(lists[i].domain, node->op->schema->domain) &&
-          !strcmp(rule->op, node->op->schema->name))
-        return rule;
-  return NULL;
-}
-
 static void go_back(between *b, uint32_t index) {
   keel_gradient *g = &b->g;
   g->node = g->all->function->nodes[index];
@@ -283,9 +267,9 @@ static void go_back(between *b, uint32_t index) {
   for (uint32_t i = 0; i < g->node.output_count; i++)
     has |= keel_gradient_got(g, i) != KEEL_ABSENT;
   if (!wanted || !has || !is_small(g->all)) return;
-  const keel_gradient_rule *rule = find_rule(&g->node);
-  if (rule)
-    rule->write(g);
+  void (*write)(keel_gradient *) = g->node.op->schema->gradient;
+  if (write)
+    write(g);
   else
     keel_gradient_refuse(g, "has no gradient in Keel");
 }
@@ -357,7 +341,7 @@ static bool read_node(between *b) {
   return fits;
 }
 
-void keel_expand_gradient(keel_emit *all) {
+static void expand_gradient(keel_emit *all) {
   between b = {.g = {.all = all}};
   if (!read_node(&b)) {
     keel_emit_fail(all, KD_INVALID_ARGUMENT,
@@ -378,3 +362,20 @@ void keel_expand_gradient(keel_emit *all) {
   }
   drop(&b);
 }
+
+/* ---- rows ---- */
+
+static const keel_schema_row rows[] = {
+    /* derivatives and optimisers, which are written with other ops. Gradient's inputs are values
+     * for xs and zs, then these and y, which the importer finds by their names */
+    {"ai.onnx.preview.training", "Gradient", 1, "any",
+     "Inputs:any% -> Outputs:any%", "xs:S! y:s! zs:S", keel_shape_none, 0, 0,
+     KEEL_BY_KERNEL, NULL},
+};
+
+static const keel_op_rule rules[] = {
+    {"ai.onnx.preview.training::Gradient", .expand = expand_gradient},
+};
+
+const keel_op_table keel_ops_gradient = {KEEL_TABLE_ROWS(rows),
+                                         KEEL_TABLE_RULES(rules)};

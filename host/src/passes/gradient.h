@@ -12,7 +12,8 @@
 #ifndef KEEL_GRADIENT_H
 #define KEEL_GRADIENT_H
 
-#include "passes/expansion.h"
+#include "passes/passes.h"
+#include "program/emit.h"
 
 typedef struct keel_gradient {
   keel_emit *all;
@@ -22,19 +23,6 @@ typedef struct keel_gradient {
   uint8_t *depends; /* by value: whether it depends on an x, and y on it */
   uint32_t count;   /* of values that these know */
 } keel_gradient;
-
-typedef struct keel_gradient_rule {
-  const char *op; /* NULL ends a list */
-  void (*write)(keel_gradient *g);
-} keel_gradient_rule;
-
-/* The rules: of ops that work on each element, that bring some together, that move data, of products
- * and windows, and of exchanges between ranks (of domain "keel"; the others are ONNX's). */
-extern const keel_gradient_rule keel_gradient_elementwise[];
-extern const keel_gradient_rule keel_gradient_reduce[];
-extern const keel_gradient_rule keel_gradient_data[];
-extern const keel_gradient_rule keel_gradient_products[];
-extern const keel_gradient_rule keel_gradient_exchange[];
 
 uint32_t keel_gradient_in(const keel_gradient *g, uint32_t index);
 uint32_t keel_gradient_out(const keel_gradient *g, uint32_t index);

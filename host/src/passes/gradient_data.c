@@ -1,6 +1,7 @@
 /* gradient_data.c - derivatives of ops that move data. Those that read elements by places of their
  * own are asked where these are: the op itself, of the numbers of x's elements, says which one each
  * element of y is, and there its gradient is added. */
+#include "ops/tables.h"
 #include "passes/gradient_terms.h"
 
 static uint32_t x_of(const keel_gradient *g) {
@@ -191,26 +192,28 @@ static void scatter_nd(keel_gradient *g) {
   scattered(g, "GatherND");
 }
 
-const keel_gradient_rule keel_gradient_data[] = {
-    {"Reshape", reshaped},
-    {"Flatten", reshaped},
-    {"Squeeze", reshaped},
-    {"Unsqueeze", reshaped},
-    {"Expand", expand},
-    {"Transpose", transpose},
-    {"Concat", concat},
-    {"Split", split},
-    {"Slice", by_places},
-    {"Gather", by_places},
-    {"GatherElements", by_places},
-    {"GatherND", by_places},
-    {"Tile", by_places},
-    {"DepthToSpace", by_places},
-    {"SpaceToDepth", by_places},
-    {"ReverseSequence", by_places},
-    {"Pad", pad},
-    {"Trilu", trilu},
-    {"CumSum", cumulated},
-    {"ScatterElements", scatter_elements},
-    {"ScatterND", scatter_nd},
-    {NULL, NULL}};
+static const keel_op_rule rules[] = {
+    {"Reshape", .gradient = reshaped},
+    {"Flatten", .gradient = reshaped},
+    {"Squeeze", .gradient = reshaped},
+    {"Unsqueeze", .gradient = reshaped},
+    {"Expand", .gradient = expand},
+    {"Transpose", .gradient = transpose},
+    {"Concat", .gradient = concat},
+    {"Split", .gradient = split},
+    {"Slice", .gradient = by_places},
+    {"Gather", .gradient = by_places},
+    {"GatherElements", .gradient = by_places},
+    {"GatherND", .gradient = by_places},
+    {"Tile", .gradient = by_places},
+    {"DepthToSpace", .gradient = by_places},
+    {"SpaceToDepth", .gradient = by_places},
+    {"ReverseSequence", .gradient = by_places},
+    {"Pad", .gradient = pad},
+    {"Trilu", .gradient = trilu},
+    {"CumSum", .gradient = cumulated},
+    {"ScatterElements", .gradient = scatter_elements},
+    {"ScatterND", .gradient = scatter_nd},
+};
+
+const keel_op_table keel_ops_gradient_data = {KEEL_TABLE_RULES(rules)};

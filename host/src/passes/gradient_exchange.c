@@ -1,6 +1,7 @@
 /* gradient_exchange.c - derivatives of the ops by which ranks exchange values, of domain "keel".
  * What a rank computes depends on all ranks' values: the gradient is that of the sum of y's
  * elements on all ranks, as of pmap in JAX. So each rule is the exchange the other way round. */
+#include "ops/tables.h"
 #include "passes/gradient_terms.h"
 #include "values/member.h"
 
@@ -123,13 +124,15 @@ static void receive(keel_gradient *g) {
   exchanged(g, "keel::Send", &to, 1, keel_gradient_got(g, 0));
 }
 
-const keel_gradient_rule keel_gradient_exchange[] = {
-    {"AllReduce", all_reduce},
-    {"AllGather", all_gather},
-    {"ReduceScatter", reduce_scatter},
-    {"AllToAll", all_to_all},
-    {"Broadcast", broadcast},
-    {"Permute", permute},
-    {"Send", send},
-    {"Receive", receive},
-    {NULL, NULL}};
+static const keel_op_rule rules[] = {
+    {"keel::AllReduce", .gradient = all_reduce},
+    {"keel::AllGather", .gradient = all_gather},
+    {"keel::ReduceScatter", .gradient = reduce_scatter},
+    {"keel::AllToAll", .gradient = all_to_all},
+    {"keel::Broadcast", .gradient = broadcast},
+    {"keel::Permute", .gradient = permute},
+    {"keel::Send", .gradient = send},
+    {"keel::Receive", .gradient = receive},
+};
+
+const keel_op_table keel_ops_gradient_exchange = {KEEL_TABLE_RULES(rules)};

@@ -1,4 +1,5 @@
 /* gradient_products.c - derivatives of matrix products, convolutions and pooling. */
+#include "ops/tables.h"
 #include "passes/gradient_terms.h"
 
 #define SPACE_MOST (KD_MAX_RANK - 2)
@@ -385,13 +386,15 @@ static void global_max_pool(keel_gradient *g) {
   keel_gradient_give(g, 0, mul(g, chosen, over(g, got_of(g), count)));
 }
 
-const keel_gradient_rule keel_gradient_products[] = {
-    {"MatMul", matmul},
-    {"Gemm", gemm},
-    {"Conv", conv},
-    {"ConvTranspose", conv_transpose},
-    {"MaxPool", max_pool},
-    {"AveragePool", average_pool},
-    {"GlobalAveragePool", global_average_pool},
-    {"GlobalMaxPool", global_max_pool},
-    {NULL, NULL}};
+static const keel_op_rule rules[] = {
+    {"MatMul", .gradient = matmul},
+    {"Gemm", .gradient = gemm},
+    {"Conv", .gradient = conv},
+    {"ConvTranspose", .gradient = conv_transpose},
+    {"MaxPool", .gradient = max_pool},
+    {"AveragePool", .gradient = average_pool},
+    {"GlobalAveragePool", .gradient = global_average_pool},
+    {"GlobalMaxPool", .gradient = global_max_pool},
+};
+
+const keel_op_table keel_ops_gradient_products = {KEEL_TABLE_RULES(rules)};

@@ -1,5 +1,6 @@
 /* gradient_reduce.c - derivatives of ops that bring elements together: reductions, softmax,
  * normalisation, losses. */
+#include "ops/tables.h"
 #include "passes/gradient_terms.h"
 
 static uint32_t x_of(const keel_gradient *g) {
@@ -311,22 +312,24 @@ static void entropy_loss(keel_gradient *g) {
       g, 0, mul(g, sub(g, chances, l.one_hot), shares_of(g, l.weights)));
 }
 
-const keel_gradient_rule keel_gradient_reduce[] = {
-    {"ReduceSum", reduce_sum},
-    {"ReduceMean", reduce_mean},
-    {"ReduceSumSquare", reduce_sum_square},
-    {"ReduceL1", reduce_l1},
-    {"ReduceL2", reduce_l2},
-    {"ReduceLogSum", reduce_log_sum},
-    {"ReduceLogSumExp", reduce_log_sum_exp},
-    {"ReduceMax", reduce_extreme},
-    {"ReduceMin", reduce_extreme},
-    {"Softmax", softmax},
-    {"LogSoftmax", log_softmax},
-    {"LayerNormalization", layer_norm},
-    {"RMSNormalization", rms_norm},
-    {"BatchNormalization", batch_norm},
-    {"InstanceNormalization", instance_norm},
-    {"NegativeLogLikelihoodLoss", likelihood_loss},
-    {"SoftmaxCrossEntropyLoss", entropy_loss},
-    {NULL, NULL}};
+static const keel_op_rule rules[] = {
+    {"ReduceSum", .gradient = reduce_sum},
+    {"ReduceMean", .gradient = reduce_mean},
+    {"ReduceSumSquare", .gradient = reduce_sum_square},
+    {"ReduceL1", .gradient = reduce_l1},
+    {"ReduceL2", .gradient = reduce_l2},
+    {"ReduceLogSum", .gradient = reduce_log_sum},
+    {"ReduceLogSumExp", .gradient = reduce_log_sum_exp},
+    {"ReduceMax", .gradient = reduce_extreme},
+    {"ReduceMin", .gradient = reduce_extreme},
+    {"Softmax", .gradient = softmax},
+    {"LogSoftmax", .gradient = log_softmax},
+    {"LayerNormalization", .gradient = layer_norm},
+    {"RMSNormalization", .gradient = rms_norm},
+    {"BatchNormalization", .gradient = batch_norm},
+    {"InstanceNormalization", .gradient = instance_norm},
+    {"NegativeLogLikelihoodLoss", .gradient = likelihood_loss},
+    {"SoftmaxCrossEntropyLoss", .gradient = entropy_loss},
+};
+
+const keel_op_table keel_ops_gradient_reduce = {KEEL_TABLE_RULES(rules)};

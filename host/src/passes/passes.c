@@ -1,123 +1,55 @@
-/* passes.c - all passes, in their order. */
+/* passes.c - running the passes of the registry, in their order. */
 #include <keel/debug.h>
 
 #include "base/params.h"
 #include "device/context.h"
 #include "device/device.h"
-#include "frontends/mlir/mlir.h"
+#include "ops/registry.h"
 #include "passes/passes.h"
 #include "trace/trace.h"
 
-/* One of plain, on_device and over_all is set. */
-typedef struct pass {
-  const char *name, *about;
-  bool needed;        /* cannot be left out */
-  bool last;          /* its result is specific to this process's devices */
-  uint32_t requested; /* KEEL_PLAN_*: runs only where the flag is set */
-  /* gains from known shapes; runs after those that do not */
-  bool shapes;
-  bool once;      /* not run again once shapes are known */
-  bool compilers; /* it asks them, who may ask for constants */
-  keel_status (*plain)(keel_function *function);
-  keel_status (*on_device)(keel_function *function, keel_device *device);
-  keel_status (*over_all)(keel_function *functions, const keel_pass_call *call);
-} pass;
-
-static const pass passes[] = {
-    {"place", "places nodes by the user's rules", .needed = true, .once = true,
-     .over_all = keel_pass_place},
-    {"sort", "sorts nodes topologically", .needed = true,
-     .plain = keel_function_sort},
-    {"prune", "removes unneeded nodes", .plain = keel_pass_prune},
-    {"types", "infers types as far as possible", .needed = true,
-     .plain = keel_function_types},
-    {"expand", "replaces ops that devices do not have by simpler ones",
-     .needed = true, .on_device = keel_pass_expand},
-    {"einsum", "rewrites Einsum as matrix products",
-     .on_device = keel_pass_einsum},
-    {"algebra", "removes no-ops, merges changes of shape",
-     .plain = keel_pass_algebra},
-    {"quantise", "computes quantised ops on bytes",
-     .on_device = keel_pass_quantise},
-    {"packed", "keeps weights of 8, 4 and 2 bits packed",
-     .on_device = keel_pass_packed},
-    {"widen", "keeps f16 in f32 on devices that compute in f32 anyway",
-     .on_device = keel_pass_widen},
-    {"fold", "folds constants, removes Identity", .over_all = keel_pass_fold},
-    {"cse", "eliminates common subexpressions", .plain = keel_pass_cse},
-    {"einsum", "rewrites Einsum again, now that shapes are known",
-     .on_device = keel_pass_einsum},
-    {"algebra", "removes no-ops again, now that shapes are folded",
-     .plain = keel_pass_algebra},
-    {"pads", "merges zero padding into convolutions",
-     .on_device = keel_pass_pads},
-    {"taps", "removes convolution taps that see only padding",
-     .plain = keel_pass_taps},
-    {"cost", "places nodes by cost, if requested",
-     .requested = KEEL_PLAN_BY_COST, .shapes = true, .compilers = true,
-     .plain = keel_pass_place_by_cost},
-    {"patterns", "recognises ops that models write with several",
-     .on_device = keel_pass_patterns},
-    {"attention", "fuses attention, on devices that have the op",
-     .on_device = keel_pass_attention},
-    {"fold", "folds the constants of attention masks",
-     .over_all = keel_pass_fold},
-    {"fuse", "fuses what follows a convolution into it",
-     .on_device = keel_pass_fuse},
-    {"turned", "computes products with transposes beside them as one",
-     .on_device = keel_pass_turned},
-    {"depthwise", "lets depthwise convolutions work on channels last",
-     .on_device = keel_pass_depthwise},
-    {"products", "fuses what follows a matrix product into it",
-     .on_device = keel_pass_products},
-    {"prune", "removes what earlier passes left unneeded",
-     .plain = keel_pass_prune},
-    {"layout", "keeps tensors in the device's own layouts between kernels",
-     .last = true, .shapes = true, .on_device = keel_pass_layout},
-    {"regions", "compiles parts for devices that have a compiler", .last = true,
-     .shapes = true, .compilers = true, .over_all = keel_pass_regions},
-    {"transfer", "inserts copies between memories, one per value and device",
-     .last = true, .shapes = true, .over_all = keel_pass_transfer},
-    {"parts", "turns slices and transposes into views, where kernels take them",
-     .last = true, .shapes = true, .on_device = keel_pass_parts},
-    {"outline", "lets a device record what it runs between nodes elsewhere",
-     .last = true, .shapes = true, .over_all = keel_pass_outline},
-};
-
-#define PASSES (sizeof passes / sizeof *passes)
+/* NULL past the last. */
+static const keel_pass *pass_at(uint32_t index) {
+  const keel_registry *all = keel_registry_get();
+  return index < all->pass_count ? &all->passes[index] : NULL;
+}
 
 const char *keel_pass_name(uint32_t index) {
-  return index < PASSES ? passes[index].name : NULL;
+  const keel_pass *pass = pass_at(index);
+  return pass ? pass->name : NULL;
 }
 
 const char *keel_pass_about(uint32_t index) {
-  return index < PASSES ? passes[index].about : NULL;
+  const keel_pass *pass = pass_at(index);
+  return pass ? pass->about : NULL;
 }
 
 int keel_pass_needed(uint32_t index) {
-  return index < PASSES && passes[index].needed;
+  const keel_pass *pass = pass_at(index);
+  return pass && pass->needed;
 }
 
 int keel_pass_last(uint32_t index) {
-  return index < PASSES && passes[index].last;
+  const keel_pass *pass = pass_at(index);
+  return pass && pass->last;
 }
 
-static bool came_before(size_t index) {
-  for (size_t i = 0; i < index; i++)
-    if (!strcmp(passes[i].name, passes[index].name)) return true;
+static bool came_before(uint32_t index) {
+  for (uint32_t i = 0; i < index; i++)
+    if (!strcmp(pass_at(i)->name, pass_at(index)->name)) return true;
   return false;
 }
 
 /* Whether a name is a pass's that may be left out. */
 static keel_status check_skip(const char *name) {
   keel_text there = {0};
-  for (size_t i = 0; i < PASSES; i++) {
-    if (passes[i].needed || came_before(i)) continue;
-    if (name && !strcmp(passes[i].name, name)) {
+  for (uint32_t i = 0; pass_at(i); i++) {
+    if (pass_at(i)->needed || came_before(i)) continue;
+    if (name && !strcmp(pass_at(i)->name, name)) {
       keel_text_free(&there);
       return KD_OK;
     }
-    keel_text_add(&there, "%s%s", there.size ? ", " : "", passes[i].name);
+    keel_text_add(&there, "%s%s", there.size ? ", " : "", pass_at(i)->name);
   }
   keel_fail(KD_NOT_FOUND,
             "no pass \"%s\" can be left out; those that can are %s",
@@ -136,10 +68,10 @@ static keel_status check_on_pass(const keel_plan_params *params) {
   if (!params->on_pass || !params->on_pass_name) return KD_OK;
   keel_text there = {0};
   bool found = false;
-  for (size_t i = 0; i < PASSES; i++) {
-    found |= !strcmp(passes[i].name, params->on_pass_name);
+  for (uint32_t i = 0; pass_at(i); i++) {
+    found |= !strcmp(pass_at(i)->name, params->on_pass_name);
     if (!came_before(i))
-      keel_text_add(&there, "%s%s", there.size ? ", " : "", passes[i].name);
+      keel_text_add(&there, "%s%s", there.size ? ", " : "", pass_at(i)->name);
   }
   if (!found)
     keel_fail(KD_NOT_FOUND, "there is no pass \"%s\"; there are %s",
@@ -149,7 +81,7 @@ static keel_status check_on_pass(const keel_plan_params *params) {
 }
 
 /* Shows the function as it is to who has asked for it. */
-static keel_status show(const pass *pass, const keel_pass_call *call) {
+static keel_status show(const keel_pass *pass, const keel_pass_call *call) {
   const keel_plan_params *params = call->params;
   char *text = NULL;
   size_t size = 0;
@@ -159,7 +91,7 @@ static keel_status show(const pass *pass, const keel_pass_call *call) {
   FILE *file = open_memstream(&text, &size);
   if (!file) return keel_no_memory(1);
   keel_status status =
-      keel_mlir_write(call->main, call->device, KEEL_MLIR_SHORT, file);
+      keel_registry_get()->write_text(call->main, call->device, file);
   if (fclose(file) != 0 && status == KD_OK) status = keel_no_memory(size);
   if (status == KD_OK)
     params->on_pass(params->on_pass_context, pass->name, text);
@@ -167,7 +99,7 @@ static keel_status show(const pass *pass, const keel_pass_call *call) {
   return status;
 }
 
-static keel_status run(const pass *pass, keel_function *functions,
+static keel_status run(const keel_pass *pass, keel_function *functions,
                        const keel_pass_call *call) {
   if (pass->over_all) return pass->over_all(functions, call);
   for (keel_function *f = functions; f; f = f->next)
@@ -213,7 +145,7 @@ void keel_held_drop(keel_held *held) {
   free(held->list);
 }
 
-static keel_status run_held(const pass *pass, keel_function *functions,
+static keel_status run_held(const keel_pass *pass, keel_function *functions,
                             const keel_pass_call *call) {
   keel_held held;
   KEEL_TRY(keel_held_take(functions, &held));
@@ -223,14 +155,14 @@ static keel_status run_held(const pass *pass, keel_function *functions,
 }
 
 /* Whether it is one of the first: before any that looks at shapes. */
-static bool is_first(const pass *at, const keel_plan_params *params) {
-  for (const pass *p = passes; p <= at; p++)
+static bool is_first(const keel_pass *at, const keel_plan_params *params) {
+  for (const keel_pass *p = keel_registry_get()->passes; p <= at; p++)
     if (p->shapes && (!p->requested || (params->flags & p->requested)))
       return false;
   return true;
 }
 
-static bool is_left_out(const pass *at, const keel_pass_call *call) {
+static bool is_left_out(const keel_pass *at, const keel_pass_call *call) {
   const keel_plan_params *params = call->params;
   return is_skipped(params, at->name) || (call->to_save && at->last) ||
          (at->requested && !(params->flags & at->requested)) ||
@@ -246,7 +178,8 @@ keel_status keel_passes_run(keel_function *functions,
   for (uint32_t i = 0; i < params->skip_count; i++)
     KEEL_TRY(check_skip(params->skip[i]));
   KEEL_TRY(check_on_pass(params));
-  for (const pass *at = passes; at < passes + PASSES; at++) {
+  const keel_pass *at;
+  for (uint32_t i = 0; (at = pass_at(i)); i++) {
     if (is_left_out(at, call)) continue;
     KEEL_TRY(
         keel_cancellation_check_planning(call->cancellation, "pass", at->name));

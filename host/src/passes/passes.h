@@ -34,6 +34,21 @@ typedef struct keel_pass_call {
   bool sizes_only; /* fold: integers alone, with which models compute sizes */
 } keel_pass_call;
 
+/* One of plain, on_device and over_all is set. */
+typedef struct keel_pass {
+  const char *name, *about;
+  bool needed;        /* cannot be left out */
+  bool last;          /* its result is specific to this process's devices */
+  uint32_t requested; /* KEEL_PLAN_*: runs only where the flag is set */
+  /* gains from known shapes; runs after those that do not */
+  bool shapes;
+  bool once;      /* not run again once shapes are known */
+  bool compilers; /* it asks them, who may ask for constants */
+  keel_status (*plain)(keel_function *function);
+  keel_status (*on_device)(keel_function *function, keel_device *device);
+  keel_status (*over_all)(keel_function *functions, const keel_pass_call *call);
+} keel_pass;
+
 /* The parameters in full, whatever their struct_size; NULL: the defaults. Returns KD_OK,
  * KD_INVALID_ARGUMENT (no struct_size, unknown flags). */
 keel_status keel_plan_params_read(const keel_plan_params *given,

@@ -62,7 +62,7 @@ static keel_status ask_kernels(const asking *all, const keel_function *function,
  * numbers (eager/on_strings.c), or itself casts. */
 static bool concerns_strings(const keel_function *function,
                              const keel_node *node) {
-  if (!keel_schema_takes_strings(node->op->schema)) return false;
+  if (!node->op->schema->strings) return false;
   for (uint32_t i = 0; i < node->input_count + node->output_count; i++) {
     uint32_t value = i < node->input_count
                          ? node->inputs[i]

@@ -3,6 +3,7 @@
 
 #include "device/device.h"
 #include "memory/copy.h"
+#include "ops/registry.h"
 #include "ops/vendor.h"
 #include "program/draft.h"
 
@@ -284,7 +285,7 @@ static keel_status fill_draft(keel_builder *builder, const keel_value *inputs,
 static keel_status add_draft(keel_builder *builder, keel_draft *draft) {
   bool versioned = find_opset(builder, draft->domain) != NULL;
   keel_node *node = NULL;
-  keel_status status = keel_draft_upgrade(draft);
+  keel_status status = keel_registry_get()->upgrade(draft);
   /* there is no file that could be damaged */
   if (status == KD_DATA_LOSS) status = KD_INVALID_ARGUMENT;
   if (status == KD_OK && versioned) status = keel_draft_check(draft);

@@ -1,0 +1,73 @@
+/* registry.h - what libkeel is put together of: tables of ops, the list of passes, and what the
+ * engine calls of the rooms below it.
+ *
+ * The engine names no op and calls no room below it; both come through here. registry.c, which
+ * sees all rooms, fills this in before main begins. */
+#ifndef KEEL_REGISTRY_H
+#define KEEL_REGISTRY_H
+
+#include <stdio.h>
+
+#include "ops/node.h"
+
+struct keel_call_site;
+struct keel_draft;
+struct keel_emit;
+struct keel_function;
+struct keel_gradient;
+struct keel_pass;
+struct keel_work;
+
+/* What is known of an op beside its schema. An op may have several rules, in different tables:
+ * together they say all; each member may be NULL. */
+typedef struct keel_op_rule {
+  const char *op; /* DOMAIN::NAME, or the name of one of ONNX's */
+  /* Writes a node with simpler ops, if its device has no kernel for it. */
+  void (*expand)(struct keel_emit *all);
+  /* Gives the gradients of its inputs, by those of its outputs. */
+  void (*gradient)(struct keel_gradient *g);
+  /* Steps of a kernel beside those for each element that it reads and writes. */
+  uint64_t (*steps)(const struct keel_work *work);
+  bool strings; /* arguments of any plain type may be strings, too */
+} keel_op_rule;
+
+/* A body of an op: its text, in the language of ops.def. The first that can run is taken. */
+typedef struct keel_op_body {
+  const char *op, *text;
+} keel_op_body;
+
+/* A subject of an op set. */
+typedef struct keel_op_table {
+  const keel_schema_row *rows;
+  uint32_t row_count;
+  const keel_op_rule *rules;
+  uint32_t rule_count;
+  const keel_op_body *bodies;
+  uint32_t body_count;
+} keel_op_table;
+
+typedef struct keel_registry {
+  const keel_op_table *const *tables;
+  uint32_t table_count;
+  const struct keel_pass *passes; /* in their order */
+  uint32_t pass_count;
+  /* Brings a node of an older opset to today's form. */
+  keel_status (*upgrade)(struct keel_draft *draft);
+  /* Whether a call reads or makes strings, and runs it on numbers that stand for them. */
+  bool (*has_strings)(const keel_opdef *op, keel_tensor *const *inputs,
+                      uint32_t n);
+  keel_status (*call_on_strings)(const struct keel_call_site *site,
+                                 keel_device *wanted,
+                                 keel_tensor *const *inputs, uint32_t n,
+                                 keel_tensor **outputs, uint32_t m);
+  /* Writes a function as text, short, as --dump-after shows it. */
+  keel_status (*write_text)(const struct keel_function *main,
+                            keel_device *device, FILE *file);
+} keel_registry;
+
+/* Fills it in: registry.c, for keel_open. */
+void keel_registry_fill(void);
+void keel_registry_use(const keel_registry *registry);
+const keel_registry *keel_registry_get(void);
+
+#endif /* KEEL_REGISTRY_H */
