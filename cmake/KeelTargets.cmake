@@ -54,7 +54,8 @@ endfunction()
 function(keel_bench name)
   keel_program(${name} ${ARGN})
   target_include_directories(${name} PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}
-    ${PROJECT_SOURCE_DIR}/plugins ${PROJECT_SOURCE_DIR}/device_api)
+    ${PROJECT_SOURCE_DIR}/plugins ${PROJECT_SOURCE_DIR}/device_api
+    ${PROJECT_SOURCE_DIR}/host/src)
   target_compile_definitions(${name} PRIVATE _GNU_SOURCE)
   target_link_libraries(${name} PRIVATE keel_system m ${CMAKE_DL_LIBS})
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bench)
@@ -65,7 +66,8 @@ function(keel_plugin name)
   add_library(${name} MODULE ${ARGN})
   keel_settings(${name})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/device_api/include
-    ${PROJECT_SOURCE_DIR}/plugins ${PROJECT_SOURCE_DIR}/device_api)
+    ${PROJECT_SOURCE_DIR}/plugins ${PROJECT_SOURCE_DIR}/device_api
+    ${PROJECT_SOURCE_DIR}/host/src)
   set_target_properties(${name} PROPERTIES PREFIX "" INSTALL_RPATH ""
     LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib/keel)
 endfunction()

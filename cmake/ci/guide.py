@@ -118,7 +118,7 @@ def main():
             said[what] = slot
             name = f"{table}.{slot}"
             if name not in LIST:
-                sys.exit(f"{name} is not in host/src/layers/slots.def")
+                sys.exit(f"{name} is not in host/src/engine/layers/slots.def")
             need, without = LIST.pop(name)
             default = "refuses the plugin" if need == "NEEDED" else without
             shown = " ".join(f"`{r}`" for r in rules.get(name, [])[:8])

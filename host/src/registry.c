@@ -1,14 +1,77 @@
 /* registry.c - what this libkeel is put together of: op sets, passes, and the rooms that the engine
  * reaches through hooks. */
-#include "eager/on_strings.h"
 #include "frontends/mlir/mlir.h"
-#include "ops/tables.h"
-#include "passes/list.h"
+#include "opsets/onnx/passes.h"
+#include "opsets/strings/on_strings.h"
+#include "opsets/tables.h"
+#include "passes/passes.h"
 #include "program/draft.h"
 
 static const keel_op_table *const tables[] = {
 #define KEEL_OPS(name) &keel_ops_##name,
-#include "ops/tables.def"
+#include "opsets/tables.def"
+};
+
+/* All passes, in their order. */
+static const keel_pass passes[] = {
+    {"place", "places nodes by the user's rules", .needed = true, .once = true,
+     .over_all = keel_pass_place},
+    {"sort", "sorts nodes topologically", .needed = true,
+     .plain = keel_function_sort},
+    {"prune", "removes unneeded nodes", .plain = keel_pass_prune},
+    {"types", "infers types as far as possible", .needed = true,
+     .plain = keel_function_types},
+    {"expand", "replaces ops that devices do not have by simpler ones",
+     .needed = true, .on_device = keel_pass_expand},
+    {"einsum", "rewrites Einsum as matrix products",
+     .on_device = keel_pass_einsum},
+    {"algebra", "removes no-ops, merges changes of shape",
+     .plain = keel_pass_algebra},
+    {"quantise", "computes quantised ops on bytes",
+     .on_device = keel_pass_quantise},
+    {"packed", "keeps weights of 8, 4 and 2 bits packed",
+     .on_device = keel_pass_packed},
+    {"widen", "keeps f16 in f32 on devices that compute in f32 anyway",
+     .on_device = keel_pass_widen},
+    {"fold", "folds constants, removes Identity", .over_all = keel_pass_fold},
+    {"cse", "eliminates common subexpressions", .plain = keel_pass_cse},
+    {"einsum", "rewrites Einsum again, now that shapes are known",
+     .on_device = keel_pass_einsum},
+    {"algebra", "removes no-ops again, now that shapes are folded",
+     .plain = keel_pass_algebra},
+    {"pads", "merges zero padding into convolutions",
+     .on_device = keel_pass_pads},
+    {"taps", "removes convolution taps that see only padding",
+     .plain = keel_pass_taps},
+    {"cost", "places nodes by cost, if requested",
+     .requested = KEEL_PLAN_BY_COST, .shapes = true, .compilers = true,
+     .plain = keel_pass_place_by_cost},
+    {"patterns", "recognises ops that models write with several",
+     .on_device = keel_pass_patterns},
+    {"attention", "fuses attention, on devices that have the op",
+     .on_device = keel_pass_attention},
+    {"fold", "folds the constants of attention masks",
+     .over_all = keel_pass_fold},
+    {"fuse", "fuses what follows a convolution into it",
+     .on_device = keel_pass_fuse},
+    {"turned", "computes products with transposes beside them as one",
+     .on_device = keel_pass_turned},
+    {"depthwise", "lets depthwise convolutions work on channels last",
+     .on_device = keel_pass_depthwise},
+    {"products", "fuses what follows a matrix product into it",
+     .on_device = keel_pass_products},
+    {"prune", "removes what earlier passes left unneeded",
+     .plain = keel_pass_prune},
+    {"layout", "keeps tensors in the device's own layouts between kernels",
+     .last = true, .shapes = true, .on_device = keel_pass_layout},
+    {"regions", "compiles parts for devices that have a compiler", .last = true,
+     .shapes = true, .compilers = true, .over_all = keel_pass_regions},
+    {"transfer", "inserts copies between memories, one per value and device",
+     .last = true, .shapes = true, .over_all = keel_pass_transfer},
+    {"parts", "turns slices and transposes into views, where kernels take them",
+     .last = true, .shapes = true, .on_device = keel_pass_parts},
+    {"outline", "lets a device record what it runs between nodes elsewhere",
+     .last = true, .shapes = true, .over_all = keel_pass_outline},
 };
 
 static keel_status write_text(const keel_function *main, keel_device *device,
@@ -18,13 +81,14 @@ static keel_status write_text(const keel_function *main, keel_device *device,
 
 /* Also before main: keel_pass_name and others need no open runtime. */
 __attribute__((constructor)) void keel_registry_fill(void) {
-  static keel_registry registry = {.tables = tables,
-                                   .table_count = KEEL_COUNT_OF(tables),
-                                   .passes = keel_all_passes,
-                                   .upgrade = keel_draft_upgrade,
-                                   .has_strings = keel_concerns_strings,
-                                   .call_on_strings = keel_call_on_strings,
-                                   .write_text = write_text};
-  registry.pass_count = keel_all_passes_count;
+  static const keel_registry registry = {
+      .tables = tables,
+      .table_count = KEEL_COUNT_OF(tables),
+      .passes = passes,
+      .pass_count = KEEL_COUNT_OF(passes),
+      .upgrade = keel_draft_upgrade,
+      .has_strings = keel_concerns_strings,
+      .call_on_strings = keel_call_on_strings,
+      .write_text = write_text};
   keel_registry_use(&registry);
 }

@@ -4,8 +4,8 @@
 #include <stdatomic.h>
 #include <unistd.h>
 
-#include "eager/group.h"
 #include "layers/layers.h"
+#include "ranks/group/group.h"
 #include "testing.h"
 
 #ifdef SIM_PLUGIN

@@ -4,7 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "link/link.h"
+#include "ranks/link/link.h"
 
 #define WORKERS 2
 #include "with_cpu.h"

@@ -1,5 +1,5 @@
 /* pictures_test.c - files of pictures: their pixels, and what is broken about some. */
-#include "pictures/decoders.h"
+#include "opsets/pictures/decoders.h"
 #include "threads/cancel.h"
 
 #include "fuzz/random.h"

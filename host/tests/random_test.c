@@ -1,7 +1,7 @@
 /* random_test.c - random numbers: known answers, distributions, and no hidden state. */
 #include <math.h>
 
-#include "ops/random.h"
+#include "opsets/onnx/math/random.h"
 #include "threads/cancel.h"
 #include "toy/toy.h"
 #define BESIDE  TOY("queue")

@@ -2,7 +2,8 @@
 """Folders see those above them in their README's table, and no others.
 
 usage: rooms.py FOLDER [OBJECTS...]  checks FOLDER by FOLDER/README.md: a row a folder, which
-                                     begins with "| `name/` |"; files of FOLDER itself see all
+                                     begins with "| `name/` |", or "| `name/inner/` |"; files of
+                                     FOLDER itself see all
        rooms.py --prove              shows that the check can fail
 
 A file may include headers of its own folder, and of those in rows above. OBJECTS: "FOLDER" or
@@ -14,17 +15,20 @@ import subprocess
 import sys
 import tempfile
 
-ROW = re.compile(r"^\| `([\w.]+)/` \|( apart \|)?", re.M)
+ROW = re.compile(r"^\| `([\w./]+)/` \|(?: (apart) \|)?", re.M)
+PLACES = "", "engine"  # where names of headers begin
 
 
-def room_of(path):
-    return path.parts[0] if len(path.parts) > 1 else ""
+def room_of(path, rooms):
+    """The row that a file belongs to: that of its innermost folder which has one."""
+    folders = [str(p) for p in path.parents if str(p) in rooms]
+    return folders[0] if folders else str(path.parent) if len(path.parts) > 1 else ""
 
 
 def includes_of(root, path):
     """The files of the tree that a file includes, relative to its root."""
     for name in re.findall(r'^\s*#\s*include\s+"([^"]+)"', (root / path).read_text(), re.M):
-        for at in (root / path.parent / name, root / name):
+        for at in (root / path.parent / name, *(root / place / name for place in PLACES)):
             if at.exists() and root in at.resolve().parents:
                 yield at.resolve().relative_to(root), f'#include "{name}"'
                 break
@@ -63,13 +67,13 @@ def faults(root, objects=None):
     order = {name: at for at, (name, _) in enumerate(rows)}
     apart = {name for name, alone in rows if alone}
     files = sorted(p.relative_to(root) for p in root.rglob("*.[ch]"))
-    for name in sorted({room_of(p) for p in files} - set(order) - {""}):
+    for name in sorted({room_of(p, order) for p in files} - set(order) - {""}):
         yield f"{root.name}/README.md has no row for {name}/"
     arrows = [(path, *to) for path in files for to in includes_of(root, path)]
     if objects:
         arrows += calls_of(objects, files)
     for path, to, how in arrows:
-        a, b = room_of(path), room_of(to)
+        a, b = room_of(path, order), room_of(to, order)
         if a in ("", b) or a not in order:
             continue
         if b in apart or order.get(b, len(order)) > order[a]:

@@ -1,7 +1,7 @@
 /* compare.c - whether two values agree. */
 #include <math.h>
 
-#include "onnx/small.h"
+#include "defs/small.h"
 #include "system/printable.h"
 #include "tool.h"
 

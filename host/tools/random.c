@@ -1,7 +1,7 @@
 /* random.c - numbers at random, for inputs that are not given. */
 #include <math.h>
 
-#include "onnx/small.h"
+#include "defs/small.h"
 #include "tool.h"
 
 /* SplitMix64 (Steele, Lea, Flood; OOPSLA 2014) */

@@ -2,7 +2,7 @@
 #include <errno.h>
 #include <sys/stat.h>
 
-#include "onnx/small.h"
+#include "defs/small.h"
 #include "run.h"
 #include "system/printable.h"
 

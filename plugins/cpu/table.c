@@ -2,10 +2,10 @@
 #include "table.h"
 
 #include "cpu.h"
+#include "defs/ops.h"
 #include "families/estimate.h"
 #include "kernels/elementwise.h"
 #include "kernels/kernels.h"
-#include "onnx/ops.h"
 
 #define ANY (KD_KERNEL_ANY_SHAPE | KD_KERNEL_ANY_OFFSET)
 /* inputs are walked by their strides */
@@ -15,14 +15,14 @@
 
 /* a kernel of op's types, which reads those inputs on the host whose values its shape depends
  * on */
-#define ROW_WITH(op, run, number, ...)                                   \
+#define ROW_WITH(op, run, number, ...) \
   ROW_AS(op, ONNX_TYPES_##op, ONNX_VALUES_##op, run, number, __VA_ARGS__)
 /* the same, of other types and host inputs */
-#define ROW_AS(name, set, bits, run, number, ...)                               \
-  {                                                                         \
+#define ROW_AS(name, set, bits, run, number, ...)                            \
+  {                                                                          \
     .struct_size = sizeof(kd_kernel_def), .op = #name, .input_types = {set}, \
     .host_inputs = bits, .data = NUMBER(number), .cost = cost,               \
-    .enqueue = cpu_run_##run, __VA_ARGS__                                     \
+    .enqueue = cpu_run_##run, __VA_ARGS__                                    \
   }
 #define ROW(op, run, number) ROW_WITH(op, run, number, .flags = ANY)
 /* the output may take the first input's memory */
@@ -33,7 +33,7 @@
   ROW_AS(op, ONNX_TYPES_##op, 0, run, 0, .flags = ANY, .output_types = {out})
 #define DYNAMIC(op, run) \
   ROW_WITH(op, run, 0, .flags = ANY | KD_KERNEL_DYNAMIC_OUTPUT)
-#define UNARY(name, set)                                            \
+#define UNARY(name, set) \
   ROW_AS(name, set, 0, unary, UNARY_##name, .flags = AGNOSTIC, .inplace = 1)
 /* an operand that is broadcast can't be overwritten: the host forwards only
  * inputs of the output's size */
@@ -47,9 +47,8 @@
   .taken = cpu_taken_product
 
 /* products of bytes; a constant operand is packed when the kernel is made */
-#define BYTES(op, run, of)                                            \
-  ROW_WITH(op, run, 0,                               \
-           .flags = ANY | KD_KERNEL_CONSTANTS_IN_CREATE,                 \
+#define BYTES(op, run, of)                                               \
+  ROW_WITH(op, run, 0, .flags = ANY | KD_KERNEL_CONSTANTS_IN_CREATE,     \
            .create = cpu_create_int8_##of, .taken = cpu_taken_int8_##of, \
            .destroy = cpu_destroy_int8_##of)
 
@@ -72,15 +71,14 @@
   }
 
 /* in the same layout, those that do with fewer products */
-#define FEWER(space, name, kind, forward)                                 \
-  {                                                                       \
-    .struct_size = sizeof(kd_kernel_def),                                 \
-    .flags = KD_KERNEL_OWN_LAYOUT, .domain = space, .op = name,           \
-    .input_types = {F32}, .inplace = forward, .priority = 3,              \
-    .supports = cpu_supports_##kind, .cost = cost,                        \
-    .create = cpu_create_##kind, .taken = cpu_taken_##kind,               \
-    .workspace = cpu_##kind##_workspace,                                  \
-    .enqueue = cpu_run_##kind, .destroy = cpu_destroy_##kind,             \
+#define FEWER(space, name, kind, forward)                                  \
+  {                                                                        \
+    .struct_size = sizeof(kd_kernel_def), .flags = KD_KERNEL_OWN_LAYOUT,   \
+    .domain = space, .op = name, .input_types = {F32}, .inplace = forward, \
+    .priority = 3, .supports = cpu_supports_##kind, .cost = cost,          \
+    .create = cpu_create_##kind, .taken = cpu_taken_##kind,                \
+    .workspace = cpu_##kind##_workspace, .enqueue = cpu_run_##kind,        \
+    .destroy = cpu_destroy_##kind,                                         \
   }
 
 /* by oneDNN, in the layout of blocked.c; the output may take input `forward` */
@@ -131,9 +129,9 @@ const kd_kernel_def cpu_kernels[] = {
 #define KEEL_BINARY_OP(op, types)                                        \
   ROW_AS(op, ONNX_SET_##types, 0, binary, BINARY_##op, .domain = "keel", \
          .flags = AGNOSTIC, .inplace = 3),
-#define COMPARE_OP(op, since, types)             \
+#define COMPARE_OP(op, since, types) \
   ROW_AS(op, ONNX_SET_##types, 0, binary, BINARY_##op, .flags = WALK),
-#include "onnx/elementwise.def"
+#include "defs/elementwise.def"
     UNARY(Shrink, ONNX_SET_int),
     ROW_WITH(Gelu, gelu, 0, .flags = AGNOSTIC, .inplace = 1),
     INPLACE(Not, not, 0),
@@ -180,20 +178,35 @@ const kd_kernel_def cpu_kernels[] = {
     ROW(LRN, lrn, 0),
     ROW(MeanVarianceNormalization, mvn, 0),
 
-    ROW_WITH(MatMul, matmul, 0, .flags = WALK, .workspace = cpu_matmul_workspace, PACKED),
-    ROW_AS(FusedMatMul, ONNX_SET_f32, 0, fused_matmul, 0, .domain = "keel", .flags = ANY, PACKED),
+    ROW_WITH(MatMul, matmul, 0, .flags = WALK,
+             .workspace = cpu_matmul_workspace, PACKED),
+    ROW_AS(FusedMatMul, ONNX_SET_f32, 0, fused_matmul, 0, .domain = "keel",
+           .flags = ANY, PACKED),
     BYTES(MatMulInteger, matmul_integer, matmul),
     BYTES(QLinearMatMul, qlinear_matmul, matmul),
-    ROW_WITH(MatMulNBits, nbits, 0, .domain = "com.microsoft", .flags = ANY | KD_KERNEL_CONSTANTS_IN_CREATE, .create = cpu_create_nbits, .taken = cpu_taken_nbits, .workspace = cpu_nbits_workspace, .destroy = cpu_destroy_nbits),
+    ROW_WITH(MatMulNBits, nbits, 0, .domain = "com.microsoft",
+             .flags = ANY | KD_KERNEL_CONSTANTS_IN_CREATE,
+             .create = cpu_create_nbits, .taken = cpu_taken_nbits,
+             .workspace = cpu_nbits_workspace, .destroy = cpu_destroy_nbits),
     ROW_WITH(Gemm, gemm, 0, .flags = ANY, PACKED),
     ROW(Det, det, 0),
     ROW(Einsum, einsum, 0),
-    ROW_WITH(RNN, recurrent, 0, .flags = ANY, .aliases = carried, .create = cpu_create_recurrent, .workspace = cpu_recurrent_workspace, .destroy = cpu_destroy_recurrent, .alias_count = 1),
-    ROW_WITH(GRU, recurrent, 1, .flags = ANY, .aliases = carried, .create = cpu_create_recurrent, .workspace = cpu_recurrent_workspace, .destroy = cpu_destroy_recurrent, .alias_count = 1),
-    ROW_WITH(LSTM, recurrent, 2, .flags = ANY, .aliases = carried, .create = cpu_create_recurrent, .workspace = cpu_recurrent_workspace, .destroy = cpu_destroy_recurrent, .alias_count = 2),
+    ROW_WITH(RNN, recurrent, 0, .flags = ANY, .aliases = carried,
+             .create = cpu_create_recurrent,
+             .workspace = cpu_recurrent_workspace,
+             .destroy = cpu_destroy_recurrent, .alias_count = 1),
+    ROW_WITH(GRU, recurrent, 1, .flags = ANY, .aliases = carried,
+             .create = cpu_create_recurrent,
+             .workspace = cpu_recurrent_workspace,
+             .destroy = cpu_destroy_recurrent, .alias_count = 1),
+    ROW_WITH(LSTM, recurrent, 2, .flags = ANY, .aliases = carried,
+             .create = cpu_create_recurrent,
+             .workspace = cpu_recurrent_workspace,
+             .destroy = cpu_destroy_recurrent, .alias_count = 2),
     ROW(DFT, dft, 0),
     ROW(STFT, stft, 0),
-    ROW_WITH(MelWeightMatrix, mel, 0, .flags = ANY, .output_types = {ONNX_SET_num}),
+    ROW_WITH(MelWeightMatrix, mel, 0, .flags = ANY,
+             .output_types = {ONNX_SET_num}),
     ROW(GridSample, grid_sample, 0),
     ROW(MaxRoiPool, max_roi_pool, 0),
     ROW(RoiAlign, roi_align, 0),
@@ -205,7 +218,10 @@ const kd_kernel_def cpu_kernels[] = {
      .input_types = {F32},
      .cost = cost,
      .enqueue = cpu_run_attention},
-    ROW_AS(GroupQueryAttention, ONNX_SET_f32, ONNX_VALUES_GroupQueryAttention, grouped, 0, .domain = "com.microsoft", .flags = ANY, .aliases = cached, .alias_count = 2, .workspace = cpu_grouped_workspace),
+    ROW_AS(GroupQueryAttention, ONNX_SET_f32, ONNX_VALUES_GroupQueryAttention,
+           grouped, 0, .domain = "com.microsoft", .flags = ANY,
+           .aliases = cached, .alias_count = 2,
+           .workspace = cpu_grouped_workspace),
     {.struct_size = sizeof(kd_kernel_def),
      .flags = ANY,
      .domain = "keel",
@@ -257,8 +273,11 @@ const kd_kernel_def cpu_kernels[] = {
     ROW(Gather, gather, 0),
     ROW(GatherElements, gather_elements, 0),
     ROW(GatherND, gather_nd, 0),
-    ROW_WITH(ScatterElements, scatter_elements, 0, .flags = ANY, .aliases = &updated, .alias_count = 1, .supports = cpu_supports_scatter),
-    ROW_WITH(ScatterND, scatter_nd, 0, .flags = ANY, .aliases = &updated, .alias_count = 1, .supports = cpu_supports_scatter),
+    ROW_WITH(ScatterElements, scatter_elements, 0, .flags = ANY,
+             .aliases = &updated, .alias_count = 1,
+             .supports = cpu_supports_scatter),
+    ROW_WITH(ScatterND, scatter_nd, 0, .flags = ANY, .aliases = &updated,
+             .alias_count = 1, .supports = cpu_supports_scatter),
     ROW(OneHot, one_hot, 0),
     DYNAMIC(Compress, compress),
     DYNAMIC(NonZero, non_zero),
@@ -276,12 +295,16 @@ const kd_kernel_def cpu_kernels[] = {
     OWN(LeadingZeros, count_bits, 1),
     OWN(ArgSort, arg_sort, 0),
     OWN(DynamicSlice, dynamic_slice, 0),
-    OWN(DynamicUpdateSlice, dynamic_update, 0, .aliases = &updated, .alias_count = 1),
-    OWN(RngBitGenerator, random_bits, 0, .output_types = {ONNX_SET_u64, ONNX_SET_int}),
+    OWN(DynamicUpdateSlice, dynamic_update, 0, .aliases = &updated,
+        .alias_count = 1),
+    OWN(RngBitGenerator, random_bits, 0,
+        .output_types = {ONNX_SET_u64, ONNX_SET_int}),
     OWN(Within, within, 0, .inplace = 1),
     OWN(Find, find, 0),
     OWN(Couple, couple, 0),
-    ROW_AS(Trees, KD_TYPES(KD_F32) | KD_TYPES(KD_F64), 0, trees, 0, .domain = "keel", .flags = ANY, .create = cpu_create_trees, .destroy = cpu_destroy_trees),
+    ROW_AS(Trees, KD_TYPES(KD_F32) | KD_TYPES(KD_F64), 0, trees, 0,
+           .domain = "keel", .flags = ANY, .create = cpu_create_trees,
+           .destroy = cpu_destroy_trees),
     OWN(ReduceWindow, reduce_window, 0),
     OWN(SelectAndScatter, select_and_scatter, 0),
 

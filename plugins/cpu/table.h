@@ -9,7 +9,7 @@ enum {
 #define UNARY_OP(op, since, types, kernels, attributes) CPU_ROW_##op,
 #define BINARY_OP(op, since, types, attributes)         CPU_ROW_##op,
 #define COMPARE_OP(op, since, types)                    CPU_ROW_##op,
-#include "onnx/elementwise.def"
+#include "defs/elementwise.def"
   CPU_ELEMENTWISE_COUNT
 };
 #ifdef KEEL_WITH_DNNL

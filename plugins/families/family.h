@@ -12,9 +12,9 @@
 #include <kd/kd.h>
 #include <stdbool.h>
 
+#include "defs/ops.h"
 #include "families/store.h"
 #include "families/window.h"
-#include "onnx/ops.h"
 
 #define FAM_INPUTS  128
 #define FAM_OUTPUTS 128

@@ -1,5 +1,5 @@
 /* grouped.c - com.microsoft's GroupQueryAttention: new rows go to the cache (kernels/grouped.k),
- * then what is there is attended to (kernels/attention.k). host/src/ops/shapes_microsoft.c has the
+ * then what is there is attended to (kernels/attention.k). host/src/opsets/microsoft/grouped.c has the
  * semantics. */
 #include <math.h>
 

@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "defs/small.h"
 #include "families/rows.h"
 #include "families/small.h"
-#include "onnx/small.h"
 
 /* ---- passes ---------------------------------------------------------------------- */
 
@@ -152,22 +152,22 @@ typedef struct expression {
 
 static const expression unary_float[] = {
 #define UNARY_FLOAT(op, a, b, text) {#op, a, b, #text},
-#include "onnx/elementwise.def"
+#include "defs/elementwise.def"
 };
 static const expression unary_int[] = {
 #define UNARY_INT(op, text) {#op, "", "", #text},
-#include "onnx/elementwise.def"
+#include "defs/elementwise.def"
 };
 static const expression binary_float[] = {
 #define BINARY_FLOAT(op, text) {#op, "", "", #text},
 #define COMPARE(op, text)      {#op, "", "", #text},
-#include "onnx/elementwise.def"
+#include "defs/elementwise.def"
 };
 static const expression binary_int[] = {
 #define BINARY_INT(op, text)  {#op, "", "", #text},
 #define BINARY_BOOL(op, text) {#op, "", "", #text},
 #define COMPARE(op, text)     {#op, "", "", #text},
-#include "onnx/elementwise.def"
+#include "defs/elementwise.def"
 };
 
 #define COUNT(list) (sizeof(list) / sizeof *(list))

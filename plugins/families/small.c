@@ -1,6 +1,6 @@
 /* small.c - elements of eight bits or less: Cast, QuantizeLinear and DequantizeLinear
  * (kernels/small.k). */
-#include "onnx/small.h"
+#include "defs/small.h"
 
 #include "families/map.h"
 #include "families/rows.h"

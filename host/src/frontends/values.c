@@ -1,12 +1,12 @@
-/* file.c - values in .npy files; other files go to the ONNX frontend.
+/* values.c - values in .npy files; other files go to the ONNX frontend.
  *
  * Format: "NumPy format", numpy.lib.format, versions 1.0 to 3.0. */
 #include <errno.h>
 #include <keel/file.h>
 
+#include "defs/small.h"
 #include "memory/access.h"
-#include "onnx/small.h"
-#include "ops/text.h"
+#include "opsets/strings/text.h"
 #include "values/tensor.h"
 #ifdef KEEL_WITH_ONNX
 #include "frontends/onnx/onnx.h"

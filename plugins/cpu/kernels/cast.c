@@ -3,7 +3,7 @@
  * Floats to integers: onnx/whole.h. */
 #include "cpu.h"
 
-#include "onnx/small.h"
+#include "defs/small.h"
 
 #define TYPES(X)                               \
   X(KD_F32, float, , )                         \

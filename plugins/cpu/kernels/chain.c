@@ -55,14 +55,14 @@ static const struct {
 } unary_names[] =
     {
 #define UNARY_FLOAT(op, a, b, expression) {#op, UNARY_##op},
-#include "onnx/elementwise.def"
+#include "defs/elementwise.def"
         {"BitwiseNot", UNARY_BitwiseNot},
 },
   binary_names[] = {
 #define BINARY_FLOAT(op, expression) {#op, BINARY_##op},
 #define BINARY_BOOL(op, expression)  {#op, BINARY_##op},
 #define COMPARE(op, expression)      {#op, BINARY_##op},
-#include "onnx/elementwise.def"
+#include "defs/elementwise.def"
       {"BitwiseAnd", BINARY_BitwiseAnd},
       {"BitwiseOr", BINARY_BitwiseOr},
       {"BitwiseXor", BINARY_BitwiseXor},

@@ -23,7 +23,7 @@ typedef struct cpu_binary_row {
 /* Ops by number: UNARY_Relu, BINARY_Add ... */
 enum {
 #define UNARY_FLOAT(op, a, b, expression) UNARY_##op,
-#include "onnx/elementwise.def"
+#include "defs/elementwise.def"
 #define UNARY(op, expression) UNARY_##op,
 #include "kernels/gelu.def"
   UNARY_BitwiseNot,
@@ -33,7 +33,7 @@ enum {
 #define BINARY_FLOAT(op, expression) BINARY_##op,
 #define BINARY_BOOL(op, expression)  BINARY_##op,
 #define COMPARE(op, expression)      BINARY_##op,
-#include "onnx/elementwise.def"
+#include "defs/elementwise.def"
   BINARY_BitwiseAnd,
   BINARY_BitwiseOr,
   BINARY_BitwiseXor,

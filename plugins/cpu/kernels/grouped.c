@@ -1,7 +1,7 @@
 /* grouped.c - com.microsoft's GroupQueryAttention, with its cache in place.
  *
  * The new rows of K and V go to their places in the cache first, K turned by its position; then
- * all that is there is attended to, by attention.c. host/src/ops/shapes_microsoft.c has the
+ * all that is there is attended to, by attention.c. host/src/opsets/microsoft/grouped.c has the
  * semantics. */
 #include <stdatomic.h>
 

@@ -3,7 +3,7 @@
 #define UNARY_INT(op, expression)  INT_UNARY_OF(op, N, T, expression)
 #define BINARY_INT(op, expression) INT_BINARY_OF(op, N, T, expression)
 #define COMPARE(op, expression)    INT_COMPARE_OF(op, N, T, expression)
-#include "onnx/elementwise.def"
+#include "defs/elementwise.def"
 #undef N
 #undef T
 #undef U

@@ -137,7 +137,7 @@ VECTOR(tanh)
               expression)                                                     \
   BINARY_LOOP(b_##op##_bf16, cpu_bf16, float, bf16_float, uint8_t, uint8_t, , \
               expression)
-#include "onnx/elementwise.def"
+#include "defs/elementwise.def"
 #define UNARY(op, expression) UNARY_OF(UNARY_LOOP, op, expression)
 #include "kernels/gelu.def"
 #undef T
@@ -161,7 +161,7 @@ VECTOR(tanh)
 #define COMPARE(op, expression)                                               \
   BINARY_LOOP(b_##op##_f64, double, double, plain_double, uint8_t, uint8_t, , \
               expression)
-#include "onnx/elementwise.def"
+#include "defs/elementwise.def"
 #define UNARY(op, expression)                                            \
   UNARY_BLOCKS(u_##op##_f64, double, double, plain_double, plain_double, \
                expression)
@@ -239,7 +239,7 @@ VECTOR(tanh)
   BINARY_LOOP(b_##op##_bool, uint8_t, uint8_t, , uint8_t, uint8_t, , expression)
 #define COMPARE(op, expression) \
   BINARY_LOOP(b_##op##_bool, uint8_t, uint8_t, , uint8_t, uint8_t, , expression)
-#include "onnx/elementwise.def"
+#include "defs/elementwise.def"
 
 /* ---- the set --------------------------------------------------------------- */
 
@@ -265,7 +265,7 @@ const cpu_loops LOOPS = {
   [UNARY_##op].a = first, [UNARY_##op].b = second, \
   FLOAT_LOOPS(u, UNARY_##op, op)
 #define UNARY_INT(op, expression) INT_LOOPS(u, UNARY_##op, op)
-#include "onnx/elementwise.def"
+#include "defs/elementwise.def"
 #define UNARY(op, expression) FLOAT_LOOPS(u, UNARY_##op, op)
 #include "kernels/gelu.def"
         },
@@ -279,6 +279,6 @@ const cpu_loops LOOPS = {
   FLOAT_LOOPS(b, BINARY_##op, op) \
   INT_LOOPS(b, BINARY_##op, op)   \
   [BINARY_##op].loops[KD_BOOL] = b_##op##_bool,
-#include "onnx/elementwise.def"
+#include "defs/elementwise.def"
         },
 };

@@ -1,7 +1,7 @@
 /* quant.c - quantisation: y = saturate(round(x / scale) + zero_point), with
  * ties to even (ONNX QuantizeLinear-25). */
+#include "defs/small.h"
 #include "kernels.h"
-#include "onnx/small.h"
 #include "quant_loops.h"
 
 const cpu_quant_loops *cpu_quant_get(void) {

@@ -1,5 +1,5 @@
 /* small.c - Cast from and to types of eight bits or less (onnx/small.h). */
-#include "onnx/small.h"
+#include "defs/small.h"
 
 #include "kernels.h"
 #include "small.h"

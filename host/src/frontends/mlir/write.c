@@ -3,10 +3,10 @@
 #include <math.h>
 
 #include "base/float.h"
+#include "defs/small.h"
 #include "device/device.h"
 #include "memory/access.h"
 #include "mlir.h"
-#include "onnx/small.h"
 #include "ops/vendor.h"
 #include "values/strings.h"
 

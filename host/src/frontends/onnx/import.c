@@ -27,7 +27,7 @@ static void read_port(const onnx_value_info *info, keel_port *port,
     port->flags |= KEEL_PORT_OPTIONAL;
     type = type->optional_type->elem_type;
   }
-  /* a map is a sequence of its keys and its values (passes/expand_ml_maps.c) */
+  /* a map is a sequence of its keys and its values (opsets/ml/maps.c) */
   if (type->value_case == ONNX__TYPE_PROTO__VALUE_SEQUENCE_TYPE ||
       type->value_case == ONNX__TYPE_PROTO__VALUE_MAP_TYPE)
     port->flags |= KEEL_PORT_SEQUENCE;

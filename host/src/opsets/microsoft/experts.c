@@ -1,0 +1,581 @@
+/* experts.c - com.microsoft's MoE and QMoE: mixtures of experts
+ * (onnxruntime/docs/ContribOperators.md).
+ *
+ * Each row has k slots, one for each expert that it wants most. An expert gets the rows of its
+ * slots and no others, so that the work is that of k experts a row; which these are is known in
+ * the run only. Results go to their slots, are weighed, and summed. */
+#include "opsets/tables.h"
+#include "passes/passes.h"
+#include "program/emit.h"
+
+/* ---- shapes ---- */
+
+typedef struct expert_sizes {
+  int64_t rows, count, size, inner; /* inner: what FC1 gives to FC2 */
+  int64_t fused;                    /* 2: FC1 has gate and value */
+} expert_sizes;
+
+/* Rows of two dimensions or of three; for each, how much each expert is wanted. */
+static keel_status read_rows(const keel_infer *infer, expert_sizes *e) {
+  const keel_type *x = infer->in[0], *router = infer->in[1];
+  int64_t k = keel_attr_int(infer->op, "k", 1);
+  if ((x->rank != 2 && x->rank != 3) || router->rank != 2)
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                           "input must be [rows, size] or [batch, rows, size],"
+                           " and router_probs [all rows, expert_sizes]");
+  e->size = x->dims[x->rank - 1];
+  e->rows = x->rank == 3 ? x->dims[0] * x->dims[1] : x->dims[0];
+  e->count = router->dims[1];
+  if (router->dims[0] != e->rows || e->count < 1 || e->count > 1024 || k < 1 ||
+      k > e->count || e->size < 1)
+    return keel_infer_fail(
+        infer, KD_INVALID_ARGUMENT,
+        "router_probs must be [%lld, expert_sizes], with 1 to"
+        " 1024 expert_sizes, of which k, here %lld, are taken",
+        (long long)e->rows, (long long)k);
+  return KD_OK;
+}
+
+static keel_status check_kind(const keel_infer *infer, bool has_third,
+                              expert_sizes *e) {
+  static const char *const kinds[] = {"relu", "gelu", "silu", "swiglu",
+                                      "identity"};
+  const char *kind = keel_attr_string(infer->op, "activation_type", "relu");
+  int64_t fusion = keel_attr_int(infer->op, "swiglu_fusion", 0);
+  bool known = false, gated = !strcmp(kind, "swiglu");
+  for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+    known |= !strcmp(kind, kinds[i]);
+  if (!known || keel_attr_int(infer->op, "use_sparse_mixer", 0) ||
+      keel_attr_int(infer->op, "swiglu_limit_after_activation", 0))
+    return keel_infer_fail(infer, KD_UNIMPLEMENTED,
+                           "activation_type can be relu, gelu, silu, swiglu and"
+                           " identity, and use_sparse_mixer and"
+                           " swiglu_limit_after_activation are not supported");
+  if (fusion < 0 || fusion > 2 || (gated && (fusion == 0) != has_third))
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                           "swiglu needs FC3, or FC1 with both and a"
+                           " swiglu_fusion of 1 or 2");
+  e->fused = gated && fusion ? 2 : 1;
+  return KD_OK;
+}
+
+static keel_status check_dims(const keel_infer *infer, uint32_t index,
+                              int64_t a, int64_t b, int64_t c) {
+  const keel_type *type = keel_infer_in(infer, index);
+  const keel_param *param = keel_schema_input(infer->op->schema, index);
+  uint32_t rank = c < 0 ? 2 : 3;
+  if (!type || (type->rank == rank && type->dims[0] == a &&
+                type->dims[1] == b && (c < 0 || type->dims[2] == c)))
+    return KD_OK;
+  return keel_infer_fail(
+      infer, KD_INVALID_ARGUMENT,
+      c < 0 ? "%s must be [%lld,%lld]" : "%s must be [%lld,%lld,%lld]",
+      param ? param->name : "an input", (long long)a, (long long)b,
+      (long long)c);
+}
+
+/* The sum of what the k expert_sizes that a row wants most make of it, each FC2(activation(FC1(row))),
+ * by how much they are wanted. */
+keel_status keel_shape_experts(keel_infer *infer) {
+  const keel_type *second = infer->in[4];
+  expert_sizes e = {0};
+  KEEL_TRY(read_rows(infer, &e));
+  KEEL_TRY(check_kind(infer, keel_infer_in(infer, 6) != NULL, &e));
+  e.inner = second->rank == 3 ? second->dims[2] : 0;
+  if (!keel_is_plausible(e.inner)) e.inner = 0;
+  KEEL_TRY(check_dims(infer, 2, e.count, e.fused * e.inner, e.size));
+  KEEL_TRY(check_dims(infer, 3, e.count, e.fused * e.inner, -1));
+  KEEL_TRY(check_dims(infer, 4, e.count, e.size, e.inner));
+  KEEL_TRY(check_dims(infer, 5, e.count, e.size, -1));
+  KEEL_TRY(check_dims(infer, 6, e.count, e.inner, e.size));
+  KEEL_TRY(check_dims(infer, 7, e.count, e.inner, -1));
+  return keel_shape_same(infer);
+}
+
+/* ---- QMoE ----------------------------------------------------------------------------------- */
+
+/* FC1, FC2 and FC3: where their inputs are. */
+static const struct {
+  const char *bits;
+  uint32_t weights, scales, bias, zeros;
+} layers[] = {{"fc1_expert_weight_bits", 2, 3, 4, 11},
+              {"fc2_expert_weight_bits", 5, 6, 7, 12},
+              {"fc3_expert_weight_bits", 8, 9, 10, 13}};
+
+static int64_t bits_of(const keel_infer *infer, int layer) {
+  int64_t bits = keel_attr_int(infer->op, "expert_weight_bits", 4);
+  return keel_attr_int(infer->op, layers[layer].bits, bits);
+}
+
+/* N rows of K numbers for each expert, with a scale for each row or block of it. */
+static keel_status check_layer(const keel_infer *infer, int layer,
+                               const expert_sizes *e, int64_t n, int64_t k) {
+  int64_t bits = bits_of(infer, layer);
+  int64_t block = keel_attr_int(infer->op, "block_size", 0);
+  if (!keel_infer_in(infer, layers[layer].weights)) return KD_OK;
+  if ((bits != 2 && bits != 4 && bits != 8) || k % (8 / bits))
+    return keel_infer_fail(infer, KD_UNIMPLEMENTED,
+                           "weights of %lld bits in rows of %lld: there are 2,"
+                           " 4 and 8, of which a row fills its bytes",
+                           (long long)bits, (long long)k);
+  if (block && k % block)
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                           "rows of %lld are no multiple of block_size, %lld",
+                           (long long)k, (long long)block);
+  if (!keel_infer_in(infer, layers[layer].scales))
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                           "each layer of weights needs its scales");
+  int64_t blocks = block ? k / block : -1;
+  int64_t zeros = block ? (blocks * bits + 7) / 8 : (n * bits + 7) / 8;
+  KEEL_TRY(check_dims(infer, layers[layer].weights, e->count, n, k * bits / 8));
+  KEEL_TRY(check_dims(infer, layers[layer].scales, e->count, n, blocks));
+  KEEL_TRY(check_dims(infer, layers[layer].bias, e->count, n, -1));
+  return block ? check_dims(infer, layers[layer].zeros, e->count, n, zeros)
+               : check_dims(infer, layers[layer].zeros, e->count, zeros, -1);
+}
+
+static keel_status check_form(const keel_infer *infer) {
+  int64_t block = keel_attr_int(infer->op, "block_size", 0);
+  if (strcmp(keel_attr_string(infer->op, "quant_type", "int"), "int") != 0 ||
+      keel_attr_int(infer->op, "weights_prepacked", -1) > 0)
+    return keel_infer_fail(infer, KD_UNIMPLEMENTED,
+                           "quant_type can be int, and weights that are packed"
+                           " for one device are not supported");
+  for (uint32_t i = 15; i < infer->input_count; i++)
+    if (infer->in[i])
+      return keel_infer_fail(infer, KD_UNIMPLEMENTED,
+                             "scales of activations and of all weights are not"
+                             " supported");
+  if (block && (block < 16 || block > 1 << 20 || (block & (block - 1))))
+    return keel_infer_fail(
+        infer, KD_INVALID_ARGUMENT,
+        "block_size must be a power of two from 16 to 1048576, not %lld",
+        (long long)block);
+  return KD_OK;
+}
+
+/* The same of weights that are kept in few bits. */
+keel_status keel_shape_quantised_experts(keel_infer *infer) {
+  const keel_type *second = infer->in[5];
+  expert_sizes e = {0};
+  KEEL_TRY(read_rows(infer, &e));
+  KEEL_TRY(check_kind(infer, keel_infer_in(infer, 8) != NULL, &e));
+  KEEL_TRY(check_form(infer));
+  int64_t bits = bits_of(infer, 1);
+  e.inner = second->rank == 3 && bits > 0 ? second->dims[2] : 0;
+  e.inner = keel_is_plausible(e.inner) && bits <= 8 && bits > 0
+                ? e.inner * 8 / bits
+                : 0;
+  if (!keel_is_plausible(e.size))
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT, "rows are too long");
+  KEEL_TRY(check_layer(infer, 0, &e, e.fused * e.inner, e.size));
+  KEEL_TRY(check_layer(infer, 1, &e, e.size, e.inner));
+  KEEL_TRY(check_layer(infer, 2, &e, e.inner, e.size));
+  KEEL_TRY(check_dims(infer, 14, e.rows, e.count, -1));
+  return keel_shape_same(infer);
+}
+
+/* ---- in simpler ops ---- */
+
+typedef struct layer {
+  uint32_t weights, scales, bias, zeros; /* values; KEEL_ABSENT */
+  int64_t n, k, bits;                    /* bits: 0: floats */
+} layer;
+
+typedef struct experts {
+  keel_emit *all;
+  int64_t count, chosen; /* of a row's experts */
+  uint32_t rows;         /* [rows, size] */
+  uint32_t slots;        /* [rows * chosen]: the expert of each */
+  uint32_t shares;       /* [rows, chosen] */
+  layer layers[3];       /* FC1, FC2 and FC3 */
+} experts;
+
+static uint32_t in(const experts *e, uint32_t index) {
+  return keel_emit_in(e->all, index);
+}
+
+static uint32_t two(experts *e, const char *op, uint32_t a, uint32_t b) {
+  return keel_emit_binary(e->all, op, a, b);
+}
+
+static uint32_t number(experts *e, int64_t value) {
+  return keel_emit_int(e->all, value);
+}
+
+static uint32_t reshaped(experts *e, uint32_t value, const int64_t *dims,
+                         int64_t rank) {
+  return keel_emit_reshape(e->all, value, dims, rank);
+}
+
+static uint32_t with_attr(experts *e, const char *op, keel_attr attr,
+                          uint32_t value) {
+  return keel_emit_op(e->all, op, &attr, 1, &value, 1);
+}
+
+static bool is_swiglu(const experts *e) {
+  return !strcmp(keel_attr_string(e->all->node.op, "activation_type", "relu"),
+                 "swiglu");
+}
+
+/* ---- which experts -------------------------------------------------------------------------- */
+
+static uint32_t of_whole(experts *e, uint32_t shares) {
+  const uint32_t inputs[] = {shares, number(e, -1)};
+  uint32_t sum = keel_emit_op(e->all, "ReduceSum", NULL, 0, inputs, 2);
+  uint32_t zero = keel_emit_number(e->all, 0, sum);
+  uint32_t one = keel_emit_number(e->all, 1, sum);
+  sum = keel_emit_where(e->all, two(e, "Equal", sum, zero), one, sum);
+  return two(e, "Div", shares, sum);
+}
+
+/* The k best; of shares that are given apart, or of a softmax over all or, where the weights are
+ * kept in few bits, over those k. */
+static void choose(experts *e, uint32_t apart, bool over_all) {
+  enum { BEST, PLACES };
+  const keel_attr last = KEEL_INT("axis", -1);
+  static const int64_t flat[] = {-1};
+  bool whole =
+      keel_attr_int(e->all->node.op, "normalize_routing_weights", 0) != 0;
+  uint32_t found[2] = {KEEL_ABSENT, KEEL_ABSENT};
+  uint32_t wanted = keel_emit_cast(e->all, in(e, 1), KD_F32);
+  if (over_all) wanted = with_attr(e, "Softmax", last, wanted);
+  const uint32_t inputs[] = {wanted, number(e, e->chosen)};
+  keel_emit_node(e->all, "TopK", NULL, 0, inputs, 2, found, 2);
+  e->shares = found[BEST];
+  if (apart != KEEL_ABSENT) {
+    const uint32_t pair[] = {keel_emit_cast(e->all, apart, KD_F32),
+                             found[PLACES]};
+    e->shares = keel_emit_op(e->all, "GatherElements", &last, 1, pair, 2);
+  } else if (!over_all) {
+    e->shares = with_attr(e, "Softmax", last, e->shares);
+  }
+  if (whole && (over_all || apart != KEEL_ABSENT))
+    e->shares = of_whole(e, e->shares);
+  e->slots = reshaped(e, found[PLACES], flat, 1);
+}
+
+/* ---- what an expert computes ---------------------------------------------------------------- */
+
+/* An expert's part of a tensor of all, with these dimensions. */
+static uint32_t own(experts *e, uint32_t value, int64_t expert,
+                    const int64_t *dims, int64_t rank) {
+  return value == KEEL_ABSENT
+             ? value
+             : keel_emit_part(e->all, value, expert, (uint32_t)rank, dims);
+}
+
+static uint32_t float_product(experts *e, const layer *l, uint32_t x,
+                              int64_t expert) {
+  const int64_t dims[] = {l->n, l->k};
+  const keel_attr turned = KEEL_INT("transB", 1);
+  const uint32_t inputs[] = {x, own(e, l->weights, expert, dims, 2),
+                             own(e, l->bias, expert, dims, 1)};
+  return keel_emit_op(e->all, "Gemm", &turned, 1, inputs, 3);
+}
+
+/* One number for each of `blocks` of a row. */
+static uint32_t for_blocks(experts *e, uint32_t value, const layer *l,
+                           int64_t blocks) {
+  const int64_t one[] = {l->n, 1}, all[] = {l->n, blocks};
+  value = two(e, "CastLike", reshaped(e, value, one, 2), e->rows);
+  return two(e, "Expand", value, keel_emit_ints(e->all, all, 2));
+}
+
+/* Zero points of rows lie behind each other, in as few bits as the weights. */
+static uint32_t row_zeros(experts *e, const layer *l, int64_t expert,
+                          int64_t blocks) {
+  static const int64_t flat[] = {-1};
+  uint32_t zeros = own(e, l->zeros, expert, flat, 1);
+  if (zeros == KEEL_ABSENT) return zeros;
+  zeros = reshaped(e, keel_emit_unpacked(e->all, zeros, l->bits), flat, 1);
+  zeros = keel_emit_slice(e->all, zeros, 0, 0, l->n, 1);
+  return for_blocks(e, zeros, l, blocks);
+}
+
+/* Blocks as MatMulNBits wants them, of which the last is filled up; rows of one scale are cut
+ * into the longest that they are a multiple of. */
+static int64_t block_of(const experts *e, const layer *l) {
+  int64_t block = keel_attr_int(e->all->node.op, "block_size", 0);
+  if (block) return block;
+  for (block = 16; block < 1 << 12 && l->k % (2 * block) == 0;)
+    block *= 2;
+  return block;
+}
+
+static uint32_t filled(experts *e, uint32_t weights, const layer *l,
+                       int64_t bytes) {
+  const int64_t more[] = {l->n, bytes - l->k * l->bits / 8};
+  if (!more[1]) return weights;
+  uint32_t zero = keel_emit_cast(e->all, number(e, 0), KD_U8);
+  const uint32_t parts[] = {
+      weights, two(e, "Expand", zero, keel_emit_ints(e->all, more, 2))};
+  return keel_emit_concat(e->all, 1, parts, 2);
+}
+
+static uint32_t packed_product(experts *e, const layer *l, uint32_t x,
+                               int64_t expert) {
+  bool by_row = !keel_attr_int(e->all->node.op, "block_size", 0);
+  int64_t block = block_of(e, l), blocks = (l->k + block - 1) / block;
+  int64_t bytes = block * l->bits / 8;
+  const int64_t rows[] = {l->n, l->k * l->bits / 8};
+  const int64_t parts[] = {l->n, blocks, bytes}, each[] = {l->n, blocks};
+  const int64_t zeros[] = {l->n, (blocks * l->bits + 7) / 8}, one[] = {l->n};
+  uint32_t w =
+      filled(e, own(e, l->weights, expert, rows, 2), l, blocks * bytes);
+  uint32_t scales =
+      by_row ? for_blocks(e, own(e, l->scales, expert, one, 1), l, blocks)
+             : two(e, "CastLike", own(e, l->scales, expert, each, 2), e->rows);
+  const uint32_t inputs[] = {x,
+                             reshaped(e, w, parts, 3),
+                             scales,
+                             by_row ? row_zeros(e, l, expert, blocks)
+                                    : own(e, l->zeros, expert, zeros, 2),
+                             KEEL_ABSENT,
+                             own(e, l->bias, expert, one, 1)};
+  const keel_attr attrs[] = {KEEL_INT("K", l->k), KEEL_INT("N", l->n),
+                             KEEL_INT("bits", l->bits),
+                             KEEL_INT("block_size", block)};
+  return keel_emit_op(e->all, "com.microsoft::MatMulNBits", attrs, 4, inputs,
+                      6);
+}
+
+static uint32_t product(experts *e, int layer_index, uint32_t x,
+                        int64_t expert) {
+  const layer *l = &e->layers[layer_index];
+  return l->bits ? packed_product(e, l, x, expert)
+                 : float_product(e, l, x, expert);
+}
+
+/* gate * sigmoid(alpha * gate) * (value + beta), both cut at a limit. */
+static uint32_t swiglu(experts *e, uint32_t gate, uint32_t value) {
+  const keel_opdef *op = e->all->node.op;
+  const keel_node_attr *limit = keel_attr_find(op, "swiglu_limit");
+  double beta = (double)keel_attr_float(op, "activation_beta", 0);
+  if (limit) {
+    double most = (double)limit->value.f;
+    uint32_t up = keel_emit_number(e->all, most, gate);
+    const uint32_t inputs[] = {value, keel_emit_number(e->all, -most, gate),
+                               up};
+    gate = two(e, "Min", gate, up);
+    value = keel_emit_op(e->all, "Clip", NULL, 0, inputs, 3);
+  }
+  gate = with_attr(e, "Swish",
+                   (keel_attr)KEEL_FLOAT(
+                       "alpha", keel_attr_float(op, "activation_alpha", 1)),
+                   gate);
+  if (beta != 0)
+    value = two(e, "Add", value, keel_emit_number(e->all, beta, value));
+  return two(e, "Mul", gate, value);
+}
+
+static uint32_t activated(experts *e, uint32_t x) {
+  const char *kind =
+      keel_attr_string(e->all->node.op, "activation_type", "relu");
+  if (!strcmp(kind, "relu")) return keel_emit_unary(e->all, "Relu", x);
+  if (!strcmp(kind, "silu"))
+    return with_attr(e, "Swish", (keel_attr)KEEL_FLOAT("alpha", 1), x);
+  if (!strcmp(kind, "gelu"))
+    return with_attr(e, "Gelu", (keel_attr)KEEL_STRING("approximate", "tanh"),
+                     x);
+  return x;
+}
+
+/* Gate and value of FC1 in turn (1) or behind each other (2). */
+static uint32_t half(experts *e, uint32_t x, int64_t index) {
+  int64_t inner = e->layers[1].k;
+  return keel_attr_int(e->all->node.op, "swiglu_fusion", 0) == 1
+             ? keel_emit_slice(e->all, x, 1, index, INT64_MAX, 2)
+             : keel_emit_slice(e->all, x, 1, index * inner, (index + 1) * inner,
+                               1);
+}
+
+static uint32_t computed(experts *e, uint32_t x, int64_t expert) {
+  uint32_t first = product(e, 0, x, expert), third = KEEL_ABSENT;
+  if (e->layers[2].weights != KEEL_ABSENT) third = product(e, 2, x, expert);
+  if (is_swiglu(e))
+    first = third == KEEL_ABSENT
+                ? swiglu(e, half(e, first, 0), half(e, first, 1))
+                : swiglu(e, first, third);
+  else
+    first = third == KEEL_ABSENT ? activated(e, first)
+                                 : two(e, "Mul", activated(e, first), third);
+  return product(e, 1, first, expert);
+}
+
+/* ---- all experts ---------------------------------------------------------------------------- */
+
+/* The slots of an expert: [slots]. */
+static uint32_t slots_of(experts *e, int64_t expert) {
+  static const int64_t flat[] = {-1};
+  uint32_t own_slots = two(e, "Equal", e->slots, number(e, expert));
+  return reshaped(e, keel_emit_unary(e->all, "NonZero", own_slots), flat, 1);
+}
+
+/* [rows * chosen, size]: each slot with what its expert gives. */
+static uint32_t at_slots(experts *e, uint32_t *slots, uint32_t *results) {
+  const keel_attr axis = KEEL_INT("axis", 0);
+  for (int64_t i = 0; i < e->count && e->all->status == KD_OK; i++) {
+    slots[i] = slots_of(e, i);
+    const uint32_t pair[] = {e->rows,
+                             two(e, "Div", slots[i], number(e, e->chosen))};
+    uint32_t x = keel_emit_op(e->all, "Gather", &axis, 1, pair, 2);
+    results[i] = computed(e, x, i);
+  }
+  if (e->all->status != KD_OK) return KEEL_ABSENT;
+  uint32_t places = keel_emit_concat(e->all, 0, slots, (uint32_t)e->count);
+  const uint32_t dims[] = {keel_emit_dims(e->all, e->slots, 0, 1),
+                           number(e, e->layers[1].n)};
+  uint32_t room = two(e, "Expand", keel_emit_number(e->all, 0, e->rows),
+                      keel_emit_concat(e->all, 0, dims, 2));
+  const uint32_t inputs[] = {
+      room, two(e, "Unsqueeze", places, number(e, 1)),
+      keel_emit_concat(e->all, 0, results, (uint32_t)e->count)};
+  return keel_emit_op(e->all, "ScatterND", NULL, 0, inputs, 3);
+}
+
+static void give_sum(experts *e, uint32_t results) {
+  const keel_attr keep = KEEL_INT("keepdims", 0);
+  const int64_t dims[] = {-1, e->chosen, e->layers[1].n};
+  results = keel_emit_cast(e->all, reshaped(e, results, dims, 3), KD_F32);
+  results =
+      two(e, "Mul", results, two(e, "Unsqueeze", e->shares, number(e, -1)));
+  const uint32_t inputs[] = {results, number(e, 1)};
+  results = keel_emit_op(e->all, "ReduceSum", &keep, 1, inputs, 2);
+  results = two(e, "CastLike", results, e->rows);
+  keel_emit_give(e->all, 0,
+                 two(e, "Reshape", results,
+                     keel_emit_dims(e->all, in(e, 0), 0, INT64_MAX)));
+}
+
+static void mix(experts *e, uint32_t apart, bool over_all) {
+  const int64_t rows[] = {-1, e->layers[1].n};
+  uint32_t *lists = calloc((size_t)e->count * 2, sizeof *lists);
+  if (!lists) {
+    e->all->status = keel_no_memory((size_t)e->count * 2 * sizeof *lists);
+    return;
+  }
+  e->rows = reshaped(e, in(e, 0), rows, 2);
+  choose(e, apart, over_all);
+  give_sum(e, at_slots(e, lists, lists + e->count));
+  free(lists);
+}
+
+/* Sizes of a layer are those of its weights; `bits`: of a number, or 0. */
+static bool read_layer(experts *e, int index, uint32_t weights, int64_t bits) {
+  layer *l = &e->layers[index];
+  const keel_type *type = keel_emit_type(e->all, weights);
+  l->weights = in(e, weights);
+  l->bits = bits;
+  if (l->weights == KEEL_ABSENT) return index == 2;
+  if (!type || type->rank != 3 || type->dims[0] < 1 || type->dims[1] < 1 ||
+      type->dims[2] < 1 || type->dims[2] > 1 << 28 || type->dims[1] > 1 << 28 ||
+      type->dims[0] > 1024)
+    return false;
+  l->n = type->dims[1];
+  l->k = bits ? type->dims[2] * 8 / bits : type->dims[2];
+  if (!index) e->count = type->dims[0];
+  return type->dims[0] == e->count;
+}
+
+/* What nobody has looked at where dimensions are open. */
+static bool fits(experts *e, bool read) {
+  const keel_opdef *op = e->all->node.op;
+  bool third = e->layers[2].weights != KEEL_ABSENT, gated = is_swiglu(e);
+  int64_t fusion = keel_attr_int(op, "swiglu_fusion", 0);
+  e->chosen = keel_attr_int(op, "k", 1);
+  read = read && e->chosen >= 1 && e->chosen <= e->count &&
+         e->layers[1].n == e->layers[0].k && fusion >= 0 && fusion <= 2 &&
+         e->layers[0].n == e->layers[1].k * (gated && fusion ? 2 : 1) &&
+         (!gated || (fusion == 0) == third) &&
+         (!third || (e->layers[2].n == e->layers[1].k &&
+                     e->layers[2].k == e->layers[0].k));
+  if (!read)
+    keel_emit_fail(e->all, KD_INVALID_ARGUMENT,
+                   "the weights of at most 1024 experts must be of sizes"
+                   " that are known before the run, and that fit each"
+                   " other; k must be 1 to their number");
+  if (keel_attr_int(op, "use_sparse_mixer", 0) ||
+      keel_attr_int(op, "swiglu_limit_after_activation", 0))
+    keel_emit_fail(e->all, KD_UNIMPLEMENTED,
+                   "use_sparse_mixer and swiglu_limit_after_activation"
+                   " are not supported");
+  return e->all->status == KD_OK;
+}
+
+static void expand_experts(keel_emit *all) {
+  experts e = {.all = all};
+  bool read = read_layer(&e, 0, 2, 0) && read_layer(&e, 1, 4, 0) &&
+              read_layer(&e, 2, 6, 0);
+  for (uint32_t i = 0; i < 3; i++) {
+    e.layers[i].bias = in(&e, 3 + 2 * i);
+    e.layers[i].scales = e.layers[i].zeros = KEEL_ABSENT;
+  }
+  if (fits(&e, read)) mix(&e, KEEL_ABSENT, true);
+}
+
+static void expand_quantised_experts(keel_emit *all) {
+  static const char *const names[] = {"fc1_expert_weight_bits",
+                                      "fc2_expert_weight_bits",
+                                      "fc3_expert_weight_bits"};
+  experts e = {.all = all};
+  const keel_opdef *op = all->node.op;
+  bool read = true;
+  for (uint32_t i = 0; i < 3; i++) {
+    int64_t bits =
+        keel_attr_int(op, names[i], keel_attr_int(op, "expert_weight_bits", 4));
+    read &= (bits == 2 || bits == 4 || bits == 8) &&
+            read_layer(&e, (int)i, 2 + 3 * i, bits);
+    e.layers[i].scales = in(&e, 3 + 3 * i);
+    e.layers[i].bias = in(&e, 4 + 3 * i);
+    e.layers[i].zeros = in(&e, 11 + i);
+    read &=
+        e.layers[i].weights == KEEL_ABSENT || e.layers[i].scales != KEEL_ABSENT;
+  }
+  int64_t block = keel_attr_int(op, "block_size", 0);
+  read &= block == 0 ||
+          (block >= 16 && block <= 1 << 20 && (block & (block - 1)) == 0);
+  if (strcmp(keel_attr_string(op, "quant_type", "int"), "int") != 0 ||
+      keel_attr_int(op, "weights_prepacked", -1) > 0)
+    keel_emit_fail(all, KD_UNIMPLEMENTED,
+                   "quant_type can be int, and weights that are packed"
+                   " for one device are not supported");
+  if (fits(&e, read)) mix(&e, in(&e, 14), false);
+}
+
+/* ---- rows ---- */
+
+#define EXPERTS                                                           \
+  "activation_alpha:f=1 activation_beta:f=0 activation_type:s=relu k:i=1" \
+  " normalize_routing_weights:i=0 swiglu_fusion:i=0 swiglu_limit:f"       \
+  " swiglu_limit_after_activation:i=0 use_sparse_mixer:i=0"
+
+static const keel_schema_row rows[] = {
+    MICROSOFT("MoE", "f32_or_half",
+              "input:T router_probs:T fc1_experts_weights:T"
+              " fc1_experts_bias:T? fc2_experts_weights:T fc2_experts_bias:T?"
+              " fc3_experts_weights:T? fc3_experts_bias:T? -> output:T",
+              EXPERTS, experts),
+    MICROSOFT(
+        "QMoE", "f32_or_half",
+        "input:T router_probs:T fc1_experts_weights:u8 fc1_scales:S=float?"
+        " fc1_experts_bias:T? fc2_experts_weights:u8 fc2_scales:S?"
+        " fc2_experts_bias:T? fc3_experts_weights:u8? fc3_scales:S?"
+        " fc3_experts_bias:T? fc1_zero_points:u8? fc2_zero_points:u8?"
+        " fc3_zero_points:u8? router_weights:T? fc1_global_scale:any?"
+        " fc2_global_scale:any? fc1_act_scale:any? fc2_act_scale:any?"
+        " fc1_act_block_scale:any? fc2_act_block_scale:any? -> output:T",
+        EXPERTS " accuracy_level:i=0 block_size:i=0 expert_weight_bits:i=4"
+                " fc1_expert_weight_bits:i fc2_expert_weight_bits:i"
+                " fc3_expert_weight_bits:i quant_type:s=int"
+                " weights_prepacked:i=-1",
+        quantised_experts),
+};
+
+static const keel_op_rule rules[] = {
+    {"com.microsoft::MoE", .expand = expand_experts},
+    {"com.microsoft::QMoE", .expand = expand_quantised_experts},
+};
+
+const keel_op_table keel_ops_microsoft_experts = {KEEL_TABLE_ROWS(rows),
+                                                  KEEL_TABLE_RULES(rules)};

@@ -1,0 +1,655 @@
+/* heads.c - com.microsoft's MultiHeadAttention, Attention and QAttention, written with
+ * ONNX's Attention (onnxruntime/docs/ContribOperators.md).
+ *
+ * A key that its mask leaves out has mask_filter_value added to its score, as there: -10,000
+ * unless given. What comes after a row has minus infinity. */
+#include <math.h>
+#include "opsets/tables.h"
+#include "passes/passes.h"
+#include "program/emit.h"
+
+/* ---- shapes ---- */
+
+/* What all three compute: `rows` of Q see `before` keys of the past, and `keys` of their own. */
+typedef struct head_sizes {
+  int64_t count, batch, rows, keys, before, size, value_size;
+} head_sizes;
+
+/* A product of sizes; too large for any tensor where it is not a number. */
+static int64_t times(int64_t a, int64_t b) {
+  int64_t product = 0;
+  return keel_mul_i64(a, b, &product) && product < INT64_MAX / 4
+             ? product
+             : INT64_MAX / 4;
+}
+
+static keel_status read_count(const keel_infer *infer, head_sizes *h) {
+  h->count = keel_attr_int(infer->op, "num_heads", 0);
+  if (h->count >= 1 && h->count <= 1 << 20) return KD_OK;
+  return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                         "num_heads must be 1 or more, not %lld",
+                         (long long)h->count);
+}
+
+static bool has_dims(const keel_type *type, uint32_t rank,
+                     const int64_t *dims) {
+  return !type || (type->rank == rank &&
+                   memcmp(type->dims, dims, rank * sizeof *dims) == 0);
+}
+
+/* ---- what is added to scores -------------------------------------------------------------- */
+
+/* Lengths of keys, or which of them count: for all rows, or for each. */
+static keel_status check_mask(const keel_infer *infer, uint32_t index,
+                              const head_sizes *h) {
+  const keel_type *mask = keel_infer_in(infer, index);
+  const int64_t total = h->before + h->keys, b = h->batch;
+  const int64_t by_key[] = {b, total}, by_row[] = {b, h->rows, total};
+  if (!mask || (mask->rank == 2 && has_dims(mask, 2, by_key)) ||
+      (mask->rank == 3 && has_dims(mask, 3, by_row)) ||
+      (mask->rank == 1 && (mask->dims[0] == b || mask->dims[0] == 2 * b ||
+                           mask->dims[0] == 3 * b + 2)))
+    return KD_OK;
+  if (mask->rank == 4)
+    return keel_infer_fail(
+        infer, KD_UNIMPLEMENTED,
+        "a mask of four dimensions is not supported; export"
+        " it as [batch, rows, keys], with 1 for what counts");
+  return keel_infer_fail(
+      infer, KD_INVALID_ARGUMENT,
+      "the mask must be [%lld], [2 * %lld], [3 * %lld + 2], [%lld,%lld] or"
+      " [%lld,%lld,%lld]: lengths, or which keys count",
+      (long long)b, (long long)b, (long long)b, (long long)b, (long long)total,
+      (long long)b, (long long)h->rows, (long long)total);
+}
+
+static keel_status check_bias(const keel_infer *infer, uint32_t index,
+                              const head_sizes *h) {
+  const keel_type *bias = keel_infer_in(infer, index);
+  const int64_t total = h->before + h->keys;
+  if (!bias ||
+      (bias->rank == 4 && (bias->dims[0] == 1 || bias->dims[0] == h->batch) &&
+       (bias->dims[1] == 1 || bias->dims[1] == h->count) &&
+       bias->dims[2] == h->rows && bias->dims[3] == total))
+    return KD_OK;
+  return keel_infer_fail(
+      infer, KD_INVALID_ARGUMENT,
+      "attention_bias must be [%lld or 1,%lld or 1,%lld,%lld]",
+      (long long)h->batch, (long long)h->count, (long long)h->rows,
+      (long long)total);
+}
+
+/* ---- MultiHeadAttention ------------------------------------------------------------------- */
+
+/* The query, with key and value in it where it has five dimensions. */
+static keel_status read_query(const keel_infer *infer, head_sizes *h) {
+  const keel_type *q = infer->in[0], *k = keel_infer_in(infer, 1);
+  bool all = q->rank == 5;
+  if (all ? !k && q->dims[2] == h->count && q->dims[3] == 3
+          : k && q->rank == 3 && q->dims[2] % h->count == 0) {
+    h->batch = q->dims[0];
+    h->rows = h->keys = q->dims[1];
+    h->size = h->value_size = all ? q->dims[4] : q->dims[2] / h->count;
+    return KD_OK;
+  }
+  return keel_infer_fail(
+      infer, KD_INVALID_ARGUMENT,
+      "query must be [batch, rows, %lld * size] with a key, or have both:"
+      " [batch, rows, %lld, 3, size]",
+      (long long)h->count, (long long)h->count);
+}
+
+/* Key and value: [batch, keys, head_sizes * size] each, that of both, or [batch, head_sizes, keys, size]
+ * each, as a cache has them. */
+static keel_status read_key(const keel_infer *infer, head_sizes *h) {
+  const keel_type *k = keel_infer_in(infer, 1), *v = keel_infer_in(infer, 2);
+  if (!k && !v) return KD_OK;
+  uint32_t rank = k ? k->rank : 0;
+  if (rank >= 3) h->keys = k->dims[rank == 4 ? 2 : 1];
+  const int64_t flat[] = {h->batch, h->keys, times(h->count, h->size)};
+  const int64_t both[] = {h->batch, h->keys, h->count, 2, h->size};
+  const int64_t kept[] = {h->batch, h->count, h->keys, h->size};
+  bool fits = false;
+  if (rank == 3 && v && v->rank == 3) {
+    fits = has_dims(k, 3, flat) && v->dims[0] == h->batch &&
+           v->dims[1] == h->keys && v->dims[2] % h->count == 0;
+    h->value_size = v->dims[2] / h->count;
+  } else if (rank == 5 && !v) {
+    fits = has_dims(k, 5, both);
+  } else if (rank == 4 && v && v->rank == 4) {
+    fits = has_dims(k, 4, kept) && memcmp(v->dims, kept, 3 * sizeof *kept) == 0;
+    h->value_size = v->dims[3];
+  }
+  if (fits) return KD_OK;
+  return keel_infer_fail(
+      infer, KD_INVALID_ARGUMENT,
+      "key and value must be [%lld,keys,%lld * size] each, or"
+      " [%lld,keys,%lld,2,size] together, or [%lld,%lld,keys,size] each",
+      (long long)h->batch, (long long)h->count, (long long)h->batch,
+      (long long)h->count, (long long)h->batch, (long long)h->count);
+}
+
+static keel_status read_past(const keel_infer *infer, head_sizes *h) {
+  const keel_type *k = keel_infer_in(infer, 6), *v = keel_infer_in(infer, 7);
+  const keel_type *own = keel_infer_in(infer, 1);
+  if (!k && !v) return KD_OK;
+  h->before = k && k->rank == 4 ? k->dims[2] : 0;
+  const int64_t keys[] = {h->batch, h->count, h->before, h->size};
+  const int64_t values[] = {h->batch, h->count, h->before, h->value_size};
+  if (!k || !v || !has_dims(k, 4, keys) || !has_dims(v, 4, values) ||
+      (own && own->rank == 4) || !keel_is_plausible(h->before))
+    return keel_infer_fail(
+        infer, KD_INVALID_ARGUMENT,
+        "past_key and past_value must be [%lld,%lld,keys,%lld] and"
+        " [%lld,%lld,keys,%lld], and come before a key of three dimensions",
+        (long long)h->batch, (long long)h->count, (long long)h->size,
+        (long long)h->batch, (long long)h->count, (long long)h->value_size);
+  return KD_OK;
+}
+
+static keel_status check_projection(const keel_infer *infer,
+                                    const head_sizes *h) {
+  const keel_type *bias = keel_infer_in(infer, 3), *k = keel_infer_in(infer, 1);
+  int64_t wide = times(h->count, h->size),
+          last = times(h->count, h->value_size);
+  if (!bias || (bias->rank == 1 && !(k && k->rank == 4) &&
+                bias->dims[0] == 2 * wide + last))
+    return KD_OK;
+  return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                         "bias must be [%lld], what is added to query, key and"
+                         " value; a key of four dimensions has it already",
+                         (long long)(2 * wide + last));
+}
+
+keel_status keel_shape_multi_head_attention(keel_infer *infer) {
+  head_sizes h = {0};
+  KEEL_TRY(read_count(infer, &h));
+  if (keel_infer_in(infer, 8) || keel_infer_in(infer, 9))
+    return keel_infer_fail(infer, KD_UNIMPLEMENTED,
+                           "past_sequence_length and cache_indirection, of a"
+                           " cache that beams share, are not supported");
+  KEEL_TRY(read_query(infer, &h));
+  KEEL_TRY(read_key(infer, &h));
+  KEEL_TRY(read_past(infer, &h));
+  KEEL_TRY(check_projection(infer, &h));
+  KEEL_TRY(check_mask(infer, 4, &h));
+  KEEL_TRY(check_bias(infer, 5, &h));
+  const int64_t total = h.before + h.keys;
+  const int64_t out[] = {h.batch, h.rows, times(h.count, h.value_size)};
+  const int64_t key[] = {h.batch, h.count, total, h.size};
+  const int64_t value[] = {h.batch, h.count, total, h.value_size};
+  const int64_t scores[] = {h.batch, h.count, h.rows, total};
+  KEEL_TRY(keel_infer_out(infer, 1, 4, key));
+  KEEL_TRY(keel_infer_out(infer, 2, 4, value));
+  KEEL_TRY(keel_infer_out(infer, 3, 4, scores));
+  return keel_infer_out(infer, 0, 3, out);
+}
+
+/* ---- Attention and QAttention: the projections are in them --------------------------------- */
+
+static keel_status check_plain(const keel_infer *infer) {
+  static const char *const names[] = {"do_rotary", "past_present_share_buffer"};
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+    if (keel_attr_int(infer->op, names[i], 0))
+      return keel_infer_fail(infer, KD_UNIMPLEMENTED,
+                             "%s other than 0 is not supported", names[i]);
+  return KD_OK;
+}
+
+/* Columns of Q, K and V of the weights; by qkv_hidden_sizes, or a third each. */
+static keel_status read_projection(const keel_infer *infer, const keel_type *x,
+                                   const keel_type *w, const keel_type *bias,
+                                   head_sizes *h) {
+  const int64_t *sizes = NULL;
+  int64_t given = keel_attr_ints(infer->op, "qkv_hidden_sizes", &sizes);
+  if (x->rank != 3 || w->rank != 2 || w->dims[0] != x->dims[2])
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                           "input must be [batch, rows, size], and weights"
+                           " [size, columns of Q, K and V]");
+  int64_t third = w->dims[1] / 3;
+  int64_t q = given == 3 ? sizes[0] : third, k = given == 3 ? sizes[1] : third;
+  int64_t v = given == 3 ? sizes[2] : third;
+  h->batch = x->dims[0];
+  h->rows = h->keys = x->dims[1];
+  if ((given > 0 && given != 3) || q != k || q < 0 || v < 0 || q > w->dims[1] ||
+      v > w->dims[1] || 2 * q + v != w->dims[1] || q % h->count ||
+      v % h->count ||
+      (bias && (bias->rank != 1 || bias->dims[0] != w->dims[1])))
+    return keel_infer_fail(
+        infer, KD_INVALID_ARGUMENT,
+        "the %lld columns of weights, and bias, must be those of Q, K and V:"
+        " qkv_hidden_sizes, or a third each, multiples of %lld",
+        (long long)w->dims[1], (long long)h->count);
+  h->size = q / h->count;
+  h->value_size = v / h->count;
+  return KD_OK;
+}
+
+/* Past and present: [2, batch, head_sizes, keys, size]. */
+static keel_status give(keel_infer *infer, uint32_t past_at, head_sizes *h,
+                        uint32_t mask, uint32_t added) {
+  const keel_type *past = keel_infer_in(infer, past_at);
+  bool kept = past || infer->output_count > 1;
+  if (past) {
+    h->before = past->rank == 5 ? past->dims[3] : 0;
+    const int64_t dims[] = {2, h->batch, h->count, h->before, h->size};
+    if (!has_dims(past, 5, dims) || !keel_is_plausible(h->before))
+      return keel_infer_fail(
+          infer, KD_INVALID_ARGUMENT, "past must be [2,%lld,%lld,keys,%lld]",
+          (long long)h->batch, (long long)h->count, (long long)h->size);
+  }
+  if (kept && h->size != h->value_size)
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                           "with past or present, rows of V must be as long as"
+                           " those of K: %lld, not %lld",
+                           (long long)h->size, (long long)h->value_size);
+  KEEL_TRY(check_mask(infer, mask, h));
+  if (keel_infer_in(infer, mask) && infer->in[mask]->rank == 1)
+    KEEL_TRY(keel_infer_within(infer, mask, h->batch, 0, INT32_MAX));
+  if (added) KEEL_TRY(check_bias(infer, added, h));
+  const int64_t present[] = {2, h->batch, h->count, h->before + h->keys,
+                             h->size};
+  const int64_t out[] = {h->batch, h->rows, times(h->count, h->value_size)};
+  KEEL_TRY(keel_infer_out(infer, 1, 5, present));
+  return keel_infer_out(infer, 0, 3, out);
+}
+
+keel_status keel_shape_projected_attention(keel_infer *infer) {
+  head_sizes h = {0};
+  KEEL_TRY(read_count(infer, &h));
+  KEEL_TRY(check_plain(infer));
+  if (keel_infer_in(infer, 6))
+    return keel_infer_fail(infer, KD_UNIMPLEMENTED,
+                           "past_sequence_length, of a cache in place, is not"
+                           " supported");
+  KEEL_TRY(read_projection(infer, infer->in[0], infer->in[1],
+                           keel_infer_in(infer, 2), &h));
+  return give(infer, 4, &h, 3, 5);
+}
+
+/* Scales and zero points: one number, or those of the weights one for each column. */
+keel_status keel_shape_quantised_attention(keel_infer *infer) {
+  head_sizes h = {0};
+  const keel_type *w = infer->in[1];
+  KEEL_TRY(read_count(infer, &h));
+  KEEL_TRY(check_plain(infer));
+  KEEL_TRY(read_projection(infer, infer->in[0], w, infer->in[2], &h));
+  static const uint32_t single[] = {3, 6}, many[] = {4, 7};
+  for (int i = 0; i < 2; i++) {
+    const keel_type *one = keel_infer_in(infer, single[i]);
+    const keel_type *each = keel_infer_in(infer, many[i]);
+    if ((one && (one->rank > 1 || one->elements != 1)) ||
+        (each && (each->rank > 1 ||
+                  (each->elements != 1 && each->elements != w->dims[1]))))
+      return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                             "scales and zero points must be one number; those"
+                             " of weight may be one for each of %lld columns",
+                             (long long)w->dims[1]);
+  }
+  return give(infer, 8, &h, 5, 0);
+}
+
+/* ---- in simpler ops ---- */
+
+typedef struct heads {
+  keel_emit *all;
+  int64_t count;
+  uint32_t q, k,
+      v; /* [batch, rows, heads * size], then [batch, heads, rows, size] */
+  uint32_t
+      before; /* how many keys the past has: a list of one; KEEL_ABSENT: none */
+  bool checked; /* lengths of keys below 0 are refused */
+} heads;
+
+static const int64_t exchange[] = {0, 2, 1, 3};
+
+static uint32_t in(const heads *h, uint32_t index) {
+  return keel_emit_in(h->all, index);
+}
+
+static uint32_t two(heads *h, const char *op, uint32_t a, uint32_t b) {
+  return keel_emit_binary(h->all, op, a, b);
+}
+
+static uint32_t number(heads *h, int64_t value) {
+  return keel_emit_int(h->all, value);
+}
+
+static uint32_t dim(heads *h, uint32_t value, int64_t index) {
+  return keel_emit_dims(h->all, value, index, index + 1);
+}
+
+static uint32_t wide(heads *h, uint32_t value) {
+  return keel_emit_cast(h->all, value, KD_I64);
+}
+
+/* Indices [begin, end) of an axis; both are lists of one. */
+static uint32_t slice(heads *h, uint32_t value, uint32_t begin, uint32_t end,
+                      int64_t axis) {
+  const uint32_t inputs[] = {value, begin, end, number(h, axis)};
+  return keel_emit_op(h->all, "Slice", NULL, 0, inputs, 4);
+}
+
+static bool start(heads *h) {
+  h->count = keel_attr_int(h->all->node.op, "num_heads", 0);
+  h->before = KEEL_ABSENT;
+  if (h->count < 1 || h->count > 1 << 20)
+    keel_emit_fail(h->all, KD_INVALID_ARGUMENT,
+                   "num_heads must be 1 or more, not %lld",
+                   (long long)h->count);
+  return h->all->status == KD_OK;
+}
+
+/* The rank of an input that must be known before the run, or 0. */
+static uint32_t rank_of(heads *h, uint32_t index, const char *name) {
+  const keel_type *type = keel_emit_type(h->all, index);
+  if (in(h, index) == KEEL_ABSENT) return 0;
+  if (!type)
+    keel_emit_fail(h->all, KD_UNIMPLEMENTED,
+                   "%s of a rank that is known in a run only", name);
+  return type ? type->rank : 0;
+}
+
+/* ---- heads -------------------------------------------------------------------------------- */
+
+/* [batch, rows, heads * size] as [batch, heads, rows, size] */
+static uint32_t with_heads(heads *h, uint32_t value) {
+  const int64_t dims[] = {0, 0, h->count, -1};
+  value = keel_emit_reshape(h->all, value, dims, 4);
+  return keel_emit_transpose(h->all, value, exchange, 4);
+}
+
+static uint32_t flat(heads *h, uint32_t value) {
+  static const int64_t dims[] = {0, 0, -1};
+  value = keel_emit_transpose(h->all, value, exchange, 4);
+  return keel_emit_reshape(h->all, value, dims, 3);
+}
+
+/* Part `index` of [batch, rows, heads, parts, size], as [batch, rows, heads * size]. */
+static uint32_t part(heads *h, uint32_t value, int64_t index) {
+  static const int64_t dims[] = {0, 0, -1};
+  value = keel_emit_slice(h->all, value, 3, index, index + 1, 1);
+  return keel_emit_reshape(h->all, value, dims, 3);
+}
+
+static uint32_t after(heads *h, uint32_t past, uint32_t value) {
+  const uint32_t parts[] = {past, value};
+  return past == KEEL_ABSENT ? value : keel_emit_concat(h->all, 2, parts, 2);
+}
+
+/* ---- what is added to scores -------------------------------------------------------------- */
+
+/* A list of one number for each batch, as [batch, 1, 1, 1]. */
+static uint32_t by_batch(heads *h, uint32_t list) {
+  const int64_t dims[] = {-1, 1, 1, 1};
+  return keel_emit_reshape(h->all, list, dims, 4);
+}
+
+/* Keys from each batch's length on; and, of two lists, those before where it begins. */
+static uint32_t outside(heads *h, uint32_t mask, uint32_t keys) {
+  uint32_t batch = dim(h, h->q, 0), twice = two(h, "Mul", batch, number(h, 2));
+  uint32_t lengths = slice(h, wide(h, mask), number(h, 0), batch, 0);
+  if (h->checked)
+    lengths = keel_emit_within(h->all, lengths, number(h, 0),
+                               number(h, INT32_MAX), "mask_index");
+  uint32_t hidden = two(h, "GreaterOrEqual", keys, by_batch(h, lengths));
+  uint32_t paired = two(h, "Equal", dim(h, mask, 0), twice);
+  const uint32_t padded[] = {wide(h, mask),
+                             two(h, "Expand", number(h, 0), batch)};
+  uint32_t begins =
+      slice(h, keel_emit_concat(h->all, 0, padded, 2), batch, twice, 0);
+  begins = by_batch(h, begins);
+  begins = two(h, "Mul", begins, wide(h, paired));
+  return two(h, "Or", hidden, two(h, "Less", keys, begins));
+}
+
+/* Which keys the mask leaves out, to be broadcast to [batch, heads, rows, keys]. */
+static uint32_t left_out(heads *h, uint32_t index, uint32_t keys) {
+  static const int64_t by_key[] = {1, 2}, by_row[] = {1};
+  uint32_t mask = in(h, index), rank = rank_of(h, index, "a mask");
+  if (rank == 1) return outside(h, mask, keys);
+  if (rank != 2 && rank != 3) {
+    keel_emit_fail(h->all, KD_UNIMPLEMENTED,
+                   "a mask of %u dimensions is not supported; export it"
+                   " as [batch, rows, keys], with 1 for what counts",
+                   (unsigned)rank);
+    return KEEL_ABSENT;
+  }
+  mask = two(h, "LessOrEqual", wide(h, mask), number(h, 0));
+  return two(
+      h, "Unsqueeze", mask,
+      keel_emit_ints(h->all, rank == 2 ? by_key : by_row, rank == 2 ? 2 : 1));
+}
+
+/* The places of rows among the keys: [rows, 1]. */
+static uint32_t places(heads *h) {
+  uint32_t rows = keel_emit_range(h->all, dim(h, h->q, 2));
+  rows = two(h, "Unsqueeze", rows, number(h, 1));
+  return h->before == KEEL_ABSENT ? rows : two(h, "Add", rows, h->before);
+}
+
+/* What mask, order and bias add; KEEL_ABSENT: nothing. */
+static uint32_t added(heads *h, uint32_t mask, uint32_t bias) {
+  const keel_opdef *op = h->all->node.op;
+  bool causal = keel_attr_int(op, "unidirectional", 0) != 0;
+  uint32_t keys = KEEL_ABSENT, sum = KEEL_ABSENT;
+  if (causal || in(h, mask) != KEEL_ABSENT)
+    keys = keel_emit_range(h->all, dim(h, h->k, 2));
+  if (in(h, mask) != KEEL_ABSENT) {
+    double filter = (double)keel_attr_float(op, "mask_filter_value", -10000);
+    sum = keel_emit_where(h->all, left_out(h, mask, keys),
+                          keel_emit_number(h->all, filter, h->q),
+                          keel_emit_number(h->all, 0, h->q));
+  }
+  if (bias && in(h, bias) != KEEL_ABSENT)
+    sum = sum == KEEL_ABSENT ? in(h, bias) : two(h, "Add", sum, in(h, bias));
+  if (causal) {
+    if (sum == KEEL_ABSENT) sum = keel_emit_number(h->all, 0, h->q);
+    sum = keel_emit_where(h->all, two(h, "Greater", keys, places(h)),
+                          keel_emit_number(h->all, -INFINITY, h->q), sum);
+  }
+  return sum;
+}
+
+/* ---- attention ----------------------------------------------------------------------------- */
+
+static uint32_t scale_of(heads *h) {
+  float scale = keel_attr_float(h->all->node.op, "scale", 0);
+  if (scale != 0) return keel_emit_number(h->all, (double)scale, h->q);
+  uint32_t size = keel_emit_cast(h->all, dim(h, h->q, 3), KD_F32);
+  size = keel_emit_unary(h->all, "Reciprocal",
+                         keel_emit_unary(h->all, "Sqrt", size));
+  return two(h, "CastLike", size, h->q);
+}
+
+/* Scores before their softmax, for those who look at them. */
+static void give_scores(heads *h, uint32_t bias, uint32_t index) {
+  static const int64_t turn[] = {0, 1, 3, 2};
+  if (!keel_emit_wants(h->all, index)) return;
+  uint32_t scores = two(h, "MatMul", two(h, "Mul", h->q, scale_of(h)),
+                        keel_emit_transpose(h->all, h->k, turn, 4));
+  if (bias != KEEL_ABSENT) scores = two(h, "Add", scores, bias);
+  keel_emit_give(h->all, index, scores);
+}
+
+static void attend(heads *h, uint32_t bias) {
+  float scale = keel_attr_float(h->all->node.op, "scale", 0);
+  const keel_attr attr = KEEL_FLOAT("scale", scale);
+  const uint32_t inputs[] = {h->q, h->k, h->v, bias};
+  uint32_t y =
+      keel_emit_op(h->all, "Attention", &attr, scale != 0 ? 1 : 0, inputs, 4);
+  keel_emit_give(h->all, 0, flat(h, y));
+}
+
+/* ---- MultiHeadAttention ------------------------------------------------------------------- */
+
+enum { QUERY, KEY, VALUE, BIAS, MASK, SCORES_BIAS, PAST_KEY, PAST_VALUE };
+
+/* Query, key and value apart; whether key and value have their heads already. */
+static bool take_parts(heads *h) {
+  uint32_t query = rank_of(h, QUERY, "a query"), key = rank_of(h, KEY, "a key");
+  h->q = query == 5 ? part(h, in(h, QUERY), 0) : in(h, QUERY);
+  h->k = query == 5 ? part(h, in(h, QUERY), 1)
+         : key == 5 ? part(h, in(h, KEY), 0)
+                    : in(h, KEY);
+  h->v = query == 5 ? part(h, in(h, QUERY), 2)
+         : key == 5 ? part(h, in(h, KEY), 1)
+                    : in(h, VALUE);
+  if (h->k == KEEL_ABSENT || h->v == KEEL_ABSENT)
+    keel_emit_fail(h->all, KD_INVALID_ARGUMENT,
+                   "key and value are missing: the query has all only"
+                   " where it is [batch, rows, heads, 3, size]");
+  return key == 4;
+}
+
+/* The bias has what is added to query, key and value behind each other. */
+static void add_bias(heads *h) {
+  uint32_t bias = in(h, BIAS), zero = number(h, 0);
+  if (bias == KEEL_ABSENT) return;
+  uint32_t size = dim(h, h->q, 2), twice = two(h, "Mul", size, number(h, 2));
+  h->q = two(h, "Add", h->q, slice(h, bias, zero, size, 0));
+  h->k = two(h, "Add", h->k, slice(h, bias, size, twice, 0));
+  h->v = two(h, "Add", h->v, slice(h, bias, twice, number(h, INT64_MAX), 0));
+}
+
+static void expand_multi_head_attention(keel_emit *all) {
+  heads h = {.all = all};
+  if (!start(&h)) return;
+  if (in(&h, 8) != KEEL_ABSENT || in(&h, 9) != KEEL_ABSENT)
+    keel_emit_fail(all, KD_UNIMPLEMENTED,
+                   "past_sequence_length and cache_indirection, of a cache"
+                   " that beams share, are not supported");
+  bool kept = take_parts(&h);
+  if (!kept) add_bias(&h);
+  h.q = with_heads(&h, h.q);
+  if (!kept) {
+    h.k = with_heads(&h, h.k);
+    h.v = with_heads(&h, h.v);
+  }
+  if (in(&h, PAST_KEY) != KEEL_ABSENT) h.before = dim(&h, in(&h, PAST_KEY), 2);
+  h.k = after(&h, in(&h, PAST_KEY), h.k);
+  h.v = after(&h, in(&h, PAST_VALUE), h.v);
+  keel_emit_give(all, 1, h.k);
+  keel_emit_give(all, 2, h.v);
+  uint32_t bias = added(&h, MASK, SCORES_BIAS);
+  give_scores(&h, bias, 3);
+  attend(&h, bias);
+}
+
+/* ---- Attention and QAttention --------------------------------------------------------------- */
+
+/* Columns of Q, K and V of what the projections give: by qkv_hidden_sizes, or a third each. */
+static void cut(heads *h, uint32_t all_three) {
+  const int64_t *sizes = NULL;
+  int64_t given = keel_attr_ints(h->all->node.op, "qkv_hidden_sizes", &sizes);
+  uint32_t q, k;
+  if (given == 3) {
+    bool fits = sizes[0] >= 0 && sizes[1] >= 0 && sizes[0] < INT64_MAX / 2 &&
+                sizes[1] < INT64_MAX / 2;
+    if (!fits)
+      keel_emit_fail(h->all, KD_INVALID_ARGUMENT,
+                     "qkv_hidden_sizes must be sizes, not %lld and %lld",
+                     (long long)sizes[0], (long long)sizes[1]);
+    q = number(h, fits ? sizes[0] : 0);
+    k = number(h, fits ? sizes[0] + sizes[1] : 0);
+  } else {
+    q = two(h, "Div", dim(h, all_three, 2), number(h, 3));
+    k = two(h, "Mul", q, number(h, 2));
+  }
+  h->q = with_heads(h, slice(h, all_three, number(h, 0), q, 2));
+  h->k = with_heads(h, slice(h, all_three, q, k, 2));
+  h->v = with_heads(h, slice(h, all_three, k, number(h, INT64_MAX), 2));
+}
+
+/* Key (0) or value (1) of [2, batch, heads, keys, size]. */
+static uint32_t kept_of(heads *h, uint32_t past, int64_t index) {
+  if (past == KEEL_ABSENT) return KEEL_ABSENT;
+  uint32_t value = keel_emit_slice(h->all, past, 0, index, index + 1, 1);
+  return two(h, "Squeeze", value, number(h, 0));
+}
+
+static void give_present(heads *h) {
+  uint32_t zero = number(h, 0);
+  if (!keel_emit_wants(h->all, 1)) return;
+  const uint32_t parts[] = {two(h, "Unsqueeze", h->k, zero),
+                            two(h, "Unsqueeze", h->v, zero)};
+  keel_emit_give(h->all, 1, keel_emit_concat(h->all, 0, parts, 2));
+}
+
+static void projected(heads *h, uint32_t all_three, uint32_t past,
+                      uint32_t mask, uint32_t bias) {
+  const keel_opdef *op = h->all->node.op;
+  if (keel_attr_int(op, "do_rotary", 0) ||
+      keel_attr_int(op, "past_present_share_buffer", 0))
+    keel_emit_fail(h->all, KD_UNIMPLEMENTED,
+                   "do_rotary and past_present_share_buffer are not"
+                   " supported");
+  h->checked = true;
+  cut(h, all_three);
+  if (past != KEEL_ABSENT) h->before = dim(h, past, 3);
+  h->k = after(h, kept_of(h, past, 0), h->k);
+  h->v = after(h, kept_of(h, past, 1), h->v);
+  give_present(h);
+  attend(h, added(h, mask, bias));
+}
+
+static void expand_projected_attention(keel_emit *all) {
+  heads h = {.all = all};
+  if (!start(&h)) return;
+  if (in(&h, 6) != KEEL_ABSENT)
+    keel_emit_fail(all, KD_UNIMPLEMENTED,
+                   "past_sequence_length, of a cache in place, is not"
+                   " supported");
+  uint32_t x = two(&h, "MatMul", in(&h, 0), in(&h, 1));
+  if (in(&h, 2) != KEEL_ABSENT) x = two(&h, "Add", x, in(&h, 2));
+  projected(&h, x, in(&h, 4), 3, 5);
+}
+
+static void expand_quantised_attention(keel_emit *all) {
+  heads h = {.all = all};
+  if (!start(&h)) return;
+  const uint32_t inputs[] = {in(&h, 0), in(&h, 1), in(&h, 6), in(&h, 7)};
+  uint32_t sums = keel_emit_op(all, "MatMulInteger", NULL, 0, inputs, 4);
+  uint32_t scale = two(&h, "Mul", in(&h, 3), in(&h, 4));
+  uint32_t x = two(&h, "CastLike", sums, scale);
+  x = two(&h, "Add", two(&h, "Mul", x, scale), in(&h, 2));
+  projected(&h, x, in(&h, 8), 5, 0);
+}
+
+/* ---- rows ---- */
+
+static const keel_schema_row rows[] = {
+    MICROSOFT("MultiHeadAttention", "f32_or_half",
+              "query:T key:T? value:T? bias:T? key_padding_mask:i32?"
+              " attention_bias:T? past_key:T? past_value:T?"
+              " past_sequence_length:i32? cache_indirection:i32? -> output:T"
+              " present_key:T present_value:T qk:T",
+              "mask_filter_value:f=-10000 num_heads:i! scale:f=0"
+              " unidirectional:i=0",
+              multi_head_attention),
+    MICROSOFT("Attention", "f32_or_half",
+              "input:T weights:T bias:T? mask_index:i32? past:T?"
+              " attention_bias:T? past_sequence_length:i32? -> output:T"
+              " present:T",
+              "do_rotary:i=0 mask_filter_value:f=-10000 num_heads:i!"
+              " past_present_share_buffer:i=0 qkv_hidden_sizes:I"
+              " rotary_embedding_dim:i=0 scale:f=0 unidirectional:i=0",
+              projected_attention),
+    MICROSOFT("QAttention", "byte",
+              "input:T weight:W=byte bias:S=f32_or_half input_scale:S"
+              " weight_scale:S mask_index:i32? input_zero_point:T?"
+              " weight_zero_point:W? past:S? -> output:S present:S",
+              "do_rotary:i=0 mask_filter_value:f=-10000 num_heads:i!"
+              " past_present_share_buffer:i=0 scale:f=0 unidirectional:i=0",
+              quantised_attention),
+};
+
+static const keel_op_rule rules[] = {
+    {"com.microsoft::MultiHeadAttention",
+     .expand = expand_multi_head_attention},
+    {"com.microsoft::Attention", .expand = expand_projected_attention},
+    {"com.microsoft::QAttention", .expand = expand_quantised_attention},
+};
+
+const keel_op_table keel_ops_microsoft_heads = {KEEL_TABLE_ROWS(rows),
+                                                KEEL_TABLE_RULES(rules)};

@@ -1,0 +1,293 @@
+/* linear.c - ai.onnx.ml: what scores and labels are made with, and linear models. */
+#include "opsets/ml/ml.h"
+#include "opsets/tables.h"
+
+/* ---- attributes ----------------------------------------------------------------- */
+
+static const keel_attr *find(const keel_emit *all, const char *name,
+                             uint32_t kind) {
+  const keel_node_attr *attr = keel_attr_find(all->node.op, name);
+  return attr && attr->value.kind == kind ? &attr->value : NULL;
+}
+
+keel_ml_floats keel_ml_floats_of(const keel_emit *all, const char *name) {
+  const keel_attr *attr = find(all, name, KD_ATTR_FLOATS);
+  return attr ? (keel_ml_floats){attr->floats, attr->count}
+              : (keel_ml_floats){NULL, 0};
+}
+
+keel_ml_ints keel_ml_ints_of(const keel_emit *all, const char *name) {
+  const keel_attr *attr = find(all, name, KD_ATTR_INTS);
+  return attr ? (keel_ml_ints){attr->ints, attr->count}
+              : (keel_ml_ints){NULL, 0};
+}
+
+const keel_tensor *keel_ml_tensor_of(const keel_emit *all, const char *name) {
+  const keel_attr *attr = find(all, name, KD_ATTR_TENSOR);
+  return attr ? attr->tensor : NULL;
+}
+
+bool keel_ml_has(const keel_emit *all, const char *name) {
+  return keel_attr_find(all->node.op, name) != NULL;
+}
+
+const char *const *keel_ml_strings_of(const keel_emit *all, const char *name,
+                                      int64_t *out_count) {
+  const keel_attr *attr = find(all, name, KD_ATTR_STRINGS);
+  *out_count = attr ? (int64_t)attr->count : 0;
+  return *out_count ? attr->strings : NULL;
+}
+
+keel_ml_labels keel_ml_labels_of(keel_emit *all, const char *name) {
+  keel_ml_ints ints = keel_ml_ints_of(all, name);
+  int64_t count = 0;
+  const char *const *strings =
+      keel_ml_strings_of(all, "classlabels_strings", &count);
+  if (!ints.count == !count)
+    keel_emit_fail(all, KD_INVALID_ARGUMENT,
+                   "it has %s, and must have one of %s and"
+                   " classlabels_strings",
+                   count ? "labels of two kinds" : "no labels", name);
+  return (keel_ml_labels){ints.at, strings, strings ? count : ints.count};
+}
+
+uint32_t keel_ml_label_list(keel_emit *all, keel_ml_labels labels) {
+  return labels.strings
+             ? keel_emit_strings(all, labels.strings, labels.count)
+             : keel_emit_constant(all, KD_I64, 1, &labels.count, labels.ints);
+}
+
+void keel_ml_check_features(keel_emit *all, int64_t features) {
+  const keel_type *type = keel_emit_type(all, 0);
+  int64_t have = type && type->rank ? type->dims[type->rank - 1] : -1;
+  if (have >= 0 && have != features)
+    keel_emit_fail(all, KD_INVALID_ARGUMENT,
+                   "X has %lld features, and its attributes are of %lld",
+                   (long long)have, (long long)features);
+}
+
+/* ---- values --------------------------------------------------------------------- */
+
+uint32_t keel_ml_wide(keel_emit *all) {
+  uint32_t x = keel_emit_in(all, 0);
+  switch (keel_emit_dtype(all, x)) {
+    case KD_F32:
+    case KD_F16:
+    case KD_BF16:
+    case KD_U8:
+    case KD_I8:
+    case KD_U16:
+    case KD_I16:
+      return keel_emit_cast(all, x, KD_F32);
+    default:
+      return keel_emit_cast(all, x, KD_F64);
+  }
+}
+
+uint32_t keel_ml_numbers(keel_emit *all, kd_dtype dtype, uint32_t rank,
+                         const int64_t *dims, const float *numbers) {
+  if (dtype == KD_F32)
+    return keel_emit_constant(all, KD_F32, rank, dims, numbers);
+  int64_t count = 1;
+  for (uint32_t i = 0; i < rank; i++)
+    count *= dims[i];
+  double *wide = calloc((size_t)count + 1, sizeof *wide);
+  if (!wide) {
+    all->status = keel_no_memory((uint64_t)count * sizeof *wide);
+    return KEEL_ABSENT;
+  }
+  for (int64_t i = 0; i < count; i++)
+    wide[i] = (double)numbers[i];
+  uint32_t value = keel_emit_constant(all, KD_F64, rank, dims, wide);
+  free(wide);
+  return value;
+}
+
+uint32_t keel_ml_list(keel_emit *all, kd_dtype dtype, keel_ml_floats numbers) {
+  return keel_ml_numbers(all, dtype, 1, &numbers.count, numbers.at);
+}
+
+uint32_t keel_ml_with(keel_emit *all, const char *op, uint32_t value,
+                      double number) {
+  return all->status != KD_OK
+             ? KEEL_ABSENT
+             : keel_emit_binary(all, op, value,
+                                keel_emit_number(all, number, value));
+}
+
+uint32_t keel_ml_product(keel_emit *all, uint32_t x, kd_dtype dtype,
+                         int64_t count, int64_t k, const float *rows) {
+  const int64_t dims[] = {k, count}, flat[] = {-1, count};
+  float *turned = calloc((size_t)(k * count) + 1, sizeof *turned);
+  if (!turned) {
+    all->status = keel_no_memory((uint64_t)(k * count) * sizeof *turned);
+    return KEEL_ABSENT;
+  }
+  for (int64_t i = 0; i < count; i++)
+    for (int64_t j = 0; j < k; j++)
+      turned[j * count + i] = rows[i * k + j];
+  uint32_t matrix = keel_ml_numbers(all, dtype, 2, dims, turned);
+  free(turned);
+  /* a single row becomes one of a matrix */
+  return keel_emit_reshape(all, keel_emit_binary(all, "MatMul", x, matrix),
+                           flat, 2);
+}
+
+uint32_t keel_ml_reduce(keel_emit *all, const char *op, uint32_t value) {
+  return keel_emit_binary(all, op, value, keel_emit_int(all, -1));
+}
+
+/* ---- scores ---------------------------------------------------------------------- */
+
+/* Softmax, of which what is zero stays zero. */
+static uint32_t softmax_zero(keel_emit *all, uint32_t scores) {
+  uint32_t most = keel_ml_reduce(all, "ReduceMax", scores);
+  uint32_t other =
+      keel_emit_unary(all, "Exp", keel_emit_binary(all, "Sub", scores, most));
+  uint32_t zero = keel_emit_binary(
+      all, "Mul", scores,
+      keel_emit_unary(all, "Exp", keel_emit_unary(all, "Neg", most)));
+  uint32_t parts = keel_emit_where(
+      all,
+      keel_ml_with(all, "Greater", keel_emit_unary(all, "Abs", scores), 1e-7),
+      other, zero);
+  uint32_t sum = keel_ml_reduce(all, "ReduceSum", parts);
+  return keel_emit_where(
+      all, keel_ml_with(all, "Equal", sum, 0),
+      keel_ml_with(all, "Add", keel_ml_with(all, "Mul", parts, 0), 0.5),
+      keel_emit_binary(all, "Div", parts, sum));
+}
+
+/* ONNX's probit is Winitzki's approximation of the inverse error function, of 2 x - 1, times the
+ * root of 2. */
+static uint32_t probit(keel_emit *all, uint32_t scores) {
+  const double a = 0.147, pi = 3.14159265358979323846;
+  uint32_t x = keel_ml_with(all, "Sub", keel_ml_with(all, "Mul", scores, 2), 1);
+  uint32_t rest = keel_ml_with(
+      all, "Add",
+      keel_emit_unary(all, "Neg", keel_emit_binary(all, "Mul", x, x)), 1);
+  uint32_t log = keel_emit_unary(all, "Log", rest);
+  uint32_t v =
+      keel_ml_with(all, "Add", keel_ml_with(all, "Mul", log, 0.5), 2 / pi / a);
+  uint32_t inner =
+      keel_emit_binary(all, "Sub", keel_emit_binary(all, "Mul", v, v),
+                       keel_ml_with(all, "Mul", log, 1 / a));
+  uint32_t size = keel_emit_unary(
+      all, "Sqrt",
+      keel_emit_binary(all, "Sub", keel_emit_unary(all, "Sqrt", inner), v));
+  uint32_t sign = keel_emit_unary(all, "Sign", x);
+  uint32_t result = keel_ml_with(
+      all, "Mul", keel_emit_binary(all, "Mul", sign, size), 1.41421356);
+  /* at 0 and 1 the logarithm has no value, and the result is 0 by definition */
+  return keel_emit_where(all, keel_ml_with(all, "Equal", rest, 0),
+                         keel_ml_with(all, "Mul", x, 0), result);
+}
+
+uint32_t keel_ml_transform(keel_emit *all, uint32_t scores, const char *name) {
+  if (!strcmp(name, "SOFTMAX")) return keel_emit_unary(all, "Softmax", scores);
+  if (!strcmp(name, "LOGISTIC")) return keel_emit_unary(all, "Sigmoid", scores);
+  if (!strcmp(name, "SOFTMAX_ZERO")) return softmax_zero(all, scores);
+  return !strcmp(name, "PROBIT") ? probit(all, scores) : scores;
+}
+
+void keel_ml_give_labels(keel_emit *all, uint32_t scores,
+                         keel_ml_labels labels) {
+  const keel_attr attrs[] = {KEEL_INT("axis", -1), KEEL_INT("keepdims", 0)};
+  if (!keel_emit_wants(all, 0)) return;
+  uint32_t best = keel_emit_op(all, "ArgMax", attrs, 2, &scores, 1);
+  uint32_t list = keel_ml_label_list(all, labels);
+  keel_emit_give(all, 0, keel_emit_binary(all, "Gather", list, best));
+}
+
+void keel_ml_give_scores(keel_emit *all, uint32_t output, uint32_t scores) {
+  if (!keel_emit_wants(all, output)) return;
+  uint32_t result = keel_ml_transform(
+      all, scores, keel_attr_string(all->node.op, "post_transform", "NONE"));
+  if (all->status == KD_OK)
+    keel_emit_give(all, output, keel_emit_cast(all, result, KD_F32));
+}
+
+uint32_t keel_ml_both(keel_emit *all, uint32_t second, double one) {
+  uint32_t first = keel_emit_unary(all, "Neg", second);
+  const uint32_t pair[] = {
+      one > 0 ? keel_ml_with(all, "Add", first, one) : first, second};
+  return keel_emit_concat(all, -1, pair, 2);
+}
+
+/* ---- linear models ---------------------------------------------------------------- */
+
+/* X times the coefficients of each of `count` rows of scores, and the intercepts. */
+static uint32_t linear_scores(keel_emit *all, int64_t count) {
+  keel_ml_floats weights = keel_ml_floats_of(all, "coefficients");
+  keel_ml_floats bias = keel_ml_floats_of(all, "intercepts");
+  if (count < 1 || !weights.count || weights.count % count) {
+    keel_emit_fail(all, KD_INVALID_ARGUMENT,
+                   "%lld coefficients are not as many for each of %lld"
+                   " scores",
+                   (long long)weights.count, (long long)count);
+    return KEEL_ABSENT;
+  }
+  if (bias.count && bias.count != count) {
+    keel_emit_fail(all, KD_INVALID_ARGUMENT, "%lld intercepts for %lld scores",
+                   (long long)bias.count, (long long)count);
+    return KEEL_ABSENT;
+  }
+  keel_ml_check_features(all, weights.count / count);
+  uint32_t x = keel_ml_wide(all);
+  kd_dtype dtype = keel_emit_dtype(all, x);
+  uint32_t scores =
+      keel_ml_product(all, x, dtype, count, weights.count / count, weights.at);
+  return bias.count ? keel_emit_binary(all, "Add", scores,
+                                       keel_ml_list(all, dtype, bias))
+                    : scores;
+}
+
+static void expand_linear_regressor(keel_emit *all) {
+  int64_t targets = keel_attr_int(all->node.op, "targets", 1);
+  keel_ml_give_scores(all, 0, linear_scores(all, targets));
+}
+
+/* Rows of coefficients: one, for two classes, where neither features nor intercepts say more. */
+static int64_t count_scores(const keel_emit *all, int64_t labels) {
+  int64_t weights = keel_ml_floats_of(all, "coefficients").count;
+  int64_t bias = keel_ml_floats_of(all, "intercepts").count;
+  const keel_type *type = keel_emit_type(all, 0);
+  int64_t features = type && type->rank ? type->dims[type->rank - 1] : -1;
+  if (bias) return bias;
+  return features > 0 && weights == features ? 1 : labels;
+}
+
+static void expand_linear_classifier(keel_emit *all) {
+  keel_ml_labels labels = keel_ml_labels_of(all, "classlabels_ints");
+  if (all->status != KD_OK) return;
+  int64_t count = count_scores(all, labels.count);
+  if (count != labels.count && !(count == 1 && labels.count == 2)) {
+    keel_emit_fail(all, KD_INVALID_ARGUMENT,
+                   "%lld labels for the scores of %lld classes",
+                   (long long)labels.count, (long long)count);
+    return;
+  }
+  uint32_t scores = linear_scores(all, count);
+  if (count < labels.count) scores = keel_ml_both(all, scores, 0);
+  keel_ml_give_labels(all, scores, labels);
+  keel_ml_give_scores(all, 1, scores);
+}
+
+/* ---- rows ---- */
+
+static const keel_schema_row rows[] = {
+    ML("LinearClassifier", 1, "num", "X:T -> Y:any Z:f32",
+       "classlabels_ints:I classlabels_strings:S coefficients:F! intercepts:F"
+       " multi_class:i=0 " TRANSFORM,
+       ml_classes),
+    ML("LinearRegressor", 1, "num", "X:T -> Y:f32",
+       "coefficients:F intercepts:F targets:i=1 " TRANSFORM, ml_targets),
+};
+
+static const keel_op_rule rules[] = {
+    {"ai.onnx.ml::LinearClassifier", .expand = expand_linear_classifier},
+    {"ai.onnx.ml::LinearRegressor", .expand = expand_linear_regressor},
+};
+
+const keel_op_table keel_ops_ml_linear = {KEEL_TABLE_ROWS(rows),
+                                          KEEL_TABLE_RULES(rules)};

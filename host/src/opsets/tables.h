@@ -1,0 +1,41 @@
+/* tables.h - in which words the rows of an op set are written. */
+#ifndef KEEL_TABLES_H
+#define KEEL_TABLES_H
+
+#include <kd/help.h>
+
+#include "ops/registry.h"
+#include "ops/runtime.h"
+#include "opsets/shapes.h"
+
+/* of ops whose types are known after the run only */
+#define keel_shape_none NULL
+#define RUNTIME_AS(kind, name, since, params, attrs, shape, values, function) \
+  {                                                                           \
+    NULL, name, since, "any", params, attrs, keel_shape_##shape, values, 0,   \
+        kind, keel_run_##function                                             \
+  }
+#define RUNTIME(...) RUNTIME_AS(KEEL_BY_HOST, __VA_ARGS__)
+#define MICROSOFT(name, types, params, attrs, shape)                          \
+  {                                                                           \
+    "com.microsoft", name, 1, types, params, attrs, keel_shape_##shape, 0, 0, \
+        KEEL_BY_KERNEL, NULL                                                  \
+  }
+#define ML(name, since, types, params, attrs, shape)                           \
+  {                                                                            \
+    "ai.onnx.ml", name, since, types, params, attrs, keel_shape_##shape, 0, 0, \
+        KEEL_BY_KERNEL, NULL                                                   \
+  }
+#define TRANSFORM "post_transform:s=NONE|SOFTMAX|LOGISTIC|SOFTMAX_ZERO|PROBIT"
+
+/* The members of a keel_op_table. */
+#define KEEL_TABLE_ROWS(list)  .rows = list, .row_count = KEEL_COUNT_OF(list)
+#define KEEL_TABLE_RULES(list) .rules = list, .rule_count = KEEL_COUNT_OF(list)
+#define KEEL_TABLE_BODIES(list) \
+  .bodies = list, .body_count = KEEL_COUNT_OF(list)
+
+/* The tables of all op sets. */
+#define KEEL_OPS(name) extern const keel_op_table keel_ops_##name;
+#include "opsets/tables.def"
+
+#endif /* KEEL_TABLES_H */
