@@ -17,6 +17,25 @@ function(keel_report)
   message(STATUS "Keel ${PROJECT_VERSION}, optional parts:\n${report}")
 endfunction()
 
+# op sets beside ONNX's own and Keel's, which are always there
+set(optional strings pictures microsoft ml)
+set(KEEL_OPSETS "${optional}" CACHE STRING
+    "Sets of ops that libkeel has, of strings (ops on strings), pictures (ImageDecoder), microsoft \
+(com.microsoft) and ml (ai.onnx.ml); ONNX's others and Keel's own are always there")
+string(REPLACE "," ";" KEEL_OPSETS "${KEEL_OPSETS}")
+list(REMOVE_ITEM KEEL_OPSETS onnx keel)
+foreach(set ${KEEL_OPSETS})
+  if(NOT set IN_LIST optional)
+    message(FATAL_ERROR "KEEL_OPSETS: there is no op set \"${set}\" that can be chosen: these"
+            " are ${optional}")
+  endif()
+endforeach()
+foreach(set ${optional})
+  if(NOT set IN_LIST KEEL_OPSETS)
+    keel_note(OFF "op set ${set}" "" "models with its ops are refused (KEEL_OPSETS)")
+  endif()
+endforeach()
+
 # ONNX: protobuf-c and its compiler
 find_program(PROTOC_C NAMES protoc-c)
 find_path(PROTOBUF_C_INCLUDE protobuf-c/protobuf-c.h)

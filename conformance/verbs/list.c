@@ -54,7 +54,7 @@ void kc_list_markdown(void) {
       "| `tests/` | its own tests; stability.sh shows that results depend on"
       " nothing but the plugin |\n\n"
       "The suite sees libkeel's op schemas and shape functions "
-      "(`host/src/engine/ops`)"
+      "(`host/src/opsets`)"
       " and, for\nONNX's stored cases, its public API; nothing else of the"
       " host, and no plugin's code.\n",
       kc_rule_count(), counts[0], counts[1], counts[2], kc_defect_count());

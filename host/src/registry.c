@@ -2,7 +2,9 @@
  * reaches through hooks. */
 #include "frontends/mlir/mlir.h"
 #include "opsets/onnx/passes.h"
+#ifdef KEEL_OPSET_STRINGS
 #include "opsets/strings/on_strings.h"
+#endif
 #include "opsets/tables.h"
 #include "passes/passes.h"
 #include "program/draft.h"
@@ -79,6 +81,22 @@ static keel_status write_text(const keel_function *main, keel_device *device,
   return keel_mlir_write(main, device, KEEL_MLIR_SHORT, file);
 }
 
+static const char left_out[] =
+    ""
+#ifndef KEEL_OPSET_STRINGS
+    " strings"
+#endif
+#ifndef KEEL_OPSET_PICTURES
+    " pictures"
+#endif
+#ifndef KEEL_OPSET_MICROSOFT
+    " microsoft"
+#endif
+#ifndef KEEL_OPSET_ML
+    " ml"
+#endif
+    ;
+
 /* Also before main: keel_pass_name and others need no open runtime. */
 __attribute__((constructor)) void keel_registry_fill(void) {
   static const keel_registry registry = {
@@ -87,8 +105,11 @@ __attribute__((constructor)) void keel_registry_fill(void) {
       .passes = passes,
       .pass_count = KEEL_COUNT_OF(passes),
       .upgrade = keel_draft_upgrade,
+#ifdef KEEL_OPSET_STRINGS
       .has_strings = keel_concerns_strings,
       .call_on_strings = keel_call_on_strings,
+#endif
+      .left_out = left_out,
       .write_text = write_text};
   keel_registry_use(&registry);
 }

@@ -4,9 +4,10 @@
 #include <errno.h>
 #include <keel/file.h>
 
+#include "base/utf8.h"
 #include "defs/small.h"
 #include "memory/access.h"
-#include "opsets/strings/text.h"
+#include "values/strings.h"
 #include "values/tensor.h"
 #ifdef KEEL_WITH_ONNX
 #include "frontends/onnx/onnx.h"

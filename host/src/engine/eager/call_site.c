@@ -399,7 +399,7 @@ keel_status keel_call_site_run(keel_call_site *site, keel_device *scope,
       return run_spec(site, spec, inputs, outputs, donated);
   }
   const keel_registry *all = keel_registry_get();
-  if (all->has_strings(site->op, inputs, n))
+  if (all->has_strings && all->has_strings(site->op, inputs, n))
     return all->call_on_strings(site, wanted, inputs, n, outputs, m);
   keel_specialisation *spec = NULL;
   KEEL_TRY(bind(site, wanted, inputs, n, m, any_own, &spec));

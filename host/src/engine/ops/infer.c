@@ -179,7 +179,7 @@ static keel_status refuse_type(const keel_infer *infer, const char *name,
 bool keel_schema_takes(const keel_schema *schema, const keel_param *param,
                        kd_dtype dtype) {
   if (!param->types || (param->types & KD_TYPES(dtype))) return true;
-  return dtype == KD_STRING && schema->strings &&
+  return dtype == KD_STRING && (schema->traits & KEEL_OP_STRINGS) &&
          (param->types & KD_TYPES_PLAIN) == KD_TYPES_PLAIN;
 }
 

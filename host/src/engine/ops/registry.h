@@ -28,7 +28,13 @@ typedef struct keel_op_rule {
   void (*gradient)(struct keel_gradient *g);
   /* Steps of a kernel beside those for each element that it reads and writes. */
   uint64_t (*steps)(const struct keel_work *work);
-  bool strings; /* arguments of any plain type may be strings, too */
+  /* Multiplications and additions of a kernel; without a rule, or at 0, one an output element. */
+  double (*flops)(const struct keel_flops_of *of);
+  /* Where the elements of output `index` lie in input 0; false: they have no such order. *out is
+   * that input, to begin with. */
+  bool (*view)(const struct keel_parts *all, const struct keel_node *node,
+               uint32_t index, struct keel_strides *out);
+  uint32_t traits; /* KEEL_OP_STRINGS ... (schema.h) */
 } keel_op_rule;
 
 /* A body of an op: its text, in the language of ops.def. The first that can run is taken. */
@@ -53,7 +59,10 @@ typedef struct keel_registry {
   uint32_t pass_count;
   /* Brings a node of an older opset to today's form. */
   keel_status (*upgrade)(struct keel_draft *draft);
-  /* Whether a call reads or makes strings, and runs it on numbers that stand for them. */
+  /* Op sets that this libkeel was built without, each after a space. */
+  const char *left_out;
+  /* Whether a call reads or makes strings, and runs it on numbers that stand for them; NULL:
+   * built without. */
   bool (*has_strings)(const keel_opdef *op, keel_tensor *const *inputs,
                       uint32_t n);
   keel_status (*call_on_strings)(const struct keel_call_site *site,

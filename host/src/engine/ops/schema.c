@@ -190,7 +190,9 @@ static keel_status read_rule(const keel_op_rule *rule) {
   if (rule->expand) schema->expand = rule->expand;
   if (rule->gradient) schema->gradient = rule->gradient;
   if (rule->steps) schema->steps = rule->steps;
-  schema->strings |= rule->strings;
+  if (rule->flops) schema->flops = rule->flops;
+  if (rule->view) schema->view = rule->view;
+  schema->traits |= rule->traits;
   return KD_OK;
 }
 
@@ -243,6 +245,13 @@ const keel_schema *keel_schema_named(const char *name) {
   if ((size_t)(colons - name) >= sizeof domain) return NULL;
   snprintf(domain, sizeof domain, "%.*s", (int)(colons - name), name);
   return keel_schema_find(domain, colons + 2);
+}
+
+const keel_schema *keel_schema_of_kind(keel_op_kind kind) {
+  uint32_t i = 0;
+  while (i < schema_count && schemas[i].kind != kind)
+    i++;
+  return keel_schema_at(i);
 }
 
 const keel_schema *keel_schema_at(uint32_t index) {

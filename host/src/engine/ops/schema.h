@@ -14,7 +14,11 @@ typedef struct keel_infer keel_infer;
 typedef struct keel_host_call keel_host_call;
 typedef struct keel_schema keel_schema;
 struct keel_emit;
+struct keel_flops_of;
 struct keel_gradient;
+struct keel_node;
+struct keel_parts;
+struct keel_strides;
 struct keel_work;
 
 /* An input or output. */
@@ -54,6 +58,26 @@ typedef struct keel_attr_rule {
 /* Its output may be pending when its call returns: it comes from other runs. */
 #define KEEL_OP_MEETS 0x40u
 #define KEEL_OP_STATE (KEEL_OP_MAKES | KEEL_OP_READS | KEEL_OP_WRITES)
+
+/* Traits, of an op's rules. Arguments of any plain type may be strings, too. */
+#define KEEL_OP_STRINGS 0x1u
+/* It gives elements of its input, perhaps in another order or of another type. */
+#define KEEL_OP_MOVES 0x2u
+/* It gives those in the order of "perm". */
+#define KEEL_OP_PERMUTES 0x4u
+/* It cuts its input along "axis" into its outputs, or joins its inputs into one. */
+#define KEEL_OP_CUTS  0x8u
+#define KEEL_OP_JOINS 0x10u
+/* Its output may have more elements than its input, and is made of those. */
+#define KEEL_OP_RESIZES 0x20u
+/* It takes any layout, and gains nothing by one of a device's own. */
+#define KEEL_OP_HANDS_ON 0x40u
+/* It reads no more of its first input than it writes. */
+#define KEEL_OP_PICKS 0x80u
+/* It is random, where input 2 is true and input 1 is not zero. */
+#define KEEL_OP_DROPS 0x100u
+/* It looks at a resource's constant side: no order holds for it. */
+#define KEEL_OP_ALONE 0x200u
 
 /* Who runs an op. */
 typedef enum keel_op_kind {
@@ -99,7 +123,10 @@ struct keel_schema {
   void (*expand)(struct keel_emit *all);
   void (*gradient)(struct keel_gradient *g);
   uint64_t (*steps)(const struct keel_work *work);
-  bool strings;
+  double (*flops)(const struct keel_flops_of *of);
+  bool (*view)(const struct keel_parts *all, const struct keel_node *node,
+               uint32_t index, struct keel_strides *out);
+  uint32_t traits; /* KEEL_OP_STRINGS and those that follow */
 };
 
 /* Whether the runtime runs it, and no device. */
@@ -131,6 +158,9 @@ keel_status keel_schema_ready(void);
 const keel_schema *keel_schema_find(const char *domain, const char *name);
 /* The same by "DOMAIN::NAME", or ONNX's NAME. */
 const keel_schema *keel_schema_named(const char *name);
+
+/* The first of a kind that one op has, such as KEEL_COPY. */
+const keel_schema *keel_schema_of_kind(keel_op_kind kind);
 
 /* Whether ops take the type, and not only pass it through. */
 bool keel_dtype_exists(kd_dtype dtype);

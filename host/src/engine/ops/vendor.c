@@ -1,6 +1,7 @@
 /* vendor.c - ops that plugins bring, beside those of the table. */
 #include "ops/vendor.h"
 #include "device/context.h"
+#include "ops/registry.h"
 
 #include <ctype.h>
 #include <kd/help.h>
@@ -102,8 +103,12 @@ keel_status keel_op_missing(const keel_context *context, const char *domain,
              " more",
              keel_text_get(&domains));
   keel_text_free(&domains);
-  return keel_fail(KD_NOT_FOUND, "there is no op %s%s%s; %s",
-                   plain ? "" : domain, plain ? "" : "::", name, more);
+  const char *out = keel_registry_get()->left_out;
+  return keel_fail(
+      KD_NOT_FOUND, "there is no op %s%s%s; %s%s%s", plain ? "" : domain,
+      plain ? "" : "::", name, more,
+      *out ? "; this libkeel is built without the op sets (KEEL_OPSETS)" : "",
+      out);
 }
 
 /* ---- comparing ---------------------------------------------------------------- */

@@ -99,7 +99,7 @@ bool keel_pass_may_take(const keel_function *function, keel_device *where,
   return known ? keel_pass_takes(function, where, node) : takes;
 }
 
-/* ---- what passes add ------------------------------------------------------- */
+/* ---- channels ---- */
 
 /* Where dimension `i` of `rank` comes from. first: from channels last to channels first. */
 static int64_t moved_from(uint32_t i, uint32_t rank, bool first) {
@@ -111,43 +111,13 @@ static int64_t moved_from(uint32_t i, uint32_t rank, bool first) {
 bool keel_pass_moves_channels(const keel_node *node, uint32_t rank,
                               bool first) {
   const int64_t *perm = NULL;
-  if (rank < 3 || !keel_pass_is(node, "Transpose") ||
+  if (rank < 3 || node->dead ||
+      !(node->op->schema->traits & KEEL_OP_PERMUTES) ||
       keel_attr_ints(node->op, "perm", &perm) != (int64_t)rank)
     return false;
   for (uint32_t i = 0; i < rank; i++)
     if (perm[i] != moved_from(i, rank, first)) return false;
   return true;
-}
-
-/* x * Sigmoid(x): `mul` is the product, and nothing else reads its operands. */
-static bool is_silu(const keel_function *function, const keel_uses *uses,
-                    const keel_node *mul, uint32_t x, uint32_t *out_gate) {
-  uint32_t gate = mul->inputs[mul->inputs[0] == x];
-  *out_gate =
-      gate == KEEL_ABSENT ? KEEL_ABSENT : function->values[gate].producer;
-  const keel_node *sigmoid =
-      *out_gate == KEEL_ABSENT ? NULL : &function->nodes[*out_gate];
-  return sigmoid && keel_pass_is(sigmoid, "Sigmoid") &&
-         sigmoid->inputs[0] == x && uses->counts[gate] == 1;
-}
-
-bool keel_pass_activation(const keel_function *function, const keel_uses *uses,
-                          uint32_t value, const keel_device *device,
-                          keel_activation *out) {
-  uint32_t at = uses->reader[value], count = uses->counts[value];
-  const keel_node *next = at == KEEL_ABSENT ? NULL : &function->nodes[at];
-  *out = (keel_activation){.last = at, .gate = KEEL_ABSENT};
-  if (!next || next->device != device || next->output_count != 1) return false;
-  if (count == 1 && keel_pass_is(next, "Relu")) {
-    out->name = "Relu";
-  } else if (count == 1 && keel_pass_is(next, "Gelu")) {
-    const char *form = keel_attr_string(next->op, "approximate", "none");
-    out->name = strcmp(form, "tanh") ? "Gelu" : "GeluTanh";
-  } else if (count == 2 && keel_pass_is(next, "Mul") &&
-             is_silu(function, uses, next, value, &out->gate)) {
-    out->name = "Silu";
-  }
-  return out->name != NULL;
 }
 
 /* ---- what nobody reads ------------------------------------------------------- */

@@ -105,46 +105,17 @@ static const keel_type *type_of(const keel_function *function,
   return function->values[values[index]].type;
 }
 
-static bool is_of(const keel_type *type, uint32_t rank) {
-  return type && type->rank == rank && keel_type_known(type);
-}
-
-/* Of each query with each key, and of what that weighs the values by. Queries, keys and values
- * are [batch, heads, words, width]. */
-static double attention_flops(const keel_type *q, const keel_type *k,
-                              const keel_type *v) {
-  double pairs = (double)q->elements / (double)(q->dims[3] + !q->dims[3]) *
-                 (double)k->dims[2];
-  return 2 * pairs * (double)(q->dims[3] + v->dims[3]);
-}
-
 double keel_cost_flops(const keel_function *function, const keel_node *node) {
-  const char *op = node->op->schema->name;
-  const keel_type *x = type_of(function, node->inputs, node->input_count, 0);
-  const keel_type *w = type_of(function, node->inputs, node->input_count, 1);
-  const keel_type *y = type_of(function, node->outputs, node->output_count, 0);
-  if (!x || !y || !keel_type_known(x) || !keel_type_known(y)) return 0;
-  double out = (double)y->elements;
-  bool last = !strcmp(op, "DepthwiseConv"); /* its channels */
-  if (strstr(op, "Conv") && w && w->rank + last > 2 && keel_type_known(w)) {
-    double taps = 1;
-    for (uint32_t i = !last; i + last < w->rank; i++)
-      taps *= (double)w->dims[i];
-    return 2 * taps * (strstr(op, "Transpose") ? (double)x->elements : out);
-  }
-  if ((strstr(op, "MatMul") || !strcmp(op, "Gemm")) && x->rank) {
-    bool flipped = keel_attr_int(node->op, "transA", 0) != 0;
-    return 2 * out * (double)x->dims[flipped ? 0 : x->rank - 1];
-  }
-  const keel_type *v = type_of(function, node->inputs, node->input_count, 2);
-  if (!strcmp(op, "Attention") && x->rank == 4 && is_of(w, 4) && is_of(v, 4))
-    return attention_flops(x, w, v);
-  return out;
-}
-
-/* Whether it reads no more of its first input than it writes. */
-static bool reads_parts(const char *op) {
-  return !strcmp(op, "Slice") || !strncmp(op, "Gather", 6);
+  const keel_schema *schema = node->op->schema;
+  keel_flops_of of = {.node = node};
+  for (uint32_t i = 0; i < KEEL_COUNT_OF(of.in); i++)
+    of.in[i] = type_of(function, node->inputs, node->input_count, i);
+  of.out = type_of(function, node->outputs, node->output_count, 0);
+  if (!of.in[0] || !of.out || !keel_type_known(of.in[0]) ||
+      !keel_type_known(of.out))
+    return 0;
+  double flops = schema->flops ? schema->flops(&of) : 0;
+  return flops > 0 ? flops : (double)of.out->elements;
 }
 
 double keel_cost_bytes(const keel_function *function, const keel_node *node) {
@@ -159,7 +130,8 @@ double keel_cost_bytes(const keel_function *function, const keel_node *node) {
         type_of(function, node->inputs, node->input_count, i);
     if (!type || !keel_type_known(type)) continue;
     double bytes = (double)type->bytes;
-    bool part = !i && bytes > written && reads_parts(node->op->schema->name);
+    bool part =
+        !i && bytes > written && node->op->schema->traits & KEEL_OP_PICKS;
     read += part ? written : bytes;
   }
   return read + written;

@@ -5,6 +5,14 @@
 #include "device/device.h"
 #include "program/function.h"
 
+/* A node, for its rule (keel_op_rule.flops). */
+typedef struct keel_flops_of {
+  const keel_node *node;
+  const keel_type
+      *in[3];           /* NULL: absent, or not known; the first one is known */
+  const keel_type *out; /* the first one, known */
+} keel_flops_of;
+
 /* Measures the device when it is first asked for; of one without kernels, the copies
  * alone: its flops are 0. Returns KD_OK, or why it can't be. */
 keel_status keel_cost_speed(keel_device *device, keel_speed *out_speed);

@@ -36,9 +36,8 @@ static bool all_constant(const keel_function *function, const keel_node *node) {
 /* Whether a node looks at the type of its input alone, and that is known. */
 static bool looks_at_type(const keel_function *function,
                           const keel_node *node) {
-  const char *name = node->op->schema->name;
-  if ((strcmp(name, "Shape") != 0 && strcmp(name, "Size") != 0) ||
-      node->input_count != 1 || node->inputs[0] == KEEL_ABSENT)
+  if (node->op->schema->kind != KEEL_FACT || node->input_count != 1 ||
+      node->inputs[0] == KEEL_ABSENT)
     return false;
   const keel_type *type = function->values[node->inputs[0]].type;
   return type && keel_type_known(type);
@@ -68,19 +67,11 @@ static bool gives_integers(const keel_function *function,
 /* What moves weights, or makes them of another type: not those in few bits, which stay so. */
 static bool moves_weights(const keel_function *function,
                           const keel_node *node) {
-  static const char *const names[] = {"Cast",     "Flatten", "Identity",
-                                      "Reshape",  "Squeeze", "Transpose",
-                                      "Unsqueeze"};
-  const keel_schema *schema = node->op->schema;
-  if (strcmp(schema->domain, "ai.onnx") != 0 || !node->input_count ||
+  if (!(node->op->schema->traits & KEEL_OP_MOVES) || !node->input_count ||
       node->inputs[0] == KEEL_ABSENT)
     return false;
-  for (size_t i = 0; i < KEEL_COUNT_OF(names); i++) {
-    if (strcmp(names[i], schema->name) != 0) continue;
-    const keel_type *type = function->values[node->inputs[0]].type;
-    return type && kd_dtype_size(type->dtype) >= 2;
-  }
-  return false;
+  const keel_type *type = function->values[node->inputs[0]].type;
+  return type && kd_dtype_size(type->dtype) >= 2;
 }
 
 static bool foldable(const folding *all, const keel_node *node) {
@@ -184,9 +175,9 @@ static keel_status fold_node(folding *all, keel_node *node) {
 
 /* Whether a node passes on what it reads; what reads it then reads that. */
 static bool drop_identity(folding *all, const keel_node *node) {
-  if (strcmp(node->op->schema->name, "Identity") != 0 ||
-      node->input_count != 1 || node->output_count != 1 ||
-      node->outputs[0] == KEEL_ABSENT || node->inputs[0] == KEEL_ABSENT)
+  if (node->op->schema->kind != KEEL_IDENTITY || node->input_count != 1 ||
+      node->output_count != 1 || node->outputs[0] == KEEL_ABSENT ||
+      node->inputs[0] == KEEL_ABSENT)
     return false;
   uint32_t from = node->inputs[0], to = node->outputs[0];
   all->same[to] = from;

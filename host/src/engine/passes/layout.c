@@ -71,13 +71,14 @@ static uint32_t sane(const pass *all, const keel_type *type, uint32_t layout) {
 #define AHEAD  6
 #define BESIDE 4
 
+static bool has_trait(const keel_node *node, uint32_t trait) {
+  return !node->dead && node->op->schema->traits & trait;
+}
+
 /* Ops that take what comes in a layout, but gain nothing by it. */
 static bool hands_on(const pass *all, const keel_node *node) {
-  static const char *const ops[] = {"Mul",   "Concat", "Slice",
-                                    "Split", "Resize", "BatchNormalization"};
-  for (size_t i = 0; i < KEEL_COUNT_OF(ops); i++)
-    if (keel_pass_is(node, ops[i])) return true;
-  return has_kernel(all, node, KD_KERNEL_LAYOUT_AGNOSTIC);
+  return has_trait(node, KEEL_OP_HANDS_ON) ||
+         has_kernel(all, node, KD_KERNEL_LAYOUT_AGNOSTIC);
 }
 
 /* Whether somebody may gain by reading a value, or what is made of it, in a layout of the
@@ -89,7 +90,7 @@ static bool is_wanted(const pass *all, uint32_t value, int depth) {
   for (uint32_t r = from; r < to && r < from + BESIDE; r++) {
     const keel_node *node = &all->function->nodes[all->readers.list[r]];
     if (node->dead || !runs_here(all, node)) continue;
-    if (keel_pass_is(node, "Transpose")) {
+    if (has_trait(node, KEEL_OP_PERMUTES)) {
       const keel_type *type = all->function->values[value].type;
       if (type && keel_pass_moves_channels(node, type->rank, false))
         return true;
@@ -107,11 +108,11 @@ static bool is_wanted(const pass *all, uint32_t value, int depth) {
  * than it reads, where it is less to convert that, or a Transpose of rows. */
 static bool is_for_rows(const pass *all, const keel_node *node,
                         const struct kd_node *asked) {
-  bool grows = keel_pass_is(node, "Resize") && asked->inputs[0] &&
+  bool grows = has_trait(node, KEEL_OP_RESIZES) && asked->inputs[0] &&
                asked->outputs[0] &&
                asked->outputs[0]->elements > asked->inputs[0]->elements;
   bool turns =
-      keel_pass_is(node, "Transpose") && !layout_of(all, node->inputs[0]);
+      has_trait(node, KEEL_OP_PERMUTES) && !layout_of(all, node->inputs[0]);
   return (grows || turns) && !is_wanted(all, node->outputs[0], 0);
 }
 
@@ -318,7 +319,7 @@ static keel_status visit(pass *all, uint32_t index) {
     if (node->outputs[0] < all->values) all->layouts[node->outputs[0]] = layout;
     return KD_OK;
   }
-  if (here && keel_pass_is(node, "Split") && reads_layouts(all, node) &&
+  if (here && has_trait(node, KEEL_OP_CUTS) && reads_layouts(all, node) &&
       has_known_outputs(all, node)) {
     KEEL_TRY(cut_up(all, index));
     node = &all->function->nodes[index];

@@ -390,9 +390,8 @@ static keel_status add_call(outline *all, keel_function *body,
   if (!KEEL_ROOM(all->owner, function->node_count, all->room))
     return KD_OUT_OF_MEMORY;
   all->owner[function->node_count] = KEEL_ABSENT;
-  KEEL_TRY(keel_opdef_create(function->context,
-                             keel_schema_find("keel", "Call"), &attr, 1, &body,
-                             &op));
+  KEEL_TRY(keel_opdef_create(function->context, keel_schema_of_kind(KEEL_CALL),
+                             &attr, 1, &body, &op));
   return keel_function_node(function, op, "", inputs, body->input_count,
                             graph->outputs, graph->output_count, NULL);
 }

@@ -8,25 +8,18 @@
 
 #include "device/device.h"
 #include "eager/call_site.h"
+#include "ops/registry.h"
+#include "passes/parts.h"
 #include "passes/passes.h"
 
-/* Elements of a source: the first one, and how far apart they are. The source may be a part
- * itself: the strides are of the memory, and the offset is from where the source begins. */
-typedef struct part {
-  int64_t offset;
-  int64_t begin; /* from where the memory begins to where the source does */
-  uint32_t rank;
-  int64_t strides[KD_MAX_RANK];
-} part;
-
-typedef struct parts {
+typedef struct keel_parts {
   keel_function *function;
   keel_device *device; /* of nodes that name none */
   uint32_t values;     /* those that there were before */
   keel_uses uses;
 } parts;
 
-static const keel_type *type_of(const parts *all, uint32_t value) {
+const keel_type *keel_parts_type(const parts *all, uint32_t value) {
   const keel_type *type =
       value < all->values ? all->function->values[value].type : NULL;
   return type && keel_type_known(type) ? type : NULL;
@@ -34,16 +27,16 @@ static const keel_type *type_of(const parts *all, uint32_t value) {
 
 /* ---- what part it is ------------------------------------------------------------ */
 
-static void pack(part *p, const keel_type *type) {
+static void pack(keel_strides *p, const keel_type *type) {
   int64_t step = 1;
-  *p = (part){.rank = type->rank};
+  *p = (keel_strides){.rank = type->rank};
   for (uint32_t i = type->rank; i-- > 0; step *= type->dims[i])
     p->strides[i] = step;
 }
 
 /* All of a node's first input. */
 static void take_source(const parts *all, const keel_node *node,
-                        const keel_type *in, part *out) {
+                        const keel_type *in, keel_strides *out) {
   const int64_t *strides = NULL;
   bool first = true;
   pack(out, in);
@@ -60,9 +53,8 @@ static void take_source(const parts *all, const keel_node *node,
   }
 }
 
-/* Integers of a constant input, at most `room`; -1: it is none. 0 where it is absent. */
-static int64_t ints_of(const parts *all, const keel_node *node, uint32_t input,
-                       int64_t *out_values, uint32_t room) {
+int64_t keel_parts_ints(const parts *all, const keel_node *node, uint32_t input,
+                        int64_t *out_values, uint32_t room) {
   if (input >= node->input_count || node->inputs[input] == KEEL_ABSENT)
     return 0;
   const keel_tensor *tensor =
@@ -78,90 +70,18 @@ static int64_t ints_of(const parts *all, const keel_node *node, uint32_t input,
   return tensor->type->elements;
 }
 
-static bool find_transpose(const keel_node *node, const keel_type *in,
-                           part *out) {
-  const int64_t *perm = NULL;
-  part p = *out;
-  int64_t count = keel_attr_ints(node->op, "perm", &perm);
-  for (uint32_t i = 0; i < in->rank; i++)
-    out->strides[i] =
-        p.strides[count >= 0 ? (uint32_t)perm[i] : in->rank - 1 - i];
-  return true;
-}
-
-static bool find_slice(const parts *all, const keel_node *node,
-                       const keel_type *in, part *out) {
-  int64_t values[4][KD_MAX_RANK], counts[4];
-  for (uint32_t i = 0; i < 4; i++) {
-    counts[i] = ints_of(all, node, i + 1, values[i], KD_MAX_RANK);
-    if (counts[i] < 0) return false;
-  }
-  bool axes = node->input_count > 3 && node->inputs[3] != KEEL_ABSENT;
-  bool steps = node->input_count > 4 && node->inputs[4] != KEEL_ABSENT;
-  for (int64_t i = 0; i < counts[0]; i++) {
-    int64_t axis = axes ? values[2][i] : i, step = steps ? values[3][i] : 1;
-    axis += axis < 0 ? in->rank : 0;
-    int64_t dim = in->dims[axis], start = values[0][i];
-    start += start < 0 ? dim : 0;
-    start = start < 0 ? 0 : start > dim ? dim : start;
-    if (step < 1 || step > dim + 1) return false;
-    out->offset += start * out->strides[axis];
-    out->strides[axis] *= step;
-  }
-  return true;
-}
-
-static bool find_expand(const keel_type *in, const keel_type *to, part *out) {
-  part p = *out;
-  out->rank = to->rank;
-  for (uint32_t i = 0; i < to->rank; i++) {
-    uint32_t lead = to->rank - in->rank;
-    bool own = to->rank >= in->rank && i >= lead && in->dims[i - lead] != 1;
-    out->strides[i] = own ? p.strides[i - lead] : 0;
-  }
-  return to->rank >= in->rank;
-}
-
-/* One index of a dimension, which goes. */
-static bool find_gather(const parts *all, const keel_node *node,
-                        const keel_type *in, part *out) {
-  int64_t axis = keel_attr_int(node->op, "axis", 0), index = 0;
-  const keel_type *indices = type_of(all, node->inputs[1]);
-  axis += axis < 0 ? in->rank : 0;
-  if (!indices || indices->rank || ints_of(all, node, 1, &index, 1) != 1)
-    return false;
-  index += index < 0 ? in->dims[axis] : 0;
-  if (index < 0 || index >= in->dims[axis]) return false;
-  out->offset = index * out->strides[axis];
-  out->rank--;
-  for (uint32_t i = (uint32_t)axis; i < out->rank; i++)
-    out->strides[i] = out->strides[i + 1];
-  return true;
-}
-
 /* Output `index` of a node, as a part of its first input. */
 static bool find_part(const parts *all, const keel_node *node, uint32_t index,
-                      part *out) {
-  const keel_type *in = type_of(all, node->inputs[0]),
-                  *to = type_of(all, node->outputs[index]);
+                      keel_strides *out) {
+  const keel_type *in = keel_parts_type(all, node->inputs[0]),
+                  *to = keel_parts_type(all, node->outputs[index]);
   if (!in || !to || !kd_dtype_size(in->dtype) || !to->elements) return false;
   take_source(all, node, in, out);
-  if (keel_pass_is(node, "Transpose")) return find_transpose(node, in, out);
-  if (keel_pass_is(node, "Slice")) return find_slice(all, node, in, out);
-  if (keel_pass_is(node, "Expand")) return find_expand(in, to, out);
-  if (keel_pass_is(node, "Gather")) return find_gather(all, node, in, out);
-  if (!keel_pass_is(node, "Split")) return false;
-  int64_t axis = keel_attr_int(node->op, "axis", 0);
-  axis += axis < 0 ? in->rank : 0;
-  for (uint32_t i = 0; i < index; i++) {
-    const keel_type *before = type_of(all, node->outputs[i]);
-    if (!before) return false;
-    out->offset += before->dims[axis] * out->strides[axis];
-  }
-  return true;
+  const keel_schema *schema = node->op->schema;
+  return !node->dead && schema->view && schema->view(all, node, index, out);
 }
 
-static bool is_packed(const part *p, const keel_type *type) {
+static bool is_packed(const keel_strides *p, const keel_type *type) {
   int64_t step = 1;
   for (uint32_t i = type->rank; i-- > 0; step *= type->dims[i])
     if (type->dims[i] != 1 && p->strides[i] != step) return false;
@@ -226,9 +146,9 @@ static bool may_be_part(const parts *all, uint32_t maker, uint32_t index,
                         const keel_device *device) {
   const keel_node *node = &all->function->nodes[maker];
   uint32_t value = node->outputs[index], needed = 0;
-  part p;
+  keel_strides p;
   if (value == KEEL_ABSENT || !find_part(all, node, index, &p)) return false;
-  const keel_type *type = type_of(all, value);
+  const keel_type *type = keel_parts_type(all, value);
   uint64_t begin = (uint64_t)(p.begin + p.offset) * kd_dtype_size(type->dtype);
   uint32_t alignment = device->space.alignment ? device->space.alignment : 64;
   if (begin % alignment) needed |= KD_KERNEL_ANY_OFFSET;
@@ -248,7 +168,7 @@ static keel_status add_part(parts *all, uint32_t index, uint32_t output,
   uint32_t source = from->inputs[0], value = from->outputs[output];
   const char *name = from->name;
   const keel_type *type = function->values[value].type;
-  part p;
+  keel_strides p;
   find_part(all, from, output, &p);
   const keel_attr attrs[] = {
       {.name = "offset", .kind = KD_ATTR_INT, .i = p.offset},
@@ -258,9 +178,8 @@ static keel_status add_part(parts *all, uint32_t index, uint32_t output,
        .count = p.rank}};
   keel_opdef *op = NULL;
   keel_node *node = NULL;
-  KEEL_TRY(keel_opdef_create(function->context,
-                             keel_schema_find("keel", "Part"), attrs,
-                             is_packed(&p, type) ? 1 : 2, NULL, &op));
+  KEEL_TRY(keel_opdef_create(function->context, keel_schema_of_kind(KEEL_PART),
+                             attrs, is_packed(&p, type) ? 1 : 2, NULL, &op));
   KEEL_TRY(
       keel_function_node(function, op, name, &source, 1, &value, 1, &node));
   node->device = device;

@@ -120,19 +120,6 @@ bool keel_pass_may_take(const keel_function *function, keel_device *where,
  * to the second (first), or back. */
 bool keel_pass_moves_channels(const keel_node *node, uint32_t rank, bool first);
 
-/* An activation, named as in keel::FusedMatMul and DepthwiseConv. */
-typedef struct keel_activation {
-  const char *name; /* Relu, Gelu, GeluTanh or Silu */
-  uint32_t last;    /* the node that makes its result */
-  uint32_t gate;    /* Silu's Sigmoid, or KEEL_ABSENT */
-} keel_activation;
-
-/* Finds the activation that is the only reader of a value, on that device (a node's, may be
- * NULL). */
-bool keel_pass_activation(const keel_function *function, const keel_uses *uses,
-                          uint32_t value, const keel_device *device,
-                          keel_activation *out);
-
 /* Folds constants, and removes Identity. What would take long or need much memory is left
  * to the runs; fold.c has the limits. */
 keel_status keel_pass_fold(keel_function *functions,

@@ -337,8 +337,7 @@ static uint8_t tell(const regions *all, const keel_node *node, uint32_t id) {
     if (wanted && !(known & TOLD_VALUE)) return 0;
     all_of &= known;
   }
-  bool of_type =
-      !strcmp(schema->name, "Shape") || !strcmp(schema->name, "Size");
+  bool of_type = schema->kind == KEEL_FACT;
   if (of_type && (all_of & TOLD_TYPE)) all_of |= TOLD_VALUE;
   return all_of & TOLD_TYPE ? all_of : 0;
 }

@@ -62,7 +62,7 @@ static keel_status ask_kernels(const asking *all, const keel_function *function,
  * numbers (opsets/strings/on_strings.c), or itself casts. */
 static bool concerns_strings(const keel_function *function,
                              const keel_node *node) {
-  if (!node->op->schema->strings) return false;
+  if (!(node->op->schema->traits & KEEL_OP_STRINGS)) return false;
   for (uint32_t i = 0; i < node->input_count + node->output_count; i++) {
     uint32_t value = i < node->input_count
                          ? node->inputs[i]

@@ -46,9 +46,7 @@ typedef struct reader {
 /* The runtime's own ops read no data but these. */
 static uint32_t read_by_runtime(const keel_schema *schema) {
   if (!(schema->flags & KEEL_OP_CONTROL)) return schema->value_inputs;
-  return !strcmp(schema->name, "If")     ? 1
-         : !strcmp(schema->name, "Loop") ? 3
-                                         : 0;
+  return schema->kind == KEEL_IF ? 1 : schema->kind == KEEL_LOOP ? 3 : 0;
 }
 
 static reader choose(const keel_function *function, keel_device *wanted,
@@ -145,9 +143,8 @@ static keel_status add_copy(transfer *all, uint32_t value, keel_device *device,
   uint32_t made = keel_function_value(function, name);
   if (made == KEEL_ABSENT) return KD_OUT_OF_MEMORY;
   function->values[made].type = function->values[value].type;
-  KEEL_TRY(keel_opdef_create(function->context,
-                             keel_schema_find("keel", "Copy"), &host, to_host,
-                             NULL, &op));
+  KEEL_TRY(keel_opdef_create(function->context, keel_schema_of_kind(KEEL_COPY),
+                             &host, to_host, NULL, &op));
   KEEL_TRY(keel_function_node(function, op, name, &value, 1, &made, 1, &node));
   /* the device whose memory is written, or read */
   node->device = to_host ? all->locations[value].device : device;

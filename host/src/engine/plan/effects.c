@@ -79,8 +79,7 @@ static void raise_effect(finding *f, uint32_t value, bool writes) {
 /* Of an exchange, its lane. A member's rank does not change: it is in one of its own. */
 static uint64_t lane_of(const keel_step *step) {
   const keel_opdef *op = step->site.op;
-  if (!strcmp(op->schema->name, "Rank") && !strcmp(op->schema->domain, "keel"))
-    return UINT64_MAX;
+  if (op->schema->traits & KEEL_OP_ALONE) return UINT64_MAX;
   if (!(flags_of(step) & KEEL_OP_MEETS)) return 0;
   const keel_node_attr *to = keel_attr_find(op, "to");
   const keel_node_attr *from = keel_attr_find(op, "from");

@@ -41,8 +41,7 @@ static bool is_inplace_concat(const finding *all, uint32_t index) {
   const keel_step *step = &all->memory_plan->executable->steps[index];
   const keel_specialisation *spec = all->memory_plan->steps[index].spec;
   const keel_schema *schema = step->site.op->schema;
-  if (!spec || strcmp(schema->name, "Concat") != 0 ||
-      strcmp(schema->domain, "ai.onnx") != 0 || step->output_count != 1 ||
+  if (!spec || !(schema->traits & KEEL_OP_JOINS) || step->output_count != 1 ||
       step->outputs[0] == KEEL_ABSENT || all->handed[step->outputs[0]])
     return false;
   const kd_kernel_def *def = spec->instance->def;

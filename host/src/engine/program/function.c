@@ -450,8 +450,7 @@ static bool input_is_zero(const keel_function *function, const keel_node *node,
 bool keel_node_is_random(const keel_function *function, const keel_node *node) {
   const keel_schema *schema = node->op->schema;
   if (schema->flags & KEEL_OP_RANDOM) return true;
-  return !strcmp(schema->name, "Dropout") &&
-         !strcmp(schema->domain, "ai.onnx") && node->input_count > 2 &&
+  return schema->traits & KEEL_OP_DROPS && node->input_count > 2 &&
          node->inputs[2] != KEEL_ABSENT && !input_is_zero(function, node, 2) &&
          !input_is_zero(function, node, 1);
 }

@@ -105,7 +105,7 @@ static bool goes_on(const keel_function *function, uint32_t value,
     if (constant) return *(const uint8_t *)keel_tensor_host_data(constant) != 0;
     uint32_t maker = function->values[value].producer;
     if (maker == KEEL_ABSENT ||
-        strcmp(function->nodes[maker].op->schema->name, "Identity") != 0)
+        function->nodes[maker].op->schema->kind != KEEL_IDENTITY)
       return false;
     value = function->nodes[maker].inputs[0];
   }
@@ -230,11 +230,18 @@ static keel_status infer_call(const keel_function *function,
 
 static keel_status infer_nested(const keel_function *function,
                                 const keel_node *node) {
-  const char *name = node->op->schema->name;
-  if (!strcmp(name, "If")) return infer_if(function, node);
-  if (!strcmp(name, "Scan")) return infer_scan(function, node);
-  if (!strcmp(name, "Call")) return infer_call(function, node);
-  return !strcmp(name, "Loop") ? infer_loop(function, node) : KD_OK;
+  switch (node->op->schema->kind) {
+    case KEEL_IF:
+      return infer_if(function, node);
+    case KEEL_SCAN:
+      return infer_scan(function, node);
+    case KEEL_CALL:
+      return infer_call(function, node);
+    case KEEL_LOOP:
+      return infer_loop(function, node);
+    default:
+      return KD_OK;
+  }
 }
 
 /* ---- functions --------------------------------------------------------------- */
@@ -254,11 +261,11 @@ static keel_status check_missing(const keel_infer *infer,
 
 /* Of what takes any value. */
 static void pass_type_on(const keel_function *function, const keel_node *node) {
-  const char *name = node->op->schema->name;
+  keel_op_kind kind = node->op->schema->kind;
   if (node->part)
     set_output(function, node, 0, node->part);
-  else if ((!strcmp(name, "Identity") || !strcmp(name, "Copy")) &&
-           node->input_count && node->inputs[0] != KEEL_ABSENT)
+  else if ((kind == KEEL_IDENTITY || kind == KEEL_COPY) && node->input_count &&
+           node->inputs[0] != KEEL_ABSENT)
     set_output(function, node, 0, function->values[node->inputs[0]].type);
 }
 
@@ -321,8 +328,8 @@ static keel_status end_loops(keel_function *function) {
       if (node->op->attrs[i].graph)
         KEEL_TRY(end_loops(node->op->attrs[i].graph));
     const keel_function *body = keel_attr_graph(node->op, "body");
-    if (strcmp(node->op->schema->name, "Loop") != 0 || !body ||
-        node->input_count < 2 || rounds_of(function, node, body) >= 0)
+    if (node->op->schema->kind != KEEL_LOOP || !body || node->input_count < 2 ||
+        rounds_of(function, node, body) >= 0)
       continue;
     keel_tensor *zero = NULL;
     KEEL_TRY(

@@ -73,7 +73,7 @@ static const keel_schema_row rows[] = {
     KEEL("Region", "inputs:any% -> outputs:any%", "ops:S", region),
 };
 
-static const keel_op_rule rules[] = {{"keel::Find", .strings = true}};
+static const keel_op_rule rules[] = {{"keel::Find", .traits = KEEL_OP_STRINGS}};
 
 const keel_op_table keel_ops_keel = {KEEL_TABLE_ROWS(rows),
                                      KEEL_TABLE_RULES(rules)};

@@ -1,8 +1,8 @@
 /* embeddings.c - com.microsoft's EmbedLayerNormalization and GatherBlockQuantized, written
  * with Gather. */
 #include "opsets/tables.h"
+#include "opsets/terms.h"
 #include "passes/passes.h"
-#include "program/emit.h"
 
 /* ---- shapes ---- */
 

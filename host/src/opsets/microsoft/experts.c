@@ -5,8 +5,8 @@
  * slots and no others, so that the work is that of k experts a row; which these are is known in
  * the run only. Results go to their slots, are weighed, and summed. */
 #include "opsets/tables.h"
+#include "opsets/terms.h"
 #include "passes/passes.h"
-#include "program/emit.h"
 
 /* ---- shapes ---- */
 

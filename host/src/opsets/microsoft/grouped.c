@@ -2,8 +2,8 @@
  * TensorScatter and Attention. */
 #include <math.h>
 #include "opsets/tables.h"
+#include "opsets/terms.h"
 #include "passes/passes.h"
-#include "program/emit.h"
 
 /* ---- shapes ---- */
 

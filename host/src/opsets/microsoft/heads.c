@@ -5,8 +5,8 @@
  * unless given. What comes after a row has minus infinity. */
 #include <math.h>
 #include "opsets/tables.h"
+#include "opsets/terms.h"
 #include "passes/passes.h"
-#include "program/emit.h"
 
 /* ---- shapes ---- */
 

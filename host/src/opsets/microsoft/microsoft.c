@@ -1,8 +1,8 @@
 /* microsoft.c - what ONNX Runtime's optimiser makes of models, written with ONNX's ops
  * (onnxruntime/docs/ContribOperators.md has the semantics). */
 #include "opsets/tables.h"
+#include "opsets/terms.h"
 #include "passes/passes.h"
-#include "program/emit.h"
 
 /* ---- shapes ---- */
 

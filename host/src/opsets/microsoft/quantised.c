@@ -2,8 +2,8 @@
  * what they mean: DequantizeLinear, an op of ONNX, QuantizeLinear. The passes bring that into the
  * form in which a device computes it best. */
 #include "opsets/tables.h"
+#include "opsets/terms.h"
 #include "passes/passes.h"
-#include "program/emit.h"
 
 /* ---- shapes ---- */
 

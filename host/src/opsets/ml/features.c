@@ -405,16 +405,16 @@ static const keel_schema_row rows[] = {
 
 static const keel_op_rule rules[] = {
     {"ai.onnx.ml::ArrayFeatureExtractor",
-     .expand = expand_array_feature_extractor, .strings = true},
+     .expand = expand_array_feature_extractor, .traits = KEEL_OP_STRINGS},
     {"ai.onnx.ml::Binarizer", .expand = expand_binarizer},
     {"ai.onnx.ml::FeatureVectorizer", .expand = expand_feature_vectorizer},
     {"ai.onnx.ml::Imputer", .expand = expand_imputer},
     {"ai.onnx.ml::CategoryMapper", .expand = expand_category_mapper},
     {"ai.onnx.ml::LabelEncoder", .expand = expand_label_encoder,
-     .strings = true},
+     .traits = KEEL_OP_STRINGS},
     {"ai.onnx.ml::Normalizer", .expand = expand_normalizer},
     {"ai.onnx.ml::OneHotEncoder", .expand = expand_one_hot_encoder,
-     .strings = true},
+     .traits = KEEL_OP_STRINGS},
     {"ai.onnx.ml::Scaler", .expand = expand_scaler},
     {"ai.onnx.ml::ZipMap", .expand = expand_zip_map},
 };

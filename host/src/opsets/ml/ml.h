@@ -2,8 +2,8 @@
 #ifndef KEEL_EXPAND_ML_H
 #define KEEL_EXPAND_ML_H
 
+#include "opsets/terms.h"
 #include "passes/passes.h"
-#include "program/emit.h"
 
 /* Lists that are attributes; absent ones are empty. */
 typedef struct keel_ml_floats {

@@ -4,7 +4,7 @@
 #include "base/float.h"
 #include "device/device.h"
 #include "opsets/onnx/passes.h"
-#include "program/emit.h"
+#include "opsets/terms.h"
 
 /* The node that makes an input, if it is such an op of one output; or NULL. */
 static const keel_node *maker(const keel_function *function,

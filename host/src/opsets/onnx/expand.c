@@ -10,7 +10,7 @@
 #include "eager/call_site.h"
 #include "ops/registry.h"
 #include "opsets/onnx/passes.h"
-#include "program/emit.h"
+#include "opsets/terms.h"
 #include "system/locale.h"
 
 #define DEPTH_MOST 8

@@ -63,4 +63,17 @@ keel_status keel_pass_turned(keel_function *function, keel_device *device);
  * the op. */
 keel_status keel_pass_depthwise(keel_function *function, keel_device *device);
 
+/* An activation, named as in keel::FusedMatMul and DepthwiseConv. */
+typedef struct keel_activation {
+  const char *name; /* Relu, Gelu, GeluTanh or Silu */
+  uint32_t last;    /* the node that makes its result */
+  uint32_t gate;    /* Silu's Sigmoid, or KEEL_ABSENT */
+} keel_activation;
+
+/* Finds the activation that is the only reader of a value, on that device (a node's, may be
+ * NULL). */
+bool keel_pass_activation(const keel_function *function, const keel_uses *uses,
+                          uint32_t value, const keel_device *device,
+                          keel_activation *out);
+
 #endif /* KEEL_ONNX_PASSES_H */

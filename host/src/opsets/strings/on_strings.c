@@ -63,7 +63,8 @@ static keel_status check_types(const keel_call_site *site,
   const keel_schema *schema = site->op->schema;
   int8_t strings[8] = {0};
   const char *reduction = keel_attr_string(site->op, "reduction", "none");
-  if (!schema->strings) return fail(site, KD_UNIMPLEMENTED, "takes no strings");
+  if (!(schema->traits & KEEL_OP_STRINGS))
+    return fail(site, KD_UNIMPLEMENTED, "takes no strings");
   /* sums of numbers may be numbers of other strings; the larger of two is one of them */
   if (!strcmp(reduction, "add") || !strcmp(reduction, "mul"))
     return fail(site, KD_INVALID_ARGUMENT,

@@ -12,6 +12,14 @@
 #include "passes/work.h"
 #include "threads/cancel.h"
 
+const char *const *keel_attr_strings(const keel_opdef *op, const char *name,
+                                     int64_t *out_count) {
+  const keel_node_attr *attr = keel_attr_find(op, name);
+  bool there = attr && attr->value.kind == KD_ATTR_STRINGS;
+  *out_count = there ? (int64_t)attr->value.count : 0;
+  return there ? attr->value.strings : NULL;
+}
+
 #define WORK 20 /* nanoseconds that a string takes at least, about */
 
 /* Strings of unknown number under construction; text of their own is in the arena. */

@@ -2,19 +2,13 @@
 #ifndef KEEL_TEXT_H
 #define KEEL_TEXT_H
 
+#include "base/utf8.h"
 #include "ops/node.h"
 #include "values/strings.h"
 
 /* Attribute `name` as a list of strings, and how many; NULL: it is not given. */
 const char *const *keel_attr_strings(const keel_opdef *op, const char *name,
                                      int64_t *out_count);
-
-/* The code point at a place, and its bytes; a byte that is no UTF-8 stands for itself, above all
- * code points. Nothing is read at `end` and behind. */
-uint32_t keel_utf8_get(const char *at, const char *end, uint32_t *out_bytes);
-
-/* Writes one in up to 4 bytes; how many. */
-uint32_t keel_utf8_put(uint32_t point, char *to);
 
 /* A regular expression, in RE2's syntax. Compiled once, used by any thread; freed with
  * keel_regex_free.

@@ -240,4 +240,7 @@ static const keel_schema_row rows[] = {
      KEEL_OP_READS, KEEL_BY_HOST, keel_run_rank},
 };
 
-const keel_op_table keel_ops_exchange = {KEEL_TABLE_ROWS(rows)};
+static const keel_op_rule rules[] = {{"keel::Rank", .traits = KEEL_OP_ALONE}};
+
+const keel_op_table keel_ops_exchange = {KEEL_TABLE_ROWS(rows),
+                                         KEEL_TABLE_RULES(rules)};

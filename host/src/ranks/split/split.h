@@ -8,7 +8,7 @@
 
 #include <keel/split.h>
 
-#include "program/emit.h"
+#include "opsets/terms.h"
 
 /* What a rank has of a value. */
 typedef enum keel_share {

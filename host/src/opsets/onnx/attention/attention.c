@@ -12,8 +12,8 @@
  * q_num_heads, and dimensions are asked for with Shape, which is folded where they are known. */
 #include <math.h>
 #include "opsets/tables.h"
+#include "opsets/terms.h"
 #include "passes/passes.h"
-#include "program/emit.h"
 
 enum { Q, K, V, MASK, PAST_KEY, PAST_VALUE, SEEN, INPUTS };
 enum { Y, PRESENT_KEY, PRESENT_VALUE, SCORES };

@@ -8,8 +8,8 @@
  * K and V are rows of it. */
 #include <math.h>
 #include "opsets/tables.h"
+#include "opsets/terms.h"
 #include "passes/passes.h"
-#include "program/emit.h"
 
 /* ---- shapes ---- */
 

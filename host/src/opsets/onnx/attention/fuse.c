@@ -19,7 +19,7 @@
 #include "base/float.h"
 #include "device/device.h"
 #include "opsets/onnx/passes.h"
-#include "program/emit.h"
+#include "opsets/terms.h"
 
 /* What masks add at most where a key is not to be seen. */
 #define HIDDEN     (-1e30)

@@ -6,8 +6,8 @@
  * S is a matrix for each pair of a batch and a head. All of it is computed in f32, as in ONNX's
  * own function, or f64. */
 #include "opsets/tables.h"
+#include "opsets/terms.h"
 #include "passes/passes.h"
-#include "program/emit.h"
 
 /* ---- shapes ---- */
 

@@ -1,8 +1,8 @@
 /* functions.c - RotaryEmbedding, TensorScatter, CenterCropPad and AffineGrid, written with ops
  * that move data. Dimensions are asked for with Shape, which is folded where they are known. */
 #include "opsets/tables.h"
+#include "opsets/terms.h"
 #include "passes/passes.h"
-#include "program/emit.h"
 
 /* ---- shapes ---- */
 

@@ -9,7 +9,7 @@
 #include "device/device.h"
 #include "opsets/onnx/math/equation.h"
 #include "opsets/onnx/passes.h"
-#include "program/emit.h"
+#include "opsets/terms.h"
 
 /* What may be made on the way, in any case, and times the largest operand or the result. */
 #define MADE_FREELY (INT64_C(1) << 20)

@@ -1,8 +1,8 @@
 /* deform.c - DeformConv, written as samples of the image (GridSample) wherever the offsets
  * let each tap of the window fall, and a product of these by the weights. */
 #include "opsets/tables.h"
+#include "opsets/terms.h"
 #include "passes/passes.h"
-#include "program/emit.h"
 
 #define SPACE_MOST \
   ((KD_MAX_RANK - 2) / 2) /* taps and places are dimensions each */

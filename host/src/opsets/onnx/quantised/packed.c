@@ -230,6 +230,7 @@ static keel_status visit(keel_function *function, keel_device *device,
   keel_device *where = product->device ? product->device : device;
   matrix m = {0};
   if (!keel_pass_is(product, "MatMul") || !where ||
+      !keel_schema_find("com.microsoft", "MatMulNBits") ||
       !keel_device_kernels(where, "com.microsoft", "MatMulNBits"))
     return KD_OK;
   const keel_node *node = read_weights(function, product, &m);

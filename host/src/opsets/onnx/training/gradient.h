@@ -12,8 +12,8 @@
 #ifndef KEEL_GRADIENT_H
 #define KEEL_GRADIENT_H
 
+#include "opsets/terms.h"
 #include "passes/passes.h"
-#include "program/emit.h"
 
 typedef struct keel_gradient {
   keel_emit *all;

@@ -1,8 +1,8 @@
 /* optimisers.c - optimisers (ai.onnx.preview.training-1), written with elementwise ops, for
  * each of the tensors that they train. */
 #include "opsets/tables.h"
+#include "opsets/terms.h"
 #include "passes/passes.h"
-#include "program/emit.h"
 
 /* ---- shapes ---- */
 

@@ -1,6 +1,8 @@
-/* steps.c - ops whose kernels do more than to read and write elements. */
-#include "opsets/tables.h"
+/* work.c - how much the kernels of ops do that do more than to read and write elements: upper bounds
+ * (steps), and arithmetic (flops). */
 #include "passes/work.h"
+#include "opsets/tables.h"
+#include "passes/cost.h"
 
 #define SAMPLES        4096 /* of a bin of RoiAlign, each way, at most */
 #define TAPS_OF_RESIZE 16   /* that a resized element may read where it grows */
@@ -97,19 +99,71 @@ static uint64_t resize_steps(const keel_work *work) {
   return keel_times(keel_plus(work->read, work->written), TAPS_OF_RESIZE);
 }
 
+/* ---- arithmetic ---- */
+
+static bool is_known(const keel_type *type, uint32_t rank) {
+  return type && type->rank >= rank && keel_type_known(type);
+}
+
+static double product_flops(const keel_flops_of *of) {
+  const keel_type *x = of->in[0];
+  bool flipped = keel_attr_int(of->node->op, "transA", 0) != 0;
+  if (!x->rank) return 0;
+  return 2 * (double)of->out->elements *
+         (double)x->dims[flipped ? 0 : x->rank - 1];
+}
+
+/* Of filters' dimensions [begin, end), for each element of `type`. */
+static double taps_flops(const keel_type *filters, uint32_t begin, uint32_t end,
+                         const keel_type *type) {
+  double taps = 1;
+  for (uint32_t i = begin; i < end; i++)
+    taps *= (double)filters->dims[i];
+  return 2 * taps * (double)type->elements;
+}
+
+static double conv_flops(const keel_flops_of *of) {
+  const keel_type *w = of->in[1];
+  return is_known(w, 3) ? taps_flops(w, 1, w->rank, of->out) : 0;
+}
+
+static double conv_transpose_flops(const keel_flops_of *of) {
+  const keel_type *w = of->in[1];
+  return is_known(w, 3) ? taps_flops(w, 1, w->rank, of->in[0]) : 0;
+}
+
+/* Its filters have their channels last. */
+static double depthwise_flops(const keel_flops_of *of) {
+  const keel_type *w = of->in[1];
+  return is_known(w, 2) ? taps_flops(w, 0, w->rank - 1, of->out) : 0;
+}
+
+/* Of each query with each key, and of what that weighs the values by. Queries, keys and values
+ * are [batch, heads, words, width]. */
+static double attention_flops(const keel_flops_of *of) {
+  const keel_type *q = of->in[0], *k = of->in[1], *v = of->in[2];
+  if (q->rank != 4 || !is_known(k, 4) || k->rank != 4 || !is_known(v, 4) ||
+      v->rank != 4)
+    return 0;
+  double pairs = (double)q->elements / (double)(q->dims[3] + !q->dims[3]) *
+                 (double)k->dims[2];
+  return 2 * pairs * (double)(q->dims[3] + v->dims[3]);
+}
+
 static const keel_op_rule rules[] = {
-    {"MatMul", .steps = product_steps},
-    {"MatMulInteger", .steps = product_steps},
-    {"QLinearMatMul", .steps = product_steps},
-    {"Gemm", .steps = gemm_steps},
+    {"MatMul", .steps = product_steps, .flops = product_flops},
+    {"MatMulInteger", .steps = product_steps, .flops = product_flops},
+    {"QLinearMatMul", .steps = product_steps, .flops = product_flops},
+    {"Gemm", .steps = gemm_steps, .flops = product_flops},
     {"Einsum", .steps = einsum_steps},
-    {"Conv", .steps = conv_steps},
-    {"ConvInteger", .steps = conv_steps},
+    {"Conv", .steps = conv_steps, .flops = conv_flops},
+    {"ConvInteger", .steps = conv_steps, .flops = conv_flops},
     {"QLinearConv", .steps = qlinear_conv_steps},
-    {"keel::FusedConv", .steps = conv_steps},
-    {"keel::ActivatedConv", .steps = conv_steps},
-    {"keel::DepthwiseConv", .steps = depthwise_steps},
-    {"ConvTranspose", .steps = conv_transpose_steps},
+    {"keel::FusedConv", .steps = conv_steps, .flops = conv_flops},
+    {"keel::ActivatedConv", .steps = conv_steps, .flops = conv_flops},
+    {"keel::DepthwiseConv", .steps = depthwise_steps, .flops = depthwise_flops},
+    {"ConvTranspose", .steps = conv_transpose_steps,
+     .flops = conv_transpose_flops},
     {"MaxPool", .steps = window_steps},
     {"AveragePool", .steps = window_steps},
     {"LpPool", .steps = window_steps},
@@ -125,6 +179,11 @@ static const keel_op_rule rules[] = {
     {"NonMaxSuppression", .steps = square_steps},
     {"Unique", .steps = square_steps},
     {"Det", .steps = square_steps},
+    {"keel::FusedMatMul", .flops = product_flops},
+    {"DeformConv", .flops = conv_flops},
+    {"CausalConvWithState", .flops = conv_flops},
+    {"Attention", .flops = attention_flops},
+    {"keel::Attention", .flops = attention_flops},
 };
 
-const keel_op_table keel_ops_steps = {KEEL_TABLE_RULES(rules)};
+const keel_op_table keel_ops_work = {KEEL_TABLE_RULES(rules)};

@@ -1,5 +1,5 @@
-/* utf8.c - code points in strings, and lists of strings as attributes. */
-#include "opsets/strings/text.h"
+/* utf8.c - code points in strings. */
+#include "base/utf8.h"
 
 /* A byte that begins none: above all code points (0x10ffff). */
 #define STRAY 0x110000u
@@ -38,12 +38,4 @@ uint32_t keel_utf8_put(uint32_t point, char *to) {
   for (uint32_t i = 1; i <= more; i++)
     byte[i] = (uint8_t)(0x80 | (point >> 6 * (more - i) & 0x3f));
   return more + 1;
-}
-
-const char *const *keel_attr_strings(const keel_opdef *op, const char *name,
-                                     int64_t *out_count) {
-  const keel_node_attr *attr = keel_attr_find(op, name);
-  bool there = attr && attr->value.kind == KD_ATTR_STRINGS;
-  *out_count = there ? (int64_t)attr->value.count : 0;
-  return there ? attr->value.strings : NULL;
 }
