@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 """Freezes the device ABI's headers, and proves that today's keep what was frozen.
 
-usage: freeze.py freeze [--again]   copies include/ to abi/MAJOR.MINOR/include and
-                                    writes that version's layout files
+usage: freeze.py note               writes today's layout to abi/kd-MAJOR.MINOR.layout:
+                                    while nobody was given that version
+       freeze.py freeze             the same, and copies include/ to
+                                    abi/MAJOR.MINOR/include: before it is given away
        freeze.py check [DEVICE_API] exit 1 and a line a break
 
-A frozen version is not overwritten but with --again, which is for a version that
-nobody was given yet. `check` compares text while the version is today's, and
-afterwards layouts, as layout.py does: what was frozen is there, unmoved.
+A frozen version is not overwritten. `check` compares the noted layout with that of
+the headers; text of what is frozen, while the version is today's; and afterwards
+layouts, on three kinds of machines, as layout.py does: what was frozen is there, unmoved.
 """
 import pathlib
 import re
@@ -18,7 +20,7 @@ sys.dont_write_bytecode = True  # the folder may be read-only
 import layout
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-MACHINES = {"": None, ".llp64": "x86_64-windows-gnu", ".ilp32": "i686-linux-gnu"}
+MACHINES = None, "x86_64-windows-gnu", "i686-linux-gnu"
 
 
 def version(include):
@@ -32,29 +34,32 @@ def headers(include):
             for path in sorted((include / "kd").glob("*.h"))}
 
 
-def freeze(again):
+def golden_of(root, name):
+    return root / "abi" / f"kd-{name}.layout"
+
+
+def note(copies):
     include = ROOT / "include"
     name = version(include)
     target = ROOT / "abi" / name / "include"
-    if target.exists() and not again:
+    if target.exists():
         sys.exit(f"freeze.py: {target.relative_to(ROOT)} exists: version {name} is"
-                 " frozen. Raise KD_ABI_MINOR in include/kd/base.h; or, where"
-                 f" nobody was given {name} yet, say --again")
-    shutil.rmtree(target, ignore_errors=True)
-    shutil.copytree(include, target)
-    for suffix, machine in MACHINES.items():
-        golden = ROOT / "abi" / f"kd-{name}{suffix}.layout"
-        golden.write_text(layout.show(layout.read(include, machine)))
-    print(f"{name} is frozen: {len(headers(target))} headers, "
-          f"{len(MACHINES)} layouts")
+                 " frozen. Raise KD_ABI_MINOR in include/kd/base.h")
+    golden_of(ROOT, name).write_text(layout.show(layout.read(include)))
+    if copies:
+        shutil.copytree(include, target)
+    print(f"{name} is {'frozen' if copies else 'noted'}")
 
 
 def breaks(root):
     include = root / "include"
     today = version(include)
     frozen = sorted(path.parent for path in (root / "abi").glob("*.*/include"))
-    if not frozen:
-        yield "abi: no version is frozen"
+    if not golden_of(root, today).exists():
+        yield f"abi/kd-{today}.layout is missing: abi/freeze.py note"
+    elif layout.parse(golden_of(root, today).read_text()) != layout.read(include):
+        yield (f"abi/kd-{today}.layout is not that of include/: abi/freeze.py note; or"
+               f" raise KD_ABI_MINOR, where somebody was given {today}")
     for folder in frozen:
         name = folder.name
         if version(folder / "include") != name:
@@ -64,22 +69,18 @@ def breaks(root):
             for head in sorted(was.keys() | now.keys()):
                 if was.get(head) != now.get(head):
                     yield (f"abi/{name}: kd/{head} is not that of include/, which"
-                           " is of the same version: abi/freeze.py freeze"
-                           " --again, or raise KD_ABI_MINOR")
-        for suffix, machine in MACHINES.items():
-            golden = layout.parse(
-                (root / "abi" / f"kd-{name}{suffix}.layout").read_text())
+                           " is of the same version: raise KD_ABI_MINOR")
+        if layout.parse(golden_of(root, name).read_text()) != layout.read(folder / "include"):
+            yield f"abi/{name}: kd-{name}.layout is not that of its headers"
+        for machine in MACHINES:
             kept = layout.read(folder / "include", machine)
-            if golden != kept:
-                yield (f"abi/{name}: kd-{name}{suffix}.layout is not that of its"
-                       " headers")
             for line in layout.breaks(kept, layout.read(include, machine)):
-                yield f"abi/{name}{suffix}: {line}"
+                yield f"abi/{name}, {machine or 'here'}: {line}"
 
 
 def main():
-    if sys.argv[1:] in (["freeze"], ["freeze", "--again"]):
-        freeze(len(sys.argv) == 3)
+    if sys.argv[1:] in (["note"], ["freeze"]):
+        note(sys.argv[1] == "freeze")
         return 0
     if len(sys.argv) in (2, 3) and sys.argv[1] == "check":
         root = pathlib.Path(sys.argv[2]) if len(sys.argv) == 3 else ROOT

@@ -3,9 +3,10 @@
 
 usage: layout.py print INCLUDE [TARGET]         prints the layout of the headers
        layout.py check INCLUDE GOLDEN [TARGET]  exit 1 and a line a break
-       layout.py agree INCLUDE GOLDEN COMPILER [OPTION]...
+       layout.py agree INCLUDE TARGET COMPILER [OPTION]...
                                                 exit 1 where this compiler lays
-                                                out a struct in another way
+                                                out a struct in another way than
+                                                clang does
 
 TARGET is clang's name of another machine than this one.
 
@@ -108,7 +109,7 @@ def breaks(golden, today):
 
 
 def agree(include, golden, compiler):
-    """Each offset of the golden file, asserted and compiled."""
+    """Each offset that clang gives, asserted and compiled."""
     heads = sorted(pathlib.Path(include).rglob("*.h"))
     text = "#include <stddef.h>\n" + "".join(
         f"#include <{head.relative_to(include)}>\n" for head in heads)
@@ -146,8 +147,7 @@ def main():
               f"{len(golden)} structs, typedefs and constants are as they were")
         return 1 if found else 0
     if len(sys.argv) > 4 and sys.argv[1] == "agree":
-        golden = parse(pathlib.Path(sys.argv[3]).read_text())
-        return agree(sys.argv[2], golden, sys.argv[4:])
+        return agree(sys.argv[2], read(*sys.argv[2:4]), sys.argv[4:])
     print(__doc__, file=sys.stderr)
     return 2
 
