@@ -38,7 +38,7 @@ TABLES = [  # table, header, level
 ]
 # "table.slot": (need, what the host does without it), from the one list of slots
 LIST = {f"{m[1]}.{m[2]}": (m[3], m[4]) for m in re.finditer(
-    r'SLOT\((\w+), \w+, (\w+), (\w+), \w+, \w+, "(.*)",', (HOST / "layers/slots.def").read_text())}
+    r'SLOT\((\w+), \w+, (\w+), (\w+), \w+, \w+, "(.*)",', (HOST / "engine/layers/slots.def").read_text())}
 
 
 def purpose(comment):
@@ -71,7 +71,7 @@ def callers(table, slot, files):
         names = "|".join(pointer.findall(text))
         if call.search(text) or (names and re.search(
                 r"\b(%s)->%s\(" % (names, slot), text)):
-            out.append(path.relative_to(HOST).as_posix())
+            out.append(path.relative_to(HOST).as_posix().removeprefix("engine/"))
     return out
 
 
