@@ -5,7 +5,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #define PAIR_LATER
 /* its source, once more: NOLINTNEXTLINE(bugprone-suspicious-include) */
-#include "0.10/plugin.c"
+#include "plugin.c"
 
 /* No host of today knows these slots. */
 static kd_status later(uint64_t what) {
