@@ -34,7 +34,7 @@ keel_status keel_shape_embed_layer_norm(keel_infer *infer) {
   if (!is_ids(infer->in[1], words) || !is_ids(keel_infer_in(infer, 7), words) ||
       (!shared && !is_ids(places, words)) || (infer->in[1] && !infer->in[4]))
     return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
-                           "segment_ids, which need a table_sizes, mask and"
+                           "segment_ids, which need a table, mask and"
                            " position_ids must be [%lld,%lld]",
                            (long long)words->dims[0],
                            (long long)words->dims[1]);
@@ -108,7 +108,7 @@ static bool is_by_block(const keel_infer *infer, const table_sizes *t,
   return fits;
 }
 
-/* Rows of a table_sizes that is kept in few bits: (number - zero point) * scale, both of a block of its
+/* Rows of a table that is kept in few bits: (number - zero point) * scale, both of a block of its
  * numbers. */
 keel_status keel_shape_gather_block_quantized(keel_infer *infer) {
   const keel_type *data = infer->in[0], *indices = infer->in[1];

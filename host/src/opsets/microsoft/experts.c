@@ -22,17 +22,16 @@ static keel_status read_rows(const keel_infer *infer, expert_sizes *e) {
   if ((x->rank != 2 && x->rank != 3) || router->rank != 2)
     return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
                            "input must be [rows, size] or [batch, rows, size],"
-                           " and router_probs [all rows, expert_sizes]");
+                           " and router_probs [all rows, experts]");
   e->size = x->dims[x->rank - 1];
   e->rows = x->rank == 3 ? x->dims[0] * x->dims[1] : x->dims[0];
   e->count = router->dims[1];
   if (router->dims[0] != e->rows || e->count < 1 || e->count > 1024 || k < 1 ||
       k > e->count || e->size < 1)
-    return keel_infer_fail(
-        infer, KD_INVALID_ARGUMENT,
-        "router_probs must be [%lld, expert_sizes], with 1 to"
-        " 1024 expert_sizes, of which k, here %lld, are taken",
-        (long long)e->rows, (long long)k);
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                           "router_probs must be [%lld, experts], with 1 to"
+                           " 1024 experts, of which k, here %lld, are taken",
+                           (long long)e->rows, (long long)k);
   return KD_OK;
 }
 
@@ -74,7 +73,7 @@ static keel_status check_dims(const keel_infer *infer, uint32_t index,
       (long long)c);
 }
 
-/* The sum of what the k expert_sizes that a row wants most make of it, each FC2(activation(FC1(row))),
+/* The sum of what the k experts that a row wants most make of it, each FC2(activation(FC1(row))),
  * by how much they are wanted. */
 keel_status keel_shape_experts(keel_infer *infer) {
   const keel_type *second = infer->in[4];

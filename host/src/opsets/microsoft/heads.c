@@ -99,7 +99,7 @@ static keel_status read_query(const keel_infer *infer, head_sizes *h) {
       (long long)h->count, (long long)h->count);
 }
 
-/* Key and value: [batch, keys, head_sizes * size] each, that of both, or [batch, head_sizes, keys, size]
+/* Key and value: [batch, keys, heads * size] each, that of both, or [batch, heads, keys, size]
  * each, as a cache has them. */
 static keel_status read_key(const keel_infer *infer, head_sizes *h) {
   const keel_type *k = keel_infer_in(infer, 1), *v = keel_infer_in(infer, 2);
@@ -225,7 +225,7 @@ static keel_status read_projection(const keel_infer *infer, const keel_type *x,
   return KD_OK;
 }
 
-/* Past and present: [2, batch, head_sizes, keys, size]. */
+/* Past and present: [2, batch, heads, keys, size]. */
 static keel_status give(keel_infer *infer, uint32_t past_at, head_sizes *h,
                         uint32_t mask, uint32_t added) {
   const keel_type *past = keel_infer_in(infer, past_at);
