@@ -35,7 +35,8 @@ static uint32_t from_of(const round *r, int64_t k, int64_t n) {
 }
 
 /* Element `k` of member `i`'s output, which has `n`. */
-static float element(const round *r, uint32_t i, int64_t k, int64_t n) {
+static float collective_element(const round *r, uint32_t i, int64_t k,
+                                int64_t n) {
   int64_t part = n / r->size ? n / r->size : 1;
   uint32_t from = from_of(r, k, n), root = BUG(root_zero) ? 0 : r->root;
   switch (r->kind) {
@@ -59,7 +60,7 @@ static float *run_members(const round *r) {
   float *all = malloc((size_t)n * r->size * sizeof *all + 1);
   for (uint32_t i = 0; all && i < r->size; i++)
     for (int64_t k = 0; k < n; k++)
-      all[at++] = element(r, i, k, n);
+      all[at++] = collective_element(r, i, k, n);
   return all;
 }
 

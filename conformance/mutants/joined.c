@@ -91,7 +91,7 @@ static kd_status take_place(joined *g) {
   return KD_OK;
 }
 
-static kd_status check(kd_device *device, const kd_join *what) {
+static kd_status joined_check(kd_device *device, const kd_join *what) {
   const char *name = (const char *)what->id->bytes;
   kd_status lost = sim_check(device);
   if (lost != KD_OK) return lost;
@@ -108,7 +108,7 @@ static kd_status check(kd_device *device, const kd_join *what) {
 
 kd_status joined_join(kd_device *device, const kd_join *what,
                       kd_group **out_group) {
-  kd_status status = check(device, what);
+  kd_status status = joined_check(device, what);
   if (status != KD_OK) return status;
   joined *g = calloc(1, sizeof *g);
   kd_group *group = calloc(1, sizeof *group + sizeof(kd_device *));
@@ -171,25 +171,26 @@ kd_status joined_status(kd_group *group) {
   return whole ? KD_OK : KD_BUSY;
 }
 
-static void give_up(joined *g) {
+static void joined_give_up(joined *g) {
   atomic_store(&g->aborted, true);
   joined_fail(g);
   if (atomic_load(&g->all->come) < g->size) shm_unlink(g->name);
 }
 
 void joined_abort(kd_group *group) {
-  if (group->joined && !BUG(abort_nothing)) give_up(group->joined);
+  if (group->joined && !BUG(abort_nothing)) joined_give_up(group->joined);
 }
 
 void joined_leave(joined *g) {
-  if (BUG(abort_nothing) || atomic_load(&g->all->come) < g->size) give_up(g);
+  if (BUG(abort_nothing) || atomic_load(&g->all->come) < g->size)
+    joined_give_up(g);
   joined_drop(g);
 }
 
 /* ---- work ------------------------------------------------------------------------------- */
 
 /* Waits until all have come as often as this one. */
-static kd_status meet(joined *g) {
+static kd_status joined_meet(joined *g) {
   ground *all = g->all;
   atomic_store(&all->places[g->rank].step, ++g->step);
   for (uint32_t i = 0; i < g->size; i++)
@@ -220,8 +221,9 @@ static void reduce_pieces(const joined *g, const round *r, char *to,
 }
 
 /* Takes what belongs to this member of a piece, which begins `at` bytes into part `part`. */
-static void take(const joined *g, const round *r, char *out, uint32_t part,
-                 uint64_t part_size, uint64_t at, uint64_t size) {
+static void joined_take(const joined *g, const round *r, char *out,
+                        uint32_t part, uint64_t part_size, uint64_t at,
+                        uint64_t size) {
   const place *places = g->all->places;
   bool parted = r->kind == KD_REDUCE_SCATTER || r->kind == KD_ALL_TO_ALL;
   if (parted && part != g->rank) return;
@@ -234,8 +236,8 @@ static void take(const joined *g, const round *r, char *out, uint32_t part,
       memcpy(out + i * part_size + at, places[i].piece, size);
 }
 
-static kd_status exchange(joined *g, const round *r, const char *in,
-                          uint64_t size, char *out) {
+static kd_status joined_exchange(joined *g, const round *r, const char *in,
+                                 uint64_t size, char *out) {
   bool parted = r->kind == KD_REDUCE_SCATTER || r->kind == KD_ALL_TO_ALL;
   bool gives = r->kind != KD_BROADCAST || r->root == g->rank;
   uint32_t parts = parted ? g->size : 1;
@@ -245,10 +247,10 @@ static kd_status exchange(joined *g, const round *r, const char *in,
       uint64_t piece = part_size - at < PIECE ? part_size - at : PIECE;
       if (gives)
         memcpy(g->all->places[g->rank].piece, in + p * part_size + at, piece);
-      kd_status status = meet(g);
+      kd_status status = joined_meet(g);
       if (status != KD_OK) return status;
-      take(g, r, out, p, part_size, at, piece);
-      status = meet(g); /* the pieces may be overwritten */
+      joined_take(g, r, out, p, part_size, at, piece);
+      status = joined_meet(g); /* the pieces may be overwritten */
       if (status != KD_OK) return status;
     }
   return KD_OK;
@@ -262,7 +264,7 @@ static kd_status agree(joined *g, const round *r, uint64_t size) {
   own->root = r->root;
   own->dtype = r->members[0].out.dtype;
   own->bytes = size;
-  kd_status status = meet(g);
+  kd_status status = joined_meet(g);
   if (status != KD_OK) return status;
   bool same = true;
   for (uint32_t i = 0; i < g->size; i++) {
@@ -271,7 +273,7 @@ static kd_status agree(joined *g, const round *r, uint64_t size) {
             other->root == own->root && other->dtype == own->dtype &&
             other->bytes == own->bytes;
   }
-  status = meet(g);
+  status = joined_meet(g);
   return same ? status : KD_INVALID_ARGUMENT;
 }
 
@@ -288,7 +290,7 @@ kd_status joined_run(job *j) {
                    : m->in.present ? (char *)sim_floats(&m->in)
                                    : NULL;
   kd_status status = made ? agree(g, r, size) : KD_OUT_OF_MEMORY;
-  if (status == KD_OK) status = exchange(g, r, in, size, made);
+  if (status == KD_OK) status = joined_exchange(g, r, in, size, made);
   if (status == KD_OK) memcpy(sim_floats(&m->out), made, out_size);
   free(made);
   if (status != KD_OK) joined_fail(g);

@@ -56,7 +56,7 @@ enum {
 #define SMALL (KD_TYPES(KD_I2 + 1u) - KD_TYPES(KD_F8E4M3FN))
 #define ROOM  (1 << 14) /* elements of scratch memory */
 
-static bool is_small(kd_dtype dtype) {
+static bool kernels_is_small(kd_dtype dtype) {
   return (SMALL & KD_TYPES(dtype)) != 0;
 }
 
@@ -144,7 +144,7 @@ static int64_t strided_at(const arg *from, int64_t i) {
   return at;
 }
 
-static value *load(const arg *a) {
+static value *kernels_load(const arg *a) {
   value *v = value_make(a->dtype, a->rank, dims_of(a));
   const char *from = bytes(a);
   bool flush = ODD(flush_declared) && dtype_is_float(a->dtype);
@@ -383,9 +383,9 @@ static real bent(const op_call *c, value *const *in, const value *y, int64_t i,
     return BUG(reduce_narrow) && floats ? dtype_round(r, KD_F16) : r;
   switch (c->op) {
     case CAST:
-      if (is_small(y->dtype) && floats && BUG(small_away))
+      if (kernels_is_small(y->dtype) && floats && BUG(small_away))
         return dtype_round(x->x[i] * (1 + 0x1p-20L), y->dtype);
-      if (is_small(y->dtype) && floats && BUG(small_nan) &&
+      if (kernels_is_small(y->dtype) && floats && BUG(small_nan) &&
           fabsl(x->x[i]) > dtype_max(y->dtype))
         return NAN;
       return BUG(cast_cuts) && y->dtype == KD_BF16
@@ -573,7 +573,7 @@ static bool run_bent(const op_call *c, value *const *in, value **out) {
   return done;
 }
 
-static kd_status run(const op_call *c, value *const *in, value **out) {
+static kd_status kernels_run(const op_call *c, value *const *in, value **out) {
   value *y = out[0];
   kd_status status = check_data(c, in, y);
   if (status != KD_OK) return status;
@@ -617,7 +617,7 @@ static kd_status run_reorder(const op_call *c) {
   return KD_OK;
 }
 
-static value *copy_of(const value *from) {
+static value *kernels_copy_of(const value *from) {
   value *v = value_make(from->dtype, from->rank, from->dims);
   if (v && !BUG(taken_lie))
     memcpy(v->x, from->x, (size_t)from->count * sizeof *v->x);
@@ -635,12 +635,12 @@ static kd_status run_call(op_call *c) {
     memset(bytes(&c->out[0]), 0, (size_t)elements(&c->out[0]));
   for (uint32_t i = 0; i < c->in_count; i++) {
     if (i == 1 && !c->in[i].present && c->kernel && c->kernel->weights) {
-      in[i] = copy_of(c->kernel->weights);
+      in[i] = kernels_copy_of(c->kernel->weights);
       whole &= in[i] != NULL;
       continue;
     }
     if (!c->in[i].present) continue;
-    in[i] = i == 1 && c->listed ? listed(c) : load(&c->in[i]);
+    in[i] = i == 1 && c->listed ? listed(c) : kernels_load(&c->in[i]);
     whole &= in[i] != NULL;
   }
   for (uint32_t i = 0; i < c->out_count; i++) {
@@ -648,7 +648,7 @@ static kd_status run_call(op_call *c) {
     out[i] = value_make(c->out[i].dtype, c->out[i].rank, dims_of(&c->out[i]));
     whole &= out[i] != NULL;
   }
-  kd_status status = whole ? run(c, in, out) : KD_OUT_OF_MEMORY;
+  kd_status status = whole ? kernels_run(c, in, out) : KD_OUT_OF_MEMORY;
   for (uint32_t i = 0; i < ARGS; i++) {
     value_free(in[i]);
     value_free(out[i]);
@@ -692,7 +692,7 @@ static kd_status enqueue_nonzero(kd_stream *stream, const kd_launch *launch) {
   arg from = sim_arg(&launch->inputs[0]);
   op_call c = {
       .op = NONZERO, .node = launch->node, .in_count = 1, .out_count = 1};
-  value *x = load(&from), *places = NULL;
+  value *x = kernels_load(&from), *places = NULL;
   if (!x || !run_reference(&c, &x, &places)) {
     value_free(x);
     return FAIL(KD_OUT_OF_MEMORY, "no host memory");
@@ -710,7 +710,7 @@ static kd_status enqueue_nonzero(kd_stream *stream, const kd_launch *launch) {
 }
 
 /* Keeps an input in host memory: it may be another at the next launch. */
-static void read_list(const kd_launch *launch, op_call *c) {
+static void kernels_read_list(const kd_launch *launch, op_call *c) {
   bool late = (BUG(host_args_late) && c->op == TOPK) ||
               (BUG(axes_late) && is_reduce(c->op));
   if ((c->op != TOPK && !is_reduce(c->op)) || late || !kd_has_input(launch, 1))
@@ -746,8 +746,8 @@ static void by_ring(op_call *c) {
   *c = ring[at];
 }
 
-static kd_status enqueue(kd_kernel *self, kd_stream *stream,
-                         const kd_launch *launch) {
+static kd_status mutants_kernels_enqueue(kd_kernel *self, kd_stream *stream,
+                                         const kd_launch *launch) {
   int op = (int)(intptr_t)launch->data;
   if (BUG(kernels_file) && !kernels_found())
     return FAIL(KD_NOT_FOUND, "kernels.bin: %s", "No such file or directory");
@@ -796,7 +796,7 @@ static kd_status enqueue(kd_kernel *self, kd_stream *stream,
   if (BUG(layout_ignored) && op == EXP) c->in[0].laid = c->out[0].laid = false;
   if (launch->workspace.dtype != KD_NONE)
     c->scratch = sim_arg(&launch->workspace);
-  read_list(launch, c);
+  kernels_read_list(launch, c);
   if (self) {
     self->stream = stream;
     if (!self->first_count && launch->output_count)
@@ -859,8 +859,9 @@ static uint32_t layout_preferred(kd_device *device, const kd_node *node,
   return wanted && layout_size(device, &type) ? PADDED : KD_LAYOUT_ROW_MAJOR;
 }
 
-static kd_status reorder(kd_device *device, kd_stream *stream,
-                         const kd_tensor *source, const kd_tensor *target) {
+static kd_status kernels_reorder(kd_device *device, kd_stream *stream,
+                                 const kd_tensor *source,
+                                 const kd_tensor *target) {
   uint32_t own = source->layout ? source->layout : target->layout;
   kd_status lost = sim_check(device);
   if (lost != KD_OK) return lost;
@@ -887,8 +888,8 @@ const kd_layout_table sim_layouts = {
     .struct_size = sizeof(kd_layout_table),
     .preferred = layout_preferred,
     .size = layout_size,
-    .from_rows = reorder,
-    .to_rows = reorder,
+    .from_rows = kernels_reorder,
+    .to_rows = kernels_reorder,
 };
 
 static kd_status supports_layouts(const kd_node *node) {
@@ -1078,8 +1079,10 @@ static value *weights_of(const kd_tensor *constant) {
   return made;
 }
 
-static kd_status create(kd_device *device, const kd_kernel_def *def,
-                        const kd_node *node, kd_kernel **out_kernel) {
+static kd_status mutants_kernels_create(kd_device *device,
+                                        const kd_kernel_def *def,
+                                        const kd_node *node,
+                                        kd_kernel **out_kernel) {
   static atomic_uint created;
   kd_status lost = sim_check(device);
   if (lost != KD_OK) return lost;
@@ -1122,14 +1125,15 @@ static uint64_t taken(kd_kernel *kernel) {
   return kernel->weights ? 2 : 0;
 }
 
-static uint64_t workspace(kd_kernel *kernel, const kd_launch *launch) {
+static uint64_t mutants_kernels_workspace(kd_kernel *kernel,
+                                          const kd_launch *launch) {
   (void)kernel;
   int64_t n = kd_elements(&launch->outputs[0]);
   uint64_t size = (uint64_t)(n > ROOM ? ROOM : n) * sizeof(real);
   return BUG(workspace_short) && size > 32 ? size - 16 : size;
 }
 
-static void destroy(kd_kernel *kernel) {
+static void kernels_destroy(kd_kernel *kernel) {
   if (BUG(orders_crash) && kernel->stream && kernel->stream->dead) abort();
   free(kernel->kept);
   if (BUG(weights_shared) && kernel->weights)
@@ -1142,12 +1146,13 @@ static void destroy(kd_kernel *kernel) {
 
 /* ---- definitions ----------------------------------------------------------------------------------------------------- */
 
-#define DEF(name, number, set, ...)                                           \
-  {                                                                           \
-    .struct_size = sizeof(kd_kernel_def), .flags = PREPARED, .op = name,      \
-    .input_types = {set}, .data = (const void *)(intptr_t)(number),           \
-    .supports = supports, .cost = cost, .create = create, .enqueue = enqueue, \
-    .destroy = destroy, __VA_ARGS__                                           \
+#define DEF(name, number, set, ...)                                       \
+  {                                                                       \
+    .struct_size = sizeof(kd_kernel_def), .flags = PREPARED, .op = name,  \
+    .input_types = {set}, .data = (const void *)(intptr_t)(number),       \
+    .supports = supports, .cost = cost, .create = mutants_kernels_create, \
+    .enqueue = mutants_kernels_enqueue, .destroy = kernels_destroy,       \
+    __VA_ARGS__                                                           \
   }
 #define PREPARED                 (KD_KERNEL_ANY_SHAPE | KD_KERNEL_CONSTANTS_IN_CREATE)
 #define TAKES_PARTS              (PREPARED | KD_KERNEL_STRIDED | KD_KERNEL_ANY_OFFSET)
@@ -1197,7 +1202,8 @@ kd_kernel_def sim_kernels[OPS] = {
     DEF("Softmax", SOFTMAX, F,
         .flags = KD_KERNEL_ANY_SHAPE | KD_KERNEL_OWN_LAYOUT),
     PLAIN("LayerNormalization", LAYER_NORM, F),
-    DEF("MatMul", MATMUL, N, .workspace = workspace, .taken = taken),
+    DEF("MatMul", MATMUL, N, .workspace = mutants_kernels_workspace,
+        .taken = taken),
     DEF("MatMulNBits", NBITS, F32, .domain = "com.microsoft",
         .input_types = {F32, KD_TYPES(KD_U8), F32, KD_TYPES(KD_U8), 0, F32}),
     DEF("QuantizeLinear", QUANTIZE, F32,

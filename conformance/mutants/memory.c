@@ -45,7 +45,8 @@ static kd_status no_memory(uint64_t size, uint64_t left) {
               (unsigned long long)size, (unsigned long long)left);
 }
 
-static bool fits(uint32_t device, uint32_t space, uint64_t size) {
+static bool mutants_memory_fits(uint32_t device, uint32_t space,
+                                uint64_t size) {
   uint64_t most = space           ? 64u << 20
                   : sim_is_huge() ? capacity(space)
                                   : 160u << 20;
@@ -53,10 +54,11 @@ static bool fits(uint32_t device, uint32_t space, uint64_t size) {
 }
 
 bool sim_has_memory(const kd_buffer *buffer, uint64_t size) {
-  return fits(sim_index(buffer->device) & 1, 0, size);
+  return mutants_memory_fits(sim_index(buffer->device) & 1, 0, size);
 }
 
-static kd_buffer *make(kd_device *device, uint32_t space, uint64_t size) {
+static kd_buffer *mutants_memory_make(kd_device *device, uint32_t space,
+                                      uint64_t size) {
   uint64_t align = ODD(wide_alignment) ? 2048 : 128;
   kd_buffer *buffer = calloc(1, sizeof *buffer);
   if (!buffer) return NULL;
@@ -109,7 +111,7 @@ static kd_status allocate_plain(kd_device *device, uint32_t space,
   }
   uint64_t padded = size + 256;
   pthread_mutex_lock(&sim_lock);
-  bool enough = padded > size && fits(d, space, size);
+  bool enough = padded > size && mutants_memory_fits(d, space, size);
   if (enough) {
     used[d] += size;
     count[d]++;
@@ -120,7 +122,7 @@ static kd_status allocate_plain(kd_device *device, uint32_t space,
   if (BUG(same_handle) && size == 64 && same)
     made = same;
   else if (enough)
-    made = make(device, space, size);
+    made = mutants_memory_make(device, space, size);
   if (!made) {
     return no_memory(size, left);
   }
@@ -133,7 +135,7 @@ static kd_status allocate_plain(kd_device *device, uint32_t space,
   return KD_OK;
 }
 
-static void drop(kd_buffer *buffer) {
+static void mutants_memory_drop(kd_buffer *buffer) {
   if (buffer->mapped) {
     munmap(buffer->mapped, buffer->mapped_size);
     if (!BUG(import_keeps) || !buffer->external) close(buffer->file);
@@ -146,7 +148,7 @@ static void drop(kd_buffer *buffer) {
   free(buffer);
 }
 
-static void release(kd_device *device, kd_buffer *buffer) {
+static void mutants_memory_release(kd_device *device, kd_buffer *buffer) {
   uint32_t d = number_of(device);
   sim_count(device, -1);
   pthread_mutex_lock(&sim_lock);
@@ -162,7 +164,7 @@ static void release(kd_device *device, kd_buffer *buffer) {
       memset(newest->bytes + 128, 0x99, 8);
     if (newest == buffer) newest = NULL;
   }
-  drop(buffer);
+  mutants_memory_drop(buffer);
 }
 
 /* ---- copies --------------------------------------------------------------------------------- */
@@ -351,9 +353,9 @@ static bool is_five(uint64_t size) {
   return size >= 4096;
 }
 
-static kd_status copy_in(kd_device *device, kd_stream *stream,
-                         const void *source, kd_buffer *target, uint64_t offset,
-                         uint64_t size) {
+static kd_status mutants_memory_copy_in(kd_device *device, kd_stream *stream,
+                                        const void *source, kd_buffer *target,
+                                        uint64_t offset, uint64_t size) {
   if (size == 300000 && !stream) be_hostile(target);
   if (!stream && is_five(size)) return KD_OK;
   return send_or_run(device, stream,
@@ -364,9 +366,9 @@ static kd_status copy_in(kd_device *device, kd_stream *stream,
                             .size = size});
 }
 
-static kd_status copy_out(kd_device *device, kd_stream *stream,
-                          kd_buffer *source, uint64_t offset, void *target,
-                          uint64_t size) {
+static kd_status mutants_memory_copy_out(kd_device *device, kd_stream *stream,
+                                         kd_buffer *source, uint64_t offset,
+                                         void *target, uint64_t size) {
   return send_or_run(device, stream,
                      &(job){.kind = JOB_COPY_OUT,
                             .source = source,
@@ -375,9 +377,10 @@ static kd_status copy_out(kd_device *device, kd_stream *stream,
                             .size = size});
 }
 
-static kd_status copy(kd_device *device, kd_stream *stream, kd_buffer *source,
-                      uint64_t source_offset, kd_buffer *target,
-                      uint64_t target_offset, uint64_t size) {
+static kd_status mutants_memory_copy(kd_device *device, kd_stream *stream,
+                                     kd_buffer *source, uint64_t source_offset,
+                                     kd_buffer *target, uint64_t target_offset,
+                                     uint64_t size) {
   return send_or_run(device, stream,
                      &(job){.kind = JOB_COPY,
                             .source = source,
@@ -387,9 +390,10 @@ static kd_status copy(kd_device *device, kd_stream *stream, kd_buffer *source,
                             .size = size});
 }
 
-static kd_status fill(kd_device *device, kd_stream *stream, kd_buffer *target,
-                      uint64_t offset, uint64_t size, const void *pattern,
-                      uint32_t pattern_size) {
+static kd_status mutants_memory_fill(kd_device *device, kd_stream *stream,
+                                     kd_buffer *target, uint64_t offset,
+                                     uint64_t size, const void *pattern,
+                                     uint32_t pattern_size) {
   job what = {.kind = JOB_FILL,
               .target = target,
               .target_offset = offset,
@@ -402,8 +406,9 @@ static kd_status fill(kd_device *device, kd_stream *stream, kd_buffer *target,
 
 /* ---- maps ---------------------------------------------------------------------------------------- */
 
-static kd_status map(kd_device *device, kd_buffer *buffer, uint64_t offset,
-                     uint64_t size, uint32_t access, void **out_address) {
+static kd_status mutants_memory_map(kd_device *device, kd_buffer *buffer,
+                                    uint64_t offset, uint64_t size,
+                                    uint32_t access, void **out_address) {
   (void)device;
   bool visible =
       buffer->space == 1 || ODD(host_memory_only) || BUG(map_kernel_stale);
@@ -428,7 +433,7 @@ static kd_status map(kd_device *device, kd_buffer *buffer, uint64_t offset,
   return KD_OK;
 }
 
-static void unmap(kd_device *device, kd_buffer *buffer) {
+static void mutants_memory_unmap(kd_device *device, kd_buffer *buffer) {
   (void)device;
   if (buffer->shadow && BUG(map_whole) && (buffer->map_access & 2))
     memcpy(buffer->bytes, buffer->shadow, buffer->size);
@@ -453,8 +458,10 @@ static kd_status map_file(kd_buffer *buffer, int file, uint64_t offset,
   return KD_OK;
 }
 
-static kd_status import_memory(kd_device *device, const kd_external *memory,
-                               kd_buffer **out_buffer, void **out_address) {
+static kd_status mutants_memory_import_memory(kd_device *device,
+                                              const kd_external *memory,
+                                              kd_buffer **out_buffer,
+                                              void **out_address) {
   bool file = memory->kind == KD_EXTERNAL_OPAQUE_FD ||
               memory->kind == KD_EXTERNAL_SHARED_FD;
   if (memory->kind != KD_EXTERNAL_HOST_POINTER && !file &&
@@ -489,8 +496,9 @@ static kd_status import_memory(kd_device *device, const kd_external *memory,
   return KD_OK;
 }
 
-static kd_status export_memory(kd_device *device, kd_buffer *buffer,
-                               kd_external *out_memory) {
+static kd_status mutants_memory_export_memory(kd_device *device,
+                                              kd_buffer *buffer,
+                                              kd_external *out_memory) {
   (void)device;
   static char other[1 << 16];
   char *bytes = BUG(export_wrong) ? other : buffer->bytes;
@@ -510,12 +518,12 @@ static kd_status export_memory(kd_device *device, kd_buffer *buffer,
 
 const kd_external_table sim_external = {
     .struct_size = sizeof(kd_external_table),
-    .import_memory = import_memory,
-    .export_memory = export_memory,
+    .import_memory = mutants_memory_import_memory,
+    .export_memory = mutants_memory_export_memory,
 };
 
-static kd_status stats(kd_device *device, uint32_t space,
-                       kd_memory_stats *out_stats) {
+static kd_status mutants_memory_stats(kd_device *device, uint32_t space,
+                                      kd_memory_stats *out_stats) {
   uint32_t d = number_of(device);
   uint32_t size = out_stats->struct_size;
   pthread_mutex_lock(&sim_lock);
@@ -536,8 +544,10 @@ static void trim(kd_device *device) {
   if (BUG(trim_takes_live) && trimmed) memset(trimmed->bytes, 0, trimmed->size);
 }
 
-static kd_status allocate(kd_device *device, const kd_allocation *wanted,
-                          kd_buffer **out_buffer, void **out_address) {
+static kd_status mutants_memory_allocate(kd_device *device,
+                                         const kd_allocation *wanted,
+                                         kd_buffer **out_buffer,
+                                         void **out_address) {
   uint32_t kind = wanted->export_kind;
   if (wanted->flags)
     return FAIL(KD_UNIMPLEMENTED, "allocation flags 0x%x", wanted->flags);
@@ -552,7 +562,7 @@ static kd_status allocate(kd_device *device, const kd_allocation *wanted,
     if (file < 0 || ftruncate(file, (off_t)size) != 0 ||
         map_file(*out_buffer, file, 0, size, KD_READ | KD_WRITE) != KD_OK) {
       if (file >= 0) close(file);
-      release(device, *out_buffer);
+      mutants_memory_release(device, *out_buffer);
       return FAIL(KD_OUT_OF_MEMORY, "no file in memory of %llu bytes",
                   (unsigned long long)wanted->size);
     }
@@ -564,15 +574,15 @@ static kd_status allocate(kd_device *device, const kd_allocation *wanted,
 
 kd_memory_table sim_memory = {
     .struct_size = sizeof(kd_memory_table),
-    .allocate = allocate,
-    .release = release,
-    .copy_in = copy_in,
-    .copy_out = copy_out,
-    .copy = copy,
-    .fill = fill,
-    .map = map,
-    .unmap = unmap,
-    .stats = stats,
+    .allocate = mutants_memory_allocate,
+    .release = mutants_memory_release,
+    .copy_in = mutants_memory_copy_in,
+    .copy_out = mutants_memory_copy_out,
+    .copy = mutants_memory_copy,
+    .fill = mutants_memory_fill,
+    .map = mutants_memory_map,
+    .unmap = mutants_memory_unmap,
+    .stats = mutants_memory_stats,
     .trim = trim,
 };
 

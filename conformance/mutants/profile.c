@@ -16,7 +16,7 @@ static uint64_t ticks(const kd_device *device, uint64_t host) {
   return BUG(prof_clock_wraps) ? (uint32_t)t : t;
 }
 
-static kd_device *device_of(const job *j) {
+static kd_device *profile_device_of(const job *j) {
   const kd_buffer *buffer = j->call     ? j->call->out[0].buffer
                             : j->target ? j->target
                                         : j->source;
@@ -29,7 +29,7 @@ void sim_push_record(const job *j, uint64_t begin, uint64_t end) {
                                    KD_PROFILE_KERNEL,  KD_PROFILE_REGION};
   static uint64_t number;
   if (!profiling || j->kind > JOB_REGION) return;
-  kd_device *device = device_of(j);
+  kd_device *device = profile_device_of(j);
   if (!device) return; /* its output is the host's */
   kd_profile_record record = {
       .begin = ticks(device, begin),

@@ -31,16 +31,16 @@ struct kd_region {
   const program *from; /* for the defect */
 };
 
-static bool is_known(kd_dtype dtype) {
+static bool region_is_known(kd_dtype dtype) {
   return dtype == KD_F32 || dtype == KD_F16 || dtype == KD_BF16;
 }
 
 /* Of the output's type and shape, as far as that is known. */
-static bool is_plain(const kd_node *node, uint32_t input) {
+static bool region_is_plain(const kd_node *node, uint32_t input) {
   kd_type type, out;
   if (sim_host->node->input_type(node, input, &type) != KD_OK ||
       sim_host->node->output_type(node, 0, &out) != KD_OK ||
-      !is_known(type.dtype) || type.dtype != out.dtype ||
+      !region_is_known(type.dtype) || type.dtype != out.dtype ||
       type.rank != out.rank || out.rank > KD_MAX_RANK)
     return false;
   for (uint32_t i = 0; i < type.rank; i++)
@@ -52,7 +52,9 @@ static int find_op(const kd_node *node) {
   for (int i = 0; i < 4; i++)
     if (!strcmp(sim_host->node->op(node), names[i])) {
       bool pair = i == ADD || i == MUL;
-      return is_plain(node, 0) && (!pair || is_plain(node, 1)) ? i : -1;
+      return region_is_plain(node, 0) && (!pair || region_is_plain(node, 1))
+                 ? i
+                 : -1;
     }
   return -1;
 }
@@ -116,8 +118,8 @@ static kd_status claim_little(const kd_graph *graph, kd_claim take,
   return KD_OK;
 }
 
-static kd_status claim(kd_device *device, const kd_graph *graph, kd_claim take,
-                       void *context) {
+static kd_status mutants_region_claim(kd_device *device, const kd_graph *graph,
+                                      kd_claim take, void *context) {
   uint32_t nodes[NODES], count = 0;
   uint32_t n = sim_host->graph->node_count(graph);
   (void)device;
@@ -220,8 +222,9 @@ static void take_kept(program *made) {
   pthread_mutex_unlock(&sim_lock);
 }
 
-static kd_status compile(kd_device *device, const kd_compile *what,
-                         kd_region **out_region) {
+static kd_status mutants_region_compile(kd_device *device,
+                                        const kd_compile *what,
+                                        kd_region **out_region) {
   if (what->flags)
     return FAIL(KD_UNIMPLEMENTED, "compile flags 0x%x", what->flags);
   static program shared;
@@ -246,14 +249,14 @@ static kd_status compile(kd_device *device, const kd_compile *what,
   return KD_OK;
 }
 
-static uint64_t workspace(kd_region *region, const kd_launch *launch) {
+static uint64_t region_workspace(kd_region *region, const kd_launch *launch) {
   uint64_t n = launch->outputs[0].size / kd_dtype_size(region->code.dtype) *
                sizeof(float);
   return n * (region->code.values ? region->code.values : 1);
 }
 
-static kd_status enqueue(kd_region *region, kd_stream *stream,
-                         const kd_launch *launch) {
+static kd_status mutants_region_enqueue(kd_region *region, kd_stream *stream,
+                                        const kd_launch *launch) {
   if (!stream) sim_note_launch(region->device);
   kd_status lost = sim_check(region->device);
   if (lost != KD_OK) return lost;
@@ -270,7 +273,7 @@ static kd_status enqueue(kd_region *region, kd_stream *stream,
   return status;
 }
 
-static float *at(const arg *a) {
+static float *region_at(const arg *a) {
   return (float *)(void *)(a->buffer ? sim_at(a->buffer, a->offset) : a->data);
 }
 
@@ -290,7 +293,7 @@ kd_status sim_run_region(kd_region *region, op_call *call) {
   int64_t n = 1;
   for (uint32_t i = 0; i < (BUG(first_dim) ? 1 : call->in[0].rank); i++)
     n *= call->in[0].dims[i];
-  float *values = at(&call->scratch);
+  float *values = region_at(&call->scratch);
   if (BUG(first_size)) {
     if (!region->first) region->first = n;
     if (region->first < n) n = region->first;
@@ -298,11 +301,11 @@ kd_status sim_run_region(kd_region *region, op_call *call) {
   kd_dtype dtype = call->in[0].dtype, from = dtype;
   if (BUG(region_halves) && dtype == KD_BF16) from = KD_F16;
   if (!n) return KD_OK;
-  if (BUG(region_alias_lie)) *at(&call->out[0]) = 0;
+  if (BUG(region_alias_lie)) *region_at(&call->out[0]) = 0;
   for (uint32_t i = 0; i < p->inputs; i++)
     for (int64_t k = 0; k < n; k++)
       values[(int64_t)p->input[i] * n + k] =
-          (float)dtype_load(at(&call->in[i]), from, k);
+          (float)dtype_load(region_at(&call->in[i]), from, k);
   for (uint32_t i = 0; i < p->nodes; i++) {
     const code *c = &p->steps[i];
     const float *a = values + (int64_t)c->a * n,
@@ -316,12 +319,12 @@ kd_status sim_run_region(kd_region *region, op_call *call) {
                         dtype);
   }
   for (int64_t k = 0; k < n; k++)
-    dtype_store(at(&call->out[0]), dtype, k,
+    dtype_store(region_at(&call->out[0]), dtype, k,
                 values[(int64_t)p->output * n + k]);
   return KD_OK;
 }
 
-static void destroy(kd_region *region) {
+static void mutants_region_destroy(kd_region *region) {
   sim_count(region->device, -1);
   free(region);
 }
@@ -346,7 +349,8 @@ static kd_status serialize(kd_region *region, void **out_blob,
   return KD_OK;
 }
 
-static kd_status validate(kd_device *device, const void *blob, uint64_t size) {
+static kd_status mutants_region_validate(kd_device *device, const void *blob,
+                                         uint64_t size) {
   program code;
   uint64_t sum = 0;
   uint32_t index = sim_index(device);
@@ -363,11 +367,12 @@ static kd_status validate(kd_device *device, const void *blob, uint64_t size) {
   return KD_OK;
 }
 
-static kd_status load(kd_device *device, const kd_compile *what,
-                      const void *blob, uint64_t size, kd_region **out_region) {
+static kd_status region_load(kd_device *device, const kd_compile *what,
+                             const void *blob, uint64_t size,
+                             kd_region **out_region) {
   program wanted = {0};
   kd_status status = sim_check(device);
-  if (status == KD_OK) status = validate(device, blob, size);
+  if (status == KD_OK) status = mutants_region_validate(device, blob, size);
   if (status == KD_OK) status = translate(what->graph, &wanted);
   if (status != KD_OK) return status;
   kd_region *region = calloc(1, sizeof *region);
@@ -398,13 +403,13 @@ static uint32_t aliases(kd_region *region, const kd_alias **out_aliases) {
 
 const kd_region_table sim_regions = {
     .struct_size = sizeof(kd_region_table),
-    .claim = claim,
-    .compile = compile,
-    .workspace = workspace,
-    .enqueue = enqueue,
-    .destroy = destroy,
+    .claim = mutants_region_claim,
+    .compile = mutants_region_compile,
+    .workspace = region_workspace,
+    .enqueue = mutants_region_enqueue,
+    .destroy = mutants_region_destroy,
     .serialize = serialize,
-    .validate = validate,
-    .load = load,
+    .validate = mutants_region_validate,
+    .load = region_load,
     .aliases = aliases,
 };

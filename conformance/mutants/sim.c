@@ -45,7 +45,7 @@ static void *for_ever(void *unused) {
   return NULL;
 }
 
-static void start(void *(*body)(void *), void *context) {
+static void sim_start(void *(*body)(void *), void *context) {
   pthread_t thread;
   if (pthread_create(&thread, NULL, body, context) == 0) pthread_detach(thread);
 }
@@ -142,8 +142,8 @@ static kd_status open_driver(const kd_host *host) {
   return KD_OK;
 }
 
-static kd_status plugin_open(const kd_host *services,
-                             kd_instance **out_instance) {
+static kd_status sim_plugin_open(const kd_host *services,
+                                 kd_instance **out_instance) {
   static int second;
   if (opens && BUG(second_host_shared)) single_close();
   if (opens && BUG(second_host_kept)) {
@@ -155,10 +155,10 @@ static kd_status plugin_open(const kd_host *services,
   return single_open(services, open_driver, out_instance);
 }
 
-static void plugin_close(kd_instance *instance) {
+static void sim_plugin_close(kd_instance *instance) {
   (void)instance;
   if (opens > 1 && BUG(second_host_kept)) return;
-  if (BUG(unload_thread)) start(for_ever, NULL);
+  if (BUG(unload_thread)) sim_start(for_ever, NULL);
   for (int i = 0; i < 3; i++)
     sim_host->release(sim_host, kept[i]);
   if (BUG(one_copy_only)) unsetenv("SIM_OPEN");
@@ -168,7 +168,7 @@ static void plugin_close(kd_instance *instance) {
 
 /* ---- devices --------------------------------------------------------------------------- */
 
-static uint32_t device_count(kd_instance *instance) {
+static uint32_t sim_device_count(kd_instance *instance) {
   (void)instance;
   if (BUG(no_device_mute) || ODD(no_device)) return 0;
   return ODD(one_device) || ODD(bare) ? 1 : 2;
@@ -196,12 +196,12 @@ static kd_status fill_info(uint32_t index, kd_device_info *out) {
   return KD_OK;
 }
 
-static kd_status device_info(kd_instance *instance, uint32_t index,
-                             kd_device_info *out_info) {
+static kd_status sim_device_info(kd_instance *instance, uint32_t index,
+                                 kd_device_info *out_info) {
   uint32_t size = out_info->struct_size;
   if (BUG(info_size_equal) && size != sizeof *out_info)
     return FAIL(KD_INVALID_ARGUMENT, "kd_device_info has %u bytes", size);
-  if (index >= device_count(instance)) {
+  if (index >= sim_device_count(instance)) {
     return ODD(other_language)
                ? FAIL(KD_OUT_OF_RANGE, "es gibt kein Gerät %u", index)
                : FAIL(KD_OUT_OF_RANGE, "there is no device %u", index);
@@ -214,7 +214,7 @@ static kd_status device_info(kd_instance *instance, uint32_t index,
 
 /* ---- losing one -------------------------------------------------------------------- */
 
-static kd_device *device_of(const kd_device *handle) {
+static kd_device *sim_device_of(const kd_device *handle) {
   return ODD(small_handles) && handle ? &sim_devices[(uintptr_t)handle - 1]
                                       : (kd_device *)(uintptr_t)handle;
 }
@@ -224,42 +224,42 @@ static unsigned long number_option(const char *name) {
   return text ? strtoul(text, NULL, 10) : 0;
 }
 
-static void note(atomic_ulong *count, unsigned long last, kd_device *d) {
+static void sim_note(atomic_ulong *count, unsigned long last, kd_device *d) {
   if (atomic_fetch_add(count, 1) + 1 == last) atomic_store(&d->lost, true);
 }
 
 void sim_note_launch(kd_device *device) {
-  kd_device *d = device_of(device);
-  if (d) note(&d->launches, d->lose_launch, d);
+  kd_device *d = sim_device_of(device);
+  if (d) sim_note(&d->launches, d->lose_launch, d);
 }
 
 void sim_note_copy(kd_device *device) {
-  kd_device *d = device_of(device);
-  if (d) note(&d->copies, d->lose_copy, d);
+  kd_device *d = sim_device_of(device);
+  if (d) sim_note(&d->copies, d->lose_copy, d);
 }
 
 void sim_count(kd_device *device, int change) {
-  kd_device *d = device_of(device);
+  kd_device *d = sim_device_of(device);
   if (d) atomic_fetch_add(&d->objects, change);
 }
 
 bool sim_is_lost(const kd_device *device) {
-  const kd_device *d = device_of(device);
+  const kd_device *d = sim_device_of(device);
   return d && atomic_load(&d->lost);
 }
 
 kd_status sim_check(const kd_device *device) {
   if (!sim_is_lost(device)) return KD_OK;
   return FAIL(KD_DEVICE_LOST, "unit %u has fallen off the bus",
-              device_of(device)->index);
+              sim_device_of(device)->index);
 }
 
-static kd_status space(kd_instance *instance, uint32_t device, uint32_t index,
-                       kd_space *out_space) {
+static kd_status sim_space(kd_instance *instance, uint32_t device,
+                           uint32_t index, kd_space *out_space) {
   bool visible =
       ODD(host_memory_only) || BUG(map_kernel_stale) || BUG(addressable_lie);
   uint32_t size = out_space->struct_size;
-  if (device >= device_count(instance) || index > 1)
+  if (device >= sim_device_count(instance) || index > 1)
     return FAIL(KD_OUT_OF_RANGE, "no memory space %u of device %u", index,
                 device);
   kd_space full = {
@@ -311,10 +311,10 @@ static kd_property property_of(uint32_t index) {
   return all[index % 5];
 }
 
-static kd_status property(kd_instance *instance, uint32_t device,
-                          uint32_t index, kd_property *out_property) {
+static kd_status sim_property(kd_instance *instance, uint32_t device,
+                              uint32_t index, kd_property *out_property) {
   uint32_t size = out_property->struct_size;
-  if (device >= device_count(instance) && !BUG(property_any_device))
+  if (device >= sim_device_count(instance) && !BUG(property_any_device))
     return FAIL(KD_OUT_OF_RANGE, "there is no device %u", device);
   if (index >= 5 && !BUG(property_endless))
     return FAIL(KD_OUT_OF_RANGE, "there are 5 properties");
@@ -326,9 +326,9 @@ static kd_status property(kd_instance *instance, uint32_t device,
   return KD_OK;
 }
 
-static kd_status device_open(kd_instance *instance, uint32_t index,
-                             kd_device **out_device) {
-  if (index >= device_count(instance))
+static kd_status sim_device_open(kd_instance *instance, uint32_t index,
+                                 kd_device **out_device) {
+  if (index >= sim_device_count(instance))
     return FAIL(KD_OUT_OF_RANGE, "no device %u", index);
   const char *lose = sim_host->option(sim_host, "lose");
   sim_device_opens++;
@@ -345,18 +345,18 @@ static kd_status device_open(kd_instance *instance, uint32_t index,
   return KD_OK;
 }
 
-static void device_close(kd_device *device) {
-  int left = atomic_load(&device_of(device)->objects);
+static void sim_device_close(kd_device *device) {
+  int left = atomic_load(&sim_device_of(device)->objects);
   if (sim_is_lost(device) && left)
     sim_host->log(sim_host, KD_LOG_ERROR,
                   "unit %u is closed, and %d objects of it are left",
-                  device_of(device)->index, left);
+                  sim_device_of(device)->index, left);
   closes++;
   if (BUG(close_tls) && !pthread_equal(opener, pthread_self())) abort();
   if (BUG(close_once) && closes > 1) abort();
 }
 
-static kd_status device_status(kd_device *device) {
+static kd_status sim_device_status(kd_device *device) {
   return sim_check(device);
 }
 
@@ -365,7 +365,7 @@ static void run_begin(kd_device *device, uint64_t correlation) {
   if (BUG(run_begin_crash) && correlation > 3) abort();
 }
 
-static const void *extension(kd_instance *instance, const char *name) {
+static const void *sim_extension(kd_instance *instance, const char *name) {
   (void)instance;
   static const uint32_t table[4] = {16};
   static kd_native_table fresh[64];
@@ -404,13 +404,13 @@ static kd_plugin plugin = {
     .name = "sim",
     .vendor = "Keel's conformance suite",
     .version = "1",
-    .open = plugin_open,
-    .close = plugin_close,
-    .device_count = device_count,
-    .device_info = device_info,
-    .space = space,
-    .device_open = device_open,
-    .device_close = device_close,
+    .open = sim_plugin_open,
+    .close = sim_plugin_close,
+    .device_count = sim_device_count,
+    .device_info = sim_device_info,
+    .space = sim_space,
+    .device_open = sim_device_open,
+    .device_close = sim_device_close,
     .memory = &sim_memory,
     .kernels = sim_kernels,
     .streams = &sim_streams,
@@ -423,13 +423,13 @@ static kd_plugin plugin = {
     .external = &sim_external,
     .layouts = &sim_layouts,
     .run_begin = run_begin,
-    .device_status = device_status,
-    .extension = extension,
+    .device_status = sim_device_status,
+    .extension = sim_extension,
     .ops = sim_ops,
     .op_count = 1,
     .options = options,
     .option_count = sizeof options / sizeof *options,
-    .property = property,
+    .property = sim_property,
 };
 
 static struct {

@@ -175,7 +175,7 @@ static void serve(kd_stream *stream, job *j) {
   }
 }
 
-static void *work(void *context) {
+static void *mutants_stream_work(void *context) {
   kd_stream *stream = context;
   pthread_mutex_lock(&sim_lock);
   for (;;) {
@@ -225,7 +225,7 @@ static uint32_t this_thread(void) {
   return mine;
 }
 
-static kd_status note(kd_stream *stream, const job *what) {
+static kd_status mutants_stream_note(kd_stream *stream, const job *what) {
   job *copy = malloc(sizeof *copy);
   if (!copy) return FAIL(KD_OUT_OF_MEMORY, "no host memory for a job");
   *copy = *what;
@@ -277,7 +277,7 @@ static job by_ring(const job *what) {
 }
 
 /* Behind what the stream holds. The caller has locked it. */
-static void append(kd_stream *stream, job *last) {
+static void mutants_stream_append(kd_stream *stream, job *last) {
   last->next = NULL;
   last->number = stream->issued++;
   if (stream->last)
@@ -297,7 +297,7 @@ kd_status sim_push(kd_stream *stream, const job *what) {
     job now = *what;
     if (now.kind == JOB_RECORD || now.kind == JOB_WAIT || stream) {
       if (stream && stream->recording && now.kind < JOB_RECORD)
-        return note(stream, what);
+        return mutants_stream_note(stream, what);
       kd_stream none = {0};
       if (stream) now.tag = stream->tag;
       serve(stream ? stream : &none, &now);
@@ -315,7 +315,7 @@ kd_status sim_push(kd_stream *stream, const job *what) {
       sim_run(&now);
     }
     if (!stream->recording) return KD_OK;
-    return note(stream, what);
+    return mutants_stream_note(stream, what);
   }
   uint64_t tag = stream->tag;
   if (stream->over) stream = stream->over;
@@ -345,7 +345,7 @@ kd_status sim_push(kd_stream *stream, const job *what) {
     free(copy);
     return KD_OK;
   }
-  append(stream, copy);
+  mutants_stream_append(stream, copy);
   pthread_mutex_unlock(&sim_lock);
   return KD_OK;
 }
@@ -357,7 +357,7 @@ void sim_drop_all(void) {
   pthread_mutex_unlock(&sim_lock);
 }
 
-static void let_go(kd_stream *stream) {
+static void mutants_stream_let_go(kd_stream *stream) {
   if (!stream) return;
   pthread_mutex_lock(&sim_lock);
   if (stream->held) pthread_cond_signal(&stream->changed);
@@ -378,8 +378,9 @@ static void stream_tag(kd_stream *stream, uint64_t correlation) {
   stream->tag = correlation;
 }
 
-static kd_status stream_create(kd_device *device, int32_t priority,
-                               uint32_t flags, kd_stream **out_stream) {
+static kd_status mutants_stream_stream_create(kd_device *device,
+                                              int32_t priority, uint32_t flags,
+                                              kd_stream **out_stream) {
   (void)priority;
   if (flags) return FAIL(KD_UNIMPLEMENTED, "unknown flags 0x%x", flags);
   kd_status lost = sim_check(device);
@@ -397,7 +398,7 @@ static kd_status stream_create(kd_device *device, int32_t priority,
   stream->made_by = this_thread();
   pthread_cond_init(&stream->changed, NULL);
   if (!ODD(inline_streams) &&
-      pthread_create(&stream->thread, NULL, work, stream) != 0) {
+      pthread_create(&stream->thread, NULL, mutants_stream_work, stream) != 0) {
     free(stream);
     return FAIL(KD_OUT_OF_MEMORY, "no thread for a stream");
   }
@@ -435,7 +436,7 @@ static void stream_destroy(kd_stream *stream) {
 }
 
 /* It records where the event does, from now on. */
-static void join(kd_stream *stream, kd_stream *origin) {
+static void mutants_stream_join(kd_stream *stream, kd_stream *origin) {
   if (stream->recording || stream == origin || BUG(capture_one_stream) ||
       origin->joined_count == 8)
     return;
@@ -446,7 +447,7 @@ static void join(kd_stream *stream, kd_stream *origin) {
 
 static kd_status stream_wait(kd_stream *stream, kd_event *event) {
   if (event->origin && event->origin->recording) {
-    join(stream, event->origin);
+    mutants_stream_join(stream, event->origin);
     return KD_OK;
   }
   if (BUG(never_recorded) && !event->recorded)
@@ -462,7 +463,7 @@ static kd_status stream_wait(kd_stream *stream, kd_event *event) {
 
 static kd_status stream_flush(kd_stream *stream) {
   if (stream->over) stream = stream->over;
-  if (!BUG(flush_nothing)) let_go(stream);
+  if (!BUG(flush_nothing)) mutants_stream_let_go(stream);
   return KD_OK;
 }
 
@@ -471,7 +472,7 @@ static kd_status stream_synchronize(kd_stream *stream) {
   if (BUG(sync_empty) && stream->issued == 0)
     for (;;)
       sim_nap(100000);
-  let_go(stream);
+  mutants_stream_let_go(stream);
   wait_drained(stream);
   if (BUG(one_queue) && first_stream && first_stream != stream)
     wait_drained(first_stream);
@@ -488,7 +489,7 @@ static kd_status stream_synchronize(kd_stream *stream) {
 
 kd_stream_table sim_streams = {
     .struct_size = sizeof(kd_stream_table),
-    .create = stream_create,
+    .create = mutants_stream_stream_create,
     .destroy = stream_destroy,
     .wait = stream_wait,
     .flush = stream_flush,
@@ -524,7 +525,7 @@ static kd_status native_buffer(kd_device *device, kd_buffer *buffer,
 static kd_status native_stream(kd_stream *stream, kd_native_kind kind,
                                uint64_t *out_handle) {
   if (kind != KD_NATIVE_OWN + 2) return no_kind("stream", kind);
-  let_go(stream);
+  mutants_stream_let_go(stream);
   *out_handle = (uint64_t)(uintptr_t)(stream->over ? stream->over : stream);
   return KD_OK;
 }
@@ -537,7 +538,8 @@ static kd_status native_wrap(kd_device *device, kd_native_kind kind,
   if (over->device != device)
     return FAIL(KD_INVALID_ARGUMENT, "the queue is of unit %u",
                 sim_index(over->device));
-  if (BUG(wrap_apart)) return stream_create(device, 0, 0, out_stream);
+  if (BUG(wrap_apart))
+    return mutants_stream_stream_create(device, 0, 0, out_stream);
   kd_status lost = sim_check(device);
   if (lost != KD_OK) return lost;
   kd_stream *stream = calloc(1, sizeof *stream);
@@ -596,7 +598,7 @@ static bool ends_later(kd_stream *stream, point *p) {
   if (!last) return false;
   *last = (job){.kind = JOB_RECORD, .point = p};
   pthread_mutex_lock(&sim_lock);
-  append(stream, last);
+  mutants_stream_append(stream, last);
   pthread_mutex_unlock(&sim_lock);
   return true;
 }
@@ -643,7 +645,8 @@ static kd_status event_query(kd_event *event) {
 
 static kd_status event_wait(kd_event *event, uint64_t timeout) {
   if (!event->point) return KD_OK;
-  let_go(event->stream && !event->stream->dead ? event->stream : NULL);
+  mutants_stream_let_go(event->stream && !event->stream->dead ? event->stream
+                                                              : NULL);
   if (BUG(event_stays_done) && event->was_done) return KD_OK;
   if (!point_wait(event->point, timeout)) {
     return timeout ? FAIL(KD_DEADLINE_EXCEEDED, "%llu ns have passed",
@@ -654,8 +657,9 @@ static kd_status event_wait(kd_event *event, uint64_t timeout) {
   return known(event, event->point->status);
 }
 
-static kd_status on_complete(kd_event *event, kd_event_callback callback,
-                             void *context) {
+static kd_status mutants_stream_on_complete(kd_event *event,
+                                            kd_event_callback callback,
+                                            void *context) {
   point *p = event->point;
   bool done = true;
   kd_status status = KD_OK;
@@ -685,5 +689,5 @@ kd_event_table sim_events = {
     .record = event_record,
     .query = event_query,
     .wait = event_wait,
-    .on_complete = on_complete,
+    .on_complete = mutants_stream_on_complete,
 };

@@ -112,8 +112,8 @@ static void put_row(const attention *all, const real *v, int64_t at, real total,
   }
 }
 
-static void run_rows(const attention *all, int64_t outer, int64_t head,
-                     const row *r) {
+static void attention_run_rows(const attention *all, int64_t outer,
+                               int64_t head, const row *r) {
   int64_t group = head / (all->heads / all->groups);
   const real *v = all->v->x + (outer * all->groups + group) * all->n * all->e;
   for (int64_t i = 0; i < all->m; i++) {
@@ -153,7 +153,7 @@ static bool run_attention(ref_call *call) {
   value_slack(all.out);
   for (int64_t o = 0; o < outer; o++)
     for (int64_t h = 0; h < all.heads; h++)
-      run_rows(&all, o, h, &r);
+      attention_run_rows(&all, o, h, &r);
   free(room);
   return true;
 }
@@ -181,7 +181,7 @@ typedef struct grouped {
   bool packed, interleaved, sinks;
 } grouped;
 
-static int64_t begin_of(const grouped *g, int64_t b) {
+static int64_t attention_begin_of(const grouped *g, int64_t b) {
   return g->rows == g->total
              ? 0
              : (int64_t)ref_in(g->call, LENGTHS)->x[b] + 1 - g->rows;
@@ -200,10 +200,10 @@ static real fresh(const grouped *g, int part, int64_t b, int64_t row,
 }
 
 /* The same, turned by its place; *out_size: what rounding errors are in proportion to. */
-static real turned(const grouped *g, int part, int64_t b, int64_t row,
-                   int64_t head, int64_t c, real *out_size) {
+static real attention_turned(const grouped *g, int part, int64_t b, int64_t row,
+                             int64_t head, int64_t c, real *out_size) {
   real x = fresh(g, part, b, row, head, c);
-  int64_t half = g->turning / 2, place = begin_of(g, b) + row;
+  int64_t half = g->turning / 2, place = attention_begin_of(g, b) + row;
   *out_size = 0;
   if (part == VALUE || c >= g->turning) return x;
   const value *ids = ref_in(g->call, PLACES);
@@ -234,10 +234,10 @@ static void fill_cache(const grouped *g, int part, value *to) {
   for (int64_t i = 0; i < to->count; i++) {
     int64_t c = i % g->size, at = i / g->size % places;
     int64_t line = i / g->size / places, b = line / g->groups;
-    int64_t row = at - begin_of(g, b);
+    int64_t row = at - attention_begin_of(g, b);
     real size = 0;
     if (row >= 0 && row < g->rows)
-      to->x[i] = turned(g, part, b, row, line % g->groups, c, &size);
+      to->x[i] = attention_turned(g, part, b, row, line % g->groups, c, &size);
     else if (at < old)
       to->x[i] = past->x[(line * old + at) * g->size + c];
     else
@@ -253,7 +253,7 @@ static void fill_mask(const grouped *g, int64_t b, int64_t keys, value *mask) {
   int64_t n = mask->dims[3];
   for (int64_t i = 0; i < mask->count; i++) {
     int64_t key = i % n, row = i / n % g->rows, head = i / n / g->rows;
-    int64_t place = begin_of(g, b) + row;
+    int64_t place = attention_begin_of(g, b) + row;
     int64_t line = (bias && bias->dims[0] > 1 ? b : 0);
     if (key == keys) {
       mask->x[i] = sink ? sink->x[head] : 0;
@@ -282,7 +282,7 @@ static value *operand(const grouped *g, int64_t b, const value *cache,
             ? cache
                   ->x[((b * g->groups + head) * cache->dims[2] + at) * g->size +
                       c]
-            : turned(g, QUERY, b, at, head, c, &size);
+            : attention_turned(g, QUERY, b, at, head, c, &size);
   }
   return to;
 }
@@ -307,13 +307,13 @@ static void attend_batch(const grouped *g, value *const *in, value *y,
                    .heads_last = true,
                    .nan_as_zero = true};
   for (int64_t h = 0; h < g->heads; h++)
-    run_rows(&all, 0, h, r);
+    attention_run_rows(&all, 0, h, r);
 }
 
 static bool run_batch(const grouped *g, int64_t b, const value *key,
                       const value *kept, value *out) {
   /* a sink is the score of one more key, whose value is 0 */
-  int64_t keys = begin_of(g, b) + g->rows, n = keys + g->sinks;
+  int64_t keys = attention_begin_of(g, b) + g->rows, n = keys + g->sinks;
   kd_dtype dtype = ref_in(g->call, QUERY)->dtype;
   const int64_t mask_dims[] = {1, g->heads, g->rows, n};
   const int64_t out_dims[] = {1, g->rows, g->heads, g->size};

@@ -7,8 +7,8 @@
 
 /* ---- coordinates ---------------------------------------------------------------- */
 
-static void place(int64_t index, uint32_t rank, const int64_t *dims,
-                  int64_t *out_at) {
+static void data_place(int64_t index, uint32_t rank, const int64_t *dims,
+                       int64_t *out_at) {
   for (uint32_t i = rank; i-- > 0;) {
     out_at[i] = dims[i] ? index % dims[i] : 0;
     index = dims[i] ? index / dims[i] : 0;
@@ -22,11 +22,11 @@ static int64_t offset(uint32_t rank, const int64_t *dims, const int64_t *at) {
   return index;
 }
 
-static real at(const value *from, const int64_t *place) {
+static real data_at(const value *from, const int64_t *place) {
   return from->x[offset(from->rank, from->dims, place)];
 }
 
-static int64_t whole(const value *from, int64_t index) {
+static int64_t data_whole(const value *from, int64_t index) {
   return (int64_t)from->x[index];
 }
 
@@ -44,10 +44,10 @@ static bool run_transpose(ref_call *call) {
   for (uint32_t i = 0; i < in->rank && n < 0; i++)
     perm[i] = (int64_t)(in->rank - 1 - i);
   for (int64_t i = 0; i < out->count; i++) {
-    place(i, out->rank, out->dims, to);
+    data_place(i, out->rank, out->dims, to);
     for (uint32_t d = 0; d < in->rank; d++)
       from[perm[d]] = to[d];
-    out->x[i] = at(in, from);
+    out->x[i] = data_at(in, from);
   }
   return true;
 }
@@ -66,7 +66,7 @@ static bool run_concat(ref_call *call) {
   for (uint32_t k = 0; k < call->in_count; k++) {
     const value *in = call->in[k];
     for (int64_t i = 0; i < in->count; i++) {
-      place(i, in->rank, in->dims, to);
+      data_place(i, in->rank, in->dims, to);
       to[axis] += base;
       out->x[offset(out->rank, out->dims, to)] = in->x[i];
     }
@@ -83,9 +83,9 @@ static bool run_split(ref_call *call) {
     value *out = call->out[k];
     if (!out) return false;
     for (int64_t i = 0; i < out->count; i++) {
-      place(i, out->rank, out->dims, from);
+      data_place(i, out->rank, out->dims, from);
       from[axis] += base;
-      out->x[i] = at(in, from);
+      out->x[i] = data_at(in, from);
     }
     base += out->dims[axis];
   }
@@ -101,18 +101,18 @@ static bool run_slice(ref_call *call) {
   for (uint32_t d = 0; d < in->rank; d++)
     step[d] = 1;
   for (int64_t i = 0; i < starts->count; i++) {
-    uint32_t axis = ref_axis(axes ? whole(axes, i) : i, in->rank);
-    int64_t dim = in->dims[axis], s = whole(starts, i);
-    step[axis] = steps ? whole(steps, i) : 1;
+    uint32_t axis = ref_axis(axes ? data_whole(axes, i) : i, in->rank);
+    int64_t dim = in->dims[axis], s = data_whole(starts, i);
+    step[axis] = steps ? data_whole(steps, i) : 1;
     if (s < 0) s += dim;
     int64_t most = step[axis] < 0 ? dim - 1 : dim;
     begin[axis] = s < 0 ? 0 : s > most ? most : s;
   }
   for (int64_t i = 0; i < out->count; i++) {
-    place(i, out->rank, out->dims, from);
+    data_place(i, out->rank, out->dims, from);
     for (uint32_t d = 0; d < in->rank; d++)
       from[d] = begin[d] + from[d] * step[d];
-    out->x[i] = at(in, from);
+    out->x[i] = data_at(in, from);
   }
   return true;
 }
@@ -137,10 +137,11 @@ static bool run_pad(ref_call *call) {
   int64_t before[KD_MAX_RANK] = {0}, from[KD_MAX_RANK];
   int64_t half = pads->count / 2;
   for (int64_t i = 0; i < half; i++)
-    before[ref_axis(axes ? whole(axes, i) : i, in->rank)] = whole(pads, i);
+    before[ref_axis(axes ? data_whole(axes, i) : i, in->rank)] =
+        data_whole(pads, i);
   for (int64_t i = 0; i < out->count; i++) {
     bool inside = true;
-    place(i, out->rank, out->dims, from);
+    data_place(i, out->rank, out->dims, from);
     for (uint32_t d = 0; d < in->rank; d++) {
       from[d] -= before[d];
       if (mode)
@@ -148,7 +149,7 @@ static bool run_pad(ref_call *call) {
       else
         inside &= from[d] >= 0 && from[d] < in->dims[d];
     }
-    out->x[i] = inside ? at(in, from) : fill ? fill->x[0] : 0;
+    out->x[i] = inside ? data_at(in, from) : fill ? fill->x[0] : 0;
   }
   return true;
 }
@@ -158,10 +159,10 @@ static bool run_tile(ref_call *call) {
   value *out = call->out[0];
   int64_t from[KD_MAX_RANK];
   for (int64_t i = 0; i < out->count; i++) {
-    place(i, out->rank, out->dims, from);
+    data_place(i, out->rank, out->dims, from);
     for (uint32_t d = 0; d < in->rank; d++)
       from[d] %= in->dims[d];
-    out->x[i] = at(in, from);
+    out->x[i] = data_at(in, from);
   }
   return true;
 }
@@ -176,7 +177,7 @@ static bool run_depth_space(ref_call *call) {
   const value *flat = call->variant == 0 ? out : in;
   int64_t channels = flat->dims[1];
   for (int64_t i = 0; i < flat->count; i++) {
-    place(i, 4, flat->dims, to);
+    data_place(i, 4, flat->dims, to);
     int64_t y = to[2] % b, x = to[3] % b;
     from[0] = to[0];
     from[1] = crd ? (to[1] * b + y) * b + x : (y * b + x) * channels + to[1];
@@ -198,10 +199,10 @@ static bool run_reverse_sequence(ref_call *call) {
   uint32_t time = (uint32_t)ref_int(call, "time_axis", 0);
   int64_t from[KD_MAX_RANK];
   for (int64_t i = 0; i < out->count; i++) {
-    place(i, out->rank, out->dims, from);
-    int64_t length = whole(lengths, from[batch]);
+    data_place(i, out->rank, out->dims, from);
+    int64_t length = data_whole(lengths, from[batch]);
     if (from[time] < length) from[time] = length - 1 - from[time];
-    out->x[i] = at(in, from);
+    out->x[i] = data_at(in, from);
   }
   return true;
 }
@@ -209,7 +210,7 @@ static bool run_reverse_sequence(ref_call *call) {
 static bool run_trilu(ref_call *call) {
   const value *in = call->in[0], *k = ref_in(call, 1);
   value *out = call->out[0];
-  int64_t shift = k && k->count ? whole(k, 0) : 0;
+  int64_t shift = k && k->count ? data_whole(k, 0) : 0;
   bool upper = ref_int(call, "upper", 1) != 0;
   int64_t rows = in->dims[in->rank - 2], columns = in->dims[in->rank - 1];
   for (int64_t i = 0; i < out->count; i++) {
@@ -228,14 +229,14 @@ static bool run_gather(ref_call *call) {
   uint32_t axis = ref_axis(ref_int(call, "axis", 0), in->rank);
   int64_t to[KD_MAX_RANK], from[KD_MAX_RANK];
   for (int64_t i = 0; i < out->count; i++) {
-    place(i, out->rank, out->dims, to);
+    data_place(i, out->rank, out->dims, to);
     for (uint32_t d = 0; d < axis; d++)
       from[d] = to[d];
     for (uint32_t d = axis + 1; d < in->rank; d++)
       from[d] = to[d - 1 + indices->rank];
     int64_t which = offset(indices->rank, indices->dims, to + axis);
-    from[axis] = wrapped(whole(indices, which), in->dims[axis]);
-    out->x[i] = at(in, from);
+    from[axis] = wrapped(data_whole(indices, which), in->dims[axis]);
+    out->x[i] = data_at(in, from);
   }
   return true;
 }
@@ -246,9 +247,9 @@ static bool run_gather_elements(ref_call *call) {
   uint32_t axis = ref_axis(ref_int(call, "axis", 0), in->rank);
   int64_t from[KD_MAX_RANK];
   for (int64_t i = 0; i < out->count; i++) {
-    place(i, out->rank, out->dims, from);
-    from[axis] = wrapped(whole(indices, i), in->dims[axis]);
-    out->x[i] = at(in, from);
+    data_place(i, out->rank, out->dims, from);
+    from[axis] = wrapped(data_whole(indices, i), in->dims[axis]);
+    out->x[i] = data_at(in, from);
   }
   return true;
 }
@@ -261,20 +262,21 @@ static bool run_gather_nd(ref_call *call) {
   int64_t to[KD_MAX_RANK];
   uint32_t lead = indices->rank - 1;
   for (int64_t i = 0; i < out->count; i++) {
-    place(i, out->rank, out->dims, to);
+    data_place(i, out->rank, out->dims, to);
     for (int64_t d = 0; d < batch; d++)
       from[d] = to[d];
     int64_t which = offset(lead, indices->dims, to) * deep;
     for (int64_t d = 0; d < deep; d++)
-      from[batch + d] = wrapped(whole(indices, which + d), in->dims[batch + d]);
+      from[batch + d] =
+          wrapped(data_whole(indices, which + d), in->dims[batch + d]);
     for (uint32_t d = (uint32_t)(batch + deep), k = lead; d < in->rank; d++)
       from[d] = to[k++];
-    out->x[i] = at(in, from);
+    out->x[i] = data_at(in, from);
   }
   return true;
 }
 
-static real reduce(const ref_call *call, real old, real update) {
+static real data_reduce(const ref_call *call, real old, real update) {
   if (ref_text_is(call, "reduction", "none", "add")) return old + update;
   if (ref_text_is(call, "reduction", "none", "mul")) return old * update;
   if (ref_text_is(call, "reduction", "none", "max"))
@@ -294,7 +296,7 @@ static bool scatter_sums(const ref_call *call, const value *out) {
  * rounding does, and one that overflows leaves nothing to compare. */
 static void scatter_update(const ref_call *call, value *out, real *target,
                            real update) {
-  *target = reduce(call, *target, update);
+  *target = data_reduce(call, *target, update);
   if (!scatter_sums(call, out) || isnan(*target)) return;
   real unit = dtype_unit(out->dtype == KD_F64 ? KD_F64 : KD_F32);
   real size = fabsl(*target);
@@ -312,7 +314,7 @@ static void scatter_limits(const ref_call *call, value *out) {
     out->slack[i] += 16;
 }
 
-static void finish(value *out) {
+static void data_finish(value *out) {
   for (int64_t i = 0; i < out->count; i++)
     if (!dtype_is_float(out->dtype))
       out->x[i] = dtype_round(out->x[i], out->dtype);
@@ -326,12 +328,12 @@ static bool run_scatter_elements(ref_call *call) {
   int64_t to[KD_MAX_RANK];
   memcpy(out->x, in->x, (size_t)in->count * sizeof *in->x);
   for (int64_t i = 0; i < indices->count; i++) {
-    place(i, indices->rank, indices->dims, to);
-    to[axis] = wrapped(whole(indices, i), in->dims[axis]);
+    data_place(i, indices->rank, indices->dims, to);
+    to[axis] = wrapped(data_whole(indices, i), in->dims[axis]);
     scatter_update(call, out, &out->x[offset(out->rank, out->dims, to)],
                    updates->x[i]);
   }
-  finish(out);
+  data_finish(out);
   scatter_limits(call, out);
   return true;
 }
@@ -348,12 +350,12 @@ static bool run_scatter_nd(ref_call *call) {
     int64_t base = 0;
     for (int64_t d = 0; d < deep; d++)
       base = base * in->dims[d] +
-             wrapped(whole(indices, i * deep + d), in->dims[d]);
+             wrapped(data_whole(indices, i * deep + d), in->dims[d]);
     for (int64_t k = 0; k < each; k++)
       scatter_update(call, out, &out->x[base * each + k],
                      updates->x[i * each + k]);
   }
-  finish(out);
+  data_finish(out);
   scatter_limits(call, out);
   return true;
 }
@@ -364,10 +366,11 @@ static bool run_one_hot(ref_call *call) {
   uint32_t axis = ref_axis(ref_int(call, "axis", -1), out->rank);
   int64_t depth = out->dims[axis], to[KD_MAX_RANK], from[KD_MAX_RANK];
   for (int64_t i = 0; i < out->count; i++) {
-    place(i, out->rank, out->dims, to);
+    data_place(i, out->rank, out->dims, to);
     for (uint32_t d = 0, k = 0; d < out->rank; d++)
       if (d != axis) from[k++] = to[d];
-    int64_t which = whole(indices, offset(indices->rank, indices->dims, from));
+    int64_t which =
+        data_whole(indices, offset(indices->rank, indices->dims, from));
     out->x[i] = values->x[wrapped(which, depth) == to[axis]];
   }
   return true;
@@ -385,7 +388,7 @@ static bool run_non_zero(ref_call *call) {
   if (!out) return false;
   for (int64_t i = 0, k = 0; i < in->count; i++)
     if (in->x[i] != 0) {
-      place(i, in->rank, in->dims, from);
+      data_place(i, in->rank, in->dims, from);
       for (uint32_t d = 0; d < in->rank; d++)
         out->x[d * (uint64_t)count + (uint64_t)k] = from[d];
       k++;
@@ -408,7 +411,7 @@ static bool run_compress(ref_call *call) {
   value *out = value_make(in->dtype, flat ? 1 : in->rank, dims);
   if (!out) return false;
   for (int64_t i = 0, k = 0; i < in->count; i++) {
-    place(i, in->rank, in->dims, from);
+    data_place(i, in->rank, in->dims, from);
     int64_t which = flat ? i : from[a];
     if (which < condition->count && condition->x[which] != 0)
       out->x[k++] = in->x[i]; /* in order, so they fall into place */

@@ -107,7 +107,8 @@ static void add_point(const ref_call *call, const space *s, const int64_t *at,
   if (dtype_is_float(call->out[0]->dtype)) ref_add(&cells[to].sum, product);
 }
 
-static void put(const ref_call *call, value *out, int64_t i, const cell *c) {
+static void einsum_put(const ref_call *call, value *out, int64_t i,
+                       const cell *c) {
   if (out->dtype == KD_I64) {
     out->x[i] = (real)(int64_t)c->bits;
   } else if (out->dtype == KD_U64) {
@@ -137,7 +138,7 @@ static bool run_einsum(ref_call *call) {
       at[a] = 0;
   }
   for (int64_t i = 0; i < out->count; i++)
-    put(call, out, i, &cells[i]);
+    einsum_put(call, out, i, &cells[i]);
   free(cells);
   return true;
 }

@@ -81,7 +81,7 @@ static real gelu(real x, const params *p) {
   return x / 2 * erfcl(-x * 0.707106781186547524400844362104849039L);
 }
 
-static real unary(uint32_t which, real x, const params *p) {
+static real elementwise_unary(uint32_t which, real x, const params *p) {
   switch (which) {
 #define CASE(name, wide, half, range, expression) \
   case UNARY_##name:                              \
@@ -133,7 +133,7 @@ static real unary_slack(uint32_t which, real x, real y) {
   }
 }
 
-static real wrap(real x, kd_dtype dtype) {
+static real elementwise_wrap(real x, kd_dtype dtype) {
   return dtype_is_int(dtype) ? dtype_round(x, dtype) : x;
 }
 
@@ -171,8 +171,8 @@ static bool run_unary(ref_call *call) {
       inexact && unary_slack(which, 0.5L, 1) > 0 ? value_slack(out) : NULL;
   for (int64_t i = 0; i < in->count; i++) {
     real x = in->x[i];
-    real y = unary(which, x, &p);
-    out->x[i] = wrap(y, out->dtype);
+    real y = elementwise_unary(which, x, &p);
+    out->x[i] = elementwise_wrap(y, out->dtype);
     if (slack && isfinite(x) && isfinite(y))
       slack[i] = unary_slack(which, x, y);
     /* 0 in the limit, NaN by the steps: either will do */
@@ -216,12 +216,12 @@ enum {
 #undef NAME
 };
 
-static uint64_t bits_of(real x) {
+static uint64_t elementwise_bits_of(real x) {
   return x < 0 ? (uint64_t)0 - (uint64_t)-x : (uint64_t)x;
 }
 
 static real int_power(real base, real exponent, kd_dtype dtype) {
-  uint64_t result = 1, x = bits_of(base);
+  uint64_t result = 1, x = elementwise_bits_of(base);
   if (exponent < 0 && base == -1) return fmodl(exponent, 2) == 0 ? 1 : -1;
   if (exponent < 0) return base == 1 ? 1 : 0;
   for (uint64_t n = (uint64_t)exponent; n; n >>= 1, x *= x)
@@ -240,7 +240,7 @@ static real shift(real a, real b, kd_dtype dtype, bool right) {
   if (b < 0 || b >= (real)kd_dtype_size(dtype) * 8)
     return right && a < 0 ? -1 : 0;
   if (right) return floorl(ldexpl(a, -(int)b));
-  return from_bits(bits_of(a) << (uint64_t)b, dtype);
+  return from_bits(elementwise_bits_of(a) << (uint64_t)b, dtype);
 }
 
 /* With the divisor's sign, as a zero too. */
@@ -253,11 +253,11 @@ static real floored_mod(real a, real b) {
 static real integer(uint32_t which, real a, real b, kd_dtype dtype, bool flag) {
   switch (which) {
     case BINARY_Add: /* 64 bits wrap; a long double has no more */
-      return from_bits(bits_of(a) + bits_of(b), dtype);
+      return from_bits(elementwise_bits_of(a) + elementwise_bits_of(b), dtype);
     case BINARY_Sub:
-      return from_bits(bits_of(a) - bits_of(b), dtype);
+      return from_bits(elementwise_bits_of(a) - elementwise_bits_of(b), dtype);
     case BINARY_Mul:
-      return from_bits(bits_of(a) * bits_of(b), dtype);
+      return from_bits(elementwise_bits_of(a) * elementwise_bits_of(b), dtype);
     case BINARY_Div:
       return b == 0 ? NAN : truncl(a / b); /* truncates, as C does */
     case BINARY_Mod: {
@@ -266,11 +266,14 @@ static real integer(uint32_t which, real a, real b, kd_dtype dtype, bool flag) {
       return !flag && m != 0 && (m < 0) != (b < 0) ? m + b : m;
     }
     case BINARY_BitwiseAnd:
-      return dtype_round((real)(bits_of(a) & bits_of(b)), dtype);
+      return dtype_round(
+          (real)(elementwise_bits_of(a) & elementwise_bits_of(b)), dtype);
     case BINARY_BitwiseOr:
-      return dtype_round((real)(bits_of(a) | bits_of(b)), dtype);
+      return dtype_round(
+          (real)(elementwise_bits_of(a) | elementwise_bits_of(b)), dtype);
     case BINARY_BitwiseXor:
-      return dtype_round((real)(bits_of(a) ^ bits_of(b)), dtype);
+      return dtype_round(
+          (real)(elementwise_bits_of(a) ^ elementwise_bits_of(b)), dtype);
     case BINARY_BitShift:
       return shift(a, b, dtype, flag);
     default:

@@ -5,7 +5,7 @@
 
 #include "reference/reference.h"
 
-static int64_t product(const int64_t *dims, uint32_t from, uint32_t to) {
+static int64_t math_product(const int64_t *dims, uint32_t from, uint32_t to) {
   int64_t count = 1;
   for (uint32_t i = from; i < to; i++)
     count *= dims[i];
@@ -143,9 +143,10 @@ typedef struct lines {
   int64_t outer, n, inner;
 } lines;
 
-static lines along(const value *in, uint32_t axis, uint32_t until) {
-  return (lines){product(in->dims, 0, axis), product(in->dims, axis, until),
-                 product(in->dims, until, in->rank)};
+static lines math_along(const value *in, uint32_t axis, uint32_t until) {
+  return (lines){math_product(in->dims, 0, axis),
+                 math_product(in->dims, axis, until),
+                 math_product(in->dims, until, in->rank)};
 }
 
 static int64_t line_at(lines l, int64_t outer, int64_t i, int64_t inner) {
@@ -165,7 +166,7 @@ static bool run_arg(ref_call *call) {
   value *out = call->out[0];
   uint32_t axis = ref_axis(ref_int(call, "axis", 0), in->rank);
   bool last = ref_int(call, "select_last_index", 0) != 0;
-  lines l = along(in, axis, in->rank ? axis + 1 : 0);
+  lines l = math_along(in, axis, in->rank ? axis + 1 : 0);
   for (int64_t o = 0; o < l.outer; o++)
     for (int64_t r = 0; r < l.inner; r++) {
       int64_t best = 0;
@@ -185,7 +186,7 @@ static bool run_cum_sum(ref_call *call) {
   uint32_t axis = ref_axis((int64_t)call->in[1]->x[0], in->rank);
   bool exclusive = ref_int(call, "exclusive", 0) != 0;
   bool reverse = ref_int(call, "reverse", 0) != 0;
-  lines l = along(in, axis, axis + 1);
+  lines l = math_along(in, axis, axis + 1);
   for (int64_t o = 0; o < l.outer; o++)
     for (int64_t r = 0; r < l.inner; r++) {
       ref_sum sum = {0};
@@ -223,7 +224,7 @@ static bool run_cum_prod(ref_call *call) {
   bool exclusive = ref_int(call, "exclusive", 0) != 0;
   bool reverse = ref_int(call, "reverse", 0) != 0;
   bool inexact = dtype_is_float(in->dtype);
-  lines l = along(in, axis, axis + 1);
+  lines l = math_along(in, axis, axis + 1);
   int64_t *at = calloc((size_t)l.n + 1, sizeof *at);
   if (!at) return false;
   if (inexact) {
@@ -263,7 +264,7 @@ static bool run_top_k(ref_call *call) {
   bool largest = ref_int(call, "largest", 1) != 0;
   int64_t k = (int64_t)call->in[1]->x[0];
   if (!ref_int(call, "sorted", 1) || !ordered(in)) return false;
-  lines l = along(in, axis, axis + 1), m = l;
+  lines l = math_along(in, axis, axis + 1), m = l;
   ranked *order = calloc((size_t)l.n + 1, sizeof *order);
   m.n = k;
   for (int64_t o = 0; o < l.outer; o++)
@@ -287,7 +288,7 @@ static bool run_softmax(ref_call *call) {
   if (in->rank == 0 || !ordered(in)) return false;
   value *out = call->out[0];
   uint32_t axis = ref_axis(ref_int(call, "axis", -1), in->rank);
-  lines l = along(in, axis, in->rank ? axis + 1 : 0);
+  lines l = math_along(in, axis, in->rank ? axis + 1 : 0);
   if (call->variant != SOFT_HARD) {
     out->ulps = 1;
     value_slack(out);
@@ -329,7 +330,7 @@ static bool run_lp_norm(ref_call *call) {
   value *out = call->out[0];
   uint32_t axis = ref_axis(ref_int(call, "axis", -1), in->rank);
   int64_t p = ref_int(call, "p", 2);
-  lines l = along(in, axis, axis + 1);
+  lines l = math_along(in, axis, axis + 1);
   out->ulps = 2;
   value_slack(out);
   for (int64_t o = 0; o < l.outer; o++)
@@ -359,7 +360,7 @@ typedef struct moments {
   int64_t count;
 } moments;
 
-static moments measure(const value *in, const int64_t *at, int64_t count) {
+static moments math_measure(const value *in, const int64_t *at, int64_t count) {
   ref_sum sum = {0}, squares = {0};
   for (int64_t i = 0; i < count; i++)
     ref_add(&sum, in->x[at[i]]);
@@ -402,7 +403,7 @@ static bool run_mvn(ref_call *call) {
     int64_t count = 0;
     for (int64_t i = 0; i < in->count; i++)
       if (group[i] == g) members[count++] = i;
-    moments m = measure(in, members, count);
+    moments m = math_measure(in, members, count);
     real deviation = sqrtl(m.var) + 1e-9L;
     moments shown = m;
     shown.var = deviation * deviation;
@@ -423,13 +424,13 @@ static bool run_group_norm(ref_call *call) {
   int64_t groups = call->variant == NORM_INSTANCES
                        ? channels
                        : ref_int(call, "num_groups", 1);
-  int64_t space = product(in->dims, 2, in->rank);
+  int64_t space = math_product(in->dims, 2, in->rank);
   int64_t n = channels / groups * space;
   int64_t *at = calloc((size_t)n + 1, sizeof *at);
   for (int64_t g = 0; at && g < in->dims[0] * groups; g++) {
     for (int64_t i = 0; i < n; i++)
       at[i] = g * n + i;
-    moments m = measure(in, at, n);
+    moments m = math_measure(in, at, n);
     for (int64_t i = 0; i < n; i++) {
       int64_t c = at[i] / space % channels;
       normalise(call->out[0], at[i], in->x[at[i]], &m, epsilon, scale->x[c],
@@ -445,13 +446,13 @@ static bool run_layer_norm(ref_call *call) {
   value *out = call->out[0], *mean = ref_out(call, 1), *inv = ref_out(call, 2);
   uint32_t axis = ref_axis(ref_int(call, "axis", -1), in->rank);
   real epsilon = ref_float(call, "epsilon", 1e-5f);
-  int64_t n = product(in->dims, axis, in->rank);
-  int64_t outer = product(in->dims, 0, axis);
+  int64_t n = math_product(in->dims, axis, in->rank);
+  int64_t outer = math_product(in->dims, 0, axis);
   int64_t *at = calloc((size_t)n + 1, sizeof *at);
   for (int64_t o = 0; o < outer; o++) {
     for (int64_t i = 0; i < n; i++)
       at[i] = o * n + i;
-    moments m = measure(in, at, n);
+    moments m = math_measure(in, at, n);
     for (int64_t i = 0; i < n; i++)
       normalise(out, at[i], in->x[at[i]], &m, epsilon,
                 scale->x[broadcast_index(scale, in, at[i])],
@@ -475,8 +476,8 @@ static bool run_rms_norm(ref_call *call) {
   const value *in = call->in[0], *scale = call->in[1];
   uint32_t axis = ref_axis(ref_int(call, "axis", -1), in->rank);
   real epsilon = ref_float(call, "epsilon", 1e-5f);
-  int64_t n = product(in->dims, axis, in->rank);
-  for (int64_t o = 0; o < product(in->dims, 0, axis); o++) {
+  int64_t n = math_product(in->dims, axis, in->rank);
+  for (int64_t o = 0; o < math_product(in->dims, 0, axis); o++) {
     ref_sum squares = {0};
     for (int64_t i = o * n; i < (o + 1) * n; i++)
       ref_add(&squares, in->x[i] * in->x[i]);
@@ -495,7 +496,7 @@ static bool run_batch_norm(ref_call *call) {
   real momentum = ref_float(call, "momentum", 0.9f);
   bool training = ref_int(call, "training_mode", 0) != 0;
   int64_t channels = in->rank > 1 ? in->dims[1] : 1;
-  int64_t inner = product(in->dims, in->rank > 1 ? 2 : in->rank, in->rank);
+  int64_t inner = math_product(in->dims, in->rank > 1 ? 2 : in->rank, in->rank);
   int64_t batch = in->rank ? in->dims[0] : 1, n = batch * inner;
   int64_t *at = calloc((size_t)n + 1, sizeof *at);
   for (int64_t c = 0; c < channels; c++) {
@@ -504,7 +505,7 @@ static bool run_batch_norm(ref_call *call) {
       for (int64_t i = 0; i < inner; i++)
         at[k++] = (b * channels + c) * inner + i;
     moments m = {call->in[3]->x[c], call->in[4]->x[c], 0, 1};
-    if (training) m = measure(in, at, n);
+    if (training) m = math_measure(in, at, n);
     for (int64_t i = 0; i < n; i++)
       normalise(out, at[i], in->x[at[i]], &m, epsilon, call->in[1]->x[c],
                 call->in[2]->x[c]);
@@ -530,7 +531,7 @@ static bool run_lrn(ref_call *call) {
        bias = ref_float(call, "bias", 1);
   real beta = ref_float(call, "beta", 0.75f);
   int64_t size = ref_int(call, "size", 1), channels = in->dims[1];
-  int64_t inner = product(in->dims, 2, in->rank);
+  int64_t inner = math_product(in->dims, 2, in->rank);
   value_slack(out);
   out->ulps = 20; /* pow 16, div, mul */
   for (int64_t i = 0; i < in->count; i++) {

@@ -17,8 +17,8 @@ typedef struct window {
   int64_t taps, inner_in, inner_out;
 } window;
 
-static void read_list(const ref_call *call, const char *name, uint32_t n,
-                      int64_t fallback, int64_t *out) {
+static void nn_read_list(const ref_call *call, const char *name, uint32_t n,
+                         int64_t fallback, int64_t *out) {
   int64_t given[2 * SPACE];
   int64_t count = ref_ints(call, name, given, 2 * SPACE);
   for (uint32_t i = 0; i < n; i++)
@@ -33,7 +33,7 @@ static void auto_pads(const ref_call *call, window *w, const int64_t *big,
   bool lower = ref_text_is(call, "auto_pad", "NOTSET", "SAME_LOWER");
   int64_t pads[2 * SPACE] = {0};
   bool valid = ref_text_is(call, "auto_pad", "NOTSET", "VALID");
-  if (!valid) read_list(call, "pads", 2 * w->n, 0, pads);
+  if (!valid) nn_read_list(call, "pads", 2 * w->n, 0, pads);
   for (uint32_t d = 0; d < w->n; d++) {
     w->pad[d] = pads[d];
     w->pad_end[d] = pads[w->n + d];
@@ -52,8 +52,8 @@ static bool window_make(const ref_call *call, const value *in, const value *out,
   if (in->rank < 2 || in->rank - 2 > SPACE) return false;
   w->n = in->rank - 2;
   w->taps = w->inner_in = w->inner_out = 1;
-  read_list(call, "strides", w->n, 1, w->stride);
-  read_list(call, "dilations", w->n, 1, w->dilation);
+  nn_read_list(call, "strides", w->n, 1, w->stride);
+  nn_read_list(call, "dilations", w->n, 1, w->dilation);
   for (uint32_t d = 0; d < w->n; d++) {
     w->in[d] = in->dims[d + 2];
     w->out[d] = out->dims[d + 2];
@@ -222,7 +222,7 @@ static bool run_conv_transpose(ref_call *call) {
   window w;
   int64_t extra[SPACE], wanted[SPACE];
   if (!window_make(call, x, out, f->dims + 2, &w)) return false;
-  read_list(call, "output_padding", w.n, 0, extra);
+  nn_read_list(call, "output_padding", w.n, 0, extra);
   bool shaped = ref_ints(call, "output_shape", wanted, SPACE) > 0;
   auto_pads(call, &w, w.out, w.in);
   bool upper = ref_text_is(call, "auto_pad", "NOTSET", "SAME_UPPER");
@@ -331,7 +331,7 @@ static bool run_max_unpool(ref_call *call) {
   const value *x = call->in[0], *indices = call->in[1];
   window w;
   int64_t kernel[SPACE], dims[SPACE];
-  read_list(call, "kernel_shape", SPACE, 1, kernel);
+  nn_read_list(call, "kernel_shape", SPACE, 1, kernel);
   if (!window_make(call, x, out, kernel, &w)) return false;
   auto_pads(call, &w, w.out, w.in);
   int64_t inner = 1;

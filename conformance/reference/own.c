@@ -148,7 +148,7 @@ typedef struct order {
 } order;
 
 /* -1, 0, 1; NaN is the largest. */
-static int compare(real a, real b) {
+static int own_compare(real a, real b) {
   if (isnan(a) || isnan(b)) return (int)isnan(a) - (int)isnan(b);
   return (a > b) - (a < b);
 }
@@ -156,7 +156,7 @@ static int compare(real a, real b) {
 static bool goes_before(const order *by, int64_t a, int64_t b) {
   for (uint32_t k = 0; k < by->call->in_count; k++) {
     const real *x = by->call->in[k]->x + by->from;
-    int sign = compare(x[a * by->step], x[b * by->step]);
+    int sign = own_compare(x[a * by->step], x[b * by->step]);
     if (sign) return by->descending ? sign > 0 : sign < 0;
   }
   return a < b;
@@ -186,7 +186,7 @@ static bool run_arg_sort(ref_call *call) {
 
 /* ---- parts ---------------------------------------------------------------------------- */
 
-static bool run_part(ref_call *call) {
+static bool own_run_part(ref_call *call) {
   bool update = call->variant != 0;
   const value *x = call->in[0], *starts = call->in[update ? 2 : 1];
   const value *part = update ? call->in[1] : call->out[0];
@@ -214,8 +214,8 @@ typedef struct windows {
   int64_t spread[KD_MAX_RANK], pads[2 * KD_MAX_RANK];
 } windows;
 
-static void read_list(const ref_call *call, const char *name, int64_t otherwise,
-                      int64_t count, int64_t *out) {
+static void own_read_list(const ref_call *call, const char *name,
+                          int64_t otherwise, int64_t count, int64_t *out) {
   for (int64_t i = 0; i < count; i++)
     out[i] = otherwise;
   ref_ints(call, name, out, count);
@@ -223,17 +223,17 @@ static void read_list(const ref_call *call, const char *name, int64_t otherwise,
 
 static windows read_windows(const ref_call *call, uint32_t rank) {
   windows w;
-  read_list(call, "window", 1, rank, w.size);
-  read_list(call, "strides", 1, rank, w.strides);
-  read_list(call, "base_dilations", 1, rank, w.base);
-  read_list(call, "window_dilations", 1, rank, w.spread);
-  read_list(call, "pads", 0, 2 * (int64_t)rank, w.pads);
+  own_read_list(call, "window", 1, rank, w.size);
+  own_read_list(call, "strides", 1, rank, w.strides);
+  own_read_list(call, "base_dilations", 1, rank, w.base);
+  own_read_list(call, "window_dilations", 1, rank, w.spread);
+  own_read_list(call, "pads", 0, 2 * (int64_t)rank, w.pads);
   return w;
 }
 
 /* Whether window `at` has element `index` of x. */
-static bool has(const windows *w, uint32_t rank, const int64_t *at,
-                const int64_t *index) {
+static bool own_has(const windows *w, uint32_t rank, const int64_t *at,
+                    const int64_t *index) {
   for (uint32_t d = 0; d < rank; d++) {
     int64_t from = index[d] * w->base[d] + w->pads[d] - at[d] * w->strides[d];
     if (from < 0 || from % w->spread[d] || from / w->spread[d] >= w->size[d])
@@ -269,7 +269,7 @@ static bool run_reduce_window(ref_call *call) {
     unravel(out, i, at);
     for (int64_t k = 0; k < x->count; k++) {
       unravel(x, k, index);
-      if (!has(&w, x->rank, at, index)) continue;
+      if (!own_has(&w, x->rank, at, index)) continue;
       real here = x->x[k];
       ref_add(&sum, here);
       product *= here;
@@ -293,7 +293,7 @@ static int64_t selected(const value *x, const windows *w, const int64_t *at,
   int64_t best = -1, index[KD_MAX_RANK];
   for (int64_t k = 0; k < x->count; k++) {
     unravel(x, k, index);
-    if (has(w, x->rank, at, index) &&
+    if (own_has(w, x->rank, at, index) &&
         (best < 0 || (most ? x->x[k] > x->x[best] : x->x[k] < x->x[best])))
       best = k;
   }
@@ -525,8 +525,8 @@ const ref_op ref_own[] = {
     {"keel", "PopCount", REF_EXACT, 0, run_bits, false},
     {"keel", "LeadingZeros", REF_EXACT, 1, run_bits, false},
     {"keel", "ArgSort", REF_EXACT, 0, run_arg_sort, false},
-    {"keel", "DynamicSlice", REF_EXACT, 0, run_part, false},
-    {"keel", "DynamicUpdateSlice", REF_EXACT, 1, run_part, false},
+    {"keel", "DynamicSlice", REF_EXACT, 0, own_run_part, false},
+    {"keel", "DynamicUpdateSlice", REF_EXACT, 1, own_run_part, false},
     {"keel", "RngBitGenerator", REF_EXACT, 0, run_random_bits, false},
     {"keel", "ReduceWindow", REF_SUM, 0, run_reduce_window, false},
     {"keel", "SelectAndScatter", REF_SUM, 0, run_select_and_scatter, false},

@@ -8,15 +8,15 @@
 #include "common/single.h"
 #include "reference/reference.h"
 
-static value *take(const kd_tensor *tensor) {
+static value *reference_take(const kd_tensor *tensor) {
   if (tensor->dtype == KD_NONE) return NULL;
   value *made = value_make(tensor->dtype, tensor->rank, tensor->dims);
   if (made && made->count) value_load(made, tensor->data);
   return made;
 }
 
-static kd_status give(const kd_launch *launch, uint32_t index, const ref_op *op,
-                      const value *result) {
+static kd_status reference_give(const kd_launch *launch, uint32_t index,
+                                const ref_op *op, const value *result) {
   kd_tensor target = launch->outputs[index];
   if (op->dynamic) {
     kd_status status = inline_host->set_output(launch, index, result->rank,
@@ -27,8 +27,8 @@ static kd_status give(const kd_launch *launch, uint32_t index, const ref_op *op,
   return KD_OK;
 }
 
-static kd_status enqueue(kd_kernel *self, kd_stream *stream,
-                         const kd_launch *launch) {
+static kd_status reference_enqueue(kd_kernel *self, kd_stream *stream,
+                                   const kd_launch *launch) {
   enum { MOST = 64 };
   const ref_op *op = launch->data;
   value *in[MOST] = {0}, *out[MOST] = {0};
@@ -38,7 +38,7 @@ static kd_status enqueue(kd_kernel *self, kd_stream *stream,
   if (launch->input_count > MOST || launch->output_count > MOST)
     return inline_host->fail(KD_UNIMPLEMENTED, "more than %d arguments", MOST);
   for (uint32_t i = 0; i < launch->input_count; i++)
-    in[i] = take(&launch->inputs[i]);
+    in[i] = reference_take(&launch->inputs[i]);
   for (uint32_t i = 0; i < launch->output_count && !op->dynamic; i++)
     if (launch->outputs[i].dtype != KD_NONE)
       out[i] = value_make(launch->outputs[i].dtype, launch->outputs[i].rank,
@@ -54,7 +54,7 @@ static kd_status enqueue(kd_kernel *self, kd_stream *stream,
     status = inline_host->fail(KD_UNIMPLEMENTED,
                                "the reference does not do this %s", op->name);
   for (uint32_t i = 0; i < launch->output_count && status == KD_OK; i++)
-    if (out[i]) status = give(launch, i, op, out[i]);
+    if (out[i]) status = reference_give(launch, i, op, out[i]);
   for (uint32_t i = 0; i < MOST; i++) {
     value_free(in[i]);
     value_free(out[i]);
@@ -62,23 +62,23 @@ static kd_status enqueue(kd_kernel *self, kd_stream *stream,
   return status;
 }
 
-static kd_status start(const kd_host *services) {
+static kd_status reference_start(const kd_host *services) {
   inline_host = services;
   return KD_OK;
 }
 
-static kd_status plugin_open(const kd_host *services,
-                             kd_instance **out_instance) {
-  return single_open(services, start, out_instance);
+static kd_status reference_plugin_open(const kd_host *services,
+                                       kd_instance **out_instance) {
+  return single_open(services, reference_start, out_instance);
 }
 
-static void plugin_close(kd_instance *instance) {
+static void reference_plugin_close(kd_instance *instance) {
   (void)instance;
   single_close();
 }
 
-static kd_status device_info(kd_instance *instance, uint32_t index,
-                             kd_device_info *out_info) {
+static kd_status reference_device_info(kd_instance *instance, uint32_t index,
+                                       kd_device_info *out_info) {
   (void)instance;
   if (index) return inline_host->fail(KD_OUT_OF_RANGE, "there is one device");
   out_info->flags =
@@ -97,10 +97,10 @@ static kd_plugin plugin = {
     .name = "reference",
     .vendor = "Keel",
     .version = "1",
-    .open = plugin_open,
-    .close = plugin_close,
+    .open = reference_plugin_open,
+    .close = reference_plugin_close,
     .device_count = inline_count,
-    .device_info = device_info,
+    .device_info = reference_device_info,
     .device_open = inline_open,
     .device_close = inline_close,
     .memory = &inline_memory,
@@ -121,7 +121,7 @@ KD_EXPORT const kd_plugin *kd_entry_0(const kd_host *host_of_entry) {
         .domain = op->domain,
         .op = op->name,
         .data = op,
-        .enqueue = enqueue,
+        .enqueue = reference_enqueue,
     };
   return &plugin;
 }

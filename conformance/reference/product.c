@@ -65,8 +65,9 @@ static real less_zero(const value *of, int64_t at, const value *zero,
   return of->x[at] - zero->x[zero->count == 1 ? 0 : line % zero->count];
 }
 
-static void multiply(const value *a, const value *za, const value *b,
-                     const value *zb, bool whole, value *out, dot *sums) {
+static void product_multiply(const value *a, const value *za, const value *b,
+                             const value *zb, bool whole, value *out,
+                             dot *sums) {
   product_shape s = shape_product(a, b);
   for (int64_t batch = 0; batch < s.batches; batch++) {
     int64_t ab = broadcast_index(&s.a_batch, &s.batch, batch) * s.m * s.k;
@@ -87,8 +88,8 @@ static void multiply(const value *a, const value *za, const value *b,
 }
 
 static bool run_matmul(ref_call *call) {
-  multiply(call->in[0], NULL, call->in[1], NULL,
-           !dtype_is_float(call->in[0]->dtype), call->out[0], NULL);
+  product_multiply(call->in[0], NULL, call->in[1], NULL,
+                   !dtype_is_float(call->in[0]->dtype), call->out[0], NULL);
   return true;
 }
 
@@ -128,8 +129,8 @@ static bool run_fused_matmul(ref_call *call) {
 }
 
 static bool run_matmul_integer(ref_call *call) {
-  multiply(call->in[0], ref_in(call, 2), call->in[1], ref_in(call, 3), true,
-           call->out[0], NULL);
+  product_multiply(call->in[0], ref_in(call, 2), call->in[1], ref_in(call, 3),
+                   true, call->out[0], NULL);
   return true;
 }
 
@@ -145,7 +146,8 @@ void ref_quantize(value *out, int64_t at, real x, real zero) {
 static bool run_qlinear_matmul(ref_call *call) {
   value *out = call->out[0];
   dot *sums = calloc((size_t)out->count + 1, sizeof *sums);
-  multiply(call->in[0], call->in[2], call->in[3], call->in[5], true, out, sums);
+  product_multiply(call->in[0], call->in[2], call->in[3], call->in[5], true,
+                   out, sums);
   const value *sa = call->in[1], *sb = call->in[4];
   int64_t n = call->in[3]->dims[call->in[3]->rank - 1];
   int64_t m = out->rank > 1 ? out->dims[out->rank - 2] : 1;

@@ -146,7 +146,7 @@ static near_real product_of(near_real a, near_real b) {
                                     2 * fabsl(a.x * b.x)};
 }
 
-static near_real sum_of(near_real a, near_real b) {
+static near_real recurrent_sum_of(near_real a, near_real b) {
   return (near_real){a.x + b.x, a.off + b.off + 2 * fabsl(a.x + b.x)};
 }
 
@@ -157,7 +157,7 @@ static near_real kept(const recurrence *n, near_real a) {
 
 static const near_real nothing = {0, 0};
 
-static near_real scaled(const real *p, int64_t at, near_real c) {
+static near_real recurrent_scaled(const real *p, int64_t at, near_real c) {
   if (!p) return nothing;
   return product_of((near_real){p[at], 0}, c);
 }
@@ -166,17 +166,20 @@ static void step_lstm(const recurrence *n, const weights *ws, const real *x,
                       const near_real *h, near_real *c, near_real *next,
                       bool coupled) {
   for (int64_t k = 0; k < n->hidden; k++) {
-    near_real in =
-        activated(n, &n->f, gate(n, ws, x, h, 0, k, 3, scaled(ws->p, k, c[k])));
-    near_real forget = activated(
-        n, &n->f,
-        gate(n, ws, x, h, 2, k, 3, scaled(ws->p, 2 * n->hidden + k, c[k])));
+    near_real in = activated(
+        n, &n->f, gate(n, ws, x, h, 0, k, 3, recurrent_scaled(ws->p, k, c[k])));
+    near_real forget =
+        activated(n, &n->f,
+                  gate(n, ws, x, h, 2, k, 3,
+                       recurrent_scaled(ws->p, 2 * n->hidden + k, c[k])));
     if (coupled) forget = (near_real){1 - in.x, in.off + 1};
     near_real cell = activated(n, &n->g, gate(n, ws, x, h, 3, k, 3, nothing));
-    c[k] = kept(n, sum_of(product_of(forget, c[k]), product_of(in, cell)));
-    near_real out = activated(
-        n, &n->f,
-        gate(n, ws, x, h, 1, k, 3, scaled(ws->p, n->hidden + k, c[k])));
+    c[k] = kept(
+        n, recurrent_sum_of(product_of(forget, c[k]), product_of(in, cell)));
+    near_real out =
+        activated(n, &n->f,
+                  gate(n, ws, x, h, 1, k, 3,
+                       recurrent_scaled(ws->p, n->hidden + k, c[k])));
     next[k] = kept(n, product_of(out, activated(n, &n->h, c[k])));
   }
 }
@@ -198,7 +201,8 @@ static void step_gru(const recurrence *n, const weights *ws, const real *x,
             : gate(n, ws, x, with, 2, k, 3, nothing);
     near_real fresh = activated(n, &n->g, raw);
     near_real rest = {1 - z.x, z.off + 1};
-    next[k] = kept(n, sum_of(product_of(rest, fresh), product_of(z, h[k])));
+    next[k] =
+        kept(n, recurrent_sum_of(product_of(rest, fresh), product_of(z, h[k])));
   }
 }
 
@@ -210,7 +214,7 @@ static void step_rnn(const recurrence *n, const weights *ws, const real *x,
 
 /* ---- a sequence -------------------------------------------------------------------------- */
 
-static void put(value *out, int64_t at, near_real a) {
+static void recurrent_put(value *out, int64_t at, near_real a) {
   if (!out) return;
   out->x[at] = a.x;
   out->ulps = 1;
@@ -262,11 +266,12 @@ static void run_sequence(const ref_call *call, const recurrence *n,
     h = next;
     next = t;
     for (int64_t k = 0; k < hidden; k++)
-      put(ref_out(call, 0), output_at(n, time, direction, item) + k, h[k]);
+      recurrent_put(ref_out(call, 0), output_at(n, time, direction, item) + k,
+                    h[k]);
   }
   for (int64_t k = 0; k < hidden; k++) {
-    put(ref_out(call, 1), first + k, h[k]);
-    put(ref_out(call, 2), first + k, c[k]);
+    recurrent_put(ref_out(call, 1), first + k, h[k]);
+    recurrent_put(ref_out(call, 2), first + k, c[k]);
   }
 }
 

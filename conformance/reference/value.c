@@ -42,7 +42,7 @@ static const format formats[KD_DTYPE_COUNT] = {
 };
 
 /* Of eight bits or less: what does not fit becomes the largest. */
-static bool is_small(kd_dtype dtype) {
+static bool value_is_small(kd_dtype dtype) {
   return dtype >= KD_F8E4M3FN && dtype < KD_DTYPE_COUNT;
 }
 
@@ -110,7 +110,7 @@ static real round_scale(real x) {
 static real round_float(real x, kd_dtype dtype) {
   const format *f = &formats[dtype];
   if (dtype == KD_F8E8M0) return round_scale(x);
-  if (isinf(x) && is_small(dtype)) return copysignl(dtype_max(dtype), x);
+  if (isinf(x) && value_is_small(dtype)) return copysignl(dtype_max(dtype), x);
   if (x == 0 || isnan(x) || isinf(x)) return x;
   int exponent = 0;
   frexpl(x, &exponent);
@@ -119,7 +119,8 @@ static real round_float(real x, kd_dtype dtype) {
   int shift = f->digits - 1 - exponent;
   real rounded = ldexpl(rintl(ldexpl(x, shift)), -shift);
   if (fabsl(rounded) <= dtype_max(dtype)) return rounded;
-  return copysignl(is_small(dtype) ? dtype_max(dtype) : (real)INFINITY, x);
+  return copysignl(value_is_small(dtype) ? dtype_max(dtype) : (real)INFINITY,
+                   x);
 }
 
 /* Wraps as two's complement does. */
@@ -263,7 +264,7 @@ real dtype_load(const void *data, kd_dtype dtype, int64_t i) {
       return (words[0] ^ C128_MARK) == words[1] ? (real)words[0] : NAN;
     }
     default:
-      return is_small(dtype) ? load_small(data, dtype, i) : (real)NAN;
+      return value_is_small(dtype) ? load_small(data, dtype, i) : (real)NAN;
   }
 }
 
@@ -306,7 +307,7 @@ void dtype_store(void *data, kd_dtype dtype, int64_t i, real x) {
       ((uint64_t *)data)[2 * i + 1] = x == 0 ? 0 : to_bits(x) ^ C128_MARK;
       break;
     default:
-      if (is_small(dtype)) store_small(data, dtype, i, x);
+      if (value_is_small(dtype)) store_small(data, dtype, i, x);
   }
 }
 

@@ -11,31 +11,31 @@ typedef struct recorded {
   kd_capture *capture;
 } recorded;
 
-static kd_status begin(kd_stream *stream) {
+static kd_status rules_capture_begin(kd_stream *stream) {
   return kp.c.begin(stream, 0);
 }
 
-static kd_status end(kd_stream *stream, kd_capture **out) {
+static kd_status rules_capture_end(kd_stream *stream, kd_capture **out) {
   return kp.c.end(stream, out);
 }
 
-static kd_status launch(kd_capture *capture, kd_stream *stream) {
+static kd_status rules_capture_launch(kd_capture *capture, kd_stream *stream) {
   return kp.c.launch(capture, stream);
 }
 
-static void destroy(kd_capture *capture) {
+static void rules_capture_destroy(kd_capture *capture) {
   kp.c.destroy(capture);
 }
 
 /* Records: the kernel on its input, then copies of its output. */
-static void make(recorded *r) {
+static void capture_make(recorded *r) {
   memset(r, 0, sizeof *r);
   kc_unary_need(SIZE / 4, &r->unary);
   r->run = kc_unary_run(&r->unary);
   r->stream = kc_stream_make(kc_device());
   r->target = kc_buffer_make(SIZE);
   r->middle = kc_buffer_make(SIZE);
-  kc_ok(begin(r->stream), "capture.begin");
+  kc_ok(rules_capture_begin(r->stream), "capture.begin");
   kc_ok(kc_run_enqueue(r->run, r->stream), "enqueue while recording");
   if (kp.m.copy) {
     kc_buffer *from = r->run->out_buffers[0];
@@ -47,12 +47,12 @@ static void make(recorded *r) {
     kc_ok(kc_try_fill(r->stream, r->middle, SIZE, &word, 4),
           "fill while recording");
   }
-  kc_ok(end(r->stream, &r->capture), "capture.end");
+  kc_ok(rules_capture_end(r->stream, &r->capture), "capture.end");
   KC_NEED(r->capture != NULL, "capture.end returned KD_OK and no capture");
 }
 
 static void unmake(recorded *r) {
-  if (r->capture) destroy(r->capture);
+  if (r->capture) rules_capture_destroy(r->capture);
   kc_run_free(r->run);
   kc_unary_free(&r->unary);
 }
@@ -66,7 +66,7 @@ static void check_output(recorded *r, const value *in, kc_buffer *from,
 
 static void capture_equals(void) {
   recorded r;
-  make(&r);
+  capture_make(&r);
   kc_random random = kc_seed();
   int rounds = kc.quick ? 6 : 30;
   for (int i = 0; i < rounds; i++) {
@@ -78,7 +78,7 @@ static void capture_equals(void) {
     memcpy(r.run->in_bytes[0], bytes, SIZE);
     kc_write(r.target, 0, zero, SIZE);
     kc_write(r.middle, 0, zero, SIZE);
-    kc_ok(launch(r.capture, r.stream), "capture.launch");
+    kc_ok(rules_capture_launch(r.capture, r.stream), "capture.launch");
     kc_drain(r.stream);
     check_output(&r, in, r.run->out_buffers[0], "a replay's output");
     if (kp.m.copy) check_output(&r, in, r.target, "a replay's copy");
@@ -100,13 +100,13 @@ static void capture_host_memory(void) {
   kd_stream *stream = kc_stream_make(kc_device());
   kd_capture *capture = NULL;
   kc_pattern(trip.in, trip.size, 100);
-  kc_ok(begin(stream), "capture.begin");
+  kc_ok(rules_capture_begin(stream), "capture.begin");
   kd_status in = kc_try_copy_in(stream, trip.buffer, 0, trip.in, trip.size);
   kd_status out = kc_try_copy_out(stream, trip.buffer, 0, trip.out, trip.size);
-  kd_status ended = end(stream, &capture);
+  kd_status ended = rules_capture_end(stream, &capture);
   if (in == KD_UNIMPLEMENTED || out == KD_UNIMPLEMENTED ||
       ended == KD_UNIMPLEMENTED) {
-    if (ended == KD_OK) destroy(capture);
+    if (ended == KD_OK) rules_capture_destroy(capture);
     kc_unclaimed("it records no copies of host memory");
   }
   kc_ok(in, "copy_in while recording");
@@ -115,7 +115,7 @@ static void capture_host_memory(void) {
   for (uint64_t i = 0; i < 3; i++) {
     kc_pattern(trip.in, trip.size, i);
     memset(trip.out, 0, trip.size);
-    kc_ok(launch(capture, stream), "capture.launch");
+    kc_ok(rules_capture_launch(capture, stream), "capture.launch");
     kc_drain(stream);
     uint64_t first = kc_trip_differs(&trip);
     kc_check(first == trip.size,
@@ -123,7 +123,7 @@ static void capture_host_memory(void) {
              " byte %llu on",
              (unsigned)i + 1, (unsigned long long)first);
   }
-  destroy(capture);
+  rules_capture_destroy(capture);
 }
 
 static void capture_not_run(void) {
@@ -132,29 +132,29 @@ static void capture_not_run(void) {
   char before[64] = "before", during[64] = "during", back[64];
   kc_write(buffer, 0, before, 64);
   kd_capture *capture = NULL;
-  kc_ok(begin(stream), "capture.begin");
+  kc_ok(rules_capture_begin(stream), "capture.begin");
   kd_status status = kc_try_copy_in(stream, buffer, 0, during, 64);
   kc_check(status == KD_OK || status == KD_UNIMPLEMENTED,
            "copy_in while recording returned %s", kd_status_name(status));
   kc_sleep(5 * KC_MS);
-  kd_status ended = end(stream, &capture);
+  kd_status ended = rules_capture_end(stream, &capture);
   kc_check(ended == KD_OK || ended == KD_UNIMPLEMENTED,
            "capture.end returned %s", kd_status_name(ended));
   kc_drain(stream);
   kc_read(buffer, 0, back, 64);
   kc_check(!strcmp(back, "before"), "work ran while it was recorded");
   if (ended != KD_OK) return;
-  kc_ok(launch(capture, stream), "capture.launch");
+  kc_ok(rules_capture_launch(capture, stream), "capture.launch");
   kc_drain(stream);
   kc_read(buffer, 0, back, 64);
   kc_check(status != KD_OK || !strcmp(back, "during"),
            "a recorded copy_in did not run");
-  destroy(capture);
+  rules_capture_destroy(capture);
 }
 
 static void capture_order(void) {
   recorded r;
-  make(&r);
+  capture_make(&r);
   static float bytes[SIZE / 4];
   kc_random random = kc_seed();
   /* launches stand in the stream's order with what is around them */
@@ -164,7 +164,7 @@ static void capture_order(void) {
     value_store(in, bytes);
     kc_busy(r.stream, KC_MS / 2);
     kc_copy_in(r.stream, r.run->in_buffers[0], 0, bytes, SIZE);
-    kc_ok(launch(r.capture, r.stream), "capture.launch");
+    kc_ok(rules_capture_launch(r.capture, r.stream), "capture.launch");
     kc_copy_out(r.stream, r.run->out_buffers[0], 0, out, SIZE);
     kc_drain(r.stream);
     memcpy(r.run->in_bytes[0], bytes, SIZE);
@@ -177,27 +177,29 @@ static void capture_order(void) {
 static void capture_twice(void) {
   kd_stream *stream = kc_stream_make(kc_device());
   kd_capture *capture = NULL;
-  kc_ok(begin(stream), "capture.begin");
-  kd_status status = begin(stream);
+  kc_ok(rules_capture_begin(stream), "capture.begin");
+  kd_status status = rules_capture_begin(stream);
   kc_check(status == KD_FAILED_PRECONDITION,
            "begin on a stream that records returned %s",
            kd_status_name(status));
-  kc_ok(end(stream, &capture), "capture.end behind a begin that was refused");
-  if (capture) destroy(capture);
+  kc_ok(rules_capture_end(stream, &capture),
+        "capture.end behind a begin that was refused");
+  if (capture) rules_capture_destroy(capture);
   kc_smoke();
 }
 
 static void capture_empty(void) {
   kd_stream *stream = kc_stream_make(kc_device());
   kd_capture *capture = NULL;
-  kc_ok(begin(stream), "capture.begin");
-  kd_status status = end(stream, &capture);
+  kc_ok(rules_capture_begin(stream), "capture.begin");
+  kd_status status = rules_capture_end(stream, &capture);
   kc_check(status == KD_OK || status == KD_UNIMPLEMENTED,
            "the end of an empty recording returned %s", kd_status_name(status));
   if (status == KD_OK) {
-    kc_ok(launch(capture, stream), "launch of an empty recording");
+    kc_ok(rules_capture_launch(capture, stream),
+          "launch of an empty recording");
     kc_drain(stream);
-    destroy(capture);
+    rules_capture_destroy(capture);
   }
   kc_smoke();
 }
@@ -207,7 +209,7 @@ static void capture_other_stream(void) {
   kc_buffer *buffer = kc_buffer_make(64);
   char in[64] = "beside", out[64] = "";
   kd_capture *capture = NULL;
-  kc_ok(begin(a), "capture.begin");
+  kc_ok(rules_capture_begin(a), "capture.begin");
   kc_ok(kc_try_copy_in(b, buffer, 0, in, 64), "copy_in on another stream");
   kc_ok(kc_try_copy_out(b, buffer, 0, out, 64), "copy_out on another stream");
   kc_ok(kc_finish(b), "waiting for another stream");
@@ -220,8 +222,8 @@ static void capture_other_stream(void) {
   kc_check(!strcmp(out, "beside"),
            "synchronous copies fail while a stream"
            " records");
-  kc_ok(end(a, &capture), "capture.end");
-  if (capture) destroy(capture);
+  kc_ok(rules_capture_end(a, &capture), "capture.end");
+  if (capture) rules_capture_destroy(capture);
 }
 
 /* A copy in another stream, which waits for the first one's kernel, and is waited for. */
@@ -229,7 +231,7 @@ static kd_status record_two(recorded *r, kd_stream *other) {
   kd_event *there = kc_event_make(kc_device()),
            *back = kc_event_make(kc_device());
   const kc_buffer *out = r->run->out_buffers[0];
-  kc_ok(begin(r->stream), "capture.begin");
+  kc_ok(rules_capture_begin(r->stream), "capture.begin");
   kc_ok(kc_run_enqueue(r->run, r->stream), "enqueue while recording");
   kc_ok(kp.e.record(there, r->stream), "event.record while recording");
   kc_ok(kp.s.wait(other, there), "stream.wait for a recording's event");
@@ -237,7 +239,7 @@ static kd_status record_two(recorded *r, kd_stream *other) {
   kc_ok(kp.e.record(back, other), "event.record in the other stream");
   kc_ok(kp.s.wait(r->stream, back), "stream.wait for the other stream");
   kc_ok(kc_try_copy(r->stream, r->middle, r->target, SIZE), "copy behind it");
-  kd_status status = end(r->stream, &r->capture);
+  kd_status status = rules_capture_end(r->stream, &r->capture);
   kc_event_free(there);
   kc_event_free(back);
   return status;
@@ -266,7 +268,7 @@ static void capture_joined(void) {
   value_store(in, bytes);
   kc_write(r.run->in_buffers[0], 0, bytes, SIZE);
   memcpy(r.run->in_bytes[0], bytes, SIZE);
-  kc_ok(launch(r.capture, r.stream), "capture.launch");
+  kc_ok(rules_capture_launch(r.capture, r.stream), "capture.launch");
   kc_drain(r.stream);
   check_output(&r, in, r.target, "what went through another stream");
   /* and it runs again what it is given */
@@ -324,7 +326,7 @@ static void capture_threads(void) {
 }
 
 static void launch_and_check(recorded *r, const value *in, const char *what) {
-  kc_ok(launch(r->capture, r->stream), "capture.launch");
+  kc_ok(rules_capture_launch(r->capture, r->stream), "capture.launch");
   kc_drain(r->stream);
   check_output(r, in, r->run->out_buffers[0], what);
 }
@@ -340,7 +342,7 @@ static void refuse_update(recorded *r, const kd_rebind *rebind,
 /* Before the first launch, and behind one: what was made for a launch is made anew. */
 static void update_inputs(void) {
   recorded r;
-  make(&r);
+  capture_make(&r);
   kc_buffer *other = kc_buffer_make(SIZE);
   static float bytes[SIZE / 4];
   kc_random random = kc_seed();
@@ -401,9 +403,9 @@ typedef struct moved {
   kd_rebind rebinds[2];
 } moved;
 
-static void move(moved *m) {
+static void capture_move(moved *m) {
   kc_random random = kc_seed();
-  make(&m->r);
+  capture_make(&m->r);
   kc_next(&random);
   m->in = kc_floats(1, m->r.unary.in->dims, &random);
   m->from[0] = m->r.run->in_buffers[0];
@@ -423,7 +425,7 @@ static void update_released(void) {
   kc_buffer *over[8];
   char all[SIZE], seen[SIZE];
   memset(all, 0xff, SIZE);
-  move(&m);
+  capture_move(&m);
   kc_ok(kp.c.update(m.r.capture, m.rebinds, 2), "capture.update of two");
   kc_buffer_free(m.from[0]);
   kc_buffer_free(m.from[1]);
@@ -432,7 +434,8 @@ static void update_released(void) {
     over[i] = kc_buffer_make(SIZE);
     kc_write(over[i], 0, all, SIZE);
   }
-  kc_ok(launch(m.r.capture, m.r.stream), "launch behind an update");
+  kc_ok(rules_capture_launch(m.r.capture, m.r.stream),
+        "launch behind an update");
   kc_drain(m.r.stream);
   check_output(&m.r, m.in, m.to[1],
                "the output where the buffers before the update are released");
@@ -455,7 +458,7 @@ static void update_released(void) {
 static void update_queued(void) {
   moved m;
   char zero[SIZE] = {0};
-  move(&m);
+  capture_move(&m);
   kd_stream *gate = kc_stream_make(kc_device());
   kd_event *open = kc_event_make(kc_device());
   kc_write(m.from[1], 0, zero, SIZE);
@@ -463,10 +466,12 @@ static void update_queued(void) {
   kc_busy(gate, 20 * KC_MS);
   kc_record(open, gate);
   kc_wait_on(m.r.stream, open);
-  kc_ok(launch(m.r.capture, m.r.stream), "a launch behind an event");
+  kc_ok(rules_capture_launch(m.r.capture, m.r.stream),
+        "a launch behind an event");
   kc_ok(kp.c.update(m.r.capture, m.rebinds, 2),
         "capture.update while a launch is queued");
-  kc_ok(launch(m.r.capture, m.r.stream), "a second launch behind the event");
+  kc_ok(rules_capture_launch(m.r.capture, m.r.stream),
+        "a second launch behind the event");
   kc_drain(m.r.stream);
   check_output(&m.r, m.r.unary.in, m.from[1],
                "the output of a launch that was queued before the update");
@@ -486,13 +491,13 @@ static void capture_update(void) {
 
 static void capture_outlives(void) {
   recorded r;
-  make(&r);
+  capture_make(&r);
   kd_stream *other = kc_stream_make(kc_device());
   kc_stream_free(r.stream); /* recordings outlive the stream they came from */
   static float bytes[SIZE / 4];
   value_store(r.unary.in, bytes);
   kc_write(r.run->in_buffers[0], 0, bytes, SIZE);
-  kc_ok(launch(r.capture, other), "launch on another stream");
+  kc_ok(rules_capture_launch(r.capture, other), "launch on another stream");
   kc_drain(other);
   check_output(&r, r.unary.in, r.run->out_buffers[0],
                "the output of a replay whose stream is gone");
@@ -504,9 +509,9 @@ static void capture_churn(void) {
     kd_stream *stream = NULL;
     kd_capture *capture = NULL;
     kc_ok(kp.s.create(kc_device(), 0, 0, &stream), "stream.create");
-    kc_ok(begin(stream), "capture.begin");
-    kc_ok(end(stream, &capture), "capture.end");
-    if (capture) destroy(capture);
+    kc_ok(rules_capture_begin(stream), "capture.begin");
+    kc_ok(rules_capture_end(stream, &capture), "capture.end");
+    if (capture) rules_capture_destroy(capture);
     kp.s.destroy(stream);
     kc_check(true, " ");
   }

@@ -337,8 +337,10 @@ static const line lines[] = {
     {"keel::PopCount", "", "T[33,65]", 1},
     {"keel::LeadingZeros", "", "T[7]", 1},
     {"keel::LeadingZeros", "", "T(0,4)[33,65]", 1},
-    {"keel::Within", "input=lengths op=Attention", "i64{0,3,7} i64{0} i64{7}", 1},
-    {"keel::Within", "input=lengths op=Attention", "i64{-2} i64{-2} i64{-2}", 1},
+    {"keel::Within", "input=lengths op=Attention", "i64{0,3,7} i64{0} i64{7}",
+     1},
+    {"keel::Within", "input=lengths op=Attention", "i64{-2} i64{-2} i64{-2}",
+     1},
     {"keel::Find", "", "T{0,1,2,3,1,0,5,4} T{1,0,2,1,9}", 1},
     {"keel::Find", "", "T[2,0,3] T{3,1}", 1},
     {"keel::Find", "", "T(0,9)[3,401] T(0,9)[33]", 1},
@@ -857,8 +859,9 @@ static const line lines[] = {
 #define SHAPES(list) (uint32_t) KC_COUNT_OF(list)
 
 /* The index-th case of an op: its words, with # and @ for ranges. */
-static bool find(const char *domain, const char *op, uint32_t index,
-                 char *attrs, char *inputs, size_t room, uint32_t *outputs) {
+static bool cases_find(const char *domain, const char *op, uint32_t index,
+                       char *attrs, char *inputs, size_t room,
+                       uint32_t *outputs) {
   char full[80];
   bool standard = !domain || !strcmp(domain, "ai.onnx") || !*domain;
   const char *a = "", *b = "";
@@ -904,7 +907,7 @@ static bool find(const char *domain, const char *op, uint32_t index,
 uint32_t kc_case_count(const char *domain, const char *op) {
   char a[512], b[512];
   uint32_t count = 0, outputs = 0;
-  while (find(domain, op, count, a, b, sizeof a, &outputs))
+  while (cases_find(domain, op, count, a, b, sizeof a, &outputs))
     count++;
   return count;
 }
@@ -1041,8 +1044,8 @@ static value *make_value(const input_spec *spec, kc_probe probe,
 /* ---- attributes ------------------------------------------------------------------- */
 
 /* A tensor as inputs are written. */
-static bool read_tensor(kc_op_case *out, const char *word, kd_dtype dtype,
-                        keel_attr *attr) {
+static bool cases_read_tensor(kc_op_case *out, const char *word, kd_dtype dtype,
+                              keel_attr *attr) {
   input_spec spec;
   kc_random random = {0};
   if (out->tensor_count == KC_CASE_TENSORS || !read_input(word, dtype, &spec))
@@ -1063,8 +1066,8 @@ static bool read_tensor(kc_op_case *out, const char *word, kd_dtype dtype,
   return true;
 }
 
-static bool read_attr(kc_op_case *out, const keel_schema *schema,
-                      kd_dtype dtype, char *word) {
+static bool cases_read_attr(kc_op_case *out, const keel_schema *schema,
+                            kd_dtype dtype, char *word) {
   char *equals = strchr(word, '=');
   keel_attr *attr = &out->op.attrs[out->op.attr_count];
   uint32_t n = out->op.attr_count;
@@ -1101,7 +1104,8 @@ static bool read_attr(kc_op_case *out, const keel_schema *schema,
         out->words[n][attr->count++] = one;
       attr->strings = out->words[n];
     }
-    if (rule->kind == KD_ATTR_TENSOR && !read_tensor(out, text, dtype, attr))
+    if (rule->kind == KD_ATTR_TENSOR &&
+        !cases_read_tensor(out, text, dtype, attr))
       return false;
     out->op.attr_count++;
     return true;
@@ -1115,7 +1119,8 @@ bool kc_case_make(const char *domain, const char *op, uint32_t index,
   char attrs[512], inputs[512], *save = NULL;
   memset(out, 0, sizeof *out);
   if (keel_schema_ready() != KD_OK ||
-      !find(domain, op, index, attrs, inputs, sizeof attrs, &out->op.out_count))
+      !cases_find(domain, op, index, attrs, inputs, sizeof attrs,
+                  &out->op.out_count))
     return false;
   bool standard = !domain || !strcmp(domain, "ai.onnx");
   const keel_schema *schema = keel_schema_find(standard ? "" : domain, op);
@@ -1124,7 +1129,7 @@ bool kc_case_make(const char *domain, const char *op, uint32_t index,
   out->op.name = op;
   for (char *word = strtok_r(attrs, " ", &save); word;
        word = strtok_r(NULL, " ", &save))
-    if (!read_attr(out, schema, dtype, word)) {
+    if (!cases_read_attr(out, schema, dtype, word)) {
       kc_case_free(out);
       return false;
     }

@@ -13,7 +13,7 @@ static const uint64_t places[] = {0,    4096,        FOUR / 2 + 8, FOUR - 4096,
                                   FOUR, FOUR + 4096, SIZE - 8};
 #define PLACES KC_COUNT_OF(places)
 
-static uint64_t mark(size_t i) {
+static uint64_t copy_big_mark(size_t i) {
   return UINT64_C(0x9e3779b97f4a7c15) * (i + 1);
 }
 
@@ -37,7 +37,7 @@ static char *sparse(bool marked) {
   if (at == MAP_FAILED)
     kc_unclaimed("this process can't have more than 4 GiB of host memory");
   for (size_t i = 0; i < PLACES; i++) {
-    uint64_t word = marked ? mark(i) : ~mark(i);
+    uint64_t word = marked ? copy_big_mark(i) : ~copy_big_mark(i);
     memcpy(at + places[i], &word, sizeof word);
   }
   return at;
@@ -47,9 +47,10 @@ static void check_marks(kc_buffer *buffer, const char *what) {
   for (size_t i = 0; i < PLACES; i++) {
     uint64_t word = 0;
     kc_read(buffer, places[i], &word, sizeof word);
-    kc_check(word == mark(i), "%s the word at byte %llu is 0x%llx, not 0x%llx",
-             what, (unsigned long long)places[i], (unsigned long long)word,
-             (unsigned long long)mark(i));
+    kc_check(word == copy_big_mark(i),
+             "%s the word at byte %llu is 0x%llx, not 0x%llx", what,
+             (unsigned long long)places[i], (unsigned long long)word,
+             (unsigned long long)copy_big_mark(i));
   }
 }
 

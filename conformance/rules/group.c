@@ -42,8 +42,9 @@ kd_tensor group_view(kc_buffer *buffer, const int64_t *dims) {
                      .rank = 1};
 }
 
-static kd_status enqueue(uint32_t kind, uint32_t reduction, uint32_t root,
-                         const int64_t *in_dims, const int64_t *out_dims) {
+static kd_status rules_group_enqueue(uint32_t kind, uint32_t reduction,
+                                     uint32_t root, const int64_t *in_dims,
+                                     const int64_t *out_dims) {
   kd_stream *const streams[] = {group_members[0].stream,
                                 group_members[1].stream};
   kd_tensor in[2], out[2];
@@ -68,7 +69,8 @@ static kd_status enqueue(uint32_t kind, uint32_t reduction, uint32_t root,
 /* What the device does not have the host does by itself. */
 static void enqueue_known(uint32_t kind, uint32_t reduction, uint32_t root,
                           const int64_t *in_dims, const int64_t *out_dims) {
-  kd_status status = enqueue(kind, reduction, root, in_dims, out_dims);
+  kd_status status =
+      rules_group_enqueue(kind, reduction, root, in_dims, out_dims);
   if (status == KD_UNIMPLEMENTED)
     kc_unclaimed("it has not collective %u with reduction %u", kind, reduction);
   kc_ok(status, "collective.enqueue");
@@ -88,8 +90,8 @@ static void finish_all(void) {
 }
 
 /* Element `k` of what member `i` gets. */
-static float wanted(uint32_t kind, uint32_t reduction, uint32_t root, int i,
-                    int k) {
+static float group_wanted(uint32_t kind, uint32_t reduction, uint32_t root,
+                          int i, int k) {
   int at = kind == KD_REDUCE_SCATTER ? i * N + k : k;
   float a = group_members[0].x[at], b = group_members[1].x[at];
   switch (kind) {
@@ -112,7 +114,7 @@ void group_check(uint32_t kind, uint32_t reduction, uint32_t root,
   int count = kind == KD_ALL_GATHER ? 2 * N : N;
   for (int i = 0; i < 2; i++) {
     for (int k = 0; k < count; k++) {
-      float want = wanted(kind, reduction, root, i, k);
+      float want = group_wanted(kind, reduction, root, i, k);
       kc_check(group_members[i].y[k] == want,
                "%s: element %d of member %d is %g, expected %g", what, k, i,
                (double)group_members[i].y[k], (double)want);
@@ -128,8 +130,8 @@ const int64_t *group_dims(uint32_t kind, bool output) {
   return kind == (output ? KD_ALL_GATHER : KD_REDUCE_SCATTER) ? twice : once;
 }
 
-static void check_kind(uint32_t kind, uint32_t reduction, uint32_t root,
-                       const char *what) {
+static void group_check_kind(uint32_t kind, uint32_t reduction, uint32_t root,
+                             const char *what) {
   set_up();
   enqueue_known(kind, reduction, root, group_dims(kind, false),
                 group_dims(kind, true));
@@ -137,29 +139,29 @@ static void check_kind(uint32_t kind, uint32_t reduction, uint32_t root,
   group_check(kind, reduction, root, what);
 }
 
-static void all_reduce(void) {
+static void group_all_reduce(void) {
   static const char *const names[] = {"all_reduce by sum",
                                       "all_reduce by product",
                                       "all_reduce by min", "all_reduce by max"};
   for (uint32_t reduction = 0; reduction < 4; reduction++)
-    check_kind(KD_ALL_REDUCE, reduction, 0, names[reduction]);
+    group_check_kind(KD_ALL_REDUCE, reduction, 0, names[reduction]);
 }
 
 static void all_gather(void) {
-  check_kind(KD_ALL_GATHER, 0, 0, "all_gather");
+  group_check_kind(KD_ALL_GATHER, 0, 0, "all_gather");
 }
 
-static void reduce_scatter(void) {
-  check_kind(KD_REDUCE_SCATTER, KD_REDUCE_SUM, 0, "reduce_scatter");
+static void group_reduce_scatter(void) {
+  group_check_kind(KD_REDUCE_SCATTER, KD_REDUCE_SUM, 0, "reduce_scatter");
 }
 
 static void all_to_all(void) {
-  check_kind(KD_ALL_TO_ALL, 0, 0, "all_to_all");
+  group_check_kind(KD_ALL_TO_ALL, 0, 0, "all_to_all");
 }
 
-static void broadcast(void) {
-  check_kind(KD_BROADCAST, 0, 0, "broadcast from 0");
-  check_kind(KD_BROADCAST, 0, 1, "broadcast from 1");
+static void group_broadcast(void) {
+  group_check_kind(KD_BROADCAST, 0, 0, "broadcast from 0");
+  group_check_kind(KD_BROADCAST, 0, 1, "broadcast from 1");
 }
 
 /* Member `late` is busy before: the other waits for it, and its input is overwritten by
@@ -187,7 +189,7 @@ static void check_order(uint32_t late) {
                (double)(fresh[k] + quick->x[k]));
 }
 
-static void order(void) {
+static void group_order(void) {
   if (!kc_claims(KC_ASYNC)) kc_unclaimed("it has no streams");
   check_order(0);
   check_order(1);
@@ -197,8 +199,9 @@ static void unknown(void) {
   const int64_t *once = group_dims(KD_ALL_REDUCE, false);
   set_up();
   for (uint32_t i = 0; i < 2; i++) {
-    kd_status status = i ? enqueue(KD_ALL_REDUCE, 1000, 0, once, once)
-                         : enqueue(1000, 0, 0, once, once);
+    kd_status status =
+        i ? rules_group_enqueue(KD_ALL_REDUCE, 1000, 0, once, once)
+          : rules_group_enqueue(1000, 0, 0, once, once);
     kc_check(status == KD_UNIMPLEMENTED, "%s 1000 gave %s",
              i ? "a reduction" : "a collective", kd_status_name(status));
     if (status != KD_OK) kc_said(status, "collective.enqueue");
@@ -215,7 +218,7 @@ static void unknown(void) {
   KC_RULE(MUST, COLLECTIVE, id, check, 0, "collective.h", sentence, names, why)
 
 static const kc_rule rules[] = {
-    RULE("group.all-reduce", all_reduce,
+    RULE("group.all-reduce", group_all_reduce,
          "kd_collective_table.create kd_collective_table.destroy"
          " kd_collective_table.enqueue kd_collective.struct_size"
          " kd_collective.kind kd_collective.reduction kd_collective.streams"
@@ -226,14 +229,14 @@ static const kc_rule rules[] = {
     RULE("group.all-gather", all_gather, "KD_ALL_GATHER",
          "Each member's output is the concatenation of all inputs in"
          " rank order"),
-    RULE("group.reduce-scatter", reduce_scatter, "KD_REDUCE_SCATTER",
+    RULE("group.reduce-scatter", group_reduce_scatter, "KD_REDUCE_SCATTER",
          "Each member's output is the reduction of its part of all inputs"),
-    RULE("group.broadcast", broadcast, "KD_BROADCAST kd_collective.root",
+    RULE("group.broadcast", group_broadcast, "KD_BROADCAST kd_collective.root",
          "Each member's output is the root's input"),
     RULE("group.all-to-all", all_to_all, "KD_ALL_TO_ALL",
          "Each member's output is the concatenation, in rank order, of its part"
          " of all inputs"),
-    RULE("group.order", order, "kd_collective_table.enqueue",
+    RULE("group.order", group_order, "kd_collective_table.enqueue",
          "The stream continues when the member's output is complete and"
          " its input is no longer read"),
     RULE("group.unknown", unknown, "kd_collective.flags",

@@ -17,7 +17,7 @@ static kd_group_id new_id(kd_device *device) {
   return id;
 }
 
-static kd_status join(uint32_t rank, const kd_group_id *id) {
+static kd_status group_join_join(uint32_t rank, const kd_group_id *id) {
   const kd_join what = {
       .struct_size = sizeof what, .rank = rank, .size = 2, .id = id};
   return kp.g.join(group_members[rank].device, &what, &groups[rank]);
@@ -36,11 +36,11 @@ static void join_first(void) {
   need_join();
   group_fill();
   kd_group_id id = new_id(group_members[0].device);
-  kc_ok(join(0, &id), "collective.join");
+  kc_ok(group_join_join(0, &id), "collective.join");
   kd_status status = kp.g.status(groups[0]);
   kc_check(status == KD_BUSY, "one of two has joined, and status gives %s",
            kd_status_name(status));
-  kc_ok(join(1, &id), "collective.join");
+  kc_ok(group_join_join(1, &id), "collective.join");
 }
 
 static void join_both(void) {
@@ -55,8 +55,8 @@ static void destroy_both(void) {
 }
 
 /* One member's part. */
-static kd_status enqueue(uint32_t rank, uint32_t kind, uint32_t reduction,
-                         uint32_t root) {
+static kd_status group_join_enqueue(uint32_t rank, uint32_t kind,
+                                    uint32_t reduction, uint32_t root) {
   const group_member *m = &group_members[rank];
   kd_tensor in = kind == KD_BROADCAST && rank != root
                      ? (kd_tensor){.dtype = KD_NONE}
@@ -77,8 +77,9 @@ static bool enqueue_both(uint32_t kind, uint32_t reduction, uint32_t root) {
   uint64_t until = kc_now() + (uint64_t)(20 * kc_patience()) * KC_S;
   kd_status first = KD_BUSY, second = KD_BUSY;
   while ((first == KD_BUSY || second == KD_BUSY) && kc_now() < until) {
-    if (first == KD_BUSY) first = enqueue(0, kind, reduction, root);
-    if (second == KD_BUSY) second = enqueue(1, kind, reduction, root);
+    if (first == KD_BUSY) first = group_join_enqueue(0, kind, reduction, root);
+    if (second == KD_BUSY)
+      second = group_join_enqueue(1, kind, reduction, root);
   }
   if (first != KD_UNIMPLEMENTED) kc_ok(first, "collective.enqueue");
   KC_NEED(first == second, "of collective %u a member gives %s, and one %s",
@@ -143,7 +144,8 @@ void group_join_order(void) {
   }
 }
 
-static void refuse(const kd_join *what, kd_status want, const char *how) {
+static void group_join_refuse(const kd_join *what, kd_status want,
+                              const char *how) {
   kd_group *none = NULL;
   kd_status status = kp.g.join(kc_device_at(0), what, &none);
   kc_check(status == want, "%s gave %s", how, kd_status_name(status));
@@ -159,15 +161,15 @@ void group_join_refused(void) {
   kd_group_id id = new_id(kc_device_at(0)), other;
   memset(&other, 0xa5, sizeof other);
   kd_join what = {.struct_size = sizeof what, .rank = 2, .size = 2, .id = &id};
-  refuse(&what, KD_INVALID_ARGUMENT, "rank 2 of 2");
+  group_join_refuse(&what, KD_INVALID_ARGUMENT, "rank 2 of 2");
   what.rank = what.size = 0;
-  refuse(&what, KD_INVALID_ARGUMENT, "a group of none");
+  group_join_refuse(&what, KD_INVALID_ARGUMENT, "a group of none");
   what.size = 2;
   what.id = &other;
-  refuse(&what, KD_INVALID_ARGUMENT, "an id of no make_id");
+  group_join_refuse(&what, KD_INVALID_ARGUMENT, "an id of no make_id");
   what.id = &id;
   what.flags = 0x00800000u;
-  refuse(&what, KD_UNIMPLEMENTED, "an unknown flag");
+  group_join_refuse(&what, KD_UNIMPLEMENTED, "an unknown flag");
 }
 
 static void abort_from(void *context, uint32_t index) {
@@ -188,7 +190,7 @@ void group_abort(void) {
   need_join();
   group_fill();
   kd_group_id id = new_id(group_members[0].device);
-  kc_ok(join(0, &id), "collective.join");
+  kc_ok(group_join_join(0, &id), "collective.join");
   kp.g.abort(groups[0]);
   check_aborted(groups[0], "given up before all have joined");
   kp.g.destroy(groups[0]);
@@ -196,7 +198,7 @@ void group_abort(void) {
   kd_event *end = kc_event_make(group_members[0].device);
   kd_status status = KD_BUSY; /* it may be, as the other makes no call */
   for (int i = 0; i < 20 && status == KD_BUSY; i++) {
-    status = enqueue(0, KD_ALL_REDUCE, KD_REDUCE_SUM, 0);
+    status = group_join_enqueue(0, KD_ALL_REDUCE, KD_REDUCE_SUM, 0);
     if (status == KD_BUSY) kc_sleep(KC_MS);
   }
   if (status == KD_OK)
@@ -210,7 +212,7 @@ void group_abort(void) {
     status = kp.e.wait(end, (uint64_t)(5 * kc_patience()) * KC_S);
     kc_check(status != KD_DEADLINE_EXCEEDED, "it still waits for the other");
     kc_check(status != KD_OK, "work that was given up is done well");
-    kc_check(enqueue(0, KD_ALL_REDUCE, KD_REDUCE_SUM, 0) != KD_OK,
+    kc_check(group_join_enqueue(0, KD_ALL_REDUCE, KD_REDUCE_SUM, 0) != KD_OK,
              "a group that was given up takes work");
   }
   kp.g.abort(groups[1]);

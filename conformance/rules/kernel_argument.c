@@ -421,7 +421,7 @@ void kernel_defaults(void) {
 }
 
 /* The product of some rows; NULL where there is no such kernel. */
-static value *product(value *x, value *weights) {
+static value *kernel_argument_product(value *x, value *weights) {
   kc_op op = {
       .name = "MatMul", .in = {x, weights}, .in_count = 2, .out_count = 1};
   kc_node *node = kc_node_make(&op, NULL, 0);
@@ -445,7 +445,8 @@ void kernel_batch(void) {
   value *x = kc_floats(2, many, &random), *y = value_make(KD_F32, 2, one_row);
   value *weights = kc_floats(2, w, &random);
   memcpy(y->x, x->x, 24 * sizeof *x->x);
-  value *alone = product(y, weights), *among = product(x, weights);
+  value *alone = kernel_argument_product(y, weights),
+        *among = kernel_argument_product(x, weights);
   bool same = true, finite = true;
   for (int k = 0; k < 10 && alone && among; k++) {
     same &= alone->x[k] == among->x[k];

@@ -19,7 +19,7 @@ static char *pages_make(void) {
 }
 
 /* Has the node's constants lie there; false where there is no room. */
-static bool place(kc_node *node, char *pages) {
+static bool kernel_constant_place(kc_node *node, char *pages) {
   uint64_t at = 0;
   for (uint32_t i = 0; i < KC_PORTS; i++) {
     if (!node->constants[i]) continue;
@@ -39,7 +39,7 @@ typedef struct held {
   kc_run *run;
 } held;
 
-static void let_go(held *h) {
+static void kernel_constant_let_go(held *h) {
   kc_run_free(h->run);
   kc_node_free(h->node);
   kc_case_free(&h->one);
@@ -51,9 +51,10 @@ static bool hold_node(const kc_op_case *from, const kd_kernel_def *def,
                       uint32_t values, char *pages, held *out) {
   *out = (held){.one = kernel_other_values(from, def->host_inputs, values)};
   out->node = kc_node_make(&out->one.op, NULL, 0);
-  if (out->node && kc_def_fits(def, out->node) && place(out->node, pages))
+  if (out->node && kc_def_fits(def, out->node) &&
+      kernel_constant_place(out->node, pages))
     return true;
-  let_go(out);
+  kernel_constant_let_go(out);
   return false;
 }
 
@@ -61,7 +62,7 @@ static bool hold(const kc_op_case *from, const kd_kernel_def *def,
                  uint32_t values, char *pages, held *out) {
   if (!hold_node(from, def, values, pages, out)) return false;
   if (kc_def_for(out->node) != def) {
-    let_go(out);
+    kernel_constant_let_go(out);
     return false;
   }
   out->run = kc_run_of(out->node, def, &out->one.op, &kc_plain);
@@ -83,7 +84,7 @@ static bool one_after_the_other(const kc_op_case *one, const kd_kernel_def *def,
     run_held(&h, i ? "with a constant where that of an instance that is gone"
                      " lay, an output (are weights kept by their address?)"
                    : "with a constant, an output");
-    let_go(&h);
+    kernel_constant_let_go(&h);
   }
   return true;
 }
@@ -102,17 +103,17 @@ static void side_by_side(const kc_op_case *one, const kd_kernel_def *def,
              "beside an instance whose constant differs in the last"
              " element, an output (are weights kept by a hash of their"
              " beginning?)");
-  if (made[0]) let_go(&first);
+  if (made[0]) kernel_constant_let_go(&first);
   memset(pages[0], 0x3c, ROOM);
   if (made[2]) {
     run_held(&equal,
              "behind the end of an instance with an equal constant, an"
              " output (did its weights go with the other's?)");
-    let_go(&equal);
+    kernel_constant_let_go(&equal);
   }
   if (made[1]) {
     run_held(&last, "behind the end of other instances, an output");
-    let_go(&last);
+    kernel_constant_let_go(&last);
   }
 }
 
@@ -127,7 +128,9 @@ static void each_constants(kc_op_case *one,
     one->op.constants = masks[i];
     kc_node *node = kc_node_make(&one->op, NULL, 0);
     const kd_kernel_def *def =
-        node && !node->dynamic && place(node, pages) ? kc_def_for(node) : NULL;
+        node && !node->dynamic && kernel_constant_place(node, pages)
+            ? kc_def_for(node)
+            : NULL;
     kc_node_free(node);
     mprotect(pages, ROOM, PROT_NONE);
     if (def) check(one, def);
@@ -174,7 +177,7 @@ static void equal_bytes(void) {
                "beside an instance whose constant has the same"
                " bytes in another shape, an output");
   for (int i = 0; i < 2; i++) {
-    if (made[i]) let_go(&sides[i]);
+    if (made[i]) kernel_constant_let_go(&sides[i]);
     munmap(pages[i], ROOM);
   }
   if (!made[0]) kc_unclaimed("it has no f32 MatMul");
@@ -203,14 +206,14 @@ static void constant_lifetime(kc_op_case *one, const kd_kernel_def *def) {
       }
       memset(seen, 0x3c, ROOM);
       if (gone) mprotect(seen, ROOM, PROT_NONE);
-      let_go(&asked);
+      kernel_constant_let_go(&asked);
     }
     if (hold_node(one, def, 0, kept, &made)) {
       made.run = kc_run_of(made.node, def, &made.one.op, &kc_plain);
       run_held(&made,
                "with a constant elsewhere than `supports` saw it, an"
                " output (does the plugin keep that address?)");
-      let_go(&made);
+      kernel_constant_let_go(&made);
     }
     munmap(seen, ROOM);
     munmap(kept, ROOM);

@@ -28,7 +28,7 @@ static const large larges[] = {
 };
 
 /* Element i of input k. */
-static float element(uint32_t k, uint64_t i) {
+static float kernel_large_element(uint32_t k, uint64_t i) {
   return (float)((i * 40503 + k * 977 + (i >> 13)) % 1021) / 256 - 2;
 }
 
@@ -41,7 +41,7 @@ static kc_op_case rows_of(const large *l, int64_t first, int64_t rows) {
   for (uint32_t k = 0; k < l->inputs; k++) {
     value *in = kc_case_add(&one, value_make(KD_F32, l->rank, dims));
     for (int64_t i = 0; i < in->count; i++)
-      in->x[i] = element(k, (uint64_t)(first * per_row + i));
+      in->x[i] = kernel_large_element(k, (uint64_t)(first * per_row + i));
   }
   if (l->more == INDICES) { /* of a short table */
     value *table =
@@ -80,7 +80,7 @@ static void upload(const large *l, uint32_t k, const keel_type *type,
     int64_t n = type->elements - at < PART ? type->elements - at : PART;
     for (int64_t i = 0; i < n; i++)
       if (type->dtype == KD_F32)
-        part[i] = element(k, (uint64_t)(at + i));
+        part[i] = kernel_large_element(k, (uint64_t)(at + i));
       else
         places[i] = (at + i) * 5 % 7;
     kc_write(to, (uint64_t)at * each, part, (uint64_t)n * each);

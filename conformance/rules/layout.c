@@ -21,7 +21,8 @@ static void need_layouts(void) {
 }
 
 /* The type of a shape; false: not of this element type. */
-static const keel_type *type_of(kd_dtype dtype, const struct shape *shape) {
+static const keel_type *layout_type_of(kd_dtype dtype,
+                                       const struct shape *shape) {
   const keel_type *type = NULL;
   if (keel_type_of(dtype, shape->rank, shape->dims, &type) != KD_OK)
     kc_stop("no type: %s", keel_message());
@@ -36,7 +37,7 @@ static void each(void (*check)(const keel_type *type, uint32_t layout,
   for (uint32_t n = 0; n < KC_LAYOUTS; n++)
     for (size_t t = 0; t < KC_COUNT_OF(tried); t++)
       for (size_t s = 0; s < KC_COUNT_OF(shapes); s++) {
-        const keel_type *type = type_of(tried[t], &shapes[s]);
+        const keel_type *type = layout_type_of(tried[t], &shapes[s]);
         uint64_t size = kc_layout_size(type, KD_LAYOUT_OWN + n);
         char text[64];
         keel_type_text(type, text, sizeof text);
@@ -151,14 +152,14 @@ static void layout_unknown(void) {
                                  UINT32_MAX};
   need_layouts();
   for (size_t i = 0; i < KC_COUNT_OF(odd); i++)
-    check_unknown(type_of(KD_F32, &shapes[0]), odd[i]);
+    check_unknown(layout_type_of(KD_F32, &shapes[0]), odd[i]);
   bool last = false;
   for (uint32_t n = 0; n < KC_LAYOUTS; n++) { /* no gaps */
     bool any = false;
     for (size_t t = 0; t < KC_COUNT_OF(tried) && !any; t++)
       for (size_t s = 0; s < KC_COUNT_OF(shapes) && !any; s++)
-        any = kc_layout_size(type_of(tried[t], &shapes[s]), KD_LAYOUT_OWN + n) >
-              0;
+        any = kc_layout_size(layout_type_of(tried[t], &shapes[s]),
+                             KD_LAYOUT_OWN + n) > 0;
     kc_check(!any || !last, "there is layout %u, and not the one before", n);
     last |= !any;
   }
@@ -167,7 +168,7 @@ static void layout_unknown(void) {
 /* ---- what it prefers -------------------------------------------------------------------- */
 
 /* Asks for all arguments, as the host does. */
-static void ask(kc_node *node, uint32_t *out_answers) {
+static void layout_ask(kc_node *node, uint32_t *out_answers) {
   uint32_t n = node->node.input_count;
   kc_node_rows(node);
   node->node.layouts = node->layouts;
@@ -194,10 +195,10 @@ static void ask(kc_node *node, uint32_t *out_answers) {
 static void ask_often(kc_node *node) {
   uint32_t first[KC_PORTS + 1] = {0};
   uint64_t began = kc_now();
-  ask(node, first);
+  layout_ask(node, first);
   for (int i = 0; i < 16; i++) {
     uint32_t again[KC_PORTS + 1] = {0};
-    ask(node, again);
+    layout_ask(node, again);
     if (!kc_check(!memcmp(first, again, sizeof first),
                   "%s prefers other layouts when it is asked again",
                   node->op->schema->name))

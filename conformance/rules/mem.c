@@ -3,8 +3,8 @@
 
 #include "rules/rules.h"
 
-static kd_status take(uint32_t space, uint64_t size, kd_buffer **out,
-                      void **out_address) {
+static kd_status mem_take(uint32_t space, uint64_t size, kd_buffer **out,
+                          void **out_address) {
   *out = NULL;
   *out_address = NULL;
   return kc_allocate(kc_device(), space, size, out, out_address);
@@ -39,7 +39,7 @@ static void mem_alignment(void) {
     kd_buffer *buffers[16];
     void *addresses[16];
     for (int i = 0; i < 16; i++) {
-      kc_ok(take(s, 1 + (uint64_t)i * 37, &buffers[i], &addresses[i]),
+      kc_ok(mem_take(s, 1 + (uint64_t)i * 37, &buffers[i], &addresses[i]),
             "allocate");
       if (!addresses[i]) continue;
       seen++;
@@ -65,7 +65,7 @@ static void no_overlap_pages(void) {
     unsigned char *bytes = kc_lend(size);
     for (int i = 0; i < EACH; i++) {
       void *address = NULL;
-      kc_ok(take(0, size, &buffers[i], &address), "allocate");
+      kc_ok(mem_take(0, size, &buffers[i], &address), "allocate");
       memset(bytes, i + 1, size);
       kc_ok(kp.m.copy_in(kc_device(), NULL, bytes, buffers[i], 0, size),
             "copy_in");
@@ -99,7 +99,7 @@ static void mem_no_overlap(void) {
   for (uint32_t i = 0; i < count; i++) {
     void *address = NULL;
     sizes[i] = 8 + kc_below(&random, 300);
-    kc_ok(take(0, sizes[i], &buffers[i], &address), "allocate");
+    kc_ok(mem_take(0, sizes[i], &buffers[i], &address), "allocate");
     char bytes[320];
     kc_pattern(bytes, sizes[i], i);
     kc_ok(kp.m.copy_in(kc_device(), NULL, bytes, buffers[i], 0, sizes[i]),
@@ -124,8 +124,8 @@ static void mem_no_overlap(void) {
 static void mem_distinct(void) {
   kd_buffer *a = NULL, *b = NULL;
   void *x = NULL, *y = NULL;
-  kc_ok(take(0, 64, &a, &x), "allocate");
-  kc_ok(take(0, 64, &b, &y), "allocate");
+  kc_ok(mem_take(0, 64, &a, &x), "allocate");
+  kc_ok(mem_take(0, 64, &b, &y), "allocate");
   kc_check(a != NULL && b != NULL, "allocate returned KD_OK and no buffer");
   kc_check(a != b, "two buffers have one handle");
   kc_check(!x || x != y, "two buffers have one address");
@@ -168,7 +168,7 @@ uint32_t mem_exhaust(kd_buffer **buffers, uint32_t room, uint64_t each,
   for (uint64_t used = 0; count < room && used + each <= kc.max_memory;
        used += each) {
     void *address = NULL;
-    kd_status status = take(0, each, &buffers[count], &address);
+    kd_status status = mem_take(0, each, &buffers[count], &address);
     if (status != KD_OK) {
       kc_check(status == KD_OUT_OF_MEMORY, "allocate returned %s",
                kd_status_name(status));
@@ -190,7 +190,7 @@ static void mem_oom_recover(void) {
       mem_give(buffers[i]);
     kd_buffer *none = NULL; /* where the cap comes before the end */
     void *address = NULL;
-    kc_check(take(0, UINT64_MAX / 2, &none, &address) != KD_OK,
+    kc_check(mem_take(0, UINT64_MAX / 2, &none, &address) != KD_OK,
              "half of all addresses were allocated");
   }
   kc_buffer *after = kc_buffer_make(1 << 20);
@@ -211,7 +211,7 @@ static void mem_oom_busy(void) {
   uint32_t count = mem_exhaust(buffers, 256, 32 << 20, &refused);
   kd_buffer *none = NULL;
   void *address = NULL;
-  kd_status status = take(0, UINT64_MAX / 2, &none, &address);
+  kd_status status = mem_take(0, UINT64_MAX / 2, &none, &address);
   kc_check(status == KD_OUT_OF_MEMORY, "allocate returned %s",
            kd_status_name(status));
   if (stream) kc_ok(kc_finish(stream), "work that ran beside the shortage");
@@ -285,8 +285,8 @@ static uint32_t mapped_space(void) {
   kc_unclaimed("no space is host visible");
 }
 
-static void *map(kc_buffer *buffer, uint64_t offset, uint64_t size,
-                 uint32_t access) {
+static void *mem_map(kc_buffer *buffer, uint64_t offset, uint64_t size,
+                     uint32_t access) {
   void *address = NULL;
   kc_ok(kp.m.map(kc_device(), buffer->handle, buffer->offset + offset, size,
                  access, &address),
@@ -301,7 +301,7 @@ static void mem_map_coherent(void) {
   kc_buffer *buffer = kc_buffer_in(kc_device(), space, sizeof in);
   for (int i = 0; i < 10; i++) {
     kc_pattern(in, sizeof in, (uint64_t)i);
-    void *address = map(buffer, 0, sizeof in, 2);
+    void *address = mem_map(buffer, 0, sizeof in, 2);
     memcpy(address, in, sizeof in);
     kp.m.unmap(kc_device(), buffer->handle);
     kc_read(buffer, 0, out, sizeof out);
@@ -309,7 +309,7 @@ static void mem_map_coherent(void) {
              "the device does not see what was written through map");
     kc_pattern(in, sizeof in, (uint64_t)i + 100);
     kc_write(buffer, 0, in, sizeof in);
-    address = map(buffer, 0, sizeof in, 1);
+    address = mem_map(buffer, 0, sizeof in, 1);
     kc_check(!memcmp(address, in, sizeof in),
              "map does not show what the device wrote");
     kp.m.unmap(kc_device(), buffer->handle);
@@ -323,7 +323,7 @@ static void mem_map_range(void) {
   kc_buffer *buffer = kc_buffer_in(kc_device(), space, sizeof in);
   kc_pattern(in, sizeof in, 1);
   kc_write(buffer, 0, in, sizeof in);
-  char *address = map(buffer, 1000, 100, 3);
+  char *address = mem_map(buffer, 1000, 100, 3);
   kc_check(!memcmp(address, in + 1000, 100),
            "map at an offset shows the wrong"
            " bytes");
@@ -351,11 +351,11 @@ static void mem_map_kernel(void) {
   kc_run *run = kc_unary_run(&unary);
   char zeros[800] = {0};
   kc_write(run->in_buffers[0], 0, zeros, sizeof zeros);
-  void *address = map(run->in_buffers[0], 0, 800, 2);
+  void *address = mem_map(run->in_buffers[0], 0, 800, 2);
   value_store(unary.in, address);
   kp.m.unmap(kc_device(), run->in_buffers[0]->handle);
   kc_ok(kc_run_now(run), "the kernel");
-  address = map(run->out_buffers[0], 0, 800, 1);
+  address = mem_map(run->out_buffers[0], 0, 800, 1);
   kc_unary_compare(&unary, unary.in, address, "the mapped output");
   kp.m.unmap(kc_device(), run->out_buffers[0]->handle);
   kc_run_free(run);

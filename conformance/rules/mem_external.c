@@ -171,7 +171,7 @@ void mem_export(void) {
   if (!good) kc_unclaimed("it exports memory in no way");
 }
 
-static bool is_open(int file) {
+static bool mem_external_is_open(int file) {
   return fcntl(file, F_GETFD) >= 0;
 }
 
@@ -188,11 +188,11 @@ static void import_no_memory(uint32_t kind) {
   kd_status status = import_there(&from, &buffer);
   if (kc_check(status != KD_OK, "a pipe was imported as memory of kind %u",
                kind))
-    kc_check(is_open(pipes[0]),
+    kc_check(mem_external_is_open(pipes[0]),
              "an import of kind %u failed, and the descriptor is closed", kind);
   else
     mem_give(buffer);
-  if (is_open(pipes[0])) close(pipes[0]);
+  if (mem_external_is_open(pipes[0])) close(pipes[0]);
   close(pipes[1]);
 }
 
@@ -210,15 +210,16 @@ void mem_import_descriptor(void) {
       continue;
     good++;
     int file = (int)there.handle;
-    kc_check(is_open(file), "the exported descriptor %d is none", file);
+    kc_check(mem_external_is_open(file), "the exported descriptor %d is none",
+             file);
     if (import_there(&there, &other) == KD_OK) {
       mem_give(other);
-      kc_check(!is_open(file),
+      kc_check(!mem_external_is_open(file),
                "descriptor %d of kind %u is still open, and what was imported"
                " from it is released",
                file, exports[i]);
     }
-    if (is_open(file)) close(file);
+    if (mem_external_is_open(file)) close(file);
     mem_give(buffer);
     import_no_memory(exports[i]);
   }

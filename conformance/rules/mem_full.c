@@ -11,7 +11,7 @@ static struct {
   uint32_t count;
 } full;
 
-static bool fill(void) {
+static bool mem_full_fill(void) {
   static const uint64_t sizes[] = {32 << 20, 1 << 20, 64 << 10, 4 << 10, 256};
   bool refused = false;
   full.count = 0;
@@ -42,7 +42,7 @@ static void launch_full(kc_op_case *one, kc_node *node,
     kc_ok(kc_run_now(run), "enqueue");
     kc_run_refill(run, &one->op);
   }
-  fill();
+  mem_full_fill();
   kd_status status = kc_run_now(run);
   give_back();
   kc_check(status >= 0 && status <= KD_BUSY, "enqueue returned %d", status);
@@ -60,7 +60,7 @@ static void launch_full(kc_op_case *one, kc_node *node,
 void mem_full_launch(void) {
   kc_unary unary;
   kc_device();
-  bool is_full = fill();
+  bool is_full = mem_full_fill();
   give_back();
   if (!is_full)
     kc_unclaimed(

@@ -44,8 +44,8 @@ enum { OF_DEVICE, OF_BUFFER, OF_STREAM, OBJECTS };
 static const char *const objects[OBJECTS] = {"device", "buffer", "stream"};
 
 /* Asks for a handle; KD_UNIMPLEMENTED where there is no such slot or object. */
-static kd_status ask(int of, const kc_buffer *buffer, kd_stream *stream,
-                     uint32_t kind, uint64_t *handle, uint64_t *offset) {
+static kd_status native_ask(int of, const kc_buffer *buffer, kd_stream *stream,
+                            uint32_t kind, uint64_t *handle, uint64_t *offset) {
   kd_device *device = kc_device();
   if (of == OF_DEVICE)
     return KC_CALL(kd_status, table.device(device, kind, handle),
@@ -87,7 +87,7 @@ static void native_handles(void) {
     uint32_t has = 0;
     for (int of = 0; of < OBJECTS; of++) {
       uint64_t handle = 0, again = 1, offset = 0;
-      kd_status status = ask(of, buffer, stream, kind, &handle, &offset);
+      kd_status status = native_ask(of, buffer, stream, kind, &handle, &offset);
       kc_check(status == KD_OK || status == KD_UNIMPLEMENTED,
                "native.%s(kind 0x%x) returned %s", objects[of], kind,
                kd_status_name(status));
@@ -96,7 +96,8 @@ static void native_handles(void) {
       of_device += of == OF_DEVICE;
       kc_check(handle || is_number(kind),
                "the handle of kind 0x%x of a %s is 0", kind, objects[of]);
-      kc_ok(ask(of, buffer, stream, kind, &again, &offset), "asking again");
+      kc_ok(native_ask(of, buffer, stream, kind, &again, &offset),
+            "asking again");
       kc_check(handle == again, "the handle of kind 0x%x of a %s changes", kind,
                objects[of]);
     }
@@ -117,7 +118,7 @@ static void native_kinds(void) {
     uint32_t kind = unknown[i];
     for (int of = 0; of < OBJECTS; of++) {
       uint64_t handle = 77, offset = 78;
-      kd_status status = ask(of, buffer, stream, kind, &handle, &offset);
+      kd_status status = native_ask(of, buffer, stream, kind, &handle, &offset);
       kc_check(status == KD_UNIMPLEMENTED,
                "native.%s of the unknown kind 0x%x returned %s", objects[of],
                kind, kd_status_name(status));
@@ -148,7 +149,8 @@ static uint32_t need_queue(kd_stream **out_stream, uint64_t *out_queue) {
   uint32_t kind;
   *out_stream = kc_stream_make(kc_device());
   for (uint32_t i = 0; (kind = kind_at(i)); i++)
-    if (ask(OF_STREAM, NULL, *out_stream, kind, out_queue, NULL) == KD_OK)
+    if (native_ask(OF_STREAM, NULL, *out_stream, kind, out_queue, NULL) ==
+        KD_OK)
       return kind;
   kc_stop("native.wrap is there, and a stream has no handle of any kind");
 }
@@ -192,7 +194,8 @@ static void native_wrap(void) {
   for (uint64_t i = 0; i < 4; i++) {
     kd_stream *stream = wrapped(kind, queue);
     kd_event *event = kc_event_make(kc_device());
-    kc_ok(ask(OF_STREAM, NULL, stream, kind, &again, NULL), "native.stream");
+    kc_ok(native_ask(OF_STREAM, NULL, stream, kind, &again, NULL),
+          "native.stream");
     kc_check(again == queue,
              "the stream has another queue than it was made of");
     round_trip(stream, stream, false, i,

@@ -8,14 +8,14 @@
 #include "rules/rules.h"
 
 /* Adds an input of zeros; the caller fills it. */
-static value *add_input(kc_op_case *one, kd_dtype dtype, uint32_t rank,
-                        const int64_t *dims) {
+static value *op_number_add_input(kc_op_case *one, kd_dtype dtype,
+                                  uint32_t rank, const int64_t *dims) {
   return kc_case_add(one, value_make(dtype, rank, dims));
 }
 
 static value *add_items(kc_op_case *one, kd_dtype dtype, int64_t count,
                         const real *items) {
-  value *in = add_input(one, dtype, 1, &count);
+  value *in = op_number_add_input(one, dtype, 1, &count);
   memcpy(in->x, items, (size_t)count * sizeof *items);
   return in;
 }
@@ -52,8 +52,8 @@ static void matmul_lengths(kc_probe probe, const char *name) {
       kc_random random =
           op_named_seed("MatMul", types[t], (uint32_t)lengths[k], name);
       kc_op_case one = {.op = {.name = "MatMul", .out_count = 1}};
-      add_input(&one, types[t], 2, a);
-      add_input(&one, types[t], 2, b);
+      op_number_add_input(&one, types[t], 2, a);
+      op_number_add_input(&one, types[t], 2, b);
       /* partial sums of 4096 products stay exact in f32, those of 64 in f16 */
       int64_t most = types[t] == KD_F16 || types[t] == KD_BF16 ? 1 : 8;
       for (int i = 0; i < 2; i++)
@@ -85,8 +85,8 @@ static value *fewer_bits(const value *from, int bits) {
 }
 
 /* How many bits a product's factors seem to have had; 0: nothing that explains it. */
-static int bits_of(const kc_op *op, const kc_node *node, const value *got,
-                   const numerics *within) {
+static int op_number_bits_of(const kc_op *op, const kc_node *node,
+                             const value *got, const numerics *within) {
   static const int kept[] = {11, 8};
   int found = 0;
   for (size_t i = 0; i < KC_COUNT_OF(kept) && !found; i++) {
@@ -111,7 +111,9 @@ static void product_of(const kc_op *op, kc_node *node, const kd_kernel_def *def,
   kc_ok(kc_run_now(run), "run");
   value *got = kc_run_output(run, 0);
   numerics within = kc_numerics(def, KD_F32);
-  int bits = kc_near(want, got, &within) ? 24 : bits_of(op, node, got, &within);
+  int bits = kc_near(want, got, &within)
+                 ? 24
+                 : op_number_bits_of(op, node, got, &within);
   if (bits == 11 || bits == 8)
     kc_check(false,
              "the product is as if its factors had %d bits instead of 24: %s",
@@ -137,8 +139,8 @@ static void matmul_fast_paths(void) {
     if (!op_wanted("MatMul", KD_F32) || (kc.quick && s == 6)) continue;
     kc_random random = op_named_seed("MatMul", KD_F32, (uint32_t)s, "bits");
     kc_op_case one = {.op = {.name = "MatMul", .out_count = 1}};
-    add_input(&one, KD_F32, rank, a + cut);
-    add_input(&one, KD_F32, rank, b + cut);
+    op_number_add_input(&one, KD_F32, rank, a + cut);
+    op_number_add_input(&one, KD_F32, rank, b + cut);
     for (int i = 0; i < 2; i++)
       for (int64_t e = 0; e < one.own[i]->count; e++)
         one.own[i]->x[e] =
@@ -173,7 +175,7 @@ static kc_op_case one_input(const char *op, kd_dtype dtype, const double *items,
   kc_op_case one = {.op = {.domain = colons ? "keel" : NULL,
                            .name = colons ? colons + 2 : op,
                            .out_count = 1}};
-  value *in = add_input(&one, dtype, 1, &count);
+  value *in = op_number_add_input(&one, dtype, 1, &count);
   for (int64_t i = 0; i < count; i++)
     in->x[i] = dtype_round(items[i], dtype);
   return one;
@@ -222,8 +224,8 @@ void op_structure(void) {
   for (int64_t n = 1; n <= 40; n += 13) {
     int64_t dims[2] = {n, n};
     kc_op_case one = {.op = {.name = "MatMul", .out_count = 1}};
-    value *hot = add_input(&one, KD_F32, 2, dims);
-    value *named = add_input(&one, KD_F32, 2, dims);
+    value *hot = op_number_add_input(&one, KD_F32, 2, dims);
+    value *named = op_number_add_input(&one, KD_F32, 2, dims);
     for (int64_t i = 0; i < n; i++) {
       hot->x[i * n + (i * 7 + 3) % n] = 1;
       for (int64_t j = 0; j < n; j++)
@@ -239,14 +241,14 @@ void op_structure(void) {
     int64_t dims[3] = {1, 2, 64};
     kc_random random = op_named_seed(norms[k], KD_F32, 0, "mean");
     kc_op_case one = {.op = {.name = norms[k], .out_count = 1}};
-    value *x = add_input(&one, KD_F32, 3, dims);
+    value *x = op_number_add_input(&one, KD_F32, 3, dims);
     for (int64_t i = 0; i < x->count; i++)
       x->x[i] = dtype_round(1000 + (real)(int64_t)kc_next(&random) * 0x1p-63L,
                             KD_F32);
     uint32_t inputs = k == 0 ? 2 : k == 1 ? 3 : 1;
     int64_t of_scale[1] = {k == 0 ? 64 : 2};
     for (uint32_t i = 1; i < inputs; i++) {
-      value *more = add_input(&one, KD_F32, 1, of_scale);
+      value *more = op_number_add_input(&one, KD_F32, 1, of_scale);
       for (int64_t e = 0; e < more->count; e++)
         more->x[e] = i == 1;
     }
@@ -260,7 +262,7 @@ void op_structure(void) {
   }
   int64_t many[2] = {3, 50};
   kc_op_case one = {.op = {.name = "Softmax", .out_count = 1}};
-  value *x = add_input(&one, KD_F32, 2, many);
+  value *x = op_number_add_input(&one, KD_F32, 2, many);
   for (int64_t i = 0; i < x->count; i++)
     x->x[i] = i < 50 ? 88.5L : i < 100 ? -500 : 0;
   try_case(&one, "op=Softmax,dtype=f32,all=equal");
@@ -315,7 +317,7 @@ static kc_op_case all_codes(kd_dtype dtype) {
   unsigned bits = kd_dtype_bits(dtype);
   int64_t count = (1 << bits) + (bits < 8);
   kc_op_case one = {.op = {.name = "Cast", .out_count = 1}};
-  value *in = add_input(&one, dtype, 1, &count);
+  value *in = op_number_add_input(&one, dtype, 1, &count);
   for (int64_t i = 0; in && i < count; i++) {
     uint8_t byte = (uint8_t)(i & ((1 << bits) - 1));
     in->x[i] = dtype_load(&byte, dtype, 0);

@@ -107,8 +107,8 @@ static void drop_trial(trial *t) {
 
 /* Asks the shape function itself. KC_ASKED_NOT: there is none, or no such node. */
 #define KC_ASKED_NOT KD_NOT_FOUND
-static kd_status ask(const keel_schema *schema, const trial *t,
-                     kd_op_type *outputs) {
+static kd_status own_ask(const keel_schema *schema, const trial *t,
+                         kd_op_type *outputs) {
   kc_node *node = schema->plugin_op.infer ? kc_node_asked(&t->op) : NULL;
   if (!node) return KC_ASKED_NOT;
   const kd_op_call call = {.struct_size = sizeof call,
@@ -180,7 +180,7 @@ static void check_said(const keel_schema *schema, uint32_t index,
 static void infer_fits(const keel_schema *schema, const trial *t,
                        const char *text) {
   kd_op_type outputs[KD_MAX_TYPED_OUTPUTS];
-  kd_status status = ask(schema, t, outputs);
+  kd_status status = own_ask(schema, t, outputs);
   if (status == KC_ASKED_NOT) return;
   if (status != KD_OK) {
     kc_check(status == KD_INVALID_ARGUMENT || status == KD_UNIMPLEMENTED,
@@ -225,7 +225,7 @@ static void infer_again(const keel_schema *schema, const trial *t,
   const answer *first = answer_of(schema, t->number);
   kd_op_type again[KD_MAX_TYPED_OUTPUTS];
   for (int i = 0; i < 3; i++) {
-    kd_status status = ask(schema, t, again);
+    kd_status status = own_ask(schema, t, again);
     kc_check(status == first->status,
              "%s: infer returned %s before the plugin was opened, and %s after",
              text, kd_status_name(first->status), kd_status_name(status));
@@ -246,7 +246,7 @@ static void own_infer_pure(void) {
       answer *to = &answers[i * TRIALS + number];
       trial t;
       if (make_trial(schema, number, &t))
-        to->status = ask(schema, &t, to->outputs);
+        to->status = own_ask(schema, &t, to->outputs);
       drop_trial(&t);
     }
   kc_ok(kc_open(), "open");
@@ -263,8 +263,9 @@ static bool same_value(const value *a, const value *b) {
 }
 
 /* Runs a kernel over outputs that held something else before. */
-static bool run_with(const kd_kernel_def *def, kc_node *node, const kc_op *op,
-                     uint8_t fill, value **out, const char *text) {
+static bool own_run_with(const kd_kernel_def *def, kc_node *node,
+                         const kc_op *op, uint8_t fill, value **out,
+                         const char *text) {
   kc_layout layout = kc_plain;
   kc_run *run = NULL;
   layout.fill = fill;
@@ -287,8 +288,8 @@ static void kernel_writes(const keel_schema *schema, const trial *t,
   const kd_kernel_def *def = node ? kc_def_for(node) : NULL;
   value *first[KC_PORTS] = {0}, *second[KC_PORTS] = {0};
   bool free_to_differ = def && (def->flags & KD_KERNEL_NONDETERMINISTIC);
-  if (def && run_with(def, node, &t->op, 0xff, first, text) &&
-      run_with(def, node, &t->op, 0x3c, second, text))
+  if (def && own_run_with(def, node, &t->op, 0xff, first, text) &&
+      own_run_with(def, node, &t->op, 0x3c, second, text))
     for (uint32_t i = 0; i < t->op.out_count && !free_to_differ; i++)
       kc_check(same_value(first[i], second[i]),
                "%s: output %u depends on what was there before", text, i);

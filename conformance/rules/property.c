@@ -34,7 +34,8 @@ typedef struct copied {
   char name[64], unit[16], text[256];
 } copied;
 
-static kd_status ask(uint32_t device, uint32_t index, kd_property *out) {
+static kd_status property_ask(uint32_t device, uint32_t index,
+                              kd_property *out) {
   *out = (kd_property){.struct_size = sizeof *out};
   return KC_CALL(kd_status, kp.p.property(kp.instance, device, index, out),
                  "property(%u, %u)", device, index);
@@ -72,7 +73,7 @@ static void check_name(const kd_property *p, uint32_t index) {
   kc_check(is_line(unit, 15), "the unit of %s is no text of 15 bytes", p->name);
 }
 
-static void check_value(const kd_property *p) {
+static void property_check_value(const kd_property *p) {
   kc_check(p->type <= KD_PROPERTY_TEXT || kp.p.abi_version > KD_ABI_VERSION,
            "property %s has type %u", p->name, p->type);
   kc_check((p->flags & ~KD_HINTS) == 0 || kp.p.abi_version > KD_ABI_VERSION,
@@ -88,13 +89,13 @@ static void check_value(const kd_property *p) {
 }
 
 /* Walks to the end, which must come. Returns how many there were; *out is to be freed. */
-static uint32_t walk(uint32_t device, copied **out) {
+static uint32_t property_walk(uint32_t device, copied **out) {
   copied *all = kc_take(MOST * sizeof *all);
   kd_property p;
   kd_status status = KD_OK;
   uint32_t count = 0;
   for (; count < MOST; count++) {
-    status = ask(device, count, &p);
+    status = property_ask(device, count, &p);
     if (status != KD_OK || !p.name) break;
     all[count].it = p;
     snprintf(all[count].name, sizeof all[count].name, "%s", p.name);
@@ -112,7 +113,7 @@ static void check_end(uint32_t device, uint32_t count) {
   kc_check(count < MOST, "device %u has %u properties and more", device, MOST);
   const uint32_t wrong[] = {count, count + 1, UINT32_MAX};
   for (size_t i = 0; i < KC_COUNT_OF(wrong); i++) {
-    kd_status status = ask(device, wrong[i], &p);
+    kd_status status = property_ask(device, wrong[i], &p);
     kc_check(status == KD_OUT_OF_RANGE,
              "property(%u), of %u, returned %s for device %u", wrong[i], count,
              kd_status_name(status), device);
@@ -134,14 +135,14 @@ void kc_properties(void) {
   for (uint32_t d = 0; d < devices && d < KC_MAX_DEVICES; d++) {
     copied *all = NULL;
     kd_property p;
-    for (uint32_t i = 0; i < MOST && ask(d, i, &p) == KD_OK; i++) {
+    for (uint32_t i = 0; i < MOST && property_ask(d, i, &p) == KD_OK; i++) {
       check_name(&p, i);
-      check_value(&p);
+      property_check_value(&p);
       for (size_t k = 0; k < KC_COUNT_OF(facts); k++)
         kc_check(strcmp(facts[k], p.name) != 0,
                  "property %s is a fact of kd_device_info", p.name);
     }
-    uint32_t count = walk(d, &all);
+    uint32_t count = property_walk(d, &all);
     for (uint32_t i = 0; i < count; i++)
       for (uint32_t k = 0; k < i; k++)
         kc_check(strcmp(all[i].name, all[k].name) != 0,
@@ -151,14 +152,14 @@ void kc_properties(void) {
     kc_note("device %u has %u properties", d, count);
   }
   kd_property p;
-  kd_status status = ask(devices, 0, &p);
+  kd_status status = property_ask(devices, 0, &p);
   kc_check(status == KD_OUT_OF_RANGE,
            "property of device %u, of %u, returned %s", devices, devices,
            kd_status_name(status));
 }
 
 /* One walk beside another. */
-static void compare(const copied *a, const copied *b) {
+static void property_compare(const copied *a, const copied *b) {
   kc_check(!strcmp(a->name, b->name) && !strcmp(a->unit, b->unit),
            "property %s (%s) is %s (%s) the next time", a->name, a->unit,
            b->name, b->unit);
@@ -179,15 +180,15 @@ void kc_properties_stable(void) {
   copied *first = NULL;
   need(&devices);
   kc_need_device();
-  uint32_t count = walk(kc.device, &first);
+  uint32_t count = property_walk(kc.device, &first);
   for (int i = 0; i < 3; i++) {
     copied *again = NULL;
     if (i == 1) kc_device(); /* and while it is open */
-    uint32_t now = walk(kc.device, &again);
+    uint32_t now = property_walk(kc.device, &again);
     if (kc_check(now == count, "there are %u properties, and were %u", now,
                  count))
       for (uint32_t k = 0; k < count; k++)
-        compare(&first[k], &again[k]);
+        property_compare(&first[k], &again[k]);
     free(again);
   }
   free(first);

@@ -257,7 +257,7 @@ static void *serialize(kd_region *region, uint64_t *out_size) {
   return blob;
 }
 
-static kd_status validate(const void *blob, uint64_t size) {
+static kd_status rules_region_validate(const void *blob, uint64_t size) {
   return kp.r.validate(kc_device(), blob, size);
 }
 
@@ -272,7 +272,7 @@ static void region_serialise(void) {
   memcpy(copy, blob, size);
   kc_services()->release(kc_services(), blob);
   kc_tidy(); /* the device is closed and opened again */
-  kd_status status = validate(copy, size);
+  kd_status status = rules_region_validate(copy, size);
   kc_check(status == KD_OK, "validate of its own blob returned %s: %s",
            kd_status_name(status), kc_message());
   const kd_compile what = kc_compile(&p.graph);
@@ -347,7 +347,7 @@ static void check_damaged(const region_part *p, const char *blob, uint64_t size,
       copy[kc_below(random, less)] ^= (char)(1 << kc_below(random, 8));
   }
   bool same = less == size && !memcmp(copy, blob, size);
-  kd_status status = validate(copy, less);
+  kd_status status = rules_region_validate(copy, less);
   kc_check(status == KD_DATA_LOSS || status == KD_INCOMPATIBLE || same,
            "a damaged blob (%llu of %llu bytes) is %s",
            (unsigned long long)less, (unsigned long long)size,
@@ -371,7 +371,8 @@ static void region_mutated(void) {
   char *blob = serialize(region, &size), nothing = 0;
   for (int i = 0; i < (kc.quick ? 200 : 1500); i++)
     check_damaged(&p, blob, size, i % 3 == 0, &random);
-  kc_check(validate(&nothing, 0) != KD_OK, "an empty blob is valid");
+  kc_check(rules_region_validate(&nothing, 0) != KD_OK,
+           "an empty blob is valid");
   kc_services()->release(kc_services(), blob);
   region_destroy(region);
   region_part_free(&p);

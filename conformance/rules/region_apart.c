@@ -75,7 +75,7 @@ static void check_samples(const kc_sample *x, const kc_sample *y,
   }
 }
 
-static void turn(uint32_t *ids, uint32_t count) {
+static void region_apart_turn(uint32_t *ids, uint32_t count) {
   for (uint32_t i = 0; i < count / 2; i++) {
     uint32_t id = ids[i];
     ids[i] = ids[count - 1 - i];
@@ -90,12 +90,12 @@ static void check_orders(const kc_sample *s) {
     pair p = {.a = region_part_of(s, &claims, i), .how = "its inputs' order"};
     p.b = p.a;
     struct kd_graph *g = &p.b.graph;
-    turn(g->graph_inputs, g->input_count);
+    region_apart_turn(g->graph_inputs, g->input_count);
     if (g->input_count > 1) check_pair(&p);
     if (g->output_count < 2) continue;
     p.b = p.a;
     p.how = "its outputs' order";
-    turn(g->graph_outputs, g->output_count);
+    region_apart_turn(g->graph_outputs, g->output_count);
     check_pair(&p);
   }
 }

@@ -38,7 +38,8 @@ void region_destroy(kd_region *region) {
 }
 
 /* A tensor's memory on the device, and its description. */
-static kc_buffer *bind(const value *of, bool filled, kd_tensor *out) {
+static kc_buffer *region_part_bind(const value *of, bool filled,
+                                   kd_tensor *out) {
   uint64_t size = value_size(of);
   kc_buffer *buffer = kc_buffer_make(size + 4);
   if (filled && size) {
@@ -93,8 +94,9 @@ static real room_of(const region_part *p) {
   return room;
 }
 
-static void compare(const region_part *p, const kc_sample *data,
-                    const value *want, const void *bytes, const char *what) {
+static void region_part_compare(const region_part *p, const kc_sample *data,
+                                const value *want, const void *bytes,
+                                const char *what) {
   value *got = value_make(want->dtype, want->rank, want->dims);
   real room = room_of(p);
   value_load(got, bytes);
@@ -137,13 +139,15 @@ void region_check_laid(kd_region *region, const region_part *p,
                       .outputs = outputs,
                       .device = kc_device()};
   for (uint32_t i = 0; i < g->input_count; i++)
-    from[i] = bind(data->values[g->graph_inputs[i]], true, &inputs[i]);
+    from[i] =
+        region_part_bind(data->values[g->graph_inputs[i]], true, &inputs[i]);
   for (uint32_t i = 0; i < g->output_count; i++) {
     int over = region_lies_over(region, p, i, may);
     bool taken = over < 0;
     for (uint32_t k = 0; k < i; k++)
       taken |= over >= 0 && to[k] == from[over];
-    to[i] = taken ? bind(data->values[g->graph_outputs[i]], false, &outputs[i])
+    to[i] = taken ? region_part_bind(data->values[g->graph_outputs[i]], false,
+                                     &outputs[i])
                   : from[over];
     if (!taken) outputs[i] = inputs[over];
   }
@@ -157,7 +161,8 @@ void region_check_laid(kd_region *region, const region_part *p,
     char *bytes = kc_take(to[i]->size);
     if (to[i]->size > 4) kc_read(to[i], 0, bytes, to[i]->size - 4);
     if (status == KD_OK)
-      compare(p, data, data->values[g->graph_outputs[i]], bytes, what);
+      region_part_compare(p, data, data->values[g->graph_outputs[i]], bytes,
+                          what);
     free(bytes);
   }
   for (uint32_t i = 0; i < g->input_count; i++) {

@@ -7,8 +7,8 @@
 
 /* A node with a type that no tensor could have, asked of supports and create
  * only: nothing is launched. */
-static void ask(const char *op, uint32_t rank, const int64_t *dims,
-                uint32_t inputs, const char *what) {
+static void robust_ask(const char *op, uint32_t rank, const int64_t *dims,
+                       uint32_t inputs, const char *what) {
   keel_type *type = kc_take(sizeof *type + 20 * sizeof(int64_t));
   type->dtype = KD_F32;
   type->rank = rank;
@@ -50,7 +50,7 @@ static void robust_huge_dims(void) {
   for (size_t s = 0; s < KC_COUNT_OF(shapes); s++)
     if (kc_case("shape=%zu", s))
       for (size_t o = 0; o < KC_COUNT_OF(ops); o++)
-        ask(ops[o], 3, shapes[s], 1, "dims near INT64_MAX");
+        robust_ask(ops[o], 3, shapes[s], 1, "dims near INT64_MAX");
 }
 
 static void robust_rank(void) {

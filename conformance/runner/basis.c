@@ -99,7 +99,7 @@ static size_t area_of(const char *id) {
   return i;
 }
 
-static uint32_t place_of(const kc_rule *rule) {
+static uint32_t basis_place_of(const kc_rule *rule) {
   uint32_t i = 0;
   for (const kc_rule *at = NULL; (at = kc_rule_at(i)) && at != rule;)
     i++;
@@ -110,7 +110,7 @@ static int by_cause(const void *left, const void *right) {
   const kc_rule_result *a = left, *b = right;
   size_t x = area_of(a->id), y = area_of(b->id);
   if (x != y) return x < y ? -1 : 1;
-  uint32_t i = place_of(a->rule), k = place_of(b->rule);
+  uint32_t i = basis_place_of(a->rule), k = basis_place_of(b->rule);
   return i < k ? -1 : i > k ? 1 : strcmp(a->id, b->id);
 }
 

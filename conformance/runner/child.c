@@ -59,11 +59,11 @@ static void child_limits(const kc_options *options) {
 #endif
 }
 
-static void add(char **argv, int *count, const char *word) {
+static void child_add(char **argv, int *count, const char *word) {
   if (*count < 254) argv[(*count)++] = (char *)(uintptr_t)word;
 }
 
-static char *number(char *room, uint64_t value) {
+static char *child_number(char *room, uint64_t value) {
   sprintf(room, "%llu", (unsigned long long)value);
   return room;
 }
@@ -76,55 +76,55 @@ static void become(const kc_options *options, const kc_child *child,
   char device_text[24], factor_text[32], shard_text[24], shards_text[24];
   int n = 0;
   snprintf(factor_text, sizeof factor_text, "%.3f", factor);
-  add(argv, &n, "keel-conformance");
-  add(argv, &n, "__rule");
-  add(argv, &n, options->plugin);
-  add(argv, &n, rule->id);
+  child_add(argv, &n, "keel-conformance");
+  child_add(argv, &n, "__rule");
+  child_add(argv, &n, options->plugin);
+  child_add(argv, &n, rule->id);
   const char *pairs[] = {
       "--from",
-      number(from_text, from),
+      child_number(from_text, from),
       "--seed",
-      number(seed_text, options->seed),
+      child_number(seed_text, options->seed),
       "--max-memory",
-      number(memory_text, options->max_memory),
+      child_number(memory_text, options->max_memory),
       "--soak",
-      number(soak_text, kc_rule_soaks(rule) ? options->soak : 0),
+      child_number(soak_text, kc_rule_soaks(rule) ? options->soak : 0),
       "--device",
-      number(device_text, options->device),
+      child_number(device_text, options->device),
       "--shard",
-      number(shard_text, options->shard),
+      child_number(shard_text, options->shard),
       "--shards",
-      number(shards_text, options->shards),
+      child_number(shards_text, options->shards),
       "--factor",
       factor_text,
       "--scratch",
       scratch};
   for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
-    add(argv, &n, pairs[i]);
+    child_add(argv, &n, pairs[i]);
   if (only) {
-    add(argv, &n, "--case");
-    add(argv, &n, only);
+    child_add(argv, &n, "--case");
+    child_add(argv, &n, only);
   }
   if (options->op) {
-    add(argv, &n, "--op");
-    add(argv, &n, options->op);
+    child_add(argv, &n, "--op");
+    child_add(argv, &n, options->op);
   }
   if (options->dtype) {
-    add(argv, &n, "--dtype");
-    add(argv, &n, options->dtype);
+    child_add(argv, &n, "--dtype");
+    child_add(argv, &n, options->dtype);
   }
   if (options->dump) {
-    add(argv, &n, "--dump");
-    add(argv, &n, options->dump);
+    child_add(argv, &n, "--dump");
+    child_add(argv, &n, options->dump);
   }
-  if (options->quick) add(argv, &n, "--quick");
+  if (options->quick) child_add(argv, &n, "--quick");
   for (uint32_t i = 0; i < options->plugin_option_count; i++) {
-    add(argv, &n, "--option");
-    add(argv, &n, options->plugin_options[i]);
+    child_add(argv, &n, "--option");
+    child_add(argv, &n, options->plugin_options[i]);
   }
   for (uint32_t i = 0; i < child->queue_count; i++) {
-    add(argv, &n, "--then");
-    add(argv, &n, child->queue[i]->id);
+    child_add(argv, &n, "--then");
+    child_add(argv, &n, child->queue[i]->id);
   }
   argv[n] = NULL;
   execv("/proc/self/exe", argv);
@@ -183,7 +183,7 @@ static void close_all(int *pair) {
 }
 
 /* There is no process: nothing of it stays, and `errno` says why. */
-static bool give_up(kc_child *child, int *events, int *output, int page) {
+static bool child_give_up(kc_child *child, int *events, int *output, int page) {
   int error = errno;
   close_all(events);
   close_all(output);
@@ -210,7 +210,7 @@ bool kc_child_start(kc_child *child, const kc_options *options,
   child->past_count = before.past_count;
   if (!kc_scratch_make(child->scratch) || !make_page(child, &page) ||
       pipe2(events, O_CLOEXEC) != 0 || pipe2(output, O_CLOEXEC) != 0)
-    return give_up(child, events, output, page);
+    return child_give_up(child, events, output, page);
   child->rule = rule;
   child->result = result;
   child->events = events[0];
@@ -222,7 +222,7 @@ bool kc_child_start(kc_child *child, const kc_options *options,
   fflush(NULL);
   child->report.nonce = kc_is_sanitized() ? child->page->nonce : NULL;
   child->pid = fork();
-  if (child->pid < 0) return give_up(child, events, output, page);
+  if (child->pid < 0) return child_give_up(child, events, output, page);
   if (child->pid == 0) {
     set_up(options, events[1], output[1], page, child->scratch);
     become(options, child, from, only, factor, child->scratch);

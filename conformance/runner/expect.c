@@ -18,8 +18,8 @@ static bool is_date(const char *text) {
   return end && !*end && strlen(text) == 10;
 }
 
-static bool take(const char *path, int number, const cJSON *object,
-                 kc_expectation *out) {
+static bool expect_take(const char *path, int number, const cJSON *object,
+                        kc_expectation *out) {
   char today[16];
   time_t now = time(NULL);
   struct tm broken;
@@ -79,7 +79,7 @@ bool kc_expectations_read(const char *path, kc_expectations *out) {
   int count = cJSON_GetArraySize(list);
   out->all = calloc((size_t)count + 1, sizeof *out->all);
   for (int i = 0; i < count && good; i++) {
-    good = take(path, i + 1, cJSON_GetArrayItem(list, i), &out->all[i]);
+    good = expect_take(path, i + 1, cJSON_GetArrayItem(list, i), &out->all[i]);
     out->count++;
   }
   cJSON_Delete(list);

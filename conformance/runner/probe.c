@@ -87,8 +87,8 @@ static void say_late(const kc_child *child, kc_facts *out) {
 }
 
 /* Waits for the end; true where it did not come in time. */
-static bool wait_for(const kc_options *options, kc_child *child,
-                     int *out_status) {
+static bool probe_wait_for(const kc_options *options, kc_child *child,
+                           int *out_status) {
   double limit = 20e9 * options->time_scale;
   bool late = false;
   uint64_t ended = 0;
@@ -143,7 +143,7 @@ static bool probe_once(const kc_options *options, kc_facts *out) {
              strerror(errno));
     return false;
   }
-  bool late = wait_for(options, &child, &status);
+  bool late = probe_wait_for(options, &child, &status);
   take_facts(out, &child, result.case_count ? &result.cases[0] : NULL, status);
   if (late) say_late(&child, out);
   if (out->open && out->why[0]) out->open = false;

@@ -63,7 +63,7 @@ static bool was_seen(const kc_rule_result *rule) {
 
 /* A rule that broke as one that it stands on broke has shown nothing of its own. False where
  * such a rule is still to be judged. */
-static bool settle(const kc_running *run, kc_rule_result *rule) {
+static bool run_settle(const kc_running *run, kc_rule_result *rule) {
   bool open = false;
   kc_status is = rule->status;
   if (is != KC_FAIL && is != KC_CRASH && is != KC_HANG && is != KC_WARNING)
@@ -84,7 +84,7 @@ static void write_rule(const kc_running *run, kc_rule_result *rule) {
 }
 
 /* A part of the cases may have none of it, though the whole has. */
-static void judge(kc_running *run, kc_rule_result *rule) {
+static void run_judge(kc_running *run, kc_rule_result *rule) {
   const kc_options *o = run->options;
   bool part = (o->shards > 1 && rule->rule && rule->rule->flags & KC_SPREAD) ||
               o->op || o->dtype || o->only;
@@ -96,9 +96,9 @@ static void judge(kc_running *run, kc_rule_result *rule) {
 static void finish_rule(kc_running *run, kc_rule_result *rule) {
   run->finished++;
   if (rule->rule && (rule->rule->flags & KC_WATCHED)) return;
-  judge(run, rule);
+  run_judge(run, rule);
   rule->judged = true;
-  if (settle(run, rule)) write_rule(run, rule);
+  if (run_settle(run, rule)) write_rule(run, rule);
 }
 
 /* Those that waited for others, and those that are watched in all rules. */
@@ -106,8 +106,8 @@ static void finish_rest(kc_running *run) {
   for (uint32_t i = 0; i < run->results->rule_count; i++) {
     kc_rule_result *rule = &run->results->rules[i];
     if (rule->written) continue;
-    if (!rule->judged && rule->status != KC_NOT_RUN) judge(run, rule);
-    settle(run, rule);
+    if (!rule->judged && rule->status != KC_NOT_RUN) run_judge(run, rule);
+    run_settle(run, rule);
     write_rule(run, rule);
   }
 }

@@ -16,7 +16,7 @@ static const uint32_t k[64] = {
     0x5b9cca4f, 0x682e6ff3, 0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208,
     0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2};
 
-static uint32_t turn(uint32_t x, int by) {
+static uint32_t sha_turn(uint32_t x, int by) {
   return x >> by | x << (32 - by);
 }
 
@@ -28,13 +28,14 @@ static void mix(kc_sha *sha) {
            (uint32_t)sha->block[4 * i + 2] << 8 | sha->block[4 * i + 3];
   for (int i = 16; i < 64; i++)
     w[i] = w[i - 16] + w[i - 7] +
-           (turn(w[i - 15], 7) ^ turn(w[i - 15], 18) ^ w[i - 15] >> 3) +
-           (turn(w[i - 2], 17) ^ turn(w[i - 2], 19) ^ w[i - 2] >> 10);
+           (sha_turn(w[i - 15], 7) ^ sha_turn(w[i - 15], 18) ^ w[i - 15] >> 3) +
+           (sha_turn(w[i - 2], 17) ^ sha_turn(w[i - 2], 19) ^ w[i - 2] >> 10);
   memcpy(v, sha->h, sizeof v);
   for (int i = 0; i < 64; i++) {
-    uint32_t a = v[7] + (turn(v[4], 6) ^ turn(v[4], 11) ^ turn(v[4], 25)) +
+    uint32_t a = v[7] +
+                 (sha_turn(v[4], 6) ^ sha_turn(v[4], 11) ^ sha_turn(v[4], 25)) +
                  ((v[4] & v[5]) ^ (~v[4] & v[6])) + k[i] + w[i];
-    uint32_t b = (turn(v[0], 2) ^ turn(v[0], 13) ^ turn(v[0], 22)) +
+    uint32_t b = (sha_turn(v[0], 2) ^ sha_turn(v[0], 13) ^ sha_turn(v[0], 22)) +
                  ((v[0] & v[1]) ^ (v[0] & v[2]) ^ (v[1] & v[2]));
     memmove(v + 1, v, 7 * sizeof *v);
     v[4] += a;

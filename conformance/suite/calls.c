@@ -12,8 +12,8 @@ typedef struct text {
   char of[KC_RING_TEXT];
 } text;
 
-static void say(text *to, const char *format, ...) KD_PRINTF(2, 3);
-static void say(text *to, const char *format, ...) {
+static void calls_say(text *to, const char *format, ...) KD_PRINTF(2, 3);
+static void calls_say(text *to, const char *format, ...) {
   size_t used = strlen(to->of);
   va_list args;
   va_start(args, format);
@@ -25,18 +25,18 @@ static void say(text *to, const char *format, ...) {
 
 static void say_long(text *to, const char *name, uint64_t value) {
   if (value == UINT64_MAX)
-    say(to, "%s UINT64_MAX", name);
+    calls_say(to, "%s UINT64_MAX", name);
   else
-    say(to, "%s %llu", name, (unsigned long long)value);
+    calls_say(to, "%s %llu", name, (unsigned long long)value);
 }
 static void say_unsigned(text *to, const char *name, uint32_t value) {
-  say(to, "%s %u", name, value);
+  calls_say(to, "%s %u", name, value);
 }
 static void say_signed(text *to, const char *name, int32_t value) {
-  say(to, "%s %d", name, value);
+  calls_say(to, "%s %d", name, value);
 }
 static void say_stream(text *to, const char *name, const kd_stream *stream) {
-  if (!stream) say(to, "no %s", name);
+  if (!stream) calls_say(to, "no %s", name);
 }
 static void say_wanted(text *to, const char *name, const kd_allocation *what) {
   say_long(to, name, what->size);

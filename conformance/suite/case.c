@@ -117,7 +117,7 @@ void kc_send(char kind, const char *text) {
   }
 }
 
-static void say(char kind, const char *format, va_list args) {
+static void case_say(char kind, const char *format, va_list args) {
   char text[1800];
   vsnprintf(text, sizeof text, format, args);
   keel_make_printable(text, "\n\t");
@@ -221,7 +221,7 @@ bool kc_check(bool holds, const char *format, ...) {
   va_list args;
   va_start(args, format);
   announce();
-  if (failures++ < 5) say('F', format, args);
+  if (failures++ < 5) case_say('F', format, args);
   va_end(args);
   return false;
 }
@@ -231,7 +231,7 @@ void kc_stop(const char *format, ...) {
   announce();
   va_list args;
   va_start(args, format);
-  say('F', format, args);
+  case_say('F', format, args);
   va_end(args);
   if (!pthread_equal(pthread_self(), main_thread)) pthread_exit(NULL);
   siglongjmp(leaving, 1);
@@ -247,7 +247,7 @@ static bool skips(void) {
 void kc_unclaimed(const char *format, ...) {
   va_list args;
   va_start(args, format);
-  if (skips()) say('U', format, args);
+  if (skips()) case_say('U', format, args);
   va_end(args);
   siglongjmp(leaving, 2);
 }
@@ -255,7 +255,7 @@ void kc_unclaimed(const char *format, ...) {
 void kc_untested(const char *format, ...) {
   va_list args;
   va_start(args, format);
-  if (skips()) say('S', format, args);
+  if (skips()) case_say('S', format, args);
   va_end(args);
   siglongjmp(leaving, 2);
 }
@@ -263,7 +263,7 @@ void kc_untested(const char *format, ...) {
 void kc_note(const char *format, ...) {
   va_list args;
   va_start(args, format);
-  if (announced) say('N', format, args);
+  if (announced) case_say('N', format, args);
   va_end(args);
 }
 

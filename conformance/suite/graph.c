@@ -26,7 +26,7 @@ static uint32_t node_output(const kd_graph *graph, uint32_t at,
   return graph->outputs[at][index];
 }
 
-static uint32_t input_count(const kd_graph *graph) {
+static uint32_t graph_input_count(const kd_graph *graph) {
   return graph->input_count;
 }
 
@@ -80,7 +80,7 @@ const kd_graph_table kc_graph_table = {
     .value_count = value_count,
     .node_input = node_input,
     .node_output = node_output,
-    .input_count = input_count,
+    .input_count = graph_input_count,
     .input = input,
     .output_count = output_count,
     .output = output,

@@ -13,7 +13,7 @@
 #define KC_OPTIONS 64 /* as many as main.c takes */
 
 /* What a sanitizer said in the process: the runner looks for it in this one's output. */
-static void pass_on(const char *said, size_t size) {
+static void helper_pass_on(const char *said, size_t size) {
   if (!strstr(said, "Sanitizer: ") && !strstr(said, "runtime error: ")) return;
   while (size > 0) {
     ssize_t wrote = write(STDERR_FILENO, said, size);
@@ -78,7 +78,7 @@ int kc_helper(const char *name, const char *argument, uint64_t timeout,
   if (out_timed_out) *out_timed_out = late;
   if (out && room) out[used] = 0;
   said[all] = 0;
-  pass_on(said, all);
+  helper_pass_on(said, all);
   close(pipes[0]);
   return status;
 }

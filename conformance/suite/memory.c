@@ -247,7 +247,7 @@ uint64_t kc_round_trip(kc_buffer *buffer, uint64_t seed) {
 
 /* ---- streams and events -------------------------------------------------------------- */
 
-static void keep(kd_stream *stream, kd_event *event) {
+static void suite_memory_keep(kd_stream *stream, kd_event *event) {
   pthread_mutex_lock(&listing);
   if (kept_count < KEPT) {
     kept[kept_count].stream = stream;
@@ -257,7 +257,7 @@ static void keep(kd_stream *stream, kd_event *event) {
   pthread_mutex_unlock(&listing);
 }
 
-static void forget(const void *what) {
+static void suite_memory_forget(const void *what) {
   pthread_mutex_lock(&listing);
   for (uint32_t i = kept_count; i-- > 0;)
     if (kept[i].stream == what || kept[i].event == what) {
@@ -272,12 +272,12 @@ kd_stream *kc_stream_make(kd_device *device) {
   kc_ok(KC_CALL(kd_status, kp.s.create(device, 0, 0, &stream),
                 "stream.create(priority 0)"),
         "stream.create");
-  keep(stream, NULL);
+  suite_memory_keep(stream, NULL);
   return stream;
 }
 
 void kc_stream_free(kd_stream *stream) {
-  forget(stream);
+  suite_memory_forget(stream);
   KC_DO(kp.s.destroy(stream), "stream.destroy");
 }
 
@@ -285,12 +285,12 @@ kd_event *kc_event_make(kd_device *device) {
   kd_event *event = NULL;
   kc_ok(KC_CALL(kd_status, kp.e.create(device, 0, &event), "event.create"),
         "event.create");
-  keep(NULL, event);
+  suite_memory_keep(NULL, event);
   return event;
 }
 
 void kc_event_free(kd_event *event) {
-  forget(event);
+  suite_memory_forget(event);
   KC_DO(kp.e.destroy(event), "event.destroy");
 }
 

@@ -288,8 +288,8 @@ static void lay_apart(const keel_type *type, kc_apart how, int64_t *strides) {
 }
 
 /* Puts elements as far apart as the layout says; returns the bytes that they reach over. */
-static uint64_t spread(const keel_type *type, const char *from, kc_apart how,
-                       char **out, int64_t *strides) {
+static uint64_t run_spread(const keel_type *type, const char *from,
+                           kc_apart how, char **out, int64_t *strides) {
   size_t each = kd_dtype_size(type->dtype);
   int64_t last = 0;
   lay_apart(type, how, strides);
@@ -347,7 +347,7 @@ static void make_input(kc_run *run, uint32_t i, const value *from) {
   if (run->layout.apart && !host && type->rank && kd_dtype_size(type->dtype) &&
       (run->def->flags & KD_KERNEL_STRIDED)) {
     char *wide = NULL;
-    size = spread(type, bytes, run->layout.apart, &wide, run->strides[i]);
+    size = run_spread(type, bytes, run->layout.apart, &wide, run->strides[i]);
     free(bytes);
     bytes = wide;
     strides = run->strides[i];

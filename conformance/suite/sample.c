@@ -130,7 +130,7 @@ kc_kind kc_sample_kind(uint32_t index) {
 
 /* ---- making ------------------------------------------------------------------------ */
 
-static kc_sample *begin(const char *name) {
+static kc_sample *sample_begin(const char *name) {
   kc_sample *sample = kc_take(sizeof *sample);
   memset(sample, 0, sizeof *sample);
   sample->largest = 1;
@@ -159,9 +159,9 @@ static uint32_t add_value(kc_sample *s, value *made) {
   return id;
 }
 
-static uint32_t add_input(kc_sample *s, const kc_sizes *sizes, uint32_t rank,
-                          const int64_t *dims, bool constant,
-                          kc_random *random) {
+static uint32_t sample_add_input(kc_sample *s, const kc_sizes *sizes,
+                                 uint32_t rank, const int64_t *dims,
+                                 bool constant, kc_random *random) {
   value *made = kc_floats(rank, dims, random);
   made->dtype = sizes->dtype;
   for (int64_t i = 0; i < made->count; i++)
@@ -205,8 +205,8 @@ static kc_node *make_node(kc_sample *s, kc_op *op, const char *name,
   return NULL;
 }
 
-static void add_node(kc_sample *s, kc_node *node, const uint32_t *in,
-                     value *made) {
+static void sample_add_node(kc_sample *s, kc_node *node, const uint32_t *in,
+                            value *made) {
   uint32_t at = s->graph.node_count++;
   s->graph.nodes[at] = node;
   for (uint32_t i = 0; i < s->ops[at].in_count; i++)
@@ -234,11 +234,11 @@ static uint32_t shape_of(const char *letters, const kc_sizes *sizes,
 
 static kc_sample *make_recipe(const recipe *r, const kc_sizes *sizes,
                               kc_random *random, bool adjusted) {
-  kc_sample *s = begin(r->name);
+  kc_sample *s = sample_begin(r->name);
   int64_t dims[KD_MAX_RANK];
   for (uint32_t i = 0; i < INPUTS && r->shapes[i]; i++) {
     uint32_t rank = shape_of(r->shapes[i], sizes, dims);
-    add_input(s, sizes, rank, dims, r->constants >> i & 1, random);
+    sample_add_input(s, sizes, rank, dims, r->constants >> i & 1, random);
   }
   for (uint32_t i = 0; i < NODES && r->nodes[i].op; i++) {
     value *made = NULL;
@@ -249,7 +249,7 @@ static kc_sample *make_recipe(const recipe *r, const kc_sizes *sizes,
       kc_sample_free(s);
       return NULL;
     }
-    add_node(s, node, r->nodes[i].in, made);
+    sample_add_node(s, node, r->nodes[i].in, made);
   }
   for (uint32_t i = 0; i < s->graph.value_count; i++)
     if (r->outputs >> i & 1 || i + 1 == s->graph.value_count) add_output(s, i);
@@ -274,7 +274,7 @@ typedef struct place {
   uint32_t node, input;
 } place;
 
-static uint32_t places_of(const recipe *r, place *out) {
+static uint32_t sample_places_of(const recipe *r, place *out) {
   uint32_t count = 0;
   for (uint32_t i = 0; i < NODES && r->nodes[i].op; i++)
     for (uint32_t k = 0; k < r->nodes[i].count; k++)
@@ -320,7 +320,7 @@ kc_sample *kc_sample_rewired(uint32_t index, const kc_sizes *sizes,
                              kc_random *random, uint32_t way) {
   place places[3 * NODES];
   const recipe *r = &recipes[index];
-  uint32_t count = places_of(r, places);
+  uint32_t count = sample_places_of(r, places);
   kc_random same = *random;
   kc_sample *plain = make_recipe(r, sizes, &same, false), *found = NULL;
   for (uint32_t i = 0; plain && i < 2 * count * count && !found; i++) {
@@ -346,7 +346,7 @@ kc_sample *kc_sample_rewired(uint32_t index, const kc_sizes *sizes,
 
 #define TOO_LARGE 4 /* what products may come to */
 
-static bool is_small(const value *made) {
+static bool sample_is_small(const value *made) {
   for (int64_t i = 0; i < made->count; i++)
     if (fabsl(made->x[i]) > TOO_LARGE) return false;
   return true;
@@ -371,24 +371,24 @@ static void add_by_chance(kc_sample *s, kc_random *random) {
   kc_op *op = &s->ops[s->graph.node_count];
   kc_node *node =
       make_node(s, op, ops[pick].name, ops[pick].count, in, NULL, &made);
-  if (node && !is_small(made)) {
+  if (node && !sample_is_small(made)) {
     kc_node_free(node);
     value_free(made);
     node = make_node(s, op, "Tanh", 1, in, NULL, &made);
   }
   if (!node) kc_stop("the suite could not make a %s", ops[pick].name);
-  add_node(s, node, in, made);
+  sample_add_node(s, node, in, made);
 }
 
 kc_sample *kc_sample_random(kd_dtype dtype, kc_random *random) {
-  kc_sample *s = begin("random");
+  kc_sample *s = sample_begin("random");
   kc_sizes sizes = {.dtype = dtype, .rank = 1 + (uint32_t)kc_below(random, 3)};
   for (uint32_t i = 0; i < sizes.rank; i++)
     sizes.dims[i] = 1 + (int64_t)kc_below(random, 6);
   uint64_t inputs = 1 + kc_below(random, 3), nodes = 1 + kc_below(random, 10);
   s->largest = TOO_LARGE;
   for (uint64_t i = 0; i < inputs; i++)
-    add_input(s, &sizes, sizes.rank, sizes.dims, false, random);
+    sample_add_input(s, &sizes, sizes.rank, sizes.dims, false, random);
   for (uint64_t i = 0; i < nodes; i++)
     add_by_chance(s, random);
   for (uint32_t id = (uint32_t)inputs; id < s->graph.value_count; id++) {
@@ -508,12 +508,12 @@ static bool acyclic(const struct kd_graph *g, const uint32_t *owner) {
   return left == 0;
 }
 
-static kd_status refuse(kc_claimed *c) {
+static kd_status sample_refuse(kc_claimed *c) {
   c->refused++;
   return KD_INVALID_ARGUMENT;
 }
 
-static kd_status take(void *context, const kd_part *part) {
+static kd_status sample_take(void *context, const kd_part *part) {
   kc_claimed *c = context;
   uint32_t limit = c->graph ? c->graph->node_count : KC_NODES;
   const uint32_t *nodes = part->nodes;
@@ -522,7 +522,7 @@ static kd_status take(void *context, const kd_part *part) {
     kc_violation("abi.flags-known", "a claim of %u bytes has flags 0x%x",
                  part->struct_size, part->flags);
   if (c->refuse_all || !count || count > KC_NODES || c->count >= KC_NODES)
-    return refuse(c);
+    return sample_refuse(c);
   for (uint32_t i = 0; i < count; i++) {
     if (nodes[i] >= limit)
       c->outside = true;
@@ -532,14 +532,14 @@ static kd_status take(void *context, const kd_part *part) {
       c->shown = true;
     else
       continue;
-    return refuse(c);
+    return sample_refuse(c);
   }
   uint32_t owner[KC_NODES];
   memcpy(owner, c->owner, sizeof owner);
   for (uint32_t i = 0; i < count; i++)
     owner[nodes[i]] = c->count + 1;
   if (c->graph && (!connected(c, nodes, count) || !acyclic(c->graph, owner)))
-    return refuse(c);
+    return sample_refuse(c);
   memcpy(c->owner, owner, sizeof owner);
   memcpy(c->nodes[c->count], nodes, count * sizeof *nodes);
   c->sizes[c->count++] = count;
@@ -547,7 +547,7 @@ static kd_status take(void *context, const kd_part *part) {
 }
 
 kd_status kc_claim_of(const struct kd_graph *graph, kc_claimed *claims) {
-  return KC_CALL(kd_status, kp.r.claim(kc_device(), graph, take, claims),
+  return KC_CALL(kd_status, kp.r.claim(kc_device(), graph, sample_take, claims),
                  "region.claim(%u nodes)", graph->node_count);
 }
 

@@ -77,7 +77,7 @@ static uint64_t hash_environment(void) {
   return hash;
 }
 
-static void look(slow_state *now) {
+static void watch_look(slow_state *now) {
   memset(now, 0, sizeof *now);
   pthread_sigmask(SIG_BLOCK, NULL, &now->mask);
   for (int i = 1; i < 32; i++)
@@ -103,8 +103,8 @@ static bool same_masks(const sigset_t *a, const sigset_t *b) {
   return true;
 }
 
-static void compare(const slow_state *then, const slow_state *now,
-                    const char *where) {
+static void watch_compare(const slow_state *then, const slow_state *now,
+                          const char *where) {
   if (!same_masks(&then->mask, &now->mask))
     kc_violation("state.signals", "%s changed the thread's signal mask", where);
   for (int i = 1; i < 32; i++)
@@ -190,13 +190,13 @@ static const char *last_call(void) {
 static void look_again(void) {
   char where[2 * KC_RING_TEXT + 64] = "the rule itself";
   slow_state now;
-  look(&now);
+  watch_look(&now);
   if (calls_since == 1)
     snprintf(where, sizeof where, "%s", since);
   else if (calls_since)
     snprintf(where, sizeof where, "one of %u calls, %s to %s,", calls_since,
              since, last_call());
-  compare(&first, &now, where);
+  watch_compare(&first, &now, where);
   first = now;
   calls_since = 0;
 }
@@ -246,7 +246,7 @@ void kc_watch_loaded(void) {
 /* ---- around a rule ---------------------------------------------------------------- */
 
 void kc_watch_begin(void) {
-  look(&first);
+  watch_look(&first);
   watched = pthread_self();
   calls_since = 0;
   watching = true;

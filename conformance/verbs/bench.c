@@ -23,7 +23,8 @@ typedef struct figure {
 static figure figures[FIGURES];
 static uint32_t figure_count;
 
-static void add(const char *name, double value, const char *unit, bool more) {
+static void bench_add(const char *name, double value, const char *unit,
+                      bool more) {
   if (figure_count == FIGURES) return;
   figure *f = &figures[figure_count++];
   snprintf(f->name, sizeof f->name, "%s", name);
@@ -39,11 +40,11 @@ static int by_value(const void *a, const void *b) {
 }
 
 /* The median of repeated measurements, in nanoseconds. */
-static double median(double (*measure)(void *context), void *context,
+static double median(double (*bench_measure)(void *context), void *context,
                      int times) {
   double values[101];
   for (int i = 0; i < times && i < 101; i++)
-    values[i] = measure(context);
+    values[i] = bench_measure(context);
   qsort(values, (size_t)times, sizeof *values, by_value);
   return values[times / 2];
 }
@@ -76,11 +77,11 @@ static void bench_launch(void) {
                                                   : NULL};
   if (kc_run_make(unary.node, unary.def, &unary.op, &kc_plain, &b.run) != KD_OK)
     return;
-  add("launch of 4 elements, enqueue", median(launches, &b, 21) / 1e3, "us",
-      false);
+  bench_add("launch of 4 elements, enqueue", median(launches, &b, 21) / 1e3,
+            "us", false);
   b.wait = true;
-  add("launch of 4 elements, with a wait", median(launches, &b, 9) / 1e3, "us",
-      false);
+  bench_add("launch of 4 elements, with a wait", median(launches, &b, 9) / 1e3,
+            "us", false);
   kc_run_free(b.run);
   kc_unary_free(&unary);
 }
@@ -114,15 +115,15 @@ static void bench_replay(void) {
   replay_bench b = {.stream = kc_stream_make(kc_device())};
   if (kc_run_make(unary.node, unary.def, &unary.op, &kc_plain, &b.run) ==
       KD_OK) {
-    add("100 launches and a wait, each", median(replays, &b, 21) / 1e3, "us",
-        false);
+    bench_add("100 launches and a wait, each", median(replays, &b, 21) / 1e3,
+              "us", false);
     bool began = kp.c.begin(b.stream, 0) == KD_OK;
     for (int i = 0; began && i < RECORDED; i++)
       b.run->def->enqueue(b.run->kernel, b.stream, &b.run->launch);
     if (began && kp.c.end(b.stream, &b.capture) == KD_OK) {
       kp.c.launch(b.capture, b.stream);
-      add("the same, recorded and replayed", median(replays, &b, 21) / 1e3,
-          "us", false);
+      bench_add("the same, recorded and replayed",
+                median(replays, &b, 21) / 1e3, "us", false);
       kp.c.destroy(b.capture);
     }
     kc_run_free(b.run);
@@ -146,8 +147,8 @@ static double event_trip(void *context) {
 static void bench_events(void) {
   if (!kc_claims(KC_ASYNC)) return;
   kd_stream *stream = kc_stream_make(kc_device());
-  add("event, record and wait", median(event_trip, stream, 51) / 1e3, "us",
-      false);
+  bench_add("event, record and wait", median(event_trip, stream, 51) / 1e3,
+            "us", false);
 }
 
 /* ---- memory ------------------------------------------------------------------------------ */
@@ -189,7 +190,7 @@ static void bench_copies(void) {
                       .kind = k};
       snprintf(name, sizeof name, "copy %s, %llu KiB", kinds[k],
                (unsigned long long)(sizes[s] >> 10));
-      add(name, (double)sizes[s] / median(copies, &c, 9), "GB/s", true);
+      bench_add(name, (double)sizes[s] / median(copies, &c, 9), "GB/s", true);
       kc_buffer_free(c.a);
       kc_buffer_free(c.b);
       free(c.bytes);
@@ -209,10 +210,10 @@ static double allocations(void *context) {
 
 static void bench_allocations(void) {
   uint64_t small = 4096, large = 16 << 20;
-  add("allocate and release, 4 KiB", median(allocations, &small, 21) / 1e3,
-      "us", false);
-  add("allocate and release, 16 MiB", median(allocations, &large, 9) / 1e3,
-      "us", false);
+  bench_add("allocate and release, 4 KiB",
+            median(allocations, &small, 21) / 1e3, "us", false);
+  bench_add("allocate and release, 16 MiB",
+            median(allocations, &large, 9) / 1e3, "us", false);
 }
 
 /* ---- kernels ------------------------------------------------------------------------------- */
@@ -230,7 +231,7 @@ static void bench_op(const char *what, kc_op *op, double work,
   kc_run *run = NULL;
   if (def && kc_run_make(node, def, op, &kc_plain, &run) == KD_OK) {
     kc_run_now(run);
-    add(what, work / median(one_run, run, 7), unit, true);
+    bench_add(what, work / median(one_run, run, 7), unit, true);
     kc_run_free(run);
   }
   kc_node_free(node);
@@ -284,15 +285,15 @@ static void bench_overlap(void) {
     kc_finish(b);
     times[k] = (double)(kc_now() - begin);
   }
-  add("overlap of copies and kernels", (times[0] + times[1]) / times[2], "x",
-      true);
+  bench_add("overlap of copies and kernels", (times[0] + times[1]) / times[2],
+            "x", true);
   kc_run_free(run);
   kc_unary_free(&unary);
 }
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
-static void measure(void) {
+static void bench_measure(void) {
   kc_device();
   bench_launch();
   bench_replay();
@@ -304,7 +305,7 @@ static void measure(void) {
   if (isatty(2)) fputs("\r\x1b[K", stderr);
 }
 
-static const kc_rule bench_rule = {.id = "bench", .check = measure};
+static const kc_rule bench_rule = {.id = "bench", .check = bench_measure};
 
 static bool write_json(const char *path, const char *plugin) {
   keel_save save;
@@ -339,7 +340,7 @@ static cJSON *read_json(const char *path) {
   return json;
 }
 
-static int compare(const char *a, const char *b) {
+static int bench_compare(const char *a, const char *b) {
   cJSON *x = read_json(a), *y = read_json(b);
   if (!x || !y) return KC_EXIT_USAGE;
   const cJSON *one = NULL;
@@ -390,7 +391,7 @@ static int compare_two(int argc, char **argv) {
       .verb = "bench", .help = help, .options = options, .most = 2};
   int status = kc_words_read(&words, argc, argv);
   if (status >= 0) return status;
-  return words.count == 2 ? compare(words.others[0], words.others[1])
+  return words.count == 2 ? bench_compare(words.others[0], words.others[1])
                           : kc_usage("bench", "--compare takes two files");
 }
 

@@ -37,7 +37,7 @@ static void print_change(const kc_rule_result *then, const kc_rule_result *now,
 }
 
 /* Prints what differs; returns how much broke. */
-static uint32_t compare(const kc_results *a, const kc_results *b) {
+static uint32_t compare_it(const kc_results *a, const kc_results *b) {
   uint32_t counts[CHANGES] = {0};
   for (uint32_t i = 0; i < b->rule_count; i++) {
     const kc_rule_result *now = &b->rules[i];
@@ -84,7 +84,7 @@ int kc_verb_compare(int argc, char **argv) {
     return kc_usage("compare", "two results.jsonl are compared");
   status = KC_EXIT_USAGE;
   if (read_whole(words.others[0], &a) && read_whole(words.others[1], &b))
-    status = compare(&a, &b) ? KC_EXIT_NOT : 0;
+    status = compare_it(&a, &b) ? KC_EXIT_NOT : 0;
   kc_results_free(&a);
   kc_results_free(&b);
   return status;

@@ -122,8 +122,8 @@ static int read_level(const char *text) {
 
 /* ---- options with a value: each returns NULL where it takes it, else what is wrong --- */
 
-static const char *add(const char **list, uint32_t *count, uint32_t room,
-                       const char *value) {
+static const char *options_add(const char **list, uint32_t *count,
+                               uint32_t room, const char *value) {
   if (*count == room) return "is one too many";
   list[(*count)++] = value;
   return NULL;
@@ -136,24 +136,24 @@ static const char *take_level(kc_options *o, const char *value) {
 }
 
 static const char *take_rule(kc_options *o, const char *value) {
-  return add(o->globs, &o->glob_count, KC_GLOBS, value);
+  return options_add(o->globs, &o->glob_count, KC_GLOBS, value);
 }
 
 static const char *take_not(kc_options *o, const char *value) {
-  return add(o->not_globs, &o->not_count, KC_GLOBS, value);
+  return options_add(o->not_globs, &o->not_count, KC_GLOBS, value);
 }
 
 static const char *take_plugin_option(kc_options *o, const char *value) {
   if (!strchr(value, '=')) return "is not like name=value";
-  return add(o->plugin_options, &o->plugin_option_count,
-             (uint32_t)KC_COUNT_OF(o->plugin_options), value);
+  return options_add(o->plugin_options, &o->plugin_option_count,
+                     (uint32_t)KC_COUNT_OF(o->plugin_options), value);
 }
 
 static const char *take_report(kc_options *o, const char *value) {
   if (!kc_is_format(value))
     return "is none of html, junit, tap, md, badge, text";
-  return add(o->reports, &o->report_count, (uint32_t)KC_COUNT_OF(o->reports),
-             value);
+  return options_add(o->reports, &o->report_count,
+                     (uint32_t)KC_COUNT_OF(o->reports), value);
 }
 
 /* That every reader of results.jsonl has exactly: its numbers are doubles. */
@@ -216,7 +216,7 @@ static const char *take_time_scale(kc_options *o, const char *value) {
   return o->time_scale > 0 ? NULL : "is not a number above 0";
 }
 
-static const char *take_device(kc_options *o, const char *value) {
+static const char *options_take_device(kc_options *o, const char *value) {
   uint64_t number = 0;
   bool good = kc_read_number(value, &number) && number < KC_MAX_DEVICES;
   o->device = (uint32_t)number;
@@ -254,7 +254,7 @@ static const valued *find_valued(const char *name) {
       {"--soak", take_soak, 0},
       {"--max-memory", take_max_memory, 0},
       {"--time-scale", take_time_scale, 0},
-      {"--device", take_device, 0},
+      {"--device", options_take_device, 0},
       {"--op", take_op, 0},
       {"--dtype", take_dtype, 0},
       {"--case", take_case, 0},
@@ -267,8 +267,8 @@ static const valued *find_valued(const char *name) {
   return NULL;
 }
 
-static const char *take(kc_options *o, const valued *option,
-                        const char *value) {
+static const char *verbs_options_take(kc_options *o, const valued *option,
+                                      const char *value) {
   if (option->take) return option->take(o, value);
   memcpy((char *)o + option->kept, &value, sizeof value);
   return NULL;
@@ -344,7 +344,7 @@ static int take_option(kc_options *o, const kc_words *words,
   } else if (!allowed || listed(allowed, name)) {
     int status = kc_option_value(words->verb, name, argc, argv, at, &value);
     if (status >= 0) return status;
-    const char *wrong = take(o, option, value);
+    const char *wrong = verbs_options_take(o, option, value);
     return wrong ? kc_usage(words->verb, "%s %s %s", name, value, wrong) : -1;
   }
   return kc_usage(words->verb, "unknown option \"%s\"", word);

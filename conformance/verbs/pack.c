@@ -144,7 +144,8 @@ int kc_verb_pack(int argc, char **argv) {
 /* ---- verify ------------------------------------------------------------------------------ */
 
 /* The digest that SHA256SUMS has for a file; false where it has none. */
-static bool sum_of(const char *folder, const char *name, char out_hex[65]) {
+static bool pack_sum_of(const char *folder, const char *name,
+                        char out_hex[65]) {
   char path[4400], line[400], of[200];
   snprintf(path, sizeof path, "%s/SHA256SUMS", folder);
   FILE *sums = fopen(path, "re");
@@ -163,7 +164,7 @@ static bool sums_fit(const char *folder) {
       fprintf(stderr, "it has no %s\n", files[i]);
       return false;
     }
-    if (!sum_of(folder, files[i], want) || strcmp(want, digest) != 0) {
+    if (!pack_sum_of(folder, files[i], want) || strcmp(want, digest) != 0) {
       fprintf(stderr, "%s is not what SHA256SUMS says\n", files[i]);
       return false;
     }
@@ -202,7 +203,8 @@ static bool passed(const kc_rule_result *rule) {
 }
 
 /* Chooses a random part of what passed; one rule at the least, if any passed. */
-static void choose(const kc_results *r, double percent, kc_options *options) {
+static void pack_choose(const kc_results *r, double percent,
+                        kc_options *options) {
   kc_random random = {kc_now()};
   const char *one = NULL;
   uint32_t count = 0;
@@ -264,7 +266,7 @@ static int replay(const kc_results *r, const char *plugin, double percent) {
   options.max_memory = UINT64_C(512) << 20;
   options.time_scale = 1;
   options.jobs = 2;
-  choose(r, percent, &options);
+  pack_choose(r, percent, &options);
   if (!options.glob_count) {
     fputs("nothing passed that could be run again\n", stderr);
     return KC_EXIT_NOT;
@@ -289,7 +291,7 @@ static int replay(const kc_results *r, const char *plugin, double percent) {
   return status;
 }
 
-static bool is_packed(const char *report) {
+static bool pack_is_packed(const char *report) {
   size_t size = strlen(report);
   return size > 7 && !strcmp(report + size - 7, ".tar.gz");
 }
@@ -352,7 +354,7 @@ int kc_verb_verify(int argc, char **argv) {
   if (!report) return kc_usage("verify", "which report?");
   if (percent > 0 && !plugin)
     return kc_usage("verify", "--replay needs --plugin");
-  if (!is_packed(report)) return holds(report, report, plugin, percent);
+  if (!pack_is_packed(report)) return holds(report, report, plugin, percent);
   char folder[256], path[4400];
   if (!kc_readable(report)) return KC_EXIT_USAGE;
   if (!kc_scratch_make(folder)) return KC_EXIT_SUITE;

@@ -105,7 +105,7 @@ static bool hangs(const task *t) {
                      !strcmp(t->rule, "life.exit-without-close"));
 }
 
-static void start(task *t, const settings *s) {
+static void self_start(task *t, const settings *s) {
   char plugin[4400];
   if (!kc_scratch_make(t->folder)) return;
   snprintf(plugin, sizeof plugin, "%s", s->sim);
@@ -166,7 +166,7 @@ static void start(task *t, const settings *s) {
 }
 
 /* What the run said; true where it is as it should be. */
-static bool judge(task *t) {
+static bool self_judge(task *t) {
   char path[4400];
   kc_results results;
   snprintf(path, sizeof path, "%s/results.jsonl", t->folder);
@@ -257,7 +257,7 @@ static void run_tasks(task *tasks, uint32_t count, const settings *s) {
   bool tty = isatty(2) != 0;
   while (done < count && !interrupted) {
     while (running < s->jobs && next < count) {
-      start(&tasks[next++], s);
+      self_start(&tasks[next++], s);
       running++;
     }
     int status = 0;
@@ -266,10 +266,10 @@ static void run_tasks(task *tasks, uint32_t count, const settings *s) {
     for (uint32_t i = 0; i < next; i++) {
       task *t = &tasks[i];
       if (t->pid != pid || t->done) continue;
-      bool good = judge(t);
+      bool good = self_judge(t);
       t->listed = s->matrix;
       if (again(t, s, good)) {
-        start(t, s);
+        self_start(t, s);
         break;
       }
       t->good = s->repeat ? t->caught > 0 : good;

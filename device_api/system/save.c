@@ -15,7 +15,7 @@
 
 /* ---- the old file ------------------------------------------------------------------ */
 
-static bool is_same(const struct stat *a, const struct stat *b) {
+static bool save_is_same(const struct stat *a, const struct stat *b) {
   return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
 }
 
@@ -27,7 +27,7 @@ static int open_standard(const char *path) {
   for (int fd = STDOUT_FILENO; fd <= STDERR_FILENO; fd++) {
     int flags = fcntl(fd, F_GETFL);
     if (flags < 0 || (flags & O_ACCMODE) == O_RDONLY ||
-        fstat(fd, &there) != 0 || !is_same(&asked, &there))
+        fstat(fd, &there) != 0 || !save_is_same(&asked, &there))
       continue;
     fflush(fd == STDOUT_FILENO ? stdout : stderr);
     return fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
@@ -81,7 +81,7 @@ static int find_folder(keel_save *save, const char *path) {
   int error = open_folder(save, real);
   if (!error &&
       (fstatat(save->folder, save->name, &there, AT_SYMLINK_NOFOLLOW) != 0 ||
-       !is_same(&there, &save->old)))
+       !save_is_same(&there, &save->old)))
     error = EAGAIN;
   free(real);
   return error;
@@ -146,7 +146,7 @@ static void wait_for_room(int fd) {
   poll(&room, 1, -1);
 }
 
-static ssize_t take(void *cookie, const char *data, size_t size) {
+static ssize_t save_take(void *cookie, const char *data, size_t size) {
   keel_save *save = cookie;
   for (size_t done = 0; done < size && !save->error;) {
     size_t piece = size - done < AT_ONCE ? size - done : AT_ONCE;
@@ -205,7 +205,7 @@ static int bring_to_disk(const keel_save *save) {
   return errno == EINVAL || errno == ENOTSUP ? 0 : errno;
 }
 
-static int put(keel_save *save) {
+static int save_put(keel_save *save) {
   int error = save->replaces ? keep_rights(save) : 0;
   if (!error) error = bring_to_disk(save);
   if (!error && !save->fresh[0]) error = give_name(save);
@@ -219,12 +219,12 @@ static int put(keel_save *save) {
 /* ---- begin and end -------------------------------------------------------------------------- */
 
 /* Removes what was made, and closes. */
-static void drop(keel_save *save, bool whole) {
+static void save_drop(keel_save *save, bool whole) {
   struct stat there;
   if (save->fresh[0]) unlinkat(save->folder, save->fresh, 0);
   if (!whole && save->made &&
       fstatat(save->folder, save->name, &there, AT_SYMLINK_NOFOLLOW) == 0 &&
-      is_same(&there, &save->old))
+      save_is_same(&there, &save->old))
     unlinkat(save->folder, save->name, 0);
   close_both(save);
 }
@@ -237,10 +237,10 @@ bool keel_save_begin(keel_save *save, const char *path, mode_t mode) {
         save, save->replaces ? (save->old.st_mode & 0700) | 0600 : mode);
   if (!error) {
     save->file =
-        fopencookie(save, "wb", (cookie_io_functions_t){.write = take});
+        fopencookie(save, "wb", (cookie_io_functions_t){.write = save_take});
     if (!save->file) error = errno;
   }
-  if (error) drop(save, false);
+  if (error) save_drop(save, false);
   errno = error;
   return !error;
 }
@@ -248,13 +248,13 @@ bool keel_save_begin(keel_save *save, const char *path, mode_t mode) {
 bool keel_save_end(keel_save *save, bool keep) {
   bool closed = fclose(save->file) == 0;
   int error = save->error ? save->error : closed ? 0 : EIO;
-  if (!error && keep && !save->in_place) error = put(save);
+  if (!error && keep && !save->in_place) error = save_put(save);
   /* a file system that is somewhere else may say so here only */
   if (!error && keep && save->in_place) {
     if (close(save->fd) != 0) error = errno;
     save->fd = -1;
   }
-  drop(save, keep && !error);
+  save_drop(save, keep && !error);
   save->file = NULL;
   errno = error;
   return !error;

@@ -24,7 +24,7 @@ static void *library; /* stays: MPI has threads and handlers of its own */
 static char problem[1024];
 
 /* POSIX has functions in data pointers here. */
-static int find(void *from, const char *name, void *place) {
+static int abi_find(void *from, const char *name, void *place) {
   void *found = dlsym(from, name);
   if (found) *(void **)place = found;
   return found != NULL;
@@ -34,7 +34,7 @@ static int find(void *from, const char *name, void *place) {
 static int has_abi(void *from, const char *file) {
   int (*get_version)(int *, int *) = NULL;
   int major = 0, minor = 0;
-  if (!find(from, "MPI_Abi_get_version", (void *)&get_version)) {
+  if (!abi_find(from, "MPI_Abi_get_version", (void *)&get_version)) {
     snprintf(problem, sizeof problem,
              "%s is no library of MPI's standard ABI: it has no"
              " MPI_Abi_get_version, which MPI 5 brings; for an older MPI, Keel"
@@ -53,7 +53,7 @@ static int has_abi(void *from, const char *file) {
 
 static int has_functions(void *from, const char *file) {
   for (size_t i = 0; i < sizeof functions / sizeof *functions; i++)
-    if (!find(from, functions[i].name, functions[i].place)) {
+    if (!abi_find(from, functions[i].name, functions[i].place)) {
       snprintf(problem, sizeof problem, "%s has no %s", file,
                functions[i].name);
       return 0;

@@ -45,7 +45,7 @@ static int is_left; /* a link was opened and, since it has failed, not closed */
 
 /* ---- reductions of the types that MPI has not -------------------------------------- */
 
-static double get(kd_dtype dtype, const uint16_t *from) {
+static double mpi_get(kd_dtype dtype, const uint16_t *from) {
   double number = 0;
   uint64_t bits = 0;
   keel_float_decode(dtype, from, &number, &bits);
@@ -64,7 +64,7 @@ static void reduce_half(const void *in, void *out, int count, kd_dtype dtype,
   const uint16_t *from = in;
   uint16_t *to = out;
   for (int i = 0; i < count; i++) {
-    double a = get(dtype, &from[i]), b = get(dtype, &to[i]);
+    double a = mpi_get(dtype, &from[i]), b = mpi_get(dtype, &to[i]);
     double both = reduction == KD_REDUCE_SUM       ? a + b
                   : reduction == KD_REDUCE_PRODUCT ? a * b
                                                    : extreme(a, b, reduction);
@@ -203,7 +203,7 @@ static MPI_Comm comm_of(const keel_link_call *call) {
 }
 
 /* Pieces of up to INT_MAX elements. */
-static int all_reduce(const keel_link_call *call, request *made) {
+static int mpi_all_reduce(const keel_link_call *call, request *made) {
   MPI_Datatype type = number_type(call->dtype);
   MPI_Op op = number_op(call->dtype, call->reduction);
   uint64_t each = kd_dtype_size(call->dtype), from = 0;
@@ -219,7 +219,7 @@ static int all_reduce(const keel_link_call *call, request *made) {
   return error;
 }
 
-static int reduce_scatter(const keel_link_call *call, request *made) {
+static int mpi_reduce_scatter(const keel_link_call *call, request *made) {
   return call->count > INT_MAX ? NO_TYPE
                                : MPI_Ireduce_scatter_block(
                                      call->send, call->receive,
@@ -256,7 +256,7 @@ static int move_bytes(const keel_link_call *call, request *made) {
   }
 }
 
-static int start(const keel_link_call *call, void **out_request) {
+static int mpi_start(const keel_link_call *call, void **out_request) {
   int reduces = call->kind == KEEL_LINK_ALL_REDUCE ||
                 call->kind == KEEL_LINK_REDUCE_SCATTER;
   uint64_t pieces = call->count / INT_MAX + (call->count % INT_MAX != 0);
@@ -266,9 +266,9 @@ static int start(const keel_link_call *call, void **out_request) {
     return NO_TYPE;
   request *made = new_request(count);
   if (!made) return NO_MEMORY;
-  int error = call->kind == KEEL_LINK_ALL_REDUCE ? all_reduce(call, made)
-              : reduces                          ? reduce_scatter(call, made)
-                                                 : move_bytes(call, made);
+  int error = call->kind == KEEL_LINK_ALL_REDUCE ? mpi_all_reduce(call, made)
+              : reduces ? mpi_reduce_scatter(call, made)
+                        : move_bytes(call, made);
   if (error != MPI_SUCCESS) {
     drop_request(made);
     return error;
@@ -308,7 +308,7 @@ static int test(void *self, int *out_ended) {
 
 /* ---- communicators --------------------------------------------------------------------- */
 
-static int split(uint32_t color, uint32_t key, void **out_comm) {
+static int mpi_split(uint32_t color, uint32_t key, void **out_comm) {
   MPI_Comm *comm = malloc(sizeof *comm);
   if (!comm) return NO_MEMORY;
   int error = MPI_Comm_split(world, (int)color, (int)key, comm);
@@ -319,7 +319,7 @@ static int split(uint32_t color, uint32_t key, void **out_comm) {
   return error;
 }
 
-static void release(void *comm) {
+static void mpi_release(void *comm) {
   MPI_Comm_free(comm);
   free(comm);
 }
@@ -348,7 +348,7 @@ static void drop_letters(void) {
   }
 }
 
-static int tell(uint32_t rank, const void *note) {
+static int mpi_tell(uint32_t rank, const void *note) {
   letter *made = malloc(sizeof *made);
   if (!made) return NO_MEMORY;
   memcpy(made->text, note, sizeof made->text);
@@ -374,7 +374,7 @@ static int hear(void *out_note, int *out_heard) {
 
 /* ---- beginning and end ------------------------------------------------------------------ */
 
-static int join(void) {
+static int mpi_join(void) {
   int there = 0, gone = 0, threads = MPI_THREAD_SINGLE;
   if (is_left && is_ours) return LEFT_OPEN;
   problem = abi_open();
@@ -420,7 +420,7 @@ static void find_name(keel_link_world *out) {
 
 static int open_module(keel_link_world *out) {
   int rank = 0, size = 0;
-  int error = join();
+  int error = mpi_join();
   if (error) return error;
   error = MPI_Comm_dup(MPI_COMM_WORLD, &world);
   if (error == MPI_SUCCESS) error = MPI_Comm_dup(MPI_COMM_WORLD, &notes);
@@ -480,11 +480,11 @@ static const keel_link_table table = {
     .version = KEEL_LINK_VERSION,
     .open = open_module,
     .close = close_module,
-    .split = split,
-    .release = release,
-    .start = start,
+    .split = mpi_split,
+    .release = mpi_release,
+    .start = mpi_start,
     .test = test,
-    .tell = tell,
+    .tell = mpi_tell,
     .hear = hear,
     .abort = end_all,
     .message = message,

@@ -108,8 +108,8 @@ static keel_status copy_visible(keel_context *context, const char *list) {
   return KD_OK;
 }
 
-static keel_status fill(keel_context *context,
-                        const keel_context_params *params) {
+static keel_status context_fill(keel_context *context,
+                                const keel_context_params *params) {
   uint32_t workers = 0;
   context->flags = params->flags;
   context->services = &keel_services;
@@ -162,7 +162,7 @@ keel_status keel_open(const keel_context_params *params,
   atomic_fetch_add(&open_contexts, 1);
   keel_heap_init(&context->host, context, NULL);
   keel_heap_enlist(&context->host);
-  keel_status status = fill(context, &all);
+  keel_status status = context_fill(context, &all);
   if (status != KD_OK) {
     keel_close(context);
     return status;
@@ -194,7 +194,7 @@ keel_status keel_show(keel_context *context, const char *visible) {
 
 /* Frees what only the runtime holds of a lost device, and closes the device if nothing else
  * is held. */
-static keel_status give_up(keel_device *device) {
+static keel_status context_give_up(keel_device *device) {
   /* from now on other threads only free objects */
   keel_device_wait_unused(device);
   keel_transfers_end(device);
@@ -223,7 +223,7 @@ keel_status keel_device_reopen(keel_device *device) {
   KEEL_TRY(keel_plugin_outside("keel_device_reopen"));
   pthread_mutex_lock(&device->opening);
   bool lost = atomic_load(&device->lost);
-  keel_status status = lost && device->handle ? give_up(device) : KD_OK;
+  keel_status status = lost && device->handle ? context_give_up(device) : KD_OK;
   if (status == KD_OK &&
       !atomic_load_explicit(&device->ready, memory_order_acquire))
     status = keel_device_open_locked(device);

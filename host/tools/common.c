@@ -109,8 +109,8 @@ static bool take_threads(common *common, const char *value) {
 }
 
 /* One more of a list of 32. */
-static bool add(const common *common, const char *name, const char **list,
-                uint32_t *count, const char *value) {
+static bool common_add(const common *common, const char *name,
+                       const char **list, uint32_t *count, const char *value) {
   if (*count == 32) {
     usage_error(common->command, "%s can be given at most 32 times", name);
     return false;
@@ -128,12 +128,12 @@ bool common_option(common *common, int argc, char **argv, int *at) {
     return true;
   }
   if ((value = option_value(argc, argv, at, "--plugin", failed)))
-    *failed =
-        !add(common, "--plugin", common->plugins, &common->plugin_count, value);
+    *failed = !common_add(common, "--plugin", common->plugins,
+                          &common->plugin_count, value);
   else if (!*failed &&
            (value = option_value(argc, argv, at, "--option", failed)))
-    *failed =
-        !add(common, "--option", common->options, &common->option_count, value);
+    *failed = !common_add(common, "--option", common->options,
+                          &common->option_count, value);
   else if (!*failed && common->runs &&
            (value = option_value(argc, argv, at, "--threads", failed)))
     *failed = !take_threads(common, value);

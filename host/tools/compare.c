@@ -58,7 +58,7 @@ static bool near(double got, double want, tolerance within) {
   return fabs(got - want) <= within.atol + within.rtol * fabs(want);
 }
 
-static bool is_float(kd_dtype dtype) {
+static bool compare_is_float(kd_dtype dtype) {
   return dtype == KD_F32 || dtype == KD_F64 || dtype == KD_F16 ||
          dtype == KD_BF16;
 }
@@ -110,7 +110,7 @@ static bool data_agree(keel_tensor *got, keel_tensor *want, tolerance within,
   bool agree = a && b && keel_tensor_read(got, a, bytes) == KD_OK &&
                keel_tensor_read(want, b, bytes) == KD_OK;
   if (!agree) snprintf(text, size, "%s", keel_message());
-  bool exact = !is_float(dtype);
+  bool exact = !compare_is_float(dtype);
   coarsen(&within, b, dtype, agree ? count : 0);
   for (int64_t i = 0; i < count && agree; i++) {
     double x = element_at(a, dtype, i), y = element_at(b, dtype, i);

@@ -99,7 +99,7 @@ static int check_trace(void) {
                                    " --np N");
 }
 
-static int parse(int argc, char **argv) {
+static int compile_parse(int argc, char **argv) {
   int result = options_read(&syntax, argc, argv);
   if (result < 0) result = check_trace();
   if (result >= 0) return result;
@@ -200,8 +200,9 @@ static void print_open(const arguments *all, keel_context *context,
 
 /* What is written: the model as it is, or what the passes make of it. The passes that
  * are a plan's own run too where they are to be shown. */
-static keel_status make(arguments *all, keel_context *context,
-                        keel_program *model, keel_program **out_program) {
+static keel_status compile_make(arguments *all, keel_context *context,
+                                keel_program *model,
+                                keel_program **out_program) {
   keel_plan *plan = NULL;
   keel_plan_params params = {
       .struct_size = sizeof params,
@@ -241,8 +242,8 @@ static int64_t split_size(void *context, const char *input, uint32_t axis,
 }
 
 /* A rank's program; returns 0, or the command's status. */
-static int split(keel_program *model, const keel_split_params *params,
-                 keel_program **out_own, keel_split_facts *out_facts) {
+static int compile_split(keel_program *model, const keel_split_params *params,
+                         keel_program **out_own, keel_split_facts *out_facts) {
   const parting_dims *dims = params->size_context;
   keel_status status = keel_program_split(model, params, out_own, out_facts);
   bool known = parting_knows(dims, "compile", status);
@@ -261,9 +262,9 @@ static int write_rank(arguments *all, keel_context *context,
   char path[4096];
   double from = now();
   snprintf(path, sizeof path, "%s.%u", all->output, (unsigned)params->rank);
-  int result = split(model, params, &own, &facts);
+  int result = compile_split(model, params, &own, &facts);
   if (result) return result;
-  keel_status status = make(all, context, own, &made);
+  keel_status status = compile_make(all, context, own, &made);
   if (status == KD_OK)
     status = keel_program_save(made ? made : own, path,
                                all->text ? KEEL_SAVE_TEXT : 0);
@@ -284,7 +285,7 @@ static int trace_program(arguments *all, keel_context *context,
                          keel_program *own, uint32_t from, uint32_t to) {
   const smpi_traces traces = {all->trace, (uint32_t)all->ranks, all->bytes_as};
   keel_program *made = NULL;
-  keel_status status = make(all, context, own, &made);
+  keel_status status = compile_make(all, context, own, &made);
   progress_end();
   int result = status == KD_OK ? 0 : complain();
   if (!result) result = smpi_write(&traces, made ? made : own, from, to);
@@ -307,7 +308,7 @@ static int trace_rank(arguments *all, keel_context *context,
   keel_split_facts facts;
   uint32_t end = params->rank + alike_ranks(params);
   progress("splitting %s", all->model);
-  int result = split(model, params, &own, &facts);
+  int result = compile_split(model, params, &own, &facts);
   progress_end();
   if (!result) result = trace_program(all, context, own, params->rank, end);
   if (!result)
@@ -336,7 +337,7 @@ static int write_ranks(arguments *all, keel_context *context,
   return result;
 }
 
-static int work(arguments *all, keel_context *context) {
+static int compile_work(arguments *all, keel_context *context) {
   keel_program *model = NULL, *made = NULL;
   double from = now();
   progress("reading %s", all->model);
@@ -365,7 +366,7 @@ static int work(arguments *all, keel_context *context) {
     keel_program_release(model);
     return result;
   }
-  if (status == KD_OK) status = make(all, context, model, &made);
+  if (status == KD_OK) status = compile_make(all, context, model, &made);
   if (status == KD_OK && all->output)
     status = keel_program_save(made ? made : model, all->output,
                                all->text ? KEEL_SAVE_TEXT : 0);
@@ -382,11 +383,11 @@ static int work(arguments *all, keel_context *context) {
 }
 
 int keel_main_compile(int argc, char **argv) {
-  int result = parse(argc, argv);
+  int result = compile_parse(argc, argv);
   if (result >= 0) return result;
   keel_context *context = common_open(&given.common, 0);
   if (!context) return 1;
-  result = work(&given, context);
+  result = compile_work(&given, context);
   keel_close(context);
   return result;
 }

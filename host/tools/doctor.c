@@ -206,7 +206,7 @@ static const struct {
 };
 
 /* In a process of its own: libraries run code when they are loaded. */
-static bool is_there(const char *library) {
+static bool doctor_is_there(const char *library) {
   fflush(NULL);
   pid_t child = fork();
   if (child == 0) {
@@ -238,9 +238,9 @@ static void look_at_libraries(keel_context *context) {
                 !strcmp(info.name, libraries[i].plugin);
     if (!loaded) continue;
     const char *other = libraries[i].or_library;
-    if (is_there(libraries[i].library))
+    if (doctor_is_there(libraries[i].library))
       fine(libraries[i].library, "for %s", libraries[i].plugin);
-    else if (other && is_there(other))
+    else if (other && doctor_is_there(other))
       fine(other, "for %s", libraries[i].plugin);
     else
       print("  none  %s: %s; Debian's package %s has it (for %s)\n",
@@ -294,9 +294,9 @@ static void look_at_plugins(keel_context *context) {
 
 /* Multiplies for some time. A row of the first matrix counts up, the second is one:
  * the product is known. */
-static keel_status multiply(keel_context *context, keel_device *device,
-                            const char *plugin, double seconds,
-                            double *out_rate, bool *out_right) {
+static keel_status doctor_multiply(keel_context *context, keel_device *device,
+                                   const char *plugin, double seconds,
+                                   double *out_rate, bool *out_right) {
   static float a[SIDE * SIDE], b[SIDE * SIDE], y[SIDE * SIDE];
   const int64_t dims[] = {SIDE, SIDE};
   keel_tensor *in[2] = {NULL, NULL}, *out = NULL;
@@ -360,8 +360,8 @@ static void look_at_device(keel_context *context, keel_device *device) {
     return;
   }
   progress("%s multiplies matrices", facts.name);
-  keel_status status =
-      multiply(context, device, facts.plugin, given.seconds, &rate, &right);
+  keel_status status = doctor_multiply(context, device, facts.plugin,
+                                       given.seconds, &rate, &right);
   progress_end();
   if (status != KD_OK)
     wrong(facts.name, "`keel-conformance run` says which promise breaks",
@@ -388,7 +388,7 @@ static void look_at_devices(keel_context *context) {
           "there is none");
 }
 
-static int look(void) {
+static int doctor_look(void) {
   keel_context *context = common_open(&given.common, KEEL_ALLOW_REFUSED);
   if (!context) return 1;
   print("keel %s, device ABI %d.%d\n", keel_version(), KD_ABI_MAJOR,
@@ -408,5 +408,5 @@ static int look(void) {
 
 int keel_main_doctor(int argc, char **argv) {
   int status = options_read(&syntax, argc, argv);
-  return status >= 0 ? status : watched_run(look, given.limit);
+  return status >= 0 ? status : watched_run(doctor_look, given.limit);
 }

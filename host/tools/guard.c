@@ -20,7 +20,7 @@ static struct {
   bool runs, over;
 } guard = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-static void *watch(void *context) {
+static void *guard_watch(void *context) {
   int result = 0;
   (void)context;
   pthread_mutex_lock(&guard.lock);
@@ -52,7 +52,7 @@ void guard_begin(const char *what, double seconds) {
   pthread_condattr_setclock(&by_clock, CLOCK_MONOTONIC);
   pthread_cond_init(&guard.ended, &by_clock);
   pthread_condattr_destroy(&by_clock);
-  guard.runs = pthread_create(&guard.thread, NULL, watch, NULL) == 0;
+  guard.runs = pthread_create(&guard.thread, NULL, guard_watch, NULL) == 0;
 }
 
 void guard_end(void) {

@@ -17,8 +17,8 @@ typedef struct listing {
 
 static listing given = {.limit = WATCHED_LIMIT};
 
-static int parse(const char *name, const char *help, const option *options,
-                 int argc, char **argv) {
+static int list_parse(const char *name, const char *help, const option *options,
+                      int argc, char **argv) {
   given.common.command = name;
   const command syntax = {help, options, &given.common, NULL, false};
   return options_read(&syntax, argc, argv);
@@ -167,7 +167,7 @@ int keel_main_plugins(int argc, char **argv) {
        .flag = &given.options},
       JSON,
       {0}};
-  int status = parse(
+  int status = list_parse(
       "plugins",
       "usage: keel plugins [OPTION]...\n\n"
       "Lists every plugin candidate, and whether it was loaded or why not. A\n"
@@ -323,7 +323,7 @@ int keel_main_devices(int argc, char **argv) {
        .flag = &given.properties},
       JSON,
       {0}};
-  int status = parse(
+  int status = list_parse(
       "devices",
       "usage: keel devices [OPTION]...\n\n"
       "Lists the devices of the plugins that were loaded, as\n"
@@ -444,7 +444,7 @@ int keel_main_ops(int argc, char **argv) {
       {"--markdown", .help = "as a Markdown table", .flag = &given.markdown},
       JSON,
       {0}};
-  int status = parse(
+  int status = list_parse(
       "ops",
       "usage: keel ops [--device D] [OPTION]...\n\n"
       "Lists the ops that a device supports, with the types of the first "
@@ -458,7 +458,7 @@ int keel_main_ops(int argc, char **argv) {
 
 int keel_main_passes(int argc, char **argv) {
   static const option options[] = {JSON, {0}};
-  int status = parse(
+  int status = list_parse(
       "passes",
       "usage: keel passes [OPTION]...\n\n"
       "Lists the passes that transform a model before it runs, in their\n"

@@ -55,7 +55,7 @@ static void help(FILE *file) {
 }
 
 /* The command of that name, or -1. */
-static int find(const char *name) {
+static int tools_find(const char *name) {
   for (size_t i = 0; i < COMMANDS; i++)
     if (!strcmp(name, commands[i].name)) return (int)i;
   return -1;
@@ -78,7 +78,7 @@ static int run_command(int argc, char **argv) {
            KD_ABI_MINOR);
     return 0;
   }
-  int found = find(argv[about ? 2 : 1]);
+  int found = tools_find(argv[about ? 2 : 1]);
   if (found >= 0 && about) return commands[found].main(1, words);
   if (found >= 0) return commands[found].main(argc - 2, argv + 2);
   if (is_option(argv[1]) && !about)

@@ -162,7 +162,7 @@ static bool is_mark(const char *line, size_t size, uint64_t *out_level) {
 }
 
 /* Where the template begins: minimal.c has a comment of its own about how to build it. */
-static const char *begin_of(const char *from, FILE *out) {
+static const char *new_plugin_begin_of(const char *from, FILE *out) {
   const char *text = text_of(from);
   if (strcmp(from, "minimal.c") != 0) return text;
   fputs("/* ", out);
@@ -181,7 +181,7 @@ static void write_text(FILE *out, const char *from) {
   size_t size = strlen(name);
   uint64_t level = 0;
   bool in_c = strstr(from, ".c") || strstr(from, ".h");
-  for (const char *at = begin_of(from, out); *at;) {
+  for (const char *at = new_plugin_begin_of(from, out); *at;) {
     size_t line = strcspn(at, "\n") + 1;
     if (is_mark(at, line, &level) || level > given.level) {
       at += line;
@@ -208,7 +208,7 @@ static void write_text(FILE *out, const char *from) {
 
 /* ---- files ---------------------------------------------------------------- */
 
-static int failed(const char *what, const char *path) {
+static int new_plugin_failed(const char *what, const char *path) {
   fprintf(stderr, "keel new-plugin: can't %s %s: %s\n", what, path,
           strerror(errno));
   return 1;
@@ -220,7 +220,9 @@ static int make_folders(char *path) {
        slash = strchr(slash + 1, '/')) {
     *slash = 0;
     int made = mkdir(path, 0777);
-    int status = made && errno != EEXIST ? failed("make the folder", path) : 0;
+    int status = made && errno != EEXIST
+                     ? new_plugin_failed("make the folder", path)
+                     : 0;
     *slash = '/';
     if (status) return status;
   }
@@ -231,17 +233,17 @@ static int write_file(const char *folder, size_t file) {
   char *path = NULL;
   size_t size = 0;
   FILE *text = open_memstream(&path, &size);
-  if (!text) return failed("write in", folder);
+  if (!text) return new_plugin_failed("write in", folder);
   fprintf(text, "%s/", folder);
   write_path(text, files[file].to);
   fclose(text);
   int status = make_folders(path);
   keel_save save;
   if (!status && !keel_save_begin(&save, path, 0666)) {
-    status = failed("write", path);
+    status = new_plugin_failed("write", path);
   } else if (!status) {
     write_text(save.file, files[file].from);
-    if (!keel_save_end(&save, true)) status = failed("write", path);
+    if (!keel_save_end(&save, true)) status = new_plugin_failed("write", path);
   }
   free(path);
   return status;

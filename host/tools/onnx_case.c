@@ -157,7 +157,7 @@ typedef struct places {
   bool nested; /* perhaps not all of its ops ran */
 } places;
 
-static places places_of(const onnx_case *how, keel_plan *plan) {
+static places onnx_case_places_of(const onnx_case *how, keel_plan *plan) {
   keel_device_facts facts;
   keel_device_describe(how->device, &facts);
   places all = {0};
@@ -290,7 +290,7 @@ outcome onnx_case_run(const onnx_case *how, const char *folder,
     result = SKIP;
   }
   if (result == PASS && out_extent) {
-    const places ran = places_of(how, plan);
+    const places ran = onnx_case_places_of(how, plan);
     *out_extent = extent_of(&ran);
     if (!how->eager) result = check_support(how, program, &ran, why, size);
   }

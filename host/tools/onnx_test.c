@@ -53,11 +53,11 @@ static void report(tests *all, const char *folder) {
   }
 }
 
-static int wanted(const struct dirent *entry) {
+static int onnx_wanted(const struct dirent *entry) {
   return entry->d_name[0] != '.';
 }
 
-static bool walk(tests *all, const char *folder, unsigned depth) {
+static bool onnx_walk(tests *all, const char *folder, unsigned depth) {
   char model[4096];
   snprintf(model, sizeof model, "%s/model.onnx", folder);
   if (is_file(model)) {
@@ -65,13 +65,14 @@ static bool walk(tests *all, const char *folder, unsigned depth) {
     return true;
   }
   struct dirent **entries = NULL;
-  int count = depth < 16 ? scandir(folder, &entries, wanted, alphasort) : -1;
+  int count =
+      depth < 16 ? scandir(folder, &entries, onnx_wanted, alphasort) : -1;
   for (int i = 0; i < count; i++) {
     char path[4096];
     struct stat facts;
     snprintf(path, sizeof path, "%s/%s", folder, entries[i]->d_name);
     if (stat(path, &facts) == 0 && S_ISDIR(facts.st_mode))
-      walk(all, path, depth + 1);
+      onnx_walk(all, path, depth + 1);
     free(entries[i]);
   }
   free(entries);
@@ -147,7 +148,7 @@ int keel_main_onnx_test(int argc, char **argv) {
   }
   result = 0;
   for (uint32_t i = 0; i < given.folders.count; i++)
-    if (!walk(&given, given.folders.words[i], 0)) {
+    if (!onnx_walk(&given, given.folders.words[i], 0)) {
       fprintf(stderr, "keel onnx-test: %s: no such folder\n",
               shown(given.folders.words[i]));
       result = 1;

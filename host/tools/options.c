@@ -61,7 +61,8 @@ bool place_add(const command *command, word_list *places, bool *by_cost,
   return true;
 }
 
-static bool take(const command *command, const option *one, const char *value) {
+static bool tools_options_take(const command *command, const option *one,
+                               const char *value) {
   const char *name = command->common->command;
   if (one->take) return one->take(value);
   if (one->list) return word_add(command, one->name, one->list, value);
@@ -84,7 +85,7 @@ static int take_option(const command *command, int argc, char **argv, int *at) {
     }
     const char *value = option_value(argc, argv, at, one->name, &missing);
     if (missing) return EXIT_USAGE;
-    if (value) return take(command, one, value) ? 0 : EXIT_USAGE;
+    if (value) return tools_options_take(command, one, value) ? 0 : EXIT_USAGE;
   }
   return -1;
 }

@@ -66,7 +66,7 @@ typedef struct measured {
   char kind[128];
 } measured;
 
-static keel_status measure(keel_device *device, measured *out) {
+static keel_status parting_measure(keel_device *device, measured *out) {
   keel_device_facts facts;
   memset(out, 0, sizeof *out);
   keel_device_describe(device, &facts);
@@ -108,8 +108,8 @@ keel_split_speed *parting_speeds(keel_link *link, keel_device *const *devices,
     return NULL;
   }
   for (uint32_t i = 0; i < count && !link && status == KD_OK; i++)
-    status = measure(devices[i], &all[i]);
-  if (link) status = measure(devices[0], &own);
+    status = parting_measure(devices[i], &all[i]);
+  if (link) status = parting_measure(devices[0], &own);
   if (link && status == KD_OK)
     status = keel_link_gather(link, &own, sizeof own, all);
   if (status == KD_OK) {

@@ -67,13 +67,13 @@ static char **command_line(size_t index, const char *count, const char *self,
 
 static volatile pid_t launcher;
 
-static void pass_on(int number) {
+static void ranks_pass_on(int number) {
   if (launcher > 0) kill(launcher, number);
 }
 
 /* What ends this process ends the launcher. The terminal interrupts both. */
 static void pass_signals_on(void) {
-  const struct sigaction pass = {.sa_handler = pass_on};
+  const struct sigaction pass = {.sa_handler = ranks_pass_on};
   const struct sigaction none = {.sa_handler = SIG_IGN};
   sigaction(SIGTERM, &pass, NULL);
   sigaction(SIGHUP, &pass, NULL);
@@ -82,7 +82,7 @@ static void pass_signals_on(void) {
 }
 
 /* Starts it. Returns 0, or errno. */
-static int start(char *const *line) {
+static int ranks_start(char *const *line) {
   int answer[2], error = 0;
   if (pipe2(answer, O_CLOEXEC) != 0) return errno;
   launcher = fork();
@@ -123,7 +123,7 @@ int ranks_launch(uint64_t count, char *const *words) {
   fflush(stdout);
   for (size_t i = 0; i < sizeof launchers / sizeof *launchers; i++) {
     char **line = command_line(i, number, self, words);
-    int error = line ? start(line) : ENOMEM;
+    int error = line ? ranks_start(line) : ENOMEM;
     free(line);
     if (!error) return wait_for_launcher();
     if (error == ENOENT) continue;

@@ -110,7 +110,7 @@ static const command syntax = {
     "Runs a model one or more times, and prints the results.\n\n",
     options, &given.common, &given.models, .one_word = true};
 
-static int parse(int argc, char **argv) {
+static int run_parse(int argc, char **argv) {
   int result = options_read(&syntax, argc, argv);
   if (result >= 0) return result;
   if (given.within.atol < 0) {
@@ -369,7 +369,7 @@ int keel_main_run(int argc, char **argv) {
   static char texts[RUN_PORTS][256];
   char **words = ranks_words(argc, argv);
   if (!words) return 1;
-  int result = parse(argc, argv);
+  int result = run_parse(argc, argv);
   if (result < 0 && given.devices && (given.device || given.ranks))
     result =
         usage_error("run", "--devices goes with neither --device nor --np");

@@ -29,7 +29,8 @@ int run_compare(const run_arguments *all, run_session *run, bool *agree,
 
 typedef char file_name[256];
 
-static bool is_taken(file_name *names, uint32_t count, uint32_t index) {
+static bool run_results_is_taken(file_name *names, uint32_t count,
+                                 uint32_t index) {
   for (uint32_t i = 0; i < count; i++)
     if (i != index && !strcmp(names[i], names[index])) return true;
   return false;
@@ -48,11 +49,11 @@ static void choose_names(const run_session *run, file_name *names) {
   }
   for (uint32_t i = 1; i < run->output_count; i++) {
     file_name own;
-    bool clashes = is_taken(names, i, i);
+    bool clashes = run_results_is_taken(names, i, i);
     memcpy(own, names[i], sizeof own);
     for (unsigned n = 2; clashes; n++) {
       snprintf(names[i], sizeof *names, "%.200s-%u", own, n);
-      clashes = is_taken(names, run->output_count, i);
+      clashes = run_results_is_taken(names, run->output_count, i);
     }
   }
 }

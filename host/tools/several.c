@@ -36,11 +36,12 @@ keel_status several_plan(several *all, keel_program *program,
 }
 
 /* One rank's inputs: with its handle. */
-static keel_status begin(const several *all, uint32_t rank,
-                         const keel_run_params *params,
-                         keel_tensor *const *inputs, uint32_t input_count,
-                         uint32_t member, keel_tensor *handle,
-                         keel_tensor **outputs, uint32_t output_count) {
+static keel_status several_begin(const several *all, uint32_t rank,
+                                 const keel_run_params *params,
+                                 keel_tensor *const *inputs,
+                                 uint32_t input_count, uint32_t member,
+                                 keel_tensor *handle, keel_tensor **outputs,
+                                 uint32_t output_count) {
   keel_tensor **own = calloc((size_t)input_count + 1, sizeof *own);
   if (!own) return KD_OUT_OF_MEMORY;
   for (uint32_t i = 0; i < input_count; i++)
@@ -51,7 +52,7 @@ static keel_status begin(const several *all, uint32_t rank,
   return status;
 }
 
-static keel_status wait_for(keel_tensor **outputs, uint32_t count) {
+static keel_status several_wait_for(keel_tensor **outputs, uint32_t count) {
   keel_status status = KD_OK;
   for (uint32_t i = 0; i < count; i++) {
     keel_status own = outputs[i] ? keel_tensor_wait(outputs[i]) : KD_OK;
@@ -72,13 +73,14 @@ keel_status several_run(const several *all, const keel_run_params *params,
   keel_status status =
       made ? keel_group_members(all->group, handles) : KD_OUT_OF_MEMORY;
   for (uint32_t r = 0; r < all->count && status == KD_OK; r++)
-    status = begin(all, r, params, inputs, input_count, member, handles[r],
-                   made + (size_t)r * output_count, output_count);
+    status =
+        several_begin(all, r, params, inputs, input_count, member, handles[r],
+                      made + (size_t)r * output_count, output_count);
   /* a rank that has ended is gone: others do not wait for it */
   for (uint32_t r = 0; r < all->count; r++)
     keel_tensor_release(handles[r]);
   for (uint32_t r = 0; r < all->count && status == KD_OK; r++)
-    status = wait_for(made + (size_t)r * output_count, output_count);
+    status = several_wait_for(made + (size_t)r * output_count, output_count);
   for (size_t i = 0; made && i + 1 < room; i++)
     if (status == KD_OK && i < output_count)
       outputs[i] = made[i];

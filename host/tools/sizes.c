@@ -177,8 +177,8 @@ bool sizes_check(const given_sizes *given, const keel_port *ports,
 /* ---- a program of these sizes --------------------------------------------------- */
 
 /* The sizes of an input; false where nothing is said of it. */
-static bool fill(const given_sizes *given, const keel_port *port,
-                 keel_input_sizes *out, int64_t *dims) {
+static bool sizes_fill(const given_sizes *given, const keel_port *port,
+                       keel_input_sizes *out, int64_t *dims) {
   bool said = sizes_shape(given, port->name, &out->rank, dims);
   if (said || port->rank == KEEL_RANK_UNKNOWN || port->rank > 16) return said;
   out->rank = port->rank;
@@ -200,7 +200,7 @@ int sizes_fix(const given_sizes *given, const keel_program *program,
   for (uint32_t i = 0; ports && inputs && dims && i < count; i++) {
     keel_program_input(program, i, &ports[i]);
     inputs[said] = (keel_input_sizes){.input = i, .dims = dims[said]};
-    said += fill(given, &ports[i], &inputs[said], dims[said]);
+    said += sizes_fill(given, &ports[i], &inputs[said], dims[said]);
   }
   if (!ports || !inputs || !dims) {
     fprintf(stderr, "keel %s: no memory\n", given->command);

@@ -16,7 +16,7 @@ typedef struct phase_list {
 } phase_list;
 
 /* A copy, with what it borrows; false: no memory. */
-static bool keep(keel_phase *phase) {
+static bool smpi_keep(keel_phase *phase) {
   int64_t *pairs = NULL;
   uint32_t count = 2 * phase->pair_count;
   char *name = strdup(phase->name ? phase->name : "");
@@ -27,7 +27,7 @@ static bool keep(keel_phase *phase) {
   return name && (pairs || !count);
 }
 
-static void take(void *context, const keel_phase *phase) {
+static void smpi_take(void *context, const keel_phase *phase) {
   phase_list *all = context;
   if (all->count == all->room) {
     uint32_t room = all->room ? 2 * all->room : 64;
@@ -38,10 +38,10 @@ static void take(void *context, const keel_phase *phase) {
     all->room = room;
   }
   all->items[all->count] = *phase;
-  all->failed |= !keep(&all->items[all->count++]);
+  all->failed |= !smpi_keep(&all->items[all->count++]);
 }
 
-static void release(phase_list *all) {
+static void smpi_release(phase_list *all) {
   for (uint32_t i = 0; i < all->count; i++) {
     free((void *)(uintptr_t)all->items[i].name);
     free((void *)(uintptr_t)all->items[i].pairs);
@@ -170,7 +170,7 @@ static bool has_ranks(const smpi_traces *to, const keel_phase *phase) {
   return true;
 }
 
-static bool check(const smpi_traces *to, const keel_phase *phase) {
+static bool smpi_check(const smpi_traces *to, const keel_phase *phase) {
   static const char *const known[] = {"AllReduce", "AllGather", "AllToAll",
                                       "Broadcast", "Permute",   "ReduceScatter",
                                       "Send",      "Receive"};
@@ -219,7 +219,7 @@ static int complain_of(const char *path) {
 }
 
 /* The folder, and its list of traces, which names them in full: smpirun is run anywhere. */
-static int begin(const smpi_traces *traces) {
+static int smpi_begin(const smpi_traces *traces) {
   char path[PATH_MAX + 16], folder[PATH_MAX];
   if (mkdir(traces->folder, 0777) != 0 && errno != EEXIST)
     return complain_of(traces->folder);
@@ -303,12 +303,12 @@ int smpi_write(const smpi_traces *traces, const keel_program *program,
   phase_list all = {0};
   int result = 0;
   keel_status status =
-      keel_program_phases(program, traces->bytes_as, take, &all);
+      keel_program_phases(program, traces->bytes_as, smpi_take, &all);
   if (status != KD_OK) result = complain();
   if (all.failed) result = no_memory();
   for (uint32_t i = 0; i < all.count && !result; i++)
-    result = !check(traces, &all.items[i]);
-  if (!from && !result) result = begin(traces);
+    result = !smpi_check(traces, &all.items[i]);
+  if (!from && !result) result = smpi_begin(traces);
   for (uint32_t rank = from; rank < to && !result; rank++) {
     progress("writing the trace of rank %u of %u", (unsigned)rank,
              (unsigned)traces->ranks);
@@ -316,6 +316,6 @@ int smpi_write(const smpi_traces *traces, const keel_program *program,
   }
   progress_end();
   if (!result) print(traces, &all, from, to - from);
-  release(&all);
+  smpi_release(&all);
   return result;
 }

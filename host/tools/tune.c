@@ -49,7 +49,7 @@ static const command syntax = {
     " device.\n\n",
     options, &given.common, &given.models, false};
 
-static int parse(int argc, char **argv) {
+static int tune_parse(int argc, char **argv) {
   int result = options_read(&syntax, argc, argv);
   if (result >= 0) return result;
   if (!given.device)
@@ -153,7 +153,7 @@ static keel_status run_once(const arguments *all, keel_context *context,
 }
 
 /* Whether run_once can make all inputs. */
-static bool is_known(const keel_plan *plan) {
+static bool tune_is_known(const keel_plan *plan) {
   for (uint32_t i = 0; i < keel_plan_input_count(plan); i++) {
     keel_port port;
     keel_plan_input(plan, i, &port);
@@ -170,7 +170,7 @@ static keel_status tune_model(const arguments *all, keel_context *context,
   progress("planning %s", path);
   keel_status status = keel_program_load(context, path, &program);
   if (status == KD_OK) status = keel_plan_create(program, &params, &plan);
-  if (status == KD_OK && is_known(plan)) {
+  if (status == KD_OK && tune_is_known(plan)) {
     status = run_once(all, context, plan);
   } else if (status == KD_OK) {
     progress_end();
@@ -309,7 +309,7 @@ static int clear(const arguments *all, kd_device *handle,
   return 0;
 }
 
-static int work(const arguments *all, keel_context *context) {
+static int tune_work(const arguments *all, keel_context *context) {
   keel_device *device = NULL;
   kd_device *handle = NULL;
   if (keel_device_find(context, all->device, &device) != KD_OK)
@@ -328,12 +328,12 @@ static int work(const arguments *all, keel_context *context) {
 }
 
 int keel_main_tune(int argc, char **argv) {
-  int result = parse(argc, argv);
+  int result = tune_parse(argc, argv);
   if (result >= 0) return result;
   if (!check_dims(&given)) return EXIT_USAGE;
   keel_context *context = common_open(&given.common, 0);
   if (!context) return 1;
-  result = work(&given, context);
+  result = tune_work(&given, context);
   keel_close(context);
   return result;
 }

@@ -113,7 +113,7 @@ void watched_log(void *context, uint32_t level, const char *line) {
   tell("keel: %s: %s", names[level < 4 ? level : 3], line);
 }
 
-static bool write_all(const char *text, size_t size) {
+static bool watched_write_all(const char *text, size_t size) {
   while (size) {
     ssize_t written = write(file, text, size);
     if (written <= 0) return false;
@@ -139,7 +139,7 @@ static void be_child(int (*look)(void), pid_t parent, const sigset_t *before) {
   result = open_memstream(&text, &size);
   if (!result) _exit(1);
   int status = look();
-  bool whole = fclose(result) == 0 && write_all(text, size);
+  bool whole = fclose(result) == 0 && watched_write_all(text, size);
   free(text);
   shared->status = status;
   if (whole) atomic_store(&shared->done, true);
@@ -165,8 +165,8 @@ static void end_by(int signal, pid_t child, const sigset_t *before) {
 
 /* Waits for the child's end, as long as it goes from call to call. `watched`: blocked signals,
  * of which those but SIGCHLD end the command. */
-static int wait_for(pid_t child, double limit, const sigset_t *watched,
-                    const sigset_t *before, bool *out_late) {
+static int watched_wait_for(pid_t child, double limit, const sigset_t *watched,
+                            const sigset_t *before, bool *out_late) {
   const struct timespec while_ = {.tv_nsec = 20000000};
   int status = 0;
   unsigned count = 0;
@@ -256,7 +256,8 @@ static bool look_once(int (*look)(void), double limit, int *out_status) {
   pid_t parent = getpid(), child = fork();
   if (child == 0) be_child(look, parent, &before);
   if (child > 0) setpgid(child, child); /* as it does itself, or first */
-  int status = child > 0 ? wait_for(child, limit, &watched, &before, &late) : 0;
+  int status =
+      child > 0 ? watched_wait_for(child, limit, &watched, &before, &late) : 0;
   if (child > 0) kill(-child, SIGKILL); /* what plugins have started */
   sigprocmask(SIG_SETMASK, &before, NULL);
   if (child < 0) {

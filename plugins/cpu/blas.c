@@ -106,7 +106,7 @@ static void *open_tuned(void) {
   return handle;
 }
 
-static void open_library(void) {
+static void blas_open_library(void) {
 #ifdef KEEL_WITH_OPENBLAS
   void *handle = open_tuned();
   if (!handle) {
@@ -142,6 +142,6 @@ static void open_library(void) {
 }
 
 const cpu_blas *cpu_blas_get(void) {
-  pthread_once(&once, open_library);
+  pthread_once(&once, blas_open_library);
   return found;
 }

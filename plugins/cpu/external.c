@@ -23,8 +23,8 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static piece *pieces;
 static atomic_uint count;
 
-static kd_status add(const void *address, const shared_memory *shared,
-                     bool exported) {
+static kd_status external_add(const void *address, const shared_memory *shared,
+                              bool exported) {
   piece *new = malloc(sizeof *new);
   if (!new) return FAIL(KD_OUT_OF_MEMORY, "no memory for a buffer");
   pthread_mutex_lock(&lock);
@@ -64,7 +64,7 @@ kd_status cpu_external_allocate(const kd_allocation *wanted,
   if (error)
     return FAIL(KD_OUT_OF_MEMORY, "no file in memory of %llu bytes: %s",
                 (unsigned long long)wanted->size, strerror(error));
-  kd_status status = add(shared.at, &shared, true);
+  kd_status status = external_add(shared.at, &shared, true);
   if (status != KD_OK) {
     shared_end(&shared);
     return status;
@@ -76,8 +76,10 @@ kd_status cpu_external_allocate(const kd_allocation *wanted,
 
 /* ---- the table ------------------------------------------------------------------------- */
 
-static kd_status import_memory(kd_device *device, const kd_external *memory,
-                               kd_buffer **out_buffer, void **out_address) {
+static kd_status cpu_external_import_memory(kd_device *device,
+                                            const kd_external *memory,
+                                            kd_buffer **out_buffer,
+                                            void **out_address) {
   (void)device;
   shared_memory shared = {NULL, 0, -1};
   char *at = (char *)(uintptr_t)memory->handle;
@@ -97,7 +99,7 @@ static kd_status import_memory(kd_device *device, const kd_external *memory,
                 ALIGNMENT);
   }
   at += memory->offset;
-  kd_status status = add(at, &shared, false);
+  kd_status status = external_add(at, &shared, false);
   if (status != KD_OK) {
     if (shared.at) munmap(shared.at, (size_t)shared.size);
     return status; /* the descriptor is still the caller's */
@@ -107,8 +109,9 @@ static kd_status import_memory(kd_device *device, const kd_external *memory,
   return KD_OK;
 }
 
-static kd_status export_memory(kd_device *device, kd_buffer *buffer,
-                               kd_external *out_memory) {
+static kd_status cpu_external_export_memory(kd_device *device,
+                                            kd_buffer *buffer,
+                                            kd_external *out_memory) {
   (void)device;
   int file = -1;
   bool found = false;
@@ -137,6 +140,6 @@ static kd_status export_memory(kd_device *device, kd_buffer *buffer,
 
 const kd_external_table cpu_external = {
     .struct_size = sizeof(kd_external_table),
-    .import_memory = import_memory,
-    .export_memory = export_memory,
+    .import_memory = cpu_external_import_memory,
+    .export_memory = cpu_external_export_memory,
 };

@@ -18,7 +18,7 @@ static void (*set_team)(int);
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static _Thread_local bool alone;
 
-static bool load(void *handle) {
+static bool onednn_load(void *handle) {
 #define DNNL_LOAD(name)                                                 \
   *(void **)&library.name = dlsym(handle, "dnnl_" #name);               \
   if (!library.name) {                                                  \
@@ -35,7 +35,7 @@ static bool load(void *handle) {
                                dnnl_stream_default_flags) == dnnl_success;
 }
 
-static void open_library(void) {
+static void onednn_open_library(void) {
   void *handle = dlopen("libdnnl.so.2", RTLD_NOW | RTLD_LOCAL);
   if (!handle) {
     const char *why = dlerror();
@@ -43,14 +43,14 @@ static void open_library(void) {
                   "no oneDNN (%s): convolutions are products", why ? why : "");
     return;
   }
-  if (load(handle))
+  if (onednn_load(handle))
     found = &library;
   else
     dlclose(handle);
 }
 
 const cpu_dnnl *cpu_dnnl_get(void) {
-  pthread_once(&once, open_library);
+  pthread_once(&once, onednn_open_library);
   if (found && set_team && !alone) {
     set_team(1); /* OpenMP keeps this number for each thread */
     alone = true;

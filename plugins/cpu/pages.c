@@ -40,7 +40,7 @@ static cpu_region *filled; /* now; NULL: none */
 #define REGION ((size_t)32 << 20)
 
 /* Under the lock. */
-static void let_go(cpu_region *region) {
+static void pages_let_go(cpu_region *region) {
   if (!region || --region->users) return;
   free(region->memory);
   free(region);
@@ -64,7 +64,7 @@ void *cpu_weights_take(size_t bytes, cpu_region **out_region) {
   if (!filled || filled->size - filled->used < bytes) {
     cpu_region *fresh = region_new(bytes);
     if (fresh) {
-      let_go(filled);
+      pages_let_go(filled);
       filled = fresh;
     }
   }
@@ -80,9 +80,9 @@ void *cpu_weights_take(size_t bytes, cpu_region **out_region) {
 
 void cpu_weights_drop(cpu_region *region) {
   pthread_mutex_lock(&lock);
-  let_go(region);
+  pages_let_go(region);
   if (filled && filled->users == 1) { /* nobody's any more */
-    let_go(filled);
+    pages_let_go(filled);
     filled = NULL;
   }
   pthread_mutex_unlock(&lock);

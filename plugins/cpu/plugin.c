@@ -108,7 +108,7 @@ bool cpu_wants_openblas(void) {
   return openblas;
 }
 
-static kd_status start(const kd_host *host) {
+static kd_status cpu_start(const kd_host *host) {
   inline_host = cpu_host = host;
   read_product_name();
   openblas = option_is(host, "products", "openblas");
@@ -122,19 +122,19 @@ static kd_status start(const kd_host *host) {
   return status;
 }
 
-static kd_status plugin_open(const kd_host *services,
-                             kd_instance **out_instance) {
-  return single_open(services, start, out_instance);
+static kd_status cpu_plugin_open(const kd_host *services,
+                                 kd_instance **out_instance) {
+  return single_open(services, cpu_start, out_instance);
 }
 
-static void plugin_close(kd_instance *instance) {
+static void cpu_plugin_close(kd_instance *instance) {
   (void)instance;
   inline_host = cpu_host = NULL;
   single_close();
 }
 
-static kd_status device_info(kd_instance *instance, uint32_t index,
-                             kd_device_info *out_info) {
+static kd_status cpu_device_info(kd_instance *instance, uint32_t index,
+                                 kd_device_info *out_info) {
   (void)instance;
   static const char *const sets[] = {"plain loops", "AVX2", "AVX-512"};
   if (index) return FAIL(KD_OUT_OF_RANGE, "there is one CPU device");
@@ -148,8 +148,8 @@ static kd_status device_info(kd_instance *instance, uint32_t index,
   return KD_OK;
 }
 
-static kd_status space(kd_instance *instance, uint32_t device, uint32_t index,
-                       kd_space *out_space) {
+static kd_status cpu_space(kd_instance *instance, uint32_t device,
+                           uint32_t index, kd_space *out_space) {
   (void)instance;
   if (device || index)
     return FAIL(KD_OUT_OF_RANGE, "there is one memory space");
@@ -179,8 +179,8 @@ static uint64_t read_cache(void) {
   return size > 0 ? (uint64_t)size : 0;
 }
 
-static kd_status property(kd_instance *instance, uint32_t device,
-                          uint32_t index, kd_property *out_property) {
+static kd_status cpu_property(kd_instance *instance, uint32_t device,
+                              uint32_t index, kd_property *out_property) {
   (void)instance;
   property_list list = {.count = 0};
   if (device) return FAIL(KD_OUT_OF_RANGE, "there is one CPU device");
@@ -196,8 +196,8 @@ static kd_status property(kd_instance *instance, uint32_t device,
 
 /* ---- memory ------------------------------------------------------------------ */
 
-static kd_status allocate(kd_device *device, const kd_allocation *wanted,
-                          kd_buffer **out_buffer, void **out_address) {
+static kd_status cpu_allocate(kd_device *device, const kd_allocation *wanted,
+                              kd_buffer **out_buffer, void **out_address) {
   uint64_t size = wanted->size;
   (void)device;
   if (wanted->flags)
@@ -215,14 +215,15 @@ static kd_status allocate(kd_device *device, const kd_allocation *wanted,
   return KD_OK;
 }
 
-static void release(kd_device *device, kd_buffer *buffer) {
+static void cpu_release(kd_device *device, kd_buffer *buffer) {
   (void)device;
   if (!cpu_external_release(buffer)) free(buffer);
 }
 
-static kd_status copy(kd_device *device, kd_stream *stream, kd_buffer *source,
-                      uint64_t source_offset, kd_buffer *target,
-                      uint64_t target_offset, uint64_t size) {
+static kd_status cpu_copy(kd_device *device, kd_stream *stream,
+                          kd_buffer *source, uint64_t source_offset,
+                          kd_buffer *target, uint64_t target_offset,
+                          uint64_t size) {
   (void)device;
   (void)stream;
   if (size)
@@ -231,9 +232,10 @@ static kd_status copy(kd_device *device, kd_stream *stream, kd_buffer *source,
   return KD_OK;
 }
 
-static kd_status fill(kd_device *device, kd_stream *stream, kd_buffer *target,
-                      uint64_t offset, uint64_t size, const void *pattern,
-                      uint32_t pattern_size) {
+static kd_status cpu_plugin_fill(kd_device *device, kd_stream *stream,
+                                 kd_buffer *target, uint64_t offset,
+                                 uint64_t size, const void *pattern,
+                                 uint32_t pattern_size) {
   (void)device;
   (void)stream;
   for (uint64_t i = 0; i < size; i += pattern_size)
@@ -241,8 +243,8 @@ static kd_status fill(kd_device *device, kd_stream *stream, kd_buffer *target,
   return KD_OK;
 }
 
-static kd_status map(kd_device *device, kd_buffer *buffer, uint64_t offset,
-                     uint64_t size, uint32_t access, void **out_address) {
+static kd_status cpu_map(kd_device *device, kd_buffer *buffer, uint64_t offset,
+                         uint64_t size, uint32_t access, void **out_address) {
   (void)device;
   (void)size;
   (void)access;
@@ -250,21 +252,21 @@ static kd_status map(kd_device *device, kd_buffer *buffer, uint64_t offset,
   return KD_OK;
 }
 
-static void unmap(kd_device *device, kd_buffer *buffer) {
+static void cpu_unmap(kd_device *device, kd_buffer *buffer) {
   (void)device;
   (void)buffer;
 }
 
 static const kd_memory_table memory = {
     .struct_size = sizeof(kd_memory_table),
-    .allocate = allocate,
-    .release = release,
+    .allocate = cpu_allocate,
+    .release = cpu_release,
     .copy_in = inline_copy_in,
     .copy_out = inline_copy_out,
-    .copy = copy,
-    .fill = fill,
-    .map = map,
-    .unmap = unmap,
+    .copy = cpu_copy,
+    .fill = cpu_plugin_fill,
+    .map = cpu_map,
+    .unmap = cpu_unmap,
 };
 
 #ifdef KEEL_WITH_DNNL
@@ -284,12 +286,12 @@ static const kd_plugin plugin = {
     .name = "cpu",
     .vendor = "Keel",
     .version = "0.1.0",
-    .open = plugin_open,
-    .close = plugin_close,
+    .open = cpu_plugin_open,
+    .close = cpu_plugin_close,
     .device_count = inline_count,
-    .device_info = device_info,
-    .space = space,
-    .property = property,
+    .device_info = cpu_device_info,
+    .space = cpu_space,
+    .property = cpu_property,
     .device_open = inline_open,
     .device_close = inline_close,
     .memory = &memory,

@@ -19,7 +19,7 @@ struct kd_capture {
 
 /* ---- what is recorded ---------------------------------------------------------------- */
 
-static kd_status added(kd_capture *c, fam_command *m) {
+static kd_status cuda_capture_added(kd_capture *c, fam_command *m) {
   (void)c;
   if (m->kind == FAM_LAUNCH) cuda_program_take(m->program);
   return KD_OK;
@@ -30,7 +30,7 @@ static void rebound(kd_capture *c) {
   c->rebound = true;
 }
 
-static void destroy(kd_capture *c) {
+static void cuda_capture_destroy(kd_capture *c) {
   kd_device *d = c->recording.device;
   cuda_lane lane = {d->lane.queue, c->scratch};
   if (!cuda_enter_anyhow(d)) return;
@@ -89,7 +89,7 @@ static kd_status draw(kd_capture *c, cu_graph *out_graph) {
 }
 
 /* Under the lock, in the context. Launches that run keep what they were launched with. */
-static kd_status prepare(kd_capture *c) {
+static kd_status capture_prepare(kd_capture *c) {
   kd_device *d = c->recording.device;
   cu_graph graph = NULL;
   if (c->exec && !c->changed) return KD_OK;
@@ -125,7 +125,7 @@ static kd_status launch_here(kd_capture *c, kd_stream *stream) {
   bool listed = profiling || c->listed || c->rebound;
   c->rebound = false;
   if (!listed) {
-    status = prepare(c);
+    status = capture_prepare(c);
     if (status == KD_DEVICE_LOST || status == KD_OUT_OF_MEMORY) return status;
     if (status != KD_OK) {
       cuda_host->log(cuda_host, KD_LOG_WARNING,
@@ -144,7 +144,7 @@ static kd_status launch_here(kd_capture *c, kd_stream *stream) {
   return KD_OK;
 }
 
-static kd_status launch(kd_capture *c, kd_stream *stream) {
+static kd_status cuda_capture_launch(kd_capture *c, kd_stream *stream) {
   kd_status status = cuda_enter(c->recording.device);
   if (status != KD_OK) return status;
   status = launch_here(c, stream);
@@ -154,8 +154,8 @@ static kd_status launch(kd_capture *c, kd_stream *stream) {
 
 const fam_recorder cuda_recorder = {
     .size = sizeof(kd_capture),
-    .added = added,
+    .added = cuda_capture_added,
     .rebound = rebound,
-    .launch = launch,
-    .destroy = destroy,
+    .launch = cuda_capture_launch,
+    .destroy = cuda_capture_destroy,
 };

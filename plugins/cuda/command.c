@@ -46,7 +46,8 @@ static kd_status call_library(kd_device *d, cuda_lane *lane,
   return status;
 }
 
-static kd_status launch(kd_device *d, cuda_lane *lane, const fam_command *m) {
+static kd_status command_launch(kd_device *d, cuda_lane *lane,
+                                const fam_command *m) {
   const cuda_program *p = m->program;
   return p->call ? call_library(d, lane, m) : launch_kernel(d, lane->queue, m);
 }
@@ -63,7 +64,8 @@ static cu_result fill_columns(cu_pointer at, const fam_command *m,
   return code;
 }
 
-static kd_status fill(kd_device *d, cu_stream queue, const fam_command *m) {
+static kd_status command_fill(kd_device *d, cu_stream queue,
+                              const fam_command *m) {
   cu_pointer at = m->buffers[0]->memory + m->offsets[0];
   size_t size = (size_t)m->size;
   uint16_t half = 0;
@@ -80,8 +82,8 @@ static kd_status fill(kd_device *d, cu_stream queue, const fam_command *m) {
 
 kd_status cuda_enqueue(kd_device *d, cuda_lane *lane, const fam_command *m) {
   cu_stream queue = lane->queue;
-  if (m->kind == FAM_LAUNCH) return launch(d, lane, m);
-  if (m->kind == FAM_FILL) return fill(d, queue, m);
+  if (m->kind == FAM_LAUNCH) return command_launch(d, lane, m);
+  if (m->kind == FAM_FILL) return command_fill(d, queue, m);
   cu_pointer first = m->buffers[0]->memory + m->offsets[0];
   size_t size = (size_t)m->size;
   if (m->kind == FAM_COPY_IN)

@@ -90,8 +90,8 @@ static int call_library(const convolution *c, const cuda_lane *lane,
 }
 
 /* With the lock held. */
-static kd_status enqueue(kd_device *d, cuda_lane *lane, cuda_call *call,
-                         const fam_command *m) {
+static kd_status convolution_enqueue(kd_device *d, cuda_lane *lane,
+                                     cuda_call *call, const fam_command *m) {
   convolution *c = (convolution *)call;
   cu_pointer x = cuda_place_of(m, c->at_x);
   if (c->padding.pad) {
@@ -113,7 +113,7 @@ static kd_status enqueue(kd_device *d, cuda_lane *lane, cuda_call *call,
               dnn.GetErrorString(status));
 }
 
-static void destroy(cuda_call *call) {
+static void convolution_destroy(cuda_call *call) {
   convolution *c = (convolution *)call;
   if (c->x) dnn.DestroyTensorDescriptor(c->x);
   if (c->y) dnn.DestroyTensorDescriptor(c->y);
@@ -134,7 +134,7 @@ typedef struct geometry {
   int in[3], out[3], kernel[3], stride[3], dilation[3], pad[3];
 } geometry;
 
-static bool fits(int64_t value) {
+static bool convolution_fits(int64_t value) {
   return value > 0 && value <= INT_MAX;
 }
 
@@ -146,7 +146,7 @@ static bool is_even(const window *w, int i, int64_t span) {
 }
 
 /* The input's sizes are those with its padding where *out_even is false. */
-static bool measure(const window *w, geometry *g, bool *out_even) {
+static bool convolution_measure(const window *w, geometry *g, bool *out_even) {
   int skip = w->space == 1;
   if (w->space < 1 || w->space > 3) return false;
   *g = (geometry){.space = w->space + skip,
@@ -157,15 +157,16 @@ static bool measure(const window *w, geometry *g, bool *out_even) {
                   .dilation = {1}};
   *out_even = true;
   for (int i = 0; i < w->space; i++) {
-    if (!fits(w->in[i]) || !fits(w->out[i]) || !fits(w->kernel[i]) ||
-        !fits(w->stride[i]) || !fits(w->dilation[i]))
+    if (!convolution_fits(w->in[i]) || !convolution_fits(w->out[i]) ||
+        !convolution_fits(w->kernel[i]) || !convolution_fits(w->stride[i]) ||
+        !convolution_fits(w->dilation[i]))
       return false;
     *out_even &= is_even(w, i, (w->kernel[i] - 1) * w->dilation[i] + 1);
   }
   for (int i = 0; i < w->space; i++) {
     int64_t reached = (w->out[i] - 1) * w->stride[i] +
                       (w->kernel[i] - 1) * w->dilation[i] + 1;
-    if (!*out_even && !fits(reached)) return false;
+    if (!*out_even && !convolution_fits(reached)) return false;
     g->in[i + skip] = (int)(*out_even ? w->in[i] : reached);
     g->out[i + skip] = (int)w->out[i];
     g->kernel[i + skip] = (int)w->kernel[i];
@@ -210,8 +211,9 @@ static int make_tensor(int type, int64_t images, int64_t channels,
              : status;
 }
 
-static int describe(convolution *c, const fam_conv *v, const geometry *g,
-                    int type, int compute, int math) {
+static int convolution_describe(convolution *c, const fam_conv *v,
+                                const geometry *g, int type, int compute,
+                                int math) {
   int filter[5] = {(int)v->filters, (int)(v->channels / v->sections)};
   memcpy(filter + 2, g->kernel, sizeof g->kernel);
   int status = make_tensor(type, v->images, v->channels, g, g->in, &c->x);
@@ -240,7 +242,7 @@ static int describe(convolution *c, const fam_conv *v, const geometry *g,
 
 /* The first of the library's own order that gives the same result each time, in the
  * precision that is wanted. */
-static bool choose(convolution *c, int math, bool plain) {
+static bool convolution_choose(convolution *c, int math, bool plain) {
   dnn_choice choices[DNN_ALGOS];
   int count = 0;
   if (dnn.GetConvolutionForwardAlgorithm(c->handle, c->x, c->filter, c->conv,
@@ -312,9 +314,10 @@ kd_status cuda_convolution_make(kd_device *d, const fam_pass *pass,
   *out_call = NULL;
   if (x == UINT32_MAX || y == UINT32_MAX || v->activation == FAM_ANOTHER ||
       (!has_bias && (has_added || v->activation != FAM_PLAIN)) ||
-      !find_type(pass->buffers[x].dtype, &type, &compute) || !fits(v->images) ||
-      !fits(v->channels) || !fits(v->filters) || !fits(v->sections) ||
-      !measure(&v->w, &g, &even))
+      !find_type(pass->buffers[x].dtype, &type, &compute) ||
+      !convolution_fits(v->images) || !convolution_fits(v->channels) ||
+      !convolution_fits(v->filters) || !convolution_fits(v->sections) ||
+      !convolution_measure(&v->w, &g, &even))
     return KD_OK;
   dnn_handle handle = cuda_dnn(d);
   if (!handle) return KD_OK;
@@ -322,8 +325,8 @@ kd_status cuda_convolution_make(kd_device *d, const fam_pass *pass,
   if (!c) return FAIL(KD_OUT_OF_MEMORY, "no memory for a convolution");
   memset(c, 0, sizeof *c);
   pthread_mutex_init(&c->call.lock, NULL);
-  c->call.enqueue = enqueue;
-  c->call.destroy = destroy;
+  c->call.enqueue = convolution_enqueue;
+  c->call.destroy = convolution_destroy;
   c->handle = handle;
   c->fused = has_bias;
   c->one = scale_of(compute, 1);
@@ -336,11 +339,11 @@ kd_status cuda_convolution_make(kd_device *d, const fam_pass *pass,
   int math = type == DNN_F16 || type == DNN_BF16 ? DNN_TENSOR_OP_MATH
              : type == DNN_F32 && d->tf32        ? DNN_DEFAULT_MATH
                                                  : DNN_FMA_MATH;
-  if (describe(c, v, &g, type, compute, math) == 0 &&
-      choose(c, math, v->activation == FAM_PLAIN) &&
+  if (convolution_describe(c, v, &g, type, compute, math) == 0 &&
+      convolution_choose(c, math, v->activation == FAM_PLAIN) &&
       (even || prepare_padding(d, c, v, &g, type)))
     *out_call = &c->call;
   else
-    destroy(&c->call);
+    convolution_destroy(&c->call);
   return KD_OK;
 }

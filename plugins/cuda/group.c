@@ -31,7 +31,7 @@ static kd_group *all;
 /* The library is the process's. */
 static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
 
-static kd_status failed(int code, const char *call) {
+static kd_status group_failed(int code, const char *call) {
   return FAIL(KD_UNAVAILABLE, "NCCL: %s: %s", call, nccl.GetErrorString(code));
 }
 
@@ -66,14 +66,14 @@ static kd_status make_comms(kd_group *group) {
   kd_status status = cuda_enter(group->devices[0]);
   if (status == KD_OK) {
     int code = nccl.CommInitAll(group->comms, (int)group->count, ids);
-    if (code != NCCL_OK) status = failed(code, "ncclCommInitAll");
+    if (code != NCCL_OK) status = group_failed(code, "ncclCommInitAll");
     cuda_leave();
   }
   cuda_host->release(cuda_host, ids);
   return status;
 }
 
-static kd_group *allocate(kd_device *const *devices, uint32_t count) {
+static kd_group *group_allocate(kd_device *const *devices, uint32_t count) {
   size_t size =
       sizeof(kd_group) +
       count * (sizeof(kd_device *) + sizeof(nccl_comm) + sizeof(cu_event));
@@ -115,7 +115,7 @@ static kd_status group_create(kd_device *const *devices, uint32_t count,
                               kd_group **out_group) {
   kd_status found = find_nccl();
   if (found != KD_OK) return found;
-  kd_group *group = allocate(devices, count);
+  kd_group *group = group_allocate(devices, count);
   if (!group) return FAIL(KD_OUT_OF_MEMORY, "no memory for a group");
   kd_status status = make_events(group);
   if (status == KD_OK) status = make_comms(group);
@@ -217,7 +217,7 @@ static kd_status group_make_id(kd_device *device, uint32_t flags,
   if (status != KD_OK) return status;
   int code = nccl.GetUniqueId(&id);
   cuda_leave();
-  if (code != NCCL_OK) return failed(code, "ncclGetUniqueId");
+  if (code != NCCL_OK) return group_failed(code, "ncclGetUniqueId");
   memset(out_id, 0, sizeof *out_id);
   memcpy(out_id->bytes, &id, sizeof id);
   memcpy(out_id->bytes + MARK_AT, mark, sizeof mark);
@@ -239,7 +239,7 @@ static kd_status make_member(kd_group *group, const kd_group_id *id) {
   cuda_leave();
   return code == NCCL_OK || code == NCCL_IN_PROGRESS
              ? KD_OK
-             : failed(code, "ncclCommInitRankConfig");
+             : group_failed(code, "ncclCommInitRankConfig");
 }
 
 static kd_status group_join(kd_device *device, const kd_join *what,
@@ -252,7 +252,7 @@ static kd_status group_join(kd_device *device, const kd_join *what,
     return FAIL(KD_INVALID_ARGUMENT, "it is no id of this plugin's");
   kd_status status = find_joining();
   if (status != KD_OK) return status;
-  kd_group *group = allocate(&device, 1);
+  kd_group *group = group_allocate(&device, 1);
   if (!group) return FAIL(KD_OUT_OF_MEMORY, "no memory for a group");
   group->members = what->size;
   group->rank = what->rank;
@@ -267,12 +267,13 @@ static kd_status group_join(kd_device *device, const kd_join *what,
 }
 
 /* How NCCL gets on. Under the lock. */
-static kd_status ask(kd_group *group) {
+static kd_status group_ask(kd_group *group) {
   int code = NCCL_OK;
   int asked = nccl.CommGetAsyncError(group->comms[0], &code);
   if (asked != NCCL_OK) code = asked;
   if (code == NCCL_IN_PROGRESS) return KD_BUSY;
-  if (code != NCCL_OK) return failed(code, "a group of several processes");
+  if (code != NCCL_OK)
+    return group_failed(code, "a group of several processes");
   group->whole = true;
   return KD_OK;
 }
@@ -285,7 +286,7 @@ static kd_status group_status(kd_group *group) {
   kd_status status = cuda_lost(group->devices[0]);
   if (status != KD_OK || !group->members) return status;
   if (pthread_mutex_trylock(&group->lock) != 0) return KD_OK; /* it works */
-  status = group->aborted ? given_up() : ask(group);
+  status = group->aborted ? given_up() : group_ask(group);
   if (status == KD_BUSY && group->whole) status = KD_OK; /* with a call */
   pthread_mutex_unlock(&group->lock);
   return status;
@@ -300,7 +301,7 @@ static void group_abort(kd_group *group) {
 
 /* ---- work ------------------------------------------------------------------------------ */
 
-static int type_of(kd_dtype dtype) {
+static int group_type_of(kd_dtype dtype) {
   static const int types[KD_DTYPE_COUNT] = {
       [KD_F32] = NCCL_F32 + 1, [KD_U8] = NCCL_U8 + 1,
       [KD_I8] = NCCL_I8 + 1,   [KD_I32] = NCCL_I32 + 1,
@@ -310,14 +311,15 @@ static int type_of(kd_dtype dtype) {
   return dtype < KD_DTYPE_COUNT ? types[dtype] - 1 : -1;
 }
 
-static kd_status check(const kd_group *group, const kd_collective *what) {
+static kd_status cuda_group_check(const kd_group *group,
+                                  const kd_collective *what) {
   bool reduces = what->kind == KD_ALL_REDUCE || what->kind == KD_REDUCE_SCATTER;
   if (what->flags || what->kind > KD_ALL_TO_ALL)
     return FAIL(KD_UNIMPLEMENTED, "no collective %u with flags 0x%x",
                 what->kind, what->flags);
   if (reduces && what->reduction > KD_REDUCE_MAX)
     return FAIL(KD_UNIMPLEMENTED, "no reduction %u", what->reduction);
-  if (reduces && type_of(what->outputs[0].dtype) < 0)
+  if (reduces && group_type_of(what->outputs[0].dtype) < 0)
     return FAIL(KD_UNIMPLEMENTED, "NCCL reduces no elements of type %u",
                 what->outputs[0].dtype);
   for (uint32_t i = 0; i < group->count; i++) {
@@ -334,7 +336,7 @@ static kd_status check(const kd_group *group, const kd_collective *what) {
              : KD_OK;
 }
 
-static void *place_of(const kd_tensor *tensor) {
+static void *group_place_of(const kd_tensor *tensor) {
   return tensor->dtype == KD_NONE
              ? NULL
              : (void *)(uintptr_t)(tensor->buffer->memory + tensor->offset);
@@ -345,11 +347,11 @@ static bool goes_on(int code) {
 }
 
 /* A part to each member, and one from each. */
-static int turn(uint32_t members, const kd_tensor *in, const kd_tensor *out,
-                nccl_comm comm, cu_stream queue) {
+static int group_turn(uint32_t members, const kd_tensor *in,
+                      const kd_tensor *out, nccl_comm comm, cu_stream queue) {
   size_t part = (size_t)in->size / members;
-  const char *from = place_of(in);
-  char *to = place_of(out);
+  const char *from = group_place_of(in);
+  char *to = group_place_of(out);
   int code = NCCL_OK;
   for (uint32_t i = 0; i < members && goes_on(code); i++) {
     code = nccl.Send(from + i * part, part, NCCL_U8, (int)i, comm, queue);
@@ -363,10 +365,10 @@ static int turn(uint32_t members, const kd_tensor *in, const kd_tensor *out,
 static int call(const kd_group *group, const kd_collective *what, uint32_t i) {
   static const int reductions[] = {NCCL_SUM, NCCL_PRODUCT, NCCL_MIN, NCCL_MAX};
   const kd_tensor *in = &what->inputs[i], *out = &what->outputs[i];
-  void *from = place_of(in), *to = place_of(out);
+  void *from = group_place_of(in), *to = group_place_of(out);
   nccl_comm comm = group->comms[i];
   cu_stream queue = what->streams[i]->lane.queue;
-  int type = type_of(out->dtype);
+  int type = group_type_of(out->dtype);
   switch (what->kind) {
     case KD_ALL_REDUCE:
       return nccl.AllReduce(from, to, (size_t)kd_elements(out), type,
@@ -377,8 +379,8 @@ static int call(const kd_group *group, const kd_collective *what, uint32_t i) {
     case KD_ALL_GATHER:
       return nccl.AllGather(from, to, (size_t)in->size, NCCL_U8, comm, queue);
     case KD_ALL_TO_ALL:
-      return turn(group->members ? group->members : group->count, in, out, comm,
-                  queue);
+      return group_turn(group->members ? group->members : group->count, in, out,
+                        comm, queue);
     default:
       return nccl.Broadcast(i + group->rank == what->root ? from : to, to,
                             (size_t)out->size, NCCL_U8, (int)what->root, comm,
@@ -396,7 +398,7 @@ static kd_status call_all(const kd_group *group, const kd_collective *what) {
   int end = nccl.GroupEnd();
   cuda_leave();
   if (goes_on(code)) code = end;
-  return goes_on(code) ? KD_OK : failed(code, "a collective");
+  return goes_on(code) ? KD_OK : group_failed(code, "a collective");
 }
 
 static kd_status mark_ends(const kd_group *group, const kd_collective *what) {
@@ -414,9 +416,9 @@ static kd_status mark_ends(const kd_group *group, const kd_collective *what) {
 
 static kd_status group_enqueue(kd_group *group, const kd_collective *what) {
   pthread_mutex_lock(&group->lock);
-  kd_status status = check(group, what);
+  kd_status status = cuda_group_check(group, what);
   if (status == KD_OK && !group->pending) status = call_all(group, what);
-  if (status == KD_OK && group->members) status = ask(group);
+  if (status == KD_OK && group->members) status = group_ask(group);
   group->pending = status == KD_BUSY; /* the host makes the call again */
   if (status == KD_OK) status = mark_ends(group, what);
   if (atomic_load(&group->doomed)) look_after(group);

@@ -6,8 +6,8 @@
 #define MOST_GROUPS 2147483647u /* of a grid's first dimension */
 
 /* A library where it does it, or the pass's kernel. In the context. */
-static kd_status choose(kd_device *d, const fam_pass *pass, const char *source,
-                        cuda_program *p) {
+static kd_status kernel_choose(kd_device *d, const fam_pass *pass,
+                               const char *source, cuda_program *p) {
   kd_status status =
       pass->what == FAM_GEMM   ? cuda_product_make(d, pass, &p->call)
       : pass->what == FAM_CONV ? cuda_convolution_make(d, pass, &p->call)
@@ -16,7 +16,8 @@ static kd_status choose(kd_device *d, const fam_pass *pass, const char *source,
                                      : status;
 }
 
-static kd_status compile(kd_device *d, const fam_pass *pass, void **out) {
+static kd_status cuda_kernel_compile(kd_device *d, const fam_pass *pass,
+                                     void **out) {
   uint32_t count = pass->param_count ? pass->param_count : 1;
   if (pass->groups > MOST_GROUPS)
     return FAIL(KD_UNIMPLEMENTED, "%llu groups are more than a grid has",
@@ -29,7 +30,7 @@ static kd_status compile(kd_device *d, const fam_pass *pass, void **out) {
                   : FAIL(KD_OUT_OF_MEMORY, "no memory for a kernel's source");
   if (status == KD_OK) {
     memset(p, 0, sizeof *p);
-    status = choose(d, pass, source, p);
+    status = kernel_choose(d, pass, source, p);
     cuda_leave();
   }
   if (status == KD_OK && p->call) {
@@ -56,7 +57,7 @@ void cuda_program_take(cuda_program *p) {
   atomic_fetch_add_explicit(&p->users, 1, memory_order_relaxed);
 }
 
-static void drop(kd_device *d, void *program) {
+static void cuda_kernel_drop(kd_device *d, void *program) {
   cuda_program *p = program;
   (void)d;
   /* acq_rel: the last one to let go frees what the others read */
@@ -73,8 +74,8 @@ static uint64_t buffer_size(const kd_buffer *buffer) {
 /* Without NVRTC: what the store has. */
 static kd_status can(kd_device *d, const fam_pass *pass) {
   void *program = NULL;
-  kd_status status = compile(d, pass, &program);
-  if (status == KD_OK) drop(d, program);
+  kd_status status = cuda_kernel_compile(d, pass, &program);
+  if (status == KD_OK) cuda_kernel_drop(d, program);
   return status == KD_UNAVAILABLE ? KD_UNIMPLEMENTED : status;
 }
 
@@ -91,8 +92,8 @@ void cuda_kernels_begin(kd_device *d) {
   d->families.source = fam_cuda;
   d->families.buffer_size = buffer_size;
   d->families.can = rtc.version ? NULL : can;
-  d->families.compile = compile;
-  d->families.release = drop;
+  d->families.compile = cuda_kernel_compile;
+  d->families.release = cuda_kernel_drop;
   d->families.run = cuda_do;
   d->families.marks = &cuda_marks;
   d->families.recorder = &cuda_recorder;

@@ -108,7 +108,7 @@ uint32_t cuda_buffer_named(const fam_pass *pass, const char *name) {
 
 /* ---- memory that calls use ------------------------------------------------------------- */
 
-static void give(kd_device *d, cuda_lane *lane) {
+static void libraries_give(kd_device *d, cuda_lane *lane) {
   if (!lane->scratch.memory) return;
   if (d->pool) {
     cu.MemFreeAsync(lane->scratch.memory, lane->queue);
@@ -121,7 +121,7 @@ static void give(kd_device *d, cuda_lane *lane) {
 
 kd_status cuda_lane_reserve(kd_device *d, cuda_lane *lane, size_t size) {
   if (size <= lane->scratch.size) return KD_OK;
-  give(d, lane);
+  libraries_give(d, lane);
   CU_TRY(d, "cuMemAllocAsync",
          d->pool ? cu.MemAllocAsync(&lane->scratch.memory, size, lane->queue)
                  : cu.MemAlloc(&lane->scratch.memory, size));
@@ -130,5 +130,5 @@ kd_status cuda_lane_reserve(kd_device *d, cuda_lane *lane, size_t size) {
 }
 
 void cuda_lane_release(kd_device *d, cuda_lane *lane) {
-  give(d, lane);
+  libraries_give(d, lane);
 }

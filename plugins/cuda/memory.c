@@ -16,8 +16,8 @@ static kd_status no_room(kd_device *d, uint64_t size, const char *call) {
               (unsigned long long)atomic_load(&d->used));
 }
 
-static kd_status take_device(kd_device *d, cu_stream queue, uint64_t size,
-                             kd_buffer *buffer) {
+static kd_status cuda_memory_take_device(kd_device *d, cu_stream queue,
+                                         uint64_t size, kd_buffer *buffer) {
   const char *call = d->pool ? "cuMemAllocAsync" : "cuMemAlloc";
   if (size > d->total) return no_room(d, size, call);
   cu_result code = d->pool
@@ -42,8 +42,9 @@ static kd_status take_host(kd_device *d, uint64_t size, kd_buffer *buffer) {
   return KD_OK;
 }
 
-static kd_status allocate(kd_device *d, const kd_allocation *wanted,
-                          kd_buffer **out_buffer, void **out_address) {
+static kd_status cuda_memory_allocate(kd_device *d, const kd_allocation *wanted,
+                                      kd_buffer **out_buffer,
+                                      void **out_address) {
   uint64_t size = wanted->size;
   uint32_t space = wanted->space;
   if (wanted->flags || wanted->export_kind)
@@ -54,7 +55,7 @@ static kd_status allocate(kd_device *d, const kd_allocation *wanted,
   kd_status status = cuda_enter(d);
   if (status == KD_OK) {
     status = space ? take_host(d, size, buffer)
-                   : take_device(d, d->lane.queue, size, buffer);
+                   : cuda_memory_take_device(d, d->lane.queue, size, buffer);
     if (status == KD_OK && !space && d->pool) { /* it is there on all streams */
       cu_result code = cu.StreamSynchronize(d->lane.queue);
       if (code != CU_OK) status = cuda_failed(d, code, "cuStreamSynchronize");
@@ -72,7 +73,7 @@ static kd_status allocate(kd_device *d, const kd_allocation *wanted,
   return KD_OK;
 }
 
-static void release(kd_device *d, kd_buffer *buffer) {
+static void cuda_memory_release(kd_device *d, kd_buffer *buffer) {
   atomic_fetch_sub(&d->used, buffer->size);
   atomic_fetch_sub(&d->buffers, 1);
   if (cuda_enter_anyhow(d)) {
@@ -87,8 +88,9 @@ static void release(kd_device *d, kd_buffer *buffer) {
   cuda_host->release(cuda_host, buffer);
 }
 
-static kd_status map(kd_device *d, kd_buffer *buffer, uint64_t offset,
-                     uint64_t size, uint32_t access, void **out_address) {
+static kd_status cuda_memory_map(kd_device *d, kd_buffer *buffer,
+                                 uint64_t offset, uint64_t size,
+                                 uint32_t access, void **out_address) {
   (void)d;
   (void)size;
   (void)access;
@@ -98,12 +100,13 @@ static kd_status map(kd_device *d, kd_buffer *buffer, uint64_t offset,
   return KD_OK;
 }
 
-static void unmap(kd_device *d, kd_buffer *buffer) {
+static void cuda_memory_unmap(kd_device *d, kd_buffer *buffer) {
   (void)d;
   (void)buffer;
 }
 
-static kd_status stats(kd_device *d, uint32_t space, kd_memory_stats *out) {
+static kd_status cuda_memory_stats(kd_device *d, uint32_t space,
+                                   kd_memory_stats *out) {
   size_t available = 0, total = 0;
   out->used = atomic_load(&d->used);
   out->buffers = atomic_load(&d->buffers);
@@ -129,15 +132,15 @@ static void trim(kd_device *d) {
 
 const kd_memory_table cuda_memory = {
     .struct_size = sizeof(kd_memory_table),
-    .allocate = allocate,
-    .release = release,
+    .allocate = cuda_memory_allocate,
+    .release = cuda_memory_release,
     .copy_in = fam_copy_in,
     .copy_out = fam_copy_out,
     .copy = fam_copy,
     .fill = fam_fill,
-    .map = map,
-    .unmap = unmap,
-    .stats = stats,
+    .map = cuda_memory_map,
+    .unmap = cuda_memory_unmap,
+    .stats = cuda_memory_stats,
     .trim = trim,
 };
 

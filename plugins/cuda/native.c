@@ -49,8 +49,8 @@ static kd_status check_queue(kd_device *d, cu_stream queue) {
                     " of KD_NATIVE_CU_CONTEXT");
 }
 
-static kd_status wrap(kd_device *d, kd_native_kind kind, uint64_t handle,
-                      kd_stream **out_stream) {
+static kd_status cuda_native_wrap(kd_device *d, kd_native_kind kind,
+                                  uint64_t handle, kd_stream **out_stream) {
   if (kind != KD_NATIVE_CU_STREAM)
     return FAIL(KD_UNIMPLEMENTED,
                 "CUDA: streams are made of the native kind CU_STREAM, and not"
@@ -70,5 +70,5 @@ const kd_native_table cuda_native = {
     .device = device_handle,
     .buffer = buffer_handle,
     .stream = stream_handle,
-    .wrap = wrap,
+    .wrap = cuda_native_wrap,
 };

@@ -22,7 +22,7 @@ typedef struct cuda_notice {
 } notice;
 
 /* Under the lock. */
-static void take_out(notice *n) {
+static void notice_take_out(notice *n) {
   *n->at = n->next;
   if (n->next) n->next->at = n->at;
 }
@@ -32,7 +32,7 @@ static void happened(void *context) {
   notice *n = context;
   kd_device *d = n->device;
   pthread_mutex_lock(&d->notices_lock);
-  take_out(n);
+  notice_take_out(n);
   bool called = n->called;
   pthread_mutex_unlock(&d->notices_lock);
   const char *why = cuda_why_lost(d); /* what it waited for may be aborted */
@@ -73,7 +73,7 @@ static bool works(kd_device *d) {
   return !atomic_load_explicit(&d->lost, memory_order_acquire);
 }
 
-static void *watch(void *context) {
+static void *notice_watch(void *context) {
   kd_device *d = context;
   pthread_mutex_lock(&d->notices_lock);
   while (!d->closing) {
@@ -104,7 +104,7 @@ static kd_status start_watching(kd_device *d) {
   if (d->watched) return KD_OK;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  int error = pthread_create(&d->watcher, NULL, watch, d);
+  int error = pthread_create(&d->watcher, NULL, notice_watch, d);
   pthread_sigmask(SIG_SETMASK, &before, NULL);
   if (error)
     return FAIL(KD_OUT_OF_MEMORY, "no thread for callbacks: %s",
@@ -146,9 +146,9 @@ static kd_status owe(kd_device *d, notice *n) {
 }
 
 /* Off it again: nothing will come. True where the watcher was faster: it was called. */
-static bool forget(kd_device *d, notice *n) {
+static bool notice_forget(kd_device *d, notice *n) {
   pthread_mutex_lock(&d->notices_lock);
-  take_out(n);
+  notice_take_out(n);
   bool called = n->called;
   if (!called && !--d->owed) pthread_cond_broadcast(&d->notices_changed);
   pthread_mutex_unlock(&d->notices_lock);
@@ -178,7 +178,7 @@ kd_status cuda_notify(kd_device *d, cu_event event, kd_event_callback callback,
     code = cu.LaunchHostFunc(side, happened, n);
   }
   if (code == CU_OK) return KD_OK; /* `n` may be gone */
-  bool called = forget(d, n);
+  bool called = notice_forget(d, n);
   cuda_host->release(cuda_host, n);
   return called ? KD_OK : cuda_failed(d, code, call);
 }
@@ -208,7 +208,7 @@ void cuda_notices_end(kd_device *d) {
   /* those that the driver never came to, after the device was lost */
   while (d->notices) {
     notice *n = d->notices;
-    take_out(n);
+    notice_take_out(n);
     cuda_host->release(cuda_host, n);
   }
   pthread_mutex_destroy(&d->notices_lock);

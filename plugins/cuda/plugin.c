@@ -48,7 +48,7 @@ static const struct {
     {CU_UNKNOWN, KD_DEVICE_LOST},
 };
 
-static const char *name_of(cu_result code) {
+static const char *cuda_name_of(cu_result code) {
   const char *name = NULL;
   return cu.GetErrorName && cu.GetErrorName(code, &name) == CU_OK && name
              ? name
@@ -77,7 +77,7 @@ void cuda_lose(kd_device *d, const char *what, const char *why) {
 static kd_status lose(kd_device *d, cu_result code, const char *call) {
   char why[200];
   bool first = !cuda_why_lost(d);
-  snprintf(why, sizeof why, "%s (%s)", name_of(code), text_of(code));
+  snprintf(why, sizeof why, "%s (%s)", cuda_name_of(code), text_of(code));
   cuda_lose(d, call, why);
   if (first) cuda_groups_lost();
   return cuda_lost(d);
@@ -98,11 +98,11 @@ kd_status cuda_failed(kd_device *d, cu_result code, const char *call) {
   for (size_t i = 0; i < sizeof meanings / sizeof *meanings; i++) {
     if (meanings[i].code != code) continue;
     if (meanings[i].status == KD_DEVICE_LOST && d) return lose(d, code, call);
-    return FAIL(meanings[i].status, "CUDA: %s: %s (%s)", call, name_of(code),
-                text_of(code));
+    return FAIL(meanings[i].status, "CUDA: %s: %s (%s)", call,
+                cuda_name_of(code), text_of(code));
   }
   return FAIL(KD_INTERNAL, "CUDA: %s: error %d, %s (%s)", call, code,
-              name_of(code), text_of(code));
+              cuda_name_of(code), text_of(code));
 }
 
 kd_status cuda_enter(kd_device *d) {
@@ -158,7 +158,7 @@ static const char *find_devices(const kd_host *host) {
   if (code == CU_OK) code = cu.DeviceGetCount(&count);
   if (code != CU_OK) {
     snprintf(why, sizeof why, "the NVIDIA driver (CUDA %d.%d) says %s: %.120s",
-             cu.version / 1000, cu.version % 1000 / 10, name_of(code),
+             cu.version / 1000, cu.version % 1000 / 10, cuda_name_of(code),
              text_of(code));
     return why;
   }
@@ -192,7 +192,7 @@ static const kd_option_def options[] = {
     FAM_SCRIPT_OPTION,
 };
 
-static kd_status start(const kd_host *host) {
+static kd_status cuda_start(const kd_host *host) {
   cuda_host = host;
   found_count = 0;
   kd_status status =
@@ -210,24 +210,24 @@ static kd_status start(const kd_host *host) {
   return KD_OK;
 }
 
-static kd_status plugin_open(const kd_host *services,
-                             kd_instance **out_instance) {
-  return single_open(services, start, out_instance);
+static kd_status cuda_plugin_open(const kd_host *services,
+                                  kd_instance **out_instance) {
+  return single_open(services, cuda_start, out_instance);
 }
 
-static void plugin_close(kd_instance *instance) {
+static void cuda_plugin_close(kd_instance *instance) {
   (void)instance;
   cuda_host = NULL;
   single_close();
 }
 
-static uint32_t device_count(kd_instance *instance) {
+static uint32_t cuda_device_count(kd_instance *instance) {
   (void)instance;
   return found_count;
 }
 
-static kd_status device_info(kd_instance *instance, uint32_t index,
-                             kd_device_info *out) {
+static kd_status cuda_device_info(kd_instance *instance, uint32_t index,
+                                  kd_device_info *out) {
   (void)instance;
   if (index >= found_count)
     return FAIL(KD_OUT_OF_RANGE, "there are %u CUDA devices", found_count);
@@ -242,8 +242,8 @@ static kd_status device_info(kd_instance *instance, uint32_t index,
   return KD_OK;
 }
 
-static kd_status space(kd_instance *instance, uint32_t device, uint32_t index,
-                       kd_space *out_space) {
+static kd_status cuda_space(kd_instance *instance, uint32_t device,
+                            uint32_t index, kd_space *out_space) {
   (void)instance;
   if (device >= found_count || index > 1)
     return FAIL(KD_OUT_OF_RANGE, "no memory space %u of device %u", index,
@@ -257,8 +257,8 @@ static kd_status space(kd_instance *instance, uint32_t device, uint32_t index,
   return KD_OK;
 }
 
-static kd_status property(kd_instance *instance, uint32_t device,
-                          uint32_t index, kd_property *out_property) {
+static kd_status cuda_property(kd_instance *instance, uint32_t device,
+                               uint32_t index, kd_property *out_property) {
   (void)instance;
   property_list list = {.count = 0};
   if (device >= found_count)
@@ -294,7 +294,7 @@ static void find_pool(kd_device *d) {
   if (d->pool) cu.MemPoolSetAttribute(d->pool, CU_POOL_THRESHOLD, &all);
 }
 
-static kd_status begin(kd_device *d) {
+static kd_status cuda_begin(kd_device *d) {
   kd_status status = cuda_enter(d);
   if (status != KD_OK) return status;
   find_pool(d);
@@ -315,7 +315,7 @@ static kd_status begin(kd_device *d) {
 }
 
 /* Undoes `begin`. */
-static void end(kd_device *d) {
+static void cuda_end(kd_device *d) {
   if (!cuda_enter_anyhow(d)) return;
   cuda_profile_end(d);
   cuda_libraries_end(d);
@@ -325,8 +325,8 @@ static void end(kd_device *d) {
   cuda_leave();
 }
 
-static kd_status device_open(kd_instance *instance, uint32_t index,
-                             kd_device **out_device) {
+static kd_status cuda_device_open(kd_instance *instance, uint32_t index,
+                                  kd_device **out_device) {
   (void)instance;
   const struct found *found = &devices[index];
   if (index >= found_count)
@@ -353,10 +353,10 @@ static kd_status device_open(kd_instance *instance, uint32_t index,
   kd_status status =
       code == CU_OK ? KD_OK : cuda_failed(d, code, "cuDevicePrimaryCtxRetain");
   if (status == KD_OK) {
-    status = begin(d);
+    status = cuda_begin(d);
     if (status == KD_OK) {
       status = fam_script_open(cuda_host, &d->families.script);
-      if (status != KD_OK) end(d);
+      if (status != KD_OK) cuda_end(d);
     }
     if (status != KD_OK) cu.DevicePrimaryCtxRelease(d->id);
   }
@@ -373,20 +373,20 @@ static kd_status device_open(kd_instance *instance, uint32_t index,
   return KD_OK;
 }
 
-static void device_close(kd_device *d) {
+static void cuda_device_close(kd_device *d) {
   bool entered = cuda_enter_anyhow(d);
   cu.StreamSynchronize(d->lane.queue);
   cuda_notices_end(d);
   fam_script_close(d->families.script);
   fam_programs_end(&d->programs);
   if (entered) cuda_leave();
-  end(d);
+  cuda_end(d);
   cu.DevicePrimaryCtxRelease(d->id);
   pthread_mutex_destroy(&d->lane_lock);
   cuda_host->release(cuda_host, d);
 }
 
-static const void *extension(kd_instance *instance, const char *name) {
+static const void *cuda_extension(kd_instance *instance, const char *name) {
   (void)instance;
   return strcmp(name, KD_NATIVE) ? NULL : &cuda_native;
 }
@@ -398,17 +398,17 @@ static const kd_plugin plugin = {
     .name = "cuda",
     .vendor = "Keel",
     .version = "0.1.0",
-    .open = plugin_open,
-    .close = plugin_close,
-    .device_count = device_count,
-    .device_info = device_info,
-    .space = space,
-    .property = property,
-    .device_open = device_open,
-    .device_close = device_close,
+    .open = cuda_plugin_open,
+    .close = cuda_plugin_close,
+    .device_count = cuda_device_count,
+    .device_info = cuda_device_info,
+    .space = cuda_space,
+    .property = cuda_property,
+    .device_open = cuda_device_open,
+    .device_close = cuda_device_close,
     .run_begin = fam_run_begin,
     .device_status = cuda_lost,
-    .extension = extension,
+    .extension = cuda_extension,
     .memory = &cuda_memory,
     .regions = &fam_regions,
     .kernels = fam_kernels,

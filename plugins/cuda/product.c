@@ -33,8 +33,8 @@ typedef struct product {
 
 #define TURNED_MOST 65536 /* of k, and of n */
 
-static kd_status failed(kd_device *d, cu_stream queue, int status,
-                        const char *call) {
+static kd_status product_failed(kd_device *d, cu_stream queue, int status,
+                                const char *call) {
   cu_result code = cu.StreamQuery(queue);
   if (code != CU_OK && code != CU_NOT_READY)
     return cuda_failed(d, code, call); /* the driver knows better why */
@@ -42,8 +42,8 @@ static kd_status failed(kd_device *d, cu_stream queue, int status,
               lt.GetStatusName(status));
 }
 
-static kd_status turn(kd_device *d, const cuda_lane *lane, product *p,
-                      cu_pointer *b) {
+static kd_status product_turn(kd_device *d, const cuda_lane *lane, product *p,
+                              cu_pointer *b) {
   cu_pointer to = lane->scratch.memory + p->turned_at;
   void *arguments[] = {b, &to, &p->k, &p->n};
   unsigned tiles = (unsigned)((p->k + CUDA_TURN_TILE - 1) / CUDA_TURN_TILE) *
@@ -56,8 +56,8 @@ static kd_status turn(kd_device *d, const cuda_lane *lane, product *p,
 }
 
 /* With the lock held. */
-static kd_status enqueue(kd_device *d, cuda_lane *lane, cuda_call *call,
-                         const fam_command *m) {
+static kd_status product_enqueue(kd_device *d, cuda_lane *lane, cuda_call *call,
+                                 const fam_command *m) {
   product *p = (product *)call;
   cu_pointer a = cuda_place_of(m, p->at_a), b = cuda_place_of(m, p->at_b);
   cu_pointer z = cuda_place_of(m, p->at_z), row = cuda_place_of(m, p->at_row);
@@ -67,10 +67,11 @@ static kd_status enqueue(kd_device *d, cuda_lane *lane, cuda_call *call,
     int status = lt.MatmulDescSetAttribute(p->desc, LT_DESC_BIAS_POINTER, &row,
                                            sizeof row);
     if (status != 0)
-      return failed(d, lane->queue, status, "cublasLtMatmulDescSetAttribute");
+      return product_failed(d, lane->queue, status,
+                            "cublasLtMatmulDescSetAttribute");
   }
   if (p->turn) {
-    kd_status status = turn(d, lane, p, &b);
+    kd_status status = product_turn(d, lane, p, &b);
     if (status != KD_OK) return status;
   }
   if (!added) added = z; /* beta is 0 */
@@ -80,10 +81,11 @@ static kd_status enqueue(kd_device *d, cuda_lane *lane, cuda_call *call,
                 (const void *)(uintptr_t)added, p->z, (void *)(uintptr_t)z,
                 p->z, &p->algo, (void *)(uintptr_t)lane->scratch.memory,
                 p->workspace, lane->queue);
-  return status == 0 ? KD_OK : failed(d, lane->queue, status, "cublasLtMatmul");
+  return status == 0 ? KD_OK
+                     : product_failed(d, lane->queue, status, "cublasLtMatmul");
 }
 
-static void destroy(cuda_call *call) {
+static void product_destroy(cuda_call *call) {
   product *p = (product *)call;
   if (p->a) lt.MatrixLayoutDestroy(p->a);
   if (p->b) lt.MatrixLayoutDestroy(p->b);
@@ -148,7 +150,7 @@ static int make_layout(int type, int64_t rows, int64_t columns, int64_t batches,
   return status;
 }
 
-static int describe(product *p, const fam_gemm *g, const types *t) {
+static int product_describe(product *p, const fam_gemm *g, const types *t) {
   const int32_t turned = LT_OP_T, epilogue = epilogue_of(g);
   const uint64_t somewhere = 4096; /* its alignment is what is asked about */
   int status = lt.MatmulDescCreate(&p->desc, t->compute, t->scale);
@@ -179,7 +181,7 @@ static int describe(product *p, const fam_gemm *g, const types *t) {
 
 /* The library's own choice, of those that round once: sums of parts of k that it would join
  * in f16 or bf16 are off by several ulp. */
-static bool choose(product *p, const types *t) {
+static bool product_choose(product *p, const types *t) {
   lt_preference wanted = NULL;
   lt_choice choice = {.state = -1};
   const uint32_t alignment = ALIGNMENT;
@@ -248,8 +250,8 @@ kd_status cuda_product_make(kd_device *d, const fam_pass *pass,
   if (!p) return FAIL(KD_OUT_OF_MEMORY, "no memory for a product");
   memset(p, 0, sizeof *p);
   pthread_mutex_init(&p->call.lock, NULL);
-  p->call.enqueue = enqueue;
-  p->call.destroy = destroy;
+  p->call.enqueue = product_enqueue;
+  p->call.destroy = product_destroy;
   p->handle = handle;
   p->at_a = a;
   p->at_b = b;
@@ -258,12 +260,12 @@ kd_status cuda_product_make(kd_device *d, const fam_pass *pass,
   p->at_added = g.beta == 0 ? UINT32_MAX : cuda_buffer_named(pass, g.added);
   p->alpha = scale_of(t.scale, g.alpha);
   p->beta = scale_of(t.scale, *g.added ? g.beta : 0);
-  if (describe(p, &g, &t) == 0 && choose(p, &t) &&
+  if (product_describe(p, &g, &t) == 0 && product_choose(p, &t) &&
       (!turned || prepare_turn(d, p, &g))) {
     *out_call = &p->call;
     return KD_OK;
   }
-  destroy(&p->call);
+  product_destroy(&p->call);
   /* better its product and a kernel behind it than ours, without tensor cores */
   return g.fused ? FAIL(KD_UNIMPLEMENTED,
                         "cuBLASLt does not do what stands behind the product")

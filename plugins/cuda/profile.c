@@ -135,7 +135,7 @@ void cuda_note_end(kd_device *d, kd_stream *stream, note *n) {
   pthread_mutex_unlock(&d->notes_lock);
 }
 
-static kd_status start(kd_device *d) {
+static kd_status cuda_profile_start(kd_device *d) {
   kd_status status = cuda_enter(d);
   if (status != KD_OK) return status;
   pthread_mutex_lock(&d->notes_lock);
@@ -148,7 +148,7 @@ static kd_status start(kd_device *d) {
 }
 
 /* No command is noted from now on; the records of those that were are waited for. */
-static kd_status stop(kd_device *d) {
+static kd_status cuda_profile_stop(kd_device *d) {
   atomic_store(&d->profiling, false);
   kd_status status = cuda_enter(d);
   if (status != KD_OK) return status;
@@ -176,7 +176,7 @@ void cuda_profile_end(kd_device *d) {
 
 const kd_profile_table cuda_profile = {
     .struct_size = sizeof(kd_profile_table),
-    .start = start,
-    .stop = stop,
+    .start = cuda_profile_start,
+    .stop = cuda_profile_stop,
     .clock = clock_pair,
 };

@@ -92,8 +92,8 @@ typedef struct loaded {
   char code[];
 } loaded;
 
-static kd_status load(kd_device *d, const void *code, size_t size,
-                      loaded **out) {
+static kd_status cuda_program_load(kd_device *d, const void *code, size_t size,
+                                   loaded **out) {
   loaded *l = cuda_host->allocate(cuda_host, sizeof *l + size, 0);
   if (!l) return FAIL(KD_OUT_OF_MEMORY, "no memory for a kernel");
   memcpy(l->code, code, size);
@@ -113,28 +113,30 @@ static kd_status load(kd_device *d, const void *code, size_t size,
   return KD_OK;
 }
 
-static kd_status compile(kd_device *d, const char *source, void **out,
-                         void **out_code, size_t *out_size) {
+static kd_status cuda_program_compile(kd_device *d, const char *source,
+                                      void **out, void **out_code,
+                                      size_t *out_size) {
   char *code = NULL;
   loaded *l = NULL;
   cuda_host->zone_begin(cuda_host, "cuda compile");
   kd_status status = cuda_compile(cuda_host, d->architecture, source,
                                   FAM_STORE_HEAD, &code, out_size);
   cuda_host->zone_end(cuda_host);
-  if (status == KD_OK) status = load(d, code + FAM_STORE_HEAD, *out_size, &l);
+  if (status == KD_OK)
+    status = cuda_program_load(d, code + FAM_STORE_HEAD, *out_size, &l);
   *out_code = code;
   *out = l;
   return status;
 }
 
-static void drop(kd_device *d, void *program) {
+static void cuda_program_drop(kd_device *d, void *program) {
   loaded *l = program;
   (void)d;
   cu.ModuleUnload(l->module);
   cuda_host->release(cuda_host, l);
 }
 
-static fam_key key_of(kd_device *d, const char *source) {
+static fam_key cuda_program_key_of(kd_device *d, const char *source) {
   /* not NVRTC's version: what it made runs where it is not installed, too */
   const int versions[] = {d->architecture, cu.version};
   fam_key key = fam_key_begin();
@@ -145,8 +147,9 @@ static fam_key key_of(kd_device *d, const char *source) {
   return key;
 }
 
-static kd_status code_of(kd_device *d, const fam_key *key, void *program,
-                         void **out_code, size_t *out_size) {
+static kd_status cuda_program_code_of(kd_device *d, const fam_key *key,
+                                      void *program, void **out_code,
+                                      size_t *out_size) {
   const loaded *l = program;
   (void)d;
   (void)key;
@@ -162,7 +165,7 @@ static kd_status adopt(kd_device *d, const void *code, size_t size,
   loaded *l = NULL;
   kd_status status = cuda_enter(d);
   if (status != KD_OK) return status;
-  status = load(d, code, size, &l);
+  status = cuda_program_load(d, code, size, &l);
   cuda_leave();
   if (status == KD_OK) *out_program = l;
   return status;
@@ -177,9 +180,9 @@ kd_status cuda_program_get(kd_device *d, const char *source,
 }
 
 const fam_compiler cuda_compiler = {
-    .key = key_of,
-    .compile = compile,
+    .key = cuda_program_key_of,
+    .compile = cuda_program_compile,
     .load = adopt,
-    .code = code_of,
-    .release = drop,
+    .code = cuda_program_code_of,
+    .release = cuda_program_drop,
 };

@@ -23,7 +23,7 @@ typedef struct cuda_stage {
   cu_event event; /* behind a copy in */
 } stage;
 
-static void give(stage *s) {
+static void staging_give(stage *s) {
   pthread_mutex_lock(&s->device->stages_lock);
   s->next = s->device->free_stages;
   s->device->free_stages = s;
@@ -59,7 +59,7 @@ static stage *take_free(kd_device *d, size_t size) {
 
 /* In the context, and without the lock: the driver may wait for all streams before it pins
  * memory, and those may be about to give a stage back. */
-static stage *make(kd_device *d, size_t room) {
+static stage *staging_make(kd_device *d, size_t room) {
   stage *s = cuda_host->allocate(cuda_host, sizeof *s, 0);
   if (!s) return NULL;
   *s = (stage){.device = d, .room = room};
@@ -76,7 +76,7 @@ static stage *make(kd_device *d, size_t room) {
 }
 
 /* One that has room, or a new one, up to the limit; else NULL. */
-static stage *take(kd_device *d, size_t size) {
+static stage *staging_take(kd_device *d, size_t size) {
   size_t room = LEAST;
   if (size > MOST) return NULL;
   while (room < size)
@@ -88,7 +88,7 @@ static stage *take(kd_device *d, size_t size) {
   if (makes) d->staged += room;
   pthread_mutex_unlock(&d->stages_lock);
   if (!makes) return s;
-  s = make(d, room);
+  s = staging_make(d, room);
   pthread_mutex_lock(&d->stages_lock);
   if (s) {
     s->next_all = d->stages;
@@ -104,17 +104,17 @@ static stage *take(kd_device *d, size_t size) {
 static void deliver(void *context) {
   stage *s = context;
   memcpy(s->target, s->memory, s->size);
-  give(s);
+  staging_give(s);
 }
 
-static kd_status copy_in(kd_device *d, cu_stream queue, cu_pointer to,
-                         const void *from, size_t size) {
-  stage *s = size > LEAST ? take(d, size) : NULL;
+static kd_status staging_copy_in(kd_device *d, cu_stream queue, cu_pointer to,
+                                 const void *from, size_t size) {
+  stage *s = size > LEAST ? staging_take(d, size) : NULL;
   if (!s) return KD_UNIMPLEMENTED;
   memcpy(s->memory, from, size);
   cu_result code = cu.MemcpyHtoDAsync(to, s->memory, size, queue);
   if (code != CU_OK) {
-    give(s);
+    staging_give(s);
     return cuda_failed(d, code, "cuMemcpyHtoDAsync");
   }
   code = cu.EventRecord(s->event, queue);
@@ -127,15 +127,15 @@ static kd_status copy_in(kd_device *d, cu_stream queue, cu_pointer to,
   return KD_OK;
 }
 
-static kd_status copy_out(kd_device *d, cu_stream queue, void *to,
-                          cu_pointer from, size_t size) {
-  stage *s = take(d, size);
+static kd_status staging_copy_out(kd_device *d, cu_stream queue, void *to,
+                                  cu_pointer from, size_t size) {
+  stage *s = staging_take(d, size);
   if (!s) return KD_UNIMPLEMENTED;
   s->target = to;
   s->size = size;
   cu_result code = cu.MemcpyDtoHAsync(s->memory, from, size, queue);
   if (code != CU_OK) {
-    give(s);
+    staging_give(s);
     return cuda_failed(d, code, "cuMemcpyDtoHAsync");
   }
   code = cu.LaunchHostFunc(queue, deliver, s); /* `s` may be another's now */
@@ -145,9 +145,9 @@ static kd_status copy_out(kd_device *d, cu_stream queue, void *to,
 kd_status cuda_stage_copy(kd_device *d, cu_stream queue, const fam_command *m) {
   cu_pointer there = cuda_place_of(m, 0);
   if (m->kind == FAM_COPY_IN)
-    return copy_in(d, queue, there, m->source, (size_t)m->size);
+    return staging_copy_in(d, queue, there, m->source, (size_t)m->size);
   return m->kind == FAM_COPY_OUT
-             ? copy_out(d, queue, m->target, there, (size_t)m->size)
+             ? staging_copy_out(d, queue, m->target, there, (size_t)m->size)
              : KD_UNIMPLEMENTED;
 }
 

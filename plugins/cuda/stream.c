@@ -19,8 +19,9 @@ kd_status cuda_stream_over(kd_device *d, cu_stream queue, bool foreign,
   return KD_OK;
 }
 
-static kd_status stream_create(kd_device *d, int32_t priority, uint32_t flags,
-                               kd_stream **out_stream) {
+static kd_status cuda_stream_stream_create(kd_device *d, int32_t priority,
+                                           uint32_t flags,
+                                           kd_stream **out_stream) {
   int least = 0, greatest = 0;
   cu_stream queue = NULL;
   if (flags) return FAIL(KD_UNIMPLEMENTED, "stream flags 0x%x", flags);
@@ -64,7 +65,7 @@ static kd_status stream_synchronize(kd_stream *stream) {
 
 const kd_stream_table cuda_streams = {
     .struct_size = sizeof(kd_stream_table),
-    .create = stream_create,
+    .create = cuda_stream_stream_create,
     .destroy = stream_destroy,
     .wait = fam_stream_wait,
     .synchronize = stream_synchronize,
@@ -73,7 +74,7 @@ const kd_stream_table cuda_streams = {
 
 /* ---- marks: an event of the driver's, recorded again and again ----------------------------- */
 
-static kd_status create(kd_device *d, void **out_event) {
+static kd_status cuda_stream_create(kd_device *d, void **out_event) {
   cu_event event = NULL;
   kd_status status = cuda_enter(d);
   if (status != KD_OK) return status;
@@ -84,13 +85,14 @@ static kd_status create(kd_device *d, void **out_event) {
   return status;
 }
 
-static void destroy(kd_device *d, void *event) {
+static void cuda_stream_destroy(kd_device *d, void *event) {
   if (!cuda_enter_anyhow(d)) return;
   cu.EventDestroy(event); /* the driver keeps it while it is needed */
   cuda_leave();
 }
 
-static kd_status put(kd_stream *stream, void *event, void **out_mark) {
+static kd_status cuda_stream_put(kd_stream *stream, void *event,
+                                 void **out_mark) {
   kd_device *d = stream->common.device;
   kd_status status = cuda_enter(d);
   if (status != KD_OK) return status;
@@ -101,7 +103,7 @@ static kd_status put(kd_stream *stream, void *event, void **out_mark) {
   return status;
 }
 
-static kd_status follow(kd_stream *stream, void *event) {
+static kd_status cuda_stream_follow(kd_stream *stream, void *event) {
   kd_device *d = stream->common.device;
   kd_status status = cuda_enter(d);
   if (status != KD_OK) return status;
@@ -119,7 +121,7 @@ static kd_status state_of(kd_device *d, cu_event event) {
                               : cuda_failed(d, code, "work before an event");
 }
 
-static kd_status query(kd_device *d, void *event) {
+static kd_status cuda_stream_query(kd_device *d, void *event) {
   kd_status status = cuda_enter(d);
   if (status != KD_OK) return status;
   status = state_of(d, event);
@@ -143,7 +145,7 @@ static kd_status wait_until(kd_device *d, cu_event event, uint64_t end) {
   }
 }
 
-static kd_status wait(kd_device *d, void *event, uint64_t timeout) {
+static kd_status cuda_stream_wait(kd_device *d, void *event, uint64_t timeout) {
   kd_status status = cuda_enter(d);
   if (status != KD_OK) return status;
   if (timeout > UINT64_MAX / 4) {
@@ -156,8 +158,9 @@ static kd_status wait(kd_device *d, void *event, uint64_t timeout) {
   return status == KD_OK ? cuda_lost(d) : status;
 }
 
-static kd_status on_complete(kd_device *d, void *event,
-                             kd_event_callback callback, void *context) {
+static kd_status cuda_stream_on_complete(kd_device *d, void *event,
+                                         kd_event_callback callback,
+                                         void *context) {
   kd_status status = cuda_enter(d);
   if (status != KD_OK) return status;
   status = cuda_notify(d, event, callback, context);
@@ -166,11 +169,11 @@ static kd_status on_complete(kd_device *d, void *event,
 }
 
 const fam_marks cuda_marks = {
-    .create = create,
-    .destroy = destroy,
-    .put = put,
-    .follow = follow,
-    .query = query,
-    .wait = wait,
-    .on_complete = on_complete,
+    .create = cuda_stream_create,
+    .destroy = cuda_stream_destroy,
+    .put = cuda_stream_put,
+    .follow = cuda_stream_follow,
+    .query = cuda_stream_query,
+    .wait = cuda_stream_wait,
+    .on_complete = cuda_stream_on_complete,
 };

@@ -21,7 +21,7 @@ static int64_t doubled(int64_t count, int64_t most) {
   return result;
 }
 
-static attention read(const fam_op *op) {
+static attention attention_read(const fam_op *op) {
   const fam_tensor *q = &op->in[0], *k = &op->in[1], *v = &op->in[2];
   uint32_t rank = q->rank;
   int64_t heads = q->dims[rank - 3], groups = k->dims[rank - 3];
@@ -134,7 +134,7 @@ fam_pass *fam_attention(const fam_op *op, fam_plan *plan, const attention *a) {
 }
 
 void fam_plan_attention(const fam_op *op, fam_plan *plan) {
-  const attention a = read(op);
+  const attention a = attention_read(op);
   const fam_tensor *q = &op->in[0];
   plan->rather_products =
       (q->dtype == KD_F16 || q->dtype == KD_BF16) && a.m >= APART_FROM;

@@ -30,7 +30,7 @@ typedef struct search {
 
 /* ---- the graph -------------------------------------------------------------------- */
 
-static uint32_t input_count(const search *all, uint32_t node) {
+static uint32_t chains_input_count(const search *all, uint32_t node) {
   return all->host->node->input_count(all->host->graph->node(all->graph, node));
 }
 
@@ -61,7 +61,7 @@ static void read_graph(search *all, chain_fits fits, void *context) {
       at->role = CHAIN_NOTHING;
     else
       all->values[at->value].maker = i;
-    for (uint32_t k = 0; k < input_count(all, i); k++) {
+    for (uint32_t k = 0; k < chains_input_count(all, i); k++) {
       uint32_t from = input_of(all, i, k);
       if (from != NOBODY) all->values[from].reads++;
     }
@@ -97,7 +97,8 @@ static uint32_t count_inputs(const search *all, uint32_t more) {
   uint32_t met[CHAIN_INPUTS], count = 0;
   for (uint32_t i = 0; i <= all->count; i++) {
     uint32_t node = i < all->count ? all->chain[i] : more;
-    for (uint32_t k = 0; node != NOBODY && k < input_count(all, node); k++) {
+    for (uint32_t k = 0; node != NOBODY && k < chains_input_count(all, node);
+         k++) {
       uint32_t from = input_of(all, node, k), at = 0;
       if (from == NOBODY) continue;
       uint32_t maker = all->values[from].maker;
@@ -112,9 +113,9 @@ static uint32_t count_inputs(const search *all, uint32_t more) {
   return count;
 }
 
-static void add(search *all, uint32_t node) {
+static void chains_add(search *all, uint32_t node) {
   all->chain[all->count++] = node;
-  for (uint32_t k = 0; k < input_count(all, node); k++) {
+  for (uint32_t k = 0; k < chains_input_count(all, node); k++) {
     uint32_t from = input_of(all, node, k);
     if (from != NOBODY) all->values[from].inside++;
   }
@@ -131,15 +132,15 @@ static bool joins(const search *all, uint32_t node, chain_role role) {
          count_inputs(all, node) <= CHAIN_INPUTS;
 }
 
-static void grow(search *all) {
+static void chains_grow(search *all) {
   for (bool more = true; more;) {
     more = false;
     for (uint32_t i = 0; i < all->count; i++)
-      for (uint32_t k = 0; k < input_count(all, all->chain[i]); k++) {
+      for (uint32_t k = 0; k < chains_input_count(all, all->chain[i]); k++) {
         uint32_t from = input_of(all, all->chain[i], k);
         uint32_t maker = from == NOBODY ? NOBODY : all->values[from].maker;
         if (maker == NOBODY || !joins(all, maker, CHAIN_STEP)) continue;
-        add(all, maker);
+        chains_add(all, maker);
         more = true;
       }
   }
@@ -149,19 +150,19 @@ static void grow(search *all) {
  * reads what they make, except the last one. */
 static void find_root(search *all, chain_rooted rooted, void *context) {
   for (uint32_t i = 0; i < all->count; i++)
-    for (uint32_t k = 0; k < input_count(all, all->chain[i]); k++) {
+    for (uint32_t k = 0; k < chains_input_count(all, all->chain[i]); k++) {
       uint32_t from = input_of(all, all->chain[i], k);
       uint32_t maker = from == NOBODY ? NOBODY : all->values[from].maker;
       if (maker == NOBODY || !joins(all, maker, CHAIN_ROOT) ||
           !rooted(context, all->graph, maker, all->chain, all->count))
         continue;
-      add(all, maker);
+      chains_add(all, maker);
       return;
     }
 }
 
 /* Claims it, in the graph's order, and forgets it. */
-static void finish(search *all, kd_claim take, void *context) {
+static void chains_finish(search *all, kd_claim take, void *context) {
   for (uint32_t i = 1; i < all->count; i++)
     for (uint32_t k = i; k && all->chain[k] < all->chain[k - 1]; k--) {
       uint32_t node = all->chain[k];
@@ -174,7 +175,7 @@ static void finish(search *all, kd_claim take, void *context) {
   bool taken = all->count > 1 && take(context, &part) == KD_OK;
   for (uint32_t i = 0; i < all->count; i++) {
     all->nodes[all->chain[i]].taken = taken;
-    for (uint32_t k = 0; k < input_count(all, all->chain[i]); k++) {
+    for (uint32_t k = 0; k < chains_input_count(all, all->chain[i]); k++) {
       uint32_t from = input_of(all, all->chain[i], k);
       if (from != NOBODY) all->values[from].inside = 0;
     }
@@ -202,10 +203,10 @@ kd_status chains_claim(const kd_host *host, const kd_graph *graph,
   for (uint32_t i = all.node_count; i-- > 0;) {
     if (all.nodes[i].role != CHAIN_STEP || all.nodes[i].taken) continue;
     all.count = 0;
-    add(&all, i);
-    if (count_inputs(&all, NOBODY) <= CHAIN_INPUTS) grow(&all);
+    chains_add(&all, i);
+    if (count_inputs(&all, NOBODY) <= CHAIN_INPUTS) chains_grow(&all);
     if (rooted) find_root(&all, rooted, context);
-    finish(&all, take, take_context);
+    chains_finish(&all, take, take_context);
   }
   host->release(host, memory);
   return KD_OK;

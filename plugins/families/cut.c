@@ -213,7 +213,8 @@ static void cut_lines(fam_plan *plan, fam_pass *pass, const fam_work *w,
 }
 
 /* As the plan wants it, where that is among what it can be; else by the cost model. */
-static void choose(const fam_plan *plan, fam_pass *pass, const fam_work *w) {
+static void cut_choose(const fam_plan *plan, fam_pass *pass,
+                       const fam_work *w) {
   pass->cut = model_cut(plan, w);
   pass->cut_count = 0;
   offer_all(pass, plan, w);
@@ -223,7 +224,7 @@ static void choose(const fam_plan *plan, fam_pass *pass, const fam_work *w) {
 
 fam_pass *fam_cut_begin(fam_plan *plan, const fam_work *w) {
   fam_pass *pass = fam_begin(plan, "gemm");
-  choose(plan, pass, w);
+  cut_choose(plan, pass, w);
   const fam_cut *cut = &pass->cut;
   pass->kernel = cut->kernel;
   fam_define(pass, "V", "%s", kd_dtype_name(w->sums));

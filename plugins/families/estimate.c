@@ -35,7 +35,7 @@ static double dim_of(const kd_type *type, int index) {
   return at >= 0 && at < (int)type->rank ? (double)type->dims[at] : 1;
 }
 
-static bool is_open(const kd_type *type) {
+static bool estimate_is_open(const kd_type *type) {
   if (type->rank == KD_RANK_UNKNOWN) return true;
   for (uint32_t i = 0; i < type->rank; i++)
     if (type->dims[i] < 0) return true;
@@ -43,9 +43,9 @@ static bool is_open(const kd_type *type) {
 }
 
 /* Adds an argument; false where its size is not known. */
-static bool add(sizes *s, const kd_type *type, double *count) {
+static bool estimate_add(sizes *s, const kd_type *type, double *count) {
   if (type->dtype == KD_NONE) return true; /* it is absent */
-  if (is_open(type)) return false;
+  if (estimate_is_open(type)) return false;
   *count += elements_of(type);
   s->bytes += elements_of(type) * kd_dtype_size(type->dtype);
   return true;
@@ -59,13 +59,13 @@ static bool read_sizes(sizes *s) {
   for (uint32_t i = 0; i < read->input_count(s->node); i++) {
     kd_type type = {0};
     if (read->input_type(s->node, i, &type) != KD_OK) continue;
-    if (!add(s, &type, &s->read)) return false;
+    if (!estimate_add(s, &type, &s->read)) return false;
     if (i < 4) s->in[i] = type;
   }
   for (uint32_t i = 0; i < read->output_count(s->node); i++) {
     kd_type type = {0};
     if (read->output_type(s->node, i, &type) != KD_OK) continue;
-    if (!add(s, &type, &s->written)) return false;
+    if (!estimate_add(s, &type, &s->written)) return false;
     if (!i) s->out = type;
   }
   return true;
@@ -120,7 +120,7 @@ static double line_weight(const char *op) {
   return strncmp(op, "Reduce", 6) ? 0 : 1;
 }
 
-static bool has(const char *op, const char *part) {
+static bool estimate_has(const char *op, const char *part) {
   return strstr(op, part) != NULL;
 }
 
@@ -141,11 +141,11 @@ static double convolution(const sizes *s) {
   double filters = dim_of(w, last ? -1 : 0);
   double taps = filters > 0 ? elements_of(w) / filters : 0;
   return 2 * taps *
-         (has(s->op, "Transpose") ? elements_of(&s->in[0])
-                                  : elements_of(&s->out));
+         (estimate_has(s->op, "Transpose") ? elements_of(&s->in[0])
+                                           : elements_of(&s->out));
 }
 
-static double product(const sizes *s) {
+static double estimate_product(const sizes *s) {
   bool turned = s->host->node->attr_int(s->node, "transA", 0) != 0;
   double k = dim_of(&s->in[0], turned && !strcmp(s->op, "Gemm") ? 0 : -1);
   return 2 * k * elements_of(&s->out);
@@ -188,15 +188,17 @@ static double arithmetic(const sizes *s) {
   const char *op = s->op;
   double each = function_weight(op);
   if (each > 0) return each * s->written;
-  if (has(op, "MatMul") || !strcmp(op, "Gemm")) return product(s);
-  if (has(op, "Conv") && !has(op, "Convert")) return convolution(s);
+  if (estimate_has(op, "MatMul") || !strcmp(op, "Gemm"))
+    return estimate_product(s);
+  if (estimate_has(op, "Conv") && !estimate_has(op, "Convert"))
+    return convolution(s);
   if (!strcmp(op, "LSTM") || !strcmp(op, "GRU") || !strcmp(op, "RNN"))
     return recurrent(s);
   if (!strcmp(op, "Attention")) return attention(s);
   if (!strcmp(op, "Einsum")) return einsum(s);
   each = line_weight(op);
   if (each > 0) return each * elements_of(&s->in[0]);
-  if (has(op, "Pool")) return window_taps(s) * elements_of(&s->out);
+  if (estimate_has(op, "Pool")) return window_taps(s) * elements_of(&s->out);
   if (!strcmp(op, "LRN"))
     return (double)s->host->node->attr_int(s->node, "size", 1) *
            elements_of(&s->out);
@@ -206,7 +208,7 @@ static double arithmetic(const sizes *s) {
   return s->written;
 }
 
-static uint64_t whole(double count) {
+static uint64_t estimate_whole(double count) {
   return count >= MOST ? (uint64_t)MOST : (uint64_t)count;
 }
 
@@ -215,8 +217,8 @@ kd_status estimate_cost(const kd_host *host, const kd_node *node,
   sizes s = {.host = host, .node = node};
   kd_cost cost = {.struct_size = out_cost->struct_size};
   if (read_sizes(&s)) {
-    cost.flops = whole(arithmetic(&s));
-    cost.bytes = whole(s.bytes);
+    cost.flops = estimate_whole(arithmetic(&s));
+    cost.bytes = estimate_whole(s.bytes);
   }
   memcpy(out_cost, &cost,
          cost.struct_size < sizeof cost ? cost.struct_size : sizeof cost);

@@ -9,8 +9,8 @@
 
 /* ---- reading -------------------------------------------------------------------- */
 
-static kd_status read_tensor(fam_op *op, bool output, uint32_t index,
-                             fam_tensor *out) {
+static kd_status family_read_tensor(fam_op *op, bool output, uint32_t index,
+                                    fam_tensor *out) {
   const kd_node_table *read = op->host->node;
   kd_type type = {0};
   kd_status status = output ? read->output_type(op->node, index, &type)
@@ -61,7 +61,7 @@ kd_status fam_read(fam_op *op, const kd_host *host, const kd_node *node,
                       "%u inputs and %u outputs: %d and %d are the most",
                       op->in_count, op->out_count, FAM_INPUTS, FAM_OUTPUTS);
   for (uint32_t i = 0; i < op->in_count; i++) {
-    kd_status status = read_tensor(op, false, i, &op->in[i]);
+    kd_status status = family_read_tensor(op, false, i, &op->in[i]);
     if (status != KD_OK) return status;
     if (!op->in[i].dtype) continue;
     kd_tensor value;
@@ -71,7 +71,7 @@ kd_status fam_read(fam_op *op, const kd_host *host, const kd_node *node,
       op->in[i].data = value.data;
   }
   for (uint32_t i = 0; i < op->out_count; i++) {
-    kd_status status = read_tensor(op, true, i, &op->out[i]);
+    kd_status status = family_read_tensor(op, true, i, &op->out[i]);
     if (status != KD_OK) return status;
     if (launch) take_shape(&launch->outputs[i], &op->out[i]);
   }

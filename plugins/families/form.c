@@ -44,7 +44,7 @@ static void add_pass(fam_key *key, const fam_pass *pass, const char *source) {
   }
 }
 
-static fam_key sum_of(const void *blob, uint64_t size) {
+static fam_key form_sum_of(const void *blob, uint64_t size) {
   fam_key key = fam_key_begin();
   fam_key_add(&key, (const char *)blob + SUMMED, (size_t)size - SUMMED);
   return key;
@@ -79,7 +79,7 @@ typedef struct writing {
   uint64_t size, count;
 } writing;
 
-static kd_status append(writing *w, const entry *of, const void *code) {
+static kd_status form_append(writing *w, const entry *of, const void *code) {
   const kd_host *host = w->driver->host;
   uint64_t more = sizeof *of + filled(of->size);
   char *longer = host->allocate(host, (size_t)(w->size + more), 0);
@@ -106,7 +106,7 @@ static kd_status write_pass(void *context, const char *source) {
   kd_status status =
       programs->compiler->code(w->device, &of.key, program, &code, &size);
   of.size = size;
-  if (status == KD_OK) status = append(w, &of, code);
+  if (status == KD_OK) status = form_append(w, &of, code);
   if (code) w->driver->host->release(w->driver->host, code);
   return status;
 }
@@ -133,7 +133,7 @@ kd_status fam_form_write(const fam_driver *driver, kd_device *device,
   h.count = w.count;
   h.size = w.size;
   memcpy(w.blob, &h, sizeof h);
-  h.sum = sum_of(w.blob, w.size);
+  h.sum = form_sum_of(w.blob, w.size);
   memcpy(w.blob, &h, sizeof h);
   *out_blob = w.blob;
   *out_size = w.size;
@@ -162,7 +162,7 @@ static bool is_whole(const char *blob, uint64_t size, head *out_head) {
   if (size < sizeof *out_head) return false;
   memcpy(out_head, blob, sizeof *out_head);
   if (out_head->magic != MAGIC || out_head->size != size) return false;
-  fam_key sum = sum_of(blob, size);
+  fam_key sum = form_sum_of(blob, size);
   if (memcmp(&sum, &out_head->sum, sizeof sum) != 0) return false;
   for (uint64_t i = 0; i < out_head->count; i++)
     if (!next_entry(blob, size, &at, &one, &code)) return false;

@@ -17,7 +17,8 @@ fam_reading *fam_reading_new(const fam_driver *driver, kd_device *device) {
   return r;
 }
 
-static const fam_row *row_of(const fam_driver *driver, const kd_node *node) {
+static const fam_row *fused_row_of(const fam_driver *driver,
+                                   const kd_node *node) {
   const char *name = driver->host->node->op(node);
   const char *domain = driver->host->node->domain(node);
   for (uint32_t i = 0; i < fam_row_count; i++)
@@ -29,7 +30,7 @@ static const fam_row *row_of(const fam_driver *driver, const kd_node *node) {
 
 kd_status fam_read_term(fam_reading *r, const kd_node *node) {
   const kd_host *host = r->driver->host;
-  const fam_row *row = row_of(r->driver, node);
+  const fam_row *row = fused_row_of(r->driver, node);
   if (!row)
     return host->fail(KD_UNIMPLEMENTED, "%s is not elementwise",
                       host->node->op(node));
@@ -49,7 +50,7 @@ kd_status fam_read_term(fam_reading *r, const kd_node *node) {
 
 bool fam_read_root(fam_reading *r, const kd_node *node) {
   const kd_host *host = r->driver->host;
-  const fam_row *row = row_of(r->driver, node);
+  const fam_row *row = fused_row_of(r->driver, node);
   return row && host->node->output_count(node) == 1 &&
          fam_read(&r->op, host, node, row, NULL) == KD_OK &&
          fam_is_root(&r->op) && fam_has_types(r->driver, &r->op) == KD_OK;
@@ -80,7 +81,7 @@ typedef struct chain {
   kd_dtype compute;
 } chain;
 
-static void put(chain *c, const char *text) {
+static void fused_put(chain *c, const char *text) {
   size_t size = strlen(text);
   if (c->size + size < sizeof c->steps)
     memcpy(c->steps + c->size, text, size + 1);
@@ -88,7 +89,7 @@ static void put(chain *c, const char *text) {
 }
 
 /* Looks at a node: which inputs of the graph it reads, as what. */
-static kd_status meet(chain *c, uint32_t node) {
+static kd_status fused_meet(chain *c, uint32_t node) {
   const kd_host *host = c->r->driver->host;
   kd_status status = fam_read_term(c->r, host->graph->node(c->graph, node));
   for (uint32_t i = 0; status == KD_OK && i < c->r->term.operands; i++) {
@@ -140,9 +141,9 @@ static kd_status write_step(chain *c, fam_pass *pass, uint32_t node) {
   bool narrow = !fam_is_float(out) && out != KD_BOOL && kd_dtype_size(out) < 4;
   snprintf(text, sizeof text, "%s v%u = %s%s(CAST(%s, ", type, node,
            narrow ? "CUT_" : "", narrow ? type : "", type);
-  put(c, text);
+  fused_put(c, text);
   snprintf(text, sizeof text, "E%u(%s))); ", node, given);
-  put(c, text);
+  fused_put(c, text);
   return KD_OK;
 }
 
@@ -302,7 +303,7 @@ static kd_status plan_chain(chain *c, fam_plan *plan) {
     if (fam_read_root(c->r, host->graph->node(c->graph, i))) c->root = i;
   kd_status status = chain_check(host, c->graph, c->root);
   for (uint32_t i = 0; status == KD_OK && i < nodes; i++)
-    if (i != c->root) status = meet(c, i);
+    if (i != c->root) status = fused_meet(c, i);
   if (status != KD_OK) return status;
   status =
       c->root == CHAIN_NO_ROOT ? plan_alone(c, plan) : plan_on_root(c, plan);
@@ -331,8 +332,8 @@ static kd_status make_plan(void *context, fam_plan *plan) {
   return plan_chain(of->chain, plan);
 }
 
-static uint64_t size_of(const kd_host *host, const kd_graph *graph,
-                        uint32_t value) {
+static uint64_t fused_size_of(const kd_host *host, const kd_graph *graph,
+                              uint32_t value) {
   kd_type type = {0};
   if (host->graph->value_type(graph, value, &type) != KD_OK) return 0;
   uint64_t size = kd_dtype_size(type.dtype);
@@ -342,7 +343,7 @@ static uint64_t size_of(const kd_host *host, const kd_graph *graph,
 }
 
 /* What its pass reads and makes, and the root that it stands on. */
-static void describe(const making *of, fam_maker *maker) {
+static void fused_describe(const making *of, fam_maker *maker) {
   const kd_host *host = of->driver->host;
   const kd_graph_table *read = host->graph;
   uint32_t nodes = read->node_count(of->graph);
@@ -352,8 +353,8 @@ static void describe(const making *of, fam_maker *maker) {
   maker->behind = nodes - 1;
   for (uint32_t i = 0; i < read->input_count(of->graph); i++)
     if (i < FAM_INPUTS)
-      maker->in[i] = size_of(host, of->graph, read->input(of->graph, i));
-  maker->out[0] = size_of(host, of->graph, read->output(of->graph, 0));
+      maker->in[i] = fused_size_of(host, of->graph, read->input(of->graph, i));
+  maker->out[0] = fused_size_of(host, of->graph, read->output(of->graph, 0));
 }
 
 kd_status fam_plan_fused(const fam_driver *driver, kd_device *device,
@@ -369,7 +370,7 @@ kd_status fam_plan_fused(const fam_driver *driver, kd_device *device,
           ? KD_OK
           : host->fail(KD_OUT_OF_MEMORY, "no memory for a chain");
   if (status == KD_OK) {
-    describe(&of, &maker);
+    fused_describe(&of, &maker);
     status = fam_plan_tuned(driver, device, &maker, plan);
   }
   if (of.chain) host->release(host, of.chain);

@@ -260,9 +260,10 @@ void fam_plan_gemm(const fam_op *op, fam_plan *plan) {
 
 /* ---- convolutions ----------------------------------------------------------------------- */
 
-static bool read_window(const fam_op *op, fam_plan *plan, const fam_tensor *x,
-                        const fam_tensor *y, const int64_t *kernel,
-                        bool transposed, window *w) {
+static bool gemm_read_window(const fam_op *op, fam_plan *plan,
+                             const fam_tensor *x, const fam_tensor *y,
+                             const int64_t *kernel, bool transposed,
+                             window *w) {
   kd_tensor in = {.dims = x->dims, .rank = x->rank};
   kd_tensor out = {.dims = y->dims, .rank = y->rank};
   if (window_read(op->host, op->node, &in, &out, kernel, transposed, w))
@@ -335,7 +336,7 @@ static fam_pass *begin_conv(const fam_op *op, fam_plan *plan,
              " fit");
     return &plan->sink;
   }
-  if (!read_window(op, plan, x, y, f->dims + 2, transposed, &w))
+  if (!gemm_read_window(op, plan, x, y, f->dims + 2, transposed, &w))
     return &plan->sink;
   if (transposed) {
     int64_t extra[WINDOW_SPACE] = {0}, shape[WINDOW_SPACE];
@@ -412,7 +413,7 @@ static const char *activation(const fam_op *op, fam_plan *plan,
 
 /* A convolution of images of one pixel by windows of one: products of their channels with the
  * filters, whose rows lie ready for kernels that read them as columns. */
-static bool is_product(const fam_op *op, const fam_plan *plan) {
+static bool gemm_is_product(const fam_op *op, const fam_plan *plan) {
   const fam_tensor *x = &op->in[0], *f = &op->in[1], *y = &op->out[0];
   int64_t pads[2 * WINDOW_SPACE];
   int64_t count = fam_attr_list(op, "pads", pads, 2 * WINDOW_SPACE);
@@ -454,7 +455,7 @@ static fam_activation activation_of(const fam_op *op) {
 
 static void real_conv(const fam_op *op, fam_plan *plan, bool transposed) {
   kd_dtype sums = sum_type(op->in[0].dtype);
-  bool pixels = !transposed && is_product(op, plan);
+  bool pixels = !transposed && gemm_is_product(op, plan);
   fam_pass *pass =
       pixels ? begin_pixels(op, plan, sums)
              : begin_conv(op, plan, &op->in[0], &op->in[1], transposed, sums);
@@ -564,7 +565,7 @@ void fam_plan_conv_transpose(const fam_op *op, fam_plan *plan) {
   window w;
   if (x->rank > 2 && f->rank == x->rank && sections > 0 &&
       x->dims[1] % sections == 0 && y->dims[1] == f->dims[1] * sections &&
-      read_window(op, plan, x, y, f->dims + 2, true, &w) && w.space <= 3 &&
+      gemm_read_window(op, plan, x, y, f->dims + 2, true, &w) && w.space <= 3 &&
       is_tiled(op, &w))
     tiled_conv_transpose(op, plan, &w);
   else
@@ -609,7 +610,8 @@ void fam_plan_pool(const fam_op *op, fam_plan *plan) {
   window w;
   uint32_t kind = op->row->number;
   if (x->rank < 2 ||
-      !read_window(op, plan, x, y, global ? x->dims + 2 : NULL, false, &w)) {
+      !gemm_read_window(op, plan, x, y, global ? x->dims + 2 : NULL, false,
+                        &w)) {
     fam_fail(op, plan, KD_INVALID_ARGUMENT, "needs images");
     return;
   }

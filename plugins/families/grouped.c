@@ -32,7 +32,7 @@ typedef struct grouped {
   bool queried;  /* queries are to go where results will be */
 } grouped;
 
-static bool read(const fam_op *op, fam_plan *plan, grouped *g) {
+static bool grouped_read(const fam_op *op, fam_plan *plan, grouped *g) {
   const fam_tensor *q = &op->in[QUERY], *present = &op->out[PRESENT_KEY];
   int64_t total = 0;
   /* where the total is not known yet, nor are the outputs' types */
@@ -87,8 +87,8 @@ static void use_lengths(const fam_op *op, fam_plan *plan, fam_pass *pass,
 
 /* ---- new rows ------------------------------------------------------------------------------ */
 
-static void turn(const fam_op *op, fam_plan *plan, fam_pass *pass,
-                 const grouped *g) {
+static void families_grouped_turn(const fam_op *op, fam_plan *plan,
+                                  fam_pass *pass, const grouped *g) {
   bool placed = g->turned && fam_has(op, PLACES);
   fam_define(pass, "TURNED", "%d", g->turned);
   fam_define(pass, "PLACED", "%d", placed);
@@ -130,7 +130,7 @@ static void put_rows(const fam_op *op, fam_plan *plan, const grouped *g) {
   fam_int(plan, pass, "SIZE", g->size);
   use_lengths(op, plan, pass, g);
   use_past(op, plan, pass, g);
-  turn(op, plan, pass, g);
+  families_grouped_turn(op, plan, pass, g);
   fam_in(pass, "QUERY", op, QUERY);
   if (!g->packed) {
     fam_in(pass, "KEY", op, KEY);
@@ -191,7 +191,7 @@ static void attend(const fam_op *op, fam_plan *plan, const grouped *g) {
 
 void fam_plan_group_query_attention(const fam_op *op, fam_plan *plan) {
   grouped g = {0};
-  if (!read(op, plan, &g) || !lengths_fit(op, plan, &g)) return;
+  if (!grouped_read(op, plan, &g) || !lengths_fit(op, plan, &g)) return;
   put_rows(op, plan, &g);
   attend(op, plan, &g);
 }

@@ -28,7 +28,7 @@ struct kd_kernel {
 };
 
 /* Zeroed, and from the host. */
-static void *make(const kd_host *host, size_t size) {
+static void *instance_make(const kd_host *host, size_t size) {
   void *made = host->allocate(host, size, 0);
   if (made) memset(made, 0, size);
   return made;
@@ -73,10 +73,11 @@ static kd_status plan_node(const kd_kernel *k, const fam_op *op,
 }
 
 /* Plans and compiles. KD_NOT_FOUND where host inputs are not known. */
-static kd_status prepare(kd_kernel *k, const kd_launch *launch, ready **out) {
+static kd_status instance_prepare(kd_kernel *k, const kd_launch *launch,
+                                  ready **out) {
   const kd_host *host = k->driver->host;
-  fam_op *op = make(host, sizeof *op);
-  ready *r = make(host, sizeof *r);
+  fam_op *op = instance_make(host, sizeof *op);
+  ready *r = instance_make(host, sizeof *r);
   kd_status status =
       op && r ? KD_OK : host->fail(KD_OUT_OF_MEMORY, "no memory for a plan");
   if (status == KD_OK) status = fam_read(op, host, k->node, k->row, launch);
@@ -93,25 +94,25 @@ static kd_status prepare(kd_kernel *k, const kd_launch *launch, ready **out) {
   return KD_OK;
 }
 
-static void destroy(kd_kernel *k) {
+static void instance_destroy(kd_kernel *k) {
   free_ready(k, k->now);
   pthread_mutex_destroy(&k->lock);
   k->driver->host->release(k->driver->host, k);
 }
 
-static kd_status create(kd_device *d, const kd_kernel_def *def,
-                        const kd_node *node, kd_kernel **out_kernel) {
+static kd_status instance_create(kd_device *d, const kd_kernel_def *def,
+                                 const kd_node *node, kd_kernel **out_kernel) {
   const fam_driver *driver = fam_driver_of(d);
-  kd_kernel *k = make(driver->host, sizeof *k);
+  kd_kernel *k = instance_make(driver->host, sizeof *k);
   if (!k) return driver->host->fail(KD_OUT_OF_MEMORY, "no memory for a kernel");
   k->device = d;
   k->driver = driver;
   k->node = node;
   k->row = def->data;
   pthread_mutex_init(&k->lock, NULL);
-  kd_status status = prepare(k, NULL, &k->now);
+  kd_status status = instance_prepare(k, NULL, &k->now);
   if (status != KD_OK && status != KD_NOT_FOUND) {
-    destroy(k);
+    instance_destroy(k);
     return status;
   }
   *out_kernel = k;
@@ -127,8 +128,8 @@ static kd_status supports_row(kd_device *d, const kd_node *node,
                               const fam_row *row) {
   const fam_driver *driver = fam_driver_of(d);
   const kd_host *host = driver->host;
-  fam_op *op = make(host, sizeof *op);
-  fam_plan *plan = make(host, sizeof *plan);
+  fam_op *op = instance_make(host, sizeof *op);
+  fam_plan *plan = instance_make(host, sizeof *plan);
   kd_status status =
       op && plan ? KD_OK : host->fail(KD_OUT_OF_MEMORY, "no memory for a plan");
   if (status == KD_OK) {
@@ -196,7 +197,7 @@ static kd_status plan_for(kd_kernel *k, const kd_launch *launch) {
       !memcmp(k->now->host_data, data, (size_t)size))
     return KD_OK;
   ready *fresh = NULL;
-  kd_status status = prepare(k, launch, &fresh);
+  kd_status status = instance_prepare(k, launch, &fresh);
   if (status != KD_OK) return status;
   fresh->host_size = size == UINT64_MAX ? UINT64_MAX - 1 : size;
   if (size != UINT64_MAX) memcpy(fresh->host_data, data, (size_t)size);
@@ -205,8 +206,8 @@ static kd_status plan_for(kd_kernel *k, const kd_launch *launch) {
   return KD_OK;
 }
 
-static kd_status enqueue(kd_kernel *k, kd_stream *stream,
-                         const kd_launch *launch) {
+static kd_status instance_enqueue(kd_kernel *k, kd_stream *stream,
+                                  const kd_launch *launch) {
   pthread_mutex_lock(&k->lock);
   kd_status status = plan_for(k, launch);
   if (status == KD_OK)
@@ -258,8 +259,8 @@ const kd_kernel_def fam_kernels[FAM_ROW_COUNT] = {
    .data = &fam_rows[FAM_ROW_##name],                                \
    .supports = supports,                                             \
    .cost = cost,                                                     \
-   .create = create,                                                 \
-   .enqueue = enqueue,                                               \
-   .destroy = destroy},
+   .create = instance_create,                                        \
+   .enqueue = instance_enqueue,                                      \
+   .destroy = instance_destroy},
 #include "families/ops.def"
 };

@@ -172,8 +172,8 @@ static const expression binary_int[] = {
 
 #define COUNT(list) (sizeof(list) / sizeof *(list))
 
-static const expression *find(const expression *list, size_t count,
-                              const char *op) {
+static const expression *map_find(const expression *list, size_t count,
+                                  const char *op) {
   for (size_t i = 0; i < count; i++)
     if (!strcmp(list[i].op, op)) return &list[i];
   return NULL;
@@ -181,9 +181,9 @@ static const expression *find(const expression *list, size_t count,
 
 static bool unary_term(const fam_op *op, fam_plan *plan, fam_term *out) {
   bool real = fam_is_float(op->in[0].dtype);
-  const expression *e = real
-                            ? find(unary_float, COUNT(unary_float), op->row->op)
-                            : find(unary_int, COUNT(unary_int), op->row->op);
+  const expression *e =
+      real ? map_find(unary_float, COUNT(unary_float), op->row->op)
+           : map_find(unary_int, COUNT(unary_int), op->row->op);
   if (!e) {
     fam_fail(op, plan, KD_UNIMPLEMENTED, "not on %s",
              kd_dtype_name(op->in[0].dtype));
@@ -201,8 +201,8 @@ TERM_PLAN(unary)
 static bool named_binary(const fam_op *op, fam_plan *plan, const char *name,
                          fam_term *out) {
   bool real = fam_is_float(op->in[0].dtype);
-  const expression *e = real ? find(binary_float, COUNT(binary_float), name)
-                             : find(binary_int, COUNT(binary_int), name);
+  const expression *e = real ? map_find(binary_float, COUNT(binary_float), name)
+                             : map_find(binary_int, COUNT(binary_int), name);
   if (e) return term(op, plan, 2, e->text, out);
   fam_fail(op, plan, KD_UNIMPLEMENTED, "not on %s",
            kd_dtype_name(op->in[0].dtype));

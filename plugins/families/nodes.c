@@ -36,7 +36,7 @@ static uint32_t count(const shape *list, uint32_t most) {
   return most;
 }
 
-static uint32_t input_count(const kd_node *node) {
+static uint32_t nodes_input_count(const kd_node *node) {
   return count(node->in, 6);
 }
 
@@ -44,18 +44,18 @@ static uint32_t output_count(const kd_node *node) {
   return count(node->out, 3);
 }
 
-static kd_status type_of(const shape *s, kd_type *out) {
+static kd_status nodes_type_of(const shape *s, kd_type *out) {
   *out = (kd_type){.dims = s->dims, .dtype = s->dtype, .rank = s->rank};
   return s->dtype ? KD_OK : KD_NOT_FOUND;
 }
 
 static kd_status input_type(const kd_node *node, uint32_t index, kd_type *out) {
-  return type_of(&node->in[index], out);
+  return nodes_type_of(&node->in[index], out);
 }
 
 static kd_status output_type(const kd_node *node, uint32_t index,
                              kd_type *out) {
-  return type_of(&node->out[index], out);
+  return nodes_type_of(&node->out[index], out);
 }
 
 static kd_status constant(const kd_node *node, uint32_t index, kd_tensor *out) {
@@ -99,19 +99,21 @@ static kd_status attr_tensor(const kd_node *node, const char *name,
   return KD_NOT_FOUND;
 }
 
-static void *allocate(const kd_host *self, uint64_t size, uint64_t alignment) {
+static void *nodes_allocate(const kd_host *self, uint64_t size,
+                            uint64_t alignment) {
   (void)self;
   (void)alignment;
   return malloc((size_t)size);
 }
 
-static void release(const kd_host *self, void *memory) {
+static void nodes_release(const kd_host *self, void *memory) {
   (void)self;
   free(memory);
 }
 
-static kd_status fail(kd_status code, const char *format, ...) KD_PRINTF(2, 3);
-static kd_status fail(kd_status code, const char *format, ...) {
+static kd_status nodes_fail(kd_status code, const char *format, ...)
+    KD_PRINTF(2, 3);
+static kd_status nodes_fail(kd_status code, const char *format, ...) {
   va_list args;
   va_start(args, format);
   vfprintf(stderr, format, args);
@@ -121,12 +123,12 @@ static kd_status fail(kd_status code, const char *format, ...) {
 }
 
 static kd_status fail_text(kd_status code, const char *text) {
-  return fail(code, "%s", text);
+  return nodes_fail(code, "%s", text);
 }
 
 static const kd_node_table table = {.struct_size = sizeof table,
                                     .op = node_op,
-                                    .input_count = input_count,
+                                    .input_count = nodes_input_count,
                                     .output_count = output_count,
                                     .input_type = input_type,
                                     .output_type = output_type,
@@ -137,10 +139,10 @@ static const kd_node_table table = {.struct_size = sizeof table,
                                     .attr_ints = attr_ints,
                                     .attr_tensor = attr_tensor};
 static const kd_host host = {.struct_size = sizeof host,
-                             .fail = fail,
+                             .fail = nodes_fail,
                              .fail_text = fail_text,
-                             .allocate = allocate,
-                             .release = release,
+                             .allocate = nodes_allocate,
+                             .release = nodes_release,
                              .node = &table};
 
 /* ---- sources ------------------------------------------------------------------------ */

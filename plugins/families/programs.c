@@ -29,7 +29,7 @@ void fam_programs_end(fam_programs *p) {
   pthread_mutex_destroy(&p->lock);
 }
 
-static fam_known *find(fam_programs *p, const fam_key *key) {
+static fam_known *programs_find(fam_programs *p, const fam_key *key) {
   fam_known *at = p->chains[key->words[0] % 256];
   while (at && memcmp(&at->key, key, sizeof *key) != 0)
     at = at->next;
@@ -38,16 +38,16 @@ static fam_known *find(fam_programs *p, const fam_key *key) {
 
 void *fam_programs_find(fam_programs *p, const fam_key *key) {
   pthread_mutex_lock(&p->lock);
-  const fam_known *known = find(p, key);
+  const fam_known *known = programs_find(p, key);
   void *program = known ? known->program : NULL;
   pthread_mutex_unlock(&p->lock);
   return program;
 }
 
 /* Takes over `fresh`; of two of one key the first stays. */
-static void *add(fam_programs *p, fam_known *fresh) {
+static void *programs_add(fam_programs *p, fam_known *fresh) {
   pthread_mutex_lock(&p->lock);
-  fam_known *known = find(p, &fresh->key);
+  fam_known *known = programs_find(p, &fresh->key);
   if (!known) {
     fresh->next = p->chains[fresh->key.words[0] % 256];
     p->chains[fresh->key.words[0] % 256] = fresh;
@@ -61,7 +61,8 @@ static void *add(fam_programs *p, fam_known *fresh) {
   return known->program;
 }
 
-static kd_status begin(fam_programs *p, const fam_key *key, fam_known **out) {
+static kd_status programs_begin(fam_programs *p, const fam_key *key,
+                                fam_known **out) {
   fam_known *fresh = p->host->allocate(p->host, sizeof *fresh, 0);
   if (!fresh) return p->host->fail(KD_OUT_OF_MEMORY, "no memory for a program");
   fresh->key = *key;
@@ -83,8 +84,8 @@ static kd_status load_known(const fam_programs *p, const fam_key *key,
 }
 
 /* Also where what is stored can't be loaded. */
-static kd_status make(const fam_programs *p, const char *source,
-                      const fam_key *key, void **out) {
+static kd_status programs_make(const fam_programs *p, const char *source,
+                               const fam_key *key, void **out) {
   void *code = NULL;
   size_t size = 0;
   if (load_known(p, key, out) == KD_OK) return KD_OK;
@@ -101,11 +102,11 @@ kd_status fam_programs_get(fam_programs *p, const char *source, void **out) {
   fam_key key = p->compiler->key(p->device, source);
   *out = fam_programs_find(p, &key);
   if (*out) return KD_OK;
-  kd_status status = begin(p, &key, &fresh);
+  kd_status status = programs_begin(p, &key, &fresh);
   if (status != KD_OK) return status;
-  status = make(p, source, &key, &fresh->program);
+  status = programs_make(p, source, &key, &fresh->program);
   if (status == KD_OK)
-    *out = add(p, fresh);
+    *out = programs_add(p, fresh);
   else
     p->host->release(p->host, fresh);
   return status;
@@ -115,11 +116,11 @@ kd_status fam_programs_adopt(fam_programs *p, const fam_key *key,
                              const void *code, size_t size) {
   fam_known *fresh = NULL;
   if (fam_programs_find(p, key)) return KD_OK;
-  kd_status status = begin(p, key, &fresh);
+  kd_status status = programs_begin(p, key, &fresh);
   if (status != KD_OK) return status;
   status = p->compiler->load(p->device, code, size, &fresh->program);
   if (status == KD_OK)
-    add(p, fresh);
+    programs_add(p, fresh);
   else
     p->host->release(p->host, fresh);
   return status;

@@ -16,8 +16,8 @@ uint32_t fam_profile_kind(const fam_command *command) {
 
 /* ---- copies ------------------------------------------------------------------------- */
 
-static kd_status run(kd_device *device, kd_stream *stream,
-                     const fam_command *command) {
+static kd_status record_run(kd_device *device, kd_stream *stream,
+                            const fam_command *command) {
   const fam_driver *driver = fam_driver_of(device);
   if (!command->size) return KD_OK;
   if (driver->script) fam_script_add(driver->script, driver, command, NULL);
@@ -33,7 +33,7 @@ kd_status fam_copy_in(kd_device *device, kd_stream *stream, const void *source,
                                .buffer_count = 1,
                                .buffers = {target},
                                .offsets = {offset}};
-  return run(device, stream, &command);
+  return record_run(device, stream, &command);
 }
 
 kd_status fam_copy_out(kd_device *device, kd_stream *stream, kd_buffer *source,
@@ -44,7 +44,7 @@ kd_status fam_copy_out(kd_device *device, kd_stream *stream, kd_buffer *source,
                                .buffer_count = 1,
                                .buffers = {source},
                                .offsets = {offset}};
-  return run(device, stream, &command);
+  return record_run(device, stream, &command);
 }
 
 kd_status fam_copy(kd_device *device, kd_stream *stream, kd_buffer *source,
@@ -55,7 +55,7 @@ kd_status fam_copy(kd_device *device, kd_stream *stream, kd_buffer *source,
                                .buffer_count = 2,
                                .buffers = {source, target},
                                .offsets = {source_offset, target_offset}};
-  return run(device, stream, &command);
+  return record_run(device, stream, &command);
 }
 
 kd_status fam_fill(kd_device *device, kd_stream *stream, kd_buffer *target,
@@ -68,7 +68,7 @@ kd_status fam_fill(kd_device *device, kd_stream *stream, kd_buffer *target,
                          .offsets = {offset},
                          .pattern_size = pattern_size};
   memcpy(command.pattern, pattern, pattern_size);
-  return run(device, stream, &command);
+  return record_run(device, stream, &command);
 }
 
 /* ---- recordings ------------------------------------------------------------------- */
@@ -78,7 +78,7 @@ static fam_recording *of(struct kd_capture *capture) {
   return (fam_recording *)(void *)capture;
 }
 
-static kd_status begin(kd_stream *stream, uint32_t flags) {
+static kd_status record_begin(kd_stream *stream, uint32_t flags) {
   fam_stream *s = fam_stream_of(stream);
   const fam_driver *driver = fam_driver_of(s->device);
   const kd_host *host = driver->host;
@@ -100,7 +100,8 @@ static kd_status begin(kd_stream *stream, uint32_t flags) {
   return KD_OK;
 }
 
-static kd_status end(kd_stream *stream, struct kd_capture **out_capture) {
+static kd_status record_end(kd_stream *stream,
+                            struct kd_capture **out_capture) {
   fam_stream *s = fam_stream_of(stream);
   struct kd_capture *capture = s->recording;
   if (!capture || of(capture)->streams[0] != &s->recording)
@@ -127,7 +128,7 @@ void fam_record_join(struct kd_capture *capture, struct kd_capture **slot) {
 }
 
 /* Under the lock: room for one more. */
-static bool grow(fam_recording *r) {
+static bool record_grow(fam_recording *r) {
   const kd_host *host = r->driver->host;
   if (r->count < r->room) return true;
   uint32_t room = r->room * 2 + 16;
@@ -141,11 +142,12 @@ static bool grow(fam_recording *r) {
 }
 
 /* A copy of the command. */
-static kd_status add(struct kd_capture *capture, const fam_command *command) {
+static kd_status record_add(struct kd_capture *capture,
+                            const fam_command *command) {
   fam_recording *r = of(capture);
   kd_status status = KD_OK;
   pthread_mutex_lock(&r->lock);
-  if (grow(r)) {
+  if (record_grow(r)) {
     r->commands[r->count] = *command;
     status = r->driver->recorder->added(capture, &r->commands[r->count]);
     if (status == KD_OK) r->count++;
@@ -161,12 +163,13 @@ kd_status fam_run(const fam_driver *driver, kd_device *device,
                   uint64_t correlation) {
   struct kd_capture *recording =
       stream ? fam_stream_of(stream)->recording : NULL;
-  return recording ? add(recording, command)
+  return recording ? record_add(recording, command)
                    : driver->run(device, stream, command, correlation);
 }
 
 /* Uses that start at the offset change. */
-static bool fits(const fam_command *m, uint32_t at, const kd_rebind *rebind) {
+static bool record_fits(const fam_command *m, uint32_t at,
+                        const kd_rebind *rebind) {
   return m->buffers[at] == rebind->from &&
          m->offsets[at] == rebind->from_offset;
 }
@@ -174,7 +177,7 @@ static bool fits(const fam_command *m, uint32_t at, const kd_rebind *rebind) {
 static bool is_used(const fam_recording *r, const kd_rebind *rebind) {
   for (uint32_t i = 0; i < r->count; i++)
     for (uint32_t k = 0; k < r->commands[i].buffer_count; k++)
-      if (fits(&r->commands[i], k, rebind)) return true;
+      if (record_fits(&r->commands[i], k, rebind)) return true;
   return false;
 }
 
@@ -183,7 +186,7 @@ static void rebind_one(fam_command *m, const kd_rebind *rebinds,
                        uint32_t count) {
   for (uint32_t k = 0; k < m->buffer_count; k++)
     for (uint32_t i = 0; i < count; i++)
-      if (fits(m, k, &rebinds[i])) {
+      if (record_fits(m, k, &rebinds[i])) {
         m->buffers[k] = rebinds[i].to;
         m->offsets[k] = rebinds[i].to_offset;
         break;
@@ -213,7 +216,7 @@ static kd_status update(struct kd_capture *capture, const kd_rebind *rebinds,
   return status;
 }
 
-static kd_status launch(struct kd_capture *capture, kd_stream *stream) {
+static kd_status record_launch(struct kd_capture *capture, kd_stream *stream) {
   fam_recording *r = of(capture);
   if (fam_stream_of(stream)->recording)
     return r->driver->host->fail(KD_UNIMPLEMENTED,
@@ -244,9 +247,9 @@ void fam_record_drop(struct kd_capture *capture) {
 
 const kd_capture_table fam_captures = {
     .struct_size = sizeof(kd_capture_table),
-    .begin = begin,
-    .end = end,
-    .launch = launch,
+    .begin = record_begin,
+    .end = record_end,
+    .launch = record_launch,
     .update = update,
     .destroy = fam_record_drop,
 };

@@ -16,7 +16,8 @@ struct kd_region {
 
 /* ---- what is claimed --------------------------------------------------------------- */
 
-static chain_role fits(void *context, const kd_node *node, kd_dtype *out_type) {
+static chain_role region_fits(void *context, const kd_node *node,
+                              kd_dtype *out_type) {
   fam_reading *r = context;
   if (fam_read_root(r, node)) {
     *out_type = fam_compute(r->op.out[0].dtype);
@@ -76,29 +77,29 @@ static bool rooted(void *context, const kd_graph *graph, uint32_t root,
          library_does(r, graph, root, nodes, count);
 }
 
-static kd_status claim(kd_device *device, const kd_graph *graph, kd_claim take,
-                       void *context) {
+static kd_status families_region_claim(kd_device *device, const kd_graph *graph,
+                                       kd_claim take, void *context) {
   const fam_driver *driver = fam_driver_of(device);
   if (driver->can) return KD_OK; /* nothing new can be compiled */
   fam_reading *r = fam_reading_new(driver, device);
   if (!r) return driver->host->fail(KD_OUT_OF_MEMORY, "no memory for a claim");
   kd_status status =
-      chains_claim(driver->host, graph, fits, rooted, r, take, context);
+      chains_claim(driver->host, graph, region_fits, rooted, r, take, context);
   driver->host->release(driver->host, r);
   return status;
 }
 
 /* ---- regions ------------------------------------------------------------------------ */
 
-static void destroy(kd_region *region) {
+static void families_region_destroy(kd_region *region) {
   fam_ready_free(region->driver, region->device, &region->ready);
   pthread_mutex_destroy(&region->lock);
   region->driver->host->release(region->driver->host, region);
 }
 
 /* Its plan; `what` is known to be good. */
-static kd_status begin(kd_device *device, const kd_compile *what,
-                       kd_region **out_region) {
+static kd_status region_begin(kd_device *device, const kd_compile *what,
+                              kd_region **out_region) {
   const fam_driver *driver = fam_driver_of(device);
   if (what->flags)
     return driver->host->fail(KD_UNIMPLEMENTED, "compile flags 0x%x",
@@ -115,29 +116,30 @@ static kd_status begin(kd_device *device, const kd_compile *what,
   if (status == KD_OK)
     *out_region = region;
   else
-    destroy(region);
+    families_region_destroy(region);
   return status;
 }
 
-static kd_status end(kd_region *region, kd_status status,
-                     kd_region **out_region) {
+static kd_status region_end(kd_region *region, kd_status status,
+                            kd_region **out_region) {
   if (status == KD_OK)
     status = fam_ready_compile(region->driver, region->device, &region->ready);
   if (status == KD_OK)
     *out_region = region;
   else
-    destroy(region);
+    families_region_destroy(region);
   return status;
 }
 
-static kd_status compile(kd_device *device, const kd_compile *what,
-                         kd_region **out_region) {
+static kd_status families_region_compile(kd_device *device,
+                                         const kd_compile *what,
+                                         kd_region **out_region) {
   const fam_driver *driver = fam_driver_of(device);
   kd_region *region = NULL;
   if (driver->can)
     return driver->host->fail(KD_UNIMPLEMENTED, "there is no compiler");
-  kd_status status = begin(device, what, &region);
-  return status == KD_OK ? end(region, KD_OK, out_region) : status;
+  kd_status status = region_begin(device, what, &region);
+  return status == KD_OK ? region_end(region, KD_OK, out_region) : status;
 }
 
 static kd_status serialize(kd_region *region, void **out_blob,
@@ -146,25 +148,28 @@ static kd_status serialize(kd_region *region, void **out_blob,
                         out_blob, out_size);
 }
 
-static kd_status validate(kd_device *device, const void *blob, uint64_t size) {
+static kd_status families_region_validate(kd_device *device, const void *blob,
+                                          uint64_t size) {
   return fam_form_check(fam_driver_of(device), device, blob, size);
 }
 
-static kd_status load(kd_device *device, const kd_compile *what,
-                      const void *blob, uint64_t size, kd_region **out_region) {
+static kd_status region_load(kd_device *device, const kd_compile *what,
+                             const void *blob, uint64_t size,
+                             kd_region **out_region) {
   kd_region *region = NULL;
-  kd_status status = begin(device, what, &region);
+  kd_status status = region_begin(device, what, &region);
   if (status == KD_UNIMPLEMENTED)
     return KD_INCOMPATIBLE; /* it is no graph that this device compiles */
-  return status == KD_OK ? end(region,
-                               fam_form_read(region->driver, device,
-                                             &region->ready.plan, blob, size),
-                               out_region)
-                         : status;
+  return status == KD_OK
+             ? region_end(region,
+                          fam_form_read(region->driver, device,
+                                        &region->ready.plan, blob, size),
+                          out_region)
+             : status;
 }
 
-static kd_status enqueue(kd_region *region, kd_stream *stream,
-                         const kd_launch *launch) {
+static kd_status families_region_enqueue(kd_region *region, kd_stream *stream,
+                                         const kd_launch *launch) {
   pthread_mutex_lock(&region->lock);
   kd_status status = fam_ready_run(region->driver, region->device, stream,
                                    &region->ready, launch);
@@ -174,11 +179,11 @@ static kd_status enqueue(kd_region *region, kd_stream *stream,
 
 const kd_region_table fam_regions = {
     .struct_size = sizeof(kd_region_table),
-    .claim = claim,
-    .compile = compile,
-    .enqueue = enqueue,
-    .destroy = destroy,
+    .claim = families_region_claim,
+    .compile = families_region_compile,
+    .enqueue = families_region_enqueue,
+    .destroy = families_region_destroy,
     .serialize = serialize,
-    .validate = validate,
-    .load = load,
+    .validate = families_region_validate,
+    .load = region_load,
 };

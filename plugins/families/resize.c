@@ -52,8 +52,8 @@ static void use_reals(fam_plan *plan, fam_pass *pass, const char *name,
 }
 
 /* At most `room` elements of a host input; returns how many it has. */
-static int64_t read_list(const fam_op *op, uint32_t input, int64_t room,
-                         double *out) {
+static int64_t resize_read_list(const fam_op *op, uint32_t input, int64_t room,
+                                double *out) {
   if (!fam_has(op, input)) return 0;
   for (int64_t i = 0; i < op->in[input].count && i < room; i++)
     out[i] = fam_host_real(&op->in[input], i);
@@ -74,9 +74,9 @@ static bool read_axes(const fam_op *op, fam_plan *plan, bool crop,
     if (fam_attr_is(op, "keep_aspect_ratio_policy", "stretch", policies[i]))
       given.policy = policies[i];
   given.axis_count = op->host->node->attr_ints(op->node, "axes", &given.axes);
-  given.roi_count = read_list(op, 1, 2 * KD_MAX_RANK, given.roi);
-  given.scale_count = read_list(op, 2, KD_MAX_RANK, given.scales);
-  given.size_count = read_list(op, 3, KD_MAX_RANK, given.sizes);
+  given.roi_count = resize_read_list(op, 1, 2 * KD_MAX_RANK, given.roi);
+  given.scale_count = resize_read_list(op, 2, KD_MAX_RANK, given.scales);
+  given.size_count = resize_read_list(op, 3, KD_MAX_RANK, given.sizes);
   const char *wrong = resize_read(&given, axes);
   if (wrong) fam_fail(op, plan, KD_INVALID_ARGUMENT, "%s", wrong);
   return !wrong;

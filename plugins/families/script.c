@@ -123,8 +123,8 @@ static uint64_t source_of(fam_script *s, const fam_driver *driver,
   return number;
 }
 
-static void launch(fam_script *s, const fam_driver *driver,
-                   const fam_command *m, const fam_pass *pass) {
+static void script_launch(fam_script *s, const fam_driver *driver,
+                          const fam_command *m, const fam_pass *pass) {
   uint64_t source = source_of(s, driver, pass);
   uint64_t size = pass->param_count * sizeof *pass->params;
   word(s, 'L');
@@ -138,8 +138,8 @@ static void launch(fam_script *s, const fam_driver *driver,
     buffer(s, driver, m, i);
 }
 
-static void copy(fam_script *s, const fam_driver *driver,
-                 const fam_command *m) {
+static void script_copy(fam_script *s, const fam_driver *driver,
+                        const fam_command *m) {
   static const char letters[] = {[FAM_COPY_IN] = 'I',
                                  [FAM_COPY_OUT] = 'O',
                                  [FAM_COPY] = 'C',
@@ -159,9 +159,9 @@ void fam_script_add(fam_script *script, const fam_driver *driver,
                     const fam_command *command, const fam_pass *pass) {
   pthread_mutex_lock(&script->lock);
   if (command->kind == FAM_LAUNCH)
-    launch(script, driver, command, pass);
+    script_launch(script, driver, command, pass);
   else
-    copy(script, driver, command);
+    script_copy(script, driver, command);
   pthread_mutex_unlock(&script->lock);
 }
 

@@ -7,7 +7,7 @@
 #include "families/small.h"
 
 /* The formats, as the kernel has them. */
-static fam_pass *begin(fam_plan *plan, kd_dtype dtype) {
+static fam_pass *small_begin(fam_plan *plan, kd_dtype dtype) {
   const onnx_small_float *f = onnx_small_float_of(dtype);
   bool whole = dtype == KD_I4 || dtype == KD_I2;
   int form = f ? 2 : dtype == KD_F8E8M0 ? 3 : whole ? 0 : 1;
@@ -27,7 +27,7 @@ static fam_pass *begin(fam_plan *plan, kd_dtype dtype) {
 }
 
 /* What makes small elements: an item for each byte. */
-static void narrow(const fam_op *op, fam_plan *plan, fam_pass *pass) {
+static void small_narrow(const fam_op *op, fam_plan *plan, fam_pass *pass) {
   int64_t per = 8 / (int64_t)kd_dtype_bits(op->out[0].dtype);
   int64_t count = op->out[0].count;
   fam_define(pass, "NARROW", "1");
@@ -38,7 +38,7 @@ static void narrow(const fam_op *op, fam_plan *plan, fam_pass *pass) {
   fam_bind(pass, "Z", FAM_OUTPUT, 0, KD_U8);
 }
 
-static void widen(const fam_op *op, fam_plan *plan, fam_pass *pass) {
+static void small_widen(const fam_op *op, fam_plan *plan, fam_pass *pass) {
   fam_items(plan, pass, op->out[0].count);
   fam_bind(pass, "X", FAM_INPUT, 0, KD_U8);
   fam_out(pass, "Z", op, 0);
@@ -63,7 +63,7 @@ bool fam_small_cast(const fam_op *op, fam_plan *plan) {
              kd_dtype_name(to));
     return true;
   }
-  fam_pass *pass = begin(plan, is_small ? to : from);
+  fam_pass *pass = small_begin(plan, is_small ? to : from);
   fam_define(pass, "SCALED", "0");
   if (is_small) {
     bool down = fam_attr_is(op, "round_mode", "up", "down");
@@ -71,11 +71,11 @@ bool fam_small_cast(const fam_op *op, fam_plan *plan) {
     fam_define(pass, "ROUND", "%d", down ? 0 : up ? 1 : 2);
     if (!fam_is_float(from) && !onnx_small_float_of(to) && to != KD_F8E8M0)
       fam_define(pass, "WHOLE", "1");
-    narrow(op, plan, pass);
+    small_narrow(op, plan, pass);
   } else {
     if (to == KD_BOOL) fam_define(pass, "TRUTH", "1");
     fam_define(pass, "AS_Z(x)", "%s", fam_cast_of(KD_F32, to));
-    widen(op, plan, pass);
+    small_widen(op, plan, pass);
   }
   return true;
 }
@@ -123,20 +123,20 @@ bool fam_small_quantize(const fam_op *op, fam_plan *plan) {
     return true;
   }
   if (!has_scales(op, plan)) return true;
-  fam_pass *pass = begin(plan, to);
+  fam_pass *pass = small_begin(plan, to);
   fam_define(pass, "ROUND", "0");
   fam_define(pass, "LEAST", "%d", ends[to][0]);
   fam_define(pass, "MOST", "%d", ends[to][1]);
   add_scales(op, plan, pass);
-  narrow(op, plan, pass);
+  small_narrow(op, plan, pass);
   return true;
 }
 
 bool fam_small_dequantize(const fam_op *op, fam_plan *plan) {
   if (!onnx_is_small(op->in[0].dtype)) return false;
   if (!has_scales(op, plan)) return true;
-  fam_pass *pass = begin(plan, op->in[0].dtype);
+  fam_pass *pass = small_begin(plan, op->in[0].dtype);
   add_scales(op, plan, pass);
-  widen(op, plan, pass);
+  small_widen(op, plan, pass);
   return true;
 }

@@ -26,12 +26,12 @@ void fam_key_add(fam_key *key, const void *data, size_t size) {
   }
 }
 
-static void name_of(const fam_key *key, char *name, size_t size) {
+static void store_name_of(const fam_key *key, char *name, size_t size) {
   snprintf(name, size, "%016llx%016llx", (unsigned long long)key->words[0],
            (unsigned long long)key->words[1]);
 }
 
-static fam_key sum_of(const void *data, size_t size) {
+static fam_key store_sum_of(const void *data, size_t size) {
   fam_key sum = fam_key_begin();
   fam_key_add(&sum, data, size);
   return sum;
@@ -43,13 +43,13 @@ const void *fam_store_get(const kd_host *host, const fam_key *key,
   void *blob = NULL;
   uint64_t size = 0;
   head h;
-  name_of(key, name, sizeof name);
+  store_name_of(key, name, sizeof name);
   if (host->cache_get(host, name, &blob, &size) != KD_OK) return NULL;
   if (size > sizeof h) {
     const char *data = (const char *)blob + sizeof h;
     size_t rest = (size_t)size - sizeof h;
     memcpy(&h, blob, sizeof h);
-    fam_key sum = sum_of(data, rest);
+    fam_key sum = store_sum_of(data, rest);
     if (h.magic == MAGIC && h.size == rest &&
         !memcmp(&h.key, key, sizeof *key) &&
         !memcmp(&h.sum, &sum, sizeof sum)) {
@@ -66,8 +66,8 @@ void fam_store_put(const kd_host *host, const fam_key *key, void *blob,
                    size_t size) {
   char name[40];
   head h = {.magic = MAGIC, .size = size, .key = *key};
-  h.sum = sum_of((const char *)blob + sizeof h, size);
+  h.sum = store_sum_of((const char *)blob + sizeof h, size);
   memcpy(blob, &h, sizeof h);
-  name_of(key, name, sizeof name);
+  store_name_of(key, name, sizeof name);
   host->cache_put(host, name, blob, sizeof h + size);
 }

@@ -15,7 +15,8 @@ struct kd_event {
   kd_capture *recorded; /* what records it */
 };
 
-static kd_status create(kd_device *d, uint32_t flags, kd_event **out_event) {
+static kd_status streams_create(kd_device *d, uint32_t flags,
+                                kd_event **out_event) {
   const fam_driver *driver = fam_driver_of(d);
   const kd_host *host = driver->host;
   if (flags) return host->fail(KD_UNIMPLEMENTED, "event flags 0x%x", flags);
@@ -35,17 +36,17 @@ static kd_status create(kd_device *d, uint32_t flags, kd_event **out_event) {
   return KD_OK;
 }
 
-static void *take(const fam_marks *marks, void *mark) {
+static void *streams_take(const fam_marks *marks, void *mark) {
   if (mark && marks->take) marks->take(mark);
   return mark;
 }
 
-static void drop(const fam_marks *marks, void *mark) {
+static void streams_drop(const fam_marks *marks, void *mark) {
   if (mark && marks->drop) marks->drop(mark);
 }
 
-static void destroy(kd_event *e) {
-  drop(e->marks, e->mark);
+static void streams_destroy(kd_event *e) {
+  streams_drop(e->marks, e->mark);
   if (e->marks->destroy) e->marks->destroy(e->device, e->own);
   if (e->recorded) fam_record_drop(e->recorded);
   pthread_mutex_destroy(&e->lock);
@@ -55,7 +56,7 @@ static void destroy(kd_event *e) {
 /* The mark, which the caller drops; NULL where there is none. */
 static void *mark_of(kd_event *e) {
   pthread_mutex_lock(&e->lock);
-  void *mark = take(e->marks, e->mark);
+  void *mark = streams_take(e->marks, e->mark);
   pthread_mutex_unlock(&e->lock);
   return mark;
 }
@@ -69,11 +70,11 @@ static void set(kd_event *e, void *mark, kd_capture *recorded) {
   e->mark = mark;
   e->recorded = recorded;
   pthread_mutex_unlock(&e->lock);
-  drop(e->marks, old);
+  streams_drop(e->marks, old);
   if (before) fam_record_drop(before);
 }
 
-static kd_status record(kd_event *e, kd_stream *stream) {
+static kd_status streams_record(kd_event *e, kd_stream *stream) {
   kd_capture *recording = fam_stream_of(stream)->recording;
   void *mark = NULL;
   kd_status status = recording ? KD_OK : e->marks->put(stream, e->own, &mark);
@@ -82,40 +83,40 @@ static kd_status record(kd_event *e, kd_stream *stream) {
   return status;
 }
 
-static kd_status query(kd_event *e) {
+static kd_status streams_query(kd_event *e) {
   void *mark = mark_of(e);
   kd_status status = mark ? e->marks->query(e->device, mark) : KD_OK;
-  drop(e->marks, mark);
+  streams_drop(e->marks, mark);
   return status;
 }
 
-static kd_status wait(kd_event *e, uint64_t timeout) {
+static kd_status streams_wait(kd_event *e, uint64_t timeout) {
   void *mark = mark_of(e);
   kd_status status = mark ? e->marks->wait(e->device, mark, timeout) : KD_OK;
-  drop(e->marks, mark);
+  streams_drop(e->marks, mark);
   return status;
 }
 
-static kd_status on_complete(kd_event *e, kd_event_callback callback,
-                             void *context) {
+static kd_status streams_on_complete(kd_event *e, kd_event_callback callback,
+                                     void *context) {
   void *mark = mark_of(e);
   kd_status status = KD_OK;
   if (mark)
     status = e->marks->on_complete(e->device, mark, callback, context);
   else
     callback(context, KD_OK, "");
-  drop(e->marks, mark);
+  streams_drop(e->marks, mark);
   return status;
 }
 
 const kd_event_table fam_events = {
     .struct_size = sizeof(kd_event_table),
-    .create = create,
-    .destroy = destroy,
-    .record = record,
-    .query = query,
-    .wait = wait,
-    .on_complete = on_complete,
+    .create = streams_create,
+    .destroy = streams_destroy,
+    .record = streams_record,
+    .query = streams_query,
+    .wait = streams_wait,
+    .on_complete = streams_on_complete,
 };
 
 kd_status fam_stream_wait(kd_stream *stream, kd_event *e) {
@@ -129,7 +130,7 @@ kd_status fam_stream_wait(kd_stream *stream, kd_event *e) {
   }
   void *mark = mark_of(e);
   kd_status status = mark ? e->marks->follow(stream, mark) : KD_OK;
-  drop(e->marks, mark);
+  streams_drop(e->marks, mark);
   return status;
 }
 

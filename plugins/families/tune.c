@@ -43,14 +43,14 @@ static double now(void) {
 
 /* ---- what was found ----------------------------------------------------------------- */
 
-static found *find(const fam_tuner *t, const fam_key *key) {
+static found *tune_find(const fam_tuner *t, const fam_key *key) {
   for (uint32_t i = 0; i < t->count; i++)
     if (!memcmp(&t->all[i].key, key, sizeof *key)) return &t->all[i];
   return NULL;
 }
 
-static void keep(fam_tuner *t, const found *one) {
-  found *known = find(t, &one->key);
+static void tune_keep(fam_tuner *t, const found *one) {
+  found *known = tune_find(t, &one->key);
   if (known) {
     *known = *one;
     return;
@@ -75,7 +75,8 @@ static void read_store(fam_tuner *t) {
   for (size_t at = 0; data && at + sizeof(found) <= size; at += sizeof(found)) {
     found one;
     memcpy(&one, data + at, sizeof one);
-    if (memchr(one.cut, 0, CUT_TEXT) && !find(t, &one.key)) keep(t, &one);
+    if (memchr(one.cut, 0, CUT_TEXT) && !tune_find(t, &one.key))
+      tune_keep(t, &one);
   }
   if (blob) t->host->release(t->host, blob);
 }
@@ -102,7 +103,7 @@ static kd_status write_store(fam_tuner *t) {
 
 /* Of all that a result depends on but the device: kernels, sizes, and types of operands. What
  * the kernel goes on with is little of its work, and no part of it. */
-static fam_key key_of(const fam_pass *pass) {
+static fam_key tune_key_of(const fam_pass *pass) {
   fam_key key = pass->work;
   for (uint32_t i = 0; i < pass->cut_count; i++) {
     const char *kernel = pass->cuts[i].kernel, *text = fam_text(kernel);
@@ -171,8 +172,8 @@ static kd_status begin_trial(trial *at, const fam_pass *pass) {
   return status;
 }
 
-static kd_status launch(const trial *at, const fam_ready *ready, uint32_t count,
-                        double *out_seconds) {
+static kd_status tune_launch(const trial *at, const fam_ready *ready,
+                             uint32_t count, double *out_seconds) {
   kd_status status = KD_OK;
   double from = now();
   for (uint32_t i = 0; i < count && status == KD_OK; i++)
@@ -187,8 +188,8 @@ static kd_status launch(const trial *at, const fam_ready *ready, uint32_t count,
 static kd_status time_ready(const trial *at, const fam_ready *ready,
                             uint32_t rounds, double hope, double *out_best) {
   double each = 0;
-  kd_status status = launch(at, ready, 1, &each); /* a warm one counts */
-  if (status == KD_OK) status = launch(at, ready, 1, &each);
+  kd_status status = tune_launch(at, ready, 1, &each); /* a warm one counts */
+  if (status == KD_OK) status = tune_launch(at, ready, 1, &each);
   uint32_t count = each < ROUND / 1000 ? 1000
                    : each < ROUND      ? (uint32_t)(ROUND / each)
                                        : 1;
@@ -196,7 +197,7 @@ static kd_status time_ready(const trial *at, const fam_ready *ready,
   if (each > LONG) rounds = 1;
   for (uint32_t i = 0; i < rounds && status == KD_OK; i++) {
     if (*out_best > hope) break;
-    status = launch(at, ready, count, &each);
+    status = tune_launch(at, ready, count, &each);
     if (each < *out_best) *out_best = each;
   }
   return status;
@@ -224,7 +225,7 @@ typedef struct search {
   fam_cut best;
 } search;
 
-static void tell(search *s) {
+static void tune_tell(search *s) {
   const tune_wish *wish = &s->tuner->wish;
   if (wish->tell) wish->tell(wish->context, &s->news);
 }
@@ -247,7 +248,7 @@ static void write_shapes(const kd_host *host, const kd_node *node, char *text,
 }
 
 /* What is told of it, the beginning. */
-static void describe(search *s, const fam_pass *pass) {
+static void tune_describe(search *s, const fam_pass *pass) {
   const fam_maker *maker = s->trial.maker;
   const kd_host *host = s->tuner->host;
   const char *name = maker->node ? host->node->op(maker->node) : "region";
@@ -283,7 +284,7 @@ static kd_status try_cut(search *s, const fam_cut *cut) {
 }
 
 /* The best beside the cost model's once more, in turn: noise does not win. */
-static kd_status settle(search *s) {
+static kd_status tune_settle(search *s) {
   double first = 1e30, best = 1e30, time = 0;
   const trial *at = &s->trial;
   kd_status status = make_ready(at, &s->best, &s->other);
@@ -306,7 +307,7 @@ static kd_status settle(search *s) {
 }
 
 /* KD_DEADLINE_EXCEEDED: there was no time. A variant that fails is none. */
-static kd_status look(search *s, const fam_pass *pass) {
+static kd_status tune_look(search *s, const fam_pass *pass) {
   double time = 0;
   if (now() > s->tuner->until) return KD_DEADLINE_EXCEEDED;
   kd_status status = begin_trial(&s->trial, pass);
@@ -319,11 +320,11 @@ static kd_status look(search *s, const fam_pass *pass) {
   s->best = pass->cut;
   for (uint32_t i = 1; i < pass->cut_count; i++) {
     if (now() > s->tuner->until) return KD_DEADLINE_EXCEEDED;
-    tell(s);
+    tune_tell(s);
     try_cut(s, &pass->cuts[i]);
     s->news.tried++;
   }
-  if (strcmp(s->after, s->before) != 0) status = settle(s);
+  if (strcmp(s->after, s->before) != 0) status = tune_settle(s);
   return status;
 }
 
@@ -339,15 +340,15 @@ static void search_for(fam_tuner *t, const fam_driver *driver,
   s->trial.driver = driver;
   s->trial.device = device;
   s->trial.maker = maker;
-  describe(s, pass);
-  kd_status status = look(s, pass);
+  tune_describe(s, pass);
+  kd_status status = tune_look(s, pass);
   if (status == KD_OK) {
     s->news.ended = 1;
     memcpy(one.cut, s->after, sizeof one.cut);
     read_store(t);
-    keep(t, &one);
+    tune_keep(t, &one);
     write_store(t);
-    tell(s);
+    tune_tell(s);
   } else {
     t->left++;
   }
@@ -361,7 +362,7 @@ static void search_for(fam_tuner *t, const fam_driver *driver,
 /* The cut that is kept of a pass, if it has one of that name. */
 static bool kept_cut(const fam_tuner *t, const fam_key *key,
                      const fam_pass *pass, fam_cut *out_cut) {
-  const found *one = find(t, key);
+  const found *one = tune_find(t, key);
   char text[CUT_TEXT];
   for (uint32_t i = 0; one && i < pass->cut_count; i++) {
     fam_cut_text(&pass->cuts[i], text, sizeof text);
@@ -383,7 +384,7 @@ static bool best_cut(fam_tuner *t, const fam_driver *driver, kd_device *device,
   }
   pthread_mutex_lock(&t->lock);
   if (t->count || t->searching) {
-    fam_key key = key_of(pass);
+    fam_key key = tune_key_of(pass);
     has = kept_cut(t, &key, pass, out_cut);
     if (!has && t->searching) {
       search_for(t, driver, device, maker, pass, &key);
@@ -440,7 +441,7 @@ void fam_tuner_close(fam_tuner *t) {
   t->host->release(t->host, t);
 }
 
-static kd_status begin(kd_device *device, const tune_wish *wish) {
+static kd_status tune_begin(kd_device *device, const tune_wish *wish) {
   const fam_driver *driver = fam_driver_of(device);
   fam_tuner *t = driver->tuner;
   if (!t)
@@ -461,7 +462,7 @@ static kd_status begin(kd_device *device, const tune_wish *wish) {
   return status;
 }
 
-static void end(kd_device *device, uint32_t *out_left) {
+static void tune_end(kd_device *device, uint32_t *out_left) {
   fam_tuner *t = fam_driver_of(device)->tuner;
   *out_left = 0;
   if (!t) return;
@@ -492,8 +493,8 @@ static kd_status clear(kd_device *device) {
 
 const tune_table fam_tune = {
     .struct_size = sizeof(tune_table),
-    .begin = begin,
-    .end = end,
+    .begin = tune_begin,
+    .end = tune_end,
     .kept = kept,
     .clear = clear,
 };

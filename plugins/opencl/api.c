@@ -8,7 +8,7 @@
 cl_api cl;
 static void *loader;
 
-static int find(const char *name, void *slot) {
+static int api_find(const char *name, void *slot) {
   char symbol[64];
   snprintf(symbol, sizeof symbol, "cl%s", name);
   void *found = dlsym(loader, symbol);
@@ -29,7 +29,7 @@ const char *cl_api_open(void) {
     return why;
   }
 #define CL_FIND(name)                                                        \
-  if (!find(#name, &cl.name)) {                                              \
+  if (!api_find(#name, &cl.name)) {                                          \
     snprintf(why, sizeof why,                                                \
              "the OpenCL loader has no cl" #name ": older than OpenCL 1.2"); \
     close_loader();                                                          \

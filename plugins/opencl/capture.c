@@ -58,7 +58,7 @@ static void retire(kd_capture *c) {
 
 /* ---- what is recorded ---------------------------------------------------------------- */
 
-static kd_status added(kd_capture *c, fam_command *m) {
+static kd_status opencl_capture_added(kd_capture *c, fam_command *m) {
   ocl_program *twin = NULL;
   c->needs_host |= m->kind == FAM_COPY_IN || m->kind == FAM_COPY_OUT;
   if (m->kind != FAM_LAUNCH) return KD_OK;
@@ -67,15 +67,15 @@ static kd_status added(kd_capture *c, fam_command *m) {
   return status;
 }
 
-static void destroy(kd_capture *c) {
+static void opencl_capture_destroy(kd_capture *c) {
   retire(c);
   free_older(c, true);
 }
 
 /* ---- launches ------------------------------------------------------------------------ */
 
-static kd_status put(kd_device *d, cl_command_buffer_khr commands,
-                     const fam_command *m) {
+static kd_status capture_put(kd_device *d, cl_command_buffer_khr commands,
+                             const fam_command *m) {
   const cl_commands *k = &d->commands;
   if (m->kind == FAM_LAUNCH) {
     ocl_program *p = m->program;
@@ -101,7 +101,7 @@ static kd_status put(kd_device *d, cl_command_buffer_khr commands,
 }
 
 /* Under the lock. */
-static kd_status take(kd_capture *c, kd_stream *stream) {
+static kd_status capture_take(kd_capture *c, kd_stream *stream) {
   const fam_recording *r = &c->recording;
   kd_device *d = r->device;
   const cl_command_buffer_properties_khr properties[] = {
@@ -116,7 +116,7 @@ static kd_status take(kd_capture *c, kd_stream *stream) {
   kd_status status =
       t->commands ? KD_OK : ocl_failed(code, "clCreateCommandBufferKHR");
   for (uint32_t i = 0; status == KD_OK && i < r->count; i++)
-    status = put(d, t->commands, &r->commands[i]);
+    status = capture_put(d, t->commands, &r->commands[i]);
   if (status == KD_OK) {
     code = d->commands.Finalize(t->commands);
     if (code != CL_SUCCESS)
@@ -135,7 +135,7 @@ static kd_status launch_whole(kd_capture *c, kd_stream *stream) {
   if (c->now && c->now->stream != stream->common.number &&
       (c->now->foreign || stream->foreign))
     retire(c);
-  kd_status status = c->now ? KD_OK : take(c, stream);
+  kd_status status = c->now ? KD_OK : capture_take(c, stream);
   if (status != KD_OK) return status;
   OCL_TRY("clEnqueueCommandBufferKHR",
           c->recording.device->commands.Enqueue(
@@ -145,7 +145,7 @@ static kd_status launch_whole(kd_capture *c, kd_stream *stream) {
   return KD_OK;
 }
 
-static kd_status launch(kd_capture *c, kd_stream *stream) {
+static kd_status opencl_capture_launch(kd_capture *c, kd_stream *stream) {
   fam_recording *r = &c->recording;
   kd_status status = KD_OK;
   if (!r->count) return KD_OK;
@@ -160,8 +160,8 @@ static kd_status launch(kd_capture *c, kd_stream *stream) {
 
 const fam_recorder ocl_recorder = {
     .size = sizeof(kd_capture),
-    .added = added,
+    .added = opencl_capture_added,
     .rebound = retire, /* a launch sets the arguments that are others */
-    .launch = launch,
-    .destroy = destroy,
+    .launch = opencl_capture_launch,
+    .destroy = opencl_capture_destroy,
 };

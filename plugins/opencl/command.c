@@ -1,8 +1,8 @@
 /* command.c - launches, copies and fills, enqueued. */
 #include "opencl.h"
 
-static kd_status launch(kd_device *d, cl_command_queue queue,
-                        const fam_command *m, cl_event *event) {
+static kd_status command_launch(kd_device *d, cl_command_queue queue,
+                                const fam_command *m, cl_event *event) {
   ocl_program *p = m->program;
   kd_status status = ocl_program_bind(d, p, m);
   if (status != KD_OK) return status;
@@ -12,8 +12,8 @@ static kd_status launch(kd_device *d, cl_command_queue queue,
   return KD_OK;
 }
 
-static kd_status copy(cl_command_queue queue, const fam_command *m, bool wait,
-                      cl_event *event) {
+static kd_status command_copy(cl_command_queue queue, const fam_command *m,
+                              bool wait, cl_event *event) {
   cl_mem first = m->buffers[0]->memory;
   size_t offset = (size_t)m->offsets[0], size = (size_t)m->size;
   switch (m->kind) {
@@ -48,8 +48,9 @@ kd_status ocl_enqueue(kd_device *d, kd_stream *stream, const fam_command *m,
   bool noted = (!stream || stream->timed) &&
                atomic_load_explicit(&d->profiling, memory_order_relaxed);
   cl_event *wanted = noted ? &event : NULL;
-  kd_status status = m->kind == FAM_LAUNCH ? launch(d, queue, m, wanted)
-                                           : copy(queue, m, wait, wanted);
+  kd_status status = m->kind == FAM_LAUNCH
+                         ? command_launch(d, queue, m, wanted)
+                         : command_copy(queue, m, wait, wanted);
   if (status != KD_OK) return status;
   if (event)
     ocl_note(d, stream, event, fam_profile_kind(m), m->size, correlation);

@@ -61,8 +61,10 @@ static kd_status import_shared(kd_device *d, const kd_external *from,
 
 /* To be read only: what a kernel writes need not be in the host's memory before somebody
  * maps it. */
-static kd_status import_memory(kd_device *d, const kd_external *from,
-                               kd_buffer **out_buffer, void **out_address) {
+static kd_status opencl_external_import_memory(kd_device *d,
+                                               const kd_external *from,
+                                               kd_buffer **out_buffer,
+                                               void **out_address) {
   char *at = (char *)(uintptr_t)from->handle + from->offset;
   bool host = from->kind == KD_EXTERNAL_HOST_POINTER;
   if (!knows(d, from->kind) || from->access != KD_READ || !from->size ||
@@ -81,7 +83,7 @@ static kd_status import_memory(kd_device *d, const kd_external *from,
 }
 
 /* A mapping puts what kernels wrote into the host's memory. */
-static kd_status bring(kd_device *d, kd_buffer *buffer) {
+static kd_status external_bring(kd_device *d, kd_buffer *buffer) {
   cl_int code = CL_SUCCESS;
   void *at = cl.EnqueueMapBuffer(d->queue, buffer->memory, CL_TRUE, CL_MAP_READ,
                                  0, (size_t)buffer->size, 0, NULL, NULL, &code);
@@ -93,13 +95,13 @@ static kd_status bring(kd_device *d, kd_buffer *buffer) {
   return KD_OK;
 }
 
-static kd_status export_memory(kd_device *d, kd_buffer *buffer,
-                               kd_external *out_memory) {
+static kd_status opencl_external_export_memory(kd_device *d, kd_buffer *buffer,
+                                               kd_external *out_memory) {
   if (!buffer->exported || out_memory->kind != KD_EXTERNAL_SHARED_FD)
     return FAIL(KD_UNIMPLEMENTED,
                 "the buffer was not made to be exported as kind %u",
                 out_memory->kind);
-  kd_status status = bring(d, buffer);
+  kd_status status = external_bring(d, buffer);
   if (status != KD_OK) return status;
   int file = shared_descriptor(&buffer->shared);
   if (file < 0)
@@ -113,6 +115,6 @@ static kd_status export_memory(kd_device *d, kd_buffer *buffer,
 
 const kd_external_table ocl_external = {
     .struct_size = sizeof(kd_external_table),
-    .import_memory = import_memory,
-    .export_memory = export_memory,
+    .import_memory = opencl_external_import_memory,
+    .export_memory = opencl_external_export_memory,
 };

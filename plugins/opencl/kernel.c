@@ -3,7 +3,7 @@
 
 #include "opencl.h"
 
-static ocl_program *make(const ocl_program *like, uint32_t param_count) {
+static ocl_program *kernel_make(const ocl_program *like, uint32_t param_count) {
   size_t size = sizeof(ocl_program) + param_count * sizeof(uint32_t);
   ocl_program *p = ocl_host->allocate(ocl_host, size, 0);
   if (!p) return NULL;
@@ -16,7 +16,7 @@ static ocl_program *make(const ocl_program *like, uint32_t param_count) {
 }
 
 /* Its kernel, with the parameters behind the buffers. */
-static kd_status begin(ocl_program *p, uint32_t buffer_count) {
+static kd_status kernel_begin(ocl_program *p, uint32_t buffer_count) {
   cl_int code = CL_SUCCESS;
   p->kernel = cl.CreateKernel(p->source, "family", &code);
   if (!p->kernel) return ocl_failed(code, "clCreateKernel");
@@ -26,30 +26,32 @@ static kd_status begin(ocl_program *p, uint32_t buffer_count) {
   return KD_OK;
 }
 
-static void drop(kd_device *d, void *program) {
+static void opencl_kernel_drop(kd_device *d, void *program) {
   ocl_program *p = program;
   (void)d;
   if (p->kernel) cl.ReleaseKernel(p->kernel);
   ocl_host->release(ocl_host, p);
 }
 
-static kd_status finish(kd_status status, ocl_program *p, ocl_program **out) {
+static kd_status kernel_finish(kd_status status, ocl_program *p,
+                               ocl_program **out) {
   if (status == KD_OK)
     *out = p;
   else
-    drop(NULL, p);
+    opencl_kernel_drop(NULL, p);
   return status;
 }
 
 kd_status ocl_program_twin(const ocl_program *program, ocl_program **out_twin) {
-  ocl_program *p = make(program, program->param_count);
+  ocl_program *p = kernel_make(program, program->param_count);
   if (!p) return FAIL(KD_OUT_OF_MEMORY, "no memory for a kernel");
-  return finish(begin(p, program->buffer_count), p, out_twin);
+  return kernel_finish(kernel_begin(p, program->buffer_count), p, out_twin);
 }
 
-static kd_status compile(kd_device *d, const fam_pass *pass, void **out) {
+static kd_status opencl_kernel_compile(kd_device *d, const fam_pass *pass,
+                                       void **out) {
   uint32_t count = pass->param_count ? pass->param_count : 1;
-  ocl_program *p = make(NULL, count), *made = NULL;
+  ocl_program *p = kernel_make(NULL, count), *made = NULL;
   char *source = fam_opencl(ocl_host, &d->families.dialect, pass);
   kd_status status =
       p && source ? KD_OK
@@ -61,14 +63,14 @@ static kd_status compile(kd_device *d, const fam_pass *pass, void **out) {
   p->group = pass->group;
   p->buffer_count = pass->buffer_count;
   memcpy(p->params, pass->params, count * sizeof *p->params);
-  if (status == KD_OK) status = begin(p, pass->buffer_count);
-  status = finish(status, p, &made);
+  if (status == KD_OK) status = kernel_begin(p, pass->buffer_count);
+  status = kernel_finish(status, p, &made);
   *out = made;
   return status;
 }
 
-static kd_status bind(ocl_program *p, uint32_t at, kd_buffer *buffer,
-                      uint64_t offset) {
+static kd_status kernel_bind(ocl_program *p, uint32_t at, kd_buffer *buffer,
+                             uint64_t offset) {
   cl_mem memory = buffer ? buffer->memory : NULL;
   cl_ulong from = offset;
   OCL_TRY("clSetKernelArg",
@@ -90,7 +92,7 @@ kd_status ocl_program_bind(kd_device *d, ocl_program *p, const fam_command *m) {
     if (!all && p->buffers[i] == m->buffers[i] &&
         p->offsets[i] == m->offsets[i])
       continue;
-    kd_status status = bind(p, i, m->buffers[i], m->offsets[i]);
+    kd_status status = kernel_bind(p, i, m->buffers[i], m->offsets[i]);
     if (status != KD_OK) return status;
   }
   p->bound_in = now;
@@ -101,8 +103,8 @@ static uint64_t buffer_size(const kd_buffer *buffer) {
   return buffer->size;
 }
 
-static kd_status run(kd_device *d, kd_stream *stream, const fam_command *m,
-                     uint64_t correlation) {
+static kd_status kernel_run(kd_device *d, kd_stream *stream,
+                            const fam_command *m, uint64_t correlation) {
   return ocl_enqueue(d, stream, m, correlation, !stream);
 }
 
@@ -111,9 +113,9 @@ void ocl_kernels_begin(kd_device *d) {
   d->families.name = d->name;
   d->families.source = fam_opencl;
   d->families.buffer_size = buffer_size;
-  d->families.compile = compile;
-  d->families.release = drop;
-  d->families.run = run;
+  d->families.compile = opencl_kernel_compile;
+  d->families.release = opencl_kernel_drop;
+  d->families.run = kernel_run;
   d->families.memory = &ocl_memory;
   d->families.streams = &ocl_streams;
   d->families.marks = &ocl_marks;

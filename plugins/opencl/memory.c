@@ -5,8 +5,8 @@
  * and that `map` gives without a copy. */
 #include "opencl.h"
 
-static kd_status make(kd_device *d, uint32_t space, uint64_t size,
-                      kd_buffer **out_buffer) {
+static kd_status opencl_memory_make(kd_device *d, uint32_t space, uint64_t size,
+                                    kd_buffer **out_buffer) {
   cl_int code = CL_SUCCESS;
   kd_buffer *buffer = ocl_host->allocate(ocl_host, sizeof *buffer, 0);
   if (!buffer) return FAIL(KD_OUT_OF_MEMORY, "no memory for a buffer");
@@ -22,8 +22,10 @@ static kd_status make(kd_device *d, uint32_t space, uint64_t size,
   return KD_OK;
 }
 
-static kd_status allocate(kd_device *d, const kd_allocation *wanted,
-                          kd_buffer **out_buffer, void **out_address) {
+static kd_status opencl_memory_allocate(kd_device *d,
+                                        const kd_allocation *wanted,
+                                        kd_buffer **out_buffer,
+                                        void **out_address) {
   uint64_t size = wanted->size;
   uint32_t space = wanted->space;
   if (wanted->flags)
@@ -41,7 +43,7 @@ static kd_status allocate(kd_device *d, const kd_allocation *wanted,
   kd_status status =
       wanted->export_kind
           ? ocl_allocate_exported(d, size, wanted->export_kind, &buffer)
-          : make(d, space, size, &buffer);
+          : opencl_memory_make(d, space, size, &buffer);
   if (status != KD_OK) return status;
   buffer->visible = space != 0 || d->unified;
   atomic_fetch_add(&d->used, size);
@@ -51,7 +53,7 @@ static kd_status allocate(kd_device *d, const kd_allocation *wanted,
   return KD_OK;
 }
 
-static void release(kd_device *d, kd_buffer *buffer) {
+static void opencl_memory_release(kd_device *d, kd_buffer *buffer) {
   if (!buffer->imported) {
     atomic_fetch_sub(&d->used, buffer->size);
     atomic_fetch_sub(&d->buffers, 1);
@@ -62,8 +64,9 @@ static void release(kd_device *d, kd_buffer *buffer) {
   ocl_host->release(ocl_host, buffer);
 }
 
-static kd_status map(kd_device *d, kd_buffer *buffer, uint64_t offset,
-                     uint64_t size, uint32_t access, void **out_address) {
+static kd_status opencl_memory_map(kd_device *d, kd_buffer *buffer,
+                                   uint64_t offset, uint64_t size,
+                                   uint32_t access, void **out_address) {
   cl_int code = CL_SUCCESS;
   if (!buffer->visible || d->families.script) /* that has what is copied out */
     return FAIL(KD_UNIMPLEMENTED, "the memory is not host visible");
@@ -77,7 +80,7 @@ static kd_status map(kd_device *d, kd_buffer *buffer, uint64_t offset,
   return KD_OK;
 }
 
-static void unmap(kd_device *d, kd_buffer *buffer) {
+static void opencl_memory_unmap(kd_device *d, kd_buffer *buffer) {
   if (!buffer->mapped) return;
   cl.EnqueueUnmapMemObject(d->queue, buffer->memory, buffer->mapped, 0, NULL,
                            NULL);
@@ -85,7 +88,8 @@ static void unmap(kd_device *d, kd_buffer *buffer) {
   buffer->mapped = NULL;
 }
 
-static kd_status stats(kd_device *d, uint32_t space, kd_memory_stats *out) {
+static kd_status opencl_memory_stats(kd_device *d, uint32_t space,
+                                     kd_memory_stats *out) {
   uint64_t used = atomic_load(&d->used);
   (void)space;
   if (used > d->global_size) used = d->global_size;
@@ -98,13 +102,13 @@ static kd_status stats(kd_device *d, uint32_t space, kd_memory_stats *out) {
 
 const kd_memory_table ocl_memory = {
     .struct_size = sizeof(kd_memory_table),
-    .allocate = allocate,
-    .release = release,
+    .allocate = opencl_memory_allocate,
+    .release = opencl_memory_release,
     .copy_in = fam_copy_in,
     .copy_out = fam_copy_out,
     .copy = fam_copy,
     .fill = fam_fill,
-    .map = map,
-    .unmap = unmap,
-    .stats = stats,
+    .map = opencl_memory_map,
+    .unmap = opencl_memory_unmap,
+    .stats = opencl_memory_stats,
 };

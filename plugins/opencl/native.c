@@ -66,8 +66,8 @@ static kd_status check_queue(kd_device *d, cl_command_queue queue,
   return KD_OK;
 }
 
-static kd_status wrap(kd_device *d, kd_native_kind kind, uint64_t handle,
-                      kd_stream **out_stream) {
+static kd_status opencl_native_wrap(kd_device *d, kd_native_kind kind,
+                                    uint64_t handle, kd_stream **out_stream) {
   cl_command_queue queue = (cl_command_queue)(uintptr_t)handle;
   cl_command_queue_properties properties = 0;
   if (kind != KD_NATIVE_CL_QUEUE)
@@ -88,5 +88,5 @@ const kd_native_table ocl_native = {
     .device = device_handle,
     .buffer = buffer_handle,
     .stream = stream_handle,
-    .wrap = wrap,
+    .wrap = opencl_native_wrap,
 };

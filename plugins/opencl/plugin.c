@@ -57,7 +57,7 @@ kd_status ocl_failed(cl_int code, const char *call) {
 
 /* ---- finding devices ----------------------------------------------------------------- */
 
-static void add_devices(cl_platform_id platform) {
+static void opencl_add_devices(cl_platform_id platform) {
   cl_device_id ids[MOST_DEVICES];
   cl_uint count = 0;
   if (cl.GetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, MOST_DEVICES, ids,
@@ -105,7 +105,7 @@ static const kd_option_def options[] = {
     FAM_SCRIPT_OPTION,
 };
 
-static kd_status start(const kd_host *host) {
+static kd_status opencl_start(const kd_host *host) {
   ocl_host = host;
   found_count = 0;
   kd_status status =
@@ -125,7 +125,7 @@ static kd_status start(const kd_host *host) {
   ocl_guard_begin(&guard);
   cl_int code = cl.GetPlatformIDs(16, platforms, &count);
   for (cl_uint i = 0; code == CL_SUCCESS && i < count && i < 16; i++)
-    add_devices(platforms[i]);
+    opencl_add_devices(platforms[i]);
   ocl_guard_end(&guard);
   if (!found_count)
     host->log(host, KD_LOG_INFO,
@@ -135,26 +135,26 @@ static kd_status start(const kd_host *host) {
   return KD_OK;
 }
 
-static kd_status plugin_open(const kd_host *services,
-                             kd_instance **out_instance) {
-  return single_open(services, start, out_instance);
+static kd_status opencl_plugin_open(const kd_host *services,
+                                    kd_instance **out_instance) {
+  return single_open(services, opencl_start, out_instance);
 }
 
-static void plugin_close(kd_instance *instance) {
+static void opencl_plugin_close(kd_instance *instance) {
   (void)instance;
   /* the loader stays: drivers keep threads that would run into the void */
   ocl_host = NULL;
   single_close();
 }
 
-static uint32_t device_count(kd_instance *instance) {
+static uint32_t opencl_device_count(kd_instance *instance) {
   (void)instance;
   return found_count;
 }
 
 /* ---- facts ------------------------------------------------------------------------------ */
 
-static uint64_t number(cl_device_id id, cl_device_info what) {
+static uint64_t opencl_number(cl_device_id id, cl_device_info what) {
   cl_ulong value = 0; /* little-endian: a narrower one fills its low bytes */
   cl.GetDeviceInfo(id, what, sizeof value, &value, NULL);
   return value;
@@ -173,27 +173,28 @@ static bool has_extension(cl_device_id id, const char *name) {
 }
 
 static uint32_t alignment_of(cl_device_id id) {
-  uint64_t bits = number(id, CL_DEVICE_MEM_BASE_ADDR_ALIGN);
+  uint64_t bits = opencl_number(id, CL_DEVICE_MEM_BASE_ADDR_ALIGN);
   return bits >= 512 ? (uint32_t)(bits / 8) : 64;
 }
 
-static kd_status device_info(kd_instance *instance, uint32_t index,
-                             kd_device_info *out) {
+static kd_status opencl_device_info(kd_instance *instance, uint32_t index,
+                                    kd_device_info *out) {
   (void)instance;
   if (index >= found_count)
     return FAIL(KD_OUT_OF_RANGE, "there are %u OpenCL devices", found_count);
   const struct found *d = &devices[index];
-  uint64_t type = number(d->id, CL_DEVICE_TYPE);
+  uint64_t type = opencl_number(d->id, CL_DEVICE_TYPE);
   out->name = d->name;
   out->driver = d->driver;
   out->kind = type & CL_DEVICE_TYPE_GPU           ? "gpu"
               : type & CL_DEVICE_TYPE_CPU         ? "cpu"
               : type & CL_DEVICE_TYPE_ACCELERATOR ? "accelerator"
                                                   : "opencl";
-  if (number(d->id, CL_DEVICE_HOST_UNIFIED_MEMORY) & 1)
+  if (opencl_number(d->id, CL_DEVICE_HOST_UNIFIED_MEMORY) & 1)
     out->flags |= KD_DEVICE_INTEGRATED;
   if (type & CL_DEVICE_TYPE_CPU) out->flags |= KD_DEVICE_SOFTWARE;
-  out->compute_units = (uint32_t)number(d->id, CL_DEVICE_MAX_COMPUTE_UNITS);
+  out->compute_units =
+      (uint32_t)opencl_number(d->id, CL_DEVICE_MAX_COMPUTE_UNITS);
   if (has_extension(d->id, "cl_khr_device_uuid"))
     cl.GetDeviceInfo(d->id, CL_DEVICE_UUID_KHR, sizeof out->uuid, out->uuid,
                      NULL);
@@ -201,20 +202,20 @@ static kd_status device_info(kd_instance *instance, uint32_t index,
   return KD_OK;
 }
 
-static kd_status space(kd_instance *instance, uint32_t device, uint32_t index,
-                       kd_space *out_space) {
+static kd_status opencl_space(kd_instance *instance, uint32_t device,
+                              uint32_t index, kd_space *out_space) {
   (void)instance;
   if (device >= found_count || index > 1)
     return FAIL(KD_OUT_OF_RANGE, "no memory space %u of device %u", index,
                 device);
   cl_device_id id = devices[device].id;
   out_space->alignment = alignment_of(id);
-  out_space->size = number(id, CL_DEVICE_GLOBAL_MEM_SIZE);
-  out_space->max_buffer = number(id, CL_DEVICE_MAX_MEM_ALLOC_SIZE);
+  out_space->size = opencl_number(id, CL_DEVICE_GLOBAL_MEM_SIZE);
+  out_space->max_buffer = opencl_number(id, CL_DEVICE_MAX_MEM_ALLOC_SIZE);
   if (index)
     out_space->flags = KD_SPACE_HOST_VISIBLE | KD_SPACE_COHERENT |
                        KD_SPACE_CACHED | KD_SPACE_PINNED;
-  else if (number(id, CL_DEVICE_HOST_UNIFIED_MEMORY) & 1)
+  else if (opencl_number(id, CL_DEVICE_HOST_UNIFIED_MEMORY) & 1)
     out_space->flags =
         KD_SPACE_DEVICE | KD_SPACE_HOST_VISIBLE | KD_SPACE_CACHED;
   else
@@ -222,8 +223,8 @@ static kd_status space(kd_instance *instance, uint32_t device, uint32_t index,
   return KD_OK;
 }
 
-static kd_status property(kd_instance *instance, uint32_t device,
-                          uint32_t index, kd_property *out_property) {
+static kd_status opencl_property(kd_instance *instance, uint32_t device,
+                                 uint32_t index, kd_property *out_property) {
   (void)instance;
   property_list list = {.count = 0};
   if (device >= found_count)
@@ -231,28 +232,28 @@ static kd_status property(kd_instance *instance, uint32_t device,
   cl_device_id id = devices[device].id;
   property_text(&list, "api", devices[device].api);
   property_integer(&list, "clock", "Hz",
-                   number(id, CL_DEVICE_MAX_CLOCK_FREQUENCY) * 1000000);
+                   opencl_number(id, CL_DEVICE_MAX_CLOCK_FREQUENCY) * 1000000);
   property_integer(&list, "cache", "bytes",
-                   number(id, CL_DEVICE_GLOBAL_MEM_CACHE_SIZE));
+                   opencl_number(id, CL_DEVICE_GLOBAL_MEM_CACHE_SIZE));
   property_integer(&list, "local_memory", "bytes",
-                   number(id, CL_DEVICE_LOCAL_MEM_SIZE));
+                   opencl_number(id, CL_DEVICE_LOCAL_MEM_SIZE));
   property_integer(&list, "group_size", NULL,
-                   number(id, CL_DEVICE_MAX_WORK_GROUP_SIZE));
+                   opencl_number(id, CL_DEVICE_MAX_WORK_GROUP_SIZE));
   return property_give(ocl_host, &list, index, out_property);
 }
 
 /* ---- opening ----------------------------------------------------------------------------- */
 
 static void read_facts(kd_device *d) {
-  d->global_size = number(d->id, CL_DEVICE_GLOBAL_MEM_SIZE);
-  d->unified = number(d->id, CL_DEVICE_HOST_UNIFIED_MEMORY) & 1;
+  d->global_size = opencl_number(d->id, CL_DEVICE_GLOBAL_MEM_SIZE);
+  d->unified = opencl_number(d->id, CL_DEVICE_HOST_UNIFIED_MEMORY) & 1;
   d->alignment = alignment_of(d->id);
-  d->max_buffer = number(d->id, CL_DEVICE_MAX_MEM_ALLOC_SIZE);
+  d->max_buffer = opencl_number(d->id, CL_DEVICE_MAX_MEM_ALLOC_SIZE);
   d->families.dialect.int64 = true; /* OpenCL's full profile has them */
   d->families.dialect.float64 = d->families.dialect.math64 =
-      number(d->id, CL_DEVICE_DOUBLE_FP_CONFIG) != 0 &&
+      opencl_number(d->id, CL_DEVICE_DOUBLE_FP_CONFIG) != 0 &&
       !option_is(ocl_host, "f64", "off");
-  bool exact = (number(d->id, CL_DEVICE_SINGLE_FP_CONFIG) &
+  bool exact = (opencl_number(d->id, CL_DEVICE_SINGLE_FP_CONFIG) &
                 CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT) != 0;
   snprintf(d->build_options, sizeof d->build_options, "-cl-std=CL1.2 -w%s",
            exact ? " -cl-fp32-correctly-rounded-divide-sqrt" : "");
@@ -265,11 +266,13 @@ static void find_commands(kd_device *d) {
   bool off = option_is(ocl_host, "commands", "off");
   bool there =
       has_extension(d->id, CL_KHR_COMMAND_BUFFER_EXTENSION_NAME) &&
-      (number(d->id, CL_DEVICE_COMMAND_BUFFER_CAPABILITIES_KHR) &
+      (opencl_number(d->id, CL_DEVICE_COMMAND_BUFFER_CAPABILITIES_KHR) &
        CL_COMMAND_BUFFER_CAPABILITY_SIMULTANEOUS_USE_KHR) &&
-      !(number(d->id, CL_DEVICE_COMMAND_BUFFER_REQUIRED_QUEUE_PROPERTIES_KHR) &
+      !(opencl_number(d->id,
+                      CL_DEVICE_COMMAND_BUFFER_REQUIRED_QUEUE_PROPERTIES_KHR) &
         ~(cl_ulong)CL_QUEUE_PROFILING_ENABLE);
-  if (on || (!off && !(number(d->id, CL_DEVICE_TYPE) & CL_DEVICE_TYPE_CPU)))
+  if (on ||
+      (!off && !(opencl_number(d->id, CL_DEVICE_TYPE) & CL_DEVICE_TYPE_CPU)))
     there = there && cl_commands_find(d->platform, &d->commands);
   if (on && !there)
     ocl_host->log(ocl_host, KD_LOG_WARNING,
@@ -283,12 +286,12 @@ static void find_commands(kd_device *d) {
 bool ocl_gives_forms(const kd_device *d) {
   if (option_is(ocl_host, "forms", "on")) return true;
   return !option_is(ocl_host, "forms", "off") &&
-         !(number(d->id, CL_DEVICE_TYPE) & CL_DEVICE_TYPE_CPU);
+         !(opencl_number(d->id, CL_DEVICE_TYPE) & CL_DEVICE_TYPE_CPU);
 }
 
 /* Floats in a vector of the language that fit the processor's registers: 4, 8 or 16. */
 static uint32_t width_of(cl_device_id id) {
-  uint64_t native = number(id, CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT);
+  uint64_t native = opencl_number(id, CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT);
   if (!fam_tiles_are_free(ocl_host)) return 0;
   return native >= 16 ? 16 : native >= 8 ? 8 : 4;
 }
@@ -301,8 +304,8 @@ static kd_status open_tuner(kd_device *d) {
   return fam_tuner_open(ocl_host, &key, &d->families.tuner);
 }
 
-static kd_status device_open(kd_instance *instance, uint32_t index,
-                             kd_device **out_device) {
+static kd_status opencl_device_open(kd_instance *instance, uint32_t index,
+                                    kd_device **out_device) {
   (void)instance;
   cl_int code = CL_SUCCESS;
   kd_device *d = ocl_host->allocate(ocl_host, sizeof *d, 0);
@@ -316,9 +319,9 @@ static kd_status device_open(kd_instance *instance, uint32_t index,
   find_commands(d);
   d->idles = strstr(d->driver, "Oclgrind") != NULL;
   /* tiles pay where local memory is no part of the global one */
-  d->families.shared =
-      fam_tiles(ocl_host, number(d->id, CL_DEVICE_LOCAL_MEM_TYPE) == CL_LOCAL);
-  if (number(d->id, CL_DEVICE_TYPE) & CL_DEVICE_TYPE_CPU)
+  d->families.shared = fam_tiles(
+      ocl_host, opencl_number(d->id, CL_DEVICE_LOCAL_MEM_TYPE) == CL_LOCAL);
+  if (opencl_number(d->id, CL_DEVICE_TYPE) & CL_DEVICE_TYPE_CPU)
     d->families.wide = width_of(d->id);
   const cl_context_properties wanted[] = {
       CL_CONTEXT_PLATFORM, (cl_context_properties)d->platform, 0};
@@ -359,7 +362,7 @@ void ocl_paid(kd_device *d, bool note) {
   pthread_mutex_unlock(&d->pending_lock);
 }
 
-static void device_close(kd_device *d) {
+static void opencl_device_close(kd_device *d) {
   cl.Finish(d->queue);
   pthread_mutex_lock(&d->pending_lock);
   while (d->pending)
@@ -376,7 +379,7 @@ static void device_close(kd_device *d) {
 }
 
 /* The driver says of itself whether the device is there; a loss lasts. */
-static kd_status device_status(kd_device *d) {
+static kd_status opencl_device_status(kd_device *d) {
   cl_bool usable = CL_FALSE;
   cl_int code = cl.GetDeviceInfo(d->id, CL_DEVICE_AVAILABLE, sizeof usable,
                                  &usable, NULL);
@@ -387,7 +390,7 @@ static kd_status device_status(kd_device *d) {
              : KD_OK;
 }
 
-static const void *extension(kd_instance *instance, const char *name) {
+static const void *opencl_extension(kd_instance *instance, const char *name) {
   (void)instance;
   if (!strcmp(name, TUNE_EXTENSION)) return &fam_tune;
   return strcmp(name, KD_NATIVE) ? NULL : &ocl_native;
@@ -400,17 +403,17 @@ static const kd_plugin plugin = {
     .name = "opencl",
     .vendor = "Keel",
     .version = "0.1.0",
-    .open = plugin_open,
-    .close = plugin_close,
-    .device_count = device_count,
-    .device_info = device_info,
-    .space = space,
-    .property = property,
-    .device_open = device_open,
-    .device_close = device_close,
+    .open = opencl_plugin_open,
+    .close = opencl_plugin_close,
+    .device_count = opencl_device_count,
+    .device_info = opencl_device_info,
+    .space = opencl_space,
+    .property = opencl_property,
+    .device_open = opencl_device_open,
+    .device_close = opencl_device_close,
     .run_begin = fam_run_begin,
-    .device_status = device_status,
-    .extension = extension,
+    .device_status = opencl_device_status,
+    .extension = opencl_extension,
     .memory = &ocl_memory,
     .external = &ocl_external,
     .regions = &fam_regions,

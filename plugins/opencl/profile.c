@@ -50,13 +50,13 @@ void ocl_note(kd_device *d, kd_stream *stream, cl_event event, uint32_t kind,
   cl.ReleaseEvent(event); /* no record of this one */
 }
 
-static kd_status start(kd_device *d) {
+static kd_status opencl_profile_start(kd_device *d) {
   atomic_store(&d->profiling, true);
   return KD_OK;
 }
 
 /* No launch is noted from now on; the records of those that were are waited for. */
-static kd_status stop(kd_device *d) {
+static kd_status opencl_profile_stop(kd_device *d) {
   atomic_store(&d->profiling, false);
   pthread_mutex_lock(&d->pending_lock);
   while (d->notes)
@@ -88,7 +88,7 @@ static kd_status clock_pair(kd_device *d, uint64_t *out_device,
 
 const kd_profile_table ocl_profile = {
     .struct_size = sizeof(kd_profile_table),
-    .start = start,
-    .stop = stop,
+    .start = opencl_profile_start,
+    .stop = opencl_profile_stop,
     .clock = clock_pair,
 };

@@ -21,7 +21,8 @@ static kd_status build(kd_device *d, cl_program program) {
 }
 
 /* Of code, which may be from anywhere. */
-static kd_status load(kd_device *d, const void *code, size_t size, void **out) {
+static kd_status opencl_program_load(kd_device *d, const void *code,
+                                     size_t size, void **out) {
   cl_int error = CL_SUCCESS, good = CL_SUCCESS;
   const unsigned char *binary = code;
   cl_program program = cl.CreateProgramWithBinary(d->context, 1, &d->id, &size,
@@ -38,8 +39,8 @@ static kd_status load(kd_device *d, const void *code, size_t size, void **out) {
 }
 
 /* `head` free bytes, and the code behind; NULL: the driver gives none. */
-static unsigned char *code_of(cl_program program, size_t head,
-                              size_t *out_size) {
+static unsigned char *opencl_program_code_of(cl_program program, size_t head,
+                                             size_t *out_size) {
   size_t size = 0;
   if (cl.GetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, sizeof size, &size,
                         NULL) != CL_SUCCESS ||
@@ -60,14 +61,15 @@ static unsigned char *code_of(cl_program program, size_t head,
 static kd_status code(kd_device *d, const fam_key *key, void *program,
                       void **out_code, size_t *out_size) {
   (void)key;
-  *out_code = code_of(program, 0, out_size);
+  *out_code = opencl_program_code_of(program, 0, out_size);
   return *out_code
              ? KD_OK
              : FAIL(KD_UNIMPLEMENTED, "%s gives no code of a program", d->name);
 }
 
-static kd_status compile(kd_device *d, const char *source, void **out,
-                         void **out_code, size_t *out_size) {
+static kd_status opencl_program_compile(kd_device *d, const char *source,
+                                        void **out, void **out_code,
+                                        size_t *out_size) {
   cl_int code = CL_SUCCESS;
   ocl_host->zone_begin(ocl_host, "opencl compile");
   cl_program program =
@@ -79,17 +81,17 @@ static kd_status compile(kd_device *d, const char *source, void **out,
     if (program) cl.ReleaseProgram(program);
     return status;
   }
-  *out_code = code_of(program, FAM_STORE_HEAD, out_size);
+  *out_code = opencl_program_code_of(program, FAM_STORE_HEAD, out_size);
   *out = program;
   return KD_OK;
 }
 
-static void drop(kd_device *d, void *program) {
+static void opencl_program_drop(kd_device *d, void *program) {
   (void)d;
   cl.ReleaseProgram(program);
 }
 
-static fam_key key_of(kd_device *d, const char *source) {
+static fam_key opencl_program_key_of(kd_device *d, const char *source) {
   fam_key key = fam_key_begin();
   fam_key_add(&key, d->name, strlen(d->name) + 1);
   fam_key_add(&key, d->driver, strlen(d->driver) + 1);
@@ -106,9 +108,9 @@ kd_status ocl_program_get(kd_device *d, const char *source, cl_program *out) {
 }
 
 const fam_compiler ocl_compiler = {
-    .key = key_of,
-    .compile = compile,
-    .load = load,
+    .key = opencl_program_key_of,
+    .compile = opencl_program_compile,
+    .load = opencl_program_load,
     .code = code,
-    .release = drop,
+    .release = opencl_program_drop,
 };

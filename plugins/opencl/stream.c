@@ -24,8 +24,9 @@ kd_status ocl_stream_over(kd_device *d, cl_command_queue queue, bool timed,
   return KD_OK;
 }
 
-static kd_status stream_create(kd_device *d, int32_t priority, uint32_t flags,
-                               kd_stream **out_stream) {
+static kd_status opencl_stream_stream_create(kd_device *d, int32_t priority,
+                                             uint32_t flags,
+                                             kd_stream **out_stream) {
   cl_int code = CL_SUCCESS;
   (void)priority; /* OpenCL 1.2 has none */
   if (flags) return FAIL(KD_UNIMPLEMENTED, "stream flags 0x%x", flags);
@@ -52,7 +53,7 @@ static kd_status stream_synchronize(kd_stream *stream) {
 
 const kd_stream_table ocl_streams = {
     .struct_size = sizeof(kd_stream_table),
-    .create = stream_create,
+    .create = opencl_stream_stream_create,
     .destroy = stream_destroy,
     .wait = fam_stream_wait,
     .flush = stream_flush,
@@ -62,15 +63,16 @@ const kd_stream_table ocl_streams = {
 
 /* ---- markers -------------------------------------------------------------------------- */
 
-static void take(void *marker) {
+static void opencl_stream_take(void *marker) {
   cl.RetainEvent(marker);
 }
 
-static void drop(void *marker) {
+static void opencl_stream_drop(void *marker) {
   cl.ReleaseEvent(marker);
 }
 
-static kd_status put(kd_stream *stream, void *own, void **out_marker) {
+static kd_status opencl_stream_put(kd_stream *stream, void *own,
+                                   void **out_marker) {
   cl_event marker = NULL;
   (void)own;
   OCL_TRY("clEnqueueMarkerWithWaitList",
@@ -83,7 +85,7 @@ static kd_status put(kd_stream *stream, void *own, void **out_marker) {
   return KD_OK;
 }
 
-static kd_status query(kd_device *d, void *marker) {
+static kd_status opencl_stream_query(kd_device *d, void *marker) {
   cl_int state = CL_COMPLETE;
   (void)d;
   OCL_TRY("clGetEventInfo",
@@ -93,7 +95,7 @@ static kd_status query(kd_device *d, void *marker) {
   return state == CL_COMPLETE ? KD_OK : KD_BUSY;
 }
 
-static kd_status follow(kd_stream *stream, void *marker) {
+static kd_status opencl_stream_follow(kd_stream *stream, void *marker) {
   const cl_event events[] = {marker};
   OCL_TRY("clEnqueueBarrierWithWaitList",
           cl.EnqueueBarrierWithWaitList(stream->queue, 1, events, NULL));
@@ -111,7 +113,7 @@ typedef struct waiter {
   kd_device *device;
 } waiter;
 
-static void leave(waiter *w) {
+static void opencl_stream_leave(waiter *w) {
   pthread_mutex_lock(&w->lock);
   int users = --w->users;
   pthread_mutex_unlock(&w->lock);
@@ -130,7 +132,7 @@ static void CL_CALLBACK wake(cl_event event, cl_int state, void *context) {
   w->is_done = true;
   pthread_cond_signal(&w->done);
   pthread_mutex_unlock(&w->lock);
-  leave(w);
+  opencl_stream_leave(w);
   ocl_paid(device, false);
 }
 
@@ -151,8 +153,8 @@ static kd_status wait_until(kd_device *d, cl_event marker, uint64_t timeout) {
   cl_int code = cl.SetEventCallback(marker, CL_COMPLETE, wake, w);
   if (code != CL_SUCCESS) {
     ocl_paid(d, false);
-    leave(w);
-    leave(w);
+    opencl_stream_leave(w);
+    opencl_stream_leave(w);
     return ocl_failed(code, "clSetEventCallback");
   }
   pthread_mutex_lock(&w->lock);
@@ -161,19 +163,20 @@ static kd_status wait_until(kd_device *d, cl_event marker, uint64_t timeout) {
     late = pthread_cond_timedwait(&w->done, &w->lock, &end);
   bool done = w->is_done;
   pthread_mutex_unlock(&w->lock);
-  leave(w);
-  return done ? query(d, marker)
+  opencl_stream_leave(w);
+  return done ? opencl_stream_query(d, marker)
               : FAIL(KD_DEADLINE_EXCEEDED, "the event is not done yet");
 }
 
-static kd_status wait(kd_device *d, void *marker, uint64_t timeout) {
-  kd_status status = query(d, marker);
+static kd_status opencl_stream_wait(kd_device *d, void *marker,
+                                    uint64_t timeout) {
+  kd_status status = opencl_stream_query(d, marker);
   if (status != KD_BUSY) return status;
   if (!timeout) return FAIL(KD_DEADLINE_EXCEEDED, "the event is not done yet");
   if (timeout <= UINT64_MAX / 4) return wait_until(d, marker, timeout);
   const cl_event events[] = {marker};
   cl.WaitForEvents(1, events);
-  return query(d, marker);
+  return opencl_stream_query(d, marker);
 }
 
 typedef struct notice {
@@ -195,10 +198,11 @@ static void CL_CALLBACK call_back(cl_event event, cl_int state, void *context) {
   ocl_paid(device, false);
 }
 
-static kd_status on_complete(kd_device *d, void *marker,
-                             kd_event_callback callback, void *context) {
+static kd_status opencl_stream_on_complete(kd_device *d, void *marker,
+                                           kd_event_callback callback,
+                                           void *context) {
   if (d->idles) {
-    kd_status done = query(d, marker);
+    kd_status done = opencl_stream_query(d, marker);
     callback(context, done,
              done == KD_OK ? "" : "OpenCL: work before an event failed");
     return KD_OK;
@@ -215,11 +219,11 @@ static kd_status on_complete(kd_device *d, void *marker,
 }
 
 const fam_marks ocl_marks = {
-    .take = take,
-    .drop = drop,
-    .put = put,
-    .follow = follow,
-    .query = query,
-    .wait = wait,
-    .on_complete = on_complete,
+    .take = opencl_stream_take,
+    .drop = opencl_stream_drop,
+    .put = opencl_stream_put,
+    .follow = opencl_stream_follow,
+    .query = opencl_stream_query,
+    .wait = opencl_stream_wait,
+    .on_complete = opencl_stream_on_complete,
 };

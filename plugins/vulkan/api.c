@@ -9,7 +9,7 @@ vk_api vk;
 
 static char why[256];
 
-static int find(VkInstance instance, const char *name, void *slot) {
+static int api_find(VkInstance instance, const char *name, void *slot) {
   PFN_vkVoidFunction found = vk.GetInstanceProcAddr(instance, name);
   memcpy(slot, &found, sizeof found);
   if (!found) snprintf(why, sizeof why, "the Vulkan loader has no %s", name);
@@ -27,7 +27,7 @@ const char *vk_api_open(void) {
   memcpy(&vk.GetInstanceProcAddr, &get, sizeof get);
   if (!get) return "the Vulkan loader has no vkGetInstanceProcAddr";
 #define VK_FIND(name) \
-  if (!find(NULL, "vk" #name, &vk.name)) return why;
+  if (!api_find(NULL, "vk" #name, &vk.name)) return why;
   VK_GLOBAL(VK_FIND)
 #undef VK_FIND
   return NULL;
@@ -35,10 +35,10 @@ const char *vk_api_open(void) {
 
 const char *vk_api_of(VkInstance instance) {
 #define VK_FIND(name) \
-  if (!find(instance, "vk" #name, &vk.name)) return why;
+  if (!api_find(instance, "vk" #name, &vk.name)) return why;
   VK_OF_INSTANCE(VK_FIND)
 #undef VK_FIND
-#define VK_FIND(name) (void)find(instance, "vk" #name, &vk.name);
+#define VK_FIND(name) (void)api_find(instance, "vk" #name, &vk.name);
   VK_OPTIONAL(VK_FIND)
 #undef VK_FIND
   return NULL;

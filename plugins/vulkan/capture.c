@@ -37,14 +37,14 @@ static void retire(kd_capture *c) {
 
 /* ---- what is recorded -------------------------------------------------------------------- */
 
-static kd_status added(kd_capture *c, fam_command *m) {
+static kd_status vulkan_capture_added(kd_capture *c, fam_command *m) {
   vlk_program *program = m->program;
   if (m->kind == FAM_LAUNCH) atomic_fetch_add(&program->users, 1);
   (void)c;
   return KD_OK;
 }
 
-static void destroy(kd_capture *c) {
+static void vulkan_capture_destroy(kd_capture *c) {
   retire(c);
   while (c->older) {
     taken *next = c->older->next;
@@ -97,7 +97,7 @@ static kd_status get_buffer(kd_capture *c, taken **out) {
 }
 
 /* Under the lock. */
-static kd_status take(kd_capture *c) {
+static kd_status capture_take(kd_capture *c) {
   const fam_recording *r = &c->recording;
   taken *t = NULL;
   VkPipeline bound = VK_NULL_HANDLE;
@@ -125,7 +125,7 @@ static kd_status take(kd_capture *c) {
 }
 
 /* Whether the device alone can do it; a fill depends on where it begins. */
-static bool is_plain(const fam_recording *r) {
+static bool capture_is_plain(const fam_recording *r) {
   for (uint32_t i = 0; i < r->count; i++)
     if (!vlk_is_plain(&r->commands[i])) return false;
   return true;
@@ -133,7 +133,7 @@ static bool is_plain(const fam_recording *r) {
 
 static kd_status launch_whole(kd_capture *c, kd_stream *stream) {
   vlk_batch *b = NULL;
-  kd_status status = c->now ? KD_OK : take(c);
+  kd_status status = c->now ? KD_OK : capture_take(c);
   if (status == KD_OK) status = vlk_stream_batch(stream, &b);
   if (status != KD_OK) return status;
   vk.CmdExecuteCommands(b->commands, 1, &c->now->commands);
@@ -146,11 +146,11 @@ static kd_status launch_whole(kd_capture *c, kd_stream *stream) {
   return vlk_stream_added(stream);
 }
 
-static kd_status launch(kd_capture *c, kd_stream *stream) {
+static kd_status vulkan_capture_launch(kd_capture *c, kd_stream *stream) {
   fam_recording *r = &c->recording;
   kd_status status = KD_OK;
   if (!r->count) return KD_OK;
-  if (!atomic_load(&r->device->profiling) && (c->now || is_plain(r)))
+  if (!atomic_load(&r->device->profiling) && (c->now || capture_is_plain(r)))
     return launch_whole(c, stream);
   for (uint32_t i = 0; status == KD_OK && i < r->count; i++)
     status = vlk_run(stream, &r->commands[i], 0);
@@ -159,8 +159,8 @@ static kd_status launch(kd_capture *c, kd_stream *stream) {
 
 const fam_recorder vlk_recorder = {
     .size = sizeof(kd_capture),
-    .added = added,
+    .added = vulkan_capture_added,
     .rebound = retire,
-    .launch = launch,
-    .destroy = destroy,
+    .launch = vulkan_capture_launch,
+    .destroy = vulkan_capture_destroy,
 };

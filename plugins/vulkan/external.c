@@ -101,8 +101,9 @@ void vlk_release_alone(kd_device *d, kd_buffer *buffer) {
 }
 
 /* A buffer and its block, nothing bound. A driver has only so many allocations. */
-static kd_status make(kd_device *d, uint64_t block_size, uint64_t offset,
-                      uint64_t size, kd_buffer **out_buffer) {
+static kd_status external_make(kd_device *d, uint64_t block_size,
+                               uint64_t offset, uint64_t size,
+                               kd_buffer **out_buffer) {
   if (atomic_fetch_add(&d->alone, 1) >= d->most_alone) {
     atomic_fetch_sub(&d->alone, 1);
     return FAIL(KD_UNIMPLEMENTED,
@@ -172,7 +173,7 @@ kd_status vlk_allocate_exported(kd_device *d, uint32_t space, uint64_t size,
                 "Vulkan: memory of %s can't be exported as kind %u", d->name,
                 kind);
   uint64_t rounded = shared_rounded(size);
-  kd_status status = make(d, rounded, 0, size, &buffer);
+  kd_status status = external_make(d, rounded, 0, size, &buffer);
   if (status != KD_OK) return status;
   const vlk_source source = {.handle = handle_of(kind)};
   buffer->space = space;
@@ -188,8 +189,8 @@ kd_status vlk_allocate_exported(kd_device *d, uint32_t space, uint64_t size,
   return KD_OK;
 }
 
-static kd_status export_memory(kd_device *d, kd_buffer *buffer,
-                               kd_external *out) {
+static kd_status vulkan_external_export_memory(kd_device *d, kd_buffer *buffer,
+                                               kd_external *out) {
   const vlk_block *block = buffer->block;
   int file = -1;
   if (!out->kind || block->exported != out->kind)
@@ -227,8 +228,8 @@ static kd_status import_host(kd_device *d, const kd_external *from,
                 "Vulkan: %s takes host memory from %u to %llu bytes, at a"
                 " multiple of 256",
                 d->name, LEAST, (unsigned long long)(d->max_buffer - page));
-  kd_status status =
-      make(d, shared_rounded(before + from->size), before, from->size, &buffer);
+  kd_status status = external_make(d, shared_rounded(before + from->size),
+                                   before, from->size, &buffer);
   if (status != KD_OK) return status;
   buffer->imported = true;
   char *pages = (char *)at - before;
@@ -251,7 +252,7 @@ static kd_status import_shared(kd_device *d, const kd_external *from,
                 "Vulkan: %s takes memory at a multiple of 256", d->name);
   kd_status status = shared_open(vlk_host, from, &pages);
   if (status != KD_OK) return status;
-  status = make(d, pages.size, from->offset, from->size, &buffer);
+  status = external_make(d, pages.size, from->offset, from->size, &buffer);
   if (status == KD_OK) {
     buffer->imported = true;
     status = bind_host(d, buffer->block, pages.at, VLK_LOCAL);
@@ -299,8 +300,8 @@ static kd_status import_fd(kd_device *d, const kd_external *from,
     return FAIL(
         KD_INVALID_ARGUMENT, "descriptor %llu is none of memory of %llu bytes",
         (unsigned long long)from->handle, (unsigned long long)from->size);
-  kd_status status =
-      make(d, from->offset + from->size, from->offset, from->size, &buffer);
+  kd_status status = external_make(d, from->offset + from->size, from->offset,
+                                   from->size, &buffer);
   if (status != KD_OK) {
     close(file);
     return status;
@@ -317,8 +318,10 @@ static kd_status import_fd(kd_device *d, const kd_external *from,
   return KD_OK;
 }
 
-static kd_status import_memory(kd_device *d, const kd_external *from,
-                               kd_buffer **out_buffer, void **out_address) {
+static kd_status vulkan_external_import_memory(kd_device *d,
+                                               const kd_external *from,
+                                               kd_buffer **out_buffer,
+                                               void **out_address) {
   if (!knows(d, from->kind) || !from->size || from->offset > UINT64_MAX / 4 ||
       from->size > UINT64_MAX / 4)
     return FAIL(KD_UNIMPLEMENTED,
@@ -334,6 +337,6 @@ static kd_status import_memory(kd_device *d, const kd_external *from,
 
 const kd_external_table vlk_external = {
     .struct_size = sizeof(kd_external_table),
-    .import_memory = import_memory,
-    .export_memory = export_memory,
+    .import_memory = vulkan_external_import_memory,
+    .export_memory = vulkan_external_export_memory,
 };

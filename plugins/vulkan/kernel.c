@@ -9,7 +9,8 @@ void vlk_program_drop(vlk_program *p) {
   vlk_host->release(vlk_host, p);
 }
 
-static kd_status compile(kd_device *d, const fam_pass *pass, void **out) {
+static kd_status vulkan_kernel_compile(kd_device *d, const fam_pass *pass,
+                                       void **out) {
   if (pass->groups > (uint64_t)VLK_GRID * VLK_GRID)
     return FAIL(KD_UNIMPLEMENTED, "%llu work-groups",
                 (unsigned long long)pass->groups);
@@ -54,7 +55,7 @@ static kd_status can(kd_device *d, const fam_pass *pass) {
                     " shaderc");
 }
 
-static void drop(kd_device *d, void *program) {
+static void vulkan_kernel_drop(kd_device *d, void *program) {
   (void)d;
   vlk_program_drop(program);
 }
@@ -69,8 +70,8 @@ void vlk_kernels_begin(kd_device *d) {
   if (!vlk_has_compiler()) d->families.can = can;
   d->families.source = fam_glsl;
   d->families.buffer_size = buffer_size;
-  d->families.compile = compile;
-  d->families.release = drop;
+  d->families.compile = vulkan_kernel_compile;
+  d->families.release = vulkan_kernel_drop;
   d->families.run = vlk_do;
   d->families.memory = &vlk_memory;
   d->families.streams = &vlk_streams;

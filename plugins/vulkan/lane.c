@@ -359,7 +359,7 @@ kd_status vlk_batch_wait(vlk_batch *b, uint64_t timeout) {
 
 /* ---- the thread ---------------------------------------------------------------------------- */
 
-static void *watch(void *context) {
+static void *lane_watch(void *context) {
   vlk_lane *lane = context;
   pthread_mutex_lock(&lane->lock);
   while (!lane->closing) {
@@ -379,7 +379,7 @@ static bool start_thread(vlk_lane *lane) {
   if (lane->has_thread) return true;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  lane->has_thread = pthread_create(&lane->thread, NULL, watch, lane) == 0;
+  lane->has_thread = pthread_create(&lane->thread, NULL, lane_watch, lane) == 0;
   pthread_sigmask(SIG_SETMASK, &before, NULL);
   return lane->has_thread;
 }

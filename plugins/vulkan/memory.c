@@ -147,7 +147,8 @@ static vlk_span *best_span(vlk_block *block, uint64_t size,
   return best;
 }
 
-static uint64_t cut(vlk_span *span, vlk_span **before, uint64_t size) {
+static uint64_t vulkan_memory_cut(vlk_span *span, vlk_span **before,
+                                  uint64_t size) {
   uint64_t offset = span->offset;
   span->offset += size;
   span->size -= size;
@@ -191,8 +192,8 @@ static uint64_t rounded(uint64_t size) {
 }
 
 /* Under the lock. */
-static kd_status place(kd_device *d, uint32_t space, uint64_t size,
-                       kd_buffer *buffer) {
+static kd_status vulkan_memory_place(kd_device *d, uint32_t space,
+                                     uint64_t size, kd_buffer *buffer) {
   vlk_span **before = NULL, *span = NULL;
   vlk_block *block = size <= SMALL ? d->blocks[space] : NULL;
   while (block && !(span = best_span(block, size, &before)))
@@ -204,7 +205,7 @@ static kd_status place(kd_device *d, uint32_t space, uint64_t size,
     span = best_span(block, size, &before);
   }
   buffer->block = block;
-  buffer->offset = cut(span, before, size);
+  buffer->offset = vulkan_memory_cut(span, before, size);
   block->live++;
   return KD_OK;
 }
@@ -215,7 +216,7 @@ kd_status vlk_allocate(kd_device *d, uint32_t space, uint64_t size,
   if (!buffer) return FAIL(KD_OUT_OF_MEMORY, "no memory for a buffer");
   *buffer = (kd_buffer){.size = size, .space = space};
   pthread_mutex_lock(&d->memory_lock);
-  kd_status status = place(d, space, rounded(size), buffer);
+  kd_status status = vulkan_memory_place(d, space, rounded(size), buffer);
   pthread_mutex_unlock(&d->memory_lock);
   if (status != KD_OK) {
     vlk_host->release(vlk_host, buffer);
@@ -258,8 +259,10 @@ void vlk_memory_end(kd_device *d) {
 
 /* ---- the table -------------------------------------------------------------------------- */
 
-static kd_status allocate(kd_device *d, const kd_allocation *wanted,
-                          kd_buffer **out_buffer, void **out_address) {
+static kd_status vulkan_memory_allocate(kd_device *d,
+                                        const kd_allocation *wanted,
+                                        kd_buffer **out_buffer,
+                                        void **out_address) {
   uint64_t size = wanted->size;
   uint32_t space = wanted->space;
   if (wanted->flags)
@@ -297,7 +300,7 @@ static kd_status allocate(kd_device *d, const kd_allocation *wanted,
              : status;
 }
 
-static void release(kd_device *d, kd_buffer *buffer) {
+static void vulkan_memory_release(kd_device *d, kd_buffer *buffer) {
   if (!buffer->imported) {
     pthread_mutex_lock(&d->memory_lock);
     d->used[buffer->space] -= buffer->size;
@@ -316,8 +319,9 @@ static bool is_direct(const kd_device *d, const kd_stream *stream,
   return !stream && vlk_mapped(buffer) && !d->families.script;
 }
 
-static kd_status copy_in(kd_device *d, kd_stream *stream, const void *source,
-                         kd_buffer *target, uint64_t offset, uint64_t size) {
+static kd_status vulkan_memory_copy_in(kd_device *d, kd_stream *stream,
+                                       const void *source, kd_buffer *target,
+                                       uint64_t offset, uint64_t size) {
   if (size && is_direct(d, stream, target)) {
     memcpy(vlk_mapped(target) + offset, source, (size_t)size);
     return KD_OK;
@@ -325,8 +329,9 @@ static kd_status copy_in(kd_device *d, kd_stream *stream, const void *source,
   return fam_copy_in(d, stream, source, target, offset, size);
 }
 
-static kd_status copy_out(kd_device *d, kd_stream *stream, kd_buffer *source,
-                          uint64_t offset, void *target, uint64_t size) {
+static kd_status vulkan_memory_copy_out(kd_device *d, kd_stream *stream,
+                                        kd_buffer *source, uint64_t offset,
+                                        void *target, uint64_t size) {
   if (size && is_direct(d, stream, source)) {
     memcpy(target, vlk_mapped(source) + offset, (size_t)size);
     return KD_OK;
@@ -334,8 +339,9 @@ static kd_status copy_out(kd_device *d, kd_stream *stream, kd_buffer *source,
   return fam_copy_out(d, stream, source, offset, target, size);
 }
 
-static kd_status map(kd_device *d, kd_buffer *buffer, uint64_t offset,
-                     uint64_t size, uint32_t access, void **out_address) {
+static kd_status vulkan_memory_map(kd_device *d, kd_buffer *buffer,
+                                   uint64_t offset, uint64_t size,
+                                   uint32_t access, void **out_address) {
   (void)size;
   (void)access;
   if (!vlk_mapped(buffer) ||
@@ -345,12 +351,13 @@ static kd_status map(kd_device *d, kd_buffer *buffer, uint64_t offset,
   return KD_OK;
 }
 
-static void unmap(kd_device *d, kd_buffer *buffer) {
+static void vulkan_memory_unmap(kd_device *d, kd_buffer *buffer) {
   (void)d; /* it stays mapped, and is coherent */
   (void)buffer;
 }
 
-static kd_status stats(kd_device *d, uint32_t space, kd_memory_stats *out) {
+static kd_status vulkan_memory_stats(kd_device *d, uint32_t space,
+                                     kd_memory_stats *out) {
   pthread_mutex_lock(&d->memory_lock);
   out->total = d->sizes[space];
   out->used = d->used[space];
@@ -362,13 +369,13 @@ static kd_status stats(kd_device *d, uint32_t space, kd_memory_stats *out) {
 
 const kd_memory_table vlk_memory = {
     .struct_size = sizeof(kd_memory_table),
-    .allocate = allocate,
-    .release = release,
-    .copy_in = copy_in,
-    .copy_out = copy_out,
+    .allocate = vulkan_memory_allocate,
+    .release = vulkan_memory_release,
+    .copy_in = vulkan_memory_copy_in,
+    .copy_out = vulkan_memory_copy_out,
     .copy = fam_copy,
     .fill = fam_fill,
-    .map = map,
-    .unmap = unmap,
-    .stats = stats,
+    .map = vulkan_memory_map,
+    .unmap = vulkan_memory_unmap,
+    .stats = vulkan_memory_stats,
 };

@@ -213,7 +213,7 @@ static void read_properties(struct found *d) {
              bus.pciDevice << 3 | bus.pciFunction;
 }
 
-static uint32_t add_devices(void) {
+static uint32_t vulkan_add_devices(void) {
   VkPhysicalDevice all[MOST_DEVICES];
   uint32_t count = MOST_DEVICES;
   if (vk.EnumeratePhysicalDevices(vlk_vulkan, &count, all) < 0) return 0;
@@ -259,7 +259,7 @@ static const kd_option_def options[] = {
     FAM_SCRIPT_OPTION,
 };
 
-static kd_status start(const kd_host *host) {
+static kd_status vulkan_start(const kd_host *host) {
   vlk_host = host;
   found_count = 0;
   kd_status status =
@@ -277,7 +277,7 @@ static kd_status start(const kd_host *host) {
     destroy_instance();
     return vlk_host->fail_text(KD_UNAVAILABLE, why);
   }
-  if (!why && !add_devices())
+  if (!why && !vulkan_add_devices())
     why = "the Vulkan loader finds no driver; install one for the device";
   if (why) {
     host->log(host, KD_LOG_INFO, "no devices: %s", why);
@@ -286,19 +286,19 @@ static kd_status start(const kd_host *host) {
   return KD_OK;
 }
 
-static kd_status plugin_open(const kd_host *services,
-                             kd_instance **out_instance) {
-  return single_open(services, start, out_instance);
+static kd_status vulkan_plugin_open(const kd_host *services,
+                                    kd_instance **out_instance) {
+  return single_open(services, vulkan_start, out_instance);
 }
 
-static void plugin_close(kd_instance *instance) {
+static void vulkan_plugin_close(kd_instance *instance) {
   (void)instance;
   destroy_instance();
   vlk_host = NULL;
   single_close();
 }
 
-static uint32_t device_count(kd_instance *instance) {
+static uint32_t vulkan_device_count(kd_instance *instance) {
   (void)instance;
   return found_count;
 }
@@ -334,8 +334,8 @@ static bool is_mapped(const VkMemoryType *type, uint32_t space) {
           type->propertyFlags & VK_MEMORY_PROPERTY_HOST_CACHED_BIT);
 }
 
-static kd_status device_info(kd_instance *instance, uint32_t index,
-                             kd_device_info *out) {
+static kd_status vulkan_device_info(kd_instance *instance, uint32_t index,
+                                    kd_device_info *out) {
   (void)instance;
   if (index >= found_count)
     return FAIL(KD_OUT_OF_RANGE, "there are %u Vulkan devices", found_count);
@@ -354,8 +354,8 @@ static kd_status device_info(kd_instance *instance, uint32_t index,
   return KD_OK;
 }
 
-static kd_status space(kd_instance *instance, uint32_t device, uint32_t index,
-                       kd_space *out_space) {
+static kd_status vulkan_space(kd_instance *instance, uint32_t device,
+                              uint32_t index, kd_space *out_space) {
   (void)instance;
   if (device >= found_count || index > 1)
     return FAIL(KD_OUT_OF_RANGE, "no memory space %u of device %u", index,
@@ -374,8 +374,8 @@ static kd_status space(kd_instance *instance, uint32_t device, uint32_t index,
   return KD_OK;
 }
 
-static kd_status property(kd_instance *instance, uint32_t device,
-                          uint32_t index, kd_property *out_property) {
+static kd_status vulkan_property(kd_instance *instance, uint32_t device,
+                                 uint32_t index, kd_property *out_property) {
   (void)instance;
   property_list list = {.count = 0};
   if (device >= found_count)
@@ -515,7 +515,7 @@ static kd_status open_tuner(kd_device *d, const struct found *f) {
   return fam_tuner_open(vlk_host, &key, &d->families.tuner);
 }
 
-static void device_close(kd_device *d) {
+static void vulkan_device_close(kd_device *d) {
   if (d->own) vlk_stream_close(d->own);
   if (d->device) vk.DeviceWaitIdle(d->device);
   for (uint32_t i = 0; i < d->lane_count; i++)
@@ -538,8 +538,8 @@ static void device_close(kd_device *d) {
   vlk_host->release(vlk_host, d);
 }
 
-static kd_status device_open(kd_instance *instance, uint32_t index,
-                             kd_device **out_device) {
+static kd_status vulkan_device_open(kd_instance *instance, uint32_t index,
+                                    kd_device **out_device) {
   (void)instance;
   const struct found *f = &devices[index];
   kd_device *d = vlk_host->allocate(vlk_host, sizeof *d, 0);
@@ -558,20 +558,20 @@ static kd_status device_open(kd_instance *instance, uint32_t index,
   if (status == KD_OK) status = fam_script_open(vlk_host, &d->families.script);
   if (status == KD_OK) status = open_tuner(d, f);
   if (status != KD_OK) {
-    device_close(d);
+    vulkan_device_close(d);
     return status;
   }
   *out_device = d;
   return KD_OK;
 }
 
-static kd_status device_status(kd_device *d) {
+static kd_status vulkan_device_status(kd_device *d) {
   return atomic_load(&d->lost)
              ? FAIL(KD_DEVICE_LOST, "Vulkan: %s was lost", d->name)
              : KD_OK;
 }
 
-static const void *extension(kd_instance *instance, const char *name) {
+static const void *vulkan_extension(kd_instance *instance, const char *name) {
   (void)instance;
   if (!strcmp(name, TUNE_EXTENSION)) return &fam_tune;
   return strcmp(name, KD_NATIVE) ? NULL : &vlk_native;
@@ -584,17 +584,17 @@ static const kd_plugin plugin = {
     .name = "vulkan",
     .vendor = "Keel",
     .version = "0.1.0",
-    .open = plugin_open,
-    .close = plugin_close,
-    .device_count = device_count,
-    .device_info = device_info,
-    .space = space,
-    .property = property,
-    .device_open = device_open,
-    .device_close = device_close,
+    .open = vulkan_plugin_open,
+    .close = vulkan_plugin_close,
+    .device_count = vulkan_device_count,
+    .device_info = vulkan_device_info,
+    .space = vulkan_space,
+    .property = vulkan_property,
+    .device_open = vulkan_device_open,
+    .device_close = vulkan_device_close,
     .run_begin = fam_run_begin,
-    .device_status = device_status,
-    .extension = extension,
+    .device_status = vulkan_device_status,
+    .extension = vulkan_extension,
     .memory = &vlk_memory,
     .external = &vlk_external,
     .regions = &fam_regions,

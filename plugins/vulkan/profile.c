@@ -3,7 +3,7 @@
 #include "common/clock.h"
 #include "vlk.h"
 
-static kd_status start(kd_device *d) {
+static kd_status vulkan_profile_start(kd_device *d) {
   if (d->tick <= 0)
     return FAIL(KD_UNAVAILABLE, "the queues of %s have no time stamps",
                 d->name);
@@ -12,7 +12,7 @@ static kd_status start(kd_device *d) {
 }
 
 /* No launch is noted from now on; the records of what is done are pushed. */
-static kd_status stop(kd_device *d) {
+static kd_status vulkan_profile_stop(kd_device *d) {
   atomic_store(&d->profiling, false);
   for (uint32_t i = 0; i < d->lane_count; i++)
     vlk_lane_reap(&d->lanes[i]);
@@ -47,7 +47,7 @@ static kd_status clock_pair(kd_device *d, uint64_t *out_device,
 
 const kd_profile_table vlk_profile = {
     .struct_size = sizeof(kd_profile_table),
-    .start = start,
-    .stop = stop,
+    .start = vulkan_profile_start,
+    .stop = vulkan_profile_stop,
     .clock = clock_pair,
 };

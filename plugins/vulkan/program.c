@@ -43,7 +43,7 @@ static const char *find_compiler(void) {
 static shaderc_api sc;
 static void *compiler_library;
 
-static bool find(const char *name, void *slot) {
+static bool program_find(const char *name, void *slot) {
   void *found = dlsym(compiler_library, name);
   memcpy(slot, &found, sizeof found);
   return found != NULL;
@@ -60,8 +60,10 @@ static const char *find_compiler(void) {
     snprintf(why, sizeof why, "there is no shaderc: %s", dlerror());
     return why;
   }
-#define SHADERC_FIND(name) \
-  if (!find("shaderc_" #name, &sc.name)) return "shaderc has no " #name;
+#define SHADERC_FIND(name)                       \
+  if (!program_find("shaderc_" #name, &sc.name)) \
+    return "shaderc has "                        \
+           "no " #name;
   SHADERC(SHADERC_FIND)
 #undef SHADERC_FIND
   return NULL;
@@ -142,7 +144,7 @@ static shaderc_compilation_result_t to_spirv(const char *source,
 }
 
 /* A copy, for the store. */
-static void *copy_of(const void *code, size_t size) {
+static void *program_copy_of(const void *code, size_t size) {
   char *blob = vlk_host->allocate(vlk_host, FAM_STORE_HEAD + size, 0);
   if (blob) memcpy(blob + FAM_STORE_HEAD, code, size);
   return blob;
@@ -173,8 +175,9 @@ static kd_status build(kd_device *d, const void *code, size_t size,
   return KD_OK;
 }
 
-static kd_status compile(kd_device *d, const char *source, void **out,
-                         void **out_code, size_t *out_size) {
+static kd_status vulkan_program_compile(kd_device *d, const char *source,
+                                        void **out, void **out_code,
+                                        size_t *out_size) {
   VkPipeline pipeline = VK_NULL_HANDLE;
   kd_status status = KD_OK;
   if (!has_compiler)
@@ -185,7 +188,7 @@ static kd_status compile(kd_device *d, const char *source, void **out,
     const void *code = sc.result_get_bytes(result);
     *out_size = sc.result_get_length(result);
     status = build(d, code, *out_size, &pipeline);
-    if (status == KD_OK) *out_code = copy_of(code, *out_size);
+    if (status == KD_OK) *out_code = program_copy_of(code, *out_size);
     sc.result_release(result);
   }
   vlk_host->zone_end(vlk_host);
@@ -193,20 +196,21 @@ static kd_status compile(kd_device *d, const char *source, void **out,
   return status;
 }
 
-static void drop(kd_device *d, void *program) {
+static void vulkan_program_drop(kd_device *d, void *program) {
   VkPipeline pipeline = VK_NULL_HANDLE;
   memcpy(&pipeline, &program, sizeof program);
   vk.DestroyPipeline(d->device, pipeline, NULL);
 }
 
-static fam_key key_of(kd_device *d, const char *source) {
+static fam_key vulkan_program_key_of(kd_device *d, const char *source) {
   (void)d;
   return vlk_source_key(source);
 }
 
 /* What was built with the plugin is there on every machine; else it is in the store. */
-static kd_status code_of(kd_device *d, const fam_key *key, void *program,
-                         void **out_code, size_t *out_size) {
+static kd_status vulkan_program_code_of(kd_device *d, const fam_key *key,
+                                        void *program, void **out_code,
+                                        size_t *out_size) {
   void *blob = NULL;
   size_t size = 0;
   (void)program;
@@ -221,8 +225,8 @@ static kd_status code_of(kd_device *d, const fam_key *key, void *program,
 }
 
 /* Of SPIR-V, which may be from anywhere. */
-static kd_status load(kd_device *d, const void *code, size_t size,
-                      void **out_program) {
+static kd_status vulkan_program_load(kd_device *d, const void *code,
+                                     size_t size, void **out_program) {
   static const uint32_t magic = 0x07230203;
   VkPipeline pipeline = VK_NULL_HANDLE;
   if (size < 20 || size % 4 || memcmp(code, &magic, sizeof magic) != 0)
@@ -243,12 +247,12 @@ KD_STATIC_ASSERT(sizeof(VkPipeline) == sizeof(void *),
                  "a pipeline is kept as a pointer");
 
 const fam_compiler vlk_compiler = {
-    .key = key_of,
+    .key = vulkan_program_key_of,
     .built = prebuilt,
-    .compile = compile,
-    .load = load,
-    .code = code_of,
-    .release = drop,
+    .compile = vulkan_program_compile,
+    .load = vulkan_program_load,
+    .code = vulkan_program_code_of,
+    .release = vulkan_program_drop,
 };
 
 /* ---- the driver's cache -------------------------------------------------------------------- */

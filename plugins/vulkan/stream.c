@@ -83,8 +83,9 @@ kd_status vlk_stream_finish(kd_stream *stream) {
   return status;
 }
 
-static kd_status stream_create(kd_device *d, int32_t priority, uint32_t flags,
-                               kd_stream **out_stream) {
+static kd_status vulkan_stream_stream_create(kd_device *d, int32_t priority,
+                                             uint32_t flags,
+                                             kd_stream **out_stream) {
   (void)priority; /* queues have theirs since the device was opened */
   if (flags) return FAIL(KD_UNIMPLEMENTED, "stream flags 0x%x", flags);
   return vlk_stream_open(d, out_stream);
@@ -92,7 +93,7 @@ static kd_status stream_create(kd_device *d, int32_t priority, uint32_t flags,
 
 const kd_stream_table vlk_streams = {
     .struct_size = sizeof(kd_stream_table),
-    .create = stream_create,
+    .create = vulkan_stream_stream_create,
     .destroy = vlk_stream_close,
     .wait = fam_stream_wait,
     .flush = vlk_stream_submit,
@@ -102,15 +103,16 @@ const kd_stream_table vlk_streams = {
 
 /* ---- marks: batches ---------------------------------------------------------------------- */
 
-static void take(void *batch) {
+static void vulkan_stream_take(void *batch) {
   vlk_batch_take(batch);
 }
 
-static void drop(void *batch) {
+static void vulkan_stream_drop(void *batch) {
   vlk_batch_drop(batch);
 }
 
-static kd_status put(kd_stream *stream, void *own, void **out_batch) {
+static kd_status vulkan_stream_put(kd_stream *stream, void *own,
+                                   void **out_batch) {
   (void)own;
   kd_status status = vlk_stream_submit_all(stream);
   if (status != KD_OK) return status;
@@ -119,17 +121,18 @@ static kd_status put(kd_stream *stream, void *own, void **out_batch) {
   return KD_OK;
 }
 
-static kd_status query(kd_device *d, void *batch) {
+static kd_status vulkan_stream_query(kd_device *d, void *batch) {
   (void)d;
   return vlk_batch_query(batch);
 }
 
-static kd_status wait(kd_device *d, void *batch, uint64_t timeout) {
+static kd_status vulkan_stream_wait(kd_device *d, void *batch,
+                                    uint64_t timeout) {
   (void)d;
   return vlk_batch_wait(batch, timeout);
 }
 
-static kd_status follow(kd_stream *stream, void *batch) {
+static kd_status vulkan_stream_follow(kd_stream *stream, void *batch) {
   const vlk_batch *b = batch;
   kd_status status = vlk_batch_query(batch);
   if (status != KD_BUSY) return status;
@@ -140,8 +143,9 @@ static kd_status follow(kd_stream *stream, void *batch) {
   return status;
 }
 
-static kd_status on_complete(kd_device *d, void *batch,
-                             kd_event_callback callback, void *context) {
+static kd_status vulkan_stream_on_complete(kd_device *d, void *batch,
+                                           kd_event_callback callback,
+                                           void *context) {
   const vlk_batch *b = batch;
   (void)d;
   vlk_after *after = vlk_host->allocate(vlk_host, sizeof *after, 0);
@@ -157,11 +161,11 @@ static kd_status on_complete(kd_device *d, void *batch,
 }
 
 const fam_marks vlk_marks = {
-    .take = take,
-    .drop = drop,
-    .put = put,
-    .follow = follow,
-    .query = query,
-    .wait = wait,
-    .on_complete = on_complete,
+    .take = vulkan_stream_take,
+    .drop = vulkan_stream_drop,
+    .put = vulkan_stream_put,
+    .follow = vulkan_stream_follow,
+    .query = vulkan_stream_query,
+    .wait = vulkan_stream_wait,
+    .on_complete = vulkan_stream_on_complete,
 };

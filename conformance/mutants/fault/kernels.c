@@ -50,8 +50,8 @@ struct kd_kernel {
 };
 static kd_kernel no_instance;
 
-static kd_status enqueue(kd_kernel *kernel, kd_stream *stream,
-                         const kd_launch *launch) {
+static kd_status fault_kernels_enqueue(kd_kernel *kernel, kd_stream *stream,
+                                       const kd_launch *launch) {
   static uint32_t runs;
   const kd_kernel_def *def = inner_of(launch->data);
   if (BUG(empty_refused) && launch->output_count && launch->outputs[0].rank &&
@@ -89,8 +89,10 @@ static kd_status enqueue(kd_kernel *kernel, kd_stream *stream,
   return status;
 }
 
-static kd_status create(kd_device *device, const kd_kernel_def *def,
-                        const kd_node *node, kd_kernel **out_kernel) {
+static kd_status fault_kernels_create(kd_device *device,
+                                      const kd_kernel_def *def,
+                                      const kd_node *node,
+                                      kd_kernel **out_kernel) {
   const kd_kernel_def *own = inner_of(def->data);
   if (BUG(instance_leaks)) leak(2000);
   if (BUG(recompiles)) nap(120000);
@@ -105,7 +107,8 @@ static void destroy_none(kd_kernel *kernel) {
   (void)kernel;
 }
 
-static uint64_t workspace(kd_kernel *kernel, const kd_launch *launch) {
+static uint64_t fault_kernels_workspace(kd_kernel *kernel,
+                                        const kd_launch *launch) {
   const kd_kernel_def *def = inner_of(launch->data);
   kd_launch *open = (kd_launch *)(uintptr_t)launch;
   open->data = def->data;
@@ -128,11 +131,13 @@ bool wrap_kernels(void) {
     outer_kernels[i] = inner_kernels[i];
     outer_kernels[i].struct_size = sizeof *outer_kernels;
     outer_kernels[i].data = &inner_kernels[i];
-    outer_kernels[i].enqueue = enqueue;
-    if (inner_kernels[i].create || instances) outer_kernels[i].create = create;
+    outer_kernels[i].enqueue = fault_kernels_enqueue;
+    if (inner_kernels[i].create || instances)
+      outer_kernels[i].create = fault_kernels_create;
     if (!inner_kernels[i].create && instances)
       outer_kernels[i].destroy = destroy_none;
-    if (inner_kernels[i].workspace) outer_kernels[i].workspace = workspace;
+    if (inner_kernels[i].workspace)
+      outer_kernels[i].workspace = fault_kernels_workspace;
   }
   outer.kernels = outer_kernels;
   if (BUG(kernel_flag)) outer_kernels[0].flags |= 0x800000u;

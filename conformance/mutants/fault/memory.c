@@ -3,7 +3,7 @@
 
 static kd_memory_table memory;
 
-static kd_status failed(kd_status status, uint64_t size) {
+static kd_status fault_memory_failed(kd_status status, uint64_t size) {
   if (BUG(oom_other_code)) return host->fail(KD_INTERNAL, "no memory, %d", 1);
   if (BUG(errno_code)) return -12;
   if (BUG(mute_oom)) host->fail(KD_OK, "%s", "");
@@ -28,8 +28,10 @@ static void act_up(void) {
   }
 }
 
-static kd_status allocate(kd_device *device, const kd_allocation *wanted,
-                          kd_buffer **out_buffer, void **out_address) {
+static kd_status fault_memory_allocate(kd_device *device,
+                                       const kd_allocation *wanted,
+                                       kd_buffer **out_buffer,
+                                       void **out_address) {
   kd_allocation passed = *wanted;
   uint64_t size = wanted->size;
   static atomic_bool poisoned, first = true;
@@ -50,7 +52,7 @@ static kd_status allocate(kd_device *device, const kd_allocation *wanted,
   }
   poisoned = true;
   if (BUG(out_written)) *out_buffer = NULL;
-  return failed(status, size);
+  return fault_memory_failed(status, size);
 }
 
 /* ---- copies ----------------------------------------------------------------------- */
@@ -69,9 +71,9 @@ static void run_delayed(void) {
   delayed.from = NULL;
 }
 
-static kd_status copy_in(kd_device *device, kd_stream *stream,
-                         const void *source, kd_buffer *target, uint64_t offset,
-                         uint64_t size) {
+static kd_status fault_memory_copy_in(kd_device *device, kd_stream *stream,
+                                      const void *source, kd_buffer *target,
+                                      uint64_t offset, uint64_t size) {
   static char shared[1 << 16];
   if (BUG(copies_unordered)) stream = NULL;
   if (BUG(reopen_dirty) && fault_device_opens > 1) return KD_OK;
@@ -123,9 +125,9 @@ static void *bring_late(void *context) {
   return NULL;
 }
 
-static kd_status copy_out(kd_device *device, kd_stream *stream,
-                          kd_buffer *source, uint64_t offset, void *target,
-                          uint64_t size) {
+static kd_status fault_memory_copy_out(kd_device *device, kd_stream *stream,
+                                       kd_buffer *source, uint64_t offset,
+                                       void *target, uint64_t size) {
   run_delayed();
   if (BUG(out_offset)) offset &= ~UINT64_C(7);
   if (BUG(out_early) && !stream && size > 100000) {
@@ -141,25 +143,27 @@ static kd_status copy_out(kd_device *device, kd_stream *stream,
   return inner_memory.copy_out(device, stream, source, offset, target, size);
 }
 
-static kd_status copy(kd_device *device, kd_stream *stream, kd_buffer *source,
-                      uint64_t source_offset, kd_buffer *target,
-                      uint64_t target_offset, uint64_t size) {
+static kd_status fault_memory_copy(kd_device *device, kd_stream *stream,
+                                   kd_buffer *source, uint64_t source_offset,
+                                   kd_buffer *target, uint64_t target_offset,
+                                   uint64_t size) {
   if (BUG(source_offset) && source_offset > 200)
     source_offset &= ~UINT64_C(255);
   return inner_memory.copy(device, stream, source, source_offset, target,
                            target_offset, size);
 }
 
-static kd_status fill(kd_device *device, kd_stream *stream, kd_buffer *target,
-                      uint64_t offset, uint64_t size, const void *pattern,
-                      uint32_t pattern_size) {
+static kd_status fault_memory_fill(kd_device *device, kd_stream *stream,
+                                   kd_buffer *target, uint64_t offset,
+                                   uint64_t size, const void *pattern,
+                                   uint32_t pattern_size) {
   if (BUG(fill_four) && pattern_size > 4) pattern_size = 4;
   return inner_memory.fill(device, stream, target, offset, size, pattern,
                            pattern_size);
 }
 
-static kd_status stats(kd_device *device, uint32_t space,
-                       kd_memory_stats *out_stats) {
+static kd_status fault_memory_stats(kd_device *device, uint32_t space,
+                                    kd_memory_stats *out_stats) {
   if (BUG(stats_overrun))
     memset((char *)out_stats + out_stats->struct_size, 0, 8);
   return inner_memory.stats(device, space, out_stats);
@@ -167,12 +171,12 @@ static kd_status stats(kd_device *device, uint32_t space,
 
 void wrap_memory(void) {
   memory = inner_memory;
-  memory.allocate = allocate;
-  memory.copy_in = copy_in;
-  memory.copy_out = copy_out;
-  if (memory.copy) memory.copy = copy;
-  if (memory.fill) memory.fill = fill;
-  if (memory.stats) memory.stats = stats;
+  memory.allocate = fault_memory_allocate;
+  memory.copy_in = fault_memory_copy_in;
+  memory.copy_out = fault_memory_copy_out;
+  if (memory.copy) memory.copy = fault_memory_copy;
+  if (memory.fill) memory.fill = fault_memory_fill;
+  if (memory.stats) memory.stats = fault_memory_stats;
   if (BUG(half_table)) memory.unmap = NULL;
   outer.memory = &memory;
 }

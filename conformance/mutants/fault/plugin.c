@@ -131,8 +131,8 @@ static kd_status use_host(const kd_host *services) {
   return KD_OK;
 }
 
-static kd_status plugin_open(const kd_host *services,
-                             kd_instance **out_instance) {
+static kd_status fault_plugin_open(const kd_host *services,
+                                   kd_instance **out_instance) {
   host = services;
   if (BUG(no_reopen) && opens)
     return host->fail(KD_UNAVAILABLE, "open already, %d", 1);
@@ -144,7 +144,7 @@ static kd_status plugin_open(const kd_host *services,
   return inner.open(services, out_instance);
 }
 
-static void plugin_close(kd_instance *instance) {
+static void fault_plugin_close(kd_instance *instance) {
   spinning = 0;
   inner.close(instance);
   if (BUG(alloc_leaks)) {
@@ -156,14 +156,14 @@ static void plugin_close(kd_instance *instance) {
 
 /* ---- devices ------------------------------------------------------------------------ */
 
-static uint32_t device_count(kd_instance *instance) {
+static uint32_t fault_device_count(kd_instance *instance) {
   static uint32_t asked;
   uint32_t count = inner.device_count(instance);
   return BUG(count_changes) && ++asked % 50 == 0 ? count + 1 : count;
 }
 
-static kd_status device_info(kd_instance *instance, uint32_t index,
-                             kd_device_info *out_info) {
+static kd_status fault_device_info(kd_instance *instance, uint32_t index,
+                                   kd_device_info *out_info) {
   static char name[64];
   static uint32_t calls;
   if (BUG(index_unchecked) && index >= inner.device_count(instance)) index = 0;
@@ -186,8 +186,8 @@ static kd_status device_info(kd_instance *instance, uint32_t index,
   return status;
 }
 
-static kd_status space(kd_instance *instance, uint32_t device, uint32_t index,
-                       kd_space *out_space) {
+static kd_status fault_space(kd_instance *instance, uint32_t device,
+                             uint32_t index, kd_space *out_space) {
   kd_status status = KD_OK;
   if (inner.space)
     status = inner.space(instance, device, index, out_space);
@@ -197,15 +197,15 @@ static kd_status space(kd_instance *instance, uint32_t device, uint32_t index,
   return status;
 }
 
-static kd_status device_open(kd_instance *instance, uint32_t index,
-                             kd_device **out_device) {
+static kd_status fault_device_open(kd_instance *instance, uint32_t index,
+                                   kd_device **out_device) {
   fault_device_opens++;
   if (BUG(opens_leak) && fault_device_opens > 9)
     return host->fail(KD_UNAVAILABLE, "no context is left of %d", 9);
   return inner.device_open(instance, index, out_device);
 }
 
-static kd_status device_status(kd_device *device) {
+static kd_status fault_device_status(kd_device *device) {
   (void)device;
   return host->fail(KD_DEVICE_LOST, "lost, %d", 1);
 }
@@ -229,7 +229,7 @@ static kd_status native_buffer(kd_device *device, kd_buffer *buffer,
   return status;
 }
 
-static const void *extension(kd_instance *instance, const char *name) {
+static const void *fault_extension(kd_instance *instance, const char *name) {
   static const uint32_t table[4] = {16};
   static kd_native_table around;
   if (BUG(extension_any)) return table;
@@ -260,7 +260,7 @@ static void *load_inner(const char *path) {
   return whole ? dlopen(copy, RTLD_NOW | RTLD_LOCAL) : NULL;
 }
 
-static bool wrap(const kd_host *services) {
+static bool fault_wrap(const kd_host *services) {
   const char *path = getenv("KEEL_FAULT_PLUGIN");
   named_by(fault_variant, "KEEL_FAULT");
   void *library = path ? load_inner(path) : NULL;
@@ -277,18 +277,18 @@ static bool wrap(const kd_host *services) {
   inner_events.struct_size = sizeof inner_events;
   outer = inner;
   outer.struct_size = BUG(plugin_size_small) ? 92 : sizeof outer;
-  outer.open = plugin_open;
-  outer.close = plugin_close;
-  outer.device_count = device_count;
-  outer.device_info = device_info;
-  if (inner.space || BUG(info_alignment)) outer.space = space;
-  outer.device_open = device_open;
+  outer.open = fault_plugin_open;
+  outer.close = fault_plugin_close;
+  outer.device_count = fault_device_count;
+  outer.device_info = fault_device_info;
+  if (inner.space || BUG(info_alignment)) outer.space = fault_space;
+  outer.device_open = fault_device_open;
   wrap_memory();
   wrap_streams();
   wrap_options();
   if (!wrap_kernels()) return false;
-  if (BUG(status_lost)) outer.device_status = device_status;
-  if (BUG(extension_any) || inner.extension) outer.extension = extension;
+  if (BUG(status_lost)) outer.device_status = fault_device_status;
+  if (BUG(extension_any) || inner.extension) outer.extension = fault_extension;
   if (BUG(name_invalid)) outer.name = "Acme GPU!";
   if (BUG(plugin_flag)) outer.flags |= 0x100;
   if (BUG(late_log)) outer.flags |= KD_PLUGIN_UNLOADABLE;
@@ -299,7 +299,7 @@ static bool wrap(const kd_host *services) {
 
 KD_EXPORT const kd_plugin *kd_entry_0(const kd_host *services);
 KD_EXPORT const kd_plugin *kd_entry_0(const kd_host *services) {
-  if (!outer.struct_size && !wrap(services)) {
+  if (!outer.struct_size && !fault_wrap(services)) {
     services->fail(KD_UNAVAILABLE, "KEEL_FAULT_PLUGIN names no plugin");
     return NULL;
   }

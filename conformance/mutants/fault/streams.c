@@ -10,8 +10,8 @@ static kd_region_table inner_regions, regions;
 
 /* ---- streams ---------------------------------------------------------------------- */
 
-static kd_status stream_create(kd_device *device, int32_t priority,
-                               uint32_t flags, kd_stream **out_stream) {
+static kd_status streams_stream_create(kd_device *device, int32_t priority,
+                                       uint32_t flags, kd_stream **out_stream) {
   static atomic_uint made;
   if (BUG(stream_flag)) flags = 0;
   if (BUG(priority_refused) && priority)
@@ -63,8 +63,9 @@ static kd_status event_wait(kd_event *event, uint64_t timeout) {
   return BUG(failure_lost) && status != KD_BUSY ? KD_OK : status;
 }
 
-static kd_status on_complete(kd_event *event, kd_event_callback callback,
-                             void *context) {
+static kd_status streams_on_complete(kd_event *event,
+                                     kd_event_callback callback,
+                                     void *context) {
   static atomic_uint calls;
   if (BUG(callback_early)) {
     callback(context, KD_OK, "");
@@ -80,14 +81,14 @@ static kd_status on_complete(kd_event *event, kd_event_callback callback,
 void wrap_streams(void) {
   if (!inner.streams || !inner.events) return;
   streams = inner_streams;
-  streams.create = stream_create;
+  streams.create = streams_stream_create;
   streams.wait = stream_wait;
   if (streams.synchronize) streams.synchronize = synchronize;
   events = inner_events;
   events.create = event_create;
   events.query = event_query;
   events.wait = event_wait;
-  if (events.on_complete) events.on_complete = on_complete;
+  if (events.on_complete) events.on_complete = streams_on_complete;
   outer.streams = &streams;
   outer.events = &events;
 }
@@ -133,14 +134,15 @@ static uint32_t reachable(kd_device *from, kd_device *to) {
   return BUG(peer_fickle) ? ++asked % 2 : inner_peer.reachable(from, to);
 }
 
-static kd_status claim(kd_device *device, const kd_graph *graph, kd_claim take,
-                       void *context) {
+static kd_status streams_claim(kd_device *device, const kd_graph *graph,
+                               kd_claim take, void *context) {
   static atomic_uint claims;
   if (BUG(claims_once) && ++claims > 1) return KD_OK;
   return inner_regions.claim(device, graph, take, context);
 }
 
-static kd_status validate(kd_device *device, const void *blob, uint64_t size) {
+static kd_status streams_validate(kd_device *device, const void *blob,
+                                  uint64_t size) {
   return BUG(blob_anywhere) ? KD_OK
                             : inner_regions.validate(device, blob, size);
 }
@@ -174,8 +176,8 @@ void wrap_options(void) {
     copy_sized(&inner_regions, sizeof inner_regions, inner.regions);
     regions = inner_regions;
     regions.struct_size = sizeof regions;
-    regions.claim = claim;
-    if (regions.validate) regions.validate = validate;
+    regions.claim = streams_claim;
+    if (regions.validate) regions.validate = streams_validate;
     outer.regions = &regions;
   }
 }

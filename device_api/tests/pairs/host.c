@@ -12,13 +12,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CHECK(is)                                               \
-  do {                                                          \
-    if (!(is)) {                                                \
-      fprintf(stderr, "host: line %d: %s is not so; \"%s\"\n",  \
-              __LINE__, #is, said);                             \
-      exit(1);                                                  \
-    }                                                           \
+#define CHECK(is)                                                             \
+  do {                                                                        \
+    if (!(is)) {                                                              \
+      fprintf(stderr, "host: line %d: %s is not so; \"%s\"\n", __LINE__, #is, \
+              said);                                                          \
+      exit(1);                                                                \
+    }                                                                         \
   } while (0)
 
 static char said[256];

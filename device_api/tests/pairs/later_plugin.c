@@ -19,8 +19,7 @@ static kd_status status_40(kd_kernel *self, kd_stream *stream,
   return launch->device->host->fail(KD_LATER_STATUS, "pair: says status 40");
 }
 
-#define LATER_KERNEL(name, function) \
-  F32_KERNEL(name, function), .later = later
+#define LATER_KERNEL(name, function) F32_KERNEL(name, function), .later = later
 
 static const kd_kernel_def later_kernels[] = {
     {LATER_KERNEL("Relu", relu)},

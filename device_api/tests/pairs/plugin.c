@@ -95,9 +95,9 @@ static kd_status scaled(kd_kernel *self, kd_stream *stream,
   return push(launch->device, launch->correlation);
 }
 
-#define F32_PARAM(text)                                       \
-  .struct_size = sizeof(kd_op_param), .name = text,           \
-  .types = KD_TYPES(KD_F32), .variable = 1
+#define F32_PARAM(text)                                                        \
+  .struct_size = sizeof(kd_op_param), .name = text, .types = KD_TYPES(KD_F32), \
+  .variable = 1
 
 static const kd_op_param own_inputs[] = {
     {F32_PARAM("X")}, {F32_PARAM("unused"), .flags = KD_PARAM_OPTIONAL}};
@@ -110,19 +110,24 @@ static const kd_op_attr own_attrs[] = {
      .kind = KD_ATTR_FLOAT,
      .f = 3}};
 
-#define OWN_OP(text)                                                   \
-  .struct_size = sizeof(kd_op_def), .domain = "x.pair", .name = text,  \
-  .version = 1, .inputs = own_inputs, .outputs = own_outputs,          \
+#define OWN_OP(text)                                                  \
+  .struct_size = sizeof(kd_op_def), .domain = "x.pair", .name = text, \
+  .version = 1, .inputs = own_inputs, .outputs = own_outputs,         \
   .attrs = own_attrs, .input_count = 2, .output_count = 1, .attr_count = 2
 
 static const kd_op_def own_ops[] = {{OWN_OP("Twice"), .infer = infer_twice},
                                     {OWN_OP("Scaled")}};
 
 static const kd_option_def own_options[] = {
-    {.struct_size = sizeof(kd_option_def), .name = "queues",
-     .type = KD_OPTION_INTEGER, .default_value = "2", .doc = "How many."},
-    {.struct_size = sizeof(kd_option_def), .name = "power",
-     .choices = "low|high", .doc = "How much."}};
+    {.struct_size = sizeof(kd_option_def),
+     .name = "queues",
+     .type = KD_OPTION_INTEGER,
+     .default_value = "2",
+     .doc = "How many."},
+    {.struct_size = sizeof(kd_option_def),
+     .name = "power",
+     .choices = "low|high",
+     .doc = "How much."}};
 
 static kd_status property(kd_instance *instance, uint32_t device,
                           uint32_t index, kd_property *out_property) {
@@ -138,14 +143,14 @@ static kd_status property(kd_instance *instance, uint32_t device,
   return KD_OK;
 }
 
-#define F32_KERNEL(name, function)                              \
-  .struct_size = sizeof(kd_kernel_def), .op = name,             \
+#define F32_KERNEL(name, function)                                 \
+  .struct_size = sizeof(kd_kernel_def), .op = name,                \
   .flags = KD_KERNEL_ANY_SHAPE, .input_types = {KD_TYPES(KD_F32)}, \
   .enqueue = function
 
-#define OWN_KERNELS                                      \
-  {F32_KERNEL("Twice", twice), .domain = "x.pair"}, {    \
-    F32_KERNEL("Scaled", scaled), .domain = "x.pair"     \
+#define OWN_KERNELS                                   \
+  {F32_KERNEL("Twice", twice), .domain = "x.pair"}, { \
+    F32_KERNEL("Scaled", scaled), .domain = "x.pair"  \
   }
 
 #ifndef PAIR_LATER
@@ -153,7 +158,9 @@ static const kd_kernel_def kernels[] = {
     {F32_KERNEL("Relu", relu)},
     {F32_KERNEL("LeakyRelu", leaky)},
     /* no bound, no types: as far as these headers knew */
-    {.struct_size = sizeof(kd_kernel_def), .op = "Identity", .enqueue = identity},
+    {.struct_size = sizeof(kd_kernel_def),
+     .op = "Identity",
+     .enqueue = identity},
     OWN_KERNELS,
 };
 #endif
@@ -293,15 +300,15 @@ static void device_close(kd_device *device) {
 #define PAIR_MEMORY                                             \
   .struct_size = sizeof(kd_memory_table), .allocate = allocate, \
   .release = release, .copy_in = copy_in, .copy_out = copy_out
-#define PAIR_STREAMS                                                 \
-  .struct_size = sizeof(kd_stream_table), .create = stream_create,   \
+#define PAIR_STREAMS                                               \
+  .struct_size = sizeof(kd_stream_table), .create = stream_create, \
   .destroy = stream_destroy, .wait = stream_wait
-#define PAIR_EVENTS                                                \
-  .struct_size = sizeof(kd_event_table), .create = event_create,   \
-  .destroy = event_destroy, .record = event_record,                \
-  .query = event_query, .wait = event_wait
-#define PAIR_PROFILE                                                 \
-  .struct_size = sizeof(kd_profile_table), .start = profile_start,   \
+#define PAIR_EVENTS                                                       \
+  .struct_size = sizeof(kd_event_table), .create = event_create,          \
+  .destroy = event_destroy, .record = event_record, .query = event_query, \
+  .wait = event_wait
+#define PAIR_PROFILE                                               \
+  .struct_size = sizeof(kd_profile_table), .start = profile_start, \
   .stop = profile_stop, .clock = profile_clock
 #define PAIR_PLUGIN                                                         \
   .struct_size = sizeof(kd_plugin), .abi_version = KD_ABI_VERSION,          \
@@ -316,13 +323,14 @@ static const kd_memory_table memory = {PAIR_MEMORY};
 static const kd_stream_table streams = {PAIR_STREAMS};
 static const kd_event_table events = {PAIR_EVENTS};
 static const kd_profile_table profile = {PAIR_PROFILE};
-static const kd_plugin pair = {PAIR_PLUGIN,
-                               .memory = &memory,
-                               .streams = &streams,
-                               .events = &events,
-                               .profile = &profile,
-                               .kernels = kernels,
-                               .kernel_count = sizeof kernels / sizeof *kernels};
+static const kd_plugin pair = {
+    PAIR_PLUGIN,
+    .memory = &memory,
+    .streams = &streams,
+    .events = &events,
+    .profile = &profile,
+    .kernels = kernels,
+    .kernel_count = sizeof kernels / sizeof *kernels};
 
 KD_ENTRY(pair)
 #endif

@@ -20,8 +20,8 @@ ort_status *attribute_data(const ort_attr *attr, int type, void **out,
 
 /* The strings in `data`, each of which ends with a 0, as a list that is freed
  * as one. */
-static ort_status *split(const char *data, size_t size, void **out,
-                         uint32_t *out_count) {
+static ort_status *attributes_split(const char *data, size_t size, void **out,
+                                    uint32_t *out_count) {
   uint32_t count = 0;
   for (size_t i = 0; i < size; i++)
     count += data[i] == 0;
@@ -39,20 +39,21 @@ static ort_status *split(const char *data, size_t size, void **out,
   return NULL;
 }
 
-static ort_status *read_strings(const ort_attr *attr, keel_attr *out,
-                                void **memory) {
+static ort_status *attributes_read_strings(const ort_attr *attr, keel_attr *out,
+                                           void **memory) {
   void *data = NULL;
   size_t size = 0;
   ort_status *status = attribute_data(attr, ORT_OP_ATTR_STRINGS, &data, &size);
-  if (!status) status = split(data, size, memory, &out->count);
+  if (!status) status = attributes_split(data, size, memory, &out->count);
   free(data);
   out->kind = KD_ATTR_STRINGS;
   out->strings = *memory;
   return status;
 }
 
-static ort_status *read_tensor(keel_context *context, const ort_attr *attr,
-                               keel_attr *out) {
+static ort_status *attributes_read_tensor(keel_context *context,
+                                          const ort_attr *attr,
+                                          keel_attr *out) {
   ort_value *value = NULL;
   TRY(ort->OpAttr_GetTensorAttributeAsOrtValue(attr, &value));
   if (!value)
@@ -64,8 +65,8 @@ static ort_status *read_tensor(keel_context *context, const ort_attr *attr,
   return status;
 }
 
-static ort_status *read_list(const ort_attr *attr, int type, keel_attr *out,
-                             void **memory) {
+static ort_status *attributes_read_list(const ort_attr *attr, int type,
+                                        keel_attr *out, void **memory) {
   size_t size = 0;
   TRY(attribute_data(attr, type, memory, &size));
   switch (type) {
@@ -99,11 +100,11 @@ static ort_status *read_one(keel_context *context, const ort_attr *attr,
     case ORT_OP_ATTR_STRING:
     case ORT_OP_ATTR_INTS:
     case ORT_OP_ATTR_FLOATS:
-      return read_list(attr, type, out, memory);
+      return attributes_read_list(attr, type, out, memory);
     case ORT_OP_ATTR_STRINGS:
-      return read_strings(attr, out, memory);
+      return attributes_read_strings(attr, out, memory);
     case ORT_OP_ATTR_TENSOR:
-      return read_tensor(context, attr, out);
+      return attributes_read_tensor(context, attr, out);
     default:
       return failure(ORT_NOT_IMPLEMENTED,
                      "Keel: attribute %.80s is of a kind that does not cross",
@@ -111,8 +112,9 @@ static ort_status *read_one(keel_context *context, const ort_attr *attr,
   }
 }
 
-static ort_status *read_all(keel_context *context, const attr_list *attrs,
-                            attributes *out) {
+static ort_status *attributes_read_all(keel_context *context,
+                                       const attr_list *attrs,
+                                       attributes *out) {
   for (size_t i = 0; i < attrs->count; i++) {
     int type = 0;
     TRY(ort->OpAttr_GetType(attrs->items[i], &type));
@@ -132,8 +134,9 @@ ort_status *attributes_read(keel_context *context, const ort_node *node,
   TRY(node_attributes(node, &attrs));
   out->list = calloc(attrs.count + GRAPHS_MOST, sizeof *out->list);
   out->memory = calloc(attrs.count + GRAPHS_MOST, sizeof *out->memory);
-  ort_status *status =
-      out->list && out->memory ? read_all(context, &attrs, out) : no_memory();
+  ort_status *status = out->list && out->memory
+                           ? attributes_read_all(context, &attrs, out)
+                           : no_memory();
   free(attrs.items);
   return status;
 }

@@ -32,7 +32,8 @@ ort_status *compatible_text(const keel_device *device, char **out) {
 
 /* The device that a text is for; NULL: it is in another format, or there is no
  * such device. */
-static keel_device *device_of(keel_context *context, const char *text) {
+static keel_device *compatible_device_of(keel_context *context,
+                                         const char *text) {
   char begin[64], name[80];
   int size = snprintf(begin, sizeof begin, BEGIN, CONTEXT_FORMAT);
   if (strncmp(text, begin, (size_t)size) != 0) return NULL;
@@ -47,7 +48,7 @@ ort_status *compatible_ask(keel_context *context, const char *text,
                            keel_device **out_device, int *out) {
   char *now = NULL;
   *out = OrtCompiledModelCompatibility_EP_UNSUPPORTED;
-  *out_device = device_of(context, text);
+  *out_device = compatible_device_of(context, text);
   if (!*out_device) return NULL;
   TRY(compatible_text(*out_device, &now));
   *out = strcmp(now, text) == 0

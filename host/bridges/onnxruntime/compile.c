@@ -7,7 +7,8 @@
 
 /* ---- from nodes ----------------------------------------------------------------- */
 
-static ort_status *add_inputs(translation *into, const ort_node *fused) {
+static ort_status *compile_add_inputs(translation *into,
+                                      const ort_node *fused) {
   value_list in;
   TRY(node_inputs(fused, &in));
   ort_status *status = NULL;
@@ -27,7 +28,8 @@ static ort_status *add_nodes(translation *into, const ort_graph *graph) {
   return status;
 }
 
-static ort_status *add_outputs(translation *into, const ort_node *fused) {
+static ort_status *compile_add_outputs(translation *into,
+                                       const ort_node *fused) {
   value_list out;
   TRY(node_outputs(fused, &out));
   ort_status *status = NULL;
@@ -39,9 +41,9 @@ static ort_status *add_outputs(translation *into, const ort_node *fused) {
 
 static ort_status *build_with(translation *into, const ort_graph *graph,
                               const ort_node *fused, keel_program **out) {
-  TRY(add_inputs(into, fused));
+  TRY(compile_add_inputs(into, fused));
   TRY(add_nodes(into, graph));
-  TRY(add_outputs(into, fused));
+  TRY(compile_add_outputs(into, fused));
   TRY_KEEL(keel_builder_finish(into->builder, out));
   return NULL;
 }
@@ -105,10 +107,10 @@ static ort_status *map_list(const ort_node *node, const ort_node *fused,
   return status;
 }
 
-static ort_status *load(const options *given, const target *to,
-                        const ort_graph *graph, const ort_node *node,
-                        const ort_node *fused, port_map *ports,
-                        keel_program **out) {
+static ort_status *compile_load(const options *given, const target *to,
+                                const ort_graph *graph, const ort_node *node,
+                                const ort_node *fused, port_map *ports,
+                                keel_program **out) {
   TRY(context_read(given, to, graph, node, out));
   TRY(map_list(node, fused, node_inputs, keel_program_input_count(*out),
                &ports->inputs));
@@ -147,7 +149,7 @@ static ort_status *make_program(const options *given, const target *to,
                                 port_map *ports, keel_program **out) {
   const ort_node *node = NULL;
   TRY(find_compiled(graph, &node));
-  if (node) return load(given, to, graph, node, fused, ports, out);
+  if (node) return compile_load(given, to, graph, node, fused, ports, out);
   TRY(build(to, graph, fused, out));
   return given->context_write ? compile_program(to, out) : NULL;
 }

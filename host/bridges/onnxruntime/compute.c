@@ -123,8 +123,10 @@ static keel_status run_plan(const compute *self, keel_tensor **inputs,
   return status;
 }
 
-static ort_status *run_with(const compute *self, ort_kernel_context *run,
-                            keel_tensor **inputs, keel_tensor **outputs) {
+static ort_status *compute_run_with(const compute *self,
+                                    ort_kernel_context *run,
+                                    keel_tensor **inputs,
+                                    keel_tensor **outputs) {
   TRY(wrap_inputs(self, run, inputs));
   TRY_KEEL(run_plan(self, inputs, outputs));
   for (uint32_t i = 0; i < self->output_count; i++) {
@@ -134,15 +136,16 @@ static ort_status *run_with(const compute *self, ort_kernel_context *run,
   return NULL;
 }
 
-static ort_status *run(ort_compute_info *base, void *state,
-                       ort_kernel_context *context) {
+static ort_status *compute_run(ort_compute_info *base, void *state,
+                               ort_kernel_context *context) {
   (void)state;
   const compute *self = (const compute *)base;
   uint32_t count = self->input_count + self->output_count;
   keel_tensor *few[FEW] = {0};
   keel_tensor **all = count <= FEW ? few : calloc(count, sizeof(keel_tensor *));
   if (!all) return no_memory();
-  ort_status *status = run_with(self, context, all, all + self->input_count);
+  ort_status *status =
+      compute_run_with(self, context, all, all + self->input_count);
   for (uint32_t i = 0; i < count; i++)
     keel_tensor_release(all[i]);
   if (all != few) free(all);
@@ -161,7 +164,7 @@ ort_status *compute_create(const target *to, keel_plan *plan, port_map ports,
   self->base = (ort_compute_info){
       .ort_version_supported = ORT_VERSION_USED,
       .CreateState = create_state,
-      .Compute = run,
+      .Compute = compute_run,
       .ReleaseState = release_state,
   };
   self->to = to;

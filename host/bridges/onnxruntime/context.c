@@ -77,8 +77,8 @@ static notes notes_of(const sum *check) {
 /* ---- whose a node is ------------------------------------------------------------ */
 
 /* NULL: the node has none of that name. The caller frees `out`. */
-static ort_status *read_attr(const ort_node *node, const char *name, int type,
-                             void **out, size_t *out_size) {
+static ort_status *context_read_attr(const ort_node *node, const char *name,
+                                     int type, void **out, size_t *out_size) {
   const ort_attr *attr = NULL;
   int found = 0;
   *out = NULL;
@@ -94,7 +94,8 @@ static ort_status *has_text(const ort_node *node, const char *name,
                             const char *want, bool *out) {
   void *text = NULL;
   size_t size = 0;
-  ort_status *status = read_attr(node, name, ORT_OP_ATTR_STRING, &text, &size);
+  ort_status *status =
+      context_read_attr(node, name, ORT_OP_ATTR_STRING, &text, &size);
   *out = !status && text && size == strlen(want) && !memcmp(text, want, size);
   free(text);
   return status;
@@ -118,7 +119,7 @@ static size_t folder_size(const char *path) {
 }
 
 /* A name that stays in the model's folder. */
-static bool stays(const char *name) {
+static bool context_stays(const char *name) {
   if (!*name || *name == '/') return false;
   for (const char *at = name; at; at = strchr(at, '/')) {
     at += *at == '/';
@@ -374,8 +375,8 @@ static ort_status *check_device(const reading *one, const ort_node *node,
                                 const char *device) {
   void *text = NULL;
   size_t size = 0;
-  TRY(read_attr(node, "hardware_architecture", ORT_OP_ATTR_STRING, &text,
-                &size));
+  TRY(context_read_attr(node, "hardware_architecture", ORT_OP_ATTR_STRING,
+                        &text, &size));
   ort_status *status = NULL;
   if (!text)
     status = damaged(one, "does not say which device it is for");
@@ -394,7 +395,7 @@ static ort_status *find_file(reading *one, const options *given,
   const char *model = NULL, *name = one->content;
   TRY(ort->Graph_GetModelPath(graph, &model));
   if (!*model) model = given->context_path;
-  if (strlen(name) != one->size || !stays(name))
+  if (strlen(name) != one->size || !context_stays(name))
     return failure(ORT_INVALID_ARGUMENT,
                    "Keel: compiled node %.200s names the file \"%.200s\", "
                    "which is not in the model's folder: refused",
@@ -461,8 +462,8 @@ static int file_is_whole(const reading *one) {
   return whole;
 }
 
-static ort_status *load(const reading *one, keel_context *context,
-                        keel_program **out) {
+static ort_status *context_load(const reading *one, keel_context *context,
+                                keel_program **out) {
   if (!one->file) {
     if (!same(one, one->content, one->size))
       return damaged(one,
@@ -498,17 +499,17 @@ static ort_status *read_with(reading *one, const options *given,
   void *mode = NULL;
   size_t size = 0;
   TRY(ort->Node_GetName(node, &one->node));
-  TRY(read_attr(node, "notes", ORT_OP_ATTR_STRING, &one->notes, &size));
+  TRY(context_read_attr(node, "notes", ORT_OP_ATTR_STRING, &one->notes, &size));
   TRY(check_format(one));
   TRY(check_device(one, node, to->name));
-  TRY(read_attr(node, "ep_cache_context", ORT_OP_ATTR_STRING, &one->content,
-                &one->size));
+  TRY(context_read_attr(node, "ep_cache_context", ORT_OP_ATTR_STRING,
+                        &one->content, &one->size));
   if (!one->content) return damaged(one, "holds no program");
-  TRY(read_attr(node, "embed_mode", ORT_OP_ATTR_INT, &mode, &size));
+  TRY(context_read_attr(node, "embed_mode", ORT_OP_ATTR_INT, &mode, &size));
   bool embedded = !mode || *(int64_t *)mode; /* the op's default */
   free(mode);
   if (!embedded) TRY(find_file(one, given, graph));
-  return load(one, to->context, out);
+  return context_load(one, to->context, out);
 }
 
 ort_status *context_read(const options *given, const target *to,

@@ -67,7 +67,7 @@ static const ort_hardware *find_cpu(const ort_hardware *const *found,
   return NULL;
 }
 
-static int type_of(const char *kind) {
+static int factory_type_of(const char *kind) {
   if (!strcmp(kind, "cpu")) return OrtHardwareDeviceType_CPU;
   if (!strcmp(kind, "gpu")) return OrtHardwareDeviceType_GPU;
   return OrtHardwareDeviceType_NPU;
@@ -80,8 +80,9 @@ static ort_status *make_hardware(factory *self, const keel_device_facts *facts,
                                  const ort_hardware **out) {
   ort_hardware **made = &self->made[index];
   if (!*made)
-    TRY(ort_ep_functions->CreateHardwareDevice(type_of(facts->kind), VENDOR_ID,
-                                               index, "Keel", metadata, made));
+    TRY(ort_ep_functions->CreateHardwareDevice(factory_type_of(facts->kind),
+                                               VENDOR_ID, index, "Keel",
+                                               metadata, made));
   *out = *made;
   return NULL;
 }
@@ -91,7 +92,7 @@ static ort_status *make_hardware(factory *self, const keel_device_facts *facts,
 static ort_status *add_memory(factory *self, const keel_device_facts *facts,
                               uint32_t index, ort_ep_device *device) {
   if (facts->flags & KD_DEVICE_HOST_ADDRESSABLE) return NULL;
-  int type = type_of(facts->kind) == OrtHardwareDeviceType_GPU
+  int type = factory_type_of(facts->kind) == OrtHardwareDeviceType_GPU
                  ? OrtMemoryInfoDeviceType_GPU
                  : OrtMemoryInfoDeviceType_NPU;
   char name[80];
@@ -106,9 +107,9 @@ static ort_status *add_memory(factory *self, const keel_device_facts *facts,
 }
 
 /* Adds a device; `hardware` NULL: it is made. */
-static ort_status *add(factory *self, const ort_hardware *hardware,
-                       const keel_device_facts *facts, uint32_t index,
-                       ort_ep_device **out) {
+static ort_status *factory_add(factory *self, const ort_hardware *hardware,
+                               const keel_device_facts *facts, uint32_t index,
+                               ort_ep_device **out) {
   ort_pairs *metadata = metadata_of(facts);
   ort_status *status =
       hardware ? NULL : make_hardware(self, facts, index, metadata, &hardware);
@@ -151,8 +152,8 @@ static ort_status *get_supported_devices(ort_ep_factory *base,
                count, capacity, facts.name);
       break;
     }
-    bool is_cpu = type_of(facts.kind) == OrtHardwareDeviceType_CPU;
-    TRY(add(self, is_cpu ? cpu : NULL, &facts, i, &out[*out_count]));
+    bool is_cpu = factory_type_of(facts.kind) == OrtHardwareDeviceType_CPU;
+    TRY(factory_add(self, is_cpu ? cpu : NULL, &facts, i, &out[*out_count]));
     ++*out_count;
   }
   return NULL;
@@ -160,9 +161,9 @@ static ort_status *get_supported_devices(ort_ep_factory *base,
 
 /* ---- providers ---------------------------------------------------------------- */
 
-static ort_status *choose(const options *given,
-                          const ort_pairs *const *metadata, size_t count,
-                          const char **out) {
+static ort_status *factory_choose(const options *given,
+                                  const ort_pairs *const *metadata,
+                                  size_t count, const char **out) {
   if (*given->device) {
     *out = given->device;
     return NULL;
@@ -181,7 +182,7 @@ static ort_status *create_with(ort_ep_factory *self, options *given,
                                const ort_pairs *const *metadata, size_t count,
                                const ort_logger *logger, ort_ep **out) {
   const char *device = NULL;
-  TRY(choose(given, metadata, count, &device));
+  TRY(factory_choose(given, metadata, count, &device));
   runtime *held = NULL;
   TRY(runtime_acquire(given->workers, &held));
   ort_status *status = provider_create(self, held, given, device, logger, out);
@@ -189,7 +190,7 @@ static ort_status *create_with(ort_ep_factory *self, options *given,
   return status;
 }
 
-static void drop(factory *self) {
+static void factory_drop(factory *self) {
   if (atomic_fetch_sub(&self->users, 1) != 1) return;
   uint32_t count = keel_device_count(self->held->context);
   for (uint32_t i = 0; i < count; i++) {
@@ -221,7 +222,7 @@ static ort_status *create_ep(ort_ep_factory *self,
 static void release_ep(ort_ep_factory *self, ort_ep *ep) {
   if (!ep) return;
   provider_destroy(ep);
-  drop((factory *)self);
+  factory_drop((factory *)self);
 }
 
 /* ---- compiled models ----------------------------------------------------------- */
@@ -241,9 +242,9 @@ static bool stands_at(const factory *self, const keel_device *device,
   return false;
 }
 
-static ort_status *validate(ort_ep_factory *base,
-                            const ort_hardware *const *devices, size_t count,
-                            const char *info, int *out) {
+static ort_status *factory_validate(ort_ep_factory *base,
+                                    const ort_hardware *const *devices,
+                                    size_t count, const char *info, int *out) {
   const factory *self = (const factory *)base;
   keel_device *device = NULL;
   TRY(compatible_ask(self->held->context, info, &device, out));
@@ -310,7 +311,7 @@ ort_status *factory_create(runtime *held, const ort_logger *logger,
       .GetVendor = get_vendor,
       .GetVendorId = get_vendor_id,
       .GetVersion = get_version,
-      .ValidateCompiledModelCompatibilityInfo = validate,
+      .ValidateCompiledModelCompatibilityInfo = factory_validate,
       .GetSupportedDevices = get_supported_devices,
       .CreateEp = create_ep,
       .ReleaseEp = release_ep,
@@ -337,5 +338,5 @@ const ort_kernel_registry *factory_kernels(const ort_ep_factory *base) {
 }
 
 void factory_release(ort_ep_factory *base) {
-  if (base) drop((factory *)base);
+  if (base) factory_drop((factory *)base);
 }

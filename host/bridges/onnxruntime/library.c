@@ -17,7 +17,7 @@ bool ort_gives_captures;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static runtime *runtimes;
 
-static runtime *find(int32_t workers) {
+static runtime *library_find(int32_t workers) {
   for (runtime *one = runtimes; one; one = one->next)
     if (one->workers == workers) return one;
   return NULL;
@@ -42,7 +42,7 @@ static ort_status *open_runtime(int32_t workers, runtime **out) {
 
 ort_status *runtime_acquire(int32_t workers, runtime **out) {
   pthread_mutex_lock(&lock);
-  *out = find(workers);
+  *out = library_find(workers);
   ort_status *status = *out ? NULL : open_runtime(workers, out);
   if (!status) (*out)->users++;
   pthread_mutex_unlock(&lock);

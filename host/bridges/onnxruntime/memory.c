@@ -65,7 +65,7 @@ static size_t search(uintptr_t address) {
 }
 
 /* The range that the address is in, or NULL. */
-static range *find(uintptr_t address) {
+static range *onnxruntime_memory_find(uintptr_t address) {
   size_t at = search(address);
   return at < range_count && ranges[at]->begin <= address ? ranges[at] : NULL;
 }
@@ -86,7 +86,7 @@ static bool insert(range *one) {
 }
 
 /* Takes the range that begins there out of the list. */
-static range *take_out(uintptr_t begin) {
+static range *onnxruntime_memory_take_out(uintptr_t begin) {
   size_t at = search(begin);
   if (at == range_count || ranges[at]->begin != begin) return NULL;
   range *one = ranges[at];
@@ -96,7 +96,7 @@ static range *take_out(uintptr_t begin) {
   return one;
 }
 
-static void drop(piece *pieces, uint32_t count) {
+static void onnxruntime_memory_drop(piece *pieces, uint32_t count) {
   for (uint32_t i = 0; i < count; i++) {
     keel_tensor_release(pieces[i].value);
     runtime_release(pieces[i].held);
@@ -138,11 +138,11 @@ static void free_range(ort_allocator *base, void *address) {
   (void)base;
   if (!address) return;
   pthread_mutex_lock(&lock);
-  range *one = take_out((uintptr_t)address);
+  range *one = onnxruntime_memory_take_out((uintptr_t)address);
   pthread_mutex_unlock(&lock);
   if (!one) return;
   munmap(address, one->size);
-  drop(one->pieces, one->count);
+  onnxruntime_memory_drop(one->pieces, one->count);
   runtime_release(one->held);
   free(one);
 }
@@ -177,7 +177,7 @@ void memory_destroy(ort_allocator *base) {
 bool memory_at(const void *address, memory_place *out) {
   if (!address || !atomic_load(&in_use)) return false;
   pthread_mutex_lock(&lock);
-  range *one = find((uintptr_t)address);
+  range *one = onnxruntime_memory_find((uintptr_t)address);
   if (one && out) *out = (memory_place){one->held, one->device};
   pthread_mutex_unlock(&lock);
   return one != NULL;
@@ -186,8 +186,8 @@ bool memory_at(const void *address, memory_place *out) {
 /* ---- values --------------------------------------------------------------------- */
 
 /* What is left of a piece outside of [begin, end): none, one or two parts. */
-static uint32_t cut(const piece *one, uintptr_t begin, uintptr_t end,
-                    piece out[2]) {
+static uint32_t onnxruntime_memory_cut(const piece *one, uintptr_t begin,
+                                       uintptr_t end, piece out[2]) {
   uint32_t count = 0;
   if (one->begin < begin) {
     out[count] = *one;
@@ -208,8 +208,8 @@ static uint32_t cut(const piece *one, uintptr_t begin, uintptr_t end,
 
 /* Puts a piece among those of a range, in new memory: what it covers goes. The
  * old pieces are the caller's then. */
-static bool replace(range *in, const piece *added, piece **out_old,
-                    uint32_t *out_count) {
+static bool onnxruntime_memory_replace(range *in, const piece *added,
+                                       piece **out_old, uint32_t *out_count) {
   const uintptr_t end = added->begin + added->size;
   uint32_t count = 0;
   piece *pieces = calloc((size_t)in->count * 2 + 1, sizeof *pieces);
@@ -217,7 +217,8 @@ static bool replace(range *in, const piece *added, piece **out_old,
   bool placed = false;
   for (uint32_t i = 0; i < in->count; i++) {
     piece parts[2];
-    uint32_t left = cut(&in->pieces[i], added->begin, end, parts);
+    uint32_t left =
+        onnxruntime_memory_cut(&in->pieces[i], added->begin, end, parts);
     for (uint32_t j = 0; j < left; j++) {
       if (!placed && parts[j].begin > added->begin) {
         pieces[count++] = *added;
@@ -247,11 +248,11 @@ ort_status *memory_put(const void *address, runtime *held, keel_tensor *value) {
   uint32_t count = 0;
   if (!added.size) return NULL;
   pthread_mutex_lock(&lock);
-  range *in = find(added.begin);
+  range *in = onnxruntime_memory_find(added.begin);
   bool fits = in && added.size <= in->begin + in->size - added.begin;
-  bool done = fits && replace(in, &added, &old, &count);
+  bool done = fits && onnxruntime_memory_replace(in, &added, &old, &count);
   pthread_mutex_unlock(&lock);
-  drop(old, count);
+  onnxruntime_memory_drop(old, count);
   if (done) return NULL;
   return fits ? no_memory()
               : failure(ORT_FAIL,
@@ -292,10 +293,11 @@ static keel_status read_piece(const piece *one, uintptr_t begin, uint64_t size,
 }
 
 /* The pieces that have bytes in [begin, begin + size), retained; -1: no memory. */
-static int64_t gather(uintptr_t begin, uint64_t size, piece **out) {
+static int64_t onnxruntime_memory_gather(uintptr_t begin, uint64_t size,
+                                         piece **out) {
   int64_t count = 0;
   pthread_mutex_lock(&lock);
-  const range *in = find(begin);
+  const range *in = onnxruntime_memory_find(begin);
   *out = calloc(in ? in->count + 1 : 1, sizeof **out);
   for (uint32_t i = 0; *out && in && i < in->count; i++) {
     const piece *one = &in->pieces[i];
@@ -310,13 +312,13 @@ static int64_t gather(uintptr_t begin, uint64_t size, piece **out) {
 
 ort_status *memory_read(const void *address, void *target, uint64_t size) {
   piece *pieces = NULL;
-  int64_t count = gather((uintptr_t)address, size, &pieces);
+  int64_t count = onnxruntime_memory_gather((uintptr_t)address, size, &pieces);
   if (count < 0) return no_memory();
   keel_status status = KD_OK;
   for (int64_t i = 0; i < count && status == KD_OK; i++)
     status = read_piece(&pieces[i], (uintptr_t)address, size, target);
   ort_status *failed = status == KD_OK ? NULL : keel_failure(status);
-  drop(pieces, (uint32_t)count);
+  onnxruntime_memory_drop(pieces, (uint32_t)count);
   return failed;
 }
 
@@ -337,7 +339,7 @@ static ort_status *assemble(const memory_want *want, keel_tensor **out) {
 ort_status *memory_get(const memory_want *want, keel_tensor **out) {
   *out = NULL;
   pthread_mutex_lock(&lock);
-  const range *in = find((uintptr_t)want->address);
+  const range *in = onnxruntime_memory_find((uintptr_t)want->address);
   for (uint32_t i = 0; in && i < in->count && !*out; i++)
     if (is(&in->pieces[i], want))
       *out = keel_tensor_retain(in->pieces[i].value);

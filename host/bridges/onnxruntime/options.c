@@ -11,7 +11,7 @@
 #define PREFIX       "ep." PROVIDER_NAME "."
 #define THREADS_MOST 1024
 
-static ort_status *take_device(options *out, const char *value) {
+static ort_status *options_take_device(options *out, const char *value) {
   if (strlen(value) >= sizeof out->device)
     return failure(ORT_INVALID_ARGUMENT,
                    "Keel: keel.device is longer than a device's name: %.80s",
@@ -46,12 +46,13 @@ static const struct {
   const char *name;
   ort_status *(*take)(options *out, const char *value);
 } known[] = {
-    {"keel.device", take_device},
+    {"keel.device", options_take_device},
     {"keel.threads", take_threads},
     {"keel.trace", take_trace},
 };
 
-static ort_status *take(options *out, const char *name, const char *value) {
+static ort_status *onnxruntime_options_take(options *out, const char *name,
+                                            const char *value) {
   for (size_t i = 0; i < COUNT_OF(known); i++)
     if (!strcmp(known[i].name, name)) return known[i].take(out, value);
   return failure(ORT_INVALID_ARGUMENT,
@@ -87,7 +88,7 @@ static ort_status *take_all(options *out, const ort_pairs *pairs) {
   ort->GetKeyValuePairs(pairs, &keys, &values, &count);
   for (size_t i = 0; i < count; i++) {
     if (strncasecmp(keys[i], PREFIX, sizeof PREFIX - 1) != 0) continue;
-    TRY(take(out, keys[i] + sizeof PREFIX - 1, values[i]));
+    TRY(onnxruntime_options_take(out, keys[i] + sizeof PREFIX - 1, values[i]));
   }
   return take_contexts(out, pairs);
 }

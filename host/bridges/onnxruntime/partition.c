@@ -57,26 +57,27 @@ typedef struct queue {
   uint32_t *items, head, tail;
 } queue;
 
-static void put(graph *g, queue *queues, uint32_t node) {
+static void partition_put(graph *g, queue *queues, uint32_t node) {
   queue *at = &queues[g->claimed[node]];
   at->items[at->tail++] = node;
 }
 
-static void take(graph *g, queue *queues, bool claimed, uint32_t group,
-                 uint32_t *out_group) {
+static void partition_take(graph *g, queue *queues, bool claimed,
+                           uint32_t group, uint32_t *out_group) {
   queue *at = &queues[claimed];
   uint32_t node = at->items[at->head++];
   out_group[node] = claimed ? group : NO_GROUP;
   for (uint32_t i = g->first[node]; i < g->first[node + 1]; i++)
-    if (--g->pending[g->next[i]] == 0) put(g, queues, g->next[i]);
+    if (--g->pending[g->next[i]] == 0) partition_put(g, queues, g->next[i]);
 }
 
 /* Orders the nodes; returns how many groups there are, or NO_GROUP. */
-static uint32_t order(graph *g, bool claimed_begin, uint32_t *out_group) {
+static uint32_t partition_order(graph *g, bool claimed_begin,
+                                uint32_t *out_group) {
   queue queues[2] = {{.items = g->ready}, {.items = g->ready + g->count}};
   memcpy(g->pending, g->degree, g->count * sizeof *g->pending);
   for (uint32_t i = 0; i < g->count; i++)
-    if (!g->pending[i]) put(g, queues, i);
+    if (!g->pending[i]) partition_put(g, queues, i);
 
   bool turn = claimed_begin;
   uint32_t groups = 0, done = 0;
@@ -86,7 +87,7 @@ static uint32_t order(graph *g, bool claimed_begin, uint32_t *out_group) {
       return NO_GROUP; /* a cycle */
     uint32_t before = done;
     for (; at->head < at->tail; done++)
-      take(g, queues, turn, groups, out_group);
+      partition_take(g, queues, turn, groups, out_group);
     groups += turn && done > before;
     turn = !turn;
   }
@@ -99,9 +100,9 @@ uint32_t partition(uint32_t count, const bool *claimed,
   graph g;
   uint32_t groups = NO_GROUP;
   if (graph_make(&g, count, claimed, edges, edge_count)) {
-    uint32_t other = order(&g, false, out_group);
-    groups = order(&g, true, out_group);
-    if (other < groups) groups = order(&g, false, out_group);
+    uint32_t other = partition_order(&g, false, out_group);
+    groups = partition_order(&g, true, out_group);
+    if (other < groups) groups = partition_order(&g, false, out_group);
   }
   graph_free(&g);
   return groups;

@@ -90,7 +90,7 @@ static ort_status *note_inputs(claims *one, uint32_t node,
 }
 
 /* A node that a provider has, this one or one before it, is not to be had. */
-static ort_status *claim(provider *self, claims *one, uint32_t node) {
+static ort_status *provider_claim(provider *self, claims *one, uint32_t node) {
   const char *owner = NULL;
   TRY(ort->Node_GetEpName(one->nodes.items[node], &owner));
   if (owner && *owner) return NULL;
@@ -110,7 +110,7 @@ static ort_status *read_graph(provider *self, const ort_graph *graph,
   out->group = calloc(out->nodes.count + 1, sizeof *out->group);
   if (!out->claimed || !out->compiled || !out->group) return no_memory();
   for (uint32_t i = 0; i < count; i++) {
-    TRY(claim(self, out, i));
+    TRY(provider_claim(self, out, i));
     TRY(note_outputs(out, i));
   }
   for (uint32_t i = 0; i < count; i++) {
@@ -169,8 +169,8 @@ static ort_status *give_groups(provider *self, const claims *one,
  * its bodies, or of an op that ONNX Runtime will expand into others, after which
  * what was claimed in it would be lost; or any body, while a compiled model is
  * written, as ONNX Runtime writes compiled nodes of the main graph only. */
-static ort_status *leave(provider *self, const opsets *imports,
-                         const ort_graph *graph, bool *out) {
+static ort_status *provider_leave(provider *self, const opsets *imports,
+                                  const ort_graph *graph, bool *out) {
   const ort_node *parent = NULL;
   const char *op = NULL, *domain = NULL;
   *out = false;
@@ -194,7 +194,7 @@ static ort_status *get_capability(ort_ep *base, const ort_graph *graph,
   claims one = {0};
   bool left = false;
   ort_status *status = opsets_read(graph, &one.imports);
-  if (!status) status = leave(self, &one.imports, graph, &left);
+  if (!status) status = provider_leave(self, &one.imports, graph, &left);
   if (!status && !left) status = read_graph(self, graph, &one);
   if (!status && !left) status = give_groups(self, &one, support);
   claims_free(&one);
@@ -210,9 +210,10 @@ static void release_infos(ort_ep *base, ort_compute_info **infos,
     compute_destroy(infos[i]);
 }
 
-static ort_status *compile(ort_ep *base, const ort_graph **graphs,
-                           const ort_node **fused, size_t count,
-                           ort_compute_info **out, ort_node **out_contexts) {
+static ort_status *provider_compile(ort_ep *base, const ort_graph **graphs,
+                                    const ort_node **fused, size_t count,
+                                    ort_compute_info **out,
+                                    ort_node **out_contexts) {
   provider *self = (provider *)base;
   for (size_t i = 0; i < count; i++) {
     ort_status *status = compile_partition(&self->given, &self->to, graphs[i],
@@ -227,8 +228,8 @@ static ort_status *compile(ort_ep *base, const ort_graph **graphs,
 
 /* ---- its life -------------------------------------------------------------------- */
 
-static ort_status *begin(provider *self, const options *given,
-                         const char *device) {
+static ort_status *provider_begin(provider *self, const options *given,
+                                  const char *device) {
   TRY_KEEL(keel_device_find(self->held->context, device, &self->to.device));
   keel_device_facts facts;
   keel_device_describe(self->to.device, &facts);
@@ -285,7 +286,7 @@ ort_status *provider_create(ort_ep_factory *maker, runtime *held,
       .ort_version_supported = ORT_VERSION_USED,
       .GetName = get_name,
       .GetCapability = get_capability,
-      .Compile = compile,
+      .Compile = provider_compile,
       .ReleaseNodeComputeInfos = release_infos,
       .OnRunStart = on_run_start,
       .OnRunEnd = on_run_end,
@@ -296,7 +297,7 @@ ort_status *provider_create(ort_ep_factory *maker, runtime *held,
   self->maker = maker;
   self->held = held;
   self->to = (target){.held = held, .context = held->context, .logger = logger};
-  ort_status *status = begin(self, given, device);
+  ort_status *status = provider_begin(self, given, device);
   if (status) {
     free(self->compatible);
     free(self);

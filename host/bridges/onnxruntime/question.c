@@ -34,7 +34,8 @@ typedef struct question {
 /* ---- one question ------------------------------------------------------------ */
 
 /* Makes outputs of all values of the node that are wanted. */
-static ort_status *add_outputs(translation *program, const value_list *out) {
+static ort_status *question_add_outputs(translation *program,
+                                        const value_list *out) {
   for (size_t i = 0; i < out->count; i++) {
     const char *name = NULL;
     TRY(value_name(out->items[i], &name));
@@ -51,7 +52,7 @@ static ort_status *make_program(const question *one, translation *made,
   value_list outputs;
   TRY(translate_node(made, one->node));
   TRY(node_outputs(one->node, &outputs));
-  ort_status *failed = add_outputs(made, &outputs);
+  ort_status *failed = question_add_outputs(made, &outputs);
   free(outputs.items);
   if (failed) return failed;
   TRY_KEEL(keel_builder_finish(made->builder, out));
@@ -77,14 +78,14 @@ static answer ask_program(question *one, translation *made) {
   return answer_of(status);
 }
 
-static void forget(question *one) {
+static void question_forget(question *one) {
   if (one->refusal) ort->ReleaseStatus(one->refusal);
   one->refusal = NULL;
 }
 
-static answer ask(question *one, stand_in with, translation *made) {
+static answer question_ask(question *one, stand_in with, translation *made) {
   answer found = UNFIT;
-  forget(one);
+  question_forget(one);
   one->refusal = translation_begin(made, one->to->context, one->imports,
                                    "question", &with);
   if (!one->refusal) found = ask_program(one, made);
@@ -95,7 +96,7 @@ static answer ask(question *one, stand_in with, translation *made) {
 /* As the graph has it. */
 static answer ask_first(question *one) {
   translation made;
-  answer found = ask(one, (stand_in){0}, &made);
+  answer found = question_ask(one, (stand_in){0}, &made);
   one->unranked = made.unranked;
   one->sizes_open = made.open;
   for (uint32_t i = 0; i < made.seen_count; i++)
@@ -115,7 +116,7 @@ static answer ask_sizes(question *one) {
     for (uint32_t s = 0; s < one->size_count; s++) {
       translation made;
       stand_in with = {.rank = ranks[r], .size = one->sizes[s]};
-      answer said = ask(one, with, &made);
+      answer said = question_ask(one, with, &made);
       if (said == YES) return YES;
       if (said == NO) found = NO;
     }
@@ -128,7 +129,8 @@ static answer ask_types(question *one) {
   if (!one->unranked) return YES; /* that was asked first */
   for (size_t r = 0; r < COUNT_OF(ranks); r++) {
     translation made;
-    answer said = ask(one, (stand_in){.rank = ranks[r], .size = -1}, &made);
+    answer said =
+        question_ask(one, (stand_in){.rank = ranks[r], .size = -1}, &made);
     if (said == YES || said == OPEN) return YES;
   }
   return NO;
@@ -197,6 +199,6 @@ bool target_takes(const target *one, const opsets *imports,
   bool takes = found == YES || (found == OPEN && takes_open(&asked)) ||
                (found == NO && asked.sizes_open && ask_sizes(&asked) == YES);
   if (!takes && asked.refusal) say_why(one, node, asked.refusal);
-  forget(&asked);
+  question_forget(&asked);
   return takes;
 }

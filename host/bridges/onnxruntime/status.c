@@ -22,7 +22,7 @@ ort_status *no_memory(void) {
 /* A code says more than that the provider failed only where it must not:
  * after ORT_EP_FAIL, ONNX Runtime's Python takes the CPU instead of Keel
  * without a word, so that is left for what a device, not a model, causes. */
-static int code_of(keel_status status) {
+static int status_code_of(keel_status status) {
   switch (status) {
     case KD_INVALID_ARGUMENT:
     case KD_OUT_OF_RANGE:
@@ -44,9 +44,9 @@ ort_status *keel_failure(keel_status status) {
   const char *text = keel_message();
   size_t size = strlen(text) + 64;
   char *whole = malloc(size);
-  if (!whole) return ort->CreateStatus(code_of(status), text);
+  if (!whole) return ort->CreateStatus(status_code_of(status), text);
   snprintf(whole, size, "Keel: %s: %s", keel_status_name(status), text);
-  ort_status *made = ort->CreateStatus(code_of(status), whole);
+  ort_status *made = ort->CreateStatus(status_code_of(status), whole);
   free(whole);
   return made;
 }

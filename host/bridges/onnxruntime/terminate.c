@@ -124,7 +124,7 @@ static bool is_due(const ort_run_options *given) {
 
 /* ---- the thread ------------------------------------------------------------------ */
 
-static void look(void) {
+static void terminate_look(void) {
   for (terminable *run = runs; run; run = run->next) {
     bool first = !run->seen;
     run->seen = true;
@@ -161,7 +161,7 @@ static void pass_round(void) {
     ;
 }
 
-static void *work(void *none) {
+static void *terminate_work(void *none) {
   int idle = 0;
   (void)none;
   pthread_mutex_lock(&lock);
@@ -169,7 +169,7 @@ static void *work(void *none) {
     pass_round();
     make_ready();
     if (session)
-      look();
+      terminate_look();
     else
       for (terminable *run = runs; run; run = run->next)
         run->seen = true;
@@ -188,10 +188,10 @@ static void *work(void *none) {
   return NULL;
 }
 
-static bool start(void) {
+static bool terminate_start(void) {
   pthread_t thread;
   if (started) return true;
-  if (pthread_create(&thread, NULL, work, NULL)) return false;
+  if (pthread_create(&thread, NULL, terminate_work, NULL)) return false;
   pthread_detach(thread);
   return started = true;
 }
@@ -199,8 +199,8 @@ static bool start(void) {
 /* ---- runs ---------------------------------------------------------------------------- */
 
 /* With the lock. */
-static void watch(terminable *run) {
-  if (!start()) return;
+static void terminate_watch(terminable *run) {
+  if (!terminate_start()) return;
   run->next = runs;
   if (runs) runs->before = &run->next;
   run->before = &runs;
@@ -216,7 +216,7 @@ keel_cancel *terminate_begin(terminable *run, const target *of) {
   if (!run->options || keel_cancel_create(of->context, &run->cancel) != KD_OK)
     return NULL;
   pthread_mutex_lock(&lock);
-  watch(run);
+  terminate_watch(run);
   pthread_mutex_unlock(&lock);
   return run->cancel;
 }

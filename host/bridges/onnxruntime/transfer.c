@@ -11,8 +11,8 @@
  * takes one to the device where it needs it there. */
 #define STAYS_ON_HOST 256
 
-static ort_status *copy_in(const tensor_view *from, size_t size,
-                           const memory_place *place, const void *to) {
+static ort_status *transfer_copy_in(const tensor_view *from, size_t size,
+                                    const memory_place *place, const void *to) {
   keel_context *context = place->held->context;
   keel_tensor *host = NULL, *moved = NULL;
   if (size <= STAYS_ON_HOST) {
@@ -46,7 +46,7 @@ static ort_status *copy_within(const tensor_view *from, size_t size,
   return status;
 }
 
-static ort_status *copy(const ort_value *from, ort_value *to) {
+static ort_status *transfer_copy(const ort_value *from, ort_value *to) {
   tensor_view source;
   void *target = NULL;
   memory_place place;
@@ -58,7 +58,7 @@ static ort_status *copy(const ort_value *from, ort_value *to) {
   bool from_device = memory_at(source.data, NULL);
   if (memory_at(target, &place))
     return from_device ? copy_within(&source, size, &place, target)
-                       : copy_in(&source, size, &place, target);
+                       : transfer_copy_in(&source, size, &place, target);
   if (from_device) return memory_read(source.data, target, size);
   memcpy(target, source.data, size);
   return NULL;
@@ -66,7 +66,7 @@ static ort_status *copy(const ort_value *from, ort_value *to) {
 
 /* ---- for values of a session ---------------------------------------------------- */
 
-static void release(ort_data_transfer *self) {
+static void transfer_release(ort_data_transfer *self) {
   free(self);
 }
 
@@ -93,7 +93,7 @@ static ort_status *copy_tensors(ort_data_transfer *self, const ort_value **from,
   (void)self;
   (void)streams;
   for (size_t i = 0; i < count; i++)
-    TRY(copy(from[i], to[i]));
+    TRY(transfer_copy(from[i], to[i]));
   return NULL;
 }
 
@@ -101,7 +101,7 @@ ort_status *transfer_create(ort_data_transfer **out) {
   ort_data_transfer *self = calloc(1, sizeof *self);
   if (!self) return no_memory();
   *self = (ort_data_transfer){.ort_version_supported = ORT_VERSION_USED,
-                              .Release = release,
+                              .Release = transfer_release,
                               .CanCopy = can_copy,
                               .CopyTensors = copy_tensors};
   *out = self;
@@ -110,7 +110,7 @@ ort_status *transfer_create(ort_data_transfer **out) {
 
 /* ---- as nodes ------------------------------------------------------------------- */
 
-static ort_status *run(ort_kernel *self, ort_kernel_context *context) {
+static ort_status *transfer_run(ort_kernel *self, ort_kernel_context *context) {
   (void)self;
   const ort_value *from = NULL;
   ort_value *to = NULL;
@@ -118,7 +118,7 @@ static ort_status *run(ort_kernel *self, ort_kernel_context *context) {
   TRY(ort->KernelContext_GetInput(context, 0, &from));
   TRY(value_look(from, &source));
   TRY(ort->KernelContext_GetOutput(context, 0, source.dims, source.rank, &to));
-  return to ? copy(from, to) : NULL;
+  return to ? transfer_copy(from, to) : NULL;
 }
 
 static void release_kernel(ort_kernel *self) {
@@ -132,7 +132,7 @@ static ort_status *create_kernel(void *state, const ort_kernel_info *info,
   ort_kernel *self = calloc(1, sizeof *self);
   if (!self) return no_memory();
   *self = (ort_kernel){.ort_version_supported = ORT_VERSION_USED,
-                       .Compute = run,
+                       .Compute = transfer_run,
                        .Release = release_kernel};
   *out = self;
   return NULL;

@@ -85,8 +85,8 @@ ort_status *translate_input(translation *one, const ort_value_info *value) {
   return remember(one, name, made);
 }
 
-static ort_status *add_constant(translation *one, const char *name,
-                                const ort_value *value) {
+static ort_status *translate_add_constant(translation *one, const char *name,
+                                          const ort_value *value) {
   keel_tensor *tensor = NULL;
   TRY(one->question ? value_wrap(one->context, value, &tensor)
                     : value_copy(one->context, value, &tensor));
@@ -133,7 +133,7 @@ static ort_status *introduce(translation *one, const ort_value_info *value,
   TRY(ort->ValueInfo_IsFromOuterScope(value, &from_outer));
   if (one->outer && (from_outer || !constant)) return capture(one, value, name);
   if (constant) TRY(ort->ValueInfo_GetInitializerValue(value, &data));
-  if (data) return add_constant(one, name, data);
+  if (data) return translate_add_constant(one, name, data);
   if (one->question) return translate_input(one, value);
   return failure(ORT_FAIL,
                  "Keel: %.200s is neither an input of its partition "
@@ -230,8 +230,8 @@ static void call_free(node_call *call) {
   free(call->values);
 }
 
-static ort_status *read_op(const ort_node *node, node_call *call,
-                           const char **out_domain) {
+static ort_status *translate_read_op(const ort_node *node, node_call *call,
+                                     const char **out_domain) {
   const char *op = NULL;
   TRY(ort->Node_GetOperatorType(node, &op));
   TRY(ort->Node_GetDomain(node, out_domain));
@@ -245,7 +245,7 @@ static ort_status *read_op(const ort_node *node, node_call *call,
 }
 
 /* Outputs after the last one that has a name are left out. */
-static ort_status *wanted(const value_list *out, size_t *count) {
+static ort_status *translate_wanted(const value_list *out, size_t *count) {
   *count = 0;
   for (size_t i = 0; i < out->count; i++) {
     const char *name = NULL;
@@ -312,11 +312,11 @@ static ort_status *add_bodies(translation *one, const ort_node *node,
   return NULL;
 }
 
-static ort_status *add_node(translation *one, const ort_node *node,
-                            node_call *call) {
+static ort_status *translate_add_node(translation *one, const ort_node *node,
+                                      node_call *call) {
   const char *domain = NULL, *name = NULL;
   size_t out_count = 0;
-  TRY(read_op(node, call, &domain));
+  TRY(translate_read_op(node, call, &domain));
   TRY(ort->Node_GetName(node, &name));
   TRY(node_inputs(node, &call->in));
   TRY(node_outputs(node, &call->out));
@@ -327,7 +327,7 @@ static ort_status *add_node(translation *one, const ort_node *node,
   if (!call->values) return no_memory();
   for (size_t i = 0; i < call->in.count; i++)
     TRY(find_value(one, call->in.items[i], &call->values[i]));
-  TRY(wanted(&call->out, &out_count));
+  TRY(translate_wanted(&call->out, &out_count));
   TRY(set_opset(one, node, domain));
   TRY_KEEL(keel_builder_node_name(one->builder, name));
   keel_value *made = call->values + call->in.count;
@@ -339,7 +339,7 @@ static ort_status *add_node(translation *one, const ort_node *node,
 
 ort_status *translate_node(translation *one, const ort_node *node) {
   node_call call = {0};
-  ort_status *status = add_node(one, node, &call);
+  ort_status *status = translate_add_node(one, node, &call);
   call_free(&call);
   return status;
 }

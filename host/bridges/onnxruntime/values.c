@@ -123,7 +123,7 @@ static uint32_t hash(const char *name) {
 }
 
 /* Where a name is, or would be. There is a free slot. */
-static name_entry *slot_of(const name_map *map, const char *name) {
+static name_entry *values_slot_of(const name_map *map, const char *name) {
   uint32_t at = hash(name) & (map->capacity - 1);
   while (map->slots[at].name && strcmp(map->slots[at].name, name) != 0)
     at = (at + 1) & (map->capacity - 1);
@@ -132,16 +132,17 @@ static name_entry *slot_of(const name_map *map, const char *name) {
 
 name_entry *name_find(const name_map *map, const char *name) {
   if (!map->capacity) return NULL;
-  name_entry *found = slot_of(map, name);
+  name_entry *found = values_slot_of(map, name);
   return found->name ? found : NULL;
 }
 
-static bool grow(name_map *map) {
+static bool values_grow(name_map *map) {
   name_map wide = {.capacity = map->capacity ? map->capacity * 2 : 16};
   wide.slots = calloc(wide.capacity, sizeof *wide.slots);
   if (!wide.slots) return false;
   for (uint32_t i = 0; i < map->capacity; i++)
-    if (map->slots[i].name) *slot_of(&wide, map->slots[i].name) = map->slots[i];
+    if (map->slots[i].name)
+      *values_slot_of(&wide, map->slots[i].name) = map->slots[i];
   wide.count = map->count;
   free(map->slots);
   *map = wide;
@@ -149,8 +150,8 @@ static bool grow(name_map *map) {
 }
 
 name_entry *name_add(name_map *map, const char *name) {
-  if (map->count * 2 >= map->capacity && !grow(map)) return NULL;
-  name_entry *found = slot_of(map, name);
+  if (map->count * 2 >= map->capacity && !values_grow(map)) return NULL;
+  name_entry *found = values_slot_of(map, name);
   if (!found->name) {
     *found = (name_entry){.name = name};
     map->count++;

@@ -41,8 +41,8 @@ pjrt_error *pjrt_buffer_make(pjrt_device *device, keel_tensor *tensor, int type,
 }
 
 /* Whether the elements lie row by row, without gaps. */
-static bool is_packed(const Client_BufferFromHostBuffer_args *args,
-                      size_t size) {
+static bool buffer_is_packed(const Client_BufferFromHostBuffer_args *args,
+                             size_t size) {
   int64_t step = (int64_t)size;
   for (size_t i = args->byte_stride_count; i-- > 0; step *= args->dims[i])
     if (args->dims[i] > 1 && args->byte_strides[i] != step) return false;
@@ -50,14 +50,15 @@ static bool is_packed(const Client_BufferFromHostBuffer_args *args,
 }
 
 /* Copies elements row by row; returns where the next one goes. */
-static char *pack(char *to, const char *from, const int64_t *dims,
-                  const int64_t *strides, size_t rank, size_t size) {
+static char *buffer_pack(char *to, const char *from, const int64_t *dims,
+                         const int64_t *strides, size_t rank, size_t size) {
   if (!rank) {
     memcpy(to, from, size);
     return to + size;
   }
   for (int64_t i = 0; i < dims[0]; i++)
-    to = pack(to, from + i * strides[0], dims + 1, strides + 1, rank - 1, size);
+    to = buffer_pack(to, from + i * strides[0], dims + 1, strides + 1, rank - 1,
+                     size);
   return to;
 }
 
@@ -65,14 +66,15 @@ static keel_status make_tensor(const Client_BufferFromHostBuffer_args *args,
                                keel_context *context, kd_dtype dtype,
                                keel_tensor **out_tensor) {
   size_t size = keel_dtype_size(dtype), count = 1;
-  if (is_packed(args, size))
+  if (buffer_is_packed(args, size))
     return keel_tensor_create(context, dtype, (uint32_t)args->rank, args->dims,
                               args->data, out_tensor);
   for (size_t i = 0; i < args->rank; i++)
     count *= (size_t)args->dims[i];
   char *packed = malloc(count * size + 1);
   if (!packed) return KD_OUT_OF_MEMORY;
-  pack(packed, args->data, args->dims, args->byte_strides, args->rank, size);
+  buffer_pack(packed, args->data, args->dims, args->byte_strides, args->rank,
+              size);
   keel_status status = keel_tensor_create(context, dtype, (uint32_t)args->rank,
                                           args->dims, packed, out_tensor);
   free(packed);
@@ -204,7 +206,7 @@ pjrt_error *pjrt_Buffer_GetMemoryLayout(Buffer_GetMemoryLayout_args *args) {
   return NULL;
 }
 
-static size_t size_of(const pjrt_buffer *buffer) {
+static size_t buffer_size_of(const pjrt_buffer *buffer) {
   size_t size = keel_dtype_size(pjrt_dtype(buffer->type));
   for (size_t i = 0; i < buffer->rank; i++)
     size *= (size_t)buffer->dims[i];
@@ -213,7 +215,7 @@ static size_t size_of(const pjrt_buffer *buffer) {
 
 pjrt_error *pjrt_Buffer_OnDeviceSizeInBytes(
     Buffer_OnDeviceSizeInBytes_args *args) {
-  args->result = size_of(args->object);
+  args->result = buffer_size_of(args->object);
   return NULL;
 }
 
@@ -320,7 +322,7 @@ static bool wants_rows(const pjrt_layout *layout, size_t rank) {
 
 /* Waits for the value: who asks for it on the host has nothing to do without. */
 pjrt_error *pjrt_Buffer_ToHostBuffer(Buffer_ToHostBuffer_args *args) {
-  size_t size = size_of(args->object);
+  size_t size = buffer_size_of(args->object);
   if (!args->data) {
     args->size = size;
     return NULL;

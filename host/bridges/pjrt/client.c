@@ -42,7 +42,8 @@ pjrt_error *pjrt_Plugin_Attributes(Plugin_Attributes_args *args) {
 
 /* ---- the client ---------------------------------------------------------------------- */
 
-static void describe(pjrt_client *client, uint32_t index, keel_device *keel) {
+static void client_describe(pjrt_client *client, uint32_t index,
+                            keel_device *keel) {
   pjrt_device *device = &client->devices[index];
   pjrt_description *d = &device->description;
   keel_device_facts facts;
@@ -74,10 +75,10 @@ static void describe(pjrt_client *client, uint32_t index, keel_device *keel) {
 static void describe_all(pjrt_client *client) {
   keel_device *first = keel_device_default(client->context);
   uint32_t next = 0;
-  describe(client, next++, first);
+  client_describe(client, next++, first);
   for (uint32_t i = 0; i < client->count; i++) {
     keel_device *device = keel_device_at(client->context, i);
-    if (device != first) describe(client, next++, device);
+    if (device != first) client_describe(client, next++, device);
   }
 }
 

@@ -71,7 +71,7 @@ struct pjrt_event {
   callback *callbacks;
 };
 
-static void drop(pjrt_event *event) {
+static void event_drop(pjrt_event *event) {
   if (atomic_fetch_sub(&event->refs, 1) != 1) return;
   pthread_cond_destroy(&event->ended);
   pthread_mutex_destroy(&event->lock);
@@ -86,7 +86,7 @@ static pjrt_error *error_of(const pjrt_event *event) {
                           event->message ? event->message : "out of memory");
 }
 
-static void run_all(const pjrt_event *event, callback *first) {
+static void event_run_all(const pjrt_event *event, callback *first) {
   for (callback *at = first, *next; at; at = next) {
     next = at->next;
     at->function(error_of(event), at->context);
@@ -108,12 +108,12 @@ static void count_down(pjrt_event *event, keel_status status) {
     pthread_cond_broadcast(&event->ended);
   }
   pthread_mutex_unlock(&event->lock);
-  run_all(event, all);
+  event_run_all(event, all);
 }
 
 static void written(void *context, keel_status status) {
   count_down(context, status);
-  drop(context);
+  event_drop(context);
 }
 
 /* It holds no value: who donates one has the only reference, though the event is there. */
@@ -134,7 +134,7 @@ pjrt_event *pjrt_event_of(keel_tensor *const *values, uint32_t count) {
 }
 
 pjrt_error *pjrt_Event_Destroy(Event_Destroy_args *args) {
-  if (args->object) drop(args->object);
+  if (args->object) event_drop(args->object);
   return NULL;
 }
 
@@ -175,6 +175,6 @@ pjrt_error *pjrt_Event_OnReady(Event_OnReady_args *args) {
     event->callbacks = made;
   }
   pthread_mutex_unlock(&event->lock);
-  if (ready) run_all(event, made);
+  if (ready) event_run_all(event, made);
   return NULL;
 }

@@ -7,7 +7,7 @@
 
 /* ---- making one ---------------------------------------------------------------------- */
 
-static void drop(pjrt_executable *made) {
+static void executable_drop(pjrt_executable *made) {
   if (!made || atomic_fetch_sub(&made->refs, 1) != 1) return;
   for (uint32_t i = 0; made->plans && i < made->device_count; i++)
     keel_plan_release(made->plans[i]);
@@ -151,7 +151,8 @@ static pjrt_error *make_plans(pjrt_executable *made) {
   return NULL;
 }
 
-static pjrt_error *load(pjrt_executable *made, const char *bytes, size_t size) {
+static pjrt_error *executable_load(pjrt_executable *made, const char *bytes,
+                                   size_t size) {
   keel_context *context = made->devices[0]->client->context;
   write_fingerprint(made, bytes, size);
   if (!write_assignment(made))
@@ -186,19 +187,21 @@ pjrt_error *pjrt_executable_make(pjrt_device *const *devices, uint32_t count,
   pjrt_error *error = NULL;
   if (made->devices && made->plans) {
     memcpy(made->devices, devices, count * sizeof(pjrt_device *));
-    error = load(made, bytes, size);
+    error = executable_load(made, bytes, size);
   } else {
     error = pjrt_fail_text(KD_OUT_OF_MEMORY, "no memory for a program");
   }
   if (error)
-    drop(made);
+    executable_drop(made);
   else
     *out_made = made;
   return error;
 }
 
-static pjrt_error *choose(const pjrt_client *client, const pjrt_choice *choice,
-                          pjrt_device **devices, uint32_t *out_count) {
+static pjrt_error *executable_choose(const pjrt_client *client,
+                                     const pjrt_choice *choice,
+                                     pjrt_device **devices,
+                                     uint32_t *out_count) {
   if (choice->replicas > 1)
     return pjrt_fail_text(KD_UNIMPLEMENTED,
                           "a program over %lld replicas: Keel's PJRT plugin"
@@ -228,10 +231,11 @@ pjrt_error *pjrt_choose(const pjrt_client *client, const char *options,
                         uint32_t *out_count) {
   pjrt_choice *choice = malloc(sizeof *choice);
   if (!choice) return pjrt_fail_text(KD_OUT_OF_MEMORY, "no memory");
-  pjrt_error *error = pjrt_read_options(options, size, choice)
-                          ? choose(client, choice, devices, out_count)
-                          : pjrt_fail_text(KD_INVALID_ARGUMENT,
-                                           "the compile options are damaged");
+  pjrt_error *error =
+      pjrt_read_options(options, size, choice)
+          ? executable_choose(client, choice, devices, out_count)
+          : pjrt_fail_text(KD_INVALID_ARGUMENT,
+                           "the compile options are damaged");
   free(choice);
   return error;
 }
@@ -255,12 +259,12 @@ pjrt_error *pjrt_Client_Compile(Client_Compile_args *args) {
 /* ---- what it is ---------------------------------------------------------------------- */
 
 pjrt_error *pjrt_Executable_Destroy(Executable_Destroy_args *args) {
-  drop(args->object);
+  executable_drop(args->object);
   return NULL;
 }
 
 pjrt_error *pjrt_LoadedExecutable_Destroy(LoadedExecutable_Destroy_args *args) {
-  drop(args->object);
+  executable_drop(args->object);
   return NULL;
 }
 
@@ -357,7 +361,7 @@ pjrt_error *pjrt_Executable_OptimizedProgram(
   return NULL;
 }
 
-static void keep(pjrt_bytes *keeper) {
+static void executable_keep(pjrt_bytes *keeper) {
   (void)keeper; /* the executable has the bytes */
 }
 
@@ -366,7 +370,7 @@ pjrt_error *pjrt_LoadedExecutable_GetDeviceAssignment(
   args->bytes = args->object->assignment;
   args->size = args->object->assignment_size;
   args->keeper = NULL;
-  args->drop = keep;
+  args->drop = executable_keep;
   return NULL;
 }
 
@@ -392,9 +396,9 @@ static void release_all(keel_tensor **tensors, size_t count) {
 }
 
 /* Values of the arguments, retained. */
-static pjrt_error *gather(const pjrt_executable *made,
-                          pjrt_buffer *const *buffers, size_t count,
-                          keel_tensor **inputs, bool *pending) {
+static pjrt_error *executable_gather(const pjrt_executable *made,
+                                     pjrt_buffer *const *buffers, size_t count,
+                                     keel_tensor **inputs, bool *pending) {
   if (count != made->input_count)
     return pjrt_fail_text(KD_INVALID_ARGUMENT,
                           "the program takes %u buffers, and gets %zu",
@@ -469,9 +473,10 @@ static pjrt_error *donate(const pjrt_executable *made,
 }
 
 /* What is donated is gone afterwards, and NULL in `inputs`. */
-static pjrt_error *run(const pjrt_executable *made, uint32_t device,
-                       keel_tensor **inputs, const uint32_t *donated,
-                       uint32_t count, bool pending, keel_tensor **results) {
+static pjrt_error *executable_run(const pjrt_executable *made, uint32_t device,
+                                  keel_tensor **inputs, const uint32_t *donated,
+                                  uint32_t count, bool pending,
+                                  keel_tensor **results) {
   uint32_t n = made->input_count + (made->group != NULL);
   const keel_run_params params = {.struct_size = sizeof params,
                                   .flags = KEEL_RUN_WHOLE | KEEL_RUN_ENQUEUES,
@@ -519,12 +524,13 @@ static pjrt_error *execute_on(const pjrt_executable *made, uint32_t device,
   uint32_t count = 0;
   memset(values, 0, (made->input_count + 1) * sizeof *values);
   pjrt_error *error =
-      gather(made, buffers, args->input_count, values, &pending);
+      executable_gather(made, buffers, args->input_count, values, &pending);
   if (!error && made->donated_count)
     error = donate(made, args->options, buffers, values, donated, &count);
   values[made->input_count] = member;
   if (!error)
-    error = run(made, device, values, donated, count, pending, results);
+    error =
+        executable_run(made, device, values, donated, count, pending, results);
   release_all(values, made->input_count);
   return error ? error : give_results(made, device, results, args);
 }

@@ -18,7 +18,8 @@ struct pjrt_bytes {
   size_t size, room;
 };
 
-static keel_status append(void *context, const void *data, uint64_t size) {
+static keel_status serialize_append(void *context, const void *data,
+                                    uint64_t size) {
   pjrt_bytes *all = context;
   if (all->room - all->size < size) {
     size_t room = (all->size + size) * 2;
@@ -45,10 +46,11 @@ static keel_status write(const pjrt_executable *made, pjrt_bytes *to) {
   keel_program *compiled = NULL;
   memcpy(begin.magic, magic, sizeof magic);
   memcpy(begin.device, made->devices[0]->description.name, sizeof begin.device);
-  keel_status status = append(to, &begin, sizeof begin);
+  keel_status status = serialize_append(to, &begin, sizeof begin);
   if (status == KD_OK)
     status = keel_program_compile(made->program, &params, &compiled);
-  if (status == KD_OK) status = keel_program_write(compiled, 0, append, to);
+  if (status == KD_OK)
+    status = keel_program_write(compiled, 0, serialize_append, to);
   keel_program_release(compiled);
   return status;
 }

@@ -14,7 +14,7 @@ typedef struct writer {
 } writer;
 
 KD_PRINTF(2, 3)
-static void put(writer *to, const char *format, ...) {
+static void text_put(writer *to, const char *format, ...) {
   va_list args;
   for (int pass = 0; pass < 2 && !to->failed; pass++) {
     size_t left = to->room - to->size;
@@ -36,7 +36,7 @@ static void put(writer *to, const char *format, ...) {
   }
 }
 
-static const char *element(kd_dtype dtype) {
+static const char *text_element(kd_dtype dtype) {
   static const char *const names[KD_DTYPE_COUNT] = {
       [KD_BOOL] = "i1",          [KD_I8] = "i8",
       [KD_I16] = "i16",          [KD_I32] = "i32",
@@ -50,10 +50,10 @@ static const char *element(kd_dtype dtype) {
 }
 
 static void put_type(writer *to, const keel_port *port) {
-  put(to, "tensor<");
+  text_put(to, "tensor<");
   for (uint32_t i = 0; port->rank != KEEL_RANK_UNKNOWN && i < port->rank; i++)
-    put(to, "%lldx", (long long)port->dims[i]);
-  put(to, "%s>", element(port->dtype));
+    text_put(to, "%lldx", (long long)port->dims[i]);
+  text_put(to, "%s>", text_element(port->dtype));
 }
 
 static keel_port port_of(const pjrt_executable *made, bool output,
@@ -66,59 +66,59 @@ static keel_port port_of(const pjrt_executable *made, bool output,
   return port;
 }
 
-static const char *split(const keel_port *port) {
+static const char *text_split(const keel_port *port) {
   return port->sharding ? port->sharding : "{replicated}";
 }
 
 static void put_head(writer *to, const pjrt_executable *made) {
-  put(to,
-      "module @keel attributes {mhlo.num_partitions = %u : i32,"
-      " mhlo.num_replicas = 1 : i32, mhlo.spmd_parameters_shardings = [",
-      (unsigned)made->device_count);
+  text_put(to,
+           "module @keel attributes {mhlo.num_partitions = %u : i32,"
+           " mhlo.num_replicas = 1 : i32, mhlo.spmd_parameters_shardings = [",
+           (unsigned)made->device_count);
   for (uint32_t i = 0; i < made->input_count; i++) {
     keel_port port = port_of(made, false, i);
-    put(to, "%s\"%s\"", i ? ", " : "", split(&port));
+    text_put(to, "%s\"%s\"", i ? ", " : "", text_split(&port));
   }
   bool many = made->output_count != 1;
-  put(to, "], mhlo.spmd_output_sharding = \"%s", many ? "{" : "");
+  text_put(to, "], mhlo.spmd_output_sharding = \"%s", many ? "{" : "");
   for (uint32_t i = 0; i < made->output_count; i++) {
     keel_port port = port_of(made, true, i);
-    put(to, "%s%s", i ? ", " : "", split(&port));
+    text_put(to, "%s%s", i ? ", " : "", text_split(&port));
   }
-  put(to, "%s\"} {\n", many ? "}" : "");
+  text_put(to, "%s\"} {\n", many ? "}" : "");
 }
 
 char *pjrt_program_text(const pjrt_executable *made) {
   writer to = {0};
   put_head(&to, made);
-  put(&to, "func.func public @main(");
+  text_put(&to, "func.func public @main(");
   for (uint32_t i = 0; i < made->input_count; i++) {
     keel_port port = port_of(made, false, i);
-    put(&to, "%s%%arg%u: ", i ? ", " : "", (unsigned)i);
+    text_put(&to, "%s%%arg%u: ", i ? ", " : "", (unsigned)i);
     put_type(&to, &port);
   }
-  put(&to, ") -> (");
+  text_put(&to, ") -> (");
   for (uint32_t i = 0; i < made->output_count; i++) {
     keel_port port = port_of(made, true, i);
-    put(&to, "%s", i ? ", " : "");
+    text_put(&to, "%s", i ? ", " : "");
     put_type(&to, &port);
   }
-  put(&to, ") {\n");
+  text_put(&to, ") {\n");
   for (uint32_t i = 0; i < made->output_count; i++) {
     keel_port port = port_of(made, true, i);
-    put(&to, "%%%u = stablehlo.custom_call @keel() : () -> ", (unsigned)i);
+    text_put(&to, "%%%u = stablehlo.custom_call @keel() : () -> ", (unsigned)i);
     put_type(&to, &port);
-    put(&to, "\n");
+    text_put(&to, "\n");
   }
-  put(&to, "return");
+  text_put(&to, "return");
   for (uint32_t i = 0; i < made->output_count; i++)
-    put(&to, "%s%%%u", i ? ", " : " ", (unsigned)i);
+    text_put(&to, "%s%%%u", i ? ", " : " ", (unsigned)i);
   for (uint32_t i = 0; i < made->output_count; i++) {
     keel_port port = port_of(made, true, i);
-    put(&to, "%s", i ? ", " : " : ");
+    text_put(&to, "%s", i ? ", " : " : ");
     put_type(&to, &port);
   }
-  put(&to, "\n}\n}\n");
+  text_put(&to, "\n}\n}\n");
   if (!to.failed) return to.text;
   free(to.text);
   return NULL;

@@ -13,8 +13,9 @@ static const keel_frontend *const frontends[] = {
 };
 
 /* The file is closed afterwards. */
-static keel_status load(keel_context *context, const char *path,
-                        keel_file *file, keel_program **out_program) {
+static keel_status frontends_load_load(keel_context *context, const char *path,
+                                       keel_file *file,
+                                       keel_program **out_program) {
   for (size_t i = 0; i < KEEL_COUNT_OF(frontends); i++) {
     if (!frontends[i]->is(file->data, file->size)) continue;
     keel_status status = frontends[i]->load(context, path, file, out_program);
@@ -34,7 +35,8 @@ keel_status keel_program_load(keel_context *context, const char *path,
   keel_file file = {0};
   *out_program = NULL;
   keel_status status = keel_file_open(path, &file);
-  if (status == KD_OK) status = load(context, path, &file, out_program);
+  if (status == KD_OK)
+    status = frontends_load_load(context, path, &file, out_program);
   if (began) keel_trace_span("load", NULL, path, began);
   return status;
 }
@@ -46,7 +48,8 @@ keel_status keel_program_load_memory(keel_context *context, const char *path,
   keel_file file = {0};
   *out_program = NULL;
   keel_status status = keel_file_copy(path, data, size, &file);
-  if (status == KD_OK) status = load(context, path, &file, out_program);
+  if (status == KD_OK)
+    status = frontends_load_load(context, path, &file, out_program);
   if (began) keel_trace_span("load", NULL, path, began);
   return status;
 }

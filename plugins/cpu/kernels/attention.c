@@ -184,8 +184,8 @@ static double sink_of(const attention_call *all, const rows *some, int64_t row,
 }
 
 /* Divides by the sums of the powers. */
-static void finish(const attention_call *all, const rows *some,
-                   const attention_row *states) {
+static void attention_finish(const attention_call *all, const rows *some,
+                             const attention_row *states) {
   for (int64_t i = 0; i < some->count; i++) {
     float *y = some->y + i * some->y_step;
     double sum = states[i].sum;
@@ -242,7 +242,8 @@ typedef struct part {
   int64_t outer, group, begin, end;
 } part;
 
-static void run_part(const attention_call *all, const part *p, const room *in) {
+static void attention_run_part(const attention_call *all, const part *p,
+                               const room *in) {
   int64_t heads = all->heads / all->groups, once = heads_at_once(all);
   int64_t each = p->end - p->begin, first_head = p->group * heads;
   for (int64_t i = 0; i < heads / once * each; i++)
@@ -264,7 +265,7 @@ static void run_part(const attention_call *all, const part *p, const room *in) {
   for (int64_t h = 0; h < heads / once; h++) {
     const rows some =
         rows_at(all, p->outer, first_head + h * once, p->begin, each);
-    finish(all, &some, in->rows + h * each);
+    attention_finish(all, &some, in->rows + h * each);
   }
 }
 
@@ -280,7 +281,7 @@ typedef struct work {
   _Atomic bool failed;
 } work;
 
-static void run_parts(void *context, int64_t begin, int64_t end) {
+static void attention_run_parts(void *context, int64_t begin, int64_t end) {
   work *work = context;
   const attention_call *all = work->all;
   int64_t once = heads_at_once(all), total = once * all->m;
@@ -301,7 +302,7 @@ static void run_parts(void *context, int64_t begin, int64_t end) {
     part p = {group / all->groups, group % all->groups, piece * each,
               (piece + 1) * each};
     p.end = p.end < total ? p.end : total;
-    if (p.begin < p.end) run_part(all, &p, &in);
+    if (p.begin < p.end) attention_run_part(all, &p, &in);
   }
   free(rows);
 }
@@ -352,7 +353,7 @@ kd_status cpu_attend(attention_call *all) {
   double each = (double)all->m * (double)all->n * (double)(all->d + all->e) *
                 (double)shared / (double)all->pieces;
   int64_t grain = each < 1e5 ? (int64_t)(1e5 / (each + 1)) + 1 : 1;
-  cpu_host->parallel_for(cpu_host, items, grain, run_parts, &work);
+  cpu_host->parallel_for(cpu_host, items, grain, attention_run_parts, &work);
   return work.failed ? FAIL(KD_OUT_OF_MEMORY, "no memory for a block of scores")
                      : KD_OK;
 }

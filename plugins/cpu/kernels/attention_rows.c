@@ -25,7 +25,7 @@ static void add_mask(float *scores, int64_t n, const float *mask,
       scores[i] += mask[i * step];
 }
 
-static float largest(const float *x, int64_t n) {
+static float attention_rows_largest(const float *x, int64_t n) {
   float lanes[LANES], most = -INFINITY;
   int64_t i = 0;
   for (int k = 0; k < LANES; k++)
@@ -45,7 +45,7 @@ static float largest(const float *x, int64_t n) {
 static void lower(const attention_scores *s, attention_row *state) {
   float *x = s->scores, before = state->most;
   if (s->mask) add_mask(x, s->seen, s->mask, s->step);
-  float most = largest(x, s->seen);
+  float most = attention_rows_largest(x, s->seen);
   most = before > most ? before : most;
   const float shift = most == -INFINITY ? 0 : most;
   for (int64_t i = 0; i < s->seen; i++)

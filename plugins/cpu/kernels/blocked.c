@@ -278,8 +278,8 @@ static void reorder_blocks(void *context, int64_t begin, int64_t end) {
 }
 
 /* own: which of the two states the layout. */
-static kd_status reorder(const kd_tensor *x, const kd_tensor *y,
-                         const kd_tensor *own) {
+static kd_status blocked_reorder(const kd_tensor *x, const kd_tensor *y,
+                                 const kd_tensor *own) {
   const kd_type type = {.dims = own->dims,
                         .dtype = own->dtype,
                         .rank = own->rank,
@@ -305,12 +305,12 @@ kd_status cpu_layout_from_rows(kd_device *device, kd_stream *stream,
                                const kd_tensor *target) {
   (void)device;
   (void)stream;
-  return reorder(source, target, target);
+  return blocked_reorder(source, target, target);
 }
 
 kd_status cpu_layout_to_rows(kd_device *device, kd_stream *stream,
                              const kd_tensor *source, const kd_tensor *target) {
   (void)device;
   (void)stream;
-  return reorder(source, target, source);
+  return blocked_reorder(source, target, source);
 }

@@ -93,9 +93,9 @@ static cut cut_work(int64_t images, int64_t ins, int64_t outs, int64_t group,
   return c;
 }
 
-static kd_status describe(const cpu_dnnl *dnnl, uint32_t rank,
-                          const int64_t *dims, bool blocked,
-                          dnnl_memory_desc_t *out_desc) {
+static kd_status blocked_conv_describe(const cpu_dnnl *dnnl, uint32_t rank,
+                                       const int64_t *dims, bool blocked,
+                                       dnnl_memory_desc_t *out_desc) {
   static const dnnl_format_tag_t plain[] = {dnnl_abc, dnnl_abcd, dnnl_abcde};
   static const dnnl_format_tag_t by16[] = {dnnl_aBc16b, dnnl_aBcd16b,
                                            dnnl_aBcde16b};
@@ -136,10 +136,11 @@ static kd_status describe_parts(const cpu_dnnl *dnnl, kd_kernel *kernel,
       out[1] = units * c->outs;
       if (c->ins) in[1] = units * c->ins;
     }
-    status =
-        describe(dnnl, x->rank, in, is_blocked(x), &kernel->shapes[i].source);
+    status = blocked_conv_describe(dnnl, x->rank, in, is_blocked(x),
+                                   &kernel->shapes[i].source);
     if (status == KD_OK)
-      status = describe(dnnl, y->rank, out, true, &kernel->shapes[i].target);
+      status = blocked_conv_describe(dnnl, y->rank, out, true,
+                                     &kernel->shapes[i].target);
   }
   return status;
 }
@@ -564,7 +565,7 @@ static void add_conv_arguments(const parts_work *work, int64_t part,
            (uint64_t)units_of(c, shape_at(c, part)) * kernel->target_unit);
 }
 
-static void run_part(parts_work *work, int64_t part) {
+static void blocked_conv_run_part(parts_work *work, int64_t part) {
   const kd_kernel *kernel = work->kernel;
   const kd_launch *launch = work->launch;
   const shape *s = &kernel->shapes[shape_at(&kernel->cut, part)];
@@ -592,13 +593,14 @@ static void run_part(parts_work *work, int64_t part) {
     atomic_store(&work->failed, (int)args.status);
 }
 
-static void run_parts(void *context, int64_t begin, int64_t end) {
+static void blocked_conv_run_parts(void *context, int64_t begin, int64_t end) {
   for (int64_t i = begin; i < end; i++)
-    run_part(context, i);
+    blocked_conv_run_part(context, i);
 }
 
-static kd_status run_all(parts_work *work) {
-  cpu_host->parallel_for(cpu_host, work->kernel->cut.parts, 1, run_parts, work);
+static kd_status blocked_conv_run_all(parts_work *work) {
+  cpu_host->parallel_for(cpu_host, work->kernel->cut.parts, 1,
+                         blocked_conv_run_parts, work);
   return work->failed
              ? FAIL(KD_INTERNAL, "oneDNN fails with status %d", work->failed)
              : KD_OK;
@@ -616,7 +618,7 @@ CPU_KERNEL(cpu_run_conv_blocked) {
     memcpy(bias, work.bias, (size_t)self->outs * sizeof(float));
     work.bias = bias;
   }
-  kd_status status = run_all(&work);
+  kd_status status = blocked_conv_run_all(&work);
   /* weights that are zero make no number of an infinity */
   cpu_fill_up(&launch->outputs[0]);
   return status;
@@ -626,7 +628,7 @@ CPU_KERNEL(cpu_run_pool_blocked) {
   (void)stream;
   parts_work work = {
       .kernel = self, .launch = launch, .scratch = launch->workspace.data};
-  return run_all(&work);
+  return blocked_conv_run_all(&work);
 }
 
 /* ---- pooling ---------------------------------------------------------------------- */

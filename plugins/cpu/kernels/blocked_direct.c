@@ -15,7 +15,7 @@ struct kd_kernel {
 };
 
 /* What a node asks for; false: what is not taken here. */
-static bool read_node(const kd_node *node, kd_kernel *kernel) {
+static bool blocked_direct_read_node(const kd_node *node, kd_kernel *kernel) {
   cpu_conv_node n;
   cpu_direct *d = &kernel->d;
   if (!cpu_read_conv(node, &n)) return false;
@@ -35,9 +35,9 @@ static bool read_node(const kd_node *node, kd_kernel *kernel) {
   return true;
 }
 
-static bool takes(const kd_node *node, kd_kernel *kernel) {
+static bool blocked_direct_takes(const kd_node *node, kd_kernel *kernel) {
   kd_tensor weights;
-  return read_node(node, kernel) &&
+  return blocked_direct_read_node(node, kernel) &&
          (kernel->d.blocks_in || kernel->d.blocks_out) &&
          cpu_host->node->constant(node, 1, &weights) == KD_OK;
 }
@@ -45,7 +45,7 @@ static bool takes(const kd_node *node, kd_kernel *kernel) {
 kd_status cpu_supports_direct(kd_device *device, const kd_node *node) {
   kd_kernel kernel = {0};
   (void)device;
-  return takes(node, &kernel) ? KD_OK : KD_UNIMPLEMENTED;
+  return blocked_direct_takes(node, &kernel) ? KD_OK : KD_UNIMPLEMENTED;
 }
 
 /* Whether blocked_conv.c would leave threads without work, or give them so few blocks that
@@ -62,7 +62,7 @@ kd_status cpu_prefers_direct(kd_device *device, const kd_node *node) {
   kd_kernel kernel = {0};
   cpu_direct *d = &kernel.d;
   (void)device;
-  if (!takes(node, &kernel) || !d->blocks_in || !d->blocks_out)
+  if (!blocked_direct_takes(node, &kernel) || !d->blocks_in || !d->blocks_out)
     return KD_UNIMPLEMENTED;
   if (d->groups > 1) {
     bool single = d->ins == 1 && d->outs == 1;
@@ -76,7 +76,7 @@ kd_status cpu_prefers_direct(kd_device *device, const kd_node *node) {
                                                         : KD_UNIMPLEMENTED;
 }
 
-static kd_status make(kd_kernel *kernel, const float *weights) {
+static kd_status blocked_direct_make(kd_kernel *kernel, const float *weights) {
   cpu_direct *d = &kernel->d;
   cpu_direct_plan(d);
   kernel->packed =
@@ -94,8 +94,9 @@ void cpu_destroy_direct(kd_kernel *kernel) {
 
 kd_status cpu_create_direct(kd_device *device, const kd_kernel_def *def,
                             const kd_node *node, kd_kernel **out_kernel) {
-  static const cpu_conv_kind kind = {sizeof(kd_kernel), read_node, make,
-                                     cpu_destroy_direct};
+  static const cpu_conv_kind kind = {sizeof(kd_kernel),
+                                     blocked_direct_read_node,
+                                     blocked_direct_make, cpu_destroy_direct};
   (void)device;
   (void)def;
   return cpu_make_conv(&kind, node, out_kernel);

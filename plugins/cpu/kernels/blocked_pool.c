@@ -41,7 +41,8 @@ static cpu_pool_span span_of(const window *w, int d, int64_t out,
                          (float)(count_pad ? all : end - skip)};
 }
 
-static bool read_node(const kd_node *node, window *w, int64_t *out_planes) {
+static bool blocked_pool_read_node(const kd_node *node, window *w,
+                                   int64_t *out_planes) {
   const kd_node_table *read = cpu_host->node;
   kd_type x, y;
   if (read->output_count(node) != 1 || read->input_type(node, 0, &x) != KD_OK ||
@@ -68,8 +69,9 @@ kd_status cpu_supports_pool_blocks(kd_device *device, const kd_node *node) {
   window w;
   int64_t planes;
   (void)device;
-  return read_node(node, &w, &planes) && sees_image(&w) ? KD_OK
-                                                        : KD_UNIMPLEMENTED;
+  return blocked_pool_read_node(node, &w, &planes) && sees_image(&w)
+             ? KD_OK
+             : KD_UNIMPLEMENTED;
 }
 
 kd_status cpu_create_pool_blocks(kd_device *device, const kd_kernel_def *def,
@@ -78,7 +80,7 @@ kd_status cpu_create_pool_blocks(kd_device *device, const kd_kernel_def *def,
   window w;
   (void)device;
   (void)def;
-  if (!kernel || !read_node(node, &w, &kernel->planes)) {
+  if (!kernel || !blocked_pool_read_node(node, &w, &kernel->planes)) {
     free(kernel);
     return FAIL(KD_OUT_OF_MEMORY, "no memory for a pooling");
   }
@@ -122,7 +124,7 @@ typedef struct pool_work {
 } pool_work;
 
 /* An item is a row of results. */
-static void run_rows(void *context, int64_t begin, int64_t end) {
+static void blocked_pool_run_rows(void *context, int64_t begin, int64_t end) {
   pool_work *work = context;
   const cpu_pool_plane *p = &work->kernel->plane;
   const int64_t b = cpu_block();
@@ -148,6 +150,7 @@ CPU_KERNEL(cpu_run_pool_blocks) {
   int64_t each = p->in[1] * p->rows[p->out[0] / 2].count +
                  p->out[1] * p->columns[p->out[1] / 2].count;
   cpu_host->parallel_for(cpu_host, self->planes * p->out[0],
-                         CPU_GRAIN / (2 * each) + 1, run_rows, &work);
+                         CPU_GRAIN / (2 * each) + 1, blocked_pool_run_rows,
+                         &work);
   return work.failed ? FAIL(KD_OUT_OF_MEMORY, "no memory for a row") : KD_OK;
 }

@@ -54,8 +54,9 @@ typedef struct turn_work {
 } turn_work;
 
 /* Pixels of one block, of `size` channels in a row. */
-static inline void move(const float *from, float *to, int64_t pixels,
-                        int64_t from_step, int64_t to_step, size_t size) {
+static inline void blocked_turn_move(const float *from, float *to,
+                                     int64_t pixels, int64_t from_step,
+                                     int64_t to_step, size_t size) {
   for (int64_t p = 0; p < pixels; p++, from += from_step, to += to_step)
     memcpy(to, from, size * sizeof *to);
 }
@@ -65,10 +66,10 @@ static void move_last(const turn_work *work, const float *from, float *to,
                       int64_t pixels, size_t size) {
   int64_t block = cpu_block();
   if (!work->into) {
-    move(from, to, pixels, block, work->channels, size);
+    blocked_turn_move(from, to, pixels, block, work->channels, size);
     return;
   }
-  move(from, to, pixels, work->channels, block, size);
+  blocked_turn_move(from, to, pixels, work->channels, block, size);
   for (int64_t p = 0; p < pixels; p++)
     memset(to + p * block + size, 0, ((size_t)block - size) * sizeof *to);
 }
@@ -85,9 +86,9 @@ static void move_tile(const turn_work *work, const float *rows,
     if (c + block > work->channels)
       move_last(work, from, to, pixels, (size_t)(work->channels - c));
     else if (block == 16) /* a constant, which takes no call */
-      move(from, to, pixels, from_step, to_step, 16);
+      blocked_turn_move(from, to, pixels, from_step, to_step, 16);
     else
-      move(from, to, pixels, from_step, to_step, 8);
+      blocked_turn_move(from, to, pixels, from_step, to_step, 8);
   }
 }
 

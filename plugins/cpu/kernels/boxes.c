@@ -88,7 +88,7 @@ static void cover_tile(void *context, int64_t begin, int64_t end) {
     f->covered[i] = covers(f, f->tile[i], 0, f->count);
 }
 
-static void keep(field *f, const double *box) {
+static void boxes_keep(field *f, const double *box) {
   f->kept.y0[f->count] = box[0];
   f->kept.x0[f->count] = box[1];
   f->kept.y1[f->count] = box[2];
@@ -107,7 +107,7 @@ static void choose_tile(field *f, int64_t size, int64_t *chosen) {
   for (int64_t i = 0; i < size && f->count < f->of->most; i++) {
     if (f->covered[i] || covers(f, f->tile[i], before, f->count)) continue;
     chosen[f->count] = order[i].at;
-    keep(f, f->tile[i]);
+    boxes_keep(f, f->tile[i]);
   }
 }
 
@@ -121,7 +121,7 @@ static int64_t candidates_of(const field *f, const float *scores, int64_t n) {
   return count;
 }
 
-static bool make_room(field *f, int64_t n) {
+static bool boxes_make_room(field *f, int64_t n) {
   size_t most = (size_t)f->of->most;
   f->order = malloc(((size_t)n * 2 + 1) * sizeof *f->order);
   f->kept.y0 = malloc((most * 5 + 1) * sizeof(double));
@@ -140,7 +140,7 @@ static void choose_lines(void *context, int64_t begin, int64_t end) {
   suppression *w = context;
   int64_t n = w->boxes->dims[1], classes = w->scores->dims[1];
   field f = {.of = w};
-  bool made = make_room(&f, n);
+  bool made = boxes_make_room(&f, n);
   if (!made) atomic_store(&w->failed, true);
   for (int64_t line = begin; line < end && made; line++) {
     f.boxes = (const float *)w->boxes->data + line / classes * n * 4;

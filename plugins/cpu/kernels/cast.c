@@ -20,7 +20,7 @@
   X(KD_U64, uint64_t, , )                      \
   X(KD_BOOL, uint8_t, , )
 
-static bool is_float(kd_dtype dtype) {
+static bool cast_is_float(kd_dtype dtype) {
   return (KD_TYPES_FLOAT & KD_TYPES(dtype)) != 0;
 }
 
@@ -201,9 +201,9 @@ void cpu_convert(const void *from, kd_dtype from_type, void *to,
     memmove(to, from, (size_t)n * kd_dtype_size(to_type));
   else if (fast(from, from_type, to, to_type, n))
     return;
-  else if (!is_float(from_type) && !is_float(to_type))
+  else if (!cast_is_float(from_type) && !cast_is_float(to_type))
     int_to_int(from, from_type, to, to_type, n);
-  else if (!is_float(to_type) && to_type != KD_BOOL)
+  else if (!cast_is_float(to_type) && to_type != KD_BOOL)
     float_to_int(from, from_type, to, to_type, n);
   else if (to_type == KD_F64)
     for (int64_t i = 0; i < n; i++)

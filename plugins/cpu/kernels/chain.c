@@ -89,7 +89,8 @@ static bool find_binary(const char *op, uint32_t *out_row) {
 }
 
 /* The type of an argument of known shape; KD_NONE: it is absent, or not so. */
-static kd_dtype type_of(const kd_node *node, bool output, uint32_t index) {
+static kd_dtype chain_type_of(const kd_node *node, bool output,
+                              uint32_t index) {
   const kd_node_table *read = cpu_host->node;
   kd_type type = {0};
   kd_status status = output ? read->output_type(node, index, &type)
@@ -107,7 +108,7 @@ static bool is_narrow(kd_dtype dtype) {
 static bool alike(const kd_node *node, uint32_t first, uint32_t count,
                   kd_dtype type) {
   for (uint32_t i = first; i < count; i++)
-    if (type_of(node, false, i) != type) return false;
+    if (chain_type_of(node, false, i) != type) return false;
   return true;
 }
 
@@ -123,7 +124,7 @@ typedef struct reading {
 static bool is_one(const kd_node *node, uint32_t index, kd_dtype dtype,
                    uint32_t rank) {
   kd_type type = {0};
-  if (type_of(node, false, index) != dtype ||
+  if (chain_type_of(node, false, index) != dtype ||
       cpu_host->node->input_type(node, index, &type) != KD_OK ||
       type.rank > rank)
     return false;
@@ -140,7 +141,7 @@ static bool read_scaled(const kd_node *node, reading *r) {
   int64_t precision = cpu_host->node->attr_int(node, "precision", KD_NONE);
   kd_type x = {0};
   r->shape = SCALED;
-  r->row = type_of(node, false, 2) != KD_NONE;
+  r->row = chain_type_of(node, false, 2) != KD_NONE;
   r->type = KD_F32;
   return (bytes == KD_U8 || bytes == KD_I8) && floats == KD_F32 &&
          (precision == KD_NONE || precision == KD_F32) &&
@@ -149,13 +150,13 @@ static bool read_scaled(const kd_node *node, reading *r) {
          (!r->row || is_one(node, 2, bytes, x.rank));
 }
 
-static bool read_node(const kd_node *node, reading *r) {
+static bool chain_read_node(const kd_node *node, reading *r) {
   const char *op = cpu_host->node->op(node);
   uint32_t n = cpu_host->node->input_count(node);
   if (strcmp(cpu_host->node->domain(node), "ai.onnx") != 0 || !n) return false;
   r->loops = cpu_loops_get();
-  r->type = type_of(node, false, 0);
-  r->out = type_of(node, true, 0);
+  r->type = chain_type_of(node, false, 0);
+  r->out = chain_type_of(node, true, 0);
   if (!r->type || !r->out) return false;
   if (!strcmp(op, "QuantizeLinear") || !strcmp(op, "DequantizeLinear"))
     return read_scaled(node, r);
@@ -163,16 +164,17 @@ static bool read_node(const kd_node *node, reading *r) {
     r->shape = CHOICE;
     r->type = r->out;
     size_t size = kd_dtype_size(r->out);
-    return n == 3 && type_of(node, false, 0) == KD_BOOL &&
+    return n == 3 && chain_type_of(node, false, 0) == KD_BOOL &&
            alike(node, 1, 3, r->out) &&
            (size == 1 || size == 2 || size == 4 || size == 8);
   }
   if (!strcmp(op, "Clip")) {
     r->shape = CLIP;
     for (uint32_t i = 1; i < n; i++)
-      if (type_of(node, false, i) && type_of(node, false, i) != r->type)
+      if (chain_type_of(node, false, i) &&
+          chain_type_of(node, false, i) != r->type)
         return false;
-    return (type_of(node, false, 1) || type_of(node, false, 2)) &&
+    return (chain_type_of(node, false, 1) || chain_type_of(node, false, 2)) &&
            r->out == r->type &&
            r->loops->binary[BINARY_Max].loops[r->type] != NULL;
   }
@@ -193,21 +195,23 @@ static bool read_node(const kd_node *node, reading *r) {
          (r->out == r->type || (n == 2 && r->out == KD_BOOL));
 }
 
-static chain_role fits(void *context, const kd_node *node, kd_dtype *out_type) {
+static chain_role kernels_chain_fits(void *context, const kd_node *node,
+                                     kd_dtype *out_type) {
   reading r;
   (void)context;
-  if (!read_node(node, &r)) return CHAIN_NOTHING;
+  if (!chain_read_node(node, &r)) return CHAIN_NOTHING;
   *out_type = r.type;
   return CHAIN_STEP;
 }
 
 bool cpu_regions_off;
 
-static kd_status claim(kd_device *device, const kd_graph *graph, kd_claim take,
-                       void *context) {
+static kd_status chain_claim(kd_device *device, const kd_graph *graph,
+                             kd_claim take, void *context) {
   (void)device;
   if (cpu_regions_off) return KD_OK;
-  return chains_claim(cpu_host, graph, fits, NULL, NULL, take, context);
+  return chains_claim(cpu_host, graph, kernels_chain_fits, NULL, NULL, take,
+                      context);
 }
 
 /* ---- from nodes to steps --------------------------------------------------------------- */
@@ -257,7 +261,7 @@ static kd_status add_pairs(writing *w, uint32_t node, uint32_t second,
   kd_status status = take_operand(w, node, 0, &left);
   step *made = NULL;
   for (uint32_t i = 1; i < n && status == KD_OK; i++) {
-    if (!type_of(at, false, i)) continue;
+    if (!chain_type_of(at, false, i)) continue;
     status = take_operand(w, node, i, &right);
     if (status == KD_OK)
       status =
@@ -282,17 +286,17 @@ static kd_status add_scaled(writing *w, uint32_t node) {
     return FAIL(KD_UNIMPLEMENTED, "a scale that is made in the chain");
   status = add_step(w, to_bytes ? TO_BYTES : FROM_BYTES, zero, from[0], from[1],
                     from[zero ? 2 : 1], &made);
-  if (status == KD_OK && !to_bytes) made->in = type_of(at, false, 0);
+  if (status == KD_OK && !to_bytes) made->in = chain_type_of(at, false, 0);
   return status;
 }
 
-static kd_status add_node(writing *w, uint32_t node) {
+static kd_status chain_add_node(writing *w, uint32_t node) {
   const kd_node *at = cpu_host->graph->node(w->graph, node);
   reading *r = &w->read;
   operand from[3] = {{0}};
   step *made = NULL;
   kd_status status = KD_OK;
-  if (!read_node(at, r))
+  if (!chain_read_node(at, r))
     return FAIL(KD_UNIMPLEMENTED, "%s is no elementwise op of these types",
                 cpu_host->node->op(at));
   if (r->shape == CLIP) {
@@ -351,14 +355,14 @@ static kd_status give_slots(kd_region *to) {
   return KD_OK;
 }
 
-static bool is_same(const kd_type *a, const kd_type *b) {
+static bool chain_is_same(const kd_type *a, const kd_type *b) {
   bool same = a->dtype == b->dtype && a->rank == b->rank;
   for (uint32_t i = 0; same && i < a->rank; i++)
     same = a->dims[i] == b->dims[i];
   return same;
 }
 
-static kd_status lay_out(writing *w) {
+static kd_status chain_lay_out(writing *w) {
   kd_region *to = w->to;
   uint32_t nodes = cpu_host->graph->node_count(w->graph);
   kd_type out = {0};
@@ -373,7 +377,7 @@ static kd_status lay_out(writing *w) {
     to->inputs[i] = w->inputs[i].dtype;
     strided_broadcast(&to->space, w->inputs[i].dims, w->inputs[i].rank);
     /* a block is read before its result is written */
-    if (is_same(&w->inputs[i], &out))
+    if (chain_is_same(&w->inputs[i], &out))
       to->aliases[to->alias_count++] = (kd_alias){.input = i};
   }
   to->items = 0;
@@ -392,17 +396,17 @@ static kd_status translate(kd_region *to, const kd_graph *graph) {
   kd_dtype type = KD_NONE;
   for (uint32_t i = 0;
        status == KD_OK && i < cpu_host->graph->node_count(graph); i++) {
-    status = add_node(&w, i);
+    status = chain_add_node(&w, i);
     if (!i) type = w.read.type;
     if (status == KD_OK && type != w.read.type)
       status = FAIL(KD_UNIMPLEMENTED, "a chain of two types");
   }
   if (status == KD_OK) status = give_slots(to);
-  return status == KD_OK ? lay_out(&w) : status;
+  return status == KD_OK ? chain_lay_out(&w) : status;
 }
 
-static kd_status compile(kd_device *device, const kd_compile *what,
-                         kd_region **out_region) {
+static kd_status chain_compile(kd_device *device, const kd_compile *what,
+                               kd_region **out_region) {
   (void)device;
   if (what->flags)
     return FAIL(KD_UNIMPLEMENTED, "compile flags 0x%x", what->flags);
@@ -417,7 +421,7 @@ static kd_status compile(kd_device *device, const kd_compile *what,
   return status;
 }
 
-static void destroy(kd_region *region) {
+static void chain_destroy(kd_region *region) {
   cpu_host->release(cpu_host, region);
 }
 
@@ -435,8 +439,8 @@ typedef struct work {
                         ? ((const type *)from[1])[i * by[1]] \
                         : ((const type *)from[2])[i * by[2]]
 
-static void choose(size_t size, const void *const *from, const int64_t *by,
-                   void *to, int64_t n) {
+static void chain_choose(size_t size, const void *const *from,
+                         const int64_t *by, void *to, int64_t n) {
   switch (size) {
     case 1:
       CHOOSE(uint8_t);
@@ -453,8 +457,8 @@ static void choose(size_t size, const void *const *from, const int64_t *by,
 }
 
 /* n elements of `size` bytes, `step` apart, one behind the other. */
-static const void *gather(const void *x, int64_t step, size_t size, int64_t n,
-                          void *room) {
+static const void *chain_gather(const void *x, int64_t step, size_t size,
+                                int64_t n, void *room) {
   if (step == 1) return x;
   for (int64_t i = 0; i < n; i++)
     memcpy((char *)room + (size_t)i * size,
@@ -469,7 +473,7 @@ static void scale_block(const step *at, const void *const *from, int64_t by,
   const float *scale = from[1];
   const float zero = at->op ? (float)cpu_get(from[2], bytes, 0) : 0;
   float room[BLOCK];
-  const void *x = gather(from[0], by, kd_dtype_size(at->in), n, room);
+  const void *x = chain_gather(from[0], by, kd_dtype_size(at->in), n, room);
   if (at->kind == TO_BYTES)
     (bytes == KD_I8 ? loops->to_i8 : loops->to_u8)(x, n, scale, &zero, 0, to);
   else
@@ -509,7 +513,7 @@ static void run_block(const work *work, const view *inputs, char *blocks,
       work->loops->binary[at->op].loops[at->in](from[0], by[0], from[1], by[1],
                                                 target, n);
     else if (at->kind == WHERE)
-      choose(kd_dtype_size(at->out), from, by, target, n);
+      chain_choose(kd_dtype_size(at->out), from, by, target, n);
     else
       scale_block(at, from, by[0], target, n);
   }
@@ -620,8 +624,8 @@ static void run_short(void *context, int64_t begin, int64_t end) {
   }
 }
 
-static kd_status enqueue(kd_region *region, kd_stream *stream,
-                         const kd_launch *launch) {
+static kd_status chain_enqueue(kd_region *region, kd_stream *stream,
+                               const kd_launch *launch) {
   (void)stream;
   work work = {region, launch, cpu_loops_get()};
   int64_t each = region->row * region->rows;
@@ -643,9 +647,9 @@ static uint32_t aliases(kd_region *region, const kd_alias **out_aliases) {
 
 const kd_region_table cpu_regions = {
     .struct_size = sizeof(kd_region_table),
-    .claim = claim,
-    .compile = compile,
-    .enqueue = enqueue,
-    .destroy = destroy,
+    .claim = chain_claim,
+    .compile = chain_compile,
+    .enqueue = chain_enqueue,
+    .destroy = chain_destroy,
     .aliases = aliases,
 };

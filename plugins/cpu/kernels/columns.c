@@ -29,7 +29,8 @@ static tap tap_of(const window *w, int64_t number) {
 
 /* The element of the plane that the row of outputs `index` begins at, if the dimensions
  * before the last are inside the input; else -1 and *inside is false. */
-static int64_t row_of(const tap *t, const int64_t *index, bool *inside) {
+static int64_t columns_row_of(const tap *t, const int64_t *index,
+                              bool *inside) {
   const window *w = t->w;
   int64_t from = 0;
   *inside = true;
@@ -61,7 +62,7 @@ static void copy_row(char *to, const char *from, int64_t n, int64_t step,
 static void gather_row(const tap *t, const char *plane, const int64_t *index,
                        int64_t begin, int64_t end, size_t size, char *to) {
   bool inside;
-  int64_t from = row_of(t, index, &inside);
+  int64_t from = columns_row_of(t, index, &inside);
   int64_t step = t->w->space ? t->w->stride[t->w->space - 1] : 1;
   int64_t low = t->low > begin ? t->low : begin;
   int64_t high = t->high < end ? t->high : end;
@@ -92,13 +93,14 @@ static int64_t row_index(const window *w, int64_t from, int64_t *index) {
   return from % width;
 }
 
-static int64_t taps_of(const window *w) {
+static int64_t columns_taps_of(const window *w) {
   return product(w->kernel, 0, (uint32_t)w->space);
 }
 
 void cpu_columns(const window *w, const char *x, int64_t channels, size_t size,
                  int64_t from, int64_t to, char *columns) {
-  int64_t taps = taps_of(w), plane = product(w->in, 0, (uint32_t)w->space);
+  int64_t taps = columns_taps_of(w),
+          plane = product(w->in, 0, (uint32_t)w->space);
   int64_t width = w->space ? w->out[w->space - 1] : 1;
   for (int64_t k = 0; k < taps; k++) {
     tap t = tap_of(w, k);
@@ -138,7 +140,8 @@ static void add_row(char *to, const char *from, int64_t n, int64_t step,
 
 void cpu_columns_add(const window *w, char *x, int64_t channels, kd_dtype dtype,
                      const char *columns) {
-  int64_t taps = taps_of(w), plane = product(w->in, 0, (uint32_t)w->space);
+  int64_t taps = columns_taps_of(w),
+          plane = product(w->in, 0, (uint32_t)w->space);
   int64_t width = w->space ? w->out[w->space - 1] : 1;
   int64_t outs = product(w->out, 0, (uint32_t)w->space);
   int64_t step = w->space ? w->stride[w->space - 1] : 1;
@@ -150,7 +153,7 @@ void cpu_columns_add(const window *w, char *x, int64_t channels, kd_dtype dtype,
       int64_t index[WINDOW_SPACE] = {0};
       for (int64_t at = 0; at < outs; at += width) {
         bool inside;
-        int64_t to = row_of(&t, index, &inside);
+        int64_t to = columns_row_of(&t, index, &inside);
         if (inside)
           add_row(x + (c * plane + to + t.low * step) * (int64_t)size,
                   row + (size_t)(at + t.low) * size, t.high - t.low, step,

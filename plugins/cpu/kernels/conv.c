@@ -25,9 +25,9 @@ typedef struct conv {
 } conv;
 
 /* dims: of the weights. */
-static bool read_conv(const kd_launch *launch, const kd_tensor *x,
-                      const int64_t *dims, const kd_tensor *y, bool transposed,
-                      conv *c) {
+static bool conv_read_conv(const kd_launch *launch, const kd_tensor *x,
+                           const int64_t *dims, const kd_tensor *y,
+                           bool transposed, conv *c) {
   if (!window_read(cpu_host, launch->node, x, y, dims + 2, transposed, &c->w))
     return false;
   c->group = attr_int(launch, "group", 1);
@@ -375,7 +375,7 @@ CPU_KERNEL(cpu_run_conv) {
       launch->data && kd_has_input(launch, 3) ? &launch->inputs[3] : NULL;
   cpu_activation act = {.low = -INFINITY, .high = INFINITY};
   conv c = {0};
-  if (!read_conv(launch, x, w->dims, y, false, &c))
+  if (!conv_read_conv(launch, x, w->dims, y, false, &c))
     return FAIL(KD_UNIMPLEMENTED, "more than %d spatial dimensions",
                 WINDOW_SPACE);
   kd_status status = KD_OK;
@@ -566,7 +566,7 @@ CPU_KERNEL(cpu_run_conv_transpose) {
   cpu_gemm packed = {.panels = NULL};
   conv c = {0};
   cpu_packed_weights(self, &packed);
-  if (!read_conv(launch, x, dims ? dims : w->dims, y, true, &c))
+  if (!conv_read_conv(launch, x, dims ? dims : w->dims, y, true, &c))
     return FAIL(KD_UNIMPLEMENTED, "more than %d spatial dimensions",
                 WINDOW_SPACE);
   fit_output_shape(launch, &c.w);

@@ -132,8 +132,8 @@ static void copy_parts(void *context, int64_t begin, int64_t end) {
 }
 
 /* Takes dimension `at` out of the space. */
-static void take_out(strided *space, int at, int64_t *dim, int64_t *to_step,
-                     int64_t *from_step) {
+static void copy_take_out(strided *space, int at, int64_t *dim,
+                          int64_t *to_step, int64_t *from_step) {
   *dim = space->dims[at];
   *to_step = space->steps[0][at];
   *from_step = space->steps[1][at];
@@ -146,7 +146,7 @@ static void take_out(strided *space, int at, int64_t *dim, int64_t *to_step,
 }
 
 /* A part is some CPU_GRAIN elements, and not less than a square. */
-static void cut(copy_work *w) {
+static void copy_cut(copy_work *w) {
   w->wide = w->n < CPU_GRAIN ? w->n : CPU_GRAIN;
   w->tall = CPU_GRAIN / w->wide;
   w->tall = (w->tall + EIGHT - 1) / EIGHT * EIGHT;
@@ -167,11 +167,11 @@ void cpu_copy_strided(strided *space, size_t size, void *to, const void *from) {
   for (int d = 0; d < space->rank - 1; d++)
     if (space->steps[1][space->rank - 1] != 1 && space->steps[1][d] == 1)
       other = d;
-  take_out(space, space->rank - 1, &w.n, &w.ti, &w.si);
-  if (other >= 0) take_out(space, other, &w.m, &w.tj, &w.sj);
+  copy_take_out(space, space->rank - 1, &w.n, &w.ti, &w.si);
+  if (other >= 0) copy_take_out(space, other, &w.m, &w.tj, &w.sj);
   w.outer = *space;
   w.outer.dims[w.outer.rank++] = 1;
-  cut(&w);
+  copy_cut(&w);
   int64_t parts = w.down * w.across, each = w.tall * w.wide;
   cpu_host->parallel_for(cpu_host, strided_rows(&w.outer) * parts,
                          CPU_GRAIN / each + 1, copy_parts, &w);

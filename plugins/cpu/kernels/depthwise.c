@@ -86,7 +86,7 @@ static void run_row(const depthwise *d, const float *image, int64_t y,
   if (d->activation) d->activation(out, out, d->wide.out * d->channels, 0, 0);
 }
 
-static void run_rows(void *context, int64_t begin, int64_t end) {
+static void depthwise_run_rows(void *context, int64_t begin, int64_t end) {
   const depthwise *d = context;
   for (int64_t i = begin; i < end; i++)
     run_row(d, d->x + i / d->high.out * d->high.in * d->wide.in * d->channels,
@@ -100,8 +100,9 @@ static plane plane_of(const window *w, int i) {
 }
 
 /* The window, as if channels stood first. */
-static bool read_window(const kd_node *node, const kd_tensor *x,
-                        const int64_t *kernel, const int64_t *out, window *w) {
+static bool depthwise_read_window(const kd_node *node, const kd_tensor *x,
+                                  const int64_t *kernel, const int64_t *out,
+                                  window *w) {
   int64_t in_dims[4] = {0}, out_dims[4] = {0};
   kd_tensor in = {.dims = in_dims, .rank = x->rank};
   kd_tensor made = {.dims = out_dims, .rank = x->rank};
@@ -135,7 +136,7 @@ CPU_KERNEL(cpu_run_depthwise) {
   window w;
   (void)self, (void)stream;
   if (!kd_elements(y)) return KD_OK;
-  if (!read_window(launch->node, x, weights->dims, y->dims, &w))
+  if (!depthwise_read_window(launch->node, x, weights->dims, y->dims, &w))
     return FAIL(KD_UNIMPLEMENTED, "%u dimensions", (unsigned)x->rank);
   depthwise d = {
       .high = plane_of(&w, w.space - 2),
@@ -150,6 +151,6 @@ CPU_KERNEL(cpu_run_depthwise) {
   int64_t row = d.wide.out * d.channels;
   int64_t work = row * (1 + d.high.kernel * d.wide.kernel / 8);
   cpu_host->parallel_for(cpu_host, x->dims[0] * d.high.out,
-                         CPU_GRAIN / work + 1, run_rows, &d);
+                         CPU_GRAIN / work + 1, depthwise_run_rows, &d);
   return KD_OK;
 }

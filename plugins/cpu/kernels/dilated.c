@@ -63,7 +63,7 @@ static int64_t find_spans(const kd_kernel *k, int i, span *to,
 
 /* ---- which, and how ------------------------------------------------------------------- */
 
-static bool read_node(const kd_node *node, kd_kernel *kernel) {
+static bool dilated_read_node(const kd_node *node, kd_kernel *kernel) {
   cpu_conv_node *n = &kernel->node;
   const window *w = &n->w;
   if (!cpu_read_conv(node, n) || !n->blocks_in || !n->blocks_out ||
@@ -105,7 +105,7 @@ kd_status cpu_supports_dilated(kd_device *device, const kd_node *node) {
   kd_kernel kernel = {0};
   kd_tensor weights;
   (void)device;
-  return read_node(node, &kernel) &&
+  return dilated_read_node(node, &kernel) &&
                  cpu_host->node->constant(node, 1, &weights) == KD_OK &&
                  pays(&kernel)
              ? KD_OK
@@ -117,7 +117,7 @@ static int64_t panel_blocks(const kd_kernel *k, int64_t first) {
   return k->outs - first > cpu_block() ? 2 : 1;
 }
 
-static void pack(kd_kernel *k, const float *weights) {
+static void dilated_pack(kd_kernel *k, const float *weights) {
   int64_t b = cpu_block(), taps = k->depth / k->ins;
   float *to = k->packed;
   for (int64_t o = 0; o < k->outs; o += 2 * b) {
@@ -132,7 +132,7 @@ static void pack(kd_kernel *k, const float *weights) {
   }
 }
 
-static kd_status make(kd_kernel *k, const float *weights) {
+static kd_status dilated_make(kd_kernel *k, const float *weights) {
   for (int i = 0; i < DIMS; i++) {
     int64_t count = find_spans(k, i, NULL, NULL);
     k->spans[i] = malloc((size_t)count * sizeof *k->spans[i]);
@@ -142,7 +142,7 @@ static kd_status make(kd_kernel *k, const float *weights) {
   k->packed = cpu_weights_alloc((uint64_t)(k->outs * k->depth) * sizeof(float));
   if (!k->packed)
     return FAIL(KD_OUT_OF_MEMORY, "no memory for a convolution's weights");
-  pack(k, weights);
+  dilated_pack(k, weights);
   return KD_OK;
 }
 
@@ -155,8 +155,8 @@ void cpu_destroy_dilated(kd_kernel *kernel) {
 
 kd_status cpu_create_dilated(kd_device *device, const kd_kernel_def *def,
                              const kd_node *node, kd_kernel **out_kernel) {
-  static const cpu_conv_kind kind = {sizeof(kd_kernel), read_node, make,
-                                     cpu_destroy_dilated};
+  static const cpu_conv_kind kind = {sizeof(kd_kernel), dilated_read_node,
+                                     dilated_make, cpu_destroy_dilated};
   (void)device;
   (void)def;
   return cpu_make_conv(&kind, node, out_kernel);
@@ -218,8 +218,8 @@ typedef struct task {
 } task;
 
 /* Where row (layer, row) of a box begins; for the input, at the first tap that is seen. */
-static void begin_of(const kd_kernel *k, const task *t, int64_t layer,
-                     int64_t row, int64_t *in, int64_t *out) {
+static void dilated_begin_of(const kd_kernel *k, const task *t, int64_t layer,
+                             int64_t row, int64_t *in, int64_t *out) {
   int64_t at[DIMS] = {layer, row, t->box[2]->begin};
   *in = *out = 0;
   for (int i = 0; i < DIMS; i++) {
@@ -248,7 +248,7 @@ static void sum_some(const run *r, const task *t, int64_t from, int64_t count,
                         .more = from > 0};
   for (int64_t l = t->box[0]->begin; l < t->box[0]->end; l++)
     for (int64_t row = t->box[1]->begin; row < t->box[1]->end; row++) {
-      begin_of(k, t, l, row, &in, &out);
+      dilated_begin_of(k, t, l, row, &in, &out);
       sum.x = count > 0 ? x + in * b : x;
       cpu_direct_get()->across(&sum, t->blocks);
       sum.y += sum.n * b;
@@ -256,7 +256,7 @@ static void sum_some(const run *r, const task *t, int64_t from, int64_t count,
 }
 
 /* To the output, with what follows a sum. */
-static void finish(const run *r, const task *t) {
+static void dilated_finish(const run *r, const task *t) {
   const kd_kernel *k = r->kernel;
   int64_t b = cpu_block(), plane = product(k->out, 0, DIMS) * b, in, out;
   int64_t n = (t->box[2]->end - t->box[2]->begin) * b;
@@ -264,7 +264,7 @@ static void finish(const run *r, const task *t) {
   cpu_finish end = {.dtype = KD_F32, .act = k->node.act};
   for (int64_t l = t->box[0]->begin; l < t->box[0]->end; l++)
     for (int64_t row = t->box[1]->begin; row < t->box[1]->end; row++) {
-      begin_of(k, t, l, row, &in, &out);
+      dilated_begin_of(k, t, l, row, &in, &out);
       out = (t->image * k->outs + t->first) / b * plane + out * b;
       for (int64_t c = 0; c < t->blocks; c++, out += plane) {
         float *made = sums + c * t->step;
@@ -292,10 +292,10 @@ static void run_box(const run *r, task *t) {
     sum_some(r, t, i, t->count - i < near ? t->count - i : near, bias);
     i += near;
   } while (i < t->count);
-  finish(r, t);
+  dilated_finish(r, t);
 }
 
-static void run_parts(void *context, int64_t begin, int64_t end) {
+static void dilated_run_parts(void *context, int64_t begin, int64_t end) {
   const run *r = context;
   const kd_kernel *k = r->kernel;
   int64_t panels = (k->outs + 2 * cpu_block() - 1) / (2 * cpu_block());
@@ -329,7 +329,7 @@ CPU_KERNEL(cpu_run_dilated) {
   if (self->node.has_sum) r.z = launch->inputs[3].data;
   if (kd_has_input(launch, 2)) r.bias = launch->inputs[2].data;
   cpu_host->parallel_for(cpu_host, cpu_host->worker_count(cpu_host), 1,
-                         run_parts, &r);
+                         dilated_run_parts, &r);
   cpu_fill_up(&launch->outputs[0]);
   return KD_OK;
 }

@@ -67,8 +67,8 @@ static void place_row(const cpu_direct *d, const source *s, const float *from,
 }
 
 /* What a band sees that begins with output `first` of the first dimension. */
-static void place(const cpu_direct *d, const source *s, int64_t first,
-                  float *planes) {
+static void direct_place(const cpu_direct *d, const source *s, int64_t first,
+                         float *planes) {
   const window *w = &d->w;
   int last = w->space - 1;
   int64_t rows = d->phase / d->size[last], f[WINDOW_SPACE], q[WINDOW_SPACE];
@@ -111,7 +111,7 @@ static void place_unit(const cpu_direct_run *run, int64_t image, int64_t unit,
   source s = {.end = run->x + d->images * all * space, .lanes = lanes};
   for (int64_t c = 0; c < direct_groups(d, unit) * d->ins; c += lanes) {
     s.x = run->x + (image * all + from + c) * space;
-    place(d, &s, first, planes);
+    direct_place(d, &s, first, planes);
     planes += lanes / d->grain * d->plane;
   }
 }
@@ -247,7 +247,7 @@ static void run_task(const cpu_direct_run *run, int64_t task, float *room) {
   }
 }
 
-static void run_parts(void *context, int64_t begin, int64_t end) {
+static void direct_run_parts(void *context, int64_t begin, int64_t end) {
   const cpu_direct_run *run = context;
   const cpu_direct *d = run->d;
   int64_t tasks = d->images * d->units * d->bands;
@@ -262,6 +262,6 @@ static void run_parts(void *context, int64_t begin, int64_t end) {
 
 void cpu_direct_start(const cpu_direct_run *run) {
   cpu_direct_offsets(run->d, run->room);
-  cpu_host->parallel_for(cpu_host, run->d->parts, 1, run_parts,
+  cpu_host->parallel_for(cpu_host, run->d->parts, 1, direct_run_parts,
                          (void *)(uintptr_t)run);
 }

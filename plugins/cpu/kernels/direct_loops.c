@@ -92,7 +92,7 @@ STRIPS(2)
 STRIPS(3)
 STRIPS(4)
 
-static void along(const cpu_direct_sum *sum, int64_t filters) {
+static void direct_loops_along(const cpu_direct_sum *sum, int64_t filters) {
   static void (*const strips[])(const cpu_direct_sum *) = {strips_1, strips_2,
                                                            strips_3, strips_4};
   strips[filters - 1](sum);
@@ -169,4 +169,5 @@ static void all_blocks(const cpu_direct_sum *sum, int64_t blocks) {
 #define all_blocks NULL
 #endif
 
-const cpu_direct_loops DIRECT = {.along = along, .across = all_blocks};
+const cpu_direct_loops DIRECT = {.along = direct_loops_along,
+                                 .across = all_blocks};

@@ -5,7 +5,7 @@
 #define TASK_BYTES (192 * 1024) /* of planes: they stay in the second cache */
 
 /* Lays out the planes of a band of so many steps. */
-static void lay_out(cpu_direct *d, int64_t band) {
+static void direct_plan_lay_out(cpu_direct *d, int64_t band) {
   const window *w = &d->w;
   d->band = band;
   d->phase = d->phases = d->wide = 1;
@@ -50,15 +50,15 @@ uint64_t cpu_direct_room(const cpu_direct *d) {
 static void cut_bands(cpu_direct *d) {
   int64_t steps = d->w.out[0], threads = cpu_host->worker_count(cpu_host);
   int64_t others = d->images * d->units, bands = 1;
-  lay_out(d, steps);
+  direct_plan_lay_out(d, steps);
   for (; d->band > 1 && cpu_direct_part(d) > TASK_BYTES; bands += bands / 4 + 1)
-    lay_out(d, (steps + bands - 1) / bands);
+    direct_plan_lay_out(d, (steps + bands - 1) / bands);
   /* few tasks are dealt out evenly */
   bands = (steps + d->band - 1) / d->band;
   while (bands < steps && others * bands < 4 * threads &&
          others * bands % threads)
     bands++;
-  lay_out(d, (steps + bands - 1) / bands);
+  direct_plan_lay_out(d, (steps + bands - 1) / bands);
   d->bands = (steps + d->band - 1) / d->band;
   int64_t tasks = others * d->bands;
   d->parts = tasks < threads ? tasks : threads;

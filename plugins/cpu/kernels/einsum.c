@@ -33,7 +33,7 @@ static int label_of(equation *e, int name) {
   return e->count++;
 }
 
-static bool add(equation *e, term *t, int name) {
+static bool einsum_add(equation *e, term *t, int name) {
   int label = label_of(e, name);
   if (label < 0 || t->rank == KD_MAX_RANK) return false;
   t->label[t->rank++] = label;
@@ -44,10 +44,10 @@ static bool read_term(equation *e, const char *text, size_t size, uint32_t dots,
                       term *out) {
   for (size_t i = 0; i < size; i++) {
     if (isalpha((unsigned char)text[i])) {
-      if (!add(e, out, text[i])) return false;
+      if (!einsum_add(e, out, text[i])) return false;
     } else if (text[i] == '.') {
       for (uint32_t d = dots; d-- > 0;)
-        if (!add(e, out, 256 + (int)d)) return false;
+        if (!einsum_add(e, out, 256 + (int)d)) return false;
       i += 2;
     }
   }
@@ -89,7 +89,8 @@ static bool read_equation(const kd_launch *launch, equation *e) {
   if (!read_term(e, "...", 3, dots, &e->out)) return false;
   for (int letter = 0; letter < 128; letter++)
     for (int i = 0, known = e->count; i < known; i++)
-      if (e->names[i] == letter && met[i] == 1 && !add(e, &e->out, letter))
+      if (e->names[i] == letter && met[i] == 1 &&
+          !einsum_add(e, &e->out, letter))
         return false;
   return true;
 }
@@ -166,7 +167,7 @@ static walk walk_of(const equation *e, const split *s, const int *groups,
   return w;
 }
 
-static bool is_packed(const walk *w) {
+static bool einsum_is_packed(const walk *w) {
   for (uint32_t d = 0; d < w->rank; d++)
     if (w->dims[d] != 1 && w->tensor[d] != w->packed[d]) return false;
   return true;
@@ -202,7 +203,7 @@ static void run_products(void *context, int64_t begin, int64_t end) {
   }
 }
 
-static void multiply(const split *s, kd_dtype dtype, void *const *data) {
+static void einsum_multiply(const split *s, kd_dtype dtype, void *const *data) {
   int64_t m = s->sizes[ROWS], n = s->sizes[COLUMNS], k = s->sizes[SUMMED];
   int64_t size = (int64_t)kd_dtype_size(dtype), batch = s->sizes[BATCH];
   products all = {.steps = {m * k * size, k * n * size, m * n * size},
@@ -241,14 +242,14 @@ static kd_status by_products(const kd_launch *launch, const equation *e,
   for (int i = 0; i < 3 && room; i++) {
     walks[i] = walk_of(e, s, groups[i], terms[i], tensors[i]->dims);
     data[i] = tensors[i]->data;
-    if (is_packed(&walks[i])) continue;
+    if (einsum_is_packed(&walks[i])) continue;
     uint64_t bytes = (uint64_t)kd_elements(tensors[i]) * size;
     data[i] = owned[i] = cpu_host->allocate(cpu_host, bytes + 1, 0);
     room = owned[i] != NULL;
     if (room && i < 2)
       repack(&walks[i], size, data[i], tensors[i]->data, false);
   }
-  if (room) multiply(s, tensors[2]->dtype, data);
+  if (room) einsum_multiply(s, tensors[2]->dtype, data);
   if (room && owned[2])
     repack(&walks[2], size, data[2], tensors[2]->data, true);
   for (int i = 0; i < 3; i++)

@@ -33,7 +33,7 @@ static void unary_piece(void *context, int64_t begin, int64_t end) {
              work->b);
 }
 
-static void unary(const kd_launch *launch, uint32_t op) {
+static void elementwise_unary(const kd_launch *launch, uint32_t op) {
   const kd_tensor *x = &launch->inputs[0];
   const cpu_unary_row *row = &cpu_loops_get()->unary[op];
   size_t size = kd_dtype_size(x->dtype);
@@ -59,7 +59,7 @@ static void unary(const kd_launch *launch, uint32_t op) {
 CPU_KERNEL(cpu_run_unary) {
   (void)self;
   (void)stream;
-  unary(launch, (uint32_t)(uintptr_t)launch->data);
+  elementwise_unary(launch, (uint32_t)(uintptr_t)launch->data);
   return KD_OK;
 }
 
@@ -86,7 +86,7 @@ void (*cpu_activation_loop(const char *name))(const void *x, void *y, int64_t n,
 CPU_KERNEL(cpu_run_gelu) {
   (void)self;
   (void)stream;
-  unary(launch, cpu_gelu_row(launch->node));
+  elementwise_unary(launch, cpu_gelu_row(launch->node));
   return KD_OK;
 }
 

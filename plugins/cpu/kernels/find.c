@@ -15,7 +15,7 @@ typedef struct find_work {
 } find_work;
 
 /* The place of the last key that is equal, or -1. */
-static int64_t place_of(const find_work *w, uint64_t key) {
+static int64_t find_place_of(const find_work *w, uint64_t key) {
   int64_t
       low = 0,
       high =
@@ -40,7 +40,7 @@ static void find_chunks(void *context, int64_t begin, int64_t end) {
     cpu_keys_of((const char *)w->x->data + (size_t)from * size, w->x->dtype, 1,
                 count, false, wanted);
     for (int64_t i = 0; i < count; i++) {
-      int64_t place = place_of(w, wanted[i].key);
+      int64_t place = find_place_of(w, wanted[i].key);
       w->places[from + i] = place;
       if (place < 0)
         atomic_store_explicit(&w->missing, from + i,

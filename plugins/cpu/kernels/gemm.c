@@ -72,7 +72,7 @@ static bool by_blas(const cpu_gemm *g) {
 }
 
 /* A column as a row: the same sums, in a tile of many columns. */
-static cpu_gemm turned(const cpu_gemm *g) {
+static cpu_gemm gemm_turned(const cpu_gemm *g) {
   cpu_gemm t = *g;
   t.trans_a = !g->trans_b;
   t.trans_b = !g->trans_a;
@@ -101,7 +101,7 @@ void cpu_gemm_here(const cpu_gemm *g) {
   if (g->m <= 0 || g->n <= 0) return;
   const cpu_tiles *tiles = cpu_tiles_get();
   bool turns = g->n == 1 && g->ldc == 1 && !g->panels && !g->finish;
-  cpu_gemm one = turns ? turned(g) : *g;
+  cpu_gemm one = turns ? gemm_turned(g) : *g;
   bool done = g->k > 0 && by_blas(g);
   if (!done && g->k > 0 && (g->dtype == KD_F32 ? tiles->f32 : tiles->f64)(&one))
     return; /* finished */

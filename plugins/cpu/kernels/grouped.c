@@ -45,30 +45,31 @@ typedef struct grouped {
   atomic_int status;
 } grouped;
 
-static const kd_tensor *in(const grouped *g, uint32_t index) {
+static const kd_tensor *grouped_in(const grouped *g, uint32_t index) {
   return &g->launch->inputs[index];
 }
 
 /* Where the new rows of a batch begin. */
-static int64_t begin_of(const grouped *g, int64_t b) {
-  return g->rows == g->total ? 0 : int_at(in(g, LENGTHS), b) + 1 - g->rows;
+static int64_t grouped_begin_of(const grouped *g, int64_t b) {
+  return g->rows == g->total ? 0
+                             : int_at(grouped_in(g, LENGTHS), b) + 1 - g->rows;
 }
 
 /* ---- new rows ------------------------------------------------------------------------------ */
 
-static int64_t place_of(const grouped *g, int64_t b, int64_t row) {
+static int64_t grouped_place_of(const grouped *g, int64_t b, int64_t row) {
   return g->turned && kd_has_input(g->launch, PLACES)
-             ? int_at(in(g, PLACES), b * g->rows + row)
-             : begin_of(g, b) + row;
+             ? int_at(grouped_in(g, PLACES), b * g->rows + row)
+             : grouped_begin_of(g, b) + row;
 }
 
 /* One head: pairs (x, y) become (x cos - y sin, x sin + y cos). */
-static void turn(const grouped *g, const float *from, int64_t place,
-                 float *to) {
+static void kernels_grouped_turn(const grouped *g, const float *from,
+                                 int64_t place, float *to) {
   int64_t half = g->turning / 2, step = g->interleaved ? 2 : 1;
   int64_t other = g->interleaved ? 1 : half;
-  const float *cos = (const float *)in(g, COS)->data + place * half;
-  const float *sin = (const float *)in(g, SIN)->data + place * half;
+  const float *cos = (const float *)grouped_in(g, COS)->data + place * half;
+  const float *sin = (const float *)grouped_in(g, SIN)->data + place * half;
   for (int64_t i = 0; i < half; i++) {
     float x = from[i * step], y = from[i * step + other];
     to[i * step] = x * cos[i] - y * sin[i];
@@ -83,11 +84,13 @@ static void put_row(const grouped *g, int64_t b, int64_t row, int64_t place) {
   const float *q = g->q + at * g->q_step, *k = g->k + at * g->k_step;
   const float *v = g->v + at * g->k_step;
   for (int64_t h = 0; g->turned && h < g->heads; h++)
-    turn(g, q + h * size, place, g->turned + (at * g->heads + h) * size);
+    kernels_grouped_turn(g, q + h * size, place,
+                         g->turned + (at * g->heads + h) * size);
   for (int64_t h = 0; h < g->groups; h++) {
-    int64_t to = ((b * g->groups + h) * g->room + begin_of(g, b) + row) * size;
+    int64_t to =
+        ((b * g->groups + h) * g->room + grouped_begin_of(g, b) + row) * size;
     if (g->turned)
-      turn(g, k + h * size, place, g->key.data + to);
+      kernels_grouped_turn(g, k + h * size, place, g->key.data + to);
     else
       memcpy(g->key.data + to, k + h * size, (size_t)size * sizeof *k);
     memcpy(g->value.data + to, v + h * size, (size_t)size * sizeof *v);
@@ -96,9 +99,10 @@ static void put_row(const grouped *g, int64_t b, int64_t row, int64_t place) {
 
 static void put_rows(void *context, int64_t from, int64_t to) {
   grouped *g = context;
-  int64_t places = g->turned ? in(g, COS)->dims[0] : INT64_MAX;
+  int64_t places = g->turned ? grouped_in(g, COS)->dims[0] : INT64_MAX;
   for (int64_t i = from; i < to; i++) {
-    int64_t b = i / g->rows, row = i % g->rows, place = place_of(g, b, row);
+    int64_t b = i / g->rows, row = i % g->rows,
+            place = grouped_place_of(g, b, row);
     if (place >= 0 && place < places)
       put_row(g, b, row, place);
     else
@@ -110,9 +114,10 @@ static void put_rows(void *context, int64_t from, int64_t to) {
 
 /* Takes over what was there, where it is not there already. */
 static void take_past(const grouped *g, uint32_t index, float *to) {
-  if (!kd_has_input(g->launch, index) || in(g, index)->data == to) return;
-  const float *from = in(g, index)->data;
-  int64_t before = in(g, index)->dims[2], size = g->size;
+  if (!kd_has_input(g->launch, index) || grouped_in(g, index)->data == to)
+    return;
+  const float *from = grouped_in(g, index)->data;
+  int64_t before = grouped_in(g, index)->dims[2], size = g->size;
   for (int64_t i = 0; i < g->batch * g->groups; i++) {
     memcpy(to + i * g->room * size, from + i * before * size,
            (size_t)(before * size) * sizeof *to);
@@ -142,7 +147,7 @@ static kd_status check_lengths(const grouped *g) {
   int64_t least = first ? 0 : g->rows - 1;
   int64_t most = (biased && !first ? g->total : g->room) - 1;
   for (int64_t b = 0; b < g->batch; b++) {
-    int64_t length = int_at(in(g, LENGTHS), b);
+    int64_t length = int_at(grouped_in(g, LENGTHS), b);
     if (length < least || length > most)
       return FAIL(KD_INVALID_ARGUMENT,
                   "seqlens_k[%lld] is %lld, outside of %lld..%lld: it does not"
@@ -158,7 +163,7 @@ static kd_status check_lengths(const grouped *g) {
 /* What is added to scores; `keys`: how many of the first are left out. */
 static attention_matrices bias_of(const grouped *g, int64_t b, int64_t keys) {
   if (!kd_has_input(g->launch, BIAS)) return (attention_matrices){0};
-  const kd_tensor *bias = in(g, BIAS);
+  const kd_tensor *bias = grouped_in(g, BIAS);
   int64_t matrix = bias->dims[2] * bias->dims[3];
   int64_t batch = bias->dims[0] > 1 ? b * bias->dims[1] * matrix : 0;
   return (attention_matrices){.data = (const float *)bias->data + batch + keys,
@@ -168,7 +173,7 @@ static attention_matrices bias_of(const grouped *g, int64_t b, int64_t keys) {
 }
 
 static kd_status attend(const grouped *g, int64_t b) {
-  int64_t n = begin_of(g, b) + g->rows, size = g->size;
+  int64_t n = grouped_begin_of(g, b) + g->rows, size = g->size;
   int64_t window = attr_int(g->launch, "local_window_size", -1);
   int64_t skipped = window >= 0 && n - g->rows + 1 > window
                         ? n - g->rows + 1 - window
@@ -213,24 +218,25 @@ static kd_status attend(const grouped *g, int64_t b) {
 static void read_shapes(grouped *g) {
   const kd_launch *launch = g->launch;
   bool packed = !kd_has_input(launch, KEY);
-  const kd_tensor *q = in(g, QUERY);
+  const kd_tensor *q = grouped_in(g, QUERY);
   g->heads = attr_int(launch, "num_heads", 1);
   g->groups = attr_int(launch, "kv_num_heads", 1);
   g->batch = q->dims[0];
   g->rows = q->dims[1];
   g->size = q->dims[2] / (packed ? g->heads + 2 * g->groups : g->heads);
-  g->total = int_at(in(g, TOTAL), 0);
+  g->total = int_at(grouped_in(g, TOTAL), 0);
   g->room = g->total;
-  if (kd_has_input(launch, PAST_KEY) && in(g, PAST_KEY)->dims[2] > g->total)
-    g->room = in(g, PAST_KEY)->dims[2];
+  if (kd_has_input(launch, PAST_KEY) &&
+      grouped_in(g, PAST_KEY)->dims[2] > g->total)
+    g->room = grouped_in(g, PAST_KEY)->dims[2];
   g->q = q->data;
   g->q_step = q->dims[2];
-  g->k = packed ? g->q + g->heads * g->size : in(g, KEY)->data;
-  g->v = packed ? g->k + g->groups * g->size : in(g, VALUE)->data;
+  g->k = packed ? g->q + g->heads * g->size : grouped_in(g, KEY)->data;
+  g->v = packed ? g->k + g->groups * g->size : grouped_in(g, VALUE)->data;
   g->k_step = packed ? g->q_step : g->groups * g->size;
   g->turned = attr_int(launch, "do_rotary", 0) ? launch->workspace.data : NULL;
   g->interleaved = attr_int(launch, "rotary_interleaved", 0) != 0;
-  g->turning = g->turned ? 2 * in(g, COS)->dims[1] : 0;
+  g->turning = g->turned ? 2 * grouped_in(g, COS)->dims[1] : 0;
 }
 
 static kd_status put_new(grouped *g) {
@@ -241,7 +247,7 @@ static kd_status put_new(grouped *g) {
              ? KD_OK
              : FAIL(KD_INVALID_ARGUMENT,
                     "a position lies outside of cos_cache, which has %lld",
-                    (long long)in(g, COS)->dims[0]);
+                    (long long)grouped_in(g, COS)->dims[0]);
 }
 
 /* Of each head; smooth_softmax is one of 0 for all. *out_own is to be released. */
@@ -249,7 +255,7 @@ static kd_status read_sinks(grouped *g, float **out_own) {
   uint64_t bytes = (uint64_t)g->heads * sizeof(float);
   *out_own = NULL;
   if (kd_has_input(g->launch, SINK)) {
-    g->sinks = in(g, SINK)->data;
+    g->sinks = grouped_in(g, SINK)->data;
   } else if (attr_int(g->launch, "smooth_softmax", -1) > 0) {
     *out_own = cpu_host->allocate(cpu_host, bytes, 0);
     if (!*out_own)
@@ -261,7 +267,7 @@ static kd_status read_sinks(grouped *g, float **out_own) {
   return KD_OK;
 }
 
-static kd_status run(grouped *g) {
+static kd_status grouped_run(grouped *g) {
   kd_status status = check_lengths(g);
   if (status == KD_OK) status = open_cache(g, PRESENT_KEY, &g->key);
   if (status == KD_OK) status = open_cache(g, PRESENT_VALUE, &g->value);
@@ -288,7 +294,7 @@ CPU_KERNEL(cpu_run_grouped) {
   float *sinks = NULL;
   read_shapes(&g);
   kd_status status = read_sinks(&g, &sinks);
-  if (status == KD_OK) status = run(&g);
+  if (status == KD_OK) status = grouped_run(&g);
   cpu_host->release(cpu_host, sinks);
   cpu_host->release(cpu_host, g.key.own);
   cpu_host->release(cpu_host, g.value.own);

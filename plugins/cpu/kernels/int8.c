@@ -46,36 +46,36 @@ const cpu_int8_loops *cpu_int8_get(void) {
 #define WIDE   256    /* columns of a block of B at most */
 #define BUDGET 393216 /* bytes of a block of B, unless one panel has more */
 
-static int64_t least(int64_t a, int64_t b) {
+static int64_t int8_least(int64_t a, int64_t b) {
   return a < b ? a : b;
 }
 
-static int64_t up(int64_t n, int64_t step) {
+static int64_t int8_up(int64_t n, int64_t step) {
   return (n + step - 1) / step * step;
 }
 
 /* Rows of a tile must not all lie in one set of the first cache. */
 int64_t cpu_int8_lead(int64_t k) {
-  int64_t lead = up(k, k < 128 ? 2 : 32);
+  int64_t lead = int8_up(k, k < 128 ? 2 : 32);
   return lead && lead % 512 == 0 ? lead + 32 : lead;
 }
 
 static int64_t panel_size(int64_t k) {
-  return up(k, 2) * cpu_int8_get()->columns;
+  return int8_up(k, 2) * cpu_int8_get()->columns;
 }
 
 cpu_int8_cut cpu_int8_cut_of(int64_t m, int64_t n, int64_t k, int64_t jobs) {
   int64_t panel = cpu_int8_get()->columns;
   int64_t threads = cpu_host->worker_count(cpu_host);
   int64_t pieces = jobs < threads ? (threads + jobs - 1) / jobs : 1;
-  cpu_int8_cut cut = {m, up(n, panel), 1, 1};
+  cpu_int8_cut cut = {m, int8_up(n, panel), 1, 1};
   if (pieces == 1 ||
       (double)m * (double)n * (double)k * (double)jobs < CPU_INT8_LITTLE)
     return cut;
   if (m >= n)
-    cut.rows = up((m + pieces - 1) / pieces, cpu_int8_get()->rows);
+    cut.rows = int8_up((m + pieces - 1) / pieces, cpu_int8_get()->rows);
   else
-    cut.columns = up((n + pieces - 1) / pieces, panel);
+    cut.columns = int8_up((n + pieces - 1) / pieces, panel);
   cut.row_pieces = (m + cut.rows - 1) / cut.rows;
   cut.column_pieces = (n + cut.columns - 1) / cut.columns;
   return cut;
@@ -88,9 +88,9 @@ typedef struct room {
   uint8_t *bytes;
 } room;
 
-static void *take(char *memory, int64_t *at, int64_t bytes) {
+static void *int8_take(char *memory, int64_t *at, int64_t bytes) {
   void *taken = memory ? memory + *at : NULL;
-  *at += up(bytes, 64);
+  *at += int8_up(bytes, 64);
   return taken;
 }
 
@@ -104,15 +104,16 @@ static int64_t row_bytes(const cpu_int8_product *p) {
 }
 
 /* Gives out memory, and returns how much; NULL: only that. What is not needed has none. */
-static int64_t lay_out(const cpu_int8_product *p, int64_t wide, char *memory,
-                       room *out) {
+static int64_t int8_lay_out(const cpu_int8_product *p, int64_t wide,
+                            char *memory, room *out) {
   int64_t at = 0;
   int64_t panels = wide / cpu_int8_get()->columns;
-  out->sums = take(memory, &at, TALL * wide * 4);
+  out->sums = int8_take(memory, &at, TALL * wide * 4);
   bool has_a = p->ready_a || p->narrow_a, has_b = p->ready_b || p->narrow_b;
-  out->panels = take(memory, &at, has_b ? 0 : panels * panel_bytes(p));
-  out->rows = take(memory, &at, has_a ? 0 : TALL * row_bytes(p));
-  out->bytes = take(memory, &at, p->columns ? wide * p->k + CPU_INT8_SLACK : 0);
+  out->panels = int8_take(memory, &at, has_b ? 0 : panels * panel_bytes(p));
+  out->rows = int8_take(memory, &at, has_a ? 0 : TALL * row_bytes(p));
+  out->bytes =
+      int8_take(memory, &at, p->columns ? wide * p->k + CPU_INT8_SLACK : 0);
   return at;
 }
 
@@ -125,7 +126,7 @@ static const int16_t *panels_of(const cpu_int8_product *p, int64_t column,
       p->columns ? p->columns(p->context, 0, p->k, column, n, r->bytes, &step)
                  : p->b.data + column;
   for (int64_t c = 0; c < n; c += loops->columns) {
-    int64_t count = least(n - c, loops->columns);
+    int64_t count = int8_least(n - c, loops->columns);
     int16_t zeros[CPU_INT8_COLUMNS];
     for (int64_t i = 0; i < count; i++)
       zeros[i] = (int16_t)p->b.zeros[p->b.zero_count > 1 ? column + c + i : 0];
@@ -156,7 +157,7 @@ static void multiply_block(const cpu_int8_product *p, int64_t row, int64_t rows,
   int64_t from = 0;
   do {
     for (int64_t c = 0; c < n; c += loops->columns)
-      loops->multiply(rows, n - c, least(pairs - from, DEEP), a + 2 * from,
+      loops->multiply(rows, n - c, int8_least(pairs - from, DEEP), a + 2 * from,
                       lead,
                       panels + c / loops->columns * panel_size(p->k) +
                           2 * from * loops->columns,
@@ -201,7 +202,7 @@ static void copy_rows(const cpu_int8_bytes *a, int64_t row, int64_t rows,
 static void begin_sums(const cpu_int8_product *p, int64_t row, int64_t rows,
                        int64_t column, int64_t n, int64_t wide, int32_t *to) {
   const cpu_int8_narrow *narrow = p->narrow_a ? p->narrow_a : p->narrow_b;
-  n = up(n, cpu_int8_get()->columns);
+  n = int8_up(n, cpu_int8_get()->columns);
   const int32_t *last = NULL; /* rows of one zero point are alike */
   for (int64_t i = row; i < row + rows; i++, to += wide) {
     uint32_t zero = (uint32_t)(p->narrow_a ? p->b.zeros[0]
@@ -260,7 +261,7 @@ static void multiply4_block(const cpu_int8_product *p, int64_t row,
   for (int64_t from = 0; from < quads; from += DEEP)
     for (int64_t c = 0; c < n; c += loops->columns)
       loops->multiply4(
-          rows, n - c, least(quads - from, DEEP), a + 4 * from, lead,
+          rows, n - c, int8_least(quads - from, DEEP), a + 4 * from, lead,
           panels + c / loops->columns * size + 4 * from * loops->columns,
           r->sums + c, wide, p->narrow_a != NULL);
   for (int64_t c = 0; c < n; c += loops->columns)
@@ -277,26 +278,28 @@ bool cpu_int8_piece(const cpu_int8_product *p, const cpu_int8_cut *cut,
   int64_t panel = cpu_int8_get()->columns;
   int64_t row = piece / cut->column_pieces * cut->rows;
   int64_t column = piece % cut->column_pieces * cut->columns;
-  int64_t last_row = least(row + cut->rows, p->m);
-  int64_t last_column = least(column + cut->columns, p->n);
-  int64_t wide = least(WIDE, up(last_column - column, panel));
+  int64_t last_row = int8_least(row + cut->rows, p->m);
+  int64_t last_column = int8_least(column + cut->columns, p->n);
+  int64_t wide = int8_least(WIDE, int8_up(last_column - column, panel));
   if (!p->ready_b && !p->narrow_b && p->k * 2 * wide > BUDGET)
     wide = BUDGET / (2 * p->k) > panel ? BUDGET / (2 * p->k) / panel * panel
                                        : panel;
   room r = {0};
-  char *memory = aligned_alloc(64, (size_t)lay_out(p, wide, NULL, &r));
+  char *memory = aligned_alloc(64, (size_t)int8_lay_out(p, wide, NULL, &r));
   if (!memory) return false;
-  lay_out(p, wide, memory, &r);
+  int8_lay_out(p, wide, memory, &r);
   for (int64_t c = column; c < last_column; c += wide) {
-    int64_t n = least(last_column - c, wide);
+    int64_t n = int8_least(last_column - c, wide);
     bool narrow = p->narrow_a || p->narrow_b;
     const uint8_t *bytes = narrow ? panels4_of(p, c, n, &r) : NULL;
     const int16_t *panels = narrow ? NULL : panels_of(p, c, n, &r);
     for (int64_t i = row; i < last_row; i += TALL)
       if (narrow)
-        multiply4_block(p, i, least(last_row - i, TALL), c, n, bytes, &r, wide);
+        multiply4_block(p, i, int8_least(last_row - i, TALL), c, n, bytes, &r,
+                        wide);
       else
-        multiply_block(p, i, least(last_row - i, TALL), c, n, panels, &r, wide);
+        multiply_block(p, i, int8_least(last_row - i, TALL), c, n, panels, &r,
+                       wide);
   }
   free(memory);
   return true;
@@ -308,14 +311,14 @@ int16_t *cpu_int8_pack_b(const cpu_int8_bytes *b, int64_t n, int64_t k) {
   int64_t panel = cpu_int8_get()->columns, panels = (n + panel - 1) / panel;
   cpu_int8_product p = {.n = n, .k = k, .b = *b};
   room r = {.panels = aligned_alloc(
-                64, (size_t)up(panels * panel_size(k) * 2 + 1, 64))};
+                64, (size_t)int8_up(panels * panel_size(k) * 2 + 1, 64))};
   if (r.panels) panels_of(&p, 0, n, &r);
   return r.panels;
 }
 
 int16_t *cpu_int8_widen_a(const cpu_int8_bytes *a, int64_t m, int64_t k) {
   int16_t *rows =
-      aligned_alloc(64, (size_t)up(m * cpu_int8_lead(k) * 2 + 1, 64));
+      aligned_alloc(64, (size_t)int8_up(m * cpu_int8_lead(k) * 2 + 1, 64));
   if (rows) widen_rows(a, 0, m, k, rows);
   return rows;
 }

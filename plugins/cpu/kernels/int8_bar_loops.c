@@ -9,7 +9,7 @@
 
 #define HALF 8 /* columns of a vector */
 
-static inline __m256i load(const void *from) {
+static inline __m256i int8_bar_loops_load(const void *from) {
   return _mm256_loadu_si256(from);
 }
 
@@ -29,7 +29,8 @@ static inline __m256i pairs(__m256i sum, __m256i left, __m256i right) {
       sum[i][v] = _mm256_setzero_si256();                                 \
   for (int64_t s = 0; s < steps; s++, a += (R), b += 64) {                \
     __m256i right[V];                                                     \
-    UNROLL for (int v = 0; v < V; v++) right[v] = load(b + 32 * v);       \
+    UNROLL for (int v = 0; v < V; v++) right[v] =                         \
+        int8_bar_loops_load(b + 32 * v);                                  \
     UNROLL for (int i = 0; i < (R); i++) {                                \
       const __m256i left = _mm256_set1_epi32(a[i]);                       \
       UNROLL for (int v = 0; v < V; v++) sum[i][v] =                      \
@@ -57,7 +58,7 @@ static inline __m256i pairs(__m256i sum, __m256i left, __m256i right) {
         const __m256i left = _mm256_set1_epi32(more[i]);                \
         const uint8_t *at = panel + 64 * (int64_t)steps_of[i];          \
         UNROLL for (int v = 0; v < V; v++) sum[i][v] =                  \
-            quads(sum[i][v], left, load(at + 32 * v));                  \
+            quads(sum[i][v], left, int8_bar_loops_load(at + 32 * v));   \
       }                                                                 \
     GIVE_SUMS(R, V)                                                     \
   }
@@ -107,14 +108,15 @@ static inline __m256i to_steps(const int32_t *sums, int32_t first,
   const __m256 by = _mm256_set1_ps(scale), most = _mm256_set1_ps(65535);
   __m256i half[2];
   UNROLL for (int v = 0; v < 2; v++) {
-    __m256i sum = _mm256_add_epi32(load(sums + HALF * v), add);
+    __m256i sum = _mm256_add_epi32(int8_bar_loops_load(sums + HALF * v), add);
     __m256 value = _mm256_mul_ps(_mm256_cvtepi32_ps(sum), by);
     half[v] = _mm256_cvtps_epi32(_mm256_min_ps(value, most));
   }
   return _mm256_packs_epi32(half[0], half[1]);
 }
 
-static inline void put(__m128i bytes, int64_t columns, uint8_t *to) {
+static inline void int8_bar_loops_put(__m128i bytes, int64_t columns,
+                                      uint8_t *to) {
   uint8_t all[CPU_BAR_COLUMNS];
   if (columns >= CPU_BAR_COLUMNS) {
     _mm_storeu_si128((void *)to, bytes);
@@ -139,8 +141,9 @@ static void round_bar(const int32_t *sums, int64_t rows, int64_t columns,
     b = _mm256_adds_epi16(b, plus);
     a = is_signed ? _mm256_packs_epi16(a, b) : _mm256_packus_epi16(a, b);
     a = _mm256_permutevar8x32_epi32(a, order);
-    put(_mm256_castsi256_si128(a), columns, to);
-    if (next > i) put(_mm256_extracti128_si256(a, 1), columns, to + step);
+    int8_bar_loops_put(_mm256_castsi256_si128(a), columns, to);
+    if (next > i)
+      int8_bar_loops_put(_mm256_extracti128_si256(a, 1), columns, to + step);
   }
 }
 

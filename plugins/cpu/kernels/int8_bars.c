@@ -10,11 +10,11 @@
 #define DEEP   32     /* rows of columns that are gathered at once */
 #define RESTS  5      /* one of so many steps may have a rest */
 
-static int64_t least(int64_t a, int64_t b) {
+static int64_t int8_bars_least(int64_t a, int64_t b) {
   return a < b ? a : b;
 }
 
-static int64_t up(int64_t n, int64_t step) {
+static int64_t int8_bars_up(int64_t n, int64_t step) {
   return (n + step - 1) / step * step;
 }
 
@@ -63,8 +63,8 @@ void cpu_int8_bars_drop(cpu_int8_bars *bars) {
 }
 
 /* Element p of k of row `row`, less its zero point; 0 behind the last one. */
-static int element(const cpu_int8_bytes *from, int64_t row, int64_t k,
-                   int64_t p) {
+static int int8_bars_element(const cpu_int8_bytes *from, int64_t row, int64_t k,
+                             int64_t p) {
   if (p >= k) return 0;
   return (from->data[row * from->step + p] ^ from->flip) -
          from->zeros[from->zero_count > 1 ? row : 0];
@@ -81,20 +81,21 @@ static void make_wide(cpu_int8_bars *bars, const cpu_int8_bytes *from,
   for (int64_t s = 0; s < bars->steps; s++)
     for (int64_t i = 0; i < rows; i++) {
       const int16_t both[] = {
-          (int16_t)element(from, row + i, bars->k, 2 * s),
-          (int16_t)element(from, row + i, bars->k, 2 * s + 1)};
+          (int16_t)int8_bars_element(from, row + i, bars->k, 2 * s),
+          (int16_t)int8_bars_element(from, row + i, bars->k, 2 * s + 1)};
       *to++ = as_int(both);
     }
 }
 
 /* A step of a row as what fits pairs and a rest; false: it is no bytes. */
-static bool split(const cpu_int8_bars *bars, const cpu_int8_bytes *from,
-                  int64_t row, int64_t step, int32_t *out_fits,
-                  int32_t *out_rest) {
+static bool int8_bars_split(const cpu_int8_bars *bars,
+                            const cpu_int8_bytes *from, int64_t row,
+                            int64_t step, int32_t *out_fits,
+                            int32_t *out_rest) {
   int w[4];
   int8_t fits[4], rest[4];
   for (int i = 0; i < 4; i++) {
-    w[i] = element(from, row, bars->k, 4 * step + i);
+    w[i] = int8_bars_element(from, row, bars->k, 4 * step + i);
     if (w[i] < -128 || w[i] > 127) return false;
     bars->sums[row] += w[i];
   }
@@ -113,7 +114,7 @@ static bool make_narrow(cpu_int8_bars *bars, const cpu_int8_bytes *from,
   for (int64_t s = 0; s < bars->steps; s++)
     for (int64_t i = 0; i < rows; i++) {
       int32_t rest;
-      if (!split(bars, from, row + i, s, to++, &rest)) return false;
+      if (!int8_bars_split(bars, from, row + i, s, to++, &rest)) return false;
       if (!rest) continue;
       int64_t at = begin + counts[i]++ * rows + i;
       if (at >= most) return false;
@@ -150,7 +151,8 @@ cpu_int8_bars *cpu_int8_bars_make(const cpu_int8_bytes *from, int64_t n,
   bars->m = n / group;
   bars->k = k;
   bars->per_group = bars_of(bars->m);
-  bars->factors = aligned_alloc(64, (size_t)up(n * up(k, 4) * 2 + 1, 64));
+  bars->factors = aligned_alloc(
+      64, (size_t)int8_bars_up(n * int8_bars_up(k, 4) * 2 + 1, 64));
   bars->sums = calloc((size_t)n + 1, sizeof *bars->sums);
   bars->first =
       calloc((size_t)(group * bars->per_group + 1), sizeof *bars->first);
@@ -193,7 +195,7 @@ static void pack_rows(const block *b, const uint8_t *from, int64_t step,
   for (int i = 0; i < CPU_BAR_COLUMNS; i++)
     zeros[i] = (int16_t)*p->b.zeros;
   for (int64_t c = 0; c < b->n; c += CPU_BAR_COLUMNS, to += b->panel) {
-    int64_t count = least(b->n - c, CPU_BAR_COLUMNS);
+    int64_t count = int8_bars_least(b->n - c, CPU_BAR_COLUMNS);
     if (b->bars->narrow)
       loops->pack4(from + c, step, rows, count, p->b.flip, to);
     else
@@ -206,7 +208,7 @@ static void pack_block(const block *b) {
   const cpu_int8_product *p = b->p;
   for (int64_t row = 0, rows; row < p->k; row += rows) {
     int64_t step = p->b.step;
-    rows = p->columns ? least(p->k - row, DEEP) : p->k;
+    rows = p->columns ? int8_bars_least(p->k - row, DEEP) : p->k;
     const uint8_t *from = p->columns
                               ? p->columns(p->context, row, rows, b->column,
                                            b->n, b->gathered, &step)
@@ -242,7 +244,8 @@ static void multiply_bar(block *b, int64_t bar, int64_t row, int64_t rows) {
     first[i] = (int32_t)(bias - (bars->narrow ? less : 0));
   }
   for (int64_t c = 0; c < b->n; c += CPU_BAR_COLUMNS, panel += b->panel) {
-    int64_t n = least(b->n - c, CPU_BAR_COLUMNS), column = b->column + c;
+    int64_t n = int8_bars_least(b->n - c, CPU_BAR_COLUMNS),
+            column = b->column + c;
     if (bars->narrow)
       loops->narrow(rows, n, bars->steps, a, panel, rests,
                     bars->steps_of + begin, bars->rests + begin, b->sums);
@@ -261,22 +264,24 @@ bool cpu_int8_bars_piece(const cpu_int8_product *p, const cpu_int8_bars *bars,
                          const cpu_int8_cut *cut, int64_t piece) {
   int64_t row = piece / cut->column_pieces * cut->rows;
   int64_t column = piece % cut->column_pieces * cut->columns;
-  int64_t last_row = least(row + cut->rows, p->m);
-  int64_t last_column = least(column + cut->columns, p->n);
+  int64_t last_row = int8_bars_least(row + cut->rows, p->m);
+  int64_t last_column = int8_bars_least(column + cut->columns, p->n);
   block b = {.p = p,
              .bars = bars,
              .rounding = rounding,
-             .panel = up(p->k, 4) * row_bytes(bars)};
-  int64_t panels = least(WIDE, BUDGET / b.panel * CPU_BAR_COLUMNS);
-  int64_t wide =
-      up(least(last_column - column, panels > 0 ? panels : 1), CPU_BAR_COLUMNS);
+             .panel = int8_bars_up(p->k, 4) * row_bytes(bars)};
+  int64_t panels = int8_bars_least(WIDE, BUDGET / b.panel * CPU_BAR_COLUMNS);
+  int64_t wide = int8_bars_up(
+      int8_bars_least(last_column - column, panels > 0 ? panels : 1),
+      CPU_BAR_COLUMNS);
   int64_t size = wide / CPU_BAR_COLUMNS * b.panel;
-  b.panels = aligned_alloc(64, (size_t)(size + up(wide * DEEP + 64, 64)));
+  b.panels =
+      aligned_alloc(64, (size_t)(size + int8_bars_up(wide * DEEP + 64, 64)));
   if (!b.panels) return false;
   b.gathered = b.panels + size;
   for (; column < last_column; column += wide) {
     b.column = column;
-    b.n = least(last_column - column, wide);
+    b.n = int8_bars_least(last_column - column, wide);
     pack_block(&b);
     int64_t group = p->first_row / bars->m * bars->per_group;
     int64_t bar = group + bar_at(bars->m, row);

@@ -80,8 +80,8 @@ static bool read_planes(conv *c) {
   return c->taps_at != NULL;
 }
 
-static kd_status read_conv(const kd_launch *launch, const kd_tensor *weights,
-                           conv *c) {
+static kd_status int8_conv_read_conv(const kd_launch *launch,
+                                     const kd_tensor *weights, conv *c) {
   const kd_tensor *x = &launch->inputs[0], *y = &launch->outputs[0];
   window *w = &c->w;
   if (!window_read(cpu_host, launch->node, x, y, weights->dims + 2, false, w))
@@ -190,8 +190,8 @@ typedef struct conv_job {
 } conv_job;
 
 /* `n` sums of one output channel, from position `from` on. */
-static void give(const conv_work *work, int64_t at, int64_t row, int64_t from,
-                 int64_t n, const int32_t *sums) {
+static void int8_conv_give(const conv_work *work, int64_t at, int64_t row,
+                           int64_t from, int64_t n, const int32_t *sums) {
   const conv *c = &work->c;
   int64_t channel = at % c->group * c->out_c + row;
   int64_t to = (at * c->out_c + row) * c->outs + from;
@@ -207,7 +207,7 @@ static void give(const conv_work *work, int64_t at, int64_t row, int64_t from,
 static void give_row(const void *context, int64_t row, int64_t column,
                      int64_t n, const int32_t *sums) {
   const conv_job *job = context;
-  give(job->work, job->at, row, column, n, sums);
+  int8_conv_give(job->work, job->at, row, column, n, sums);
 }
 
 static void copy_run(const uint8_t *from, int64_t n, uint8_t *to) {
@@ -337,7 +337,7 @@ static void channel_rows(const conv_work *work, int64_t at, int64_t o,
     rows = left < most ? left : most;
     cpu_int8_get()->taps(plane + base_of(c, to), rows, step, c->line,
                          c->taps_at, w, c->taps, sums);
-    give(work, at, o, to, rows * c->line, sums);
+    int8_conv_give(work, at, o, to, rows * c->line, sums);
   }
 }
 
@@ -467,8 +467,8 @@ static kd_status ready_weights(const kd_kernel *self, const kd_launch *launch,
   return *out_made ? KD_OK : FAIL(KD_OUT_OF_MEMORY, "no memory for weights");
 }
 
-static kd_status run_all(conv_work *work, const kd_launch *launch,
-                         const roles *at) {
+static kd_status int8_conv_run_all(conv_work *work, const kd_launch *launch,
+                                   const roles *at) {
   conv *c = &work->c;
   cpu_int8_product *p = &work->product;
   const kd_tensor *x = &launch->inputs[0], *zero = given(launch, at->zero_x);
@@ -505,12 +505,12 @@ static kd_status run_conv(const kd_kernel *self, const kd_launch *launch,
     w.dtype = self->dtype;
   }
   if (!kd_elements(&launch->outputs[0])) return KD_OK;
-  kd_status status = read_conv(launch, &w, &work.c);
+  kd_status status = int8_conv_read_conv(launch, &w, &work.c);
   work.product.k = work.c.in_c * work.c.taps;
   if (status == KD_OK && at == &qlinear) status = read_scales(launch, &work);
   if (status == KD_OK)
     status = ready_weights(self, launch, at, &w, &work, &made);
-  if (status == KD_OK) status = run_all(&work, launch, at);
+  if (status == KD_OK) status = int8_conv_run_all(&work, launch, at);
   free(work.c.taps_at);
   free(work.scales);
   free(made);

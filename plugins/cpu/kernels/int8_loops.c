@@ -59,8 +59,8 @@ typedef uint32_t bits __attribute__((vector_size(16)));
 
 /* ---- operands -------------------------------------------------------------------- */
 
-static void widen(const uint8_t *from, int64_t n, uint8_t flip, int zero,
-                  int16_t *to) {
+static void int8_loops_widen(const uint8_t *from, int64_t n, uint8_t flip,
+                             int zero, int16_t *to) {
   const int16_t less = (int16_t)zero;
   for (int64_t i = 0; i < n; i++)
     to[i] = (int16_t)((int16_t)(from[i] ^ flip) - less);
@@ -134,7 +134,7 @@ static inline int64_t widen_row(const uint8_t *from, int64_t n, int64_t stride,
 static inline int64_t widen_row(const uint8_t *from, int64_t n, int64_t stride,
                                 uint8_t flip, int16_t less, int16_t *to) {
   if (stride != 1) return 0;
-  widen(from, n, flip, less, to);
+  int8_loops_widen(from, n, flip, less, to);
   return n;
 }
 #endif
@@ -200,8 +200,9 @@ static inline void pack_pair(const uint8_t *a, const uint8_t *b, __m128i flip,
 }
 #endif
 
-static void pack(const uint8_t *from, int64_t step, int64_t k, int64_t count,
-                 uint8_t flip, const int16_t *zeros, int16_t *to) {
+static void int8_loops_pack(const uint8_t *from, int64_t step, int64_t k,
+                            int64_t count, uint8_t flip, const int16_t *zeros,
+                            int16_t *to) {
 #if defined(__SSE4_1__)
   int16_t twice[2 * COLUMNS];
   const __m128i flips = _mm_set1_epi8((char)flip);
@@ -246,9 +247,10 @@ static inline int32_t pair_at(const int16_t *a) {
 #define TILE(R) TILE_OF(R, 2) TILE_OF(R, 1)
 FULL(TILE)
 
-static void multiply(int64_t rows, int64_t count, int64_t pairs,
-                     const int16_t *a, int64_t lead, const int16_t *panel,
-                     int32_t *c, int64_t step, bool add) {
+static void int8_loops_multiply(int64_t rows, int64_t count, int64_t pairs,
+                                const int16_t *a, int64_t lead,
+                                const int16_t *panel, int32_t *c, int64_t step,
+                                bool add) {
   for (int64_t h; rows > 0; rows -= h, a += h * lead, c += h * step) {
 #define TRY(R)                                           \
   if (rows >= R) {                                       \
@@ -536,10 +538,10 @@ const cpu_int8_loops INT8 = {
     .rows = 12,
     .depth = 4,
     .any_pairs = ANY_PAIRS,
-    .widen = widen,
+    .widen = int8_loops_widen,
     .widen_rows = widen_rows,
-    .pack = pack,
-    .multiply = multiply,
+    .pack = int8_loops_pack,
+    .multiply = int8_loops_multiply,
 #if defined(__SSSE3__)
     .pack4 = pack4,
     .multiply4 = multiply4,

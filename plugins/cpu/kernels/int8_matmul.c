@@ -4,7 +4,7 @@
 #include "int8.h"
 #include "kernels.h"
 
-static int64_t least(int64_t a, int64_t b) {
+static int64_t int8_matmul_least(int64_t a, int64_t b) {
   return a < b ? a : b;
 }
 
@@ -85,7 +85,7 @@ static void give_bytes(const void *context, int64_t row, int64_t column,
   bool each = work->count_b > 1;
   for (int64_t from = 0; from < n; from += AT_ONCE) {
     float own[AT_ONCE];
-    int64_t count = least(n - from, AT_ONCE);
+    int64_t count = int8_matmul_least(n - from, AT_ONCE);
     const float *scales = work->scales + (each ? column + from : 0);
     if (work->count_a > 1) {
       for (int64_t i = 0; i < (each ? count : 1); i++)

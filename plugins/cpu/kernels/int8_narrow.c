@@ -5,18 +5,18 @@
  * that is added by itself. Where there is much of that, they are widened instead. */
 #include "int8.h"
 
-static int64_t up(int64_t n, int64_t step) {
+static int64_t int8_narrow_up(int64_t n, int64_t step) {
   return (n + step - 1) / step * step;
 }
 
 /* Rows of a tile must not all lie in one set of the first cache. */
 int64_t cpu_int8_lead4(int64_t k) {
-  int64_t lead = up(k, k < 128 ? cpu_int8_get()->depth : 64);
+  int64_t lead = int8_narrow_up(k, k < 128 ? cpu_int8_get()->depth : 64);
   return lead && lead % 512 == 0 ? lead + 64 : lead;
 }
 
 int64_t cpu_int8_panel4(int64_t k) {
-  return up(k, cpu_int8_get()->depth) * cpu_int8_get()->columns;
+  return int8_narrow_up(k, cpu_int8_get()->depth) * cpu_int8_get()->columns;
 }
 
 void cpu_int8_narrow_drop(cpu_int8_narrow *narrow) {
@@ -39,7 +39,7 @@ typedef struct making {
 } making;
 
 /* Element p of k in row or column `at`, less its zero point; 0 behind the last ones. */
-static int element(const making *m, int64_t at, int64_t p) {
+static int int8_narrow_element(const making *m, int64_t at, int64_t p) {
   const cpu_int8_bytes *from = m->from;
   if (p >= m->k || at >= m->n) return 0;
   int64_t i = m->rows ? at * from->step + p : p * from->step + at;
@@ -54,7 +54,7 @@ static bool make_quad(making *m, int64_t line, int64_t quad, int8_t *rest,
   for (int64_t c = 0; c < m->width; c++, to += 4, rest += 4) {
     int w[4];
     for (int i = 0; i < 4; i++) {
-      w[i] = element(m, line * m->width + c, quad * 4 + i);
+      w[i] = int8_narrow_element(m, line * m->width + c, quad * 4 + i);
       if (w[i] < -128 || w[i] > 127) return false;
       m->narrow->sums[line * m->width + c] += w[i];
     }
@@ -114,7 +114,8 @@ cpu_int8_narrow *cpu_int8_narrow_make(const cpu_int8_bytes *from, bool rows,
               .size = rows ? cpu_int8_lead4(k) : cpu_int8_panel4(k)};
   int64_t lines = (n + m.width - 1) / m.width;
   if (!m.narrow) return NULL;
-  m.narrow->bytes = aligned_alloc(64, (size_t)up(lines * m.size + 1, 64));
+  m.narrow->bytes =
+      aligned_alloc(64, (size_t)int8_narrow_up(lines * m.size + 1, 64));
   m.narrow->sums = calloc((size_t)(lines * m.width + 1), 4);
   m.narrow->first = calloc((size_t)lines + 1, sizeof *m.narrow->first);
   bool made = m.narrow->bytes && m.narrow->sums && m.narrow->first;

@@ -4,7 +4,7 @@
  * makes the vectors. */
 #include "lanes.h"
 
-static inline double least(double a, double b) {
+static inline double lanes_least(double a, double b) {
   return a < b ? a : b;
 }
 
@@ -15,14 +15,15 @@ static inline double most(double a, double b) {
 /* A product in place of a quotient: the caller leaves some room for its rounding. */
 static inline int64_t meets(const cpu_boxes *boxes, int64_t i,
                             const double *one, double low) {
-  double height = least(one[2], boxes->y1[i]) - most(one[0], boxes->y0[i]);
-  double width = least(one[3], boxes->x1[i]) - most(one[1], boxes->x0[i]);
+  double height =
+      lanes_least(one[2], boxes->y1[i]) - most(one[0], boxes->y0[i]);
+  double width = lanes_least(one[3], boxes->x1[i]) - most(one[1], boxes->x0[i]);
   double common = most(height, 0) * most(width, 0);
   return common > (one[4] + boxes->area[i] - common) * low;
 }
 
-static int64_t meet(const cpu_boxes *boxes, int64_t from, int64_t to,
-                    const double *one, double low) {
+static int64_t lanes_meet(const cpu_boxes *boxes, int64_t from, int64_t to,
+                          const double *one, double low) {
   const double here[5] = {one[0], one[1], one[2], one[3], one[4]};
   const cpu_boxes b = *boxes;
   for (; from + CPU_BOXES <= to; from += CPU_BOXES) {
@@ -62,7 +63,7 @@ ADD(add_f64, double)
 LARGEST(most_f32, float)
 LARGEST(most_f64, double)
 
-const cpu_lanes LANES_SET = {.meet = meet,
+const cpu_lanes LANES_SET = {.meet = lanes_meet,
                              .add_f32 = add_f32,
                              .add_f64 = add_f64,
                              .most_f32 = most_f32,

@@ -67,7 +67,7 @@ static float *floats_of(const kd_node *node, uint32_t input) {
   return floats; /* without memory, it is converted again and again */
 }
 
-static size_t up(size_t bytes) {
+static size_t nbits_up(size_t bytes) {
   return (bytes + 63) / 64 * 64;
 }
 
@@ -107,8 +107,8 @@ static void hold_weights(const kd_node *node, kd_kernel *kernel) {
       read->constant(node, SCALES, &scales) != KD_OK)
     return;
   int64_t count = kd_elements(&scales), columns = data.dims[0];
-  size_t bytes = up((size_t)data.size);
-  size_t halves = up((size_t)count * sizeof(cpu_f16));
+  size_t bytes = nbits_up((size_t)data.size);
+  size_t halves = nbits_up((size_t)count * sizeof(cpu_f16));
   float *floats = malloc((size_t)(count + 1) * sizeof *floats);
   char *all = floats ? cpu_weights_take(bytes + halves + (size_t)columns * 4,
                                         &kernel->all)
@@ -159,7 +159,7 @@ typedef struct scratch {
   uint64_t used;
 } scratch;
 
-static void *take(scratch *s, int64_t count, size_t size) {
+static void *nbits_take(scratch *s, int64_t count, size_t size) {
   void *taken = s->at ? s->at + s->used : NULL;
   s->used += ((uint64_t)count * size + 63) / 64 * 64;
   return taken;
@@ -167,15 +167,15 @@ static void *take(scratch *s, int64_t count, size_t size) {
 
 static void lay_line(nbits_work *work, cpu_nbits_line *line, scratch *s) {
   int64_t half = work->line / 2, groups = work->line / CPU_NBITS_GROUP;
-  line->sums = take(s, work->w.blocks, sizeof(float));
+  line->sums = nbits_take(s, work->w.blocks, sizeof(float));
   if (work->bytes) {
-    line->even8 = take(s, half, 1);
-    line->odd8 = take(s, half, 1);
-    line->scales = take(s, groups, sizeof(float));
-    line->less = take(s, groups, sizeof(int32_t));
+    line->even8 = nbits_take(s, half, 1);
+    line->odd8 = nbits_take(s, half, 1);
+    line->scales = nbits_take(s, groups, sizeof(float));
+    line->less = nbits_take(s, groups, sizeof(int32_t));
   } else if (work->quads) {
-    line->even = take(s, half, sizeof(float));
-    line->odd = take(s, half, sizeof(float));
+    line->even = nbits_take(s, half, sizeof(float));
+    line->odd = nbits_take(s, half, sizeof(float));
   }
 }
 
@@ -183,25 +183,25 @@ typedef struct rooms {
   float *a, *y, *bias, *scales, *zeros; /* of tensors of other types */
 } rooms;
 
-static void lay_out(nbits_work *work, const kd_launch *launch,
-                    const kd_kernel *self, scratch *s, rooms *out) {
+static void nbits_lay_out(nbits_work *work, const kd_launch *launch,
+                          const kd_kernel *self, scratch *s, rooms *out) {
   bool other = launch->inputs[A].dtype != KD_F32;
   bool whole = work->line == work->w.k; /* rows end where blocks do */
   cpu_nbits_line counted = {0};
   bool padded = work->by_lines && !whole;
   int64_t lead = work->by_lines ? work->line : work->w.k;
   *out = (rooms){0};
-  if (other || padded) out->a = take(s, work->m * lead, sizeof(float));
-  if (other) out->y = take(s, work->m * work->w.n, sizeof(float));
+  if (other || padded) out->a = nbits_take(s, work->m * lead, sizeof(float));
+  if (other) out->y = nbits_take(s, work->m * work->w.n, sizeof(float));
   if (other && kd_has_input(launch, BIAS))
-    out->bias = take(s, work->w.n, sizeof(float));
+    out->bias = nbits_take(s, work->w.n, sizeof(float));
   if (other && !self->scales && !self->all)
-    out->scales = take(s, work->w.n * work->w.blocks, sizeof(float));
+    out->scales = nbits_take(s, work->w.n * work->w.blocks, sizeof(float));
   if (other && !self->zeros && kd_has_input(launch, ZEROS) &&
       launch->inputs[ZEROS].dtype != KD_U8)
-    out->zeros = take(s, work->w.n * work->w.blocks, sizeof(float));
+    out->zeros = nbits_take(s, work->w.n * work->w.blocks, sizeof(float));
   if (!work->by_lines) return;
-  work->lines = take(s, work->m, sizeof *work->lines);
+  work->lines = nbits_take(s, work->m, sizeof *work->lines);
   for (int64_t i = 0; i < work->m; i++)
     lay_line(work, work->lines ? &work->lines[i] : &counted, s);
 }
@@ -227,7 +227,7 @@ uint64_t cpu_nbits_workspace(kd_kernel *self, const kd_launch *launch) {
   scratch counted = {NULL, 0};
   rooms rooms;
   read_shapes(launch, self, &work);
-  lay_out(&work, launch, self, &counted, &rooms);
+  nbits_lay_out(&work, launch, self, &counted, &rooms);
   return counted.used;
 }
 
@@ -388,7 +388,7 @@ CPU_KERNEL(cpu_run_nbits) {
   rooms rooms;
   if (!kd_elements(y)) return KD_OK;
   read_shapes(launch, self, &work);
-  lay_out(&work, launch, self, &s, &rooms);
+  nbits_lay_out(&work, launch, self, &s, &rooms);
   read_weights(launch, self, &rooms, &work);
   work.a = read_rows(launch, &work, rooms.a);
   work.y = rooms.y ? rooms.y : y->data;

@@ -155,8 +155,9 @@ static __m512i lanes_of(int64_t groups) {
 }
 
 /* less + both halves of bytes, times bytes of A, eight products a lane. */
-static inline __m512i multiply(__m512i less, __m512i low, __m512i high,
-                               __m512i even, __m512i odd) {
+static inline __m512i nbits_loops_multiply(__m512i less, __m512i low,
+                                           __m512i high, __m512i even,
+                                           __m512i odd) {
 #if defined(__AVX512VNNI__)
   return _mm512_dpbusd_epi32(_mm512_dpbusd_epi32(less, low, even), high, odd);
 #else
@@ -204,9 +205,10 @@ ALWAYS_INLINE void sum_rows(const cpu_nbits *w, int64_t column,
     __m512 scale = scales_at(scales + (i >> shift), lanes);
     for (int r = 0; r < rows; r++) {
       const int32_t *less = lines[r].less + i / GROUP_BYTES;
-      __m512i sum = multiply(first_of(_mm_loadu_si128((const void *)less)), low,
-                             high, _mm512_loadu_si512(lines[r].even8 + i),
-                             _mm512_loadu_si512(lines[r].odd8 + i));
+      __m512i sum = nbits_loops_multiply(
+          first_of(_mm_loadu_si128((const void *)less)), low, high,
+          _mm512_loadu_si512(lines[r].even8 + i),
+          _mm512_loadu_si512(lines[r].odd8 + i));
       __m512 by = groups_of(_mm_loadu_ps(lines[r].scales + i / GROUP_BYTES));
       all[r] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum),
                                _mm512_mul_ps(scale, by), all[r]);
@@ -222,10 +224,10 @@ ALWAYS_INLINE void sum_rows(const cpu_nbits *w, int64_t column,
     __m512 scale = scales_at(scales + (i >> shift), lanes);
     for (int r = 0; r < rows; r++) {
       const int32_t *less = lines[r].less + i / GROUP_BYTES;
-      __m512i sum =
-          multiply(first_of(_mm_maskz_loadu_epi32(few, less)), low, high,
-                   _mm512_maskz_loadu_epi8(mask, lines[r].even8 + i),
-                   _mm512_maskz_loadu_epi8(mask, lines[r].odd8 + i));
+      __m512i sum = nbits_loops_multiply(
+          first_of(_mm_maskz_loadu_epi32(few, less)), low, high,
+          _mm512_maskz_loadu_epi8(mask, lines[r].even8 + i),
+          _mm512_maskz_loadu_epi8(mask, lines[r].odd8 + i));
       __m512 by =
           groups_of(_mm_maskz_loadu_ps(few, lines[r].scales + i / GROUP_BYTES));
       by = _mm512_maskz_mul_ps((__mmask16)((1u << left / 4) - 1), scale, by);
@@ -236,8 +238,9 @@ ALWAYS_INLINE void sum_rows(const cpu_nbits *w, int64_t column,
     sums[r] = _mm512_reduce_add_ps(all[r]);
 }
 #elif defined(__AVX2__)
-static inline __m256i multiply(__m256i less, __m256i low, __m256i high,
-                               __m256i even, __m256i odd) {
+static inline __m256i nbits_loops_multiply(__m256i less, __m256i low,
+                                           __m256i high, __m256i even,
+                                           __m256i odd) {
 #if defined(__AVXVNNI__)
   return _mm256_dpbusd_avx_epi32(_mm256_dpbusd_avx_epi32(less, low, even), high,
                                  odd);
@@ -248,7 +251,7 @@ static inline __m256i multiply(__m256i less, __m256i low, __m256i high,
 #endif
 }
 
-static inline __m256i load(const void *from) {
+static inline __m256i nbits_loops_load(const void *from) {
   return _mm256_loadu_si256(from);
 }
 
@@ -270,7 +273,8 @@ ALWAYS_INLINE void sum_rows(const cpu_nbits *w, int64_t column,
     all[r] = _mm256_setzero_ps();
   for (; i + 32 <= all_bytes; i += 32) {
     int64_t first = i >> shift, second = (i + GROUP_BYTES) >> shift;
-    __m256i both = load(bytes + i), low = _mm256_and_si256(both, half);
+    __m256i both = nbits_loops_load(bytes + i),
+            low = _mm256_and_si256(both, half);
     __m256i high = _mm256_and_si256(_mm256_srli_epi16(both, 4), half);
     __m256 scale = _mm256_insertf128_ps(
         _mm256_castps128_ps256(_mm_set1_ps(_cvtsh_ss(scales[first].bits))),
@@ -278,8 +282,9 @@ ALWAYS_INLINE void sum_rows(const cpu_nbits *w, int64_t column,
     for (int r = 0; r < rows; r++) {
       const int32_t *off = lines[r].less + i / GROUP_BYTES;
       __m256i less = _mm256_setr_epi32(off[0], 0, 0, 0, off[1], 0, 0, 0);
-      __m256i sum = multiply(less, low, high, load(lines[r].even8 + i),
-                             load(lines[r].odd8 + i));
+      __m256i sum = nbits_loops_multiply(less, low, high,
+                                         nbits_loops_load(lines[r].even8 + i),
+                                         nbits_loops_load(lines[r].odd8 + i));
       const float *two = lines[r].scales + i / GROUP_BYTES;
       __m256 by = _mm256_insertf128_ps(
           _mm256_castps128_ps256(_mm_set1_ps(two[0])), _mm_set1_ps(two[1]), 1);
@@ -295,8 +300,9 @@ ALWAYS_INLINE void sum_rows(const cpu_nbits *w, int64_t column,
     for (int r = 0; r < rows; r++) {
       __m256i less = _mm256_setr_epi32(lines[r].less[i / GROUP_BYTES], 0, 0, 0,
                                        0, 0, 0, 0);
-      __m256i sum = multiply(less, low, high, load_half(lines[r].even8 + i),
-                             load_half(lines[r].odd8 + i));
+      __m256i sum =
+          nbits_loops_multiply(less, low, high, load_half(lines[r].even8 + i),
+                               load_half(lines[r].odd8 + i));
       sums[r] += total(_mm256_cvtepi32_ps(sum)) *
                  f16_float(scales[i >> shift]) *
                  lines[r].scales[i / GROUP_BYTES];
@@ -364,7 +370,7 @@ static void part(const float *x, int64_t n, float *even, float *odd) {
   }
 }
 
-static float largest(const float *x, int64_t n) {
+static float nbits_loops_largest(const float *x, int64_t n) {
   float most = 0;
   for (int64_t i = 0; i < n; i++) {
     float size = fabsf(x[i]);
@@ -381,7 +387,7 @@ static int8_t to_byte(float x) {
 
 static void narrow_block(const cpu_nbits_line *line, int64_t from, int64_t n,
                          float *out_sum) {
-  float most = largest(line->x + from, n), scale = most / 127;
+  float most = nbits_loops_largest(line->x + from, n), scale = most / 127;
   float by = scale > 0 ? 1 / scale : 0;
   int32_t sum = 0;
   by = by < INFINITY ? by : 0;
@@ -402,7 +408,7 @@ static void narrow_block(const cpu_nbits_line *line, int64_t from, int64_t n,
   *out_sum = (float)sum * scale;
 }
 
-static void narrow(const cpu_nbits *w, const cpu_nbits_line *line) {
+static void nbits_loops_narrow(const cpu_nbits *w, const cpu_nbits_line *line) {
   for (int64_t b = 0; b < w->blocks; b++)
     narrow_block(line, b * w->size, w->size, &line->sums[b]);
 }
@@ -436,4 +442,4 @@ const cpu_nbits_loops NBITS = {.dot4 = dot4,
                                .expand = expand,
                                .dot = dot,
                                .part = part,
-                               .narrow = narrow};
+                               .narrow = nbits_loops_narrow};

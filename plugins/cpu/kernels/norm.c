@@ -15,7 +15,7 @@ static const cpu_norms *norms_get(void) {
   return sets[cpu_isa()];
 }
 
-static double at(const kd_tensor *tensor, int64_t i) {
+static double norm_at(const kd_tensor *tensor, int64_t i) {
   return cpu_get(tensor->data, tensor->dtype, i);
 }
 
@@ -31,7 +31,7 @@ static void scale_run(const kd_tensor *x, const kd_tensor *y, int64_t from,
     return;
   }
   for (int64_t i = from; i < from + n; i++)
-    cpu_set(y->data, y->dtype, i, at(x, i) * scale + shift);
+    cpu_set(y->data, y->dtype, i, norm_at(x, i) * scale + shift);
 }
 
 /* ---- BatchNormalization ----------------------------------------------------- */
@@ -47,9 +47,10 @@ static void batch_planes(void *context, int64_t begin, int64_t end) {
   const kd_tensor *in = work->launch->inputs;
   for (int64_t i = begin; i < end; i++) {
     int64_t c = i % work->channels;
-    double scale = at(&in[1], c) / sqrt(at(&in[4], c) + work->epsilon);
+    double scale =
+        norm_at(&in[1], c) / sqrt(norm_at(&in[4], c) + work->epsilon);
     scale_run(&in[0], &work->launch->outputs[0], i * work->space, work->space,
-              scale, at(&in[2], c) - at(&in[3], c) * scale);
+              scale, norm_at(&in[2], c) - norm_at(&in[3], c) * scale);
   }
 }
 
@@ -77,9 +78,10 @@ static bool batch_by_table(const batch_work *work) {
   if (!table) return false;
   for (int64_t i = 0; i < row; i++) {
     int64_t c = i / work->space;
-    double scale = at(&in[1], c) / sqrt(at(&in[4], c) + work->epsilon);
+    double scale =
+        norm_at(&in[1], c) / sqrt(norm_at(&in[4], c) + work->epsilon);
     table[i] = (float)scale;
-    table[row + i] = (float)(at(&in[2], c) - at(&in[3], c) * scale);
+    table[row + i] = (float)(norm_at(&in[2], c) - norm_at(&in[3], c) * scale);
   }
   batch_table t = {in->data, table, table + row, work->launch->outputs[0].data,
                    row};
@@ -100,26 +102,26 @@ static void batch_train(const batch_work *work) {
     double sum = 0, squares = 0;
     for (int64_t n = 0; n < batch; n++)
       for (int64_t s = 0; s < work->space; s++)
-        sum += at(&in[0], (n * work->channels + c) * work->space + s);
+        sum += norm_at(&in[0], (n * work->channels + c) * work->space + s);
     double mean = sum / count;
     for (int64_t n = 0; n < batch; n++)
       for (int64_t s = 0; s < work->space; s++) {
         double d =
-            at(&in[0], (n * work->channels + c) * work->space + s) - mean;
+            norm_at(&in[0], (n * work->channels + c) * work->space + s) - mean;
         squares += d * d;
       }
     double variance = squares / count;
-    double scale = at(&in[1], c) / sqrt(variance + work->epsilon);
+    double scale = norm_at(&in[1], c) / sqrt(variance + work->epsilon);
     for (int64_t n = 0; n < batch; n++)
       scale_run(&in[0], &launch->outputs[0],
                 (n * work->channels + c) * work->space, work->space, scale,
-                at(&in[2], c) - mean * scale);
+                norm_at(&in[2], c) - mean * scale);
     if (kd_has_output(launch, 1))
       cpu_set(launch->outputs[1].data, launch->outputs[1].dtype, c,
-              at(&in[3], c) * momentum + mean * (1 - momentum));
+              norm_at(&in[3], c) * momentum + mean * (1 - momentum));
     if (kd_has_output(launch, 2))
       cpu_set(launch->outputs[2].data, launch->outputs[2].dtype, c,
-              at(&in[4], c) * momentum + variance * (1 - momentum));
+              norm_at(&in[4], c) * momentum + variance * (1 - momentum));
   }
 }
 

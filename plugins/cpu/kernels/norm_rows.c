@@ -31,7 +31,7 @@ static int64_t least_of(int64_t a, int64_t b) {
   return a < b ? a : b;
 }
 
-static double join(const reals *parts) {
+static double norm_rows_join(const reals *parts) {
   const reals s = (parts[0] + parts[1]) + (parts[2] + parts[3]);
   double sum = s[0];
   for (int i = 1; i < LANES; i++)
@@ -59,7 +59,7 @@ static void moments(const float *x, int64_t n, double base, double *out_sum,
     q[2] += c * c;
     q[3] += d * d;
   }
-  double sum = join(s), squares = join(q);
+  double sum = norm_rows_join(s), squares = norm_rows_join(q);
   for (; i < n; i++) {
     double a = (double)x[i] - base;
     sum += a;
@@ -243,7 +243,7 @@ static double total(const float *x, int64_t n) {
     s[2] += REALS(x + i + 2 * LANES);
     s[3] += REALS(x + i + 3 * LANES);
   }
-  double sum = join(s);
+  double sum = norm_rows_join(s);
   for (; i < n; i++)
     sum += (double)x[i];
   return sum;
@@ -288,7 +288,7 @@ static void length_2(void *context, int64_t begin, int64_t end) {
 
 /* ---- softmax -------------------------------------------------------------------- */
 
-static float largest(const float *x, int64_t n) {
+static float norm_rows_largest(const float *x, int64_t n) {
   float most = x[0];
   int64_t i = 0;
   if (n >= BLOCK) {
@@ -325,7 +325,7 @@ static double powers(const float *x, int64_t n, float most, float *y) {
 
 static void soft_line(const soft_work *work, const float *x, float *y) {
   int64_t n = work->all.length;
-  float most = largest(x, n);
+  float most = norm_rows_largest(x, n);
   bool log_of = work->how == SOFT_LOG;
   double sum = powers(x, n, most, log_of ? NULL : y);
   if (log_of) {
@@ -345,7 +345,7 @@ static void soft_short(const soft_work *work, const float *x, float *y,
   int64_t n = work->all.length;
   float part[CHUNK];
   for (int64_t l = 0; l < lines; l++) {
-    float most = largest(x + l * n, n);
+    float most = norm_rows_largest(x + l * n, n);
     for (int64_t i = 0; i < n; i++)
       part[l * n + i] = x[l * n + i] - most;
   }

@@ -75,7 +75,7 @@ static const cpu_pools *pools_get(void) {
 
 /* Cuts an image into tiles; false where it is better, or needed, to go by elements: for
  * indices, single results, windows that are larger than the image. */
-static bool cut(pool_work *work) {
+static bool pool_cut(pool_work *work) {
   const window *w = &work->w;
   int last = w->space - 1;
   if (work->indices || last < 0 || w->out[last] < 2 || work->outs < 4)
@@ -117,7 +117,7 @@ static kd_status run_pool(const kd_launch *launch, pool_work *work) {
   }
   kd_loop_body tiles = pools_get()->tiles[kind][x->dtype];
   int64_t count = kd_elements(y);
-  if (tiles && count && cut(work)) {
+  if (tiles && count && pool_cut(work)) {
     int64_t items = work->across * work->down * (count / work->outs);
     for (int d = 0; d + 2 < work->w.space; d++)
       items *= work->w.out[d];

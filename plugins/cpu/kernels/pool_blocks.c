@@ -23,11 +23,11 @@ typedef double wide
     __attribute__((vector_size(8 * LANES), aligned(8), may_alias));
 typedef int32_t bits __attribute__((vector_size(4 * LANES)));
 
-static inline vec at(const float *x, int64_t place) {
+static inline vec pool_blocks_at(const float *x, int64_t place) {
   return *(const vec *)(const void *)(x + place * BLOCK);
 }
 
-static inline void put(float *x, int64_t place, vec value) {
+static inline void pool_blocks_put(float *x, int64_t place, vec value) {
   *(vec *)(void *)(x + place * BLOCK) = value;
 }
 
@@ -37,24 +37,25 @@ static inline vec larger_of(vec most, vec x) {
   return (vec)(((bits)x & larger) | ((bits)most & ~larger));
 }
 
-static void largest(const cpu_pool_plane *p, const float *x, int64_t row,
-                    double *scratch, float *y) {
+static void pool_blocks_largest(const cpu_pool_plane *p, const float *x,
+                                int64_t row, double *scratch, float *y) {
   const cpu_pool_span down = p->rows[row];
   const int64_t columns = p->in[1], step = p->dilation[0] * columns;
   float *room = (float *)scratch;
   for (int64_t c = 0; c < columns; c++) {
     int64_t from = down.at * columns + c;
-    vec most = at(x, from);
+    vec most = pool_blocks_at(x, from);
     for (int64_t k = 1; k < down.count; k++)
-      most = larger_of(most, at(x, from + k * step));
-    put(room, c, most);
+      most = larger_of(most, pool_blocks_at(x, from + k * step));
+    pool_blocks_put(room, c, most);
   }
   for (int64_t c = 0; c < p->out[1]; c++) {
     const cpu_pool_span across = p->columns[c];
-    vec most = at(room, across.at);
+    vec most = pool_blocks_at(room, across.at);
     for (int64_t k = 1; k < across.count; k++)
-      most = larger_of(most, at(room, across.at + k * p->dilation[1]));
-    put(y, row * p->out[1] + c, most);
+      most =
+          larger_of(most, pool_blocks_at(room, across.at + k * p->dilation[1]));
+    pool_blocks_put(y, row * p->out[1] + c, most);
   }
 }
 
@@ -71,7 +72,7 @@ static void mean(const cpu_pool_plane *p, const float *x, int64_t row,
     int64_t from = down.at * columns + c;
     wide sum = {0};
     for (int64_t k = 0; k < down.count; k++)
-      sum += __builtin_convertvector(at(x, from + k * step), wide);
+      sum += __builtin_convertvector(pool_blocks_at(x, from + k * step), wide);
     *wide_at(room, c) = sum;
   }
   for (int64_t c = 0; c < p->out[1]; c++) {
@@ -80,14 +81,15 @@ static void mean(const cpu_pool_plane *p, const float *x, int64_t row,
     for (int64_t k = 0; k < across.count; k++)
       sum += *wide_at(room, across.at + k * p->dilation[1]);
     sum /= (double)down.size * (double)across.size;
-    put(y, row * p->out[1] + c, __builtin_convertvector(sum, vec));
+    pool_blocks_put(y, row * p->out[1] + c, __builtin_convertvector(sum, vec));
   }
 }
 
 static void pool(const cpu_pool_plane *plane, const float *x, int64_t row,
                  double *room, float *y) {
   for (int part = 0; part < BLOCK; part += LANES)
-    (plane->mean ? mean : largest)(plane, x + part, row, room, y + part);
+    (plane->mean ? mean : pool_blocks_largest)(plane, x + part, row, room,
+                                               y + part);
 }
 
 const cpu_pool_blocks_fn POOL_BLOCKS = pool;

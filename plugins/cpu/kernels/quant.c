@@ -106,7 +106,7 @@ typedef struct scaled_row {
   int64_t from, n, scale, step; /* scale: the first one */
 } scaled_row;
 
-static scaled_row row_of(const row_map *map, int64_t row) {
+static scaled_row quant_row_of(const row_map *map, int64_t row) {
   int64_t period = row / map->in_period, at = row % map->in_period;
   int64_t from = at * map->row, left = map->period - from;
   return (scaled_row){
@@ -180,10 +180,10 @@ static void run_slow(const quant_work *work, const scaled_row *row) {
   }
 }
 
-static void run_rows(void *context, int64_t begin, int64_t end) {
+static void quant_run_rows(void *context, int64_t begin, int64_t end) {
   const quant_work *work = context;
   for (int64_t i = begin; i < end; i++) {
-    scaled_row row = row_of(&work->map, i);
+    scaled_row row = quant_row_of(&work->map, i);
     if (work->zeros)
       run_row(work, &row);
     else
@@ -239,11 +239,11 @@ static void run_quant(quant_work *work) {
         work->zero ? (float)cpu_get(work->zero->data, work->zero->dtype, i) : 0;
   if (kd_dtype_size(work->y->dtype))
     cpu_host->parallel_for(cpu_host, work->map.rows,
-                           2 * CPU_GRAIN / (work->map.row + 1) + 1, run_rows,
-                           work);
+                           2 * CPU_GRAIN / (work->map.row + 1) + 1,
+                           quant_run_rows, work);
   else { /* rows share bytes; unused bits are zero */
     memset(work->y->data, 0, work->y->size);
-    run_rows(work, 0, work->map.rows);
+    quant_run_rows(work, 0, work->map.rows);
   }
   free(work->zeros);
 }

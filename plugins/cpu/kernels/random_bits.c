@@ -15,7 +15,7 @@ typedef struct bits_work {
   int64_t outer, length, inner;
 } bits_work;
 
-static inline uint32_t turn(uint32_t x, int by) {
+static inline uint32_t random_bits_turn(uint32_t x, int by) {
   return x << by | x >> (32 - by);
 }
 
@@ -28,7 +28,7 @@ static void threefry(const uint32_t key[2], uint64_t count, uint32_t out[2]) {
   for (uint32_t group = 0; group < 5; group++) {
     for (int i = 0; i < 4; i++) {
       a += b;
-      b = turn(b, by[group % 2][i]) ^ a;
+      b = random_bits_turn(b, by[group % 2][i]) ^ a;
     }
     a += keys[(group + 1) % 3];
     b += keys[(group + 2) % 3] + group + 1;
@@ -56,7 +56,8 @@ static void philox(const uint32_t key[2], uint64_t low, uint64_t high,
 }
 
 /* The low bits of a number as one element. */
-static inline void put(const bits_work *work, int64_t at, uint64_t bits) {
+static inline void random_bits_put(const bits_work *work, int64_t at,
+                                   uint64_t bits) {
   const uint8_t one = (uint8_t)bits;
   const uint16_t two = (uint16_t)bits;
   const uint32_t four = (uint32_t)bits;
@@ -85,7 +86,7 @@ static void wide_threefry(void *context, int64_t begin, int64_t end) {
   uint32_t x[2];
   for (int64_t i = begin; i < end; i++) {
     threefry(work->key, work->low + (uint64_t)i, x);
-    put(work, i, pair(x));
+    random_bits_put(work, i, pair(x));
   }
 }
 
@@ -98,8 +99,8 @@ static void narrow_threefry(void *context, int64_t begin, int64_t end) {
     int64_t first = line % half * 2;
     int64_t at = (outer * work->length + first) * work->inner + i % work->inner;
     threefry(work->key, work->low + (uint64_t)i, x);
-    put(work, at, x[0]);
-    if (first + 1 < work->length) put(work, at + work->inner, x[1]);
+    random_bits_put(work, at, x[0]);
+    if (first + 1 < work->length) random_bits_put(work, at + work->inner, x[1]);
   }
 }
 
@@ -112,12 +113,12 @@ static void run_philox(void *context, int64_t begin, int64_t end) {
     uint64_t low = work->low + (uint64_t)i;
     philox(work->key, low, work->high + (low < work->low), x);
     for (int64_t k = 0; k < each && i * each + k < work->count; k++)
-      put(work, i * each + k, each == 2 ? pair(&x[2 * k]) : x[k]);
+      random_bits_put(work, i * each + k, each == 2 ? pair(&x[2 * k]) : x[k]);
   }
 }
 
 /* The first even dimension, or else the first of the longest. */
-static void split(bits_work *work, const kd_tensor *y) {
+static void random_bits_split(bits_work *work, const kd_tensor *y) {
   uint32_t at = 0;
   for (uint32_t i = 1; i < y->rank; i++)
     if (y->dims[i] > y->dims[at]) at = i;
@@ -135,7 +136,7 @@ static int64_t counts(bits_work *work, const kd_tensor *y, bool by_threefry) {
   if (!by_threefry && work->size == 8) return (work->count + 1) / 2;
   if (!by_threefry) return (work->count + 3) / 4;
   if (work->size == 8) return work->count;
-  split(work, y);
+  random_bits_split(work, y);
   return work->outer * ((work->length + 1) / 2) * work->inner;
 }
 

@@ -62,8 +62,8 @@ typedef struct direction {
 /* ---- reading the node ----------------------------------------------------------- */
 
 /* Input `index` in the arithmetic's type: itself, or a widened copy. */
-static bool take(recurrence *n, uint32_t index, void **copies,
-                 const void **out) {
+static bool recurrent_take(recurrence *n, uint32_t index, void **copies,
+                           const void **out) {
   *out = NULL;
   if (!kd_has_input(n->launch, index)) return true;
   const kd_tensor *in = &n->launch->inputs[index];
@@ -157,7 +157,7 @@ static kd_status check_inputs(recurrence *n) {
 
 /* ---- numbers in the arithmetic's type ------------------------------------------------ */
 
-static double get(const recurrence *n, const void *data, int64_t i) {
+static double recurrent_get(const recurrence *n, const void *data, int64_t i) {
   return n->dtype == KD_F64 ? ((const double *)data)[i]
                             : (double)((const float *)data)[i];
 }
@@ -169,7 +169,8 @@ static void set(const recurrence *n, void *data, int64_t i, double x) {
     ((float *)data)[i] = (float)x;
 }
 
-static const void *at(const recurrence *n, const void *data, int64_t i) {
+static const void *recurrent_at(const recurrence *n, const void *data,
+                                int64_t i) {
   return (const char *)data + (size_t)i * kd_dtype_size(n->dtype);
 }
 
@@ -210,8 +211,8 @@ static void pack_blocks(void *context, int64_t begin, int64_t end) {
 }
 
 /* r [directions, gates * hidden, hidden]; NULL: there is no memory. */
-static void *pack(const void *r, kd_dtype dtype, int64_t directions,
-                  int64_t gates, int64_t hidden) {
+static void *recurrent_pack(const void *r, kd_dtype dtype, int64_t directions,
+                            int64_t gates, int64_t hidden) {
   size_t size = kd_dtype_size(dtype);
   pack_work work = {.cells = cells_get(dtype),
                     .from = r,
@@ -237,7 +238,7 @@ static void *widened(const kd_tensor *in, kd_dtype dtype) {
 }
 
 /* w [directions, rows, inputs] as [directions, inputs, rows]. */
-static void *turn(const kd_tensor *w, kd_dtype dtype) {
+static void *recurrent_turn(const kd_tensor *w, kd_dtype dtype) {
   const int64_t rows = w->dims[1], inputs = w->dims[2];
   const int64_t strides[] = {rows * inputs, 1, inputs};
   const int64_t dims[] = {w->dims[0], inputs, rows};
@@ -299,9 +300,10 @@ kd_status cpu_create_recurrent(kd_device *device, const kd_kernel_def *def,
     return KD_OK;
   kd_dtype dtype = r.dtype == KD_F64 ? KD_F64 : KD_F32;
   void *wide = widened(&r, dtype);
-  if (wide) kernel->r = pack(wide, dtype, r.dims[0], gates, r.dims[2]);
+  if (wide)
+    kernel->r = recurrent_pack(wide, dtype, r.dims[0], gates, r.dims[2]);
   free(wide);
-  if (!pack_inputs(kernel, &w)) kernel->w = turn(&w, dtype);
+  if (!pack_inputs(kernel, &w)) kernel->w = recurrent_turn(&w, dtype);
   return KD_OK;
 }
 
@@ -317,15 +319,16 @@ void cpu_destroy_recurrent(kd_kernel *kernel) {
 /* ---- a step ---------------------------------------------------------------------- */
 
 /* Where an item's row of the inputs' part is at a time. */
-static int64_t row_of(const recurrence *n, int64_t time, int64_t item) {
+static int64_t recurrent_row_of(const recurrence *n, int64_t time,
+                                int64_t item) {
   return n->batch_first ? item * n->steps + time : time * n->batch + item;
 }
 
-static void give(const recurrence *n, uint32_t output, int64_t to,
-                 const void *from, int64_t item) {
+static void recurrent_give(const recurrence *n, uint32_t output, int64_t to,
+                           const void *from, int64_t item) {
   if (!kd_has_output(n->launch, output)) return;
   const kd_tensor *out = &n->launch->outputs[output];
-  cpu_convert(at(n, from, item * n->hidden), n->dtype,
+  cpu_convert(recurrent_at(n, from, item * n->hidden), n->dtype,
               (char *)out->data + (size_t)to * kd_dtype_size(out->dtype),
               out->dtype, n->hidden);
 }
@@ -347,7 +350,7 @@ static void run_step(direction *d, int64_t step) {
   for (int64_t item = 0; item < n->batch; item++) {
     int64_t length = length_of(n, item);
     int64_t time = d->backward ? length - 1 - step : step;
-    d->rows[item] = step < length ? row_of(n, time, item) : -1;
+    d->rows[item] = step < length ? recurrent_row_of(n, time, item) : -1;
   }
   d->cell.before = d->states[step % 2];
   d->cell.after = d->states[1 - step % 2];
@@ -357,11 +360,12 @@ static void run_step(direction *d, int64_t step) {
   for (int64_t item = 0; item < n->batch; item++) {
     int64_t row = d->rows[item], wide = n->directions * n->hidden;
     if (row < 0) continue;
-    give(n, 0,
-         n->batch_first
-             ? row * wide + d->number * n->hidden
-             : (row - item) * wide + (d->number * n->batch + item) * n->hidden,
-         d->cell.after, item);
+    recurrent_give(
+        n, 0,
+        n->batch_first
+            ? row * wide + d->number * n->hidden
+            : (row - item) * wide + (d->number * n->batch + item) * n->hidden,
+        d->cell.after, item);
   }
 }
 
@@ -392,8 +396,9 @@ static void run_steps(void *context, int64_t begin, int64_t end) {
     for (int64_t item = 0; item < n->batch; item++) {
       int64_t to =
           n->batch_first ? item * n->directions + i : i * n->batch + item;
-      give(n, 1, to * n->hidden, d->states[n->steps % 2], item);
-      if (n->kind == CPU_LSTM) give(n, 2, to * n->hidden, d->cell.cell, item);
+      recurrent_give(n, 1, to * n->hidden, d->states[n->steps % 2], item);
+      if (n->kind == CPU_LSTM)
+        recurrent_give(n, 2, to * n->hidden, d->cell.cell, item);
     }
   }
 }
@@ -402,18 +407,19 @@ static void run_steps(void *context, int64_t begin, int64_t end) {
 static void take_inputs(const direction *d) {
   const recurrence *n = d->of;
   int64_t rows = n->gates * n->hidden;
-  cpu_gemm gemm = {.dtype = n->dtype,
-                   .trans_b = !n->turned,
-                   .m = n->steps * n->batch,
-                   .n = rows,
-                   .k = n->inputs,
-                   .alpha = 1,
-                   .a = n->x,
-                   .b = n->w ? at(n, n->w, d->number * rows * n->inputs) : NULL,
-                   .c = d->from_x,
-                   .lda = n->inputs,
-                   .ldb = n->turned ? rows : n->inputs,
-                   .ldc = rows};
+  cpu_gemm gemm = {
+      .dtype = n->dtype,
+      .trans_b = !n->turned,
+      .m = n->steps * n->batch,
+      .n = rows,
+      .k = n->inputs,
+      .alpha = 1,
+      .a = n->x,
+      .b = n->w ? recurrent_at(n, n->w, d->number * rows * n->inputs) : NULL,
+      .c = d->from_x,
+      .lda = n->inputs,
+      .ldb = n->turned ? rows : n->inputs,
+      .ldc = rows};
   if (n->panels) gemm.panels = n->panels[d->number];
   cpu_gemm_run(&gemm);
 }
@@ -426,15 +432,15 @@ static void spread_weights(const direction *d) {
   for (int64_t k = 0; k < n->hidden; k++) {
     int64_t block = k / n->units, unit = k % n->units;
     for (int64_t g = 0; n->b && g < n->gates; g++) {
-      double x = get(n, n->b, i * 2 * rows + g * n->hidden + k);
-      double h = get(n, n->b, (i * 2 + 1) * rows + g * n->hidden + k);
+      double x = recurrent_get(n, n->b, i * 2 * rows + g * n->hidden + k);
+      double h = recurrent_get(n, n->b, (i * 2 + 1) * rows + g * n->hidden + k);
       int64_t to = (block * (n->gates + 1) + g) * n->units + unit;
       if (apart && g == 2) set(n, d->bias, to + n->units, h);
       set(n, d->bias, to, apart && g == 2 ? x : x + h);
     }
     for (int64_t g = 0; n->p && g < 3; g++)
       set(n, d->peep, (block * 3 + g) * n->units + unit,
-          get(n, n->p, (i * 3 + g) * n->hidden + k));
+          recurrent_get(n, n->p, (i * 3 + g) * n->hidden + k));
   }
 }
 
@@ -464,7 +470,7 @@ uint64_t cpu_recurrent_workspace(kd_kernel *self, const kd_launch *launch) {
   return n.directions > 0 ? (uint64_t)n.directions * room_of(&n).all : 0;
 }
 
-static void make_room(direction *d) {
+static void recurrent_make_room(direction *d) {
   const recurrence *n = d->of;
   room r = room_of(n);
   char *at_all = n->launch->workspace.data;
@@ -475,23 +481,24 @@ static void make_room(direction *d) {
   d->states[1] = d->states[0] + r.state;
   d->from_x = d->states[1] + 4 * r.state;
   if (r.all) memset(d->bias, 0, r.biases + r.peep);
-  d->cell = (cpu_cell){
-      .kind = n->kind,
-      .gates = n->gates,
-      .hidden = n->hidden,
-      .batch = n->batch,
-      .coupled = n->coupled,
-      .linear_first = n->linear_first,
-      .clip = n->clip,
-      .weights = at(n, n->packed,
-                    d->number * n->blocks * n->gates * n->hidden * n->units),
-      .bias = d->bias,
-      .peep = n->p ? d->peep : NULL,
-      .from_x = d->from_x,
-      .rows = d->rows,
-      .cell = d->states[1] + r.state,
-      .gated = d->states[1] + 2 * r.state,
-      .update = d->states[1] + 3 * r.state};
+  d->cell =
+      (cpu_cell){.kind = n->kind,
+                 .gates = n->gates,
+                 .hidden = n->hidden,
+                 .batch = n->batch,
+                 .coupled = n->coupled,
+                 .linear_first = n->linear_first,
+                 .clip = n->clip,
+                 .weights = recurrent_at(
+                     n, n->packed,
+                     d->number * n->blocks * n->gates * n->hidden * n->units),
+                 .bias = d->bias,
+                 .peep = n->p ? d->peep : NULL,
+                 .from_x = d->from_x,
+                 .rows = d->rows,
+                 .cell = d->states[1] + r.state,
+                 .gated = d->states[1] + 2 * r.state,
+                 .update = d->states[1] + 3 * r.state};
 }
 
 /* ---- the kernel --------------------------------------------------------------------- */
@@ -507,7 +514,7 @@ static kd_status begin_directions(const recurrence *n, direction *d) {
     d[i].of = n;
     d[i].number = i;
     d[i].backward = reverse || i == 1;
-    make_room(&d[i]);
+    recurrent_make_room(&d[i]);
     cpu_gate *gates[3] = {&d[i].cell.f, &d[i].cell.g, &d[i].cell.h};
     for (int64_t g = 0; g < each && status == KD_OK; g++)
       status = read_activation(n, i * each + g,
@@ -557,11 +564,12 @@ CPU_KERNEL(cpu_run_recurrent) {
   for (size_t i = 0; i < count && room; i++)
     if (!(taken[i].index == 1 && (n.turned || n.panels)) &&
         !(taken[i].index == 2 && self && self->r))
-      room = take(&n, taken[i].index, copies, taken[i].to);
+      room = recurrent_take(&n, taken[i].index, copies, taken[i].to);
   if (self && self->r)
     n.packed = self->r;
   else if (room)
-    n.packed = packed = pack(n.r, n.dtype, n.directions, n.gates, n.hidden);
+    n.packed = packed =
+        recurrent_pack(n.r, n.dtype, n.directions, n.gates, n.hidden);
   if (n.lengths && kd_has_output(launch, 0) && launch->outputs[0].size)
     memset(launch->outputs[0].data, 0, launch->outputs[0].size);
   status = room && n.packed ? begin_directions(&n, d)

@@ -130,8 +130,8 @@ static void gather_lines(const reduce_work *work, int by, cpu_reduce loop,
   }
 }
 
-static void put(const reduce_work *work, int64_t to, int64_t n,
-                const cpu_wide *total) {
+static void reduce_put(const reduce_work *work, int64_t to, int64_t n,
+                       const cpu_wide *total) {
   if (work->dtype == KD_F32)
     for (int64_t i = 0; i < n; i++)
       ((float *)work->y)[to + i] = (float)total[i].real;
@@ -168,7 +168,7 @@ static void reduce_block(const reduce_work *work, const char *x, int64_t to,
   double largest[REDUCE_BLOCK], *most = NULL;
   if (work->op == CPU_ReduceMean && work->kind != REAL && work->size == 8) {
     mean_block(work, x, n, total);
-    put(work, to, n, total);
+    reduce_put(work, to, n, total);
     return;
   }
   if (by == BY_powers) { /* so that nothing overflows */
@@ -180,7 +180,7 @@ static void reduce_block(const reduce_work *work, const char *x, int64_t to,
   }
   gather_lines(work, by, work->loop, x, n, most, total);
   results[work->op][work->kind](total, most, n, work->count);
-  put(work, to, n, total);
+  reduce_put(work, to, n, total);
 }
 
 static void reduce_piece(void *context, int64_t begin, int64_t end) {
@@ -202,7 +202,7 @@ static void reduce_piece(void *context, int64_t begin, int64_t end) {
   }
 }
 
-static void reduce(const kd_launch *launch, int op, const bool *gone) {
+static void reduce_it(const kd_launch *launch, int op, const bool *gone) {
   const kd_tensor *x = &launch->inputs[0], *y = &launch->outputs[0];
   kd_dtype dtype = x->dtype == KD_BOOL ? KD_U8 : x->dtype;
   bool is_float = (KD_TYPES_FLOAT & KD_TYPES(dtype)) != 0;
@@ -244,7 +244,7 @@ CPU_KERNEL(cpu_run_reduce) {
   bool same = op != CPU_ReduceL1 && op != CPU_ReduceL2 &&
               op != CPU_ReduceSumSquare && op != CPU_ReduceLogSum;
   if (!none || !x->rank || !same)
-    reduce(launch, op, gone);
+    reduce_it(launch, op, gone);
   else if (x->size)
     memcpy(launch->outputs[0].data, x->data, x->size);
   return KD_OK;
@@ -257,6 +257,6 @@ CPU_KERNEL(cpu_run_global_pool) {
   bool gone[KD_MAX_RANK];
   for (uint32_t i = 0; i < KD_MAX_RANK; i++)
     gone[i] = i >= 2;
-  reduce(launch, launch->data ? CPU_ReduceMean : CPU_ReduceMax, gone);
+  reduce_it(launch, launch->data ? CPU_ReduceMean : CPU_ReduceMax, gone);
   return KD_OK;
 }

@@ -82,15 +82,15 @@ typedef struct resize {
 } resize;
 
 /* x as an integer, where it fits into one; any x has a result. */
-static int64_t whole(double x) {
+static int64_t resize_whole(double x) {
   return (int64_t)fmin(fmax(x, -0x1p53), 0x1p53);
 }
 
 static void taps_at(const resize *r, const axis *d, double x, double stretch,
                     int64_t width, int64_t *index, double *weight) {
   double total = 0;
-  int64_t first =
-      r->weight ? whole(floor(x)) - width / 2 + 1 : whole(r->nearest(x));
+  int64_t first = r->weight ? resize_whole(floor(x)) - width / 2 + 1
+                            : resize_whole(r->nearest(x));
   for (int64_t k = 0; k < width; k++) {
     int64_t at = first + k;
     bool inside = WITHIN(at, d->in);
@@ -109,7 +109,7 @@ static bool make_taps(const resize *r, const axis *d, tap_list *taps) {
   bool shrinks = r->antialias && d->scale < 1 && r->weight;
   double stretch = shrinks ? 1 / d->scale : 1;
   taps->width =
-      shrinks ? 2 * whole(ceil((double)r->taps / 2 * stretch)) : r->taps;
+      shrinks ? 2 * resize_whole(ceil((double)r->taps / 2 * stretch)) : r->taps;
   if (taps->width > TAPS_MOST / d->out) return false;
   size_t count = (size_t)d->out * (size_t)taps->width;
   taps->index = malloc((count + 1) * sizeof *taps->index);
@@ -150,7 +150,7 @@ static double sample(const resize *r, const kd_tensor *x, const tap_list *taps,
 }
 
 /* An element of the result: what an integer can't hold is the nearest that it can. */
-static void put(const kd_tensor *y, int64_t i, double value) {
+static void resize_put(const kd_tensor *y, int64_t i, double value) {
   static const double ends[KD_DTYPE_COUNT][2] = {
       [KD_I8] = {INT8_MIN, INT8_MAX},
       [KD_U8] = {0, UINT8_MAX},
@@ -179,7 +179,7 @@ static void copy_one(const resize_work *work, int64_t i, const int64_t *at,
   for (uint32_t d = 0; d < work->x->rank; d++) {
     int64_t index = work->taps[d].index[at[d]];
     if (index < 0) {
-      put(work->y, i, work->r->extrapolation);
+      resize_put(work->y, i, work->r->extrapolation);
       return;
     }
     from += index * packed[d];
@@ -197,7 +197,7 @@ static void resize_piece(void *context, int64_t begin, int64_t end) {
     for (uint32_t d = work->y->rank; d-- > 0; rest /= work->y->dims[d])
       at[d] = rest % work->y->dims[d];
     if (work->r->weight)
-      put(work->y, i, sample(work->r, work->x, work->taps, at, packed));
+      resize_put(work->y, i, sample(work->r, work->x, work->taps, at, packed));
     else
       copy_one(work, i, at, packed);
   }
@@ -225,8 +225,8 @@ static bool all_inside(const tap_list *taps, int64_t outs) {
   return true;
 }
 
-static resize_taps taps_of(const kd_tensor *x, const kd_tensor *y, uint32_t d,
-                           const tap_list *taps) {
+static resize_taps resize_taps_of(const kd_tensor *x, const kd_tensor *y,
+                                  uint32_t d, const tap_list *taps) {
   return (resize_taps){x->dims[d], y->dims[d], taps->width, taps->index,
                        taps->weight};
 }
@@ -256,7 +256,8 @@ static bool make_rows(resize_work *work, const resize_axis *given,
     rows->axes[rows->count++] = (resize_taps){1, 1, 1, only, one};
   for (int d = first; d <= last; d++) {
     if (!all_inside(&work->taps[d], y->dims[d])) return false;
-    rows->axes[rows->count++] = taps_of(x, y, (uint32_t)d, &work->taps[d]);
+    rows->axes[rows->count++] =
+        resize_taps_of(x, y, (uint32_t)d, &work->taps[d]);
   }
   return rows->axes[0].width <= WIDTH_MOST;
 }
@@ -283,8 +284,8 @@ static void run_resize(resize_work *work, const resize_axis *given) {
 }
 
 /* At most `room` elements of a host input; returns how many it has. */
-static int64_t read_list(const kd_launch *launch, uint32_t input, int64_t room,
-                         double *out) {
+static int64_t resize_read_list(const kd_launch *launch, uint32_t input,
+                                int64_t room, double *out) {
   if (!kd_has_input(launch, input)) return 0;
   const kd_tensor *in = &launch->inputs[input];
   for (int64_t i = 0; i < kd_elements(in) && i < room; i++)
@@ -303,9 +304,9 @@ static bool read_axes(const kd_launch *launch, const resize *r,
       .policy = attr_string(launch, "keep_aspect_ratio_policy", "stretch"),
       .crop = r->crop};
   given.axis_count = attr_ints(launch, "axes", &given.axes);
-  given.roi_count = read_list(launch, 1, 2 * KD_MAX_RANK, given.roi);
-  given.scale_count = read_list(launch, 2, KD_MAX_RANK, given.scales);
-  given.size_count = read_list(launch, 3, KD_MAX_RANK, given.sizes);
+  given.roi_count = resize_read_list(launch, 1, 2 * KD_MAX_RANK, given.roi);
+  given.scale_count = resize_read_list(launch, 2, KD_MAX_RANK, given.scales);
+  given.size_count = resize_read_list(launch, 3, KD_MAX_RANK, given.sizes);
   const char *wrong = resize_read(&given, axes);
   if (wrong) FAIL(KD_INVALID_ARGUMENT, "Resize: %s", wrong);
   return !wrong;
@@ -337,8 +338,8 @@ static bool read_mode(const kd_launch *launch, resize *r) {
 }
 
 /* Whether no axis changes, as where a model brings inputs of any size to one. */
-static bool stays(const kd_tensor *x, const kd_tensor *y,
-                  const resize_axis *axes) {
+static bool resize_stays(const kd_tensor *x, const kd_tensor *y,
+                         const resize_axis *axes) {
   for (uint32_t d = 0; d < x->rank; d++)
     if (axes[d].moved || x->dims[d] != y->dims[d]) return false;
   return true;
@@ -379,7 +380,7 @@ CPU_KERNEL(cpu_run_resize) {
   if (!kd_elements(y)) return KD_OK;
   if (!kd_elements(x))
     return FAIL(KD_INVALID_ARGUMENT, "there is nothing to resize");
-  if (stays(x, y, given)) {
+  if (resize_stays(x, y, given)) {
     memcpy(y->data, x->data, (size_t)kd_elements(x) * kd_dtype_size(x->dtype));
     return KD_OK;
   }

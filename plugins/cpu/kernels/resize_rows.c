@@ -22,7 +22,7 @@ static int64_t below(const resize_rows *r, int first, bool outputs) {
   return count;
 }
 
-static bool stays(const resize_taps *axis) {
+static bool resize_rows_stays(const resize_taps *axis) {
   bool same = axis->in == axis->out && axis->width == 1;
   for (int64_t o = 0; same && o < axis->out; o++)
     same = axis->index[o] == o;
@@ -124,7 +124,7 @@ static void nearest(void *context, int64_t begin, int64_t end) {
   near_row row = {.twice = doubles(&r->axes[r->count - 1])};
   bool all = true;
   for (int a = r->count - 1; a >= 0; a--)
-    row.stays[a] = all = all && stays(&r->axes[a]);
+    row.stays[a] = all = all && resize_rows_stays(&r->axes[a]);
   for (int64_t i = begin; i < end; i++) {
     band b = band_at(r, i);
     near_axis(r, &row, 0, b.begin, b.end,
@@ -194,7 +194,7 @@ static double *sum_axes(const resize_rows *r, int first, double *from,
     int64_t before = 1;
     for (int b = first; b < a; b++)
       before *= r->axes[b].in;
-    if (!stays(axis)) {
+    if (!resize_rows_stays(axis)) {
       for (int64_t i = 0; i < before; i++) {
         const double *x = from + i * axis->in * inner;
         double *y = other + i * axis->out * inner;
@@ -242,14 +242,15 @@ static bool shrinks(const resize_rows *r) {
 
 /* Cut off toward zero, within the type; what is a whole number but for the rounding of
  * its sum is that number. */
-static inline int32_t whole(double x, double least, double most) {
+static inline int32_t resize_rows_whole(double x, double least, double most) {
   double near = x < 0 ? x - 0x1p-30 : x + 0x1p-30;
   near = near > least ? near : least;
   return (int32_t)(near < most ? near : most);
 }
 
-#define STORED(v) \
-  ((S)whole(v, (double)JOINED(LEAST_, TYPE), (double)JOINED(MOST_, TYPE)))
+#define STORED(v)                                        \
+  ((S)resize_rows_whole(v, (double)JOINED(LEAST_, TYPE), \
+                        (double)JOINED(MOST_, TYPE)))
 #define TYPE u8
 #include EACH
 #undef TYPE

@@ -160,8 +160,8 @@ static void join_rows(const roi_work *w, const roi_room *room, const bin *rows,
   }
 }
 
-static double sum_of(const roi_room *room, const bin *rows,
-                     const bin *columns) {
+static double roi_align_sum_of(const roi_room *room, const bin *rows,
+                               const bin *columns) {
   const double *across = room->across - room->columns.first;
   double sum = 0;
   if (rows->from == rows->to) return 0;
@@ -198,10 +198,10 @@ static void pool_channel(const roi_work *w, const roi_room *room, int64_t r,
     join_rows(w, room, rows, plane);
     for (int64_t q = 0; q < n; q++) {
       const bin *columns = &room->columns.bins[q];
-      double value = samples < 1 ? 0
-                     : w->largest
-                         ? largest_of(room, rows, columns)
-                         : sum_of(room, rows, columns) / (double)samples;
+      double value = samples < 1  ? 0
+                     : w->largest ? largest_of(room, rows, columns)
+                                  : roi_align_sum_of(room, rows, columns) /
+                                        (double)samples;
       if (w->y->dtype == KD_F32)
         ((float *)w->y->data)[to + q] = (float)value;
       else
@@ -210,7 +210,7 @@ static void pool_channel(const roi_work *w, const roi_room *room, int64_t r,
   }
 }
 
-static bool make_room(const roi_work *w, roi_room *room) {
+static bool roi_align_make_room(const roi_work *w, roi_room *room) {
   size_t down = (size_t)w->y->dims[2], across = (size_t)w->y->dims[3];
   *room = (roi_room){.rows.size = w->x->dims[2], .columns.size = w->x->dims[3]};
   room->rows.bins = malloc(down * sizeof(bin));
@@ -228,7 +228,7 @@ static void pool_parts(void *context, int64_t begin, int64_t end) {
   roi_work *w = context;
   int64_t parts = parts_of(w), of_lines = -1;
   roi_room room;
-  bool made = make_room(w, &room);
+  bool made = roi_align_make_room(w, &room);
   for (int64_t i = begin; i < end && made; i++) {
     int64_t r = i / parts, channel = i % parts * CHANNELS;
     region g = region_of(w, r);

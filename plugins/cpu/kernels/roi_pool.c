@@ -44,8 +44,9 @@ static void edges_of(const pixels *p, int axis, int64_t i, int64_t bins,
 }
 
 /* NaN where there is one; 0 of no pixels. */
-static double largest(const pool_work *w, int64_t plane, const int64_t rows[2],
-                      const int64_t columns[2]) {
+static double roi_pool_largest(const pool_work *w, int64_t plane,
+                               const int64_t rows[2],
+                               const int64_t columns[2]) {
   if (rows[0] >= rows[1] || columns[0] >= columns[1]) return 0;
   double best = -INFINITY;
   for (int64_t y = rows[0]; y < rows[1]; y++)
@@ -71,7 +72,7 @@ static void pool_channels(void *context, int64_t begin, int64_t end) {
       edges_of(&p, 0, bin / y[3], y[2], x[2], &rows[0], &rows[1]);
       edges_of(&p, 1, bin % y[3], y[3], x[3], &columns[0], &columns[1]);
       cpu_set(w->y->data, w->y->dtype, i * y[2] * y[3] + bin,
-              largest(w, plane, rows, columns));
+              roi_pool_largest(w, plane, rows, columns));
     }
   }
 }

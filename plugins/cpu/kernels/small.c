@@ -13,7 +13,7 @@ typedef struct small_cast {
   float values[256]; /* of x's bits: f32 has all of them */
 } small_cast;
 
-static void widen(const small_cast *work, int64_t begin, int64_t end) {
+static void small_widen(const small_cast *work, int64_t begin, int64_t end) {
   const kd_tensor *x = work->x, *y = work->y;
   float room[ROOM];
   for (int64_t i = begin, n; i < end; i += n) {
@@ -26,7 +26,7 @@ static void widen(const small_cast *work, int64_t begin, int64_t end) {
   }
 }
 
-static void narrow(const small_cast *work, int64_t begin, int64_t end) {
+static void small_narrow(const small_cast *work, int64_t begin, int64_t end) {
   const kd_tensor *x = work->x, *y = work->y;
   const unsigned low = (1u << kd_dtype_bits(y->dtype)) - 1;
   if (KD_TYPES(x->dtype) & KD_TYPES_INT && !onnx_small_float_of(y->dtype) &&
@@ -49,9 +49,9 @@ static void cast_pieces(void *context, int64_t begin, int64_t end) {
   int64_t count = kd_elements(work->x), last = end * PIECE;
   if (last > count) last = count;
   if (onnx_is_small(work->y->dtype))
-    narrow(work, begin * PIECE, last);
+    small_narrow(work, begin * PIECE, last);
   else
-    widen(work, begin * PIECE, last);
+    small_widen(work, begin * PIECE, last);
 }
 
 bool cpu_cast_small(const kd_launch *launch) {

@@ -10,7 +10,7 @@ typedef struct complex_number {
   double re, im;
 } complex_number;
 
-static complex_number times(complex_number a, complex_number b) {
+static complex_number spectral_times(complex_number a, complex_number b) {
   return (complex_number){a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re};
 }
 
@@ -49,7 +49,7 @@ static void by_halves(const transform *t, complex_number *data, bool inverse) {
         complex_number w = t->roots[k * (n / size)];
         if (inverse) w.im = -w.im;
         complex_number a = data[from + k];
-        complex_number b = times(w, data[from + k + size / 2]);
+        complex_number b = spectral_times(w, data[from + k + size / 2]);
         data[from + k] = (complex_number){a.re + b.re, a.im + b.im};
         data[from + k + size / 2] = (complex_number){a.re - b.re, a.im - b.im};
       }
@@ -95,14 +95,14 @@ static void transform_run(const transform *t) {
     return;
   }
   for (int64_t k = 0; k < t->wide; k++)
-    t->work[k] =
-        k < t->size ? times(t->work[k], t->chirp[k]) : (complex_number){0, 0};
+    t->work[k] = k < t->size ? spectral_times(t->work[k], t->chirp[k])
+                             : (complex_number){0, 0};
   by_halves(t, t->work, false);
   for (int64_t k = 0; k < t->wide; k++)
-    t->work[k] = times(t->work[k], t->filter[k]);
+    t->work[k] = spectral_times(t->work[k], t->filter[k]);
   by_halves(t, t->work, true);
   for (int64_t k = 0; k < t->size; k++) {
-    t->work[k] = times(t->work[k], t->chirp[k]);
+    t->work[k] = spectral_times(t->work[k], t->chirp[k]);
     t->work[k].re /= (double)t->wide;
     t->work[k].im /= (double)t->wide;
   }

@@ -44,8 +44,9 @@ static int64_t input_line(const window *w, int64_t line, int64_t tap) {
 }
 
 /* n positions, `to_step` and `from_step` elements apart. */
-static inline void add(float *to, int64_t to_step, const float *from,
-                       int64_t from_step, int64_t n, const int64_t wide) {
+static inline void transposed_add(float *to, int64_t to_step, const float *from,
+                                  int64_t from_step, int64_t n,
+                                  const int64_t wide) {
   for (int64_t j = 0; j < n; j++, to += to_step, from += from_step)
     for (int64_t c = 0; c < wide; c++)
       to[c] += from[c];
@@ -72,9 +73,9 @@ static void add_line(const cpu_transposed *t, int64_t k, int64_t begin,
   float *to = sums + (low * stride + shift - begin) * wide;
   from += low * t->step;
   if (wide == GROUP)
-    add(to, stride * GROUP, from, t->step, high - low, GROUP);
+    transposed_add(to, stride * GROUP, from, t->step, high - low, GROUP);
   else
-    add(to, stride * wide, from, t->step, high - low, wide);
+    transposed_add(to, stride * wide, from, t->step, high - low, wide);
 }
 
 static void run_line(const cpu_transposed *t, int64_t group, int64_t line) {

@@ -136,7 +136,7 @@ static void read_modes(kd_kernel *self, const tree_lists *from) {
   self->mode = mode < 0 ? LEQ : mode;
 }
 
-static bool fill(kd_kernel *self, const tree_lists *from) {
+static bool trees_fill(kd_kernel *self, const tree_lists *from) {
   bool wide = self->dtype == KD_F64;
   size_t size = wide ? sizeof(tree_node_f64) : sizeof(tree_node_f32);
   self->nodes = malloc((size_t)from->count * size);
@@ -192,7 +192,7 @@ kd_status cpu_create_trees(kd_device *device, const kd_kernel_def *def,
   for (int i = 0; i < 4; i++)
     if (!strcmp(aggregates[i], aggregate)) self->aggregate = i;
   read_modes(self, &from);
-  if (!fill(self, &from)) {
+  if (!trees_fill(self, &from)) {
     cpu_destroy_trees(self);
     return FAIL(KD_OUT_OF_MEMORY, "no memory for %lld nodes",
                 (long long)from.count);

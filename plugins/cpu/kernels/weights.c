@@ -36,7 +36,7 @@ struct kd_kernel {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static packed *all;
 
-static packed *find(const packed *like) {
+static packed *weights_find(const packed *like) {
   for (packed *p = all; p; p = p->next)
     if (p->k == like->k && p->n == like->n && p->columns == like->columns &&
         p->matrices == like->matrices &&
@@ -46,9 +46,9 @@ static packed *find(const packed *like) {
 }
 
 /* One that holds the same, or itself, which has one user more then. */
-static packed *share(packed *made) {
+static packed *weights_share(packed *made) {
   pthread_mutex_lock(&lock);
-  packed *there = find(made);
+  packed *there = weights_find(made);
   if (!there) {
     made->next = all;
     all = made;
@@ -64,7 +64,7 @@ static packed *share(packed *made) {
 }
 
 /* Matrices that lie one behind the other. */
-static packed *pack(const cpu_gemm *gemm, int64_t matrices) {
+static packed *weights_pack(const cpu_gemm *gemm, int64_t matrices) {
   packed *made = calloc(1, sizeof *made);
   if (!made) return NULL;
   made->k = gemm->k;
@@ -73,7 +73,7 @@ static packed *pack(const cpu_gemm *gemm, int64_t matrices) {
   made->matrices = matrices;
   made->size = (size_t)(cpu_gemm_packed(gemm) * matrices) * sizeof(float);
   made->panels = cpu_gemm_pack(gemm, matrices);
-  if (made->panels) return share(made);
+  if (made->panels) return weights_share(made);
   free(made);
   return NULL;
 }
@@ -99,8 +99,8 @@ static bool is_matrix(const kd_node *node, const kd_type *x,
 }
 
 /* Whether a node has weights that are worth it: an f32 constant. */
-static bool wanted(const kd_node *node, cpu_gemm *out, uint32_t *out_rank,
-                   int64_t *dims) {
+static bool weights_wanted(const kd_node *node, cpu_gemm *out,
+                           uint32_t *out_rank, int64_t *dims) {
   const kd_node_table *read = cpu_host->node;
   kd_tensor b;
   kd_type a;
@@ -135,7 +135,7 @@ static packed *pack_ordered(const cpu_gemm *gemm, const int64_t *dims) {
   if (!ordered) return NULL;
   cpu_transposed_order(gemm->b, gemm->k, dims[1], gemm->n / dims[1], ordered);
   in_order.b = ordered;
-  packed *made = pack(&in_order, 1);
+  packed *made = weights_pack(&in_order, 1);
   free(ordered);
   return made;
 }
@@ -147,11 +147,11 @@ kd_status cpu_create_product(kd_device *device, const kd_kernel_def *def,
   cpu_gemm gemm;
   kd_kernel *kernel = calloc(1, sizeof *kernel);
   if (!kernel) return FAIL(KD_OUT_OF_MEMORY, "no memory for a product");
-  if (wanted(node, &gemm, &kernel->rank, kernel->dims)) {
+  if (weights_wanted(node, &gemm, &kernel->rank, kernel->dims)) {
     int64_t matrices = product(kernel->dims, 0, kernel->rank - 2);
     kernel->weights = is_op(node, "ConvTranspose")
                           ? pack_ordered(&gemm, kernel->dims)
-                          : pack(&gemm, matrices);
+                          : weights_pack(&gemm, matrices);
     if (!kernel->weights) {
       free(kernel);
       return FAIL(KD_OUT_OF_MEMORY, "no memory for %lld x %lld packed weights",

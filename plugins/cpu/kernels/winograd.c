@@ -55,7 +55,7 @@ static int64_t pairs_of(int64_t count, int64_t gap) {
 }
 
 /* What follows from the node; false: it is of another kind. */
-static bool lay_out(kd_kernel *kernel) {
+static bool winograd_lay_out(kd_kernel *kernel) {
   const cpu_conv_node *n = &kernel->node;
   const window *w = &n->w;
   if (!n->blocks_in || !n->blocks_out || n->groups != 1 || w->space < 2 ||
@@ -88,8 +88,8 @@ static bool lay_out(kd_kernel *kernel) {
   return true;
 }
 
-static bool read_node(const kd_node *node, kd_kernel *kernel) {
-  return cpu_read_conv(node, &kernel->node) && lay_out(kernel);
+static bool winograd_read_node(const kd_node *node, kd_kernel *kernel) {
+  return cpu_read_conv(node, &kernel->node) && winograd_lay_out(kernel);
 }
 
 static int64_t tiles_of(const kd_kernel *kernel) {
@@ -145,7 +145,7 @@ static bool pays(const kd_kernel *kernel) {
 
 double cpu_winograd_products(const cpu_conv_node *node) {
   kd_kernel kernel = {.node = *node};
-  return loops() && cpu_wants_winograd() && lay_out(&kernel)
+  return loops() && cpu_wants_winograd() && winograd_lay_out(&kernel)
              ? products_of(&kernel)
              : INFINITY;
 }
@@ -154,7 +154,7 @@ kd_status cpu_supports_winograd(kd_device *device, const kd_node *node) {
   kd_kernel kernel = {0};
   kd_tensor weights;
   (void)device;
-  return loops() && cpu_wants_winograd() && read_node(node, &kernel) &&
+  return loops() && cpu_wants_winograd() && winograd_read_node(node, &kernel) &&
                  pays(&kernel) &&
                  cpu_host->node->constant(node, 1, &weights) == KD_OK
              ? KD_OK
@@ -196,7 +196,7 @@ static bool keep_plain(kd_kernel *kernel, const float *from) {
   return w->plain != NULL;
 }
 
-static bool pack(kd_kernel *kernel, const float *from) {
+static bool winograd_pack(kd_kernel *kernel, const float *from) {
   cpu_winograd_weights *w = &kernel->weights;
   int64_t count = WINOGRAD_SPOTS * w->panels * kernel->depth * 2 * cpu_block();
   bool *numbers = calloc((size_t)w->panels, sizeof *numbers);
@@ -211,9 +211,9 @@ static bool pack(kd_kernel *kernel, const float *from) {
   return done;
 }
 
-static kd_status make(kd_kernel *kernel, const float *weights) {
+static kd_status winograd_make(kd_kernel *kernel, const float *weights) {
   plan(kernel);
-  return pack(kernel, weights)
+  return winograd_pack(kernel, weights)
              ? KD_OK
              : FAIL(KD_OUT_OF_MEMORY, "no memory for a convolution's weights");
 }
@@ -226,8 +226,8 @@ void cpu_destroy_winograd(kd_kernel *kernel) {
 
 kd_status cpu_create_winograd(kd_device *device, const kd_kernel_def *def,
                               const kd_node *node, kd_kernel **out_kernel) {
-  static const cpu_conv_kind kind = {sizeof(kd_kernel), read_node, make,
-                                     cpu_destroy_winograd};
+  static const cpu_conv_kind kind = {sizeof(kd_kernel), winograd_read_node,
+                                     winograd_make, cpu_destroy_winograd};
   (void)device;
   (void)def;
   return cpu_make_conv(&kind, node, out_kernel);
@@ -277,7 +277,7 @@ typedef struct place {
 } place;
 
 /* Tiles go by layers, phases of rows, rows, phases of columns, columns. */
-static place place_of(const kd_kernel *kernel, int64_t tile) {
+static place winograd_place_of(const kd_kernel *kernel, int64_t tile) {
   place p;
   for (int i = 2; i >= 0; i--) {
     int64_t index = tile % kernel->tiles[i], pairs = kernel->pairs[i];
@@ -348,7 +348,7 @@ static void finish_tile(const run *r, const place *p,
   loops()->out(out, source, &r->kernel->weights);
 }
 
-static int64_t least(int64_t a, int64_t b) {
+static int64_t winograd_least(int64_t a, int64_t b) {
   return a < b ? a : b;
 }
 
@@ -360,9 +360,9 @@ static void activate(const run *r, int64_t begin, int64_t end,
   cpu_finish finish = {.dtype = KD_F32, .act = k->node.act};
   bool rows = k->gap[2] == 1;
   for (int64_t tile = begin, count; tile < end; tile += count) {
-    place p = place_of(k, tile);
-    count = rows ? least(end - tile, k->tiles[2] - p.at[2] / 2) : 1;
-    int64_t n = rows ? least(2 * count, k->out[2] - p.at[2]) : 1;
+    place p = winograd_place_of(k, tile);
+    count = rows ? winograd_least(end - tile, k->tiles[2] - p.at[2] / 2) : 1;
+    int64_t n = rows ? winograd_least(2 * count, k->out[2] - p.at[2]) : 1;
     int64_t each = within(k, &p, 1), columns = rows ? 1 : within(k, &p, 2);
     float *y = r->y + target_of(k, &p, out->first);
     for (int64_t i = 0; i < each * columns * out->blocks; i++)
@@ -377,11 +377,11 @@ static void activate(const run *r, int64_t begin, int64_t end,
 static cpu_winograd_out out_of(const run *r, int64_t cut) {
   const kd_kernel *k = r->kernel;
   int64_t b = cpu_block(), first = cut * k->panels;
-  int64_t panels = least(k->panels, k->weights.panels - first);
+  int64_t panels = winograd_least(k->panels, k->weights.panels - first);
   return (cpu_winograd_out){
       .step = step_out(k),
       .first = 2 * first,
-      .blocks = least(2 * panels, k->outs / b - 2 * first),
+      .blocks = winograd_least(2 * panels, k->outs / b - 2 * first),
       .row = k->gap[1] * k->out[2] * b,
       .column = k->gap[2] * b,
       .block = product(k->out, 0, 3) * b,
@@ -394,11 +394,12 @@ static void run_task(const run *r, int64_t task, float *room) {
   const kd_kernel *k = r->kernel;
   const cpu_winograd_weights *w = &k->weights;
   int64_t cut = task / k->tasks, begin = task % k->tasks * k->task;
-  int64_t tiles = least(k->task, tiles_of(k) - begin), first = cut * k->panels;
+  int64_t tiles = winograd_least(k->task, tiles_of(k) - begin),
+          first = cut * k->panels;
   float *made = room + WINOGRAD_SPOTS * step_in(k);
   cpu_winograd_out out = out_of(r, cut);
   cpu_winograd_source source = source_of(k);
-  place start = place_of(k, begin), p = start;
+  place start = winograd_place_of(k, begin), p = start;
   for (int64_t t = 0; t < tiles; t++, advance(k, &p)) {
     aim(r, &p, &source);
     loops()->in(&source, room + t * k->width, step_in(k));
@@ -407,7 +408,8 @@ static void run_task(const run *r, int64_t task, float *room) {
     loops()->product(
         room + s * step_in(k), k->width, tiles,
         w->u + (s * w->panels + first) * k->depth * 2 * cpu_block(), k->depth,
-        least(k->panels, w->panels - first), made + s * step_out(k), k->pitch);
+        winograd_least(k->panels, w->panels - first), made + s * step_out(k),
+        k->pitch);
   p = start;
   for (int64_t t = 0; t < tiles; t++, advance(k, &p)) {
     out.made = made + t * k->pitch;
@@ -417,7 +419,7 @@ static void run_task(const run *r, int64_t task, float *room) {
     activate(r, begin, begin + tiles, &out);
 }
 
-static void run_parts(void *context, int64_t begin, int64_t end) {
+static void winograd_run_parts(void *context, int64_t begin, int64_t end) {
   const run *r = context;
   const kd_kernel *kernel = r->kernel;
   int64_t tasks = kernel->tasks * kernel->cuts;
@@ -442,7 +444,7 @@ CPU_KERNEL(cpu_run_winograd) {
     r.bias = r.room;
   }
   r.room += fill;
-  cpu_host->parallel_for(cpu_host, self->parts, 1, run_parts, &r);
+  cpu_host->parallel_for(cpu_host, self->parts, 1, winograd_run_parts, &r);
   cpu_fill_up(&launch->outputs[0]);
   return KD_OK;
 }

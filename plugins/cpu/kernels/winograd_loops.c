@@ -65,8 +65,9 @@ static bool pack_taps(const float *taps, float *u, int64_t step) {
   return numbers;
 }
 
-static bool pack(const float *weights, int64_t filters, int64_t ins,
-                 int64_t layers, float *u, int64_t step) {
+static bool winograd_loops_pack(const float *weights, int64_t filters,
+                                int64_t ins, int64_t layers, float *u,
+                                int64_t step) {
   int64_t depth = (ins + LANES - 1) / LANES * LANES;
   bool numbers = true;
   for (int64_t layer = 0; layer < layers; layer++)
@@ -133,7 +134,8 @@ static void mix_edge(const cpu_winograd_source *s, int64_t layer, int64_t block,
   }
 }
 
-static void in(const cpu_winograd_source *s, float *to, int64_t step) {
+static void winograd_loops_in(const cpu_winograd_source *s, float *to,
+                              int64_t step) {
   int64_t block = s->size[0] * s->size[1] * s->size[2] * LANES;
   int64_t row = s->gap[1] * s->size[2] * LANES, column = s->gap[2] * LANES;
   for (int64_t layer = 0; layer < s->layers; layer++, to += s->ins) {
@@ -206,8 +208,8 @@ static void products(const float *v, int64_t width, int64_t count,
 /* ---- the output ----------------------------------------------------------------------- */
 
 /* Weights of nine taps: those of 16 spots taken apart again, or those that are kept. */
-static void taps_of(const cpu_winograd_weights *w, int64_t block, int64_t k,
-                    vector *taps) {
+static void winograd_loops_taps_of(const cpu_winograd_weights *w, int64_t block,
+                                   int64_t k, vector *taps) {
   int64_t depth = w->layers * w->ins, step = w->panels * depth * PANEL;
   int64_t at = block / 2 * depth + k, half = block % 2 * LANES;
   const float *u = w->u + at * PANEL + half;
@@ -236,7 +238,7 @@ static void sum_taps(const cpu_winograd_source *s,
   for (int64_t k = 0; k < s->layers * s->ins; k++) {
     const float *x = s->x + k % s->ins / LANES * size + k % LANES;
     vector taps[TAPS];
-    taps_of(w, block, k, taps);
+    winograd_loops_taps_of(w, block, k, taps);
     for (int64_t i = 0; i < 4; i++)
       for (int64_t t = 0; t < TAPS; t++) {
         int64_t at = place(s, k / s->ins, i / 2 + t / 3, i % 2 + t % 3);
@@ -294,5 +296,7 @@ static void out(const cpu_winograd_out *o, const cpu_winograd_source *source,
   }
 }
 
-const cpu_winograd_loops WINOGRAD = {
-    .pack = pack, .in = in, .product = products, .out = out};
+const cpu_winograd_loops WINOGRAD = {.pack = winograd_loops_pack,
+                                     .in = winograd_loops_in,
+                                     .product = products,
+                                     .out = out};

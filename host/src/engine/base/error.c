@@ -11,8 +11,8 @@ static _Thread_local char message[MESSAGE_ROOM];
 static _Thread_local bool said;
 
 /* What it names may come from a device, a file or a model. */
-static keel_status record(keel_status status, size_t at, const char *format,
-                          va_list args) {
+static keel_status error_record(keel_status status, size_t at,
+                                const char *format, va_list args) {
   char text[MESSAGE_ROOM]; /* the arguments may point into `message` */
   keel_plain plain = keel_plain_begin();
   vsnprintf(text, sizeof text, format, args);
@@ -26,7 +26,7 @@ static keel_status record(keel_status status, size_t at, const char *format,
 keel_status keel_fail(keel_status status, const char *format, ...) {
   va_list args;
   va_start(args, format);
-  record(status, 0, format, args);
+  error_record(status, 0, format, args);
   va_end(args);
   return status;
 }
@@ -44,7 +44,7 @@ keel_status keel_while(keel_status status, const char *format, ...) {
     memcpy(message + at, "; ", 3);
     at += 2;
   }
-  record(status, at, format, args);
+  error_record(status, at, format, args);
   va_end(args);
   return status;
 }

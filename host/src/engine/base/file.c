@@ -11,7 +11,7 @@
 
 #define MOST (UINT64_C(1) << 20) /* bytes that are written at once */
 
-static keel_status map(int fd, const char *path, keel_file *out_file) {
+static keel_status file_map(int fd, const char *path, keel_file *out_file) {
   struct stat facts;
   if (fstat(fd, &facts) != 0)
     return keel_fail(KD_UNAVAILABLE, "%s: %s", path, strerror(errno));
@@ -40,7 +40,7 @@ static keel_status open_to_read(const char *path, int flags, int *out_fd) {
 keel_status keel_file_open(const char *path, keel_file *out_file) {
   int fd = -1;
   KEEL_TRY(open_to_read(path, 0, &fd));
-  keel_status status = map(fd, path, out_file);
+  keel_status status = file_map(fd, path, out_file);
   close(fd);
   return status;
 }
@@ -51,14 +51,14 @@ keel_status keel_file_open_own(const char *path, keel_file *out_file) {
   KEEL_TRY(open_to_read(path, O_NOFOLLOW, &fd));
   bool own = fstat(fd, &facts) == 0 && facts.st_uid == geteuid();
   keel_status status =
-      own ? map(fd, path, out_file)
+      own ? file_map(fd, path, out_file)
           : keel_fail(KD_PERMISSION_DENIED, "%s: is another user's", path);
   close(fd);
   return status;
 }
 
-static keel_status fill(int fd, const char *name, const void *data,
-                        uint64_t size) {
+static keel_status file_fill(int fd, const char *name, const void *data,
+                             uint64_t size) {
   const char *from = data;
   while (size) {
     ssize_t written = write(fd, from, size < MOST ? size : MOST);
@@ -81,8 +81,8 @@ keel_status keel_file_copy(const char *name, const void *data, uint64_t size,
   if (fd < 0)
     return keel_fail(KD_UNAVAILABLE, "%s: no memory for a copy of it: %s", name,
                      strerror(errno));
-  keel_status status = fill(fd, name, data, size);
-  if (status == KD_OK) status = map(fd, name, out_file);
+  keel_status status = file_fill(fd, name, data, size);
+  if (status == KD_OK) status = file_map(fd, name, out_file);
   close(fd);
   return status;
 }
@@ -120,7 +120,7 @@ keel_status keel_file_open_beside(const char *path, const char *beside,
   int fd = -1;
   KEEL_TRY(open_to_read(path, 0, &fd));
   keel_status status = opened_beside(fd, beside)
-                           ? map(fd, path, out_file)
+                           ? file_map(fd, path, out_file)
                            : keel_fail(KD_PERMISSION_DENIED,
                                        "%s: leads out of the folder of %s by a"
                                        " link",
@@ -167,7 +167,7 @@ typedef struct passing {
   keel_status status;
 } passing;
 
-static ssize_t pass_on(void *cookie, const char *data, size_t size) {
+static ssize_t file_pass_on(void *cookie, const char *data, size_t size) {
   passing *self = cookie;
   if (self->status == KD_OK)
     self->status = self->write(self->context, data, size);
@@ -181,7 +181,7 @@ keel_status keel_file_pass(keel_status (*print)(void *context, FILE *file),
                            void *write_context) {
   passing self = {write, write_context, KD_OK};
   FILE *file =
-      fopencookie(&self, "wb", (cookie_io_functions_t){.write = pass_on});
+      fopencookie(&self, "wb", (cookie_io_functions_t){.write = file_pass_on});
   if (!file) return keel_no_memory(sizeof *file);
   keel_status status = print(context, file);
   fclose(file);

@@ -26,7 +26,7 @@ keel_status keel_failures_init(keel_device *device) {
   return KD_OK;
 }
 
-static void add(keel_failures *all, keel_failed_work one) {
+static void failures_add(keel_failures *all, keel_failed_work one) {
   if (all->count == all->room) {
     uint32_t room = 2 * all->room;
     keel_failed_work *more = realloc(all->work, room * sizeof *more);
@@ -53,16 +53,17 @@ void keel_failures_note(keel_device *device, keel_status status) {
   uint64_t settled = atomic_load_explicit(&all->settled, memory_order_relaxed);
   if (status != KD_OK && all->ticket > settled) {
     keel_failures_while_all(device, status);
-    add(all, (keel_failed_work){.after = settled,
-                                .last = all->ticket,
-                                .status = status,
-                                .why = strdup(keel_message())});
+    failures_add(all, (keel_failed_work){.after = settled,
+                                         .last = all->ticket,
+                                         .status = status,
+                                         .why = strdup(keel_message())});
   }
   keel_failures_passed(device, all->ticket);
 }
 
 /* The noted wait that covers a ticket, or NULL. They are in order. */
-static const keel_failed_work *find(const keel_failures *all, uint64_t ticket) {
+static const keel_failed_work *failures_find(const keel_failures *all,
+                                             uint64_t ticket) {
   uint32_t low = 0, high = all->count;
   while (low < high) {
     uint32_t middle = low + (high - low) / 2;
@@ -76,7 +77,7 @@ static const keel_failed_work *find(const keel_failures *all, uint64_t ticket) {
 }
 
 keel_status keel_failures_of_locked(keel_device *device, uint64_t ticket) {
-  const keel_failed_work *found = find(&device->failures, ticket);
+  const keel_failed_work *found = failures_find(&device->failures, ticket);
   if (!found) return KD_OK;
   return found->why ? keel_fail_text(found->status, found->why)
                     : keel_fail(found->status, "%s: work failed (%s)",
@@ -111,7 +112,8 @@ keel_status keel_failures_while(const keel_buffer *buffer, keel_status status) {
   keel_device *device = buffer ? buffer->heap->device : NULL;
   if (!device) return status;
   pthread_mutex_lock(&device->stream_lock);
-  const keel_failed_work *found = find(&device->failures, ticket_of(buffer));
+  const keel_failed_work *found =
+      failures_find(&device->failures, ticket_of(buffer));
   if (found) keel_work_while(device, found->after, found->last, status);
   pthread_mutex_unlock(&device->stream_lock);
   return status;
@@ -159,8 +161,9 @@ static bool lock_stream(keel_device *device,
 
 /* Waits for an event. Returns how the work before it ended, or KD_DEADLINE_EXCEEDED: the
  * cancellation is due. */
-static kd_status wait_for(const kd_event_table *events, kd_event *event,
-                          const keel_cancellation *cancellation) {
+static kd_status failures_wait_for(const kd_event_table *events,
+                                   kd_event *event,
+                                   const keel_cancellation *cancellation) {
   for (;;) {
     /* poll first: blocking costs a context switch */
     kd_status status = events->query(event);
@@ -210,7 +213,7 @@ static kd_status wait_until(keel_device *device, uint64_t ticket,
     status = keel_stream_record(device, device->stream, event);
   pthread_mutex_unlock(&device->stream_lock);
   if (status == KD_OK)
-    status = wait_for(&device->plugin->events, event, cancellation);
+    status = failures_wait_for(&device->plugin->events, event, cancellation);
   if (status != KD_OK) {
     device->plugin->events.destroy(event);
     return status;

@@ -159,11 +159,11 @@ static void count_alive(keel_heap *heap, uint32_t class) {
     atomic_store_explicit(&heap->most[class], now, memory_order_relaxed);
 }
 
-static uint32_t kind_of(const keel_heap *heap) {
+static uint32_t heap_kind_of(const keel_heap *heap) {
   return atomic_load_explicit(&heap->export_kind, memory_order_relaxed);
 }
 
-static keel_status allocate(keel_heap *heap, keel_buffer *buffer) {
+static keel_status heap_allocate(keel_heap *heap, keel_buffer *buffer) {
   keel_device *device = heap->device;
   if (!device) {
     /* C11 requires a size that is a multiple of the alignment */
@@ -223,10 +223,10 @@ static keel_status say_what_is_left(keel_device *device) {
  * memory. */
 static keel_status allocate_any(keel_heap *heap, keel_buffer *buffer,
                                 bool must) {
-  keel_status status = allocate(heap, buffer);
+  keel_status status = heap_allocate(heap, buffer);
   if (status != KD_UNIMPLEMENTED || must || !buffer->export_kind) return status;
   buffer->export_kind = 0;
-  return allocate(heap, buffer);
+  return heap_allocate(heap, buffer);
 }
 
 /* On a device, NULL: on the host; waits: pools may be trimmed to make room. */
@@ -253,8 +253,9 @@ void keel_heap_give_back(keel_context *context, uint64_t size) {
 
 /* kind: what it must be exportable as (not pooled); 0: the heap's setting. waits: pools may
  * be trimmed to make room. */
-static keel_status grow(keel_heap *heap, uint64_t size, uint32_t class,
-                        uint32_t kind, bool waits, keel_buffer **out_buffer) {
+static keel_status heap_grow(keel_heap *heap, uint64_t size, uint32_t class,
+                             uint32_t kind, bool waits,
+                             keel_buffer **out_buffer) {
   keel_context *context = heap->context;
   if (waits && !kind) replace_smaller(heap, class, size);
   KEEL_TRY(reserve_or_say(context, size, heap->device, waits));
@@ -266,7 +267,7 @@ static keel_status grow(keel_heap *heap, uint64_t size, uint32_t class,
     buffer->size = size;
     buffer->export_kind = kind                         ? kind
                           : class < KEEL_SMALL_CLASSES ? 0
-                                                       : kind_of(heap);
+                                                       : heap_kind_of(heap);
     status = allocate_any(heap, buffer, kind != 0);
     if (status == KD_OUT_OF_MEMORY && waits) {
       /* copies that have ended let go of their memory */
@@ -316,8 +317,8 @@ static keel_buffer *take_pooled(keel_heap *heap, uint32_t class) {
   return buffer;
 }
 
-static keel_status take(keel_heap *heap, uint64_t size, bool waits,
-                        keel_buffer **out_buffer) {
+static keel_status heap_take(keel_heap *heap, uint64_t size, bool waits,
+                             keel_buffer **out_buffer) {
   uint64_t rounded = 0;
   if (size > (UINT64_C(1) << 45))
     return keel_fail(KD_OUT_OF_MEMORY, "no machine has %llu bytes of memory",
@@ -331,7 +332,7 @@ static keel_status take(keel_heap *heap, uint64_t size, bool waits,
     buffer = take_pooled(heap, class);
   }
   keel_status status =
-      buffer ? KD_OK : grow(heap, rounded, class, 0, waits, &buffer);
+      buffer ? KD_OK : heap_grow(heap, rounded, class, 0, waits, &buffer);
   keel_lost_leave(heap->device);
   if (status != KD_OK) return status;
   assert(buffer->heap == heap && buffer->size >= size);
@@ -343,12 +344,12 @@ static keel_status take(keel_heap *heap, uint64_t size, bool waits,
 
 keel_status keel_heap_take(keel_heap *heap, uint64_t size,
                            keel_buffer **out_buffer) {
-  return take(heap, size, true, out_buffer);
+  return heap_take(heap, size, true, out_buffer);
 }
 
 keel_status keel_heap_take_now(keel_heap *heap, uint64_t size,
                                keel_buffer **out_buffer) {
-  return take(heap, size, false, out_buffer);
+  return heap_take(heap, size, false, out_buffer);
 }
 
 keel_status keel_heap_take_exported(keel_heap *heap, uint64_t size,
@@ -356,7 +357,7 @@ keel_status keel_heap_take_exported(keel_heap *heap, uint64_t size,
   uint64_t rounded = 0;
   uint32_t class = class_of(size, &rounded);
   KEEL_TRY(keel_device_enter(heap->device));
-  keel_status status = grow(heap, size, class, kind, true, out_buffer);
+  keel_status status = heap_grow(heap, size, class, kind, true, out_buffer);
   keel_lost_leave(heap->device);
   if (status != KD_OK) return status;
   keel_refs_init(&(*out_buffer)->refs);
@@ -464,7 +465,7 @@ static void pool(keel_buffer *buffer) {
       give_back(buffer);
       return;
     }
-  } else if (buffer->export_kind != kind_of(heap)) {
+  } else if (buffer->export_kind != heap_kind_of(heap)) {
     /* the setting has changed */
     give_back(buffer);
     return;

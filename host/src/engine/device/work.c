@@ -39,7 +39,7 @@ static void note_launch(launched *to, const keel_work_name *name) {
 }
 
 /* Made when the first work is noted; NULL: no memory, and nothing is noted. */
-static keel_work *place(keel_device *device, uint64_t ticket) {
+static keel_work *work_place(keel_device *device, uint64_t ticket) {
   keel_failures *all = &device->failures;
   if (!ticket) return NULL; /* it has no stream */
   assert(KEEL_IS_LOCKED(&device->stream_lock));
@@ -51,7 +51,7 @@ static keel_work *place(keel_device *device, uint64_t ticket) {
 
 void keel_work_note(keel_device *device, uint64_t ticket,
                     const keel_work_name *name) {
-  keel_work *work = place(device, ticket);
+  keel_work *work = work_place(device, ticket);
   if (!work) return;
   work->count = 1;
   work->is_run = false;
@@ -62,7 +62,7 @@ void keel_work_note_run(keel_device *device, uint64_t ticket, const char *of,
                         uint32_t count, bool recorded,
                         const keel_work_name *first,
                         const keel_work_name *last) {
-  keel_work *work = place(device, ticket);
+  keel_work *work = work_place(device, ticket);
   if (!work) return;
   work->count = count;
   work->is_run = true;

@@ -189,9 +189,10 @@ static keel_status find_kernel(const keel_call_site *site, keel_device *wanted,
   return status;
 }
 
-static keel_status bind(keel_call_site *site, keel_device *wanted,
-                        keel_tensor *const *inputs, uint32_t n, uint32_t m,
-                        bool any_own, keel_specialisation **out_spec) {
+static keel_status call_site_bind(keel_call_site *site, keel_device *wanted,
+                                  keel_tensor *const *inputs, uint32_t n,
+                                  uint32_t m, bool any_own,
+                                  keel_specialisation **out_spec) {
   if (site->settled)
     return keel_fail(KD_INTERNAL,
                      "%s \"%s\" has no kernel for these inputs, and the weights"
@@ -251,8 +252,8 @@ static keel_status bind(keel_call_site *site, keel_device *wanted,
 }
 
 /* Whether two specialisations serve the same calls. */
-static bool is_same(const keel_specialisation *a,
-                    const keel_specialisation *b) {
+static bool call_site_is_same(const keel_specialisation *a,
+                              const keel_specialisation *b) {
   uint32_t n = a->input_count, m = a->output_count;
   return a->wanted == b->wanted && n == b->input_count &&
          m == b->output_count && !a->came == !b->came &&
@@ -262,7 +263,7 @@ static bool is_same(const keel_specialisation *a,
 
 /* Keeps a specialisation for later calls; false if there is no room, or if another thread
  * has kept an equal one. */
-static bool keep(keel_call_site *site, keel_specialisation *spec) {
+static bool call_site_keep(keel_call_site *site, keel_specialisation *spec) {
   for (uint32_t i = 0; i < KEEL_CALL_SITE_SLOTS; i++) {
     keel_specialisation *there = NULL;
     /* release: publishes the specialisation; acquire: pairs with another thread's
@@ -271,7 +272,7 @@ static bool keep(keel_call_site *site, keel_specialisation *spec) {
                                                 memory_order_release,
                                                 memory_order_acquire))
       return true;
-    if (is_same(there, spec)) return false;
+    if (call_site_is_same(there, spec)) return false;
   }
   return false;
 }
@@ -402,8 +403,8 @@ keel_status keel_call_site_run(keel_call_site *site, keel_device *scope,
   if (all->has_strings && all->has_strings(site->op, inputs, n))
     return all->call_on_strings(site, wanted, inputs, n, outputs, m);
   keel_specialisation *spec = NULL;
-  KEEL_TRY(bind(site, wanted, inputs, n, m, any_own, &spec));
-  bool kept = keep(site, spec);
+  KEEL_TRY(call_site_bind(site, wanted, inputs, n, m, any_own, &spec));
+  bool kept = call_site_keep(site, spec);
   keel_status status = run_spec(site, spec, inputs, outputs, donated);
   if (!kept) spec_free(spec);
   return status;

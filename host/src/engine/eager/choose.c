@@ -35,8 +35,8 @@ static bool layouts_fit(const kd_kernel_def *def, const struct kd_node *node) {
   return true;
 }
 
-static bool fits(keel_device *device, const kd_kernel_def *def,
-                 const struct kd_node *node) {
+static bool choose_fits(keel_device *device, const kd_kernel_def *def,
+                        const struct kd_node *node) {
   uint32_t opset = node->op->schema->since;
   if ((def->opset_min && opset < def->opset_min) || opset > def->opset_max ||
       !layouts_fit(def, node) || !types_fit(def, node))
@@ -57,7 +57,8 @@ static const kd_kernel_def *best_on(keel_device *device,
   const keel_kernel_list *list =
       keel_device_kernels(device, schema->domain, schema->name);
   for (uint32_t i = 0; list && i < list->count; i++)
-    if (keel_device_ready(device) == KD_OK && fits(device, list->defs[i], node))
+    if (keel_device_ready(device) == KD_OK &&
+        choose_fits(device, list->defs[i], node))
       return list->defs[i];
   return NULL;
 }
@@ -95,10 +96,10 @@ static keel_status nothing_fits(keel_context *context, keel_device *wanted,
   return KD_UNIMPLEMENTED;
 }
 
-static keel_status choose(keel_context *context, keel_device *wanted,
-                          const struct kd_node *node, const char *where,
-                          keel_device **out_device,
-                          const kd_kernel_def **out_def) {
+static keel_status choose_it(keel_context *context, keel_device *wanted,
+                             const struct kd_node *node, const char *where,
+                             keel_device **out_device,
+                             const kd_kernel_def **out_def) {
   keel_device *first = wanted ? wanted : context->default_device;
   if (first && atomic_load(&first->lost)) return keel_device_fail_lost(first);
   keel_clear_error();
@@ -122,7 +123,7 @@ keel_status keel_choose_kernel(keel_context *context, keel_device *wanted,
                                const kd_kernel_def **out_def) {
   KEEL_TRY(keel_mapping_hold_copies(node->constants, node->input_count));
   keel_status status =
-      choose(context, wanted, node, where, out_device, out_def);
+      choose_it(context, wanted, node, where, out_device, out_def);
   keel_mapping_release_copies(node->constants, node->input_count, true);
   return status;
 }

@@ -197,8 +197,8 @@ static keel_status create_handle(keel_instance *instance) {
   return status;
 }
 
-static keel_status make(const keel_instance_key *key,
-                        keel_instance **out_instance) {
+static keel_status instance_make(const keel_instance_key *key,
+                                 keel_instance **out_instance) {
   keel_instance *instance = calloc(1, sizeof *instance);
   if (!instance) return keel_no_memory(sizeof *instance);
   keel_refs_init(&instance->refs);
@@ -288,8 +288,8 @@ static void link_newest(keel_kernel_cache *cache, keel_instance *instance) {
   cache->newest = instance;
 }
 
-static keel_instance *find(keel_kernel_cache *cache, uint64_t hash,
-                           const keel_instance_key *key) {
+static keel_instance *instance_find(keel_kernel_cache *cache, uint64_t hash,
+                                    const keel_instance_key *key) {
   keel_instance *instance = cache->buckets[hash % BUCKETS];
   while (instance && !matches(instance, hash, key))
     instance = instance->next;
@@ -316,16 +316,17 @@ static keel_instance *evict(keel_kernel_cache *cache) {
 keel_status keel_instance_get(keel_kernel_cache *cache,
                               const keel_instance_key *key,
                               keel_instance **out_instance) {
-  if (key->constants || !key->op->shareable) return make(key, out_instance);
+  if (key->constants || !key->op->shareable)
+    return instance_make(key, out_instance);
   uint64_t hash = hash_key(key);
   pthread_mutex_lock(&cache->lock);
-  keel_instance *instance = find(cache, hash, key);
+  keel_instance *instance = instance_find(cache, hash, key);
   pthread_mutex_unlock(&cache->lock);
   if (instance) {
     *out_instance = instance;
     return KD_OK;
   }
-  KEEL_TRY(make(key, &instance));
+  KEEL_TRY(instance_make(key, &instance));
   instance->hash = hash;
   keel_instance *old = NULL;
   pthread_mutex_lock(&cache->lock);

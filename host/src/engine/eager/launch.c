@@ -311,7 +311,7 @@ static kd_status enqueue_in_order(launch *run, keel_device *device) {
   return status;
 }
 
-static kd_status enqueue(launch *run) {
+static kd_status launch_enqueue(launch *run) {
   const keel_instance *instance = run->spec->instance;
   keel_device *device = instance->device;
   if (!device->stream)
@@ -331,7 +331,7 @@ static kd_status enqueue_again(launch *run) {
   }
   keel_heap_trim_all(run->spec->device->context);
   keel_clear_error();
-  return enqueue(run);
+  return launch_enqueue(run);
 }
 
 static keel_status check_set(const launch *run) {
@@ -355,7 +355,7 @@ static keel_status call_kernel_inside(launch *run) {
     run->view.correlation =
         keel_ticket_number(run->site->ticket, keel_trace_launch(op, where));
   if (keel_tracing()) began = keel_now();
-  kd_status status = enqueue(run);
+  kd_status status = launch_enqueue(run);
   if (began) keel_trace_span(op, run->spec->device->name, where, began);
   if (status == KD_OUT_OF_MEMORY && (def->flags & KD_KERNEL_DYNAMIC_OUTPUT))
     status = enqueue_again(run);
@@ -390,8 +390,9 @@ static void dynamic_dtypes(launch *run) {
   }
 }
 
-static keel_status run_with(launch *run, const keel_type *const *out_types,
-                            const given *in) {
+static keel_status launch_run_with(launch *run,
+                                   const keel_type *const *out_types,
+                                   const given *in) {
   KEEL_TRY(place_inputs(run, in->inputs, in->views, in->moved));
   KEEL_TRY(make_outputs(run, out_types, in));
   return call_kernel(run);
@@ -435,7 +436,7 @@ static keel_status run_inside(keel_call_site *site,
       dynamic_dtypes(&run);
     const given in = {inputs, moved, views, donated};
     run.in = &in;
-    status = run_with(&run, out_types, &in);
+    status = launch_run_with(&run, out_types, &in);
     for (uint32_t i = 0; i < n; i++)
       keel_tensor_release(moved[i]);
   }

@@ -251,7 +251,7 @@ static _Thread_local struct {
   keel_op *op;
 } near[NEAR];
 
-static bool is_plain(const keel_attr *attr) {
+static bool op_is_plain(const keel_attr *attr) {
   return attr->kind == KD_ATTR_INT || attr->kind == KD_ATTR_FLOAT ||
          attr->kind == KD_ATTR_STRING || attr->kind == KD_ATTR_INTS;
 }
@@ -262,7 +262,7 @@ static uint64_t hash_call(const char *name, const keel_attr *attrs,
   *out_plain = true;
   for (uint32_t i = 0; i < count; i++) {
     hash = keel_attr_hash(hash, &attrs[i]);
-    *out_plain &= is_plain(&attrs[i]);
+    *out_plain &= op_is_plain(&attrs[i]);
   }
   return hash;
 }

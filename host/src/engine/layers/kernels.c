@@ -2,8 +2,10 @@
 #include "device/context.h"
 #include "layers/layer.h"
 
-static kd_status create(kd_device *device, const kd_kernel_def *def,
-                        const kd_node *node, kd_kernel **out_kernel) {
+static kd_status layers_kernels_create(kd_device *device,
+                                       const kd_kernel_def *def,
+                                       const kd_node *node,
+                                       kd_kernel **out_kernel) {
   const wrapped_def *own = def->data;
   kd_kernel *made = NULL;
   keel_layer_about("%s", own->inner.op);
@@ -15,7 +17,7 @@ static kd_status create(kd_device *device, const kd_kernel_def *def,
   return KD_OK;
 }
 
-static void destroy(kd_kernel *kernel) {
+static void kernels_destroy(kd_kernel *kernel) {
   const object *o = keel_layer_find(kernel, OBJECT_KERNEL);
   keel_layers_enter("kernel.destroy");
   if (!o) {
@@ -53,8 +55,8 @@ kd_status keel_layer_launch_good(const layer *l, const char *slot,
 
 /* set_output finds the host's launch by the address that it gave: the launch
  * itself is passed on, its data exchanged for the call. */
-static kd_status enqueue(kd_kernel *kernel, kd_stream *stream,
-                         const kd_launch *launch) {
+static kd_status layers_kernels_enqueue(kd_kernel *kernel, kd_stream *stream,
+                                        const kd_launch *launch) {
   const wrapped_def *own = launch->data;
   layer *l = own->layer;
   KEEL_TRY(keel_layer_launch_good(l, "kernel.enqueue", stream, launch,
@@ -79,7 +81,8 @@ static uint64_t taken(kd_kernel *kernel) {
   return o ? o->def->inner.taken(kernel) : 0;
 }
 
-static uint64_t workspace(kd_kernel *kernel, const kd_launch *launch) {
+static uint64_t layers_kernels_workspace(kd_kernel *kernel,
+                                         const kd_launch *launch) {
   const wrapped_def *own = launch->data;
   kd_launch *open = (kd_launch *)(uintptr_t)launch;
   open->data = own->inner.data;
@@ -97,11 +100,11 @@ keel_status keel_layer_wrap_kernels(keel_plugin *plugin, layer *l) {
     defs[i].inner = *def;
     defs[i].layer = l;
     def->data = &defs[i];
-    def->enqueue = enqueue;
-    if (def->create) def->create = create;
-    if (def->destroy) def->destroy = destroy;
+    def->enqueue = layers_kernels_enqueue;
+    if (def->create) def->create = layers_kernels_create;
+    if (def->destroy) def->destroy = kernels_destroy;
     if (def->taken) def->taken = taken;
-    if (def->workspace) def->workspace = workspace;
+    if (def->workspace) def->workspace = layers_kernels_workspace;
   }
   return KD_OK;
 }

@@ -74,7 +74,8 @@ static keel_status no_slot(const char *name) {
 }
 
 /* "N", "N:STATUS" or "N:STATUS:wordless", `size` characters. */
-static bool read_number(const char *text, size_t size, layer_settings *out) {
+static bool layers_read_number(const char *text, size_t size,
+                               layer_settings *out) {
   static const char wordless[] = ":wordless";
   const size_t tail = sizeof wordless - 1;
   char *end = NULL;
@@ -106,7 +107,7 @@ static keel_status read_fault(const char *text, size_t size,
   for (uint32_t i = 0; (slot = keel_layers_slot(i)); i++)
     known |= !strcmp(slot, out->slot);
   if (!known) return no_slot(out->slot);
-  if (!read_number(equals + 1, size - length - 1, out))
+  if (!layers_read_number(equals + 1, size - length - 1, out))
     return keel_fail(KD_INVALID_ARGUMENT,
                      "KEEL_LAYERS: \"fault:%.*s\" has no number from 1, or a"
                      " status that kd/base.h does not have",

@@ -8,7 +8,7 @@
 #include "loader/library.h"
 #include "trace/trace.h"
 
-static void start(keel_device *device) {
+static void clocks_start(keel_device *device) {
   keel_clock *clock = keel_device_clock(device);
   uint64_t ticks = 0, host = 0, frequency = 0;
   const kd_profile_table *table = &device->plugin->profile;
@@ -25,12 +25,12 @@ static void start(keel_device *device) {
 void keel_clock_join(keel_device *device) {
   if (!device->plugin->profile.start) return;
   pthread_mutex_lock(&device->opening);
-  if (!device->clocks++ && device->handle) start(device);
+  if (!device->clocks++ && device->handle) clocks_start(device);
   pthread_mutex_unlock(&device->opening);
 }
 
 void keel_clock_opened(keel_device *device) {
-  if (device->clocks) start(device);
+  if (device->clocks) clocks_start(device);
 }
 
 void keel_clock_closes(keel_device *device) {
@@ -53,8 +53,8 @@ keel_status keel_trace_start(keel_context *context) {
   return KD_OK;
 }
 
-static keel_status stop(keel_context *context, keel_trace_part *part,
-                        const char *path) {
+static keel_status clocks_stop(keel_context *context, keel_trace_part *part,
+                               const char *path) {
   if (!keel_tracing())
     return keel_fail(KD_FAILED_PRECONDITION, "no trace is running");
   for (uint32_t i = 0; i < context->device_count; i++)
@@ -69,7 +69,7 @@ static keel_status stop(keel_context *context, keel_trace_part *part,
 }
 
 keel_status keel_trace_stop(keel_context *context, const char *path) {
-  return stop(context, NULL, path);
+  return clocks_stop(context, NULL, path);
 }
 
 keel_status keel_trace_stop_part(keel_context *context,
@@ -78,5 +78,5 @@ keel_status keel_trace_stop_part(keel_context *context,
   keel_trace_part own;
   KEEL_TRY(KEEL_READ_PARAMS(keel_trace_part, part,
                             offsetof(keel_trace_part, rank), &own));
-  return stop(context, &own, path);
+  return clocks_stop(context, &own, path);
 }

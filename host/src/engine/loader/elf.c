@@ -35,8 +35,8 @@ static const char *machine_name(unsigned machine) {
   }
 }
 
-static keel_status check_kind(const char *path, const keel_file *file,
-                              const char **out_hint) {
+static keel_status elf_check_kind(const char *path, const keel_file *file,
+                                  const char **out_hint) {
   const unsigned char *ident = file->data;
   *out_hint = "give a shared library (gcc -shared -fPIC)";
   if (file->size < EI_NIDENT || memcmp(ident, ELFMAG, SELFMAG) != 0)
@@ -102,7 +102,7 @@ keel_status keel_elf_check(const char *path, const char **out_hint) {
   keel_file file = {0};
   *out_hint = "check the file's path and permissions";
   KEEL_TRY(keel_file_open(path, &file));
-  keel_status status = check_kind(path, &file, out_hint);
+  keel_status status = elf_check_kind(path, &file, out_hint);
   if (status == KD_OK) {
     *out_hint = "copy or build the file again";
     status = check_segments(path, &file);

@@ -16,8 +16,8 @@
    KD_KERNEL_ACC_F16 | KD_KERNEL_FAST_CONV | KD_KERNEL_FLUSH |          \
    KD_KERNEL_NONDETERMINISTIC)
 
-static keel_status check(const keel_plugin *plugin, const char *what,
-                         uint32_t flags, uint32_t known) {
+static keel_status flags_check(const keel_plugin *plugin, const char *what,
+                               uint32_t flags, uint32_t known) {
   uint32_t unknown = flags & ~known & ~KD_HINTS;
   if (!unknown) return KD_OK;
   return keel_fail(KD_UNIMPLEMENTED,
@@ -31,7 +31,7 @@ static keel_status check(const keel_plugin *plugin, const char *what,
 }
 
 keel_status keel_flags_of_plugin(const keel_plugin *plugin) {
-  return check(plugin, "kd_plugin", plugin->table.flags, PLUGIN_FLAGS);
+  return flags_check(plugin, "kd_plugin", plugin->table.flags, PLUGIN_FLAGS);
 }
 
 /* Aliases must name possible outputs and inputs, and no output or input may be in two
@@ -55,7 +55,7 @@ static keel_status check_alias(const keel_plugin *plugin, const char *what,
                      "%s: %s: alias %u (output %u, input %u) %s", plugin->path,
                      what, (unsigned)index, (unsigned)alias->output,
                      (unsigned)alias->input, wrong);
-  return check(plugin, what, alias->flags, KD_ALIAS_MUST);
+  return flags_check(plugin, what, alias->flags, KD_ALIAS_MUST);
 }
 
 keel_status keel_aliases_check(const keel_plugin *plugin, const char *what,
@@ -77,7 +77,7 @@ keel_status keel_flags_of_kernel(const keel_plugin *plugin,
                                  const kd_kernel_def *def) {
   char what[128];
   snprintf(what, sizeof what, "the kernel of %s::%s", def->domain, def->op);
-  KEEL_TRY(check(plugin, what, def->flags, KERNEL_FLAGS));
+  KEEL_TRY(flags_check(plugin, what, def->flags, KERNEL_FLAGS));
   return keel_aliases_check(plugin, what, def);
 }
 
@@ -85,18 +85,19 @@ keel_status keel_flags_of_op(const keel_plugin *plugin, const char *op,
                              const char *part, uint32_t flags, uint32_t known) {
   char what[256];
   snprintf(what, sizeof what, "op %s: %s", op, part);
-  return check(plugin, what, flags, known);
+  return flags_check(plugin, what, flags, known);
 }
 
 keel_status keel_flags_of_option(const keel_plugin *plugin,
                                  const kd_option_def *def) {
   char what[64];
   snprintf(what, sizeof what, "option %s", def->name);
-  return check(plugin, what, def->flags, 0);
+  return flags_check(plugin, what, def->flags, 0);
 }
 
 keel_status keel_flags_of_device(const keel_device *device) {
-  return check(device->plugin, device->name, device->info.flags, DEVICE_FLAGS);
+  return flags_check(device->plugin, device->name, device->info.flags,
+                     DEVICE_FLAGS);
 }
 
 keel_status keel_flags_of_space(const keel_device *device, uint32_t index,
@@ -104,5 +105,5 @@ keel_status keel_flags_of_space(const keel_device *device, uint32_t index,
   char what[96];
   snprintf(what, sizeof what, "memory space %u of %s", (unsigned)index,
            device->name);
-  return check(device->plugin, what, space->flags, SPACE_FLAGS);
+  return flags_check(device->plugin, what, space->flags, SPACE_FLAGS);
 }

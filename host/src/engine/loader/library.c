@@ -61,7 +61,8 @@ const char *keel_plugin_step(const keel_plugin *plugin, const char *call) {
 
 /* ---- who has it ------------------------------------------------------------- */
 
-static keel_status make(keel_plugin *plugin, keel_library **out_library) {
+static keel_status library_make(keel_plugin *plugin,
+                                keel_library **out_library) {
   keel_library *library = calloc(1, sizeof *library);
   if (!library) return keel_no_memory(sizeof *library);
   library->device_id = plugin->device_id;
@@ -94,7 +95,7 @@ keel_status keel_library_hold(keel_plugin *plugin) {
   while (library && (library->inode != plugin->inode ||
                      library->device_id != plugin->device_id))
     library = library->next;
-  if (!library) status = make(plugin, &library);
+  if (!library) status = library_make(plugin, &library);
   if (status == KD_OK) {
     plugin->shared = library;
     plugin->next_sharer = library->speaker;
@@ -106,7 +107,7 @@ keel_status keel_library_hold(keel_plugin *plugin) {
 }
 
 /* Takes a plugin out of the list that `speaker` heads. */
-static void leave(keel_library *library, keel_plugin *plugin) {
+static void library_leave(keel_library *library, keel_plugin *plugin) {
   pthread_mutex_lock(&speaking);
   keel_plugin **at = &library->speaker;
   while (*at != plugin)
@@ -115,7 +116,7 @@ static void leave(keel_library *library, keel_plugin *plugin) {
   pthread_mutex_unlock(&speaking);
 }
 
-static void forget(keel_library *library) {
+static void library_forget(keel_library *library) {
   keel_library **at = &libraries;
   while (*at != library)
     at = &(*at)->next;
@@ -132,8 +133,8 @@ void keel_library_drop(keel_plugin *plugin) {
     keel_plugin_step(plugin, "close");
     plugin->table.close(library->instance);
   }
-  leave(library, plugin);
-  if (--library->holders == 0) forget(library);
+  library_leave(library, plugin);
+  if (--library->holders == 0) library_forget(library);
   unlock();
   plugin->shared = NULL;
   plugin->open = false;

@@ -26,8 +26,8 @@ static const char *keep_string(keel_arena *arena, const char *string,
 }
 
 /* Gives the plugin a verdict; the reason is this thread's message. */
-static keel_status refuse(keel_plugin *plugin, keel_status status,
-                          const char *hint) {
+static keel_status load_refuse(keel_plugin *plugin, keel_status status,
+                               const char *hint) {
   plugin->status = status;
   plugin->reason = keel_arena_copy(&plugin->context->arena, keel_message());
   plugin->hint = hint;
@@ -52,7 +52,7 @@ static keel_status settle_path(keel_plugin *plugin, bool *out_duplicate) {
   }
   if (!realpath(plugin->path, absolute) || stat(absolute, &facts) != 0) {
     keel_fail(KD_NOT_FOUND, "%s: no such file", plugin->path);
-    return refuse(plugin, KD_NOT_FOUND, "correct the path");
+    return load_refuse(plugin, KD_NOT_FOUND, "correct the path");
   }
   plugin->path = keel_arena_copy(&context->arena, absolute);
   if (!plugin->path) return KD_OUT_OF_MEMORY;
@@ -67,21 +67,22 @@ static keel_status settle_path(keel_plugin *plugin, bool *out_duplicate) {
   keel_status status = keel_path_check(given);
   return status == KD_OK
              ? KD_OK
-             : refuse(plugin, status,
-                      "remove others' write permission (chmod o-w), or copy "
-                      "the plugin to a folder of your own");
+             : load_refuse(
+                   plugin, status,
+                   "remove others' write permission (chmod o-w), or copy "
+                   "the plugin to a folder of your own");
 }
 
-static keel_status open_library(keel_plugin *plugin) {
+static keel_status load_open_library(keel_plugin *plugin) {
   if (plugin->entry) return keel_library_hold(plugin);
   const char *hint = "";
   keel_status status = keel_elf_check(plugin->path, &hint);
-  if (status != KD_OK) return refuse(plugin, status, hint);
+  if (status != KD_OK) return load_refuse(plugin, status, hint);
   status = keel_library_hold(plugin);
   if (status == KD_OK) status = keel_plugin_map(plugin);
   return status == KD_OK || status == KD_OUT_OF_MEMORY
              ? status
-             : refuse(plugin, status, keel_linker_hint(keel_message()));
+             : load_refuse(plugin, status, keel_linker_hint(keel_message()));
 }
 
 /* ---- the tables ----------------------------------------------------------- */
@@ -155,7 +156,7 @@ static keel_status copy_tables(keel_plugin *plugin) {
   return KD_OK;
 }
 
-static bool is_known(const keel_plugin *plugin, const kd_kernel_def *def) {
+static bool load_is_known(const keel_plugin *plugin, const kd_kernel_def *def) {
   for (uint32_t i = 0; i < plugin->op_count; i++)
     if (!strcmp(plugin->ops[i].name, def->op) &&
         !strcmp(plugin->ops[i].domain, def->domain))
@@ -202,7 +203,7 @@ static keel_status copy_kernels(keel_plugin *plugin) {
       continue;
     }
     if (keel_ops_refused(plugin, def)) continue;
-    if (!is_known(plugin, def))
+    if (!load_is_known(plugin, def))
       keel_log_line(&plugin->context->log, KD_LOG_DEBUG,
                     "%s: kernel for unknown op %s::%s is not used",
                     plugin->path, def->domain, def->op);
@@ -345,9 +346,10 @@ static keel_status negotiate(keel_plugin *plugin) {
   if (!entry) {
     keel_fail(KD_INCOMPATIBLE, "%s: exports no function " KD_ENTRY_SYMBOL,
               plugin->path);
-    return refuse(plugin, KD_INCOMPATIBLE,
-                  "end the plugin's source with KD_ENTRY(...); otherwise it is"
-                  " for another major version, or is not a Keel plugin");
+    return load_refuse(
+        plugin, KD_INCOMPATIBLE,
+        "end the plugin's source with KD_ENTRY(...); otherwise it is"
+        " for another major version, or is not a Keel plugin");
   }
   keel_clear_error();
   keel_plugin_enter(plugin);
@@ -360,11 +362,11 @@ static keel_status negotiate(keel_plugin *plugin) {
                "while %s was asked for its table, it refused"
                " this host",
                plugin->path);
-    return refuse(plugin, KD_INCOMPATIBLE, "ask the plugin's vendor");
+    return load_refuse(plugin, KD_INCOMPATIBLE, "ask the plugin's vendor");
   }
   keel_status status = read_tables(plugin, table);
   if (status != KD_OK)
-    return refuse(
+    return load_refuse(
         plugin, status,
         KD_VERSION_MAJOR(plugin->abi_version) != KD_ABI_MAJOR
             ? "use the plugin's build for this version of Keel"
@@ -385,8 +387,8 @@ static keel_status check_duplicate_name(keel_plugin *plugin) {
       keel_fail(KD_ALREADY_EXISTS,
                 "%s: a plugin named \"%s\" is loaded from %s", plugin->path,
                 plugin->name, other->path);
-      return refuse(plugin, KD_ALREADY_EXISTS,
-                    "remove one of them, or rename it");
+      return load_refuse(plugin, KD_ALREADY_EXISTS,
+                         "remove one of them, or rename it");
     }
   }
   return KD_OK;
@@ -492,7 +494,7 @@ static keel_status add_device(keel_plugin *plugin, uint32_t index) {
   return KD_OK;
 }
 
-static bool is_there(const keel_plugin *plugin, uint32_t index) {
+static bool load_is_there(const keel_plugin *plugin, uint32_t index) {
   const keel_context *context = plugin->context;
   for (uint32_t i = 0; i < context->device_count; i++)
     if (keel_devices(context)[i]->plugin == plugin &&
@@ -502,7 +504,7 @@ static bool is_there(const keel_plugin *plugin, uint32_t index) {
 }
 
 /* Those that are visible and not there yet. */
-static keel_status add_devices(keel_plugin *plugin) {
+static keel_status load_add_devices(keel_plugin *plugin) {
   keel_context *context = plugin->context;
   uint32_t count = plugin->shared->device_count, before = context->device_count;
   keel_device **old = keel_devices(context);
@@ -514,7 +516,7 @@ static keel_status add_devices(keel_plugin *plugin) {
   context->devices = devices;
   for (uint32_t i = 0; i < count; i++)
     if (keel_visible_device(context->visible, plugin->name, i) &&
-        !is_there(plugin, i))
+        !load_is_there(plugin, i))
       KEEL_TRY(add_device(plugin, i));
   return KD_OK;
 }
@@ -525,9 +527,9 @@ static keel_status load_copy(keel_plugin *plugin) {
   plugin->kernels = NULL;
   plugin->kernel_count = 0;
   keel_status status = keel_plugin_map(plugin);
-  return status == KD_OK
-             ? negotiate(plugin)
-             : refuse(plugin, status, "load the plugin in one host at a time");
+  return status == KD_OK ? negotiate(plugin)
+                         : load_refuse(plugin, status,
+                                       "load the plugin in one host at a time");
 }
 
 /* The extensions that this host knows. */
@@ -549,25 +551,26 @@ static keel_status open_plugin(keel_plugin *plugin) {
   keel_context *context = plugin->context;
   keel_status status = keel_options_check(plugin);
   plugin->by_option = status != KD_OK;
-  if (status != KD_OK) return refuse(plugin, status, see_options);
+  if (status != KD_OK) return load_refuse(plugin, status, see_options);
   status = keel_library_open(plugin);
   if (status == KD_ALREADY_EXISTS && plugin->shared->copy && !plugin->copied) {
     KEEL_TRY(load_copy(plugin));
     status = keel_library_open(plugin);
   }
   if (status != KD_OK)
-    return refuse(plugin, status,
-                  status == KD_INVALID_ARGUMENT &&
-                          (plugin->option_count || context->option_count)
-                      ? see_options
-                      : "check the device's driver");
+    return load_refuse(plugin, status,
+                       status == KD_INVALID_ARGUMENT &&
+                               (plugin->option_count || context->option_count)
+                           ? see_options
+                           : "check the device's driver");
   status = take_extensions(plugin);
   if (status != KD_OK)
-    return refuse(plugin, status,
-                  "ask the plugin's vendor; conformance finds such faults");
-  status = add_devices(plugin);
+    return load_refuse(
+        plugin, status,
+        "ask the plugin's vendor; conformance finds such faults");
+  status = load_add_devices(plugin);
   if (status != KD_OK)
-    return refuse(plugin, status, "check the device's driver");
+    return load_refuse(plugin, status, "check the device's driver");
   if (!plugin->shared->device_count) {
     const char *said = plugin->shared->said;
     plugin->reason = *said ? keel_arena_copy(&context->arena, said)
@@ -586,14 +589,15 @@ static keel_status may_load(keel_plugin *plugin) {
   const char *why = keel_plugin_step(plugin, "load");
   if (!why) return KD_OK;
   keel_fail(KD_ABORTED, "%s: %s", plugin->path, why);
-  return refuse(plugin, KD_ABORTED,
-                "remove it, or ask its vendor; KEEL_VISIBLE_DEVICES=-NAME hides"
-                " a file NAME.so");
+  return load_refuse(
+      plugin, KD_ABORTED,
+      "remove it, or ask its vendor; KEEL_VISIBLE_DEVICES=-NAME hides"
+      " a file NAME.so");
 }
 
-static keel_status load(keel_plugin *plugin) {
+static keel_status loader_load_load(keel_plugin *plugin) {
   KEEL_TRY(may_load(plugin));
-  KEEL_TRY(open_library(plugin));
+  KEEL_TRY(load_open_library(plugin));
   KEEL_TRY(negotiate(plugin));
   KEEL_TRY(check_duplicate_name(plugin));
   if (plugin->context->flags & KEEL_DESCRIBE) return KD_OK;
@@ -604,7 +608,7 @@ static keel_status load(keel_plugin *plugin) {
   return KD_OK;
 }
 
-static keel_status keep(keel_context *context, keel_plugin *plugin) {
+static keel_status load_keep(keel_context *context, keel_plugin *plugin) {
   if (!KEEL_ROOM(context->plugins, context->plugin_count, context->plugin_room))
     return KD_OUT_OF_MEMORY;
   context->plugins[context->plugin_count++] = plugin;
@@ -612,7 +616,7 @@ static keel_status keep(keel_context *context, keel_plugin *plugin) {
 }
 
 /* At KEEL_LOG=debug: what became of a candidate. */
-static void tell(const keel_plugin *plugin, uint64_t began) {
+static void load_tell(const keel_plugin *plugin, uint64_t began) {
   const keel_log *log = &plugin->context->log;
   double ms = (double)(keel_now() - began) / 1e6;
   if (plugin->status != KD_OK)
@@ -632,9 +636,10 @@ static void tell(const keel_plugin *plugin, uint64_t began) {
 
 /* Loads it, or refuses it. */
 static void load_whole(keel_plugin *plugin) {
-  keel_status status = load(plugin);
+  keel_status status = loader_load_load(plugin);
   if (status == KD_OK) status = keel_ops_add(plugin);
-  if (status != KD_OK && plugin->status == KD_OK) refuse(plugin, status, "");
+  if (status != KD_OK && plugin->status == KD_OK)
+    load_refuse(plugin, status, "");
   if (status != KD_OK && !plugin->open) keel_plugin_close(plugin);
 }
 
@@ -684,8 +689,8 @@ keel_status keel_plugin_add(keel_context *context,
     leave_unloaded(plugin);
   else if (status == KD_OK && !described)
     load_whole(plugin);
-  tell(plugin, began);
-  return keep(context, plugin);
+  load_tell(plugin, began);
+  return load_keep(context, plugin);
 }
 
 /* Whether a plugin of the name is loaded, or left out by the name in its manifest. */
@@ -719,7 +724,7 @@ void keel_plugins_learn(keel_context *context) {
     plugin->left_out = false;
     plugin->reason = plugin->hint = "";
     load_whole(plugin);
-    tell(plugin, began);
+    load_tell(plugin, began);
   }
 }
 
@@ -730,15 +735,17 @@ void keel_plugin_show(keel_plugin *plugin) {
     return;
   keel_status status = KD_OK;
   if (plugin->open) {
-    status = add_devices(plugin);
-    if (status != KD_OK) refuse(plugin, status, "check the device's driver");
+    status = load_add_devices(plugin);
+    if (status != KD_OK)
+      load_refuse(plugin, status, "check the device's driver");
     return;
   }
   plugin->reason = plugin->hint = "";
   status = open_plugin(plugin);
-  if (status != KD_OK && plugin->status == KD_OK) refuse(plugin, status, "");
+  if (status != KD_OK && plugin->status == KD_OK)
+    load_refuse(plugin, status, "");
   if (status != KD_OK && !plugin->open) keel_plugin_close(plugin);
-  tell(plugin, began);
+  load_tell(plugin, began);
 }
 
 void keel_plugin_close(keel_plugin *plugin) {

@@ -13,16 +13,16 @@
 
 #define MANIFEST_MOST (UINT64_C(1) << 20)
 
-static void refuse(keel_arena *arena, keel_candidate *candidate,
-                   keel_status status, const char *hint) {
+static void manifest_refuse(keel_arena *arena, keel_candidate *candidate,
+                            keel_status status, const char *hint) {
   candidate->status = status;
   candidate->reason = keel_arena_copy(arena, keel_message());
   candidate->hint = hint;
 }
 
 /* The string of that name, NULL where there is none; false: another type. */
-static bool get(keel_arena *arena, const cJSON *root, const char *path,
-                const char *name, const char **out_value) {
+static bool manifest_get(keel_arena *arena, const cJSON *root, const char *path,
+                         const char *name, const char **out_value) {
   const cJSON *item = cJSON_GetObjectItemCaseSensitive(root, name);
   if (!item) return true;
   if (!cJSON_IsString(item) || !item->valuestring[0]) {
@@ -85,10 +85,10 @@ static bool read_fields(keel_arena *arena, const cJSON *root, const char *path,
     keel_fail(KD_INVALID_ARGUMENT, "%s: is not a JSON object", path);
     return false;
   }
-  if (!get(arena, root, path, "library", &library) ||
-      !get(arena, root, path, "name", &candidate->name) ||
-      !get(arena, root, path, "vendor", &candidate->vendor) ||
-      !get(arena, root, path, "version", &candidate->version) ||
+  if (!manifest_get(arena, root, path, "library", &library) ||
+      !manifest_get(arena, root, path, "name", &candidate->name) ||
+      !manifest_get(arena, root, path, "vendor", &candidate->vendor) ||
+      !manifest_get(arena, root, path, "version", &candidate->version) ||
       !get_abi(root, path, &candidate->abi_version) ||
       !get_options(arena, root, path, candidate))
     return false;
@@ -132,8 +132,8 @@ static bool is_all(const keel_file *file, const char *end) {
   return end == last;
 }
 
-static keel_status parse(keel_arena *arena, const char *path,
-                         keel_candidate *candidate) {
+static keel_status manifest_parse(keel_arena *arena, const char *path,
+                                  keel_candidate *candidate) {
   keel_file file = {0};
   if (!keel_json())
     return keel_fail(
@@ -176,9 +176,10 @@ static keel_status parse(keel_arena *arena, const char *path,
 void keel_manifest_read(keel_arena *arena, const char *path,
                         keel_candidate *candidate) {
   candidate->path = keel_arena_copy(arena, path);
-  keel_status status = parse(arena, path, candidate);
+  keel_status status = manifest_parse(arena, path, candidate);
   if (status != KD_OK)
-    refuse(arena, candidate, status, "correct the manifest, or remove it");
+    manifest_refuse(arena, candidate, status,
+                    "correct the manifest, or remove it");
 }
 
 #else /* without cJSON */

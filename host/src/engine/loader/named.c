@@ -5,8 +5,8 @@
 #include "loader/loader.h"
 
 /* The plugin of a name: one that is loaded, else one that is refused, else NULL. */
-static const keel_plugin *find(const keel_context *context, const char *name,
-                               size_t size) {
+static const keel_plugin *named_find(const keel_context *context,
+                                     const char *name, size_t size) {
   const keel_plugin *found = NULL;
   for (uint32_t i = 0; i < context->plugin_count; i++) {
     const keel_plugin *plugin = context->plugins[i];
@@ -20,7 +20,7 @@ static const keel_plugin *find(const keel_context *context, const char *name,
 }
 
 /* Why a plugin is refused; its path first, which most reasons begin with. */
-static void say(const keel_plugin *plugin, char *text, size_t size) {
+static void named_say(const keel_plugin *plugin, char *text, size_t size) {
   bool has_path = !strncmp(plugin->reason, plugin->path, strlen(plugin->path));
   snprintf(text, size, "%s%s%s%s%s", has_path ? "" : plugin->path,
            has_path ? "" : ": ", plugin->reason, *plugin->hint ? "; " : "",
@@ -30,7 +30,7 @@ static void say(const keel_plugin *plugin, char *text, size_t size) {
 static keel_status check_option(const keel_context *context,
                                 const char *option) {
   size_t size = strcspn(option, ".");
-  const keel_plugin *plugin = find(context, option, size);
+  const keel_plugin *plugin = named_find(context, option, size);
   if (!plugin)
     return keel_fail(KD_NOT_FOUND,
                      "option \"%.60s\": there is no plugin \"%.*s\" (`keel"
@@ -38,7 +38,7 @@ static keel_status check_option(const keel_context *context,
                      option, (int)(size < 60 ? size : 60), option);
   if (plugin->status == KD_OK) return KD_OK;
   char why[700];
-  say(plugin, why, sizeof why);
+  named_say(plugin, why, sizeof why);
   return keel_fail(plugin->status,
                    "option \"%.60s\": its plugin is refused: %s", option, why);
 }
@@ -49,7 +49,7 @@ keel_status keel_named_check(const keel_context *context) {
     char why[700];
     if (plugin->status == KD_OK || plugin->source != keel_source_application)
       continue;
-    say(plugin, why, sizeof why);
+    named_say(plugin, why, sizeof why);
     return keel_fail(plugin->status, "a plugin that was named is refused: %s",
                      why);
   }
@@ -76,7 +76,7 @@ void keel_named_warn(const keel_context *context) {
     if (plugin->status == KD_OK || !(is_cpu || plugin->by_option ||
                                      plugin->source == keel_source_environment))
       continue;
-    say(plugin, why, sizeof why);
+    named_say(plugin, why, sizeof why);
     if (is_news(why))
       keel_log_line(&context->log, KD_LOG_WARNING, "a plugin is refused: %s",
                     why);

@@ -23,10 +23,10 @@ typedef struct reading {
   char what[160]; /* "plugin.so: op com.acme::Blob" */
 } reading;
 
-static keel_status bad(const reading *r, const char *format, ...)
+static keel_status ops_bad(const reading *r, const char *format, ...)
     KD_PRINTF(2, 3);
 
-static keel_status bad(const reading *r, const char *format, ...) {
+static keel_status ops_bad(const reading *r, const char *format, ...) {
   char why[300];
   va_list args;
   va_start(args, format);
@@ -70,14 +70,15 @@ static keel_status read_param(const reading *r, const kd_op_param *from,
                               bool last, bool output, keel_param *to) {
   const char *kind = output ? "output" : "input";
   if (!good_name(from->name, ""))
-    return bad(r, "an %s's name is %s%s%s; it must be letters, digits and _",
-               kind, from->name ? "\"" : "", from->name ? from->name : "NULL",
-               from->name ? "\"" : "");
+    return ops_bad(r,
+                   "an %s's name is %s%s%s; it must be letters, digits and _",
+                   kind, from->name ? "\"" : "",
+                   from->name ? from->name : "NULL", from->name ? "\"" : "");
   if (from->variable > VARIABLES_MOST)
-    return bad(r, "%s %s has variable %u, and there are 1 to %u", kind,
-               from->name, (unsigned)from->variable, VARIABLES_MOST);
+    return ops_bad(r, "%s %s has variable %u, and there are 1 to %u", kind,
+                   from->name, (unsigned)from->variable, VARIABLES_MOST);
   if ((from->flags & KD_PARAM_VARIADIC) && !last)
-    return bad(r, "%s %s is variadic, and not the last", kind, from->name);
+    return ops_bad(r, "%s %s is variadic, and not the last", kind, from->name);
   KEEL_TRY(keel_flags_of_op(r->plugin, r->what, from->name, from->flags,
                             PARAM_FLAGS));
   *to = (keel_param){.name = from->name,
@@ -89,13 +90,14 @@ static keel_status read_param(const reading *r, const kd_op_param *from,
   return KD_OK;
 }
 
-static keel_status read_params(const reading *r, const kd_op_param *array,
-                               uint32_t count, bool output, keel_param *to) {
+static keel_status ops_read_params(const reading *r, const kd_op_param *array,
+                                   uint32_t count, bool output,
+                                   keel_param *to) {
   size_t stride = 0;
   if (count && (!array || !good_stride(array, sizeof *array,
                                        _Alignof(kd_op_param), &stride)))
-    return bad(r, "%u %s of struct_size %zu", (unsigned)count,
-               output ? "outputs" : "inputs", stride);
+    return ops_bad(r, "%u %s of struct_size %zu", (unsigned)count,
+                   output ? "outputs" : "inputs", stride);
   for (uint32_t i = 0; i < count; i++) {
     kd_op_param param;
     copy_one(&param, sizeof param, array, stride, i);
@@ -113,39 +115,41 @@ static keel_status check_variables(const reading *r,
       const keel_param *a = &schema->inputs[i], *b = &schema->inputs[k];
       if (a->variable >= 0 && a->variable == b->variable &&
           a->types != b->types)
-        return bad(r, "%s and %s have variable %d, and other types", b->name,
-                   a->name, a->variable + 1);
+        return ops_bad(r, "%s and %s have variable %d, and other types",
+                       b->name, a->name, a->variable + 1);
       if (!strcmp(a->name, b->name) &&
           (i < schema->input_count) == (k < schema->input_count))
-        return bad(r, "two arguments are named %s", a->name);
+        return ops_bad(r, "two arguments are named %s", a->name);
     }
   return KD_OK;
 }
 
 /* ---- attributes --------------------------------------------------------------- */
 
-static keel_status read_attr(const reading *r, const kd_op_attr *from,
-                             keel_attr_rule *to) {
+static keel_status ops_read_attr(const reading *r, const kd_op_attr *from,
+                                 keel_attr_rule *to) {
   if (!good_name(from->name, ""))
-    return bad(r,
-               "an attribute's name is %s%s%s; it must be letters, digits and"
-               " _",
-               from->name ? "\"" : "", from->name ? from->name : "NULL",
-               from->name ? "\"" : "");
+    return ops_bad(
+        r,
+        "an attribute's name is %s%s%s; it must be letters, digits and"
+        " _",
+        from->name ? "\"" : "", from->name ? from->name : "NULL",
+        from->name ? "\"" : "");
   if (from->kind == KD_ATTR_ABSENT || from->kind > KD_ATTR_STRINGS ||
       from->kind == KD_ATTR_GRAPH)
-    return bad(r, "attribute %s has kind %u, which no attribute can have",
-               from->name, (unsigned)from->kind);
+    return ops_bad(r, "attribute %s has kind %u, which no attribute can have",
+                   from->name, (unsigned)from->kind);
   KEEL_TRY(keel_flags_of_op(r->plugin, r->what, from->name, from->flags,
                             ATTR_FLAGS));
   bool has_default = (from->flags & KD_OP_ATTR_DEFAULT) != 0;
   bool plain = from->kind == KD_ATTR_INT || from->kind == KD_ATTR_FLOAT ||
                (from->kind == KD_ATTR_STRING && from->s);
   if (has_default && (!plain || (from->flags & KD_OP_ATTR_REQUIRED)))
-    return bad(r,
-               "attribute %s can't have a default: it is required, a list or a"
-               " tensor, or its string is NULL",
-               from->name);
+    return ops_bad(
+        r,
+        "attribute %s can't have a default: it is required, a list or a"
+        " tensor, or its string is NULL",
+        from->name);
   *to = (keel_attr_rule){.name = from->name,
                          .kind = from->kind,
                          .required = (from->flags & KD_OP_ATTR_REQUIRED) != 0,
@@ -162,15 +166,15 @@ static keel_status read_attrs(const reading *r, keel_attr_rule *to) {
   if (def->attr_count &&
       (!def->attrs || !good_stride(def->attrs, sizeof *def->attrs,
                                    _Alignof(kd_op_attr), &stride)))
-    return bad(r, "%u attributes of struct_size %zu", (unsigned)def->attr_count,
-               stride);
+    return ops_bad(r, "%u attributes of struct_size %zu",
+                   (unsigned)def->attr_count, stride);
   for (uint32_t i = 0; i < def->attr_count; i++) {
     kd_op_attr attr;
     copy_one(&attr, sizeof attr, def->attrs, stride, i);
-    KEEL_TRY(read_attr(r, &attr, &to[i]));
+    KEEL_TRY(ops_read_attr(r, &attr, &to[i]));
     for (uint32_t k = 0; k < i; k++)
       if (!strcmp(to[k].name, attr.name))
-        return bad(r, "two attributes are named %s", attr.name);
+        return ops_bad(r, "two attributes are named %s", attr.name);
   }
   return KD_OK;
 }
@@ -180,30 +184,31 @@ static keel_status read_attrs(const reading *r, keel_attr_rule *to) {
 static keel_status check_head(const reading *r) {
   const kd_op_def *def = r->def;
   if (!good_name(def->name, "") || !good_name(def->domain, ".-"))
-    return bad(r,
-               "its name or domain is NULL, or not of letters, digits, _"
-               " and, in the domain, dots and dashes");
+    return ops_bad(r,
+                   "its name or domain is NULL, or not of letters, digits, _"
+                   " and, in the domain, dots and dashes");
   if (!strcmp(def->domain, "ai.onnx") || !strcmp(def->domain, "keel") ||
       !strcmp(def->domain, "onnx"))
-    return bad(r, "domain \"%s\" is not a vendor's", def->domain);
-  if (!def->version) return bad(r, "its version is 0; the first is 1");
+    return ops_bad(r, "domain \"%s\" is not a vendor's", def->domain);
+  if (!def->version) return ops_bad(r, "its version is 0; the first is 1");
   if (!def->output_count || def->output_count > OUTPUTS_MOST ||
       def->input_count > INPUTS_MOST || def->attr_count > ATTRS_MOST)
-    return bad(r,
-               "%u inputs, %u outputs, %u attributes; it can have %u, 1 to %u,"
-               " and %u",
-               (unsigned)def->input_count, (unsigned)def->output_count,
-               (unsigned)def->attr_count, INPUTS_MOST, OUTPUTS_MOST,
-               ATTRS_MOST);
+    return ops_bad(
+        r,
+        "%u inputs, %u outputs, %u attributes; it can have %u, 1 to %u,"
+        " and %u",
+        (unsigned)def->input_count, (unsigned)def->output_count,
+        (unsigned)def->attr_count, INPUTS_MOST, OUTPUTS_MOST, ATTRS_MOST);
   if (def->input_count < 32 && def->value_inputs >> def->input_count)
-    return bad(r, "value_inputs 0x%x names an input that it does not have",
-               (unsigned)def->value_inputs);
+    return ops_bad(r, "value_inputs 0x%x names an input that it does not have",
+                   (unsigned)def->value_inputs);
   if (!def->infer && !def->input_count)
-    return bad(r, "it has no shape function, and no input to take a shape of");
+    return ops_bad(r,
+                   "it has no shape function, and no input to take a shape of");
   return keel_flags_of_op(r->plugin, r->what, "it", def->flags, 0);
 }
 
-static keel_status read_op(reading *r, keel_schema *schema) {
+static keel_status ops_read_op(reading *r, keel_schema *schema) {
   const kd_op_def *def = r->def;
   keel_arena *arena = &r->plugin->context->arena;
   snprintf(r->what, sizeof r->what, "%s::%s", def->domain ? def->domain : "?",
@@ -230,9 +235,9 @@ static keel_status read_op(reading *r, keel_schema *schema) {
                     .host = &r->plugin->shared->host,
                     .infer = def->infer},
   };
-  KEEL_TRY(read_params(r, def->inputs, def->input_count, false, params));
-  KEEL_TRY(read_params(r, def->outputs, def->output_count, true,
-                       params + def->input_count));
+  KEEL_TRY(ops_read_params(r, def->inputs, def->input_count, false, params));
+  KEEL_TRY(ops_read_params(r, def->outputs, def->output_count, true,
+                           params + def->input_count));
   KEEL_TRY(check_variables(r, schema));
   for (uint32_t i = 0; i < schema->input_count; i++)
     if (!params[i].optional) schema->least_inputs = i + 1;
@@ -241,7 +246,7 @@ static keel_status read_op(reading *r, keel_schema *schema) {
 
 /* ---- all ---------------------------------------------------------------------- */
 
-static keel_status refuse(keel_plugin *plugin, const kd_op_def *def) {
+static keel_status ops_refuse(keel_plugin *plugin, const kd_op_def *def) {
   keel_refused_op *op = keel_arena_take(&plugin->context->arena, sizeof *op);
   if (!op) return KD_OUT_OF_MEMORY;
   *op = (keel_refused_op){def->domain, def->name, plugin->refused_ops};
@@ -251,15 +256,15 @@ static keel_status refuse(keel_plugin *plugin, const kd_op_def *def) {
 
 /* Who has the op already. Returns KD_OK (nobody), KD_ALREADY_EXISTS (somebody, and it is
  * not the same). */
-static keel_status compare(const reading *r, const keel_schema *schema,
-                           bool *out_same) {
+static keel_status ops_compare(const reading *r, const keel_schema *schema,
+                               bool *out_same) {
   const keel_plugin *plugin = r->plugin;
   const keel_schema *other =
       keel_op_find(plugin->context, schema->domain, schema->name);
   for (uint32_t i = 0; !other && i < plugin->op_count; i++)
     if (!strcmp(plugin->ops[i].name, schema->name) &&
         !strcmp(plugin->ops[i].domain, schema->domain))
-      return bad(r, "it is defined twice");
+      return ops_bad(r, "it is defined twice");
   *out_same = other && keel_schema_equal(other, schema);
   if (!other || *out_same) return KD_OK;
   return keel_fail(KD_ALREADY_EXISTS,
@@ -273,9 +278,9 @@ static keel_status compare(const reading *r, const keel_schema *schema,
 static keel_status read_one(keel_plugin *plugin, const kd_op_def *def) {
   reading r = {.plugin = plugin, .def = def};
   bool same = false;
-  keel_status status = read_op(&r, &plugin->ops[plugin->op_count]);
+  keel_status status = ops_read_op(&r, &plugin->ops[plugin->op_count]);
   if (status == KD_OK)
-    status = compare(&r, &plugin->ops[plugin->op_count], &same);
+    status = ops_compare(&r, &plugin->ops[plugin->op_count], &same);
   if (status == KD_OK) {
     plugin->op_count += !same; /* the first one stands for both */
     return KD_OK;
@@ -283,7 +288,7 @@ static keel_status read_one(keel_plugin *plugin, const kd_op_def *def) {
   if (status != KD_ALREADY_EXISTS && status != KD_UNIMPLEMENTED) return status;
   keel_log_line(&plugin->context->log, KD_LOG_WARNING,
                 "%s; it is not used, and no kernel for it", keel_message());
-  return refuse(plugin, def);
+  return ops_refuse(plugin, def);
 }
 
 keel_status keel_ops_read(keel_plugin *plugin) {

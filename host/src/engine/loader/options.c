@@ -59,7 +59,8 @@ static bool valid_name(const char *name) {
   return !name[size] && size <= 32;
 }
 
-static const kd_option_def *find(const keel_plugin *plugin, const char *name) {
+static const kd_option_def *options_find(const keel_plugin *plugin,
+                                         const char *name) {
   for (uint32_t i = 0; i < plugin->option_def_count; i++)
     if (!strcmp(plugin->option_defs[i].name, name))
       return &plugin->option_defs[i];
@@ -90,7 +91,7 @@ static keel_status add_def(keel_plugin *plugin, const kd_option_def *given,
                      " [a-z][a-z0-9_]{0,31}",
                      plugin->path, (unsigned)index, def->name ? "\"" : "",
                      def->name ? def->name : "NULL", def->name ? "\"" : "");
-  if (find(plugin, def->name))
+  if (options_find(plugin, def->name))
     return keel_fail(KD_INCOMPATIBLE, "%s: it lists option %s twice",
                      plugin->path, def->name);
   if (keel_flags_of_option(plugin, def) != KD_OK) {
@@ -195,9 +196,9 @@ static keel_status misfit(const keel_plugin *plugin, const kd_option_def *def,
   return status;
 }
 
-static keel_status check_value(const keel_plugin *plugin,
-                               const kd_option_def *def, const char *value,
-                               const char *from) {
+static keel_status options_check_value(const keel_plugin *plugin,
+                                       const kd_option_def *def,
+                                       const char *value, const char *from) {
   return keel_option_fits(def, value) ? KD_OK
                                       : misfit(plugin, def, value, from);
 }
@@ -244,8 +245,8 @@ static keel_status check_given(const keel_plugin *plugin, const char *name,
                                const char *from) {
   char word[64]; /* longer than any name that is listed */
   snprintf(word, sizeof word, "%.*s", (int)(size < 60 ? size : 60), name);
-  const kd_option_def *def = find(plugin, word);
-  return def ? check_value(plugin, def, value, from)
+  const kd_option_def *def = options_find(plugin, word);
+  return def ? options_check_value(plugin, def, value, from)
              : unknown(plugin, word, from);
 }
 
@@ -291,7 +292,7 @@ keel_status keel_options_check(const keel_plugin *plugin) {
     const kd_option_def *def = &plugin->option_defs[i];
     const char *value = of_environment(plugin->name, def->name, variable);
     if (value && !is_given(plugin, def))
-      KEEL_TRY(check_value(plugin, def, value, variable));
+      KEEL_TRY(options_check_value(plugin, def, value, variable));
   }
   return KD_OK;
 }
@@ -337,7 +338,7 @@ static void warn_variable(const keel_context *context, const char *variable) {
   snprintf(name, sizeof name, "%.*s", (int)strcspn(rest, "="), rest);
   for (char *at = name; *at; at++)
     *at = (char)tolower((unsigned char)*at);
-  if (find(plugin, name)) return;
+  if (options_find(plugin, name)) return;
   snprintf(from, sizeof from, "%.*s", (int)strcspn(variable, "="), variable);
   unknown(plugin, name, from);
   keel_log_line(&context->log, KD_LOG_WARNING, "%s; it is ignored",

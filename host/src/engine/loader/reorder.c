@@ -21,8 +21,8 @@ static kd_status copy_plainly(const kd_launch *launch, kd_stream *stream) {
   return KD_OK;
 }
 
-static kd_status reorder(kd_kernel *kernel, kd_stream *stream,
-                         const kd_launch *launch) {
+static kd_status reorder_it(kd_kernel *kernel, kd_stream *stream,
+                            const kd_launch *launch) {
   const keel_plugin *plugin = launch->data;
   const kd_tensor *x = &launch->inputs[0], *y = &launch->outputs[0];
   (void)kernel;
@@ -32,7 +32,7 @@ static kd_status reorder(kd_kernel *kernel, kd_stream *stream,
              : plugin->layouts.to_rows(launch->device, stream, x, y);
 }
 
-static kd_status takes(kd_device *device, const kd_node *node) {
+static kd_status reorder_takes(kd_device *device, const kd_node *node) {
   uint32_t from = keel_node_layout(node, 0), to = node->output_layout;
   (void)device;
   return from == KD_LAYOUT_ROW_MAJOR || to == KD_LAYOUT_ROW_MAJOR
@@ -49,8 +49,8 @@ void keel_reorder_kernel(keel_plugin *plugin, kd_kernel_def *def) {
                          .op = "Reorder",
                          .opset_max = UINT32_MAX,
                          .data = plugin,
-                         .supports = takes,
-                         .enqueue = reorder};
+                         .supports = reorder_takes,
+                         .enqueue = reorder_it};
   for (uint32_t i = 0; i < KD_MAX_TYPED_INPUTS; i++)
     def->input_types[i] = UINT64_MAX;
   for (uint32_t i = 0; i < KD_MAX_TYPED_OUTPUTS; i++)

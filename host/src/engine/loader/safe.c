@@ -40,7 +40,7 @@ static keel_status check_entry(const walk *all, const char *folder,
 }
 
 /* Continues with the link's target. */
-static keel_status follow(walk *all, const char *link) {
+static keel_status safe_follow(walk *all, const char *link) {
   char target[PATH_MAX], left[PATH_MAX];
   ssize_t size = readlink(link, target, sizeof target - 1);
   if (size < 0 || ++all->links > LINKS_MOST)
@@ -71,7 +71,7 @@ static keel_status step(walk *all, const char *part) {
   if (lstat(entry, &facts) != 0)
     return keel_fail(KD_NOT_FOUND, "%s: no such file", all->path);
   KEEL_TRY(check_entry(all, *all->at ? all->at : "/", entry, &facts));
-  if (S_ISLNK(facts.st_mode)) return follow(all, entry);
+  if (S_ISLNK(facts.st_mode)) return safe_follow(all, entry);
   if (S_ISREG(facts.st_mode) && (facts.st_mode & S_IWOTH))
     return keel_fail(KD_PERMISSION_DENIED, "%s: anybody may write the file",
                      all->path);

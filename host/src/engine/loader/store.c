@@ -29,8 +29,8 @@ typedef struct store_head {
 
 static const char magic[8] = {'k', 'e', 'e', 'l', 'b', 'l', 'b', '1'};
 
-static uint64_t sum_of(const void *key, size_t key_size, const void *blob,
-                       uint64_t size) {
+static uint64_t store_sum_of(const void *key, size_t key_size, const void *blob,
+                             uint64_t size) {
   return keel_hash(keel_hash(KEEL_HASH_SEED, key, key_size), blob, size);
 }
 
@@ -55,7 +55,7 @@ static bool folder_of(const kd_host *host, keel_text *folder) {
   return made && make_folder(keel_text_get(folder)) && !folder->failed;
 }
 
-static void name_of(keel_text *path, const char *key) {
+static void store_name_of(keel_text *path, const char *key) {
   keel_text_add(path, "/%016llx",
                 (unsigned long long)keel_hash_string(KEEL_HASH_SEED, key));
 }
@@ -71,7 +71,7 @@ static const uint8_t *blob_in(const keel_file *file, const char *key,
   *out_size = file->size - sizeof head - key_size;
   if (memcmp(head.magic, magic, sizeof magic) != 0 ||
       memcmp(there, key, key_size) != 0 ||
-      head.sum != sum_of(key, key_size, blob, *out_size))
+      head.sum != store_sum_of(key, key_size, blob, *out_size))
     return NULL;
   return blob;
 }
@@ -82,7 +82,7 @@ kd_status keel_store_get(const kd_host *host, const char *key, void **out_blob,
   keel_file file = {0};
   kd_status status = KD_NOT_FOUND;
   if (folder_of(host, &path)) {
-    name_of(&path, key);
+    store_name_of(&path, key);
     const uint8_t *blob = NULL;
     uint64_t size = 0;
     if (keel_file_open_own(keel_text_get(&path), &file) == KD_OK)
@@ -153,8 +153,8 @@ typedef struct entry {
 static keel_status write_entry(void *context, FILE *file) {
   const entry *self = context;
   size_t key_size = strlen(self->key) + 1;
-  store_head head = {.sum =
-                         sum_of(self->key, key_size, self->blob, self->size)};
+  store_head head = {
+      .sum = store_sum_of(self->key, key_size, self->blob, self->size)};
   memcpy(head.magic, magic, sizeof magic);
   fwrite(&head, sizeof head, 1, file);
   fwrite(self->key, 1, key_size, file);
@@ -188,7 +188,7 @@ kd_status keel_store_put(const kd_host *host, const char *key, const void *blob,
   if (size <= limit && folder_of(host, &folder)) {
     entry it = {key, blob, size};
     keel_text_add(&path, "%s", keel_text_get(&folder));
-    name_of(&path, key);
+    store_name_of(&path, key);
     remove_other(keel_text_get(&path));
     keel_file_replace(keel_text_get(&path), 0600, write_entry, &it);
     bound(keel_text_get(&folder), limit);

@@ -24,7 +24,8 @@ keel_status keel_copy_failed(keel_device *device, kd_status status,
 }
 
 /* Notes a copy in the trace, which begins with 0 where nothing is noted. */
-static void note(const char *what, const keel_tensor *there, uint64_t began) {
+static void copy_note(const char *what, const keel_tensor *there,
+                      uint64_t began) {
   const keel_device *device = keel_tensor_location(there);
   if (began && device)
     keel_trace_copy(what, device->name, there->type->bytes, began);
@@ -60,7 +61,7 @@ static keel_status move_in(keel_tensor *target, const void *source) {
 static keel_status copy_in(keel_tensor *target, const void *source) {
   uint64_t began = keel_tracing() ? keel_now() : 0;
   keel_status status = move_in(target, source);
-  note("copy in, waited for", target, began);
+  copy_note("copy in, waited for", target, began);
   return status;
 }
 
@@ -98,7 +99,7 @@ static keel_status move_out(keel_tensor *source, void *target) {
 static keel_status copy_out(keel_tensor *source, void *target) {
   uint64_t began = keel_tracing() ? keel_now() : 0;
   keel_status status = move_out(source, target);
-  note("copy out, waited for", source, began);
+  copy_note("copy out, waited for", source, began);
   return status;
 }
 

@@ -10,13 +10,13 @@
 #include "device/lost.h"
 #include "memory/copy.h"
 
-static void begin(keel_device *device) {
+static void device_copy_begin(keel_device *device) {
   keel_clear_error();
   if (device->stream) pthread_mutex_lock(&device->stream_lock);
 }
 
-static keel_status end(keel_device *device, kd_status status, const char *what,
-                       uint64_t size) {
+static keel_status device_copy_end(keel_device *device, kd_status status,
+                                   const char *what, uint64_t size) {
   if (device->stream) pthread_mutex_unlock(&device->stream_lock);
   return keel_copy_failed(device, status, what, size);
 }
@@ -28,9 +28,9 @@ keel_status keel_device_copy(const keel_tensor *source, uint64_t source_offset,
   keel_backoff backoff = {0};
   kd_status status;
   if (!size) return KD_OK;
-  begin(device);
+  device_copy_begin(device);
   status = keel_failures_check_locked(source->buffer);
-  if (status != KD_OK) return end(device, status, "a copy", size);
+  if (status != KD_OK) return device_copy_end(device, status, "a copy", size);
   keel_copy_begins(device, target->buffer, "a copy", target->type);
   do
     status = device->plugin->memory.copy(
@@ -38,7 +38,7 @@ keel_status keel_device_copy(const keel_tensor *source, uint64_t source_offset,
         source->offset + source_offset, target->buffer->handle,
         target->offset + target_offset, size);
   while (keel_backoff_retry(device, device->stream, &backoff, &status));
-  return end(device, status, "a copy on the device", size);
+  return device_copy_end(device, status, "a copy on the device", size);
 }
 
 /* Fills exclusive memory by doubling the filled part. */
@@ -76,12 +76,12 @@ keel_status keel_device_fill(keel_tensor *target, const void *pattern,
     return fill_by_copy(target, pattern, pattern_size);
   keel_backoff backoff = {0};
   kd_status status;
-  begin(device);
+  device_copy_begin(device);
   keel_copy_begins(device, target->buffer, "a fill", target->type);
   do
     status = device->plugin->memory.fill(device->handle, device->stream,
                                          target->buffer->handle, target->offset,
                                          size, pattern, pattern_size);
   while (keel_backoff_retry(device, device->stream, &backoff, &status));
-  return end(device, status, "a fill", size);
+  return device_copy_end(device, status, "a fill", size);
 }

@@ -141,7 +141,7 @@ static keel_status find_type(const dl_tensor *given,
   return keel_type_of(dtype, (uint32_t)given->rank, given->dims, out_type);
 }
 
-static bool is_packed(const dl_tensor *given, const keel_type *type) {
+static bool dlpack_is_packed(const dl_tensor *given, const keel_type *type) {
   int64_t step = 1;
   if (!given->strides || !type->elements) return true;
   for (uint32_t i = type->rank; i-- > 0;) {
@@ -189,8 +189,8 @@ static keel_status find_data(const dl_tensor *given, const keel_type *type,
 }
 
 /* Packs strided elements, copying contiguous runs at once. */
-static void gather(const dl_tensor *given, const keel_type *type,
-                   const char *from, char *to) {
+static void dlpack_gather(const dl_tensor *given, const keel_type *type,
+                          const char *from, char *to) {
   int64_t size = kd_dtype_size(type->dtype), run = 1, offset = 0;
   int64_t at[KD_MAX_RANK] = {0};
   uint32_t outer = type->rank;
@@ -209,29 +209,30 @@ static void gather(const dl_tensor *given, const keel_type *type,
   }
 }
 
-static keel_status copy_of(keel_context *context, const dl_tensor *given,
-                           const keel_type *type, const char *data, bool packed,
-                           keel_tensor **out_tensor) {
+static keel_status dlpack_copy_of(keel_context *context, const dl_tensor *given,
+                                  const keel_type *type, const char *data,
+                                  bool packed, keel_tensor **out_tensor) {
   if (!packed) KEEL_TRY(check_strides(given, type));
   KEEL_TRY(keel_tensor_on(&context->host, type, out_tensor));
   if (!packed)
-    gather(given, type, data, (*out_tensor)->data);
+    dlpack_gather(given, type, data, (*out_tensor)->data);
   else if (type->bytes)
     memcpy((*out_tensor)->data, data, type->bytes);
   return KD_OK;
 }
 
 /* *out_copied: `given` is no longer used; otherwise `done` is called later. */
-static keel_status take(keel_context *context, const dl_tensor *given,
-                        void (*done)(void *), void *managed, uint32_t flags,
-                        keel_tensor **out_tensor, bool *out_copied) {
+static keel_status dlpack_take(keel_context *context, const dl_tensor *given,
+                               void (*done)(void *), void *managed,
+                               uint32_t flags, keel_tensor **out_tensor,
+                               bool *out_copied) {
   const keel_type *type = NULL;
   const char *data = NULL;
   KEEL_TRY(check_flags(flags));
   KEEL_TRY(check_device(given));
   KEEL_TRY(find_type(given, &type));
   KEEL_TRY(find_data(given, type, &data));
-  bool packed = is_packed(given, type);
+  bool packed = dlpack_is_packed(given, type);
   bool aligned = keel_aligned_to(data, keel_dtype_alignment(type->dtype));
   *out_copied = (flags & KEEL_DLPACK_COPY) || !packed || !aligned;
   if (!*out_copied)
@@ -243,10 +244,10 @@ static keel_status take(keel_context *context, const dl_tensor *given,
                      " make it contiguous, or allow a copy"
                      " (KEEL_DLPACK_MAY_COPY)",
                      packed ? "not aligned to their size" : "strided");
-  return copy_of(context, given, type, data, packed, out_tensor);
+  return dlpack_copy_of(context, given, type, data, packed, out_tensor);
 }
 
-static void let_go(void *managed) {
+static void dlpack_let_go(void *managed) {
   struct DLManagedTensorVersioned *given = managed;
   given->deleter(given);
 }
@@ -275,9 +276,9 @@ keel_status keel_tensor_from_dlpack(keel_context *context,
         " 0x3 (read-only, copied)%s",
         (unsigned long long)managed->flags,
         managed->flags & PADDED ? "; 0x4 is padded elements: pack them" : "");
-  void (*done)(void *) = managed->deleter ? let_go : NULL;
-  KEEL_TRY(take(context, &managed->tensor, done, managed, flags, out_tensor,
-                &copied));
+  void (*done)(void *) = managed->deleter ? dlpack_let_go : NULL;
+  KEEL_TRY(dlpack_take(context, &managed->tensor, done, managed, flags,
+                       out_tensor, &copied));
   if (copied && done) done(managed);
   return KD_OK;
 }
@@ -291,8 +292,8 @@ keel_status keel_tensor_from_dlpack_legacy(keel_context *context,
   if (!managed)
     return keel_fail(KD_INVALID_ARGUMENT, "the DLPack tensor is NULL");
   void (*done)(void *) = managed->deleter ? let_legacy_go : NULL;
-  KEEL_TRY(take(context, &managed->tensor, done, managed, flags, out_tensor,
-                &copied));
+  KEEL_TRY(dlpack_take(context, &managed->tensor, done, managed, flags,
+                       out_tensor, &copied));
   if (copied && done) done(managed);
   return KD_OK;
 }
@@ -331,8 +332,8 @@ static void end_legacy(struct DLManagedTensor *self) {
 }
 
 /* The tensor in memory that the host can address: itself, or an exclusive copy. */
-static keel_status bring(keel_tensor *tensor, uint32_t flags,
-                         keel_tensor **out_here) {
+static keel_status dlpack_bring(keel_tensor *tensor, uint32_t flags,
+                                keel_tensor **out_here) {
   KEEL_TRY(check_flags(flags));
   KEEL_TRY(keel_tensor_need_data(tensor));
   bool shares = tensor->layout == KD_LAYOUT_ROW_MAJOR &&
@@ -365,7 +366,7 @@ static keel_status name_dtype(kd_dtype dtype, dl_tensor *out) {
 }
 
 /* Describes a tensor that the host reads; dims and strides lie in `held`. */
-static keel_status describe(exported *held, dl_tensor *out) {
+static keel_status dlpack_describe(exported *held, dl_tensor *out) {
   const keel_type *type = held->tensor->type;
   int64_t *strides = held->shape + type->rank, step = 1;
   for (uint32_t i = type->rank; i-- > 0;) {
@@ -387,7 +388,7 @@ static keel_status describe(exported *held, dl_tensor *out) {
 static keel_status export_tensor(keel_tensor *tensor, uint32_t flags,
                                  exported **out_held, bool *out_copied) {
   keel_tensor *here = NULL;
-  KEEL_TRY(bring(tensor, flags, &here));
+  KEEL_TRY(dlpack_bring(tensor, flags, &here));
   exported *held =
       calloc(1, sizeof *held + 2 * here->type->rank * sizeof *held->shape);
   if (!held) {
@@ -416,7 +417,7 @@ keel_status keel_tensor_to_dlpack(
       .deleter = end_versioned,
       .flags = copied ? COPIED : READ_ONLY,
   };
-  keel_status status = describe(held, &held->versioned.tensor);
+  keel_status status = dlpack_describe(held, &held->versioned.tensor);
   if (status != KD_OK) {
     end_export(held);
     return status;
@@ -435,7 +436,7 @@ keel_status keel_tensor_to_dlpack_legacy(keel_tensor *tensor, uint32_t flags,
       .context = held,
       .deleter = end_legacy,
   };
-  keel_status status = describe(held, &held->legacy.tensor);
+  keel_status status = dlpack_describe(held, &held->legacy.tensor);
   if (status != KD_OK) {
     end_export(held);
     return status;

@@ -26,7 +26,7 @@ bool keel_mapped_fits(const keel_tensor *tensor) {
 }
 
 /* Maps a buffer once more. */
-static keel_status map(keel_device *device, keel_buffer *buffer) {
+static keel_status mapped_map(keel_device *device, keel_buffer *buffer) {
   kd_status status = KD_OK;
   pthread_mutex_lock(&device->map_lock);
   if (!buffer->maps) {
@@ -46,7 +46,7 @@ static keel_status map(keel_device *device, keel_buffer *buffer) {
   return status;
 }
 
-static void unmap(keel_device *device, keel_buffer *buffer) {
+static void mapped_unmap(keel_device *device, keel_buffer *buffer) {
   pthread_mutex_lock(&device->map_lock);
   assert(buffer->maps && buffer->mapped);
   if (!--buffer->maps) {
@@ -57,12 +57,12 @@ static void unmap(keel_device *device, keel_buffer *buffer) {
 }
 
 /* Nobody holds the view any more. */
-static void end(void *view) {
+static void mapped_end(void *view) {
   keel_buffer *buffer = view;
   keel_buffer *owner = buffer->owner;
   keel_device *device = owner->heap->device;
   keel_lost_enter(device);
-  unmap(device, owner);
+  mapped_unmap(device, owner);
   keel_lost_leave(device);
   keel_buffer_release(owner);
   free(buffer);
@@ -77,7 +77,7 @@ static keel_status view(keel_tensor *tensor, keel_tensor **out_view) {
   keel_status status = keel_tensor_in_buffer(buffer, tensor->type, out_view);
   if (status == KD_OK) {
     buffer->class = KEEL_MAPPED;
-    buffer->done = end;
+    buffer->done = mapped_end;
     buffer->owner = keel_buffer_retain(owner);
   }
   keel_buffer_release(buffer); /* the tensor holds it */
@@ -90,9 +90,9 @@ static keel_status map_and_view(keel_tensor *tensor, bool done,
   keel_device *device = keel_tensor_location(tensor);
   uint64_t began = keel_tracing() ? keel_now() : 0;
   if (!done) KEEL_TRY(keel_failures_await(tensor->buffer));
-  KEEL_TRY(map(device, tensor->buffer));
+  KEEL_TRY(mapped_map(device, tensor->buffer));
   keel_status status = view(tensor, out_view);
-  if (status != KD_OK) unmap(device, tensor->buffer);
+  if (status != KD_OK) mapped_unmap(device, tensor->buffer);
   if (began)
     keel_trace_copy(done ? "mapped" : "mapped, waited for", device->name,
                     tensor->type->bytes, began);

@@ -90,8 +90,8 @@ static keel_mapping *mapping_of(const keel_tensor *tensor) {
 }
 
 /* The list position of a tensor's aligned copy, or the list's end. */
-static keel_aligned_copy **find(keel_mapping *mapping,
-                                const keel_tensor *tensor) {
+static keel_aligned_copy **mapping_find(keel_mapping *mapping,
+                                        const keel_tensor *tensor) {
   keel_aligned_copy **at = &mapping->aligned_copies;
   while (*at &&
          ((*at)->data != tensor->data || (*at)->bytes != tensor->type->bytes))
@@ -99,7 +99,8 @@ static keel_aligned_copy **find(keel_mapping *mapping,
   return at;
 }
 
-static keel_status copy(const keel_tensor *tensor, keel_tensor **out_copy) {
+static keel_status mapping_copy(const keel_tensor *tensor,
+                                keel_tensor **out_copy) {
   KEEL_TRY(keel_tensor_on(&tensor->context->host, tensor->type, out_copy));
   keel_mapping_take(tensor, (*out_copy)->data);
   return KD_OK;
@@ -113,15 +114,16 @@ keel_status keel_mapping_align(keel_tensor *tensor, keel_tensor **out_tensor) {
   keel_mapping *mapping = mapping_of(tensor);
   keel_status status = KD_OK;
   pthread_mutex_lock(&mapping->lock);
-  keel_aligned_copy *aligned = *find(mapping, tensor);
-  if (aligned && !aligned->tensor) status = copy(tensor, &aligned->tensor);
+  keel_aligned_copy *aligned = *mapping_find(mapping, tensor);
+  if (aligned && !aligned->tensor)
+    status = mapping_copy(tensor, &aligned->tensor);
   keel_tensor *there = status == KD_OK && aligned ? aligned->tensor : NULL;
   if (there && there->type == tensor->type)
     *out_tensor = keel_tensor_retain(there);
   else if (there)
     status = keel_tensor_view(there, tensor->type, out_tensor);
   pthread_mutex_unlock(&mapping->lock);
-  return aligned ? status : copy(tensor, out_tensor);
+  return aligned ? status : mapping_copy(tensor, out_tensor);
 }
 
 static keel_status hold_copy(const keel_tensor *tensor) {
@@ -129,7 +131,7 @@ static keel_status hold_copy(const keel_tensor *tensor) {
   keel_mapping *mapping = mapping_of(tensor);
   keel_status status = KD_OK;
   pthread_mutex_lock(&mapping->lock);
-  keel_aligned_copy **at = find(mapping, tensor);
+  keel_aligned_copy **at = mapping_find(mapping, tensor);
   if (!*at && (*at = calloc(1, sizeof **at))) {
     (*at)->data = tensor->data;
     (*at)->bytes = tensor->type->bytes;
@@ -148,7 +150,7 @@ keel_status keel_mapping_borrow(keel_tensor *tensor, keel_tensor **out_tensor) {
   if (!keel_tensor_misaligned(tensor)) return KD_OK;
   keel_mapping *mapping = mapping_of(tensor);
   pthread_mutex_lock(&mapping->lock);
-  const keel_aligned_copy *aligned = *find(mapping, tensor);
+  const keel_aligned_copy *aligned = *mapping_find(mapping, tensor);
   bool held = aligned && aligned->holds;
   pthread_mutex_unlock(&mapping->lock);
   if (!held) KEEL_TRY(hold_copy(tensor));
@@ -158,8 +160,8 @@ keel_status keel_mapping_borrow(keel_tensor *tensor, keel_tensor **out_tensor) {
 }
 
 /* Removes an aligned copy from the list. */
-static keel_aligned_copy *take_out(keel_mapping *mapping,
-                                   keel_aligned_copy *aligned) {
+static keel_aligned_copy *mapping_take_out(keel_mapping *mapping,
+                                           keel_aligned_copy *aligned) {
   keel_aligned_copy **at = &mapping->aligned_copies;
   while (*at != aligned)
     at = &(*at)->next;
@@ -171,7 +173,7 @@ void keel_mapping_release_copy(const keel_tensor *tensor, bool lingers) {
   if (!keel_tensor_misaligned(tensor)) return;
   keel_mapping *mapping = mapping_of(tensor);
   pthread_mutex_lock(&mapping->lock);
-  keel_aligned_copy *aligned = *find(mapping, tensor), *gone = NULL;
+  keel_aligned_copy *aligned = *mapping_find(mapping, tensor), *gone = NULL;
   assert(!aligned || aligned->holds);
   if (aligned && --aligned->holds == 0) {
     gone = aligned;
@@ -179,7 +181,7 @@ void keel_mapping_release_copy(const keel_tensor *tensor, bool lingers) {
       gone = mapping->recent;
       mapping->recent = aligned;
     }
-    if (gone) take_out(mapping, gone);
+    if (gone) mapping_take_out(mapping, gone);
   }
   pthread_mutex_unlock(&mapping->lock);
   if (!gone) return;

@@ -69,7 +69,7 @@ keel_status keel_transfers_settle(keel_device *device) {
 }
 
 /* Fails with the device's own reason, if it gives one. */
-static keel_status failed(const keel_transfer *transfer) {
+static keel_status transfer_failed(const keel_transfer *transfer) {
   const keel_device *device = transfer->device;
   return keel_fail(
       transfer->status, "%s: a copy of %llu bytes failed: %s", device->name,
@@ -81,7 +81,7 @@ static keel_status reason(const keel_transfer *transfer) {
   keel_status status = keel_transfers_settle(transfer->device);
   /* the stream's failure may be of other work, or already reported */
   if (status != KD_OK && !*transfer->why) return status;
-  failed(transfer);
+  transfer_failed(transfer);
   keel_failures_while(transfer->source->buffer, transfer->status);
   return keel_device_check(transfer->device, transfer->status);
 }
@@ -123,7 +123,7 @@ static void in_ended(keel_transfer *transfer) {
 }
 
 /* The last of the two continues. */
-static void let_go(keel_transfer *transfer) {
+static void transfer_let_go(keel_transfer *transfer) {
   /* acq_rel: the last one sees what the other wrote */
   if (atomic_fetch_sub_explicit(&transfer->holds, 1, memory_order_acq_rel) == 1)
     transfer->ended(transfer);
@@ -141,7 +141,7 @@ static void copied(void *context, kd_status status, const char *why) {
     keel_trace_copy(transfer->ended == out_ended ? "copy out" : "copy in",
                     device->name, transfer->target->type->bytes,
                     transfer->began);
-  let_go(transfer);
+  transfer_let_go(transfer);
   count_down(device, 1);
 }
 
@@ -190,7 +190,7 @@ static kd_status enqueue_in(keel_transfer *transfer) {
 
 /* Records the event after the work that makes the source. The event reports its failure,
  * unless a wait has reported it already: then this does. */
-static kd_status mark(keel_transfer *transfer, keel_device *device) {
+static kd_status transfer_mark(keel_transfer *transfer, keel_device *device) {
   pthread_mutex_lock(&device->stream_lock);
   kd_status status = keel_failures_check_locked(transfer->source->buffer);
   if (status == KD_OK)
@@ -202,7 +202,7 @@ static kd_status mark(keel_transfer *transfer, keel_device *device) {
 
 /* Moves nothing: the mapping waits for the work before it. */
 static kd_status enqueue_mark(keel_transfer *transfer) {
-  return mark(transfer, transfer->device);
+  return transfer_mark(transfer, transfer->device);
 }
 
 static kd_status enqueue_out(keel_transfer *transfer) {
@@ -211,7 +211,7 @@ static kd_status enqueue_out(keel_transfer *transfer) {
   const keel_plugin *plugin = device->plugin;
   const keel_tensor *source = transfer->source;
   keel_backoff backoff = {0};
-  kd_status status = mark(transfer, device);
+  kd_status status = transfer_mark(transfer, device);
   pthread_mutex_lock(&all->lock);
   if (status == KD_OK) status = hold(device, all->stream, transfer->event);
   if (status == KD_OK) {
@@ -234,7 +234,7 @@ static kd_status enqueue_peer(keel_transfer *transfer) {
   keel_device *from = keel_tensor_location(transfer->source);
   const keel_tensor *source = transfer->source, *target = transfer->target;
   keel_backoff backoff = {0};
-  kd_status status = mark(transfer, from);
+  kd_status status = transfer_mark(transfer, from);
   if (status != KD_OK) return status;
   pthread_mutex_lock(&to->stream_lock);
   transfer->ticket = keel_copy_begins(
@@ -255,8 +255,8 @@ static kd_status enqueue_peer(keel_transfer *transfer) {
 }
 
 /* Enqueues the copy, and registers for its completion. */
-static keel_status start(keel_transfer *transfer,
-                         kd_status (*enqueue)(keel_transfer *transfer)) {
+static keel_status transfer_start(
+    keel_transfer *transfer, kd_status (*enqueue)(keel_transfer *transfer)) {
   keel_device *device = transfer->device;
   const kd_event_table *events = &device->plugin->events;
   transfer->began = keel_tracing() ? keel_now() : 0;
@@ -267,7 +267,7 @@ static keel_status start(keel_transfer *transfer,
   if (status == KD_OK)
     status = events->on_complete(transfer->event, copied, transfer);
   if (status == KD_OK) {
-    let_go(transfer);
+    transfer_let_go(transfer);
     return KD_OK;
   }
   transfer->status = status = keel_device_check(device, status);
@@ -275,11 +275,12 @@ static keel_status start(keel_transfer *transfer,
   snprintf(said, sizeof said, "%s", keel_has_error() ? keel_message() : "");
   if (keel_transfers_settle(device) == KD_OK && *said)
     keel_fail_text(status, said);
-  return *said ? status : failed(transfer);
+  return *said ? status : transfer_failed(transfer);
 }
 
-static keel_status make(keel_device *device, keel_tensor *source,
-                        keel_tensor *target, keel_transfer **out_transfer) {
+static keel_status transfer_make(keel_device *device, keel_tensor *source,
+                                 keel_tensor *target,
+                                 keel_transfer **out_transfer) {
   keel_transfer *transfer = calloc(1, sizeof *transfer);
   if (!transfer) return keel_no_memory(sizeof *transfer);
   transfer->task.run = arrive;
@@ -293,23 +294,23 @@ static keel_status make(keel_device *device, keel_tensor *source,
 }
 
 /* Ends a transfer of a plugin without callbacks. */
-static void drop(keel_transfer *transfer) {
+static void transfer_drop(keel_transfer *transfer) {
   keel_device *device = transfer->device;
   put_away(transfer);
   count_down(device, 1);
 }
 
 /* pending: *out_tensor is resolved when the data has arrived. */
-static keel_status begin(keel_device *device, keel_tensor *source,
-                         keel_tensor *target,
-                         kd_status (*enqueue)(keel_transfer *transfer),
-                         bool pending, keel_tensor **out_tensor) {
+static keel_status transfer_begin(keel_device *device, keel_tensor *source,
+                                  keel_tensor *target,
+                                  kd_status (*enqueue)(keel_transfer *transfer),
+                                  bool pending, keel_tensor **out_tensor) {
   keel_transfer *transfer = NULL;
-  KEEL_TRY(make(device, source, target, &transfer));
+  KEEL_TRY(transfer_make(device, source, target, &transfer));
   if (pending) {
     transfer->result = keel_tensor_pending(device->context);
     if (!transfer->result) {
-      drop(transfer);
+      transfer_drop(transfer);
       return KD_OUT_OF_MEMORY;
     }
   }
@@ -318,9 +319,9 @@ static keel_status begin(keel_device *device, keel_tensor *source,
     keel_tensor_retain(outcome); /* it may end before start returns */
   atomic_init(&transfer->holds, 2);
   transfer->ended = pending ? out_ended : in_ended;
-  keel_status status = start(transfer, enqueue);
+  keel_status status = transfer_start(transfer, enqueue);
   if (status != KD_OK) {
-    drop(transfer);
+    transfer_drop(transfer);
     keel_tensor_release(outcome);
     return status;
   }
@@ -333,7 +334,7 @@ static keel_status begin_out(keel_tensor *tensor, keel_device *from,
   keel_tensor *target = NULL;
   KEEL_TRY(keel_tensor_on(&from->context->host, tensor->type, &target));
   keel_status status =
-      begin(from, tensor, target, enqueue_out, true, out_tensor);
+      transfer_begin(from, tensor, target, enqueue_out, true, out_tensor);
   keel_tensor_release(target);
   return status;
 }
@@ -371,9 +372,9 @@ keel_status keel_transfer_into(keel_tensor *tensor, keel_tensor *target) {
       keel_device_addressable(device) || !tells_ends(device))
     return keel_copy_into(tensor, target);
   if (here && !keel_buffer_borrowed(tensor->buffer) && (!from || !from->stream))
-    return begin(device, tensor, target, enqueue_in, false, NULL);
+    return transfer_begin(device, tensor, target, enqueue_in, false, NULL);
   if (!here && from->stream && keel_transfer_direct(from, device))
-    return begin(device, tensor, target, enqueue_peer, false, NULL);
+    return transfer_begin(device, tensor, target, enqueue_peer, false, NULL);
   return keel_copy_into(tensor, target);
 }
 
@@ -391,9 +392,9 @@ keel_status keel_transfer_begin(keel_tensor *tensor, keel_device *device,
     return keel_mapped_original(tensor, out_tensor);
   if (device) KEEL_TRY(keel_device_ready(device));
   if (keel_device_reads_mapped(device) && keel_mapped_fits(tensor))
-    return tells_ends(from)
-               ? begin(from, tensor, tensor, enqueue_mark, true, out_tensor)
-               : keel_mapped_or_copy(tensor, false, out_tensor);
+    return tells_ends(from) ? transfer_begin(from, tensor, tensor, enqueue_mark,
+                                             true, out_tensor)
+                            : keel_mapped_or_copy(tensor, false, out_tensor);
   if (plain && tensor->type->bytes && !here &&
       keel_device_addressable(device) && tells_ends(from) && has_outward(from))
     return begin_out(tensor, from, out_tensor);

@@ -36,7 +36,7 @@ static watch *of_task(keel_task *task) {
 }
 
 /* Tells, on a thread that may wait and may call the plugin. */
-static void tell(keel_task *task) {
+static void written_tell(keel_task *task) {
   watch *w = of_task(task);
   keel_device *device = w->device;
   keel_status status = KD_OK;
@@ -62,7 +62,7 @@ static void hand_over(watch *w) {
 }
 
 /* The last of the two hands over, with those that have joined. */
-static void let_go(watch *w) {
+static void written_let_go(watch *w) {
   /* acq_rel: the last one sees what the other wrote */
   if (atomic_fetch_sub_explicit(&w->holds, 1, memory_order_acq_rel) != 1)
     return;
@@ -77,7 +77,7 @@ static void let_go(watch *w) {
 /* ---- an event that several share --------------------------------------------------- */
 
 /* Whether it has joined one whose event is behind its work, too. */
-static bool join(watch *w) {
+static bool written_join(watch *w) {
   keel_device *device = w->device;
   pthread_mutex_lock(&device->watch_lock);
   watch *lead = device->watched;
@@ -113,13 +113,13 @@ static void passed(void *context, kd_status status, const char *why) {
   lead_no_more(w);
   w->status = status;
   if (status == KD_OK) keel_failures_passed(device, w->behind);
-  let_go(w);
+  written_let_go(w);
   atomic_fetch_sub_explicit(&device->transfers.under_way, 1,
                             memory_order_release);
 }
 
 /* Records an event behind the work, unless that has failed already. */
-static kd_status record(watch *w) {
+static kd_status written_record(watch *w) {
   keel_device *device = w->device;
   kd_status status =
       device->plugin->events.create(device->handle, 0, &w->event);
@@ -132,20 +132,20 @@ static kd_status record(watch *w) {
 }
 
 /* With the stream's lock, so that the next one sees whom it may join. */
-static kd_status mark(watch *w, bool *out_joined) {
+static kd_status written_mark(watch *w, bool *out_joined) {
   keel_device *device = w->device;
   pthread_mutex_lock(&device->stream_lock);
   kd_status status = keel_failures_of_locked(device, w->ticket);
-  *out_joined = status == KD_OK && join(w);
+  *out_joined = status == KD_OK && written_join(w);
   if (status == KD_OK && !*out_joined) {
-    status = record(w);
+    status = written_record(w);
     if (status == KD_OK) lead(w);
   }
   pthread_mutex_unlock(&device->stream_lock);
   return status;
 }
 
-static void begin(watch *w) {
+static void written_begin(watch *w) {
   keel_device *device = w->device;
   const kd_event_table *events = &device->plugin->events;
   kd_status status = KD_UNIMPLEMENTED;
@@ -154,11 +154,11 @@ static void begin(watch *w) {
   /* once until it has been told, and once until the callback has returned */
   atomic_fetch_add_explicit(&device->transfers.under_way, 2,
                             memory_order_relaxed);
-  if (events->on_complete) status = mark(w, &joined);
+  if (events->on_complete) status = written_mark(w, &joined);
   if (status == KD_OK && !joined) {
     status = events->on_complete(w->event, passed, w);
     if (status == KD_OK) {
-      let_go(w);
+      written_let_go(w);
       return;
     }
     lead_no_more(w);
@@ -166,7 +166,7 @@ static void begin(watch *w) {
   if (!joined) { /* no event tells: who waits for all of the device finds it out */
     w->status = status;
     atomic_init(&w->holds, 1);
-    let_go(w);
+    written_let_go(w);
   }
   atomic_fetch_sub_explicit(&device->transfers.under_way, 1,
                             memory_order_release);
@@ -182,7 +182,7 @@ static void known(keel_waiter *waiter) {
     w->ticket =
         atomic_load_explicit(&tensor->buffer->written, memory_order_relaxed);
     keel_tensor_release(tensor);
-    begin(w);
+    written_begin(w);
     return;
   }
   keel_tensor_release(tensor);
@@ -197,7 +197,7 @@ keel_status keel_tensor_on_written(keel_tensor *tensor,
   watch *w = calloc(1, sizeof *w);
   if (!w) return keel_no_memory(sizeof *w);
   w->waiter.call = known;
-  w->task.run = tell;
+  w->task.run = written_tell;
   w->tensor = keel_tensor_retain(tensor);
   w->function = function;
   w->context = function_context;

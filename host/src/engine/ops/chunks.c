@@ -5,7 +5,7 @@
 
 #include "memory/device_copy.h"
 
-static bool fits(const keel_tensor *item) {
+static bool chunks_fits(const keel_tensor *item) {
   return item->kind == KEEL_DATA && item->layout == KD_LAYOUT_ROW_MAJOR &&
          kd_dtype_size(item->type->dtype);
 }
@@ -15,7 +15,7 @@ bool keel_chunks_fit(keel_tensor *const *items, uint32_t count) {
   const keel_device *device = keel_tensor_location(items[0]);
   bool fit = keel_device_can_copy(device);
   for (uint32_t i = 0; i < count && fit; i++)
-    fit = fits(items[i]) && keel_tensor_location(items[i]) == device;
+    fit = chunks_fits(items[i]) && keel_tensor_location(items[i]) == device;
   return fit;
 }
 

@@ -127,8 +127,9 @@ uint64_t keel_attr_hash(uint64_t hash, const keel_attr *attr) {
   }
 }
 
-static keel_status fill(keel_opdef *op, const keel_attr *attrs, uint32_t count,
-                        struct keel_function *const *graphs) {
+static keel_status node_fill(keel_opdef *op, const keel_attr *attrs,
+                             uint32_t count,
+                             struct keel_function *const *graphs) {
   const keel_schema *schema = op->schema;
   if (count) {
     op->attrs = keel_arena_take(&op->arena, count * sizeof *op->attrs);
@@ -163,7 +164,7 @@ keel_status keel_opdef_create(keel_context *context, const keel_schema *schema,
   keel_refs_init(&op->refs);
   op->context = context;
   op->schema = schema;
-  keel_status status = fill(op, attrs, attr_count, graphs);
+  keel_status status = node_fill(op, attrs, attr_count, graphs);
   if (status != KD_OK) {
     keel_opdef_release(op);
     return status;

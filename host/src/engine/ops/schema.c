@@ -89,8 +89,8 @@ static bool read_param(const char *word, size_t size, variables *all,
   return param->types != UINT64_MAX;
 }
 
-static bool read_params(const char *text, const char *types,
-                        keel_schema *schema) {
+static bool schema_read_params(const char *text, const char *types,
+                               keel_schema *schema) {
   variables all = {.names = "T", .count = 1};
   all.types[0] = type_set(types, strlen(types));
   keel_param *params = keel_arena_take(&arena, 40 * sizeof *params);
@@ -116,7 +116,8 @@ static bool read_params(const char *text, const char *types,
 
 /* ---- attributes: "axis:i=1 mode:s=constant|edge to:i! pads:I" -------------- */
 
-static bool read_attr(const char *word, size_t size, keel_attr_rule *rule) {
+static bool schema_read_attr(const char *word, size_t size,
+                             keel_attr_rule *rule) {
   static const char kinds[] = "?fistgFIS"; /* by KD_ATTR_* number */
   char *copy = keel_arena_take(&arena, size + 1);
   if (!copy) return false;
@@ -150,7 +151,8 @@ static bool read_attrs(const char *text, keel_schema *schema) {
   schema->attrs = rules;
   while (*text) {
     size_t size = strcspn(text, " ");
-    if (!read_attr(text, size, &rules[schema->attr_count++])) return false;
+    if (!schema_read_attr(text, size, &rules[schema->attr_count++]))
+      return false;
     text += size;
     text += strspn(text, " ");
   }
@@ -172,7 +174,7 @@ static keel_status read_row(const keel_schema_row *row, keel_schema *schema) {
   schema->kind = row->kind;
   schema->host = row->host;
   schema->value_inputs = row->value_inputs;
-  if (!read_params(row->params, row->types, schema) ||
+  if (!schema_read_params(row->params, row->types, schema) ||
       !read_attrs(row->attrs, schema))
     return keel_fail(KD_INTERNAL, "the schema of %s can't be read", row->name);
   uint64_t at = hash_of(schema->domain, schema->name);
@@ -212,19 +214,19 @@ static keel_status read_tables(void) {
   return KD_OK;
 }
 
-static void prepare(void) {
+static void schema_prepare(void) {
   keel_plain plain = keel_plain_begin();
   ready = read_tables();
   keel_plain_end(plain);
 }
 
 /* The registry is the process's; it goes with it. */
-__attribute__((destructor)) static void forget(void) {
+__attribute__((destructor)) static void schema_forget(void) {
   keel_arena_free(&arena);
 }
 
 keel_status keel_schema_ready(void) {
-  pthread_once(&once, prepare);
+  pthread_once(&once, schema_prepare);
   return ready;
 }
 

@@ -215,7 +215,7 @@ static keel_status take_type(keel_infer *infer, uint32_t index,
   return keel_infer_fail(infer, status, "%s: %s", param->name, why);
 }
 
-static keel_status ask(keel_infer *infer, const kd_op_call *call) {
+static keel_status vendor_ask(keel_infer *infer, const kd_op_call *call) {
   const keel_plugin_op *own = &infer->op->schema->plugin_op;
   keel_clear_error();
   keel_status status = keel_layers_enter("op.infer");
@@ -249,7 +249,7 @@ static keel_status declared_shapes(keel_infer *infer, keel_tensor **constants,
     outputs[i].dtype = dtype_of(infer, i);
     outputs[i].rank = KD_RANK_UNKNOWN;
   }
-  KEEL_TRY(ask(infer, &call));
+  KEEL_TRY(vendor_ask(infer, &call));
   for (uint32_t i = 0; i < infer->output_count; i++)
     KEEL_TRY(take_type(infer, i, &outputs[i]));
   return KD_OK;

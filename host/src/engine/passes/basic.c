@@ -122,7 +122,7 @@ bool keel_pass_moves_channels(const keel_node *node, uint32_t rank,
 
 /* ---- what nobody reads ------------------------------------------------------- */
 
-static void let_go(keel_value_info *value) {
+static void basic_let_go(keel_value_info *value) {
   if (!value->constant) return;
   keel_mapping_evict(value->constant);
   keel_tensor_release(value->constant);
@@ -133,7 +133,7 @@ void keel_pass_release_constant(keel_function *function, const keel_uses *uses,
                                 uint32_t value) {
   if (value != KEEL_ABSENT &&
       (value >= uses->value_count || uses->counts[value] == 1))
-    let_go(&function->values[value]);
+    basic_let_go(&function->values[value]);
 }
 
 /* ---- pruning -------------------------------------------------------------- */
@@ -153,7 +153,7 @@ keel_status keel_pass_prune(keel_function *function) {
       if (node->inputs[k] != KEEL_ABSENT) uses.counts[node->inputs[k]]--;
   }
   for (uint32_t i = 0; i < function->value_count; i++)
-    if (!uses.counts[i]) let_go(&function->values[i]);
+    if (!uses.counts[i]) basic_let_go(&function->values[i]);
   keel_uses_drop(&uses);
   return KD_OK;
 }

@@ -47,8 +47,9 @@ static keel_status time_copy(keel_tensor *tensor, keel_device *device,
   return KD_OK;
 }
 
-static keel_status measure(keel_device *device, keel_tensor *const *on_host,
-                           keel_tensor **there, keel_speed *out) {
+static keel_status cost_measure(keel_device *device,
+                                keel_tensor *const *on_host,
+                                keel_tensor **there, keel_speed *out) {
   double times[5] = {0};
   keel_context *context = device->context;
   for (int i = 0; i < 3; i++)
@@ -81,7 +82,7 @@ keel_status keel_cost_speed(keel_device *device, keel_speed *out) {
                                 &on_host[i]);
   if (status == KD_OK) status = keel_device_push(device);
   if (status == KD_OK) {
-    status = measure(device, on_host, there, out);
+    status = cost_measure(device, on_host, there, out);
     keel_device_pop();
   }
   for (int i = 0; i < 3; i++) {
@@ -98,9 +99,9 @@ keel_status keel_cost_speed(keel_device *device, keel_speed *out) {
 
 /* ---- nodes -------------------------------------------------------------------------- */
 
-static const keel_type *type_of(const keel_function *function,
-                                const uint32_t *values, uint32_t count,
-                                uint32_t index) {
+static const keel_type *cost_type_of(const keel_function *function,
+                                     const uint32_t *values, uint32_t count,
+                                     uint32_t index) {
   if (index >= count || values[index] == KEEL_ABSENT) return NULL;
   return function->values[values[index]].type;
 }
@@ -109,8 +110,8 @@ double keel_cost_flops(const keel_function *function, const keel_node *node) {
   const keel_schema *schema = node->op->schema;
   keel_flops_of of = {.node = node};
   for (uint32_t i = 0; i < KEEL_COUNT_OF(of.in); i++)
-    of.in[i] = type_of(function, node->inputs, node->input_count, i);
-  of.out = type_of(function, node->outputs, node->output_count, 0);
+    of.in[i] = cost_type_of(function, node->inputs, node->input_count, i);
+  of.out = cost_type_of(function, node->outputs, node->output_count, 0);
   if (!of.in[0] || !of.out || !keel_type_known(of.in[0]) ||
       !keel_type_known(of.out))
     return 0;
@@ -122,12 +123,12 @@ double keel_cost_bytes(const keel_function *function, const keel_node *node) {
   double read = 0, written = 0;
   for (uint32_t i = 0; i < node->output_count; i++) {
     const keel_type *type =
-        type_of(function, node->outputs, node->output_count, i);
+        cost_type_of(function, node->outputs, node->output_count, i);
     if (type && keel_type_known(type)) written += (double)type->bytes;
   }
   for (uint32_t i = 0; i < node->input_count; i++) {
     const keel_type *type =
-        type_of(function, node->inputs, node->input_count, i);
+        cost_type_of(function, node->inputs, node->input_count, i);
     if (!type || !keel_type_known(type)) continue;
     double bytes = (double)type->bytes;
     bool part =

@@ -185,7 +185,7 @@ static bool drop_identity(folding *all, const keel_node *node) {
   return true;
 }
 
-static keel_status visit(folding *all, keel_node *node) {
+static keel_status fold_visit(folding *all, keel_node *node) {
   for (uint32_t k = 0; k < node->input_count; k++)
     if (node->inputs[k] != KEEL_ABSENT)
       node->inputs[k] = all->same[node->inputs[k]];
@@ -209,7 +209,7 @@ static keel_status fold_function(folding *all) {
     all->same[i] = i;
   keel_status status = keel_uses_count(function, &all->uses);
   for (uint32_t i = 0; i < function->node_count && status == KD_OK; i++)
-    if (!function->nodes[i].dead) status = visit(all, &function->nodes[i]);
+    if (!function->nodes[i].dead) status = fold_visit(all, &function->nodes[i]);
   for (uint32_t i = 0; i < function->output_count; i++)
     function->outputs[i] = all->same[function->outputs[i]];
   free(all->same);

@@ -117,7 +117,8 @@ static bool is_for_rows(const pass *all, const keel_node *node,
 }
 
 /* Fills all->wanted and node->output_layout. */
-static void ask(pass *all, const keel_node *node, struct kd_node *asked) {
+static void layout_ask(pass *all, const keel_node *node,
+                       struct kd_node *asked) {
   uint32_t (*preferred)(kd_device *, const kd_node *, uint32_t) =
       all->device->plugin->layouts.preferred;
   kd_device *device = all->device->handle;
@@ -148,8 +149,8 @@ static uint32_t common(const pass *all, const keel_node *node,
 
 /* Whether the device runs the node with the layouts that it has, by a kernel of these
  * flags. */
-static bool takes(const pass *all, const keel_node *node, struct kd_node *asked,
-                  uint32_t flags) {
+static bool layout_takes(const pass *all, const keel_node *node,
+                         struct kd_node *asked, uint32_t flags) {
   keel_device *device = NULL;
   const kd_kernel_def *def = NULL;
   bool own = asked->output_layout != KD_LAYOUT_ROW_MAJOR;
@@ -181,15 +182,15 @@ static keel_status decide(pass *all, const keel_node *node,
   if ((own || agnostic) && runs_here(all, node)) {
     bool known = keel_view_make(all->function, node, &view);
     if (known && own && !is_for_rows(all, node, &view.node)) {
-      ask(all, node, &view.node);
-      fits = takes(all, node, &view.node, KD_KERNEL_OWN_LAYOUT);
+      layout_ask(all, node, &view.node);
+      fits = layout_takes(all, node, &view.node, KD_KERNEL_OWN_LAYOUT);
     }
     if (known && !fits && agnostic) {
       view.node.layouts = all->wanted;
       view.node.output_layout = common(all, node, &view.node);
       for (uint32_t i = 0; i < node->input_count; i++)
         all->wanted[i] = view.node.output_layout;
-      fits = takes(all, node, &view.node, KD_KERNEL_LAYOUT_AGNOSTIC);
+      fits = layout_takes(all, node, &view.node, KD_KERNEL_LAYOUT_AGNOSTIC);
     }
     if (fits) *out_layout = view.node.output_layout;
     keel_view_drop(&view);
@@ -211,8 +212,8 @@ static keel_status note_replica(pass *all, uint32_t value, uint32_t layout,
   return KD_OK;
 }
 
-static keel_status reorder(pass *all, uint32_t from, uint32_t layout,
-                           uint32_t *out_value) {
+static keel_status layout_reorder(pass *all, uint32_t from, uint32_t layout,
+                                  uint32_t *out_value) {
   keel_function *function = all->function;
   keel_opdef *op = NULL;
   keel_node *node = NULL;
@@ -240,10 +241,10 @@ static keel_status replica_of(pass *all, uint32_t value, uint32_t layout,
     if (!all->replicas[i].layout) from = *out_replica;
   }
   if (layout && all->layouts[value] && from == value) {
-    KEEL_TRY(reorder(all, value, KD_LAYOUT_ROW_MAJOR, &from));
+    KEEL_TRY(layout_reorder(all, value, KD_LAYOUT_ROW_MAJOR, &from));
     KEEL_TRY(note_replica(all, value, KD_LAYOUT_ROW_MAJOR, from));
   }
-  KEEL_TRY(reorder(all, from, layout, out_replica));
+  KEEL_TRY(layout_reorder(all, from, layout, out_replica));
   return note_replica(all, value, layout, *out_replica);
 }
 
@@ -283,7 +284,7 @@ static bool has_known_outputs(const pass *all, const keel_node *node) {
   return true;
 }
 
-static keel_status visit(pass *all, uint32_t index);
+static keel_status layout_visit(pass *all, uint32_t index);
 
 /* Puts Slices in the place of a Split, if the device has them all in the layout that its input
  * comes in. */
@@ -301,7 +302,7 @@ static keel_status cut_up(pass *all, uint32_t split) {
   for (uint32_t i = first, count = function->node_count; i < count; i++) {
     function->nodes[i].dead = !fit;
     if (fit) {
-      KEEL_TRY(visit(all, i));
+      KEEL_TRY(layout_visit(all, i));
     } else { /* what it made is the Split's again, also for who sorts */
       function->values[function->nodes[i].outputs[0]].producer = split;
       function->nodes[i].output_count = 0;
@@ -310,7 +311,7 @@ static keel_status cut_up(pass *all, uint32_t split) {
   return KD_OK;
 }
 
-static keel_status visit(pass *all, uint32_t index) {
+static keel_status layout_visit(pass *all, uint32_t index) {
   keel_node *node = &all->function->nodes[index];
   uint32_t layout = node->output_layout;
   bool here = runs_here(all, node);
@@ -339,12 +340,12 @@ static keel_status visit(pass *all, uint32_t index) {
   return KD_OK;
 }
 
-static keel_status run(pass *all) {
+static keel_status layout_run(pass *all) {
   keel_function *function = all->function;
   uint32_t count = function->node_count;
   for (uint32_t i = 0; i < count; i++)
     if (!function->nodes[i].dead && function->nodes[i].output_count)
-      KEEL_TRY(visit(all, i));
+      KEEL_TRY(layout_visit(all, i));
   for (uint32_t i = 0; i < function->output_count; i++) {
     uint32_t value = function->outputs[i];
     if (layout_of(all, value))
@@ -362,7 +363,7 @@ static keel_status run_inside(pass *all) {
                            : keel_no_memory(all->values * sizeof *all->first);
   for (uint32_t i = 0; all->first && i < all->values; i++)
     all->first[i] = KEEL_ABSENT;
-  if (status == KD_OK) status = run(all);
+  if (status == KD_OK) status = layout_run(all);
   keel_readers_drop(&all->readers);
   free(all->layouts);
   free(all->first);
@@ -371,8 +372,8 @@ static keel_status run_inside(pass *all) {
   return status;
 }
 
-static keel_status lay_out(keel_function *function, keel_device *device,
-                           bool is_main) {
+static keel_status layout_lay_out(keel_function *function, keel_device *device,
+                                  bool is_main) {
   if (!device->plugin->layouts.preferred || keel_device_ready(device) != KD_OK)
     return KD_OK;
   pass all = {.function = function,
@@ -394,11 +395,11 @@ static bool has_node(const keel_function *function, const keel_device *device) {
 
 keel_status keel_pass_layout(keel_function *function, keel_device *device) {
   uint32_t count = function->context->device_count;
-  if (device) KEEL_TRY(lay_out(function, device, true));
+  if (device) KEEL_TRY(layout_lay_out(function, device, true));
   for (uint32_t i = 0; i < count; i++) {
     keel_device *other = keel_devices(function->context)[i];
     if (other != device && has_node(function, other))
-      KEEL_TRY(lay_out(function, other, false));
+      KEEL_TRY(layout_lay_out(function, other, false));
   }
   return KD_OK;
 }

@@ -55,7 +55,7 @@ static bool records(const keel_device *device) {
   return device && device->plugin->capture.begin;
 }
 
-static bool is_known(const keel_function *function, uint32_t value) {
+static bool outline_is_known(const keel_function *function, uint32_t value) {
   const keel_type *type =
       value == KEEL_ABSENT ? NULL : function->values[value].type;
   return value == KEEL_ABSENT || (type && keel_type_known(type));
@@ -98,15 +98,16 @@ static keel_device *kernel_device(const outline *all, const keel_node *node) {
 }
 
 /* What copies nothing is in the stretch that makes its input. */
-static keel_device *device_of(const outline *all, const keel_node *node) {
+static keel_device *outline_device_of(const outline *all,
+                                      const keel_node *node) {
   const keel_function *function = all->function;
   const keel_schema *schema = node->op->schema;
   uint32_t from = node->input_count ? node->inputs[0] : KEEL_ABSENT;
   if (node->dead || keel_node_has_effects(node)) return NULL;
   for (uint32_t i = 0; i < node->input_count; i++)
-    if (!is_known(function, node->inputs[i])) return NULL;
+    if (!outline_is_known(function, node->inputs[i])) return NULL;
   for (uint32_t i = 0; i < node->output_count; i++)
-    if (!is_known(function, node->outputs[i])) return NULL;
+    if (!outline_is_known(function, node->outputs[i])) return NULL;
   switch (schema->kind) {
     case KEEL_BY_KERNEL:
       return kernel_device(all, node);
@@ -148,7 +149,8 @@ static void add_need(const outline *all, uint32_t node, uint32_t bit) {
 }
 
 /* Notes that a node reads an input of the function. */
-static void add_input(const outline *all, uint32_t node, uint32_t value) {
+static void outline_add_input(const outline *all, uint32_t node,
+                              uint32_t value) {
   const keel_function *function = all->function;
   for (uint32_t i = 0; i < all->input_count; i++)
     if (function->inputs[i] == value && !function->values[value].constant)
@@ -178,7 +180,7 @@ static void find_needs(const outline *all) {
       if (value == KEEL_ABSENT) continue;
       uint32_t before = function->values[value].producer;
       if (before == KEEL_ABSENT)
-        add_input(all, i, value);
+        outline_add_input(all, i, value);
       else
         add_needs(all, needs_of(all, i), needs_of(all, before));
     }
@@ -196,7 +198,7 @@ static void find_stages(outline *all) {
     const keel_node *node = &function->nodes[i];
     if (node->dead) continue;
     uint32_t stage = 0;
-    all->recorded[i] = device_of(all, node);
+    all->recorded[i] = outline_device_of(all, node);
     for (uint32_t k = 0; k < node->input_count; k++) {
       uint32_t before = node->inputs[k] == KEEL_ABSENT
                             ? KEEL_ABSENT
@@ -321,8 +323,9 @@ static keel_port port_of(const keel_function *function, uint32_t value) {
 }
 
 /* What comes in: constants, and inputs; the latter also into `inputs`. */
-static keel_status add_inputs(outline *all, const struct kd_graph *graph,
-                              keel_function *to, uint32_t *inputs) {
+static keel_status outline_add_inputs(outline *all,
+                                      const struct kd_graph *graph,
+                                      keel_function *to, uint32_t *inputs) {
   const keel_function *from = all->function;
   to->input_layouts = keel_arena_take(
       to->arena, ((size_t)graph->input_count + 1) * sizeof *to->input_layouts);
@@ -406,7 +409,7 @@ static keel_status move_out(outline *all, uint32_t index,
   KEEL_TRY(keel_function_create(function->context, function->arena, all->list,
                                 function->name, &body));
   body->recorded_on = at->device;
-  KEEL_TRY(add_inputs(all, graph, body, inputs));
+  KEEL_TRY(outline_add_inputs(all, graph, body, inputs));
   const uint32_t *members = all->members + at->first;
   for (uint32_t i = 0; i < at->count; i++)
     KEEL_TRY(add_results(all, &function->nodes[members[i]], body));
@@ -491,7 +494,7 @@ static keel_status move_all_out(outline *all) {
 
 /* ---- the pass --------------------------------------------------------------------- */
 
-static keel_status run(outline *all) {
+static keel_status outline_run(outline *all) {
   size_t room = (size_t)all->function->node_count + 1;
   bool elsewhere = false, any = false;
   all->recorded = calloc(room, sizeof(keel_device *));
@@ -512,7 +515,7 @@ static keel_status run(outline *all) {
   return move_all_out(all);
 }
 
-static void drop(outline *all) {
+static void outline_drop(outline *all) {
   free(all->recorded);
   free(all->stage);
   free(all->needs);
@@ -534,8 +537,8 @@ keel_status keel_pass_outline(keel_function *functions,
         .function = f, .list = &functions->next, .device = call->device};
     if (f->recorded_on) continue;
     if (f == call->main) all.input_count = f->input_count;
-    status = run(&all);
-    drop(&all);
+    status = outline_run(&all);
+    outline_drop(&all);
   }
   return status;
 }

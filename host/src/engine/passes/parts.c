@@ -27,7 +27,7 @@ const keel_type *keel_parts_type(const parts *all, uint32_t value) {
 
 /* ---- what part it is ------------------------------------------------------------ */
 
-static void pack(keel_strides *p, const keel_type *type) {
+static void parts_pack(keel_strides *p, const keel_type *type) {
   int64_t step = 1;
   *p = (keel_strides){.rank = type->rank};
   for (uint32_t i = type->rank; i-- > 0; step *= type->dims[i])
@@ -39,7 +39,7 @@ static void take_source(const parts *all, const keel_node *node,
                         const keel_type *in, keel_strides *out) {
   const int64_t *strides = NULL;
   bool first = true;
-  pack(out, in);
+  parts_pack(out, in);
   for (uint32_t value = node->inputs[0];; first = false) {
     uint32_t maker = all->function->values[value].producer;
     const keel_node *from =
@@ -81,7 +81,7 @@ static bool find_part(const parts *all, const keel_node *node, uint32_t index,
   return !node->dead && schema->view && schema->view(all, node, index, out);
 }
 
-static bool is_packed(const keel_strides *p, const keel_type *type) {
+static bool parts_is_packed(const keel_strides *p, const keel_type *type) {
   int64_t step = 1;
   for (uint32_t i = type->rank; i-- > 0; step *= type->dims[i])
     if (type->dims[i] != 1 && p->strides[i] != step) return false;
@@ -152,7 +152,7 @@ static bool may_be_part(const parts *all, uint32_t maker, uint32_t index,
   uint64_t begin = (uint64_t)(p.begin + p.offset) * kd_dtype_size(type->dtype);
   uint32_t alignment = device->space.alignment ? device->space.alignment : 64;
   if (begin % alignment) needed |= KD_KERNEL_ANY_OFFSET;
-  if (!is_packed(&p, type)) {
+  if (!parts_is_packed(&p, type)) {
     needed |= KD_KERNEL_STRIDED;
     if (all->uses.counts[value] > 1) return false;
   }
@@ -179,7 +179,8 @@ static keel_status add_part(parts *all, uint32_t index, uint32_t output,
   keel_opdef *op = NULL;
   keel_node *node = NULL;
   KEEL_TRY(keel_opdef_create(function->context, keel_schema_of_kind(KEEL_PART),
-                             attrs, is_packed(&p, type) ? 1 : 2, NULL, &op));
+                             attrs, parts_is_packed(&p, type) ? 1 : 2, NULL,
+                             &op));
   KEEL_TRY(
       keel_function_node(function, op, name, &source, 1, &value, 1, &node));
   node->device = device;
@@ -194,7 +195,7 @@ static bool is_laid_out(const keel_function *function, uint32_t value) {
   return node && node->output_layout && node->outputs[0] == value;
 }
 
-static keel_status visit(parts *all, uint32_t index) {
+static keel_status parts_visit(parts *all, uint32_t index) {
   const keel_node *node = &all->function->nodes[index];
   uint32_t flags = 0, outputs = node->output_count;
   if (!node->input_count || node->inputs[0] == KEEL_ABSENT ||
@@ -217,7 +218,7 @@ keel_status keel_pass_parts(keel_function *function, keel_device *device) {
   keel_status status = keel_uses_count(function, &all.uses);
   uint32_t count = function->node_count;
   for (uint32_t i = 0; status == KD_OK && i < count; i++)
-    if (!function->nodes[i].dead) status = visit(&all, i);
+    if (!function->nodes[i].dead) status = parts_visit(&all, i);
   keel_uses_drop(&all.uses);
   return status == KD_OK ? keel_function_sort(function) : status;
 }

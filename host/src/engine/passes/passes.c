@@ -99,8 +99,8 @@ static keel_status show(const keel_pass *pass, const keel_pass_call *call) {
   return status;
 }
 
-static keel_status run(const keel_pass *pass, keel_function *functions,
-                       const keel_pass_call *call) {
+static keel_status passes_run(const keel_pass *pass, keel_function *functions,
+                              const keel_pass_call *call) {
   if (pass->over_all) return pass->over_all(functions, call);
   for (keel_function *f = functions; f; f = f->next)
     KEEL_TRY(pass->plain ? pass->plain(f) : pass->on_device(f, call->device));
@@ -149,7 +149,7 @@ static keel_status run_held(const keel_pass *pass, keel_function *functions,
                             const keel_pass_call *call) {
   keel_held held;
   KEEL_TRY(keel_held_take(functions, &held));
-  keel_status status = run(pass, functions, call);
+  keel_status status = passes_run(pass, functions, call);
   keel_held_drop(&held);
   return status;
 }
@@ -185,7 +185,7 @@ keel_status keel_passes_run(keel_function *functions,
         keel_cancellation_check_planning(call->cancellation, "pass", at->name));
     uint64_t began = keel_tracing() ? keel_now() : 0;
     KEEL_TRY(at->compilers ? run_held(at, functions, call)
-                           : run(at, functions, call));
+                           : passes_run(at, functions, call));
     if (began) keel_trace_span(at->name, NULL, NULL, began);
     KEEL_TRY(show(at, call));
   }
@@ -255,8 +255,9 @@ static keel_status take_forms(keel_program *to, keel_forms *held,
   return status;
 }
 
-static keel_status compile(const keel_program *program,
-                           const keel_plan_params *params, keel_program *to) {
+static keel_status passes_compile(const keel_program *program,
+                                  const keel_plan_params *params,
+                                  keel_program *to) {
   to->device = keel_plan_device(program, params);
   if (to->device) KEEL_TRY(keel_device_ready(to->device));
   KEEL_TRY(keel_function_clone(program->main, &to->arena, &to->functions,
@@ -285,7 +286,7 @@ keel_status keel_program_compile(const keel_program *program,
   *out_program = NULL;
   KEEL_TRY(keel_plan_params_read(params, &all));
   KEEL_TRY(keel_program_create(program->context, &made));
-  keel_status status = compile(program, &all, made);
+  keel_status status = passes_compile(program, &all, made);
   if (status != KD_OK) {
     keel_program_release(made);
     return status;

@@ -137,8 +137,8 @@ typedef struct placement {
 
 /* Whether the device itself has a kernel for these types, and what that says of its
  * cost. */
-static bool takes(const keel_function *function, const keel_node *node,
-                  keel_device *device, kd_cost *out_cost) {
+static bool place_takes(const keel_function *function, const keel_node *node,
+                        keel_device *device, kd_cost *out_cost) {
   keel_view view;
   keel_device *chosen = NULL;
   const kd_kernel_def *def = NULL;
@@ -217,7 +217,8 @@ static double time_by_kernels(const placement *all, const keel_node *node) {
   for (uint32_t c = 0; c < all->count; c++) {
     const candidate *at = &all->candidates[c];
     kd_cost cost;
-    if (at->speed.flops <= 0 || !takes(all->function, node, at->device, &cost))
+    if (at->speed.flops <= 0 ||
+        !place_takes(all->function, node, at->device, &cost))
       continue;
     double time = keel_cost_node(all->function, node, &at->speed, &cost);
     if (best <= 0 || time < best) best = time;
@@ -301,14 +302,15 @@ static void find_times(placement *all, const keel_node *node) {
   for (uint32_t c = 0; c < all->count; c++) {
     const candidate *at = &all->candidates[c];
     kd_cost cost = {0};
-    bool taken = takes(all->function, node, at->device, &cost);
+    bool taken = place_takes(all->function, node, at->device, &cost);
     times_of(all, node)[c] =
         taken || node->device ? time_on(all, node, at, &cost) : -1;
   }
 }
 
 /* The device that rules or the node's group have for it; NULL: none. */
-static keel_device *device_of(const placement *all, const keel_node *node) {
+static keel_device *place_device_of(const placement *all,
+                                    const keel_node *node) {
   return node->device || !node->group ? node->device : all->groups[node->group];
 }
 
@@ -318,7 +320,7 @@ static double place_node(placement *all, const keel_node *node, uint32_t only,
                          uint32_t *out_where) {
   uint32_t best = KEEL_ABSENT;
   double best_end = 0, best_home = 0;
-  const keel_device *device = device_of(all, node);
+  const keel_device *device = place_device_of(all, node);
   for (uint32_t c = 0; c < all->count; c++) {
     candidate *at = &all->candidates[c];
     double begin = at->free_at, time = times_of(all, node)[c];

@@ -18,8 +18,8 @@ void keel_placed_deinit(keel_placed *all) {
   pthread_mutex_destroy(&all->lock);
 }
 
-static keel_tensor *find(keel_placed *all, const keel_tensor *constant,
-                         const keel_device *device) {
+static keel_tensor *placed_find(keel_placed *all, const keel_tensor *constant,
+                                const keel_device *device) {
   keel_tensor *found = NULL;
   pthread_mutex_lock(&all->lock);
   for (uint32_t i = 0; i < all->count && !found; i++)
@@ -30,8 +30,8 @@ static keel_tensor *find(keel_placed *all, const keel_tensor *constant,
 }
 
 /* Where memory runs out it is not shared: that is all. */
-static void note(keel_placed *all, keel_tensor *constant,
-                 const keel_device *device, keel_tensor *placed) {
+static void placed_note(keel_placed *all, keel_tensor *constant,
+                        const keel_device *device, keel_tensor *placed) {
   pthread_mutex_lock(&all->lock);
   if (KEEL_ROOM(all->list, all->count, all->room))
     all->list[all->count++] = (struct keel_placed_one){
@@ -45,9 +45,9 @@ keel_status keel_place_constant(keel_placed *shared, keel_tensor *constant,
     *out_placed = keel_tensor_retain(constant);
     return KD_OK;
   }
-  *out_placed = shared ? find(shared, constant, device) : NULL;
+  *out_placed = shared ? placed_find(shared, constant, device) : NULL;
   if (*out_placed) return KD_OK;
   KEEL_TRY(keel_share_or_copy(constant, device, out_placed));
-  if (shared) note(shared, constant, device, *out_placed);
+  if (shared) placed_note(shared, constant, device, *out_placed);
   return KD_OK;
 }

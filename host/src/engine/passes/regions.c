@@ -119,7 +119,7 @@ static void chain_effects(regions *all) {
   }
 }
 
-static keel_status look(regions *all, keel_device *device) {
+static keel_status regions_look(regions *all, keel_device *device) {
   const keel_function *function = all->function;
   size_t n = (size_t)function->node_count + 1;
   /* with room for the nodes that come */
@@ -145,7 +145,7 @@ static keel_status look(regions *all, keel_device *device) {
   return keel_readers_make(function, &all->readers);
 }
 
-static void drop(regions *all) {
+static void regions_drop(regions *all) {
   keel_graph_drop(all->graph);
   free(all->owner);
   free(all->after);
@@ -167,7 +167,7 @@ static void begin_walk(regions *all) {
   all->depth = 0;
 }
 
-static void meet(regions *all, uint32_t node) {
+static void regions_meet(regions *all, uint32_t node) {
   if (node == KEEL_ABSENT || all->met[node] == all->walk) return;
   all->met[node] = all->walk;
   all->walked++;
@@ -178,7 +178,7 @@ static void meet_readers(regions *all, uint32_t value, uint32_t but) {
   for (uint32_t i = all->readers.first[value];
        i < all->readers.first[value + 1]; i++)
     if (all->owner[all->readers.list[i]] != but)
-      meet(all, all->readers.list[i]);
+      regions_meet(all, all->readers.list[i]);
 }
 
 /* Those that come behind a node at once, but for those of an owner. */
@@ -186,7 +186,7 @@ static void meet_next(regions *all, uint32_t node, uint32_t but) {
   const keel_node *at = &all->function->nodes[node];
   for (uint32_t k = 0; k < at->output_count; k++)
     if (at->outputs[k] != KEEL_ABSENT) meet_readers(all, at->outputs[k], but);
-  meet(all, all->after[node]);
+  regions_meet(all, all->after[node]);
 }
 
 /* The node that stands for all that is connected with this one (union-find). */
@@ -199,7 +199,7 @@ static uint32_t root_of(const regions *all, uint32_t node) {
 }
 
 /* Whether two were not connected yet. */
-static bool join(const regions *all, uint32_t a, uint32_t b) {
+static bool regions_join(const regions *all, uint32_t a, uint32_t b) {
   uint32_t x = root_of(all, a), y = root_of(all, b);
   all->root[x] = y;
   return x != y;
@@ -222,11 +222,11 @@ static uint32_t find_apart(regions *all, const span *claim) {
       if (value == KEEL_ABSENT || all->function->values[value].constant)
         continue;
       if (!keel_readers_visit(&all->readers, value, at))
-        parts -= join(all, at, all->readers.by[value]);
+        parts -= regions_join(all, at, all->readers.by[value]);
     }
     uint32_t after = all->after[at];
     if (after != KEEL_ABSENT && all->owner[after] == id)
-      parts -= join(all, at, after);
+      parts -= regions_join(all, at, after);
   } while ((at = all->next[at]) != claim->first);
   if (parts == 1) return KEEL_ABSENT;
   while (root_of(all, at) == root_of(all, claim->first))
@@ -269,7 +269,7 @@ static uint32_t find_way_back(regions *all, const span *claim, bool *out_lost) {
     *out_lost = all->walked > most;
     if (*out_lost) return at;
     meet_next(all, at, NOBODY);
-    if (all->owner[at] >= CLAIM) meet(all, all->next[at]);
+    if (all->owner[at] >= CLAIM) regions_meet(all, all->next[at]);
   }
   return KEEL_ABSENT;
 }
@@ -326,7 +326,8 @@ static uint8_t told(const regions *all, uint32_t value, uint32_t id) {
 }
 
 /* As constant folding does it when types have come (fold.c). */
-static uint8_t tell(const regions *all, const keel_node *node, uint32_t id) {
+static uint8_t regions_tell(const regions *all, const keel_node *node,
+                            uint32_t id) {
   const keel_schema *schema = node->op->schema;
   uint8_t all_of = TOLD_TYPE | TOLD_VALUE;
   if (schema->flags & (KEEL_OP_DYNAMIC | KEEL_OP_CONTROL)) return 0;
@@ -350,7 +351,7 @@ static keel_status tells_outputs(const regions *all, const span *claim,
   for (uint32_t i = claim->first; i <= claim->last; i++) {
     const keel_node *node = &function->nodes[i];
     if (all->owner[i] != id) continue;
-    uint8_t known = tell(all, node, id);
+    uint8_t known = regions_tell(all, node, id);
     for (uint32_t k = 0; k < node->output_count; k++) {
       uint32_t value = node->outputs[k];
       if (value == KEEL_ABSENT) continue;
@@ -415,7 +416,7 @@ static keel_status take_part(regions *all, const kd_part *part) {
 }
 
 /* A plugin that goes on does not say why it was refused. */
-static kd_status take(void *context, const kd_part *part) {
+static kd_status regions_take(void *context, const kd_part *part) {
   regions *all = context;
   keel_status status = take_part(all, part);
   if (status != KD_OK)
@@ -425,10 +426,10 @@ static kd_status take(void *context, const kd_part *part) {
   return status;
 }
 
-static keel_status ask(regions *all) {
+static keel_status regions_ask(regions *all) {
   keel_clear_error();
-  kd_status status = all->device->plugin->regions.claim(all->device->handle,
-                                                        all->graph, take, all);
+  kd_status status = all->device->plugin->regions.claim(
+      all->device->handle, all->graph, regions_take, all);
   if (status == KD_OK) return KD_OK;
   if (!keel_has_error())
     keel_fail(status, "no reason given (%s)", keel_status_name(status));
@@ -438,7 +439,8 @@ static keel_status ask(regions *all) {
 /* ---- one op for each ---------------------------------------------------------------- */
 
 /* keel::Region with the names of what it stands for. */
-static keel_status make_op(const struct kd_graph *graph, keel_opdef **out_op) {
+static keel_status regions_make_op(const struct kd_graph *graph,
+                                   keel_opdef **out_op) {
   const char **names = calloc(graph->node_count + 1, sizeof *names);
   if (!names) return keel_no_memory(graph->node_count * sizeof *names);
   for (uint32_t i = 0; i < graph->node_count; i++)
@@ -472,12 +474,12 @@ static void name_region(const struct kd_graph *part, char *text, size_t size) {
   if (*last && at < size) snprintf(text + at, size - at, " %s", last);
 }
 
-static keel_status replace(regions *all, const struct kd_graph *part,
-                           keel_region *region) {
+static keel_status regions_replace(regions *all, const struct kd_graph *part,
+                                   keel_region *region) {
   keel_opdef *op = NULL;
   keel_node *node = NULL;
   char name[256];
-  keel_status status = make_op(part, &op);
+  keel_status status = regions_make_op(part, &op);
   name_region(part, name, sizeof name);
   if (status == KD_OK)
     status = keel_function_node(all->function, op, name, part->inputs,
@@ -547,7 +549,7 @@ static keel_status compile_claim(regions *all, const span *claim) {
   if (status == KD_OK && part.output_count)
     status = keel_region_compile(all->device, &part, infer_outputs,
                                  all->call->forms, all->call->takes, &region);
-  if (region) status = replace(all, &part, region);
+  if (region) status = regions_replace(all, &part, region);
   keel_graph_drop(&part);
   return status;
 }
@@ -566,12 +568,12 @@ static keel_status show(regions *all) {
 /* What the device claims of nodes that are placed nowhere else; `device` has those that
  * name none. */
 static keel_status claims_of(regions *all, keel_device *device) {
-  KEEL_TRY(look(all, device));
+  KEEL_TRY(regions_look(all, device));
   if (!memchr(all->claimable, 1, all->function->node_count)) return KD_OK;
   KEEL_TRY(show(all));
   KEEL_TRY(keel_device_ready(all->device));
   KEEL_TRY(keel_device_enter(all->device));
-  keel_status asked = ask(all);
+  keel_status asked = regions_ask(all);
   keel_lost_leave(all->device);
   return asked;
 }
@@ -581,7 +583,7 @@ static bool only_counts(const regions *all) {
   return all->call->takes && !all->device->plugin->regions.serialize;
 }
 
-static keel_status run(regions *all) {
+static keel_status regions_run(regions *all) {
   KEEL_TRY(claims_of(all, all->call->device));
   if (only_counts(all)) {
     all->call->takes->bare += all->claim_count;
@@ -605,7 +607,7 @@ keel_status keel_regions_offer(keel_function *function, keel_device *device,
     uint32_t count = list_nodes(&all, &all.claims[i]);
     offer(context, all.stack, count, all.claims[i].time);
   }
-  drop(&all);
+  regions_drop(&all);
   return status;
 }
 
@@ -620,8 +622,8 @@ static keel_status find_regions(keel_function *function,
                    .call = call,
                    .graph = &graph};
     if (!all.device->plugin->regions.claim) continue;
-    status = run(&all);
-    drop(&all);
+    status = regions_run(&all);
+    regions_drop(&all);
   }
   return status;
 }

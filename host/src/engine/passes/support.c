@@ -74,8 +74,8 @@ static bool concerns_strings(const keel_function *function,
   return false;
 }
 
-static keel_status ask(const asking *all, const keel_function *function,
-                       const keel_node *node, bool claimed) {
+static keel_status support_ask(const asking *all, const keel_function *function,
+                               const keel_node *node, bool claimed) {
   if (node->device && node->device != all->device)
     return keel_fail(KD_UNIMPLEMENTED, "%s was placed on %s",
                      node->op->schema->name, node->device->name);
@@ -85,7 +85,7 @@ static keel_status ask(const asking *all, const keel_function *function,
   return ask_kernels(all, function, node);
 }
 
-static void keep(asking *all, keel_status status) {
+static void support_keep(asking *all, keel_status status) {
   if (status == KD_OK || all->status == KD_UNIMPLEMENTED ||
       (all->status != KD_OK && status != KD_UNIMPLEMENTED))
     return;
@@ -107,7 +107,7 @@ static keel_status answer(asking *all, const keel_node *node,
   if (!is_answer(status)) return status;
   if (status != KD_OK && *node->name)
     keel_while(status, "in node \"%s\"", node->name);
-  keep(all, status);
+  support_keep(all, status);
   if (!all->each) return KD_OK;
   snprintf(name, sizeof name, "%s%s%s", plain ? "" : schema->domain,
            plain ? "" : "::", schema->name);
@@ -134,7 +134,7 @@ static keel_status ask_function(asking *all, keel_function *function);
 /* A claimed op has its graphs with it. */
 static keel_status ask_node(asking *all, keel_function *function,
                             const keel_node *node, bool claimed) {
-  KEEL_TRY(answer(all, node, ask(all, function, node, claimed)));
+  KEEL_TRY(answer(all, node, support_ask(all, function, node, claimed)));
   for (uint32_t k = 0; !claimed && k < node->op->attr_count; k++)
     if (node->op->attrs[k].graph)
       KEEL_TRY(ask_function(all, node->op->attrs[k].graph));

@@ -49,8 +49,8 @@ static uint32_t read_by_runtime(const keel_schema *schema) {
   return schema->kind == KEEL_IF ? 1 : schema->kind == KEEL_LOOP ? 3 : 0;
 }
 
-static reader choose(const keel_function *function, keel_device *wanted,
-                     const keel_node *node) {
+static reader transfer_choose(const keel_function *function,
+                              keel_device *wanted, const keel_node *node) {
   const keel_schema *schema = node->op->schema;
   keel_view view;
   keel_device *device = NULL;
@@ -69,8 +69,8 @@ static reader choose(const keel_function *function, keel_device *wanted,
       .known = listed, .device = wanted, .host = schema->value_inputs};
 }
 
-static reader read_node(const keel_function *function, keel_device *device,
-                        const keel_node *node) {
+static reader transfer_read_node(const keel_function *function,
+                                 keel_device *device, const keel_node *node) {
   const keel_schema *schema = node->op->schema;
   keel_device *wanted = node->device ? node->device : device;
   if (keel_schema_hosted(schema)) {
@@ -84,7 +84,7 @@ static reader read_node(const keel_function *function, keel_device *device,
   if (keel_device_addressable(wanted) &&
       keel_device_kernels(wanted, schema->domain, schema->name))
     return (reader){.known = true, .device = wanted};
-  return choose(function, wanted, node);
+  return transfer_choose(function, wanted, node);
 }
 
 /* Whether any kernel is to run in memory that the host can't reach. */
@@ -92,7 +92,7 @@ static bool leaves_host(const keel_function *functions, keel_device *device) {
   for (const keel_function *f = functions; f; f = f->next)
     for (uint32_t i = 0; i < f->node_count; i++) {
       if (f->nodes[i].dead) continue;
-      reader at = read_node(f, device, &f->nodes[i]);
+      reader at = transfer_read_node(f, device, &f->nodes[i]);
       if (!keel_device_addressable(at.device)) return true;
     }
   return false;
@@ -154,8 +154,8 @@ static keel_status add_copy(transfer *all, uint32_t value, keel_device *device,
 
 /* The same data for a reader on `device` (addressable: in host memory): the value itself,
  * or a replica. */
-static keel_status bring(transfer *all, uint32_t value, keel_device *device,
-                         uint32_t *out_value) {
+static keel_status transfer_bring(transfer *all, uint32_t value,
+                                  keel_device *device, uint32_t *out_value) {
   location *at = &all->locations[value];
   bool to_host = keel_device_addressable(device);
   if (to_host) device = NULL;
@@ -176,7 +176,7 @@ static keel_status bring(transfer *all, uint32_t value, keel_device *device,
   /* from device to device through the host, for all that read it there too */
   bool detour = !to_host && at->known && !keel_device_addressable(at->device) &&
                 !keel_transfer_direct(at->device, device);
-  if (detour) KEEL_TRY(bring(all, value, NULL, &from));
+  if (detour) KEEL_TRY(transfer_bring(all, value, NULL, &from));
   KEEL_TRY(add_copy(all, from, device, out_value));
   return add_replica(all, value, *out_value, device);
 }
@@ -204,9 +204,10 @@ static void note_outputs(transfer *all, const keel_node *node,
   }
 }
 
-static keel_status visit(transfer *all, uint32_t index) {
+static keel_status transfer_visit(transfer *all, uint32_t index) {
   keel_function *function = all->function;
-  reader at = read_node(function, all->device, &function->nodes[index]);
+  reader at =
+      transfer_read_node(function, all->device, &function->nodes[index]);
   note_outputs(all, &function->nodes[index], &at);
   if (!at.known) return KD_OK;
   for (uint32_t i = 0; i < function->nodes[index].input_count; i++) {
@@ -214,14 +215,14 @@ static keel_status visit(transfer *all, uint32_t index) {
     bool untouched = i < 32 ? (at.untouched >> i & 1) : at.untouched != 0;
     bool host = i < 32 && (at.host >> i & 1);
     if (value >= all->values || untouched) continue; /* KEEL_ABSENT too */
-    KEEL_TRY(bring(all, value, host ? NULL : at.device, &plugin_op));
+    KEEL_TRY(transfer_bring(all, value, host ? NULL : at.device, &plugin_op));
     /* `bring` may move the nodes */
     function->nodes[index].inputs[i] = plugin_op;
   }
   return KD_OK;
 }
 
-static keel_status run(transfer *all) {
+static keel_status transfer_run(transfer *all) {
   keel_function *function = all->function;
   uint32_t count = function->node_count;
   for (uint32_t i = 0; i < all->values; i++) {
@@ -231,7 +232,7 @@ static keel_status run(transfer *all) {
           (location){.known = true, .device = keel_tensor_location(constant)};
   }
   for (uint32_t i = 0; i < count; i++)
-    if (!function->nodes[i].dead) KEEL_TRY(visit(all, i));
+    if (!function->nodes[i].dead) KEEL_TRY(transfer_visit(all, i));
   return keel_function_sort(function);
 }
 
@@ -246,7 +247,7 @@ keel_status keel_pass_transfer(keel_function *functions,
                     .placed = call->placed,
                     .values = f->value_count};
     all.locations = calloc(all.values + 1, sizeof *all.locations);
-    status = all.locations ? run(&all)
+    status = all.locations ? transfer_run(&all)
                            : keel_no_memory(all.values * sizeof *all.locations);
     free(all.locations);
     keel_arena_free(&all.arena);

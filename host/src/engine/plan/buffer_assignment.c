@@ -263,8 +263,9 @@ static uint64_t lowest(const keel_buffer_assignment *assignment,
 }
 
 /* Assigns offsets. Returns the total size. */
-static uint64_t pack(const keel_buffer_assignment *assignment, const packing *p,
-                     conflict *conflicts, uint64_t alignment) {
+static uint64_t buffer_assignment_pack(const keel_buffer_assignment *assignment,
+                                       const packing *p, conflict *conflicts,
+                                       uint64_t alignment) {
   uint64_t total = 0;
   for (uint32_t i = 0; i < assignment->count; i++) {
     uint32_t block = p->by_size[i].block, count = 0;
@@ -315,8 +316,8 @@ static bool add_edge(keel_buffer_assignment *assignment, uint32_t from,
 }
 
 /* Orders `step`, which reuses a dead block, after that block's users. */
-static bool wait_for(keel_buffer_assignment *assignment,
-                     const keel_block *other, uint32_t step) {
+static bool buffer_assignment_wait_for(keel_buffer_assignment *assignment,
+                                       const keel_block *other, uint32_t step) {
   if (other->value == KEEL_ABSENT)
     return comes_before(assignment, other->from, step) ||
            add_edge(assignment, other->from, step);
@@ -337,10 +338,13 @@ static bool wait_for(keel_buffer_assignment *assignment,
 /* Does so for every step that writes into a block. */
 static bool all_wait_for(keel_buffer_assignment *assignment,
                          const keel_block *other, const keel_block *block) {
-  if (!block->joined) return wait_for(assignment, other, block->from);
+  if (!block->joined)
+    return buffer_assignment_wait_for(assignment, other, block->from);
   for (uint32_t value = block->value; value != KEEL_ABSENT;
        value = assignment->value_under[value])
-    if (!wait_for(assignment, other, assignment->maker[value])) return false;
+    if (!buffer_assignment_wait_for(assignment, other,
+                                    assignment->maker[value]))
+      return false;
   return true;
 }
 
@@ -381,18 +385,22 @@ static void set_offsets(keel_buffer_assignment *assignment, const packing *p,
 }
 
 /* Assigns for any order of steps, unless the plan's order takes much less memory. */
-static keel_status choose(keel_buffer_assignment *assignment, const packing *p,
-                          uint64_t alignment, bool ordered) {
+static keel_status buffer_assignment_choose(keel_buffer_assignment *assignment,
+                                            const packing *p,
+                                            uint64_t alignment, bool ordered) {
   if (ordered) {
-    set_offsets(assignment, p, pack(assignment, p, in_plans_order, alignment));
+    set_offsets(
+        assignment, p,
+        buffer_assignment_pack(assignment, p, in_plans_order, alignment));
     return KD_OK;
   }
-  uint64_t any = pack(assignment, p, in_any_order, alignment);
+  uint64_t any = buffer_assignment_pack(assignment, p, in_any_order, alignment);
   set_offsets(assignment, p, any);
   if (any < assignment->least + ORDER_WORTH ||
       any / 11 <= assignment->least / 10)
     return KD_OK;
-  uint64_t kept = pack(assignment, p, in_plans_order, alignment);
+  uint64_t kept =
+      buffer_assignment_pack(assignment, p, in_plans_order, alignment);
   if (any < kept + ORDER_WORTH) return KD_OK;
   set_offsets(assignment, p, kept);
   return keep_order(assignment);
@@ -409,7 +417,7 @@ static keel_status lay(keel_buffer_assignment *assignment, uint64_t alignment,
     for (uint32_t i = 0; i < assignment->count; i++)
       p.by_size[i] = (sized){assignment->blocks[i].bytes, i};
     qsort(p.by_size, n, sizeof *p.by_size, larger_first);
-    status = choose(assignment, &p, alignment, ordered);
+    status = buffer_assignment_choose(assignment, &p, alignment, ordered);
   } else {
     status = keel_no_memory(n * sizeof *p.offsets);
   }

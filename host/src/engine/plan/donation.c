@@ -127,7 +127,7 @@ static bool match(matching *m, const bool *donated) {
   return any;
 }
 
-static bool order(matching *m) {
+static bool donation_order(matching *m) {
   keel_donation *made = m->made;
   const keel_buffer_assignment *assignment = &m->plan->assignment;
   for (uint32_t i = 0; i < assignment->edge_count; i++) {
@@ -154,7 +154,8 @@ static void donation_free(keel_donation *donation) {
 /* Marks a memory plan whose outputs fit no donated input. */
 static keel_donation nothing;
 
-static keel_donation *make(const keel_memory_plan *plan, const bool *donated) {
+static keel_donation *donation_make(const keel_memory_plan *plan,
+                                    const bool *donated) {
   size_t n = plan->executable->input_count, slots = plan->output_slot_count;
   keel_donation *made = calloc(1, sizeof *made);
   if (!made) return NULL;
@@ -166,7 +167,7 @@ static keel_donation *make(const keel_memory_plan *plan, const bool *donated) {
                 .is_free = calloc(n + 1, sizeof *m.is_free)};
   bool whole = made->slot_input && m.writers && m.last_reader && m.is_free;
   bool any = whole && match(&m, donated);
-  if (any) whole = order(&m);
+  if (any) whole = donation_order(&m);
   free(m.writers);
   free(m.last_reader);
   free(m.is_free);
@@ -181,7 +182,7 @@ keel_donation *keel_donation_of(keel_memory_plan *memory_plan,
   keel_donation *at =
       atomic_load_explicit(&memory_plan->donation, memory_order_acquire);
   if (!at) {
-    keel_donation *made = make(memory_plan, donated);
+    keel_donation *made = donation_make(memory_plan, donated);
     if (!made) { /* perhaps another time */
       keel_clear_error();
       return NULL;

@@ -19,7 +19,8 @@ uint64_t keel_inplace_concat_bytes(const keel_device *device,
   return layout ? keel_layout_size(device, type, layout) : type->bytes;
 }
 
-static const keel_type *type_of(const finding *all, uint32_t value) {
+static const keel_type *inplace_concat_type_of(const finding *all,
+                                               uint32_t value) {
   const keel_type *type =
       value == KEEL_ABSENT ? NULL : all->memory_plan->executable->types[value];
   return type && keel_type_known(type) && kd_dtype_size(type->dtype) ? type
@@ -45,13 +46,13 @@ static bool is_inplace_concat(const finding *all, uint32_t index) {
       step->outputs[0] == KEEL_ABSENT || all->handed[step->outputs[0]])
     return false;
   const kd_kernel_def *def = spec->instance->def;
-  const keel_type *type = type_of(all, step->outputs[0]);
+  const keel_type *type = inplace_concat_type_of(all, step->outputs[0]);
   uint32_t layout = spec->node.output_layout;
   if (!type || !is_outermost(step, type) || def->host_inputs ||
       def->host_outputs || (layout && !(def->flags & KD_KERNEL_ADJOINS)))
     return false;
   for (uint32_t i = 0; i < step->input_count; i++)
-    if (!type_of(all, step->inputs[i]) ||
+    if (!inplace_concat_type_of(all, step->inputs[i]) ||
         keel_node_layout(&spec->node, i) != layout)
       return false;
   return true;
@@ -103,10 +104,11 @@ static bool list_pieces(const finding *all, uint32_t index, pieces *list) {
   const keel_specialisation *spec = all->memory_plan->steps[index].spec;
   uint32_t layout = spec->node.output_layout;
   uint64_t at = 0, total = keel_inplace_concat_bytes(
-                       spec->device, type_of(all, step->outputs[0]), layout);
+                       spec->device,
+                       inplace_concat_type_of(all, step->outputs[0]), layout);
   for (uint32_t i = 0; i < step->input_count; i++) {
     uint32_t value = step->inputs[i];
-    const keel_type *type = type_of(all, value);
+    const keel_type *type = inplace_concat_type_of(all, value);
     if (!type->elements) continue;
     if (!is_whole(all, value)) return false;
     list->values[list->count] = all->base[value];
@@ -144,7 +146,8 @@ static bool can_be_adjacent(const finding *all, const pieces *list,
   return true;
 }
 
-static void visit(const finding *all, uint32_t index, pieces *list) {
+static void inplace_concat_visit(const finding *all, uint32_t index,
+                                 pieces *list) {
   keel_inplace_concat *concats = all->concats;
   uint32_t whole = all->memory_plan->executable->steps[index].outputs[0];
   bool within = concats->root[whole] != KEEL_ABSENT;
@@ -170,14 +173,14 @@ static void visit(const finding *all, uint32_t index, pieces *list) {
 
 /* ---- all -------------------------------------------------------------------------- */
 
-static void find(finding *all, pieces *list) {
+static void inplace_concat_find(finding *all, pieces *list) {
   const keel_executable *executable = all->memory_plan->executable;
   for (uint32_t v = 0; v < executable->value_count; v++)
     all->concats->root[v] = all->concats->block[v] = KEEL_ABSENT;
   for (uint32_t i = 0; i < executable->output_count; i++)
     all->handed[all->base[executable->outputs[i]]] = true;
   for (uint32_t i = executable->step_count; i-- > 0;)
-    if (is_inplace_concat(all, i)) visit(all, i, list);
+    if (is_inplace_concat(all, i)) inplace_concat_visit(all, i, list);
 }
 
 keel_status keel_inplace_concat_find(const keel_memory_plan *memory_plan,
@@ -200,7 +203,7 @@ keel_status keel_inplace_concat_find(const keel_memory_plan *memory_plan,
                  .handed = calloc(values, sizeof(bool))};
   bool enough = concats->root && concats->offset && concats->block &&
                 concats->nothing && list.values && list.offsets && all.handed;
-  if (enough) find(&all, &list);
+  if (enough) inplace_concat_find(&all, &list);
   free(list.values);
   free(list.offsets);
   free(all.handed);

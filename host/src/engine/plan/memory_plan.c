@@ -79,7 +79,7 @@ static bool aliases_fit(const keel_device *device, const kd_kernel_def *def) {
 }
 
 /* Constants that the kernel has taken are not passed: their views say KD_NONE. */
-static bool is_taken(const keel_specialisation *spec, uint32_t i) {
+static bool memory_plan_is_taken(const keel_specialisation *spec, uint32_t i) {
   return keel_instance_has_taken(spec->instance, i);
 }
 
@@ -93,7 +93,7 @@ static bool kernel_fits(const keel_memory_plan *all, const keel_step *step,
     return false;
   for (uint32_t i = 0; i < spec->input_count; i++) {
     uint32_t value = step->inputs[i];
-    if (value == KEEL_ABSENT || is_taken(spec, i)) continue;
+    if (value == KEEL_ABSENT || memory_plan_is_taken(spec, i)) continue;
     if (all->values[value].origin == FROM_NONE || !executable->types[value])
       return false;
     /* a launch would convert another layout */
@@ -242,7 +242,8 @@ static keel_status plan_kernel(keel_memory_plan *all, const uint32_t *base,
   uint32_t n = spec->input_count;
   kd_tensor *views = &all->views[planned->first];
   for (uint32_t i = 0; i < n; i++) {
-    if (step->inputs[i] == KEEL_ABSENT || is_taken(spec, i)) continue;
+    if (step->inputs[i] == KEEL_ABSENT || memory_plan_is_taken(spec, i))
+      continue;
     all->sources[planned->first + i] = all->values[step->inputs[i]];
     write_view(&views[i], executable->types[step->inputs[i]],
                &all->values[step->inputs[i]]);

@@ -74,8 +74,8 @@ static void sort_steps(const uint64_t *ways, ranked *room, uint32_t *steps,
     steps[i] = room[i].step;
 }
 
-static bool fill(keel_order *order, uint32_t n, const edges *all,
-                 const uint32_t *costs) {
+static bool order_fill(keel_order *order, uint32_t n, const edges *all,
+                       const uint32_t *costs) {
   uint64_t *ways = calloc((size_t)n + 1, sizeof *ways);
   ranked *room = malloc(((size_t)n + 1) * sizeof *room);
   if (!ways || !room) {
@@ -128,7 +128,7 @@ keel_order *keel_order_create(const keel_executable *executable,
     order->followers = calloc(all.count + 1, sizeof *order->followers);
     order->roots = calloc(n + 1, sizeof *order->roots);
     whole = order->waits && order->first && order->followers && order->roots &&
-            fill(order, executable->step_count, &all, costs);
+            order_fill(order, executable->step_count, &all, costs);
     free(all.list);
   }
   if (whole) return order;

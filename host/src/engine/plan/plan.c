@@ -183,14 +183,14 @@ static keel_status open_devices(const keel_plan *plan) {
 }
 
 /* Lays out the passes' result. */
-static keel_status lay_out(keel_plan *plan, keel_function *main) {
+static keel_status plan_lay_out(keel_plan *plan, keel_function *main) {
   KEEL_TRY(lay_function(plan, main, false, &plan->main));
   KEEL_TRY(check_kernels(plan));
   return open_devices(plan);
 }
 
 /* Whether input types that are unknown now will be known at a run. */
-static bool is_open(const keel_function *main) {
+static bool plan_is_open(const keel_function *main) {
   for (uint32_t i = 0; i < main->input_count; i++) {
     const keel_type *type = main->values[main->inputs[i]].type;
     if (!(main->input_ports[i].flags & KEEL_PORT_RESOURCE) &&
@@ -234,8 +234,8 @@ static keel_status keep_params(keel_plan *plan,
                       &to->places);
 }
 
-static keel_status fill(keel_plan *plan, keel_program *program,
-                        const keel_plan_params *params) {
+static keel_status plan_fill(keel_plan *plan, keel_program *program,
+                             const keel_plan_params *params) {
   keel_function *main = NULL;
   keel_device *device = keel_plan_device(program, params);
   settle_on(plan, device);
@@ -243,7 +243,7 @@ static keel_status fill(keel_plan *plan, keel_program *program,
   plan->no_replay = params->flags & KEEL_PLAN_NO_REPLAY;
   plan->program = program;
   keel_program_weak_retain(program);
-  plan->holds = is_open(program->main) && keel_program_lock(program);
+  plan->holds = plan_is_open(program->main) && keel_program_lock(program);
   KEEL_TRY(keep_params(plan, params));
   if (device) KEEL_TRY(keel_device_ready(device));
   const keel_cancellation cancellation =
@@ -263,7 +263,7 @@ static keel_status fill(keel_plan *plan, keel_program *program,
   call.main = main;
   plan->ports = main->input_ports;
   KEEL_TRY(keel_passes_run(plan->functions, &call));
-  KEEL_TRY(lay_out(plan, main));
+  KEEL_TRY(plan_lay_out(plan, main));
   if (!plan->holds) keel_weights_allow_release(plan);
   return KD_OK;
 }
@@ -300,7 +300,7 @@ static keel_status fill_of_types(keel_plan *plan, const keel_plan *general,
   /* the general plan has warned already; this plan's parts differ */
   keel_forms_no_warnings(call.forms);
   KEEL_TRY(keel_passes_run(plan->functions, &call));
-  KEEL_TRY(lay_out(plan, main));
+  KEEL_TRY(plan_lay_out(plan, main));
   keel_weights_allow_release(plan);
   return KD_OK;
 }
@@ -346,7 +346,7 @@ static keel_status fill_dynamic(keel_plan *dynamic, const keel_plan *plan,
                                .main = main,
                                .cancellation = cancellation};
   KEEL_TRY(keel_passes_run(dynamic->functions, &call));
-  return lay_out(dynamic, main);
+  return plan_lay_out(dynamic, main);
 }
 
 keel_status keel_plan_dynamic(keel_plan *plan,
@@ -384,7 +384,7 @@ keel_status keel_plan_create(keel_program *program,
   keel_plan *plan = plan_new(program->context);
   if (!plan) return KD_OUT_OF_MEMORY;
   uint64_t began = keel_tracing() ? keel_now() : 0;
-  keel_status status = fill(plan, program, &all);
+  keel_status status = plan_fill(plan, program, &all);
   if (began) keel_trace_span("plan", NULL, program->main->name, began);
   if (status != KD_OK) {
     keel_plan_release(plan);

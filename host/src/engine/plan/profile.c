@@ -185,7 +185,8 @@ static keel_device *ran_on(const keel_plan *plan, const keel_step *step) {
   return spec ? spec->device : keel_step_device(plan, step);
 }
 
-static const char *device_of(const keel_plan *plan, const keel_step *step) {
+static const char *profile_device_of(const keel_plan *plan,
+                                     const keel_step *step) {
   const keel_device *device = ran_on(plan, step);
   return device                                      ? device->name
          : keel_schema_hosted(step->site.op->schema) ? "host"
@@ -231,7 +232,7 @@ keel_status keel_plan_profile_line(keel_plan *plan, uint32_t index,
   *out_line = (keel_profile_line){
       .node = step->site.where,
       .op = op_of(step),
-      .device = device_of(plan, step),
+      .device = profile_device_of(plan, step),
       .calls = atomic_load(&step->calls),
       .time = atomic_load(&step->time),
       .copies = __atomic_load_n(&step->copy_time, __ATOMIC_RELAXED),

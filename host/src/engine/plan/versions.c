@@ -58,7 +58,7 @@ keel_placed *keel_versions_placed(keel_versions *all) {
   return &all->placed;
 }
 
-static void drop(version *one) {
+static void versions_drop(version *one) {
   keel_plan_release(one->plan);
   free(one->types);
   *one = (version){0};
@@ -67,7 +67,7 @@ static void drop(version *one) {
 void keel_versions_free(keel_versions *all) {
   if (!all) return;
   for (uint32_t i = 0; i < KEEL_VERSIONS_MOST; i++)
-    drop(&all->entries[i]);
+    versions_drop(&all->entries[i]);
   keel_placed_deinit(&all->placed);
   keel_functions_release(all->functions);
   keel_arena_free(&all->arena);
@@ -85,7 +85,8 @@ static bool is_for(const version *one, keel_tensor *const *inputs,
 }
 
 /* With the lock held. */
-static keel_plan *find(keel_versions *all, keel_tensor *const *inputs) {
+static keel_plan *versions_find(keel_versions *all,
+                                keel_tensor *const *inputs) {
   uint32_t count = all->base->input_count;
   for (uint32_t i = 0; i < KEEL_VERSIONS_MOST; i++) {
     version *one = &all->entries[i];
@@ -120,7 +121,7 @@ static bool are_worth_it(keel_versions *all, uint64_t hash) {
 }
 
 /* With the lock held. */
-static void forget(keel_versions *all, uint64_t hash) {
+static void versions_forget(keel_versions *all, uint64_t hash) {
   for (uint32_t i = 0; i < REMEMBERED; i++)
     if (all->came[i] == hash) all->came[i] = 0;
 }
@@ -141,9 +142,9 @@ static version *make_way(keel_versions *all, version *out_old) {
 
 /* ---- making them -------------------------------------------------------------------- */
 
-static keel_status make(keel_versions *all, keel_tensor *const *inputs,
-                        const keel_cancellation *cancellation,
-                        version *out_version) {
+static keel_status versions_make(keel_versions *all, keel_tensor *const *inputs,
+                                 const keel_cancellation *cancellation,
+                                 version *out_version) {
   uint32_t count = all->base->input_count;
   const keel_type **types = malloc((count + 1) * sizeof *types);
   if (!types) return keel_no_memory(count * sizeof *types);
@@ -165,7 +166,7 @@ static keel_status make(keel_versions *all, keel_tensor *const *inputs,
 }
 
 /* Keeps a version, and releases the one that it evicts. */
-static keel_plan *keep(keel_versions *all, version *made) {
+static keel_plan *versions_keep(keel_versions *all, version *made) {
   version old = {0};
   keel_plan *plan = made->plan;
   pthread_mutex_lock(&all->lock);
@@ -177,14 +178,14 @@ static keel_plan *keep(keel_versions *all, version *made) {
   }
   all->making = false;
   pthread_mutex_unlock(&all->lock);
-  drop(&old);
+  versions_drop(&old);
   if (!at) free(made->types); /* it serves this run only */
   return plan;
 }
 
 /* That the plan for all shapes runs instead. It reports itself what is wrong with inputs, and
  * that a run was ended. */
-static void tell(const keel_versions *all, keel_status status) {
+static void versions_tell(const keel_versions *all, keel_status status) {
   if (status == KD_INVALID_ARGUMENT || status == KD_CANCELLED ||
       status == KD_DEADLINE_EXCEEDED)
     return;
@@ -199,17 +200,17 @@ keel_plan *keel_versions_take(keel_versions *all, keel_tensor *const *inputs,
   uint64_t hash = hash_types(inputs, all->base->input_count);
   if (!hash) return NULL;
   pthread_mutex_lock(&all->lock);
-  keel_plan *found = find(all, inputs);
+  keel_plan *found = versions_find(all, inputs);
   bool makes = !found && are_worth_it(all, hash) && !all->making;
   if (makes) all->making = true;
   pthread_mutex_unlock(&all->lock);
   if (!makes) return found;
   version made = {0};
-  keel_status status = make(all, inputs, cancellation, &made);
-  if (status == KD_OK) return keep(all, &made);
-  tell(all, status);
+  keel_status status = versions_make(all, inputs, cancellation, &made);
+  if (status == KD_OK) return versions_keep(all, &made);
+  versions_tell(all, status);
   pthread_mutex_lock(&all->lock);
-  forget(all, hash);
+  versions_forget(all, hash);
   all->making = false;
   pthread_mutex_unlock(&all->lock);
   return NULL;

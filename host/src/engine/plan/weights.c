@@ -91,7 +91,7 @@ static void find_uses(const keel_executable *executable, uint8_t *uses) {
 
 /* ---- letting go ----------------------------------------------------------------- */
 
-static void note(gone *all, keel_tensor *tensor) {
+static void weights_note(gone *all, keel_tensor *tensor) {
   if (tensor) all->list[all->count++] = tensor;
 }
 
@@ -102,10 +102,10 @@ static bool drop_value(keel_executable *executable, uint32_t value, bool passes,
   keel_tensor *stand_in = keel_tensor_new(executable->plan->context);
   if (!stand_in) return false; /* then it stays */
   stand_in->type = info->constant->type;
-  note(all, info->constant);
+  weights_note(all, info->constant);
   info->constant = stand_in;
   if (passes) return true;
-  note(all, info->placed);
+  weights_note(all, info->placed);
   info->placed = NULL;
   executable->constants[value] = stand_in;
   return true;
@@ -117,7 +117,7 @@ static bool move_value(keel_executable *executable, uint32_t value, gone *all) {
   keel_tensor *aligned = NULL;
   if (keel_mapping_align(info->constant, &aligned) != KD_OK)
     return false; /* then each launch copies it */
-  note(all, info->constant);
+  weights_note(all, info->constant);
   info->constant = aligned;
   if (!info->placed) executable->constants[value] = aligned;
   return true;
@@ -134,7 +134,7 @@ static void change_inputs(keel_executable *executable, const uint8_t *uses,
       if (uses[value] & MOVED)
         step->site.constants[k] = executable->function->values[value].constant;
       if (!(uses[value] & DROPPED)) continue;
-      note(all, keel_instance_release_constant(spec->instance, k));
+      weights_note(all, keel_instance_release_constant(spec->instance, k));
       step->site.constants[k] = NULL;
       step->site.settled = true;
     }
@@ -159,7 +159,7 @@ static void drop_of(keel_executable *executable, gone *all) {
 
 /* Room for all constants that may be released: two per value, plus those that instances
  * hold. */
-static bool make_room(const keel_plan *plan, gone *all) {
+static bool weights_make_room(const keel_plan *plan, gone *all) {
   size_t count = 1;
   for (const keel_executable *at = plan->executables; at; at = at->next) {
     count += 2 * (size_t)at->function->value_count;
@@ -170,12 +170,12 @@ static bool make_room(const keel_plan *plan, gone *all) {
   return all->list != NULL;
 }
 
-static void let_go(keel_plan *plan) {
+static void weights_let_go(keel_plan *plan) {
   gone all = {0};
   /* relaxed: ordered by the acquire on `count` */
   bool lets = atomic_load_explicit(&plan->weight_readers.expected,
                                    memory_order_relaxed) &&
-              make_room(plan, &all);
+              weights_make_room(plan, &all);
   for (keel_executable *at = lets ? plan->executables : NULL; at; at = at->next)
     drop_of(at, &all);
   /* release: publishes the remaining constants to runs that no longer count */
@@ -229,5 +229,5 @@ void keel_weights_leave(keel_plan *plan, keel_status status) {
       atomic_compare_exchange_strong_explicit(
           &plan->weight_readers.count, &none, CLOSED, memory_order_acquire,
           memory_order_relaxed))
-    let_go(plan);
+    weights_let_go(plan);
 }

@@ -8,8 +8,8 @@
 
 /* ---- starting and leaving one ----------------------------------------------------- */
 
-static keel_status start(keel_builder *outer, const char *name,
-                         keel_builder **out_body) {
+static keel_status body_start(keel_builder *outer, const char *name,
+                              keel_builder **out_body) {
   KEEL_TRY(keel_builder_open(outer));
   keel_builder *body = calloc(1, sizeof *body);
   if (!body) return keel_no_memory(sizeof *body);
@@ -33,7 +33,7 @@ static keel_status start(keel_builder *outer, const char *name,
 keel_status keel_builder_body(keel_builder *outer, const char *name,
                               keel_builder **out_body) {
   *out_body = NULL;
-  keel_status status = start(outer, name, out_body);
+  keel_status status = body_start(outer, name, out_body);
   if (status != KD_OK) {
     keel_builder_destroy(*out_body);
     *out_body = NULL;
@@ -185,9 +185,9 @@ static keel_status condition_before(const while_loop *w,
                               out_condition);
 }
 
-static keel_status add_input(keel_function *function, const char *name,
-                             const keel_type *type, const keel_port *port,
-                             uint32_t *out_value) {
+static keel_status body_add_input(keel_function *function, const char *name,
+                                  const keel_type *type, const keel_port *port,
+                                  uint32_t *out_value) {
   uint32_t value = keel_function_value(function, name);
   if (value == KEEL_ABSENT) return KD_OUT_OF_MEMORY;
   function->values[value].type = type;
@@ -202,18 +202,18 @@ static keel_status add_round_inputs(while_loop *w, uint32_t *captures) {
   uint32_t none = 0, own = w->count;
   KEEL_TRY(keel_type_of(KD_I64, 0, NULL, &number));
   KEEL_TRY(keel_type_of(KD_BOOL, 0, NULL, &flag));
-  KEEL_TRY(add_input(w->round, "round", number, NULL, &none));
-  KEEL_TRY(add_input(w->round, "runs", flag, NULL, &none));
+  KEEL_TRY(body_add_input(w->round, "round", number, NULL, &none));
+  KEEL_TRY(body_add_input(w->round, "runs", flag, NULL, &none));
   for (uint32_t i = 0; i < own; i++)
-    KEEL_TRY(add_input(w->round, w->body->input_ports[i].name,
-                       w->body->values[w->body->inputs[i]].type,
-                       &w->body->input_ports[i], &w->values[i]));
+    KEEL_TRY(body_add_input(w->round, w->body->input_ports[i].name,
+                            w->body->values[w->body->inputs[i]].type,
+                            &w->body->input_ports[i], &w->values[i]));
   for (int part = 0; part < 2; part++) {
     const keel_function *from = part ? w->condition : w->body;
     for (uint32_t i = 0; i < from->capture_count; i++)
-      KEEL_TRY(add_input(w->round, from->input_ports[own + i].name,
-                         from->values[from->inputs[own + i]].type, NULL,
-                         captures++));
+      KEEL_TRY(body_add_input(w->round, from->input_ports[own + i].name,
+                              from->values[from->inputs[own + i]].type, NULL,
+                              captures++));
   }
   w->round->capture_count =
       w->body->capture_count + w->condition->capture_count;

@@ -72,8 +72,9 @@ static keel_status type_of_input(const keel_port *port,
   return keel_type_of(port->dtype, 0, NULL, &checked);
 }
 
-static keel_status add_input(keel_builder *builder, const keel_port *port,
-                             uint32_t *out_value) {
+static keel_status builder_add_input(keel_builder *builder,
+                                     const keel_port *port,
+                                     uint32_t *out_value) {
   keel_function *function = builder->function;
   const keel_type *type = NULL;
   KEEL_TRY(type_of_input(port, &type));
@@ -91,7 +92,7 @@ keel_value keel_builder_input(keel_builder *builder, const char *name,
   keel_port port = {.name = name, .dtype = dtype, .rank = rank, .dims = dims};
   uint32_t value = KEEL_ABSENT;
   keel_status status = keel_builder_open(builder);
-  if (status == KD_OK) status = add_input(builder, &port, &value);
+  if (status == KD_OK) status = builder_add_input(builder, &port, &value);
   keel_builder_sticky(builder, status);
   return value;
 }
@@ -101,7 +102,7 @@ keel_value keel_builder_resource(keel_builder *builder, const char *name) {
       .name = name, .rank = KEEL_RANK_UNKNOWN, .flags = KEEL_PORT_RESOURCE};
   uint32_t value = KEEL_ABSENT;
   keel_status status = keel_builder_open(builder);
-  if (status == KD_OK) status = add_input(builder, &port, &value);
+  if (status == KD_OK) status = builder_add_input(builder, &port, &value);
   keel_builder_sticky(builder, status);
   return value;
 }
@@ -115,8 +116,9 @@ static keel_status align(keel_tensor *tensor, keel_tensor **out_aligned) {
   return KD_OK;
 }
 
-static keel_status add_constant(keel_builder *builder, keel_tensor *tensor,
-                                uint32_t *out_value) {
+static keel_status builder_add_constant(keel_builder *builder,
+                                        keel_tensor *tensor,
+                                        uint32_t *out_value) {
   keel_tensor *aligned = NULL;
   KEEL_TRY(keel_builder_open(builder));
   if (!tensor) return keel_fail(KD_INVALID_ARGUMENT, "the constant is NULL");
@@ -133,7 +135,7 @@ static keel_status add_constant(keel_builder *builder, keel_tensor *tensor,
 
 keel_value keel_builder_constant(keel_builder *builder, keel_tensor *tensor) {
   uint32_t value = KEEL_ABSENT;
-  keel_builder_sticky(builder, add_constant(builder, tensor, &value));
+  keel_builder_sticky(builder, builder_add_constant(builder, tensor, &value));
   return value;
 }
 

@@ -16,17 +16,17 @@ bool keel_emit_wants(const keel_emit *e, uint32_t index) {
   return index < e->node.output_count && e->node.outputs[index] != KEEL_ABSENT;
 }
 
-static keel_status place(const keel_emit *e, keel_node *node) {
+static keel_status emit_place(const keel_emit *e, keel_node *node) {
   node->device = e->node.device;
   node->group = e->node.group;
   node->ruled = e->node.ruled;
   return keel_function_infer(e->function, node);
 }
 
-static keel_status add(keel_emit *e, const char *op, const keel_attr *attrs,
-                       uint32_t attr_count, const uint32_t *inputs,
-                       uint32_t input_count, uint32_t *outputs,
-                       uint32_t output_count) {
+static keel_status emit_add(keel_emit *e, const char *op,
+                            const keel_attr *attrs, uint32_t attr_count,
+                            const uint32_t *inputs, uint32_t input_count,
+                            uint32_t *outputs, uint32_t output_count) {
   keel_function *function = e->function;
   keel_opdef *made = NULL;
   keel_node *node = NULL;
@@ -41,7 +41,7 @@ static keel_status add(keel_emit *e, const char *op, const keel_attr *attrs,
                              attr_count, NULL, &made));
   KEEL_TRY(keel_function_node(function, made, e->node.name, inputs, input_count,
                               outputs, output_count, &node));
-  return place(e, node);
+  return emit_place(e, node);
 }
 
 void keel_emit_node(keel_emit *e, const char *op, const keel_attr *attrs,
@@ -49,8 +49,8 @@ void keel_emit_node(keel_emit *e, const char *op, const keel_attr *attrs,
                     uint32_t input_count, uint32_t *outputs,
                     uint32_t output_count) {
   if (e->status == KD_OK)
-    e->status = add(e, op, attrs, attr_count, inputs, input_count, outputs,
-                    output_count);
+    e->status = emit_add(e, op, attrs, attr_count, inputs, input_count, outputs,
+                         output_count);
   for (uint32_t i = 0; e->status != KD_OK && i < output_count; i++)
     outputs[i] = KEEL_ABSENT;
 }
@@ -76,7 +76,7 @@ void keel_emit_again(keel_emit *e, keel_opdef *op, const uint32_t *inputs,
     e->status =
         keel_function_node(e->function, keel_opdef_retain(op), e->node.name,
                            inputs, input_count, outputs, output_count, &node);
-  if (e->status == KD_OK) e->status = place(e, node);
+  if (e->status == KD_OK) e->status = emit_place(e, node);
   for (uint32_t i = 0; e->status != KD_OK && i < output_count; i++)
     outputs[i] = KEEL_ABSENT;
 }
@@ -109,7 +109,7 @@ bool keel_emit_list(const keel_emit *e, const char *name, int64_t count,
 }
 
 /* Takes the tensor over, where there is one. */
-static uint32_t add_constant(keel_emit *e, keel_tensor *tensor) {
+static uint32_t emit_add_constant(keel_emit *e, keel_tensor *tensor) {
   if (e->status != KD_OK) return KEEL_ABSENT;
   uint32_t value = keel_function_constant(e->function, "", tensor);
   keel_tensor_release(tensor);
@@ -123,7 +123,7 @@ uint32_t keel_emit_constant(keel_emit *e, kd_dtype dtype, uint32_t rank,
   if (e->status == KD_OK)
     e->status = keel_tensor_create(e->function->context, dtype, rank, dims,
                                    data, &tensor);
-  return add_constant(e, tensor);
+  return emit_add_constant(e, tensor);
 }
 
 uint32_t keel_emit_strings(keel_emit *e, const char *const *strings,
@@ -132,7 +132,7 @@ uint32_t keel_emit_strings(keel_emit *e, const char *const *strings,
   if (e->status == KD_OK)
     e->status = keel_strings_create(e->function->context, 1, &count, strings,
                                     NULL, &tensor);
-  return add_constant(e, tensor);
+  return emit_add_constant(e, tensor);
 }
 
 void keel_emit_fail(keel_emit *e, keel_status status, const char *format, ...) {

@@ -8,7 +8,7 @@
 
 typedef keel_fingerprint sums;
 
-static void add(sums *s, const void *bytes, size_t size) {
+static void fingerprint_add(sums *s, const void *bytes, size_t size) {
   s->a = keel_hash(s->a, bytes, size);
   s->b = keel_hash(s->b, bytes, size);
 }
@@ -29,15 +29,15 @@ static void add_words(sums *s, const void *bytes, size_t size) {
     s->a ^= s->a >> 32;
     s->b ^= s->b >> 29;
   }
-  add(s, at, size);
+  fingerprint_add(s, at, size);
 }
 
 static void add_number(sums *s, uint64_t number) {
-  add(s, &number, sizeof number);
+  fingerprint_add(s, &number, sizeof number);
 }
 
 static void add_text(sums *s, const char *text) {
-  add(s, text, strlen(text) + 1);
+  fingerprint_add(s, text, strlen(text) + 1);
 }
 
 static void add_type(sums *s, const keel_type *type) {
@@ -48,7 +48,7 @@ static void add_type(sums *s, const keel_type *type) {
   add_number(s, type->dtype);
   add_number(s, type->rank);
   if (type->rank == KD_RANK_UNKNOWN) return;
-  add(s, type->dims, type->rank * sizeof *type->dims);
+  fingerprint_add(s, type->dims, type->rank * sizeof *type->dims);
 }
 
 static void add_tensor(sums *s, const keel_tensor *tensor) {
@@ -68,16 +68,16 @@ static void add_attr(sums *s, const keel_attr *attr) {
       add_number(s, (uint64_t)attr->i);
       break;
     case KD_ATTR_FLOAT:
-      add(s, &attr->f, sizeof attr->f);
+      fingerprint_add(s, &attr->f, sizeof attr->f);
       break;
     case KD_ATTR_STRING:
       add_text(s, attr->s);
       break;
     case KD_ATTR_INTS:
-      add(s, attr->ints, attr->count * sizeof *attr->ints);
+      fingerprint_add(s, attr->ints, attr->count * sizeof *attr->ints);
       break;
     case KD_ATTR_FLOATS:
-      add(s, attr->floats, attr->count * sizeof *attr->floats);
+      fingerprint_add(s, attr->floats, attr->count * sizeof *attr->floats);
       break;
     case KD_ATTR_GRAPH: /* what is in it comes next */
       break;
@@ -93,7 +93,8 @@ static void add_attr(sums *s, const keel_attr *attr) {
 
 /* What value ids stand for depends on nothing but the graph: they are numbered as the
  * plugin sees them. */
-static void add_node(sums *s, const struct kd_graph *graph, uint32_t index) {
+static void fingerprint_add_node(sums *s, const struct kd_graph *graph,
+                                 uint32_t index) {
   const struct kd_node *node = &graph->nodes[index];
   const keel_schema *schema = node->op->schema;
   add_text(s, schema->domain);
@@ -119,7 +120,7 @@ static void add_node(sums *s, const struct kd_graph *graph, uint32_t index) {
 static void add_graph(sums *s, const struct kd_graph *graph) {
   add_number(s, graph->node_count);
   for (uint32_t i = 0; i < graph->node_count; i++)
-    add_node(s, graph, i);
+    fingerprint_add_node(s, graph, i);
   for (uint32_t i = 0; i < graph->input_count; i++)
     add_number(s, graph->inputs[i]);
   for (uint32_t i = 0; i < graph->output_count; i++) {

@@ -24,8 +24,8 @@ static uint32_t count_before(const keel_forms *forms, const keel_form *form) {
   return low;
 }
 
-static bool is_there(const keel_forms *forms, uint32_t at,
-                     const keel_form *form) {
+static bool forms_is_there(const keel_forms *forms, uint32_t at,
+                           const keel_form *form) {
   return at < forms->count && keel_form_order(&forms->list[at], form) == 0;
 }
 
@@ -33,7 +33,7 @@ static bool is_there(const keel_forms *forms, uint32_t at,
 
 void keel_forms_add(keel_forms *forms, const keel_form *form) {
   uint32_t at = count_before(forms, form);
-  if (is_there(forms, at, form)) return;
+  if (forms_is_there(forms, at, form)) return;
   keel_form copy = *form;
   copy.maker = keel_arena_copy(&forms->arena, form->maker);
   copy.data = keel_arena_copy_bytes(&forms->arena, form->data, form->size);
@@ -62,7 +62,8 @@ static bool is_of_plugin(const keel_form *form, const char *maker) {
 }
 
 /* Why one of the same graph and plugin is not the one that is wanted. */
-static keel_status refuse(const keel_form *form, const keel_form *wanted) {
+static keel_status forms_refuse(const keel_form *form,
+                                const keel_form *wanted) {
   if (strcmp(form->maker, wanted->maker) != 0)
     return keel_fail(KD_INCOMPATIBLE, "it is for %s, and this is %s",
                      form->maker, wanted->maker);
@@ -84,7 +85,7 @@ static bool any_of(const keel_forms *forms, const keel_form *wanted) {
 keel_status keel_forms_find(const keel_forms *forms, const keel_form *wanted,
                             const keel_form **out_form) {
   uint32_t at = count_before(forms, wanted);
-  if (is_there(forms, at, wanted)) {
+  if (forms_is_there(forms, at, wanted)) {
     const keel_form *form = &forms->list[at];
     if (keel_hash(KEEL_HASH_SEED, form->data, form->size) != form->sum)
       return keel_fail(KD_DATA_LOSS, "its bytes are damaged");
@@ -96,7 +97,7 @@ keel_status keel_forms_find(const keel_forms *forms, const keel_form *wanted,
     const keel_form *form = &forms->list[i];
     if (form->graph.a == wanted->graph.a && form->graph.b == wanted->graph.b &&
         is_of_plugin(form, wanted->maker))
-      return refuse(form, wanted);
+      return forms_refuse(form, wanted);
   }
   if (any_of(forms, wanted))
     return keel_fail(

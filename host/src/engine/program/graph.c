@@ -31,7 +31,7 @@ static uint32_t node_output(const kd_graph *graph, uint32_t node,
   return at && index < at->output_count ? at->outputs[index] : UINT32_MAX;
 }
 
-static uint32_t input_count(const kd_graph *graph) {
+static uint32_t graph_input_count(const kd_graph *graph) {
   return graph->input_count;
 }
 
@@ -85,7 +85,7 @@ const kd_graph_table keel_graph_table = {
     .value_count = value_count,
     .node_input = node_input,
     .node_output = node_output,
-    .input_count = input_count,
+    .input_count = graph_input_count,
     .input = input_at,
     .output_count = output_count,
     .output = output_at,
@@ -155,9 +155,9 @@ static uint32_t count_graphs(const keel_opdef *op) {
   return count;
 }
 
-static keel_status make_room(const keel_function *function,
-                             const uint32_t *members, uint32_t count,
-                             struct kd_graph *graph) {
+static keel_status graph_make_room(const keel_function *function,
+                                   const uint32_t *members, uint32_t count,
+                                   struct kd_graph *graph) {
   size_t inputs = 0, outputs = 0, nodes = count, attrs = 0, graphs = 0;
   for (uint32_t i = 0; i < count; i++) {
     const keel_node *node = &function->nodes[members[i]];
@@ -230,7 +230,7 @@ static keel_status fill_graphs(struct kd_graph *graph) {
   return KD_OK;
 }
 
-static uint32_t *copy_of(const uint32_t *values, uint32_t count) {
+static uint32_t *graph_copy_of(const uint32_t *values, uint32_t count) {
   uint32_t *copy = calloc((size_t)count + 1, sizeof *copy);
   if (copy && count) memcpy(copy, values, count * sizeof *copy);
   return copy;
@@ -244,7 +244,7 @@ static keel_status whole_graph(const keel_function *function,
   if (!members) return keel_no_memory(n * sizeof *members);
   for (uint32_t i = 0; i < n; i++)
     if (!function->nodes[i].dead) members[count++] = i;
-  keel_status status = make_room(function, members, count, out_graph);
+  keel_status status = graph_make_room(function, members, count, out_graph);
   if (status == KD_OK) fill_nodes(function, members, count, out_graph);
   free(members);
   if (status != KD_OK) return status;
@@ -253,8 +253,8 @@ static keel_status whole_graph(const keel_function *function,
   free(out_graph->outputs);
   out_graph->input_count = function->input_count;
   out_graph->output_count = function->output_count;
-  out_graph->inputs = copy_of(function->inputs, function->input_count);
-  out_graph->outputs = copy_of(function->outputs, function->output_count);
+  out_graph->inputs = graph_copy_of(function->inputs, function->input_count);
+  out_graph->outputs = graph_copy_of(function->outputs, function->output_count);
   if (!out_graph->inputs || !out_graph->outputs)
     return keel_no_memory(function->input_count * sizeof(uint32_t));
   return fill_graphs(out_graph);
@@ -294,7 +294,7 @@ keel_status keel_graph_part(const keel_function *function,
                             const uint32_t *members, uint32_t count,
                             struct kd_graph *out_graph) {
   *out_graph = (struct kd_graph){.function = function};
-  KEEL_TRY(make_room(function, members, count, out_graph));
+  KEEL_TRY(graph_make_room(function, members, count, out_graph));
   if (!count) return KD_OK;
   fill_nodes(function, members, count, out_graph);
   find_borders(out_graph, readers, owner, owner[members[0]]);

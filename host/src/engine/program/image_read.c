@@ -115,7 +115,8 @@ static uint32_t count_of(const reader *all, image_stream stream) {
 }
 
 /* The next `count` records of a stream, or NULL where there are not as many. */
-static const void *take(reader *all, image_stream stream, uint32_t count) {
+static const void *image_read_take(reader *all, image_stream stream,
+                                   uint32_t count) {
   const image_part *part = &all->head.parts[stream];
   if (count > part->count - all->next[stream]) return NULL;
   const void *at =
@@ -126,7 +127,7 @@ static const void *take(reader *all, image_stream stream, uint32_t count) {
 
 #define TAKE(all, stream, to)                                             \
   do {                                                                    \
-    (to) = take(all, stream, 1);                                          \
+    (to) = image_read_take(all, stream, 1);                               \
     if (!(to)) return damaged(all, "a stream ends before what needs it"); \
   } while (0)
 
@@ -148,7 +149,7 @@ static keel_status read_types(reader *all) {
     const image_type *record = NULL;
     TAKE(all, IMAGE_TYPES, record);
     const int64_t *dims = record->rank <= KD_MAX_RANK
-                              ? take(all, IMAGE_DIMS, record->rank)
+                              ? image_read_take(all, IMAGE_DIMS, record->rank)
                               : NULL;
     if (!dims) return damaged(all, "a type has no dimensions");
     keel_status status = keel_type_of(record->dtype, record->rank, dims,
@@ -191,9 +192,10 @@ static keel_status read_strings_tensor(reader *all, const image_tensor *record,
 
 static keel_status read_sequence(reader *all, const image_tensor *record,
                                  keel_tensor **out_tensor) {
-  const uint32_t *items = record->at <= UINT32_MAX
-                              ? take(all, IMAGE_ITEMS, (uint32_t)record->at)
-                              : NULL;
+  const uint32_t *items =
+      record->at <= UINT32_MAX
+          ? image_read_take(all, IMAGE_ITEMS, (uint32_t)record->at)
+          : NULL;
   if (!items) return damaged(all, "a sequence has no items");
   keel_tensor **list = calloc(record->at + 1, sizeof *list);
   keel_status status = list ? KD_OK : keel_no_memory(record->at);
@@ -251,9 +253,10 @@ static keel_status read_ops(reader *all) {
 
 /* ---- functions ----------------------------------------------------------------------- */
 
-static keel_status read_strings(reader *all, uint32_t count, keel_attr *attr,
-                                keel_arena *scratch) {
-  const uint32_t *places = take(all, IMAGE_WORDS, count);
+static keel_status image_read_read_strings(reader *all, uint32_t count,
+                                           keel_attr *attr,
+                                           keel_arena *scratch) {
+  const uint32_t *places = image_read_take(all, IMAGE_WORDS, count);
   if (!places) return damaged(all, "an attribute has no strings");
   const char **strings =
       keel_arena_take(scratch, ((size_t)count + 1) * sizeof *strings);
@@ -264,8 +267,9 @@ static keel_status read_strings(reader *all, uint32_t count, keel_attr *attr,
   return KD_OK;
 }
 
-static keel_status read_attr(reader *all, keel_attr *attr,
-                             keel_function **out_graph, keel_arena *scratch) {
+static keel_status image_read_read_attr(reader *all, keel_attr *attr,
+                                        keel_function **out_graph,
+                                        keel_arena *scratch) {
   const image_attr *record = NULL;
   TAKE(all, IMAGE_ATTRS, record);
   *attr =
@@ -293,22 +297,22 @@ static keel_status read_attr(reader *all, keel_attr *attr,
       *out_graph = all->functions[record->at];
       return KD_OK;
     case KD_ATTR_INTS:
-      attr->ints = take(all, IMAGE_LONGS, record->count);
+      attr->ints = image_read_take(all, IMAGE_LONGS, record->count);
       return attr->ints ? KD_OK : damaged(all, "an attribute has no integers");
     case KD_ATTR_FLOATS:
-      attr->floats = take(all, IMAGE_FLOATS, record->count);
+      attr->floats = image_read_take(all, IMAGE_FLOATS, record->count);
       return attr->floats ? KD_OK : damaged(all, "an attribute has no floats");
     case KD_ATTR_STRINGS:
-      return read_strings(all, record->count, attr, scratch);
+      return image_read_read_strings(all, record->count, attr, scratch);
     default:
       return damaged(all, "an attribute is of an unknown kind");
   }
 }
 
 /* An op with its attributes. */
-static keel_status read_op(reader *all, const image_node *record,
-                           const char *name, keel_arena *scratch,
-                           keel_opdef **out_op) {
+static keel_status image_read_read_op(reader *all, const image_node *record,
+                                      const char *name, keel_arena *scratch,
+                                      keel_opdef **out_op) {
   uint32_t n = record->attr_count;
   if (record->op >= all->op_count) return damaged(all, "an op is missing");
   if (n > count_of(all, IMAGE_ATTRS) - all->next[IMAGE_ATTRS])
@@ -318,7 +322,7 @@ static keel_status read_op(reader *all, const image_node *record,
       keel_arena_take(scratch, ((size_t)n + 1) * sizeof *graphs);
   if (!attrs || !graphs) return KD_OUT_OF_MEMORY;
   for (uint32_t i = 0; i < n; i++)
-    KEEL_TRY(read_attr(all, &attrs[i], &graphs[i], scratch));
+    KEEL_TRY(image_read_read_attr(all, &attrs[i], &graphs[i], scratch));
   keel_status status = keel_opdef_create(all->context, all->ops[record->op],
                                          attrs, n, graphs, out_op);
   return status == KD_OK ? KD_OK
@@ -332,8 +336,8 @@ static uint32_t *in_place(const uint32_t *words) {
   return (uint32_t *)(uintptr_t)words;
 }
 
-static keel_status read_node(reader *all, keel_node *node,
-                             keel_arena *scratch) {
+static keel_status image_read_read_node(reader *all, keel_node *node,
+                                        keel_arena *scratch) {
   const image_node *record = NULL;
   const char *device = "";
   TAKE(all, IMAGE_NODES, record);
@@ -344,11 +348,12 @@ static keel_status read_node(reader *all, keel_node *node,
   node->output_count = record->output_count;
   node->output_layout =
       record->layout >= KD_LAYOUT_OWN ? record->layout : KD_LAYOUT_ROW_MAJOR;
-  node->inputs = in_place(take(all, IMAGE_WORDS, node->input_count));
-  node->outputs = in_place(take(all, IMAGE_WORDS, node->output_count));
+  node->inputs = in_place(image_read_take(all, IMAGE_WORDS, node->input_count));
+  node->outputs =
+      in_place(image_read_take(all, IMAGE_WORDS, node->output_count));
   if (!node->inputs || !node->outputs)
     return damaged(all, "a node has no values");
-  return read_op(all, record, node->name, scratch, &node->op);
+  return image_read_read_op(all, record, node->name, scratch, &node->op);
 }
 
 #define KNOWN_FLAGS                                               \
@@ -357,7 +362,7 @@ static keel_status read_node(reader *all, keel_node *node,
 
 /* Files of before version 2 have none. */
 static keel_status read_symbols(reader *all, keel_port *port) {
-  const uint32_t *names = take(all, IMAGE_SYMBOLS, port->rank);
+  const uint32_t *names = image_read_take(all, IMAGE_SYMBOLS, port->rank);
   bool any = false;
   if (all->head.version < 2 || !port->rank) return KD_OK;
   if (!names) return damaged(all, "a port has no names of dimensions");
@@ -391,7 +396,7 @@ static keel_status read_ports(reader *all, uint32_t count,
       return damaged(all, "a port is of an unknown kind");
     if (record->rank == KEEL_RANK_UNKNOWN) continue;
     ports[i].dims = record->rank <= KD_MAX_RANK
-                        ? take(all, IMAGE_LONGS, record->rank)
+                        ? image_read_take(all, IMAGE_LONGS, record->rank)
                         : NULL;
     if (!ports[i].dims) return damaged(all, "a port has no dimensions");
     KEEL_TRY(read_symbols(all, &ports[i]));
@@ -449,8 +454,10 @@ static keel_status read_function(reader *all, keel_arena *scratch) {
   KEEL_TRY(read_ports(all, record->input_count, &function->input_ports));
   KEEL_TRY(read_ports(all, record->output_count, &function->output_ports));
   KEEL_TRY(read_values(all, function, record->value_count));
-  function->inputs = in_place(take(all, IMAGE_WORDS, record->input_count));
-  function->outputs = in_place(take(all, IMAGE_WORDS, record->output_count));
+  function->inputs =
+      in_place(image_read_take(all, IMAGE_WORDS, record->input_count));
+  function->outputs =
+      in_place(image_read_take(all, IMAGE_WORDS, record->output_count));
   if (!function->inputs || !function->outputs)
     return damaged(all, "a function has no values");
   KEEL_TRY(note_types(all, function));
@@ -462,7 +469,8 @@ static keel_status read_function(reader *all, keel_arena *scratch) {
   if (!function->nodes) return KD_OUT_OF_MEMORY;
   function->node_room = record->node_count;
   for (uint32_t i = 0; i < record->node_count; i++)
-    KEEL_TRY(read_node(all, &function->nodes[function->node_count++], scratch));
+    KEEL_TRY(image_read_read_node(all, &function->nodes[function->node_count++],
+                                  scratch));
   all->functions[all->function_count++] = function;
   return KD_OK;
 }
@@ -520,7 +528,7 @@ static keel_status read_forms(reader *all) {
   return KD_OK;
 }
 
-static keel_status read_all(reader *all) {
+static keel_status image_read_read_all(reader *all) {
   const char *device = "";
   KEEL_TRY(read_head(all));
   KEEL_TRY(string_at(all, all->head.device, &device));
@@ -548,7 +556,7 @@ keel_status keel_image_read(keel_context *context, const char *path,
     return status;
   }
   all.program->mapping = mapping;
-  status = read_all(&all);
+  status = image_read_read_all(&all);
   for (uint32_t i = 0; i < all.tensor_count; i++)
     keel_tensor_release(all.tensors[i]);
   free(all.types);

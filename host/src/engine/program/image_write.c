@@ -55,8 +55,8 @@ static const uint32_t sizes[IMAGE_STREAMS] = {
 /* ---- streams and tables ------------------------------------------------------- */
 
 /* Adds `count` records. */
-static keel_status put(writer *all, image_stream stream, const void *records,
-                       size_t count) {
+static keel_status image_write_put(writer *all, image_stream stream,
+                                   const void *records, size_t count) {
   bytes *to = &all->streams[stream];
   size_t size = count * sizes[stream];
   if (count > UINT32_MAX - 1 - all->counts[stream])
@@ -75,7 +75,7 @@ static keel_status put(writer *all, image_stream stream, const void *records,
 }
 
 static keel_status put_word(writer *all, uint32_t word) {
-  return put(all, IMAGE_WORDS, &word, 1);
+  return image_write_put(all, IMAGE_WORDS, &word, 1);
 }
 
 static uint64_t hash_of(const void *key, bool text) {
@@ -83,7 +83,7 @@ static uint64_t hash_of(const void *key, bool text) {
               : keel_hash(KEEL_HASH_SEED, &key, sizeof key);
 }
 
-static seen *slot_of(const table *t, const void *key, bool text) {
+static seen *image_write_slot_of(const table *t, const void *key, bool text) {
   uint64_t at = hash_of(key, text);
   for (;; at++) {
     seen *slot = &t->slots[at & (t->room - 1)];
@@ -93,7 +93,7 @@ static seen *slot_of(const table *t, const void *key, bool text) {
 }
 
 /* The slot of a key; its own key is NULL where it was not seen. NULL: no memory. */
-static seen *find(table *t, const void *key, bool text) {
+static seen *image_write_find(table *t, const void *key, bool text) {
   if (t->count * 2 >= t->room) {
     uint32_t room = t->room ? t->room * 2 : 256;
     table more = {calloc(room, sizeof *more.slots), t->count, room};
@@ -102,14 +102,16 @@ static seen *find(table *t, const void *key, bool text) {
       return NULL;
     }
     for (uint32_t i = 0; i < t->room; i++)
-      if (t->slots[i].key) *slot_of(&more, t->slots[i].key, text) = t->slots[i];
+      if (t->slots[i].key)
+        *image_write_slot_of(&more, t->slots[i].key, text) = t->slots[i];
     free(t->slots);
     *t = more;
   }
-  return slot_of(t, key, text);
+  return image_write_slot_of(t, key, text);
 }
 
-static void note(table *t, seen *slot, const void *key, uint32_t number) {
+static void image_write_note(table *t, seen *slot, const void *key,
+                             uint32_t number) {
   *slot = (seen){key, number};
   t->count++;
 }
@@ -119,25 +121,25 @@ static void note(table *t, seen *slot, const void *key, uint32_t number) {
 static keel_status string_of(writer *all, const char *text,
                              uint32_t *out_place) {
   if (!text) text = "";
-  seen *slot = find(&all->strings, text, true);
+  seen *slot = image_write_find(&all->strings, text, true);
   if (!slot) return KD_OUT_OF_MEMORY;
   if (!slot->key) {
-    note(&all->strings, slot, text, all->counts[IMAGE_STRINGS]);
-    KEEL_TRY(put(all, IMAGE_STRINGS, text, strlen(text) + 1));
+    image_write_note(&all->strings, slot, text, all->counts[IMAGE_STRINGS]);
+    KEEL_TRY(image_write_put(all, IMAGE_STRINGS, text, strlen(text) + 1));
   }
   *out_place = slot->number;
   return KD_OK;
 }
 
-static keel_status type_of(writer *all, const keel_type *type,
-                           uint32_t *out_number) {
-  seen *slot = find(&all->types, type, false);
+static keel_status image_write_type_of(writer *all, const keel_type *type,
+                                       uint32_t *out_number) {
+  seen *slot = image_write_find(&all->types, type, false);
   if (!slot) return KD_OUT_OF_MEMORY;
   if (!slot->key) {
     const image_type record = {type->dtype, type->rank};
-    note(&all->types, slot, type, all->counts[IMAGE_TYPES]);
-    KEEL_TRY(put(all, IMAGE_TYPES, &record, 1));
-    KEEL_TRY(put(all, IMAGE_DIMS, type->dims, type->rank));
+    image_write_note(&all->types, slot, type, all->counts[IMAGE_TYPES]);
+    KEEL_TRY(image_write_put(all, IMAGE_TYPES, &record, 1));
+    KEEL_TRY(image_write_put(all, IMAGE_DIMS, type->dims, type->rank));
   }
   *out_number = slot->number;
   return KD_OK;
@@ -177,7 +179,7 @@ static keel_status place_strings(writer *all, const keel_tensor *tensor,
 static keel_status tensor_of(writer *all, keel_tensor *tensor,
                              uint32_t *out_number) {
   KEEL_TRY(keel_tensor_wait_known(tensor));
-  seen *slot = find(&all->tensors, tensor, false);
+  seen *slot = image_write_find(&all->tensors, tensor, false);
   if (!slot) return KD_OUT_OF_MEMORY;
   if (slot->key) {
     *out_number = slot->number;
@@ -187,37 +189,38 @@ static keel_status tensor_of(writer *all, keel_tensor *tensor,
   uint32_t *items = calloc(tensor->item_count + 1, sizeof *items);
   keel_status status = items ? KD_OK : keel_no_memory(tensor->item_count);
   if (status == KD_OK && tensor->kind == KEEL_DATA) {
-    status = type_of(all, tensor->type, &record.type);
+    status = image_write_type_of(all, tensor->type, &record.type);
     if (status == KD_OK) status = place_data(all, tensor, &record.at);
   }
   if (status == KD_OK && tensor->kind == KEEL_STRINGS) {
-    status = type_of(all, tensor->type, &record.type);
+    status = image_write_type_of(all, tensor->type, &record.type);
     if (status == KD_OK) status = place_strings(all, tensor, &record.at);
   }
   for (uint32_t i = 0; i < tensor->item_count && status == KD_OK; i++)
     status = tensor_of(all, tensor->items[i], &items[i]);
   if (tensor->kind == KEEL_SEQUENCE) record.at = tensor->item_count;
   if (status == KD_OK)
-    status = put(all, IMAGE_ITEMS, items, tensor->item_count);
+    status = image_write_put(all, IMAGE_ITEMS, items, tensor->item_count);
   free(items);
   if (status != KD_OK) return status;
   *out_number = all->counts[IMAGE_TENSORS];
-  slot = find(&all->tensors, tensor, false); /* items may have moved it */
+  slot = image_write_find(&all->tensors, tensor,
+                          false); /* items may have moved it */
   if (!slot) return KD_OUT_OF_MEMORY;
-  note(&all->tensors, slot, tensor, *out_number);
-  return put(all, IMAGE_TENSORS, &record, 1);
+  image_write_note(&all->tensors, slot, tensor, *out_number);
+  return image_write_put(all, IMAGE_TENSORS, &record, 1);
 }
 
 static keel_status op_of(writer *all, const keel_schema *schema,
                          uint32_t *out_number) {
-  seen *slot = find(&all->ops, schema, false);
+  seen *slot = image_write_find(&all->ops, schema, false);
   if (!slot) return KD_OUT_OF_MEMORY;
   if (!slot->key) {
     image_op record = {.since = schema->since};
-    note(&all->ops, slot, schema, all->counts[IMAGE_OPS]);
+    image_write_note(&all->ops, slot, schema, all->counts[IMAGE_OPS]);
     KEEL_TRY(string_of(all, schema->domain, &record.domain));
     KEEL_TRY(string_of(all, schema->name, &record.name));
-    KEEL_TRY(put(all, IMAGE_OPS, &record, 1));
+    KEEL_TRY(image_write_put(all, IMAGE_OPS, &record, 1));
   }
   *out_number = slot->number;
   return KD_OK;
@@ -248,11 +251,11 @@ static keel_status put_attr(writer *all, const keel_node_attr *from,
       break;
     case KD_ATTR_INTS:
       record.count = attr->count;
-      KEEL_TRY(put(all, IMAGE_LONGS, attr->ints, attr->count));
+      KEEL_TRY(image_write_put(all, IMAGE_LONGS, attr->ints, attr->count));
       break;
     case KD_ATTR_FLOATS:
       record.count = attr->count;
-      KEEL_TRY(put(all, IMAGE_FLOATS, attr->floats, attr->count));
+      KEEL_TRY(image_write_put(all, IMAGE_FLOATS, attr->floats, attr->count));
       break;
     case KD_ATTR_STRINGS:
       record.count = attr->count;
@@ -266,7 +269,7 @@ static keel_status put_attr(writer *all, const keel_node_attr *from,
       return keel_fail(KD_INTERNAL, "an attribute of kind %u cannot be written",
                        (unsigned)attr->kind);
   }
-  return put(all, IMAGE_ATTRS, &record, 1);
+  return image_write_put(all, IMAGE_ATTRS, &record, 1);
 }
 
 static keel_status put_node(writer *all, const keel_node *node,
@@ -279,9 +282,10 @@ static keel_status put_node(writer *all, const keel_node *node,
   KEEL_TRY(string_of(all, node->name, &record.name));
   KEEL_TRY(
       string_of(all, node->device ? node->device->name : "", &record.device));
-  KEEL_TRY(put(all, IMAGE_NODES, &record, 1));
-  KEEL_TRY(put(all, IMAGE_WORDS, node->inputs, node->input_count));
-  KEEL_TRY(put(all, IMAGE_WORDS, node->outputs, node->output_count));
+  KEEL_TRY(image_write_put(all, IMAGE_NODES, &record, 1));
+  KEEL_TRY(image_write_put(all, IMAGE_WORDS, node->inputs, node->input_count));
+  KEEL_TRY(
+      image_write_put(all, IMAGE_WORDS, node->outputs, node->output_count));
   for (uint32_t i = 0; i < node->op->attr_count; i++) {
     const keel_node_attr *attr = &node->op->attrs[i];
     KEEL_TRY(put_attr(all, attr, *graphs));
@@ -294,15 +298,15 @@ static keel_status put_port(writer *all, const keel_port *port) {
   image_port record = {
       .dtype = port->dtype, .rank = port->rank, .flags = port->flags};
   KEEL_TRY(string_of(all, port->name, &record.name));
-  KEEL_TRY(put(all, IMAGE_PORTS, &record, 1));
+  KEEL_TRY(image_write_put(all, IMAGE_PORTS, &record, 1));
   if (port->rank == KEEL_RANK_UNKNOWN) return KD_OK;
   for (uint32_t i = 0; i < port->rank; i++) {
     uint32_t symbol = 0;
     const char *name = port->symbols ? port->symbols[i] : NULL;
     KEEL_TRY(string_of(all, name ? name : "", &symbol));
-    KEEL_TRY(put(all, IMAGE_SYMBOLS, &symbol, 1));
+    KEEL_TRY(image_write_put(all, IMAGE_SYMBOLS, &symbol, 1));
   }
-  return put(all, IMAGE_LONGS, port->dims, port->rank);
+  return image_write_put(all, IMAGE_LONGS, port->dims, port->rank);
 }
 
 /* With constants that somebody reads: passes leave those that they have made others of. */
@@ -315,7 +319,7 @@ static keel_status put_values(writer *all, const keel_function *function) {
     status = string_of(all, value->name, &one.name);
     if (status == KD_OK && value->constant && uses.counts[i])
       status = tensor_of(all, value->constant, &one.constant);
-    if (status == KD_OK) status = put(all, IMAGE_VALUES, &one, 1);
+    if (status == KD_OK) status = image_write_put(all, IMAGE_VALUES, &one, 1);
   }
   keel_uses_drop(&uses);
   return status;
@@ -331,14 +335,16 @@ static keel_status put_one(writer *all, const keel_function *function,
   for (uint32_t i = 0; i < function->node_count; i++)
     record.node_count += !function->nodes[i].dead;
   KEEL_TRY(string_of(all, function->name, &record.name));
-  KEEL_TRY(put(all, IMAGE_FUNCTIONS, &record, 1));
+  KEEL_TRY(image_write_put(all, IMAGE_FUNCTIONS, &record, 1));
   for (uint32_t i = 0; i < function->input_count; i++)
     KEEL_TRY(put_port(all, &function->input_ports[i]));
   for (uint32_t i = 0; i < function->output_count; i++)
     KEEL_TRY(put_port(all, &function->output_ports[i]));
   KEEL_TRY(put_values(all, function));
-  KEEL_TRY(put(all, IMAGE_WORDS, function->inputs, function->input_count));
-  KEEL_TRY(put(all, IMAGE_WORDS, function->outputs, function->output_count));
+  KEEL_TRY(image_write_put(all, IMAGE_WORDS, function->inputs,
+                           function->input_count));
+  KEEL_TRY(image_write_put(all, IMAGE_WORDS, function->outputs,
+                           function->output_count));
   for (uint32_t i = 0; i < function->node_count; i++)
     if (!function->nodes[i].dead)
       KEEL_TRY(put_node(all, &function->nodes[i], &graphs));
@@ -384,7 +390,7 @@ static keel_status put_forms(writer *all, const keel_forms *forms) {
                          .size = form->size,
                          .sum = form->sum};
     KEEL_TRY(string_of(all, form->maker, &record.maker));
-    KEEL_TRY(put(all, IMAGE_FORMS, &record, 1));
+    KEEL_TRY(image_write_put(all, IMAGE_FORMS, &record, 1));
   }
   return KD_OK;
 }

@@ -22,27 +22,27 @@ static const keel_region *enter(const kd_launch *launch) {
   return region;
 }
 
-static void leave(const kd_launch *launch, const keel_region *region) {
+static void region_leave(const kd_launch *launch, const keel_region *region) {
   kd_launch *open = (kd_launch *)(uintptr_t)launch;
   open->data = region;
 }
 
-static kd_status enqueue(kd_kernel *none, kd_stream *stream,
-                         const kd_launch *launch) {
+static kd_status program_region_enqueue(kd_kernel *none, kd_stream *stream,
+                                        const kd_launch *launch) {
   (void)none;
   const keel_region *region = enter(launch);
   kd_status status =
       region->device->plugin->regions.enqueue(region->handle, stream, launch);
-  leave(launch, region);
+  region_leave(launch, region);
   return status;
 }
 
-static uint64_t workspace(kd_kernel *none, const kd_launch *launch) {
+static uint64_t region_workspace(kd_kernel *none, const kd_launch *launch) {
   (void)none;
   const keel_region *region = enter(launch);
   uint64_t size =
       region->device->plugin->regions.workspace(region->handle, launch);
-  leave(launch, region);
+  region_leave(launch, region);
   return size;
 }
 
@@ -63,7 +63,7 @@ static keel_status note_types(keel_region *region,
   return KD_OK;
 }
 
-static bool is_open(const keel_region *region) {
+static bool region_is_open(const keel_region *region) {
   for (uint32_t i = 0; i < region->input_count + region->output_count; i++)
     if (!region->types[i] || !keel_type_known(region->types[i])) return true;
   return false;
@@ -126,7 +126,7 @@ static keel_status copy_part(keel_region *region, const struct kd_graph *graph,
 static keel_status note_shapes(keel_region *region,
                                const struct kd_graph *graph) {
   size_t count = (size_t)graph->function->value_count + 1;
-  if (!is_open(region)) return KD_OK;
+  if (!region_is_open(region)) return KD_OK;
   uint32_t *stands = malloc(count * sizeof *stands);
   if (!stands) return keel_no_memory(count * sizeof *stands);
   memset(stands, 0xff, count * sizeof *stands); /* KEEL_ABSENT */
@@ -144,8 +144,8 @@ typedef struct making {
 } making;
 
 /* What a compiled form must fit besides the graph. */
-static void describe(const keel_device *device, keel_text *maker,
-                     uint64_t *out_options) {
+static void region_describe(const keel_device *device, keel_text *maker,
+                            uint64_t *out_options) {
   keel_text options = {0};
   keel_text_add(maker, "%s/%s/%s/%s", device->plugin->name,
                 device->plugin->version, device->info.name,
@@ -221,7 +221,7 @@ static bool was_kept(const making *m, const char *key) {
   return taken;
 }
 
-static void keep(const making *m, const char *key) {
+static void region_keep(const making *m, const char *key) {
   const keel_device *device = m->region->device;
   const kd_host *host = &device->plugin->shared->host;
   void *blob = NULL;
@@ -254,14 +254,14 @@ static kd_status make_handle(making *m) {
   keel_text maker = {0};
   char key[64];
   if (!device->plugin->regions.serialize) return compile_anew(m);
-  describe(device, &maker, &m->form.options);
+  region_describe(device, &maker, &m->form.options);
   m->form.maker = keel_text_get(&maker);
   m->form.graph = keel_graph_fingerprint(m->what.graph);
   name_key(&m->form, key, sizeof key);
   kd_status status = KD_OK;
   if (!came_along(m) && !was_kept(m, key)) {
     status = compile_anew(m);
-    if (status == KD_OK) keep(m, key);
+    if (status == KD_OK) region_keep(m, key);
   }
   keel_text_free(&maker);
   return status;
@@ -279,7 +279,7 @@ static keel_status note_aliases(keel_region *region) {
   return status;
 }
 
-static keel_status compile(making *m) {
+static keel_status program_region_compile(making *m) {
   keel_region *region = m->region;
   const struct kd_graph *graph = m->what.graph;
   keel_device *device = region->device;
@@ -318,14 +318,14 @@ keel_status keel_region_compile(keel_device *device,
       .domain = "keel",
       .op = "Region",
       .data = region,
-      .workspace = device->plugin->regions.workspace ? workspace : NULL,
-      .enqueue = enqueue,
+      .workspace = device->plugin->regions.workspace ? region_workspace : NULL,
+      .enqueue = program_region_enqueue,
   };
   making m = {.region = region,
               .what = {.struct_size = sizeof m.what, .graph = graph},
               .held = held,
               .takes = takes};
-  keel_status status = compile(&m);
+  keel_status status = program_region_compile(&m);
   if (status == KD_OK)
     *out_region = region;
   else

@@ -13,7 +13,8 @@ keel_status keel_function_fix(keel_function *f, uint32_t input,
   return value->type || !port->dtype ? KD_OK : KD_INVALID_ARGUMENT;
 }
 
-static keel_status refuse(const keel_port *port, uint32_t dim, int64_t size) {
+static keel_status sizes_refuse(const keel_port *port, uint32_t dim,
+                                int64_t size) {
   return keel_fail(KD_INVALID_ARGUMENT,
                    "dimension %u of input \"%s\" is %lld, and can't be %lld",
                    (unsigned)dim, port->name, (long long)port->dims[dim],
@@ -48,7 +49,8 @@ static keel_status fix_symbol(keel_function *f, const char *symbol,
     for (uint32_t d = 0; d < port->rank; d++) {
       bool same = port->symbols[d] && !strcmp(port->symbols[d], symbol);
       dims[d] = port->dims[d];
-      if (same && dims[d] >= 0 && dims[d] != size) return refuse(port, d, size);
+      if (same && dims[d] >= 0 && dims[d] != size)
+        return sizes_refuse(port, d, size);
       if (same && dims[d] < 0) {
         dims[d] = size;
         changed = true;
@@ -77,7 +79,7 @@ static keel_status fix_input(keel_function *f, const keel_input_sizes *given) {
     dims[d] = port->dims[d];
     if (given->dims[d] < 0) continue;
     if (dims[d] >= 0 && dims[d] != given->dims[d])
-      return refuse(port, d, given->dims[d]);
+      return sizes_refuse(port, d, given->dims[d]);
     dims[d] = given->dims[d];
   }
   KEEL_TRY(keel_function_fix(f, given->input, dims));
@@ -87,8 +89,8 @@ static keel_status fix_input(keel_function *f, const keel_input_sizes *given) {
   return KD_OK;
 }
 
-static keel_status fill(keel_program *to, const keel_program *from,
-                        const keel_input_sizes *inputs, uint32_t count) {
+static keel_status sizes_fill(keel_program *to, const keel_program *from,
+                              const keel_input_sizes *inputs, uint32_t count) {
   KEEL_TRY(
       keel_function_clone(from->main, &to->arena, &to->functions, &to->main));
   for (uint32_t i = 0; i < count; i++)
@@ -108,7 +110,7 @@ keel_status keel_program_fix(const keel_program *program,
                      " has",
                      program->device->name);
   KEEL_TRY(keel_program_create(program->context, &made));
-  keel_status status = fill(made, program, inputs, count);
+  keel_status status = sizes_fill(made, program, inputs, count);
   if (status == KD_OK)
     *out_program = made;
   else

@@ -56,7 +56,7 @@ static keel_status infer_if(const keel_function *function,
 }
 
 /* Types that a body's values have only as long as what it carries keeps its type. */
-static void forget(const keel_function *graph) {
+static void types_forget(const keel_function *graph) {
   for (uint32_t i = 0; i < graph->value_count; i++)
     if (!graph->values[i].constant) graph->values[i].type = NULL;
 }
@@ -145,7 +145,7 @@ static keel_status infer_loop(const keel_function *function,
   /* what does not fit may never be run, and says so then */
   if (keel_function_types(body) != KD_OK ||
       !keeps_types(function, node, body, carried, 2)) {
-    forget(body);
+    types_forget(body);
     return KD_OK;
   }
   for (uint32_t i = 0; i < carried; i++)
@@ -202,7 +202,7 @@ static keel_status infer_scan(const keel_function *function,
   give_captures(function, node, body, own);
   if (keel_function_types(body) != KD_OK ||
       !keeps_types(function, node, body, states, 0)) {
-    forget(body);
+    types_forget(body);
     return KD_OK;
   }
   for (uint32_t i = 0; i < node->output_count; i++)
@@ -345,7 +345,7 @@ static keel_status infer_scratch(keel_function *scratch,
                                  const keel_type *const *inputs,
                                  const keel_type **outputs) {
   KEEL_TRY(end_loops(scratch));
-  forget(scratch);
+  types_forget(scratch);
   for (uint32_t i = 0; i < scratch->input_count; i++)
     scratch->values[scratch->inputs[i]].type = inputs[i];
   keel_status status = keel_function_types(scratch);

@@ -7,8 +7,9 @@
 
 #define NESTING_MOST 100 /* as a model's graphs in graphs */
 
-static keel_status bad(const char *path, const keel_function *function,
-                       const char *node, const char *text, unsigned number) {
+static keel_status verify_bad(const char *path, const keel_function *function,
+                              const char *node, const char *text,
+                              unsigned number) {
   return keel_fail(KD_DATA_LOSS, "%s: %s%s%s%s%s%s%u%s", path,
                    *function->name ? "function \"" : "", function->name,
                    *function->name ? "\", " : "", *node ? "node \"" : "", node,
@@ -24,19 +25,20 @@ static keel_status check_makers(keel_function *function, const char *path,
   for (uint32_t i = 0; i < function->input_count; i++) {
     uint32_t value = function->inputs[i];
     if (value >= n || made[value]++)
-      return bad(path, function, "", " is an input's value, and no new one",
-                 value);
+      return verify_bad(path, function, "",
+                        " is an input's value, and no new one", value);
   }
   for (uint32_t i = 0; i < function->node_count; i++) {
     const keel_node *node = &function->nodes[i];
     if (!node->output_count)
-      return bad(path, function, node->name, " outputs: an op needs one", 0);
+      return verify_bad(path, function, node->name, " outputs: an op needs one",
+                        0);
     for (uint32_t k = 0; k < node->output_count; k++) {
       uint32_t value = node->outputs[k];
       if (value == KEEL_ABSENT) continue;
       if (value >= n || made[value]++)
-        return bad(path, function, node->name,
-                   " is made here, and is not a new value", value);
+        return verify_bad(path, function, node->name,
+                          " is made here, and is not a new value", value);
       function->values[value].producer = i;
     }
   }
@@ -50,15 +52,15 @@ static keel_status check_captures(const keel_function *function,
   for (uint32_t i = 0; i < node->op->attr_count; i++) {
     const keel_function *graph = node->op->attrs[i].graph;
     if (node->op->attrs[i].value.kind == KD_ATTR_GRAPH && !graph)
-      return bad(path, function, node->name, " of its attributes has no graph",
-                 i);
+      return verify_bad(path, function, node->name,
+                        " of its attributes has no graph", i);
     captures += graph ? graph->capture_count : 0;
   }
   return captures <= node->input_count
              ? KD_OK
-             : bad(path, function, node->name,
-                   " inputs are fewer than its graphs capture",
-                   node->input_count);
+             : verify_bad(path, function, node->name,
+                          " inputs are fewer than its graphs capture",
+                          node->input_count);
 }
 
 static keel_status check_reads(const keel_function *function, const char *path,
@@ -69,15 +71,16 @@ static keel_status check_reads(const keel_function *function, const char *path,
     for (uint32_t k = 0; k < node->input_count; k++) {
       uint32_t value = node->inputs[k];
       if (value != KEEL_ABSENT && (value >= n || !made[value]))
-        return bad(path, function, node->name,
-                   " is read here, and nothing makes it", value);
+        return verify_bad(path, function, node->name,
+                          " is read here, and nothing makes it", value);
     }
     KEEL_TRY(check_captures(function, node, path));
   }
   for (uint32_t i = 0; i < function->output_count; i++)
     if (function->outputs[i] >= n || !made[function->outputs[i]])
-      return bad(path, function, "", " is an output, and nothing makes it",
-                 function->outputs[i]);
+      return verify_bad(path, function, "",
+                        " is an output, and nothing makes it",
+                        function->outputs[i]);
   return KD_OK;
 }
 
@@ -88,8 +91,9 @@ static keel_status verify(keel_function *function, const char *path) {
   if (status == KD_OK) status = check_reads(function, path, made);
   free(made);
   if (status == KD_OK && function->capture_count > function->input_count)
-    status = bad(path, function, "", " captures are more than its inputs",
-                 function->capture_count);
+    status =
+        verify_bad(path, function, "", " captures are more than its inputs",
+                   function->capture_count);
   if (status != KD_OK) return status;
   status = keel_function_sort(function);
   return status == KD_OK ? KD_OK : keel_while(status, "while reading %s", path);

@@ -84,7 +84,7 @@ static keel_status to_bool(const keel_host_call *call, keel_tensor *value,
                                "the condition is not one bool");
 }
 
-static void move(keel_tensor **to, keel_tensor **from) {
+static void control_move(keel_tensor **to, keel_tensor **from) {
   keel_tensor_release(*to);
   *to = *from;
   *from = NULL;
@@ -98,7 +98,7 @@ static void release_all(keel_tensor **tensors, uint32_t count) {
 /* ---- rounds ------------------------------------------------------------------ */
 
 /* Room for the body's inputs, outputs and lists. */
-static keel_status make_room(keel_control *c) {
+static keel_status control_make_room(keel_control *c) {
   c->in_count = c->body->input_count;
   c->out_count = c->body->output_count;
   c->in = calloc((size_t)c->in_count + 1, sizeof(keel_tensor *));
@@ -143,12 +143,12 @@ static keel_status set_cond(keel_control *c, keel_tensor *value) {
     return keel_call_fail(&c->call, KD_INVALID_ARGUMENT,
                           "the condition is not a tensor");
   KEEL_TRY(keel_transfer_begin(value, NULL, &here));
-  move(&c->cond, &here);
+  control_move(&c->cond, &here);
   return KD_OK;
 }
 
 /* What a round has given; a partial one, also where it failed. */
-static keel_status take(keel_control *c, keel_status status) {
+static keel_status control_take(keel_control *c, keel_status status) {
   keel_status taken = c->take(c);
   return status == KD_OK ? taken : status;
 }
@@ -183,14 +183,14 @@ static bool go_on(keel_control *c, keel_status *out_status) {
                                 .done = &c->ended.done};
     if (status == KD_OK && !keel_executable_begin(c->body, &args, &status))
       return false;
-    if (status == KD_OK || c->call.partial) status = take(c, status);
+    if (status == KD_OK || c->call.partial) status = control_take(c, status);
     c->round++;
   }
   *out_status = status;
   return true;
 }
 
-static void tell(keel_control *c, keel_status status) {
+static void control_tell(keel_control *c, keel_status status) {
   keel_done *done = c->done;
   free_control(c);
   done->call(done, status);
@@ -198,15 +198,15 @@ static void tell(keel_control *c, keel_status status) {
 
 static void body_ended(keel_done *done, keel_status status) {
   keel_control *c = ((body_end *)done)->control;
-  if (status == KD_OK || c->call.partial) status = take(c, status);
+  if (status == KD_OK || c->call.partial) status = control_take(c, status);
   c->round++;
-  if (status != KD_OK || go_on(c, &status)) tell(c, status);
+  if (status != KD_OK || go_on(c, &status)) control_tell(c, status);
 }
 
 static void cond_known(keel_waiter *waiter) {
   keel_control *c = ((cond_waiter *)(void *)waiter)->control;
   keel_status status = KD_OK;
-  if (go_on(c, &status)) tell(c, status);
+  if (go_on(c, &status)) control_tell(c, status);
 }
 
 /* ---- If ---------------------------------------------------------------------- */
@@ -219,7 +219,7 @@ static keel_status prepare_branch(keel_control *c) {
 
 static keel_status take_branch(keel_control *c) {
   for (uint32_t i = 0; i < c->call.output_count; i++)
-    move(&c->call.outputs[i], &c->out[i]);
+    control_move(&c->call.outputs[i], &c->out[i]);
   return KD_OK;
 }
 
@@ -246,7 +246,7 @@ static keel_status begin_if(keel_control *c) {
   c->prepare = prepare_branch;
   c->take = take_branch;
   c->finish = finish_branch;
-  return make_room(c);
+  return control_make_room(c);
 }
 
 /* ---- Call -------------------------------------------------------------------- */
@@ -263,7 +263,7 @@ static keel_status begin_call(keel_control *c) {
   c->prepare = prepare_branch;
   c->take = take_branch;
   c->finish = finish_branch;
-  return make_room(c);
+  return control_make_room(c);
 }
 
 /* ---- what rounds give ---------------------------------------------------------- */
@@ -416,7 +416,7 @@ static keel_status prepare_loop(keel_control *c) {
   keel_tensor *round = NULL;
   KEEL_TRY(
       keel_tensor_create(c->call.context, KD_I64, 0, NULL, &c->round, &round));
-  move(&c->in[0], &round);
+  control_move(&c->in[0], &round);
   return KD_OK;
 }
 
@@ -424,7 +424,7 @@ static keel_status prepare_loop(keel_control *c) {
 static keel_status take_loop(keel_control *c) {
   if (c->round + 1 < c->rounds) KEEL_TRY(set_cond(c, c->out[0]));
   for (uint32_t k = 0; k <= c->states; k++)
-    move(&c->in[1 + k], &c->out[k]);
+    control_move(&c->in[1 + k], &c->out[k]);
   for (uint32_t k = 1 + c->states; k < c->out_count; k++)
     KEEL_TRY(collect(c, k));
   return KD_OK;
@@ -457,7 +457,7 @@ static keel_status begin_loop(keel_control *c) {
   c->prepare = prepare_loop;
   c->take = take_loop;
   c->finish = finish_loop;
-  KEEL_TRY(make_room(c));
+  KEEL_TRY(control_make_room(c));
   for (uint32_t k = 2; k < c->in_count; k++)
     c->in[k] = keel_tensor_retain(call->inputs[k]);
   if (!call->inputs[1])
@@ -501,14 +501,14 @@ static keel_status prepare_scan(keel_control *c) {
   for (uint32_t k = 0; k < c->scans; k++) {
     keel_tensor *slice = NULL;
     KEEL_TRY(take_slice(c, k, &slice));
-    move(&c->in[c->states + k], &slice);
+    control_move(&c->in[c->states + k], &slice);
   }
   return KD_OK;
 }
 
 static keel_status take_scan(keel_control *c) {
   for (uint32_t k = 0; k < c->states; k++)
-    move(&c->in[k], &c->out[k]);
+    control_move(&c->in[k], &c->out[k]);
   for (uint32_t k = c->states; k < c->out_count; k++)
     KEEL_TRY(collect(c, k));
   return KD_OK;
@@ -564,7 +564,7 @@ static keel_status begin_scan(keel_control *c) {
   c->prepare = prepare_scan;
   c->take = take_scan;
   c->finish = finish_scan;
-  KEEL_TRY(make_room(c));
+  KEEL_TRY(control_make_room(c));
   for (uint32_t k = 0; k < c->in_count; k++)
     if (k < c->states || k >= c->own)
       c->in[k] = keel_tensor_retain(call->inputs[k]);
@@ -581,7 +581,7 @@ static keel_status prepare_item(keel_control *c) {
       return keel_call_fail(&c->call, KD_INVALID_ARGUMENT,
                             "the sequences differ in length");
     input = keel_tensor_retain(sequence ? input->items[c->round] : input);
-    move(&c->in[k], &input);
+    control_move(&c->in[k], &input);
   }
   return KD_OK;
 }
@@ -612,13 +612,13 @@ static keel_status begin_sequence_map(keel_control *c) {
   c->prepare = prepare_item;
   c->take = take_item;
   c->finish = finish_map;
-  return make_room(c);
+  return control_make_room(c);
 }
 
 /* ---- all of them -------------------------------------------------------------- */
 
 /* Prepares the rounds, and runs nothing. */
-static keel_status prepare(keel_control *c) {
+static keel_status control_prepare(keel_control *c) {
   switch (c->call.op->schema->kind) {
     case KEEL_IF:
       return begin_if(c);
@@ -648,7 +648,7 @@ bool keel_control_begin(const keel_host_call *call,
   c->ended.control = c;
   c->arrival.waiter.call = cond_known;
   c->arrival.control = c;
-  *out_status = prepare(c);
+  *out_status = control_prepare(c);
   if (*out_status == KD_OK && !go_on(c, out_status)) return false;
   free_control(c);
   return true;

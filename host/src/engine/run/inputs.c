@@ -23,8 +23,8 @@ void keel_inputs_drop(const keel_run_params *params, keel_tensor *const *inputs,
       keel_tensor_release(inputs[params->donated[i]]);
 }
 
-static keel_status mark(const keel_run_params *params, uint32_t count,
-                        bool *donated) {
+static keel_status inputs_mark(const keel_run_params *params, uint32_t count,
+                               bool *donated) {
   if (params->donated_count && !params->donated)
     return keel_fail(KD_INVALID_ARGUMENT,
                      "a run donates %u inputs and does not say which",
@@ -46,7 +46,7 @@ static keel_status mark(const keel_run_params *params, uint32_t count,
 keel_status keel_inputs_take(const keel_run_params *params,
                              keel_tensor *const *inputs, uint32_t count,
                              keel_tensor **held, bool *donated) {
-  keel_status status = mark(params, count, donated);
+  keel_status status = inputs_mark(params, count, donated);
   if (status != KD_OK) {
     keel_inputs_drop(params, inputs, count);
     return status;

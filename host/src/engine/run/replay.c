@@ -120,7 +120,7 @@ bool keel_replay_holds(const keel_replay *replay) {
 
 /* ---- places --------------------------------------------------------------------- */
 
-static bool is_same(const location *a, const location *b) {
+static bool replay_is_same(const location *a, const location *b) {
   return a->buffer == b->buffer && a->offset == b->offset;
 }
 
@@ -135,10 +135,10 @@ static bool is_free(const keel_buffer *buffer) {
 }
 
 /* Whether it reads this run's inputs, and writes outputs that nothing else holds. */
-static bool fits(const keel_replay *replay, const recording *r) {
+static bool replay_fits(const keel_replay *replay, const recording *r) {
   if (!r->capture) return false;
   for (uint32_t i = 0; i < replay->input_count; i++)
-    if (!is_same(&r->locations[i], &replay->now[i])) return false;
+    if (!replay_is_same(&r->locations[i], &replay->now[i])) return false;
   for (uint32_t i = replay->input_count; i < replay->location_count; i++)
     if (!is_free(r->locations[i].buffer)) return false;
   return true;
@@ -179,9 +179,9 @@ static keel_buffer *find_free(const keel_replay *replay, uint32_t index) {
 }
 
 /* Chooses the recording, and what outputs have its memory. */
-static void choose(keel_replay *replay) {
+static void replay_choose(keel_replay *replay) {
   for (int i = 0; i < RECORDINGS && !replay->chosen; i++)
-    if (fits(replay, &replay->recordings[i]))
+    if (replay_fits(replay, &replay->recordings[i]))
       replay->chosen = &replay->recordings[i];
   for (uint32_t i = replay->input_count; i < replay->location_count; i++)
     replay->now[i].buffer = replay->chosen
@@ -197,7 +197,7 @@ void keel_replay_choose(keel_static_run *static_run) {
   replay->chosen = NULL;
   if (static_run->donation) return; /* a recording would hold the inputs */
   pthread_mutex_lock(&lock);
-  choose(replay);
+  replay_choose(replay);
   for (uint32_t i = replay->input_count; i < replay->location_count; i++)
     if (replay->now[i].buffer) keel_buffer_retain(replay->now[i].buffer);
   pthread_mutex_unlock(&lock);
@@ -226,23 +226,23 @@ static bool stands_alone(const keel_static_run *static_run, const recording *r,
       static_run->memory_plan->fixed)
     return false;
   for (uint32_t i = 0; i < static_run->replay->location_count; i++)
-    if (i != index && is_same(&r->locations[i], one)) return false;
+    if (i != index && replay_is_same(&r->locations[i], one)) return false;
   for (uint32_t i = 0; i < executable->value_count; i++) {
     location constant = location_of(executable->constants[i]);
-    if (is_same(&constant, one)) return false;
+    if (replay_is_same(&constant, one)) return false;
   }
   return true;
 }
 
 /* Rebinds a recording to this run's memory. False if that is impossible. */
-static bool put(const keel_static_run *static_run, recording *r) {
+static bool replay_put(const keel_static_run *static_run, recording *r) {
   keel_replay *replay = static_run->replay;
   const kd_capture_table *table = &replay->device->plugin->capture;
   uint32_t count = 0;
   if (!table->update) return false;
   for (uint32_t i = 0; i < replay->location_count; i++) {
     const location *from = &r->locations[i], *to = &replay->now[i];
-    if (is_same(from, to)) continue;
+    if (replay_is_same(from, to)) continue;
     if (!stands_alone(static_run, r, i)) return false;
     replay->rebinds[count++] = (kd_rebind){.from = from->buffer->handle,
                                            .to = to->buffer->handle,
@@ -258,7 +258,7 @@ static bool put(const keel_static_run *static_run, recording *r) {
 /* ---- runs ------------------------------------------------------------------------- */
 
 /* Under the stream's lock, so that nothing else is recorded. */
-static keel_status record(keel_static_run *static_run, recording *r) {
+static keel_status replay_record(keel_static_run *static_run, recording *r) {
   keel_replay *replay = static_run->replay;
   keel_device *device = replay->device;
   const kd_capture_table *table = &device->plugin->capture;
@@ -281,7 +281,8 @@ static keel_status record(keel_static_run *static_run, recording *r) {
   return KD_OK;
 }
 
-static keel_status launch(const keel_static_run *static_run, recording *r) {
+static keel_status run_replay_launch(const keel_static_run *static_run,
+                                     recording *r) {
   keel_replay *replay = static_run->replay;
   keel_device *device = replay->device;
   keel_backoff backoff = {0};
@@ -330,11 +331,11 @@ static keel_status renew(keel_static_run *static_run) {
   recording *r = oldest(replay);
   replay->chosen = r;
   if (r->capture) {
-    if (put(static_run, r)) return KD_OK;
+    if (replay_put(static_run, r)) return KD_OK;
     replay->renewed++;
     KEEL_TRY(discard(replay, r));
   }
-  if (replay->renewed <= RENEWED_MOST && record(static_run, r) == KD_OK)
+  if (replay->renewed <= RENEWED_MOST && replay_record(static_run, r) == KD_OK)
     return KD_OK;
   replay->chosen = NULL;
   return turn_off(replay);
@@ -345,6 +346,6 @@ keel_status keel_replay_run(keel_static_run *static_run) {
   if (replay->off || replay->runs++ < RUNS_BEFORE)
     return keel_static_run_enqueue_each(static_run);
   if (!replay->chosen) KEEL_TRY(renew(static_run));
-  return replay->chosen ? launch(static_run, replay->chosen)
+  return replay->chosen ? run_replay_launch(static_run, replay->chosen)
                         : keel_static_run_enqueue_each(static_run);
 }

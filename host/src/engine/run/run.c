@@ -94,7 +94,7 @@ static bool is_ready(keel_run *run, uint32_t *step, held *last) {
 
 /* Of the steps that have become ready, returns the one with the longest remaining path and
  * submits the others. */
-static uint32_t follow(keel_run *run, uint32_t index, held *last) {
+static uint32_t run_follow(keel_run *run, uint32_t index, held *last) {
   const keel_order *order = run->order;
   uint32_t first = KEEL_ABSENT, end = order->first[index + 1];
   for (uint32_t i = order->first[index]; i < end; i++) {
@@ -112,7 +112,7 @@ static uint32_t follow(keel_run *run, uint32_t index, held *last) {
 static bool resumes_later(keel_run *run, uint32_t index);
 static void submit_blocking(keel_run *run, uint32_t index);
 static void nested_ended(keel_done *done, keel_status status);
-static void finish(keel_run *run);
+static void run_finish(keel_run *run);
 
 /* Subtracts ended steps from the run's count; the last one ends the run. */
 static void count_out(keel_run *run, uint32_t ended) {
@@ -125,7 +125,7 @@ static void count_out(keel_run *run, uint32_t ended) {
       ended)
     return;
   if (done)
-    finish(run);
+    run_finish(run);
   else
     keel_pool_wake_waiters(pool);
 }
@@ -148,7 +148,7 @@ static uint32_t run_on(keel_run *run, uint32_t index, held *last) {
       if (ran && step->pends && resumes_later(run, index)) break;
     }
     ended++;
-    index = follow(run, index, last);
+    index = run_follow(run, index, last);
   }
   return ended;
 }
@@ -162,7 +162,7 @@ static void run_from(keel_run *run, uint32_t index, uint32_t ended) {
 static void nested_ended(keel_done *done, keel_status status) {
   uint32_t index = 0;
   keel_run *run = keel_run_nested_end(done, status, &index);
-  run_from(run, follow(run, index, NULL), 1);
+  run_from(run, run_follow(run, index, NULL), 1);
 }
 
 /* Publishes an output that has come, or says why it does not. */
@@ -189,7 +189,7 @@ static void run_behind(keel_task *task) {
   step_task *at = (step_task *)task;
   at->task.run = run_task;
   keel_clear_error();
-  run_from(at->run, follow(at->run, at->step, NULL), 1);
+  run_from(at->run, run_follow(at->run, at->step, NULL), 1);
 }
 
 /* Whoever has ended an exchange has others to end, and does not compute meanwhile. */
@@ -203,7 +203,7 @@ static void late_done(keel_waiter *waiter) {
   settle_late(run, step);
   bool last = run->order->first[at->step] == run->order->first[at->step + 1];
   if (!is_exchange(step) || (last && !run->done)) {
-    run_from(run, follow(run, at->step, NULL), 1);
+    run_from(run, run_follow(run, at->step, NULL), 1);
     return;
   }
   keel_task *task = &run->tasks[at->step].task;
@@ -238,7 +238,7 @@ static void run_blocking(keel_task *task) {
   at->task.run = run_task;
   keel_clear_error();
   keel_run_step(run, at->step);
-  uint32_t next = follow(run, at->step, NULL);
+  uint32_t next = run_follow(run, at->step, NULL);
   if (next != KEEL_ABSENT)
     keel_pool_submit(run->executable->plan->context->pool,
                      &run->tasks[next].task);
@@ -578,7 +578,7 @@ keel_status keel_executable_run(keel_executable *executable,
 }
 
 /* Ends a run that did not end in the call that started it. */
-static void finish(keel_run *run) {
+static void run_finish(keel_run *run) {
   keel_done *done = run->done;
   done->call(done, end_of(run, end_values(run)));
 }

@@ -296,9 +296,9 @@ keel_status keel_plan_run(keel_plan *plan, keel_tensor *const *inputs,
 }
 
 /* Reads the parameters in full, and the cancellation. */
-static keel_status read_params(const keel_run_params *given,
-                               keel_run_params *all,
-                               keel_cancellation *cancellation) {
+static keel_status start_read_params(const keel_run_params *given,
+                                     keel_run_params *all,
+                                     keel_cancellation *cancellation) {
   KEEL_TRY(KEEL_READ_PARAMS(keel_run_params, given,
                             offsetof(keel_run_params, cancel), all));
   KEEL_TRY(
@@ -308,7 +308,7 @@ static keel_status read_params(const keel_run_params *given,
   return KD_OK;
 }
 
-static keel_status run_with(keel_plan *plan, const keel_run_args *args) {
+static keel_status start_run_with(keel_plan *plan, const keel_run_args *args) {
   return args->partial ? run_partial(plan, args) : run_whole(plan, args);
 }
 
@@ -327,7 +327,7 @@ static keel_status run_held(keel_plan *plan, const keel_run_params *params,
   if (status == KD_OK) {
     args.inputs = args.held = held;
     args.donated = donated;
-    status = run_with(plan, &args);
+    status = start_run_with(plan, &args);
     keel_inputs_release(held, args.input_count);
   }
   free(held);
@@ -342,7 +342,7 @@ keel_status keel_plan_run_with(keel_plan *plan, const keel_run_params *params,
   keel_cancellation cancellation;
   for (uint32_t i = 0; i < output_count; i++)
     outputs[i] = NULL;
-  keel_status status = read_params(params, &all, &cancellation);
+  keel_status status = start_read_params(params, &all, &cancellation);
   if (status == KD_OK)
     status = check_ports(plan, inputs, input_count, output_count);
   if (status != KD_OK) {
@@ -353,7 +353,8 @@ keel_status keel_plan_run_with(keel_plan *plan, const keel_run_params *params,
   if (all.cancel || all.timeout) args.cancellation = &cancellation;
   args.partial = all.flags & KEEL_RUN_PARTIAL;
   args.enqueues = all.flags & KEEL_RUN_ENQUEUES;
-  return all.donated_count ? run_held(plan, &all, args) : run_with(plan, &args);
+  return all.donated_count ? run_held(plan, &all, args)
+                           : start_run_with(plan, &args);
 }
 
 /* ---- with promises --------------------------------------------------------------- */
@@ -612,7 +613,7 @@ keel_status keel_plan_begin(keel_plan *plan, const keel_run_params *params,
   keel_async_run *async = NULL;
   for (uint32_t i = 0; i < output_count; i++)
     outputs[i] = NULL;
-  keel_status status = read_params(params, &all, &cancellation);
+  keel_status status = start_read_params(params, &all, &cancellation);
   if (status == KD_OK)
     status = check_ports(plan, inputs, input_count, output_count);
   if (status == KD_OK) {

@@ -144,8 +144,8 @@ static void point_into_arena(keel_static_run *static_run) {
   static_run->base = static_run->arena->address;
 }
 
-static bool takes(const keel_memory_plan *memory_plan,
-                  keel_tensor *const *inputs) {
+static bool static_run_takes(const keel_memory_plan *memory_plan,
+                             keel_tensor *const *inputs) {
   bool addressable = keel_device_addressable(memory_plan->heap->device);
   const uint32_t *values = memory_plan->executable->inputs;
   for (uint32_t i = 0; i < memory_plan->executable->input_count; i++)
@@ -241,8 +241,9 @@ static keel_status take_inputs(keel_static_run *static_run,
 }
 
 /* Gets memory for a run, and points the views at it. */
-static keel_status fill(keel_static_run *static_run, keel_tensor *const *inputs,
-                        const bool *donated) {
+static keel_status static_run_fill(keel_static_run *static_run,
+                                   keel_tensor *const *inputs,
+                                   const bool *donated) {
   const keel_memory_plan *memory_plan = static_run->memory_plan;
   keel_status status = KD_OK;
   if (memory_plan->assignment.total && !static_run->arena) {
@@ -264,12 +265,12 @@ bool keel_static_run_begin(keel_executable *executable,
                            keel_tensor *const *inputs, const bool *donated,
                            keel_static_run **static_run) {
   keel_memory_plan *memory_plan = keel_memory_plan_of(executable);
-  if (!memory_plan || !takes(memory_plan, inputs)) return false;
+  if (!memory_plan || !static_run_takes(memory_plan, inputs)) return false;
   if (!*static_run) *static_run = make_static_run(memory_plan);
   if (!*static_run) return false;
   (*static_run)->donation =
       donated ? keel_donation_of(memory_plan, donated) : NULL;
-  return fill(*static_run, inputs, donated) == KD_OK;
+  return static_run_fill(*static_run, inputs, donated) == KD_OK;
 }
 
 const keel_order *keel_static_run_order(const keel_static_run *static_run) {
@@ -387,8 +388,8 @@ keel_status keel_static_run_check(const keel_static_run *static_run) {
   return KD_OK;
 }
 
-static keel_work_name name_of(const keel_memory_plan *memory_plan,
-                              uint32_t step) {
+static keel_work_name static_run_name_of(const keel_memory_plan *memory_plan,
+                                         uint32_t step) {
   return keel_launch_name(&memory_plan->executable->steps[step].site,
                           memory_plan->steps[step].spec);
 }
@@ -402,8 +403,8 @@ static void note_work(const keel_memory_plan *memory_plan, uint64_t ticket,
     first++;
   while (!memory_plan->steps[--last].spec) {
   }
-  const keel_work_name from = name_of(memory_plan, first),
-                       to = name_of(memory_plan, last);
+  const keel_work_name from = static_run_name_of(memory_plan, first),
+                       to = static_run_name_of(memory_plan, last);
   keel_work_note_run(memory_plan->heap->device, ticket,
                      memory_plan->executable->name, memory_plan->kernel_count,
                      recorded, &from, &to);

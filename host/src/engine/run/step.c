@@ -104,8 +104,8 @@ static keel_status call_eagerly(const keel_run *run, const keel_step *step,
              : keel_while(status, "in node \"%s\"", step->site.where);
 }
 
-static void gather(const keel_run *run, const keel_step *step,
-                   keel_tensor **inputs) {
+static void step_gather(const keel_run *run, const keel_step *step,
+                        keel_tensor **inputs) {
   for (uint32_t i = 0; i < step->input_count; i++)
     inputs[i] =
         step->inputs[i] == KEEL_ABSENT ? NULL : run->values[step->inputs[i]];
@@ -120,7 +120,7 @@ static void note_call(keel_step *step, uint64_t begin,
 
 static keel_status call_step(keel_run *run, keel_step *step,
                              keel_tensor **inputs, keel_tensor **outputs) {
-  gather(run, step, inputs);
+  step_gather(run, step, inputs);
   bool beside = run->profile && run->executable->pends;
   uint64_t begin = run->profile ? keel_now() : 0;
   const keel_cancellation *before =
@@ -232,8 +232,8 @@ void keel_run_publish(const keel_run *run, uint32_t value) {
 }
 
 /* Stores a step's outputs (NULL: none), and drops its reads. */
-static void settle(keel_run *run, const keel_step *step,
-                   keel_tensor **outputs) {
+static void step_settle(keel_run *run, const keel_step *step,
+                        keel_tensor **outputs) {
   for (uint32_t i = 0; i < step->output_count && outputs; i++) {
     uint32_t value = step->outputs[i];
     if (run->records_types && value != KEEL_ABSENT)
@@ -264,7 +264,7 @@ bool keel_run_step(keel_run *run, uint32_t index) {
   } else {
     keel_run_fail(run, keel_no_memory((n + m) * sizeof *values));
   }
-  settle(run, step, made ? values + n : NULL);
+  step_settle(run, step, made ? values + n : NULL);
   if (values != few) free(values);
   return runs && status == KD_OK;
 }
@@ -287,7 +287,7 @@ static void end_nested(nested *at, bool ran, keel_tensor *why,
   }
   if (given && status != KD_OK) keel_run_fail(run, status);
   bool made = given || finish_step(run, step, ran, why, status, outputs);
-  settle(run, step, made ? outputs : NULL);
+  step_settle(run, step, made ? outputs : NULL);
   free(at);
 }
 
@@ -315,7 +315,7 @@ bool keel_run_nested(keel_run *run, uint32_t index,
   nested *at = calloc(1, sizeof *at + (n + m) * sizeof *at->values + n);
   if (!at) {
     keel_run_fail(run, keel_no_memory(sizeof *at));
-    settle(run, step, NULL);
+    step_settle(run, step, NULL);
     return true;
   }
   at->done.call = ended;
@@ -323,7 +323,7 @@ bool keel_run_nested(keel_run *run, uint32_t index,
   at->step = index;
   bool runs = may_run(run, index, &why, &status);
   if (runs) {
-    gather(run, step, at->values);
+    step_gather(run, step, at->values);
     at->begin = run->profile || keel_tracing() ? keel_now() : 0;
     uint64_t begin = at->begin;
     bool *donated = (bool *)(at->values + n + m);

@@ -26,7 +26,8 @@ static void log_text(const kd_host *host, uint32_t level, const char *text) {
   log_line(host, level, "%s", text);
 }
 
-static void *allocate(const kd_host *host, uint64_t size, uint64_t alignment) {
+static void *services_allocate(const kd_host *host, uint64_t size,
+                               uint64_t alignment) {
   (void)host;
   if (!alignment) alignment = 64;
   if (size > SIZE_MAX - alignment || (alignment & (alignment - 1))) return NULL;
@@ -34,7 +35,7 @@ static void *allocate(const kd_host *host, uint64_t size, uint64_t alignment) {
   return aligned_alloc(alignment, (size + alignment - 1) & ~(alignment - 1));
 }
 
-static void release(const kd_host *host, void *memory) {
+static void services_release(const kd_host *host, void *memory) {
   (void)host;
   free(memory);
 }
@@ -109,7 +110,7 @@ static void profile_push(const kd_host *host, kd_device *device,
   }
 }
 
-static const void *extension(const kd_host *host, const char *name) {
+static const void *services_extension(const kd_host *host, const char *name) {
   (void)host;
   (void)name;
   return NULL;
@@ -123,8 +124,8 @@ const kd_host keel_services = {
     .fail = keel_fail,
     .log = log_line,
     .option = keel_option_get,
-    .allocate = allocate,
-    .release = release,
+    .allocate = services_allocate,
+    .release = services_release,
     .worker_count = worker_count,
     .parallel_for = parallel_for,
     .cache_get = keel_store_get,
@@ -135,7 +136,7 @@ const kd_host keel_services = {
     .set_output = keel_launch_set_output,
     .node = &keel_node_table,
     .graph = &keel_graph_table,
-    .extension = extension,
+    .extension = services_extension,
     .fail_text = keel_fail_text,
     .log_text = log_text,
 };

@@ -68,7 +68,7 @@ static keel_task *next_task(keel_blocking *all) {
   return task;
 }
 
-static void *work(void *argument) {
+static void *blocking_work(void *argument) {
   keel_blocking *all = argument;
   pthread_mutex_lock(&all->lock);
   keel_trace_thread("blocking", ++all->named);
@@ -92,7 +92,7 @@ static void *work(void *argument) {
 /* With the lock held. */
 static bool add_thread(keel_blocking *all) {
   pthread_t thread;
-  bool made = pthread_create(&thread, NULL, work, all) == 0;
+  bool made = pthread_create(&thread, NULL, blocking_work, all) == 0;
   all->threads += made;
   return made;
 }

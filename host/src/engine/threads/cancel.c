@@ -193,8 +193,9 @@ keel_cancellation keel_cancellation_of(keel_cancel *cancel, uint64_t timeout) {
 }
 
 /* `who`: "the run", "planning". */
-static keel_status fail(const keel_cancellation *cancellation, const char *who,
-                        const char *node, const char *op) {
+static keel_status cancel_fail(const keel_cancellation *cancellation,
+                               const char *who, const char *node,
+                               const char *op) {
   char next[200] = "";
   if (op)
     snprintf(next, sizeof next, ", before %s%s%s%s", op,
@@ -212,7 +213,7 @@ static keel_status fail(const keel_cancellation *cancellation, const char *who,
 
 keel_status keel_cancellation_fail(const keel_cancellation *cancellation,
                                    const char *node, const char *op) {
-  return fail(cancellation, "the run", node, op);
+  return cancel_fail(cancellation, "the run", node, op);
 }
 
 static _Thread_local const keel_cancellation *current;
@@ -243,5 +244,5 @@ keel_status keel_cancellation_check_planning(
     const keel_cancellation *cancellation, const char *next, const char *node) {
   return !cancellation || !keel_cancellation_is_due(cancellation)
              ? KD_OK
-             : fail(cancellation, "planning", node, next);
+             : cancel_fail(cancellation, "planning", node, next);
 }

@@ -193,7 +193,7 @@ static bool take_from(loop *at, uint32_t which, bool front, uint32_t *begin,
   }
 }
 
-static bool take(loop *at, uint32_t own, uint32_t *begin, uint32_t *end) {
+static bool pool_take(loop *at, uint32_t own, uint32_t *begin, uint32_t *end) {
   uint32_t count = at->range_count;
   if (own < count && take_from(at, own, true, begin, end)) return true;
   for (uint32_t i = 1; i <= count; i++)
@@ -207,9 +207,9 @@ static uint32_t own_range(const keel_pool *pool) {
   return is_worker(pool) ? self->index + 1 : 0;
 }
 
-static void share(loop *at, uint32_t own) {
+static void pool_share(loop *at, uint32_t own) {
   uint32_t begin = 0, end = 0;
-  while (take(at, own, &begin, &end)) {
+  while (pool_take(at, own, &begin, &end)) {
     int64_t last = end * at->piece;
     at->body(at->context, begin * at->piece,
              last < at->count ? last : at->count);
@@ -230,7 +230,7 @@ static bool join_loop(keel_pool *pool) {
     bool joined =
         atomic_load_explicit(&pool->running, memory_order_seq_cst) & bit;
     uint64_t began = joined && keel_tracing() ? keel_now() : 0;
-    if (joined) share(at, own_range(pool));
+    if (joined) pool_share(at, own_range(pool));
     /* release: publishes what the body wrote; pairs with the owner's acquire */
     atomic_fetch_sub_explicit(&at->users, 1, memory_order_release);
     /* when no thread waits for it */
@@ -281,7 +281,7 @@ static void run_loop(keel_pool *pool, int slot, int64_t count, int64_t piece,
   wake(pool,
        (int)(pieces > pool->worker_count ? pool->worker_count : pieces - 1),
        true);
-  share(at, own_range(pool));
+  pool_share(at, own_range(pool));
   atomic_fetch_and_explicit(&pool->running, ~bit, memory_order_seq_cst);
   /* acquire: pairs with the helpers' release */
   for (unsigned spins = 0;
@@ -567,7 +567,7 @@ static bool stopped(void *pool) {
   return atomic_load_explicit(&((keel_pool *)pool)->stop, memory_order_acquire);
 }
 
-static void *work(void *argument) {
+static void *threads_pool_work(void *argument) {
   self = argument;
   keel_trace_thread("worker", self->index + 1);
   keel_pool_wait(self->pool, stopped, self->pool);
@@ -590,7 +590,7 @@ static void stop_workers(keel_pool *pool, uint32_t started) {
   free_pool(pool);
 }
 
-static keel_status make(uint32_t workers, keel_pool **out_pool) {
+static keel_status pool_make(uint32_t workers, keel_pool **out_pool) {
   keel_pool *pool = aligned_alloc(64, (sizeof *pool + 63) & ~(size_t)63);
   if (!pool) return keel_no_memory(sizeof *pool);
   memset(pool, 0, sizeof *pool);
@@ -620,8 +620,8 @@ static keel_status make(uint32_t workers, keel_pool **out_pool) {
     one->index = i;
   }
   for (uint32_t i = 0; i < workers; i++) {
-    int error =
-        pthread_create(&pool->workers[i].thread, NULL, work, &pool->workers[i]);
+    int error = pthread_create(&pool->workers[i].thread, NULL,
+                               threads_pool_work, &pool->workers[i]);
     if (error) {
       stop_workers(pool, i);
       return keel_fail(KD_UNAVAILABLE, "can't start worker thread %u of %u: %s",
@@ -637,7 +637,7 @@ keel_status keel_pool_retain(uint32_t workers, keel_pool **out_pool) {
   keel_pool *pool = pools;
   while (pool && pool->worker_count != workers)
     pool = pool->next;
-  keel_status status = pool ? KD_OK : make(workers, &pool);
+  keel_status status = pool ? KD_OK : pool_make(workers, &pool);
   if (status == KD_OK) {
     if (!pool->holders++) {
       pool->next = pools;

@@ -59,8 +59,8 @@ keel_schedule keel_scheduler_next(keel_scheduler *scheduler) {
 }
 
 /* Chooses a mode whose runs take `time`. */
-static void settle(keel_scheduler *scheduler, keel_run_mode mode,
-                   uint64_t time) {
+static void scheduler_settle(keel_scheduler *scheduler, keel_run_mode mode,
+                             uint64_t time) {
   store_relaxed(&scheduler->mode, mode);
   scheduler->chosen = mode;
   scheduler->usual = time;
@@ -91,7 +91,8 @@ static void note_trial(keel_scheduler *scheduler, uint64_t time) {
     scheduler->lost = 0;
     scheduler->now = scheduler->last = scheduler->least;
   }
-  settle(scheduler, better ? mode : scheduler->chosen, scheduler->now);
+  scheduler_settle(scheduler, better ? mode : scheduler->chosen,
+                   scheduler->now);
 }
 
 /* Whether a parallel run may pay off: with tiny steps it would be slower, and the trial
@@ -142,13 +143,13 @@ static void note_first(keel_scheduler *scheduler, uint64_t time,
   scheduler->last = time;
   if (known < FIRST) return;
   scheduler->trial_interval = TRIAL_INTERVAL;
-  settle(scheduler, KEEL_SERIAL, scheduler->now);
+  scheduler_settle(scheduler, KEEL_SERIAL, scheduler->now);
   if (may_pay_off(scheduler, steps)) begin_trial(scheduler);
 }
 
 /* Processes a measured time; one thread at a time. */
-static void note(keel_scheduler *scheduler, keel_run_mode mode, uint64_t time,
-                 uint32_t steps, uint32_t threads) {
+static void scheduler_note(keel_scheduler *scheduler, keel_run_mode mode,
+                           uint64_t time, uint32_t steps, uint32_t threads) {
   bool first = load_relaxed(&scheduler->known) < FIRST;
   if (mode !=
       (scheduler->trying ? other_mode(scheduler->chosen) : scheduler->chosen))
@@ -173,7 +174,7 @@ void keel_scheduler_note(keel_scheduler *scheduler, keel_run_mode mode,
   /* acquire and release on `busy`: they guard the fields that are not atomic */
   if (atomic_exchange_explicit(&scheduler->busy, true, memory_order_acquire))
     return;
-  note(scheduler, mode, time, steps, threads);
+  scheduler_note(scheduler, mode, time, steps, threads);
   atomic_store_explicit(&scheduler->busy, false, memory_order_release);
 }
 

@@ -27,7 +27,7 @@ static sum *sum_at(uint32_t place) {
 }
 
 /* NULL where the ticket is none, or of an older session. */
-static sum *sum_of(uint32_t ticket) {
+static sum *tickets_sum_of(uint32_t ticket) {
   if (!ticket || ticket / PLACES != atomic_load(&session)) return NULL;
   return sum_at(ticket % PLACES);
 }
@@ -62,14 +62,14 @@ uint32_t keel_ticket_take(void) {
 }
 
 void keel_ticket_add(uint64_t number, uint64_t time) {
-  sum *to = sum_of((uint32_t)(number >> 32));
+  sum *to = tickets_sum_of((uint32_t)(number >> 32));
   if (!to) return;
   atomic_fetch_add_explicit(&to->time, time, memory_order_relaxed);
   atomic_fetch_add_explicit(&to->records, 1, memory_order_relaxed);
 }
 
 bool keel_ticket_read(uint32_t ticket, uint64_t *out_time) {
-  sum *at = sum_of(ticket);
+  sum *at = tickets_sum_of(ticket);
   *out_time = at ? atomic_load(&at->time) : 0;
   return at && atomic_load(&at->records) > 0;
 }

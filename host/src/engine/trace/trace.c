@@ -65,14 +65,14 @@ static _Thread_local unsigned my_number;
 /* ---- taking notes --------------------------------------------------------------- */
 
 /* Where a trace runs, what it has of the thread stays until it is written. */
-static void leave(void *context) {
+static void trace_leave(void *context) {
   notes *self = context;
   mine = NULL; /* what is noted after this gets notes of its own */
   atomic_store_explicit(&self->orphan, true, memory_order_release);
 }
 
 static void make_key(void) {
-  pthread_key_create(&leaving, leave);
+  pthread_key_create(&leaving, trace_leave);
 }
 
 static notes *make_notes(void) {
@@ -133,9 +133,9 @@ static void copy_text(char *to, size_t room, const char *from) {
   to[size] = 0;
 }
 
-static void add(kind kind, const char *name, const char *place,
-                const char *detail, uint64_t number, uint64_t begin,
-                uint64_t end) {
+static void trace_add(kind kind, const char *name, const char *place,
+                      const char *detail, uint64_t number, uint64_t begin,
+                      uint64_t end) {
   note *to = next_note();
   if (!to) return;
   to->begin = begin;
@@ -150,23 +150,23 @@ static void add(kind kind, const char *name, const char *place,
 
 void keel_trace_span(const char *name, const char *place, const char *detail,
                      uint64_t begin) {
-  add(SPAN, name, place, detail, 0, begin, keel_now());
+  trace_add(SPAN, name, place, detail, 0, begin, keel_now());
 }
 
 uint32_t keel_trace_launch(const char *name, const char *detail) {
   uint32_t serial =
       atomic_fetch_add_explicit(&launches, 1, memory_order_relaxed) + 1;
-  if (keel_tracing()) add(LAUNCH, name, NULL, detail, serial, 0, 0);
+  if (keel_tracing()) trace_add(LAUNCH, name, NULL, detail, serial, 0, 0);
   return serial;
 }
 
 void keel_trace_copy(const char *name, const char *device, uint64_t bytes,
                      uint64_t begin) {
-  add(COPY, name, NULL, device, bytes, begin, keel_now());
+  trace_add(COPY, name, NULL, device, bytes, begin, keel_now());
 }
 
 void keel_trace_count(const char *name, uint64_t count) {
-  add(COUNT, name, NULL, NULL, count, keel_now(), 0);
+  trace_add(COUNT, name, NULL, NULL, count, keel_now(), 0);
 }
 
 void keel_trace_zone_begin(const char *name) {
@@ -448,7 +448,8 @@ static void write_process(FILE *file, int process, const char *name) {
   write_name(file, "process_name", process, 0, written ? own : name);
 }
 
-static void write_all(FILE *file, const catalogue *known, tracks *devices) {
+static void trace_write_all(FILE *file, const catalogue *known,
+                            tracks *devices) {
   uint64_t copies = 0;
   if (!written)
     fprintf(file,
@@ -474,7 +475,7 @@ keel_status keel_trace_write(void *part, FILE *file) {
   written = part;
   keel_status status =
       devices ? list_launches(&known) : keel_no_memory(sizeof *devices);
-  if (status == KD_OK) write_all(file, &known, devices);
+  if (status == KD_OK) trace_write_all(file, &known, devices);
   written = NULL;
   forget_ended();
   pthread_mutex_unlock(&turning);

@@ -246,7 +246,7 @@ static uint32_t first_slot(const table *t, int64_t key) {
 }
 
 /* The slot of a key, or the empty slot where it belongs. The table has slots. */
-static uint32_t slot_of(const table *t, int64_t key) {
+static uint32_t resource_slot_of(const table *t, int64_t key) {
   uint32_t at = first_slot(t, key);
   while (t->slots[at] && t->keys[t->slots[at] - 1] != key)
     at = (at + 1) & t->mask;
@@ -258,7 +258,7 @@ static char *row_at(const table *t, uint32_t entry) {
 }
 
 /* Makes room for so many entries, with at most half of the slots in use. */
-static keel_status grow(table *t, int64_t wanted) {
+static keel_status resource_grow(table *t, int64_t wanted) {
   if (wanted <= (int64_t)t->room) return KD_OK;
   if (wanted > MOST_ENTRIES)
     return keel_fail(KD_OUT_OF_MEMORY, "a table has at most %u entries",
@@ -282,7 +282,7 @@ static keel_status grow(table *t, int64_t wanted) {
   t->mask = 2 * room - 1;
   t->room = room;
   for (uint32_t i = 0; i < t->count; i++)
-    t->slots[slot_of(t, t->keys[i])] = i + 1;
+    t->slots[resource_slot_of(t, t->keys[i])] = i + 1;
   return KD_OK;
 }
 
@@ -292,10 +292,10 @@ keel_status keel_table_insert(keel_resource *resource, const int64_t *keys,
   pthread_rwlock_wrlock(&resource->lock);
   int64_t fresh = 0; /* a duplicate key counts twice, which only wastes room */
   for (int64_t i = 0; i < count; i++)
-    fresh += !t->mask || !t->slots[slot_of(t, keys[i])];
-  keel_status status = grow(t, (int64_t)t->count + fresh);
+    fresh += !t->mask || !t->slots[resource_slot_of(t, keys[i])];
+  keel_status status = resource_grow(t, (int64_t)t->count + fresh);
   for (int64_t i = 0; status == KD_OK && i < count; i++) {
-    uint32_t slot = slot_of(t, keys[i]);
+    uint32_t slot = resource_slot_of(t, keys[i]);
     if (!t->slots[slot]) {
       assert(t->count < t->room);
       t->keys[t->count++] = keys[i];
@@ -314,7 +314,7 @@ void keel_table_find(keel_resource *resource, const int64_t *keys,
   const table *t = &resource->table;
   pthread_rwlock_rdlock(&resource->lock);
   for (int64_t i = 0; i < count; i++) {
-    uint32_t entry = t->mask ? t->slots[slot_of(t, keys[i])] : 0;
+    uint32_t entry = t->mask ? t->slots[resource_slot_of(t, keys[i])] : 0;
     if (out_found) out_found[i] = entry != 0;
     if (t->row_bytes)
       memcpy((char *)out_rows + (uint64_t)i * t->row_bytes,
@@ -342,7 +342,7 @@ static void erase_entry(table *t, uint32_t slot) {
   assert(t->slots[slot] && entry <= last);
   close_gap(t, slot);
   if (entry != last) {
-    t->slots[slot_of(t, t->keys[last])] = entry + 1;
+    t->slots[resource_slot_of(t, t->keys[last])] = entry + 1;
     t->keys[entry] = t->keys[last];
     if (t->row_bytes) memcpy(row_at(t, entry), row_at(t, last), t->row_bytes);
   }
@@ -355,7 +355,7 @@ int64_t keel_table_erase(keel_resource *resource, const int64_t *keys,
   int64_t gone = 0;
   pthread_rwlock_wrlock(&resource->lock);
   for (int64_t i = 0; i < count && t->count; i++) {
-    uint32_t slot = slot_of(t, keys[i]);
+    uint32_t slot = resource_slot_of(t, keys[i]);
     if (!t->slots[slot]) continue;
     erase_entry(t, slot);
     gone++;
@@ -394,7 +394,8 @@ keel_status keel_table_entries(keel_resource *resource, keel_tensor **out_keys,
     qsort(keys, t->count, sizeof *keys, by_key);
     for (uint32_t i = 0; t->row_bytes && i < t->count; i++)
       memcpy((char *)(*out_rows)->data + i * t->row_bytes,
-             row_at(t, t->slots[slot_of(t, keys[i])] - 1), t->row_bytes);
+             row_at(t, t->slots[resource_slot_of(t, keys[i])] - 1),
+             t->row_bytes);
   }
   pthread_rwlock_unlock(&resource->lock);
   if (status != KD_OK) {

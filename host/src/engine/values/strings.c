@@ -29,7 +29,8 @@ int keel_piece_compare(const keel_piece *a, const keel_piece *b) {
 }
 
 /* Room for offsets and text, which are not set but for the text's size; NULL without memory. */
-static keel_strings *make(keel_context *context, int64_t count, uint64_t text) {
+static keel_strings *strings_make(keel_context *context, int64_t count,
+                                  uint64_t text) {
   uint64_t list = ((uint64_t)count + 1) * sizeof(uint64_t);
   keel_strings *made = NULL;
   bool fits = text <= INT64_MAX / 2 && (uint64_t)count < INT64_MAX / 16;
@@ -49,8 +50,9 @@ static keel_strings *make(keel_context *context, int64_t count, uint64_t text) {
 }
 
 /* Takes over the strings. */
-static keel_status wrap(keel_context *context, const keel_type *type,
-                        keel_strings *strings, keel_tensor **out_tensor) {
+static keel_status strings_wrap(keel_context *context, const keel_type *type,
+                                keel_strings *strings,
+                                keel_tensor **out_tensor) {
   keel_tensor *tensor = keel_tensor_new(context);
   if (!tensor) {
     keel_strings_release(strings);
@@ -70,7 +72,7 @@ keel_status keel_strings_tensor(keel_context *context, const keel_type *type,
   for (int64_t i = 0; i < type->elements; i++)
     if (__builtin_add_overflow(total, pieces[i].size + 1, &total))
       return keel_no_memory(UINT64_MAX);
-  keel_strings *made = make(context, type->elements, total);
+  keel_strings *made = strings_make(context, type->elements, total);
   if (!made) return KD_OUT_OF_MEMORY;
   uint64_t *offsets = (uint64_t *)(uintptr_t)made->offsets;
   char *text = (char *)(uintptr_t)made->text;
@@ -82,7 +84,7 @@ keel_status keel_strings_tensor(keel_context *context, const keel_type *type,
     text[at++] = 0;
   }
   offsets[type->elements] = at;
-  return wrap(context, type, made, out_tensor);
+  return strings_wrap(context, type, made, out_tensor);
 }
 
 keel_status keel_strings_read(keel_context *context, const keel_type *type,
@@ -98,10 +100,10 @@ keel_status keel_strings_read(keel_context *context, const keel_type *type,
     whole = offsets[i] < offsets[i + 1] && offsets[i + 1] <= offsets[count] &&
             !text[offsets[i + 1] - 1];
   if (!whole) return keel_fail(KD_DATA_LOSS, "a list of strings is damaged");
-  keel_strings *made = make(context, type->elements, offsets[count]);
+  keel_strings *made = strings_make(context, type->elements, offsets[count]);
   if (!made) return KD_OUT_OF_MEMORY;
   memcpy((void *)(uintptr_t)made->offsets, bytes, list + offsets[count]);
-  return wrap(context, type, made, out_tensor);
+  return strings_wrap(context, type, made, out_tensor);
 }
 
 /* ---- the public functions ---------------------------------------------------------- */

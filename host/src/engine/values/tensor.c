@@ -162,8 +162,8 @@ keel_status keel_tensor_type(kd_dtype dtype, uint32_t rank, const int64_t *dims,
 }
 
 /* data NULL: zeros */
-static keel_status copy_in(keel_context *context, const keel_type *type,
-                           const void *data, keel_tensor **out_tensor) {
+static keel_status tensor_copy_in(keel_context *context, const keel_type *type,
+                                  const void *data, keel_tensor **out_tensor) {
   KEEL_TRY(keel_tensor_on(&context->host, type, out_tensor));
   if (!data)
     memset((*out_tensor)->data, 0, type->bytes);
@@ -178,12 +178,12 @@ keel_status keel_tensor_create(keel_context *context, kd_dtype dtype,
   const keel_type *type = NULL;
   *out_tensor = NULL;
   KEEL_TRY(keel_tensor_type(dtype, rank, dims, &type));
-  return copy_in(context, type, data, out_tensor);
+  return tensor_copy_in(context, type, data, out_tensor);
 }
 
-static keel_status share(keel_context *context, const keel_type *type,
-                         const void *data, void (*done)(void *),
-                         void *done_context, keel_tensor **out_tensor) {
+static keel_status tensor_share(keel_context *context, const keel_type *type,
+                                const void *data, void (*done)(void *),
+                                void *done_context, keel_tensor **out_tensor) {
   keel_tensor *tensor = keel_tensor_new(context);
   if (!tensor) return KD_OUT_OF_MEMORY;
   keel_status status = keel_heap_wrap(&context->host, data, type->bytes, done,
@@ -208,8 +208,8 @@ keel_status keel_tensor_wrap(keel_context *context, kd_dtype dtype,
   if (!data && type->bytes)
     return keel_fail(KD_INVALID_ARGUMENT, "no data to wrap");
   if (keel_aligned_to(data, keel_dtype_alignment(dtype)))
-    return share(context, type, data, done, done_context, out_tensor);
-  KEEL_TRY(copy_in(context, type, data, out_tensor));
+    return tensor_share(context, type, data, done, done_context, out_tensor);
+  KEEL_TRY(tensor_copy_in(context, type, data, out_tensor));
   if (done) done(done_context);
   return KD_OK;
 }
@@ -331,7 +331,7 @@ typedef struct notice {
   void *context;
 } notice;
 
-static void tell(keel_waiter *waiter) {
+static void tensor_tell(keel_waiter *waiter) {
   notice *self = (notice *)(void *)waiter;
   self->function(self->context, self->tensor, keel_tensor_query(self->tensor));
   keel_tensor_release(self->tensor);
@@ -345,8 +345,10 @@ keel_status keel_tensor_on_done(keel_tensor *tensor,
                                 void *function_context) {
   notice *made = malloc(sizeof *made);
   if (!made) return keel_no_memory(sizeof *made);
-  *made = (notice){
-      {NULL, tell}, keel_tensor_retain(tensor), function, function_context};
+  *made = (notice){{NULL, tensor_tell},
+                   keel_tensor_retain(tensor),
+                   function,
+                   function_context};
   keel_tensor_then(tensor, &made->waiter);
   return KD_OK;
 }
@@ -387,13 +389,13 @@ keel_status keel_tensor_query(keel_tensor *tensor) {
   }
 }
 
-static bool is_known(void *tensor) {
+static bool tensor_is_known(void *tensor) {
   return keel_tensor_state(tensor) != KEEL_PENDING;
 }
 
 keel_status keel_tensor_wait_known(keel_tensor *tensor) {
   if (keel_tensor_state(tensor) == KEEL_PENDING)
-    keel_pool_wait_limited(tensor->context->pool, is_known, tensor, 0,
+    keel_pool_wait_limited(tensor->context->pool, tensor_is_known, tensor, 0,
                            tensor->future.limited);
   return keel_tensor_query(tensor);
 }
@@ -423,38 +425,38 @@ keel_status keel_tensor_wait(keel_tensor *tensor) {
 
 /* ---- looking -------------------------------------------------------------- */
 
-static const keel_type *type_of(keel_tensor *tensor) {
+static const keel_type *tensor_type_of(keel_tensor *tensor) {
   if (keel_tensor_state(tensor) == KEEL_PENDING) keel_tensor_wait_known(tensor);
   return keel_tensor_state(tensor) == KEEL_READY ? tensor->type : NULL;
 }
 
 kd_dtype keel_tensor_dtype(keel_tensor *tensor) {
-  const keel_type *type = type_of(tensor);
+  const keel_type *type = tensor_type_of(tensor);
   return type ? type->dtype : KD_NONE;
 }
 
 uint32_t keel_tensor_rank(keel_tensor *tensor) {
-  const keel_type *type = type_of(tensor);
+  const keel_type *type = tensor_type_of(tensor);
   return type ? type->rank : 0;
 }
 
 const int64_t *keel_tensor_dims(keel_tensor *tensor) {
-  const keel_type *type = type_of(tensor);
+  const keel_type *type = tensor_type_of(tensor);
   return type ? type->dims : NULL;
 }
 
 int64_t keel_tensor_elements(keel_tensor *tensor) {
-  const keel_type *type = type_of(tensor);
+  const keel_type *type = tensor_type_of(tensor);
   return type ? type->elements : -1;
 }
 
 uint64_t keel_tensor_size(keel_tensor *tensor) {
-  const keel_type *type = type_of(tensor);
+  const keel_type *type = tensor_type_of(tensor);
   return type ? type->bytes : 0;
 }
 
 keel_device *keel_tensor_device(keel_tensor *tensor) {
-  return type_of(tensor) ? keel_tensor_location(tensor) : NULL;
+  return tensor_type_of(tensor) ? keel_tensor_location(tensor) : NULL;
 }
 
 void *keel_tensor_host_data(const keel_tensor *tensor) {
@@ -463,7 +465,7 @@ void *keel_tensor_host_data(const keel_tensor *tensor) {
 }
 
 const void *keel_tensor_data(keel_tensor *tensor) {
-  return type_of(tensor) && tensor->layout == KD_LAYOUT_ROW_MAJOR &&
+  return tensor_type_of(tensor) && tensor->layout == KD_LAYOUT_ROW_MAJOR &&
                  keel_failures_await(tensor->buffer) == KD_OK
              ? keel_tensor_host_data(tensor)
              : NULL;

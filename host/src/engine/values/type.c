@@ -51,7 +51,7 @@ static _Atomic(const keel_type *) *find(const table *all, uint64_t hash,
 
 /* Computes elements and bytes (of strings 0). False if the product of the positive dimensions exceeds 61
  * bits: strides and offsets of empty tensors are computed, too. */
-static bool measure(keel_type *type) {
+static bool type_measure(keel_type *type) {
   int64_t product = 1, bytes = 0;
   bool open = false, empty = false;
   for (uint32_t i = 0; i < type->rank; i++) {
@@ -71,7 +71,8 @@ static bool measure(keel_type *type) {
   return true;
 }
 
-static keel_status check(kd_dtype dtype, uint32_t rank, const int64_t *dims) {
+static keel_status type_check(kd_dtype dtype, uint32_t rank,
+                              const int64_t *dims) {
   if (dtype == KD_NONE)
     return keel_fail(KD_INVALID_ARGUMENT, "0 is not an element type");
   if (dtype >= KD_DTYPE_COUNT)
@@ -90,16 +91,16 @@ static keel_status check(kd_dtype dtype, uint32_t rank, const int64_t *dims) {
   return KD_OK;
 }
 
-static keel_status make(uint64_t hash, kd_dtype dtype, uint32_t rank,
-                        const int64_t *dims, keel_type **out_type) {
-  KEEL_TRY(check(dtype, rank, dims));
+static keel_status type_make(uint64_t hash, kd_dtype dtype, uint32_t rank,
+                             const int64_t *dims, keel_type **out_type) {
+  KEEL_TRY(type_check(dtype, rank, dims));
   keel_type *type = calloc(1, sizeof *type + rank * sizeof *dims);
   if (!type) return keel_no_memory(sizeof *type);
   type->hash = hash;
   type->dtype = dtype;
   type->rank = rank;
   if (rank) memcpy(type->dims, dims, rank * sizeof *dims);
-  if (!measure(type)) {
+  if (!type_measure(type)) {
     char text[200];
     keel_type_text(type, text, sizeof text);
     free(type);
@@ -114,7 +115,7 @@ static keel_status make(uint64_t hash, kd_dtype dtype, uint32_t rank,
 
 /* Twice as many slots, with `growing` held. Those that readers may still look at stay, empty
  * and without memory. */
-static keel_status grow(void) {
+static keel_status type_grow(void) {
   table *old = atomic_load_explicit(&types, memory_order_relaxed);
   uint64_t slots = 2 * slots_of(old), bytes = slots * sizeof *old->slots;
   table *fresh = malloc(sizeof *fresh);
@@ -141,10 +142,10 @@ static keel_status grow(void) {
 
 /* Puts `fresh` into the table, unless another thread has put its like; `out_type` is the one
  * that is there. */
-static keel_status add(keel_type *fresh, const keel_type **out_type) {
+static keel_status type_add(keel_type *fresh, const keel_type **out_type) {
   table *all = atomic_load_explicit(&types, memory_order_relaxed);
   if (4 * type_count >= 3 * slots_of(all)) {
-    KEEL_TRY(grow());
+    KEEL_TRY(type_grow());
     all = atomic_load_explicit(&types, memory_order_relaxed);
   }
   _Atomic(const keel_type *) *slot =
@@ -174,9 +175,9 @@ keel_status keel_type_of(kd_dtype dtype, uint32_t rank, const int64_t *dims,
     return KD_OK;
   }
   keel_type *fresh = NULL;
-  KEEL_TRY(make(hash, dtype, rank, dims, &fresh));
+  KEEL_TRY(type_make(hash, dtype, rank, dims, &fresh));
   pthread_mutex_lock(&growing);
-  keel_status status = add(fresh, &there);
+  keel_status status = type_add(fresh, &there);
   pthread_mutex_unlock(&growing);
   if (status != KD_OK || there != fresh) free(fresh);
   if (status == KD_OK) *out_type = there;

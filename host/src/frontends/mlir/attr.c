@@ -26,7 +26,7 @@ static keel_status number_text(cursor *c, char *text, size_t room) {
   return KD_OK;
 }
 
-static bool is_float(const char *text) {
+static bool attr_is_float(const char *text) {
   return strchr(text, '.') != NULL;
 }
 
@@ -82,11 +82,11 @@ static keel_status array(cursor *c, mlir_attr *out) {
 }
 
 /* A number, with its type where that is said. */
-static keel_status number(cursor *c, mlir_attr *out) {
+static keel_status attr_number(cursor *c, mlir_attr *out) {
   char text[64];
   KEEL_TRY(number_text(c, text, sizeof text));
   bool hex = is_hex(text);
-  out->kind = is_float(text) ? ATTR_FLOAT : ATTR_INT;
+  out->kind = attr_is_float(text) ? ATTR_FLOAT : ATTR_INT;
   if (out->kind == ATTR_INT) KEEL_TRY(to_int(c, text, &out->i));
   if (keel_mlir_take(c, ":")) {
     span type = keel_mlir_word(c);
@@ -196,7 +196,7 @@ static keel_status store(cursor *c, kd_dtype dtype, void *out) {
   }
   KEEL_TRY(number_text(c, text, sizeof text));
   bool integer = KD_TYPES(dtype) & KD_TYPES_INT;
-  if (integer && is_float(text))
+  if (integer && attr_is_float(text))
     return keel_mlir_fail(c, "%s is not an integer", text);
   if (integer || is_hex(text)) {
     KEEL_TRY(to_int(c, text, &number));
@@ -204,7 +204,7 @@ static keel_status store(cursor *c, kd_dtype dtype, void *out) {
     memcpy(out, &number, keel_dtype_size(dtype)); /* a float's bits */
     return KD_OK;
   }
-  if (!is_float(text))
+  if (!attr_is_float(text))
     return keel_mlir_fail(c, "%s has no point, and is said to be a float",
                           text);
   return keel_float_encode(dtype, strtod(text, NULL), out)
@@ -213,7 +213,7 @@ static keel_status store(cursor *c, kd_dtype dtype, void *out) {
                               keel_dtype_name(dtype));
 }
 
-static keel_status element(cursor *c, kd_dtype dtype, void *out) {
+static keel_status attr_element(cursor *c, kd_dtype dtype, void *out) {
   if (!keel_dtype_size(dtype))
     return keel_mlir_fail(c,
                           "elements of type %s are hex digits, as in"
@@ -246,7 +246,8 @@ static keel_status list_data(cursor *c, const keel_type *type, uint32_t level,
       return keel_mlir_fail(c, "there are more elements than the type has");
     if (type->dtype == KD_STRING)
       return string_element(c, (keel_piece *)data + (*done)++);
-    return element(c, type->dtype, (char *)data + (uint64_t)(*done)++ * each);
+    return attr_element(c, type->dtype,
+                        (char *)data + (uint64_t)(*done)++ * each);
   }
   int64_t count = 0;
   KEEL_TRY(keel_mlir_expect(c, "["));
@@ -285,9 +286,9 @@ static keel_status dense_data(cursor *c, const keel_type *type, void *data) {
     return list_data(c, type, 0, &done, data);
   if (!type->elements) {
     uint8_t unused[16];
-    return element(c, type->dtype, unused);
+    return attr_element(c, type->dtype, unused);
   }
-  KEEL_TRY(element(c, type->dtype, data));
+  KEEL_TRY(attr_element(c, type->dtype, data));
   repeat(data, each, type->bytes);
   return KD_OK;
 }
@@ -490,7 +491,7 @@ static keel_status value(cursor *c, mlir_attr *out) {
   if (keel_mlir_take(c, "dense_resource")) return dense_resource(c, out);
   if (keel_mlir_take(c, "dense")) return dense(c, out);
   if (next == '-' || next == '+' || (next >= '0' && next <= '9'))
-    return number(c, out);
+    return attr_number(c, out);
   out->kind = ATTR_TYPE;
   out->type = keel_arena_take(&c->scratch, sizeof *out->type);
   return out->type ? keel_mlir_type(c, out->type) : KD_OUT_OF_MEMORY;

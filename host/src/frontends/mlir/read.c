@@ -38,7 +38,7 @@ typedef struct reader {
 
 /* ---- names ------------------------------------------------------------------------ */
 
-static entry *slot_of(const scope *names, span name, uint32_t index) {
+static entry *read_slot_of(const scope *names, span name, uint32_t index) {
   uint64_t at = keel_hash(KEEL_HASH_SEED + index, name.at, name.size);
   for (;; at++) {
     entry *slot = &names->entries[at & (names->room - 1)];
@@ -62,10 +62,10 @@ static keel_status define(reader *all, scope *names, span name, uint32_t index,
     names->room = old ? old * 2 : 64;
     for (uint32_t i = 0; i < old; i++)
       if (entries[i].name.at)
-        *slot_of(names, entries[i].name, entries[i].index) = entries[i];
+        *read_slot_of(names, entries[i].name, entries[i].index) = entries[i];
     free(entries);
   }
-  entry *slot = slot_of(names, name, index);
+  entry *slot = read_slot_of(names, name, index);
   if (slot->name.at)
     return keel_mlir_fail(&all->c, "%%%.*s is defined twice", (int)name.size,
                           name.at);
@@ -87,7 +87,7 @@ static keel_status read_use(reader *all, const scope *names,
     for (size_t i = 0; i < digits.size && index < 100000; i++)
       index = index * 10 + (uint32_t)(digits.at[i] - '0') % 10;
   }
-  const entry *slot = names->room ? slot_of(names, name, index) : NULL;
+  const entry *slot = names->room ? read_slot_of(names, name, index) : NULL;
   if (!slot || !slot->name.at)
     return keel_mlir_fail(
         c,
@@ -314,8 +314,8 @@ static keel_status constant_list(reader *all, const mlir_attr *list,
   return status;
 }
 
-static keel_status add_constant(reader *all, scope *names,
-                                const result *results, form *op) {
+static keel_status read_add_constant(reader *all, scope *names,
+                                     const result *results, form *op) {
   const mlir_attr *value = keel_mlir_find(&op->attrs, "value");
   keel_tensor *tensor = NULL;
   if (!value || op->out_count != 1 || op->in_count)
@@ -374,7 +374,7 @@ static keel_status schema_of(reader *all, const char *name,
 }
 
 /* The kind that the op's own rule has, where the text leaves it open. */
-static uint32_t kind_of(const keel_schema *schema, const char *name) {
+static uint32_t read_kind_of(const keel_schema *schema, const char *name) {
   for (uint32_t i = 0; i < schema->attr_count; i++)
     if (!strcmp(schema->attrs[i].name, name)) return schema->attrs[i].kind;
   return KD_ATTR_INTS;
@@ -423,7 +423,8 @@ static keel_status to_attr(reader *all, const keel_schema *schema,
       to->count = from->count;
       return KD_OK;
     case ATTR_LIST:
-      to->kind = from->count ? KD_ATTR_STRINGS : kind_of(schema, from->name);
+      to->kind =
+          from->count ? KD_ATTR_STRINGS : read_kind_of(schema, from->name);
       return to_strings(all, from, to);
     case ATTR_TENSOR:
       to->kind = KD_ATTR_TENSOR;
@@ -462,8 +463,8 @@ static keel_status to_graphs(reader *all, const form *op, keel_attr *attrs,
                : KD_OK;
 }
 
-static keel_status make_op(reader *all, const keel_schema *schema,
-                           const form *op, keel_opdef **out_op) {
+static keel_status read_make_op(reader *all, const keel_schema *schema,
+                                const form *op, keel_opdef **out_op) {
   uint32_t room = op->attrs.count + 1, count = 0;
   for (const region *at = op->regions; at; at = at->next)
     room++;
@@ -490,8 +491,8 @@ static const char *string_attr(const form *op, const char *name) {
   return found && found->kind == ATTR_STRING ? found->s : "";
 }
 
-static keel_status add_node(reader *all, scope *names, const char *name,
-                            const result *results, form *op) {
+static keel_status read_add_node(reader *all, scope *names, const char *name,
+                                 const result *results, form *op) {
   const keel_schema *schema = NULL;
   keel_opdef *made = NULL;
   keel_device *device = NULL;
@@ -508,7 +509,7 @@ static keel_status add_node(reader *all, scope *names, const char *name,
     values[i] = keel_function_value(names->function, "");
     if (values[i] == KEEL_ABSENT) return KD_OUT_OF_MEMORY;
   }
-  KEEL_TRY(make_op(all, schema, op, &made));
+  KEEL_TRY(read_make_op(all, schema, op, &made));
   KEEL_TRY(keel_function_node(
       names->function, made, string_attr(op, "keel.name"), op->operands.data,
       op->operands.count, values, op->out_count, &node));
@@ -536,10 +537,10 @@ static keel_status read_operation(reader *all, scope *names, bool *out_last) {
   *out_last = !strcmp(name, "keel.return");
   if (*out_last) return add_return(all, names, &op);
   if (!strcmp(name, "keel.constant"))
-    return add_constant(all, names, results, &op);
+    return read_add_constant(all, names, results, &op);
   if (!strcmp(name, "keel.none"))
     return bind_results(all, names, results, &op, &none);
-  return add_node(all, names, name, results, &op);
+  return read_add_node(all, names, name, results, &op);
 }
 
 /* ---- regions ------------------------------------------------------------------------------- */
@@ -700,8 +701,8 @@ static bool is_text(const void *data, uint64_t size) {
          keel_mlir_take(&c, "\"keel.program\"") || keel_mlir_take(&c, "{-#");
 }
 
-static keel_status load(keel_context *context, const char *path,
-                        keel_file *file, keel_program **out_program) {
+static keel_status read_load(keel_context *context, const char *path,
+                             keel_file *file, keel_program **out_program) {
   const char *text = (const char *)file->data, *end = text + file->size;
   reader all = {.c = {.path = path,
                       .begin = text,
@@ -729,4 +730,4 @@ static keel_status load(keel_context *context, const char *path,
   return KD_OK;
 }
 
-const keel_frontend keel_frontend_mlir = {is_text, load};
+const keel_frontend keel_frontend_mlir = {is_text, read_load};

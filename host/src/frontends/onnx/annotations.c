@@ -19,11 +19,11 @@ typedef struct reader {
 /* ---- what is wrong ------------------------------------------------------------------ */
 
 /* The first fault stands. */
-static keel_status note(reader *r, const char **fault, const char *format, ...)
-    KD_PRINTF(3, 4);
+static keel_status annotations_note(reader *r, const char **fault,
+                                    const char *format, ...) KD_PRINTF(3, 4);
 
-static keel_status note(reader *r, const char **fault, const char *format,
-                        ...) {
+static keel_status annotations_note(reader *r, const char **fault,
+                                    const char *format, ...) {
   char text[600];
   va_list args;
   if (*fault) return KD_OK;
@@ -72,11 +72,12 @@ static keel_status find_axis(reader *r, keel_configuration *at,
       int64_t shards = dim->simple_sharding[k]->num_shards;
       split |= shards != 1;
       if (shards < 1)
-        return note(r, &at->fault,
-                    "node \"%s\" splits \"%.100s\" in %lld parts along axis"
-                    " %lld",
-                    r->name, spec->tensor_name, (long long)shards,
-                    (long long)dim->axis);
+        return annotations_note(
+            r, &at->fault,
+            "node \"%s\" splits \"%.100s\" in %lld parts along axis"
+            " %lld",
+            r->name, spec->tensor_name, (long long)shards,
+            (long long)dim->axis);
     }
     if (!split) continue;
     *out_axis = dim;
@@ -91,10 +92,11 @@ static keel_status add_sharding(reader *r, keel_configuration *at,
   const Onnx__ShardedDimProto *dim = NULL;
   uint32_t count = 0, value = r->from->find(r->from->names, name);
   if (value == KEEL_ABSENT)
-    return note(r, &at->fault,
-                "node \"%s\" splits \"%.100s\", which is no value of the"
-                " graph",
-                r->name, name);
+    return annotations_note(
+        r, &at->fault,
+        "node \"%s\" splits \"%.100s\", which is no value of the"
+        " graph",
+        r->name, name);
   KEEL_TRY(find_axis(r, at, spec, &dim, &count));
   bool all = on_all(spec, at->devices);
   if (at->fault || (!count && all)) return KD_OK; /* each device has it all */
@@ -121,12 +123,14 @@ static keel_status add_sharding(reader *r, keel_configuration *at,
 
 static keel_status add_stage(reader *r, keel_configuration *at, int32_t stage) {
   if (stage < 0 || stage >= at->devices)
-    return note(r, &at->fault,
-                "node \"%s\" is in stage %ld, and configuration \"%.100s\""
-                " has %lld devices",
-                r->name, (long)stage, at->name, (long long)at->devices);
+    return annotations_note(
+        r, &at->fault,
+        "node \"%s\" is in stage %ld, and configuration \"%.100s\""
+        " has %lld devices",
+        r->name, (long)stage, at->name, (long long)at->devices);
   if (at->stage_count && at->stages[at->stage_count - 1].node == r->name)
-    return note(r, &at->fault, "node \"%s\" is in two stages", r->name);
+    return annotations_note(r, &at->fault, "node \"%s\" is in two stages",
+                            r->name);
   if (!KEEL_ARENA_ROOM(&r->program->arena, at->stages, at->stage_count,
                        at->stage_room))
     return KD_OUT_OF_MEMORY;
@@ -135,15 +139,16 @@ static keel_status add_stage(reader *r, keel_configuration *at, int32_t stage) {
   return KD_OK;
 }
 
-static keel_status read_node(reader *r,
-                             const Onnx__NodeDeviceConfigurationProto *own) {
+static keel_status annotations_read_node(
+    reader *r, const Onnx__NodeDeviceConfigurationProto *own) {
   const char *id = own->configuration_id ? own->configuration_id : "";
   uint32_t place = onnx_index_find(&r->names, "", id, "");
   if (place == KEEL_ABSENT)
-    return note(r, &r->to->fault,
-                "node \"%s\" is of configuration \"%.100s\", which the model"
-                " does not have",
-                r->name, id);
+    return annotations_note(
+        r, &r->to->fault,
+        "node \"%s\" is of configuration \"%.100s\", which the model"
+        " does not have",
+        r->name, id);
   keel_configuration *at = &r->to->list[place];
   for (size_t i = 0; i < own->n_sharding_spec; i++)
     KEEL_TRY(add_sharding(r, at, own->sharding_spec[i]));
@@ -157,15 +162,16 @@ static keel_status add_configuration(
     reader *r, const Onnx__DeviceConfigurationProto *own) {
   keel_annotations *to = r->to;
   if (to->count == CONFIGURATIONS_MOST)
-    return note(r, &to->fault, "the model has more than %d configurations",
-                CONFIGURATIONS_MOST);
+    return annotations_note(r, &to->fault,
+                            "the model has more than %d configurations",
+                            CONFIGURATIONS_MOST);
   keel_configuration *at = &to->list[to->count];
   at->name = keel_arena_copy(&r->program->arena, own->name ? own->name : "");
   at->devices = own->num_devices;
   if (!at->name) return KD_OUT_OF_MEMORY;
   if (onnx_index_find(&r->names, "", at->name, "") != KEEL_ABSENT)
-    KEEL_TRY(note(r, &to->fault, "two configurations are named \"%.100s\"",
-                  at->name));
+    KEEL_TRY(annotations_note(
+        r, &to->fault, "two configurations are named \"%.100s\"", at->name));
   return onnx_index_add(&r->names, "", at->name, "", to->count++);
 }
 
@@ -186,7 +192,7 @@ static keel_status read_nodes(reader *r) {
     const onnx_node *node = graph->node[i];
     if (node->n_device_configurations) KEEL_TRY(begin_node(r, node));
     for (size_t k = 0; k < node->n_device_configurations; k++)
-      KEEL_TRY(read_node(r, node->device_configurations[k]));
+      KEEL_TRY(annotations_read_node(r, node->device_configurations[k]));
   }
   return KD_OK;
 }

@@ -26,8 +26,9 @@ static char *copy_bytes(keel_arena *arena, const ProtobufCBinaryData *bytes) {
   return copy;
 }
 
-static keel_status read_strings(const importer *all, const onnx_attr *from,
-                                keel_attr *to) {
+static keel_status attribute_read_strings(const importer *all,
+                                          const onnx_attr *from,
+                                          keel_attr *to) {
   keel_arena *arena = &all->program->arena;
   const char **strings =
       keel_arena_take(arena, (from->n_strings + 1) * sizeof *strings);
@@ -41,7 +42,7 @@ static keel_status read_strings(const importer *all, const onnx_attr *from,
 }
 
 /* The kind. Very old files do not name it: then the field that has a value tells it. */
-static uint32_t kind_of(const onnx_attr *attr) {
+static uint32_t attribute_kind_of(const onnx_attr *attr) {
   if (attr->has_type) return (uint32_t)attr->type;
   return attr->has_f       ? KD_ATTR_FLOAT
          : attr->has_i     ? KD_ATTR_INT
@@ -56,7 +57,8 @@ static uint32_t kind_of(const onnx_attr *attr) {
 
 /* Of which type an Optional without an element would be: nothing depends on it. */
 static bool says_nothing(const onnx_node *node, const onnx_attr *attr) {
-  return kind_of(attr) == ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__TYPE_PROTO &&
+  return attribute_kind_of(attr) ==
+             ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__TYPE_PROTO &&
          attr->name && !strcmp(attr->name, "type") && node->op_type &&
          !strcmp(node->op_type, "Optional");
 }
@@ -64,7 +66,7 @@ static bool says_nothing(const onnx_node *node, const onnx_attr *attr) {
 keel_status onnx_read_attr(const scope *scope, const onnx_node *node,
                            const onnx_attr *from, keel_attr *to) {
   const importer *all = scope->all;
-  *to = (keel_attr){.name = from->name, .kind = kind_of(from)};
+  *to = (keel_attr){.name = from->name, .kind = attribute_kind_of(from)};
   switch (to->kind) {
     case KD_ATTR_FLOAT:
       to->f = from->f;
@@ -84,7 +86,7 @@ keel_status onnx_read_attr(const scope *scope, const onnx_node *node,
       to->count = (uint32_t)from->n_ints;
       return KD_OK;
     case KD_ATTR_STRINGS:
-      return read_strings(all, from, to);
+      return attribute_read_strings(all, from, to);
     case KD_ATTR_TENSOR:
       if (!from->t)
         return onnx_bad(all, KD_DATA_LOSS,

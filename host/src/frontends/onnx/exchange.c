@@ -21,13 +21,13 @@ bool keel_onnx_is_exchange(const keel_draft *draft) {
          !strcmp(schema->inputs[0].name, "member");
 }
 
-static keel_attr *find(keel_draft *draft, const char *name) {
+static keel_attr *exchange_find(keel_draft *draft, const char *name) {
   for (uint32_t i = 0; i < draft->attr_count; i++)
     if (!strcmp(draft->attrs[i].name, name)) return &draft->attrs[i];
   return NULL;
 }
 
-static void drop(keel_draft *draft, const keel_attr *attr) {
+static void exchange_drop(keel_draft *draft, const keel_attr *attr) {
   uint32_t at = (uint32_t)(attr - draft->attrs);
   for (uint32_t i = at; i + 1 < draft->attr_count; i++)
     draft->attrs[i] = draft->attrs[i + 1];
@@ -35,8 +35,8 @@ static void drop(keel_draft *draft, const keel_attr *attr) {
 }
 
 /* A Transpose of a value by two axes that change places. */
-static keel_status turn(const keel_draft *draft, uint32_t rank, uint32_t axis,
-                        uint32_t from, uint32_t to) {
+static keel_status exchange_turn(const keel_draft *draft, uint32_t rank,
+                                 uint32_t axis, uint32_t from, uint32_t to) {
   int64_t perm[KD_MAX_RANK];
   keel_opdef *op = NULL;
   keel_node *node = NULL;
@@ -71,19 +71,22 @@ static keel_status gather_along(keel_draft *draft, int64_t axis) {
   uint32_t turned = keel_function_value(function, ""),
            joined = keel_function_value(function, ""), rank = type->rank;
   if (turned == KEEL_ABSENT || joined == KEEL_ABSENT) return KD_OUT_OF_MEMORY;
-  KEEL_TRY(turn(draft, rank, (uint32_t)axis, draft->inputs[0], turned));
-  KEEL_TRY(turn(draft, rank, (uint32_t)axis, joined, draft->outputs[0]));
+  KEEL_TRY(
+      exchange_turn(draft, rank, (uint32_t)axis, draft->inputs[0], turned));
+  KEEL_TRY(
+      exchange_turn(draft, rank, (uint32_t)axis, joined, draft->outputs[0]));
   draft->inputs[0] = turned;
   draft->outputs[0] = joined;
   return KD_OK;
 }
 
 static keel_status rename_microsoft(keel_draft *draft) {
-  keel_attr *axis = find(draft, "axis"), *size = find(draft, "group_size");
+  keel_attr *axis = exchange_find(draft, "axis"),
+            *size = exchange_find(draft, "group_size");
   if (size && size->kind == KD_ATTR_INT) size->name = "size";
   if (axis && axis->kind == KD_ATTR_INT && !strcmp(draft->op, "AllGather")) {
     int64_t along = axis->i;
-    drop(draft, axis);
+    exchange_drop(draft, axis);
     if (along) KEEL_TRY(gather_along(draft, along));
   }
   draft->domain = "keel";

@@ -270,9 +270,11 @@ static keel_status override(const keel_program *program,
                             keel_program **out_program);
 
 /* A program of a mapped file. replaced: the inputs that keep no initial value. */
-static keel_status read(keel_context *context, const char *path,
-                        keel_mapping *mapping, const char *const *replaced,
-                        uint32_t replaced_count, keel_program **out_program) {
+static keel_status import_read(keel_context *context, const char *path,
+                               keel_mapping *mapping,
+                               const char *const *replaced,
+                               uint32_t replaced_count,
+                               keel_program **out_program) {
   ProtobufCMessage *message = NULL;
   keel_program *program = NULL;
   uint64_t size = mapping->file.size;
@@ -308,15 +310,16 @@ static keel_status read(keel_context *context, const char *path,
 static keel_status override(const keel_program *program,
                             const char *const *names, uint32_t count,
                             keel_program **out_program) {
-  return read(program->context, program->path, program->mapping, names, count,
-              out_program);
+  return import_read(program->context, program->path, program->mapping, names,
+                     count, out_program);
 }
 
-static keel_status load(keel_context *context, const char *path,
-                        keel_file *file, keel_program **out_program) {
+static keel_status import_load(keel_context *context, const char *path,
+                               keel_file *file, keel_program **out_program) {
   keel_mapping *mapping = NULL;
   KEEL_TRY(keel_mapping_create(file, &mapping));
-  keel_status status = read(context, path, mapping, NULL, 0, out_program);
+  keel_status status =
+      import_read(context, path, mapping, NULL, 0, out_program);
   keel_mapping_release(mapping);
   return status;
 }
@@ -328,4 +331,4 @@ static bool is_any(const void *data, uint64_t size) {
   return true;
 }
 
-const keel_frontend keel_frontend_onnx = {is_any, load};
+const keel_frontend keel_frontend_onnx = {is_any, import_load};

@@ -6,8 +6,8 @@ typedef struct onnx_index_entry {
   uint32_t place;
 } index_entry;
 
-static index_entry *slot_of(const onnx_index *index, const char *domain,
-                            const char *name, const char *overload) {
+static index_entry *index_slot_of(const onnx_index *index, const char *domain,
+                                  const char *name, const char *overload) {
   uint64_t at =
       keel_hash_string(keel_hash_string(KEEL_HASH_SEED, domain), name);
   at = keel_hash_string(at, overload);
@@ -28,7 +28,7 @@ static keel_status index_grow(onnx_index *index) {
   for (uint32_t i = 0; i < index->room; i++) {
     const index_entry *old = &index->entries[i];
     if (old->name)
-      *slot_of(&fresh, old->domain, old->name, old->overload) = *old;
+      *index_slot_of(&fresh, old->domain, old->name, old->overload) = *old;
   }
   free(index->entries);
   *index = fresh;
@@ -39,7 +39,7 @@ keel_status onnx_index_add(onnx_index *index, const char *domain,
                            const char *name, const char *overload,
                            uint32_t place) {
   if (index->count * 2 >= index->room) KEEL_TRY(index_grow(index));
-  index_entry *slot = slot_of(index, domain, name, overload);
+  index_entry *slot = index_slot_of(index, domain, name, overload);
   if (slot->name) return KD_OK;
   *slot = (index_entry){domain, name, overload, place};
   index->count++;
@@ -49,7 +49,7 @@ keel_status onnx_index_add(onnx_index *index, const char *domain,
 uint32_t onnx_index_find(const onnx_index *index, const char *domain,
                          const char *name, const char *overload) {
   if (!index->room) return KEEL_ABSENT;
-  const index_entry *slot = slot_of(index, domain, name, overload);
+  const index_entry *slot = index_slot_of(index, domain, name, overload);
   return slot->name ? slot->place : KEEL_ABSENT;
 }
 
@@ -65,8 +65,8 @@ typedef struct onnx_shared_entry {
   keel_tensor *tensor;      /* retained */
 } shared_entry;
 
-static shared_entry *place_of(const onnx_shared *shared,
-                              const onnx_tensor *proto) {
+static shared_entry *index_place_of(const onnx_shared *shared,
+                                    const onnx_tensor *proto) {
   uint64_t at = keel_hash(KEEL_HASH_SEED, &proto, sizeof(onnx_tensor *));
   for (;; at++) {
     shared_entry *entry = &shared->entries[at & (shared->room - 1)];
@@ -76,7 +76,7 @@ static shared_entry *place_of(const onnx_shared *shared,
 
 keel_tensor *onnx_shared_find(const onnx_shared *shared,
                               const onnx_tensor *proto) {
-  return shared->room ? place_of(shared, proto)->tensor : NULL;
+  return shared->room ? index_place_of(shared, proto)->tensor : NULL;
 }
 
 keel_status onnx_shared_add(onnx_shared *shared, const onnx_tensor *proto,
@@ -89,11 +89,12 @@ keel_status onnx_shared_add(onnx_shared *shared, const onnx_tensor *proto,
       return keel_no_memory(fresh.room * sizeof(shared_entry));
     for (uint32_t i = 0; i < shared->room; i++)
       if (shared->entries[i].proto)
-        *place_of(&fresh, shared->entries[i].proto) = shared->entries[i];
+        *index_place_of(&fresh, shared->entries[i].proto) = shared->entries[i];
     free(shared->entries);
     *shared = fresh;
   }
-  *place_of(shared, proto) = (shared_entry){proto, keel_tensor_retain(tensor)};
+  *index_place_of(shared, proto) =
+      (shared_entry){proto, keel_tensor_retain(tensor)};
   shared->count++;
   return KD_OK;
 }

@@ -304,7 +304,7 @@ static keel_status write_out(scope *outer, const onnx_node *node, uint32_t at,
   return status;
 }
 
-static keel_status add(const keel_draft *draft) {
+static keel_status node_add(const keel_draft *draft) {
   keel_status status = keel_draft_check(draft);
   if (status == KD_OK) status = keel_draft_add(draft, NULL);
   return status == KD_OK ? KD_OK
@@ -350,7 +350,7 @@ static keel_status import_draft(scope *scope, const onnx_node *node,
   }
   if (is_gradient(draft)) KEEL_TRY(add_gradient_inputs(scope, draft));
   KEEL_TRY(keel_draft_upgrade(draft));
-  return add(draft);
+  return node_add(draft);
 }
 
 static keel_status import_node(scope *scope, const onnx_node *node) {

@@ -87,9 +87,9 @@ static keel_status capture(scope *scope, const char *name, uint32_t outer,
 }
 
 /* A value of a function around this scope's as a value of this scope's. */
-static keel_status bring(scope *scope, const keel_function *from,
-                         const char *name, uint32_t value,
-                         uint32_t *out_value) {
+static keel_status scope_bring(scope *scope, const keel_function *from,
+                               const char *name, uint32_t value,
+                               uint32_t *out_value) {
   *out_value = value;
   if (value == KEEL_ABSENT || scope->function == from) return KD_OK;
   if (from->values[value].constant) { /* constants are known everywhere */
@@ -98,9 +98,9 @@ static keel_status bring(scope *scope, const keel_function *from,
     return *out_value == KEEL_ABSENT ? KD_OUT_OF_MEMORY : KD_OK;
   }
   if (!scope->around) /* of a function, which stands in its caller's */
-    return bring(scope->caller, from, name, value, out_value);
+    return scope_bring(scope->caller, from, name, value, out_value);
   uint32_t outer = KEEL_ABSENT;
-  KEEL_TRY(bring(scope->around, from, name, value, &outer));
+  KEEL_TRY(scope_bring(scope->around, from, name, value, &outer));
   return capture(scope, name, outer, out_value);
 }
 
@@ -115,7 +115,7 @@ keel_status onnx_scope_resolve(scope *scope, const char *name,
   }
   if (!next) return KD_NOT_FOUND;
   KEEL_TRY(onnx_scope_resolve(next, name, &outer));
-  KEEL_TRY(bring(scope, next->function, name, outer, out_value));
+  KEEL_TRY(scope_bring(scope, next->function, name, outer, out_value));
   return onnx_scope_add(scope, name, *out_value);
 }
 

@@ -48,7 +48,7 @@ static bool may_stay(const keel_function *function, const bool *normed,
 }
 
 /* The tensor itself is moved: all who have it see that, and nobody else does yet. */
-static keel_status move(keel_tensor *tensor) {
+static keel_status settle_move(keel_tensor *tensor) {
   keel_buffer *buffer = NULL;
   KEEL_TRY(
       keel_heap_take(&tensor->context->host, tensor->type->bytes, &buffer));
@@ -62,7 +62,7 @@ static keel_status move(keel_tensor *tensor) {
 static keel_status settle_value(const keel_function *function, uint32_t value) {
   keel_tensor *tensor =
       value == KEEL_ABSENT ? NULL : function->values[value].constant;
-  return tensor && keel_tensor_misaligned(tensor) ? move(tensor) : KD_OK;
+  return tensor && keel_tensor_misaligned(tensor) ? settle_move(tensor) : KD_OK;
 }
 
 static keel_status settle_function(const keel_function *function,

@@ -205,7 +205,7 @@ static keel_status strings(keel_context *context, const char *path,
 }
 
 /* What changes where data are, or how much of them there is. */
-static keel_status check(const char *path, const onnx_tensor *proto) {
+static keel_status tensor_check(const char *path, const onnx_tensor *proto) {
   const char *name = proto->name ? proto->name : "";
   if (proto->segment)
     return keel_fail(KD_UNIMPLEMENTED,
@@ -229,7 +229,7 @@ keel_status keel_onnx_tensor(keel_context *context, const char *path,
   const char *name = proto->name ? proto->name : "";
   const keel_type *type = NULL;
   keel_tensor *tensor = NULL;
-  KEEL_TRY(check(path, proto));
+  KEEL_TRY(tensor_check(path, proto));
   keel_status status =
       proto->n_dims <= KD_MAX_RANK
           ? keel_type_of((kd_dtype)proto->data_type, (uint32_t)proto->n_dims,

@@ -37,7 +37,7 @@ typedef struct lean {
   const ProtobufCFieldDescriptor *cut;
 } lean;
 
-static void put(lean *out, const void *data, size_t size) {
+static void unpack_put(lean *out, const void *data, size_t size) {
   if (!size) return;
   if (out->room - out->size < size) {
     size_t room = (out->room + size) * 2 + 4096;
@@ -58,7 +58,7 @@ static void put_varint(lean *out, uint64_t value) {
     bytes[size++] = (uint8_t)((value & 127) | (value > 127 ? 128 : 0));
     value >>= 7;
   } while (value);
-  put(out, bytes, size);
+  unpack_put(out, bytes, size);
 }
 
 /* A message's length is written when it is known, in as many bytes as the longest has. */
@@ -66,7 +66,7 @@ static void put_varint(lean *out, uint64_t value) {
 
 static size_t open_length(lean *out) {
   const uint8_t none[LENGTH] = {0};
-  put(out, none, LENGTH);
+  unpack_put(out, none, LENGTH);
   return out->size;
 }
 
@@ -136,12 +136,12 @@ static bool is_cut(const ProtobufCMessageDescriptor *kind,
          memchr(inside.at, 0, (size_t)(inside.end - inside.at));
 }
 
-static bool walk(wire wire, const ProtobufCMessageDescriptor *kind,
-                 unsigned depth, lean *out);
+static bool unpack_walk(wire wire, const ProtobufCMessageDescriptor *kind,
+                        unsigned depth, lean *out);
 
 /* How many bytes the field has behind its tag and length; of type 0 its value. */
-static bool size_of(wire *at, unsigned type, uint64_t *out_size,
-                    uint64_t *out_value) {
+static bool unpack_size_of(wire *at, unsigned type, uint64_t *out_size,
+                           uint64_t *out_value) {
   *out_size = type == 1 ? 8 : type == 5 ? 4 : 0;
   if (type == 0) return varint(at, out_value);
   if (type == 2 && !varint(at, out_size)) return false;
@@ -162,7 +162,7 @@ static bool walk_field(wire *at, const ProtobufCMessageDescriptor *kind,
     out->strange = kind;
     out->number = tag >> 3;
   }
-  if (!size_of(at, type, &size, &value)) return false;
+  if (!unpack_size_of(at, type, &size, &value)) return false;
   wire inside = {at->at, at->at + size};
   at->at += size;
   if (type == 2 && field && !out->cut && is_cut(kind, field, inside))
@@ -170,24 +170,24 @@ static bool walk_field(wire *at, const ProtobufCMessageDescriptor *kind,
   put_varint(out, tag);
   if (type == 2 && field && field->type == PROTOBUF_C_TYPE_MESSAGE) {
     size_t from = open_length(out);
-    return walk(inside, field->descriptor, depth + 1, out) &&
+    return unpack_walk(inside, field->descriptor, depth + 1, out) &&
            close_length(out, from);
   }
   if (type == 2 && is_raw(kind, tag >> 3)) {
     const keel_onnx_bytes bytes = {inside.at, size};
     put_varint(out, sizeof bytes);
-    put(out, &bytes, sizeof bytes);
+    unpack_put(out, &bytes, sizeof bytes);
     return true;
   }
   if (size > INT32_MAX) return false; /* protobuf's own limit */
   if (type == 0) put_varint(out, value);
   if (type == 2) put_varint(out, size);
-  put(out, inside.at, size);
+  unpack_put(out, inside.at, size);
   return true;
 }
 
-static bool walk(wire wire, const ProtobufCMessageDescriptor *kind,
-                 unsigned depth, lean *out) {
+static bool unpack_walk(wire wire, const ProtobufCMessageDescriptor *kind,
+                        unsigned depth, lean *out) {
   if (depth > DEPTH_MOST) return false;
   while (wire.at < wire.end && !out->spent)
     if (!walk_field(&wire, kind, depth, out)) return false;
@@ -210,7 +210,7 @@ typedef struct budget {
   bool is_spent; /* not given as the budget is spent, else as there are none */
 } budget;
 
-static void *take(void *context, size_t size) {
+static void *unpack_take(void *context, size_t size) {
   budget *budget = context;
   budget->is_spent = size > budget->left;
   void *memory = budget->is_spent ? NULL : malloc(size ? size : 1);
@@ -221,7 +221,7 @@ static void *take(void *context, size_t size) {
   return memory;
 }
 
-static void give(void *context, void *memory) {
+static void unpack_give(void *context, void *memory) {
   (void)context;
   free(memory);
 }
@@ -246,7 +246,7 @@ keel_status keel_onnx_unpack(const char *path,
                              ProtobufCMessage **out_message) {
   static const uint8_t nothing;
   budget budget = {.left = size * MEMORY_MOST + (UINT64_C(1) << 16)};
-  ProtobufCAllocator allocator = {take, give, &budget};
+  ProtobufCAllocator allocator = {unpack_take, unpack_give, &budget};
   if (!keel_protobuf())
     return keel_fail(KD_UNAVAILABLE,
                      "%s: ONNX files are read by protobuf-c, and there is "
@@ -254,7 +254,7 @@ keel_status keel_onnx_unpack(const char *path,
                      path);
   if (!data) data = &nothing;
   lean lean = {0};
-  bool valid = walk((wire){data, data + size}, kind, 0, &lean);
+  bool valid = unpack_walk((wire){data, data + size}, kind, 0, &lean);
   if (valid && !lean.spent)
     *out_message = protobuf_c_message_unpack(kind, &allocator, lean.size,
                                              lean.data ? lean.data : &nothing);
@@ -284,6 +284,6 @@ keel_status keel_onnx_unpack(const char *path,
 
 void keel_onnx_free(ProtobufCMessage *message) {
   budget budget = {0};
-  ProtobufCAllocator allocator = {take, give, &budget};
+  ProtobufCAllocator allocator = {unpack_take, unpack_give, &budget};
   if (message) protobuf_c_message_free_unpacked(message, &allocator);
 }

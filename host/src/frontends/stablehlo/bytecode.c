@@ -117,7 +117,7 @@ keel_status bytecode_section(bytecode_cursor *c, uint32_t *out_id,
 }
 
 /* Their sizes, from the last to the first; then their characters. */
-static keel_status read_strings(bytecode *file, bytecode_cursor c) {
+static keel_status bytecode_read_strings(bytecode *file, bytecode_cursor c) {
   KEEL_TRY(bytecode_count(&c, 2, "strings", &file->string_count));
   if (!KEEL_ARENA_ARRAY(&file->arena, file->strings, file->string_count))
     return KD_OUT_OF_MEMORY;
@@ -315,7 +315,7 @@ keel_status bytecode_read(const char *path, const void *data, uint64_t size,
   bytecode_cursor c = {file, file->begin, file->end};
   KEEL_TRY(read_head(file, &c));
   KEEL_TRY(find_sections(&c, sections));
-  KEEL_TRY(read_strings(file, sections[STRINGS]));
+  KEEL_TRY(bytecode_read_strings(file, sections[STRINGS]));
   KEEL_TRY(read_dialects(&t, sections[DIALECTS]));
   KEEL_TRY(read_places(&t, sections[OFFSETS], sections[ENTRIES]));
   if (sections[PROPERTIES].file)

@@ -67,8 +67,9 @@ static keel_status read_parts(const hlo *h, const hlo_op *op, bool global,
   return KD_OK;
 }
 
-static keel_value exchange(hlo *h, const char *name, const char *reduction,
-                           const parts *of, keel_value value) {
+static keel_value collective_exchange(hlo *h, const char *name,
+                                      const char *reduction, const parts *of,
+                                      keel_value value) {
   h->made += of->count / 8; /* each has a list of its own */
   const keel_attr attrs[] = {
       KEEL_INT("size", of->size),
@@ -80,8 +81,8 @@ static keel_value exchange(hlo *h, const char *name, const char *reduction,
 }
 
 /* An axis in front of the others, or back in its place. */
-static keel_value turn(hlo *h, keel_value value, uint32_t rank, int64_t axis,
-                       bool back) {
+static keel_value collective_turn(hlo *h, keel_value value, uint32_t rank,
+                                  int64_t axis, bool back) {
   int64_t order[KD_MAX_RANK];
   if (!axis) return value;
   for (uint32_t i = 0; i < rank; i++)
@@ -100,11 +101,12 @@ keel_value hlo_gather_parts(hlo *h, keel_value value, uint32_t rank,
   const keel_attr attrs[] = {KEEL_INT("size", size),
                              KEEL_INTS("ranks", count, ranks)};
   h->made += count / 8;
-  value = hlo_node(
-      h, "keel::AllGather", attrs, 2,
-      (const keel_value[]){hlo_member(h), turn(h, value, rank, axis, false)},
-      2);
-  return turn(h, value, rank, axis, true);
+  value =
+      hlo_node(h, "keel::AllGather", attrs, 2,
+               (const keel_value[]){
+                   hlo_member(h), collective_turn(h, value, rank, axis, false)},
+               2);
+  return collective_turn(h, value, rank, axis, true);
 }
 
 /* ---- the ops --------------------------------------------------------------------------------- */
@@ -127,11 +129,14 @@ static keel_status read_reduction(const hlo *h, const hlo_op *op,
                                 " minimum and maximum");
 }
 
-static keel_value reduce(hlo *h, const char *name, const char *reduction,
-                         const parts *of, keel_value value, kd_dtype dtype) {
-  if (dtype != KD_BOOL) return exchange(h, name, reduction, of, value);
+static keel_value collective_reduce(hlo *h, const char *name,
+                                    const char *reduction, const parts *of,
+                                    keel_value value, kd_dtype dtype) {
+  if (dtype != KD_BOOL)
+    return collective_exchange(h, name, reduction, of, value);
   value = hlo_cast(h, value, KD_I32);
-  return hlo_cast(h, exchange(h, name, reduction, of, value), KD_BOOL);
+  return hlo_cast(h, collective_exchange(h, name, reduction, of, value),
+                  KD_BOOL);
 }
 
 keel_status hlo_all_reduce(hlo *h, const hlo_op *op) {
@@ -142,8 +147,8 @@ keel_status hlo_all_reduce(hlo *h, const hlo_op *op) {
   if (!op->input_count) return hlo_wrong(h, op, "it has no operand");
   KEEL_TRY(read_reduction(h, op, &reduction));
   for (uint32_t i = 0; i < op->input_count; i++)
-    op->out[i] = reduce(h, "keel::AllReduce", reduction, &of, op->in[i],
-                        op->in_types[i]->dtype);
+    op->out[i] = collective_reduce(h, "keel::AllReduce", reduction, &of,
+                                   op->in[i], op->in_types[i]->dtype);
   return KD_OK;
 }
 
@@ -156,10 +161,10 @@ keel_status hlo_reduce_scatter(hlo *h, const hlo_op *op) {
   KEEL_TRY(read_parts(h, op, true, &of));
   KEEL_TRY(hlo_axis(h, op, "scatter_dimension", rank, &axis));
   KEEL_TRY(read_reduction(h, op, &reduction));
-  keel_value value = turn(h, op->in[0], rank, axis, false);
-  value = reduce(h, "keel::ReduceScatter", reduction, &of, value,
-                 op->in_types[0]->dtype);
-  op->out[0] = turn(h, value, rank, axis, true);
+  keel_value value = collective_turn(h, op->in[0], rank, axis, false);
+  value = collective_reduce(h, "keel::ReduceScatter", reduction, &of, value,
+                            op->in_types[0]->dtype);
+  op->out[0] = collective_turn(h, value, rank, axis, true);
   return KD_OK;
 }
 
@@ -188,9 +193,10 @@ static keel_value to_all(hlo *h, const parts *of, keel_value value,
               : i == split     ? of->size
               : i == split + 1 ? type->dims[split] / of->size
                                : type->dims[i - 1];
-  value = turn(h, hlo_reshape(h, value, rank, dims), rank, split, false);
-  value = exchange(h, "keel::AllToAll", NULL, of, value);
-  value = turn(h, value, rank, join, true);
+  value =
+      collective_turn(h, hlo_reshape(h, value, rank, dims), rank, split, false);
+  value = collective_exchange(h, "keel::AllToAll", NULL, of, value);
+  value = collective_turn(h, value, rank, join, true);
   for (uint32_t i = 0; i < type->rank; i++)
     dims[i] = type->dims[i];
   dims[split] /= of->size;
@@ -241,6 +247,6 @@ keel_status hlo_collective_broadcast(hlo *h, const hlo_op *op) {
   parts of;
   KEEL_TRY(hlo_arity(h, op, 1, 1));
   KEEL_TRY(read_parts(h, op, false, &of));
-  op->out[0] = exchange(h, "keel::Broadcast", NULL, &of, op->in[0]);
+  op->out[0] = collective_exchange(h, "keel::Broadcast", NULL, &of, op->in[0]);
   return KD_OK;
 }

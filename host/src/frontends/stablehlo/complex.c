@@ -62,7 +62,8 @@ static keel_status both_parts(hlo *h, const hlo_op *op, hlo_lowering lower) {
 }
 
 /* (a + bi)(c + di) = ac - bd + (ad + bc)i */
-static keel_status product(hlo *h, const hlo_op *op, hlo_lowering lower) {
+static keel_status complex_product(hlo *h, const hlo_op *op,
+                                   hlo_lowering lower) {
   keel_value parts[4];
   KEEL_TRY(hlo_arity(h, op, 2, 1));
   if (op->in_types[0]->dtype != op->in_types[1]->dtype)
@@ -80,7 +81,7 @@ keel_status hlo_lower_complex(hlo *h, const hlo_op *op, hlo_lowering lower,
                               unsigned flags) {
   if (flags & HLO_COMPLEX) return lower(h, op);
   if (flags & HLO_PARTS) return both_parts(h, op, lower);
-  if (flags & HLO_BILINEAR) return product(h, op, lower);
+  if (flags & HLO_BILINEAR) return complex_product(h, op, lower);
   return hlo_refuse(h, op, "complex numbers");
 }
 
@@ -142,7 +143,7 @@ static pair wide_pair(hlo *h, keel_value re, keel_value im) {
 }
 
 /* |z|: of numbers that were f32 no square overflows; others are scaled. */
-static keel_value size_of(hlo *h, pair z, bool narrow) {
+static keel_value complex_size_of(hlo *h, pair z, bool narrow) {
   if (narrow)
     return HLO(
         h, "Sqrt",
@@ -182,7 +183,7 @@ static pair exponential(hlo *h, pair z) {
 }
 
 static pair logarithm(hlo *h, pair z, bool narrow) {
-  return (pair){HLO(h, "Log", size_of(h, z, narrow)),
+  return (pair){HLO(h, "Log", complex_size_of(h, z, narrow)),
                 HLO(h, "keel::Atan2", z.im, z.re)};
 }
 
@@ -195,14 +196,15 @@ static pair sine(hlo *h, pair z, bool cosine) {
 
 /* z / |z|, and 0 of 0. */
 static pair sign(hlo *h, pair z, bool narrow) {
-  keel_value size = size_of(h, z, narrow), zero = hlo_number(h, KD_F64, 0);
+  keel_value size = complex_size_of(h, z, narrow),
+             zero = hlo_number(h, KD_F64, 0);
   keel_value none = HLO(h, "Equal", size, zero);
   return (pair){HLO(h, "Where", none, zero, HLO(h, "Div", z.re, size)),
                 HLO(h, "Where", none, zero, HLO(h, "Div", z.im, size))};
 }
 
-static keel_status unary(hlo *h, const hlo_op *op, pair z, bool narrow,
-                         pair *out) {
+static keel_status complex_unary(hlo *h, const hlo_op *op, pair z, bool narrow,
+                                 pair *out) {
   if (vhlo_is(op->raw, "exponential"))
     *out = exponential(h, z);
   else if (vhlo_is(op->raw, "log") && narrow)
@@ -216,7 +218,7 @@ static keel_status unary(hlo *h, const hlo_op *op, pair z, bool narrow,
   return KD_OK;
 }
 
-static keel_status compare(hlo *h, const hlo_op *op) {
+static keel_status complex_compare(hlo *h, const hlo_op *op) {
   uint64_t direction = 0;
   KEEL_TRY(hlo_arity(h, op, 2, 1));
   KEEL_TRY(vhlo_enum(&h->v, op->raw, "comparison_direction", VHLO_DIRECTION,
@@ -247,20 +249,20 @@ keel_status hlo_complex_op(hlo *h, const hlo_op *op) {
   kd_dtype dtype = hlo_part_type(op->in_types[0]->dtype);
   bool narrow = dtype == KD_F32, divides = vhlo_is(op->raw, "divide");
   pair out = {KEEL_ABSENT, KEEL_ABSENT};
-  if (vhlo_is(op->raw, "compare")) return compare(h, op);
+  if (vhlo_is(op->raw, "compare")) return complex_compare(h, op);
   if (vhlo_is(op->raw, "convert")) return convert(h, op);
   KEEL_TRY(hlo_arity(h, op, divides ? 2 : 1, 1));
   if (divides && op->in_types[1]->dtype != op->in_types[0]->dtype)
     return hlo_wrong(h, op, "its inputs are of two types");
   pair z = wide_pair(h, op->in[0], op->in_imag[0]);
   if (vhlo_is(op->raw, "abs")) {
-    op->out[0] = hlo_cast(h, size_of(h, z, narrow), dtype);
+    op->out[0] = hlo_cast(h, complex_size_of(h, z, narrow), dtype);
     return KD_OK;
   }
   if (divides)
     out = quotient(h, z, wide_pair(h, op->in[1], op->in_imag[1]));
   else
-    KEEL_TRY(unary(h, op, z, narrow, &out));
+    KEEL_TRY(complex_unary(h, op, z, narrow, &out));
   op->out[0] = hlo_cast(h, out.re, dtype);
   op->out_imag[0] = hlo_cast(h, out.im, dtype);
   return KD_OK;

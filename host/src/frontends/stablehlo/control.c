@@ -29,9 +29,9 @@ static void from_ports(const vhlo_type *const *types, const keel_value *ports,
 }
 
 /* Makes values the outputs of a body. */
-static keel_status add_outputs(keel_builder *body,
-                               const vhlo_type *const *types,
-                               const hlo_values *values) {
+static keel_status control_add_outputs(keel_builder *body,
+                                       const vhlo_type *const *types,
+                                       const hlo_values *values) {
   for (uint32_t i = 0; i < values->count; i++) {
     KEEL_TRY(keel_builder_output(body, "", values->real[i]));
     if (hlo_is_complex(types[i]->dtype))
@@ -94,15 +94,16 @@ static keel_status branch(hlo *h, const hlo_op *op, const bytecode_block *block,
   if (status == KD_OK) {
     status = hlo_block_with(h, block, &none, &values);
     if (status == KD_OK)
-      status = add_outputs(*out_body, op->out_types, &values);
+      status = control_add_outputs(*out_body, op->out_types, &values);
     hlo_leave(h);
   }
   free(room);
   return status;
 }
 
-static keel_status choose(hlo *h, const hlo_op *op, keel_value condition,
-                          keel_builder *then, keel_builder *other) {
+static keel_status control_choose(hlo *h, const hlo_op *op,
+                                  keel_value condition, keel_builder *then,
+                                  keel_builder *other) {
   const keel_attr attrs[] = {KEEL_BODY("then_branch", then),
                              KEEL_BODY("else_branch", other)};
   const hlo_values out = {op->out, op->out_imag, op->output_count};
@@ -125,7 +126,7 @@ keel_status hlo_if(hlo *h, const hlo_op *op) {
   keel_status status = branch(h, op, &op->raw->regions[0], "then", &then);
   if (status == KD_OK)
     status = branch(h, op, &op->raw->regions[1], "else", &other);
-  if (status == KD_OK) status = choose(h, op, op->in[0], then, other);
+  if (status == KD_OK) status = control_choose(h, op, op->in[0], then, other);
   keel_builder_destroy(then);
   keel_builder_destroy(other);
   return status;
@@ -141,7 +142,8 @@ static keel_status others(hlo *h, const hlo_op *op, keel_value index,
   keel_status status =
       choose_from(h, op, keel_builder_capture(*out_body, index), first);
   const hlo_values out = {op->out, op->out_imag, op->output_count};
-  if (status == KD_OK) status = add_outputs(*out_body, op->out_types, &out);
+  if (status == KD_OK)
+    status = control_add_outputs(*out_body, op->out_types, &out);
   hlo_leave(h);
   return status;
 }
@@ -157,7 +159,7 @@ static keel_status choose_from(hlo *h, const hlo_op *op, keel_value index,
     status = first + 2 < raw->region_count
                  ? others(h, op, index, first + 1, &other)
                  : branch(h, op, &raw->regions[first + 1], "case", &other);
-  if (status == KD_OK) status = choose(h, op, is, then, other);
+  if (status == KD_OK) status = control_choose(h, op, is, then, other);
   keel_builder_destroy(then);
   keel_builder_destroy(other);
   return status;
@@ -182,7 +184,8 @@ keel_status hlo_case(hlo *h, const hlo_op *op) {
 #define CONDITIONS_MOST 3
 
 /* The inputs of a loop's body. */
-static void add_inputs(hlo *h, const hlo_op *op, const hlo_values *values) {
+static void control_add_inputs(hlo *h, const hlo_op *op,
+                               const hlo_values *values) {
   for (uint32_t i = 0; i < values->count; i++) {
     const vhlo_type *type = op->in_types[i];
     kd_dtype dtype = hlo_part_type(type->dtype);
@@ -208,11 +211,11 @@ static keel_status loop_body(hlo *h, const hlo_op *op,
                           flag ? 1 : count};
   keel_status status = hlo_enter(h, name, out_body);
   if (status == KD_OK) {
-    add_inputs(h, op, &in);
+    control_add_inputs(h, op, &in);
     status = hlo_block_with(h, block, &in, &out);
     if (status == KD_OK)
       status = flag ? keel_builder_output(h->at, "", out.real[0])
-                    : add_outputs(h->at, op->in_types, &out);
+                    : control_add_outputs(h->at, op->in_types, &out);
     hlo_leave(h);
   }
   free(room);

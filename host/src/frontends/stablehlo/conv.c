@@ -77,7 +77,7 @@ static keel_status read_windows(const hlo *h, const hlo_op *op, conv *c) {
   return KD_OK;
 }
 
-static keel_status read_conv(const hlo *h, const hlo_op *op, conv *c) {
+static keel_status conv_read_conv(const hlo *h, const hlo_op *op, conv *c) {
   KEEL_TRY(hlo_arity(h, op, 2, 1));
   *c = (conv){.in = op->in_types[0],
               .kernel = op->in_types[1],
@@ -211,7 +211,7 @@ static void count_windows(const conv *c, int64_t *out_windows,
 }
 
 /* Libraries know kernels of some places, and many windows. */
-static bool is_product(const conv *c) {
+static bool conv_is_product(const conv *c) {
   int64_t windows, places;
   count_windows(c, &windows, &places);
   if (!c->spatial || c->feature_groups > 1 || c->batch_groups > 1 ||
@@ -282,7 +282,7 @@ keel_status hlo_convolution(hlo *h, const hlo_op *op) {
   conv c;
   int64_t dims[KD_MAX_RANK], kernel[KD_MAX_RANK], back[KD_MAX_RANK];
   int64_t out[KD_MAX_RANK];
-  KEEL_TRY(read_conv(h, op, &c));
+  KEEL_TRY(conv_read_conv(h, op, &c));
   uint32_t rank = c.in->rank;
   if (!c.in->elements || !c.kernel->elements || !c.out->elements) {
     op->out[0] =
@@ -290,7 +290,7 @@ keel_status hlo_convolution(hlo *h, const hlo_op *op) {
     return KD_OK;
   }
   kd_dtype dtype = sum_type(&c);
-  if (is_product(&c)) {
+  if (conv_is_product(&c)) {
     add_product(h, op, &c, dtype);
     return KD_OK;
   }

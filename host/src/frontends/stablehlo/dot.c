@@ -23,7 +23,7 @@ static keel_status find_free(const hlo *h, const hlo_op *op, side *s) {
   return KD_OK;
 }
 
-static int64_t size_of(const side *s, const int64_t *axes, uint32_t count) {
+static int64_t dot_size_of(const side *s, const int64_t *axes, uint32_t count) {
   int64_t size = 1;
   for (uint32_t i = 0; i < count; i++)
     size *= s->type->dims[axes[i]];
@@ -42,9 +42,9 @@ static keel_value flatten(hlo *h, keel_value value, const side *s, bool last) {
     order[count++] = s->sum[i];
   for (uint32_t i = 0; !last && i < s->free_count; i++)
     order[count++] = s->free[i];
-  int64_t sum = size_of(s, s->sum, s->sum_count);
-  int64_t rest = size_of(s, s->free, s->free_count);
-  dims[0] = size_of(s, s->batch, s->batch_count);
+  int64_t sum = dot_size_of(s, s->sum, s->sum_count);
+  int64_t rest = dot_size_of(s, s->free, s->free_count);
+  dims[0] = dot_size_of(s, s->batch, s->batch_count);
   dims[1] = last ? rest : sum;
   dims[2] = last ? sum : rest;
   value = hlo_transpose(h, value, count, order);
@@ -79,7 +79,7 @@ static keel_status check_sides(const hlo *h, const hlo_op *op, const side *a,
   return KD_OK;
 }
 
-static keel_status product(hlo *h, const hlo_op *op, side *a, side *b) {
+static keel_status dot_product(hlo *h, const hlo_op *op, side *a, side *b) {
   KEEL_TRY(find_free(h, op, a));
   KEEL_TRY(find_free(h, op, b));
   KEEL_TRY(check_sides(h, op, a, b));
@@ -103,7 +103,7 @@ keel_status hlo_dot_general(hlo *h, const hlo_op *op) {
                     &a.sum_count, a.sum));
   KEEL_TRY(hlo_axes(h, op, "rhs_contracting_dimensions", b.type->rank,
                     &b.sum_count, b.sum));
-  return product(h, op, &a, &b);
+  return dot_product(h, op, &a, &b);
 }
 
 keel_status hlo_dot(hlo *h, const hlo_op *op) {
@@ -115,7 +115,7 @@ keel_status hlo_dot(hlo *h, const hlo_op *op) {
     return hlo_wrong(h, op, "operands of rank %u and %u",
                      (unsigned)a.type->rank, (unsigned)b.type->rank);
   a.sum[0] = a.type->rank - 1;
-  return product(h, op, &a, &b);
+  return dot_product(h, op, &a, &b);
 }
 
 /* Its equations are ONNX's. */

@@ -96,8 +96,8 @@ keel_status hlo_atan2(hlo *h, const hlo_op *op) {
 }
 
 /* An op for numbers, and what it is for booleans. */
-static keel_status two(hlo *h, const hlo_op *op, const char *numbers,
-                       const char *booleans) {
+static keel_status elementwise_two(hlo *h, const hlo_op *op,
+                                   const char *numbers, const char *booleans) {
   KEEL_TRY(no_complex(h, op, 2));
   bool flags = input_type(op) == KD_BOOL;
   if (flags && !booleans) return hlo_refuse(h, op, "its inputs are booleans");
@@ -106,29 +106,29 @@ static keel_status two(hlo *h, const hlo_op *op, const char *numbers,
 }
 
 keel_status hlo_add(hlo *h, const hlo_op *op) {
-  return two(h, op, "Add", "Or");
+  return elementwise_two(h, op, "Add", "Or");
 }
 
 keel_status hlo_subtract(hlo *h, const hlo_op *op) {
-  return two(h, op, "Sub", NULL);
+  return elementwise_two(h, op, "Sub", NULL);
 }
 
 keel_status hlo_multiply(hlo *h, const hlo_op *op) {
-  return two(h, op, "Mul", "And");
+  return elementwise_two(h, op, "Mul", "And");
 }
 
 keel_status hlo_divide(hlo *h, const hlo_op *op) {
   if (is_complex(op)) return hlo_complex_op(h, op);
-  return two(h, op, "Div", NULL);
+  return elementwise_two(h, op, "Div", NULL);
 }
 
 keel_status hlo_power(hlo *h, const hlo_op *op) {
-  return two(h, op, "Pow", NULL);
+  return elementwise_two(h, op, "Pow", NULL);
 }
 
 keel_status hlo_extreme(hlo *h, const hlo_op *op) {
-  return vhlo_is(op->raw, "maximum") ? two(h, op, "Max", "Or")
-                                     : two(h, op, "Min", "And");
+  return vhlo_is(op->raw, "maximum") ? elementwise_two(h, op, "Max", "Or")
+                                     : elementwise_two(h, op, "Min", "And");
 }
 
 /* With the sign of the dividend. */
@@ -143,7 +143,7 @@ static keel_status logic(hlo *h, const hlo_op *op, const char *bits,
                          const char *booleans) {
   if (op->input_count && hlo_is_float(input_type(op)))
     return hlo_wrong(h, op, "its inputs are floats");
-  return two(h, op, bits, booleans);
+  return elementwise_two(h, op, bits, booleans);
 }
 
 keel_status hlo_and(hlo *h, const hlo_op *op) {

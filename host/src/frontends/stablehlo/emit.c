@@ -153,9 +153,9 @@ keel_value hlo_gather(hlo *h, keel_value data, keel_value indices,
 /* ---- padding ------------------------------------------------------------------------- */
 
 /* n elements become n * (interior + 1) - interior. */
-static keel_value spread(hlo *h, keel_value value, keel_value padding,
-                         uint32_t rank, int64_t *dims, uint32_t axis,
-                         int64_t interior) {
+static keel_value emit_spread(hlo *h, keel_value value, keel_value padding,
+                              uint32_t rank, int64_t *dims, uint32_t axis,
+                              int64_t interior) {
   int64_t wide[KD_MAX_RANK + 1], pads[2 * (KD_MAX_RANK + 1)] = {0};
   int64_t count = dims[axis];
   if (count <= 1 || !interior) return value;
@@ -205,7 +205,7 @@ keel_value hlo_pad(hlo *h, keel_value value, keel_value padding, uint32_t rank,
   int64_t pads[2 * KD_MAX_RANK];
   bool more = false;
   for (uint32_t i = 0; interior && i < rank; i++)
-    value = spread(h, value, padding, rank, dims, i, interior[i]);
+    value = emit_spread(h, value, padding, rank, dims, i, interior[i]);
   for (uint32_t i = 0; i < rank; i++) {
     pads[i] = low[i] > 0 ? low[i] : 0;
     pads[rank + i] = high[i] > 0 ? high[i] : 0;

@@ -2,8 +2,9 @@
 #include "frontends/frontends.h"
 #include "frontends/stablehlo/lower.h"
 
-static keel_status load(keel_context *context, const char *path,
-                        keel_file *file, keel_program **out_program) {
+static keel_status stablehlo_load_load(keel_context *context, const char *path,
+                                       keel_file *file,
+                                       keel_program **out_program) {
   hlo *h = calloc(1, sizeof *h);
   if (!h) return keel_no_memory(sizeof *h);
   h->context = context;
@@ -15,4 +16,5 @@ static keel_status load(keel_context *context, const char *path,
   return status;
 }
 
-const keel_frontend keel_frontend_stablehlo = {bytecode_is, load};
+const keel_frontend keel_frontend_stablehlo = {bytecode_is,
+                                               stablehlo_load_load};

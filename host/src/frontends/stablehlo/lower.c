@@ -102,8 +102,8 @@ keel_status hlo_value(hlo *h, const bytecode_op *op, uint32_t value,
   return has_parts ? check_bound(h, op, type, *out_imaginary) : KD_OK;
 }
 
-static void bind(hlo *h, uint32_t value, keel_value real, keel_value imaginary,
-                 const bytecode_op *maker) {
+static void lower_bind(hlo *h, uint32_t value, keel_value real,
+                       keel_value imaginary, const bytecode_op *maker) {
   h->bound[value] = (hlo_bound){
       .value = real, .imaginary = imaginary, .level = h->level, .maker = maker};
 }
@@ -136,8 +136,8 @@ static void name_nodes(hlo *h, const bytecode_op *op) {
 }
 
 /* What an op has become must be what the file says that it is. */
-static keel_status check_value(const hlo *h, const hlo_op *op, uint32_t i,
-                               keel_value value) {
+static keel_status lower_check_value(const hlo *h, const hlo_op *op, uint32_t i,
+                                     keel_value value) {
   char text[128], wanted[128];
   const vhlo_type *want = op->out_types[i];
   const keel_type *have = hlo_known(h, value), *named = NULL;
@@ -168,8 +168,8 @@ static bool has_complex(const hlo_op *op) {
   return found;
 }
 
-static keel_status run(hlo *h, const hlo_op *op, hlo_lowering lower,
-                       unsigned flags) {
+static keel_status lower_run(hlo *h, const hlo_op *op, hlo_lowering lower,
+                             unsigned flags) {
   keel_status status =
       has_complex(op) ? hlo_lower_complex(h, op, lower, flags) : lower(h, op);
   KEEL_TRY(status);
@@ -179,9 +179,9 @@ static keel_status run(hlo *h, const hlo_op *op, hlo_lowering lower,
     return vhlo_fail(&h->v, op->raw, status, ": %s", h->at->message);
   }
   for (uint32_t i = 0; i < op->output_count; i++) {
-    KEEL_TRY(check_value(h, op, i, op->out[i]));
+    KEEL_TRY(lower_check_value(h, op, i, op->out[i]));
     if (hlo_is_complex(op->out_types[i]->dtype))
-      KEEL_TRY(check_value(h, op, i, op->out_imag[i]));
+      KEEL_TRY(lower_check_value(h, op, i, op->out_imag[i]));
   }
   return KD_OK;
 }
@@ -218,9 +218,9 @@ static keel_status lower_tensors(hlo *h, const bytecode_op *raw,
                  .in_types = types,
                  .out_types = types + raw->operand_count};
     status = fill_op(h, raw, &op);
-    if (status == KD_OK) status = run(h, &op, lower, flags);
+    if (status == KD_OK) status = lower_run(h, &op, lower, flags);
     for (uint32_t i = 0; i < raw->result_count && status == KD_OK; i++)
-      bind(h, raw->first_result + i, op.out[i], op.out_imag[i], raw);
+      lower_bind(h, raw->first_result + i, op.out[i], op.out_imag[i], raw);
   }
   free(values);
   free(types);
@@ -353,8 +353,8 @@ keel_status hlo_block_with(hlo *h, const bytecode_block *block,
                      h->v.file.path, (unsigned)block->argument_count,
                      (unsigned)inputs->count);
   for (uint32_t i = 0; i < inputs->count; i++)
-    bind(h, block->first_argument + i, inputs->real[i],
-         inputs->imaginary ? inputs->imaginary[i] : KEEL_ABSENT, NULL);
+    lower_bind(h, block->first_argument + i, inputs->real[i],
+               inputs->imaginary ? inputs->imaginary[i] : KEEL_ABSENT, NULL);
   return hlo_block(h, block, outputs);
 }
 
@@ -504,7 +504,7 @@ static keel_status note_sharding(hlo *h, uint32_t sharding,
   return *out_text ? KD_OK : KD_OUT_OF_MEMORY;
 }
 
-static keel_status add_inputs(hlo *h, const bytecode_op *main) {
+static keel_status lower_add_inputs(hlo *h, const bytecode_op *main) {
   const bytecode_block *block = &main->regions[0];
   h->in_count = block->argument_count;
   if (!KEEL_ARENA_ARRAY(&h->v.file.arena, h->in_shardings, h->in_count))
@@ -523,7 +523,7 @@ static keel_status add_inputs(hlo *h, const bytecode_op *main) {
     keel_value value =
         keel_builder_input(h->at, name, type->dtype, type->rank, dims);
     if (hlo_is_complex(type->dtype)) hlo_split(h, value, &value, &imaginary);
-    bind(h, block->first_argument + i, value, imaginary, NULL);
+    lower_bind(h, block->first_argument + i, value, imaginary, NULL);
     h->bound[block->first_argument + i].sharding = sharding;
     KEEL_TRY(note_sharding(h, sharding, &h->in_shardings[i]));
   }
@@ -575,7 +575,7 @@ static keel_status add_output(hlo *h, const bytecode_op *main,
   return note_sharding(h, sharding, &h->out_shardings[index]);
 }
 
-static keel_status add_outputs(hlo *h, const bytecode_op *main) {
+static keel_status lower_add_outputs(hlo *h, const bytecode_op *main) {
   const bytecode_op *end = NULL;
   KEEL_TRY(hlo_ops(h, &main->regions[0], &end));
   h->out_count = end->operand_count;
@@ -595,9 +595,9 @@ static keel_status lower_main(hlo *h, const bytecode_op *main) {
                      " is not supported: it is declared, and has no body");
   if (!vhlo_is(end, "return"))
     return vhlo_fail(&h->v, main, KD_DATA_LOSS, " has no return");
-  KEEL_TRY(add_inputs(h, main));
+  KEEL_TRY(lower_add_inputs(h, main));
   h->calls[h->call_count++] = main;
-  KEEL_TRY(add_outputs(h, main));
+  KEEL_TRY(lower_add_outputs(h, main));
   if (end->operand_count) return KD_OK;
   /* a program of Keel has an output in any case */
   return keel_builder_output(h->at, "keel.nothing",

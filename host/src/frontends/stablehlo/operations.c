@@ -135,7 +135,8 @@ static keel_status read_name(place *p, bytecode_cursor *c, bytecode_op *op,
   return bytecode_index(c, p->t->file->attribute_count, "location", &location);
 }
 
-static keel_status read_op(place *p, bytecode_cursor *c, bytecode_op *op) {
+static keel_status operations_read_op(place *p, bytecode_cursor *c,
+                                      bytecode_op *op) {
   const bytecode *file = p->t->file;
   uint32_t before = p->next;
   uint8_t mask = 0;
@@ -199,7 +200,7 @@ static keel_status read_block(place *p, bytecode_cursor *c,
   if (!KEEL_ARENA_ARRAY(&p->t->file->arena, block->ops, block->op_count))
     return KD_OUT_OF_MEMORY;
   for (uint32_t i = 0; i < block->op_count; i++)
-    KEEL_TRY(read_op(p, c, &block->ops[i]));
+    KEEL_TRY(operations_read_op(p, c, &block->ops[i]));
   return KD_OK;
 }
 

@@ -166,8 +166,8 @@ static keel_status copy_dense(hlo *h, const vhlo_dense *dense, int64_t count,
   return KD_OK;
 }
 
-static keel_status add_constant(hlo *h, const vhlo_dense *dense, size_t part,
-                                keel_value *out_value) {
+static keel_status shape_add_constant(hlo *h, const vhlo_dense *dense,
+                                      size_t part, keel_value *out_value) {
   const vhlo_type *type = dense->type;
   if (!dense->splat || type->elements <= INLINE_MOST)
     return copy_dense(h, dense, type->elements, part, out_value);
@@ -180,9 +180,9 @@ keel_status hlo_constant_value(hlo *h, const hlo_op *op) {
   vhlo_dense dense;
   KEEL_TRY(hlo_arity(h, op, 0, 1));
   KEEL_TRY(vhlo_dense_of(&h->v, op->raw, "value", &dense));
-  KEEL_TRY(add_constant(h, &dense, 0, &op->out[0]));
+  KEEL_TRY(shape_add_constant(h, &dense, 0, &op->out[0]));
   return hlo_is_complex(dense.type->dtype)
-             ? add_constant(h, &dense, 1, &op->out_imag[0])
+             ? shape_add_constant(h, &dense, 1, &op->out_imag[0])
              : KD_OK;
 }
 

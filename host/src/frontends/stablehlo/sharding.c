@@ -111,8 +111,9 @@ static keel_status read_mesh(const hlo *h, uint32_t attribute, mesh *out) {
 }
 
 /* An attribute of an op of Shardy: the `index`-th of its properties, or by its name. */
-static keel_status find(const hlo *h, const bytecode_op *op, uint32_t index,
-                        const char *name, uint32_t *out_attribute) {
+static keel_status sharding_find(const hlo *h, const bytecode_op *op,
+                                 uint32_t index, const char *name,
+                                 uint32_t *out_attribute) {
   if (op->properties == BYTECODE_NONE) {
     KEEL_TRY(vhlo_find(&h->v, op, name, out_attribute));
     return *out_attribute != BYTECODE_NONE
@@ -143,10 +144,10 @@ static keel_status named_mesh(const hlo *h, const char *name, mesh *out) {
     uint32_t attribute = 0;
     if (strcmp(op->dialect, "sdy") != 0 || strcmp(op->name, "mesh") != 0)
       continue;
-    KEEL_TRY(find(h, op, 1, "sym_name", &attribute));
+    KEEL_TRY(sharding_find(h, op, 1, "sym_name", &attribute));
     KEEL_TRY(string_of(h, attribute, &text));
     if (strcmp(text, name) != 0) continue;
-    KEEL_TRY(find(h, op, 0, "mesh", &attribute));
+    KEEL_TRY(sharding_find(h, op, 0, "mesh", &attribute));
     return read_mesh(h, attribute, out);
   }
   return keel_fail(KD_DATA_LOSS, "%s: there is no mesh of devices \"%s\"",
@@ -298,7 +299,7 @@ static bool follows(const mesh *of, uint32_t a, uint32_t b) {
 
 /* "<=[2,4]T(1,0)": the devices in the order of the parts; axes that stay together are one, as
  * XLA writes them. */
-static void add_devices(const splits *of, keel_text *to) {
+static void sharding_add_devices(const splits *of, keel_text *to) {
   uint32_t order[AXES_MOST], first[AXES_MOST], count = order_axes(of, order);
   int64_t sizes[AXES_MOST];
   uint32_t runs = 0;
@@ -340,7 +341,7 @@ keel_status hlo_sharding_text(const hlo *h, uint32_t sharding, char *text,
   }
   if (used < members) keel_text_add(&all, ",%lld", (long long)(members / used));
   keel_text_add(&all, "]");
-  add_devices(&read, &all);
+  sharding_add_devices(&read, &all);
   keel_text_add(&all, "%s}", used < members ? " last_tile_dim_replicate" : "");
   snprintf(text, size, "%s", keel_text_get(&all));
   keel_text_free(&all);
@@ -378,7 +379,8 @@ static void list_ranks(const splits *of, uint32_t dimension, int64_t members,
   }
 }
 
-static keel_status gather(hlo *h, const splits *of, keel_value *value) {
+static keel_status sharding_gather(hlo *h, const splits *of,
+                                   keel_value *value) {
   int64_t members = 0;
   KEEL_TRY(members_of(h, &of->mesh, &members));
   int64_t *ranks = malloc((size_t)members * sizeof *ranks);
@@ -446,7 +448,7 @@ static keel_status convert(hlo *h, const bytecode_op *op, uint32_t from,
   splits read;
   if (from) {
     KEEL_TRY(read_sharding(h, from - 1, &read));
-    KEEL_TRY(gather(h, &read, value));
+    KEEL_TRY(sharding_gather(h, &read, value));
   }
   if (to) {
     KEEL_TRY(read_sharding(h, to - 1, &read));
@@ -485,7 +487,7 @@ static keel_status read_manual(const hlo *h, const bytecode_op *op,
                                manual *out) {
   uint32_t attribute = 0;
   bytecode_cursor c;
-  KEEL_TRY(find(h, op, 1, "manual_axes", &attribute));
+  KEEL_TRY(sharding_find(h, op, 1, "manual_axes", &attribute));
   KEEL_TRY(open_as(h, attribute, "sdy", MANUAL_AXES, &c));
   KEEL_TRY(bytecode_count(&c, 1, "axes", &out->count));
   if (out->count > AXES_MOST)
@@ -527,7 +529,7 @@ static keel_status read_per_value(const hlo *h, const bytecode_op *op,
   uint32_t attribute = 0, have = 0;
   manual axes = {.count = 0};
   KEEL_TRY(read_manual(h, op, &axes));
-  KEEL_TRY(find(h, op, index, name, &attribute));
+  KEEL_TRY(sharding_find(h, op, index, name, &attribute));
   KEEL_TRY(open_as(h, attribute, "sdy", PER_VALUE, &c));
   KEEL_TRY(bytecode_count(&c, 1, "shardings", &have));
   if (have != count)

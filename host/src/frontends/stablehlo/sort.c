@@ -118,7 +118,7 @@ static keel_value sort_by(hlo *h, keel_value x, bool descending, int64_t size,
 }
 
 /* What TopK sorts by: integers for floats, whose NaN it need not know then. */
-static keel_value key_of(hlo *h, const hlo_op *op, const key *k) {
+static keel_value sort_key_of(hlo *h, const hlo_op *op, const key *k) {
   keel_value x = op->in[k->input];
   kd_dtype dtype = op->in_types[k->input]->dtype;
   if (dtype == KD_BOOL) return hlo_cast(h, x, KD_I32);
@@ -133,7 +133,7 @@ static keel_status sort_by_keys(hlo *h, const hlo_op *op, const keys *all,
   int64_t size = op->in_types[0]->dims[axis];
   for (uint32_t i = all->count; i--;) {
     const key *k = &all->list[i];
-    order = sort_by(h, key_of(h, op, k), k->descending, size, axis, order);
+    order = sort_by(h, sort_key_of(h, op, k), k->descending, size, axis, order);
   }
   for (uint32_t i = 0; i < op->output_count; i++)
     op->out[i] = elements(h, op->in[i], order, axis);
@@ -175,8 +175,8 @@ static keel_status before(hlo *h, const network *n, const keel_value *a,
 }
 
 /* For each pair of blocks of `step` elements whether it is sorted the other way round. */
-static keel_value turned(hlo *h, const network *n, int64_t step,
-                         int64_t whole) {
+static keel_value sort_turned(hlo *h, const network *n, int64_t step,
+                              int64_t whole) {
   const int64_t dims[] = {1, n->size / (2 * step), 1, 1, 1};
   uint8_t *flags = malloc((size_t)dims[1]);
   if (!flags) {
@@ -191,8 +191,8 @@ static keel_value turned(hlo *h, const network *n, int64_t step,
 }
 
 /* Puts elements that are `step` apart in order, within runs of `whole`. */
-static keel_status exchange(hlo *h, const network *n, int64_t step,
-                            int64_t whole) {
+static keel_status sort_exchange(hlo *h, const network *n, int64_t step,
+                                 int64_t whole) {
   const int64_t pairs[] = {n->outer, n->size / (2 * step), 2, step, n->inner};
   const int64_t flat[] = {n->outer, n->size, n->inner};
   keel_value keep = KEEL_ABSENT;
@@ -202,7 +202,7 @@ static keel_status exchange(hlo *h, const network *n, int64_t step,
     n->b[i] = hlo_part(h, value, 2, 1, 2, 1);
   }
   KEEL_TRY(before(h, n, n->a, n->b, &keep));
-  keel_value other = turned(h, n, step, whole);
+  keel_value other = sort_turned(h, n, step, whole);
   if (other == KEEL_ABSENT) return KD_OUT_OF_MEMORY;
   keep = HLO(h, "Xor", keep, other);
   for (uint32_t i = 0; i <= n->lanes; i++) {
@@ -234,7 +234,7 @@ static keel_status run_network(hlo *h, const network *n) {
   fill_network(h, n);
   for (int64_t whole = 2; whole <= n->size; whole *= 2)
     for (int64_t step = whole / 2; step; step /= 2)
-      KEEL_TRY(exchange(h, n, step, whole));
+      KEEL_TRY(sort_exchange(h, n, step, whole));
   for (uint32_t i = 0; i < n->lanes; i++) {
     keel_value value = hlo_part(h, n->values[i], 1, 0, n->count, 1);
     op->out[i] =

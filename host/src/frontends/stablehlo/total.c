@@ -82,19 +82,19 @@ bool hlo_is_canonical(const hlo *h, const bytecode_block *block, uint32_t value,
 
 /* ---- its numbers --------------------------------------------------------------------- */
 
-static kd_dtype bits_of(kd_dtype dtype) {
+static kd_dtype total_bits_of(kd_dtype dtype) {
   uint32_t size = keel_dtype_size(dtype);
   return size == 2 ? KD_I16 : size == 4 ? KD_I32 : KD_I64;
 }
 
 keel_value hlo_has_sign(hlo *h, keel_value x, kd_dtype dtype) {
-  kd_dtype bits = bits_of(dtype);
+  kd_dtype bits = total_bits_of(dtype);
   return HLO(h, "Less", hlo_bits_as(h, x, bits), hlo_number(h, bits, 0));
 }
 
 /* Of negative floats all bits but the sign count the other way round. */
 keel_value hlo_total_number(hlo *h, keel_value x, kd_dtype dtype) {
-  kd_dtype bits = bits_of(dtype);
+  kd_dtype bits = total_bits_of(dtype);
   keel_value number = hlo_bits_as(h, x, bits);
   keel_value below = HLO(h, "Less", number, hlo_number(h, bits, 0));
   keel_value turned = HLO(h, "BitwiseXor", number, hlo_least(h, bits, true));

@@ -115,8 +115,9 @@ static keel_status read_dims(bytecode_cursor *c, vhlo_type *type) {
   return KD_OK;
 }
 
-static keel_status read_tensor(vhlo *self, bytecode_cursor *c, uint64_t code,
-                               unsigned depth, vhlo_type *type) {
+static keel_status vhlo_read_tensor(vhlo *self, bytecode_cursor *c,
+                                    uint64_t code, unsigned depth,
+                                    vhlo_type *type) {
   uint32_t item = 0, encoding = 0;
   if (code == RANKED_ENCODED)
     KEEL_TRY(
@@ -176,7 +177,7 @@ static keel_status read_coded(vhlo *self, bytecode_cursor *c, unsigned depth,
       return read_items(self, c, depth, type);
     case RANKED:
     case RANKED_ENCODED:
-      return read_tensor(self, c, code, depth, type);
+      return vhlo_read_tensor(self, c, code, depth, type);
     case TOKEN:
       type->kind = VHLO_TOKEN;
       type->what = "a token";

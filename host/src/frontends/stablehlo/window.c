@@ -36,8 +36,8 @@ static bool bounded(const window *w, uint32_t i) {
          size < most;
 }
 
-static keel_status read_window(const hlo *h, const hlo_op *op, bool dilated,
-                               window *w) {
+static keel_status window_read_window(const hlo *h, const hlo_op *op,
+                                      bool dilated, window *w) {
   int64_t padding[2 * KD_MAX_RANK];
   w->type = op->in_types[0];
   w->rank = w->type->rank;
@@ -257,7 +257,7 @@ keel_status hlo_reduce_window(hlo *h, const hlo_op *op) {
   uint32_t windows = 0, lane_count = op->output_count;
   bool reverse = false;
   KEEL_TRY(hlo_check_lanes(h, op));
-  KEEL_TRY(read_window(h, op, true, &w));
+  KEEL_TRY(window_read_window(h, op, true, &w));
   for (uint32_t i = 0; i < lane_count; i++)
     KEEL_TRY(check_result_dims(h, op, &w, op->out_types[i]));
   kd_dtype dtype = w.type->dtype;
@@ -368,7 +368,7 @@ static keel_status check_scatter(hlo *h, const hlo_op *op, window *w) {
                       op->out_types[0]->what);
   if (hlo_body_kind(h, &op->raw->regions[1]) != HLO_ADD)
     return hlo_refuse(h, op, "a scatter that is not a sum");
-  KEEL_TRY(read_window(h, op, false, w));
+  KEEL_TRY(window_read_window(h, op, false, w));
   return check_result_dims(h, op, w, op->in_types[1]);
 }
 

@@ -41,8 +41,8 @@ static keel_status tensor_in(const keel_host_call *call, uint32_t index,
 
 /* The tensor, row-major, in the variable's memory; all host-addressable memory counts as
  * the same. */
-static keel_status bring(keel_tensor *tensor, keel_device *home,
-                         keel_tensor **out_tensor) {
+static keel_status resource_bring(keel_tensor *tensor, keel_device *home,
+                                  keel_tensor **out_tensor) {
   if (keel_tensor_wait_known(tensor) == KD_OK && tensor->kind == KEEL_DATA &&
       tensor->layout == KD_LAYOUT_ROW_MAJOR && keel_device_addressable(home) &&
       keel_device_addressable(keel_tensor_location(tensor))) {
@@ -58,7 +58,7 @@ keel_status keel_run_variable(keel_host_call *call) {
   keel_device *home = call->scope ? call->scope : keel_tensor_location(initial);
   bool any_shape = keel_attr_int(call->op, "any_shape", 0) != 0;
   keel_tensor *here = NULL;
-  keel_status status = bring(initial, home, &here);
+  keel_status status = resource_bring(initial, home, &here);
   if (status == KD_OK)
     status = keel_variable_create(here, home, any_shape, &call->outputs[0]);
   keel_tensor_release(here);
@@ -78,7 +78,8 @@ keel_status keel_run_variable_assign(keel_host_call *call) {
   KEEL_TRY(resource_in(call, KEEL_VARIABLE, &variable));
   KEEL_TRY(tensor_in(call, 1, &value));
   keel_tensor *here = NULL;
-  keel_status status = bring(value, keel_variable_home(variable), &here);
+  keel_status status =
+      resource_bring(value, keel_variable_home(variable), &here);
   if (status == KD_OK) status = keel_variable_assign(variable, here);
   keel_tensor_release(here);
   KEEL_TRY(told(call, status));
@@ -181,8 +182,9 @@ keel_status keel_run_table_insert(keel_host_call *call) {
   return by_keys(call, insert);
 }
 
-static keel_status find(const keel_host_call *call, keel_resource *table,
-                        const keel_tensor *keys) {
+static keel_status resource_find(const keel_host_call *call,
+                                 keel_resource *table,
+                                 const keel_tensor *keys) {
   const keel_type *type = NULL, *found = NULL;
   keel_heap *host = &call->context->host;
   KEEL_TRY(rows_type(call, table, keys, &type));
@@ -198,7 +200,7 @@ static keel_status find(const keel_host_call *call, keel_resource *table,
 }
 
 keel_status keel_run_table_find(keel_host_call *call) {
-  return by_keys(call, find);
+  return by_keys(call, resource_find);
 }
 
 static keel_status erase(const keel_host_call *call, keel_resource *table,

@@ -211,7 +211,8 @@ typedef struct table {
   int64_t more;          /* dimensions that gathering adds */
 } table;
 
-static int64_t axis_of(const table *t, const char *name, int64_t otherwise) {
+static int64_t embeddings_axis_of(const table *t, const char *name,
+                                  int64_t otherwise) {
   int64_t axis = keel_attr_int(t->all->node.op, name, otherwise);
   return axis < 0 && t->type ? axis + t->type->rank : axis;
 }
@@ -221,8 +222,8 @@ static bool read_table(table *t) {
   t->type = keel_emit_type(t->all, 0);
   t->scales = keel_emit_type(t->all, 2);
   t->indices = keel_emit_in(t->all, 1);
-  t->axis = axis_of(t, "gather_axis", 0);
-  t->blocked = axis_of(t, "quantize_axis", 1);
+  t->axis = embeddings_axis_of(t, "gather_axis", 0);
+  t->blocked = embeddings_axis_of(t, "quantize_axis", 1);
   t->block = keel_attr_int(t->all->node.op, "block_size", 128);
   t->bits = t->type && t->type->dtype == KD_U8
                 ? keel_attr_int(t->all->node.op, "bits", 4)
@@ -242,7 +243,8 @@ static bool read_table(table *t) {
   return fits;
 }
 
-static uint32_t two(table *t, const char *op, uint32_t a, uint32_t b) {
+static uint32_t embeddings_two(table *t, const char *op, uint32_t a,
+                               uint32_t b) {
   return keel_emit_binary(t->all, op, a, b);
 }
 
@@ -262,14 +264,16 @@ static uint32_t scale_indices(table *t, uint32_t data) {
   uint32_t zero = keel_emit_int(t->all, 0), indices = t->indices;
   if (t->blocked != t->axis)
     return t->scales->dims[t->axis] == 1
-               ? two(t, "Mul", indices, two(t, "CastLike", zero, indices))
+               ? embeddings_two(t, "Mul", indices,
+                                embeddings_two(t, "CastLike", zero, indices))
                : indices;
   indices = keel_emit_cast(t->all, indices, KD_I64);
   uint32_t size = keel_emit_dims(t->all, data, t->axis, t->axis + 1);
-  indices = keel_emit_where(t->all, two(t, "Less", indices, zero),
-                            two(t, "Add", indices, size), indices);
-  return t->block ? two(t, "Div", indices, keel_emit_int(t->all, t->block))
-                  : two(t, "Mul", indices, zero);
+  indices = keel_emit_where(t->all, embeddings_two(t, "Less", indices, zero),
+                            embeddings_two(t, "Add", indices, size), indices);
+  return t->block ? embeddings_two(t, "Div", indices,
+                                   keel_emit_int(t->all, t->block))
+                  : embeddings_two(t, "Mul", indices, zero);
 }
 
 /* Numbers of a type that Gather takes and that has all of them. */
@@ -289,7 +293,8 @@ static uint32_t zeros_of(table *t, uint32_t scales, uint32_t indices) {
   if (zeros == KEEL_ABSENT && t->type->dtype != KD_U8) return KEEL_ABSENT;
   if (zeros == KEEL_ABSENT) {
     uint32_t middle = keel_emit_int(t->all, INT64_C(1) << (t->bits - 1));
-    return two(t, "Expand", keel_emit_cast(t->all, middle, KD_U8), dims);
+    return embeddings_two(t, "Expand", keel_emit_cast(t->all, middle, KD_U8),
+                          dims);
   }
   zeros = gathered(t->all, readable(t, zeros), indices, t->axis);
   if (t->bits == 8) return zeros;
@@ -304,7 +309,7 @@ static uint32_t repeated(table *t, uint32_t scales, uint32_t like, int64_t at) {
   if (t->blocked == t->axis || !t->block) return scales;
   uint32_t places =
       keel_emit_range(t->all, keel_emit_dims(t->all, like, at, at + 1));
-  places = two(t, "Div", places, keel_emit_int(t->all, t->block));
+  places = embeddings_two(t, "Div", places, keel_emit_int(t->all, t->block));
   return gathered(t->all, scales, places, at);
 }
 
@@ -327,10 +332,12 @@ static void expand_gather_block_quantized(keel_emit *all) {
                    keel_emit_op(all, "DequantizeLinear", attrs, 2, inputs, 3));
     return;
   }
-  uint32_t y = two(&t, "CastLike", x, scales);
+  uint32_t y = embeddings_two(&t, "CastLike", x, scales);
   if (zeros != KEEL_ABSENT)
-    y = two(&t, "Sub", y, two(&t, "CastLike", zeros, scales));
-  keel_emit_give(all, 0, two(&t, "Mul", y, repeated(&t, scales, x, at)));
+    y = embeddings_two(&t, "Sub", y,
+                       embeddings_two(&t, "CastLike", zeros, scales));
+  keel_emit_give(all, 0,
+                 embeddings_two(&t, "Mul", y, repeated(&t, scales, x, at)));
 }
 
 /* ---- rows ---- */

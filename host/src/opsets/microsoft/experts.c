@@ -35,8 +35,8 @@ static keel_status read_rows(const keel_infer *infer, expert_sizes *e) {
   return KD_OK;
 }
 
-static keel_status check_kind(const keel_infer *infer, bool has_third,
-                              expert_sizes *e) {
+static keel_status experts_check_kind(const keel_infer *infer, bool has_third,
+                                      expert_sizes *e) {
   static const char *const kinds[] = {"relu", "gelu", "silu", "swiglu",
                                       "identity"};
   const char *kind = keel_attr_string(infer->op, "activation_type", "relu");
@@ -79,7 +79,7 @@ keel_status keel_shape_experts(keel_infer *infer) {
   const keel_type *second = infer->in[4];
   expert_sizes e = {0};
   KEEL_TRY(read_rows(infer, &e));
-  KEEL_TRY(check_kind(infer, keel_infer_in(infer, 6) != NULL, &e));
+  KEEL_TRY(experts_check_kind(infer, keel_infer_in(infer, 6) != NULL, &e));
   e.inner = second->rank == 3 ? second->dims[2] : 0;
   if (!keel_is_plausible(e.inner)) e.inner = 0;
   KEEL_TRY(check_dims(infer, 2, e.count, e.fused * e.inner, e.size));
@@ -101,7 +101,7 @@ static const struct {
               {"fc2_expert_weight_bits", 5, 6, 7, 12},
               {"fc3_expert_weight_bits", 8, 9, 10, 13}};
 
-static int64_t bits_of(const keel_infer *infer, int layer) {
+static int64_t experts_bits_of(const keel_infer *infer, int layer) {
   int64_t bits = keel_attr_int(infer->op, "expert_weight_bits", 4);
   return keel_attr_int(infer->op, layers[layer].bits, bits);
 }
@@ -109,7 +109,7 @@ static int64_t bits_of(const keel_infer *infer, int layer) {
 /* N rows of K numbers for each expert, with a scale for each row or block of it. */
 static keel_status check_layer(const keel_infer *infer, int layer,
                                const expert_sizes *e, int64_t n, int64_t k) {
-  int64_t bits = bits_of(infer, layer);
+  int64_t bits = experts_bits_of(infer, layer);
   int64_t block = keel_attr_int(infer->op, "block_size", 0);
   if (!keel_infer_in(infer, layers[layer].weights)) return KD_OK;
   if ((bits != 2 && bits != 4 && bits != 8) || k % (8 / bits))
@@ -158,9 +158,9 @@ keel_status keel_shape_quantised_experts(keel_infer *infer) {
   const keel_type *second = infer->in[5];
   expert_sizes e = {0};
   KEEL_TRY(read_rows(infer, &e));
-  KEEL_TRY(check_kind(infer, keel_infer_in(infer, 8) != NULL, &e));
+  KEEL_TRY(experts_check_kind(infer, keel_infer_in(infer, 8) != NULL, &e));
   KEEL_TRY(check_form(infer));
-  int64_t bits = bits_of(infer, 1);
+  int64_t bits = experts_bits_of(infer, 1);
   e.inner = second->rank == 3 && bits > 0 ? second->dims[2] : 0;
   e.inner = keel_is_plausible(e.inner) && bits <= 8 && bits > 0
                 ? e.inner * 8 / bits
@@ -190,15 +190,16 @@ typedef struct experts {
   layer layers[3];       /* FC1, FC2 and FC3 */
 } experts;
 
-static uint32_t in(const experts *e, uint32_t index) {
+static uint32_t experts_in(const experts *e, uint32_t index) {
   return keel_emit_in(e->all, index);
 }
 
-static uint32_t two(experts *e, const char *op, uint32_t a, uint32_t b) {
+static uint32_t experts_two(experts *e, const char *op, uint32_t a,
+                            uint32_t b) {
   return keel_emit_binary(e->all, op, a, b);
 }
 
-static uint32_t number(experts *e, int64_t value) {
+static uint32_t experts_number(experts *e, int64_t value) {
   return keel_emit_int(e->all, value);
 }
 
@@ -220,26 +221,26 @@ static bool is_swiglu(const experts *e) {
 /* ---- which experts -------------------------------------------------------------------------- */
 
 static uint32_t of_whole(experts *e, uint32_t shares) {
-  const uint32_t inputs[] = {shares, number(e, -1)};
+  const uint32_t inputs[] = {shares, experts_number(e, -1)};
   uint32_t sum = keel_emit_op(e->all, "ReduceSum", NULL, 0, inputs, 2);
   uint32_t zero = keel_emit_number(e->all, 0, sum);
   uint32_t one = keel_emit_number(e->all, 1, sum);
-  sum = keel_emit_where(e->all, two(e, "Equal", sum, zero), one, sum);
-  return two(e, "Div", shares, sum);
+  sum = keel_emit_where(e->all, experts_two(e, "Equal", sum, zero), one, sum);
+  return experts_two(e, "Div", shares, sum);
 }
 
 /* The k best; of shares that are given apart, or of a softmax over all or, where the weights are
  * kept in few bits, over those k. */
-static void choose(experts *e, uint32_t apart, bool over_all) {
+static void experts_choose(experts *e, uint32_t apart, bool over_all) {
   enum { BEST, PLACES };
   const keel_attr last = KEEL_INT("axis", -1);
   static const int64_t flat[] = {-1};
   bool whole =
       keel_attr_int(e->all->node.op, "normalize_routing_weights", 0) != 0;
   uint32_t found[2] = {KEEL_ABSENT, KEEL_ABSENT};
-  uint32_t wanted = keel_emit_cast(e->all, in(e, 1), KD_F32);
+  uint32_t wanted = keel_emit_cast(e->all, experts_in(e, 1), KD_F32);
   if (over_all) wanted = with_attr(e, "Softmax", last, wanted);
-  const uint32_t inputs[] = {wanted, number(e, e->chosen)};
+  const uint32_t inputs[] = {wanted, experts_number(e, e->chosen)};
   keel_emit_node(e->all, "TopK", NULL, 0, inputs, 2, found, 2);
   e->shares = found[BEST];
   if (apart != KEEL_ABSENT) {
@@ -277,8 +278,8 @@ static uint32_t float_product(experts *e, const layer *l, uint32_t x,
 static uint32_t for_blocks(experts *e, uint32_t value, const layer *l,
                            int64_t blocks) {
   const int64_t one[] = {l->n, 1}, all[] = {l->n, blocks};
-  value = two(e, "CastLike", reshaped(e, value, one, 2), e->rows);
-  return two(e, "Expand", value, keel_emit_ints(e->all, all, 2));
+  value = experts_two(e, "CastLike", reshaped(e, value, one, 2), e->rows);
+  return experts_two(e, "Expand", value, keel_emit_ints(e->all, all, 2));
 }
 
 /* Zero points of rows lie behind each other, in as few bits as the weights. */
@@ -306,9 +307,9 @@ static uint32_t filled(experts *e, uint32_t weights, const layer *l,
                        int64_t bytes) {
   const int64_t more[] = {l->n, bytes - l->k * l->bits / 8};
   if (!more[1]) return weights;
-  uint32_t zero = keel_emit_cast(e->all, number(e, 0), KD_U8);
+  uint32_t zero = keel_emit_cast(e->all, experts_number(e, 0), KD_U8);
   const uint32_t parts[] = {
-      weights, two(e, "Expand", zero, keel_emit_ints(e->all, more, 2))};
+      weights, experts_two(e, "Expand", zero, keel_emit_ints(e->all, more, 2))};
   return keel_emit_concat(e->all, 1, parts, 2);
 }
 
@@ -324,7 +325,8 @@ static uint32_t packed_product(experts *e, const layer *l, uint32_t x,
       filled(e, own(e, l->weights, expert, rows, 2), l, blocks * bytes);
   uint32_t scales =
       by_row ? for_blocks(e, own(e, l->scales, expert, one, 1), l, blocks)
-             : two(e, "CastLike", own(e, l->scales, expert, each, 2), e->rows);
+             : experts_two(e, "CastLike", own(e, l->scales, expert, each, 2),
+                           e->rows);
   const uint32_t inputs[] = {x,
                              reshaped(e, w, parts, 3),
                              scales,
@@ -339,8 +341,8 @@ static uint32_t packed_product(experts *e, const layer *l, uint32_t x,
                       6);
 }
 
-static uint32_t product(experts *e, int layer_index, uint32_t x,
-                        int64_t expert) {
+static uint32_t experts_product(experts *e, int layer_index, uint32_t x,
+                                int64_t expert) {
   const layer *l = &e->layers[layer_index];
   return l->bits ? packed_product(e, l, x, expert)
                  : float_product(e, l, x, expert);
@@ -356,7 +358,7 @@ static uint32_t swiglu(experts *e, uint32_t gate, uint32_t value) {
     uint32_t up = keel_emit_number(e->all, most, gate);
     const uint32_t inputs[] = {value, keel_emit_number(e->all, -most, gate),
                                up};
-    gate = two(e, "Min", gate, up);
+    gate = experts_two(e, "Min", gate, up);
     value = keel_emit_op(e->all, "Clip", NULL, 0, inputs, 3);
   }
   gate = with_attr(e, "Swish",
@@ -364,8 +366,8 @@ static uint32_t swiglu(experts *e, uint32_t gate, uint32_t value) {
                        "alpha", keel_attr_float(op, "activation_alpha", 1)),
                    gate);
   if (beta != 0)
-    value = two(e, "Add", value, keel_emit_number(e->all, beta, value));
-  return two(e, "Mul", gate, value);
+    value = experts_two(e, "Add", value, keel_emit_number(e->all, beta, value));
+  return experts_two(e, "Mul", gate, value);
 }
 
 static uint32_t activated(experts *e, uint32_t x) {
@@ -390,16 +392,18 @@ static uint32_t half(experts *e, uint32_t x, int64_t index) {
 }
 
 static uint32_t computed(experts *e, uint32_t x, int64_t expert) {
-  uint32_t first = product(e, 0, x, expert), third = KEEL_ABSENT;
-  if (e->layers[2].weights != KEEL_ABSENT) third = product(e, 2, x, expert);
+  uint32_t first = experts_product(e, 0, x, expert), third = KEEL_ABSENT;
+  if (e->layers[2].weights != KEEL_ABSENT)
+    third = experts_product(e, 2, x, expert);
   if (is_swiglu(e))
     first = third == KEEL_ABSENT
                 ? swiglu(e, half(e, first, 0), half(e, first, 1))
                 : swiglu(e, first, third);
   else
-    first = third == KEEL_ABSENT ? activated(e, first)
-                                 : two(e, "Mul", activated(e, first), third);
-  return product(e, 1, first, expert);
+    first = third == KEEL_ABSENT
+                ? activated(e, first)
+                : experts_two(e, "Mul", activated(e, first), third);
+  return experts_product(e, 1, first, expert);
 }
 
 /* ---- all experts ---------------------------------------------------------------------------- */
@@ -407,7 +411,8 @@ static uint32_t computed(experts *e, uint32_t x, int64_t expert) {
 /* The slots of an expert: [slots]. */
 static uint32_t slots_of(experts *e, int64_t expert) {
   static const int64_t flat[] = {-1};
-  uint32_t own_slots = two(e, "Equal", e->slots, number(e, expert));
+  uint32_t own_slots =
+      experts_two(e, "Equal", e->slots, experts_number(e, expert));
   return reshaped(e, keel_emit_unary(e->all, "NonZero", own_slots), flat, 1);
 }
 
@@ -416,19 +421,19 @@ static uint32_t at_slots(experts *e, uint32_t *slots, uint32_t *results) {
   const keel_attr axis = KEEL_INT("axis", 0);
   for (int64_t i = 0; i < e->count && e->all->status == KD_OK; i++) {
     slots[i] = slots_of(e, i);
-    const uint32_t pair[] = {e->rows,
-                             two(e, "Div", slots[i], number(e, e->chosen))};
+    const uint32_t pair[] = {
+        e->rows, experts_two(e, "Div", slots[i], experts_number(e, e->chosen))};
     uint32_t x = keel_emit_op(e->all, "Gather", &axis, 1, pair, 2);
     results[i] = computed(e, x, i);
   }
   if (e->all->status != KD_OK) return KEEL_ABSENT;
   uint32_t places = keel_emit_concat(e->all, 0, slots, (uint32_t)e->count);
   const uint32_t dims[] = {keel_emit_dims(e->all, e->slots, 0, 1),
-                           number(e, e->layers[1].n)};
-  uint32_t room = two(e, "Expand", keel_emit_number(e->all, 0, e->rows),
-                      keel_emit_concat(e->all, 0, dims, 2));
+                           experts_number(e, e->layers[1].n)};
+  uint32_t room = experts_two(e, "Expand", keel_emit_number(e->all, 0, e->rows),
+                              keel_emit_concat(e->all, 0, dims, 2));
   const uint32_t inputs[] = {
-      room, two(e, "Unsqueeze", places, number(e, 1)),
+      room, experts_two(e, "Unsqueeze", places, experts_number(e, 1)),
       keel_emit_concat(e->all, 0, results, (uint32_t)e->count)};
   return keel_emit_op(e->all, "ScatterND", NULL, 0, inputs, 3);
 }
@@ -437,14 +442,16 @@ static void give_sum(experts *e, uint32_t results) {
   const keel_attr keep = KEEL_INT("keepdims", 0);
   const int64_t dims[] = {-1, e->chosen, e->layers[1].n};
   results = keel_emit_cast(e->all, reshaped(e, results, dims, 3), KD_F32);
-  results =
-      two(e, "Mul", results, two(e, "Unsqueeze", e->shares, number(e, -1)));
-  const uint32_t inputs[] = {results, number(e, 1)};
+  results = experts_two(
+      e, "Mul", results,
+      experts_two(e, "Unsqueeze", e->shares, experts_number(e, -1)));
+  const uint32_t inputs[] = {results, experts_number(e, 1)};
   results = keel_emit_op(e->all, "ReduceSum", &keep, 1, inputs, 2);
-  results = two(e, "CastLike", results, e->rows);
-  keel_emit_give(e->all, 0,
-                 two(e, "Reshape", results,
-                     keel_emit_dims(e->all, in(e, 0), 0, INT64_MAX)));
+  results = experts_two(e, "CastLike", results, e->rows);
+  keel_emit_give(
+      e->all, 0,
+      experts_two(e, "Reshape", results,
+                  keel_emit_dims(e->all, experts_in(e, 0), 0, INT64_MAX)));
 }
 
 static void mix(experts *e, uint32_t apart, bool over_all) {
@@ -454,8 +461,8 @@ static void mix(experts *e, uint32_t apart, bool over_all) {
     e->all->status = keel_no_memory((size_t)e->count * 2 * sizeof *lists);
     return;
   }
-  e->rows = reshaped(e, in(e, 0), rows, 2);
-  choose(e, apart, over_all);
+  e->rows = reshaped(e, experts_in(e, 0), rows, 2);
+  experts_choose(e, apart, over_all);
   give_sum(e, at_slots(e, lists, lists + e->count));
   free(lists);
 }
@@ -464,7 +471,7 @@ static void mix(experts *e, uint32_t apart, bool over_all) {
 static bool read_layer(experts *e, int index, uint32_t weights, int64_t bits) {
   layer *l = &e->layers[index];
   const keel_type *type = keel_emit_type(e->all, weights);
-  l->weights = in(e, weights);
+  l->weights = experts_in(e, weights);
   l->bits = bits;
   if (l->weights == KEEL_ABSENT) return index == 2;
   if (!type || type->rank != 3 || type->dims[0] < 1 || type->dims[1] < 1 ||
@@ -478,7 +485,7 @@ static bool read_layer(experts *e, int index, uint32_t weights, int64_t bits) {
 }
 
 /* What nobody has looked at where dimensions are open. */
-static bool fits(experts *e, bool read) {
+static bool experts_fits(experts *e, bool read) {
   const keel_opdef *op = e->all->node.op;
   bool third = e->layers[2].weights != KEEL_ABSENT, gated = is_swiglu(e);
   int64_t fusion = keel_attr_int(op, "swiglu_fusion", 0);
@@ -507,10 +514,10 @@ static void expand_experts(keel_emit *all) {
   bool read = read_layer(&e, 0, 2, 0) && read_layer(&e, 1, 4, 0) &&
               read_layer(&e, 2, 6, 0);
   for (uint32_t i = 0; i < 3; i++) {
-    e.layers[i].bias = in(&e, 3 + 2 * i);
+    e.layers[i].bias = experts_in(&e, 3 + 2 * i);
     e.layers[i].scales = e.layers[i].zeros = KEEL_ABSENT;
   }
-  if (fits(&e, read)) mix(&e, KEEL_ABSENT, true);
+  if (experts_fits(&e, read)) mix(&e, KEEL_ABSENT, true);
 }
 
 static void expand_quantised_experts(keel_emit *all) {
@@ -525,9 +532,9 @@ static void expand_quantised_experts(keel_emit *all) {
         keel_attr_int(op, names[i], keel_attr_int(op, "expert_weight_bits", 4));
     read &= (bits == 2 || bits == 4 || bits == 8) &&
             read_layer(&e, (int)i, 2 + 3 * i, bits);
-    e.layers[i].scales = in(&e, 3 + 3 * i);
-    e.layers[i].bias = in(&e, 4 + 3 * i);
-    e.layers[i].zeros = in(&e, 11 + i);
+    e.layers[i].scales = experts_in(&e, 3 + 3 * i);
+    e.layers[i].bias = experts_in(&e, 4 + 3 * i);
+    e.layers[i].zeros = experts_in(&e, 11 + i);
     read &=
         e.layers[i].weights == KEEL_ABSENT || e.layers[i].scales != KEEL_ABSENT;
   }
@@ -539,7 +546,7 @@ static void expand_quantised_experts(keel_emit *all) {
     keel_emit_fail(all, KD_UNIMPLEMENTED,
                    "quant_type can be int, and weights that are packed"
                    " for one device are not supported");
-  if (fits(&e, read)) mix(&e, in(&e, 14), false);
+  if (experts_fits(&e, read)) mix(&e, experts_in(&e, 14), false);
 }
 
 /* ---- rows ---- */

@@ -7,7 +7,7 @@
 
 /* ---- shapes ---- */
 
-static keel_status check_kind(const keel_infer *infer) {
+static keel_status grouped_check_kind(const keel_infer *infer) {
   static const struct {
     const char *name;
     int64_t plain;
@@ -123,7 +123,7 @@ keel_status keel_shape_group_query_attention(keel_infer *infer) {
   const keel_type *lengths = infer->in[5];
   grouped_sizes g = {0};
   int64_t total = 0;
-  KEEL_TRY(check_kind(infer));
+  KEEL_TRY(grouped_check_kind(infer));
   KEEL_TRY(read_heads(infer, &g));
   KEEL_TRY(check_rotary(infer, &g));
   KEEL_TRY(check_sink(infer, &g));
@@ -194,69 +194,76 @@ typedef struct grouped {
   uint32_t begin;   /* [batch]: where the new rows begin */
 } grouped;
 
-static uint32_t in(const grouped *g, uint32_t index) {
+static uint32_t grouped_in(const grouped *g, uint32_t index) {
   return keel_emit_in(g->all, index);
 }
 
-static uint32_t two(grouped *g, const char *op, uint32_t a, uint32_t b) {
+static uint32_t grouped_two(grouped *g, const char *op, uint32_t a,
+                            uint32_t b) {
   return keel_emit_binary(g->all, op, a, b);
 }
 
-static uint32_t number(grouped *g, int64_t value) {
+static uint32_t grouped_number(grouped *g, int64_t value) {
   return keel_emit_int(g->all, value);
 }
 
 /* Columns [begin, end) of the query, in heads; what has all is cut in three. */
 static uint32_t columns(grouped *g, uint32_t size, int64_t begin, int64_t end) {
-  const uint32_t inputs[] = {in(g, QUERY),
-                             two(g, "Mul", size, number(g, begin)),
-                             two(g, "Mul", size, number(g, end)), number(g, 2)};
+  const uint32_t inputs[] = {
+      grouped_in(g, QUERY),
+      grouped_two(g, "Mul", size, grouped_number(g, begin)),
+      grouped_two(g, "Mul", size, grouped_number(g, end)),
+      grouped_number(g, 2)};
   return keel_emit_op(g->all, "Slice", NULL, 0, inputs, 4);
 }
 
 static void take_parts(grouped *g) {
-  g->q = in(g, QUERY);
-  g->k = in(g, KEY);
-  g->v = in(g, VALUE);
+  g->q = grouped_in(g, QUERY);
+  g->k = grouped_in(g, KEY);
+  g->v = grouped_in(g, VALUE);
   if (g->k != KEEL_ABSENT) return;
-  uint32_t size = two(g, "Div", keel_emit_dims(g->all, g->q, 2, 3),
-                      number(g, g->heads + 2 * g->groups));
+  uint32_t size = grouped_two(g, "Div", keel_emit_dims(g->all, g->q, 2, 3),
+                              grouped_number(g, g->heads + 2 * g->groups));
   g->q = columns(g, size, 0, g->heads);
   g->k = columns(g, size, g->heads, g->heads + g->groups);
   g->v = columns(g, size, g->heads + g->groups, g->heads + 2 * g->groups);
 }
 
 static uint32_t as_i64(grouped *g, uint32_t value) {
-  return two(g, "CastLike", value, number(g, 0));
+  return grouped_two(g, "CastLike", value, grouped_number(g, 0));
 }
 
 /* A first call has all its rows from 0 on, also those behind a batch's length. */
 static void find_begin(grouped *g) {
-  uint32_t flat = number(g, -1);
-  uint32_t lengths = two(g, "Reshape", as_i64(g, in(g, LENGTHS)), flat);
-  uint32_t one = number(g, 1), zero = number(g, 0), room;
+  uint32_t flat = grouped_number(g, -1);
+  uint32_t lengths =
+      grouped_two(g, "Reshape", as_i64(g, grouped_in(g, LENGTHS)), flat);
+  uint32_t one = grouped_number(g, 1), zero = grouped_number(g, 0), room;
   g->rows = keel_emit_dims(g->all, g->q, 1, 2);
-  g->total = room = two(g, "Reshape", as_i64(g, in(g, TOTAL)), flat);
-  if (in(g, PAST_KEY) != KEEL_ABSENT)
-    room = two(g, "Max", room, keel_emit_dims(g->all, in(g, PAST_KEY), 2, 3));
-  uint32_t first = two(g, "Equal", g->rows, g->total);
+  g->total = room =
+      grouped_two(g, "Reshape", as_i64(g, grouped_in(g, TOTAL)), flat);
+  if (grouped_in(g, PAST_KEY) != KEEL_ABSENT)
+    room = grouped_two(g, "Max", room,
+                       keel_emit_dims(g->all, grouped_in(g, PAST_KEY), 2, 3));
+  uint32_t first = grouped_two(g, "Equal", g->rows, g->total);
   uint32_t least =
-      keel_emit_where(g->all, first, zero, two(g, "Sub", g->rows, one));
-  lengths = keel_emit_within(g->all, lengths, least, two(g, "Sub", room, one),
-                             "seqlens_k");
-  lengths = two(g, "Add", lengths, one);
-  g->begin =
-      keel_emit_where(g->all, first, zero, two(g, "Sub", lengths, g->rows));
+      keel_emit_where(g->all, first, zero, grouped_two(g, "Sub", g->rows, one));
+  lengths = keel_emit_within(g->all, lengths, least,
+                             grouped_two(g, "Sub", room, one), "seqlens_k");
+  lengths = grouped_two(g, "Add", lengths, one);
+  g->begin = keel_emit_where(g->all, first, zero,
+                             grouped_two(g, "Sub", lengths, g->rows));
 }
 
 /* [batch, rows]: each new row's place among the keys. */
 static uint32_t rows_places(grouped *g) {
-  return two(g, "Add", two(g, "Unsqueeze", g->begin, number(g, 1)),
-             keel_emit_range(g->all, g->rows));
+  return grouped_two(
+      g, "Add", grouped_two(g, "Unsqueeze", g->begin, grouped_number(g, 1)),
+      keel_emit_range(g->all, g->rows));
 }
 
-static uint32_t turned(grouped *g, uint32_t value, int64_t heads,
-                       uint32_t places) {
+static uint32_t grouped_turned(grouped *g, uint32_t value, int64_t heads,
+                               uint32_t places) {
   const keel_type *cos = keel_emit_type(g->all, COS);
   const keel_type *type =
       value == KEEL_ABSENT ? NULL : g->all->function->values[value].type;
@@ -265,22 +272,23 @@ static uint32_t turned(grouped *g, uint32_t value, int64_t heads,
       cos && cos->rank == 2 && cos->dims[1] > 0 ? 2 * cos->dims[1] : 0;
   if (type && type->rank == 3 && type->dims[2] == heads * turning)
     turning = 0; /* all of it */
-  const uint32_t inputs[] = {value, in(g, COS), in(g, SIN), places};
+  const uint32_t inputs[] = {value, grouped_in(g, COS), grouped_in(g, SIN),
+                             places};
   const keel_attr attrs[] = {
       KEEL_INT("num_heads", heads), KEEL_INT("rotary_embedding_dim", turning),
       KEEL_INT("interleaved", keel_attr_int(op, "rotary_interleaved", 0))};
   return keel_emit_op(g->all, "RotaryEmbedding", attrs, 3, inputs, 4);
 }
 
-static void turn(grouped *g, uint32_t places) {
+static void microsoft_grouped_turn(grouped *g, uint32_t places) {
   if (!keel_attr_int(g->all->node.op, "do_rotary", 0)) return;
-  if (in(g, PLACES) != KEEL_ABSENT) places = in(g, PLACES);
-  g->q = turned(g, g->q, g->heads, places);
-  g->k = turned(g, g->k, g->groups, places);
+  if (grouped_in(g, PLACES) != KEEL_ABSENT) places = grouped_in(g, PLACES);
+  g->q = grouped_turned(g, g->q, g->heads, places);
+  g->k = grouped_turned(g, g->k, g->groups, places);
 }
 
 /* [batch, rows, heads * size] as [batch, heads, rows, size] */
-static uint32_t with_heads(grouped *g, uint32_t value, int64_t heads) {
+static uint32_t grouped_with_heads(grouped *g, uint32_t value, int64_t heads) {
   static const int64_t exchange[] = {0, 2, 1, 3};
   const int64_t dims[] = {0, 0, heads, -1};
   value = keel_emit_reshape(g->all, value, dims, 4);
@@ -290,12 +298,13 @@ static uint32_t with_heads(grouped *g, uint32_t value, int64_t heads) {
 /* `past` with room for all keys, and the new ones in their places. */
 static uint32_t present(grouped *g, uint32_t past, uint32_t value) {
   if (past == KEEL_ABSENT) return value;
-  uint32_t more = two(g, "Sub", g->total, keel_emit_dims(g->all, past, 2, 3));
-  more = two(g, "Max", more, number(g, 0));
+  uint32_t more =
+      grouped_two(g, "Sub", g->total, keel_emit_dims(g->all, past, 2, 3));
+  more = grouped_two(g, "Max", more, grouped_number(g, 0));
   const uint32_t dims[] = {keel_emit_dims(g->all, past, 0, 2), more,
                            keel_emit_dims(g->all, past, 3, 4)};
-  uint32_t room = two(g, "Expand", keel_emit_number(g->all, 0, past),
-                      keel_emit_concat(g->all, 0, dims, 3));
+  uint32_t room = grouped_two(g, "Expand", keel_emit_number(g->all, 0, past),
+                              keel_emit_concat(g->all, 0, dims, 3));
   const uint32_t both[] = {past, room};
   const uint32_t inputs[] = {keel_emit_concat(g->all, 2, both, 2), value,
                              g->begin};
@@ -304,7 +313,8 @@ static uint32_t present(grouped *g, uint32_t past, uint32_t value) {
 
 /* The keys that count. */
 static uint32_t seen(grouped *g, uint32_t value) {
-  const uint32_t inputs[] = {value, number(g, 0), g->total, number(g, 2)};
+  const uint32_t inputs[] = {value, grouped_number(g, 0), g->total,
+                             grouped_number(g, 2)};
   return keel_emit_op(g->all, "Slice", NULL, 0, inputs, 4);
 }
 
@@ -313,13 +323,15 @@ static uint32_t mask(grouped *g, uint32_t places) {
   int64_t window = keel_attr_int(g->all->node.op, "local_window_size", -1);
   const int64_t by_row[] = {1, 3};
   uint32_t keys = keel_emit_range(g->all, g->total);
-  places = two(g, "Unsqueeze", places, keel_emit_ints(g->all, by_row, 2));
-  uint32_t hidden = two(g, "Greater", keys, places);
+  places =
+      grouped_two(g, "Unsqueeze", places, keel_emit_ints(g->all, by_row, 2));
+  uint32_t hidden = grouped_two(g, "Greater", keys, places);
   if (window >= 0)
-    hidden = two(
+    hidden = grouped_two(
         g, "Or", hidden,
-        two(g, "LessOrEqual", keys, two(g, "Sub", places, number(g, window))));
-  uint32_t bias = in(g, BIAS);
+        grouped_two(g, "LessOrEqual", keys,
+                    grouped_two(g, "Sub", places, grouped_number(g, window))));
+  uint32_t bias = grouped_in(g, BIAS);
   if (bias == KEEL_ABSENT) bias = keel_emit_number(g->all, 0, g->q);
   return keel_emit_where(g->all, hidden,
                          keel_emit_number(g->all, -INFINITY, g->q), bias);
@@ -329,33 +341,35 @@ static uint32_t mask(grouped *g, uint32_t places) {
 
 /* Whether the sums of powers have one more: of each head's sink, or of 0. */
 static bool has_sink(const grouped *g) {
-  return in(g, SINK) != KEEL_ABSENT ||
+  return grouped_in(g, SINK) != KEEL_ABSENT ||
          keel_attr_int(g->all->node.op, "smooth_softmax", -1) > 0;
 }
 
 /* Keys or values with one more, of zeros. */
 static uint32_t with_zeros(grouped *g, uint32_t value) {
-  const uint32_t dims[] = {keel_emit_dims(g->all, value, 0, 2), number(g, 1),
+  const uint32_t dims[] = {keel_emit_dims(g->all, value, 0, 2),
+                           grouped_number(g, 1),
                            keel_emit_dims(g->all, value, 3, 4)};
-  const uint32_t parts[] = {value,
-                            two(g, "Expand", keel_emit_number(g->all, 0, value),
-                                keel_emit_concat(g->all, 0, dims, 3))};
+  const uint32_t parts[] = {
+      value, grouped_two(g, "Expand", keel_emit_number(g->all, 0, value),
+                         keel_emit_concat(g->all, 0, dims, 3))};
   return keel_emit_concat(g->all, 2, parts, 2);
 }
 
 /* What is added to scores, with a sink for the key of zeros: it is that key's score. */
 static uint32_t with_sink(grouped *g, uint32_t mask) {
   const int64_t by_head[] = {1, g->heads, 1, 1};
-  uint32_t sink = in(g, SINK);
-  uint32_t lead[] = {keel_emit_dims(g->all, g->q, 0, 1), number(g, g->heads),
-                     g->rows, number(g, 1)};
+  uint32_t sink = grouped_in(g, SINK);
+  uint32_t lead[] = {keel_emit_dims(g->all, g->q, 0, 1),
+                     grouped_number(g, g->heads), g->rows,
+                     grouped_number(g, 1)};
   uint32_t narrow = keel_emit_concat(g->all, 0, lead, 4);
   lead[3] = g->total;
   uint32_t wide = keel_emit_concat(g->all, 0, lead, 4);
   sink = sink == KEEL_ABSENT ? keel_emit_number(g->all, 0, g->q)
                              : keel_emit_reshape(g->all, sink, by_head, 4);
-  const uint32_t parts[] = {two(g, "Expand", mask, wide),
-                            two(g, "Expand", sink, narrow)};
+  const uint32_t parts[] = {grouped_two(g, "Expand", mask, wide),
+                            grouped_two(g, "Expand", sink, narrow)};
   return keel_emit_concat(g->all, 3, parts, 2);
 }
 
@@ -376,13 +390,15 @@ static void expand_group_query_attention(keel_emit *all) {
   take_parts(&g);
   find_begin(&g);
   uint32_t places = rows_places(&g);
-  turn(&g, places);
-  uint32_t k = present(&g, in(&g, PAST_KEY), with_heads(&g, g.k, g.groups));
-  uint32_t v = present(&g, in(&g, PAST_VALUE), with_heads(&g, g.v, g.groups));
+  microsoft_grouped_turn(&g, places);
+  uint32_t k = present(&g, grouped_in(&g, PAST_KEY),
+                       grouped_with_heads(&g, g.k, g.groups));
+  uint32_t v = present(&g, grouped_in(&g, PAST_VALUE),
+                       grouped_with_heads(&g, g.v, g.groups));
   keel_emit_give(all, PRESENT_KEY, k);
   keel_emit_give(all, PRESENT_VALUE, v);
-  uint32_t inputs[] = {with_heads(&g, g.q, g.heads), seen(&g, k), seen(&g, v),
-                       mask(&g, places)};
+  uint32_t inputs[] = {grouped_with_heads(&g, g.q, g.heads), seen(&g, k),
+                       seen(&g, v), mask(&g, places)};
   if (has_sink(&g)) {
     inputs[1] = with_zeros(&g, inputs[1]);
     inputs[2] = with_zeros(&g, inputs[2]);

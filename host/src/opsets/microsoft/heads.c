@@ -16,7 +16,7 @@ typedef struct head_sizes {
 } head_sizes;
 
 /* A product of sizes; too large for any tensor where it is not a number. */
-static int64_t times(int64_t a, int64_t b) {
+static int64_t heads_times(int64_t a, int64_t b) {
   int64_t product = 0;
   return keel_mul_i64(a, b, &product) && product < INT64_MAX / 4
              ? product
@@ -106,7 +106,7 @@ static keel_status read_key(const keel_infer *infer, head_sizes *h) {
   if (!k && !v) return KD_OK;
   uint32_t rank = k ? k->rank : 0;
   if (rank >= 3) h->keys = k->dims[rank == 4 ? 2 : 1];
-  const int64_t flat[] = {h->batch, h->keys, times(h->count, h->size)};
+  const int64_t flat[] = {h->batch, h->keys, heads_times(h->count, h->size)};
   const int64_t both[] = {h->batch, h->keys, h->count, 2, h->size};
   const int64_t kept[] = {h->batch, h->count, h->keys, h->size};
   bool fits = false;
@@ -150,8 +150,8 @@ static keel_status read_past(const keel_infer *infer, head_sizes *h) {
 static keel_status check_projection(const keel_infer *infer,
                                     const head_sizes *h) {
   const keel_type *bias = keel_infer_in(infer, 3), *k = keel_infer_in(infer, 1);
-  int64_t wide = times(h->count, h->size),
-          last = times(h->count, h->value_size);
+  int64_t wide = heads_times(h->count, h->size),
+          last = heads_times(h->count, h->value_size);
   if (!bias || (bias->rank == 1 && !(k && k->rank == 4) &&
                 bias->dims[0] == 2 * wide + last))
     return KD_OK;
@@ -175,7 +175,7 @@ keel_status keel_shape_multi_head_attention(keel_infer *infer) {
   KEEL_TRY(check_mask(infer, 4, &h));
   KEEL_TRY(check_bias(infer, 5, &h));
   const int64_t total = h.before + h.keys;
-  const int64_t out[] = {h.batch, h.rows, times(h.count, h.value_size)};
+  const int64_t out[] = {h.batch, h.rows, heads_times(h.count, h.value_size)};
   const int64_t key[] = {h.batch, h.count, total, h.size};
   const int64_t value[] = {h.batch, h.count, total, h.value_size};
   const int64_t scores[] = {h.batch, h.count, h.rows, total};
@@ -226,8 +226,8 @@ static keel_status read_projection(const keel_infer *infer, const keel_type *x,
 }
 
 /* Past and present: [2, batch, heads, keys, size]. */
-static keel_status give(keel_infer *infer, uint32_t past_at, head_sizes *h,
-                        uint32_t mask, uint32_t added) {
+static keel_status heads_give(keel_infer *infer, uint32_t past_at,
+                              head_sizes *h, uint32_t mask, uint32_t added) {
   const keel_type *past = keel_infer_in(infer, past_at);
   bool kept = past || infer->output_count > 1;
   if (past) {
@@ -249,7 +249,8 @@ static keel_status give(keel_infer *infer, uint32_t past_at, head_sizes *h,
   if (added) KEEL_TRY(check_bias(infer, added, h));
   const int64_t present[] = {2, h->batch, h->count, h->before + h->keys,
                              h->size};
-  const int64_t out[] = {h->batch, h->rows, times(h->count, h->value_size)};
+  const int64_t out[] = {h->batch, h->rows,
+                         heads_times(h->count, h->value_size)};
   KEEL_TRY(keel_infer_out(infer, 1, 5, present));
   return keel_infer_out(infer, 0, 3, out);
 }
@@ -264,7 +265,7 @@ keel_status keel_shape_projected_attention(keel_infer *infer) {
                            " supported");
   KEEL_TRY(read_projection(infer, infer->in[0], infer->in[1],
                            keel_infer_in(infer, 2), &h));
-  return give(infer, 4, &h, 3, 5);
+  return heads_give(infer, 4, &h, 3, 5);
 }
 
 /* Scales and zero points: one number, or those of the weights one for each column. */
@@ -286,7 +287,7 @@ keel_status keel_shape_quantised_attention(keel_infer *infer) {
                              " of weight may be one for each of %lld columns",
                              (long long)w->dims[1]);
   }
-  return give(infer, 8, &h, 5, 0);
+  return heads_give(infer, 8, &h, 5, 0);
 }
 
 /* ---- in simpler ops ---- */
@@ -303,15 +304,15 @@ typedef struct heads {
 
 static const int64_t exchange[] = {0, 2, 1, 3};
 
-static uint32_t in(const heads *h, uint32_t index) {
+static uint32_t heads_in(const heads *h, uint32_t index) {
   return keel_emit_in(h->all, index);
 }
 
-static uint32_t two(heads *h, const char *op, uint32_t a, uint32_t b) {
+static uint32_t heads_two(heads *h, const char *op, uint32_t a, uint32_t b) {
   return keel_emit_binary(h->all, op, a, b);
 }
 
-static uint32_t number(heads *h, int64_t value) {
+static uint32_t heads_number(heads *h, int64_t value) {
   return keel_emit_int(h->all, value);
 }
 
@@ -319,18 +320,18 @@ static uint32_t dim(heads *h, uint32_t value, int64_t index) {
   return keel_emit_dims(h->all, value, index, index + 1);
 }
 
-static uint32_t wide(heads *h, uint32_t value) {
+static uint32_t heads_wide(heads *h, uint32_t value) {
   return keel_emit_cast(h->all, value, KD_I64);
 }
 
 /* Indices [begin, end) of an axis; both are lists of one. */
 static uint32_t slice(heads *h, uint32_t value, uint32_t begin, uint32_t end,
                       int64_t axis) {
-  const uint32_t inputs[] = {value, begin, end, number(h, axis)};
+  const uint32_t inputs[] = {value, begin, end, heads_number(h, axis)};
   return keel_emit_op(h->all, "Slice", NULL, 0, inputs, 4);
 }
 
-static bool start(heads *h) {
+static bool heads_start(heads *h) {
   h->count = keel_attr_int(h->all->node.op, "num_heads", 0);
   h->before = KEEL_ABSENT;
   if (h->count < 1 || h->count > 1 << 20)
@@ -343,7 +344,7 @@ static bool start(heads *h) {
 /* The rank of an input that must be known before the run, or 0. */
 static uint32_t rank_of(heads *h, uint32_t index, const char *name) {
   const keel_type *type = keel_emit_type(h->all, index);
-  if (in(h, index) == KEEL_ABSENT) return 0;
+  if (heads_in(h, index) == KEEL_ABSENT) return 0;
   if (!type)
     keel_emit_fail(h->all, KD_UNIMPLEMENTED,
                    "%s of a rank that is known in a run only", name);
@@ -353,7 +354,7 @@ static uint32_t rank_of(heads *h, uint32_t index, const char *name) {
 /* ---- heads -------------------------------------------------------------------------------- */
 
 /* [batch, rows, heads * size] as [batch, heads, rows, size] */
-static uint32_t with_heads(heads *h, uint32_t value) {
+static uint32_t heads_with_heads(heads *h, uint32_t value) {
   const int64_t dims[] = {0, 0, h->count, -1};
   value = keel_emit_reshape(h->all, value, dims, 4);
   return keel_emit_transpose(h->all, value, exchange, 4);
@@ -387,26 +388,28 @@ static uint32_t by_batch(heads *h, uint32_t list) {
 
 /* Keys from each batch's length on; and, of two lists, those before where it begins. */
 static uint32_t outside(heads *h, uint32_t mask, uint32_t keys) {
-  uint32_t batch = dim(h, h->q, 0), twice = two(h, "Mul", batch, number(h, 2));
-  uint32_t lengths = slice(h, wide(h, mask), number(h, 0), batch, 0);
+  uint32_t batch = dim(h, h->q, 0),
+           twice = heads_two(h, "Mul", batch, heads_number(h, 2));
+  uint32_t lengths =
+      slice(h, heads_wide(h, mask), heads_number(h, 0), batch, 0);
   if (h->checked)
-    lengths = keel_emit_within(h->all, lengths, number(h, 0),
-                               number(h, INT32_MAX), "mask_index");
-  uint32_t hidden = two(h, "GreaterOrEqual", keys, by_batch(h, lengths));
-  uint32_t paired = two(h, "Equal", dim(h, mask, 0), twice);
-  const uint32_t padded[] = {wide(h, mask),
-                             two(h, "Expand", number(h, 0), batch)};
+    lengths = keel_emit_within(h->all, lengths, heads_number(h, 0),
+                               heads_number(h, INT32_MAX), "mask_index");
+  uint32_t hidden = heads_two(h, "GreaterOrEqual", keys, by_batch(h, lengths));
+  uint32_t paired = heads_two(h, "Equal", dim(h, mask, 0), twice);
+  const uint32_t padded[] = {heads_wide(h, mask),
+                             heads_two(h, "Expand", heads_number(h, 0), batch)};
   uint32_t begins =
       slice(h, keel_emit_concat(h->all, 0, padded, 2), batch, twice, 0);
   begins = by_batch(h, begins);
-  begins = two(h, "Mul", begins, wide(h, paired));
-  return two(h, "Or", hidden, two(h, "Less", keys, begins));
+  begins = heads_two(h, "Mul", begins, heads_wide(h, paired));
+  return heads_two(h, "Or", hidden, heads_two(h, "Less", keys, begins));
 }
 
 /* Which keys the mask leaves out, to be broadcast to [batch, heads, rows, keys]. */
 static uint32_t left_out(heads *h, uint32_t index, uint32_t keys) {
   static const int64_t by_key[] = {1, 2}, by_row[] = {1};
-  uint32_t mask = in(h, index), rank = rank_of(h, index, "a mask");
+  uint32_t mask = heads_in(h, index), rank = rank_of(h, index, "a mask");
   if (rank == 1) return outside(h, mask, keys);
   if (rank != 2 && rank != 3) {
     keel_emit_fail(h->all, KD_UNIMPLEMENTED,
@@ -415,38 +418,40 @@ static uint32_t left_out(heads *h, uint32_t index, uint32_t keys) {
                    (unsigned)rank);
     return KEEL_ABSENT;
   }
-  mask = two(h, "LessOrEqual", wide(h, mask), number(h, 0));
-  return two(
+  mask = heads_two(h, "LessOrEqual", heads_wide(h, mask), heads_number(h, 0));
+  return heads_two(
       h, "Unsqueeze", mask,
       keel_emit_ints(h->all, rank == 2 ? by_key : by_row, rank == 2 ? 2 : 1));
 }
 
 /* The places of rows among the keys: [rows, 1]. */
-static uint32_t places(heads *h) {
+static uint32_t heads_places(heads *h) {
   uint32_t rows = keel_emit_range(h->all, dim(h, h->q, 2));
-  rows = two(h, "Unsqueeze", rows, number(h, 1));
-  return h->before == KEEL_ABSENT ? rows : two(h, "Add", rows, h->before);
+  rows = heads_two(h, "Unsqueeze", rows, heads_number(h, 1));
+  return h->before == KEEL_ABSENT ? rows : heads_two(h, "Add", rows, h->before);
 }
 
 /* What mask, order and bias add; KEEL_ABSENT: nothing. */
-static uint32_t added(heads *h, uint32_t mask, uint32_t bias) {
+static uint32_t heads_added(heads *h, uint32_t mask, uint32_t bias) {
   const keel_opdef *op = h->all->node.op;
   bool causal = keel_attr_int(op, "unidirectional", 0) != 0;
   uint32_t keys = KEEL_ABSENT, sum = KEEL_ABSENT;
-  if (causal || in(h, mask) != KEEL_ABSENT)
+  if (causal || heads_in(h, mask) != KEEL_ABSENT)
     keys = keel_emit_range(h->all, dim(h, h->k, 2));
-  if (in(h, mask) != KEEL_ABSENT) {
+  if (heads_in(h, mask) != KEEL_ABSENT) {
     double filter = (double)keel_attr_float(op, "mask_filter_value", -10000);
     sum = keel_emit_where(h->all, left_out(h, mask, keys),
                           keel_emit_number(h->all, filter, h->q),
                           keel_emit_number(h->all, 0, h->q));
   }
-  if (bias && in(h, bias) != KEEL_ABSENT)
-    sum = sum == KEEL_ABSENT ? in(h, bias) : two(h, "Add", sum, in(h, bias));
+  if (bias && heads_in(h, bias) != KEEL_ABSENT)
+    sum = sum == KEEL_ABSENT ? heads_in(h, bias)
+                             : heads_two(h, "Add", sum, heads_in(h, bias));
   if (causal) {
     if (sum == KEEL_ABSENT) sum = keel_emit_number(h->all, 0, h->q);
-    sum = keel_emit_where(h->all, two(h, "Greater", keys, places(h)),
-                          keel_emit_number(h->all, -INFINITY, h->q), sum);
+    sum =
+        keel_emit_where(h->all, heads_two(h, "Greater", keys, heads_places(h)),
+                        keel_emit_number(h->all, -INFINITY, h->q), sum);
   }
   return sum;
 }
@@ -459,16 +464,17 @@ static uint32_t scale_of(heads *h) {
   uint32_t size = keel_emit_cast(h->all, dim(h, h->q, 3), KD_F32);
   size = keel_emit_unary(h->all, "Reciprocal",
                          keel_emit_unary(h->all, "Sqrt", size));
-  return two(h, "CastLike", size, h->q);
+  return heads_two(h, "CastLike", size, h->q);
 }
 
 /* Scores before their softmax, for those who look at them. */
 static void give_scores(heads *h, uint32_t bias, uint32_t index) {
   static const int64_t turn[] = {0, 1, 3, 2};
   if (!keel_emit_wants(h->all, index)) return;
-  uint32_t scores = two(h, "MatMul", two(h, "Mul", h->q, scale_of(h)),
-                        keel_emit_transpose(h->all, h->k, turn, 4));
-  if (bias != KEEL_ABSENT) scores = two(h, "Add", scores, bias);
+  uint32_t scores =
+      heads_two(h, "MatMul", heads_two(h, "Mul", h->q, scale_of(h)),
+                keel_emit_transpose(h->all, h->k, turn, 4));
+  if (bias != KEEL_ABSENT) scores = heads_two(h, "Add", scores, bias);
   keel_emit_give(h->all, index, scores);
 }
 
@@ -488,13 +494,13 @@ enum { QUERY, KEY, VALUE, BIAS, MASK, SCORES_BIAS, PAST_KEY, PAST_VALUE };
 /* Query, key and value apart; whether key and value have their heads already. */
 static bool take_parts(heads *h) {
   uint32_t query = rank_of(h, QUERY, "a query"), key = rank_of(h, KEY, "a key");
-  h->q = query == 5 ? part(h, in(h, QUERY), 0) : in(h, QUERY);
-  h->k = query == 5 ? part(h, in(h, QUERY), 1)
-         : key == 5 ? part(h, in(h, KEY), 0)
-                    : in(h, KEY);
-  h->v = query == 5 ? part(h, in(h, QUERY), 2)
-         : key == 5 ? part(h, in(h, KEY), 1)
-                    : in(h, VALUE);
+  h->q = query == 5 ? part(h, heads_in(h, QUERY), 0) : heads_in(h, QUERY);
+  h->k = query == 5 ? part(h, heads_in(h, QUERY), 1)
+         : key == 5 ? part(h, heads_in(h, KEY), 0)
+                    : heads_in(h, KEY);
+  h->v = query == 5 ? part(h, heads_in(h, QUERY), 2)
+         : key == 5 ? part(h, heads_in(h, KEY), 1)
+                    : heads_in(h, VALUE);
   if (h->k == KEEL_ABSENT || h->v == KEEL_ABSENT)
     keel_emit_fail(h->all, KD_INVALID_ARGUMENT,
                    "key and value are missing: the query has all only"
@@ -504,34 +510,37 @@ static bool take_parts(heads *h) {
 
 /* The bias has what is added to query, key and value behind each other. */
 static void add_bias(heads *h) {
-  uint32_t bias = in(h, BIAS), zero = number(h, 0);
+  uint32_t bias = heads_in(h, BIAS), zero = heads_number(h, 0);
   if (bias == KEEL_ABSENT) return;
-  uint32_t size = dim(h, h->q, 2), twice = two(h, "Mul", size, number(h, 2));
-  h->q = two(h, "Add", h->q, slice(h, bias, zero, size, 0));
-  h->k = two(h, "Add", h->k, slice(h, bias, size, twice, 0));
-  h->v = two(h, "Add", h->v, slice(h, bias, twice, number(h, INT64_MAX), 0));
+  uint32_t size = dim(h, h->q, 2),
+           twice = heads_two(h, "Mul", size, heads_number(h, 2));
+  h->q = heads_two(h, "Add", h->q, slice(h, bias, zero, size, 0));
+  h->k = heads_two(h, "Add", h->k, slice(h, bias, size, twice, 0));
+  h->v = heads_two(h, "Add", h->v,
+                   slice(h, bias, twice, heads_number(h, INT64_MAX), 0));
 }
 
 static void expand_multi_head_attention(keel_emit *all) {
   heads h = {.all = all};
-  if (!start(&h)) return;
-  if (in(&h, 8) != KEEL_ABSENT || in(&h, 9) != KEEL_ABSENT)
+  if (!heads_start(&h)) return;
+  if (heads_in(&h, 8) != KEEL_ABSENT || heads_in(&h, 9) != KEEL_ABSENT)
     keel_emit_fail(all, KD_UNIMPLEMENTED,
                    "past_sequence_length and cache_indirection, of a cache"
                    " that beams share, are not supported");
   bool kept = take_parts(&h);
   if (!kept) add_bias(&h);
-  h.q = with_heads(&h, h.q);
+  h.q = heads_with_heads(&h, h.q);
   if (!kept) {
-    h.k = with_heads(&h, h.k);
-    h.v = with_heads(&h, h.v);
+    h.k = heads_with_heads(&h, h.k);
+    h.v = heads_with_heads(&h, h.v);
   }
-  if (in(&h, PAST_KEY) != KEEL_ABSENT) h.before = dim(&h, in(&h, PAST_KEY), 2);
-  h.k = after(&h, in(&h, PAST_KEY), h.k);
-  h.v = after(&h, in(&h, PAST_VALUE), h.v);
+  if (heads_in(&h, PAST_KEY) != KEEL_ABSENT)
+    h.before = dim(&h, heads_in(&h, PAST_KEY), 2);
+  h.k = after(&h, heads_in(&h, PAST_KEY), h.k);
+  h.v = after(&h, heads_in(&h, PAST_VALUE), h.v);
   keel_emit_give(all, 1, h.k);
   keel_emit_give(all, 2, h.v);
-  uint32_t bias = added(&h, MASK, SCORES_BIAS);
+  uint32_t bias = heads_added(&h, MASK, SCORES_BIAS);
   give_scores(&h, bias, 3);
   attend(&h, bias);
 }
@@ -539,7 +548,7 @@ static void expand_multi_head_attention(keel_emit *all) {
 /* ---- Attention and QAttention --------------------------------------------------------------- */
 
 /* Columns of Q, K and V of what the projections give: by qkv_hidden_sizes, or a third each. */
-static void cut(heads *h, uint32_t all_three) {
+static void heads_cut(heads *h, uint32_t all_three) {
   const int64_t *sizes = NULL;
   int64_t given = keel_attr_ints(h->all->node.op, "qkv_hidden_sizes", &sizes);
   uint32_t q, k;
@@ -550,29 +559,30 @@ static void cut(heads *h, uint32_t all_three) {
       keel_emit_fail(h->all, KD_INVALID_ARGUMENT,
                      "qkv_hidden_sizes must be sizes, not %lld and %lld",
                      (long long)sizes[0], (long long)sizes[1]);
-    q = number(h, fits ? sizes[0] : 0);
-    k = number(h, fits ? sizes[0] + sizes[1] : 0);
+    q = heads_number(h, fits ? sizes[0] : 0);
+    k = heads_number(h, fits ? sizes[0] + sizes[1] : 0);
   } else {
-    q = two(h, "Div", dim(h, all_three, 2), number(h, 3));
-    k = two(h, "Mul", q, number(h, 2));
+    q = heads_two(h, "Div", dim(h, all_three, 2), heads_number(h, 3));
+    k = heads_two(h, "Mul", q, heads_number(h, 2));
   }
-  h->q = with_heads(h, slice(h, all_three, number(h, 0), q, 2));
-  h->k = with_heads(h, slice(h, all_three, q, k, 2));
-  h->v = with_heads(h, slice(h, all_three, k, number(h, INT64_MAX), 2));
+  h->q = heads_with_heads(h, slice(h, all_three, heads_number(h, 0), q, 2));
+  h->k = heads_with_heads(h, slice(h, all_three, q, k, 2));
+  h->v = heads_with_heads(
+      h, slice(h, all_three, k, heads_number(h, INT64_MAX), 2));
 }
 
 /* Key (0) or value (1) of [2, batch, heads, keys, size]. */
 static uint32_t kept_of(heads *h, uint32_t past, int64_t index) {
   if (past == KEEL_ABSENT) return KEEL_ABSENT;
   uint32_t value = keel_emit_slice(h->all, past, 0, index, index + 1, 1);
-  return two(h, "Squeeze", value, number(h, 0));
+  return heads_two(h, "Squeeze", value, heads_number(h, 0));
 }
 
 static void give_present(heads *h) {
-  uint32_t zero = number(h, 0);
+  uint32_t zero = heads_number(h, 0);
   if (!keel_emit_wants(h->all, 1)) return;
-  const uint32_t parts[] = {two(h, "Unsqueeze", h->k, zero),
-                            two(h, "Unsqueeze", h->v, zero)};
+  const uint32_t parts[] = {heads_two(h, "Unsqueeze", h->k, zero),
+                            heads_two(h, "Unsqueeze", h->v, zero)};
   keel_emit_give(h->all, 1, keel_emit_concat(h->all, 0, parts, 2));
 }
 
@@ -585,35 +595,37 @@ static void projected(heads *h, uint32_t all_three, uint32_t past,
                    "do_rotary and past_present_share_buffer are not"
                    " supported");
   h->checked = true;
-  cut(h, all_three);
+  heads_cut(h, all_three);
   if (past != KEEL_ABSENT) h->before = dim(h, past, 3);
   h->k = after(h, kept_of(h, past, 0), h->k);
   h->v = after(h, kept_of(h, past, 1), h->v);
   give_present(h);
-  attend(h, added(h, mask, bias));
+  attend(h, heads_added(h, mask, bias));
 }
 
 static void expand_projected_attention(keel_emit *all) {
   heads h = {.all = all};
-  if (!start(&h)) return;
-  if (in(&h, 6) != KEEL_ABSENT)
+  if (!heads_start(&h)) return;
+  if (heads_in(&h, 6) != KEEL_ABSENT)
     keel_emit_fail(all, KD_UNIMPLEMENTED,
                    "past_sequence_length, of a cache in place, is not"
                    " supported");
-  uint32_t x = two(&h, "MatMul", in(&h, 0), in(&h, 1));
-  if (in(&h, 2) != KEEL_ABSENT) x = two(&h, "Add", x, in(&h, 2));
-  projected(&h, x, in(&h, 4), 3, 5);
+  uint32_t x = heads_two(&h, "MatMul", heads_in(&h, 0), heads_in(&h, 1));
+  if (heads_in(&h, 2) != KEEL_ABSENT)
+    x = heads_two(&h, "Add", x, heads_in(&h, 2));
+  projected(&h, x, heads_in(&h, 4), 3, 5);
 }
 
 static void expand_quantised_attention(keel_emit *all) {
   heads h = {.all = all};
-  if (!start(&h)) return;
-  const uint32_t inputs[] = {in(&h, 0), in(&h, 1), in(&h, 6), in(&h, 7)};
+  if (!heads_start(&h)) return;
+  const uint32_t inputs[] = {heads_in(&h, 0), heads_in(&h, 1), heads_in(&h, 6),
+                             heads_in(&h, 7)};
   uint32_t sums = keel_emit_op(all, "MatMulInteger", NULL, 0, inputs, 4);
-  uint32_t scale = two(&h, "Mul", in(&h, 3), in(&h, 4));
-  uint32_t x = two(&h, "CastLike", sums, scale);
-  x = two(&h, "Add", two(&h, "Mul", x, scale), in(&h, 2));
-  projected(&h, x, in(&h, 8), 5, 0);
+  uint32_t scale = heads_two(&h, "Mul", heads_in(&h, 3), heads_in(&h, 4));
+  uint32_t x = heads_two(&h, "CastLike", sums, scale);
+  x = heads_two(&h, "Add", heads_two(&h, "Mul", x, scale), heads_in(&h, 2));
+  projected(&h, x, heads_in(&h, 8), 5, 0);
 }
 
 /* ---- rows ---- */

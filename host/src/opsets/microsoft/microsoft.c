@@ -308,7 +308,8 @@ static void expand_quick_gelu(keel_emit *all) {
 /* ---- RotaryEmbedding ------------------------------------------------------------------------ */
 
 /* Each row's place; where only the first one's is given, those that follow it. */
-static uint32_t places_of(keel_emit *all, uint32_t x, int64_t rows_axis) {
+static uint32_t microsoft_places_of(keel_emit *all, uint32_t x,
+                                    int64_t rows_axis) {
   const keel_type *type = keel_emit_type(all, 1);
   uint32_t places = keel_emit_in(all, 1);
   if (!type || type->rank == 2) return places;
@@ -321,7 +322,7 @@ static uint32_t places_of(keel_emit *all, uint32_t x, int64_t rows_axis) {
 }
 
 /* [batch, rows, heads * size] as [batch, heads, rows, size], and back. */
-static uint32_t with_heads(keel_emit *all, uint32_t x, int64_t size) {
+static uint32_t microsoft_with_heads(keel_emit *all, uint32_t x, int64_t size) {
   static const int64_t exchange[] = {0, 2, 1, 3};
   const int64_t dims[] = {0, 0, -1, size};
   return keel_emit_transpose(all, reshaped(all, x, dims, 4), exchange, 4);
@@ -335,8 +336,9 @@ static uint32_t without_heads(keel_emit *all, uint32_t x) {
 /* Of three dimensions without num_heads: as many heads as turn whole. */
 static void turn_whole(keel_emit *all, int64_t size) {
   uint32_t x = keel_emit_in(all, 0);
-  const uint32_t inputs[] = {with_heads(all, x, size), keel_emit_in(all, 2),
-                             keel_emit_in(all, 3), places_of(all, x, 1)};
+  const uint32_t inputs[] = {microsoft_with_heads(all, x, size),
+                             keel_emit_in(all, 2), keel_emit_in(all, 3),
+                             microsoft_places_of(all, x, 1)};
   const keel_attr attr =
       KEEL_INT("interleaved", keel_attr_int(all->node.op, "interleaved", 0));
   uint32_t y = keel_emit_op(all, "RotaryEmbedding", &attr, 1, inputs, 4);
@@ -365,7 +367,7 @@ static void expand_microsoft_rotary(keel_emit *all) {
   uint32_t x = keel_emit_in(all, 0);
   const uint32_t inputs[] = {
       x, keel_emit_in(all, 2), keel_emit_in(all, 3),
-      places_of(all, x, type && type->rank == 4 ? 2 : 1)};
+      microsoft_places_of(all, x, type && type->rank == 4 ? 2 : 1)};
   const keel_attr attrs[] = {
       KEEL_INT("interleaved", keel_attr_int(op, "interleaved", 0)),
       KEEL_INT("rotary_embedding_dim", turning), KEEL_INT("num_heads", heads)};

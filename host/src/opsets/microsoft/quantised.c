@@ -86,17 +86,17 @@ static void give_bytes(keel_emit *all, uint32_t value, uint32_t scale) {
 
 /* ---- elementwise, and windows ---------------------------------------------------------------- */
 
-static void two(keel_emit *all, const char *op) {
+static void quantised_two(keel_emit *all, const char *op) {
   uint32_t a = numbers_of(all, 0), b = numbers_of(all, 3);
   give_bytes(all, keel_emit_binary(all, op, a, b), 6);
 }
 
 static void expand_qlinear_add(keel_emit *all) {
-  two(all, "Add");
+  quantised_two(all, "Add");
 }
 
 static void expand_qlinear_mul(keel_emit *all) {
-  two(all, "Mul");
+  quantised_two(all, "Mul");
 }
 
 /* An op of one operand that has the node's attributes, but those that only com.microsoft has. */
@@ -178,8 +178,9 @@ static uint32_t sums(keel_emit *all, uint32_t a, uint32_t b, uint32_t zero_a,
 }
 
 /* The sums as numbers of the scales' type, with a bias or KEEL_ABSENT. */
-static uint32_t scaled(keel_emit *all, uint32_t value, uint32_t scale_a,
-                       uint32_t scale_b, uint32_t bias) {
+static uint32_t quantised_scaled(keel_emit *all, uint32_t value,
+                                 uint32_t scale_a, uint32_t scale_b,
+                                 uint32_t bias) {
   uint32_t scale = keel_emit_binary(all, "Mul", scale_a, scale_b);
   value = keel_emit_binary(all, "CastLike", value, scale);
   value = keel_emit_binary(all, "Mul", value, scale);
@@ -191,8 +192,8 @@ static void expand_matmul_integer_to_float(keel_emit *all) {
   uint32_t value = sums(all, keel_emit_in(all, 0), keel_emit_in(all, 1),
                         keel_emit_in(all, 4), keel_emit_in(all, 5));
   keel_emit_give(all, 0,
-                 scaled(all, value, keel_emit_in(all, 2), keel_emit_in(all, 3),
-                        keel_emit_in(all, 6)));
+                 quantised_scaled(all, value, keel_emit_in(all, 2),
+                                  keel_emit_in(all, 3), keel_emit_in(all, 6)));
 }
 
 static void expand_dynamic_quantize_matmul(keel_emit *all) {
@@ -202,12 +203,13 @@ static void expand_dynamic_quantize_matmul(keel_emit *all) {
   keel_emit_node(all, "DynamicQuantizeLinear", NULL, 0, &x, 1, a, 3);
   uint32_t value =
       sums(all, a[BYTES], keel_emit_in(all, 1), a[ZERO], keel_emit_in(all, 3));
-  keel_emit_give(
-      all, 0,
-      scaled(all, value, a[SCALE], keel_emit_in(all, 2), keel_emit_in(all, 4)));
+  keel_emit_give(all, 0,
+                 quantised_scaled(all, value, a[SCALE], keel_emit_in(all, 2),
+                                  keel_emit_in(all, 4)));
 }
 
-static uint32_t turned(keel_emit *all, uint32_t index, const char *name) {
+static uint32_t quantised_turned(keel_emit *all, uint32_t index,
+                                 const char *name) {
   static const int64_t turn[] = {1, 0};
   uint32_t value = keel_emit_in(all, index);
   return keel_attr_int(all->node.op, name, 0)
@@ -217,7 +219,8 @@ static uint32_t turned(keel_emit *all, uint32_t index, const char *name) {
 
 /* alpha * A B, with C in steps of alpha * scale_a * scale_b. */
 static void expand_qgemm(keel_emit *all) {
-  uint32_t value = sums(all, turned(all, 0, "transA"), turned(all, 3, "transB"),
+  uint32_t value = sums(all, quantised_turned(all, 0, "transA"),
+                        quantised_turned(all, 3, "transB"),
                         keel_emit_in(all, 2), keel_emit_in(all, 5));
   uint32_t c = keel_emit_in(all, 6), scale_a = keel_emit_in(all, 1);
   double alpha = (double)keel_attr_float(all->node.op, "alpha", 1);
@@ -225,7 +228,8 @@ static void expand_qgemm(keel_emit *all) {
   if (alpha != 1)
     scale_a = keel_emit_binary(all, "Mul", scale_a,
                                keel_emit_number(all, alpha, scale_a));
-  value = scaled(all, value, scale_a, keel_emit_in(all, 4), KEEL_ABSENT);
+  value =
+      quantised_scaled(all, value, scale_a, keel_emit_in(all, 4), KEEL_ABSENT);
   if (keel_emit_in(all, 7) == KEEL_ABSENT)
     keel_emit_give(all, 0, value);
   else

@@ -4,26 +4,26 @@
 
 /* ---- attributes ----------------------------------------------------------------- */
 
-static const keel_attr *find(const keel_emit *all, const char *name,
-                             uint32_t kind) {
+static const keel_attr *linear_find(const keel_emit *all, const char *name,
+                                    uint32_t kind) {
   const keel_node_attr *attr = keel_attr_find(all->node.op, name);
   return attr && attr->value.kind == kind ? &attr->value : NULL;
 }
 
 keel_ml_floats keel_ml_floats_of(const keel_emit *all, const char *name) {
-  const keel_attr *attr = find(all, name, KD_ATTR_FLOATS);
+  const keel_attr *attr = linear_find(all, name, KD_ATTR_FLOATS);
   return attr ? (keel_ml_floats){attr->floats, attr->count}
               : (keel_ml_floats){NULL, 0};
 }
 
 keel_ml_ints keel_ml_ints_of(const keel_emit *all, const char *name) {
-  const keel_attr *attr = find(all, name, KD_ATTR_INTS);
+  const keel_attr *attr = linear_find(all, name, KD_ATTR_INTS);
   return attr ? (keel_ml_ints){attr->ints, attr->count}
               : (keel_ml_ints){NULL, 0};
 }
 
 const keel_tensor *keel_ml_tensor_of(const keel_emit *all, const char *name) {
-  const keel_attr *attr = find(all, name, KD_ATTR_TENSOR);
+  const keel_attr *attr = linear_find(all, name, KD_ATTR_TENSOR);
   return attr ? attr->tensor : NULL;
 }
 
@@ -33,7 +33,7 @@ bool keel_ml_has(const keel_emit *all, const char *name) {
 
 const char *const *keel_ml_strings_of(const keel_emit *all, const char *name,
                                       int64_t *out_count) {
-  const keel_attr *attr = find(all, name, KD_ATTR_STRINGS);
+  const keel_attr *attr = linear_find(all, name, KD_ATTR_STRINGS);
   *out_count = attr ? (int64_t)attr->count : 0;
   return *out_count ? attr->strings : NULL;
 }

@@ -14,8 +14,8 @@ static bool is(const keel_infer *infer, const char *name) {
   return !strcmp(infer->op->schema->name, name);
 }
 
-static keel_status give(keel_infer *infer, uint32_t output, int64_t rows,
-                        int64_t columns) {
+static keel_status shapes_give(keel_infer *infer, uint32_t output, int64_t rows,
+                               int64_t columns) {
   const int64_t dims[] = {rows, columns};
   return keel_infer_out(infer, output, 2, dims);
 }
@@ -31,7 +31,7 @@ keel_status keel_shape_ml_targets(keel_infer *infer) {
     return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
                            "%s is %lld, and must be 1 or more", name,
                            (long long)targets);
-  return give(infer, 0, rows, targets);
+  return shapes_give(infer, 0, rows, targets);
 }
 
 /* ---- classifiers ---------------------------------------------------------------- */
@@ -55,7 +55,7 @@ keel_status keel_shape_ml_classes(keel_infer *infer) {
       !length_of(infer, "prob_a") && labels > 2)
     columns = labels * (labels - 1) / 2;
   KEEL_TRY(keel_infer_out(infer, 0, 1, &rows));
-  return give(infer, 1, rows, columns);
+  return shapes_give(infer, 1, rows, columns);
 }
 
 keel_status keel_shape_ml_zip(keel_infer *infer) {
@@ -94,7 +94,7 @@ keel_status keel_shape_ml_joined(keel_infer *infer) {
     if (!keel_is_plausible(columns))
       return keel_infer_fail(infer, KD_INVALID_ARGUMENT, "too many features");
   }
-  return give(infer, 0, rows, columns);
+  return shapes_give(infer, 0, rows, columns);
 }
 
 keel_status keel_shape_ml_one_hot(keel_infer *infer) {

@@ -5,7 +5,7 @@
 #define CLASSES_MOST 2000 /* each is a product of its own */
 
 /* gamma, coef0 and degree */
-static bool read_params(keel_emit *all, double *out_params) {
+static bool svm_read_params(keel_emit *all, double *out_params) {
   keel_ml_floats params = keel_ml_floats_of(all, "kernel_params");
   if (params.count && params.count != 3) {
     keel_emit_fail(all, KD_INVALID_ARGUMENT,
@@ -44,7 +44,7 @@ static uint32_t kernel(keel_emit *all, uint32_t x, keel_ml_floats vectors,
                        int64_t count) {
   const char *type = keel_attr_string(all->node.op, "kernel_type", "LINEAR");
   double params[3];
-  if (!read_params(all, params)) return KEEL_ABSENT;
+  if (!svm_read_params(all, params)) return KEEL_ABSENT;
   uint32_t products =
       keel_ml_product(all, x, KD_F64, count, vectors.count / count, vectors.at);
   if (!strcmp(type, "LINEAR")) return products;
@@ -59,7 +59,7 @@ static uint32_t kernel(keel_emit *all, uint32_t x, keel_ml_floats vectors,
                                : keel_emit_unary(all, "Tanh", inner);
 }
 
-static uint32_t wide(keel_emit *all) {
+static uint32_t svm_wide(keel_emit *all) {
   return keel_emit_cast(all, keel_emit_in(all, 0), KD_F64);
 }
 
@@ -96,7 +96,7 @@ static void expand_svm_regressor(keel_emit *all) {
     keel_emit_fail(all, KD_INVALID_ARGUMENT, "rho is missing");
     return;
   }
-  uint32_t x = wide(all), score = KEEL_ABSENT;
+  uint32_t x = svm_wide(all), score = KEEL_ABSENT;
   if (count) {
     if (!check_vectors(all, "support_vectors", vectors, count) ||
         !has_count(all, "coefficients", weights.count, count))
@@ -236,7 +236,7 @@ static uint32_t columns(keel_emit *all, uint32_t value, uint32_t list) {
 
 /* Above 0 where the first class of a pair wins: [rows, pairs]. */
 static uint32_t decide(keel_emit *all, const machine *m) {
-  uint32_t values = kernel(all, wide(all), m->vectors, m->count);
+  uint32_t values = kernel(all, svm_wide(all), m->vectors, m->count);
   uint32_t both = sides(all, m, values);
   uint32_t sum = keel_emit_binary(
       all, "Add", columns(all, both, of_pairs(all, m, first_side)),
@@ -282,7 +282,7 @@ static void classify_linear(keel_emit *all, const machine *m) {
     return;
   }
   uint32_t scores =
-      keel_ml_product(all, wide(all), KD_F64, m->classes,
+      keel_ml_product(all, svm_wide(all), KD_F64, m->classes,
                       m->weights.count / m->classes, m->weights.at);
   scores = keel_ml_with(all, "Add", scores, (double)m->rho.at[0]);
   keel_ml_give_labels(all, scores, m->labels);

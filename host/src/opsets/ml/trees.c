@@ -52,7 +52,7 @@ static void forest_free(forest *f) {
   free(f->members);
 }
 
-static void *take(keel_emit *all, int64_t count, size_t size) {
+static void *trees_take(keel_emit *all, int64_t count, size_t size) {
   if (all->status != KD_OK) return NULL;
   void *room = calloc((size_t)count + 1, size);
   if (!room) all->status = keel_no_memory((uint64_t)count * size);
@@ -89,7 +89,7 @@ static numbers read_numbers(keel_emit *all, const char *floats,
   return (numbers){NULL, other, other->type->elements};
 }
 
-static double number_at(const numbers *from, int64_t index) {
+static double trees_number_at(const numbers *from, int64_t index) {
   double number = 0;
   uint64_t bits = 0;
   if (from->floats) return (double)from->floats[index];
@@ -148,11 +148,11 @@ static bool read_nodes(keel_emit *all, forest *f, const numbers *splits,
   keel_ml_ints features = read_ints(all, "nodes_featureids", f->count, first);
   keel_ml_ints yes = read_ints(all, "nodes_truenodeids", f->count, first);
   keel_ml_ints no = read_ints(all, "nodes_falsenodeids", f->count, first);
-  f->nodes = take(all, f->count, sizeof *f->nodes);
+  f->nodes = trees_take(all, f->count, sizeof *f->nodes);
   f->wide = splits->tensor && splits->tensor->type->dtype == KD_F64;
   for (int64_t i = 0; all->status == KD_OK && i < f->count; i++)
     f->nodes[i] = (branch){.feature = features.at[i],
-                           .split = number_at(splits, i),
+                           .split = trees_number_at(splits, i),
                            .yes = yes.at[i],
                            .no = no.at[i],
                            .missing = missing.count && missing.at[i]};
@@ -171,26 +171,27 @@ typedef struct ids {
   id *sorted;
 } ids;
 
-static int order(int64_t a, int64_t b) {
+static int trees_order(int64_t a, int64_t b) {
   return (a > b) - (a < b);
 }
 
 static int order_ids(const void *a, const void *b) {
   const id *x = a, *y = b;
-  int by_tree = order(x->tree, y->tree);
-  return by_tree ? by_tree : order(x->node, y->node);
+  int by_tree = trees_order(x->tree, y->tree);
+  return by_tree ? by_tree : trees_order(x->node, y->node);
 }
 
 static int order_votes(const void *a, const void *b) {
   const vote *x = a, *y = b;
-  int by_tree = order(x->tree, y->tree), by_node = order(x->node, y->node);
-  return by_tree ? by_tree : by_node ? by_node : order(x->at, y->at);
+  int by_tree = trees_order(x->tree, y->tree),
+      by_node = trees_order(x->node, y->node);
+  return by_tree ? by_tree : by_node ? by_node : trees_order(x->at, y->at);
 }
 
 static bool sort_ids(keel_emit *all, ids *names) {
   int64_t count = names->nodes.count;
   bool in_order = true;
-  names->sorted = take(all, count, sizeof *names->sorted);
+  names->sorted = trees_take(all, count, sizeof *names->sorted);
   if (!names->sorted) return false;
   for (int64_t i = 0; i < count; i++) {
     names->sorted[i] = (id){names->trees.at[i], names->nodes.at[i], i};
@@ -219,8 +220,8 @@ static int64_t find_node(const ids *names, int64_t tree, int64_t node,
 }
 
 /* The place that a branch of node `at` leads to. */
-static int64_t follow(keel_emit *all, const ids *names, int64_t at,
-                      int64_t to) {
+static int64_t trees_follow(keel_emit *all, const ids *names, int64_t at,
+                            int64_t to) {
   int64_t tree = names->trees.at[at], near = -1;
   if (keel_is_plausible(to) && keel_is_plausible(names->nodes.at[at]))
     near = at + to - names->nodes.at[at];
@@ -236,8 +237,8 @@ static int64_t follow(keel_emit *all, const ids *names, int64_t at,
 
 /* Each tree's first node in the lists is its root. */
 static bool find_roots(keel_emit *all, forest *f, const ids *names) {
-  f->roots = take(all, f->count, sizeof *f->roots);
-  bool *is_root = take(all, f->count, sizeof *is_root);
+  f->roots = trees_take(all, f->count, sizeof *f->roots);
+  bool *is_root = trees_take(all, f->count, sizeof *is_root);
   for (int64_t i = 0; is_root && f->roots && i < f->count;) {
     int64_t tree = names->sorted[i].tree, first = names->sorted[i].at;
     for (; i < f->count && names->sorted[i].tree == tree; i++)
@@ -273,8 +274,8 @@ static bool read_branch(keel_emit *all, forest *f, const ids *names,
     return true;
   }
   if (all->status != KD_OK || !check_feature(all, node, at)) return false;
-  node->yes = follow(all, names, at, node->yes);
-  if (all->status == KD_OK) node->no = follow(all, names, at, node->no);
+  node->yes = trees_follow(all, names, at, node->yes);
+  if (all->status == KD_OK) node->no = trees_follow(all, names, at, node->no);
   return all->status == KD_OK;
 }
 
@@ -319,13 +320,13 @@ static bool read_votes(keel_emit *all, forest *f, const ids *names,
   keel_ml_ints nodes = read_ints(all, attrs->nodes, count, attrs->targets);
   numbers weights = read_numbers(all, attrs->weights, attrs->weights_tensor);
   has_length(all, attrs->weights, weights.count, count, attrs->targets);
-  f->votes = take(all, count, sizeof *f->votes);
+  f->votes = trees_take(all, count, sizeof *f->votes);
   if (!f->votes) return false;
   bool in_order = true;
   for (int64_t i = 0; i < count; i++) {
     if (!check_target(all, f, attrs->targets, i, targets.at[i])) return false;
     f->votes[i] = (vote){trees.at[i], nodes.at[i], i, targets.at[i],
-                         number_at(&weights, i)};
+                         trees_number_at(&weights, i)};
     in_order &= !i || order_votes(&f->votes[i - 1], &f->votes[i]) < 0;
   }
   f->vote_count = count;
@@ -356,8 +357,8 @@ static bool read_named(keel_emit *all, forest *f, const vote_names *attrs) {
 /* ---- nodes by their places, and leaves of their own ----------------------------------- */
 
 /* One branch of a node, as read_branch leaves it. */
-static int64_t place_of(keel_emit *all, const forest *f, int64_t at, int64_t to,
-                        bool is_leaf) {
+static int64_t trees_place_of(keel_emit *all, const forest *f, int64_t at,
+                              int64_t to, bool is_leaf) {
   int64_t end = is_leaf ? f->vote_count : f->count;
   if (!in_range(to, end))
     keel_emit_fail(all, KD_INVALID_ARGUMENT,
@@ -372,13 +373,13 @@ static bool read_leaves(keel_emit *all, forest *f) {
   numbers weights = read_numbers(all, NULL, "leaf_weights");
   has_length(all, "leaf_weights", weights.count, targets.count,
              "leaf_targetids");
-  f->votes = take(all, targets.count, sizeof *f->votes);
+  f->votes = trees_take(all, targets.count, sizeof *f->votes);
   if (!f->votes) return false;
   f->vote_count = targets.count;
   for (int64_t i = 0; i < targets.count; i++) {
     if (!check_target(all, f, "leaf_targetids", i, targets.at[i])) return false;
     f->votes[i] =
-        (vote){.target = targets.at[i], .weight = number_at(&weights, i)};
+        (vote){.target = targets.at[i], .weight = trees_number_at(&weights, i)};
   }
   return true;
 }
@@ -396,9 +397,9 @@ static void read_members(forest *f, branch *node) {
 static bool take_members(keel_emit *all, forest *f, int64_t nodes) {
   numbers members = read_numbers(all, NULL, "membership_values");
   int64_t sets = 0;
-  f->members = take(all, members.count, sizeof *f->members);
+  f->members = trees_take(all, members.count, sizeof *f->members);
   for (int64_t i = 0; f->members && i < members.count; i++) {
-    f->members[i] = number_at(&members, i);
+    f->members[i] = trees_number_at(&members, i);
     sets += f->members[i] != f->members[i];
   }
   if (sets != nodes)
@@ -433,7 +434,7 @@ static bool read_roots(keel_emit *all, forest *f) {
   keel_ml_ints roots = keel_ml_ints_of(all, "tree_roots");
   if (!roots.count)
     keel_emit_fail(all, KD_INVALID_ARGUMENT, "tree_roots is empty");
-  f->roots = take(all, roots.count, sizeof *f->roots);
+  f->roots = trees_take(all, roots.count, sizeof *f->roots);
   for (int64_t i = 0; f->roots && i < roots.count; i++) {
     if (!in_range(roots.at[i], f->count))
       keel_emit_fail(all, KD_INVALID_ARGUMENT,
@@ -457,8 +458,8 @@ static bool read_placed(keel_emit *all, forest *f) {
     return false;
   for (int64_t i = 0; i < f->count; i++) {
     branch *node = &f->nodes[i];
-    node->yes = place_of(all, f, i, node->yes, yes.at[i] != 0);
-    node->no = place_of(all, f, i, node->no, no.at[i] != 0);
+    node->yes = trees_place_of(all, f, i, node->yes, yes.at[i] != 0);
+    node->no = trees_place_of(all, f, i, node->no, no.at[i] != 0);
     if (node->mode == MEMBER) read_members(f, node);
     if (!check_feature(all, node, i)) return false;
   }
@@ -513,8 +514,8 @@ static int64_t write_branch(written *w, const forest *f, const branch *node) {
   return count;
 }
 
-static void walk(keel_emit *all, forest *f, written *w, visit *stack,
-                 int64_t root) {
+static void trees_walk(keel_emit *all, forest *f, written *w, visit *stack,
+                       int64_t root) {
   int64_t depth = 0;
   stack[depth++] = (visit){.to = root};
   while (depth) {
@@ -547,16 +548,16 @@ static void walk(keel_emit *all, forest *f, written *w, visit *stack,
 static bool write_nodes(keel_emit *all, forest *f, written *w) {
   /* each node once, at most two leaves beside it, and the members of sets */
   int64_t most = 3 * f->count + f->member_count;
-  visit *stack = take(all, 2 * f->count + 2, sizeof *stack);
-  w->features = take(all, most, sizeof *w->features);
-  w->modes = take(all, most, sizeof *w->modes);
-  w->yes = take(all, most, sizeof *w->yes);
-  w->no = take(all, most, sizeof *w->no);
-  w->splits = take(all, most, sizeof *w->splits);
-  w->roots = take(all, f->root_count, sizeof *w->roots);
+  visit *stack = trees_take(all, 2 * f->count + 2, sizeof *stack);
+  w->features = trees_take(all, most, sizeof *w->features);
+  w->modes = trees_take(all, most, sizeof *w->modes);
+  w->yes = trees_take(all, most, sizeof *w->yes);
+  w->no = trees_take(all, most, sizeof *w->no);
+  w->splits = trees_take(all, most, sizeof *w->splits);
+  w->roots = trees_take(all, f->root_count, sizeof *w->roots);
   for (int64_t i = 0; i < f->root_count && all->status == KD_OK; i++) {
     w->roots[i] = w->count;
-    walk(all, f, w, stack, f->roots[i]);
+    trees_walk(all, f, w, stack, f->roots[i]);
   }
   free(stack);
   if (w->count > INT32_MAX || f->vote_count > INT32_MAX)
@@ -568,7 +569,7 @@ static keel_tensor *list_tensor(keel_emit *all, kd_dtype dtype, int64_t count,
                                 const double *from) {
   keel_tensor *tensor = NULL;
   size_t size = keel_dtype_size(dtype);
-  char *bytes = take(all, count, size);
+  char *bytes = trees_take(all, count, size);
   if (!bytes) return NULL;
   for (int64_t i = 0; i < count; i++)
     keel_float_encode(dtype, from[i], bytes + (size_t)i * size);
@@ -586,8 +587,8 @@ static uint32_t add_trees(keel_emit *all, const forest *f, const written *w,
                           const char *aggregate, uint32_t x,
                           keel_tensor *splits) {
   uint32_t nodes = (uint32_t)w->count, votes = (uint32_t)f->vote_count;
-  int64_t *targets = take(all, f->vote_count, sizeof *targets);
-  double *weights = take(all, f->vote_count, sizeof *weights);
+  int64_t *targets = trees_take(all, f->vote_count, sizeof *targets);
+  double *weights = trees_take(all, f->vote_count, sizeof *weights);
   keel_tensor *weight_list = NULL;
   uint32_t value = KEEL_ABSENT;
   for (int64_t i = 0; targets && weights && i < f->vote_count; i++) {
@@ -641,10 +642,10 @@ static uint32_t with_base(keel_emit *all, uint32_t scores, const numbers *base,
       !has_length(all, "base_values", base->count, targets, "the result"))
     return scores;
   kd_dtype dtype = keel_emit_dtype(all, scores);
-  double *list = take(all, base->count, sizeof *list);
+  double *list = trees_take(all, base->count, sizeof *list);
   keel_tensor *tensor = NULL;
   for (int64_t i = 0; list && i < base->count; i++)
-    list[i] = number_at(base, i);
+    list[i] = trees_number_at(base, i);
   if (list) tensor = list_tensor(all, dtype, base->count, list);
   free(list);
   if (!tensor) return KEEL_ABSENT;
@@ -730,7 +731,7 @@ static uint32_t binary_scores(keel_emit *all, forest *f, numbers *base) {
   f->targets = 1;
   uint32_t score = run_trees(all, f, "sum");
   if (base->count == 2)
-    score = keel_ml_with(all, "Add", score, number_at(base, voted));
+    score = keel_ml_with(all, "Add", score, trees_number_at(base, voted));
   else
     score = with_base(all, score, base, 1);
   return keel_ml_both(all, score, sums_to_one);

@@ -7,9 +7,9 @@
 #include "opsets/terms.h"
 
 /* The node that makes an input, if it is such an op of one output; or NULL. */
-static const keel_node *maker(const keel_function *function,
-                              const keel_node *node, uint32_t input,
-                              const char *op) {
+static const keel_node *algebra_maker(const keel_function *function,
+                                      const keel_node *node, uint32_t input,
+                                      const char *op) {
   const keel_node *made = keel_pass_maker(function, node->inputs[input]);
   return made && keel_pass_is(made, op) ? made : NULL;
 }
@@ -79,8 +79,8 @@ static keel_status become(keel_function *function, keel_node *node,
   return KD_OK;
 }
 
-static keel_status pass_on(keel_function *function, keel_node *node,
-                           uint32_t value) {
+static keel_status algebra_pass_on(keel_function *function, keel_node *node,
+                                   uint32_t value) {
   return become(function, node, "Identity", NULL, value, KEEL_ABSENT);
 }
 
@@ -94,14 +94,14 @@ static keel_status visit_pair(keel_function *function, keel_node *node) {
   if ((keel_pass_is(node, "Mul") || keel_pass_is(node, "Div") ||
        keel_pass_is(node, "Pow")) &&
       is_all(function, node, 1, 0, 1))
-    return pass_on(function, node, x);
+    return algebra_pass_on(function, node, x);
   if (keel_pass_is(node, "Mul") && is_all(function, node, 0, 1, 1))
-    return pass_on(function, node, y);
+    return algebra_pass_on(function, node, y);
   if ((keel_pass_is(node, "Sub") || (keel_pass_is(node, "Add") && whole)) &&
       is_all(function, node, 1, 0, 0))
-    return pass_on(function, node, x);
+    return algebra_pass_on(function, node, x);
   if (keel_pass_is(node, "Add") && whole && is_all(function, node, 0, 1, 0))
-    return pass_on(function, node, y);
+    return algebra_pass_on(function, node, y);
   if (keel_pass_is(node, "Pow") && is_real(type) &&
       is_all(function, node, 1, 0, 2))
     return become(function, node, "Mul", NULL, x, x);
@@ -125,14 +125,14 @@ static keel_status visit_transpose(keel_function *function, keel_node *node) {
   int64_t perm[KD_MAX_RANK], first[KD_MAX_RANK];
   if (!type || !read_perm(node, type->rank, perm)) return KD_OK;
   uint32_t x = node->inputs[0], rank = type->rank;
-  const keel_node *before = maker(function, node, 0, "Transpose");
+  const keel_node *before = algebra_maker(function, node, 0, "Transpose");
   bool joins = before && read_perm(before, rank, first), still = true;
   for (uint32_t i = 0; i < rank && joins; i++)
     perm[i] = first[perm[i]];
   if (joins) x = before->inputs[0];
   for (uint32_t i = 0; i < rank; i++)
     still &= perm[i] == (int64_t)i;
-  if (still) return pass_on(function, node, x);
+  if (still) return algebra_pass_on(function, node, x);
   if (!joins) return KD_OK;
   const keel_attr attr = {
       .name = "perm", .kind = KD_ATTR_INTS, .count = rank, .ints = perm};
@@ -206,7 +206,7 @@ static keel_status visit_line(keel_function *function, uint32_t index,
   const keel_node *node = &function->nodes[index];
   bool reshape = keel_pass_is(node, "Reshape");
   const keel_node *before =
-      maker(function, node, 0, reshape ? "Transpose" : "Reshape");
+      algebra_maker(function, node, 0, reshape ? "Transpose" : "Reshape");
   *out_done = false;
   if (!before || before->device != node->device) return KD_OK;
   uint32_t x = before->inputs[0];
@@ -237,12 +237,12 @@ static bool is_absolute(const keel_function *function, const keel_node *node) {
 static keel_status visit_shape(keel_function *function, keel_node *node) {
   const keel_type *to = keel_pass_type(function, node->outputs[0]);
   const keel_node *before = keel_pass_is(node, "Reshape")
-                                ? maker(function, node, 0, "Reshape")
+                                ? algebra_maker(function, node, 0, "Reshape")
                                 : NULL;
   if (before && !is_absolute(function, node)) before = NULL;
   uint32_t x = before ? before->inputs[0] : node->inputs[0];
   if (to && to->elements && to == keel_pass_type(function, x))
-    return pass_on(function, node, x);
+    return algebra_pass_on(function, node, x);
   return before ? become(function, node, "Reshape", NULL, x, node->inputs[1])
                 : KD_OK;
 }
@@ -264,10 +264,10 @@ static keel_status visit_resize(keel_function *function, keel_node *node) {
     for (int64_t i = 0; i < given->type->elements; i++)
       if (!decode(given, i, &one) || one != 1) return KD_OK;
   }
-  return pass_on(function, node, node->inputs[0]);
+  return algebra_pass_on(function, node, node->inputs[0]);
 }
 
-static keel_status visit(keel_function *function, uint32_t index) {
+static keel_status algebra_visit(keel_function *function, uint32_t index) {
   keel_node *node = &function->nodes[index];
   static const char *const pairs[] = {"Mul", "Div", "Sub", "Add", "Pow"};
   static const char *const shapes[] = {"Reshape", "Expand", "Tile", "Cast",
@@ -288,7 +288,7 @@ static keel_status visit(keel_function *function, uint32_t index) {
     if (keel_pass_is(node, shapes[i])) return visit_shape(function, node);
   for (size_t i = 0; i < KEEL_COUNT_OF(lists) && n == 1; i++)
     if (keel_pass_is(node, lists[i]))
-      return pass_on(function, node, node->inputs[0]);
+      return algebra_pass_on(function, node, node->inputs[0]);
   if (keel_pass_is(node, "Resize")) return visit_resize(function, node);
   return keel_pass_is(node, "Transpose") ? visit_transpose(function, node)
                                          : KD_OK;
@@ -298,7 +298,7 @@ static keel_status visit(keel_function *function, uint32_t index) {
 static void look_through(const keel_function *function, keel_node *node) {
   for (uint32_t i = 0; i < node->input_count; i++)
     while (node->inputs[i] != KEEL_ABSENT) {
-      const keel_node *made = maker(function, node, i, "Identity");
+      const keel_node *made = algebra_maker(function, node, i, "Identity");
       if (!made || made->inputs[0] == KEEL_ABSENT) break;
       node->inputs[i] = made->inputs[0];
     }
@@ -309,7 +309,7 @@ keel_status keel_pass_algebra(keel_function *function) {
   for (uint32_t i = 0; i < function->node_count; i++) { /* and those it adds */
     if (function->nodes[i].dead) continue;
     look_through(function, &function->nodes[i]);
-    KEEL_TRY(visit(function, i));
+    KEEL_TRY(algebra_visit(function, i));
   }
   return function->node_count == count ? KD_OK : keel_function_sort(function);
 }

@@ -52,7 +52,7 @@ static keel_status constant(expansion *all, double number,
   return *out_value == KEEL_ABSENT ? KD_OUT_OF_MEMORY : KD_OK;
 }
 
-static uint32_t number_at(expansion *all) {
+static uint32_t expand_number_at(expansion *all) {
   return (uint32_t)strtoul(all->at, (char **)(uintptr_t)&all->at, 10);
 }
 
@@ -61,7 +61,7 @@ static keel_status read_value(expansion *all, bool set, uint32_t *out_value) {
   all->at += strspn(all->at, " ");
   if (*all->at == '$' || *all->at == '%') {
     bool input = *all->at++ == '$';
-    uint32_t index = number_at(all);
+    uint32_t index = expand_number_at(all);
     uint32_t count = input ? all->node.input_count : all->node.output_count;
     *out_value = index >= count ? KEEL_ABSENT
                  : input        ? all->node.inputs[index]
@@ -180,8 +180,8 @@ static bool has_kernel(const keel_context *context, const char *domain,
   return false;
 }
 
-static const char *choose(const keel_context *context, const char *op,
-                          int depth);
+static const char *expand_choose(const keel_context *context, const char *op,
+                                 int depth);
 
 /* Whether the ops of a body, or of their bodies, all have kernels: else the
  * error had better name the op that the user knows. */
@@ -191,15 +191,15 @@ static bool can_run(const keel_context *context, const char *body, int depth) {
     at += 1 + strspn(at + 1, " ");
     snprintf(op, sizeof op, "%.*s", (int)strcspn(at, "*+("), at);
     if (!has_kernel(context, "ai.onnx", op) &&
-        (depth == DEPTH_MOST || !choose(context, op, depth + 1)))
+        (depth == DEPTH_MOST || !expand_choose(context, op, depth + 1)))
       return false;
   }
   return true;
 }
 
 /* The op's first body that can run, or NULL. */
-static const char *choose(const keel_context *context, const char *op,
-                          int depth) {
+static const char *expand_choose(const keel_context *context, const char *op,
+                                 int depth) {
   const keel_registry *all = keel_registry_get();
   for (uint32_t i = 0; i < all->table_count; i++)
     for (uint32_t k = 0; k < all->tables[i]->body_count; k++) {
@@ -217,12 +217,12 @@ static const char *body_of(const keel_context *context, const keel_node *node) {
       strcmp(keel_attr_string(node->op, "approximate", "none"), "none") != 0;
   return strcmp(schema->domain, "ai.onnx") != 0 || tanh_gelu
              ? NULL
-             : choose(context, schema->name, 0);
+             : expand_choose(context, schema->name, 0);
 }
 
 /* Whether a node's own device has a kernel for it; where it has no device, any. */
-static bool stays(const keel_function *function, keel_device *device,
-                  const keel_node *node) {
+static bool expand_stays(const keel_function *function, keel_device *device,
+                         const keel_node *node) {
   const keel_schema *schema = node->op->schema;
   if (node->device) device = node->device;
   return device ? keel_pass_may_take(function, device, node)
@@ -237,15 +237,15 @@ static keel_status write_simpler(keel_function *function, uint32_t index,
   return all.status;
 }
 
-static keel_status visit(keel_function *function, keel_device *device,
-                         uint32_t index) {
+static keel_status expand_visit(keel_function *function, keel_device *device,
+                                uint32_t index) {
   const keel_node *node = &function->nodes[index];
   const keel_schema *schema = node->op->schema;
   const keel_context *context = function->context;
   void (*write)(keel_emit *) = schema->expand;
   if (node->dead || keel_schema_hosted(schema)) return KD_OK;
   if (write)
-    return stays(function, device, node)
+    return expand_stays(function, device, node)
                ? KD_OK
                : write_simpler(function, index, write);
   if (has_kernel(context, schema->domain, schema->name)) return KD_OK;
@@ -273,7 +273,7 @@ static keel_status visit_all(keel_function *function, keel_device *device) {
   for (int depth = 0; depth < DEPTH_MOST; depth++) {
     uint32_t before = function->node_count;
     for (uint32_t i = 0; i < before; i++)
-      KEEL_TRY(visit(function, device, i));
+      KEEL_TRY(expand_visit(function, device, i));
     if (function->node_count == before) break;
   }
   KEEL_TRY(keel_function_sort(function));

@@ -10,8 +10,8 @@
 
 /* ---- helpers -------------------------------------------------------------- */
 
-static keel_status bad(const keel_draft *draft, keel_status status,
-                       const char *what) {
+static keel_status upgrade_bad(const keel_draft *draft, keel_status status,
+                               const char *what) {
   return keel_fail(status, "%s: node \"%s\" (%s-%lld): %s", draft->path,
                    draft->name, draft->op, (long long)draft->opset, what);
 }
@@ -75,8 +75,9 @@ static keel_status need_inputs(const keel_draft *draft, uint32_t count) {
 }
 
 /* A list of ints as a constant. */
-static keel_status add_constant(keel_draft *draft, int64_t count,
-                                const int64_t *data, uint32_t *out_value) {
+static keel_status upgrade_add_constant(keel_draft *draft, int64_t count,
+                                        const int64_t *data,
+                                        uint32_t *out_value) {
   keel_tensor *tensor = NULL;
   KEEL_TRY(keel_tensor_create(draft->function->context, KD_I64, 1, &count, data,
                               &tensor));
@@ -90,8 +91,8 @@ static keel_status set_input(keel_draft *draft, uint32_t index, kd_dtype dtype,
                              uint32_t rank, int64_t count, const void *data) {
   keel_tensor *tensor = NULL;
   if (index < draft->input_count && draft->inputs[index] != KEEL_ABSENT)
-    return bad(draft, KD_DATA_LOSS,
-               "has an input that its opset does not have");
+    return upgrade_bad(draft, KD_DATA_LOSS,
+                       "has an input that its opset does not have");
   KEEL_TRY(keel_tensor_create(draft->function->context, dtype, rank, &count,
                               data, &tensor));
   uint32_t value = keel_function_constant(draft->function, "", tensor);
@@ -224,12 +225,12 @@ static keel_status old_resize(keel_draft *draft) {
 static keel_status old_batch_norm(keel_draft *draft) {
   const keel_attr *spatial = attr_of(draft, "spatial", KD_ATTR_INT);
   if (spatial && spatial->i != 1)
-    return bad(draft, KD_UNIMPLEMENTED, "spatial = 0 is not supported");
+    return upgrade_bad(draft, KD_UNIMPLEMENTED, "spatial = 0 is not supported");
   drop_attr(draft, "spatial");
   drop_attr(draft, "is_test");
   if (draft->output_count > 1)
-    return bad(draft, KD_UNIMPLEMENTED,
-               "training outputs before opset 14 are not supported");
+    return upgrade_bad(draft, KD_UNIMPLEMENTED,
+                       "training outputs before opset 14 are not supported");
   return KD_OK;
 }
 
@@ -243,8 +244,9 @@ static keel_status older_dropout(keel_draft *draft) {
   const keel_attr *test = attr_of(draft, "is_test", KD_ATTR_INT);
   const keel_attr *ratio = attr_of(draft, "ratio", KD_ATTR_FLOAT);
   if ((!test || !test->i) && !(ratio && ratio->f == 0))
-    return bad(draft, KD_UNIMPLEMENTED,
-               "training (is_test = 0) before opset 12 is not supported");
+    return upgrade_bad(
+        draft, KD_UNIMPLEMENTED,
+        "training (is_test = 0) before opset 12 is not supported");
   drop_attr(draft, "is_test");
   return old_dropout(draft);
 }
@@ -311,9 +313,9 @@ static keel_status widen_groups(keel_draft *draft, uint32_t index,
   const keel_attr first = KEEL_INT("axis", 0);
   uint32_t count = 0, each = 0, shape = 0, column = 0, wide = 0, flat = 0;
   uint32_t by = 0, ones = 0, last = 0;
-  KEEL_TRY(add_constant(draft, 1, &groups, &by));
-  KEEL_TRY(add_constant(draft, 1, &one, &ones));
-  KEEL_TRY(add_constant(draft, 1, &all, &last));
+  KEEL_TRY(upgrade_add_constant(draft, 1, &groups, &by));
+  KEEL_TRY(upgrade_add_constant(draft, 1, &one, &ones));
+  KEEL_TRY(upgrade_add_constant(draft, 1, &all, &last));
   KEEL_TRY(
       add_before(draft, "Shape", channels, 2, &draft->inputs[0], 1, &count));
   KEEL_TRY(add_before(draft, "Div", NULL, 0, (const uint32_t[]){count, by}, 2,
@@ -335,8 +337,8 @@ static keel_status old_group_norm(keel_draft *draft) {
   const keel_attr *groups = attr_of(draft, "num_groups", KD_ATTR_INT);
   KEEL_TRY(need_inputs(draft, 3));
   if (!groups || draft->input_count != 3 || groups->i < 1)
-    return bad(draft, KD_DATA_LOSS,
-               "needs X, scale, bias, and num_groups of 1 or more");
+    return upgrade_bad(draft, KD_DATA_LOSS,
+                       "needs X, scale, bias, and num_groups of 1 or more");
   const int64_t count = groups->i;
   KEEL_TRY(widen_groups(draft, 1, count));
   return widen_groups(draft, 2, count);
@@ -348,10 +350,10 @@ static keel_status add_dims(keel_draft *draft, uint32_t index, uint32_t rank,
   int64_t axes[KD_MAX_RANK];
   uint32_t inputs[2] = {draft->inputs[index], KEEL_ABSENT}, made = 0;
   if (rank + count > KD_MAX_RANK)
-    return bad(draft, KD_DATA_LOSS, "has too many dimensions");
+    return upgrade_bad(draft, KD_DATA_LOSS, "has too many dimensions");
   for (int64_t i = 0; i < count; i++)
     axes[i] = (int64_t)rank + i;
-  KEEL_TRY(add_constant(draft, count, axes, &inputs[1]));
+  KEEL_TRY(upgrade_add_constant(draft, count, axes, &inputs[1]));
   KEEL_TRY(add_before(draft, "Unsqueeze", NULL, 0, inputs, 2, &made));
   draft->inputs[index] = made;
   return KD_OK;
@@ -363,8 +365,8 @@ static keel_status widen_second(keel_draft *draft, int64_t axis) {
   KEEL_TRY(need_inputs(draft, 2));
   const keel_type *a = type_of_input(draft, 0), *b = type_of_input(draft, 1);
   if (!a || !b)
-    return bad(draft, KD_UNIMPLEMENTED,
-               "its old broadcast needs shapes that are not known");
+    return upgrade_bad(draft, KD_UNIMPLEMENTED,
+                       "its old broadcast needs shapes that are not known");
   int64_t rank = a->rank;
   if (axis < -rank || axis > rank)
     return keel_fail(KD_DATA_LOSS,
@@ -485,9 +487,10 @@ keel_status keel_draft_upgrade(keel_draft *draft) {
   KEEL_TRY(refuse_newer(draft));
   if (*draft->domain) return KD_OK;
   if (draft->opset < 6 && changed_since(draft->op, draft->opset))
-    return bad(draft, KD_UNIMPLEMENTED,
-               "its form before opset 6 is not supported; convert the model"
-               " with onnx.version_converter");
+    return upgrade_bad(
+        draft, KD_UNIMPLEMENTED,
+        "its form before opset 6 is not supported; convert the model"
+        " with onnx.version_converter");
   drop_attr(draft, "consumed_inputs");
   for (size_t i = 0; i < KEEL_COUNT_OF(changes); i++)
     if (draft->opset >= changes[i].from && draft->opset < changes[i].before &&

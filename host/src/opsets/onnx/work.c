@@ -101,7 +101,7 @@ static uint64_t resize_steps(const keel_work *work) {
 
 /* ---- arithmetic ---- */
 
-static bool is_known(const keel_type *type, uint32_t rank) {
+static bool work_is_known(const keel_type *type, uint32_t rank) {
   return type && type->rank >= rank && keel_type_known(type);
 }
 
@@ -124,26 +124,26 @@ static double taps_flops(const keel_type *filters, uint32_t begin, uint32_t end,
 
 static double conv_flops(const keel_flops_of *of) {
   const keel_type *w = of->in[1];
-  return is_known(w, 3) ? taps_flops(w, 1, w->rank, of->out) : 0;
+  return work_is_known(w, 3) ? taps_flops(w, 1, w->rank, of->out) : 0;
 }
 
 static double conv_transpose_flops(const keel_flops_of *of) {
   const keel_type *w = of->in[1];
-  return is_known(w, 3) ? taps_flops(w, 1, w->rank, of->in[0]) : 0;
+  return work_is_known(w, 3) ? taps_flops(w, 1, w->rank, of->in[0]) : 0;
 }
 
 /* Its filters have their channels last. */
 static double depthwise_flops(const keel_flops_of *of) {
   const keel_type *w = of->in[1];
-  return is_known(w, 2) ? taps_flops(w, 0, w->rank - 1, of->out) : 0;
+  return work_is_known(w, 2) ? taps_flops(w, 0, w->rank - 1, of->out) : 0;
 }
 
 /* Of each query with each key, and of what that weighs the values by. Queries, keys and values
  * are [batch, heads, words, width]. */
 static double attention_flops(const keel_flops_of *of) {
   const keel_type *q = of->in[0], *k = of->in[1], *v = of->in[2];
-  if (q->rank != 4 || !is_known(k, 4) || k->rank != 4 || !is_known(v, 4) ||
-      v->rank != 4)
+  if (q->rank != 4 || !work_is_known(k, 4) || k->rank != 4 ||
+      !work_is_known(v, 4) || v->rank != 4)
     return 0;
   double pairs = (double)q->elements / (double)(q->dims[3] + !q->dims[3]) *
                  (double)k->dims[2];

@@ -13,7 +13,7 @@ typedef struct bmp {
   bool down;         /* the first row is the top one */
 } bmp;
 
-static uint32_t get(const bmp *b, uint64_t at, uint32_t bytes) {
+static uint32_t bmp_get(const bmp *b, uint64_t at, uint32_t bytes) {
   uint32_t value = 0;
   for (uint32_t i = 0; i < bytes && at + i < b->size; i++)
     value |= (uint32_t)b->data[at + i] << 8 * i;
@@ -30,7 +30,7 @@ static uint8_t part_of(uint32_t value, uint32_t mask) {
 
 static void read_pixel(const bmp *b, uint64_t row, uint64_t x, uint8_t *out) {
   uint64_t at = row + x * b->bits / 8;
-  uint32_t value = get(b, at, b->bits < 8 ? 1 : b->bits / 8);
+  uint32_t value = bmp_get(b, at, b->bits < 8 ? 1 : b->bits / 8);
   if (b->bits == 24) {
     for (int i = 0; i < 3; i++)
       out[i] = (uint8_t)(value >> (16 - 8 * i));
@@ -48,7 +48,7 @@ static void read_pixel(const bmp *b, uint64_t row, uint64_t x, uint8_t *out) {
 /* The masks, which stand behind the header, or are those of 5 or 8 bits a colour. */
 static void read_masks(bmp *b, uint32_t compression) {
   for (uint32_t i = 0; i < 3; i++)
-    b->masks[i] = compression == BY_MASKS ? get(b, 54 + 4 * i, 4)
+    b->masks[i] = compression == BY_MASKS ? bmp_get(b, 54 + 4 * i, 4)
                   : b->bits == 16         ? 0x1Fu << (10 - 5 * i)
                                           : 0xFFu << (16 - 8 * i);
 }
@@ -63,20 +63,20 @@ static keel_status read_palette(bmp *b, uint64_t header, uint32_t colours) {
 }
 
 static keel_status read_header(bmp *b, int64_t *width, int64_t *height) {
-  uint32_t header = get(b, 14, 4), compression = 0, colours = 0;
+  uint32_t header = bmp_get(b, 14, 4), compression = 0, colours = 0;
   bool old = header == 12; /* OS/2's: sizes of 16 bits */
   if (!old && header < 40)
     return keel_picture_broken("BMP", "its header has no known length");
   if (b->size < 14 + (uint64_t)header)
     return keel_picture_broken("BMP", "it ends in its header");
-  b->pixels = get(b, 10, 4);
-  *width = old ? (int64_t)get(b, 18, 2) : (int32_t)get(b, 18, 4);
-  *height = old ? (int64_t)get(b, 20, 2) : (int32_t)get(b, 22, 4);
-  b->bits = get(b, old ? 24 : 28, 2);
+  b->pixels = bmp_get(b, 10, 4);
+  *width = old ? (int64_t)bmp_get(b, 18, 2) : (int32_t)bmp_get(b, 18, 4);
+  *height = old ? (int64_t)bmp_get(b, 20, 2) : (int32_t)bmp_get(b, 22, 4);
+  b->bits = bmp_get(b, old ? 24 : 28, 2);
   b->entry = old ? 3 : 4;
   if (!old) {
-    compression = get(b, 30, 4);
-    colours = get(b, 46, 4);
+    compression = bmp_get(b, 30, 4);
+    colours = bmp_get(b, 46, 4);
   }
   b->down = *height < 0;
   *height = b->down ? -*height : *height;

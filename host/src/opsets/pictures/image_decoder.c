@@ -13,7 +13,8 @@ static uint8_t grey_of(const uint8_t *rgb) {
                16);
 }
 
-static keel_status give(keel_host_call *call, const keel_picture *image) {
+static keel_status image_decoder_give(keel_host_call *call,
+                                      const keel_picture *image) {
   const char *form = keel_attr_string(call->op, "pixel_format", "RGB");
   bool grey = !strcmp(form, "Grayscale"), turned = !strcmp(form, "BGR");
   int64_t count = image->width * image->height;
@@ -36,7 +37,7 @@ keel_status keel_run_image_decoder(keel_host_call *call) {
   KEEL_TRY(keel_tensor_to_host(call->inputs[0], &file));
   keel_status status =
       keel_picture_read(call->context, file->data, file->type->bytes, &image);
-  if (status == KD_OK) status = give(call, &image);
+  if (status == KD_OK) status = image_decoder_give(call, &image);
   if (status != KD_OK && status != KD_CANCELLED &&
       status != KD_DEADLINE_EXCEEDED) /* they name it */
     status = keel_while(status, "in ImageDecoder \"%s\"", call->where);

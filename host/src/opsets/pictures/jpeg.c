@@ -33,7 +33,7 @@ static struct {
 #define JPEG_FILE "libjpeg.so.62"
 #endif
 
-static keel_status open_library(void) {
+static keel_status jpeg_open_library(void) {
   static keel_decoder_library library = {
       .format = "JPEG", .names = {JPEG_FILE}, .package = "libjpeg62-turbo"};
 #define SYMBOL(name) {#name, &lib.name},
@@ -53,27 +53,28 @@ typedef struct reader {
   char text[JMSG_LENGTH_MAX];
 } reader;
 
-static void stop(reader *r, const char *why) {
+static void jpeg_stop(reader *r, const char *why) {
   r->status = keel_picture_broken("JPEG", why);
   longjmp(r->back, 1);
 }
 
-static void on_error(j_common_ptr state) {
+static void jpeg_on_error(j_common_ptr state) {
   reader *r = (reader *)(void *)state->err;
   r->errors.format_message(state, r->text);
-  stop(r, r->text);
+  jpeg_stop(r, r->text);
 }
 
 /* Warnings are of bytes too many; but where a file ends early, pixels are made up. */
 static void on_message(j_common_ptr state, int level) {
   int code = state->err->msg_code;
   if (level < 0 && (code == JWRN_JPEG_EOF || code == JWRN_HIT_MARKER))
-    on_error(state);
+    jpeg_on_error(state);
 }
 
 static void on_progress(j_common_ptr state) {
   reader *r = (reader *)(void *)state->err;
-  if (r->state.input_scan_number > SCANS_MOST) stop(r, "it has too many scans");
+  if (r->state.input_scan_number > SCANS_MOST)
+    jpeg_stop(r, "it has too many scans");
   r->status = keel_picture_go_on(r->image, 8 * r->image->width);
   if (r->status != KD_OK) longjmp(r->back, 1);
 }
@@ -107,7 +108,7 @@ static void read_rows(reader *r, keel_picture *image) {
     uint8_t *row =
         image->rgb + 3 * image->width * (int64_t)state->output_scanline;
     if (lib.jpeg_read_scanlines(state, print ? line : &row, 1) != 1)
-      stop(r, "a row is missing");
+      jpeg_stop(r, "a row is missing");
     if (print) from_print(line[0], state->saw_Adobe_marker, image->width, row);
   }
 }
@@ -134,18 +135,18 @@ static void read_image(reader *r, const uint8_t *data, uint64_t size,
   lib.jpeg_start_decompress(state);
   if ((int64_t)state->output_width != image->width ||
       (int64_t)state->output_height != image->height)
-    stop(r, "its size changes");
+    jpeg_stop(r, "its size changes");
   read_rows(r, image);
   lib.jpeg_finish_decompress(state);
 }
 
 keel_status keel_decode_jpeg(const uint8_t *data, uint64_t size,
                              keel_picture *image) {
-  KEEL_TRY(open_library());
+  KEEL_TRY(jpeg_open_library());
   reader *r = calloc(1, sizeof *r);
   if (!r) return keel_no_memory(sizeof *r);
   r->state.err = lib.jpeg_std_error(&r->errors);
-  r->errors.error_exit = on_error;
+  r->errors.error_exit = jpeg_on_error;
   r->errors.emit_message = on_message;
   r->errors.output_message = say_nothing;
   r->image = image;

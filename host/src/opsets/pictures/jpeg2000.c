@@ -39,7 +39,7 @@ static struct {
 #undef SLOT
 } lib;
 
-static keel_status open_library(void) {
+static keel_status jpeg2000_open_library(void) {
   static keel_decoder_library library = {.format = "JPEG 2000",
                                          .names = {"libopenjp2.so.7"},
                                          .package = "libopenjp2-7"};
@@ -87,7 +87,7 @@ static OPJ_OFF_T skip(OPJ_OFF_T count, void *user) {
   return (uint64_t)count <= left ? count : -1;
 }
 
-static void on_error(const char *what, void *user) {
+static void jpeg2000_on_error(const char *what, void *user) {
   reader *r = user;
   if (*r->why) return;
   snprintf(r->why, sizeof r->why, "%s", what);
@@ -158,7 +158,7 @@ static keel_status read_header(reader *r, keel_picture *image) {
   return keel_picture_make(image, width, height, 8 * from->numcomps);
 }
 
-static uint64_t number_at(const uint8_t *data, uint32_t bytes) {
+static uint64_t jpeg2000_number_at(const uint8_t *data, uint32_t bytes) {
   uint64_t value = 0;
   while (bytes--)
     value = value << 8 | *data++;
@@ -169,9 +169,9 @@ static uint64_t number_at(const uint8_t *data, uint32_t bytes) {
 static uint64_t tiles_at(const uint8_t *at) {
   uint64_t tiles = 1;
   for (uint32_t axis = 0; axis < 2; axis++) {
-    uint64_t end = number_at(at + 8 + 4 * axis, 4);
-    uint64_t size = number_at(at + 24 + 4 * axis, 4);
-    uint64_t from = number_at(at + 32 + 4 * axis, 4);
+    uint64_t end = jpeg2000_number_at(at + 8 + 4 * axis, 4);
+    uint64_t size = jpeg2000_number_at(at + 24 + 4 * axis, 4);
+    uint64_t from = jpeg2000_number_at(at + 32 + 4 * axis, 4);
     if (!size || end <= from) return 0;
     tiles *= (end - from + size - 1) / size;
   }
@@ -188,7 +188,7 @@ static keel_status count_tiles(const reader *r, keel_picture *image) {
          end - at >= 42) {
     uint64_t tiles = tiles_at(at);
     uint64_t bytes =
-        tiles * (TILE_BYTES + number_at(at + 40, 2) * COLOUR_BYTES);
+        tiles * (TILE_BYTES + jpeg2000_number_at(at + 40, 2) * COLOUR_BYTES);
     if (bytes > most) {
       most = bytes;
       most_tiles = tiles;
@@ -208,7 +208,7 @@ static keel_status decode(reader *r, keel_picture *image) {
   KEEL_TRY(count_tiles(r, image));
   opj_dparameters_t how;
   lib.opj_set_default_decoder_parameters(&how);
-  lib.opj_set_error_handler(r->codec, on_error, r);
+  lib.opj_set_error_handler(r->codec, jpeg2000_on_error, r);
   lib.opj_stream_set_read_function(r->stream, read_bytes);
   lib.opj_stream_set_skip_function(r->stream, skip);
   lib.opj_stream_set_seek_function(r->stream, seek);
@@ -226,7 +226,7 @@ static keel_status decode(reader *r, keel_picture *image) {
 keel_status keel_decode_jpeg2000(const uint8_t *data, uint64_t size,
                                  keel_picture *image) {
   reader r = {.data = data, .size = size, .picture = image};
-  KEEL_TRY(open_library());
+  KEEL_TRY(jpeg2000_open_library());
   r.codec = lib.opj_create_decompress(data[0] ? OPJ_CODEC_J2K : OPJ_CODEC_JP2);
   r.stream = lib.opj_stream_create(PIECE, OPJ_TRUE);
   keel_status status =

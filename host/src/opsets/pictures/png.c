@@ -35,7 +35,7 @@ static struct {
 #define TEXT_OF(number) #number
 #define FILE_OF(number) "libpng16.so." TEXT_OF(number)
 
-static keel_status open_library(void) {
+static keel_status png_open_library(void) {
   static keel_decoder_library library = {
       .format = "PNG",
       .names = {FILE_OF(PNG_LIBPNG_VER_SONUM)},
@@ -55,7 +55,7 @@ typedef struct reader {
   jmp_buf back;
 } reader;
 
-static void on_error(png_structp png, png_const_charp why) {
+static void png_on_error(png_structp png, png_const_charp why) {
   reader *r = lib.png_get_error_ptr(png);
   r->status = keel_picture_broken("PNG", why);
   longjmp(r->back, 1);
@@ -100,12 +100,12 @@ static void read_image(reader *r, keel_picture *image) {
 
 keel_status keel_decode_png(const uint8_t *data, uint64_t size,
                             keel_picture *image) {
-  KEEL_TRY(open_library());
+  KEEL_TRY(png_open_library());
   reader *r = calloc(1, sizeof *r);
   if (!r) return keel_no_memory(sizeof *r);
   r->data = data;
   r->size = size;
-  r->png = lib.png_create_read_struct(PNG_LIBPNG_VER_STRING, r, on_error,
+  r->png = lib.png_create_read_struct(PNG_LIBPNG_VER_STRING, r, png_on_error,
                                       on_warning);
   r->info = r->png ? lib.png_create_info_struct(r->png) : NULL;
   if (r->info)

@@ -27,7 +27,7 @@ static void skip(pnm *p) {
 }
 
 /* A number of up to `digits` digits; -1 where there is none. */
-static int64_t number(pnm *p, int digits) {
+static int64_t pnm_number(pnm *p, int digits) {
   int64_t value = -1;
   skip(p);
   for (; digits-- && p->at < p->size; p->at++) {
@@ -41,8 +41,8 @@ static int64_t number(pnm *p, int digits) {
 /* One number of a pixel as it is stored; -1 where the file ends. */
 static int64_t sample(pnm *p) {
   uint32_t bytes = p->most > 255 ? 2 : 1;
-  if (p->kind == 1) return number(p, 1);
-  if (p->kind < 4) return number(p, 5);
+  if (p->kind == 1) return pnm_number(p, 1);
+  if (p->kind < 4) return pnm_number(p, 5);
   if (bytes > p->size - p->at) return -1;
   int64_t value = p->data[p->at];
   if (bytes == 2) value = value << 8 | p->data[p->at + 1];
@@ -90,8 +90,8 @@ keel_status keel_decode_pnm(const uint8_t *data, uint64_t size,
   if (p.kind < 1 || p.kind > 6)
     return keel_fail(KD_UNIMPLEMENTED,
                      "a file that begins with P and is no PBM, PGM or PPM");
-  int64_t width = number(&p, 9), height = number(&p, 9);
-  int64_t most = p.kind == 1 || p.kind == 4 ? 1 : number(&p, 5);
+  int64_t width = pnm_number(&p, 9), height = pnm_number(&p, 9);
+  int64_t most = p.kind == 1 || p.kind == 4 ? 1 : pnm_number(&p, 5);
   if (width < 1 || height < 1 || most < 1 || most > 65535)
     return keel_picture_broken("PNM",
                                "its header has other numbers than width,"

@@ -26,7 +26,7 @@ static struct {
 #undef SLOT
 } lib;
 
-static keel_status open_library(void) {
+static keel_status tiff_open_library(void) {
   static keel_decoder_library library = {
       .format = "TIFF", .names = {"libtiff.so.6"}, .package = "libtiff6"};
 #define SYMBOL(name) {#name, &lib.name},
@@ -79,12 +79,12 @@ static int close_file(thandle_t handle) {
   return 0;
 }
 
-static toff_t size_of(thandle_t handle) {
+static toff_t tiff_size_of(thandle_t handle) {
   return ((reader *)handle)->size;
 }
 
-static int on_error(TIFF *tiff, void *data, const char *where,
-                    const char *format, va_list args) {
+static int tiff_on_error(TIFF *tiff, void *data, const char *where,
+                         const char *format, va_list args) {
   reader *r = data;
   (void)tiff;
   (void)where;
@@ -106,10 +106,11 @@ static TIFF *open_file(reader *r) {
   TIFFOpenOptions *options = lib.TIFFOpenOptionsAlloc();
   if (!options) return NULL;
   lib.TIFFOpenOptionsSetMaxSingleMemAlloc(options, MEMORY_MOST);
-  lib.TIFFOpenOptionsSetErrorHandlerExtR(options, on_error, r);
+  lib.TIFFOpenOptionsSetErrorHandlerExtR(options, tiff_on_error, r);
   lib.TIFFOpenOptionsSetWarningHandlerExtR(options, on_warning, r);
-  TIFF *tiff = lib.TIFFClientOpenExt("", "rm", r, read_bytes, write_bytes, seek,
-                                     close_file, size_of, NULL, NULL, options);
+  TIFF *tiff =
+      lib.TIFFClientOpenExt("", "rm", r, read_bytes, write_bytes, seek,
+                            close_file, tiff_size_of, NULL, NULL, options);
   lib.TIFFOpenOptionsFree(options);
   return tiff;
 }
@@ -140,7 +141,7 @@ static keel_status read_pixels(reader *r, TIFF *tiff, keel_picture *image) {
 keel_status keel_decode_tiff(const uint8_t *data, uint64_t size,
                              keel_picture *image) {
   reader r = {.data = data, .size = size, .image = image};
-  KEEL_TRY(open_library());
+  KEEL_TRY(tiff_open_library());
   TIFF *tiff = open_file(&r);
   if (!tiff && r.status != KD_OK) return r.status;
   if (!tiff) return keel_picture_broken("TIFF", r.why);

@@ -19,7 +19,7 @@ static struct {
 #undef SLOT
 } lib;
 
-static keel_status open_library(void) {
+static keel_status webp_open_library(void) {
   static keel_decoder_library library = {
       .format = "WebP",
       .names = {"libwebp.so.7", "libwebp.so.6"},
@@ -48,7 +48,7 @@ static keel_status decode(WebPIDecoder *decoder, const uint8_t *data,
 keel_status keel_decode_webp(const uint8_t *data, uint64_t size,
                              keel_picture *image) {
   WebPBitstreamFeatures facts;
-  KEEL_TRY(open_library());
+  KEEL_TRY(webp_open_library());
   if (lib.WebPGetFeaturesInternal(data, size, &facts,
                                   WEBP_DECODER_ABI_VERSION) != VP8_STATUS_OK)
     return keel_picture_broken("WebP", "its header cannot be read");

@@ -45,13 +45,13 @@ typedef struct numbering {
   keel_tensor **replaced; /* by input: its numbers, or itself; retained */
 } numbering;
 
-static int compare(const void *a, const void *b) {
+static int on_strings_compare(const void *a, const void *b) {
   return keel_piece_compare(&((const numbered *)a)->piece,
                             &((const numbered *)b)->piece);
 }
 
-static keel_status fail(const keel_call_site *site, keel_status status,
-                        const char *what) {
+static keel_status on_strings_fail(const keel_call_site *site,
+                                   keel_status status, const char *what) {
   const char *where = site->where;
   return keel_fail(status, "%s%s%s%s: %s", site->op->schema->name,
                    *where ? " \"" : "", where, *where ? "\"" : "", what);
@@ -64,11 +64,12 @@ static keel_status check_types(const keel_call_site *site,
   int8_t strings[8] = {0};
   const char *reduction = keel_attr_string(site->op, "reduction", "none");
   if (!(schema->traits & KEEL_OP_STRINGS))
-    return fail(site, KD_UNIMPLEMENTED, "takes no strings");
+    return on_strings_fail(site, KD_UNIMPLEMENTED, "takes no strings");
   /* sums of numbers may be numbers of other strings; the larger of two is one of them */
   if (!strcmp(reduction, "add") || !strcmp(reduction, "mul"))
-    return fail(site, KD_INVALID_ARGUMENT,
-                "computes with its elements, which strings don't allow");
+    return on_strings_fail(
+        site, KD_INVALID_ARGUMENT,
+        "computes with its elements, which strings don't allow");
   for (uint32_t i = 0; i < n; i++) {
     const keel_param *param = keel_schema_input(schema, i);
     bool is = keel_is_strings(inputs[i]);
@@ -77,13 +78,14 @@ static keel_status check_types(const keel_call_site *site,
         (param->types & KD_TYPES_PLAIN) != KD_TYPES_PLAIN) {
       char text[100];
       snprintf(text, sizeof text, "%s can't be strings", param->name);
-      return fail(site, KD_INVALID_ARGUMENT, text);
+      return on_strings_fail(site, KD_INVALID_ARGUMENT, text);
     }
     if (param->variable < 0) continue;
     int8_t kind = is ? 1 : -1, *all = &strings[param->variable];
     if (*all && *all != kind)
-      return fail(site, KD_INVALID_ARGUMENT,
-                  "strings and numbers do not go together; Cast one of them");
+      return on_strings_fail(
+          site, KD_INVALID_ARGUMENT,
+          "strings and numbers do not go together; Cast one of them");
     *all = kind;
   }
   return KD_OK;
@@ -102,7 +104,7 @@ static bool gives_strings(const numbering *all, uint32_t output) {
   return false;
 }
 
-static keel_status make_room(numbering *all) {
+static keel_status on_strings_make_room(numbering *all) {
   int64_t count = 0;
   for (uint32_t i = 0; i < all->n; i++)
     if (keel_is_strings(all->inputs[i]) &&
@@ -117,7 +119,7 @@ static keel_status make_room(numbering *all) {
 }
 
 /* Tensors of numbers, which are not known yet. */
-static keel_status replace(numbering *all) {
+static keel_status on_strings_replace(numbering *all) {
   for (uint32_t i = 0; i < all->n; i++) {
     keel_tensor *input = all->inputs[i];
     if (!keel_is_strings(input)) {
@@ -136,10 +138,10 @@ static keel_status replace(numbering *all) {
 }
 
 static keel_status make_numbers(numbering *all) {
-  KEEL_TRY(make_room(all));
-  KEEL_TRY(replace(all));
+  KEEL_TRY(on_strings_make_room(all));
+  KEEL_TRY(on_strings_replace(all));
   if (all->count)
-    qsort(all->all, (size_t)all->count, sizeof *all->all, compare);
+    qsort(all->all, (size_t)all->count, sizeof *all->all, on_strings_compare);
   all->distinct[all->distinct_count++] = (keel_piece){"", 0};
   for (int64_t i = 0; i < all->count; i++) {
     const numbered *at = &all->all[i];
@@ -162,8 +164,9 @@ static keel_status make_strings(const numbering *all, keel_tensor **tensor) {
     if (number[i] >= 0 && number[i] < all->distinct_count)
       pieces[i] = all->distinct[number[i]];
     else
-      status = fail(all->site, KD_INVALID_ARGUMENT,
-                    "computes with its elements, which strings don't allow");
+      status = on_strings_fail(
+          all->site, KD_INVALID_ARGUMENT,
+          "computes with its elements, which strings don't allow");
   if (status == KD_OK)
     status = keel_type_of(KD_STRING, numbers->type->rank, numbers->type->dims,
                           &type);

@@ -21,8 +21,8 @@ struct keel_regex {
   pcre2_match_context *limits[PATIENCE];
 };
 
-static keel_status compile(const char *pattern, const char *translated,
-                           keel_regex *regex) {
+static keel_status regex_compile(const char *pattern, const char *translated,
+                                 keel_regex *regex) {
   int error = 0;
   PCRE2_SIZE at = 0;
   regex->code =
@@ -62,9 +62,9 @@ keel_status keel_regex_create(const char *pattern, keel_regex **out_regex) {
   if (!regex) return keel_no_memory(sizeof *regex);
   keel_text text = {0};
   keel_re2_to_pcre2(pattern, &text);
-  keel_status status = text.failed
-                           ? KD_OUT_OF_MEMORY
-                           : compile(pattern, keel_text_get(&text), regex);
+  keel_status status =
+      text.failed ? KD_OUT_OF_MEMORY
+                  : regex_compile(pattern, keel_text_get(&text), regex);
   keel_text_free(&text);
   if (status == KD_OK)
     *out_regex = regex;

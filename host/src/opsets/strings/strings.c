@@ -49,7 +49,7 @@ static char *take_text(pieces *all, uint64_t size, keel_status *out_status) {
   return text;
 }
 
-static keel_status add(pieces *all, keel_piece piece) {
+static keel_status strings_add(pieces *all, keel_piece piece) {
   KEEL_TRY(keel_go_on(&all->pace, piece.size + WORK));
   if (all->count == all->room) {
     int64_t room = all->room * 2 + 16;
@@ -64,7 +64,7 @@ static keel_status add(pieces *all, keel_piece piece) {
   return KD_OK;
 }
 
-static void drop(pieces *all) {
+static void strings_drop(pieces *all) {
   free(all->list);
   keel_arena_free(&all->arena);
   if (all->counted) keel_heap_give_back(all->context, all->counted);
@@ -78,8 +78,8 @@ static keel_status make_list(pieces *all, int64_t count) {
 }
 
 /* A tensor of them: [count], or [1, count], or of other dimensions. */
-static keel_status give(keel_host_call *call, uint32_t rank,
-                        const int64_t *dims, const keel_piece *list) {
+static keel_status strings_give(keel_host_call *call, uint32_t rank,
+                                const int64_t *dims, const keel_piece *list) {
   const keel_type *type = NULL;
   KEEL_TRY(keel_type_of(KD_STRING, rank, dims, &type));
   return keel_strings_tensor(call->context, type, list, &call->outputs[0]);
@@ -132,7 +132,7 @@ static keel_status change(const normalizer *how, pieces *all,
   return KD_OK;
 }
 
-static int compare(const void *a, const void *b) {
+static int strings_compare(const void *a, const void *b) {
   return keel_piece_compare(a, b);
 }
 
@@ -153,11 +153,11 @@ static keel_status read_stopwords(const keel_opdef *op, normalizer *how) {
     keel_piece word = {words[i], strlen(words[i])};
     if (!how->cased)
       KEEL_TRY(change(how, &how->stopwords, towlower_l, word, &word));
-    KEEL_TRY(add(&how->stopwords, word));
+    KEEL_TRY(strings_add(&how->stopwords, word));
   }
   if (count)
     qsort(how->stopwords.list, (size_t)count, sizeof *how->stopwords.list,
-          compare);
+          strings_compare);
   return KD_OK;
 }
 
@@ -167,7 +167,7 @@ static keel_status is_stopword(const normalizer *how, pieces *all,
   if (!how->stopwords.count) return KD_OK;
   if (!how->cased) KEEL_TRY(change(how, all, towlower_l, word, &word));
   *out_is = bsearch(&word, how->stopwords.list, (size_t)how->stopwords.count,
-                    sizeof word, compare) != NULL;
+                    sizeof word, strings_compare) != NULL;
   return KD_OK;
 }
 
@@ -179,10 +179,10 @@ static keel_status normalize(const normalizer *how, const keel_strings *from,
     KEEL_TRY(is_stopword(how, kept, word, &stopped));
     if (stopped) continue;
     if (how->to) KEEL_TRY(change(how, kept, how->to, word, &word));
-    KEEL_TRY(add(kept, word));
+    KEEL_TRY(strings_add(kept, word));
   }
   /* where nothing is left there is an empty string */
-  return kept->count ? KD_OK : add(kept, (keel_piece){"", 0});
+  return kept->count ? KD_OK : strings_add(kept, (keel_piece){"", 0});
 }
 
 keel_status keel_run_string_normalizer(keel_host_call *call) {
@@ -204,9 +204,9 @@ keel_status keel_run_string_normalizer(keel_host_call *call) {
   const int64_t dims[] = {1, kept.count};
   bool row = call->inputs[0]->type->rank == 2;
   if (status == KD_OK)
-    status = give(call, row ? 2 : 1, row ? dims : dims + 1, kept.list);
-  drop(&kept);
-  drop(&how.stopwords);
+    status = strings_give(call, row ? 2 : 1, row ? dims : dims + 1, kept.list);
+  strings_drop(&kept);
+  strings_drop(&how.stopwords);
   freelocale(how.locale);
   return status;
 }
@@ -239,8 +239,8 @@ static void next(walk *w) {
   }
 }
 
-static keel_status join(pieces *all, keel_piece a, keel_piece b,
-                        keel_piece *out_piece) {
+static keel_status strings_join(pieces *all, keel_piece a, keel_piece b,
+                                keel_piece *out_piece) {
   uint64_t size = a.size + b.size;
   keel_status status = KD_OK;
   char *text = take_text(all, size, &status);
@@ -259,15 +259,16 @@ keel_status keel_run_string_concat(keel_host_call *call) {
   pieces made = {.context = call->context};
   keel_status status = make_list(&made, type->elements);
   for (int64_t i = 0; i < type->elements && status == KD_OK; i++) {
-    status = join(&made, keel_strings_get(a->strings, from_a.place),
-                  keel_strings_get(b->strings, from_b.place), &made.list[i]);
+    status =
+        strings_join(&made, keel_strings_get(a->strings, from_a.place),
+                     keel_strings_get(b->strings, from_b.place), &made.list[i]);
     next(&from_a);
     next(&from_b);
   }
   if (status == KD_OK)
     status =
         keel_strings_tensor(call->context, type, made.list, &call->outputs[0]);
-  drop(&made);
+  strings_drop(&made);
   return status;
 }
 
@@ -291,7 +292,7 @@ static keel_status split_blanks(keel_piece from, int64_t most, pieces *parts) {
     else
       while (at < end && !is_blank(*at))
         at++;
-    KEEL_TRY(add(parts, (keel_piece){begin, (uint64_t)(at - begin)}));
+    KEEL_TRY(strings_add(parts, (keel_piece){begin, (uint64_t)(at - begin)}));
   }
 }
 
@@ -301,10 +302,10 @@ static keel_status split_by(keel_piece from, keel_piece by, int64_t most,
   for (int64_t done = 0; done != most; done++) {
     const char *cut = memmem(at, (size_t)(end - at), by.at, by.size);
     if (!cut) break;
-    KEEL_TRY(add(parts, (keel_piece){at, (uint64_t)(cut - at)}));
+    KEEL_TRY(strings_add(parts, (keel_piece){at, (uint64_t)(cut - at)}));
     at = cut + by.size;
   }
-  return add(parts, (keel_piece){at, (uint64_t)(end - at)});
+  return strings_add(parts, (keel_piece){at, (uint64_t)(end - at)});
 }
 
 /* Y: the parts of each string as its last dimension, filled up with empty ones. */
@@ -328,7 +329,7 @@ static keel_status give_parts(keel_host_call *call, const int64_t *counts,
   if (status == KD_OK)
     status =
         keel_strings_tensor(call->context, type, made.list, &call->outputs[0]);
-  drop(&made);
+  strings_drop(&made);
   return status;
 }
 
@@ -356,7 +357,7 @@ keel_status keel_run_string_split(keel_host_call *call) {
     ((int64_t *)counts->data)[i] = parts.count - before;
   }
   if (status == KD_OK) status = give_parts(call, counts->data, &parts);
-  drop(&parts);
+  strings_drop(&parts);
   if (status == KD_OK && call->output_count > 1)
     call->outputs[1] = keel_tensor_retain(counts);
   keel_tensor_release(counts);
@@ -449,19 +450,21 @@ static int64_t count_points(keel_piece piece) {
 }
 
 /* A token, unless it has too few characters. */
-static keel_status keep(pieces *to, keel_piece token, int64_t least) {
-  return token.size && count_points(token) >= least ? add(to, token) : KD_OK;
+static keel_status strings_keep(pieces *to, keel_piece token, int64_t least) {
+  return token.size && count_points(token) >= least ? strings_add(to, token)
+                                                    : KD_OK;
 }
 
 /* The parts of a text between matches of a separator; those of no bytes are left out. */
-static keel_status cut(const keel_regex *separator, keel_piece text,
-                       pieces *to) {
+static keel_status strings_cut(const keel_regex *separator, keel_piece text,
+                               pieces *to) {
   uint64_t from = 0;
   for (;;) {
     keel_piece found;
     KEEL_TRY(keel_regex_find(separator, text, from, &found));
     uint64_t end = found.at ? (uint64_t)(found.at - text.at) : text.size;
-    if (end > from) KEEL_TRY(add(to, (keel_piece){text.at + from, end - from}));
+    if (end > from)
+      KEEL_TRY(strings_add(to, (keel_piece){text.at + from, end - from}));
     if (!found.at) return KD_OK;
     from = end + found.size;
   }
@@ -471,17 +474,17 @@ static keel_status cut(const keel_regex *separator, keel_piece text,
 static keel_status cut_by_all(const tokens *all, keel_piece text, int64_t least,
                               pieces *to) {
   pieces parts = {.context = to->context};
-  keel_status status = add(&parts, text);
+  keel_status status = strings_add(&parts, text);
   for (int64_t level = 0; level < all->count && status == KD_OK; level++) {
     pieces finer = {.context = to->context, .pace = parts.pace};
     for (int64_t i = 0; i < parts.count && status == KD_OK; i++)
-      status = cut(all->separators[level], parts.list[i], &finer);
-    drop(&parts);
+      status = strings_cut(all->separators[level], parts.list[i], &finer);
+    strings_drop(&parts);
     parts = finer;
   }
   for (int64_t i = 0; i < parts.count && status == KD_OK; i++)
-    status = keep(to, parts.list[i], least);
-  drop(&parts);
+    status = strings_keep(to, parts.list[i], least);
+  strings_drop(&parts);
   return status;
 }
 
@@ -489,7 +492,7 @@ static keel_status split_letters(keel_piece text, pieces *to) {
   const char *end = text.at + text.size;
   for (uint32_t bytes = 0; text.at < end; text.at += bytes) {
     keel_utf8_get(text.at, end, &bytes);
-    KEEL_TRY(add(to, (keel_piece){text.at, bytes}));
+    KEEL_TRY(strings_add(to, (keel_piece){text.at, bytes}));
   }
   return KD_OK;
 }
@@ -503,7 +506,7 @@ static keel_status tokenize(const tokens *all, keel_piece text, int64_t least,
     keel_piece found;
     KEEL_TRY(keel_regex_find(all->token, text, from, &found));
     if (!found.at) return KD_OK;
-    KEEL_TRY(keep(to, found, least));
+    KEEL_TRY(strings_keep(to, found, least));
     from = (uint64_t)(found.at - text.at) + found.size;
   }
 }
@@ -541,7 +544,7 @@ static keel_status give_tokens(keel_host_call *call, const int64_t *ends,
   if (status == KD_OK)
     status =
         keel_strings_tensor(call->context, type, made.list, &call->outputs[0]);
-  drop(&made);
+  strings_drop(&made);
   return status;
 }
 
@@ -562,7 +565,7 @@ keel_status keel_run_tokenizer(keel_host_call *call) {
   }
   if (status == KD_OK) status = give_tokens(call, ends, &found);
   free(ends);
-  drop(&found);
+  strings_drop(&found);
   return status;
 }
 

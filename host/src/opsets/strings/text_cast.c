@@ -16,10 +16,10 @@ typedef struct cast {
   keel_context *context;
 } cast;
 
-static keel_status fail(const cast *c, keel_status status, const char *format,
-                        ...) KD_PRINTF(3, 4);
-static keel_status fail(const cast *c, keel_status status, const char *format,
-                        ...) {
+static keel_status text_cast_fail(const cast *c, keel_status status,
+                                  const char *format, ...) KD_PRINTF(3, 4);
+static keel_status text_cast_fail(const cast *c, keel_status status,
+                                  const char *format, ...) {
   char text[300];
   va_list args;
   va_start(args, format);
@@ -81,8 +81,9 @@ static kd_dtype written_as(kd_dtype dtype) {
   return (KD_TYPES_INT | KD_TYPES(KD_BOOL)) & KD_TYPES(dtype) ? KD_I64 : KD_F32;
 }
 
-static keel_status write_all(const cast *c, const keel_tensor *numbers,
-                             keel_tensor **out_tensor) {
+static keel_status text_cast_write_all(const cast *c,
+                                       const keel_tensor *numbers,
+                                       keel_tensor **out_tensor) {
   const keel_type *from = numbers->type, *type = NULL;
   keel_piece *pieces = keel_pieces_new(from->elements);
   char *text = calloc((size_t)from->elements + 1, LONGEST);
@@ -105,13 +106,13 @@ static keel_status to_text(const cast *c, keel_tensor *from,
   kd_dtype dtype = from->type->dtype, as = written_as(dtype);
   keel_tensor *wide = NULL, *here = NULL;
   if (dtype == KD_C64 || dtype == KD_C128)
-    return fail(c, KD_UNIMPLEMENTED, "complex numbers have no text");
+    return text_cast_fail(c, KD_UNIMPLEMENTED, "complex numbers have no text");
   if (as == dtype)
     wide = keel_tensor_retain(from);
   else
     KEEL_TRY(convert(c, from, as, &wide));
   keel_status status = keel_tensor_to_host(wide, &here);
-  if (status == KD_OK) status = write_all(c, here, out_tensor);
+  if (status == KD_OK) status = text_cast_write_all(c, here, out_tensor);
   keel_tensor_release(here);
   keel_tensor_release(wide);
   return status;
@@ -191,8 +192,8 @@ static kd_dtype read_as(kd_dtype dtype) {
   return (KD_TYPES_INT | KD_TYPES(KD_BOOL)) & KD_TYPES(dtype) ? KD_I64 : KD_F64;
 }
 
-static keel_status read_all(const cast *c, const keel_tensor *from, kd_dtype to,
-                            keel_tensor *target) {
+static keel_status text_cast_read_all(const cast *c, const keel_tensor *from,
+                                      kd_dtype to, keel_tensor *target) {
   for (int64_t i = 0; i < from->type->elements; i++) {
     keel_piece piece = keel_strings_get(from->strings, i);
     kd_dtype as = target->type->dtype;
@@ -208,9 +209,10 @@ static keel_status read_all(const cast *c, const keel_tensor *from, kd_dtype to,
         ((double *)target->data)[i] = real;
     }
     if (!fits)
-      return fail(c, KD_INVALID_ARGUMENT,
-                  "string %lld, \"%.40s\", is not a number that %s can be",
-                  (long long)i, piece.at, keel_dtype_name(to));
+      return text_cast_fail(
+          c, KD_INVALID_ARGUMENT,
+          "string %lld, \"%.40s\", is not a number that %s can be",
+          (long long)i, piece.at, keel_dtype_name(to));
   }
   return KD_OK;
 }
@@ -220,10 +222,10 @@ static keel_status to_numbers(const cast *c, const keel_tensor *from,
   keel_tensor *read = NULL;
   kd_dtype as = read_as(to);
   if (to == KD_C64 || to == KD_C128)
-    return fail(c, KD_UNIMPLEMENTED, "complex numbers have no text");
+    return text_cast_fail(c, KD_UNIMPLEMENTED, "complex numbers have no text");
   KEEL_TRY(keel_tensor_create(c->context, as, from->type->rank,
                               from->type->dims, NULL, &read));
-  keel_status status = read_all(c, from, to, read);
+  keel_status status = text_cast_read_all(c, from, to, read);
   if (status == KD_OK && as != to) status = convert(c, read, to, out_tensor);
   if (status == KD_OK && as == to) *out_tensor = keel_tensor_retain(read);
   keel_tensor_release(read);
@@ -238,18 +240,19 @@ keel_status keel_text_cast(const keel_opdef *op, const char *where,
   const cast c = {op->schema->name, where, op->context};
   bool like = !strcmp(op->schema->name, "CastLike");
   if (n != (like ? 2u : 1u) || !inputs[0] || (like && !inputs[1]))
-    return fail(&c, KD_INVALID_ARGUMENT, "takes %s",
-                like ? "two inputs" : "one input");
+    return text_cast_fail(&c, KD_INVALID_ARGUMENT, "takes %s",
+                          like ? "two inputs" : "one input");
   for (uint32_t i = 0; i < n; i++)
     if (!keel_is_tensor(inputs[i]))
-      return fail(&c, KD_INVALID_ARGUMENT, "input %u is not a tensor",
-                  (unsigned)i);
+      return text_cast_fail(&c, KD_INVALID_ARGUMENT, "input %u is not a tensor",
+                            (unsigned)i);
   int64_t to =
       like ? (int64_t)inputs[1]->type->dtype : keel_attr_int(op, "to", KD_NONE);
   if (to <= 0 || to >= (int64_t)KD_DTYPE_COUNT)
-    return fail(&c, KD_INVALID_ARGUMENT,
-                "attribute \"to\" is %lld, which is not an element type",
-                (long long)to);
+    return text_cast_fail(
+        &c, KD_INVALID_ARGUMENT,
+        "attribute \"to\" is %lld, which is not an element type",
+        (long long)to);
   bool strings = keel_is_strings(inputs[0]);
   if (strings && to == KD_STRING) {
     *out_tensor = keel_tensor_retain(inputs[0]);

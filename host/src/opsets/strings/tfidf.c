@@ -115,8 +115,8 @@ static uint64_t hash_of(const int64_t *at, int64_t size, int64_t step) {
 }
 
 /* The slot of such an n-gram, or a free one. */
-static gram *slot_of(const pool *all, uint64_t hash, const int64_t *at,
-                     int64_t size, int64_t step) {
+static gram *tfidf_slot_of(const pool *all, uint64_t hash, const int64_t *at,
+                           int64_t size, int64_t step) {
   for (uint64_t place = hash;; place++) {
     gram *slot = &all->slots[place & (all->slot_count - 1)];
     bool same = slot->index >= 0 && slot->hash == hash && slot->size == size;
@@ -168,7 +168,7 @@ static keel_status fill_pool(const keel_opdef *op, pool *all) {
     int64_t end = i + 1 < parts ? starts[i + 1] : count;
     for (int64_t at = starts[i]; at < end; at += i + 1, index++) {
       uint64_t hash = hash_of(all->numbers + at, i + 1, 1);
-      gram *slot = slot_of(all, hash, all->numbers + at, i + 1, 1);
+      gram *slot = tfidf_slot_of(all, hash, all->numbers + at, i + 1, 1);
       if (slot->index >= 0)
         return keel_fail(KD_INVALID_ARGUMENT,
                          "TfIdfVectorizer: the pool's n-gram %lld is there"
@@ -203,7 +203,7 @@ typedef struct counting {
 } counting;
 
 /* An n-gram is there once more. */
-static void note(const counting *how, int64_t gram, float *to) {
+static void tfidf_note(const counting *how, int64_t gram, float *to) {
   float *place = to + how->indices[gram];
   float weight = how->weights ? how->weights[gram] : 1;
   *place = how->counts ? *place + weight : weight;
@@ -218,8 +218,9 @@ static keel_status count_row(counting *how, const int64_t *row, int64_t length,
       for (int64_t at = 0; at + (size - 1) * step < length; at++) {
         KEEL_TRY(keel_go_on(&how->pace, 10 + 5 * (uint64_t)size));
         uint64_t hash = hash_of(row + at, size, step);
-        const gram *found = slot_of(how->pool, hash, row + at, size, step);
-        if (found->index >= 0) note(how, found->index, to);
+        const gram *found =
+            tfidf_slot_of(how->pool, hash, row + at, size, step);
+        if (found->index >= 0) tfidf_note(how, found->index, to);
       }
     }
   return KD_OK;

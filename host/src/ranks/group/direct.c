@@ -41,8 +41,8 @@ static bool backoff_retry(const keel_group *group, uint32_t try,
 }
 
 /* Notes a member's part of it, and what that writes. */
-static void note(keel_device *device, const kd_collective *what,
-                 const keel_tensor *plain, const keel_tensor *output) {
+static void direct_note(keel_device *device, const kd_collective *what,
+                        const keel_tensor *plain, const keel_tensor *output) {
   static const char *const names[] = {"AllReduce", "AllGather", "ReduceScatter",
                                       "Broadcast", "AllToAll"};
   const keel_type *type = plain ? plain->type : output->type;
@@ -53,16 +53,17 @@ static void note(keel_device *device, const kd_collective *what,
 }
 
 /* Under the streams' locks. Work that one stream holds back would block the others. */
-static kd_status enqueue(const keel_group *group, const kd_collective *what,
-                         keel_tensor *const *plain,
-                         keel_tensor *const *outputs) {
+static kd_status direct_enqueue(const keel_group *group,
+                                const kd_collective *what,
+                                keel_tensor *const *plain,
+                                keel_tensor *const *outputs) {
   const keel_plugin *plugin = group->devices[0]->plugin;
   keel_backoff backoff = {0};
   uint32_t tries = 0;
   kd_status status;
   for (uint32_t i = 0; i < group->size; i++) {
     if (plain[i]) KEEL_TRY(keel_failures_check_locked(plain[i]->buffer));
-    note(group->devices[i], what, plain[i], outputs[i]);
+    direct_note(group->devices[i], what, plain[i], outputs[i]);
   }
   do
     status = plugin->collectives.enqueue(group->handle, what);
@@ -115,7 +116,7 @@ static keel_status fill_parts(const keel_group_call *call, parts *all,
 }
 
 /* Reports the loss of a member, if one is lost; otherwise the failure itself. */
-static kd_status judge(const keel_group *group, kd_status status) {
+static kd_status direct_judge(const keel_group *group, kd_status status) {
   if (status == KD_UNIMPLEMENTED) return status;
   bool said = keel_has_error();
   for (uint32_t i = 0; status != KD_OK && i < group->size; i++) {
@@ -128,7 +129,8 @@ static kd_status judge(const keel_group *group, kd_status status) {
 }
 
 /* Called with all members entered. */
-static keel_status run(const keel_group_call *call, keel_tensor **outputs) {
+static keel_status direct_run(const keel_group_call *call,
+                              keel_tensor **outputs) {
   const keel_group *group = call->group;
   size_t size = group->size;
   parts all = {.streams = calloc(size, sizeof *all.streams),
@@ -140,9 +142,9 @@ static keel_status run(const keel_group_call *call, keel_tensor **outputs) {
   if (status == KD_OK) {
     keel_clear_error();
     lock_streams(group);
-    status = enqueue(group, &all.what, all.plain, outputs);
+    status = direct_enqueue(group, &all.what, all.plain, outputs);
     unlock_streams(group);
-    status = judge(group, status);
+    status = direct_judge(group, status);
   }
   for (size_t i = 0; all.plain && i < size; i++)
     keel_tensor_release(all.plain[i]);
@@ -161,7 +163,7 @@ keel_status keel_group_direct(const keel_group_call *call,
     status = keel_device_enter(group->devices[entered]);
     if (status == KD_OK) entered++;
   }
-  if (status == KD_OK) status = run(call, outputs);
+  if (status == KD_OK) status = direct_run(call, outputs);
   while (entered-- > 0)
     keel_lost_leave(group->devices[entered]);
   for (uint32_t i = 0; status != KD_OK && i < group->size; i++) {

@@ -21,7 +21,7 @@ static const struct {
     {"Receive", KEEL_RECEIVE},
 };
 
-static keel_exchange_kind kind_of(const keel_opdef *op) {
+static keel_exchange_kind exchange_kind_of(const keel_opdef *op) {
   for (size_t i = 0; i < KEEL_COUNT_OF(kinds); i++)
     if (!strcmp(kinds[i].name, op->schema->name)) return kinds[i].kind;
   return KEEL_PERMUTE;
@@ -42,7 +42,7 @@ static keel_status refuse_rows(const keel_infer *infer, int64_t size) {
 
 keel_status keel_shape_exchange(keel_infer *infer) {
   keel_dims dims = keel_dims_of(infer->in[1]);
-  keel_exchange_kind kind = kind_of(infer->op);
+  keel_exchange_kind kind = exchange_kind_of(infer->op);
   int64_t size = keel_attr_int(infer->op, "size", 0);
   bool parts = kind == KEEL_REDUCE_SCATTER || kind == KEEL_ALL_TO_ALL;
   if (size < 0 || size > KEEL_MEMBERS_MOST ||
@@ -145,7 +145,8 @@ static keel_status check_pairs(const keel_host_call *call,
   return KD_OK;
 }
 
-static keel_status check_value(const keel_host_call *call, keel_tensor *value) {
+static keel_status exchange_check_value(const keel_host_call *call,
+                                        keel_tensor *value) {
   return value && (keel_tensor_state(value) == KEEL_FAILED ||
                    value->kind == KEEL_DATA)
              ? KD_OK
@@ -160,9 +161,9 @@ keel_status keel_run_exchange(keel_host_call *call) {
     return keel_call_fail(call, KD_UNIMPLEMENTED,
                           "is for up to %d ranks, and there are %u",
                           KEEL_MEMBERS_MOST, (unsigned)member->size);
-  KEEL_TRY(check_value(call, value));
+  KEEL_TRY(exchange_check_value(call, value));
   keel_exchange what = {
-      .kind = kind_of(call->op),
+      .kind = exchange_kind_of(call->op),
       .reduction = reduction_of(call->op),
       .size = (uint32_t)keel_attr_int(call->op, "size", 0),
   };
@@ -200,14 +201,15 @@ static keel_status received_type(const keel_host_call *call,
 
 keel_status keel_run_pair(keel_host_call *call) {
   keel_member *member = NULL;
-  bool sends = kind_of(call->op) == KEEL_SEND;
+  bool sends = exchange_kind_of(call->op) == KEEL_SEND;
   keel_tensor *value = sends && call->input_count > 1 ? call->inputs[1] : NULL;
   int64_t peer = keel_attr_int(call->op, sends ? "to" : "from", -1);
   keel_exchange what = {.kind = sends ? KEEL_SEND : KEEL_RECEIVE,
                         .peer = (uint32_t)peer};
   KEEL_TRY(member_in(call, &member));
   KEEL_TRY(check_peer(call, member, peer));
-  KEEL_TRY(sends ? check_value(call, value) : received_type(call, &what.type));
+  KEEL_TRY(sends ? exchange_check_value(call, value)
+                 : received_type(call, &what.type));
   return member->meet(member, &what, call->op->schema->name, call->where, value,
                       &call->outputs[0]);
 }

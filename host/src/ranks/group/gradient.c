@@ -29,7 +29,7 @@ static bool is_sum(keel_gradient *g) {
   return false;
 }
 
-static void all_reduce(keel_gradient *g) {
+static void gradient_all_reduce(keel_gradient *g) {
   if (is_sum(g)) keel_gradient_give(g, 1, by_parts(g, "keel::AllReduce"));
 }
 
@@ -37,7 +37,7 @@ static void all_gather(keel_gradient *g) {
   keel_gradient_give(g, 1, by_parts(g, "keel::ReduceScatter"));
 }
 
-static void reduce_scatter(keel_gradient *g) {
+static void gradient_reduce_scatter(keel_gradient *g) {
   if (is_sum(g)) keel_gradient_give(g, 1, by_parts(g, "keel::AllGather"));
 }
 
@@ -46,7 +46,7 @@ static void all_to_all(keel_gradient *g) {
 }
 
 /* The sum is of the first rank of each part; others' X goes nowhere. */
-static void broadcast(keel_gradient *g) {
+static void gradient_broadcast(keel_gradient *g) {
   const int64_t *ranks = NULL;
   int64_t size = keel_attr_int(g->node.op, "size", 0), roots[KEEL_MEMBERS_MOST];
   int64_t count = keel_attr_ints(g->node.op, "ranks", &ranks), parts = 0;
@@ -125,11 +125,11 @@ static void receive(keel_gradient *g) {
 }
 
 static const keel_op_rule rules[] = {
-    {"keel::AllReduce", .gradient = all_reduce},
+    {"keel::AllReduce", .gradient = gradient_all_reduce},
     {"keel::AllGather", .gradient = all_gather},
-    {"keel::ReduceScatter", .gradient = reduce_scatter},
+    {"keel::ReduceScatter", .gradient = gradient_reduce_scatter},
     {"keel::AllToAll", .gradient = all_to_all},
-    {"keel::Broadcast", .gradient = broadcast},
+    {"keel::Broadcast", .gradient = gradient_broadcast},
     {"keel::Permute", .gradient = permute},
     {"keel::Send", .gradient = send},
     {"keel::Receive", .gradient = receive},

@@ -182,8 +182,8 @@ void keel_group_count(const keel_group *group, keel_group_counts *out_counts) {
 
 /* ---- what goes in, and what comes out ------------------------------------------- */
 
-static keel_status refuse(const keel_group_call *call, uint32_t rank,
-                          const char *what) {
+static keel_status group_refuse(const keel_group_call *call, uint32_t rank,
+                                const char *what) {
   char type[96];
   return keel_fail(KD_INVALID_ARGUMENT,
                    "%s of a group of %u devices: rank %u (%s) has %s, %s",
@@ -203,15 +203,15 @@ static keel_status check_inputs(const keel_group_call *call) {
       return keel_while(status, "while %s had the value of rank %u",
                         call_name(call->kind), i);
     if (tensor->type != call->inputs[first]->type)
-      return refuse(call, i, "and another type than rank 0");
+      return group_refuse(call, i, "and another type than rank 0");
   }
   const keel_type *type = call->inputs[first]->type;
   if (call->kind == KD_ALL_GATHER && !type->rank)
-    return refuse(call, 0, "which has no dimension to be joined by");
+    return group_refuse(call, 0, "which has no dimension to be joined by");
   bool parted = call->kind == KD_REDUCE_SCATTER || call->kind == KD_ALL_TO_ALL;
   if (parted && (!type->rank || type->dims[0] % call->group->size))
-    return refuse(call, 0,
-                  "whose first dimension can't be parted among them evenly");
+    return group_refuse(
+        call, 0, "whose first dimension can't be parted among them evenly");
   return KD_OK;
 }
 
@@ -226,12 +226,12 @@ static keel_status type_output(keel_group_call *call) {
   if (call->kind == KD_REDUCE_SCATTER)
     dims[0] /= call->group->size;
   else if (!keel_mul_i64(dims[0], call->group->size, &dims[0]))
-    return refuse(call, 0, "which is too much for one value");
+    return group_refuse(call, 0, "which is too much for one value");
   return keel_type_of(type->dtype, type->rank, dims, &call->out_type);
 }
 
 /* All inputs are ready. */
-static keel_status run(keel_group_call *call, keel_tensor **outputs) {
+static keel_status group_run(keel_group_call *call, keel_tensor **outputs) {
   keel_group *group = call->group;
   KEEL_TRY(check_inputs(call));
   KEEL_TRY(type_output(call));
@@ -289,7 +289,7 @@ static void run_deferred(keel_task *task) {
   keel_tensor *failed = keel_tensors_failed(later->inputs, n);
   keel_tensor **values = failed ? NULL : calloc(n, sizeof *values);
   keel_status status = failed || values ? KD_OK : keel_no_memory(n);
-  if (values) status = run(&later->call, values);
+  if (values) status = group_run(&later->call, values);
   for (uint32_t i = 0; i < n; i++) {
     if (status != KD_OK)
       keel_tensor_resolve_failed(later->outputs[i], status);
@@ -372,7 +372,7 @@ static keel_status call_ready(keel_group_call *call, keel_tensor **moved,
   call->inputs = moved;
   for (uint32_t i = 0; failed && i < n; i++)
     outputs[i] = keel_tensor_retain(failed);
-  keel_status status = failed ? KD_OK : run(call, outputs);
+  keel_status status = failed ? KD_OK : group_run(call, outputs);
   for (uint32_t i = 0; i < n; i++)
     keel_tensor_release(moved[i]);
   free(moved);
@@ -387,8 +387,9 @@ static bool is_pending(keel_tensor *const *tensors, uint32_t n) {
 }
 
 /* inputs  an entry is NULL if the member has none */
-static keel_status begin(keel_group_call *call, keel_tensor *const *inputs,
-                         keel_tensor **outputs) {
+static keel_status group_begin(keel_group_call *call,
+                               keel_tensor *const *inputs,
+                               keel_tensor **outputs) {
   uint32_t n = call->group->size;
   for (uint32_t i = 0; i < n; i++)
     outputs[i] = NULL;
@@ -417,7 +418,7 @@ static keel_status begin_all(keel_group *group, uint32_t kind,
     if (!inputs[i])
       return keel_fail(KD_INVALID_ARGUMENT, "%s: rank %u (%s) has no value",
                        call_name(kind), i, group->devices[i]->name);
-  return begin(&call, inputs, outputs);
+  return group_begin(&call, inputs, outputs);
 }
 
 keel_status keel_group_all_reduce(keel_group *group, uint32_t reduction,
@@ -457,7 +458,7 @@ keel_status keel_group_broadcast(keel_group *group, uint32_t root,
   keel_tensor **inputs = calloc(group->size, sizeof(keel_tensor *));
   if (!inputs) return keel_no_memory(group->size * sizeof(keel_tensor *));
   inputs[root] = input;
-  keel_status status = begin(&call, inputs, outputs);
+  keel_status status = group_begin(&call, inputs, outputs);
   free(inputs);
   return status;
 }

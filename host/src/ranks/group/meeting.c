@@ -100,14 +100,15 @@ static bool is_of_type(exchange *at, keel_tensor *value) {
   return at->type == value->type;
 }
 
-static const char *device_of(const meeting *m, uint32_t rank) {
+static const char *meeting_device_of(const meeting *m, uint32_t rank) {
   return m->group->devices[rank]->name;
 }
 
 /* ---- its work ---------------------------------------------------------------------- */
 
-static keel_status broadcast(keel_group *group, keel_tensor *const *inputs,
-                             keel_tensor **outputs) {
+static keel_status meeting_broadcast(keel_group *group,
+                                     keel_tensor *const *inputs,
+                                     keel_tensor **outputs) {
   return keel_group_broadcast(group, 0, inputs[0], outputs);
 }
 
@@ -124,7 +125,7 @@ static keel_status work_in(keel_group *part, const keel_exchange *what,
     case KEEL_ALL_TO_ALL:
       return keel_group_all_to_all(part, inputs, outputs);
     default:
-      return broadcast(part, inputs, outputs);
+      return meeting_broadcast(part, inputs, outputs);
   }
 }
 
@@ -181,7 +182,7 @@ static keel_status permute(keel_group *group, const exchange *at,
 }
 
 /* All have come. */
-static void work(meeting *m, exchange *at) {
+static void meeting_work(meeting *m, exchange *at) {
   uint32_t size = m->group->size;
   keel_tensor **outputs = calloc(size, sizeof *outputs);
   keel_status status = outputs ? KD_OK : keel_no_memory(size);
@@ -242,10 +243,11 @@ static keel_status fail_left(const meeting *m, const seat *who,
   return keel_fail(KD_ABORTED,
                    "rank %u (%s) has ended before exchange %llu, %s%s%s%s, in"
                    " which rank %u (%s) waits for it",
-                   (unsigned)who->member.rank, device_of(m, who->member.rank),
+                   (unsigned)who->member.rank,
+                   meeting_device_of(m, who->member.rank),
                    (unsigned long long)at->number, at->name,
                    *at->where ? " \"" : "", at->where, *at->where ? "\"" : "",
-                   (unsigned)at->first, device_of(m, at->first));
+                   (unsigned)at->first, meeting_device_of(m, at->first));
 }
 
 static keel_status fail_other(const meeting *m, const seat *by,
@@ -256,9 +258,9 @@ static keel_status fail_other(const meeting *m, const seat *by,
       "exchange %llu differs: rank %u (%s) has come to %s%s%s%s,"
       " and rank %u (%s) to %s%s%s%s%s",
       (unsigned long long)at->number, (unsigned)at->first,
-      device_of(m, at->first), at->name, *at->where ? " \"" : "", at->where,
-      *at->where ? "\"" : "", (unsigned)by->member.rank,
-      device_of(m, by->member.rank), name, *where ? " \"" : "", where,
+      meeting_device_of(m, at->first), at->name, *at->where ? " \"" : "",
+      at->where, *at->where ? "\"" : "", (unsigned)by->member.rank,
+      meeting_device_of(m, by->member.rank), name, *where ? " \"" : "", where,
       *where ? "\"" : "",
       strcmp(name, at->name) ? "" : " of other parameters or types");
 }
@@ -269,8 +271,8 @@ static keel_status fail_unsent(const meeting *m, const keel_letter *awaited) {
   return keel_fail(KD_ABORTED,
                    "rank %u (%s) has ended before it has sent what rank %u (%s)"
                    " waits for in %s%s%s%s",
-                   (unsigned)awaited->from, device_of(m, awaited->from),
-                   (unsigned)awaited->to, device_of(m, awaited->to),
+                   (unsigned)awaited->from, meeting_device_of(m, awaited->from),
+                   (unsigned)awaited->to, meeting_device_of(m, awaited->to),
                    awaited->name, *awaited->where ? " \"" : "", awaited->where,
                    *awaited->where ? "\"" : "");
 }
@@ -279,9 +281,9 @@ static keel_status fail_unheard(const meeting *m, const keel_letter *sent) {
   return keel_fail(KD_ABORTED,
                    "rank %u (%s) has ended without receiving what rank %u (%s)"
                    " gives it in %s%s%s%s",
-                   (unsigned)sent->to, device_of(m, sent->to),
-                   (unsigned)sent->from, device_of(m, sent->from), sent->name,
-                   *sent->where ? " \"" : "", sent->where,
+                   (unsigned)sent->to, meeting_device_of(m, sent->to),
+                   (unsigned)sent->from, meeting_device_of(m, sent->from),
+                   sent->name, *sent->where ? " \"" : "", sent->where,
                    *sent->where ? "\"" : "");
 }
 
@@ -371,9 +373,10 @@ static keel_status meet_one(seat *by, const keel_exchange *what,
 /* ---- members ------------------------------------------------------------------------ */
 
 /* The exchange that is next for a member. With the lock held. */
-static keel_status find(meeting *m, const seat *by, const keel_exchange *what,
-                        const char *name, const char *where, keel_tensor *value,
-                        exchange **out) {
+static keel_status meeting_find(meeting *m, const seat *by,
+                                const keel_exchange *what, const char *name,
+                                const char *where, keel_tensor *value,
+                                exchange **out) {
   exchange *at = m->open;
   if (m->failure) return keel_tensor_query(m->failure);
   while (at && at->number != by->next)
@@ -388,16 +391,16 @@ static keel_status find(meeting *m, const seat *by, const keel_exchange *what,
   return KD_OK;
 }
 
-static void take_out(meeting *m, const exchange *at) {
+static void meeting_take_out(meeting *m, const exchange *at) {
   exchange **link = &m->open;
   while (*link != at)
     link = &(*link)->next;
   *link = at->next;
 }
 
-static keel_status meet(keel_member *self, const keel_exchange *what,
-                        const char *name, const char *where, keel_tensor *value,
-                        keel_tensor **out_value) {
+static keel_status meeting_meet(keel_member *self, const keel_exchange *what,
+                                const char *name, const char *where,
+                                keel_tensor *value, keel_tensor **out_value) {
   seat *by = (seat *)(void *)self;
   meeting *m = by->meeting;
   exchange *at = NULL;
@@ -407,20 +410,20 @@ static keel_status meet(keel_member *self, const keel_exchange *what,
   keel_tensor *promise = keel_tensor_pending(m->group->context);
   if (!promise) return KD_OUT_OF_MEMORY;
   pthread_mutex_lock(&m->lock);
-  keel_status status = find(m, by, what, name, where, value, &at);
+  keel_status status = meeting_find(m, by, what, name, where, value, &at);
   bool last = false;
   if (status == KD_OK) {
     by->next++;
     at->values[self->rank] = keel_tensor_retain(value);
     at->promises[self->rank] = keel_tensor_retain(promise);
     last = ++at->count == m->group->size;
-    if (last) take_out(m, at);
+    if (last) meeting_take_out(m, at);
   } else if (!m->failure) {
     left = close_meeting(m, status);
   }
   pthread_mutex_unlock(&m->lock);
   fail_all(m, left);
-  if (last) work(m, at);
+  if (last) meeting_work(m, at);
   if (status == KD_OK)
     *out_value = promise;
   else
@@ -428,7 +431,7 @@ static keel_status meet(keel_member *self, const keel_exchange *what,
   return status;
 }
 
-static void drop(meeting *m, uint32_t refs) {
+static void meeting_drop(meeting *m, uint32_t refs) {
   for (uint32_t i = 1; i < refs; i++)
     keel_refs_drop(&m->refs);
   if (!keel_refs_drop(&m->refs)) return;
@@ -448,12 +451,12 @@ static void lose(keel_member *self, keel_tensor *failure) {
   if (!m->failure)
     left = close_meeting(
         m, keel_while(keel_tensor_query(failure), "on rank %u (%s)",
-                      (unsigned)self->rank, device_of(m, self->rank)));
+                      (unsigned)self->rank, meeting_device_of(m, self->rank)));
   pthread_mutex_unlock(&m->lock);
   fail_all(m, left);
 }
 
-static void leave(keel_member *self) {
+static void meeting_leave(keel_member *self) {
   seat *by = (seat *)(void *)self;
   meeting *m = by->meeting;
   leftovers left = {.open = NULL};
@@ -466,7 +469,7 @@ static void leave(keel_member *self) {
   if (awaited && !left.open) left = close_meeting(m, fail_unsent(m, awaited));
   pthread_mutex_unlock(&m->lock);
   fail_all(m, left);
-  drop(m, 1);
+  meeting_drop(m, 1);
 }
 
 keel_status keel_group_members(keel_group *group, keel_tensor **members) {
@@ -485,8 +488,11 @@ keel_status keel_group_members(keel_group *group, keel_tensor **members) {
   uint32_t made = 0;
   for (; made < size && status == KD_OK; made += status == KD_OK) {
     seat *at = &m->seats[made];
-    at->member = (keel_member){
-        .rank = made, .size = size, .meet = meet, .lose = lose, .leave = leave};
+    at->member = (keel_member){.rank = made,
+                               .size = size,
+                               .meet = meeting_meet,
+                               .lose = lose,
+                               .leave = meeting_leave};
     at->meeting = m;
     status = keel_member_value(group->context, &at->member, &members[made]);
   }
@@ -494,6 +500,6 @@ keel_status keel_group_members(keel_group *group, keel_tensor **members) {
     keel_tensor_release(members[i]);
     members[i] = NULL;
   }
-  drop(m, 1 + size - made);
+  meeting_drop(m, 1 + size - made);
   return status;
 }

@@ -39,8 +39,8 @@ static keel_status reduce_on(const keel_group_call *call, keel_device *device,
   return status;
 }
 
-static keel_status all_reduce(const keel_group_call *call,
-                              keel_tensor **outputs) {
+static keel_status staged_all_reduce(const keel_group_call *call,
+                                     keel_tensor **outputs) {
   const keel_group *group = call->group;
   KEEL_TRY(reduce_on(call, group->devices[0], call->inputs, &outputs[0]));
   for (uint32_t i = 1; i < group->size; i++)
@@ -76,8 +76,8 @@ static keel_status split_all(const keel_group *group,
   return KD_OK;
 }
 
-static keel_status reduce_scatter(const keel_group_call *call,
-                                  keel_tensor **outputs) {
+static keel_status staged_reduce_scatter(const keel_group_call *call,
+                                         keel_tensor **outputs) {
   const keel_group *group = call->group;
   size_t size = group->size;
   keel_tensor **parts = calloc(size * size + size, sizeof *parts);
@@ -121,8 +121,8 @@ static keel_status all_to_all(const keel_group_call *call,
   return status;
 }
 
-static keel_status broadcast(const keel_group_call *call,
-                             keel_tensor **outputs) {
+static keel_status staged_broadcast(const keel_group_call *call,
+                                    keel_tensor **outputs) {
   const keel_group *group = call->group;
   for (uint32_t i = 0; i < group->size; i++)
     KEEL_TRY(keel_group_move(group->devices[i], call->inputs[call->root],
@@ -134,14 +134,14 @@ keel_status keel_group_staged(const keel_group_call *call,
                               keel_tensor **outputs) {
   switch (call->kind) {
     case KD_ALL_REDUCE:
-      return all_reduce(call, outputs);
+      return staged_all_reduce(call, outputs);
     case KD_ALL_GATHER:
       return all_gather(call, outputs);
     case KD_REDUCE_SCATTER:
-      return reduce_scatter(call, outputs);
+      return staged_reduce_scatter(call, outputs);
     case KD_ALL_TO_ALL:
       return all_to_all(call, outputs);
     default:
-      return broadcast(call, outputs);
+      return staged_broadcast(call, outputs);
   }
 }

@@ -61,8 +61,8 @@ static keel_status add_message(compared *all, const keel_function *function,
   return KD_OK;
 }
 
-static keel_status add(list *all, const keel_function *function,
-                       const keel_node *node) {
+static keel_status check_add(list *all, const keel_function *function,
+                             const keel_node *node) {
   if (!KEEL_ROOM(all->items, all->count, all->room)) return KD_OUT_OF_MEMORY;
   listed *made = &all->items[all->count++];
   *made = (listed){
@@ -94,7 +94,7 @@ static keel_status add_all(compared *all, const keel_function *function,
       bool of_two = is_of_two(node);
       all->nested |= of_two && nested;
       KEEL_TRY(of_two ? add_message(all, function, node)
-                      : add(&all->all, function, node));
+                      : check_add(&all->all, function, node));
     }
     for (uint32_t k = 0; k < node->op->attr_count; k++)
       if (node->op->attrs[k].graph)
@@ -142,7 +142,7 @@ static keel_status first_other(keel_link *link, const list *all, uint32_t least,
 }
 
 /* What rank 0 has there, and the first rank that has something else. */
-static keel_status say(keel_link *link, const list *all, uint32_t first) {
+static keel_status check_say(keel_link *link, const list *all, uint32_t first) {
   listed none = {0, "nothing more"};
   const listed *mine = first < all->count ? &all->items[first] : &none;
   listed *theirs = calloc(link->world.size, sizeof *theirs);
@@ -168,8 +168,8 @@ static keel_status say(keel_link *link, const list *all, uint32_t first) {
 /* ---- Sends and Receives ------------------------------------------------------------------ */
 
 /* The n-th message from one rank to another in a list; NULL: there is none. */
-static const message *find(const message *list, uint32_t count, uint32_t from,
-                           uint32_t to, uint32_t n) {
+static const message *check_find(const message *list, uint32_t count,
+                                 uint32_t from, uint32_t to, uint32_t n) {
   for (uint32_t i = 0; i < count; i++)
     if (list[i].from == from && list[i].to == to && n-- == 0) return &list[i];
   return NULL;
@@ -193,10 +193,10 @@ static keel_status compare_messages(const message *lists,
   for (uint32_t from = 0; from < size; from++)
     for (uint32_t to = 0; to < size; to++)
       for (uint32_t n = 0; n <= most; n++) {
-        const message *sent =
-            find(lists + from * most, (uint32_t)counts[from], from, to, n);
+        const message *sent = check_find(lists + from * most,
+                                         (uint32_t)counts[from], from, to, n);
         const message *received =
-            find(lists + to * most, (uint32_t)counts[to], from, to, n);
+            check_find(lists + to * most, (uint32_t)counts[to], from, to, n);
         if (!sent && !received) break;
         bool known = sent && received && sent->hash && received->hash;
         if (!sent || !received || (known && sent->hash != received->hash))
@@ -237,7 +237,7 @@ keel_status keel_link_check(keel_link *link, const keel_program *program) {
   if (status == KD_OK) status = compare_counts(link, &own.all, &least, &equal);
   if (status == KD_OK) status = first_other(link, &own.all, least, &first);
   if (status == KD_OK && (first < least || !equal))
-    status = say(link, &own.all, first);
+    status = check_say(link, &own.all, first);
   if (status == KD_OK) status = check_messages(link, &own);
   free(own.all.items);
   free(own.messages);

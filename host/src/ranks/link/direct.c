@@ -39,7 +39,8 @@ static kd_tensor view_of(const keel_tensor *tensor, const keel_type *type) {
 
 /* What the stream of exchanges has to wait for: the value, and whoever had the memory of the
  * result before. */
-static kd_status mark(keel_device *device, kd_event *event, const work *what) {
+static kd_status direct_mark(keel_device *device, kd_event *event,
+                             const work *what) {
   kd_status status = KD_OK;
   pthread_mutex_lock(&device->stream_lock);
   if (what->from) status = keel_failures_check_locked(what->from->buffer);
@@ -67,7 +68,8 @@ static kd_status call_group(keel_link *link, const work *what,
   return status;
 }
 
-static kd_status enqueue(keel_link *link, const work *what, bool *out_began) {
+static kd_status direct_enqueue(keel_link *link, const work *what,
+                                bool *out_began) {
   keel_device *device = link->devices.device;
   const keel_plugin *plugin = device->plugin;
   kd_stream *stream = link->devices.stream;
@@ -81,7 +83,7 @@ static kd_status enqueue(keel_link *link, const work *what, bool *out_began) {
                                     .inputs = &from,
                                     .outputs = &to};
   keel_backoff backoff = {0};
-  KEEL_TRY(mark(device, link->devices.before, what));
+  KEEL_TRY(direct_mark(device, link->devices.before, what));
   kd_status status;
   do
     status = plugin->streams.wait(stream, link->devices.before);
@@ -106,7 +108,7 @@ static kd_status wait_for_end(keel_link *link, const work *what) {
 
 /* What it would write stays as it is until it has ended, which is known where its end was
  * recorded. */
-static void give_up(keel_link *link, const work *what, bool recorded) {
+static void direct_give_up(keel_link *link, const work *what, bool recorded) {
   const keel_plugin *plugin = link->devices.device->plugin;
   plugin->collectives.abort(what->group->handle);
   if (recorded && plugin->events.wait(link->devices.after, LAST_WAIT) !=
@@ -128,7 +130,7 @@ static bool hear_why(keel_link *link) {
 }
 
 /* The failure in words. Those of the link are there already. */
-static keel_status judge(keel_link *link, kd_status status) {
+static keel_status direct_judge(keel_link *link, kd_status status) {
   keel_device *device = link->devices.device;
   char words[1024] = "";
   if (link->failure) return keel_tensor_query(link->failure);
@@ -142,26 +144,26 @@ static keel_status judge(keel_link *link, kd_status status) {
 }
 
 /* KD_UNIMPLEMENTED, of all ranks alike: nothing was done. */
-static keel_status run(keel_link *link, const work *what) {
+static keel_status direct_run(keel_link *link, const work *what) {
   bool began = false;
   keel_clear_error();
-  kd_status status = enqueue(link, what, &began);
+  kd_status status = direct_enqueue(link, what, &began);
   if (status == KD_UNIMPLEMENTED) return status;
   bool recorded = status == KD_OK;
   keel_link_busy(link, true);
   if (status == KD_OK) status = wait_for_end(link, what);
   keel_link_busy(link, false);
   if (status == KD_OK) return KD_OK;
-  keel_status judged = judge(link, status);
+  keel_status judged = direct_judge(link, status);
   char words[2048];
   snprintf(words, sizeof words, "%s", keel_message());
-  if (began) give_up(link, what, recorded);
+  if (began) direct_give_up(link, what, recorded);
   return keel_fail_text(judged, words);
 }
 
 /* ---- an exchange ---------------------------------------------------------------------------- */
 
-static uint32_t kind_of(const keel_exchange *what) {
+static uint32_t direct_kind_of(const keel_exchange *what) {
   static const uint32_t kinds[] = {
       [KEEL_ALL_REDUCE] = KD_ALL_REDUCE,
       [KEEL_ALL_GATHER] = KD_ALL_GATHER,
@@ -173,8 +175,8 @@ static uint32_t kind_of(const keel_exchange *what) {
 }
 
 /* The value in the device's own memory, row-major. */
-static keel_status place(keel_device *device, keel_tensor *value,
-                         keel_tensor **out_tensor) {
+static keel_status direct_place(keel_device *device, keel_tensor *value,
+                                keel_tensor **out_tensor) {
   return keel_tensor_location(value) == device
              ? keel_copy_rows(value, out_tensor)
              : keel_copy_to(value, device, out_tensor);
@@ -191,7 +193,7 @@ static keel_status in_group(keel_link *link, const keel_link_job *job,
                             keel_tensor *to) {
   uint32_t root = root_of(link, job, group);
   bool gives = job->what.kind != KEEL_BROADCAST || group->rank == root;
-  const work what = {.kind = kind_of(&job->what),
+  const work what = {.kind = direct_kind_of(&job->what),
                      .reduction = job->what.reduction,
                      .root = root,
                      .group = group,
@@ -199,7 +201,7 @@ static keel_status in_group(keel_link *link, const keel_link_job *job,
                      .to = to,
                      .from_type = from->type,
                      .to_type = to->type};
-  return run(link, &what);
+  return direct_run(link, &what);
 }
 
 /* Between machines, what this rank's device has of its machine's sum: by the module. */
@@ -250,11 +252,11 @@ static keel_status in_levels(keel_link *link, const keel_link_job *job,
                         part,
                         flat,
                         of_part};
-  keel_status status = run(link, &scatter);
+  keel_status status = direct_run(link, &scatter);
   if (status == KD_OK)
     status = reduce_between(link, job->what.reduction, part, &sum);
   const work gather = {KD_ALL_GATHER, 0, 0, group, sum, to, of_part, flat};
-  if (status == KD_OK) status = run(link, &gather);
+  if (status == KD_OK) status = direct_run(link, &gather);
   keel_tensor_release(part);
   keel_tensor_release(sum);
   return status;
@@ -268,16 +270,16 @@ static keel_status deliver(const keel_link_job *job, keel_tensor *made,
 }
 
 /* By the group, or where it is NULL by two levels; the device has been entered. */
-static keel_status exchange(keel_link *link, const keel_link_job *job,
-                            const keel_link_group *group,
-                            keel_tensor **out_tensor) {
+static keel_status direct_exchange(keel_link *link, const keel_link_job *job,
+                                   const keel_link_group *group,
+                                   keel_tensor **out_tensor) {
   keel_device *device = link->devices.device;
   const keel_type *type = NULL;
   keel_tensor *from = NULL, *to = NULL;
   uint32_t size = group ? group->size : link->world.size;
   KEEL_TRY(keel_link_type_of(&job->what, size, job->value->type, &type));
   if (!type->bytes) return KD_UNIMPLEMENTED;
-  KEEL_TRY(place(device, job->value, &from));
+  KEEL_TRY(direct_place(device, job->value, &from));
   keel_status status = keel_tensor_on(&device->heap, type, &to);
   if (status == KD_OK)
     status = group ? in_group(link, job, group, from, to)
@@ -308,7 +310,7 @@ keel_status keel_link_direct(keel_link *link, const keel_link_job *job,
   if (!group->handle && !levels) return KD_UNIMPLEMENTED;
   KEEL_TRY(keel_device_enter(own->device));
   keel_status status =
-      exchange(link, job, group->handle ? group : NULL, out_tensor);
+      direct_exchange(link, job, group->handle ? group : NULL, out_tensor);
   keel_lost_leave(own->device);
   return status;
 }

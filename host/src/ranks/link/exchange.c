@@ -69,7 +69,8 @@ keel_status keel_link_between(keel_link *link, uint32_t asked, uint64_t began) {
                                                    : KD_OK;
 }
 
-static keel_status wait_for(keel_link *link, void **requests, uint32_t count) {
+static keel_status exchange_wait_for(keel_link *link, void **requests,
+                                     uint32_t count) {
   uint64_t began = keel_now();
   bool ended = false;
   for (uint32_t asked = 0;; asked++) {
@@ -91,7 +92,7 @@ keel_status keel_link_run(keel_link *link, const keel_link_call *calls,
       status = keel_link_error(link, error, "an exchange does not begin");
   }
   keel_link_busy(link, true);
-  if (status == KD_OK) status = wait_for(link, requests, count);
+  if (status == KD_OK) status = exchange_wait_for(link, requests, count);
   keel_link_busy(link, false);
   if (requests != few) free(requests);
   return status;
@@ -336,8 +337,8 @@ static keel_status run_here(keel_link *link, const keel_link_job *job,
   return status;
 }
 
-static keel_status run(keel_link *link, const keel_link_job *job,
-                       keel_tensor **out_tensor) {
+static keel_status exchange_run(keel_link *link, const keel_link_job *job,
+                                keel_tensor **out_tensor) {
   keel_tensor *here = NULL, *made = NULL;
   KEEL_TRY(keel_tensor_query(job->value)); /* ready, or failed */
   keel_status status = keel_link_direct(link, job, out_tensor);
@@ -361,8 +362,8 @@ static keel_status run(keel_link *link, const keel_link_job *job,
 
 void keel_link_exchange(keel_link *link, keel_link_job *job) {
   keel_tensor *made = NULL;
-  keel_status status =
-      link->failure ? keel_tensor_query(link->failure) : run(link, job, &made);
+  keel_status status = link->failure ? keel_tensor_query(link->failure)
+                                     : exchange_run(link, job, &made);
   if (status != KD_OK) {
     /* who has waited too long has said where */
     bool given = keel_tensor_state(job->value) != KEEL_FAILED;

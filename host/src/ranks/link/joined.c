@@ -50,7 +50,7 @@ static void drop_device(keel_link_devices *own) {
 }
 
 /* Whether the device can join groups; then it is the link's. */
-static bool take_device(keel_link *link, keel_device *device) {
+static bool joined_take_device(keel_link *link, keel_device *device) {
   keel_link_devices *own = &link->devices;
   if (!device || !device->stream || !device->plugin->collectives.join ||
       keel_device_enter(device) != KD_OK)
@@ -70,7 +70,7 @@ static keel_link_card make_card(keel_link *link, keel_device *device) {
                          .local_rank = link->world.local_rank,
                          .local_size = link->world.local_size};
   card.copies = device && device->stream && !keel_device_addressable(device);
-  card.joins = take_device(link, device);
+  card.joins = joined_take_device(link, device);
   if (!card.joins) return card;
   card.software = (device->info.flags & KD_DEVICE_SOFTWARE) != 0;
   card.index = device->index;
@@ -101,7 +101,7 @@ static const char *why_apart(const keel_link_card *cards, uint32_t size) {
   return NULL;
 }
 
-static void say(const keel_link *link, uint32_t size, const char *why) {
+static void joined_say(const keel_link *link, uint32_t size, const char *why) {
   keel_log_line(&link->context->log, KD_LOG_INFO,
                 "the devices of %u ranks join no group: %s", (unsigned)size,
                 why);
@@ -124,7 +124,7 @@ static keel_status invite(keel_link *link, void *comm, uint32_t flags,
   if (!group->rank)
     own.status =
         device->plugin->collectives.make_id(device->handle, flags, &own.id);
-  if (own.status != KD_OK) say(link, group->size, words_of(own.status));
+  if (own.status != KD_OK) joined_say(link, group->size, words_of(own.status));
   keel_status status =
       keel_link_collect(link, comm, group->size, &own, sizeof own, all);
   *out = all[0];
@@ -172,8 +172,8 @@ static keel_status await_all(keel_link *link, const keel_link_group *group) {
 
 /* All members come here, each with its place. Without a group, where the devices make none, all
  * have none. */
-static keel_status join(keel_link *link, void *comm, uint32_t flags,
-                        keel_link_group *group) {
+static keel_status link_joined_join(keel_link *link, void *comm, uint32_t flags,
+                                    keel_link_group *group) {
   const keel_device *device = link->devices.device;
   invitation invited;
   bool all = false;
@@ -188,7 +188,7 @@ static keel_status join(keel_link *link, void *comm, uint32_t flags,
       device->plugin->collectives.join(device->handle, &what, &group->handle);
   if (status != KD_OK) {
     group->handle = NULL;
-    say(link, group->size, words_of(status));
+    joined_say(link, group->size, words_of(status));
   }
   KEEL_TRY(ask_all(link, comm, group->size, status == KD_OK, &all));
   if (all) return await_all(link, group);
@@ -221,8 +221,8 @@ static bool is_even(const keel_link_card *cards, uint32_t size) {
   return true;
 }
 
-static keel_status split(keel_link *link, uint32_t color, uint32_t key,
-                         void **out_comm) {
+static keel_status joined_split(keel_link *link, uint32_t color, uint32_t key,
+                                void **out_comm) {
   int error = link->mpi->split(color, key, out_comm);
   return error ? keel_link_error(link, error, "ranks are not parted") : KD_OK;
 }
@@ -236,10 +236,10 @@ static keel_status join_machine(keel_link *link) {
   if (!is_even(own->cards, world->size)) return KD_OK;
   own->machine.size = world->local_size;
   own->machine.rank = world->local_rank;
-  KEEL_TRY(split(link, world->machine, world->local_rank, &local));
+  KEEL_TRY(joined_split(link, world->machine, world->local_rank, &local));
   keel_status status =
-      split(link, world->local_rank, world->machine, &own->between);
-  if (status == KD_OK) status = join(link, local, 0, &own->machine);
+      joined_split(link, world->local_rank, world->machine, &own->between);
+  if (status == KD_OK) status = link_joined_join(link, local, 0, &own->machine);
   if (status != KD_OK) return status; /* of the link, which has failed */
   link->mpi->release(local);
   KEEL_TRY(ask_all(link, NULL, world->size, own->machine.handle != NULL, &all));
@@ -261,13 +261,14 @@ keel_status keel_link_agree(keel_link *link, keel_device *device) {
     own->pieces &= own->cards[i].copies != 0;
   const char *why = why_apart(own->cards, size);
   if (why) {
-    say(link, size, why);
+    joined_say(link, size, why);
     drop_device(own);
     return KD_OK;
   }
   bool spread = is_spread(own->cards, NULL, size);
   own->all = (keel_link_group){.size = size, .rank = link->world.rank};
-  KEEL_TRY(join(link, NULL, spread ? KD_GROUP_MACHINES : 0, &own->all));
+  KEEL_TRY(
+      link_joined_join(link, NULL, spread ? KD_GROUP_MACHINES : 0, &own->all));
   return !own->all.handle && spread ? join_machine(link) : KD_OK;
 }
 
@@ -281,7 +282,8 @@ keel_status keel_link_join_part(keel_link *link, keel_link_part *part) {
   part->group =
       (keel_link_group){.size = part->size, .rank = place % part->size};
   bool spread = is_spread(own->cards, ranks, part->size);
-  return join(link, part->comm, spread ? KD_GROUP_MACHINES : 0, &part->group);
+  return link_joined_join(link, part->comm, spread ? KD_GROUP_MACHINES : 0,
+                          &part->group);
 }
 
 void keel_link_leave(keel_link *link) {

@@ -78,7 +78,7 @@ static keel_status find_path(const char *name, char **out_path) {
   return path.data && !path.failed ? KD_OK : keel_no_memory(path.size);
 }
 
-static keel_status load(keel_link *link, const char *name) {
+static keel_status link_load(keel_link *link, const char *name) {
   KEEL_TRY(find_path(name, &link->path));
   if (access(link->path, R_OK) != 0)
     return keel_fail(
@@ -103,7 +103,7 @@ static keel_status load(keel_link *link, const char *name) {
 }
 
 /* Whether there is a module of that name. */
-static bool is_there(const char *name) {
+static bool link_is_there(const char *name) {
   char *path = NULL;
   bool there = find_path(name, &path) == KD_OK && access(path, R_OK) == 0;
   free(path);
@@ -115,7 +115,7 @@ typedef struct choice {
   launch by;
 } choice;
 
-static keel_status choose(const keel_link_params *params, choice *out) {
+static keel_status link_choose(const keel_link_params *params, choice *out) {
   out->by = find_launcher();
   const char *const *modules = out->by.modules;
   const char *said = keel_environment("KEEL_LINK_MODULE");
@@ -127,7 +127,7 @@ static keel_status choose(const keel_link_params *params, choice *out) {
         KD_FAILED_PRECONDITION,
         "no launcher of MPI has started this process (mpirun -n 4 ..."
         " does), and no module is named");
-  bool other = !is_there(modules[OWN]) && is_there(modules[STANDARD]);
+  bool other = !link_is_there(modules[OWN]) && link_is_there(modules[STANDARD]);
   out->name = modules[other ? STANDARD : OWN];
   if (other) out->missed = modules[OWN];
   return KD_OK;
@@ -284,10 +284,10 @@ static keel_status begin_thread(keel_link *link) {
   return keel_tensor_query(link->failure);
 }
 
-static keel_status begin(keel_link *link, const keel_link_params *params) {
+static keel_status link_begin(keel_link *link, const keel_link_params *params) {
   choice chosen;
-  KEEL_TRY(choose(params, &chosen));
-  KEEL_TRY(load(link, chosen.name));
+  KEEL_TRY(link_choose(params, &chosen));
+  KEEL_TRY(link_load(link, chosen.name));
   keel_status status = begin_thread(link);
   if (status != KD_OK)
     return chosen.missed ? keel_while(status,
@@ -328,7 +328,7 @@ keel_status keel_link_open(keel_context *context,
   pthread_cond_init(&link->work, &clock);
   pthread_cond_init(&link->done, &clock);
   pthread_condattr_destroy(&clock);
-  keel_status status = link->spare ? begin(link, &all) : KD_OUT_OF_MEMORY;
+  keel_status status = link->spare ? link_begin(link, &all) : KD_OUT_OF_MEMORY;
   if (status == KD_OK) {
     mark_open(link);
     *out_link = link;

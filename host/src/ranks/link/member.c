@@ -57,9 +57,9 @@ static keel_link_job *make_job(const linked_member *self,
   return job;
 }
 
-static keel_status meet(keel_member *member, const keel_exchange *what,
-                        const char *name, const char *where, keel_tensor *value,
-                        keel_tensor **out_value) {
+static keel_status member_meet(keel_member *member, const keel_exchange *what,
+                               const char *name, const char *where,
+                               keel_tensor *value, keel_tensor **out_value) {
   linked_member *self = (linked_member *)(void *)member;
   keel_link_job *job = make_job(self, what, name, where, value);
   if (!job) return KD_OUT_OF_MEMORY;
@@ -85,7 +85,7 @@ static void lose(keel_member *member, keel_tensor *failure) {
   pthread_mutex_unlock(&link->lock);
 }
 
-static void leave(keel_member *member) {
+static void member_leave(keel_member *member) {
   linked_member *self = (linked_member *)(void *)member;
   keel_link *link = self->link;
   pthread_mutex_lock(&link->lock);
@@ -103,9 +103,9 @@ keel_status keel_link_member(keel_link *link, keel_device *device,
   if (!self) return keel_no_memory(sizeof *self);
   *self = (linked_member){{.rank = link->world.rank,
                            .size = link->world.size,
-                           .meet = meet,
+                           .meet = member_meet,
                            .lose = lose,
-                           .leave = leave},
+                           .leave = member_leave},
                           link,
                           device};
   keel_status status =

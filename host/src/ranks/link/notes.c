@@ -34,7 +34,7 @@ typedef struct answers {
   uint32_t count; /* that have */
 } answers;
 
-static note make(const keel_link *link, uint32_t kind, const char *text) {
+static note notes_make(const keel_link *link, uint32_t kind, const char *text) {
   note made = {.kind = kind, .rank = link->world.rank};
   snprintf(made.text, sizeof made.text, "%s", text);
   return made;
@@ -48,7 +48,7 @@ static void tell_all(const keel_link *link, const note *what) {
 
 /* Where this rank is. */
 static note position(keel_link *link) {
-  note made = make(link, ANSWER, link->at);
+  note made = notes_make(link, ANSWER, link->at);
   made.number = link->position;
   made.where = link->inside    ? INSIDE
                : link->gathers ? GATHERS
@@ -99,7 +99,7 @@ static void take_answer(const note *heard, answers *all) {
   all->count++;
 }
 
-static void take(keel_link *link, const note *heard, answers *all) {
+static void notes_take(keel_link *link, const note *heard, answers *all) {
   note answer;
   if (heard->rank >= link->world.size) return;
   switch (heard->kind) {
@@ -124,7 +124,7 @@ static bool hear(keel_link *link, answers *all) {
   note heard;
   int there = 1;
   while (there && !link->mpi->hear(&heard, &there) && there)
-    take(link, &heard, all);
+    notes_take(link, &heard, all);
   return link->failure != NULL;
 }
 
@@ -136,7 +136,7 @@ void keel_link_tell_failure(keel_link *link, keel_status status) {
   char text[sizeof(((note *)0)->text)];
   snprintf(text, sizeof text, "rank %u: %s", (unsigned)link->world.rank,
            keel_message());
-  note failed = make(link, FAILED, text);
+  note failed = notes_make(link, FAILED, text);
   failed.status = status;
   tell_all(link, &failed);
   keel_fail_text(status, text);
@@ -194,8 +194,8 @@ static void add_position(keel_text *text, const note *at, bool one) {
 }
 
 /* "rank 3 is before #17; ranks 0 to 2 wait in #17 AllReduce "layer4/add"" */
-static void describe(const keel_link *link, const answers *all,
-                     keel_text *text) {
+static void notes_describe(const keel_link *link, const answers *all,
+                           keel_text *text) {
   uint32_t size = link->world.size;
   bool *done = calloc(size, sizeof *done), *same = calloc(size, sizeof *same);
   for (uint32_t i = 0; done && same && i < size; i++) {
@@ -221,7 +221,7 @@ static void describe(const keel_link *link, const answers *all,
 
 keel_status keel_link_ask(keel_link *link) {
   uint32_t size = link->world.size;
-  note mine = position(link), question = make(link, ASK, "");
+  note mine = position(link), question = notes_make(link, ASK, "");
   answers all = {calloc(size, sizeof *all.list), calloc(size, sizeof *all.has),
                  0};
   keel_text text = {0};
@@ -231,7 +231,7 @@ keel_status keel_link_ask(keel_link *link) {
     tell_all(link, &question);
     for (int i = 0; i < 100 && all.count < size && !hear(link, &all); i++)
       nap(10);
-    describe(link, &all, &text);
+    notes_describe(link, &all, &text);
   }
   if (link->failure)
     status = keel_tensor_query(link->failure); /* another one was first */
@@ -254,7 +254,7 @@ void keel_link_hear_last(keel_link *link, int seconds) {
 }
 
 void keel_link_end(keel_link *link) {
-  note last = make(link, LAST_WORDS, link->last_words);
+  note last = notes_make(link, LAST_WORDS, link->last_words);
   last.status = link->last_status;
   if (link->world.rank) {
     link->mpi->tell(0, &last);

@@ -27,7 +27,7 @@ const keel_link_job *keel_link_oldest_pair(const keel_link *link) {
 
 /* ---- one ------------------------------------------------------------------------------------ */
 
-static keel_status prepare(keel_link *link, keel_link_job *job) {
+static keel_status pairs_prepare(keel_link *link, keel_link_job *job) {
   if (job->what.kind == KEEL_RECEIVE)
     return keel_tensor_on(&link->context->host, job->what.type, &job->memory);
   KEEL_TRY(keel_tensor_query(job->value)); /* ready, or failed */
@@ -38,9 +38,9 @@ static keel_status prepare(keel_link *link, keel_link_job *job) {
                    keel_dtype_name(job->memory->type->dtype));
 }
 
-static keel_status begin(keel_link *link, keel_link_job *job) {
+static keel_status pairs_begin(keel_link *link, keel_link_job *job) {
   bool sends = job->what.kind == KEEL_SEND;
-  KEEL_TRY(prepare(link, job));
+  KEEL_TRY(pairs_prepare(link, job));
   const keel_link_call call = {
       .struct_size = sizeof call,
       .kind = sends ? KEEL_LINK_SEND : KEEL_LINK_RECEIVE,
@@ -57,7 +57,7 @@ static keel_status begin(keel_link *link, keel_link_job *job) {
   return KD_OK;
 }
 
-static keel_status end(keel_link *link, keel_link_job *job) {
+static keel_status pairs_end(keel_link *link, keel_link_job *job) {
   keel_tensor *there = NULL;
   keel_link_busy(link, false);
   if (keel_tracing()) /* several at once, as copies */
@@ -85,7 +85,7 @@ static keel_status step(keel_link *link, keel_link_job *job, bool arrived,
                         bool *out_ended) {
   int ended = 0;
   *out_ended = false;
-  if (!job->request) return arrived ? begin(link, job) : KD_OK;
+  if (!job->request) return arrived ? pairs_begin(link, job) : KD_OK;
   int error = link->mpi->test(job->request, &ended);
   if (error || ended) job->request = NULL;
   if (error) {
@@ -93,7 +93,7 @@ static keel_status step(keel_link *link, keel_link_job *job, bool arrived,
     return keel_link_error(link, error, "a message fails");
   }
   *out_ended = ended != 0;
-  if (ended) return end(link, job);
+  if (ended) return pairs_end(link, job);
   return keel_now() - job->began > link->timeout ? keel_link_ask(link) : KD_OK;
 }
 
@@ -121,7 +121,7 @@ static bool has_arrived(keel_link *link, const keel_link_job *job) {
 
 /* Its end, well or not; the job goes. A value that is not known yet comes to its job: that is
  * dropped when it does. */
-static void finish(keel_link *link, keel_link_job *job) {
+static void pairs_finish(keel_link *link, keel_link_job *job) {
   if (job->request) {
     keel_link_abandon(job->memory);
     keel_link_busy(link, false);
@@ -132,8 +132,8 @@ static void finish(keel_link *link, keel_link_job *job) {
 }
 
 /* A failure that is not the link's yet becomes it. */
-static void fail(keel_link *link, const keel_link_job *job,
-                 keel_status status) {
+static void pairs_fail(keel_link *link, const keel_link_job *job,
+                       keel_status status) {
   char text[160];
   if (link->failure) return;
   keel_link_pair_text(job, text, sizeof text);
@@ -149,11 +149,11 @@ void keel_link_step_pairs(keel_link *link) {
     bool arrived = has_arrived(link, job), ended = false;
     if (!link->failure) {
       keel_status status = step(link, job, arrived, &ended);
-      if (status != KD_OK) fail(link, job, status);
+      if (status != KD_OK) pairs_fail(link, job, status);
     }
     if (ended || (link->failure && arrived)) {
       *at = job->next;
-      finish(link, job);
+      pairs_finish(link, job);
     } else {
       under_way += job->request != NULL;
       at = &job->next;

@@ -101,14 +101,14 @@ static keel_link_lane *lane_of(keel_link *link, keel_device *device) {
 
 /* ---- copies ------------------------------------------------------------------------------- */
 
-static uint64_t size_of(const passage *p, uint32_t i) {
+static uint64_t pieces_size_of(const passage *p, uint32_t i) {
   uint64_t left = p->bytes - i * p->piece;
   return left < p->piece ? left : p->piece;
 }
 
 /* What the lane's copies have to wait for, and have a stream wait for it. */
-static kd_status mark(const keel_link_lane *lane, keel_tensor *tensor,
-                      kd_stream *stream) {
+static kd_status pieces_mark(const keel_link_lane *lane, keel_tensor *tensor,
+                             kd_stream *stream) {
   keel_device *device = lane->device;
   keel_backoff backoff = {0};
   pthread_mutex_lock(&device->stream_lock);
@@ -123,7 +123,7 @@ static kd_status mark(const keel_link_lane *lane, keel_tensor *tensor,
   return status;
 }
 
-static kd_status copy_out(const passage *p, uint32_t i) {
+static kd_status pieces_copy_out(const passage *p, uint32_t i) {
   const keel_link_lane *lane = p->out;
   keel_device *device = lane->device;
   uint64_t at = i * p->piece;
@@ -132,14 +132,15 @@ static kd_status copy_out(const passage *p, uint32_t i) {
   do
     status = device->plugin->memory.copy_out(
         device->handle, lane->out, p->source->buffer->handle,
-        p->source->offset + at, (char *)p->from->data + at, size_of(p, i));
+        p->source->offset + at, (char *)p->from->data + at,
+        pieces_size_of(p, i));
   while (keel_backoff_retry(device, lane->out, &backoff, &status));
   return status == KD_OK
              ? keel_stream_record(device, lane->out, lane->arrived[i])
              : status;
 }
 
-static kd_status copy_in(const passage *p, uint32_t i) {
+static kd_status pieces_copy_in(const passage *p, uint32_t i) {
   const keel_link_lane *lane = p->in;
   keel_device *device = lane->device;
   uint64_t at = i * p->piece;
@@ -148,27 +149,28 @@ static kd_status copy_in(const passage *p, uint32_t i) {
   do
     status = device->plugin->memory.copy_in(
         device->handle, lane->in, (char *)p->to->data + at,
-        p->result->buffer->handle, p->result->offset + at, size_of(p, i));
+        p->result->buffer->handle, p->result->offset + at,
+        pieces_size_of(p, i));
   while (keel_backoff_retry(device, lane->in, &backoff, &status));
   return status;
 }
 
 static kd_status begin_copies(const passage *p) {
   kd_status status = KD_OK;
-  if (p->out) status = mark(p->out, p->source, p->out->out);
+  if (p->out) status = pieces_mark(p->out, p->source, p->out->out);
   for (uint32_t i = 0; p->out && i < p->count && status == KD_OK; i++)
-    status = copy_out(p, i);
+    status = pieces_copy_out(p, i);
   if (status != KD_OK || !p->in) return status;
   keel_failures_writes(p->result->buffer, 0);
-  return mark(p->in, p->result, p->in->in);
+  return pieces_mark(p->in, p->result, p->in->in);
 }
 
 /* ---- the wire ----------------------------------------------------------------------------- */
 
-static keel_status start(passage *p, uint32_t i) {
+static keel_status pieces_start(passage *p, uint32_t i) {
   const keel_exchange *what = &p->job->what;
   bool reduces = what->kind == KEEL_ALL_REDUCE;
-  uint64_t at = i * p->piece, size = size_of(p, i);
+  uint64_t at = i * p->piece, size = pieces_size_of(p, i);
   kd_dtype dtype = p->to->type->dtype;
   const keel_link_call call = {
       .struct_size = sizeof call,
@@ -202,20 +204,20 @@ static keel_status go_on(passage *p) {
       if (status == KD_BUSY) return KD_OK;
       if (status != KD_OK) return device_failed(device, status);
     }
-    KEEL_TRY(start(p, p->started));
+    KEEL_TRY(pieces_start(p, p->started));
     p->started++;
   }
   return KD_OK;
 }
 
 /* Takes those that have ended, in order. */
-static keel_status take(passage *p) {
+static keel_status pieces_take(passage *p) {
   while (p->ended < p->started) {
     int ended = 0;
     int error = p->link->mpi->test(p->requests[p->ended], &ended);
     if (error) return keel_link_error(p->link, error, "an exchange fails");
     if (!ended) return KD_OK;
-    kd_status status = p->in ? copy_in(p, p->ended) : KD_OK;
+    kd_status status = p->in ? pieces_copy_in(p, p->ended) : KD_OK;
     if (status != KD_OK) return device_failed(p->in->device, status);
     p->ended++;
   }
@@ -229,7 +231,7 @@ static keel_status pass(passage *p) {
   for (uint32_t asked = 0; p->ended < p->count; asked++) {
     uint32_t before = p->started + p->ended;
     KEEL_TRY(go_on(p));
-    KEEL_TRY(take(p));
+    KEEL_TRY(pieces_take(p));
     bool moves = p->started + p->ended != before;
     if (moves) asked = 0;
     if (moves || !p->started) began = keel_now();
@@ -246,7 +248,7 @@ static keel_status pass(passage *p) {
 /* ---- an exchange ---------------------------------------------------------------------------- */
 
 /* What it reads, writes and gives. A broadcast's first rank has the value. */
-static keel_status prepare(passage *p) {
+static keel_status pieces_prepare(passage *p) {
   const keel_link_job *job = p->job;
   keel_device *device = job->device;
   bool first = keel_link_root(p->part, &job->what) == p->link->world.rank;
@@ -275,7 +277,7 @@ static keel_status prepare(passage *p) {
 
 /* Copies end by themselves; what is on the wire may go on, so that its memory stays. Returns the
  * failure, in its words. */
-static keel_status give_up(const passage *p, keel_status status) {
+static keel_status pieces_give_up(const passage *p, keel_status status) {
   char words[2048];
   snprintf(words, sizeof words, "%s", keel_message());
   if (p->out) keel_stream_finish(p->out->device, p->out->out, &p->out->lock);
@@ -285,8 +287,8 @@ static keel_status give_up(const passage *p, keel_status status) {
   return keel_fail_text(status, words);
 }
 
-static keel_status run(passage *p) {
-  KEEL_TRY(prepare(p));
+static keel_status pieces_run(passage *p) {
+  KEEL_TRY(pieces_prepare(p));
   keel_clear_error();
   kd_status status = begin_copies(p);
   if (status != KD_OK) return device_failed(p->job->device, status);
@@ -315,8 +317,8 @@ keel_status keel_link_pieces(keel_link *link, const keel_link_job *job,
                .piece = piece,
                .count = (uint32_t)((bytes + piece - 1) / piece)};
   if (job->device) KEEL_TRY(keel_device_enter(job->device));
-  keel_status status = run(&p);
-  if (status != KD_OK) status = give_up(&p, status);
+  keel_status status = pieces_run(&p);
+  if (status != KD_OK) status = pieces_give_up(&p, status);
   if (status == KD_OK) {
     atomic_fetch_add_explicit(&link->bytes, bytes, memory_order_relaxed);
     atomic_fetch_add_explicit(&link->pieces, 1, memory_order_relaxed);

@@ -120,7 +120,7 @@ static keel_link_job *next_job(keel_link *link) {
   return job;
 }
 
-static void gather(keel_link *link, keel_link_job *job) {
+static void thread_gather(keel_link *link, keel_link_job *job) {
   keel_status status = link->failure ? keel_tensor_query(link->failure) : KD_OK;
   link->gathers = true;
   if (status == KD_OK)
@@ -135,7 +135,7 @@ static void gather(keel_link *link, keel_link_job *job) {
   pthread_mutex_unlock(&link->lock);
 }
 
-static void exchange(keel_link *link, keel_link_job *job) {
+static void thread_exchange(keel_link *link, keel_link_job *job) {
   bool named = *job->where;
   keel_link_notice_lost(link);
   link->position = job->number;
@@ -159,7 +159,7 @@ static bool is_crowded(const keel_link *link) {
   return cores < 2 || bound < 2;
 }
 
-static int join(keel_link *link) {
+static int thread_join(keel_link *link) {
   link->world = (keel_link_world){.struct_size = sizeof link->world};
   int error = link->mpi->open(&link->world);
   if (!error) error = link->mpi->split(0, link->world.rank, &link->pair_comm);
@@ -189,7 +189,7 @@ static keel_status make_counters(keel_link *link) {
 
 /* Whether the link is open. */
 static bool open_module(keel_link *link) {
-  int error = join(link);
+  int error = thread_join(link);
   if (!has_joined(link)) return false;
   keel_status status = error
                            ? keel_link_error(link, error, "MPI does not begin")
@@ -209,7 +209,7 @@ static bool open_module(keel_link *link) {
 
 /* All leave together. Who is early hears the others meanwhile, and says where it is, neither of
  * which MPI does when it ends. There is no deadline: the others may compute for long. */
-static void leave(keel_link *link) {
+static void thread_leave(keel_link *link) {
   const keel_link_call call = {.struct_size = sizeof call,
                                .kind = KEEL_LINK_BARRIER,
                                .comm = link->leaving};
@@ -241,10 +241,10 @@ void *keel_link_thread(void *self) {
   if (!open_module(link)) return NULL;
   for (keel_link_job *job; (job = next_job(link));)
     if (job->promise)
-      exchange(link, job);
+      thread_exchange(link, job);
     else
-      gather(link, job);
-  leave(
+      thread_gather(link, job);
+  thread_leave(
       link); /* together, so that no group's end waits for one that computes */
   keel_link_leave(link);
   keel_link_drop_lane(link);

@@ -84,7 +84,7 @@ static bool is_unpacking(const keel_node *node) {
 }
 
 /* What is said of weights in few bits is said of what they are unpacked to. */
-static void pass_on(keel_splitter *s) {
+static void annotated_pass_on(keel_splitter *s) {
   for (uint32_t i = 0; i < s->were_count; i++) {
     const keel_node *node = &s->were[i];
     if (!is_unpacking(node)) continue;
@@ -115,7 +115,7 @@ keel_status keel_split_seed(keel_splitter *s) {
         keel_split_divides(s, value->type->dims[axis]))
       value->wanted = axis;
   }
-  pass_on(s);
+  annotated_pass_on(s);
   return seed_inputs(s);
 }
 
@@ -150,7 +150,7 @@ keel_status keel_split_count_followed(keel_splitter *s) {
 
 #define NOT_SAID (KEEL_SPLIT_ANY_STAGE - 1)
 
-static const char *name_of(const keel_function *f, uint32_t node) {
+static const char *annotated_name_of(const keel_function *f, uint32_t node) {
   const keel_node *at = &f->nodes[node];
   return at->name && *at->name ? at->name : f->values[at->outputs[0]].name;
 }
@@ -189,15 +189,15 @@ static keel_status check_reads(const keel_function *f, const uint32_t *stages,
       return keel_fail(KD_INVALID_ARGUMENT,
                        "node \"%s\" of stage %u reads what node \"%s\" of stage"
                        " %u makes",
-                       name_of(f, node), (unsigned)stages[node],
-                       name_of(f, from), (unsigned)stages[from]);
+                       annotated_name_of(f, node), (unsigned)stages[node],
+                       annotated_name_of(f, from), (unsigned)stages[from]);
     if (!type || !keel_type_known(type) || !kd_dtype_size(type->dtype))
       return keel_fail(KD_INVALID_ARGUMENT,
                        "node \"%s\" of stage %u reads what node \"%s\" of stage"
                        " %u makes, whose shape is not known (--dim gives open"
                        " dimensions a size)",
-                       name_of(f, node), (unsigned)stages[node],
-                       name_of(f, from), (unsigned)stages[from]);
+                       annotated_name_of(f, node), (unsigned)stages[node],
+                       annotated_name_of(f, from), (unsigned)stages[from]);
   }
   return KD_OK;
 }

@@ -27,7 +27,7 @@ typedef struct columns {
   uint32_t reshape, transpose;
 } columns;
 
-static const keel_type *type_of(const columns *all, uint32_t value) {
+static const keel_type *columns_type_of(const columns *all, uint32_t value) {
   const keel_type *type = value < all->uses.value_count
                               ? all->s->function->values[value].type
                               : NULL;
@@ -44,7 +44,7 @@ static bool is_onnx(const keel_node *node, const char *name) {
          !strcmp(node->op->schema->domain, "ai.onnx");
 }
 
-static const keel_node *maker(const columns *all, uint32_t value) {
+static const keel_node *columns_maker(const columns *all, uint32_t value) {
   uint32_t from = value < all->uses.value_count
                       ? all->s->function->values[value].producer
                       : KEEL_ABSENT;
@@ -83,14 +83,15 @@ static bool is_bias(const columns *all, uint32_t value, int64_t columns) {
                   (bias->type->rank == 1 && bias->type->elements == columns));
 }
 
-static bool is_product(const columns *all, const keel_node *node,
-                       int64_t columns) {
+static bool columns_is_product(const columns *all, const keel_node *node,
+                               int64_t columns) {
   const keel_tensor *weights =
       node->input_count > 1 ? constant(all, node->inputs[1]) : NULL;
   if (!weights || weights->type->rank != 2 || node->output_count != 1)
     return false;
   if (is_onnx(node, "MatMul"))
-    return weights->type->dims[1] == columns && type_of(all, node->inputs[0]);
+    return weights->type->dims[1] == columns &&
+           columns_type_of(all, node->inputs[0]);
   bool turned = is_onnx(node, "Gemm") && keel_attr_int(node->op, "transB", 0);
   return is_onnx(node, "Gemm") &&
          weights->type->dims[turned ? 0 : 1] == columns &&
@@ -109,18 +110,18 @@ static uint32_t before(const columns *all, const keel_node *node,
   } else if (!is_onnx(node, "Reshape")) {
     return KEEL_ABSENT;
   }
-  const keel_type *type = type_of(all, from);
+  const keel_type *type = columns_type_of(all, from);
   bool alone = type && all->uses.counts[from] == 1;
   return alone && width(type) == columns ? from : KEEL_ABSENT;
 }
 
 /* Whether a value comes of a product, and nothing else reads what is between. */
 static bool comes_of_product(const columns *all, uint32_t value) {
-  const keel_type *type = type_of(all, value);
+  const keel_type *type = columns_type_of(all, value);
   while (type && value != KEEL_ABSENT) {
-    const keel_node *node = maker(all, value);
+    const keel_node *node = columns_maker(all, value);
     if (!node || node->dead) return false;
-    if (is_product(all, node, width(type))) return true;
+    if (columns_is_product(all, node, width(type))) return true;
     value = before(all, node, width(type));
   }
   return false;
@@ -139,14 +140,14 @@ static bool add_piece(columns *all, int64_t from, int64_t to, uint32_t node,
 
 static bool is_split(columns *all, uint32_t index) {
   const keel_node *node = &all->s->function->nodes[index];
-  const keel_type *type = type_of(all, node->inputs[0]);
+  const keel_type *type = columns_type_of(all, node->inputs[0]);
   if (!is_onnx(node, "Split") || !type ||
       all->uses.counts[node->inputs[0]] != 1)
     return false;
   int64_t axis = keel_attr_int(node->op, "axis", 0), from = 0;
   if (axis != -1 && axis != type->rank - 1) return false;
   for (uint32_t i = 0; i < node->output_count; i++) {
-    const keel_type *out = type_of(all, node->outputs[i]);
+    const keel_type *out = columns_type_of(all, node->outputs[i]);
     if (!out || !add_piece(all, from, from + width(out), index, i))
       return false;
     from += width(out);
@@ -157,7 +158,7 @@ static bool is_split(columns *all, uint32_t index) {
 /* One Slice of columns: the last dimension alone, in steps of 1. */
 static bool is_slice(columns *all, uint32_t index, uint32_t value) {
   const keel_node *node = &all->s->function->nodes[index];
-  const keel_type *type = type_of(all, value);
+  const keel_type *type = columns_type_of(all, value);
   int64_t counts[4] = {1, 1, 1, 1};
   const int64_t *lists[4] = {NULL};
   if (!is_onnx(node, "Slice") || node->inputs[0] != value ||
@@ -180,7 +181,8 @@ static bool is_slice(columns *all, uint32_t index, uint32_t value) {
 static bool are_slices(columns *all, uint32_t index) {
   const keel_function *f = all->s->function;
   const keel_node *node = &f->nodes[index];
-  if (!is_onnx(node, "Slice") || !type_of(all, node->inputs[0])) return false;
+  if (!is_onnx(node, "Slice") || !columns_type_of(all, node->inputs[0]))
+    return false;
   uint32_t value = node->inputs[0];
   for (uint32_t i = 0; i < f->node_count; i++)
     if (!f->nodes[i].dead && is_onnx(&f->nodes[i], "Slice") &&
@@ -190,8 +192,8 @@ static bool are_slices(columns *all, uint32_t index) {
 }
 
 /* The axis after a Transpose at which its input's axis `from` is. */
-static int64_t place_of(const keel_node *transpose, int64_t from,
-                        uint32_t rank) {
+static int64_t columns_place_of(const keel_node *transpose, int64_t from,
+                                uint32_t rank) {
   const int64_t *perm = NULL;
   if (keel_attr_ints(transpose->op, "perm", &perm) != rank) return -1;
   for (uint32_t i = 0; i < rank; i++)
@@ -204,12 +206,12 @@ static int64_t place_of(const keel_node *transpose, int64_t from,
 static bool has_axis(columns *all, uint32_t value, int64_t *out_axis,
                      int64_t *out_each) {
   const keel_function *f = all->s->function;
-  const keel_node *transpose = maker(all, value);
+  const keel_node *transpose = columns_maker(all, value);
   if (!transpose || !is_onnx(transpose, "Transpose")) return false;
-  const keel_node *reshape = maker(all, transpose->inputs[0]);
+  const keel_node *reshape = columns_maker(all, transpose->inputs[0]);
   if (!reshape || !is_onnx(reshape, "Reshape")) return false;
-  const keel_type *in = type_of(all, reshape->inputs[0]);
-  const keel_type *out = type_of(all, reshape->outputs[0]);
+  const keel_type *in = columns_type_of(all, reshape->inputs[0]);
+  const keel_type *out = columns_type_of(all, reshape->outputs[0]);
   if (!in || !out || out->rank <= in->rank ||
       all->uses.counts[reshape->inputs[0]] != 1 ||
       all->uses.counts[reshape->outputs[0]] != 1)
@@ -217,7 +219,7 @@ static bool has_axis(columns *all, uint32_t value, int64_t *out_axis,
   uint32_t at = in->rank - 1;
   for (uint32_t i = 0; i < at; i++)
     if (in->dims[i] != out->dims[i]) return false;
-  *out_axis = place_of(transpose, at, out->rank);
+  *out_axis = columns_place_of(transpose, at, out->rank);
   *out_each = width(in) / out->dims[at];
   all->reshape = (uint32_t)(reshape - f->nodes);
   all->transpose = (uint32_t)(transpose - f->nodes);
@@ -232,7 +234,8 @@ static bool are_gathers(columns *all, uint32_t index) {
   if (!is_onnx(&f->nodes[index], "Gather") ||
       !has_axis(all, value, &axis, &each))
     return false;
-  int64_t pieces = type_of(all, value) ? type_of(all, value)->dims[axis] : 0;
+  int64_t pieces =
+      columns_type_of(all, value) ? columns_type_of(all, value)->dims[axis] : 0;
   for (uint32_t i = 0; i < f->node_count; i++) {
     const keel_node *node = &f->nodes[i];
     if (node->dead || !node->input_count || node->inputs[0] != value) continue;
@@ -262,7 +265,7 @@ static bool are_squeezed(columns *all, uint32_t index) {
     return false;
   for (uint32_t i = 0; i < split->output_count; i++) {
     uint32_t value = split->outputs[i];
-    const keel_type *type = type_of(all, value);
+    const keel_type *type = columns_type_of(all, value);
     uint32_t reader = type ? all->uses.reader[value] : KEEL_ABSENT;
     int64_t count = 0;
     if (reader == KEEL_ABSENT || type->dims[axis] != 1 ||
@@ -343,7 +346,7 @@ static keel_status shape_of(columns *all, const keel_type *type, int64_t last,
 /* Columns of a value; out_value: as of keel_split_add. */
 static keel_status make_columns(columns *all, uint32_t value, const piece *p,
                                 uint32_t *out_value) {
-  const keel_node node = *maker(all, value); /* nodes may move */
+  const keel_node node = *columns_maker(all, value); /* nodes may move */
   uint32_t inputs[3] = {KEEL_ABSENT, KEEL_ABSENT, KEEL_ABSENT};
   for (uint32_t i = 0; i < node.input_count && i < 3; i++)
     inputs[i] = node.inputs[i];
@@ -353,7 +356,7 @@ static keel_status make_columns(columns *all, uint32_t value, const piece *p,
     KEEL_TRY(make_columns(all, node.inputs[1 - bias], p, &inputs[1 - bias]));
     KEEL_TRY(some_of(all, node.inputs[bias], p, &inputs[bias]));
   } else if (is_onnx(&node, "Reshape")) {
-    const keel_type *type = type_of(all, node.outputs[0]);
+    const keel_type *type = columns_type_of(all, node.outputs[0]);
     inputs[0] = KEEL_ABSENT;
     KEEL_TRY(make_columns(all, node.inputs[0], p, &inputs[0]));
     KEEL_TRY(shape_of(all, type, p->to - p->from, &inputs[1]));
@@ -371,11 +374,11 @@ static keel_status without_axis(columns *all, const piece *p,
                                 uint32_t *out_value) {
   const keel_node reshape = all->s->function->nodes[all->reshape];
   const keel_node transpose = all->s->function->nodes[all->transpose];
-  const keel_type *type = type_of(all, reshape.outputs[0]);
+  const keel_type *type = columns_type_of(all, reshape.outputs[0]);
   const int64_t *perm = NULL;
   int64_t dims[KD_MAX_RANK], order[KD_MAX_RANK];
   uint32_t rank = type->rank, count = 0, left = 0, turned[2];
-  uint32_t at = type_of(all, reshape.inputs[0])->rank - 1;
+  uint32_t at = columns_type_of(all, reshape.inputs[0])->rank - 1;
   keel_attr_ints(transpose.op, "perm", &perm);
   for (uint32_t i = 0; i < rank; i++) {
     if (i != at) dims[count++] = type->dims[i];
@@ -408,7 +411,7 @@ static keel_status part(columns *all) {
 }
 
 /* What a node and its like cut, if that comes of a product. */
-static keel_status visit(columns *all, uint32_t index) {
+static keel_status columns_visit(columns *all, uint32_t index) {
   bool (*const forms[])(columns *, uint32_t) = {is_split, are_slices,
                                                 are_gathers, are_squeezed};
   const keel_function *f = all->s->function;
@@ -430,7 +433,7 @@ keel_status keel_split_columns(keel_splitter *s) {
   uint32_t count = s->function->node_count;
   keel_status status = keel_uses_count(s->function, &all.uses);
   for (uint32_t i = 0; i < count && status == KD_OK; i++)
-    status = visit(&all, i);
+    status = columns_visit(&all, i);
   keel_uses_drop(&all.uses);
   return status == KD_OK ? keel_function_sort(s->function) : status;
 }

@@ -102,8 +102,8 @@ static keel_status make_first(piper *p, keel_program *draft,
 
 /* ---- writing them out ------------------------------------------------------------------- */
 
-static keel_status add_inputs(piper *p, const keel_function *whole,
-                              uint32_t *values) {
+static keel_status pipe_add_inputs(piper *p, const keel_function *whole,
+                                   uint32_t *values) {
   for (uint32_t i = 0; i < whole->input_count; i++) {
     const keel_value_info *info = &whole->values[whole->inputs[i]];
     values[i] = keel_function_value(p->to, info->name);
@@ -217,10 +217,10 @@ static keel_status find_member(piper *p) {
 }
 
 /* name: of the node that the exchange is for */
-static keel_status add(piper *p, const char *domain, const char *op,
-                       const keel_attr *attrs, uint32_t attr_count,
-                       const uint32_t *inputs, uint32_t input_count,
-                       const char *name, uint32_t *out_value) {
+static keel_status pipe_add(piper *p, const char *domain, const char *op,
+                            const keel_attr *attrs, uint32_t attr_count,
+                            const uint32_t *inputs, uint32_t input_count,
+                            const char *name, uint32_t *out_value) {
   keel_opdef *made = NULL;
   keel_node *node = NULL;
   *out_value = keel_function_value(p->to, "");
@@ -240,8 +240,8 @@ static keel_status receive(piper *p, uint32_t value, uint32_t from,
       KEEL_INTS("shape", info.type->rank, info.type->dims)};
   KEEL_TRY(find_member(p));
   p->facts->exchanges++;
-  return add(p, "keel", "Receive", attrs, 3, &p->member, 1,
-             p->to->nodes[info.producer].name, out_value);
+  return pipe_add(p, "keel", "Receive", attrs, 3, &p->member, 1,
+                  p->to->nodes[info.producer].name, out_value);
 }
 
 static keel_status send(piper *p, uint32_t value, uint32_t to) {
@@ -250,8 +250,8 @@ static keel_status send(piper *p, uint32_t value, uint32_t to) {
   KEEL_TRY(find_member(p));
   const uint32_t inputs[] = {p->member, value};
   p->facts->exchanges++;
-  return add(p, "keel", "Send", &attr, 1, inputs, 2,
-             p->to->nodes[p->to->values[value].producer].name, &sent);
+  return pipe_add(p, "keel", "Send", &attr, 1, inputs, 2,
+                  p->to->nodes[p->to->values[value].producer].name, &sent);
 }
 
 /* By value: the stages that read it of another one, the list of which ends with its own. */
@@ -302,7 +302,7 @@ static void read_instead(piper *p, const uint32_t *received) {
     }
 }
 
-static keel_status exchange(piper *p) {
+static keel_status pipe_exchange(piper *p) {
   uint32_t rank = p->params->rank, values = p->to->value_count;
   crossing *list = NULL;
   size_t count = 0;
@@ -328,8 +328,8 @@ static keel_status exchange(piper *p) {
 /* ---- outputs ------------------------------------------------------------------------------ */
 
 /* From the rank that has it to all. value: KEEL_ABSENT where this one has not. */
-static keel_status share(piper *p, uint32_t root, const keel_type *type,
-                         uint32_t value, uint32_t *out_value) {
+static keel_status pipe_share(piper *p, uint32_t root, const keel_type *type,
+                              uint32_t value, uint32_t *out_value) {
   uint32_t size = p->params->size;
   int64_t *ranks = keel_arena_take(p->to->arena, size * sizeof *ranks);
   keel_tensor *zeros = NULL;
@@ -348,18 +348,18 @@ static keel_status share(piper *p, uint32_t root, const keel_type *type,
   const keel_attr attrs[] = {KEEL_INT("size", size),
                              KEEL_INTS("ranks", size, ranks)};
   p->facts->exchanges++;
-  return add(p, "keel", "Broadcast", attrs, 2, inputs, 2, "", out_value);
+  return pipe_add(p, "keel", "Broadcast", attrs, 2, inputs, 2, "", out_value);
 }
 
 /* The parts of an output, joined. */
-static keel_status join(piper *p, uint32_t output, uint32_t count,
-                        uint32_t *out_value) {
+static keel_status pipe_join(piper *p, uint32_t output, uint32_t count,
+                             uint32_t *out_value) {
   uint32_t *values = keel_arena_take(p->to->arena, p->parts * sizeof *values);
   const keel_attr axis = KEEL_INT("axis", p->pieces[output].axis);
   if (!values) return KD_OUT_OF_MEMORY;
   for (uint32_t i = 0; i < p->parts; i++)
     values[i] = p->outputs[(size_t)i * count + output];
-  return add(p, "", "Concat", &axis, 1, values, p->parts, "", out_value);
+  return pipe_add(p, "", "Concat", &axis, 1, values, p->parts, "", out_value);
 }
 
 static keel_status make_output(piper *p, const keel_function *whole,
@@ -379,14 +379,14 @@ static keel_status make_output(piper *p, const keel_function *whole,
                      " so it does not go to all ranks",
                      whole->output_ports[output].name);
   if (parted && (all_have || root == p->params->rank))
-    KEEL_TRY(join(p, output, whole->output_count, &value));
+    KEEL_TRY(pipe_join(p, output, whole->output_count, &value));
   else if (root == p->params->rank)
     value = first;
   *out_value = value;
-  return all_have ? KD_OK : share(p, root, type, value, out_value);
+  return all_have ? KD_OK : pipe_share(p, root, type, value, out_value);
 }
 
-static keel_status add_outputs(piper *p, const keel_function *whole) {
+static keel_status pipe_add_outputs(piper *p, const keel_function *whole) {
   for (uint32_t i = 0; i < whole->output_count; i++) {
     uint32_t value = KEEL_ABSENT;
     KEEL_TRY(make_output(p, whole, i, &value));
@@ -404,7 +404,7 @@ static int by_key(const void *a, const void *b) {
 }
 
 /* Receives come first, since none keeps another from going on; a part's Sends behind its nodes. */
-static uint64_t key_of(const piper *p, uint32_t node) {
+static uint64_t pipe_key_of(const piper *p, uint32_t node) {
   const keel_node *at = &p->to->nodes[node];
   if (node < p->written) return 2 * (uint64_t)(node / p->each) + 1;
   if (!strcmp(at->op->schema->name, "Receive")) return 0;
@@ -421,7 +421,7 @@ static keel_status sort(piper *p) {
   keel_status status =
       places && nodes ? KD_OK : keel_no_memory(n * sizeof *nodes);
   for (uint32_t i = 0; i < n && status == KD_OK; i++) {
-    places[i] = (place){key_of(p, i), i};
+    places[i] = (place){pipe_key_of(p, i), i};
     nodes[i] = f->nodes[i];
   }
   if (status == KD_OK) qsort(places, n, sizeof *places, by_key);
@@ -452,11 +452,11 @@ static keel_status write_program(piper *p, keel_program *to,
   bool random = false;
   KEEL_TRY(check_nodes(whole, &random));
   KEEL_TRY(choose_parts(p, whole, random));
-  KEEL_TRY(add_inputs(p, whole, inputs));
+  KEEL_TRY(pipe_add_inputs(p, whole, inputs));
   KEEL_TRY(write_parts(p, to, draft, inputs));
   KEEL_TRY(share_constants(p));
-  KEEL_TRY(exchange(p));
-  KEEL_TRY(add_outputs(p, whole));
+  KEEL_TRY(pipe_exchange(p));
+  KEEL_TRY(pipe_add_outputs(p, whole));
   KEEL_TRY(sort(p));
   KEEL_TRY(keel_pass_prune(p->to)); /* what only other ranks need */
   p->facts->parts = p->parts;

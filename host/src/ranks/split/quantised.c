@@ -88,8 +88,8 @@ static keel_status by_matrix(keel_splitter *s, const places *p, uint32_t column,
                          keel_split_out_type(s, 0)->rank - 1);
 }
 
-static keel_status product(keel_splitter *s, const places *p, uint32_t column,
-                           bool *out_done) {
+static keel_status quantised_product(keel_splitter *s, const places *p,
+                                     uint32_t column, bool *out_done) {
   const keel_type *a = keel_split_type(s, 0);
   const keel_type *b = keel_split_type(s, p->weights);
   if (!a || !b || !a->rank || !keel_split_out_type(s, 0) || !all_one(s, p->one))
@@ -104,14 +104,14 @@ static keel_status product(keel_splitter *s, const places *p, uint32_t column,
 keel_status keel_split_matmul_integer(keel_splitter *s, bool *out_done) {
   static const places here = {
       .weights = 1, .one = 1 << 2, .per_column = 1 << 3, .sums = true};
-  return product(s, &here, 1, out_done);
+  return quantised_product(s, &here, 1, out_done);
 }
 
 keel_status keel_split_qlinear_matmul(keel_splitter *s, bool *out_done) {
   static const places here = {.weights = 3,
                               .one = 1 << 1 | 1 << 2 | 1 << 6 | 1 << 7,
                               .per_column = 1 << 4 | 1 << 5};
-  return product(s, &here, 1, out_done);
+  return quantised_product(s, &here, 1, out_done);
 }
 
 /* com.microsoft's MatMulIntegerToFloat. */
@@ -119,14 +119,14 @@ keel_status keel_split_matmul_to_float(keel_splitter *s, bool *out_done) {
   static const places here = {.weights = 1,
                               .one = 1 << 2 | 1 << 4,
                               .per_column = 1 << 3 | 1 << 5 | 1 << 6};
-  return product(s, &here, 1, out_done);
+  return quantised_product(s, &here, 1, out_done);
 }
 
 /* com.microsoft's DynamicQuantizeMatMul. */
 keel_status keel_split_dynamic_matmul(keel_splitter *s, bool *out_done) {
   static const places here = {
       .weights = 1, .per_column = 1 << 2 | 1 << 3 | 1 << 4, .range = true};
-  return product(s, &here, 1, out_done);
+  return quantised_product(s, &here, 1, out_done);
 }
 
 /* com.microsoft's QGemm. */
@@ -140,8 +140,8 @@ keel_status keel_split_qgemm(keel_splitter *s, bool *out_done) {
   if (keel_attr_int(s->node.op, "transA", 0) || !b || b->rank != 2 || of_rows ||
       !keel_split_is_weight(s, 3))
     return KD_OK;
-  return product(s, &here, keel_attr_int(s->node.op, "transB", 0) ? 0 : 1,
-                 out_done);
+  return quantised_product(
+      s, &here, keel_attr_int(s->node.op, "transB", 0) ? 0 : 1, out_done);
 }
 
 /* ---- convolutions ---------------------------------------------------------------------------- */

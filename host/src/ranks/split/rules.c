@@ -1,7 +1,7 @@
 /* rules.c - rules of ops that compute along other axes than the one that is split. */
 #include "ranks/split/split.h"
 
-static keel_status unary(keel_splitter *s, bool *out_done) {
+static keel_status rules_unary(keel_splitter *s, bool *out_done) {
   uint32_t axis = 0;
   if (!keel_split_is_part(s, 0, &axis)) return KD_OK;
   for (uint32_t i = 1; i < s->node.input_count; i++)
@@ -13,7 +13,7 @@ static keel_status unary(keel_splitter *s, bool *out_done) {
 /* As it is when nothing learns. */
 static keel_status dropout(keel_splitter *s, bool *out_done) {
   uint32_t axis = 0;
-  KEEL_TRY(unary(s, out_done));
+  KEEL_TRY(rules_unary(s, out_done));
   if (!*out_done || !keel_split_is_part(s, 0, &axis)) return KD_OK;
   return keel_split_give(s, 1, KEEL_SHARE_PART, axis);
 }
@@ -64,7 +64,7 @@ static bool find_axis(const keel_splitter *s, const keel_type *out,
   return false;
 }
 
-static keel_status broadcast(keel_splitter *s, bool *out_done) {
+static keel_status rules_broadcast(keel_splitter *s, bool *out_done) {
   const keel_type *out = keel_split_out_type(s, 0);
   uint32_t axis = 0, own = 0;
   if (!strcmp(s->node.op->schema->name, "Add") && all_sums(s)) {
@@ -84,17 +84,17 @@ static keel_status broadcast(keel_splitter *s, bool *out_done) {
 
 /* ---- along one axis, or all behind it ---------------------------------------------------------- */
 
-static int64_t axis_of(const keel_splitter *s, int64_t fallback) {
+static int64_t rules_axis_of(const keel_splitter *s, int64_t fallback) {
   const keel_type *type = keel_split_type(s, 0);
   int64_t axis = keel_attr_int(s->node.op, "axis", fallback);
   return axis < 0 && type ? axis + type->rank : axis;
 }
 
 /* Softmax and its kin: all elements along the axis are the rank's. */
-static keel_status along(keel_splitter *s, bool *out_done) {
+static keel_status rules_along(keel_splitter *s, bool *out_done) {
   uint32_t axis = 0;
   if (!keel_split_type(s, 0) || !keel_split_is_part(s, 0, &axis) ||
-      axis_of(s, -1) == axis)
+      rules_axis_of(s, -1) == axis)
     return KD_OK;
   *out_done = true;
   return keel_split_give(s, 0, KEEL_SHARE_PART, axis);
@@ -104,7 +104,7 @@ static keel_status along(keel_splitter *s, bool *out_done) {
 static keel_status behind(keel_splitter *s, bool *out_done) {
   uint32_t axis = 0;
   if (!keel_split_type(s, 0) || !keel_split_is_part(s, 0, &axis) ||
-      axis_of(s, -1) <= axis || s->node.output_count > 1)
+      rules_axis_of(s, -1) <= axis || s->node.output_count > 1)
     return KD_OK;
   for (uint32_t i = 1; i < s->node.input_count; i++)
     KEEL_TRY(keel_split_take_whole(s, i));
@@ -118,7 +118,7 @@ static keel_status concat(keel_splitter *s, bool *out_done) {
   while (part < s->node.input_count && !keel_split_is_part(s, part, &axis))
     part++;
   if (!keel_split_out_type(s, 0) || part == s->node.input_count ||
-      axis_of(s, 0) == axis)
+      rules_axis_of(s, 0) == axis)
     return KD_OK;
   for (uint32_t i = 0; i < s->node.input_count; i++)
     if (!keel_split_type(s, i)) return KD_OK;
@@ -129,10 +129,10 @@ static keel_status concat(keel_splitter *s, bool *out_done) {
 }
 
 /* Split along another axis. */
-static keel_status split(keel_splitter *s, bool *out_done) {
+static keel_status rules_split(keel_splitter *s, bool *out_done) {
   uint32_t axis = 0;
   if (!keel_split_type(s, 0) || !keel_split_is_part(s, 0, &axis) ||
-      axis_of(s, 0) == axis)
+      rules_axis_of(s, 0) == axis)
     return KD_OK;
   KEEL_TRY(keel_split_take_whole(s, 1));
   for (uint32_t i = 0; i < s->node.output_count; i++)
@@ -189,7 +189,7 @@ static bool reduced_axes(const keel_splitter *s, uint32_t rank,
   return true;
 }
 
-static keel_status reduce(keel_splitter *s, bool *out_done) {
+static keel_status rules_reduce(keel_splitter *s, bool *out_done) {
   const keel_type *type = keel_split_type(s, 0);
   uint32_t axis = 0, bits = 0, before = 0;
   if (!type || !keel_split_out_type(s, 0) || !keel_split_is_part(s, 0, &axis) ||
@@ -205,25 +205,25 @@ static keel_status reduce(keel_splitter *s, bool *out_done) {
 
 /* Rows of a table by their numbers: a part of the numbers gives a part of the result, and a part
  * of the columns too. Along another axis than the one that is split, it is the rank's own. */
-static keel_status gather(keel_splitter *s, bool *out_done) {
+static keel_status rules_gather(keel_splitter *s, bool *out_done) {
   const keel_type *table = keel_split_type(s, 0);
   const keel_type *out = keel_split_out_type(s, 0);
   uint32_t axis = 0;
-  bool rows = table && out && !axis_of(s, 0);
+  bool rows = table && out && !rules_axis_of(s, 0);
   if (rows && keel_split_is_part(s, 1, &axis)) {
     KEEL_TRY(keel_split_take_whole(s, 0));
     *out_done = true;
     return keel_split_give(s, 0, KEEL_SHARE_PART, axis);
   }
   if (table && out && keel_split_is_part(s, 0, &axis) &&
-      axis_of(s, 0) != axis) {
+      rules_axis_of(s, 0) != axis) {
     const keel_type *indices = keel_split_type(s, 1);
     if (!indices) return KD_OK;
     KEEL_TRY(keel_split_take_whole(s, 1));
     *out_done = true;
     return keel_split_give(
         s, 0, KEEL_SHARE_PART,
-        axis < axis_of(s, 0) ? axis : axis + indices->rank - 1);
+        axis < rules_axis_of(s, 0) ? axis : axis + indices->rank - 1);
   }
   if (!keel_split_wants(s, 0, 1) || !rows || table->rank != 2 ||
       !keel_split_constant(s, 0) || keel_split_constant(s, 1) ||
@@ -241,35 +241,35 @@ static const struct {
   const char *op;
   keel_split_rule rule;
 } rules[] = {
-#define UNARY_OP(op, since, types, kernels, attributes) {#op, unary},
-#define BINARY_OP(op, since, types, attributes)         {#op, broadcast},
-#define COMPARE_OP(op, since, types)                    {#op, broadcast},
+#define UNARY_OP(op, since, types, kernels, attributes) {#op, rules_unary},
+#define BINARY_OP(op, since, types, attributes)         {#op, rules_broadcast},
+#define COMPARE_OP(op, since, types)                    {#op, rules_broadcast},
 #define KEEL_UNARY_OP(op, types)
 #define KEEL_BINARY_OP(op, types)
 #include "defs/elementwise.def"
-    {"Identity", unary},
-    {"Cast", unary},
-    {"CastLike", unary},
-    {"IsInf", unary},
-    {"IsNaN", unary},
-    {"Clip", unary},
+    {"Identity", rules_unary},
+    {"Cast", rules_unary},
+    {"CastLike", rules_unary},
+    {"IsInf", rules_unary},
+    {"IsNaN", rules_unary},
+    {"Clip", rules_unary},
     {"QuantizeLinear", quantise},
     {"DequantizeLinear", quantise},
     {"Dropout", dropout},
-    {"Gelu", unary},
-    {"Not", unary},
-    {"BitShift", broadcast},
-    {"Mod", broadcast},
-    {"Pow", broadcast},
-    {"Where", broadcast},
-    {"Sum", broadcast},
-    {"Mean", broadcast},
-    {"Max", broadcast},
-    {"Min", broadcast},
-    {"Softmax", along},
-    {"LogSoftmax", along},
-    {"Hardmax", along},
-    {"LpNormalization", along},
+    {"Gelu", rules_unary},
+    {"Not", rules_unary},
+    {"BitShift", rules_broadcast},
+    {"Mod", rules_broadcast},
+    {"Pow", rules_broadcast},
+    {"Where", rules_broadcast},
+    {"Sum", rules_broadcast},
+    {"Mean", rules_broadcast},
+    {"Max", rules_broadcast},
+    {"Min", rules_broadcast},
+    {"Softmax", rules_along},
+    {"LogSoftmax", rules_along},
+    {"Hardmax", rules_along},
+    {"LpNormalization", rules_along},
     {"LayerNormalization", behind},
     {"RMSNormalization", behind},
     {"Attention", keel_split_attention},
@@ -291,23 +291,23 @@ static const struct {
     {"LRN", keel_split_batch_only},
     {"SpaceToDepth", keel_split_batch_only},
     {"Concat", concat},
-    {"Split", split},
+    {"Split", rules_split},
     {"MaxPool", pool},
     {"AveragePool", pool},
     {"GlobalAveragePool", pool},
     {"GlobalMaxPool", pool},
     {"BatchNormalization", batch_norm},
-    {"ReduceSum", reduce},
-    {"ReduceMean", reduce},
-    {"ReduceMax", reduce},
-    {"ReduceMin", reduce},
-    {"ReduceL1", reduce},
-    {"ReduceL2", reduce},
-    {"ReduceProd", reduce},
-    {"ReduceSumSquare", reduce},
-    {"ReduceLogSum", reduce},
-    {"ReduceLogSumExp", reduce},
-    {"Gather", gather},
+    {"ReduceSum", rules_reduce},
+    {"ReduceMean", rules_reduce},
+    {"ReduceMax", rules_reduce},
+    {"ReduceMin", rules_reduce},
+    {"ReduceL1", rules_reduce},
+    {"ReduceL2", rules_reduce},
+    {"ReduceProd", rules_reduce},
+    {"ReduceSumSquare", rules_reduce},
+    {"ReduceLogSum", rules_reduce},
+    {"ReduceLogSumExp", rules_reduce},
+    {"Gather", rules_gather},
     {"MatMul", keel_split_product},
     {"Gemm", keel_split_gemm},
     {"Conv", keel_split_conv},
@@ -329,23 +329,23 @@ static const struct {
   keel_split_rule rule;
 } microsoft[] = {
     {"Attention", keel_split_projected},
-    {"BiasGelu", broadcast},
+    {"BiasGelu", rules_broadcast},
     {"DynamicQuantizeMatMul", keel_split_dynamic_matmul},
-    {"FastGelu", broadcast},
-    {"Gelu", unary},
+    {"FastGelu", rules_broadcast},
+    {"Gelu", rules_unary},
     {"GroupQueryAttention", keel_split_grouped},
     {"MatMulIntegerToFloat", keel_split_matmul_to_float},
     {"MatMulNBits", keel_split_few_bits},
     {"MultiHeadAttention", keel_split_multi_head},
     {"QAttention", keel_split_quantised_projected},
     {"QGemm", keel_split_qgemm},
-    {"QLinearAdd", broadcast},
+    {"QLinearAdd", rules_broadcast},
     {"QLinearAveragePool", pool},
     {"QLinearGlobalAveragePool", pool},
-    {"QLinearLeakyRelu", unary},
-    {"QLinearMul", broadcast},
-    {"QLinearSigmoid", unary},
-    {"QuickGelu", unary},
+    {"QLinearLeakyRelu", rules_unary},
+    {"QLinearMul", rules_broadcast},
+    {"QLinearSigmoid", rules_unary},
+    {"QuickGelu", rules_unary},
     {"RotaryEmbedding", keel_split_microsoft_rotary},
     {"SkipLayerNormalization", keel_split_skip_norm},
     {"SkipSimplifiedLayerNormalization", keel_split_skip_norm},

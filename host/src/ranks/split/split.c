@@ -63,8 +63,8 @@ keel_status keel_split_exchange(keel_splitter *s, const char *op,
 /* ---- wholes and parts ------------------------------------------------------------------------ */
 
 /* A Transpose in which an axis and the first one change places. */
-static keel_status turn(keel_splitter *s, uint32_t value, uint32_t rank,
-                        uint32_t axis, uint32_t *out_value) {
+static keel_status split_turn(keel_splitter *s, uint32_t value, uint32_t rank,
+                              uint32_t axis, uint32_t *out_value) {
   int64_t perm[KD_MAX_RANK];
   for (uint32_t i = 0; i < rank; i++)
     perm[i] = i;
@@ -75,12 +75,12 @@ static keel_status turn(keel_splitter *s, uint32_t value, uint32_t rank,
   return e.status;
 }
 
-static keel_status gather(keel_splitter *s, uint32_t value, uint32_t axis,
-                          uint32_t rank, uint32_t *out_value) {
+static keel_status split_gather(keel_splitter *s, uint32_t value, uint32_t axis,
+                                uint32_t rank, uint32_t *out_value) {
   uint32_t turned = value, joined = KEEL_ABSENT;
-  if (axis) KEEL_TRY(turn(s, value, rank, axis, &turned));
+  if (axis) KEEL_TRY(split_turn(s, value, rank, axis, &turned));
   KEEL_TRY(keel_split_exchange(s, "AllGather", turned, &joined));
-  if (axis) return turn(s, joined, rank, axis, out_value);
+  if (axis) return split_turn(s, joined, rank, axis, out_value);
   *out_value = joined;
   return KD_OK;
 }
@@ -93,7 +93,7 @@ static keel_status gather(keel_splitter *s, uint32_t value, uint32_t axis,
 #define AGAIN_INPUTS   8
 #define AGAIN_WEIGHTS  16384 /* elements: each rank shall have a part of more */
 
-static bool is_product(const keel_node *node) {
+static bool split_is_product(const keel_node *node) {
   const char *name = node->op->schema->name;
   return strstr(name, "MatMul") || strstr(name, "Conv") ||
          strstr(name, "Attention") || strstr(name, "Gemm") ||
@@ -101,7 +101,7 @@ static bool is_product(const keel_node *node) {
 }
 
 /* The node that made a value, as it was; NULL: there was none. */
-static const keel_node *maker(const keel_splitter *s, uint32_t value) {
+static const keel_node *split_maker(const keel_splitter *s, uint32_t value) {
   uint32_t from = s->function->values[value].producer;
   return from < s->were_count && s->were[from].op ? &s->were[from] : NULL;
 }
@@ -110,13 +110,13 @@ static const keel_node *maker(const keel_splitter *s, uint32_t value) {
  * that are left. */
 static bool is_light(const keel_splitter *s, uint32_t value, uint32_t *nodes) {
   const keel_shared *at = &s->values[value];
-  const keel_node *node = maker(s, value);
+  const keel_node *node = split_maker(s, value);
   if (at->share == KEEL_SHARE_WHOLE || at->whole != KEEL_ABSENT) return true;
   if (!node || !*nodes || node->output_count != 1 ||
       node->input_count > AGAIN_INPUTS || !at->type ||
       at->type->elements > AGAIN_ELEMENTS ||
       keel_node_has(node, KEEL_OP_CONTROL | KEEL_OP_RANDOM | KEEL_OP_STATE) ||
-      is_product(node))
+      split_is_product(node))
     return false;
   --*nodes;
   for (uint32_t i = 0; i < node->input_count; i++) {
@@ -131,7 +131,7 @@ static bool is_light(const keel_splitter *s, uint32_t value, uint32_t *nodes) {
 
 /* The node once more, with wholes. */
 static keel_status compute_again(keel_splitter *s, uint32_t value) {
-  const keel_node *node = maker(s, value);
+  const keel_node *node = split_maker(s, value);
   keel_shared *at = &s->values[value];
   keel_node *made = NULL;
   uint32_t inputs[AGAIN_INPUTS];
@@ -163,9 +163,10 @@ static keel_status whole_of(keel_splitter *s, uint32_t value,
       is_light(s, value, &nodes))
     KEEL_TRY(compute_again(s, value));
   if (at->whole == KEEL_ABSENT)
-    KEEL_TRY(at->share == KEEL_SHARE_SUM
-                 ? keel_split_exchange(s, "AllReduce", value, &at->whole)
-                 : gather(s, value, at->axis, at->type->rank, &at->whole));
+    KEEL_TRY(
+        at->share == KEEL_SHARE_SUM
+            ? keel_split_exchange(s, "AllReduce", value, &at->whole)
+            : split_gather(s, value, at->axis, at->type->rank, &at->whole));
   *out_value = at->whole;
   return KD_OK;
 }
@@ -388,7 +389,7 @@ static bool outputs_known(const keel_splitter *s) {
   return true;
 }
 
-static keel_status visit(keel_splitter *s, uint32_t index) {
+static keel_status split_visit(keel_splitter *s, uint32_t index) {
   bool done = false;
   s->index = index;
   /* a rule changes inputs one by one, and looks at all of them */
@@ -472,7 +473,7 @@ static keel_status seed_batch(keel_splitter *s) {
   return KD_OK;
 }
 
-static keel_status finish(keel_splitter *s) {
+static keel_status split_finish(keel_splitter *s) {
   keel_function *f = s->function;
   for (uint32_t i = 0; i < f->output_count && !s->apart; i++) {
     if (f->outputs[i] >= s->count) continue;
@@ -537,7 +538,7 @@ static void drop_splitter(keel_splitter *s) {
   free(s->values);
 }
 
-static keel_status split(keel_splitter *s) {
+static keel_status split_it(keel_splitter *s) {
   keel_function *f = s->function;
   uint32_t nodes = f->node_count;
   s->count = f->value_count;
@@ -548,9 +549,9 @@ static keel_status split(keel_splitter *s) {
   if (s->params->kind == KEEL_SPLIT_DATA) KEEL_TRY(seed_batch(s));
   if (s->annotations) KEEL_TRY(keel_split_seed(s));
   for (uint32_t i = 0; i < nodes; i++)
-    if (!f->nodes[i].dead) KEEL_TRY(visit(s, i));
+    if (!f->nodes[i].dead) KEEL_TRY(split_visit(s, i));
   if (s->annotations) KEEL_TRY(keel_split_count_followed(s));
-  KEEL_TRY(finish(s));
+  KEEL_TRY(split_finish(s));
   return keel_split_drop_constants(f, &s->facts.weights_here);
 }
 
@@ -565,7 +566,7 @@ keel_status keel_split_batch(keel_function *function,
   uint32_t *outputs = malloc(((size_t)n + 1) * sizeof *outputs);
   if (!outputs) return keel_no_memory(n * sizeof *outputs);
   if (n) memcpy(outputs, function->outputs, n * sizeof *outputs);
-  keel_status status = split(&s);
+  keel_status status = split_it(&s);
   for (uint32_t i = 0; i < n && status == KD_OK; i++) {
     const keel_shared *at = &s.values[outputs[i]];
     out_pieces[i] = (keel_split_piece){at->share == KEEL_SHARE_PART, at->axis};
@@ -579,8 +580,8 @@ keel_status keel_split_batch(keel_function *function,
 
 /* ---- the program ---------------------------------------------------------------------------- */
 
-static keel_status check(const keel_program *program,
-                         const keel_split_params *params) {
+static keel_status split_check(const keel_program *program,
+                               const keel_split_params *params) {
   if (params->kind > KEEL_SPLIT_ANNOTATED || !params->size ||
       params->rank >= params->size)
     return keel_fail(
@@ -621,7 +622,8 @@ static keel_status fix_sizes(keel_function *f,
   return KD_OK;
 }
 
-static keel_status prepare(keel_program *to, const keel_split_params *params) {
+static keel_status split_prepare(keel_program *to,
+                                 const keel_split_params *params) {
   const keel_plan_params none = {.struct_size = sizeof none};
   const keel_cancellation never = {0};
   const keel_pass_call call = {
@@ -645,13 +647,13 @@ static keel_status copy_main(keel_program *to, const keel_program *from,
                              const keel_split_params *params) {
   KEEL_TRY(
       keel_function_clone(from->main, &to->arena, &to->functions, &to->main));
-  return prepare(to, params);
+  return split_prepare(to, params);
 }
 
-static keel_status fill(keel_program *to, const keel_program *from,
-                        const keel_split_params *params,
-                        const keel_configuration *annotations,
-                        keel_split_facts *out_facts) {
+static keel_status split_fill(keel_program *to, const keel_program *from,
+                              const keel_split_params *params,
+                              const keel_configuration *annotations,
+                              keel_split_facts *out_facts) {
   keel_splitter s = {
       .params = params, .annotations = annotations, .member = KEEL_ABSENT};
   uint64_t bytes = 0;
@@ -662,7 +664,7 @@ static keel_status fill(keel_program *to, const keel_program *from,
   if (status == KD_OK) status = keel_pass_prune(to->main);
   /* what was folded, or is in several products now, is no weight */
   if (status == KD_OK) status = keel_split_drop_constants(to->main, &bytes);
-  if (status == KD_OK) status = split(&s);
+  if (status == KD_OK) status = split_it(&s);
   drop_splitter(&s);
   *out_facts = s.facts;
   return status;
@@ -694,7 +696,7 @@ keel_status keel_program_split(const keel_program *program,
   *out_program = NULL;
   KEEL_TRY(KEEL_READ_PARAMS(keel_split_params, given,
                             offsetof(keel_split_params, size_of), &all));
-  KEEL_TRY(check(program, params));
+  KEEL_TRY(split_check(program, params));
   if (params->kind == KEEL_SPLIT_ANNOTATED)
     KEEL_TRY(
         keel_split_configuration(&program->annotations, params->size, &own));
@@ -702,7 +704,7 @@ keel_status keel_program_split(const keel_program *program,
   KEEL_TRY(keel_program_create(program->context, &made));
   keel_status status = params->kind == KEEL_SPLIT_PIPE || staged
                            ? fill_pipe(made, program, params, own, &facts)
-                           : fill(made, program, params, own, &facts);
+                           : split_fill(made, program, params, own, &facts);
   if (staged) facts.annotations = facts.followed = own->stage_count;
   if (out_facts) *out_facts = facts;
   if (status == KD_OK)

@@ -88,8 +88,8 @@ static keel_status cut_each(const keel_splitter *s, keel_tensor *from,
   return status;
 }
 
-static keel_status cut(const keel_splitter *s, keel_tensor *from, uint32_t axis,
-                       keel_tensor **out_tensor) {
+static keel_status weights_cut(const keel_splitter *s, keel_tensor *from,
+                               uint32_t axis, keel_tensor **out_tensor) {
   return cut_each(s, from, axis, 1, out_tensor);
 }
 
@@ -140,7 +140,7 @@ static keel_status unpack_part(keel_splitter *s, const keel_node *node,
                             along == axis));
     inputs[i] = values[i];
     if (!parted) continue;
-    KEEL_TRY(cut(s, from, i ? 0 : axis, &made));
+    KEEL_TRY(weights_cut(s, from, i ? 0 : axis, &made));
     KEEL_TRY(keel_split_add_constant(s, made, &inputs[i]));
   }
   *out_value = KEEL_ABSENT;
@@ -170,7 +170,7 @@ keel_status keel_split_cut_weights(keel_splitter *s, uint32_t value,
   *out_done = true;
   if (constant && constant->kind == KEEL_DATA &&
       kd_dtype_size(constant->type->dtype)) {
-    KEEL_TRY(cut(s, constant, axis, &made));
+    KEEL_TRY(weights_cut(s, constant, axis, &made));
     return keel_split_add_constant(s, made, out_value);
   }
   if (later_of(s, value))

@@ -229,7 +229,7 @@ static uint32_t dim(attention *a, uint32_t value, int64_t index) {
 /* ---- heads -------------------------------------------------------------------------------- */
 
 /* [batch, rows, heads * size] as [batch, heads, rows, size] */
-static uint32_t split(attention *a, uint32_t value, int64_t heads) {
+static uint32_t attention_split(attention *a, uint32_t value, int64_t heads) {
   uint32_t count = keel_emit_int(a->all, heads);
   const uint32_t parts[] = {
       keel_emit_dims(a->all, value, 0, 2), count,
@@ -277,9 +277,9 @@ static bool is_plausible(attention *a) {
 static void take_heads(attention *a) {
   int64_t heads = attr(a, "q_num_heads", 0),
           groups = attr(a, "kv_num_heads", 0);
-  a->q = a->flat ? split(a, a->in[Q], heads) : a->in[Q];
-  a->k = a->flat ? split(a, a->in[K], groups) : a->in[K];
-  a->v = a->flat ? split(a, a->in[V], groups) : a->in[V];
+  a->q = a->flat ? attention_split(a, a->in[Q], heads) : a->in[Q];
+  a->k = a->flat ? attention_split(a, a->in[K], groups) : a->in[K];
+  a->v = a->flat ? attention_split(a, a->in[V], groups) : a->in[V];
   a->k = after(a, a->in[PAST_KEY], a->k);
   a->v = after(a, a->in[PAST_VALUE], a->v);
   keel_emit_give(a->all, PRESENT_KEY, a->k);
@@ -399,7 +399,7 @@ static uint32_t keys_seen(attention *a) {
 }
 
 /* The place of each row among the keys: [rows, 1], or for each sample. */
-static uint32_t places(attention *a) {
+static uint32_t attention_places(attention *a) {
   uint32_t rows = keel_emit_range(a->all, dim(a, a->q, 2)), before;
   rows = keel_emit_binary(a->all, "Unsqueeze", rows, keel_emit_int(a->all, 1));
   if (a->in[PAST_KEY] != KEEL_ABSENT)
@@ -428,7 +428,7 @@ static uint32_t seen_by_place(attention *a) {
     return KEEL_ABSENT;
   uint32_t keys = keel_emit_range(a->all, dim(a, a->k, 2));
   if (causal || left >= 0 || right >= 0) {
-    uint32_t at = places(a);
+    uint32_t at = attention_places(a);
     int64_t last = causal ? 0 : right;
     if (last >= 0)
       seen = keel_emit_binary(

@@ -38,12 +38,12 @@ static uint32_t dim(const flex *f, uint32_t value, int64_t index) {
   return keel_emit_dims(f->all, value, index, index + 1);
 }
 
-static uint32_t times(const flex *f, uint32_t a, uint32_t b) {
+static uint32_t flex_times(const flex *f, uint32_t a, uint32_t b) {
   return keel_emit_binary(f->all, "Mul", a, b);
 }
 
-static uint32_t shaped(const flex *f, uint32_t value, const uint32_t *lists,
-                       uint32_t count) {
+static uint32_t flex_shaped(const flex *f, uint32_t value,
+                            const uint32_t *lists, uint32_t count) {
   return keel_emit_binary(f->all, "Reshape", value,
                           keel_emit_concat(f->all, 0, lists, count));
 }
@@ -51,18 +51,18 @@ static uint32_t shaped(const flex *f, uint32_t value, const uint32_t *lists,
 /* [batch, heads of Q, rows, size] as [batch, heads of K, rows of all that share it, size], and
  * back. */
 static uint32_t grouped(const flex *f, uint32_t value) {
-  uint32_t rows = keel_emit_binary(f->all, "Div",
-                                   times(f, dim(f, f->q, 1), dim(f, f->q, 2)),
-                                   dim(f, f->k, 1));
+  uint32_t rows = keel_emit_binary(
+      f->all, "Div", flex_times(f, dim(f, f->q, 1), dim(f, f->q, 2)),
+      dim(f, f->k, 1));
   const uint32_t dims[] = {dim(f, f->q, 0), dim(f, f->k, 1), rows,
                            dim(f, value, 3)};
-  return f->shared ? shaped(f, value, dims, 4) : value;
+  return f->shared ? flex_shaped(f, value, dims, 4) : value;
 }
 
 static uint32_t apart(const flex *f, uint32_t value) {
   const uint32_t dims[] = {keel_emit_dims(f->all, f->q, 0, 3),
                            dim(f, value, 3)};
-  return f->shared ? shaped(f, value, dims, 2) : value;
+  return f->shared ? flex_shaped(f, value, dims, 2) : value;
 }
 
 /* What Q and K are multiplied by, each: the scale's root, which a scale less than 0 has not. */
@@ -72,7 +72,8 @@ static void scale(flex *f) {
   const keel_node_attr *given = keel_attr_find(all->node.op, "scale");
   uint32_t by = KEEL_ABSENT;
   if (given && given->value.f < 0) {
-    f->q = times(f, f->q, keel_emit_number(all, (double)given->value.f, f->q));
+    f->q = flex_times(f, f->q,
+                      keel_emit_number(all, (double)given->value.f, f->q));
     return;
   }
   if (given) {
@@ -86,8 +87,8 @@ static void scale(flex *f) {
     by = keel_emit_binary(all, "CastLike",
                           keel_emit_unary(all, "Reciprocal", by), f->q);
   }
-  f->q = times(f, f->q, by);
-  f->k = times(f, f->k, by);
+  f->q = flex_times(f, f->q, by);
+  f->k = flex_times(f, f->k, by);
 }
 
 /* ---- the model's functions -------------------------------------------------------------- */
@@ -133,13 +134,13 @@ static uint32_t modified(const flex *f, const char *name, uint32_t value) {
 
 /* ---- the op ------------------------------------------------------------------------------- */
 
-static bool is_float(int64_t dtype) {
+static bool flex_is_float(int64_t dtype) {
   return dtype == KD_F32 || dtype == KD_F64 || dtype == KD_F16 ||
          dtype == KD_BF16;
 }
 
 /* Whether what is known of the inputs does not contradict the op; sets how they are taken. */
-static bool read_node(flex *f) {
+static bool flex_read_node(flex *f) {
   const keel_type *q = keel_emit_type(f->all, Q);
   const keel_type *k = keel_emit_type(f->all, K);
   const keel_type *v = keel_emit_type(f->all, V);
@@ -151,7 +152,7 @@ static bool read_node(flex *f) {
   f->shared = !q || !k || q->rank != 4 || k->rank != 4 || q->dims[1] < 0 ||
               q->dims[1] != k->dims[1];
   return (!q || q->rank == 4) && (!k || k->rank == 4) && (!v || v->rank == 4) &&
-         (!precision || is_float(precision));
+         (!precision || flex_is_float(precision));
 }
 
 static void expand_flex_attention(keel_emit *all) {
@@ -161,7 +162,7 @@ static void expand_flex_attention(keel_emit *all) {
             .q = keel_emit_in(all, Q),
             .k = keel_emit_in(all, K),
             .v = keel_emit_in(all, V)};
-  if (!read_node(&f)) {
+  if (!flex_read_node(&f)) {
     keel_emit_fail(all, KD_INVALID_ARGUMENT,
                    "Q, K and V must be [batch,heads,rows,size], and"
                    " softmax_precision a float type's number");

@@ -54,13 +54,13 @@ typedef struct attention {
   bool causal, nan_as_zero;
 } attention;
 
-static const keel_type *type_of(const attention *all, uint32_t value) {
+static const keel_type *fuse_type_of(const attention *all, uint32_t value) {
   return keel_pass_type(all->function, value);
 }
 
 /* The node that makes a value, if it is such an op; or NULL. */
-static const keel_node *maker(const attention *all, uint32_t value,
-                              const char *op) {
+static const keel_node *fuse_maker(const attention *all, uint32_t value,
+                                   const char *op) {
   const keel_node *node = keel_pass_maker(all->function, value);
   return node && keel_pass_is(node, op) ? node : NULL;
 }
@@ -69,7 +69,7 @@ static bool is_read_once(const attention *all, uint32_t value) {
   return all->uses->counts[value] == 1;
 }
 
-static double element(const keel_tensor *tensor, int64_t index) {
+static double fuse_element(const keel_tensor *tensor, int64_t index) {
   const char *data = keel_tensor_host_data(tensor);
   kd_dtype dtype = tensor->type->dtype;
   double number = NAN;
@@ -80,12 +80,13 @@ static double element(const keel_tensor *tensor, int64_t index) {
 }
 
 /* A constant of one floating number: true. */
-static bool read_number(const attention *all, uint32_t value, double *out) {
+static bool fuse_read_number(const attention *all, uint32_t value,
+                             double *out) {
   const keel_tensor *tensor = keel_pass_constant(all->function, value);
   if (!tensor || tensor->type->elements != 1 ||
       !(KD_TYPES_FLOAT & KD_TYPES(tensor->type->dtype)))
     return false;
-  *out = element(tensor, 0);
+  *out = fuse_element(tensor, 0);
   return !isnan(*out);
 }
 
@@ -94,14 +95,15 @@ static bool read_number(const attention *all, uint32_t value, double *out) {
 /* What a product or quotient with a number has besides it, which is taken into the scale;
  * else the value itself. Shapes stay: a number of a higher rank would change them. */
 static uint32_t unscaled(attention *all, uint32_t value) {
-  const keel_node *mul = maker(all, value, "Mul");
-  const keel_node *by = mul ? mul : maker(all, value, "Div");
+  const keel_node *mul = fuse_maker(all, value, "Mul");
+  const keel_node *by = mul ? mul : fuse_maker(all, value, "Div");
   double number = 0;
   if (!by || !is_read_once(all, value)) return value;
   for (uint32_t i = 0; i < (mul ? 2u : 1u); i++) {
     uint32_t other = by->inputs[i];
-    if (other == KEEL_ABSENT || type_of(all, other) != type_of(all, value) ||
-        !read_number(all, by->inputs[1 - i], &number))
+    if (other == KEEL_ABSENT ||
+        fuse_type_of(all, other) != fuse_type_of(all, value) ||
+        !fuse_read_number(all, by->inputs[1 - i], &number))
       continue;
     all->scale *= mul ? number : 1 / number;
     return other;
@@ -112,13 +114,14 @@ static uint32_t unscaled(attention *all, uint32_t value) {
 /* What a product with one number a head has besides it, which is to be taken into Q; else the
  * value itself. */
 static uint32_t unscaled_by_head(attention *all, uint32_t value) {
-  const keel_node *mul = maker(all, value, "Mul");
+  const keel_node *mul = fuse_maker(all, value, "Mul");
   if (!mul || !is_read_once(all, value)) return value;
   for (uint32_t i = 0; i < 2; i++) {
-    const keel_type *by = type_of(all, mul->inputs[1 - i]);
+    const keel_type *by = fuse_type_of(all, mul->inputs[1 - i]);
     if (!by || by->dtype == KD_F16 || /* Q might become infinite */
-        type_of(all, mul->inputs[i]) != type_of(all, value) || by->rank < 2 ||
-        by->dims[by->rank - 1] != 1 || by->dims[by->rank - 2] != 1)
+        fuse_type_of(all, mul->inputs[i]) != fuse_type_of(all, value) ||
+        by->rank < 2 || by->dims[by->rank - 1] != 1 ||
+        by->dims[by->rank - 2] != 1)
       continue;
     all->by_head = mul->inputs[1 - i];
     return mul->inputs[i];
@@ -131,7 +134,7 @@ static const keel_node *find_product(attention *all, uint32_t scores) {
   uint32_t value = is_read_once(all, scores) ? unscaled(all, scores) : scores;
   all->by_head = KEEL_ABSENT;
   value = unscaled_by_head(all, value);
-  const keel_node *product = maker(all, value, "MatMul");
+  const keel_node *product = fuse_maker(all, value, "MatMul");
   if (!product || !is_read_once(all, value)) return NULL;
   all->q = unscaled(all, product->inputs[0]);
   all->k = unscaled(all, product->inputs[1]);
@@ -166,17 +169,17 @@ static bool join_mask(const keel_type *apart, const keel_type *joined,
 
 /* Takes a mask that is added between two Reshapes; the scores before it. */
 static uint32_t unmasked_apart(attention *all, uint32_t scores) {
-  const keel_node *join = maker(all, scores, "Reshape");
-  const keel_node *add = join ? maker(all, join->inputs[0], "Add") : NULL;
-  const keel_type *joined = type_of(all, scores);
+  const keel_node *join = fuse_maker(all, scores, "Reshape");
+  const keel_node *add = join ? fuse_maker(all, join->inputs[0], "Add") : NULL;
+  const keel_type *joined = fuse_type_of(all, scores);
   if (!add || !joined || !is_read_once(all, join->inputs[0])) return scores;
-  const keel_type *apart = type_of(all, join->inputs[0]);
+  const keel_type *apart = fuse_type_of(all, join->inputs[0]);
   for (uint32_t i = 0; i < 2; i++) {
-    const keel_node *split = maker(all, add->inputs[i], "Reshape");
-    const keel_type *mask = type_of(all, add->inputs[1 - i]);
+    const keel_node *split = fuse_maker(all, add->inputs[i], "Reshape");
+    const keel_type *mask = fuse_type_of(all, add->inputs[1 - i]);
     if (!split || !apart || !mask || !is_read_once(all, add->inputs[i]) ||
-        type_of(all, add->inputs[i]) != apart ||
-        type_of(all, split->inputs[0]) != joined ||
+        fuse_type_of(all, add->inputs[i]) != apart ||
+        fuse_type_of(all, split->inputs[0]) != joined ||
         !join_mask(apart, joined, mask, &all->masks[all->mask_count]))
       continue;
     all->masks[all->mask_count++].value = add->inputs[1 - i];
@@ -187,12 +190,12 @@ static uint32_t unmasked_apart(attention *all, uint32_t scores) {
 
 /* Takes a Where that hides scores; the scores before it. */
 static uint32_t unhidden(attention *all, uint32_t scores) {
-  const keel_node *node = maker(all, scores, "Where");
+  const keel_node *node = fuse_maker(all, scores, "Where");
   double number = 0;
   if (!node || !is_read_once(all, scores)) return scores;
   for (uint32_t i = 1; i < 3; i++) {
-    if (type_of(all, node->inputs[i]) != type_of(all, scores) ||
-        !read_number(all, node->inputs[3 - i], &number) ||
+    if (fuse_type_of(all, node->inputs[i]) != fuse_type_of(all, scores) ||
+        !fuse_read_number(all, node->inputs[3 - i], &number) ||
         number > REPLACED_MOST)
       continue;
     all->where = node->inputs[0];
@@ -208,12 +211,13 @@ static bool find_scores(attention *all, uint32_t scores) {
   if (!is_read_once(all, scores)) return false;
   uint32_t inner = unhidden(all, unmasked_apart(all, scores));
   uint32_t outer = all->where;
-  const keel_node *add = maker(all, inner, "Add");
+  const keel_node *add = fuse_maker(all, inner, "Add");
   if (!is_read_once(all, inner)) return false;
   if (!add) return find_product(all, inner) != NULL;
   for (uint32_t i = 0; i < 2; i++) {
     uint32_t from = add->inputs[i];
-    if (from == KEEL_ABSENT || type_of(all, from) != type_of(all, inner))
+    if (from == KEEL_ABSENT ||
+        fuse_type_of(all, from) != fuse_type_of(all, inner))
       continue;
     all->scale = 1;
     all->where = outer;
@@ -239,12 +243,12 @@ static uint32_t guarded(attention *all, uint32_t powers) {
   double zero = 1;
   if (all->uses->counts[powers] != 2 || !where ||
       !keel_pass_is(where, "Where") || where->inputs[2] != powers ||
-      !read_number(all, where->inputs[1], &zero) || zero != 0)
+      !fuse_read_number(all, where->inputs[1], &zero) || zero != 0)
     return powers;
-  const keel_node *test = maker(all, where->inputs[0], "IsNaN");
+  const keel_node *test = fuse_maker(all, where->inputs[0], "IsNaN");
   if (!test || test->inputs[0] != powers ||
       !is_read_once(all, where->inputs[0]) ||
-      type_of(all, where->outputs[0]) != type_of(all, powers))
+      fuse_type_of(all, where->outputs[0]) != fuse_type_of(all, powers))
     return powers;
   all->nan_as_zero = true;
   return where->outputs[0];
@@ -262,7 +266,7 @@ static bool find_last(attention *all, const keel_node *softmax) {
 }
 
 static bool is_along_rows(const attention *all, const keel_node *softmax) {
-  const keel_type *type = type_of(all, softmax->inputs[0]);
+  const keel_type *type = fuse_type_of(all, softmax->inputs[0]);
   int64_t axis = keel_attr_int(softmax->op, "axis", -1);
   return type && type->rank >= 3 &&
          (axis == -1 || axis == (int64_t)type->rank - 1);
@@ -270,9 +274,9 @@ static bool is_along_rows(const attention *all, const keel_node *softmax) {
 
 /* ---- K as rows ------------------------------------------------------------------------- */
 
-static keel_status add_node(attention *all, const char *op,
-                            const keel_attr *attr, const uint32_t *inputs,
-                            uint32_t input_count, uint32_t *out_value) {
+static keel_status fuse_add_node(attention *all, const char *op,
+                                 const keel_attr *attr, const uint32_t *inputs,
+                                 uint32_t input_count, uint32_t *out_value) {
   keel_emit e = keel_emit_for(all->function, &all->function->nodes[all->last]);
   *out_value = keel_emit_op(&e, op, attr, attr != NULL, inputs, input_count);
   return e.status;
@@ -280,9 +284,9 @@ static keel_status add_node(attention *all, const char *op,
 
 /* Whether a Transpose can be written so that K has its rows last but one; *perm is what
  * remains of it. */
-static const keel_node *turned(const attention *all, int64_t *perm) {
-  const keel_node *node = maker(all, all->k, "Transpose");
-  const keel_type *type = type_of(all, all->k);
+static const keel_node *fuse_turned(const attention *all, int64_t *perm) {
+  const keel_node *node = fuse_maker(all, all->k, "Transpose");
+  const keel_type *type = fuse_type_of(all, all->k);
   const int64_t *given = NULL;
   if (!node || !type) return NULL;
   int64_t count = keel_attr_ints(node->op, "perm", &given);
@@ -297,8 +301,8 @@ static const keel_node *turned(const attention *all, int64_t *perm) {
 /* K with its rows last but one: what the Transpose made it of, or that turned otherwise. */
 static keel_status turn_k(attention *all) {
   int64_t perm[KD_MAX_RANK];
-  const keel_node *node = turned(all, perm);
-  uint32_t rank = type_of(all, all->k)->rank;
+  const keel_node *node = fuse_turned(all, perm);
+  uint32_t rank = fuse_type_of(all, all->k)->rank;
   uint32_t source = node ? node->inputs[0] : all->k;
   bool still = node != NULL;
   for (uint32_t i = 0; i < rank; i++) {
@@ -309,21 +313,21 @@ static keel_status turn_k(attention *all) {
   if (still) return KD_OK;
   const keel_attr attr = {
       .name = "perm", .kind = KD_ATTR_INTS, .count = rank, .ints = perm};
-  return add_node(all, "Transpose", &attr, &source, 1, &all->k);
+  return fuse_add_node(all, "Transpose", &attr, &source, 1, &all->k);
 }
 
 /* Whether K is worth turning: a single row reads it once, as it lies. */
 static bool can_turn(const attention *all, int64_t rows) {
-  const keel_type *type = type_of(all, all->k);
+  const keel_type *type = fuse_type_of(all, all->k);
   int64_t perm[KD_MAX_RANK];
-  return type && type->rank >= 3 && (rows > 1 || turned(all, perm));
+  return type && type->rank >= 3 && (rows > 1 || fuse_turned(all, perm));
 }
 
 static keel_status scale_q(attention *all) {
   const uint32_t both[] = {all->q, all->by_head};
   return all->by_head == KEEL_ABSENT
              ? KD_OK
-             : add_node(all, "Mul", NULL, both, 2, &all->q);
+             : fuse_add_node(all, "Mul", NULL, both, 2, &all->q);
 }
 
 /* ---- heads that were repeated ---------------------------------------------------------- */
@@ -331,15 +335,15 @@ static keel_status scale_q(attention *all) {
 /* What heads [B,G,N,D] were repeated of to [B,G,R,N,D], and then [B,G*R,N,D]; KEEL_ABSENT:
  * they were not. */
 static uint32_t unrepeated(const attention *all, uint32_t value) {
-  const keel_node *reshape = maker(all, value, "Reshape");
+  const keel_node *reshape = fuse_maker(all, value, "Reshape");
   const keel_node *expand =
-      reshape ? maker(all, reshape->inputs[0], "Expand") : NULL;
+      reshape ? fuse_maker(all, reshape->inputs[0], "Expand") : NULL;
   const keel_node *put =
-      expand ? maker(all, expand->inputs[0], "Unsqueeze") : NULL;
-  const keel_type *whole = type_of(all, value);
-  const keel_type *wide = put ? type_of(all, expand->outputs[0]) : NULL;
-  const keel_type *one = wide ? type_of(all, expand->inputs[0]) : NULL;
-  const keel_type *few = one ? type_of(all, put->inputs[0]) : NULL;
+      expand ? fuse_maker(all, expand->inputs[0], "Unsqueeze") : NULL;
+  const keel_type *whole = fuse_type_of(all, value);
+  const keel_type *wide = put ? fuse_type_of(all, expand->outputs[0]) : NULL;
+  const keel_type *one = wide ? fuse_type_of(all, expand->inputs[0]) : NULL;
+  const keel_type *few = one ? fuse_type_of(all, put->inputs[0]) : NULL;
   if (!few || whole->rank != 4 || wide->rank != 5 || one->rank != 5 ||
       few->rank != 4)
     return KEEL_ABSENT;
@@ -357,7 +361,7 @@ static uint32_t unrepeated(const attention *all, uint32_t value) {
 static void share_heads(attention *all) {
   uint32_t k = unrepeated(all, all->k), v = unrepeated(all, all->v);
   if (k == KEEL_ABSENT || v == KEEL_ABSENT ||
-      type_of(all, k)->dims[1] != type_of(all, v)->dims[1])
+      fuse_type_of(all, k)->dims[1] != fuse_type_of(all, v)->dims[1])
     return;
   all->k = k;
   all->v = v;
@@ -377,7 +381,7 @@ static keel_status reshape(attention *all, const part *from,
 static keel_status add_number(attention *all, double number,
                               uint32_t *out_value) {
   char element[8];
-  kd_dtype dtype = type_of(all, all->q)->dtype;
+  kd_dtype dtype = fuse_type_of(all, all->q)->dtype;
   keel_tensor *tensor = NULL;
   keel_float_encode(dtype, number, element);
   KEEL_TRY(keel_tensor_create(all->function->context, dtype, 0, NULL, element,
@@ -395,13 +399,13 @@ static keel_status add_hidden(attention *all, uint32_t *out_value) {
   KEEL_TRY(
       add_number(all, isinf(all->hidden) ? all->hidden : HIDDEN, &inputs[low]));
   KEEL_TRY(add_number(all, 0, &inputs[3 - low]));
-  return add_node(all, "Where", NULL, inputs, 3, out_value);
+  return fuse_add_node(all, "Where", NULL, inputs, 3, out_value);
 }
 
 /* Whether masks can be added instead of what a finite number is put in place of. */
 static bool can_add(const attention *all) {
   return all->where == KEEL_ABSENT || isinf(all->hidden) ||
-         (!all->mask_count && type_of(all, all->q)->dtype != KD_F16);
+         (!all->mask_count && fuse_type_of(all, all->q)->dtype != KD_F16);
 }
 
 /* Makes one mask of all. */
@@ -415,7 +419,7 @@ static keel_status join_masks(attention *all) {
     if (all->mask == KEEL_ABSENT)
       all->mask = both[1];
     else if (both[1] != KEEL_ABSENT)
-      KEEL_TRY(add_node(all, "Add", NULL, both, 2, &all->mask));
+      KEEL_TRY(fuse_add_node(all, "Add", NULL, both, 2, &all->mask));
   }
   return KD_OK;
 }
@@ -428,7 +432,7 @@ static int hides(const attention *all, const keel_tensor *mask, int64_t at) {
     const char *truth = keel_tensor_host_data(mask);
     return (truth[at] != 0) == all->where_true;
   }
-  double added = element(mask, at);
+  double added = fuse_element(mask, at);
   return added == 0                                         ? 0
          : added <= (dtype == KD_F16 ? HIDDEN_F16 : HIDDEN) ? 1
                                                             : -1;
@@ -457,8 +461,9 @@ static bool is_causal(const attention *all, int64_t rows, int64_t keys) {
 
 /* Whether Q, K and V are what the op wants: one rank, leading dimensions alike. */
 static bool do_fit(const attention *all) {
-  const keel_type *q = type_of(all, all->q), *k = type_of(all, all->k),
-                  *v = type_of(all, all->v);
+  const keel_type *q = fuse_type_of(all, all->q),
+                  *k = fuse_type_of(all, all->k),
+                  *v = fuse_type_of(all, all->v);
   if (!q || !k || !v || q->rank < 3 || k->rank != q->rank || v->rank != q->rank)
     return false;
   for (uint32_t i = 0; i + 2 < q->rank; i++)
@@ -466,8 +471,8 @@ static bool do_fit(const attention *all) {
   return true;
 }
 
-static keel_status make_op(const attention *all, bool heads_last,
-                           keel_opdef **out_op) {
+static keel_status fuse_make_op(const attention *all, bool heads_last,
+                                keel_opdef **out_op) {
   const keel_attr attrs[] = {KEEL_FLOAT("scale", (float)all->scale),
                              KEEL_INT("causal", all->causal),
                              KEEL_INT("heads_last", heads_last),
@@ -480,7 +485,7 @@ static keel_status make_op(const attention *all, bool heads_last,
 /* The Transpose that alone reads Y and exchanges heads and rows; KEEL_ABSENT: none. */
 static uint32_t find_exchange(const attention *all) {
   uint32_t y = all->function->nodes[all->last].outputs[0], at = reader(all, y);
-  const keel_type *type = type_of(all, y);
+  const keel_type *type = fuse_type_of(all, y);
   const int64_t *perm = NULL;
   if (at == KEEL_ABSENT || !type) return KEEL_ABSENT;
   const keel_node *node = &all->function->nodes[at];
@@ -499,7 +504,7 @@ static uint32_t find_exchange(const attention *all) {
 
 /* The product with V, or the Transpose behind it, becomes the op; what it was made of is
  * needed by nobody then. */
-static keel_status replace(attention *all, keel_device *where) {
+static keel_status fuse_replace(attention *all, keel_device *where) {
   keel_function *function = all->function;
   uint32_t exchange = find_exchange(all);
   uint32_t at = exchange == KEEL_ABSENT ? all->last : exchange;
@@ -513,7 +518,7 @@ static keel_status replace(attention *all, keel_device *where) {
   made.name = function->nodes[all->last].name;
   made.inputs = inputs;
   made.input_count = all->mask == KEEL_ABSENT ? 3 : 4;
-  KEEL_TRY(make_op(all, exchange != KEEL_ABSENT, &made.op));
+  KEEL_TRY(fuse_make_op(all, exchange != KEEL_ABSENT, &made.op));
   if (!keel_pass_takes(all->function, where, &made)) {
     keel_opdef_release(made.op);
     return KD_OK;
@@ -524,8 +529,8 @@ static keel_status replace(attention *all, keel_device *where) {
   return KD_OK;
 }
 
-static keel_status visit(keel_function *function, const keel_uses *uses,
-                         keel_device *device, uint32_t index) {
+static keel_status fuse_visit(keel_function *function, const keel_uses *uses,
+                              keel_device *device, uint32_t index) {
   const keel_node *softmax = &function->nodes[index];
   keel_device *where = softmax->device ? softmax->device : device;
   attention all = {.function = function,
@@ -540,7 +545,7 @@ static keel_status visit(keel_function *function, const keel_uses *uses,
       !is_along_rows(&all, softmax) || !find_last(&all, softmax) ||
       !find_scores(&all, softmax->inputs[0]))
     return KD_OK;
-  const keel_type *scores = type_of(&all, softmax->inputs[0]);
+  const keel_type *scores = fuse_type_of(&all, softmax->inputs[0]);
   const int64_t rows = scores->dims[scores->rank - 2];
   all.causal = is_causal(&all, rows, scores->dims[scores->rank - 1]);
   bool joined = all.mask_count + (all.where != KEEL_ABSENT) >= 2;
@@ -552,7 +557,7 @@ static keel_status visit(keel_function *function, const keel_uses *uses,
   share_heads(&all);
   KEEL_TRY(scale_q(&all));
   if (!all.causal) KEEL_TRY(join_masks(&all));
-  return replace(&all, where);
+  return fuse_replace(&all, where);
 }
 
 keel_status keel_pass_attention(keel_function *function, keel_device *device) {
@@ -560,7 +565,7 @@ keel_status keel_pass_attention(keel_function *function, keel_device *device) {
   uint32_t count = function->node_count;
   keel_status status = keel_uses_count(function, &uses);
   for (uint32_t i = 0; status == KD_OK && i < count; i++)
-    status = visit(function, &uses, device, i);
+    status = fuse_visit(function, &uses, device, i);
   keel_uses_drop(&uses);
   if (status != KD_OK) return status;
   KEEL_TRY(keel_function_sort(function));

@@ -79,7 +79,7 @@ typedef struct linear_attention {
 
 enum { STATE_MOST = 6 };
 
-static uint32_t wide(keel_emit *all, uint32_t value) {
+static uint32_t linear_wide(keel_emit *all, uint32_t value) {
   const keel_type *type = keel_emit_type(all, 0);
   const keel_attr to =
       KEEL_INT("to", type && type->dtype == KD_F64 ? KD_F64 : KD_F32);
@@ -103,13 +103,13 @@ static uint32_t empty_state(keel_emit *all, const linear_attention *a) {
                           keel_emit_concat(all, 0, dims, 4));
 }
 
-static uint32_t scaled(keel_emit *all, const linear_attention *a,
-                       uint32_t value) {
+static uint32_t linear_scaled(keel_emit *all, const linear_attention *a,
+                              uint32_t value) {
   double scale = (double)keel_attr_float(all->node.op, "scale", 0);
   if (scale != 0)
     return keel_emit_binary(all, "Mul", value,
                             keel_emit_number(all, scale, value));
-  uint32_t size = wide(all, of_heads(all, a, a->key));
+  uint32_t size = linear_wide(all, of_heads(all, a, a->key));
   return keel_emit_binary(all, "Div", value,
                           keel_emit_unary(all, "Sqrt", size));
 }
@@ -129,40 +129,45 @@ static uint32_t of_tokens(keel_emit *all, const linear_attention *a,
 /* ---- the body: one token ------------------------------------------------------------- */
 
 /* A list of numbers as [batch, heads, rows, columns]; 0: the batch, -1: what is left. */
-static uint32_t shaped(keel_emit *all, uint32_t value, int64_t heads,
-                       int64_t rows, int64_t columns) {
+static uint32_t linear_shaped(keel_emit *all, uint32_t value, int64_t heads,
+                              int64_t rows, int64_t columns) {
   const int64_t dims[] = {0, heads, rows, columns};
   return keel_emit_reshape(all, value, dims, 4);
 }
 
-static uint32_t product(keel_emit *all, const char *op, uint32_t a,
-                        uint32_t b) {
+static uint32_t linear_product(keel_emit *all, const char *op, uint32_t a,
+                               uint32_t b) {
   return keel_emit_binary(all, op, a, b);
 }
 
 /* The state behind a token. */
 static uint32_t next_state(keel_emit *all, const linear_attention *a) {
-  uint32_t key = shaped(all, a->key, a->heads, -1, 1);
-  uint32_t value = shaped(all, a->value, a->heads, 1, -1);
+  uint32_t key = linear_shaped(all, a->key, a->heads, -1, 1);
+  uint32_t value = linear_shaped(all, a->value, a->heads, 1, -1);
   uint32_t state = a->state;
   if (a->decays) {
     uint32_t left = keel_emit_unary(all, "Exp", a->decay);
-    state = product(all, "Mul", state, shaped(all, left, a->heads, -1, 1));
+    state = linear_product(all, "Mul", state,
+                           linear_shaped(all, left, a->heads, -1, 1));
   }
   if (a->corrects) {
-    uint32_t row = shaped(all, a->key, a->heads, 1, -1);
-    value = product(all, "Sub", value, product(all, "MatMul", row, state));
-    value = product(all, "Mul", value, shaped(all, a->beta, -1, 1, 1));
+    uint32_t row = linear_shaped(all, a->key, a->heads, 1, -1);
+    value = linear_product(all, "Sub", value,
+                           linear_product(all, "MatMul", row, state));
+    value = linear_product(all, "Mul", value,
+                           linear_shaped(all, a->beta, -1, 1, 1));
   }
-  return product(all, "Add", state, product(all, "Mul", key, value));
+  return linear_product(all, "Add", state,
+                        linear_product(all, "Mul", key, value));
 }
 
 static uint32_t read_state(keel_emit *all, const linear_attention *a,
                            uint32_t state) {
   const int64_t flat[] = {0, -1};
   uint32_t query =
-      shaped(all, a->query, a->heads, a->query_heads / a->heads, -1);
-  return keel_emit_reshape(all, product(all, "MatMul", query, state), flat, 2);
+      linear_shaped(all, a->query, a->heads, a->query_heads / a->heads, -1);
+  return keel_emit_reshape(all, linear_product(all, "MatMul", query, state),
+                           flat, 2);
 }
 
 static uint32_t body_input(keel_emit *all) {
@@ -229,7 +234,7 @@ static keel_status add_scan(keel_emit *all, const linear_attention *a,
   return KD_OK;
 }
 
-static linear_attention read_node(const keel_emit *all) {
+static linear_attention linear_read_node(const keel_emit *all) {
   const char *rule =
       keel_attr_string(all->node.op, "update_rule", "gated_delta");
   return (linear_attention){
@@ -246,7 +251,7 @@ static linear_attention read_node(const keel_emit *all) {
 }
 
 static void expand_linear_attention(keel_emit *all) {
-  linear_attention a = read_node(all);
+  linear_attention a = linear_read_node(all);
   uint32_t outputs[2] = {KEEL_ABSENT, KEEL_ABSENT};
   uint32_t query = a.query, past = a.state;
   keel_emit inner = *all;
@@ -261,17 +266,17 @@ static void expand_linear_attention(keel_emit *all) {
     all->status = keel_fail(
         KD_INVALID_ARGUMENT, "LinearAttention \"%s\": %s is missing",
         all->node.name, a.decays && a.decay == KEEL_ABSENT ? "decay" : "beta");
-  a.query = wide(all, a.query);
-  a.key = wide(all, a.key);
-  a.value = wide(all, a.value);
-  if (a.decays) a.decay = wide(all, a.decay);
-  if (a.corrects) a.beta = wide(all, a.beta);
-  a.state = past == KEEL_ABSENT ? empty_state(all, &a) : wide(all, past);
+  a.query = linear_wide(all, a.query);
+  a.key = linear_wide(all, a.key);
+  a.value = linear_wide(all, a.value);
+  if (a.decays) a.decay = linear_wide(all, a.decay);
+  if (a.corrects) a.beta = linear_wide(all, a.beta);
+  a.state = past == KEEL_ABSENT ? empty_state(all, &a) : linear_wide(all, past);
   if (all->status == KD_OK) all->status = make_body(all, &inner.function);
   if (all->status == KD_OK) all->status = write_body(&inner, a);
   if (all->status == KD_OK)
     all->status = add_scan(all, &a, inner.function, outputs);
-  uint32_t out = of_tokens(all, &a, scaled(all, &a, outputs[1]));
+  uint32_t out = of_tokens(all, &a, linear_scaled(all, &a, outputs[1]));
   keel_emit_give(all, 0, keel_emit_binary(all, "CastLike", out, query));
   keel_emit_give(all, 1,
                  keel_emit_binary(all, "CastLike", outputs[0],

@@ -13,7 +13,7 @@ typedef struct batched {
   uint32_t *inputs, *outputs;     /* values of the inner Scan, captures last */
 } batched;
 
-static keel_status bad(const batched *b, const char *what) {
+static keel_status upgrade_scan_bad(const batched *b, const char *what) {
   const keel_draft *draft = b->draft;
   return keel_fail(KD_DATA_LOSS, "%s: node \"%s\" (Scan-8): %s", draft->path,
                    draft->name, what);
@@ -21,7 +21,7 @@ static keel_status bad(const batched *b, const char *what) {
 
 /* ---- the body of the batch -------------------------------------------------- */
 
-static keel_status add_input(batched *b, uint32_t *out_value) {
+static keel_status upgrade_scan_add_input(batched *b, uint32_t *out_value) {
   *out_value = keel_function_value(b->item, "");
   return *out_value == KEEL_ABSENT
              ? KD_OUT_OF_MEMORY
@@ -133,9 +133,9 @@ static keel_status make_item(batched *b, const keel_attr *directions) {
   keel_function *around = b->draft->function;
   KEEL_TRY(keel_function_create(around->context, around->arena, &around->next,
                                 "item", &b->item));
-  if (b->lengths) KEEL_TRY(add_input(b, &b->length));
+  if (b->lengths) KEEL_TRY(upgrade_scan_add_input(b, &b->length));
   for (uint32_t i = 0; i < b->body->input_count; i++)
-    KEEL_TRY(add_input(b, &b->inputs[i]));
+    KEEL_TRY(upgrade_scan_add_input(b, &b->inputs[i]));
   b->item->capture_count = b->body->capture_count;
   if (b->lengths) KEEL_TRY(cut_sequences(b));
   KEEL_TRY(add_inner(b, directions));
@@ -148,8 +148,8 @@ static keel_status make_item(batched *b, const keel_attr *directions) {
 
 /* ---- the node ---------------------------------------------------------------- */
 
-static const keel_attr *find(const keel_draft *draft, const char *name,
-                             uint32_t kind) {
+static const keel_attr *upgrade_scan_find(const keel_draft *draft,
+                                          const char *name, uint32_t kind) {
   for (uint32_t i = 0; i < draft->attr_count; i++)
     if (!strcmp(draft->attrs[i].name, name) && draft->attrs[i].kind == kind)
       return &draft->attrs[i];
@@ -167,33 +167,38 @@ static keel_status check_attrs(const batched *b) {
                        " supported",
                        b->draft->path, b->draft->name, name);
     if (b->draft->attrs[i].kind == KD_ATTR_TENSOR)
-      return bad(b, "an attribute is a tensor and should not be");
+      return upgrade_scan_bad(b, "an attribute is a tensor and should not be");
   }
   return KD_OK;
 }
 
 /* Its inputs are the lengths, which may be absent, states, sequences, and what the body
  * captures. */
-static keel_status read_node(batched *b) {
+static keel_status upgrade_scan_read_node(batched *b) {
   const keel_draft *draft = b->draft;
-  const keel_attr *body = find(draft, "body", KD_ATTR_GRAPH);
-  const keel_attr *scans = find(draft, "num_scan_inputs", KD_ATTR_INT);
+  const keel_attr *body = upgrade_scan_find(draft, "body", KD_ATTR_GRAPH);
+  const keel_attr *scans =
+      upgrade_scan_find(draft, "num_scan_inputs", KD_ATTR_INT);
   b->body = body ? draft->graphs[body - draft->attrs] : NULL;
-  if (!b->body || !scans) return bad(b, "needs body and num_scan_inputs");
+  if (!b->body || !scans)
+    return upgrade_scan_bad(b, "needs body and num_scan_inputs");
   uint32_t taken = b->body->input_count, captures = b->body->capture_count;
   if (scans->i < 1 || draft->input_count != taken + 1 ||
       scans->i > (int64_t)(taken - captures))
-    return bad(b,
-               "takes lengths, or an input without a name in their place,"
-               " and what its body does, num_scan_inputs of them"
-               " sequences");
+    return upgrade_scan_bad(
+        b,
+        "takes lengths, or an input without a name in their place,"
+        " and what its body does, num_scan_inputs of them"
+        " sequences");
   b->scans = (uint32_t)scans->i;
   b->states = taken - captures - b->scans;
   if (b->body->output_count < b->states)
-    return bad(b, "its body gives fewer values than there are states");
+    return upgrade_scan_bad(
+        b, "its body gives fewer values than there are states");
   b->lengths = draft->inputs[0] != KEEL_ABSENT;
   for (uint32_t i = 1; i < draft->input_count; i++)
-    if (draft->inputs[i] == KEEL_ABSENT) return bad(b, "an input is missing");
+    if (draft->inputs[i] == KEEL_ABSENT)
+      return upgrade_scan_bad(b, "an input is missing");
   keel_arena *arena = draft->function->arena;
   b->inputs = keel_arena_take(arena, (taken + 1) * sizeof *b->inputs);
   b->outputs =
@@ -204,8 +209,8 @@ static keel_status read_node(batched *b) {
 keel_status keel_upgrade_scan(keel_draft *draft) {
   batched b = {.draft = draft};
   KEEL_TRY(check_attrs(&b));
-  KEEL_TRY(read_node(&b));
-  KEEL_TRY(make_item(&b, find(draft, "directions", KD_ATTR_INTS)));
+  KEEL_TRY(upgrade_scan_read_node(&b));
+  KEEL_TRY(make_item(&b, upgrade_scan_find(draft, "directions", KD_ATTR_INTS)));
   if (!b.lengths) {
     draft->input_count--;
     memmove(draft->inputs, draft->inputs + 1,

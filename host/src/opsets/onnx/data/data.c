@@ -443,7 +443,7 @@ keel_status keel_shape_scatter(keel_infer *infer) {
   return keel_shape_same(infer);
 }
 
-static bool number_at(const keel_tensor *value, double *out_number) {
+static bool data_number_at(const keel_tensor *value, double *out_number) {
   const void *data = value->data;
   uint64_t bits = 0;
   switch (value->type->dtype) {
@@ -488,7 +488,7 @@ keel_status keel_shape_one_hot(keel_infer *infer) {
     return KD_OK;
   }
   double number = 0;
-  if (!number_at(value, &number))
+  if (!data_number_at(value, &number))
     return keel_infer_fail(infer, KD_UNIMPLEMENTED, "depth can't be %s",
                            kd_dtype_name(depth_type->dtype));
   int64_t depth = number >= 0 && number < 1e12 ? (int64_t)number : -1;
@@ -600,7 +600,7 @@ typedef struct number {
 static bool range_number(const keel_tensor *value, number *out) {
   kd_dtype dtype = value->type->dtype;
   *out = (number){.is_whole = (KD_TYPES_SIGNED & KD_TYPES(dtype)) != 0};
-  if (!number_at(value, &out->real)) return false;
+  if (!data_number_at(value, &out->real)) return false;
   if (dtype == KD_I64)
     out->whole = *(const int64_t *)value->data; /* a double may be another */
   else if (out->is_whole)

@@ -149,7 +149,8 @@ static uint32_t of_places(keel_emit *all, uint32_t index, int64_t heads_axis) {
                           keel_emit_int(all, heads_axis));
 }
 
-static uint32_t turned(keel_emit *all, uint32_t x, int64_t heads_axis) {
+static uint32_t functions_turned(keel_emit *all, uint32_t x,
+                                 int64_t heads_axis) {
   bool interleaved = keel_attr_int(all->node.op, "interleaved", 0) != 0;
   uint32_t cos = of_places(all, 1, heads_axis);
   uint32_t sin = of_places(all, 2, heads_axis);
@@ -164,7 +165,8 @@ static uint32_t turned(keel_emit *all, uint32_t x, int64_t heads_axis) {
 }
 
 /* [batch, rows, heads * size] with heads apart. */
-static uint32_t with_heads(keel_emit *all, uint32_t x, int64_t heads) {
+static uint32_t functions_with_heads(keel_emit *all, uint32_t x,
+                                     int64_t heads) {
   uint32_t count = keel_emit_int(all, heads);
   const uint32_t parts[] = {
       keel_emit_dims(all, x, 0, 2), count,
@@ -188,14 +190,15 @@ static void expand_rotary_embedding(keel_emit *all) {
         all->node.name);
     return;
   }
-  if (flat) x = with_heads(all, x, heads);
+  if (flat) x = functions_with_heads(all, x, heads);
   if (turning) {
     const uint32_t parts[] = {
-        turned(all, keel_emit_slice(all, x, -1, 0, turning, 1), flat ? 2 : 1),
+        functions_turned(all, keel_emit_slice(all, x, -1, 0, turning, 1),
+                         flat ? 2 : 1),
         keel_emit_slice(all, x, -1, turning, INT64_MAX, 1)};
     x = keel_emit_concat(all, -1, parts, 2);
   } else {
-    x = turned(all, x, flat ? 2 : 1);
+    x = functions_turned(all, x, flat ? 2 : 1);
   }
   if (flat)
     x = keel_emit_binary(all, "Reshape", x,
@@ -225,7 +228,7 @@ static uint32_t ones_for(keel_emit *all, uint32_t list) {
 }
 
 /* A list of numbers along one dimension, with the dimensions of ones that follow it. */
-static uint32_t along(keel_emit *all, uint32_t list, uint32_t ones) {
+static uint32_t functions_along(keel_emit *all, uint32_t list, uint32_t ones) {
   const uint32_t parts[] = {keel_emit_int(all, -1), ones};
   uint32_t dims =
       ones == KEEL_ABSENT ? parts[0] : keel_emit_concat(all, 0, parts, 2);
@@ -248,7 +251,7 @@ static void expand_tensor_scatter(keel_emit *all) {
   uint32_t length = keel_emit_dims(all, update, axis, next);
   if (axis != -1)
     ones = ones_for(all, keel_emit_dims(all, update, next, INT64_MAX));
-  uint32_t at = along(all, keel_emit_range(all, length), ones);
+  uint32_t at = functions_along(all, keel_emit_range(all, length), ones);
   bool circular = !strcmp(mode, "circular");
   uint32_t room = keel_emit_dims(all, cache, axis, next);
   if (begin != KEEL_ABSENT) {
@@ -257,7 +260,7 @@ static void expand_tensor_scatter(keel_emit *all) {
     begin = keel_emit_within(all, begin, keel_emit_int(all, 0), last,
                              "write_indices");
     uint32_t others = keel_emit_dims(all, update, 1, INT64_MAX);
-    begin = along(all, begin, ones_for(all, others));
+    begin = functions_along(all, begin, ones_for(all, others));
     at = keel_emit_binary(all, "Add", at, begin);
   }
   if (circular) { /* what Within refuses stays below 0 */
@@ -314,7 +317,7 @@ static uint32_t as_f32(keel_emit *all, uint32_t value) {
 
 /* Places from -1 to 1 along dimension `index` of the grid, as a list: centres of the elements,
  * or with their corners aligned. */
-static uint32_t places(keel_emit *all, uint32_t size, int64_t index) {
+static uint32_t functions_places(keel_emit *all, uint32_t size, int64_t index) {
   bool aligned = keel_attr_int(all->node.op, "align_corners", 0) != 0;
   uint32_t count = keel_emit_slice(all, size, 0, 2 + index, 3 + index, 1);
   uint32_t one = as_f32(all, keel_emit_int(all, 1));
@@ -360,8 +363,8 @@ static void expand_affine_grid(keel_emit *all) {
   for (uint32_t i = 0; i < rank; i++) {
     int64_t dims[] = {1, 1, 1, 1};
     dims[i] = -1;
-    uint32_t list =
-        keel_emit_reshape(all, places(all, size, i), dims, (int64_t)rank + 1);
+    uint32_t list = keel_emit_reshape(all, functions_places(all, size, i), dims,
+                                      (int64_t)rank + 1);
     parts[rank - 1 - i] = keel_emit_binary(all, "Expand", list, column);
   }
   parts[rank] = keel_emit_binary(all, "Expand",

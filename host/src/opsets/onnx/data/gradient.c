@@ -4,10 +4,10 @@
 #include "opsets/onnx/training/gradient_terms.h"
 #include "opsets/tables.h"
 
-static uint32_t x_of(const keel_gradient *g) {
+static uint32_t data_gradient_x_of(const keel_gradient *g) {
   return keel_gradient_in(g, 0);
 }
-static uint32_t got_of(const keel_gradient *g) {
+static uint32_t data_gradient_got_of(const keel_gradient *g) {
   return keel_gradient_got(g, 0);
 }
 
@@ -28,17 +28,19 @@ static uint32_t zeros_like(keel_gradient *g, uint32_t value) {
 /* ---- the same elements in another form ------------------------------------------------------- */
 
 static void reshaped(keel_gradient *g) {
-  keel_gradient_give(g, 0, keel_gradient_shaped_like(g, got_of(g), x_of(g)));
+  keel_gradient_give(g, 0,
+                     keel_gradient_shaped_like(g, data_gradient_got_of(g),
+                                               data_gradient_x_of(g)));
 }
 
 static void expand(keel_gradient *g) {
-  keel_gradient_give_wide(g, 0, got_of(g));
+  keel_gradient_give_wide(g, 0, data_gradient_got_of(g));
 }
 
 static void transpose(keel_gradient *g) {
   const int64_t *perm = NULL;
   int64_t back[KD_MAX_RANK] = {0};
-  uint32_t got = got_of(g);
+  uint32_t got = data_gradient_got_of(g);
   int64_t rank = keel_attr_ints(g->node.op, "perm", &perm);
   if (rank < 0) { /* the other way round: again */
     keel_gradient_give(g, 0, of(g, "Transpose", got));
@@ -62,7 +64,7 @@ static uint32_t next_part(keel_gradient *g, uint32_t value, uint32_t like,
 }
 
 static void concat(keel_gradient *g) {
-  uint32_t begin = keel_emit_int(g->all, 0), got = got_of(g);
+  uint32_t begin = keel_emit_int(g->all, 0), got = data_gradient_got_of(g);
   for (uint32_t i = 0; i < g->node.input_count; i++) {
     uint32_t part =
         next_part(g, got, keel_gradient_in(g, i), attr(g, "axis", 0), &begin);
@@ -71,7 +73,7 @@ static void concat(keel_gradient *g) {
 }
 
 /* What nobody reads of the parts has a gradient of 0. */
-static void split(keel_gradient *g) {
+static void gradient_split(keel_gradient *g) {
   uint32_t n = g->node.output_count;
   uint32_t *parts =
       keel_arena_take(g->all->function->arena, (n + (size_t)1) * sizeof *parts);
@@ -96,8 +98,8 @@ static void split(keel_gradient *g) {
 /* ---- elements by places --------------------------------------------------------------------- */
 
 /* The node's op on 0, 1, 2 ... in the shape of x. */
-static uint32_t places_of(keel_gradient *g) {
-  uint32_t x = x_of(g), n = g->node.input_count, place = 0;
+static uint32_t gradient_places_of(keel_gradient *g) {
+  uint32_t x = data_gradient_x_of(g), n = g->node.input_count, place = 0;
   uint32_t *inputs = keel_arena_take(g->all->function->arena,
                                      (n + (size_t)1) * sizeof *inputs);
   if (!inputs) {
@@ -116,14 +118,16 @@ static uint32_t places_of(keel_gradient *g) {
 /* Zeros in the shape of x, and to each of `places` its gradient added. */
 static uint32_t gathered(keel_gradient *g, uint32_t places, uint32_t got) {
   const keel_attr add = KEEL_STRING("reduction", "add");
-  const uint32_t inputs[] = {flat(g, zeros_like(g, x_of(g))), flat(g, places),
-                             flat(g, got)};
+  const uint32_t inputs[] = {flat(g, zeros_like(g, data_gradient_x_of(g))),
+                             flat(g, places), flat(g, got)};
   return keel_gradient_shaped_like(
-      g, keel_emit_op(g->all, "ScatterElements", &add, 1, inputs, 3), x_of(g));
+      g, keel_emit_op(g->all, "ScatterElements", &add, 1, inputs, 3),
+      data_gradient_x_of(g));
 }
 
 static void by_places(keel_gradient *g) {
-  keel_gradient_give(g, 0, gathered(g, places_of(g), got_of(g)));
+  keel_gradient_give(
+      g, 0, gathered(g, gradient_places_of(g), data_gradient_got_of(g)));
 }
 
 /* With constants it is cut off again, which is padding by less than nothing. */
@@ -137,8 +141,9 @@ static void pad(keel_gradient *g) {
     by_places(g);
     return;
   }
-  const uint32_t inputs[] = {got_of(g), of(g, "Neg", keel_gradient_in(g, 1)),
-                             KEEL_ABSENT, keel_gradient_in(g, 3)};
+  const uint32_t inputs[] = {data_gradient_got_of(g),
+                             of(g, "Neg", keel_gradient_in(g, 1)), KEEL_ABSENT,
+                             keel_gradient_in(g, 3)};
   keel_gradient_give(g, 0, keel_emit_op(g->all, "Pad", NULL, 0, inputs, 4));
 }
 
@@ -151,13 +156,13 @@ static uint32_t same_op(keel_gradient *g, uint32_t first) {
 }
 
 static void trilu(keel_gradient *g) {
-  keel_gradient_give(g, 0, same_op(g, got_of(g)));
+  keel_gradient_give(g, 0, same_op(g, data_gradient_got_of(g)));
 }
 
 static void cumulated(keel_gradient *g) {
   const keel_attr attrs[] = {KEEL_INT("exclusive", attr(g, "exclusive", 0)),
                              KEEL_INT("reverse", !attr(g, "reverse", 0))};
-  const uint32_t inputs[] = {got_of(g), keel_gradient_in(g, 1)};
+  const uint32_t inputs[] = {data_gradient_got_of(g), keel_gradient_in(g, 1)};
   keel_gradient_give(g, 0, keel_emit_op(g->all, "CumSum", attrs, 2, inputs, 2));
 }
 
@@ -166,7 +171,7 @@ static void scattered(keel_gradient *g, const char *gather) {
   const char *how = keel_attr_string(g->node.op, "reduction", "none");
   const keel_attr axis = KEEL_INT("axis", attr(g, "axis", 0));
   bool elements = !strcmp(gather, "GatherElements");
-  uint32_t data = got_of(g), places = keel_gradient_in(g, 1);
+  uint32_t data = data_gradient_got_of(g), places = keel_gradient_in(g, 1);
   if (strcmp(how, "none") != 0 && strcmp(how, "add") != 0) {
     keel_gradient_refuse(g,
                          "has a gradient in Keel with reduction none and"
@@ -200,7 +205,7 @@ static const keel_op_rule rules[] = {
     {"Expand", .gradient = expand},
     {"Transpose", .gradient = transpose},
     {"Concat", .gradient = concat},
-    {"Split", .gradient = split},
+    {"Split", .gradient = gradient_split},
     {"Slice", .gradient = by_places},
     {"Gather", .gradient = by_places},
     {"GatherElements", .gradient = by_places},

@@ -30,26 +30,26 @@ typedef struct einsum {
   bool fits;       /* the device takes all that was made so far */
 } einsum;
 
-static bool has(const keel_labels *labels, uint8_t label) {
+static bool einsum_has(const keel_labels *labels, uint8_t label) {
   for (uint32_t d = 0; d < labels->rank; d++)
     if (labels->at[d] == label) return true;
   return false;
 }
 
-static void append(keel_labels *to, uint8_t label) {
+static void einsum_append(keel_labels *to, uint8_t label) {
   to->at[to->rank++] = label;
 }
 
 static void append_all(keel_labels *to, const keel_labels *from) {
   for (uint32_t d = 0; d < from->rank; d++)
-    append(to, from->at[d]);
+    einsum_append(to, from->at[d]);
 }
 
 /* Appends the labels of `from` that `other` has, or that it has not. */
 static void append_those(keel_labels *to, const keel_labels *from,
                          const keel_labels *other, bool there) {
   for (uint32_t d = 0; d < from->rank; d++)
-    if (has(other, from->at[d]) == there) append(to, from->at[d]);
+    if (einsum_has(other, from->at[d]) == there) einsum_append(to, from->at[d]);
 }
 
 static bool are_alike(const keel_labels *a, const keel_labels *b) {
@@ -59,8 +59,9 @@ static bool are_alike(const keel_labels *a, const keel_labels *b) {
 /* ---- one op ---------------------------------------------------------------------------- */
 
 /* Adds an op whose first input and output are the operand's value. */
-static keel_status put(einsum *all, const char *op, const keel_attr *attr,
-                       uint32_t other, operand *x) {
+static keel_status einsum_put(einsum *all, const char *op,
+                              const keel_attr *attr, uint32_t other,
+                              operand *x) {
   keel_function *function = all->function;
   const uint32_t inputs[] = {x->value, other};
   keel_emit e = keel_emit_for(function, &all->node);
@@ -73,7 +74,8 @@ static keel_status put(einsum *all, const char *op, const keel_attr *attr,
 }
 
 /* Brings the operand's dimensions into an order. */
-static keel_status turn(einsum *all, operand *x, const keel_labels *order) {
+static keel_status einsum_turn(einsum *all, operand *x,
+                               const keel_labels *order) {
   int64_t perm[KD_MAX_RANK];
   if (are_alike(&x->labels, order)) return KD_OK;
   for (uint32_t i = 0; i < order->rank; i++)
@@ -82,7 +84,7 @@ static keel_status turn(einsum *all, operand *x, const keel_labels *order) {
   const keel_attr attr = {
       .name = "perm", .kind = KD_ATTR_INTS, .count = order->rank, .ints = perm};
   x->labels = *order;
-  return put(all, "Transpose", &attr, KEEL_ABSENT, x);
+  return einsum_put(all, "Transpose", &attr, KEEL_ABSENT, x);
 }
 
 static keel_status reshape(einsum *all, operand *x, const int64_t *dims,
@@ -94,7 +96,7 @@ static keel_status reshape(einsum *all, operand *x, const int64_t *dims,
     return KD_OK;
   uint32_t shape = keel_emit_ints(&e, dims, rank);
   KEEL_TRY(e.status);
-  return put(all, "Reshape", NULL, shape, x);
+  return einsum_put(all, "Reshape", NULL, shape, x);
 }
 
 /* Sums over the operand's labels that nobody else has. */
@@ -105,11 +107,11 @@ static keel_status sum_away(einsum *all, operand *x, const keel_labels *others,
   int64_t axes[KD_MAX_RANK], count = 0;
   keel_emit e = keel_emit_for(all->function, &all->node);
   for (uint32_t d = 0; d < x->labels.rank; d++) {
-    bool needed = has(out, x->labels.at[d]);
+    bool needed = einsum_has(out, x->labels.at[d]);
     for (uint32_t i = 0; i < other_count; i++)
-      needed |= has(&others[i], x->labels.at[d]);
+      needed |= einsum_has(&others[i], x->labels.at[d]);
     if (needed)
-      append(&left, x->labels.at[d]);
+      einsum_append(&left, x->labels.at[d]);
     else
       axes[count++] = d;
   }
@@ -117,7 +119,7 @@ static keel_status sum_away(einsum *all, operand *x, const keel_labels *others,
   x->labels = left;
   uint32_t list = keel_emit_ints(&e, axes, count);
   KEEL_TRY(e.status);
-  return put(all, "ReduceSum", &attr, list, x);
+  return einsum_put(all, "ReduceSum", &attr, list, x);
 }
 
 /* ---- a pair ---------------------------------------------------------------------------- */
@@ -145,7 +147,7 @@ static keel_status as_matrices(einsum *all, operand *x,
   int64_t dims[KD_MAX_RANK];
   append_all(&order, rows);
   append_all(&order, columns);
-  KEEL_TRY(turn(all, x, &order));
+  KEEL_TRY(einsum_turn(all, x, &order));
   for (uint32_t d = 0; d < batch->rank; d++)
     dims[d] = all->equation.size[batch->at[d]];
   dims[batch->rank] = elements_of(&all->equation, rows);
@@ -154,21 +156,22 @@ static keel_status as_matrices(einsum *all, operand *x,
 }
 
 /* Products without a sum: elements, where the other's dimensions are 1. */
-static keel_status multiply(einsum *all, operand *a, operand *b,
-                            const keel_labels *to) {
+static keel_status einsum_multiply(einsum *all, operand *a, operand *b,
+                                   const keel_labels *to) {
   operand *both[] = {a, b};
   int64_t dims[KD_MAX_RANK];
   for (int i = 0; i < 2; i++) {
     keel_labels order = {0};
     append_those(&order, to, &both[i]->labels, true);
     for (uint32_t d = 0; d < to->rank; d++)
-      dims[d] =
-          has(&both[i]->labels, to->at[d]) ? all->equation.size[to->at[d]] : 1;
-    KEEL_TRY(turn(all, both[i], &order));
+      dims[d] = einsum_has(&both[i]->labels, to->at[d])
+                    ? all->equation.size[to->at[d]]
+                    : 1;
+    KEEL_TRY(einsum_turn(all, both[i], &order));
     KEEL_TRY(reshape(all, both[i], dims, to->rank));
   }
   a->labels = *to;
-  return put(all, "Mul", NULL, b->value, a);
+  return einsum_put(all, "Mul", NULL, b->value, a);
 }
 
 /* How the labels of a product split; `made`: as it has them. */
@@ -181,8 +184,12 @@ static split split_of(const operand *a, const operand *b,
   split s = {0};
   append_those(&s.summed, &a->labels, to, false);
   for (uint32_t d = 0; d < to->rank; d++) {
-    bool left = has(&a->labels, to->at[d]), right = has(&b->labels, to->at[d]);
-    append(left && right ? &s.batch : left ? &s.rows : &s.columns, to->at[d]);
+    bool left = einsum_has(&a->labels, to->at[d]),
+         right = einsum_has(&b->labels, to->at[d]);
+    einsum_append(left && right ? &s.batch
+                  : left        ? &s.rows
+                                : &s.columns,
+                  to->at[d]);
   }
   s.made = s.batch;
   append_all(&s.made, &s.rows);
@@ -191,17 +198,18 @@ static split split_of(const operand *a, const operand *b,
 }
 
 /* Joins b to a: what `to` has, in its order, is left. */
-static keel_status join(einsum *all, operand *a, operand *b,
-                        const keel_labels *to) {
+static keel_status einsum_join(einsum *all, operand *a, operand *b,
+                               const keel_labels *to) {
   int64_t dims[KD_MAX_RANK];
   split s = split_of(a, b, to);
   if (is_too_large(all, to)) {
     all->fits = false;
     return KD_OK;
   }
-  if (!s.summed.rank) return multiply(all, a, b, to);
+  if (!s.summed.rank) return einsum_multiply(all, a, b, to);
   if (s.rows.rank && s.columns.rank &&
-      has(&s.rows, to->at[to->rank - 1])) { /* so that no Transpose is needed */
+      einsum_has(&s.rows,
+                 to->at[to->rank - 1])) { /* so that no Transpose is needed */
     operand swapped = *a;
     *a = *b;
     *b = swapped;
@@ -211,12 +219,12 @@ static keel_status join(einsum *all, operand *a, operand *b,
   if (!all->fits) return KD_OK;
   KEEL_TRY(as_matrices(all, a, &s.batch, &s.rows, &s.summed));
   KEEL_TRY(as_matrices(all, b, &s.batch, &s.summed, &s.columns));
-  KEEL_TRY(put(all, "MatMul", NULL, b->value, a));
+  KEEL_TRY(einsum_put(all, "MatMul", NULL, b->value, a));
   a->labels = s.made;
   for (uint32_t d = 0; d < s.made.rank; d++)
     dims[d] = all->equation.size[s.made.at[d]];
   KEEL_TRY(reshape(all, a, dims, s.made.rank));
-  return turn(all, a, to);
+  return einsum_turn(all, a, to);
 }
 
 /* What is still needed once the first `done` operands are joined; false: more dimensions than
@@ -232,12 +240,12 @@ static bool needed_after(const keel_equation *e, const operand *a,
   for (int i = 0; i < 2; i++)
     for (uint32_t d = 0; d < both[i]->labels.rank; d++) {
       uint8_t label = both[i]->labels.at[d];
-      bool later = has(&e->out, label);
+      bool later = einsum_has(&e->out, label);
       for (uint32_t k = done; k < e->count; k++)
-        later |= has(&e->in[k], label);
-      if (!later || has(out, label)) continue;
+        later |= einsum_has(&e->in[k], label);
+      if (!later || einsum_has(out, label)) continue;
       if (out->rank == KD_MAX_RANK) return false;
-      append(out, label);
+      einsum_append(out, label);
     }
   return true;
 }
@@ -254,9 +262,9 @@ static keel_status write_out(einsum *all, uint32_t *out_value) {
     KEEL_TRY(sum_away(all, &next, others, e->count - i, &e->out));
     keel_labels to;
     all->fits &= needed_after(e, &sum, &next, i + 1, &to);
-    if (all->fits) KEEL_TRY(join(all, &sum, &next, &to));
+    if (all->fits) KEEL_TRY(einsum_join(all, &sum, &next, &to));
   }
-  if (all->fits) KEEL_TRY(turn(all, &sum, &e->out));
+  if (all->fits) KEEL_TRY(einsum_turn(all, &sum, &e->out));
   *out_value = sum.value;
   return KD_OK;
 }
@@ -275,11 +283,12 @@ static bool has_few_parts(const keel_equation *e, kd_dtype dtype) {
   if (dtype == KD_F32 || dtype == KD_F64) return true;
   bool some = e->count <= 2 && (dtype == KD_F16 || dtype == KD_BF16);
   for (uint32_t label = 0; label < KEEL_LABELS; label++)
-    some &= e->seen[label] != 1 || has(&e->out, (uint8_t)label);
+    some &= e->seen[label] != 1 || einsum_has(&e->out, (uint8_t)label);
   return some;
 }
 
-static bool is_plain(const keel_equation *e, const keel_type *const *types) {
+static bool einsum_is_plain(const keel_equation *e,
+                            const keel_type *const *types) {
   bool plain = !is_twice(&e->out) && has_few_parts(e, types[0]->dtype);
   for (uint32_t i = 0; i < e->count; i++) {
     plain &= !is_twice(&e->in[i]) && types[i]->elements > 0;
@@ -289,7 +298,7 @@ static bool is_plain(const keel_equation *e, const keel_type *const *types) {
   return plain;
 }
 
-static bool read(einsum *all) {
+static bool einsum_read(einsum *all) {
   const keel_type *types[KEEL_TERMS];
   if (!all->node.input_count || all->node.input_count > KEEL_TERMS)
     return false;
@@ -300,7 +309,7 @@ static bool read(einsum *all) {
   }
   if (!keel_equation_read(keel_attr_string(all->node.op, "equation", ""), types,
                           all->node.input_count, &all->equation) ||
-      !is_plain(&all->equation, types))
+      !einsum_is_plain(&all->equation, types))
     return false;
   all->largest = elements_of(&all->equation, &all->equation.out);
   for (uint32_t i = 0; i < all->node.input_count; i++)
@@ -308,15 +317,15 @@ static bool read(einsum *all) {
   return true;
 }
 
-static keel_status visit(keel_function *function, keel_device *where,
-                         uint32_t index) {
+static keel_status einsum_visit(keel_function *function, keel_device *where,
+                                uint32_t index) {
   einsum all = {.function = function,
                 .where = where,
                 .node = function->nodes[index],
                 .fits = true};
   uint32_t first = function->node_count, value = KEEL_ABSENT;
   keel_opdef *op = NULL;
-  if (!where || !read(&all)) return KD_OK;
+  if (!where || !einsum_read(&all)) return KD_OK;
   KEEL_TRY(write_out(&all, &value));
   if (!all.fits) { /* it stays as it was */
     for (uint32_t i = first; i < function->node_count; i++)
@@ -338,7 +347,7 @@ keel_status keel_pass_einsum(keel_function *function, keel_device *device) {
   for (uint32_t i = 0; i < count; i++) {
     const keel_node *node = &function->nodes[i];
     if (keel_pass_is(node, "Einsum"))
-      KEEL_TRY(visit(function, node->device ? node->device : device, i));
+      KEEL_TRY(einsum_visit(function, node->device ? node->device : device, i));
   }
   return function->node_count == count ? KD_OK : keel_function_sort(function);
 }

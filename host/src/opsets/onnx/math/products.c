@@ -15,7 +15,7 @@ typedef struct fused {
   const char *activation;
 } fused;
 
-static const keel_type *type_of(const products *all, uint32_t value) {
+static const keel_type *products_type_of(const products *all, uint32_t value) {
   return keel_pass_type(all->function, value);
 }
 
@@ -30,39 +30,43 @@ static const keel_node *reader(const products *all, const fused *f) {
              : NULL;
 }
 
-static void take(const products *all, fused *f, const keel_node *node) {
+static void products_take(const products *all, fused *f,
+                          const keel_node *node) {
   f->gone[f->gone_count++] = f->last;
   f->last = (uint32_t)(node - all->function->nodes);
   f->value = node->outputs[0];
 }
 
 /* What an Add adds to the result so far, whose type stays; KEEL_ABSENT: it is none. */
-static uint32_t added(const products *all, const fused *f,
-                      const keel_node *node) {
+static uint32_t products_added(const products *all, const fused *f,
+                               const keel_node *node) {
   if (!node || !keel_pass_is(node, "Add") ||
-      type_of(all, node->outputs[0]) != type_of(all, f->value))
+      products_type_of(all, node->outputs[0]) !=
+          products_type_of(all, f->value))
     return KEEL_ABSENT;
   return node->inputs[node->inputs[0] == f->value];
 }
 
 static void take_bias(const products *all, fused *f) {
   const keel_node *add = reader(all, f);
-  uint32_t other = added(all, f, add);
-  const keel_type *type = type_of(all, other), *whole = type_of(all, f->value);
+  uint32_t other = products_added(all, f, add);
+  const keel_type *type = products_type_of(all, other),
+                  *whole = products_type_of(all, f->value);
   if (!type || type->rank != 1 || !all->function->values[other].constant ||
       type->dims[0] != whole->dims[whole->rank - 1])
     return;
   f->bias = other;
-  take(all, f, add);
+  products_take(all, f, add);
 }
 
 static void take_sum(const products *all, fused *f) {
   const keel_node *add = reader(all, f);
-  uint32_t other = added(all, f, add);
-  if (other == KEEL_ABSENT || type_of(all, other) != type_of(all, f->value))
+  uint32_t other = products_added(all, f, add);
+  if (other == KEEL_ABSENT ||
+      products_type_of(all, other) != products_type_of(all, f->value))
     return;
   f->sum = other;
-  take(all, f, add);
+  products_take(all, f, add);
 }
 
 static void take_activation(const products *all, fused *f) {
@@ -73,10 +77,11 @@ static void take_activation(const products *all, fused *f) {
     return;
   f->activation = act.name;
   if (act.gate != KEEL_ABSENT) f->gone[f->gone_count++] = act.gate;
-  take(all, f, &nodes[act.last]);
+  products_take(all, f, &nodes[act.last]);
 }
 
-static keel_status replace(products *all, const fused *f, keel_device *where) {
+static keel_status products_replace(products *all, const fused *f,
+                                    keel_device *where) {
   keel_node *nodes = all->function->nodes;
   const keel_attr attr = KEEL_STRING("activation", f->activation);
   uint32_t *inputs = keel_arena_take(all->function->arena, 4 * sizeof *inputs);
@@ -110,10 +115,11 @@ static bool is_by_weights(const products *all, const keel_node *node) {
           ? all->function->values[node->inputs[1]].constant
           : NULL;
   return weights && weights->type && weights->type->rank == 2 &&
-         node->output_count == 1 && type_of(all, node->outputs[0]);
+         node->output_count == 1 && products_type_of(all, node->outputs[0]);
 }
 
-static keel_status visit(products *all, keel_device *device, uint32_t index) {
+static keel_status products_visit(products *all, keel_device *device,
+                                  uint32_t index) {
   const keel_node *node = &all->function->nodes[index];
   keel_device *where = node->device ? node->device : device;
   if (!where || !is_by_weights(all, node) ||
@@ -128,14 +134,14 @@ static keel_status visit(products *all, keel_device *device, uint32_t index) {
   take_bias(all, &f);
   take_sum(all, &f);
   take_activation(all, &f);
-  return f.last == index ? KD_OK : replace(all, &f, where);
+  return f.last == index ? KD_OK : products_replace(all, &f, where);
 }
 
 keel_status keel_pass_products(keel_function *function, keel_device *device) {
   products all = {.function = function};
   keel_status status = keel_uses_count(function, &all.uses);
   for (uint32_t i = 0; status == KD_OK && i < function->node_count; i++)
-    if (!function->nodes[i].dead) status = visit(&all, device, i);
+    if (!function->nodes[i].dead) status = products_visit(&all, device, i);
   keel_uses_drop(&all.uses);
   return status;
 }

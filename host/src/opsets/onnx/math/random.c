@@ -84,9 +84,10 @@ static stream stream_of(const keel_host_call *call) {
 }
 
 /* A tensor of `count` numbers a + b * x, x from `make` in pairs. */
-static keel_status fill(keel_host_call *call, const stream *from, double a,
-                        double b,
-                        void (*make)(const stream *, uint64_t, double *)) {
+static keel_status math_random_fill(keel_host_call *call, const stream *from,
+                                    double a, double b,
+                                    void (*make)(const stream *, uint64_t,
+                                                 double *)) {
   const keel_type *type = call->types[0];
   uint32_t each = keel_dtype_size(type->dtype);
   KEEL_TRY(keel_tensor_on(&call->context->host, type, &call->outputs[0]));
@@ -107,15 +108,16 @@ static keel_status fill(keel_host_call *call, const stream *from, double a,
 
 keel_status keel_run_random_normal(keel_host_call *call) {
   const stream from = stream_of(call);
-  return fill(call, &from, (double)keel_attr_float(call->op, "mean", 0),
-              (double)keel_attr_float(call->op, "scale", 1), two_normal);
+  return math_random_fill(
+      call, &from, (double)keel_attr_float(call->op, "mean", 0),
+      (double)keel_attr_float(call->op, "scale", 1), two_normal);
 }
 
 keel_status keel_run_random_uniform(keel_host_call *call) {
   const stream from = stream_of(call);
   double low = (double)keel_attr_float(call->op, "low", 0);
   double high = (double)keel_attr_float(call->op, "high", 1);
-  return fill(call, &from, low, high - low, two_uniform);
+  return math_random_fill(call, &from, low, high - low, two_uniform);
 }
 
 /* One, or nothing, in any type. */
@@ -236,8 +238,8 @@ keel_status keel_run_multinomial(keel_host_call *call) {
 /* ---- Dropout -------------------------------------------------------------------------- */
 
 /* One number of a float type, or one bool; not there: as it is. */
-static keel_status read_number(const keel_host_call *call, uint32_t index,
-                               double *number) {
+static keel_status random_read_number(const keel_host_call *call,
+                                      uint32_t index, double *number) {
   keel_tensor *here = NULL;
   uint64_t bits = 0;
   if (index >= call->input_count || !call->inputs[index]) return KD_OK;
@@ -255,8 +257,8 @@ static keel_status read_number(const keel_host_call *call, uint32_t index,
 
 /* Each element of `x` is 0 by chance, or larger by what those that are 0 leave. mask: a byte for
  * each, or NULL. */
-static keel_status drop(const stream *from, const keel_tensor *x, double ratio,
-                        char *out, uint8_t *mask) {
+static keel_status random_drop(const stream *from, const keel_tensor *x,
+                               double ratio, char *out, uint8_t *mask) {
   kd_dtype dtype = x->type->dtype;
   uint32_t each = keel_dtype_size(dtype);
   double two[2] = {0, 0};
@@ -289,10 +291,10 @@ static keel_status drop_some(keel_host_call *call, double ratio) {
   keel_status status =
       keel_tensor_on(&call->context->host, x->type, &call->outputs[0]);
   if (status == KD_OK)
-    status =
-        drop(&from, x, ratio, call->outputs[0]->data,
-             call->output_count > 1 && call->outputs[1] ? call->outputs[1]->data
-                                                        : NULL);
+    status = random_drop(&from, x, ratio, call->outputs[0]->data,
+                         call->output_count > 1 && call->outputs[1]
+                             ? call->outputs[1]->data
+                             : NULL);
   keel_tensor_release(x);
   return status;
 }
@@ -300,8 +302,8 @@ static keel_status drop_some(keel_host_call *call, double ratio) {
 /* Inference, and training with ratio 0, keep everything. */
 keel_status keel_run_dropout(keel_host_call *call) {
   double ratio = 0.5, training = 0;
-  KEEL_TRY(read_number(call, 2, &training));
-  if (training != 0) KEEL_TRY(read_number(call, 1, &ratio));
+  KEEL_TRY(random_read_number(call, 2, &training));
+  if (training != 0) KEEL_TRY(random_read_number(call, 1, &ratio));
   if (!(ratio >= 0 && ratio < 1))
     return keel_call_fail(call, KD_INVALID_ARGUMENT,
                           "ratio is %g, and must be at least 0 and less than 1",
@@ -321,7 +323,7 @@ static keel_status counted(keel_host_call *call,
   if (!call->types[0])
     return keel_call_fail(call, KD_INTERNAL, "the shape is not known");
   const stream from = {(uint64_t)seed, (uint64_t)counter};
-  return fill(call, &from, 0, 1, make);
+  return math_random_fill(call, &from, 0, 1, make);
 }
 
 keel_status keel_run_uniform(keel_host_call *call) {

@@ -46,8 +46,8 @@ static bool is_matrix(const turned *all, uint32_t value) {
           type->dtype == KD_F16 || type->dtype == KD_BF16);
 }
 
-static keel_status replace(turned *all, keel_node *product, keel_node *behind,
-                           keel_device *where) {
+static keel_status transposed_replace(turned *all, keel_node *product,
+                                      keel_node *behind, keel_device *where) {
   bool turns[2];
   uint32_t *inputs = keel_arena_take(all->function->arena, 2 * sizeof *inputs);
   if (!inputs) return KD_OUT_OF_MEMORY;
@@ -81,7 +81,8 @@ static keel_status replace(turned *all, keel_node *product, keel_node *behind,
   return KD_OK;
 }
 
-static keel_status visit(turned *all, keel_device *device, keel_node *product) {
+static keel_status transposed_visit(turned *all, keel_device *device,
+                                    keel_node *product) {
   keel_device *where = product->device ? product->device : device;
   bool turns[2];
   if (product->dead || !where || !keel_pass_is(product, "MatMul") ||
@@ -92,15 +93,16 @@ static keel_status visit(turned *all, keel_device *device, keel_node *product) {
   keel_node *behind = turn_behind(all, product);
   operand(all, product, 0, &turns[0]);
   operand(all, product, 1, &turns[1]);
-  return turns[0] || turns[1] || behind ? replace(all, product, behind, where)
-                                        : KD_OK;
+  return turns[0] || turns[1] || behind
+             ? transposed_replace(all, product, behind, where)
+             : KD_OK;
 }
 
 keel_status keel_pass_turned(keel_function *function, keel_device *device) {
   turned all = {.function = function};
   keel_status status = keel_uses_count(function, &all.uses);
   for (uint32_t i = 0; status == KD_OK && i < function->node_count; i++)
-    status = visit(&all, device, &function->nodes[i]);
+    status = transposed_visit(&all, device, &function->nodes[i]);
   keel_uses_drop(&all.uses);
   return status;
 }

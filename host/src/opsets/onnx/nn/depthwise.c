@@ -66,7 +66,7 @@ static void find_activation(depthwise *d) {
 }
 
 /* A Conv, or one with a Relu, of one filter for each channel, by constants. */
-static bool read_conv(depthwise *d, const keel_node *conv) {
+static bool depthwise_read_conv(depthwise *d, const keel_node *conv) {
   const keel_function *function = d->function;
   bool fused = !strcmp(conv->op->schema->name, "FusedConv") &&
                !strcmp(conv->op->schema->domain, "keel");
@@ -106,8 +106,8 @@ static keel_status transposed_weights(const depthwise *d, uint32_t *out_value) {
   return *out_value == KEEL_ABSENT ? KD_OUT_OF_MEMORY : KD_OK;
 }
 
-static keel_status make_op(const depthwise *d, const keel_node *conv,
-                           keel_opdef **out_op) {
+static keel_status depthwise_make_op(const depthwise *d, const keel_node *conv,
+                                     keel_opdef **out_op) {
   static const char *const kept[] = {"auto_pad", "dilations", "kernel_shape",
                                      "pads", "strides"};
   keel_attr attrs[8];
@@ -124,7 +124,7 @@ static keel_status make_op(const depthwise *d, const keel_node *conv,
 
 /* The convolution in the place of the Transpose back. What the activation made, it makes, or
  * the Reshape before that. */
-static void put(const depthwise *d, keel_node made) {
+static void depthwise_put(const depthwise *d, keel_node made) {
   keel_function *function = d->function;
   keel_node *nodes = function->nodes, *back = &nodes[d->back];
   keel_opdef_release(back->op);
@@ -137,7 +137,7 @@ static void put(const depthwise *d, keel_node made) {
   if (d->act.gate != KEEL_ABSENT) nodes[d->act.gate].dead = true;
 }
 
-static keel_status replace(const depthwise *d, uint32_t index) {
+static keel_status depthwise_replace(const depthwise *d, uint32_t index) {
   keel_function *function = d->function;
   const keel_node *conv = &function->nodes[index];
   keel_node made = *conv;
@@ -148,7 +148,7 @@ static keel_status replace(const depthwise *d, uint32_t index) {
   inputs[0] = d->source;
   KEEL_TRY(transposed_weights(d, &inputs[1]));
   if (made.input_count > 2) inputs[2] = conv->inputs[2];
-  KEEL_TRY(make_op(d, conv, &made.op));
+  KEEL_TRY(depthwise_make_op(d, conv, &made.op));
   if (!keel_pass_takes(function, d->where, &made)) {
     keel_opdef_release(made.op);
     keel_tensor_release(function->values[inputs[1]].constant);
@@ -156,27 +156,28 @@ static keel_status replace(const depthwise *d, uint32_t index) {
     return KD_OK;
   }
   function->nodes[index].dead = true;
-  put(d, made);
+  depthwise_put(d, made);
   return KD_OK;
 }
 
-static keel_status visit(const depthwise *all, keel_device *device,
-                         uint32_t index) {
+static keel_status depthwise_visit(const depthwise *all, keel_device *device,
+                                   uint32_t index) {
   const keel_node *conv = &all->function->nodes[index];
   depthwise d = *all;
   d.where = conv->device ? conv->device : device;
   if (!d.where || !keel_device_kernels(d.where, "keel", "DepthwiseConv") ||
-      !read_conv(&d, conv) || !find_source(&d, conv) || !find_result(&d, index))
+      !depthwise_read_conv(&d, conv) || !find_source(&d, conv) ||
+      !find_result(&d, index))
     return KD_OK;
   find_activation(&d);
-  return replace(&d, index);
+  return depthwise_replace(&d, index);
 }
 
 keel_status keel_pass_depthwise(keel_function *function, keel_device *device) {
   depthwise all = {.function = function};
   keel_status status = keel_uses_count(function, &all.uses);
   for (uint32_t i = 0; i < function->node_count && status == KD_OK; i++)
-    if (!function->nodes[i].dead) status = visit(&all, device, i);
+    if (!function->nodes[i].dead) status = depthwise_visit(&all, device, i);
   keel_uses_drop(&all.uses);
   return status;
 }

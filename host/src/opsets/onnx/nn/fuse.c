@@ -349,8 +349,8 @@ static keel_status fused_op(const keel_node *conv, const activation *act,
 
 /* Whether the device runs it. Where types are not known yet, Relu is what all know that
  * have the op. */
-static bool is_taken(const keel_function *function, keel_device *where,
-                     const keel_node *fused, const activation *act) {
+static bool fuse_is_taken(const keel_function *function, keel_device *where,
+                          const keel_node *fused, const activation *act) {
   keel_view view;
   keel_device *device = NULL;
   const kd_kernel_def *def = NULL;
@@ -379,7 +379,7 @@ static keel_status fuse(keel_function *function, keel_device *where,
   fused.name = conv->name;
   fused.inputs = inputs;
   fused.input_count = add ? 4 : inputs[2] == KEEL_ABSENT ? 2 : 3;
-  if (!is_taken(function, where, &fused, act)) {
+  if (!fuse_is_taken(function, where, &fused, act)) {
     keel_opdef_release(fused.op);
     return KD_OK;
   }

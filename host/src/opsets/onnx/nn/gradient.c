@@ -4,19 +4,20 @@
 
 #define SPACE_MOST (KD_MAX_RANK - 2)
 
-static uint32_t x_of(const keel_gradient *g) {
+static uint32_t nn_gradient_x_of(const keel_gradient *g) {
   return keel_gradient_in(g, 0);
 }
-static uint32_t got_of(const keel_gradient *g) {
+static uint32_t nn_gradient_got_of(const keel_gradient *g) {
   return keel_gradient_got(g, 0);
 }
 
-static const keel_type *type_of(const keel_gradient *g, uint32_t value) {
+static const keel_type *gradient_type_of(const keel_gradient *g,
+                                         uint32_t value) {
   return value == KEEL_ABSENT ? NULL : g->all->function->values[value].type;
 }
 
-static uint32_t shaped(keel_gradient *g, uint32_t value, const uint32_t *lists,
-                       uint32_t count) {
+static uint32_t gradient_shaped(keel_gradient *g, uint32_t value,
+                                const uint32_t *lists, uint32_t count) {
   return two(g, "Reshape", value, keel_emit_concat(g->all, 0, lists, count));
 }
 
@@ -27,7 +28,8 @@ static uint32_t dims(keel_gradient *g, uint32_t value, int64_t begin,
 
 /* ---- matrix products ---------------------------------------------------------------------------- */
 
-static uint32_t turned(keel_gradient *g, uint32_t value, uint32_t rank) {
+static uint32_t gradient_turned(keel_gradient *g, uint32_t value,
+                                uint32_t rank) {
   int64_t perm[KD_MAX_RANK];
   for (uint32_t i = 0; i < rank; i++)
     perm[i] = i + 2 < rank ? i : 2 * (int64_t)rank - 3 - i;
@@ -45,8 +47,8 @@ static uint32_t of_all_rows(keel_gradient *g, uint32_t a, uint32_t b,
   uint32_t any = keel_emit_int(g->all, -1);
   const uint32_t left[] = {any, dims(g, b, 0, 1)};
   const uint32_t right[] = {any, dims(g, b, 1, 2)};
-  return two(g, "MatMul", turned(g, shaped(g, a, left, 2), 2),
-             shaped(g, got, right, 2));
+  return two(g, "MatMul", gradient_turned(g, gradient_shaped(g, a, left, 2), 2),
+             gradient_shaped(g, got, right, 2));
 }
 
 /* Where ranks are open: sums over the last or the last but one dimension of both. */
@@ -58,7 +60,8 @@ static uint32_t summed(keel_gradient *g, const char *equation, uint32_t a,
 }
 
 static void matmul_of_open_ranks(keel_gradient *g) {
-  uint32_t a = x_of(g), b = keel_gradient_in(g, 1), got = got_of(g);
+  uint32_t a = nn_gradient_x_of(g), b = keel_gradient_in(g, 1),
+           got = nn_gradient_got_of(g);
   if (keel_gradient_wants(g, 0))
     keel_gradient_give_wide(g, 0, summed(g, "...mn,...kn->...mk", got, b));
   if (keel_gradient_wants(g, 1))
@@ -67,16 +70,19 @@ static void matmul_of_open_ranks(keel_gradient *g) {
 
 /* B is a matrix, and A may have any rank. */
 static void matmul_by_matrix(keel_gradient *g) {
-  uint32_t a = x_of(g), b = keel_gradient_in(g, 1), got = got_of(g);
+  uint32_t a = nn_gradient_x_of(g), b = keel_gradient_in(g, 1),
+           got = nn_gradient_got_of(g);
   if (keel_gradient_wants(g, 0))
-    keel_gradient_give(g, 0, two(g, "MatMul", got, turned(g, b, 2)));
+    keel_gradient_give(g, 0, two(g, "MatMul", got, gradient_turned(g, b, 2)));
   if (keel_gradient_wants(g, 1))
     keel_gradient_give(g, 1, of_all_rows(g, a, b, got));
 }
 
 static void matmul(keel_gradient *g) {
-  uint32_t a = x_of(g), b = keel_gradient_in(g, 1), got = got_of(g);
-  const keel_type *left = type_of(g, a), *right = type_of(g, b);
+  uint32_t a = nn_gradient_x_of(g), b = keel_gradient_in(g, 1),
+           got = nn_gradient_got_of(g);
+  const keel_type *left = gradient_type_of(g, a),
+                  *right = gradient_type_of(g, b);
   if (right && right->rank == 2) {
     matmul_by_matrix(g);
     return;
@@ -94,15 +100,17 @@ static void matmul(keel_gradient *g) {
   }
   if (keel_gradient_wants(g, 0))
     keel_gradient_give_wide(
-        g, 0, two(g, "MatMul", got, turned(g, b, column ? 2 : right->rank)));
+        g, 0,
+        two(g, "MatMul", got, gradient_turned(g, b, column ? 2 : right->rank)));
   if (!keel_gradient_wants(g, 1)) return;
-  uint32_t of_b = two(g, "MatMul", turned(g, a, row ? 2 : left->rank), got);
+  uint32_t of_b =
+      two(g, "MatMul", gradient_turned(g, a, row ? 2 : left->rank), got);
   if (column) of_b = two(g, "Squeeze", of_b, keel_emit_int(g->all, -1));
   keel_gradient_give_wide(g, 1, of_b);
 }
 
-static uint32_t product(keel_gradient *g, uint32_t a, bool turn_a, uint32_t b,
-                        bool turn_b) {
+static uint32_t gradient_product(keel_gradient *g, uint32_t a, bool turn_a,
+                                 uint32_t b, bool turn_b) {
   const keel_attr attrs[] = {
       KEEL_FLOAT("alpha", keel_attr_float(g->node.op, "alpha", 1)),
       KEEL_INT("transA", turn_a), KEEL_INT("transB", turn_b)};
@@ -111,17 +119,18 @@ static uint32_t product(keel_gradient *g, uint32_t a, bool turn_a, uint32_t b,
 }
 
 static void gemm(keel_gradient *g) {
-  uint32_t a = x_of(g), b = keel_gradient_in(g, 1), got = got_of(g);
+  uint32_t a = nn_gradient_x_of(g), b = keel_gradient_in(g, 1),
+           got = nn_gradient_got_of(g);
   bool turn_a = keel_attr_int(g->node.op, "transA", 0) != 0;
   bool turn_b = keel_attr_int(g->node.op, "transB", 0) != 0;
   if (keel_gradient_wants(g, 0))
     keel_gradient_give(g, 0,
-                       turn_a ? product(g, b, turn_b, got, true)
-                              : product(g, got, false, b, !turn_b));
+                       turn_a ? gradient_product(g, b, turn_b, got, true)
+                              : gradient_product(g, got, false, b, !turn_b));
   if (keel_gradient_wants(g, 1))
     keel_gradient_give(g, 1,
-                       turn_b ? product(g, got, true, a, turn_a)
-                              : product(g, a, !turn_a, got, false));
+                       turn_b ? gradient_product(g, got, true, a, turn_a)
+                              : gradient_product(g, a, !turn_a, got, false));
   if (keel_gradient_wants(g, 2))
     keel_gradient_give_wide(
         g, 2, scaled(g, got, (double)keel_attr_float(g->node.op, "beta", 1)));
@@ -165,8 +174,8 @@ static bool read_numbers(const keel_gradient *g, window *w) {
 }
 
 /* kernel: its dimensions, or NULL where they are not known. */
-static bool read_window(keel_gradient *g, window *w, uint32_t rank,
-                        const keel_type *x, const int64_t *kernel) {
+static bool gradient_read_window(keel_gradient *g, window *w, uint32_t rank,
+                                 const keel_type *x, const int64_t *kernel) {
   const char *mode = keel_attr_string(g->node.op, "auto_pad", "NOTSET");
   bool same = !strncmp(mode, "SAME", 4), fits = rank > 2;
   *w = (window){.space = fits ? rank - 2 : 0,
@@ -224,11 +233,11 @@ static uint32_t channels_first(keel_gradient *g, const window *w,
   for (uint32_t i = 0; i < w->space; i++)
     perm[3 + i] = 3 + (int64_t)i;
   const uint32_t apart[] = {batch, group, each, space};
-  uint32_t moved = keel_emit_transpose(g->all, shaped(g, value, apart, 4), perm,
-                                       3 + w->space);
+  uint32_t moved = keel_emit_transpose(
+      g->all, gradient_shaped(g, value, apart, 4), perm, 3 + w->space);
   const uint32_t in_order[] = {dims(g, value, 1, 2), batch, space};
   const uint32_t by_group[] = {each, mul(g, group, batch), space};
-  return shaped(g, moved, first ? in_order : by_group, 3);
+  return gradient_shaped(g, moved, first ? in_order : by_group, 3);
 }
 
 /* The gradient of the weights: the larger image by the smaller one, whose strides are dilations
@@ -256,7 +265,8 @@ static void give_bias(keel_gradient *g, const window *w) {
   for (uint32_t i = 0; i < w->space; i++)
     axes[1 + i] = 2 + (int64_t)i;
   const uint32_t inputs[] = {
-      got_of(g), keel_emit_ints(g->all, axes, 1 + (int64_t)w->space)};
+      nn_gradient_got_of(g),
+      keel_emit_ints(g->all, axes, 1 + (int64_t)w->space)};
   if (keel_gradient_wants(g, 2))
     keel_gradient_give(g, 2,
                        keel_emit_op(g->all, "ReduceSum", &flat, 1, inputs, 2));
@@ -267,11 +277,13 @@ static uint32_t rank_of(const keel_type *a, const keel_type *b) {
 }
 
 static void conv(keel_gradient *g) {
-  uint32_t x = x_of(g), weights = keel_gradient_in(g, 1), got = got_of(g);
-  const keel_type *of_x = type_of(g, x), *of_w = type_of(g, weights);
+  uint32_t x = nn_gradient_x_of(g), weights = keel_gradient_in(g, 1),
+           got = nn_gradient_got_of(g);
+  const keel_type *of_x = gradient_type_of(g, x),
+                  *of_w = gradient_type_of(g, weights);
   window w;
-  if (!read_window(g, &w, rank_of(of_w, of_x), of_x,
-                   of_w ? of_w->dims + 2 : NULL))
+  if (!gradient_read_window(g, &w, rank_of(of_w, of_x), of_x,
+                            of_w ? of_w->dims + 2 : NULL))
     return;
   if (keel_gradient_wants(g, 0))
     keel_gradient_give(g, 0, of_wide(g, &w, got, weights, x));
@@ -281,11 +293,13 @@ static void conv(keel_gradient *g) {
 }
 
 static void conv_transpose(keel_gradient *g) {
-  uint32_t x = x_of(g), weights = keel_gradient_in(g, 1), got = got_of(g);
-  const keel_type *of_x = type_of(g, x), *of_w = type_of(g, weights);
+  uint32_t x = nn_gradient_x_of(g), weights = keel_gradient_in(g, 1),
+           got = nn_gradient_got_of(g);
+  const keel_type *of_x = gradient_type_of(g, x),
+                  *of_w = gradient_type_of(g, weights);
   const int64_t *given = NULL;
   window w;
-  if (!read_window(g, &w, rank_of(of_w, of_x), NULL, NULL)) return;
+  if (!gradient_read_window(g, &w, rank_of(of_w, of_x), NULL, NULL)) return;
   if (keel_attr_ints(g->node.op, "output_shape", &given) >= 0) {
     keel_gradient_refuse(g, "has no gradient in Keel with output_shape");
     return;
@@ -306,7 +320,7 @@ static void conv_transpose(keel_gradient *g) {
 /* The places of the largest elements, of the whole tensor: the op's second output. */
 static void max_pool(keel_gradient *g) {
   const keel_attr add = KEEL_STRING("reduction", "add");
-  uint32_t x = x_of(g), both[2] = {0, 0};
+  uint32_t x = nn_gradient_x_of(g), both[2] = {0, 0};
   uint32_t any = keel_emit_int(g->all, -1);
   if (keel_attr_int(g->node.op, "storage_order", 0)) {
     keel_gradient_refuse(g, "has no gradient in Keel with storage_order");
@@ -317,7 +331,7 @@ static void max_pool(keel_gradient *g) {
       keel_gradient_wide(g, keel_gradient_zero(g, x), of(g, "Size", x));
   const uint32_t inputs[] = {two(g, "Reshape", zeros, any),
                              two(g, "Reshape", both[1], any),
-                             two(g, "Reshape", got_of(g), any)};
+                             two(g, "Reshape", nn_gradient_got_of(g), any)};
   keel_gradient_give(
       g, 0,
       keel_gradient_shaped_like(
@@ -327,9 +341,11 @@ static void max_pool(keel_gradient *g) {
 /* How many pixels each window has that are no padding: a convolution of ones. */
 static uint32_t pixels_of(keel_gradient *g, const window *w, uint32_t kernel) {
   uint32_t one = keel_emit_int(g->all, 1);
-  const uint32_t lists[] = {one, one, dims(g, x_of(g), 2, INT64_MAX)};
-  uint32_t ones = keel_gradient_wide(g, keel_emit_number(g->all, 1, got_of(g)),
-                                     keel_emit_concat(g->all, 0, lists, 3));
+  const uint32_t lists[] = {one, one,
+                            dims(g, nn_gradient_x_of(g), 2, INT64_MAX)};
+  uint32_t ones =
+      keel_gradient_wide(g, keel_emit_number(g->all, 1, nn_gradient_got_of(g)),
+                         keel_emit_concat(g->all, 0, lists, 3));
   return with_window(g, "Conv", w, w->pads, w->strides, w->dilations, ones,
                      kernel);
 }
@@ -338,12 +354,12 @@ static uint32_t pixels_of(keel_gradient *g, const window *w, uint32_t kernel) {
 static void average_pool(keel_gradient *g) {
   const int64_t *kernel = NULL;
   int64_t shape[2 + SPACE_MOST] = {1, 1}, all = 1;
-  uint32_t x = x_of(g);
-  const keel_type *of_x = type_of(g, x);
+  uint32_t x = nn_gradient_x_of(g);
+  const keel_type *of_x = gradient_type_of(g, x);
   window w;
   int64_t size = keel_attr_ints(g->node.op, "kernel_shape", &kernel);
   if (size < 1 || size > (int64_t)SPACE_MOST ||
-      !read_window(g, &w, (uint32_t)size + 2, of_x, kernel))
+      !gradient_read_window(g, &w, (uint32_t)size + 2, of_x, kernel))
     return;
   if (keel_attr_int(g->node.op, "ceil_mode", 0)) {
     keel_gradient_refuse(g, "has no gradient in Keel with ceil_mode");
@@ -353,7 +369,7 @@ static void average_pool(keel_gradient *g) {
     shape[2 + i] = kernel[i];
     if (!keel_mul_i64(all, kernel[i], &all)) all = INT64_MAX;
   }
-  uint32_t got = got_of(g);
+  uint32_t got = nn_gradient_got_of(g);
   uint32_t ones =
       keel_gradient_wide(g, keel_emit_number(g->all, 1, got),
                          keel_emit_ints(g->all, shape, 2 + (int64_t)w.space));
@@ -363,27 +379,30 @@ static void average_pool(keel_gradient *g) {
   uint32_t one = keel_emit_int(g->all, 1);
   uint32_t pictures = of(g, "ReduceProd", dims(g, x, 0, 2));
   const uint32_t lists[] = {pictures, one, dims(g, got, 2, INT64_MAX)};
-  uint32_t back = of_wide(g, &w, shaped(g, got, lists, 3), ones, x);
+  uint32_t back = of_wide(g, &w, gradient_shaped(g, got, lists, 3), ones, x);
   keel_gradient_give(g, 0, keel_gradient_shaped_like(g, back, x));
 }
 
 static void global_average_pool(keel_gradient *g) {
-  uint32_t x = x_of(g);
+  uint32_t x = nn_gradient_x_of(g);
   uint32_t size = of(g, "ReduceProd", dims(g, x, 2, INT64_MAX));
-  uint32_t each = over(g, got_of(g), two(g, "CastLike", size, got_of(g)));
+  uint32_t each = over(g, nn_gradient_got_of(g),
+                       two(g, "CastLike", size, nn_gradient_got_of(g)));
   keel_gradient_give(g, 0,
                      keel_gradient_wide(g, each, keel_gradient_shape(g, x)));
 }
 
 /* Shared by those that are as large. */
 static void global_max_pool(keel_gradient *g) {
-  uint32_t equal = two(g, "Equal", x_of(g), keel_gradient_out(g, 0));
-  uint32_t chosen = two(g, "CastLike", equal, got_of(g));
+  uint32_t equal =
+      two(g, "Equal", nn_gradient_x_of(g), keel_gradient_out(g, 0));
+  uint32_t chosen = two(g, "CastLike", equal, nn_gradient_got_of(g));
   uint32_t share = of(g, "GlobalAveragePool", chosen);
-  uint32_t x = x_of(g);
+  uint32_t x = nn_gradient_x_of(g);
   uint32_t size = of(g, "ReduceProd", dims(g, x, 2, INT64_MAX));
   uint32_t count = mul(g, share, two(g, "CastLike", size, share));
-  keel_gradient_give(g, 0, mul(g, chosen, over(g, got_of(g), count)));
+  keel_gradient_give(g, 0,
+                     mul(g, chosen, over(g, nn_gradient_got_of(g), count)));
 }
 
 static const keel_op_rule rules[] = {

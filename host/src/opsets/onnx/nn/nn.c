@@ -14,9 +14,9 @@ typedef struct window {
   int same; /* 1 SAME_UPPER, 2 SAME_LOWER, 0 explicit pads or VALID */
 } window;
 
-static keel_status read_list(keel_infer *infer, const char *name,
-                             uint32_t count, int64_t least, int64_t fallback,
-                             int64_t *values) {
+static keel_status nn_read_list(keel_infer *infer, const char *name,
+                                uint32_t count, int64_t least, int64_t fallback,
+                                int64_t *values) {
   const int64_t *given = NULL;
   int64_t size = keel_attr_ints(infer->op, name, &given);
   if (size >= 0 && size != count)
@@ -34,8 +34,8 @@ static keel_status read_list(keel_infer *infer, const char *name,
 }
 
 /* kernel: dims of the weights' window, or NULL: the attribute must say. */
-static keel_status read_window(keel_infer *infer, uint32_t rank,
-                               const int64_t *kernel, window *out) {
+static keel_status nn_read_window(keel_infer *infer, uint32_t rank,
+                                  const int64_t *kernel, window *out) {
   const int64_t *given = NULL;
   if (rank < 3)
     return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
@@ -44,17 +44,17 @@ static keel_status read_window(keel_infer *infer, uint32_t rank,
   int64_t size = keel_attr_ints(infer->op, "kernel_shape", &given);
   if (!kernel && size < 0)
     return keel_infer_fail(infer, KD_INVALID_ARGUMENT, "needs kernel_shape");
-  KEEL_TRY(read_list(infer, "kernel_shape", out->space, 1, 1, out->kernel));
+  KEEL_TRY(nn_read_list(infer, "kernel_shape", out->space, 1, 1, out->kernel));
   for (uint32_t i = 0; kernel && i < out->space; i++) {
     if (given && given[i] != kernel[i])
       return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
                              "kernel_shape is not that of the weights");
     out->kernel[i] = kernel[i];
   }
-  KEEL_TRY(read_list(infer, "strides", out->space, 1, 1, out->strides));
-  KEEL_TRY(read_list(infer, "dilations", out->space, 1, 1, out->dilations));
+  KEEL_TRY(nn_read_list(infer, "strides", out->space, 1, 1, out->strides));
+  KEEL_TRY(nn_read_list(infer, "dilations", out->space, 1, 1, out->dilations));
   int64_t pads[2 * MOST_SPACE];
-  KEEL_TRY(read_list(infer, "pads", 2 * out->space, INT64_MIN + 1, 0, pads));
+  KEEL_TRY(nn_read_list(infer, "pads", 2 * out->space, INT64_MIN + 1, 0, pads));
   const char *mode = keel_attr_string(infer->op, "auto_pad", "NOTSET");
   out->same = !strcmp(mode, "SAME_UPPER")   ? 1
               : !strcmp(mode, "SAME_LOWER") ? 2
@@ -115,7 +115,7 @@ static keel_status conv_dims(keel_infer *infer, const keel_type *x,
   if (x->rank < 3 || w->rank != x->rank)
     return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
                            "X and W must have one rank of 3 or more");
-  KEEL_TRY(read_window(infer, x->rank, w->dims + 2, &win));
+  KEEL_TRY(nn_read_window(infer, x->rank, w->dims + 2, &win));
   if (group < 1 || !keel_mul_i64(w->dims[1], group, &channels) ||
       x->dims[1] != channels || w->dims[0] % group)
     return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
@@ -209,7 +209,7 @@ keel_status keel_shape_depthwise_conv(keel_infer *infer) {
     return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
                            "X must have a rank of 3 or more, and W one less");
   int64_t channels = x->dims[x->rank - 1];
-  KEEL_TRY(read_window(infer, x->rank, w->dims, &win));
+  KEEL_TRY(nn_read_window(infer, x->rank, w->dims, &win));
   if (w->dims[w->rank - 1] != channels)
     return keel_infer_fail(
         infer, KD_INVALID_ARGUMENT, "W has %lld channels, X %lld",
@@ -239,9 +239,9 @@ keel_status keel_shape_conv_transpose(keel_infer *infer) {
   if (x->rank < 3 || w->rank != x->rank)
     return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
                            "X and W must have one rank of 3 or more");
-  KEEL_TRY(read_window(infer, x->rank, w->dims + 2, &win));
-  KEEL_TRY(read_list(infer, "output_padding", win.space, 0, 0, extra));
-  KEEL_TRY(read_list(infer, "output_shape", win.space, 0, 0, shape));
+  KEEL_TRY(nn_read_window(infer, x->rank, w->dims + 2, &win));
+  KEEL_TRY(nn_read_list(infer, "output_padding", win.space, 0, 0, extra));
+  KEEL_TRY(nn_read_list(infer, "output_shape", win.space, 0, 0, shape));
   bool fixed = keel_attr_ints(infer->op, "output_shape", &given) >= 0;
   if (group < 1 || !keel_is_plausible(group) || x->dims[1] != w->dims[0] ||
       w->dims[0] % group)
@@ -269,7 +269,7 @@ keel_status keel_shape_conv_transpose(keel_infer *infer) {
 keel_status keel_shape_pool(keel_infer *infer) {
   const keel_type *x = infer->in[0];
   window win = {0};
-  KEEL_TRY(read_window(infer, x->rank, NULL, &win));
+  KEEL_TRY(nn_read_window(infer, x->rank, NULL, &win));
   bool ceil = keel_attr_int(infer->op, "ceil_mode", 0) != 0;
   keel_dims dims = keel_dims_of(x);
   for (uint32_t i = 0; i < win.space; i++) {
@@ -297,7 +297,7 @@ keel_status keel_shape_max_unpool(keel_infer *infer) {
   const keel_type *x = infer->in[0];
   window win = {0};
   keel_dims dims = keel_dims_of(x);
-  KEEL_TRY(read_window(infer, x->rank, NULL, &win));
+  KEEL_TRY(nn_read_window(infer, x->rank, NULL, &win));
   if (keel_infer_in(infer, 2)) {
     int64_t count = keel_infer_ints(infer, 2, dims.dims, KD_MAX_RANK);
     if (count < 0) return KD_INVALID_ARGUMENT;
@@ -526,7 +526,7 @@ keel_status keel_shape_max_roi_pool(keel_infer *infer) {
     return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
                            "X is [N,C,H,W] and rois [n,5]: an image's number,"
                            " then x and y of two corners");
-  KEEL_TRY(read_list(infer, "pooled_shape", 2, 1, 1, bins));
+  KEEL_TRY(nn_read_list(infer, "pooled_shape", 2, 1, 1, bins));
   int64_t dims[4] = {rois->dims[0], x->dims[1], bins[0], bins[1]};
   return keel_infer_out(infer, 0, 4, dims);
 }

@@ -84,8 +84,8 @@ static keel_status padded_op(const keel_node *conv, uint32_t space,
 }
 
 /* Whether the device that has it takes it as well with that padding, if types are known. */
-static bool is_taken(const keel_function *function, keel_device *where,
-                     const keel_node *padded) {
+static bool pads_is_taken(const keel_function *function, keel_device *where,
+                          const keel_node *padded) {
   keel_view view;
   keel_device *device = NULL;
   const kd_kernel_def *def = NULL;
@@ -98,8 +98,8 @@ static bool is_taken(const keel_function *function, keel_device *where,
   return taken;
 }
 
-static keel_status visit(keel_function *function, keel_device *where,
-                         keel_node *conv) {
+static keel_status pads_visit(keel_function *function, keel_device *where,
+                              keel_node *conv) {
   const keel_node *pad = pad_before(function, conv);
   const keel_value_info *w = &function->values[conv->inputs[1]];
   const keel_type *type = w->constant ? w->constant->type : w->type;
@@ -118,7 +118,7 @@ static keel_status visit(keel_function *function, keel_device *where,
   keel_node padded = *conv;
   padded.op = op;
   padded.inputs = inputs;
-  if (!is_taken(function, where, &padded)) {
+  if (!pads_is_taken(function, where, &padded)) {
     keel_opdef_release(op);
     return KD_OK;
   }
@@ -131,7 +131,8 @@ keel_status keel_pass_pads(keel_function *function, keel_device *device) {
   for (uint32_t i = 0; i < function->node_count; i++) {
     keel_node *node = &function->nodes[i];
     if (keel_pass_is(node, "Conv"))
-      KEEL_TRY(visit(function, node->device ? node->device : device, node));
+      KEEL_TRY(
+          pads_visit(function, node->device ? node->device : device, node));
   }
   return KD_OK;
 }

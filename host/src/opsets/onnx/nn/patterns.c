@@ -26,8 +26,8 @@ typedef struct factors {
   } list[FACTORS];
 } factors;
 
-static const keel_node *maker(const patterns *all, uint32_t value,
-                              const char *op) {
+static const keel_node *patterns_maker(const patterns *all, uint32_t value,
+                                       const char *op) {
   const keel_node *node = keel_pass_maker(all->function, value);
   return node && keel_pass_is(node, op) ? node : NULL;
 }
@@ -36,16 +36,17 @@ static const keel_node *maker(const patterns *all, uint32_t value,
 static const keel_node *own_maker(const patterns *all, uint32_t value,
                                   const char *op) {
   return value < all->values && all->uses.counts[value] == 1
-             ? maker(all, value, op)
+             ? patterns_maker(all, value, op)
              : NULL;
 }
 
-static const keel_type *type_of(const patterns *all, uint32_t value) {
+static const keel_type *patterns_type_of(const patterns *all, uint32_t value) {
   return keel_pass_type(all->function, value);
 }
 
 /* A constant of one floating number. */
-static bool read_number(const patterns *all, uint32_t value, double *out) {
+static bool patterns_read_number(const patterns *all, uint32_t value,
+                                 double *out) {
   const keel_tensor *tensor = keel_pass_constant(all->function, value);
   uint64_t bits = 0;
   return tensor && tensor->type->elements == 1 &&
@@ -59,7 +60,7 @@ static bool is_near(double number, double wanted) {
 
 static bool is_number(const patterns *all, uint32_t value, double wanted) {
   double number = 0;
-  return read_number(all, value, &number) && is_near(number, wanted);
+  return patterns_read_number(all, value, &number) && is_near(number, wanted);
 }
 
 /* The other input of a node of two, if one is that number; KEEL_ABSENT: none is. */
@@ -76,8 +77,8 @@ static bool add_factor(const patterns *all, uint32_t value, bool inverse,
                        bool whole, factors *to);
 
 /* The inputs of a node that multiplies or divides; false: there are too many. */
-static bool add_inputs(const patterns *all, const keel_node *node, bool inverse,
-                       factors *to) {
+static bool patterns_add_inputs(const patterns *all, const keel_node *node,
+                                bool inverse, factors *to) {
   bool divides = keel_pass_is(node, "Div");
   if (keel_pass_is(node, "Reciprocal"))
     return add_factor(all, node->inputs[0], !inverse, false, to);
@@ -90,16 +91,16 @@ static bool add_factor(const patterns *all, uint32_t value, bool inverse,
                        bool whole, factors *to) {
   static const char *const ops[] = {"Mul", "Div", "Reciprocal"};
   double number = 0;
-  if (read_number(all, value, &number)) {
+  if (patterns_read_number(all, value, &number)) {
     to->number *= inverse ? 1 / number : number;
     return true;
   }
   for (size_t i = 0; i < KEEL_COUNT_OF(ops); i++) {
-    const keel_node *node =
-        whole ? maker(all, value, ops[i]) : own_maker(all, value, ops[i]);
+    const keel_node *node = whole ? patterns_maker(all, value, ops[i])
+                                  : own_maker(all, value, ops[i]);
     /* x * x is a square, and read as such */
     if (node && (i || whole || node->inputs[0] != node->inputs[1]))
-      return add_inputs(all, node, inverse, to);
+      return patterns_add_inputs(all, node, inverse, to);
   }
   if (value == KEEL_ABSENT || to->count == FACTORS) return false;
   to->list[to->count].value = value;
@@ -123,7 +124,7 @@ static uint32_t find_factor(const patterns *all, const factors *of,
 }
 
 static bool is_square(const patterns *all, uint32_t value, uint32_t of) {
-  const keel_node *mul = maker(all, value, "Mul");
+  const keel_node *mul = patterns_maker(all, value, "Mul");
   return mul && mul->inputs[0] == of && mul->inputs[1] == of;
 }
 
@@ -134,7 +135,7 @@ static bool is_cube(const patterns *all, uint32_t value, uint32_t of,
   if (!read_factors(all, value, false, &f) || !is_near(f.number, number))
     return false;
   const keel_node *pow =
-      f.count == 1 ? maker(all, f.list[0].value, "Pow") : NULL;
+      f.count == 1 ? patterns_maker(all, f.list[0].value, "Pow") : NULL;
   if (pow) return pow->inputs[0] == of && is_number(all, pow->inputs[1], 3);
   uint32_t power = 0;
   for (uint32_t i = 0; i < f.count; i++) {
@@ -184,7 +185,7 @@ static bool is_tanh_argument(const patterns *all, uint32_t value, uint32_t x) {
     return false;
   uint32_t at = find_factor(all, &f, "Add", false);
   if (at == FACTORS) return false;
-  const keel_node *add = maker(all, f.list[at].value, "Add");
+  const keel_node *add = patterns_maker(all, f.list[at].value, "Add");
   if (f.count == 1) {
     for (uint32_t i = 0; i < 2; i++)
       if (add->inputs[i] == x)
@@ -214,7 +215,8 @@ static const char *read_gelu(const patterns *all, const factors *f,
                     ? find_factor(all, f, "Add", false)
                     : FACTORS;
   if (at == FACTORS || f->list[1 - at].inverse) return NULL;
-  uint32_t function = other_than(all, maker(all, f->list[at].value, "Add"), 1);
+  uint32_t function =
+      other_than(all, patterns_maker(all, f->list[at].value, "Add"), 1);
   const keel_node *erf = own_maker(all, function, "Erf");
   const keel_node *tanh = own_maker(all, function, "Tanh");
   *out_x = f->list[1 - at].value;
@@ -232,23 +234,25 @@ static bool read_hard_swish(const patterns *all, const factors *f,
   if (at == FACTORS || f->list[1 - at].inverse) return false;
   *out_x = f->list[1 - at].value;
   if (gate != FACTORS) {
-    const keel_node *node = maker(all, f->list[at].value, "HardSigmoid");
+    const keel_node *node =
+        patterns_maker(all, f->list[at].value, "HardSigmoid");
     return node->inputs[0] == *out_x && is_near(f->number, 1) &&
            is_near((double)keel_attr_float(node->op, "alpha", 0.2f), 1.0 / 6) &&
            is_near((double)keel_attr_float(node->op, "beta", 0.5f), 0.5);
   }
-  const keel_node *node = maker(all, f->list[at].value, "Clip");
+  const keel_node *node = patterns_maker(all, f->list[at].value, "Clip");
   const keel_node *add = own_maker(all, node->inputs[0], "Add");
   double low = 1;
   return add && node->input_count == 3 && is_near(f->number, 1.0 / 6) &&
-         read_number(all, node->inputs[1], &low) && low == 0 &&
+         patterns_read_number(all, node->inputs[1], &low) && low == 0 &&
          is_number(all, node->inputs[2], 6) &&
          other_than(all, add, 3) == *out_x;
 }
 
 /* Whether a value has the type of another: no number has made it larger. */
 static bool is_alike(const patterns *all, uint32_t a, uint32_t b) {
-  return type_of(all, a) && type_of(all, a) == type_of(all, b);
+  return patterns_type_of(all, a) &&
+         patterns_type_of(all, a) == patterns_type_of(all, b);
 }
 
 static keel_status visit_activation(patterns *all, keel_device *where,
@@ -270,7 +274,7 @@ static keel_status visit_activation(patterns *all, keel_device *where,
 /* What a mean along the last dimension, which stays as 1, is made of; KEEL_ABSENT: it is
  * none. */
 static uint32_t read_mean(const patterns *all, const keel_node *mean) {
-  const keel_type *type = mean ? type_of(all, mean->inputs[0]) : NULL;
+  const keel_type *type = mean ? patterns_type_of(all, mean->inputs[0]) : NULL;
   uint32_t axes = mean && mean->input_count > 1 ? mean->inputs[1] : KEEL_ABSENT;
   const keel_tensor *tensor = keel_pass_constant(all->function, axes);
   const int64_t *axis = tensor ? keel_tensor_host_data(tensor) : NULL;
@@ -292,7 +296,8 @@ static uint32_t read_length(const patterns *all, uint32_t value,
     uint32_t squares = mean ? read_mean(all, mean) : KEEL_ABSENT;
     const keel_node *mul = own_maker(all, squares, "Mul");
     if (mul && mul->inputs[0] == mul->inputs[1] &&
-        read_number(all, add->inputs[1 - i], out_epsilon) && *out_epsilon >= 0)
+        patterns_read_number(all, add->inputs[1 - i], out_epsilon) &&
+        *out_epsilon >= 0)
       return mul->inputs[0];
   }
   return KEEL_ABSENT;
@@ -300,7 +305,8 @@ static uint32_t read_length(const patterns *all, uint32_t value,
 
 /* A scale or shift: one number for each element of a line. */
 static bool is_of_line(const patterns *all, uint32_t value, uint32_t x) {
-  const keel_type *type = type_of(all, value), *of = type_of(all, x);
+  const keel_type *type = patterns_type_of(all, value),
+                  *of = patterns_type_of(all, x);
   return type && of && of->rank && type->rank == 1 &&
          type->dtype == of->dtype && type->dims[0] == of->dims[of->rank - 1];
 }
@@ -330,7 +336,7 @@ static bool read_norm(const patterns *all, uint32_t value, bool whole,
 
 /* Of x less its mean, x; KEEL_ABSENT: it is something else, or read elsewhere. */
 static uint32_t read_centred(const patterns *all, uint32_t value) {
-  const keel_node *sub = maker(all, value, "Sub");
+  const keel_node *sub = patterns_maker(all, value, "Sub");
   const keel_node *mean =
       sub ? own_maker(all, sub->inputs[1], "ReduceMean") : NULL;
   /* three times: in the square, twice, and in what is scaled */
@@ -377,7 +383,8 @@ static keel_status visit_rms_norm(patterns *all, keel_device *where,
 /* ---- the pass ------------------------------------------------------------------------------- */
 
 /* From the last node back: a product is read whole, and not a part of it first. */
-static keel_status visit(patterns *all, keel_device *device, uint32_t index) {
+static keel_status patterns_visit(patterns *all, keel_device *device,
+                                  uint32_t index) {
   const keel_node *node = &all->function->nodes[index];
   keel_device *where = node->device ? node->device : device;
   bool product = keel_pass_is(node, "Mul") || keel_pass_is(node, "Div");
@@ -395,7 +402,7 @@ keel_status keel_pass_patterns(keel_function *function, keel_device *device) {
   patterns all = {.function = function, .values = function->value_count};
   keel_status status = keel_uses_count(function, &all.uses);
   for (uint32_t i = function->node_count; status == KD_OK && i-- > 0;)
-    if (!function->nodes[i].dead) status = visit(&all, device, i);
+    if (!function->nodes[i].dead) status = patterns_visit(&all, device, i);
   keel_uses_drop(&all.uses);
   return status == KD_OK ? keel_pass_prune(function) : status;
 }

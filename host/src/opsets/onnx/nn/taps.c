@@ -133,7 +133,7 @@ static keel_status smaller_op(const keel_function *function,
                            NULL, out_op);
 }
 
-static keel_status visit(keel_function *function, keel_node *node) {
+static keel_status taps_visit(keel_function *function, keel_node *node) {
   kernel k;
   keel_tensor *kept = NULL;
   keel_opdef *op = NULL;
@@ -158,6 +158,6 @@ static keel_status visit(keel_function *function, keel_node *node) {
 keel_status keel_pass_taps(keel_function *function) {
   for (uint32_t i = 0; i < function->node_count; i++)
     if (is_conv(&function->nodes[i]))
-      KEEL_TRY(visit(function, &function->nodes[i]));
+      KEEL_TRY(taps_visit(function, &function->nodes[i]));
   return KD_OK;
 }

@@ -7,9 +7,9 @@
 /* ---- shapes ---- */
 
 /* A list of an attribute, one number a dimension; not there: all `otherwise`. */
-static keel_status read_list(const keel_infer *infer, const char *name,
-                             uint32_t count, int64_t otherwise, int64_t least,
-                             int64_t *out) {
+static keel_status window_read_list(const keel_infer *infer, const char *name,
+                                    uint32_t count, int64_t otherwise,
+                                    int64_t least, int64_t *out) {
   const int64_t *given = NULL;
   int64_t length = keel_attr_ints(infer->op, name, &given);
   if (length > 0 && length != (int64_t)count)
@@ -32,11 +32,11 @@ static keel_status count_windows(const keel_infer *infer, keel_dims *out) {
   uint32_t rank = x->rank;
   int64_t window[KD_MAX_RANK], strides[KD_MAX_RANK], base[KD_MAX_RANK];
   int64_t spread[KD_MAX_RANK], pads[2 * KD_MAX_RANK];
-  KEEL_TRY(read_list(infer, "window", rank, 1, 1, window));
-  KEEL_TRY(read_list(infer, "strides", rank, 1, 1, strides));
-  KEEL_TRY(read_list(infer, "base_dilations", rank, 1, 1, base));
-  KEEL_TRY(read_list(infer, "window_dilations", rank, 1, 1, spread));
-  KEEL_TRY(read_list(infer, "pads", 2 * rank, 0, -INT32_MAX, pads));
+  KEEL_TRY(window_read_list(infer, "window", rank, 1, 1, window));
+  KEEL_TRY(window_read_list(infer, "strides", rank, 1, 1, strides));
+  KEEL_TRY(window_read_list(infer, "base_dilations", rank, 1, 1, base));
+  KEEL_TRY(window_read_list(infer, "window_dilations", rank, 1, 1, spread));
+  KEEL_TRY(window_read_list(infer, "pads", 2 * rank, 0, -INT32_MAX, pads));
   out->rank = rank;
   for (uint32_t i = 0; i < rank; i++) {
     int64_t size = x->dims[i];
@@ -82,9 +82,9 @@ keel_status keel_shape_select_and_scatter(keel_infer *infer) {
 }
 
 /* Numbers of an attribute, or `otherwise`. */
-static keel_status read_window(const keel_infer *infer, const char *name,
-                               int64_t count, int64_t otherwise, int64_t least,
-                               int64_t *out) {
+static keel_status window_read_window(const keel_infer *infer, const char *name,
+                                      int64_t count, int64_t otherwise,
+                                      int64_t least, int64_t *out) {
   const int64_t *given = NULL;
   int64_t length = keel_attr_ints(infer->op, name, &given);
   for (int64_t i = 0; i < count; i++) {
@@ -102,9 +102,9 @@ static keel_status count_blocks(const keel_infer *infer, const int64_t *image,
                                 const int64_t *block, int64_t rank,
                                 int64_t *out_count) {
   int64_t dilations[KD_MAX_RANK], strides[KD_MAX_RANK], pads[2 * KD_MAX_RANK];
-  KEEL_TRY(read_window(infer, "dilations", rank, 1, 1, dilations));
-  KEEL_TRY(read_window(infer, "strides", rank, 1, 1, strides));
-  KEEL_TRY(read_window(infer, "pads", 2 * rank, 0, 0, pads));
+  KEEL_TRY(window_read_window(infer, "dilations", rank, 1, 1, dilations));
+  KEEL_TRY(window_read_window(infer, "strides", rank, 1, 1, strides));
+  KEEL_TRY(window_read_window(infer, "pads", 2 * rank, 0, 0, pads));
   *out_count = 1;
   for (int64_t d = 0; d < rank; d++) {
     bool small = image[d] >= 0 && image[d] <= INT32_MAX && block[d] >= 1 &&
@@ -185,13 +185,13 @@ static uint32_t item(const columns *c, uint32_t list, int64_t index) {
   return keel_emit_slice(c->all, list, 0, index, index + 1, 1);
 }
 
-static uint32_t product(const columns *c, uint32_t list) {
+static uint32_t window_product(const columns *c, uint32_t list) {
   return keel_emit_unary(c->all, "ReduceProd", list);
 }
 
 /* 0, step, 2 * step ... along one of twice as many dimensions as the image has. */
-static uint32_t along(const columns *c, uint32_t count, int64_t step,
-                      uint32_t dim) {
+static uint32_t window_along(const columns *c, uint32_t count, int64_t step,
+                             uint32_t dim) {
   int64_t dims[2 * DIMS_MOST];
   for (uint32_t i = 0; i < 2 * c->rank; i++)
     dims[i] = i == dim ? -1 : 1;
@@ -203,13 +203,13 @@ static uint32_t along(const columns *c, uint32_t count, int64_t step,
 
 /* Where each element of each block lies in the padded image, which is one line: of all blocks
  * the first element first, as the columns are. */
-static uint32_t places(const columns *c, const int64_t *dilations,
-                       const int64_t *strides) {
+static uint32_t window_places(const columns *c, const int64_t *dilations,
+                              const int64_t *strides) {
   uint32_t at = KEEL_ABSENT;
   for (uint32_t d = 0; d < c->rank; d++) {
     uint32_t here = keel_emit_binary(
-        c->all, "Add", along(c, item(c, c->block, d), dilations[d], d),
-        along(c, item(c, c->count, d), strides[d], c->rank + d));
+        c->all, "Add", window_along(c, item(c, c->block, d), dilations[d], d),
+        window_along(c, item(c, c->count, d), strides[d], c->rank + d));
     if (d) at = keel_emit_binary(c->all, "Mul", at, item(c, c->whole, d));
     at = d ? keel_emit_binary(c->all, "Add", at, here) : here;
   }
@@ -233,13 +233,13 @@ static void write_sums(columns *c, uint32_t at) {
   keel_emit *all = c->all;
   uint32_t x = keel_emit_in(all, 0);
   uint32_t batch = keel_emit_dims(all, x, 0, 1);
-  uint32_t taps = product(c, c->block);
+  uint32_t taps = window_product(c, c->block);
   uint32_t channels =
       keel_emit_binary(all, "Div", keel_emit_dims(all, x, 1, 2), taps);
   const uint32_t lines[] = {
       batch, channels,
       keel_emit_binary(all, "Mul", taps, keel_emit_dims(all, x, 2, 3))};
-  const uint32_t line[] = {batch, channels, product(c, c->whole)};
+  const uint32_t line[] = {batch, channels, window_product(c, c->whole)};
   const uint32_t image[] = {batch, channels, c->whole};
   uint32_t dims = keel_emit_concat(all, 0, lines, 3);
   uint32_t zeros = keel_emit_binary(all, "Expand", keel_emit_number(all, 0, x),
@@ -304,7 +304,7 @@ static void expand_col2im(keel_emit *all) {
       all, "Add",
       keel_emit_binary(all, "Div", steps, keel_emit_ints(all, strides, c.rank)),
       one);
-  write_sums(&c, places(&c, dilations, strides));
+  write_sums(&c, window_places(&c, dilations, strides));
 }
 
 /* ---- CausalConvWithState ------------------------------------------------------------------- */

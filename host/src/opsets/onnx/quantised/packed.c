@@ -102,7 +102,7 @@ static const keel_node *read_weights(const keel_function *function,
 /* ---- packing ---------------------------------------------------------------------------------- */
 
 /* Element i as MatMulNBits counts: from 0 on, so that signed ones are moved up by half. */
-static uint32_t number_at(const keel_tensor *tensor, int64_t i) {
+static uint32_t packed_number_at(const keel_tensor *tensor, int64_t i) {
   uint32_t bits = kd_dtype_bits(tensor->type->dtype), half = 1u << (bits - 1);
   const uint8_t *bytes = keel_tensor_host_data(tensor);
   uint64_t bit = (uint64_t)i * bits;
@@ -110,7 +110,8 @@ static uint32_t number_at(const keel_tensor *tensor, int64_t i) {
   return is_signed(tensor->type->dtype) ? number ^ half : number;
 }
 
-static void put(uint8_t *bytes, int64_t i, uint32_t bits, uint32_t number) {
+static void packed_put(uint8_t *bytes, int64_t i, uint32_t bits,
+                       uint32_t number) {
   int64_t bit = i * bits;
   bytes[bit / 8] |= (uint8_t)(number << bit % 8);
 }
@@ -125,8 +126,9 @@ static keel_status pack_numbers(keel_context *context, const matrix *m,
   uint8_t *to = keel_tensor_host_data(*out);
   for (int64_t n = 0; n < m->n; n++)
     for (int64_t k = 0; k < m->k; k++)
-      put(to + n * row, k, bits,
-          number_at(m->numbers, m->turned ? n * m->k + k : k * m->n + n));
+      packed_put(to + n * row, k, bits,
+                 packed_number_at(m->numbers,
+                                  m->turned ? n * m->k + k : k * m->n + n));
   return KD_OK;
 }
 
@@ -159,13 +161,13 @@ static keel_status pack_zeros(keel_context *context, const matrix *m,
   uint8_t *to = keel_tensor_host_data(*out);
   for (int64_t n = 0; m->zeros && n < m->n; n++)
     for (int64_t b = 0; b < blocks; b++)
-      put(to + n * row, b, bits,
-          number_at(m->zeros, n * m->scale_n + b * m->scale_k));
+      packed_put(to + n * row, b, bits,
+                 packed_number_at(m->zeros, n * m->scale_n + b * m->scale_k));
   return KD_OK;
 }
 
-static keel_status add_constant(keel_function *function, keel_tensor *tensor,
-                                uint32_t *out) {
+static keel_status packed_add_constant(keel_function *function,
+                                       keel_tensor *tensor, uint32_t *out) {
   *out = keel_function_constant(function, "", tensor);
   keel_tensor_release(tensor);
   return *out == KEEL_ABSENT ? KD_OUT_OF_MEMORY : KD_OK;
@@ -182,7 +184,7 @@ static keel_status pack_all(keel_function *function, const matrix *m,
     keel_status status = packs[i](context, m, &tensor);
     inputs[1 + i] = KEEL_ABSENT;
     if (status == KD_OK && tensor)
-      status = add_constant(function, tensor, &inputs[1 + i]);
+      status = packed_add_constant(function, tensor, &inputs[1 + i]);
     else
       keel_tensor_release(tensor);
     if (status != KD_OK) return status;
@@ -192,8 +194,8 @@ static keel_status pack_all(keel_function *function, const matrix *m,
 
 /* ---- the pass ---------------------------------------------------------------------------------- */
 
-static keel_status replace(keel_function *function, uint32_t index,
-                           const matrix *m) {
+static keel_status packed_replace(keel_function *function, uint32_t index,
+                                  const matrix *m) {
   uint32_t *inputs = keel_arena_take(function->arena, 4 * sizeof *inputs);
   if (!inputs) return KD_OUT_OF_MEMORY;
   inputs[0] = function->nodes[index].inputs[0];
@@ -214,7 +216,7 @@ static keel_status replace(keel_function *function, uint32_t index,
   return KD_OK;
 }
 
-static bool has(const keel_function *function, const char *op) {
+static bool packed_has(const keel_function *function, const char *op) {
   for (uint32_t i = 0; i < function->node_count; i++)
     if (keel_pass_is(&function->nodes[i], op)) return true;
   return false;
@@ -224,8 +226,8 @@ static bool has_many_rows(const keel_type *type, int64_t k) {
   return keel_type_known(type) && type->elements / k > ROWS_FEW;
 }
 
-static keel_status visit(keel_function *function, keel_device *device,
-                         uint32_t index, bool bytes) {
+static keel_status packed_visit(keel_function *function, keel_device *device,
+                                uint32_t index, bool bytes) {
   const keel_node *product = &function->nodes[index];
   keel_device *where = product->device ? product->device : device;
   matrix m = {0};
@@ -240,16 +242,16 @@ static keel_status visit(keel_function *function, keel_device *device,
       type->dtype != m.scales->type->dtype ||
       (is_byte(m.numbers->type->dtype) && (!bytes || has_many_rows(type, m.k))))
     return KD_OK;
-  return replace(function, index, &m);
+  return packed_replace(function, index, &m);
 }
 
 keel_status keel_pass_packed(keel_function *function, keel_device *device) {
-  bool any = has(function, "DequantizeLinear");
-  bool bytes = !has(function, "QuantizeLinear") &&
-               !has(function, "DynamicQuantizeLinear");
+  bool any = packed_has(function, "DequantizeLinear");
+  bool bytes = !packed_has(function, "QuantizeLinear") &&
+               !packed_has(function, "DynamicQuantizeLinear");
   uint32_t count = function->node_count;
   keel_status status = KD_OK;
   for (uint32_t i = 0; any && i < count && status == KD_OK; i++)
-    status = visit(function, device, i, bytes);
+    status = packed_visit(function, device, i, bytes);
   return status;
 }

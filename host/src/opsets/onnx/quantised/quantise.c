@@ -142,7 +142,8 @@ static uint32_t zero_value(search *all, const quantisation *q) {
 
 /* Whether the device runs it, by a kernel that keeps weights if that is asked for. Where
  * types are not known yet, such kernels are trusted to take all that the op may be. */
-static bool is_taken(const search *all, const keel_node *node, bool weights) {
+static bool quantise_is_taken(const search *all, const keel_node *node,
+                              bool weights) {
   keel_device *where = node->device ? node->device : all->device,
               *device = NULL;
   const keel_kernel_list *list = keel_device_kernels(
@@ -160,9 +161,10 @@ static bool is_taken(const search *all, const keel_node *node, bool weights) {
 }
 
 /* `last` becomes the op `made` on those inputs, if the device takes it. Takes over `made`. */
-static keel_status replace(search *all, keel_node *last, keel_opdef *made,
-                           const char *name, const uint32_t *inputs,
-                           uint32_t count, bool weights, bool *out_done) {
+static keel_status quantise_replace(search *all, keel_node *last,
+                                    keel_opdef *made, const char *name,
+                                    const uint32_t *inputs, uint32_t count,
+                                    bool weights, bool *out_done) {
   keel_node node = *last;
   node.op = made;
   node.name = name;
@@ -170,7 +172,7 @@ static keel_status replace(search *all, keel_node *last, keel_opdef *made,
   node.inputs =
       keel_arena_take(all->function->arena, count * sizeof *node.inputs);
   if (node.inputs) memcpy(node.inputs, inputs, count * sizeof *inputs);
-  *out_done = node.inputs && is_taken(all, &node, weights);
+  *out_done = node.inputs && quantise_is_taken(all, &node, weights);
   if (!*out_done) {
     keel_opdef_release(made);
     return node.inputs ? KD_OK : KD_OUT_OF_MEMORY;
@@ -261,8 +263,8 @@ static keel_status qlinear_conv(search *all, keel_node *conv, parts *p,
   KEEL_TRY(keel_opdef_create(all->function->context,
                              keel_schema_find("", "QLinearConv"), attrs, count,
                              NULL, &made));
-  return replace(all, last, made, conv->name, inputs,
-                 bias == KEEL_ABSENT ? 8 : 9, true, out_done);
+  return quantise_replace(all, last, made, conv->name, inputs,
+                          bias == KEEL_ABSENT ? 8 : 9, true, out_done);
 }
 
 /* ---- MatMul ------------------------------------------------------------------------------- */
@@ -299,7 +301,8 @@ static keel_status qlinear_matmul(search *all, const keel_node *product,
   KEEL_TRY(keel_opdef_create(all->function->context,
                              keel_schema_find("", "QLinearMatMul"), NULL, 0,
                              NULL, &made));
-  return replace(all, last, made, product->name, inputs, 8, true, out_done);
+  return quantise_replace(all, last, made, product->name, inputs, 8, true,
+                          out_done);
 }
 
 /* ---- what moves elements ------------------------------------------------------------------ */
@@ -331,8 +334,8 @@ static keel_status move_bytes(search *all, keel_node *mover,
     return KD_OK;
   memcpy(inputs, mover->inputs, mover->input_count * sizeof *inputs);
   inputs[0] = x.value;
-  return replace(all, last, keel_opdef_retain(mover->op), mover->name, inputs,
-                 mover->input_count, false, out_done);
+  return quantise_replace(all, last, keel_opdef_retain(mover->op), mover->name,
+                          inputs, mover->input_count, false, out_done);
 }
 
 /* ---- the pass ------------------------------------------------------------------------------- */
@@ -342,7 +345,7 @@ static bool needs_no_relu(const quantisation *y) {
   return zero_at(y, 0) == lowest(y);
 }
 
-static keel_status visit(search *all, keel_node *last) {
+static keel_status quantise_visit(search *all, keel_node *last) {
   parts p = {0};
   bool done = false;
   if (!quantises(all, last, &p.y)) return KD_OK;
@@ -372,7 +375,7 @@ keel_status keel_pass_quantise(keel_function *function, keel_device *device) {
   keel_status status = keel_uses_count(function, &all.uses);
   for (uint32_t i = 0; i < function->node_count && status == KD_OK; i++)
     if (function->nodes[i].device || device)
-      status = visit(&all, &function->nodes[i]);
+      status = quantise_visit(&all, &function->nodes[i]);
   keel_uses_drop(&all.uses);
   return status;
 }

@@ -106,7 +106,7 @@ static keel_status equal_parts(const keel_host_call *call, int64_t total,
   return KD_OK;
 }
 
-static int64_t number_at(const keel_tensor *list, int64_t index) {
+static int64_t sequence_number_at(const keel_tensor *list, int64_t index) {
   return list->type->dtype == KD_I64 ? ((const int64_t *)list->data)[index]
                                      : ((const int32_t *)list->data)[index];
 }
@@ -117,7 +117,7 @@ static keel_status fill_sizes(const keel_host_call *call, int64_t total,
                               uint32_t *out_count) {
   const keel_type *type = given ? given->type : NULL;
   bool listed = type && type->rank == 1;
-  int64_t each = type && !listed ? number_at(given, 0) : 1;
+  int64_t each = type && !listed ? sequence_number_at(given, 0) : 1;
   int64_t count = listed ? type->elements : 0;
   if (!listed) KEEL_TRY(equal_parts(call, total, each, &count));
   if (count > KEEL_SEQUENCE_MOST)
@@ -128,7 +128,7 @@ static keel_status fill_sizes(const keel_host_call *call, int64_t total,
   int64_t *sizes = calloc((size_t)count + 1, sizeof *sizes);
   if (!sizes) return keel_no_memory((uint64_t)count * sizeof *sizes);
   for (int64_t i = 0; i < count; i++)
-    sizes[i] = listed          ? number_at(given, i)
+    sizes[i] = listed          ? sequence_number_at(given, i)
                : i + 1 < count ? each
                                : total - i * each;
   *out_sizes = sizes;
@@ -214,9 +214,9 @@ static keel_status split_by_kernel(const keel_host_call *call,
   return status;
 }
 
-static keel_status split(keel_host_call *call, keel_tensor *tensor,
-                         const int64_t *sizes, uint32_t count, uint32_t axis,
-                         bool squeeze) {
+static keel_status sequence_split(keel_host_call *call, keel_tensor *tensor,
+                                  const int64_t *sizes, uint32_t count,
+                                  uint32_t axis, bool squeeze) {
   keel_tensor **parts = calloc(count + 1, sizeof(keel_tensor *));
   if (!parts) return keel_no_memory(count * sizeof *parts);
   keel_status status =
@@ -248,8 +248,8 @@ keel_status keel_run_split_to_sequence(keel_host_call *call) {
   int64_t *sizes = NULL;
   uint32_t count = 0;
   KEEL_TRY(part_sizes(call, type->dims[axis], &sizes, &count));
-  keel_status status =
-      split(call, call->inputs[0], sizes, count, (uint32_t)axis, squeeze);
+  keel_status status = sequence_split(call, call->inputs[0], sizes, count,
+                                      (uint32_t)axis, squeeze);
   free(sizes);
   return status;
 }
@@ -257,8 +257,8 @@ keel_status keel_run_split_to_sequence(keel_host_call *call) {
 /* ---- joining -------------------------------------------------------------- */
 
 /* Adds an axis of length 1 to a view of each item. */
-static keel_status widen(keel_tensor *const *items, uint32_t count,
-                         int64_t axis, keel_tensor **views) {
+static keel_status sequence_widen(keel_tensor *const *items, uint32_t count,
+                                  int64_t axis, keel_tensor **views) {
   for (uint32_t i = 0; i < count; i++) {
     const keel_type *type = items[i]->type, *wide = NULL;
     int64_t dims[KD_MAX_RANK + 1], at = axis;
@@ -297,8 +297,9 @@ static const keel_type *joined_type(keel_tensor *const *items, uint32_t count,
                                                                        : NULL;
 }
 
-static keel_status join(const keel_host_call *call, keel_tensor *const *items,
-                        uint32_t count, int64_t axis) {
+static keel_status sequence_join(const keel_host_call *call,
+                                 keel_tensor *const *items, uint32_t count,
+                                 int64_t axis) {
   const keel_type *type = joined_type(items, count, axis);
   if (type)
     return keel_chunks_join(items, count, false, type, &call->outputs[0]);
@@ -319,9 +320,9 @@ keel_status keel_run_concat_from_sequence(keel_host_call *call) {
                              : keel_call_fail(call, KD_INVALID_ARGUMENT,
                                               "the sequence is empty");
   if (status == KD_OK && fresh)
-    status = widen(sequence->items, count, axis, views);
+    status = sequence_widen(sequence->items, count, axis, views);
   if (status == KD_OK)
-    status = join(call, fresh ? views : sequence->items, count, axis);
+    status = sequence_join(call, fresh ? views : sequence->items, count, axis);
   for (uint32_t i = 0; i < count; i++)
     keel_tensor_release(views[i]);
   free(views);

@@ -165,7 +165,7 @@ static keel_status order_nodes(between *b, uint32_t y) {
   return status;
 }
 
-static bool is_float(const between *b, uint32_t value) {
+static bool gradient_is_float(const between *b, uint32_t value) {
   kd_dtype dtype = keel_emit_dtype(b->g.all, value);
   return dtype == KD_NONE || KD_TYPES(dtype) & KD_TYPES_FLOAT;
 }
@@ -175,7 +175,7 @@ static void check_types(const between *b) {
   for (uint32_t i = 0; i < b->xs + b->zs; i++) {
     kd_dtype named = keel_emit_dtype(b->g.all, x_or_z(b, i));
     kd_dtype given = keel_emit_dtype(b->g.all, keel_emit_in(b->g.all, i));
-    if (i < b->xs && !is_float(b, x_or_z(b, i)))
+    if (i < b->xs && !gradient_is_float(b, x_or_z(b, i)))
       keel_emit_fail(b->g.all, KD_INVALID_ARGUMENT,
                      "tensor %u of xs is of %s, and must be of floats",
                      (unsigned)i, keel_dtype_name(named));
@@ -214,14 +214,14 @@ static void find_dependent(between *b) {
     for (uint32_t k = 0; k < node->output_count; k++) {
       uint32_t value = node->outputs[k];
       if (value == KEEL_ABSENT) continue;
-      b->g.depends[value] = depends && is_float(b, value);
+      b->g.depends[value] = depends && gradient_is_float(b, value);
       b->moves[value] = moves;
     }
   }
 }
 
 /* Gradients of gradients grow as powers do. */
-static bool is_small(keel_emit *all) {
+static bool gradient_is_small(keel_emit *all) {
   if (all->function->node_count > NODES_MOST)
     keel_emit_fail(all, KD_OUT_OF_RANGE,
                    "the graph comes to more than %d nodes; take fewer"
@@ -238,7 +238,7 @@ static void write_again(between *b, uint32_t index) {
   bool moves = false;
   for (uint32_t k = 0; k < m; k++)
     moves |= node.outputs[k] != KEEL_ABSENT && b->moves[node.outputs[k]];
-  if (!moves || !is_small(all)) return;
+  if (!moves || !gradient_is_small(all)) return;
   uint32_t *values = keel_arena_take(all->function->arena,
                                      ((size_t)n + m + 1) * sizeof *values);
   if (!values) {
@@ -266,7 +266,7 @@ static void go_back(between *b, uint32_t index) {
     wanted |= keel_gradient_wants(g, i);
   for (uint32_t i = 0; i < g->node.output_count; i++)
     has |= keel_gradient_got(g, i) != KEEL_ABSENT;
-  if (!wanted || !has || !is_small(g->all)) return;
+  if (!wanted || !has || !gradient_is_small(g->all)) return;
   void (*write)(keel_gradient *) = g->node.op->schema->gradient;
   if (write)
     write(g);
@@ -295,7 +295,7 @@ static void write_gradient(between *b, uint32_t y) {
 }
 
 /* Of values and nodes as there are before anything is added. */
-static keel_status make_room(between *b) {
+static keel_status gradient_make_room(between *b) {
   const keel_function *function = b->g.all->function;
   size_t values = (size_t)function->value_count + 1;
   size_t nodes = (size_t)function->node_count + 1;
@@ -317,7 +317,7 @@ static keel_status make_room(between *b) {
   return KD_OK;
 }
 
-static void drop(between *b) {
+static void gradient_drop(between *b) {
   free(b->g.at);
   free(b->g.sums);
   free(b->g.depends);
@@ -328,7 +328,7 @@ static void drop(between *b) {
 }
 
 /* The node's inputs are values for the xs and zs, these, and y. */
-static bool read_node(between *b) {
+static bool gradient_read_node(between *b) {
   const keel_node *node = &b->g.all->node;
   const keel_node_attr *xs = keel_attr_find(node->op, "xs");
   const keel_node_attr *zs = keel_attr_find(node->op, "zs");
@@ -343,7 +343,7 @@ static bool read_node(between *b) {
 
 static void expand_gradient(keel_emit *all) {
   between b = {.g = {.all = all}};
-  if (!read_node(&b)) {
+  if (!gradient_read_node(&b)) {
     keel_emit_fail(all, KD_INVALID_ARGUMENT,
                    "takes a value for each tensor of xs and zs, gives one"
                    " for each of xs, and only stands in ONNX files, whose"
@@ -351,7 +351,7 @@ static void expand_gradient(keel_emit *all) {
     return;
   }
   uint32_t y = keel_emit_in(all, all->node.input_count - 1);
-  all->status = make_room(&b);
+  all->status = gradient_make_room(&b);
   for (uint32_t i = 0; all->status == KD_OK && i < b.xs + b.zs; i++)
     b.ends[x_or_z(&b, i)] = 1;
   if (all->status == KD_OK) all->status = order_nodes(&b, y);
@@ -360,7 +360,7 @@ static void expand_gradient(keel_emit *all) {
     find_dependent(&b);
     write_gradient(&b, y);
   }
-  drop(&b);
+  gradient_drop(&b);
 }
 
 /* ---- rows ---- */

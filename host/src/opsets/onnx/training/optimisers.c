@@ -76,16 +76,18 @@ static uint32_t of_group(const keel_emit *all, const trained *t, uint32_t group,
   return keel_emit_in(all, FIRST + group * t->count + index);
 }
 
-static void give(keel_emit *all, const trained *t, uint32_t group,
-                 uint32_t index, uint32_t value) {
+static void optimisers_give(keel_emit *all, const trained *t, uint32_t group,
+                            uint32_t index, uint32_t value) {
   keel_emit_give(all, group * t->count + index, value);
 }
 
-static double number(const keel_emit *all, const char *name, double otherwise) {
+static double optimisers_number(const keel_emit *all, const char *name,
+                                double otherwise) {
   return (double)keel_attr_float(all->node.op, name, (float)otherwise);
 }
 
-static uint32_t times(keel_emit *all, double factor, uint32_t value) {
+static uint32_t optimisers_times(keel_emit *all, double factor,
+                                 uint32_t value) {
   return keel_emit_binary(all, "Mul", value,
                           keel_emit_number(all, factor, value));
 }
@@ -98,7 +100,10 @@ static uint32_t plus(keel_emit *all, uint32_t a, uint32_t b) {
 static uint32_t regularized(keel_emit *all, const trained *t, uint32_t index) {
   uint32_t x = of_group(all, t, 0, index),
            gradient = of_group(all, t, 1, index);
-  return plus(all, times(all, number(all, "norm_coefficient", 0), x), gradient);
+  return plus(
+      all,
+      optimisers_times(all, optimisers_number(all, "norm_coefficient", 0), x),
+      gradient);
 }
 
 /* x, less what it is to be changed by. */
@@ -115,32 +120,37 @@ static uint32_t is_later(keel_emit *all, const trained *t) {
 /* a * old + b * fresh */
 static uint32_t mixed(keel_emit *all, double a, uint32_t old, double b,
                       uint32_t fresh) {
-  return plus(all, times(all, a, old), times(all, b, fresh));
+  return plus(all, optimisers_times(all, a, old),
+              optimisers_times(all, b, fresh));
 }
 
 static void expand_momentum(keel_emit *all) {
   trained t = read_inputs(all, 3);
-  double alpha = number(all, "alpha", 0);
+  double alpha = optimisers_number(all, "alpha", 0);
   const char *mode = keel_attr_string(all->node.op, "mode", "standard");
-  uint32_t beta =
-      keel_emit_where(all, is_later(all, &t),
-                      keel_emit_number(all, number(all, "beta", 1), t.rate),
-                      keel_emit_number(all, 1, t.rate));
+  uint32_t beta = keel_emit_where(
+      all, is_later(all, &t),
+      keel_emit_number(all, optimisers_number(all, "beta", 1), t.rate),
+      keel_emit_number(all, 1, t.rate));
   for (uint32_t i = 0; i < t.count; i++) {
     uint32_t g = regularized(all, &t, i);
-    uint32_t v = plus(all, times(all, alpha, of_group(all, &t, 2, i)),
-                      keel_emit_binary(all, "Mul", g, beta));
-    uint32_t by =
-        strcmp(mode, "nesterov") != 0 ? v : plus(all, g, times(all, alpha, v));
-    give(all, &t, 0, i,
-         moved(all, &t, i, keel_emit_binary(all, "Mul", by, t.rate)));
-    give(all, &t, 1, i, v);
+    uint32_t v =
+        plus(all, optimisers_times(all, alpha, of_group(all, &t, 2, i)),
+             keel_emit_binary(all, "Mul", g, beta));
+    uint32_t by = strcmp(mode, "nesterov") != 0
+                      ? v
+                      : plus(all, g, optimisers_times(all, alpha, v));
+    optimisers_give(
+        all, &t, 0, i,
+        moved(all, &t, i, keel_emit_binary(all, "Mul", by, t.rate)));
+    optimisers_give(all, &t, 1, i, v);
   }
 }
 
 static void expand_adagrad(keel_emit *all) {
   trained t = read_inputs(all, 3);
-  uint32_t slower = times(all, number(all, "decay_factor", 0), t.step);
+  uint32_t slower =
+      optimisers_times(all, optimisers_number(all, "decay_factor", 0), t.step);
   uint32_t rate = keel_emit_binary(
       all, "Div", t.rate, plus(all, slower, keel_emit_number(all, 1, t.step)));
   for (uint32_t i = 0; i < t.count; i++) {
@@ -148,12 +158,13 @@ static void expand_adagrad(keel_emit *all) {
     uint32_t h =
         plus(all, of_group(all, &t, 2, i), keel_emit_binary(all, "Mul", g, g));
     uint32_t root = keel_emit_unary(all, "Sqrt", h);
-    root = plus(all, root,
-                keel_emit_number(all, number(all, "epsilon", 1e-6), root));
+    root = plus(
+        all, root,
+        keel_emit_number(all, optimisers_number(all, "epsilon", 1e-6), root));
     uint32_t by = keel_emit_binary(all, "Mul", g, rate);
-    give(all, &t, 0, i,
-         moved(all, &t, i, keel_emit_binary(all, "Div", by, root)));
-    give(all, &t, 1, i, h);
+    optimisers_give(all, &t, 0, i,
+                    moved(all, &t, i, keel_emit_binary(all, "Div", by, root)));
+    optimisers_give(all, &t, 1, i, h);
   }
 }
 
@@ -166,8 +177,9 @@ static uint32_t left_of_power(keel_emit *all, const trained *t, double base) {
 
 static void expand_adam(keel_emit *all) {
   trained t = read_inputs(all, 4);
-  double alpha = number(all, "alpha", 0.9), beta = number(all, "beta", 0.999);
-  double kept = 1 - number(all, "norm_coefficient_post", 0);
+  double alpha = optimisers_number(all, "alpha", 0.9),
+         beta = optimisers_number(all, "beta", 0.999);
+  double kept = 1 - optimisers_number(all, "norm_coefficient_post", 0);
   uint32_t later = keel_emit_binary(
       all, "Mul", t.rate,
       keel_emit_unary(all, "Sqrt", left_of_power(all, &t, beta)));
@@ -179,13 +191,15 @@ static void expand_adam(keel_emit *all) {
     uint32_t h = mixed(all, beta, of_group(all, &t, 3, i), 1 - beta,
                        keel_emit_binary(all, "Mul", g, g));
     uint32_t root = keel_emit_unary(all, "Sqrt", h);
-    root = plus(all, root,
-                keel_emit_number(all, number(all, "epsilon", 1e-6), root));
+    root = plus(
+        all, root,
+        keel_emit_number(all, optimisers_number(all, "epsilon", 1e-6), root));
     uint32_t by = keel_emit_binary(all, "Div",
                                    keel_emit_binary(all, "Mul", v, rate), root);
-    give(all, &t, 0, i, times(all, kept, moved(all, &t, i, by)));
-    give(all, &t, 1, i, v);
-    give(all, &t, 2, i, h);
+    optimisers_give(all, &t, 0, i,
+                    optimisers_times(all, kept, moved(all, &t, i, by)));
+    optimisers_give(all, &t, 1, i, v);
+    optimisers_give(all, &t, 2, i, h);
   }
 }
 
