@@ -85,7 +85,7 @@ typedef struct run_scope {
 
 static keel_status enter_run_scope(keel_plan *plan, keel_tensor *const *inputs,
                                    const keel_cancellation *cancellation,
-                                   run_scope *out) {
+                                   run_scope *out_scope) {
   uint32_t mismatch = KEEL_ABSENT;
   keel_plan *version = NULL;
   keel_status status = keel_declared_check(plan->ports, plan->main->input_count,
@@ -107,7 +107,7 @@ static keel_status enter_run_scope(keel_plan *plan, keel_tensor *const *inputs,
   } else if (plan->versions) {
     version = keel_versions_take(plan->versions, inputs, cancellation);
   }
-  *out =
+  *out_scope =
       (run_scope){.plan = plan,
                   .version = version,
                   .mismatch = mismatch,
@@ -121,13 +121,13 @@ static keel_status enter_run_scope(keel_plan *plan, keel_tensor *const *inputs,
 }
 
 /* Adds to a failure what about the inputs may have caused it. */
-static keel_status explain(const run_scope *out, keel_tensor *const *inputs,
+static keel_status explain(const run_scope *scope, keel_tensor *const *inputs,
                            keel_status status) {
-  const keel_plan *plan = out->plan;
+  const keel_plan *plan = scope->plan;
   return status == KD_OK
              ? status
              : keel_declared_explain(plan->ports, plan->main->input_count,
-                                     inputs, out->mismatch, status);
+                                     inputs, scope->mismatch, status);
 }
 
 /* Flushes the stream: work that the plugin holds back would wait until its results are
@@ -144,21 +144,21 @@ static void flush_stream(keel_device *device) {
 }
 
 /* here: called on the thread that entered the scope. */
-static void leave_run_scope(const run_scope *out, keel_status status,
+static void leave_run_scope(const run_scope *scope, keel_status status,
                             bool here) {
-  const keel_device *device = out->plan->device;
-  if (out->began && here)
-    keel_trace_span("run", device ? device->name : NULL, out->main->name,
-                    out->began);
-  if (status == KD_OK) flush_stream(out->plan->device);
-  if (out->reads_weights)
-    keel_weights_leave(out->version ? out->version : out->plan, status);
-  keel_plan_release(out->version);
+  const keel_device *device = scope->plan->device;
+  if (scope->began && here)
+    keel_trace_span("run", device ? device->name : NULL, scope->main->name,
+                    scope->began);
+  if (status == KD_OK) flush_stream(scope->plan->device);
+  if (scope->reads_weights)
+    keel_weights_leave(scope->version ? scope->version : scope->plan, status);
+  keel_plan_release(scope->version);
 }
 
 /* An input of another shape than declared stays for the message, if the run fails. */
-static void keep_for_message(const run_scope *out, keel_run_args *args) {
-  if (out->mismatch != KEEL_ABSENT) args->held = NULL;
+static void keep_for_message(const run_scope *scope, keel_run_args *args) {
+  if (scope->mismatch != KEEL_ABSENT) args->held = NULL;
 }
 
 static void drop_outputs(const keel_run_args *args) {
@@ -211,18 +211,18 @@ static keel_status await_work(const keel_plan *plan,
 }
 
 static keel_status run_in_scope(keel_plan *plan, keel_run_args args) {
-  run_scope out;
+  run_scope scope;
   keel_status status =
-      enter_run_scope(plan, args.inputs, args.cancellation, &out);
+      enter_run_scope(plan, args.inputs, args.cancellation, &scope);
   /* whoever has given other inputs may give the right ones */
   if (status != KD_OK && status != KD_INVALID_ARGUMENT)
     keel_members_lose(args.inputs, args.input_count, status);
   if (status != KD_OK) return status;
-  keep_for_message(&out, &args);
-  status = keel_executable_run(out.main, &args);
+  keep_for_message(&scope, &args);
+  status = keel_executable_run(scope.main, &args);
   if (status == KD_OK && !args.enqueues) status = await_work(plan, &args);
-  leave_run_scope(&out, status, true);
-  return explain(&out, args.inputs, status);
+  leave_run_scope(&scope, status, true);
+  return explain(&scope, args.inputs, status);
 }
 
 /* ---- with somebody who waits --------------------------------------------------- */
@@ -375,7 +375,7 @@ struct keel_async_run {
   atomic_uint refs; /* held by the run and by each hook that is set or firing */
   run_hook on_cancel, on_deadline;
   keel_done done; /* of the main function's run */
-  run_scope out;
+  run_scope scope;
   keel_plan *plan;
   keel_cancellation cancellation;
   keel_run_args args;    /* its inputs and outputs are the begun run's */
@@ -408,7 +408,7 @@ keel_status keel_async_run_check_input(const keel_async_run *async,
   keel_fit fit = keel_declared_fit(port, tensor);
   /* the plan was chosen already, so another shape can't be served */
   return fit == KEEL_FITS || (fit == KEEL_FITS_BUT_SHAPE &&
-                              async->out.mismatch != KEEL_ABSENT)
+                              async->scope.mismatch != KEEL_ABSENT)
              ? KD_OK
              : keel_declared_fail(port, tensor, "");
 }
@@ -506,8 +506,8 @@ static keel_status add_hooks(keel_async_run *async) {
 static void async_run_ended(keel_done *done, keel_status status) {
   keel_async_run *async =
       (keel_async_run *)(void *)((char *)done - offsetof(keel_async_run, done));
-  leave_run_scope(&async->out, status, false);
-  end_async_run(async, explain(&async->out, async->args.inputs, status));
+  leave_run_scope(&async->scope, status, false);
+  end_async_run(async, explain(&async->scope, async->args.inputs, status));
 }
 
 /* To be started again, on a thread that is not the input's. */
@@ -535,12 +535,13 @@ static void start_async_run(keel_task *task) {
   keel_async_run *async = (keel_async_run *)(void *)task;
   if (starts_later(async)) return;
   keel_status status = enter_run_scope(async->plan, async->args.inputs,
-                                       async->args.cancellation, &async->out);
+                                       async->args.cancellation, &async->scope);
   if (status == KD_OK) {
-    keep_for_message(&async->out, &async->args);
-    if (!keel_executable_begin(async->out.main, &async->args, &status)) return;
-    leave_run_scope(&async->out, status, true);
-    status = explain(&async->out, async->args.inputs, status);
+    keep_for_message(&async->scope, &async->args);
+    if (!keel_executable_begin(async->scope.main, &async->args, &status))
+      return;
+    leave_run_scope(&async->scope, status, true);
+    status = explain(&async->scope, async->args.inputs, status);
   } else {
     keel_members_lose(async->args.inputs, async->args.input_count, status);
   }
