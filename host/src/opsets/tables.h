@@ -13,7 +13,7 @@
 #define RUNTIME_AS(kind, name, since, params, attrs, shape, values, function) \
   {                                                                           \
     NULL, name, since, "any", params, attrs, keel_shape_##shape, values, 0,   \
-        kind, keel_run_##function                                             \
+        kind, function                                                        \
   }
 #define RUNTIME(...) RUNTIME_AS(KEEL_BY_HOST, __VA_ARGS__)
 #define MICROSOFT(name, types, params, attrs, shape)                          \

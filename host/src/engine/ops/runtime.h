@@ -37,41 +37,6 @@ keel_status keel_run_size(keel_host_call *call);
 keel_status keel_run_constant(keel_host_call *call);
 keel_status keel_run_broadcast_axes(keel_host_call *call);
 
-keel_status keel_run_image_decoder(keel_host_call *call);
-
-/* Random numbers: random.c. */
-keel_status keel_run_random_normal(keel_host_call *call);
-keel_status keel_run_random_uniform(keel_host_call *call);
-keel_status keel_run_bernoulli(keel_host_call *call);
-keel_status keel_run_multinomial(keel_host_call *call);
-keel_status keel_run_dropout(keel_host_call *call);
-keel_status keel_run_uniform(keel_host_call *call);
-keel_status keel_run_normal(keel_host_call *call);
-
-keel_status keel_run_sequence_construct(keel_host_call *call);
-keel_status keel_run_sequence_insert(keel_host_call *call);
-keel_status keel_run_sequence_erase(keel_host_call *call);
-keel_status keel_run_sequence_at(keel_host_call *call);
-keel_status keel_run_sequence_length(keel_host_call *call);
-keel_status keel_run_split_to_sequence(keel_host_call *call);
-keel_status keel_run_concat_from_sequence(keel_host_call *call);
-keel_status keel_run_optional(keel_host_call *call);
-keel_status keel_run_optional_has_element(keel_host_call *call);
-keel_status keel_run_optional_get_element(keel_host_call *call);
-
-/* Strings: strings.c, tfidf.c. */
-keel_status keel_run_string_normalizer(keel_host_call *call);
-keel_status keel_run_string_concat(keel_host_call *call);
-keel_status keel_run_string_split(keel_host_call *call);
-keel_status keel_run_regex_full_match(keel_host_call *call);
-keel_status keel_run_tokenizer(keel_host_call *call);
-keel_status keel_run_tf_idf_vectorizer(keel_host_call *call);
-
-/* What members of a group exchange: exchange.c. */
-keel_status keel_run_exchange(keel_host_call *call);
-keel_status keel_run_pair(keel_host_call *call);
-keel_status keel_run_rank(keel_host_call *call);
-
 /* Fails with "Op \"node\": " and the text. */
 keel_status keel_call_fail(const keel_host_call *call, keel_status status,
                            const char *format, ...) KD_PRINTF(3, 4);

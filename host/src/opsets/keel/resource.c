@@ -1,6 +1,5 @@
 /* resource.c - ops on variables, counters and tables: what they do is documented in
  * keel/op.h. */
-#include "opsets/keel/resource.h"
 #include "device/context.h"
 #include "device/device.h"
 #include "memory/access.h"
@@ -52,7 +51,7 @@ static keel_status resource_bring(keel_tensor *tensor, keel_device *home,
   return keel_tensor_to(tensor, home, out_tensor);
 }
 
-keel_status keel_run_variable(keel_host_call *call) {
+static keel_status run_variable(keel_host_call *call) {
   keel_tensor *initial = NULL;
   KEEL_TRY(tensor_in(call, 0, &initial));
   keel_device *home = call->scope ? call->scope : keel_tensor_location(initial);
@@ -65,14 +64,14 @@ keel_status keel_run_variable(keel_host_call *call) {
   return told(call, status);
 }
 
-keel_status keel_run_variable_read(keel_host_call *call) {
+static keel_status run_variable_read(keel_host_call *call) {
   keel_resource *variable = NULL;
   KEEL_TRY(resource_in(call, KEEL_VARIABLE, &variable));
   call->outputs[0] = keel_variable_read(variable);
   return KD_OK;
 }
 
-keel_status keel_run_variable_assign(keel_host_call *call) {
+static keel_status run_variable_assign(keel_host_call *call) {
   keel_resource *variable = NULL;
   keel_tensor *value = NULL;
   KEEL_TRY(resource_in(call, KEEL_VARIABLE, &variable));
@@ -94,14 +93,14 @@ static keel_status integer_out(const keel_host_call *call, int64_t number) {
                             &call->outputs[0]);
 }
 
-keel_status keel_run_counter(keel_host_call *call) {
+static keel_status run_counter(keel_host_call *call) {
   int64_t start = 0;
   KEEL_TRY(keel_call_int(call, 0, 0, &start));
   return told(call,
               keel_counter_create(call->context, start, &call->outputs[0]));
 }
 
-keel_status keel_run_counter_add(keel_host_call *call) {
+static keel_status run_counter_add(keel_host_call *call) {
   keel_resource *counter = NULL;
   int64_t by = 1;
   KEEL_TRY(resource_in(call, KEEL_COUNTER, &counter));
@@ -111,7 +110,7 @@ keel_status keel_run_counter_add(keel_host_call *call) {
 
 /* ---- tables ------------------------------------------------------------------- */
 
-keel_status keel_run_table(keel_host_call *call) {
+static keel_status run_table(keel_host_call *call) {
   keel_tensor *absent = NULL, *here = NULL;
   KEEL_TRY(tensor_in(call, 0, &absent));
   keel_status status = keel_tensor_to_host(absent, &here);
@@ -178,7 +177,7 @@ static keel_status insert(const keel_host_call *call, keel_resource *table,
   return status == KD_OK ? integer_out(call, keel_table_count(table)) : status;
 }
 
-keel_status keel_run_table_insert(keel_host_call *call) {
+static keel_status run_table_insert(keel_host_call *call) {
   return by_keys(call, insert);
 }
 
@@ -199,7 +198,7 @@ static keel_status resource_find(const keel_host_call *call,
   return KD_OK;
 }
 
-keel_status keel_run_table_find(keel_host_call *call) {
+static keel_status run_table_find(keel_host_call *call) {
   return by_keys(call, resource_find);
 }
 
@@ -209,11 +208,11 @@ static keel_status erase(const keel_host_call *call, keel_resource *table,
                      keel_table_erase(table, keys->data, keys->type->elements));
 }
 
-keel_status keel_run_table_erase(keel_host_call *call) {
+static keel_status run_table_erase(keel_host_call *call) {
   return by_keys(call, erase);
 }
 
-keel_status keel_run_table_entries(keel_host_call *call) {
+static keel_status run_table_entries(keel_host_call *call) {
   keel_resource *table = NULL;
   keel_tensor *rows = NULL;
   KEEL_TRY(resource_in(call, KEEL_TABLE, &table));
@@ -230,7 +229,7 @@ keel_status keel_run_table_entries(keel_host_call *call) {
 #define STATE(name, flag, params, attrs, function)                   \
   {                                                                  \
     "keel", name, 1, "any", params, attrs, keel_shape_none, 0, flag, \
-        KEEL_BY_HOST, keel_run_##function                            \
+        KEEL_BY_HOST, run_##function                                 \
   }
 
 static const keel_schema_row rows[] = {

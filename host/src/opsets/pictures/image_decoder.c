@@ -31,7 +31,7 @@ static keel_status image_decoder_give(keel_host_call *call,
   return KD_OK;
 }
 
-keel_status keel_run_image_decoder(keel_host_call *call) {
+static keel_status run_image_decoder(keel_host_call *call) {
   keel_tensor *file = NULL;
   keel_picture image = {0};
   KEEL_TRY(keel_tensor_to_host(call->inputs[0], &file));
@@ -50,7 +50,8 @@ keel_status keel_run_image_decoder(keel_host_call *call) {
 
 static const keel_schema_row rows[] = {
     RUNTIME("ImageDecoder", 20, "encoded_stream:u8 -> image:u8",
-            "pixel_format:s=RGB|BGR|Grayscale", by_content, 0, image_decoder),
+            "pixel_format:s=RGB|BGR|Grayscale", by_content, 0,
+            run_image_decoder),
 };
 
 const keel_op_table keel_ops_pictures = {KEEL_TABLE_ROWS(rows)};

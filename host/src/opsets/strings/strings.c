@@ -185,7 +185,7 @@ static keel_status normalize(const normalizer *how, const keel_strings *from,
   return kept->count ? KD_OK : strings_add(kept, (keel_piece){"", 0});
 }
 
-keel_status keel_run_string_normalizer(keel_host_call *call) {
+static keel_status run_string_normalizer(keel_host_call *call) {
   KEEL_TRY(need_strings(call));
   KEEL_TRY(need_rows(call, true));
   const char *action = keel_attr_string(call->op, "case_change_action", "NONE");
@@ -251,7 +251,7 @@ static keel_status strings_join(pieces *all, keel_piece a, keel_piece b,
   return KD_OK;
 }
 
-keel_status keel_run_string_concat(keel_host_call *call) {
+static keel_status run_string_concat(keel_host_call *call) {
   KEEL_TRY(need_strings(call));
   const keel_tensor *a = call->inputs[0], *b = call->inputs[1];
   const keel_type *type = call->types[0];
@@ -333,7 +333,7 @@ static keel_status give_parts(keel_host_call *call, const int64_t *counts,
   return status;
 }
 
-keel_status keel_run_string_split(keel_host_call *call) {
+static keel_status run_string_split(keel_host_call *call) {
   KEEL_TRY(need_strings(call));
   const keel_tensor *x = call->inputs[0];
   const char *delimiter = keel_attr_string(call->op, "delimiter", "");
@@ -371,7 +371,7 @@ static keel_status make_pattern(const keel_opdef *op, void **out_made) {
                            (keel_regex **)(void *)out_made);
 }
 
-keel_status keel_run_regex_full_match(keel_host_call *call) {
+static keel_status run_regex_full_match(keel_host_call *call) {
   KEEL_TRY(need_strings(call));
   const keel_strings *x = call->inputs[0]->strings;
   const void *regex = NULL;
@@ -548,7 +548,7 @@ static keel_status give_tokens(keel_host_call *call, const int64_t *ends,
   return status;
 }
 
-keel_status keel_run_tokenizer(keel_host_call *call) {
+static keel_status run_tokenizer(keel_host_call *call) {
   KEEL_TRY(need_strings(call));
   KEEL_TRY(need_rows(call, false));
   const keel_strings *x = call->inputs[0]->strings;
@@ -573,18 +573,18 @@ keel_status keel_run_tokenizer(keel_host_call *call) {
 
 static const keel_schema_row rows[] = {
     RUNTIME("StringConcat", 20, "X:string Y:string -> Z:string", "", broadcast,
-            0, string_concat),
+            0, run_string_concat),
     RUNTIME("StringNormalizer", 10, "X:string -> Y:string",
             "case_change_action:s=NONE|LOWER|UPPER is_case_sensitive:i=0"
             " locale:s stopwords:S",
-            by_content, 0, string_normalizer),
+            by_content, 0, run_string_normalizer),
     RUNTIME("StringSplit", 20, "X:string -> Y:string Z:i64",
-            "delimiter:s maxsplit:i", by_content, 0, string_split),
+            "delimiter:s maxsplit:i", by_content, 0, run_string_split),
     RUNTIME("RegexFullMatch", 20, "X:string -> Y:bool", "pattern:s", same, 0,
-            regex_full_match),
+            run_regex_full_match),
     {"com.microsoft", "Tokenizer", 1, "any", "X:string -> Y:string",
      "mark:i! mincharnum:i! pad_value:s! separators:S stopwords:S tokenexp:s",
-     keel_shape_by_content, 0, 0, KEEL_BY_HOST, keel_run_tokenizer},
+     keel_shape_by_content, 0, 0, KEEL_BY_HOST, run_tokenizer},
 };
 
 #define MATCH_STEPS 10000000 /* of one search of an expression, at most */

@@ -304,7 +304,7 @@ static keel_status count_rows(const keel_host_call *call, counting *how,
   return status;
 }
 
-keel_status keel_run_tf_idf_vectorizer(keel_host_call *call) {
+static keel_status run_tf_idf_vectorizer(keel_host_call *call) {
   const keel_type *type = call->types[0];
   keel_tensor *x = call->inputs[0], *here = NULL, *to = NULL;
   counting how = {0};
@@ -355,7 +355,7 @@ static const keel_schema_row rows[] = {
             "max_gram_length:i! max_skip_count:i! min_gram_length:i!"
             " mode:s=TF|IDF|TFIDF ngram_counts:I! ngram_indexes:I!"
             " pool_int64s:I pool_strings:S weights:F",
-            tf_idf, 0, tf_idf_vectorizer),
+            tf_idf, 0, run_tf_idf_vectorizer),
 };
 
 /* All pairs of what is read. */

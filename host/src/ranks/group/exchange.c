@@ -78,7 +78,7 @@ static keel_status member_in(const keel_host_call *call,
   return KD_OK;
 }
 
-keel_status keel_run_rank(keel_host_call *call) {
+static keel_status run_rank(keel_host_call *call) {
   keel_member *member = NULL;
   KEEL_TRY(member_in(call, &member));
   int64_t rank = member->rank;
@@ -153,7 +153,7 @@ static keel_status exchange_check_value(const keel_host_call *call,
              : keel_call_fail(call, KD_INVALID_ARGUMENT, "X is not a tensor");
 }
 
-keel_status keel_run_exchange(keel_host_call *call) {
+static keel_status run_exchange(keel_host_call *call) {
   keel_member *member = NULL;
   keel_tensor *value = call->input_count > 1 ? call->inputs[1] : NULL;
   KEEL_TRY(member_in(call, &member));
@@ -199,7 +199,7 @@ static keel_status received_type(const keel_host_call *call,
                       rank < 0 ? 0 : (uint32_t)rank, shape, out_type);
 }
 
-keel_status keel_run_pair(keel_host_call *call) {
+static keel_status run_pair(keel_host_call *call) {
   keel_member *member = NULL;
   bool sends = exchange_kind_of(call->op) == KEEL_SEND;
   keel_tensor *value = sends && call->input_count > 1 ? call->inputs[1] : NULL;
@@ -216,10 +216,10 @@ keel_status keel_run_pair(keel_host_call *call) {
 
 /* ---- rows ---- */
 
-#define EXCHANGE(name, params, attrs)                                   \
-  {                                                                     \
-    "keel", name, 1, "any", params, attrs, keel_shape_exchange, 0,      \
-        KEEL_OP_WRITES | KEEL_OP_MEETS, KEEL_BY_HOST, keel_run_exchange \
+#define EXCHANGE(name, params, attrs)                              \
+  {                                                                \
+    "keel", name, 1, "any", params, attrs, keel_shape_exchange, 0, \
+        KEEL_OP_WRITES | KEEL_OP_MEETS, KEEL_BY_HOST, run_exchange \
   }
 
 static const keel_schema_row rows[] = {
@@ -234,12 +234,12 @@ static const keel_schema_row rows[] = {
     EXCHANGE("Permute", "member:any X:T -> Y:T", "pairs:I!"),
     {"keel", "Send", 1, "any", "member:any X:T -> Y:T", "to:i!",
      keel_shape_exchange, 0, KEEL_OP_WRITES | KEEL_OP_MEETS, KEEL_BY_HOST,
-     keel_run_pair},
+     run_pair},
     {"keel", "Receive", 1, "any", "member:any -> Y:any",
      "from:i! dtype:i=1 shape:I", keel_shape_random, 0,
-     KEEL_OP_WRITES | KEEL_OP_MEETS, KEEL_BY_HOST, keel_run_pair},
+     KEEL_OP_WRITES | KEEL_OP_MEETS, KEEL_BY_HOST, run_pair},
     {"keel", "Rank", 1, "any", "member:any -> rank:i64", "", keel_shape_rank, 0,
-     KEEL_OP_READS, KEEL_BY_HOST, keel_run_rank},
+     KEEL_OP_READS, KEEL_BY_HOST, run_rank},
 };
 
 static const keel_op_rule rules[] = {{"keel::Rank", .traits = KEEL_OP_ALONE}};

@@ -106,14 +106,14 @@ static keel_status math_random_fill(keel_host_call *call, const stream *from,
   return KD_OK;
 }
 
-keel_status keel_run_random_normal(keel_host_call *call) {
+static keel_status run_random_normal(keel_host_call *call) {
   const stream from = stream_of(call);
   return math_random_fill(
       call, &from, (double)keel_attr_float(call->op, "mean", 0),
       (double)keel_attr_float(call->op, "scale", 1), two_normal);
 }
 
-keel_status keel_run_random_uniform(keel_host_call *call) {
+static keel_status run_random_uniform(keel_host_call *call) {
   const stream from = stream_of(call);
   double low = (double)keel_attr_float(call->op, "low", 0);
   double high = (double)keel_attr_float(call->op, "high", 1);
@@ -127,7 +127,7 @@ static void put_bit(kd_dtype dtype, bool one, char *out) {
   out[0] = one;
 }
 
-keel_status keel_run_bernoulli(keel_host_call *call) {
+static keel_status run_bernoulli(keel_host_call *call) {
   const stream from = stream_of(call);
   const keel_type *type = call->types[0];
   uint32_t each = keel_dtype_size(type->dtype);
@@ -209,7 +209,7 @@ static keel_status draw_row(const stream *from, const double *sums,
   return KD_OK;
 }
 
-keel_status keel_run_multinomial(keel_host_call *call) {
+static keel_status run_multinomial(keel_host_call *call) {
   const stream from = stream_of(call);
   keel_tensor *scores = NULL;
   KEEL_TRY(keel_tensor_to_host(call->inputs[0], &scores));
@@ -300,7 +300,7 @@ static keel_status drop_some(keel_host_call *call, double ratio) {
 }
 
 /* Inference, and training with ratio 0, keep everything. */
-keel_status keel_run_dropout(keel_host_call *call) {
+static keel_status run_dropout(keel_host_call *call) {
   double ratio = 0.5, training = 0;
   KEEL_TRY(random_read_number(call, 2, &training));
   if (training != 0) KEEL_TRY(random_read_number(call, 1, &ratio));
@@ -326,11 +326,11 @@ static keel_status counted(keel_host_call *call,
   return math_random_fill(call, &from, 0, 1, make);
 }
 
-keel_status keel_run_uniform(keel_host_call *call) {
+static keel_status run_uniform(keel_host_call *call) {
   return counted(call, two_uniform);
 }
 
-keel_status keel_run_normal(keel_host_call *call) {
+static keel_status run_normal(keel_host_call *call) {
   return counted(call, two_normal);
 }
 
@@ -339,7 +339,7 @@ keel_status keel_run_normal(keel_host_call *call) {
 #define RANDOM(name, since, params, attrs, shape, function)         \
   {                                                                 \
     NULL, name, since, "any", params, attrs, keel_shape_##shape, 0, \
-        KEEL_OP_RANDOM, KEEL_BY_HOST, keel_run_##function           \
+        KEEL_OP_RANDOM, KEEL_BY_HOST, run_##function                \
   }
 
 static const keel_schema_row rows[] = {
@@ -361,12 +361,12 @@ static const keel_schema_row rows[] = {
     RUNTIME("Dropout", 13,
             "data:T=float ratio:float? training_mode:bool? -> output:T"
             " mask:bool",
-            "seed:i", dropout, 0, dropout),
+            "seed:i", dropout, 0, run_dropout),
     /* numbers in [0, 1), and normal ones: functions of seed and counter */
     {"keel", "Uniform", 1, "any", "seed:i64 counter:i64 shape:i64 -> Y:any",
-     "dtype:i=1", keel_shape_counted, 4, 0, KEEL_BY_HOST, keel_run_uniform},
+     "dtype:i=1", keel_shape_counted, 4, 0, KEEL_BY_HOST, run_uniform},
     {"keel", "Normal", 1, "any", "seed:i64 counter:i64 shape:i64 -> Y:any",
-     "dtype:i=1", keel_shape_counted, 4, 0, KEEL_BY_HOST, keel_run_normal},
+     "dtype:i=1", keel_shape_counted, 4, 0, KEEL_BY_HOST, run_normal},
 };
 
 const keel_op_table keel_ops_random = {KEEL_TABLE_ROWS(rows)};

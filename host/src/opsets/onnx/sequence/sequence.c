@@ -33,7 +33,7 @@ static keel_status position(const keel_host_call *call, uint32_t input,
   return KD_OK;
 }
 
-keel_status keel_run_sequence_construct(keel_host_call *call) {
+static keel_status run_sequence_construct(keel_host_call *call) {
   for (uint32_t i = 0; i < call->input_count; i++)
     if (!call->inputs[i] || !keel_is_tensor(call->inputs[i]))
       return keel_call_fail(call, KD_INVALID_ARGUMENT,
@@ -42,7 +42,7 @@ keel_status keel_run_sequence_construct(keel_host_call *call) {
                               &call->outputs[0]);
 }
 
-keel_status keel_run_sequence_insert(keel_host_call *call) {
+static keel_status run_sequence_insert(keel_host_call *call) {
   KEEL_TRY(need_sequence(call));
   if (call->input_count < 2 || !call->inputs[1] ||
       !keel_is_tensor(call->inputs[1]))
@@ -63,7 +63,7 @@ keel_status keel_run_sequence_insert(keel_host_call *call) {
   return status;
 }
 
-keel_status keel_run_sequence_erase(keel_host_call *call) {
+static keel_status run_sequence_erase(keel_host_call *call) {
   KEEL_TRY(need_sequence(call));
   const keel_tensor *sequence = call->inputs[0];
   uint32_t at = 0, count = sequence->item_count;
@@ -78,7 +78,7 @@ keel_status keel_run_sequence_erase(keel_host_call *call) {
   return status;
 }
 
-keel_status keel_run_sequence_at(keel_host_call *call) {
+static keel_status run_sequence_at(keel_host_call *call) {
   uint32_t at = 0;
   KEEL_TRY(need_sequence(call));
   KEEL_TRY(position(call, 1, 0, true, &at));
@@ -86,7 +86,7 @@ keel_status keel_run_sequence_at(keel_host_call *call) {
   return KD_OK;
 }
 
-keel_status keel_run_sequence_length(keel_host_call *call) {
+static keel_status run_sequence_length(keel_host_call *call) {
   KEEL_TRY(need_sequence(call));
   int64_t length = call->inputs[0]->item_count;
   return keel_tensor_create(call->context, KD_I64, 0, NULL, &length,
@@ -233,7 +233,7 @@ static keel_status sequence_split(keel_host_call *call, keel_tensor *tensor,
   return status;
 }
 
-keel_status keel_run_split_to_sequence(keel_host_call *call) {
+static keel_status run_split_to_sequence(keel_host_call *call) {
   if (call->input_count < 1 || !call->inputs[0] ||
       !keel_is_tensor(call->inputs[0]))
     return keel_call_fail(call, KD_INVALID_ARGUMENT,
@@ -308,7 +308,7 @@ static keel_status sequence_join(const keel_host_call *call,
                       call->outputs, 1);
 }
 
-keel_status keel_run_concat_from_sequence(keel_host_call *call) {
+static keel_status run_concat_from_sequence(keel_host_call *call) {
   KEEL_TRY(need_sequence(call));
   const keel_tensor *sequence = call->inputs[0];
   uint32_t count = sequence->item_count;
@@ -331,7 +331,7 @@ keel_status keel_run_concat_from_sequence(keel_host_call *call) {
 
 /* ---- optionals ------------------------------------------------------------ */
 
-keel_status keel_run_optional(keel_host_call *call) {
+static keel_status run_optional(keel_host_call *call) {
   if (call->input_count && call->inputs[0]) {
     call->outputs[0] = keel_tensor_retain(call->inputs[0]);
     return KD_OK;
@@ -339,14 +339,14 @@ keel_status keel_run_optional(keel_host_call *call) {
   return keel_optional_empty(call->context, &call->outputs[0]);
 }
 
-keel_status keel_run_optional_has_element(keel_host_call *call) {
+static keel_status run_optional_has_element(keel_host_call *call) {
   uint8_t has = call->input_count && call->inputs[0] &&
                 call->inputs[0]->kind != KEEL_OPTIONAL_EMPTY;
   return keel_tensor_create(call->context, KD_BOOL, 0, NULL, &has,
                             &call->outputs[0]);
 }
 
-keel_status keel_run_optional_get_element(keel_host_call *call) {
+static keel_status run_optional_get_element(keel_host_call *call) {
   if (!call->input_count || !call->inputs[0] ||
       call->inputs[0]->kind == KEEL_OPTIONAL_EMPTY)
     return keel_call_fail(call, KD_INVALID_ARGUMENT, "the optional is empty");
@@ -358,32 +358,32 @@ keel_status keel_run_optional_get_element(keel_host_call *call) {
 
 static const keel_schema_row rows[] = {
     RUNTIME("SequenceEmpty", 11, "-> output:any", "dtype:i", none, 0,
-            sequence_construct),
+            run_sequence_construct),
     RUNTIME("SequenceConstruct", 11, "inputs:any* -> output:any", "", none, 0,
-            sequence_construct),
+            run_sequence_construct),
     RUNTIME("SequenceInsert", 11,
             "input_sequence:any tensor:any position:index? -> output:any", "",
-            none, 0, sequence_insert),
+            none, 0, run_sequence_insert),
     RUNTIME("SequenceErase", 11,
             "input_sequence:any position:index? ->"
             " output:any",
-            "", none, 0, sequence_erase),
+            "", none, 0, run_sequence_erase),
     RUNTIME("SequenceAt", 11,
             "input_sequence:any position:index ->"
             " tensor:any",
-            "", none, 0, sequence_at),
+            "", none, 0, run_sequence_at),
     RUNTIME("SequenceLength", 11, "input_sequence:any -> length:i64", "", none,
-            0, sequence_length),
+            0, run_sequence_length),
     RUNTIME("SplitToSequence", 11, "input:any split:index? -> output:any",
-            "axis:i=0 keepdims:i=1", none, 0, split_to_sequence),
+            "axis:i=0 keepdims:i=1", none, 0, run_split_to_sequence),
     RUNTIME("ConcatFromSequence", 11, "input_sequence:any -> concat:any",
-            "axis:i! new_axis:i=0", none, 0, concat_from_sequence),
+            "axis:i! new_axis:i=0", none, 0, run_concat_from_sequence),
     RUNTIME("Optional", 15, "input:any? -> output:any", "type:t", none, 0,
-            optional),
+            run_optional),
     RUNTIME("OptionalHasElement", 18, "input:any? -> output:bool", "", none, 0,
-            optional_has_element),
+            run_optional_has_element),
     RUNTIME("OptionalGetElement", 18, "input:any -> output:any", "", none, 0,
-            optional_get_element),
+            run_optional_get_element),
 };
 
 const keel_op_table keel_ops_sequence = {KEEL_TABLE_ROWS(rows)};
