@@ -27,12 +27,13 @@ list(REMOVE_ITEM KEEL_OPSETS onnx keel)
 foreach(set ${KEEL_OPSETS})
   if(NOT set IN_LIST optional)
     message(FATAL_ERROR "KEEL_OPSETS: there is no op set \"${set}\" that can be chosen: these"
-            " are ${optional}")
+            " are strings, pictures, microsoft and ml")
   endif()
 endforeach()
 foreach(set ${optional})
   if(NOT set IN_LIST KEEL_OPSETS)
-    keel_note(OFF "op set ${set}" "" "models with its ops are refused (KEEL_OPSETS)")
+    set_property(GLOBAL APPEND_STRING PROPERTY KEEL_REPORT
+                 "  op set ${set}: off (KEEL_OPSETS): models with its ops are refused\n")
   endif()
 endforeach()
 
