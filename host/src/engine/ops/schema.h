@@ -76,7 +76,7 @@ typedef struct keel_attr_rule {
 #define KEEL_OP_PICKS 0x80u
 /* It is random, where input 2 is true and input 1 is not zero. */
 #define KEEL_OP_DROPS 0x100u
-/* It looks at a resource's constant side: no order holds for it. */
+/* It reads of a resource what never changes: it keeps no order with other ops. */
 #define KEEL_OP_ALONE 0x200u
 
 /* Who runs an op. */
