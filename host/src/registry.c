@@ -97,7 +97,8 @@ static const char left_out[] =
 #endif
     ;
 
-/* Also before main: keel_pass_name and others need no open runtime. */
+/* Before main, as keel_pass_name and others need no open runtime; keel_open, which calls it as well,
+ * finds it done. */
 __attribute__((constructor)) void keel_registry_fill(void) {
   static const keel_registry registry = {
       .tables = tables,
@@ -111,5 +112,5 @@ __attribute__((constructor)) void keel_registry_fill(void) {
 #endif
       .left_out = left_out,
       .write_text = write_text};
-  keel_registry_use(&registry);
+  if (!keel_registry_get()) keel_registry_use(&registry);
 }

@@ -19,14 +19,14 @@ static keel_status ready;
 
 /* ---- the registry ---- */
 
-static const keel_registry *registry;
+static const keel_registry *used;
 
-void keel_registry_use(const keel_registry *all) {
-  registry = all;
+void keel_registry_use(const keel_registry *registry) {
+  used = registry;
 }
 
 const keel_registry *keel_registry_get(void) {
-  return registry;
+  return used;
 }
 
 /* ---- types ---------------------------------------------------------------- */
