@@ -1,5 +1,5 @@
 /* casts_test.c - numbers that become shorter are rounded once, and floats that become integers
- * follow one rule (onnx/whole.h), wherever they are cast. */
+ * follow one rule (defs/whole.h), wherever they are cast. */
 #include <math.h>
 
 #include <kd/help.h>

@@ -1,4 +1,4 @@
-"""Compares the table of ops with the schemas that the `onnx` package has, those of ai.onnx and
+"""Compares the tables of ops with the schemas that the `onnx` package has, those of ai.onnx and
 of ai.onnx.ml: that each op is one of ONNX's, and `since` one of its versions; that attributes are the same, with their
 kinds and defaults, and those of older versions known to the importer; and that inputs
 take the types that ONNX allows, of those that Keel has.
@@ -7,6 +7,7 @@ usage: onnx_schemas.py HOST COMPILER     (HOST: the folder host/ of the sources)
 
 Exit status 77 where the package, or one new enough, is not installed.
 """
+import pathlib
 import re
 import subprocess
 import sys
@@ -18,8 +19,8 @@ except ImportError:
     sys.exit(77)
 
 host, compiler = sys.argv[1], sys.argv[2]
-upgrade = open(host + "/src/program/upgrade.c").read()
-draft = open(host + "/src/program/draft.h").read()
+upgrade = open(host + "/src/opsets/onnx/upgrade.c").read()
+draft = open(host + "/src/engine/program/draft.h").read()
 KNOWN = int(re.search(r"#define KEEL_OPSET_KNOWN (\d+)", draft).group(1))
 ML = "ai.onnx.ml"
 DOMAINS = {"": KNOWN, ML: int(re.search(r"#define KEEL_ML_OPSET_KNOWN (\d+)", draft).group(1))}
@@ -82,13 +83,21 @@ def wrong(text):
 
 # ---- the table ----------------------------------------------------------------------
 
-def read_table():
+def rows_of(path):
+    """The rows of a file of an op set, which macros write."""
     text = subprocess.run(
-        [compiler, "-E", "-P", "-I" + host + "/src", "-I" + host + "/include",
-         "-I" + host + "/../device_api/include", "-I" + host + "/../device_api",
-         host + "/src/ops/table.c"],
+        [compiler, "-E", "-P", "-D_GNU_SOURCE", "-I" + host + "/src", "-I" + host + "/src/engine",
+         "-I" + host + "/include", "-I" + host + "/../device_api/include",
+         "-I" + host + "/../device_api", str(path)],
         check=True, capture_output=True, text=True).stdout
-    text = text[text.index("keel_schema_rows[] ="):]
+    text = text[text.index("keel_schema_row rows[] ="):]
+    return text[:text.index("};") + 2]
+
+
+def read_table():
+    files = [path for path in sorted(pathlib.Path(host, "src/opsets").rglob("*.c"))
+             if "keel_schema_row rows[] =" in path.read_text()]
+    text = "".join(map(rows_of, files))
     string = r'((?:"[^"]*"\s*)+)'
     row = re.compile(r'\{\s*([^,{]+?)\s*,\s*"(\w+)"\s*,\s*(\d+)\s*,\s*"(\w+)"\s*,\s*' + string
                      + r",\s*" + string + ",")

@@ -157,6 +157,11 @@ static void elements_move(void **state) {
               joined);
   expect_list(call("Tile", NULL, 0, list(2, pair), ints(1, &twice), NULL), 4,
               repeated);
+  const int64_t second = 1;
+  const char *const scattered[] = {"a", "x"};
+  expect_list(call("ScatterElements", &axis, 1, list(2, pair), ints(1, &second),
+                   list(1, one)),
+              2, scattered);
   /* what is filled without a value is empty */
   expect_list(call("Pad", NULL, 0, list(1, one), ints(2, ends), NULL), 3,
               padded);

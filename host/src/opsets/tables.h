@@ -8,7 +8,7 @@
 #include "ops/runtime.h"
 #include "opsets/shapes.h"
 
-/* of ops whose types are known after the run only */
+/* of ops whose output has the input's type, or that of a nested function, or none */
 #define keel_shape_none NULL
 #define RUNTIME_AS(kind, name, since, params, attrs, shape, values, function) \
   {                                                                           \

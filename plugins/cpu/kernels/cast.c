@@ -1,6 +1,6 @@
 /* cast.c - converting elements between all plain types.
  *
- * Floats to integers: onnx/whole.h. */
+ * Floats to integers: defs/whole.h. */
 #include "cpu.h"
 
 #include "defs/small.h"

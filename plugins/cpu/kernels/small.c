@@ -1,4 +1,4 @@
-/* small.c - Cast from and to types of eight bits or less (onnx/small.h). */
+/* small.c - Cast from and to types of eight bits or less (defs/small.h). */
 #include "defs/small.h"
 
 #include "kernels.h"

@@ -102,7 +102,7 @@
   NUDGED(CAST(f32, x), WHOLE_OF(type, CAST(f32, x), SIZE_OF(type, x)), \
          SIZE_OF(type, x))
 
-/* a float as an integer (onnx/whole.h) */
+/* a float as an integer (defs/whole.h) */
 #define TO_I32(x)                                              \
   ((x) >= -2147483648.0f && (x) < 2147483648.0f ? CAST(i32, x) \
                                                 : CAST(i32, -2147483647 - 1))

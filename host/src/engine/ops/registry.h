@@ -74,7 +74,7 @@ typedef struct keel_registry {
                             keel_device *device, FILE *file);
 } keel_registry;
 
-/* Fills it in: registry.c, for keel_open. */
+/* Fills it in, once: registry.c, before main; keel_open finds it done. */
 void keel_registry_fill(void);
 void keel_registry_use(const keel_registry *registry);
 const keel_registry *keel_registry_get(void);

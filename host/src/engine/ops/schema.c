@@ -195,6 +195,7 @@ static keel_status read_rule(const keel_op_rule *rule) {
   if (rule->flops) schema->flops = rule->flops;
   if (rule->view) schema->view = rule->view;
   schema->traits |= rule->traits;
+  if (!keel_registry_get()->has_strings) schema->traits &= ~KEEL_OP_STRINGS;
   return KD_OK;
 }
 

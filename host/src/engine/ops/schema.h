@@ -113,7 +113,7 @@ struct keel_schema {
   const keel_attr_rule *attrs;
   uint32_t attr_count;
   uint32_t value_inputs; /* bit i: the shape function reads input i's value */
-  /* NULL: types of outputs are known after the run only. */
+  /* NULL: an output has the input's type, or that of a nested function, or none. */
   keel_status (*infer)(keel_infer *infer);
   keel_op_kind kind;
   /* What the runtime runs; NULL: a kernel runs it, or it is control flow. */

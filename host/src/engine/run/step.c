@@ -1,5 +1,4 @@
 /* step.c - one step of a run: the check before it, its call, and its results. */
-#include <time.h>
 #include "base/refs.h"
 #include "ops/runtime.h"
 #include "run/control.h"

@@ -360,7 +360,7 @@ static const keel_op_rule rules[] = {
     {"com.microsoft::EmbedLayerNormalization",
      .expand = expand_embed_layer_norm},
     {"com.microsoft::GatherBlockQuantized",
-     .expand = expand_gather_block_quantized},
+     .expand = expand_gather_block_quantized, .traits = KEEL_OP_PICKS},
 };
 
 const keel_op_table keel_ops_microsoft_embeddings = {KEEL_TABLE_ROWS(rows),

@@ -1,8 +1,8 @@
 /* microsoft.c - what ONNX Runtime's optimiser makes of models, written with ONNX's ops
  * (onnxruntime/docs/ContribOperators.md has the semantics). */
+#include "opsets/onnx/passes.h"
 #include "opsets/tables.h"
 #include "opsets/terms.h"
-#include "passes/passes.h"
 
 /* ---- shapes ---- */
 
@@ -411,7 +411,8 @@ static const keel_schema_row rows[] = {
 };
 
 static const keel_op_rule rules[] = {
-    {"com.microsoft::MatMulNBits", .expand = expand_matmul_nbits},
+    {"com.microsoft::MatMulNBits", .expand = expand_matmul_nbits,
+     .flops = keel_product_flops},
     {"com.microsoft::SkipLayerNormalization", .expand = expand_skip_norm},
     {"com.microsoft::SkipSimplifiedLayerNormalization",
      .expand = expand_skip_simplified_norm},

@@ -1,9 +1,9 @@
 /* quantised.c - com.microsoft's ops on bytes (onnxruntime/docs/ContribOperators.md), as
  * what they mean: DequantizeLinear, an op of ONNX, QuantizeLinear. The passes bring that into the
  * form in which a device computes it best. */
+#include "opsets/onnx/passes.h"
 #include "opsets/tables.h"
 #include "opsets/terms.h"
-#include "passes/passes.h"
 
 /* ---- shapes ---- */
 
@@ -317,9 +317,9 @@ static const keel_op_rule rules[] = {
     {"com.microsoft::QLinearSoftmax", .expand = expand_qlinear_softmax},
     {"com.microsoft::QLinearConcat", .expand = expand_qlinear_concat},
     {"com.microsoft::MatMulIntegerToFloat",
-     .expand = expand_matmul_integer_to_float},
+     .expand = expand_matmul_integer_to_float, .flops = keel_product_flops},
     {"com.microsoft::DynamicQuantizeMatMul",
-     .expand = expand_dynamic_quantize_matmul},
+     .expand = expand_dynamic_quantize_matmul, .flops = keel_product_flops},
     {"com.microsoft::QGemm", .expand = expand_qgemm},
     {"com.microsoft::QuantizeLinear", .expand = expand_quantize_linear},
     {"com.microsoft::DequantizeLinear", .expand = expand_dequantize_linear},

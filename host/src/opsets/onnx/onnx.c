@@ -128,6 +128,7 @@ static const keel_op_rule rules[] = {
     {"Reshape", .traits = KEEL_OP_STRINGS | KEEL_OP_MOVES},
     {"Resize", .traits = KEEL_OP_RESIZES | KEEL_OP_HANDS_ON},
     {"ReverseSequence", .traits = KEEL_OP_STRINGS},
+    {"ScatterElements", .traits = KEEL_OP_STRINGS},
     {"ScatterND", .traits = KEEL_OP_STRINGS},
     {"Shape", .traits = KEEL_OP_STRINGS},
     {"Size", .traits = KEEL_OP_STRINGS},

@@ -76,4 +76,8 @@ bool keel_pass_activation(const keel_function *function, const keel_uses *uses,
                           uint32_t value, const keel_device *device,
                           keel_activation *out);
 
+/* Multiplications and additions of a matrix product, for the rules of ops that are one. */
+struct keel_flops_of;
+double keel_product_flops(const struct keel_flops_of *of);
+
 #endif /* KEEL_ONNX_PASSES_H */

@@ -1,6 +1,7 @@
 /* work.c - how much the kernels of ops do that do more than to read and write elements: upper bounds
  * (steps), and arithmetic (flops). */
 #include "passes/work.h"
+#include "opsets/onnx/passes.h"
 #include "opsets/tables.h"
 #include "passes/cost.h"
 
@@ -105,7 +106,7 @@ static bool work_is_known(const keel_type *type, uint32_t rank) {
   return type && type->rank >= rank && keel_type_known(type);
 }
 
-static double product_flops(const keel_flops_of *of) {
+double keel_product_flops(const keel_flops_of *of) {
   const keel_type *x = of->in[0];
   bool flipped = keel_attr_int(of->node->op, "transA", 0) != 0;
   if (!x->rank) return 0;
@@ -151,10 +152,10 @@ static double attention_flops(const keel_flops_of *of) {
 }
 
 static const keel_op_rule rules[] = {
-    {"MatMul", .steps = product_steps, .flops = product_flops},
-    {"MatMulInteger", .steps = product_steps, .flops = product_flops},
-    {"QLinearMatMul", .steps = product_steps, .flops = product_flops},
-    {"Gemm", .steps = gemm_steps, .flops = product_flops},
+    {"MatMul", .steps = product_steps, .flops = keel_product_flops},
+    {"MatMulInteger", .steps = product_steps, .flops = keel_product_flops},
+    {"QLinearMatMul", .steps = product_steps, .flops = keel_product_flops},
+    {"Gemm", .steps = gemm_steps, .flops = keel_product_flops},
     {"Einsum", .steps = einsum_steps},
     {"Conv", .steps = conv_steps, .flops = conv_flops},
     {"ConvInteger", .steps = conv_steps, .flops = conv_flops},
@@ -179,7 +180,7 @@ static const keel_op_rule rules[] = {
     {"NonMaxSuppression", .steps = square_steps},
     {"Unique", .steps = square_steps},
     {"Det", .steps = square_steps},
-    {"keel::FusedMatMul", .flops = product_flops},
+    {"keel::FusedMatMul", .flops = keel_product_flops},
     {"DeformConv", .flops = conv_flops},
     {"CausalConvWithState", .flops = conv_flops},
     {"Attention", .flops = attention_flops},

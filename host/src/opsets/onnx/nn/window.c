@@ -1,4 +1,5 @@
-/* window.c - windows over all dimensions: shapes of keel::ReduceWindow and SelectAndScatter; Col2Im, written as sums into the places of an image that has its padding, and
+/* window.c - windows over all dimensions: shapes of keel::ReduceWindow and
+ * SelectAndScatter; Col2Im, written as sums into the places of an image that has its padding, and
  * CausalConvWithState, written as a depthwise convolution. */
 #include "opsets/tables.h"
 #include "opsets/terms.h"
