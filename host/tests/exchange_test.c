@@ -649,12 +649,17 @@ static void a_run_that_fails(void **state) {
 }
 
 /* Where handles are kept, the next run's exchanges do not meet those that others still wait in. */
-static void begin_after_failure(keel_plan *bad, keel_plan *good) {
+static void begin_after_failure(keel_plan *bad, keel_plan *good, bool donates) {
+  const uint32_t first = 0;
+  const keel_run_params donating = {
+      .struct_size = sizeof donating, .donated = &first, .donated_count = 1};
   keel_tensor *members[MEMBERS], *out[MEMBERS];
   expect_ok(keel_group_members(group, members));
   for (uint32_t r = 0; r < MEMBERS; r++) {
     keel_tensor *in[] = {members[r], value_of(r)};
-    expect_ok(keel_plan_begin(r == 1 ? bad : good, NULL, in, 2, &out[r], 1));
+    if (donates) keel_tensor_retain(members[r]);
+    expect_ok(keel_plan_begin(r == 1 ? bad : good, donates ? &donating : NULL,
+                              in, 2, &out[r], 1));
     keel_tensor_release(in[1]);
   }
   assert_int_equal(keel_tensor_wait(out[1]), KD_OUT_OF_RANGE);
@@ -673,8 +678,8 @@ static void begin_after_failure(keel_plan *bad, keel_plan *good) {
 static void a_run_after_one_that_fails(void **state) {
   keel_plan *bad = row_plan(1), *good = row_plan(0);
   (void)state;
-  for (int run = 0; run < 10; run++)
-    begin_after_failure(bad, good);
+  for (int run = 0; run < 20; run++)
+    begin_after_failure(bad, good, run % 2);
   keel_plan_release(bad);
   keel_plan_release(good);
 }

@@ -542,6 +542,9 @@ static keel_status begin_run(keel_executable *executable,
   run->args = *args;
   run->done = NULL;
   run->async = NULL;
+  /* before the run takes over those that are donated */
+  run->has_members =
+      args->async && keel_members_among(args->inputs, args->input_count);
   run->profile =
       atomic_load_explicit(&executable->plan->profile, memory_order_relaxed);
   atomic_store_explicit(&run->failure, NULL, memory_order_relaxed);

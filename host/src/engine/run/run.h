@@ -55,6 +55,7 @@ struct keel_run {
   keel_done *done; /* args.done, once it goes on later; NULL: somebody waits */
   keel_async_run *async;   /* args.async, once steps are started */
   bool has_pending_inputs; /* inputs */
+  bool has_members;        /* among the inputs of an asynchronous run */
   bool is_static;          /* runs in it */
   bool records_types;      /* records the types of values */
   bool profile;

@@ -21,8 +21,7 @@ typedef struct nested {
 /* Whether the outputs fail before the run has ended. With members they do not: the next run of
  * one could take part in an exchange that this run's steps have not lost yet. */
 static bool fails_early(const keel_run *run) {
-  return run->async && !run->args.partial &&
-         !keel_members_among(run->args.inputs, run->args.input_count);
+  return run->async && !run->args.partial && !run->has_members;
 }
 
 void keel_run_fail(keel_run *run, keel_status status) {
