@@ -1,4 +1,4 @@
-/* tables.h - in which words the rows of an op set are written. */
+/* tables.h - the tables of all op sets, and the words in which these write them. */
 #ifndef KEEL_TABLES_H
 #define KEEL_TABLES_H
 
@@ -16,17 +16,6 @@
         kind, function                                                        \
   }
 #define RUNTIME(...) RUNTIME_AS(KEEL_BY_HOST, __VA_ARGS__)
-#define MICROSOFT(name, types, params, attrs, shape)                          \
-  {                                                                           \
-    "com.microsoft", name, 1, types, params, attrs, keel_shape_##shape, 0, 0, \
-        KEEL_BY_KERNEL, NULL                                                  \
-  }
-#define ML(name, since, types, params, attrs, shape)                           \
-  {                                                                            \
-    "ai.onnx.ml", name, since, types, params, attrs, keel_shape_##shape, 0, 0, \
-        KEEL_BY_KERNEL, NULL                                                   \
-  }
-#define TRANSFORM "post_transform:s=NONE|SOFTMAX|LOGISTIC|SOFTMAX_ZERO|PROBIT"
 
 /* The members of a keel_op_table. */
 #define KEEL_TABLE_ROWS(list)  .rows = list, .row_count = KEEL_COUNT_OF(list)

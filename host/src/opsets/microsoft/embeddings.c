@@ -1,6 +1,6 @@
 /* embeddings.c - com.microsoft's EmbedLayerNormalization and GatherBlockQuantized, written
  * with Gather. */
-#include "opsets/tables.h"
+#include "opsets/microsoft/microsoft.h"
 #include "opsets/terms.h"
 #include "passes/passes.h"
 
@@ -19,13 +19,13 @@ static bool is_table(const keel_type *type, int64_t size) {
 
 /* The norm of the sum of the rows that words, their places and their segments have in tables. */
 keel_status keel_shape_embed_layer_norm(keel_infer *infer) {
-  const keel_type *words = infer->in[0], *table_sizes = infer->in[2];
+  const keel_type *words = infer->in[0], *table = infer->in[2];
   const keel_type *gamma = infer->in[5], *beta = infer->in[6];
   const keel_type *places = keel_infer_in(infer, 8);
-  if (words->rank != 2 || table_sizes->rank != 2 ||
-      !is_table(infer->in[3], table_sizes->dims[1]) ||
-      !is_table(infer->in[4], table_sizes->dims[1]) || gamma->rank != 1 ||
-      gamma->dims[0] != table_sizes->dims[1] || beta != gamma)
+  if (words->rank != 2 || table->rank != 2 ||
+      !is_table(infer->in[3], table->dims[1]) ||
+      !is_table(infer->in[4], table->dims[1]) || gamma->rank != 1 ||
+      gamma->dims[0] != table->dims[1] || beta != gamma)
     return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
                            "input_ids must be [batch, rows], tables [words,"
                            " size], gamma and beta [size]");
@@ -38,7 +38,7 @@ keel_status keel_shape_embed_layer_norm(keel_infer *infer) {
                            " position_ids must be [%lld,%lld]",
                            (long long)words->dims[0],
                            (long long)words->dims[1]);
-  const int64_t dims[] = {words->dims[0], words->dims[1], table_sizes->dims[1]};
+  const int64_t dims[] = {words->dims[0], words->dims[1], table->dims[1]};
   KEEL_TRY(keel_infer_out(infer, 1, 1, dims));
   KEEL_TRY(keel_infer_out(infer, 2, 3, dims));
   return keel_infer_out(infer, 0, 3, dims);

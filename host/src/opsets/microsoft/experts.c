@@ -4,7 +4,7 @@
  * Each row has k slots, one for each expert that it wants most. An expert gets the rows of its
  * slots and no others, so that the work is that of k experts a row; which these are is known in
  * the run only. Results go to their slots, are weighed, and summed. */
-#include "opsets/tables.h"
+#include "opsets/microsoft/microsoft.h"
 #include "opsets/terms.h"
 #include "passes/passes.h"
 

@@ -4,7 +4,7 @@
  * A key that its mask leaves out has mask_filter_value added to its score, as there: -10,000
  * unless given. What comes after a row has minus infinity. */
 #include <math.h>
-#include "opsets/tables.h"
+#include "opsets/microsoft/microsoft.h"
 #include "opsets/terms.h"
 #include "passes/passes.h"
 

@@ -1,7 +1,7 @@
 /* microsoft.c - what ONNX Runtime's optimiser makes of models, written with ONNX's ops
  * (onnxruntime/docs/ContribOperators.md has the semantics). */
+#include "opsets/microsoft/microsoft.h"
 #include "opsets/onnx/passes.h"
-#include "opsets/tables.h"
 #include "opsets/terms.h"
 
 /* ---- shapes ---- */

@@ -1,8 +1,8 @@
 /* quantised.c - com.microsoft's ops on bytes (onnxruntime/docs/ContribOperators.md), as
  * what they mean: DequantizeLinear, an op of ONNX, QuantizeLinear. The passes bring that into the
  * form in which a device computes it best. */
+#include "opsets/microsoft/microsoft.h"
 #include "opsets/onnx/passes.h"
-#include "opsets/tables.h"
 #include "opsets/terms.h"
 
 /* ---- shapes ---- */

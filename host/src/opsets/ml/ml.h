@@ -1,9 +1,17 @@
-/* ml.h - what the expansions of ai.onnx.ml share. */
-#ifndef KEEL_EXPAND_ML_H
-#define KEEL_EXPAND_ML_H
+/* ml.h - what the files of ai.onnx.ml share. */
+#ifndef KEEL_ML_H
+#define KEEL_ML_H
 
 #include "opsets/terms.h"
 #include "passes/passes.h"
+
+/* A row of the domain; an attribute of models that give scores. */
+#define ML(name, since, types, params, attrs, shape)                           \
+  {                                                                            \
+    "ai.onnx.ml", name, since, types, params, attrs, keel_shape_##shape, 0, 0, \
+        KEEL_BY_KERNEL, NULL                                                   \
+  }
+#define TRANSFORM "post_transform:s=NONE|SOFTMAX|LOGISTIC|SOFTMAX_ZERO|PROBIT"
 
 /* Lists that are attributes; absent ones are empty. */
 typedef struct keel_ml_floats {
@@ -83,4 +91,4 @@ void keel_ml_give_scores(keel_emit *all, uint32_t output, uint32_t scores);
  * first one's. */
 uint32_t keel_ml_both(keel_emit *all, uint32_t second, double one);
 
-#endif /* KEEL_EXPAND_ML_H */
+#endif /* KEEL_ML_H */
