@@ -68,6 +68,7 @@ OTHERWISE = {
     ("LpPool", "kernel_shape"): "its shape function demands it",
     ("MeanVarianceNormalization", "axes"): "kernels have the default of the list",
     ("RNN", "activations"): "kernels have the default of the list",
+    ("TfIdfVectorizer", "mode"): "a model without it counts, as with TF",
     ("Constant", "sparse_value"): "the importer refuses its kind",
     ("Optional", "type"): "the importer drops it",
 }

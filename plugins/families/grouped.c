@@ -1,6 +1,6 @@
 /* grouped.c - com.microsoft's GroupQueryAttention: new rows go to the cache (kernels/grouped.k),
- * then what is there is attended to (kernels/attention.k). host/src/opsets/microsoft/grouped.c has the
- * semantics. */
+ * then attention reads the whole cache (kernels/attention.k). The semantics stand in
+ * host/src/opsets/microsoft/grouped.c. */
 #include <math.h>
 
 #include "families/attention.h"

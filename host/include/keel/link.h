@@ -22,7 +22,7 @@ typedef struct keel_link_params {
   /* The module: a path, or a name such as "openmpi", which stands for keel_openmpi.so in the
    * folder keel-link beside libkeel. NULL: the module that KEEL_LINK_MODULE names, else the one for
    * the launcher of this process: keel_openmpi.so for OMPI_COMM_WORLD_SIZE, and for PMIX_RANK with
-   * SLURM_STEP_NUM_TASKS of 2 or more; keel_mpich.so for PMI_SIZE. If that module was not built,
+   * SLURM_STEP_NUM_TASKS of 2 or more; keel_mpich.so for PMI_SIZE and MPI_LOCALNRANKS. If that module was not built,
    * keel_mpi.so: it opens the library of MPI 5's standard ABI, libmpi_abi.so.1, or the file that
    * KEEL_MPI_LIBRARY names. */
   const char *module;
@@ -50,8 +50,8 @@ KEEL_API keel_status keel_link_open(keel_context *context,
 
 /* Leaves the other ranks once all exchanges are done. Every rank calls it, and it waits for them
  * without a limit. Exchanges through handles that are not released yet fail from then on. NULL does
- * nothing. After a failure of the link it does not wait and does not finalise MPI: end the process
- * by keel_link_abort, as launchers report an MPI that was not finalised.
+ * nothing. After the link has failed, it returns at once and leaves MPI unfinalised: then end the
+ * process by keel_link_abort, as after a plain exit the launcher reports an error.
  *
  * A process that exits with its link open ends all ranks, as keel_link_abort does. */
 KEEL_API void keel_link_close(keel_link *link);
@@ -60,19 +60,20 @@ typedef struct keel_link_facts {
   uint32_t rank, size;             /* among all ranks */
   uint32_t local_rank, local_size; /* among those of this machine */
   const char *library;             /* "Open MPI v4.1.4" */
-  const char *module;              /* the file; both live as long as the link */
+  const char *module; /* its file. Both are valid until keel_link_close */
   uint64_t exchanges, bytes; /* done so far; bytes of this rank's values */
   uint64_t waited;           /* nanoseconds in which exchanges were under way */
-  /* How many of the exchanges were direct, from device to device; hierarchical, direct within each
-   * machine and by MPI between machines; staged through host memory in chunks. */
-  uint64_t direct, levels, pieces;
+  uint64_t direct;           /* of the exchanges: from device to device */
+  uint64_t levels; /* direct within each machine, and by MPI between machines */
+  uint64_t pieces; /* through host memory, in chunks */
 } keel_link_facts;
 
 KEEL_API void keel_link_look(keel_link *link, keel_link_facts *out_facts);
 
 /* A handle of this rank for a program's exchanges: a resource. The n-th exchange of a rank matches
  * the n-th exchange of every other rank, and their types must be equal; keel_link_check compares
- * them as far as programs declare types. Outputs are in the device's memory (NULL: the host's).
+ * them as far as programs declare types. Outputs are in the memory of `device`; if it is NULL, in the
+ * host's.
  *
  * If a rank cannot contribute because it failed earlier, the exchange fails on all ranks, and with it
  * the link; the message names the rank. The same holds for a run that leaves out an exchange because
@@ -89,7 +90,7 @@ KEEL_API keel_status keel_link_check(keel_link *link,
                                      const keel_program *program);
 
 /* Gathers `size` bytes of each rank, in rank order. Every rank calls it, between exchanges, and it
- * waits for them.
+ * waits for the other ranks.
  * Returns KD_OK, or the link's failure. */
 KEEL_API keel_status keel_link_gather(keel_link *link, const void *bytes,
                                       uint64_t size, void *out_bytes);

@@ -21,8 +21,8 @@ extern "C" {
 /* Each rank is a stage of a pipe: it has some of the nodes and their weights. The batch is cut into
  * micro-batches, so that all stages compute at once (Y. Huang et al., GPipe, 2019). */
 #define KEEL_SPLIT_PIPE 2u
-/* Follows the annotations of an ONNX file (IR 11) for its configuration of as many devices: weights
- * and inputs are sharded along the axes that they name, or nodes are in the stages that they name.
+/* Follows the annotations of an ONNX file (IR 11 or later), of its first configuration that has
+ * `size` devices: weights and inputs are sharded along the axes that they name, or nodes are in the stages that they name.
  * Nodes whose annotations can't be followed are computed in full on every rank. */
 #define KEEL_SPLIT_ANNOTATED 3u
 
@@ -36,8 +36,8 @@ typedef struct keel_split_params {
   uint64_t struct_size; /* sizeof(keel_split_params) */
   uint32_t kind;        /* KEEL_SPLIT_* */
   uint32_t rank, size;
-  /* Returns the size of an open dimension of an input, as sharded dimensions must be known. NULL, or
-   * -1: the dimension stays open. symbol: its name, or NULL */
+  /* Returns the size of an open dimension of an input; a dimension that is sharded must have one. If
+   * this is NULL or returns -1, the dimension stays open. symbol: its name, or NULL */
   int64_t (*size_of)(void *size_context, const char *input, uint32_t axis,
                      const char *symbol);
   void *size_context;
@@ -64,11 +64,11 @@ KEEL_API keel_status keel_split_measure(keel_device *device,
                                         keel_split_speed *out_speed);
 
 /* Makes the program of one rank. Ops without a rule are computed in full on every rank, from whole
- * values. A pipe is cut between nodes that pass few bytes on, and whose shapes are known.
+ * values. A pipe is cut where few bytes pass from stage to stage, among values whose shapes are known.
  *
  * out_facts  may be NULL
  * Returns KD_OK, KD_INVALID_ARGUMENT (rank, size, kind; a batch that the ranks or micro-batches don't
- * divide; fewer places to cut than stages; no annotations for as many ranks, or wrong ones),
+ * divide; too few places to cut; no annotations for as many ranks, or wrong ones),
  * KD_FAILED_PRECONDITION (the program was compiled for one device, or has exchanges; for a pipe, it
  * has state), KD_OUT_OF_MEMORY. */
 KEEL_API keel_status keel_program_split(const keel_program *program,

@@ -34,7 +34,7 @@ static inline bool keel_exchange_is_of_two(const keel_exchange *what) {
   return what->kind >= KEEL_SEND;
 }
 
-/* The member that whoever made the group provides (ranks/group/meeting.c). */
+/* A member of a group: what the group provides (ranks/group/meeting.c, ranks/link/member.c). */
 typedef struct keel_member keel_member;
 struct keel_member {
   uint32_t rank, size;

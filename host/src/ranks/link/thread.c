@@ -222,8 +222,8 @@ static void thread_leave(keel_link *link) {
     return;
   }
   keel_link_fail(link, status, true);
-  keel_link_hear_last(link,
-                      3); /* of who has failed, before this process goes */
+  /* the rank that has failed may say so before this process ends */
+  keel_link_hear_last(link, 3);
 }
 
 static void free_parts(keel_link *link) {
