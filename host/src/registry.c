@@ -2,12 +2,12 @@
  * reaches through hooks. */
 #include "frontends/mlir/mlir.h"
 #include "opsets/onnx/passes.h"
+#include "opsets/onnx/upgrade.h"
 #ifdef KEEL_OPSET_STRINGS
 #include "opsets/strings/on_strings.h"
 #endif
 #include "opsets/tables.h"
 #include "passes/passes.h"
-#include "program/draft.h"
 
 static const keel_op_table *const tables[] = {
 #define KEEL_OPS(name) &keel_ops_##name,

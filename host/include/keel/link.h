@@ -22,9 +22,9 @@ typedef struct keel_link_params {
   /* The module: a path, or a name such as "openmpi", which stands for keel_openmpi.so in the
    * folder keel-link beside libkeel. NULL: the module that KEEL_LINK_MODULE names, else the one for
    * the launcher of this process: keel_openmpi.so for OMPI_COMM_WORLD_SIZE, and for PMIX_RANK with
-   * SLURM_STEP_NUM_TASKS of 2 or more; keel_mpich.so for PMI_SIZE and MPI_LOCALNRANKS. If that module was not built,
-   * keel_mpi.so: it opens the library of MPI 5's standard ABI, libmpi_abi.so.1, or the file that
-   * KEEL_MPI_LIBRARY names. */
+   * SLURM_STEP_NUM_TASKS of 2 or more; keel_mpich.so for PMI_SIZE and MPI_LOCALNRANKS. If that module
+   * was not built, keel_mpi.so: it opens the library of MPI 5's standard ABI, libmpi_abi.so.1, or the
+   * file that KEEL_MPI_LIBRARY names. */
   const char *module;
   /* How long an exchange may wait for other ranks, in nanoseconds; 0: five minutes. Also the limit
    * of keel_link_open, but at least ten seconds there. */

@@ -22,8 +22,9 @@ extern "C" {
  * micro-batches, so that all stages compute at once (Y. Huang et al., GPipe, 2019). */
 #define KEEL_SPLIT_PIPE 2u
 /* Follows the annotations of an ONNX file (IR 11 or later), of its first configuration that has
- * `size` devices: weights and inputs are sharded along the axes that they name, or nodes are in the stages that they name.
- * Nodes whose annotations can't be followed are computed in full on every rank. */
+ * `size` devices: weights and inputs are sharded along the axes that they name, or nodes are in the
+ * stages that they name. Nodes whose annotations can't be followed are computed in full on every
+ * rank. */
 #define KEEL_SPLIT_ANNOTATED 3u
 
 /* How fast a rank is, as keel_split_measure finds it. */

@@ -33,12 +33,6 @@ typedef struct keel_draft {
   uint32_t outputs_written; /* those behind the last that has a name, too */
 } keel_draft;
 
-/* Brings a node of an older opset to today's form; may add nodes before it. The tensors
- * of the attributes that it drops are released.
- * Returns KD_OK, KD_UNIMPLEMENTED (an opset that Keel does not know, or an old form that it
- * has no way for), KD_DATA_LOSS (no such form), KD_OUT_OF_MEMORY. */
-keel_status keel_draft_upgrade(keel_draft *draft);
-
 /* Refuses what a draft has and Keel's table of ops does not: an op, an attribute of a later
  * opset, a type that the op does not take. For drafts of models, which are taken to be
  * right. Returns KD_OK, KD_UNIMPLEMENTED. */

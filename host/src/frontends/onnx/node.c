@@ -4,6 +4,7 @@
 
 #include "attribute.h"
 #include "ops/vendor.h"
+#include "opsets/onnx/upgrade.h"
 #include "program/draft.h"
 
 #define NESTING_MOST 100 /* functions that call functions, graphs in graphs */
