@@ -10,7 +10,7 @@
 #include "common/properties.h"
 #include "common/single.h"
 #include "cpu.h"
-#include "kernels/chain.h"
+#include "elementwise/chain.h"
 #include "kernels/kernels.h"
 #include "table.h"
 

@@ -4,7 +4,7 @@
 #include "cpu.h"
 #include "defs/ops.h"
 #include "families/estimate.h"
-#include "kernels/elementwise.h"
+#include "elementwise/elementwise.h"
 #include "kernels/kernels.h"
 
 #define ANY (KD_KERNEL_ANY_SHAPE | KD_KERNEL_ANY_OFFSET)

@@ -9,11 +9,11 @@
 
 #include "columns.h"
 #include "direct.h"
-#include "elementwise.h"
+#include "elementwise/elementwise.h"
 #include "kernels.h"
-#include "tiles.h"
+#include "products/tiles.h"
 #include "transposed.h"
-#include "weights.h"
+#include "products/weights.h"
 
 /* ---- sizes -------------------------------------------------------------------- */
 

@@ -4,8 +4,8 @@
  * apart in an image of 14 x 14. A dimension falls into spans of outputs that see the same taps,
  * and a box of spans is a convolution without padding, of these taps alone. */
 #include "blocked.h"
-#include "conv.h"
-#include "direct.h"
+#include "conv/conv.h"
+#include "conv/direct.h"
 #include "kernels.h"
 
 #define DIMS       3 /* layers, rows, columns; those that a node has not are 1 */

@@ -9,8 +9,8 @@
  * across the filters, where those are whole blocks. */
 #include "direct.h"
 
-#include "blocked.h"
-#include "tiles.h"
+#include "blocked/blocked.h"
+#include "products/tiles.h"
 
 const cpu_direct_loops *cpu_direct_get(void) {
   static const cpu_direct_loops *const sets[] = {

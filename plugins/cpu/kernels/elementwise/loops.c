@@ -139,7 +139,7 @@ VECTOR(tanh)
               expression)
 #include "defs/elementwise.def"
 #define UNARY(op, expression) UNARY_OF(UNARY_LOOP, op, expression)
-#include "kernels/gelu.def"
+#include "elementwise/gelu.def"
 #undef T
 #undef U
 #undef FN
@@ -165,7 +165,7 @@ VECTOR(tanh)
 #define UNARY(op, expression)                                            \
   UNARY_BLOCKS(u_##op##_f64, double, double, plain_double, plain_double, \
                expression)
-#include "kernels/gelu.def"
+#include "elementwise/gelu.def"
 #undef T
 #undef U
 #undef FN
@@ -267,7 +267,7 @@ const cpu_loops LOOPS = {
 #define UNARY_INT(op, expression) INT_LOOPS(u, UNARY_##op, op)
 #include "defs/elementwise.def"
 #define UNARY(op, expression) FLOAT_LOOPS(u, UNARY_##op, op)
-#include "kernels/gelu.def"
+#include "elementwise/gelu.def"
         },
     .binary =
         {

@@ -1,5 +1,5 @@
 /* direct_plan.c - how a direct convolution is cut, and where its loops find what they read. */
-#include "blocked.h"
+#include "blocked/blocked.h"
 #include "direct.h"
 
 #define TASK_BYTES (192 * 1024) /* of planes: they stay in the second cache */

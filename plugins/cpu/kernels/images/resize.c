@@ -5,7 +5,7 @@
  * each dimension gets a table of taps, made once. */
 #include "resize.h"
 
-#include "blocked.h"
+#include "blocked/blocked.h"
 #include "dialect.h"
 #include "families/resize.h"
 #include "kernels.h"

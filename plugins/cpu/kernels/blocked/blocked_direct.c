@@ -1,7 +1,7 @@
 /* blocked_direct.c - f32 convolutions by direct.c in the blocked layout: those that oneDNN has no
  * code for, or slower code. */
 #include "blocked.h"
-#include "direct.h"
+#include "conv/direct.h"
 #include "kernels.h"
 
 /* Of one part's planes: more than the second cache holds are read too slowly. */

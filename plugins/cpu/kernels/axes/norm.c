@@ -172,7 +172,7 @@ static void put_at(const kd_tensor *tensor, int64_t i, double value) {
    : work->channels   ? line % work->channels                              \
    : (count) == COUNT ? i                                                  \
                       : i % (count))
-#define EACH "norm_typed.h"
+#define EACH "axes/norm_typed.h"
 
 #define NORM deviation
 #define KIND 0

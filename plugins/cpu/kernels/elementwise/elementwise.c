@@ -1,7 +1,7 @@
 /* elementwise.c - elementwise ops: which loop, broadcasting, sharing the work. */
 #include "elementwise.h"
 
-#include "blocked.h"
+#include "blocked/blocked.h"
 #include "kernels.h"
 #include "small.h"
 

@@ -11,7 +11,7 @@
 #include "families/window.h"
 #include "kernels.h"
 #include "tiles.h"
-#include "transposed.h"
+#include "conv/transposed.h"
 
 #define LEAST \
   1024 /* elements; smaller ones are packed faster than they are found */

@@ -2,7 +2,7 @@
  * stands side by side for 16 channels, and is added so; then it goes to their planes. */
 #include "transposed.h"
 
-#include "tiles.h"
+#include "products/tiles.h"
 
 #define GROUP TRANSPOSED_GROUP
 #define PART  256 /* positions of a line at once, in the first cache */

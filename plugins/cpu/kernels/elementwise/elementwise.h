@@ -25,7 +25,7 @@ enum {
 #define UNARY_FLOAT(op, a, b, expression) UNARY_##op,
 #include "defs/elementwise.def"
 #define UNARY(op, expression) UNARY_##op,
-#include "kernels/gelu.def"
+#include "elementwise/gelu.def"
   UNARY_BitwiseNot,
   UNARY_COUNT
 };

@@ -2,7 +2,7 @@
  * vector holds what stands side by side in memory. */
 #include "depthwise.h"
 
-#include "elementwise.h"
+#include "elementwise/elementwise.h"
 #include "families/window.h"
 #include "kernels.h"
 

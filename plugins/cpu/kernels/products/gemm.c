@@ -1,6 +1,6 @@
 /* gemm.c - matrix products: tiles on pieces of the result, one a thread. */
 #include "blas.h"
-#include "elementwise.h"
+#include "elementwise/elementwise.h"
 #include "kernels.h"
 #include "tiles.h"
 

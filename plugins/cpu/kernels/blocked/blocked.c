@@ -8,7 +8,7 @@
 #include <math.h>
 
 #include "kernels.h"
-#include "tiles.h"
+#include "products/tiles.h"
 
 /* ---- channels that are scaled --------------------------------------------------------- */
 

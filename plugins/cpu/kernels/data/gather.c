@@ -287,7 +287,7 @@ CPU_KERNEL(cpu_run_gather_elements) {
 
 /* ---- scattering ----------------------------------------------------------- */
 
-#define EACH "combine_typed.h"
+#define EACH "data/combine_typed.h"
 #include "each_float.h"
 #include "each_int.h"
 #define TYPE truth /* bool */

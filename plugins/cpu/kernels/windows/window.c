@@ -83,7 +83,7 @@ static inline void index_of(const int64_t *dims, uint32_t rank, int64_t number,
 #define BEYOND(a, b, how) \
   (IS_NAN(a) || ((how) == WINDOW_MAX ? (a) > (b) : (a) < (b)))
 
-#define EACH "window_typed.h"
+#define EACH "windows/window_typed.h"
 #include "each_float.h"
 #include "each_int.h"
 

@@ -5,7 +5,7 @@
 #define STRIDED_OPERANDS 8
 #include "elementwise.h"
 #include "families/chains.h"
-#include "quant_loops.h"
+#include "quantised/quant_loops.h"
 
 #define STEPS 64
 #define SLOTS 16    /* blocks that are needed at once */

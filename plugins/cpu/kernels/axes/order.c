@@ -4,7 +4,7 @@
 #include "dialect.h"
 #include "families/lines.h"
 #include "kernels.h"
-#include "keys.h"
+#include "data/keys.h"
 
 typedef struct line_work {
   lines all;

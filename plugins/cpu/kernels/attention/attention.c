@@ -9,7 +9,7 @@
 #include <stdatomic.h>
 
 #include "kernels.h"
-#include "tiles.h"
+#include "products/tiles.h"
 
 #define ROWS 96  /* of scores at once; whole tiles on each instruction set */
 #define KEYS 256 /* of a block: its scores stay in the second cache */

@@ -11,7 +11,7 @@
 #include "winograd.h"
 
 #include "blocked.h"
-#include "conv.h"
+#include "conv/conv.h"
 #include "kernels.h"
 
 /* Bytes of a task's sums, before and after the products. */

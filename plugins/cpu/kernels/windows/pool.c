@@ -30,7 +30,7 @@
   (work->p == 2 ? sqrt(x) : work->p == 1 ? (x) : pow(x, 1 / EXPONENT))
 #define EXPONENT ((double)work->p)
 
-#define EACH "pool_typed.h"
+#define EACH "windows/pool_typed.h"
 #define KIND 0
 #define POOL largest
 #define INDICES

@@ -1,6 +1,6 @@
 /* conv_node.c - what a convolution's node asks for, where its tensors lie in blocks. */
 #include "blocked.h"
-#include "conv.h"
+#include "conv/conv.h"
 
 bool cpu_read_conv(const kd_node *node, cpu_conv_node *out) {
   const kd_node_table *read = cpu_host->node;

@@ -1,5 +1,5 @@
 /* matmul.c - MatMul, Gemm and Det. */
-#include "elementwise.h"
+#include "elementwise/elementwise.h"
 #include "kernels.h"
 #include "weights.h"
 

@@ -6,7 +6,7 @@
 #include <stdatomic.h>
 
 #include "kernels.h"
-#include "keys.h"
+#include "data/keys.h"
 #include "lanes.h"
 
 #define TILE  512
