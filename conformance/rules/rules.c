@@ -3,7 +3,7 @@
 
 #include <dirent.h>
 
-#include "rules/cases.h"
+#include "rules/ops/cases.h"
 
 extern const kc_area kc_area_load, kc_area_abi, kc_area_dev, kc_area_mem,
     kc_area_copy, kc_area_stream, kc_area_event, kc_area_kernel, kc_area_op,

@@ -14,7 +14,7 @@ def names(files, pattern):
     return {name for file in files for name in re.findall(pattern, file.read_text(), re.M)}
 
 
-rows = names((tree / "rules").glob("*.c"), r'DEFECT(?:_AS)?\((\w+),|\{\.name = "(\w+)", \.rule')
+rows = names((tree / "rules").glob("**/*.c"), r'DEFECT(?:_AS)?\((\w+),|\{\.name = "(\w+)", \.rule')
 rows = {a or b for a, b in rows}
 odd = names([tree / "verbs/self_test.c"], r'^    "(\w+)", +/\*')
 mutants = list((tree / "mutants").rglob("*.c"))
@@ -27,7 +27,7 @@ wrong += [f"{name}: not in self_test.c" for name in oddities - odd]
 wrong += [f"{name}: oddity, not in mutants/" for name in odd - oddities]
 # a rule that no defect fails may be one that cannot fail
 proven = set()
-for file in (tree / "rules").glob("*.c"):
+for file in (tree / "rules").glob("**/*.c"):
     proven |= set(re.findall(r'"([a-z]+\.[a-z0-9-]+)"', "".join(
         line for line in file.read_text().splitlines(True) if re.search(r"DEFECT|\.rule", line))))
 rules = dict(re.findall(r"^\| `([a-z]+\.[a-z0-9-]+)` \| (\w+)", (tree / "README.md").read_text(),
