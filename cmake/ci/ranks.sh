@@ -22,7 +22,7 @@ for preset in asan tsan; do
   for launcher in mpirun.openmpi mpiexec.mpich; do
     echo "== faults, $preset, $launcher"
     command -v $launcher >/dev/null || continue
-    sh host/tests/link_faults.sh $launcher "$PWD/build/$preset/tests/link_ranks" \
+    sh host/tests/ranks/link_faults.sh $launcher "$PWD/build/$preset/tests/link_ranks" \
       "$PWD/build/$preset/lib/keel/cpu.so" || failed=1
   done
 done

@@ -5,7 +5,7 @@
 
 #include <stddef.h>
 
-#include "../hostile.h"
+#include "program/hostile.h"
 #include "random.h"
 
 typedef struct fuzz_seed {

@@ -5,7 +5,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "../hostile.h"
+#include "program/hostile.h"
 #include "base/base.h"
 #include "loader/loader.h"
 

@@ -12,7 +12,7 @@
 # Prints how many pass, fail and are skipped, what fails, and the reasons of skips with how
 # many cases each has. Exit status 1 where one fails, 2 where it could not begin.
 set -u
-root=$(cd "$(dirname "$0")/../.." && pwd)
+root=$(cd "$(dirname "$0")/../../.." && pwd)
 venv=$root/build/newest_onnx/venv
 data=$root/build/newest_onnx/data
 write=

@@ -26,7 +26,7 @@ text() { # from, to
   "$keel" compile "$1" -o "$2" --text >"$scratch/errors" 2>&1
 }
 
-for model in "$(dirname "$0")"/data/*.mlir $data/*/*/model.onnx; do
+for model in "$(dirname "$0")"/../data/*.mlir $data/*/*/model.onnx; do
   at=$((at + 1))
   case $model in
     *.onnx) [ $((at % step)) -eq 0 ] || continue ;;

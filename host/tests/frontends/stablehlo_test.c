@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #define WORKERS 0
-#include "hostile.h"
+#include "program/hostile.h"
 #include "with_cpu.h"
 
 #include "frontends/stablehlo/lower.h"

@@ -10,9 +10,9 @@ import re
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-FOLDER = os.path.join(HERE, "../src/frontends/stablehlo")
-PAGE = os.path.join(HERE, "../../docs/bridges/stablehlo.md")
-MARKS = ("<!-- ops: python3 host/tests/stablehlo_ops.py --write -->\n", "<!-- end -->")
+FOLDER = os.path.join(HERE, "../../src/frontends/stablehlo")
+PAGE = os.path.join(HERE, "../../../docs/bridges/stablehlo.md")
+MARKS = ("<!-- ops: python3 host/tests/frontends/stablehlo_ops.py --write -->\n", "<!-- end -->")
 # taken care of where functions and tuples are, outside of lower.def
 OTHERS = {"func": "the module's functions", "return": "", "tuple": "not of `main`", "get_tuple_element": "not of `main`"}
 

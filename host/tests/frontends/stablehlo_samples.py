@@ -12,7 +12,7 @@ import numpy as np  # noqa: E402
 from jax import lax  # noqa: E402
 from jaxlib import _jax  # noqa: E402
 
-FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "data/stablehlo")
+FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../data/stablehlo")
 TYPES = {"float32": 1, "int32": 6, "bool": 9, "uint32": 12, "int8": 3}
 
 

@@ -13,7 +13,7 @@ import re
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-TABLE = os.path.join(HERE, "../src/frontends/stablehlo/properties.def")
+TABLE = os.path.join(HERE, "../../src/frontends/stablehlo/properties.def")
 HEAD = """\
 /* properties.def - the ops of VHLO 0.9.0 to {last}, and the names of their attributes in
  * the order in which bytecode holds them. tests/vhlo_properties.py compares it with

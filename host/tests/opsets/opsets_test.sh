@@ -30,6 +30,7 @@ case $set in
 microsoft) model 3xf32 com.microsoft.QuickGelu 3xf32 ;;
 ml) model 3xf32 ai.onnx.ml.Binarizer 3xf32 ;;
 pictures) model 3xui8 onnx.ImageDecoder '?x?x?xui8' ;;
+ranks) model 3xf32 keel.AllReduce 3xf32 ;;
 strings) model 3x!keel.string onnx.StringNormalizer 3x!keel.string ;;
 *) echo "there is no op set $set to leave out" && exit 1 ;;
 esac

@@ -403,7 +403,7 @@ def try_edges(options):
 
 def main():
     parser = argparse.ArgumentParser(add_help=False)
-    root = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+    root = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..")
     parser.add_argument("--keel", default=os.path.join(root, "build/release/bin/keel"))
     parser.add_argument("--device", default="cpu:0")
     parser.add_argument("--only", default="")

@@ -177,7 +177,7 @@ expect 1 "there is no pass \"fuze\"" "$keel" compile "$model" --dump-after fuze
 expect 2 "no output file: give -o FILE" "$keel" compile "$model"
 expect 2 "give a model file" "$keel" compile
 expect 0 "best" "$keel" run "$model" --repeat 9 --trace "$scratch/trace.json"
-expect 0 "9 runs" python3 "$(dirname "$0")/check_trace.py" "$scratch/trace.json"
+expect 0 "9 runs" python3 "$(dirname "$0")/../base/check_trace.py" "$scratch/trace.json"
 expect 1 "can't be written" "$keel" run "$model" --trace /nowhere/trace.json
 expect 1 "is past its deadline" "$keel" run "$model" \
   --timeout 0.0001
@@ -356,7 +356,7 @@ expect 0 "1 region not in it: the plugin provides no compiled form, so each run 
 expect 0 ops "$keel" compile --text -o "$scratch/names.mlir" \
   $data/node/test_sequence_map_identity_2_sequences/model.onnx
 expect 0 'input_symbols = [["N"], ["M"]]' cat "$scratch/names.mlir"
-named=$(dirname "$0")/data/v2.mlir
+named=$(dirname "$0")/../data/v2.mlir
 expect 0 "f32[4,3,1]" "$keel" run "$named" --dim batch=4
 expect 2 'inputs have "batch"' "$keel" run "$named" --dim channels=4
 expect 2 "is not NAME=SIZE" "$keel" run "$named" --dim batch=99999999999999999999

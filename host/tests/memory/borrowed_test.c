@@ -1,7 +1,7 @@
 /* borrowed_test.c - memory of others: who frees it, and when, whoever still reads it. */
 #include <pthread.h>
 
-#include "dlpack.h"
+#include "values/dlpack.h"
 #include "toy/toy.h"
 
 /* ---- who frees, and when ---------------------------------------------------------------- */

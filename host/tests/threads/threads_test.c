@@ -1,7 +1,7 @@
 /* threads_test.c - how many threads work for a context: as many as it asked for, whichever
  * contexts there are beside it. A kernel of a plugin in this file sees them. */
 /* before cmocka, whose fail() is a macro */
-#include "../../samples/minimal_plugin/minimal.c" /* NOLINT(bugprone-suspicious-include) */
+#include "../../../samples/minimal_plugin/minimal.c" /* NOLINT(bugprone-suspicious-include) */
 
 #include <pthread.h>
 #include <unistd.h>

@@ -3,7 +3,7 @@
 # usage: ranks_test.sh KEEL SIM
 set -u
 keel=$1 sim=$2
-program=$(dirname "$0")/data/exchange.mlir
+program=$(dirname "$0")/../data/exchange.mlir
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
@@ -165,7 +165,7 @@ command -v mpirun.openmpi >/dev/null && {
 # one file of all ranks; what was not hidden
 expect 0 "ms in which exchanges were under way; .* with nothing to compute beside" --np 2 \
   --trace "$scratch/trace.json" --profile
-python3 "$(dirname "$0")/check_trace.py" "$scratch/trace.json" &&
+python3 "$(dirname "$0")/../base/check_trace.py" "$scratch/trace.json" &&
   grep -q '"rank 1: host"' "$scratch/trace.json" || {
   echo "FAILED: a trace of two ranks"
   failed=1
