@@ -17,17 +17,18 @@ function(keel_report)
   message(STATUS "Keel ${PROJECT_VERSION}, optional parts:\n${report}")
 endfunction()
 
-# op sets beside ONNX's own and Keel's, which are always there
-set(optional strings pictures microsoft ml)
+# op sets beside ONNX's own and Keel's, which are always there, and ranks
+set(optional strings pictures microsoft ml ranks)
 set(KEEL_OPSETS "${optional}" CACHE STRING
     "Sets of ops that libkeel has, of strings (ops on strings), pictures (ImageDecoder), microsoft \
-(com.microsoft) and ml (ai.onnx.ml); ONNX's others and Keel's own are always there")
+(com.microsoft), ml (ai.onnx.ml) and ranks (exchanges, groups of devices, links and splits); \
+ONNX's others and Keel's own are always there")
 string(REPLACE "," ";" KEEL_OPSETS "${KEEL_OPSETS}")
 list(REMOVE_ITEM KEEL_OPSETS onnx keel)
 foreach(set ${KEEL_OPSETS})
   if(NOT set IN_LIST optional)
     message(FATAL_ERROR "KEEL_OPSETS: there is no op set \"${set}\" that can be chosen: these"
-            " are strings, pictures, microsoft and ml")
+            " are strings, pictures, microsoft, ml and ranks")
   endif()
 endforeach()
 foreach(set ${optional})

@@ -95,6 +95,9 @@ static const char left_out[] =
 #ifndef KEEL_OPSET_ML
     " ml"
 #endif
+#ifndef KEEL_OPSET_RANKS
+    " ranks"
+#endif
     ;
 
 /* Before main, as keel_pass_name and others need no open runtime; keel_open, which calls it as well,
