@@ -54,10 +54,20 @@ uint32_t keel_emit_cast(keel_emit *e, uint32_t value, kd_dtype dtype) {
              : keel_emit_op(e, "Cast", &attr, 1, &value, 1);
 }
 
+static bool is_integer(kd_dtype dtype) {
+  return dtype == KD_BOOL || dtype == KD_U8 || dtype == KD_I8 ||
+         dtype == KD_U16 || dtype == KD_I16 || dtype == KD_U32 ||
+         dtype == KD_I32 || dtype == KD_U64 || dtype == KD_I64;
+}
+
 uint32_t keel_emit_number(keel_emit *e, double number, uint32_t like) {
   kd_dtype dtype = keel_emit_dtype(e, like);
   char bytes[8];
   if (keel_float_encode(dtype, number, bytes)) return scalar(e, dtype, number);
+  if (is_integer(dtype)) { /* the low bytes are those of any width */
+    int64_t integer = (int64_t)number;
+    return keel_emit_constant(e, dtype, 0, NULL, &integer);
+  }
   return keel_emit_binary(e, "CastLike", scalar(e, KD_F32, number), like);
 }
 
@@ -70,7 +80,8 @@ uint32_t keel_emit_dims(keel_emit *e, uint32_t value, int64_t begin,
 uint32_t keel_emit_concat(keel_emit *e, int64_t axis, const uint32_t *parts,
                           uint32_t count) {
   const keel_attr attr = KEEL_INT("axis", axis);
-  return keel_emit_op(e, "Concat", &attr, 1, parts, count);
+  return count == 1 ? parts[0]
+                    : keel_emit_op(e, "Concat", &attr, 1, parts, count);
 }
 
 uint32_t keel_emit_where(keel_emit *e, uint32_t condition, uint32_t yes,
@@ -87,7 +98,10 @@ uint32_t keel_emit_reshape(keel_emit *e, uint32_t value, const int64_t *dims,
 uint32_t keel_emit_transpose(keel_emit *e, uint32_t value, const int64_t *perm,
                              uint32_t rank) {
   const keel_attr attr = KEEL_INTS("perm", rank, perm);
-  return keel_emit_op(e, "Transpose", &attr, 1, &value, 1);
+  bool same = true;
+  for (uint32_t i = 0; i < rank; i++)
+    same = same && perm[i] == i;
+  return same ? value : keel_emit_op(e, "Transpose", &attr, 1, &value, 1);
 }
 
 uint32_t keel_emit_slice(keel_emit *e, uint32_t value, int64_t axis,

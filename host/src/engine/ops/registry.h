@@ -24,8 +24,11 @@ typedef struct keel_op_rule {
   const char *op; /* DOMAIN::NAME, or the name of one of ONNX's */
   /* Writes a node with simpler ops, if its device has no kernel for it. */
   void (*expand)(struct keel_emit *all);
-  /* Gives the gradients of its inputs, by those of its outputs. */
+  /* The same as a text (opsets/text.h). */
+  const char *body;
+  /* Gives the gradients of its inputs, by those of its outputs; and as a text. */
   void (*gradient)(struct keel_gradient *g);
+  const char *slopes;
   /* Steps of a kernel beside those for each element that it reads and writes. */
   uint64_t (*steps)(const struct keel_work *work);
   /* Multiplications and additions of a kernel; without a rule, or at 0, one an output element. */

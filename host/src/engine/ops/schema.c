@@ -190,7 +190,9 @@ static keel_status read_rule(const keel_op_rule *rule) {
     return keel_fail(KD_INTERNAL, "there is a rule for %s, and no such op",
                      rule->op);
   if (rule->expand) schema->expand = rule->expand;
+  if (rule->body) schema->body = rule->body;
   if (rule->gradient) schema->gradient = rule->gradient;
+  if (rule->slopes) schema->slopes = rule->slopes;
   if (rule->steps) schema->steps = rule->steps;
   if (rule->flops) schema->flops = rule->flops;
   if (rule->view) schema->view = rule->view;

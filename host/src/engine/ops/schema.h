@@ -121,7 +121,9 @@ struct keel_schema {
   keel_plugin_op plugin_op; /* plugin NULL: from Keel's tables */
   /* of the op's rules (registry.h), each NULL where there is none */
   void (*expand)(struct keel_emit *all);
+  const char *body;
   void (*gradient)(struct keel_gradient *g);
+  const char *slopes;
   uint64_t (*steps)(const struct keel_work *work);
   double (*flops)(const struct keel_flops_of *of);
   bool (*view)(const struct keel_parts *all, const struct keel_node *node,

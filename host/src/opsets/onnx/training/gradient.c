@@ -54,6 +54,33 @@ void keel_gradient_refuse(keel_gradient *g, const char *why) {
                  node->op->schema->name, node->name ? node->name : "", why);
 }
 
+static uint32_t gradient_read(void *context, char sigil, uint32_t index) {
+  return sigil == '$'   ? keel_gradient_in(context, index)
+         : sigil == '%' ? keel_gradient_out(context, index)
+                        : keel_gradient_got(context, index);
+}
+
+static bool text_is_wanted(void *context, char sigil, uint32_t index) {
+  return sigil == '$' && keel_gradient_wants(context, index);
+}
+
+static void text_gives(void *context, char sigil, uint32_t index,
+                       uint32_t value, bool narrow) {
+  (void)sigil;
+  (narrow ? keel_gradient_give_wide : keel_gradient_give)(context, index,
+                                                          value);
+}
+
+uint32_t keel_gradient_text(keel_gradient *g, const char *text, ...) {
+  const keel_text_of of = {g->all,        g->node.op,     g,
+                           gradient_read, text_is_wanted, text_gives};
+  va_list arguments;
+  va_start(arguments, text);
+  uint32_t last = keel_text_write(&of, text, arguments);
+  va_end(arguments);
+  return last;
+}
+
 /* ---- shapes ---------------------------------------------------------------------------------- */
 
 uint32_t keel_gradient_shape(keel_gradient *g, uint32_t value) {
@@ -267,9 +294,11 @@ static void go_back(between *b, uint32_t index) {
   for (uint32_t i = 0; i < g->node.output_count; i++)
     has |= keel_gradient_got(g, i) != KEEL_ABSENT;
   if (!wanted || !has || !gradient_is_small(g->all)) return;
-  void (*write)(keel_gradient *) = g->node.op->schema->gradient;
-  if (write)
-    write(g);
+  const keel_schema *schema = g->node.op->schema;
+  if (schema->gradient)
+    schema->gradient(g);
+  else if (schema->slopes)
+    keel_gradient_text(g, schema->slopes);
   else
     keel_gradient_refuse(g, "has no gradient in Keel");
 }

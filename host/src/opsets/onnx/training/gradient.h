@@ -13,6 +13,7 @@
 #define KEEL_GRADIENT_H
 
 #include "opsets/terms.h"
+#include "opsets/text.h"
 #include "passes/passes.h"
 
 typedef struct keel_gradient {
@@ -30,6 +31,9 @@ uint32_t keel_gradient_got(const keel_gradient *g, uint32_t index);
 bool keel_gradient_wants(const keel_gradient *g, uint32_t index);
 void keel_gradient_give(keel_gradient *g, uint32_t index, uint32_t value);
 void keel_gradient_give_wide(keel_gradient *g, uint32_t index, uint32_t value);
+
+/* Writes a text (opsets/text.h), whose targets are inputs: they are given. */
+uint32_t keel_gradient_text(keel_gradient *g, const char *text, ...);
 
 /* Fails with the op's name, the node's and the text. */
 void keel_gradient_refuse(keel_gradient *g, const char *why);
