@@ -4,71 +4,27 @@
 #include "opsets/onnx/training/gradient_terms.h"
 #include "opsets/tables.h"
 
-static uint32_t data_gradient_x_of(const keel_gradient *g) {
-  return keel_gradient_in(g, 0);
-}
-static uint32_t data_gradient_got_of(const keel_gradient *g) {
-  return keel_gradient_got(g, 0);
-}
-
-static uint32_t flat(keel_gradient *g, uint32_t value) {
-  return two(g, "Reshape", value, keel_emit_int(g->all, -1));
-}
-
-static int64_t attr(const keel_gradient *g, const char *name,
-                    int64_t otherwise) {
-  return keel_attr_int(g->node.op, name, otherwise);
-}
-
-static uint32_t zeros_like(keel_gradient *g, uint32_t value) {
-  return keel_gradient_wide(g, keel_gradient_zero(g, value),
-                            keel_gradient_shape(g, value));
-}
-
 /* ---- the same elements in another form ------------------------------------------------------- */
-
-static void reshaped(keel_gradient *g) {
-  keel_gradient_give(g, 0,
-                     keel_gradient_shaped_like(g, data_gradient_got_of(g),
-                                               data_gradient_x_of(g)));
-}
-
-static void expand(keel_gradient *g) {
-  keel_gradient_give_wide(g, 0, data_gradient_got_of(g));
-}
 
 static void transpose(keel_gradient *g) {
   const int64_t *perm = NULL;
   int64_t back[KD_MAX_RANK] = {0};
-  uint32_t got = data_gradient_got_of(g);
   int64_t rank = keel_attr_ints(g->node.op, "perm", &perm);
-  if (rank < 0) { /* the other way round: again */
-    keel_gradient_give(g, 0, of(g, "Transpose", got));
-    return;
-  }
   for (int64_t i = 0; i < rank && rank <= KD_MAX_RANK; i++)
     if (perm[i] >= 0 && perm[i] < rank) back[perm[i]] = i;
-  keel_gradient_give(g, 0,
-                     keel_emit_transpose(g->all, got, back, (uint32_t)rank));
-}
-
-/* `value` from `begin` on, as long as `like` along the axis; *begin goes behind that. */
-static uint32_t next_part(keel_gradient *g, uint32_t value, uint32_t like,
-                          int64_t axis, uint32_t *begin) {
-  uint32_t list = keel_emit_int(g->all, axis);
-  uint32_t size = two(g, "Gather", keel_gradient_shape(g, like), list);
-  uint32_t end = add(g, *begin, size);
-  const uint32_t inputs[] = {value, *begin, end, list};
-  *begin = end;
-  return keel_emit_op(g->all, "Slice", NULL, 0, inputs, 4);
+  /* without perm it is the other way round: again */
+  keel_gradient_text(g, "$0 = %b ? Transpose(^0) : Transpose[perm=%l](^0)",
+                     rank < 0, back, rank);
 }
 
 static void concat(keel_gradient *g) {
-  uint32_t begin = keel_emit_int(g->all, 0), got = data_gradient_got_of(g);
+  uint32_t begin = keel_emit_int(g->all, 0);
   for (uint32_t i = 0; i < g->node.input_count; i++) {
-    uint32_t part =
-        next_part(g, got, keel_gradient_in(g, i), attr(g, "axis", 0), &begin);
-    keel_gradient_give(g, i, part);
+    uint32_t end = keel_gradient_text(g, "%v + Gather(dims(%v), {@axis})",
+                                      begin, keel_gradient_in(g, i));
+    keel_gradient_give(
+        g, i, keel_gradient_text(g, "Slice(^0, %v, %v, {@axis})", begin, end));
+    begin = end;
   }
 }
 
@@ -89,120 +45,83 @@ static void gradient_split(keel_gradient *g) {
                            " so; name all of them");
       return;
     }
-    parts[i] = got == KEEL_ABSENT ? zeros_like(g, out) : got;
+    parts[i] = got != KEEL_ABSENT
+                   ? got
+                   : keel_gradient_text(g, "Expand(0~%v, dims(%v))", out, out);
   }
-  keel_gradient_give(g, 0,
-                     keel_emit_concat(g->all, attr(g, "axis", 0), parts, n));
+  int64_t axis = keel_attr_int(g->node.op, "axis", 0);
+  keel_gradient_give(g, 0, keel_emit_concat(g->all, axis, parts, n));
 }
 
 /* ---- elements by places --------------------------------------------------------------------- */
 
 /* The node's op on 0, 1, 2 ... in the shape of x. */
 static uint32_t gradient_places_of(keel_gradient *g) {
-  uint32_t x = data_gradient_x_of(g), n = g->node.input_count, place = 0;
+  uint32_t n = g->node.input_count, place = 0;
   uint32_t *inputs = keel_arena_take(g->all->function->arena,
                                      (n + (size_t)1) * sizeof *inputs);
   if (!inputs) {
     g->all->status = KD_OUT_OF_MEMORY;
     return KEEL_ABSENT;
   }
-  uint32_t count =
-      two(g, "Reshape", of(g, "Size", x), keel_emit_int(g->all, 1));
-  inputs[0] = keel_gradient_shaped_like(g, keel_emit_range(g->all, count), x);
+  inputs[0] =
+      keel_gradient_text(g, "Reshape(range(Reshape(Size($0), {1})), dims($0))");
   for (uint32_t i = 1; i < n; i++)
     inputs[i] = keel_gradient_in(g, i);
   keel_emit_again(g->all, g->node.op, inputs, n, &place, 1);
   return place;
 }
 
-/* Zeros in the shape of x, and to each of `places` its gradient added. */
-static uint32_t gathered(keel_gradient *g, uint32_t places, uint32_t got) {
-  const keel_attr add = KEEL_STRING("reduction", "add");
-  const uint32_t inputs[] = {flat(g, zeros_like(g, data_gradient_x_of(g))),
-                             flat(g, places), flat(g, got)};
-  return keel_gradient_shaped_like(
-      g, keel_emit_op(g->all, "ScatterElements", &add, 1, inputs, 3),
-      data_gradient_x_of(g));
-}
-
+/* Zeros in the shape of x, and to each place its gradient added. */
 static void by_places(keel_gradient *g) {
-  keel_gradient_give(
-      g, 0, gathered(g, gradient_places_of(g), data_gradient_got_of(g)));
+  keel_gradient_text(
+      g,
+      "sums = ScatterElements[reduction=add]("
+      "    Reshape(Expand(0~$0, dims($0)), {-1}), Reshape(%v, {-1}),"
+      "    Reshape(^0, {-1}));"
+      "$0 = Reshape(sums, dims($0))",
+      gradient_places_of(g));
 }
 
 /* With constants it is cut off again, which is padding by less than nothing. */
 static void pad(keel_gradient *g) {
-  if (keel_gradient_wants(g, 2)) {
+  if (keel_gradient_wants(g, 2))
     keel_gradient_refuse(g, "has no gradient in Keel for its constant");
-    return;
-  }
-  if (strcmp(keel_attr_string(g->node.op, "mode", "constant"), "constant") !=
-      0) {
+  else if (!strcmp(keel_attr_string(g->node.op, "mode", "constant"),
+                   "constant"))
+    keel_gradient_text(g, "$0 = Pad(^0, -$1, _, $3)");
+  else
     by_places(g);
-    return;
-  }
-  const uint32_t inputs[] = {data_gradient_got_of(g),
-                             of(g, "Neg", keel_gradient_in(g, 1)), KEEL_ABSENT,
-                             keel_gradient_in(g, 3)};
-  keel_gradient_give(g, 0, keel_emit_op(g->all, "Pad", NULL, 0, inputs, 4));
-}
-
-/* The op's own attributes, and inputs behind the first. */
-static uint32_t same_op(keel_gradient *g, uint32_t first) {
-  const uint32_t inputs[] = {first, keel_gradient_in(g, 1)};
-  uint32_t result = 0;
-  keel_emit_again(g->all, g->node.op, inputs, g->node.input_count, &result, 1);
-  return result;
-}
-
-static void trilu(keel_gradient *g) {
-  keel_gradient_give(g, 0, same_op(g, data_gradient_got_of(g)));
-}
-
-static void cumulated(keel_gradient *g) {
-  const keel_attr attrs[] = {KEEL_INT("exclusive", attr(g, "exclusive", 0)),
-                             KEEL_INT("reverse", !attr(g, "reverse", 0))};
-  const uint32_t inputs[] = {data_gradient_got_of(g), keel_gradient_in(g, 1)};
-  keel_gradient_give(g, 0, keel_emit_op(g->all, "CumSum", attrs, 2, inputs, 2));
 }
 
 /* The data's is gone where updates took its place, and there is that of the updates. */
-static void scattered(keel_gradient *g, const char *gather) {
+static void scattered(keel_gradient *g, const char *text) {
   const char *how = keel_attr_string(g->node.op, "reduction", "none");
-  const keel_attr axis = KEEL_INT("axis", attr(g, "axis", 0));
-  bool elements = !strcmp(gather, "GatherElements");
-  uint32_t data = data_gradient_got_of(g), places = keel_gradient_in(g, 1);
-  if (strcmp(how, "none") != 0 && strcmp(how, "add") != 0) {
+  if (strcmp(how, "none") != 0 && strcmp(how, "add") != 0)
     keel_gradient_refuse(g,
                          "has a gradient in Keel with reduction none and"
                          " add only");
-    return;
-  }
-  const uint32_t read[] = {data, places};
-  if (keel_gradient_wants(g, 2))
-    keel_gradient_give(g, 2,
-                       keel_emit_op(g->all, gather, &axis, elements, read, 2));
-  if (!strcmp(how, "none")) {
-    const uint32_t inputs[] = {data, places,
-                               zeros_like(g, keel_gradient_in(g, 2))};
-    keel_emit_again(g->all, g->node.op, inputs, 3, &data, 1);
-  }
-  keel_gradient_give(g, 0, data);
+  else
+    keel_gradient_text(g, text);
 }
 
+#define OF_DATA \
+  "$0 = @reduction=none ? self(^0, $1, Expand(0~$2, dims($2))) : ^0"
 static void scatter_elements(keel_gradient *g) {
-  scattered(g, "GatherElements");
+  scattered(g, "$2 = GatherElements[axis=@axis](^0, $1); " OF_DATA);
 }
 static void scatter_nd(keel_gradient *g) {
-  scattered(g, "GatherND");
+  scattered(g, "$2 = GatherND(^0, $1); " OF_DATA);
 }
 
+#define RESHAPED "$0 = Reshape(^0, dims($0))"
+
 static const keel_op_rule rules[] = {
-    {"Reshape", .gradient = reshaped},
-    {"Flatten", .gradient = reshaped},
-    {"Squeeze", .gradient = reshaped},
-    {"Unsqueeze", .gradient = reshaped},
-    {"Expand", .gradient = expand},
+    {"Reshape", .slopes = RESHAPED},
+    {"Flatten", .slopes = RESHAPED},
+    {"Squeeze", .slopes = RESHAPED},
+    {"Unsqueeze", .slopes = RESHAPED},
+    {"Expand", .slopes = "$0 ~= ^0"},
     {"Transpose", .gradient = transpose},
     {"Concat", .gradient = concat},
     {"Split", .gradient = gradient_split},
@@ -215,8 +134,9 @@ static const keel_op_rule rules[] = {
     {"SpaceToDepth", .gradient = by_places},
     {"ReverseSequence", .gradient = by_places},
     {"Pad", .gradient = pad},
-    {"Trilu", .gradient = trilu},
-    {"CumSum", .gradient = cumulated},
+    {"Trilu", .slopes = "$0 = self(^0, $1)"},
+    {"CumSum", .slopes = "$0 = @reverse ? CumSum[exclusive=@exclusive](^0, $1)"
+                         "  : CumSum[exclusive=@exclusive, reverse=1](^0, $1)"},
     {"ScatterElements", .gradient = scatter_elements},
     {"ScatterND", .gradient = scatter_nd},
 };

@@ -4,13 +4,6 @@
 
 #define SPACE_MOST (KD_MAX_RANK - 2)
 
-static uint32_t nn_gradient_x_of(const keel_gradient *g) {
-  return keel_gradient_in(g, 0);
-}
-static uint32_t nn_gradient_got_of(const keel_gradient *g) {
-  return keel_gradient_got(g, 0);
-}
-
 static const keel_type *gradient_type_of(const keel_gradient *g,
                                          uint32_t value) {
   return value == KEEL_ABSENT ? NULL : g->all->function->values[value].type;
@@ -36,105 +29,54 @@ static uint32_t gradient_turned(keel_gradient *g, uint32_t value,
   return keel_emit_transpose(g->all, value, perm, rank);
 }
 
-/* A vector is a row on the left and a column on the right. */
-static uint32_t as_matrix(keel_gradient *g, uint32_t value, bool left) {
-  return two(g, "Unsqueeze", value, keel_emit_int(g->all, left ? 0 : 1));
-}
-
-/* B's gradient where it is a matrix: of all rows of A at once. */
-static uint32_t of_all_rows(keel_gradient *g, uint32_t a, uint32_t b,
-                            uint32_t got) {
-  uint32_t any = keel_emit_int(g->all, -1);
-  const uint32_t left[] = {any, dims(g, b, 0, 1)};
-  const uint32_t right[] = {any, dims(g, b, 1, 2)};
-  return two(g, "MatMul", gradient_turned(g, gradient_shaped(g, a, left, 2), 2),
-             gradient_shaped(g, got, right, 2));
-}
+/* B is a matrix, and A may have any rank: B's gradient is of all rows of A at once. */
+#define BY_MATRIX                             \
+  "$0 = MatMul(^0, Transpose($1));"           \
+  "rows = Reshape($0, {-1, dims($1, 0, 1)});" \
+  "$1 = MatMul(Transpose(rows), Reshape(^0, {-1, dims($1, 1, 2)}))"
 
 /* Where ranks are open: sums over the last or the last but one dimension of both. */
-static uint32_t summed(keel_gradient *g, const char *equation, uint32_t a,
-                       uint32_t b) {
-  const keel_attr attr = KEEL_STRING("equation", equation);
-  const uint32_t inputs[] = {a, b};
-  return keel_emit_op(g->all, "Einsum", &attr, 1, inputs, 2);
-}
-
-static void matmul_of_open_ranks(keel_gradient *g) {
-  uint32_t a = nn_gradient_x_of(g), b = keel_gradient_in(g, 1),
-           got = nn_gradient_got_of(g);
-  if (keel_gradient_wants(g, 0))
-    keel_gradient_give_wide(g, 0, summed(g, "...mn,...kn->...mk", got, b));
-  if (keel_gradient_wants(g, 1))
-    keel_gradient_give_wide(g, 1, summed(g, "...mk,...mn->...kn", a, got));
-}
-
-/* B is a matrix, and A may have any rank. */
-static void matmul_by_matrix(keel_gradient *g) {
-  uint32_t a = nn_gradient_x_of(g), b = keel_gradient_in(g, 1),
-           got = nn_gradient_got_of(g);
-  if (keel_gradient_wants(g, 0))
-    keel_gradient_give(g, 0, two(g, "MatMul", got, gradient_turned(g, b, 2)));
-  if (keel_gradient_wants(g, 1))
-    keel_gradient_give(g, 1, of_all_rows(g, a, b, got));
-}
+#define OF_OPEN_RANKS \
+  "$0 ~= Einsum[equation=%s](^0, $1); $1 ~= Einsum[equation=%s]($0, ^0)"
 
 static void matmul(keel_gradient *g) {
-  uint32_t a = nn_gradient_x_of(g), b = keel_gradient_in(g, 1),
-           got = nn_gradient_got_of(g);
+  uint32_t a = keel_gradient_in(g, 0), b = keel_gradient_in(g, 1);
+  uint32_t got = keel_gradient_got(g, 0);
   const keel_type *left = gradient_type_of(g, a),
                   *right = gradient_type_of(g, b);
   if (right && right->rank == 2) {
-    matmul_by_matrix(g);
+    keel_gradient_text(g, BY_MATRIX);
     return;
   }
   if (!left || !right || !left->rank || !right->rank) {
-    matmul_of_open_ranks(g);
+    keel_gradient_text(g, OF_OPEN_RANKS, "...mn,...kn->...mk",
+                       "...mk,...mn->...kn");
     return;
   }
+  /* a vector is a row on the left and a column on the right; y is as the product of these */
   bool row = left->rank == 1, column = right->rank == 1;
-  if (row) a = as_matrix(g, a, true);
-  if (column) b = as_matrix(g, b, false);
-  if (row || column) { /* as the product of these is */
-    uint32_t whole = two(g, "MatMul", a, b);
-    got = keel_gradient_shaped_like(g, got, whole);
-  }
+  if (row) a = keel_gradient_text(g, "Unsqueeze(%v, {0})", a);
+  if (column) b = keel_gradient_text(g, "Unsqueeze(%v, {1})", b);
+  if (row || column)
+    got = keel_gradient_text(g, "Reshape(^0, dims(MatMul(%v, %v)))", a, b);
   if (keel_gradient_wants(g, 0))
-    keel_gradient_give_wide(
-        g, 0,
-        two(g, "MatMul", got, gradient_turned(g, b, column ? 2 : right->rank)));
-  if (!keel_gradient_wants(g, 1)) return;
-  uint32_t of_b =
-      two(g, "MatMul", gradient_turned(g, a, row ? 2 : left->rank), got);
-  if (column) of_b = two(g, "Squeeze", of_b, keel_emit_int(g->all, -1));
-  keel_gradient_give_wide(g, 1, of_b);
-}
-
-static uint32_t gradient_product(keel_gradient *g, uint32_t a, bool turn_a,
-                                 uint32_t b, bool turn_b) {
-  const keel_attr attrs[] = {
-      KEEL_FLOAT("alpha", keel_attr_float(g->node.op, "alpha", 1)),
-      KEEL_INT("transA", turn_a), KEEL_INT("transB", turn_b)};
-  const uint32_t inputs[] = {a, b};
-  return keel_emit_op(g->all, "Gemm", attrs, 3, inputs, 2);
-}
-
-static void gemm(keel_gradient *g) {
-  uint32_t a = nn_gradient_x_of(g), b = keel_gradient_in(g, 1),
-           got = nn_gradient_got_of(g);
-  bool turn_a = keel_attr_int(g->node.op, "transA", 0) != 0;
-  bool turn_b = keel_attr_int(g->node.op, "transB", 0) != 0;
-  if (keel_gradient_wants(g, 0))
-    keel_gradient_give(g, 0,
-                       turn_a ? gradient_product(g, b, turn_b, got, true)
-                              : gradient_product(g, got, false, b, !turn_b));
+    keel_gradient_text(g, "$0 ~= MatMul(%v, %v)", got,
+                       gradient_turned(g, b, column ? 2 : right->rank));
   if (keel_gradient_wants(g, 1))
-    keel_gradient_give(g, 1,
-                       turn_b ? gradient_product(g, got, true, a, turn_a)
-                              : gradient_product(g, a, !turn_a, got, false));
-  if (keel_gradient_wants(g, 2))
-    keel_gradient_give_wide(
-        g, 2, scaled(g, got, (double)keel_attr_float(g->node.op, "beta", 1)));
+    keel_gradient_text(g, "y = MatMul(%v, %v); $1 ~= %b ? Squeeze(y, {-1}) : y",
+                       gradient_turned(g, a, row ? 2 : left->rank), got,
+                       column);
 }
+
+/* alpha A B + beta C, where A and B may be transposed */
+#define GEMM                                                            \
+  "$0 = @transA ? Gemm[alpha=@alpha, transA=@transB, transB=1]($1, ^0)" \
+  "   : @transB ? Gemm[alpha=@alpha](^0, $1)"                           \
+  "             : Gemm[alpha=@alpha, transB=1](^0, $1);"                \
+  "$1 = @transB ? Gemm[alpha=@alpha, transA=1, transB=@transA](^0, $0)" \
+  "   : @transA ? Gemm[alpha=@alpha]($0, ^0)"                           \
+  "             : Gemm[alpha=@alpha, transA=1]($0, ^0);"                \
+  "$2 ~= ^0 * @beta"
 
 /* ---- windows -------------------------------------------------------------------------------------- */
 
@@ -193,22 +135,19 @@ static bool gradient_read_window(keel_gradient *g, window *w, uint32_t rank,
 static uint32_t with_window(keel_gradient *g, const char *op, const window *w,
                             const int64_t *pads, const int64_t *strides,
                             const int64_t *dilations, uint32_t a, uint32_t b) {
-  const keel_attr attrs[] = {KEEL_INT("group", w->group),
-                             KEEL_INTS("pads", 2 * w->space, pads),
-                             KEEL_INTS("strides", w->space, strides),
-                             KEEL_INTS("dilations", w->space, dilations)};
-  const uint32_t inputs[] = {a, b};
-  return keel_emit_op(g->all, op, attrs, 4, inputs, 2);
+  int64_t space = w->space;
+  return keel_gradient_text(
+      g, "%s[group=%i, pads=%l, strides=%l, dilations=%l](%v, %v)", op,
+      w->group, pads, 2 * space, strides, space, dilations, space, a, b);
 }
 
 /* `value` made as large as `like` is by zeros behind it, or cut off. */
 static uint32_t fitted(keel_gradient *g, const window *w, uint32_t value,
                        uint32_t like) {
-  int64_t zeros[SPACE_MOST + 4] = {0};
-  uint32_t begin = keel_emit_ints(g->all, zeros, (int64_t)w->space + 4);
-  const uint32_t parts[] = {
-      begin, sub(g, dims(g, like, 2, INT64_MAX), dims(g, value, 2, INT64_MAX))};
-  return two(g, "Pad", value, keel_emit_concat(g->all, 0, parts, 2));
+  static const int64_t zeros[SPACE_MOST + 4];
+  return keel_gradient_text(
+      g, "Pad(%v, Concat[axis=0](%l, dims(%v, 2) - dims(%v, 2)))", value, zeros,
+      (int64_t)w->space + 4, like, value);
 }
 
 /* The gradient of the larger image, of which windows were taken. */
@@ -226,18 +165,16 @@ static uint32_t of_wide(keel_gradient *g, const window *w, uint32_t narrow,
 /* [N, G * C, ...] as [C, G * N, ...], or with `first` as [G * C, N, ...]. */
 static uint32_t channels_first(keel_gradient *g, const window *w,
                                uint32_t value, bool first) {
-  uint32_t group = keel_emit_int(g->all, w->group);
-  uint32_t batch = dims(g, value, 0, 1), space = dims(g, value, 2, INT64_MAX);
-  uint32_t each = over(g, dims(g, value, 1, 2), group);
   int64_t perm[3 + SPACE_MOST] = {first ? 1 : 2, first ? 2 : 1, 0};
   for (uint32_t i = 0; i < w->space; i++)
     perm[3 + i] = 3 + (int64_t)i;
-  const uint32_t apart[] = {batch, group, each, space};
-  uint32_t moved = keel_emit_transpose(
-      g->all, gradient_shaped(g, value, apart, 4), perm, 3 + w->space);
-  const uint32_t in_order[] = {dims(g, value, 1, 2), batch, space};
-  const uint32_t by_group[] = {each, mul(g, group, batch), space};
-  return gradient_shaped(g, moved, first ? in_order : by_group, 3);
+  return keel_gradient_text(
+      g,
+      "x = %v; n = dims(x, 0, 1); c = dims(x, 1, 2); space = dims(x, 2);"
+      "group = {%i}; each = c / group;"
+      "moved = Transpose[perm=%l](Reshape(x, {n, group, each, space}));"
+      "Reshape(moved, %b ? {c, n, space} : {each, group * n, space})",
+      value, w->group, perm, 3 + (int64_t)w->space, first);
 }
 
 /* The gradient of the weights: the larger image by the smaller one, whose strides are dilations
@@ -251,25 +188,19 @@ static uint32_t of_weights(keel_gradient *g, const window *w, uint32_t wide,
   uint32_t sums = with_window(g, "Conv", w, w->pads, w->dilations, w->strides,
                               channels_first(g, w, wide, false),
                               channels_first(g, w, narrow, true));
-  const uint32_t inputs[] = {sums, keel_emit_ints(g->all, zeros, w->space),
-                             dims(g, like, 2, INT64_MAX),
-                             keel_emit_ints(g->all, axes, w->space)};
-  sums = keel_emit_op(g->all, "Slice", NULL, 0, inputs, 4);
-  return keel_emit_transpose(g->all, sums, perm, 2 + w->space);
+  return keel_gradient_text(
+      g, "Transpose[perm=%l](Slice(%v, %l, dims(%v, 2), %l))", perm,
+      2 + (int64_t)w->space, sums, zeros, (int64_t)w->space, like, axes,
+      (int64_t)w->space);
 }
 
 /* A sum over all that is no channel. */
 static void give_bias(keel_gradient *g, const window *w) {
-  const keel_attr flat = KEEL_INT("keepdims", 0);
   int64_t axes[1 + SPACE_MOST] = {0};
   for (uint32_t i = 0; i < w->space; i++)
     axes[1 + i] = 2 + (int64_t)i;
-  const uint32_t inputs[] = {
-      nn_gradient_got_of(g),
-      keel_emit_ints(g->all, axes, 1 + (int64_t)w->space)};
-  if (keel_gradient_wants(g, 2))
-    keel_gradient_give(g, 2,
-                       keel_emit_op(g->all, "ReduceSum", &flat, 1, inputs, 2));
+  keel_gradient_text(g, "$2 = ReduceSum[keepdims=0](^0, %l)", axes,
+                     1 + (int64_t)w->space);
 }
 
 static uint32_t rank_of(const keel_type *a, const keel_type *b) {
@@ -277,8 +208,8 @@ static uint32_t rank_of(const keel_type *a, const keel_type *b) {
 }
 
 static void conv(keel_gradient *g) {
-  uint32_t x = nn_gradient_x_of(g), weights = keel_gradient_in(g, 1),
-           got = nn_gradient_got_of(g);
+  uint32_t x = keel_gradient_in(g, 0), weights = keel_gradient_in(g, 1),
+           got = keel_gradient_got(g, 0);
   const keel_type *of_x = gradient_type_of(g, x),
                   *of_w = gradient_type_of(g, weights);
   window w;
@@ -293,8 +224,8 @@ static void conv(keel_gradient *g) {
 }
 
 static void conv_transpose(keel_gradient *g) {
-  uint32_t x = nn_gradient_x_of(g), weights = keel_gradient_in(g, 1),
-           got = nn_gradient_got_of(g);
+  uint32_t x = keel_gradient_in(g, 0), weights = keel_gradient_in(g, 1),
+           got = keel_gradient_got(g, 0);
   const keel_type *of_x = gradient_type_of(g, x),
                   *of_w = gradient_type_of(g, weights);
   const int64_t *given = NULL;
@@ -317,44 +248,25 @@ static void conv_transpose(keel_gradient *g) {
 
 /* ---- pooling --------------------------------------------------------------------------------------- */
 
-/* The places of the largest elements, of the whole tensor: the op's second output. */
+/* The op's second output has the places of the largest elements in the whole tensor. */
 static void max_pool(keel_gradient *g) {
-  const keel_attr add = KEEL_STRING("reduction", "add");
-  uint32_t x = nn_gradient_x_of(g), both[2] = {0, 0};
-  uint32_t any = keel_emit_int(g->all, -1);
-  if (keel_attr_int(g->node.op, "storage_order", 0)) {
+  if (keel_attr_int(g->node.op, "storage_order", 0))
     keel_gradient_refuse(g, "has no gradient in Keel with storage_order");
-    return;
-  }
-  keel_emit_again(g->all, g->node.op, &x, 1, both, 2);
-  uint32_t zeros =
-      keel_gradient_wide(g, keel_gradient_zero(g, x), of(g, "Size", x));
-  const uint32_t inputs[] = {two(g, "Reshape", zeros, any),
-                             two(g, "Reshape", both[1], any),
-                             two(g, "Reshape", nn_gradient_got_of(g), any)};
-  keel_gradient_give(
-      g, 0,
-      keel_gradient_shaped_like(
-          g, keel_emit_op(g->all, "ScatterElements", &add, 1, inputs, 3), x));
-}
-
-/* How many pixels each window has that are no padding: a convolution of ones. */
-static uint32_t pixels_of(keel_gradient *g, const window *w, uint32_t kernel) {
-  uint32_t one = keel_emit_int(g->all, 1);
-  const uint32_t lists[] = {one, one,
-                            dims(g, nn_gradient_x_of(g), 2, INT64_MAX)};
-  uint32_t ones =
-      keel_gradient_wide(g, keel_emit_number(g->all, 1, nn_gradient_got_of(g)),
-                         keel_emit_concat(g->all, 0, lists, 3));
-  return with_window(g, "Conv", w, w->pads, w->strides, w->dilations, ones,
-                     kernel);
+  else
+    keel_gradient_text(
+        g,
+        "largest, places = self($0);"
+        "sums = ScatterElements[reduction=add]("
+        "    Reshape(Expand(0~$0, dims($0)), {-1}), Reshape(places, {-1}),"
+        "    Reshape(^0, {-1}));"
+        "$0 = Reshape(sums, dims($0))");
 }
 
 /* Windows of ones, of each channel by itself. */
 static void average_pool(keel_gradient *g) {
   const int64_t *kernel = NULL;
   int64_t shape[2 + SPACE_MOST] = {1, 1}, all = 1;
-  uint32_t x = nn_gradient_x_of(g);
+  uint32_t x = keel_gradient_in(g, 0), got = 0;
   const keel_type *of_x = gradient_type_of(g, x);
   window w;
   int64_t size = keel_attr_ints(g->node.op, "kernel_shape", &kernel);
@@ -369,51 +281,38 @@ static void average_pool(keel_gradient *g) {
     shape[2 + i] = kernel[i];
     if (!keel_mul_i64(all, kernel[i], &all)) all = INT64_MAX;
   }
-  uint32_t got = nn_gradient_got_of(g);
   uint32_t ones =
-      keel_gradient_wide(g, keel_emit_number(g->all, 1, got),
-                         keel_emit_ints(g->all, shape, 2 + (int64_t)w.space));
-  got = keel_attr_int(g->node.op, "count_include_pad", 0)
-            ? scaled(g, got, 1 / (double)all)
-            : over(g, got, pixels_of(g, &w, ones));
-  uint32_t one = keel_emit_int(g->all, 1);
-  uint32_t pictures = of(g, "ReduceProd", dims(g, x, 0, 2));
-  const uint32_t lists[] = {pictures, one, dims(g, got, 2, INT64_MAX)};
-  uint32_t back = of_wide(g, &w, gradient_shaped(g, got, lists, 3), ones, x);
-  keel_gradient_give(g, 0, keel_gradient_shaped_like(g, back, x));
+      keel_gradient_text(g, "Expand(1~^0, %l)", shape, 2 + (int64_t)w.space);
+  if (keel_attr_int(g->node.op, "count_include_pad", 0)) {
+    got = keel_gradient_text(g, "^0 * %f", 1 / (double)all);
+  } else { /* the pixels of each window that are no padding */
+    uint32_t image = keel_gradient_text(g, "Expand(1~^0, {1, 1, dims($0, 2)})");
+    got = keel_gradient_text(g, "^0 / %v",
+                             with_window(g, "Conv", &w, w.pads, w.strides,
+                                         w.dilations, image, ones));
+  }
+  got = keel_gradient_text(
+      g, "Reshape(%v, {ReduceProd(dims($0, 0, 2)), 1, dims(^0, 2)})", got);
+  keel_gradient_text(g, "$0 = Reshape(%v, dims($0))",
+                     of_wide(g, &w, got, ones, x));
 }
 
-static void global_average_pool(keel_gradient *g) {
-  uint32_t x = nn_gradient_x_of(g);
-  uint32_t size = of(g, "ReduceProd", dims(g, x, 2, INT64_MAX));
-  uint32_t each = over(g, nn_gradient_got_of(g),
-                       two(g, "CastLike", size, nn_gradient_got_of(g)));
-  keel_gradient_give(g, 0,
-                     keel_gradient_wide(g, each, keel_gradient_shape(g, x)));
-}
-
+#define SIZE                "CastLike(ReduceProd(dims($0, 2)), ^0)"
+#define GLOBAL_AVERAGE_POOL "$0 = Expand(^0 / " SIZE ", dims($0))"
 /* Shared by those that are as large. */
-static void global_max_pool(keel_gradient *g) {
-  uint32_t equal =
-      two(g, "Equal", nn_gradient_x_of(g), keel_gradient_out(g, 0));
-  uint32_t chosen = two(g, "CastLike", equal, nn_gradient_got_of(g));
-  uint32_t share = of(g, "GlobalAveragePool", chosen);
-  uint32_t x = nn_gradient_x_of(g);
-  uint32_t size = of(g, "ReduceProd", dims(g, x, 2, INT64_MAX));
-  uint32_t count = mul(g, share, two(g, "CastLike", size, share));
-  keel_gradient_give(g, 0,
-                     mul(g, chosen, over(g, nn_gradient_got_of(g), count)));
-}
+#define GLOBAL_MAX_POOL              \
+  "chosen = CastLike($0 == %0, ^0);" \
+  "$0 = chosen * (^0 / (GlobalAveragePool(chosen) * " SIZE "))"
 
 static const keel_op_rule rules[] = {
     {"MatMul", .gradient = matmul},
-    {"Gemm", .gradient = gemm},
+    {"Gemm", .slopes = GEMM},
     {"Conv", .gradient = conv},
     {"ConvTranspose", .gradient = conv_transpose},
     {"MaxPool", .gradient = max_pool},
     {"AveragePool", .gradient = average_pool},
-    {"GlobalAveragePool", .gradient = global_average_pool},
-    {"GlobalMaxPool", .gradient = global_max_pool},
+    {"GlobalAveragePool", .slopes = GLOBAL_AVERAGE_POOL},
+    {"GlobalMaxPool", .slopes = GLOBAL_MAX_POOL},
 };
 
 const keel_op_table keel_ops_gradient_products = {KEEL_TABLE_RULES(rules)};
