@@ -2,6 +2,7 @@
  * with Gather. */
 #include "opsets/microsoft/microsoft.h"
 #include "opsets/terms.h"
+#include "opsets/text.h"
 #include "passes/passes.h"
 
 /* ---- shapes ---- */
@@ -139,66 +140,20 @@ keel_status keel_shape_gather_block_quantized(keel_infer *infer) {
 
 static uint32_t gathered(keel_emit *all, uint32_t table, uint32_t indices,
                          int64_t axis) {
-  const keel_attr attr = KEEL_INT("axis", axis);
-  const uint32_t inputs[] = {table, indices};
-  return keel_emit_op(all, "Gather", &attr, 1, inputs, 2);
+  return keel_emit_text(all, "Gather[axis=%i](%v, %v)", axis, table, indices);
 }
 
 /* ---- EmbedLayerNormalization --------------------------------------------------------------- */
 
-enum {
-  WORDS,
-  SEGMENTS,
-  WORD_TABLE,
-  PLACE_TABLE,
-  SEGMENT_TABLE,
-  GAMMA,
-  BETA,
-  MASK,
-  PLACES
-};
-
-/* How many of a row's words its mask counts; without a mask, 0. */
-static void give_lengths(keel_emit *all) {
-  uint32_t words = keel_emit_in(all, WORDS);
-  uint32_t mask = keel_emit_in(all, MASK), one = keel_emit_int(all, 1);
-  if (!keel_emit_wants(all, 1)) return;
-  if (mask == KEEL_ABSENT) {
-    uint32_t zero = keel_emit_cast(all, keel_emit_int(all, 0), KD_I32);
-    keel_emit_give(all, 1,
-                   keel_emit_binary(all, "Expand", zero,
-                                    keel_emit_dims(all, words, 0, 1)));
-    return;
-  }
-  const keel_attr keep = KEEL_INT("keepdims", 0);
-  mask = keel_emit_binary(all, "Equal", mask, keel_emit_cast(all, one, KD_I32));
-  const uint32_t inputs[] = {keel_emit_cast(all, mask, KD_I32), one};
-  keel_emit_give(all, 1, keel_emit_op(all, "ReduceSum", &keep, 1, inputs, 2));
-}
-
-static void expand_embed_layer_norm(keel_emit *all) {
-  uint32_t words = keel_emit_in(all, WORDS);
-  uint32_t places = keel_emit_in(all, PLACES);
-  uint32_t segments = keel_emit_in(all, SEGMENTS);
-  if (places == KEEL_ABSENT)
-    places = keel_emit_range(all, keel_emit_dims(all, words, 1, 2));
-  uint32_t sum = keel_emit_binary(
-      all, "Add", gathered(all, keel_emit_in(all, WORD_TABLE), words, 0),
-      gathered(all, keel_emit_in(all, PLACE_TABLE), places, 0));
-  if (segments != KEEL_ABSENT &&
-      keel_emit_in(all, SEGMENT_TABLE) != KEEL_ABSENT)
-    sum = keel_emit_binary(
-        all, "Add", sum,
-        gathered(all, keel_emit_in(all, SEGMENT_TABLE), segments, 0));
-  const keel_attr epsilon =
-      KEEL_FLOAT("epsilon", keel_attr_float(all->node.op, "epsilon", 1e-12f));
-  const uint32_t inputs[] = {sum, keel_emit_in(all, GAMMA),
-                             keel_emit_in(all, BETA)};
-  keel_emit_give(
-      all, 0, keel_emit_op(all, "LayerNormalization", &epsilon, 1, inputs, 3));
-  give_lengths(all);
-  keel_emit_give(all, 2, sum);
-}
+/* Inputs: words, segments, tables of words, places and segments, gamma, beta, mask, places. Output 1
+ * is how many of a row's words its mask counts; without a mask, 0. */
+#define EMBED_LAYER_NORMALIZATION                                       \
+  "sum = Gather($2, $0) + Gather($3, $8 ? $8 : range(dims($0, 1, 2)));" \
+  "sum = $1 ? ($4 ? sum + Gather($4, $1) : sum) : sum;"                 \
+  "%0 = LayerNormalization[epsilon=@epsilon](sum, $5, $6);"             \
+  "%1 = $7 ? ReduceSum[keepdims=0](i32($7 == i32({1})), {1})"           \
+  "        : Expand(i32({0}), dims($0, 0, 1));"                         \
+  "%2 = sum"
 
 /* ---- GatherBlockQuantized ------------------------------------------------------------------ */
 
@@ -243,11 +198,6 @@ static bool read_table(table *t) {
   return fits;
 }
 
-static uint32_t embeddings_two(table *t, const char *op, uint32_t a,
-                               uint32_t b) {
-  return keel_emit_binary(t->all, op, a, b);
-}
-
 /* Bytes of numbers that have fewer bits, as so many bytes along the last axis. */
 static uint32_t each_a_byte(table *t, uint32_t bytes) {
   int64_t dims[KD_MAX_RANK] = {0};
@@ -261,19 +211,15 @@ static uint32_t each_a_byte(table *t, uint32_t bytes) {
 /* Indices into scales: of blocks, where these are along the axis that is gathered along, and 0
  * where one scale is for all. */
 static uint32_t scale_indices(table *t, uint32_t data) {
-  uint32_t zero = keel_emit_int(t->all, 0), indices = t->indices;
   if (t->blocked != t->axis)
     return t->scales->dims[t->axis] == 1
-               ? embeddings_two(t, "Mul", indices,
-                                embeddings_two(t, "CastLike", zero, indices))
-               : indices;
-  indices = keel_emit_cast(t->all, indices, KD_I64);
-  uint32_t size = keel_emit_dims(t->all, data, t->axis, t->axis + 1);
-  indices = keel_emit_where(t->all, embeddings_two(t, "Less", indices, zero),
-                            embeddings_two(t, "Add", indices, size), indices);
-  return t->block ? embeddings_two(t, "Div", indices,
-                                   keel_emit_int(t->all, t->block))
-                  : embeddings_two(t, "Mul", indices, zero);
+               ? keel_emit_text(t->all, "%v * CastLike({0}, $1)", t->indices)
+               : t->indices;
+  return keel_emit_text(
+      t->all,
+      "i = i64(%v); i = Where(i < {0}, i + dims(%v, %i, %i), i);"
+      "%b ? i / {%i} : i * {0}",
+      t->indices, data, t->axis, t->axis + 1, t->block != 0, t->block);
 }
 
 /* Numbers of a type that Gather takes and that has all of them. */
@@ -289,28 +235,22 @@ static uint32_t readable(table *t, uint32_t value) {
 /* As many as the scales; KEEL_ABSENT: zero. */
 static uint32_t zeros_of(table *t, uint32_t scales, uint32_t indices) {
   uint32_t zeros = keel_emit_in(t->all, 3);
-  uint32_t dims = keel_emit_dims(t->all, scales, 0, INT64_MAX);
   if (zeros == KEEL_ABSENT && t->type->dtype != KD_U8) return KEEL_ABSENT;
-  if (zeros == KEEL_ABSENT) {
-    uint32_t middle = keel_emit_int(t->all, INT64_C(1) << (t->bits - 1));
-    return embeddings_two(t, "Expand", keel_emit_cast(t->all, middle, KD_U8),
-                          dims);
-  }
+  if (zeros == KEEL_ABSENT)
+    return keel_emit_text(t->all, "Expand(u8({%i}), dims(%v))",
+                          INT64_C(1) << (t->bits - 1), scales);
   zeros = gathered(t->all, readable(t, zeros), indices, t->axis);
   if (t->bits == 8) return zeros;
-  const uint32_t inputs[] = {each_a_byte(t, zeros), keel_emit_int(t->all, 0),
-                             keel_emit_dims(t->all, scales, -1, INT64_MAX),
-                             keel_emit_int(t->all, -1)};
-  return keel_emit_op(t->all, "Slice", NULL, 0, inputs, 4);
+  return keel_emit_text(t->all, "Slice(%v, {0}, dims(%v, -1), {-1})",
+                        each_a_byte(t, zeros), scales);
 }
 
 /* One scale for each number along axis `at`. */
 static uint32_t repeated(table *t, uint32_t scales, uint32_t like, int64_t at) {
   if (t->blocked == t->axis || !t->block) return scales;
-  uint32_t places =
-      keel_emit_range(t->all, keel_emit_dims(t->all, like, at, at + 1));
-  places = embeddings_two(t, "Div", places, keel_emit_int(t->all, t->block));
-  return gathered(t->all, scales, places, at);
+  return keel_emit_text(t->all,
+                        "Gather[axis=%i](%v, range(dims(%v, %i, %i)) / {%i})",
+                        at, scales, like, at, at + 1, t->block);
 }
 
 static void expand_gather_block_quantized(keel_emit *all) {
@@ -324,20 +264,16 @@ static void expand_gather_block_quantized(keel_emit *all) {
   uint32_t zeros = zeros_of(&t, scales, by_block);
   kd_dtype dtype = t.type->dtype;
   bool whole = dtype == KD_U8 || dtype == KD_U4 || dtype == KD_I4;
-  if (whole && t.blocked != t.axis) {
-    const keel_attr attrs[] = {KEEL_INT("axis", at),
-                               KEEL_INT("block_size", t.block)};
-    const uint32_t inputs[] = {x, scales, zeros};
-    keel_emit_give(all, 0,
-                   keel_emit_op(all, "DequantizeLinear", attrs, 2, inputs, 3));
-    return;
-  }
-  uint32_t y = embeddings_two(&t, "CastLike", x, scales);
-  if (zeros != KEEL_ABSENT)
-    y = embeddings_two(&t, "Sub", y,
-                       embeddings_two(&t, "CastLike", zeros, scales));
-  keel_emit_give(all, 0,
-                 embeddings_two(&t, "Mul", y, repeated(&t, scales, x, at)));
+  if (whole && t.blocked != t.axis)
+    keel_emit_text(all,
+                   "%0 = DequantizeLinear[axis=%i, block_size=%i](%v, %v, %v)",
+                   at, t.block, x, scales, zeros);
+  else
+    keel_emit_text(all,
+                   "scales = %v; y = CastLike(%v, scales);"
+                   "%0 = (%b ? y - CastLike(%v, scales) : y) * %v",
+                   scales, x, zeros != KEEL_ABSENT, zeros,
+                   repeated(&t, scales, x, at));
 }
 
 /* ---- rows ---- */
@@ -358,7 +294,7 @@ static const keel_schema_row rows[] = {
 
 static const keel_op_rule rules[] = {
     {"com.microsoft::EmbedLayerNormalization",
-     .expand = expand_embed_layer_norm},
+     .body = EMBED_LAYER_NORMALIZATION},
     {"com.microsoft::GatherBlockQuantized",
      .expand = expand_gather_block_quantized, .traits = KEEL_OP_PICKS},
 };

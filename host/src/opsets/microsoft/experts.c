@@ -6,6 +6,7 @@
  * the run only. Results go to their slots, are weighed, and summed. */
 #include "opsets/microsoft/microsoft.h"
 #include "opsets/terms.h"
+#include "opsets/text.h"
 #include "passes/passes.h"
 
 /* ---- shapes ---- */
@@ -194,25 +195,6 @@ static uint32_t experts_in(const experts *e, uint32_t index) {
   return keel_emit_in(e->all, index);
 }
 
-static uint32_t experts_two(experts *e, const char *op, uint32_t a,
-                            uint32_t b) {
-  return keel_emit_binary(e->all, op, a, b);
-}
-
-static uint32_t experts_number(experts *e, int64_t value) {
-  return keel_emit_int(e->all, value);
-}
-
-static uint32_t reshaped(experts *e, uint32_t value, const int64_t *dims,
-                         int64_t rank) {
-  return keel_emit_reshape(e->all, value, dims, rank);
-}
-
-static uint32_t with_attr(experts *e, const char *op, keel_attr attr,
-                          uint32_t value) {
-  return keel_emit_op(e->all, op, &attr, 1, &value, 1);
-}
-
 static bool is_swiglu(const experts *e) {
   return !strcmp(keel_attr_string(e->all->node.op, "activation_type", "relu"),
                  "swiglu");
@@ -220,39 +202,22 @@ static bool is_swiglu(const experts *e) {
 
 /* ---- which experts -------------------------------------------------------------------------- */
 
-static uint32_t of_whole(experts *e, uint32_t shares) {
-  const uint32_t inputs[] = {shares, experts_number(e, -1)};
-  uint32_t sum = keel_emit_op(e->all, "ReduceSum", NULL, 0, inputs, 2);
-  uint32_t zero = keel_emit_number(e->all, 0, sum);
-  uint32_t one = keel_emit_number(e->all, 1, sum);
-  sum = keel_emit_where(e->all, experts_two(e, "Equal", sum, zero), one, sum);
-  return experts_two(e, "Div", shares, sum);
-}
-
 /* The k best; of shares that are given apart, or of a softmax over all or, where the weights are
  * kept in few bits, over those k. */
 static void experts_choose(experts *e, uint32_t apart, bool over_all) {
-  enum { BEST, PLACES };
-  const keel_attr last = KEEL_INT("axis", -1);
-  static const int64_t flat[] = {-1};
+  bool given = apart != KEEL_ABSENT;
   bool whole =
-      keel_attr_int(e->all->node.op, "normalize_routing_weights", 0) != 0;
-  uint32_t found[2] = {KEEL_ABSENT, KEEL_ABSENT};
-  uint32_t wanted = keel_emit_cast(e->all, experts_in(e, 1), KD_F32);
-  if (over_all) wanted = with_attr(e, "Softmax", last, wanted);
-  const uint32_t inputs[] = {wanted, experts_number(e, e->chosen)};
-  keel_emit_node(e->all, "TopK", NULL, 0, inputs, 2, found, 2);
-  e->shares = found[BEST];
-  if (apart != KEEL_ABSENT) {
-    const uint32_t pair[] = {keel_emit_cast(e->all, apart, KD_F32),
-                             found[PLACES]};
-    e->shares = keel_emit_op(e->all, "GatherElements", &last, 1, pair, 2);
-  } else if (!over_all) {
-    e->shares = with_attr(e, "Softmax", last, e->shares);
-  }
-  if (whole && (over_all || apart != KEEL_ABSENT))
-    e->shares = of_whole(e, e->shares);
-  e->slots = reshaped(e, found[PLACES], flat, 1);
+      keel_attr_int(e->all->node.op, "normalize_routing_weights", 0) != 0 &&
+      (over_all || given);
+  e->shares = keel_emit_text(
+      e->all,
+      "wanted = f32($1); wanted = %b ? Softmax[axis=-1](wanted) : wanted;"
+      "best, places = TopK(wanted, {%i}); %p = Reshape(places, {-1});"
+      "s = %b ? GatherElements[axis=-1](f32(%v), places)"
+      "  : %b ? best : Softmax[axis=-1](best);"
+      "sum = %b ? ReduceSum(s, {-1}) : s;"
+      "%b ? s / Where(sum == 0, 1~sum, sum) : s",
+      over_all, e->chosen, &e->slots, given, apart, over_all, whole, whole);
 }
 
 /* ---- what an expert computes ---------------------------------------------------------------- */
@@ -268,18 +233,17 @@ static uint32_t own(experts *e, uint32_t value, int64_t expert,
 static uint32_t float_product(experts *e, const layer *l, uint32_t x,
                               int64_t expert) {
   const int64_t dims[] = {l->n, l->k};
-  const keel_attr turned = KEEL_INT("transB", 1);
-  const uint32_t inputs[] = {x, own(e, l->weights, expert, dims, 2),
-                             own(e, l->bias, expert, dims, 1)};
-  return keel_emit_op(e->all, "Gemm", &turned, 1, inputs, 3);
+  return keel_emit_text(e->all, "Gemm[transB=1](%v, %v, %v)", x,
+                        own(e, l->weights, expert, dims, 2),
+                        own(e, l->bias, expert, dims, 1));
 }
 
 /* One number for each of `blocks` of a row. */
 static uint32_t for_blocks(experts *e, uint32_t value, const layer *l,
                            int64_t blocks) {
-  const int64_t one[] = {l->n, 1}, all[] = {l->n, blocks};
-  value = experts_two(e, "CastLike", reshaped(e, value, one, 2), e->rows);
-  return experts_two(e, "Expand", value, keel_emit_ints(e->all, all, 2));
+  return keel_emit_text(e->all,
+                        "Expand(CastLike(Reshape(%v, {%i, 1}), %v), {%i, %i})",
+                        value, l->n, e->rows, l->n, blocks);
 }
 
 /* Zero points of rows lie behind each other, in as few bits as the weights. */
@@ -288,8 +252,8 @@ static uint32_t row_zeros(experts *e, const layer *l, int64_t expert,
   static const int64_t flat[] = {-1};
   uint32_t zeros = own(e, l->zeros, expert, flat, 1);
   if (zeros == KEEL_ABSENT) return zeros;
-  zeros = reshaped(e, keel_emit_unpacked(e->all, zeros, l->bits), flat, 1);
-  zeros = keel_emit_slice(e->all, zeros, 0, 0, l->n, 1);
+  zeros = keel_emit_text(e->all, "Slice(Reshape(%v, {-1}), {0}, {%i}, {0})",
+                         keel_emit_unpacked(e->all, zeros, l->bits), l->n);
   return for_blocks(e, zeros, l, blocks);
 }
 
@@ -305,12 +269,11 @@ static int64_t block_of(const experts *e, const layer *l) {
 
 static uint32_t filled(experts *e, uint32_t weights, const layer *l,
                        int64_t bytes) {
-  const int64_t more[] = {l->n, bytes - l->k * l->bits / 8};
-  if (!more[1]) return weights;
-  uint32_t zero = keel_emit_cast(e->all, experts_number(e, 0), KD_U8);
-  const uint32_t parts[] = {
-      weights, experts_two(e, "Expand", zero, keel_emit_ints(e->all, more, 2))};
-  return keel_emit_concat(e->all, 1, parts, 2);
+  int64_t more = bytes - l->k * l->bits / 8;
+  return !more ? weights
+               : keel_emit_text(e->all,
+                                "Concat[axis=1](%v, Expand(u8({0}), {%i, %i}))",
+                                weights, l->n, more);
 }
 
 static uint32_t packed_product(experts *e, const layer *l, uint32_t x,
@@ -318,27 +281,22 @@ static uint32_t packed_product(experts *e, const layer *l, uint32_t x,
   bool by_row = !keel_attr_int(e->all->node.op, "block_size", 0);
   int64_t block = block_of(e, l), blocks = (l->k + block - 1) / block;
   int64_t bytes = block * l->bits / 8;
-  const int64_t rows[] = {l->n, l->k * l->bits / 8};
-  const int64_t parts[] = {l->n, blocks, bytes}, each[] = {l->n, blocks};
-  const int64_t zeros[] = {l->n, (blocks * l->bits + 7) / 8}, one[] = {l->n};
+  const int64_t rows[] = {l->n, l->k * l->bits / 8}, each[] = {l->n, blocks};
+  const int64_t packed[] = {l->n, (blocks * l->bits + 7) / 8}, one[] = {l->n};
   uint32_t w =
       filled(e, own(e, l->weights, expert, rows, 2), l, blocks * bytes);
   uint32_t scales =
       by_row ? for_blocks(e, own(e, l->scales, expert, one, 1), l, blocks)
-             : experts_two(e, "CastLike", own(e, l->scales, expert, each, 2),
-                           e->rows);
-  const uint32_t inputs[] = {x,
-                             reshaped(e, w, parts, 3),
-                             scales,
-                             by_row ? row_zeros(e, l, expert, blocks)
-                                    : own(e, l->zeros, expert, zeros, 2),
-                             KEEL_ABSENT,
-                             own(e, l->bias, expert, one, 1)};
-  const keel_attr attrs[] = {KEEL_INT("K", l->k), KEEL_INT("N", l->n),
-                             KEEL_INT("bits", l->bits),
-                             KEEL_INT("block_size", block)};
-  return keel_emit_op(e->all, "com.microsoft::MatMulNBits", attrs, 4, inputs,
-                      6);
+             : keel_emit_text(e->all, "CastLike(%v, %v)",
+                              own(e, l->scales, expert, each, 2), e->rows);
+  uint32_t zeros = by_row ? row_zeros(e, l, expert, blocks)
+                          : own(e, l->zeros, expert, packed, 2);
+  return keel_emit_text(
+      e->all,
+      "com.microsoft::MatMulNBits[K=%i, N=%i, bits=%i, block_size=%i]"
+      "(%v, Reshape(%v, {%i, %i, %i}), %v, %v, _, %v)",
+      l->k, l->n, l->bits, block, x, w, l->n, blocks, bytes, scales, zeros,
+      own(e, l->bias, expert, one, 1));
 }
 
 static uint32_t experts_product(experts *e, int layer_index, uint32_t x,
@@ -351,35 +309,24 @@ static uint32_t experts_product(experts *e, int layer_index, uint32_t x,
 /* gate * sigmoid(alpha * gate) * (value + beta), both cut at a limit. */
 static uint32_t swiglu(experts *e, uint32_t gate, uint32_t value) {
   const keel_opdef *op = e->all->node.op;
-  const keel_node_attr *limit = keel_attr_find(op, "swiglu_limit");
-  double beta = (double)keel_attr_float(op, "activation_beta", 0);
-  if (limit) {
-    double most = (double)limit->value.f;
-    uint32_t up = keel_emit_number(e->all, most, gate);
-    const uint32_t inputs[] = {value, keel_emit_number(e->all, -most, gate),
-                               up};
-    gate = experts_two(e, "Min", gate, up);
-    value = keel_emit_op(e->all, "Clip", NULL, 0, inputs, 3);
-  }
-  gate = with_attr(e, "Swish",
-                   (keel_attr)KEEL_FLOAT(
-                       "alpha", keel_attr_float(op, "activation_alpha", 1)),
-                   gate);
-  if (beta != 0)
-    value = experts_two(e, "Add", value, keel_emit_number(e->all, beta, value));
-  return experts_two(e, "Mul", gate, value);
+  int limited = keel_attr_find(op, "swiglu_limit") != NULL;
+  return keel_emit_text(
+      e->all,
+      "gate = %v; value = %v; gate = %b ? Min(gate, @swiglu_limit) : gate;"
+      "value = %b ? Clip(value, -@swiglu_limit, @swiglu_limit) : value;"
+      "value = %b ? value + @activation_beta : value;"
+      "Swish[alpha=@activation_alpha](gate) * value",
+      gate, value, limited, limited,
+      keel_attr_float(op, "activation_beta", 0) != 0);
 }
 
 static uint32_t activated(experts *e, uint32_t x) {
-  const char *kind =
-      keel_attr_string(e->all->node.op, "activation_type", "relu");
-  if (!strcmp(kind, "relu")) return keel_emit_unary(e->all, "Relu", x);
-  if (!strcmp(kind, "silu"))
-    return with_attr(e, "Swish", (keel_attr)KEEL_FLOAT("alpha", 1), x);
-  if (!strcmp(kind, "gelu"))
-    return with_attr(e, "Gelu", (keel_attr)KEEL_STRING("approximate", "tanh"),
-                     x);
-  return x;
+  return keel_emit_text(e->all,
+                        "x = %v; @activation_type=relu ? Relu(x)"
+                        "      : @activation_type=silu ? Swish[alpha=1.0](x)"
+                        "      : @activation_type=gelu"
+                        "        ? Gelu[approximate=tanh](x) : x",
+                        x);
 }
 
 /* Gate and value of FC1 in turn (1) or behind each other (2). */
@@ -402,66 +349,45 @@ static uint32_t computed(experts *e, uint32_t x, int64_t expert) {
   else
     first = third == KEEL_ABSENT
                 ? activated(e, first)
-                : experts_two(e, "Mul", activated(e, first), third);
+                : keel_emit_binary(e->all, "Mul", activated(e, first), third);
   return experts_product(e, 1, first, expert);
 }
 
 /* ---- all experts ---------------------------------------------------------------------------- */
 
-/* The slots of an expert: [slots]. */
-static uint32_t slots_of(experts *e, int64_t expert) {
-  static const int64_t flat[] = {-1};
-  uint32_t own_slots =
-      experts_two(e, "Equal", e->slots, experts_number(e, expert));
-  return reshaped(e, keel_emit_unary(e->all, "NonZero", own_slots), flat, 1);
-}
-
 /* [rows * chosen, size]: each slot with what its expert gives. */
 static uint32_t at_slots(experts *e, uint32_t *slots, uint32_t *results) {
-  const keel_attr axis = KEEL_INT("axis", 0);
   for (int64_t i = 0; i < e->count && e->all->status == KD_OK; i++) {
-    slots[i] = slots_of(e, i);
-    const uint32_t pair[] = {
-        e->rows, experts_two(e, "Div", slots[i], experts_number(e, e->chosen))};
-    uint32_t x = keel_emit_op(e->all, "Gather", &axis, 1, pair, 2);
+    slots[i] = keel_emit_text(e->all, "Reshape(NonZero(%v == {%i}), {-1})",
+                              e->slots, i);
+    uint32_t x = keel_emit_text(e->all, "Gather(%v, %v / {%i})", e->rows,
+                                slots[i], e->chosen);
     results[i] = computed(e, x, i);
   }
   if (e->all->status != KD_OK) return KEEL_ABSENT;
-  uint32_t places = keel_emit_concat(e->all, 0, slots, (uint32_t)e->count);
-  const uint32_t dims[] = {keel_emit_dims(e->all, e->slots, 0, 1),
-                           experts_number(e, e->layers[1].n)};
-  uint32_t room = experts_two(e, "Expand", keel_emit_number(e->all, 0, e->rows),
-                              keel_emit_concat(e->all, 0, dims, 2));
-  const uint32_t inputs[] = {
-      room, experts_two(e, "Unsqueeze", places, experts_number(e, 1)),
-      keel_emit_concat(e->all, 0, results, (uint32_t)e->count)};
-  return keel_emit_op(e->all, "ScatterND", NULL, 0, inputs, 3);
+  return keel_emit_text(
+      e->all,
+      "ScatterND(Expand(0~%v, {dims(%v, 0, 1), %i}), Unsqueeze(%v, {1}), %v)",
+      e->rows, e->slots, e->layers[1].n,
+      keel_emit_concat(e->all, 0, slots, (uint32_t)e->count),
+      keel_emit_concat(e->all, 0, results, (uint32_t)e->count));
 }
 
 static void give_sum(experts *e, uint32_t results) {
-  const keel_attr keep = KEEL_INT("keepdims", 0);
-  const int64_t dims[] = {-1, e->chosen, e->layers[1].n};
-  results = keel_emit_cast(e->all, reshaped(e, results, dims, 3), KD_F32);
-  results = experts_two(
-      e, "Mul", results,
-      experts_two(e, "Unsqueeze", e->shares, experts_number(e, -1)));
-  const uint32_t inputs[] = {results, experts_number(e, 1)};
-  results = keel_emit_op(e->all, "ReduceSum", &keep, 1, inputs, 2);
-  results = experts_two(e, "CastLike", results, e->rows);
-  keel_emit_give(
-      e->all, 0,
-      experts_two(e, "Reshape", results,
-                  keel_emit_dims(e->all, experts_in(e, 0), 0, INT64_MAX)));
+  keel_emit_text(e->all,
+                 "y = f32(Reshape(%v, {-1, %i, %i})) * Unsqueeze(%v, {-1});"
+                 "y = CastLike(ReduceSum[keepdims=0](y, {1}), %v);"
+                 "%0 = Reshape(y, dims($0))",
+                 results, e->chosen, e->layers[1].n, e->shares, e->rows);
 }
 
 static void mix(experts *e, uint32_t apart, bool over_all) {
-  const int64_t rows[] = {-1, e->layers[1].n};
   uint32_t *lists = calloc((size_t)e->count * 2, sizeof *lists);
   if (!lists) {
     e->all->status = keel_no_memory((size_t)e->count * 2 * sizeof *lists);
     return;
   }
-  e->rows = reshaped(e, experts_in(e, 0), rows, 2);
+  e->rows = keel_emit_text(e->all, "Reshape($0, {-1, %i})", e->layers[1].n);
   experts_choose(e, apart, over_all);
   give_sum(e, at_slots(e, lists, lists + e->count));
   free(lists);

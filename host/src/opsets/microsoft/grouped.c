@@ -2,7 +2,7 @@
  * TensorScatter and Attention. */
 #include <math.h>
 #include "opsets/tables.h"
-#include "opsets/terms.h"
+#include "opsets/text.h"
 #include "passes/passes.h"
 
 /* ---- shapes ---- */
@@ -169,249 +169,125 @@ keel_status keel_shape_group_query_attention(keel_infer *infer) {
 
 /* ---- in simpler ops ---- */
 
-enum {
-  QUERY,
-  KEY,
-  VALUE,
-  PAST_KEY,
-  PAST_VALUE,
-  LENGTHS,
-  TOTAL,
-  COS,
-  SIN,
-  PLACES,
-  BIAS,
-  SINK
-};
-enum { OUTPUT, PRESENT_KEY, PRESENT_VALUE };
+/* Inputs: query, key and value (or all in query), their past, the last place of each batch, the most
+ * keys, cos and sin, places, bias, and a sink for each head. */
 
-typedef struct grouped {
-  keel_emit *all;
-  int64_t heads, groups;
-  uint32_t q, k, v; /* [batch, rows, heads * size] */
-  uint32_t rows;    /* how many are new: a list of one */
-  uint32_t total;   /* the most keys that a batch has then: a list of one */
-  uint32_t begin;   /* [batch]: where the new rows begin */
-} grouped;
+#define BY_HEADS(x, heads) \
+  "Transpose[perm=(0 2 1 3)](Reshape(" x ", {0, 0, " heads ", -1}))"
 
-static uint32_t grouped_in(const grouped *g, uint32_t index) {
-  return keel_emit_in(g->all, index);
+/* q, k and v, [batch, rows, heads * size]: apart, or columns of the query. */
+#define PARTS                                                        \
+  "size = $1 ? _ : dims($0, 2, 3) / {%i};"                           \
+  "%p = $1 ? $0 : Slice($0, {0}, size * {@num_heads}, {2});"         \
+  "%p = $1 ? $1 : Slice($0, size * {@num_heads}, size * {%i}, {2});" \
+  "%p = $1 ? $2 : Slice($0, size * {%i}, {max}, {2})"
+
+/* How many rows are new and how many keys there are then, lists of one; where the new ones begin in
+ * each batch; and their places, [batch, rows]. A first call has all its rows from 0 on, also those
+ * behind a batch's length. */
+#define BEGINS                                                             \
+  "rows = dims(%v, 1, 2); total = Reshape(i64($6), {-1});"                 \
+  "room = $3 ? Max(total, dims($3, 2, 3)) : total; first = rows == total;" \
+  "least = Where(first, {0}, rows - {1}); most = room - {1};"              \
+  "last = keel::Within[input=seqlens_k, op=GroupQueryAttention]"           \
+  "       (Reshape(i64($5), {-1}), least, most);"                          \
+  "begin = Where(first, {0}, last + {1} - rows); %p = rows; %p = total;"   \
+  "%p = begin; %p = Unsqueeze(begin, {1}) + range(rows)"
+
+/* [batch, 1, rows, keys]: what is added to scores. */
+#define MASK                                                                   \
+  "keys = range(total); place = Unsqueeze(%v, {1, 3}); hidden = keys > place;" \
+  "hidden = %b ? Or(hidden, keys <= place - {@local_window_size}) : hidden;"   \
+  "mask = Where(hidden, %f~q, $10 ? $10 : 0~q);"
+
+/* The past with room for all keys, and the new ones in their places. */
+static uint32_t present(keel_emit *all, uint32_t past, uint32_t value,
+                        uint32_t total, uint32_t begin) {
+  if (past == KEEL_ABSENT) return value;
+  return keel_emit_text(
+      all,
+      "past = %v; more = Max(%v - dims(past, 2, 3), {0});"
+      "room = Expand(0~past, {dims(past, 0, 2), more, dims(past, 3, 4)});"
+      "TensorScatter(Concat[axis=2](past, room), %v, %v)",
+      past, total, value, begin);
 }
 
-static uint32_t grouped_two(grouped *g, const char *op, uint32_t a,
-                            uint32_t b) {
-  return keel_emit_binary(g->all, op, a, b);
+/* The first `total` keys or values; with a sink, one more of zeros. */
+static uint32_t seen(keel_emit *all, uint32_t value, uint32_t total, int sink) {
+  return keel_emit_text(
+      all,
+      "x = Slice(%v, {0}, %v, {2});"
+      "more = %b ? Expand(0~x, {dims(x, 0, 2), 1, dims(x, 3, 4)}) : _;"
+      "%b ? Concat[axis=2](x, more) : x",
+      value, total, sink, sink);
 }
 
-static uint32_t grouped_number(grouped *g, int64_t value) {
-  return keel_emit_int(g->all, value);
-}
+/* The sums of powers have one more, of each head's sink or of 0: the score of the key of zeros. */
+#define WITH_SINK                                            \
+  "heads = {dims(q, 0, 1), @num_heads, rows};"               \
+  "sink = $11 ? Reshape($11, {1, @num_heads, 1, 1}) : 0~q;"  \
+  "mask = %b ? Concat[axis=3](Expand(mask, {heads, total})," \
+  "                           Expand(sink, {heads, 1})) : mask;"
 
-/* Columns [begin, end) of the query, in heads; what has all is cut in three. */
-static uint32_t columns(grouped *g, uint32_t size, int64_t begin, int64_t end) {
-  const uint32_t inputs[] = {
-      grouped_in(g, QUERY),
-      grouped_two(g, "Mul", size, grouped_number(g, begin)),
-      grouped_two(g, "Mul", size, grouped_number(g, end)),
-      grouped_number(g, 2)};
-  return keel_emit_op(g->all, "Slice", NULL, 0, inputs, 4);
-}
-
-static void take_parts(grouped *g) {
-  g->q = grouped_in(g, QUERY);
-  g->k = grouped_in(g, KEY);
-  g->v = grouped_in(g, VALUE);
-  if (g->k != KEEL_ABSENT) return;
-  uint32_t size = grouped_two(g, "Div", keel_emit_dims(g->all, g->q, 2, 3),
-                              grouped_number(g, g->heads + 2 * g->groups));
-  g->q = columns(g, size, 0, g->heads);
-  g->k = columns(g, size, g->heads, g->heads + g->groups);
-  g->v = columns(g, size, g->heads + g->groups, g->heads + 2 * g->groups);
-}
-
-static uint32_t as_i64(grouped *g, uint32_t value) {
-  return grouped_two(g, "CastLike", value, grouped_number(g, 0));
-}
-
-/* A first call has all its rows from 0 on, also those behind a batch's length. */
-static void find_begin(grouped *g) {
-  uint32_t flat = grouped_number(g, -1);
-  uint32_t lengths =
-      grouped_two(g, "Reshape", as_i64(g, grouped_in(g, LENGTHS)), flat);
-  uint32_t one = grouped_number(g, 1), zero = grouped_number(g, 0), room;
-  g->rows = keel_emit_dims(g->all, g->q, 1, 2);
-  g->total = room =
-      grouped_two(g, "Reshape", as_i64(g, grouped_in(g, TOTAL)), flat);
-  if (grouped_in(g, PAST_KEY) != KEEL_ABSENT)
-    room = grouped_two(g, "Max", room,
-                       keel_emit_dims(g->all, grouped_in(g, PAST_KEY), 2, 3));
-  uint32_t first = grouped_two(g, "Equal", g->rows, g->total);
-  uint32_t least =
-      keel_emit_where(g->all, first, zero, grouped_two(g, "Sub", g->rows, one));
-  lengths = keel_emit_within(g->all, lengths, least,
-                             grouped_two(g, "Sub", room, one), "seqlens_k");
-  lengths = grouped_two(g, "Add", lengths, one);
-  g->begin = keel_emit_where(g->all, first, zero,
-                             grouped_two(g, "Sub", lengths, g->rows));
-}
-
-/* [batch, rows]: each new row's place among the keys. */
-static uint32_t rows_places(grouped *g) {
-  return grouped_two(
-      g, "Add", grouped_two(g, "Unsqueeze", g->begin, grouped_number(g, 1)),
-      keel_emit_range(g->all, g->rows));
-}
-
-static uint32_t grouped_turned(grouped *g, uint32_t value, int64_t heads,
+static uint32_t grouped_turned(keel_emit *all, uint32_t value, int64_t heads,
                                uint32_t places) {
-  const keel_type *cos = keel_emit_type(g->all, COS);
+  const keel_type *cos = keel_emit_type(all, 7);
   const keel_type *type =
-      value == KEEL_ABSENT ? NULL : g->all->function->values[value].type;
-  const keel_opdef *op = g->all->node.op;
+      value == KEEL_ABSENT ? NULL : all->function->values[value].type;
   int64_t turning =
       cos && cos->rank == 2 && cos->dims[1] > 0 ? 2 * cos->dims[1] : 0;
   if (type && type->rank == 3 && type->dims[2] == heads * turning)
     turning = 0; /* all of it */
-  const uint32_t inputs[] = {value, grouped_in(g, COS), grouped_in(g, SIN),
-                             places};
-  const keel_attr attrs[] = {
-      KEEL_INT("num_heads", heads), KEEL_INT("rotary_embedding_dim", turning),
-      KEEL_INT("interleaved", keel_attr_int(op, "rotary_interleaved", 0))};
-  return keel_emit_op(g->all, "RotaryEmbedding", attrs, 3, inputs, 4);
-}
-
-static void microsoft_grouped_turn(grouped *g, uint32_t places) {
-  if (!keel_attr_int(g->all->node.op, "do_rotary", 0)) return;
-  if (grouped_in(g, PLACES) != KEEL_ABSENT) places = grouped_in(g, PLACES);
-  g->q = grouped_turned(g, g->q, g->heads, places);
-  g->k = grouped_turned(g, g->k, g->groups, places);
-}
-
-/* [batch, rows, heads * size] as [batch, heads, rows, size] */
-static uint32_t grouped_with_heads(grouped *g, uint32_t value, int64_t heads) {
-  static const int64_t exchange[] = {0, 2, 1, 3};
-  const int64_t dims[] = {0, 0, heads, -1};
-  value = keel_emit_reshape(g->all, value, dims, 4);
-  return keel_emit_transpose(g->all, value, exchange, 4);
-}
-
-/* `past` with room for all keys, and the new ones in their places. */
-static uint32_t present(grouped *g, uint32_t past, uint32_t value) {
-  if (past == KEEL_ABSENT) return value;
-  uint32_t more =
-      grouped_two(g, "Sub", g->total, keel_emit_dims(g->all, past, 2, 3));
-  more = grouped_two(g, "Max", more, grouped_number(g, 0));
-  const uint32_t dims[] = {keel_emit_dims(g->all, past, 0, 2), more,
-                           keel_emit_dims(g->all, past, 3, 4)};
-  uint32_t room = grouped_two(g, "Expand", keel_emit_number(g->all, 0, past),
-                              keel_emit_concat(g->all, 0, dims, 3));
-  const uint32_t both[] = {past, room};
-  const uint32_t inputs[] = {keel_emit_concat(g->all, 2, both, 2), value,
-                             g->begin};
-  return keel_emit_op(g->all, "TensorScatter", NULL, 0, inputs, 3);
-}
-
-/* The keys that count. */
-static uint32_t seen(grouped *g, uint32_t value) {
-  const uint32_t inputs[] = {value, grouped_number(g, 0), g->total,
-                             grouped_number(g, 2)};
-  return keel_emit_op(g->all, "Slice", NULL, 0, inputs, 4);
-}
-
-/* [batch, 1, rows, keys]: what is added to scores. */
-static uint32_t mask(grouped *g, uint32_t places) {
-  int64_t window = keel_attr_int(g->all->node.op, "local_window_size", -1);
-  const int64_t by_row[] = {1, 3};
-  uint32_t keys = keel_emit_range(g->all, g->total);
-  places =
-      grouped_two(g, "Unsqueeze", places, keel_emit_ints(g->all, by_row, 2));
-  uint32_t hidden = grouped_two(g, "Greater", keys, places);
-  if (window >= 0)
-    hidden = grouped_two(
-        g, "Or", hidden,
-        grouped_two(g, "LessOrEqual", keys,
-                    grouped_two(g, "Sub", places, grouped_number(g, window))));
-  uint32_t bias = grouped_in(g, BIAS);
-  if (bias == KEEL_ABSENT) bias = keel_emit_number(g->all, 0, g->q);
-  return keel_emit_where(g->all, hidden,
-                         keel_emit_number(g->all, -INFINITY, g->q), bias);
-}
-
-/* ---- sinks ---------------------------------------------------------------------------------- */
-
-/* Whether the sums of powers have one more: of each head's sink, or of 0. */
-static bool has_sink(const grouped *g) {
-  return grouped_in(g, SINK) != KEEL_ABSENT ||
-         keel_attr_int(g->all->node.op, "smooth_softmax", -1) > 0;
-}
-
-/* Keys or values with one more, of zeros. */
-static uint32_t with_zeros(grouped *g, uint32_t value) {
-  const uint32_t dims[] = {keel_emit_dims(g->all, value, 0, 2),
-                           grouped_number(g, 1),
-                           keel_emit_dims(g->all, value, 3, 4)};
-  const uint32_t parts[] = {
-      value, grouped_two(g, "Expand", keel_emit_number(g->all, 0, value),
-                         keel_emit_concat(g->all, 0, dims, 3))};
-  return keel_emit_concat(g->all, 2, parts, 2);
-}
-
-/* What is added to scores, with a sink for the key of zeros: it is that key's score. */
-static uint32_t with_sink(grouped *g, uint32_t mask) {
-  const int64_t by_head[] = {1, g->heads, 1, 1};
-  uint32_t sink = grouped_in(g, SINK);
-  uint32_t lead[] = {keel_emit_dims(g->all, g->q, 0, 1),
-                     grouped_number(g, g->heads), g->rows,
-                     grouped_number(g, 1)};
-  uint32_t narrow = keel_emit_concat(g->all, 0, lead, 4);
-  lead[3] = g->total;
-  uint32_t wide = keel_emit_concat(g->all, 0, lead, 4);
-  sink = sink == KEEL_ABSENT ? keel_emit_number(g->all, 0, g->q)
-                             : keel_emit_reshape(g->all, sink, by_head, 4);
-  const uint32_t parts[] = {grouped_two(g, "Expand", mask, wide),
-                            grouped_two(g, "Expand", sink, narrow)};
-  return keel_emit_concat(g->all, 3, parts, 2);
+  return keel_emit_text(all,
+                        "RotaryEmbedding[num_heads=%i, rotary_embedding_dim=%i,"
+                        " interleaved=@rotary_interleaved]"
+                        "(%v, $7, $8, $9 ? $9 : %v)",
+                        heads, turning, value, places);
 }
 
 static void expand_group_query_attention(keel_emit *all) {
-  static const int64_t exchange[] = {0, 2, 1, 3}, flat[] = {0, 0, -1};
   const keel_opdef *op = all->node.op;
-  grouped g = {.all = all,
-               .heads = keel_attr_int(op, "num_heads", 0),
-               .groups = keel_attr_int(op, "kv_num_heads", 0)};
-  if (g.heads < 1 || g.groups < 1 || g.heads > 1 << 20 || g.heads % g.groups) {
+  int64_t heads = keel_attr_int(op, "num_heads", 0);
+  int64_t groups = keel_attr_int(op, "kv_num_heads", 0);
+  uint32_t q = KEEL_ABSENT, k = q, v = q, rows = q, total = q, begin = q,
+           places = q;
+  if (heads < 1 || groups < 1 || heads > 1 << 20 || heads % groups) {
     all->status =
         keel_fail(KD_INVALID_ARGUMENT,
                   "GroupQueryAttention \"%s\": num_heads must be a"
                   " multiple of kv_num_heads, not %lld and %lld",
-                  all->node.name, (long long)g.heads, (long long)g.groups);
+                  all->node.name, (long long)heads, (long long)groups);
     return;
   }
-  take_parts(&g);
-  find_begin(&g);
-  uint32_t places = rows_places(&g);
-  microsoft_grouped_turn(&g, places);
-  uint32_t k = present(&g, grouped_in(&g, PAST_KEY),
-                       grouped_with_heads(&g, g.k, g.groups));
-  uint32_t v = present(&g, grouped_in(&g, PAST_VALUE),
-                       grouped_with_heads(&g, g.v, g.groups));
-  keel_emit_give(all, PRESENT_KEY, k);
-  keel_emit_give(all, PRESENT_VALUE, v);
-  uint32_t inputs[] = {grouped_with_heads(&g, g.q, g.heads), seen(&g, k),
-                       seen(&g, v), mask(&g, places)};
-  if (has_sink(&g)) {
-    inputs[1] = with_zeros(&g, inputs[1]);
-    inputs[2] = with_zeros(&g, inputs[2]);
-    inputs[3] = with_sink(&g, inputs[3]);
+  keel_emit_text(all, PARTS, heads + 2 * groups, &q, &k, heads + groups, &v,
+                 heads + groups);
+  keel_emit_text(all, BEGINS, q, &rows, &total, &begin, &places);
+  if (keel_attr_int(op, "do_rotary", 0)) {
+    q = grouped_turned(all, q, heads, places);
+    k = grouped_turned(all, k, groups, places);
   }
-  float scale = keel_attr_float(op, "scale", 0);
-  const keel_attr attrs[] = {
-      KEEL_FLOAT("softcap", keel_attr_float(op, "softcap", 0)),
-      KEEL_FLOAT("scale", scale)};
-  uint32_t y =
-      keel_emit_op(all, "Attention", attrs, scale != 0 ? 2 : 1, inputs, 4);
-  y = keel_emit_transpose(all, y, exchange, 4);
-  keel_emit_give(all, OUTPUT, keel_emit_reshape(all, y, flat, 3));
+  int sinks = keel_emit_in(all, 11) != KEEL_ABSENT ||
+              keel_attr_int(op, "smooth_softmax", -1) > 0;
+  k = keel_emit_text(all, BY_HEADS("%v", "@kv_num_heads"), k);
+  v = keel_emit_text(all, BY_HEADS("%v", "@kv_num_heads"), v);
+  k = present(all, keel_emit_in(all, 3), k, total, begin);
+  v = present(all, keel_emit_in(all, 4), v, total, begin);
+  keel_emit_text(all, "%1 = %v; %2 = %v", k, v);
+  uint32_t keys = seen(all, k, total, sinks);
+  uint32_t values = seen(all, v, total, sinks);
+  keel_emit_text(
+      all,
+      "rows = %v; total = %v; q = " BY_HEADS(
+          "%v",
+          "@num_heads") ";" MASK WITH_SINK
+                        "y = %b ? Attention[softcap=@softcap, scale=@scale](q, "
+                        "%v, %v, mask)"
+                        "       : Attention[softcap=@softcap](q, %v, %v, mask);"
+                        "%0 = Reshape(Transpose[perm=(0 2 1 3)](y), {0, 0, "
+                        "-1})",
+      rows, total, q, places, keel_attr_int(op, "local_window_size", -1) >= 0,
+      -(double)INFINITY, sinks, keel_attr_float(op, "scale", 0) != 0, keys,
+      values, keys, values);
 }
 
 /* ---- rows ---- */

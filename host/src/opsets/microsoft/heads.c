@@ -6,6 +6,7 @@
 #include <math.h>
 #include "opsets/microsoft/microsoft.h"
 #include "opsets/terms.h"
+#include "opsets/text.h"
 #include "passes/passes.h"
 
 /* ---- shapes ---- */
@@ -302,8 +303,6 @@ typedef struct heads {
   bool checked; /* lengths of keys below 0 are refused */
 } heads;
 
-static const int64_t exchange[] = {0, 2, 1, 3};
-
 static uint32_t heads_in(const heads *h, uint32_t index) {
   return keel_emit_in(h->all, index);
 }
@@ -312,23 +311,8 @@ static uint32_t heads_two(heads *h, const char *op, uint32_t a, uint32_t b) {
   return keel_emit_binary(h->all, op, a, b);
 }
 
-static uint32_t heads_number(heads *h, int64_t value) {
-  return keel_emit_int(h->all, value);
-}
-
 static uint32_t dim(heads *h, uint32_t value, int64_t index) {
   return keel_emit_dims(h->all, value, index, index + 1);
-}
-
-static uint32_t heads_wide(heads *h, uint32_t value) {
-  return keel_emit_cast(h->all, value, KD_I64);
-}
-
-/* Indices [begin, end) of an axis; both are lists of one. */
-static uint32_t slice(heads *h, uint32_t value, uint32_t begin, uint32_t end,
-                      int64_t axis) {
-  const uint32_t inputs[] = {value, begin, end, heads_number(h, axis)};
-  return keel_emit_op(h->all, "Slice", NULL, 0, inputs, 4);
 }
 
 static bool heads_start(heads *h) {
@@ -355,22 +339,16 @@ static uint32_t rank_of(heads *h, uint32_t index, const char *name) {
 
 /* [batch, rows, heads * size] as [batch, heads, rows, size] */
 static uint32_t heads_with_heads(heads *h, uint32_t value) {
-  const int64_t dims[] = {0, 0, h->count, -1};
-  value = keel_emit_reshape(h->all, value, dims, 4);
-  return keel_emit_transpose(h->all, value, exchange, 4);
-}
-
-static uint32_t flat(heads *h, uint32_t value) {
-  static const int64_t dims[] = {0, 0, -1};
-  value = keel_emit_transpose(h->all, value, exchange, 4);
-  return keel_emit_reshape(h->all, value, dims, 3);
+  return keel_emit_text(
+      h->all, "Transpose[perm=(0 2 1 3)](Reshape(%v, {0, 0, @num_heads, -1}))",
+      value);
 }
 
 /* Part `index` of [batch, rows, heads, parts, size], as [batch, rows, heads * size]. */
 static uint32_t part(heads *h, uint32_t value, int64_t index) {
-  static const int64_t dims[] = {0, 0, -1};
-  value = keel_emit_slice(h->all, value, 3, index, index + 1, 1);
-  return keel_emit_reshape(h->all, value, dims, 3);
+  return keel_emit_text(h->all,
+                        "Reshape(Slice(%v, {%i}, {%i}, {3}), {0, 0, -1})",
+                        value, index, index + 1);
 }
 
 static uint32_t after(heads *h, uint32_t past, uint32_t value) {
@@ -380,35 +358,26 @@ static uint32_t after(heads *h, uint32_t past, uint32_t value) {
 
 /* ---- what is added to scores -------------------------------------------------------------- */
 
-/* A list of one number for each batch, as [batch, 1, 1, 1]. */
-static uint32_t by_batch(heads *h, uint32_t list) {
-  const int64_t dims[] = {-1, 1, 1, 1};
-  return keel_emit_reshape(h->all, list, dims, 4);
-}
-
 /* Keys from each batch's length on; and, of two lists, those before where it begins. */
 static uint32_t outside(heads *h, uint32_t mask, uint32_t keys) {
-  uint32_t batch = dim(h, h->q, 0),
-           twice = heads_two(h, "Mul", batch, heads_number(h, 2));
-  uint32_t lengths =
-      slice(h, heads_wide(h, mask), heads_number(h, 0), batch, 0);
+  uint32_t lengths = keel_emit_text(
+      h->all, "Slice(i64(%v), {0}, dims(%v, 0, 1), {0})", mask, h->q);
   if (h->checked)
-    lengths = keel_emit_within(h->all, lengths, heads_number(h, 0),
-                               heads_number(h, INT32_MAX), "mask_index");
-  uint32_t hidden = heads_two(h, "GreaterOrEqual", keys, by_batch(h, lengths));
-  uint32_t paired = heads_two(h, "Equal", dim(h, mask, 0), twice);
-  const uint32_t padded[] = {heads_wide(h, mask),
-                             heads_two(h, "Expand", heads_number(h, 0), batch)};
-  uint32_t begins =
-      slice(h, keel_emit_concat(h->all, 0, padded, 2), batch, twice, 0);
-  begins = by_batch(h, begins);
-  begins = heads_two(h, "Mul", begins, heads_wide(h, paired));
-  return heads_two(h, "Or", hidden, heads_two(h, "Less", keys, begins));
+    lengths = keel_emit_within(h->all, lengths, keel_emit_int(h->all, 0),
+                               keel_emit_int(h->all, INT32_MAX), "mask_index");
+  return keel_emit_text(
+      h->all,
+      "mask = %v; keys = %v; batch = dims(%v, 0, 1);"
+      "hidden = keys >= Reshape(%v, {-1, 1, 1, 1});"
+      "padded = {i64(mask), Expand({0}, batch)};"
+      "begins = Reshape(Slice(padded, batch, batch * {2}, {0}), {-1, 1, 1, 1});"
+      "begins = begins * i64(dims(mask, 0, 1) == batch * {2});"
+      "Or(hidden, keys < begins)",
+      mask, keys, h->q, lengths);
 }
 
 /* Which keys the mask leaves out, to be broadcast to [batch, heads, rows, keys]. */
 static uint32_t left_out(heads *h, uint32_t index, uint32_t keys) {
-  static const int64_t by_key[] = {1, 2}, by_row[] = {1};
   uint32_t mask = heads_in(h, index), rank = rank_of(h, index, "a mask");
   if (rank == 1) return outside(h, mask, keys);
   if (rank != 2 && rank != 3) {
@@ -418,17 +387,8 @@ static uint32_t left_out(heads *h, uint32_t index, uint32_t keys) {
                    (unsigned)rank);
     return KEEL_ABSENT;
   }
-  mask = heads_two(h, "LessOrEqual", heads_wide(h, mask), heads_number(h, 0));
-  return heads_two(
-      h, "Unsqueeze", mask,
-      keel_emit_ints(h->all, rank == 2 ? by_key : by_row, rank == 2 ? 2 : 1));
-}
-
-/* The places of rows among the keys: [rows, 1]. */
-static uint32_t heads_places(heads *h) {
-  uint32_t rows = keel_emit_range(h->all, dim(h, h->q, 2));
-  rows = heads_two(h, "Unsqueeze", rows, heads_number(h, 1));
-  return h->before == KEEL_ABSENT ? rows : heads_two(h, "Add", rows, h->before);
+  return keel_emit_text(h->all, "Unsqueeze(i64(%v) <= {0}, %b ? {1, 2} : {1})",
+                        mask, rank == 2);
 }
 
 /* What mask, order and bias add; KEEL_ABSENT: nothing. */
@@ -438,53 +398,42 @@ static uint32_t heads_added(heads *h, uint32_t mask, uint32_t bias) {
   uint32_t keys = KEEL_ABSENT, sum = KEEL_ABSENT;
   if (causal || heads_in(h, mask) != KEEL_ABSENT)
     keys = keel_emit_range(h->all, dim(h, h->k, 2));
-  if (heads_in(h, mask) != KEEL_ABSENT) {
-    double filter = (double)keel_attr_float(op, "mask_filter_value", -10000);
-    sum = keel_emit_where(h->all, left_out(h, mask, keys),
-                          keel_emit_number(h->all, filter, h->q),
-                          keel_emit_number(h->all, 0, h->q));
-  }
+  if (heads_in(h, mask) != KEEL_ABSENT)
+    sum = keel_emit_text(h->all, "Where(%v, @mask_filter_value~%v, 0~%v)",
+                         left_out(h, mask, keys), h->q, h->q);
   if (bias && heads_in(h, bias) != KEEL_ABSENT)
     sum = sum == KEEL_ABSENT ? heads_in(h, bias)
                              : heads_two(h, "Add", sum, heads_in(h, bias));
-  if (causal) {
-    if (sum == KEEL_ABSENT) sum = keel_emit_number(h->all, 0, h->q);
+  if (causal)
     sum =
-        keel_emit_where(h->all, heads_two(h, "Greater", keys, heads_places(h)),
-                        keel_emit_number(h->all, -INFINITY, h->q), sum);
-  }
+        keel_emit_text(h->all,
+                       "rows = Unsqueeze(range(dims(%v, 2, 3)), {1});"
+                       "places = %b ? rows + %v : rows;"
+                       "Where(%v > places, %f~%v, %b ? %v : 0~%v)",
+                       h->q, h->before != KEEL_ABSENT, h->before, keys,
+                       -(double)INFINITY, h->q, sum != KEEL_ABSENT, sum, h->q);
   return sum;
 }
 
 /* ---- attention ----------------------------------------------------------------------------- */
 
-static uint32_t scale_of(heads *h) {
-  float scale = keel_attr_float(h->all->node.op, "scale", 0);
-  if (scale != 0) return keel_emit_number(h->all, (double)scale, h->q);
-  uint32_t size = keel_emit_cast(h->all, dim(h, h->q, 3), KD_F32);
-  size = keel_emit_unary(h->all, "Reciprocal",
-                         keel_emit_unary(h->all, "Sqrt", size));
-  return heads_two(h, "CastLike", size, h->q);
-}
-
 /* Scores before their softmax, for those who look at them. */
 static void give_scores(heads *h, uint32_t bias, uint32_t index) {
-  static const int64_t turn[] = {0, 1, 3, 2};
-  if (!keel_emit_wants(h->all, index)) return;
-  uint32_t scores =
-      heads_two(h, "MatMul", heads_two(h, "Mul", h->q, scale_of(h)),
-                keel_emit_transpose(h->all, h->k, turn, 4));
-  if (bias != KEEL_ABSENT) scores = heads_two(h, "Add", scores, bias);
-  keel_emit_give(h->all, index, scores);
+  keel_emit_text(h->all,
+                 "q = %v; scale = @scale ? @scale~q"
+                 "  : CastLike(Reciprocal(Sqrt(f32(dims(q, 3, 4)))), q);"
+                 "scores = MatMul(q * scale, Transpose[perm=(0 1 3 2)](%v));"
+                 "%i = %b ? scores + %v : scores",
+                 h->q, h->k, (int64_t)index, bias != KEEL_ABSENT, bias);
 }
 
 static void attend(heads *h, uint32_t bias) {
-  float scale = keel_attr_float(h->all->node.op, "scale", 0);
-  const keel_attr attr = KEEL_FLOAT("scale", scale);
-  const uint32_t inputs[] = {h->q, h->k, h->v, bias};
-  uint32_t y =
-      keel_emit_op(h->all, "Attention", &attr, scale != 0 ? 1 : 0, inputs, 4);
-  keel_emit_give(h->all, 0, flat(h, y));
+  keel_emit_text(h->all,
+                 "q = %v; k = %v; v = %v; bias = %v;"
+                 "y = @scale ? Attention[scale=@scale](q, k, v, bias)"
+                 "           : Attention(q, k, v, bias);"
+                 "%0 = Reshape(Transpose[perm=(0 2 1 3)](y), {0, 0, -1})",
+                 h->q, h->k, h->v, bias);
 }
 
 /* ---- MultiHeadAttention ------------------------------------------------------------------- */
@@ -510,14 +459,13 @@ static bool take_parts(heads *h) {
 
 /* The bias has what is added to query, key and value behind each other. */
 static void add_bias(heads *h) {
-  uint32_t bias = heads_in(h, BIAS), zero = heads_number(h, 0);
-  if (bias == KEEL_ABSENT) return;
-  uint32_t size = dim(h, h->q, 2),
-           twice = heads_two(h, "Mul", size, heads_number(h, 2));
-  h->q = heads_two(h, "Add", h->q, slice(h, bias, zero, size, 0));
-  h->k = heads_two(h, "Add", h->k, slice(h, bias, size, twice, 0));
-  h->v = heads_two(h, "Add", h->v,
-                   slice(h, bias, twice, heads_number(h, INT64_MAX), 0));
+  if (heads_in(h, BIAS) == KEEL_ABSENT) return;
+  keel_emit_text(h->all,
+                 "q = %v; size = dims(q, 2, 3); twice = size * {2};"
+                 "%p = q + Slice($3, {0}, size, {0});"
+                 "%p = %v + Slice($3, size, twice, {0});"
+                 "%p = %v + Slice($3, twice, {max}, {0})",
+                 h->q, &h->q, &h->k, h->k, &h->v, h->v);
 }
 
 static void expand_multi_head_attention(keel_emit *all) {
@@ -551,39 +499,32 @@ static void expand_multi_head_attention(keel_emit *all) {
 static void heads_cut(heads *h, uint32_t all_three) {
   const int64_t *sizes = NULL;
   int64_t given = keel_attr_ints(h->all->node.op, "qkv_hidden_sizes", &sizes);
-  uint32_t q, k;
-  if (given == 3) {
-    bool fits = sizes[0] >= 0 && sizes[1] >= 0 && sizes[0] < INT64_MAX / 2 &&
-                sizes[1] < INT64_MAX / 2;
-    if (!fits)
-      keel_emit_fail(h->all, KD_INVALID_ARGUMENT,
-                     "qkv_hidden_sizes must be sizes, not %lld and %lld",
-                     (long long)sizes[0], (long long)sizes[1]);
-    q = heads_number(h, fits ? sizes[0] : 0);
-    k = heads_number(h, fits ? sizes[0] + sizes[1] : 0);
-  } else {
-    q = heads_two(h, "Div", dim(h, all_three, 2), heads_number(h, 3));
-    k = heads_two(h, "Mul", q, heads_number(h, 2));
-  }
-  h->q = heads_with_heads(h, slice(h, all_three, heads_number(h, 0), q, 2));
-  h->k = heads_with_heads(h, slice(h, all_three, q, k, 2));
-  h->v = heads_with_heads(
-      h, slice(h, all_three, k, heads_number(h, INT64_MAX), 2));
+  bool fits =
+      given != 3 || (sizes[0] >= 0 && sizes[1] >= 0 &&
+                     sizes[0] < INT64_MAX / 2 && sizes[1] < INT64_MAX / 2);
+  if (!fits)
+    keel_emit_fail(h->all, KD_INVALID_ARGUMENT,
+                   "qkv_hidden_sizes must be sizes, not %lld and %lld",
+                   (long long)sizes[0], (long long)sizes[1]);
+  bool by_size = given == 3 && fits;
+  keel_emit_text(h->all,
+                 "all = %v; third = %b ? {%i} : dims(all, 2, 3) / {3};"
+                 "two = %b ? {%i} : third * {2};"
+                 "%p = Slice(all, {0}, third, {2});"
+                 "%p = Slice(all, third, two, {2});"
+                 "%p = Slice(all, two, {max}, {2})",
+                 all_three, by_size, by_size ? sizes[0] : 0, by_size,
+                 by_size ? sizes[0] + sizes[1] : 0, &h->q, &h->k, &h->v);
+  h->q = heads_with_heads(h, h->q);
+  h->k = heads_with_heads(h, h->k);
+  h->v = heads_with_heads(h, h->v);
 }
 
 /* Key (0) or value (1) of [2, batch, heads, keys, size]. */
 static uint32_t kept_of(heads *h, uint32_t past, int64_t index) {
   if (past == KEEL_ABSENT) return KEEL_ABSENT;
-  uint32_t value = keel_emit_slice(h->all, past, 0, index, index + 1, 1);
-  return heads_two(h, "Squeeze", value, heads_number(h, 0));
-}
-
-static void give_present(heads *h) {
-  uint32_t zero = heads_number(h, 0);
-  if (!keel_emit_wants(h->all, 1)) return;
-  const uint32_t parts[] = {heads_two(h, "Unsqueeze", h->k, zero),
-                            heads_two(h, "Unsqueeze", h->v, zero)};
-  keel_emit_give(h->all, 1, keel_emit_concat(h->all, 0, parts, 2));
+  return keel_emit_text(h->all, "Squeeze(Slice(%v, {%i}, {%i}, {0}), {0})",
+                        past, index, index + 1);
 }
 
 static void projected(heads *h, uint32_t all_three, uint32_t past,
@@ -599,7 +540,9 @@ static void projected(heads *h, uint32_t all_three, uint32_t past,
   if (past != KEEL_ABSENT) h->before = dim(h, past, 3);
   h->k = after(h, kept_of(h, past, 0), h->k);
   h->v = after(h, kept_of(h, past, 1), h->v);
-  give_present(h);
+  keel_emit_text(h->all,
+                 "%1 = Concat[axis=0](Unsqueeze(%v, {0}), Unsqueeze(%v, {0}))",
+                 h->k, h->v);
   attend(h, heads_added(h, mask, bias));
 }
 
@@ -610,21 +553,17 @@ static void expand_projected_attention(keel_emit *all) {
     keel_emit_fail(all, KD_UNIMPLEMENTED,
                    "past_sequence_length, of a cache in place, is not"
                    " supported");
-  uint32_t x = heads_two(&h, "MatMul", heads_in(&h, 0), heads_in(&h, 1));
-  if (heads_in(&h, 2) != KEEL_ABSENT)
-    x = heads_two(&h, "Add", x, heads_in(&h, 2));
+  uint32_t x = keel_emit_text(all, "x = MatMul($0, $1); $2 ? x + $2 : x");
   projected(&h, x, heads_in(&h, 4), 3, 5);
 }
 
 static void expand_quantised_attention(keel_emit *all) {
   heads h = {.all = all};
   if (!heads_start(&h)) return;
-  const uint32_t inputs[] = {heads_in(&h, 0), heads_in(&h, 1), heads_in(&h, 6),
-                             heads_in(&h, 7)};
-  uint32_t sums = keel_emit_op(all, "MatMulInteger", NULL, 0, inputs, 4);
-  uint32_t scale = heads_two(&h, "Mul", heads_in(&h, 3), heads_in(&h, 4));
-  uint32_t x = heads_two(&h, "CastLike", sums, scale);
-  x = heads_two(&h, "Add", heads_two(&h, "Mul", x, scale), heads_in(&h, 2));
+  uint32_t x = keel_emit_text(
+      all,
+      "scale = $3 * $4;"
+      "CastLike(MatMulInteger($0, $1, $6, $7), scale) * scale + $2");
   projected(&h, x, heads_in(&h, 8), 5, 0);
 }
 

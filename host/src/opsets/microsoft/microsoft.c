@@ -3,6 +3,7 @@
 #include "opsets/microsoft/microsoft.h"
 #include "opsets/onnx/passes.h"
 #include "opsets/terms.h"
+#include "opsets/text.h"
 
 /* ---- shapes ---- */
 
@@ -140,11 +141,6 @@ keel_status keel_shape_norm_alone(keel_infer *infer) {
 
 /* ---- MatMulNBits ---------------------------------------------------------------------- */
 
-static uint32_t reshaped(keel_emit *all, uint32_t value, const int64_t *dims,
-                         int64_t rank) {
-  return keel_emit_reshape(all, value, dims, rank);
-}
-
 typedef struct blocks {
   int64_t n, k, bits, size, count;
 } blocks;
@@ -153,7 +149,6 @@ typedef struct blocks {
 static uint32_t zeros_of(keel_emit *all, const blocks *b, uint32_t like) {
   uint32_t zeros = keel_emit_in(all, 3);
   const keel_type *type = keel_emit_type(all, 3);
-  const int64_t each[] = {b->n, b->count, 1}, rows[] = {b->n, -1};
   if (zeros == KEEL_ABSENT)
     return keel_emit_number(all, 1 << (b->bits - 1), like);
   if (!type) {
@@ -164,12 +159,13 @@ static uint32_t zeros_of(keel_emit *all, const blocks *b, uint32_t like) {
     return KEEL_ABSENT;
   }
   if (type->dtype == KD_U8) {
-    zeros = keel_emit_unpacked(all, reshaped(all, zeros, rows, 2), b->bits);
-    zeros = reshaped(all, zeros, rows, 2);
-    zeros = keel_emit_slice(all, zeros, 1, 0, b->count, 1);
-    zeros = keel_emit_binary(all, "CastLike", zeros, like);
+    zeros = keel_emit_text(all, "Reshape($3, {%i, -1})", b->n);
+    zeros = keel_emit_unpacked(all, zeros, b->bits);
+    zeros = keel_emit_text(
+        all, "CastLike(Slice(Reshape(%v, {%i, -1}), {0}, {%i}, {1}), %v)",
+        zeros, b->n, b->count, like);
   }
-  return reshaped(all, zeros, each, 3);
+  return keel_emit_text(all, "Reshape(%v, {%i, %i, 1})", zeros, b->n, b->count);
 }
 
 static void expand_matmul_nbits(keel_emit *all) {
@@ -191,118 +187,45 @@ static void expand_matmul_nbits(keel_emit *all) {
     return;
   }
   b.count = (b.k + b.size - 1) / b.size;
-  uint32_t a = keel_emit_in(all, 0), bias = keel_emit_in(all, 5);
-  const int64_t each[] = {b.n, b.count, b.size}, row[] = {b.n, -1};
-  const int64_t one[] = {b.n, b.count, 1}, turn[] = {1, 0};
   uint32_t w = keel_emit_unpacked(all, keel_emit_in(all, 1), b.bits);
-  w = keel_emit_binary(all, "CastLike", reshaped(all, w, each, 3), a);
-  w = keel_emit_binary(all, "Sub", w, zeros_of(all, &b, a));
-  w = keel_emit_binary(all, "Mul", w,
-                       reshaped(all, keel_emit_in(all, 2), one, 3));
-  w = reshaped(all, w, row, 2);
-  w = keel_emit_slice(all, w, 1, 0, b.k, 1);
-  w = keel_emit_transpose(all, w, turn, 2);
-  uint32_t y = keel_emit_binary(all, "MatMul", a, w);
-  if (bias != KEEL_ABSENT) y = keel_emit_binary(all, "Add", y, bias);
-  keel_emit_give(all, 0, y);
+  uint32_t zeros = zeros_of(all, &b, keel_emit_in(all, 0));
+  keel_emit_text(
+      all,
+      "w = CastLike(Reshape(%v, {%i, %i, %i}), $0) - %v;"
+      "w = w * Reshape($2, {%i, %i, 1});"
+      "w = Slice(Reshape(w, {%i, -1}), {0}, {%i}, {1});"
+      "y = MatMul($0, Transpose[perm=(1 0)](w)); %0 = $5 ? y + $5 : y",
+      w, b.n, b.count, b.size, zeros, b.n, b.count, b.n, b.k);
 }
 
 /* ---- normalisation ----------------------------------------------------------------------- */
 
-static uint32_t normalised(keel_emit *all, const char *op, uint32_t x,
-                           uint32_t scale, uint32_t bias, double otherwise) {
-  const keel_opdef *own = all->node.op;
-  float least = keel_attr_float(own, "epsilon", (float)otherwise);
-  const uint32_t inputs[] = {x, scale, bias};
-  const keel_attr attrs[] = {KEEL_FLOAT("epsilon", least),
-                             KEEL_INT("axis", keel_attr_int(own, "axis", -1))};
-  return keel_emit_op(all, op, attrs, 2, inputs, 3);
-}
+/* Mean and 1 / sqrt(variance + epsilon) of a row of x, as training wants them. */
+#define MEAN(x) "ReduceMean(f32(" x "), {-1})"
+#define INVERSE(x) \
+  "Reciprocal(Sqrt(ReduceMean(" x " * " x ", {-1}) + @epsilon))"
 
-/* Of a row, as training wants it: from output `index` on its mean, and 1 / sqrt(variance +
- * epsilon); where it is not centred, the second alone, of the mean square. */
-static void give_statistics(keel_emit *all, uint32_t x, bool centred,
-                            uint32_t index) {
-  const keel_opdef *op = all->node.op;
-  const keel_attr to = KEEL_INT("to", 1); /* ONNX's number of f32 */
-  double least = (double)keel_attr_float(op, "epsilon", 1e-5f);
-  if (!keel_emit_wants(all, index + centred) &&
-      !(centred && keel_emit_wants(all, index)))
-    return;
-  uint32_t last = keel_emit_int(all, -1);
-  x = keel_emit_op(all, "Cast", &to, 1, &x, 1);
-  if (centred) {
-    uint32_t mean = keel_emit_binary(all, "ReduceMean", x, last);
-    keel_emit_give(all, index++, mean);
-    x = keel_emit_binary(all, "Sub", x, mean);
-  }
-  uint32_t square = keel_emit_binary(all, "ReduceMean",
-                                     keel_emit_binary(all, "Mul", x, x), last);
-  square =
-      keel_emit_binary(all, "Add", square, keel_emit_number(all, least, x));
-  keel_emit_give(
-      all, index,
-      keel_emit_unary(all, "Reciprocal", keel_emit_unary(all, "Sqrt", square)));
-}
-
-static void skip(keel_emit *all, const char *norm, uint32_t beta,
-                 uint32_t bias) {
-  uint32_t sum =
-      keel_emit_binary(all, "Add", keel_emit_in(all, 0), keel_emit_in(all, 1));
-  if (bias != KEEL_ABSENT) sum = keel_emit_binary(all, "Add", sum, bias);
-  keel_emit_give(all, 3, sum);
-  keel_emit_give(all, 0,
-                 normalised(all, norm, sum, keel_emit_in(all, 2), beta, 1e-12));
-  give_statistics(all, sum, true, 1);
-}
-
-static void expand_skip_norm(keel_emit *all) {
-  skip(all, "LayerNormalization", keel_emit_in(all, 3), keel_emit_in(all, 4));
-}
-
-static void expand_skip_simplified_norm(keel_emit *all) {
-  skip(all, "RMSNormalization", KEEL_ABSENT, keel_emit_in(all, 3));
-}
+#define SKIP_STATISTICS \
+  "%1 = " MEAN("sum") "; c = f32(sum) - " MEAN("sum") "; %2 = " INVERSE("c")
+#define SKIP_NORM                                                \
+  "sum = $4 ? $0 + $1 + $4 : $0 + $1; %3 = sum;"                 \
+  "%0 = LayerNormalization[epsilon=@epsilon, axis=-1](sum, $2, " \
+  "$3);" SKIP_STATISTICS
+#define SKIP_SIMPLIFIED_NORM                     \
+  "sum = $3 ? $0 + $1 + $3 : $0 + $1; %3 = sum;" \
+  "%0 = RMSNormalization[epsilon=@epsilon, axis=-1](sum, $2);" SKIP_STATISTICS
 
 static void expand_simplified_norm(keel_emit *all) {
-  uint32_t x = keel_emit_in(all, 0);
-  keel_emit_give(all, 0,
-                 normalised(all, "RMSNormalization", x, keel_emit_in(all, 1),
-                            KEEL_ABSENT, 1e-5));
+  keel_emit_text(all,
+                 "%0 = RMSNormalization[epsilon=@epsilon, axis=@axis]($0, $1)");
   if (keel_attr_int(all->node.op, "axis", -1) == -1)
-    give_statistics(all, x, false, 1);
+    keel_emit_text(all, "x = f32($0); %1 = " INVERSE("x"));
   else if (keel_emit_wants(all, 1))
     all->status = keel_fail(
         KD_UNIMPLEMENTED,
         "SimplifiedLayerNormalization \"%s\": its output of deviations is"
         " supported along the last axis only",
         all->node.name);
-}
-
-/* ---- activations -------------------------------------------------------------------------- */
-
-static uint32_t with_bias(keel_emit *all) {
-  uint32_t x = keel_emit_in(all, 0), bias = keel_emit_in(all, 1);
-  return bias == KEEL_ABSENT ? x : keel_emit_binary(all, "Add", x, bias);
-}
-
-/* Gelu, BiasGelu */
-static void expand_gelu(keel_emit *all) {
-  keel_emit_give(all, 0, keel_emit_unary(all, "Gelu", with_bias(all)));
-}
-
-static void expand_fast_gelu(keel_emit *all) {
-  const keel_attr attr = KEEL_STRING("approximate", "tanh");
-  uint32_t x = with_bias(all);
-  keel_emit_give(all, 0, keel_emit_op(all, "Gelu", &attr, 1, &x, 1));
-}
-
-/* x * sigmoid(alpha * x) */
-static void expand_quick_gelu(keel_emit *all) {
-  uint32_t x = keel_emit_in(all, 0);
-  const keel_attr attr =
-      KEEL_FLOAT("alpha", keel_attr_float(all->node.op, "alpha", 1.702f));
-  keel_emit_give(all, 0, keel_emit_op(all, "Swish", &attr, 1, &x, 1));
 }
 
 /* ---- RotaryEmbedding ------------------------------------------------------------------------ */
@@ -313,36 +236,19 @@ static uint32_t microsoft_places_of(keel_emit *all, uint32_t x,
   const keel_type *type = keel_emit_type(all, 1);
   uint32_t places = keel_emit_in(all, 1);
   if (!type || type->rank == 2) return places;
-  const uint32_t dims[] = {keel_emit_dims(all, x, 0, 1),
-                           keel_emit_dims(all, x, rows_axis, rows_axis + 1)};
-  uint32_t each =
-      keel_emit_binary(all, "Add", keel_emit_range(all, dims[1]), places);
-  return keel_emit_binary(all, "Expand", each,
-                          keel_emit_concat(all, 0, dims, 2));
-}
-
-/* [batch, rows, heads * size] as [batch, heads, rows, size], and back. */
-static uint32_t microsoft_with_heads(keel_emit *all, uint32_t x, int64_t size) {
-  static const int64_t exchange[] = {0, 2, 1, 3};
-  const int64_t dims[] = {0, 0, -1, size};
-  return keel_emit_transpose(all, reshaped(all, x, dims, 4), exchange, 4);
-}
-
-static uint32_t without_heads(keel_emit *all, uint32_t x) {
-  static const int64_t exchange[] = {0, 2, 1, 3}, dims[] = {0, 0, -1};
-  return reshaped(all, keel_emit_transpose(all, x, exchange, 4), dims, 3);
+  return keel_emit_text(all,
+                        "x = %v; rows = dims(x, %i, %i);"
+                        "Expand(range(rows) + $1, {dims(x, 0, 1), rows})",
+                        x, rows_axis, rows_axis + 1);
 }
 
 /* Of three dimensions without num_heads: as many heads as turn whole. */
 static void turn_whole(keel_emit *all, int64_t size) {
-  uint32_t x = keel_emit_in(all, 0);
-  const uint32_t inputs[] = {microsoft_with_heads(all, x, size),
-                             keel_emit_in(all, 2), keel_emit_in(all, 3),
-                             microsoft_places_of(all, x, 1)};
-  const keel_attr attr =
-      KEEL_INT("interleaved", keel_attr_int(all->node.op, "interleaved", 0));
-  uint32_t y = keel_emit_op(all, "RotaryEmbedding", &attr, 1, inputs, 4);
-  keel_emit_give(all, 0, without_heads(all, y));
+  keel_emit_text(all,
+                 "x = Transpose[perm=(0 2 1 3)](Reshape($0, {0, 0, -1, %i}));"
+                 "y = RotaryEmbedding[interleaved=@interleaved](x, $2, $3, %v);"
+                 "%0 = Reshape(Transpose[perm=(0 2 1 3)](y), {0, 0, -1})",
+                 size, microsoft_places_of(all, keel_emit_in(all, 0), 1));
 }
 
 static void expand_microsoft_rotary(keel_emit *all) {
@@ -350,7 +256,6 @@ static void expand_microsoft_rotary(keel_emit *all) {
   const keel_type *type = keel_emit_type(all, 0);
   const keel_type *cache = keel_emit_type(all, 2);
   int64_t heads = keel_attr_int(op, "num_heads", 0);
-  int64_t turning = keel_attr_int(op, "rotary_embedding_dim", 0);
   if (keel_attr_int(op, "is_packed_batching", 0) ||
       keel_attr_float(op, "scale", 1) != 1) {
     all->status = keel_fail(KD_UNIMPLEMENTED,
@@ -364,16 +269,13 @@ static void expand_microsoft_rotary(keel_emit *all) {
     turn_whole(all, 2 * cache->dims[1]);
     return;
   }
-  uint32_t x = keel_emit_in(all, 0);
-  const uint32_t inputs[] = {
-      x, keel_emit_in(all, 2), keel_emit_in(all, 3),
-      microsoft_places_of(all, x, type && type->rank == 4 ? 2 : 1)};
-  const keel_attr attrs[] = {
-      KEEL_INT("interleaved", keel_attr_int(op, "interleaved", 0)),
-      KEEL_INT("rotary_embedding_dim", turning), KEEL_INT("num_heads", heads)};
-  keel_emit_give(
-      all, 0,
-      keel_emit_op(all, "RotaryEmbedding", attrs, heads ? 3 : 2, inputs, 4));
+  uint32_t places = microsoft_places_of(all, keel_emit_in(all, 0),
+                                        type && type->rank == 4 ? 2 : 1);
+  keel_emit_text(all,
+                 "%0 = RotaryEmbedding[interleaved=@interleaved, num_heads="
+                 "@num_heads, rotary_embedding_dim=@rotary_embedding_dim]"
+                 "($0, $2, $3, %v)",
+                 places);
 }
 
 /* ---- rows ---- */
@@ -413,14 +315,15 @@ static const keel_schema_row rows[] = {
 static const keel_op_rule rules[] = {
     {"com.microsoft::MatMulNBits", .expand = expand_matmul_nbits,
      .flops = keel_product_flops},
-    {"com.microsoft::SkipLayerNormalization", .expand = expand_skip_norm},
+    {"com.microsoft::SkipLayerNormalization", .body = SKIP_NORM},
     {"com.microsoft::SkipSimplifiedLayerNormalization",
-     .expand = expand_skip_simplified_norm},
+     .body = SKIP_SIMPLIFIED_NORM},
     {"SimplifiedLayerNormalization", .expand = expand_simplified_norm},
-    {"com.microsoft::Gelu", .expand = expand_gelu},
-    {"com.microsoft::BiasGelu", .expand = expand_gelu},
-    {"com.microsoft::FastGelu", .expand = expand_fast_gelu},
-    {"com.microsoft::QuickGelu", .expand = expand_quick_gelu},
+    {"com.microsoft::Gelu", .body = "%0 = Gelu($0)"},
+    {"com.microsoft::BiasGelu", .body = "%0 = Gelu($0 + $1)"},
+    {"com.microsoft::FastGelu",
+     .body = "%0 = Gelu[approximate=tanh]($1 ? $0 + $1 : $0)"},
+    {"com.microsoft::QuickGelu", .body = "%0 = Swish[alpha=@alpha]($0)"},
     {"com.microsoft::RotaryEmbedding", .expand = expand_microsoft_rotary},
 };
 

@@ -4,6 +4,7 @@
 #include "opsets/microsoft/microsoft.h"
 #include "opsets/onnx/passes.h"
 #include "opsets/terms.h"
+#include "opsets/text.h"
 
 /* ---- shapes ---- */
 
@@ -61,76 +62,62 @@ keel_status keel_shape_qgemm(keel_infer *infer) {
 
 /* ---- in simpler ops ---- */
 
-/* ---- from bytes and back --------------------------------------------------------------------- */
+/* Inputs from `x` on as numbers: bytes, their scale and their zero point. */
+#define NUMBERS(x, scale, zero) "DequantizeLinear(" x ", " scale ", " zero ")"
 
-/* Inputs `first`, its scale and its zero point, as numbers. */
-static uint32_t numbers_of(keel_emit *all, uint32_t first) {
-  const uint32_t inputs[] = {keel_emit_in(all, first),
-                             keel_emit_in(all, first + 1),
-                             keel_emit_in(all, first + 2)};
-  return keel_emit_op(all, "DequantizeLinear", NULL, 0, inputs, 3);
-}
-
-/* The output as bytes, by the scale and zero point from input `scale` on. Without a zero point,
- * bytes are of the type of input 0. */
+/* Gives the output as bytes, by a scale and a zero point. Without a zero point, bytes are of the type
+ * of input 0. */
 static void give_bytes(keel_emit *all, uint32_t value, uint32_t scale) {
   kd_dtype dtype = keel_emit_dtype(all, keel_emit_in(all, 0));
-  const keel_attr own =
-      KEEL_INT("output_dtype", dtype == KD_I8 ? 3 : 2); /* ONNX's */
   uint32_t zero = keel_emit_in(all, scale + 1);
-  const uint32_t inputs[] = {value, keel_emit_in(all, scale), zero};
-  keel_emit_give(all, 0,
-                 keel_emit_op(all, "QuantizeLinear", &own,
-                              zero == KEEL_ABSENT ? 1 : 0, inputs, 3));
+  keel_emit_text(all,
+                 "%0 = %b ? QuantizeLinear[output_dtype=%i](%v, %v)"
+                 "        : QuantizeLinear(%v, %v, %v)",
+                 zero == KEEL_ABSENT, (int64_t)(dtype == KD_I8 ? 3 : 2), value,
+                 keel_emit_in(all, scale), value, keel_emit_in(all, scale),
+                 zero);
 }
 
 /* ---- elementwise, and windows ---------------------------------------------------------------- */
 
-static void quantised_two(keel_emit *all, const char *op) {
-  uint32_t a = numbers_of(all, 0), b = numbers_of(all, 3);
-  give_bytes(all, keel_emit_binary(all, op, a, b), 6);
-}
+#define OPERANDS NUMBERS("$0", "$1", "$2") ", " NUMBERS("$3", "$4", "$5")
 
 static void expand_qlinear_add(keel_emit *all) {
-  quantised_two(all, "Add");
+  give_bytes(all, keel_emit_text(all, "Add(" OPERANDS ")"), 6);
 }
 
 static void expand_qlinear_mul(keel_emit *all) {
-  quantised_two(all, "Mul");
+  give_bytes(all, keel_emit_text(all, "Mul(" OPERANDS ")"), 6);
 }
 
-/* An op of one operand that has the node's attributes, but those that only com.microsoft has. */
+/* An op of one operand. */
 static void one(keel_emit *all, const char *op) {
-  keel_attr attrs[16];
-  uint32_t count = 0, x = numbers_of(all, 0);
-  const keel_opdef *own = all->node.op;
-  for (uint32_t i = 0; i < own->attr_count && count < 16; i++) {
-    const char *name = own->attrs[i].value.name;
-    if (!strcmp(name, "channels_last") || !strcmp(name, "opset")) continue;
-    attrs[count++] = own->attrs[i].value;
-  }
-  if (keel_attr_int(own, "channels_last", 0))
+  if (keel_attr_int(all->node.op, "channels_last", 0))
     all->status = keel_fail(KD_UNIMPLEMENTED,
                             "%s \"%s\": channels_last is not supported; export"
                             " the model with channels first",
-                            own->schema->name, all->node.name);
-  give_bytes(all, keel_emit_op(all, op, attrs, count, &x, 1), 3);
+                            all->node.op->schema->name, all->node.name);
+  uint32_t x = keel_emit_text(all, NUMBERS("$0", "$1", "$2"));
+  give_bytes(all, keel_emit_text(all, op, x), 3);
 }
 
 static void expand_qlinear_sigmoid(keel_emit *all) {
-  one(all, "Sigmoid");
+  one(all, "Sigmoid(%v)");
 }
 
 static void expand_qlinear_leaky_relu(keel_emit *all) {
-  one(all, "LeakyRelu");
+  one(all, "LeakyRelu[alpha=@alpha](%v)");
 }
 
 static void expand_qlinear_average_pool(keel_emit *all) {
-  one(all, "AveragePool");
+  one(all,
+      "AveragePool[auto_pad=@auto_pad, ceil_mode=@ceil_mode, pads=@pads,"
+      "            count_include_pad=@count_include_pad, strides=@strides,"
+      "            kernel_shape=@kernel_shape](%v)");
 }
 
 static void expand_qlinear_global_average_pool(keel_emit *all) {
-  one(all, "GlobalAveragePool");
+  one(all, "GlobalAveragePool(%v)");
 }
 
 /* Before opset 13, Softmax took all dimensions from the axis on as one. */
@@ -146,116 +133,51 @@ static void expand_qlinear_softmax(keel_emit *all) {
                             all->node.name);
     return;
   }
-  one(all, "Softmax");
+  one(all, "Softmax[axis=@axis](%v)");
 }
 
 static void expand_qlinear_concat(keel_emit *all) {
   uint32_t count = (all->node.input_count - 2) / 3;
   uint32_t *parts = calloc((size_t)count + 1, sizeof *parts);
-  const keel_attr axis =
-      KEEL_INT("axis", keel_attr_int(all->node.op, "axis", 0));
   if (!parts) {
     all->status = keel_no_memory(count * sizeof *parts);
     return;
   }
   for (uint32_t i = 0; i < count; i++)
-    parts[i] = numbers_of(all, 2 + 3 * i);
-  uint32_t joined = keel_emit_op(all, "Concat", &axis, 1, parts, count);
-  const uint32_t inputs[] = {joined, keel_emit_in(all, 0),
-                             keel_emit_in(all, 1)};
-  keel_emit_give(all, 0,
-                 keel_emit_op(all, "QuantizeLinear", NULL, 0, inputs, 3));
+    parts[i] = keel_emit_text(
+        all, NUMBERS("%v", "%v", "%v"), keel_emit_in(all, 2 + 3 * i),
+        keel_emit_in(all, 3 + 3 * i), keel_emit_in(all, 4 + 3 * i));
+  int64_t axis = keel_attr_int(all->node.op, "axis", 0);
+  keel_emit_text(all, "%0 = QuantizeLinear(%v, $0, $1)",
+                 keel_emit_concat(all, axis, parts, count));
   free(parts);
 }
 
 /* ---- products --------------------------------------------------------------------------------- */
 
-/* Sums of products of bytes, in 32 bits. */
-static uint32_t sums(keel_emit *all, uint32_t a, uint32_t b, uint32_t zero_a,
-                     uint32_t zero_b) {
-  const uint32_t inputs[] = {a, b, zero_a, zero_b};
-  return keel_emit_op(all, "MatMulInteger", NULL, 0, inputs, 4);
-}
-
-/* The sums as numbers of the scales' type, with a bias or KEEL_ABSENT. */
-static uint32_t quantised_scaled(keel_emit *all, uint32_t value,
-                                 uint32_t scale_a, uint32_t scale_b,
-                                 uint32_t bias) {
-  uint32_t scale = keel_emit_binary(all, "Mul", scale_a, scale_b);
-  value = keel_emit_binary(all, "CastLike", value, scale);
-  value = keel_emit_binary(all, "Mul", value, scale);
-  return bias == KEEL_ABSENT ? value
-                             : keel_emit_binary(all, "Add", value, bias);
-}
-
-static void expand_matmul_integer_to_float(keel_emit *all) {
-  uint32_t value = sums(all, keel_emit_in(all, 0), keel_emit_in(all, 1),
-                        keel_emit_in(all, 4), keel_emit_in(all, 5));
-  keel_emit_give(all, 0,
-                 quantised_scaled(all, value, keel_emit_in(all, 2),
-                                  keel_emit_in(all, 3), keel_emit_in(all, 6)));
-}
-
-static void expand_dynamic_quantize_matmul(keel_emit *all) {
-  enum { BYTES, SCALE, ZERO };
-  uint32_t a[] = {KEEL_ABSENT, KEEL_ABSENT, KEEL_ABSENT},
-           x = keel_emit_in(all, 0);
-  keel_emit_node(all, "DynamicQuantizeLinear", NULL, 0, &x, 1, a, 3);
-  uint32_t value =
-      sums(all, a[BYTES], keel_emit_in(all, 1), a[ZERO], keel_emit_in(all, 3));
-  keel_emit_give(all, 0,
-                 quantised_scaled(all, value, a[SCALE], keel_emit_in(all, 2),
-                                  keel_emit_in(all, 4)));
-}
-
-static uint32_t quantised_turned(keel_emit *all, uint32_t index,
-                                 const char *name) {
-  static const int64_t turn[] = {1, 0};
-  uint32_t value = keel_emit_in(all, index);
-  return keel_attr_int(all->node.op, name, 0)
-             ? keel_emit_transpose(all, value, turn, 2)
-             : value;
-}
+/* Sums of products of bytes, in 32 bits, become numbers of the scales' type. */
+#define MATMUL_INTEGER_TO_FLOAT                                 \
+  "scale = $2 * $3;"                                            \
+  "y = CastLike(MatMulInteger($0, $1, $4, $5), scale) * scale;" \
+  "%0 = $6 ? y + $6 : y"
+#define DYNAMIC_QUANTIZE_MATMUL                                             \
+  "bytes, a_scale, zero = DynamicQuantizeLinear($0); scale = a_scale * $2;" \
+  "y = CastLike(MatMulInteger(bytes, $1, zero, $3), scale) * scale;"        \
+  "%0 = $4 ? y + $4 : y"
 
 /* alpha * A B, with C in steps of alpha * scale_a * scale_b. */
 static void expand_qgemm(keel_emit *all) {
-  uint32_t value = sums(all, quantised_turned(all, 0, "transA"),
-                        quantised_turned(all, 3, "transB"),
-                        keel_emit_in(all, 2), keel_emit_in(all, 5));
-  uint32_t c = keel_emit_in(all, 6), scale_a = keel_emit_in(all, 1);
-  double alpha = (double)keel_attr_float(all->node.op, "alpha", 1);
-  if (c != KEEL_ABSENT) value = keel_emit_binary(all, "Add", value, c);
-  if (alpha != 1)
-    scale_a = keel_emit_binary(all, "Mul", scale_a,
-                               keel_emit_number(all, alpha, scale_a));
-  value =
-      quantised_scaled(all, value, scale_a, keel_emit_in(all, 4), KEEL_ABSENT);
+  uint32_t y = keel_emit_text(
+      all,
+      "a = @transA ? Transpose[perm=(1 0)]($0) : $0;"
+      "b = @transB ? Transpose[perm=(1 0)]($3) : $3;"
+      "sums = MatMulInteger(a, b, $2, $5); sums = $6 ? sums + $6 : sums;"
+      "scale = (%b ? $1 * @alpha : $1) * $4; CastLike(sums, scale) * scale",
+      keel_attr_float(all->node.op, "alpha", 1) != 1);
   if (keel_emit_in(all, 7) == KEEL_ABSENT)
-    keel_emit_give(all, 0, value);
+    keel_emit_give(all, 0, y);
   else
-    give_bytes(all, value, 7);
-}
-
-/* ---- QuantizeLinear and DequantizeLinear ------------------------------------------------------ */
-
-/* ONNX has them now; here the axis must be given where there are several scales. */
-static void as_onnx(keel_emit *all, const char *op) {
-  const uint32_t inputs[] = {keel_emit_in(all, 0), keel_emit_in(all, 1),
-                             keel_emit_in(all, 2)};
-  const keel_attr axis =
-      KEEL_INT("axis", keel_attr_int(all->node.op, "axis", 0));
-  keel_emit_give(
-      all, 0,
-      keel_emit_op(all, op, &axis, keel_attr_find(all->node.op, "axis") != NULL,
-                   inputs, 3));
-}
-
-static void expand_quantize_linear(keel_emit *all) {
-  as_onnx(all, "QuantizeLinear");
-}
-
-static void expand_dequantize_linear(keel_emit *all) {
-  as_onnx(all, "DequantizeLinear");
+    give_bytes(all, y, 7);
 }
 
 /* ---- rows ---- */
@@ -316,13 +238,16 @@ static const keel_op_rule rules[] = {
      .expand = expand_qlinear_global_average_pool},
     {"com.microsoft::QLinearSoftmax", .expand = expand_qlinear_softmax},
     {"com.microsoft::QLinearConcat", .expand = expand_qlinear_concat},
-    {"com.microsoft::MatMulIntegerToFloat",
-     .expand = expand_matmul_integer_to_float, .flops = keel_product_flops},
-    {"com.microsoft::DynamicQuantizeMatMul",
-     .expand = expand_dynamic_quantize_matmul, .flops = keel_product_flops},
+    {"com.microsoft::MatMulIntegerToFloat", .body = MATMUL_INTEGER_TO_FLOAT,
+     .flops = keel_product_flops},
+    {"com.microsoft::DynamicQuantizeMatMul", .body = DYNAMIC_QUANTIZE_MATMUL,
+     .flops = keel_product_flops},
     {"com.microsoft::QGemm", .expand = expand_qgemm},
-    {"com.microsoft::QuantizeLinear", .expand = expand_quantize_linear},
-    {"com.microsoft::DequantizeLinear", .expand = expand_dequantize_linear},
+    /* ONNX has them now; here the axis must be given where there are several scales */
+    {"com.microsoft::QuantizeLinear",
+     .body = "%0 = QuantizeLinear[axis=@axis]($0, $1, $2)"},
+    {"com.microsoft::DequantizeLinear",
+     .body = "%0 = DequantizeLinear[axis=@axis]($0, $1, $2)"},
 };
 
 const keel_op_table keel_ops_microsoft_quantised = {KEEL_TABLE_ROWS(rows),

@@ -69,25 +69,20 @@ static imputed impute_floats(keel_emit *all, uint32_t x) {
   keel_ml_floats values = keel_ml_floats_of(all, "imputed_value_floats");
   float replaced = keel_attr_float(all->node.op, "replaced_value_float", 0);
   imputed result = {.count = values.count};
-  result.values =
-      keel_emit_binary(all, "CastLike", keel_ml_list(all, KD_F32, values), x);
-  result.missing = replaced != replaced
-                       ? keel_emit_unary(all, "IsNaN", x)
-                       : keel_ml_with(all, "Equal", x, (double)replaced);
+  result.values = keel_emit_text(all, "CastLike(%v, %v)",
+                                 keel_ml_list(all, KD_F32, values), x);
+  result.missing = keel_emit_text(all, "%b ? IsNaN(%v) : %v == %f",
+                                  replaced != replaced, x, x, (double)replaced);
   return result;
 }
 
 static imputed impute_ints(keel_emit *all, uint32_t x) {
   keel_ml_ints values = keel_ml_ints_of(all, "imputed_value_int64s");
-  int64_t replaced = keel_attr_int(all->node.op, "replaced_value_int64", 0);
   imputed result = {.count = values.count};
-  result.values = keel_emit_binary(
-      all, "CastLike",
-      keel_emit_constant(all, KD_I64, 1, &values.count, values.at), x);
-  result.missing = keel_emit_binary(
-      all, "Equal", x,
-      keel_emit_binary(all, "CastLike",
-                       keel_emit_constant(all, KD_I64, 0, NULL, &replaced), x));
+  result.values =
+      keel_emit_text(all, "CastLike(%l, %v)", values.at, values.count, x);
+  result.missing =
+      keel_emit_text(all, "%v == CastLike({@replaced_value_int64}, %v)", x, x);
   return result;
 }
 
@@ -111,34 +106,20 @@ static void expand_imputer(keel_emit *all) {
 /* ---- features by their places ---------------------------------------------------- */
 
 static void expand_array_feature_extractor(keel_emit *all) {
-  const keel_attr last = KEEL_INT("axis", -1);
   const keel_type *type = keel_emit_type(all, 0);
-  uint32_t x = keel_emit_in(all, 0);
-  uint32_t list = keel_emit_binary(all, "Reshape", keel_emit_in(all, 1),
-                                   keel_emit_int(all, -1));
-  const uint32_t inputs[] = {x, list};
-  uint32_t taken = keel_emit_op(all, "Gather", &last, 1, inputs, 2);
-  if (type) {
-    keel_emit_give(all, 0,
-                   type->rank > 1 ? taken
-                                  : keel_emit_binary(all, "Unsqueeze", taken,
-                                                     keel_emit_int(all, 0)));
-    return;
-  }
+  uint32_t taken =
+      keel_emit_text(all, "Gather[axis=-1]($0, Reshape($1, {-1}))");
   /* of an unknown rank: a line becomes a row, that is 1 and then its dimensions, and of more
    * dimensions the 1 is left out again */
-  uint32_t dims = keel_emit_unary(all, "Shape", taken);
-  const uint32_t parts[] = {keel_emit_int(all, 1), dims};
-  uint32_t rank = keel_emit_unary(all, "Shape", dims);
-  const uint32_t most[] = {rank, keel_emit_int(all, 2)};
-  const uint32_t cut[] = {
-      keel_emit_concat(all, 0, parts, 2),
-      keel_emit_unary(all, "Neg", keel_emit_op(all, "Max", NULL, 0, most, 2)),
-      keel_emit_int(all, INT64_MAX)};
-  const keel_attr zero = KEEL_INT("allowzero", 1);
-  const uint32_t shaped[] = {taken,
-                             keel_emit_op(all, "Slice", NULL, 0, cut, 3)};
-  keel_emit_give(all, 0, keel_emit_op(all, "Reshape", &zero, 1, shaped, 2));
+  if (!type)
+    keel_emit_text(all,
+                   "x = %v; lead = -Max(dims(dims(x)), {2});"
+                   "%0 = Reshape[allowzero=1](x, Slice({1, dims(x)}, lead,"
+                   "                                   {max}))",
+                   taken);
+  else
+    keel_emit_text(all, "x = %v; %0 = %b ? x : Unsqueeze(x, {0})", taken,
+                   type->rank > 1);
 }
 
 /* Input `index` as f32 [rows, features]. */
@@ -200,25 +181,18 @@ static keel_ml_labels categories_of(keel_emit *all) {
 }
 
 static void expand_one_hot_encoder(keel_emit *all) {
-  const keel_attr strict =
-      KEEL_INT("strict", !keel_attr_int(all->node.op, "zeros", 1));
-  const keel_attr last = KEEL_INT("axis", -1);
-  const float values[] = {0, 1};
-  const int64_t two = 2;
   keel_ml_labels cats = categories_of(all);
   if (all->status != KD_OK) return;
   uint32_t x = keel_emit_in(all, 0);
-  const uint32_t find[] = {cats.strings ? x : keel_emit_cast(all, x, KD_I64),
-                           keel_ml_label_list(all, cats)};
-  uint32_t place = keel_emit_op(all, "keel::Find", &strict, 1, find, 2);
+  if (!cats.strings) x = keel_emit_cast(all, x, KD_I64);
   /* -1 would be the last one, and what is behind it is none */
-  uint32_t none = keel_emit_constant(all, KD_I64, 0, NULL, &cats.count);
-  place =
-      keel_emit_where(all, keel_ml_with(all, "Less", place, 0), none, place);
-  const uint32_t hot[] = {place,
-                          keel_emit_constant(all, KD_I64, 0, NULL, &cats.count),
-                          keel_emit_constant(all, KD_F32, 1, &two, values)};
-  keel_emit_give(all, 0, keel_emit_op(all, "OneHot", &last, 1, hot, 3));
+  keel_emit_text(
+      all,
+      "place = keel::Find[strict=%i](%v, %v); count = Squeeze({%i}, {0});"
+      "place = Where(place < 0, count, place);"
+      "%0 = OneHot[axis=-1](place, count, f32({0, 1}))",
+      (int64_t)!keel_attr_int(all->node.op, "zeros", 1), x,
+      keel_ml_label_list(all, cats), cats.count);
 }
 
 /* A constant of one dimension with the elements of an attribute. */
@@ -306,13 +280,9 @@ static uint32_t table_default(keel_emit *all, uint32_t values) {
 
 /* Gives what stands in the values' list where X stands in the keys'. */
 static void look_up(keel_emit *all, uint32_t key_list, uint32_t value_list) {
-  uint32_t x = keel_emit_in(all, 0);
-  const uint32_t parts[] = {value_list, table_default(all, value_list)};
-  uint32_t table = keel_emit_concat(all, 0, parts, 2);
-  const uint32_t find[] = {x, key_list};
-  uint32_t place = keel_emit_op(all, "keel::Find", NULL, 0, find, 2);
   /* -1, of what is no key, is the last row */
-  keel_emit_give(all, 0, keel_emit_binary(all, "Gather", table, place));
+  keel_emit_text(all, "%0 = Gather(Concat[axis=0](%v, %v), keel::Find($0, %v))",
+                 value_list, table_default(all, value_list), key_list);
 }
 
 /* Strings, and the integers that go with them: X has the one, and the result the other. */

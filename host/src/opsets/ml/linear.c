@@ -140,63 +140,34 @@ uint32_t keel_ml_reduce(keel_emit *all, const char *op, uint32_t value) {
 /* ---- scores ---------------------------------------------------------------------- */
 
 /* Softmax, of which what is zero stays zero. */
-static uint32_t softmax_zero(keel_emit *all, uint32_t scores) {
-  uint32_t most = keel_ml_reduce(all, "ReduceMax", scores);
-  uint32_t other =
-      keel_emit_unary(all, "Exp", keel_emit_binary(all, "Sub", scores, most));
-  uint32_t zero = keel_emit_binary(
-      all, "Mul", scores,
-      keel_emit_unary(all, "Exp", keel_emit_unary(all, "Neg", most)));
-  uint32_t parts = keel_emit_where(
-      all,
-      keel_ml_with(all, "Greater", keel_emit_unary(all, "Abs", scores), 1e-7),
-      other, zero);
-  uint32_t sum = keel_ml_reduce(all, "ReduceSum", parts);
-  return keel_emit_where(
-      all, keel_ml_with(all, "Equal", sum, 0),
-      keel_ml_with(all, "Add", keel_ml_with(all, "Mul", parts, 0), 0.5),
-      keel_emit_binary(all, "Div", parts, sum));
-}
+#define SOFTMAX_ZERO                                             \
+  "x = %v; most = ReduceMax(x, {-1});"                           \
+  "parts = Where(Abs(x) > 1e-7, Exp(x - most), x * Exp(-most));" \
+  "sum = ReduceSum(parts, {-1});"                                \
+  "Where(sum == 0, parts * 0 + 0.5, parts / sum)"
 
-/* ONNX's probit is Winitzki's approximation of the inverse error function, of 2 x - 1, times the
- * root of 2. */
-static uint32_t probit(keel_emit *all, uint32_t scores) {
-  const double a = 0.147, pi = 3.14159265358979323846;
-  uint32_t x = keel_ml_with(all, "Sub", keel_ml_with(all, "Mul", scores, 2), 1);
-  uint32_t rest = keel_ml_with(
-      all, "Add",
-      keel_emit_unary(all, "Neg", keel_emit_binary(all, "Mul", x, x)), 1);
-  uint32_t log = keel_emit_unary(all, "Log", rest);
-  uint32_t v =
-      keel_ml_with(all, "Add", keel_ml_with(all, "Mul", log, 0.5), 2 / pi / a);
-  uint32_t inner =
-      keel_emit_binary(all, "Sub", keel_emit_binary(all, "Mul", v, v),
-                       keel_ml_with(all, "Mul", log, 1 / a));
-  uint32_t size = keel_emit_unary(
-      all, "Sqrt",
-      keel_emit_binary(all, "Sub", keel_emit_unary(all, "Sqrt", inner), v));
-  uint32_t sign = keel_emit_unary(all, "Sign", x);
-  uint32_t result = keel_ml_with(
-      all, "Mul", keel_emit_binary(all, "Mul", sign, size), 1.41421356);
-  /* at 0 and 1 the logarithm has no value, and the result is 0 by definition */
-  return keel_emit_where(all, keel_ml_with(all, "Equal", rest, 0),
-                         keel_ml_with(all, "Mul", x, 0), result);
-}
+/* ONNX's probit is Winitzki's approximation of the inverse error function, of x = 2 y - 1, times the
+ * root of 2: sign(x) sqrt(sqrt(v v - log / a) - v), a = 0.147, v = 2 / (pi a) + log / 2. At 0 and 1
+ * the logarithm has no value, and the result is 0 by definition. */
+#define PROBIT                                          \
+  "x = %v * 2 - 1; rest = 1 - x * x; log = Log(rest);"  \
+  "v = log * 0.5 + 2 / 3.14159265358979323846 / 0.147;" \
+  "size = Sqrt(Sqrt(v * v - log * (1 / 0.147)) - v);"   \
+  "Where(rest == 0, x * 0, Sign(x) * size * 1.41421356)"
 
 uint32_t keel_ml_transform(keel_emit *all, uint32_t scores, const char *name) {
   if (!strcmp(name, "SOFTMAX")) return keel_emit_unary(all, "Softmax", scores);
   if (!strcmp(name, "LOGISTIC")) return keel_emit_unary(all, "Sigmoid", scores);
-  if (!strcmp(name, "SOFTMAX_ZERO")) return softmax_zero(all, scores);
-  return !strcmp(name, "PROBIT") ? probit(all, scores) : scores;
+  if (!strcmp(name, "SOFTMAX_ZERO"))
+    return keel_emit_text(all, SOFTMAX_ZERO, scores);
+  return !strcmp(name, "PROBIT") ? keel_emit_text(all, PROBIT, scores) : scores;
 }
 
 void keel_ml_give_labels(keel_emit *all, uint32_t scores,
                          keel_ml_labels labels) {
-  const keel_attr attrs[] = {KEEL_INT("axis", -1), KEEL_INT("keepdims", 0)};
-  if (!keel_emit_wants(all, 0)) return;
-  uint32_t best = keel_emit_op(all, "ArgMax", attrs, 2, &scores, 1);
-  uint32_t list = keel_ml_label_list(all, labels);
-  keel_emit_give(all, 0, keel_emit_binary(all, "Gather", list, best));
+  if (keel_emit_wants(all, 0))
+    keel_emit_text(all, "%0 = Gather(%v, ArgMax[axis=-1, keepdims=0](%v))",
+                   keel_ml_label_list(all, labels), scores);
 }
 
 void keel_ml_give_scores(keel_emit *all, uint32_t output, uint32_t scores) {
@@ -208,10 +179,8 @@ void keel_ml_give_scores(keel_emit *all, uint32_t output, uint32_t scores) {
 }
 
 uint32_t keel_ml_both(keel_emit *all, uint32_t second, double one) {
-  uint32_t first = keel_emit_unary(all, "Neg", second);
-  const uint32_t pair[] = {
-      one > 0 ? keel_ml_with(all, "Add", first, one) : first, second};
-  return keel_emit_concat(all, -1, pair, 2);
+  return keel_emit_text(all, "x = %v; Concat[axis=-1](%b ? %f - x : -x, x)",
+                        second, one > 0, one);
 }
 
 /* ---- linear models ---------------------------------------------------------------- */

@@ -3,6 +3,7 @@
 #define KEEL_ML_H
 
 #include "opsets/terms.h"
+#include "opsets/text.h"
 #include "passes/passes.h"
 
 /* A row of the domain; an attribute of models that give scores. */

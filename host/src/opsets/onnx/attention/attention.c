@@ -13,10 +13,11 @@
 #include <math.h>
 #include "opsets/tables.h"
 #include "opsets/terms.h"
+#include "opsets/text.h"
 #include "passes/passes.h"
 
 enum { Q, K, V, MASK, PAST_KEY, PAST_VALUE, SEEN, INPUTS };
-enum { Y, PRESENT_KEY, PRESENT_VALUE, SCORES };
+enum { Y, PRESENT_KEY, PRESENT_VALUE, SCORES, NOWHERE };
 
 /* ---- shapes ---- */
 
@@ -216,8 +217,6 @@ typedef struct attention {
   uint32_t bias, dead; /* rows that see no key; KEEL_ABSENT: none */
 } attention;
 
-static const int64_t exchange[] = {0, 2, 1, 3}, turn[] = {0, 1, 3, 2};
-
 static int64_t attr(const attention *a, const char *name, int64_t otherwise) {
   return keel_attr_int(a->op, name, otherwise);
 }
@@ -230,22 +229,11 @@ static uint32_t dim(attention *a, uint32_t value, int64_t index) {
 
 /* [batch, rows, heads * size] as [batch, heads, rows, size] */
 static uint32_t attention_split(attention *a, uint32_t value, int64_t heads) {
-  uint32_t count = keel_emit_int(a->all, heads);
-  const uint32_t parts[] = {
-      keel_emit_dims(a->all, value, 0, 2), count,
-      keel_emit_binary(a->all, "Div", dim(a, value, 2), count)};
-  uint32_t dims = keel_emit_concat(a->all, 0, parts, 3);
-  value = keel_emit_binary(a->all, "Reshape", value, dims);
-  return keel_emit_transpose(a->all, value, exchange, 4);
-}
-
-static uint32_t joined(attention *a, uint32_t value) {
-  value = keel_emit_transpose(a->all, value, exchange, 4);
-  const uint32_t parts[] = {
-      keel_emit_dims(a->all, value, 0, 2),
-      keel_emit_binary(a->all, "Mul", dim(a, value, 2), dim(a, value, 3))};
-  return keel_emit_binary(a->all, "Reshape", value,
-                          keel_emit_concat(a->all, 0, parts, 2));
+  return keel_emit_text(a->all,
+                        "x = %v; size = dims(x, 2, 3) / {%i};"
+                        "x = Reshape(x, {dims(x, 0, 2), %i, size});"
+                        "Transpose[perm=(0 2 1 3)](x)",
+                        value, heads, heads);
 }
 
 static uint32_t after(attention *a, uint32_t past, uint32_t value) {
@@ -303,26 +291,20 @@ static int64_t times_known(const attention *a) {
 
 /* Each head `times` times, next to each other. */
 static uint32_t repeated(attention *a, uint32_t value, uint32_t times) {
-  uint32_t one = keel_emit_int(a->all, 1);
-  const uint32_t wide[] = {one, one, times, one, one};
-  const uint32_t whole[] = {
-      dim(a, value, 0),
-      keel_emit_binary(a->all, "Mul", dim(a, value, 1), times),
-      keel_emit_dims(a->all, value, 2, 4)};
-  uint32_t dims = keel_emit_concat(a->all, 0, whole, 3);
-  value =
-      keel_emit_binary(a->all, "Unsqueeze", value, keel_emit_int(a->all, 2));
-  value = keel_emit_binary(a->all, "Expand", value,
-                           keel_emit_concat(a->all, 0, wide, 5));
-  return keel_emit_binary(a->all, "Reshape", value, dims);
+  return keel_emit_text(
+      a->all,
+      "x = %v; times = %v;"
+      "wide = Expand(Unsqueeze(x, {2}), {1, 1, times, 1, 1});"
+      "Reshape(wide, {dims(x, 0, 1), dims(x, 1, 2) * times, dims(x, 2, 4)})",
+      value, times);
 }
 
 static void repeat_heads(attention *a) {
   int64_t known = times_known(a);
   if (known == 1) return;
   uint32_t times =
-      known ? keel_emit_int(a->all, known)
-            : keel_emit_binary(a->all, "Div", dim(a, a->q, 1), dim(a, a->k, 1));
+      keel_emit_text(a->all, "%b ? {%i} : dims(%v, 1, 2) / dims(%v, 1, 2)",
+                     known != 0, known, a->q, a->k);
   a->k = repeated(a, a->k, times);
   a->v = repeated(a, a->v, times);
 }
@@ -343,11 +325,6 @@ static uint32_t hiding(attention *a, uint32_t seen) {
                          infinity(a));
 }
 
-static uint32_t cast(attention *a, uint32_t value, kd_dtype to) {
-  const keel_attr attr = KEEL_INT("to", to == KD_BOOL ? 9 : 1);
-  return keel_emit_op(a->all, "Cast", &attr, 1, &value, 1);
-}
-
 /* The mask as numbers that are added. Where its type is not known, 0.5 as one of its elements
  * says at run time whether it is of truth values: they have 1 of that. */
 static uint32_t mask_added(attention *a) {
@@ -356,12 +333,12 @@ static uint32_t mask_added(attention *a) {
   const keel_type *q = keel_emit_type(a->all, Q);
   if (type && type->dtype == KD_BOOL) return hiding(a, mask);
   if (type) return q && q->dtype == type->dtype ? mask : like_q(a, mask);
-  uint32_t half = keel_emit_number(a->all, 0.5, mask);
-  uint32_t numbers =
-      keel_emit_binary(a->all, "Less", cast(a, half, KD_F32),
-                       cast(a, keel_emit_int(a->all, 1), KD_F32));
-  return keel_emit_where(a->all, numbers, like_q(a, mask),
-                         hiding(a, cast(a, mask, KD_BOOL)));
+  return keel_emit_text(
+      a->all,
+      "mask = %v; numbers = Cast[to=1](0.5~mask) < Cast[to=1]({1});"
+      "Where(numbers, CastLike(mask, $0),"
+      "      Where(Cast[to=9](mask), 0~$0, %f~$0))",
+      mask, -(double)INFINITY);
 }
 
 /* Whether the mask is known to reach the last key. */
@@ -379,36 +356,26 @@ static bool is_long_enough(const attention *a) {
 static uint32_t mask_padded(attention *a) {
   uint32_t mask = mask_added(a);
   if (is_long_enough(a)) return mask;
-  uint32_t length = keel_emit_dims(a->all, a->in[MASK], -1, INT64_MAX);
-  const uint32_t pads[] = {
-      keel_emit_int(a->all, 0),
-      keel_emit_binary(a->all, "Sub", dim(a, a->k, 2), length)};
-  const uint32_t inputs[] = {mask, keel_emit_concat(a->all, 0, pads, 2),
-                             infinity(a), keel_emit_int(a->all, -1)};
-  return keel_emit_op(a->all, "Pad", NULL, 0, inputs, 4);
-}
-
-static uint32_t both(attention *a, uint32_t seen, uint32_t too) {
-  return seen == KEEL_ABSENT ? too : keel_emit_binary(a->all, "And", seen, too);
+  return keel_emit_text(
+      a->all, "Pad(%v, {0, dims(%v, 2, 3) - dims(%v, -1)}, %f~$0, {-1})", mask,
+      a->k, a->in[MASK], -(double)INFINITY);
 }
 
 /* How many keys each sample has: [batch, 1, 1, 1]. */
 static uint32_t keys_seen(attention *a) {
-  const int64_t dims[] = {-1, 1, 1, 1};
-  return keel_emit_reshape(a->all, a->in[SEEN], dims, 4);
+  return keel_emit_text(a->all, "Reshape(%v, {-1, 1, 1, 1})", a->in[SEEN]);
 }
 
 /* The place of each row among the keys: [rows, 1], or for each sample. */
 static uint32_t attention_places(attention *a) {
-  uint32_t rows = keel_emit_range(a->all, dim(a, a->q, 2)), before;
-  rows = keel_emit_binary(a->all, "Unsqueeze", rows, keel_emit_int(a->all, 1));
+  uint32_t rows =
+      keel_emit_text(a->all, "Unsqueeze(range(dims(%v, 2, 3)), {1})", a->q);
   if (a->in[PAST_KEY] != KEEL_ABSENT)
-    before = dim(a, a->in[PAST_KEY], 2);
-  else if (a->in[SEEN] != KEEL_ABSENT)
-    before = keel_emit_binary(a->all, "Sub", keys_seen(a), dim(a, a->q, 2));
-  else
-    return rows;
-  return keel_emit_binary(a->all, "Add", rows, before);
+    return keel_emit_text(a->all, "%v + dims(%v, 2, 3)", rows, a->in[PAST_KEY]);
+  return a->in[SEEN] == KEEL_ABSENT
+             ? rows
+             : keel_emit_text(a->all, "%v + (%v - dims(%v, 2, 3))", rows,
+                              keys_seen(a), a->q);
 }
 
 /* How far a window reaches; further than any tensor does is as good as that. */
@@ -423,26 +390,21 @@ static uint32_t seen_by_place(attention *a) {
   int64_t left = reach(a, "left_window_size");
   int64_t right = reach(a, "right_window_size");
   bool causal = attr(a, "is_causal", 0) != 0;
-  uint32_t seen = KEEL_ABSENT;
-  if (!causal && left < 0 && right < 0 && a->in[SEEN] == KEEL_ABSENT)
-    return KEEL_ABSENT;
+  bool counted = a->in[SEEN] != KEEL_ABSENT;
+  int64_t last = causal ? 0 : right;
+  if (last < 0 && left < 0 && !counted) return KEEL_ABSENT;
   uint32_t keys = keel_emit_range(a->all, dim(a, a->k, 2));
-  if (causal || left >= 0 || right >= 0) {
-    uint32_t at = attention_places(a);
-    int64_t last = causal ? 0 : right;
-    if (last >= 0)
-      seen = keel_emit_binary(
-          a->all, "LessOrEqual", keys,
-          keel_emit_binary(a->all, "Add", at, keel_emit_int(a->all, last)));
-    if (left >= 0)
-      seen =
-          both(a, seen,
-               keel_emit_binary(a->all, "GreaterOrEqual", keys,
-                                keel_emit_binary(a->all, "Sub", at,
-                                                 keel_emit_int(a->all, left))));
-  }
-  if (a->in[SEEN] != KEEL_ABSENT)
-    seen = both(a, seen, keel_emit_binary(a->all, "Less", keys, keys_seen(a)));
+  uint32_t seen = KEEL_ABSENT, at = KEEL_ABSENT;
+  if (last >= 0 || left >= 0) at = attention_places(a);
+  if (last >= 0)
+    seen = keel_emit_text(a->all, "%v <= %v + {%i}", keys, at, last);
+  if (left >= 0)
+    seen = keel_emit_text(a->all,
+                          "from = %v >= %v - {%i}; %b ? And(%v, from) : from",
+                          keys, at, left, seen != KEEL_ABSENT, seen);
+  if (counted)
+    seen = keel_emit_text(a->all, "own = %v < %v; %b ? And(%v, own) : own",
+                          keys, keys_seen(a), seen != KEEL_ABSENT, seen);
   return seen;
 }
 
@@ -463,19 +425,16 @@ static uint32_t without_dead(attention *a) {
       (a->in[MASK] == KEEL_ABSENT && a->in[SEEN] == KEEL_ABSENT &&
        attr(a, "left_window_size", -1) < 0))
     return a->bias;
-  const uint32_t last[] = {a->bias, keel_emit_int(a->all, -1)};
-  a->dead = keel_emit_binary(
-      a->all, "Equal", keel_emit_op(a->all, "ReduceMax", NULL, 0, last, 2),
-      infinity(a));
-  return keel_emit_where(a->all, a->dead, keel_emit_number(a->all, 0, a->in[Q]),
-                         a->bias);
+  return keel_emit_text(a->all,
+                        "dead = ReduceMax(%v, {-1}) == %f~$0; %p = dead;"
+                        "Where(dead, 0~$0, %v)",
+                        a->bias, -(double)INFINITY, &a->dead, a->bias);
 }
 
 static uint32_t zero_where_dead(attention *a, uint32_t value) {
   return a->dead == KEEL_ABSENT
              ? value
-             : keel_emit_where(a->all, a->dead,
-                               keel_emit_number(a->all, 0, a->in[Q]), value);
+             : keel_emit_text(a->all, "Where(%v, 0~$0, %v)", a->dead, value);
 }
 
 /* ---- scores ----------------------------------------------------------------------------- */
@@ -491,29 +450,23 @@ static uint32_t root_of_scale(attention *a) {
     int64_t size = q->dims[q->rank - 1] / heads;
     return keel_emit_number(a->all, sqrt(1 / sqrt((double)size)), a->in[Q]);
   }
-  uint32_t size = cast(a, dim(a, a->q, 3), KD_F32);
-  for (int i = 0; i < 2; i++)
-    size = keel_emit_unary(a->all, "Sqrt", size);
-  return like_q(a, keel_emit_unary(a->all, "Reciprocal", size));
+  return keel_emit_text(
+      a->all, "CastLike(Reciprocal(Sqrt(Sqrt(f32(dims(%v, 3, 4))))), $0)",
+      a->q);
 }
 
 static uint32_t make_scores(attention *a) {
-  uint32_t root = root_of_scale(a);
-  double cap = (double)keel_attr_float(a->op, "softcap", 0);
-  uint32_t q = keel_emit_binary(a->all, "Mul", a->q, root);
-  uint32_t k = keel_emit_transpose(a->all, a->k, turn, 4);
-  k = keel_emit_binary(a->all, "Mul", k, root);
-  uint32_t scores = keel_emit_binary(a->all, "MatMul", q, k);
   int64_t mode = attr(a, "qk_matmul_output_mode", 0);
-  if (!mode) keel_emit_give(a->all, SCORES, scores);
-  if (cap > 0) {
-    uint32_t most = keel_emit_number(a->all, cap, a->in[Q]);
-    scores = keel_emit_binary(a->all, "Div", scores, most);
-    scores = keel_emit_unary(a->all, "Tanh", scores);
-    scores = keel_emit_binary(a->all, "Mul", scores, most);
-  }
-  if (mode == 1) keel_emit_give(a->all, SCORES, scores);
-  return scores;
+  return keel_emit_text(
+      a->all,
+      "root = %v; keys = Transpose[perm=(0 1 3 2)](%v) * root;"
+      "scores = MatMul(%v * root, keys);"
+      "%i = scores;"
+      "scores = %b ? Tanh(scores / @softcap) * @softcap : scores;"
+      "%i = scores; scores",
+      root_of_scale(a), a->k, a->q, (int64_t)(mode ? NOWHERE : SCORES),
+      keel_attr_float(a->op, "softcap", 0) > 0,
+      (int64_t)(mode == 1 ? SCORES : NOWHERE));
 }
 
 static uint32_t softmax(attention *a, uint32_t scores) {
@@ -557,7 +510,12 @@ static void expand_attention(keel_emit *all) {
   if (q && v && q->dtype != v->dtype) a.v = like_q(&a, a.v);
   uint32_t y = keel_emit_binary(all, "MatMul", weights, a.v);
   y = zero_where_dead(&a, y);
-  keel_emit_give(all, Y, a.flat ? joined(&a, y) : y);
+  keel_emit_text(
+      all,
+      "y = %v; t = %b ? Transpose[perm=(0 2 1 3)](y) : y;"
+      "%0 = %b ? Reshape(t, {dims(t, 0, 2), dims(t, 2, 3) * dims(t, 3, 4)})"
+      "        : y",
+      y, a.flat, a.flat);
 }
 
 /* ---- rows ---- */

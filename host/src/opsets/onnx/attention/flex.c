@@ -9,6 +9,7 @@
 #include <math.h>
 #include "opsets/tables.h"
 #include "opsets/terms.h"
+#include "opsets/text.h"
 #include "passes/passes.h"
 
 /* ---- shapes ---- */
@@ -34,35 +35,24 @@ typedef struct flex {
   kd_dtype given, wide; /* of Q, and of scores */
 } flex;
 
-static uint32_t dim(const flex *f, uint32_t value, int64_t index) {
-  return keel_emit_dims(f->all, value, index, index + 1);
-}
-
-static uint32_t flex_times(const flex *f, uint32_t a, uint32_t b) {
-  return keel_emit_binary(f->all, "Mul", a, b);
-}
-
-static uint32_t flex_shaped(const flex *f, uint32_t value,
-                            const uint32_t *lists, uint32_t count) {
-  return keel_emit_binary(f->all, "Reshape", value,
-                          keel_emit_concat(f->all, 0, lists, count));
-}
-
 /* [batch, heads of Q, rows, size] as [batch, heads of K, rows of all that share it, size], and
  * back. */
 static uint32_t grouped(const flex *f, uint32_t value) {
-  uint32_t rows = keel_emit_binary(
-      f->all, "Div", flex_times(f, dim(f, f->q, 1), dim(f, f->q, 2)),
-      dim(f, f->k, 1));
-  const uint32_t dims[] = {dim(f, f->q, 0), dim(f, f->k, 1), rows,
-                           dim(f, value, 3)};
-  return f->shared ? flex_shaped(f, value, dims, 4) : value;
+  if (!f->shared) return value;
+  return keel_emit_text(
+      f->all,
+      "q = %v; heads = dims(%v, 1, 2); x = %v;"
+      "rows = dims(q, 1, 2) * dims(q, 2, 3) / heads;"
+      "Reshape(x, {dims(q, 0, 1), heads, rows, dims(x, 3, 4)})",
+      f->q, f->k, value);
 }
 
 static uint32_t apart(const flex *f, uint32_t value) {
-  const uint32_t dims[] = {keel_emit_dims(f->all, f->q, 0, 3),
-                           dim(f, value, 3)};
-  return f->shared ? flex_shaped(f, value, dims, 2) : value;
+  return f->shared ? keel_emit_text(
+                         f->all,
+                         "x = %v; Reshape(x, {dims(%v, 0, 3), dims(x, 3, 4)})",
+                         value, f->q)
+                   : value;
 }
 
 /* What Q and K are multiplied by, each: the scale's root, which a scale less than 0 has not. */
@@ -72,23 +62,20 @@ static void scale(flex *f) {
   const keel_node_attr *given = keel_attr_find(all->node.op, "scale");
   uint32_t by = KEEL_ABSENT;
   if (given && given->value.f < 0) {
-    f->q = flex_times(f, f->q,
-                      keel_emit_number(all, (double)given->value.f, f->q));
+    f->q = keel_emit_text(all, "%v * @scale", f->q);
     return;
   }
-  if (given) {
-    by = keel_emit_number(all, sqrt((double)given->value.f), f->q);
-  } else if (q && q->dims[3] >= 0) {
-    by = keel_emit_number(all, sqrt(1 / sqrt((double)q->dims[3])), f->q);
-  } else {
-    by = keel_emit_cast(all, dim(f, f->q, 3), KD_F32);
-    for (int i = 0; i < 2; i++)
-      by = keel_emit_unary(all, "Sqrt", by);
-    by = keel_emit_binary(all, "CastLike",
-                          keel_emit_unary(all, "Reciprocal", by), f->q);
-  }
-  f->q = flex_times(f, f->q, by);
-  f->k = flex_times(f, f->k, by);
+  if (given || (q && q->dims[3] >= 0))
+    by = keel_emit_number(
+        all,
+        sqrt(given ? (double)given->value.f : 1 / sqrt((double)q->dims[3])),
+        f->q);
+  else
+    by = keel_emit_text(
+        all, "q = %v; CastLike(Reciprocal(Sqrt(Sqrt(f32(dims(q, 3, 4))))), q)",
+        f->q);
+  f->q = keel_emit_binary(all, "Mul", f->q, by);
+  f->k = keel_emit_binary(all, "Mul", f->k, by);
 }
 
 /* ---- the model's functions -------------------------------------------------------------- */

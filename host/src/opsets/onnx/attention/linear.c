@@ -7,6 +7,7 @@
  * own function, or f64. */
 #include "opsets/tables.h"
 #include "opsets/terms.h"
+#include "opsets/text.h"
 #include "passes/passes.h"
 
 /* ---- shapes ---- */
@@ -86,88 +87,55 @@ static uint32_t linear_wide(keel_emit *all, uint32_t value) {
   return keel_emit_op(all, "Cast", &to, 1, &value, 1);
 }
 
-/* Dimensions of a list; a part: the last one, divided by the heads. */
-static uint32_t of_heads(keel_emit *all, const linear_attention *a,
-                         uint32_t value) {
-  return keel_emit_binary(all, "Div", keel_emit_dims(all, value, 2, INT64_MAX),
-                          keel_emit_int(all, a->heads));
-}
-
 /* Zeros: [batch, heads, size of a key, size of a value]. */
 static uint32_t empty_state(keel_emit *all, const linear_attention *a) {
-  const uint32_t dims[] = {
-      keel_emit_dims(all, a->key, 0, 1), keel_emit_int(all, a->heads),
-      of_heads(all, a, a->key), of_heads(all, a, a->value)};
-  uint32_t zero = keel_emit_number(all, 0, a->query);
-  return keel_emit_binary(all, "Expand", zero,
-                          keel_emit_concat(all, 0, dims, 4));
+  return keel_emit_text(all,
+                        "k = %v;"
+                        "Expand(0~%v, {dims(k, 0, 1), %i, dims(k, 2) / {%i}, "
+                        "dims(%v, 2) / {%i}})",
+                        a->key, a->query, a->heads, a->heads, a->value,
+                        a->heads);
 }
 
 static uint32_t linear_scaled(keel_emit *all, const linear_attention *a,
                               uint32_t value) {
-  double scale = (double)keel_attr_float(all->node.op, "scale", 0);
-  if (scale != 0)
-    return keel_emit_binary(all, "Mul", value,
-                            keel_emit_number(all, scale, value));
-  uint32_t size = linear_wide(all, of_heads(all, a, a->key));
-  return keel_emit_binary(all, "Div", value,
-                          keel_emit_unary(all, "Sqrt", size));
+  uint32_t size = keel_emit_text(all, "dims(%v, 2) / {%i}", a->key, a->heads);
+  return keel_emit_text(all, "@scale ? %v * @scale : %v / Sqrt(%v)", value,
+                        value, linear_wide(all, size));
 }
 
 /* Of no tokens a Scan gives nothing that has a shape. */
 static uint32_t of_tokens(keel_emit *all, const linear_attention *a,
                           uint32_t value) {
-  const uint32_t dims[] = {
-      keel_emit_dims(all, a->query, 0, 2),
-      keel_emit_binary(all, "Mul", of_heads(all, a, a->value),
-                       keel_emit_int(all, a->query_heads))};
-  const uint32_t inputs[] = {value, keel_emit_concat(all, 0, dims, 2)};
-  const keel_attr zero = KEEL_INT("allowzero", 1);
-  return keel_emit_op(all, "Reshape", &zero, 1, inputs, 2);
+  return keel_emit_text(all,
+                        "Reshape[allowzero=1](%v, {dims(%v, 0, 2),"
+                        "        dims(%v, 2) / {%i} * {%i}})",
+                        value, a->query, a->value, a->heads, a->query_heads);
 }
 
 /* ---- the body: one token ------------------------------------------------------------- */
 
-/* A list of numbers as [batch, heads, rows, columns]; 0: the batch, -1: what is left. */
-static uint32_t linear_shaped(keel_emit *all, uint32_t value, int64_t heads,
-                              int64_t rows, int64_t columns) {
-  const int64_t dims[] = {0, heads, rows, columns};
-  return keel_emit_reshape(all, value, dims, 4);
-}
-
-static uint32_t linear_product(keel_emit *all, const char *op, uint32_t a,
-                               uint32_t b) {
-  return keel_emit_binary(all, op, a, b);
-}
-
-/* The state behind a token. */
+/* The state behind a token, of which lists become [batch, heads, rows, columns]. */
 static uint32_t next_state(keel_emit *all, const linear_attention *a) {
-  uint32_t key = linear_shaped(all, a->key, a->heads, -1, 1);
-  uint32_t value = linear_shaped(all, a->value, a->heads, 1, -1);
-  uint32_t state = a->state;
-  if (a->decays) {
-    uint32_t left = keel_emit_unary(all, "Exp", a->decay);
-    state = linear_product(all, "Mul", state,
-                           linear_shaped(all, left, a->heads, -1, 1));
-  }
-  if (a->corrects) {
-    uint32_t row = linear_shaped(all, a->key, a->heads, 1, -1);
-    value = linear_product(all, "Sub", value,
-                           linear_product(all, "MatMul", row, state));
-    value = linear_product(all, "Mul", value,
-                           linear_shaped(all, a->beta, -1, 1, 1));
-  }
-  return linear_product(all, "Add", state,
-                        linear_product(all, "Mul", key, value));
+  int64_t heads = a->heads;
+  uint32_t state =
+      keel_emit_text(all, "%b ? %v * Reshape(Exp(%v), {0, %i, -1, 1}) : %v",
+                     a->decays, a->state, a->decay, heads, a->state);
+  return keel_emit_text(
+      all,
+      "state = %v; value = Reshape(%v, {0, %i, 1, -1}); k = %v;"
+      "error = %b ? value - MatMul(Reshape(k, {0, %i, 1, -1}), state) : _;"
+      "value = %b ? error * Reshape(%v, {0, -1, 1, 1}) : value;"
+      "state + Reshape(k, {0, %i, -1, 1}) * value",
+      state, a->value, heads, a->key, a->corrects, heads, a->corrects, a->beta,
+      heads);
 }
 
 static uint32_t read_state(keel_emit *all, const linear_attention *a,
                            uint32_t state) {
-  const int64_t flat[] = {0, -1};
-  uint32_t query =
-      linear_shaped(all, a->query, a->heads, a->query_heads / a->heads, -1);
-  return keel_emit_reshape(all, linear_product(all, "MatMul", query, state),
-                           flat, 2);
+  return keel_emit_text(
+      all, "Reshape(MatMul(Reshape(%v, {0, %i, %i, -1}), %v), {0, -1})",
+      a->query, a->heads, a->query_heads / a->heads, state);
 }
 
 static uint32_t body_input(keel_emit *all) {

@@ -3,6 +3,7 @@
  * CausalConvWithState, written as a depthwise convolution. */
 #include "opsets/tables.h"
 #include "opsets/terms.h"
+#include "opsets/text.h"
 #include "passes/passes.h"
 
 /* ---- shapes ---- */
@@ -176,19 +177,11 @@ keel_status keel_shape_causal_conv(keel_infer *infer) {
 
 typedef struct columns {
   keel_emit *all;
-  uint32_t rank; /* of the image */
-  uint32_t image, block, whole,
-      count; /* lists; whole: with the padding; count: of blocks */
-  int64_t begin[DIMS_MOST]; /* padding before */
+  uint32_t rank;                /* of the image */
+  uint32_t block, whole, count; /* lists; whole: with the padding; count: of
+                                   blocks */
+  int64_t begin[DIMS_MOST];     /* padding before */
 } columns;
-
-static uint32_t item(const columns *c, uint32_t list, int64_t index) {
-  return keel_emit_slice(c->all, list, 0, index, index + 1, 1);
-}
-
-static uint32_t window_product(const columns *c, uint32_t list) {
-  return keel_emit_unary(c->all, "ReduceProd", list);
-}
 
 /* 0, step, 2 * step ... along one of twice as many dimensions as the image has. */
 static uint32_t window_along(const columns *c, uint32_t count, int64_t step,
@@ -196,10 +189,8 @@ static uint32_t window_along(const columns *c, uint32_t count, int64_t step,
   int64_t dims[2 * DIMS_MOST];
   for (uint32_t i = 0; i < 2 * c->rank; i++)
     dims[i] = i == dim ? -1 : 1;
-  uint32_t places =
-      keel_emit_binary(c->all, "Mul", keel_emit_range(c->all, count),
-                       keel_emit_int(c->all, step));
-  return keel_emit_reshape(c->all, places, dims, 2 * c->rank);
+  return keel_emit_text(c->all, "Reshape(range(%v) * {%i}, %l)", count, step,
+                        dims, 2 * (int64_t)c->rank);
 }
 
 /* Where each element of each block lies in the padded image, which is one line: of all blocks
@@ -207,15 +198,18 @@ static uint32_t window_along(const columns *c, uint32_t count, int64_t step,
 static uint32_t window_places(const columns *c, const int64_t *dilations,
                               const int64_t *strides) {
   uint32_t at = KEEL_ABSENT;
-  for (uint32_t d = 0; d < c->rank; d++) {
-    uint32_t here = keel_emit_binary(
-        c->all, "Add", window_along(c, item(c, c->block, d), dilations[d], d),
-        window_along(c, item(c, c->count, d), strides[d], c->rank + d));
-    if (d) at = keel_emit_binary(c->all, "Mul", at, item(c, c->whole, d));
-    at = d ? keel_emit_binary(c->all, "Add", at, here) : here;
+  for (int64_t d = 0; d < c->rank; d++) {
+    uint32_t size[3];
+    const uint32_t lists[] = {c->block, c->count, c->whole};
+    for (int i = 0; i < 3; i++)
+      size[i] = keel_emit_slice(c->all, lists[i], 0, d, d + 1, 1);
+    uint32_t taps = window_along(c, size[0], dilations[d], (uint32_t)d);
+    uint32_t steps =
+        window_along(c, size[1], strides[d], c->rank + (uint32_t)d);
+    at = keel_emit_text(c->all, "here = %v + %v; %b ? %v * %v + here : here",
+                        taps, steps, d != 0, at, size[2]);
   }
-  const int64_t line[] = {1, 1, -1};
-  return keel_emit_reshape(c->all, at, line, 3);
+  return keel_emit_text(c->all, "Reshape(%v, {1, 1, -1})", at);
 }
 
 /* The image without its padding. */
@@ -223,36 +217,22 @@ static uint32_t inside(const columns *c, uint32_t value) {
   int64_t axes[DIMS_MOST];
   for (uint32_t d = 0; d < c->rank; d++)
     axes[d] = 2 + (int64_t)d;
-  uint32_t begin = keel_emit_ints(c->all, c->begin, c->rank);
-  const uint32_t inputs[] = {value, begin,
-                             keel_emit_binary(c->all, "Add", begin, c->image),
-                             keel_emit_ints(c->all, axes, c->rank)};
-  return keel_emit_op(c->all, "Slice", NULL, 0, inputs, 4);
+  return keel_emit_text(c->all, "begin = %l; Slice(%v, begin, begin + $1, %l)",
+                        c->begin, (int64_t)c->rank, value, axes,
+                        (int64_t)c->rank);
 }
 
 static void write_sums(columns *c, uint32_t at) {
-  keel_emit *all = c->all;
-  uint32_t x = keel_emit_in(all, 0);
-  uint32_t batch = keel_emit_dims(all, x, 0, 1);
-  uint32_t taps = window_product(c, c->block);
-  uint32_t channels =
-      keel_emit_binary(all, "Div", keel_emit_dims(all, x, 1, 2), taps);
-  const uint32_t lines[] = {
-      batch, channels,
-      keel_emit_binary(all, "Mul", taps, keel_emit_dims(all, x, 2, 3))};
-  const uint32_t line[] = {batch, channels, window_product(c, c->whole)};
-  const uint32_t image[] = {batch, channels, c->whole};
-  uint32_t dims = keel_emit_concat(all, 0, lines, 3);
-  uint32_t zeros = keel_emit_binary(all, "Expand", keel_emit_number(all, 0, x),
-                                    keel_emit_concat(all, 0, line, 3));
-  const keel_attr attrs[] = {KEEL_INT("axis", 2),
-                             KEEL_STRING("reduction", "add")};
-  const uint32_t inputs[] = {zeros, keel_emit_binary(all, "Expand", at, dims),
-                             keel_emit_binary(all, "Reshape", x, dims)};
-  uint32_t sums = keel_emit_op(all, "ScatterElements", attrs, 2, inputs, 3);
-  sums = keel_emit_binary(all, "Reshape", sums,
-                          keel_emit_concat(all, 0, image, 3));
-  keel_emit_give(all, 0, inside(c, sums));
+  uint32_t sums = keel_emit_text(
+      c->all,
+      "n = dims($0, 0, 1); taps = ReduceProd($2); whole = %v;"
+      "c = dims($0, 1, 2) / taps; lines = {n, c, taps * dims($0, 2, 3)};"
+      "zeros = Expand(0~$0, {n, c, ReduceProd(whole)});"
+      "sums = ScatterElements[axis=2, reduction=add](zeros,"
+      "       Expand(%v, lines), Reshape($0, lines));"
+      "Reshape(sums, {n, c, whole})",
+      c->whole, at);
+  keel_emit_give(c->all, 0, inside(c, sums));
 }
 
 /* The image's rank: that of image_shape, or 0. */
@@ -267,10 +247,7 @@ static uint32_t rank_of(const keel_emit *all) {
 }
 
 static void expand_col2im(keel_emit *all) {
-  columns c = {.all = all,
-               .rank = rank_of(all),
-               .image = keel_emit_in(all, 1),
-               .block = keel_emit_in(all, 2)};
+  columns c = {.all = all, .rank = rank_of(all), .block = keel_emit_in(all, 2)};
   int64_t dilations[DIMS_MOST], strides[DIMS_MOST], pads[2 * DIMS_MOST];
   int64_t padding[DIMS_MOST];
   bool fits = c.rank &&
@@ -293,41 +270,19 @@ static void expand_col2im(keel_emit *all) {
                             all->node.name, DIMS_MOST);
     return;
   }
-  uint32_t one = keel_emit_int(all, 1);
-  c.whole = keel_emit_binary(all, "Add", c.image,
-                             keel_emit_ints(all, padding, c.rank));
-  uint32_t reach =
-      keel_emit_binary(all, "Mul", keel_emit_binary(all, "Sub", c.block, one),
-                       keel_emit_ints(all, dilations, c.rank));
-  uint32_t steps = keel_emit_binary(
-      all, "Sub", keel_emit_binary(all, "Sub", c.whole, one), reach);
-  c.count = keel_emit_binary(
-      all, "Add",
-      keel_emit_binary(all, "Div", steps, keel_emit_ints(all, strides, c.rank)),
-      one);
+  int64_t rank = c.rank;
+  keel_emit_text(all,
+                 "whole = $1 + %l; reach = ($2 - {1}) * %l; %p = whole;"
+                 "%p = (whole - {1} - reach) / %l + {1}",
+                 padding, rank, dilations, rank, &c.whole, &c.count, strides,
+                 rank);
   write_sums(&c, window_places(&c, dilations, strides));
 }
 
 /* ---- CausalConvWithState ------------------------------------------------------------------- */
 
-/* The input behind what came before it, or behind zeros. */
-static uint32_t behind_state(keel_emit *all) {
-  uint32_t x = keel_emit_in(all, 0), past = keel_emit_in(all, 3);
-  if (past == KEEL_ABSENT) {
-    uint32_t taps = keel_emit_dims(all, keel_emit_in(all, 1), 2, 3);
-    const uint32_t dims[] = {
-        keel_emit_dims(all, x, 0, 2),
-        keel_emit_binary(all, "Sub", taps, keel_emit_int(all, 1))};
-    past = keel_emit_binary(all, "Expand", keel_emit_number(all, 0, x),
-                            keel_emit_concat(all, 0, dims, 2));
-  }
-  const uint32_t both[] = {past, x};
-  return keel_emit_concat(all, 2, both, 2);
-}
-
 static void expand_causal_conv(keel_emit *all) {
   const keel_type *weight = keel_emit_type(all, 1);
-  const char *activation = keel_attr_string(all->node.op, "activation", "none");
   if (!weight || weight->rank != 3 || weight->dims[0] < 1) {
     all->status = keel_fail(
         KD_UNIMPLEMENTED,
@@ -336,18 +291,15 @@ static void expand_causal_conv(keel_emit *all) {
         all->node.name);
     return;
   }
-  uint32_t whole = behind_state(all);
-  const keel_attr group = KEEL_INT("group", weight->dims[0]);
-  const uint32_t conv[] = {whole, keel_emit_in(all, 1), keel_emit_in(all, 2)};
-  uint32_t y = keel_emit_op(all, "Conv", &group, 1, conv, 3);
-  if (strcmp(activation, "none") != 0)
-    y = keel_emit_binary(all, "Mul", y, keel_emit_unary(all, "Sigmoid", y));
-  keel_emit_give(all, 0, y);
-  if (!keel_emit_wants(all, 1)) return;
-  const uint32_t last[] = {
-      whole, keel_emit_dims(all, keel_emit_in(all, 0), 2, 3),
-      keel_emit_int(all, INT64_MAX), keel_emit_int(all, 2)};
-  keel_emit_give(all, 1, keel_emit_op(all, "Slice", NULL, 0, last, 4));
+  /* the input behind what came before it, or behind zeros */
+  keel_emit_text(
+      all,
+      "taps = dims($1, 2, 3) - {1};"
+      "past = $3 ? $3 : Expand(0~$0, {dims($0, 0, 2), taps});"
+      "all = Concat[axis=2](past, $0); y = Conv[group=%i](all, $1, $2);"
+      "%0 = @activation=none ? y : y * Sigmoid(y);"
+      "%1 = Slice(all, dims($0, 2, 3), {max}, {2})",
+      weight->dims[0]);
 }
 
 /* ---- rows ---- */

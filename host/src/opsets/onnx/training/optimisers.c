@@ -1,7 +1,7 @@
 /* optimisers.c - optimisers (ai.onnx.preview.training-1), written with elementwise ops, for
  * each of the tensors that they train. */
 #include "opsets/tables.h"
-#include "opsets/terms.h"
+#include "opsets/text.h"
 #include "passes/passes.h"
 
 /* ---- shapes ---- */
@@ -76,131 +76,54 @@ static uint32_t of_group(const keel_emit *all, const trained *t, uint32_t group,
   return keel_emit_in(all, FIRST + group * t->count + index);
 }
 
-static void optimisers_give(keel_emit *all, const trained *t, uint32_t group,
-                            uint32_t index, uint32_t value) {
-  keel_emit_give(all, group * t->count + index, value);
-}
-
-static double optimisers_number(const keel_emit *all, const char *name,
-                                double otherwise) {
-  return (double)keel_attr_float(all->node.op, name, (float)otherwise);
-}
-
-static uint32_t optimisers_times(keel_emit *all, double factor,
-                                 uint32_t value) {
-  return keel_emit_binary(all, "Mul", value,
-                          keel_emit_number(all, factor, value));
-}
-
-static uint32_t plus(keel_emit *all, uint32_t a, uint32_t b) {
-  return keel_emit_binary(all, "Add", a, b);
-}
-
-/* The gradient, with that of half the norm. */
-static uint32_t regularized(keel_emit *all, const trained *t, uint32_t index) {
-  uint32_t x = of_group(all, t, 0, index),
-           gradient = of_group(all, t, 1, index);
-  return plus(
-      all,
-      optimisers_times(all, optimisers_number(all, "norm_coefficient", 0), x),
-      gradient);
-}
-
-/* x, less what it is to be changed by. */
-static uint32_t moved(keel_emit *all, const trained *t, uint32_t index,
-                      uint32_t by) {
-  return keel_emit_binary(all, "Sub", of_group(all, t, 0, index), by);
-}
-
-static uint32_t is_later(keel_emit *all, const trained *t) {
-  return keel_emit_binary(all, "Greater", t->step,
-                          keel_emit_number(all, 0, t->step));
-}
-
-/* a * old + b * fresh */
-static uint32_t mixed(keel_emit *all, double a, uint32_t old, double b,
-                      uint32_t fresh) {
-  return plus(all, optimisers_times(all, a, old),
-              optimisers_times(all, b, fresh));
-}
-
 static void expand_momentum(keel_emit *all) {
   trained t = read_inputs(all, 3);
-  double alpha = optimisers_number(all, "alpha", 0);
-  const char *mode = keel_attr_string(all->node.op, "mode", "standard");
-  uint32_t beta = keel_emit_where(
-      all, is_later(all, &t),
-      keel_emit_number(all, optimisers_number(all, "beta", 1), t.rate),
-      keel_emit_number(all, 1, t.rate));
-  for (uint32_t i = 0; i < t.count; i++) {
-    uint32_t g = regularized(all, &t, i);
-    uint32_t v =
-        plus(all, optimisers_times(all, alpha, of_group(all, &t, 2, i)),
-             keel_emit_binary(all, "Mul", g, beta));
-    uint32_t by = strcmp(mode, "nesterov") != 0
-                      ? v
-                      : plus(all, g, optimisers_times(all, alpha, v));
-    optimisers_give(
-        all, &t, 0, i,
-        moved(all, &t, i, keel_emit_binary(all, "Mul", by, t.rate)));
-    optimisers_give(all, &t, 1, i, v);
-  }
+  uint32_t beta = keel_emit_text(all, "r = %v; Where(%v > 0, @beta~r, 1~r)",
+                                 t.rate, t.step);
+  for (uint32_t i = 0; i < t.count; i++)
+    keel_emit_text(all,
+                   "x = %v; g = @norm_coefficient * x + %v;"
+                   "v = @alpha * %v + g * %v;"
+                   "by = @mode=nesterov ? g + @alpha * v : v;"
+                   "%i = x - by * %v; %i = v",
+                   of_group(all, &t, 0, i), of_group(all, &t, 1, i),
+                   of_group(all, &t, 2, i), beta, (int64_t)i, t.rate,
+                   (int64_t)t.count + i);
 }
 
 static void expand_adagrad(keel_emit *all) {
   trained t = read_inputs(all, 3);
-  uint32_t slower =
-      optimisers_times(all, optimisers_number(all, "decay_factor", 0), t.step);
-  uint32_t rate = keel_emit_binary(
-      all, "Div", t.rate, plus(all, slower, keel_emit_number(all, 1, t.step)));
-  for (uint32_t i = 0; i < t.count; i++) {
-    uint32_t g = regularized(all, &t, i);
-    uint32_t h =
-        plus(all, of_group(all, &t, 2, i), keel_emit_binary(all, "Mul", g, g));
-    uint32_t root = keel_emit_unary(all, "Sqrt", h);
-    root = plus(
-        all, root,
-        keel_emit_number(all, optimisers_number(all, "epsilon", 1e-6), root));
-    uint32_t by = keel_emit_binary(all, "Mul", g, rate);
-    optimisers_give(all, &t, 0, i,
-                    moved(all, &t, i, keel_emit_binary(all, "Div", by, root)));
-    optimisers_give(all, &t, 1, i, h);
-  }
-}
-
-/* 1 - base ^ step */
-static uint32_t left_of_power(keel_emit *all, const trained *t, double base) {
-  uint32_t power = keel_emit_binary(
-      all, "Pow", keel_emit_number(all, base, t->step), t->step);
-  return keel_emit_binary(all, "Sub", keel_emit_number(all, 1, t->step), power);
+  uint32_t rate =
+      keel_emit_text(all, "%v / (@decay_factor * %v + 1)", t.rate, t.step);
+  for (uint32_t i = 0; i < t.count; i++)
+    keel_emit_text(all,
+                   "x = %v; g = @norm_coefficient * x + %v; h = %v + g * g;"
+                   "%i = x - g * %v / (Sqrt(h) + @epsilon); %i = h",
+                   of_group(all, &t, 0, i), of_group(all, &t, 1, i),
+                   of_group(all, &t, 2, i), (int64_t)i, rate,
+                   (int64_t)t.count + i);
 }
 
 static void expand_adam(keel_emit *all) {
   trained t = read_inputs(all, 4);
-  double alpha = optimisers_number(all, "alpha", 0.9),
-         beta = optimisers_number(all, "beta", 0.999);
-  double kept = 1 - optimisers_number(all, "norm_coefficient_post", 0);
-  uint32_t later = keel_emit_binary(
-      all, "Mul", t.rate,
-      keel_emit_unary(all, "Sqrt", left_of_power(all, &t, beta)));
-  later = keel_emit_binary(all, "Div", later, left_of_power(all, &t, alpha));
-  uint32_t rate = keel_emit_where(all, is_later(all, &t), later, t.rate);
-  for (uint32_t i = 0; i < t.count; i++) {
-    uint32_t g = regularized(all, &t, i);
-    uint32_t v = mixed(all, alpha, of_group(all, &t, 2, i), 1 - alpha, g);
-    uint32_t h = mixed(all, beta, of_group(all, &t, 3, i), 1 - beta,
-                       keel_emit_binary(all, "Mul", g, g));
-    uint32_t root = keel_emit_unary(all, "Sqrt", h);
-    root = plus(
-        all, root,
-        keel_emit_number(all, optimisers_number(all, "epsilon", 1e-6), root));
-    uint32_t by = keel_emit_binary(all, "Div",
-                                   keel_emit_binary(all, "Mul", v, rate), root);
-    optimisers_give(all, &t, 0, i,
-                    optimisers_times(all, kept, moved(all, &t, i, by)));
-    optimisers_give(all, &t, 1, i, v);
-    optimisers_give(all, &t, 2, i, h);
-  }
+  uint32_t rate =
+      keel_emit_text(all,
+                     "rate = %v; step = %v;"
+                     "later = rate * Sqrt(1 - Pow(@beta~step, step))"
+                     "             / (1 - Pow(@alpha~step, step));"
+                     "Where(step > 0, later, rate)",
+                     t.rate, t.step);
+  for (uint32_t i = 0; i < t.count; i++)
+    keel_emit_text(all,
+                   "x = %v; g = @norm_coefficient * x + %v;"
+                   "v = @alpha * %v + (1 - @alpha) * g;"
+                   "h = @beta * %v + (1 - @beta) * (g * g);"
+                   "by = v * %v / (Sqrt(h) + @epsilon);"
+                   "%i = (1 - @norm_coefficient_post) * (x - by);"
+                   "%i = v; %i = h",
+                   of_group(all, &t, 0, i), of_group(all, &t, 1, i),
+                   of_group(all, &t, 2, i), of_group(all, &t, 3, i), rate,
+                   (int64_t)i, (int64_t)t.count + i, 2 * (int64_t)t.count + i);
 }
 
 /* ---- rows ---- */
