@@ -6,6 +6,7 @@
  * attribute that became an input, a default that changed, a name that went. */
 #include "opsets/onnx/upgrade.h"
 #include "ops/vendor.h"
+#include "opsets/text.h"
 #include "program/draft.h"
 
 /* ---- helpers -------------------------------------------------------------- */
@@ -74,18 +75,6 @@ static keel_status need_inputs(const keel_draft *draft, uint32_t count) {
   return KD_OK;
 }
 
-/* A list of ints as a constant. */
-static keel_status upgrade_add_constant(keel_draft *draft, int64_t count,
-                                        const int64_t *data,
-                                        uint32_t *out_value) {
-  keel_tensor *tensor = NULL;
-  KEEL_TRY(keel_tensor_create(draft->function->context, KD_I64, 1, &count, data,
-                              &tensor));
-  *out_value = keel_function_constant(draft->function, "", tensor);
-  keel_tensor_release(tensor);
-  return *out_value == KEEL_ABSENT ? KD_OUT_OF_MEMORY : KD_OK;
-}
-
 /* Puts a constant into an input; inputs between stay absent. */
 static keel_status set_input(keel_draft *draft, uint32_t index, kd_dtype dtype,
                              uint32_t rank, int64_t count, const void *data) {
@@ -114,8 +103,25 @@ static keel_status ints_to_input(keel_draft *draft, const char *name,
   return KD_OK;
 }
 
-/* An attribute of one float becomes an input of the data's type, by CastLike.
- */
+static uint32_t upgrade_read(void *context, char sigil, uint32_t index) {
+  const keel_draft *draft = context;
+  return sigil == '$' && index < draft->input_count ? draft->inputs[index]
+                                                    : KEEL_ABSENT;
+}
+
+/* Writes a text (opsets/text.h) before the draft, whose inputs are its $0 ...; gives its value. */
+static keel_status upgrade_text(keel_draft *draft, uint32_t *out_value,
+                                const char *text, ...) {
+  keel_emit all = {.function = draft->function, .node = {.name = draft->name}};
+  const keel_text_of of = {.all = &all, .context = draft, .read = upgrade_read};
+  va_list arguments;
+  va_start(arguments, text);
+  *out_value = keel_text_write(&of, text, arguments);
+  va_end(arguments);
+  return all.status;
+}
+
+/* An attribute of one float becomes an input of the data's type. */
 static keel_status float_to_input(keel_draft *draft, const char *name,
                                   uint32_t index) {
   const keel_attr *attr = attr_of(draft, name, KD_ATTR_FLOAT);
@@ -123,32 +129,8 @@ static keel_status float_to_input(keel_draft *draft, const char *name,
   KEEL_TRY(need_inputs(draft, 1));
   KEEL_TRY(set_input(draft, index, KD_F32, 0, 1, &attr->f));
   drop_attr(draft, name);
-  uint32_t made = keel_function_value(draft->function, "");
-  const keel_schema *schema = keel_schema_find("", "CastLike");
-  keel_opdef *op = NULL;
-  if (made == KEEL_ABSENT) return KD_OUT_OF_MEMORY;
-  KEEL_TRY(
-      keel_opdef_create(draft->function->context, schema, NULL, 0, NULL, &op));
-  uint32_t inputs[] = {draft->inputs[index], draft->inputs[0]};
-  KEEL_TRY(keel_function_node(draft->function, op, draft->name, inputs, 2,
-                              &made, 1, NULL));
-  draft->inputs[index] = made;
-  return KD_OK;
-}
-
-/* Adds a node of one output before the draft; returns its value. */
-static keel_status add_before(keel_draft *draft, const char *name,
-                              const keel_attr *attrs, uint32_t attr_count,
-                              const uint32_t *inputs, uint32_t input_count,
-                              uint32_t *out_value) {
-  keel_opdef *op = NULL;
-  *out_value = keel_function_value(draft->function, "");
-  if (*out_value == KEEL_ABSENT) return KD_OUT_OF_MEMORY;
-  KEEL_TRY(keel_opdef_create(draft->function->context,
-                             keel_schema_find("", name), attrs, attr_count,
-                             NULL, &op));
-  return keel_function_node(draft->function, op, draft->name, inputs,
-                            input_count, out_value, 1, NULL);
+  return upgrade_text(draft, &draft->inputs[index], "CastLike(%v, $0)",
+                      draft->inputs[index]);
 }
 
 /* ---- ops ------------------------------------------------------------------ */
@@ -158,20 +140,18 @@ static keel_status add_before(keel_draft *draft, const char *name,
 static keel_status old_softmax(keel_draft *draft) {
   const keel_attr *given = attr_of(draft, "axis", KD_ATTR_INT);
   keel_attr axis = KEEL_INT("axis", given ? given->i : 1);
-  uint32_t shape = 0, flat = 0, made = 0;
+  uint32_t shape = 0;
   KEEL_TRY(need_inputs(draft, 1));
-  uint32_t x = draft->inputs[0];
   if (axis.i == -1) {
     set_int(draft, "axis", -1);
     return KD_OK;
   }
-  KEEL_TRY(add_before(draft, "Shape", NULL, 0, &x, 1, &shape));
-  KEEL_TRY(add_before(draft, "Flatten", &axis, 1, &x, 1, &flat));
-  keel_attr last = KEEL_INT("axis", -1);
-  KEEL_TRY(add_before(draft, draft->op, &last, 1, &flat, 1, &made));
+  KEEL_TRY(upgrade_text(draft, &shape, "dims($0)"));
+  KEEL_TRY(upgrade_text(draft, &draft->inputs[0],
+                        "%s[axis=-1](Flatten[axis=%i]($0))", draft->op,
+                        axis.i));
   draft->op = "Reshape";
   drop_attrs(draft);
-  draft->inputs[0] = made;
   draft->inputs[1] = shape;
   draft->input_count = 2;
   return KD_OK;
@@ -308,29 +288,11 @@ static keel_status old_dft(keel_draft *draft) {
 /* Scale and bias were one for each group; now they are one for each channel. */
 static keel_status widen_groups(keel_draft *draft, uint32_t index,
                                 int64_t groups) {
-  static const int64_t one = 1, all = -1;
-  const keel_attr channels[] = {KEEL_INT("start", 1), KEEL_INT("end", 2)};
-  const keel_attr first = KEEL_INT("axis", 0);
-  uint32_t count = 0, each = 0, shape = 0, column = 0, wide = 0, flat = 0;
-  uint32_t by = 0, ones = 0, last = 0;
-  KEEL_TRY(upgrade_add_constant(draft, 1, &groups, &by));
-  KEEL_TRY(upgrade_add_constant(draft, 1, &one, &ones));
-  KEEL_TRY(upgrade_add_constant(draft, 1, &all, &last));
-  KEEL_TRY(
-      add_before(draft, "Shape", channels, 2, &draft->inputs[0], 1, &count));
-  KEEL_TRY(add_before(draft, "Div", NULL, 0, (const uint32_t[]){count, by}, 2,
-                      &each));
-  KEEL_TRY(add_before(draft, "Concat", &first, 1,
-                      (const uint32_t[]){ones, each}, 2, &shape));
-  KEEL_TRY(add_before(draft, "Unsqueeze", NULL, 0,
-                      (const uint32_t[]){draft->inputs[index], ones}, 2,
-                      &column));
-  KEEL_TRY(add_before(draft, "Expand", NULL, 0,
-                      (const uint32_t[]){column, shape}, 2, &wide));
-  KEEL_TRY(add_before(draft, "Reshape", NULL, 0, (const uint32_t[]){wide, last},
-                      2, &flat));
-  draft->inputs[index] = flat;
-  return KD_OK;
+  uint32_t *input = &draft->inputs[index];
+  return upgrade_text(draft, input,
+                      "each = dims($0, 1, 2) / {%i};"
+                      "Reshape(Expand(Unsqueeze(%v, {1}), {1, each}), {-1})",
+                      groups, *input);
 }
 
 static keel_status old_group_norm(keel_draft *draft) {
@@ -348,15 +310,12 @@ static keel_status old_group_norm(keel_draft *draft) {
 static keel_status add_dims(keel_draft *draft, uint32_t index, uint32_t rank,
                             int64_t count) {
   int64_t axes[KD_MAX_RANK];
-  uint32_t inputs[2] = {draft->inputs[index], KEEL_ABSENT}, made = 0;
+  uint32_t *input = &draft->inputs[index];
   if (rank + count > KD_MAX_RANK)
     return upgrade_bad(draft, KD_DATA_LOSS, "has too many dimensions");
   for (int64_t i = 0; i < count; i++)
     axes[i] = (int64_t)rank + i;
-  KEEL_TRY(upgrade_add_constant(draft, count, axes, &inputs[1]));
-  KEEL_TRY(add_before(draft, "Unsqueeze", NULL, 0, inputs, 2, &made));
-  draft->inputs[index] = made;
-  return KD_OK;
+  return upgrade_text(draft, input, "Unsqueeze(%v, %l)", *input, axes, count);
 }
 
 /* Before 7, B was laid over A from dimension `axis` on: it gets dimensions of

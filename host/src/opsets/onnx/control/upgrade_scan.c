@@ -2,6 +2,7 @@
  * model's body. Where the sequences have lengths, the body cuts them off, and puts zeros behind
  * what comes out. */
 #include "opsets/onnx/upgrade.h"
+#include "opsets/text.h"
 
 typedef struct batched {
   keel_draft *draft;
@@ -28,77 +29,44 @@ static keel_status upgrade_scan_add_input(batched *b, uint32_t *out_value) {
              : keel_function_input(b->item, *out_value, NULL);
 }
 
-static keel_status add_int(batched *b, int64_t number, uint32_t *out_value) {
-  const int64_t one = 1;
-  keel_tensor *tensor = NULL;
-  KEEL_TRY(
-      keel_tensor_create(b->item->context, KD_I64, 1, &one, &number, &tensor));
-  *out_value = keel_function_constant(b->item, "", tensor);
-  keel_tensor_release(tensor);
-  return *out_value == KEEL_ABSENT ? KD_OUT_OF_MEMORY : KD_OK;
+static uint32_t no_inputs(void *context, char sigil, uint32_t index) {
+  (void)context;
+  (void)sigil;
+  (void)index;
+  return KEEL_ABSENT;
 }
 
-static keel_status add_op(batched *b, const char *name, const keel_attr *attrs,
-                          uint32_t attr_count, const uint32_t *inputs,
-                          uint32_t count, uint32_t *out_value) {
-  keel_opdef *op = NULL;
-  uint32_t value = keel_function_value(b->item, "");
-  if (value == KEEL_ABSENT) return KD_OUT_OF_MEMORY;
-  KEEL_TRY(keel_opdef_create(b->item->context, keel_schema_find("", name),
-                             attrs, attr_count, NULL, &op));
-  KEEL_TRY(keel_function_node(b->item, op, b->draft->name, inputs, count,
-                              &value, 1, NULL));
-  *out_value = value; /* which may be one of the inputs */
-  return KD_OK;
+/* Writes a text (opsets/text.h) into the item. */
+static keel_status scan_text(batched *b, const char *text, ...) {
+  keel_emit all = {.function = b->item, .node = {.name = b->draft->name}};
+  const keel_text_of of = {.all = &all, .read = no_inputs};
+  va_list arguments;
+  va_start(arguments, text);
+  keel_text_write(&of, text, arguments);
+  va_end(arguments);
+  return all.status;
 }
 
-/* The item's length, and how many steps are behind it: what Split makes of a sequence, which
- * refuses a length that is less than 0 or more than there are steps. */
-static keel_status read_length(batched *b) {
-  const keel_attr first[] = {KEEL_INT("start", 0), KEEL_INT("end", 1)};
-  const keel_attr axis = KEEL_INT("axis", 0);
-  uint32_t all = 0, zero = 0, one = 0, length = 0, rest = 0;
-  KEEL_TRY(add_int(b, 0, &zero));
-  KEEL_TRY(add_int(b, 1, &one));
-  KEEL_TRY(add_op(b, "Reshape", NULL, 0, (const uint32_t[]){b->length, one}, 2,
-                  &length));
-  KEEL_TRY(add_op(b, "Shape", first, 2, &b->inputs[b->states], 1, &all));
-  KEEL_TRY(
-      add_op(b, "Sub", NULL, 0, (const uint32_t[]){all, length}, 2, &rest));
-  KEEL_TRY(add_op(b, "Concat", &axis, 1, (const uint32_t[]){length, rest}, 2,
-                  &b->parts));
-  return add_op(b, "Concat", &axis, 1, (const uint32_t[]){zero, rest}, 2,
-                &b->behind);
-}
-
-/* The first steps of each sequence. */
+/* The first steps of each sequence. How many steps are behind the item's length is what Split makes
+ * of a sequence, which refuses a length that is less than 0 or more than there are steps. */
 static keel_status cut_sequences(batched *b) {
-  KEEL_TRY(read_length(b));
-  for (uint32_t i = b->states; i < b->states + b->scans; i++) {
-    const keel_attr axis = KEEL_INT("axis", 0);
-    const uint32_t inputs[] = {b->inputs[i], b->parts};
-    uint32_t halves[] = {keel_function_value(b->item, ""),
-                         keel_function_value(b->item, "")};
-    keel_opdef *op = NULL;
-    if (halves[0] == KEEL_ABSENT || halves[1] == KEEL_ABSENT)
-      return KD_OUT_OF_MEMORY;
-    KEEL_TRY(keel_opdef_create(b->item->context, keel_schema_find("", "Split"),
-                               &axis, 1, NULL, &op));
-    KEEL_TRY(keel_function_node(b->item, op, b->draft->name, inputs, 2, halves,
-                                2, NULL));
-    b->inputs[i] = halves[0];
-  }
+  KEEL_TRY(scan_text(b,
+                     "length = Reshape(%v, {1});"
+                     "rest = dims(%v, 0, 1) - length;"
+                     "%p = Concat[axis=0](length, rest);"
+                     "%p = Concat[axis=0]({0}, rest)",
+                     b->length, b->inputs[b->states], &b->parts, &b->behind));
+  for (uint32_t i = b->states; i < b->states + b->scans; i++)
+    KEEL_TRY(scan_text(b, "%p, rest = Split[axis=0](%v, %v)", &b->inputs[i],
+                       b->inputs[i], b->parts));
   return KD_OK;
 }
 
 /* Zeros behind what a shorter sequence gave. */
 static keel_status fill_up(batched *b) {
-  uint32_t zero = 0;
-  KEEL_TRY(add_int(b, 0, &zero));
-  for (uint32_t i = b->states; i < b->body->output_count; i++) {
-    const uint32_t inputs[] = {b->outputs[i], b->behind, KEEL_ABSENT, zero};
-    KEEL_TRY(add_op(b, "Pad", NULL, 0, inputs, 4, &b->outputs[i]));
-  }
+  for (uint32_t i = b->states; i < b->body->output_count; i++)
+    KEEL_TRY(scan_text(b, "%p = Pad(%v, %v, _, {0})", &b->outputs[i],
+                       b->outputs[i], b->behind));
   return KD_OK;
 }
 
