@@ -16,8 +16,8 @@ keel_value hlo_member(hlo *h) {
 
 keel_status hlo_partition_id(hlo *h, const hlo_op *op) {
   KEEL_TRY(hlo_arity(h, op, 0, 1));
-  op->out[0] =
-      hlo_cast(h, HLO(h, "keel::Rank", hlo_member(h)), op->out_types[0]->dtype);
+  op->out[0] = keel_emit_cast(hlo_at(h), HLO(h, "keel::Rank", hlo_member(h)),
+                              op->out_types[0]->dtype);
   return KD_OK;
 }
 
@@ -92,7 +92,7 @@ static keel_value collective_turn(hlo *h, keel_value value, uint32_t rank,
                     : (i == 0      ? axis
                        : i <= axis ? i - 1
                                    : i);
-  return hlo_transpose(h, value, rank, order);
+  return keel_emit_transpose(hlo_at(h), value, order, rank);
 }
 
 keel_value hlo_gather_parts(hlo *h, keel_value value, uint32_t rank,
@@ -134,9 +134,9 @@ static keel_value collective_reduce(hlo *h, const char *name,
                                     keel_value value, kd_dtype dtype) {
   if (dtype != KD_BOOL)
     return collective_exchange(h, name, reduction, of, value);
-  value = hlo_cast(h, value, KD_I32);
-  return hlo_cast(h, collective_exchange(h, name, reduction, of, value),
-                  KD_BOOL);
+  value = keel_emit_cast(hlo_at(h), value, KD_I32);
+  return keel_emit_cast(
+      hlo_at(h), collective_exchange(h, name, reduction, of, value), KD_BOOL);
 }
 
 keel_status hlo_all_reduce(hlo *h, const hlo_op *op) {

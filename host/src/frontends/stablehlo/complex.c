@@ -1,5 +1,7 @@
 /* complex.c - complex numbers as pairs of tensors. Those of f32 are computed in f64 where
  * digits could be lost. */
+#include <math.h>
+
 #include "frontends/stablehlo/reduce.h"
 
 /* ---- any op ------------------------------------------------------------------------------ */
@@ -90,24 +92,20 @@ keel_status hlo_lower_complex(hlo *h, const hlo_op *op, hlo_lowering lower,
 /* The real part is the lower half of the bits. */
 void hlo_split(hlo *h, keel_value value, keel_value *out_real,
                keel_value *out_imaginary) {
-  const keel_attr right = KEEL_STRING("direction", "RIGHT");
-  const uint64_t mask = UINT32_MAX;
-  keel_value bits = hlo_bits_as(h, value, KD_U64);
-  const keel_value in[] = {bits, hlo_number(h, KD_U64, 32)};
-  keel_value high = hlo_node(h, "BitShift", &right, 1, in, 2);
-  keel_value low =
-      HLO(h, "BitwiseAnd", bits, hlo_constant(h, KD_U64, 0, NULL, &mask));
-  *out_real = hlo_bits_as(h, hlo_cast(h, low, KD_U32), KD_F32);
-  *out_imaginary = hlo_bits_as(h, hlo_cast(h, high, KD_U32), KD_F32);
+  hlo_text(h, NULL,
+           "bits = %v; high = BitShift[direction=RIGHT](bits, 32);"
+           "%p = BitCast[to=1](u32(BitwiseAnd(bits, 4294967295)));"
+           "%p = BitCast[to=1](u32(high))",
+           hlo_bits_as(h, value, KD_U64), out_real, out_imaginary);
 }
 
 keel_value hlo_join(hlo *h, keel_value real, keel_value imaginary) {
-  const keel_attr left = KEEL_STRING("direction", "LEFT");
-  keel_value low = hlo_cast(h, hlo_bits_as(h, real, KD_U32), KD_U64);
-  keel_value high = hlo_cast(h, hlo_bits_as(h, imaginary, KD_U32), KD_U64);
-  const keel_value in[] = {high, hlo_number(h, KD_U64, 32)};
-  high = hlo_node(h, "BitShift", &left, 1, in, 2);
-  return hlo_bits_as(h, HLO(h, "BitwiseOr", low, high), KD_C64);
+  return hlo_text(
+      h, NULL,
+      "low = u64(%v); high = BitShift[direction=LEFT](u64(%v), 32~low);"
+      "BitCast[to=%i](BitwiseOr(low, high))",
+      hlo_bits_as(h, real, KD_U32), hlo_bits_as(h, imaginary, KD_U32),
+      (int64_t)KD_C64);
 }
 
 keel_status hlo_complex(hlo *h, const hlo_op *op) {
@@ -139,78 +137,67 @@ typedef struct pair {
 } pair;
 
 static pair wide_pair(hlo *h, keel_value re, keel_value im) {
-  return (pair){hlo_cast(h, re, KD_F64), hlo_cast(h, im, KD_F64)};
+  return (pair){keel_emit_cast(hlo_at(h), re, KD_F64),
+                keel_emit_cast(hlo_at(h), im, KD_F64)};
 }
 
 /* |z|: of numbers that were f32 no square overflows; others are scaled. */
 static keel_value complex_size_of(hlo *h, pair z, bool narrow) {
   if (narrow)
-    return HLO(
-        h, "Sqrt",
-        HLO(h, "Add", HLO(h, "Mul", z.re, z.re), HLO(h, "Mul", z.im, z.im)));
-  keel_value a = HLO(h, "Abs", z.re), b = HLO(h, "Abs", z.im);
-  keel_value most = HLO(h, "Max", a, b), least = HLO(h, "Min", a, b);
-  keel_value ratio = HLO(h, "Div", least, most);
-  keel_value one = hlo_number(h, KD_F64, 1);
-  keel_value y =
-      HLO(h, "Mul", most,
-          HLO(h, "Sqrt", HLO(h, "Add", one, HLO(h, "Mul", ratio, ratio))));
-  keel_value plain =
-      HLO(h, "Or", HLO(h, "Equal", most, hlo_number(h, KD_F64, 0)),
-          HLO(h, "Equal", most, hlo_least(h, KD_F64, true)));
-  return HLO(h, "Where", plain, most, y);
+    return hlo_text(h, NULL, "a = %v; b = %v; Sqrt(a * a + b * b)", z.re, z.im);
+  return hlo_text(h, NULL,
+                  "a = Abs(%v); b = Abs(%v); most = Max(a, b);"
+                  "ratio = Min(a, b) / most;"
+                  "plain = Or(most == 0, most == %f);"
+                  "Where(plain, most, most * Sqrt(1 + ratio * ratio))",
+                  z.re, z.im, (double)INFINITY);
 }
 
 static pair quotient(hlo *h, pair a, pair b) {
-  keel_value scale = HLO(h, "Max", HLO(h, "Abs", b.re), HLO(h, "Abs", b.im));
-  pair s = {HLO(h, "Div", b.re, scale), HLO(h, "Div", b.im, scale)};
-  keel_value below =
-      HLO(h, "Mul", scale,
-          HLO(h, "Add", HLO(h, "Mul", s.re, s.re), HLO(h, "Mul", s.im, s.im)));
-  keel_value re =
-      HLO(h, "Add", HLO(h, "Mul", a.re, s.re), HLO(h, "Mul", a.im, s.im));
-  keel_value im =
-      HLO(h, "Sub", HLO(h, "Mul", a.im, s.re), HLO(h, "Mul", a.re, s.im));
-  return (pair){HLO(h, "Div", re, below), HLO(h, "Div", im, below)};
+  pair y = {KEEL_ABSENT, KEEL_ABSENT};
+  hlo_text(h, NULL,
+           "a = %v; b = %v; c = %v; d = %v; scale = Max(Abs(c), Abs(d));"
+           "c = c / scale; d = d / scale; below = scale * (c * c + d * d);"
+           "%p = (a * c + b * d) / below; %p = (b * c - a * d) / below",
+           a.re, a.im, b.re, b.im, &y.re, &y.im);
+  return y;
 }
 
 /* A real number's imaginary part stays what it is, also where the real one is infinite. */
-static pair exponential(hlo *h, pair z) {
-  keel_value size = HLO(h, "Exp", z.re), zero = hlo_number(h, KD_F64, 0);
-  keel_value im = HLO(h, "Mul", size, HLO(h, "Sin", z.im));
-  return (pair){HLO(h, "Mul", size, HLO(h, "Cos", z.im)),
-                HLO(h, "Where", HLO(h, "Equal", z.im, zero), z.im, im)};
-}
+#define EXPONENTIAL                                        \
+  "re = %v; im = %v; size = Exp(re); %p = size * Cos(im);" \
+  "%p = Where(im == 0, im, size * Sin(im))"
+#define SINE \
+  "re = %v; im = %v; %p = Sin(re) * Cosh(im); %p = Cos(re) * Sinh(im)"
+#define COSINE \
+  "re = %v; im = %v; %p = Cos(re) * Cosh(im); %p = -(Sin(re) * Sinh(im))"
 
 static pair logarithm(hlo *h, pair z, bool narrow) {
   return (pair){HLO(h, "Log", complex_size_of(h, z, narrow)),
                 HLO(h, "keel::Atan2", z.im, z.re)};
 }
 
-static pair sine(hlo *h, pair z, bool cosine) {
-  keel_value s = HLO(h, "Sin", z.re), c = HLO(h, "Cos", z.re);
-  keel_value sh = HLO(h, "Sinh", z.im), ch = HLO(h, "Cosh", z.im);
-  if (!cosine) return (pair){HLO(h, "Mul", s, ch), HLO(h, "Mul", c, sh)};
-  return (pair){HLO(h, "Mul", c, ch), HLO(h, "Neg", HLO(h, "Mul", s, sh))};
-}
-
 /* z / |z|, and 0 of 0. */
 static pair sign(hlo *h, pair z, bool narrow) {
-  keel_value size = complex_size_of(h, z, narrow),
-             zero = hlo_number(h, KD_F64, 0);
-  keel_value none = HLO(h, "Equal", size, zero);
-  return (pair){HLO(h, "Where", none, zero, HLO(h, "Div", z.re, size)),
-                HLO(h, "Where", none, zero, HLO(h, "Div", z.im, size))};
+  pair y = {KEEL_ABSENT, KEEL_ABSENT};
+  hlo_text(h, NULL,
+           "size = %v; none = size == 0;"
+           "%p = Where(none, 0~size, %v / size);"
+           "%p = Where(none, 0~size, %v / size)",
+           complex_size_of(h, z, narrow), &y.re, z.re, &y.im, z.im);
+  return y;
 }
 
 static keel_status complex_unary(hlo *h, const hlo_op *op, pair z, bool narrow,
                                  pair *out) {
-  if (vhlo_is(op->raw, "exponential"))
-    *out = exponential(h, z);
+  const char *text = vhlo_is(op->raw, "exponential") ? EXPONENTIAL
+                     : vhlo_is(op->raw, "sine")      ? SINE
+                     : vhlo_is(op->raw, "cosine")    ? COSINE
+                                                     : NULL;
+  if (text)
+    hlo_text(h, NULL, text, z.re, z.im, &out->re, &out->im);
   else if (vhlo_is(op->raw, "log") && narrow)
     *out = logarithm(h, z, narrow);
-  else if (vhlo_is(op->raw, "sine") || vhlo_is(op->raw, "cosine"))
-    *out = sine(h, z, vhlo_is(op->raw, "cosine"));
   else if (vhlo_is(op->raw, "sign"))
     *out = sign(h, z, narrow);
   else
@@ -225,9 +212,9 @@ static keel_status complex_compare(hlo *h, const hlo_op *op) {
                      &direction));
   if (direction > VHLO_NE || op->in_types[0]->dtype != op->in_types[1]->dtype)
     return hlo_refuse(h, op, "complex numbers other than EQ and NE");
-  keel_value equal = HLO(h, "And", HLO(h, "Equal", op->in[0], op->in[1]),
-                         HLO(h, "Equal", op->in_imag[0], op->in_imag[1]));
-  op->out[0] = direction == VHLO_EQ ? equal : HLO(h, "Not", equal);
+  hlo_text(h, op,
+           "equal = And($0 == $1, ^0 == ^1); %0 = %b ? equal : Not(equal)",
+           direction == VHLO_EQ);
   return KD_OK;
 }
 
@@ -237,10 +224,10 @@ static keel_status convert(hlo *h, const hlo_op *op) {
   kd_dtype dtype = hlo_part_type(out->dtype);
   if (!hlo_is_complex(out->dtype))
     return hlo_refuse(h, op, "complex numbers to %s", out->what);
-  op->out[0] = hlo_cast(h, op->in[0], dtype);
+  op->out[0] = keel_emit_cast(hlo_at(h), op->in[0], dtype);
   op->out_imag[0] =
       hlo_is_complex(op->in_types[0]->dtype)
-          ? hlo_cast(h, op->in_imag[0], dtype)
+          ? keel_emit_cast(hlo_at(h), op->in_imag[0], dtype)
           : hlo_expand(h, hlo_number(h, dtype, 0), out->rank, out->dims);
   return KD_OK;
 }
@@ -256,15 +243,16 @@ keel_status hlo_complex_op(hlo *h, const hlo_op *op) {
     return hlo_wrong(h, op, "its inputs are of two types");
   pair z = wide_pair(h, op->in[0], op->in_imag[0]);
   if (vhlo_is(op->raw, "abs")) {
-    op->out[0] = hlo_cast(h, complex_size_of(h, z, narrow), dtype);
+    op->out[0] =
+        keel_emit_cast(hlo_at(h), complex_size_of(h, z, narrow), dtype);
     return KD_OK;
   }
   if (divides)
     out = quotient(h, z, wide_pair(h, op->in[1], op->in_imag[1]));
   else
     KEEL_TRY(complex_unary(h, op, z, narrow, &out));
-  op->out[0] = hlo_cast(h, out.re, dtype);
-  op->out_imag[0] = hlo_cast(h, out.im, dtype);
+  op->out[0] = keel_emit_cast(hlo_at(h), out.re, dtype);
+  op->out_imag[0] = keel_emit_cast(hlo_at(h), out.im, dtype);
   return KD_OK;
 }
 
@@ -283,7 +271,7 @@ static keel_value interleave(hlo *h, uint32_t rank, keel_value re,
   re = hlo_reshape(h, re, rank + 1, dims);
   if (im == KEEL_ABSENT) return re;
   const keel_value both[] = {re, hlo_reshape(h, im, rank + 1, dims)};
-  return hlo_concat(h, rank, both, 2);
+  return keel_emit_concat(hlo_at(h), rank, both, 2);
 }
 
 static keel_value take_part(hlo *h, uint32_t rank, keel_value value,
@@ -312,11 +300,11 @@ static keel_value complete(hlo *h, uint32_t rank, keel_value value,
   int64_t axis = rank - 1, half = size / 2 + 1;
   keel_value rest = hlo_part(h, value, axis, 1, size - half + 1, 1);
   rest = hlo_reverse(h, rest, axis);
-  keel_value sign = hlo_constant(h, KD_F32, 1, two, signs);
+  keel_value sign = keel_emit_constant(hlo_at(h), KD_F32, 1, two, signs);
   const keel_type *type = hlo_known(h, value);
-  if (type) sign = hlo_cast(h, sign, type->dtype);
+  if (type) sign = keel_emit_cast(hlo_at(h), sign, type->dtype);
   const keel_value both[] = {value, HLO(h, "Mul", rest, sign)};
-  return size > half ? hlo_concat(h, axis, both, 2) : value;
+  return size > half ? keel_emit_concat(hlo_at(h), axis, both, 2) : value;
 }
 
 keel_status hlo_fft(hlo *h, const hlo_op *op) {

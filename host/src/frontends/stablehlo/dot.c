@@ -47,7 +47,7 @@ static keel_value flatten(hlo *h, keel_value value, const side *s, bool last) {
   dims[0] = dot_size_of(s, s->batch, s->batch_count);
   dims[1] = last ? rest : sum;
   dims[2] = last ? sum : rest;
-  value = hlo_transpose(h, value, count, order);
+  value = keel_emit_transpose(hlo_at(h), value, order, count);
   return s->batch_count ? hlo_reshape(h, value, 3, dims)
                         : hlo_reshape(h, value, 2, dims + 1);
 }
@@ -84,11 +84,13 @@ static keel_status dot_product(hlo *h, const hlo_op *op, side *a, side *b) {
   KEEL_TRY(find_free(h, op, b));
   KEEL_TRY(check_sides(h, op, a, b));
   kd_dtype dtype = sum_type(op);
-  keel_value left = flatten(h, hlo_cast(h, op->in[0], dtype), a, true);
-  keel_value right = flatten(h, hlo_cast(h, op->in[1], dtype), b, false);
+  keel_value left =
+      flatten(h, keel_emit_cast(hlo_at(h), op->in[0], dtype), a, true);
+  keel_value right =
+      flatten(h, keel_emit_cast(hlo_at(h), op->in[1], dtype), b, false);
   keel_value y = HLO(h, "MatMul", left, right);
   y = hlo_reshape(h, y, op->out_types[0]->rank, op->out_types[0]->dims);
-  op->out[0] = hlo_cast(h, y, op->out_types[0]->dtype);
+  op->out[0] = keel_emit_cast(hlo_at(h), y, op->out_types[0]->dtype);
   return KD_OK;
 }
 

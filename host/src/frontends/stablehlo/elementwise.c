@@ -57,7 +57,7 @@ keel_status hlo_same_name(hlo *h, const hlo_op *op) {
 
 keel_status hlo_rsqrt(hlo *h, const hlo_op *op) {
   KEEL_TRY(one_float(h, op));
-  op->out[0] = HLO(h, "Reciprocal", HLO(h, "Sqrt", op->in[0]));
+  hlo_text(h, op, "%0 = Reciprocal(Sqrt($0))");
   return KD_OK;
 }
 
@@ -65,23 +65,16 @@ keel_status hlo_rsqrt(hlo *h, const hlo_op *op) {
  * whose every step is exact. */
 keel_status hlo_round_afz(hlo *h, const hlo_op *op) {
   KEEL_TRY(one_float(h, op));
-  kd_dtype dtype = input_type(op);
-  keel_value x = op->in[0], size = HLO(h, "Abs", x);
-  keel_value down = HLO(h, "Floor", size), rest = HLO(h, "Sub", size, down);
-  keel_value up = hlo_cast(
-      h, HLO(h, "GreaterOrEqual", rest, hlo_number(h, dtype, 0.5)), dtype);
-  keel_value y = HLO(h, "Add", down, up);
-  keel_value below = HLO(h, "Less", x, hlo_number(h, dtype, 0));
-  y = HLO(h, "Where", below, HLO(h, "Neg", y), y);
-  op->out[0] = HLO(h, "Where", HLO(h, "Equal", x, HLO(h, "Floor", x)), x, y);
+  hlo_text(h, op,
+           "x = $0; size = Abs(x); down = Floor(size);"
+           "y = down + CastLike(size - down >= 0.5, x);"
+           "%0 = Where(x == Floor(x), x, Where(x < 0, -y, y))");
   return KD_OK;
 }
 
 keel_status hlo_is_finite(hlo *h, const hlo_op *op) {
   KEEL_TRY(one_float(h, op));
-  keel_value x = op->in[0];
-  op->out[0] =
-      HLO(h, "Not", HLO(h, "Or", HLO(h, "IsInf", x), HLO(h, "IsNaN", x)));
+  hlo_text(h, op, "%0 = Not(Or(IsInf($0), IsNaN($0)))");
   return KD_OK;
 }
 
@@ -133,9 +126,8 @@ keel_status hlo_extreme(hlo *h, const hlo_op *op) {
 
 /* With the sign of the dividend. */
 keel_status hlo_remainder(hlo *h, const hlo_op *op) {
-  const keel_attr fmod = KEEL_INT("fmod", 1);
   KEEL_TRY(no_complex(h, op, 2));
-  op->out[0] = hlo_node(h, "Mod", &fmod, 1, op->in, 2);
+  hlo_text(h, op, "%0 = Mod[fmod=1]($0, $1)");
   return KD_OK;
 }
 
@@ -176,10 +168,7 @@ keel_status hlo_abs(hlo *h, const hlo_op *op) {
 
 keel_status hlo_negate(hlo *h, const hlo_op *op) {
   KEEL_TRY(no_complex(h, op, 1));
-  kd_dtype dtype = input_type(op);
-  op->out[0] = hlo_is_unsigned(dtype)
-                   ? HLO(h, "Sub", hlo_number(h, dtype, 0), op->in[0])
-                   : HLO(h, "Neg", op->in[0]);
+  hlo_text(h, op, "%0 = %b ? 0 - $0 : -$0", hlo_is_unsigned(input_type(op)));
   return KD_OK;
 }
 
@@ -187,16 +176,10 @@ keel_status hlo_negate(hlo *h, const hlo_op *op) {
 keel_status hlo_sign(hlo *h, const hlo_op *op) {
   if (is_complex(op)) return hlo_complex_op(h, op);
   KEEL_TRY(no_complex(h, op, 1));
-  kd_dtype dtype = input_type(op);
-  keel_value x = op->in[0], zero = hlo_number(h, dtype, 0);
-  if (!hlo_is_float(dtype)) {
-    op->out[0] = HLO(h, "Sign", x);
-    return KD_OK;
-  }
-  keel_value y =
-      HLO(h, "Where", HLO(h, "Less", x, zero), hlo_number(h, dtype, -1), x);
-  op->out[0] =
-      HLO(h, "Where", HLO(h, "Greater", x, zero), hlo_number(h, dtype, 1), y);
+  hlo_text(
+      h, op,
+      "%0 = %b ? Where($0 > 0, 1~$0, Where($0 < 0, (-1)~$0, $0)) : Sign($0)",
+      hlo_is_float(input_type(op)));
   return KD_OK;
 }
 
@@ -204,14 +187,14 @@ keel_status hlo_sign(hlo *h, const hlo_op *op) {
 
 keel_status hlo_select(hlo *h, const hlo_op *op) {
   KEEL_TRY(hlo_arity(h, op, 3, 1));
-  op->out[0] = HLO(h, "Where", op->in[0], op->in[1], op->in[2]);
+  hlo_text(h, op, "%0 = Where($0, $1, $2)");
   return KD_OK;
 }
 
 keel_status hlo_clamp(hlo *h, const hlo_op *op) {
   KEEL_TRY(no_complex(h, op, 3));
   if (input_type(op) == KD_BOOL) return hlo_refuse(h, op, "booleans");
-  op->out[0] = HLO(h, "Min", HLO(h, "Max", op->in[1], op->in[0]), op->in[2]);
+  hlo_text(h, op, "%0 = Min(Max($1, $0), $2)");
   return KD_OK;
 }
 
@@ -234,8 +217,8 @@ keel_status hlo_compare(hlo *h, const hlo_op *op) {
     b = hlo_total_number(h, b, input_type(op));
   }
   if (input_type(op) == KD_BOOL && direction > VHLO_NE) {
-    a = hlo_cast(h, a, KD_U8);
-    b = hlo_cast(h, b, KD_U8);
+    a = keel_emit_cast(hlo_at(h), a, KD_U8);
+    b = keel_emit_cast(hlo_at(h), b, KD_U8);
   }
   op->out[0] = HLO(h, names[direction], a, b);
   if (direction == VHLO_NE) op->out[0] = HLO(h, "Not", op->out[0]);
@@ -255,7 +238,7 @@ keel_status hlo_convert(hlo *h, const hlo_op *op) {
   if (is_complex(op) || hlo_is_complex(op->out_types[0]->dtype))
     return hlo_complex_op(h, op);
   KEEL_TRY(no_complex(h, op, 1));
-  op->out[0] = hlo_cast(h, op->in[0], op->out_types[0]->dtype);
+  op->out[0] = keel_emit_cast(hlo_at(h), op->in[0], op->out_types[0]->dtype);
   return KD_OK;
 }
 
@@ -277,9 +260,8 @@ static bool is_integer(kd_dtype dtype) {
 }
 
 static keel_value shifted(hlo *h, keel_value x, keel_value by, bool left) {
-  const keel_attr direction = KEEL_STRING("direction", left ? "LEFT" : "RIGHT");
-  const keel_value in[] = {x, by};
-  return hlo_node(h, "BitShift", &direction, 1, in, 2);
+  return hlo_text(h, NULL, "BitShift[direction=%s](%v, %v)",
+                  left ? "LEFT" : "RIGHT", x, by);
 }
 
 /* One element as several of a narrower type, which are a dimension more: the lowest bits
@@ -297,13 +279,14 @@ static keel_value narrowed(hlo *h, const hlo_op *op, kd_dtype from,
   for (; count * width < 8 * keel_dtype_size(from); count++) {
     keel_value by = hlo_number(h, unsigned_of(from), count * width);
     parts[count] =
-        hlo_cast(h,
-                 HLO(h, "BitwiseAnd", shifted(h, x, by, false),
-                     hlo_number(h, unsigned_of(from),
-                                (double)((UINT64_C(1) << width) - 1))),
-                 unsigned_of(to));
+        keel_emit_cast(hlo_at(h),
+                       HLO(h, "BitwiseAnd", shifted(h, x, by, false),
+                           hlo_number(h, unsigned_of(from),
+                                      (double)((UINT64_C(1) << width) - 1))),
+                       unsigned_of(to));
   }
-  return hlo_bits_as(h, hlo_concat(h, type->rank, parts, count), to);
+  return hlo_bits_as(h, keel_emit_concat(hlo_at(h), type->rank, parts, count),
+                     to);
 }
 
 /* The elements of the last dimension as one. */
@@ -313,7 +296,7 @@ static keel_value widened(hlo *h, const hlo_op *op, kd_dtype from,
   uint32_t width = 8 * keel_dtype_size(from);
   keel_value x = hlo_bits_as(h, op->in[0], unsigned_of(from));
   keel_value sum = KEEL_ABSENT;
-  x = hlo_cast(h, x, unsigned_of(to));
+  x = keel_emit_cast(hlo_at(h), x, unsigned_of(to));
   for (int64_t i = 0; i < type->dims[type->rank - 1]; i++) {
     keel_value part = hlo_part(h, x, type->rank - 1, i, i + 1, 1);
     part = shifted(h, part, hlo_number(h, unsigned_of(to), (double)i * width),
@@ -347,19 +330,20 @@ typedef struct layout {
 } layout;
 
 static keel_value mask_of(hlo *h, kd_dtype bits, uint64_t mask) {
-  return hlo_constant(h, bits, 0, NULL, &mask);
+  return keel_emit_constant(hlo_at(h), bits, 0, NULL, &mask);
 }
 
 /* To the nearest with fewer bits of mantissa, ties to even. */
 static keel_value round_mantissa(hlo *h, keel_value x, kd_dtype bits,
                                  int64_t drop) {
   uint64_t last = UINT64_C(1) << drop;
-  keel_value odd = HLO(h, "BitwiseAnd",
-                       shifted(h, x, mask_of(h, bits, (uint64_t)drop), false),
-                       mask_of(h, bits, 1));
-  keel_value up = HLO(h, "Add", odd, mask_of(h, bits, last / 2 - 1));
-  return HLO(h, "BitwiseAnd", HLO(h, "Add", x, up),
-             mask_of(h, bits, ~(last - 1)));
+  return hlo_text(h, NULL,
+                  "x = %v; one = %v; odd = "
+                  "BitwiseAnd(BitShift[direction=RIGHT](x, %v), one);"
+                  "BitwiseAnd(x + (odd + %v), %v)",
+                  x, mask_of(h, bits, 1), mask_of(h, bits, (uint64_t)drop),
+                  mask_of(h, bits, last / 2 - 1),
+                  mask_of(h, bits, ~(last - 1)));
 }
 
 /* What the exponent's bits can't say is infinite, or a zero; both keep their sign. */
@@ -370,15 +354,14 @@ static keel_value bound_exponent(hlo *h, keel_value x, kd_dtype bits,
   uint64_t infinity = ((UINT64_C(1) << from->exponent) - 1) << from->mantissa;
   uint64_t most = (uint64_t)(bias + new_bias) << from->mantissa;
   uint64_t least = (uint64_t)(bias - new_bias) << from->mantissa;
-  keel_value sign =
-      HLO(h, "BitwiseAnd", x,
-          mask_of(h, bits, UINT64_C(1) << (from->exponent + from->mantissa)));
-  keel_value exponent = HLO(h, "BitwiseAnd", x, mask_of(h, bits, infinity));
-  keel_value over = HLO(h, "Greater", exponent, mask_of(h, bits, most));
-  keel_value under = HLO(h, "LessOrEqual", exponent, mask_of(h, bits, least));
-  x = HLO(h, "Where", under, sign, x);
-  return HLO(h, "Where", over,
-             HLO(h, "BitwiseOr", sign, mask_of(h, bits, infinity)), x);
+  uint64_t sign = UINT64_C(1) << (from->exponent + from->mantissa);
+  return hlo_text(h, NULL,
+                  "x = %v; infinity = %v; sign = BitwiseAnd(x, %v);"
+                  "exponent = BitwiseAnd(x, infinity);"
+                  "y = Where(exponent <= %v, sign, x);"
+                  "Where(exponent > %v, BitwiseOr(sign, infinity), y)",
+                  x, mask_of(h, bits, infinity), mask_of(h, bits, sign),
+                  mask_of(h, bits, least), mask_of(h, bits, most));
 }
 
 keel_status hlo_reduce_precision(hlo *h, const hlo_op *op) {
@@ -409,10 +392,12 @@ keel_status hlo_reduce_precision(hlo *h, const hlo_op *op) {
 /* Zero where it shifts by the width or more; amounts count as unsigned. */
 static keel_value logical(hlo *h, keel_value x, keel_value by, kd_dtype dtype,
                           bool left) {
-  keel_value width = hlo_number(h, dtype, 8 * keel_dtype_size(dtype));
-  keel_value last = hlo_number(h, dtype, 8 * keel_dtype_size(dtype) - 1);
-  keel_value y = shifted(h, x, HLO(h, "Min", by, last), left);
-  return HLO(h, "Where", HLO(h, "Less", by, width), y, hlo_number(h, dtype, 0));
+  double width = 8.0 * keel_dtype_size(dtype);
+  return hlo_text(h, NULL,
+                  "x = %v; by = %v;"
+                  "y = BitShift[direction=%s](x, Min(by, %f));"
+                  "Where(by < %f, y, 0~x)",
+                  x, by, left ? "LEFT" : "RIGHT", width - 1, width);
 }
 
 keel_status hlo_shift(hlo *h, const hlo_op *op) {
@@ -420,20 +405,21 @@ keel_status hlo_shift(hlo *h, const hlo_op *op) {
   kd_dtype dtype = input_type(op), bits = unsigned_of(dtype);
   if (!is_integer(dtype))
     return hlo_refuse(h, op, "its inputs are no integers");
-  keel_value x = hlo_cast(h, op->in[0], bits);
-  keel_value by = hlo_cast(h, op->in[1], bits), y = KEEL_ABSENT;
+  keel_value x = keel_emit_cast(hlo_at(h), op->in[0], bits);
+  keel_value by = keel_emit_cast(hlo_at(h), op->in[1], bits), y = KEEL_ABSENT;
   if (!vhlo_is(op->raw, "shift_right_arithmetic")) {
     y = logical(h, x, by, bits, vhlo_is(op->raw, "shift_left"));
   } else {
     /* a negative number's complement is not negative, and its shift the complement */
-    keel_value last = hlo_number(h, bits, 8 * keel_dtype_size(bits) - 1);
-    keel_value top = shifted(h, x, last, false), zero = hlo_number(h, bits, 0);
-    keel_value mask = HLO(h, "Sub", zero, top);
-    y = shifted(h, HLO(h, "BitwiseXor", x, mask), HLO(h, "Min", by, last),
-                false);
-    y = HLO(h, "BitwiseXor", y, mask);
+    double last = 8.0 * keel_dtype_size(bits) - 1;
+    y = hlo_text(h, NULL,
+                 "x = %v; by = Min(%v, %f);"
+                 "mask = 0 - BitShift[direction=RIGHT](x, %f);"
+                 "y = BitShift[direction=RIGHT](BitwiseXor(x, mask), by);"
+                 "BitwiseXor(y, mask)",
+                 x, by, last, last);
   }
-  op->out[0] = hlo_cast(h, y, dtype);
+  op->out[0] = keel_emit_cast(hlo_at(h), y, dtype);
   return KD_OK;
 }
 

@@ -2,21 +2,74 @@
 #include <math.h>
 
 #include "base/float.h"
+#include "device/device.h"
 #include "frontends/stablehlo/lower.h"
 #include "program/builder.h"
 
-keel_value hlo_node(hlo *h, const char *op, const keel_attr *attrs,
-                    uint32_t attr_count, const keel_value *inputs,
-                    uint32_t input_count) {
-  if (++h->made > h->most) {
+keel_emit *hlo_at(hlo *h) {
+  keel_emit *e = &h->emit;
+  keel_builder_sticky(h->at, e->status);
+  e->function = h->at->function;
+  e->node = (keel_node){.name = h->at->node_name ? h->at->node_name : "",
+                        .device = keel_device_scope(h->context)};
+  e->status = h->at->status;
+  return e;
+}
+
+/* Counts nodes, which may be far more than the file has ops. */
+static void emit_count(hlo *h, uint64_t more) {
+  h->made += more;
+  if (h->made > h->most)
     keel_builder_sticky(
         h->at, keel_fail(KD_UNIMPLEMENTED,
                          "the program needs more than %llu ops, too many for a"
                          " file of its size",
                          (unsigned long long)h->most));
-    return KEEL_ABSENT;
-  }
-  return keel_builder_op(h->at, op, attrs, attr_count, inputs, input_count);
+}
+
+keel_value hlo_node(hlo *h, const char *op, const keel_attr *attrs,
+                    uint32_t attr_count, const keel_value *inputs,
+                    uint32_t input_count) {
+  emit_count(h, 1);
+  return keel_emit_op(hlo_at(h), op, attrs, attr_count, inputs, input_count);
+}
+
+static uint32_t emit_read(void *context, char sigil, uint32_t index) {
+  const hlo_op *op = context;
+  uint32_t count = sigil == '%' ? op->output_count : op->input_count;
+  return index >= count ? KEEL_ABSENT
+         : sigil == '$' ? op->in[index]
+         : sigil == '^' ? op->in_imag[index]
+                        : op->out[index];
+}
+
+static bool emit_wants(void *context, char sigil, uint32_t index) {
+  const hlo_op *op = context;
+  return sigil == '%' && index < op->output_count;
+}
+
+static void emit_give(void *context, char sigil, uint32_t index, uint32_t value,
+                      bool narrow) {
+  const hlo_op *op = context;
+  (void)sigil;
+  (void)narrow;
+  op->out[index] = value;
+}
+
+keel_value hlo_text(hlo *h, const hlo_op *op, const char *text, ...) {
+  static const hlo_op none = {NULL, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL};
+  keel_text_of of = {.all = hlo_at(h),
+                     .context = (void *)(uintptr_t)(op ? op : &none),
+                     .read = emit_read,
+                     .wants = emit_wants,
+                     .give = emit_give};
+  uint32_t before = h->at->function->node_count;
+  va_list arguments;
+  va_start(arguments, text);
+  keel_value value = keel_text_write(&of, text, arguments);
+  va_end(arguments);
+  emit_count(h, h->at->function->node_count - before);
+  return value;
 }
 
 const keel_type *hlo_known(const hlo *h, keel_value value) {
@@ -26,29 +79,6 @@ const keel_type *hlo_known(const hlo *h, keel_value value) {
 
 /* ---- constants -------------------------------------------------------------------- */
 
-keel_value hlo_constant(hlo *h, kd_dtype dtype, uint32_t rank,
-                        const int64_t *dims, const void *data) {
-  keel_tensor *tensor = NULL;
-  keel_status status =
-      keel_tensor_create(h->context, dtype, rank, dims, data, &tensor);
-  if (status != KD_OK) {
-    keel_builder_sticky(h->at, status);
-    return KEEL_ABSENT;
-  }
-  keel_value value = keel_builder_constant(h->at, tensor);
-  keel_tensor_release(tensor);
-  return value;
-}
-
-keel_value hlo_i64s(hlo *h, uint32_t count, const int64_t *numbers) {
-  const int64_t dims[] = {count};
-  return hlo_constant(h, KD_I64, 1, dims, numbers);
-}
-
-keel_value hlo_i64(hlo *h, int64_t number) {
-  return hlo_constant(h, KD_I64, 0, NULL, &number);
-}
-
 keel_value hlo_number(hlo *h, kd_dtype dtype, double number) {
   uint8_t element[8] = {0};
   int64_t integer = 0;
@@ -56,7 +86,7 @@ keel_value hlo_number(hlo *h, kd_dtype dtype, double number) {
     integer = (int64_t)number; /* the low bytes are those of any width */
     memcpy(element, &integer, sizeof integer);
   }
-  return hlo_constant(h, dtype, 0, NULL, element);
+  return keel_emit_constant(hlo_at(h), dtype, 0, NULL, element);
 }
 
 keel_value hlo_least(hlo *h, kd_dtype dtype, bool most) {
@@ -67,57 +97,42 @@ keel_value hlo_least(hlo *h, kd_dtype dtype, bool most) {
   uint64_t ones = bits == 64 ? UINT64_MAX : (UINT64_C(1) << bits) - 1;
   uint64_t sign = has_sign ? UINT64_C(1) << (bits - 1) : 0;
   uint64_t value = most ? ones ^ sign : sign;
-  return hlo_constant(h, dtype, 0, NULL, &value);
+  return keel_emit_constant(hlo_at(h), dtype, 0, NULL, &value);
 }
 
 keel_value hlo_range(hlo *h, int64_t count) {
-  return HLO(h, "Range", hlo_i64(h, 0), hlo_i64(h, count), hlo_i64(h, 1));
+  return hlo_text(h, NULL, "range({%i})", count);
 }
 
 /* ---- shapes ------------------------------------------------------------------------ */
 
-keel_value hlo_cast(hlo *h, keel_value value, kd_dtype dtype) {
-  const keel_type *type = hlo_known(h, value);
-  if (type && type->dtype == dtype) return value;
-  const keel_attr to = KEEL_INT("to", dtype);
-  return hlo_node(h, "Cast", &to, 1, &value, 1);
-}
-
 keel_value hlo_bits_as(hlo *h, keel_value value, kd_dtype dtype) {
   const keel_type *type = hlo_known(h, value);
-  if (type && type->dtype == dtype) return value;
-  const keel_attr to = KEEL_INT("to", dtype);
-  return hlo_node(h, "BitCast", &to, 1, &value, 1);
+  return type && type->dtype == dtype
+             ? value
+             : hlo_text(h, NULL, "BitCast[to=%i](%v)", (int64_t)dtype, value);
+}
+
+static bool is_of_shape(const hlo *h, keel_value value, uint32_t rank,
+                        const int64_t *dims) {
+  const keel_type *type = hlo_known(h, value);
+  return type && type->rank == rank &&
+         (!rank || !memcmp(type->dims, dims, rank * sizeof *dims));
 }
 
 keel_value hlo_reshape(hlo *h, keel_value value, uint32_t rank,
                        const int64_t *dims) {
-  const keel_type *type = hlo_known(h, value);
-  const keel_attr zero = KEEL_INT("allowzero", 1);
-  if (type && type->rank == rank &&
-      (!rank || !memcmp(type->dims, dims, rank * sizeof *dims)))
-    return value;
-  const keel_value in[] = {value, hlo_i64s(h, rank, dims)};
-  return hlo_node(h, "Reshape", &zero, 1, in, 2);
-}
-
-keel_value hlo_transpose(hlo *h, keel_value value, uint32_t rank,
-                         const int64_t *permutation) {
-  bool same = true;
-  for (uint32_t i = 0; i < rank; i++)
-    same = same && permutation[i] == i;
-  if (same) return value;
-  const keel_attr perm = KEEL_INTS("perm", rank, permutation);
-  return hlo_node(h, "Transpose", &perm, 1, &value, 1);
+  return is_of_shape(h, value, rank, dims)
+             ? value
+             : hlo_text(h, NULL, "Reshape[allowzero=1](%v, %l)", value, dims,
+                        (int64_t)rank);
 }
 
 keel_value hlo_expand(hlo *h, keel_value value, uint32_t rank,
                       const int64_t *dims) {
-  const keel_type *type = hlo_known(h, value);
-  if (type && type->rank == rank &&
-      (!rank || !memcmp(type->dims, dims, rank * sizeof *dims)))
-    return value;
-  return HLO(h, "Expand", value, hlo_i64s(h, rank, dims));
+  return is_of_shape(h, value, rank, dims)
+             ? value
+             : hlo_text(h, NULL, "Expand(%v, %l)", value, dims, (int64_t)rank);
 }
 
 keel_value hlo_part(hlo *h, keel_value value, int64_t axis, int64_t first,
@@ -126,28 +141,18 @@ keel_value hlo_part(hlo *h, keel_value value, int64_t axis, int64_t first,
   if (type && axis < type->rank && !first && step == 1 &&
       type->dims[axis] == limit)
     return value;
-  return HLO(h, "Slice", value, hlo_i64s(h, 1, &first), hlo_i64s(h, 1, &limit),
-             hlo_i64s(h, 1, &axis), hlo_i64s(h, 1, &step));
+  return hlo_text(h, NULL, "Slice(%v, {%i}, {%i}, {%i}, {%i})", value, first,
+                  limit, axis, step);
 }
 
 keel_value hlo_reverse(hlo *h, keel_value value, int64_t axis) {
-  static const int64_t last = -1, before = INT64_MIN, step = -1;
-  return HLO(h, "Slice", value, hlo_i64s(h, 1, &last), hlo_i64s(h, 1, &before),
-             hlo_i64s(h, 1, &axis), hlo_i64s(h, 1, &step));
-}
-
-keel_value hlo_concat(hlo *h, int64_t axis, const keel_value *values,
-                      uint32_t count) {
-  const keel_attr attr = KEEL_INT("axis", axis);
-  return count == 1 ? values[0]
-                    : hlo_node(h, "Concat", &attr, 1, values, count);
+  return hlo_text(h, NULL, "Slice(%v, {-1}, {%i}, {%i}, {-1})", value,
+                  INT64_MIN, axis);
 }
 
 keel_value hlo_gather(hlo *h, keel_value data, keel_value indices,
                       int64_t axis) {
-  const keel_attr attr = KEEL_INT("axis", axis);
-  const keel_value in[] = {data, indices};
-  return hlo_node(h, "Gather", &attr, 1, in, 2);
+  return hlo_text(h, NULL, "Gather[axis=%i](%v, %v)", axis, data, indices);
 }
 
 /* ---- padding ------------------------------------------------------------------------- */
@@ -171,7 +176,8 @@ static keel_value emit_spread(hlo *h, keel_value value, keel_value padding,
   memcpy(wide + axis + 2, dims + axis + 1, (rank - axis - 1) * sizeof *dims);
   value = hlo_reshape(h, value, rank + 1, wide);
   pads[rank + 1 + axis + 1] = interior;
-  value = HLO(h, "Pad", value, hlo_i64s(h, 2 * (rank + 1), pads), padding);
+  value = HLO(h, "Pad", value, keel_emit_ints(hlo_at(h), pads, 2 * (rank + 1)),
+              padding);
   if (!keel_mul_i64(count, interior + 1, &dims[axis])) {
     keel_builder_sticky(
         h->at, keel_fail(KD_DATA_LOSS, "padding makes more elements than fit"));
@@ -212,7 +218,9 @@ keel_value hlo_pad(hlo *h, keel_value value, keel_value padding, uint32_t rank,
     more = more || pads[i] || pads[rank + i];
     dims[i] += pads[i] + pads[rank + i];
   }
-  if (more) value = HLO(h, "Pad", value, hlo_i64s(h, 2 * rank, pads), padding);
+  if (more)
+    value = HLO(h, "Pad", value, keel_emit_ints(hlo_at(h), pads, 2 * rank),
+                padding);
   return crop(h, value, rank, dims, low, high);
 }
 

@@ -45,7 +45,7 @@ static keel_status make_grid(const hlo *h, const hlo_op *op, grid *g) {
 }
 
 static keel_value as_rows(hlo *h, const grid *g, keel_value value) {
-  value = hlo_transpose(h, value, g->type->rank, g->order);
+  value = keel_emit_transpose(hlo_at(h), value, g->order, g->type->rank);
   return hlo_reshape(h, value, g->rank, g->dims);
 }
 
@@ -56,14 +56,14 @@ static keel_value from_rows(hlo *h, const grid *g, keel_value value) {
     back[g->order[i]] = i;
   }
   value = hlo_reshape(h, value, g->type->rank, dims);
-  return hlo_transpose(h, value, g->type->rank, back);
+  return keel_emit_transpose(hlo_at(h), value, back, g->type->rank);
 }
 
 /* An index as i64; one that is too large for it stays large. */
 static keel_value as_i64(hlo *h, keel_value value, kd_dtype dtype) {
   if (dtype == KD_U64)
     value = HLO(h, "Min", value, hlo_number(h, KD_U64, 9e15));
-  return hlo_cast(h, value, KD_I64);
+  return keel_emit_cast(hlo_at(h), value, KD_I64);
 }
 
 static keel_value clamped(hlo *h, keel_value value, keel_value most) {
@@ -139,7 +139,7 @@ static keel_value vectors(hlo *h, const starts *s) {
     if (i != s->vector) order[count++] = i;
   if (s->vector < s->type->rank) {
     order[count] = s->vector;
-    value = hlo_transpose(h, value, count + 1, order);
+    value = keel_emit_transpose(hlo_at(h), value, order, count + 1);
   }
   memcpy(dims, s->batch, count * sizeof *dims);
   dims[count] = s->map_count;
@@ -150,7 +150,7 @@ static keel_value reduce_last(hlo *h, const char *name, keel_value value,
                               uint32_t axis) {
   const keel_attr drop = KEEL_INT("keepdims", 0);
   const int64_t axes[] = {axis};
-  const keel_value in[] = {value, hlo_i64s(h, 1, axes)};
+  const keel_value in[] = {value, keel_emit_ints(hlo_at(h), axes, 1)};
   return hlo_node(h, name, &drop, 1, in, 2);
 }
 
@@ -169,13 +169,17 @@ static keel_value first_rows(hlo *h, const grid *g, const starts *s,
     most[i] = g->type->dims[s->map[i]] - g->window[s->map[i]];
     stride[i] = g->stride[s->map[i]]; /* 0 for a row's own */
   }
-  keel_value at = vectors(h, s), limit = hlo_i64s(h, s->map_count, most);
+  keel_value at = vectors(h, s),
+             limit = keel_emit_ints(hlo_at(h), most, s->map_count);
   keel_value in = clamped(h, at, limit);
   if (out_inside) {
-    keel_value same = hlo_cast(h, HLO(h, "Equal", at, in), KD_I32);
-    *out_inside = hlo_cast(h, reduce_last(h, "ReduceMin", same, last), KD_BOOL);
+    keel_value same =
+        keel_emit_cast(hlo_at(h), HLO(h, "Equal", at, in), KD_I32);
+    *out_inside = keel_emit_cast(
+        hlo_at(h), reduce_last(h, "ReduceMin", same, last), KD_BOOL);
   }
-  keel_value rows = HLO(h, "Mul", in, hlo_i64s(h, s->map_count, stride));
+  keel_value rows =
+      HLO(h, "Mul", in, keel_emit_ints(hlo_at(h), stride, s->map_count));
   return reduce_last(h, "ReduceSum", rows, last);
 }
 
@@ -283,7 +287,7 @@ keel_status hlo_gather_op(hlo *h, const hlo_op *op) {
   keel_value rows = first_rows(h, &g, &s, NULL);
   rows = all_rows(h, &g, &s, rows, dims, &rank);
   keel_value y = hlo_gather(h, as_rows(h, &g, op->in[0]), rows, 0);
-  op->out[0] = hlo_transpose(h, y, out->rank, order);
+  op->out[0] = keel_emit_transpose(hlo_at(h), y, order, out->rank);
   return KD_OK;
 }
 
@@ -348,7 +352,8 @@ static keel_value scatter_rows(hlo *h, const grid *g, keel_value data,
   const keel_value both[] = {
       data, hlo_expand(h, hlo_number(h, dtype, 0), g->rank, spare)};
   const keel_attr attr = KEEL_STRING("reduction", name);
-  const keel_value in[] = {hlo_concat(h, 0, both, 2), rows, updates};
+  const keel_value in[] = {keel_emit_concat(hlo_at(h), 0, both, 2), rows,
+                           updates};
   keel_value y = hlo_node(h, "ScatterND", &attr, 1, in, 3);
   return hlo_part(h, y, 0, 0, g->rows, 1);
 }
@@ -374,7 +379,8 @@ static keel_value update_rows(hlo *h, const scatter *t, keel_value value) {
     back[t->order[i]] = i;
   memcpy(dims, t->g.dims, t->g.rank * sizeof *dims);
   dims[0] = t->count;
-  return hlo_reshape(h, hlo_transpose(h, value, rank, back), t->g.rank, dims);
+  return hlo_reshape(h, keel_emit_transpose(hlo_at(h), value, back, rank),
+                     t->g.rank, dims);
 }
 
 static keel_status read_scatter(const hlo *h, const hlo_op *op, scatter *t) {
@@ -447,8 +453,8 @@ static keel_status run_scatter(hlo *h, const hlo_op *op, scatter *t,
     data[i] = as_rows(h, &t->g, op->in[i]);
     updates[i] = update_rows(h, t, op->in[t->lanes + 1 + i]);
     if (flags) {
-      data[i] = hlo_cast(h, data[i], KD_I32);
-      updates[i] = hlo_cast(h, updates[i], KD_I32);
+      data[i] = keel_emit_cast(hlo_at(h), data[i], KD_I32);
+      updates[i] = keel_emit_cast(hlo_at(h), updates[i], KD_I32);
     }
   }
   if (t->u.any)
@@ -456,7 +462,7 @@ static keel_status run_scatter(hlo *h, const hlo_op *op, scatter *t,
   for (uint32_t i = 0; i < t->lanes; i++) {
     keel_value y = scatter_rows(h, &t->g, data[i], t->rows, updates[i],
                                 reduction_name(&t->u, dtype));
-    if (flags) y = hlo_cast(h, y, KD_BOOL);
+    if (flags) y = keel_emit_cast(hlo_at(h), y, KD_BOOL);
     op->out[i] = from_rows(h, &t->g, y);
   }
   return KD_OK;

@@ -173,6 +173,7 @@ static keel_status lower_run(hlo *h, const hlo_op *op, hlo_lowering lower,
   keel_status status =
       has_complex(op) ? hlo_lower_complex(h, op, lower, flags) : lower(h, op);
   KEEL_TRY(status);
+  hlo_at(h); /* the builder knows what has failed */
   if (h->at->status != KD_OK) {
     status = h->at->status;
     if (status == KD_INVALID_ARGUMENT) status = KD_DATA_LOSS;
@@ -600,8 +601,9 @@ static keel_status lower_main(hlo *h, const bytecode_op *main) {
   KEEL_TRY(lower_add_outputs(h, main));
   if (end->operand_count) return KD_OK;
   /* a program of Keel has an output in any case */
-  return keel_builder_output(h->at, "keel.nothing",
-                             hlo_constant(h, KD_BOOL, 0, NULL, "\0"));
+  return keel_builder_output(
+      h->at, "keel.nothing",
+      keel_emit_constant(hlo_at(h), KD_BOOL, 0, NULL, "\0"));
 }
 
 /* JAX says either which output has an argument's memory, or that any may. */

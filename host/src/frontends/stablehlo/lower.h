@@ -10,6 +10,8 @@
 #include <keel/program.h>
 
 #include "frontends/stablehlo/vhlo.h"
+#include "opsets/terms.h"
+#include "opsets/text.h"
 #include "values/type.h"
 
 #define HLO_LEVELS_MOST 48 /* bodies in bodies */
@@ -29,6 +31,7 @@ typedef struct hlo {
   vhlo v;
   keel_context *context;
   keel_builder *at;                      /* the builder that is being filled */
+  keel_emit emit;                        /* the writer of its nodes: hlo_at */
   keel_builder *levels[HLO_LEVELS_MOST]; /* it and those around it */
   uint32_t level;
   hlo_bound *bound;          /* of each value of the file */
@@ -142,6 +145,13 @@ keel_value hlo_gather_parts(hlo *h, keel_value value, uint32_t rank,
 
 /* ---- emit.c: making values ------------------------------------------------------------ */
 
+/* The writer of nodes of the builder that is being filled. */
+keel_emit *hlo_at(hlo *h);
+
+/* Writes a text (opsets/text.h). op: whose inputs are $0 ..., their imaginary parts ^0 ..., and whose
+ * results are the targets %0 ...; NULL: the text names none. */
+keel_value hlo_text(hlo *h, const hlo_op *op, const char *text, ...);
+
 keel_value hlo_node(hlo *h, const char *op, const keel_attr *attrs,
                     uint32_t attr_count, const keel_value *inputs,
                     uint32_t input_count);
@@ -149,30 +159,25 @@ keel_value hlo_node(hlo *h, const char *op, const keel_attr *attrs,
   hlo_node((h), (op), NULL, 0, (const keel_value[]){__VA_ARGS__}, \
            sizeof((const keel_value[]){__VA_ARGS__}) / sizeof(keel_value))
 
-keel_value hlo_constant(hlo *h, kd_dtype dtype, uint32_t rank,
-                        const int64_t *dims, const void *data);
-keel_value hlo_i64s(hlo *h, uint32_t count, const int64_t *numbers);
-keel_value hlo_i64(hlo *h, int64_t number);
+static inline keel_value hlo_i64(hlo *h, int64_t number) {
+  return keel_emit_constant(hlo_at(h), KD_I64, 0, NULL, &number);
+}
 /* A scalar of any type; exact for integers up to 2^53. */
 keel_value hlo_number(hlo *h, kd_dtype dtype, double number);
 keel_value hlo_least(hlo *h, kd_dtype dtype,
                      bool most); /* the least, or the most */
 
-keel_value hlo_cast(hlo *h, keel_value value, kd_dtype dtype);
 /* The same bits as another type of the same size. */
 keel_value hlo_bits_as(hlo *h, keel_value value, kd_dtype dtype);
+/* These give the value where it has that shape already. */
 keel_value hlo_reshape(hlo *h, keel_value value, uint32_t rank,
                        const int64_t *dims);
-keel_value hlo_transpose(hlo *h, keel_value value, uint32_t rank,
-                         const int64_t *permutation);
 keel_value hlo_expand(hlo *h, keel_value value, uint32_t rank,
                       const int64_t *dims);
 /* Elements first, first + step ... of one axis, in front of `limit`. */
 keel_value hlo_part(hlo *h, keel_value value, int64_t axis, int64_t first,
                     int64_t limit, int64_t step);
 keel_value hlo_reverse(hlo *h, keel_value value, int64_t axis);
-keel_value hlo_concat(hlo *h, int64_t axis, const keel_value *values,
-                      uint32_t count);
 keel_value hlo_gather(hlo *h, keel_value data, keel_value indices,
                       int64_t axis);
 /* 0, 1 ... count - 1 */

@@ -125,7 +125,7 @@ static const char *reduction(hlo_kind kind, kd_dtype dtype) {
 static keel_value reduce_axes(hlo *h, const char *name, keel_value value,
                               const int64_t *axes, uint32_t count) {
   const keel_attr drop = KEEL_INT("keepdims", 0);
-  const keel_value in[] = {value, hlo_i64s(h, count, axes)};
+  const keel_value in[] = {value, keel_emit_ints(hlo_at(h), axes, count)};
   return count ? hlo_node(h, name, &drop, 1, in, 2) : value;
 }
 
@@ -169,7 +169,7 @@ static keel_status fold_axis(hlo *h, const lanes *l, int64_t size,
     KEEL_TRY(combine(h, l, even, odd, odd));
     for (uint32_t i = 0; i < l->count; i++) {
       const keel_value parts[] = {odd[i], values[i]};
-      values[i] = hlo_concat(h, l->axis, parts, size % 2 ? 2 : 1);
+      values[i] = keel_emit_concat(hlo_at(h), l->axis, parts, size % 2 ? 2 : 1);
     }
     size = half + size % 2;
   }

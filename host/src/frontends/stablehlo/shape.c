@@ -26,7 +26,7 @@ keel_status hlo_transpose_op(hlo *h, const hlo_op *op) {
   if (count != op->in_types[0]->rank)
     return hlo_wrong(h, op, "the permutation has %u dimensions",
                      (unsigned)count);
-  op->out[0] = hlo_transpose(h, op->in[0], count, axes);
+  op->out[0] = keel_emit_transpose(hlo_at(h), op->in[0], axes, count);
   return KD_OK;
 }
 
@@ -51,7 +51,7 @@ keel_status hlo_broadcast_in_dim(hlo *h, const hlo_op *op) {
       return hlo_wrong(h, op, "%lld elements become %lld", (long long)dims[i],
                        (long long)to->dims[i]);
   }
-  keel_value x = hlo_transpose(h, op->in[0], count, order);
+  keel_value x = keel_emit_transpose(hlo_at(h), op->in[0], order, count);
   x = hlo_reshape(h, x, to->rank, dims);
   op->out[0] = hlo_expand(h, x, to->rank, to->dims);
   return KD_OK;
@@ -70,7 +70,7 @@ keel_status hlo_concatenate(hlo *h, const hlo_op *op) {
   KEEL_TRY(hlo_arity(h, op, op->input_count, 1));
   KEEL_TRY(hlo_axis(h, op, "dimension", op->out_types[0]->rank, &axis));
   if (!op->input_count) return hlo_wrong(h, op, "it has no inputs");
-  op->out[0] = hlo_concat(h, axis, op->in, op->input_count);
+  op->out[0] = keel_emit_concat(hlo_at(h), axis, op->in, op->input_count);
   return KD_OK;
 }
 
@@ -92,11 +92,12 @@ keel_status hlo_slice(hlo *h, const hlo_op *op) {
                        (long long)first[i], (long long)limit[i],
                        (long long)type->dims[i]);
   }
-  op->out[0] =
-      all ? op->in[0]
-          : HLO(h, "Slice", op->in[0], hlo_i64s(h, type->rank, first),
-                hlo_i64s(h, type->rank, limit), hlo_i64s(h, type->rank, axes),
-                hlo_i64s(h, type->rank, step));
+  op->out[0] = all ? op->in[0]
+                   : HLO(h, "Slice", op->in[0],
+                         keel_emit_ints(hlo_at(h), first, type->rank),
+                         keel_emit_ints(hlo_at(h), limit, type->rank),
+                         keel_emit_ints(hlo_at(h), axes, type->rank),
+                         keel_emit_ints(hlo_at(h), step, type->rank));
   return KD_OK;
 }
 
@@ -160,8 +161,8 @@ static keel_status copy_dense(hlo *h, const vhlo_dense *dense, int64_t count,
       take_parts(copy, count, keel_dtype_size(dtype), part);
   }
   bool scalar = count != type->elements;
-  *out_value =
-      hlo_constant(h, dtype, scalar ? 0 : type->rank, type->dims, data);
+  *out_value = keel_emit_constant(hlo_at(h), dtype, scalar ? 0 : type->rank,
+                                  type->dims, data);
   free(copy);
   return KD_OK;
 }
@@ -196,7 +197,7 @@ keel_status hlo_iota(hlo *h, const hlo_op *op) {
   for (uint32_t i = 0; i < type->rank; i++)
     dims[i] = i == axis ? type->dims[i] : 1;
   keel_value x = hlo_range(h, type->dims[axis]);
-  x = hlo_cast(h, x, type->dtype);
+  x = keel_emit_cast(hlo_at(h), x, type->dtype);
   x = hlo_reshape(h, x, type->rank, dims);
   op->out[0] = hlo_expand(h, x, type->rank, type->dims);
   return KD_OK;

@@ -111,7 +111,7 @@ static keel_value sort_by(hlo *h, keel_value x, bool descending, int64_t size,
                              KEEL_INT("largest", descending),
                              KEEL_INT("sorted", 1)};
   if (order != KEEL_ABSENT) x = elements(h, x, order, axis);
-  const keel_value in[] = {x, hlo_i64s(h, 1, count)};
+  const keel_value in[] = {x, keel_emit_ints(hlo_at(h), count, 1)};
   keel_builder_op_n(h->at, "TopK", attrs, 3, in, 2, outputs, 2);
   return order == KEEL_ABSENT ? outputs[1]
                               : elements(h, order, outputs[1], axis);
@@ -121,7 +121,7 @@ static keel_value sort_by(hlo *h, keel_value x, bool descending, int64_t size,
 static keel_value sort_key_of(hlo *h, const hlo_op *op, const key *k) {
   keel_value x = op->in[k->input];
   kd_dtype dtype = op->in_types[k->input]->dtype;
-  if (dtype == KD_BOOL) return hlo_cast(h, x, KD_I32);
+  if (dtype == KD_BOOL) return keel_emit_cast(hlo_at(h), x, KD_I32);
   if (!hlo_is_float(dtype)) return x;
   if (k->canonical || !k->total) x = hlo_canonical(h, x, dtype);
   return hlo_total_number(h, x, dtype);
@@ -185,7 +185,7 @@ static keel_value sort_turned(hlo *h, const network *n, int64_t step,
   }
   for (int64_t i = 0; i < dims[1]; i++)
     flags[i] = i * 2 * step / whole % 2 != 0;
-  keel_value value = hlo_constant(h, KD_BOOL, 5, dims, flags);
+  keel_value value = keel_emit_constant(hlo_at(h), KD_BOOL, 5, dims, flags);
   free(flags);
   return value;
 }
@@ -208,7 +208,8 @@ static keel_status sort_exchange(hlo *h, const network *n, int64_t step,
   for (uint32_t i = 0; i <= n->lanes; i++) {
     const keel_value both[] = {HLO(h, "Where", keep, n->a[i], n->b[i]),
                                HLO(h, "Where", keep, n->b[i], n->a[i])};
-    n->values[i] = hlo_reshape(h, hlo_concat(h, 2, both, 2), 3, flat);
+    n->values[i] =
+        hlo_reshape(h, keel_emit_concat(hlo_at(h), 2, both, 2), 3, flat);
   }
   return KD_OK;
 }
@@ -225,7 +226,7 @@ static void fill_network(hlo *h, const network *n) {
     n->values[i] = hlo_pad(h, n->values[i], hlo_number(h, dtype, 0), 3, now,
                            none, high, NULL);
   }
-  keel_value place = hlo_cast(h, hlo_range(h, n->size), KD_I32);
+  keel_value place = keel_emit_cast(hlo_at(h), hlo_range(h, n->size), KD_I32);
   n->values[n->lanes] = hlo_expand(h, hlo_reshape(h, place, 3, line), 3, full);
 }
 

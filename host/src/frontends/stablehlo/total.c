@@ -88,22 +88,19 @@ static kd_dtype total_bits_of(kd_dtype dtype) {
 }
 
 keel_value hlo_has_sign(hlo *h, keel_value x, kd_dtype dtype) {
-  kd_dtype bits = total_bits_of(dtype);
-  return HLO(h, "Less", hlo_bits_as(h, x, bits), hlo_number(h, bits, 0));
+  return hlo_text(h, NULL, "%v < 0", hlo_bits_as(h, x, total_bits_of(dtype)));
 }
 
 /* Of negative floats all bits but the sign count the other way round. */
 keel_value hlo_total_number(hlo *h, keel_value x, kd_dtype dtype) {
   kd_dtype bits = total_bits_of(dtype);
-  keel_value number = hlo_bits_as(h, x, bits);
-  keel_value below = HLO(h, "Less", number, hlo_number(h, bits, 0));
-  keel_value turned = HLO(h, "BitwiseXor", number, hlo_least(h, bits, true));
-  return HLO(h, "Where", below, turned, number);
+  return hlo_text(h, NULL, "n = %v; Where(n < 0, BitwiseXor(n, %v), n)",
+                  hlo_bits_as(h, x, bits), hlo_least(h, bits, true));
 }
 
 keel_value hlo_canonical(hlo *h, keel_value x, kd_dtype dtype) {
-  keel_value zero = hlo_number(h, dtype, 0);
-  keel_value y = HLO(h, "Where", HLO(h, "Equal", x, zero), zero, x);
-  return HLO(h, "Where", HLO(h, "IsNaN", x),
-             hlo_number(h, dtype, __builtin_nan("")), y);
+  (void)dtype;
+  return hlo_text(h, NULL,
+                  "x = %v; Where(IsNaN(x), %f~x, Where(x == 0, 0~x, x))", x,
+                  __builtin_nan(""));
 }
