@@ -7,6 +7,8 @@
 
 #include "base/base.h"
 
+#ifndef KEEL_OPSET_RANKS
+
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 
 static keel_status refuse_ranks(void) {
@@ -15,8 +17,10 @@ static keel_status refuse_ranks(void) {
                    "programs: `ranks` is not in KEEL_OPSETS");
 }
 
-#define REFUSED(name, ...)                                                     \
-  keel_status name(__VA_ARGS__) { return refuse_ranks(); }
+#define REFUSED(name, ...)        \
+  keel_status name(__VA_ARGS__) { \
+    return refuse_ranks();        \
+  }
 
 REFUSED(keel_group_create, keel_device *const *devices, uint32_t count,
         keel_group **out_group)
@@ -33,7 +37,9 @@ REFUSED(keel_group_send, keel_group *group, uint32_t to, keel_tensor *tensor,
 REFUSED(keel_group_members, keel_group *group, keel_tensor **members)
 void keel_group_release(keel_group *group) {}
 void keel_group_count(const keel_group *group, keel_group_counts *out_counts) {}
-uint32_t keel_group_size(const keel_group *group) { return 0; }
+uint32_t keel_group_size(const keel_group *group) {
+  return 0;
+}
 keel_device *keel_group_device(const keel_group *group, uint32_t rank) {
   return NULL;
 }
@@ -45,7 +51,9 @@ REFUSED(keel_link_member, keel_link *link, keel_device *device,
 REFUSED(keel_link_check, keel_link *link, const keel_program *program)
 REFUSED(keel_link_gather, keel_link *link, const void *bytes, uint64_t size,
         void *out_bytes)
-uint32_t keel_link_launched(void) { return 0; }
+uint32_t keel_link_launched(void) {
+  return 0;
+}
 void keel_link_close(keel_link *link) {}
 void keel_link_look(keel_link *link, keel_link_facts *out_facts) {}
 void keel_link_abort(keel_link *link, int status, const char *text) {}
@@ -56,3 +64,5 @@ REFUSED(keel_split_measure, keel_device *device, keel_split_speed *out_speed)
 REFUSED(keel_program_split, const keel_program *program,
         const keel_split_params *params, keel_program **out_program,
         keel_split_facts *out_facts)
+
+#endif /* KEEL_OPSET_RANKS */

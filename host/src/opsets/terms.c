@@ -65,7 +65,7 @@ uint32_t keel_emit_number(keel_emit *e, double number, uint32_t like) {
   char bytes[8];
   if (keel_float_encode(dtype, number, bytes)) return scalar(e, dtype, number);
   if (is_integer(dtype)) { /* the low bytes are those of any width */
-    int64_t integer = (int64_t)number;
+    int64_t integer = dtype == KD_BOOL ? number != 0 : (int64_t)number;
     return keel_emit_constant(e, dtype, 0, NULL, &integer);
   }
   return keel_emit_binary(e, "CastLike", scalar(e, KD_F32, number), like);

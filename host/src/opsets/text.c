@@ -100,7 +100,7 @@ static double clamped(double n, double most) {
 }
 
 /* A term as a value; a number becomes a scalar of the type of `like`. */
-static uint32_t text_of(text_reader *t, text_term term, uint32_t like) {
+static uint32_t text_operand(text_reader *t, text_term term, uint32_t like) {
   if (!term.number || t->muted) return term.value;
   if (like == KEEL_ABSENT && !t->broken) {
     like = t->of->read(t->of->context, '$', 0);
@@ -272,16 +272,16 @@ static void read_call(text_reader *t, uint32_t *outputs, uint32_t count) {
   else
     read_name(t, call.op);
   bool self = !strcmp(call.op, "self");
-  const keel_schema *schema = t->of->op->schema;
   if (self)
-    snprintf(call.op, sizeof call.op, "%s::%s", schema->domain, schema->name);
+    snprintf(call.op, sizeof call.op, "%s::%s", t->of->op->schema->domain,
+             t->of->op->schema->name);
   take_own_attributes(t, &call, self);
   read_attributes(t, &call);
   read_inputs(t, &call);
   for (uint32_t i = 0; i < call.input_count && like == KEEL_ABSENT; i++)
     like = call.inputs[i].value;
   for (uint32_t i = 0; i < call.input_count; i++)
-    values[i] = text_of(t, call.inputs[i], like);
+    values[i] = text_operand(t, call.inputs[i], like);
   for (uint32_t i = 0; i < count; i++)
     outputs[i] = KEEL_ABSENT;
   if (!t->muted && !t->broken)
@@ -463,7 +463,7 @@ static text_term read_unary(text_reader *t) {
   text_term term = read_primary(t);
   if (!text_sees(t, "~=") && text_accepts(t, "~")) {
     uint32_t like = read_primary(t).value;
-    return text_value(text_of(t, term, like));
+    return text_value(text_operand(t, term, like));
   }
   return term;
 }
@@ -476,7 +476,8 @@ static text_term text_binary(text_reader *t, const char *op, text_term a,
     if (*op == 'M') return text_number(a.n * b.n);
     if (*op == 'D') return text_number(a.n / b.n);
   }
-  uint32_t first = text_of(t, a, b.value), second = text_of(t, b, a.value);
+  uint32_t first = text_operand(t, a, b.value),
+           second = text_operand(t, b, a.value);
   return text_value(t->muted || t->broken
                         ? KEEL_ABSENT
                         : keel_emit_binary(t->e, op, first, second));
@@ -629,7 +630,7 @@ static uint32_t read_statement(text_reader *t) {
   uint32_t outputs[4];
   bool narrow = false, wanted = false;
   uint32_t count = read_targets(t, targets, &narrow);
-  if (!count) return text_of(t, read_expression(t), KEEL_ABSENT);
+  if (!count) return text_operand(t, read_expression(t), KEEL_ABSENT);
   for (uint32_t i = 0; i < count; i++)
     wanted = wanted || !targets[i].sigil ||
              t->of->wants(t->of->context, targets[i].sigil, targets[i].index);
@@ -637,7 +638,7 @@ static uint32_t read_statement(text_reader *t) {
   if (count > 1) {
     read_call(t, outputs, count);
   } else {
-    outputs[0] = text_of(t, read_expression(t), KEEL_ABSENT);
+    outputs[0] = text_operand(t, read_expression(t), KEEL_ABSENT);
   }
   for (uint32_t i = 0; i < count; i++)
     text_give(t, &targets[i], outputs[i], narrow);

@@ -5,7 +5,7 @@
 
 #include "device/device.h"
 #include "one_context.h"
-#include "bench/onnx.h"
+#include "onnx.h"
 #include "program/function.h"
 
 static keel_device *npu;

@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "one_context.h"
-#include "bench/onnx.h"
+#include "onnx.h"
 #include "plan/plan.h"
 
 enum { SIDE = 256, ROWS = 5, LAYERS = 6, BYTES = SIDE * SIDE * 4 };

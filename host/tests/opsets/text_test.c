@@ -66,7 +66,7 @@ static void a_text_adds_these_ops(void **state) {
       {"$1 ? Abs($0) : Exp($0)", "Abs", true},
       {"!$1 ? Abs($0) : Exp($0)", "Abs", false},
       {"@largest ? Abs($0) : @axis ? Sin($0) : Cos($0)", "Sin", false},
-      {"Slice($0, {0}, {max}, {-1, 0})", "Slice", false},
+      {"Slice($0, {0, 0}, {1, max}, {-1, 0})", "Slice", false},
       {"{1, dims($0, 0, 1), 2, 3}", "Shape Concat", false},
       {"dims($0)", "Shape", false},
       {"self($0, $1)", "TopK", true},

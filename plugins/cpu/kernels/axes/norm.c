@@ -408,7 +408,7 @@ typedef struct lrn_work {
 #define ALPHA    work->alpha
 #define BETA     work->beta
 #define BIAS     work->bias
-#define EACH     "lrn_typed.h"
+#define EACH     "axes/lrn_typed.h"
 #include "each_float.h"
 
 CPU_KERNEL(cpu_run_lrn) {

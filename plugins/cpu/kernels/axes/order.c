@@ -38,7 +38,7 @@ static inline int64_t rank_of_double(double x, bool most) {
   return nan ? INT64_MAX : bits;
 }
 
-#define EACH          "order_typed.h"
+#define EACH          "axes/order_typed.h"
 #define TIMES(a, b)   ((a) * (b))
 #define R             int32_t
 #define RANK(x, most) rank_of_float(x, most)

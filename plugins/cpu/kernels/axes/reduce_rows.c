@@ -28,7 +28,7 @@
 /* sums of integers */
 #define LEAST JOINED(LEAST_, TYPE)
 #define MOST  JOINED(MOST_, TYPE)
-#define EACH  "reduce_typed.h"
+#define EACH  "axes/reduce_typed.h"
 #define WIDE  JOINED(WIDE_, TYPE)
 #include "each_int.h"
 #undef WIDE

@@ -21,7 +21,7 @@ static inline uint64_t key_of_double(double x) {
 }
 
 #define BLOCK 16
-#define EACH  "keys_typed.h"
+#define EACH  "data/keys_typed.h"
 
 /* K: what keys of a type are computed as */
 #define K      uint32_t

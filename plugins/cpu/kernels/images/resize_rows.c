@@ -235,7 +235,7 @@ static bool shrinks(const resize_rows *r) {
   return r->axes[0].out < r->axes[0].in;
 }
 
-#define EACH   "resize_rows_typed.h"
+#define EACH   "images/resize_rows_typed.h"
 #define STORED STORE
 #include "each_float.h"
 #undef STORED

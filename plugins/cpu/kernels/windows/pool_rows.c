@@ -142,7 +142,7 @@ static double taps_of_row(const tile *t, int64_t row) {
 #define ROOT(x) \
   (work->p == 2 ? sqrt(x) : work->p == 1 ? (x) : pow(x, 1 / (double)work->p))
 
-#define EACH      "pool_rows_typed.h"
+#define EACH      "windows/pool_rows_typed.h"
 #define KIND      0
 #define POOL      largest
 #define T         C

@@ -9,16 +9,6 @@ static const keel_type *gradient_type_of(const keel_gradient *g,
   return value == KEEL_ABSENT ? NULL : g->all->function->values[value].type;
 }
 
-static uint32_t gradient_shaped(keel_gradient *g, uint32_t value,
-                                const uint32_t *lists, uint32_t count) {
-  return two(g, "Reshape", value, keel_emit_concat(g->all, 0, lists, count));
-}
-
-static uint32_t dims(keel_gradient *g, uint32_t value, int64_t begin,
-                     int64_t end) {
-  return keel_emit_dims(g->all, value, begin, end);
-}
-
 /* ---- matrix products ---------------------------------------------------------------------------- */
 
 static uint32_t gradient_turned(keel_gradient *g, uint32_t value,
