@@ -1,4 +1,4 @@
-/* each_float.h - includes EACH once for each float type. */
+/* each_float.h - includes the file EACH once for each float type, with TYPE naming it: f32 ... */
 #define TYPE f32
 #include EACH
 #undef TYPE

@@ -1,4 +1,4 @@
-/* each_int.h - includes EACH once for each integer type. */
+/* each_int.h - includes the file EACH once for each integer type, with TYPE naming it: i8 ... */
 #define TYPE i8
 #include EACH
 #undef TYPE

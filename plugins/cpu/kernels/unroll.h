@@ -1,5 +1,7 @@
-/* unroll.h - how gcc and clang are told that sums stay in registers: loops over them are
- * written out whole, and functions of such loops are part of their callers. */
+/* unroll.h - how gcc and clang are told that sums stay in registers.
+ *
+ *   UNROLL  the pragma by which the loop behind it is written out whole
+ *   INLINE  static inline, whatever the function's size: its constant arguments fold */
 #ifndef KEEL_CPU_UNROLL_H
 #define KEEL_CPU_UNROLL_H
 

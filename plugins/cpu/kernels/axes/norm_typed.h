@@ -1,4 +1,5 @@
-/* norm_typed.h - lines of one element type, normalised; NORM names KIND. */
+/* norm_typed.h - lines of one element type, normalised: NORM_TYPE is norm.k's body of KIND, for
+ * lines [begin, end). */
 static void JOINED(JOINED(NORM, _), TYPE)(void *context, int64_t begin,
                                           int64_t end) {
   const norm_work *work = context;

@@ -1,5 +1,8 @@
-/* reduce_typed.h - reduce_rows.c's loops over elements of one type, which are summed as
- * V: NAMED(sum) and so on. */
+/* reduce_typed.h - reduce_rows.c's loops over elements of one type, which are summed as V.
+ *
+ * ACCUMULATE(name, first, step, join), of each row in rules.def, defines NAMED(name_line),
+ * NAMED(name_columns), and NAMED(name), which chooses between them. COLUMNS(step, at): the
+ * loop of name_columns, where element `at` of a row is that of line i. */
 #define COLUMNS(step, at)                       \
   for (int64_t k = 0; k < n; k++, px += apart)  \
     for (int64_t i = 0; i < lines; i++) {       \

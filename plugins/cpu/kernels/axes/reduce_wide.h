@@ -1,5 +1,7 @@
-/* reduce_wide.h - what reduce.c does with sums of one kind, V, the member WIDE: parts
- * of n of them joined, and results. */
+/* reduce_wide.h - sums of one kind, V, in the member WIDE of cpu_wide, after reduce_rows.c.
+ *
+ *   ACCUMULATE(...)  defines join_name_WIDE: sums of parts of n lines, joined
+ *   REDUCE(...)      defines op_WIDE: n results from their sums */
 #define ACCUMULATE(name, first, step, join)                                   \
   static void JOINED(join_##name##_, WIDE)(cpu_wide * total,                  \
                                            const cpu_wide *part, int64_t n) { \

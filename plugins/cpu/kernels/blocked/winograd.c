@@ -1,13 +1,24 @@
-/* winograd.c - f32 convolutions of 3 x 3 taps a step apart in the blocked layout, in fewer
- * products.
+/* winograd.c - f32 convolutions of 3 x 3 taps with stride 1 in the blocked layout, by Winograd's
+ * F(2 x 2, 3 x 3): Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks", 2016.
  *
- * Two by two outputs are made of 16 products for each channel, where they have 36 taps. What
- * is added before and after the products costs as much for few channels as for many, so that
- * wide convolutions gain. Layers of a third dimension are summed like channels. With gaps
- * between the taps, a tile's elements lie as far apart.
+ *     Y = A' [(G w G') . (B' x B)] A      a tile: x 4 x 4, w 3 x 3, Y 2 x 2
  *
- * An element of the input takes part in outputs that do not see it: where it is no number,
- * they are summed again by their taps. */
+ * A channel of a tile takes 16 products in place of 36. Summed over the channels, they are a
+ * matrix product for each of the 16 elements (spots) of the transformed tile:
+ *
+ *     v[spot]  tiles x channels     u[spot]  channels x filters     made[spot]  tiles x filters
+ *
+ * Weights are transformed once (pack). A task transforms the input of some tiles (in),
+ * multiplies spot by spot (product), and transforms back (out). Threads share the tiles;
+ * where those are few, the filters too (plan).
+ *
+ * Transforms cost additions for each channel and each filter, products for each pair of them:
+ * wide convolutions gain (pays). Layers of a third dimension are summed like channels. With
+ * dilation, the elements of a tile lie as far apart.
+ *
+ * Sums round otherwise than those of taps do; small integers stay exact. Infinities and NaN
+ * of a tile reach outputs whose windows do not see them: such outputs are summed again by
+ * their taps. */
 #include "winograd.h"
 
 #include "blocked.h"

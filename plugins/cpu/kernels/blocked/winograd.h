@@ -1,4 +1,4 @@
-/* winograd.h - convolutions of 3 x 3 taps in fewer products: their loops. */
+/* winograd.h - convolutions of 3 x 3 taps by Winograd's algorithm (winograd.c): their loops. */
 #ifndef KEEL_CPU_WINOGRAD_H
 #define KEEL_CPU_WINOGRAD_H
 

@@ -1,9 +1,18 @@
-/* winograd_loops.c - the loops of winograd.c.
+/* winograd_loops.c - the transforms and products of winograd.c.
  *
- * Compiled once for each instruction set that has blocks, with WINOGRAD naming the result. The sums are those
- * of F(2 x 2, 3 x 3) in Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks",
- * 2016. Weights and sums of small integers stay exact: nothing but halves is multiplied
- * with. */
+ * Compiled once for each instruction set that has blocks, with WINOGRAD naming the result.
+ *
+ *          1   0   0            1  0 -1  0           1  0
+ *     G = .5  .5  .5       B' = 0  1  1  0       A = 1  1
+ *         .5 -.5  .5            0 -1  1  0           1 -1
+ *          0   0   1            0  1  0 -1           0 -1
+ *
+ * A lane is a channel where the input is transformed, else a filter. In the product, the loop
+ * over channels is innermost: the sums of up to ROWS tiles by a panel, two vectors of filters,
+ * stay in registers. All factors of transforms are 0, 1 and halves: no bit of a small integer
+ * is lost.
+ *
+ *   EACH(X)  X(1) X(2) ... X(ROWS)     TILE(R)  defines rows_R: `rows` with R constant */
 #include "unroll.h"
 #include "winograd.h"
 

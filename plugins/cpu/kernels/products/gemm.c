@@ -1,4 +1,12 @@
-/* gemm.c - matrix products: tiles on pieces of the result, one a thread. */
+/* gemm.c - matrix products (GEMM): the code that computes one, and the pieces of the threads.
+ *
+ * OpenBLAS computes a product where the option wants it, else tiles.c; where tiles have no
+ * memory for their panels, a blocked loop in place does. A product of one column is computed
+ * as its transpose, a row, whose tiles are full.
+ *
+ * Each thread gets one piece, whole rows or whole columns of C, and packs the other operand
+ * for itself: k is never cut, so that the number of threads changes no sum of tiles.c.
+ * Products of less than two million operations stay on the calling thread. */
 #include "blas.h"
 #include "elementwise/elementwise.h"
 #include "kernels.h"

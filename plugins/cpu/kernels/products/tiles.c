@@ -1,9 +1,27 @@
-/* tiles.c - matrix products by tiles of C that stay in registers.
+/* tiles.c - matrix products (GEMM) by register tiles, on the calling thread.
  *
- * Compiled once for each instruction set, with TILES naming the result. Blocks of B and
- * of A (unless C has few columns) are copied into panels, as wide as a tile and filled up with zeros, so that a tile
- * at an edge is computed by the code of a whole one. (The order of loops is that of Goto
- * and van de Geijn, "Anatomy of High-Performance Matrix Multiplication", 2008.) */
+ * Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication", 2008; the names
+ * on the right are those of BLIS.
+ *
+ *     for k by DEEP                             KC
+ *       for n by WIDE                           NC   B is packed: panels of COLUMNS columns
+ *         for m by about TALL                   MC   A is packed: panels of up to ROWS rows
+ *           for each panel of B                 NR
+ *             for each panel of A               MR   a tile of C
+ *               for each element of k                its sums += a column of A x a row of B
+ *
+ *     panel of A   a00 a10 a20 ... | a01 a11 a21 ... |      all rows of k = 0, of k = 1 ...
+ *     panel of B   b00 b01 b02 ... | b10 b11 b12 ... |      all columns of k = 0, of k = 1 ...
+ *
+ * The micro-kernel is the innermost loop: a tile's sums, ROWS rows of two vectors, stay in
+ * registers, and an element of A is broadcast. At the right edge, panels of B are filled up
+ * with zeros; at the bottom, tiles are lower. A few rows read B where it lies; a C of few
+ * columns reads A so.
+ *
+ * Each element is summed in the order of k, rounded once for each product and sum (FMA, where
+ * the instruction set has it) and once more for each block of k. No loop over k is shared
+ * among threads (gemm.c). Compiled once for each instruction set, with TILES naming the
+ * result. */
 #include "tiles.h"
 #include "unroll.h"
 

@@ -1,4 +1,5 @@
-/* tiles.h - matrix products in which equal rows and equal columns give equal bits. */
+/* tiles.h - matrix products on one thread (tiles.c): equal rows and equal columns give equal
+ * bits. */
 #ifndef KEEL_CPU_TILES_H
 #define KEEL_CPU_TILES_H
 

@@ -1,4 +1,13 @@
-/* tiles_typed.h - tiles.c for elements of type T, called TYPE. */
+/* tiles_typed.h - tiles.c for elements of type T, called TYPE: micro-kernels, packing, loops.
+ *
+ *   NAMED(x)     x_f32, x_f64
+ *   VEC, HALF    a vector, and its elements; COLUMNS: those of a tile, two vectors
+ *   FULL(X)      X(12) X(8) ... X(1): X of each height that a tile has, the largest first
+ *   TILE(R)      defines tile_R_TYPE, the micro-kernel of R rows
+ *   TRY(R)       if R rows are left: calls tile_R_TYPE, and returns R
+ *   ROUND(v)     v as it is now, in a register: no later sum is contracted with its product
+ *   UNROLL       the loop behind it is written out whole (unroll.h); INLINE: is always inlined
+ *   ahead, pace  what is prefetched, and how many bytes of it for each element of k */
 
 #define COLUMNS ((int64_t)(2 * VECTOR / sizeof(T)))
 #define VEC     NAMED(vector)

@@ -1,4 +1,5 @@
-/* pool_typed.h - pooling for one element type: POOL names the kernel of KIND. */
+/* pool_typed.h - pooling for one element type: POOL_TYPE is pool.k's body of KIND, for results
+ * [begin, end). */
 static void JOINED(JOINED(POOL, _), TYPE)(void *context, int64_t begin,
                                           int64_t end) {
   const pool_work *work = context;
