@@ -1,7 +1,21 @@
-/* int8.c - matrix products of bytes, by blocks and tiles.
+/* int8.c - matrix products of bytes with zero points, C = (A - za) (B - zb), in 32 bits.
  *
- * Factors are widened to 16 bits less their zero points, so that sums need no correction.
- * Constant operands are brought into that form when a kernel is made. */
+ * Two ways. Wide: both operands less their zero points, as 16 bits; pmaddwd adds products in
+ * pairs, and sums need no correction. Narrow: a constant operand as signed bytes less its zero
+ * point (int8_narrow.c), the other as unsigned bytes as they are; maddubs, VNNI or AMX add
+ * products in quads. Sums then begin with the other's zero point times those of the constant:
+ *
+ *     sum over k of (a - za) b'  =  sum of a b'  -  za * sum of b'          b' = b - zb
+ *
+ * i8 is made u8 by flipping the highest bit, which adds 128 to value and zero point alike.
+ *
+ *     panel, wide    b00 b10 | b01 b11 | ...          each column's k = 0, 1; then k = 2, 3
+ *     panel, narrow  b00 b10 b20 b30 | b01 ...        each column's k = 0 to 3; then 4 to 7
+ *
+ * Loops as in tiles.c: WIDE columns of B are packed, TALL rows of A pass over them, DEEP pairs
+ * or quads of k at once; tiles of C stay in registers (int8_loops.c). A constant is packed when
+ * the kernel is made. Threads share rows or columns of C, never k. Sums are exact modulo 2^32,
+ * in any order; only `requantise` rounds. */
 #include "int8.h"
 
 #include "kernels.h"

@@ -1,4 +1,4 @@
-/* int8.h - products of bytes, exact in 32 bits, and what goes with them. */
+/* int8.h - products of bytes, exact in 32 bits: operands, loops and pieces (int8.c). */
 #ifndef KEEL_CPU_INT8_H
 #define KEEL_CPU_INT8_H
 

@@ -1,8 +1,15 @@
-/* int8_amx.c - products of bytes by x86's tile registers.
+/* int8_amx.c - products of bytes by AMX: multiply4 of int8.h on x86's tile registers.
  *
- * Two by two tiles of C, each of 16 rows and 16 columns, take 64 bytes of k at once: a tile
- * of B is 16 quads of half a panel as it is. Operands are filled up to 64 bytes of k, A with
- * zeros. What there is to little of goes by vectors. */
+ * An instruction adds a 16 x 64 tile of A times a 64 x 16 tile of B to 16 x 16 sums of 32
+ * bits. Two by two tiles of C stay in registers 0 to 3 while k passes; 4 and 5 hold A, 6 and 7
+ * B, so that each load serves two products:
+ *
+ *          6  7
+ *       4  0  1
+ *       5  2  3
+ *
+ * A tile of B is half a panel of int8.c as it lies: 16 rows of 16 quads, QUAD bytes apart.
+ * Operands are filled up to 64 bytes of k, A with zeros. Fewer rows than FEW go by VNNI. */
 #include <immintrin.h>
 
 #include "int8.h"

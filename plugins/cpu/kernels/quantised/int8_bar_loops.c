@@ -1,7 +1,13 @@
-/* int8_bar_loops.c - the loops of int8_bars.h, for AVX2.
+/* int8_bar_loops.c - the micro-kernels of int8_bars.c, for AVX2.
  *
- * Six rows by 16 columns of sums stay in registers. maddubs adds pairs of products in 16
- * bits, which they must fit. */
+ * Six rows by 16 columns of sums stay in 12 registers. The loop over steps of k is innermost:
+ * a row's factor is broadcast and multiplied with two vectors of the panel. maddubs adds pairs
+ * of products in 16 bits, which they fit (int8_narrow.c); rests follow as steps of their own.
+ *
+ *   SUM_STEPS(R, V, TIMES)  sums of R rows by V vectors over all steps, by `pairs` or `quads`
+ *   GIVE_SUMS(R, V)         stores them
+ *   LOOPS(R, V)             defines wide_R_V and narrow_R_V; BOTH(R): of 2 vectors and of 1
+ *   CHOOSE(NAME, ...)       calls NAME_R_V for `rows` and `columns` */
 #include <immintrin.h>
 
 #include "int8_bars.h"

@@ -1,8 +1,16 @@
-/* int8_bars.c - products of bytes whose left operand is a constant in bars.
+/* int8_bars.c - products of bytes whose left operand is constant, for AVX2: convolutions.
  *
- * A block of columns is packed into panels, and each bar passes over all of them: factors come
- * by once, one behind the other, while the panels stay in the second cache. Sums of a bar
- * and a panel are rounded before the next. */
+ * A bar is what BLIS calls a micro-panel of A: 6 rows (4, 2 and 1 at a group's end), step by
+ * step of k, a step being a pair of 16 bits or a quad of bytes (int8.c):
+ *
+ *     row 0, row 1 ... row 5 of step 0 | row 0 ... row 5 of step 1 | ...
+ *
+ * Loops go the other way round than in tiles.c: a block of columns is packed into panels that
+ * stay in the second cache, and each bar passes over all of them. Weights, the larger operand,
+ * are so read once for each block, as one stream. The 6 x 16 sums of a bar and a panel are
+ * requantised before the next.
+ *
+ * Threads share rows or columns (cpu_int8_cut_of). Sums are exact; only results round. */
 #include "int8_bars.h"
 
 #define WIDE   256    /* columns of a block at most */

@@ -1,4 +1,4 @@
-/* int8_bars.h - constant rows times bytes, rounded to bytes before they are written. */
+/* int8_bars.h - constant weights as panels of rows (bars), times bytes (int8_bars.c). */
 #ifndef KEEL_CPU_INT8_BARS_H
 #define KEEL_CPU_INT8_BARS_H
 

@@ -1,8 +1,17 @@
-/* int8_conv.c - convolutions of bytes: ConvInteger and QLinearConv.
+/* int8_conv.c - convolutions of bytes, ConvInteger and QLinearConv: im2col and a product.
  *
- * Planes of the input are copied with their padding, and with the positions that one tap
- * of a strided window sees behind each other. Then what a tap sees of an output row is one
- * row of bytes, which begins at the sum of an offset of the row and one of the tap. */
+ * Each plane of X is copied once with its padding, which is X's zero point. The last dimension
+ * lies there in phases, one for each position within a stride:
+ *
+ *     stride 1   p p x0 x1 x2 x3 p p          stride 2   p x0 x2 p | p x1 x3 p
+ *
+ * A tap sees of a row of outputs one run of bytes, at the row's offset plus the tap's. So a
+ * block of im2col's columns is copies of runs (columns_of): made, packed and multiplied while
+ * it is in the cache, by int8_bars.c or int8.c, with the weights on the left. Windows of one
+ * element read X where it lies. Groups of one channel and few filters are summed tap by tap.
+ *
+ * Threads share images and groups, and pieces of each product where those are few. Sums are
+ * exact; QLinearConv scales them in f32 and rounds to the nearest, ties to even. */
 #include <math.h>
 #include <stdatomic.h>
 

@@ -1,7 +1,16 @@
-/* int8_loops.c - the loops of int8.h.
+/* int8_loops.c - the loops of int8.h: operands, micro-kernels, results.
  *
- * Compiled once for each instruction set, with INT8 naming the result. Tiles of C stay in
- * registers; x86's pmaddwd multiplies pairs of 16 bits and adds them. */
+ * Compiled once for each instruction set, with INT8 naming the result. A tile is R rows by one
+ * or two vectors of columns, whose sums stay in registers; k is innermost: a pair (16 bits) or
+ * quad (bytes) of A is broadcast, and multiplied with those of a panel's columns.
+ *
+ *   FULL(X)             X of each height of a tile, the largest first
+ *   TILE_OF(R, V)       defines tile_R_V, of R rows by V vectors; TILE(R): of 2 and of 1
+ *   QUADS_OF(R, V, S)   defines quads_S_R_V, the same of quads; S says which operand is signed
+ *   MULTIPLY(a, b)      pmaddwd: products of 16 bits, added in pairs to 32
+ *   PAIRS(u, s)         maddubs: products of bytes, added in pairs to 16 bits, which saturate
+ *   ADD_QUADS           sum + products of four bytes: vpdpbusd, or maddubs and pmaddwd
+ *   EACH(i)             i in each element of a vector */
 #include "int8.h"
 #include "unroll.h"
 

@@ -1,4 +1,8 @@
-/* int8_matmul.c - MatMulInteger and QLinearMatMul. */
+/* int8_matmul.c - MatMulInteger and QLinearMatMul: batches of int8.c's products.
+ *
+ * Batches that share B are one tall product, if A is not broadcast. A constant B is packed when
+ * the kernel is made. Threads share the batches, and pieces of each where those are few. Sums
+ * are exact; QLinearMatMul scales them in f32, by a row's scale times a column's. */
 #include <stdatomic.h>
 
 #include "int8.h"

@@ -1,8 +1,14 @@
-/* int8_narrow.c - constant operands in a form that is multiplied as bytes.
+/* int8_narrow.c - constant operands as signed bytes less their zero points, in quads (int8.c).
  *
- * Before VNNI, instructions that multiply bytes add pairs of products in 16 bits, which hold
- * 255 times 128 and no more. Weights whose pairs are larger are split in two: what fits, and a rest
- * that is added by itself. Where there is much of that, they are widened instead. */
+ * The sum of each row or column is kept, for the other operand's zero point. VNNI takes all
+ * bytes. Before it, maddubs adds a pair of products in 16 bits and saturates: 255 * 128 fits,
+ * 255 * (100 + 100) does not. Such a pair of weights is split, its rest in a quad of its own:
+ *
+ *     (100, 100) = (100, 28) + (0, 72)
+ *
+ * A line, a row of A or a panel of B, lists its quads that have rests; they are multiplied
+ * once more by themselves, so that sums stay exact. Too many of them (1 quad in 8 of panels, in
+ * 32 of rows), or weights that are not bytes less their zero point, are widened instead. */
 #include "int8.h"
 
 static int64_t int8_narrow_up(int64_t n, int64_t step) {
