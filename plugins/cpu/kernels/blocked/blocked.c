@@ -1,8 +1,13 @@
-/* blocked.c - the CPU's own layout: who takes it, to it and from it; Mul and BatchNormalization
- * of channels.
+/* blocked.c - the CPU's own layout (blocked.h): the ops that prefer it, reorders to it and from
+ * it, and Mul and BatchNormalization of channels.
  *
- * blocked_conv.c has the convolutions and the pooling that it is for, blocked_move.c what moves
- * whole blocks. */
+ * The layout is for f32 convolutions and pooling: by oneDNN (blocked_conv.c), winograd.c,
+ * dilated.c, blocked_direct.c, blocked_pool.c. Other ops take it where a tensor lies so
+ * already: blocked_move.c, blocked_turn.c, and those below.
+ *
+ * A block of channels of an image is a [channels, pixels] matrix in rows, and its transpose in
+ * blocks: a reorder transposes each. Threads share blocks. A channel's scale is normalised in
+ * double, its elements in f32. */
 #include "blocked.h"
 
 #include <math.h>

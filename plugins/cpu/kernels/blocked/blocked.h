@@ -1,8 +1,13 @@
-/* blocked.h - the CPU's own layout of tensors, which is oneDNN's.
+/* blocked.h - the CPU's own layout of tensors: blocked channels, oneDNN's nChw8c and nChw16c.
  *
- * dims are N, C, spatial...; elements lie as N, C/b, spatial..., b, where b is
- * cpu_block(). Where b does not divide C, the last block is filled up with zeros: whoever
- * writes such a tensor keeps them zero, so that a convolution may read them. */
+ *     dims        N, C, spatial...
+ *     in memory   N, C/b, spatial..., b          b = cpu_block(): 16 by AVX-512, else 8
+ *
+ *     pixel 0: channels 0 ... b-1 | pixel 1: channels 0 ... b-1 | ...
+ *     pixel 0: channels b ... 2b-1 | ...
+ *
+ * A vector holds a block of one pixel. Where b does not divide C, the last block is filled up
+ * with zeros. Each op that writes such a tensor keeps them zero: convolutions may read them. */
 #ifndef KEEL_CPU_BLOCKED_H
 #define KEEL_CPU_BLOCKED_H
 

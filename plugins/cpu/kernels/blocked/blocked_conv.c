@@ -1,11 +1,11 @@
-/* blocked_conv.c - f32 convolutions and pooling by oneDNN, in its blocked layout.
+/* blocked_conv.c - f32 convolutions and pooling by oneDNN, in its blocked layout (blocked.h).
  *
- * Weights are a constant of the program and are brought into oneDNN's order
- * when the kernel is made. The work is cut into parts, one for each of the host's threads:
- * by images where there are several, else by blocks of channels or by groups; each part is
- * one oneDNN primitive on its piece of the tensors. Parts are of two sizes at most, which
- * differ by one image, block or group. What fills up the last block of channels is computed
- * like the others, from weights that are zero. */
+ * Weights are a constant of the program, brought into oneDNN's order when the kernel is made.
+ * The work is cut into parts, one for each of the host's threads: by images where there are
+ * several, else by blocks of channels or by groups; each part is one oneDNN primitive on its
+ * piece of the tensors. Parts are of two sizes at most, which differ by one image, block or
+ * group. The channels that fill up the last block are computed like the others, from zero
+ * weights, and made zero again where an input is infinite or NaN. */
 #include <stdatomic.h>
 
 #include "blocked.h"

@@ -1,5 +1,5 @@
-/* blocked_direct.c - f32 convolutions by direct.c in the blocked layout: those that oneDNN has no
- * code for, or slower code. */
+/* blocked_direct.c - f32 convolutions by direct.c in the blocked layout: those that oneDNN has
+ * no code for, or slower code, and those whose parts would leave threads idle (is_thin). */
 #include "blocked.h"
 #include "conv/direct.h"
 #include "kernels.h"

@@ -1,4 +1,5 @@
-/* blocked_move.c - ops that move whole blocks of channels: Concat, Slice, Resize. */
+/* blocked_move.c - ops that move whole blocks of channels: Concat and Slice along the channels,
+ * one copy a block; and which Resize works on blocks. */
 #include "blocked.h"
 #include "kernels.h"
 

@@ -1,5 +1,8 @@
-/* blocked_pool.c - MaxPool and AveragePool of f32 planes and rows in the blocked layout. What
- * else is pooled there goes by oneDNN (blocked_conv.c). */
+/* blocked_pool.c - MaxPool and AveragePool of f32 planes and rows in the blocked layout, by
+ * pool_blocks.c; oneDNN has the rest (blocked_conv.c).
+ *
+ * The taps of each row and column of results that are inside the image (spans) are listed when
+ * the kernel is made, so that loops test nothing. Threads share rows of results. */
 #include <stdatomic.h>
 
 #include "blocked.h"

@@ -1,5 +1,10 @@
-/* blocked_turn.c - Transposes between rows of channels, N, spatial..., C, and blocks of them:
- * channels that stand side by side do so on both sides. */
+/* blocked_turn.c - Transposes between rows of channels and blocks of them, and back.
+ *
+ *     N, spatial..., C      pixel 0: channels 0 ... C-1 | pixel 1: ...
+ *     N, C/b, spatial..., b pixel 0: channels 0 ... b-1 | pixel 1: ...
+ *
+ * A pixel's channels of a block are neighbours on both sides: one copy of b elements each.
+ * Threads share tiles of TILE pixels, whose rows and blocks fit the first cache. */
 #include "blocked.h"
 #include "kernels.h"
 

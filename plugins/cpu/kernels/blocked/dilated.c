@@ -1,8 +1,15 @@
 /* dilated.c - f32 convolutions in the blocked layout whose windows reach far into the padding.
  *
- * With large gaps between the taps most of them see padding: 82 of 100 where 3 x 3 taps are 12
- * apart in an image of 14 x 14. A dimension falls into spans of outputs that see the same taps,
- * and a box of spans is a convolution without padding, of these taps alone. */
+ * With large dilations most taps see padding: 82 of 100 where 3 x 3 taps are 12 apart in an
+ * image of 14 x 14. Each dimension falls into spans of outputs that see the same taps:
+ *
+ *     outputs   0 1 | 2 ... 11 | 12 13
+ *     taps      1 2 | 1        | 0 1
+ *
+ * A box, a span of each dimension, is a convolution without padding by these taps alone: the
+ * sums of direct_loops.c (across), some taps at a time, so that their weights stay in the first
+ * cache. Threads share images and panels of two blocks of filters. Taps that see padding are
+ * left out, not added as zeros; the others are summed in one order, whatever the box. */
 #include "blocked.h"
 #include "conv/conv.h"
 #include "conv/direct.h"

@@ -1,7 +1,8 @@
 /* pool_blocks.c - the loop of pool_blocks.h.
  *
- * Compiled once for each instruction set, with POOL_BLOCKS naming the result. Windows are
- * joined downwards first, then across; a vector is the channels of a block, or part of them, at one place. */
+ * Compiled once for each instruction set, with POOL_BLOCKS naming the result. As in
+ * pool_rows.c, taps are joined downwards first, then across; but a vector is the channels of a
+ * block, or part of them, at one place: strides and dilations need no phases. */
 #include "pool_blocks.h"
 
 #include <math.h>

@@ -1,5 +1,14 @@
-/* depthwise.c - keel::DepthwiseConv: each channel by itself, the channels last, so that a
- * vector holds what stands side by side in memory. */
+/* depthwise.c - keel::DepthwiseConv: one filter for each channel, f32, channels last (NHWC).
+ *
+ *     y[p, c] = bias[c] + sum over taps t of x[p's place + offset(t), c] * w[t, c]
+ *
+ * A vector is neighbouring channels. A row of outputs is cut into spans of pixels that see the
+ * same taps, so that padding costs no copy, and no test inside of a span:
+ *
+ *     | taps 1, 2 |         taps 0, 1, 2         | taps 0, 1 |
+ *
+ * The loop over taps is innermost, with the sums of up to 8 pixels in registers
+ * (depthwise_loops.c). Threads share rows of outputs. Sums are f32, in the order of taps. */
 #include "depthwise.h"
 
 #include "elementwise/elementwise.h"

@@ -1,7 +1,8 @@
 /* depthwise_loops.c - the sums of depthwise.c, which stay in registers.
  *
  * Compiled once for each instruction set, with DEPTHWISE naming the result. A channel is
- * summed by the same instructions wherever it stands. */
+ * summed by the same instructions wherever it stands. PIXELS(P) defines pixels_P: `pixels`
+ * with P constant. */
 #include "depthwise.h"
 #include "unroll.h"
 

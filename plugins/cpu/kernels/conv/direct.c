@@ -1,12 +1,22 @@
-/* direct.c - convolutions of f32 that read a padded copy of their input, for groups of any
- * width, any number of dimensions, and any share of the work.
+/* direct.c - direct convolutions of f32, without im2col: groups of any width, any number of
+ * dimensions.
  *
- * Channels are copied once with their padding, so that what one position of the window sees
- * is a row without gaps: elements that a stride apart read stand together (a phase). An output
- * is then a sum of shifted copies of such rows. Between two rows of the output it computes
- * some that nobody wants. Vectors go along the image, which suits groups as narrow as they
- * like: blocks of channels are turned to planes on the way, and results back. Or they go
- * across the filters, where those are whole blocks. */
+ * The channels of a band of the image are copied once with their padding (planes), elements
+ * that a stride apart read side by side:
+ *
+ *     stride 1   p x0 x1 x2 x3 p          stride 2   p x1 x3 | x0 x2 p
+ *
+ * A tap is then one offset into a plane, the same for all outputs: each output is the sum over
+ * channels and taps, k, of a weight times the element at its own place plus offsets[k].
+ * Outputs are counted by the plane's rows; those between two rows are computed and dropped.
+ *
+ * Two micro-kernels (direct_loops.c), both with k innermost and sums in registers. `along`: a
+ * vector is neighbouring outputs, for one to four filters; blocks of channels become planes on
+ * the way in, results blocks on the way out. It suits narrow groups. `across`: a vector is a
+ * block of filters at one output; channels and filters are whole blocks.
+ *
+ * A task is a band of steps of the first dimension, of some groups (a unit) of an image
+ * (direct_plan.c); threads share tasks. Sums are in the order of k, wherever a task ends. */
 #include "direct.h"
 
 #include "blocked/blocked.h"

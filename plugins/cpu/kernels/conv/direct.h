@@ -1,5 +1,5 @@
-/* direct.h - convolutions of f32 that read a padded copy of their input, for groups of any
- * width, any number of dimensions, and any share of the work. */
+/* direct.h - direct convolutions of f32 (direct.c), for groups of any width, any number of
+ * dimensions, and any share of the work. */
 #ifndef KEEL_CPU_DIRECT_H
 #define KEEL_CPU_DIRECT_H
 

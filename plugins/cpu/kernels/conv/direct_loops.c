@@ -1,12 +1,15 @@
 /* direct_loops.c - the sums of direct.c, which stay in registers.
  *
- * Compiled once for each instruction set, with DIRECT naming the result. A filter is summed
- * by the same instructions wherever it stands. */
+ * Compiled once for each instruction set, with DIRECT naming the result. A filter is summed by
+ * the same instructions wherever it stands.
+ *
+ *   WIDTH(R)      vectors at once of R filters;  FEW(C)  positions at once of C blocks: as many
+ *                 as registers hold
+ *   ROWS(R, V)    the case of V vectors of R filters;  STRIPS(R)  defines strips_R: all of them
+ *   POINTS(C, P)  the case of P positions of C blocks; BLOCKS(C)  defines blocks_C: all */
 #include "direct.h"
 #include "unroll.h"
 
-/* WIDTH(R): vectors at once of R filters; FEW(C): positions at once of C blocks: as many as
- * registers hold */
 #if defined(__AVX512F__)
 #define LANES    16
 #define WIDTH(R) ((R) == 4 ? 6 : 8)

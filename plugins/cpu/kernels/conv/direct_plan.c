@@ -1,4 +1,7 @@
-/* direct_plan.c - how a direct convolution is cut, and where its loops find what they read. */
+/* direct_plan.c - how a direct convolution (direct.c) is cut, and where its loops read.
+ *
+ * A band is as high as TASK_BYTES of planes allow; then lower, until tasks are dealt out to
+ * threads evenly. Weights are packed [k][filter], for the filters that are summed at once. */
 #include "blocked/blocked.h"
 #include "direct.h"
 

@@ -1,4 +1,10 @@
-/* pool.c - pooling over windows and over all of space. */
+/* pool.c - MaxPool, AveragePool, LpPool, GlobalLpPool, MaxUnpool in row-major planes.
+ *
+ * Two ways: by tiles of an image, whose rows become vectors (pool_rows.c), or by single results
+ * (pool.k), which walk those taps of a window that are inside the image. The second serves
+ * indices, most integers, a few results, and windows larger than the image.
+ *
+ * Threads share tiles, or results. Floats are summed as doubles, and rounded once. */
 #include "pool.h"
 
 #include "dialect.h"

@@ -1,10 +1,17 @@
-/* pool_rows.c - pooling by rows that become vectors.
+/* pool_rows.c - pooling by tiles of an image, whose rows become vectors.
  *
- * Compiled once for each instruction set, with POOLS naming the result. What a tile of
- * results needs of an image is copied into rows of their own, filled up with what changes
- * nothing where the image ends. A stride of s makes s phases, of every s-th row, or
- * of every s-th element of a row: then one tap of all windows is one run of neighbours. Taps
- * are joined downwards first, then across. */
+ * Compiled once for each instruction set, with POOLS naming the result. A window is separable:
+ * taps are joined downwards first, then across, so that K x L taps cost K + L operations.
+ *
+ *     image    rows of the input that a tile sees, padded with the neutral element (NONE),
+ *              in phases: those a stride apart side by side, r0 r2 r4 ... | r1 r3 r5 ...
+ *     joined   of each row of results, its taps downwards
+ *     split    the same with its elements in phases, e0 e2 e4 ... | e1 e3 e5 ...
+ *     across   the results
+ *
+ * In phases, one tap of all windows is one run of neighbours: the innermost loop goes along a
+ * run, and becomes vectors. Strides of more than 4 across are taken element by element
+ * (leaps). Maxima are of the elements' width; sums are doubles. */
 #include "pool.h"
 
 #include "dialect.h"

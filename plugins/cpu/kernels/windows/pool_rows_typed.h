@@ -1,5 +1,7 @@
-/* pool_rows_typed.h - pool_rows.c for one element type: POOL names the bodies of KIND; T
- * is what is joined by JOIN, from NONE on. */
+/* pool_rows_typed.h - pool_rows.c for one element type: POOL names the bodies of KIND; JOIN
+ * joins values of type T, from NONE on; FILLED(v) is what becomes of an element first.
+ *
+ *   OWN(name)  POOL_name_TYPE, such as mean_join_f32 */
 #define OWN(name) JOINED(JOINED(POOL, _##name##_), TYPE)
 
 /* n elements of a row from `at` on; NONE outside the row. */

@@ -1,5 +1,15 @@
-/* window.c - keel::ReduceWindow and SelectAndScatter: windows over all dimensions, in padding
- * and dilations of any kind (StableHLO's reduce_window and select_and_scatter). */
+/* window.c - keel::ReduceWindow and SelectAndScatter: windows over all dimensions, with any
+ * padding and dilations (StableHLO's reduce_window and select_and_scatter).
+ *
+ *     input, base dilation 2         x . x . x . x        holes between its elements
+ *     window, dilation 3               w . . w            holes between its places
+ *
+ * Direct: each window walks the elements between its first and its last place, and skips those
+ * in its holes. A walk is never longer than the input, however large window and padding are.
+ *
+ * Threads share the windows of ReduceWindow. SelectAndScatter runs on one thread, as several
+ * windows may add to one element. Sums are doubles or integers of 64 bits, in the elements'
+ * order, and are rounded once. NaN is chosen by the largest and by the smallest. */
 #include "kernels.h"
 
 #include "dialect.h"

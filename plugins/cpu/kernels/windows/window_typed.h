@@ -1,4 +1,5 @@
-/* window_typed.h - window.c's loops for one element type. */
+/* window_typed.h - window.c's loops for one element type: S in memory, C loaded, V summed
+ * (dialect.h). */
 
 static inline V NAMED(combined)(V all, V here, int how) {
   if (how == WINDOW_ADD) return (V)(all + here);
