@@ -1,4 +1,26 @@
-/* gemm.c - products of matrices, and convolutions as such (kernels/gemm.k, and its kin). */
+/* gemm.c - products of matrices, and convolutions and pooling as such: the names by which
+ * kernels/gemm.k and its kin are made to compute each op.
+ *
+ * A convolution is an implicit product: A has the filters, B what windows see of an image, whose
+ * im2col is never written. Result z of the batches, at (m, n), is the sum over k < K; V is the
+ * type of sums, IDX of indices, and an expression may use z, m, n, k, image and section.
+ *
+ *   B_IS                  0: B is a matrix; 1: an image's windows; 2: what windows of a
+ *                         transposed convolution reach
+ *   M, N, K               IDX: rows, columns, elements of a sum
+ *   BRANK, BDIMS(d)       B_IS 0: dimensions of the batches
+ *   A_BATCH(d) B_BATCH(d) B_IS 0: steps over them in A and B, in elements
+ *   B_ROW, B_COLUMN       B_IS 0: steps in B from k and from n to the next
+ *   SECTIONS, EACH, TAPS  else: groups, channels of one, elements of a window
+ *   SPACE, KERNEL(d), STRIDE(d), DILATION(d), PAD(d), IN(d), OUT(d)      else: the window
+ *   A_AT, A_STEP          IDX: the index of A at (m, k); from it to the next channel's, or k's
+ *   A_LESS, B_LESS        V: zero points, taken off the elements
+ *   START(m)              V: what sums of row m begin with; kernels in lanes alone
+ *   PUT(m, n, s)          statement: stores the sum s, scaled and activated, by
+ *   GIVE(i, v)            statement: Z's element i becomes v, or what an epilogue makes of it
+ *   SET_Z(i, v)           the same without an epilogue; fam_out makes it, fam_in A(i), B(i) ...
+ *   W, ALPHA, BETA        Gemm: the type in which PUT scales, and its factors
+ *   ROWS, COLUMNS ...     how much an item computes (cut.c) */
 #include <math.h>
 #include <string.h>
 

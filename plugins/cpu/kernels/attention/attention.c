@@ -1,9 +1,21 @@
-/* attention.c - keel::Attention: by blocks of keys, so that the scores of a few rows are all
- * that there is at once.
+/* attention.c - keel::Attention of f32: softmax(scale Q K' + mask) V, by blocks of keys.
  *
- * For each head, or each group of heads that share K and V, a block of K and of V is packed
- * for the tiles, and all rows go by: their scores, powers of those, and what these make of V
- * are added to what earlier blocks made. */
+ * FlashAttention's loops (Dao et al., 2022) with an online softmax (attention_rows.c): the
+ * scores of ROWS rows and KEYS keys are all that there is at once.
+ *
+ *     for each block of KEYS keys             its K and V are packed into panels
+ *       for each ROWS rows of Q
+ *         S = scale Q K'                      tiles.c; S stays in the second cache
+ *         S = exp(S + mask - largest)         largest: of the row's scores so far
+ *         Y = Y * since + S V                 since = exp(largest before - largest)
+ *     Y = Y / (sums of the rows of S)
+ *
+ * Heads that share K and V (grouped queries) share their packed blocks; where their rows lie
+ * one behind the other, they are taken as one head. Up to FEW rows read K and V where they
+ * lie. A block of keys that no row sees, by the causal order, is left out.
+ *
+ * Threads share the groups of heads, and pieces of their rows where those are few: never the
+ * keys. Scores, powers and Y are f32; a row's sum is a double. */
 #include "attention.h"
 
 #include <stdatomic.h>

@@ -1,5 +1,5 @@
-/* attention.h - attention by blocks of keys; and their softmax, one set of bodies for each
- * ISA. */
+/* attention.h - attention by blocks of keys (attention.c), and the softmax of a block, one set
+ * of bodies for each ISA (attention_rows.c). */
 #ifndef KEEL_CPU_ATTENTION_H
 #define KEEL_CPU_ATTENTION_H
 

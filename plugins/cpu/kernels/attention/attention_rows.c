@@ -1,8 +1,14 @@
-/* attention_rows.c - the softmax of attention, block after block of a row.
+/* attention_rows.c - the online softmax of attention, block after block of a row.
  *
- * Compiled once for each instruction set, with ATTENTION naming the result. A row's largest
- * score may come with a later block: what was summed before is scaled then. (Milakov and
- * Gimelshein, "Online normalizer calculation for softmax", 2018.) */
+ * Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018:
+ *
+ *     most'  = max(most, scores of the block)
+ *     sum'   = sum * since + sum of exp(score - most')        since = exp(most - most')
+ *
+ * attention.c multiplies the products of earlier blocks by `since`. Powers are f32, 0 below e
+ * to the LEAST; sums of CHUNK powers are added in double.
+ *
+ * Compiled once for each instruction set, with ATTENTION naming the result. */
 #include "attention.h"
 #include "powers_of_e.h"
 

@@ -1,7 +1,19 @@
-/* norm_rows.c - norms and softmax of f32, by rows that become vectors.
+/* norm_rows.c - layer norms, RMS and Lp norms, and softmax of f32, line by line.
  *
- * Compiled once for each instruction set, with NORMS naming the result. Sums are
- * doubles, in lanes beside each other: as many on each instruction set. */
+ * Compiled once for each instruction set, with NORMS naming the result. Loops along a line are
+ * innermost, and become vectors.
+ *
+ * Norms read a line twice. First both moments in one pass, as doubles in four vectors of
+ * partial sums, shifted by the line's first element d:
+ *
+ *     mean = d + E[x - d]          variance = E[(x - d)^2] - E[x - d]^2
+ *
+ * d is off the mean by at most the root of `count` deviations, so that a double loses
+ * nothing that a float shows. Then (x - mean) / deviation in f32, with the mean as a sum of
+ * two floats; in double where a value is too large or too small for that.
+ *
+ * Softmax takes three passes: the largest, exp(x - largest) with its sum (f32 in chunks, added
+ * in double), the scaling. Short lines share chunks; lines across are taken side by side. */
 #include "norm.h"
 
 #include <string.h>

@@ -1,6 +1,16 @@
-/* reduce_rows.c - lines summed up, by loops that become vectors.
+/* reduce_rows.c - lines summed up (Reduce*), by loops that become vectors.
  *
- * Compiled once for each instruction set, with REDUCES naming the result. */
+ * Compiled once for each instruction set, with REDUCES naming the result. Two orders, by how
+ * lines lie (reduce_typed.h):
+ *
+ *     along    a line side by side: SIDES parts, of elements 0, SIDES, 2 SIDES ...; of 1,
+ *              SIDES + 1 ...; a vector is several parts, which are joined at the end
+ *     across   lines side by side, or short ones: one sum each, element after element; a vector
+ *              is several lines
+ *
+ * A line gives the same bits wherever it stands. Integers are summed modulo 2^64, or as doubles
+ * (`real`); floats as doubles, but the largest and smallest of them in their own width.
+ * reduce.c rounds the results. */
 #include "reduce.h"
 
 #include "dialect.h"

@@ -1,4 +1,12 @@
-/* columns.c - im2col and back, a row of the last dimension at a time. */
+/* columns.c - im2col and col2im: a convolution as a product of matrices.
+ *
+ *     columns[(channel, tap), output] = x[channel, output * stride + tap * dilation - pad]
+ *     Y[filter, output] = weights[filter, (channel, tap)] x columns
+ *
+ * Of each tap, the outputs [low, high) of a row are inside the input: a run of the last
+ * dimension is copied, or every stride-th element of it, and what lies outside is zero. The
+ * innermost loop is along that run. cpu_columns_add is the transpose: it adds each column to
+ * the elements that it came from (ConvTranspose). Both run on the calling thread. */
 #include "columns.h"
 
 /* A position in the window, and where its rows begin and end. */

@@ -1,5 +1,17 @@
-/* chain.c - chains of elementwise ops as regions: a block of elements goes through all
- * ops while it is in the first cache, and only the last one's result goes to memory. */
+/* chain.c - chains of elementwise ops as regions: fused by blocks, not by code.
+ *
+ * A block of elements goes through all ops while it is in the first cache; only the last one's
+ * result goes to memory:
+ *
+ *     y = Relu(a * b + c)     for each block of up to BLOCK elements
+ *                               slot 0 = a * b     slot 0 = slot 0 + c     y = Relu(slot 0)
+ *
+ * A step is a loop of loops.c or quant_loops.c, called for a block. Values between steps
+ * are in slots, given out as registers are by a linear scan (give_slots): BYTES in all. Short
+ * rows of broadcast inputs are first brought side by side (run_short).
+ *
+ * Threads share blocks of the output. Values are rounded to their type after each step, as
+ * they are by single ops: results are the same. */
 #include "chain.h"
 
 #define STRIDED_OPERANDS 8

@@ -1,4 +1,8 @@
-/* small.c - Cast from and to types of eight bits or less (defs/small.h). */
+/* small.c - Cast from and to types of eight bits or less: f8, f4, i4, u4, i2 ... (defs/small.h).
+ *
+ * From them: by a table of all values that their bits can have, then as from f32, which holds
+ * each of them exactly. To them: element by element, rounded once as small.h says; integers to
+ * integers keep the low bits. Threads share pieces of PIECE elements, which are whole bytes. */
 #include "defs/small.h"
 
 #include "kernels.h"

@@ -1,8 +1,15 @@
-/* trees.c - keel::Trees: ensembles of trees, whose leaves vote.
+/* trees.c - keel::Trees: ensembles of decision trees, whose leaves vote.
  *
- * Several walks go on at once, so that one's memory is waited for while others compute: rows in
- * the same tree, whose nodes then stay in the cache, or trees of the same row. A row's votes are
- * added in the order of the trees, by whichever thread. */
+ * LANES walks go on at once without branches, so that one's memory is waited for while others
+ * compute (Asadi, Lin and de Vries, "Runtime Optimizations for Tree-Based Machine Learning
+ * Models", 2014): rows in the same tree, whose nodes then stay in the cache, or trees of the
+ * same row. A leaf leads to itself; after STEPS steps all lanes are asked whether they are at
+ * one.
+ *
+ *     node   split, or a leaf's votes | feature, mode, NaN | next if yes | next if no
+ *
+ * Threads share blocks of rows. A row's votes are added in double, in the order of the trees,
+ * so that the number of threads changes no result. */
 #include <stdatomic.h>
 
 #include "kernels.h"

@@ -1,8 +1,17 @@
 /* einsum.c - Einsum (opset 12): "bij,bjk->bik", with an ellipsis.
  *
- * Two operands whose labels split into batch, rows, columns and what is summed
- * become a batch of matrix products; everything else is summed element by
- * element. */
+ * Two operands of f32 or f64 become a batch of matrix products, if each label is of one kind:
+ *
+ *     batch     in A, B and Y        b       A  batch, rows, summed
+ *     rows      in A and Y           i       B  batch, summed, columns
+ *     columns   in B and Y           k       Y  batch, rows, columns
+ *     summed    in A and B           j
+ *
+ * Operands whose labels stand otherwise are copied into that order, and the result back from
+ * it. Threads share the batch, or each product where the batch is small (gemm.c).
+ *
+ * All other equations are summed element by element, floats in double, integers modulo 2^64;
+ * threads share the results. */
 #include <ctype.h>
 
 #include "kernels.h"

@@ -1,8 +1,18 @@
-/* nbits.c - com.microsoft's MatMulNBits: A times packed weights.
+/* nbits.c - com.microsoft's MatMulNBits: A times weights quantised in blocks.
  *
- * Where the model allows it (accuracy_level 4), rows of A become bytes, and weights meet them as
- * they are. Else they do so as floats for a few rows; for more, columns are expanded a panel at
- * a time. */
+ *     weight = (number - zero point) * scale       both of each block of a column
+ *
+ * Three ways. Where the model allows it (accuracy_level 4, 4 bits), rows of A are quantised to
+ * bytes, a scale a block, and multiplied with the numbers as they are: exact in 32 bits for a
+ * group of 32, then f32. The kernel keeps such weights' scales as halves over the largest of
+ * their column. Else, for a few rows, numbers become floats in registers, or a column at a
+ * time; for more, PANEL columns are expanded and multiplied by tiles.c.
+ *
+ * Numbers of 4 bits are read less 8, and other zero points taken off by the sums of A's blocks:
+ *
+ *     sum of a (number - zero)  =  sum of a (number - 8)  -  (zero - 8) * sum of a
+ *
+ * Weights are the most to read: rows pass over a column, and threads share columns. */
 #include "nbits.h"
 
 #include <stdatomic.h>

@@ -1,4 +1,4 @@
-/* nbits.h - products with packed weights of 2, 4 or 8 bits, which are never expanded whole. */
+/* nbits.h - products with weights of 2, 4 or 8 bits (nbits.c), which are never expanded whole. */
 #ifndef KEEL_CPU_NBITS_H
 #define KEEL_CPU_NBITS_H
 

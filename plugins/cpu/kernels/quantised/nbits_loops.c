@@ -1,8 +1,14 @@
 /* nbits_loops.c - the loops of nbits.h.
  *
- * Compiled once for each instruction set, with NBITS naming the result. A byte of weights has
- * two numbers; low halves meet the even numbers of A, high halves the odd ones, so that nothing
- * is brought into order. */
+ * Compiled once for each instruction set, with NBITS naming the result. A byte of 4-bit weights
+ * has two numbers; a row of A is split to match, so that nothing is shuffled:
+ *
+ *     weights   n1 n0 | n3 n2 | ...  bytes, high half first
+ *     A         even: a0 a2 a4 ...  times the low halves; odd: a1 a3 a5 ...  the high ones
+ *
+ * A loop along k is innermost, in vectors of a group of 32 numbers or more; CPU_NBITS_ROWS rows
+ * of bytes meet a column's at once. Products of bytes are added by maddubs or vpdpbusd in 32
+ * bits; 4 bits times 8 never saturate. */
 #include "nbits.h"
 
 #if defined(__x86_64__)

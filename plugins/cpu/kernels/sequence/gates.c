@@ -1,7 +1,24 @@
-/* gates.c - steps of recurrent cells: the state's product with packed weights, and gates.
+/* gates.c - a step of recurrent cells (RNN, GRU, LSTM): the state's product, and the gates.
  *
- * Compiled once for each instruction set, with CELLS naming the result. A block of units
- * is computed whole, so that a unit's bits do not depend on where it stands. */
+ *     z[gate] = R[gate] h + W[gate] x + biases         h' = the gates of z, by the cell's kind
+ *
+ * W x is one product for all steps (recurrent.c), and R h the product made here.
+ *
+ * Units are taken in blocks of CPU_BLOCK_BYTES, the last one filled up. The weights of a block
+ * lie by gate in panels of two vectors of units, row after row of k, the state's elements:
+ *
+ *     k = 0: units 0 ... WIDTH-1 | k = 1: units 0 ... WIDTH-1 | ...
+ *
+ * R items of the batch times V vectors of sums stay in registers, with k innermost; then the
+ * gates are applied to these units while z is in the first cache. Threads share blocks
+ * (recurrent.c). A block is computed whole: a unit's bits do not depend on where it stands.
+ *
+ * Compiled once for each instruction set, with CELLS naming the result.
+ *
+ *   FULL(X), PAIR(X)  X(R, V) of each shape of sums, the tallest first; of two gates at once
+ *   TIMES(R, V)       defines times_R_V_TYPE, the product of that shape
+ *   HOLD(v)           v stays in a register: compilers read it again for each item
+ *   VECTORS(name)     declares libmvec's vector versions of a function of math.h */
 #include "gates.h"
 
 #define PASTED(a, b) a##_##b

@@ -1,4 +1,8 @@
-/* gates_typed.h - gates.c for elements of type T, called TYPE. */
+/* gates_typed.h - gates.c for elements of type T, called TYPE; FN(exp) is expf or exp.
+ *
+ *   UNITS      of a block;  LANES, WIDTH  elements of a vector, and of two
+ *   LIT(x)     x as a T
+ *   EACH(e)    the body of a case: each x of v[UNITS] becomes the expression e */
 
 #define UNITS  ((int64_t)(CPU_BLOCK_BYTES / sizeof(T)))
 #define VEC    NAMED(vector)
