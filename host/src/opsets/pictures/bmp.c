@@ -28,6 +28,8 @@ static uint8_t part_of(uint32_t value, uint32_t mask) {
   return (uint8_t)((part * 255 + most / 2) / most);
 }
 
+/* A pixel's red, green and blue: three bytes, last colour first; by masks; or an index into the
+ * palette, in whose byte the first pixel has the highest bits. */
 static void read_pixel(const bmp *b, uint64_t row, uint64_t x, uint8_t *out) {
   uint64_t at = row + x * b->bits / 8;
   uint32_t value = bmp_get(b, at, b->bits < 8 ? 1 : b->bits / 8);

@@ -1,9 +1,15 @@
 /* columns.c - a product that gives queries, keys and values in one becomes one for each, so that
- * each rank has columns of all three: of the columns as they are, a part would be queries alone.
+ * each rank has columns of all three: a rank's part of all columns would be queries alone.
  *
- * What cuts a value is a Split or Slices along its last dimension; or a Reshape that makes pieces a
- * dimension, a Transpose, and Gathers of one each, or a Split and a Squeeze of each. The value comes of a product by constant
- * weights, and between them are biases and Reshapes that keep the last dimension. */
+ *     x - MatMul or Gemm by constant weights - Adds of biases, Reshapes that keep the columns -
+ *
+ *       Split, or Slices, of the columns                              - q, k, v
+ *       Reshape to [..., pieces, ...] - Transpose - Gathers           - q, k, v
+ *       Reshape to [..., pieces, ...] - Transpose - Split - Squeezes  - q, k, v
+ *
+ * becomes, for q, and for k and v alike:
+ *
+ *     x - product by q's columns of the weights - Adds, Reshapes - Reshape, Transpose - q */
 #include <kd/help.h>
 
 #include "memory/access.h"

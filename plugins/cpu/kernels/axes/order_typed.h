@@ -1,4 +1,7 @@
-/* order_typed.h - order.c's kernels for one element type. */
+/* order_typed.h - order.c's kernels for one element type, S in memory.
+ *
+ *   R, RANK(x, most)  x as an integer of type R: in the order of elements, or in the other one
+ *   TIMES(a, b)       the product of two sums, of type V */
 
 /* ---- ArgMax, ArgMin ------------------------------------------------------- */
 

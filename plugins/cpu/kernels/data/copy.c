@@ -16,6 +16,7 @@ typedef struct pair {
   uint64_t low, high;
 } pair;
 
+/* Defines square_name: eight by eight elements of type T, transposed. */
 #define SQUARE(T, name)                                              \
   static inline void square_##name(T *to, int64_t tj, const T *from, \
                                    int64_t si) {                     \

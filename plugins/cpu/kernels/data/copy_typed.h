@@ -1,4 +1,5 @@
-/* copy_typed.h - copy.c's planes for elements of type T, called TYPE. */
+/* copy_typed.h - copy.c's planes for elements of type T: TYPE is their bytes, which NAMED(x)
+ * adds to names, as in plane_4. */
 
 /* to[j * tj + i] = from[j + i * si]: squares of eight, so that whole parts of lines of the
  * cache are read and written. */

@@ -1,4 +1,5 @@
-/* keys_typed.h - keys.c's loops for one element type. */
+/* keys_typed.h - keys.c's loops for one element type, S in memory: KEY(x) is x as an unsigned
+ * integer of type K in the order of elements. */
 
 static void NAMED(fill)(const void *from, int64_t step, int64_t n,
                         uint64_t flip, cpu_key *out) {

@@ -12,6 +12,7 @@
 
 /* ---- one loop ------------------------------------------------------------- */
 
+/* Defines `name`: each x, loaded as C from elements of type S, becomes the expression. */
 #define UNARY_LOOP(name, S, C, LOAD, STORE, expression)              \
   static void name(const void *from, void *to, int64_t n, double da, \
                    double db) {                                      \
@@ -93,7 +94,8 @@ VECTOR(tanh)
     pz[i] = STORE((R)(expression));                        \
   }
 
-/* Four cases, so that the common ones become vectors. */
+/* Defines `name`: of each x and y of type S, the expression, as R, is stored in elements of type
+ * O. Four cases, so that the common ones become vectors. */
 #define BINARY_LOOP(name, S, C, LOAD, O, R, STORE, expression)             \
   static void name(const void *fx, int64_t sx, const void *fy, int64_t sy, \
                    void *to, int64_t n) {                                  \

@@ -31,6 +31,7 @@ static bool resize_rows_stays(const resize_taps *axis) {
 
 /* ---- nearest ----------------------------------------------------------------- */
 
+/* Defines copy_type, an axis by nearest elements, and twice_type, by each of them twice. */
 #define COPY(type)                                                          \
   static void copy_##type(const resize_taps *axis, const type *restrict x,  \
                           type *restrict y) {                               \

@@ -44,6 +44,7 @@ static int64_t quantise_bytes(const float *x, int64_t n, float scale,
   }
   return i;
 }
+/* How many elements are quantised by vectors, where those are bytes of one scale. */
 #define BYTES_FIRST(T, low, high)                                        \
   (sizeof(T) == 1 && !step ? quantise_bytes(x, n, by, plus, low, high,   \
                                             (low) < 0, (uint8_t *)place) \
@@ -52,6 +53,7 @@ static int64_t quantise_bytes(const float *x, int64_t n, float scale,
 #define BYTES_FIRST(T, low, high) 0
 #endif
 
+/* Defines to_name: floats as integers of type T, in [low, high]. */
 #define QUANTISE(name, T, low, high)                                       \
   static void to_##name(const float *x, int64_t n, const float *scale,     \
                         const float *zero, int64_t step, void *place) {    \
@@ -65,6 +67,8 @@ static int64_t quantise_bytes(const float *x, int64_t n, float scale,
         to[i] = (T)(int32_t)quantised(x[i], by, plus, low, high);          \
   }
 
+/* Defines from_name: integers of type T as floats, computed as C; less_zero: LESS, or NONE where
+ * there is no zero point. */
 #define DEQUANTISE(name, T, C, less_zero)                                   \
   static void from_##name(const void *place, int64_t n, const float *scale, \
                           const float *zero, int64_t step, float *to) {     \
