@@ -338,12 +338,13 @@ static void NAMED(block)(const cpu_gemm *g, int64_t column, int64_t columns,
   }
 }
 
-/* A few rows after the other, whose room is on the stack: where there is no memory. */
+/* As many rows at once as have room on the stack: where there is no memory. */
+#define ROWS_NEAR ((int64_t)(NEAR / sizeof(T) / DEEP_PANELS))
 static bool NAMED(product)(const cpu_gemm *g);
 static bool NAMED(in_bits)(const cpu_gemm *g) {
-  for (int64_t i = 0; i < g->m; i += 24) {
+  for (int64_t i = 0; i < g->m; i += ROWS_NEAR) {
     cpu_gemm few = *g;
-    few.m = g->m - i < 24 ? g->m - i : 24;
+    few.m = g->m - i < ROWS_NEAR ? g->m - i : ROWS_NEAR;
     few.a = (const T *)g->a + (g->trans_a ? i : i * g->lda);
     few.c = (T *)g->c + i * g->ldc;
     if (!NAMED(product)(&few)) return false;
@@ -367,7 +368,7 @@ static bool NAMED(product)(const cpu_gemm *g) {
   T near[NEAR / sizeof(T)], *room = near; /* small ones go without malloc */
   if ((wide + tall) * deep > (int64_t)(NEAR / sizeof(T)))
     room = malloc((size_t)((wide + tall) * deep) * sizeof(T));
-  if (!room) return g->panels && g->m > 24 && NAMED(in_bits)(g);
+  if (!room) return g->panels && g->m > ROWS_NEAR && NAMED(in_bits)(g);
   for (int64_t from = 0; from < g->k; from += deep)
     for (int64_t column = 0; column < g->n; column += WIDE)
       NAMED(block)
@@ -431,6 +432,7 @@ static inline void NAMED(pack)(const cpu_gemm *g, T *to) {
   }
 }
 
+#undef ROWS_NEAR
 #undef PANELS
 #undef NEAR_COLUMNS
 #undef COLUMNS
