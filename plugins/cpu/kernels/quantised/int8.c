@@ -131,14 +131,23 @@ static int64_t int8_lay_out(const cpu_int8_product *p, int64_t wide,
   return at;
 }
 
+/* Columns [column, column + n) of B as bytes, rows *out_step apart: where they lie, or gathered
+ * into scratch memory. */
+static const uint8_t *columns_of(const cpu_int8_product *p, int64_t column,
+                                 int64_t n, const room *r, int64_t *out_step) {
+  *out_step = p->b.step;
+  return p->columns
+             ? p->columns(p->context, 0, p->k, column, n, r->bytes, out_step)
+             : p->b.data + column;
+}
+
+/* Their panels of 16 bits: those of a constant B, or packed into scratch memory. */
 static const int16_t *panels_of(const cpu_int8_product *p, int64_t column,
                                 int64_t n, const room *r) {
   const cpu_int8_loops *loops = cpu_int8_get();
-  int64_t size = panel_size(p->k), step = p->b.step;
+  int64_t size = panel_size(p->k), step;
   if (p->ready_b) return p->ready_b + column / loops->columns * size;
-  const uint8_t *from =
-      p->columns ? p->columns(p->context, 0, p->k, column, n, r->bytes, &step)
-                 : p->b.data + column;
+  const uint8_t *from = columns_of(p, column, n, r, &step);
   for (int64_t c = 0; c < n; c += loops->columns) {
     int64_t count = int8_least(n - c, loops->columns);
     int16_t zeros[CPU_INT8_COLUMNS];
@@ -148,6 +157,20 @@ static const int16_t *panels_of(const cpu_int8_product *p, int64_t column,
                 r->panels + c / loops->columns * size);
   }
   return r->panels;
+}
+
+/* Their panels of bytes, in quads of k: those of a narrow B, or packed into scratch memory. */
+static const uint8_t *quad_panels_of(const cpu_int8_product *p, int64_t column,
+                                     int64_t n, const room *r) {
+  const cpu_int8_loops *loops = cpu_int8_get();
+  int64_t size = cpu_int8_panel4(p->k), first = column / loops->columns, step;
+  if (p->narrow_b) return (const uint8_t *)p->narrow_b->bytes + first * size;
+  const uint8_t *from = columns_of(p, column, n, r, &step);
+  uint8_t *panels = (uint8_t *)r->panels;
+  for (int64_t c = 0; c < n; c += loops->columns)
+    loops->pack4(from + c, step, p->k, n - c, p->b.flip,
+                 panels + c / loops->columns * size);
+  return panels;
 }
 
 static void widen_rows(const cpu_int8_bytes *a, int64_t row, int64_t rows,
@@ -183,22 +206,6 @@ static void multiply_block(const cpu_int8_product *p, int64_t row, int64_t rows,
 }
 
 /* ---- an operand is narrow ---------------------------------------- */
-
-static const uint8_t *panels4_of(const cpu_int8_product *p, int64_t column,
-                                 int64_t n, const room *r) {
-  const cpu_int8_loops *loops = cpu_int8_get();
-  int64_t size = cpu_int8_panel4(p->k), step = p->b.step;
-  uint8_t *to = (uint8_t *)r->panels;
-  if (p->narrow_b)
-    return (const uint8_t *)p->narrow_b->bytes + column / loops->columns * size;
-  const uint8_t *from =
-      p->columns ? p->columns(p->context, 0, p->k, column, n, r->bytes, &step)
-                 : p->b.data + column;
-  for (int64_t c = 0; c < n; c += loops->columns)
-    loops->pack4(from + c, step, p->k, n - c, p->b.flip,
-                 to + c / loops->columns * size);
-  return to;
-}
 
 /* Rows of A, which have room for what follows k: times 0, but no number out of thin air. */
 static void copy_rows(const cpu_int8_bytes *a, int64_t row, int64_t rows,
@@ -305,11 +312,11 @@ bool cpu_int8_piece(const cpu_int8_product *p, const cpu_int8_cut *cut,
   for (int64_t c = column; c < last_column; c += wide) {
     int64_t n = int8_least(last_column - c, wide);
     bool narrow = p->narrow_a || p->narrow_b;
-    const uint8_t *bytes = narrow ? panels4_of(p, c, n, &r) : NULL;
+    const uint8_t *quads = narrow ? quad_panels_of(p, c, n, &r) : NULL;
     const int16_t *panels = narrow ? NULL : panels_of(p, c, n, &r);
     for (int64_t i = row; i < last_row; i += TALL)
       if (narrow)
-        multiply4_block(p, i, int8_least(last_row - i, TALL), c, n, bytes, &r,
+        multiply4_block(p, i, int8_least(last_row - i, TALL), c, n, quads, &r,
                         wide);
       else
         multiply_block(p, i, int8_least(last_row - i, TALL), c, n, panels, &r,

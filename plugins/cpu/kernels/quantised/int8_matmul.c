@@ -78,25 +78,26 @@ static float scale_at(const matmul_work *work, int64_t row, int64_t column) {
                  work->scale_b[work->count_b > 1 ? column : 0] / work->scale_y);
 }
 
-#define AT_ONCE 256 /* scales of columns */
+#define SCALES 256 /* that are made at once, where rows have their own */
 
+/* A row of sums as bytes, by one scale or by a scale for each column. */
 static void give_bytes(const void *context, int64_t row, int64_t column,
                        int64_t n, const int32_t *sums) {
   const matmul_job *job = context;
   const matmul_work *work = job->work;
   const cpu_int8_product *p = &work->product;
   uint8_t *to = (uint8_t *)work->y + (job->batch * p->m + row) * p->n + column;
-  bool each = work->count_b > 1;
-  for (int64_t from = 0; from < n; from += AT_ONCE) {
-    float own[AT_ONCE];
-    int64_t count = int8_matmul_least(n - from, AT_ONCE);
-    const float *scales = work->scales + (each ? column + from : 0);
+  bool by_column = work->count_b > 1;
+  for (int64_t from = 0; from < n; from += SCALES) {
+    float made[SCALES];
+    int64_t count = int8_matmul_least(n - from, SCALES);
+    const float *scales = work->scales + (by_column ? column + from : 0);
     if (work->count_a > 1) {
-      for (int64_t i = 0; i < (each ? count : 1); i++)
-        own[i] = scale_at(work, row % work->count_a, column + from + i);
-      scales = own;
+      for (int64_t i = 0; i < (by_column ? count : 1); i++)
+        made[i] = scale_at(work, row % work->count_a, column + from + i);
+      scales = made;
     }
-    cpu_int8_get()->requantise(sums + from, count, scales, each, 0,
+    cpu_int8_get()->requantise(sums + from, count, scales, by_column, 0,
                                work->zero_y, work->is_signed, to + from);
   }
 }
