@@ -195,7 +195,7 @@ void fam_plan_qlinear_matmul(const fam_op *op, fam_plan *plan) {
   fam_out(pass, "Z", op, 0);
 }
 
-/* What is told of C: that it is a row for all, or a matrix; a library has no other. */
+/* C for a library: a row for all, or a matrix; with another one, the kernel is needed. */
 static void add_c(fam_pass *pass, int64_t row, int64_t column, double beta) {
   fam_gemm *g = &pass->gemm;
   g->beta = beta;
@@ -206,6 +206,26 @@ static void add_c(fam_pass *pass, int64_t row, int64_t column, double beta) {
     strcpy(g->added, "C");
   else
     pass->what = FAM_KERNEL;
+}
+
+/* Gemm's results: ALPHA times the sum, plus BETA times C, which is broadcast. */
+static void put_gemm(const fam_op *op, fam_plan *plan, fam_pass *pass,
+                     double beta) {
+  if (!fam_has(op, 2)) {
+    fam_define(pass, "PUT(m, n, s)",
+               "GIVE((m) * N + (n), CAST(Z_t, CAST(W, ALPHA) * CAST(W, s)))");
+    return;
+  }
+  const fam_tensor *c = &op->in[2];
+  int64_t row = c->rank == 2 && c->dims[0] > 1 ? c->dims[1] : 0;
+  int64_t column = c->rank && c->dims[c->rank - 1] > 1 ? 1 : 0;
+  add_c(pass, row, column, beta);
+  fam_int(plan, pass, "C_ROW", row);
+  fam_int(plan, pass, "C_COLUMN", column);
+  fam_define(pass, "PUT(m, n, s)",
+             "GIVE((m) * N + (n), CAST(Z_t, CAST(W, ALPHA) * CAST(W, s) +"
+             " CAST(W, BETA) * CAST(W, C((m) * C_ROW + (n) * C_COLUMN))))");
+  fam_in(pass, "C", op, 2);
 }
 
 void fam_plan_gemm(const fam_op *op, fam_plan *plan) {
@@ -260,21 +280,7 @@ void fam_plan_gemm(const fam_op *op, fam_plan *plan) {
                             .b_turned = tb,
                             .alpha = alpha};
   }
-  if (fam_has(op, 2)) {
-    const fam_tensor *c = &op->in[2];
-    int64_t row = c->rank == 2 && c->dims[0] > 1 ? c->dims[1] : 0;
-    int64_t column = c->rank && c->dims[c->rank - 1] > 1 ? 1 : 0;
-    add_c(pass, row, column, beta);
-    fam_int(plan, pass, "C_ROW", row);
-    fam_int(plan, pass, "C_COLUMN", column);
-    fam_define(pass, "PUT(m, n, s)",
-               "GIVE((m) * N + (n), CAST(Z_t, CAST(W, ALPHA) * CAST(W, s) +"
-               " CAST(W, BETA) * CAST(W, C((m) * C_ROW + (n) * C_COLUMN))))");
-    fam_in(pass, "C", op, 2);
-  } else {
-    fam_define(pass, "PUT(m, n, s)",
-               "GIVE((m) * N + (n), CAST(Z_t, CAST(W, ALPHA) * CAST(W, s)))");
-  }
+  put_gemm(op, plan, pass, beta);
   fam_in(pass, "A", op, 0);
   fam_in(pass, "B", op, 1);
   fam_out(pass, "Z", op, 0);
