@@ -676,7 +676,7 @@ kd_status sim_run_op(op_call *c) {
   return BUG(launch_of_all) && c->out[0].buffer ? run_in_place(c) : run_call(c);
 }
 
-/* ---- launches ----------------------------------------------------------------------------------------------- */
+/* ---- launches -------------------------------------------------------------------------------- */
 
 /* NonZero: waits for its input, counts, then asks for an output of that size. */
 static kd_status enqueue_nonzero(kd_stream *stream, const kd_launch *launch) {
@@ -746,9 +746,10 @@ static void by_ring(op_call *c) {
   *c = ring[at];
 }
 
-static kd_status mutants_kernels_enqueue(kd_kernel *self, kd_stream *stream,
-                                         const kd_launch *launch) {
+/* Defects in front of a launch: it is refused, though nothing is wrong with it. */
+static kd_status refuse_launch(const kd_kernel *self, const kd_launch *launch) {
   int op = (int)(intptr_t)launch->data;
+  kd_tensor again;
   if (BUG(kernels_file) && !kernels_found())
     return FAIL(KD_NOT_FOUND, "kernels.bin: %s", "No such file or directory");
   if (BUG(launch_size_equal) && launch->struct_size != sizeof *launch)
@@ -759,31 +760,37 @@ static kd_status mutants_kernels_enqueue(kd_kernel *self, kd_stream *stream,
   if (BUG(supports_all) && op == SOFTMAX && launch->inputs[0].rank == 3)
     return FAIL(KD_UNIMPLEMENTED, "Softmax of rank %d", 3);
   if (BUG(supports_all) && op == TANH) return FAIL(KD_UNIMPLEMENTED, "%d", op);
-  if (BUG(waits_for_worker) && sim_host->worker_count(sim_host) < 2)
-    for (;;)
-      sim_nap(100000);
-  if (BUG(equal_pieces) && sim_host->worker_count(sim_host) > 2) return KD_OK;
-  kd_tensor again;
   if (BUG(constants_late) && self && self->constant &&
       sim_host->node->constant(self->node, 1, &again) != KD_OK)
     return FAIL(KD_INTERNAL, "input %d is no constant any more", 1);
-  bool halves = launch->input_count && launch->inputs[0].dtype == KD_F16;
-  if ((BUG(launch_unwritten) && op == TOPK) ||
-      (BUG(halves_unwritten) && halves)) {
-    void *scratch = sim_host->allocate(sim_host, 256, 0);
-    if (!scratch) return KD_OK;
-    sim_host->release(sim_host, scratch);
-  }
-  if (BUG(full_unwritten) && op == SOFTMAX) {
-    if (!sim_has_memory(launch->inputs[0].buffer, 4096)) return KD_OK;
-  }
-  if (op == NONZERO) return enqueue_nonzero(stream, launch);
+  return KD_OK;
+}
+
+/* And those by which it never ends, or ends well without a result. */
+static bool leaves_unwritten(const kd_launch *launch) {
+  int op = (int)(intptr_t)launch->data;
+  while (BUG(waits_for_worker) && sim_host->worker_count(sim_host) < 2)
+    sim_nap(100000);
+  if (BUG(equal_pieces)) return sim_host->worker_count(sim_host) > 2;
+  if (BUG(full_unwritten))
+    return op == SOFTMAX && !sim_has_memory(launch->inputs[0].buffer, 4096);
+  if (!(BUG(launch_unwritten) && op == TOPK) &&
+      !(BUG(halves_unwritten) && launch->input_count &&
+        launch->inputs[0].dtype == KD_F16))
+    return false;
+  void *scratch = sim_host->allocate(sim_host, 256, 0);
+  if (scratch) sim_host->release(sim_host, scratch);
+  return !scratch;
+}
+
+/* A launch as a call, which the caller frees; NULL: it has too many arguments. */
+static op_call *call_of(kd_kernel *self, const kd_launch *launch) {
   op_call *c = calloc(1, sizeof *c);
   if (!c || launch->input_count > ARGS || launch->output_count > ARGS) {
     free(c);
-    return FAIL(KD_UNIMPLEMENTED, "%u inputs", launch->input_count);
+    return NULL;
   }
-  c->op = op;
+  c->op = (int)(intptr_t)launch->data;
   c->kernel = self;
   c->correlation = launch->correlation;
   c->node = self ? self->node : launch->node;
@@ -793,30 +800,44 @@ static kd_status mutants_kernels_enqueue(kd_kernel *self, kd_stream *stream,
     c->in[i] = sim_arg(&launch->inputs[i]);
   for (uint32_t i = 0; i < launch->output_count; i++)
     c->out[i] = sim_arg(&launch->outputs[i]);
-  if (BUG(layout_ignored) && op == EXP) c->in[0].laid = c->out[0].laid = false;
+  if (BUG(layout_ignored) && c->op == EXP)
+    c->in[0].laid = c->out[0].laid = false;
   if (launch->workspace.dtype != KD_NONE)
     c->scratch = sim_arg(&launch->workspace);
   kernels_read_list(launch, c);
+  return c;
+}
+
+static kd_status call_now(const kd_launch *launch, op_call *c) {
+  sim_note_launch(launch->device);
+  kd_status lost = sim_check(launch->device);
+  kd_status status = lost == KD_OK ? sim_run_op(c) : lost;
+  free(c);
+  if (lost != KD_OK) return lost;
+  return status == KD_OK ? KD_OK : FAIL(status, "a bad index or number");
+}
+
+static kd_status mutants_kernels_enqueue(kd_kernel *self, kd_stream *stream,
+                                         const kd_launch *launch) {
+  kd_status status = refuse_launch(self, launch);
+  if (status != KD_OK || leaves_unwritten(launch)) return status;
+  if ((int)(intptr_t)launch->data == NONZERO)
+    return enqueue_nonzero(stream, launch);
+  op_call *c = call_of(self, launch);
+  if (!c) return FAIL(KD_UNIMPLEMENTED, "%u inputs", launch->input_count);
   if (self) {
     self->stream = stream;
     if (!self->first_count && launch->output_count)
       self->first_count = elements(&c->out[0]);
   }
-  if (!stream) {
-    sim_note_launch(launch->device);
-    kd_status lost = sim_check(launch->device);
-    kd_status status = lost == KD_OK ? sim_run_op(c) : lost;
-    free(c);
-    if (lost != KD_OK) return lost;
-    return status == KD_OK ? KD_OK : FAIL(status, "a bad index or number");
-  }
+  if (!stream) return call_now(launch, c);
   if (BUG(arguments_unlocked)) by_ring(c);
-  kd_status status = sim_push(stream, &(job){.kind = JOB_OP, .call = c});
+  status = sim_push(stream, &(job){.kind = JOB_OP, .call = c});
   if (status != KD_OK) free(c);
   return status;
 }
 
-/* ---- its own layout ---------------------------------------------------------------------------------------------- */
+/* ---- its own layout -------------------------------------------------------------------------- */
 
 static uint64_t layout_size(kd_device *device, const kd_type *type) {
   static atomic_uint asked;
@@ -917,7 +938,7 @@ static kd_status supports_joined(const kd_node *node, int64_t axis) {
                     sim_host->node->input_count(node));
 }
 
-/* ---- supports, cost, create --------------------------------------------------------------------------------------- */
+/* ---- supports, cost, create ------------------------------------------------------------------ */
 
 /* Ends the process where a definition is asked about types that it excludes. */
 static void must_fit(const kd_node *node, kd_dtype dtype) {
@@ -1144,7 +1165,7 @@ static void kernels_destroy(kd_kernel *kernel) {
   sim_host->release(sim_host, kernel);
 }
 
-/* ---- definitions ----------------------------------------------------------------------------------------------------- */
+/* ---- definitions ----------------------------------------------------------------------------- */
 
 #define DEF(name, number, set, ...)                                       \
   {                                                                       \
