@@ -247,7 +247,7 @@ static kc_case_result *case_in(kc_child *child, kc_rule_result *rule,
   return one;
 }
 
-static void violation(kc_child *child, kc_results *all, const char *text) {
+static void note_violation(kc_child *child, kc_results *all, const char *text) {
   char id[64], name[400];
   const char *space = strchr(text, ' ');
   if (!space || space - text >= (long)sizeof id) return;
@@ -348,6 +348,42 @@ static void next_rule(kc_child *child, kc_results *all, const char *id) {
   child->began = kc_now();
 }
 
+/* An event of the case at hand; false: it is of none, or unknown. */
+static bool take_case_event(kc_child *child, char kind, const char *text) {
+  kc_case_result *now = child->now;
+  bool known = strchr("EFUSNT", kind) != NULL;
+  if (!known || !now) return known;
+  if (kind == 'E') {
+    now->checks += strtoull(text, NULL, 10);
+    now->time += kc_now() - child->case_began;
+    child->now = NULL;
+  } else if (kind == 'F') {
+    now->status = KC_FAIL;
+    now->failed |=
+        !now->late; /* what fails behind a deadline may be due to that */
+    kc_text_more(&now->message, "%s", text);
+  } else if (kind == 'N') {
+    kc_text_more(&now->note, "%s", text);
+  } else if (kind == 'T') {
+    now->late = true;
+    now->load = kc_load_of_machine();
+  } else if (now->status != KC_FAIL) { /* what failed, failed */
+    now->status = kind == 'S' ? KC_UNTESTED : KC_UNCLAIMED;
+    kc_text_set(&now->message, "%s", text);
+  }
+  return true;
+}
+
+static void begin_case(kc_child *child, const char *text) {
+  const char *name = strchr(text, ' ');
+  if (!name) return;
+  child->now = kc_results_case(child->result, name + 1);
+  child->now->status = KC_PASS;
+  child->case_began = kc_now();
+  child->clock.spent = 0;
+}
+
+/* A line of the pipe: an event, by the letters that suite/channel.h lists. */
 static void take_line(kc_child *child, kc_results *all, char *text) {
   size_t size = strlen(child->page->nonce);
   if (strncmp(text, child->page->nonce, size) != 0 || text[size] != ' ' ||
@@ -357,60 +393,21 @@ static void take_line(kc_child *child, kc_results *all, char *text) {
   }
   char kind = text[size + 1];
   text += size + 3;
-  kc_case_result *now = child->now;
-  switch (kind) {
-    case 'B': {
-      const char *name = strchr(text, ' ');
-      if (!name) break;
-      child->now = kc_results_case(child->result, name + 1);
-      child->now->status = KC_PASS;
-      child->case_began = kc_now();
-      child->clock.spent = 0;
-      break;
-    }
-    case 'E':
-      if (!now) break;
-      now->checks += strtoull(text, NULL, 10);
-      now->time += kc_now() - child->case_began;
-      child->now = NULL;
-      break;
-    case 'F':
-      if (!now) break;
-      now->status = KC_FAIL;
-      now->failed |=
-          !now->late; /* what fails behind a deadline may be due to that */
-      kc_text_more(&now->message, "%s", text);
-      break;
-    case 'U':
-    case 'S':
-      if (!now || now->status == KC_FAIL) break; /* what failed, failed */
-      now->status = kind == 'S' ? KC_UNTESTED : KC_UNCLAIMED;
-      kc_text_set(&now->message, "%s", text);
-      break;
-    case 'N':
-      if (now) kc_text_more(&now->note, "%s", text);
-      break;
-    case 'T':
-      if (!now) break;
-      now->late = true;
-      now->load = kc_load_of_machine();
-      break;
-    case 'W':
-      violation(child, all, text);
-      break;
-    case 'D':
-      child->done = true;
-      child->cases = (uint32_t)strtoul(text, NULL, 10);
-      break;
-    case 'R':
-      next_rule(child, all, text);
-      break;
-    case 'X':
-      child->stopped = true;
-      child->stop_at = (uint32_t)strtoul(text, NULL, 10);
-      break;
-    default:
-      child->garbage += strlen(text);
+  if (take_case_event(child, kind, text)) return;
+  if (kind == 'B') {
+    begin_case(child, text);
+  } else if (kind == 'W') {
+    note_violation(child, all, text);
+  } else if (kind == 'D') {
+    child->done = true;
+    child->cases = (uint32_t)strtoul(text, NULL, 10);
+  } else if (kind == 'R') {
+    next_rule(child, all, text);
+  } else if (kind == 'X') {
+    child->stopped = true;
+    child->stop_at = (uint32_t)strtoul(text, NULL, 10);
+  } else {
+    child->garbage += strlen(text);
   }
 }
 
