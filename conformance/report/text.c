@@ -82,23 +82,30 @@ static bool same_reason(const kc_rule_result *a, const kc_rule_result *b) {
          !strcmp(a->reason ? a->reason : "", b->reason ? b->reason : "");
 }
 
+/* The first rule from `from` on that is skipped for the same reason; rule_count: none. */
+static uint32_t next_alike(const kc_results *results,
+                           const kc_rule_result *rule, uint32_t from) {
+  while (from < results->rule_count &&
+         !same_reason(rule, &results->rules[from]))
+    from++;
+  return from;
+}
+
 /* A line a reason: how many rules, why, and which where they are few. */
 static void print_skips(const kc_results *results) {
   for (uint32_t i = 0; i < results->rule_count; i++) {
     const kc_rule_result *rule = &results->rules[i];
-    uint32_t count = 0, before = 0;
-    if (!kc_status_skipped(rule->status)) continue;
-    for (uint32_t k = 0; k < i; k++)
-      before += same_reason(rule, &results->rules[k]);
-    if (before) continue; /* told already */
-    for (uint32_t k = i; k < results->rule_count; k++)
-      count += same_reason(rule, &results->rules[k]);
+    uint32_t count = 0, all = results->rule_count;
+    if (!kc_status_skipped(rule->status) || next_alike(results, rule, 0) < i)
+      continue; /* its reason has a line */
+    for (uint32_t k = i; k < all; k = next_alike(results, rule, k + 1))
+      count++;
     const char *reason = rule->reason && *rule->reason ? rule->reason : "-";
     printf("%4u skipped: %.*s", count, (int)strcspn(reason, "\n"), reason);
     uint32_t most = rule->failed ? 12 : 3; /* what broke and is not judged */
-    for (uint32_t k = i; k < results->rule_count && count <= most; k++)
-      if (same_reason(rule, &results->rules[k]))
-        printf("%s%s", k == i ? " (" : " ", results->rules[k].id);
+    for (uint32_t k = i; k < all && count <= most;
+         k = next_alike(results, rule, k + 1))
+      printf("%s%s", k == i ? " (" : " ", results->rules[k].id);
     puts(count <= most ? ")" : "");
   }
 }
