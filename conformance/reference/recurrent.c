@@ -117,19 +117,19 @@ static real bias_of(const real *bias, int64_t row) {
   return bias ? bias[row] : 0;
 }
 
-/* x . W[row] + h . R[row] + biases + more; parts: 1 the inputs', 2 the state's. */
+/* x . W[row] + h . R[row] + biases + more; without x or h, none of its product and bias. */
 static near_real gate(const recurrence *n, const weights *ws, const real *x,
                       const near_real *h, int64_t which, int64_t unit,
-                      int parts, near_real more) {
+                      near_real more) {
   int64_t row = which * n->hidden + unit;
   ref_sum sum = {0};
   real off = more.off;
-  if (parts & 1) {
+  if (x) {
     for (int64_t i = 0; i < n->inputs; i++)
       ref_add(&sum, x[i] * ws->w[row * n->inputs + i]);
     ref_add(&sum, bias_of(ws->wb, row));
   }
-  if (parts & 2) {
+  if (h) {
     for (int64_t i = 0; i < n->hidden; i++) {
       real r = ws->r[row * n->hidden + i];
       ref_add(&sum, h[i].x * r);
@@ -167,19 +167,18 @@ static void step_lstm(const recurrence *n, const weights *ws, const real *x,
                       bool coupled) {
   for (int64_t k = 0; k < n->hidden; k++) {
     near_real in = activated(
-        n, &n->f, gate(n, ws, x, h, 0, k, 3, recurrent_scaled(ws->p, k, c[k])));
+        n, &n->f, gate(n, ws, x, h, 0, k, recurrent_scaled(ws->p, k, c[k])));
     near_real forget =
         activated(n, &n->f,
-                  gate(n, ws, x, h, 2, k, 3,
+                  gate(n, ws, x, h, 2, k,
                        recurrent_scaled(ws->p, 2 * n->hidden + k, c[k])));
     if (coupled) forget = (near_real){1 - in.x, in.off + 1};
-    near_real cell = activated(n, &n->g, gate(n, ws, x, h, 3, k, 3, nothing));
+    near_real cell = activated(n, &n->g, gate(n, ws, x, h, 3, k, nothing));
     c[k] = kept(
         n, recurrent_sum_of(product_of(forget, c[k]), product_of(in, cell)));
-    near_real out =
-        activated(n, &n->f,
-                  gate(n, ws, x, h, 1, k, 3,
-                       recurrent_scaled(ws->p, n->hidden + k, c[k])));
+    near_real out = activated(
+        n, &n->f,
+        gate(n, ws, x, h, 1, k, recurrent_scaled(ws->p, n->hidden + k, c[k])));
     next[k] = kept(n, product_of(out, activated(n, &n->h, c[k])));
   }
 }
@@ -188,17 +187,17 @@ static void step_gru(const recurrence *n, const weights *ws, const real *x,
                      const near_real *h, near_real *next, near_real *reset,
                      bool linear_first) {
   for (int64_t k = 0; k < n->hidden; k++) /* r, for all units */
-    reset[k] = activated(n, &n->f, gate(n, ws, x, h, 1, k, 3, nothing));
+    reset[k] = activated(n, &n->f, gate(n, ws, x, h, 1, k, nothing));
   near_real *with = reset + n->hidden;
   for (int64_t k = 0; k < n->hidden; k++)
     with[k] = product_of(reset[k], h[k]);
   for (int64_t k = 0; k < n->hidden; k++) {
-    near_real z = activated(n, &n->f, gate(n, ws, x, h, 0, k, 3, nothing));
+    near_real z = activated(n, &n->f, gate(n, ws, x, h, 0, k, nothing));
     near_real raw =
         linear_first
-            ? gate(n, ws, x, h, 2, k, 1,
-                   product_of(reset[k], gate(n, ws, x, h, 2, k, 2, nothing)))
-            : gate(n, ws, x, with, 2, k, 3, nothing);
+            ? gate(n, ws, x, NULL, 2, k,
+                   product_of(reset[k], gate(n, ws, NULL, h, 2, k, nothing)))
+            : gate(n, ws, x, with, 2, k, nothing);
     near_real fresh = activated(n, &n->g, raw);
     near_real rest = {1 - z.x, z.off + 1};
     next[k] =
@@ -209,7 +208,7 @@ static void step_gru(const recurrence *n, const weights *ws, const real *x,
 static void step_rnn(const recurrence *n, const weights *ws, const real *x,
                      const near_real *h, near_real *next) {
   for (int64_t k = 0; k < n->hidden; k++)
-    next[k] = kept(n, activated(n, &n->f, gate(n, ws, x, h, 0, k, 3, nothing)));
+    next[k] = kept(n, activated(n, &n->f, gate(n, ws, x, h, 0, k, nothing)));
 }
 
 /* ---- a sequence -------------------------------------------------------------------------- */
