@@ -67,9 +67,9 @@ static uint32_t sane(const pass *all, const keel_type *type, uint32_t layout) {
              : KD_LAYOUT_ROW_MAJOR;
 }
 
-/* How many nodes behind a value are looked at, one behind the other, and readers of each. */
-#define AHEAD  6
-#define BESIDE 4
+/* How far is_wanted looks: nodes one behind the other, and readers of each value. */
+#define NODES_AHEAD 6
+#define READERS     4
 
 static bool has_trait(const keel_node *node, uint32_t trait) {
   return !node->dead && node->op->schema->traits & trait;
@@ -81,25 +81,30 @@ static bool hands_on(const pass *all, const keel_node *node) {
          has_kernel(all, node, KD_KERNEL_LAYOUT_AGNOSTIC);
 }
 
-/* Whether somebody may gain by reading a value, or what is made of it, in a layout of the
- * device's own. */
+static bool is_wanted(const pass *all, uint32_t value, int depth);
+
+/* Whether a node may gain by reading a value in a layout of the device's own; or else a reader
+ * of its output, where it keeps the layout. */
+static bool gains(const pass *all, const keel_node *node, uint32_t value,
+                  int depth) {
+  if (has_trait(node, KEEL_OP_PERMUTES)) {
+    const keel_type *type = all->function->values[value].type;
+    return type && keel_pass_moves_channels(node, type->rank, false);
+  }
+  if (hands_on(all, node))
+    return node->output_count && is_wanted(all, node->outputs[0], depth + 1);
+  return has_kernel(all, node, KD_KERNEL_OWN_LAYOUT);
+}
+
+/* Whether a value has a reader that gains. */
 static bool is_wanted(const pass *all, uint32_t value, int depth) {
-  if (value >= all->values || depth == AHEAD) return false;
+  if (value >= all->values || depth == NODES_AHEAD) return false;
   uint32_t from = all->readers.first[value];
   uint32_t to = all->readers.first[value + 1];
-  for (uint32_t r = from; r < to && r < from + BESIDE; r++) {
+  for (uint32_t r = from; r < to && r < from + READERS; r++) {
     const keel_node *node = &all->function->nodes[all->readers.list[r]];
-    if (node->dead || !runs_here(all, node)) continue;
-    if (has_trait(node, KEEL_OP_PERMUTES)) {
-      const keel_type *type = all->function->values[value].type;
-      if (type && keel_pass_moves_channels(node, type->rank, false))
-        return true;
-    } else if (hands_on(all, node)
-                   ? node->output_count &&
-                         is_wanted(all, node->outputs[0], depth + 1)
-                   : has_kernel(all, node, KD_KERNEL_OWN_LAYOUT)) {
+    if (!node->dead && runs_here(all, node) && gains(all, node, value, depth))
       return true;
-    }
   }
   return false;
 }
