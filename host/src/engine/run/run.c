@@ -351,6 +351,16 @@ static keel_status find_pending_inputs(keel_run *run, uint32_t *out_count) {
   return KD_OK;
 }
 
+/* How many of its inputs a step has to wait for. */
+static uint32_t pending_inputs_of(const keel_run *run, const keel_step *step) {
+  uint32_t count = 0;
+  for (uint32_t k = 0; k < step->input_count; k++)
+    for (uint32_t i = 0; i < run->executable->input_count; i++)
+      count += run->pending_input[i].value == step->inputs[k] &&
+               step->inputs[k] != KEEL_ABSENT;
+  return count;
+}
+
 /* Starts the roots that wait for no input; the others start as their inputs become
  * ready. */
 static keel_status begin_with_pending(keel_run *run) {
@@ -361,11 +371,9 @@ static keel_status begin_with_pending(keel_run *run) {
   uint32_t count = 0;
   if (!ready) return keel_no_memory(order->root_count * sizeof *ready);
   for (uint32_t i = 0; i < executable->step_count; i++)
-    for (uint32_t k = 0; k < executable->steps[i].input_count; k++)
-      for (uint32_t n = 0; n < executable->input_count; n++)
-        if (run->pending_input[n].value != KEEL_ABSENT &&
-            run->pending_input[n].value == executable->steps[i].inputs[k])
-          atomic_fetch_add_explicit(&run->waits[i], 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&run->waits[i],
+                              pending_inputs_of(run, &executable->steps[i]),
+                              memory_order_relaxed);
   for (uint32_t i = 0; i < order->root_count; i++)
     if (!atomic_load_explicit(&run->waits[order->roots[i]],
                               memory_order_relaxed))

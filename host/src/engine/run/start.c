@@ -210,6 +210,7 @@ static keel_status await_work(const keel_plan *plan,
   return status;
 }
 
+/* Runs a plan whose inputs are known: ready, or failed where the run is partial. */
 static keel_status run_in_scope(keel_plan *plan, keel_run_args args) {
   run_scope scope;
   keel_status status =
@@ -225,8 +226,9 @@ static keel_status run_in_scope(keel_plan *plan, keel_run_args args) {
   return explain(&scope, args.inputs, status);
 }
 
-/* ---- with somebody who waits --------------------------------------------------- */
+/* ---- synchronous runs ------------------------------------------------------------ */
 
+/* Runs with what inputs there are: one that is still pending at the deadline has failed. */
 static keel_status run_partial(keel_plan *plan, const keel_run_args *args) {
   uint32_t n = args->input_count;
   keel_run_args known = *args;
@@ -269,7 +271,8 @@ static keel_status check_ready(keel_tensor *const *inputs, uint32_t count,
              : status;
 }
 
-static keel_status run_whole(keel_plan *plan, const keel_run_args *args) {
+/* Runs if all inputs become ready. */
+static keel_status run_ready(keel_plan *plan, const keel_run_args *args) {
   await_inputs(plan, args->inputs, args->cancellation, false);
   keel_status status =
       check_ready(args->inputs, args->input_count, args->cancellation);
@@ -292,7 +295,7 @@ keel_status keel_plan_run(keel_plan *plan, keel_tensor *const *inputs,
     outputs[i] = NULL;
   KEEL_TRY(check_ports(plan, inputs, input_count, output_count));
   const keel_run_args args = args_of(plan, inputs, outputs);
-  return run_whole(plan, &args);
+  return run_ready(plan, &args);
 }
 
 /* Reads the parameters in full, and the cancellation. */
@@ -308,13 +311,13 @@ static keel_status start_read_params(const keel_run_params *given,
   return KD_OK;
 }
 
-static keel_status start_run_with(keel_plan *plan, const keel_run_args *args) {
-  return args->partial ? run_partial(plan, args) : run_whole(plan, args);
+static keel_status start_run(keel_plan *plan, const keel_run_args *args) {
+  return args->partial ? run_partial(plan, args) : run_ready(plan, args);
 }
 
-/* Takes over the inputs that are donated. */
-static keel_status run_held(keel_plan *plan, const keel_run_params *params,
-                            keel_run_args args) {
+/* Runs with inputs some of which are donated: holds all, and passes those on. */
+static keel_status run_donated(keel_plan *plan, const keel_run_params *params,
+                               keel_run_args args) {
   size_t n = args.input_count;
   keel_tensor **held = calloc(n + 1, sizeof *held);
   bool *donated = calloc(n + 1, sizeof *donated);
@@ -327,7 +330,7 @@ static keel_status run_held(keel_plan *plan, const keel_run_params *params,
   if (status == KD_OK) {
     args.inputs = args.held = held;
     args.donated = donated;
-    status = start_run_with(plan, &args);
+    status = start_run(plan, &args);
     keel_inputs_release(held, args.input_count);
   }
   free(held);
@@ -353,11 +356,11 @@ keel_status keel_plan_run_with(keel_plan *plan, const keel_run_params *params,
   if (all.cancel || all.timeout) args.cancellation = &cancellation;
   args.partial = all.flags & KEEL_RUN_PARTIAL;
   args.enqueues = all.flags & KEEL_RUN_ENQUEUES;
-  return all.donated_count ? run_held(plan, &all, args)
-                           : start_run_with(plan, &args);
+  return all.donated_count ? run_donated(plan, &all, args)
+                           : start_run(plan, &args);
 }
 
-/* ---- with promises --------------------------------------------------------------- */
+/* ---- async runs ------------------------------------------------------------------ */
 
 /* A cancellation hook of an asynchronous run. */
 typedef struct run_hook {
@@ -381,8 +384,8 @@ struct keel_async_run {
   keel_run_args args;    /* its inputs and outputs are the begun run's */
   keel_tensor **tensors; /* inputs, outputs, promises */
   keel_tensor **promises;
-  bool *donated; /* by input; NULL: none is */
-  bool whole;    /* nothing runs before all inputs have come */
+  bool *donated;  /* by input; NULL: none is */
+  bool needs_all; /* KEEL_RUN_WHOLE: nothing runs before all inputs are ready */
   /* By output; only one thread takes it from OPEN; the future publishes the value. */
   atomic_uchar fulfilled[];
 };
@@ -520,7 +523,7 @@ static void input_has_come(keel_waiter *waiter) {
 
 /* Whether the run starts later, once an input has come. */
 static bool starts_later(keel_async_run *async) {
-  if (!async->whole || have_come(&async->args)) return false;
+  if (!async->needs_all || have_come(&async->args)) return false;
   for (uint32_t i = 0; i < async->args.input_count; i++) {
     keel_tensor *input = async->args.inputs[i];
     if (keel_tensor_state(input) != KEEL_PENDING) continue;
@@ -600,7 +603,7 @@ static keel_async_run *make_async_run(keel_plan *plan,
   if (params->cancel || params->timeout)
     async->args.cancellation = &async->cancellation;
   async->args.partial = params->flags & KEEL_RUN_PARTIAL;
-  async->whole = params->flags & KEEL_RUN_WHOLE;
+  async->needs_all = params->flags & KEEL_RUN_WHOLE;
   async->args.async = async;
   async->args.done = &async->done;
   return async;
