@@ -302,18 +302,16 @@ static keel_status run_spec(keel_call_site *site,
 static keel_status check_counts(const keel_call_site *site, uint32_t n,
                                 uint32_t m) {
   const keel_schema *schema = site->op->schema;
-  bool many =
-      schema->input_count && schema->inputs[schema->input_count - 1].variadic;
-  const char *where = site->where;
-  if (n > schema->input_count && !many)
-    return keel_fail(KD_INVALID_ARGUMENT, "%s%s%s%s: takes %u inputs, not %u",
-                     schema->name, *where ? " \"" : "", where,
-                     *where ? "\"" : "", (unsigned)schema->input_count,
-                     (unsigned)n);
+  uint32_t most = schema->input_count;
+  bool variadic = most && schema->inputs[most - 1].variadic;
+  char name[256] = "";
+  if (*site->where) snprintf(name, sizeof name, " \"%s\"", site->where);
+  if (n > most && !variadic)
+    return keel_fail(KD_INVALID_ARGUMENT, "%s%s: takes %u inputs, not %u",
+                     schema->name, name, (unsigned)most, (unsigned)n);
   if (!keel_schema_output(schema, m - 1))
-    return keel_fail(KD_INVALID_ARGUMENT, "%s%s%s%s: has no output %u",
-                     schema->name, *where ? " \"" : "", where,
-                     *where ? "\"" : "", (unsigned)m - 1);
+    return keel_fail(KD_INVALID_ARGUMENT, "%s%s: has no output %u",
+                     schema->name, name, (unsigned)m - 1);
   return KD_OK;
 }
 
