@@ -95,24 +95,20 @@ static bool lies_in(const char *path, const char *folder) {
   return !strncmp(path, folder, size) && path[size] == '/';
 }
 
-/* Whether the opened file, with all links followed, lies beside another file. */
+/* Whether the opened file, with all links followed, lies in the folder of another file: in
+ * that of its name, or in that of the file that this leads to. */
 static bool opened_beside(int fd, const char *beside) {
-  char opened[PATH_MAX], link[64], folder[PATH_MAX], *real;
+  char link[64], opened[PATH_MAX], path[PATH_MAX], folder[PATH_MAX];
   snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
   if (!realpath(link, opened)) return false;
   const char *slash = strrchr(beside, '/');
-  int length = slash ? (int)(slash + 1 - beside) : 0;
-  if (length >= (int)sizeof folder) return false;
-  snprintf(folder, sizeof folder, "%.*s", length ? length : 1,
-           length ? beside : ".");
-  real = realpath(folder, NULL);
-  bool inside = real && lies_in(opened, real);
-  free(real);
-  if (inside || !(real = realpath(beside, NULL))) return inside;
-  *strrchr(real, '/') = 0;
-  inside = lies_in(opened, real);
-  free(real);
-  return inside;
+  size_t length = slash ? (size_t)(slash + 1 - beside) : 0;
+  if (length >= sizeof path) return false;
+  snprintf(path, sizeof path, "%.*s.", (int)length, beside);
+  if (realpath(path, folder) && lies_in(opened, folder)) return true;
+  if (!realpath(beside, folder)) return false;
+  *strrchr(folder, '/') = 0;
+  return lies_in(opened, folder);
 }
 
 keel_status keel_file_open_beside(const char *path, const char *beside,
