@@ -1,7 +1,13 @@
-/* window.c - reductions of windows, and what scatters into them.
+/* window.c - reduce_window and select_and_scatter as ONNX's ops.
  *
- * A window's elements are parts of the padded input: as many as it has elements, one
- * dimension after the other. */
+ * A reduction over windows is separable: one axis after the other, each by strided slices of
+ * the padded input. Few elements are combined one by one (by_elements), x[i] with x[i + 1],
+ * x[i + 2] ... Many are combined by doubling (by_doubling), as a power is by squaring:
+ *
+ *     w1[i] = x[i]     w2[i] = w1[i] + w1[i + 1]     w4[i] = w2[i] + w2[i + 2]     ...
+ *     a window of 13 = 1 + 4 + 8:   w1[i] + w4[i + 1] + w8[i + 5]
+ *
+ * Running sums are CumSum instead, and maxima of floats MaxPool. */
 #include "frontends/stablehlo/reduce.h"
 
 #define ELEMENTS_MOST (INT64_C(1) << 40) /* of a dimension */
@@ -181,55 +187,59 @@ static keel_status combine(hlo *h, const lanes *l, const keel_value *a,
   return KD_OK;
 }
 
-static void parts(hlo *h, uint32_t count, const keel_value *from, int64_t axis,
-                  int64_t first, int64_t limit, int64_t step, keel_value *to) {
+/* The same slice of each tensor. */
+static void slices(hlo *h, uint32_t count, const keel_value *from, int64_t axis,
+                   int64_t first, int64_t limit, int64_t step, keel_value *to) {
   for (uint32_t i = 0; i < count; i++)
     to[i] = hlo_part(h, from[i], axis, first, limit, step);
 }
 
-/* One element of the window after the other. */
-static keel_status linear(hlo *h, const lanes *l, const window *w,
-                          uint32_t axis, keel_value *values, keel_value *room) {
-  keel_value *sum = room, *next = room + l->count;
+/* Reduces one axis, one element of the windows after the other. */
+static keel_status by_elements(hlo *h, const lanes *l, const window *w,
+                               uint32_t axis, keel_value *values,
+                               keel_value *scratch) {
+  keel_value *sum = scratch, *next = scratch + l->count;
   int64_t stride = w->stride[axis], last = (w->out[axis] - 1) * stride + 1;
-  parts(h, l->count, values, axis, 0, last, stride, sum);
+  slices(h, l->count, values, axis, 0, last, stride, sum);
   for (int64_t k = 1; k < w->size[axis]; k++) {
     int64_t first = k * w->gap[axis];
-    parts(h, l->count, values, axis, first, first + last, stride, next);
+    slices(h, l->count, values, axis, first, first + last, stride, next);
     KEEL_TRY(combine(h, l, sum, next, sum));
   }
   memcpy(values, sum, l->count * sizeof *values);
   return KD_OK;
 }
 
-/* Windows of 1, 2, 4 ... elements, of which those are combined that make up the size. */
-static keel_status doubled(hlo *h, const lanes *l, const window *w,
-                           uint32_t axis, keel_value *values,
-                           keel_value *room) {
-  keel_value *sum = room, *next = room + l->count, *a = room + 2 * l->count;
+/* The same by windows of 1, 2, 4 ... elements: those that make up the size are combined. */
+static keel_status by_doubling(hlo *h, const lanes *l, const window *w,
+                               uint32_t axis, keel_value *values,
+                               keel_value *scratch) {
+  keel_value *sum = scratch, *next = scratch + l->count,
+             *a = scratch + 2 * l->count;
   int64_t gap = w->gap[axis], stride = w->stride[axis];
   int64_t last = (w->out[axis] - 1) * stride + 1, done = 0;
   int64_t length = last + (w->size[axis] - 1) * gap;
   for (int64_t power = 1; power <= w->size[axis]; power *= 2) {
     if (w->size[axis] & power) { /* the window's elements from `done` on */
-      parts(h, l->count, values, axis, done * gap, done * gap + last, stride,
-            done ? next : sum);
+      slices(h, l->count, values, axis, done * gap, done * gap + last, stride,
+             done ? next : sum);
       if (done) KEEL_TRY(combine(h, l, sum, next, sum));
       done += power;
     }
     if (2 * power > w->size[axis]) break;
     length -= power * gap;
-    parts(h, l->count, values, axis, 0, length, 1, a);
-    parts(h, l->count, values, axis, power * gap, power * gap + length, 1,
-          next);
+    slices(h, l->count, values, axis, 0, length, 1, a);
+    slices(h, l->count, values, axis, power * gap, power * gap + length, 1,
+           next);
     KEEL_TRY(combine(h, l, a, next, values));
   }
   memcpy(values, sum, l->count * sizeof *values);
   return KD_OK;
 }
 
-static keel_status fold(hlo *h, const lanes *l, const window *w,
-                        keel_value *values, keel_value *room) {
+/* Pads the inputs, and reduces one axis after the other; then the start value joins. */
+static keel_status reduce_axes(hlo *h, const lanes *l, const window *w,
+                               keel_value *values, keel_value *scratch) {
   const hlo_op *op = l->op;
   for (uint32_t i = 0; i < l->count; i++) {
     int64_t dims[KD_MAX_RANK];
@@ -240,8 +250,8 @@ static keel_status fold(hlo *h, const lanes *l, const window *w,
   for (uint32_t axis = w->rank; axis--;) {
     if (w->size[axis] == 1 && w->stride[axis] == 1) continue;
     KEEL_TRY(w->size[axis] <= LINEAR_MOST
-                 ? linear(h, l, w, axis, values, room)
-                 : doubled(h, l, w, axis, values, room));
+                 ? by_elements(h, l, w, axis, values, scratch)
+                 : by_doubling(h, l, w, axis, values, scratch));
   }
   if (l->kind != HLO_OTHER) {
     op->out[0] =
@@ -280,11 +290,11 @@ keel_status hlo_reduce_window(hlo *h, const hlo_op *op) {
     op->out[0] = hlo_with_start(h, kind, dtype, most, op->in[1]);
     return KD_OK;
   }
-  keel_value *room = calloc(6 * (size_t)lane_count + 1, sizeof *room);
-  if (!room) return keel_no_memory(lane_count);
-  lanes l = {op, kind, lane_count, room + 4 * (size_t)lane_count};
-  keel_status status = fold(h, &l, &w, room, room + lane_count);
-  free(room);
+  keel_value *scratch = calloc(6 * (size_t)lane_count + 1, sizeof *scratch);
+  if (!scratch) return keel_no_memory(lane_count);
+  lanes l = {op, kind, lane_count, scratch + 4 * (size_t)lane_count};
+  keel_status status = reduce_axes(h, &l, &w, scratch, scratch + lane_count);
+  free(scratch);
   return status;
 }
 
