@@ -536,7 +536,7 @@ CPU_KERNEL(cpu_run_qlinear_conv) {
   return run_conv(self, launch, &qlinear);
 }
 
-/* ---- kernels ---------------------------------------------------------------------------------- */
+/* ---- kernels -------------------------------------------------------------------------------- */
 
 /* W, a constant whose zero points are constants too. */
 static bool can_pack(const kd_node *node, const roles *at, kd_tensor *out_w,
