@@ -258,10 +258,10 @@ static const kc_rule rules[] = {
          "In a group that was joined it is the work of one member",
          "The members' streams know nothing of each other."),
     JOIN("group.join-refused", group_join_refused, "kd_join.flags",
-         "an id of no make_id, or another size or rank than it can be",
+         "an id that make_id did not return, or an invalid size or rank",
          "A member that nobody counts on would wait for ever."),
     JOIN("group.abort", group_abort, "kd_collective_table.abort",
-         "Gives a group up that was joined",
+         "Aborts a group that was joined",
          "A process that was killed must not hang the others."),
 };
 

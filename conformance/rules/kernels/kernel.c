@@ -407,7 +407,7 @@ static const kc_rule rules[] = {
          " its first bytes, are another model's when memory is used again."),
     RULE(MUST, "kernel.constant-lifetime", kernel_constant_lifetime, KC_CASES,
          "host.h",
-         "What `supports` and `cost` see is theirs for the call alone",
+         "In `supports` and `cost` the data is valid for the call alone",
          "kd_node_table.constant kd_kernel_def.supports kd_kernel_def.cost"
          " kd_kernel_def.create",
          "An address that `supports` has kept is read in `create`; the host may"

@@ -369,7 +369,8 @@ static const kc_rule rules[] = {
          "A kernel in a layout of the plugin's own computes what it does in"
          " rows: the same reference judges both."),
     RULE("layout.adjoins", layout_adjoins, KC_CASES, "kernel.h",
-         "The host may then have the inputs made there, and not launch it",
+         "The host may then place the inputs directly in the output, and skip "
+         "the launch",
          "KD_KERNEL_ADJOINS",
          "What is made where a Concat would have it is read as its output:"
          " gaps, or blocks that are shared, give other elements."),

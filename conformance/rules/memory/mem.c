@@ -414,11 +414,12 @@ static const kc_rule rules[] = {
             "out_ parameters are written on KD_OK only",
             "kd_memory_table.allocate kd_memory_table.release",
             "KD_OK with a NULL or shared handle is met by a crash much later."),
-    KC_RULE(MUST, CORE, "mem.oom-size", mem_oom_size, KC_CASES, "memory.h",
-            "KD_OUT_OF_MEMORY (saying what was asked for and what is free)",
-            "kd_memory_table.allocate KD_OUT_OF_MEMORY",
-            "A size plus its padding wraps around to a small number: the"
-            " allocation succeeds and everything is written past its end."),
+    KC_RULE(
+        MUST, CORE, "mem.oom-size", mem_oom_size, KC_CASES, "memory.h",
+        "KD_OUT_OF_MEMORY (the message has the requested and the free size)",
+        "kd_memory_table.allocate KD_OUT_OF_MEMORY",
+        "A size plus its padding wraps around to a small number: the"
+        " allocation succeeds and everything is written past its end."),
     KC_RULE(
         MUST, CORE, "mem.oom-recover", mem_oom_recover, 0, "memory.h",
         "A device that is out of memory keeps working, and can allocate"

@@ -471,13 +471,14 @@ static const kc_rule rules[] = {
             " kd_collective_table.struct_size kd_collective_table.reserved",
             "A forgotten struct_size is 0: every slot of the table is then"
             " absent."),
-    KC_RULE(MUST, CORE, "abi.flags-known", abi_definition_flags, 0, "base.h",
-            "Whatever a reader must understand is a bit in a `flags` field",
-            "kd_kernel_def.flags kd_device_info.flags kd_space.flags"
-            " KD_KERNEL_BLOCKING KD_KERNEL_ADJOINS KD_DEVICE_SOFTWARE"
-            " KD_DEVICE_INTEGRATED KD_DEVICE_WIDENS",
-            "A host refuses bits that it does not know; a bit set by accident"
-            " makes the kernel unusable one day."),
+    KC_RULE(
+        MUST, CORE, "abi.flags-known", abi_definition_flags, 0, "base.h",
+        "A feature that a reader must understand is a bit in a `flags` field",
+        "kd_kernel_def.flags kd_device_info.flags kd_space.flags"
+        " KD_KERNEL_BLOCKING KD_KERNEL_ADJOINS KD_DEVICE_SOFTWARE"
+        " KD_DEVICE_INTEGRATED KD_DEVICE_WIDENS",
+        "A host refuses bits that it does not know; a bit set by accident"
+        " makes the kernel unusable one day."),
     KC_RULE(MUST, CORE, "abi.extension-unknown", abi_extension, 0, "plugin.h",
             "A table by name, or NULL where the plugin has none of that name",
             "kd_plugin.extension",

@@ -452,7 +452,7 @@ static const kc_rule rules[] = {
          "kd_host.fail kd_host.fail_text KD_PRINTF",
          "Watched behind each call of create and enqueue."),
     RULE(SHOULD, CORE, "err.message-names", err_message_names, 0, "memory.h",
-         "KD_OUT_OF_MEMORY (saying what was asked for and what is free)",
+         "KD_OUT_OF_MEMORY (the message has the requested and the free size)",
          "kd_host.fail", "\"Out of memory\" alone helps nobody."),
     RULE(MUST, CORE, "err.out-params", err_out_params, 0, "memory.h",
          "out_ parameters are written on KD_OK only",

@@ -259,8 +259,9 @@ static const kc_rule rules[] = {
         "A queue that the driver counts loses a reference that nobody took;"
         " one that it does not is destroyed under the application."),
     KC_RULE(MUST, ASYNC, "native.order", native_order, 0, "native.h",
-            "What is enqueued on it is in the queue when the call that enqueues"
-            " it returns, behind all that the application has put there before",
+            "Work that is enqueued on the stream is in the queue when the call"
+            " that enqueues it returns, after all earlier work of the"
+            " application",
             "kd_native_table.wrap kd_native_table.stream",
             "A hidden queue of the stream's own, or work that is held back, is"
             " out of order with the application's."),

@@ -1,7 +1,7 @@
-/* kd/base.h - what every other header uses.
+/* kd/base.h - definitions that every other header uses.
  *
  * Versions, statuses, element types and opaque handles. Everywhere in kd, sizes
- * are in bytes and times in nanoseconds; a count of elements says so.
+ * are in bytes and times in nanoseconds, unless a comment states elements.
  * Strings are UTF-8 and NUL-terminated. SPDX-License-Identifier: Apache-2.0 */
 #ifndef KD_BASE_H
 #define KD_BASE_H
@@ -36,8 +36,8 @@
  *   `struct_size` as zero, and ignores the tail of a larger struct.
  * - Zero always means "default" and NULL "not supported", so an absent field
  *   never changes the meaning of the others.
- * - Whatever a reader must understand is a bit in a `flags` field, one of bits
- *   0 to 23: a reader that does not know the bit refuses the object with
+ * - A feature that a reader must understand is a bit in a `flags` field, one of
+ *   bits 0 to 23: a reader that does not know the bit refuses the object with
  *   KD_UNIMPLEMENTED. Bits 24 to 31 (KD_HINTS) are hints, which a reader may
  *   ignore.
  * - `reserved` fields are zero, and readers ignore them.
@@ -75,7 +75,7 @@
 
 /* The result of a call: zero, or why it failed. The numbers 0 to 16 are gRPC's
  * (and Abseil's), so bindings can map them one to one. A reader treats a number
- * that it does not know as KD_UNKNOWN; the message says more. Negative numbers
+ * that it does not know as KD_UNKNOWN; the message has details. Negative numbers
  * are reserved. */
 typedef int32_t kd_status;
 

@@ -11,8 +11,8 @@
 extern "C" {
 #endif
 
-/* A buffer that replaces another in a recording: `from` is what later launches
- * would use, which an earlier update may have put there. Frozen. */
+/* A buffer that replaces another in a recording: `from` is the buffer that later
+ * launches would use, possibly since an earlier update. Frozen. */
 typedef struct kd_rebind {
   kd_buffer *from;
   kd_buffer *to;

@@ -14,8 +14,8 @@ extern "C" {
 
 typedef struct kd_group kd_group; /* the plugin's: the devices that take part */
 
-/* By what the members of a group find each other that are in several processes: any bytes of
- * the plugin's. Frozen. */
+/* The id by which members of one group in several processes find each other: bytes that the
+ * plugin chooses. Frozen. */
 typedef struct kd_group_id {
   uint8_t bytes[256];
 } kd_group_id;
@@ -55,11 +55,10 @@ typedef struct kd_join {
 #define KD_REDUCE_MIN     2u
 #define KD_REDUCE_MAX     3u
 
-/* What all members of a group are to do. Each array has one element per member,
- * in rank order; of a group that was joined, one element: the member's whose
- * group it is. Tensors are packed row-major, in the member's first memory
- * space. A member's output is its input's memory, or shares none with it.
- * Borrowed for the call. */
+/* One operation of a group. Each array has one element per member, in rank
+ * order; for a group that was joined, one element: this member's. Tensors are
+ * packed row-major, in the member's first memory space. A member's output is
+ * its input's memory, or shares none with it. Borrowed for the call. */
 typedef struct kd_collective {
   uint32_t struct_size;      /* sizeof(kd_collective) as the host knew it */
   uint32_t flags;            /* none yet */
@@ -74,9 +73,9 @@ typedef struct kd_collective {
 } kd_collective;
 
 /* Collective operations of devices. The first three slots are required. The
- * others, from make_id on, come together or not at all: they are for groups whose
- * members are in several processes. Any thread, one at a time for one group, but
- * for `status` and `abort`. */
+ * others, from make_id on, are all set or all NULL: they are for groups whose
+ * members are in several processes. Any thread may call a slot, one at a time
+ * for one group; `status` and `abort` at any time. */
 typedef struct kd_collective_table {
   uint32_t struct_size; /* sizeof(kd_collective_table) as the plugin knew it */
   uint32_t reserved;
@@ -87,9 +86,10 @@ typedef struct kd_collective_table {
   kd_status (*create)(kd_device *const *devices, uint32_t count,
                       KD_OWNED kd_group **out_group);
 
-  /* Frees a group whose work is done, or one of whose devices is lost. One that
-   * was joined may wait until all members destroy theirs, in one order where
-   * they are in several groups; after `abort` it waits for nobody. */
+  /* Frees a group whose work is done, or one of whose devices is lost. For a
+   * group that was joined, it may wait until all members destroy theirs, in the
+   * same order if they are in several groups; after `abort` it does not wait for
+   * other members. */
   void (*destroy)(kd_group *group);
 
   /* Enqueues the work of all members, each on its own stream, after what that
@@ -99,57 +99,60 @@ typedef struct kd_collective_table {
    * fails on all streams.
    *
    * In a group that was joined it is the work of one member, and all members
-   * enqueue the same operations in one order. What fails on one member's stream
-   * may leave the others waiting: the host aborts their groups.
+   * enqueue the same operations in one order. If an operation fails on one
+   * member's stream, the others may be left waiting: the host aborts their
+   * groups.
    *
    * Returns KD_OK; after any other status nothing was enqueued:
    * KD_UNIMPLEMENTED (a kind, reduction or dtype that it does not support; the
-   * host uses copies and kernels instead; by these three alone, so that all
-   * members get one answer; so is a kind that it does not know), KD_BUSY
+   * host uses copies and kernels instead. The answer depends on these three
+   * alone, so that all members agree; an unknown kind is unsupported), KD_BUSY
    * (a stream is full; in a group that was joined also: connections for this
    * operation are still being made), KD_ABORTED. In a group that was joined the
-   * plugin may keep an operation for which it says KD_BUSY: the host makes the same
-   * call again, with the same memory, until it has another answer, or aborts. */
+   * plugin may keep an operation for which it returns KD_BUSY: the host repeats
+   * the call, with the same memory, until it gets another status, or aborts. */
   kd_status (*enqueue)(kd_group *group, const kd_collective *what);
 
-  /* Makes an id by which the members of one new group find each other. One of
-   * them has it made, and the host carries it to the others. Each call gives
-   * another id, also in other processes and on other machines. What the plugin
-   * keeps for it is freed when all have joined, or with the process.
+  /* Makes an id by which the members of one new group find each other. The host
+   * calls it for one of them, and passes the id to the others. Each call gives
+   * another id, also in other processes and on other machines. The plugin frees
+   * its data for the id when all members have joined, or with the process.
    *
    * flags  KD_GROUP_MACHINES; an unknown bit is refused
-   * Returns KD_OK, KD_UNIMPLEMENTED (the device reaches none on other machines, or
-   * a library that this needs is not installed), KD_UNAVAILABLE,
+   * Returns KD_OK, KD_UNIMPLEMENTED (the device cannot reach devices on other
+   * machines, or a library that this needs is not installed), KD_UNAVAILABLE,
    * KD_OUT_OF_MEMORY. */
   kd_status (*make_id)(kd_device *device, uint32_t flags, kd_group_id *out_id);
 
   /* Makes an open device a member of a group, whose other members join in other
-   * processes, or in this one. Each calls it once, with the same id and size, and
-   * its own rank. It does not wait for them: `status` says when all have come, and
-   * nothing is enqueued before. A device may be in many groups.
+   * processes, or in this one. It is called once for each member, with the same
+   * id and size, and the member's rank. It does not wait for other members:
+   * `status` reports when all have joined, and nothing is enqueued before. A
+   * device may be in many groups.
    *
    * Owns     the host destroys the group before it closes the device
    * Returns KD_OK, KD_UNIMPLEMENTED (they cannot reach each other, or a library
-   * that this needs is not installed), KD_INVALID_ARGUMENT (an id of no
-   * make_id, or another size or rank than it can be), KD_UNAVAILABLE,
+   * that this needs is not installed), KD_INVALID_ARGUMENT (an id that make_id
+   * did not return, or an invalid size or rank), KD_UNAVAILABLE,
    * KD_OUT_OF_MEMORY. */
   kd_status (*join)(kd_device *device, const kd_join *what,
                     KD_OWNED kd_group **out_group);
 
   /* Whether a group that was joined can work. It does not wait for other members.
    * Any thread, at any time; a failure lasts.
-   * Returns KD_OK, KD_BUSY (a member has not come yet, or connections are
-   * being made, also after KD_OK), KD_ABORTED (it was
-   * aborted, or another member's was), KD_UNAVAILABLE (a member cannot be reached
-   * any more), KD_DEVICE_LOST. */
+   * Returns KD_OK, KD_BUSY (a member has not joined yet, or connections are being
+   * made; also after an earlier KD_OK), KD_ABORTED (this group was aborted, or
+   * another member's was), KD_UNAVAILABLE (a member cannot be reached any more),
+   * KD_DEVICE_LOST. */
   kd_status (*status)(kd_group *group);
 
-  /* Gives a group up that was joined: its work ends that waits for members which
-   * will not come, and so does its joining. Any thread, at any time, also twice; it
-   * waits for no other member, each of which aborts its own. Work of the group that
-   * is not done fails; where a plugin cannot make it fail, the device counts as
-   * lost. Afterwards the group can only be destroyed. When the stream's work has
-   * ended, no memory of its operations is touched. */
+  /* Aborts a group that was joined: its operations and its joining end, even if
+   * they wait for missing members. Any thread, at any time, also twice; it does
+   * not wait for other members, each of which aborts its own group. Work of the
+   * group that is not done fails; if a plugin cannot make it fail, the device
+   * counts as lost.
+   * Afterwards the group can only be destroyed. Once the stream's work has ended,
+   * memory of its operations is no longer accessed. */
   void (*abort)(kd_group *group);
 } kd_collective_table;
 

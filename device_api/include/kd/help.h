@@ -1,5 +1,5 @@
 /* kd/help.h - conveniences for plugin authors, written only in terms of the
- * other headers: a plugin can do without, and nothing here is part of the ABI.
+ * other headers: they are optional, and not part of the ABI.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef KD_HELP_H
@@ -28,8 +28,7 @@ extern "C" {
 #define KD_TYPES_NUMBER (KD_TYPES_FLOAT | KD_TYPES_INT)
 #define KD_TYPES_PLAIN  (KD_TYPES_NUMBER | KD_TYPES(KD_BOOL))
 
-/* Bits of one element; 0 for strings, and for a number that it does not
- * know. */
+/* Bits of one element; 0 for strings and unknown numbers. */
 static inline uint32_t kd_dtype_bits(kd_dtype dtype) {
   static const uint8_t bits[KD_DTYPE_COUNT] = {
       0,  32,  8,  8, 16, 16, 32, 64, 0, 8, 16, 64, 32, 64,
@@ -42,7 +41,7 @@ static inline uint32_t kd_dtype_size(kd_dtype dtype) {
   return kd_dtype_bits(dtype) / 8;
 }
 
-/* "f32" for KD_F32, and so on; "?" for a number that it does not know. */
+/* "f32" for KD_F32, and so on; "?" for an unknown number. */
 static inline const char *kd_dtype_name(kd_dtype dtype) {
   static const char *const name[KD_DTYPE_COUNT] = {
       "none",       "f32",    "u8",         "i8",   "u16",  "i16",
@@ -53,8 +52,7 @@ static inline const char *kd_dtype_name(kd_dtype dtype) {
   return dtype < KD_DTYPE_COUNT ? name[dtype] : "?";
 }
 
-/* The name of a status: "OUT_OF_MEMORY"; "?" for a number that it does not
- * know. */
+/* The name of a status: "OUT_OF_MEMORY"; "?" for an unknown number. */
 static inline const char *kd_status_name(kd_status status) {
 #define KD_STATUS_NAME_OF(name, text, hint) #name,
   static const char *const names[] = {KD_STATUS_LIST(KD_STATUS_NAME_OF)};

@@ -1,6 +1,6 @@
-/* kd/host.h - what the host does for a plugin.
+/* kd/host.h - the host's services for a plugin.
  *
- * A plugin does not link against the host: all that it may call is in kd_host.
+ * A plugin does not link against the host: kd_host has all that it may call.
  * The tables are const and live until the plugin's `close` has returned. Any
  * thread may call any slot at any time, even inside a call from the host,
  * unless a slot says otherwise. The host fills every slot of the version that
@@ -20,8 +20,7 @@ extern "C" {
 #define KD_LOG_INFO    2u
 #define KD_LOG_DEBUG   3u
 
-/* What an attribute holds: the numbers of ONNX's
- * AttributeProto.AttributeType. */
+/* Kinds of attributes: the numbers of ONNX's AttributeProto.AttributeType. */
 #define KD_ATTR_ABSENT  0u
 #define KD_ATTR_FLOAT   1u
 #define KD_ATTR_INT     2u
@@ -72,8 +71,8 @@ typedef struct kd_node_table {
                            kd_type *out_type);
 
   /* The value of an input that is a constant of the program, in host memory,
-   * packed row-major: `create` prepacks weights from it. What `supports` and
-   * `cost` see is theirs for the call alone. What `create` sees stays until
+   * packed row-major: `create` prepacks weights from it. In `supports` and
+   * `cost` the data is valid for the call alone; in `create` it is valid until
    * `destroy` (see KD_KERNEL_CONSTANTS_IN_CREATE, kd_kernel_def.taken). Another
    * constant may lie at the same address later.
    * Returns KD_OK, KD_NOT_FOUND (not a constant). */
@@ -171,7 +170,7 @@ typedef struct kd_profile_record {
   uint64_t bytes;       /* copied or accessed; 0: not known */
   uint32_t kind;        /* KD_PROFILE_* */
   uint32_t stream;      /* any number that is unique to the stream */
-  const char *name;     /* what ran, such as a layer of a region; NULL: the
+  const char *name;     /* of the work, such as a layer of a region; NULL: the
                            op that `correlation` identifies. Copied */
   uint64_t reserved[2];
 } kd_profile_record;
@@ -192,8 +191,8 @@ typedef struct kd_host {
   /* Records why a call fails, for the calling thread, and returns `code`, so
    * that `return host->fail(KD_X, "...")` is all that an error needs. The text
    * is copied; the last one before the call returns counts. Every status but
-   * KD_OK needs one, except what is an answer rather than a failure: KD_BUSY of
-   * a query, and KD_DEADLINE_EXCEEDED of a wait. Allocates nothing. */
+   * KD_OK needs one, except answers that are not failures: KD_BUSY of a query,
+   * and KD_DEADLINE_EXCEEDED of a wait. Allocates nothing. */
   kd_status (*fail)(kd_status code, const char *format, ...) KD_PRINTF(2, 3);
 
   /* Writes one line to the host's log. level is KD_LOG_*. */

@@ -1,10 +1,10 @@
 /* kd/kd.h - the Keel device ABI: all of it, and a map.
  *
  * A plugin is one shared library that exports one function (KD_ENTRY), which
- * returns one const table (kd_plugin). What the table leaves NULL the plugin
- * does not do, and the host does without.
+ * returns one const table (kd_plugin). Optional entries of the table may be
+ * NULL: the plugin does not implement them, and the host works without them.
  *
- *   level 0  core      plugin.h   who the plugin is, its devices
+ *   level 0  core      plugin.h   the plugin's name and version, its devices
  *                      option.h   what users may set
  *                      device.h   what a device is
  *                      property.h further facts of a device
@@ -20,7 +20,7 @@
  *   ops of its own     op.h       arguments, attributes and shapes
  *   from the host      host.h     errors, log, memory, threads, reading ops
  *   common to all      base.h     versions, statuses, element types, handles
- *                      tensor.h   what a kernel sees of a tensor
+ *                      tensor.h   a tensor as a kernel sees it
  *   conveniences       help.h     inline, not part of the ABI
  *
  * samples/minimal_plugin is a complete plugin of level 0.

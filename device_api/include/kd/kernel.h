@@ -1,6 +1,6 @@
 /* kd/kernel.h - which ops a device can run, and how.
  *
- * Level 0 of the device ABI. A kernel definition is const data, so that anyone
+ * Level 0 of the device ABI. A kernel definition is const data, so that tools
  * can list what a plugin supports without running it. SPDX-License-Identifier:
  * Apache-2.0 */
 #ifndef KD_KERNEL_H
@@ -67,9 +67,10 @@ typedef struct kd_cost {
  * `create`, and is done with it when that returns. The host may then free its
  * own copy; launches still pass the constant's tensor, unless it is `taken`. */
 #define KD_KERNEL_CONSTANTS_IN_CREATE 0x2000000u
-/* A Concat that writes its inputs' bytes one after the other where all dimensions before
- * its axis are 1, in each of the plugin's own layouts that it accepts (in rows it always
- * does). The host may then have the inputs made there, and not launch it. */
+/* For a Concat: if all dimensions before its axis are 1, its output is the bytes of the
+ * inputs in order, in each of the plugin's own layouts that it accepts (row-major, this
+ * always holds). The host may then place the inputs directly in the output, and skip the
+ * launch. */
 #define KD_KERNEL_ADJOINS 0x4000000u
 /* Accepts the plugin's own layouts, those that `supports` accepts: each input
  * has the layout that its kd_type and kd_tensor state, and output 0 is to get
@@ -156,7 +157,7 @@ typedef struct kd_kernel_def {
   uint32_t host_outputs;
 
   /* Bit i: output 0 may share the memory of input i, of equal size, if nothing
-   * else needs the input. `aliases` covers other outputs, and says more. */
+   * else needs the input. `aliases` covers other outputs, and can require it. */
   uint32_t inplace;
   int32_t priority;
 

@@ -1,8 +1,9 @@
-/* kd/layout.h - a plugin's own layouts: how its kernels want tensors in memory.
+/* kd/layout.h - a plugin's own layouts: the orders of elements in memory that
+ * its kernels prefer.
  *
  * An option. When the host plans, it asks which layouts the kernels of a graph
- * prefer. Where neighbours agree, one passes tensors to the other as they are;
- * elsewhere they are converted. What leaves the device is row-major.
+ * prefer. Tensors between kernels that agree stay as they are; others are
+ * converted. Tensors that leave the device are row-major.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef KD_LAYOUT_H
 #define KD_LAYOUT_H
@@ -23,10 +24,10 @@ typedef struct kd_layout_table {
   /* The layout in which the device's kernel for a node prefers an argument;
    * `argument` counts the inputs, then output 0. The host asks for one argument
    * after the other; the node's types state the layouts chosen so far and, for
-   * an input that it has not asked for yet, the one that it comes in. An input
-   * that comes in another layout than the answer is converted, at the cost of a
-   * copy: a row-major input is better left so unless the kernel gains more than
-   * that. The host does not ask for constants, which are row-major, nor for ops
+   * an input that it has not asked for yet, the input's present layout. An input
+   * whose layout differs from the answer is converted, at the cost of a copy:
+   * leave a row-major input as it is unless the kernel gains more than that. The
+   * host does not ask for constants, which are row-major, nor for ops
    * without a definition that has KD_KERNEL_OWN_LAYOUT. If no kernel supports
    * all the answers, the node's arguments are row-major. Cheap and pure: equal
    * nodes get equal answers. Any thread.

@@ -24,7 +24,7 @@ typedef struct kd_memory_stats {
 #define KD_READ  0x1u
 #define KD_WRITE 0x2u
 
-/* What an allocation asks for. */
+/* A request for memory. */
 typedef struct kd_allocation {
   uint32_t struct_size; /* sizeof(kd_allocation) as the host knew it */
   uint32_t flags;       /* none yet */
@@ -34,7 +34,7 @@ typedef struct kd_allocation {
 } kd_allocation;
 
 /* Device memory. allocate, release, copy_in and copy_out are required; all
- * others may be NULL, and the host then does without.
+ * others may be NULL, and the host then works without them.
  *
  * Any thread may call any slot. `stream` is NULL for a synchronous call: it
  * returns when the data has moved, and is not ordered with work on streams.
@@ -61,8 +61,8 @@ typedef struct kd_memory_table {
    * No two live buffers share a byte. A failed allocation does not disturb
    * running work. A device that is out of memory keeps working, and can
    * allocate again when buffers are released.
-   * Returns KD_OK, KD_OUT_OF_MEMORY (saying what was asked for and what is
-   * free), KD_UNIMPLEMENTED (an unknown flag, or not exportable as asked). */
+   * Returns KD_OK, KD_OUT_OF_MEMORY (the message has the requested and the free
+   * size), KD_UNIMPLEMENTED (an unknown flag, or not exportable as asked). */
   kd_status (*allocate)(kd_device *device, const kd_allocation *wanted,
                         KD_OWNED kd_buffer **out_buffer, void **out_address);
 
@@ -112,8 +112,8 @@ typedef struct kd_memory_table {
   void (*trim)(kd_device *device);
 } kd_memory_table;
 
-/* Kinds of external memory: what kd_external.handle is. A plugin refuses a kind
- * that it does not know with KD_UNIMPLEMENTED. */
+/* Kinds of external memory, that is, of kd_external.handle. A plugin refuses a
+ * kind that it does not know with KD_UNIMPLEMENTED. */
 #define KD_EXTERNAL_HOST_POINTER 1u /* a host address */
 #define KD_EXTERNAL_OPAQUE_FD    2u /* the driver's opaque file descriptor */
 #define KD_EXTERNAL_DMA_BUF      3u /* a dma-buf file descriptor */
@@ -151,8 +151,8 @@ typedef struct kd_external_table {
                              KD_OWNED kd_buffer **out_buffer,
                              void **out_address);
 
-  /* Exports a buffer as a handle of the kind that `out_memory` asks for, and
-   * says what part of the handle's memory it is.
+  /* Exports a buffer as a handle of the kind that `out_memory` asks for, with
+   * its offset and size in the handle's memory.
    * Owns     a descriptor is the caller's, to close or to import; the memory
    * lives as long as the buffer or anything imported from it.
    * Returns KD_OK, KD_UNIMPLEMENTED (not this kind, or not this buffer). */

@@ -14,8 +14,8 @@ extern "C" {
 
 #define KD_NATIVE "kd.native/1"
 
-/* What a handle is: its type in the driver's headers. A plugin that does not know a kind,
- * or has none of it, returns KD_UNIMPLEMENTED. Each interface has 256 numbers; those up to
+/* The type of a handle in the driver's headers. A plugin that does not know a kind, or
+ * has none of it, returns KD_UNIMPLEMENTED. Each interface has 256 numbers; those up to
  * 0x7fffffff are reserved for Keel, those from KD_NATIVE_OWN on are a vendor's own. */
 typedef uint32_t kd_native_kind;
 
@@ -52,36 +52,36 @@ typedef struct kd_native_table {
   uint32_t struct_size; /* sizeof(kd_native_table) as the plugin knew it */
   uint32_t reserved;
 
-  /* Gives a handle of a device: what an application needs to call the driver for it.
+  /* Gives a handle of a device: with it, an application calls the driver.
    * Returns KD_OK, KD_UNIMPLEMENTED (not this kind). */
   kd_status (*device)(kd_device *device, kd_native_kind kind,
                       uint64_t *out_handle);
 
   /* Gives a handle of a buffer, and the byte in it at which the buffer begins: several may
-   * lie in one of the driver's. Returns KD_OK, KD_UNIMPLEMENTED (not this kind). NULL: it
-   * has none. */
+   * lie in one of the driver's. Returns KD_OK, KD_UNIMPLEMENTED (not this kind). NULL:
+   * buffers have no handles. */
   kd_status (*buffer)(kd_device *device, kd_buffer *buffer, kd_native_kind kind,
                       uint64_t *out_handle, uint64_t *out_offset);
 
-  /* Gives the driver's queue of a stream, in the stream's order: what was enqueued on the
-   * stream before is in the queue when this returns, and what the application enqueues there
-   * counts as the stream's work from then on. Events that are recorded behind it, and
-   * synchronize, wait for it. It may be called again, to hand over what was enqueued since.
+  /* Gives the driver's queue of a stream, in the stream's order: earlier work of the stream
+   * is in the queue when this returns, and work that the application enqueues there counts
+   * as the stream's from then on. Events that are recorded after it, and synchronize, wait
+   * for it. It may be called again, to hand over work that was enqueued since.
    * Returns KD_OK, KD_UNIMPLEMENTED (not this kind), or why the stream takes no more work.
    * NULL: streams have none. */
   kd_status (*stream)(kd_stream *stream, kd_native_kind kind,
                       uint64_t *out_handle);
 
-  /* Makes a stream of a queue that the application has: a stream like any other. What is
-   * enqueued on it is in the queue when the call that enqueues it returns, behind all that
-   * the application has put there before.
+  /* Makes a stream of a queue that the application has: a stream like any other. Work that
+   * is enqueued on the stream is in the queue when the call that enqueues it returns, after
+   * all earlier work of the application.
    *
-   * handle  a queue of the device and its context, that works in order
-   * Owns     the host destroys the stream, which leaves the queue alone: that stays the
-   * application's, and is there until then.
+   * handle  an in-order queue of the device and its context
+   * Owns     the host destroys the stream, which leaves the queue alone: the application
+   * owns the queue, and keeps it until then.
    * Returns KD_OK, KD_UNIMPLEMENTED (not this kind), KD_INVALID_ARGUMENT (0, a queue of
-   * another device or context, one that works in any order), KD_OUT_OF_MEMORY. NULL: no
-   * queue is taken. */
+   * another device or context, an out-of-order queue), KD_OUT_OF_MEMORY. NULL: the plugin
+   * cannot use the application's queues. */
   kd_status (*wrap)(kd_device *device, kd_native_kind kind, uint64_t handle,
                     KD_OWNED kd_stream **out_stream);
 } kd_native_table;

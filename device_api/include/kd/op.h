@@ -52,7 +52,7 @@ typedef struct kd_op_type {
 
 KD_STATIC_ASSERT(sizeof(kd_op_type) == 136, "kd_op_type is frozen");
 
-/* What a shape function gets. All is borrowed for the call. */
+/* The arguments of a shape function. All pointers are borrowed for the call. */
 typedef struct kd_op_call {
   uint32_t struct_size; /* sizeof(kd_op_call) as the host knew it */
   uint32_t output_count;

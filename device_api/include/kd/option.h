@@ -10,8 +10,8 @@
 extern "C" {
 #endif
 
-/* What the text of an option's value means. A reader treats a number that it
- * does not know as KD_OPTION_TEXT. */
+/* Types of an option's value, which is given as text. A reader treats a number
+ * that it does not know as KD_OPTION_TEXT. */
 #define KD_OPTION_TEXT    0u
 #define KD_OPTION_INTEGER 1u /* "-12": decimal digits; fits in int64_t */
 #define KD_OPTION_REAL    2u /* "0.5", "-2", "1e-3"; a point in any locale */

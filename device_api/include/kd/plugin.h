@@ -1,4 +1,4 @@
-/* kd/plugin.h - the one thing that a plugin exports.
+/* kd/plugin.h - the table that a plugin exports.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef KD_PLUGIN_H
@@ -67,7 +67,7 @@ typedef struct kd_plugin {
   /* Opens an instance for one host, and starts the driver. A process may
    * contain several hosts (two wheels, each with a libkeel of its own); each
    * opens its own instance, independent of the others: an instance calls only
-   * its own host, and its `close` ends nothing that others use. A plugin that
+   * its own host, and its `close` does not affect other instances. A plugin that
    * cannot do so allows one instance at a time, and the host then loads a copy
    * of its file.
    *
@@ -135,8 +135,8 @@ typedef struct kd_plugin {
    *
    * A lost device stays lost until it is closed. Every call on it that can fail
    * returns KD_DEVICE_LOST and says why. Its incomplete events fail with that
-   * status: callbacks come and waits return, promptly, but only once the device
-   * no longer accesses memory. Calls that free something (release, destroy,
+   * status: callbacks are called and waits return, promptly, but only once the
+   * device no longer accesses memory. Calls that free something (release, destroy,
    * device_close) work as before and return promptly; the host still waits for
    * a stream before it makes them. After device_close, device_open may be
    * called again.
@@ -144,9 +144,9 @@ typedef struct kd_plugin {
    * failure as a loss. */
   kd_status (*device_status)(kd_device *device);
 
-  /* A table by name, or NULL where the plugin has none of that name. The name says who
-   * defined it, so that no registry is needed: a vendor's own is "x.acme.power/1", those of
-   * this ABI begin with "kd." (KD_NATIVE). Any thread. The slot may be NULL. */
+  /* A table by name, or NULL where the plugin has none of that name. The name contains its
+   * owner, so that no registry is needed: a vendor's own is "x.acme.power/1", those of this
+   * ABI begin with "kd." (KD_NATIVE). Any thread. The slot may be NULL. */
   const void *(*extension)(kd_instance *instance, const char *name);
 
   const kd_op_def *ops; /* an array of op_count ops of the plugin's own */
@@ -158,16 +158,16 @@ typedef struct kd_plugin {
    * through kd_host.option. Before `open`, the host refuses the plugin if the
    * application or the manifest sets an option that is not listed, or if any
    * value, wherever it comes from, is not of the option's type and choices.
-   * NULL: nothing is known of the options, and the host passes on whatever it
-   * has. Not NULL, and option_count 0: there are none. */
+   * NULL: the options are not known, and the host passes on all that are set.
+   * Not NULL, and option_count 0: there are none. */
   const kd_option_def *options;
   uint32_t option_count;
   uint32_t reserved_options;
 
   /* Returns one further property of a device, by index. The device need not be
-   * open. Which properties there are, and their order, stay the same from
-   * `open` to `close`. The host calls it and device_info one at a time. May
-   * take milliseconds: people ask for it. NULL: there are none.
+   * open. The list of properties and its order stay the same from `open` to
+   * `close`. The host calls it and device_info one at a time. May take
+   * milliseconds: it serves people, not runs. NULL: there are none.
    * Returns KD_OK, KD_OUT_OF_RANGE (no such device, or past its last property;
    * there are at most 1000). */
   kd_status (*property)(kd_instance *instance, uint32_t device, uint32_t index,

@@ -1,5 +1,5 @@
-/* kd/property.h - what is known of a device beyond kd_device_info, for people
- * and their tools: the host bases no decision on it.
+/* kd/property.h - facts of a device beyond kd_device_info, for people and their
+ * tools: the host bases no decision on them.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef KD_PROPERTY_H
@@ -11,8 +11,8 @@
 extern "C" {
 #endif
 
-/* What a property's value is. A reader treats a number that it does not know as
- * KD_PROPERTY_NONE. */
+/* Types of a property's value. A reader treats a number that it does not know
+ * as KD_PROPERTY_NONE. */
 #define KD_PROPERTY_NONE    0u /* it cannot be read now */
 #define KD_PROPERTY_INTEGER 1u
 #define KD_PROPERTY_REAL    2u
@@ -43,8 +43,8 @@ extern "C" {
  *   temperature    real     C       now
  *
  * Any other name begins with the plugin's name and a dot, "acme.lanes", and its
- * unit has no prefix: Hz rather than MHz. What kd_device_info has is not a
- * property. */
+ * unit has no prefix: Hz rather than MHz. Facts of kd_device_info are not
+ * properties. */
 typedef struct kd_property {
   uint32_t struct_size; /* sizeof(kd_property) as the host knew it */
   uint32_t flags;       /* KD_PROPERTY_CHANGES */

@@ -12,8 +12,8 @@
 extern "C" {
 #endif
 
-/* What a plugin claims: a connected part of a graph that no path leaves and
- * enters again. Borrowed for the call. */
+/* A claim: a connected part of a graph that no path leaves and enters again.
+ * Borrowed for the call. */
 typedef struct kd_part {
   uint32_t struct_size;  /* sizeof(kd_part) as the plugin knew it */
   uint32_t flags;        /* none yet */
@@ -34,8 +34,8 @@ typedef struct kd_part {
  * this one). */
 typedef kd_status (*kd_claim)(void *context, const kd_part *part);
 
-/* What to compile, or what a blob was compiled from, and how. Borrowed for the
- * call. */
+/* The graph to compile, or the graph that a blob was compiled from, and the
+ * numerics. Borrowed for the call. */
 typedef struct kd_compile {
   uint32_t struct_size; /* sizeof(kd_compile) as the host knew it */
   uint32_t flags;       /* none yet */
@@ -45,7 +45,7 @@ typedef struct kd_compile {
 } kd_compile;
 
 /* The compiler of a device. claim, compile, enqueue and destroy are required;
- * serialize, validate and load come together or not at all. */
+ * serialize, validate and load are all set or all NULL. */
 typedef struct kd_region_table {
   uint32_t struct_size; /* sizeof(kd_region_table) as the plugin knew it */
   uint32_t reserved;

@@ -15,7 +15,7 @@ extern "C" {
  * including a driver's own, or inside the call that registered it. It never
  * blocks and never calls the plugin.
  *
- * why  what host->fail would say of the failure; "" for KD_OK; borrowed */
+ * why  the failure's message, as for host->fail; "" for KD_OK; borrowed */
 typedef void (*kd_event_callback)(void *context, kd_status status,
                                   const char *why);
 

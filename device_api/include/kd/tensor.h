@@ -1,4 +1,4 @@
-/* kd/tensor.h - what a kernel sees of a tensor.
+/* kd/tensor.h - a tensor as a kernel sees it.
  *
  * Both structs are elements of arrays and are frozen: they never grow.
  * SPDX-License-Identifier: Apache-2.0 */
