@@ -20,11 +20,11 @@ typedef struct keel_device keel_device;
 
 /* Only the plugins that `plugins` names are loaded. */
 #define KEEL_ONLY_NAMED 0x1u
-/* Plugins are found and described; a plugin is loaded only if its manifest does
- * not say enough. Devices are not opened. */
+/* Plugins are found and described; a plugin is loaded only if its manifest is
+ * not enough for that. Devices are not opened. */
 #define KEEL_DESCRIBE 0x2u
-/* keel_open succeeds also where a plugin that `plugins` or `options` name is refused: for
- * programs that say what became of each (keel_plugin_at). */
+/* keel_open succeeds even if a plugin that `plugins` or `options` name is refused: for
+ * programs that report the outcome for each plugin (keel_plugin_at). */
 #define KEEL_ALLOW_REFUSED 0x4u
 
 /* How to open a runtime. Zero in any field but the first means its default. */
@@ -46,8 +46,8 @@ typedef struct keel_context_params {
    * than for 0, for callers that wait elsewhere and so never help. */
   int32_t workers;
 
-  /* The most bytes that tensors may take, on all devices together, with what the
-   * runtime's own ops take beside them; 0: no limit but the machine's memory. */
+  /* The maximum bytes of tensors on all devices together, including memory that
+   * the runtime's own ops use; 0: no limit but the machine's memory. */
   uint64_t memory_limit;
 
   /* Options of plugins, "plugin.name=value". A plugin that lists its options
@@ -70,10 +70,10 @@ typedef struct keel_context_params {
    * with no visible device is not opened. NULL or "": the variable
    * KEEL_VISIBLE_DEVICES; if that is not set, all.
    *
-   * A plugin that the variable hides is not even loaded, where that is known before: by the
-   * name in the plugin's manifest, else by the file's name, acme.so. Where the
-   * variable shows a plugin, or an option is for one, that no manifest and no loaded
-   * plugin has as its name, the other files are loaded to learn theirs. */
+   * A plugin that the variable hides is not even loaded if its name is known before: from
+   * its manifest, else from the file's name, acme.so. If the variable shows, or an option is
+   * for, a name that no manifest and no loaded plugin has, the other files are loaded to
+   * learn their names. */
   const char *visible;
 
   /* Entry functions of plugins that are linked into the application
@@ -83,14 +83,14 @@ typedef struct keel_context_params {
   uint32_t entry_count;
   uint32_t reserved_entries;
 
-  /* Called before the runtime calls into a plugin to load, open, ask or close it
-   * and its devices, so that a program which does that in a child process can
+  /* Called before the runtime calls into a plugin to load, open, query or close
+   * it and its devices, so that a program which does that in a child process can
    * tell which plugin ended the process or holds it up. `path` is the plugin's
-   * file; `call` is "load" (the dynamic linker runs what a library does first),
+   * file; `call` is "load" (the dynamic linker runs the library's constructors),
    * "unload", or the slot's name: "entry", "open", "device_count", "device_info",
-   * "device_open" and so on. Before "load" it may return why the plugin is to be
-   * refused, which is copied; otherwise NULL. Any thread may call it, with locks
-   * held: it calls no function of Keel. NULL: nothing is called. */
+   * "device_open" and so on. Before "load" it may return a reason to refuse the
+   * plugin, which is copied; otherwise it returns NULL. Any thread may call it,
+   * with locks held: it calls no function of Keel. NULL: nothing is called. */
   const char *(*step)(void *step_context, const char *path, const char *call);
   void *step_context;
 } keel_context_params;
@@ -98,24 +98,24 @@ typedef struct keel_context_params {
 #define KEEL_NO_WORKERS    (-1)
 #define KEEL_CALLERS_APART (-2)
 
-/* Opens a runtime. A plugin that is found and refused does not make it fail (see
- * keel_plugin_info), nor does one that a variable names; there is a warning then. A
- * plugin that the caller names, as a file or by an option for it, does.
+/* Opens a runtime. Fails if a plugin that the caller names, as a file or by an option for
+ * it, is refused. Other plugins that are refused do not make it fail (see
+ * keel_plugin_info); if a variable names one, there is a warning.
  *
  * params  NULL: all defaults
  * Owns     the caller closes it.
  * Returns KD_OK, KD_INVALID_ARGUMENT (unknown flags, no struct_size, an option
  * without a value), KD_NOT_FOUND (no plugin for an option), the
  * status with which a named plugin is refused (the message says why),
- * KD_FAILED_PRECONDITION (called by a plugin while this libkeel loads, opens, asks or
+ * KD_FAILED_PRECONDITION (called by a plugin while this libkeel loads, opens, queries or
  * closes it), KD_OUT_OF_MEMORY. */
 KEEL_API keel_status keel_open(const keel_context_params *params,
                                KD_OWNED keel_context **out_context);
 
 /* Closes a runtime. All of its tensors, ops, programs and plans must have been
  * released, and no call may still be running. NULL does nothing. A process may end without
- * it: the runtime then calls no plugin any more. Where a plugin calls it while this libkeel
- * loads, opens, asks or closes one, the context stays open, and the log says so. */
+ * it: the runtime then calls no plugin any more. If a plugin calls it while this libkeel
+ * loads, opens, queries or closes a plugin, the context stays open, with a line in the log. */
 KEEL_API void keel_close(keel_context *context);
 
 /* Keel's version, "0.1.0". */
@@ -133,7 +133,7 @@ typedef struct keel_plugin_info {
   /* KD_OK: loaded; or described, with KEEL_DESCRIBE; or hidden, and not loaded
    * (abi_version is 0 then) */
   keel_status status;
-  const char *reason; /* why not, or a note; "" if there is none */
+  const char *reason; /* of a refusal, or a note; "" if there is none */
   const char *hint;   /* what to do about it; "" if nothing */
 } keel_plugin_info;
 
@@ -165,10 +165,10 @@ KEEL_API keel_status keel_plugin_option(const keel_context *context,
 
 /* Shows devices that `visible` hid when the context was opened, and opens their
  * drivers: an application that knows which device it wants opens that plugin
- * alone, and the others when it needs them. They come behind those that are
- * there, which stay. A plugin that KEEL_VISIBLE_DEVICES kept from being loaded is
- * not loaded now. Any thread, at any time; what other threads have begun does not
- * see them.
+ * alone, and the others when it needs them. They follow the devices that are
+ * visible already, which stay. A plugin that KEEL_VISIBLE_DEVICES kept from being
+ * loaded is not loaded now. Any thread, at any time; calls that other threads
+ * have begun do not see the new devices.
  *
  * visible  as in keel_context_params
  * Returns KD_OK, also where a plugin cannot be opened, as keel_open does;
@@ -177,7 +177,7 @@ KEEL_API keel_status keel_plugin_option(const keel_context *context,
 KEEL_API keel_status keel_show(keel_context *context, const char *visible);
 
 /* Devices, in a stable order: by plugin as found, then in the plugin's order;
- * those that keel_show has shown come behind. NULL past the last. */
+ * devices that keel_show has shown follow them. NULL past the last. */
 KEEL_API uint32_t keel_device_count(const keel_context *context);
 KEEL_API keel_device *keel_device_at(const keel_context *context,
                                      uint32_t index);
@@ -230,8 +230,7 @@ typedef struct keel_property {
  * filled (driver, compute_units, memory, peak_flops_f32, bandwidth, pci,
  * numa_node), then the plugin's own, in a fixed order. Does not open the
  * device. Any thread, except in a callback of the runtime.
- * Returns KD_OK, KD_OUT_OF_RANGE (past the last), or why the plugin cannot
- * say. */
+ * Returns KD_OK, KD_OUT_OF_RANGE (past the last), or the plugin's failure. */
 KEEL_API keel_status keel_device_property(const keel_device *device,
                                           uint32_t index,
                                           keel_property *out_property);
@@ -251,7 +250,7 @@ typedef struct keel_memory_facts {
 } keel_memory_facts;
 
 /* Reports the memory usage of a device, which is opened if it is not open yet.
- * For a device that cannot say, it reports what this context has allocated
+ * If the plugin cannot report it, the figures are of this context's allocations
  * there. Any thread.
  * Returns KD_OK, or why it cannot be opened. */
 KEEL_API keel_status keel_device_memory(keel_device *device,
@@ -288,14 +287,13 @@ KEEL_API keel_status keel_device_kernel(const keel_device *device,
 KEEL_API const char *keel_runtime_op(uint32_t index);
 
 /* Whether a device works, as far as the runtime knows: it learns of a loss when
- * a call fails. Returns KD_OK, KD_DEVICE_LOST (the message has the device's own
- * words). */
+ * a call fails. Returns KD_OK, KD_DEVICE_LOST (with the plugin's message). */
 KEEL_API keel_status keel_device_status(keel_device *device);
 
 /* Opens a lost device again; leaves one that works as it is.
  *
- * When a device is lost (unplugged, reset, hung), what runs on it fails with
- * KD_DEVICE_LOST, and so does everything that is started on it from then on.
+ * When a device is lost (unplugged, reset, hung), its work fails with
+ * KD_DEVICE_LOST, and so does all work that is started on it from then on.
  * Other devices, and runs that do not need it, go on. Nothing moves to another
  * device by itself. Its memory is gone: values on it can no longer be read.
  * Before the call, release them and the plans that use the device; afterwards,
@@ -305,8 +303,8 @@ KEEL_API keel_status keel_device_status(keel_device *device);
  * Any thread may call it, but not from a callback of the runtime. It waits for
  * calls on the device that are under way, which fail. If the call fails, the
  * device stays lost, and the call may be repeated.
- * Returns KD_OK, KD_FAILED_PRECONDITION (values or plans are left, which the
- * message counts; or another context of the process still has the device), or
+ * Returns KD_OK, KD_FAILED_PRECONDITION (values or plans are left: the message
+ * has their number; or another context of the process still has the device), or
  * why the device cannot be opened (KD_UNAVAILABLE: not back yet, or gone for
  * good). */
 KEEL_API keel_status keel_device_reopen(keel_device *device);
@@ -317,7 +315,7 @@ KEEL_API keel_status keel_device_reopen(keel_device *device);
 KEEL_API keel_status keel_device_push(keel_device *device);
 KEEL_API void keel_device_pop(void);
 
-/* What the runtime holds at present. */
+/* Memory and kernels that the runtime holds at present. */
 typedef struct keel_stats {
   uint64_t tensor_bytes; /* in live tensors */
   uint64_t peak_bytes;   /* the largest value of tensor_bytes so far */

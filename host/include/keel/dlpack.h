@@ -34,7 +34,7 @@ struct DLManagedTensor;          /* before 1.0 */
  * Owns     on KD_OK the tensor owns `managed`, and its deleter (may be NULL) is
  *          called once, by whichever thread drops the last reference, when no
  *          work reads the memory any more; after a copy, before this returns.
- *          On failure `managed` stays the caller's, who calls the deleter.
+ *          On failure `managed` stays the caller's, to call its deleter.
  * Returns KD_OK, KD_INVALID_ARGUMENT (NULL, negative or too large dims, no
  * data), KD_INCOMPATIBLE (another major version; nothing but the version was
  * read), KD_UNIMPLEMENTED (kind of memory, element type, lanes, a DLPack flag),
@@ -59,7 +59,7 @@ KEEL_API keel_status keel_tensor_from_dlpack_legacy(
  *
  * Owns     the receiver calls the struct's deleter once, from any thread,
  *          before keel_close; until then it holds a reference to the tensor.
- * Returns KD_OK, KD_INVALID_ARGUMENT (no tensor), KD_FAILED_PRECONDITION (needs
+ * Returns KD_OK, KD_INVALID_ARGUMENT (not a tensor), KD_FAILED_PRECONDITION (needs
  * a copy, which `flags` do not allow), KD_UNIMPLEMENTED (DLPack has no such
  * element type), KD_OUT_OF_MEMORY, or the value's failure. */
 KEEL_API keel_status
@@ -77,10 +77,10 @@ keel_tensor_to_dlpack_legacy(keel_tensor *tensor, uint32_t flags,
 KEEL_API uint32_t keel_dlpack_count(const keel_context *context);
 
 /* Destroys a Python capsule (PyCapsule_New) named "dltensor" or
- * "dltensor_versioned": calls the deleter of what it holds, unless somebody
- * took it, who has renamed it. For bindings that have no C of their own: code
- * of Python can't run there, where an exception may be pending. Does nothing
- * in a process without Python. */
+ * "dltensor_versioned": calls the deleter of its struct, unless a consumer has
+ * taken the struct and so renamed the capsule. For bindings without C code of
+ * their own: Python code cannot run in a destructor, where an exception may be
+ * pending. Does nothing in a process without Python. */
 KEEL_API void keel_dlpack_destroy_capsule(void *capsule);
 
 #ifdef __cplusplus

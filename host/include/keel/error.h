@@ -18,8 +18,8 @@ typedef kd_status keel_status;
 
 /* Why the last call on this thread failed: what, where, why, and what to do.
  * One line or more, without a newline at the end; "" before the first failure.
- * UTF-8 that a terminal can be shown: of names that are not, '?' stands for the
- * bytes that are in the way. Numbers have a point in every locale.
+ * Printable UTF-8: in names that are not, '?' replaces the bytes in question.
+ * Numbers have a point in every locale.
  * Valid until the next failing call on this thread. */
 KEEL_API const char *keel_message(void);
 

@@ -21,10 +21,9 @@ extern "C" {
  *
  * A tensor whose memory was made for export (keel_device_export) is exported as
  * it is. For any other the device makes a copy at each call, and the descriptor
- * covers nothing else. Values do not change, so nobody may write to the memory.
- * Keel does not use it for anything else, even after the tensor is released:
- * whoever has the descriptor, or imported it, may read it for as long as they
- * like.
+ * covers nothing else. Values do not change, so the memory must not be written.
+ * Keel does not use it for anything else, even after the tensor is released: any
+ * holder or importer of the descriptor may read the memory without a time limit.
  *
  * kind        KD_EXTERNAL_OPAQUE_FD, _DMA_BUF or _SHARED_FD
  * out_memory  the data begins at its offset; its size is at least the tensor's.
@@ -38,8 +37,8 @@ KEEL_API keel_status keel_tensor_export(keel_tensor *tensor, uint32_t kind,
                                         kd_external *out_memory);
 
 /* Makes a tensor on a device from memory behind a descriptor, without a copy.
- * Whatever wrote the memory must be done before the call. Nobody may write to
- * it while the tensor, or unfinished work that reads it, exists.
+ * All writes to the memory must be done before the call. It must not be written
+ * while the tensor, or unfinished work that reads it, exists.
  *
  * memory  as keel_tensor_export or another library returned it; the packed
  *         elements begin at its offset, and its size is at least theirs

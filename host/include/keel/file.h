@@ -10,7 +10,7 @@
 extern "C" {
 #endif
 
-/* What a .pb file contains; the file itself does not say. */
+/* The message type of a .pb file, which the file itself does not contain. */
 #define KEEL_FILE_TENSOR   0u /* onnx.TensorProto */
 #define KEEL_FILE_SEQUENCE 1u /* onnx.SequenceProto */
 #define KEEL_FILE_OPTIONAL 2u /* onnx.OptionalProto */

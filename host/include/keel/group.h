@@ -1,8 +1,8 @@
 /* keel/group.h - collective operations of several devices.
  *
  * Semantics are those of MPI's operations of the same name (MPI 4.0, chapter
- * 6). The members are devices of one context, and one call has the values of
- * all. SPDX-License-Identifier: Apache-2.0 */
+ * 6). The members are devices of one context, and one call takes the values of
+ * all members. SPDX-License-Identifier: Apache-2.0 */
 #ifndef KEEL_GROUP_H
 #define KEEL_GROUP_H
 
@@ -80,24 +80,23 @@ KEEL_API keel_status keel_group_send(keel_group *group, uint32_t to,
                                      keel_tensor *tensor,
                                      KD_OWNED keel_tensor **out_tensor);
 
-/* Handles of the members, for a program that each of them runs: values (resources) that the
- * ops of domain "keel" by which members exchange values take as their first input (AllReduce
- * and so on: keel/op.h). Member r's run gets members[r].
+/* Handles of the members, for a program that each of them runs. A handle is a resource; the
+ * exchanges of domain "keel" (AllReduce and so on: keel/op.h) take it as their first input.
+ * Member r's run gets members[r].
  *
- * The n-th exchange of each member is one with the n-th of all others: they run the same
- * program, or different ones with the same exchanges. A member whose handle is gone (its run
- * has ended, and the caller has released it) takes part no more: others that wait for it fail,
- * and say for whom. So do all where a run leaves an exchange out, since it has failed or was
- * cancelled, and where the exchanges differ. Make new
- * handles for each set of runs. Runs of all members must be under way at once: keel_plan_begin
- * does not wait.
+ * The n-th exchange of a member matches the n-th exchange of every other member: all run the
+ * same program, or programs with the same exchanges. A member leaves when its handle is gone
+ * (its run has ended, and the caller has released it): members that wait for it then fail, with
+ * a message that names it. All members fail if a run leaves out an exchange because it failed or
+ * was cancelled, or if the exchanges differ. Make new handles for each set of runs. Runs of all
+ * members must be under way at once: keel_plan_begin does not wait.
  *
  * members  receives one for each rank; the caller releases each
  * Returns KD_OK or KD_OUT_OF_MEMORY (all are NULL then). */
 KEEL_API keel_status keel_group_members(keel_group *group,
                                         KD_OWNED keel_tensor **members);
 
-/* How many calls took each way so far. */
+/* The number of calls so far, by their path. */
 typedef struct keel_group_counts {
   uint64_t direct; /* by the devices among themselves */
   uint64_t staged; /* by the runtime's copies and the members' kernels */

@@ -4,15 +4,15 @@
  *   tensor.h   values: data on a device, now or later, or an error
  *   op.h       run single ops, by name or prepared
  *   program.h  build or load a program, plan it for a device, run it
- *   group.h    what several devices do together
- *   link.h     what several processes do together, on one machine or many
- *   split.h    one program's parts for several devices or processes
- *   phases.h   what a program computes and exchanges, for simulators
+ *   group.h    collective operations of several devices
+ *   link.h     ranks: processes that exchange values, on one machine or many
+ *   split.h    splits a program into one for each of several ranks
+ *   phases.h   a program's computations and exchanges, for simulators
  *   file.h     values in files
  *   dlpack.h   tensors from and to other libraries
  *   external.h tensors' memory for other processes and devices, and theirs
  *   native.h   the driver's own handles, and queues of the application's
- *   trace.h    what happened when
+ *   trace.h    a timeline of events
  *   error.h    statuses and messages
  *
  * and not here: debug.h, for tests and comparison; link_module.h, for modules of MPI

@@ -88,8 +88,8 @@ KEEL_API keel_status keel_call(keel_context *context, const char *op,
  *   Normal(seed, counter, shape) -> Y    mean 0, variance 1; dtype as above
  *
  * Resources keep their content between ops and between runs. A resource is a
- * value: whoever holds one can pass it to any op or run, from any thread; it is
- * freed when nobody holds it. Each op on a resource is atomic. In a run, the
+ * value: its holders can pass it to any op or run, from any thread; it is freed
+ * with its last reference. Each op on a resource is atomic. In a run, the
  * ops on a resource act as if they ran one after the other in the program's
  * order, where nested functions count at their node; ops that only read run
  * concurrently. A run with one resource as two of its inputs is refused. After
@@ -119,33 +119,33 @@ KEEL_API keel_status keel_call(keel_context *context, const char *op,
  *
  * Exchanges between the members of a group, each of which runs the op. member is a handle
  * (keel_group_members) and a resource; ops on it keep the program's order. Semantics are those
- * of MPI's operations of the same name. ranks parts the group: the first `size` ranks are one
- * part, and so on, each rank once; without it all members are one part, in rank order. Rows are
- * along the first dimension. The output is in the memory of the member's device. Outside of
- * runs, the output is pending until all members have called; the call itself
- * waits for a pending X, so one thread calls for all members before it gives
- * one's output to the next exchange.
+ * of MPI's operations of the same name. `ranks` divides the group into subgroups: its first
+ * `size` ranks are one, and so on, each rank once; without it all members are one subgroup, in
+ * rank order. Rows are along the first dimension. The output is in the memory of the member's
+ * device. Outside of runs, the output is pending until all members have called; the call itself
+ * waits for a pending X, so a single thread calls for all members before it passes one of the
+ * outputs to the next exchange.
  *
  *   AllReduce(member, X) -> Y      reduction (sum, product, min or max) of all X,
  *                                  the same bits for each member
  *   AllGather(member, X) -> Y      the rows of all, joined; size is required
- *   ReduceScatter(member, X) -> Y  the own part of the rows, reduced; size is
- *                                  required
- *   AllToAll(member, X) -> Y       part i of the rows goes to member i; size is
- *                                  required
- *   Broadcast(member, X) -> Y      X of the part's first rank
+ *   ReduceScatter(member, X) -> Y  this member's block of the rows, reduced;
+ *                                  size is required
+ *   AllToAll(member, X) -> Y       block i of the rows goes to member i; size
+ *                                  is required
+ *   Broadcast(member, X) -> Y      X of the subgroup's first rank
  *   Permute(member, X) -> Y        X of the rank that sends to this one: pairs
- *                                  has from, to, from, to ...; zeros where none
+ *                                  has from, to, from, to ...; zeros if no rank
  *                                  does
- *   Send(member, X) -> Y           gives X to rank `to`; Y is X, pending until
- *                                  the group needs X's memory no more
+ *   Send(member, X) -> Y           sends X to rank `to`; Y is X, pending until
+ *                                  the group no longer needs X's memory
  *   Receive(member) -> Y           the next X of rank `from`, which must be of
  *                                  type dtype and shape
  *   Rank(member) -> rank           an i64
  *
- * Send and Receive are of two members; the others do not come to them. What one rank sends to
- * another arrives in the order of its Sends. In a run, one that waits for the other rank, or for
- * its X, keeps no other exchange from going on, but for later messages of the same ranks. */
+ * Send and Receive involve two members alone. Values from one rank to another arrive in the
+ * order of the Sends. In a run, a Send or Receive that waits for the other rank, or for its X,
+ * holds up no other exchange except later messages between the same ranks. */
 
 #ifdef __cplusplus
 }

@@ -44,13 +44,13 @@ KEEL_API keel_value keel_builder_constant(keel_builder *builder,
                                           keel_tensor *tensor);
 
 /* The opset that ops of a domain (NULL, "" or "ai.onnx": ONNX's) are written for
- * from this call on, as a model's opset_import says for all of them. An op
- * of an older opset is brought to today's form: what was an attribute and is an
- * input today, or has another default, may be given as it was. Before the first
- * call ops are as op.h says.
+ * from this call on, as a model's opset_import does for all of them. An op of an
+ * older opset is upgraded: an attribute that has become an input, or that has
+ * another default today, may be given in the old form. Before the first call ops
+ * are as in op.h.
  * Returns KD_OK, KD_INVALID_ARGUMENT. An op then fails with KD_UNIMPLEMENTED if
- * Keel does not know what the opset may have changed in it, or has no way from
- * its form. */
+ * Keel does not know what the opset may have changed in it, or cannot upgrade
+ * it. */
 KEEL_API keel_status keel_builder_opset(keel_builder *builder,
                                         const char *domain, int64_t opset);
 
@@ -72,9 +72,9 @@ KEEL_API keel_status keel_builder_op_n(
     uint32_t attr_count, const keel_value *inputs, uint32_t input_count,
     keel_value *outputs, uint32_t output_count);
 
-/* Starts a body: what an op runs, as the branches of If and the body of Loop
- * and Scan. It is built as a program is: with inputs (those that ONNX gives the
- * body), constants, ops, outputs and bodies of its own. An op of `outer` takes
+/* Starts a body: a function that an op runs, such as a branch of If or the body
+ * of Loop or Scan. It is built like a program: with inputs (those of ONNX for
+ * the body), constants, ops, outputs and bodies of its own. An op of `outer` takes
  * it over where its attributes have KEEL_BODY("then_branch", body). From then
  * on, and when `outer` is finished or destroyed, it accepts only
  * keel_builder_destroy, which it needs in any case. A body that fails
@@ -86,14 +86,14 @@ KEEL_API keel_status keel_builder_body(keel_builder *outer, const char *name,
  * A value from further out is captured by each body on the way. */
 KEEL_API keel_value keel_builder_capture(keel_builder *body, keel_value outer);
 
-/* Adds a loop that runs `body` as long as `condition` gives true, which is
- * looked at before each round: StableHLO's while. Both are bodies of `builder`
- * with an input for each carried value; the condition's output is one bool, and
- * the body's are the carried values of the next round. It is made of ONNX's
- * Loop.
+/* Adds a loop that runs `body` as long as `condition` returns true, which is
+ * evaluated before each iteration: StableHLO's while. Both are bodies of
+ * `builder` with an input for each carried value; the condition's output is one
+ * bool, and the body's are the carried values of the next iteration. It is made
+ * of ONNX's Loop.
  *
- * inputs   the carried values before the first round
- * outputs  receives them after the last, as many */
+ * inputs   the carried values before the first iteration
+ * outputs  receives the carried values after the last, `count` of them */
 KEEL_API keel_status keel_builder_while(keel_builder *builder,
                                         keel_builder *condition,
                                         keel_builder *body,
@@ -111,12 +111,12 @@ KEEL_API keel_status keel_builder_output(keel_builder *builder,
 KEEL_API keel_status keel_builder_finish(keel_builder *builder,
                                          KD_OWNED keel_program **out_program);
 
-/* Loads a model file. Its contents tell its kind: Keel's binary form, its text
+/* Loads a model file. Its kind follows from its contents: Keel's binary form, its text
  * (MLIR), a portable artifact of StableHLO (docs/bridges/stablehlo.md) or, if
  * Keel was built with protobuf-c, ONNX. The binary form is
  * mapped, and so are large constants of ONNX, in the model's file or beside it:
  * these files must not change while the program, its plans or their values
- * live. Put a new file in the place of an old one; do not write over it.
+ * live. Replace such a file by a new one; do not overwrite it in place.
  * Returns KD_OK, KD_NOT_FOUND (the file, or a device it is compiled for),
  * KD_PERMISSION_DENIED, KD_DATA_LOSS (damaged; the message says where),
  * KD_INCOMPATIBLE (from a later Keel), KD_UNIMPLEMENTED (an op or feature that
@@ -127,10 +127,10 @@ KEEL_API keel_status keel_program_load(keel_context *context, const char *path,
 /* The same of a model that is in memory, which is copied and may be freed when
  * the call returns.
  *
- * path  what messages call it; external data of an ONNX model is looked for
- *       beside it. Nothing needs to be there
- * Returns as keel_program_load does, and KD_UNAVAILABLE (the system gives no
- * memory that is mapped as a file is). */
+ * path  its name in messages; external data of an ONNX model is looked for
+ *       beside it. The file itself need not exist
+ * Returns as keel_program_load does, and KD_UNAVAILABLE (the system cannot map
+ * memory as a file). */
 KEEL_API keel_status keel_program_load_memory(
     keel_context *context, const char *path, const void *data, uint64_t size,
     KD_OWNED keel_program **out_program);
@@ -145,24 +145,24 @@ KEEL_API keel_status keel_program_load_memory(
 /* Writes a program to a file, which is replaced completely or not at all: other
  * processes and mappings see the old file until then, any number of processes may
  * write to one path, and an error leaves the old file as it was. The new file has
- * the mode of the old one, and its owner where the process may give that. Links are followed; a
- * device or a pipe is written into. keel_value_save and keel_trace_stop write so,
- * too. `flags` is 0 or KEEL_SAVE_TEXT.
+ * the mode of the old one, and its owner if the process may set that. Links are followed; a
+ * device or a pipe is written into. keel_value_save and keel_trace_stop write files in the
+ * same way. `flags` is 0 or KEEL_SAVE_TEXT.
  * Returns KD_OK, KD_UNIMPLEMENTED (a constant's type has no text),
  * KD_PERMISSION_DENIED, KD_UNAVAILABLE (cannot be written),
  * KD_OUT_OF_MEMORY. */
 KEEL_API keel_status keel_program_save(const keel_program *program,
                                        const char *path, uint32_t flags);
 
-/* Takes a piece of what is written, which follows the piece before. Returns
- * KD_OK, or a status that ends the writing. */
+/* Takes the next chunk of a file. Returns KD_OK, or a status that ends the
+ * writing. */
 typedef keel_status (*keel_write_function)(void *write_context,
                                            const void *data, uint64_t size);
 
 /* Passes the file that keel_program_save would write to a function, on the
  * calling thread.
- * Returns KD_OK, KD_UNIMPLEMENTED (a constant's type has no text), what `write`
- * returned, KD_OUT_OF_MEMORY. */
+ * Returns KD_OK, KD_UNIMPLEMENTED (a constant's type has no text), the status of
+ * `write`, KD_OUT_OF_MEMORY. */
 KEEL_API keel_status keel_program_write(const keel_program *program,
                                         uint32_t flags,
                                         keel_write_function write,
@@ -180,9 +180,9 @@ typedef struct keel_port {
   /* For each dimension, the model's name of an open one ("batch"), or NULL;
    * dimensions with the same name are to be equal. NULL: none has a name. */
   const char *const *symbols;
-  /* Of a program of several devices: which part a member of the group has, in XLA's words, as
-   * "{devices=[2,1]<=[2]}"; dims are the part's. NULL: each has all. Keel's own forms of
-   * programs do not have it. */
+  /* In a program for several devices: the shards of the group's members, in XLA's syntax, as
+   * "{devices=[2,1]<=[2]}"; dims are those of a shard. NULL: each member has the whole value.
+   * Keel's own forms of programs do not have it. */
   const char *sharding;
 } keel_port;
 
@@ -191,8 +191,8 @@ typedef struct keel_port {
 #define KEEL_PORT_SEQUENCE 0x1u
 #define KEEL_PORT_OPTIONAL 0x2u
 #define KEEL_PORT_RESOURCE 0x4u
-/* The model is written to have this input's memory: callers should donate it
- * (keel_run_params). Nothing does so by itself. */
+/* The model is written to reuse this input's memory: callers should donate it
+ * (keel_run_params). It is not donated by itself. */
 #define KEEL_PORT_DONATED 0x8u
 
 /* Returns KD_OK, KD_OUT_OF_RANGE. Inputs with an initial value in the model are
@@ -243,15 +243,15 @@ typedef struct keel_input_sizes {
  * the same size. `program` stays as it is, and may be released before the new one. Any thread.
  *
  * Returns KD_OK, KD_OUT_OF_RANGE (an index), KD_INVALID_ARGUMENT (another rank or size than the
- * input has, two sizes for one name, sizes that no value has, not a tensor),
+ * input has, two sizes for one name, impossible sizes, not a tensor),
  * KD_FAILED_PRECONDITION (a program that is compiled), KD_OUT_OF_MEMORY. */
 KEEL_API keel_status keel_program_fix(const keel_program *program,
                                       const keel_input_sizes *inputs,
                                       uint32_t count,
                                       KD_OWNED keel_program **out_program);
 
-/* 1 if an op of it, nested functions included, gives random numbers (other than
- * from a seed and a counter that are values). */
+/* 1 if an op of it, nested functions included, generates random numbers (other
+ * than from a seed and a counter that are values). */
 KEEL_API int keel_program_is_random(const keel_program *program);
 
 /* The number of ops in it, nested functions included. */
@@ -304,8 +304,8 @@ typedef struct keel_plan_params {
   uint64_t timeout;
 } keel_plan_params;
 
-/* The passes that make a plan from a program, in order: their names, and what
- * they do in a few words; NULL past the last. A pass that runs twice is listed
+/* The passes that make a plan from a program, in order: their names, and a short
+ * description of each; NULL past the last. A pass that runs twice is listed
  * twice, and leaving it out removes both. Some cannot be left out. */
 KEEL_API const char *keel_pass_name(uint32_t index);
 KEEL_API const char *keel_pass_about(uint32_t index);
@@ -338,7 +338,7 @@ KEEL_API void keel_program_regions(const keel_program *program,
                                    uint32_t *out_held, uint64_t *out_size,
                                    uint32_t *out_bare);
 
-/* What keel_program_support found out about an op. */
+/* The result of keel_program_support for one op. */
 typedef struct keel_support {
   const char *node; /* the model's name for it, or "" */
   const char *op;   /* "Relu", "keel::FusedConv" */
@@ -349,23 +349,23 @@ typedef struct keel_support {
 typedef void (*keel_support_function)(void *support_context,
                                       const keel_support *op);
 
-/* Whether a device runs a program by itself: what a plan for the device would
- * do, without making one. The passes run, so an op that the device has no
- * kernel for counts as it is written with simpler ones, and fused ops as what
- * they are fused to. Nothing is compiled, and nothing runs but the folding of
- * constants. Ops of the runtime itself (Reshape, If) are taken on every device.
+/* Whether a device runs a program by itself, as a plan for the device would run
+ * it, without making a plan. The passes run: for an op without a kernel on the
+ * device, the simpler ops that it is written with count, and for fused ops the
+ * result. Nothing is compiled, and nothing runs but the folding of constants.
+ * Ops of the runtime itself (Reshape, If) are taken on every device.
  *
  * device  NULL: as in keel_plan_params
  * each    called on the calling thread for each op that is left after the
  *         passes, in the program's order, nested functions behind their op;
  *         NULL: not called. The status of an op is KD_OK; KD_UNIMPLEMENTED (it
  *         would run on another device, or on none); KD_FAILED_PRECONDITION (the
- *         device has kernels for it, and which types or sizes it gets is known
- *         in a run only)
+ *         device has kernels for it, but its types or sizes are known in a run
+ *         only)
  * Returns KD_OK if the device takes all ops, else the status of the first with
  * KD_UNIMPLEMENTED or, if there is none, of the first that is not taken:
- * keel_message says which and why. What a plan fails with before kernels are
- * chosen: as keel_plan_create. */
+ * keel_message names it, and why. For failures before kernels are chosen,
+ * returns as keel_plan_create does. */
 KEEL_API keel_status keel_program_support(keel_program *program,
                                           keel_device *device,
                                           keel_support_function each,
@@ -384,8 +384,8 @@ KEEL_API keel_status keel_plan_create(keel_program *program,
                                       KD_OWNED keel_plan **out_plan);
 KEEL_API void keel_plan_release(keel_plan *plan);
 
-/* What its program declares, as keel_program_input and its like report it; the
- * strings live as long as the plan. */
+/* The program's inputs and outputs, as keel_program_input and keel_program_output
+ * report them; the strings live as long as the plan. */
 KEEL_API uint32_t keel_plan_input_count(const keel_plan *plan);
 KEEL_API keel_status keel_plan_input(const keel_plan *plan, uint32_t index,
                                      keel_port *out_port);
@@ -403,9 +403,9 @@ KEEL_API keel_status keel_plan_output(const keel_plan *plan, uint32_t index,
  *          declares every size
  * outputs  receives one per program output; the caller releases each
  * Returns KD_OK, or the first failure, with the node's name, op and shapes
- * (outputs are then NULL). Where a device fails behind the call that gave it the work, it does not
- * say which launch: the message then has the first and the last of those that it had. An input
- * that has failed ends the run at once, also if others are pending. */
+ * (outputs are then NULL). If a device fails after the call that enqueued its work, it does not
+ * report which launch failed: the message then has the first and the last of the launches in
+ * question. An input that has failed ends the run at once, also if others are pending. */
 KEEL_API keel_status keel_plan_run(keel_plan *plan, keel_tensor *const *inputs,
                                    uint32_t input_count,
                                    KD_OWNED keel_tensor **outputs,
@@ -422,10 +422,9 @@ KEEL_API void keel_cancel_request(keel_cancel *cancel, const char *why);
 /* Outputs that do not depend on a failure are computed and returned, the others
  * as failed values. */
 #define KEEL_RUN_PARTIAL 0x1u
-/* keel_plan_begin: no op runs before all inputs have arrived; the failure of one counts
- * when those before it have. Best for a run whose inputs are
- * another's outputs, soon to come: as a whole it needs less memory, and its device's recording
- * can be launched. */
+/* keel_plan_begin: no op runs before all inputs have arrived; a failed input takes effect once
+ * the inputs before it have arrived. Best if the inputs are outputs of another run that arrive
+ * soon: as a whole, the run needs less memory, and its device's recording can be launched. */
 #define KEEL_RUN_WHOLE 0x2u
 
 /* keel_plan_run_with: returns when devices have been given all work, and does not wait for them.
@@ -445,10 +444,10 @@ typedef struct keel_run_params {
    * caller's reference to each of them, whatever it returns; the handle is then
    * used no more, as after keel_tensor_release. The run frees an input after
    * its last use. If that was the last reference, the memory holds an output or
-   * another value of the run as soon as nothing in the run reads it; if somebody
-   * else has a reference (also as another input of this run, or through memory
-   * that is mapped, exported or the application's own), the value stays as it
-   * is. A run that fails has used the inputs up, too. NULL and 0: none. */
+   * another value of the run as soon as nothing in the run reads it; if there is
+   * another reference (also as another input of this run, or through memory that
+   * is mapped, exported or the application's own), the value stays as it is. A
+   * run that fails has used the inputs up, too. NULL and 0: none. */
   const uint32_t *donated;
   uint32_t donated_count;
   uint32_t reserved;
@@ -456,14 +455,15 @@ typedef struct keel_run_params {
 
 /* Runs a plan and waits, as keel_plan_run does. On cancellation or timeout,
  * running ops finish and no new op starts, nested functions included; waiting
- * for pending inputs and for devices ends, too: what a device has been given, it
- * does. The plan can be run again. An op that hangs holds the caller up, whose inputs
- * it may read: keel_plan_begin with keel_tensor_wait does not wait for it.
+ * for pending inputs and for devices ends, too, but a device completes the work
+ * that is enqueued on it. The plan can be run again. An op that hangs blocks the
+ * caller, as it may read the caller's inputs: keel_plan_begin with
+ * keel_tensor_wait does not wait for it.
  * Returns KD_OK, the first failure, KD_CANCELLED or KD_DEADLINE_EXCEEDED (the
  * message says before which op), KD_INVALID_ARGUMENT (a donated input that the
- * program has not, or that is named twice; unknown flags; no struct_size). On failure the outputs are NULL or,
- * with KEEL_RUN_PARTIAL, all there: a failed output says why
- * (keel_tensor_query). */
+ * program does not have, or that is named twice; unknown flags; no struct_size).
+ * On failure the outputs are NULL or, with KEEL_RUN_PARTIAL, all set: a failed
+ * output has the reason (keel_tensor_query). */
 KEEL_API keel_status keel_plan_run_with(keel_plan *plan,
                                         const keel_run_params *params,
                                         keel_tensor *const *inputs,
@@ -473,17 +473,17 @@ KEEL_API keel_status keel_plan_run_with(keel_plan *plan,
 
 /* Begins a run and returns. The outputs are pending: each becomes ready when it
  * is computed or its device has the work (keel_tensor_on_written), or fails with the run or, with
- * KEEL_RUN_PARTIAL, with what it depends on. Inputs other than resources may be
+ * KEEL_RUN_PARTIAL, with an op or input that it depends on. Inputs other than resources may be
  * pending, and must then have the declared shape; ops that do not need them run
  * before they arrive. Plan, inputs and token may be released at once; donated
  * inputs are the run's.
  * Cancellation or timeout fails the outputs that are not ready by then, and ends
  * the run before its next op, or when the input that it waits for arrives:
- * keel_close waits for that. It does so though ops hang, on any device; what
- * these use is kept until they end. Callbacks of these outputs are called on a
- * thread beside the pool; where none can be started, by the pool. A thread of
- * the application that waits for an output of a run with a limit or a token does
- * no work of the pool meanwhile, where that has workers.
+ * keel_close waits for that. It does so even if ops hang, on any device; memory
+ * that these use is kept until they end. Callbacks of these outputs are called
+ * on a thread outside the pool or, if none can be started, by the pool. A thread
+ * of the application that waits for an output of a run with a limit or a token
+ * does not help the pool meanwhile, if the pool has workers.
  * Returns KD_OK, or why it cannot begin (outputs are then NULL). */
 KEEL_API keel_status keel_plan_begin(keel_plan *plan,
                                      const keel_run_params *params,
@@ -528,12 +528,11 @@ typedef struct keel_profile_line {
 #define KEEL_PROFILE_OPS    1u /* ops, as the host sees their calls */
 #define KEEL_PROFILE_CLOCKS 2u /* that, and by the devices' own clocks */
 
-/* Starts counting what `what` says, from zero, or stops (0). One plan at a time
+/* Starts counting as `what` selects, from zero, or stops (0). One plan at a time
  * with KEEL_PROFILE_CLOCKS: all plans share the clocks. */
 KEEL_API void keel_plan_profile(keel_plan *plan, uint32_t what);
 
-/* What a device did from the first profiled run until the stop, in
- * nanoseconds. */
+/* A device's time from the first profiled run until the stop, in nanoseconds. */
 typedef struct keel_profile_device {
   const char *name; /* "vulkan:0" */
   uint64_t calls;   /* of ops, without copies */
@@ -556,11 +555,12 @@ KEEL_API keel_status keel_plan_profile_device(keel_plan *plan, uint32_t index,
 /* Exchanges with other members (keel/op.h) that profiled runs have waited for,
  * in nanoseconds. */
 typedef struct keel_profile_exchanges {
-  uint64_t calls; /* those that were not there at once */
+  uint64_t calls; /* exchanges that were not complete at once */
   uint64_t time;  /* in which at least one was under way */
-  /* of time, in which no op ran meanwhile: what was not hidden. Of a device
-   * that computes by itself the host sees the launch alone: then it is no more
-   * than keel_profile_device.idle by the device's clock. */
+  /* of time, without any op running: communication that computation does not
+   * overlap. On an asynchronous device the host sees the launches alone, so the
+   * true value may be smaller: it is at most keel_profile_device.idle by the
+   * device's clock. */
   uint64_t bare;
 } keel_profile_exchanges;
 
@@ -568,8 +568,8 @@ KEEL_API void keel_plan_profile_exchanges(
     keel_plan *plan, keel_profile_exchanges *out_exchanges);
 
 /* The lines of the profile, in the plan's order; nested functions follow their
- * node. Then come those of plans that were made for recurring or undeclared
- * input types. Valid until profiling starts again or the plan is released.
+ * node, and lines of plans for recurring or undeclared input types follow at the
+ * end. Valid until profiling starts again or the plan is released.
  * Returns KD_OK, KD_OUT_OF_RANGE (past the last). */
 KEEL_API keel_status keel_plan_profile_line(keel_plan *plan, uint32_t index,
                                             keel_profile_line *out_line);

@@ -12,8 +12,8 @@ extern "C" {
 
 /* A reference-counted, immutable value: a tensor, a sequence of values, or an
  * empty optional. It is a future: ready, pending, or failed with an error that
- * names its origin; whatever is computed from a failed value fails with the
- * same error. Any thread may use it. */
+ * names its origin; a value computed from a failed one fails with the same
+ * error. Any thread may use it. */
 typedef struct keel_tensor keel_tensor;
 
 /* Makes a tensor from host data, which is copied.
@@ -53,7 +53,7 @@ KEEL_API keel_status keel_tensor_fill(keel_context *context,
  * time. Other devices read copies, but see keel_tensor_to. (Without `done` they
  * always do.)
  *
- * done  called once, by whichever thread drops the last reference, when no work
+ * done  called once, by the thread that drops the last reference, when no work
  *       reads the memory any more; it may release values
  * Errors as above; `done` is not called then. */
 KEEL_API keel_status keel_tensor_wrap(keel_context *context, kd_dtype dtype,
@@ -63,9 +63,9 @@ KEEL_API keel_status keel_tensor_wrap(keel_context *context, kd_dtype dtype,
                                       void *done_context,
                                       KD_OWNED keel_tensor **out_tensor);
 
-/* Makes a tensor of strings (KD_STRING), which are copied. It stays in host memory, and no device
- * gets it: the runtime itself runs the ops that ONNX has for strings. keel_tensor_size of it is 0,
- * and keel_tensor_read and keel_tensor_data have no data of it.
+/* Makes a tensor of strings (KD_STRING), which are copied. It stays in host memory and is not
+ * passed to devices: the runtime itself runs ONNX's ops on strings. keel_tensor_size returns 0 for
+ * it, and keel_tensor_read and keel_tensor_data do not give its data.
  *
  * dims     as above
  * strings  one for each element, in UTF-8 where an op looks at characters
@@ -77,11 +77,12 @@ KEEL_API keel_status keel_strings_create(keel_context *context, uint32_t rank,
                                          const uint64_t *sizes,
                                          KD_OWNED keel_tensor **out_tensor);
 
-/* An element of a tensor of strings, by its place among all. Waits. It lives as long as the
- * tensor, and has a byte of 0 behind it.
+/* An element of a tensor of strings, by its index among all. Waits. The string lives as long as the
+ * tensor, and ends with a byte of 0.
  *
  * out_size  bytes, without that 0; may be NULL
- * Returns KD_OK, KD_INVALID_ARGUMENT (no strings), KD_OUT_OF_RANGE, or the value's failure. */
+ * Returns KD_OK, KD_INVALID_ARGUMENT (not a tensor of strings), KD_OUT_OF_RANGE, or the value's
+ * failure. */
 KEEL_API keel_status keel_strings_at(keel_tensor *tensor, int64_t index,
                                      const char **out_string,
                                      uint64_t *out_size);
@@ -101,12 +102,12 @@ KEEL_API keel_status keel_tensor_query(keel_tensor *tensor);
 
 /* Calls `function` once, when the value is ready or has failed: on the calling
  * thread, before this returns, if it is so already, otherwise later, on the
- * thread that resolves it, or one of Keel's where a run is cancelled or out of
- * time. That may be a thread of a device's driver: the
- * function must be short and must not block, nor wait for another value. It
- * may otherwise call all of Keel, but for keel_close; it gets no reference to
- * the tensor, which lives at least until it returns. A value that is never
- * resolved (a promise that nobody ends) never calls.
+ * thread that resolves it, or on one of Keel's if a run is cancelled or out of
+ * time. That may be a thread of a device's driver: the function must be short
+ * and must not block, nor wait for another value. It may otherwise call all of
+ * Keel, but for keel_close; it gets no reference to the tensor, which lives at
+ * least until it returns. It is never called for a value that is never resolved
+ * (a promise that is not ended).
  *
  * function  status: KD_OK, or what the value failed with; keel_message() is
  *           the text of that
@@ -118,10 +119,10 @@ keel_tensor_on_done(keel_tensor *tensor,
                     void *function_context);
 
 /* The same, when the work that writes the value has ended too. A device's value is ready once
- * that work is enqueued, since what is enqueued behind it finds the data; this tells when the
- * data are there, and whether the work failed. The value may be released, or donated, before:
- * the function gets no tensor. It is called on a thread of Keel's, or on the calling thread
- * where there is nothing to wait for.
+ * that work is enqueued, as later work in the queue finds the data; this call reports when the
+ * data has been written, and whether the work failed. The value may be released, or donated,
+ * before: the function gets no tensor. It is called on a thread of Keel's, or on the calling
+ * thread if there is nothing to wait for.
  *
  * function  status: KD_OK, or what the value or the work failed with; keel_message() is the
  *           text of that
@@ -133,8 +134,8 @@ KEEL_API keel_status keel_tensor_on_written(
 
 /* A promise: a value whose data comes later from the application; dependents
  * wait for it. One thread ends it, once, by `fulfil` or `fail`, even if it has
- * nothing to deliver: what depends on a promise that nobody ends waits for
- * ever. `fulfil` takes over the other value's data and type. */
+ * nothing to deliver: dependents of a promise that is not ended wait for ever.
+ * `fulfil` takes over the other value's data and type. */
 KEEL_API keel_status keel_tensor_promise(keel_context *context,
                                          KD_OWNED keel_tensor **out_tensor);
 KEEL_API keel_status keel_tensor_fulfil(keel_tensor *promise,

@@ -1,4 +1,4 @@
-/* keel/trace.h - a timeline of what happened, for Perfetto or chrome://tracing.
+/* keel/trace.h - a timeline of events, for Perfetto or chrome://tracing.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef KEEL_TRACE_H
@@ -11,8 +11,8 @@ extern "C" {
 #endif
 
 /* Starts a trace of runs, ops, parts of loops, copies, the number of waiting
- * tasks, zones that plugins mark and, for open devices with a clock, what the
- * devices did. It covers the whole process, one trace at a time, and the
+ * tasks, zones that plugins mark and, for open devices with a clock, the
+ * devices' work. It covers the whole process, one trace at a time, and the
  * devices of this context. Any thread. Each event costs two readings of the
  * clock; while no trace runs there is no measurable cost.
  * Returns KD_OK, KD_FAILED_PRECONDITION (a trace is running). */
@@ -31,11 +31,12 @@ typedef struct keel_trace_part {
   uint64_t struct_size; /* sizeof(keel_trace_part) */
   uint32_t rank;        /* tracks are named by it */
   uint32_t reserved;    /* zero */
-  uint64_t origin; /* what counts as 0, in nanoseconds of CLOCK_MONOTONIC */
+  uint64_t
+      origin; /* the time that counts as 0, nanoseconds of CLOCK_MONOTONIC */
 } keel_trace_part;
 
-/* The same, as one rank's part of a file of several: events alone, each behind a comma. The file
- * is {"traceEvents":[, a first event, the parts, and ]}. */
+/* The same, as one rank's fragment of a file for several ranks: events alone, each after a comma.
+ * The file is {"traceEvents":[, a first event, the fragments, and ]}. */
 KEEL_API keel_status keel_trace_stop_part(keel_context *context,
                                           const keel_trace_part *part,
                                           const char *path);
