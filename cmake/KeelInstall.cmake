@@ -81,7 +81,7 @@ if(HELP2MAN AND NOT CMAKE_CROSSCOMPILING)
   keel_manual(keel_command tools keel-run "runs a model" run)
   keel_manual(keel_command tools keel-tune "searches for the fastest kernels" tune)
   keel_manual(keel_command tools keel-onnx-test "runs ONNX's test cases" onnx-test)
-  keel_manual(keel_command tools keel-doctor "says what is wrong" doctor)
+  keel_manual(keel_command tools keel-doctor "reports problems" doctor)
   keel_manual(keel_command tools keel-new-plugin "writes a new plugin's project" new-plugin)
   if(TARGET keel_conformance)
     keel_manual(keel_conformance conformance keel-conformance

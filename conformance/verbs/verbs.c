@@ -373,7 +373,7 @@ int kc_verb_doctor(int argc, char **argv) {
   if (stat(options.plugin, &file) == 0)
     printf("rights    %03o, %lld bytes%s\n", (unsigned)file.st_mode & 0777,
            (long long)file.st_size,
-           file.st_mode & S_IWOTH ? "  (anybody may write it: Keel refuses it)"
+           file.st_mode & S_IWOTH ? "  (writable by everyone: Keel refuses it)"
                                   : "");
   kc_probe(&options, &facts);
   printf("loads     %s\n", facts.loaded ? "yes" : "no");

@@ -36,9 +36,9 @@ static int has_abi(void *from, const char *file) {
   int major = 0, minor = 0;
   if (!abi_find(from, "MPI_Abi_get_version", (void *)&get_version)) {
     snprintf(problem, sizeof problem,
-             "%s is no library of MPI's standard ABI: it has no"
-             " MPI_Abi_get_version, which MPI 5 brings; for an older MPI, Keel"
-             " is built with a module of its own",
+             "%s is not a library of MPI's standard ABI: it has no "
+             "MPI_Abi_get_version, which MPI 5 brings; for an older MPI, Keel "
+             "is built with a module of its own",
              file);
     return 0;
   }

@@ -468,11 +468,11 @@ static const char *message(int error) {
     return "a message has fewer elements than the Receive is for";
   if (error == FINALIZED) return "MPI has been finalised in this process";
   if (error == LEFT_OPEN)
-    return "a link of this process has failed, and MPI does not begin again";
+    return "a link of this process has failed, and MPI cannot start again";
   if (error == NO_LIBRARY) return problem;
   return MPI_Error_string(error, text, &size) == MPI_SUCCESS && size
              ? text
-             : "MPI gives an error without words";
+             : "MPI returned an error without a message";
 }
 
 static const keel_link_table table = {

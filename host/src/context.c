@@ -206,12 +206,11 @@ static keel_status context_give_up(keel_device *device) {
       atomic_load_explicit(&device->heap.pieces, memory_order_acquire);
   uint32_t held = atomic_load_explicit(&device->pins, memory_order_acquire);
   if (pieces || held)
-    return keel_fail(
-        KD_FAILED_PRECONDITION,
-        "%s was lost, and cannot be reopened while anything of it is held; "
-        "release its tensors and plans (%llu pieces of its"
-        " memory and %u parts of plans are left)",
-        device->name, (unsigned long long)pieces, held);
+    return keel_fail(KD_FAILED_PRECONDITION,
+                     "%s was lost, and cannot be reopened while anything of it "
+                     "is held; release its tensors and plans (%llu allocations "
+                     "on it and %u parts of plans are left)",
+                     device->name, (unsigned long long)pieces, held);
   keel_instances_destroy(device);
   keel_device_wait_unused(device); /* threads that got a kernel before */
   keel_clock_closes(device);

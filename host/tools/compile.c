@@ -36,18 +36,18 @@ static const option options[] = {
     {"--device", "D",
      "run the passes for device D first (`keel passes`\n"
      "lists them), which opening it then skips; it runs\n"
-     "on D unless another device is named. What D's own\n"
-     "compiler makes of it goes into the file, if the\n"
-     "plugin can give it: `keel run` compiles nothing\n"
-     "where plugin, options, product and driver are the\nsame",
+     "on D unless another device is named. The file has the\n"
+     "compiled form of D's own compiler, if the plugin\n"
+     "provides one: `keel run` then compiles nothing if\n"
+     "plugin, options, product and driver are the same",
      .text = &given.device},
     {"--place", "GLOB=D", "as in `keel run`; likewise:", .take = take_place},
     {"--place", "auto", "", .take = take_place},
     {"--split", "KIND",
      "write FILE.0, FILE.1 ...: the program of each rank,\n"
-     "as `keel run --split` has it",
+     "as for `keel run --split`",
      .text = &given.split},
-    {"--parts", "N", "as `keel run --parts` has it", .count = &given.parts,
+    {"--parts", "N", "as for `keel run --parts`", .count = &given.parts,
      .least = 1, .most = 65536},
     {"--np", "N", "how many ranks", .count = &given.ranks, .least = 1,
      .most = 1024},
@@ -59,8 +59,8 @@ static const option options[] = {
     {"--shape", "NAME=2x3", "shape of an input whose dimensions are open",
      .list = &given.shapes},
     {"--smpi-trace", "DIR",
-     "write no program, but what each rank computes and\n"
-     "exchanges, for `smpirun -replay DIR/ranks` of SimGrid",
+     "write no program, but the computations and exchanges\n"
+     "of each rank, for `smpirun -replay DIR/ranks` of SimGrid",
      .text = &given.trace},
     {"--bytes-as", "X",
      "in such traces, an op counts as X flops for each byte\n"
@@ -95,8 +95,8 @@ static int check_trace(void) {
                        " --dump-after");
   return given.ranks ? -1
                      : usage_error("compile",
-                                   "--smpi-trace is of so many ranks: give"
-                                   " --np N");
+                                   "--smpi-trace needs the number of ranks:"
+                                   " give --np N");
 }
 
 static int compile_parse(int argc, char **argv) {
@@ -194,7 +194,7 @@ static void print_open(const arguments *all, keel_context *context,
   if (*remedy)
     printf(
         "no compiled region in it: sizes of inputs are open, so each run"
-        " compiles for those that come; for one set of sizes give%s\n",
+        " compiles for the sizes that it gets; for one set of sizes give%s\n",
         shown(remedy));
 }
 

@@ -33,14 +33,11 @@ static const option options[] = {
 
 static const command syntax = {
     "usage: keel doctor [OPTION]...\n\n"
-    "Looks at all that models need: the environment, where plugins are looked\n"
-    "for, who may write there, the libraries that plugins open, each plugin, "
-    "and\n"
-    "each device, which multiplies matrices for a second, in a child process"
-    " that\n"
-    "a broken plugin may end or hang. Says what is wrong and what to do. Exit"
-    " status\n"
-    "1 if something is.\n\n",
+    "Checks everything that models need: the environment, the folders of\n"
+    "plugins and their permissions, the libraries that plugins open, each\n"
+    "plugin, and each device, which multiplies matrices for a second, in a\n"
+    "child process that a broken plugin may end or hang. Reports each problem\n"
+    "and its remedy. Exit status 1 if there is a problem.\n\n",
     options, &given.common, NULL, false};
 
 static int findings;
@@ -144,8 +141,8 @@ static void look_at_rights(const char *path) {
   else if (access(path, R_OK) != 0)
     wrong(path, "give this user the right to read it", "can't be read");
   else if (facts.st_mode & S_IWOTH && !(facts.st_mode & S_ISVTX))
-    wrong(path, "chmod o-w: whoever writes there runs code in your processes",
-          "everybody may write to it");
+    wrong(path, "chmod o-w: plugins there run code in your processes",
+          "writable by everyone");
   else
     fine(path, "%s", S_ISDIR(facts.st_mode) ? "a folder" : "a file");
 }
@@ -271,9 +268,8 @@ static void look_at_plugins(keel_context *context) {
     }
     struct stat facts;
     if (stat(info.path, &facts) == 0 && facts.st_mode & S_IWOTH)
-      wrong(info.path,
-            "chmod o-w: whoever writes it runs code in your processes",
-            "everybody may write to it");
+      wrong(info.path, "chmod o-w: its code runs in your processes",
+            "writable by everyone");
     print("  %s  %s %s by %s (ABI %u.%u): %u device%s; %s\n",
           info.device_count ? "ok  " : "none", info.name,
           info.version ? info.version : "?", info.vendor ? info.vendor : "?",

@@ -46,9 +46,9 @@ int end_with(int status) {
   errno = 0;
   bad |= fflush(stdout) != 0;
   if (!bad) return status;
-  fprintf(stderr,
-          "keel: standard output can't be written: %s; what it has is not"
-          " whole\n",
-          errno ? strerror(errno) : "an error");
+  fprintf(
+      stderr,
+      "keel: standard output can't be written: %s; the output is incomplete\n",
+      errno ? strerror(errno) : "an error");
   return status ? status : 1;
 }

@@ -60,7 +60,7 @@ static void print_options(const keel_context *context, uint32_t plugin) {
   }
   if (!count)
     print("  options    %s\n",
-          status == KD_OUT_OF_RANGE ? "none" : "it does not say");
+          status == KD_OUT_OF_RANGE ? "none" : "not listed");
 }
 
 static void print_options_json(const keel_context *context, uint32_t plugin) {

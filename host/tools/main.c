@@ -20,7 +20,7 @@ static const struct {
     {"tune", keel_main_tune, "search for a device's fastest kernels"},
     {"onnx-test", keel_main_onnx_test, "run ONNX backend-test folders"},
     {"doctor", keel_main_doctor,
-     "look at plugins, libraries and devices, and say what is wrong"},
+     "check plugins, libraries and devices, and report problems"},
     {"new-plugin", keel_main_new_plugin, "write a new plugin's project"},
 };
 
@@ -42,8 +42,8 @@ static void help(FILE *file) {
       "  KEEL_DEVICE           the default device\n"
       "  KEEL_VISIBLE_DEVICES  shows or hides devices (keel devices --help)\n"
       "  KEEL_THREADS          the number of threads, including the caller's\n"
-      "  KEEL_CACHE_SIZE       MiB that are kept of what a plugin compiles "
-      "(4096)\n"
+      "  KEEL_CACHE_SIZE       MiB of each plugin's compiled kernels that are "
+      "kept (4096)\n"
       "  KEEL_LOG              error, warning (the default), info, debug\n"
       "  KEEL_LAYERS           layers between Keel and plugins, separated by "
       "',':\n"

@@ -61,9 +61,9 @@ static const command syntax = {
     "that\n"
     "level as it is, CMakeLists.txt with the conformance suite as its test, "
     "CI\n"
-    "for GitHub and GitLab, and a README. NAME is the plugin's: it begins with "
-    "a\n"
-    "letter, has small letters, digits, - and _, and 32 of these at most.\n\n",
+    "for GitHub and GitLab, and a README. NAME is the plugin's name: it "
+    "begins\n"
+    "with a letter, and has at most 32 small letters, digits, - and _.\n\n",
     options, &given.common, &given.words, false};
 
 /* ---- names ---------------------------------------------------------------- */
@@ -76,15 +76,15 @@ static bool check_name(const char *name) {
       "install", "package", "help",    "edit_cache", "rebuild_cache"};
   if (!islower((unsigned char)name[0]) || name[size] || size > 32) {
     usage_error("new-plugin",
-                "\"%s\" is no plugin's name: it begins with a letter, has small"
-                " letters, digits, - and _, and 32 at most",
+                "\"%s\" is not a plugin name: it begins with a letter, and has"
+                " at most 32 small letters, digits, - and _",
                 name);
     return false;
   }
   for (size_t i = 0; i < sizeof others / sizeof *others; i++)
     if (!strcmp(name, others[i])) {
-      usage_error("new-plugin",
-                  "\"%s\" is a name of the headers' or of CMake's", name);
+      usage_error("new-plugin", "\"%s\" is reserved by the headers or by CMake",
+                  name);
       return false;
     }
   return true;
@@ -119,7 +119,7 @@ static void write_path(FILE *out, const char *path) {
 
 /* The plugin's sources: for CMake, or as a table. */
 static void write_files(FILE *out, bool table) {
-  if (table) fputs("| file | what it has |\n| --- | --- |\n", out);
+  if (table) fputs("| file | contents |\n| --- | --- |\n", out);
   const char *between = "";
   for (size_t i = 0; i < FILES; i++) {
     const char *dot = strrchr(files[i].to, '.');

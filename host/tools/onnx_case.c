@@ -186,14 +186,14 @@ static outcome check_support(const onnx_case *how, keel_program *program,
   keel_status said = keel_program_support(program, how->device, NULL, NULL);
   if (said == KD_OK && ran->elsewhere) {
     snprintf(why, size,
-             "keel_program_support says that the device takes all ops, and %u"
-             " ran elsewhere",
+             "keel_program_support reports that the device takes all ops, and "
+             "%u ran elsewhere",
              (unsigned)ran->elsewhere);
     return FAIL;
   }
   if (said == KD_UNIMPLEMENTED && !ran->elsewhere && !ran->nested) {
     snprintf(why, size,
-             "keel_program_support says \"%s\", and nothing ran elsewhere",
+             "keel_program_support reports \"%s\", and nothing ran elsewhere",
              keel_message());
     return FAIL;
   }

@@ -130,9 +130,8 @@ void parting_print(const char *split, const keel_split_facts *facts) {
          (double)facts->weights_here / (1u << 20),
          (double)facts->weights / (1u << 20));
   if (facts->parts)
-    printf("; %u part%s of the batch; %.0f %% of the time",
-           (unsigned)facts->parts, facts->parts == 1 ? "" : "s",
-           facts->share * 100);
+    printf("; %u micro-batch%s; %.0f %% of the time", (unsigned)facts->parts,
+           facts->parts == 1 ? "" : "es", facts->share * 100);
   if (annotated)
     printf("; %u of %u annotations followed", (unsigned)facts->followed,
            (unsigned)facts->annotations);

@@ -382,8 +382,8 @@ int ranks_trace(keel_link *link, keel_context *context, uint64_t began,
 void ranks_alone(const char *model) {
   if (keel_link_launched() > 1 && !launched_rank())
     fprintf(stderr,
-            "keel run: %s exchanges nothing: each of the launcher's %u"
-            " processes runs all of it by itself\n",
+            "keel run: %s has no exchanges: each of the launcher's %u "
+            "processes runs all of it by itself\n",
             model, (unsigned)keel_link_launched());
 }
 
@@ -408,7 +408,7 @@ void ranks_print(keel_link *link, bool json) {
          (unsigned long long)facts.exchanges, (double)facts.bytes / (1u << 20),
          (double)facts.waited * 1e-6);
   if (facts.direct + facts.levels)
-    printf("; %llu from device to device, %llu so on each machine",
+    printf("; %llu from device to device, %llu hierarchical",
            (unsigned long long)facts.direct, (unsigned long long)facts.levels);
   printf("\n");
 }

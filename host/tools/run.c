@@ -77,18 +77,18 @@ static const option options[] = {
      "(AllReduce ...) are between them",
      .count = &given.ranks, .least = 1, .most = 65536},
     {"--exchange-timeout", "MS",
-     "fail where a rank waits for others longer than that in\n"
-     "an exchange, and say where each is (five minutes)",
+     "fail if a rank waits longer than that for others in an\n"
+     "exchange, and report where each is (five minutes)",
      .count = &given.exchange_timeout, .least = 1, .most = 1000000000},
     {"--split", "KIND",
-     "let ranks share the model: by `data`, each a part of\n"
-     "the batch; by `tensor`, each a part of the weights; by\n"
-     "`pipe`, each some of the nodes, one behind the other;\n"
-     "or as the model is `annotated`",
+     "split the model among ranks: by `data`, each has a\n"
+     "shard of the batch; by `tensor`, a shard of the\n"
+     "weights; by `pipe`, a stage of the nodes; or as the\n"
+     "model is `annotated`",
      .text = &given.split},
     {"--parts", "N",
-     "in how many parts the batch goes through a pipe\n"
-     "(up to 4 for each rank)",
+     "number of micro-batches of a pipe (up to 4 for each\n"
+     "rank)",
      .count = &given.parts, .least = 1, .most = 65536},
     {"--repeat", "N", "run it N times and print the times",
      .count = &given.repeat, .least = 1, .most = 1000000000},

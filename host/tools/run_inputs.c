@@ -76,8 +76,8 @@ static int make_random(const run_arguments *all, run_session *run,
   }
   if (port.dtype == KD_STRING) {
     fprintf(stderr,
-            "keel run: input \"%s\" is strings, which are not made at random;"
-            " give it with --input %s=FILE\n",
+            "keel run: input \"%s\" has strings, which can't be random; give "
+            "it with --input %s=FILE\n",
             shown(port.name), shown(port.name));
     return EXIT_USAGE;
   }
@@ -185,15 +185,15 @@ static bool can_be_given(const run_session *run, uint32_t input,
                          const keel_port *port) {
   if (run_is_member(run, input)) {
     fprintf(stderr,
-            "keel run: \"%s\" is this rank's handle, which no file"
-            " gives\n",
+            "keel run: \"%s\" is this rank's handle, which can't be read from "
+            "a file\n",
             shown(port->name));
     return false;
   }
   if (!run->several.group || !(port->flags & KEEL_PORT_RESOURCE)) return true;
   fprintf(stderr,
-          "keel run: \"%s\" is a resource, and each rank needs its own, which"
-          " --devices does not give; run with --np %u\n",
+          "keel run: \"%s\" is a resource; each rank needs its own, which "
+          "--devices can't provide: run with --np %u\n",
           shown(port->name), (unsigned)run->several.count);
   return false;
 }

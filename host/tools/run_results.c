@@ -151,10 +151,8 @@ static void print_exchanges(const run_session *run) {
   keel_profile_exchanges times;
   keel_plan_profile_exchanges(run->plan, &times);
   if (!times.calls) return;
-  printf(
-      "%9.3f ms in which exchanges were under way; %.3f of them with nothing"
-      " to compute beside\n",
-      (double)times.time * 1e-6, (double)bare_time(run, &times) * 1e-6);
+  printf("%9.3f ms of exchanges; %.3f of them not overlapped by computation\n",
+         (double)times.time * 1e-6, (double)bare_time(run, &times) * 1e-6);
 }
 
 static void print_profile(run_session *run) {
@@ -176,8 +174,8 @@ static void print_profile(run_session *run) {
   printf("%9.3f ms in ops", total * 1e-6);
   if (timed > 0)
     printf(
-        "; %.3f of them by devices' clocks, where host ms is what launching"
-        " took",
+        "; %.3f of them by devices' clocks, where host ms is the time of the "
+        "launches",
         timed * 1e-6);
   printf("\n");
   free(lines);

@@ -136,7 +136,7 @@ int run_check_ranks(const run_arguments *all, const run_session *run) {
   if (keel_link_check(run->link, run->program) != KD_OK) return complain();
   if (!exchanges && !facts.rank && facts.size > 1)
     fprintf(stderr,
-            "keel run: %s exchanges nothing: each of %u ranks runs all of it\n",
+            "keel run: %s has no exchanges: each of %u ranks runs all of it\n",
             all->model, (unsigned)facts.size);
   return 0;
 }

@@ -191,8 +191,7 @@ static bool smpi_check(const smpi_traces *to, const keel_phase *phase) {
             (unsigned)to->ranks);
   else if (!has_ranks(to, phase))
     fprintf(stderr,
-            "keel compile: %s \"%s\" is between ranks of which --np %u has not"
-            " all\n",
+            "keel compile: %s \"%s\" needs ranks that --np %u does not have\n",
             phase->exchange, shown(phase->name), (unsigned)to->ranks);
   else if (count_of(phase) > INT_MAX)
     fprintf(stderr,

@@ -40,13 +40,11 @@ static const option options[] = {
 static const command syntax = {
     "usage: keel tune --device D [MODEL]... [OPTION]...\n"
     "       keel tune --device D --clear\n\n"
-    "Makes the products and convolutions of models, or of a list of its own,"
-    " in\neach way that device D knows (kernels, sizes of tiles), times them on"
-    " the\ndevice, and keeps which was fastest. Every program of this user"
-    " takes that\nfrom then on, as long as device and driver are the same. "
-    "Known"
-    " results\nare reused. Nothing else should run on the"
-    " device.\n\n",
+    "Compiles the products and convolutions of models, or of a built-in list,\n"
+    "in each variant that device D has (kernels, sizes of tiles), times them\n"
+    "on the device, and keeps the fastest. All programs of this user use it\n"
+    "from then on, as long as device and driver are the same. Known results\n"
+    "are reused. Nothing else should run on the device.\n\n",
     options, &given.common, &given.models, false};
 
 static int tune_parse(int argc, char **argv) {
@@ -175,7 +173,8 @@ static keel_status tune_model(const arguments *all, keel_context *context,
   } else if (status == KD_OK) {
     progress_end();
     printf(
-        "%s: an input has no known type; what is made in a run is left out\n",
+        "%s: an input has no known type; kernels that depend on it are left "
+        "out\n",
         path);
   }
   keel_plan_release(plan);
@@ -295,8 +294,8 @@ static int search(const arguments *all, keel_context *context,
   printf("; %u were known\n", known);
   if (left)
     printf(
-        "%u kernels had no time left: the same again, or a longer --time,"
-        " goes on with them\n",
+        "no time was left for %u kernels: repeat the command, or give a longer "
+        "--time, to go on with them\n",
         left);
   return result;
 }

@@ -206,7 +206,7 @@ static bool conclude(int status, bool late, double limit, int *out_status) {
   bool done = atomic_load(&shared->done), again = true;
   char why[300];
   say_end(why, sizeof why,
-          done          ? "what libraries do when a process ends"
+          done          ? "the exit handlers of libraries"
           : *last->name ? last->name
                         : "no call",
           status, late, limit);

@@ -305,13 +305,13 @@ static void abi_groups(void) {
              missing ? missing->name : "");
   }
   kc_check(!kp.p.streams == !kp.p.events,
-           "streams and events come together or not at all");
+           "streams and events must be both set or both NULL");
   if (kp.p.capture) kc_check(kp.p.streams != NULL, "capture without streams");
   kc_check(!kp.r.serialize == !kp.r.validate && !kp.r.validate == !kp.r.load,
-           "serialize, validate and load come together or not at all");
+           "serialize, validate and load must be all set or all NULL");
   kc_check(!kp.g.make_id == !kp.g.join && !kp.g.join == !kp.g.status &&
                !kp.g.status == !kp.g.abort,
-           "make_id, join, status and abort come together or not at all");
+           "make_id, join, status and abort must be all set or all NULL");
   kc_check(!kp.m.map == !kp.m.unmap, "map without unmap");
   if (kp.p.external)
     kc_check(kp.x.import_memory || kp.x.export_memory,

@@ -362,7 +362,7 @@ static ort_status *check_format(const reading *one) {
   const size_t begin = sizeof NOTES_BEGIN - 1;
   const char *text = one->notes;
   if (!text || strncmp(text, NOTES_BEGIN, begin) != 0)
-    return damaged(one, "does not say what it holds");
+    return damaged(one, "does not state its contents");
   unsigned long format = strtoul(text + begin, NULL, 10);
   if (format == CONTEXT_FORMAT) return NULL;
   return failure(ORT_NOT_IMPLEMENTED,

@@ -256,8 +256,8 @@ ort_status *memory_put(const void *address, runtime *held, keel_tensor *value) {
   if (done) return NULL;
   return fits ? no_memory()
               : failure(ORT_FAIL,
-                        "Keel: a value of %llu bytes does not fit into the "
-                        "memory that it is to go to",
+                        "Keel: a value of %llu bytes does not fit into its "
+                        "target memory",
                         (unsigned long long)added.size);
 }
 

@@ -329,7 +329,7 @@ pjrt_error *pjrt_Buffer_ToHostBuffer(Buffer_ToHostBuffer_args *args) {
   }
   if (args->size < size)
     return pjrt_fail_text(KD_INVALID_ARGUMENT,
-                          "%zu bytes do not go into a buffer of %zu", size,
+                          "%zu bytes do not fit into a buffer of %zu", size,
                           args->size);
   if (!wants_rows(args->layout, args->object->rank))
     return pjrt_fail_text(KD_UNIMPLEMENTED,

@@ -133,9 +133,9 @@ pjrt_error *pjrt_Client_Create(Client_Create_args *args) {
                client->description_list;
   if (!whole || !client->count) {
     free_client(client);
-    return whole ? pjrt_fail_text(KD_NOT_FOUND,
-                                  "Keel found no device: `keel plugins` says"
-                                  " what became of each plugin")
+    return whole ? pjrt_fail_text(
+                       KD_NOT_FOUND,
+                       "Keel found no device: `keel plugins` shows why")
                  : pjrt_fail_text(KD_OUT_OF_MEMORY, "no memory");
   }
   describe_all(client);

@@ -95,9 +95,9 @@ pjrt_error *pjrt_Executable_DeserializeAndLoad(
   uint32_t count = 1;
   if (args->size < sizeof begin ||
       memcmp(args->bytes, magic, sizeof magic) != 0)
-    return pjrt_fail_text(KD_DATA_LOSS,
-                          "these bytes are no program that Keel's PJRT plugin"
-                          " has serialized");
+    return pjrt_fail_text(
+        KD_DATA_LOSS,
+        "these bytes are not a program that Keel's PJRT plugin has serialized");
   memcpy(&begin, args->bytes, sizeof begin);
   begin.device[sizeof begin.device - 1] = 0;
   pjrt_error *error = args->options

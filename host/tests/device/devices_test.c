@@ -279,7 +279,7 @@ static void what_is_refused(void **state) {
   static const char *const cases[][2] = {
       {"replicas", "it is among replicas; Keel runs one replica"},
       {"many", "a mesh has more than 1024 devices"},
-      {"uneven", "dimension 0 of a value is not split into 2 parts evenly"},
+      {"uneven", "dimension 0 of a value does not divide evenly into 2 shards"},
   };
   (void)state;
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

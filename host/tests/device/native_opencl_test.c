@@ -293,7 +293,7 @@ static void what_others_hold_is_not_written(void **state) {
                                &offset));
   keel_tensor_retain(z);
   refused(keel_tensor_native(z, KD_NATIVE_CL_MEM, KD_WRITE, &handle, &offset),
-          KD_FAILED_PRECONDITION, "somebody else holds it");
+          KD_FAILED_PRECONDITION, "has another reference");
   keel_tensor_release(z);
   keel_tensor *shape = NULL, *pair[2] = {z, NULL};
   const int64_t two = 2;

@@ -379,7 +379,7 @@ static void bits_of_another_type(void **state) {
   keel_tensor_release(out);
   assert_int_equal(keel_call(context, "BitCast", &wide, 1, &in, 1, &out, 1),
                    KD_INVALID_ARGUMENT);
-  expect_message("f32 and f64 have not as many bits");
+  expect_message("f32 and f64 have different numbers of bits");
   /* keel::Bitcast, by parts: two floats are a complex number, and four halves a double */
   const keel_attr complex = KEEL_INT("to", KD_C64),
                   half = KEEL_INT("to", KD_F16);

@@ -601,12 +601,13 @@ static void wrong_shardings_are_refused(void **state) {
   keel_program_release(program);
   what = rows;
   what.dim = HIDDEN + 1;
-  refuse_said(what, "says that \"w2\" is 33 long along axis -2, and it is 32");
+  refuse_said(what,
+              "declares \"w2\" with 33 elements along axis -2, and it has 32");
   what = rows;
   what.tensor = "nowhere";
-  refuse_said(what, "node \"y\" splits \"nowhere\", which is no value");
+  refuse_said(what, "node \"y\" splits \"nowhere\", which is not a value");
   what.tensor = "";
-  refuse_said(what, "splits \"\", which is no value");
+  refuse_said(what, "splits \"\", which is not a value");
   what = rows;
   what.configuration = "three";
   refuse_said(what,
@@ -620,7 +621,7 @@ static void wrong_stages_are_refused(void **state) {
   refuse(staged(0, INT64_C(0x80000000), 1), 2,
          "node \"b\" is in stage -2147483648");
   refuse(staged(0, 1, 0), 2,
-         "node \"y\" of stage 0 reads what node \"b\" of stage 1 makes");
+         "node \"y\" of stage 0 reads an output of node \"b\" of stage 1");
   const int64_t open[] = {-1, WIDE}, dims[] = {ROWS, WIDE};
   begin_model(2, dims);
   begin_node("Relu", "x", NULL, "y");

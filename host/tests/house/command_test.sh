@@ -133,7 +133,7 @@ expect 1 "look at the plugin's options" "$keel" plugins --option cpu.isa=abacus
 expect 1 "has no option \"iza\" (from the application); nearest are isa, " \
   "$keel" plugins --option cpu.iza=base
 expect 1 "products=tiles         tiles|openblas" "$keel" plugins --options --option cpu.isa=abacus
-expect 0 "options    it does not say" "$keel" plugins --options --plugin "$minimal"
+expect 0 "options    not listed" "$keel" plugins --options --plugin "$minimal"
 expect 0 "\"name\": \"products\", \"type\": \"text\", \"choices\": \"tiles|openblas\", \"default\": \"tiles\"" \
   "$keel" plugins --options --json
 expect 0 "\"options\": null" "$keel" plugins --options --json --plugin "$minimal"
@@ -307,7 +307,7 @@ expect 0 "KEEL_LAYERS" "$keel" --help
 # a plugin that was refused is why its device is missed
 cp "$minimal" "$scratch/mine.so"
 chmod 666 "$scratch/mine.so"
-expect 1 "a plugin that was named is refused: $scratch/mine.so: anybody may write the file" \
+expect 1 "a plugin that was named is refused: $scratch/mine.so: the file is writable by everyone" \
   "$keel" run "$model" --plugin "$scratch/mine.so" --device minimal
 chmod 644 "$scratch/mine.so"
 chmod 1777 "$scratch"
@@ -343,7 +343,7 @@ head -c $((size - 100)) "$ahead" >"$scratch/bad.keel"
 printf %s 0123456789 >>"$scratch/bad.keel"
 tail -c 90 "$ahead" >>"$scratch/bad.keel"
 calls 1 compile "$keel" run "$scratch/bad.keel" --plugin "$npu"
-expect 0 "warning: graph_npu:0 can't use a compiled form that came with the program" \
+expect 0 "warning: graph_npu:0 can't use a compiled form of the program" \
   without_store "$keel" run "$scratch/bad.keel" --plugin "$npu"
 expect 0 "1 compiled region left out: text holds none" "$keel" compile "$ahead" \
   --plugin "$npu" --text -o "$scratch/ahead.mlir"
@@ -445,7 +445,7 @@ expect 1 "KEEL_DEVCE: is not known" env KEEL_DEVCE=cpu "$keel" doctor --time 0
 expect 0 "ok    KEEL_CPU_ISA: base" env KEEL_CPU_ISA=base "$keel" doctor --time 0
 expect 1 "/nope: No such file" env KEEL_PLUGIN_PATH=/nope "$keel" doctor --time 0
 mkdir -m 777 "$scratch/open"
-expect 1 "everybody may write to it" env KEEL_PLUGIN_PATH="$scratch/open" "$keel" doctor --time 0
+expect 1 "writable by everyone" env KEEL_PLUGIN_PATH="$scratch/open" "$keel" doctor --time 0
 expect 1 "not a shared library" "$keel" doctor --plugin "$model" --time 0
 expect 1 "does not multiply" env KEEL_LAYERS=fault:kernel.enqueue=1:INTERNAL "$keel" doctor \
   --only --plugin "$minimal" --time 0.01
@@ -471,9 +471,9 @@ expect 1 "layer fault: call 1 of kernel.enqueue failed" \
 expect 0 "usage: keel new-plugin" "$keel" new-plugin --help
 expect 2 "give the plugin's name" "$keel" new-plugin
 expect 2 "give the plugin's name" "$keel" new-plugin a b
-expect 2 "is no plugin's name" "$keel" new-plugin Acme
-expect 2 "is no plugin's name" "$keel" new-plugin abcdefghijklmnopqrstuvwxyz01234567
-expect 2 "a name of the headers" "$keel" new-plugin keel
+expect 2 "is not a plugin name" "$keel" new-plugin Acme
+expect 2 "is not a plugin name" "$keel" new-plugin abcdefghijklmnopqrstuvwxyz01234567
+expect 2 "is reserved by the headers" "$keel" new-plugin keel
 expect 2 "or of CMake" "$keel" new-plugin test
 expect 2 "from 0 to 3" "$keel" new-plugin acme --level 4
 expect 2 "unknown option \"--plugin\"" "$keel" new-plugin acme --plugin x

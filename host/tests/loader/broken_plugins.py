@@ -138,7 +138,7 @@ def at_the_end():
     for what in ["segv", "hang"]:
         done = run("plugins", "--json", "--limit", PATIENCE, trouble=f"b:end:{what}")
         expect(f"broken as the process ends, {what}", done.returncode == 1
-               and len(listed(done)) >= 3 and "when a process ends" in done.stderr, done)
+               and len(listed(done)) >= 3 and "exit handlers" in done.stderr, done)
     refused = os.path.join(folder, "refused")
     with open(refused, "w", encoding="utf-8") as file:
         file.write("no library")

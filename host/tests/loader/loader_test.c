@@ -127,11 +127,12 @@ static void counts_that_cannot_be_are_refused(void **state) {
   expect_refused(BAD("OPTION_COUNT"), KD_INCOMPATIBLE,
                  "4294967295 option definitions", "vendor");
   /* the device alone is left out */
-  expect_refused(BAD("SPACES"), KD_OK, "bad:0 says that it has 4294967295", "");
-  expect_refused(BAD("ALIGNMENT"), KD_OK,
-                 "memory space 0 of bad:0 has alignment 48, which is no power"
-                 " of two",
-                 "");
+  expect_refused(BAD("SPACES"), KD_OK, "bad:0 reports 4294967295", "");
+  expect_refused(
+      BAD("ALIGNMENT"), KD_OK,
+      "memory space 0 of bad:0 has alignment 48, which is not a power"
+      " of two",
+      "");
   keel_context *context = open_with(BAD("ALIAS_COUNT"), NULL, KEEL_NO_WORKERS);
   keel_device *device = keel_device_at(context, 0);
   assert_null(keel_device_kernels(device, "ai.onnx", "Relu"));
@@ -736,7 +737,7 @@ static void what_others_can_write_is_refused(void **state) {
   (void)state;
   copy_file(TOY("plain"), path, -1);
   chmod(path, 0666);
-  expect_refused(path, KD_PERMISSION_DENIED, "anybody may write the file",
+  expect_refused(path, KD_PERMISSION_DENIED, "the file is writable by everyone",
                  "chmod");
   chmod(path, 0644);
   chmod(folder, 0777);
@@ -774,7 +775,8 @@ static void a_sticky_folder_keeps_a_file_to_its_owner(void **state) {
   expect_refused(path, KD_PERMISSION_DENIED, "belongs to user 12345", "copy");
   assert_int_equal(chown(folder, 0, (gid_t)-1), 0);
   chmod(path, 0646);
-  expect_refused(path, KD_PERMISSION_DENIED, "anybody may write the file", "");
+  expect_refused(path, KD_PERMISSION_DENIED, "the file is writable by everyone",
+                 "");
   chmod(folder, 0700);
 }
 
@@ -826,7 +828,7 @@ static void a_device_that_is_missed_says_what_was_refused(void **state) {
     const char *name = i ? "flux:0" : "plain";
     assert_int_equal(keel_device_find(context, name, &device), KD_NOT_FOUND);
     expect_message("there are cpu:0; a plugin was refused: ");
-    expect_message("flux.so: anybody may write the file");
+    expect_message("flux.so: the file is writable by everyone");
   }
   keel_close(context);
 }

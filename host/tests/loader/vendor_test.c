@@ -637,7 +637,7 @@ static void equal_definitions_are_one_op(void **state) {
 
 static void shape_functions_are_not_believed(void **state) {
   static const char *const says[] = {
-      "plugin brings's shape function does not say what Y is",
+      "plugin brings's shape function does not set the type of Y",
       "plugin brings's shape function gives Y the type i64, which its "
       "definition does not allow",
       "plugin brings's shape function gives Y rank 17",

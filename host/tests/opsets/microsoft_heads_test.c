@@ -296,7 +296,7 @@ static const call wrong[] = {
     {"QMoE",
      "f32[3,32] f32[3,4] u8[4,16,16] f32[4,16] - u8[4,32,8] f32[4,32]",
      {BLOCK(64)},
-     "no multiple of block_size"},
+     "not a multiple of block_size"},
     {"QMoE",
      "f32[3,32] f32[3,4] u8[4,16,16] f32[4,16] - u8[4,32,8] f32[4,32]",
      {BITS(3)},

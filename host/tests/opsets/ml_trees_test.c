@@ -199,10 +199,10 @@ static void bad_trees_are_refused(void **state) {
     call c = regressor(&e, "SUM"); \
     refuse(&c, x, WORDS);          \
   } while (0)
-  REFUSED("\"it\": node 0 is met twice", e.yes[2] = 0);
-  REFUSED("node 2 is met twice", e.yes[2] = 2);
-  REFUSED("node 1 is met twice", e.no[2] = 1);
-  REFUSED("node 2 of tree 7 leads to node 9, which that tree has not",
+  REFUSED("\"it\": node 0 is reached twice", e.yes[2] = 0);
+  REFUSED("node 2 is reached twice", e.yes[2] = 2);
+  REFUSED("node 1 is reached twice", e.no[2] = 1);
+  REFUSED("node 2 of tree 7 leads to node 9, which that tree does not have",
           e.no[2] = 9);
   REFUSED("leads to node -1", e.yes[0] = -1);
   REFUSED("leads to node -9223372036854775808", e.yes[0] = INT64_MIN);
@@ -449,7 +449,7 @@ static void bad_places_are_refused(void **state) {
   REFUSED("node 0 leads to leaf 3, and there are 3", p.yes[0] = 3);
   REFUSED("node 0 leads to node 2, and there are 2", p.no[0] = 2);
   REFUSED("node 1 leads to leaf -1", p.no[1] = -1);
-  REFUSED("node 0 is met twice", p.no_leaf[1] = 0; p.no[1] = 0);
+  REFUSED("node 0 is reached twice", p.no_leaf[1] = 0; p.no[1] = 0);
   REFUSED("tree_roots[0] is 2, and there are 2 nodes", p.roots[0] = 2);
   REFUSED("leaf_targetids[1] is 2, and there are 2", p.targets[1] = 2);
   REFUSED("nodes_modes[1] is 7, and not 0 to 6", p.modes[1] = 7);

@@ -193,7 +193,7 @@ static void what_strings_do_not_allow_is_refused(void **state) {
   expect_refused("Add", NULL, 0, list(5, words), list(5, words),
                  "takes no strings");
   expect_refused("Concat", &axis, 1, list(5, words), ints(1, &zero),
-                 "do not go together");
+                 "can't be mixed");
   expect_refused("Gather", NULL, 0, list(5, words), list(1, words),
                  "indices can't be strings");
   expect_refused("com.microsoft::QuickGelu", NULL, 0, list(5, words), NULL,

@@ -352,7 +352,7 @@ static void a_region_may_have_none(void **state) {
   assert_int_equal(wrote.bare, 1);
   found ran = in_a_process(run_it, KD_OK);
   expect(ran, 1, 1, 1);
-  expect_said(&ran, "none for this part");
+  expect_said(&ran, "none for this region");
 }
 
 /* A form that can't be loaded for now is no failure either. */
@@ -451,7 +451,7 @@ static void a_part_that_is_not_there_is_compiled(void **state) {
   free(all.data);
   found ran = in_a_process(run_it, KD_OK);
   expect(ran, 1, 1, 1);
-  expect_said(&ran, "none for this part");
+  expect_said(&ran, "none for this region");
 }
 
 /* Whatever byte of the forms changes, one of them is compiled. */

@@ -792,7 +792,7 @@ static void writing_ends_where_it_is_not_taken(void **state) {
     bytes all = {.most = 1};
     assert_int_equal(keel_program_write(program, flags, take_piece, &all),
                      KD_CANCELLED);
-    expect_message("did not take what was written");
+    expect_message("refused the data");
     assert_int_equal(all.size, 0);
   }
   assert_int_equal(keel_program_write(program, 6, take_piece, NULL),

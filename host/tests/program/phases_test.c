@@ -294,7 +294,7 @@ static void what_is_not_known_is_refused(void **state) {
   x = keel_builder_input(b, "x", KD_F32, 2, known);
   keel_builder_output(b, "y",
                       exchange(b, "keel::AllReduce", parts, 2, member, x));
-  expect_refused(b, KD_UNIMPLEMENTED, "between ranks of parts of 2");
+  expect_refused(b, KD_UNIMPLEMENTED, "among subgroups of 2");
 }
 
 static void a_body_that_exchanges_is_refused(void **state) {

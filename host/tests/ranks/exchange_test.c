@@ -868,10 +868,11 @@ static void what_is_refused(void **state) {
                  "can't be parted among 3 members");
   expect_refused(members[0], "keel::AllReduce", ranks, 2, "names rank 1");
   expect_refused(members[0], "keel::AllReduce", few, 2,
-                 "names 2 ranks in parts of 2");
+                 "names 2 ranks in subgroups of 2");
   expect_refused(members[0], "keel::Permute", same, 1, "sends to rank 1");
   expect_refused(members[0], "keel::Permute", away, 1, "sends to rank 4");
-  expect_refused(members[0], "keel::Permute", half, 1, "which are no pairs");
+  expect_refused(members[0], "keel::Permute", half, 1,
+                 "which do not form pairs");
   expect_refused(members[0], "keel::AllReduce", word, 1, "reduction");
   expect_refused(x, "keel::AllReduce", NULL, 0, "takes a member, and got");
   keel_tensor_release(x);

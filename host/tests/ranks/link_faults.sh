@@ -39,7 +39,7 @@ words() {
     last) echo "^rank 1: .*the disk is full; before exchange 2, AllReduce" ;;
     differ) echo 'the ranks'"'"' programs differ at exchange 2: rank 0 has AllReduce "second" of f32\[4\], and rank 1 has Broadcast' ;;
     end | two) echo "rank [0-9]*: the file is damaged" ;;
-    exit) echo "rank 1: the process exits, and has not left the other ranks" ;;
+    exit) echo "rank 1: the process exits without leaving the other ranks" ;;
     die) echo "exited on signal 9 (Killed)\|Killed (signal 9)" ;; # the launcher says it
   esac
 }

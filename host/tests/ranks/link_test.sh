@@ -41,7 +41,7 @@ refuse() {
 }
 refuse A= "no launcher of MPI has started this process"
 refuse KEEL_LINK_MODULE=none "there is no module .*keel_none.so"
-refuse KEEL_LINK_MODULE="$CPU_PLUGIN" "is no module of version 1"
+refuse KEEL_LINK_MODULE="$CPU_PLUGIN" "is not a link module of version 1"
 for other in openmpi mpich; do
   [ -f "$(dirname "$CPU_PLUGIN")/../keel-link/keel_$other.so" ] || continue
   case $launcher in *$other*) continue ;; esac

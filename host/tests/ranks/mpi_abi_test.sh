@@ -31,7 +31,7 @@ expect() {
 refuse() {
   text=$1
   shift
-  expect 2 "MPI does not begin: .*$text" "$@"
+  expect 2 "MPI cannot start: .*$text" "$@"
 }
 
 export KEEL_MPI_LIBRARY="$standin"
@@ -41,7 +41,7 @@ expect 0 "^1 ranks agree" KEEL_LINK_MODULE=mpi
   failed=1
 }
 what=exit
-expect 1 "^rank 0: the process exits, and has not left the other ranks" KEEL_LINK_MODULE=mpi
+expect 1 "^rank 0: the process exits without leaving the other ranks" KEEL_LINK_MODULE=mpi
 what=values
 refuse "standin.* has version 2.0 of MPI's standard ABI, and this module is for version 1" \
   KEEL_STANDIN_ABI=2
@@ -53,7 +53,7 @@ for library in libmpi.so.40 libmpich.so.12 libm.so.6; do
   ldconfig -p 2>/dev/null | grep -q "$library " || [ $library = libm.so.6 ] || continue
   # MPICH brings UCX, which changes malloc, and leaves memory behind when it is closed
   [ $library = libmpich.so.12 ] && [ "${ASAN_OPTIONS:-}${TSAN_OPTIONS:-}" ] && continue
-  refuse "$library is no library of MPI's standard ABI: it has no MPI_Abi_get_version" \
+  refuse "$library is not a library of MPI's standard ABI: it has no MPI_Abi_get_version" \
     KEEL_MPI_LIBRARY=$library
 done
 ldconfig -p 2>/dev/null | grep -q libmpi_abi || refuse "libmpi_abi.so.1: cannot open" KEEL_MPI_LIBRARY=

@@ -234,7 +234,7 @@ static void what_is_no_pipe_is_refused(void **state) {
   keel_program *program = residual();
   (void)state;
   refuse(program, 2, 3, KD_INVALID_ARGUMENT,
-         "3 parts do not divide the batch of 8");
+         "3 micro-batches do not divide the batch of 8");
   refuse(program, 100, 0, KD_INVALID_ARGUMENT, "and 100 stages need as many");
   keel_program_release(program);
 

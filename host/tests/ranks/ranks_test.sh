@@ -95,7 +95,7 @@ command -v mpirun.openmpi >/dev/null || command -v mpiexec.mpich >/dev/null || e
 expect 0 "^2 ranks by .*: 2 exchanges" --np 2 --output "$scratch/ranks"
 expect 0 '"ranks": {"count": 2, ' --np=2 --json
 program=$scratch/plain.mlir
-expect 0 "exchanges nothing: each of 2 ranks runs all of it" --np 2
+expect 0 "has no exchanges: each of 2 ranks runs all of it" --np 2
 command -v mpirun.openmpi >/dev/null && {
   timeout 60 mpirun.openmpi --oversubscribe -n 2 "$keel" run "$program" >"$scratch/out" 2>&1
   [ "$(grep -c "^output y: f32" "$scratch/out")" -eq 2 ] || {
@@ -112,7 +112,7 @@ command -v mpirun.openmpi >/dev/null && {
 }
 program=$exchanging
 [ -f "$sim" ] && {
-  expect 0 "under way; 2 from device to device, 0 so on each machine" --np 2 --plugin "$sim" \
+  expect 0 "under way; 2 from device to device, 0 hierarchical" --np 2 --plugin "$sim" \
     --device sim --output "$scratch/direct"
   cmp "$scratch/direct/y.npy" "$scratch/ranks/y.npy" || {
     echo "FAILED: values that went from device to device are others"
@@ -163,7 +163,7 @@ command -v mpirun.openmpi >/dev/null && {
   end STOP -n 1 1 --exchange-timeout 500
 }
 # one file of all ranks; what was not hidden
-expect 0 "ms in which exchanges were under way; .* with nothing to compute beside" --np 2 \
+expect 0 "ms of exchanges; .* not overlapped by computation" --np 2 \
   --trace "$scratch/trace.json" --profile
 python3 "$(dirname "$0")/../base/check_trace.py" "$scratch/trace.json" &&
   grep -q '"rank 1: host"' "$scratch/trace.json" || {

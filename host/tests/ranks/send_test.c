@@ -307,8 +307,8 @@ static void nobody_sends(void **state) {
   keel_tensor_release(members[2]);
   assert_int_equal(keel_tensor_wait(came), KD_ABORTED);
   expect_message(
-      "rank 2 (sim:1) has ended before it has sent what rank 0"
-      " (cpu:0) waits for in Receive");
+      "rank 2 (sim:1) has ended before it has sent the value that"
+      " rank 0 (cpu:0) waits for in Receive");
   keel_tensor_release(came);
   keel_tensor *late = NULL;
   const keel_attr attrs[] = RECEIVED(1);

@@ -74,7 +74,7 @@ done
 sed 's/2, 0, 3, 3>/2, 0, 9, 3>/' "$scratch/model.mlir" >"$scratch/far.mlir"
 "$keel" compile "$scratch/far.mlir" --np 4 --smpi-trace "$scratch/far" >"$scratch/out" 2>&1 &&
   fail "a Permute with rank 9 is taken"
-grep -q 'Permute "" is between ranks of which --np 4 has not all' "$scratch/out" ||
+grep -q 'Permute "" needs ranks that --np 4 does not have' "$scratch/out" ||
   fail "of rank 9 it says: $(cat "$scratch/out")"
 
 # pair OP INPUT ATTRIBUTES TYPE: traces of two ranks that do this twice with the other one

@@ -455,7 +455,7 @@ static void a_wait_for_the_device_ends(void **state) {
                      KD_DEADLINE_EXCEEDED);
     assert_null(y);
     expect_message(
-        "past its deadline; while queue:0 did what it had been given");
+        "past its deadline; while queue:0 completed its earlier work");
     atomic_store(&toy->gate, 0);
     run_once(slow);
   }

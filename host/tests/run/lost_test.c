@@ -244,7 +244,7 @@ static void values_are_released_first(void **state) {
   assert_int_equal(keel_device_reopen(sim), KD_FAILED_PRECONDITION);
   expect_message(
       "sim:0 was lost, and cannot be reopened while anything of it is held; "
-      "release its tensors and plans (1 pieces of its memory"
+      "release its tensors and plans (1 allocations on it"
       " and 0 parts of plans are left)");
   expect_lost(compute(add));
 

@@ -117,7 +117,7 @@ tune() {
 }
 mkdir "$scratch/tuned"
 one=$data/pytorch-converted/test_Conv2d/model.onnx
-tune 0 '^1 kernels had no time left' --time 0 "$one"
+tune 0 '^no time was left for 1 kernels' --time 0 "$one"
 tune 0 ': 1 kernels searched in .*; 0 were known' "$one"
 tune 0 ': 0 kernels searched in .*; 1 were known' "$one"
 tune 1 'No such file' nowhere.onnx

@@ -292,7 +292,7 @@ class OnKeel(unittest.TestCase):
                 self.assertEqual(result.devices(), {device})
                 np.testing.assert_array_equal(np.asarray(result), np.asarray(compiled(x)))
                 broken = kept[0].replace(b"KEELPJRT", b"KEELPJRX")
-                with self.assertRaisesRegex(Exception, "no program that Keel"):
+                with self.assertRaisesRegex(Exception, "not a program that Keel"):
                     serialize_executable.deserialize_and_load(
                         broken, *kept[1:], backend=device.client, execution_devices=[device])
 

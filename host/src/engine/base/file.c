@@ -182,6 +182,5 @@ keel_status keel_file_pass(keel_status (*print)(void *context, FILE *file),
   keel_status status = print(context, file);
   fclose(file);
   if (self.status == KD_OK) return status;
-  return keel_fail(self.status,
-                   "the application's function did not take what was written");
+  return keel_fail(self.status, "the application's function refused the data");
 }

@@ -236,7 +236,7 @@ keel_status keel_failures_await_written(const keel_buffer *buffer,
     if (wait_until(device, ticket, cancellation) == KD_OK) return KD_OK;
     if (cancellation && keel_cancellation_is_due(cancellation))
       return keel_while(keel_cancellation_fail(cancellation, NULL, NULL),
-                        "while %s did what it had been given", device->name);
+                        "while %s completed its earlier work", device->name);
     /* a wait for all of the stream is told why, and notes which work it was */
     keel_status status = keel_device_drain(device);
     if (status == KD_DEVICE_LOST ||

@@ -23,11 +23,11 @@ static const struct {
     {"position-independent executable",
      "it is a program: link the plugin with -shared"},
     {"failed to map segment",
-     "its folder may be mounted noexec, or a policy forbids to run what is"
-     " there: copy it to another"},
+     "its folder may be mounted noexec, or a policy forbids execution there: "
+     "copy it to another folder"},
     {"executable stack",
-     "ask its vendor to link it with -z noexecstack: this system gives no"
-     " executable stack"},
+     "ask its vendor to link it with -z noexecstack: this system does not "
+     "allow an executable stack"},
     {"for relocation",
      "ask its vendor to build it with -fPIC: this system does not let code be"
      " changed"},

@@ -32,12 +32,12 @@ void keel_plugin_leave(void) {
 
 keel_status keel_plugin_outside(const char *function) {
   return inside.depth
-             ? keel_fail(KD_FAILED_PRECONDITION,
-                         "%s is called from %s of the plugin %s, which the host"
-                         " waits for: a plugin calls what kd_host has; to use"
-                         " libkeel it calls it later, from a kernel or a thread"
-                         " of its own",
-                         function, inside.call, inside.path)
+             ? keel_fail(
+                   KD_FAILED_PRECONDITION,
+                   "%s is called from %s of the plugin %s, which the host "
+                   "waits for: there, a plugin may call kd_host alone; it may "
+                   "call libkeel later, from a kernel or a thread of its own",
+                   function, inside.call, inside.path)
              : KD_OK;
 }
 

@@ -125,7 +125,7 @@ static keel_status take_table(const keel_plugin *plugin, const char *what,
                       sizeof(type)))
 
 static keel_status together(const keel_plugin *plugin, const char *what) {
-  return keel_fail(KD_INCOMPATIBLE, "%s: %s come together or not at all",
+  return keel_fail(KD_INCOMPATIBLE, "%s: %s must be all set or all NULL",
                    plugin->path, what);
 }
 
@@ -428,8 +428,7 @@ static keel_status read_spaces(keel_device *device) {
   uint32_t count = device->info.space_count;
   if (count > SPACES_MOST)
     return keel_fail(KD_INCOMPATIBLE,
-                     "%s says that it has %u memory spaces; a device has at"
-                     " most %u",
+                     "%s reports %u memory spaces; a device has at most %u",
                      device->name, (unsigned)count, SPACES_MOST);
   if (count && !device->plugin->table.space)
     return keel_fail(KD_INCOMPATIBLE,
@@ -445,10 +444,10 @@ static keel_status read_spaces(keel_device *device) {
                         (unsigned)i, device->name);
     KEEL_TRY(keel_flags_of_space(device, i, &space));
     if (space.alignment & (space.alignment - 1))
-      return keel_fail(KD_INCOMPATIBLE,
-                       "memory space %u of %s has alignment %u, which is no"
-                       " power of two",
-                       (unsigned)i, device->name, (unsigned)space.alignment);
+      return keel_fail(
+          KD_INCOMPATIBLE,
+          "memory space %u of %s has alignment %u, which is not a power of two",
+          (unsigned)i, device->name, (unsigned)space.alignment);
     if (i == 0) device->space = space;
   }
   return KD_OK;

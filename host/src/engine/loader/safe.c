@@ -26,15 +26,15 @@ static keel_status check_entry(const walk *all, const char *folder,
   struct stat around;
   if (stat(folder, &around) != 0 || !(around.st_mode & S_IWOTH)) return KD_OK;
   if (!(around.st_mode & S_ISVTX))
-    return keel_fail(KD_PERMISSION_DENIED,
-                     "%s: anybody may write its folder %s, which has no sticky"
-                     " bit",
-                     all->path, folder);
+    return keel_fail(
+        KD_PERMISSION_DENIED,
+        "%s: its folder %s is writable by everyone, and has no sticky bit",
+        all->path, folder);
   if (is_ours(facts->st_uid) && is_ours(around.st_uid)) return KD_OK;
   return keel_fail(
       KD_PERMISSION_DENIED,
-      "%s: anybody may write the folder %s, and %s there belongs to"
-      " user %u, not to you or root",
+      "%s: the folder %s is writable by everyone, and %s there belongs to user "
+      "%u, not to you or root",
       all->path, folder, is_ours(facts->st_uid) ? "it" : entry,
       (unsigned)(is_ours(facts->st_uid) ? around.st_uid : facts->st_uid));
 }
@@ -73,8 +73,8 @@ static keel_status step(walk *all, const char *part) {
   KEEL_TRY(check_entry(all, *all->at ? all->at : "/", entry, &facts));
   if (S_ISLNK(facts.st_mode)) return safe_follow(all, entry);
   if (S_ISREG(facts.st_mode) && (facts.st_mode & S_IWOTH))
-    return keel_fail(KD_PERMISSION_DENIED, "%s: anybody may write the file",
-                     all->path);
+    return keel_fail(KD_PERMISSION_DENIED,
+                     "%s: the file is writable by everyone", all->path);
   memcpy(all->at, entry, (size_t)used + 1);
   return KD_OK;
 }

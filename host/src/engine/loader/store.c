@@ -173,9 +173,9 @@ static void tell_too_large(const kd_host *host, uint64_t size, uint64_t limit) {
   const keel_library *library = (const keel_library *)(const void *)host;
   if (library->speaker)
     keel_log_line(&library->speaker->context->log, KD_LOG_WARNING,
-                  "what %s has compiled, %llu MiB, is not kept for other"
-                  " processes: the store of a plugin has at most %llu MiB; set"
-                  " KEEL_CACHE_SIZE to more",
+                  "kernels that %s compiled, %llu MiB, are not kept for other "
+                  "processes: the store of a plugin has at most %llu MiB; set "
+                  "KEEL_CACHE_SIZE to more",
                   library->name, (unsigned long long)(size >> 20),
                   (unsigned long long)(limit >> 20));
 }

@@ -57,8 +57,8 @@ static keel_status need_access(const keel_tensor *tensor, uint32_t access) {
        buffer->class != KEEL_IMPORTED && buffer->class != KEEL_MAPPED))
     return KD_OK;
   return keel_fail(KD_FAILED_PRECONDITION,
-                   "the tensor can't be written: somebody else holds it or its"
-                   " memory; write to one that is new (keel_tensor_fill)");
+                   "the tensor can't be written: it or its memory has another "
+                   "reference; write to a new tensor (keel_tensor_fill)");
 }
 
 keel_status keel_tensor_native(keel_tensor *tensor, kd_native_kind kind,

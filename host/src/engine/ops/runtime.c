@@ -62,8 +62,8 @@ keel_status keel_run_view(keel_host_call *call) {
 keel_status keel_run_part(keel_host_call *call) {
   if (!call->part)
     return keel_call_fail(call, KD_INVALID_ARGUMENT,
-                          "only plans make parts of tensors; a program has"
-                          " Slice, Split, Transpose, Expand and Gather");
+                          "it occurs in plans only; a program uses Slice, "
+                          "Split, Transpose, Expand and Gather");
   const int64_t *strides = NULL;
   keel_attr_ints(call->op, "strides", &strides);
   keel_tensor *plain = NULL, *there = NULL;

@@ -185,9 +185,10 @@ static keel_status take_type(keel_infer *infer, uint32_t index,
   const char *plugin = schema->plugin_op.plugin;
   kd_dtype bound = dtype_of(infer, index);
   if (said->rank == KD_RANK_UNKNOWN || said->dtype == KD_NONE)
-    return keel_infer_fail(infer, KD_INTERNAL,
-                           "plugin %s's shape function does not say what %s is",
-                           plugin, param->name);
+    return keel_infer_fail(
+        infer, KD_INTERNAL,
+        "plugin %s's shape function does not set the type of %s", plugin,
+        param->name);
   if (said->rank > KD_MAX_RANK)
     return keel_infer_fail(infer, KD_INTERNAL,
                            "plugin %s's shape function gives %s rank %u",

@@ -100,10 +100,10 @@ keel_status keel_forms_find(const keel_forms *forms, const keel_form *wanted,
       return forms_refuse(form, wanted);
   }
   if (any_of(forms, wanted))
-    return keel_fail(
-        KD_INCOMPATIBLE,
-        "there is none for this part as this Keel's passes (%s) make it",
-        KEEL_VERSION);
+    return keel_fail(KD_INCOMPATIBLE,
+                     "there is none for this region in the form that this "
+                     "Keel's passes (%s) give it",
+                     KEEL_VERSION);
   return KD_NOT_FOUND;
 }
 
@@ -117,7 +117,7 @@ void keel_forms_warn(keel_forms *forms, const keel_log *log, const char *device,
   bool told =
       atomic_exchange_explicit(&forms->told, true, memory_order_relaxed);
   keel_log_line(log, told ? KD_LOG_DEBUG : KD_LOG_WARNING,
-                "%s can't use a compiled form that came with the program, and"
-                " compiles the part again: %s; compile the model again",
+                "%s can't use a compiled form of the program, and compiles the "
+                "region again: %s; compile the model again",
                 device, why);
 }

@@ -125,10 +125,10 @@ static const void *image_read_take(reader *all, image_stream stream,
   return at;
 }
 
-#define TAKE(all, stream, to)                                             \
-  do {                                                                    \
-    (to) = image_read_take(all, stream, 1);                               \
-    if (!(to)) return damaged(all, "a stream ends before what needs it"); \
+#define TAKE(all, stream, to)                                  \
+  do {                                                         \
+    (to) = image_read_take(all, stream, 1);                    \
+    if (!(to)) return damaged(all, "a stream ends too early"); \
   } while (0)
 
 static keel_status string_at(const reader *all, uint32_t place,

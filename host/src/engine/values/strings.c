@@ -139,7 +139,8 @@ keel_status keel_strings_at(keel_tensor *tensor, int64_t index,
   *out_string = NULL;
   KEEL_TRY(keel_tensor_wait_known(tensor));
   if (!keel_is_strings(tensor))
-    return keel_fail(KD_INVALID_ARGUMENT, "the value is no tensor of strings");
+    return keel_fail(KD_INVALID_ARGUMENT,
+                     "the value is not a tensor of strings");
   if (index < 0 || index >= tensor->strings->count)
     return keel_fail(KD_OUT_OF_RANGE, "string %lld of %lld", (long long)index,
                      (long long)tensor->strings->count);

@@ -153,8 +153,8 @@ keel_status keel_tensor_type(kd_dtype dtype, uint32_t rank, const int64_t *dims,
   KEEL_TRY(keel_type_of(dtype, rank, dims, out_type));
   if (dtype == KD_STRING)
     return keel_fail(KD_INVALID_ARGUMENT,
-                     "strings are no plain data: keel_strings_create makes"
-                     " tensors of them");
+                     "strings are not plain data: keel_strings_create makes "
+                     "tensors of them");
   if (!keel_type_known(*out_type))
     return keel_fail(KD_INVALID_ARGUMENT,
                      "a tensor with data can't have an open dimension");

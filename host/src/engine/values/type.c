@@ -104,10 +104,9 @@ static keel_status type_make(uint64_t hash, kd_dtype dtype, uint32_t rank,
     char text[200];
     keel_type_text(type, text, sizeof text);
     free(type);
-    return keel_fail(KD_INVALID_ARGUMENT,
-                     "%s is too large: its dimensions come to more than 2^61"
-                     " bytes",
-                     text);
+    return keel_fail(
+        KD_INVALID_ARGUMENT,
+        "%s is too large: its dimensions amount to more than 2^61 bytes", text);
   }
   *out_type = type;
   return KD_OK;

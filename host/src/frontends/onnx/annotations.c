@@ -94,8 +94,7 @@ static keel_status add_sharding(reader *r, keel_configuration *at,
   if (value == KEEL_ABSENT)
     return annotations_note(
         r, &at->fault,
-        "node \"%s\" splits \"%.100s\", which is no value of the"
-        " graph",
+        "node \"%s\" splits \"%.100s\", which is not a value of the graph",
         r->name, name);
   KEEL_TRY(find_axis(r, at, spec, &dim, &count));
   bool all = on_all(spec, at->devices);

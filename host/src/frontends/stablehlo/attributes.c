@@ -41,7 +41,8 @@ static keel_status string_at(const vhlo *self, uint32_t index,
   KEEL_TRY(open_attribute(self, index, &c, &mine, &code));
   if (mine ? code != VHLO_STRING
            : code != BUILTIN_STRING && code != BUILTIN_TYPED)
-    return bytecode_damaged(&c, "attribute %u is no string", (unsigned)index);
+    return bytecode_damaged(&c, "attribute %u is not a string",
+                            (unsigned)index);
   KEEL_TRY(bytecode_index(&c, self->file.string_count, "string", &string));
   *out_text = self->file.strings[string].text;
   return KD_OK;

@@ -219,11 +219,9 @@ keel_status hlo_all_to_all(hlo *h, const hlo_op *op) {
     int64_t joined = 0;
     if (count != of.size || count < 1 || type->dims[split] % count ||
         !keel_mul_i64(type->dims[join], count, &joined))
-      return hlo_wrong(h, op,
-                       "%lld elements are split into %lld parts for %lld"
-                       " devices",
-                       (long long)type->dims[split], (long long)count,
-                       (long long)of.size);
+      return hlo_wrong(
+          h, op, "%lld elements are split into %lld blocks for %lld devices",
+          (long long)type->dims[split], (long long)count, (long long)of.size);
     op->out[i] = to_all(h, &of, op->in[i], type, split, join);
   }
   return KD_OK;

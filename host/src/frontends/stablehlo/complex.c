@@ -47,7 +47,7 @@ static keel_status check_bodies(const hlo *h, const hlo_op *op) {
                     vhlo_is(end, "return") && end->operand_count == 1 &&
                     end->operands[0] == body->first_argument + 1;
     if (!replaces && hlo_body_kind(h, body) != HLO_ADD)
-      return hlo_refuse(h, op, "a body of complex numbers that is no sum");
+      return hlo_refuse(h, op, "a body of complex numbers that is not a sum");
   }
   return KD_OK;
 }

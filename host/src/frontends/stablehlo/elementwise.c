@@ -83,7 +83,7 @@ keel_status hlo_is_finite(hlo *h, const hlo_op *op) {
 keel_status hlo_atan2(hlo *h, const hlo_op *op) {
   KEEL_TRY(hlo_arity(h, op, 2, 1));
   if (!hlo_is_float(input_type(op)))
-    return hlo_refuse(h, op, "its inputs are no floats");
+    return hlo_refuse(h, op, "its inputs are not floats");
   op->out[0] = HLO(h, "keel::Atan2", op->in[0], op->in[1]);
   return KD_OK;
 }
@@ -426,7 +426,7 @@ keel_status hlo_shift(hlo *h, const hlo_op *op) {
 keel_status hlo_bits(hlo *h, const hlo_op *op) {
   KEEL_TRY(hlo_arity(h, op, 1, 1));
   if (!is_integer(input_type(op)))
-    return hlo_refuse(h, op, "its input is no integer");
+    return hlo_refuse(h, op, "its input is not an integer");
   op->out[0] = HLO(
       h, vhlo_is(op->raw, "popcnt") ? "keel::PopCount" : "keel::LeadingZeros",
       op->in[0]);

@@ -105,7 +105,7 @@ static keel_status read_starts(const hlo *h, const hlo_op *op,
   KEEL_TRY(hlo_axes(h, op, names[0], rank, &s->map_count, s->map));
   if (vector < 0 || vector > s->type->rank ||
       s->map_count != (vector < s->type->rank ? s->type->dims[vector] : 1))
-    return hlo_wrong(h, op, "its index vectors have not %u numbers",
+    return hlo_wrong(h, op, "its index vectors do not have %u numbers",
                      (unsigned)s->map_count);
   s->vector = (uint32_t)vector;
   for (uint32_t i = 0; i < s->type->rank; i++)
@@ -527,7 +527,7 @@ static keel_status check_starts(const hlo *h, const hlo_op *op,
   for (uint32_t i = 0; i < type->rank; i++)
     if (op->in_types[before + i]->rank ||
         hlo_is_float(op->in_types[before + i]->dtype))
-      return hlo_wrong(h, op, "start %u is no integer", (unsigned)i);
+      return hlo_wrong(h, op, "start %u is not an integer", (unsigned)i);
   if (type->dynamic)
     return hlo_refuse(h, op, "a size that is not known before the run");
   return KD_OK;

@@ -88,7 +88,7 @@ keel_status hlo_value(hlo *h, const bytecode_op *op, uint32_t value,
   if (bound->value == KEEL_ABSENT || bound->level > h->level ||
       (has_parts && bound->imaginary == KEEL_ABSENT))
     return vhlo_fail(&h->v, op, KD_DATA_LOSS,
-                     " uses a value that nothing has given");
+                     " uses a value that is not defined");
   if (bound->sharding) {
     KEEL_TRY(hlo_split_as(h, op, bound, 0, &whole));
     if (whole.level == bound->level) *bound = whole; /* for the next one */
@@ -243,14 +243,14 @@ static keel_status make_tuple(hlo *h, const bytecode_op *raw) {
   const vhlo_type *type = hlo_type_of(h, raw->first_result);
   if (type->kind == VHLO_TUPLE && type->count == raw->operand_count)
     return KD_OK;
-  return vhlo_fail(&h->v, raw, KD_DATA_LOSS, " is no tuple of its operands");
+  return vhlo_fail(&h->v, raw, KD_DATA_LOSS, " is not a tuple of its operands");
 }
 
 static keel_status take_of_tuple(hlo *h, const bytecode_op *raw) {
   int64_t index = 0;
   KEEL_TRY(vhlo_int(&h->v, raw, "index", &index));
   if (raw->operand_count != 1 || raw->result_count != 1)
-    return vhlo_fail(&h->v, raw, KD_DATA_LOSS, " has not one operand");
+    return vhlo_fail(&h->v, raw, KD_DATA_LOSS, " does not have one operand");
   const vhlo_type *type = hlo_type_of(h, raw->operands[0]);
   const hlo_bound *bound = &h->bound[raw->operands[0]];
   if (type->kind != VHLO_TUPLE || !bound->items || index < 0 ||
@@ -259,7 +259,7 @@ static keel_status take_of_tuple(hlo *h, const bytecode_op *raw) {
                      (long long)index);
   if (type->items[index] != h->v.file.value_types[raw->first_result])
     return vhlo_fail(&h->v, raw, KD_DATA_LOSS,
-                     " has not the type of the tuple's item");
+                     " does not have the type of the tuple's item");
   h->bound[raw->first_result] = bound->items[index];
   return KD_OK;
 }
@@ -370,7 +370,7 @@ static keel_status check_body(const hlo *h, const hlo_op *op,
     const vhlo_type *type = hlo_type_of(h, block->first_argument + i);
     const keel_type *given = hlo_known(h, inputs[i]);
     if (type->kind != VHLO_TENSOR || type->rank)
-      return hlo_wrong(h, op, "argument %u of its body is no scalar",
+      return hlo_wrong(h, op, "argument %u of its body is not a scalar",
                        (unsigned)i);
     if (given && given->dtype != type->dtype)
       return hlo_refuse(h, op, "its body takes %s, and its inputs are %s",
@@ -545,8 +545,8 @@ static keel_status check_part(const hlo *h, const bytecode_op *op,
     right = have->dims[i] == dims[i];
   return right ? KD_OK
                : vhlo_fail(&h->v, op, KD_DATA_LOSS,
-                           " returns a value that is not the part of %s of"
-                           " rank %u that it is declared to be",
+                           " returns a value that is not the shard of %s of "
+                           "rank %u that it declares",
                            type->what, (unsigned)type->rank);
 }
 

@@ -38,7 +38,7 @@ static keel_status define(place *p, bytecode_cursor *c, uint32_t type,
                           uint32_t *out_value) {
   bytecode *file = p->t->file;
   if (p->next == p->end)
-    return bytecode_damaged(c, "a region has more values than it says");
+    return bytecode_damaged(c, "a region has more values than it declares");
   if (!KEEL_ARENA_ROOM(&file->arena, file->value_types, file->value_count,
                        file->value_room))
     return KD_OUT_OF_MEMORY;

@@ -48,9 +48,8 @@ static keel_status open_as(const hlo *h, uint32_t attribute,
     KEEL_TRY(bytecode_varint(out_cursor, &code));
   if (code == want) return KD_OK;
   return keel_fail(KD_UNIMPLEMENTED,
-                   "%s: how values are split among devices is said in a form"
-                   " that Keel does not know (%s attribute %lld, and %llu is"
-                   " needed)",
+                   "%s: the sharding of values is in a form that Keel does not "
+                   "know (%s attribute %lld, and %llu is needed)",
                    h->v.file.path, entry->dialect,
                    code == UINT64_MAX ? -1LL : (long long)code,
                    (unsigned long long)want);
@@ -175,7 +174,7 @@ static keel_status read_axis(const hlo *h, uint32_t attribute, const mesh *of,
   KEEL_TRY(bytecode_varint(&c, &part));
   if (part)
     return keel_fail(KD_UNIMPLEMENTED,
-                     "%s: a value is split by a part of axis \"%s\"",
+                     "%s: a value is sharded along a part of axis \"%s\"",
                      h->v.file.path, name);
   for (uint32_t i = 0; i < of->count; i++)
     if (!strcmp(of->names[i], name)) {
@@ -264,8 +263,8 @@ keel_status hlo_part_dims(const hlo *h, const bytecode_op *op,
     int64_t parts = parts_of(&read, i);
     if (dims[i] < 0 || dims[i] % parts)
       return vhlo_fail(&h->v, op, KD_UNIMPLEMENTED,
-                       ": dimension %u of a value has %lld elements, which are"
-                       " not split into %lld parts evenly",
+                       ": dimension %u of a value has %lld elements, which do "
+                       "not divide evenly into %lld shards",
                        (unsigned)i, (long long)dims[i], (long long)parts);
     dims[i] /= parts;
   }
@@ -428,10 +427,10 @@ static keel_status take_part(hlo *h, const bytecode_op *op, const splits *of,
     uint32_t rank = of->rank + 1;
     type = hlo_known(h, *value);
     if (!type || type->dims[i] < 0 || type->dims[i] % parts)
-      return vhlo_fail(&h->v, op, KD_UNIMPLEMENTED,
-                       ": dimension %u of a value is not split into %lld parts"
-                       " evenly",
-                       (unsigned)i, (long long)parts);
+      return vhlo_fail(
+          &h->v, op, KD_UNIMPLEMENTED,
+          ": dimension %u of a value does not divide evenly into %lld shards",
+          (unsigned)i, (long long)parts);
     for (uint32_t k = 0; k < rank; k++)
       dims[k] = k < i        ? type->dims[k]
                 : k == i     ? parts
@@ -534,7 +533,7 @@ static keel_status read_per_value(const hlo *h, const bytecode_op *op,
   KEEL_TRY(bytecode_count(&c, 1, "shardings", &have));
   if (have != count)
     return vhlo_fail(&h->v, op, KD_DATA_LOSS,
-                     " says of %u values how they are split, and has %u",
+                     " has shardings for %u values, and has %u values",
                      (unsigned)have, (unsigned)count);
   for (uint32_t i = 0; i < count; i++) {
     KEEL_TRY(read_attribute(h, &c, &attribute));
@@ -550,7 +549,7 @@ static keel_status check_given(const hlo *h, const bytecode_op *op,
   return bound->value != KEEL_ABSENT && bound->level <= h->level
              ? KD_OK
              : vhlo_fail(&h->v, op, KD_DATA_LOSS,
-                         " uses a value that nothing has given");
+                         " uses a value that is not defined");
 }
 
 static keel_status run_body(hlo *h, const bytecode_op *raw,
@@ -575,7 +574,7 @@ static keel_status run_body(hlo *h, const bytecode_op *raw,
     KEEL_TRY(check_given(h, end, to));
     if (to->sharding) /* of a body within the body */
       return vhlo_fail(&h->v, end, KD_UNIMPLEMENTED,
-                       " is not supported: it returns a part of a part");
+                       " is not supported: it returns a shard of a shard");
     to->sharding = shardings[raw->operand_count + i];
     to->maker = NULL;
   }

@@ -126,7 +126,7 @@ static keel_status vhlo_read_tensor(vhlo *self, bytecode_cursor *c,
   KEEL_TRY(read_item(self, c, depth, &item));
   const vhlo_type *element = &self->types[item];
   if (element->kind != VHLO_SCALAR)
-    return bytecode_damaged(c, "a tensor is of type %u, which is no scalar",
+    return bytecode_damaged(c, "a tensor is of type %u, which is not a scalar",
                             item);
   type->kind = VHLO_TENSOR;
   type->dtype = element->dtype;

@@ -119,9 +119,10 @@ static keel_status check_layer(const keel_infer *infer, int layer,
                            " 4 and 8, of which a row fills its bytes",
                            (long long)bits, (long long)k);
   if (block && k % block)
-    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
-                           "rows of %lld are no multiple of block_size, %lld",
-                           (long long)k, (long long)block);
+    return keel_infer_fail(
+        infer, KD_INVALID_ARGUMENT,
+        "rows of %lld are not a multiple of block_size, %lld", (long long)k,
+        (long long)block);
   if (!keel_infer_in(infer, layers[layer].scales))
     return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
                            "each layer of weights needs its scales");

@@ -48,8 +48,8 @@ static keel_status read_heads(const keel_infer *infer, grouped_sizes *g) {
   int64_t parts = k ? g->heads : g->heads + 2 * g->groups;
   if (q->rank != 3 || !k != !v || q->dims[2] % parts)
     return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
-                           "query must be [batch, rows, heads * size], with key"
-                           " and value beside or behind it");
+                           "query must be [batch, rows, heads * size], with "
+                           "key and value as inputs or packed behind it");
   g->batch = q->dims[0];
   g->rows = q->dims[1];
   g->size = q->dims[2] / parts;
@@ -77,8 +77,8 @@ static keel_status check_rotary(const keel_infer *infer,
   if (!cos || !sin || cos->rank != 2 || cos != sin || cos->dims[1] < 1 ||
       cos->dims[1] * 2 > g->size)
     return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
-                           "with do_rotary, cos_cache and sin_cache must be"
-                           " [positions, half of what turns of %lld]",
+                           "with do_rotary, cos_cache and sin_cache must be "
+                           "[positions, half of the rotated elements of %lld]",
                            (long long)g->size);
   return KD_OK;
 }

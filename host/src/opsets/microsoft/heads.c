@@ -157,8 +157,8 @@ static keel_status check_projection(const keel_infer *infer,
                 bias->dims[0] == 2 * wide + last))
     return KD_OK;
   return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
-                         "bias must be [%lld], what is added to query, key and"
-                         " value; a key of four dimensions has it already",
+                         "bias must be [%lld], for query, key and value; a key "
+                         "of four dimensions has it already",
                          (long long)(2 * wide + last));
 }
 

@@ -154,8 +154,7 @@ static void expand_feature_vectorizer(keel_emit *all) {
     int64_t have = type && type->rank ? type->dims[type->rank - 1] : -1;
     if (sizes.count && have >= 0 && have != sizes.at[i])
       keel_emit_fail(all, KD_INVALID_ARGUMENT,
-                     "input %u has %lld features, and inputdimensions"
-                     " says %lld",
+                     "input %u has %lld features, and inputdimensions is %lld",
                      (unsigned)i, (long long)have, (long long)sizes.at[i]);
     parts[i] = feature_rows(all, i);
   }

@@ -64,7 +64,7 @@ keel_status keel_shape_ml_zip(keel_infer *infer) {
   if (!labels) labels = length_of(infer, "classlabels_strings");
   if (labels && (!x->rank || x->dims[x->rank - 1] != labels))
     return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
-                           "X has not a column for each of %lld labels",
+                           "X does not have a column for each of %lld labels",
                            (long long)labels);
   return keel_infer_out(infer, 0, x->rank, x->dims);
 }

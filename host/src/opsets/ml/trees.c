@@ -80,8 +80,7 @@ static numbers read_numbers(keel_emit *all, const char *floats,
   if (floats) list = keel_ml_floats_of(all, floats);
   if (list.count && other && other->type->elements)
     keel_emit_fail(all, KD_INVALID_ARGUMENT,
-                   "it has both %s and %s; one of them says the numbers",
-                   floats, tensor);
+                   "it has both %s and %s; give one of them", floats, tensor);
   if (other && !keel_ml_is_float(other->type->dtype))
     keel_emit_fail(all, KD_INVALID_ARGUMENT, "%s is %s, and not floats", tensor,
                    keel_dtype_name(other->type->dtype));
@@ -228,8 +227,8 @@ static int64_t trees_follow(keel_emit *all, const ids *names, int64_t at,
   int64_t place = find_node(names, tree, to, near);
   if (place < 0)
     keel_emit_fail(all, KD_INVALID_ARGUMENT,
-                   "node %lld of tree %lld leads to node %lld, which that"
-                   " tree has not",
+                   "node %lld of tree %lld leads to node %lld, which that tree "
+                   "does not have",
                    (long long)names->nodes.at[at], (long long)tree,
                    (long long)to);
   return place;
@@ -529,8 +528,8 @@ static void trees_walk(keel_emit *all, forest *f, written *w, visit *stack,
     branch *node = &f->nodes[now.to];
     if (node->met) {
       keel_emit_fail(all, KD_INVALID_ARGUMENT,
-                     "node %lld is met twice on the way from the roots:"
-                     " it is in a cycle, or two nodes lead to it",
+                     "node %lld is reached twice from the roots: it is in a "
+                     "cycle, or two nodes lead to it",
                      (long long)now.to);
       return;
     }

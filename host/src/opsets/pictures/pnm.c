@@ -89,7 +89,7 @@ keel_status keel_decode_pnm(const uint8_t *data, uint64_t size,
   pnm p = {.data = data, .size = size, .at = 2, .kind = data[1] - '0'};
   if (p.kind < 1 || p.kind > 6)
     return keel_fail(KD_UNIMPLEMENTED,
-                     "a file that begins with P and is no PBM, PGM or PPM");
+                     "a file that begins with P and is not PBM, PGM or PPM");
   int64_t width = pnm_number(&p, 9), height = pnm_number(&p, 9);
   int64_t most = p.kind == 1 || p.kind == 4 ? 1 : pnm_number(&p, 5);
   if (width < 1 || height < 1 || most < 1 || most > 65535)

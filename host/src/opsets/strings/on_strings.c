@@ -85,7 +85,7 @@ static keel_status check_types(const keel_call_site *site,
     if (*all && *all != kind)
       return on_strings_fail(
           site, KD_INVALID_ARGUMENT,
-          "strings and numbers do not go together; Cast one of them");
+          "strings and numbers can't be mixed; Cast one of them");
     *all = kind;
   }
   return KD_OK;

@@ -106,11 +106,10 @@ static keel_status check_ranks(const keel_host_call *call,
                                 " has %u",
                                 (unsigned)what->size, (unsigned)members);
   if (what->rank_count != members || !what->size || members % what->size)
-    return keel_call_fail(call, KD_INVALID_ARGUMENT,
-                          "names %lld ranks in parts of %u, and the group has"
-                          " %u members",
-                          (long long)what->rank_count, (unsigned)what->size,
-                          (unsigned)members);
+    return keel_call_fail(
+        call, KD_INVALID_ARGUMENT,
+        "names %lld ranks in subgroups of %u, and the group has %u members",
+        (long long)what->rank_count, (unsigned)what->size, (unsigned)members);
   for (int64_t i = 0; i < what->rank_count; i++) {
     int64_t rank = what->ranks[i];
     if (rank < 0 || rank >= members || seen[rank])
@@ -129,7 +128,7 @@ static keel_status check_pairs(const keel_host_call *call,
   bool seen[KEEL_MEMBERS_MOST] = {false};
   if (what->rank_count % 2)
     return keel_call_fail(call, KD_INVALID_ARGUMENT,
-                          "has %lld ranks, which are no pairs",
+                          "has %lld ranks, which do not form pairs",
                           (long long)what->rank_count);
   for (int64_t i = 0; i < what->rank_count; i++) {
     int64_t rank = what->ranks[i];

@@ -269,8 +269,8 @@ static keel_status fail_other(const meeting *m, const seat *by,
 
 static keel_status fail_unsent(const meeting *m, const keel_letter *awaited) {
   return keel_fail(KD_ABORTED,
-                   "rank %u (%s) has ended before it has sent what rank %u (%s)"
-                   " waits for in %s%s%s%s",
+                   "rank %u (%s) has ended before it has sent the value that "
+                   "rank %u (%s) waits for in %s%s%s%s",
                    (unsigned)awaited->from, meeting_device_of(m, awaited->from),
                    (unsigned)awaited->to, meeting_device_of(m, awaited->to),
                    awaited->name, *awaited->where ? " \"" : "", awaited->where,
@@ -279,8 +279,8 @@ static keel_status fail_unsent(const meeting *m, const keel_letter *awaited) {
 
 static keel_status fail_unheard(const meeting *m, const keel_letter *sent) {
   return keel_fail(KD_ABORTED,
-                   "rank %u (%s) has ended without receiving what rank %u (%s)"
-                   " gives it in %s%s%s%s",
+                   "rank %u (%s) has ended without receiving the value that "
+                   "rank %u (%s) sends it in %s%s%s%s",
                    (unsigned)sent->to, meeting_device_of(m, sent->to),
                    (unsigned)sent->from, meeting_device_of(m, sent->from),
                    sent->name, *sent->where ? " \"" : "", sent->where,

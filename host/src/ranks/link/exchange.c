@@ -89,7 +89,7 @@ keel_status keel_link_run(keel_link *link, const keel_link_call *calls,
   for (uint32_t i = 0; i < count && status == KD_OK; i++) {
     int error = link->mpi->start(&calls[i], &requests[i]);
     if (error)
-      status = keel_link_error(link, error, "an exchange does not begin");
+      status = keel_link_error(link, error, "an exchange cannot begin");
   }
   keel_link_busy(link, true);
   if (status == KD_OK) status = exchange_wait_for(link, requests, count);

@@ -97,7 +97,7 @@ static keel_status link_load(keel_link *link, const char *name) {
   if (!link->mpi || link->mpi->version != KEEL_LINK_VERSION ||
       link->mpi->struct_size < sizeof(keel_link_table))
     return keel_fail(KD_INVALID_ARGUMENT,
-                     "%s is no module of version %u for links", link->path,
+                     "%s is not a link module of version %u", link->path,
                      KEEL_LINK_VERSION);
   return KD_OK;
 }
@@ -200,8 +200,8 @@ static void leave_nobody_waiting(void) {
   pthread_mutex_unlock(&link->lock);
   if (give_last_words(link, 1,
                       failed ? NULL
-                             : "the process exits, and has not left the"
-                               " other ranks (keel_link_close)"))
+                             : "the process exits without leaving the other "
+                               "ranks (keel_link_close)"))
     await_end(link, EXIT_SECONDS);
 }
 
@@ -247,7 +247,7 @@ static keel_status wait_until_open(keel_link *link) {
   pthread_mutex_unlock(&link->lock);
   if (opened) return KD_OK;
   return keel_fail(KD_DEADLINE_EXCEEDED,
-                   "%s: after %.3g s the other ranks have not all joined",
+                   "%s: not all other ranks have joined after %.3g s",
                    link->path, (double)(keel_now() - began) * 1e-9);
 }
 
@@ -277,7 +277,7 @@ void keel_link_free(keel_link *link) {
 
 static keel_status begin_thread(keel_link *link) {
   if (pthread_create(&link->thread, NULL, keel_link_thread, link) != 0)
-    return keel_fail(KD_UNAVAILABLE, "the system gives no thread for a link");
+    return keel_fail(KD_UNAVAILABLE, "no thread can be started for a link");
   KEEL_TRY(wait_until_open(link));
   if (link->open_status == KD_OK) return KD_OK;
   stop_thread(link);

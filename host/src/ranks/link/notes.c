@@ -184,8 +184,8 @@ static void add_position(keel_text *text, const note *at, bool one) {
     keel_text_add(text, one ? " waits in %s" : " wait in %s", at->text);
   else if (at->where == WAITS_FOR_VALUE)
     keel_text_add(text,
-                  one ? " has come to #%llu %s, whose X is not ready"
-                      : " have come to #%llu %s, whose X is not ready",
+                  one ? " is at #%llu %s, whose X is not ready"
+                      : " are at #%llu %s, whose X is not ready",
                   number, at->text);
   else if (at->where == LEFT)
     keel_text_add(text, one ? " has left" : " have left");

@@ -51,7 +51,7 @@ static keel_status pairs_begin(keel_link *link, keel_link_job *job) {
       .peer = job->what.peer,
       .tag = (uint32_t)(job->number % TAGS)};
   int error = link->mpi->start(&call, &job->request);
-  if (error) return keel_link_error(link, error, "a message does not begin");
+  if (error) return keel_link_error(link, error, "a message cannot begin");
   job->began = keel_now();
   keel_link_busy(link, true);
   return KD_OK;

@@ -183,7 +183,7 @@ static keel_status pieces_start(passage *p, uint32_t i) {
       .send = (char *)p->from->data + at,
       .receive = (char *)p->to->data + at};
   int error = p->link->mpi->start(&call, &p->requests[i]);
-  return error ? keel_link_error(p->link, error, "an exchange does not begin")
+  return error ? keel_link_error(p->link, error, "an exchange cannot begin")
                : KD_OK;
 }
 

@@ -191,9 +191,8 @@ static keel_status make_counters(keel_link *link) {
 static bool open_module(keel_link *link) {
   int error = thread_join(link);
   if (!has_joined(link)) return false;
-  keel_status status = error
-                           ? keel_link_error(link, error, "MPI does not begin")
-                           : make_counters(link);
+  keel_status status = error ? keel_link_error(link, error, "MPI cannot start")
+                             : make_counters(link);
   if (status != KD_OK)
     keel_link_fail(link, status, false);
   else

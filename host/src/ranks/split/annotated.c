@@ -71,8 +71,8 @@ static keel_status check_axis(const keel_splitter *s, const keel_sharding *at,
   int64_t dim = type->dims[*out_axis];
   if (at->dim >= 0 && dim >= 0 && at->dim != dim)
     return keel_fail(KD_INVALID_ARGUMENT,
-                     "node \"%s\" says that \"%.100s\" is %lld long along axis"
-                     " %lld, and it is %lld",
+                     "node \"%s\" declares \"%.100s\" with %lld elements along "
+                     "axis %lld, and it has %lld",
                      at->node, at->name, (long long)at->dim,
                      (long long)at->axis, (long long)dim);
   return KD_OK;
@@ -186,18 +186,18 @@ static keel_status check_reads(const keel_function *f, const uint32_t *stages,
       continue;
     const keel_type *type = f->values[value].type;
     if (stages[from] > stages[node])
-      return keel_fail(KD_INVALID_ARGUMENT,
-                       "node \"%s\" of stage %u reads what node \"%s\" of stage"
-                       " %u makes",
-                       annotated_name_of(f, node), (unsigned)stages[node],
-                       annotated_name_of(f, from), (unsigned)stages[from]);
+      return keel_fail(
+          KD_INVALID_ARGUMENT,
+          "node \"%s\" of stage %u reads an output of node \"%s\" of stage %u",
+          annotated_name_of(f, node), (unsigned)stages[node],
+          annotated_name_of(f, from), (unsigned)stages[from]);
     if (!type || !keel_type_known(type) || !kd_dtype_size(type->dtype))
-      return keel_fail(KD_INVALID_ARGUMENT,
-                       "node \"%s\" of stage %u reads what node \"%s\" of stage"
-                       " %u makes, whose shape is not known (--dim gives open"
-                       " dimensions a size)",
-                       annotated_name_of(f, node), (unsigned)stages[node],
-                       annotated_name_of(f, from), (unsigned)stages[from]);
+      return keel_fail(
+          KD_INVALID_ARGUMENT,
+          "node \"%s\" of stage %u reads an output of node \"%s\" of stage %u, "
+          "whose shape is not known (--dim gives open dimensions a size)",
+          annotated_name_of(f, node), (unsigned)stages[node],
+          annotated_name_of(f, from), (unsigned)stages[from]);
   }
   return KD_OK;
 }

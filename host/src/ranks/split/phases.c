@@ -62,10 +62,10 @@ static keel_status read_ranks(const keel_node *node, keel_phase *phase) {
   int64_t size = keel_attr_int(node->op, "size", 0);
   int64_t count = keel_attr_ints(node->op, "ranks", &ranks);
   if (count > 0 && size != count)
-    return keel_fail(KD_UNIMPLEMENTED,
-                     "%s \"%s\" is between ranks of parts of %lld, and not"
-                     " between all",
-                     phase->exchange, node->name, (long long)size);
+    return keel_fail(
+        KD_UNIMPLEMENTED,
+        "%s \"%s\" is among subgroups of %lld ranks, and not among all ranks",
+        phase->exchange, node->name, (long long)size);
   int64_t other = keel_attr_int(node->op, "to", -1);
   if (other < 0) other = keel_attr_int(node->op, "from", 0);
   phase->size = (uint32_t)size;
@@ -82,8 +82,8 @@ static keel_status read_exchange(const keel_function *f, const keel_node *node,
   phase->name = node->name;
   if (!type || !keel_type_known(type))
     return keel_fail(KD_FAILED_PRECONDITION,
-                     "the size of what %s \"%s\" exchanges is not known; give"
-                     " open dimensions their sizes",
+                     "the size of exchange %s \"%s\" is not known; give open "
+                     "dimensions their sizes",
                      phase->exchange, node->name);
   phase->dtype = type->dtype;
   phase->count = (uint64_t)type->elements;

@@ -55,9 +55,10 @@ static keel_status choose_parts(piper *p, const keel_function *whole,
   p->parts = asked ? asked : 1;
   if (asked && (batch < 1 || batch % asked))
     return keel_fail(KD_INVALID_ARGUMENT,
-                     batch < 1 ? "the batch is not known, and so does not go in"
-                                 " %u parts; give its size (--dim)"
-                               : "%u parts do not divide the batch of %lld",
+                     batch < 1
+                         ? "the size of the batch is not known, so it cannot "
+                           "be cut into %u micro-batches; give it (--dim)"
+                         : "%u micro-batches do not divide the batch of %lld",
                      (unsigned)asked, (long long)batch);
   uint64_t most = (uint64_t)PARTS_EACH * p->params->size;
   if (asked || random || batch < 2) return KD_OK;
@@ -375,8 +376,8 @@ static keel_status make_output(piper *p, const keel_function *whole,
   uint32_t value = KEEL_ABSENT;
   if (!type || !keel_type_known(type) || !kd_dtype_size(type->dtype))
     return keel_fail(KD_INVALID_ARGUMENT,
-                     "the shape of output \"%s\" is not known before a run, and"
-                     " so it does not go to all ranks",
+                     "the shape of output \"%s\" is not known before a run, so "
+                     "it cannot be sent to all ranks",
                      whole->output_ports[output].name);
   if (parted && (all_have || root == p->params->rank))
     KEEL_TRY(pipe_join(p, output, whole->output_count, &value));

@@ -50,7 +50,7 @@ keel_status keel_split_exchange(keel_splitter *s, const char *op,
   const keel_attr size = KEEL_INT("size", s->params->size);
   if (s->apart) {
     s->meets = true;
-    return keel_fail(KD_UNIMPLEMENTED, "a node needs more than its part");
+    return keel_fail(KD_UNIMPLEMENTED, "a node needs more than its shard");
   }
   KEEL_TRY(find_member(s));
   const uint32_t inputs[] = {s->member, value};

@@ -271,12 +271,12 @@ static keel_status find_stages(cutting *c, uint32_t *out_stages,
                      " as many",
                      (unsigned)c->nodes, (unsigned)c->size);
   if (c->place_count <= c->size)
-    return keel_fail(KD_INVALID_ARGUMENT,
-                     "the program has %u places where it can be cut, and %u"
-                     " stages need %u: values of known shapes must go from one"
-                     " to the next (--dim gives open dimensions a size)",
-                     (unsigned)c->place_count - 2, (unsigned)c->size,
-                     (unsigned)c->size - 1);
+    return keel_fail(
+        KD_INVALID_ARGUMENT,
+        "the program has %u places where it can be cut, and %u stages need %u: "
+        "values that pass from one to the next must have known shapes (--dim "
+        "gives open dimensions a size)",
+        (unsigned)c->place_count - 2, (unsigned)c->size, (unsigned)c->size - 1);
   size_t cells = (size_t)c->size * c->place_count;
   c->best = malloc(cells * sizeof *c->best);
   c->from = malloc(cells * sizeof *c->from);

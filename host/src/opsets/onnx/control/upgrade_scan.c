@@ -155,14 +155,13 @@ static keel_status upgrade_scan_read_node(batched *b) {
       scans->i > (int64_t)(taken - captures))
     return upgrade_scan_bad(
         b,
-        "takes lengths, or an input without a name in their place,"
-        " and what its body does, num_scan_inputs of them"
-        " sequences");
+        "takes lengths, or an input without a name in their place, and the "
+        "inputs of its body, num_scan_inputs of them sequences");
   b->scans = (uint32_t)scans->i;
   b->states = taken - captures - b->scans;
   if (b->body->output_count < b->states)
     return upgrade_scan_bad(
-        b, "its body gives fewer values than there are states");
+        b, "its body returns fewer values than there are states");
   b->lengths = draft->inputs[0] != KEEL_ABSENT;
   for (uint32_t i = 1; i < draft->input_count; i++)
     if (draft->inputs[i] == KEEL_ABSENT)

@@ -515,10 +515,10 @@ keel_status keel_shape_dynamic(keel_infer *infer) {
 
 /* Plans make it when types are known, and nobody else can. */
 keel_status keel_shape_region(keel_infer *infer) {
-  return keel_infer_fail(infer, KD_UNIMPLEMENTED,
-                         "it stands for what a device compiled in another"
-                         " process; use the program as it was before the pass"
-                         " \"regions\"");
+  return keel_infer_fail(
+      infer, KD_UNIMPLEMENTED,
+      "it is a region that a device compiled in another process; use the "
+      "program as it was before the pass \"regions\"");
 }
 
 keel_status keel_shape_eye_like(keel_infer *infer) {

@@ -40,7 +40,7 @@ static bool read_term(keel_equation *e, const char *term, size_t size,
         if (!equation_add(e, out, KEEL_DOTS + d)) return false;
       i += 2;
     } else if (letter >= KEEL_DOTS) {
-      return equation_refuse(e, "a label is no letter");
+      return equation_refuse(e, "a label is not a letter");
     } else if (!equation_add(e, out, letter)) {
       return false;
     }

@@ -72,7 +72,7 @@ keel_status keel_shape_bit_cast(keel_infer *infer) {
   KEEL_TRY(bits_attr(infer));
   if (kd_dtype_size(infer->dtypes[0]) != kd_dtype_size(infer->in[0]->dtype))
     return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
-                           "%s and %s have not as many bits",
+                           "%s and %s have different numbers of bits",
                            keel_dtype_name(infer->in[0]->dtype),
                            keel_dtype_name(infer->dtypes[0]));
   return keel_shape_same(infer);

@@ -251,8 +251,8 @@ static void find_dependent(between *b) {
 static bool gradient_is_small(keel_emit *all) {
   if (all->function->node_count > NODES_MOST)
     keel_emit_fail(all, KD_OUT_OF_RANGE,
-                   "the graph comes to more than %d nodes; take fewer"
-                   " gradients of gradients",
+                   "the graph amounts to more than %d nodes; take fewer "
+                   "gradients of gradients",
                    NODES_MOST);
   return all->status == KD_OK;
 }
@@ -374,9 +374,9 @@ static void expand_gradient(keel_emit *all) {
   between b = {.g = {.all = all}};
   if (!gradient_read_node(&b)) {
     keel_emit_fail(all, KD_INVALID_ARGUMENT,
-                   "takes a value for each tensor of xs and zs, gives one"
-                   " for each of xs, and only stands in ONNX files, whose"
-                   " values have the names of these");
+                   "takes a value for each tensor of xs and zs, returns one "
+                   "for each of xs, and works in ONNX files only, whose values "
+                   "have the names of these");
     return;
   }
   uint32_t y = keel_emit_in(all, all->node.input_count - 1);

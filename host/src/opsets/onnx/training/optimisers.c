@@ -13,17 +13,17 @@ static keel_status shape_of_groups(keel_infer *infer, uint32_t groups) {
   uint32_t each = count / groups;
   if (!each || count % groups || infer->output_count != each * (groups - 1))
     return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
-                           "takes %u tensors for each that it trains, and gives"
-                           " %u: not %u and %u",
+                           "takes %u tensors for each that it trains, and "
+                           "returns %u: not %u and %u",
                            (unsigned)groups, (unsigned)groups - 1,
                            (unsigned)count, (unsigned)infer->output_count);
   for (uint32_t i = 2; i < infer->input_count; i++) {
     const keel_type *first = infer->in[2 + (i - 2) % each];
     if (infer->in[i] != first)
-      return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
-                             "input %u has not the shape of input %u, which it"
-                             " belongs to",
-                             (unsigned)i, 2 + (unsigned)(i - 2) % each);
+      return keel_infer_fail(
+          infer, KD_INVALID_ARGUMENT,
+          "input %u does not have the shape of input %u, which it belongs to",
+          (unsigned)i, 2 + (unsigned)(i - 2) % each);
   }
   for (uint32_t i = 0; i < infer->output_count; i++) {
     const keel_type *type = infer->in[2 + i % each];
