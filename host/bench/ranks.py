@@ -157,10 +157,10 @@ def sent_by_ranks(bench, op, ranks, count, times):
 def bytes_sent(bench):
     """Of one exchange: what is sent for two, but not for one, is its own."""
     print("""
-What a rank sends in an exchange of 1 MiB, by Open MPI's counters (`pml_monitoring_enable`), beside
-the least that there is to send:
+Data that a rank sends in an exchange of 1 MiB, by Open MPI's counters (`pml_monitoring_enable`), and
+the theoretical minimum:
 
-| exchange | ranks | MiB, all ranks' mean | MiB, the most of a rank | least |
+| exchange | ranks | MiB, mean of all ranks | MiB, largest of a rank | minimum |
 | --- | --- | --- | --- | --- |""")
     least = {"AllReduce": lambda n: 2 * (n - 1) / n, "ReduceScatter": lambda n: (n - 1) / n,
              "AllGather": lambda n: n - 1, "AllToAll": lambda n: (n - 1) / n}
@@ -174,7 +174,7 @@ the least that there is to send:
 
 def weights(bench):
     print("""
-Weights of a rank, of all, and exchanges, where BERT-large's layers and ResNet-50 are split by
+Weights of a rank, of all ranks, and exchanges, for BERT-large's layers and ResNet-50 split by
 weights (`keel run --np N --split tensor`):
 
 | ranks | BERT-large's layers, MiB | exchanges | ResNet-50, MiB | exchanges |
@@ -210,8 +210,8 @@ run of Keel's program, in which another thread calls MPI. To wake a thread and b
 {added:.1f}. These are tenth percentiles, and the medians of five runs. Four threads share two cores: each
 gives its core away once before it sleeps, so that few are woken.
 
-Larger ones beside five milliseconds in which a device computes (a stand-in that sleeps). Hidden is
-the share of an exchange that does not make the two longer (the median of five runs):
+Larger ones during five milliseconds of computation on a device (a stand-in that sleeps). Hidden is
+the share of an exchange's time that the computation overlaps (the median of five runs):
 
 | bytes | hidden, MPI alone | hidden, Keel |
 | --- | --- | --- |""")
@@ -255,7 +255,7 @@ def main():
 
 By SimGrid {version}, its SMPI model of networks, and Open MPI's choice of algorithms
 (`smpi/coll-selector:ompi`). Each rank is a host of its own at one switch, by links of
-{ETHERNET[0] * 8e-9:.0f} Gbit/s and {ETHERNET[1] * 1e6:.0f} µs where nothing else is said. A host computes as fast as the measured
+{ETHERNET[0] * 8e-9:.0f} Gbit/s and {ETHERNET[1] * 1e6:.0f} µs unless stated otherwise. A host computes as fast as the measured
 one, of two cores: an op takes as long as its flops at {flops * 1e-9:.0f} Gflop/s, or its bytes at {moved * 1e-9:.1f} GB/s
 (`--bytes-as {bytes_as}`), and each model is scaled to the best that it took on one rank. Nothing is
 computed during an exchange. Beyond 16 ranks the layers' heads can't be shared: each rank computes
