@@ -1,5 +1,5 @@
-/* registry.c - what this libkeel is put together of: op sets, passes, and the rooms that the engine
- * reaches through hooks. */
+/* registry.c - the parts that this libkeel is made of: op sets, passes, and the rooms that the
+ * engine reaches through hooks. */
 #include "frontends/mlir/mlir.h"
 #include "opsets/onnx/passes.h"
 #include "opsets/onnx/upgrade.h"

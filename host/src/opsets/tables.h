@@ -1,4 +1,4 @@
-/* tables.h - the tables of all op sets, and the words in which these write them. */
+/* tables.h - the tables of all op sets, and the macros in which their rows are written. */
 #ifndef KEEL_TABLES_H
 #define KEEL_TABLES_H
 
@@ -8,7 +8,7 @@
 #include "ops/runtime.h"
 #include "opsets/shapes.h"
 
-/* of ops whose output has the input's type, or that of a nested function, or none */
+/* for ops whose output has the input's type, or that of a nested function, or none */
 #define keel_shape_none NULL
 #define RUNTIME_AS(kind, name, since, params, attrs, shape, values, function) \
   {                                                                           \

@@ -1,4 +1,4 @@
-/* terms.c - what is often written with ONNX's ops. */
+/* terms.c - frequent terms of ONNX's ops. */
 #include "opsets/terms.h"
 
 #include "base/float.h"

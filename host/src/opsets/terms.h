@@ -1,4 +1,4 @@
-/* terms.h - what is often written with ONNX's ops, by keel_emit. */
+/* terms.h - frequent terms of ONNX's ops, for functions that write nodes with keel_emit. */
 #ifndef KEEL_TERMS_H
 #define KEEL_TERMS_H
 

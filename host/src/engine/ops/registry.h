@@ -1,5 +1,5 @@
-/* registry.h - what libkeel is put together of: tables of ops, the list of passes, and what the
- * engine calls of the rooms below it.
+/* registry.h - the parts that libkeel is made of: tables of ops, the list of passes, and the
+ * functions of lower rooms that the engine calls.
  *
  * The engine names no op and calls no room below it; both come through here. registry.c, which
  * sees all rooms, fills this in before main begins. */
@@ -18,8 +18,9 @@ struct keel_gradient;
 struct keel_pass;
 struct keel_work;
 
-/* What is known of an op beside its schema. An op may have several rules, in different tables:
- * together they say all; each member may be NULL. */
+/* Facts of an op beyond its schema. An op may have several rules, in different tables; each member
+ * may be NULL. Their traits are joined; if several rules set another member, the last one in the
+ * tables' order counts, without an error. */
 typedef struct keel_op_rule {
   const char *op; /* DOMAIN::NAME, or the name of one of ONNX's */
   /* Writes a node with simpler ops, if its device has no kernel for it. */
@@ -33,14 +34,15 @@ typedef struct keel_op_rule {
   uint64_t (*steps)(const struct keel_work *work);
   /* Multiplications and additions of a kernel; without a rule, or at 0, one an output element. */
   double (*flops)(const struct keel_flops_of *of);
-  /* Where the elements of output `index` lie in input 0; false: they have no such order. *out is
-   * that input, to begin with. */
+  /* The strides of output `index` in the memory of input 0; false: it is not a strided view. *out
+   * has the input's strides at first. */
   bool (*view)(const struct keel_parts *all, const struct keel_node *node,
                uint32_t index, struct keel_strides *out);
   uint32_t traits; /* KEEL_OP_STRINGS ... (schema.h) */
 } keel_op_rule;
 
-/* A body of an op: its text, in the language of ops.def. The first that can run is taken. */
+/* A body of an op of ai.onnx, which other ops of ai.onnx compute: its text, in the language of
+ * ops.def. Of an op's bodies, the first that can run is used. */
 typedef struct keel_op_body {
   const char *op, *text;
 } keel_op_body;
@@ -60,24 +62,25 @@ typedef struct keel_registry {
   uint32_t table_count;
   const struct keel_pass *passes; /* in their order */
   uint32_t pass_count;
-  /* Brings a node of an older opset to today's form. */
+  /* Upgrades a node of an older opset. */
   keel_status (*upgrade)(struct keel_draft *draft);
   /* Op sets that this libkeel was built without, each after a space. */
   const char *left_out;
-  /* Whether a call reads or makes strings, and runs it on numbers that stand for them; NULL:
-   * built without. */
+  /* Whether a call reads or makes strings; NULL: libkeel was built without them, and so is
+   * call_on_strings. */
   bool (*has_strings)(const keel_opdef *op, keel_tensor *const *inputs,
                       uint32_t n);
+  /* Runs such a call, on numbers that stand for the strings. */
   keel_status (*call_on_strings)(const struct keel_call_site *site,
                                  keel_device *wanted,
                                  keel_tensor *const *inputs, uint32_t n,
                                  keel_tensor **outputs, uint32_t m);
-  /* Writes a function as text, short, as --dump-after shows it. */
+  /* Writes a function as text, with large constants left out, for --dump-after. */
   keel_status (*write_text)(const struct keel_function *main,
                             keel_device *device, FILE *file);
 } keel_registry;
 
-/* Fills it in, once: registry.c, before main; keel_open finds it done. */
+/* Sets the registry; registry.c calls it before main, so that keel_open finds it. */
 void keel_registry_fill(void);
 void keel_registry_use(const keel_registry *registry);
 const keel_registry *keel_registry_get(void);

@@ -1,4 +1,4 @@
-/* schema.h - what an op is: parameters, types, attributes, shape function.
+/* schema.h - the description of an op: parameters, types, attributes, shape function.
  *
  * Eager calls, the importer, the passes and the kernels' readers all use this
  * one description. */
@@ -39,7 +39,7 @@ typedef struct keel_attr_rule {
   int64_t i;
   float f;
   const char *s;
-  /* what a string can be: words between |; NULL: anything */
+  /* the possible strings, with | between; with has_default, the first is the default. NULL: any */
   const char *choices;
 } keel_attr_rule;
 
@@ -51,41 +51,44 @@ typedef struct keel_attr_rule {
 #define KEEL_OP_CONTROL 0x4u
 /* Its output is a new resource: never folded or merged. */
 #define KEEL_OP_MAKES 0x8u
-/* It reads or changes the resource that is its first input: it keeps its order among such
- * ops, and is never folded or merged; a writer is never pruned. */
+/* It reads or changes the resource that is its first input: it keeps its order among ops on that
+ * resource (but see KEEL_OP_ALONE), and is never folded or merged; a writer is never pruned. */
 #define KEEL_OP_READS  0x10u
 #define KEEL_OP_WRITES 0x20u
-/* Its output may be pending when its call returns: it comes from other runs. */
+/* An exchange: its output may be pending when its call returns, as it depends on other runs. */
 #define KEEL_OP_MEETS 0x40u
 #define KEEL_OP_STATE (KEEL_OP_MAKES | KEEL_OP_READS | KEEL_OP_WRITES)
 
-/* Traits, of an op's rules. Arguments of any plain type may be strings, too. */
+/* Traits: bits of keel_op_rule.traits. */
+/* Arguments of any plain type may be strings, too. */
 #define KEEL_OP_STRINGS 0x1u
-/* It gives elements of its input, perhaps in another order or of another type. */
+/* Its output has the elements of its input, perhaps in another order or of another type. */
 #define KEEL_OP_MOVES 0x2u
-/* It gives those in the order of "perm". */
+/* The same, in the order of "perm". */
 #define KEEL_OP_PERMUTES 0x4u
 /* It cuts its input along "axis" into its outputs, or joins its inputs into one. */
 #define KEEL_OP_CUTS  0x8u
 #define KEEL_OP_JOINS 0x10u
-/* Its output may have more elements than its input, and is made of those. */
+/* Its output is made of its input's elements, and may have more of them. */
 #define KEEL_OP_RESIZES 0x20u
-/* It takes any layout, and gains nothing by one of a device's own. */
+/* It accepts any layout, and gains nothing by one of a device's own. */
 #define KEEL_OP_HANDS_ON 0x40u
 /* It reads no more of its first input than it writes. */
 #define KEEL_OP_PICKS 0x80u
-/* It is random, where input 2 is true and input 1 is not zero. */
+/* It is random if input 2 (training_mode) is present and not a constant false, and input 1
+ * (ratio) is not a constant 0; see keel_node_is_random. */
 #define KEEL_OP_DROPS 0x100u
-/* It reads of a resource what never changes: it keeps no order with other ops. */
+/* Of an op with KEEL_OP_READS: it reads a part of the resource that never changes (a member's
+ * rank), and so keeps no order with exchanges. */
 #define KEEL_OP_ALONE 0x200u
 
-/* Who runs an op. */
+/* How an op is run. */
 typedef enum keel_op_kind {
   KEEL_BY_KERNEL, /* a device's kernel */
   KEEL_BY_HOST,   /* the runtime itself, as all that follow */
   KEEL_IDENTITY,
   KEEL_VIEW, /* the same data with another shape */
-  KEEL_PART, /* some of the elements, where they lie */
+  KEEL_PART, /* some of the elements, in place */
   KEEL_COPY, /* to another memory */
   KEEL_FACT, /* of an input's type; its data is not read */
   /* control flow: runs of nested functions (run/control.c) */
@@ -96,7 +99,7 @@ typedef enum keel_op_kind {
   KEEL_CALL, /* once */
 } keel_op_kind;
 
-/* The plugin that defines an op that is not in Keel's table; see vendor.h. */
+/* The plugin that defines an op; the registry's tables do not have it. See vendor.h. */
 typedef struct keel_plugin_op {
   const char *plugin; /* its name */
   const kd_host *host;
@@ -116,9 +119,10 @@ struct keel_schema {
   /* NULL: an output has the input's type, or that of a nested function, or none. */
   keel_status (*infer)(keel_infer *infer);
   keel_op_kind kind;
-  /* What the runtime runs; NULL: a kernel runs it, or it is control flow. */
+  /* The runtime's function; NULL: a kernel runs the op, or it is control flow. */
   keel_status (*host)(keel_host_call *call);
-  keel_plugin_op plugin_op; /* plugin NULL: from Keel's tables */
+  keel_plugin_op
+      plugin_op; /* plugin NULL: the op is of the registry's tables */
   /* of the op's rules (registry.h), each NULL where there is none */
   void (*expand)(struct keel_emit *all);
   const char *body;
@@ -128,16 +132,16 @@ struct keel_schema {
   double (*flops)(const struct keel_flops_of *of);
   bool (*view)(const struct keel_parts *all, const struct keel_node *node,
                uint32_t index, struct keel_strides *out);
-  uint32_t traits; /* KEEL_OP_STRINGS and those that follow */
+  uint32_t traits; /* KEEL_OP_STRINGS ... KEEL_OP_ALONE */
 };
 
-/* Whether the runtime runs it, and no device. */
+/* Whether the runtime itself runs the op, not a device. */
 static inline bool keel_schema_hosted(const keel_schema *schema) {
   return schema->kind != KEEL_BY_KERNEL;
 }
 
-/* Whether an argument may be of a type. Strings are in no set of the table, which is also the
- * plugins'. */
+/* Whether an argument may be of a type. The type sets of rows do not contain strings, as plugins
+ * use the sets, too: KEEL_OP_STRINGS allows strings. */
 bool keel_schema_takes(const keel_schema *schema, const keel_param *param,
                        kd_dtype dtype);
 
@@ -147,7 +151,7 @@ static inline bool keel_schema_takes_resource(const keel_schema *schema,
   return !input && (schema->flags & (KEEL_OP_READS | KEEL_OP_WRITES));
 }
 
-/* A set of one type is that type; any other set decides nothing: KD_NONE. */
+/* The type of a set with one type; KD_NONE for any other set. */
 static inline kd_dtype keel_types_only(uint64_t types) {
   return types && !(types & (types - 1)) ? (kd_dtype)__builtin_ctzll(types)
                                          : KD_NONE;
@@ -164,7 +168,8 @@ const keel_schema *keel_schema_named(const char *name);
 /* The first of a kind that one op has, such as KEEL_COPY. */
 const keel_schema *keel_schema_of_kind(keel_op_kind kind);
 
-/* Whether ops take the type, and not only pass it through. */
+/* Whether Keel has the type: numbers, bools, complex numbers, strings and ONNX's small types; not
+ * KD_NONE, and not a vendor's type or a later one. */
 bool keel_dtype_exists(kd_dtype dtype);
 
 /* All schemas, in the tables' order; NULL past the last. */
@@ -175,9 +180,9 @@ uint32_t keel_schema_count(void);
 const keel_param *keel_schema_input(const keel_schema *schema, uint32_t index);
 const keel_param *keel_schema_output(const keel_schema *schema, uint32_t index);
 
-/* A row of the table, as it is written; see host/src/defs/ops.def. */
+/* A row of a table, as it is written; host/src/defs/ops.def has the syntax. */
 typedef struct keel_schema_row {
-  const char *domain, *name;
+  const char *domain, *name; /* domain NULL: "ai.onnx" */
   uint32_t since;
   const char *types, *params, *attrs;
   keel_status (*infer)(keel_infer *infer);

@@ -25,7 +25,7 @@ keel_status keel_pass_einsum(keel_function *function, keel_device *device);
  * kernel for it; results differ by at most one quantised step. */
 keel_status keel_pass_quantise(keel_function *function, keel_device *device);
 
-/* Reads constant weights of 4 and 2 bits as they are, by MatMulNBits, if the device has it. */
+/* Reads constant weights of 8, 4 and 2 bits as they are, by MatMulNBits, if the device has it. */
 keel_status keel_pass_packed(keel_function *function, keel_device *device);
 
 /* Keeps f16 and bf16 intermediates in f32, on devices that compute them in f32 anyway;
