@@ -61,7 +61,7 @@ static int has_functions(void *from, const char *file) {
   return 1;
 }
 
-/* The first that can be opened; what is wrong with the first is said. */
+/* The first library that can be opened; if none can, reports the error of the first. */
 static void *open_one_of(const char *const *files, const char **out_file) {
   for (size_t i = 0; files[i]; i++) {
     void *opened = dlopen(files[i], RTLD_NOW | RTLD_LOCAL);

@@ -1,8 +1,8 @@
 /* mpi.c - keel/link_module.h by MPI 3.1. Built once for each MPI that is found, and once for MPI's
  * standard ABI (KEEL_MPI_ABI); nothing in it is of one of them.
  *
- * All operations are MPI's non-blocking ones: whoever waits can look at the time, and hear notes,
- * meanwhile. */
+ * All operations are MPI's non-blocking ones: a waiting thread can check the time, and receive
+ * notes, meanwhile. */
 #include <kd/kd.h>
 #include <keel/link_module.h>
 
@@ -147,12 +147,12 @@ static MPI_Op number_op(uint32_t dtype, uint32_t reduction) {
                                           : MPI_MAX;
 }
 
-/* Who asks `test` waits for them, in other calls: NOLINTBEGIN(clang-analyzer-optin.mpi.MPI-Checker)
- */
+/* Callers of `test` wait for them, in other calls:
+ * NOLINTBEGIN(clang-analyzer-optin.mpi.MPI-Checker) */
 
 /* ---- requests ------------------------------------------------------------------------ */
 
-/* What libkeel waits for: one operation of MPI, or one for each piece. */
+/* A request: one operation of MPI, or one for each chunk. */
 typedef struct request {
   int count;
   MPI_Datatype bytes; /* made for it; MPI_DATATYPE_NULL: none */

@@ -10,7 +10,7 @@
 static _Thread_local char message[MESSAGE_ROOM];
 static _Thread_local bool said;
 
-/* What it names may come from a device, a file or a model. */
+/* Names in it may come from a device, a file or a model. */
 static keel_status error_record(keel_status status, size_t at,
                                 const char *format, va_list args) {
   char text[MESSAGE_ROOM]; /* the arguments may point into `message` */

@@ -28,7 +28,7 @@ static inline bool keel_refs_unique(const atomic_uint *refs) {
   return atomic_load_explicit(refs, memory_order_acquire) == 1;
 }
 
-/* How many there are. Acquire, as above: for one who holds them all. */
+/* The number of references. Acquire, as above: for a caller that holds them all. */
 static inline unsigned keel_refs_count(const atomic_uint *refs) {
   return atomic_load_explicit(refs, memory_order_acquire);
 }

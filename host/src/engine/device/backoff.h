@@ -12,8 +12,8 @@ typedef struct keel_backoff {
   uint64_t until;
 } keel_backoff;
 
-/* Waits, longer each time. Returns KD_OK (try again), the failure of the stream's work, or
- * KD_BUSY (all work is done and there still is no room), with a message. */
+/* Waits, longer each time. Returns KD_OK (try again), the failure of the stream's work, or KD_BUSY
+ * (all work is done and the stream is still full), with a message. */
 kd_status keel_backoff_wait(keel_device *device, kd_stream *stream,
                             keel_backoff *backoff);
 

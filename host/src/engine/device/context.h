@@ -48,8 +48,8 @@ struct keel_context {
 
   keel_kernel_cache *kernels;
   keel_op_cache *ops;
-  /* Runs that nobody waits for (run/start.c): released as they end, acquired by who
-   * closes the context. */
+  /* Asynchronous runs (run/start.c): released as they end, acquired by the thread that closes the
+   * context. */
   atomic_uint async_runs;
   /* Structs of memory/dlpack.c that others hold: released as they are deleted, acquired
    * by keel_dlpack_count. */

@@ -22,7 +22,7 @@ typedef struct keel_transfers {
   pthread_mutex_t lock; /* held to enqueue on it */
   /* Unfinished copies; decremented with release, read with acquire. */
   atomic_uint under_way;
-  /* What frees those that are done: a stack, pushed with release, taken whole with acquire. */
+  /* Objects that free finished ones: a stack, pushed with release, taken whole with acquire. */
   _Atomic(keel_task *) spent;
 } keel_transfers;
 
@@ -85,7 +85,7 @@ struct keel_device {
   pthread_mutex_t lost_lock;
   char lost_reason[1024];
 
-  /* What opens it, at its first use (loader/device.c): keel_device_ready. */
+  /* Opens it, at its first use (loader/device.c): keel_device_ready. */
   keel_status (*open)(keel_device *device);
 };
 

@@ -237,7 +237,7 @@ keel_status keel_failures_await_written(const keel_buffer *buffer,
     if (cancellation && keel_cancellation_is_due(cancellation))
       return keel_while(keel_cancellation_fail(cancellation, NULL, NULL),
                         "while %s completed its earlier work", device->name);
-    /* a wait for all of the stream is told why, and notes which work it was */
+    /* a wait for all of the stream gets the reason, and records which work it was */
     keel_status status = keel_device_drain(device);
     if (status == KD_DEVICE_LOST ||
         atomic_load_explicit(&all->settled, memory_order_acquire) < ticket)

@@ -1,10 +1,9 @@
 /* failures.h - which buffers hold the results of failed work.
  *
- * A stream reports a failure once, to whoever waits first, and then works again. Others who
- * read what the failed work was to write must be told as well. So each piece of work gets a
- * ticket, and a buffer keeps the ticket of the work that wrote it last. A wait that fails
- * notes which tickets had not been settled by then; whoever reads a buffer looks its ticket
- * up. */
+ * A stream reports a failure once, to its first waiter, and then works again. Other readers of the
+ * failed work's output must get the failure as well. So each piece of work gets a ticket, and a
+ * buffer keeps the ticket of the work that wrote it last. A wait that fails notes which tickets had
+ * not been settled by then; a reader of a buffer looks up its ticket. */
 #ifndef KEEL_FAILURES_H
 #define KEEL_FAILURES_H
 

@@ -72,9 +72,9 @@ static void give_back_all(keel_buffer *buffer) {
 
 /* ---- the heap's own lists ------------------------------------------------------
  *
- * Whoever takes, takes a whole list, keeps its first and puts the rest back: so
- * no list that somebody reads is changed behind his back (no ABA). Who finds
- * the list empty in between asks the device for more. */
+ * A thread takes a whole list, keeps its first buffer and puts the rest back: so no list changes
+ * while another thread reads it (no ABA). A thread that finds the list empty in between asks the
+ * device for more. */
 
 static void put_list(keel_heap *heap, uint32_t class, keel_buffer *first) {
   keel_buffer *last = first;
@@ -559,9 +559,9 @@ static void end_thread(void *unused) {
   free_tensors(lists);
 }
 
-/* The process's last thread ends without running key destructors. Buffers that are still on
- * its lists are of contexts that nobody closed: they go with the process, as no plugin is
- * called any more whose driver may have ended before us. */
+/* The process's last thread ends without running key destructors. Buffers that are still on its
+ * lists are of contexts that were not closed: they are left to the process's end, as plugins, whose
+ * drivers may have ended before, are no longer called. */
 __attribute__((destructor)) static void end_process(void) {
   if (keel_lists.listed) free_tensors(&keel_lists);
 }

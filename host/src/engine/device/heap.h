@@ -23,7 +23,7 @@ typedef struct keel_buffer {
   void *address;     /* as kernels use it; NULL: it has none */
   uint64_t size;     /* bytes, rounded up */
   struct keel_buffer *next;
-  /* of memory that is somebody else's; of a mapping, what ends and frees the buffer */
+  /* of external memory; of a mapping, the function that ends and frees the buffer */
   void (*done)(void *context);
   void *done_context;
   struct keel_buffer *owner; /* for imported or mapped memory; or NULL */

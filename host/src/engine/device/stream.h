@@ -23,8 +23,8 @@ void keel_stream_tag(const keel_device *device, kd_stream *stream);
 /* The same for the device's main stream. Returns KD_DEVICE_LOST if the device is lost. */
 keel_status keel_device_drain(keel_device *device);
 
-/* The same before freeing something that the work may use. What this thread's message says of a
- * failure stays, and if the device is lost, the message does in any case. */
+/* The same before freeing something that the work may use. This thread's message of a failure
+ * stays, and if the device is lost, it stays in any case. */
 void keel_device_drain_quietly(keel_device *device);
 
 /* Runs a task, on some thread that waits for the device or gives it work, once the device

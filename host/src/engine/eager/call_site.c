@@ -145,7 +145,7 @@ static bool knows_layouts(const keel_specialisation *spec,
       return false;
   if (!node->output_layout) return true;
   if (keel_device_enter(device) != KD_OK)
-    return true; /* who runs it will say */
+    return true; /* the caller that runs it reports it */
   uint64_t size =
       keel_layout_size(device, node->outputs[0], node->output_layout);
   keel_lost_leave(device);

@@ -9,7 +9,7 @@
 
 #define KEEL_CALL_SITE_SLOTS 8
 
-/* What a call site caches for one combination of input types. */
+/* A call site's cache entry for one combination of input types. */
 typedef struct keel_specialisation {
   keel_device *wanted; /* the requested device */
   keel_instance *instance;

@@ -36,8 +36,8 @@ static inline void keel_launch_point(kd_tensor *view,
   view->flags = !buffer || !buffer->heap->device ? KD_TENSOR_HOST : 0;
 }
 
-/* Whether a value may be overwritten once its readers have ended: nobody else has
- * it, and it lies alone in pooled memory of the heap, packed. */
+/* Whether a value may be overwritten once its readers have ended: it has no other reference, and is
+ * alone in pooled memory of the heap, packed. */
 static inline bool keel_launch_may_reuse(const keel_tensor *tensor,
                                          const keel_heap *heap) {
   return tensor->buffer && !tensor->strides && tensor->buffer->heap == heap &&

@@ -61,7 +61,7 @@ typedef struct layer_settings {
   char slot[64]; /* of the fault */
   uint32_t number;
   keel_status status;
-  bool wordless; /* it says nothing, as a plugin may */
+  bool wordless; /* without a message, as a plugin may fail */
 } layer_settings;
 extern layer_settings keel_layer_settings;
 #define settings keel_layer_settings

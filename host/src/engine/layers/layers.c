@@ -327,7 +327,7 @@ kd_status keel_layer_stream_leave(object *o, kd_status status) {
   return status;
 }
 
-/* What a slot returned. */
+/* The result of a slot. */
 void keel_layer_check_call(const layer *l, const char *slot, uint64_t began,
                            kd_status status) {
   keel_layers_exit(&l->plugin->context->log, slot, began, status);

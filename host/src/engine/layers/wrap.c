@@ -80,7 +80,7 @@ static void note_made(const call *c, const void *out, object_kind kind) {
 
 /* ---- the wrappers ------------------------------------------------------------------------ */
 
-/* What a table is called in kd_plugin, keel_plugin and layer. */
+/* A table's name in kd_plugin, keel_plugin and layer. */
 #define TABLE_memory        memory
 #define TABLE_stream        streams
 #define TABLE_event         events

@@ -7,8 +7,8 @@
 #include "loader/clocks.h"
 #include "loader/library.h"
 
-/* Without one a wait for the lost device has nothing to wait for, which is no reason not to
- * open it. */
+/* Without one a wait for the lost device has nothing to wait for; the device is opened
+ * nonetheless. */
 static void create_last_waits(keel_device *device) {
   const keel_plugin *plugin = device->plugin;
   for (int i = 0; i < 2 && !plugin->streams.synchronize; i++)

@@ -4,10 +4,10 @@
 
 #include "device/device.h"
 
-/* keel_device.open: opens it where nobody did, or says why it can't be used. */
+/* keel_device.open: opens it if it is not open, or returns why it can't be used. */
 keel_status keel_device_open(keel_device *device);
 
-/* The same for who holds device->opening, of one that is not open. */
+/* The same for a caller that holds device->opening, of a device that is not open. */
 keel_status keel_device_open_locked(keel_device *device);
 
 /* Gives its streams, its own events and the device back; its memory has gone before. */

@@ -15,7 +15,7 @@ static keel_library *libraries;
 
 /* ---- calls into plugins ------------------------------------------------------ */
 
-/* What this thread is in, of `depth` plugins that load each other; 0: none. */
+/* The plugin call that this thread is in; `depth` of plugins that load each other, 0: none. */
 static _Thread_local struct {
   uint32_t depth;
   const char *path, *call;
@@ -59,7 +59,7 @@ const char *keel_plugin_step(const keel_plugin *plugin, const char *call) {
              : NULL;
 }
 
-/* ---- who has it ------------------------------------------------------------- */
+/* ---- the libraries of the process ------------------------------------------- */
 
 static keel_status library_make(keel_plugin *plugin,
                                 keel_library **out_library) {

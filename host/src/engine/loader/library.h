@@ -8,7 +8,7 @@
 
 #include "device/device.h"
 
-/* What a device did while it was profiled, by its own clock. */
+/* A device's times while it was profiled, by its own clock. */
 typedef struct keel_clock {
   /* ticks, and bytes copied: sums, relaxed; read when the work is done */
   _Atomic uint64_t kernels, copies;

@@ -44,7 +44,7 @@ void keel_manifest_read(keel_arena *arena, const char *path,
  * dynamic linker. *out_hint: what to do if not. */
 keel_status keel_elf_check(const char *path, const char **out_hint);
 
-/* What to do about a dynamic linker's text. */
+/* The remedy for a dynamic linker's message. */
 const char *keel_linker_hint(const char *text);
 
 /* Maps the plugin's file, or the copy that its library has. */

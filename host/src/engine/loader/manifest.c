@@ -111,7 +111,7 @@ static bool read_fields(keel_arena *arena, const cJSON *root, const char *path,
   return true;
 }
 
-/* What would be read as another text than it is: where the first such byte is, else -1. */
+/* The place of the first byte that would be read as another text than it is; else -1. */
 static int64_t find_zero(const keel_file *file) {
   const char *text = (const char *)file->data;
   for (uint64_t i = 0; i < file->size; i++) {

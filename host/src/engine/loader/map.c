@@ -1,8 +1,8 @@
 /* map.c - a plugin's file in this process, or a copy of it.
  *
- * The dynamic linker maps a file once, whoever asks. Where another libkeel of this process
- * has the plugin open, and it takes one host at a time, this one maps a copy: a file in
- * memory, which has variables of its own. */
+ * The dynamic linker maps a file once per process. If another libkeel of this process has the
+ * plugin open, and it takes one host at a time, this one maps a copy: a file in memory, which has
+ * variables of its own. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -45,8 +45,8 @@ static bool copy_file(const char *path, int to) {
   return size == 0;
 }
 
-/* Copies stay: the dynamic linker knows what it mapped by the descriptor's name, and who
- * loads the plugin again takes the same. */
+/* Copies stay: the dynamic linker knows what it mapped by the descriptor's name, and a later load
+ * of the plugin takes the same. */
 typedef struct copy {
   struct copy *next;
   uint64_t device_id, inode; /* of the file, as it was copied */

@@ -1,5 +1,5 @@
-/* named.c - plugins that somebody named, and that are refused: an error of the call that named
- * them, a warning where a variable did. What was only found stays a line of the log. */
+/* named.c - plugins that were named and are refused: an error of the call that named them, a
+ * warning if a variable did. Plugins that were only found have a line in the log. */
 #include "device/context.h"
 #include "device/device.h"
 #include "loader/loader.h"
@@ -58,7 +58,7 @@ keel_status keel_named_check(const keel_context *context) {
   return KD_OK;
 }
 
-/* Whether the process has not been told yet: it may open many contexts. */
+/* Whether the process has not logged it yet: it may open many contexts. */
 static bool is_news(const char *text) {
   static atomic_uint_least64_t last;
   uint64_t hash = keel_hash_string(KEEL_HASH_SEED, text);

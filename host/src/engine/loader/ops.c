@@ -254,8 +254,8 @@ static keel_status ops_refuse(keel_plugin *plugin, const kd_op_def *def) {
   return KD_OK;
 }
 
-/* Who has the op already. Returns KD_OK (nobody), KD_ALREADY_EXISTS (somebody, and it is
- * not the same). */
+/* Looks for an earlier definition of the op. Returns KD_OK (none, or an equal one),
+ * KD_ALREADY_EXISTS (another one). */
 static keel_status ops_compare(const reading *r, const keel_schema *schema,
                                bool *out_same) {
   const keel_plugin *plugin = r->plugin;

@@ -1,4 +1,4 @@
-/* options.c - options of plugins: what there is, who gives it, and whether it fits. */
+/* options.c - options of plugins: their lists, the sources of values, and their checks. */
 #include <ctype.h>
 #include <errno.h>
 
@@ -297,7 +297,7 @@ keel_status keel_options_check(const keel_plugin *plugin) {
   return KD_OK;
 }
 
-/* ---- what reaches nobody -------------------------------------------------- */
+/* ---- values without a reader ---------------------------------------------- */
 
 /* The plugin whose variables begin as this one does, of several the one of the longest
  * name; *out_rest is what follows. */
@@ -327,8 +327,7 @@ static bool is_keels_own(const char *variable) {
   return false;
 }
 
-/* A variable may be meant for another version or another program: it is no reason to
- * refuse anything. */
+/* A variable may be meant for another version or another program: nothing is refused for it. */
 static void warn_variable(const keel_context *context, const char *variable) {
   char name[64], from[128];
   const char *rest = NULL;

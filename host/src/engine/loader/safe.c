@@ -19,7 +19,7 @@ static bool is_ours(uid_t owner) {
   return owner == 0 || owner == geteuid();
 }
 
-/* In a folder that anybody may write, the sticky bit keeps an entry to its owner, the
+/* In a folder that is writable by everyone, the sticky bit leaves an entry to its owner, the
  * folder's and root. */
 static keel_status check_entry(const walk *all, const char *folder,
                                const char *entry, const struct stat *facts) {

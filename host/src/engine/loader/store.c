@@ -18,7 +18,7 @@
 #include "system/environment.h"
 
 #define FRESH        ".new-" /* what the name of a file has that is being written */
-#define FRESH_LASTS  600     /* seconds after which nobody writes it any more */
+#define FRESH_LASTS  600     /* seconds after which it is no longer written */
 #define DEFAULT_MIBS 4096
 
 /* How an entry begins; then come the key with its NUL, and the blob. */

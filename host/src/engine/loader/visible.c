@@ -16,8 +16,8 @@ typedef struct entry {
   uint32_t index; /* ANY: all its devices */
 } entry;
 
-/* The next entry; *at moves behind it. False at the end, or where it is no entry:
- * then *at is where that begins. */
+/* The next entry; *at moves behind it. False at the end, or if it is not an entry: then *at is
+ * where that begins. */
 static bool next(const char **at, entry *out) {
   const char *from = *at + strspn(*at, ", ");
   size_t size = strcspn(from, ", ");

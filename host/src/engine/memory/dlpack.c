@@ -300,7 +300,7 @@ keel_status keel_tensor_from_dlpack_legacy(keel_context *context,
 
 /* ---- what another library gets ---------------------------------------------- */
 
-/* What a receiver holds: one of the structs, the tensor, its dims and strides. */
+/* The object that a receiver holds: one of the structs, the tensor, its dims and strides. */
 typedef struct exported {
   union { /* must be first: cast from the struct that the receiver gets */
     struct DLManagedTensorVersioned versioned;
@@ -315,7 +315,7 @@ static void end_export(exported *held) {
   keel_context *context = held->context;
   keel_tensor_release(held->tensor);
   free(held);
-  /* last: who sees 0 may close the context */
+  /* last: a caller that sees 0 may close the context */
   atomic_fetch_sub_explicit(&context->exports, 1, memory_order_release);
 }
 
@@ -453,7 +453,7 @@ typedef int (*is_valid)(void *capsule, const char *name);
 void keel_dlpack_destroy_capsule(void *capsule) {
   is_valid valid = NULL;
   get_pointer pointer = NULL;
-  /* through an object: a function's address is no void * in C */
+  /* through an object: a function's address is not a void * in C */
   *(void **)&valid = dlsym(RTLD_DEFAULT, "PyCapsule_IsValid");
   *(void **)&pointer = dlsym(RTLD_DEFAULT, "PyCapsule_GetPointer");
   if (!valid || !pointer) return;

@@ -56,7 +56,7 @@ static void mapped_unmap(keel_device *device, keel_buffer *buffer) {
   pthread_mutex_unlock(&device->map_lock);
 }
 
-/* Nobody holds the view any more. */
+/* The view has no references any more. */
 static void mapped_end(void *view) {
   keel_buffer *buffer = view;
   keel_buffer *owner = buffer->owner;

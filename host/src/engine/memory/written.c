@@ -1,9 +1,9 @@
-/* written.c - telling when the work that writes a value has ended.
+/* written.c - reports when the work that writes a value has ended.
  *
- * An event behind that work tells it; who asks before the event has passed, about work that is
- * before it, too, shares it, as the outputs of a run do. The value itself is let go as soon as
- * it is known, so that who has the only other reference may donate it: its work's ticket says
- * later whether the work failed (device/failures.h). */
+ * An event behind that work reports it. Later requests for work before the event share the event
+ * until it has passed, as the outputs of a run do. The value itself is released as soon as it is
+ * ready, so that the holder of the only other reference may donate it: its work's ticket shows later
+ * whether the work failed (device/failures.h). */
 #include "device/context.h"
 #include "device/failures.h"
 #include "device/stream.h"
@@ -57,7 +57,7 @@ static void hand_over(watch *w) {
   keel_pool *pool = w->device->context->pool;
   if (keel_pool_size(pool) > 1 && w->status == KD_OK)
     keel_pool_post(pool, &w->task);
-  else /* nobody may be there to run it, or it waits */
+  else /* there may be no thread to run it, or it waits */
     keel_pool_submit_apart(pool, &w->task);
 }
 
@@ -96,7 +96,7 @@ static void lead(watch *w) {
   pthread_mutex_unlock(&w->device->watch_lock);
 }
 
-/* From here on nobody joins it. */
+/* From here on no request joins it. */
 static void lead_no_more(watch *w) {
   pthread_mutex_lock(&w->device->watch_lock);
   if (w->device->watched == w) w->device->watched = NULL;
@@ -131,7 +131,7 @@ static kd_status written_record(watch *w) {
   return keel_stream_record(device, device->stream, w->event);
 }
 
-/* With the stream's lock, so that the next one sees whom it may join. */
+/* With the stream's lock, so that the next request sees which one it may join. */
 static kd_status written_mark(watch *w, bool *out_joined) {
   keel_device *device = w->device;
   pthread_mutex_lock(&device->stream_lock);
@@ -163,7 +163,7 @@ static void written_begin(watch *w) {
     }
     lead_no_more(w);
   }
-  if (!joined) { /* no event tells: who waits for all of the device finds it out */
+  if (!joined) { /* without an event: a wait for all of the device reports it */
     w->status = status;
     atomic_init(&w->holds, 1);
     written_let_go(w);

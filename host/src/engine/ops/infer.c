@@ -222,6 +222,6 @@ keel_status keel_infer_types(keel_infer *infer) {
   }
   infer->unknown = false;
   keel_status status = schema->infer ? schema->infer(infer) : KD_OK;
-  /* a missing value is no failure: the answer comes later */
+  /* a missing value is not a failure: the answer comes later */
   return infer->unknown ? KD_OK : status;
 }

@@ -202,7 +202,7 @@ keel_status keel_opdef_prepare(const keel_opdef *op,
   if (!there) {
     void *made = NULL;
     KEEL_TRY(make(op, &made));
-    /* the same, whoever writes it, and as many as do at once */
+    /* the same from any thread, and from several at once */
     atomic_store_explicit(&self->forget, forget, memory_order_relaxed);
     if (atomic_compare_exchange_strong_explicit(&self->prepared, &there, made,
                                                 memory_order_acq_rel,

@@ -38,8 +38,8 @@ keel_status keel_opdef_create(keel_context *context, const keel_schema *schema,
 keel_opdef *keel_opdef_retain(keel_opdef *op);
 void keel_opdef_release(keel_opdef *op);
 
-/* What a runtime op makes of its attributes, once, and then only reads: the first call makes it,
- * and it goes with the op. Of one op there is one `make` and one `forget`. */
+/* Data that a runtime op makes of its attributes: the first call makes it, later calls only read
+ * it, and it is freed with the op. Of one op there is one `make` and one `forget`. */
 keel_status keel_opdef_prepare(const keel_opdef *op,
                                keel_status (*make)(const keel_opdef *op,
                                                    void **out_made),
@@ -89,7 +89,7 @@ keel_status keel_constant_view(keel_tensor *constant, kd_tensor *out_tensor);
 
 /* ---- shape functions ------------------------------------------------------ */
 
-/* What a shape function gets, and gives. */
+/* The arguments and results of a shape function. */
 struct keel_infer {
   const keel_opdef *op;
   const char *where; /* the node's name, or "" */
@@ -98,7 +98,7 @@ struct keel_infer {
   keel_tensor *const *values; /* ready, host data; NULL each where unknown */
   const keel_type **out;      /* NULL: absent, or known after the run */
   kd_dtype dtypes[4];         /* of outputs, from the schema's type rules */
-  bool unknown; /* a value is missing: no output type can be told yet */
+  bool unknown; /* a value is missing: output types can't be inferred yet */
 };
 
 /* Infers the output types of an op: checks argument counts and types, then calls the shape

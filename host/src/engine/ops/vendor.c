@@ -177,7 +177,7 @@ static kd_dtype dtype_of(const keel_infer *infer, uint32_t index) {
   return infer->dtypes[index < last ? index : last];
 }
 
-/* What the plugin says of one output, as a type. */
+/* The plugin's answer for one output, as a type. */
 static keel_status take_type(keel_infer *infer, uint32_t index,
                              const kd_op_type *said) {
   const keel_schema *schema = infer->op->schema;

@@ -120,7 +120,7 @@ bool keel_pass_moves_channels(const keel_node *node, uint32_t rank,
   return true;
 }
 
-/* ---- what nobody reads ------------------------------------------------------- */
+/* ---- values without a reader ------------------------------------------------- */
 
 static void basic_let_go(keel_value_info *value) {
   if (!value->constant) return;

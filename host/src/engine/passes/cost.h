@@ -21,12 +21,11 @@ keel_status keel_cost_speed(keel_device *device, keel_speed *out_speed);
  * shapes, else one an element; 0: types are not known. */
 double keel_cost_flops(const keel_function *function, const keel_node *node);
 
-/* What it reads and writes, as far as types are known. */
+/* The bytes that it reads and writes, as far as types are known. */
 double keel_cost_bytes(const keel_function *function, const keel_node *node);
 
-/* What a node takes on a device of that speed, its types known: arithmetic or memory
- * traffic, whichever is slower. What the kernel's own estimate knows comes first; 0
- * in it is not known. */
+/* A node's time on a device of that speed, its types known: arithmetic or memory traffic, whichever
+ * is slower. What the kernel's own estimate knows comes first; 0 in it is not known. */
 double keel_cost_node(const keel_function *function, const keel_node *node,
                       const keel_speed *speed, const kd_cost *estimate);
 

@@ -15,7 +15,7 @@
 #define STEPS_MOST  (UINT64_C(1) << 28) /* of one kernel: a part of a second */
 #define WORK_MOST   (UINT64_C(1) << 32) /* of all kernels of a plan */
 
-/* What is left of that for a plan, and one function of it. */
+/* The remaining limits of a plan, and of one of its functions. */
 typedef struct folding {
   keel_function *function;
   const keel_cancellation *cancellation;
@@ -64,7 +64,7 @@ static bool gives_integers(const keel_function *function,
   return true;
 }
 
-/* What moves weights, or makes them of another type: not those in few bits, which stay so. */
+/* Ops that move weights, or cast them: not weights of few bits, which stay packed. */
 static bool moves_weights(const keel_function *function,
                           const keel_node *node) {
   if (!(node->op->schema->traits & KEEL_OP_MOVES) || !node->input_count ||
@@ -132,7 +132,7 @@ static uint64_t bytes_of(const keel_tensor *constant) {
   return constant->type ? constant->type->bytes : 0; /* a sequence */
 }
 
-/* A node that has gone reads nothing any more: constants that nobody needs go. */
+/* A removed node reads nothing any more: constants without a reader are removed. */
 static void drop_reads(folding *all, const keel_node *node) {
   for (uint32_t i = 0; i < node->input_count; i++) {
     uint32_t value = node->inputs[i];

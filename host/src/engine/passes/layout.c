@@ -308,7 +308,7 @@ static keel_status cut_up(pass *all, uint32_t split) {
     function->nodes[i].dead = !fit;
     if (fit) {
       KEEL_TRY(layout_visit(all, i));
-    } else { /* what it made is the Split's again, also for who sorts */
+    } else { /* its output is the Split's again, also for sorting */
       function->values[function->nodes[i].outputs[0]].producer = split;
       function->nodes[i].output_count = 0;
     }
@@ -321,7 +321,7 @@ static keel_status layout_visit(pass *all, uint32_t index) {
   uint32_t layout = node->output_layout;
   bool here = runs_here(all, node);
   if (here && (layout || !strcmp(node->op->schema->name, "Reorder"))) {
-    /* planned before, by whom made the file */
+    /* planned before, when the file was made */
     if (node->outputs[0] < all->values) all->layouts[node->outputs[0]] = layout;
     return KD_OK;
   }

@@ -97,7 +97,7 @@ static keel_device *kernel_device(const outline *all, const keel_node *node) {
              : NULL;
 }
 
-/* What copies nothing is in the stretch that makes its input. */
+/* An op that copies nothing is in the stretch that makes its input. */
 static keel_device *outline_device_of(const outline *all,
                                       const keel_node *node) {
   const keel_function *function = all->function;
@@ -284,8 +284,8 @@ static keel_status repeat_part(outline *all, uint32_t part, uint32_t owner) {
   return KD_OK;
 }
 
-/* A part is no value that could leave a function, as nothing says where it begins: it is where
- * its readers are. */
+/* A part is not a value that could leave a function, as its begin is not recorded there: it stays
+ * where its readers are. */
 static keel_status move_part(outline *all, uint32_t part) {
   const keel_function *function = all->function;
   uint32_t value = function->nodes[part].outputs[0], own = KEEL_ABSENT;
@@ -322,7 +322,7 @@ static keel_port port_of(const keel_function *function, uint32_t value) {
       .dtype = type->dtype, .rank = type->rank, .dims = type->dims};
 }
 
-/* What comes in: constants, and inputs; the latter also into `inputs`. */
+/* The inputs of a stretch: constants, and inputs; the latter also into `inputs`. */
 static keel_status outline_add_inputs(outline *all,
                                       const struct kd_graph *graph,
                                       keel_function *to, uint32_t *inputs) {
@@ -349,7 +349,7 @@ static keel_status outline_add_inputs(outline *all,
   return KD_OK;
 }
 
-/* What a node makes, before any node that reads it. */
+/* A node's outputs, before any node that reads them. */
 static keel_status add_results(outline *all, const keel_node *node,
                                keel_function *to) {
   for (uint32_t k = 0; k < node->output_count; k++) {

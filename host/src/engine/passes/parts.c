@@ -88,7 +88,7 @@ static bool parts_is_packed(const keel_strides *p, const keel_type *type) {
   return true;
 }
 
-/* ---- who reads it --------------------------------------------------------------- */
+/* ---- readers -------------------------------------------------------------------- */
 
 /* Whether an output must lie where the input does. */
 static bool is_written_to(const kd_kernel_def *def, uint32_t input) {
@@ -99,8 +99,8 @@ static bool is_written_to(const kd_kernel_def *def, uint32_t input) {
   return false;
 }
 
-/* The device that a node runs on, and its kernel's flags for an input; NULL: it is no
- * kernel, reads the input on the host, or can't be told yet. */
+/* The device that a node runs on, and its kernel's flags for an input; NULL: it is not a kernel,
+ * reads the input on the host, or is not known yet. */
 static keel_device *reader_of(const parts *all, const keel_node *node,
                               uint32_t value, uint32_t *out_flags) {
   keel_device *wanted = node->device ? node->device : all->device;

@@ -80,7 +80,7 @@ static keel_status check_on_pass(const keel_plan_params *params) {
   return found ? KD_OK : KD_NOT_FOUND;
 }
 
-/* Shows the function as it is to who has asked for it. */
+/* Shows the function as it is, if the caller has asked for it. */
 static keel_status show(const keel_pass *pass, const keel_pass_call *call) {
   const keel_plan_params *params = call->params;
   char *text = NULL;
@@ -219,7 +219,7 @@ static bool any_compiler(const keel_context *context) {
   return false;
 }
 
-/* Types as who reads the program from a file has them: what it declares. */
+/* Types as a reader of the program's file has them: the declared ones. */
 static void declare_types(keel_function *functions) {
   for (keel_function *f = functions; f; f = f->next) {
     for (uint32_t i = 0; i < f->value_count; i++)
@@ -230,8 +230,8 @@ static void declare_types(keel_function *functions) {
   }
 }
 
-/* Plans the program as who reads it from its file will, and takes what the devices'
- * compilers make of it; the plan itself is nobody's. */
+/* Plans the program like a reader of its file, and keeps the compiled forms of the devices'
+ * compilers; the plan itself is dropped. */
 static keel_status take_forms(keel_program *to, keel_forms *held,
                               const keel_cancellation *cancellation) {
   static const char *const skip = "transfer";
@@ -273,7 +273,7 @@ static keel_status passes_compile(const keel_program *program,
   if (params->flags & KEEL_PLAN_EAGER || is_skipped(params, "regions") ||
       !any_compiler(program->context))
     return KD_OK;
-  /* they change only in that something was said of them */
+  /* only annotations of them change */
   return take_forms(to, (keel_forms *)(uintptr_t)&program->forms,
                     &cancellation);
 }

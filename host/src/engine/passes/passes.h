@@ -18,7 +18,7 @@ typedef enum keel_pass_part {
   KEEL_PASSES_AGAIN
 } keel_pass_part;
 
-/* What passes know of the plan. */
+/* The facts of the plan that passes use. */
 typedef struct keel_pass_call {
   const keel_plan_params *params;
   keel_device *device; /* for nodes without a device of their own, or NULL */
@@ -43,7 +43,7 @@ typedef struct keel_pass {
   /* gains from known shapes; runs after those that do not */
   bool shapes;
   bool once;      /* not run again once shapes are known */
-  bool compilers; /* it asks them, who may ask for constants */
+  bool compilers; /* it asks compilers, which may ask for constants */
   keel_status (*plain)(keel_function *function);
   keel_status (*on_device)(keel_function *function, keel_device *device);
   keel_status (*over_all)(keel_function *functions, const keel_pass_call *call);
@@ -76,8 +76,8 @@ keel_status keel_passes_run(keel_function *functions,
 /* Whether a node is that op of ONNX, and was not removed. */
 bool keel_pass_is(const keel_node *node, const char *op);
 
-/* What is known of a value, or NULL, as for KEEL_ABSENT: its type with all dimensions; its
- * constant, where the host can read it; the node that makes it and was not removed. */
+/* A fact of a value, or NULL, as for KEEL_ABSENT: its type with all dimensions; its constant, where
+ * the host can read it; the node that makes it and was not removed. */
 const keel_type *keel_pass_type(const keel_function *function, uint32_t value);
 const keel_tensor *keel_pass_constant(const keel_function *function,
                                       uint32_t value);
@@ -101,8 +101,8 @@ bool keel_view_make(const keel_function *function, const keel_node *node,
                     keel_view *out_view);
 void keel_view_drop(keel_view *view);
 
-/* What is known of the types of a view that could not be made whole: element types count,
- * and dimensions may be open. */
+/* The known part of the types of a view that could not be made whole: element types count, and
+ * dimensions may be open. */
 void keel_view_open(const keel_function *function, const keel_node *node,
                     keel_view *view);
 
@@ -120,8 +120,8 @@ bool keel_pass_may_take(const keel_function *function, keel_device *where,
  * to the second (first), or back. */
 bool keel_pass_moves_channels(const keel_node *node, uint32_t rank, bool first);
 
-/* Folds constants, and removes Identity. What would take long or need much memory is left
- * to the runs; fold.c has the limits. */
+/* Folds constants, and removes Identity. Ops that would take long or need much memory are left to
+ * the runs; fold.c has the limits. */
 keel_status keel_pass_fold(keel_function *functions,
                            const keel_pass_call *call);
 

@@ -190,7 +190,7 @@ static double way_home(const placement *all, const keel_node *node,
 
 /* ---- devices that compile, and have no kernels ------------------------------------- */
 
-/* What a compiler offers, beside the best that kernels do. */
+/* A compiler's offer, compared with the best kernels. */
 typedef struct offers {
   placement *all;
   uint32_t candidate;

@@ -42,7 +42,7 @@ typedef struct regions {
   /* by node: itself, or, inside of a claim's span but for its last, one that follows */
   uint32_t *beyond;
   uint32_t *root; /* by node of a claim: another that it is connected with */
-  /* a walk: who was met in which one, and who is to be looked at */
+  /* a walk: the nodes met in each one, and the nodes to visit */
   uint32_t *met, walk;
   uint32_t *stack, depth;
   uint64_t walked; /* nodes, in all walks */
@@ -105,7 +105,7 @@ static bool is_claimable(const regions *all, const keel_node *node,
          !touches_layouts(function, node);
 }
 
-/* ---- who needs whom -------------------------------------------------------------- */
+/* ---- dependencies of nodes ------------------------------------------------------- */
 
 /* Nodes that touch resources stay in their order. */
 static void chain_effects(regions *all) {
@@ -315,7 +315,7 @@ static keel_status take_nodes(regions *all, const uint32_t *nodes,
 #define TOLD_TYPE  1u /* from the types of what comes in */
 #define TOLD_VALUE 2u /* its elements too, as Shape's are */
 
-/* What can be told of what a value is before the part runs. */
+/* The facts of a value that are known before the region runs. */
 static uint8_t told(const regions *all, uint32_t value, uint32_t id) {
   const keel_value_info *info = &all->function->values[value];
   if (info->constant) return TOLD_TYPE | TOLD_VALUE;
@@ -554,7 +554,7 @@ static keel_status compile_claim(regions *all, const span *claim) {
   return status;
 }
 
-/* All that lives, whoever runs it. */
+/* All live nodes, on any device. */
 static keel_status show(regions *all) {
   uint32_t *members = all->stack, count = 0;
   for (uint32_t i = 0; i < all->function->node_count; i++)
@@ -565,8 +565,8 @@ static keel_status show(regions *all) {
   return KD_OK;
 }
 
-/* What the device claims of nodes that are placed nowhere else; `device` has those that
- * name none. */
+/* The device's claims among nodes that are placed nowhere else; `device` has those that name
+ * none. */
 static keel_status claims_of(regions *all, keel_device *device) {
   KEEL_TRY(regions_look(all, device));
   if (!memchr(all->claimable, 1, all->function->node_count)) return KD_OK;
@@ -628,8 +628,8 @@ static keel_status find_regions(keel_function *function,
   return status;
 }
 
-/* A function, then what is nested in the nodes that are left: who claims a node has
- * its graphs with it. */
+/* A function, then what is nested in the nodes that are left: a claim of a node includes its
+ * graphs. */
 static keel_status find_all(keel_function *function,
                             const keel_pass_call *call) {
   KEEL_TRY(find_regions(function, call));

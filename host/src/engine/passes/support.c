@@ -93,7 +93,7 @@ static void support_keep(asking *all, keel_status status) {
   snprintf(all->message, sizeof all->message, "%s", keel_message());
 }
 
-/* A memory that runs out says nothing of the op. */
+/* A lack of memory is not a property of the op. */
 static bool is_answer(keel_status status) {
   return status == KD_OK || status == KD_UNIMPLEMENTED ||
          status == KD_FAILED_PRECONDITION;

@@ -1,7 +1,7 @@
 /* transfer.c - copies between memories as nodes of the program.
  *
- * What can't be told before types are known is left to the launch of the kernel,
- * which copies for itself. */
+ * Copies that can't be decided before types are known are left to the launch of the kernel, which
+ * copies for itself. */
 #include "memory/transfer.h"
 
 #include "device/device.h"
@@ -41,7 +41,7 @@ typedef struct reader {
   uint32_t host_outputs;
 } reader;
 
-/* ---- who reads where ------------------------------------------------------ */
+/* ---- readers and their memories ------------------------------------------- */
 
 /* The runtime's own ops read no data but these. */
 static uint32_t read_by_runtime(const keel_schema *schema) {
@@ -80,7 +80,7 @@ static reader transfer_read_node(const keel_function *function,
   if (node->region)
     return (reader){.known = true, .device = node->region->device};
   if (!wanted) return (reader){0};
-  /* the common case, for which nobody need be asked */
+  /* the common case, which needs no query */
   if (keel_device_addressable(wanted) &&
       keel_device_kernels(wanted, schema->domain, schema->name))
     return (reader){.known = true, .device = wanted};

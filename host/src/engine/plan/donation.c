@@ -7,7 +7,7 @@
 
 #include "eager/launch.h"
 
-/* What writes an output slot. */
+/* The step that writes an output slot. */
 typedef struct writer {
   uint32_t step, output;
 } writer;

@@ -15,9 +15,8 @@ struct keel_donation {
   _Atomic(keel_order *) ranked; /* as in the memory plan */
 };
 
-/* The memory plan's, which the first run that donates makes for its inputs. `donated`: by
- * input. A run that donates others uses what fits. NULL: nothing fits, or there is no
- * memory. */
+/* The memory plan's, which the first run that donates makes for its inputs. `donated`: by input. A
+ * run that donates others uses what fits. NULL: nothing fits, or memory ran out. */
 keel_donation *keel_donation_of(keel_memory_plan *memory_plan,
                                 const bool *donated);
 

@@ -35,7 +35,7 @@ static keel_status add_access(accesses *to, access one) {
   return KD_OK;
 }
 
-/* ---- what steps touch --------------------------------------------------------- */
+/* ---- effects of steps --------------------------------------------------------- */
 
 static uint32_t flags_of(const keel_step *step) {
   return step->site.op->schema->flags;
@@ -134,7 +134,7 @@ static keel_status find_accesses(finding *f) {
   return KD_OK;
 }
 
-/* ---- who waits for whom --------------------------------------------------------- */
+/* ---- dependencies --------------------------------------------------------------- */
 
 static bool conflicts(const access *a, const access *b) {
   return (a->writes || b->writes) && a->step != b->step &&

@@ -11,7 +11,7 @@ typedef struct keel_sharding {
   const char *node, *name; /* of the value; the node's for messages */
   uint32_t value;
   int64_t axis; /* counted from the end where it is below 0; not checked */
-  int64_t dim;  /* how long the axis is said to be; -1: nothing says */
+  int64_t dim;  /* the declared length of the axis; -1: none */
   bool plain;   /* equal parts along one axis, on all devices in their order */
 } keel_sharding;
 

@@ -41,7 +41,7 @@ keel_status keel_builder_body(keel_builder *outer, const char *name,
   return keel_builder_sticky(outer, status);
 }
 
-/* A function, and those that its nodes run, are no longer the program's. */
+/* A function, and those that its nodes run, are no longer of the program. */
 static void drop_function(keel_program *program, keel_function *function) {
   for (uint32_t i = 0; i < function->node_count; i++) {
     const keel_opdef *op = function->nodes[i].op;

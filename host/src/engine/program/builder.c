@@ -61,7 +61,7 @@ void keel_builder_destroy(keel_builder *builder) {
   free(builder);
 }
 
-/* What is known of an input: NULL if its rank is not. */
+/* The known type of an input; NULL if its rank is not known. */
 static keel_status type_of_input(const keel_port *port,
                                  const keel_type **out_type) {
   *out_type = NULL;
@@ -288,7 +288,7 @@ static keel_status add_draft(keel_builder *builder, keel_draft *draft) {
   bool versioned = find_opset(builder, draft->domain) != NULL;
   keel_node *node = NULL;
   keel_status status = keel_registry_get()->upgrade(draft);
-  /* there is no file that could be damaged */
+  /* a builder has no file that could be damaged */
   if (status == KD_DATA_LOSS) status = KD_INVALID_ARGUMENT;
   if (status == KD_OK && versioned) status = keel_draft_check(draft);
   KEEL_TRY(status);

@@ -27,7 +27,7 @@ static inline keel_emit keel_emit_for(keel_function *function,
 uint32_t keel_emit_in(const keel_emit *e, uint32_t index);
 const keel_type *keel_emit_type(const keel_emit *e, uint32_t index);
 
-/* Whether somebody reads the op's output. */
+/* Whether the op's output has a reader. */
 bool keel_emit_wants(const keel_emit *e, uint32_t index);
 
 /* An op with one output: "DOMAIN::NAME", or ONNX's NAME. Absent inputs at the end are left out. */

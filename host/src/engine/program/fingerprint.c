@@ -91,8 +91,8 @@ static void add_attr(sums *s, const keel_attr *attr) {
   }
 }
 
-/* What value ids stand for depends on nothing but the graph: they are numbered as the
- * plugin sees them. */
+/* The meaning of value ids depends on the graph alone: they are numbered as the plugin sees
+ * them. */
 static void fingerprint_add_node(sums *s, const struct kd_graph *graph,
                                  uint32_t index) {
   const struct kd_node *node = &graph->nodes[index];

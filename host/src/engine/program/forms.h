@@ -7,7 +7,7 @@
 
 #include "program/fingerprint.h"
 
-/* What a device's compiler made of a graph, as kd_region_table.serialize gives it. */
+/* The compiled form of a graph, as kd_region_table.serialize returns it. */
 typedef struct keel_form {
   keel_fingerprint graph;
   const char *maker; /* plugin/version/product/driver */
@@ -23,7 +23,7 @@ typedef struct keel_forms {
   uint32_t bare;    /* regions that have none: their plugin gives none */
   bool failed;      /* memory ran out: some are missing */
   atomic_bool told; /* warned that one can't be used; once is enough */
-  keel_arena arena; /* of texts and data that are no file's */
+  keel_arena arena; /* of texts and data that are not of a file */
 } keel_forms;
 
 /* By graph, maker and options: less than 0, 0, more than 0. */

@@ -431,7 +431,7 @@ keel_status keel_function_sort(keel_function *function) {
   return status;
 }
 
-/* ---- what is random, and what touches resources ----------------------------- */
+/* ---- random nodes, and nodes with effects ----------------------------------- */
 
 /* Whether an input is a constant of nothing but zeros. */
 static bool input_is_zero(const keel_function *function, const keel_node *node,
@@ -534,7 +534,7 @@ int keel_program_is_random(const keel_program *program) {
   return 0;
 }
 
-/* ---- who reads what ------------------------------------------------------------ */
+/* ---- readers of values --------------------------------------------------------- */
 
 keel_status keel_uses_count(const keel_function *function,
                             keel_uses *out_uses) {

@@ -152,8 +152,8 @@ keel_status keel_function_sort(keel_function *function);
  * or may. */
 bool keel_node_is_random(const keel_function *function, const keel_node *node);
 
-/* Whether it, or what is nested in it, is an op with one of the flags (KEEL_OP_*). What is nested
- * in it is random where keel_node_is_random says so. */
+/* Whether it, or a node nested in it, is an op with one of the flags (KEEL_OP_*). Nested nodes
+ * count as random by keel_node_is_random. */
 bool keel_node_has(const keel_node *node, uint32_t flags);
 
 /* Whether it, or a function nested in it, reads or changes a resource. */
@@ -176,8 +176,8 @@ keel_status keel_function_infer(keel_function *function, const keel_node *node);
 /* Infers the types of all values, as far as possible. */
 keel_status keel_function_types(keel_function *function);
 
-/* The types of what a call with inputs of these types would give, as far as they can be told
- * without one; a loop inside whose rounds cannot be told has none.
+/* The types of the outputs of a call with inputs of these types, as far as they can be inferred
+ * without it; a loop inside with unknown rounds has none.
  *
  * inputs   NULL entries are not known
  * outputs  receive the types, NULL where they are not known */

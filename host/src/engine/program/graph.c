@@ -95,7 +95,7 @@ const kd_graph_table keel_graph_table = {
     .value_name = value_name,
 };
 
-/* ---- who reads what ------------------------------------------------------------ */
+/* ---- readers of values --------------------------------------------------------- */
 
 static void list_readers(const keel_function *function, keel_readers *all) {
   uint32_t *first = all->first;

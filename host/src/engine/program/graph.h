@@ -22,7 +22,7 @@ struct kd_graph {
 
 extern const kd_graph_table keel_graph_table;
 
-/* Who reads which value of a function, made once for all its parts. */
+/* The readers of a function's values, made once for all its parts. */
 typedef struct keel_readers {
   uint32_t *first,
       *list;        /* nodes: list[first[value]] up to list[first[value + 1]] */

@@ -104,8 +104,8 @@ typedef struct image_attr {
   int64_t i;
 } image_attr;
 
-/* What a device's compiler made of a part (forms.h). Readers that can't use it compile the
- * part from the nodes, which are there all the same. */
+/* The compiled form of a region (forms.h). Readers that can't use it compile the region from the
+ * nodes, which are in the file, too. */
 typedef struct image_form {
   uint64_t graph[2]; /* its fingerprint */
   uint64_t options;

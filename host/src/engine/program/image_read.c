@@ -428,7 +428,7 @@ static keel_status read_values(reader *all, keel_function *function,
   return KD_OK;
 }
 
-/* What the ports say of the inputs' types. */
+/* The inputs' types that the ports declare. */
 static keel_status note_types(const reader *all, keel_function *function) {
   for (uint32_t i = 0; i < function->input_count; i++) {
     uint32_t value = function->inputs[i];

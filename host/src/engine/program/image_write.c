@@ -12,7 +12,7 @@ typedef struct bytes {
   size_t size, room;
 } bytes;
 
-/* What was seen before, and its number: by address, or by its text. */
+/* Objects seen before, and their numbers: by address, or by text. */
 typedef struct seen {
   const void *key;
   uint32_t number;
@@ -309,7 +309,7 @@ static keel_status put_port(writer *all, const keel_port *port) {
   return image_write_put(all, IMAGE_LONGS, port->dims, port->rank);
 }
 
-/* With constants that somebody reads: passes leave those that they have made others of. */
+/* With constants that have a reader: passes leave constants behind that they have replaced. */
 static keel_status put_values(writer *all, const keel_function *function) {
   keel_uses uses = {0};
   keel_status status = keel_uses_count(function, &uses);

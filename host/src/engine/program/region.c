@@ -98,7 +98,7 @@ static keel_status copy_node(keel_region *region, const keel_function *from,
   return status;
 }
 
-/* The part as a function of its own, by which outputs' types are told. */
+/* The region as a function of its own, for the inference of outputs' types. */
 static keel_status copy_part(keel_region *region, const struct kd_graph *graph,
                              uint32_t *stands) {
   const keel_function *from = graph->function;
@@ -143,7 +143,7 @@ typedef struct making {
   keel_forms *held, *takes;
 } making;
 
-/* What a compiled form must fit besides the graph. */
+/* The facts that a compiled form must match besides the graph. */
 static void region_describe(const keel_device *device, keel_text *maker,
                             uint64_t *out_options) {
   keel_text options = {0};
@@ -165,7 +165,7 @@ static void name_key(const keel_form *form, char *out_key, size_t size) {
            (unsigned long long)b);
 }
 
-/* Gives the form to who collects them. */
+/* Gives the form to the caller that collects them. */
 static void hand_over(const making *m, const void *blob, uint64_t size) {
   keel_form form = m->form;
   form.data = blob;

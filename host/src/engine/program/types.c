@@ -1,5 +1,5 @@
-/* types.c - the types of a function's values, as far as they can be told; those of what If,
- * Loop, Scan and Call run, where the node stands. */
+/* types.c - the types of a function's values, as far as they can be inferred; those of functions
+ * that If, Loop, Scan and Call run, at their node. */
 #include "program/function.h"
 #include "values/strings.h"
 
@@ -31,7 +31,7 @@ static void set_output(const keel_function *function, const keel_node *node,
     function->values[node->outputs[index]].type = type;
 }
 
-/* What both branches make. */
+/* The outputs of both branches. */
 static keel_status infer_if(const keel_function *function,
                             const keel_node *node) {
   keel_function *branches[2] = {NULL, NULL};
@@ -75,8 +75,8 @@ static bool keeps_types(const keel_function *function, const keel_node *node,
   return true;
 }
 
-/* A scan output: `count` results of one type along a new axis. What does not fit may never
- * be run. */
+/* A scan output: `count` results of one type along a new axis. Nodes with a mismatch may never be
+ * run. */
 static void set_stacked(const keel_function *function, const keel_node *node,
                         uint32_t index, const keel_type *each, int64_t axis,
                         int64_t count) {

@@ -16,7 +16,7 @@ static keel_status verify_bad(const char *path, const keel_function *function,
                    *node ? "\": " : "", number, text);
 }
 
-/* Who makes each value; `made` has room for all. */
+/* The producer of each value; `made` has room for all. */
 static keel_status check_makers(keel_function *function, const char *path,
                                 uint8_t *made) {
   uint32_t n = function->value_count;

@@ -48,7 +48,7 @@ struct keel_control {
   keel_executable *body;
   int64_t round, rounds;
   keel_tensor *cond;      /* whether there is another round; NULL: there is */
-  uint32_t own;           /* inputs that are no captures */
+  uint32_t own;           /* inputs that are not captures */
   uint32_t states, scans; /* carried; inputs to take slices of */
   uint32_t in_count, out_count;
   keel_tensor **in, **out; /* of the body */
@@ -147,7 +147,7 @@ static keel_status set_cond(keel_control *c, keel_tensor *value) {
   return KD_OK;
 }
 
-/* What a round has given; a partial one, also where it failed. */
+/* The outputs of an iteration; of a partial run, also if it failed. */
 static keel_status control_take(keel_control *c, keel_status status) {
   keel_status taken = c->take(c);
   return status == KD_OK ? taken : status;
@@ -329,7 +329,7 @@ static int64_t list_entry(const keel_host_call *call, const char *name,
 
 /* ---- no rounds ----------------------------------------------------------------- */
 
-/* What a body's input would be in the first round. */
+/* A body's input in the first iteration. */
 static const keel_type *first_type(const keel_control *c, uint32_t index) {
   const keel_type *type = NULL;
   const keel_tensor *given = c->in[index];
@@ -404,7 +404,7 @@ static keel_status stack_list(const keel_control *c, uint32_t index,
                      : stack_none(c, index, axis, out_tensor);
 }
 
-/* What is carried goes out, from the state that stands first in `in`. */
+/* Outputs the carried values, from the state that stands first in `in`. */
 static void hand_out_states(keel_control *c, uint32_t first) {
   for (uint32_t k = 0; k < c->states && k < c->call.output_count; k++)
     c->call.outputs[k] = keel_tensor_retain(c->in[first + k]);

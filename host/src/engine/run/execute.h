@@ -1,4 +1,4 @@
-/* execute.h - running a function that is laid out: for somebody who waits, or who is told. */
+/* execute.h - running a function that is laid out: synchronously, or with a callback. */
 #ifndef KEEL_EXECUTE_H
 #define KEEL_EXECUTE_H
 
@@ -9,10 +9,10 @@ typedef struct keel_done {
   void (*call)(struct keel_done *self, keel_status status);
 } keel_done;
 
-/* A run that nobody waits for (async_run.h). */
+/* An asynchronous run (async_run.h). */
 typedef struct keel_async_run keel_async_run;
 
-/* What a run is given. */
+/* The arguments of a run. */
 typedef struct keel_run_args {
   keel_device *scope; /* of nodes that name no device, or NULL */
   keel_tensor *const *inputs;
@@ -20,15 +20,15 @@ typedef struct keel_run_args {
   uint32_t input_count, output_count;
   /* when it is over, nothing more is started; or NULL */
   const keel_cancellation *cancellation;
-  /* What does not depend on a failure is run and handed out, and what does is handed out
-   * as failed values; inputs may have failed. Else outputs are NULL where it fails. */
+  /* Outputs that do not depend on a failure are computed and returned, the others are failed
+   * values; inputs may have failed. Otherwise outputs are NULL if the run fails. */
   bool partial;
   /* of a run that is waited for: not for devices that have its work */
   bool enqueues;
   /* It has begun the run, and is given each output when it is made: inputs may be pending,
    * and steps wait for those that they read. NULL: inputs are ready. */
   keel_async_run *async;
-  keel_done *done; /* of keel_executable_begin: who is told */
+  keel_done *done; /* of keel_executable_begin: the callback */
   /* By input: whether it is donated. NULL: none is. Then `held` is `inputs`: the run may
    * take the reference there to a donated input, and leaves NULL. The others have
    * references there, too, so that a donated one is the run's alone if its count is 1.
@@ -45,7 +45,7 @@ keel_status keel_executable_run(keel_executable *executable,
 /* Begins to run it, and runs it as far as it goes without waiting. Inputs and the arrays
  * stay until it has ended.
  *
- * Returns true where it has ended: *out_status says how. Else `done` is told so later. */
+ * Returns true if it has ended, with *out_status. Otherwise `done` is called later. */
 bool keel_executable_begin(keel_executable *executable,
                            const keel_run_args *args, keel_status *out_status);
 

@@ -1,5 +1,5 @@
-/* inputs.h - the inputs of a run, with a reference to each: the run's own, or the caller's,
- * who donates it. */
+/* inputs.h - the inputs of a run, with a reference to each: the run's own, or the caller's donated
+ * one. */
 #ifndef KEEL_RUN_INPUTS_H
 #define KEEL_RUN_INPUTS_H
 

@@ -156,9 +156,9 @@ static bool may_take(const keel_replay *replay, const location *one,
   return true;
 }
 
-/* Memory that only a recording holds, as large as output `index` there; NULL: none. Of a
- * loop whose outputs are the next run's inputs, it is what the run before last wrote: two
- * recordings take turns. What was that output before comes first. */
+/* Memory that only a recording holds, as large as output `index` there; NULL: none. Of a loop whose
+ * outputs are the next run's inputs, it is what the run before last wrote: two recordings take
+ * turns. The earlier memory of that output comes first. */
 static keel_buffer *find_free(const keel_replay *replay, uint32_t index) {
   const uint32_t output = replay->input_count + index;
   if (replay->location_count > SOUGHT_MOST) return NULL;

@@ -16,8 +16,8 @@ typedef struct keel_replay keel_replay;
 /* For a static run whose device records. NULL if memory runs out. */
 keel_replay *keel_replay_create(const keel_memory_plan *memory_plan);
 
-/* Chooses the recording for this run. The inputs are in place. What it chooses for outputs no
- * other run takes until keel_replay_chosen is called, when the outputs hold it. */
+/* Chooses the recording for this run. The inputs are in place. No other run takes the memory that
+ * it chooses for outputs until keel_replay_chosen is called, when the outputs hold it. */
 void keel_replay_choose(keel_static_run *static_run);
 void keel_replay_chosen(keel_replay *replay);
 

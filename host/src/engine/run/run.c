@@ -184,7 +184,7 @@ static bool is_exchange(const keel_step *step) {
   return step->site.op->schema->flags & KEEL_OP_MEETS;
 }
 
-/* What follows from an exchange, by a thread of the pool. */
+/* The steps after an exchange, run by a thread of the pool. */
 static void run_behind(keel_task *task) {
   step_task *at = (step_task *)task;
   at->task.run = run_task;
@@ -192,7 +192,7 @@ static void run_behind(keel_task *task) {
   run_from(at->run, run_follow(at->run, at->step, NULL), 1);
 }
 
-/* Whoever has ended an exchange has others to end, and does not compute meanwhile. */
+/* A thread that has ended an exchange has others to end, and does not compute meanwhile. */
 static void late_done(keel_waiter *waiter) {
   late_output *at = (late_output *)(void *)waiter;
   keel_run *run = at->run;

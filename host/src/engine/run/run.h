@@ -52,7 +52,7 @@ struct keel_run {
   /* The first failure: stored once with release, read with acquire. */
   _Atomic(keel_tensor *) failure;
   keel_static_run *static_run; /* NULL: not made yet */
-  keel_done *done; /* args.done, once it goes on later; NULL: somebody waits */
+  keel_done *done; /* args.done, once it goes on later; NULL: a caller waits */
   keel_async_run *async;   /* args.async, once steps are started */
   bool has_pending_inputs; /* inputs */
   bool has_members;        /* among the inputs of an asynchronous run */

@@ -31,8 +31,8 @@ static keel_status check_ports(const keel_plan *plan,
   return KD_OK;
 }
 
-/* Whether nothing is to be waited for any longer: a run that is not partial needs no more
- * than the first input that has failed. */
+/* Whether there is nothing left to wait for: for a run that is not partial, one failed input is
+ * enough. */
 static bool have_come(void *context) {
   const keel_run_args *args = context;
   bool pending = false, failed = false;
@@ -44,7 +44,7 @@ static bool have_come(void *context) {
          (args->cancellation && keel_cancellation_is_due(args->cancellation));
 }
 
-/* Inputs that are pending after it have failed: there is no more time. */
+/* Inputs that are pending after it have failed: the time is over. */
 static void await_inputs(const keel_plan *plan, keel_tensor *const *inputs,
                          const keel_cancellation *cancellation, bool partial) {
   keel_run_args args = {.inputs = inputs,
@@ -177,7 +177,7 @@ static keel_status await_resources(const keel_run_args *args) {
 }
 
 /* Waits for the devices that write outputs. Of a partial run an output whose work has failed
- * becomes a failed value, and is no failure here. */
+ * becomes a failed value, and is not a failure here. */
 static keel_status await_outputs(const keel_plan *plan,
                                  const keel_run_args *args) {
   for (uint32_t i = 0; i < args->output_count; i++) {
@@ -215,7 +215,7 @@ static keel_status run_in_scope(keel_plan *plan, keel_run_args args) {
   run_scope scope;
   keel_status status =
       enter_run_scope(plan, args.inputs, args.cancellation, &scope);
-  /* whoever has given other inputs may give the right ones */
+  /* the caller may repeat the run with the right inputs */
   if (status != KD_OK && status != KD_INVALID_ARGUMENT)
     keel_members_lose(args.inputs, args.input_count, status);
   if (status != KD_OK) return status;
@@ -454,7 +454,7 @@ static void end_async_run(keel_async_run *async, keel_status status) {
   release_async_run(async);
 }
 
-/* ---- where it is over before it has ended ---- */
+/* ---- runs that are over before they have ended ---- */
 
 /* Tells those that the outputs are for: callbacks, and runs that go on with them. */
 static void tell_of_cancelled(keel_task *task) {

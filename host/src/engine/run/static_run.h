@@ -30,10 +30,9 @@ typedef struct keel_static_run {
   struct keel_replay *replay; /* NULL: the device does not record */
 } keel_static_run;
 
-/* Prepares a static run: creates *static_run, or reuses it. donated: by input: outputs may
- * take its memory; NULL: no input's. False if the function or these
- * inputs do not fit, or if there is no memory for all of it at once; the run is then
- * dynamic. */
+/* Prepares a static run: creates *static_run, or reuses it. donated: by input: outputs may take its
+ * memory; NULL: no input's. False if the function or these inputs do not fit, or if memory does not
+ * suffice for all of it at once; the run is then dynamic. */
 bool keel_static_run_begin(keel_executable *executable,
                            keel_tensor *const *inputs, const bool *donated,
                            keel_static_run **static_run);

@@ -1,6 +1,5 @@
-/* cancel.h - what may end a run early, somebody who asks or the time, and the hooks that are
- * called then: on the timer's thread, or the one that asks. They call no plugin, and wait for
- * nothing that one does. */
+/* cancel.h - early ends of a run, by request or by time, and the hooks that are called then: on the
+ * timer's thread, or on the requesting one. Hooks call no plugin, and do not wait for one. */
 #ifndef KEEL_CANCEL_H
 #define KEEL_CANCEL_H
 
@@ -10,7 +9,7 @@
 
 #include "threads/pool.h"
 
-/* ---- hooks that are called when their time comes, or when somebody asks ---- */
+/* ---- hooks that are called at a time, or on request ---- */
 
 typedef struct keel_cancel_hook {
   void (*fire)(struct keel_cancel_hook *self); /* filled in by the caller */
@@ -75,8 +74,8 @@ keel_cancellation keel_cancellation_of(keel_cancel *cancel, uint64_t timeout);
 keel_status keel_cancellation_check_planning(
     const keel_cancellation *cancellation, const char *next, const char *node);
 
-/* What may end the op that this thread runs itself, NULL: nothing; returns what it was before.
- * For the time of a call. */
+/* Sets the cancellation of the op that this thread runs itself, NULL: none; returns the earlier
+ * one. For the time of a call. */
 const keel_cancellation *keel_cancellation_use(
     const keel_cancellation *cancellation);
 /* Which op it is, for the message; both texts outlive the call. */

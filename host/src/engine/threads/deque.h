@@ -1,10 +1,9 @@
 /* deque.h - a work-stealing deque of pointers, and a queue for outsiders.
  *
- * The deque is Chase and Lev's (SPAA 2005) with the memory orders of Lê,
- * Pop, Cohen and Zappa Nardelli (PPoPP 2013), of a fixed size: its owner pushes
- * and pops at the bottom, anybody steals at the top. The queue is Vyukov's
- * bounded one for many producers and consumers: a cell's sequence number says
- * whose turn it is. */
+ * The deque is Chase and Lev's (SPAA 2005) with the memory orders of Lê, Pop, Cohen and Zappa
+ * Nardelli (PPoPP 2013), of a fixed size: its owner pushes and pops at the bottom, any thread
+ * steals at the top. The queue is Vyukov's bounded one for many producers and consumers: a cell's
+ * sequence number says whose turn it is. */
 #ifndef KEEL_DEQUE_H
 #define KEEL_DEQUE_H
 
@@ -93,10 +92,9 @@ static inline void *keel_deque_steal(keel_deque *deque) {
 #define KEEL_QUEUE_ROOM 4096 /* a power of two */
 #endif
 
-/* `head` and `tail` hand out positions. The cell's `sequence`, loaded with acquire before
- * an access and stored with release after it, says who may access the cell. `head` is
- * relaxed. `tail` is seq_cst: a producer then checks for sleepers, which check `tail`
- * before they sleep. */
+/* `head` and `tail` hand out positions. The cell's `sequence`, loaded with acquire before an access
+ * and stored with release after it, decides which thread may access the cell. `head` is relaxed.
+ * `tail` is seq_cst: a producer then checks for sleepers, which check `tail` before they sleep. */
 typedef struct keel_queue {
   _Alignas(64) _Atomic uint64_t head; /* next to take */
   _Alignas(64) _Atomic uint64_t tail; /* next to put */

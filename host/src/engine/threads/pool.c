@@ -32,11 +32,11 @@ typedef struct range {
   _Alignas(64) _Atomic uint64_t left;
 } range;
 
-/* A parallel loop that is running: the caller's, shared by whoever is idle. Each thread has a
- * range of its own, the same one in each loop, so that what it wrote in the last one is still
- * in its cache; when that is done it takes from the others' ends. What a loop is reaches a
- * helper by `running` (run_loop sets its bit after the rest, seq_cst; join_loop reads the bit
- * after it has counted itself in). */
+/* A parallel loop that is running: the caller's, shared by idle threads. Each thread has a range of
+ * its own, the same one in each loop, so that what it wrote in the last one is still in its cache;
+ * when that is done it takes from the others' ends. A helper sees a loop's fields by `running`
+ * (run_loop sets its bit after the rest, seq_cst; join_loop reads the bit after it has counted
+ * itself in). */
 typedef struct loop {
   _Alignas(64) atomic_bool over; /* no piece is left; relaxed: a hint */
   int64_t count, piece;          /* items; those of a piece */
@@ -71,9 +71,9 @@ struct keel_pool {
   range *ranges;               /* of each loop, one per thread */
   keel_queue queue;            /* tasks submitted from outside the pool */
   _Atomic(keel_task *) posted; /* tasks that found the queue full */
-  /* Who publishes work reads `sleepers` after it, and a sleeper counts itself in before it
-   * looks for work, all of it seq_cst: one of the two sees the other. `epoch` is what they
-   * sleep on; its release pairs with the acquire of who goes to sleep. */
+  /* A thread that publishes work reads `sleepers` after it, and a sleeper counts itself in before
+   * it looks for work, all of it seq_cst: one of the two sees the other. They sleep on `epoch`; its
+   * release pairs with the acquire of a thread that goes to sleep. */
   _Alignas(64) atomic_uint sleepers;
   atomic_uint epoch;
   /* threads that wait and do not work, and what they sleep on; seq_cst: either they see that what
@@ -108,8 +108,8 @@ static void ring(keel_pool *pool, int count, int processor) {
   syscall(SYS_futex, &pool->epoch, FUTEX_WAKE_PRIVATE, count, NULL, NULL, 0);
 }
 
-/* After work was published by a seq_cst operation on what has_work reads. No thread writes
- * the line of `sleepers` meanwhile, so that who hands out many tasks pays next to nothing.
+/* After work was published by a seq_cst operation on what has_work reads. No thread writes the line
+ * of `sleepers` meanwhile, so that submitting many tasks costs next to nothing.
  *
  * stays  the caller works on, where it is */
 static void wake(keel_pool *pool, int count, bool stays) {
@@ -538,7 +538,7 @@ void keel_pool_wait_until(keel_pool *pool, bool (*done)(void *), void *context,
     if (keel_pool_help(pool)) {
       idle = 0;
     } else if (atomic_load_explicit(&pool->crowded, memory_order_relaxed)) {
-      /* whoever makes what this one waits for may want its core, and need not wake it then */
+      /* the thread that this one waits for may want its core, and need not wake it then */
       if (!idle++) {
         sched_yield();
         continue;

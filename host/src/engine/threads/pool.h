@@ -41,7 +41,7 @@ keel_task *keel_pool_next(keel_pool *pool,
  * like keel_pool_submit. */
 void keel_pool_submit_blocking(keel_pool *pool, keel_task *task);
 
-/* The same, where there are no workers, too. */
+/* The same, also without workers. */
 void keel_pool_submit_apart(keel_pool *pool, keel_task *task);
 
 /* Like keel_pool_submit, for a thread that must not run tasks, such as a driver's. */
@@ -59,7 +59,7 @@ bool keel_pool_help(keel_pool *pool);
 bool keel_pool_enter(keel_pool *pool);
 void keel_pool_leave(keel_pool *pool);
 
-/* Works, then sleeps, until `done` returns true. Whoever makes it true calls
+/* Works, then sleeps, until `done` returns true. The thread that makes it true calls
  * keel_pool_wake_waiters afterwards. */
 void keel_pool_wait(keel_pool *pool, bool (*done)(void *), void *context);
 /* The same, but also checks `done` at `deadline` (on the clock of keel_now; 0: never). */
@@ -71,8 +71,8 @@ void keel_pool_wait_limited(keel_pool *pool, bool (*done)(void *),
                             void *context, uint64_t deadline, bool limited);
 void keel_pool_wake_waiters(keel_pool *pool);
 
-/* Whether another thread, whose work it waits for, needs the processor of who waits: that one lets
- * others have it once, and then sleeps. */
+/* Whether another thread, whose work is waited for, needs the processor of the waiting one: this
+ * yields it once, and then sleeps. */
 void keel_pool_set_crowded(keel_pool *pool, bool crowded);
 
 /* Lets loops of this thread run on a pool, around all calls of kernels: those that say how

@@ -48,7 +48,7 @@ typedef struct keel_schedule {
 /* How to do the next run. */
 keel_schedule keel_scheduler_next(keel_scheduler *scheduler);
 
-/* What it took.
+/* The time that it took.
  *
  * steps    of the function, not 0
  * threads  that a parallel run has, not 0 */

@@ -1,4 +1,4 @@
-/* tickets.c - what devices' clocks said of launches, summed by who launched.
+/* tickets.c - times of launches by devices' clocks, summed by step.
  *
  * A launch's number, which comes back in a device's records, is made of the ticket of the
  * step that launched and a serial number; a ticket, of the profile's session and a place:
@@ -17,7 +17,7 @@ typedef struct sum {
 } sum;
 
 static _Atomic(sum *) chunks[CHUNKS]; /* put there with release, acquired */
-static atomic_uint next = 1;          /* place 0 is no ticket's */
+static atomic_uint next = 1;          /* no ticket has place 0 */
 static atomic_uint session;           /* 0: there was none */
 
 static sum *sum_at(uint32_t place) {
@@ -52,7 +52,7 @@ uint32_t keel_ticket_take(void) {
   if (!sum_at(place)) {
     sum *fresh = calloc(CHUNK, sizeof *fresh), *none = NULL;
     if (!fresh) return 0;
-    /* release: who finds it sees zeros */
+    /* release: a reader that finds it sees zeros */
     if (!atomic_compare_exchange_strong_explicit(&chunks[place / CHUNK], &none,
                                                  fresh, memory_order_release,
                                                  memory_order_acquire))

@@ -7,7 +7,7 @@
 /* Resets all sums; earlier tickets become invalid. One profile at a time. */
 void keel_tickets_begin(void);
 
-/* Takes a ticket for a step; 0: there are no more. */
+/* Takes a ticket for a step; 0: none is left. */
 uint32_t keel_ticket_take(void);
 
 /* The number of a launch (kd_launch.correlation), and its serial. */

@@ -49,7 +49,7 @@ typedef struct notes {
 
 /* Relaxed where it is asked: a note more or less at either end of a trace. */
 atomic_bool keel_trace_runs;
-/* A stack: pushed with release, walked with acquire. Taken whole by who tidies up. */
+/* A stack: pushed with release, walked with acquire. Taken whole by the thread that frees it. */
 static _Atomic(notes *) all_notes;
 static atomic_uint this_trace;
 static atomic_uint launches;  /* serials, relaxed: each is its own */
@@ -92,7 +92,7 @@ static notes *make_notes(void) {
   notes *head = atomic_load_explicit(&all_notes, memory_order_relaxed);
   do
     self->next = head;
-  /* release: its contents, for who walks the list */
+  /* release: its contents, for readers of the list */
   while (!atomic_compare_exchange_weak_explicit(
       &all_notes, &head, self, memory_order_release, memory_order_relaxed));
   return self;
@@ -233,8 +233,7 @@ enum {
   KINDS = COPIES
 }; /* "processes" of the file */
 
-/* What is being written is one rank's part of a file; NULL: a file of its own. With `turning`
- * held. */
+/* The file is one rank's fragment of a larger one; NULL: a file of its own. With `turning` held. */
 static const keel_trace_part *written;
 
 /* A process of the file. */
@@ -267,7 +266,7 @@ static void write_event(FILE *file, const char *phase, const char *name,
   write_time(file, "ts", at > from ? at - from : 0);
 }
 
-/* What launches of this trace were, by their serials. */
+/* The launches of this trace, by their serials. */
 typedef struct catalogue {
   const note **of;
   uint32_t count;
@@ -416,7 +415,7 @@ static void write_thread(FILE *file, const notes *thread,
   }
 }
 
-/* What threads that have ended have noted; `turning` is held, and no trace runs. */
+/* Events of threads that have ended; `turning` is held, and no trace runs. */
 static void forget_ended(void) {
   notes *kept = NULL;
   notes *at = atomic_exchange(&all_notes, NULL);

@@ -15,9 +15,8 @@ static inline bool keel_tracing(void) {
       atomic_load_explicit(&keel_trace_runs, memory_order_relaxed), 0);
 }
 
-/* What ran on the calling thread from `begin` (keel_now) until now. `name` lives until the
- * trace is written; place (a device) and detail (a node) are copied, cut to fit, and may
- * be NULL. */
+/* A span on the calling thread from `begin` (keel_now) until now. `name` lives until the trace is
+ * written; place (a device) and detail (a node) are copied, cut to fit, and may be NULL. */
 void keel_trace_span(const char *name, const char *place, const char *detail,
                      uint64_t begin);
 

@@ -68,7 +68,7 @@ static inline void keel_future_settle(keel_future *future, uint32_t state) {
 /* Calls the waiter when the value is resolved; at once if it already is. */
 static inline void keel_future_then(keel_future *future, keel_waiter *waiter) {
   if (keel_future_state(future) !=
-      KEEL_PENDING) { /* the others may be told later */
+      KEEL_PENDING) { /* the others may be called later */
     waiter->call(waiter);
     return;
   }

@@ -19,7 +19,7 @@ typedef enum keel_exchange_kind {
   KEEL_RECEIVE
 } keel_exchange_kind;
 
-/* What members do together; equal for all of them, but for what is of two. */
+/* One exchange; equal for all members, except messages between two. */
 typedef struct keel_exchange {
   keel_exchange_kind kind;
   uint32_t reduction; /* KD_REDUCE_* */
@@ -47,7 +47,7 @@ struct keel_member {
   /* This member has left an exchange out, so that its next ones would meet others' of another
    * number: there are none any more, for that reason. */
   void (*lose)(keel_member *self, keel_tensor *failure);
-  /* Nobody has it any more. */
+  /* It has no references any more. */
   void (*leave)(keel_member *self);
 };
 

@@ -25,8 +25,8 @@ void keel_resource_text(keel_resource *resource, char *buffer, size_t size);
 keel_status keel_resource_of(keel_tensor *value, keel_resource_kind kind,
                              keel_resource **out_resource);
 
-/* A variable holds one tensor: row-major, and where its home reads it, which whoever creates
- * it or assigns has seen to.
+/* A variable holds one tensor: row-major, and where its home reads it, which creation and
+ * assignment ensure.
  *
  * home       the device whose memory that is; NULL: the host's
  * any_shape  assigned tensors need only the same element type */
