@@ -77,9 +77,9 @@ static void where_text(keel_tensor *tensor, int64_t index, char *text,
                              (long long)at[i]);
 }
 
-/* No tolerance is finer than the type. What ONNX's data have in f16 and bf16 was computed op by
- * op, each rounded (bf16 even cut): off by two units in the last place. A sum that should be 0
- * is off by a unit in the last place of what was summed. */
+/* No tolerance is finer than the type. ONNX's data in f16 and bf16 were computed op by op, each
+ * rounded (bf16 even truncated): off by two units in the last place. A sum that should be 0 is off
+ * by a unit in the last place of its operands. */
 static void coarsen(tolerance *within, const void *wanted, kd_dtype dtype,
                     int64_t count) {
   double rtol = dtype == KD_BF16 ? 0x1p-6 : dtype == KD_F16 ? 0x1p-9 : 0;

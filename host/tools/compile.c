@@ -139,7 +139,7 @@ static const char *plural(uint32_t count) {
   return count == 1 ? "" : "s";
 }
 
-/* What devices' own compilers have made, and what of it is in the file. */
+/* The regions of devices' own compilers, and how many are in the file. */
 static void print_regions(const keel_program *program, bool text) {
   uint32_t held = 0, bare = 0;
   uint64_t size = 0;
@@ -198,8 +198,8 @@ static void print_open(const arguments *all, keel_context *context,
         shown(remedy));
 }
 
-/* What is written: the model as it is, or what the passes make of it. The passes that
- * are a plan's own run too where they are to be shown. */
+/* The program to write: the model as it is, or after the passes. A plan's own passes run, too, if
+ * they are to be shown. */
 static keel_status compile_make(arguments *all, keel_context *context,
                                 keel_program *model,
                                 keel_program **out_program) {

@@ -183,7 +183,7 @@ static void look_at_paths(void) {
 
 /* ---- libraries ------------------------------------------------------------ */
 
-/* What plugins open when they run, one of several by turns, and who has it. */
+/* Libraries that plugins open when they run, one of several in turn, and their packages. */
 static const struct {
   const char *plugin, *library, *or_library, *package, *without;
 } libraries[] = {

@@ -10,8 +10,8 @@ void end_prepare(void);
 /* For a child process that another process watches: it ends as a plugin ends it. */
 void end_expected(void);
 
-/* The exit status, which is 1 in the place of 0 where standard output could not be written
- * whole; that is said. */
+/* The exit status, which is 1 instead of 0 if standard output could not be written in full; an
+ * error is printed. */
 int end_with(int status);
 
 #endif /* KEEL_TOOLS_END_H */

@@ -7,7 +7,7 @@
 #include "tool.h"
 #include "watched.h"
 
-/* What these commands take beside the common options. */
+/* The options of these commands besides the common ones. */
 typedef struct listing {
   common common;
   const char *device;
@@ -275,7 +275,7 @@ static void print_device_json(const keel_device_facts *facts,
   if (given.properties) print_properties_json(device);
 }
 
-/* Whose devices are missed is told, beside the list. */
+/* Reports the plugins whose devices are missing, besides the list. */
 static void print_refusals(const keel_context *context) {
   for (uint32_t i = 0; i < keel_plugin_count(context); i++) {
     keel_plugin_info info;
@@ -337,7 +337,7 @@ int keel_main_devices(int argc, char **argv) {
 
 /* ---- ops ------------------------------------------------------------------ */
 
-/* What a definition takes that names no types. */
+/* The types of a definition that names none. */
 static const uint64_t every = (UINT64_C(1) << KD_DTYPE_COUNT) - 2;
 
 static void types_text(uint64_t types, char *text, size_t size) {

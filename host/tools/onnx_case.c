@@ -94,8 +94,7 @@ static outcome run_once(const onnx_case *all, keel_plan *plan,
   return result;
 }
 
-/* What a first run has met, the next one need not look for; a later one is recorded, and
- * launched again. */
+/* The second run reuses the first one's choices; a later one is recorded, and launched again. */
 #define RUNS 5
 static outcome run_set(const onnx_case *all, const char *folder,
                        keel_program *program, keel_plan *plan, char *why,
@@ -151,7 +150,7 @@ static outcome run_sets(const onnx_case *all, const char *folder,
   return result;
 }
 
-/* What ran where, from the profile. */
+/* The devices of ops, from the profile. */
 typedef struct places {
   uint32_t here, elsewhere;
   bool nested; /* perhaps not all of its ops ran */
@@ -180,7 +179,7 @@ static extent extent_of(const places *ran) {
   return ran->here ? (ran->elsewhere ? PART : WHOLE) : NONE;
 }
 
-/* Whether what is said of the device beforehand is what it then does. */
+/* Checks the device's claimed support against its actual runs. */
 static outcome check_support(const onnx_case *how, keel_program *program,
                              const places *ran, char *why, size_t size) {
   keel_status said = keel_program_support(program, how->device, NULL, NULL);

@@ -14,7 +14,7 @@ int parting_kind(const char *word);
  * reported. */
 int parting_check(const char *command, const char *split, uint64_t parts);
 
-/* What --dim gives, of which a split asks. */
+/* The sizes of --dim, which a split asks for. */
 typedef struct parting_dims {
   const word_list *given;
   bool used[WORDS_MOST];
@@ -25,8 +25,8 @@ typedef struct parting_dims {
 /* The size of an open dimension, or -1; of several for one name the first. */
 int64_t parting_size(parting_dims *dims, const char *symbol);
 
-/* Whether a split, which returned `status`, has asked for each; if not, it is said which is no
- * dimension's. True, too, if it failed before it asked for any. */
+/* Whether a split, which returned `status`, has asked for each; if not, reports the first that is
+ * not a dimension's. True, too, if it failed before it asked for any. */
 bool parting_knows(const parting_dims *dims, const char *command,
                    keel_status status);
 
@@ -35,7 +35,7 @@ bool parting_knows(const parting_dims *dims, const char *command,
 keel_split_speed *parting_speeds(keel_link *link, keel_device *const *devices,
                                  uint32_t count);
 
-/* What a rank has got, in a line. */
+/* A rank's share, in a line. */
 void parting_print(const char *split, const keel_split_facts *facts);
 
 #endif /* KEEL_PARTING_H */

@@ -1,4 +1,4 @@
-/* ranks.c - starts ranks, and is one: rank 0 prints, and an error is said once. */
+/* ranks.c - starts ranks, and is one: rank 0 prints, and an error is printed once. */
 #include "ranks.h"
 
 #include <errno.h>
@@ -14,8 +14,8 @@
 #include "system/printable.h"
 #include "system/save.h"
 
-/* Launchers, the best first, and what they need where ranks are more than cores. Threads of a
- * rank share the work, so it is bound to no single core; and what has gone wrong is said by Keel. */
+/* Launchers, the best first, and what they need where ranks are more than cores. Threads of a rank
+ * share the work, so it is not bound to a single core; and Keel reports errors itself. */
 static const struct {
   const char *program, *crowded, *always[3];
 } launchers[] = {
@@ -71,7 +71,7 @@ static void ranks_pass_on(int number) {
   if (launcher > 0) kill(launcher, number);
 }
 
-/* What ends this process ends the launcher. The terminal interrupts both. */
+/* A signal that ends this process ends the launcher. The terminal interrupts both. */
 static void pass_signals_on(void) {
   const struct sigaction pass = {.sa_handler = ranks_pass_on};
   const struct sigaction none = {.sa_handler = SIG_IGN};
@@ -99,8 +99,8 @@ static int ranks_start(char *const *line) {
   return error;
 }
 
-/* Until the launcher has ended. Launchers are told to be quiet, since ranks say themselves what has
- * gone wrong; one that was killed can't. Returns the exit status. */
+/* Until the launcher has ended. Launchers run in quiet mode, as ranks report their errors
+ * themselves; a killed rank can't. Returns the exit status. */
 static int wait_for_launcher(void) {
   int result = 0;
   pass_signals_on();
@@ -163,7 +163,7 @@ static void be_silent(void) {
   close(nowhere);
 }
 
-/* What this rank would have printed; the caller frees it. */
+/* The text that this rank would have printed; the caller frees it. */
 static char *kept_words(void) {
   off_t size = kept >= 0 ? lseek(kept, 0, SEEK_END) : 0;
   char *text = calloc((size_t)(size > 0 ? size : 0) + 1, 1);
@@ -173,8 +173,8 @@ static char *kept_words(void) {
   return text;
 }
 
-/* For where there is no link: rank 0 may be the one that has not come. If it is there, it ends, and
- * the others with it, before they speak. */
+/* Without a link: rank 0 may be the missing one. If it is there, it ends, and the others with it,
+ * before they print. */
 static void speak_after_rank_0(void) {
   if (own_error < 0) return;
   fflush(stderr);
@@ -229,8 +229,8 @@ void ranks_give_up(int result) {
 
 #define ROOM_MOST (64u << 20) /* bytes gathered at once, of all ranks */
 
-/* What each rank says of its trace: when it began, its machine's clock, which clock that is, and how
- * long the trace is. */
+/* A rank's facts of its trace: when it began, its machine's clock, which clock that is, and the
+ * trace's length. */
 typedef struct traced {
   uint64_t began, now, size;
   char kernel[64];

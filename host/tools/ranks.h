@@ -34,8 +34,8 @@ keel_status ranks_device(keel_link *link, keel_context *context,
  * this rank would have printed. Returns the exit status. */
 int ranks_end(keel_link *link, int result);
 
-/* From any thread, and of a process that is no rank, too: ends it at once with a status that is a
- * failure, as ranks_end does. Does not return. */
+/* From any thread, and of a process that is not a rank, too: ends it at once with a status that is
+ * a failure, as ranks_end does. Does not return. */
 void ranks_give_up(int result);
 
 /* Stops the trace of this rank, which began then (nanoseconds of CLOCK_MONOTONIC); rank 0 writes
@@ -43,7 +43,7 @@ void ranks_give_up(int result);
 int ranks_trace(keel_link *link, keel_context *context, uint64_t began,
                 const char *path);
 
-/* What the ranks have exchanged, in a line, or as a member of a JSON object. */
+/* The ranks' exchanges, in a line, or as a member of a JSON object. */
 void ranks_print(keel_link *link, bool json);
 
 #endif /* KEEL_RANKS_H */

@@ -130,9 +130,9 @@ int run_fail_or_widen(const run_session *run, keel_status status) {
 
 /* ---- plugins that are not needed --------------------------------------------------- */
 
-/* Drivers of devices that a run does not use take longer to open, and more memory, than
- * small models to run. So for the CPU its plugin alone is opened, and the others where that
- * was not enough. False: somebody has said which, or may mean any. */
+/* Drivers of devices that a run does not use take longer to open, and more memory, than small
+ * models to run. So for the CPU its plugin alone is opened, and the others where that was not
+ * enough. False: the user has named devices, or may mean any. */
 static bool is_narrow(const run_arguments *all) {
   const char *device =
       all->device ? all->device : keel_environment("KEEL_DEVICE");
@@ -169,8 +169,8 @@ static int run_all(const run_arguments *all, run_session *run) {
     }
     if (i == 1 && all->profile)
       keel_plan_profile(
-          run->plan, KEEL_PROFILE_OPS |
-                         KEEL_PROFILE_CLOCKS); /* the first run is no example */
+          run->plan,
+          KEEL_PROFILE_OPS | KEEL_PROFILE_CLOCKS); /* the first run differs */
     double begin = now();
     keel_run_params params = {.struct_size = sizeof params};
     params.timeout = limit_of(all);

@@ -37,16 +37,16 @@ typedef struct run_session {
   double load_time, plan_time, first_time, best_time, total_time;
 } run_session;
 
-/* What a part returns where more plugins are to be opened first; else 0, or the exit status of what
- * was reported. */
+/* A part's result if more plugins must be opened first; else 0, or the exit status of a reported
+ * error. */
 #define RUN_WIDER (-1)
 
-/* A failure. What an op lacks that is not there, a device that was not opened may have. */
+/* A failure. A device that was not opened yet may have the missing op. */
 int run_fail_or_widen(const run_session *run, keel_status status);
 
 /* ---- run_inputs.c ---- */
 
-/* Fills dims with what --shape says of an input; false where it says nothing. */
+/* Fills dims by --shape for an input; false if none is given. */
 bool run_given_shape(const run_arguments *all, const char *name, uint32_t *rank,
                      int64_t *dims);
 /* Whether a program has a rank's handle among its inputs. */

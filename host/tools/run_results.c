@@ -137,7 +137,8 @@ static void print_lines(const keel_profile_line *lines, uint32_t count,
            shown(lines[i].node), shown(lines[i].types));
 }
 
-/* What was not hidden: on a device with a clock no more than it was idle. */
+/* Communication that computation did not overlap: on a device with a clock, at most its idle
+ * time. */
 static uint64_t bare_time(const run_session *run,
                           const keel_profile_exchanges *times) {
   keel_profile_device d;

@@ -2,7 +2,7 @@
 #include "run.h"
 #include "sizes.h"
 
-/* What the split of a model asks. */
+/* Answers the questions of a split. */
 typedef struct sizes {
   const run_arguments *all;
   run_session *run;
@@ -48,7 +48,7 @@ static int64_t size_in_file(const sizes *asked, const char *input,
   int64_t size = -1;
   if (!file || keel_value_load(asked->run->context, file, KEEL_FILE_TENSOR,
                                &value) != KD_OK)
-    return -1; /* it is said when the inputs are read */
+    return -1; /* reported when the inputs are read */
   if (axis < keel_tensor_rank(value)) size = keel_tensor_dims(value)[axis];
   keel_tensor_release(value);
   return size;

@@ -62,7 +62,7 @@ static keel_status several_wait_for(keel_tensor **outputs, uint32_t count) {
   return status;
 }
 
-/* The first failure is the one that is said; the others come of it. */
+/* The first failure is reported; the others follow from it. */
 keel_status several_run(const several *all, const keel_run_params *params,
                         keel_tensor *const *inputs, uint32_t input_count,
                         uint32_t member, keel_tensor **outputs,

@@ -176,7 +176,7 @@ bool sizes_check(const given_sizes *given, const keel_port *ports,
 
 /* ---- a program of these sizes --------------------------------------------------- */
 
-/* The sizes of an input; false where nothing is said of it. */
+/* The sizes of an input; false if none are given. */
 static bool sizes_fill(const given_sizes *given, const keel_port *port,
                        keel_input_sizes *out, int64_t *dims) {
   bool said = sizes_shape(given, port->name, &out->rank, dims);

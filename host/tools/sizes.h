@@ -9,19 +9,19 @@ typedef struct given_sizes {
   const word_list *shapes, *dims;
 } given_sizes;
 
-/* What follows "NAME=" where NAME is this; else NULL. */
+/* The text after "NAME=" if NAME is this; else NULL. */
 const char *sizes_value_for(const char *word, const char *name);
 
-/* Fills dims with what --shape says of an input; false where it says nothing. */
+/* Fills dims by --shape for an input; false if none is given. */
 bool sizes_shape(const given_sizes *given, const char *name, uint32_t *rank,
                  int64_t *dims);
 
-/* What --dim says of an open dimension of an input; -1: nothing. */
+/* The size by --dim of an open dimension of an input; -1: none. */
 int64_t sizes_dim(const given_sizes *given, const keel_port *port,
                   uint32_t dim);
 
 /* Whether each word is of a dimension or an input that is there, and none contradicts another; if
- * not, it is said which. `whole`: each --dim is looked at, which has one size a name. */
+ * not, reports which. `whole`: each --dim is looked at, which has one size a name. */
 bool sizes_check(const given_sizes *given, const keel_port *ports,
                  uint32_t count, bool whole);
 

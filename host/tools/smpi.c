@@ -120,7 +120,7 @@ static void write_pairs(trace *to_file, const keel_phase *phase) {
   fprintf(file, "%u waitall\n", rank);
 }
 
-/* Messages of two ranks keep their order; a Send waits for nobody. */
+/* Messages of two ranks keep their order; a Send does not wait. */
 static void write_message(trace *to, const keel_phase *phase) {
   bool sends = is(phase, "Send");
   uint32_t *tag = &(sends ? to->sends : to->receives)[phase->peer];
@@ -262,7 +262,7 @@ static int write_rank(const smpi_traces *traces, const phase_list *all,
   return good ? 0 : complain_of(path);
 }
 
-/* Of what each rank gives, how much there is to be sent: nobody sends itself its own part. */
+/* The part of each rank's value that must be sent: a rank does not send its own block to itself. */
 static double sent(const smpi_traces *to, const keel_phase *phase) {
   double all = (double)phase->count * (double)keel_dtype_size(phase->dtype);
   double others = (double)(to->ranks - 1) / to->ranks;

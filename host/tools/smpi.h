@@ -12,8 +12,8 @@ typedef struct smpi_traces {
 } smpi_traces;
 
 /* Writes the traces of ranks `from` to `to`, not included, which run equal programs; with rank 0's,
- * the folder and the file `ranks` in it, which lists all traces. Returns 0, or 1: it was said why
- * not. */
+ * the folder and the file `ranks` in it, which lists all traces. Returns 0, or 1 after an error was
+ * printed. */
 int smpi_write(const smpi_traces *traces, const keel_program *program,
                uint32_t from, uint32_t to);
 

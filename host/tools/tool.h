@@ -28,9 +28,9 @@ int complain(void);
 /* Prints "keel WHAT: " and the text, and where help is; returns EXIT_USAGE. */
 int usage_error(const char *command, const char *format, ...) KD_PRINTF(2, 3);
 
-/* The value of option argv[*at], "--name VALUE" or "--name=VALUE"; NULL where
- * argv[*at] is another word. Moves *at to the last word taken. A missing value
- * is reported, and *out_missing set; a word that is an option is no value. */
+/* The value of option argv[*at], "--name VALUE" or "--name=VALUE"; NULL where argv[*at] is another
+ * word. Moves *at to the last word taken. A missing value is reported, and *out_missing set; an
+ * option is not a value. */
 const char *option_value(int argc, char **argv, int *at, const char *name,
                          bool *out_missing);
 
@@ -66,7 +66,7 @@ void common_help(const common *common);
 
 #define WORDS_MOST 256
 
-/* What may be given several times. */
+/* A value that may be given several times. */
 typedef struct word_list {
   const char *words[WORDS_MOST];
   uint32_t count;
@@ -87,7 +87,7 @@ typedef struct option {
   bool (*take)(const char *value); /* false: it was wrong, which was reported */
 } option;
 
-/* Words that are no options, in their order. */
+/* Words that are not options, in their order. */
 typedef struct operands {
   char **words;
   uint32_t count;
@@ -115,8 +115,8 @@ bool place_add(const command *command, word_list *places, bool *by_cost,
 /* The size in "NAME=4", where NAME is the dimension's; else -1. */
 int64_t size_for(const char *word, const char *name);
 
-/* A line on a terminal's standard error that the next one overwrites; nothing
- * where standard error is no terminal. */
+/* A line on a terminal's standard error that the next one overwrites; nothing if standard error is
+ * not a terminal. */
 void progress(const char *format, ...) KD_PRINTF(1, 2);
 void progress_end(void);
 

@@ -13,9 +13,9 @@ typedef struct arguments {
   bool clear;
 } arguments;
 
-/* What was found. */
+/* The results. */
 typedef struct tally {
-  uint32_t searched, better, left; /* left: for which there was no time */
+  uint32_t searched, better, left; /* left: kernels without time left */
   double log_ratio;                /* summed */
 } tally;
 
@@ -57,7 +57,7 @@ static int tune_parse(int argc, char **argv) {
   return -1;
 }
 
-/* ---- what is told ----------------------------------------------------------- */
+/* ---- the report ------------------------------------------------------------- */
 
 static void hear(void *context, const tune_news *news) {
   tally *sum = context;

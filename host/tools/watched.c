@@ -1,8 +1,8 @@
 /* watched.c - a command that looks at plugins, in a child process.
  *
- * The child writes down which plugin it calls in memory that both processes have, and its result
- * in a file without a name: a plugin's own children may keep pipes open, and these hold up
- * nobody. */
+ * The child writes down which plugin it calls in memory that both processes have, and its result in
+ * a file without a name: a plugin's own children may keep pipes open, which then block no
+ * process. */
 #include "watched.h"
 
 #include <errno.h>
@@ -26,8 +26,8 @@ typedef struct call {
 
 #define TOLD_MOST 1024
 
-/* What the child says. A reader takes slot `count` % 2, which the child leaves alone until it
- * has made the next call. */
+/* The child's messages. A reader takes slot `count` % 2, which the child leaves alone until it has
+ * made the next call. */
 typedef struct notes {
   atomic_uint count; /* of calls: released after the slot is written */
   int status;        /* the command's */
@@ -200,7 +200,7 @@ static void say_end(char *why, size_t size, const char *call, int status,
              WEXITSTATUS(status));
 }
 
-/* What a child's end says. Returns whether another one is to look again. */
+/* Evaluates a child's end. Returns whether another child is to look again. */
 static bool conclude(int status, bool late, double limit, int *out_status) {
   const call *last = &shared->calls[atomic_load(&shared->count) % 2];
   bool done = atomic_load(&shared->done), again = true;

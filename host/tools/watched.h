@@ -10,7 +10,7 @@
 /* Seconds that a call into a plugin may take, where no option says it. */
 #define WATCHED_LIMIT 30.0
 
-/* What the command prints, whole and once: a plugin may print to standard output. */
+/* The command's output, complete and once: a plugin may print to standard output. */
 extern FILE *result;
 void print(const char *format, ...) __attribute__((format(printf, 1, 2)));
 

@@ -113,7 +113,7 @@ static keel_status write_text(void *program, FILE *file) {
   return keel_mlir_write(self->main, self->device, 0, file);
 }
 
-/* What writes the form that the flags name. */
+/* The writer of the form that the flags name. */
 static keel_status find_form(uint32_t flags,
                              keel_status (**out_form)(void *, FILE *)) {
   if (flags & ~KEEL_SAVE_TEXT)

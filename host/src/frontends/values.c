@@ -51,7 +51,7 @@ static keel_status parse_shape(const char *path, const char *at,
 /* Strings that a file may say to have without a byte for them. */
 #define EMPTY_MOST (1 << 20)
 
-/* What a header says of its elements: "<f4" and the like. */
+/* The header's type of elements: "<f4" and the like. */
 typedef struct element_form {
   kd_dtype dtype;
   uint64_t points; /* of KD_STRING: of each string, in 4 bytes each */

@@ -4,8 +4,7 @@
 
 #include "program/emit.h"
 
-/* The element type that a value will have, as far as that can be told without its shape; or
- * KD_NONE. */
+/* The element type that a value will have, if it is known without the value's shape; or KD_NONE. */
 kd_dtype keel_emit_dtype(const keel_emit *e, uint32_t value);
 uint32_t keel_emit_cast(keel_emit *e, uint32_t value, kd_dtype dtype);
 

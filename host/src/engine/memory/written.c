@@ -2,8 +2,8 @@
  *
  * An event behind that work reports it. Later requests for work before the event share the event
  * until it has passed, as the outputs of a run do. The value itself is released as soon as it is
- * ready, so that the holder of the only other reference may donate it: its work's ticket shows later
- * whether the work failed (device/failures.h). */
+ * ready, so that the holder of the only other reference may donate it: the ticket of its work shows
+ * later whether it failed (device/failures.h). */
 #include "device/context.h"
 #include "device/failures.h"
 #include "device/stream.h"

@@ -81,7 +81,7 @@ static keel_status array(cursor *c, mlir_attr *out) {
   return keel_mlir_expect(c, ">");
 }
 
-/* A number, with its type where that is said. */
+/* A number, with its type if the text has one. */
 static keel_status attr_number(cursor *c, mlir_attr *out) {
   char text[64];
   KEEL_TRY(number_text(c, text, sizeof text));
@@ -102,7 +102,7 @@ static keel_status attr_number(cursor *c, mlir_attr *out) {
 
 /* ---- the data of constants -------------------------------------------------------------- */
 
-/* What a character is as a hex digit, and one more; 0: none. */
+/* The value of a hex digit plus one; 0: not a hex digit. */
 static const uint8_t digits_of[256] = {
     ['0'] = 1,  ['1'] = 2,  ['2'] = 3,  ['3'] = 4,  ['4'] = 5,  ['5'] = 6,
     ['6'] = 7,  ['7'] = 8,  ['8'] = 9,  ['9'] = 10, ['A'] = 11, ['B'] = 12,
@@ -267,7 +267,7 @@ static keel_status list_data(cursor *c, const keel_type *type, uint32_t level,
                               (long long)type->dims[level]);
 }
 
-/* What is between "dense<" and ">". */
+/* The contents of "dense<" and ">". */
 static keel_status dense_data(cursor *c, const keel_type *type, void *data) {
   uint32_t each = keel_dtype_size(type->dtype);
   const char *digits = NULL;

@@ -14,7 +14,7 @@ typedef struct entry {
   uint32_t value; /* KEEL_ABSENT: none */
 } entry;
 
-/* What the text says of a value's type, to be held against what is inferred. */
+/* The declared type of a value, which is compared with the inferred one. */
 typedef struct claim {
   keel_function *function;
   uint32_t value;

@@ -115,7 +115,7 @@ keel_status keel_mlir_resources(cursor *c);
 
 /* ---- facts of functions: facts.c ------------------------------------------------ */
 
-/* What a type says of a port; its dims are the type's. */
+/* The facts of a port in its type; its dims are the type's. */
 void keel_mlir_port(const mlir_type *type, keel_port *out_port);
 
 /* Gives a function, whose inputs and outputs are there, what its facts say. */

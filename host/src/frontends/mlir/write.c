@@ -12,7 +12,7 @@
 
 /* Elements that a constant shows where it stands; larger ones lie at the end. */
 #define SHOWN 16
-/* What MLIR takes as the alignment of a resource. */
+/* The alignment of a resource that MLIR accepts. */
 #define ALIGNMENT 64u
 
 typedef struct writer {
@@ -106,7 +106,7 @@ static void write_port_type(const writer *all, const keel_port *port) {
 
 /* ---- numbers and data ---------------------------------------------------------------- */
 
-/* As few digits as give the same bits again; what is no number as its bits. */
+/* As few digits as give the same bits again; infinities and NaN as bits. */
 static void write_float(const writer *all, kd_dtype dtype,
                         const void *element) {
   double number = 0;
@@ -373,7 +373,7 @@ static void write_donated(const writer *all, const keel_function *function) {
   if (any) fputc('>', all->file);
 }
 
-/* What a function is, beside its body. */
+/* The facts of a function besides its body. */
 static void write_facts(const writer *all, const keel_function *function) {
   fputs("name = ", all->file);
   write_string(all, function->name);
@@ -534,7 +534,7 @@ static keel_status write_node(writer *all, numbers *names,
   return KD_OK;
 }
 
-/* Constants that somebody reads, before all that reads them. */
+/* Constants that have a reader, before all their readers. */
 static keel_status write_constants(writer *all, numbers *names) {
   const keel_function *function = names->function;
   bool *read = calloc((size_t)function->value_count + 1, sizeof *read);

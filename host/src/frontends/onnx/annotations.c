@@ -60,7 +60,7 @@ static bool on_all(const Onnx__ShardingSpecProto *spec, int64_t devices) {
   return true;
 }
 
-/* The axis that is split. *count: how many are. What is one part is not split. */
+/* The axis that is split. *count: the number of split axes. An axis of one shard is not split. */
 static keel_status find_axis(reader *r, keel_configuration *at,
                              const Onnx__ShardingSpecProto *spec,
                              const Onnx__ShardedDimProto **out_axis,

@@ -12,9 +12,8 @@ typedef struct onnx_annotated {
   const void *names;
 } onnx_annotated;
 
-/* Fills program->annotations. What the file says wrongly is kept there for a split, so that the
- * model runs without one.
- * Returns KD_OK, KD_OUT_OF_MEMORY. */
+/* Fills program->annotations. Errors of the file are kept there until a split, so that the model
+ * runs without one. Returns KD_OK, KD_OUT_OF_MEMORY. */
 keel_status keel_onnx_annotations(const onnx_annotated *from,
                                   keel_program *program);
 

@@ -28,7 +28,7 @@ keel_status keel_onnx_unpack(const char *path,
                              ProtobufCMessage **out_message);
 void keel_onnx_free(ProtobufCMessage *message);
 
-/* What a tensor has as raw_data; data is NULL where it has none. */
+/* A tensor's raw_data; data is NULL if it has none. */
 typedef struct keel_onnx_bytes {
   const uint8_t *data;
   uint64_t size;

@@ -5,7 +5,7 @@
 
 #include "import.h"
 
-/* What is named by a domain, a name and an overload, by its place in a list. Zeroed: empty. */
+/* An index by domain, name and overload, of places in a list. Zeroed: empty. */
 typedef struct onnx_index {
   struct onnx_index_entry *entries; /* open addressing */
   uint32_t count, room;             /* room is a power of two */

@@ -335,7 +335,7 @@ static keel_status import_draft(scope *scope, const onnx_node *node,
   importer *all = scope->all;
   uint32_t place = KEEL_ABSENT;
   KEEL_TRY(bind_values(scope, node, draft));
-  if (!draft->output_count) return KD_OK; /* nobody can read it */
+  if (!draft->output_count) return KD_OK; /* it can't be read */
   KEEL_TRY(find_function(all, node, draft, &place));
   const onnx_function *function =
       place == KEEL_ABSENT ? NULL : all->model->functions[place];

@@ -20,7 +20,7 @@ typedef struct keel_protobuf_functions {
 
 #define KEEL_PROTOBUF_LIBRARY "libprotobuf-c.so.1"
 
-/* protobuf-c's functions; NULL where there is no protobuf-c. Any thread. */
+/* protobuf-c's functions; NULL without protobuf-c. Any thread. */
 const keel_protobuf_functions *keel_protobuf(void);
 
 /* For those that have seen that it is not NULL.

@@ -47,7 +47,7 @@ static bool may_stay(const keel_function *function, const bool *normed,
          may_take(function->context, node->op->schema);
 }
 
-/* The tensor itself is moved: all who have it see that, and nobody else does yet. */
+/* The tensor itself is moved: all its holders see that, and no other thread has it yet. */
 static keel_status settle_move(keel_tensor *tensor) {
   keel_buffer *buffer = NULL;
   KEEL_TRY(

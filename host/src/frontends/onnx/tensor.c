@@ -204,7 +204,7 @@ static keel_status strings(keel_context *context, const char *path,
   return status;
 }
 
-/* What changes where data are, or how much of them there is. */
+/* Fields that change the place or the amount of data. */
 static keel_status tensor_check(const char *path, const onnx_tensor *proto) {
   const char *name = proto->name ? proto->name : "";
   if (proto->segment)
@@ -220,7 +220,7 @@ static keel_status tensor_check(const char *path, const onnx_tensor *proto) {
   return KD_OK;
 }
 
-/* Fewer bytes are copied: pages of a file are no gain for them. */
+/* Fewer bytes are copied: mapped pages gain nothing for them. */
 #define LARGE (64 << 10)
 
 keel_status keel_onnx_tensor(keel_context *context, const char *path,

@@ -25,11 +25,11 @@ typedef struct wire {
   const uint8_t *at, *end;
 } wire;
 
-/* What the walk writes, and finds. */
+/* The walk's results. */
 typedef struct lean {
   uint8_t *data;
   size_t size, room;
-  bool spent; /* there is no memory for it */
+  bool spent; /* out of memory */
   /* a message that has a field which onnx.proto does not have there; NULL: none */
   const ProtobufCMessageDescriptor *strange;
   uint64_t number; /* the field's */
@@ -226,7 +226,7 @@ static void unpack_give(void *context, void *memory) {
   free(memory);
 }
 
-/* A file of another kind has such fields as well, and is no valid message otherwise. */
+/* A file of another kind has such fields as well, and is not a valid message otherwise. */
 static keel_status refuse_field(const char *path, const lean *lean) {
   if (!lean->strange)
     return keel_fail(KD_DATA_LOSS,

@@ -21,7 +21,7 @@ bool vhlo_known(const bytecode_op *op) {
   return false;
 }
 
-/* What an attribute's own code begins with. */
+/* The first number of an attribute's own code. */
 static keel_status open_attribute(const vhlo *self, uint32_t index,
                                   bytecode_cursor *out_cursor, bool *out_vhlo,
                                   uint64_t *out_code) {
@@ -50,7 +50,7 @@ static keel_status string_at(const vhlo *self, uint32_t index,
 
 /* ---- finding one --------------------------------------------------------------------- */
 
-/* In a dictionary whose entries are read next; *out stays where there is no such key. */
+/* In a dictionary whose entries are read next; *out does not change if there is no such key. */
 static keel_status find_key(const vhlo *self, bytecode_cursor *c,
                             const char *name, uint32_t *out) {
   uint32_t count = 0, key = 0, value = 0;

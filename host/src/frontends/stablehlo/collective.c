@@ -35,8 +35,8 @@ typedef struct parts {
   int64_t size; /* of each */
 } parts;
 
-/* Groups are of partitions: they are of replicas where there is no channel, and may be of both
- * where ids are not global. */
+/* Groups are of partitions: they are of replicas without a channel, and may be of both where ids
+ * are not global. */
 static keel_status check_channel(const hlo *h, const hlo_op *op, bool global) {
   int64_t channel = 0;
   uint64_t ids = 1;
@@ -111,7 +111,7 @@ keel_value hlo_gather_parts(hlo *h, keel_value value, uint32_t rank,
 
 /* ---- the ops --------------------------------------------------------------------------------- */
 
-/* What a reduction's body is. Booleans are reduced as numbers. */
+/* The kind of a reduction's body. Booleans are reduced as numbers. */
 static keel_status read_reduction(const hlo *h, const hlo_op *op,
                                   const char **out_name) {
   hlo_kind kind = op->raw->region_count == 1
@@ -182,8 +182,8 @@ keel_status hlo_all_gather(hlo *h, const hlo_op *op) {
   return KD_OK;
 }
 
-/* The split dimension becomes two, of which the first says to whom a part goes, and then from
- * whom it comes; it ends in front of the dimension that is joined. */
+/* The split dimension becomes two, of which the first is the block's target, and afterwards its
+ * source; it ends in front of the dimension that is joined. */
 static keel_value to_all(hlo *h, const parts *of, keel_value value,
                          const vhlo_type *type, int64_t split, int64_t join) {
   int64_t dims[KD_MAX_RANK];

@@ -223,7 +223,7 @@ static bool conv_is_product(const conv *c) {
   return line * windows <= PATCHES_MOST / c->in->dims[c->in_order[0]];
 }
 
-/* What window `number` sees, as [batch, features x places]. */
+/* The elements in window `number`, as [batch, features x places]. */
 static keel_value add_patch(hlo *h, const conv *c, keel_value x, int64_t number,
                             const int64_t *flat) {
   int64_t first[KD_MAX_RANK], end[KD_MAX_RANK], axes[KD_MAX_RANK];

@@ -346,7 +346,7 @@ static keel_value round_mantissa(hlo *h, keel_value x, kd_dtype bits,
                   mask_of(h, bits, ~(last - 1)));
 }
 
-/* What the exponent's bits can't say is infinite, or a zero; both keep their sign. */
+/* Values beyond the exponent's bits become infinite, or zero; both keep their sign. */
 static keel_value bound_exponent(hlo *h, keel_value x, kd_dtype bits,
                                  const layout *from, const layout *to) {
   int64_t bias = (INT64_C(1) << (from->exponent - 1)) - 1;

@@ -203,8 +203,8 @@ static keel_value crop(hlo *h, keel_value value, uint32_t rank, int64_t *dims,
   return value;
 }
 
-/* What is padded and cut off again at the other end is no element of the value, so a low
- * side that is cut comes after a high side that is added, and the other way round. */
+/* Padding that is cut off again at the other end is not an element of the value, so a low side that
+ * is cut comes after a high side that is added, and the other way round. */
 keel_value hlo_pad(hlo *h, keel_value value, keel_value padding, uint32_t rank,
                    int64_t *dims, const int64_t *low, const int64_t *high,
                    const int64_t *interior) {

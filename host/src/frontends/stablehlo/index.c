@@ -293,7 +293,7 @@ keel_status hlo_gather_op(hlo *h, const hlo_op *op) {
 
 /* ---- scatter ------------------------------------------------------------------------------ */
 
-/* What a scatter does with two values of one place. */
+/* A scatter's reduction of two values of one place. */
 typedef struct update {
   bool replaces; /* takes the second */
   hlo_kind kind;

@@ -52,8 +52,8 @@ keel_value hlo_here(hlo *h, keel_value value, uint32_t level) {
   return value;
 }
 
-/* What stands for a value must be of the type that the file declares of it: arguments of
- * blocks and casts declare theirs anew. In a body of scalars for tensors shapes differ. */
+/* The lowered form of a value must have the type that the file declares: arguments of blocks and
+ * casts declare theirs anew. In a body of scalars for tensors shapes differ. */
 static keel_status check_bound(const hlo *h, const bytecode_op *op,
                                const vhlo_type *type, keel_value value) {
   const keel_type *have = hlo_known(h, value);
@@ -135,7 +135,7 @@ static void name_nodes(hlo *h, const bytecode_op *op) {
   keel_builder_node_name(h->at, name);
 }
 
-/* What an op has become must be what the file says that it is. */
+/* The lowered values of an op must have the declared types. */
 static keel_status lower_check_value(const hlo *h, const hlo_op *op, uint32_t i,
                                      keel_value value) {
   char text[128], wanted[128];
@@ -266,8 +266,8 @@ static keel_status take_of_tuple(hlo *h, const bytecode_op *raw) {
 
 /* ---- blocks ------------------------------------------------------------------------------ */
 
-/* What says how a value would be shared out to several devices (Shardy's dialect), and the
- * casts around it between VHLO's types and MLIR's own: the value itself on one device. */
+/* Ops that state the sharding of a value among devices (Shardy's dialect), and the casts around it
+ * between VHLO's types and MLIR's own: the value itself on one device. */
 static bool passes_on(const bytecode_op *raw) {
   bool cast = !strcmp(raw->dialect, "builtin") &&
               !strcmp(raw->name, "unrealized_conversion_cast");
@@ -303,7 +303,7 @@ static keel_status lower_op(hlo *h, const bytecode_op *raw) {
   return vhlo_fail(&h->v, raw, KD_UNIMPLEMENTED, " is not supported");
 }
 
-/* What a block returns. imaginary: NULL where none may be complex. */
+/* The values that a block returns. imaginary: NULL where none may be complex. */
 static keel_status take_return(hlo *h, const bytecode_op *op,
                                const hlo_values *outputs) {
   if (op->operand_count != outputs->count)

@@ -1,9 +1,9 @@
 /* lower.h - StableHLO's ops, written with the ops of Keel.
  *
- * A lowering gets an op whose inputs are values of the builder that is being filled, and
- * gives a value for each of its results. What it makes is compared with the types that the
- * file declares, so a lowering only checks what could lead it astray. The builder keeps the
- * first failure, so a lowering need not look at each value that it makes. */
+ * A lowering gets an op whose inputs are values of the builder that is being filled, and gives a
+ * value for each of its results. Its results are compared with the types that the file declares, so
+ * a lowering only checks what could lead it astray. The builder keeps the first failure, so a
+ * lowering need not look at each value that it makes. */
 #ifndef KEEL_HLO_LOWER_H
 #define KEEL_HLO_LOWER_H
 
@@ -16,7 +16,7 @@
 
 #define HLO_LEVELS_MOST 48 /* bodies in bodies */
 
-/* What stands for a value of the file. */
+/* The lowered form of a value of the file. */
 typedef struct hlo_bound {
   keel_value value;
   keel_value imaginary; /* of a complex tensor, whose value is the real part */
@@ -128,7 +128,7 @@ keel_status hlo_part_dims(const hlo *h, const bytecode_op *op,
 /* The value, gathered and parted where it is split in another way. */
 keel_status hlo_split_as(hlo *h, const bytecode_op *op, const hlo_bound *bound,
                          uint32_t sharding, hlo_bound *out_bound);
-/* What XLA writes for it, as "{devices=[2,1]<=[2]}". */
+/* XLA's text for it, as "{devices=[2,1]<=[2]}". */
 keel_status hlo_sharding_text(const hlo *h, uint32_t sharding, char *text,
                               size_t size);
 /* A body that each device runs on its parts. */

@@ -8,7 +8,7 @@ typedef struct op_name {
   const char *dialect, *name;
 } op_name;
 
-/* What is needed while a file is read. */
+/* The state of reading a file. */
 typedef struct tables {
   bytecode *file;
   const char **dialects;

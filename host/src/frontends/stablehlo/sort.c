@@ -117,7 +117,7 @@ static keel_value sort_by(hlo *h, keel_value x, bool descending, int64_t size,
                               : elements(h, order, outputs[1], axis);
 }
 
-/* What TopK sorts by: integers for floats, whose NaN it need not know then. */
+/* TopK's keys: integers for floats, whose NaN it need not know then. */
 static keel_value sort_key_of(hlo *h, const hlo_op *op, const key *k) {
   keel_value x = op->in[k->input];
   kd_dtype dtype = op->in_types[k->input]->dtype;

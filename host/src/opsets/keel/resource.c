@@ -8,7 +8,7 @@
 #include "ops/runtime.h"
 #include "values/resource.h"
 
-/* "VariableAssign "node": " before what was said. */
+/* Puts "VariableAssign "node": " before the message. */
 static keel_status told(const keel_host_call *call, keel_status status) {
   if (status == KD_OK) return KD_OK;
   char text[512];
@@ -144,7 +144,7 @@ static keel_status by_keys(keel_host_call *call,
   return status;
 }
 
-/* What a row for each key is together: their shape, then the row's. */
+/* The shape of a row for each key: the keys' shape, then the row's. */
 static keel_status rows_type(const keel_host_call *call,
                              const keel_resource *table,
                              const keel_tensor *keys,

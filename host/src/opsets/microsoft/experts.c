@@ -411,7 +411,7 @@ static bool read_layer(experts *e, int index, uint32_t weights, int64_t bits) {
   return type->dims[0] == e->count;
 }
 
-/* What nobody has looked at where dimensions are open. */
+/* Checks that were not possible while dimensions were open. */
 static bool experts_fits(experts *e, bool read) {
   const keel_opdef *op = e->all->node.op;
   bool third = e->layers[2].weights != KEEL_ABSENT, gated = is_swiglu(e);

@@ -83,7 +83,7 @@ static keel_status check_rotary(const keel_infer *infer,
   return KD_OK;
 }
 
-/* What each head adds to the sum of its powers: e to the sink. */
+/* A head's addend to the sum of its powers: e to the sink. */
 static keel_status check_sink(const keel_infer *infer, const grouped_sizes *g) {
   const keel_type *sink = keel_infer_in(infer, 11);
   if (!sink || (sink->rank == 1 && sink->dims[0] == g->heads)) return KD_OK;

@@ -1,8 +1,8 @@
 /* heads.c - com.microsoft's MultiHeadAttention, Attention and QAttention, written with
  * ONNX's Attention (onnxruntime/docs/ContribOperators.md).
  *
- * A key that its mask leaves out has mask_filter_value added to its score, as there: -10,000
- * unless given. What comes after a row has minus infinity. */
+ * A key that its mask leaves out has mask_filter_value added to its score, as there: -10,000 unless
+ * given. Keys after a row have minus infinity. */
 #include <math.h>
 #include "opsets/microsoft/microsoft.h"
 #include "opsets/terms.h"
@@ -11,7 +11,8 @@
 
 /* ---- shapes ---- */
 
-/* What all three compute: `rows` of Q see `before` keys of the past, and `keys` of their own. */
+/* The common computation of all three: `rows` of Q see `before` keys of the past, and `keys` of
+ * their own. */
 typedef struct head_sizes {
   int64_t count, batch, rows, keys, before, size, value_size;
 } head_sizes;
@@ -391,7 +392,7 @@ static uint32_t left_out(heads *h, uint32_t index, uint32_t keys) {
                         mask, rank == 2);
 }
 
-/* What mask, order and bias add; KEEL_ABSENT: nothing. */
+/* The sum of mask, order and bias; KEEL_ABSENT: nothing. */
 static uint32_t heads_added(heads *h, uint32_t mask, uint32_t bias) {
   const keel_opdef *op = h->all->node.op;
   bool causal = keel_attr_int(op, "unidirectional", 0) != 0;

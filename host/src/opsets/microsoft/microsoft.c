@@ -1,4 +1,4 @@
-/* microsoft.c - what ONNX Runtime's optimiser makes of models, written with ONNX's ops
+/* microsoft.c - ops of ONNX Runtime's optimiser, written with ONNX's ops
  * (onnxruntime/docs/ContribOperators.md has the semantics). */
 #include "opsets/microsoft/microsoft.h"
 #include "opsets/onnx/passes.h"

@@ -1,4 +1,4 @@
-/* features.c - ai.onnx.ml: what prepares features, and finds labels in tables. */
+/* features.c - ai.onnx.ml: ops that prepare features, and that find labels in tables. */
 #include "opsets/ml/ml.h"
 #include "opsets/tables.h"
 
@@ -59,7 +59,7 @@ static void expand_normalizer(keel_emit *all) {
 
 /* ---- Imputer -------------------------------------------------------------------- */
 
-/* What is replaced, and what comes there, in X's type. */
+/* The value to replace, and its replacement, in X's type. */
 typedef struct imputed {
   int64_t count;
   uint32_t missing, values;
@@ -253,7 +253,7 @@ static uint32_t table_list(keel_emit *all, const char *of, int64_t *count) {
   return value;
 }
 
-/* What becomes of an element that is no key, as a list of one, of the values' type. */
+/* The result for an element that is not a key, as a list of one, of the values' type. */
 static uint32_t table_default(keel_emit *all, uint32_t values) {
   const int64_t one = 1;
   const keel_tensor *tensor = keel_ml_tensor_of(all, "default_tensor");

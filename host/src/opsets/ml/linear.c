@@ -1,4 +1,4 @@
-/* linear.c - ai.onnx.ml: what scores and labels are made with, and linear models. */
+/* linear.c - ai.onnx.ml: helpers for scores and labels, and linear models. */
 #include "opsets/ml/ml.h"
 #include "opsets/tables.h"
 

@@ -23,7 +23,7 @@ static void give_values(keel_emit *all, uint32_t list, uint32_t keys,
   const int64_t ends[] = {0, 1};
   const uint32_t find[] = {list, keys};
   uint32_t place = keel_emit_op(all, "keel::Find", NULL, 0, find, 2);
-  /* -1, of what is no key, is the last one */
+  /* -1, for an element that is not a key, is the last one */
   uint32_t table =
       keel_emit_binary(all, "Pad", values, keel_emit_ints(all, ends, 2));
   give_row(all, keel_emit_binary(all, "Gather", table, place));

@@ -169,7 +169,7 @@ static bool check_machine(keel_emit *all, const machine *m) {
                       has_count(all, "prob_b", m->prob_b.count, m->pairs)));
 }
 
-/* What the vectors of class i say against each other class, from column i (classes - 1) on. */
+/* The decisions of class i's vectors against each other class, from column i (classes - 1) on. */
 static uint32_t sides(keel_emit *all, const machine *m, uint32_t values) {
   int64_t others = m->classes - 1, from = 0;
   uint32_t parts[CLASSES_MOST];

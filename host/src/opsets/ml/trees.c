@@ -290,7 +290,7 @@ static const vote_names of_classes = {"class_treeids", "class_nodeids",
                                       "class_ids", "class_weights",
                                       "class_weights_as_tensor"};
 
-/* Votes of a branch that is no leaf are not counted. */
+/* Votes of a branch that is not a leaf are not counted. */
 static void give_votes(keel_emit *all, forest *f, const ids *names) {
   for (int64_t i = 0; i < f->vote_count;) {
     int64_t first = i, tree = f->votes[i].tree, node = f->votes[i].node;
@@ -617,7 +617,7 @@ static uint32_t add_trees(keel_emit *all, const forest *f, const written *w,
   return value;
 }
 
-/* What the trees say of X's rows, in f32, or in f64 where X or the splits are that. */
+/* The trees' votes for X's rows, in f32, or in f64 if X or the splits are f64. */
 static uint32_t run_trees(keel_emit *all, forest *f, const char *aggregate) {
   written w = {0};
   uint32_t value = KEEL_ABSENT, x = keel_ml_wide(all);

@@ -233,7 +233,7 @@ static bool is_absolute(const keel_function *function, const keel_node *node) {
   return true;
 }
 
-/* What has the shape already that it is to get, or gets another before. */
+/* Nodes whose input already has the new shape, or gets another one in between. */
 static keel_status visit_shape(keel_function *function, keel_node *node) {
   const keel_type *to = keel_pass_type(function, node->outputs[0]);
   const keel_node *before = keel_pass_is(node, "Reshape")

@@ -67,7 +67,7 @@ static const keel_schema_row rows[] = {
 #define MS_OP(op, types, params, attrs, shape, values)
 #include "defs/ops.def"
 
-    /* the runtime's own: views of data, values that are no tensors, control */
+    /* the runtime's own: views of data, values that are not tensors, control */
     RUNTIME_AS(KEEL_IDENTITY, "Identity", 16, "input:any -> output:any", "",
                none, 0, keel_run_identity),
     RUNTIME_AS(KEEL_VIEW, "Reshape", 14, "data:T=plain shape:i64 -> reshaped:T",

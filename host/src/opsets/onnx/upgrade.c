@@ -1,9 +1,8 @@
-/* upgrade.c - nodes of older opsets, in today's form; those of opsets that Keel does
- * not know are refused.
+/* upgrade.c - upgrades nodes of older opsets; nodes of opsets that Keel does not know are refused.
  *
- * What ONNX changed is told in its Changelog.md, op by op and version by
- * version; most versions only allow more types. What is left is here: an
- * attribute that became an input, a default that changed, a name that went. */
+ * ONNX's Changelog.md lists the changes, op by op and version by version; most versions only allow
+ * more types. The other changes are here: an attribute that became an input, a default that
+ * changed, a name that was dropped. */
 #include "opsets/onnx/upgrade.h"
 #include "ops/vendor.h"
 #include "opsets/text.h"

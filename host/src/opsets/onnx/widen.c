@@ -1,9 +1,9 @@
 /* widen.c - models of f16 and bf16 on a device that computes them as f32.
  *
- * Such a device says so (KD_DEVICE_WIDENS). What its ops hand to each other then stays f32,
- * which is what the first one had before it rounded: results are nearer to what the model
- * means, and no op rounds or widens. Constants are widened here, once. A function without a
- * product or a convolution is left as it is: its ops have little to gain. */
+ * Such a device declares KD_DEVICE_WIDENS. Values between its ops then stay f32, without the first
+ * op's rounding: results are more exact, and no op rounds or widens. Constants are widened here,
+ * once. A function without a product or a convolution is left as it is: its ops have little to
+ * gain. */
 #include "base/float.h"
 #include "device/device.h"
 #include "opsets/onnx/passes.h"
@@ -130,7 +130,7 @@ static keel_status add_cast(widening *all, uint32_t from, uint32_t to,
 
 #define CODES 65536 /* that a half has */
 
-/* What each code of a type of 16 bits is. */
+/* The value of each code of a type of 16 bits. */
 static float *numbers_of(kd_dtype dtype) {
   float *table = malloc(CODES * sizeof *table);
   for (uint32_t code = 0; table && code < CODES; code++) {
@@ -287,7 +287,7 @@ static keel_status widen_all(widening *all, keel_device *device) {
       KEEL_TRY(widen_node(all, i));
   if (!any) return KD_OK;
   KEEL_TRY(keel_function_sort(all->function));
-  return keel_pass_prune(all->function); /* casts that nobody reads */
+  return keel_pass_prune(all->function); /* casts without a reader */
 }
 
 keel_status keel_pass_widen(keel_function *function, keel_device *device) {

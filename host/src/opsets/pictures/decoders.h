@@ -1,7 +1,7 @@
-/* decoders.h - one decoder a format, and what they share.
+/* decoders.h - one decoder a format, and shared code.
  *
- * A decoder is told of a file that begins as its format does. It makes the image by
- * keel_picture_make once it knows the size; what it leaves on failure is freed by its caller.
+ * A decoder gets a file that begins as its format does. It makes the image by keel_picture_make
+ * once it knows the size; on failure its caller frees what is left.
  *
  * The libraries are opened when a file of their format comes (dlopen), so that libkeel runs
  * without them: models that decode pictures are rare. Their headers are needed to build. */
@@ -52,7 +52,7 @@ typedef struct keel_decoder_symbol {
 keel_status keel_decoder_open(keel_decoder_library *library,
                               const keel_decoder_symbol *symbols, size_t count);
 
-/* What a decoder says that was built without its library's headers. */
+/* The error of a decoder that was built without its library's headers. */
 keel_status keel_decoder_missing(const char *format, const char *package);
 
 #endif /* KEEL_DECODERS_H */

@@ -178,8 +178,8 @@ static uint64_t tiles_at(const uint8_t *at) {
   return tiles > TILES_MOST ? 0 : tiles;
 }
 
-/* What OpenJPEG takes for each tile as soon as it reads the header, counted before it does. What
- * looks like a codestream may be in another box, before it: the largest counts. */
+/* The memory that OpenJPEG takes for each tile as soon as it reads the header, computed before.
+ * Another box may contain bytes like a codestream before it: the largest counts. */
 static keel_status count_tiles(const reader *r, keel_picture *image) {
   static const uint8_t begin[] = {0xFF, 0x4F, 0xFF, 0x51}; /* SOC, SIZ */
   const uint8_t *at = r->data, *end = r->data + r->size;

@@ -22,7 +22,7 @@ static const char *re2_put(keel_text *out, const char *text, const char *next) {
   return next;
 }
 
-/* What follows a backslash outside of a set. */
+/* The character after a backslash outside of a set. */
 static const char *put_escape(keel_text *out, const char *at) {
   switch (at[1]) {
     case 0:

@@ -28,7 +28,7 @@ keel_status keel_regex_matches(const keel_regex *regex, keel_piece piece,
 keel_status keel_regex_find(const keel_regex *regex, keel_piece piece,
                             uint64_t from, keel_piece *out_found);
 
-/* The same expression in PCRE2's syntax. What RE2 refuses is not looked for. */
+/* The same expression in PCRE2's syntax. Expressions that RE2 refuses are not detected. */
 void keel_re2_to_pcre2(const char *pattern, keel_text *out_text);
 
 #endif /* KEEL_TEXT_H */

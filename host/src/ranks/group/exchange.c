@@ -1,5 +1,5 @@
-/* exchange.c - ops by which the members of a group exchange values: their types, and how they
- * meet. What they do is documented in keel/op.h. */
+/* exchange.c - ops by which the members of a group exchange values: their types, and their
+ * rendezvous. keel/op.h documents them. */
 #include <kd/collective.h>
 
 #include "ops/runtime.h"
@@ -189,7 +189,7 @@ static keel_status check_peer(const keel_host_call *call,
                         (long long)peer, (unsigned)member->size);
 }
 
-/* What the attributes say; the type function has checked them. */
+/* The attributes; the type function has checked them. */
 static keel_status received_type(const keel_host_call *call,
                                  const keel_type **out_type) {
   const int64_t *shape = NULL;

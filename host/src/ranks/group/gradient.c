@@ -1,6 +1,6 @@
-/* gradient.c - derivatives of the ops by which ranks exchange values, of domain "keel".
- * What a rank computes depends on all ranks' values: the gradient is that of the sum of y's
- * elements on all ranks, as of pmap in JAX. So each rule is the exchange the other way round. */
+/* gradient.c - derivatives of the ops by which ranks exchange values, of domain "keel". A rank's
+ * results depend on all ranks' values: the gradient is that of the sum of y's elements on all
+ * ranks, as of pmap in JAX. So each rule is the exchange the other way round. */
 #include "opsets/onnx/training/gradient_terms.h"
 #include "opsets/tables.h"
 #include "values/member.h"
@@ -66,7 +66,7 @@ static void gradient_broadcast(keel_gradient *g) {
       g, 1, keel_emit_where(g->all, is_root, sum, keel_gradient_zero(g, sum)));
 }
 
-/* Back to who has sent it. A rank that has sent to several gets one after the other, as it may
+/* Back to the sender. A rank that has sent to several receives from one after the other, as it may
  * receive once in each exchange: `round` takes each rank's next pair. */
 static void permute(keel_gradient *g) {
   const int64_t *pairs = NULL;
@@ -99,7 +99,7 @@ static void permute(keel_gradient *g) {
   } while (left > 0 && g->all->status == KD_OK);
 }
 
-/* What comes back from where X went, and what Y itself was used for. */
+/* The gradients from X's target, and from the uses of Y itself. */
 static void send(keel_gradient *g) {
   const uint32_t member = keel_gradient_in(g, 0);
   const keel_type *type =
@@ -118,7 +118,7 @@ static void send(keel_gradient *g) {
     keel_gradient_give(g, 1, keel_gradient_got(g, 0));
 }
 
-/* Back to who has sent it. */
+/* Back to the sender. */
 static void receive(keel_gradient *g) {
   const keel_attr to = KEEL_INT("to", keel_attr_int(g->node.op, "from", 0));
   exchanged(g, "keel::Send", &to, 1, keel_gradient_got(g, 0));

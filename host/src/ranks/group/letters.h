@@ -35,7 +35,7 @@ keel_status keel_letters_add(keel_letters *all, const keel_letter *like);
 
 void keel_letter_free(keel_letter *letter);
 
-/* Ends the Receives of a list with a failure (NULL: there was no memory for one), and frees it. */
+/* Ends the Receives of a list with a failure (NULL: memory ran out), and frees it. */
 void keel_letters_fail(keel_letter *first, keel_tensor *failure);
 
 #endif /* KEEL_LETTERS_H */

@@ -36,15 +36,15 @@ typedef struct meeting {
   pthread_mutex_t lock;
   exchange *open;
   keel_letters letters;
-  keel_tensor *failure; /* why there are no more exchanges */
+  keel_tensor *failure; /* why exchanges have ended */
   seat seats[];
 } meeting;
 
-/* What nobody will finish, and why. */
+/* Exchanges that can't complete any more, and why. */
 typedef struct leftovers {
   exchange *open;
   keel_letter *letters;
-  keel_tensor *failure; /* the meeting's; NULL: there was no memory for one */
+  keel_tensor *failure; /* the meeting's; NULL: memory ran out */
 } leftovers;
 
 /* ---- an exchange ------------------------------------------------------------------ */
@@ -112,7 +112,7 @@ static keel_status meeting_broadcast(keel_group *group,
   return keel_group_broadcast(group, 0, inputs[0], outputs);
 }
 
-/* What one part of the members does. */
+/* The exchange of one subgroup of the members. */
 static keel_status work_in(keel_group *part, const keel_exchange *what,
                            keel_tensor *const *inputs, keel_tensor **outputs) {
   switch (what->kind) {
@@ -210,7 +210,7 @@ static void meeting_work(meeting *m, exchange *at) {
 
 /* ---- its end ----------------------------------------------------------------------- */
 
-/* Notes why there are no more exchanges. With the lock held; the lists are for fail_all. */
+/* Records why exchanges have ended. With the lock held; the lists are for fail_all. */
 static leftovers close_meeting(meeting *m, keel_status status) {
   leftovers left = {m->open, m->letters.first, NULL};
   assert(KEEL_IS_LOCKED(&m->lock));
@@ -221,7 +221,7 @@ static leftovers close_meeting(meeting *m, keel_status status) {
   return left;
 }
 
-/* Fails what those wait for who have come. Without the lock: it calls their runs. */
+/* Fails the exchanges that arrived members wait for. Without the lock: it calls their runs. */
 static void fail_all(meeting *m, leftovers left) {
   keel_letters_fail(left.letters, left.failure);
   while (left.open) {

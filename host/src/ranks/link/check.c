@@ -23,7 +23,7 @@ typedef struct message {
   char words[WORDS];
 } message;
 
-/* What is compared of a program. */
+/* The facts of a program that are compared. */
 typedef struct compared {
   list all; /* exchanges of all ranks */
   message *messages;
@@ -141,7 +141,7 @@ static keel_status first_other(keel_link *link, const list *all, uint32_t least,
   return status;
 }
 
-/* What rank 0 has there, and the first rank that has something else. */
+/* Rank 0's exchange there, and that of the first rank that differs. */
 static keel_status check_say(keel_link *link, const list *all, uint32_t first) {
   listed none = {0, "nothing more"};
   const listed *mine = first < all->count ? &all->items[first] : &none;

@@ -15,7 +15,7 @@
 
 #define LAST_WAIT UINT64_C(5000000000) /* for work that was given up */
 
-/* What a group is to do: `from` is NULL where this rank gives nothing. The types are those of
+/* An operation of a group: `from` is NULL if this rank contributes nothing. The types are those of
  * the tensors, or have as many elements. */
 typedef struct work {
   uint32_t kind, reduction, root;
@@ -37,8 +37,8 @@ static kd_tensor view_of(const keel_tensor *tensor, const keel_type *type) {
   return view;
 }
 
-/* What the stream of exchanges has to wait for: the value, and whoever had the memory of the
- * result before. */
+/* The work that the stream of exchanges has to wait for: the value's, and the last work on the
+ * result's memory. */
 static kd_status direct_mark(keel_device *device, kd_event *event,
                              const work *what) {
   kd_status status = KD_OK;
@@ -106,7 +106,7 @@ static kd_status wait_for_end(keel_link *link, const work *what) {
   }
 }
 
-/* What it would write stays as it is until it has ended, which is known where its end was
+/* The memory that it writes stays allocated until it has ended, which is known if its end was
  * recorded. */
 static void direct_give_up(keel_link *link, const work *what, bool recorded) {
   const keel_plugin *plugin = link->devices.device->plugin;

@@ -98,8 +98,8 @@ keel_status keel_link_run(keel_link *link, const keel_link_call *calls,
   return status;
 }
 
-/* What a gathering reads and writes: its own memory, since the caller's goes when it fails, and
- * the module may write after that. */
+/* The memory that a gather reads and writes: its own, since the caller's is freed when it fails,
+ * and the module may write after that. */
 typedef struct gathering {
   struct gathering *next;
   char bytes[];
@@ -140,8 +140,9 @@ static bool is_of(const keel_link_part *part, const keel_exchange *what) {
                  (size_t)what->rank_count * sizeof *what->ranks);
 }
 
-/* The communicator of this rank's part; all ranks come here in one order. MPI makes it in one call
- * that waits, so all are here first: whoever waits for them still sends and receives. */
+/* The communicator of this rank's subgroup; all ranks get here in one order. MPI makes it in one
+ * call that waits, so all ranks arrive here first: a rank that waits for them still sends and
+ * receives. */
 static keel_status make_part(keel_link *link, const keel_exchange *what,
                              keel_link_part **out_part) {
   size_t bytes = (size_t)what->rank_count * sizeof(int64_t);
@@ -298,8 +299,8 @@ static keel_status run_kind(keel_link *link, const keel_link_job *job,
   return keel_link_run(link, &call, 1);
 }
 
-/* What an operation that has not ended may still read or write: it stays as long as the process
- * does. */
+/* Memory that an unfinished operation may still read or write: it is kept until the process
+ * ends. */
 typedef struct abandoned {
   struct abandoned *next;
   keel_tensor *tensor;
@@ -365,7 +366,7 @@ void keel_link_exchange(keel_link *link, keel_link_job *job) {
   keel_status status = link->failure ? keel_tensor_query(link->failure)
                                      : exchange_run(link, job, &made);
   if (status != KD_OK) {
-    /* who has waited too long has said where */
+    /* a rank that waited too long has reported its position */
     bool given = keel_tensor_state(job->value) != KEEL_FAILED;
     if (!link->failure && !(given && status == KD_DEADLINE_EXCEEDED))
       keel_while(status, "%s exchange %llu, %s", given ? "in" : "before",

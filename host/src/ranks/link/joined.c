@@ -15,7 +15,7 @@ struct keel_link_card {
   char plugin[40], version[64];
 };
 
-/* What the first rank of a group gives all: an id, or why there is none. */
+/* The first rank's message to all ranks of a group: an id, or why there is none. */
 typedef struct invitation {
   kd_status status;
   kd_group_id id;

@@ -175,7 +175,7 @@ static void await_end(const keel_link *link, time_t seconds) {
 
 void keel_link_abort(keel_link *link, int status, const char *text) {
   if (!give_last_words(link, status, text))
-    for (;;) /* whoever was first ends the process */
+    for (;;) /* the first thread here ends the process */
       pause();
   await_end(link, keel_link_abort_most);
   /* the thread is stuck; the launcher ends the other ranks when this one goes */
@@ -190,8 +190,8 @@ static bool is_ending(keel_link *link) {
   return ends || pthread_equal(pthread_self(), link->thread);
 }
 
-/* The process exits with its link open. Launchers end the other ranks then, and some of them say
- * neither why nor that it was a failure. What has failed before was said. */
+/* The process exits with its link open. Launchers end the other ranks then, and some of them report
+ * neither the reason nor a failure. Earlier failures were reported. */
 static void leave_nobody_waiting(void) {
   keel_link *link = atomic_load(&open_link);
   if (!link || getpid() != opener || is_ending(link)) return;

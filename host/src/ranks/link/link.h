@@ -15,10 +15,10 @@ typedef struct keel_link_group {
   uint32_t size, rank;
 } keel_link_group;
 
-/* What all ranks know of one (joined.c). */
+/* The facts of one rank that all ranks share (joined.c). */
 typedef struct keel_link_card keel_link_card;
 
-/* What copies of long values need (pieces.c). */
+/* The state of copies of long values (pieces.c). */
 typedef struct keel_link_lane keel_link_lane;
 
 /* By what exchanges go from device to device. */
@@ -48,7 +48,7 @@ typedef struct keel_link_part {
   keel_link_group group;
 } keel_link_part;
 
-/* What the link's thread is to do. */
+/* A task of the link's thread. */
 typedef struct keel_link_job {
   keel_waiter arrival; /* must be first: cast from keel_waiter */
   struct keel_link_job *next;
@@ -90,11 +90,11 @@ struct keel_link {
   keel_link_job *pairs, **last_pair;
   uint64_t *sent, *received;
   bool news; /* a value came, or something was posted */
-  /* who wakes the thread, and has let go of the lock: the link is not freed meanwhile */
+  /* threads that wake the link's thread without the lock: the link is not freed meanwhile */
   _Atomic uint32_t wakers;
   _Atomic uint32_t pair_count; /* Sends and Receives that have not ended */
-  /* JOINED: the thread has, and will say OPENED; GIVEN_UP: nobody waits for that any more, and the
-   * thread must not touch the context */
+  /* JOINED: the thread has joined, and will set OPENED; GIVEN_UP: the opening call no longer waits,
+   * and the thread must not touch the context */
   enum { OPENING, JOINED, OPENED, GIVEN_UP } opening;
   bool stop;
   keel_status open_status;
@@ -107,7 +107,8 @@ struct keel_link {
   int last_status;
   uint32_t members; /* the last to go frees the link, once that is closed */
   bool closed;
-  bool crowded; /* ranks share cores: who waits gives way, and then sleeps */
+  bool
+      crowded; /* ranks share cores: a waiting thread yields, and then sleeps */
   _Atomic uint64_t exchanges, bytes, waited;
   _Atomic uint64_t direct, levels, pieces;
   /* the thread's own */
@@ -135,7 +136,7 @@ extern uint64_t keel_link_join_least;
  * it. */
 extern time_t keel_link_abort_most;
 
-/* Frees it, when there is no thread any more, and no member. */
+/* Frees it, once its thread and all members have ended. */
 void keel_link_free(keel_link *link);
 
 /* Posts a job, which is the thread's then. Returns the link's failure, if there is one. */
@@ -150,7 +151,7 @@ void *keel_link_thread(void *self);
  * thread alone; tells other ranks where `tell` is set. */
 void keel_link_fail(keel_link *link, keel_status status, bool tell);
 
-/* What the module says of an error. */
+/* The module's message of an error. */
 keel_status keel_link_error(const keel_link *link, int error, const char *what);
 
 /* Fails where a run has left exchanges out (keel_member.lose). On the thread alone. */
@@ -200,9 +201,9 @@ void keel_link_abandon(keel_tensor *tensor);
 keel_status keel_link_collect(keel_link *link, void *comm, uint32_t ranks,
                               const void *given, uint64_t size, void *taken);
 
-/* What is done between two questions whether an operation that began then has ended, of which
- * this is the asked-th: others' notes are heard, Sends and Receives go on. Returns KD_OK: ask
- * again; or why there is no sense in it. */
+/* Called between two tests whether an operation has ended that began then; this is test number
+ * `asked`. Receives other ranks' notes, and steps Sends and Receives. Returns KD_OK: test again; or
+ * the link's failure. */
 keel_status keel_link_between(keel_link *link, uint32_t asked, uint64_t began);
 
 /* This rank's part in an exchange; NULL: all ranks are one. Of ranks that all come here. */
@@ -212,7 +213,7 @@ keel_status keel_link_find_part(keel_link *link, const keel_exchange *what,
 /* The rank, among all, whose value a Broadcast gives. */
 uint32_t keel_link_root(const keel_link_part *part, const keel_exchange *what);
 
-/* What an exchange among `size` ranks gives for a value. */
+/* The output of an exchange among `size` ranks for a value. */
 keel_status keel_link_type_of(const keel_exchange *what, uint32_t size,
                               const keel_type *type,
                               const keel_type **out_type);

@@ -1,5 +1,5 @@
-/* member.c - this rank's handle: what a program's exchanges meet, whose other members are
- * processes. Nobody waits here; the link's thread does. */
+/* member.c - this rank's handle, for a program's exchanges with other processes. Callers do not
+ * wait here; the link's thread does. */
 #include "base/refs.h"
 #include "device/context.h"
 #include "device/device.h"
@@ -70,7 +70,7 @@ static keel_status member_meet(keel_member *member, const keel_exchange *what,
     if (value) keel_tensor_then(value, &job->arrival);
     return KD_OK;
   }
-  keel_tensor_resolve_failed(promise, status); /* nobody has it */
+  keel_tensor_resolve_failed(promise, status); /* it has no reference */
   keel_tensor_release(promise);
   keel_link_drop_job(job);
   return status;

@@ -40,7 +40,7 @@ static note notes_make(const keel_link *link, uint32_t kind, const char *text) {
   return made;
 }
 
-/* Who can't be told is not there any more; MPI says so soon enough. */
+/* A rank that can't be reached has ended; MPI reports it soon enough. */
 static void tell_all(const keel_link *link, const note *what) {
   for (uint32_t i = 0; i < link->world.size; i++)
     if (i != link->world.rank) link->mpi->tell(i, what);

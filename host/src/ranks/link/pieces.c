@@ -16,12 +16,12 @@
 #define MOST    16u
 #define ON_WIRE 2u /* operations at once */
 
-/* What copies of a device's values need. */
+/* The state of copies of a device's values. */
 struct keel_link_lane {
   keel_device *device; /* pinned */
   kd_stream *out, *in;
   kd_event *before, *arrived[MOST], *after;
-  pthread_mutex_t lock; /* of the streams, for whoever waits for them */
+  pthread_mutex_t lock; /* of the streams, for waiting threads */
 };
 
 /* One exchange. */
@@ -106,7 +106,7 @@ static uint64_t pieces_size_of(const passage *p, uint32_t i) {
   return left < p->piece ? left : p->piece;
 }
 
-/* What the lane's copies have to wait for, and have a stream wait for it. */
+/* Records the work that the lane's copies have to wait for, and has a stream wait for it. */
 static kd_status pieces_mark(const keel_link_lane *lane, keel_tensor *tensor,
                              kd_stream *stream) {
   keel_device *device = lane->device;
@@ -247,7 +247,7 @@ static keel_status pass(passage *p) {
 
 /* ---- an exchange ---------------------------------------------------------------------------- */
 
-/* What it reads, writes and gives. A broadcast's first rank has the value. */
+/* Its inputs and outputs. A broadcast's first rank has the value. */
 static keel_status pieces_prepare(passage *p) {
   const keel_link_job *job = p->job;
   keel_device *device = job->device;

@@ -71,7 +71,8 @@ static void step_pairs(keel_link *link, uint64_t *asked) {
   if (link->pairs_under_way) keel_link_rest(link, *asked);
 }
 
-/* Whoever posts next may want this core, and need not wake the thread then. With the lock. */
+/* A thread that posts next may want this core, and need not wake this thread then. With the
+ * lock. */
 static void give_way(keel_link *link) {
   pthread_mutex_unlock(&link->lock);
   sched_yield();
@@ -168,7 +169,7 @@ static int thread_join(keel_link *link) {
   return error;
 }
 
-/* False: nobody waits for it any more. */
+/* False: the caller no longer waits for it. */
 static bool has_joined(keel_link *link) {
   pthread_mutex_lock(&link->lock);
   bool wanted = link->opening == OPENING;
@@ -206,8 +207,8 @@ static bool open_module(keel_link *link) {
   return status == KD_OK;
 }
 
-/* All leave together. Who is early hears the others meanwhile, and says where it is, neither of
- * which MPI does when it ends. There is no deadline: the others may compute for long. */
+/* All leave together. An early rank receives the others' notes meanwhile, and reports its position,
+ * neither of which MPI does when it ends. There is no deadline: the others may compute for long. */
 static void thread_leave(keel_link *link) {
   const keel_link_call call = {.struct_size = sizeof call,
                                .kind = KEEL_LINK_BARRIER,

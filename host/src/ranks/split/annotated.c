@@ -83,7 +83,7 @@ static bool is_unpacking(const keel_node *node) {
          node->inputs[0] != KEEL_ABSENT && node->outputs[0] != KEEL_ABSENT;
 }
 
-/* What is said of weights in few bits is said of what they are unpacked to. */
+/* An annotation of weights in few bits applies to the unpacked weights. */
 static void annotated_pass_on(keel_splitter *s) {
   for (uint32_t i = 0; i < s->were_count; i++) {
     const keel_node *node = &s->were[i];
@@ -155,8 +155,8 @@ static const char *annotated_name_of(const keel_function *f, uint32_t node) {
   return at->name && *at->name ? at->name : f->values[at->outputs[0]].name;
 }
 
-/* Nodes of which nothing is said are what another became, or take parts of the batch: they are
- * where the first is that reads them. least: by value, of its readers. */
+/* Nodes without an annotation come from another node, or take a micro-batch: they are in the stage
+ * of their first reader. least: by value, of its readers. */
 static void fill_stages(const keel_function *f, uint32_t size, uint32_t *least,
                         uint32_t *stages) {
   for (uint32_t i = f->node_count; i-- > 0;) {
@@ -174,7 +174,7 @@ static void fill_stages(const keel_function *f, uint32_t size, uint32_t *least,
   }
 }
 
-/* What a node reads of another stage comes from an earlier one, and its size is known. */
+/* Values that a node reads from another stage come from an earlier one, and have known sizes. */
 static keel_status check_reads(const keel_function *f, const uint32_t *stages,
                                uint32_t node) {
   for (uint32_t k = 0; k < f->nodes[node].input_count; k++) {

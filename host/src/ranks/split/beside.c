@@ -11,7 +11,7 @@ static keel_status give_all(keel_splitter *s, uint32_t axis, bool *out_done) {
   return KD_OK;
 }
 
-/* An axis of the first input, counted from its end where it is below 0; false: there is no such. */
+/* An axis of the first input, counted from its end if it is below 0; false: it does not exist. */
 static bool read_axis(const keel_splitter *s, int64_t from,
                       uint32_t *out_axis) {
   const keel_type *type = keel_split_type(s, 0);

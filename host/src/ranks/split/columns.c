@@ -105,7 +105,8 @@ static bool columns_is_product(const columns *all, const keel_node *node,
           is_bias(all, node->inputs[2], columns));
 }
 
-/* What a bias is added to, or a Reshape with the same columns has; KEEL_ABSENT: it is neither. */
+/* The other operand of a bias's Add, or the input of a Reshape with the same columns; KEEL_ABSENT:
+ * it is neither. */
 static uint32_t before(const columns *all, const keel_node *node,
                        int64_t columns) {
   uint32_t from = node->input_count ? node->inputs[0] : KEEL_ABSENT;
@@ -133,7 +134,7 @@ static bool comes_of_product(const columns *all, uint32_t value) {
   return false;
 }
 
-/* ---- who cuts ------------------------------------------------------------------------------ */
+/* ---- nodes that cut ------------------------------------------------------------------------- */
 
 static bool add_piece(columns *all, int64_t from, int64_t to, uint32_t node,
                       uint32_t output) {
@@ -375,7 +376,7 @@ static keel_status make_columns(columns *all, uint32_t value, const piece *p,
   return again(all, &node, inputs, out_value);
 }
 
-/* What a Gather had: the Reshape and the Transpose without the axis of pieces. */
+/* A Gather's input: the Reshape and the Transpose without the axis of pieces. */
 static keel_status without_axis(columns *all, const piece *p,
                                 uint32_t *out_value) {
   const keel_node reshape = all->s->function->nodes[all->reshape];
@@ -416,7 +417,7 @@ static keel_status part(columns *all) {
   return KD_OK;
 }
 
-/* What a node and its like cut, if that comes of a product. */
+/* The value that a node and similar ones cut, if it comes from a product. */
 static keel_status columns_visit(columns *all, uint32_t index) {
   bool (*const forms[])(columns *, uint32_t) = {is_split, are_slices,
                                                 are_gathers, are_squeezed};

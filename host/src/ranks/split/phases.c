@@ -4,7 +4,7 @@
 #include "passes/cost.h"
 #include "passes/passes.h"
 
-/* Of what moves nothing: shapes of a value, and views of its memory. */
+/* Ops that move nothing: shapes of a value, and views of its memory. */
 static bool is_free(const keel_node *node) {
   keel_op_kind kind = node->op->schema->kind;
   return kind == KEEL_VIEW || kind == KEEL_IDENTITY || kind == KEEL_FACT;
@@ -50,7 +50,7 @@ static keel_status check_bodies(const keel_node *node) {
   return KD_OK;
 }
 
-/* What the rank gives; of Receive, which gives nothing, what it gets. */
+/* The value that the rank contributes; for Receive, the value that it receives. */
 static const keel_type *exchanged_type(const keel_function *f,
                                        const keel_node *node) {
   uint32_t value = node->input_count > 1 ? node->inputs[1] : node->outputs[0];

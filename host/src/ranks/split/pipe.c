@@ -291,8 +291,8 @@ static keel_status find_crossings(const piper *p, crossing **out_list,
   return KD_OK;
 }
 
-/* Reads of a value by the rank's nodes become reads of what it has received. What all have reads
- * nothing of a stage. */
+/* Reads of a value by the rank's nodes become reads of what it has received. Values on all ranks
+ * depend on no stage. */
 static void read_instead(piper *p, const uint32_t *received) {
   for (uint32_t i = 0; i < p->written; i++)
     for (uint32_t k = 0; k < p->to->nodes[i].input_count; k++) {

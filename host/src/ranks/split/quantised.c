@@ -36,7 +36,7 @@ static bool all_per_column(const keel_splitter *s, uint32_t bits,
   return true;
 }
 
-/* What is there beside the two operands, for a part of the columns. */
+/* The inputs besides the two operands, for a shard of the columns. */
 static keel_status take_columns(keel_splitter *s, const places *p) {
   for (uint32_t i = 1; i < s->node.input_count; i++) {
     if (i == p->weights) continue;

@@ -87,7 +87,7 @@ static keel_status split_gather(keel_splitter *s, uint32_t value, uint32_t axis,
 
 /* ---- computed again -------------------------------------------------------------------------- */
 
-/* What is less work than an exchange: so many nodes that give few elements. */
+/* The limits of work that is cheaper than an exchange: so many nodes with few elements. */
 #define AGAIN_NODES    24
 #define AGAIN_ELEMENTS 262144
 #define AGAIN_INPUTS   8
@@ -366,7 +366,7 @@ static keel_status give_to_all(keel_splitter *s, uint32_t *output) {
   return keel_split_exchange(s, "Broadcast", own, &value);
 }
 
-/* What is random is another value on each rank. */
+/* Random values differ on each rank. */
 static keel_status compute_once(keel_splitter *s) {
   keel_node *node = &s->function->nodes[s->index];
   uint32_t count = node->output_count;
@@ -461,7 +461,7 @@ static keel_status seed_batch(keel_splitter *s) {
     }
     if (batch < 0) batch = type->dims[0];
     if (type->dims[0] != batch || !keel_split_can_be_part(type))
-      continue; /* it is no batch, or stays whole */
+      continue; /* it is not a batch, or stays whole */
     if (!keel_split_divides(s, batch))
       return keel_fail(KD_INVALID_ARGUMENT,
                        "input \"%s\" has a batch of %lld, which %u ranks can't"
@@ -662,7 +662,7 @@ static keel_status split_fill(keel_program *to, const keel_program *from,
   keel_status status = KD_OK;
   if (params->kind == KEEL_SPLIT_TENSOR) status = keel_split_columns(&s);
   if (status == KD_OK) status = keel_pass_prune(to->main);
-  /* what was folded, or is in several products now, is no weight */
+  /* constants that were folded, or are in several products now, are not weights */
   if (status == KD_OK) status = keel_split_drop_constants(to->main, &bytes);
   if (status == KD_OK) status = split_it(&s);
   drop_splitter(&s);
@@ -670,7 +670,7 @@ static keel_status split_fill(keel_program *to, const keel_program *from,
   return status;
 }
 
-/* What is only needed meanwhile is in a program of its own. */
+/* Values that are only needed meanwhile are in a program of their own. */
 static keel_status fill_pipe(keel_program *to, const keel_program *from,
                              const keel_split_params *params,
                              const keel_configuration *given,

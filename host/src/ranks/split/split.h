@@ -10,7 +10,7 @@
 
 #include "opsets/terms.h"
 
-/* What a rank has of a value. */
+/* A rank's shard of a value. */
 typedef enum keel_share {
   KEEL_SHARE_WHOLE,
   KEEL_SHARE_PART, /* its part along an axis, of as many equal ones as there are ranks */
@@ -171,7 +171,7 @@ keel_status keel_split_seed(keel_splitter *s);
 /* Into the facts, when all nodes have been visited. */
 keel_status keel_split_count_followed(keel_splitter *s);
 
-/* What the function had as its input is the rank's part of it; the input has a new value. */
+/* The function's former input becomes the rank's shard of it; the input has a new value. */
 keel_status keel_split_slice_input(keel_splitter *s, uint32_t input,
                                    uint32_t axis);
 /* Products that give queries, keys and values in one become one for each: columns.c. */
@@ -198,7 +198,7 @@ bool keel_split_can_be_part(const keel_type *type);
 
 /* ---- pipes ---------------------------------------------------------------------------------- */
 
-/* What a part of the batch gives for an output: a part of it along an axis, or all of it. */
+/* A micro-batch's result for an output: a part of it along an axis, or all of it. */
 typedef struct keel_split_piece {
   bool part;
   uint32_t axis;
@@ -240,7 +240,7 @@ keel_status keel_split_given_stages(const keel_function *function,
 keel_status keel_split_find_constants(const keel_function *function,
                                       uint32_t *out_stages);
 
-/* What a node takes, in nanoseconds. speed: NULL: of a usual processor */
+/* A node's time, in nanoseconds. speed: NULL: of a usual processor */
 double keel_split_time(const keel_function *function, const keel_node *node,
                        const keel_split_speed *speed);
 
@@ -251,7 +251,7 @@ keel_status keel_split_pipe(keel_program *to, keel_program *draft,
                             const keel_configuration *given,
                             keel_split_facts *out_facts);
 
-/* Constants that nobody reads go; returns the bytes of those that stay. */
+/* Drops constants without a reader; returns the bytes of the others. */
 keel_status keel_split_drop_constants(keel_function *function,
                                       uint64_t *out_bytes);
 

@@ -10,7 +10,7 @@
 /* Places to cut that are looked at: of more, the narrowest of each stretch. */
 #define PLACES_MOST 768
 
-/* What a value costs that goes from one rank to another. */
+/* The cost of sending a value from one rank to another. */
 #define MESSAGE 20000.0 /* nanoseconds */
 #define WIRE    1.0     /* bytes a nanosecond */
 
@@ -46,7 +46,8 @@ typedef struct cutting {
 
 /* ---- order ------------------------------------------------------------------------------- */
 
-/* What has no value to wait for: its inputs are constants, or of such nodes. Nodes are sorted. */
+/* Nodes without a value to wait for: their inputs are constants, or outputs of such nodes. Nodes
+ * are sorted. */
 static bool is_of_constants(const keel_function *f, const keel_node *node,
                             const bool *waits) {
   for (uint32_t k = 0; k < node->input_count; k++)
@@ -186,7 +187,7 @@ double keel_split_time(const keel_function *function, const keel_node *node,
   return keel_cost_node(function, node, &rates, &none);
 }
 
-/* What the nodes take on one stage's rank. */
+/* The nodes' time on one stage's rank. */
 static void find_times(cutting *c, uint32_t stage) {
   const keel_split_speed *speed = c->speeds ? &c->speeds[stage] : NULL;
   c->until[0] = 0;

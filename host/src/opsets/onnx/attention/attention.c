@@ -241,7 +241,7 @@ static uint32_t after(attention *a, uint32_t past, uint32_t value) {
   return past == KEEL_ABSENT ? value : keel_emit_concat(a->all, 2, parts, 2);
 }
 
-/* What of the types is known may be wrong where dimensions are open: nobody has looked yet. */
+/* With open dimensions the known types are unchecked, and may be wrong. */
 static bool is_plausible(attention *a) {
   const keel_type *q = keel_emit_type(a->all, Q);
   uint32_t rank = q ? q->rank : a->flat ? 3 : 4;

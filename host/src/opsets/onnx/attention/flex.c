@@ -14,7 +14,7 @@
 
 /* ---- shapes ---- */
 
-/* Of four dimensions; what its functions capture is no mask. */
+/* Of four dimensions; captures of its functions are not masks. */
 keel_status keel_shape_flex_attention(keel_infer *infer) {
   keel_infer own = *infer;
   own.input_count = 3;
@@ -55,7 +55,7 @@ static uint32_t apart(const flex *f, uint32_t value) {
                    : value;
 }
 
-/* What Q and K are multiplied by, each: the scale's root, which a scale less than 0 has not. */
+/* The factor of Q and of K: the scale's root, which a scale less than 0 does not have. */
 static void scale(flex *f) {
   keel_emit *all = f->all;
   const keel_type *q = keel_emit_type(all, Q);

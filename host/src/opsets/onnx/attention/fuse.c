@@ -21,7 +21,7 @@
 #include "opsets/onnx/passes.h"
 #include "opsets/terms.h"
 
-/* What masks add at most where a key is not to be seen. */
+/* The largest value that masks add for a hidden key. */
 #define HIDDEN     (-1e30)
 #define HIDDEN_F16 (-65504.)
 
@@ -37,7 +37,7 @@ typedef struct part {
   int64_t dims[KD_MAX_RANK];
 } part;
 
-/* What is found, from the softmax to both sides; values unless it says nodes. */
+/* The pattern found, from the softmax to both sides; values unless stated otherwise. */
 typedef struct attention {
   keel_function *function;
   const keel_uses *uses;
@@ -92,8 +92,8 @@ static bool fuse_read_number(const attention *all, uint32_t value,
 
 /* ---- from the softmax back --------------------------------------------------------- */
 
-/* What a product or quotient with a number has besides it, which is taken into the scale;
- * else the value itself. Shapes stay: a number of a higher rank would change them. */
+/* The other factor of a product or quotient with a number, which is taken into the scale; else the
+ * value itself. Shapes stay: a number of a higher rank would change them. */
 static uint32_t unscaled(attention *all, uint32_t value) {
   const keel_node *mul = fuse_maker(all, value, "Mul");
   const keel_node *by = mul ? mul : fuse_maker(all, value, "Div");
@@ -111,8 +111,8 @@ static uint32_t unscaled(attention *all, uint32_t value) {
   return value;
 }
 
-/* What a product with one number a head has besides it, which is to be taken into Q; else the
- * value itself. */
+/* The other factor of a product with one number a head, which is to be taken into Q; else the value
+ * itself. */
 static uint32_t unscaled_by_head(attention *all, uint32_t value) {
   const keel_node *mul = fuse_maker(all, value, "Mul");
   if (!mul || !is_read_once(all, value)) return value;
@@ -332,8 +332,8 @@ static keel_status scale_q(attention *all) {
 
 /* ---- heads that were repeated ---------------------------------------------------------- */
 
-/* What heads [B,G,N,D] were repeated of to [B,G,R,N,D], and then [B,G*R,N,D]; KEEL_ABSENT:
- * they were not. */
+/* The source of heads [B,G,N,D] that were repeated to [B,G,R,N,D], and then [B,G*R,N,D];
+ * KEEL_ABSENT: they were not repeated. */
 static uint32_t unrepeated(const attention *all, uint32_t value) {
   const keel_node *reshape = fuse_maker(all, value, "Reshape");
   const keel_node *expand =
@@ -391,8 +391,8 @@ static keel_status add_number(attention *all, double number,
   return *out_value == KEEL_ABSENT ? KD_OUT_OF_MEMORY : KD_OK;
 }
 
-/* What Where hides as a mask that is added. A finite number becomes one beside which scores are
- * lost: rows that see no key have equal weights then, as behind the Where. */
+/* The mask of a Where as one that is added. A finite number becomes one so large that scores are
+ * lost beside it: rows that see no key then have equal weights, as after the Where. */
 static keel_status add_hidden(attention *all, uint32_t *out_value) {
   uint32_t inputs[] = {all->where, KEEL_ABSENT, KEEL_ABSENT};
   uint32_t low = all->where_true ? 1 : 2;
@@ -502,8 +502,8 @@ static uint32_t find_exchange(const attention *all) {
   return at;
 }
 
-/* The product with V, or the Transpose behind it, becomes the op; what it was made of is
- * needed by nobody then. */
+/* The product with V, or the Transpose behind it, becomes the op; its inputs then have no
+ * reader. */
 static keel_status fuse_replace(attention *all, keel_device *where) {
   keel_function *function = all->function;
   uint32_t exchange = find_exchange(all);

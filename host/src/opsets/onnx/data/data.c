@@ -513,7 +513,7 @@ keel_status keel_shape_dynamic(keel_infer *infer) {
   return KD_OK;
 }
 
-/* Plans make it when types are known, and nobody else can. */
+/* Plans make it when types are known; programs can't contain it. */
 keel_status keel_shape_region(keel_infer *infer) {
   return keel_infer_fail(
       infer, KD_UNIMPLEMENTED,

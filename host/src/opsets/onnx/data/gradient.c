@@ -28,7 +28,7 @@ static void concat(keel_gradient *g) {
   }
 }
 
-/* What nobody reads of the parts has a gradient of 0. */
+/* Parts without a reader have a gradient of 0. */
 static void gradient_split(keel_gradient *g) {
   uint32_t n = g->node.output_count;
   uint32_t *parts =

@@ -11,7 +11,8 @@
 #include "opsets/onnx/passes.h"
 #include "opsets/terms.h"
 
-/* What may be made on the way, in any case, and times the largest operand or the result. */
+/* The limits of intermediates: in any case, and as a multiple of the largest operand or the
+ * result. */
 #define MADE_FREELY (INT64_C(1) << 20)
 #define MADE_MOST   4
 
@@ -99,7 +100,7 @@ static keel_status reshape(einsum *all, operand *x, const int64_t *dims,
   return einsum_put(all, "Reshape", NULL, shape, x);
 }
 
-/* Sums over the operand's labels that nobody else has. */
+/* Sums over the operand's labels that no other operand has. */
 static keel_status sum_away(einsum *all, operand *x, const keel_labels *others,
                             uint32_t other_count, const keel_labels *out) {
   const keel_attr attr = KEEL_INT("keepdims", 0);
@@ -227,8 +228,8 @@ static keel_status einsum_join(einsum *all, operand *a, operand *b,
   return einsum_turn(all, a, to);
 }
 
-/* What is still needed once the first `done` operands are joined; false: more dimensions than
- * a tensor has. */
+/* The labels that are still needed once the first `done` operands are joined; false: more
+ * dimensions than a tensor has. */
 static bool needed_after(const keel_equation *e, const operand *a,
                          const operand *b, uint32_t done, keel_labels *out) {
   const operand *both[] = {a, b};

@@ -37,7 +37,8 @@ static void products_take(const products *all, fused *f,
   f->value = node->outputs[0];
 }
 
-/* What an Add adds to the result so far, whose type stays; KEEL_ABSENT: it is none. */
+/* The operand that an Add adds to the result so far, whose type stays; KEEL_ABSENT: it is not such
+ * an Add. */
 static uint32_t products_added(const products *all, const fused *f,
                                const keel_node *node) {
   if (!node || !keel_pass_is(node, "Add") ||

@@ -61,8 +61,8 @@ static void two_normal(const stream *from, uint64_t pair, double out[2]) {
   out[1] = size * sin(angle);
 }
 
-/* The seed that is given: the same numbers in each call. Else one that nobody knows, and
- * others in each call. */
+/* The seed that is given: the same numbers in each call. Else a hidden seed, and other numbers in
+ * each call. */
 static stream stream_of(const keel_host_call *call) {
   /* relaxed: each number is taken by one update, and order does not matter */
   static _Atomic uint64_t process_seed, calls;

@@ -1,6 +1,6 @@
 /* transposed.c - products of matrices beside a Transpose: a Gemm reads a transposed operand as it
  * is, and a transposed result is the product of the transposed operands, the other way round.
- * What a gradient is made of looks so. */
+ * Gradients have this form. */
 #include "device/device.h"
 #include "opsets/onnx/passes.h"
 

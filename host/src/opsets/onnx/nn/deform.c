@@ -94,7 +94,7 @@ static uint32_t grid_of(const deform *d) {
   return keel_emit_concat(all, -1, parts, d->space);
 }
 
-/* What the taps read, by the mask: items, channels, taps and places. */
+/* The elements at the taps, by the mask: items, channels, taps and places. */
 static uint32_t samples_of(const deform *d) {
   keel_emit *all = d->all;
   uint32_t x = keel_emit_in(all, 0), mask = keel_emit_in(all, 4);

@@ -78,7 +78,7 @@ static bool depthwise_read_conv(depthwise *d, const keel_node *conv) {
   if (conv->inputs[1] == KEEL_ABSENT) return false;
   d->x = keel_pass_type(function, conv->inputs[0]);
   d->w = function->values[conv->inputs[1]].constant;
-  /* nobody has looked at ranks where another input's type is not known */
+  /* ranks are unchecked if another input's type is not known */
   return d->x && d->w && d->w->kind == KEEL_DATA && d->x->rank > 2 &&
          d->w->type->dtype == KD_F32 && keel_tensor_host_data(d->w) &&
          d->x->rank == d->w->type->rank && d->w->type->dims[1] == 1 &&
@@ -122,8 +122,8 @@ static keel_status depthwise_make_op(const depthwise *d, const keel_node *conv,
                            count, NULL, out_op);
 }
 
-/* The convolution in the place of the Transpose back. What the activation made, it makes, or
- * the Reshape before that. */
+/* The convolution in the place of the Transpose back. It makes the activation's output, or that of
+ * the Reshape before it. */
 static void depthwise_put(const depthwise *d, keel_node made) {
   keel_function *function = d->function;
   keel_node *nodes = function->nodes, *back = &nodes[d->back];

@@ -47,7 +47,7 @@ static bool is_maker(const keel_node *node) {
          keel_pass_is(node, "Gemm");
 }
 
-/* False: weights or bias are no constants, or not for each channel one. */
+/* False: weights or bias are not constants, or not one for each channel. */
 static bool read_maker(const keel_function *function, const keel_node *maker,
                        made *out) {
   bool gemm = keel_pass_is(maker, "Gemm"), given = maker->input_count > 2;
@@ -180,7 +180,7 @@ static keel_status scaled_weights(keel_function *function, const made *from,
   return KD_OK;
 }
 
-/* x and the scaled weights, as inputs; NULL: they are no numbers. */
+/* x and the scaled weights, as inputs; NULL: they are not numbers. */
 static keel_status scaled_inputs(keel_function *function, const made *from,
                                  const affine *by, uint32_t x,
                                  uint32_t **out_inputs) {
@@ -293,7 +293,7 @@ static keel_status fold_into_maker(keel_function *function,
 
 /* ---- Conv, Add, an activation ---------------------------------------------------- */
 
-/* What comes last, as attributes of keel's op `to`. */
+/* The final activation, as attributes of keel's op `to`. */
 typedef struct activation {
   const char *to, *name;
   bool has_low, has_high, has_alpha;

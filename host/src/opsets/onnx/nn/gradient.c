@@ -168,7 +168,7 @@ static uint32_t channels_first(keel_gradient *g, const window *w,
 }
 
 /* The gradient of the weights: the larger image by the smaller one, whose strides are dilations
- * now. What does not fit behind is cut off. */
+ * now. The excess at the end is cut off. */
 static uint32_t of_weights(keel_gradient *g, const window *w, uint32_t wide,
                            uint32_t narrow, uint32_t like) {
   int64_t perm[2 + SPACE_MOST] = {1, 0}, axes[SPACE_MOST];
@@ -184,7 +184,7 @@ static uint32_t of_weights(keel_gradient *g, const window *w, uint32_t wide,
       (int64_t)w->space);
 }
 
-/* A sum over all that is no channel. */
+/* A sum over all axes but the channels. */
 static void give_bias(keel_gradient *g, const window *w) {
   int64_t axes[1 + SPACE_MOST] = {0};
   for (uint32_t i = 0; i < w->space; i++)

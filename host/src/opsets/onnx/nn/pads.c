@@ -31,8 +31,8 @@ static bool adds_zeros(const keel_function *function, const keel_node *pad) {
                  kd_dtype_size(value->type->dtype));
 }
 
-/* What a Pad adds to images of `space` dimensions: before each, then behind each. False: not
- * zeros, not known, to something else, or less than nothing. */
+/* The padding that a Pad adds to images of `space` dimensions: before each, then behind each.
+ * False: not zeros, not known, to something else, or less than nothing. */
 static bool read_pad(const keel_function *function, const keel_node *pad,
                      uint32_t space, int64_t *added) {
   const keel_tensor *pads = integers(function, pad, 1), *axes = NULL;

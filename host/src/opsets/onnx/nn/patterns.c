@@ -1,8 +1,8 @@
-/* patterns.c - recognises ops that models write with several, where the device has it: Gelu
+/* patterns.c - recognises ops that models write with several others, if the device has the op: Gelu
  * (by erf and by tanh), HardSwish, LayerNormalization and RMSNormalization.
  *
- * A product of several factors is read as one list of them, in whatever order they are
- * multiplied and divided. What stands between is read by nobody else, and goes. */
+ * A product of several factors is read as one list of them, in whatever order they are multiplied
+ * and divided. The nodes in between have no other reader, and are removed. */
 #include "base/float.h"
 #include "device/device.h"
 #include "opsets/onnx/passes.h"
@@ -32,7 +32,7 @@ static const keel_node *patterns_maker(const patterns *all, uint32_t value,
   return node && keel_pass_is(node, op) ? node : NULL;
 }
 
-/* The same, where nobody else reads the value. */
+/* The same, if the value has no other reader. */
 static const keel_node *own_maker(const patterns *all, uint32_t value,
                                   const char *op) {
   return value < all->values && all->uses.counts[value] == 1
@@ -86,7 +86,7 @@ static bool patterns_add_inputs(const patterns *all, const keel_node *node,
          add_factor(all, node->inputs[1], inverse != divides, false, to);
 }
 
-/* whole: the value itself is the product, whoever reads it. */
+/* whole: the value itself is the product, for any readers. */
 static bool add_factor(const patterns *all, uint32_t value, bool inverse,
                        bool whole, factors *to) {
   static const char *const ops[] = {"Mul", "Div", "Reciprocal"};
@@ -114,7 +114,7 @@ static bool read_factors(const patterns *all, uint32_t value, bool whole,
   return add_factor(all, value, false, whole, out);
 }
 
-/* The factor that is made so by nobody else's; FACTORS: none. */
+/* The only factor that is made so; FACTORS: none. */
 static uint32_t find_factor(const patterns *all, const factors *of,
                             const char *op, bool inverse) {
   for (uint32_t i = 0; i < of->count; i++)
@@ -271,8 +271,8 @@ static keel_status visit_activation(patterns *all, keel_device *where,
 
 /* ---- norms ----------------------------------------------------------------------------------- */
 
-/* What a mean along the last dimension, which stays as 1, is made of; KEEL_ABSENT: it is
- * none. */
+/* The operand of a mean along the last dimension, which stays as 1; KEEL_ABSENT: it is not such a
+ * mean. */
 static uint32_t read_mean(const patterns *all, const keel_node *mean) {
   const keel_type *type = mean ? patterns_type_of(all, mean->inputs[0]) : NULL;
   uint32_t axes = mean && mean->input_count > 1 ? mean->inputs[1] : KEEL_ABSENT;

@@ -17,7 +17,7 @@ typedef struct search {
   keel_device *device;
 } search;
 
-/* The maker of a value that nobody else reads, on the same device as its reader. */
+/* The maker of a value without another reader, on the same device as its reader. */
 static keel_node *sole_maker(const search *all, const keel_node *reader,
                              uint32_t input) {
   if (input >= reader->input_count) return NULL;
@@ -31,7 +31,7 @@ static keel_node *sole_maker(const search *all, const keel_node *reader,
 
 /* ---- a quantisation ------------------------------------------------------------------ */
 
-/* What DequantizeLinear or QuantizeLinear states. */
+/* The parameters of DequantizeLinear or QuantizeLinear. */
 typedef struct quantisation {
   uint32_t value; /* that is dequantised, or is to be quantised */
   uint32_t scale, zero;

@@ -220,7 +220,7 @@ static bool is_received(const keel_node *node) {
          !strcmp(node->op->schema->domain, "keel");
 }
 
-/* What depends on the xs, and what is another value where the gradient is taken. */
+/* Values that depend on the xs, and values that are replaced where the gradient is taken. */
 static void find_dependent(between *b) {
   const keel_function *function = b->g.all->function;
   for (uint32_t i = 0; i < b->xs + b->zs; i++) {
