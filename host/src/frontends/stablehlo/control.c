@@ -55,7 +55,7 @@ static const char *const composites[][2] = {
     {"chlo.cosh", "Cosh"},   {"chlo.erf", "Erf"},     {"chlo.sinh", "Sinh"},
 };
 
-/* The function behind another one is of the file. */
+/* Any other composite is its decomposition, a function of the file. */
 keel_status hlo_composite(hlo *h, const hlo_op *op) {
   const char *name = "", *decomposition = "";
   KEEL_TRY(vhlo_string(&h->v, op->raw, "name", &name));
