@@ -1,4 +1,4 @@
-/* end.c - how a command ends: what it printed has come to where it goes, or it says so. */
+/* end.c - how a command ends: its output was written in full, or it reports an error. */
 #include "end.h"
 
 #include <errno.h>

@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-/* To be called first. A process that ends otherwise than by end_with says so and fails. */
+/* To be called first. A process that ends otherwise than by end_with reports it and fails. */
 void end_prepare(void);
 
 /* For a child process that another process watches: it ends as a plugin ends it. */

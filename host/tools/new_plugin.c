@@ -20,7 +20,7 @@ static const char *const level_names[LEVELS] = {"core", "async", "replay",
 static const struct {
   const char *from, *to; /* to: "newdev" stands for the name */
   int least, most;
-  const char *about; /* NULL: README.md need not tell */
+  const char *about; /* NULL: not in README.md */
 } files[] = {
     {"minimal.c", "newdev.c", 0, 0, "device, memory, ops, table"},
     {"newdev.h", "newdev.h", 1, 3, "what the files share"},

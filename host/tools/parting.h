@@ -1,4 +1,4 @@
-/* parting.h - what the commands say and ask of models that ranks share (keel/split.h). */
+/* parting.h - the commands' output and options for splits of models (keel/split.h). */
 #ifndef KEEL_PARTING_H
 #define KEEL_PARTING_H
 

@@ -1,4 +1,4 @@
-/* run.h - `keel run` from inside: what is asked, what is open, and its parts. */
+/* run.h - `keel run` from inside: its arguments, its open objects, and its parts. */
 #ifndef KEEL_RUN_H
 #define KEEL_RUN_H
 

@@ -38,7 +38,7 @@ static bool is_member(const keel_port *port) {
          !strcmp(port->name, "keel.member");
 }
 
-/* Returns 0, or the command's status; then it has been said why. */
+/* Returns 0, or the command's status after an error was printed. */
 static int make_random(const run_arguments *all, run_session *run,
                        uint32_t index, uint64_t *state) {
   keel_port port;

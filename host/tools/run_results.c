@@ -98,7 +98,7 @@ int run_save(const run_arguments *all, run_session *run) {
   return 0;
 }
 
-/* By the device's clock, where it says so. */
+/* By the device's clock, if it has one. */
 static uint64_t time_of(const keel_profile_line *line) {
   return line->timed ? line->device_time : line->time;
 }

@@ -76,7 +76,7 @@ typedef struct word_list {
 typedef struct option {
   const char *name;  /* "--device"; NULL ends a list */
   const char *value; /* as the help shows it: "D" */
-  const char *help;  /* what it does, in lines; NULL: another row says it */
+  const char *help;  /* its help, in lines; NULL: another row has it */
   bool debug;        /* shown by --help-debug */
   bool *flag;        /* it has no value */
   const char **text;
@@ -151,7 +151,7 @@ typedef struct tolerance {
   double norm; /* atol is at least this part of the largest |want| */
 } tolerance;
 
-/* Whether two values agree; text says where they differ first. */
+/* Whether two values agree; text has the first difference. */
 bool values_agree(keel_tensor *got, keel_tensor *want, tolerance within,
                   char *text, size_t size);
 
@@ -173,8 +173,8 @@ typedef struct onnx_case {
  * not the runtime's own, some, or none. */
 typedef enum extent { WHOLE, PART, NONE } extent;
 
-/* Runs the case in a folder; why says what failed, or what is missing. out_extent,
- * where it passed, may be NULL. */
+/* Runs the case in a folder; why has the failure, or what is missing. out_extent, where it passed,
+ * may be NULL. */
 outcome onnx_case_run(const onnx_case *how, const char *folder,
                       extent *out_extent, char *why, size_t size);
 

@@ -33,7 +33,7 @@ typedef struct notes {
   int status;        /* the command's */
   atomic_bool done;  /* status and the result are whole: released after both */
   call calls[2];
-  /* hashes of the lines that children have told, of all of them; not cleared */
+  /* hashes of the lines that all children have logged; not cleared */
   atomic_uint told_count;
   _Atomic uint64_t told[TOLD_MOST];
 } notes;
@@ -85,7 +85,7 @@ void watched_own(void) {
   watched_step(NULL, "", "no call");
 }
 
-/* Whether an earlier child has told the line; notes it. */
+/* Whether an earlier child has logged the line; records it. */
 static bool was_told(const char *line) {
   uint64_t hash = UINT64_C(0xcbf29ce484222325); /* FNV-1a */
   if (!shared) return false;
@@ -229,7 +229,7 @@ static bool conclude(int status, bool late, double limit, int *out_status) {
   return true;
 }
 
-/* Blocks what tells of the child's end, and what would end the command. */
+/* Blocks the signal of the child's end, and signals that would end the command. */
 static void block(sigset_t *out_watched, sigset_t *out_before) {
   static const int enders[] = {SIGINT, SIGTERM, SIGHUP};
   sigemptyset(out_watched);

@@ -7,17 +7,17 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/* Seconds that a call into a plugin may take, where no option says it. */
+/* Seconds that a call into a plugin may take, without an option. */
 #define WATCHED_LIMIT 30.0
 
 /* The command's output, complete and once: a plugin may print to standard output. */
 extern FILE *result;
 void print(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* A line on standard error, but for one that an earlier child of the command has told. */
+/* A line on standard error, except one that an earlier child of the command has logged. */
 void tell(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* keel_context_params.log, which tells. */
+/* keel_context_params.log, for such lines. */
 void watched_log(void *context, uint32_t level, const char *line);
 
 /* Runs `look` in a child process, and prints its result. Where a plugin ends the child or

@@ -1,4 +1,4 @@
-/* base.h - failing, logging, text, arenas and hashes: what all of host uses. */
+/* base.h - failing, logging, text, arenas and hashes, for all of the host. */
 #ifndef KEEL_BASE_H
 #define KEEL_BASE_H
 
@@ -67,7 +67,7 @@ static inline const char *keel_text_get(const keel_text *text) {
 typedef struct keel_arena_block keel_arena_block;
 typedef struct keel_arena {
   keel_arena_block *blocks;
-  bool failed; /* some of what was asked for is not there */
+  bool failed; /* an allocation has failed */
 } keel_arena;
 
 /* Zeroed memory, aligned to 16 bytes; NULL if there is none (keel_fail has been called). */
@@ -180,8 +180,8 @@ keel_status keel_file_replace(const char *path, mode_t mode,
                               keel_status (*write)(void *context, FILE *file),
                               void *context);
 
-/* Passes what `print` writes to the application's `write`, piece by piece. Returns what
- * `print` returned, or what `write` did when it was not KD_OK. */
+/* Passes the output of `print` to the application's `write`, chunk by chunk. Returns what `print`
+ * returned, or what `write` did when it was not KD_OK. */
 keel_status keel_file_pass(keel_status (*print)(void *context, FILE *file),
                            void *context,
                            keel_status (*write)(void *context, const void *data,

@@ -5,10 +5,10 @@
 
 #include "base/base.h"
 
-/* Copies what the application knows of the parameters into `out`, a struct of `type`, and zeros
- * for what it does not. given: NULL gives zeros alone. least: bytes that every version has, the
- * size up to the first field that may be left out.
- * Returns KD_OK, KD_INVALID_ARGUMENT: struct_size is less, as where it is not set. */
+/* Copies the parameters that the application knows into `out`, a struct of `type`, and zeros for
+ * the others. given: NULL gives zeros alone. least: bytes that every version has, the size up to
+ * the first field that may be left out. Returns KD_OK, KD_INVALID_ARGUMENT: struct_size is less, as
+ * where it is not set. */
 #define KEEL_READ_PARAMS(type, given, least, out)                             \
   keel_params_read(#type, given, (given) ? (given)->struct_size : 0, (least), \
                    (out), sizeof(type))

@@ -16,8 +16,8 @@ typedef struct keel_schema keel_schema;
 
 struct keel_context {
   keel_log log;
-  /* for what lives as long as the context; used only by the thread that opens it
-   * or shows devices */
+  /* for objects that live as long as the context; used only by the thread that opens it or shows
+   * devices */
   keel_arena arena;
   uint32_t flags;
 
@@ -32,7 +32,7 @@ struct keel_context {
   const keel_schema **vendor_ops; /* ops that plugins define (ops/vendor.h) */
   uint32_t vendor_op_count;
   const char *visible; /* as keel_context_params.visible; NULL: all */
-  bool by_variable;    /* KEEL_VISIBLE_DEVICES said so when it was opened */
+  bool by_variable;    /* by KEEL_VISIBLE_DEVICES when it was opened */
   /* keel_context_params.step */
   const char *(*step)(void *step_context, const char *path, const char *call);
   void *step_context;

@@ -78,7 +78,7 @@ keel_status keel_device_find(keel_context *context, const char *name,
   return status;
 }
 
-/* ---- what they are ------------------------------------------------------------ */
+/* ---- facts of devices --------------------------------------------------------- */
 
 keel_status keel_device_status(keel_device *device) {
   return atomic_load(&device->lost) ? keel_device_fail_lost(device) : KD_OK;

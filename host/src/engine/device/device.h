@@ -1,4 +1,4 @@
-/* device.h - a device of a context: what is known of it, its memory and its stream. */
+/* device.h - a device of a context: its facts, its memory and its stream. */
 #ifndef KEEL_INSIDE_DEVICE_H
 #define KEEL_INSIDE_DEVICE_H
 

@@ -9,7 +9,7 @@
 
 #define WORDS_KEPT 64 /* the newest, whose messages are kept */
 #define ROOM       8  /* at the beginning, so that the first needs no memory */
-/* nanoseconds between looks at what may end a wait */
+/* nanoseconds between checks for cancellation of a wait */
 #define SLICE UINT64_C(5000000)
 
 /* Work that was under way when a wait failed: tickets above `after`, up to `last`. */
@@ -30,7 +30,7 @@ static void failures_add(keel_failures *all, keel_failed_work one) {
   if (all->count == all->room) {
     uint32_t room = 2 * all->room;
     keel_failed_work *more = realloc(all->work, room * sizeof *more);
-    if (!more) { /* then what lies between counts as failed, too */
+    if (!more) { /* then the work between counts as failed, too */
       free(one.why);
       all->work[all->count - 1].last = one.last;
       return;
@@ -135,7 +135,7 @@ keel_status keel_failures_await(const keel_buffer *buffer) {
 
 /* ---- waiting ---------------------------------------------------------------------- */
 
-/* Nanoseconds until the next look at what may end a wait, which is not due yet. */
+/* Nanoseconds until the next check for cancellation of a wait, which is not due yet. */
 static uint64_t slice_of(const keel_cancellation *cancellation) {
   uint64_t now = keel_now(), deadline = cancellation->deadline;
   uint64_t left = deadline > now ? deadline - now : 0;

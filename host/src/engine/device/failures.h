@@ -38,7 +38,7 @@ static inline void keel_failures_passed(keel_device *device, uint64_t ticket) {
 keel_status keel_failures_init(keel_device *device);
 
 /* Notes the status of a wait for all of the device's stream. The reason of a failure is this
- * thread's message, which then says which work it was as well. With the stream's lock held. */
+ * thread's message, which then names the work as well. With the stream's lock held. */
 void keel_failures_note(keel_device *device, keel_status status);
 
 /* Returns the failure of the work that wrote a buffer, with its message, if a wait has
@@ -58,7 +58,7 @@ keel_status keel_failures_while(const keel_buffer *buffer, keel_status status);
 /* Adds the work whose status is not known yet, under the stream's lock. */
 keel_status keel_failures_while_all(keel_device *device, keel_status status);
 
-/* Waits for the work of a buffer's device, and returns the status of what wrote the
+/* Waits for the work of a buffer's device, and returns the status of the work that wrote the
  * buffer. */
 keel_status keel_failures_await(const keel_buffer *buffer);
 
@@ -66,7 +66,7 @@ keel_status keel_failures_await(const keel_buffer *buffer);
  * work meanwhile.
  *
  * cancellation  ends the wait, with its status; NULL: nothing does. Once work has failed,
- *               nothing ends the wait for the rest, which tells why */
+ *               nothing ends the wait for the rest, which has the reason */
 keel_status keel_failures_await_written(const keel_buffer *buffer,
                                         const keel_cancellation *cancellation);
 

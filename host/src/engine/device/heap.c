@@ -133,10 +133,10 @@ static bool is_most(const keel_heap *heap, uint32_t class) {
          atomic_load_explicit(&heap->most[class], memory_order_relaxed);
 }
 
-/* Makes room for what is allocated of a class of which there have never been so many: gives back
- * what is kept of smaller ones. Tensors that grow would leave two buffers of each class behind.
- * Where sizes come again, this ends, also with several runs at once: the largest class reaches
- * what is needed of it, then the next does. */
+/* Makes room for the first allocation of a class beyond its earlier number: frees pooled buffers of
+ * smaller classes. Tensors that grow would leave two buffers of each class behind. Where sizes come
+ * again, this ends, also with several runs at once: the largest class reaches what is needed of it,
+ * then the next does. */
 static void replace_smaller(keel_heap *heap, uint32_t class, uint64_t size) {
   bool had = false;
   if (size < SHRINK_FROM || !is_most(heap, class)) return;
@@ -251,7 +251,7 @@ void keel_heap_give_back(keel_context *context, uint64_t size) {
   atomic_fetch_sub_explicit(&context->allocated, size, memory_order_relaxed);
 }
 
-/* kind: what it must be exportable as (not pooled); 0: the heap's setting. waits: pools may
+/* kind: the kind of export that it must allow (not pooled); 0: the heap's setting. waits: pools may
  * be trimmed to make room. */
 static keel_status heap_grow(keel_heap *heap, uint64_t size, uint32_t class,
                              uint32_t kind, bool waits,
@@ -272,7 +272,7 @@ static keel_status heap_grow(keel_heap *heap, uint64_t size, uint32_t class,
     if (status == KD_OUT_OF_MEMORY && waits) {
       /* copies that have ended let go of their memory */
       if (heap->device) keel_device_drain_quietly(heap->device);
-      /* frees what is kept for reuse: by this host, then by the plugin */
+      /* frees pooled memory: this host's, then the plugin's */
       keel_heap_trim(heap);
       if (heap->device && heap->device->plugin->memory.trim)
         heap->device->plugin->memory.trim(heap->device->handle);
@@ -481,7 +481,7 @@ static void pool(keel_buffer *buffer) {
   put_list(heap, class, buffer);
 }
 
-/* Frees what is not pooled: others' memory, and views. */
+/* Frees buffers that are not pooled: external memory, and views. */
 static void end_special(keel_buffer *buffer) {
   if (buffer->class == KEEL_IMPORTED) {
     end_import(buffer);

@@ -46,8 +46,8 @@ static void mark_lost(keel_device *device, const char *words) {
                   device->name, words);
 }
 
-/* Adds the work that was under way, unless a thread has the lock: where its own call says that
- * the device is lost, it adds that itself. */
+/* Adds the work that was under way, unless a thread has the lock: if its own call reports that the
+ * device is lost, that thread adds the work itself. */
 static void name_work(keel_device *device) {
   if (!device->stream || pthread_mutex_trylock(&device->stream_lock)) return;
   keel_failures_while_all(device, KD_DEVICE_LOST);

@@ -1,4 +1,4 @@
-/* plugin.h - a plugin as a context has it: its tables, its kernels, and what it brings. */
+/* plugin.h - a plugin in a context: its tables, kernels, ops and options. */
 #ifndef KEEL_INSIDE_PLUGIN_H
 #define KEEL_INSIDE_PLUGIN_H
 

@@ -1,4 +1,4 @@
-/* stream.c - waiting for a device's work, and what is freed when it has passed. */
+/* stream.c - waiting for a device's work, and objects that are freed when it has passed. */
 #include "device/stream.h"
 
 #include "device/backoff.h"
@@ -89,7 +89,7 @@ keel_status keel_stream_finish(keel_device *device, kd_stream *stream,
   return keel_device_check(device, status);
 }
 
-/* ---- what work has passed ----------------------------------------------------- */
+/* ---- work that has passed ----------------------------------------------------- */
 
 void keel_stream_keep(keel_device *device, keel_task *task) {
   keel_transfers *all = &device->transfers;

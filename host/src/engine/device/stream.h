@@ -1,4 +1,4 @@
-/* stream.h - a device's streams: marks, waiting, and what is freed behind their work. */
+/* stream.h - a device's streams: marks, waiting, and objects that are freed behind their work. */
 #ifndef KEEL_STREAM_H
 #define KEEL_STREAM_H
 

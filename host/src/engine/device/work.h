@@ -1,8 +1,8 @@
-/* work.h - what a device has been given to do, in the words of messages.
+/* work.h - the enqueued work of a device, as messages name it.
  *
- * A stream says that some of its work has failed, not which. So the newest pieces of work are
- * noted with their tickets (device/failures.h), and a failure names the piece, or the first
- * and the last of those that were under way. */
+ * A stream reports that some of its work has failed, not which. So the newest pieces of work are
+ * noted with their tickets (device/failures.h), and a failure names the piece, or the first and the
+ * last of those that were under way. */
 #ifndef KEEL_WORK_H
 #define KEEL_WORK_H
 
@@ -20,13 +20,13 @@ typedef const char *keel_type_words(const keel_type *type, char *buffer,
 typedef struct keel_work_name {
   const char *op;    /* as long as the context */
   const char *where; /* the node's name, or ""; copied */
-  /* of inputs, or of what is copied; may have NULL */
+  /* of inputs, or of copied values; may have NULL */
   const keel_type *const *types;
   uint32_t type_count;
   keel_type_words *type_text; /* of each */
 } keel_work_name;
 
-/* Notes what the work with a ticket is. With the stream's lock held. */
+/* Records the work with a ticket. With the stream's lock held. */
 void keel_work_note(keel_device *device, uint64_t ticket,
                     const keel_work_name *name);
 

@@ -33,7 +33,7 @@ typedef struct keel_call_site {
   bool settled;
   uint32_t output_layout; /* of output 0, as the layout pass chose */
   struct keel_executable *const *graphs; /* nested functions, by attribute */
-  const keel_region *region;             /* what keel::Region stands for */
+  const keel_region *region;             /* the region of keel::Region */
   const keel_type *part;                 /* of keel::Part: its output's type */
   uint64_t *copy_time; /* accumulates the time of moving inputs; or NULL */
   uint32_t ticket;     /* for a profile by the devices' clocks, or 0 */

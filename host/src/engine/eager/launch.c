@@ -410,7 +410,7 @@ static keel_status run_inside(keel_call_site *site,
   bool few = n + m <= FEW;
   kd_tensor *views = few ? few_views : malloc((n + m) * sizeof *views);
   keel_tensor **moved = few ? few_moved : malloc((n + 1) * sizeof *moved);
-  /* as above: what is not set here is set before it is read */
+  /* as above: other fields are set before they are read */
   launch run;
   run.view.struct_size = sizeof(kd_launch);
   run.view.flags = 0;

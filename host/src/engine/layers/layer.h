@@ -1,4 +1,4 @@
-/* layer.h - what the parts of the layers share. */
+/* layer.h - shared declarations of the layers. */
 #ifndef KEEL_LAYER_H
 #define KEEL_LAYER_H
 
@@ -88,7 +88,7 @@ void keel_layer_drop(const layer *l);
 
 /* Describes this thread's next call, for trace and the list of last calls. */
 void keel_layer_about(const char *format, ...) KD_PRINTF(1, 2);
-/* Reports what validation found. l: NULL if the plugin is unknown. */
+/* Reports a finding of validation. l: NULL if the plugin is unknown. */
 void keel_layer_report(const layer *l, const char *format, ...) KD_PRINTF(2, 3);
 /* Traces and checks the status that a slot returned. */
 void keel_layer_check_call(const layer *l, const char *slot, uint64_t began,

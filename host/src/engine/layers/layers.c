@@ -1,5 +1,4 @@
-/* layers.c - which layers are asked for, what they say, and the plugins that they
- * are put on. */
+/* layers.c - the requested layers, their reports, and the plugins that they wrap. */
 #include <ctype.h>
 
 #include "device/context.h"
@@ -162,7 +161,7 @@ keel_status keel_layers_ready(void) {
 }
 
 void keel_layer_settle(void) {
-  keel_layers_ready(); /* keel_open has reported what is wrong with it */
+  keel_layers_ready(); /* keel_open has reported its errors */
 }
 
 void keel_layers_report(const keel_log *log) {
@@ -353,7 +352,7 @@ static void keep_device(layer *l, uint32_t index, kd_device *device) {
   if (index >= l->device_room) {
     uint32_t room = index + 8;
     kd_device **more = realloc(l->devices, room * sizeof *more);
-    if (!more) return; /* what it does is reported by the first layer */
+    if (!more) return; /* the first layer reports its actions */
     memset(more + l->device_room, 0, (room - l->device_room) * sizeof *more);
     l->devices = more;
     l->device_room = room;

@@ -32,7 +32,7 @@ keel_status keel_layers_enter(const char *slot);
 void keel_layers_exit(const keel_log *log, const char *slot, uint64_t began,
                       kd_status status);
 
-/* Says that a device of the plugin is open: its handle is what the layers know it by. */
+/* Called when a device of the plugin is open: the layers identify it by its handle. */
 void keel_layers_opened(const keel_plugin *plugin, uint32_t index,
                         kd_device *device);
 
@@ -42,15 +42,15 @@ void keel_layers_closed(const keel_plugin *plugin);
 /* Reads KEEL_LAYERS on first use. Returns KD_OK, or why it is invalid. */
 keel_status keel_layers_ready(void);
 
-/* "memory.allocate", ... : what the fault layer can make fail; NULL past the last. */
+/* "memory.allocate", ... : calls that the fault layer can make fail; NULL past the last. */
 const char *keel_layers_slot(uint32_t index);
 
 /* Replaces the layers for plugins loaded from now on: text as in KEEL_LAYERS, or NULL for
  * the environment's. Returns KD_OK, KD_INVALID_ARGUMENT. */
 keel_status keel_layers_set(const char *text);
 
-/* Says whether the fault that was asked for has come: a test of an error that never
- * happened would prove nothing. */
+/* Reports whether the requested fault has occurred: a test of an error that never happened would
+ * prove nothing. */
 void keel_layers_report(const keel_log *log);
 
 /* The number of validation errors so far, and of injected faults. */

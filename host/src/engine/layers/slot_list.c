@@ -1,4 +1,4 @@
-/* slot_list.c - the list of all slots, and what it says of a table. */
+/* slot_list.c - the list of all slots, and queries of it by table. */
 #include "layers/slots.h"
 
 #include <kd/kd.h>

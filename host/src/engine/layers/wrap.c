@@ -1,5 +1,5 @@
-/* wrap.c - wrappers that the list of slots (slots.def) says all of: one for each slot whose role
- * is MAKES, ENDS, CALLS or AWAITS. Those of the role OWN are in slots.c. */
+/* wrap.c - wrappers that follow from the list of slots (slots.def) alone: one for each slot whose
+ * role is MAKES, ENDS, CALLS or AWAITS. Those of the role OWN are in slots.c. */
 #include "layers/each.h"
 #include "layers/layer.h"
 
@@ -12,7 +12,7 @@ typedef struct call {
   keel_status status;
 } call;
 
-/* ---- what arguments are -------------------------------------------------------------- */
+/* ---- kinds of arguments -------------------------------------------------------------- */
 
 #define KIND(argument)                   \
   _Generic((argument), kd_device *       \
@@ -33,8 +33,8 @@ typedef struct call {
            : (argument), default      \
            : NULL)
 
-/* Every handle that a call is given is one that the plugin gave and has not taken back; the
- * first says whose call it is. */
+/* Every handle in a call must come from the plugin and must not be released yet; the first one
+ * identifies the device. */
 static void look_at(call *c, const void *handle, object_kind kind) {
   if (kind == OBJECT_NONE || c->status != KD_OK) return;
   const object *o =

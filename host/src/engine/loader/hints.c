@@ -1,4 +1,4 @@
-/* hints.c - what to do about what the dynamic linker says. */
+/* hints.c - remedies for messages of the dynamic linker. */
 #include "loader/loader.h"
 
 /* The first whose part the text has is the right one. The texts are glibc's, which is not

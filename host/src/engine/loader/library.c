@@ -176,7 +176,7 @@ static bool keep_options(keel_library *library, const keel_plugin *plugin) {
   return whole;
 }
 
-/* If it has no device, what it logs now is the reason. */
+/* If it has no device, its log lines now are the reason. */
 static void set_opening(keel_library *library, bool opening) {
   pthread_mutex_lock(&speaking);
   if (opening) *library->said = 0;

@@ -60,8 +60,8 @@ keel_status keel_plugin_outside(const char *function);
 /* Finds or creates the library of a plugin's file, and sets it in the plugin. */
 keel_status keel_library_hold(keel_plugin *plugin);
 
-/* Copies the file, so that it can be mapped apart from what another host has of it. The
- * caller holds the list's lock. */
+/* Copies the file, so that it can be mapped apart from another host's mapping. The caller holds the
+ * list's lock. */
 keel_status keel_library_copy(keel_library *library);
 
 /* Releases it; closes the plugin if no one else has it open. */

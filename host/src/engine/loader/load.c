@@ -614,7 +614,7 @@ static keel_status load_keep(keel_context *context, keel_plugin *plugin) {
   return KD_OK;
 }
 
-/* At KEEL_LOG=debug: what became of a candidate. */
+/* At KEEL_LOG=debug: the outcome for a candidate. */
 static void load_tell(const keel_plugin *plugin, uint64_t began) {
   const keel_log *log = &plugin->context->log;
   double ms = (double)(keel_now() - began) / 1e6;
@@ -642,7 +642,7 @@ static void load_whole(keel_plugin *plugin) {
   if (status != KD_OK && !plugin->open) keel_plugin_close(plugin);
 }
 
-/* ---- what its name hides ---- */
+/* ---- hidden by its name ---- */
 
 static bool is_hidden_by_name(const keel_plugin *plugin) {
   char name[NAME_MAX + 1];

@@ -4,10 +4,10 @@
 
 #include "device/plugin.h"
 
-/* Where a field of a struct ends: what of it an older plugin has. */
+/* The end of a struct's field: the size of an older plugin's struct. */
 #define END_OF(type, field) (offsetof(type, field) + sizeof(((type *)0)->field))
 
-/* Where a candidate was found, and what its manifest says. */
+/* Where a candidate was found, and the contents of its manifest. */
 typedef struct keel_candidate {
   const char *path;   /* of the library, or of the manifest if it names none */
   kd_entry entry;     /* of a statically linked plugin, or NULL */
@@ -40,8 +40,8 @@ keel_status keel_search(keel_context *context,
 void keel_manifest_read(keel_arena *arena, const char *path,
                         keel_candidate *out_candidate);
 
-/* Checks that a file is a complete shared library for this machine, safe to pass to the
- * dynamic linker. *out_hint: what to do if not. */
+/* Checks that a file is a complete shared library for this machine, safe to pass to the dynamic
+ * linker. *out_hint: the remedy if not. */
 keel_status keel_elf_check(const char *path, const char **out_hint);
 
 /* The remedy for a dynamic linker's message. */

@@ -45,7 +45,7 @@ static bool good_stride(const void *array, size_t least, size_t alignment,
   return size >= least && size % alignment == 0 && size <= STRIDE_MOST;
 }
 
-/* Copies one of an array; what its struct lacks is zero. */
+/* Copies one of an array; fields that its struct lacks are zero. */
 static void copy_one(void *to, size_t size, const void *array, size_t stride,
                      uint32_t index) {
   memset(to, 0, size);

@@ -27,7 +27,7 @@ static const char *of_environment(const char *plugin, const char *name,
                                                     : NULL;
 }
 
-/* ---- what an open plugin gets --------------------------------------------- */
+/* ---- an open plugin's values ---------------------------------------------- */
 
 const char *keel_option_get(const kd_host *host, const char *name) {
   /* a library's first member */

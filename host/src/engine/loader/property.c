@@ -1,4 +1,4 @@
-/* property.c - what is known of a device, under one list of names. */
+/* property.c - the facts of a device, under one list of names. */
 #include <math.h>
 
 #include "loader/library.h"
@@ -24,7 +24,7 @@ keel_status keel_property_copy(const kd_property *given, keel_property *out) {
   *out = (keel_property){.type = given->type, .flags = given->flags};
   keep_text(out->name, sizeof out->name, given->name);
   keep_text(out->unit, sizeof out->unit, given->unit);
-  /* what a later ABI means by a bit that must be understood is not known here */
+  /* a later ABI's required bits are not known here */
   bool later = (given->flags & ~KD_HINTS) != 0;
   bool sound = given->type == KD_PROPERTY_INTEGER ||
                (given->type == KD_PROPERTY_REAL && isfinite(given->real)) ||
@@ -40,7 +40,7 @@ keel_status keel_property_copy(const kd_property *given, keel_property *out) {
   return KD_OK;
 }
 
-/* ---- what kd_device_info has ---------------------------------------------- */
+/* ---- facts of kd_device_info ---------------------------------------------- */
 
 enum { DRIVER, UNITS, MEMORY, FLOPS, BANDWIDTH, PCI, NUMA, FACTS };
 

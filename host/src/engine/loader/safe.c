@@ -8,7 +8,7 @@
 
 #define LINKS_MOST 40 /* the most links that Linux follows */
 
-/* A path that is walked: where it has come to, without links, and what is left. */
+/* A walk along a path: the place reached, without links, and the rest. */
 typedef struct walk {
   const char *path;
   char at[PATH_MAX], left[PATH_MAX];

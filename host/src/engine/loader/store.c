@@ -1,4 +1,4 @@
-/* store.c - a persistent store for what plugins compile.
+/* store.c - a persistent store for blobs that plugins compile.
  *
  * One file an entry in $XDG_CACHE_HOME/keel/PLUGIN, named by the key's hash;
  * it holds the key, so that a clash of hashes is a miss, and a sum, so that
@@ -17,7 +17,7 @@
 #include "loader/loader.h"
 #include "system/environment.h"
 
-#define FRESH        ".new-" /* what the name of a file has that is being written */
+#define FRESH        ".new-" /* in the name of a file that is being written */
 #define FRESH_LASTS  600     /* seconds after which it is no longer written */
 #define DEFAULT_MIBS 4096
 
@@ -109,8 +109,7 @@ static uint64_t limit_of(void) {
   return (good ? mibs : DEFAULT_MIBS) << 20;
 }
 
-/* Removes what is left of processes that were killed, and the oldest files until the folder
- * fits. */
+/* Removes files of processes that were killed, and the oldest files until the folder fits. */
 static void bound(const char *folder, uint64_t limit) {
   time_t now = time(NULL);
   for (;;) {
@@ -162,7 +161,7 @@ static keel_status write_entry(void *context, FILE *file) {
   return KD_OK;
 }
 
-/* An entry is a file: what else has its name goes. */
+/* An entry is a regular file: anything else with its name is removed. */
 static void remove_other(const char *path) {
   struct stat facts;
   if (lstat(path, &facts) == 0 && !S_ISREG(facts.st_mode)) unlink(path);

@@ -15,7 +15,7 @@ bool keel_visible_device(const char *list, const char *plugin, uint32_t index);
 /* The next plugin that the list shows by an entry of its own, in *at; false past the last. */
 bool keel_visible_next(const char **at, const char **out_name,
                        size_t *out_size);
-/* "acme" of /opt/acme/acme.so: what a plugin is likely called that is not loaded. */
+/* "acme" of /opt/acme/acme.so: the likely name of a plugin that is not loaded. */
 const char *keel_visible_file(const char *path, char name[NAME_MAX + 1]);
 /* Whether an entry hides all devices of the plugin. */
 bool keel_visible_hides(const char *list, const char *plugin);

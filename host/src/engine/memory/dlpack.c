@@ -90,7 +90,7 @@ static keel_status check_flags(uint32_t flags) {
   return KD_OK;
 }
 
-/* ---- what another library gave ---------------------------------------------- */
+/* ---- from another library --------------------------------------------------- */
 
 static keel_status find_dtype(const dl_tensor *given, kd_dtype *out_dtype) {
   if (given->lanes != 1)
@@ -298,7 +298,7 @@ keel_status keel_tensor_from_dlpack_legacy(keel_context *context,
   return KD_OK;
 }
 
-/* ---- what another library gets ---------------------------------------------- */
+/* ---- to another library ----------------------------------------------------- */
 
 /* The object that a receiver holds: one of the structs, the tensor, its dims and strides. */
 typedef struct exported {

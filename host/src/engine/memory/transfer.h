@@ -51,7 +51,7 @@ bool keel_transfer_direct(const keel_device *from, const keel_device *to);
  * the reason of the failure, or KD_OK if it has been reported. */
 keel_status keel_transfers_settle(keel_device *device);
 
-/* Waits for all copies of the device, and for what waits for the end of its work. */
+/* Waits for all copies of the device, and for tasks that wait for the end of its work. */
 void keel_transfers_end(keel_device *device);
 
 #endif /* KEEL_TRANSFER_H */

@@ -151,7 +151,7 @@ static void written_begin(watch *w) {
   kd_status status = KD_UNIMPLEMENTED;
   bool joined = false;
   atomic_init(&w->holds, 2);
-  /* once until it has been told, and once until the callback has returned */
+  /* once until it has been called, and once until the callback has returned */
   atomic_fetch_add_explicit(&device->transfers.under_way, 2,
                             memory_order_relaxed);
   if (events->on_complete) status = written_mark(w, &joined);

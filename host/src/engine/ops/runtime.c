@@ -68,7 +68,7 @@ keel_status keel_run_part(keel_host_call *call) {
   keel_attr_ints(call->op, "strides", &strides);
   keel_tensor *plain = NULL, *there = NULL;
   KEEL_TRY(keel_copy_rows(call->inputs[0], &plain));
-  /* a part is of what is there: no copy that is on its way */
+  /* a part is of data that has arrived, not of a pending copy */
   keel_status status = keel_transfer_reaches(plain, call->scope)
                            ? (there = keel_tensor_retain(plain), KD_OK)
                        : keel_device_addressable(call->scope)

@@ -21,7 +21,7 @@ struct keel_host_call {
    * donated to the run, or NULL. */
   bool partial;
   const bool *donated;
-  /* keel_call, for what a kernel does better */
+  /* keel_call, for work that a kernel does better */
   keel_status (*run_op)(keel_context *context, const char *name,
                         const keel_attr *attrs, uint32_t attr_count,
                         keel_tensor *const *inputs, uint32_t input_count,

@@ -1,9 +1,9 @@
-/* basic.c - pruning, and what the passes share. */
+/* basic.c - pruning, and functions that passes share. */
 #include "eager/call_site.h"
 #include "memory/mapping.h"
 #include "passes/passes.h"
 
-/* ---- what is known of nodes and values ----------------------------------------- */
+/* ---- facts of nodes and values ------------------------------------------------- */
 
 bool keel_pass_is(const keel_node *node, const char *op) {
   return !node->dead && !strcmp(node->op->schema->name, op) &&

@@ -1,6 +1,6 @@
-/* cse.c - common subexpressions: what is computed twice from the same values is computed
- * once, and constants of equal type and bytes are one value. Ops of chance, of state and
- * control stay as they are. */
+/* cse.c - common subexpressions: ops that compute the same from the same values become one, and
+ * constants of equal type and bytes are one value. Ops of chance, of state and control stay as they
+ * are. */
 #include "passes/passes.h"
 
 #define SMALL 4096 /* bytes of constants that are compared */

@@ -22,7 +22,7 @@ typedef struct folding {
   bool sizes_only;     /* of keel_pass_call */
   uint64_t kept, work; /* so far */
   uint32_t *same;      /* by value: what stands for it */
-  keel_uses uses;      /* what still reads a value */
+  keel_uses uses;      /* the remaining readers of a value */
 } folding;
 
 static bool all_constant(const keel_function *function, const keel_node *node) {
@@ -169,11 +169,11 @@ static keel_status fold_node(folding *all, keel_node *node) {
   node->dead = whole && status == KD_OK;
   if (node->dead) drop_reads(all, node);
   free(outputs);
-  /* what can't run now says so when the program runs */
+  /* nodes that can't run now report it when the program runs */
   return status == KD_OUT_OF_MEMORY ? status : KD_OK;
 }
 
-/* Whether a node passes on what it reads; what reads it then reads that. */
+/* Whether a node passes on its input; its readers then read that. */
 static bool drop_identity(folding *all, const keel_node *node) {
   if (node->op->schema->kind != KEEL_IDENTITY || node->input_count != 1 ||
       node->output_count != 1 || node->outputs[0] == KEEL_ABSENT ||

@@ -47,7 +47,7 @@ static bool reads_layouts(const pass *all, const keel_node *node) {
   return false;
 }
 
-/* ---- what the plugin says ----------------------------------------------------- */
+/* ---- the plugin's answers ----------------------------------------------------- */
 
 static bool has_kernel(const pass *all, const keel_node *node, uint32_t flag) {
   const keel_schema *schema = node->op->schema;
@@ -75,7 +75,7 @@ static bool has_trait(const keel_node *node, uint32_t trait) {
   return !node->dead && node->op->schema->traits & trait;
 }
 
-/* Ops that take what comes in a layout, but gain nothing by it. */
+/* Ops that accept inputs in a layout, but gain nothing by it. */
 static bool hands_on(const pass *all, const keel_node *node) {
   return has_trait(node, KEEL_OP_HANDS_ON) ||
          has_kernel(all, node, KD_KERNEL_LAYOUT_AGNOSTIC);
@@ -109,8 +109,9 @@ static bool is_wanted(const pass *all, uint32_t value, int depth) {
   return false;
 }
 
-/* Whether a node might make what nobody reads in a layout of the device's own: a Resize more
- * than it reads, where it is less to convert that, or a Transpose of rows. */
+/* Whether a node might make an output in a layout of the device's own without such a reader: a
+ * Resize that makes more than it reads, as its input costs less to convert, or a Transpose of
+ * rows. */
 static bool is_for_rows(const pass *all, const keel_node *node,
                         const struct kd_node *asked) {
   bool grows = has_trait(node, KEEL_OP_RESIZES) && asked->inputs[0] &&
@@ -205,7 +206,7 @@ static keel_status decide(pass *all, const keel_node *node,
   return KD_OK;
 }
 
-/* ---- what is done about it ------------------------------------------------------ */
+/* ---- the conversions ------------------------------------------------------------ */
 
 static keel_status note_replica(pass *all, uint32_t value, uint32_t layout,
                                 uint32_t made) {

@@ -1,4 +1,4 @@
-/* outline.c - lets a device record what it runs between nodes that run elsewhere.
+/* outline.c - lets a device record its ops between nodes that run elsewhere.
  *
  * A device that records launches a whole static run as one (run/replay.h), and one node on
  * another device, on the host, or of a kernel that can't be recorded would take that from all
@@ -37,7 +37,7 @@ typedef struct outline {
   /* by node: */
   keel_device **recorded; /* the device that may record it, or NULL */
   uint32_t *stage;
-  uint64_t *needs; /* what may be pending, by bit, in `words` */
+  uint64_t *needs; /* values that may be pending, by bit, in `words` */
   uint32_t *owner; /* its stretch, or KEEL_ABSENT */
   uint32_t room, words;
   uint32_t input_count; /* that may be pending: 0: all are known when it runs */
@@ -49,7 +49,7 @@ typedef struct outline {
   keel_readers readers;
 } outline;
 
-/* ---- what can be recorded -------------------------------------------------------- */
+/* ---- recordable nodes ------------------------------------------------------------ */
 
 static bool records(const keel_device *device) {
   return device && device->plugin->capture.begin;

@@ -25,7 +25,7 @@ const keel_type *keel_parts_type(const parts *all, uint32_t value) {
   return type && keel_type_known(type) ? type : NULL;
 }
 
-/* ---- what part it is ------------------------------------------------------------ */
+/* ---- the part ------------------------------------------------------------------- */
 
 static void parts_pack(keel_strides *p, const keel_type *type) {
   int64_t step = 1;
@@ -138,7 +138,7 @@ static bool all_take(const parts *all, uint32_t maker, uint32_t value,
         (flags & needed) != needed)
       return false;
   }
-  return any && !left; /* what is left is an output of the function */
+  return any && !left; /* the remaining one is an output of the function */
 }
 
 /* Whether an output of node `maker` can be a part. */

@@ -192,7 +192,7 @@ keel_status keel_passes_run(keel_function *functions,
   return KD_OK;
 }
 
-/* ---- what goes with them ------------------------------------------------------ */
+/* ---- their compiled forms ----------------------------------------------------- */
 
 keel_status keel_plan_params_read(const keel_plan_params *given,
                                   keel_plan_params *out_all) {

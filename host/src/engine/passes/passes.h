@@ -58,8 +58,8 @@ keel_status keel_plan_params_read(const keel_plan_params *given,
 keel_device *keel_plan_device(const keel_program *program,
                               const keel_plan_params *params);
 
-/* Constants that no kernel can read where they are, while compilers may ask for them: what
- * is copied for one stays until all have asked. */
+/* Constants that no kernel can read where they are, while compilers may ask for them: a copy for
+ * one stays until all have asked. */
 typedef struct keel_held {
   keel_tensor **list;
   uint32_t count;
@@ -155,8 +155,8 @@ keel_status keel_pass_regions(keel_function *functions,
 typedef void (*keel_region_offer)(void *context, const uint32_t *nodes,
                                   uint32_t count, uint64_t time);
 
-/* Asks a device's compiler what it would claim of the nodes without a device or on this
- * one. Compiles nothing. */
+/* Asks a device's compiler for its claims among the nodes without a device or on this one. Compiles
+ * nothing. */
 keel_status keel_regions_offer(keel_function *function, keel_device *device,
                                keel_region_offer offer, void *context);
 

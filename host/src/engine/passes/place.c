@@ -1,12 +1,12 @@
 /* place.c - which device each node runs on: by the user's rules, the scopes in which a
  * program was built, and, where it is asked for, by cost.
  *
- * By cost: a device that only compiles gets the parts that it claims and says to be
- * faster in, copies included, than kernels are. Then, in the order of the nodes, each goes where
- * it ends first, when what it reads has come there and the device has done what was given to it
- * before: the "earliest finish time" of list scheduling (H. Topcuoglu et al., HEFT, 2002). All go
- * to one device instead, unless that is expected to take clearly longer: what is spread loses
- * fused ops, layouts and recordings, which nodes' costs do not know. */
+ * By cost: a device that only compiles gets the parts that it claims and estimates to be faster,
+ * copies included, than kernels are. Then, in the order of the nodes, each goes where it ends
+ * first, when what it reads has come there and the device has done what was given to it before: the
+ * "earliest finish time" of list scheduling (H. Topcuoglu et al., HEFT, 2002). All go to one device
+ * instead, unless that is expected to take clearly longer: what is spread loses fused ops, layouts
+ * and recordings, which nodes' costs do not know. */
 #include <fnmatch.h>
 #include <math.h>
 
@@ -116,7 +116,7 @@ keel_status keel_pass_place(keel_function *functions,
 typedef struct candidate {
   keel_device *device;
   keel_speed speed;
-  double free_at; /* when it has done what it was given */
+  double free_at; /* when it has done its work */
 } candidate;
 
 /* One device is taken that is expected to take less than this times what is spread takes. */
@@ -128,15 +128,14 @@ typedef struct placement {
   uint32_t count;
   keel_device **groups; /* by group: the device of the first that was placed */
   uint32_t group_count;
-  double *offered; /* by node: its part of what a compiler offers; 0: nothing */
+  double *offered; /* by node: its part of a compiler's offer; 0: nothing */
   bool any_offered;
   double *times; /* by node and candidate; below 0: it does not take the node */
   double *made_at;   /* by value: when it is made */
   uint32_t *made_on; /* by value: candidate, or KEEL_ABSENT: the host */
 } placement;
 
-/* Whether the device itself has a kernel for these types, and what that says of its
- * cost. */
+/* Whether the device itself has a kernel for these types, and its estimate of the cost. */
 static bool place_takes(const keel_function *function, const keel_node *node,
                         keel_device *device, kd_cost *out_cost) {
   keel_view view;
@@ -173,7 +172,7 @@ static double arrival(const placement *all, uint32_t value, uint32_t where) {
   return at + keel_cost_copy(info->type, apart(all, from), apart(all, where));
 }
 
-/* The way home for what the program gives. */
+/* The copy of the program's outputs to the host. */
 static double way_home(const placement *all, const keel_node *node,
                        uint32_t where) {
   const keel_function *function = all->function;
@@ -226,7 +225,7 @@ static double time_by_kernels(const placement *all, const keel_node *node) {
   return best;
 }
 
-/* Copies of what a part reads from outside and of what it makes for others. */
+/* Copies of values that a part reads from outside, and of those that it makes for others. */
 static double time_of_borders(const placement *all, const uint32_t *nodes,
                               uint32_t count, const keel_speed *speed,
                               const keel_uses *uses) {
@@ -251,7 +250,7 @@ static double time_of_borders(const placement *all, const uint32_t *nodes,
   return time;
 }
 
-/* Takes an offer that is better than what kernels do of its nodes one by one. */
+/* Takes an offer that is better than kernels for its nodes one by one. */
 static void weigh(void *context, const uint32_t *nodes, uint32_t count,
                   uint64_t time) {
   const offers *offer = context;

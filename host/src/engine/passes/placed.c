@@ -1,4 +1,4 @@
-/* placed.c - a list of what was brought where. */
+/* placed.c - a list of values that were copied, and their targets. */
 #include "passes/placed.h"
 
 #include "memory/copy.h"

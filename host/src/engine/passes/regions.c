@@ -1,4 +1,4 @@
-/* regions.c - shows devices' own compilers what is to run on them, and makes one op of
+/* regions.c - shows devices' own compilers the nodes that are to run on them, and makes one op of
  * each part that they claim and compile. */
 #include <kd/help.h>
 
@@ -29,7 +29,7 @@ typedef struct regions {
   keel_function *function;
   keel_device *device;
   const keel_pass_call *call; /* NULL: nothing is compiled */
-  struct kd_graph *graph;     /* what is shown */
+  struct kd_graph *graph;     /* the graph that is shown */
   uint32_t *owner;            /* by node */
   uint32_t *next; /* by node of a claim: another of it, in a circle */
   span *claims;   /* that were taken */
@@ -48,7 +48,7 @@ typedef struct regions {
   uint64_t walked; /* nodes, in all walks */
 } regions;
 
-/* ---- what may be claimed --------------------------------------------------------- */
+/* ---- claimable nodes ------------------------------------------------------------- */
 
 /* Whether a value is a tensor in device memory for sure: no sequence, optional, resource,
  * nor strings. */
@@ -205,8 +205,8 @@ static bool regions_join(const regions *all, uint32_t a, uint32_t b) {
   return x != y;
 }
 
-/* A node of a claim that shares no value with the first and what that is connected with, or
- * KEEL_ABSENT: all are connected. */
+/* A node of a claim that is not connected with the first one by values, or KEEL_ABSENT: all are
+ * connected. */
 static uint32_t find_apart(regions *all, const span *claim) {
   uint32_t id = all->owner[claim->first], parts = claim->count;
   uint32_t at = claim->first;
@@ -312,7 +312,7 @@ static keel_status take_nodes(regions *all, const uint32_t *nodes,
   return KD_OK;
 }
 
-#define TOLD_TYPE  1u /* from the types of what comes in */
+#define TOLD_TYPE  1u /* from the types of inputs */
 #define TOLD_VALUE 2u /* its elements too, as Shape's are */
 
 /* The facts of a value that are known before the region runs. */
@@ -343,8 +343,7 @@ static uint8_t regions_tell(const regions *all, const keel_node *node,
   return all_of & TOLD_TYPE ? all_of : 0;
 }
 
-/* Whether the host can make room for what a claim gives, once the types of what it takes
- * are known. */
+/* Whether the host can allocate a claim's outputs, once the types of its inputs are known. */
 static keel_status tells_outputs(const regions *all, const span *claim,
                                  uint32_t id) {
   const keel_function *function = all->function;
@@ -438,7 +437,7 @@ static keel_status regions_ask(regions *all) {
 
 /* ---- one op for each ---------------------------------------------------------------- */
 
-/* keel::Region with the names of what it stands for. */
+/* keel::Region with the names of its nodes. */
 static keel_status regions_make_op(const struct kd_graph *graph,
                                    keel_opdef **out_op) {
   const char **names = calloc(graph->node_count + 1, sizeof *names);
@@ -511,8 +510,8 @@ static uint32_t list_nodes(regions *all, const span *claim) {
   return count;
 }
 
-/* The types of a region's outputs in a launch: what the part gives when its shapes are
- * known and what is constant then is folded. */
+/* The types of a region's outputs in a launch: those of the part when its shapes are known and
+ * constants are folded. */
 static keel_status infer_outputs(const keel_region *region,
                                  const keel_type *const *in,
                                  const keel_type **out) {
@@ -628,7 +627,7 @@ static keel_status find_regions(keel_function *function,
   return status;
 }
 
-/* A function, then what is nested in the nodes that are left: a claim of a node includes its
+/* A function, then the functions nested in the remaining nodes: a claim of a node includes its
  * graphs. */
 static keel_status find_all(keel_function *function,
                             const keel_pass_call *call) {

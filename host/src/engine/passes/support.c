@@ -1,4 +1,4 @@
-/* support.c - whether a device takes a program: what the passes leave of it, op by op. */
+/* support.c - whether a device takes a program: the ops that the passes leave, one by one. */
 #include "device/device.h"
 #include "eager/call_site.h"
 #include "passes/passes.h"

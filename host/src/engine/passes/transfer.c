@@ -32,7 +32,7 @@ typedef struct transfer {
   keel_arena arena;    /* of the replicas */
 } transfer;
 
-/* Where a node runs and what it wants there. */
+/* Where a node runs, and the copies that it needs there. */
 typedef struct reader {
   bool known;
   keel_device *device;

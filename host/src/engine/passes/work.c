@@ -1,5 +1,5 @@
-/* work.c - bounds of what kernels do: each reads and writes elements, and the rules of ops add
- * what is more than that. */
+/* work.c - bounds of kernels' work: each reads and writes elements, and the rules of ops add
+ * further work. */
 #include "passes/work.h"
 #include "passes/passes.h"
 #include "values/strings.h"

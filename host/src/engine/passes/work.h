@@ -8,7 +8,7 @@
 /* Steps, each some nanoseconds; UINT64_MAX: nothing is known, or too many to count. */
 uint64_t keel_steps_of(const keel_function *function, const keel_node *node);
 
-/* Bytes of its outputs; what they may come to where their types are not known yet. */
+/* Bytes of its outputs; an upper bound if their types are not known yet. */
 uint64_t keel_bytes_of(const keel_function *function, const keel_node *node);
 
 /* ---- for the rules of ops (keel_op_rule.steps) ---- */

@@ -9,7 +9,7 @@
  * enforced. */
 #define ORDER_WORTH (UINT64_C(1) << 20)
 
-/* ---- what comes before what ------------------------------------------------------ */
+/* ---- order of steps -------------------------------------------------------------- */
 
 static uint64_t *before_of(const keel_buffer_assignment *assignment,
                            uint32_t step) {
@@ -352,7 +352,7 @@ static bool all_wait_for(keel_buffer_assignment *assignment,
 static keel_status keep_order(keel_buffer_assignment *assignment) {
   uint32_t next = 0;
   for (uint32_t i = 0; i < assignment->executable->step_count; i++) {
-    /* after what its predecessors now come after, too */
+    /* after the new predecessors of its predecessors, too */
     for (uint32_t k = 0; k < assignment->executable->steps[i].input_count;
          k++) {
       uint32_t value = assignment->executable->steps[i].inputs[k];

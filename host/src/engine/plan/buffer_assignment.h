@@ -20,7 +20,7 @@ typedef struct keel_block {
 
 typedef struct keel_buffer_assignment {
   keel_executable *executable;
-  keel_arena work;      /* of what is gone after keel_buffer_assignment_end */
+  keel_arena work;      /* of data that keel_buffer_assignment_end frees */
   const uint32_t *base; /* by value: its base value, or itself */
   keel_block *blocks;
   uint32_t count, room;

@@ -99,7 +99,7 @@ static keel_status add_effect(finding *f, uint32_t step, uint32_t value,
                              lane_of(&f->executable->steps[step]), writes});
 }
 
-/* Adds the effects of the functions nested in a step on what the step passes to them. */
+/* Adds the effects of the functions nested in a step on the values that the step passes to them. */
 static keel_status add_nested_effects(finding *f, uint32_t index) {
   const keel_step *step = &f->executable->steps[index];
   const keel_opdef *op = step->site.op;

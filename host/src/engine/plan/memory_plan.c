@@ -1,5 +1,5 @@
-/* memory_plan.c - the memory plan: whether a function fits static runs, and what they all
- * share: launches without addresses, and where values lie. */
+/* memory_plan.c - the memory plan: whether a function fits static runs, and the data that they all
+ * share: launches without addresses, and the places of values. */
 #include "plan/memory_plan.h"
 #include "device/context.h"
 

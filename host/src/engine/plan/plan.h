@@ -31,8 +31,8 @@ typedef struct keel_step {
   uint32_t *mark_inputs;
   bool blocks; /* one of its kernels is KD_KERNEL_BLOCKING */
   bool copies; /* keel::Copy */
-  /* its output may be pending when its call returns: a copy out of a device, or what comes
-   * from other runs (KEEL_OP_MEETS) */
+  /* its output may be pending when its call returns: a copy out of a device, or an exchange
+   * (KEEL_OP_MEETS) */
   bool pends;
   uint64_t copy_time; /* added to atomically */
   uint32_t ticket;    /* for the sums of devices' clocks, or 0 */

@@ -15,7 +15,7 @@ void keel_profile_run(keel_plan *plan) {
     atomic_compare_exchange_strong(&plan->profile_from, &none, keel_now());
 }
 
-/* ---- what is counted ----------------------------------------------------------- */
+/* ---- counters ------------------------------------------------------------------ */
 
 /* Guards the parts of all plans: it is taken rarely. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;

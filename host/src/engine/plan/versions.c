@@ -183,8 +183,8 @@ static keel_plan *versions_keep(keel_versions *all, version *made) {
   return plan;
 }
 
-/* That the plan for all shapes runs instead. It reports itself what is wrong with inputs, and
- * that a run was ended. */
+/* That the plan for all shapes runs instead. It reports errors of inputs, and the end of a run,
+ * itself. */
 static void versions_tell(const keel_versions *all, keel_status status) {
   if (status == KD_INVALID_ARGUMENT || status == KD_CANCELLED ||
       status == KD_DEADLINE_EXCEEDED)

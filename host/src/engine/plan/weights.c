@@ -50,7 +50,7 @@ static bool is_misaligned(const keel_function *function, uint32_t value) {
   return constant && keel_tensor_misaligned(constant);
 }
 
-/* Bits: what the readers of a constant do with it; then what has become of it. */
+/* Bits: the uses of a constant by its readers; then its state. */
 enum {
   NEEDS = 1,  /* read in the program's host memory */
   PASSES = 2, /* passed at each launch, from device memory */
@@ -58,8 +58,8 @@ enum {
   MOVED = 8
 };
 
-/* Whether launches use only a constant's copy in device memory: true for compiled regions
- * and for kernels that say so; others may ask for its data at each launch. */
+/* Whether launches use only a constant's copy in device memory: true for compiled regions and for
+ * kernels that declare it; others may ask for its data at each launch. */
 static bool only_passes(const keel_executable *executable,
                         const keel_step *step, const kd_kernel_def *def,
                         uint32_t input) {

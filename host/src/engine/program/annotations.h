@@ -1,4 +1,4 @@
-/* annotations.h - how a model says that devices may share it: ONNX's configurations (IR 11).
+/* annotations.h - a model's annotations for a split among devices: ONNX's configurations (IR 11).
  *
  * They are hints about values of the main function, by their numbers there, which its clones keep. */
 #ifndef KEEL_ANNOTATIONS_H
@@ -6,7 +6,7 @@
 
 #include "base/base.h"
 
-/* A value that devices share along an axis, as one of the nodes that have it says. */
+/* A value that is sharded along an axis, by the annotation of one of its nodes. */
 typedef struct keel_sharding {
   const char *node, *name; /* of the value; the node's for messages */
   uint32_t value;
@@ -29,7 +29,7 @@ typedef struct keel_configuration {
   keel_staging *stages;
   uint32_t sharding_count, sharding_room;
   uint32_t stage_count, stage_room;
-  /* what is wrong with it, for a message; NULL: nothing */
+  /* its error, for a message; NULL: none */
   const char *fault;
 } keel_configuration;
 

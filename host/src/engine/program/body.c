@@ -1,4 +1,4 @@
-/* body.c - bodies in a builder: the branches of If, what Loop and Scan run, and While, which
+/* body.c - bodies in a builder: the branches of If, the bodies of Loop and Scan, and While, which
  * is made of Loop. */
 #include "program/builder.h"
 
@@ -75,7 +75,7 @@ void keel_builder_drop_bodies(keel_builder *builder) {
   }
 }
 
-/* ---- what it reads from around it --------------------------------------------------- */
+/* ---- captures ----------------------------------------------------------------------- */
 
 static keel_status capture(keel_builder *body, keel_value outer,
                            uint32_t *out_value) {

@@ -20,7 +20,7 @@ struct keel_builder {
   /* of a body */
   keel_builder *outer; /* NULL: it's no body, or that is destroyed */
   bool body;
-  uint32_t *captured, *captures; /* values of `outer`, and what they are here */
+  uint32_t *captured, *captures; /* values of `outer`, and their values here */
   uint32_t capture_count, capture_room;
 
   keel_builder *bodies, *next; /* those of this one, by `next` */

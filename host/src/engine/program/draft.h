@@ -5,9 +5,9 @@
 
 #include "program/function.h"
 
-/* The newest opset of ai.onnx of which it is known what it changed in the ops that
- * Keel knows: each has its meaning up to here, or a row in upgrade.c that refuses it.
- * tests/onnx_schemas.py compares the table with ONNX's own. */
+/* The newest opset of ai.onnx whose changes to Keel's ops are known: each has its meaning up to
+ * here, or a row in upgrade.c that refuses it. tests/onnx_schemas.py compares the table with ONNX's
+ * own. */
 #define KEEL_OPSET_KNOWN 28
 
 /* The same of ai.onnx.ml; of other domains it is the version in which an op is known. */
@@ -33,9 +33,9 @@ typedef struct keel_draft {
   uint32_t outputs_written; /* those behind the last that has a name, too */
 } keel_draft;
 
-/* Refuses what a draft has and Keel's table of ops does not: an op, an attribute of a later
- * opset, a type that the op does not take. For drafts of models, which are taken to be
- * right. Returns KD_OK, KD_UNIMPLEMENTED. */
+/* Refuses parts of a draft that Keel's tables of ops do not have: an op, an attribute of a later
+ * opset, a type that the op does not take. For drafts of models, which are taken to be right.
+ * Returns KD_OK, KD_UNIMPLEMENTED. */
 keel_status keel_draft_check(const keel_draft *draft);
 
 /* Adds the node, and infers its types. out_node: may be NULL. */

@@ -1,5 +1,4 @@
-/* emit.h - writes nodes into a function: what stands for a node with simpler ones, next to one, or
- * before one.
+/* emit.h - writes nodes into a function: in place of a node, next to one, or before one.
  *
  * Values are added one after the other. After the first failure nothing is added, and values are
  * KEEL_ABSENT: the caller looks at `status` once, at the end. */

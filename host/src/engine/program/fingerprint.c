@@ -16,8 +16,8 @@ static void fingerprint_add(sums *s, const void *bytes, size_t size) {
 #define MIX_A UINT64_C(0x9e3779b97f4a7c15) /* odd, with bits all over */
 #define MIX_B UINT64_C(0xbf58476d1ce4e5b9)
 
-/* The same for what is large, eight bytes at a time: weights are read at the speed of
- * memory. High bits come down between words, so that no two changes cancel out there. */
+/* The same for large data, eight bytes at a time: weights are read at the speed of memory. High
+ * bits come down between words, so that no two changes cancel out there. */
 static void add_words(sums *s, const void *bytes, size_t size) {
   const unsigned char *at = bytes;
   for (; size >= sizeof(uint64_t); size -= sizeof(uint64_t)) {
@@ -79,7 +79,7 @@ static void add_attr(sums *s, const keel_attr *attr) {
     case KD_ATTR_FLOATS:
       fingerprint_add(s, attr->floats, attr->count * sizeof *attr->floats);
       break;
-    case KD_ATTR_GRAPH: /* what is in it comes next */
+    case KD_ATTR_GRAPH: /* its contents come next */
       break;
     case KD_ATTR_STRINGS:
       for (uint32_t i = 0; i < attr->count; i++)

@@ -374,8 +374,8 @@ static bool place_node(sorting *all, uint32_t node) {
   return true;
 }
 
-/* Whether exchanges and what has other effects are different nodes: then neither waits for the
- * other, but where values say so. */
+/* Whether exchanges and nodes with other effects are different nodes: then neither waits for the
+ * other, unless values require it. */
 static bool meets_apart(const keel_function *function) {
   for (uint32_t i = 0; i < function->node_count; i++) {
     const keel_node *node = &function->nodes[i];
@@ -409,8 +409,8 @@ static keel_status sort_nodes(sorting *all, keel_function *function) {
   return KD_OK;
 }
 
-/* A stable topological sort: keeps the order where it is already right, and otherwise puts
- * what a node needs right before it. Nodes that access resources keep their order. */
+/* A stable topological sort: keeps the order where it is already right, and otherwise puts a node's
+ * producers right before it. Nodes that access resources keep their order. */
 keel_status keel_function_sort(keel_function *function) {
   size_t n = (size_t)function->node_count + 1;
   sorting all = {.function = function,

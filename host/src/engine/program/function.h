@@ -31,7 +31,7 @@ typedef struct keel_node {
   uint32_t input_count, output_count;
   /* where it must run; NULL: on the plan's device */
   keel_device *device;
-  bool ruled;                 /* a rule has said so */
+  bool ruled;                 /* set by a rule */
   uint32_t group;             /* nodes of one go to one device; 0: of none */
   uint32_t output_layout;     /* see keel_call_site */
   struct keel_region *region; /* of keel::Region: the region; owned */
@@ -97,7 +97,7 @@ keel_status keel_function_create(keel_context *context, keel_arena *arena,
                                  keel_function **list, const char *name,
                                  keel_function **out_function);
 
-/* Releases what the functions of a list retain; the arena frees the rest. */
+/* Releases the references that the functions of a list hold; the arena frees the rest. */
 void keel_functions_release(keel_function *list);
 
 /* All return KEEL_ABSENT, or a status, if memory runs out. */

@@ -131,8 +131,8 @@ bool keel_image_is(const void *data, uint64_t size);
 keel_status keel_image_read(keel_context *context, const char *path,
                             keel_file *file, keel_program **out_program);
 
-/* Writes one. Returns KD_OK, KD_OUT_OF_MEMORY, or a constant's failure; what becomes of
- * the file is to be asked of it. */
+/* Writes one. Returns KD_OK, KD_OUT_OF_MEMORY, or a constant's failure; ask the file for its own
+ * errors. */
 keel_status keel_image_write(const keel_program *program, FILE *file);
 
 #endif /* KEEL_IMAGE_H */

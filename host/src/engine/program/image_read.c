@@ -21,7 +21,7 @@ typedef struct reader {
   uint32_t type_count, tensor_count, op_count, function_count;
 } reader;
 
-/* Records of a later version may be longer; plain numbers are what they are. */
+/* Records of a later version may be longer; plain numbers have no size of their own. */
 static const struct {
   uint32_t size;
   bool grows;
@@ -139,7 +139,7 @@ static keel_status string_at(const reader *all, uint32_t place,
   return KD_OK;
 }
 
-/* ---- what is referred to by number ------------------------------------------------ */
+/* ---- objects by number ------------------------------------------------------------ */
 
 static keel_status read_types(reader *all) {
   uint32_t n = count_of(all, IMAGE_TYPES);

@@ -116,7 +116,7 @@ static void image_write_note(table *t, seen *slot, const void *key,
   t->count++;
 }
 
-/* ---- what is referred to by number --------------------------------------------- */
+/* ---- objects by number --------------------------------------------------------- */
 
 static keel_status string_of(writer *all, const char *text,
                              uint32_t *out_place) {

@@ -135,7 +135,7 @@ static keel_status note_shapes(keel_region *region,
   return status;
 }
 
-/* A region whose handle is made, and what is asked for it. */
+/* A region whose handle is made, and the requests for it. */
 typedef struct making {
   keel_region *region;
   kd_compile what;

@@ -142,7 +142,7 @@ static keel_status infer_loop(const keel_function *function,
     if (node->inputs[2 + i] != KEEL_ABSENT)
       body->values[body->inputs[2 + i]].type =
           function->values[node->inputs[2 + i]].type;
-  /* what does not fit may never be run, and says so then */
+  /* a node with a mismatch may never be run, and fails then */
   if (keel_function_types(body) != KD_OK ||
       !keeps_types(function, node, body, carried, 2)) {
     types_forget(body);

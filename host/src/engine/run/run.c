@@ -165,7 +165,7 @@ static void nested_ended(keel_done *done, keel_status status) {
   run_from(run, run_follow(run, index, NULL), 1);
 }
 
-/* Publishes an output that has come, or says why it does not. */
+/* Publishes an output that has arrived, or fails it with the reason. */
 static void settle_late(keel_run *run, const keel_step *step) {
   keel_status status = keel_tensor_query(run->values[step->outputs[0]]);
   if (status == KD_OK) {

@@ -13,7 +13,7 @@
 #include "trace/trace.h"
 #include "values/member.h"
 
-/* ---- what goes before and after ---------------------------------------------- */
+/* ---- before and after a run -------------------------------------------------- */
 
 static keel_status check_ports(const keel_plan *plan,
                                keel_tensor *const *inputs, uint32_t input_count,
@@ -120,7 +120,7 @@ static keel_status enter_run_scope(keel_plan *plan, keel_tensor *const *inputs,
   return KD_OK;
 }
 
-/* Adds to a failure what about the inputs may have caused it. */
+/* Adds to a failure the inputs that may have caused it. */
 static keel_status explain(const run_scope *scope, keel_tensor *const *inputs,
                            keel_status status) {
   const keel_plan *plan = scope->plan;
@@ -365,7 +365,7 @@ keel_status keel_plan_run_with(keel_plan *plan, const keel_run_params *params,
 /* A cancellation hook of an asynchronous run. */
 typedef struct run_hook {
   keel_cancel_hook hook; /* must be first: cast from it */
-  keel_task task;        /* what follows where it is called */
+  keel_task task;        /* the rest where it is called */
   keel_async_run *async;
 } run_hook;
 
@@ -562,7 +562,7 @@ static keel_status make_promises(keel_async_run *async, keel_tensor **outputs) {
   return KD_OK;
 }
 
-/* Holds what it is given, and makes room for what it makes. */
+/* Retains its arguments, and allocates room for its outputs. */
 static keel_status hold_tensors(keel_async_run *async,
                                 const keel_run_params *params,
                                 keel_tensor *const *inputs) {

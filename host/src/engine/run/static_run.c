@@ -394,7 +394,7 @@ static keel_work_name static_run_name_of(const keel_memory_plan *memory_plan,
                           memory_plan->steps[step].spec);
 }
 
-/* Notes what a ticket stands for: the launches of the run. */
+/* Records a ticket's work: the launches of the run. */
 static void note_work(const keel_memory_plan *memory_plan, uint64_t ticket,
                       bool recorded) {
   uint32_t first = 0, last = memory_plan->executable->step_count;

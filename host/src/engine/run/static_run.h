@@ -22,7 +22,7 @@ typedef struct keel_static_run {
   keel_tensor **output_slots;
   keel_tensor **moved; /* by input: a copy in the device's memory, or NULL */
   bool *is_fresh;      /* by input: the copy was made for this run */
-  keel_tensor **read;  /* by input: what the kernels read; borrowed */
+  keel_tensor **read;  /* by input: the tensors that kernels read; borrowed */
   keel_buffer *arena;
   void *base; /* the arena's address that the views have */
   kd_buffer *arena_handle;

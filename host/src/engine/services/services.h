@@ -1,4 +1,4 @@
-/* services.h - what plugins call of the host. */
+/* services.h - the host's services for plugins. */
 #ifndef KEEL_SERVICES_H
 #define KEEL_SERVICES_H
 

@@ -154,7 +154,7 @@ void keel_cancel_release(keel_cancel *cancel) {
   free(cancel);
 }
 
-/* This thread's message stays what it was. */
+/* This thread's message does not change. */
 static void fire_all_quietly(keel_cancel_hooks *all) {
   char before[4096];
   bool said = keel_has_error();

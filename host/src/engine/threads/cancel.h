@@ -40,7 +40,7 @@ keel_status keel_timer_set(keel_timer *timer, keel_cancel_hook *hook);
 /* As keel_cancel_hooks_remove. */
 bool keel_timer_unset(keel_timer *timer, keel_cancel_hook *hook);
 
-/* ---- what ends something early ---- */
+/* ---- cancellation ---- */
 
 struct keel_cancel {
   atomic_uint refs;
@@ -69,8 +69,8 @@ static inline bool keel_cancellation_is_due(
 /* The cancellation of something that starts now; timeout in nanoseconds, 0: none. */
 keel_cancellation keel_cancellation_of(keel_cancel *cancel, uint64_t timeout);
 
-/* Checks for cancellation while planning; `next`: what would come next. `cancellation`
- * may be NULL. */
+/* Checks for cancellation while planning; `next`: the next op or pass. `cancellation` may be
+ * NULL. */
 keel_status keel_cancellation_check_planning(
     const keel_cancellation *cancellation, const char *next, const char *node);
 
@@ -81,9 +81,9 @@ const keel_cancellation *keel_cancellation_use(
 /* Which op it is, for the message; both texts outlive the call. */
 void keel_cancellation_name(const char *op, const char *node);
 
-/* For loops of ops that the runtime runs itself: whether the run goes on, looked at once in about
- * a millisecond. `work` is what was done since the last call, in about nanoseconds; `pace` begins
- * as 0, and is one loop's. Returns KD_OK, KD_CANCELLED, KD_DEADLINE_EXCEEDED. */
+/* For loops of ops that the runtime runs itself: whether the run goes on, looked at once in about a
+ * millisecond. `work` is the work since the last call, in about nanoseconds; `pace` begins as 0,
+ * and is one loop's. Returns KD_OK, KD_CANCELLED, KD_DEADLINE_EXCEEDED. */
 keel_status keel_cancellation_look(void);
 static inline keel_status keel_go_on(uint64_t *pace, uint64_t work) {
   *pace += work;
@@ -101,8 +101,8 @@ void keel_cancel_retain(keel_cancel *cancel);
 /* Fires the hook when cancellation is requested; at once if it already was. */
 void keel_cancel_subscribe(keel_cancel *cancel, keel_cancel_hook *hook);
 
-/* Fails with the reason: KD_CANCELLED or KD_DEADLINE_EXCEEDED. `node`, `op`: what would
- * have come next, or NULL. */
+/* Fails with the reason: KD_CANCELLED or KD_DEADLINE_EXCEEDED. `node`, `op`: the next ones, or
+ * NULL. */
 keel_status keel_cancellation_fail(const keel_cancellation *cancellation,
                                    const char *node, const char *op);
 

@@ -76,8 +76,8 @@ struct keel_pool {
    * release pairs with the acquire of a thread that goes to sleep. */
   _Alignas(64) atomic_uint sleepers;
   atomic_uint epoch;
-  /* threads that wait and do not work, and what they sleep on; seq_cst: either they see that what
-   * they wait for has come, or they are seen */
+  /* threads that wait and do not work, and their futex; seq_cst: either they see that their
+   * condition is true, or they are seen */
   atomic_uint waiting, news;
   /* The processor of the last waker that continues working, or -1; relaxed: a hint. */
   atomic_int rung_on;
@@ -171,9 +171,8 @@ static void sleep_unless(keel_pool *pool, bool (*done)(void *), void *context,
 
 /* ---- loops ---------------------------------------------------------------- */
 
-/* Takes pieces of one range, from its begin or its end: a quarter of what is left, so that
- * threads end at about the same time, though one may be slower or meet what takes longer.
- * False: none is left. */
+/* Takes chunks of one range, from its begin or its end: a quarter of the rest, so that threads end
+ * at about the same time, though one may be slower or get longer items. False: none is left. */
 static bool take_from(loop *at, uint32_t which, bool front, uint32_t *begin,
                       uint32_t *end) {
   _Atomic uint64_t *left = &at->ranges[which].left;

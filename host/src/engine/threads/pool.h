@@ -53,9 +53,9 @@ struct keel_timer *keel_pool_timer(const keel_pool *pool);
 /* Runs one task, or part of a loop, if there is any. */
 bool keel_pool_help(keel_pool *pool);
 
-/* Gives this thread a deque of its own until it leaves, if it is going to wait for what it
- * submits. False: there is none, and the thread must not leave. Other threads may take the
- * remaining tasks. */
+/* Gives this thread a deque of its own until it leaves, if it is going to wait for its own tasks.
+ * False: there is none, and the thread must not leave. Other threads may take the remaining
+ * tasks. */
 bool keel_pool_enter(keel_pool *pool);
 void keel_pool_leave(keel_pool *pool);
 
@@ -65,8 +65,8 @@ void keel_pool_wait(keel_pool *pool, bool (*done)(void *), void *context);
 /* The same, but also checks `done` at `deadline` (on the clock of keel_now; 0: never). */
 void keel_pool_wait_until(keel_pool *pool, bool (*done)(void *), void *context,
                           uint64_t deadline);
-/* The same, for what comes at a time whatever else happens, where `limited`: no work is done
- * meanwhile, which might be a kernel that hangs, if there are workers, and the thread is none. */
+/* The same. `limited`: for conditions with a deadline: the thread then does no work meanwhile,
+ * which might be a kernel that hangs, if there are workers and it is not one of them. */
 void keel_pool_wait_limited(keel_pool *pool, bool (*done)(void *),
                             void *context, uint64_t deadline, bool limited);
 void keel_pool_wake_waiters(keel_pool *pool);
@@ -86,7 +86,7 @@ void keel_parallel_for(int64_t count, int64_t grain, kd_loop_body body,
                        void *context);
 uint32_t keel_parallel_width(void);
 
-/* A loop in pieces of equal size, for items whose costs may differ a thousandfold. */
+/* A loop in chunks of equal size, for items whose costs may differ a thousandfold. */
 void keel_parallel_pieces(keel_pool *pool, int64_t count, int64_t piece,
                           kd_loop_body body, void *context);
 

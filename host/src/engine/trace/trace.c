@@ -64,10 +64,10 @@ static _Thread_local unsigned my_number;
 
 /* ---- taking notes --------------------------------------------------------------- */
 
-/* Where a trace runs, what it has of the thread stays until it is written. */
+/* While a trace runs, the thread's events stay until they are written. */
 static void trace_leave(void *context) {
   notes *self = context;
-  mine = NULL; /* what is noted after this gets notes of its own */
+  mine = NULL; /* later events get a list of their own */
   atomic_store_explicit(&self->orphan, true, memory_order_release);
 }
 
@@ -319,7 +319,7 @@ static void write_record(FILE *file, const catalogue *known, const note *n,
               DEVICES, track, n->begin);
   write_time(file, "dur", n->end - n->begin);
   fprintf(file, ",\"args\":{");
-  if (launch && !runs_op) { /* what a copy is for */
+  if (launch && !runs_op) { /* a copy's purpose */
     fprintf(file, "\"for\":");
     keel_write_json(file, launch->name);
   }

@@ -20,8 +20,8 @@ static inline bool keel_tracing(void) {
 void keel_trace_span(const char *name, const char *place, const char *detail,
                      uint64_t begin);
 
-/* A serial number for a launch, and, in a trace, a note of what it was. Its device's
- * records bear it (trace/tickets.h). */
+/* A serial number for a launch, and, in a trace, its description. Its device's records bear it
+ * (trace/tickets.h). */
 uint32_t keel_trace_launch(const char *name, const char *detail);
 
 /* A copy of `bytes` that began then and ends now, on any thread. */

@@ -27,14 +27,15 @@ typedef struct keel_exchange {
   int64_t rank_count; /* of all parts; a permutation: from, to, from, to ... */
   const int64_t *ranks;  /* borrowed for the call */
   uint32_t peer;         /* of a Send: to; of a Receive: from */
-  const keel_type *type; /* of what is received */
+  const keel_type *type; /* of the received value */
 } keel_exchange;
 
 static inline bool keel_exchange_is_of_two(const keel_exchange *what) {
   return what->kind >= KEEL_SEND;
 }
 
-/* A member of a group: what the group provides (ranks/group/meeting.c, ranks/link/member.c). */
+/* A member of a group: the functions that the group provides (ranks/group/meeting.c,
+ * ranks/link/member.c). */
 typedef struct keel_member keel_member;
 struct keel_member {
   uint32_t rank, size;

@@ -42,7 +42,7 @@ static _Atomic(const keel_type *) *find(const table *all, uint64_t hash,
   uint64_t mask = slots_of(all) - 1;
   uint64_t at = (hash * UINT64_C(0x9e3779b97f4a7c15)) >> all->shift;
   for (;; at = (at + 1) & mask) {
-    /* acquire: pairs with the release of what adds a type */
+    /* acquire: pairs with the release in the function that adds a type */
     const keel_type *type =
         atomic_load_explicit(&all->slots[at], memory_order_acquire);
     if (!type || is_type(type, hash, dtype, rank, dims)) return &all->slots[at];

@@ -50,7 +50,7 @@ static keel_status begin_node(reader *r, const onnx_node *node) {
 
 /* ---- of a node ---------------------------------------------------------------------- */
 
-/* On all devices in their order; nothing said means that, too. */
+/* On all devices in their order; an empty list means that, too. */
 static bool on_all(const Onnx__ShardingSpecProto *spec, int64_t devices) {
   if (spec->n_index_to_device_group_map) return false;
   if (!spec->n_device) return true;

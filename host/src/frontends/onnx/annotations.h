@@ -1,4 +1,4 @@
-/* annotations.h - reads how a model says that devices may share it. */
+/* annotations.h - reads a model's annotations for a split among devices. */
 #ifndef KEEL_ONNX_ANNOTATIONS_H
 #define KEEL_ONNX_ANNOTATIONS_H
 

@@ -41,7 +41,7 @@ static keel_status attribute_read_strings(const importer *all,
   return KD_OK;
 }
 
-/* The kind. Very old files do not name it: then the field that has a value tells it. */
+/* The kind. Very old files do not name it: then it follows from the field that has a value. */
 static uint32_t attribute_kind_of(const onnx_attr *attr) {
   if (attr->has_type) return (uint32_t)attr->type;
   return attr->has_f       ? KD_ATTR_FLOAT

@@ -29,7 +29,7 @@ static keel_status imports_of(const scope *scope, const onnx_index **out_index,
   return KD_OK;
 }
 
-/* The version of a domain that a node is written for; 0: nothing says. */
+/* The version of a domain that a node is written for; 0: not stated. */
 static keel_status opset_of(const scope *from, const char *domain,
                             int64_t *out_opset) {
   const scope model = {.all = from->all, .body = KEEL_ABSENT};

@@ -189,7 +189,7 @@ static keel_value emit_spread(hlo *h, keel_value value, keel_value padding,
   return value;
 }
 
-/* Cuts off what negative padding says. */
+/* Cuts by negative padding. */
 static keel_value crop(hlo *h, keel_value value, uint32_t rank, int64_t *dims,
                        const int64_t *low, const int64_t *high) {
   for (uint32_t i = 0; i < rank; i++) {

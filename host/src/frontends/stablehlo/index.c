@@ -297,7 +297,7 @@ keel_status hlo_gather_op(hlo *h, const hlo_op *op) {
 typedef struct update {
   bool replaces; /* takes the second */
   hlo_kind kind;
-  bool any; /* the body says; no place has more than one update */
+  bool any; /* by the body; no place has more than one update */
 } update;
 
 static bool body_replaces(const bytecode_block *body) {

@@ -483,7 +483,7 @@ static keel_status check_port(const hlo *h, const bytecode_op *main,
                    type->dtype == KD_C128 ? "<f64>" : "");
 }
 
-/* How a port of main is split: as JAX says it, or not at all. */
+/* How a port of main is split: by JAX's attribute, or not at all. */
 static keel_status port_sharding(const hlo *h, const bytecode_op *main,
                                  const char *ports, uint32_t index,
                                  uint32_t *out_sharding) {
@@ -606,7 +606,7 @@ static keel_status lower_main(hlo *h, const bytecode_op *main) {
       keel_emit_constant(hlo_at(h), KD_BOOL, 0, NULL, "\0"));
 }
 
-/* JAX says either which output has an argument's memory, or that any may. */
+/* JAX states either which output has an argument's memory, or that any may. */
 static keel_status mark_donated(const hlo *h, const bytecode_op *main,
                                 const keel_program *program) {
   static const char *const names[] = {"tf.aliasing_output", "jax.buffer_donor"};

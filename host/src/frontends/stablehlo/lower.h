@@ -105,7 +105,7 @@ void hlo_leave(hlo *h);
 /* "is not supported: " and why; what to do is the caller's affair. */
 keel_status hlo_refuse(const hlo *h, const hlo_op *op, const char *format, ...)
     KD_PRINTF(3, 4);
-/* The file says what can't be. */
+/* The file contradicts itself. */
 keel_status hlo_wrong(const hlo *h, const hlo_op *op, const char *format, ...)
     KD_PRINTF(3, 4);
 

@@ -15,7 +15,7 @@ typedef enum vhlo_kind {
   VHLO_TUPLE,
   VHLO_TOKEN,
   VHLO_FUNCTION,
-  VHLO_OTHER /* what Keel has not: `what` says it */
+  VHLO_OTHER /* Keel lacks it: `what` names it */
 } vhlo_kind;
 
 typedef struct vhlo_type {

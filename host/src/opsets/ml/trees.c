@@ -10,7 +10,7 @@
 #include "base/float.h"
 #include "opsets/shapes.h"
 
-/* Each is a column of the result, which no other list of the model says the length of. */
+/* Each is a column of the result, whose length no other list of the model gives. */
 #define TARGETS_MOST (1 << 24)
 
 /* keel::Trees has the first six; the other two become these. */

@@ -17,8 +17,8 @@ keel_status keel_expand_all_of(keel_function *function, const char *domain,
  * ones, without changing any result. */
 keel_status keel_pass_algebra(keel_function *function);
 
-/* Rewrites Einsum as matrix products, if shapes are known and the device has the ops;
- * einsum.c says what stays. */
+/* Rewrites Einsum as matrix products, if shapes are known and the device has the ops; einsum.c has
+ * the exceptions. */
 keel_status keel_pass_einsum(keel_function *function, keel_device *device);
 
 /* Replaces DequantizeLinear, op, QuantizeLinear by an op on bytes, if the device has a

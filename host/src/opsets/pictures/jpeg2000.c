@@ -165,7 +165,7 @@ static uint64_t jpeg2000_number_at(const uint8_t *data, uint32_t bytes) {
   return value;
 }
 
-/* The tiles of a codestream, from its SOC on; 0 where OpenJPEG says what is wrong with them. */
+/* The tiles of a codestream, from its SOC on; 0 if OpenJPEG reports their errors. */
 static uint64_t tiles_at(const uint8_t *at) {
   uint64_t tiles = 1;
   for (uint32_t axis = 0; axis < 2; axis++) {

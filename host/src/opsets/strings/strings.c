@@ -38,7 +38,7 @@ static keel_status count_bytes(pieces *all, uint64_t bytes) {
   return KD_OK;
 }
 
-/* Room for text; NULL without memory, or where the run ends: *out_status says it. */
+/* Room for text; NULL without memory, or if the run ends: *out_status has the reason. */
 static char *take_text(pieces *all, uint64_t size, keel_status *out_status) {
   *out_status = keel_go_on(&all->pace, size + WORK);
   if (*out_status == KD_OK) *out_status = count_bytes(all, size + 1);

@@ -40,7 +40,7 @@ static bool backoff_retry(const keel_group *group, uint32_t try,
   return keel_backoff_retry(device, device->stream, backoff, status);
 }
 
-/* Notes a member's part of it, and what that writes. */
+/* Records a member's part of it, and the memory that this writes. */
 static void direct_note(keel_device *device, const kd_collective *what,
                         const keel_tensor *plain, const keel_tensor *output) {
   static const char *const names[] = {"AllReduce", "AllGather", "ReduceScatter",

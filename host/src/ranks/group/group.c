@@ -180,7 +180,7 @@ void keel_group_count(const keel_group *group, keel_group_counts *out_counts) {
                                     .staged = atomic_load(&group->staged)};
 }
 
-/* ---- what goes in, and what comes out ------------------------------------------- */
+/* ---- inputs and outputs --------------------------------------------------------- */
 
 static keel_status group_refuse(const keel_group_call *call, uint32_t rank,
                                 const char *what) {

@@ -1,4 +1,4 @@
-/* letters.c - lists of what members of a group send to one another. */
+/* letters.c - lists of messages between members of a group. */
 #include "ranks/group/letters.h"
 
 #include "values/tensor.h"

@@ -1,4 +1,4 @@
-/* letters.h - what members of a group send to one another, until both have come. */
+/* letters.h - messages between members of a group, until sender and receiver have both arrived. */
 #ifndef KEEL_LETTERS_H
 #define KEEL_LETTERS_H
 
@@ -10,7 +10,7 @@ typedef struct keel_letter {
   uint32_t from, to;
   keel_tensor *value;    /* of a Send */
   keel_tensor *promise;  /* of a Receive */
-  const keel_type *type; /* what that expects */
+  const keel_type *type; /* the type that it expects */
   char name[24], where[96];
 } keel_letter;
 
@@ -27,7 +27,7 @@ static inline void keel_letters_init(keel_letters *all) {
 keel_letter *keel_letters_take(keel_letters *all, uint32_t from, uint32_t to,
                                bool sent);
 
-/* A Receive that waits for what a rank has not sent; NULL: there is none. */
+/* A Receive that waits for a rank's next message; NULL: there is none. */
 const keel_letter *keel_letters_awaited(const keel_letters *all, uint32_t from);
 
 /* Adds one. Retains the tensor: a Send's value, or a Receive's promise. */

@@ -64,7 +64,7 @@ static keel_status all_gather(const keel_group_call *call,
   return KD_OK;
 }
 
-/* parts[r * size + i] becomes part i of what member r has. */
+/* parts[r * size + i] becomes block i of member r's value. */
 static keel_status split_all(const keel_group *group,
                              keel_tensor *const *inputs, keel_tensor **parts) {
   const keel_attr attrs[] = {KEEL_INT("axis", 0),

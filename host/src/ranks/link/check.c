@@ -5,7 +5,8 @@
 
 #define WORDS 160
 
-/* An exchange of the program: what must be equal for all ranks, and words for people. */
+/* An exchange of the program: the facts that must be equal on all ranks, and its text for
+ * messages. */
 typedef struct listed {
   uint64_t hash;
   char words[WORDS];

@@ -119,7 +119,7 @@ static void direct_give_up(keel_link *link, const work *what, bool recorded) {
   keel_link_abandon(what->to);
 }
 
-/* The rank on which it has gone wrong says so, a moment after its group does. */
+/* The rank that failed reports it, a moment after its group does. */
 static bool hear_why(keel_link *link) {
   const struct timespec nap = {0, 10000000};
   for (int i = 0; i < 50 && !link->failure; i++) {
@@ -129,7 +129,7 @@ static bool hear_why(keel_link *link) {
   return link->failure != NULL;
 }
 
-/* The failure in words. Those of the link are there already. */
+/* The failure as a message. The link's own failures have one already. */
 static keel_status direct_judge(keel_link *link, kd_status status) {
   keel_device *device = link->devices.device;
   char words[1024] = "";
@@ -204,7 +204,7 @@ static keel_status in_group(keel_link *link, const keel_link_job *job,
   return direct_run(link, &what);
 }
 
-/* Between machines, what this rank's device has of its machine's sum: by the module. */
+/* Between machines, this rank's block of its machine's sum: by the module. */
 static keel_status reduce_between(keel_link *link, uint32_t reduction,
                                   keel_tensor *part, keel_tensor **out_tensor) {
   keel_tensor *here = NULL, *sum = NULL;

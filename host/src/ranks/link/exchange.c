@@ -9,7 +9,7 @@
 
 #include <kd/help.h>
 
-/* How long a wait asks at once, gives way to others, and then sleeps between two questions. */
+/* How long a wait polls, yields to others, and then sleeps between two tests. */
 #define ASKS         2000
 #define CROWDED_ASKS 100
 #define YIELDS       4000

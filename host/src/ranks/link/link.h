@@ -21,7 +21,7 @@ typedef struct keel_link_card keel_link_card;
 /* The state of copies of long values (pieces.c). */
 typedef struct keel_link_lane keel_link_lane;
 
-/* By what exchanges go from device to device. */
+/* The state of exchanges from device to device. */
 typedef struct keel_link_devices {
   bool agreed;           /* the ranks have compared theirs */
   keel_link_card *cards; /* of all ranks */
@@ -33,8 +33,8 @@ typedef struct keel_link_devices {
   keel_link_group
       machine;   /* where there is none of all: of those of this machine */
   void *between; /* the module's, of the ranks that are the same in theirs */
-  bool pieces;   /* all ranks have devices whose long values go in pieces */
-  bool stuck;    /* work that was given up has not ended */
+  bool pieces; /* all ranks have devices whose long values are sent in chunks */
+  bool stuck;  /* work that was given up has not ended */
 } keel_link_devices;
 
 /* A part of the ranks, as an exchange names it: made once, by all ranks in one order. */
@@ -62,7 +62,7 @@ typedef struct keel_link_job {
   keel_device *device;
   keel_tensor *value, *promise; /* of an exchange */
   bool arrived;                 /* with the link's lock; the value is known */
-  /* of a Send or Receive that has begun: what the module reads or writes */
+  /* of a Send or Receive that has begun: the memory that the module reads or writes */
   keel_tensor *memory;
   void *request;
   uint64_t began;
@@ -144,11 +144,11 @@ keel_status keel_link_post(keel_link *link, keel_link_job *job);
 
 void keel_link_drop_job(keel_link_job *job);
 
-/* The thread: opens the module, does what is posted, closes. */
+/* The thread: opens the module, runs posted tasks, closes. */
 void *keel_link_thread(void *self);
 
 /* Makes the link fail: all that is posted, and all that will be. The first failure stays. On the
- * thread alone; tells other ranks where `tell` is set. */
+ * thread alone; notifies other ranks if `tell` is set. */
 void keel_link_fail(keel_link *link, keel_status status, bool tell);
 
 /* The module's message of an error. */
@@ -159,10 +159,11 @@ void keel_link_notice_lost(keel_link *link);
 
 /* ---- notes between ranks: notes.c, on the thread alone ------------------------------- */
 
-/* Hears what other ranks have to say, and answers. Returns whether the link has failed. */
+/* Receives the notes of other ranks, and answers. Returns whether the link has failed. */
 bool keel_link_hear(keel_link *link);
 
-/* This rank has waited too long: asks where all are, and says it as this thread's failure. */
+/* This rank has waited too long: asks all ranks for their positions, and sets these as this
+ * thread's failure. */
 keel_status keel_link_ask(keel_link *link);
 
 /* Tells all ranks that this one has failed, with this thread's message. */
@@ -179,7 +180,7 @@ void keel_link_end(keel_link *link);
 
 /* ---- exchanges: exchange.c, on the thread alone ----------------------------------- */
 
-/* Does one whose value is known; its promise is resolved. */
+/* Runs an exchange whose value is known; resolves its promise. */
 void keel_link_exchange(keel_link *link, keel_link_job *job);
 
 /* Runs operations of the module at once, until all have ended, this rank's time is over, or the
@@ -190,8 +191,8 @@ keel_status keel_link_run(keel_link *link, const keel_link_call *calls,
 /* Counts the time in which any is under way: one begins, or ends. */
 void keel_link_busy(keel_link *link, bool begins);
 
-/* Gives way to others between two questions whether something has ended. asked: how many there
- * were. */
+/* Yields to others between two tests whether something has ended. asked: the number of earlier
+ * tests. */
 void keel_link_rest(const keel_link *link, uint64_t asked);
 
 /* Keeps a tensor as long as the process: an operation that has not ended may use its memory. */
@@ -210,7 +211,7 @@ keel_status keel_link_between(keel_link *link, uint32_t asked, uint64_t began);
 keel_status keel_link_find_part(keel_link *link, const keel_exchange *what,
                                 keel_link_part **out_part);
 
-/* The rank, among all, whose value a Broadcast gives. */
+/* The rank, among all, whose value a Broadcast sends. */
 uint32_t keel_link_root(const keel_link_part *part, const keel_exchange *what);
 
 /* The output of an exchange among `size` ranks for a value. */

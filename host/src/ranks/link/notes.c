@@ -1,4 +1,4 @@
-/* notes.c - what ranks say to each other when something has gone wrong. */
+/* notes.c - the notes of ranks to each other after a failure. */
 #include <stdio.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
@@ -78,7 +78,7 @@ static void nap(long milliseconds) {
   nanosleep(&time, NULL);
 }
 
-/* The launcher passes it on; what it has not read when it ends all would be lost. */
+/* The launcher passes it on; text that it has not read when it ends all ranks would be lost. */
 void keel_link_print_last(const char *text, uint32_t rank) {
   struct stat facts;
   int unread = 0;

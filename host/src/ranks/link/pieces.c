@@ -275,8 +275,8 @@ static keel_status pieces_prepare(passage *p) {
   return keel_tensor_on(&device->heap, job->value->type, &p->result);
 }
 
-/* Copies end by themselves; what is on the wire may go on, so that its memory stays. Returns the
- * failure, in its words. */
+/* Copies end by themselves; messages on the wire may go on, so their memory is kept. Returns the
+ * failure, with its message. */
 static keel_status pieces_give_up(const passage *p, keel_status status) {
   char words[2048];
   snprintf(words, sizeof words, "%s", keel_message());

@@ -43,7 +43,7 @@ void keel_link_notice_lost(keel_link *link) {
   keel_tensor_release(lost);
 }
 
-/* ---- what is posted --------------------------------------------------------------------- */
+/* ---- posted tasks ----------------------------------------------------------------------- */
 
 static void wait_a_little(keel_link *link) {
   struct timespec until;
@@ -59,7 +59,7 @@ static void wait_a_little(keel_link *link) {
   pthread_mutex_lock(&link->lock);
 }
 
-/* Steps Sends and Receives; asks the more seldom, the longer none ends. Without the lock. */
+/* Steps Sends and Receives; tests less often, the longer none ends. Without the lock. */
 static void step_pairs(keel_link *link, uint64_t *asked) {
   uint32_t before =
       atomic_load_explicit(&link->pair_count, memory_order_relaxed);
@@ -79,8 +79,8 @@ static void give_way(keel_link *link) {
   pthread_mutex_lock(&link->lock);
 }
 
-/* Waits until there may be something to do, and does what Sends and Receives want. With the
- * lock. gave_way: it has, since there was nothing to do. */
+/* Waits until there may be work, and steps Sends and Receives. With the lock. gave_way: it has
+ * yielded, as there was no work. */
 static void wait_for_work(keel_link *link, uint64_t *asked, bool *gave_way) {
   if (!link->news && !link->pairs_under_way) {
     if (*gave_way)

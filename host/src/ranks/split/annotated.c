@@ -53,7 +53,7 @@ bool keel_split_wants(const keel_splitter *s, uint32_t input, uint32_t axis) {
   return value < s->count && s->values[value].wanted == axis;
 }
 
-/* The axis, counted from the first; what contradicts the value's type is refused. */
+/* The axis, counted from the first; an axis that contradicts the value's type is refused. */
 static keel_status check_axis(const keel_splitter *s, const keel_sharding *at,
                               uint32_t *out_axis) {
   /* of the whole: the function may have the rank's part */

@@ -25,11 +25,11 @@ typedef struct piece {
 } piece;
 
 typedef struct columns {
-  keel_splitter *s; /* its node: what new ones are named after */
+  keel_splitter *s; /* its node, which new ones are named after */
   keel_uses uses;
   piece pieces[PIECES_MOST];
   uint32_t count;
-  /* where pieces are a dimension of their own, what follows them; else KEEL_ABSENT */
+  /* the node after pieces that are a dimension of their own; else KEEL_ABSENT */
   uint32_t reshape, transpose;
 } columns;
 
@@ -122,7 +122,7 @@ static uint32_t before(const columns *all, const keel_node *node,
   return alone && width(type) == columns ? from : KEEL_ABSENT;
 }
 
-/* Whether a value comes of a product, and nothing else reads what is between. */
+/* Whether a value comes from a product, and the values between have no other reader. */
 static bool comes_of_product(const columns *all, uint32_t value) {
   const keel_type *type = columns_type_of(all, value);
   while (type && value != KEEL_ABSENT) {

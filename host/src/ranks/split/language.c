@@ -49,7 +49,7 @@ static keel_status set_heads(keel_splitter *s, const char *name) {
       s, name, keel_attr_int(s->node.op, name, 0) / s->params->size);
 }
 
-/* The output along an axis; what is kept for later along another one. */
+/* The output along an axis; the cache along another one. */
 static keel_status give_attention(keel_splitter *s, uint32_t axis,
                                   uint32_t kept, bool *out_done) {
   for (uint32_t i = 0; i < s->node.output_count; i++)
@@ -143,7 +143,7 @@ keel_status keel_split_attention(keel_splitter *s, bool *out_done) {
 
 /* Where com.microsoft's Attention and QAttention have their inputs; 0: nowhere. */
 typedef struct projected {
-  uint32_t mask, past, scores; /* what is added to scores */
+  uint32_t mask, past, scores; /* the addend of scores */
   uint32_t per_column;         /* bits: those of the weights' columns */
 } projected;
 

@@ -1,6 +1,6 @@
-/* pipe.c - one rank's stage of a pipe. The program is written out once for each part of the batch;
- * of each the rank keeps the nodes of its stage, receives what these read of other stages, and
- * sends what those read of it. The stage that has an output gives it to all. */
+/* pipe.c - one rank's stage of a pipe. The program is written once for each micro-batch; of each,
+ * the rank keeps the nodes of its stage, receives the values that these read from other stages, and
+ * sends the values that those read from it. The stage of an output sends it to all. */
 #include "ranks/split/split.h"
 
 #include <kd/help.h>
@@ -459,7 +459,7 @@ static keel_status write_program(piper *p, keel_program *to,
   KEEL_TRY(pipe_exchange(p));
   KEEL_TRY(pipe_add_outputs(p, whole));
   KEEL_TRY(sort(p));
-  KEEL_TRY(keel_pass_prune(p->to)); /* what only other ranks need */
+  KEEL_TRY(keel_pass_prune(p->to)); /* inputs that only other ranks need */
   p->facts->parts = p->parts;
   p->facts->weights = bytes_of_constants(whole);
   return keel_split_drop_constants(p->to, &p->facts->weights_here);

@@ -223,7 +223,7 @@ static keel_status range_of(keel_splitter *s, uint32_t value,
 }
 
 /* Gives the node three outputs, of which the first is a new value; out_outputs: those that it had,
- * and new ones in place of what was left out. */
+ * and new ones in place of omitted ones. */
 static keel_status give_outputs(keel_splitter *s, uint32_t *out_outputs) {
   keel_function *f = s->function;
   uint32_t *made = keel_arena_take(f->arena, 3 * sizeof *made);

@@ -112,7 +112,7 @@ static keel_status behind(keel_splitter *s, bool *out_done) {
   return keel_split_give(s, 0, KEEL_SHARE_PART, axis);
 }
 
-/* Concat of parts along another axis; of a cache, what is new is the part. */
+/* Concat of shards along another axis; of a cache, the new rows are the shard. */
 static keel_status concat(keel_splitter *s, bool *out_done) {
   uint32_t axis = 0, part = 0;
   while (part < s->node.input_count && !keel_split_is_part(s, part, &axis))

@@ -1,5 +1,5 @@
-/* split.c - rewrites a function for one rank: node by node, by the rules of rules.c and those
- * beside it, and what brings values into the form that a rule wants. */
+/* split.c - rewrites a function for one rank: node by node, by the rules of rules.c and the other
+ * files, and brings values into the form that a rule needs. */
 #include "ranks/split/split.h"
 
 #include "base/params.h"
@@ -171,7 +171,7 @@ static keel_status whole_of(keel_splitter *s, uint32_t value,
   return KD_OK;
 }
 
-/* A Slice of what every rank has. out_value as in keel_split_add. */
+/* A Slice of a value that every rank has. out_value as in keel_split_add. */
 static keel_status slice(keel_splitter *s, uint32_t whole, int64_t dim,
                          uint32_t axis, uint32_t *out_value) {
   int64_t each = dim / s->params->size, from = each * s->params->rank;
@@ -235,7 +235,7 @@ const keel_tensor *keel_split_constant(const keel_splitter *s, uint32_t input) {
   uint32_t value = input_of(s, input);
   const keel_tensor *constant =
       value < s->count ? s->function->values[value].constant : NULL;
-  /* what was folded may be in a device's memory, where the host reads it */
+  /* folded values may be in a device's memory, where the host reads them */
   return constant && constant->kind == KEEL_DATA &&
                  constant->layout == KD_LAYOUT_ROW_MAJOR &&
                  (!constant->type->bytes || keel_tensor_host_data(constant))
@@ -299,7 +299,7 @@ keel_status keel_split_take_once(keel_splitter *s, uint32_t input) {
   return KD_OK;
 }
 
-/* The type of what the rank has; NULL: not known. */
+/* The type of the rank's shard; NULL: not known. */
 static keel_status local_type(const keel_splitter *s, const keel_shared *at,
                               const keel_type **out_type) {
   int64_t dims[KD_MAX_RANK];

@@ -1,4 +1,4 @@
-/* split.h - splits programs, from inside: what is known of a value, and how rules use it.
+/* split.h - splits programs, from inside: a value's sharding, and its use by rules.
  *
  * A function is rewritten where it stands: values keep their numbers, and come to mean what one
  * rank has of them. A rule looks at one node, takes inputs in the form that it wants, and says
@@ -48,7 +48,7 @@ typedef struct keel_splitter {
   uint32_t member; /* the handle, or KEEL_ABSENT until an exchange needs it */
   uint32_t index;  /* of the node at hand */
   keel_node node;  /* as it was; the function's nodes may move */
-  keel_node *were; /* by node: as they were, for what is computed again */
+  keel_node *were; /* by node: as they were, to compute nodes again */
   uint32_t were_count;
   keel_split_later *later;
   bool apart; /* nothing may be exchanged: outputs stay parts */
@@ -101,7 +101,7 @@ keel_status keel_split_reshape(keel_splitter *s, bool *out_done);
 keel_status keel_split_transpose(keel_splitter *s, bool *out_done);
 keel_status keel_split_squeeze(keel_splitter *s, bool *out_done);
 
-/* ---- what rules ask: of inputs and outputs of the node, by their place -------------------- */
+/* ---- queries of rules: inputs and outputs of the node, by their place --------------------- */
 
 bool keel_split_has(const keel_splitter *s, uint32_t input);
 /* Of the whole; NULL: not known, or absent. */
@@ -120,7 +120,7 @@ bool keel_split_divides(const keel_splitter *s, int64_t dim);
 bool keel_split_wants(const keel_splitter *s, uint32_t input, uint32_t axis);
 bool keel_split_by_annotations(const keel_splitter *s);
 
-/* ---- what rules do ------------------------------------------------------------------------ */
+/* ---- actions of rules --------------------------------------------------------------------- */
 
 /* Makes an input of the node the whole value, or a part of it; an absent one stays so. */
 keel_status keel_split_take_whole(keel_splitter *s, uint32_t input);
@@ -162,7 +162,7 @@ keel_status keel_split_ints(keel_splitter *s, const int64_t *list,
 keel_status keel_split_configuration(const keel_annotations *all, uint32_t size,
                                      const keel_configuration **out);
 
-/* Whether it says of each node in which stage of a pipe it is, and no more. */
+/* Whether it assigns each node to a stage of a pipe, and nothing else. */
 bool keel_split_is_staged(const keel_annotations *all,
                           const keel_configuration *own);
 
@@ -204,7 +204,7 @@ typedef struct keel_split_piece {
   uint32_t axis;
 } keel_split_piece;
 
-/* Rewrites a function, whose types are known, for one part of the batch.
+/* Rewrites a function, whose types are known, for one micro-batch.
  *
  * params      of kind KEEL_SPLIT_DATA: which part of how many
  * out_pieces  one for each output
@@ -228,8 +228,8 @@ keel_status keel_split_stages(const keel_function *function, uint32_t size,
                               const keel_split_speed *speeds,
                               uint32_t *out_stages, double *out_shares);
 
-/* The same as annotations have it, which are of values of the function.
- * Returns KD_OK, KD_INVALID_ARGUMENT (a node needs what a later stage makes). */
+/* The same by annotations, which are of values of the function. Returns KD_OK, KD_INVALID_ARGUMENT
+ * (a node needs a value of a later stage). */
 keel_status keel_split_given_stages(const keel_function *function,
                                     uint32_t size,
                                     const keel_split_speed *speeds,

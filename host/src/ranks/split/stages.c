@@ -30,12 +30,12 @@ typedef struct cutting {
   const keel_function *function;
   const keel_split_speed *speeds; /* by stage; NULL: all are usual */
   uint32_t size;                  /* stages */
-  /* in their order, each right before what needs it first; without those of any stage */
+  /* in their order, each right before its first reader; without those of any stage */
   uint32_t *order;
   uint32_t *position; /* by node: in that order, or KEEL_ABSENT */
   uint32_t nodes;     /* in it */
-  /* by place, before a node: what goes through a cut there, in nanoseconds; infinite where it
-   * can't be one */
+  /* by place, before a node: the cost of a cut there, in nanoseconds; infinite if it can't be
+   * one */
   double *width;
   double *until;    /* by place: nodes before it, on the stage at hand */
   uint32_t *places; /* where cuts may be: 0, those in between, and the end */
@@ -121,8 +121,8 @@ static bool can_be_sent(const keel_type *type) {
   return type && keel_type_known(type) && kd_dtype_size(type->dtype);
 }
 
-/* Adds what a value costs to all places that it passes. steps: differences from place to place;
- * walls: the same for what can't pass. */
+/* Adds a value's cost to all places that it passes. steps: differences from place to place; walls:
+ * the same for values that can't pass. */
 static void note_value(const cutting *c, uint32_t value, uint32_t last,
                        double *steps, int32_t *walls) {
   const keel_value_info *info = &c->function->values[value];

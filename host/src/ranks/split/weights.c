@@ -60,7 +60,7 @@ keel_status keel_split_copy_now(keel_splitter *s, uint32_t value) {
                       : keel_split_copy_block(from->whole, &from->block, to);
 }
 
-/* ---- constants, and what is made of them ------------------------------------------------------- */
+/* ---- constants, and values made of them -------------------------------------------------------- */
 
 /* Copies a rank's part of each of some pieces of a tensor along an axis. */
 static keel_status cut_each(const keel_splitter *s, keel_tensor *from,

@@ -509,7 +509,7 @@ keel_status keel_shape_one_hot(keel_infer *infer) {
 /* ---- making data ---------------------------------------------------------- */
 
 keel_status keel_shape_dynamic(keel_infer *infer) {
-  (void)infer; /* the kernel tells the shapes */
+  (void)infer; /* the kernel sets the shapes */
   return KD_OK;
 }
 

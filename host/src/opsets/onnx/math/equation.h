@@ -1,4 +1,4 @@
-/* equation.h - what the equation of an Einsum says: "bij,bjk->bik". */
+/* equation.h - the parsed equation of an Einsum: "bij,bjk->bik". */
 #ifndef KEEL_EQUATION_H
 #define KEEL_EQUATION_H
 

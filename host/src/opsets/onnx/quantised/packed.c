@@ -147,7 +147,7 @@ static keel_status pack_scales(keel_context *context, const matrix *m,
   return KD_OK;
 }
 
-/* NULL in *out: all are half of what there is, which need not be said. */
+/* NULL in *out: all are half of the range, which is the default. */
 static keel_status pack_zeros(keel_context *context, const matrix *m,
                               keel_tensor **out) {
   uint32_t bits = kd_dtype_bits(m->numbers->type->dtype);

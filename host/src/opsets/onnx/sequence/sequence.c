@@ -172,8 +172,8 @@ static keel_status squeeze_parts(keel_tensor **parts, uint32_t count,
   return KD_OK;
 }
 
-/* Whether parts along the first axis can be copied out: else Split makes them, or says what
- * is wrong with them. */
+/* Whether parts along the first axis can be copied out: else Split makes them, or reports their
+ * errors. */
 static bool splits_as_parts(keel_tensor *tensor, const int64_t *sizes,
                             uint32_t count, uint32_t axis) {
   int64_t left = tensor->type->dims[axis];

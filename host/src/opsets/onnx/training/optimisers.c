@@ -49,7 +49,7 @@ typedef struct trained {
   uint32_t count, rate, step;
 } trained;
 
-/* None where the lists do not fit: the shape function says so, too, once shapes are known. */
+/* None where the lists do not fit: the shape function reports it, too, once shapes are known. */
 static trained read_inputs(keel_emit *all, uint32_t groups) {
   uint32_t x = keel_emit_in(all, FIRST), rate = keel_emit_in(all, RATE);
   uint32_t each =
