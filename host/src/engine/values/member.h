@@ -1,5 +1,5 @@
-/* member.h - a program's handle of the group that runs it: how its ops meet those of the
- * other members. */
+/* member.h - a program's handle of the group that runs it, by which its exchanges reach the other
+ * members. */
 #ifndef KEEL_MEMBER_H
 #define KEEL_MEMBER_H
 
@@ -22,10 +22,10 @@ typedef enum keel_exchange_kind {
 /* One exchange; equal for all members, except messages between two. */
 typedef struct keel_exchange {
   keel_exchange_kind kind;
-  uint32_t reduction; /* KD_REDUCE_* */
-  uint32_t size;      /* members of each part; 0: all are one part */
-  int64_t rank_count; /* of all parts; a permutation: from, to, from, to ... */
-  const int64_t *ranks;  /* borrowed for the call */
+  uint32_t reduction;    /* KD_REDUCE_* */
+  uint32_t size;         /* members of each subgroup; 0: all are one */
+  int64_t rank_count;    /* of all subgroups, or of a Permute's pairs */
+  const int64_t *ranks;  /* borrowed; of a Permute: from, to, from, to ... */
   uint32_t peer;         /* of a Send: to; of a Receive: from */
   const keel_type *type; /* of the received value */
 } keel_exchange;
@@ -39,26 +39,26 @@ static inline bool keel_exchange_is_of_two(const keel_exchange *what) {
 typedef struct keel_member keel_member;
 struct keel_member {
   uint32_t rank, size;
-  /* Gives a value, and gets one, pending until all members have come. A Send gets its own value,
-   * when it may have been used; a Receive gives none. name: the op's, which stays; where: its node,
-   * borrowed; for messages. */
+  /* Contributes a value to an exchange, and returns a value that is pending until all members have
+   * arrived. A Send returns its own value, ready when the group no longer uses it; a Receive
+   * contributes none. name: the op's, which stays; where: its node, borrowed; for messages. */
   keel_status (*meet)(keel_member *self, const keel_exchange *what,
                       const char *name, const char *where, keel_tensor *value,
                       keel_tensor **out_value);
-  /* This member has left an exchange out, so that its next ones would meet others' of another
-   * number: there are none any more, for that reason. */
+  /* This member has left out an exchange, so that its later ones would match others of another
+   * number: all later exchanges fail, with this failure. */
   void (*lose)(keel_member *self, keel_tensor *failure);
   /* It has no references any more. */
   void (*leave)(keel_member *self);
 };
 
-/* A value that stands for it, and takes it over if KD_OK is returned. */
+/* Makes a value of it, which takes it over if KD_OK is returned. */
 keel_status keel_member_value(keel_context *context, keel_member *member,
                               keel_tensor **out_value);
 /* Whether some of the values (each may be NULL) are members. */
 bool keel_members_among(keel_tensor *const *values, uint32_t count);
-/* Of all members among some values (a value may be NULL), which takes no part in what it was to
- * exchange: loses it. The failure is this thread's message, and stays so. */
+/* For all members among some values (a value may be NULL), whose run leaves out exchanges: calls
+ * `lose`. The failure is this thread's message, and stays so. */
 void keel_members_lose(keel_tensor *const *values, uint32_t count,
                        keel_status failure);
 

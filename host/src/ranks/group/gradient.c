@@ -1,6 +1,6 @@
-/* gradient.c - derivatives of the ops by which ranks exchange values, of domain "keel". A rank's
- * results depend on all ranks' values: the gradient is that of the sum of y's elements on all
- * ranks, as of pmap in JAX. So each rule is the exchange the other way round. */
+/* gradient.c - derivatives of the exchanges, ops of domain "keel". A rank's results depend on all
+ * ranks' values: the gradient is that of the sum of y's elements on all ranks, as of pmap in JAX.
+ * So each rule is the reverse exchange. */
 #include "opsets/onnx/training/gradient_terms.h"
 #include "opsets/tables.h"
 #include "values/member.h"

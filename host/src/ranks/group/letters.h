@@ -14,7 +14,7 @@ typedef struct keel_letter {
   char name[24], where[96];
 } keel_letter;
 
-/* In the order in which they came. */
+/* In their order of arrival. */
 typedef struct keel_letters {
   keel_letter *first, **last;
 } keel_letters;
@@ -23,7 +23,7 @@ static inline void keel_letters_init(keel_letters *all) {
   *all = (keel_letters){NULL, &all->first};
 }
 
-/* Takes out the first from one rank to another, of a Send or of a Receive; NULL: there is none. */
+/* Removes the first from one rank to another, of a Send or of a Receive; NULL: none. */
 keel_letter *keel_letters_take(keel_letters *all, uint32_t from, uint32_t to,
                                bool sent);
 

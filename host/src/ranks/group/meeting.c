@@ -1,9 +1,9 @@
-/* meeting.c - members of a group, each of which runs a program: their exchanges.
+/* meeting.c - the rendezvous of a group's members, each of which runs a program: their exchanges.
  *
- * Members come to an exchange one after the other, from any threads, and nobody waits: each
- * gets a promise, and the last one begins the work of all. The n-th exchange of each member is
- * one with the n-th of the others. A Send and its Receive are of two members, and find each other
- * in a list of letters. */
+ * Members arrive at an exchange one after the other, on any threads, and none waits: each gets a
+ * promise, and the last one begins the work of all. The n-th exchange of a member matches the n-th
+ * exchange of every other member. A Send and its Receive involve two members, and are matched in a
+ * list of messages (letters.h). */
 #include "base/refs.h"
 #include "device/context.h"
 #include "ranks/group/group.h"

@@ -1,5 +1,5 @@
-/* direct.c - exchanges between ranks that go from device to device, by a group that these have
- * joined. They run on a stream of their own, beside the device's other work. */
+/* direct.c - exchanges between ranks from device to device, by a group that the devices have
+ * joined. They run on a stream of their own, concurrently with the device's other work. */
 #include <time.h>
 
 #include "device/backoff.h"

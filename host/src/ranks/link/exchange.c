@@ -1,4 +1,4 @@
-/* exchange.c - one exchange between ranks: its part of them, and MPI's operations. */
+/* exchange.c - one exchange between ranks: its subgroup, and MPI's operations. */
 #include <sched.h>
 #include <time.h>
 

@@ -1,5 +1,5 @@
 /* joined.c - groups that the ranks' devices join, by a plugin that all ranks have: the ranks agree
- * at their first exchange of all, and each group has one rank that makes its id. */
+ * at their first exchange among all ranks, and one rank of each group makes its id. */
 #include <stdio.h>
 
 #include "device/context.h"

@@ -1,4 +1,4 @@
-/* link.c - opens and closes links: which module, and whether it is the launcher's. */
+/* link.c - opens and closes links: selects the module, and checks that it is the launcher's. */
 #include "ranks/link/link.h"
 
 #include <dlfcn.h>

@@ -25,26 +25,26 @@ typedef struct keel_link_lane keel_link_lane;
 typedef struct keel_link_devices {
   bool agreed;           /* the ranks have compared theirs */
   keel_link_card *cards; /* of all ranks */
-  /* this rank's, pinned, of the plugin that all ranks have; NULL: they have not one */
+  /* this rank's, pinned, of the plugin that all ranks have; NULL: they have none in common */
   keel_device *device;
-  kd_stream *stream;        /* of exchanges alone, beside the device's own */
+  kd_stream *stream;        /* of exchanges alone, besides the device's own */
   kd_event *before, *after; /* the work that makes a value; the exchange */
   keel_link_group all;
   keel_link_group
       machine;   /* where there is none of all: of those of this machine */
-  void *between; /* the module's, of the ranks that are the same in theirs */
+  void *between; /* the module's communicator of equal local ranks */
   bool pieces; /* all ranks have devices whose long values are sent in chunks */
-  bool stuck;  /* work that was given up has not ended */
+  bool stuck;  /* aborted work has not ended */
 } keel_link_devices;
 
-/* A part of the ranks, as an exchange names it: made once, by all ranks in one order. */
+/* A subgroup of the ranks, as an exchange names it: made once, by all ranks in one order. */
 typedef struct keel_link_part {
   struct keel_link_part *next;
   uint32_t size;
   int64_t rank_count;
   int64_t *ranks; /* of the exchange */
-  void *comm;     /* the module's, of this rank's part */
-  uint32_t root;  /* the rank that is the part's first */
+  void *comm;     /* the module's communicator, of this rank's subgroup */
+  uint32_t root;  /* the subgroup's first rank */
   keel_link_group group;
 } keel_link_part;
 
@@ -53,7 +53,7 @@ typedef struct keel_link_job {
   keel_waiter arrival; /* must be first: cast from keel_waiter */
   struct keel_link_job *next;
   keel_link *link;
-  /* of the exchange, from 1; of a Send or Receive, among those of the two ranks; 0: of
+  /* the exchange's number, from 1; a Send's or Receive's among those of the two ranks; 0: of
    * keel_link_gather */
   uint64_t number;
   keel_exchange what;
@@ -89,7 +89,7 @@ struct keel_link {
   /* Sends and Receives that the thread has not seen; and how many there were, by rank */
   keel_link_job *pairs, **last_pair;
   uint64_t *sent, *received;
-  bool news; /* a value came, or something was posted */
+  bool news; /* a value arrived, or a task was posted */
   /* threads that wake the link's thread without the lock: the link is not freed meanwhile */
   _Atomic uint32_t wakers;
   _Atomic uint32_t pair_count; /* Sends and Receives that have not ended */
@@ -98,14 +98,14 @@ struct keel_link {
   enum { OPENING, JOINED, OPENED, GIVEN_UP } opening;
   bool stop;
   keel_status open_status;
-  keel_tensor *failure; /* why there is nothing more */
-  keel_tensor *
-      spare; /* of memory that has run out, for where there is none for another */
+  keel_tensor *failure; /* why the link has failed */
+  keel_tensor
+      *spare; /* "out of memory", made before: if no failure can be made */
   keel_tensor *lost; /* why a run has left exchanges out; the link will fail */
   const char
       *last_words; /* of keel_link_abort, which does not return: borrowed */
   int last_status;
-  uint32_t members; /* the last to go frees the link, once that is closed */
+  uint32_t members; /* the last one frees the link, once it is closed */
   bool closed;
   bool
       crowded; /* ranks share cores: a waiting thread yields, and then sleeps */
@@ -123,17 +123,17 @@ struct keel_link {
   uint64_t position; /* the exchange that it is in, or will be next */
   bool inside, gathers;
   bool left;      /* it waits for the others to leave, too */
-  uint64_t heard; /* when it last listened while there was nothing to do */
+  uint64_t heard; /* when it last received notes while idle */
   char at[128];   /* which one that is */
   void *leaving;  /* the module's, of all ranks: for that */
 };
 
-/* Nanoseconds that joining may take at least, with any deadline: processes start and open their
+/* The least limit of joining in nanoseconds, with any deadline: processes start and open their
  * devices at different times. A test changes it. */
 extern uint64_t keel_link_join_least;
 
-/* Seconds after which keel_link_abort does without a link's thread that is stuck. A test changes
- * it. */
+/* Seconds after which keel_link_abort no longer waits for a link's thread that is stuck. A test
+ * changes it. */
 extern time_t keel_link_abort_most;
 
 /* Frees it, once its thread and all members have ended. */
@@ -147,14 +147,14 @@ void keel_link_drop_job(keel_link_job *job);
 /* The thread: opens the module, runs posted tasks, closes. */
 void *keel_link_thread(void *self);
 
-/* Makes the link fail: all that is posted, and all that will be. The first failure stays. On the
- * thread alone; notifies other ranks if `tell` is set. */
+/* Makes the link fail: all tasks, posted now or later. The first failure stays. On the thread
+ * alone; notifies other ranks if `tell` is set. */
 void keel_link_fail(keel_link *link, keel_status status, bool tell);
 
 /* The module's message of an error. */
 keel_status keel_link_error(const keel_link *link, int error, const char *what);
 
-/* Fails where a run has left exchanges out (keel_member.lose). On the thread alone. */
+/* Fails the link if a run has left exchanges out (keel_member.lose). On the thread alone. */
 void keel_link_notice_lost(keel_link *link);
 
 /* ---- notes between ranks: notes.c, on the thread alone ------------------------------- */
@@ -166,16 +166,16 @@ bool keel_link_hear(keel_link *link);
  * thread's failure. */
 keel_status keel_link_ask(keel_link *link);
 
-/* Tells all ranks that this one has failed, with this thread's message. */
+/* Notifies all ranks that this one has failed, with this thread's message. */
 void keel_link_tell_failure(keel_link *link, keel_status status);
 
-/* Hears for some seconds; rank 0, which hears last words, ends all. */
+/* Receives notes for some seconds; rank 0 ends all ranks when it gets last words. */
 void keel_link_hear_last(keel_link *link, int seconds);
 
-/* "rank 1: " and the text, on the standard error, until the launcher has read it. */
+/* Prints "rank 1: " and the text on standard error, and waits until the launcher has read it. */
 void keel_link_print_last(const char *text, uint32_t rank);
 
-/* Gives rank 0 the last words, and ends all. Does not return. */
+/* Sends rank 0 the last words, and ends all ranks. Does not return. */
 void keel_link_end(keel_link *link);
 
 /* ---- exchanges: exchange.c, on the thread alone ----------------------------------- */
@@ -183,12 +183,12 @@ void keel_link_end(keel_link *link);
 /* Runs an exchange whose value is known; resolves its promise. */
 void keel_link_exchange(keel_link *link, keel_link_job *job);
 
-/* Runs operations of the module at once, until all have ended, this rank's time is over, or the
- * link has failed. */
+/* Runs operations of the module concurrently, until all have ended, this rank's time is over, or
+ * the link has failed. */
 keel_status keel_link_run(keel_link *link, const keel_link_call *calls,
                           uint32_t count);
 
-/* Counts the time in which any is under way: one begins, or ends. */
+/* Counts the time in which exchanges are under way: one begins, or ends. */
 void keel_link_busy(keel_link *link, bool begins);
 
 /* Yields to others between two tests whether something has ended. asked: the number of earlier
@@ -207,7 +207,7 @@ keel_status keel_link_collect(keel_link *link, void *comm, uint32_t ranks,
  * the link's failure. */
 keel_status keel_link_between(keel_link *link, uint32_t asked, uint64_t began);
 
-/* This rank's part in an exchange; NULL: all ranks are one. Of ranks that all come here. */
+/* This rank's subgroup in an exchange; NULL: all ranks are one. All ranks call it. */
 keel_status keel_link_find_part(keel_link *link, const keel_exchange *what,
                                 keel_link_part **out_part);
 
@@ -221,7 +221,7 @@ keel_status keel_link_type_of(const keel_exchange *what, uint32_t size,
 
 /* ---- Send and Receive: pairs.c, on the thread alone -------------------------------- */
 
-/* Begins those that can, and ends those that are done. A failure is the link's. */
+/* Begins messages that can begin, and ends those that are done. A failure is the link's. */
 void keel_link_step_pairs(keel_link *link);
 
 /* The Send or Receive that has been under way longest; NULL: none is. */
@@ -232,22 +232,23 @@ void keel_link_pair_text(const keel_link_job *job, char *text, size_t size);
 
 /* ---- from device to device: joined.c, direct.c; on the thread alone ----------------------- */
 
-/* Has the ranks agree whether their devices can join groups, of which this is one, and join that
- * of all. Once; all ranks come here at their first exchange of all. */
+/* The ranks agree whether their devices, `device` here, can join groups, and join that of all
+ * ranks. Once; all ranks call it at their first exchange among all. */
 keel_status keel_link_agree(keel_link *link, keel_device *device);
 
-/* Joins the group of a part, where the ranks' devices can. */
+/* Joins the group of a subgroup, if the ranks' devices can. */
 keel_status keel_link_join_part(keel_link *link, keel_link_part *part);
 
 /* Leaves all groups. */
 void keel_link_leave(keel_link *link);
 
-/* Does an exchange whose value is known. KD_UNIMPLEMENTED, for all ranks: it is for the host. */
+/* Runs an exchange whose value is known. KD_UNIMPLEMENTED, on all ranks: it must be staged through
+ * the host. */
 keel_status keel_link_direct(keel_link *link, const keel_link_job *job,
                              keel_tensor **out_tensor);
 
-/* Does a long one through host memory, in pieces. KD_UNIMPLEMENTED, for all ranks: it goes as a
- * whole. pieces.c. */
+/* Runs a long one through host memory, in chunks. KD_UNIMPLEMENTED, on all ranks: it must be sent
+ * as a whole. pieces.c. */
 keel_status keel_link_pieces(keel_link *link, const keel_link_job *job,
                              keel_tensor **out_tensor);
 void keel_link_drop_lane(keel_link *link);

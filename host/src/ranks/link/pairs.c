@@ -1,6 +1,6 @@
-/* pairs.c - Send and Receive between ranks. They go on beside the exchanges of all ranks, and
- * beside one another: a message is known by its number among those of its two ranks, not by when
- * it begins. */
+/* pairs.c - Send and Receive between ranks. They run concurrently with the exchanges of all ranks,
+ * and with one another: a message is identified by its number among those of its two ranks, not by
+ * its start. */
 #include "device/context.h"
 #include "memory/access.h"
 #include "ranks/group/group.h"

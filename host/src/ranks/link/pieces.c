@@ -1,5 +1,5 @@
-/* pieces.c - long values that go through host memory, in pieces: one is copied out of the device
- * while another is on the wire, and a third is copied in. */
+/* pieces.c - long values that are staged through host memory, in chunks: one is copied out of the
+ * device while another is on the wire, and a third is copied in. */
 #include "device/backoff.h"
 #include "device/context.h"
 #include "device/failures.h"

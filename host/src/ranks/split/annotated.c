@@ -1,5 +1,5 @@
-/* annotated.c - a model's own annotations as the seeds of a split: which values ranks share along
- * which axis, or in which stage of a pipe each node is. */
+/* annotated.c - a model's own annotations as the seeds of a split: the axes along which values are
+ * sharded, or the stage of each node in a pipe. */
 #include "ranks/split/split.h"
 
 #include <kd/help.h>

@@ -1,4 +1,5 @@
-/* beside.c - rules of ops that work along some axes, and on each place of the others alone. */
+/* beside.c - rules of ops that work along some axes, independently for each position of the
+ * others. */
 #include "ranks/split/split.h"
 
 /* All outputs are parts along the axis; all other inputs are wholes. */

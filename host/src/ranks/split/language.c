@@ -1,5 +1,5 @@
-/* language.c - rules of the ops that language models have: attention by batch or by heads, and
- * products by weights in few bits. */
+/* language.c - rules of the ops of language models: attention by batch or by heads, and products by
+ * weights in few bits. */
 #include "ranks/split/split.h"
 
 #include <kd/help.h>

@@ -1,4 +1,4 @@
-/* phases.c - how much a program computes between its exchanges. */
+/* phases.c - a program's computations between its exchanges. */
 #include <keel/phases.h>
 
 #include "passes/cost.h"

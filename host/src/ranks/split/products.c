@@ -1,4 +1,4 @@
-/* products.c - rules of products and convolutions: by columns, each rank has a part of the result;
+/* products.c - rules of products and convolutions: by columns, each rank has a shard of the result;
  * by rows, a summand of it. */
 #include "ranks/split/split.h"
 

@@ -1,5 +1,5 @@
-/* quantised.c - rules of products and convolutions of whole numbers, and of DynamicQuantizeLinear,
- * which has one range for all ranks' parts. */
+/* quantised.c - rules of products and convolutions of integers, and of DynamicQuantizeLinear, which
+ * has one range for the shards of all ranks. */
 #include "ranks/split/split.h"
 
 /* Where an op has its operands. Bits are inputs. */

@@ -1,4 +1,4 @@
-/* rules.c - rules of ops that compute along other axes than the one that is split. */
+/* rules.c - rules of ops that compute along other axes than the sharded one. */
 #include "ranks/split/split.h"
 
 static keel_status rules_unary(keel_splitter *s, bool *out_done) {

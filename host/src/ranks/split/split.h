@@ -1,8 +1,7 @@
 /* split.h - splits programs, from inside: a value's sharding, and its use by rules.
  *
- * A function is rewritten where it stands: values keep their numbers, and come to mean what one
- * rank has of them. A rule looks at one node, takes inputs in the form that it wants, and says
- * which form its outputs have. */
+ * A function is rewritten in place: values keep their numbers, and become one rank's shards. A rule
+ * looks at one node, takes inputs in the form that it needs, and sets the form of its outputs. */
 #ifndef KEEL_INSIDE_SPLIT_H
 #define KEEL_INSIDE_SPLIT_H
 
@@ -13,24 +12,24 @@
 /* A rank's shard of a value. */
 typedef enum keel_share {
   KEEL_SHARE_WHOLE,
-  KEEL_SHARE_PART, /* its part along an axis, of as many equal ones as there are ranks */
-  KEEL_SHARE_SUM, /* a summand: the value is the sum of all ranks' */
+  KEEL_SHARE_PART, /* a shard along an axis, of as many equal ones as there are ranks */
+  KEEL_SHARE_SUM, /* a summand: the value is the sum over all ranks */
 } keel_share;
 
 typedef struct keel_shared {
   keel_share share;
   uint32_t axis;
   const keel_type *type;    /* of the whole; NULL: not known, or open */
-  uint32_t whole;           /* a value that is it as a whole, or KEEL_ABSENT */
-  uint32_t part, part_axis; /* the same of a part */
-  uint32_t wanted; /* along which axis annotations want parts, or KEEL_ABSENT */
+  uint32_t whole;           /* the same as a whole value, or KEEL_ABSENT */
+  uint32_t part, part_axis; /* the same as a shard */
+  uint32_t wanted; /* the axis of shards by annotations, or KEEL_ABSENT */
 } keel_shared;
 
 typedef struct keel_split_block {
   int64_t from[2], to[2];
 } keel_split_block;
 
-/* A value that is a block of weights, and is copied when it is known which of it a rank has. */
+/* A value that is a block of weights; it is copied when the rank's shard of it is known. */
 typedef struct keel_split_later {
   struct keel_split_later *next;
   uint32_t value;
@@ -41,9 +40,9 @@ typedef struct keel_split_later {
 typedef struct keel_splitter {
   keel_function *function;
   const keel_split_params *params;
-  const keel_configuration *annotations; /* that are to be followed, or NULL */
+  const keel_configuration *annotations; /* to follow, or NULL */
   keel_split_facts facts;
-  keel_shared *values; /* by value, those that were there */
+  keel_shared *values; /* by value, for the values before the split */
   uint32_t count;
   uint32_t member; /* the handle, or KEEL_ABSENT until an exchange needs it */
   uint32_t index;  /* of the node at hand */
@@ -51,8 +50,8 @@ typedef struct keel_splitter {
   keel_node *were; /* by node: as they were, to compute nodes again */
   uint32_t were_count;
   keel_split_later *later;
-  bool apart; /* nothing may be exchanged: outputs stay parts */
-  bool meets; /* something would have to be */
+  bool apart; /* exchanges are not allowed: outputs stay shards */
+  bool meets; /* an exchange would be needed */
 } keel_splitter;
 
 /* A rule: *out_done false: it does not know the form, and has changed nothing. */
@@ -66,11 +65,11 @@ keel_status keel_split_conv(keel_splitter *s, bool *out_done);
 /* A product of two activations, along a dimension of the batch that both have. */
 keel_status keel_split_of_batch(keel_splitter *s, uint32_t second,
                                 bool *out_done);
-/* Whether weights go by rows, their axis `row`: where the other operand is split along them, or
- * annotations say so. */
+/* Whether weights are sharded by rows, their axis `row`: if the other operand is sharded along
+ * them, or by annotations. */
 bool keel_split_takes_rows(const keel_splitter *s, bool split, uint32_t weights,
                            uint32_t row);
-/* Of whole numbers: quantised.c. */
+/* Of integers: quantised.c. */
 keel_status keel_split_matmul_integer(keel_splitter *s, bool *out_done);
 keel_status keel_split_qlinear_matmul(keel_splitter *s, bool *out_done);
 keel_status keel_split_matmul_to_float(keel_splitter *s, bool *out_done);
@@ -110,23 +109,23 @@ const keel_type *keel_split_out_type(const keel_splitter *s, uint32_t output);
 const keel_tensor *keel_split_constant(const keel_splitter *s, uint32_t input);
 /* Whether it is a constant, or made of one in few bits. */
 bool keel_split_is_weight(const keel_splitter *s, uint32_t input);
-/* Whether the rank has a part of it, along which axis. */
+/* Whether the rank has a shard of it, and along which axis. */
 bool keel_split_is_part(const keel_splitter *s, uint32_t input,
                         uint32_t *out_axis);
 bool keel_split_is_sum(const keel_splitter *s, uint32_t input);
 bool keel_split_divides(const keel_splitter *s, int64_t dim);
-/* Whether ranks shall have parts of weights along the axis: by `tensor`, of any; by annotations,
- * of those that these name. */
+/* Whether weights are to be sharded along the axis: by `tensor`, any; by annotations, those that
+ * these name. */
 bool keel_split_wants(const keel_splitter *s, uint32_t input, uint32_t axis);
 bool keel_split_by_annotations(const keel_splitter *s);
 
 /* ---- actions of rules --------------------------------------------------------------------- */
 
-/* Makes an input of the node the whole value, or a part of it; an absent one stays so. */
+/* Makes an input of the node the whole value, or a shard of it; an absent one stays absent. */
 keel_status keel_split_take_whole(keel_splitter *s, uint32_t input);
 keel_status keel_split_take_part(keel_splitter *s, uint32_t input,
                                  uint32_t axis);
-/* A constant of so many pieces along an axis: a part of each, one behind the other. */
+/* A constant of so many pieces along an axis: a shard of each, concatenated. */
 keel_status keel_split_take_part_of_each(keel_splitter *s, uint32_t input,
                                          uint32_t axis, uint32_t pieces);
 /* A constant that is added once, by rank 0: zeros for the others. */
@@ -145,7 +144,7 @@ keel_status keel_split_add(keel_splitter *s, const char *op,
                            const keel_attr *attrs, uint32_t attr_count,
                            const uint32_t *inputs, uint32_t input_count,
                            uint32_t *out_value);
-/* A new exchange of all ranks. Fails where nothing may be exchanged. */
+/* A new exchange of all ranks. Fails if exchanges are not allowed. */
 keel_status keel_split_exchange(keel_splitter *s, const char *op,
                                 uint32_t value, uint32_t *out_value);
 /* A constant; takes over the reference. */
@@ -157,8 +156,8 @@ keel_status keel_split_ints(keel_splitter *s, const int64_t *list,
 
 /* ---- annotations: annotated.c -------------------------------------------------------------- */
 
-/* The configuration for so many ranks. Returns KD_OK, KD_INVALID_ARGUMENT (there is none, or it is
- * wrong; the message says what). *out is NULL before. */
+/* The configuration for so many ranks. Returns KD_OK, KD_INVALID_ARGUMENT (none, or a wrong one;
+ * the message has the error). *out is NULL before. */
 keel_status keel_split_configuration(const keel_annotations *all, uint32_t size,
                                      const keel_configuration **out);
 
@@ -166,7 +165,7 @@ keel_status keel_split_configuration(const keel_annotations *all, uint32_t size,
 bool keel_split_is_staged(const keel_annotations *all,
                           const keel_configuration *own);
 
-/* Notes which values are wanted as parts; inputs of the function become parts. */
+/* Records which values are to be sharded; inputs of the function become shards. */
 keel_status keel_split_seed(keel_splitter *s);
 /* Into the facts, when all nodes have been visited. */
 keel_status keel_split_count_followed(keel_splitter *s);
@@ -174,7 +173,7 @@ keel_status keel_split_count_followed(keel_splitter *s);
 /* The function's former input becomes the rank's shard of it; the input has a new value. */
 keel_status keel_split_slice_input(keel_splitter *s, uint32_t input,
                                    uint32_t axis);
-/* Products that give queries, keys and values in one become one for each: columns.c. */
+/* Products that compute queries, keys and values at once become one for each: columns.c. */
 keel_status keel_split_columns(keel_splitter *s);
 /* ---- weights: weights.c ------------------------------------------------------------------- */
 
@@ -184,16 +183,16 @@ keel_status keel_split_copy_block(keel_tensor *whole,
                                   keel_tensor **out_tensor);
 /* Whether a value is such a block, which has no data yet. */
 bool keel_split_is_later(const keel_splitter *s, uint32_t value);
-/* Copies it, if it is one: some op needs all of it. */
+/* Copies it, if it is one, for an op that needs all of it. */
 keel_status keel_split_copy_now(keel_splitter *s, uint32_t value);
 /* Whether a value is such a block, or is made of a constant in few bits. */
 bool keel_split_makes_weights(const keel_splitter *s, uint32_t value);
-/* The rank's part of either, or of a constant. *out_done false: it is none of them. */
+/* The rank's shard of either, or of a constant. *out_done false: it is none of these. */
 keel_status keel_split_cut_weights(keel_splitter *s, uint32_t value,
                                    uint32_t axis, uint32_t *out_value,
                                    bool *out_done);
 
-/* A part has a shape that is known, and elements that can be cut and joined. */
+/* A shard needs a known shape, and elements that can be split and concatenated. */
 bool keel_split_can_be_part(const keel_type *type);
 
 /* ---- pipes ---------------------------------------------------------------------------------- */
@@ -216,7 +215,7 @@ keel_status keel_split_batch(keel_function *function,
 /* The batch of the function's inputs; -1: not known. */
 int64_t keel_split_batch_of(const keel_function *function);
 
-/* A node that any stage has which needs it: it depends on constants alone. */
+/* A node that depends on constants alone: each stage that needs it has it. */
 #define KEEL_SPLIT_ANY_STAGE UINT32_MAX
 
 /* Which stage each node is in, so that all take equal times.

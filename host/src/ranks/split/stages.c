@@ -1,5 +1,5 @@
-/* stages.c - cuts a function's nodes, in their order, into stages that take equal times, where
- * few bytes go from one to the next. */
+/* stages.c - cuts a function's nodes, in their order, into stages of equal times, at places where
+ * few bytes pass from one to the next. */
 #include <math.h>
 
 #include "passes/cost.h"

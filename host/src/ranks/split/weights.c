@@ -1,5 +1,5 @@
-/* weights.c - a rank's part of weights: of constants, of those in few bits, and of blocks of others,
- * which are copied when it is known which of them the rank has. */
+/* weights.c - a rank's shard of weights: of constants, of those in few bits, and of blocks of
+ * others, which are copied when the rank's shard is known. */
 #include <kd/help.h>
 
 #include "memory/access.h"
