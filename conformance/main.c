@@ -141,8 +141,8 @@ static int after(int status) {
   bad |= fflush(stdout) != 0;
   if (!bad) return status;
   fprintf(stderr,
-          "keel-conformance: standard output can't be written: %s; what it"
-          " has is not whole\n",
+          "keel-conformance: standard output can't be written: %s; the output "
+          "is incomplete\n",
           strerror(errno));
   return status ? status : KC_EXIT_SUITE;
 }

@@ -42,8 +42,8 @@ static bool expect_take(const char *path, int number, const cJSON *object,
   }
   if (!is_date(out->expires)) {
     fprintf(stderr,
-            "keel-conformance: %s: %s expires \"%s\", which is no date like"
-            " 2027-01-31\n",
+            "keel-conformance: %s: %s expires \"%s\", which is not a date like "
+            "2027-01-31\n",
             path, out->name, out->expires);
     return false;
   }
@@ -70,7 +70,7 @@ bool kc_expectations_read(const char *path, kc_expectations *out) {
   cJSON *list = size ? cJSON_Parse(text) : NULL;
   free(text);
   if (!cJSON_IsArray(list)) {
-    fprintf(stderr, "keel-conformance: %s is no JSON list of expectations\n",
+    fprintf(stderr, "keel-conformance: %s is not a JSON list of expectations\n",
             path);
     cJSON_Delete(list);
     return false;

@@ -412,7 +412,7 @@ bool kc_results_read(const char *path, kc_results *out) {
               path, number);
     } else if (number == 1 && strcmp(type, "suite") != 0) {
       good = false;
-      fprintf(stderr, "keel-conformance: %s is no results.jsonl\n", path);
+      fprintf(stderr, "keel-conformance: %s is not a results.jsonl\n", path);
     } else if (out->complete || out->tampered) {
       out->tampered = true; /* something stands behind the end */
       out->complete = false;

@@ -142,7 +142,7 @@ static void *host_allocate(const kd_host *host, uint64_t size,
   if (alignment & (alignment - 1)) {
     kc_violation(
         "host.allocate-alignment",
-        "kd_host.allocate got alignment %llu, which is no power of two",
+        "kd_host.allocate got alignment %llu, which is not a power of two",
         (unsigned long long)alignment);
     return NULL;
   }
@@ -326,7 +326,7 @@ static void host_profile_push(const kd_host *host, kd_device *device,
   for (uint32_t i = 0; i < count; i++) {
     uint32_t at = atomic_fetch_add(&record_count, 1);
     if (pushed[i].name && strlen(pushed[i].name) > 1000)
-      kc_violation("prof.records", "a record's name is no name");
+      kc_violation("prof.records", "a record has an invalid name");
     if (at >= RECORDS) continue;
     records[at] = pushed[i];
     records[at].name = NULL; /* it was borrowed */

@@ -61,8 +61,8 @@ bool kc_record_read(const char *path, kc_results *out) {
   }
   if (kc_results_read(path, out) && format) return true;
   fprintf(stderr,
-          "keel-conformance: the run that wrote %s was cut off, or it is no"
-          " results.jsonl; run the rules again, with --out DIR\n",
+          "keel-conformance: the run that wrote %s was cut off, or it is not a "
+          "results.jsonl; run the rules again, with --out DIR\n",
           path);
   kc_results_free(out);
   return false;

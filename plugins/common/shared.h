@@ -82,7 +82,7 @@ static inline kd_status shared_open(const kd_host *host,
                        memory->access, out);
   if (!error) return KD_OK;
   return host->fail(error == EBADF ? KD_INVALID_ARGUMENT : KD_UNIMPLEMENTED,
-                    "descriptor %llu is no memory of %llu bytes from %llu: %s",
+                    "descriptor %llu is not memory of %llu bytes from %llu: %s",
                     (unsigned long long)memory->handle,
                     (unsigned long long)memory->size,
                     (unsigned long long)memory->offset, strerror(error));

@@ -84,8 +84,8 @@ static const kd_option_def options[] = {
      .name = "products",
      .choices = "tiles|openblas",
      .default_value = "tiles",
-     .doc = "Who computes matrix products: Keel's own loops, or OpenBLAS where"
-            " it is installed."},
+     .doc = "Selects the code for matrix products: Keel's own loops, or "
+            "OpenBLAS if it is installed."},
     {.struct_size = sizeof(kd_option_def),
      .name = "winograd",
      .choices = "on|off",

@@ -129,7 +129,7 @@ static kd_status launch_here(kd_capture *c, kd_stream *stream) {
     if (status == KD_DEVICE_LOST || status == KD_OUT_OF_MEMORY) return status;
     if (status != KD_OK) {
       cuda_host->log(cuda_host, KD_LOG_WARNING,
-                     "a recording is no graph, and is enqueued each time");
+                     "a recording is not a graph, and is enqueued each time");
       c->listed = listed = true;
     }
   }

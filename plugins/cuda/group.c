@@ -249,7 +249,7 @@ static kd_status group_join(kd_device *device, const kd_join *what,
   if (!what->size || what->rank >= what->size)
     return FAIL(KD_INVALID_ARGUMENT, "member %u of %u", what->rank, what->size);
   if (memcmp(what->id->bytes + MARK_AT, mark, sizeof mark) != 0)
-    return FAIL(KD_INVALID_ARGUMENT, "it is no id of this plugin's");
+    return FAIL(KD_INVALID_ARGUMENT, "the id is not of this plugin");
   kd_status status = find_joining();
   if (status != KD_OK) return status;
   kd_group *group = group_allocate(&device, 1);
@@ -279,7 +279,7 @@ static kd_status group_ask(kd_group *group) {
 }
 
 static kd_status given_up(void) {
-  return FAIL(KD_ABORTED, "the group was given up");
+  return FAIL(KD_ABORTED, "the group was aborted");
 }
 
 static kd_status group_status(kd_group *group) {
@@ -295,7 +295,7 @@ static kd_status group_status(kd_group *group) {
 static void group_abort(kd_group *group) {
   if (!group->members) return;
   pthread_mutex_lock(&group->lock);
-  abort_all(group, "its group was given up");
+  abort_all(group, "its group was aborted");
   pthread_mutex_unlock(&group->lock);
 }
 

@@ -180,8 +180,8 @@ static const kd_option_def options[] = {
                 "A path of libcudnn, or off: convolutions are then all"
                 " by the plugin's own kernels."),
     PATH_OPTION("nccl",
-                "A path of libnccl, or off: what devices do together"
-                " is then all by way of the host."),
+                "A path of libnccl, or off: collectives are then staged "
+                "through the host."),
     {.struct_size = sizeof(kd_option_def),
      .name = "tf32",
      .choices = "on|off",

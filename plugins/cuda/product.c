@@ -268,6 +268,6 @@ kd_status cuda_product_make(kd_device *d, const fam_pass *pass,
   product_destroy(&p->call);
   /* better its product and a kernel behind it than ours, without tensor cores */
   return g.fused ? FAIL(KD_UNIMPLEMENTED,
-                        "cuBLASLt does not do what stands behind the product")
+                        "cuBLASLt does not support the ops after the product")
                  : KD_OK;
 }

@@ -51,7 +51,7 @@ static kd_status check_queue(kd_device *d, cl_command_queue queue,
                                   sizeof *out_properties, out_properties, NULL);
   if (code != CL_SUCCESS)
     return FAIL(KD_INVALID_ARGUMENT,
-                "OpenCL: clGetCommandQueueInfo: %s: it is no queue",
+                "OpenCL: clGetCommandQueueInfo: %s: it is not a queue",
                 ocl_error_name(code));
   if (context != d->context || id != d->id)
     return FAIL(KD_INVALID_ARGUMENT,
