@@ -162,7 +162,7 @@ command -v mpirun.openmpi >/dev/null && {
   end TERM -o 1 0
   end STOP -n 1 1 --exchange-timeout 500
 }
-# one file of all ranks; what was not hidden
+# one file of all ranks; time that was not overlapped
 expect 0 "ms of exchanges; .* not overlapped by computation" --np 2 \
   --trace "$scratch/trace.json" --profile
 python3 "$(dirname "$0")/../base/check_trace.py" "$scratch/trace.json" &&
