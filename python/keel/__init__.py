@@ -228,7 +228,7 @@ class Tensor(_Owner):
     @property
     def _handle(self) -> c_void_p:
         if self._held is None:
-            raise ValueError("the tensor was donated to a run, and is no more")
+            raise ValueError("the tensor was donated to a run, and can't be used any more")
         return self._held
 
     def _give_away(self) -> None:
@@ -315,7 +315,7 @@ class Tensor(_Owner):
     def __getitem__(self, index: int) -> Tensor:
         """Item `index` of a sequence; of a tensor's elements use numpy()."""
         if lib.keel_sequence_length(self._handle) < 0:
-            raise TypeError(f"{self!r} is no sequence; numpy() gives its elements")
+            raise TypeError(f"{self!r} is not a sequence; numpy() gives its elements")
         out = native.handle()
         if lib.keel_sequence_at(self._handle, index, byref(out)) != native.OK:
             raise IndexError(text(lib.keel_message()))
@@ -429,7 +429,7 @@ class Model(_Owner):
                                 + ", ".join(map(str, self.inputs)))
             value = values[known.index(name)]
             if not isinstance(value, Tensor):
-                raise TypeError(f"donate: input {name!r} is no keel.Tensor, but of type "
+                raise TypeError(f"donate: input {name!r} is not a keel.Tensor, but of type "
                                 f"{type(value).__name__}, whose memory is not Keel's: make one "
                                 "by Context.tensor, or leave the name out")
             if sum(one is value for one in values) > 1 or list(names).count(name) > 1:
@@ -596,7 +596,7 @@ class Context(_Owner):
 
     def tensor(self, value: Any, dtype: str | None = None) -> Tensor:
         """A Tensor of an array or of numbers; it shares packed host memory of arrays, which
-        must not change while it lives. dtype: of numbers that are no array ("f32")."""
+        must not change while it lives. dtype: of numbers that are not an array ("f32")."""
         with self._core:
             return _tensor(self._core, value, dtype)
 
@@ -685,7 +685,7 @@ def _of_numbers(core: _Core, value: Any, dtype: str | None) -> Tensor:
     try:
         import numpy
     except ImportError:
-        raise TypeError("numbers that are no array need NumPy; install it") from None
+        raise TypeError("numbers that are not an array need NumPy; install it") from None
     wanted = _NUMPY.get(dtype or "")
     if isinstance(value, (numpy.ndarray, numpy.generic)):
         array = numpy.asarray(value)

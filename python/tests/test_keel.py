@@ -481,7 +481,7 @@ class Failures(unittest.TestCase):
         a = context.tensor(x)
         for error, words, names in ((TypeError, "no input 'q'", ["q"]),
                                     (ValueError, "'a' is given twice", ["a", "a"]),
-                                    (TypeError, "'b' is no keel.Tensor, but of type ndarray", "b")):
+                                    (TypeError, "'b' is not a keel.Tensor, but of type ndarray", "b")):
             with self.assertRaisesRegex(error, "^donate: .*" + words):
                 model.run(a, y, donate=names)
         square = np.ones((2, 3, 3), np.float32)

@@ -48,7 +48,7 @@ def _sign(c: Lowering, x: Value) -> Value:
         return c.op("Identity", x)
     if t not in FLOATS:
         return c.op("Sign", x)
-    # of what is no number it is 0
+    # of NaN it is 0
     zero = c.to(0, t)
     return c.op("Sub", c.cast(c.op("Greater", x, zero, dtype="bool"), t),
                 c.cast(c.op("Less", x, zero, dtype="bool"), t))
@@ -273,7 +273,7 @@ def _pow(c: Lowering, x: Any, y: Any) -> Value:
 
 
 def _number_of(op: str, target: str) -> None:
-    """The larger or smaller one, where one that is no number loses."""
+    """The larger or smaller one, where NaN loses."""
     @lower(f"{target}.default")
     def function(c: Lowering, x: Value, y: Value) -> Value:
         t = c.out_type

@@ -42,7 +42,7 @@ class Region:
 
 
 def name_of(node: fx.Node) -> str:
-    """"aten.add.Tensor"; what is no op of torch by its Python name."""
+    """"aten.add.Tensor"; other functions by their Python names."""
     if isinstance(node.target, torch._ops.OpOverload):
         return str(node.target)
     return getattr(node.target, "__name__", str(node.target))

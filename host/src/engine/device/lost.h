@@ -1,17 +1,16 @@
-/* lost.h - lost devices: how a loss is detected, and who may still use their handles.
+/* lost.h - lost devices: how a loss is detected, and which calls may still use their handles.
  *
- * Every failure of a device's call goes to keel_device_check, which alone decides that a
- * device is lost. From then on nothing new starts on it, and running work fails. When
- * nothing of it is held any more, keel_device_reopen (context.c) frees all of it and opens
- * it again. */
+ * Every failure of a device's call goes to keel_device_check, which alone decides that a device is
+ * lost. From then on nothing new starts on it, and running work fails. When it has no references
+ * any more, keel_device_reopen (context.c) frees all of it and opens it again. */
 #ifndef KEEL_LOST_H
 #define KEEL_LOST_H
 
 #include "device/device.h"
 
-/* Checks the status of a device's call or work; this thread's message may say more. Returns
- * the status, or, if the device is lost, KD_DEVICE_LOST with a message that has the
- * device's name and reason. The caller holds something of the device, or has entered it. */
+/* Checks the status of a device's call or work; this thread's message may have details. Returns the
+ * status, or, if the device is lost, KD_DEVICE_LOST with a message that has the device's name and
+ * reason. The caller holds something of the device, or has entered it. */
 kd_status keel_device_check(keel_device *device, kd_status status);
 
 /* Fails with KD_DEVICE_LOST and the same message. */

@@ -1,11 +1,11 @@
 /* replay.h - recordings of a static run on its device's stream, each launched as one
  * (kd/capture.h).
  *
- * A recording is made after a few static runs. It retains all memory that it uses: the
- * arena, the inputs and the outputs. Outputs that nothing else holds any more are reused. A
- * caller who still holds the last outputs, and so alternates between two pieces of memory,
- * gets a recording for each; so does a loop whose outputs are the next run's inputs. Otherwise a
- * recording is rebound to other memory. */
+ * A recording is made after a few static runs. It retains all memory that it uses: the arena, the
+ * inputs and the outputs. Outputs that nothing else holds any more are reused. A caller that still
+ * holds the last outputs, and so alternates between two pieces of memory, gets a recording for
+ * each; so does a loop whose outputs are the next run's inputs. Otherwise a recording is rebound to
+ * other memory. */
 #ifndef KEEL_REPLAY_H
 #define KEEL_REPLAY_H
 

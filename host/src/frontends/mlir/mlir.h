@@ -1,7 +1,7 @@
 /* mlir.h - programs as text, in MLIR's generic syntax.
  *
- * Syntax: "MLIR Language Reference" and "Builtin Dialect" of LLVM 19. What is written
- * needs no dialect but builtin: mlir-opt takes it with --allow-unregistered-dialect.
+ * Syntax: "MLIR Language Reference" and "Builtin Dialect" of LLVM 19. The text needs no dialect but
+ * builtin: mlir-opt takes it with --allow-unregistered-dialect.
  *
  *   "keel.program"() ({          the program's own function: one block
  *   ^bb0(%0: tensor<1x4xf32>):   its inputs
@@ -11,11 +11,10 @@
  *     "keel.return"(%3) : (...) -> ()          its outputs
  *   }) {inputs = [...], ...} : () -> ()        names and declared types of its ports
  *
- * An op of domain D is "D.Name"; ai.onnx is "onnx". Nested functions are regions, which
- * get what they read from outside as their last arguments; `keel.graphs` names them.
- * Other attributes of Keel's own begin with "keel." too: name, device, blocked. Types
- * that are no tensors: !keel.sequence, !keel.optional, !keel.optional_sequence, and
- * !keel.value where nothing is known.
+ * An op of domain D is "D.Name"; ai.onnx is "onnx". Nested functions are regions, which get what
+ * they read from outside as their last arguments; `keel.graphs` names them. Other attributes of
+ * Keel's own begin with "keel." too: name, device, blocked. Types that are not tensors:
+ * !keel.sequence, !keel.optional, !keel.optional_sequence, and !keel.value for unknown types.
  *
  * Compiled forms of regions have no text: they are left out, and plans compile. */
 #ifndef KEEL_MLIR_H

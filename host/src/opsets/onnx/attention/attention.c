@@ -3,10 +3,9 @@
  *     scores = MatMul(Q * sqrt(scale), Transpose(K) * sqrt(scale)), softcap * tanh(. / softcap)
  *     Y = MatMul(Softmax(scores + bias), V)
  *
- * That is what opsets/onnx/attention/fuse.c makes one op of. bias has minus infinity where a key is not
- * to be seen: by the mask, the causal order, a window, or the number of keys that are no
- * padding. A row that sees no key gives zeros: its bias becomes 0, so that nothing is NaN, and
- * its result goes.
+ * opsets/onnx/attention/fuse.c fuses this to one op. bias has minus infinity for a hidden key: by
+ * the mask, the causal order, a window, or the number of keys that are not padding. A row that sees
+ * no key gives zeros: its bias becomes 0, so that nothing is NaN, and its result is masked.
  *
  * Ranks and element types need not be known: Q of three dimensions has the attribute
  * q_num_heads, and dimensions are asked for with Shape, which is folded where they are known. */
