@@ -182,7 +182,7 @@ void cuda_groups_lost(void) {
   for (kd_group *group = all; group;) {
     kd_group *next = group->next;
     if (why_any_lost(group) && !atomic_exchange(&group->doomed, true) &&
-        pthread_mutex_trylock(&group->lock) == 0) { /* else its holder sees it */
+        pthread_mutex_trylock(&group->lock) == 0) { /* else its holder sees */
       look_after(group);
       pthread_mutex_unlock(&group->lock);
       next = all;

@@ -474,7 +474,7 @@ expect 2 "give the plugin's name" "$keel" new-plugin a b
 expect 2 "is not a plugin name" "$keel" new-plugin Acme
 expect 2 "is not a plugin name" "$keel" new-plugin abcdefghijklmnopqrstuvwxyz01234567
 expect 2 "is reserved by the headers" "$keel" new-plugin keel
-expect 2 "or of CMake" "$keel" new-plugin test
+expect 2 "or by CMake" "$keel" new-plugin test
 expect 2 "from 0 to 3" "$keel" new-plugin acme --level 4
 expect 2 "unknown option \"--plugin\"" "$keel" new-plugin acme --plugin x
 expect 0 "a plugin of level 2 (replay)" "$keel" new-plugin int-a_1 --level 2 --out "$scratch/a/b"
