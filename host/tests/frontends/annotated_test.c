@@ -642,7 +642,7 @@ static void wrong_stages_are_refused(void **state) {
       .struct_size = sizeof params, .kind = KEEL_SPLIT_ANNOTATED, .size = 2};
   assert_int_equal(keel_program_split(program, &params, &own, NULL),
                    KD_INVALID_ARGUMENT);
-  expect_message("node \"a\" of stage 0 makes, whose shape is not known");
+  expect_message("node \"a\" of stage 0, whose shape is not known");
   keel_program_release(program);
 }
 

@@ -93,7 +93,7 @@ static void faulty_plugins_are_refused(void **state) {
   expect_refused(BAD("COLLECTIVE"), KD_INCOMPATIBLE,
                  "slot create of kd_collective_table", "vendor");
   expect_refused(BAD("HALF_COLLECTIVE"), KD_INCOMPATIBLE,
-                 "make_id, join, status and abort of groups come together",
+                 "make_id, join, status and abort of groups must be all set",
                  "vendor");
   expect_refused(BAD("NATIVE"), KD_INCOMPATIBLE,
                  "slot device of kd_native_table is NULL", "vendor");

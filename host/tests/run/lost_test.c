@@ -414,7 +414,7 @@ static void plans_are_made_anew(void **state) {
   never_lose();
 
   assert_int_equal(keel_device_reopen(sim), KD_FAILED_PRECONDITION);
-  expect_message("release its tensors and plans (0 pieces");
+  expect_message("release its tensors and plans (0 allocations");
   expect_lost(run_chain(plan, PAIRS));
   assert_int_equal(run_chain(elsewhere, PAIRS), KD_OK);
   keel_plan_release(plan);
