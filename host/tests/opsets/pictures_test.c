@@ -193,7 +193,7 @@ static void broken_files_are_refused(void **state) {
   (void)state;
   expect_broken(TEXT("GIF89a"), KD_DATA_LOSS, "do not begin as");
   expect_broken("", 0, KD_DATA_LOSS, "0 bytes");
-  expect_broken(TEXT("P7\nWIDTH 3"), KD_UNIMPLEMENTED, "no PBM");
+  expect_broken(TEXT("P7\nWIDTH 3"), KD_UNIMPLEMENTED, "not PBM");
   expect_broken(TEXT("P5 3 2 255\n12345"), KD_DATA_LOSS, "before its last");
   expect_broken(TEXT("P5 3 0 255\n12345"), KD_DATA_LOSS, "other numbers");
   expect_broken(TEXT("P2 3 2 7\n1 2 3 8 1 1"), KD_DATA_LOSS, "largest");
