@@ -2,8 +2,8 @@
 #include <math.h>
 
 #include "ops/vendor.h"
-#include "rules/ops/cases.h"
 #include "rules/kernels/kernel.h"
+#include "rules/ops/cases.h"
 #include "rules/rules.h"
 
 void kernel_dynamic(void) {

@@ -1,8 +1,8 @@
 /* kernel_attribute.c - instances of one op with different attributes, side by side. */
 #include <math.h>
 
-#include "rules/ops/cases.h"
 #include "rules/kernels/kernel.h"
+#include "rules/ops/cases.h"
 #include "rules/rules.h"
 
 #define PAIRS 6u /* that an op is tried with */

@@ -3,8 +3,8 @@
 #include <math.h>
 #include <sched.h>
 
-#include "rules/ops/cases.h"
 #include "rules/kernels/kernel.h"
+#include "rules/ops/cases.h"
 #include "rules/rules.h"
 
 /* ---- instances of one op, each in a thread of its own ------------------------------------ */

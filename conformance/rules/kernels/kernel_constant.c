@@ -2,8 +2,8 @@
  * there, and what an instance keeps of it. */
 #include <sys/mman.h>
 
-#include "rules/ops/cases.h"
 #include "rules/kernels/kernel.h"
+#include "rules/ops/cases.h"
 #include "rules/rules.h"
 
 /* Pages that constants lie in, each constant at the beginning of one. */

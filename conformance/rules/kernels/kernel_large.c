@@ -1,7 +1,7 @@
 /* kernel_large.c - tensors of more rows and elements than a grid of a device has. Only their
  * ends are compared: what the reference makes of a few rows alone. */
-#include "rules/ops/cases.h"
 #include "rules/kernels/kernel.h"
+#include "rules/ops/cases.h"
 #include "rules/rules.h"
 
 #define TAIL 3 /* rows that are compared; of vectors, so many hundreds */

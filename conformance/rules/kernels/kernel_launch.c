@@ -1,8 +1,8 @@
 /* kernel_launch.c - launches: what an instance reads and writes, where, and with whom at once. */
 #include <math.h>
 
-#include "rules/ops/cases.h"
 #include "rules/kernels/kernel.h"
+#include "rules/ops/cases.h"
 #include "rules/rules.h"
 
 void kernel_run_and_compare(kc_op_case *one, kc_node *node, kc_run *run,

@@ -1,6 +1,6 @@
 /* kernel_shape.c - shapes that kernels must take: empty, of any rank, odd, large. */
-#include "rules/ops/cases.h"
 #include "rules/kernels/kernel.h"
+#include "rules/ops/cases.h"
 #include "rules/rules.h"
 
 /* False where the device has no kernel for it. */

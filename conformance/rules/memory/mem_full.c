@@ -1,7 +1,7 @@
 /* mem_full.c - launches on a device whose memory is full. */
-#include "rules/ops/cases.h"
 #include "rules/kernels/kernel.h"
 #include "rules/memory/mem.h"
+#include "rules/ops/cases.h"
 #include "rules/rules.h"
 
 /* Buffers that fill the memory: from large ones to those that no kernel can do with less

@@ -2,8 +2,8 @@
  * nothing outside them is read into a result. */
 #include <math.h>
 
-#include "rules/ops/cases.h"
 #include "rules/kernels/kernel.h"
+#include "rules/ops/cases.h"
 #include "rules/ops/robust.h"
 #include "rules/rules.h"
 

@@ -1,8 +1,8 @@
 /* again.c - each op before its device, or the plugin, is closed, and when it is open again. */
 #include <math.h>
 
-#include "rules/ops/cases.h"
 #include "rules/kernels/kernel.h"
+#include "rules/ops/cases.h"
 #include "rules/rules.h"
 
 /* What is closed: the device, or the plugin, too. */

@@ -1,7 +1,7 @@
 /* err_kernel.c - kernels that get no host memory, when they are made and when they run. */
+#include "rules/kernels/kernel.h"
 #include "rules/ops/cases.h"
 #include "rules/plugin/err.h"
-#include "rules/kernels/kernel.h"
 #include "rules/rules.h"
 
 /* Allocations of one call that are made to fail, one at a time. */

@@ -5,9 +5,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "program/hostile.h"
 #include "base/base.h"
 #include "loader/loader.h"
+#include "program/hostile.h"
 
 #define PROGRAM  1
 #define VALUE    2

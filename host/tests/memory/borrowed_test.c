@@ -1,8 +1,8 @@
 /* borrowed_test.c - memory of others: who frees it, and when, whoever still reads it. */
 #include <pthread.h>
 
-#include "values/dlpack.h"
 #include "toy/toy.h"
+#include "values/dlpack.h"
 
 /* ---- who frees, and when ---------------------------------------------------------------- */
 

@@ -19,8 +19,8 @@
 static bool has_numbers(const char *body) {
   for (const char *at = body; *at; at++) {
     if (*at == '[' || *at == '{') at += strcspn(at, "]}");
-    bool begins = at == body || !(isalnum((unsigned char)at[-1]) ||
-                                  strchr("$%^_", at[-1]));
+    bool begins = at == body ||
+                  !(isalnum((unsigned char)at[-1]) || strchr("$%^_", at[-1]));
     if (*at == '@' || (begins && isdigit((unsigned char)*at))) return true;
   }
   return false;

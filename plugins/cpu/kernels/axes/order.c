@@ -1,10 +1,10 @@
 /* order.c - ops along lines of one axis: ArgMax, ArgMin, CumSum, CumProd, TopK. */
 #include <stdatomic.h>
 
+#include "data/keys.h"
 #include "dialect.h"
 #include "families/lines.h"
 #include "kernels.h"
-#include "data/keys.h"
 
 typedef struct line_work {
   lines all;

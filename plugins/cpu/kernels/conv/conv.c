@@ -12,8 +12,8 @@
 #include "elementwise/elementwise.h"
 #include "kernels.h"
 #include "products/tiles.h"
-#include "transposed.h"
 #include "products/weights.h"
+#include "transposed.h"
 
 /* ---- sizes -------------------------------------------------------------------- */
 

@@ -5,8 +5,8 @@
  * themselves. So the result is that of one after the other. */
 #include <stdatomic.h>
 
-#include "kernels.h"
 #include "data/keys.h"
+#include "kernels.h"
 #include "lanes.h"
 
 #define TILE  512

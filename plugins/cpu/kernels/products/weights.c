@@ -8,10 +8,10 @@
 
 #include <pthread.h>
 
+#include "conv/transposed.h"
 #include "families/window.h"
 #include "kernels.h"
 #include "tiles.h"
-#include "conv/transposed.h"
 
 #define LEAST \
   1024 /* elements; smaller ones are packed faster than they are found */
