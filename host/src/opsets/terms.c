@@ -1,6 +1,8 @@
 /* terms.c - frequent terms of ONNX's ops. */
 #include "opsets/terms.h"
 
+#include <math.h>
+
 #include "base/float.h"
 
 static uint32_t scalar(keel_emit *e, kd_dtype dtype, double number) {
@@ -38,7 +40,8 @@ kd_dtype keel_emit_dtype(const keel_emit *e, uint32_t value) {
       output++;
     const keel_param *param = keel_schema_output(node->op->schema, output);
     if (!param) return KD_NONE;
-    if (!strcmp(node->op->schema->name, "Cast"))
+    if (!strcmp(node->op->schema->name, "Cast") ||
+        !strcmp(node->op->schema->name, "BitCast"))
       return (kd_dtype)keel_attr_int(node->op, "to", KD_NONE);
     if (keel_types_only(param->types) != KD_NONE)
       return keel_types_only(param->types);
@@ -64,7 +67,8 @@ uint32_t keel_emit_number(keel_emit *e, double number, uint32_t like) {
   kd_dtype dtype = keel_emit_dtype(e, like);
   char bytes[8];
   if (keel_float_encode(dtype, number, bytes)) return scalar(e, dtype, number);
-  if (is_integer(dtype)) { /* the low bytes are those of any width */
+  if (is_integer(dtype) && fabs(number) < 0x1p62) {
+    /* the low bytes are those of any width */
     int64_t integer = dtype == KD_BOOL ? number != 0 : (int64_t)number;
     return keel_emit_constant(e, dtype, 0, NULL, &integer);
   }
@@ -80,8 +84,7 @@ uint32_t keel_emit_dims(keel_emit *e, uint32_t value, int64_t begin,
 uint32_t keel_emit_concat(keel_emit *e, int64_t axis, const uint32_t *parts,
                           uint32_t count) {
   const keel_attr attr = KEEL_INT("axis", axis);
-  return count == 1 ? parts[0]
-                    : keel_emit_op(e, "Concat", &attr, 1, parts, count);
+  return keel_emit_op(e, "Concat", &attr, 1, parts, count);
 }
 
 uint32_t keel_emit_where(keel_emit *e, uint32_t condition, uint32_t yes,
@@ -98,10 +101,7 @@ uint32_t keel_emit_reshape(keel_emit *e, uint32_t value, const int64_t *dims,
 uint32_t keel_emit_transpose(keel_emit *e, uint32_t value, const int64_t *perm,
                              uint32_t rank) {
   const keel_attr attr = KEEL_INTS("perm", rank, perm);
-  bool same = true;
-  for (uint32_t i = 0; i < rank; i++)
-    same = same && perm[i] == i;
-  return same ? value : keel_emit_op(e, "Transpose", &attr, 1, &value, 1);
+  return keel_emit_op(e, "Transpose", &attr, 1, &value, 1);
 }
 
 uint32_t keel_emit_slice(keel_emit *e, uint32_t value, int64_t axis,
@@ -157,9 +157,11 @@ uint32_t keel_emit_within(keel_emit *e, uint32_t list, uint32_t least,
 }
 
 uint32_t keel_emit_range(keel_emit *e, uint32_t count) {
-  uint32_t zero = keel_emit_unary(e, "Squeeze", keel_emit_int(e, 0));
-  uint32_t one = keel_emit_unary(e, "Squeeze", keel_emit_int(e, 1));
-  const uint32_t inputs[] = {zero, keel_emit_unary(e, "Squeeze", count), one};
+  /* scalars, as the shape function reads them */
+  static const int64_t ends[] = {0, 1};
+  const uint32_t inputs[] = {keel_emit_constant(e, KD_I64, 0, NULL, &ends[0]),
+                             keel_emit_unary(e, "Squeeze", count),
+                             keel_emit_constant(e, KD_I64, 0, NULL, &ends[1])};
   return keel_emit_op(e, "Range", NULL, 0, inputs, 3);
 }
 

@@ -6,9 +6,10 @@
 #include <math.h>
 
 #include "opsets/terms.h"
+#include "system/locale.h"
 
 #define NAMES_MOST     24 /* that a text gives */
-#define NAME_SIZE      48
+#define NAME_SIZE      64
 #define ARGUMENTS_MOST 16 /* of an op; attributes of one */
 #define LIST_MOST      16 /* entries of a list */
 
@@ -37,8 +38,9 @@ static text_term read_expression(text_reader *t);
 
 static void text_broken(text_reader *t, const char *wanted) {
   if (!t->broken)
-    keel_emit_fail(t->e, KD_INTERNAL, "the text \"%s\" has no %s at \"%s\"",
-                   t->text, wanted, t->at);
+    keel_emit_fail(t->e, KD_INTERNAL,
+                   "there is no %s at \"%s\" of the text \"%s\"", wanted, t->at,
+                   t->text);
   t->broken = true;
   t->at = "";
 }
@@ -95,10 +97,6 @@ static text_term text_number(double n) {
   return (text_term){.number = true, .n = n, .value = KEEL_ABSENT};
 }
 
-static double clamped(double n, double most) {
-  return isinf(n) || isnan(n) || fabs(n) <= most ? n : n < 0 ? -most : most;
-}
-
 /* A term as a value; a number becomes a scalar of the type of `like`. */
 static uint32_t text_operand(text_reader *t, text_term term, uint32_t like) {
   if (!term.number || t->muted) return term.value;
@@ -106,31 +104,27 @@ static uint32_t text_operand(text_reader *t, text_term term, uint32_t like) {
     like = t->of->read(t->of->context, '$', 0);
     if (like == KEEL_ABSENT) text_broken(t, "value beside a number");
   }
-  switch (keel_emit_dtype(t->e, like)) {
-    case KD_F32:
-      term.n = clamped(term.n, FLT_MAX);
-      break;
-    case KD_F16:
-      term.n = clamped(term.n, 65504);
-      break;
-    case KD_BF16:
-      term.n = clamped(term.n, 3.3895313892515355e38);
-      break;
-    default:
-      break;
-  }
+  /* of f32, one that is too large is the largest */
+  if (keel_emit_dtype(t->e, like) == KD_F32 && isfinite(term.n) &&
+      fabs(term.n) > FLT_MAX)
+    term.n = term.n < 0 ? -FLT_MAX : FLT_MAX;
   return keel_emit_number(t->e, term.n, like);
 }
 
-static double attribute_number(text_reader *t, const char *name) {
-  const keel_schema *schema = t->of->op->schema;
-  for (uint32_t i = 0; i < schema->attr_count; i++)
-    if (!strcmp(schema->attrs[i].name, name))
-      return schema->attrs[i].kind == KD_ATTR_FLOAT
-                 ? (double)keel_attr_float(t->of->op, name, 0)
-                 : (double)keel_attr_int(t->of->op, name, 0);
+/* The kind of an attribute of the op; 0: it has none of that name. */
+static uint32_t attribute_kind(text_reader *t, const char *name) {
+  const keel_schema *schema = t->of->op ? t->of->op->schema : NULL;
+  for (uint32_t i = 0; schema && i < schema->attr_count; i++)
+    if (!strcmp(schema->attrs[i].name, name)) return schema->attrs[i].kind;
   text_broken(t, "attribute that the op has");
   return 0;
+}
+
+static double attribute_number(text_reader *t, const char *name) {
+  uint32_t kind = attribute_kind(t, name);
+  return kind == KD_ATTR_FLOAT ? (double)keel_attr_float(t->of->op, name, 0)
+         : kind                ? (double)keel_attr_int(t->of->op, name, 0)
+                               : 0;
 }
 
 /* ---- ops ------------------------------------------------------------------------------------- */
@@ -299,6 +293,10 @@ typedef struct text_list {
 
 static void list_constant(text_reader *t, text_list *list) {
   if (!list->int_count && list->part_count) return;
+  if (list->part_count == LIST_MOST) {
+    text_broken(t, "room");
+    return;
+  }
   list->parts[list->part_count++] =
       t->muted ? KEEL_ABSENT
                : keel_emit_ints(t->e, list->ints, list->int_count);
@@ -316,16 +314,30 @@ static void list_attribute(text_reader *t, text_list *list) {
   char name[NAME_SIZE];
   const int64_t *ints = NULL;
   read_name(t, name);
+  uint32_t kind = attribute_kind(t, name);
+  if (kind == KD_ATTR_INT) list_int(t, list, keel_attr_int(t->of->op, name, 0));
+  if (kind != KD_ATTR_INTS) return;
   int64_t count = keel_attr_ints(t->of->op, name, &ints);
   for (int64_t i = 0; i < count; i++)
     list_int(t, list, ints[i]);
-  if (count < 0) list_int(t, list, (int64_t)attribute_number(t, name));
+}
+
+/* An entry of a list that is not an integer written out. */
+static void list_value(text_reader *t, text_list *list) {
+  text_term term = read_expression(t);
+  if (list->int_count) list_constant(t, list);
+  if (term.number)
+    text_broken(t, "list or integer");
+  else if (list->part_count >= LIST_MOST)
+    text_broken(t, "room");
+  else if (!t->broken)
+    list->parts[list->part_count++] = term.value;
 }
 
 static uint32_t read_list(text_reader *t) {
   text_list list = {.int_count = 0};
-  while (!t->broken && !text_accepts(t, "}")) {
-    text_accepts(t, ",");
+  for (bool first = true; !t->broken && !text_accepts(t, "}"); first = false) {
+    if (!first) text_expects(t, ",");
     t->at += strspn(t->at, " ");
     char *end = NULL;
     int64_t number = strtoll(t->at, &end, 10);
@@ -339,11 +351,7 @@ static uint32_t read_list(text_reader *t) {
     } else if (text_accepts(t, "@")) {
       list_attribute(t, &list);
     } else {
-      if (list.int_count) list_constant(t, &list);
-      if (list.part_count == LIST_MOST)
-        text_broken(t, "room");
-      else
-        list.parts[list.part_count++] = read_expression(t).value;
+      list_value(t, &list);
     }
   }
   if (list.int_count || !list.part_count) list_constant(t, &list);
@@ -475,6 +483,7 @@ static text_term text_binary(text_reader *t, const char *op, text_term a,
     if (*op == 'S') return text_number(a.n - b.n);
     if (*op == 'M') return text_number(a.n * b.n);
     if (*op == 'D') return text_number(a.n / b.n);
+    text_broken(t, "value beside a number");
   }
   uint32_t first = text_operand(t, a, b.value),
            second = text_operand(t, b, a.value);
@@ -538,7 +547,7 @@ static int read_condition(text_reader *t) {
     holds = t->of->read(t->of->context, sigil, index) != KEEL_ABSENT;
   } else if (text_accepts(t, "@")) {
     read_name(t, name);
-    if (text_accepts(t, "=")) {
+    if (!text_sees(t, "==") && text_accepts(t, "=")) {
       read_name(t, word);
       holds = !strcmp(keel_attr_string(t->of->op, name, ""), word);
     } else if (text_sees(t, "?")) {
@@ -596,6 +605,15 @@ static void text_give(text_reader *t, const text_target *target, uint32_t value,
   t->values[i] = value;
 }
 
+/* Whether an argument is a target: = or ~= or a comma follows. */
+static bool is_target(text_reader *t, const char *argument) {
+  if (!text_sees(t, argument)) return false;
+  const char *next = t->at + strlen(argument);
+  next += strspn(next, " ");
+  return *next == ',' || !strncmp(next, "~=", 2) ||
+         (*next == '=' && next[1] != '=');
+}
+
 /* The targets of a statement, up to its = or ~=; 0: it has none. */
 static uint32_t read_targets(text_reader *t, text_target *targets,
                              bool *narrow) {
@@ -608,9 +626,12 @@ static uint32_t read_targets(text_reader *t, text_target *targets,
     if (is_sigil(t->at)) {
       target->sigil = *t->at++;
       target->index = read_index(t);
-    } else if (text_accepts(t, "%p")) {
+    } else if (is_target(t, "%p")) {
+      text_accepts(t, "%p");
       target->place = va_arg(t->arguments, uint32_t *);
-    } else if (text_accepts(t, "%i")) {
+      *target->place = KEEL_ABSENT;
+    } else if (is_target(t, "%i")) {
+      text_accepts(t, "%i");
       target->sigil = '%';
       target->index = (uint32_t)va_arg(t->arguments, int64_t);
     } else if (islower((unsigned char)*t->at) || *t->at == '_') {
@@ -650,6 +671,7 @@ uint32_t keel_text_write(const keel_text_of *of, const char *text,
                          va_list arguments) {
   text_reader t = {.of = of, .e = of->all, .text = text, .at = text};
   uint32_t last = KEEL_ABSENT;
+  keel_plain plain = keel_plain_begin(); /* numbers have a point */
   va_copy(t.arguments, arguments);
   while (!t.broken && *t.at) {
     last = read_statement(&t);
@@ -658,6 +680,7 @@ uint32_t keel_text_write(const keel_text_of *of, const char *text,
     t.at += strspn(t.at, " ");
   }
   va_end(t.arguments);
+  keel_plain_end(plain);
   return of->all->status == KD_OK ? last : KEEL_ABSENT;
 }
 
@@ -715,6 +738,10 @@ bool keel_text_ops(const char *text,
       if (!found(context, name)) return false;
       size += strspn(at + size, "*+");
       if (at[size] == '[') size += strcspn(at + size, "]");
+    } else if (isdigit((unsigned char)*at)) {
+      char *end = NULL;
+      (void)strtod(at, &end);
+      size = (size_t)(end - at);
     } else if (!size && operator_op(at, after)) {
       if (!found(context, operator_op(at, after))) return false;
     }

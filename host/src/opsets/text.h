@@ -11,7 +11,8 @@
  *     name          a value that the text has named
  *     Op(a, b)      an op; Op* takes over all attributes, Op+ all but keepdims. DOMAIN::Op
  *     Op[axis=-1, perm=(0 2 1), alpha=0.5, mode=tanh, alpha=@alpha](a)
- *                   with attributes; @NAME: this op's, where it has it
+ *                   with attributes; 1 is an integer, 1.0 a float; @NAME: this op's, given or by
+ *                   default; without either, none
  *     %s[...](a)    the op, or an attribute's word, is the next argument: a string
  *     1.5 @alpha %f a number: a literal, an attribute, the next argument (double). As an operand it
  *                   is a scalar of the other operand's element type, as an argument of an op of
@@ -33,6 +34,12 @@
  *     a, b = TopK($0, $1)
  *                   an op with several outputs
  *
+ * Names begin with a small letter, ops with a capital. ~ binds closest: -1~x is Neg(1~x), and (-1)~x a
+ * number. A condition stands at the beginning of an expression. A number alone has $0's type; of f32,
+ * one that is too large is the largest finite one. Arguments are used up from left to right, also
+ * those of branches that are not taken: %i and the length of %l are int64_t, %b is an int, %f a
+ * double, %v a uint32_t.
+ *
  * An output that nobody reads, or in a gradient an input whose gradient nobody asks for, is not
  * computed. In a gradient the target is an input: "$0 = x", or "$0 ~= x", summed over what was
  * broadcast. */
@@ -44,9 +51,10 @@
 /* What a text reads and gives. */
 typedef struct keel_text_of {
   keel_emit *all;
-  const keel_opdef *op; /* whose attributes it names */
+  const keel_opdef *op; /* whose attributes it names; NULL: it names none */
   void *context;
   uint32_t (*read)(void *context, char sigil, uint32_t index);
+  /* NULL, both: no target is an input or an output */
   bool (*wants)(void *context, char sigil, uint32_t index);
   void (*give)(void *context, char sigil, uint32_t index, uint32_t value,
                bool narrow);

@@ -124,16 +124,19 @@ static void a_wrong_text_is_an_error_that_shows_where(void **state) {
   static const struct {
     const char *text, *message;
   } cases[] = {
-      {"%0 = ", "has no expression at \"\""},
-      {"%0 = Abs($0", "has no"},
-      {"Abs($0) Exp($0)", "has no ; at \"Exp($0)\""},
-      {"nobody + 1", "has no name that is known at \"nobody + 1\""},
-      {"@nothing * $0", "has no attribute that the op has"},
-      {"Gemm[transB=]($0)", "has no attribute's value"},
-      {"$ + 1", "has no expression"},
-      {"{1, 2", "has no"},
-      {"$1 ? Abs($0)", "has no :"},
-      {"{1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1}", "has no room"},
+      {"%0 = ", "no expression at \"\""},
+      {"%0 = Abs($0", "there is no"},
+      {"Abs($0) Exp($0)", "no ; at \"Exp($0)\""},
+      {"nobody + 1", "no name that is known at \"nobody + 1\""},
+      {"@nothing * $0", "no attribute that the op has"},
+      {"Gemm[transB=]($0)", "no attribute's value"},
+      {"$ + 1", "no expression"},
+      {"{1, 2", "there is no"},
+      {"{1 2}", "no ,"},
+      {"{(1 + 2)}", "no list or integer"},
+      {"1 < 2", "no value beside a number"},
+      {"$1 ? Abs($0)", "no :"},
+      {"{1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1}", "no room"},
   };
   (void)state;
   for (size_t i = 0; i < KEEL_COUNT_OF(cases); i++) {
@@ -144,6 +147,15 @@ static void a_wrong_text_is_an_error_that_shows_where(void **state) {
       fail_msg("%s: %s", cases[i].text, keel_message());
     end(&w);
   }
+}
+
+static void an_op_that_is_not_there_is_an_error(void **state) {
+  written w = begin(false);
+  (void)state;
+  assert_int_equal(keel_emit_text(&w.all, "keel::NoSuchOp($0)"), KEEL_ABSENT);
+  assert_int_not_equal(w.all.status, KD_OK);
+  assert_non_null(strstr(keel_message(), "NoSuchOp"));
+  end(&w);
 }
 
 static bool collect(void *context_, const char *op) {
@@ -161,6 +173,9 @@ static void the_ops_of_a_text_are_listed(void **state) {
                     collect, text));
   assert_string_equal(text, "Neg ReduceMax Sub Mul Add");
   *text = 0;
+  assert_true(keel_text_ops("%0 = Max($0, -1e-5) * 1.5e+3", collect, text));
+  assert_string_equal(text, "Max Mul");
+  *text = 0;
   assert_false(keel_text_ops("Abs(Stop(Exp($0)))", collect, text));
 }
 
@@ -170,6 +185,7 @@ int main(void) {
       cmocka_unit_test(arguments_are_read_in_order_also_of_what_is_not_written),
       cmocka_unit_test(a_number_has_the_type_of_what_is_beside_it),
       cmocka_unit_test(a_wrong_text_is_an_error_that_shows_where),
+      cmocka_unit_test(an_op_that_is_not_there_is_an_error),
       cmocka_unit_test(the_ops_of_a_text_are_listed),
   };
   return cmocka_run_group_tests(tests, open_cpu, close_context);

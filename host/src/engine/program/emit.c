@@ -1,6 +1,7 @@
 /* emit.c - writes nodes into a function. */
 #include "program/emit.h"
 
+#include "ops/vendor.h"
 #include "values/tensor.h"
 
 uint32_t keel_emit_in(const keel_emit *e, uint32_t index) {
@@ -23,6 +24,14 @@ static keel_status emit_place(const keel_emit *e, keel_node *node) {
   return keel_function_infer(e->function, node);
 }
 
+/* There is no such op: its op set is left out. */
+static keel_status emit_missing(const keel_context *context, const char *op) {
+  const char *colons = strstr(op, "::");
+  char domain[64];
+  snprintf(domain, sizeof domain, "%.*s", colons ? (int)(colons - op) : 0, op);
+  return keel_op_missing(context, domain, colons ? colons + 2 : op);
+}
+
 static keel_status emit_add(keel_emit *e, const char *op,
                             const keel_attr *attrs, uint32_t attr_count,
                             const uint32_t *inputs, uint32_t input_count,
@@ -37,8 +46,10 @@ static keel_status emit_add(keel_emit *e, const char *op,
   }
   while (input_count && inputs[input_count - 1] == KEEL_ABSENT)
     input_count--;
-  KEEL_TRY(keel_opdef_create(function->context, keel_schema_named(op), attrs,
-                             attr_count, NULL, &made));
+  const keel_schema *schema = keel_schema_named(op);
+  if (!schema) return emit_missing(function->context, op);
+  KEEL_TRY(keel_opdef_create(function->context, schema, attrs, attr_count, NULL,
+                             &made));
   KEEL_TRY(keel_function_node(function, made, e->node.name, inputs, input_count,
                               outputs, output_count, &node));
   return emit_place(e, node);
@@ -142,6 +153,7 @@ void keel_emit_fail(keel_emit *e, keel_status status, const char *format, ...) {
   va_start(args, format);
   vsnprintf(text, sizeof text, format, args);
   va_end(args);
-  e->status = keel_fail(status, "%s \"%s\": %s", e->node.op->schema->name,
+  const char *op = e->node.op ? e->node.op->schema->name : "node";
+  e->status = keel_fail(status, "%s \"%s\": %s", op,
                         e->node.name ? e->node.name : "", text);
 }

@@ -92,7 +92,7 @@ static keel_value collective_turn(hlo *h, keel_value value, uint32_t rank,
                     : (i == 0      ? axis
                        : i <= axis ? i - 1
                                    : i);
-  return keel_emit_transpose(hlo_at(h), value, order, rank);
+  return hlo_transpose(h, value, order, rank);
 }
 
 keel_value hlo_gather_parts(hlo *h, keel_value value, uint32_t rank,

@@ -92,20 +92,23 @@ keel_status hlo_lower_complex(hlo *h, const hlo_op *op, hlo_lowering lower,
 /* The real part is the lower half of the bits. */
 void hlo_split(hlo *h, keel_value value, keel_value *out_real,
                keel_value *out_imaginary) {
+  const uint64_t mask = UINT32_MAX;
   hlo_text(h, NULL,
-           "bits = %v; high = BitShift[direction=RIGHT](bits, 32);"
-           "%p = BitCast[to=1](u32(BitwiseAnd(bits, 4294967295)));"
+           "bits = %v; high = BitShift[direction=RIGHT](bits, %v);"
+           "%p = BitCast[to=1](u32(BitwiseAnd(bits, %v)));"
            "%p = BitCast[to=1](u32(high))",
-           hlo_bits_as(h, value, KD_U64), out_real, out_imaginary);
+           hlo_bits_as(h, value, KD_U64), hlo_number(h, KD_U64, 32), out_real,
+           keel_emit_constant(hlo_at(h), KD_U64, 0, NULL, &mask),
+           out_imaginary);
 }
 
 keel_value hlo_join(hlo *h, keel_value real, keel_value imaginary) {
-  return hlo_text(
-      h, NULL,
-      "low = u64(%v); high = BitShift[direction=LEFT](u64(%v), 32~low);"
-      "BitCast[to=%i](BitwiseOr(low, high))",
-      hlo_bits_as(h, real, KD_U32), hlo_bits_as(h, imaginary, KD_U32),
-      (int64_t)KD_C64);
+  return hlo_text(h, NULL,
+                  "low = u64(%v); high = BitShift[direction=LEFT](u64(%v), %v);"
+                  "BitCast[to=%i](BitwiseOr(low, high))",
+                  hlo_bits_as(h, real, KD_U32),
+                  hlo_bits_as(h, imaginary, KD_U32), hlo_number(h, KD_U64, 32),
+                  (int64_t)KD_C64);
 }
 
 keel_status hlo_complex(hlo *h, const hlo_op *op) {
@@ -271,7 +274,7 @@ static keel_value interleave(hlo *h, uint32_t rank, keel_value re,
   re = hlo_reshape(h, re, rank + 1, dims);
   if (im == KEEL_ABSENT) return re;
   const keel_value both[] = {re, hlo_reshape(h, im, rank + 1, dims)};
-  return keel_emit_concat(hlo_at(h), rank, both, 2);
+  return hlo_concat(h, rank, both, 2);
 }
 
 static keel_value take_part(hlo *h, uint32_t rank, keel_value value,
@@ -304,7 +307,7 @@ static keel_value complete(hlo *h, uint32_t rank, keel_value value,
   const keel_type *type = hlo_known(h, value);
   if (type) sign = keel_emit_cast(hlo_at(h), sign, type->dtype);
   const keel_value both[] = {value, HLO(h, "Mul", rest, sign)};
-  return size > half ? keel_emit_concat(hlo_at(h), axis, both, 2) : value;
+  return size > half ? hlo_concat(h, axis, both, 2) : value;
 }
 
 keel_status hlo_fft(hlo *h, const hlo_op *op) {

@@ -122,7 +122,7 @@ static keel_value make_input(hlo *h, const hlo_op *op, const conv *c,
   int64_t low[KD_MAX_RANK] = {0}, high[KD_MAX_RANK] = {0};
   int64_t interior[KD_MAX_RANK] = {0}, wide[KD_MAX_RANK];
   keel_value value = keel_emit_cast(hlo_at(h), op->in[0], dtype);
-  value = keel_emit_transpose(hlo_at(h), value, c->in_order, *rank);
+  value = hlo_transpose(h, value, c->in_order, *rank);
   for (uint32_t i = 0; i < *rank; i++)
     dims[i] = c->in->dims[c->in_order[i]];
   for (uint32_t i = 0; i < c->spatial; i++) {
@@ -143,7 +143,7 @@ static keel_value make_input(hlo *h, const hlo_op *op, const conv *c,
   for (uint32_t i = 0; i <= *rank; i++)
     order[i] = i < 2 ? 1 - i : i;
   value = hlo_reshape(h, value, *rank + 1, wide);
-  value = keel_emit_transpose(hlo_at(h), value, order, *rank + 1);
+  value = hlo_transpose(h, value, order, *rank + 1);
   dims[0] /= c->batch_groups;
   dims[1] *= c->batch_groups;
   return hlo_reshape(h, value, *rank, dims);
@@ -153,7 +153,7 @@ static keel_value make_kernel(hlo *h, const hlo_op *op, const conv *c,
                               kd_dtype dtype, int64_t *dims) {
   uint32_t rank = c->kernel->rank;
   keel_value value = keel_emit_cast(hlo_at(h), op->in[1], dtype);
-  value = keel_emit_transpose(hlo_at(h), value, c->kernel_order, rank);
+  value = hlo_transpose(h, value, c->kernel_order, rank);
   for (uint32_t i = 0; i < rank; i++)
     dims[i] = c->kernel->dims[c->kernel_order[i]];
   for (uint32_t i = 0; i < c->spatial; i++)
@@ -257,18 +257,17 @@ static void add_product(hlo *h, const hlo_op *op, const conv *c,
   const int64_t batch = dims[0], outputs = c->kernel->dims[c->kernel_order[0]];
   const int64_t flat[] = {batch, dims[1] * places},
                 flat_kernel[] = {flat[1], outputs};
-  keel_value x = keel_emit_transpose(
-      hlo_at(h), keel_emit_cast(hlo_at(h), op->in[0], dtype), c->in_order,
-      rank);
+  keel_value x = hlo_transpose(h, keel_emit_cast(hlo_at(h), op->in[0], dtype),
+                               c->in_order, rank);
   x = hlo_pad(h, x, hlo_number(h, dtype, 0), rank, dims, low, high, none);
   for (int64_t i = 0; i < windows; i++)
     patches[i] = add_patch(h, c, x, i, flat);
-  x = keel_emit_concat(hlo_at(h), 0, patches, (uint32_t)windows);
+  x = hlo_concat(h, 0, patches, (uint32_t)windows);
 
   memcpy(order, c->kernel_order + 1, (rank - 1) * sizeof *order);
   order[rank - 1] = c->kernel_order[0];
-  keel_value w = keel_emit_transpose(
-      hlo_at(h), keel_emit_cast(hlo_at(h), op->in[1], dtype), order, rank);
+  keel_value w = hlo_transpose(h, keel_emit_cast(hlo_at(h), op->in[1], dtype),
+                               order, rank);
   w = hlo_reshape(h, w, 2, flat_kernel);
 
   /* windows, batch, outputs: back to the dimensions' places */
@@ -278,8 +277,8 @@ static void add_product(hlo *h, const hlo_op *op, const conv *c,
     dims[at] = c->out->dims[c->out_order[i]];
   }
   keel_value y = hlo_reshape(h, HLO(h, "MatMul", x, w), rank, dims);
-  op->out[0] = keel_emit_cast(
-      hlo_at(h), keel_emit_transpose(hlo_at(h), y, order, rank), c->out->dtype);
+  op->out[0] = keel_emit_cast(hlo_at(h), hlo_transpose(h, y, order, rank),
+                              c->out->dtype);
 }
 
 keel_status hlo_convolution(hlo *h, const hlo_op *op) {
@@ -306,7 +305,7 @@ keel_status hlo_convolution(hlo *h, const hlo_op *op) {
   keel_value w = make_kernel(h, op, &c, dtype, kernel);
   keel_value y = add_conv(h, &c, x, w, kernel, rank);
   if (!c.spatial) y = hlo_reshape(h, y, 2, out);
-  y = keel_emit_transpose(hlo_at(h), y, back, c.in->rank);
+  y = hlo_transpose(h, y, back, c.in->rank);
   op->out[0] = keel_emit_cast(hlo_at(h), y, c.out->dtype);
   return KD_OK;
 }

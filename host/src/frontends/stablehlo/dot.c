@@ -47,7 +47,7 @@ static keel_value flatten(hlo *h, keel_value value, const side *s, bool last) {
   dims[0] = dot_size_of(s, s->batch, s->batch_count);
   dims[1] = last ? rest : sum;
   dims[2] = last ? sum : rest;
-  value = keel_emit_transpose(hlo_at(h), value, order, count);
+  value = hlo_transpose(h, value, order, count);
   return s->batch_count ? hlo_reshape(h, value, 3, dims)
                         : hlo_reshape(h, value, 2, dims + 1);
 }

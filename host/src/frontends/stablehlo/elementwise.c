@@ -285,8 +285,7 @@ static keel_value narrowed(hlo *h, const hlo_op *op, kd_dtype from,
                                       (double)((UINT64_C(1) << width) - 1))),
                        unsigned_of(to));
   }
-  return hlo_bits_as(h, keel_emit_concat(hlo_at(h), type->rank, parts, count),
-                     to);
+  return hlo_bits_as(h, hlo_concat(h, type->rank, parts, count), to);
 }
 
 /* The elements of the last dimension as one. */

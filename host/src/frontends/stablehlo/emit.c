@@ -101,7 +101,7 @@ keel_value hlo_least(hlo *h, kd_dtype dtype, bool most) {
 }
 
 keel_value hlo_range(hlo *h, int64_t count) {
-  return hlo_text(h, NULL, "range({%i})", count);
+  return HLO(h, "Range", hlo_i64(h, 0), hlo_i64(h, count), hlo_i64(h, 1));
 }
 
 /* ---- shapes ------------------------------------------------------------------------ */

@@ -45,7 +45,7 @@ static keel_status make_grid(const hlo *h, const hlo_op *op, grid *g) {
 }
 
 static keel_value as_rows(hlo *h, const grid *g, keel_value value) {
-  value = keel_emit_transpose(hlo_at(h), value, g->order, g->type->rank);
+  value = hlo_transpose(h, value, g->order, g->type->rank);
   return hlo_reshape(h, value, g->rank, g->dims);
 }
 
@@ -56,7 +56,7 @@ static keel_value from_rows(hlo *h, const grid *g, keel_value value) {
     back[g->order[i]] = i;
   }
   value = hlo_reshape(h, value, g->type->rank, dims);
-  return keel_emit_transpose(hlo_at(h), value, back, g->type->rank);
+  return hlo_transpose(h, value, back, g->type->rank);
 }
 
 /* An index as i64; one that is too large for it stays large. */
@@ -139,7 +139,7 @@ static keel_value vectors(hlo *h, const starts *s) {
     if (i != s->vector) order[count++] = i;
   if (s->vector < s->type->rank) {
     order[count] = s->vector;
-    value = keel_emit_transpose(hlo_at(h), value, order, count + 1);
+    value = hlo_transpose(h, value, order, count + 1);
   }
   memcpy(dims, s->batch, count * sizeof *dims);
   dims[count] = s->map_count;
@@ -287,7 +287,7 @@ keel_status hlo_gather_op(hlo *h, const hlo_op *op) {
   keel_value rows = first_rows(h, &g, &s, NULL);
   rows = all_rows(h, &g, &s, rows, dims, &rank);
   keel_value y = hlo_gather(h, as_rows(h, &g, op->in[0]), rows, 0);
-  op->out[0] = keel_emit_transpose(hlo_at(h), y, order, out->rank);
+  op->out[0] = hlo_transpose(h, y, order, out->rank);
   return KD_OK;
 }
 
@@ -352,8 +352,7 @@ static keel_value scatter_rows(hlo *h, const grid *g, keel_value data,
   const keel_value both[] = {
       data, hlo_expand(h, hlo_number(h, dtype, 0), g->rank, spare)};
   const keel_attr attr = KEEL_STRING("reduction", name);
-  const keel_value in[] = {keel_emit_concat(hlo_at(h), 0, both, 2), rows,
-                           updates};
+  const keel_value in[] = {hlo_concat(h, 0, both, 2), rows, updates};
   keel_value y = hlo_node(h, "ScatterND", &attr, 1, in, 3);
   return hlo_part(h, y, 0, 0, g->rows, 1);
 }
@@ -379,8 +378,7 @@ static keel_value update_rows(hlo *h, const scatter *t, keel_value value) {
     back[t->order[i]] = i;
   memcpy(dims, t->g.dims, t->g.rank * sizeof *dims);
   dims[0] = t->count;
-  return hlo_reshape(h, keel_emit_transpose(hlo_at(h), value, back, rank),
-                     t->g.rank, dims);
+  return hlo_reshape(h, hlo_transpose(h, value, back, rank), t->g.rank, dims);
 }
 
 static keel_status read_scatter(const hlo *h, const hlo_op *op, scatter *t) {

@@ -22,7 +22,7 @@ static keel_value transposed(hlo *h, const solver *s, keel_value a) {
     order[i] = i;
   order[s->rank - 2] = s->rank - 1;
   order[s->rank - 1] = s->rank - 2;
-  return keel_emit_transpose(hlo_at(h), a, order, s->rank);
+  return hlo_transpose(h, a, order, s->rank);
 }
 
 /* X with A X = B, where A has `size` rows: first the half that depends on itself alone, and
@@ -47,7 +47,7 @@ static keel_value solve(hlo *h, const solver *s, keel_value a, keel_value b,
     b1 = HLO(h, "Sub", b1, HLO(h, "MatMul", a12, x[1]));
     x[0] = solve(h, s, a11, b1, top, columns);
   }
-  return keel_emit_concat(hlo_at(h), (int64_t)s->rank - 2, x, 2);
+  return hlo_concat(h, (int64_t)s->rank - 2, x, 2);
 }
 
 static keel_status check_matrix(const hlo *h, const hlo_op *op,
@@ -112,10 +112,9 @@ static keel_value factor(hlo *h, const solver *s, keel_value a, int64_t size,
   dims[s->rank - 1] = low;
   const keel_value first[] = {l11, hlo_expand(h, zero, s->rank, dims)};
   const keel_value second[] = {l21, l22};
-  const keel_value both[] = {
-      keel_emit_concat(hlo_at(h), (int64_t)s->rank - 1, first, 2),
-      keel_emit_concat(hlo_at(h), (int64_t)s->rank - 1, second, 2)};
-  return keel_emit_concat(hlo_at(h), (int64_t)s->rank - 2, both, 2);
+  const keel_value both[] = {hlo_concat(h, (int64_t)s->rank - 1, first, 2),
+                             hlo_concat(h, (int64_t)s->rank - 1, second, 2)};
+  return hlo_concat(h, (int64_t)s->rank - 2, both, 2);
 }
 
 keel_status hlo_cholesky(hlo *h, const hlo_op *op) {

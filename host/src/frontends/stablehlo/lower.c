@@ -572,6 +572,7 @@ static keel_status add_output(hlo *h, const bytecode_op *main,
   keel_value out = hlo_is_complex(type->dtype)
                        ? hlo_join(h, bound.value, bound.imaginary)
                        : bound.value;
+  hlo_at(h); /* the builder knows what has failed */
   KEEL_TRY(keel_builder_output(h->at, name, out));
   return note_sharding(h, sharding, &h->out_shardings[index]);
 }
@@ -601,6 +602,7 @@ static keel_status lower_main(hlo *h, const bytecode_op *main) {
   KEEL_TRY(lower_add_outputs(h, main));
   if (end->operand_count) return KD_OK;
   /* a program of Keel has an output in any case */
+  hlo_at(h);
   return keel_builder_output(
       h->at, "keel.nothing",
       keel_emit_constant(hlo_at(h), KD_BOOL, 0, NULL, "\0"));
@@ -653,6 +655,7 @@ keel_status hlo_program(hlo *h, const char *function,
   KEEL_TRY(keel_builder_create(h->context, h->v.file.path, &h->at));
   h->levels[0] = h->at;
   keel_status status = lower_main(h, main);
+  hlo_at(h);
   if (status == KD_OK) status = keel_builder_finish(h->levels[0], out_program);
   keel_builder_destroy(h->levels[0]);
   if (status != KD_OK) return status;

@@ -162,6 +162,19 @@ keel_value hlo_node(hlo *h, const char *op, const keel_attr *attrs,
 static inline keel_value hlo_i64(hlo *h, int64_t number) {
   return keel_emit_constant(hlo_at(h), KD_I64, 0, NULL, &number);
 }
+/* Of one value, the value; of a permutation that changes nothing, too. */
+static inline keel_value hlo_concat(hlo *h, int64_t axis,
+                                    const keel_value *values, uint32_t count) {
+  return count == 1 ? values[0]
+                    : keel_emit_concat(hlo_at(h), axis, values, count);
+}
+static inline keel_value hlo_transpose(hlo *h, keel_value value,
+                                       const int64_t *perm, uint32_t rank) {
+  bool same = true;
+  for (uint32_t i = 0; i < rank; i++)
+    same = same && perm[i] == i;
+  return same ? value : keel_emit_transpose(hlo_at(h), value, perm, rank);
+}
 /* A scalar of any type; exact for integers up to 2^53. */
 keel_value hlo_number(hlo *h, kd_dtype dtype, double number);
 keel_value hlo_least(hlo *h, kd_dtype dtype,

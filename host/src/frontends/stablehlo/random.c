@@ -21,6 +21,7 @@ keel_status hlo_rng_bit_generator(hlo *h, const hlo_op *op) {
       KEEL_STRING("algorithm", algorithm == THREE_FRY ? "threefry" : "philox"),
       KEEL_INT("dtype", bits->dtype),
       KEEL_INTS("shape", bits->rank, bits->dims)};
+  hlo_at(h);
   keel_builder_op_n(h->at, "keel::RngBitGenerator", attrs, 3, op->in, 1,
                     op->out, 2);
   return KD_OK;

@@ -169,7 +169,7 @@ static keel_status fold_axis(hlo *h, const lanes *l, int64_t size,
     KEEL_TRY(combine(h, l, even, odd, odd));
     for (uint32_t i = 0; i < l->count; i++) {
       const keel_value parts[] = {odd[i], values[i]};
-      values[i] = keel_emit_concat(hlo_at(h), l->axis, parts, size % 2 ? 2 : 1);
+      values[i] = hlo_concat(h, l->axis, parts, size % 2 ? 2 : 1);
     }
     size = half + size % 2;
   }

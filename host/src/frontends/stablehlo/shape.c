@@ -26,7 +26,7 @@ keel_status hlo_transpose_op(hlo *h, const hlo_op *op) {
   if (count != op->in_types[0]->rank)
     return hlo_wrong(h, op, "the permutation has %u dimensions",
                      (unsigned)count);
-  op->out[0] = keel_emit_transpose(hlo_at(h), op->in[0], axes, count);
+  op->out[0] = hlo_transpose(h, op->in[0], axes, count);
   return KD_OK;
 }
 
@@ -51,7 +51,7 @@ keel_status hlo_broadcast_in_dim(hlo *h, const hlo_op *op) {
       return hlo_wrong(h, op, "%lld elements become %lld", (long long)dims[i],
                        (long long)to->dims[i]);
   }
-  keel_value x = keel_emit_transpose(hlo_at(h), op->in[0], order, count);
+  keel_value x = hlo_transpose(h, op->in[0], order, count);
   x = hlo_reshape(h, x, to->rank, dims);
   op->out[0] = hlo_expand(h, x, to->rank, to->dims);
   return KD_OK;
@@ -70,7 +70,7 @@ keel_status hlo_concatenate(hlo *h, const hlo_op *op) {
   KEEL_TRY(hlo_arity(h, op, op->input_count, 1));
   KEEL_TRY(hlo_axis(h, op, "dimension", op->out_types[0]->rank, &axis));
   if (!op->input_count) return hlo_wrong(h, op, "it has no inputs");
-  op->out[0] = keel_emit_concat(hlo_at(h), axis, op->in, op->input_count);
+  op->out[0] = hlo_concat(h, axis, op->in, op->input_count);
   return KD_OK;
 }
 

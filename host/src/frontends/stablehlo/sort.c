@@ -112,6 +112,7 @@ static keel_value sort_by(hlo *h, keel_value x, bool descending, int64_t size,
                              KEEL_INT("sorted", 1)};
   if (order != KEEL_ABSENT) x = elements(h, x, order, axis);
   const keel_value in[] = {x, keel_emit_ints(hlo_at(h), count, 1)};
+  hlo_at(h);
   keel_builder_op_n(h->at, "TopK", attrs, 3, in, 2, outputs, 2);
   return order == KEEL_ABSENT ? outputs[1]
                               : elements(h, order, outputs[1], axis);
@@ -208,8 +209,7 @@ static keel_status sort_exchange(hlo *h, const network *n, int64_t step,
   for (uint32_t i = 0; i <= n->lanes; i++) {
     const keel_value both[] = {HLO(h, "Where", keep, n->a[i], n->b[i]),
                                HLO(h, "Where", keep, n->b[i], n->a[i])};
-    n->values[i] =
-        hlo_reshape(h, keel_emit_concat(hlo_at(h), 2, both, 2), 3, flat);
+    n->values[i] = hlo_reshape(h, hlo_concat(h, 2, both, 2), 3, flat);
   }
   return KD_OK;
 }

@@ -152,11 +152,11 @@ static keel_value max_pool(hlo *h, const window *w, uint32_t count,
                              KEEL_INTS("strides", count, stride),
                              KEEL_INTS("dilations", count, gap),
                              KEEL_INTS("pads", 2 * count, pads)};
-  value = keel_emit_transpose(hlo_at(h), value, order, w->rank);
+  value = hlo_transpose(h, value, order, w->rank);
   value = hlo_reshape(h, value, 2 + count, dims);
   value = hlo_node(h, "MaxPool", attrs, 4, &value, 1);
   value = hlo_reshape(h, value, w->rank, out);
-  return keel_emit_transpose(hlo_at(h), value, back, w->rank);
+  return hlo_transpose(h, value, back, w->rank);
 }
 
 /* ---- any ----------------------------------------------------------------------------------- */

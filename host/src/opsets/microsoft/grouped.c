@@ -180,7 +180,7 @@ keel_status keel_shape_group_query_attention(keel_infer *infer) {
   "size = $1 ? _ : dims($0, 2, 3) / {%i};"                           \
   "%p = $1 ? $0 : Slice($0, {0}, size * {@num_heads}, {2});"         \
   "%p = $1 ? $1 : Slice($0, size * {@num_heads}, size * {%i}, {2});" \
-  "%p = $1 ? $2 : Slice($0, size * {%i}, {max}, {2})"
+  "%p = $1 ? $2 : Slice($0, size * {%i}, size * {%i}, {2})"
 
 /* How many rows are new and how many keys there are then, lists of one; where the new ones begin in
  * each batch; and their places, [batch, rows]. A first call has all its rows from 0 on, also those
@@ -223,11 +223,11 @@ static uint32_t seen(keel_emit *all, uint32_t value, uint32_t total, int sink) {
 }
 
 /* The sums of powers have one more, of each head's sink or of 0: the score of the key of zeros. */
-#define WITH_SINK                                            \
-  "heads = {dims(q, 0, 1), @num_heads, rows};"               \
-  "sink = $11 ? Reshape($11, {1, @num_heads, 1, 1}) : 0~q;"  \
-  "mask = %b ? Concat[axis=3](Expand(mask, {heads, total})," \
-  "                           Expand(sink, {heads, 1})) : mask;"
+#define WITH_SINK                                           \
+  "heads = {dims(q, 0, 1), @num_heads, rows};"              \
+  "sink = $11 ? Reshape($11, {1, @num_heads, 1, 1}) : 0~q;" \
+  "mask = Concat[axis=3](Expand(mask, {heads, total}),"     \
+  "                      Expand(sink, {heads, 1}));"
 
 static uint32_t grouped_turned(keel_emit *all, uint32_t value, int64_t heads,
                                uint32_t places) {
@@ -260,7 +260,7 @@ static void expand_group_query_attention(keel_emit *all) {
     return;
   }
   keel_emit_text(all, PARTS, heads + 2 * groups, &q, &k, heads + groups, &v,
-                 heads + groups);
+                 heads + groups, heads + 2 * groups);
   keel_emit_text(all, BEGINS, q, &rows, &total, &begin, &places);
   if (keel_attr_int(op, "do_rotary", 0)) {
     q = grouped_turned(all, q, heads, places);
@@ -275,19 +275,21 @@ static void expand_group_query_attention(keel_emit *all) {
   keel_emit_text(all, "%1 = %v; %2 = %v", k, v);
   uint32_t keys = seen(all, k, total, sinks);
   uint32_t values = seen(all, v, total, sinks);
+  q = keel_emit_text(all, BY_HEADS("%v", "@num_heads"), q);
+  uint32_t mask = keel_emit_text(
+      all, "total = %v; q = %v;" MASK " mask", total, q, places,
+      keel_attr_int(op, "local_window_size", -1) >= 0, -(double)INFINITY);
+  if (sinks)
+    mask = keel_emit_text(
+        all, "rows = %v; total = %v; q = %v; mask = %v;" WITH_SINK " mask",
+        rows, total, q, mask);
   keel_emit_text(
       all,
-      "rows = %v; total = %v; q = " BY_HEADS(
-          "%v",
-          "@num_heads") ";" MASK WITH_SINK
-                        "y = %b ? Attention[softcap=@softcap, scale=@scale](q, "
-                        "%v, %v, mask)"
-                        "       : Attention[softcap=@softcap](q, %v, %v, mask);"
-                        "%0 = Reshape(Transpose[perm=(0 2 1 3)](y), {0, 0, "
-                        "-1})",
-      rows, total, q, places, keel_attr_int(op, "local_window_size", -1) >= 0,
-      -(double)INFINITY, sinks, keel_attr_float(op, "scale", 0) != 0, keys,
-      values, keys, values);
+      "y = %b ? Attention[softcap=@softcap, scale=@scale](%v, %v, %v, %v)"
+      "       : Attention[softcap=@softcap](%v, %v, %v, %v);"
+      "%0 = Reshape(Transpose[perm=(0 2 1 3)](y), {0, 0, -1})",
+      keel_attr_float(op, "scale", 0) != 0, q, keys, values, mask, q, keys,
+      values, mask);
 }
 
 /* ---- rows ---- */

@@ -420,6 +420,7 @@ static uint32_t heads_added(heads *h, uint32_t mask, uint32_t bias) {
 
 /* Scores before their softmax, for those who look at them. */
 static void give_scores(heads *h, uint32_t bias, uint32_t index) {
+  if (!keel_emit_wants(h->all, index)) return;
   keel_emit_text(h->all,
                  "q = %v; scale = @scale ? @scale~q"
                  "  : CastLike(Reciprocal(Sqrt(f32(dims(q, 3, 4)))), q);"

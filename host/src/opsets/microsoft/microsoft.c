@@ -206,7 +206,9 @@ static void expand_matmul_nbits(keel_emit *all) {
   "Reciprocal(Sqrt(ReduceMean(" x " * " x ", {-1}) + @epsilon))"
 
 #define SKIP_STATISTICS \
-  "%1 = " MEAN("sum") "; c = f32(sum) - " MEAN("sum") "; %2 = " INVERSE("c")
+  "%1 = " MEAN("sum") ";"                   \
+  "c = %2 ? f32(sum) - " MEAN("sum") " : _;" \
+  "%2 = " INVERSE("c")
 #define SKIP_NORM                                                \
   "sum = $4 ? $0 + $1 + $4 : $0 + $1; %3 = sum;"                 \
   "%0 = LayerNormalization[epsilon=@epsilon, axis=-1](sum, $2, " \
@@ -219,7 +221,7 @@ static void expand_simplified_norm(keel_emit *all) {
   keel_emit_text(all,
                  "%0 = RMSNormalization[epsilon=@epsilon, axis=@axis]($0, $1)");
   if (keel_attr_int(all->node.op, "axis", -1) == -1)
-    keel_emit_text(all, "x = f32($0); %1 = " INVERSE("x"));
+    keel_emit_text(all, "x = %1 ? f32($0) : _; %1 = " INVERSE("x"));
   else if (keel_emit_wants(all, 1))
     all->status = keel_fail(
         KD_UNIMPLEMENTED,

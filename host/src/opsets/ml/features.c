@@ -78,11 +78,13 @@ static imputed impute_floats(keel_emit *all, uint32_t x) {
 
 static imputed impute_ints(keel_emit *all, uint32_t x) {
   keel_ml_ints values = keel_ml_ints_of(all, "imputed_value_int64s");
+  int64_t replaced = keel_attr_int(all->node.op, "replaced_value_int64", 0);
   imputed result = {.count = values.count};
   result.values =
       keel_emit_text(all, "CastLike(%l, %v)", values.at, values.count, x);
   result.missing =
-      keel_emit_text(all, "%v == CastLike({@replaced_value_int64}, %v)", x, x);
+      keel_emit_text(all, "%v == CastLike(%v, %v)", x,
+                     keel_emit_constant(all, KD_I64, 0, NULL, &replaced), x);
   return result;
 }
 
@@ -185,13 +187,13 @@ static void expand_one_hot_encoder(keel_emit *all) {
   uint32_t x = keel_emit_in(all, 0);
   if (!cats.strings) x = keel_emit_cast(all, x, KD_I64);
   /* -1 would be the last one, and what is behind it is none */
-  keel_emit_text(
-      all,
-      "place = keel::Find[strict=%i](%v, %v); count = Squeeze({%i}, {0});"
-      "place = Where(place < 0, count, place);"
-      "%0 = OneHot[axis=-1](place, count, f32({0, 1}))",
-      (int64_t)!keel_attr_int(all->node.op, "zeros", 1), x,
-      keel_ml_label_list(all, cats), cats.count);
+  keel_emit_text(all,
+                 "place = keel::Find[strict=%i](%v, %v); count = %v;"
+                 "place = Where(place < 0, count, place);"
+                 "%0 = OneHot[axis=-1](place, count, f32({0, 1}))",
+                 (int64_t)!keel_attr_int(all->node.op, "zeros", 1), x,
+                 keel_ml_label_list(all, cats),
+                 keel_emit_constant(all, KD_I64, 0, NULL, &cats.count));
 }
 
 /* A constant of one dimension with the elements of an attribute. */

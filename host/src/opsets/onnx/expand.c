@@ -30,11 +30,11 @@ static void expand_by(keel_emit *all, const char *body) {
   const keel_type *type = keel_emit_type(all, 0);
   if (has_numbers(body) &&
       (!type || (type->dtype != KD_F32 && type->dtype != KD_F64)))
-    keel_emit_fail(
-        all, KD_UNIMPLEMENTED,
-        "%s of %s has no kernel, and is not written with simpler ops",
-        all->node.op->schema->name,
-        type ? keel_dtype_name(type->dtype) : "an unknown type");
+    all->status =
+        keel_fail(KD_UNIMPLEMENTED,
+                  "%s of %s has no kernel, and is not written with simpler ops",
+                  all->node.op->schema->name,
+                  type ? keel_dtype_name(type->dtype) : "an unknown type");
   else
     keel_emit_text(all, body);
 }

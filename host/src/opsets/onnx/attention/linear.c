@@ -99,9 +99,10 @@ static uint32_t empty_state(keel_emit *all, const linear_attention *a) {
 
 static uint32_t linear_scaled(keel_emit *all, const linear_attention *a,
                               uint32_t value) {
+  if (keel_attr_float(all->node.op, "scale", 0) != 0)
+    return keel_emit_text(all, "%v * @scale", value);
   uint32_t size = keel_emit_text(all, "dims(%v, 2) / {%i}", a->key, a->heads);
-  return keel_emit_text(all, "@scale ? %v * @scale : %v / Sqrt(%v)", value,
-                        value, linear_wide(all, size));
+  return keel_emit_text(all, "%v / Sqrt(%v)", value, linear_wide(all, size));
 }
 
 /* Of no tokens a Scan gives nothing that has a shape. */

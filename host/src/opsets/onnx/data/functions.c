@@ -110,7 +110,7 @@ static uint32_t functions_turned(keel_emit *all, uint32_t x,
                                  int64_t heads_axis) {
   return keel_emit_text(
       all,
-      "x = %v; heads = {%i}; half = dims(x, -1) / {2};"
+      "x = %v; heads = {%i}; half = @interleaved ? _ : dims(x, -1) / {2};"
       "cos = Unsqueeze($3 ? Gather($1, $3) : $1, heads);"
       "sin = Unsqueeze($3 ? Gather($2, $3) : $2, heads);"
       "a = @interleaved ? Slice(x, {0}, {max}, {-1}, {2})"
@@ -176,7 +176,7 @@ static void expand_tensor_scatter(keel_emit *all) {
       "length = dims($1, %i, %i); room = dims($0, %i, %i);"
       "at = Reshape(range(length), %b ? {-1}"
       "                               : {-1, Expand({1}, dims(dims($1, %i)))});"
-      "last = @mode=circular ? {max} : room - length;"
+      "last = $2 ? (@mode=circular ? {max} : room - length) : _;"
       "begin = $2 ? keel::Within[input=write_indices, op=TensorScatter]"
       "             ($2, {0}, last) : _;"
       "at = $2 ? at + Reshape(begin, {-1, Expand({1}, dims(dims($1, 1)))}) : "
@@ -191,7 +191,13 @@ static void expand_tensor_scatter(keel_emit *all) {
 /* A Slice of what is too long, then a Pad of what is too short. */
 static void expand_center_crop_pad(keel_emit *all) {
   const int64_t *axes = NULL;
-  int some = keel_attr_ints(all->node.op, "axes", &axes) > 0;
+  int64_t count = keel_attr_ints(all->node.op, "axes", &axes);
+  int some = count > 0;
+  if (count > (int64_t)KD_MAX_RANK) {
+    keel_emit_fail(all, KD_INVALID_ARGUMENT, "%lld axes are more than %u",
+                   (long long)count, KD_MAX_RANK);
+    return;
+  }
   keel_emit_text(all,
                  "shape = i64($1); axes = %b ? {@axes} : _;"
                  "size = %b ? Gather(dims($0), axes) : dims($0);"
