@@ -1,6 +1,5 @@
 #!/bin/sh
-# Writes conformance/README.md, the list of rules, and conformance/SENTENCES.md, the
-# index from the headers' sentences to them, from the suite itself.
+# Writes conformance/README.md, the list of rules, from the suite itself.
 # usage: sh conformance/tests/readme.sh [--check]
 set -eu
 cd "$(dirname "$0")/../.."
@@ -10,5 +9,4 @@ if [ "${1:-}" = --check ]; then
     echo "conformance/README.md is right"
 else
   "$suite" list --markdown >conformance/README.md
-  python3 conformance/tests/sentences.py write "$suite"
 fi

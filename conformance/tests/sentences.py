@@ -1,11 +1,8 @@
 #!/usr/bin/env python3
 """The headers' sentences and the rules that check them.
 
-  sentences.py check SUITE   each rule's sentence stands in its header, each
-                             sentence that promises something has a rule, and
-                             conformance/SENTENCES.md is as this program writes it
-  sentences.py write SUITE   writes conformance/SENTENCES.md, the index from a
-                             header's comments to their rules
+  sentences.py SUITE   each rule's sentence stands in its header, and each sentence
+                       that promises something has a rule
 
 SUITE is the keel-conformance program. A sentence promises something where it
 holds one of the words below; what binds the host is the validation layer's
@@ -17,7 +14,6 @@ import sys
 
 TREE = pathlib.Path(__file__).parents[2]
 HEADERS = TREE / "device_api/include/kd"
-INDEX = TREE / "conformance/SENTENCES.md"
 WORDS = re.compile(r"\b(must|never|always|only|is refused|are required|is required)\b",
                    re.I)
 COMMENT = re.compile(r"/\*(.*?)\*/", re.S)
@@ -101,37 +97,11 @@ def unchecked(found, rules_of):
                     yield f"kd/{header}:{line}: \"{sentence}\" has no rule"
 
 
-def index(found, rules_of):
-    out = ["# The headers' sentences and their rules", "",
-           "Written by conformance/tests/sentences.py from the rules: each sentence of a",
-           "header that a rule checks, in the header's order. `keel-conformance explain RULE`",
-           "says how."]
-    for header, comments in found.items():
-        rows = {}
-        for line, _ in comments:
-            for rule, sentence in rules_of.get((header, line), []):
-                rows.setdefault(sentence, []).append(rule)
-        if not rows:
-            continue
-        out += ["", f"## kd/{header}", "", "| sentence | rules |", "| --- | --- |"]
-        for sentence, ids in rows.items():
-            shown = sentence.replace("|", "\\|")
-            out.append(f"| {shown} | " + ", ".join(f"`{i}`" for i in ids) + " |")
-    return "\n".join(out) + "\n"
-
-
 def main():
-    mode, suite = sys.argv[1], sys.argv[2]
     found = {p.name: blocks(p.read_text()) for p in sorted(HEADERS.glob("*.h"))}
     errors = []
-    rules_of, count = collect(suite, found, errors)
+    rules_of, count = collect(sys.argv[1], found, errors)
     errors += unchecked(found, rules_of)
-    text = index(found, rules_of)
-    if mode == "write":
-        INDEX.write_text(text)
-    elif not INDEX.exists() or INDEX.read_text() != text:
-        errors.append("conformance/SENTENCES.md is out of date: "
-                      "sh conformance/tests/readme.sh")
     for error in errors:
         print(error)
     print(f"{count} rules, {len(errors)} errors")
