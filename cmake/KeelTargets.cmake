@@ -80,6 +80,7 @@ function(keel_test name)
   if(KEEL_SANITIZE OR KEEL_SHORT_TESTS)
     target_compile_definitions(${name} PRIVATE KEEL_SANITIZED)
   endif()
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/host/tests)
   target_link_libraries(${name} PRIVATE keel_internal cmocka)
   set_target_properties(${name} PROPERTIES
     RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)

@@ -1,21 +1,12 @@
 /* claim_test.c - what becomes of a rule by its cases, and what can't stand for a
  * plugin: the record of a run, however it was changed. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h> /* wants those above */
 
 #include "report/claim.h"
 #include "runner/run.h"
 #include "runner/scratch.h"
 #include "suite/suite.h"
+#include "tests.h"
 
 /* Of a record's lines, those that are edited: all, or every seventh and the last. */
 #ifdef KEEL_SANITIZED
@@ -48,8 +39,7 @@ static kc_status judged(kc_severity severity, uint64_t checks, uint32_t count,
   return status;
 }
 
-static void no_check_is_no_pass(void **state) {
-  (void)state;
+TEST_THAT(no_check_is_no_pass) {
   const kc_status two[] = {KC_PASS, KC_PASS}, one[] = {KC_UNCLAIMED};
   assert_int_equal(judged(KC_MUST, 1, 2, two, NULL), KC_PASS);
   assert_int_equal(judged(KC_MUST, 0, 2, two, NULL), KC_ERROR);
@@ -58,8 +48,7 @@ static void no_check_is_no_pass(void **state) {
   assert_int_equal(judged(KC_MUST, 0, 0, NULL, NULL), KC_UNCLAIMED);
 }
 
-static void nothing_to_test_is_no_pass(void **state) {
-  (void)state;
+TEST_THAT(nothing_to_test_is_no_pass) {
   const kc_status some[] = {KC_UNCLAIMED, KC_UNTESTED, KC_UNCLAIMED};
   const kc_status passed[] = {KC_UNTESTED, KC_PASS};
   const kc_status failed[] = {KC_FAIL, KC_UNTESTED};
@@ -68,8 +57,7 @@ static void nothing_to_test_is_no_pass(void **state) {
   assert_int_equal(judged(KC_MUST, 1, 2, failed, NULL), KC_FAIL);
 }
 
-static void the_worst_case_counts(void **state) {
-  (void)state;
+TEST_THAT(the_worst_case_counts) {
   const kc_status failed[] = {KC_PASS, KC_FAIL, KC_PASS};
   const kc_status crashed[] = {KC_FAIL, KC_CRASH, KC_HANG};
   const kc_status some[] = {KC_UNCLAIMED, KC_PASS};
@@ -79,8 +67,7 @@ static void the_worst_case_counts(void **state) {
   assert_int_equal(judged(KC_MUST, 1, 2, some, NULL), KC_PASS);
 }
 
-static void expected_failures_are_none(void **state) {
-  (void)state;
+TEST_THAT(expected_failures_are_none) {
   const kc_status failed[] = {KC_PASS, KC_FAIL}, passed[] = {KC_PASS, KC_PASS};
   char name[] = "area.rule/n=1", why[] = "known", on[] = "2020-01-31";
   kc_expectation one = {
@@ -150,14 +137,12 @@ static void expect_flaw(kc_results *results, const char *want) {
   kc_scratch_remove(folder);
 }
 
-static void a_sound_record_stands(void **state) {
-  (void)state;
+TEST_THAT(a_sound_record_stands) {
   kc_results results = sound();
   expect_flaw(&results, NULL);
 }
 
-static void a_record_that_lacks_something_is_refused(void **state) {
-  (void)state;
+TEST_THAT(a_record_that_lacks_something_is_refused) {
   kc_results results = sound();
   results.rules[7].id[0] = 0; /* not written */
   expect_flaw(&results, "is missing");
@@ -209,8 +194,7 @@ static const char *proven_with(kc_results *results, kc_level level,
   return text;
 }
 
-static void a_level_is_proven_by_its_must_rules(void **state) {
-  (void)state;
+TEST_THAT(a_level_is_proven_by_its_must_rules) {
   kc_results results = sound();
   assert_string_equal(
       proven_with(&results, KC_COMPILE, KC_PASS, false),
@@ -268,8 +252,7 @@ static bool stands(const char *path, const char *text, size_t size) {
 }
 
 /* Each line of the record changed by a character, taken out, or the last. */
-static void no_line_can_be_edited(void **state) {
-  (void)state;
+TEST_THAT(no_line_can_be_edited) {
   char folder[256], path[300];
   size_t size = 0;
   kc_results results = sound();
@@ -312,16 +295,4 @@ static void no_line_can_be_edited(void **state) {
   kc_scratch_remove(folder);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(no_check_is_no_pass),
-      cmocka_unit_test(nothing_to_test_is_no_pass),
-      cmocka_unit_test(the_worst_case_counts),
-      cmocka_unit_test(expected_failures_are_none),
-      cmocka_unit_test(a_sound_record_stands),
-      cmocka_unit_test(a_record_that_lacks_something_is_refused),
-      cmocka_unit_test(a_level_is_proven_by_its_must_rules),
-      cmocka_unit_test(no_line_can_be_edited),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -1,21 +1,12 @@
 /* report_test.c - what reports and verbs say of a record: the same everywhere, and nothing
  * of one that was cut off or changed. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h> /* wants those above */
 
 #include "report/claim.h"
 #include "report/report.h"
 #include "runner/scratch.h"
 #include "suite/suite.h"
+#include "tests.h"
 #include "verbs/verbs.h"
 
 static char folder[256];
@@ -122,8 +113,7 @@ static void expect_all(kc_results *results, const char *want,
 static const char green[] = "#2b7a3d", amber[] = "#9a7400", red[] = "#c4302b",
                   grey[] = "#6b7480";
 
-static void all_reports_say_the_same(void **state) {
-  (void)state;
+TEST_THAT(all_reports_say_the_same) {
   kc_results results = sound();
   expect_all(&results, "level 3 compile", green);
 
@@ -160,8 +150,7 @@ static void all_reports_say_the_same(void **state) {
 
 /* A rule taken out of a record without its digest's leave is refused elsewhere; a record that
  * never had an area's rules proves nothing of it. */
-static void an_area_without_rules_is_a_gap(void **state) {
-  (void)state;
+TEST_THAT(an_area_without_rules_is_a_gap) {
   char why[600];
   kc_results results = sound();
   for (uint32_t i = 0; i < results.rule_count; i++)
@@ -174,8 +163,7 @@ static void an_area_without_rules_is_a_gap(void **state) {
 /* ---- formats ------------------------------------------------------------------------- */
 
 /* Texts of a plugin that are no UTF-8, cut in the middle of a character, or a terminal's codes. */
-static void what_is_no_text_is_replaced(void **state) {
-  (void)state;
+TEST_THAT(what_is_no_text_is_replaced) {
   static const struct {
     const char *said, *shown;
   } texts[] = {
@@ -202,8 +190,7 @@ static void what_is_no_text_is_replaced(void **state) {
   }
 }
 
-static void tap_has_expected_failures_as_such(void **state) {
-  (void)state;
+TEST_THAT(tap_has_expected_failures_as_such) {
   char line[200];
   kc_results results = sound();
   set_status(&results, "copy.in-out", KC_XFAIL);
@@ -240,8 +227,7 @@ static int rendered_badge(const char *record, const char *want) {
   return status;
 }
 
-static void render_claims_nothing_of_half_a_record(void **state) {
-  (void)state;
+TEST_THAT(render_claims_nothing_of_half_a_record) {
   size_t size = 0;
   kc_results results = sound();
   const char *whole = write_down(&results, "whole.jsonl");
@@ -262,8 +248,7 @@ static void render_claims_nothing_of_half_a_record(void **state) {
   free(text);
 }
 
-static void another_format_is_refused(void **state) {
-  (void)state;
+TEST_THAT(another_format_is_refused) {
   size_t size = 0;
   kc_results results = sound();
   write_down(&results, "format.jsonl");
@@ -307,8 +292,7 @@ static char *printed_by_compare(kc_status was, kc_status is) {
   return read_all(at("printed"), &size);
 }
 
-static void what_passed_and_is_not_there_broke(void **state) {
-  (void)state;
+TEST_THAT(what_passed_and_is_not_there_broke) {
   assert_int_equal(compared(KC_PASS, KC_PASS, false), 0);
   assert_int_equal(compared(KC_PASS, KC_FAIL, false), 1);
   assert_int_equal(compared(KC_PASS, KC_NOT_RUN, false), 1);
@@ -319,8 +303,7 @@ static void what_passed_and_is_not_there_broke(void **state) {
   assert_int_equal(compared(KC_FAIL, KC_NOT_RUN, false), 0);
 }
 
-static void only_what_passes_is_fixed(void **state) {
-  (void)state;
+TEST_THAT(only_what_passes_is_fixed) {
   char *text = printed_by_compare(KC_FAIL, KC_PASS);
   expect_in(text, "1 fixed, 0 broken", "compare");
   free(text);
@@ -329,8 +312,7 @@ static void only_what_passes_is_fixed(void **state) {
   free(text);
 }
 
-static void half_a_record_is_not_compared(void **state) {
-  (void)state;
+TEST_THAT(half_a_record_is_not_compared) {
   size_t size = 0;
   char then[400], now[400];
   kc_results results = sound();
@@ -344,28 +326,13 @@ static void half_a_record_is_not_compared(void **state) {
 
 /* ---- the folder ---------------------------------------------------------------------- */
 
-static int make_folder(void **state) {
-  (void)state;
+SETUP(make_folder) {
   return kc_scratch_make(folder) ? 0 : -1;
 }
 
-static int remove_folder(void **state) {
-  (void)state;
+SETUP(remove_folder) {
   kc_scratch_remove(folder);
   return 0;
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(all_reports_say_the_same),
-      cmocka_unit_test(an_area_without_rules_is_a_gap),
-      cmocka_unit_test(what_is_no_text_is_replaced),
-      cmocka_unit_test(tap_has_expected_failures_as_such),
-      cmocka_unit_test(render_claims_nothing_of_half_a_record),
-      cmocka_unit_test(another_format_is_refused),
-      cmocka_unit_test(what_passed_and_is_not_there_broke),
-      cmocka_unit_test(only_what_passes_is_fixed),
-      cmocka_unit_test(half_a_record_is_not_compared),
-  };
-  return cmocka_run_group_tests(tests, make_folder, remove_folder);
-}
+RUN_TESTS(make_folder, remove_folder)

@@ -1,24 +1,15 @@
 /* verdict_test.c - what a run says of what broke: causes before effects, what is not judged, a
  * sanitizer's report, levels without most of their rules, the time that is left. */
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <cmocka.h> /* wants those above */
 
 #include "report/claim.h"
 #include "runner/running.h"
 #include "suite/suite.h"
 /**/
 #include "suite/channel.h"
+#include "tests.h"
 
 /* All rules, as passed. */
 static kc_results all_passed(void) {
@@ -41,8 +32,7 @@ static uint32_t place_of(const kc_results *results, const char *id) {
 
 /* ---- causes and effects -------------------------------------------------------------- */
 
-static void causes_come_first(void **state) {
-  (void)state;
+TEST_THAT(causes_come_first) {
   static const char *const ids[] = {
       "load.open",    "mem.alloc-free", "copy.in-out",    "stream.in-order",
       "kernel.reuse", "capture.order",  "thread.foreign", "abi.host-smaller"};
@@ -55,8 +45,7 @@ static void causes_come_first(void **state) {
   kc_results_free(&results);
 }
 
-static void what_stands_on_a_failed_rule_is_not_judged(void **state) {
-  (void)state;
+TEST_THAT(what_stands_on_a_failed_rule_is_not_judged) {
   bool open = false;
   kc_results results = all_passed();
   kc_rule_result *copies = kc_results_rule(&results, "copy.in-out");
@@ -88,8 +77,7 @@ static bool stands_on(const char *id, const char *basis) {
 }
 
 /* So that what is not judged has a failed must-rule to show for it. */
-static void bases_are_must_rules_and_go_one_way(void **state) {
-  (void)state;
+TEST_THAT(bases_are_must_rules_and_go_one_way) {
   const kc_rule *rule = NULL;
   uint32_t found = 0;
   char basis[64];
@@ -124,8 +112,7 @@ static const char *proven_without(const char *area, uint32_t skipped) {
   return text;
 }
 
-static void a_level_needs_most_of_its_rules(void **state) {
-  (void)state;
+TEST_THAT(a_level_needs_most_of_its_rules) {
   uint32_t count = 0;
   const kc_rule *rule = NULL;
   for (uint32_t i = 0; (rule = kc_rule_at(i)); i++)
@@ -139,8 +126,7 @@ static void a_level_needs_most_of_its_rules(void **state) {
   assert_string_equal(proven_without("copy.", 100), "no level");
 }
 
-static void what_is_not_proven_is_named(void **state) {
-  (void)state;
+TEST_THAT(what_is_not_proven_is_named) {
   char why[600];
   kc_results results = all_passed();
   assert_false(kc_claim_gap(&results, KC_COMPILE, why, sizeof why));
@@ -185,8 +171,7 @@ static char *said_of(const char *text, size_t piece, kc_report *out) {
   return line;
 }
 
-static void a_report_is_found_in_the_output(void **state) {
-  (void)state;
+TEST_THAT(a_report_is_found_in_the_output) {
   static kc_report report;
   for (size_t piece = 1; piece < 500; piece += 83) {
     char *line = said_of(asan, piece, &report);
@@ -207,8 +192,7 @@ static void a_report_is_found_in_the_output(void **state) {
   assert_null(said_of("all is well\nERROR: no such file\n", 7, &report));
 }
 
-static void a_report_belongs_to_the_case_before_it(void **state) {
-  (void)state;
+TEST_THAT(a_report_belongs_to_the_case_before_it) {
   kc_report report = {.nonce = "4711"};
   char first[] = "\0014711 copy.in-out/size=7\nhello\n\0014711 copy.in",
        second[] =
@@ -225,8 +209,7 @@ static void a_report_belongs_to_the_case_before_it(void **state) {
   assert_string_equal(report.at, "copy.in-out/size=8");
 }
 
-static void what_only_looks_like_a_report_is_none(void **state) {
-  (void)state;
+TEST_THAT(what_only_looks_like_a_report_is_none) {
   static kc_report report;
   static const char *const others[] = {
       "acme: OpenCL runtime error: -5, retried\n",
@@ -240,8 +223,7 @@ static void what_only_looks_like_a_report_is_none(void **state) {
 }
 
 /* What begins as a mark does, and is none, is what the plugin printed. */
-static void only_the_suites_marks_are_taken_out(void **state) {
-  (void)state;
+TEST_THAT(only_the_suites_marks_are_taken_out) {
   kc_report plain = {0}, report = {.nonce = "4711"};
   char first[] = "\0016acme: filling\n", second[] = "\0016acme: filling\n";
   char endless[5000];
@@ -269,8 +251,7 @@ static pid_t start_computing(void) {
 
 /* Two children compute, one of them in a call of the plugin: side by side, so that the
  * machine's load is the same for both. */
-static void the_suites_own_work_counts_for_little(void **state) {
-  (void)state;
+TEST_THAT(the_suites_own_work_counts_for_little) {
   static kc_page pages[2];
   kc_child children[2] = {{.page = &pages[0]}, {.page = &pages[1]}};
   atomic_store(&pages[1].in[3], true);
@@ -299,8 +280,7 @@ static void the_suites_own_work_counts_for_little(void **state) {
 
 /* ---- progress ---------------------------------------------------------------------------- */
 
-static void the_time_left_follows_the_last_run(void **state) {
-  (void)state;
+TEST_THAT(the_time_left_follows_the_last_run) {
   static kc_running run;
   kc_results results = all_passed(), last = all_passed();
   kc_options options = {.last = &last};
@@ -327,19 +307,4 @@ static void the_time_left_follows_the_last_run(void **state) {
   kc_results_free(&last);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(causes_come_first),
-      cmocka_unit_test(what_stands_on_a_failed_rule_is_not_judged),
-      cmocka_unit_test(bases_are_must_rules_and_go_one_way),
-      cmocka_unit_test(a_level_needs_most_of_its_rules),
-      cmocka_unit_test(what_is_not_proven_is_named),
-      cmocka_unit_test(a_report_is_found_in_the_output),
-      cmocka_unit_test(a_report_belongs_to_the_case_before_it),
-      cmocka_unit_test(what_only_looks_like_a_report_is_none),
-      cmocka_unit_test(only_the_suites_marks_are_taken_out),
-      cmocka_unit_test(the_suites_own_work_counts_for_little),
-      cmocka_unit_test(the_time_left_follows_the_last_run),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

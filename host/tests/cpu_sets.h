@@ -9,15 +9,9 @@ static inline keel_context *open_cpu_options(const char *const *options,
                                              uint32_t count, int32_t workers) {
   const char *paths[] = {CPU_PLUGIN};
   keel_context *opened = NULL;
-  const keel_context_params params = {
-      .struct_size = sizeof params,
-      .flags = KEEL_ONLY_NAMED | KEEL_ALLOW_REFUSED,
-      .plugins = paths,
-      .plugin_count = 1,
-      .options = options,
-      .option_count = count,
-      .workers = workers,
-  };
+  const keel_context_params params =
+      OPENS(KEEL_ONLY_NAMED | KEEL_ALLOW_REFUSED, paths, 1, .options = options,
+            .option_count = count, .workers = workers);
   if (keel_open(&params, &opened) == KD_OK && keel_device_count(opened))
     return opened;
   keel_close(opened);

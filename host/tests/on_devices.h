@@ -93,12 +93,11 @@ static inline keel_value value_of_argument(keel_builder *b, keel_tensor *tensor,
 static inline keel_status run_plan(const call *c, keel_program *program,
                                    keel_device *device, way how,
                                    keel_tensor **out) {
-  const keel_plan_params params = {.struct_size = sizeof params,
-                                   .device = device};
   keel_tensor *in[MOST_IN];
   uint32_t count = 0;
   keel_plan *plan = NULL;
-  keel_status status = keel_plan_create(program, &params, &plan);
+  keel_status status =
+      keel_plan_create(program, PLAN_PARAMS(.device = device), &plan);
   for (uint32_t i = 0; i < c->in_count && how != FOLDED; i++)
     if (c->in[i]) in[count++] = c->in[i];
   for (int run = 0; run < 3 && status == KD_OK; run++) {

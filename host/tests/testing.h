@@ -3,22 +3,36 @@
 #define KEEL_TESTING_H
 
 #include <keel/keel.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h> /* wants those above */
+#include "tests.h"
 
 /* The call succeeds, or the test fails with what it said. */
 #define expect_ok(call)                                             \
   do {                                                              \
     if ((call) != KD_OK) fail_msg("%s: %s", #call, keel_message()); \
   } while (0)
+
+/* The call fails with this, and says that. */
+#define expect_fails(call, want, part) \
+  do {                                 \
+    assert_int_equal(call, want);      \
+    expect_message(part);              \
+  } while (0)
+
+/* What a context is opened with: flags, plugins, how many, and what else is set. */
+#define OPENS(FLAGS, PLUGINS, ...)                                \
+  {                                                               \
+    .struct_size = sizeof(keel_context_params), .flags = (FLAGS), \
+    .plugins = (PLUGINS), .plugin_count = __VA_ARGS__             \
+  }
+
+/* Parameters that one call gets, with these fields. */
+#define PLAN_PARAMS(...)                                              \
+  (&(const keel_plan_params){.struct_size = sizeof(keel_plan_params), \
+                             __VA_ARGS__})
+#define RUN_PARAMS(...)                                             \
+  (&(const keel_run_params){.struct_size = sizeof(keel_run_params), \
+                            __VA_ARGS__})
 
 /* Opens a runtime with these plugins and no others (NULL: none); log: gets its lines, or
  * NULL. The CPU's ops stay apart, so that a program has the nodes that a test gives it. */
@@ -72,7 +86,7 @@ static inline keel_tensor *equal_floats(keel_context *context, int64_t count,
 static inline void expect_floats(keel_tensor *tensor, const float *want,
                                  size_t count) {
   float got[64];
-  assert_int_equal(keel_tensor_read(tensor, got, count * sizeof *got), KD_OK);
+  expect_ok(keel_tensor_read(tensor, got, count * sizeof *got));
   for (size_t i = 0; i < count; i++)
     assert_true(got[i] == want[i]);
 }
@@ -96,6 +110,30 @@ static inline void release_all(keel_tensor *const *tensors, uint32_t count) {
   for (uint32_t i = 0; i < count; i++)
     keel_tensor_release(tensors[i]);
 }
+
+/* Releases up to eight things, in this order, each as its type wants it. */
+#define RELEASE(...)                                                  \
+  RELEASE_AS(__VA_ARGS__, RELEASE_8, RELEASE_7, RELEASE_6, RELEASE_5, \
+             RELEASE_4, RELEASE_3, RELEASE_2, RELEASE_1, 0)           \
+  (__VA_ARGS__)
+#define RELEASE_AS(a, b, c, d, e, f, g, h, as, ...) as
+#define RELEASE_8(a, ...)                           RELEASE_1(a), RELEASE_7(__VA_ARGS__)
+#define RELEASE_7(a, ...)                           RELEASE_1(a), RELEASE_6(__VA_ARGS__)
+#define RELEASE_6(a, ...)                           RELEASE_1(a), RELEASE_5(__VA_ARGS__)
+#define RELEASE_5(a, ...)                           RELEASE_1(a), RELEASE_4(__VA_ARGS__)
+#define RELEASE_4(a, ...)                           RELEASE_1(a), RELEASE_3(__VA_ARGS__)
+#define RELEASE_3(a, ...)                           RELEASE_1(a), RELEASE_2(__VA_ARGS__)
+#define RELEASE_2(a, b)                             RELEASE_1(a), RELEASE_1(b)
+#define RELEASE_1(a)                              \
+  _Generic((a), keel_tensor *                     \
+           : keel_tensor_release, keel_plan *     \
+           : keel_plan_release, keel_program *    \
+           : keel_program_release, keel_builder * \
+           : keel_builder_destroy, keel_op *      \
+           : keel_op_release, keel_cancel *       \
+           : keel_cancel_release, keel_group *    \
+           : keel_group_release, keel_context *   \
+           : keel_close)(a)
 
 /* An op of one argument (b: KEEL_ABSENT) or two, without attributes. */
 static inline keel_value op(keel_builder *builder, const char *name,

@@ -10,8 +10,7 @@
 #define BESIDE NULL
 #endif
 
-static int open_cpu(void **state) {
-  (void)state;
+SETUP(open_cpu) {
   context = open_with(CPU_PLUGIN, BESIDE, WORKERS);
   return 0;
 }

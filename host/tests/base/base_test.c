@@ -4,9 +4,8 @@
 
 enum { MANY = 1000 };
 
-static void an_array_grows_by_one_at_a_time(void **state) {
+TEST_THAT(an_array_grows_by_one_at_a_time) {
   uint32_t *list = NULL, count = 0, room = 0;
-  (void)state;
   for (uint32_t i = 0; i < MANY; i++) {
     assert_true(KEEL_ROOM(list, count, room));
     assert_true(count < room && room <= 2 * MANY + 8);
@@ -18,10 +17,9 @@ static void an_array_grows_by_one_at_a_time(void **state) {
 }
 
 /* What the arena gave before is not written over. */
-static void one_in_an_arena_grows_too(void **state) {
+TEST_THAT(one_in_an_arena_grows_too) {
   keel_arena arena = {0};
   uint32_t *list = NULL, *first = NULL, count = 0, room = 0;
-  (void)state;
   for (uint32_t i = 0; i < MANY; i++) {
     assert_true(KEEL_ARENA_ROOM(&arena, list, count, room));
     if (!first) first = list;
@@ -35,11 +33,10 @@ static void one_in_an_arena_grows_too(void **state) {
 }
 
 /* The array stays as it was. */
-static void more_than_can_be_counted_is_refused(void **state) {
+TEST_THAT(more_than_can_be_counted_is_refused) {
   uint64_t one = 1, *list = &one;
   uint32_t room = UINT32_MAX / 2;
   keel_arena arena = {0};
-  (void)state;
   assert_false(KEEL_ROOM(list, room, room));
   expect_message("memory");
   assert_false(KEEL_ARENA_ROOM(&arena, list, room, room));
@@ -47,11 +44,4 @@ static void more_than_can_be_counted_is_refused(void **state) {
   assert_int_equal(room, UINT32_MAX / 2);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(an_array_grows_by_one_at_a_time),
-      cmocka_unit_test(one_in_an_arena_grows_too),
-      cmocka_unit_test(more_than_can_be_counted_is_refused),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

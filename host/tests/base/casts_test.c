@@ -83,8 +83,7 @@ static void check_cast(const row *r, bool like) {
   release_all(c.in, c.in_count);
 }
 
-static void numbers_are_rounded_once(void **state) {
-  (void)state;
+TEST_THAT(numbers_are_rounded_once) {
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
     for (int like = 0; like < 2; like++)
       check_cast(&rows[i], like);
@@ -149,13 +148,12 @@ static int64_t choose(kd_dtype from, kd_dtype to, void *x, void *want) {
   return count;
 }
 
-static void floats_become_integers_by_one_rule(void **state) {
+TEST_THAT(floats_become_integers_by_one_rule) {
   static const kd_dtype floats[] = {KD_F32, KD_F64, KD_F16, KD_BF16};
   static const kd_dtype integers[] = {KD_I8,  KD_U8,  KD_I16, KD_U16, KD_I32,
                                       KD_U32, KD_I64, KD_U64, KD_BOOL};
   uint64_t x[WHOLES], made[WHOLES], zero = 0;
   const int64_t one = 1;
-  (void)state;
   for (int f = 0; f < 4; f++)
     for (int t = 0; t < 9; t++)
       for (int like = 0; like < 2; like++) {
@@ -177,7 +175,7 @@ static void floats_become_integers_by_one_rule(void **state) {
       }
 }
 
-static void small_elements_become_integers_by_one_rule(void **state) {
+TEST_THAT(small_elements_become_integers_by_one_rule) {
   static const struct {
     kd_dtype from, to;
     uint8_t x;
@@ -201,7 +199,6 @@ static void small_elements_become_integers_by_one_rule(void **state) {
       {KD_F8E8M0, KD_I8, 255, {.u8 = 0}},
       {KD_F8E8M0, KD_BOOL, 255, {.u8 = 1}},
   };
-  (void)state;
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
     const row r = {all[i].from, all[i].to, {.u8 = all[i].x}, all[i].want};
     for (int like = 0; like < 2; like++)
@@ -210,14 +207,13 @@ static void small_elements_become_integers_by_one_rule(void **state) {
 }
 
 /* Of four bits and two: the low ones of an i32. */
-static void floats_become_small_integers_by_one_rule(void **state) {
+TEST_THAT(floats_become_small_integers_by_one_rule) {
   static const struct {
     double x;
     uint8_t low; /* four bits */
   } all[] = {{INFINITY, 0}, {-INFINITY, 0}, {NAN, 0},    {-1.5, 15}, {300, 12},
              {-9, 7},       {70001, 1},     {0x1p31, 0}, {-1e30, 0}};
   static const kd_dtype types[] = {KD_I4, KD_U4, KD_I2, KD_U2};
-  (void)state;
   for (size_t i = 0; i < sizeof all / sizeof *all; i++)
     for (int t = 0; t < 4; t++) {
       row r = {KD_F64, types[t], {all[i].x}, {.u8 = all[i].low}};
@@ -234,7 +230,7 @@ static void floats_become_small_integers_by_one_rule(void **state) {
 
 /* ---- text ----------------------------------------------------------------------------------- */
 
-static void text_is_rounded_once(void **state) {
+TEST_THAT(text_is_rounded_once) {
   static const struct {
     const char *text;
     kd_dtype to;
@@ -250,7 +246,6 @@ static void text_is_rounded_once(void **state) {
       {"-0", KD_BF16, 0x8000},
   };
   const int64_t one = 1;
-  (void)state;
   for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
     const keel_attr to = KEEL_INT("to", texts[i].to);
     call c = {.op = "Cast",
@@ -266,13 +261,4 @@ static void text_is_rounded_once(void **state) {
   }
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(numbers_are_rounded_once),
-      cmocka_unit_test(floats_become_integers_by_one_rule),
-      cmocka_unit_test(small_elements_become_integers_by_one_rule),
-      cmocka_unit_test(floats_become_small_integers_by_one_rule),
-      cmocka_unit_test(text_is_rounded_once),
-  };
-  return cmocka_run_group_tests(tests, open_all_devices, close_context);
-}
+RUN_TESTS(open_all_devices, close_context)

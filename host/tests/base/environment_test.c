@@ -84,9 +84,8 @@ static void copy_self(const char *path) {
   assert_int_equal(close(to), 0);
 }
 
-static void a_privileged_process_reads_nothing_of_it(void **state) {
+TEST_THAT(a_privileged_process_reads_nothing_of_it) {
   char program[64];
-  (void)state;
   if (geteuid() != 0) skip();
   snprintf(program, sizeof program, "%s/privileged", folder);
   copy_self(program);
@@ -117,8 +116,7 @@ static void expect_folder(const char *set, const char *home, const char *want) {
   if (want) assert_string_equal(got, want);
 }
 
-static void folders_that_are_not_absolute_count_as_not_set(void **state) {
-  (void)state;
+TEST_THAT(folders_that_are_not_absolute_count_as_not_set) {
   expect_folder("/cache", "/home/a", "/cache");
   expect_folder("", "/home/a", "/home/a/.test");
   expect_folder(NULL, "/home/a", "/home/a/.test");
@@ -131,21 +129,15 @@ static void folders_that_are_not_absolute_count_as_not_set(void **state) {
   expect_folder("/a/path/that/is/longer/than/the/room", "/home", NULL);
 }
 
-static int set_up(void **state) {
-  (void)state;
+SETUP(set_up) {
   return mkdtemp(folder) ? 0 : -1;
 }
 
-static int tear_down(void **state) {
-  (void)state;
+SETUP(tear_down) {
   return rmdir(folder);
 }
 
 int main(int argc, char **argv) {
   if (argc > 1 && !strcmp(argv[1], "--privileged")) return see_nothing();
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_privileged_process_reads_nothing_of_it),
-      cmocka_unit_test(folders_that_are_not_absolute_count_as_not_set),
-  };
-  return cmocka_run_group_tests(tests, set_up, tear_down);
+  return tests_run(set_up, tear_down);
 }

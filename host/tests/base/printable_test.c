@@ -7,8 +7,7 @@
 
 #include <locale.h>
 
-static void characters_of_utf_8_have_their_sizes(void **state) {
-  (void)state;
+TEST_THAT(characters_of_utf_8_have_their_sizes) {
   static const struct {
     const char *text;
     size_t size;
@@ -77,8 +76,7 @@ static const struct {
     {"\xf0\x9f\xc3\xa9", "??\xc3\xa9", "\"\\ufffd\\ufffd\xc3\xa9\""},
 };
 
-static void a_terminal_gets_characters_alone(void **state) {
-  (void)state;
+TEST_THAT(a_terminal_gets_characters_alone) {
   char text[100];
   for (size_t i = 0; i < KEEL_COUNT_OF(texts); i++) {
     snprintf(text, sizeof text, "%s", texts[i].text);
@@ -100,16 +98,14 @@ static void expect_json(const char *text, const char *want) {
   free(got);
 }
 
-static void json_is_valid_whatever_the_text(void **state) {
-  (void)state;
+TEST_THAT(json_is_valid_whatever_the_text) {
   expect_json(NULL, "\"\"");
   for (size_t i = 0; i < KEEL_COUNT_OF(texts); i++)
     expect_json(texts[i].text, texts[i].json);
 }
 
 /* Two bytes of any kind between others. */
-static void no_two_bytes_get_through(void **state) {
-  (void)state;
+TEST_THAT(no_two_bytes_get_through) {
   for (unsigned pair = 0x101; pair <= 0xffff; pair++) {
     char text[] = {'<', (char)(pair >> 8), (char)pair, '>', 0};
     size_t size = strlen(text);
@@ -123,8 +119,7 @@ static void no_two_bytes_get_through(void **state) {
   }
 }
 
-static void messages_are_printable(void **state) {
-  (void)state;
+TEST_THAT(messages_are_printable) {
   keel_fail(KD_INTERNAL, "node \"%s\"\nfails", "\x1b]0;x\a\xff");
   assert_string_equal(keel_message(), "node \"?]0;x??\"\nfails");
   keel_while(KD_INTERNAL, "while %s ran", "\xc2\x9b");
@@ -138,8 +133,7 @@ static void keep_line(void *context, uint32_t level, const char *line) {
   snprintf(logged, sizeof logged, "%s", line);
 }
 
-static void log_lines_are_printable(void **state) {
-  (void)state;
+TEST_THAT(log_lines_are_printable) {
   const keel_log log = {.level = KD_LOG_INFO, .write = keep_line};
   keel_log_line(&log, KD_LOG_INFO, "device \"%s\"", "\x1b[2J\xfe");
   assert_string_equal(logged, "device \"?[2J?\"");
@@ -147,8 +141,7 @@ static void log_lines_are_printable(void **state) {
 
 /* Where the application's locale has a comma in numbers, and is installed; the test `texts` makes
  * such a locale. */
-static void numbers_of_messages_have_a_point(void **state) {
-  (void)state;
+TEST_THAT(numbers_of_messages_have_a_point) {
   const keel_log log = {.level = KD_LOG_INFO, .write = keep_line};
   if (!setlocale(LC_ALL, "de_DE.UTF-8")) skip();
   keel_fail(KD_INTERNAL, "after %.1f s", 0.5);
@@ -160,15 +153,4 @@ static void numbers_of_messages_have_a_point(void **state) {
   assert_string_equal(logged, "1.25 ms");
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(characters_of_utf_8_have_their_sizes),
-      cmocka_unit_test(a_terminal_gets_characters_alone),
-      cmocka_unit_test(json_is_valid_whatever_the_text),
-      cmocka_unit_test(no_two_bytes_get_through),
-      cmocka_unit_test(messages_are_printable),
-      cmocka_unit_test(log_lines_are_printable),
-      cmocka_unit_test(numbers_of_messages_have_a_point),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -83,8 +83,7 @@ static int names(void) {
   return count;
 }
 
-static int clear(void **state) {
-  (void)state;
+SETUP(clear) {
   DIR *all = opendir(folder);
   for (struct dirent *entry; all && (entry = readdir(all));)
     if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0 &&
@@ -95,8 +94,7 @@ static int clear(void **state) {
 
 /* ---- rights ------------------------------------------------------------------------ */
 
-static void a_new_file_has_the_mode_that_the_umask_leaves(void **state) {
-  (void)state;
+TEST_THAT(a_new_file_has_the_mode_that_the_umask_leaves) {
   mode_t before = umask(027);
   assert_int_equal(save_text(at("a"), "new"), 0);
   umask(before);
@@ -105,9 +103,8 @@ static void a_new_file_has_the_mode_that_the_umask_leaves(void **state) {
   assert_int_equal(names(), 1);
 }
 
-static void a_file_keeps_its_mode(void **state) {
+TEST_THAT(a_file_keeps_its_mode) {
   static const mode_t modes[] = {0600, 0640, 0666, 0755, 0777, 0200, 0602};
-  (void)state;
   for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
     put_text(at("a"), "old");
     assert_int_equal(chmod(at("a"), modes[i]), 0);
@@ -119,8 +116,7 @@ static void a_file_keeps_its_mode(void **state) {
   assert_int_equal(names(), 1);
 }
 
-static void a_file_keeps_its_owner(void **state) {
-  (void)state;
+TEST_THAT(a_file_keeps_its_owner) {
   if (geteuid() != 0) skip();
   put_text(at("a"), "old");
   assert_int_equal(chown(at("a"), 1234, 4321), 0);
@@ -145,8 +141,7 @@ static int saved_by_nobody(const char *path) {
   return WEXITSTATUS(status);
 }
 
-static void a_file_that_may_not_be_written_stays(void **state) {
-  (void)state;
+TEST_THAT(a_file_that_may_not_be_written_stays) {
   if (geteuid() != 0) skip();
   assert_int_equal(chmod(folder, 0777), 0);
   put_text(at("a"), "old");
@@ -168,9 +163,8 @@ static void a_file_that_may_not_be_written_stays(void **state) {
 
 /* ---- links ------------------------------------------------------------------------- */
 
-static void links_are_followed(void **state) {
+TEST_THAT(links_are_followed) {
   static const char *const targets[] = {"real", "./real", "../real", NULL};
-  (void)state;
   assert_int_equal(mkdir(at("inner"), 0700), 0);
   for (int there = 1; there >= 0; there--)
     for (int i = 0; i < 4; i++) {
@@ -193,9 +187,8 @@ static void links_are_followed(void **state) {
   assert_int_equal(names(), 4); /* with inner */
 }
 
-static void a_link_that_leads_nowhere_still_does_after_an_error(void **state) {
+TEST_THAT(a_link_that_leads_nowhere_still_does_after_an_error) {
   keel_save save;
-  (void)state;
   assert_int_equal(symlink("none", at("link")), 0);
   assert_true(keel_save_begin(&save, at("link"), 0666));
   assert_true(keel_save_end(&save, false));
@@ -204,8 +197,7 @@ static void a_link_that_leads_nowhere_still_does_after_an_error(void **state) {
   assert_int_equal(save_text(at("loop"), "new"), ELOOP);
 }
 
-static void a_link_where_others_used_to_write_is_not_met(void **state) {
-  (void)state;
+TEST_THAT(a_link_where_others_used_to_write_is_not_met) {
   put_text(at("victim"), "theirs");
   for (int unnamed = 0; unnamed < 2; unnamed++) {
     without_unnamed = unnamed;
@@ -221,8 +213,7 @@ static void a_link_where_others_used_to_write_is_not_met(void **state) {
 
 /* ---- devices, pipes and folders -------------------------------------------------------- */
 
-static void devices_are_written_into(void **state) {
-  (void)state;
+TEST_THAT(devices_are_written_into) {
   assert_int_equal(save_text("/dev/null", "gone"), 0);
   assert_int_equal(save_text("/dev/full", "no room"), ENOSPC);
   assert_true(S_ISCHR(facts_of("/dev/full").st_mode));
@@ -244,11 +235,10 @@ static void *read_pipe(void *context) {
   return got;
 }
 
-static void a_pipe_is_written_into(void **state) {
+TEST_THAT(a_pipe_is_written_into) {
   pthread_t reader;
   void *got = NULL;
   char path[400];
-  (void)state;
   snprintf(path, sizeof path, "%s/pipe", folder);
   assert_int_equal(mkfifo(path, 0600), 0);
   assert_int_equal(pthread_create(&reader, NULL, read_pipe, path), 0);
@@ -258,11 +248,10 @@ static void a_pipe_is_written_into(void **state) {
   assert_true(S_ISFIFO(facts_of(path).st_mode));
 }
 
-static void standard_output_keeps_what_comes_by_both_ways(void **state) {
+TEST_THAT(standard_output_keeps_what_comes_by_both_ways) {
   static const char *const ways[] = {"/dev/stdout", "/proc/self/fd/1",
                                      "/dev/fd/1"};
   int status = 0;
-  (void)state;
   for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
     pid_t child = fork();
     if (!child) {
@@ -279,9 +268,8 @@ static void standard_output_keeps_what_comes_by_both_ways(void **state) {
   }
 }
 
-static void folders_are_refused(void **state) {
+TEST_THAT(folders_are_refused) {
   char path[400];
-  (void)state;
   snprintf(path, sizeof path, "%s/", folder);
   assert_int_equal(save_text(folder, "x"), EISDIR);
   assert_int_equal(save_text(path, "x"), EISDIR);
@@ -292,9 +280,8 @@ static void folders_are_refused(void **state) {
   assert_int_equal(save_text(at("file/a"), "x"), ENOTDIR);
 }
 
-static void names_of_any_length_will_do(void **state) {
+TEST_THAT(names_of_any_length_will_do) {
   char name[257];
-  (void)state;
   for (int unnamed = 0; unnamed < 2; unnamed++)
     for (size_t size = 255; size <= 256; size++) {
       without_unnamed = unnamed;
@@ -329,9 +316,8 @@ static int save_too_much(const char *path) {
   return WEXITSTATUS(status);
 }
 
-static void an_error_leaves_the_old_file(void **state) {
+TEST_THAT(an_error_leaves_the_old_file) {
   keel_save save;
-  (void)state;
   for (int unnamed = 0; unnamed < 2; unnamed++) {
     without_unnamed = unnamed;
     put_text(at("a"), "old");
@@ -347,9 +333,8 @@ static void an_error_leaves_the_old_file(void **state) {
   without_unnamed = false;
 }
 
-static void a_killed_writer_leaves_the_old_file_and_nothing_else(void **state) {
+TEST_THAT(a_killed_writer_leaves_the_old_file_and_nothing_else) {
   int status = 0;
-  (void)state;
   put_text(at("a"), "old");
   pid_t child = fork();
   if (!child) {
@@ -379,11 +364,8 @@ static void a_killed_writer_leaves_the_old_file_and_nothing_else(void **state) {
 static keel_context *open_cpu(void) {
   const char *path = CPU_PLUGIN;
   keel_context *context = NULL;
-  const keel_context_params params = {.struct_size = sizeof params,
-                                      .flags = KEEL_ONLY_NAMED,
-                                      .plugins = &path,
-                                      .plugin_count = 1,
-                                      .workers = KEEL_NO_WORKERS};
+  const keel_context_params params =
+      OPENS(KEEL_ONLY_NAMED, &path, 1, .workers = KEEL_NO_WORKERS);
   NEED(keel_open(&params, &context));
   return context;
 }
@@ -415,8 +397,7 @@ static int write_often(const char *path, int64_t rows, float value) {
   keel_program *program = make(context, rows, value);
   for (long i = 0; i < rounds(); i++)
     NEED(keel_program_save(program, path, 0));
-  keel_program_release(program);
-  keel_close(context);
+  RELEASE(program, context);
   return 0;
 }
 
@@ -438,10 +419,7 @@ static bool is_whole(keel_context *context, const char *path) {
   bool same = true;
   for (int64_t i = 0; i < 64 * dims[0]; i++)
     same &= sums[i] == want;
-  keel_tensor_release(in);
-  keel_tensor_release(out);
-  keel_plan_release(plan);
-  keel_program_release(program);
+  RELEASE(in, out, plan, program);
   return same;
 }
 
@@ -454,17 +432,15 @@ static int read_often(const char *path) {
   return !whole;
 }
 
-static void two_write_and_three_read(void **state) {
+TEST_THAT(two_write_and_three_read) {
   pid_t children[5];
   char path[400];
   int status = 0;
-  (void)state;
   snprintf(path, sizeof path, "%s/program", folder);
   keel_context *context = open_cpu();
   keel_program *program = make(context, 1000, 1);
   expect_ok(keel_program_save(program, path, 0));
-  keel_program_release(program);
-  keel_close(context);
+  RELEASE(program, context);
   for (int i = 0; i < 5; i++) {
     children[i] = fork();
     assert_true(children[i] >= 0);
@@ -488,10 +464,9 @@ static void *save_often(void *path) {
   return (void *)failed;
 }
 
-static void two_threads_save_one_program(void **state) {
+TEST_THAT(two_threads_save_one_program) {
   pthread_t threads[2];
   char path[400];
-  (void)state;
   keel_context *context = open_cpu();
   snprintf(path, sizeof path, "%s/program", folder);
   shared = make(context, 1000, 1);
@@ -503,40 +478,18 @@ static void two_threads_save_one_program(void **state) {
     assert_null(failed);
   }
   assert_true(is_whole(context, path));
-  keel_program_release(shared);
-  keel_close(context);
+  RELEASE(shared, context);
 }
 
-static int set_up(void **state) {
-  (void)state;
+SETUP(set_up) {
   return mkdtemp(folder) ? 0 : -1;
 }
 
-static int tear_down(void **state) {
-  (void)state;
+SETUP(tear_down) {
   return rmdir(folder);
 }
 
-#define TEST(name) cmocka_unit_test_teardown(name, clear)
-
 int main(void) {
-  const struct CMUnitTest tests[] = {
-      TEST(a_new_file_has_the_mode_that_the_umask_leaves),
-      TEST(a_file_keeps_its_mode),
-      TEST(a_file_keeps_its_owner),
-      TEST(a_file_that_may_not_be_written_stays),
-      TEST(links_are_followed),
-      TEST(a_link_that_leads_nowhere_still_does_after_an_error),
-      TEST(a_link_where_others_used_to_write_is_not_met),
-      TEST(devices_are_written_into),
-      TEST(a_pipe_is_written_into),
-      TEST(standard_output_keeps_what_comes_by_both_ways),
-      TEST(folders_are_refused),
-      TEST(names_of_any_length_will_do),
-      TEST(an_error_leaves_the_old_file),
-      TEST(a_killed_writer_leaves_the_old_file_and_nothing_else),
-      TEST(two_write_and_three_read),
-      TEST(two_threads_save_one_program),
-  };
-  return cmocka_run_group_tests(tests, set_up, tear_down);
+  around_each(NULL, clear);
+  return tests_run(set_up, tear_down);
 }

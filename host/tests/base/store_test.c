@@ -38,9 +38,8 @@ static bool gives(const char *key, const char *want) {
   return same;
 }
 
-static void what_was_put_comes_back(void **state) {
-  (void)state;
-  assert_int_equal(keel_store_put(&library.host, "key", "blob", 4), KD_OK);
+TEST_THAT(what_was_put_comes_back) {
+  expect_ok(keel_store_put(&library.host, "key", "blob", 4));
   assert_true(gives("key", "blob"));
   assert_false(gives("other", "blob"));
   keel_store_put(&library.host, "key", "", 0);
@@ -48,15 +47,14 @@ static void what_was_put_comes_back(void **state) {
 }
 
 /* A compiler's form of a model has all of its weights. */
-static void large_blobs_are_kept_as_far_as_the_variable_says(void **state) {
-  (void)state;
+TEST_THAT(large_blobs_are_kept_as_far_as_the_variable_says) {
   const uint64_t size = UINT64_C(80) << 20;
   char *blob = calloc(size + 1, 1);
   void *back = NULL;
   uint64_t got = 0;
   assert_non_null(blob);
-  assert_int_equal(keel_store_put(&library.host, "large", blob, size), KD_OK);
-  assert_int_equal(keel_store_get(&library.host, "large", &back, &got), KD_OK);
+  expect_ok(keel_store_put(&library.host, "large", blob, size));
+  expect_ok(keel_store_get(&library.host, "large", &back, &got));
   assert_int_equal(got, size);
   free(back);
 
@@ -75,8 +73,7 @@ static void large_blobs_are_kept_as_far_as_the_variable_says(void **state) {
   free(blob);
 }
 
-static void a_damaged_blob_is_none(void **state) {
-  (void)state;
+TEST_THAT(a_damaged_blob_is_none) {
   keel_store_put(&library.host, "key", "a blob of some size", 19);
   FILE *file = fopen(in_entries(only_entry()), "r+b");
   assert_non_null(file);
@@ -87,8 +84,7 @@ static void a_damaged_blob_is_none(void **state) {
   assert_false(gives("key", "a blob of some sXze"));
 }
 
-static void a_cut_blob_is_none(void **state) {
-  (void)state;
+TEST_THAT(a_cut_blob_is_none) {
   for (off_t size = 0; size < 39; size += 3) {
     keel_store_put(&library.host, "key", "a blob of some size", 19);
     assert_int_equal(truncate(in_entries(only_entry()), size), 0);
@@ -105,8 +101,7 @@ static void leave_behind(const char *name, time_t age) {
   assert_int_equal(utimensat(AT_FDCWD, in_entries(name), when, 0), 0);
 }
 
-static void what_killed_processes_left_goes(void **state) {
-  (void)state;
+TEST_THAT(what_killed_processes_left_goes) {
   leave_behind(".new-killed", 86400);
   leave_behind(".new-at-work", 1);
   keel_store_put(&library.host, "key", "blob", 4);
@@ -115,8 +110,7 @@ static void what_killed_processes_left_goes(void **state) {
   unlink(in_entries(".new-at-work"));
 }
 
-static void an_entry_of_another_user_is_none(void **state) {
-  (void)state;
+TEST_THAT(an_entry_of_another_user_is_none) {
   if (geteuid() != 0) skip();
   keel_store_put(&library.host, "key", "blob", 4);
   assert_int_equal(chown(in_entries(only_entry()), 1234, 0), 0);
@@ -136,9 +130,8 @@ static void an_entry_of_another_user_is_none(void **state) {
   assert_true(gives("key", "blob"));
 }
 
-static void an_entry_that_is_a_link_is_none(void **state) {
+TEST_THAT(an_entry_that_is_a_link_is_none) {
   char entry[400], other[400];
-  (void)state;
   keel_store_put(&library.host, "key", "blob", 4);
   snprintf(entry, sizeof entry, "%s", in_entries(only_entry()));
   snprintf(other, sizeof other, "%s", in_entries(".other"));
@@ -156,9 +149,8 @@ static void an_entry_that_is_a_link_is_none(void **state) {
 }
 
 /* By an application whose folder is anywhere. */
-static void a_folder_that_is_not_absolute_is_not_made(void **state) {
+TEST_THAT(a_folder_that_is_not_absolute_is_not_made) {
   char here[400];
-  (void)state;
   assert_non_null(getcwd(here, sizeof here));
   assert_int_equal(chdir(folder), 0);
   setenv("XDG_CACHE_HOME", "relative", 1);
@@ -177,16 +169,14 @@ static void a_folder_that_is_not_absolute_is_not_made(void **state) {
   assert_int_equal(chdir(here), 0);
 }
 
-static int set_up(void **state) {
-  (void)state;
+SETUP(set_up) {
   if (!mkdtemp(folder)) return -1;
   snprintf(entries, sizeof entries, "%s/keel/acme", folder);
   return setenv("XDG_CACHE_HOME", folder, 1);
 }
 
-static int tear_down(void **state) {
+SETUP(tear_down) {
   char path[96];
-  (void)state;
   unlink(in_entries(only_entry()));
   rmdir(entries);
   snprintf(path, sizeof path, "%s/keel", folder);
@@ -194,16 +184,4 @@ static int tear_down(void **state) {
   return rmdir(folder);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(what_was_put_comes_back),
-      cmocka_unit_test(a_damaged_blob_is_none),
-      cmocka_unit_test(large_blobs_are_kept_as_far_as_the_variable_says),
-      cmocka_unit_test(a_cut_blob_is_none),
-      cmocka_unit_test(what_killed_processes_left_goes),
-      cmocka_unit_test(an_entry_of_another_user_is_none),
-      cmocka_unit_test(an_entry_that_is_a_link_is_none),
-      cmocka_unit_test(a_folder_that_is_not_absolute_is_not_made),
-  };
-  return cmocka_run_group_tests(tests, set_up, tear_down);
-}
+RUN_TESTS(set_up, tear_down)

@@ -8,8 +8,7 @@
 static keel_context *context;
 static char path[] = "/tmp/keel-trace-XXXXXX";
 
-static int begin(void **state) {
-  (void)state;
+SETUP(begin) {
   int file = mkstemp(path);
   if (file < 0) return -1;
   close(file);
@@ -17,8 +16,7 @@ static int begin(void **state) {
   return 0;
 }
 
-static int end(void **state) {
-  (void)state;
+SETUP(end) {
   keel_close(context);
   return unlink(path);
 }
@@ -52,28 +50,25 @@ static size_t count(const char *text, const char *part) {
 static void relu(void) {
   const float numbers[] = {-1, 1};
   keel_tensor *x = floats(context, 2, numbers), *y = NULL;
-  assert_int_equal(keel_call(context, "Relu", NULL, 0, &x, 1, &y, 1), KD_OK);
-  keel_tensor_release(x);
-  keel_tensor_release(y);
+  expect_ok(keel_call(context, "Relu", NULL, 0, &x, 1, &y, 1));
+  RELEASE(x, y);
 }
 
-static void one_trace_at_a_time(void **state) {
-  (void)state;
-  assert_int_equal(keel_trace_stop(context, path), KD_FAILED_PRECONDITION);
-  expect_message("no trace is running");
-  assert_int_equal(keel_trace_start(context), KD_OK);
-  assert_int_equal(keel_trace_start(context), KD_FAILED_PRECONDITION);
-  expect_message("a trace is already running");
-  assert_int_equal(keel_trace_stop(context, "/nowhere/trace"), KD_UNAVAILABLE);
-  expect_message("/nowhere/trace: can't be written");
+TEST_THAT(one_trace_at_a_time) {
+  expect_fails(keel_trace_stop(context, path), KD_FAILED_PRECONDITION,
+               "no trace is running");
+  expect_ok(keel_trace_start(context));
+  expect_fails(keel_trace_start(context), KD_FAILED_PRECONDITION,
+               "a trace is already running");
+  expect_fails(keel_trace_stop(context, "/nowhere/trace"), KD_UNAVAILABLE,
+               "/nowhere/trace: can't be written");
   assert_int_equal(keel_trace_stop(context, NULL), KD_FAILED_PRECONDITION);
 }
 
-static void a_trace_holds_what_ran_while_it_did(void **state) {
-  (void)state;
+TEST_THAT(a_trace_holds_what_ran_while_it_did) {
   relu();
   for (int round = 0; round < 3; round++) {
-    assert_int_equal(keel_trace_start(context), KD_OK);
+    expect_ok(keel_trace_start(context));
     for (int i = 0; i < 5; i++)
       relu();
     char *text = stop();
@@ -92,13 +87,11 @@ static void relu_on(keel_context *sims, const char *name) {
   keel_device *device = NULL;
   keel_op *op = NULL;
   keel_tensor *x = floats(sims, 2, numbers), *out = NULL;
-  assert_int_equal(keel_device_find(sims, name, &device), KD_OK);
-  assert_int_equal(keel_op_prepare(sims, "Relu", NULL, 0, device, &op), KD_OK);
-  assert_int_equal(keel_op_call(op, &x, 1, &out, 1), KD_OK);
-  assert_int_equal(keel_tensor_read(out, y, sizeof y), KD_OK);
-  keel_tensor_release(x);
-  keel_tensor_release(out);
-  keel_op_release(op);
+  expect_ok(keel_device_find(sims, name, &device));
+  expect_ok(keel_op_prepare(sims, "Relu", NULL, 0, device, &op));
+  expect_ok(keel_op_call(op, &x, 1, &out, 1));
+  expect_ok(keel_tensor_read(out, y, sizeof y));
+  RELEASE(x, out, op);
 }
 
 /* When the records of a device's tracks end at the latest, microseconds from the trace's
@@ -122,17 +115,16 @@ static double last_end(const char *text, const char *device) {
 }
 
 /* Two devices of one plugin, whose clocks run at 500 and 250 MHz. */
-static void each_device_has_its_clock(void **state) {
-  (void)state;
+TEST_THAT(each_device_has_its_clock) {
   keel_context *sims = open_with(SIM_PLUGIN, NULL, KEEL_NO_WORKERS);
   relu_on(sims, "sim:0");
   relu_on(sims, "sim:1");
   uint64_t began = keel_now();
-  assert_int_equal(keel_trace_start(sims), KD_OK);
+  expect_ok(keel_trace_start(sims));
   usleep(20000);
   relu_on(sims, "sim:0");
   relu_on(sims, "sim:1");
-  assert_int_equal(keel_trace_stop(sims, path), KD_OK);
+  expect_ok(keel_trace_stop(sims, path));
   double most = (double)(keel_now() - began) / 1000;
   char *text = read_trace();
   for (int i = 0; i < 2; i++) {
@@ -147,13 +139,12 @@ static void each_device_has_its_clock(void **state) {
 
 #ifdef SIM_PLUGIN
 /* The device's record of the copy that Relu's input takes. */
-static void a_copy_says_what_it_is_for(void **state) {
-  (void)state;
+TEST_THAT(a_copy_says_what_it_is_for) {
   keel_context *sims = open_with(SIM_PLUGIN, NULL, KEEL_NO_WORKERS);
   relu_on(sims, "sim:0");
-  assert_int_equal(keel_trace_start(sims), KD_OK);
+  expect_ok(keel_trace_start(sims));
   relu_on(sims, "sim:0");
-  assert_int_equal(keel_trace_stop(sims, path), KD_OK);
+  expect_ok(keel_trace_stop(sims, path));
   char *text = read_trace();
   assert_true(count(text, "\"for\":\"Relu\"") > 0);
   free(text);
@@ -161,21 +152,20 @@ static void a_copy_says_what_it_is_for(void **state) {
 }
 
 /* The same of real devices. */
-static void copies_of_real_devices_say_it(void **state) {
+TEST_THAT(copies_of_real_devices_say_it) {
   static const struct {
     const char *plugin, *name;
   } all[] = {{OPENCL_PLUGIN, "opencl:0"}, {VULKAN_PLUGIN, "vulkan:0"}};
   int ran = 0;
-  (void)state;
   for (size_t i = 0; i < 2; i++) {
     keel_device *device = NULL;
     if (access(all[i].plugin, R_OK) != 0) continue;
     keel_context *own = open_with(all[i].plugin, CPU_PLUGIN, 1);
     if (keel_device_find(own, all[i].name, &device) == KD_OK) {
       relu_on(own, all[i].name);
-      assert_int_equal(keel_trace_start(own), KD_OK);
+      expect_ok(keel_trace_start(own));
       relu_on(own, all[i].name);
-      assert_int_equal(keel_trace_stop(own, path), KD_OK);
+      expect_ok(keel_trace_stop(own, path));
       char *text = read_trace();
       assert_true(count(text, "\"for\":\"Relu\"") > 0);
       free(text);
@@ -187,10 +177,9 @@ static void copies_of_real_devices_say_it(void **state) {
 }
 #endif
 
-static void zones_nest(void **state) {
-  (void)state;
+TEST_THAT(zones_nest) {
   keel_trace_zone_begin("before the trace");
-  assert_int_equal(keel_trace_start(context), KD_OK);
+  expect_ok(keel_trace_start(context));
   keel_trace_zone_end();
   for (int i = 0; i < 100; i++)
     keel_trace_zone_begin("deep");
@@ -214,10 +203,9 @@ static void zones_nest(void **state) {
   free(text);
 }
 
-static void what_is_too_much_is_counted(void **state) {
+TEST_THAT(what_is_too_much_is_counted) {
   const size_t most = 1 << 18;
-  (void)state;
-  assert_int_equal(keel_trace_start(context), KD_OK);
+  expect_ok(keel_trace_start(context));
   for (size_t i = 0; i < most + 77; i++)
     keel_trace_count("numbers", i);
   char *text = stop();
@@ -238,14 +226,13 @@ static void *note_much(void *unused) {
 }
 
 /* Threads come and go, and so do traces. */
-static void threads_note_while_traces_begin_and_end(void **state) {
-  (void)state;
+TEST_THAT(threads_note_while_traces_begin_and_end) {
   for (int round = 0; round < 4; round++) {
     pthread_t threads[4];
     for (int i = 0; i < 4; i++)
       assert_int_equal(pthread_create(&threads[i], NULL, note_much, NULL), 0);
     for (int i = 0; i < 10; i++) {
-      assert_int_equal(keel_trace_start(context), KD_OK);
+      expect_ok(keel_trace_start(context));
       usleep(500);
       free(stop());
     }
@@ -254,18 +241,4 @@ static void threads_note_while_traces_begin_and_end(void **state) {
   }
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(one_trace_at_a_time),
-      cmocka_unit_test(a_trace_holds_what_ran_while_it_did),
-#ifdef SIM_PLUGIN
-      cmocka_unit_test(each_device_has_its_clock),
-      cmocka_unit_test(a_copy_says_what_it_is_for),
-      cmocka_unit_test(copies_of_real_devices_say_it),
-#endif
-      cmocka_unit_test(zones_nest),
-      cmocka_unit_test(what_is_too_much_is_counted),
-      cmocka_unit_test(threads_note_while_traces_begin_and_end),
-  };
-  return cmocka_run_group_tests(tests, begin, end);
-}
+RUN_TESTS(begin, end)

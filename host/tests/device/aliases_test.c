@@ -32,9 +32,7 @@ static keel_value put_row(keel_builder *builder, keel_value value, int64_t row,
 }
 
 static keel_plan *plan_of(keel_builder *builder, keel_device *device) {
-  const keel_plan_params params = {.struct_size = sizeof params,
-                                   .device = device};
-  return finish_plan(builder, &params);
+  return finish_plan(builder, PLAN_PARAMS(.device = device));
 }
 
 /* Three updates, one behind the other, of what the caller holds. */
@@ -49,24 +47,22 @@ static void try_updates(keel_device *device, bool counted) {
   keel_builder_output(builder, "y", put_row(builder, y, 0, 30));
   keel_plan *plan = plan_of(builder, device);
   keel_tensor *here = matrix(data), *in = NULL, *out[8] = {NULL};
-  assert_int_equal(keel_tensor_to(here, device, &in), KD_OK);
+  expect_ok(keel_tensor_to(here, device, &in));
   for (int run = 0; run < 8; run++) {
     copies = 0;
-    assert_int_equal(keel_plan_run(plan, &in, 1, &out[run], 1), KD_OK);
+    expect_ok(keel_plan_run(plan, &in, 1, &out[run], 1));
     /* the first run makes values; then what is handed out has a place of its own; what is
      * recorded has its copies inside */
     if (counted && run < 2) assert_int_equal(copies, run + 1);
   }
   for (int run = 0; run < 8; run++) {
-    assert_int_equal(keel_tensor_read(out[run], got, sizeof got), KD_OK);
+    expect_ok(keel_tensor_read(out[run], got, sizeof got));
     assert_memory_equal(got, want, sizeof want);
     keel_tensor_release(out[run]);
   }
-  assert_int_equal(keel_tensor_read(in, got, sizeof got), KD_OK);
+  expect_ok(keel_tensor_read(in, got, sizeof got));
   assert_memory_equal(got, data, sizeof data); /* nobody wrote there */
-  keel_tensor_release(in);
-  keel_tensor_release(here);
-  keel_plan_release(plan);
+  RELEASE(in, here, plan);
 }
 
 /* The updated value and the one before are both handed out. */
@@ -85,17 +81,16 @@ static void try_both(keel_device *device) {
   keel_plan *plan = plan_of(builder, device);
   keel_tensor *in = matrix(data), *out[3];
   for (int run = 0; run < 6; run++) {
-    assert_int_equal(keel_plan_run(plan, &in, 1, out, 3), KD_OK);
+    expect_ok(keel_plan_run(plan, &in, 1, out, 3));
     for (int i = 0; i < 2; i++)
-      assert_int_equal(keel_tensor_read(out[i], got[i], sizeof got[i]), KD_OK);
+      expect_ok(keel_tensor_read(out[i], got[i], sizeof got[i]));
     for (int i = 0; i < SIZE; i++) {
       assert_true(got[1][i] == -data[i]);
       assert_true(got[0][i] == (i / COLUMNS == 1 ? 10 : -data[i]));
     }
     release_all(out, 3);
   }
-  keel_tensor_release(in);
-  keel_plan_release(plan);
+  RELEASE(in, plan);
 }
 
 /* A row that the caller gives, written over a constant, in each run anew. */
@@ -116,12 +111,11 @@ static void try_constant(keel_device *device) {
     float got[SIZE];
     keel_tensor *out = NULL;
     keel_tensor *x = create_tensor(context, KD_F32, 2, row_dims, row);
-    assert_int_equal(keel_plan_run(plan, &x, 1, &out, 1), KD_OK);
-    assert_int_equal(keel_tensor_read(out, got, sizeof got), KD_OK);
+    expect_ok(keel_plan_run(plan, &x, 1, &out, 1));
+    expect_ok(keel_tensor_read(out, got, sizeof got));
     for (int i = 0; i < SIZE; i++)
       assert_true(got[i] == (i / COLUMNS == 2 ? -row[i % COLUMNS] : -data[i]));
-    keel_tensor_release(x);
-    keel_tensor_release(out);
+    RELEASE(x, out);
   }
   keel_plan_release(plan);
 }
@@ -132,15 +126,12 @@ static void try_call(keel_device *device) {
   const int64_t dims[] = {1, COLUMNS}, rows[] = {2, 2, 2};
   float got[SIZE];
   keel_tensor *in[] = {matrix(data), NULL, NULL}, *out = NULL;
-  assert_int_equal(keel_tensor_create(context, KD_I64, 2, dims, rows, &in[1]),
-                   KD_OK);
-  assert_int_equal(keel_tensor_create(context, KD_F32, 2, dims, data, &in[2]),
-                   KD_OK);
-  assert_int_equal(keel_device_push(device), KD_OK);
-  assert_int_equal(
-      keel_call(context, "ScatterElements", NULL, 0, in, 3, &out, 1), KD_OK);
+  expect_ok(keel_tensor_create(context, KD_I64, 2, dims, rows, &in[1]));
+  expect_ok(keel_tensor_create(context, KD_F32, 2, dims, data, &in[2]));
+  expect_ok(keel_device_push(device));
+  expect_ok(keel_call(context, "ScatterElements", NULL, 0, in, 3, &out, 1));
   keel_device_pop();
-  assert_int_equal(keel_tensor_read(out, got, sizeof got), KD_OK);
+  expect_ok(keel_tensor_read(out, got, sizeof got));
   assert_memory_equal(got, data, 6 * sizeof *got);
   assert_memory_equal(got + 6, data, 3 * sizeof *got);
   assert_memory_equal(keel_tensor_data(in[0]), data, sizeof data);
@@ -150,15 +141,11 @@ static void try_call(keel_device *device) {
 
 static void try_device(const char *plugin) {
   const char *paths[] = {CPU_PLUGIN, plugin};
-  const keel_context_params params = {
-      .struct_size = sizeof params,
-      .flags = KEEL_ONLY_NAMED | KEEL_ALLOW_REFUSED,
-      .plugins = paths,
-      .plugin_count = 2,
-      .workers = KEEL_NO_WORKERS,
-      .log = count};
-  assert_int_equal(keel_layers_set("trace"), KD_OK);
-  assert_int_equal(keel_open(&params, &context), KD_OK);
+  const keel_context_params params =
+      OPENS(KEEL_ONLY_NAMED | KEEL_ALLOW_REFUSED, paths, 2,
+            .workers = KEEL_NO_WORKERS, .log = count);
+  expect_ok(keel_layers_set("trace"));
+  expect_ok(keel_open(&params, &context));
   keel_device *device = keel_device_at(context, 1);
   if (device) {
     try_updates(device, true);
@@ -169,13 +156,12 @@ static void try_device(const char *plugin) {
     print_message("no device: %s\n", plugin);
   }
   keel_close(context);
-  assert_int_equal(keel_layers_set(""), KD_OK);
+  expect_ok(keel_layers_set(""));
 }
 
 /* ---- the tests -------------------------------------------------------------------- */
 
-static void a_value_that_is_held_stays(void **state) {
-  (void)state;
+LISTED_TEST(a_value_that_is_held_stays) {
   keel_device *device = keel_device_at(context, 0);
   try_updates(device, false);
   try_both(device);
@@ -183,8 +169,7 @@ static void a_value_that_is_held_stays(void **state) {
   try_call(device);
 }
 
-static void only_what_is_held_is_copied_on_a_device(void **state) {
-  (void)state;
+LISTED_TEST(only_what_is_held_is_copied_on_a_device) {
 #ifdef SIM_PLUGIN
   try_device(SIM_PLUGIN);
 #endif
@@ -193,8 +178,7 @@ static void only_what_is_held_is_copied_on_a_device(void **state) {
 }
 
 /* A recurrent op's last state may lie where its first one did. */
-static void state_may_be_carried_in_place(void **state) {
-  (void)state;
+LISTED_TEST(state_may_be_carried_in_place) {
   enum { HIDDEN = 3 };
   const int64_t x_dims[] = {1, 1, 2}, w_dims[] = {1, 4 * HIDDEN, 2};
   const int64_t r_dims[] = {1, 4 * HIDDEN, HIDDEN}, h_dims[] = {1, 1, HIDDEN};
@@ -219,8 +203,7 @@ static void state_may_be_carried_in_place(void **state) {
                              KEEL_ABSENT,
                              h,
                              c};
-    assert_int_equal(
-        keel_builder_op_n(builder, "LSTM", &hidden, 1, in, 7, out, 3), KD_OK);
+    expect_ok(keel_builder_op_n(builder, "LSTM", &hidden, 1, in, 7, out, 3));
     keel_builder_output(builder, "h", op(builder, "Neg", out[1], KEEL_ABSENT));
     keel_builder_output(builder, "c", op(builder, "Neg", out[2], KEEL_ABSENT));
     if (held) keel_builder_output(builder, "h0", h);
@@ -231,7 +214,7 @@ static void state_may_be_carried_in_place(void **state) {
     keel_tensor_create(context, KD_F32, 3, x_dims, data, &given[0]);
     keel_tensor_create(context, KD_F32, 3, h_dims, data, &given[1]);
     for (int run = 0; run < 4; run++) {
-      assert_int_equal(keel_plan_run(plan, given, 2, got, held ? 4 : 2), KD_OK);
+      expect_ok(keel_plan_run(plan, given, 2, got, held ? 4 : 2));
       float(*to)[HIDDEN] = held || run ? last : first;
       keel_tensor_read(got[0], to[0], sizeof to[0]);
       keel_tensor_read(got[1], to[1], sizeof to[1]);

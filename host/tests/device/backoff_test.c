@@ -13,12 +13,10 @@ static keel_device *queue;
 static keel_op *add; /* on it */
 static toy_state *toy;
 
-static int open_queue(void **state) {
-  (void)state;
+SETUP(open_queue) {
   context = open_with(CPU_PLUGIN, TOY("queue"), 1);
   queue = keel_device_at(context, 1);
-  assert_int_equal(keel_op_prepare(context, "Add", NULL, 0, queue, &add),
-                   KD_OK);
+  expect_ok(keel_op_prepare(context, "Add", NULL, 0, queue, &add));
   toy = toy_of(TOY("queue"));
   assert_non_null(toy);
   atomic_store(&toy->ring, RING);
@@ -26,12 +24,10 @@ static int open_queue(void **state) {
   return 0;
 }
 
-static int close_queue(void **state) {
-  (void)state;
+SETUP(close_queue) {
   atomic_store(&toy->ring, 0);
   atomic_store(&toy->naps, 1);
-  keel_op_release(add);
-  keel_close(context);
+  RELEASE(add, context);
   return 0;
 }
 
@@ -56,20 +52,16 @@ static void expect_all(keel_tensor *tensor, float want) {
   expect_equal_floats(tensor, want, SIZE);
 }
 
-static void eager_ops_wait_for_room(void **state) {
-  (void)state;
+TEST_THAT(eager_ops_wait_for_room) {
   keel_tensor *x = all_of(0), *one = all_of(1);
   keel_tensor *y = count_up(x, one, 200);
   expect_all(y, 200);
   assert_true(atomic_load(&toy->refused) > 0);
-  keel_tensor_release(y);
-  keel_tensor_release(one);
-  keel_tensor_release(x);
+  RELEASE(y, one, x);
 }
 
 /* Static runs and recordings are longer than the ring; copies go in and out beside them. */
-static void planned_runs_wait_for_room(void **state) {
-  (void)state;
+TEST_THAT(planned_runs_wait_for_room) {
   const int64_t dims[] = {SIZE};
   keel_builder *builder = create_builder(context, "adds");
   keel_value x = keel_builder_input(builder, "x", KD_F32, 1, dims), y = x;
@@ -77,21 +69,17 @@ static void planned_runs_wait_for_room(void **state) {
     y = op(builder, "Add", op(builder, "Relu", y, KEEL_ABSENT), x);
   keel_builder_output(builder, "y", y);
   keel_program *program = finish_program(builder);
-  const keel_plan_params params = {.struct_size = sizeof params,
-                                   .device = queue};
-  keel_plan *plan = create_plan(program, &params);
+  keel_plan *plan = create_plan(program, PLAN_PARAMS(.device = queue));
   for (int i = 0; i < 30; i++) {
     keel_tensor *in = all_of((float)i), *out = NULL;
     if (keel_plan_run(plan, &in, 1, &out, 1) != KD_OK)
       fail_msg("run %d: %s", i, keel_message());
     expect_all(out, 21 * (float)i);
-    keel_tensor_release(out);
-    keel_tensor_release(in);
+    RELEASE(out, in);
   }
   assert_true(atomic_load(&toy->refused) > 0);
   assert_true(keel_plan_replays(plan) > 0);
-  keel_plan_release(plan);
-  keel_program_release(program);
+  RELEASE(plan, program);
 }
 
 static void *add_many(void *times) {
@@ -99,9 +87,7 @@ static void *add_many(void *times) {
   keel_tensor *y = count_up(x, one, *(const int *)times);
   float data[SIZE] = {0};
   keel_status status = keel_tensor_read(y, data, sizeof data);
-  keel_tensor_release(y);
-  keel_tensor_release(one);
-  keel_tensor_release(x);
+  RELEASE(y, one, x);
   bool right = status == KD_OK;
   for (int i = 0; i < SIZE; i++)
     right = right && data[i] == (float)(*(const int *)times + 1);
@@ -109,8 +95,7 @@ static void *add_many(void *times) {
 }
 
 /* KEEL_ROOM_LAUNCHES: of all threads. */
-static void threads_share_the_ring(void **state) {
-  (void)state;
+TEST_THAT(threads_share_the_ring) {
   const char *given = getenv("KEEL_ROOM_LAUNCHES");
   int times = (given ? (int)strtol(given, NULL, 10) : 40000) / THREADS;
   pthread_t threads[THREADS];
@@ -125,8 +110,7 @@ static void threads_share_the_ring(void **state) {
   assert_true(atomic_load(&toy->refused) > 0);
 }
 
-static void a_device_that_never_has_room_is_an_error(void **state) {
-  (void)state;
+TEST_THAT(a_device_that_never_has_room_is_an_error) {
   keel_tensor *x = all_of(0), *one = all_of(1), *out = NULL;
   keel_tensor *y = count_up(x, one, 1);
   atomic_store(&toy->ring, -1);
@@ -135,19 +119,10 @@ static void a_device_that_never_has_room_is_an_error(void **state) {
   assert_non_null(strstr(keel_message(), "queue:0 accepts no work (KD_BUSY)"));
   atomic_store(&toy->ring, RING);
   expect_all(y, 1);
-  keel_tensor_release(y);
-  keel_tensor_release(one);
-  keel_tensor_release(x);
+  RELEASE(y, one, x);
 }
 
 int main(void) {
-#define CASE(name) \
-  cmocka_unit_test_setup_teardown(name, open_queue, close_queue)
-  const struct CMUnitTest tests[] = {
-      CASE(eager_ops_wait_for_room),
-      CASE(planned_runs_wait_for_room),
-      CASE(threads_share_the_ring),
-      CASE(a_device_that_never_has_room_is_an_error),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  around_each(open_queue, close_queue);
+  return tests_run(NULL, NULL);
 }

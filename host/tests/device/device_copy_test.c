@@ -34,14 +34,14 @@ static int called(int slot) {
 
 /* Opens the CPU and a plugin, under layers. Returns false where it has no device. */
 static bool begin(const char *plugin, const char *layers) {
-  assert_int_equal(keel_layers_set(layers), KD_OK);
+  expect_ok(keel_layers_set(layers));
   context = open_logged(CPU_PLUGIN, plugin, KEEL_NO_WORKERS, count);
   device = keel_device_at(context, 1);
   if (!device) {
     keel_close(context);
     return false;
   }
-  assert_int_equal(keel_device_ready(device), KD_OK);
+  expect_ok(keel_device_ready(device));
   for (int i = 0; i < SLOTS; i++)
     calls[i] = 0;
   return true;
@@ -49,7 +49,7 @@ static bool begin(const char *plugin, const char *layers) {
 
 static void end(void) {
   keel_close(context);
-  assert_int_equal(keel_layers_set(""), KD_OK);
+  expect_ok(keel_layers_set(""));
 }
 
 /* ---- tensors of one element ----------------------------------------------------------- */
@@ -98,12 +98,11 @@ static void fill_halves(keel_device *where) {
   uint8_t got[4] = {0};
   keel_tensor *even = filled(where, KD_U4, 8, &three),
               *odd = filled(where, KD_U4, 7, &three);
-  assert_int_equal(keel_tensor_read(even, got, 4), KD_OK);
+  expect_ok(keel_tensor_read(even, got, 4));
   assert_memory_equal(got, "\x33\x33\x33\x33", 4);
-  assert_int_equal(keel_tensor_read(odd, got, 4), KD_OK);
+  expect_ok(keel_tensor_read(odd, got, 4));
   assert_memory_equal(got, "\x33\x33\x33\x03", 4);
-  keel_tensor_release(even);
-  keel_tensor_release(odd);
+  RELEASE(even, odd);
 }
 
 static void expect_fills(const char *plugin) {
@@ -119,23 +118,19 @@ static void expect_fills(const char *plugin) {
   end();
 }
 
-static void the_queue_fills(void **state) {
-  (void)state;
+TEST_THAT(the_queue_fills) {
   expect_fills(TOY("queue"));
 }
 
-static void opencl_fills(void **state) {
-  (void)state;
+TEST_THAT(opencl_fills) {
   expect_fills(OPENCL_PLUGIN);
 }
 
-static void vulkan_fills(void **state) {
-  (void)state;
+TEST_THAT(vulkan_fills) {
   expect_fills(VULKAN_PLUGIN);
 }
 
-static void without_the_slot_they_are_copied_in(void **state) {
-  (void)state;
+TEST_THAT(without_the_slot_they_are_copied_in) {
   assert_true(begin(TOY("echo"), "trace"));
   fill_all_sizes(device);
   fill_halves(device);
@@ -144,10 +139,9 @@ static void without_the_slot_they_are_copied_in(void **state) {
   end();
 }
 
-static void no_such_tensor_is_filled(void **state) {
+TEST_THAT(no_such_tensor_is_filled) {
   const int64_t negative = -2, open[] = {1, -1};
   keel_tensor *tensor = NULL;
-  (void)state;
   assert_true(begin(TOY("queue"), ""));
   assert_int_equal(
       keel_tensor_fill(context, device, KD_F32, 1, &negative, NULL, &tensor),
@@ -162,34 +156,30 @@ static void no_such_tensor_is_filled(void **state) {
 }
 
 /* The device reads late: what it still reads is filled in its order. */
-static void memory_is_filled_behind_the_work_on_it(void **state) {
+TEST_THAT(memory_is_filled_behind_the_work_on_it) {
   const float seven = 7, data[4] = {1, 2, 3, 4};
-  (void)state;
   assert_true(begin(TOY("queue"), ""));
   for (int i = 0; i < 50; i++) {
     keel_tensor *here = floats(context, 4, data), *x = NULL, *y = NULL;
-    assert_int_equal(keel_tensor_to(here, device, &x), KD_OK);
+    expect_ok(keel_tensor_to(here, device, &x));
     keel_tensor_release(here);
-    assert_int_equal(keel_call(context, "Relu", NULL, 0, &x, 1, &y, 1), KD_OK);
+    expect_ok(keel_call(context, "Relu", NULL, 0, &x, 1, &y, 1));
     keel_tensor_release(x);
     x = filled(device, KD_F32, 4, &seven); /* in the memory that x had */
     expect_floats(y, data, 4);
     expect_repeated(x, &seven, sizeof seven);
-    keel_tensor_release(x);
-    keel_tensor_release(y);
+    RELEASE(x, y);
   }
   end();
 }
 
-static void a_fill_that_fails_says_why(void **state) {
+TEST_THAT(a_fill_that_fails_says_why) {
   const int64_t four = 4;
   keel_tensor *tensor = NULL;
-  (void)state;
   assert_true(begin(TOY("queue"), "fault:memory.fill=1:INTERNAL"));
-  assert_int_equal(
+  expect_fails(
       keel_tensor_fill(context, device, KD_F32, 1, &four, NULL, &tensor),
-      KD_INTERNAL);
-  expect_message("memory.fill");
+      KD_INTERNAL, "memory.fill");
   assert_null(tensor);
   tensor = filled(device, KD_F32, 4, NULL);
   expect_repeated(tensor, NULL, 4);
@@ -197,8 +187,7 @@ static void a_fill_that_fails_says_why(void **state) {
   end();
 }
 
-static void a_fill_without_room_is_repeated(void **state) {
-  (void)state;
+TEST_THAT(a_fill_without_room_is_repeated) {
   assert_true(begin(TOY("queue"), "trace,fault:memory.fill=1:BUSY"));
   keel_tensor *tensor = filled(device, KD_F32, 4, NULL);
   assert_int_equal(keel_layers_faults(), 1);
@@ -250,10 +239,8 @@ static keel_plan *plan_of_sums(void) {
   FILE *file = fopen(path, "w");
   assert_true(file && fputs(sums, file) >= 0);
   fclose(file);
-  const keel_plan_params params = {.struct_size = sizeof params,
-                                   .device = device};
   keel_program *program = load_program(context, path);
-  keel_plan *plan = create_plan(program, &params);
+  keel_plan *plan = create_plan(program, PLAN_PARAMS(.device = device));
   keel_program_release(program);
   return plan;
 }
@@ -313,25 +300,21 @@ static void expect_copies(const char *plugin) {
   end();
 }
 
-static void the_queue_copies_parts(void **state) {
-  (void)state;
+TEST_THAT(the_queue_copies_parts) {
   expect_copies(TOY("queue"));
 }
 
-static void opencl_copies_parts(void **state) {
-  (void)state;
+TEST_THAT(opencl_copies_parts) {
   expect_copies(OPENCL_PLUGIN);
 }
 
-static void vulkan_copies_parts(void **state) {
-  (void)state;
+TEST_THAT(vulkan_copies_parts) {
   expect_copies(VULKAN_PLUGIN);
 }
 
 /* The echo has no copy; the CPU no memory that is out of reach. */
-static void without_the_slot_kernels_make_parts(void **state) {
+TEST_THAT(without_the_slot_kernels_make_parts) {
   keel_tensor *out[3];
-  (void)state;
   for (int cpu = 0; cpu < 2; cpu++) {
     assert_true(begin(TOY("echo"), "trace"));
     if (cpu) device = keel_device_at(context, 0);
@@ -345,27 +328,24 @@ static void without_the_slot_kernels_make_parts(void **state) {
 }
 
 /* Each of a run's copies fails once; the next run is good. */
-static void a_copy_that_fails_says_why(void **state) {
+TEST_THAT(a_copy_that_fails_says_why) {
   enum { ALL = 3 * ROUNDS + 2 };
   keel_tensor *out[3];
-  (void)state;
   for (int i = 1; i <= ALL; i++) {
     char layers[64];
     snprintf(layers, sizeof layers, "fault:memory.copy=%d:INTERNAL", i);
     assert_true(begin(TOY("queue"), layers));
     keel_plan *plan = plan_of_sums();
-    assert_int_equal(run_sums(plan, 2, out), KD_INTERNAL);
-    expect_message("memory.copy");
-    assert_int_equal(run_sums(plan, 2, out), KD_OK);
+    expect_fails(run_sums(plan, 2, out), KD_INTERNAL, "memory.copy");
+    expect_ok(run_sums(plan, 2, out));
     expect_sums(out, 2);
     keel_plan_release(plan);
     end();
   }
 }
 
-static void a_copy_without_room_is_repeated(void **state) {
+TEST_THAT(a_copy_without_room_is_repeated) {
   keel_tensor *out[3];
-  (void)state;
   for (int i = 1; i <= 3 * ROUNDS; i++) {
     char layers[64];
     snprintf(layers, sizeof layers, "fault:memory.copy=%d:BUSY", i);
@@ -403,7 +383,7 @@ static void split_and_join(bool copies) {
               *rows = one_of("SplitToSequence", &apart, 1, in, 1);
   assert_int_equal(keel_sequence_length(parts), 3);
   assert_int_equal(keel_sequence_length(rows), 6);
-  assert_int_equal(keel_sequence_at(parts, 1, &item), KD_OK);
+  expect_ok(keel_sequence_at(parts, 1, &item));
   if (copies) assert_ptr_equal(keel_tensor_device(item), device);
   expect_floats(item, data + 6, 2);
   keel_tensor_release(item);
@@ -416,10 +396,9 @@ static void split_and_join(bool copies) {
   release_all(all, KEEL_COUNT_OF(all));
 }
 
-static void sequences_are_parts(void **state) {
+TEST_THAT(sequences_are_parts) {
   const char *const plugins[] = {TOY("queue"), OPENCL_PLUGIN, VULKAN_PLUGIN,
                                  TOY("echo")};
-  (void)state;
   for (size_t i = 0; i < KEEL_COUNT_OF(plugins); i++) {
     bool copies = i < 3;
     if (!begin(plugins[i], "trace")) continue;
@@ -430,12 +409,11 @@ static void sequences_are_parts(void **state) {
 }
 
 /* What doesn't fit is still Split's and Concat's to refuse, or to do along another axis. */
-static void other_parts_are_left_to_kernels(void **state) {
+TEST_THAT(other_parts_are_left_to_kernels) {
   const int64_t dims[] = {2, 2}, two = 2, wrong[] = {1, 2};
   const float data[] = {1, 2, 3, 4};
   const keel_attr second = KEEL_INT("axis", 1), first = KEEL_INT("axis", 0);
   keel_tensor *list = NULL, *out = NULL;
-  (void)state;
   assert_true(begin(TOY("queue"), "trace"));
   keel_tensor *in[2] = {there(KD_F32, 2, dims, data), NULL};
   keel_tensor_create(context, KD_I64, 1, &two, wrong, &list);
@@ -446,12 +424,12 @@ static void other_parts_are_left_to_kernels(void **state) {
   keel_tensor *again = one_of("ConcatFromSequence", &second, 1, &columns, 1);
   expect_floats(again, data, 4);
   keel_tensor *pair[] = {in[0], again}, *mixed = NULL, *unlike = NULL;
-  assert_int_equal(keel_sequence_create(context, pair, 2, &mixed), KD_OK);
+  expect_ok(keel_sequence_create(context, pair, 2, &mixed));
   keel_tensor *both = one_of("ConcatFromSequence", &first, 1, &mixed, 1);
   expect_floats(both, (const float[]){1, 2, 3, 4, 1, 2, 3, 4}, 8);
   keel_tensor *scalar = there(KD_F32, 0, NULL, data);
   pair[1] = scalar;
-  assert_int_equal(keel_sequence_create(context, pair, 2, &unlike), KD_OK);
+  expect_ok(keel_sequence_create(context, pair, 2, &unlike));
   assert_int_not_equal(
       keel_call(context, "ConcatFromSequence", &first, 1, &unlike, 1, &out, 1),
       KD_OK);
@@ -464,28 +442,10 @@ static void other_parts_are_left_to_kernels(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(the_queue_fills),
-      cmocka_unit_test(opencl_fills),
-      cmocka_unit_test(vulkan_fills),
-      cmocka_unit_test(without_the_slot_they_are_copied_in),
-      cmocka_unit_test(no_such_tensor_is_filled),
-      cmocka_unit_test(memory_is_filled_behind_the_work_on_it),
-      cmocka_unit_test(a_fill_that_fails_says_why),
-      cmocka_unit_test(a_fill_without_room_is_repeated),
-      cmocka_unit_test(the_queue_copies_parts),
-      cmocka_unit_test(opencl_copies_parts),
-      cmocka_unit_test(vulkan_copies_parts),
-      cmocka_unit_test(without_the_slot_kernels_make_parts),
-      cmocka_unit_test(a_copy_that_fails_says_why),
-      cmocka_unit_test(a_copy_without_room_is_repeated),
-      cmocka_unit_test(sequences_are_parts),
-      cmocka_unit_test(other_parts_are_left_to_kernels),
-  };
   int file = mkstemp(path);
   if (file < 0) return 1;
   close(file);
-  int failed = cmocka_run_group_tests(tests, NULL, NULL);
+  int failed = tests_run(NULL, NULL);
   unlink(path);
   return failed;
 }

@@ -18,101 +18,76 @@ static void log_line(void *unused, uint32_t level, const char *line) {
   fprintf(stderr, "%s\n", line);
 }
 
-static int open_both(void **state) {
+SETUP(open_both) {
   const char *paths[] = {CPU_PLUGIN, TOY("queue")};
-  keel_context_params params = {.struct_size = sizeof params,
-                                .flags = KEEL_ONLY_NAMED | KEEL_ALLOW_REFUSED,
-                                .plugins = paths,
-                                .plugin_count = 2,
-                                .workers = 1,
-                                .log = log_line};
-  (void)state;
-  assert_int_equal(keel_open(&params, &context), KD_OK);
-  assert_int_equal(keel_device_find(context, "queue", &queue), KD_OK);
-  assert_int_equal(keel_device_find(context, "cpu:0", &cpu), KD_OK);
+  keel_context_params params = OPENS(KEEL_ONLY_NAMED | KEEL_ALLOW_REFUSED,
+                                     paths, 2, .workers = 1, .log = log_line);
+  expect_ok(keel_open(&params, &context));
+  expect_ok(keel_device_find(context, "queue", &queue));
+  expect_ok(keel_device_find(context, "cpu:0", &cpu));
   return 0;
 }
 
-static int close_both(void **state) {
-  (void)state;
+SETUP(close_both) {
   keel_close(context);
   return errors; /* the plugin says what was left over */
 }
 
 /* A device that nothing has run on yet. */
-static void a_tensor_may_go_to_it_first(void **state) {
+TEST_THAT(a_tensor_may_go_to_it_first) {
   const char *path = TOY("queue");
-  const keel_context_params params = {
-      .struct_size = sizeof params,
-      .flags = KEEL_ONLY_NAMED | KEEL_ALLOW_REFUSED,
-      .plugins = &path,
-      .plugin_count = 1,
-      .workers = 1};
+  const keel_context_params params =
+      OPENS(KEEL_ONLY_NAMED | KEEL_ALLOW_REFUSED, &path, 1, .workers = 1);
   keel_context *fresh = NULL;
   keel_tensor *there = NULL;
-  (void)state;
-  assert_int_equal(keel_open(&params, &fresh), KD_OK);
+  expect_ok(keel_open(&params, &fresh));
   keel_tensor *here = floats(fresh, 4, data);
-  assert_int_equal(keel_tensor_to(here, keel_device_at(fresh, 0), &there),
-                   KD_OK);
+  expect_ok(keel_tensor_to(here, keel_device_at(fresh, 0), &there));
   expect_floats(there, data, 4);
-  keel_tensor_release(here);
-  keel_tensor_release(there);
-  keel_close(fresh);
+  RELEASE(here, there, fresh);
 }
 
-static void work_is_waited_for_when_it_is_read(void **state) {
+TEST_THAT(work_is_waited_for_when_it_is_read) {
   const float want[] = {0, 4, 0, 8};
   keel_tensor *x = floats(context, 4, data), *y = NULL, *z = NULL;
-  (void)state;
-  assert_int_equal(keel_device_push(queue), KD_OK);
-  assert_int_equal(keel_call(context, "Relu", NULL, 0, &x, 1, &y, 1), KD_OK);
+  expect_ok(keel_device_push(queue));
+  expect_ok(keel_call(context, "Relu", NULL, 0, &x, 1, &y, 1));
   keel_tensor *pair[] = {y, y};
-  assert_int_equal(keel_call(context, "Add", NULL, 0, pair, 2, &z, 1), KD_OK);
+  expect_ok(keel_call(context, "Add", NULL, 0, pair, 2, &z, 1));
   keel_device_pop();
   assert_ptr_equal(keel_tensor_device(z), queue);
   assert_null(keel_tensor_data(z));
   expect_floats(z, want, 4);
-  keel_tensor_release(x);
-  keel_tensor_release(y);
-  keel_tensor_release(z);
+  RELEASE(x, y, z);
 }
 
-static void what_a_device_lacks_runs_elsewhere(void **state) {
+TEST_THAT(what_a_device_lacks_runs_elsewhere) {
   const float want[] = {0, -2, 0, -4};
   keel_tensor *x = floats(context, 4, data), *y = NULL, *z = NULL;
-  (void)state;
-  assert_int_equal(keel_device_push(queue), KD_OK);
-  assert_int_equal(keel_call(context, "Relu", NULL, 0, &x, 1, &y, 1), KD_OK);
-  assert_int_equal(keel_call(context, "Neg", NULL, 0, &y, 1, &z, 1), KD_OK);
+  expect_ok(keel_device_push(queue));
+  expect_ok(keel_call(context, "Relu", NULL, 0, &x, 1, &y, 1));
+  expect_ok(keel_call(context, "Neg", NULL, 0, &y, 1, &z, 1));
   keel_device_pop();
   assert_ptr_equal(keel_tensor_device(y), queue);
   assert_ptr_equal(keel_tensor_device(z), cpu);
   expect_floats(z, want, 4);
-  keel_tensor_release(x);
-  keel_tensor_release(y);
-  keel_tensor_release(z);
+  RELEASE(x, y, z);
 }
 
-static void views_keep_their_place(void **state) {
+TEST_THAT(views_keep_their_place) {
   const int64_t shape[] = {2, 2}, two = 2;
   const float want[] = {0, 2, 0, 4};
   keel_tensor *x = floats(context, 4, data), *y = NULL, *dims = NULL, *z = NULL;
-  (void)state;
   dims = create_tensor(context, KD_I64, 1, &two, shape);
-  assert_int_equal(keel_device_push(queue), KD_OK);
-  assert_int_equal(keel_call(context, "Relu", NULL, 0, &x, 1, &y, 1), KD_OK);
+  expect_ok(keel_device_push(queue));
+  expect_ok(keel_call(context, "Relu", NULL, 0, &x, 1, &y, 1));
   keel_tensor *pair[] = {y, dims};
-  assert_int_equal(keel_call(context, "Reshape", NULL, 0, pair, 2, &z, 1),
-                   KD_OK);
+  expect_ok(keel_call(context, "Reshape", NULL, 0, pair, 2, &z, 1));
   keel_device_pop();
   assert_ptr_equal(keel_tensor_device(z), queue);
   assert_int_equal(keel_tensor_rank(z), 2);
   expect_floats(z, want, 4);
-  keel_tensor_release(x);
-  keel_tensor_release(y);
-  keel_tensor_release(z);
-  keel_tensor_release(dims);
+  RELEASE(x, y, z, dims);
 }
 
 static keel_program *chain(int length) {
@@ -133,24 +108,20 @@ static keel_program *chain(int length) {
 }
 
 static void run_on(keel_program *program, keel_device *device, float *out) {
-  keel_plan_params params = {.struct_size = sizeof params, .device = device};
   keel_tensor *x = floats(context, 4, data), *y = NULL;
-  keel_plan *plan = create_plan(program, &params);
+  keel_plan *plan = create_plan(program, PLAN_PARAMS(.device = device));
   for (int i = 0; i < 5; i++) {
     keel_tensor_release(y);
-    assert_int_equal(keel_plan_run(plan, &x, 1, &y, 1), KD_OK);
-    assert_int_equal(keel_tensor_read(y, out, 16), KD_OK);
+    expect_ok(keel_plan_run(plan, &x, 1, &y, 1));
+    expect_ok(keel_tensor_read(y, out, 16));
   }
-  keel_tensor_release(x);
-  keel_tensor_release(y);
-  keel_plan_release(plan);
+  RELEASE(x, y, plan);
 }
 
 /* Neg is the CPU's, Add and Relu the queue's: values go to and fro. */
-static void a_program_over_two_devices_gives_the_same(void **state) {
+TEST_THAT(a_program_over_two_devices_gives_the_same) {
   keel_program *program = chain(20);
   float here[4], there[4];
-  (void)state;
   run_on(program, cpu, here);
   run_on(program, queue, there);
   assert_memory_equal(here, there, sizeof here);
@@ -158,10 +129,9 @@ static void a_program_over_two_devices_gives_the_same(void **state) {
 }
 
 /* Sub has no kernel on the queue; it becomes Add and Neg, and Neg Mul. */
-static void ops_without_a_kernel_are_written_with_others(void **state) {
+TEST_THAT(ops_without_a_kernel_are_written_with_others) {
   const float want[] = {-2, 4, -6, 8};
   const int64_t four = 4;
-  (void)state;
   keel_context *alone = open_with(TOY("queue"), NULL, 1);
   keel_builder *builder = create_builder(alone, "sub");
   keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &four);
@@ -169,19 +139,15 @@ static void ops_without_a_kernel_are_written_with_others(void **state) {
   keel_value pair[] = {keel_builder_op(builder, "Sum", NULL, 0, three, 3), x};
   keel_builder_output(builder, "y",
                       keel_builder_op(builder, "Sub", NULL, 0, pair, 2));
-  keel_program *program = finish_program(builder);
-  keel_plan *plan = create_plan(program, NULL);
+  keel_plan *plan = finish_plan(builder, NULL);
   expect_run(alone, plan, data, want, 4);
-  keel_plan_release(plan);
-  keel_program_release(program);
-  keel_close(alone);
+  RELEASE(plan, alone);
 }
 
-static void an_unknown_device_is_named_with_those_there_are(void **state) {
+TEST_THAT(an_unknown_device_is_named_with_those_there_are) {
   keel_device *none = NULL;
-  (void)state;
-  assert_int_equal(keel_device_find(context, "tpu", &none), KD_NOT_FOUND);
-  expect_message("cpu:0, queue:0");
+  expect_fails(keel_device_find(context, "tpu", &none), KD_NOT_FOUND,
+               "cpu:0, queue:0");
 }
 
 /* ---- which devices there are ---------------------------------------------- */
@@ -189,11 +155,8 @@ static void an_unknown_device_is_named_with_those_there_are(void **state) {
 static keel_context *open_shown(const char *visible) {
   const char *paths[] = {CPU_PLUGIN, TOY("queue"), TOY("echo")};
   keel_context *shown = NULL;
-  keel_context_params params = {.struct_size = sizeof params,
-                                .flags = KEEL_ONLY_NAMED | KEEL_ALLOW_REFUSED,
-                                .plugins = paths,
-                                .plugin_count = 3,
-                                .visible = visible};
+  keel_context_params params =
+      OPENS(KEEL_ONLY_NAMED | KEEL_ALLOW_REFUSED, paths, 3, .visible = visible);
   return keel_open(&params, &shown) == KD_OK ? shown : NULL;
 }
 
@@ -224,8 +187,7 @@ static keel_tensor *place(keel_context *own, keel_device *device, int64_t kib) {
 
 /* The plugin keeps what is released, and is asked for it before an allocation is given
  * up. */
-static void what_a_plugin_keeps_is_asked_for(void **state) {
-  (void)state;
+TEST_THAT(what_a_plugin_keeps_is_asked_for) {
   keel_context *own = open_with(TOY("hoard"), NULL, KEEL_NO_WORKERS);
   keel_device *device = keel_device_at(own, 0);
   const toy_state *toy = toy_of(TOY("hoard"));
@@ -241,27 +203,24 @@ static void what_a_plugin_keeps_is_asked_for(void **state) {
   expect_message("hoard:0 has ");
   expect_message(" of 1048576 bytes free, and this process holds ");
   expect_message(" in 1 buffers");
-  keel_tensor_release(x);
-  keel_close(own);
+  RELEASE(x, own);
 }
 
-static void memory_is_told_by_the_device_or_the_host(void **state) {
+TEST_THAT(memory_is_told_by_the_device_or_the_host) {
   static const char *const plugins[] = {TOY("hoard"), TOY("queue")};
-  (void)state;
   for (int i = 0; i < 2; i++) {
     keel_context *own = open_with(plugins[i], NULL, KEEL_NO_WORKERS);
     keel_device *device = keel_device_at(own, 0);
     keel_memory_facts before, after;
-    assert_int_equal(keel_device_memory(device, &before), KD_OK);
+    expect_ok(keel_device_memory(device, &before));
     assert_int_equal(before.used, 0);
     keel_tensor *x = place(own, device, 100);
-    assert_int_equal(keel_device_memory(device, &after), KD_OK);
+    expect_ok(keel_device_memory(device, &after));
     assert_true(after.used >= 100 * 1024);
     assert_int_equal(after.buffers, 1);
     assert_int_equal(after.total, i ? 0 : 1 << 20);
     assert_int_equal(after.available, i ? 0 : after.total - after.used);
-    keel_tensor_release(x);
-    keel_close(own);
+    RELEASE(x, own);
   }
 }
 
@@ -284,10 +243,9 @@ static keel_tensor *lend(keel_context *own, keel_device *device, size_t offset,
   for (int64_t i = 0; i < count; i++)
     numbers[i] = (float)(i % 100) - 50;
   keel_tensor *placed = NULL;
-  assert_int_equal(keel_tensor_wrap(own, KD_F32, 1, &count, numbers, note_end,
-                                    memory, out_host),
-                   KD_OK);
-  assert_int_equal(keel_tensor_to(*out_host, device, &placed), KD_OK);
+  expect_ok(keel_tensor_wrap(own, KD_F32, 1, &count, numbers, note_end, memory,
+                             out_host));
+  expect_ok(keel_tensor_to(*out_host, device, &placed));
   return placed;
 }
 
@@ -311,18 +269,16 @@ static void expect_no_output_in_it(keel_context *own, keel_device *device) {
   for (int i = 0; i < 1 << 16; i++)
     numbers[i] = (float)(i % 100) - 50;
   let_go = 0;
-  assert_int_equal(keel_tensor_wrap(own, KD_F32, 1, &count, numbers,
-                                    expect_untouched, numbers, &host),
-                   KD_OK);
-  assert_int_equal(keel_tensor_to(host, device, &x), KD_OK);
+  expect_ok(keel_tensor_wrap(own, KD_F32, 1, &count, numbers, expect_untouched,
+                             numbers, &host));
+  expect_ok(keel_tensor_to(host, device, &x));
   keel_tensor_release(host);
-  assert_int_equal(keel_opdef_create(own, keel_schema_find("", "Relu"), NULL, 0,
-                                     NULL, &relu),
-                   KD_OK);
+  expect_ok(keel_opdef_create(own, keel_schema_find("", "Relu"), NULL, 0, NULL,
+                              &relu));
   keel_call_site_init(&site, relu, "", device);
-  assert_int_equal(keel_call_site_run(&site, NULL, &x, 1, &y, 1, 1), KD_OK);
+  expect_ok(keel_call_site_run(&site, NULL, &x, 1, &y, 1, 1));
   keel_tensor_release(x);
-  assert_int_equal(keel_tensor_read(y, out, sizeof out), KD_OK);
+  expect_ok(keel_tensor_read(y, out, sizeof out));
   assert_true(out[0] == 0 && out[99] == 49);
   keel_tensor_release(y);
   keel_call_site_deinit(&site);
@@ -333,37 +289,35 @@ static void expect_no_output_in_it(keel_context *own, keel_device *device) {
 
 /* A device that shares its memory with the host reads the application's where it lies, as
  * long as it needs it; what does not begin as it wants is copied. */
-static void application_memory_is_imported(void **state) {
-  (void)state;
+TEST_THAT(application_memory_is_imported) {
   setenv("KEEL_SIM_INTEGRATED", "yes", 1);
   keel_context *own = open_with(SIM_PLUGIN, NULL, KEEL_NO_WORKERS);
   unsetenv("KEEL_SIM_INTEGRATED");
   keel_device *device = NULL;
   keel_memory_facts before, after;
-  assert_int_equal(keel_device_find(own, "sim:0", &device), KD_OK);
-  assert_int_equal(keel_device_memory(device, &before), KD_OK);
+  expect_ok(keel_device_find(own, "sim:0", &device));
+  expect_ok(keel_device_memory(device, &before));
   for (size_t offset = 0; offset <= 64; offset += 64) {
     keel_tensor *host = NULL, *y = NULL;
     keel_op *op = NULL;
     static float out[1 << 16];
     let_go = 0;
     keel_tensor *x = lend(own, device, offset, &host);
-    assert_int_equal(keel_device_memory(device, &after), KD_OK);
+    expect_ok(keel_device_memory(device, &after));
     if (offset)
       assert_true(after.used >= before.used + (1 << 18));
     else
       assert_int_equal(after.used, before.used);
     keel_tensor_release(host);
     assert_int_equal(let_go, offset ? 1 : 0);
-    assert_int_equal(keel_op_prepare(own, "Relu", NULL, 0, device, &op), KD_OK);
-    assert_int_equal(keel_op_call(op, &x, 1, &y, 1), KD_OK);
+    expect_ok(keel_op_prepare(own, "Relu", NULL, 0, device, &op));
+    expect_ok(keel_op_call(op, &x, 1, &y, 1));
     keel_tensor_release(x); /* the call may still read it */
-    assert_int_equal(keel_tensor_read(y, out, sizeof out), KD_OK);
+    expect_ok(keel_tensor_read(y, out, sizeof out));
     for (int i = 0; i < 1 << 16; i++)
       assert_true(out[i] == (i % 100 < 50 ? 0 : (float)(i % 100) - 50));
     assert_int_equal(let_go, 1);
-    keel_tensor_release(y);
-    keel_op_release(op);
+    RELEASE(y, op);
   }
   expect_no_output_in_it(own, device);
   /* without a `done` it may go with its tensor */
@@ -372,28 +326,24 @@ static void application_memory_is_imported(void **state) {
   const float want[] = {1, 2, 3, 4};
   memcpy(memory, want, sizeof want);
   keel_tensor *host = NULL, *placed = NULL;
-  assert_int_equal(
-      keel_tensor_wrap(own, KD_F32, 1, &four, memory, NULL, NULL, &host),
-      KD_OK);
-  assert_int_equal(keel_tensor_to(host, device, &placed), KD_OK);
+  expect_ok(keel_tensor_wrap(own, KD_F32, 1, &four, memory, NULL, NULL, &host));
+  expect_ok(keel_tensor_to(host, device, &placed));
   keel_tensor_release(host);
   memset(memory, 0xff, 4096);
-  assert_int_equal(keel_tensor_read(placed, got, sizeof got), KD_OK);
+  expect_ok(keel_tensor_read(placed, got, sizeof got));
   assert_memory_equal(got, want, sizeof want);
   free(memory);
-  keel_tensor_release(placed);
-  keel_close(own);
+  RELEASE(placed, own);
 }
 #endif
 
-static void a_list_shows_some_devices(void **state) {
+TEST_THAT(a_list_shows_some_devices) {
   static const char *const rows[][2] = {
       {"", "cpu:0 queue:0 echo:0 "},     {"queue", "queue:0 "},
       {"queue,cpu:0", "cpu:0 queue:0 "}, {"cpu:1,echo:0", "echo:0 "},
       {"-queue", "cpu:0 echo:0 "},       {"-queue:0, -echo", "cpu:0 "},
       {"queue,-queue:0,cpu", "cpu:0 "},  {"qu", ""},
   };
-  (void)state;
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     keel_context *shown = open_shown(rows[i][0]);
     assert_non_null(shown);
@@ -409,25 +359,21 @@ static void note_warning(void *unused, uint32_t level, const char *line) {
   if (level == 1) strncat(warnings, line, 250);
 }
 
-static void a_list_that_names_nothing_is_warned_of(void **state) {
+TEST_THAT(a_list_that_names_nothing_is_warned_of) {
   static const char *const rows[][2] = {
       {"cpu,quue", "\"quue\""},
       {"queue:0,cpu:7", "cpu:7, and it has 1"},
       {"-echo:3", "echo:3, and it has 1"},
       {"cpu,-echo", ""}};
   const char *paths[] = {CPU_PLUGIN, TOY("queue"), TOY("echo")};
-  (void)state;
   setenv("KEEL_LOG", "warning", 1);
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     keel_context *shown = NULL;
-    keel_context_params params = {.struct_size = sizeof params,
-                                  .flags = KEEL_ONLY_NAMED | KEEL_ALLOW_REFUSED,
-                                  .plugins = paths,
-                                  .plugin_count = 3,
-                                  .log = note_warning,
-                                  .visible = rows[i][0]};
+    keel_context_params params =
+        OPENS(KEEL_ONLY_NAMED | KEEL_ALLOW_REFUSED, paths, 3,
+              .log = note_warning, .visible = rows[i][0]);
     *warnings = 0;
-    assert_int_equal(keel_open(&params, &shown), KD_OK);
+    expect_ok(keel_open(&params, &shown));
     if (*rows[i][1])
       assert_non_null(strstr(warnings, rows[i][1]));
     else
@@ -442,29 +388,28 @@ static void *call_often(void *argument) {
   for (int i = 0; i < 300; i++) {
     keel_tensor *x = equal_floats(shown, 4, -1), *y = NULL;
     keel_device *found = NULL;
-    assert_int_equal(keel_call(shown, "Relu", NULL, 0, &x, 1, &y, 1), KD_OK);
-    assert_int_equal(keel_device_find(shown, "cpu", &found), KD_OK);
+    expect_ok(keel_call(shown, "Relu", NULL, 0, &x, 1, &y, 1));
+    expect_ok(keel_device_find(shown, "cpu", &found));
     release_all((keel_tensor *[]){x, y}, 2);
   }
   return NULL;
 }
 
-static void hidden_devices_are_shown_when_they_are_wanted(void **state) {
+TEST_THAT(hidden_devices_are_shown_when_they_are_wanted) {
   keel_context *shown = open_shown("cpu");
   keel_device *first = keel_device_at(shown, 0), *found = NULL;
   pthread_t thread;
-  (void)state;
   assert_string_equal(names_of(shown), "cpu:0 ");
   assert_int_equal(keel_device_find(shown, "queue", &found), KD_NOT_FOUND);
   assert_int_equal(pthread_create(&thread, NULL, call_often, shown), 0);
-  assert_int_equal(keel_show(shown, "cpu,queue"), KD_OK);
+  expect_ok(keel_show(shown, "cpu,queue"));
   assert_string_equal(names_of(shown), "cpu:0 queue:0 ");
-  assert_int_equal(keel_device_find(shown, "queue", &found), KD_OK);
+  expect_ok(keel_device_find(shown, "queue", &found));
   keel_tensor *x = equal_floats(shown, 4, 2), *there = NULL;
-  assert_int_equal(keel_tensor_to(x, found, &there), KD_OK);
+  expect_ok(keel_tensor_to(x, found, &there));
   expect_equal_floats(there, 2, 4);
   for (int again = 0; again < 2; again++) {
-    assert_int_equal(keel_show(shown, "-none"), KD_OK);
+    expect_ok(keel_show(shown, "-none"));
     assert_string_equal(names_of(shown), "cpu:0 queue:0 echo:0 ");
   }
   assert_ptr_equal(keel_device_at(shown, 0), first);
@@ -475,30 +420,27 @@ static void hidden_devices_are_shown_when_they_are_wanted(void **state) {
   keel_close(shown);
 }
 
-static void the_default_device_may_be_shown_later(void **state) {
+TEST_THAT(the_default_device_may_be_shown_later) {
   keel_context *shown = open_shown("none");
-  (void)state;
   assert_null(keel_device_default(shown));
-  assert_int_equal(keel_show(shown, "queue"), KD_OK);
+  expect_ok(keel_show(shown, "queue"));
   assert_ptr_equal(keel_device_default(shown), keel_device_at(shown, 0));
   keel_close(shown);
 }
 
-static void a_list_that_is_none_is_refused(void **state) {
+TEST_THAT(a_list_that_is_none_is_refused) {
   static const char *const rows[] = {"cpu:", "cpu:x",   "cpu:0x",     ":0",
                                      "-",    "cpu,,:1", "cpu:1234567"};
-  (void)state;
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     assert_null(open_shown(rows[i]));
     assert_non_null(strstr(keel_message(), "visible devices"));
   }
 }
 
-static void the_same_silicon_through_two_plugins_is_known(void **state) {
+TEST_THAT(the_same_silicon_through_two_plugins_is_known) {
   keel_context *shown = open_shown(NULL);
   keel_device_facts facts;
   static const char *const same[] = {NULL, NULL, "queue:0"};
-  (void)state;
   assert_non_null(shown);
   for (uint32_t i = 0; i < 3; i++) {
     keel_device_describe(keel_device_at(shown, i), &facts);
@@ -516,40 +458,36 @@ static void the_same_silicon_through_two_plugins_is_known(void **state) {
 }
 
 /* The facts of the device first, then what its plugin adds, in one order. */
-static void properties_are_listed(void **state) {
-  (void)state;
+TEST_THAT(properties_are_listed) {
   keel_context *own = open_with(CPU_PLUGIN, NULL, KEEL_NO_WORKERS);
   keel_device *device = keel_device_at(own, 0);
   keel_property p;
-  assert_int_equal(keel_device_property(device, 0, &p), KD_OK);
+  expect_ok(keel_device_property(device, 0, &p));
   assert_string_equal(p.name, "driver");
   assert_int_equal(p.type, KD_PROPERTY_TEXT);
   assert_true(strlen(p.text) > 3);
-  assert_int_equal(keel_device_find_property(device, "memory", &p), KD_OK);
+  expect_ok(keel_device_find_property(device, "memory", &p));
   assert_string_equal(p.unit, "bytes");
   assert_true(p.integer > 1 << 20);
 #if defined(__x86_64__)
-  assert_int_equal(keel_device_find_property(device, "architecture", &p),
-                   KD_OK);
+  expect_ok(keel_device_find_property(device, "architecture", &p));
   assert_string_equal(p.text, "x86-64");
 #endif
-  assert_int_equal(keel_device_find_property(device, "wings", &p),
-                   KD_NOT_FOUND);
-  expect_message("cpu:0 has no property \"wings\"");
+  expect_fails(keel_device_find_property(device, "wings", &p), KD_NOT_FOUND,
+               "cpu:0 has no property \"wings\"");
   keel_close(own);
   own = open_with(MINIMAL_PLUGIN, NULL, KEEL_NO_WORKERS); /* has no slot */
   device = keel_device_at(own, 0);
   uint32_t count = 0;
   while (keel_device_property(device, count, &p) == KD_OK)
     assert_int_not_equal(++count, 10);
-  assert_int_equal(keel_device_property(device, count, &p), KD_OUT_OF_RANGE);
-  expect_message("minimal:0 has no more properties");
+  expect_fails(keel_device_property(device, count, &p), KD_OUT_OF_RANGE,
+               "minimal:0 has no more properties");
   keel_close(own);
 }
 
 #ifdef SIM_PLUGIN
-static void properties_of_the_moment_change(void **state) {
-  (void)state;
+TEST_THAT(properties_of_the_moment_change) {
   static const char *const names[] = {
       "driver",    "compute_units", "memory", "peak_flops_f32",
       "bandwidth", "architecture",  "clock",  "temperature",
@@ -558,16 +496,15 @@ static void properties_of_the_moment_change(void **state) {
   keel_device *device = keel_device_at(own, 0);
   keel_property p, again;
   for (uint32_t i = 0; names[i]; i++) {
-    assert_int_equal(keel_device_property(device, i, &p), KD_OK);
+    expect_ok(keel_device_property(device, i, &p));
     assert_string_equal(p.name, names[i]);
   }
-  assert_int_equal(keel_device_find_property(device, "clock", &p), KD_OK);
+  expect_ok(keel_device_find_property(device, "clock", &p));
   assert_true(p.integer == 1000000000 && !p.flags);
-  assert_int_equal(keel_device_find_property(device, "temperature", &p), KD_OK);
+  expect_ok(keel_device_find_property(device, "temperature", &p));
   assert_int_equal(p.flags, KD_PROPERTY_CHANGES);
   assert_string_equal(p.unit, "C");
-  assert_int_equal(keel_device_find_property(device, "temperature", &again),
-                   KD_OK);
+  expect_ok(keel_device_find_property(device, "temperature", &again));
   assert_true(p.real != again.real);
   keel_close(own);
 }
@@ -586,35 +523,28 @@ static kd_status count_flush(kd_stream *stream) {
 /* |-x| on the device, `runs` times; nobody reads what comes out. */
 static void run_unread(keel_device *device, int runs) {
   const int64_t four = 4;
-  const keel_plan_params params = {.struct_size = sizeof params,
-                                   .device = device};
   keel_context *own = device->context;
   keel_tensor *here = floats(own, 4, data), *x = NULL, *y = NULL;
   keel_builder *builder = create_builder(own, "unread");
   keel_value value = keel_builder_input(builder, "x", KD_F32, 1, &four);
   value = op(builder, "Neg", value, KEEL_ABSENT);
   keel_builder_output(builder, "y", op(builder, "Abs", value, KEEL_ABSENT));
-  keel_program *program = finish_program(builder);
-  keel_plan *plan = create_plan(program, &params);
-  assert_int_equal(keel_tensor_to(here, device, &x), KD_OK);
+  keel_plan *plan = finish_plan(builder, PLAN_PARAMS(.device = device));
+  expect_ok(keel_tensor_to(here, device, &x));
   for (int i = 0; i < runs; i++) {
     int before = flushes;
-    assert_int_equal(keel_plan_run(plan, &x, 1, &y, 1), KD_OK);
+    expect_ok(keel_plan_run(plan, &x, 1, &y, 1));
     assert_true(flushes > before);
     keel_tensor_release(y);
   }
-  keel_tensor_release(here);
-  keel_tensor_release(x);
-  keel_plan_release(plan);
-  keel_program_release(program);
+  RELEASE(here, x, plan);
 }
 
 /* Vulkan's commands stand in a batch, OpenCL's in the driver's queue: at the end of a run
  * they go to the device, though nobody waits for them. */
-static void a_run_without_a_reader_is_handed_over(void **state) {
+TEST_THAT(a_run_without_a_reader_is_handed_over) {
   static const char *const plugins[] = {VULKAN_PLUGIN, OPENCL_PLUGIN};
   int ran = 0;
-  (void)state;
   for (size_t i = 0; i < 2; i++) {
     if (access(plugins[i], R_OK) != 0) continue;
     keel_context *own = open_with(plugins[i], CPU_PLUGIN, 1);
@@ -631,29 +561,4 @@ static void a_run_without_a_reader_is_handed_over(void **state) {
   if (!ran) skip();
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_tensor_may_go_to_it_first),
-      cmocka_unit_test(work_is_waited_for_when_it_is_read),
-      cmocka_unit_test(what_a_device_lacks_runs_elsewhere),
-      cmocka_unit_test(views_keep_their_place),
-      cmocka_unit_test(a_program_over_two_devices_gives_the_same),
-      cmocka_unit_test(ops_without_a_kernel_are_written_with_others),
-      cmocka_unit_test(an_unknown_device_is_named_with_those_there_are),
-      cmocka_unit_test(what_a_plugin_keeps_is_asked_for),
-      cmocka_unit_test(memory_is_told_by_the_device_or_the_host),
-      cmocka_unit_test(a_run_without_a_reader_is_handed_over),
-#ifdef SIM_PLUGIN
-      cmocka_unit_test(application_memory_is_imported),
-      cmocka_unit_test(properties_of_the_moment_change),
-#endif
-      cmocka_unit_test(properties_are_listed),
-      cmocka_unit_test(a_list_shows_some_devices),
-      cmocka_unit_test(a_list_that_names_nothing_is_warned_of),
-      cmocka_unit_test(hidden_devices_are_shown_when_they_are_wanted),
-      cmocka_unit_test(the_default_device_may_be_shown_later),
-      cmocka_unit_test(a_list_that_is_none_is_refused),
-      cmocka_unit_test(the_same_silicon_through_two_plugins_is_known),
-  };
-  return cmocka_run_group_tests(tests, open_both, close_both);
-}
+RUN_TESTS(open_both, close_both)

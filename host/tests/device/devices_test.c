@@ -20,14 +20,10 @@ enum { MEMBERS = 2 };
 static keel_context *context;
 static keel_group *group;
 
-static int begin(void **state) {
+SETUP(begin) {
   const char *paths[] = {SIM_PLUGIN, CPU_PLUGIN};
-  keel_context_params params = {.struct_size = sizeof params,
-                                .flags = KEEL_ONLY_NAMED | KEEL_ALLOW_REFUSED,
-                                .plugins = paths,
-                                .plugin_count = 2,
-                                .workers = 2};
-  (void)state;
+  keel_context_params params =
+      OPENS(KEEL_ONLY_NAMED | KEEL_ALLOW_REFUSED, paths, 2, .workers = 2);
   unsetenv("KEEL_SIM_LOSE");
   expect_ok(keel_open(&params, &context));
   keel_device *devices[] = {keel_device_at(context, 0),
@@ -36,10 +32,8 @@ static int begin(void **state) {
   return 0;
 }
 
-static int end(void **state) {
-  (void)state;
-  keel_group_release(group);
-  keel_close(context);
+SETUP(end) {
+  RELEASE(group, context);
   return 0;
 }
 
@@ -93,10 +87,9 @@ static void run_all(keel_program *program,
   keel_plan *plans[MEMBERS];
   expect_ok(keel_group_members(group, members));
   for (uint32_t r = 0; r < MEMBERS; r++) {
-    const keel_plan_params params = {.struct_size = sizeof params,
-                                     .device = keel_group_device(group, r)};
     keel_tensor *in[8];
-    plans[r] = create_plan(program, &params);
+    plans[r] = create_plan(program,
+                           PLAN_PARAMS(.device = keel_group_device(group, r)));
     uint32_t n = give(r, in);
     in[n++] = members[r];
     expect_ok(keel_plan_begin(plans[r], NULL, in, n, outputs[r], output_count));
@@ -147,8 +140,7 @@ static float want_exchanged(int64_t rank, int64_t i, int64_t j) {
   return at_a(i / 2 * 4 + rank * 2 + i % 2, j);
 }
 
-static void mapped(void **state) {
-  (void)state;
+TEST_THAT(mapped) {
   keel_tensor *out[MEMBERS][8];
   keel_program *program = load_program(context, FOLDER "mapped.mlirbc");
   assert_int_equal(keel_program_input_count(program), 3);
@@ -181,8 +173,7 @@ static uint32_t give_row(uint32_t rank, keel_tensor **values) {
   return 1;
 }
 
-static void pmap(void **state) {
-  (void)state;
+TEST_THAT(pmap) {
   keel_tensor *out[MEMBERS][8];
   keel_program *program = load_program(context, FOLDER "pmap.mlirbc");
   expect_port(program, false, 0, 1, ROWS_IN_TWO);
@@ -202,8 +193,7 @@ static void pmap(void **state) {
   keel_program_release(program);
 }
 
-static void broadcast(void **state) {
-  (void)state;
+TEST_THAT(broadcast) {
   keel_tensor *out[MEMBERS][8];
   keel_program *program = load_program(context, FOLDER "broadcast.mlirbc");
   run_all(program, give_row, out, 1);
@@ -225,8 +215,7 @@ static uint32_t give_part(uint32_t rank, keel_tensor **values) {
 }
 
 /* What nobody maps is gathered first: each device has the whole result. */
-static void split(void **state) {
-  (void)state;
+TEST_THAT(split) {
   keel_tensor *out[MEMBERS][8];
   float want = 0, have = 0;
   keel_program *program = load_program(context, FOLDER "split.mlirbc");
@@ -247,8 +236,7 @@ static void split(void **state) {
 }
 
 /* A plan has what its program said, and outlives it. */
-static void a_plan_says_it_too(void **state) {
-  (void)state;
+TEST_THAT(a_plan_says_it_too) {
   keel_port port;
   keel_program *program = load_program(context, FOLDER "pmap.mlirbc");
   keel_plan *plan = create_plan(program, NULL);
@@ -259,52 +247,36 @@ static void a_plan_says_it_too(void **state) {
 }
 
 /* Without the handle of a group it does not begin. */
-static void alone(void **state) {
-  (void)state;
+TEST_THAT(alone) {
   keel_program *program = load_program(context, FOLDER "pmap.mlirbc");
   keel_plan *plan = create_plan(program, NULL);
   keel_tensor *in[] = {matrix(at_one, 0, 1, 3), NULL}, *out = NULL;
   in[1] = in[0];
-  assert_int_equal(keel_plan_run(plan, in, 2, &out, 1), KD_INVALID_ARGUMENT);
-  expect_message("takes a member, and got a f32[1,3]");
+  expect_fails(keel_plan_run(plan, in, 2, &out, 1), KD_INVALID_ARGUMENT,
+               "takes a member, and got a f32[1,3]");
   assert_null(out);
-  keel_tensor_release(in[0]);
-  keel_plan_release(plan);
-  keel_program_release(program);
+  RELEASE(in[0], plan, program);
 }
 
 /* Files written by hand: refused/replicas.mlirbc (a permutation without a channel), many.mlirbc (a
  * mesh of 7 axes of 1024), uneven.mlirbc (7 rows in two parts). */
-static void what_is_refused(void **state) {
+TEST_THAT(what_is_refused) {
   static const char *const cases[][2] = {
       {"replicas", "it is among replicas; Keel runs one replica"},
       {"many", "a mesh has more than 1024 devices"},
       {"uneven", "dimension 0 of a value does not divide evenly into 2 shards"},
   };
-  (void)state;
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     char path[512];
     keel_program *program = NULL;
     snprintf(path, sizeof path, FOLDER "refused/%s.mlirbc", cases[i][0]);
-    assert_int_equal(keel_program_load(context, path, &program),
-                     KD_UNIMPLEMENTED);
-    expect_message(cases[i][1]);
+    expect_fails(keel_program_load(context, path, &program), KD_UNIMPLEMENTED,
+                 cases[i][1]);
     assert_null(program);
   }
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(what_is_refused),
-      cmocka_unit_test(mapped),
-      cmocka_unit_test(pmap),
-      cmocka_unit_test(broadcast),
-      cmocka_unit_test(split),
-      cmocka_unit_test(a_plan_says_it_too),
-      cmocka_unit_test(alone),
-  };
-  return cmocka_run_group_tests(tests, begin, end);
-}
+RUN_TESTS(begin, end)
 
 #else
 int main(void) {

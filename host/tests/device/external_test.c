@@ -46,24 +46,20 @@ static void forget(void) {
 
 static void begin(void) {
   static const char *const paths[] = {CPU_PLUGIN, OPENCL_PLUGIN, VULKAN_PLUGIN};
-  const keel_context_params params = {
-      .struct_size = sizeof params,
-      .flags = KEEL_ONLY_NAMED | KEEL_ALLOW_REFUSED,
-      .plugins = paths,
-      .plugin_count = 3,
-      .workers = KEEL_NO_WORKERS,
-      .log = count};
-  assert_int_equal(keel_layers_set("trace,validation"), KD_OK);
-  assert_int_equal(keel_open(&params, &context), KD_OK);
+  const keel_context_params params =
+      OPENS(KEEL_ONLY_NAMED | KEEL_ALLOW_REFUSED, paths, 3,
+            .workers = KEEL_NO_WORKERS, .log = count);
+  expect_ok(keel_layers_set("trace,validation"));
+  expect_ok(keel_open(&params, &context));
   for (uint32_t i = 0; i < keel_device_count(context); i++)
-    assert_int_equal(keel_device_ready(keel_device_at(context, i)), KD_OK);
+    expect_ok(keel_device_ready(keel_device_at(context, i)));
   for (int i = 0; i < COUNT; i++)
     data[i] = (float)i - (float)COUNT / 2;
 }
 
 static void end(void) {
   keel_close(context);
-  assert_int_equal(keel_layers_set(""), KD_OK);
+  expect_ok(keel_layers_set(""));
 }
 
 static keel_device *named(const char *name) {
@@ -126,8 +122,7 @@ static void expect_mapped(keel_device *device, bool made_for) {
   if (made_for) expect_ok(keel_device_export(device, 0));
 }
 
-static void shared_memory_holds_the_value(void **state) {
-  (void)state;
+TEST_THAT(shared_memory_holds_the_value) {
   begin();
   for (uint32_t i = 0; i < keel_device_count(context); i++) {
     expect_mapped(keel_device_at(context, i), false);
@@ -137,8 +132,7 @@ static void shared_memory_holds_the_value(void **state) {
 }
 
 /* y = relu(x) is made by the device's own work, which is waited for. */
-static void work_is_waited_for(void **state) {
-  (void)state;
+TEST_THAT(work_is_waited_for) {
   begin();
   for (uint32_t i = 0; i < keel_device_count(context); i++) {
     keel_device *device = keel_device_at(context, i);
@@ -156,15 +150,13 @@ static void work_is_waited_for(void **state) {
       assert_true(at[k] == (data[k] > 0 ? data[k] : 0));
     munmap(at, (size_t)memory.size);
     close((int)memory.handle);
-    keel_tensor_release(x);
-    keel_tensor_release(y);
+    RELEASE(x, y);
   }
   end();
 }
 
 /* Ops that may write over their input do not where somebody has it. */
-static void nobody_writes_over_what_was_exported(void **state) {
-  (void)state;
+TEST_THAT(nobody_writes_over_what_was_exported) {
   begin();
   keel_device *device = named("cpu:0");
   kd_external memory;
@@ -214,8 +206,7 @@ static void expect_taken(keel_device *from, keel_device *to, uint32_t kind) {
   assert_false(is_open(memory.handle));
 }
 
-static void each_device_takes_what_each_shares(void **state) {
-  (void)state;
+TEST_THAT(each_device_takes_what_each_shares) {
   begin();
   uint32_t devices = keel_device_count(context);
   for (uint32_t i = 0; i < devices * devices; i++)
@@ -241,9 +232,8 @@ static void expect_refused(keel_device *device, kd_external memory,
   assert_true(is_open(memory.handle));
 }
 
-static void a_refused_descriptor_is_still_the_callers(void **state) {
+TEST_THAT(a_refused_descriptor_is_still_the_callers) {
   int pipes[2];
-  (void)state;
   begin();
   assert_int_equal(pipe(pipes), 0);
   for (uint32_t i = 0; i < keel_device_count(context); i++) {
@@ -276,17 +266,15 @@ static void a_refused_descriptor_is_still_the_callers(void **state) {
   end();
 }
 
-static void what_can_not_be_exported_is_refused(void **state) {
+TEST_THAT(what_can_not_be_exported_is_refused) {
   kd_external memory;
   int64_t none = 0;
-  (void)state;
   begin();
   keel_device *device = named("cpu:0");
   keel_tensor *host = floats(context, COUNT, data), *there = on(device),
               *empty = NULL;
-  assert_int_equal(keel_tensor_export(host, KD_EXTERNAL_SHARED_FD, &memory),
-                   KD_INVALID_ARGUMENT);
-  expect_message("host memory");
+  expect_fails(keel_tensor_export(host, KD_EXTERNAL_SHARED_FD, &memory),
+               KD_INVALID_ARGUMENT, "host memory");
   assert_int_equal(keel_tensor_export(there, KD_EXTERNAL_HOST_POINTER, &memory),
                    KD_INVALID_ARGUMENT);
   assert_int_equal(keel_tensor_export(there, KD_EXTERNAL_OPAQUE_FD, &memory),
@@ -298,9 +286,7 @@ static void what_can_not_be_exported_is_refused(void **state) {
   expect_ok(keel_tensor_fill(context, device, KD_F32, 1, &none, NULL, &empty));
   assert_int_equal(keel_tensor_export(empty, KD_EXTERNAL_SHARED_FD, &memory),
                    KD_INVALID_ARGUMENT);
-  keel_tensor_release(empty);
-  keel_tensor_release(there);
-  keel_tensor_release(host);
+  RELEASE(empty, there, host);
   end();
 }
 
@@ -317,13 +303,11 @@ static void expect_handed(keel_device *from, keel_device *to) {
   keel_tensor_release(tensor); /* the other one has the memory */
   keel_tensor *other = on(from);
   expect_data(there);
-  keel_tensor_release(other);
-  keel_tensor_release(there);
+  RELEASE(other, there);
 }
 
-static void a_device_hands_memory_to_another_one(void **state) {
+TEST_THAT(a_device_hands_memory_to_another_one) {
   static const char *const others[] = {"opencl:0", "vulkan:0"};
-  (void)state;
   begin();
   for (size_t i = 0; i < KEEL_COUNT_OF(others); i++) {
     keel_device *from = named(others[i]), *to = named(others[1 - i]);
@@ -337,8 +321,7 @@ static void a_device_hands_memory_to_another_one(void **state) {
     expect_ok(keel_tensor_to(tensor, named("cpu:0"), &there));
     assert_int_equal(called(EXPORT), 0);
     expect_data(there);
-    keel_tensor_release(there);
-    keel_tensor_release(tensor);
+    RELEASE(there, tensor);
   }
   end();
 }
@@ -390,11 +373,10 @@ static int be_child(char **arguments) {
   return memcmp(got, data, sizeof got) != 0 ? 2 : 0;
 }
 
-static void another_process_takes_it(void **state) {
+TEST_THAT(another_process_takes_it) {
   static const uint32_t kinds[] = {KD_EXTERNAL_SHARED_FD, KD_EXTERNAL_OPAQUE_FD,
                                    KD_EXTERNAL_DMA_BUF};
   kd_external memory;
-  (void)state;
   begin();
   for (uint32_t i = 0; i < keel_device_count(context); i++) {
     keel_device *device = keel_device_at(context, i);
@@ -438,8 +420,7 @@ static void expect_in_place(keel_device *device, uint64_t offset, bool in) {
   free(memory);
 }
 
-static void host_memory_is_read_where_it_lies(void **state) {
-  (void)state;
+TEST_THAT(host_memory_is_read_where_it_lies) {
   begin();
   for (uint32_t i = 0; i < keel_device_count(context); i++) {
     keel_device *device = keel_device_at(context, i);
@@ -451,13 +432,10 @@ static void host_memory_is_read_where_it_lies(void **state) {
 }
 
 /* A constant of a program is one piece of host memory for the program and its plans. */
-static void constants_are_read_where_they_lie(void **state) {
-  (void)state;
+TEST_THAT(constants_are_read_where_they_lie) {
   begin();
   for (uint32_t i = 0; i < keel_device_count(context); i++) {
     keel_device *device = keel_device_at(context, i);
-    const keel_plan_params params = {.struct_size = sizeof params,
-                                     .device = device};
     int done = 0;
     char *memory = aligned_alloc(4096, BYTES);
     keel_tensor *constant = NULL, *x = on(device), *y = NULL;
@@ -472,15 +450,12 @@ static void constants_are_read_where_they_lie(void **state) {
     keel_tensor_release(constant);
     keel_program *program = finish_program(builder);
     forget();
-    keel_plan *plan = create_plan(program, &params);
+    keel_plan *plan = create_plan(program, PLAN_PARAMS(.device = device));
     expect_ok(keel_plan_run(plan, &x, 1, &y, 1));
     assert_int_equal(called(IN), 0);
     expect_data(y);
     assert_int_equal(done, 0);
-    keel_tensor_release(x);
-    keel_tensor_release(y);
-    keel_plan_release(plan);
-    keel_program_release(program);
+    RELEASE(x, y, plan, program);
     assert_int_equal(done, 1);
     free(memory);
   }
@@ -490,17 +465,5 @@ static void constants_are_read_where_they_lie(void **state) {
 int main(int count_of, char **arguments) {
   this_program = arguments[0];
   if (count_of == 6) return be_child(arguments);
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(shared_memory_holds_the_value),
-      cmocka_unit_test(work_is_waited_for),
-      cmocka_unit_test(nobody_writes_over_what_was_exported),
-      cmocka_unit_test(each_device_takes_what_each_shares),
-      cmocka_unit_test(a_refused_descriptor_is_still_the_callers),
-      cmocka_unit_test(what_can_not_be_exported_is_refused),
-      cmocka_unit_test(a_device_hands_memory_to_another_one),
-      cmocka_unit_test(another_process_takes_it),
-      cmocka_unit_test(host_memory_is_read_where_it_lies),
-      cmocka_unit_test(constants_are_read_where_they_lie),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  return tests_run(NULL, NULL);
 }

@@ -32,14 +32,14 @@ static void expect_calls(int mapped, int copied) {
 
 /* Opens the CPU and a plugin, under layers. Returns false where it has no device. */
 static bool begin(const char *plugin, const char *layers) {
-  assert_int_equal(keel_layers_set(layers), KD_OK);
+  expect_ok(keel_layers_set(layers));
   context = open_logged(CPU_PLUGIN, plugin, 1, count);
   device = keel_device_at(context, 1);
   if (!device) {
     keel_close(context);
     return false;
   }
-  assert_int_equal(keel_device_ready(device), KD_OK);
+  expect_ok(keel_device_ready(device));
   maps = copies = 0;
   return true;
 }
@@ -48,7 +48,7 @@ static void end(void) {
   uint32_t errors = keel_layers_errors();
   keel_close(context);
   assert_int_equal(keel_layers_errors(), errors);
-  assert_int_equal(keel_layers_set(""), KD_OK);
+  expect_ok(keel_layers_set(""));
 }
 
 /* Buffers that the simulated device has mapped. */
@@ -65,8 +65,7 @@ static keel_tensor *made(int64_t elements) {
   keel_tensor *here = floats(context, elements, data), *x = NULL, *y = NULL;
   expect_ok(keel_tensor_to(here, device, &x));
   expect_ok(keel_call(context, "Relu", NULL, 0, &x, 1, &y, 1));
-  keel_tensor_release(here);
-  keel_tensor_release(x);
+  RELEASE(here, x);
   return y;
 }
 
@@ -93,8 +92,7 @@ static void read_views(void) {
     assert_null(keel_tensor_device(views[0]));
     assert_ptr_equal(keel_tensor_data(views[0]), keel_tensor_data(views[1]));
     expect_calls(1, 0);
-    keel_tensor_release(y);
-    keel_tensor_release(views[order]);
+    RELEASE(y, views[order]);
     keel_tensor *other = made(MANY); /* not in memory that is still seen */
     expect_wanted(views[!order], MANY);
     keel_tensor_release(other);
@@ -106,14 +104,13 @@ static void read_into_memory(void) {
   float *got = calloc(MANY, sizeof *got);
   keel_tensor *y = made(MANY), *few = made(FEW);
   assert_non_null(got);
-  assert_int_equal(keel_tensor_read(y, got, MANY * sizeof *got), KD_OK);
+  expect_ok(keel_tensor_read(y, got, MANY * sizeof *got));
   assert_memory_equal(got, want, MANY * sizeof *got);
   expect_calls(1, 0);
-  assert_int_equal(keel_tensor_read(few, got, FEW * sizeof *got), KD_OK);
+  expect_ok(keel_tensor_read(few, got, FEW * sizeof *got));
   assert_memory_equal(got, want, FEW * sizeof *got);
   expect_calls(0, 1);
-  keel_tensor_release(few);
-  keel_tensor_release(y);
+  RELEASE(few, y);
   free(got);
 }
 
@@ -121,17 +118,15 @@ static void read_into_memory(void) {
 static void go_home(void) {
   keel_tensor *y = made(MANY), *view = seen(y), *back = NULL, *twice = NULL;
   keel_tensor_release(y);
-  assert_int_equal(keel_tensor_to(view, device, &back), KD_OK);
+  expect_ok(keel_tensor_to(view, device, &back));
   keel_tensor_release(view);
   assert_ptr_equal(keel_tensor_device(back), device);
-  assert_int_equal(keel_call(context, "Relu", NULL, 0, &back, 1, &twice, 1),
-                   KD_OK);
+  expect_ok(keel_call(context, "Relu", NULL, 0, &back, 1, &twice, 1));
   keel_tensor_release(back);
   view = seen(twice);
   expect_wanted(view, MANY);
   expect_calls(2, 0);
-  keel_tensor_release(twice);
-  keel_tensor_release(view);
+  RELEASE(twice, view);
 }
 
 /* Relu on the device, Neg on the CPU, Relu on the device: the value between is pending
@@ -160,9 +155,7 @@ static keel_status run_between(keel_tensor **out) {
     *out = NULL;
     status = keel_plan_run(plan, &in, 1, out, 1);
   }
-  keel_tensor_release(in);
-  keel_plan_release(plan);
-  keel_program_release(program);
+  RELEASE(in, plan, program);
   return status;
 }
 
@@ -183,8 +176,7 @@ static void map_on(const char *plugin) {
   end();
 }
 
-static void shared_memory_is_mapped(void **state) {
-  (void)state;
+TEST_THAT(shared_memory_is_mapped) {
   assert_true(begin(TOY("shared"), ""));
   keel_tensor *y = made(MANY), *view = seen(y);
   assert_int_equal(mapped_now(), 1);
@@ -196,24 +188,20 @@ static void shared_memory_is_mapped(void **state) {
   map_on(TOY("shared"));
 }
 
-static void opencl_maps(void **state) {
-  (void)state;
+TEST_THAT(opencl_maps) {
   map_on(OPENCL_PLUGIN);
 }
 
-static void vulkan_maps(void **state) {
-  (void)state;
+TEST_THAT(vulkan_maps) {
   map_on(VULKAN_PLUGIN);
 }
 
-static void without_the_slot_it_is_copied(void **state) {
-  (void)state;
+TEST_THAT(without_the_slot_it_is_copied) {
   assert_true(begin(TOY("queue"), "trace"));
   keel_tensor *y = made(MANY), *here = seen(y), *out = NULL;
   expect_calls(0, 1);
   expect_wanted(here, MANY);
-  keel_tensor_release(here);
-  keel_tensor_release(y);
+  RELEASE(here, y);
   if (run_between(&out) != KD_OK) fail_msg("%s", keel_message());
   expect_calls(0, 5);
   expect_wanted(out, MANY);
@@ -230,15 +218,13 @@ static void *see_often(void *y) {
     wrong += keel_tensor_to(y, NULL, &view) != KD_OK;
     wrong += memcmp(keel_tensor_data(view), want, MANY * sizeof *want) != 0;
     wrong += keel_tensor_to(view, device, &back) != KD_OK;
-    keel_tensor_release(view);
-    keel_tensor_release(back);
+    RELEASE(view, back);
   }
   return (void *)wrong;
 }
 
-static void threads_see_one_value(void **state) {
+TEST_THAT(threads_see_one_value) {
   const char *const plugins[] = {TOY("shared"), OPENCL_PLUGIN, VULKAN_PLUGIN};
-  (void)state;
   for (size_t i = 0; i < KEEL_COUNT_OF(plugins); i++) {
     pthread_t threads[THREADS];
     if (!begin(plugins[i], "")) continue;
@@ -258,10 +244,9 @@ static void threads_see_one_value(void **state) {
 
 /* ---- what goes wrong --------------------------------------------------------------------- */
 
-static void what_cannot_be_mapped_is_copied(void **state) {
+TEST_THAT(what_cannot_be_mapped_is_copied) {
   const char *const layers[] = {"trace,fault:memory.map=1:UNIMPLEMENTED",
                                 "trace,fault:memory.map=1:OUT_OF_MEMORY"};
-  (void)state;
   for (size_t i = 0; i < KEEL_COUNT_OF(layers); i++) {
     assert_true(begin(TOY("shared"), layers[i]));
     keel_tensor *y = made(MANY), *here = seen(y);
@@ -270,43 +255,37 @@ static void what_cannot_be_mapped_is_copied(void **state) {
     keel_tensor_release(here);
     here = seen(y); /* and the next time it can */
     expect_calls(1, 0);
-    keel_tensor_release(here);
-    keel_tensor_release(y);
+    RELEASE(here, y);
     end();
   }
 }
 
-static void a_map_that_fails_says_why(void **state) {
+TEST_THAT(a_map_that_fails_says_why) {
   keel_tensor *here = NULL, *out = NULL;
-  (void)state;
   assert_true(begin(TOY("shared"), "fault:memory.map=1:INTERNAL"));
   keel_tensor *y = made(MANY);
-  assert_int_equal(keel_tensor_to(y, NULL, &here), KD_INTERNAL);
-  expect_message("memory.map");
+  expect_fails(keel_tensor_to(y, NULL, &here), KD_INTERNAL, "memory.map");
   assert_null(here);
   here = seen(y);
   expect_wanted(here, MANY);
-  keel_tensor_release(here);
-  keel_tensor_release(y);
+  RELEASE(here, y);
   end();
   assert_true(begin(TOY("shared"), "fault:memory.map=2:INTERNAL"));
-  assert_int_equal(run_between(&out), KD_INTERNAL);
-  expect_message("memory.map");
+  expect_fails(run_between(&out), KD_INTERNAL, "memory.map");
   assert_null(out);
   end();
 }
 
 /* What failed is not shown. */
-static void work_that_failed_is_not_mapped(void **state) {
+TEST_THAT(work_that_failed_is_not_mapped) {
   const float thirteen = 13;
   keel_tensor *here = NULL, *by = NULL, *y = NULL;
-  (void)state;
   assert_true(begin(TOY("shared"), "trace"));
   keel_tensor *x = made(MANY);
   keel_tensor_create(context, KD_F32, 0, NULL, &thirteen, &by);
   keel_tensor *pair[] = {x, by};
-  assert_int_equal(keel_device_push(device), KD_OK);
-  assert_int_equal(keel_call(context, "Mul", NULL, 0, pair, 2, &y, 1), KD_OK);
+  expect_ok(keel_device_push(device));
+  expect_ok(keel_call(context, "Mul", NULL, 0, pair, 2, &y, 1));
   keel_device_pop();
   assert_int_equal(keel_tensor_to(y, NULL, &here), KD_INTERNAL);
   expect_calls(0, 0);
@@ -316,21 +295,20 @@ static void work_that_failed_is_not_mapped(void **state) {
 }
 
 /* The layer that watches the host and the plugin. */
-static void validation_knows_what_is_mapped(void **state) {
+TEST_THAT(validation_knows_what_is_mapped) {
   kd_buffer *buffer = NULL;
   void *address = NULL;
   const kd_allocation wanted = {.struct_size = sizeof wanted, .size = 100};
-  (void)state;
   assert_true(begin(TOY("shared"), "validation"));
   const kd_memory_table *memory = &device->plugin->memory;
   kd_device *d = device->handle;
   uint32_t before = keel_layers_errors();
-  assert_int_equal(memory->allocate(d, &wanted, &buffer, &address), KD_OK);
+  expect_ok(memory->allocate(d, &wanted, &buffer, &address));
   memory->unmap(d, buffer);
   assert_int_equal(keel_layers_errors(), before + 1);
   assert_int_equal(memory->map(d, buffer, 50, 51, KD_READ, &address),
                    KD_INVALID_ARGUMENT);
-  assert_int_equal(memory->map(d, buffer, 0, 100, KD_READ, &address), KD_OK);
+  expect_ok(memory->map(d, buffer, 0, 100, KD_READ, &address));
   assert_int_equal(memory->map(d, buffer, 0, 100, KD_READ, &address),
                    KD_INVALID_ARGUMENT);
   memory->release(d, buffer);
@@ -341,8 +319,7 @@ static void validation_knows_what_is_mapped(void **state) {
   end();
 }
 
-static int make_data(void **state) {
-  (void)state;
+SETUP(make_data) {
   data = malloc(MANY * sizeof *data);
   want = malloc(MANY * sizeof *want);
   for (int i = 0; data && want && i < MANY; i++) {
@@ -352,24 +329,10 @@ static int make_data(void **state) {
   return data && want ? 0 : -1;
 }
 
-static int free_data(void **state) {
-  (void)state;
+SETUP(free_data) {
   free(data);
   free(want);
   return 0;
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(shared_memory_is_mapped),
-      cmocka_unit_test(opencl_maps),
-      cmocka_unit_test(vulkan_maps),
-      cmocka_unit_test(without_the_slot_it_is_copied),
-      cmocka_unit_test(threads_see_one_value),
-      cmocka_unit_test(what_cannot_be_mapped_is_copied),
-      cmocka_unit_test(a_map_that_fails_says_why),
-      cmocka_unit_test(work_that_failed_is_not_mapped),
-      cmocka_unit_test(validation_knows_what_is_mapped),
-  };
-  return cmocka_run_group_tests(tests, make_data, free_data);
-}
+RUN_TESTS(make_data, free_data)

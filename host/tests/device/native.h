@@ -27,18 +27,13 @@ static inline void count_waits(void *unused, uint32_t level, const char *line) {
 /* False where it is not there. */
 static inline bool begin(const char *plugin, const char *name,
                          const char *const *options, uint32_t option_count) {
-  const keel_context_params params = {
-      .struct_size = sizeof params,
-      .flags = KEEL_ONLY_NAMED | KEEL_ALLOW_REFUSED,
-      .plugins = &plugin,
-      .plugin_count = 1,
-      .options = options,
-      .option_count = option_count,
-      .workers = KEEL_NO_WORKERS,
-      .log = count_waits};
+  const keel_context_params params =
+      OPENS(KEEL_ONLY_NAMED | KEEL_ALLOW_REFUSED, &plugin, 1,
+            .options = options, .option_count = option_count,
+            .workers = KEEL_NO_WORKERS, .log = count_waits);
   if (access(plugin, R_OK) != 0) return false;
-  assert_int_equal(keel_layers_set("trace,validation"), KD_OK);
-  assert_int_equal(keel_open(&params, &context), KD_OK);
+  expect_ok(keel_layers_set("trace,validation"));
+  expect_ok(keel_open(&params, &context));
   if (keel_device_find(context, name, &device) != KD_OK) {
     keel_close(context);
     return false;
@@ -51,7 +46,7 @@ static inline bool begin(const char *plugin, const char *name,
 static inline void end(void) {
   keel_close(context);
   assert_int_equal(keel_layers_errors(), 0);
-  assert_int_equal(keel_layers_set(""), KD_OK);
+  expect_ok(keel_layers_set(""));
 }
 
 static inline uint64_t handle_of(kd_native_kind kind) {
@@ -117,23 +112,20 @@ static inline keel_plan *planned(void) {
   keel_builder *builder = NULL;
   keel_program *program = NULL;
   keel_plan *plan = NULL;
-  const keel_plan_params params = {.struct_size = sizeof params,
-                                   .device = device};
   expect_ok(keel_builder_create(context, "negated", &builder));
   keel_value x = keel_builder_input(builder, "x", KD_F32, 1, dims);
   keel_value abs = op(builder, "Abs", x, KEEL_ABSENT);
   keel_builder_output(builder, "y", op(builder, "Sub", x, abs));
   expect_ok(keel_builder_finish(builder, &program));
   keel_builder_destroy(builder);
-  expect_ok(keel_plan_create(program, &params, &plan));
+  expect_ok(keel_plan_create(program, PLAN_PARAMS(.device = device), &plan));
   keel_program_release(program);
   return plan;
 }
 
 static inline void refused(keel_status status, keel_status want,
                            const char *says) {
-  assert_int_equal(status, want);
-  expect_message(says);
+  expect_fails(status, want, says);
 }
 
 #endif /* KEEL_TESTS_NATIVE_H */

@@ -86,15 +86,44 @@ static void check_order(cu_stream stream) {
   expect(y, -1, 0);
 }
 
-static void keels_stream_takes_the_applications_work(void **state) {
-  (void)state;
+/* The first launch of the process loses it. */
+TEST_THAT(a_device_opened_again_has_its_own_stream) {
+  cu_context mine = NULL;
+  keel_tensor *y = NULL;
+  keel_op *neg = NULL;
+  if (!begin_cuda()) skip();
+  LEAKS_OFF();
+  cu_stream stream = stream_made();
+  expect_ok(keel_device_use_queue(device, KD_NATIVE_CU_STREAM,
+                                  (uint64_t)(uintptr_t)stream));
+  setenv("STANDIN_LOSE", "1", 1);
+  keel_tensor *x = uploaded();
+  expect_ok(keel_op_prepare(context, "Neg", NULL, 0, device, &neg));
+  keel_status status = keel_op_call(neg, &x, 1, &y, 1);
+  if (status == KD_OK) status = keel_tensor_read(y, got, sizeof got);
+  refused(status, KD_DEVICE_LOST, "CUDA_ERROR_ILLEGAL_ADDRESS");
+  unsetenv("STANDIN_LOSE");
+  refused(keel_device_use_queue(device, 0, 0), KD_DEVICE_LOST,
+          "CUDA_ERROR_ILLEGAL_ADDRESS");
+  RELEASE(x, y, neg);
+  assert_int_equal(own.CtxPopCurrent(&mine), CU_OK);
+
+  expect_ok(keel_device_reopen(device));
+
+  assert_ptr_not_equal(keels_stream(), stream);
+  own.StreamDestroy(stream); /* before, its address could be another's */
+  expect(computed("Neg", uploaded()), -1, 0);
+  end();
+  LEAKS_ON();
+}
+
+TEST_THAT(keels_stream_takes_the_applications_work) {
   if (!begin_cuda()) skip();
   check_order(keels_stream());
   end_cuda();
 }
 
-static void keel_works_in_the_applications_stream(void **state) {
-  (void)state;
+TEST_THAT(keel_works_in_the_applications_stream) {
   if (!begin_cuda()) skip();
   cu_stream stream = stream_made(), first = keels_stream();
   keel_plan *plan = planned();
@@ -122,43 +151,8 @@ static void keel_works_in_the_applications_stream(void **state) {
   end_cuda();
 }
 
-/* The first launch of the process loses it. */
-static void a_device_opened_again_has_its_own_stream(void **state) {
-  cu_context mine = NULL;
-  keel_tensor *y = NULL;
-  keel_op *neg = NULL;
-  (void)state;
-  if (!begin_cuda()) skip();
-  LEAKS_OFF();
-  cu_stream stream = stream_made();
-  expect_ok(keel_device_use_queue(device, KD_NATIVE_CU_STREAM,
-                                  (uint64_t)(uintptr_t)stream));
-  setenv("STANDIN_LOSE", "1", 1);
-  keel_tensor *x = uploaded();
-  expect_ok(keel_op_prepare(context, "Neg", NULL, 0, device, &neg));
-  keel_status status = keel_op_call(neg, &x, 1, &y, 1);
-  if (status == KD_OK) status = keel_tensor_read(y, got, sizeof got);
-  refused(status, KD_DEVICE_LOST, "CUDA_ERROR_ILLEGAL_ADDRESS");
-  unsetenv("STANDIN_LOSE");
-  refused(keel_device_use_queue(device, 0, 0), KD_DEVICE_LOST,
-          "CUDA_ERROR_ILLEGAL_ADDRESS");
-  keel_tensor_release(x);
-  keel_tensor_release(y);
-  keel_op_release(neg);
-  assert_int_equal(own.CtxPopCurrent(&mine), CU_OK);
-
-  expect_ok(keel_device_reopen(device));
-
-  assert_ptr_not_equal(keels_stream(), stream);
-  own.StreamDestroy(stream); /* before, its address could be another's */
-  expect(computed("Neg", uploaded()), -1, 0);
-  end();
-  LEAKS_ON();
-}
-
-static void streams_that_do_not_fit_are_refused(void **state) {
+TEST_THAT(streams_that_do_not_fit_are_refused) {
   cu_context other = NULL, mine = NULL;
-  (void)state;
   if (!begin_cuda()) skip();
   assert_int_equal(own.DevicePrimaryCtxRetain(&other, 1), CU_OK);
   assert_int_equal(own.CtxPushCurrent(other), CU_OK);
@@ -176,12 +170,4 @@ static void streams_that_do_not_fit_are_refused(void **state) {
   end_cuda();
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_device_opened_again_has_its_own_stream),
-      cmocka_unit_test(keels_stream_takes_the_applications_work),
-      cmocka_unit_test(keel_works_in_the_applications_stream),
-      cmocka_unit_test(streams_that_do_not_fit_are_refused),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

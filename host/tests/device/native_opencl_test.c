@@ -131,8 +131,7 @@ static bool is_done(cl_event event) {
 
 /* ---- by waiting ------------------------------------------------------------------------- */
 
-static void an_application_works_on_tensors_memory(void **state) {
-  (void)state;
+TEST_THAT(an_application_works_on_tensors_memory) {
   if (!begin_opencl()) skip();
   cl_command_queue queue = queue_with(0);
   keel_tensor *z = twice_apart(queue, computed("Neg", uploaded()));
@@ -168,8 +167,7 @@ static void check_order(cl_command_queue queue) {
   own.ReleaseEvent(gate);
 }
 
-static void keels_queue_takes_the_applications_work(void **state) {
-  (void)state;
+TEST_THAT(keels_queue_takes_the_applications_work) {
   if (!begin_opencl()) skip();
   check_order(keels_queue());
   end_opencl();
@@ -185,8 +183,7 @@ static cl_uint holders_of(cl_command_queue queue) {
   return holders;
 }
 
-static void keel_works_in_the_applications_queue(void **state) {
-  (void)state;
+TEST_THAT(keel_works_in_the_applications_queue) {
   if (!begin_opencl()) skip();
   for (int timed = 0; timed < 2; timed++) {
     cl_command_queue queue = queue_with(timed ? CL_QUEUE_PROFILING_ENABLE : 0);
@@ -209,8 +206,7 @@ static void keel_works_in_the_applications_queue(void **state) {
 }
 
 /* The application lets go of the queue while Keel works in it. */
-static void plans_go_by_it(void **state) {
-  (void)state;
+TEST_THAT(plans_go_by_it) {
   if (!begin_opencl()) skip();
   cl_command_queue queue = queue_with(0);
   keel_plan *plan = planned();
@@ -228,16 +224,14 @@ static void plans_go_by_it(void **state) {
       assert_true(got[k] == (data[k] < 0 ? 2 * data[k] : 0));
     keel_tensor_release(y);
   }
-  keel_tensor_release(x);
-  keel_plan_release(plan);
+  RELEASE(x, plan);
   end_opencl();
 }
 
 /* ---- what is refused -------------------------------------------------------------------- */
 
-static void kinds_of_others_are_refused(void **state) {
+TEST_THAT(kinds_of_others_are_refused) {
   uint64_t handle = 5, offset = 6;
-  (void)state;
   if (!begin_opencl()) skip();
   keel_tensor *y = uploaded();
   refused(keel_device_native(device, KD_NATIVE_VK_DEVICE, &handle),
@@ -258,9 +252,8 @@ static void kinds_of_others_are_refused(void **state) {
   end_opencl();
 }
 
-static void queues_that_do_not_fit_are_refused(void **state) {
+TEST_THAT(queues_that_do_not_fit_are_refused) {
   cl_int code = CL_SUCCESS;
-  (void)state;
   if (!begin_opencl()) skip();
   cl_command_queue before = keels_queue();
   cl_context other = own.CreateContext(NULL, 1, &id, NULL, NULL, &code);
@@ -283,9 +276,8 @@ static void queues_that_do_not_fit_are_refused(void **state) {
   end_opencl();
 }
 
-static void what_others_hold_is_not_written(void **state) {
+TEST_THAT(what_others_hold_is_not_written) {
   uint64_t handle = 0, offset = 0;
-  (void)state;
   if (!begin_opencl()) skip();
   keel_tensor *z = zeros(), *view = NULL;
   const int64_t rows[] = {2, COUNT / 2};
@@ -311,20 +303,8 @@ static void what_others_hold_is_not_written(void **state) {
   refused(
       keel_tensor_native(shape, KD_NATIVE_CL_MEM, KD_READ, &handle, &offset),
       KD_INVALID_ARGUMENT, "lies in host memory");
-  keel_tensor_release(shape);
-  keel_tensor_release(z);
+  RELEASE(shape, z);
   end_opencl();
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(an_application_works_on_tensors_memory),
-      cmocka_unit_test(keels_queue_takes_the_applications_work),
-      cmocka_unit_test(keel_works_in_the_applications_queue),
-      cmocka_unit_test(plans_go_by_it),
-      cmocka_unit_test(kinds_of_others_are_refused),
-      cmocka_unit_test(queues_that_do_not_fit_are_refused),
-      cmocka_unit_test(what_others_hold_is_not_written),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

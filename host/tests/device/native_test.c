@@ -3,9 +3,8 @@
 #include "toy/toy.h"
 
 /* A plugin without the table, whose device has no queue. */
-static void a_plugin_without_handles_is_named(void **state) {
+TEST_THAT(a_plugin_without_handles_is_named) {
   uint64_t handle = 5, offset = 6;
-  (void)state;
   assert_true(begin(CPU_PLUGIN, "cpu:0", NULL, 0));
   keel_tensor *x = floats(context, COUNT, data);
   refused(keel_device_native(device, KD_NATIVE_CL_DEVICE, &handle),
@@ -27,9 +26,8 @@ static void a_plugin_without_handles_is_named(void **state) {
 }
 
 /* One with a queue, and no table: Keel's own queue is there all the same. */
-static void a_queue_of_keels_is_no_native_one(void **state) {
+TEST_THAT(a_queue_of_keels_is_no_native_one) {
   uint64_t handle = 5, offset = 6;
-  (void)state;
   assert_true(begin(TOY("queue"), "queue:0", NULL, 0));
   expect_ok(keel_device_synchronize(device)); /* not open yet */
   keel_tensor *x = uploaded();
@@ -41,10 +39,4 @@ static void a_queue_of_keels_is_no_native_one(void **state) {
   end();
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_plugin_without_handles_is_named),
-      cmocka_unit_test(a_queue_of_keels_is_no_native_one),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -158,11 +158,10 @@ static void expect_halves(keel_tensor *tensor, float scale) {
 
 /* ---- tests -------------------------------------------------------------------------------- */
 
-static void an_application_works_on_tensors_memory(void **state) {
+TEST_THAT(an_application_works_on_tensors_memory) {
   VkFence fence = VK_NULL_HANDLE;
   const VkFenceCreateInfo wanted = {.sType =
                                         VK_STRUCTURE_TYPE_FENCE_CREATE_INFO};
-  (void)state;
   if (!begin_vulkan()) skip();
   assert_int_equal(own.CreateFence(gpu, &wanted, NULL, &fence), VK_SUCCESS);
   keel_tensor *y = computed("Neg", uploaded()), *z = zeros();
@@ -197,26 +196,23 @@ static void check_order(bool keel_next) {
   assert_null(opened); /* VK_SUCCESS */
 }
 
-static void keels_queue_takes_the_applications_work(void **state) {
-  (void)state;
+TEST_THAT(keels_queue_takes_the_applications_work) {
   if (!begin_vulkan()) skip();
   check_order(true);
   end_vulkan();
 }
 
-static void what_keel_reads_waits_for_the_applications_work(void **state) {
-  (void)state;
+TEST_THAT(what_keel_reads_waits_for_the_applications_work) {
   if (!begin_vulkan()) skip();
   check_order(false);
   end_vulkan();
 }
 
-static void waiting_for_the_device_waits_for_it_too(void **state) {
+TEST_THAT(waiting_for_the_device_waits_for_it_too) {
   VkFence fence = VK_NULL_HANDLE;
   const VkFenceCreateInfo wanted = {.sType =
                                         VK_STRUCTURE_TYPE_FENCE_CREATE_INFO};
   pthread_t opener;
-  (void)state;
   if (!begin_vulkan()) skip();
   assert_int_equal(own.CreateFence(gpu, &wanted, NULL, &fence), VK_SUCCESS);
   keel_tensor *y = computed("Neg", uploaded()), *z = zeros();
@@ -235,10 +231,9 @@ static void waiting_for_the_device_waits_for_it_too(void **state) {
 }
 
 /* Small tensors share a buffer of Vulkan's. */
-static void tensors_of_one_buffer_have_their_offsets(void **state) {
+TEST_THAT(tensors_of_one_buffer_have_their_offsets) {
   const float few[] = {1, 2, 3};
   uint64_t handles[2], offsets[2];
-  (void)state;
   if (!begin_vulkan()) skip();
   keel_tensor *host = floats(context, 3, few), *there[2];
   expect_ok(keel_tensor_to(host, device, &there[0]));
@@ -251,9 +246,8 @@ static void tensors_of_one_buffer_have_their_offsets(void **state) {
   end_vulkan();
 }
 
-static void what_vulkan_has_not_is_refused(void **state) {
+TEST_THAT(what_vulkan_has_not_is_refused) {
   uint64_t handle = 5, offset = 6;
-  (void)state;
   if (!begin_vulkan()) skip();
   keel_tensor *y = zeros();
   refused(keel_device_native(device, KD_NATIVE_CL_CONTEXT, &handle),
@@ -268,14 +262,4 @@ static void what_vulkan_has_not_is_refused(void **state) {
   end_vulkan();
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(an_application_works_on_tensors_memory),
-      cmocka_unit_test(keels_queue_takes_the_applications_work),
-      cmocka_unit_test(what_keel_reads_waits_for_the_applications_work),
-      cmocka_unit_test(waiting_for_the_device_waits_for_it_too),
-      cmocka_unit_test(tensors_of_one_buffer_have_their_offsets),
-      cmocka_unit_test(what_vulkan_has_not_is_refused),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -45,9 +45,7 @@ static keel_plan *plan_of(keel_program *program, keel_device *device,
 
 static void drop(keel_plan *plan, keel_program *program,
                  keel_context *context) {
-  keel_plan_release(plan);
-  keel_program_release(program);
-  keel_close(context);
+  RELEASE(plan, program, context);
 }
 
 static uint32_t copies_of(keel_plan *plan) {
@@ -62,12 +60,11 @@ static uint32_t copies_of(keel_plan *plan) {
 
 /* Two readers on the CPU of what the queue made, and two there of what the CPU
  * made: x goes in, Relu comes out, Neg goes in, Add comes home by the reader. */
-static void a_value_is_copied_once_for_all_its_readers(void **state) {
+TEST_THAT(a_value_is_copied_once_for_all_its_readers) {
   static const char *const rules[] = {"Neg=cpu", "Abs=cpu"};
   const float want[] = {0, 0, 0, 0};
   const int64_t four = 4;
   keel_device *queue = NULL;
-  (void)state;
   keel_context *context = open_beside(TOY("queue"), 1, &queue);
   keel_builder *builder = create_builder(context, "shared");
   keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &four);
@@ -85,21 +82,16 @@ static void a_value_is_copied_once_for_all_its_readers(void **state) {
 }
 
 /* The host, the CPU and two devices read one constant; none copies it in a run. */
-static void constants_are_brought_to_each_device_once(void **state) {
+TEST_THAT(constants_are_brought_to_each_device_once) {
   static const char *const rules[] = {"Neg=cpu", "Add=queue", "Sum=echo",
                                       "Relu=echo"};
   const int64_t four = 4;
   const char *paths[] = {CPU_PLUGIN, TOY("queue"), TOY("echo")};
-  const keel_context_params params = {
-      .struct_size = sizeof params,
-      .flags = KEEL_ONLY_NAMED | KEEL_ALLOW_REFUSED,
-      .plugins = paths,
-      .plugin_count = 3,
-      .workers = 1};
+  const keel_context_params params =
+      OPENS(KEEL_ONLY_NAMED | KEEL_ALLOW_REFUSED, paths, 3, .workers = 1);
   const float want[] = {1 + 1, 4 + 1, 1 + 1, 6 + 1};
   keel_context *context = NULL;
-  (void)state;
-  assert_int_equal(keel_open(&params, &context), KD_OK);
+  expect_ok(keel_open(&params, &context));
   keel_builder *builder = create_builder(context, "constant");
   keel_tensor *ones = floats(context, 4, (const float[]){1, 1, 1, 1});
   keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &four);
@@ -110,28 +102,21 @@ static void constants_are_brought_to_each_device_once(void **state) {
   a = op(builder, "Relu", a, KEEL_ABSENT); /* echo */
   keel_program *program = finish(builder, a);
   keel_plan *plan = plan_of(program, keel_device_at(context, 0), rules + 1, 1);
-  const keel_plan_params both = {.struct_size = sizeof both,
-                                 .device = keel_device_at(context, 2),
-                                 .places = rules + 1,
-                                 .place_count = 1};
-  keel_plan *other = create_plan(program, &both);
+  keel_plan *other =
+      create_plan(program, PLAN_PARAMS(.device = keel_device_at(context, 2),
+                                       .places = rules + 1, .place_count = 1));
   /* to the queue and home, twice; between devices through the host */
   assert_int_equal(copies_of(plan), 4);
   assert_int_equal(copies_of(other), 1 + 2 + 2 + 2);
   keel_tensor *in = floats(context, 4, data), *y = NULL;
   for (int i = 0; i < 2; i++) {
-    assert_int_equal(keel_plan_run(i ? other : plan, &in, 1, &y, 1), KD_OK);
+    expect_ok(keel_plan_run(i ? other : plan, &in, 1, &y, 1));
     expect_floats(
         y, (const float[]){want[0] - 1, want[1] - 1, want[2] - 1, want[3] - 1},
         4);
     keel_tensor_release(y);
   }
-  keel_tensor_release(in);
-  keel_tensor_release(ones);
-  keel_plan_release(plan);
-  keel_plan_release(other);
-  keel_program_release(program);
-  keel_close(context);
+  RELEASE(in, ones, plan, other, program, context);
 }
 
 /* ---- waiting -------------------------------------------------------------- */
@@ -163,7 +148,7 @@ static void say(keel_task *task) {
 
 /* All of the queue's results are awaited at once, behind a gate that is shut: the
  * pool's one worker still takes what others give it. */
-static void a_thousand_copies_hold_no_thread(void **state) {
+TEST_THAT(a_thousand_copies_hold_no_thread) {
   static const char *const rules[] = {"Relu=queue", "Mul=queue"};
   const int64_t four = 4;
   const float want[] = {0, 14 * MANY, 0, 28 * MANY};
@@ -171,7 +156,6 @@ static void a_thousand_copies_hold_no_thread(void **state) {
   running all = {0};
   note other = {.task = {.run = say}};
   pthread_t thread;
-  (void)state;
   keel_context *context = open_beside(TOY("queue"), 1, &queue);
   toy_state *toy = toy_of(TOY("queue"));
   assert_non_null(toy);
@@ -195,21 +179,16 @@ static void a_thousand_copies_hold_no_thread(void **state) {
     nap();
   atomic_store(&toy->gate, 0);
   pthread_join(thread, NULL);
-  assert_int_equal(all.status, KD_OK);
+  expect_ok(all.status);
   expect_floats(all.y, want, 4);
-  keel_tensor_release(all.x);
-  keel_tensor_release(all.y);
-  keel_plan_release(all.plan);
-  keel_program_release(program);
-  keel_close(context);
+  RELEASE(all.x, all.y, all.plan, program, context);
 }
 
 /* Zero workers: the caller takes what comes back. */
-static void copies_need_no_worker(void **state) {
+TEST_THAT(copies_need_no_worker) {
   static const char *const rules[] = {"Relu=queue"};
   const int64_t four = 4;
   const float want[] = {0, 2, 0, 4};
-  (void)state;
   for (int tells = 0; tells < 2; tells++) {
     keel_device *queue = NULL;
     keel_context *context = open_beside(tells ? TOY("queue") : TOY("echo"),
@@ -228,12 +207,11 @@ static void copies_need_no_worker(void **state) {
 }
 
 /* Copies of several runs are under way at once, each with its own values. */
-static void runs_share_a_plan_with_copies(void **state) {
+TEST_THAT(runs_share_a_plan_with_copies) {
   enum { THREADS = 4, ROUNDS = 100 };
   static const char *const rules[] = {"Relu=queue"};
   const int64_t four = 4;
   keel_device *queue = NULL;
-  (void)state;
   keel_context *context = open_beside(TOY("queue"), 2, &queue);
   keel_builder *builder = create_builder(context, "several");
   keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &four);
@@ -252,21 +230,19 @@ static void runs_share_a_plan_with_copies(void **state) {
     for (int i = 0; i < THREADS; i++) {
       const float want[] = {0, (float)i, 0, (float)round};
       pthread_join(threads[i], NULL);
-      assert_int_equal(all[i].status, KD_OK);
+      expect_ok(all[i].status);
       expect_floats(all[i].y, want, 4);
-      keel_tensor_release(all[i].x);
-      keel_tensor_release(all[i].y);
+      RELEASE(all[i].x, all[i].y);
     }
   }
   drop(plan, program, context);
 }
 
 /* Nothing is copied, and somebody is told so. */
-static void an_empty_value_crosses_too(void **state) {
+TEST_THAT(an_empty_value_crosses_too) {
   static const char *const rules[] = {"Relu=queue"};
   const int64_t zero = 0;
   keel_device *queue = NULL;
-  (void)state;
   keel_context *context = open_beside(TOY("queue"), 1, &queue);
   keel_builder *builder = create_builder(context, "empty");
   keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &zero);
@@ -275,20 +251,18 @@ static void an_empty_value_crosses_too(void **state) {
       op(builder, "Neg", op(builder, "Relu", x, KEEL_ABSENT), KEEL_ABSENT));
   keel_plan *plan = plan_of(program, keel_device_at(context, 0), rules, 1);
   keel_tensor *in = floats(context, 0, data), *y = NULL;
-  assert_int_equal(keel_plan_run(plan, &in, 1, &y, 1), KD_OK);
+  expect_ok(keel_plan_run(plan, &in, 1, &y, 1));
   assert_int_equal(keel_tensor_size(y), 0);
-  keel_tensor_release(in);
-  keel_tensor_release(y);
+  RELEASE(in, y);
   drop(plan, program, context);
 }
 
 /* ---- failures ------------------------------------------------------------- */
 
-static void a_copy_of_what_failed_says_why(void **state) {
+TEST_THAT(a_copy_of_what_failed_says_why) {
   static const char *const rules[] = {"Mul=queue"};
   const int64_t four = 4;
   keel_device *queue = NULL;
-  (void)state;
   keel_context *context = open_beside(TOY("queue"), 1, &queue);
   keel_builder *builder = create_builder(context, "fails");
   keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &four);
@@ -299,11 +273,10 @@ static void a_copy_of_what_failed_says_why(void **state) {
   for (int i = 0; i < 4; i++) { /* what failed does no harm to the next run */
     const float by = i % 2 ? 2 : 13, want[] = {2, -4, 6, -8};
     keel_tensor *in[] = {floats(context, 4, data), NULL}, *y = NULL;
-    assert_int_equal(keel_tensor_create(context, KD_F32, 0, NULL, &by, &in[1]),
-                     KD_OK);
+    expect_ok(keel_tensor_create(context, KD_F32, 0, NULL, &by, &in[1]));
     keel_status status = keel_plan_run(plan, in, 2, &y, 1);
     if (i % 2) {
-      assert_int_equal(status, KD_OK);
+      expect_ok(status);
       expect_floats(y, want, 4);
     } else {
       assert_int_equal(status, KD_INTERNAL);
@@ -322,55 +295,49 @@ static void a_copy_of_what_failed_says_why(void **state) {
 
 /* The queue reads late: by then its source is released, and its memory another
  * tensor's. */
-static void a_source_is_held_until_it_was_read(void **state) {
+TEST_THAT(a_source_is_held_until_it_was_read) {
   const float want[] = {0, 2, 0, 4}, others[] = {9, 9, 9, 9};
   keel_device *queue = NULL;
-  (void)state;
   keel_context *context = open_beside(TOY("queue"), 1, &queue);
   for (int i = 0; i < 20; i++) {
     keel_tensor *x = floats(context, 4, data), *y = NULL;
-    assert_int_equal(keel_device_push(queue), KD_OK);
-    assert_int_equal(keel_call(context, "Relu", NULL, 0, &x, 1, &y, 1), KD_OK);
+    expect_ok(keel_device_push(queue));
+    expect_ok(keel_call(context, "Relu", NULL, 0, &x, 1, &y, 1));
     keel_device_pop();
     keel_tensor_release(x);
     keel_tensor *over = floats(context, 4, others);
     expect_floats(y, want, 4);
-    keel_tensor_release(over);
-    keel_tensor_release(y);
+    RELEASE(over, y);
   }
   keel_close(context);
 }
 
 /* Memory that is the caller's again when the tensor is released. */
-static void lent_memory_is_read_before_the_call_returns(void **state) {
+TEST_THAT(lent_memory_is_read_before_the_call_returns) {
   const float want[] = {0, 2, 0, 4};
   const int64_t four = 4;
   keel_device *queue = NULL;
   float mine[4];
-  (void)state;
   keel_context *context = open_beside(TOY("queue"), 1, &queue);
   memcpy(mine, data, sizeof mine);
   keel_tensor *x = NULL, *y = NULL;
-  assert_int_equal(
-      keel_tensor_wrap(context, KD_F32, 1, &four, mine, NULL, NULL, &x), KD_OK);
-  assert_int_equal(keel_device_push(queue), KD_OK);
-  assert_int_equal(keel_call(context, "Relu", NULL, 0, &x, 1, &y, 1), KD_OK);
+  expect_ok(keel_tensor_wrap(context, KD_F32, 1, &four, mine, NULL, NULL, &x));
+  expect_ok(keel_device_push(queue));
+  expect_ok(keel_call(context, "Relu", NULL, 0, &x, 1, &y, 1));
   keel_device_pop();
   keel_tensor_release(x);
   memset(mine, 0, sizeof mine);
   expect_floats(y, want, 4);
-  keel_tensor_release(y);
-  keel_close(context);
+  RELEASE(y, context);
 }
 
 /* A context may close while the device still reads what was copied in. */
-static void closing_waits_for_copies(void **state) {
+TEST_THAT(closing_waits_for_copies) {
   keel_device *queue = NULL;
-  (void)state;
   keel_context *context = open_beside(TOY("queue"), 1, &queue);
   keel_tensor *x = floats(context, 4, data), *there = NULL;
   for (int i = 0; i < 50; i++) {
-    assert_int_equal(keel_transfer_begin(x, queue, &there), KD_OK);
+    expect_ok(keel_transfer_begin(x, queue, &there));
     keel_tensor_release(there);
   }
   keel_tensor_release(x);
@@ -378,18 +345,4 @@ static void closing_waits_for_copies(void **state) {
   keel_close(context);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_value_is_copied_once_for_all_its_readers),
-      cmocka_unit_test(constants_are_brought_to_each_device_once),
-      cmocka_unit_test(a_thousand_copies_hold_no_thread),
-      cmocka_unit_test(copies_need_no_worker),
-      cmocka_unit_test(runs_share_a_plan_with_copies),
-      cmocka_unit_test(an_empty_value_crosses_too),
-      cmocka_unit_test(a_copy_of_what_failed_says_why),
-      cmocka_unit_test(a_source_is_held_until_it_was_read),
-      cmocka_unit_test(lent_memory_is_read_before_the_call_returns),
-      cmocka_unit_test(closing_waits_for_copies),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -12,16 +12,14 @@ static keel_context *context;
 static char folder[] = "/tmp/keel-resource-XXXXXX";
 static char path[64];
 
-static int begin(void **state) {
-  (void)state;
+SETUP(begin) {
   context = open_with(CPU_PLUGIN, TOY("queue"), 3);
   if (!mkdtemp(folder)) return -1;
   snprintf(path, sizeof path, "%s/a", folder);
   return 0;
 }
 
-static int end(void **state) {
-  (void)state;
+SETUP(end) {
   keel_close(context);
   unlink(path);
   return rmdir(folder);
@@ -104,9 +102,7 @@ static void expect_refused(const char *name, keel_tensor *a, keel_tensor *b,
 }
 
 static keel_plan *plan_of(keel_builder *builder, uint32_t flags) {
-  const keel_plan_params params = {.struct_size = sizeof params,
-                                   .flags = flags};
-  return finish_plan(builder, &params);
+  return finish_plan(builder, PLAN_PARAMS(.flags = flags));
 }
 
 static void run(keel_plan *plan, keel_tensor *const *in, uint32_t n,
@@ -120,9 +116,8 @@ static void release(keel_tensor **tensors, uint32_t count) {
 
 /* ---- singly --------------------------------------------------------------------- */
 
-static void a_variable_keeps_its_type(void **state) {
+TEST_THAT(a_variable_keeps_its_type) {
   char text[64];
-  (void)state;
   const float pair[] = {1, 2}, three[] = {3, 4, 5};
   keel_tensor *a = floats(context, 2, pair), *b = floats(context, 3, three);
   keel_tensor *variable = call("Variable", a, NULL, NULL);
@@ -134,7 +129,7 @@ static void a_variable_keeps_its_type(void **state) {
   expect_refused("VariableAssign", variable, b, NULL,
                  "the variable holds f32[2], not f32[3]");
   keel_tensor *sum = NULL, *two[] = {a, now};
-  assert_int_equal(keel_call(context, "Add", NULL, 0, two, 2, &sum, 1), KD_OK);
+  expect_ok(keel_call(context, "Add", NULL, 0, two, 2, &sum, 1));
   keel_tensor_release(call("VariableAssign", variable, sum, NULL));
   expect_floats(now, pair, 2); /* what was read before stays */
   keel_tensor_release(now);
@@ -145,9 +140,8 @@ static void a_variable_keeps_its_type(void **state) {
 
   keel_attr any = KEEL_INT("any_shape", 1);
   keel_tensor *scalar_ = scalar(1), *whole = integer(1);
-  assert_int_equal(
-      keel_call(context, "keel::Variable", &any, 1, &scalar_, 1, &variable, 1),
-      KD_OK);
+  expect_ok(
+      keel_call(context, "keel::Variable", &any, 1, &scalar_, 1, &variable, 1));
   b = floats(context, 3, three);
   keel_tensor_release(call("VariableAssign", variable, b, NULL));
   expect_refused("VariableAssign", variable, whole, NULL,
@@ -156,8 +150,7 @@ static void a_variable_keeps_its_type(void **state) {
   release(rest, 4);
 }
 
-static void what_is_no_such_resource_is_refused(void **state) {
-  (void)state;
+TEST_THAT(what_is_no_such_resource_is_refused) {
   keel_tensor *x = scalar(1), *variable = call("Variable", x, NULL, NULL);
   keel_tensor *counter = call("Counter", NULL, NULL, NULL), *out = NULL;
   expect_refused("VariableRead", x, NULL, NULL,
@@ -174,9 +167,8 @@ static void what_is_no_such_resource_is_refused(void **state) {
   expect_refused("VariableRead", variable, x, NULL, "takes 1 inputs, not 2");
   expect_refused("CounterAdd", counter, x, NULL, "one integer");
   keel_tensor *outputs[2] = {NULL, NULL};
-  assert_int_equal(try_call("VariableRead", variable, NULL, NULL, outputs, 2),
-                   KD_INVALID_ARGUMENT);
-  expect_message("has no output 1");
+  expect_fails(try_call("VariableRead", variable, NULL, NULL, outputs, 2),
+               KD_INVALID_ARGUMENT, "has no output 1");
   /* an op of data */
   assert_int_not_equal(
       keel_call(context, "Relu", NULL, 0, &variable, 1, &out, 1), KD_OK);
@@ -193,8 +185,7 @@ static void *add_thousand(void *counter) {
   return NULL;
 }
 
-static void a_counter_counts_from_all_threads(void **state) {
-  (void)state;
+TEST_THAT(a_counter_counts_from_all_threads) {
   keel_tensor *start = integer(INT64_MAX), *counter = NULL;
   counter = call("Counter", start, NULL, NULL);
   assert_true(to_integer(call("CounterAdd", counter, NULL, NULL)) == INT64_MAX);
@@ -207,18 +198,16 @@ static void a_counter_counts_from_all_threads(void **state) {
   for (int i = 0; i < 4; i++)
     pthread_join(threads[i], NULL);
   assert_int_equal(counted(counter), 4000);
-  keel_tensor_release(counter);
-  keel_tensor_release(start);
+  RELEASE(counter, start);
 }
 
 /* Random inserts, finds and erasures beside an array that does the same. */
-static void a_table_is_a_map(void **state) {
+TEST_THAT(a_table_is_a_map) {
   enum { KEYS = 300, STEPS = 3000 };
   float rows[KEYS][2];
   bool there[KEYS] = {false};
   int64_t count = 0;
   uint64_t random = 1;
-  (void)state;
   keel_tensor *absent = floats(context, 2, (const float[]){-1, -2});
   keel_tensor *table = call("Table", absent, NULL, NULL);
   for (int step = 0; step < STEPS; step++) {
@@ -243,16 +232,16 @@ static void a_table_is_a_map(void **state) {
     } else {
       keel_tensor *out[2];
       uint8_t found = 9;
-      assert_int_equal(try_call("TableFind", table, key, NULL, out, 2), KD_OK);
+      expect_ok(try_call("TableFind", table, key, NULL, out, 2));
       expect_floats(out[0], there[at] ? rows[at] : (const float[]){-1, -2}, 2);
-      assert_int_equal(keel_tensor_read(out[1], &found, 1), KD_OK);
+      expect_ok(keel_tensor_read(out[1], &found, 1));
       assert_int_equal(found, there[at]);
       release(out, 2);
     }
     keel_tensor_release(key);
   }
   keel_tensor *out[2];
-  assert_int_equal(try_call("TableEntries", table, NULL, NULL, out, 2), KD_OK);
+  expect_ok(try_call("TableEntries", table, NULL, NULL, out, 2));
   const int64_t *keys = keel_tensor_data(out[0]);
   const float *data = keel_tensor_data(out[1]);
   assert_int_equal(keel_tensor_elements(out[0]), count);
@@ -262,13 +251,11 @@ static void a_table_is_a_map(void **state) {
     assert_memory_equal(data + 2 * i++, rows[at], sizeof rows[at]);
   }
   release(out, 2);
-  keel_tensor_release(table);
-  keel_tensor_release(absent);
+  RELEASE(table, absent);
 }
 
-static void a_table_takes_many_keys_at_once(void **state) {
+TEST_THAT(a_table_takes_many_keys_at_once) {
   char text[64];
-  (void)state;
   const int64_t some[] = {7, 8, 7, 9}, asked[] = {9, 7, 1};
   const float rows[] = {1, 2, 3, 4};
   keel_tensor *absent = scalar(-1), *keys = integers(4, some);
@@ -294,9 +281,8 @@ static void a_table_takes_many_keys_at_once(void **state) {
 }
 
 /* No keys, and rows without elements. */
-static void a_table_takes_nothing(void **state) {
+TEST_THAT(a_table_takes_nothing) {
   const int64_t none = 0, key_ = 5;
-  (void)state;
   keel_tensor *absent = floats(context, 0, NULL), *row = scalar(1);
   keel_tensor *empty = call("Table", absent, NULL, NULL);
   keel_tensor *table = call("Table", row, NULL, NULL), *key = integer(key_);
@@ -306,7 +292,7 @@ static void a_table_takes_nothing(void **state) {
   keel_tensor *found = call("TableFind", table, no_keys, NULL);
   assert_int_equal(keel_tensor_elements(found), 0);
   assert_int_equal(to_integer(call("TableInsert", empty, key, absent)), 1);
-  assert_int_equal(try_call("TableEntries", empty, NULL, NULL, out, 2), KD_OK);
+  expect_ok(try_call("TableEntries", empty, NULL, NULL, out, 2));
   assert_int_equal(keel_tensor_elements(out[0]), 1);
   assert_int_equal(keel_tensor_elements(out[1]), 0);
   keel_tensor *all[] = {absent,  row,   empty,  table, key,
@@ -317,24 +303,23 @@ static void a_table_takes_nothing(void **state) {
 static void *fulfil_later(void *promise) {
   keel_tensor *value = scalar(5);
   usleep(20000);
-  assert_int_equal(keel_tensor_fulfil(promise, value), KD_OK);
+  expect_ok(keel_tensor_fulfil(promise, value));
   keel_tensor_release(value);
   return NULL;
 }
 
-static void calls_take_effect_in_their_order(void **state) {
+TEST_THAT(calls_take_effect_in_their_order) {
   pthread_t thread;
-  (void)state;
   keel_tensor *promise = NULL, *variable = variable_of(1);
-  assert_int_equal(keel_tensor_promise(context, &promise), KD_OK);
+  expect_ok(keel_tensor_promise(context, &promise));
   pthread_create(&thread, NULL, fulfil_later, promise);
   keel_tensor_release(call("VariableAssign", variable, promise, NULL));
   assert_true(held(variable) == 5);
   pthread_join(thread, NULL);
   keel_tensor_release(promise);
   /* what failed changes nothing */
-  assert_int_equal(keel_tensor_promise(context, &promise), KD_OK);
-  assert_int_equal(keel_tensor_fail(promise, KD_ABORTED, "not today"), KD_OK);
+  expect_ok(keel_tensor_promise(context, &promise));
+  expect_ok(keel_tensor_fail(promise, KD_ABORTED, "not today"));
   keel_tensor *assigned = call("VariableAssign", variable, promise, NULL);
   assert_int_equal(keel_tensor_query(assigned), KD_ABORTED);
   assert_true(held(variable) == 5);
@@ -369,7 +354,7 @@ static keel_builder *random_program(uint64_t *random, float *want,
       read_as[at] = after[at];
       want[*out_count] = after[at];
       snprintf(name, sizeof name, "%u", (*out_count)++);
-      assert_int_equal(keel_builder_output(builder, name, last[at]), KD_OK);
+      expect_ok(keel_builder_output(builder, name, last[at]));
     } else { /* at := what was read of `from`, + 1 */
       keel_tensor *one = scalar(1);
       keel_value sum =
@@ -382,9 +367,8 @@ static keel_builder *random_program(uint64_t *random, float *want,
   return builder;
 }
 
-static void runs_act_as_if_one_after_the_other(void **state) {
+TEST_THAT(runs_act_as_if_one_after_the_other) {
   uint64_t random = 11;
-  (void)state;
   for (int round = 0; round < 60; round++) {
     float want[OPS], after[VARIABLES];
     uint32_t count = 0;
@@ -410,16 +394,14 @@ static void runs_act_as_if_one_after_the_other(void **state) {
   }
 }
 
-static void changes_are_made_though_nobody_reads_them(void **state) {
-  (void)state;
+TEST_THAT(changes_are_made_though_nobody_reads_them) {
   keel_builder *builder = create_builder(context, "count");
   keel_value counter = keel_builder_resource(builder, "counter");
   keel_value x = keel_builder_input(builder, "x", KD_F32, 0, NULL);
   for (int i = 0; i < 3; i++) /* alike, and not shared */
     op(builder, "keel::CounterAdd", counter, KEEL_ABSENT);
-  assert_int_equal(
-      keel_builder_output(builder, "y", op(builder, "Neg", x, KEEL_ABSENT)),
-      KD_OK);
+  expect_ok(
+      keel_builder_output(builder, "y", op(builder, "Neg", x, KEEL_ABSENT)));
   keel_plan *plan = plan_of(builder, 0);
   keel_tensor *in[] = {call("Counter", NULL, NULL, NULL), scalar(2)}, *y = NULL;
   for (int i = 1; i <= 4; i++) {
@@ -431,8 +413,7 @@ static void changes_are_made_though_nobody_reads_them(void **state) {
   keel_plan_release(plan);
 }
 
-static void one_resource_is_not_two_inputs(void **state) {
-  (void)state;
+TEST_THAT(one_resource_is_not_two_inputs) {
   keel_builder *builder = create_builder(context, "two");
   keel_value a = keel_builder_resource(builder, "a");
   keel_value b = keel_builder_resource(builder, "b");
@@ -442,8 +423,8 @@ static void one_resource_is_not_two_inputs(void **state) {
                       op(builder, "keel::VariableRead", b, KEEL_ABSENT));
   keel_plan *plan = plan_of(builder, 0);
   keel_tensor *v = variable_of(1), *in[] = {v, v}, *out[2];
-  assert_int_equal(keel_plan_run(plan, in, 2, out, 2), KD_INVALID_ARGUMENT);
-  expect_message("inputs 0 and 1 are the same resource");
+  expect_fails(keel_plan_run(plan, in, 2, out, 2), KD_INVALID_ARGUMENT,
+               "inputs 0 and 1 are the same resource");
   in[1] = variable_of(2);
   run(plan, in, 2, out, 2);
   assert_true(to_float(out[0]) == 1 && to_float(out[1]) == 2);
@@ -451,8 +432,7 @@ static void one_resource_is_not_two_inputs(void **state) {
   keel_plan_release(plan);
 }
 
-static void what_comes_behind_a_failed_change_is_not_done(void **state) {
-  (void)state;
+TEST_THAT(what_comes_behind_a_failed_change_is_not_done) {
   keel_builder *builder = create_builder(context, "half");
   keel_value a = keel_builder_resource(builder, "a");
   keel_value b = keel_builder_resource(builder, "b");
@@ -475,17 +455,15 @@ static void what_comes_behind_a_failed_change_is_not_done(void **state) {
   keel_tensor *in[] = {variable_of(1), variable_of(2),
                        call("Counter", NULL, NULL, NULL),
                        floats(context, 2, (const float[]){1, 2})};
-  const keel_run_params params = {.struct_size = sizeof params,
-                                  .flags = KEEL_RUN_PARTIAL};
   for (int i = 0; i < 50; i++) {
     keel_tensor *out[4];
-    assert_int_equal(keel_plan_run_with(plan, &params, in, 4, out, 4),
-                     KD_INVALID_ARGUMENT);
-    expect_message("the variable holds f32[], not f32[2]");
+    expect_fails(keel_plan_run_with(plan, RUN_PARAMS(.flags = KEEL_RUN_PARTIAL),
+                                    in, 4, out, 4),
+                 KD_INVALID_ARGUMENT, "the variable holds f32[], not f32[2]");
     assert_true(to_float(keel_tensor_retain(out[0])) == 1);
     for (int k = 1; k < 3; k++) {
-      assert_int_equal(keel_tensor_query(out[k]), KD_INVALID_ARGUMENT);
-      expect_message("the variable holds f32[], not f32[2]");
+      expect_fails(keel_tensor_query(out[k]), KD_INVALID_ARGUMENT,
+                   "the variable holds f32[], not f32[2]");
     }
     assert_int_equal(to_integer(keel_tensor_retain(out[3])), i);
     release(out, 4);
@@ -521,15 +499,13 @@ static keel_builder *descent(void) {
   op(g, "keel::VariableAssign", w, op(g, "Sub", w0, op(g, "Mul", step, dw)));
   op(g, "keel::VariableAssign", b, op(g, "Sub", b0, op(g, "Mul", step, db)));
   keel_builder_output(g, "loss", loss);
-  keel_tensor_release(rate_);
-  keel_tensor_release(two_);
+  RELEASE(rate_, two_);
   return g;
 }
 
-static void a_line_is_learned(void **state) {
+TEST_THAT(a_line_is_learned) {
   const float x[] = {-1, -0.5f, 0, 0.5f, 1};
   float y[5];
-  (void)state;
   for (int i = 0; i < 5; i++)
     y[i] = 3 * x[i] - 2;
   keel_plan *plan = plan_of(descent(), 0);
@@ -551,8 +527,7 @@ static void a_line_is_learned(void **state) {
 
 /* A seed stays, a counter goes on: each run gives numbers of its own, which can be had
  * again. */
-static void a_counter_drives_random_numbers(void **state) {
-  (void)state;
+TEST_THAT(a_counter_drives_random_numbers) {
   const int64_t six = 6;
   keel_builder *builder = create_builder(context, "random");
   keel_tensor *seed = integer(7), *shape = integers(1, &six);
@@ -568,9 +543,9 @@ static void a_counter_drives_random_numbers(void **state) {
   float got[6], want[6], before[6] = {0};
   for (int i = 0; i < 3; i++) {
     run(plan, &counter, 1, &x, 1);
-    assert_int_equal(keel_tensor_read(x, got, sizeof got), KD_OK);
+    expect_ok(keel_tensor_read(x, got, sizeof got));
     keel_tensor *now = integer(i), *same = call("Uniform", seed, now, shape);
-    assert_int_equal(keel_tensor_read(same, want, sizeof want), KD_OK);
+    expect_ok(keel_tensor_read(same, want, sizeof want));
     assert_memory_equal(got, want, sizeof got);
     assert_memory_not_equal(got, before, sizeof got);
     memcpy(before, got, sizeof got);
@@ -583,12 +558,11 @@ static void a_counter_drives_random_numbers(void **state) {
 }
 
 /* On a device with memory of its own, what is assigned comes to it. */
-static void a_variable_lies_where_it_was_made(void **state) {
-  (void)state;
+TEST_THAT(a_variable_lies_where_it_was_made) {
   keel_device *queue = NULL;
-  assert_int_equal(keel_device_find(context, "queue:0", &queue), KD_OK);
+  expect_ok(keel_device_find(context, "queue:0", &queue));
   keel_tensor *one = scalar(1), *two = scalar(2);
-  assert_int_equal(keel_device_push(queue), KD_OK);
+  expect_ok(keel_device_push(queue));
   keel_tensor *variable = call("Variable", one, NULL, NULL);
   keel_device_pop();
   keel_tensor *now = call("VariableRead", variable, NULL, NULL);
@@ -605,9 +579,7 @@ static void a_variable_lies_where_it_was_made(void **state) {
 /* ---- in nested functions, and in files ------------------------------------------------ */
 
 static void run_nested(keel_program *program, uint32_t flags) {
-  const keel_plan_params params = {.struct_size = sizeof params,
-                                   .flags = flags};
-  keel_plan *plan = create_plan(program, &params);
+  keel_plan *plan = create_plan(program, PLAN_PARAMS(.flags = flags));
   keel_tensor *absent = scalar(0);
   keel_tensor *in[6] = {variable_of(10), call("Counter", NULL, NULL, NULL),
                         call("Table", absent, NULL, NULL), integer(3),
@@ -636,64 +608,40 @@ static void run_nested(keel_program *program, uint32_t flags) {
     keel_tensor_release(in[5]);
   }
   release(in, 5);
-  keel_tensor_release(absent);
-  keel_plan_release(plan);
+  RELEASE(absent, plan);
 }
 
-static void nested_functions_count_where_their_node_stands(void **state) {
+TEST_THAT(nested_functions_count_where_their_node_stands) {
   keel_program *again = NULL, *compiled = NULL;
   keel_port port;
   (void)state;
   keel_program *program = load_program(context, TEST_DATA "/state.mlir");
-  assert_int_equal(keel_program_input(program, 1, &port), KD_OK);
+  expect_ok(keel_program_input(program, 1, &port));
   assert_int_equal(port.flags, KEEL_PORT_RESOURCE);
   run_nested(program, 0);
   run_nested(program, KEEL_PLAN_EAGER);
-  assert_int_equal(keel_program_compile(program, NULL, &compiled), KD_OK);
+  expect_ok(keel_program_compile(program, NULL, &compiled));
   for (uint32_t flags = 0; flags < 4; flags++) {
     expect_ok(keel_program_save(flags & 2 ? compiled : program, path,
                                 flags & 1 ? KEEL_SAVE_TEXT : 0));
     again = load_program(context, path);
-    assert_int_equal(keel_program_input(again, 1, &port), KD_OK);
+    expect_ok(keel_program_input(again, 1, &port));
     assert_int_equal(port.flags, KEEL_PORT_RESOURCE);
     run_nested(again, 0);
     keel_program_release(again);
   }
-  keel_program_release(compiled);
-  keel_program_release(program);
+  RELEASE(compiled, program);
 }
 
-static void a_resource_is_no_constant(void **state) {
+TEST_THAT(a_resource_is_no_constant) {
   keel_program *program = NULL;
-  (void)state;
   keel_builder *builder = create_builder(context, "c");
   keel_tensor *variable = variable_of(1);
   keel_value value = keel_builder_constant(builder, variable);
   keel_builder_output(builder, "x", value);
-  assert_int_equal(keel_builder_finish(builder, &program), KD_INVALID_ARGUMENT);
-  expect_message("pass it to the program as an input");
-  keel_builder_destroy(builder);
-  keel_tensor_release(variable);
+  expect_fails(keel_builder_finish(builder, &program), KD_INVALID_ARGUMENT,
+               "pass it to the program as an input");
+  RELEASE(builder, variable);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_variable_keeps_its_type),
-      cmocka_unit_test(what_is_no_such_resource_is_refused),
-      cmocka_unit_test(a_counter_counts_from_all_threads),
-      cmocka_unit_test(a_table_is_a_map),
-      cmocka_unit_test(a_table_takes_many_keys_at_once),
-      cmocka_unit_test(a_table_takes_nothing),
-      cmocka_unit_test(calls_take_effect_in_their_order),
-      cmocka_unit_test(runs_act_as_if_one_after_the_other),
-      cmocka_unit_test(changes_are_made_though_nobody_reads_them),
-      cmocka_unit_test(one_resource_is_not_two_inputs),
-      cmocka_unit_test(what_comes_behind_a_failed_change_is_not_done),
-      cmocka_unit_test(a_line_is_learned),
-      cmocka_unit_test(a_counter_drives_random_numbers),
-      cmocka_unit_test(a_variable_lies_where_it_was_made),
-      cmocka_unit_test(nested_functions_count_where_their_node_stands),
-      cmocka_unit_test(a_resource_is_no_constant),
-  };
-  return cmocka_run_group_tests(tests, begin, end);
-}
+RUN_TESTS(begin, end)

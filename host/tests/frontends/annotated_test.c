@@ -288,11 +288,9 @@ static void run_both(const keel_program *program, keel_tensor *x,
                                       .kind = KEEL_SPLIT_ANNOTATED,
                                       .rank = r,
                                       .size = 2};
-    const keel_plan_params plan = {.struct_size = sizeof plan,
-                                   .device = devices[r]};
     keel_program *own = NULL;
     expect_ok(keel_program_split(program, &params, &own, &facts[r]));
-    plans[r] = create_plan(own, &plan);
+    plans[r] = create_plan(own, PLAN_PARAMS(.device = devices[r]));
     keel_program_release(own);
     keel_tensor *inputs[] = {x, members[r]};
     expect_ok(keel_plan_begin(plans[r], NULL, inputs,
@@ -322,10 +320,7 @@ static void expect_same(keel_program *program, keel_split_facts *facts) {
     assert_memory_equal(got, want, size);
   }
   release_all(out, 2);
-  keel_tensor_release(x);
-  keel_tensor_release(y);
-  keel_plan_release(plan);
-  keel_program_release(program);
+  RELEASE(x, y, plan, program);
 }
 
 /* Beside a half of the weights there may be bounds of slices. */
@@ -342,8 +337,7 @@ static void expect_split(keel_program *program, uint32_t exchanges,
   }
 }
 
-static void weights_are_shared_as_said(void **state) {
-  (void)state;
+TEST_THAT(weights_are_shared_as_said) {
   expect_split(layers(columns, rows), 1, 2, 2, true);
   said listed = columns;
   listed.devices[1] = 1;
@@ -360,8 +354,7 @@ static void weights_are_shared_as_said(void **state) {
   expect_split(layers(columns, second), 2, 2, 2, true);
 }
 
-static void gemm_and_tables_are_shared(void **state) {
-  (void)state;
+TEST_THAT(gemm_and_tables_are_shared) {
   const int64_t dims[] = {ROWS, WIDE}, bias[] = {HIDDEN};
   begin_model(2, dims);
   matrix("w1", HIDDEN, WIDE);
@@ -401,8 +394,7 @@ static void gemm_and_tables_are_shared(void **state) {
   assert_int_equal(facts[0].exchanges, 1);
 }
 
-static void channels_are_shared(void **state) {
-  (void)state;
+TEST_THAT(channels_are_shared) {
   const int64_t dims[] = {2, 4, 5, 5}, first[] = {8, 4, 3, 3}, bias[] = {8},
                 second[] = {6, 8, 1, 1};
   begin_model(4, dims);
@@ -434,16 +426,14 @@ static keel_program *packed_layer(said of_packed, said of_unpacked) {
 }
 
 /* What is said of the packed weights counts for them, where nothing else is. */
-static void weights_in_few_bits_are_shared(void **state) {
+TEST_THAT(weights_in_few_bits_are_shared) {
   const said packed = {.tensor = "q", .axis = 1, .shards = 2};
   const said unpacked = {.tensor = "w1", .axis = 0, .shards = 2};
-  (void)state;
   expect_split(packed_layer(packed, nothing), 1, 1, 1, true);
   expect_split(packed_layer(packed, unpacked), 1, 2, 1, true);
 }
 
-static void inputs_are_shared(void **state) {
-  (void)state;
+TEST_THAT(inputs_are_shared) {
   expect_split(layers((said){.tensor = "x", .axis = 0, .shards = 2}, nothing),
                1, 1, 1, false);
   expect_split(layers((said){.tensor = "x", .axis = 1, .shards = 2}, nothing),
@@ -462,9 +452,8 @@ static void inputs_are_shared(void **state) {
 }
 
 /* Each of these is right, and more than a split knows. */
-static void what_is_not_followed_is_whole(void **state) {
+TEST_THAT(what_is_not_followed_is_whole) {
   said others[] = {columns, columns, columns, columns, columns, columns};
-  (void)state;
   others[0].devices[0] = 1;                        /* 1, 0 */
   others[1].group = true;                          /* groups of devices */
   others[2].twice = true;                          /* along two axes */
@@ -487,9 +476,8 @@ static void what_is_not_followed_is_whole(void **state) {
 
 /* ---- stages --------------------------------------------------------------------------------- */
 
-static void stages_are_as_said(void **state) {
+TEST_THAT(stages_are_as_said) {
   keel_split_facts facts[2];
-  (void)state;
   const uint64_t one = WIDE * HIDDEN * sizeof(float);
   expect_same(staged(0, 0, 1), facts);
   for (int r = 0; r < 2; r++) {
@@ -508,10 +496,9 @@ static void stages_are_as_said(void **state) {
 }
 
 /* A model's function is in the stage of its call, whatever its own nodes are named. */
-static void functions_are_where_their_call_is(void **state) {
+TEST_THAT(functions_are_where_their_call_is) {
   static wire function, opset;
   const int64_t dims[] = {ROWS, WIDE};
-  (void)state;
   begin_model(2, dims);
   matrix("w1", WIDE, HIDDEN);
   matrix("w2", HIDDEN, WIDE);
@@ -557,9 +544,7 @@ static void run_whole(keel_program *program) {
   keel_tensor *x = create_tensor(context, KD_F32, port.rank, port.dims, NULL);
   keel_plan *plan = create_plan(program, NULL);
   expect_ok(keel_plan_run(plan, &x, 1, &y, 1));
-  keel_tensor_release(x);
-  keel_tensor_release(y);
-  keel_plan_release(plan);
+  RELEASE(x, y, plan);
 }
 
 /* The model runs without a split; the program goes. */
@@ -567,9 +552,8 @@ static void refuse(keel_program *program, uint32_t size, const char *words) {
   keel_program *own = NULL;
   const keel_split_params params = {
       .struct_size = sizeof params, .kind = KEEL_SPLIT_ANNOTATED, .size = size};
-  assert_int_equal(keel_program_split(program, &params, &own, NULL),
-                   KD_INVALID_ARGUMENT);
-  expect_message(words);
+  expect_fails(keel_program_split(program, &params, &own, NULL),
+               KD_INVALID_ARGUMENT, words);
   assert_null(own);
   run_whole(program);
   keel_program_release(program);
@@ -579,8 +563,7 @@ static void refuse_said(said what, const char *words) {
   refuse(layers(columns, what), 2, words);
 }
 
-static void wrong_shardings_are_refused(void **state) {
-  (void)state;
+TEST_THAT(wrong_shardings_are_refused) {
   said what = rows;
   what.axis = 2;
   refuse_said(what, "node \"y\" splits \"w2\" along axis 2, and it has 2 axes");
@@ -614,8 +597,7 @@ static void wrong_shardings_are_refused(void **state) {
               "node \"y\" is of configuration \"three\", which the model");
 }
 
-static void wrong_stages_are_refused(void **state) {
-  (void)state;
+TEST_THAT(wrong_stages_are_refused) {
   refuse(staged(0, 2, 1), 2,
          "node \"b\" is in stage 2, and configuration \"two\" has 2 devices");
   refuse(staged(0, INT64_C(0x80000000), 1), 2,
@@ -640,14 +622,13 @@ static void wrong_stages_are_refused(void **state) {
   keel_program *program = end_model(), *own = NULL;
   const keel_split_params params = {
       .struct_size = sizeof params, .kind = KEEL_SPLIT_ANNOTATED, .size = 2};
-  assert_int_equal(keel_program_split(program, &params, &own, NULL),
-                   KD_INVALID_ARGUMENT);
-  expect_message("node \"a\" of stage 0, whose shape is not known");
+  expect_fails(keel_program_split(program, &params, &own, NULL),
+               KD_INVALID_ARGUMENT,
+               "node \"a\" of stage 0, whose shape is not known");
   keel_program_release(program);
 }
 
-static void the_number_of_devices_chooses(void **state) {
-  (void)state;
+TEST_THAT(the_number_of_devices_chooses) {
   refuse(layers(columns, rows), 3,
          "has no configuration of 3 devices; it has \"two\" of 2");
   const int64_t dims[] = {ROWS, WIDE};
@@ -682,42 +663,21 @@ static void the_number_of_devices_chooses(void **state) {
   refuse(program, 3, "splits \"x\" in -5 parts");
 }
 
-static void damaged_annotations_are_refused(void **state) {
+TEST_THAT(damaged_annotations_are_refused) {
   const int64_t dims[] = {ROWS, WIDE};
   keel_program *program = NULL;
-  (void)state;
   begin_model(2, dims);
   begin_node("Relu", "x", NULL, "y");
   put_text(&node, 10, "\x0a\x7f");
   end_node();
   put_configuration("two", 2);
-  assert_int_equal(load(&program), KD_DATA_LOSS);
-  expect_message("not a valid");
+  expect_fails(load(&program), KD_DATA_LOSS, "not a valid");
   assert_null(program);
   begin_model(2, dims);
   begin_node("Relu", "x", NULL, "y");
   end_node();
   put_text(&model, 26, "\x0f");
-  assert_int_equal(load(&program), KD_DATA_LOSS);
-  expect_message("not a valid");
+  expect_fails(load(&program), KD_DATA_LOSS, "not a valid");
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-#ifdef SIM_PLUGIN
-      cmocka_unit_test(weights_are_shared_as_said),
-      cmocka_unit_test(gemm_and_tables_are_shared),
-      cmocka_unit_test(channels_are_shared),
-      cmocka_unit_test(weights_in_few_bits_are_shared),
-      cmocka_unit_test(inputs_are_shared),
-      cmocka_unit_test(what_is_not_followed_is_whole),
-      cmocka_unit_test(stages_are_as_said),
-      cmocka_unit_test(functions_are_where_their_call_is),
-#endif
-      cmocka_unit_test(wrong_shardings_are_refused),
-      cmocka_unit_test(wrong_stages_are_refused),
-      cmocka_unit_test(the_number_of_devices_chooses),
-      cmocka_unit_test(damaged_annotations_are_refused),
-  };
-  return cmocka_run_group_tests(tests, open_cpu, close_context);
-}
+RUN_TESTS(open_cpu, close_context)

@@ -10,8 +10,7 @@
 
 static keel_device *npu;
 
-static int start(void **state) {
-  (void)state;
+SETUP(start) {
   const char *const plugins[] = {CPU_PLUGIN, GRAPH_NPU_PLUGIN};
   const keel_context_params params = {
       .struct_size = sizeof params, .plugins = plugins, .plugin_count = 2};
@@ -34,8 +33,7 @@ static keel_program *load(void (*write)(const char *path)) {
 static keel_plan *plan_on(keel_program *program, const char *name,
                           uint32_t flags) {
   keel_plan_params params = {.struct_size = sizeof params, .flags = flags};
-  if (name)
-    assert_int_equal(keel_device_find(context, name, &params.device), KD_OK);
+  if (name) expect_ok(keel_device_find(context, name, &params.device));
   return create_plan(program, &params);
 }
 
@@ -44,7 +42,7 @@ static keel_tensor *run(keel_plan *plan, const keel_program *program) {
   keel_port port;
   keel_tensor *y = NULL;
   uint64_t size = 1;
-  assert_int_equal(keel_program_input(program, 0, &port), KD_OK);
+  expect_ok(keel_program_input(program, 0, &port));
   for (uint32_t i = 0; i < port.rank; i++)
     size *= (uint64_t)port.dims[i];
   float *data = malloc(size * sizeof *data);
@@ -61,8 +59,8 @@ static void expect_near(keel_tensor *a, keel_tensor *b) {
   uint64_t count = keel_tensor_size(a) / sizeof(float);
   float *x = malloc(2 * count * sizeof *x), most = 0, off = 0;
   assert_int_equal(keel_tensor_size(a), keel_tensor_size(b));
-  assert_int_equal(keel_tensor_read(a, x, count * sizeof *x), KD_OK);
-  assert_int_equal(keel_tensor_read(b, x + count, count * sizeof *x), KD_OK);
+  expect_ok(keel_tensor_read(a, x, count * sizeof *x));
+  expect_ok(keel_tensor_read(b, x + count, count * sizeof *x));
   for (uint64_t i = 0; i < count; i++) {
     most = fmaxf(most, fabsf(x[i]));
     off = fmaxf(off, fabsf(x[i] - x[count + i]));
@@ -101,11 +99,7 @@ static void expect_one_region(void (*write)(const char *path)) {
   expect_near(want, got);
   assert_int_equal(count_steps(plan, "graph_npu:0", &others), 1);
   assert_int_equal(others, 0);
-  keel_tensor_release(want);
-  keel_tensor_release(got);
-  keel_plan_release(plain);
-  keel_plan_release(plan);
-  keel_program_release(program);
+  RELEASE(want, got, plain, plan, program);
 }
 
 /* The device's loops are plain ones, which sanitizers make slow. */
@@ -115,13 +109,11 @@ static void expect_one_region(void (*write)(const char *path)) {
 #define bert_layer model_bert_layer
 #endif
 
-static void a_bert_layer_is_one_region(void **state) {
-  (void)state;
+TEST_THAT(a_bert_layer_is_one_region) {
   expect_one_region(bert_layer);
 }
 
-static void resnet50_is_one_region(void **state) {
-  (void)state;
+TEST_THAT(resnet50_is_one_region) {
 #ifdef KEEL_SANITIZED
   skip(); /* its plain loops would take minutes */
 #endif
@@ -138,8 +130,7 @@ static uint64_t weights_of(const keel_program *program) {
 
 /* In the device's memory, where launches find them, and no more on the host, which left
  * most in the file. */
-static void weights_are_held_once(void **state) {
-  (void)state;
+TEST_THAT(weights_are_held_once) {
   uint64_t none = live_bytes(context);
   keel_program *program = load(bert_layer);
   uint64_t weights = weights_of(program);
@@ -149,27 +140,22 @@ static void weights_are_held_once(void **state) {
   keel_tensor *first = run(plan, program), *again = run(plan, program);
   assert_true(live_bytes(context) >= none + weights);
   expect_near(first, again);
-  keel_tensor_release(again);
-  keel_program_release(program);
+  RELEASE(again, program);
   uint64_t left = live_bytes(context) - none;
   if (left > weights + weights / 4)
     fail_msg("%llu bytes of weights are held in %llu",
              (unsigned long long)weights, (unsigned long long)left);
-  keel_tensor_release(first);
-  keel_plan_release(plan);
+  RELEASE(first, plan);
 }
 
 /* Clip is not for it: the CPU does that. */
-static void what_it_does_not_know_runs_elsewhere(void **state) {
+TEST_THAT(what_it_does_not_know_runs_elsewhere) {
   const int64_t dims[] = {3, 5};
   const float zero = 0, six = 6;
   keel_tensor *limits[2] = {NULL, NULL};
   uint32_t others = 0;
-  (void)state;
-  assert_int_equal(
-      keel_tensor_create(context, KD_F32, 0, NULL, &zero, &limits[0]), KD_OK);
-  assert_int_equal(
-      keel_tensor_create(context, KD_F32, 0, NULL, &six, &limits[1]), KD_OK);
+  expect_ok(keel_tensor_create(context, KD_F32, 0, NULL, &zero, &limits[0]));
+  expect_ok(keel_tensor_create(context, KD_F32, 0, NULL, &six, &limits[1]));
   keel_builder *builder = create_builder(context, "mixed");
   keel_value x = keel_builder_input(builder, "x", KD_F32, 2, dims);
   keel_value y = keel_builder_op(builder, "Exp", NULL, 0, &x, 1);
@@ -187,11 +173,7 @@ static void what_it_does_not_know_runs_elsewhere(void **state) {
   expect_near(want, got);
   assert_int_equal(count_steps(plan, "graph_npu:0", &others), 2);
   assert_int_equal(others, 1);
-  keel_tensor_release(want);
-  keel_tensor_release(got);
-  keel_plan_release(plain);
-  keel_plan_release(plan);
-  keel_program_release(program);
+  RELEASE(want, got, plain, plan, program);
   release_all(limits, 2);
 }
 
@@ -217,10 +199,9 @@ static void set_speed(const char *name, keel_speed speed) {
 
 /* The layer goes where it is said to take a thousandth of the CPU's time; what is small
  * stays. */
-static void it_is_chosen_by_cost(void **state) {
+TEST_THAT(it_is_chosen_by_cost) {
   const int64_t four = 4;
   keel_program *layer = load(model_bert_layer), *small = NULL;
-  (void)state;
   set_speed(
       "cpu",
       (keel_speed){
@@ -232,17 +213,7 @@ static void it_is_chosen_by_cost(void **state) {
   small = finish_program(builder);
   assert_int_equal(steps_by_cost(layer), 1);
   assert_int_equal(steps_by_cost(small), 0);
-  keel_program_release(layer);
-  keel_program_release(small);
+  RELEASE(layer, small);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_bert_layer_is_one_region),
-      cmocka_unit_test(weights_are_held_once),
-      cmocka_unit_test(resnet50_is_one_region),
-      cmocka_unit_test(what_it_does_not_know_runs_elsewhere),
-      cmocka_unit_test(it_is_chosen_by_cost),
-  };
-  return cmocka_run_group_tests(tests, start, close_context);
-}
+RUN_TESTS(start, close_context)

@@ -25,30 +25,26 @@ static const uint8_t model[] = {
 
 static keel_program *load(const uint8_t *bytes, size_t size) {
   keel_program *program = NULL;
-  assert_int_equal(
-      keel_program_load_memory(context, "model", bytes, size, &program), KD_OK);
+  expect_ok(keel_program_load_memory(context, "model", bytes, size, &program));
   return program;
 }
 
 static keel_tensor *pair(float first, float second) {
   const float data[] = {first, second};
-  keel_tensor *tensor = NULL;
-  assert_int_equal(keel_tensor_create(context, KD_F32, 1, (const int64_t[]){2},
-                                      data, &tensor),
-                   KD_OK);
+  keel_tensor *tensor =
+      create_tensor(context, KD_F32, 1, (const int64_t[]){2}, data);
   return tensor;
 }
 
 /* Runs the program on inputs, which are released. */
 static void gives(keel_program *program, keel_tensor **inputs, uint32_t count,
                   float first, float second) {
-  keel_plan *plan = NULL;
   keel_tensor *output = NULL;
   float got[2];
-  assert_int_equal(keel_plan_create(program, NULL, &plan), KD_OK);
+  keel_plan *plan = create_plan(program, NULL);
   for (int run = 0; run < 3; run++) {
-    assert_int_equal(keel_plan_run(plan, inputs, count, &output, 1), KD_OK);
-    assert_int_equal(keel_tensor_read(output, got, sizeof got), KD_OK);
+    expect_ok(keel_plan_run(plan, inputs, count, &output, 1));
+    expect_ok(keel_tensor_read(output, got, sizeof got));
     assert_float_equal(got[0], first, 0);
     assert_float_equal(got[1], second, 0);
     keel_tensor_release(output);
@@ -58,8 +54,7 @@ static void gives(keel_program *program, keel_tensor **inputs, uint32_t count,
     keel_tensor_release(inputs[i]);
 }
 
-static void count_as_constants(void **state) {
-  (void)state;
+TEST_THAT(count_as_constants) {
   keel_program *program = load(model, sizeof model);
   keel_tensor *x[] = {pair(1, 2)};
 
@@ -69,13 +64,12 @@ static void count_as_constants(void **state) {
   keel_program_release(program);
 }
 
-static void are_listed_with_their_types(void **state) {
-  (void)state;
+TEST_THAT(are_listed_with_their_types) {
   keel_program *program = load(model, sizeof model);
   keel_port port;
 
   assert_int_equal(keel_program_initializer_count(program), 2);
-  assert_int_equal(keel_program_initializer(program, 0, &port), KD_OK);
+  expect_ok(keel_program_initializer(program, 0, &port));
   assert_string_equal(port.name, "k");
   assert_int_equal(port.dtype, KD_F32);
   assert_int_equal(port.dims[0], 2);
@@ -85,15 +79,13 @@ static void are_listed_with_their_types(void **state) {
   keel_program_release(program);
 }
 
-static void are_replaced_one_by_one(void **state) {
-  (void)state;
+TEST_THAT(are_replaced_one_by_one) {
   static const char *const names[] = {"k", "s"};
   keel_program *program = load(model, sizeof model);
   for (int which = 0; which < 2; which++) {
     keel_program *made = NULL;
     keel_tensor *inputs[] = {pair(1, 2), pair(3, 4)};
-    assert_int_equal(keel_program_override(program, &names[which], 1, &made),
-                     KD_OK);
+    expect_ok(keel_program_override(program, &names[which], 1, &made));
 
     assert_int_equal(keel_program_input_count(made), 2);
     assert_int_equal(keel_program_initializer_count(made), 1);
@@ -107,15 +99,14 @@ static void are_replaced_one_by_one(void **state) {
   keel_program_release(program);
 }
 
-static void are_replaced_after_the_first_program_is_gone(void **state) {
-  (void)state;
+TEST_THAT(are_replaced_after_the_first_program_is_gone) {
   static const char *const both[] = {"s", "k"}, *const one[] = {"k"};
   keel_program *program = load(model, sizeof model), *made = NULL, *more = NULL;
   keel_tensor *inputs[] = {pair(1, 2), pair(3, 4), pair(5, 6)};
-  assert_int_equal(keel_program_override(program, one, 1, &made), KD_OK);
+  expect_ok(keel_program_override(program, one, 1, &made));
   keel_program_release(program);
 
-  assert_int_equal(keel_program_override(made, both, 1, &more), KD_OK);
+  expect_ok(keel_program_override(made, both, 1, &more));
   keel_program_release(made);
 
   assert_int_equal(keel_program_input_count(more), 2);
@@ -124,8 +115,7 @@ static void are_replaced_after_the_first_program_is_gone(void **state) {
   keel_program_release(more);
 }
 
-static void of_another_name_are_refused_with_those_that_there_are(
-    void **state) {
+TEST_THAT(of_another_name_are_refused_with_those_that_there_are) {
   (void)state;
   static const char *const names[] = {"k", "x"};
   keel_program *program = load(model, sizeof model), *made = NULL;
@@ -140,8 +130,7 @@ static void of_another_name_are_refused_with_those_that_there_are(
   keel_program_release(program);
 }
 
-static void of_version_3_are_constants(void **state) {
-  (void)state;
+TEST_THAT(of_version_3_are_constants) {
   uint8_t old[sizeof model];
   memcpy(old, model, sizeof model);
   old[1] = 3; /* ir_version */
@@ -152,33 +141,19 @@ static void of_version_3_are_constants(void **state) {
   keel_program_release(program);
 }
 
-static void are_gone_in_keels_own_forms(void **state) {
-  (void)state;
+TEST_THAT(are_gone_in_keels_own_forms) {
   char path[] = "/tmp/keel-initializer-XXXXXX";
   keel_program *program = load(model, sizeof model), *again = NULL;
   keel_tensor *x[] = {pair(1, 2)};
   close(mkstemp(path));
-  assert_int_equal(keel_program_save(program, path, KEEL_SAVE_TEXT), KD_OK);
-  assert_int_equal(keel_program_load(context, path, &again), KD_OK);
+  expect_ok(keel_program_save(program, path, KEEL_SAVE_TEXT));
+  expect_ok(keel_program_load(context, path, &again));
   unlink(path);
 
   assert_int_equal(keel_program_initializer_count(again), 0);
   gives(again, x, 1, 11, 202);
 
-  keel_program_release(again);
-  keel_program_release(program);
+  RELEASE(again, program);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(count_as_constants),
-      cmocka_unit_test(are_listed_with_their_types),
-      cmocka_unit_test(are_replaced_one_by_one),
-      cmocka_unit_test(are_replaced_after_the_first_program_is_gone),
-      cmocka_unit_test(of_another_name_are_refused_with_those_that_there_are),
-      cmocka_unit_test(of_version_3_are_constants),
-      cmocka_unit_test(are_gone_in_keels_own_forms),
-  };
-  return cmocka_run_group_tests_name("initializer", tests, open_cpu,
-                                     close_context);
-}
+RUN_TESTS(open_cpu, close_context)

@@ -93,19 +93,16 @@ static void run_sample(const sample *s) {
       expect_same(s, i, have[i], want.tensors[i]);
     release_all(have, want.count);
   }
-  keel_plan_release(plan);
-  keel_program_release(program);
+  RELEASE(plan, program);
   hostile_inputs_drop(&in);
   hostile_inputs_drop(&want);
 }
 
-static void samples_run(void **state) {
-  (void)state;
+TEST_THAT(samples_run) {
   each_sample(run_sample);
 }
 
-static void ports_are_named(void **state) {
-  (void)state;
+TEST_THAT(ports_are_named) {
   keel_port port;
   keel_program *program = load_program(context, FOLDER "/affine_1_17_0.mlirbc");
   expect_ok(keel_program_input(program, 1, &port));
@@ -130,8 +127,7 @@ static void expect_donated(const char *path) {
 }
 
 /* Also after it has been kept in Keel's own forms. */
-static void what_is_donated_is_said_of_inputs(void **state) {
-  (void)state;
+TEST_THAT(what_is_donated_is_said_of_inputs) {
   static const char *const paths[] = {FOLDER "/descent_0_9_0.mlirbc",
                                       FOLDER "/descent_1_17_0.mlirbc"};
   for (int i = 0; i < 2; i++) {
@@ -175,8 +171,7 @@ static void cut_off(const sample *s) {
   }
 }
 
-static void files_that_are_cut_off(void **state) {
-  (void)state;
+TEST_THAT(files_that_are_cut_off) {
   each_sample(cut_off);
 }
 
@@ -194,8 +189,7 @@ static void change_each(const sample *s) {
   free(data);
 }
 
-static void files_with_a_changed_byte(void **state) {
-  (void)state;
+TEST_THAT(files_with_a_changed_byte) {
   each_sample(change_each);
 }
 
@@ -209,8 +203,7 @@ static void expect_refused(const uint8_t *data, size_t size, keel_status wanted,
   expect_message(part);
 }
 
-static void messages(void **state) {
-  (void)state;
+TEST_THAT(messages) {
   static const uint8_t later[] = "ML\xefR\x0fX\0";
   static const uint8_t nothing[] = "ML\xefR\x0dX\0";
   static const uint8_t endless[] = "ML\xefR\x0dXYZ";
@@ -289,14 +282,6 @@ static int read_artifacts(int count, char **paths) {
 }
 
 int main(int argc, char **argv) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(samples_run),
-      cmocka_unit_test(ports_are_named),
-      cmocka_unit_test(what_is_donated_is_said_of_inputs),
-      cmocka_unit_test(files_that_are_cut_off),
-      cmocka_unit_test(files_with_a_changed_byte),
-      cmocka_unit_test(messages),
-  };
   if (argc > 1) return read_artifacts(argc - 1, argv + 1);
-  return cmocka_run_group_tests(tests, open_cpu, close_context);
+  return tests_run(open_cpu, close_context);
 }

@@ -28,11 +28,8 @@ static void note_end(void) {
 /* Runs ops whose buffers are kept for the next ones, and ends. */
 static void child_runs(int closes) {
   const char *const plugin = MINIMAL_PLUGIN;
-  const keel_context_params params = {.struct_size = sizeof params,
-                                      .flags = KEEL_ONLY_NAMED,
-                                      .plugins = &plugin,
-                                      .plugin_count = 1,
-                                      .workers = 1};
+  const keel_context_params params =
+      OPENS(KEEL_ONLY_NAMED, &plugin, 1, .workers = 1);
   keel_context *context = NULL;
   const float numbers[] = {1, 2, 3, 4};
   if (keel_open(&params, &context) != KD_OK) _exit(99);
@@ -43,8 +40,7 @@ static void child_runs(int closes) {
     keel_tensor *x = floats(context, 4, numbers), *y = NULL;
     keel_tensor *const in[] = {x, x};
     if (keel_call(context, "Add", NULL, 0, in, 2, &y, 1) != KD_OK) _exit(98);
-    keel_tensor_release(x);
-    keel_tensor_release(y);
+    RELEASE(x, y);
   }
   if (closes) keel_close(context);
   atexit(note_end);
@@ -68,23 +64,16 @@ static seen in_a_process(int closes) {
   return result;
 }
 
-static void closed_all_is_released(void **state) {
-  (void)state;
+TEST_THAT(closed_all_is_released) {
   seen closed = in_a_process(1);
   assert_true(closed.released > 0);
   assert_int_equal(closed.late, 0);
 }
 
-static void left_open_no_plugin_is_called(void **state) {
-  (void)state;
+TEST_THAT(left_open_no_plugin_is_called) {
   seen open = in_a_process(0);
   assert_int_equal(open.ended, 1);
   assert_int_equal(open.late, 0);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(closed_all_is_released),
-      cmocka_unit_test(left_open_no_plugin_is_called)};
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -38,13 +38,11 @@ static keel_context *open_faulty(const char *layers, const subject *s) {
   nftw(store, remove_one, 8, FTW_DEPTH | FTW_PHYS);
   setenv("XDG_CACHE_HOME", store, 1);
   keel_context *context = NULL;
-  keel_context_params params = {.struct_size = sizeof params,
-                                .flags = KEEL_ONLY_NAMED | KEEL_ALLOW_REFUSED,
-                                .plugins = s->plugins,
-                                .plugin_count = s->plugins[1] ? 2 : 1,
-                                .workers = 1};
-  assert_int_equal(keel_layers_set(layers), KD_OK);
-  assert_int_equal(keel_open(&params, &context), KD_OK);
+  keel_context_params params =
+      OPENS(KEEL_ONLY_NAMED | KEEL_ALLOW_REFUSED, s->plugins,
+            s->plugins[1] ? 2 : 1, .workers = 1);
+  expect_ok(keel_layers_set(layers));
+  expect_ok(keel_open(&params, &context));
   return context;
 }
 
@@ -65,9 +63,7 @@ static keel_status run_eager(keel_context *context, float *sum) {
   if (status == KD_OK) status = keel_tensor_read(z, back, sizeof back);
   for (int i = 0; i < 16; i++)
     *sum += back[i] * (float)(i + 1);
-  keel_tensor_release(x);
-  keel_tensor_release(y);
-  keel_tensor_release(z);
+  RELEASE(x, y, z);
   return status;
 }
 
@@ -128,11 +124,9 @@ static keel_status run_program(keel_context *context, const char *path,
   for (uint32_t i = 0; i < m && status == KD_OK; i++)
     *sum += sum_of(out[i], &status);
   for (int i = 0; i < 8; i++) {
-    keel_tensor_release(in[i]);
-    keel_tensor_release(out[i]);
+    RELEASE(in[i], out[i]);
   }
-  keel_plan_release(plan);
-  keel_program_release(program);
+  RELEASE(plan, program);
   return status;
 }
 
@@ -209,7 +203,7 @@ static uint32_t fail_each_call(const char *slot, const subject *s, float want) {
   return 0;
 }
 
-static void a_failure_at_any_slot_ends_cleanly(void **state) {
+TEST_THAT(a_failure_at_any_slot_ends_cleanly) {
   static const char *const slots[] = {
       "plugin.open",      "plugin.device_info", "plugin.device_open",
       "memory.allocate",  "memory.copy_in",     "memory.copy_out",
@@ -257,7 +251,6 @@ static void a_failure_at_any_slot_ends_cleanly(void **state) {
 #endif
   };
   uint32_t strikes[KEEL_COUNT_OF(slots)] = {0};
-  (void)state;
   for (size_t p = 0; p < KEEL_COUNT_OF(subjects); p++) {
     const subject *s = &subjects[p];
     float want = 0;
@@ -285,10 +278,10 @@ static void a_failure_at_any_slot_ends_cleanly(void **state) {
         (!needs_models || (CAN_READ && !access(DATA, R_OK))))
       fail_msg("%s is never called", slots[i]);
   }
-  assert_int_equal(keel_layers_set(""), KD_OK);
+  expect_ok(keel_layers_set(""));
 }
 
-static void a_full_stream_is_no_failure(void **state) {
+TEST_THAT(a_full_stream_is_no_failure) {
   static const char *const slots[] = {"kernel.enqueue", "memory.copy_in",
                                       "event.record"};
   static const subject subjects[] = {
@@ -299,11 +292,10 @@ static void a_full_stream_is_no_failure(void **state) {
 #endif
   };
   uint32_t strikes[KEEL_COUNT_OF(slots)] = {0};
-  (void)state;
   for (size_t p = 0; p < KEEL_COUNT_OF(subjects); p++) {
     float want = 0;
     keel_context *context = open_faulty("", &subjects[p]);
-    assert_int_equal(run(context, &subjects[p], &want), KD_OK);
+    expect_ok(run(context, &subjects[p], &want));
     keel_close(context);
     for (size_t i = 0; i < KEEL_COUNT_OF(slots); i++)
       strikes[i] += fill_at_each_call(slots[i], &subjects[p], want);
@@ -311,31 +303,27 @@ static void a_full_stream_is_no_failure(void **state) {
   for (size_t i = 0; i < KEEL_COUNT_OF(slots); i++)
     print_message("%-20s was full %u times\n", slots[i], strikes[i]);
   assert_true(strikes[0] && strikes[1] && strikes[2]);
-  assert_int_equal(keel_layers_set(""), KD_OK);
+  expect_ok(keel_layers_set(""));
 }
 
 #ifdef SIM_PLUGIN
 /* NonZero asks for memory while it is enqueued, when nothing can be waited for. */
-static void a_sized_output_takes_what_is_pooled(void **state) {
+TEST_THAT(a_sized_output_takes_what_is_pooled) {
   const int64_t many = 60000, more = 100000;
   const char *path = SIM_PLUGIN;
   float *ones = calloc((size_t)more, sizeof *ones);
   keel_status last = KD_OK;
   uint32_t fitted = 0, failed = 0;
-  (void)state;
   assert_non_null(ones);
   for (int64_t i = 0; i < more; i++)
     ones[i] = 1;
   for (uint64_t limit = 1000000; limit < 2600000; limit += 40000) {
-    const keel_context_params params = {.struct_size = sizeof params,
-                                        .flags = KEEL_ONLY_NAMED,
-                                        .plugins = &path,
-                                        .plugin_count = 1,
-                                        .memory_limit = limit};
+    const keel_context_params params =
+        OPENS(KEEL_ONLY_NAMED, &path, 1, .memory_limit = limit);
     keel_context *context = NULL;
     keel_tensor *x = NULL, *big = NULL, *y = NULL;
-    assert_int_equal(keel_open(&params, &context), KD_OK);
-    assert_int_equal(keel_device_push(keel_device_at(context, 0)), KD_OK);
+    expect_ok(keel_open(&params, &context));
+    expect_ok(keel_device_push(keel_device_at(context, 0)));
     keel_tensor_create(context, KD_F32, 1, &many, ones, &x);
     keel_tensor_create(context, KD_F32, 1, &more, ones, &big);
     assert_true(x && big);
@@ -351,8 +339,7 @@ static void a_sized_output_takes_what_is_pooled(void **state) {
     else
       assert_null(y);
     *(last == KD_OK ? &fitted : &failed) += 1;
-    keel_tensor_release(y);
-    keel_tensor_release(x);
+    RELEASE(y, x);
     keel_device_pop();
     keel_close(context);
   }
@@ -361,13 +348,4 @@ static void a_sized_output_takes_what_is_pooled(void **state) {
 }
 #endif
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_failure_at_any_slot_ends_cleanly),
-      cmocka_unit_test(a_full_stream_is_no_failure),
-#ifdef SIM_PLUGIN
-      cmocka_unit_test(a_sized_output_takes_what_is_pooled),
-#endif
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

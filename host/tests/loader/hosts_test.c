@@ -34,8 +34,7 @@ static void *library;
 
 #define TAKE(slot, name) *(void **)&other.slot = dlsym(library, name)
 
-static int load_other(void **state) {
-  (void)state;
+SETUP(load_other) {
   library = dlopen(KEEL_LIBRARY, RTLD_NOW | RTLD_LOCAL);
   if (!library) return 1;
   TAKE(open, "keel_open");
@@ -53,11 +52,8 @@ static int load_other(void **state) {
 
 static keel_context *open_host(const host *h, const char *plugin) {
   keel_context *context = NULL;
-  keel_context_params params = {.struct_size = sizeof params,
-                                .flags = KEEL_ONLY_NAMED,
-                                .plugins = &plugin,
-                                .plugin_count = 1};
-  assert_int_equal(h->open(&params, &context), KD_OK);
+  keel_context_params params = OPENS(KEEL_ONLY_NAMED, &plugin, 1);
+  expect_ok(h->open(&params, &context));
   return context;
 }
 
@@ -93,30 +89,28 @@ static void end_in_turn(const char *plugin, const char *device) {
     const host *second = round & 1 ? &own : &other;
     keel_context *a = open_host(first, plugin);
     keel_context *b = open_host(second, plugin);
-    assert_int_equal(add(first, a, device, true), KD_OK);
-    assert_int_equal(add(second, b, device, true), KD_OK);
+    expect_ok(add(first, a, device, true));
+    expect_ok(add(second, b, device, true));
     if (round & 2) {
       first->close(a);
-      assert_int_equal(add(second, b, device, true), KD_OK);
+      expect_ok(add(second, b, device, true));
       a = open_host(first, plugin);
     }
     second->close(b);
-    assert_int_equal(add(first, a, device, true), KD_OK);
+    expect_ok(add(first, a, device, true));
     first->close(a);
   }
 }
 
 /* Keeps an instance for each host; is one for all; has streams and threads. */
-static void two_libkeels_share_plugins(void **state) {
-  (void)state;
+TEST_THAT(two_libkeels_share_plugins) {
   end_in_turn(MINIMAL_PLUGIN, "minimal:0");
   end_in_turn(CPU_PLUGIN, "cpu:0");
   end_in_turn(TOY("queue"), "queue:0");
 }
 
 /* Each host has its own words, and gets none of the other's. */
-static void messages_go_to_their_host(void **state) {
-  (void)state;
+TEST_THAT(messages_go_to_their_host) {
   keel_context *a = open_host(&own, CPU_PLUGIN);
   keel_context *b = open_host(&other, CPU_PLUGIN);
   assert_int_equal(add(&other, b, "cpu:0", false), KD_INVALID_ARGUMENT);
@@ -129,18 +123,17 @@ static void messages_go_to_their_host(void **state) {
   own.close(a);
 }
 
-static void contexts_share_a_plugin(void **state) {
-  (void)state;
+TEST_THAT(contexts_share_a_plugin) {
   static const char *const plugins[] = {MINIMAL_PLUGIN, CPU_PLUGIN,
                                         TOY("queue")};
   static const char *const devices[] = {"minimal:0", "cpu:0", "queue:0"};
   for (int i = 0; i < 3; i++) {
     keel_context *a = open_host(&own, plugins[i]);
     keel_context *b = open_host(&own, plugins[i]);
-    assert_int_equal(add(&own, a, devices[i], true), KD_OK);
-    assert_int_equal(add(&own, b, devices[i], true), KD_OK);
+    expect_ok(add(&own, a, devices[i], true));
+    expect_ok(add(&own, b, devices[i], true));
     own.close(a);
-    assert_int_equal(add(&own, b, devices[i], true), KD_OK);
+    expect_ok(add(&own, b, devices[i], true));
     own.close(b);
   }
 }
@@ -165,8 +158,7 @@ static void *work(void *argument) {
 }
 
 /* One host opens and closes the plugin while another works with it. */
-static void unload_while_the_other_works(void **state) {
-  (void)state;
+TEST_THAT(unload_while_the_other_works) {
   static const char *const plugins[] = {MINIMAL_PLUGIN, CPU_PLUGIN,
                                         TOY("queue")};
   static const char *const devices[] = {"minimal:0", "cpu:0", "queue:0"};
@@ -179,7 +171,7 @@ static void unload_while_the_other_works(void **state) {
     assert_int_equal(pthread_create(&thread, NULL, work, &w), 0);
     for (int round = 0; round < 10; round++) {
       keel_context *context = open_host(coming, w.plugin);
-      assert_int_equal(add(coming, context, w.device, true), KD_OK);
+      expect_ok(add(coming, context, w.device, true));
       coming->close(context);
     }
     while (!atomic_load(&w.runs))
@@ -190,12 +182,4 @@ static void unload_while_the_other_works(void **state) {
   }
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(two_libkeels_share_plugins),
-      cmocka_unit_test(messages_go_to_their_host),
-      cmocka_unit_test(contexts_share_a_plugin),
-      cmocka_unit_test(unload_while_the_other_works),
-  };
-  return cmocka_run_group_tests(tests, load_other, NULL);
-}
+RUN_TESTS(load_other, NULL)

@@ -24,14 +24,11 @@ static void take_line(void *context, uint32_t level, const char *line) {
 
 static keel_context *open_layered(const char *layers, const char *plugin) {
   keel_context *context = NULL;
-  keel_context_params params = {.struct_size = sizeof params,
-                                .flags = KEEL_ONLY_NAMED,
-                                .plugins = &plugin,
-                                .plugin_count = 1,
-                                .workers = KEEL_NO_WORKERS,
-                                .log = take_line};
-  assert_int_equal(keel_layers_set(layers), KD_OK);
-  assert_int_equal(keel_open(&params, &context), KD_OK);
+  keel_context_params params =
+      OPENS(KEEL_ONLY_NAMED, &plugin, 1, .workers = KEEL_NO_WORKERS,
+            .log = take_line);
+  expect_ok(keel_layers_set(layers));
+  expect_ok(keel_open(&params, &context));
   return context;
 }
 
@@ -55,15 +52,14 @@ static opened open_buffer(void) {
   void *address = NULL;
   keel_device *device = keel_device_at(o.context, 0);
   assert_non_null(device);
-  assert_int_equal(keel_device_ready(device), KD_OK);
+  expect_ok(keel_device_ready(device));
   o.plugin = device->plugin;
   o.device = device->handle;
-  assert_int_equal(allocate(&o, 100, &address), KD_OK);
+  expect_ok(allocate(&o, 100, &address));
   return o;
 }
 
-static void a_copy_that_leaves_its_buffer_is_refused(void **state) {
-  (void)state;
+TEST_THAT(a_copy_that_leaves_its_buffer_is_refused) {
   char bytes[200] = {0};
   opened o = open_buffer();
   uint32_t before = keel_layers_errors();
@@ -78,8 +74,7 @@ static void a_copy_that_leaves_its_buffer_is_refused(void **state) {
   keel_close(o.context);
 }
 
-static void a_buffer_that_was_released_is_refused(void **state) {
-  (void)state;
+TEST_THAT(a_buffer_that_was_released_is_refused) {
   char bytes[10] = {0};
   opened o = open_buffer();
   o.plugin->memory.release(o.device, o.buffer);
@@ -94,8 +89,7 @@ static void a_buffer_that_was_released_is_refused(void **state) {
   keel_close(o.context);
 }
 
-static void a_stream_that_never_was_is_refused(void **state) {
-  (void)state;
+TEST_THAT(a_stream_that_never_was_is_refused) {
   char bytes[10] = {0};
   opened o = open_buffer();
 
@@ -108,8 +102,7 @@ static void a_stream_that_never_was_is_refused(void **state) {
   keel_close(o.context);
 }
 
-static void what_is_left_at_close_is_reported(void **state) {
-  (void)state;
+TEST_THAT(what_is_left_at_close_is_reported) {
   opened o = open_buffer();
   kd_buffer *left = o.buffer;
   uint32_t before = keel_layers_errors();
@@ -121,10 +114,9 @@ static void what_is_left_at_close_is_reported(void **state) {
   free(left); /* the minimal plugin's buffers are the host's blocks */
 }
 
-static void any_number_of_contexts_and_devices_has_its_layer(void **state) {
+TEST_THAT(any_number_of_contexts_and_devices_has_its_layer) {
   enum { CONTEXTS = 20 };
   opened all[CONTEXTS];
-  (void)state;
   for (int i = 0; i < CONTEXTS; i++)
     all[i] = open_buffer();
   uint32_t before = keel_layers_errors();
@@ -209,7 +201,7 @@ static opened open_mock(void) {
   o.plugin->streams.synchronize = mock_synchronize;
   o.plugin->streams.wait = mock_wait;
   o.plugin->events.create = mock_event_create;
-  assert_int_equal(keel_layers_wrap(o.plugin), KD_OK);
+  expect_ok(keel_layers_wrap(o.plugin));
   o.device = (kd_device *)(uintptr_t)0x1000;
   keel_layers_opened(o.plugin, 0, o.device);
   return o;
@@ -222,8 +214,7 @@ static void close_mock(opened o) {
   sem_destroy(&mock.go_on);
 }
 
-static void garbage_from_a_plugin_is_reported(void **state) {
-  (void)state;
+TEST_THAT(garbage_from_a_plugin_is_reported) {
   void *address = NULL;
   opened o = open_mock();
   uint32_t before = keel_layers_errors();
@@ -257,13 +248,12 @@ static void *wait_there(void *context) {
   return NULL;
 }
 
-static void two_threads_on_a_stream_are_reported(void **state) {
-  (void)state;
+TEST_THAT(two_threads_on_a_stream_are_reported) {
   pthread_t first, second;
   opened o = open_mock();
   waiting w = {.plugin = o.plugin};
   uint32_t before = keel_layers_errors();
-  assert_int_equal(o.plugin->streams.create(o.device, 0, 0, &w.stream), KD_OK);
+  expect_ok(o.plugin->streams.create(o.device, 0, 0, &w.stream));
 
   assert_int_equal(pthread_create(&first, NULL, wait_there, &w), 0);
   sem_wait(&mock.inside);
@@ -284,15 +274,13 @@ static void run_eagerly(keel_context *context) {
   const float data[3] = {-1, 0, 2}, want[3] = {0, 0, 2};
   keel_tensor *x = floats(context, 3, data), *y = NULL;
   keel_device_push(keel_device_at(context, 0));
-  assert_int_equal(keel_call(context, "Relu", NULL, 0, &x, 1, &y, 1), KD_OK);
+  expect_ok(keel_call(context, "Relu", NULL, 0, &x, 1, &y, 1));
   keel_device_pop();
   expect_floats(y, want, 3);
-  keel_tensor_release(x);
-  keel_tensor_release(y);
+  RELEASE(x, y);
 }
 
-static void a_sound_run_has_nothing_to_report(void **state) {
-  (void)state;
+TEST_THAT(a_sound_run_has_nothing_to_report) {
   uint32_t before = keel_layers_errors();
 
   for (int i = 0; i < 2; i++) {
@@ -306,8 +294,7 @@ static void a_sound_run_has_nothing_to_report(void **state) {
 }
 
 /* Call, what it is about, status, time. */
-static void trace_has_each_call(void **state) {
-  (void)state;
+TEST_THAT(trace_has_each_call) {
   traced[0] = 0; /* whatever KEEL_LOG is: ctest sets it to error */
   keel_context *context = open_layered("trace", TOY("queue"));
 
@@ -325,11 +312,10 @@ static void trace_has_each_call(void **state) {
   assert_non_null(strstr(copy, " us\n"));
 }
 
-static void a_stream_destroyed_twice_is_reported(void **state) {
-  (void)state;
+TEST_THAT(a_stream_destroyed_twice_is_reported) {
   opened o = open_mock();
   kd_stream *stream = NULL;
-  assert_int_equal(o.plugin->streams.create(o.device, 0, 0, &stream), KD_OK);
+  expect_ok(o.plugin->streams.create(o.device, 0, 0, &stream));
   uint32_t before = keel_layers_errors();
 
   o.plugin->streams.destroy(stream);
@@ -341,31 +327,29 @@ static void a_stream_destroyed_twice_is_reported(void **state) {
 }
 
 /* What is not the plugin's, in any argument, is not passed on. */
-static void handles_of_nobody_are_refused(void **state) {
-  (void)state;
+TEST_THAT(handles_of_nobody_are_refused) {
   opened o = open_mock();
   kd_stream *stream = NULL;
   kd_event *event = NULL, *stray = (kd_event *)(uintptr_t)0x4000;
   uint32_t before = keel_layers_errors();
 
-  assert_int_equal(o.plugin->streams.create(o.device, 0, 0, &stream), KD_OK);
-  assert_int_equal(o.plugin->streams.wait(stream, stray), KD_INVALID_ARGUMENT);
-  expect_message("stream.wait: no such event");
-  assert_int_equal(o.plugin->events.create(o.device, 0, &event), KD_OK);
+  expect_ok(o.plugin->streams.create(o.device, 0, 0, &stream));
+  expect_fails(o.plugin->streams.wait(stream, stray), KD_INVALID_ARGUMENT,
+               "stream.wait: no such event");
+  expect_ok(o.plugin->events.create(o.device, 0, &event));
   assert_int_equal(keel_layers_errors(), before + 1);
   assert_non_null(
       strstr(last_line, "event.create returned KD_OK and no event"));
   o.plugin->streams.destroy(stream);
-  assert_int_equal(o.plugin->streams.synchronize(stream), KD_INVALID_ARGUMENT);
-  expect_message("stream.synchronize: no such stream");
+  expect_fails(o.plugin->streams.synchronize(stream), KD_INVALID_ARGUMENT,
+               "stream.synchronize: no such stream");
   close_mock(o);
 }
 
-static void a_layer_that_is_not_there_is_an_error(void **state) {
-  (void)state;
+TEST_THAT(a_layer_that_is_not_there_is_an_error) {
   assert_int_equal(keel_layers_set("validaton"), KD_INVALID_ARGUMENT);
   assert_non_null(strstr(keel_message(), "there is no layer \"validaton\""));
-  assert_int_equal(keel_layers_set(""), KD_OK);
+  expect_ok(keel_layers_set(""));
 }
 
 static void expect_wrong(const char *layers, const char *part) {
@@ -374,8 +358,7 @@ static void expect_wrong(const char *layers, const char *part) {
     fail_msg("\"%s\": \"%s\" has no \"%s\"", layers, keel_message(), part);
 }
 
-static void a_fault_that_can_not_strike_is_an_error(void **state) {
-  (void)state;
+TEST_THAT(a_fault_that_can_not_strike_is_an_error) {
   expect_wrong("fault:memory.alocate=1", "did you mean memory.allocate?");
   expect_wrong("fault:memory.allocate=0", "no number from 1");
   expect_wrong("fault:memory.allocate=-1", "no number from 1");
@@ -392,26 +375,9 @@ static void a_fault_that_can_not_strike_is_an_error(void **state) {
     char layers[100];
     snprintf(layers, sizeof layers, "trace,fault:%s=7:BUSY,validation",
              keel_layers_slot(i));
-    assert_int_equal(keel_layers_set(layers), KD_OK);
+    expect_ok(keel_layers_set(layers));
   }
-  assert_int_equal(keel_layers_set(""), KD_OK);
+  expect_ok(keel_layers_set(""));
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_copy_that_leaves_its_buffer_is_refused),
-      cmocka_unit_test(a_buffer_that_was_released_is_refused),
-      cmocka_unit_test(a_stream_that_never_was_is_refused),
-      cmocka_unit_test(what_is_left_at_close_is_reported),
-      cmocka_unit_test(any_number_of_contexts_and_devices_has_its_layer),
-      cmocka_unit_test(garbage_from_a_plugin_is_reported),
-      cmocka_unit_test(two_threads_on_a_stream_are_reported),
-      cmocka_unit_test(a_sound_run_has_nothing_to_report),
-      cmocka_unit_test(trace_has_each_call),
-      cmocka_unit_test(a_stream_destroyed_twice_is_reported),
-      cmocka_unit_test(handles_of_nobody_are_refused),
-      cmocka_unit_test(a_layer_that_is_not_there_is_an_error),
-      cmocka_unit_test(a_fault_that_can_not_strike_is_an_error),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -10,14 +10,12 @@
 
 static char folder[64];
 
-static int make_folder(void **state) {
-  (void)state;
+SETUP(make_folder) {
   strcpy(folder, "/tmp/keel-loader-XXXXXX");
   return mkdtemp(folder) ? 0 : 1;
 }
 
-static int remove_folder(void **state) {
-  (void)state;
+SETUP(remove_folder) {
   return remove_all(folder);
 }
 
@@ -63,69 +61,54 @@ static void expect_refused(const char *path, keel_status status,
              info.hint, reason, hint);
   assert_int_equal(info.status, status);
   keel_plugin_at(context, 1, &info);
-  assert_int_equal(info.status, KD_OK);
+  expect_ok(info.status);
   assert_int_equal(keel_device_count(context), 1);
   keel_close(context);
 }
 
 #define BAD(name) TOY("bad_" name)
 
-static void faulty_plugins_are_refused(void **state) {
-  (void)state;
-  expect_refused(BAD("OLD"), KD_INCOMPATIBLE, "built for ABI 0.1", "");
-  expect_refused(BAD("NEW"), KD_INCOMPATIBLE, "needs a host of ABI 0.99", "");
-  expect_refused(BAD("MAJOR"), KD_INCOMPATIBLE, "built for ABI 7.0",
-                 "build for this version");
-  expect_refused(BAD("NULL_TABLE"), KD_INCOMPATIBLE, "has no licence",
-                 "vendor");
-  expect_refused(BAD("SHORT"), KD_INCOMPATIBLE, "struct_size 24", "vendor");
+#define bad_is(which, reason, hint) \
+  expect_refused(BAD(which), KD_INCOMPATIBLE, reason, hint)
+
+TEST_THAT(faulty_plugins_are_refused) {
+  bad_is("OLD", "built for ABI 0.1", "");
+  bad_is("NEW", "needs a host of ABI 0.99", "");
+  bad_is("MAJOR", "built for ABI 7.0", "build for this version");
+  bad_is("NULL_TABLE", "has no licence", "vendor");
+  bad_is("SHORT", "struct_size 24", "vendor");
   expect_refused(BAD("OPEN"), KD_UNAVAILABLE, "flux driver", "driver");
   expect_refused(BAD("NO_INSTANCE"), KD_INTERNAL, "KD_OK and no instance",
                  "driver");
-  expect_refused(BAD("NAME"), KD_INCOMPATIBLE, "Bad Name!", "vendor");
-  expect_refused(BAD("NO_SLOT"), KD_INCOMPATIBLE, "slot allocate", "vendor");
-  expect_refused(BAD("CAPTURE"), KD_INCOMPATIBLE,
-                 "slot begin of kd_capture_table", "vendor");
-  expect_refused(BAD("PROFILE"), KD_INCOMPATIBLE,
-                 "slot start of kd_profile_table", "vendor");
-  expect_refused(BAD("PEER"), KD_INCOMPATIBLE,
-                 "slot reachable of kd_peer_table", "vendor");
-  expect_refused(BAD("COLLECTIVE"), KD_INCOMPATIBLE,
-                 "slot create of kd_collective_table", "vendor");
-  expect_refused(BAD("HALF_COLLECTIVE"), KD_INCOMPATIBLE,
-                 "make_id, join, status and abort of groups must be all set",
-                 "vendor");
-  expect_refused(BAD("NATIVE"), KD_INCOMPATIBLE,
-                 "slot device of kd_native_table is NULL", "vendor");
-  expect_refused(BAD("EVENTS"), KD_INCOMPATIBLE, "streams and events", "");
-  expect_refused(BAD("STRIDE"), KD_INCOMPATIBLE, "struct_size 7", "");
-  expect_refused(BAD("OPTION_NULL"), KD_INCOMPATIBLE,
-                 "the name of option 1 is NULL", "vendor");
-  expect_refused(BAD("OPTION_NAME"), KD_INCOMPATIBLE,
-                 "the name of option 1 is \"Queue-2\"", "vendor");
-  expect_refused(BAD("OPTION_TWICE"), KD_INCOMPATIBLE,
-                 "lists option queue twice", "vendor");
-  expect_refused(BAD("OPTION_SHORT"), KD_INCOMPATIBLE,
-                 "4 option definitions of struct_size 40", "vendor");
-  expect_refused(BAD("OPTION_NONE"), KD_INCOMPATIBLE,
-                 "options is NULL, option_count is 4", "vendor");
+  bad_is("NAME", "Bad Name!", "vendor");
+  bad_is("NO_SLOT", "slot allocate", "vendor");
+  bad_is("CAPTURE", "slot begin of kd_capture_table", "vendor");
+  bad_is("PROFILE", "slot start of kd_profile_table", "vendor");
+  bad_is("PEER", "slot reachable of kd_peer_table", "vendor");
+  bad_is("COLLECTIVE", "slot create of kd_collective_table", "vendor");
+  bad_is("HALF_COLLECTIVE",
+         "make_id, join, status and abort of groups must be all set", "vendor");
+  bad_is("NATIVE", "slot device of kd_native_table is NULL", "vendor");
+  bad_is("EVENTS", "streams and events", "");
+  bad_is("STRIDE", "struct_size 7", "");
+  bad_is("OPTION_NULL", "the name of option 1 is NULL", "vendor");
+  bad_is("OPTION_NAME", "the name of option 1 is \"Queue-2\"", "vendor");
+  bad_is("OPTION_TWICE", "lists option queue twice", "vendor");
+  bad_is("OPTION_SHORT", "4 option definitions of struct_size 40", "vendor");
+  bad_is("OPTION_NONE", "options is NULL, option_count is 4", "vendor");
   expect_refused(TOY("no_symbol"), KD_INCOMPATIBLE, "kd_entry_0", "KD_ENTRY");
 }
 
 /* A driver's error that became a count corrupts nothing, and takes no time. */
-static void counts_that_cannot_be_are_refused(void **state) {
-  (void)state;
-  expect_refused(BAD("COUNT_ERROR"), KD_INCOMPATIBLE,
-                 "device_count returned 4294967295 (as a signed number -1), and"
-                 " a plugin has at most 4096 devices",
-                 "driver");
-  expect_refused(BAD("COUNT"), KD_INCOMPATIBLE, "device_count returned 4097",
-                 "driver");
-  expect_refused(BAD("KERNEL_COUNT"), KD_INCOMPATIBLE,
-                 "4294967295 kernel definitions", "vendor");
-  expect_refused(BAD("OP_COUNT"), KD_INCOMPATIBLE, "4294967295", "vendor");
-  expect_refused(BAD("OPTION_COUNT"), KD_INCOMPATIBLE,
-                 "4294967295 option definitions", "vendor");
+TEST_THAT(counts_that_cannot_be_are_refused) {
+  bad_is("COUNT_ERROR",
+         "device_count returned 4294967295 (as a signed number -1), and"
+         " a plugin has at most 4096 devices",
+         "driver");
+  bad_is("COUNT", "device_count returned 4097", "driver");
+  bad_is("KERNEL_COUNT", "4294967295 kernel definitions", "vendor");
+  bad_is("OP_COUNT", "4294967295", "vendor");
+  bad_is("OPTION_COUNT", "4294967295 option definitions", "vendor");
   /* the device alone is left out */
   expect_refused(BAD("SPACES"), KD_OK, "bad:0 reports 4294967295", "");
   expect_refused(
@@ -148,17 +131,14 @@ static void negate_on(keel_context *context, keel_device *device) {
   expect_ok(keel_op_prepare(context, "Neg", NULL, 0, device, &made));
   expect_ok(keel_op_call(made, &x, 1, &y, 1));
   expect_floats(y, want, 4);
-  keel_tensor_release(x);
-  keel_tensor_release(y);
-  keel_op_release(made);
+  RELEASE(x, y, made);
 }
 
 /* Devices that are only listed cost nothing, and those beyond what threads have lists of work
  * without. */
-static void any_number_of_devices_and_contexts_works(void **state) {
+TEST_THAT(any_number_of_devices_and_contexts_works) {
   enum { CONTEXTS = 50 };
   keel_context *all[CONTEXTS];
-  (void)state;
   for (int i = 0; i < CONTEXTS; i++) {
     all[i] = open_with(TOY("many"), CPU_PLUGIN, KEEL_NO_WORKERS);
     assert_int_equal(keel_device_count(all[i]), 41);
@@ -174,8 +154,7 @@ static void any_number_of_devices_and_contexts_works(void **state) {
 
 /* What a later ABI may say by a bit that must be understood: the object is not used, and
  * whatever else the plugin has is. */
-static void bits_of_a_later_abi_are_refused(void **state) {
-  (void)state;
+TEST_THAT(bits_of_a_later_abi_are_refused) {
   keel_plugin_info info;
   expect_refused(BAD("PLUGIN_BIT"), KD_UNIMPLEMENTED,
                  "kd_plugin has bit 23 in its flags (0x800000), which must be"
@@ -199,8 +178,7 @@ static void bits_of_a_later_abi_are_refused(void **state) {
   keel_close(context);
 }
 
-static void aliases_that_no_launch_could_keep_are_refused(void **state) {
-  (void)state;
+TEST_THAT(aliases_that_no_launch_could_keep_are_refused) {
   static const char *const refused[] = {"Relu", "Abs", "Exp", "Sin"};
   keel_context *context = open_with(BAD("ALIASES"), NULL, KEEL_NO_WORKERS);
   keel_device *device = keel_device_at(context, 0);
@@ -214,15 +192,12 @@ static void aliases_that_no_launch_could_keep_are_refused(void **state) {
 static keel_status given(const char *path, const char *const *options,
                          uint32_t count, char reason[500]) {
   keel_context *context = NULL;
-  keel_context_params params = {.struct_size = sizeof params,
-                                .flags = KEEL_ONLY_NAMED | KEEL_ALLOW_REFUSED,
-                                .plugins = &path,
-                                .plugin_count = 1,
-                                .options = options,
-                                .option_count = count};
+  keel_context_params params =
+      OPENS(KEEL_ONLY_NAMED | KEEL_ALLOW_REFUSED, &path, 1, .options = options,
+            .option_count = count);
   keel_plugin_info info;
-  assert_int_equal(keel_open(&params, &context), KD_OK);
-  assert_int_equal(keel_plugin_at(context, 0, &info), KD_OK);
+  expect_ok(keel_open(&params, &context));
+  expect_ok(keel_plugin_at(context, 0, &info));
   snprintf(reason, 500, "%s", info.reason);
   if (info.status != KD_OK)
     assert_non_null(strstr(info.hint, "keel plugins --options"));
@@ -237,9 +212,8 @@ static void expect_given(const char *path, const char *option,
     fail_msg("%s: \"%s\" does not say \"%s\"", option, reason, part);
 }
 
-static void options_that_fit_no_list_are_refused(void **state) {
+TEST_THAT(options_that_fit_no_list_are_refused) {
   const char *path = BAD("OPTIONS");
-  (void)state;
   static const char *const good[] = {"queue=-9223372036854775808",
                                      "queue=0",
                                      "share=-0.25",
@@ -311,18 +285,13 @@ static void keep_line(void *context, uint32_t level, const char *line) {
 static keel_status in_environment(const char *option) {
   const char *path = BAD("OPTIONS");
   keel_context *context = NULL;
-  const keel_context_params params = {
-      .struct_size = sizeof params,
-      .flags = KEEL_ONLY_NAMED | KEEL_ALLOW_REFUSED,
-      .plugins = &path,
-      .plugin_count = 1,
-      .options = &option,
-      .option_count = option != NULL,
-      .log = keep_line};
+  const keel_context_params params =
+      OPENS(KEEL_ONLY_NAMED | KEEL_ALLOW_REFUSED, &path, 1, .options = &option,
+            .option_count = option != NULL, .log = keep_line);
   keel_plugin_info info;
   *lines = 0;
   setenv("KEEL_LOG", "warning", 1);
-  assert_int_equal(keel_open(&params, &context), KD_OK);
+  expect_ok(keel_open(&params, &context));
   setenv("KEEL_LOG", "error", 1);
   keel_plugin_at(context, 0, &info);
   keel_fail_text(KD_OK, info.reason);
@@ -331,19 +300,18 @@ static keel_status in_environment(const char *option) {
 }
 
 /* A variable of a wrong name may be another program's; a wrong value is refused. */
-static void variables_are_options_too(void **state) {
-  (void)state;
+TEST_THAT(variables_are_options_too) {
   setenv("KEEL_BAD_MODE", "fast", 1);
   setenv("KEEL_BAD_QUEUE", "5", 1);
-  assert_int_equal(in_environment(NULL), KD_OK);
+  expect_ok(in_environment(NULL));
   assert_string_equal(lines, "");
   setenv("KEEL_BAD_QUEUE", "many", 1);
-  assert_int_equal(in_environment(NULL), KD_INVALID_ARGUMENT);
-  expect_message("option queue is \"many\" (from KEEL_BAD_QUEUE)");
-  assert_int_equal(in_environment("bad.queue=3"), KD_OK); /* that counts */
+  expect_fails(in_environment(NULL), KD_INVALID_ARGUMENT,
+               "option queue is \"many\" (from KEEL_BAD_QUEUE)");
+  expect_ok(in_environment("bad.queue=3")); /* that counts */
   unsetenv("KEEL_BAD_QUEUE");
   setenv("KEEL_BAD_MOOD", "fast", 1);
-  assert_int_equal(in_environment(NULL), KD_OK);
+  expect_ok(in_environment(NULL));
   assert_non_null(strstr(lines, "no option \"mood\" (from KEEL_BAD_MOOD)"));
   assert_non_null(strstr(lines, "nearest are mode, "));
   unsetenv("KEEL_BAD_MOOD");
@@ -351,8 +319,7 @@ static void variables_are_options_too(void **state) {
 }
 
 /* What one of them makes Keel refuse is an error: nothing runs elsewhere in silence. */
-static void plugins_that_are_named_must_be_there(void **state) {
-  (void)state;
+TEST_THAT(plugins_that_are_named_must_be_there) {
   const struct {
     const char *path, *option;
     keel_status status;
@@ -371,26 +338,22 @@ static void plugins_that_are_named_must_be_there(void **state) {
   };
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
     keel_context *context = NULL;
-    keel_context_params params = {.struct_size = sizeof params,
-                                  .flags = KEEL_ONLY_NAMED,
-                                  .plugins = &bad[i].path,
-                                  .plugin_count = 1,
-                                  .options = &bad[i].option,
-                                  .option_count = bad[i].option != NULL};
+    keel_context_params params =
+        OPENS(KEEL_ONLY_NAMED, &bad[i].path, 1, .options = &bad[i].option,
+              .option_count = bad[i].option != NULL);
 
     assert_int_equal(keel_open(&params, &context), bad[i].status);
 
     assert_null(context);
     expect_message(bad[i].part);
     params.flags |= KEEL_ALLOW_REFUSED;
-    assert_int_equal(keel_open(&params, &context), KD_OK);
+    expect_ok(keel_open(&params, &context));
     keel_close(context);
   }
 }
 
 /* Once in a process, which may open many contexts. */
-static void a_variable_that_refuses_a_plugin_is_said(void **state) {
-  (void)state;
+TEST_THAT(a_variable_that_refuses_a_plugin_is_said) {
   setenv("KEEL_BAD_QUEUE", "lots", 1);
   in_environment(NULL);
   unsetenv("KEEL_BAD_QUEUE");
@@ -417,8 +380,7 @@ static void list_options(keel_context *context, char *text, size_t size) {
 #define F64    "f64:0:auto|off:auto,"
 #define SCRIPT "script:0::,"
 
-static void options_are_listed(void **state) {
-  (void)state;
+TEST_THAT(options_are_listed) {
   static const struct {
     const char *plugin, *options;
   } plugins[] = {
@@ -453,7 +415,7 @@ static void options_are_listed(void **state) {
     keel_context *context = NULL;
     keel_option_facts option;
     char text[500];
-    assert_int_equal(keel_open(&params, &context), KD_OK);
+    expect_ok(keel_open(&params, &context));
     list_options(context, text, sizeof text);
     assert_string_equal(text, plugins[i].options);
     assert_int_equal(keel_plugin_option(context, 0, 99, &option),
@@ -467,60 +429,54 @@ static void options_are_listed(void **state) {
 }
 
 /* A library that was refused is gone, and its list stays. */
-static void a_refused_plugin_still_lists_its_options(void **state) {
+TEST_THAT(a_refused_plugin_still_lists_its_options) {
   const char *path = BAD("OPTIONS"), *option = "bad.queue=many";
-  const keel_context_params params = {
-      .struct_size = sizeof params,
-      .flags = KEEL_ONLY_NAMED | KEEL_ALLOW_REFUSED,
-      .plugins = &path,
-      .plugin_count = 1,
-      .options = &option,
-      .option_count = 1};
+  const keel_context_params params =
+      OPENS(KEEL_ONLY_NAMED | KEEL_ALLOW_REFUSED, &path, 1, .options = &option,
+            .option_count = 1);
   keel_context *context = NULL;
   keel_option_facts facts;
-  (void)state;
-  assert_int_equal(keel_open(&params, &context), KD_OK);
+  expect_ok(keel_open(&params, &context));
   assert_int_equal(keel_device_count(context), 0);
-  assert_int_equal(keel_plugin_option(context, 0, 2, &facts), KD_OK);
+  expect_ok(keel_plugin_option(context, 0, 2, &facts));
   assert_string_equal(facts.choices, "fast|safe");
   keel_close(context);
 }
 
 /* What makes no sense is not shown; what has no name is said. */
-static void odd_properties_do_no_harm(void **state) {
-  (void)state;
+TEST_THAT(odd_properties_do_no_harm) {
   keel_context *context = open_with(BAD("PROPERTIES"), NULL, KEEL_NO_WORKERS);
   keel_device *device = keel_device_at(context, 0);
   keel_property p;
-  assert_int_equal(keel_device_property(device, 0, &p), KD_OK);
+  expect_ok(keel_device_property(device, 0, &p));
   assert_string_equal(p.name, "sound");
   assert_string_equal(p.unit, "W");
   assert_true(p.type == KD_PROPERTY_REAL && p.real == 2.5);
-  assert_int_equal(keel_device_property(device, 1, &p), KD_OK);
+  expect_ok(keel_device_property(device, 1, &p));
   assert_string_equal(p.unit, "a unit that is ");
   assert_int_equal(p.type, KD_PROPERTY_NONE);
-  assert_int_equal(keel_device_property(device, 2, &p), KD_OK);
+  expect_ok(keel_device_property(device, 2, &p));
   assert_int_equal(p.type, KD_PROPERTY_NONE);
-  assert_int_equal(keel_device_property(device, 3, &p), KD_OK);
+  expect_ok(keel_device_property(device, 3, &p));
   assert_int_equal(strlen(p.name), 62); /* not half a character */
   assert_int_equal(strlen(p.text), 254);
-  assert_int_equal(keel_device_property(device, 4, &p), KD_OK);
+  expect_ok(keel_device_property(device, 4, &p));
   assert_string_equal(p.name, "later");
   assert_int_equal(p.type, KD_PROPERTY_NONE);
-  assert_int_equal(keel_device_property(device, 5, &p), KD_OK);
+  expect_ok(keel_device_property(device, 5, &p));
   assert_string_equal(p.name, "strange");
   assert_int_equal(p.type, KD_PROPERTY_NONE);
-  assert_int_equal(keel_device_property(device, 6, &p), KD_INTERNAL);
-  expect_message("a property without a name; while property 6 of bad:0 was");
-  assert_int_equal(keel_device_property(device, 7, &p), KD_OUT_OF_RANGE);
-  expect_message("there are 7");
-  assert_int_equal(keel_device_find_property(device, "later", &p), KD_OK);
+  expect_fails(keel_device_property(device, 6, &p), KD_INTERNAL,
+               "a property without a name; while property 6 of bad:0 was");
+  expect_fails(keel_device_property(device, 7, &p), KD_OUT_OF_RANGE,
+               "there are 7");
+  expect_ok(keel_device_find_property(device, "later", &p));
   assert_int_equal(keel_device_find_property(device, "x", &p), KD_INTERNAL);
   keel_close(context);
   context = open_with(BAD("PROPERTY_ALL"), TOY("plain"), KEEL_NO_WORKERS);
   device = keel_device_at(context, 0);
-  assert_int_equal(keel_device_find_property(device, "x", &p), KD_NOT_FOUND);
-  expect_message("bad:0 has no property \"x\"");
+  expect_fails(keel_device_find_property(device, "x", &p), KD_NOT_FOUND,
+               "bad:0 has no property \"x\"");
   keel_close(context);
 }
 
@@ -528,46 +484,37 @@ static const kd_plugin *linked_entry(const kd_host *host) {
   return toy_plugin(host, "linked");
 }
 
-static void plugins_may_be_linked_in(void **state) {
-  (void)state;
+TEST_THAT(plugins_may_be_linked_in) {
   static const kd_entry entries[] = {linked_entry};
   static const char *const files[] = {MINIMAL_PLUGIN};
-  const keel_context_params params = {
-      .struct_size = sizeof params,
-      .flags = KEEL_ONLY_NAMED | KEEL_ALLOW_REFUSED,
-      .plugins = files,
-      .plugin_count = 1,
-      .entries = entries,
-      .entry_count = 1};
+  const keel_context_params params =
+      OPENS(KEEL_ONLY_NAMED | KEEL_ALLOW_REFUSED, files, 1, .entries = entries,
+            .entry_count = 1);
   const float data[] = {1, -2, 3, -4}, want[] = {-1, 2, -3, 4};
   for (int round = 0; round < 2; round++) {
     keel_context *context = NULL, *other = NULL;
     keel_device *device = NULL;
     kd_device *handle = NULL;
     keel_op *op = NULL;
-    assert_int_equal(keel_open(&params, &context), KD_OK);
-    assert_int_equal(keel_open(&params, &other), KD_OK); /* shares it */
-    assert_int_equal(keel_device_find(context, "linked", &device), KD_OK);
+    expect_ok(keel_open(&params, &context));
+    expect_ok(keel_open(&params, &other)); /* shares it */
+    expect_ok(keel_device_find(context, "linked", &device));
     assert_int_equal(keel_device_count(context), 2);
     keel_tensor *x = floats(context, 4, data), *y = NULL;
-    assert_int_equal(keel_op_prepare(context, "Neg", NULL, 0, device, &op),
-                     KD_OK);
-    assert_int_equal(keel_op_call(op, &x, 1, &y, 1), KD_OK);
+    expect_ok(keel_op_prepare(context, "Neg", NULL, 0, device, &op));
+    expect_ok(keel_op_call(op, &x, 1, &y, 1));
     expect_floats(y, want, 4);
-    keel_tensor_release(x);
-    keel_tensor_release(y);
-    keel_op_release(op);
+    RELEASE(x, y, op);
     /* and a vendor's own table */
     const uint32_t *watts = keel_device_extension(device, "x.linked.power/1");
     assert_non_null(watts);
     assert_int_equal(watts[0], 75);
     assert_null(keel_device_extension(device, "x.linked.heat/1"));
-    assert_int_equal(keel_device_handle(device, &handle), KD_OK);
+    expect_ok(keel_device_handle(device, &handle));
     assert_non_null(handle);
-    assert_int_equal(keel_device_find(context, "minimal", &device), KD_OK);
+    expect_ok(keel_device_find(context, "minimal", &device));
     assert_null(keel_device_extension(device, "x.linked.power/1"));
-    keel_close(other);
-    keel_close(context);
+    RELEASE(other, context);
   }
   const kd_entry nothing = NULL;
   keel_context *context = NULL;
@@ -576,8 +523,8 @@ static void plugins_may_be_linked_in(void **state) {
       .flags = KEEL_ONLY_NAMED | KEEL_ALLOW_REFUSED,
       .entries = &nothing,
       .entry_count = 1};
-  assert_int_equal(keel_open(&wrong, &context), KD_INVALID_ARGUMENT);
-  expect_message("entry 0 of the plugins is NULL");
+  expect_fails(keel_open(&wrong, &context), KD_INVALID_ARGUMENT,
+               "entry 0 of the plugins is NULL");
 }
 
 /* Calls one op with f32[4] on the plugin of opset 17. */
@@ -588,65 +535,56 @@ static keel_status call_old(keel_context *context, const char *op) {
   keel_tensor *x = floats(context, 4, data), *y = NULL;
   keel_status status = keel_op_prepare(context, op, NULL, 0, device, &made);
   if (status == KD_OK) status = keel_op_call(made, &x, 1, &y, 1);
-  keel_tensor_release(x);
-  keel_tensor_release(y);
-  keel_op_release(made);
+  RELEASE(x, y, made);
   return status;
 }
 
 /* DFT took its axis as an attribute until 19: an old kernel would not see the input, and
  * compute something else. */
-static void ops_younger_than_a_plugin_are_not_offered(void **state) {
-  (void)state;
+TEST_THAT(ops_younger_than_a_plugin_are_not_offered) {
   keel_context *context = open_with(TOY("old"), NULL, KEEL_NO_WORKERS);
   keel_kernel_facts facts;
   keel_device *device = keel_device_at(context, 0);
-  assert_int_equal(keel_device_kernel(device, 1, &facts), KD_OK);
+  expect_ok(keel_device_kernel(device, 1, &facts));
   assert_string_equal(facts.op, "DFT");
   assert_int_equal(facts.opset_max, 17);
-  assert_int_equal(keel_device_kernel(device, 2, &facts), KD_OK);
+  expect_ok(keel_device_kernel(device, 2, &facts));
   assert_true(facts.opset_max == UINT32_MAX);
-  assert_int_equal(call_old(context, "Relu"), KD_OK);
-  assert_int_equal(call_old(context, "Gelu"), KD_OK);
+  expect_ok(call_old(context, "Relu"));
+  expect_ok(call_old(context, "Gelu"));
   const float data[4] = {0};
   const int64_t dims[] = {1, 4, 1};
   keel_tensor *y = NULL;
   keel_op *op = NULL;
   keel_tensor *x = create_tensor(context, KD_F32, 3, dims, data);
-  assert_int_equal(keel_op_prepare(context, "DFT", NULL, 0, device, &op),
-                   KD_OK);
+  expect_ok(keel_op_prepare(context, "DFT", NULL, 0, device, &op));
   assert_int_equal(keel_op_call(op, &x, 1, &y, 1), KD_UNIMPLEMENTED);
-  keel_op_release(op);
-  keel_tensor_release(x);
-  keel_close(context);
+  RELEASE(op, x, context);
 }
 
-static void odd_but_legal_plugins_are_loaded(void **state) {
-  (void)state;
+TEST_THAT(odd_but_legal_plugins_are_loaded) {
   keel_context *context = open_with(BAD("LARGER"), NULL, KEEL_NO_WORKERS);
   keel_plugin_info info;
   keel_device *device = NULL;
   keel_plugin_at(context, 0, &info);
-  assert_int_equal(info.status, KD_OK);
+  expect_ok(info.status);
   assert_int_equal(keel_device_count(context), 1);
-  assert_int_equal(keel_device_find(context, "bad:0", &device), KD_OK);
+  expect_ok(keel_device_find(context, "bad:0", &device));
   keel_op *op = NULL; /* it can't be opened, and that is said */
-  assert_int_equal(keel_op_prepare(context, "Relu", NULL, 0, device, &op),
-                   KD_UNAVAILABLE);
-  expect_message("while bad:0 was opened");
+  expect_fails(keel_op_prepare(context, "Relu", NULL, 0, device, &op),
+               KD_UNAVAILABLE, "while bad:0 was opened");
   keel_close(context);
   context = open_with(BAD("NO_DEVICE"), NULL, KEEL_NO_WORKERS);
   keel_plugin_at(context, 0, &info);
-  assert_int_equal(info.status, KD_OK);
+  expect_ok(info.status);
   assert_non_null(strstr(info.reason, "no device"));
   /* what it said of it, whatever KEEL_LOG shows */
   assert_non_null(strstr(info.reason, "no flux in slot 3"));
   keel_close(context);
 }
 
-static void files_that_are_no_plugins_are_refused(void **state) {
+TEST_THAT(files_that_are_no_plugins_are_refused) {
   const char *text = in_folder("text.so");
-  (void)state;
   write_file(text, "this is a text file\n");
   expect_refused(text, KD_INVALID_ARGUMENT, "no ELF header", "shared library");
   write_file(text, "");
@@ -659,8 +597,7 @@ static void files_that_are_no_plugins_are_refused(void **state) {
 }
 
 /* What can be made here; the texts of what can't are below. */
-static void hints_follow_what_the_linker_says(void **state) {
-  (void)state;
+TEST_THAT(hints_follow_what_the_linker_says) {
   expect_refused(TOY("static_tls"), KD_UNAVAILABLE, "static TLS",
                  "optional_static_tls");
   expect_refused(TOY("program"), KD_UNAVAILABLE,
@@ -671,7 +608,7 @@ static void hints_follow_what_the_linker_says(void **state) {
                  "another version");
 }
 
-static void every_text_of_the_linker_has_its_hint(void **state) {
+TEST_THAT(every_text_of_the_linker_has_its_hint) {
   static const char *const rows[][2] = {
       {"a.so: failed to map segment from shared object", "noexec"},
       {"a.so: failed to map segment from shared object: Operation not "
@@ -699,14 +636,12 @@ static void every_text_of_the_linker_has_its_hint(void **state) {
        "install the missing library"},
       {"a.so: something new", "ask the plugin's vendor"},
   };
-  (void)state;
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
     assert_non_null(strstr(keel_linker_hint(rows[i][0]), rows[i][1]));
 }
 
-static void other_machines_are_named(void **state) {
+TEST_THAT(other_machines_are_named) {
   const char *path = in_folder("other.so");
-  (void)state;
   copy_file(CPU_PLUGIN, path, -1);
   FILE *file = fopen(path, "r+b");
   assert_non_null(file);
@@ -716,9 +651,8 @@ static void other_machines_are_named(void **state) {
   expect_refused(path, KD_INCOMPATIBLE, "another machine", "this machine");
 }
 
-static void truncated_libraries_never_reach_the_linker(void **state) {
+TEST_THAT(truncated_libraries_never_reach_the_linker) {
   struct stat facts;
-  (void)state;
   assert_int_equal(stat(CPU_PLUGIN, &facts), 0);
   for (int i = 0; i < 50; i++) {
     const char *path = in_folder("cut.so");
@@ -732,9 +666,8 @@ static void truncated_libraries_never_reach_the_linker(void **state) {
   }
 }
 
-static void what_others_can_write_is_refused(void **state) {
+TEST_THAT(what_others_can_write_is_refused) {
   const char *path = in_folder("open.so");
-  (void)state;
   copy_file(TOY("plain"), path, -1);
   chmod(path, 0666);
   expect_refused(path, KD_PERMISSION_DENIED, "the file is writable by everyone",
@@ -755,14 +688,13 @@ static keel_status loaded(const char *path) {
 }
 
 /* Vendors build in /tmp: there the sticky bit keeps a file to its owner. */
-static void a_sticky_folder_keeps_a_file_to_its_owner(void **state) {
+TEST_THAT(a_sticky_folder_keeps_a_file_to_its_owner) {
   const uid_t other = 12345;
   const char *path = in_folder("sticky.so");
-  (void)state;
   copy_file(TOY("plain"), path, -1);
   chmod(path, 0644);
   chmod(folder, 01777);
-  assert_int_equal(loaded(path), KD_OK);
+  expect_ok(loaded(path));
   if (geteuid() != 0) {
     chmod(folder, 0700);
     skip(); /* to give files away, one must be root */
@@ -781,23 +713,22 @@ static void a_sticky_folder_keeps_a_file_to_its_owner(void **state) {
 }
 
 /* A link in such a folder may be somebody else's, and lead anywhere. */
-static void links_and_folders_on_the_way_are_looked_at(void **state) {
+TEST_THAT(links_and_folders_on_the_way_are_looked_at) {
   char inner[300], file[400];
   const char *link = in_folder("link.so");
-  (void)state;
   snprintf(inner, sizeof inner, "%s/inner", folder);
   snprintf(file, sizeof file, "%s/deep.so", inner);
   mkdir(inner, 0755);
   copy_file(TOY("plain"), file, -1);
   chmod(file, 0644);
-  assert_int_equal(loaded(file), KD_OK);
+  expect_ok(loaded(file));
   chmod(folder, 0777); /* a folder above the file's */
   expect_refused(file, KD_PERMISSION_DENIED, "its folder", "chmod");
   chmod(folder, 01777);
-  assert_int_equal(loaded(file), KD_OK);
+  expect_ok(loaded(file));
   unlink(link);
   assert_int_equal(symlink("inner/../inner/./deep.so", link), 0);
-  assert_int_equal(loaded(link), KD_OK);
+  expect_ok(loaded(link));
   if (geteuid() == 0) {
     assert_int_equal(lchown(link, 12345, (gid_t)-1), 0);
     expect_refused(link, KD_PERMISSION_DENIED, "link.so there belongs to user",
@@ -817,30 +748,28 @@ static void links_and_folders_on_the_way_are_looked_at(void **state) {
 }
 
 /* Who asks for a device of a plugin that was refused is told why it was. */
-static void a_device_that_is_missed_says_what_was_refused(void **state) {
+TEST_THAT(a_device_that_is_missed_says_what_was_refused) {
   keel_device *device = NULL;
   const char *path = in_folder("flux.so");
-  (void)state;
   copy_file(TOY("plain"), path, -1);
   chmod(path, 0666);
   keel_context *context = open_with(path, CPU_PLUGIN, KEEL_NO_WORKERS);
   for (int i = 0; i < 2; i++) { /* by the file's name, and by any */
     const char *name = i ? "flux:0" : "plain";
-    assert_int_equal(keel_device_find(context, name, &device), KD_NOT_FOUND);
-    expect_message("there are cpu:0; a plugin was refused: ");
+    expect_fails(keel_device_find(context, name, &device), KD_NOT_FOUND,
+                 "there are cpu:0; a plugin was refused: ");
     expect_message("flux.so: the file is writable by everyone");
   }
   keel_close(context);
 }
 
-static void of_two_with_one_name_the_first_is_kept(void **state) {
+TEST_THAT(of_two_with_one_name_the_first_is_kept) {
   const char *first = in_folder("first.so");
-  (void)state;
   copy_file(TOY("plain"), first, -1);
   keel_context *context = open_with(first, TOY("plain"), KEEL_NO_WORKERS);
   keel_plugin_info info;
   keel_plugin_at(context, 0, &info);
-  assert_int_equal(info.status, KD_OK);
+  expect_ok(info.status);
   keel_plugin_at(context, 1, &info);
   assert_int_equal(info.status, KD_ALREADY_EXISTS);
   assert_non_null(strstr(info.reason, "first.so"));
@@ -851,10 +780,9 @@ static void of_two_with_one_name_the_first_is_kept(void **state) {
   keel_close(context);
 }
 
-static void manifests_name_their_library(void **state) {
+TEST_THAT(manifests_name_their_library) {
   char text[600];
   const char *path = in_folder("good.json");
-  (void)state;
 #ifndef KEEL_WITH_CJSON
   skip();
 #endif
@@ -872,7 +800,7 @@ static void manifests_name_their_library(void **state) {
   keel_close(context);
 }
 
-static void broken_manifests_are_refused(void **state) {
+TEST_THAT(broken_manifests_are_refused) {
   const char *path = in_folder("broken.json");
   const struct {
     const char *text, *reason;
@@ -891,7 +819,6 @@ static void broken_manifests_are_refused(void **state) {
       {"{\"lib\\u0000\": 1, \"library\": \"" CPU_PLUGIN "\"}",
        "a zero character"},
   };
-  (void)state;
 #ifndef KEEL_WITH_CJSON
   skip();
 #endif
@@ -908,8 +835,7 @@ static void broken_manifests_are_refused(void **state) {
   }
 }
 
-static void plugins_open_and_close_again(void **state) {
-  (void)state;
+TEST_THAT(plugins_open_and_close_again) {
   for (int i = 0; i < 5; i++) {
     keel_context *context = open_with(CPU_PLUGIN, MINIMAL_PLUGIN, 1);
     assert_int_equal(keel_device_count(context), 2);
@@ -919,53 +845,17 @@ static void plugins_open_and_close_again(void **state) {
 
 /* One library serves several contexts: the first to close takes nothing away
  * from the others. */
-static void contexts_share_a_plugin(void **state) {
+TEST_THAT(contexts_share_a_plugin) {
   const float data[] = {-1, 2}, want[] = {0, 2};
-  (void)state;
   keel_context *first = open_with(CPU_PLUGIN, NULL, 1);
   keel_context *second = open_with(CPU_PLUGIN, NULL, 1);
   for (int i = 0; i < 2; i++) {
     keel_context *context = i ? first : second;
     keel_tensor *x = floats(context, 2, data), *y = NULL;
-    assert_int_equal(keel_call(context, "Relu", NULL, 0, &x, 1, &y, 1), KD_OK);
+    expect_ok(keel_call(context, "Relu", NULL, 0, &x, 1, &y, 1));
     expect_floats(y, want, 2);
-    keel_tensor_release(x);
-    keel_tensor_release(y);
-    keel_close(context);
+    RELEASE(x, y, context);
   }
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(faulty_plugins_are_refused),
-      cmocka_unit_test(counts_that_cannot_be_are_refused),
-      cmocka_unit_test(any_number_of_devices_and_contexts_works),
-      cmocka_unit_test(bits_of_a_later_abi_are_refused),
-      cmocka_unit_test(aliases_that_no_launch_could_keep_are_refused),
-      cmocka_unit_test(options_that_fit_no_list_are_refused),
-      cmocka_unit_test(variables_are_options_too),
-      cmocka_unit_test(plugins_that_are_named_must_be_there),
-      cmocka_unit_test(a_variable_that_refuses_a_plugin_is_said),
-      cmocka_unit_test(options_are_listed),
-      cmocka_unit_test(a_refused_plugin_still_lists_its_options),
-      cmocka_unit_test(odd_properties_do_no_harm),
-      cmocka_unit_test(ops_younger_than_a_plugin_are_not_offered),
-      cmocka_unit_test(plugins_may_be_linked_in),
-      cmocka_unit_test(odd_but_legal_plugins_are_loaded),
-      cmocka_unit_test(files_that_are_no_plugins_are_refused),
-      cmocka_unit_test(other_machines_are_named),
-      cmocka_unit_test(hints_follow_what_the_linker_says),
-      cmocka_unit_test(every_text_of_the_linker_has_its_hint),
-      cmocka_unit_test(truncated_libraries_never_reach_the_linker),
-      cmocka_unit_test(what_others_can_write_is_refused),
-      cmocka_unit_test(a_sticky_folder_keeps_a_file_to_its_owner),
-      cmocka_unit_test(links_and_folders_on_the_way_are_looked_at),
-      cmocka_unit_test(a_device_that_is_missed_says_what_was_refused),
-      cmocka_unit_test(of_two_with_one_name_the_first_is_kept),
-      cmocka_unit_test(manifests_name_their_library),
-      cmocka_unit_test(broken_manifests_are_refused),
-      cmocka_unit_test(plugins_open_and_close_again),
-      cmocka_unit_test(contexts_share_a_plugin),
-  };
-  return cmocka_run_group_tests(tests, make_folder, remove_folder);
-}
+RUN_TESTS(make_folder, remove_folder)

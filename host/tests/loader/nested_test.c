@@ -109,18 +109,17 @@ static void use(void) {
                                 .workers = KEEL_NO_WORKERS,
                                 .entries = entries,
                                 .entry_count = 1};
-  assert_int_equal(keel_open(&params, &context), KD_OK);
+  expect_ok(keel_open(&params, &context));
   keel_tensor *x = equal_floats(context, 4, -1), *y = NULL;
-  assert_int_equal(keel_call(context, "Relu", NULL, 0, &x, 1, &y, 1), KD_OK);
+  expect_ok(keel_call(context, "Relu", NULL, 0, &x, 1, &y, 1));
   expect_equal_floats(y, 0, 4);
   release_all((keel_tensor *[]){x, y}, 2);
   keel_close(context);
 }
 
-static void keel_open_is_refused_where_it_would_hang(void **state) {
+TEST_THAT(keel_open_is_refused_where_it_would_hang) {
   static const char *const places[] = {
       "entry", "open", "device_count", "device_info", "device_open", "close"};
-  (void)state;
   for (int place = ENTRY; place <= CLOSE; place++) {
     char part[64];
     memset(&nested, 0, sizeof nested);
@@ -134,25 +133,23 @@ static void keel_open_is_refused_where_it_would_hang(void **state) {
   }
 }
 
-static void keel_open_is_allowed_where_nothing_waits(void **state) {
-  (void)state;
+TEST_THAT(keel_open_is_allowed_where_nothing_waits) {
   memset(&nested, 0, sizeof nested);
   nested.place = KERNEL;
   use();
   assert_int_equal(nested.calls, 1);
-  assert_int_equal(nested.status, KD_OK);
+  expect_ok(nested.status);
   for (int place = ENTRY; place <= CLOSE; place++) {
     memset(&nested, 0, sizeof nested);
     nested.place = place;
     nested.in_thread = true;
     use();
     assert_int_equal(pthread_join(nested.thread, NULL), 0);
-    assert_int_equal(nested.status, KD_OK);
+    expect_ok(nested.status);
   }
 }
 
-static void keel_close_leaves_a_context_that_it_can_not_close(void **state) {
-  (void)state;
+TEST_THAT(keel_close_leaves_a_context_that_it_can_not_close) {
   for (int place = ENTRY; place <= CLOSE; place++) {
     keel_context_params params = {.struct_size = sizeof params,
                                   .flags = KEEL_ONLY_NAMED,
@@ -161,7 +158,7 @@ static void keel_close_leaves_a_context_that_it_can_not_close(void **state) {
     keel_context *other = NULL;
     memset(&nested, 0, sizeof nested);
     *logged = 0;
-    assert_int_equal(keel_open(&params, &other), KD_OK);
+    expect_ok(keel_open(&params, &other));
     nested.place = place;
     nested.other = other;
     use();
@@ -169,16 +166,8 @@ static void keel_close_leaves_a_context_that_it_can_not_close(void **state) {
     assert_non_null(strstr(logged, "left open"));
     keel_tensor *x = equal_floats(other, 4, 1); /* it is whole */
     expect_equal_floats(x, 1, 4);
-    keel_tensor_release(x);
-    keel_close(other);
+    RELEASE(x, other);
   }
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(keel_open_is_refused_where_it_would_hang),
-      cmocka_unit_test(keel_open_is_allowed_where_nothing_waits),
-      cmocka_unit_test(keel_close_leaves_a_context_that_it_can_not_close),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

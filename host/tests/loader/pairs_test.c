@@ -13,19 +13,16 @@ static keel_status call(keel_context *context, const char *name, float *y) {
   keel_tensor *in = floats(context, 4, data), *out = NULL;
   keel_status status = keel_op_prepare(context, name, NULL, 0, device, &op);
   if (status == KD_OK) status = keel_op_call(op, &in, 1, &out, 1);
-  if (status == KD_OK && y)
-    assert_int_equal(keel_tensor_read(out, y, 4 * sizeof *y), KD_OK);
-  keel_tensor_release(in);
-  keel_tensor_release(out);
-  keel_op_release(op);
+  if (status == KD_OK && y) expect_ok(keel_tensor_read(out, y, 4 * sizeof *y));
+  RELEASE(in, out, op);
   return status;
 }
 
 static void expect_numbers(keel_context *context) {
   float y[4];
-  assert_int_equal(call(context, "Relu", y), KD_OK);
+  expect_ok(call(context, "Relu", y));
   assert_true(y[0] == 0 && y[1] == 0 && y[2] == 0 && y[3] == 3);
-  assert_int_equal(call(context, "LeakyRelu", y), KD_OK);
+  expect_ok(call(context, "LeakyRelu", y));
   assert_true(y[0] < 0 && y[0] > -0.1f && y[3] == 3); /* alpha is 0.01 */
 }
 
@@ -34,39 +31,35 @@ static void expect_what_it_brings(keel_context *context) {
   keel_option_facts option;
   keel_property property;
   float y[4];
-  assert_int_equal(call(context, "x.pair::Scaled", y), KD_OK);
+  expect_ok(call(context, "x.pair::Scaled", y));
   assert_true(y[0] == -12 && y[1] == -3 && y[2] == 0 && y[3] == 9);
-  assert_int_equal(call(context, "x.pair::Twice", NULL), KD_OK);
-  assert_int_equal(keel_plugin_option(context, 0, 1, &option), KD_OK);
+  expect_ok(call(context, "x.pair::Twice", NULL));
+  expect_ok(keel_plugin_option(context, 0, 1, &option));
   assert_string_equal(option.name, "power");
   assert_string_equal(option.choices, "low|high");
   assert_int_equal(keel_plugin_option(context, 0, 2, &option), KD_OUT_OF_RANGE);
-  assert_int_equal(
-      keel_device_find_property(keel_device_at(context, 0), "clock", &property),
-      KD_OK);
+  expect_ok(keel_device_find_property(keel_device_at(context, 0), "clock",
+                                      &property));
   assert_int_equal(property.integer, 1000);
 }
 
-static void a_plugin_of_the_first_version_works(void **state) {
-  (void)state;
+TEST_THAT(a_plugin_of_the_first_version_works) {
   keel_context *context = open_with(PAIR("old"), NULL, KEEL_NO_WORKERS);
   expect_numbers(context);
   expect_what_it_brings(context);
-  assert_int_equal(call(context, "Identity", NULL), KD_OK);
+  expect_ok(call(context, "Identity", NULL));
   keel_kernel_facts facts; /* no bound: what its headers knew, no more */
-  assert_int_equal(keel_device_kernel(keel_device_at(context, 0), 2, &facts),
-                   KD_OK);
+  expect_ok(keel_device_kernel(keel_device_at(context, 0), 2, &facts));
   assert_string_equal(facts.op, "Identity");
   assert_int_equal(facts.opset_max, 28);
   keel_close(context);
 }
 
-static void a_plugin_of_a_later_version_works(void **state) {
-  (void)state;
+TEST_THAT(a_plugin_of_a_later_version_works) {
   keel_context *context = open_with(PAIR("later"), NULL, KEEL_NO_WORKERS);
   keel_plugin_info info;
   keel_plugin_at(context, 0, &info);
-  assert_int_equal(info.status, KD_OK);
+  expect_ok(info.status);
   expect_numbers(context);
   expect_what_it_brings(context);
   /* types, a version and a bit that nobody knows: no kernel for any node */
@@ -79,8 +72,7 @@ static void a_plugin_of_a_later_version_works(void **state) {
   keel_close(context);
 }
 
-static void a_later_plugins_bit_is_refused_by_number_and_version(void **state) {
-  (void)state;
+TEST_THAT(a_later_plugins_bit_is_refused_by_number_and_version) {
   keel_context *context = open_with(PAIR("refused"), NULL, KEEL_NO_WORKERS);
   keel_plugin_info info;
   keel_plugin_at(context, 0, &info);
@@ -91,11 +83,4 @@ static void a_later_plugins_bit_is_refused_by_number_and_version(void **state) {
   keel_close(context);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_plugin_of_the_first_version_works),
-      cmocka_unit_test(a_plugin_of_a_later_version_works),
-      cmocka_unit_test(a_later_plugins_bit_is_refused_by_number_and_version),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -12,11 +12,10 @@
 
 static keel_device *cpu, *queue;
 
-static int open_both(void **state) {
-  (void)state;
+SETUP(open_both) {
   context = open_with(CPU_PLUGIN, TOY("queue"), 2);
-  assert_int_equal(keel_device_find(context, "cpu:0", &cpu), KD_OK);
-  assert_int_equal(keel_device_find(context, "queue:0", &queue), KD_OK);
+  expect_ok(keel_device_find(context, "cpu:0", &cpu));
+  expect_ok(keel_device_find(context, "queue:0", &queue));
   return 0;
 }
 
@@ -28,136 +27,111 @@ static uint64_t kernels(void) {
 
 /* "String-keyed kernel cache entered per call": a prepared op goes on where the cache
  * has long forgotten its kernel. */
-static void no_kernel_cache_is_entered_by_a_prepared_call(void **state) {
+TEST_THAT(no_kernel_cache_is_entered_by_a_prepared_call) {
   const float numbers[] = {-1, 2}, want[] = {0, 2};
   keel_op *relu = NULL;
   keel_tensor *x = floats(context, 2, numbers), *y = NULL;
-  (void)state;
-  assert_int_equal(keel_op_prepare(context, "Relu", NULL, 0, cpu, &relu),
-                   KD_OK);
-  assert_int_equal(keel_op_call(relu, &x, 1, &y, 1), KD_OK);
+  expect_ok(keel_op_prepare(context, "Relu", NULL, 0, cpu, &relu));
+  expect_ok(keel_op_call(relu, &x, 1, &y, 1));
   keel_tensor_release(y);
   keel_kernel_cache *cache = context->kernels;
   context->kernels = NULL; /* whoever enters it now, falls */
   for (int i = 0; i < 100; i++) {
-    assert_int_equal(keel_op_call(relu, &x, 1, &y, 1), KD_OK);
+    expect_ok(keel_op_call(relu, &x, 1, &y, 1));
     expect_floats(y, want, 2);
     keel_tensor_release(y);
   }
   context->kernels = cache;
-  keel_tensor_release(x);
-  keel_op_release(relu);
+  RELEASE(x, relu);
 }
 
 /* "Inputs must be attached anew for each call of an op object": they are arguments. */
-static void an_op_object_takes_its_inputs_as_arguments(void **state) {
+TEST_THAT(an_op_object_takes_its_inputs_as_arguments) {
   const float one[] = {1}, two[] = {2}, sums[] = {2, 3, 4};
   keel_op *add = NULL;
   keel_tensor *a = floats(context, 1, one), *b = floats(context, 1, two);
   keel_tensor *const pairs[][2] = {{a, a}, {a, b}, {b, b}};
-  (void)state;
-  assert_int_equal(keel_op_prepare(context, "Add", NULL, 0, cpu, &add), KD_OK);
+  expect_ok(keel_op_prepare(context, "Add", NULL, 0, cpu, &add));
   for (int i = 0; i < 3; i++) {
     keel_tensor *y = NULL;
-    assert_int_equal(keel_op_call(add, pairs[i], 2, &y, 1), KD_OK);
+    expect_ok(keel_op_call(add, pairs[i], 2, &y, 1));
     expect_floats(y, &sums[i], 1);
     keel_tensor_release(y);
   }
-  keel_op_release(add);
-  keel_tensor_release(a);
-  keel_tensor_release(b);
+  RELEASE(add, a, b);
 }
 
 /* "Asynchronous mode loses error messages": what fails later says op, argument and
  * shapes, and so does what depends on it. */
-static void a_late_error_keeps_its_message(void **state) {
+TEST_THAT(a_late_error_keeps_its_message) {
   const float three[] = {1, 2, 3}, two[] = {1, 2};
   keel_tensor *promise = NULL, *late = floats(context, 3, three);
   keel_tensor *b = floats(context, 2, two), *y = NULL, *z = NULL;
-  (void)state;
-  assert_int_equal(keel_tensor_promise(context, &promise), KD_OK);
+  expect_ok(keel_tensor_promise(context, &promise));
   keel_tensor *in[] = {promise, b};
-  assert_int_equal(keel_call(context, "Add", NULL, 0, in, 2, &y, 1), KD_OK);
-  assert_int_equal(keel_call(context, "Neg", NULL, 0, &y, 1, &z, 1), KD_OK);
-  assert_int_equal(keel_tensor_fulfil(promise, late), KD_OK);
-  assert_int_equal(keel_tensor_wait(z), KD_INVALID_ARGUMENT);
-  expect_message("Add");
+  expect_ok(keel_call(context, "Add", NULL, 0, in, 2, &y, 1));
+  expect_ok(keel_call(context, "Neg", NULL, 0, &y, 1, &z, 1));
+  expect_ok(keel_tensor_fulfil(promise, late));
+  expect_fails(keel_tensor_wait(z), KD_INVALID_ARGUMENT, "Add");
   expect_message("f32[3]");
   expect_message("f32[2]");
-  keel_tensor_release(z);
-  keel_tensor_release(y);
-  keel_tensor_release(promise);
-  keel_tensor_release(late);
-  keel_tensor_release(b);
+  RELEASE(z, y, promise, late, b);
 }
 
 /* "... and skips shape inference": a call on an asynchronous device that can't be is
  * refused at once, and the outputs' shapes are known while it works. */
-static void shapes_are_inferred_on_asynchronous_devices(void **state) {
+TEST_THAT(shapes_are_inferred_on_asynchronous_devices) {
   const float three[] = {1, 2, 3}, two[] = {1, 2};
   keel_tensor *a = floats(context, 3, three), *b = floats(context, 2, two);
   keel_tensor *in[] = {a, b}, *same[] = {a, a}, *y = NULL;
-  (void)state;
-  assert_int_equal(keel_device_push(queue), KD_OK);
-  assert_int_equal(keel_call(context, "Add", NULL, 0, in, 2, &y, 1),
-                   KD_INVALID_ARGUMENT);
-  expect_message("f32[3]");
-  assert_int_equal(keel_call(context, "Add", NULL, 0, same, 2, &y, 1), KD_OK);
+  expect_ok(keel_device_push(queue));
+  expect_fails(keel_call(context, "Add", NULL, 0, in, 2, &y, 1),
+               KD_INVALID_ARGUMENT, "f32[3]");
+  expect_ok(keel_call(context, "Add", NULL, 0, same, 2, &y, 1));
   assert_int_equal(keel_tensor_dims(y)[0], 3);
   keel_device_pop();
-  keel_tensor_release(y);
-  keel_tensor_release(a);
-  keel_tensor_release(b);
+  RELEASE(y, a, b);
 }
 
 /* "Co-location groups move variables silently": an input that is copied for a device
  * stays where it is, and so does its holder's view of it. */
-static void a_value_stays_where_it_was_put(void **state) {
+TEST_THAT(a_value_stays_where_it_was_put) {
   const float numbers[] = {-1, 2}, want[] = {0, 2};
   keel_tensor *x = floats(context, 2, numbers), *there = NULL, *y = NULL;
-  (void)state;
-  assert_int_equal(keel_tensor_to(x, queue, &there), KD_OK);
-  assert_int_equal(keel_device_push(cpu), KD_OK);
-  assert_int_equal(keel_call(context, "Relu", NULL, 0, &there, 1, &y, 1),
-                   KD_OK);
+  expect_ok(keel_tensor_to(x, queue, &there));
+  expect_ok(keel_device_push(cpu));
+  expect_ok(keel_call(context, "Relu", NULL, 0, &there, 1, &y, 1));
   keel_device_pop();
   assert_ptr_equal(keel_tensor_device(there), queue);
   assert_ptr_equal(keel_tensor_device(y), cpu);
   expect_floats(y, want, 2);
-  keel_tensor_release(y);
-  keel_tensor_release(there);
-  keel_tensor_release(x);
+  RELEASE(y, there, x);
 }
 
 /* "int32 is pinned to the host by rule": it runs where it is asked to. */
-static void int32_runs_on_the_device_that_is_named(void **state) {
+TEST_THAT(int32_runs_on_the_device_that_is_named) {
   const int32_t numbers[] = {3, -4}, want[] = {6, -8};
   const int64_t two = 2;
   keel_tensor *y = NULL;
-  (void)state;
   keel_tensor *x = create_tensor(context, KD_I32, 1, &two, numbers);
   keel_tensor *in[] = {x, x};
-  assert_int_equal(keel_device_push(cpu), KD_OK);
-  assert_int_equal(keel_call(context, "Add", NULL, 0, in, 2, &y, 1), KD_OK);
+  expect_ok(keel_device_push(cpu));
+  expect_ok(keel_call(context, "Add", NULL, 0, in, 2, &y, 1));
   keel_device_pop();
   assert_ptr_equal(keel_tensor_device(y), cpu);
   assert_memory_equal(keel_tensor_data(y), want, sizeof want);
-  keel_tensor_release(x);
-  keel_tensor_release(y);
+  RELEASE(x, y);
 }
 
 /* "Kernel cache unbounded". */
-static void the_kernel_cache_is_bounded(void **state) {
+TEST_THAT(the_kernel_cache_is_bounded) {
   uint64_t most = 0;
-  (void)state;
   for (int64_t size = 1; size <= 6000; size++) {
     keel_tensor *y = NULL;
     keel_tensor *x = create_tensor(context, KD_F32, 1, &size, NULL);
     const keel_attr axis = KEEL_INT("axis", 0);
-    assert_int_equal(keel_call(context, "Softmax", &axis, 1, &x, 1, &y, 1),
-                     KD_OK);
-    keel_tensor_release(x);
-    keel_tensor_release(y);
+    expect_ok(keel_call(context, "Softmax", &axis, 1, &x, 1, &y, 1));
+    RELEASE(x, y);
     most = kernels() > most ? kernels() : most;
   }
   assert_true(most <= 4096);
@@ -165,20 +139,17 @@ static void the_kernel_cache_is_bounded(void **state) {
 
 /* "Random-number state hidden in kernels": the same seed, the same numbers, however
  * often and wherever; random_test.c has the rest. */
-static void random_ops_have_no_state(void **state) {
+TEST_THAT(random_ops_have_no_state) {
   const int64_t shape = 16;
   const keel_attr attrs[] = {KEEL_INTS("shape", 1, &shape),
                              KEEL_FLOAT("seed", 5)};
   float first[16], next[16];
-  (void)state;
   for (int i = 0; i < 6; i++) {
     keel_tensor *x = NULL;
-    assert_int_equal(keel_device_push(i % 2 ? queue : cpu), KD_OK);
-    assert_int_equal(
-        keel_call(context, "RandomNormal", attrs, 2, NULL, 0, &x, 1), KD_OK);
+    expect_ok(keel_device_push(i % 2 ? queue : cpu));
+    expect_ok(keel_call(context, "RandomNormal", attrs, 2, NULL, 0, &x, 1));
     keel_device_pop();
-    assert_int_equal(keel_tensor_read(x, i ? next : first, sizeof first),
-                     KD_OK);
+    expect_ok(keel_tensor_read(x, i ? next : first, sizeof first));
     if (i) assert_memory_equal(first, next, sizeof first);
     keel_tensor_release(x);
   }
@@ -194,41 +165,34 @@ static uint64_t processor_time(void) {
 
 /* "Idle spinning burns a core" (6725): in a fifth of a second that nothing runs, the
  * process takes less than a twentieth of a core. */
-static void idle_workers_sleep(void **state) {
+TEST_THAT(idle_workers_sleep) {
   keel_op *relu = NULL;
   const int64_t many = 1 << 20;
   keel_tensor *y = NULL;
-  (void)state;
   keel_tensor *x = create_tensor(context, KD_F32, 1, &many, NULL);
-  assert_int_equal(keel_op_prepare(context, "Relu", NULL, 0, cpu, &relu),
-                   KD_OK);
-  assert_int_equal(keel_op_call(relu, &x, 1, &y, 1), KD_OK);
+  expect_ok(keel_op_prepare(context, "Relu", NULL, 0, cpu, &relu));
+  expect_ok(keel_op_call(relu, &x, 1, &y, 1));
   usleep(50000); /* workers look for more work first, for a bounded time */
   uint64_t before = processor_time();
   usleep(200000);
   assert_true(processor_time() - before < 10000);
-  keel_tensor_release(x);
-  keel_tensor_release(y);
-  keel_op_release(relu);
+  RELEASE(x, y, relu);
 }
 
 /* "Two sessions in one process disturb each other by spinning pools" (22778, 17011):
  * there is one pool, however many contexts there are that ask for as many threads. */
-static void contexts_of_one_number_share_a_pool(void **state) {
+TEST_THAT(contexts_of_one_number_share_a_pool) {
   int32_t workers = (int32_t)keel_worker_count(context) - 1;
   keel_context *same = open_with(CPU_PLUGIN, NULL, workers);
   keel_context *other = open_with(CPU_PLUGIN, NULL, workers + 1);
-  (void)state;
   assert_ptr_equal(same->pool, context->pool);
   assert_ptr_not_equal(other->pool, context->pool);
   assert_int_equal(keel_worker_count(other), workers + 2);
-  keel_close(other);
-  keel_close(same);
+  RELEASE(other, same);
 }
 
 /* Callers that never help leave all the threads to the pool. */
-static void callers_apart_do_not_count(void **state) {
-  (void)state;
+TEST_THAT(callers_apart_do_not_count) {
   close_context(NULL);
   const char *was = getenv("KEEL_THREADS");
   char *kept = was ? strdup(was) : NULL;
@@ -251,13 +215,12 @@ static void callers_apart_do_not_count(void **state) {
 
 /* "The executor cannot run single-threaded": everything on the caller, devices that
  * work asynchronously included. */
-static void no_workers_are_enough(void **state) {
+TEST_THAT(no_workers_are_enough) {
   const float numbers[] = {-1, 2}, want[] = {0, 4};
-  (void)state;
   close_context(NULL);
   context = open_with(CPU_PLUGIN, TOY("queue"), KEEL_NO_WORKERS);
-  assert_int_equal(keel_device_find(context, "cpu:0", &cpu), KD_OK);
-  assert_int_equal(keel_device_find(context, "queue:0", &queue), KD_OK);
+  expect_ok(keel_device_find(context, "cpu:0", &cpu));
+  expect_ok(keel_device_find(context, "queue:0", &queue));
   assert_int_equal(keel_worker_count(context), 1);
   const int64_t two = 2;
   keel_builder *builder = create_builder(context, "one");
@@ -268,27 +231,24 @@ static void no_workers_are_enough(void **state) {
   keel_device_push(cpu);
   keel_builder_output(builder, "y", op(builder, "Add", y, y));
   keel_device_pop();
-  keel_program *program = finish_program(builder);
-  keel_plan *plan = create_plan(program, NULL);
+  keel_plan *plan = finish_plan(builder, NULL);
   for (int i = 0; i < 20; i++) {
     expect_run(context, plan, numbers, want, 2);
   }
   keel_plan_release(plan);
-  keel_program_release(program);
 }
 
 /* Nothing waits for a device with a thread of its own: a thousand copies are on their
  * way at once, and one worker is enough. */
-static void a_thousand_pending_events_hold_no_thread(void **state) {
+TEST_THAT(a_thousand_pending_events_hold_no_thread) {
   enum { BRANCHES = 1000 };
   static keel_tensor *out[BRANCHES];
   const int64_t one = 1;
   const float number = 2;
-  (void)state;
   close_context(NULL);
   context = open_with(CPU_PLUGIN, TOY("queue"), 1);
-  assert_int_equal(keel_device_find(context, "cpu:0", &cpu), KD_OK);
-  assert_int_equal(keel_device_find(context, "queue:0", &queue), KD_OK);
+  expect_ok(keel_device_find(context, "cpu:0", &cpu));
+  expect_ok(keel_device_find(context, "queue:0", &queue));
   keel_builder *builder = create_builder(context, "many");
   keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &one);
   for (int i = 0; i < BRANCHES; i++) {
@@ -301,11 +261,10 @@ static void a_thousand_pending_events_hold_no_thread(void **state) {
     keel_builder_output(builder, "y", op(builder, "Neg", there, KEEL_ABSENT));
     keel_device_pop();
   }
-  keel_program *program = finish_program(builder);
-  keel_plan *plan = create_plan(program, NULL);
+  keel_plan *plan = finish_plan(builder, NULL);
   for (int round = 0; round < 3; round++) {
     keel_tensor *in = floats(context, 1, &number);
-    assert_int_equal(keel_plan_run(plan, &in, 1, out, BRANCHES), KD_OK);
+    expect_ok(keel_plan_run(plan, &in, 1, out, BRANCHES));
     for (int i = 0; i < BRANCHES; i++) {
       const float want = -(number + (float)i);
       expect_floats(out[i], &want, 1);
@@ -314,26 +273,8 @@ static void a_thousand_pending_events_hold_no_thread(void **state) {
     keel_tensor_release(in);
   }
   keel_plan_release(plan);
-  keel_program_release(program);
 }
 
 /* "It picks ready nodes blindly" is the_longest_way_comes_first of static_run_test.c. */
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(no_kernel_cache_is_entered_by_a_prepared_call),
-      cmocka_unit_test(an_op_object_takes_its_inputs_as_arguments),
-      cmocka_unit_test(a_late_error_keeps_its_message),
-      cmocka_unit_test(shapes_are_inferred_on_asynchronous_devices),
-      cmocka_unit_test(a_value_stays_where_it_was_put),
-      cmocka_unit_test(int32_runs_on_the_device_that_is_named),
-      cmocka_unit_test(the_kernel_cache_is_bounded),
-      cmocka_unit_test(random_ops_have_no_state),
-      cmocka_unit_test(idle_workers_sleep),
-      cmocka_unit_test(contexts_of_one_number_share_a_pool),
-      cmocka_unit_test(callers_apart_do_not_count),
-      cmocka_unit_test(no_workers_are_enough),
-      cmocka_unit_test(a_thousand_pending_events_hold_no_thread),
-  };
-  return cmocka_run_group_tests(tests, open_both, close_context);
-}
+RUN_TESTS(open_both, close_context)

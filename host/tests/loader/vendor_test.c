@@ -32,32 +32,28 @@ static keel_tensor *made(keel_context *context, kd_dtype dtype, uint32_t rank,
   return create_tensor(context, dtype, rank, dims, data);
 }
 
-static void ops_of_a_vendor_run_eagerly(void **state) {
+TEST_THAT(ops_of_a_vendor_run_eagerly) {
   const float x[] = {1, -2, 3, 0.5f, 2, -1, 0, 4};
   const int64_t dims[] = {2, 4};
   const keel_attr rows = KEEL_INT("axis", 0), beta = KEEL_FLOAT("beta", 0);
   keel_context *context = open_acme();
   keel_tensor *in = made(context, KD_F32, 2, dims, x), *out = NULL;
   float want[8];
-  (void)state;
-  assert_int_equal(call(context, ACME_OP("GatedSilu"), NULL, 0, &in, 1, &out),
-                   KD_OK);
+  expect_ok(call(context, ACME_OP("GatedSilu"), NULL, 0, &in, 1, &out));
   for (int i = 0; i < 2; i++)
     for (int k = 0; k < 2; k++)
       want[2 * i + k] = silu(x[4 * i + k]) * x[4 * i + 2 + k];
   expect_floats(out, want, 4);
   keel_tensor_release(out);
-  assert_int_equal(call(context, ACME_OP("GatedSilu"), &rows, 1, &in, 1, &out),
-                   KD_OK);
+  expect_ok(call(context, ACME_OP("GatedSilu"), &rows, 1, &in, 1, &out));
   for (int k = 0; k < 4; k++)
     want[k] = silu(x[k]) * x[4 + k];
   expect_floats(out, want, 4);
   keel_tensor_release(out);
   /* no shape function; beta's default is 1 */
   for (int round = 0; round < 2; round++) {
-    assert_int_equal(
-        call(context, ACME_OP("Swish"), &beta, (uint32_t)round, &in, 1, &out),
-        KD_OK);
+    expect_ok(
+        call(context, ACME_OP("Swish"), &beta, (uint32_t)round, &in, 1, &out));
     for (int k = 0; k < 8; k++)
       want[k] = round ? x[k] / 2 : silu(x[k]);
     expect_floats(out, want, 8);
@@ -70,28 +66,22 @@ static void ops_of_a_vendor_run_eagerly(void **state) {
   const int64_t four = 4;
   keel_tensor *pair[2] = {made(context, KD_F32, 1, &four, x),
                           made(context, KD_I64, 0, NULL, &three)};
-  assert_int_equal(call(context, ACME_OP("Windows"), NULL, 0, pair, 2, &out),
-                   KD_OK);
+  expect_ok(call(context, ACME_OP("Windows"), NULL, 0, pair, 2, &out));
   expect_floats(out, runs, 6);
   assert_int_equal(keel_tensor_dims(out)[0], 2);
   assert_int_equal(keel_tensor_dims(out)[1], 3);
-  keel_tensor_release(out);
-  keel_tensor_release(pair[1]);
+  RELEASE(out, pair[1]);
   keel_tensor *a = made(context, KD_I64, 0, NULL, &two),
               *b = made(context, KD_I64, 0, NULL, &sizes[0]), *sum[2] = {a, b};
-  assert_int_equal(keel_call(context, "Add", NULL, 0, sum, 2, &pair[1], 1),
-                   KD_OK);
-  assert_int_equal(call(context, ACME_OP("Windows"), NULL, 0, pair, 2, &out),
-                   KD_OK);
+  expect_ok(keel_call(context, "Add", NULL, 0, sum, 2, &pair[1], 1));
+  expect_ok(call(context, ACME_OP("Windows"), NULL, 0, pair, 2, &out));
   expect_floats(out, runs, 6);
-  keel_tensor_release(out);
-  keel_tensor_release(a);
-  keel_tensor_release(b);
+  RELEASE(out, a, b);
   release_all(pair, 2);
   keel_close(context);
 }
 
-static void what_does_not_fit_is_refused_with_the_vendors_words(void **state) {
+TEST_THAT(what_does_not_fit_is_refused_with_the_vendors_words) {
   const float x[6] = {0};
   const int32_t whole[2] = {0};
   const int64_t dims[] = {2, 3}, two = 2;
@@ -104,7 +94,6 @@ static void what_does_not_fit_is_refused_with_the_vendors_words(void **state) {
   keel_tensor *line = made(context, KD_F32, 1, &two, x),
               *size = made(context, KD_I64, 0, NULL, &nine);
   keel_tensor *pair[2] = {line, size};
-  (void)state;
   const struct {
     const char *op;
     const keel_attr *attr;
@@ -142,11 +131,7 @@ static void what_does_not_fit_is_refused_with_the_vendors_words(void **state) {
     assert_null(out);
     expect_message(cases[i].says);
   }
-  keel_tensor_release(in);
-  keel_tensor_release(ints);
-  keel_tensor_release(line);
-  keel_tensor_release(size);
-  keel_close(context);
+  RELEASE(in, ints, line, size, context);
 }
 
 /* ---- the sample, in programs ------------------------------------------------------ */
@@ -167,8 +152,7 @@ static keel_program *program_of(keel_context *context, bool constant) {
   keel_value c = op(builder, ACME_OP("Swish"), a, KEEL_ABSENT);
   keel_value d = op(builder, ACME_OP("Windows"), b, size);
   keel_value e = op(builder, ACME_OP("Windows"), c, size);
-  assert_int_equal(keel_builder_output(builder, "y", op(builder, "Add", d, e)),
-                   KD_OK);
+  expect_ok(keel_builder_output(builder, "y", op(builder, "Add", d, e)));
   return finish_program(builder);
 }
 
@@ -197,9 +181,8 @@ static void check_program(keel_context *context, keel_program *program) {
   release_all(in, 2);
 }
 
-static void ops_of_a_vendor_run_in_programs(void **state) {
+TEST_THAT(ops_of_a_vendor_run_in_programs) {
   keel_context *context = open_acme();
-  (void)state;
   for (int constant = 0; constant < 2; constant++) {
     keel_program *program = program_of(context, constant);
     check_program(context, program);
@@ -208,24 +191,22 @@ static void ops_of_a_vendor_run_in_programs(void **state) {
   keel_close(context);
 }
 
-static void they_are_kept_in_files(void **state) {
+TEST_THAT(they_are_kept_in_files) {
   static const uint32_t forms[] = {0, KEEL_SAVE_TEXT};
   keel_context *context = open_acme(), *without = NULL;
   keel_program *program = program_of(context, false), *read = NULL;
-  (void)state;
   for (int i = 0; i < 2; i++) {
-    assert_int_equal(keel_program_save(program, file, forms[i]), KD_OK);
+    expect_ok(keel_program_save(program, file, forms[i]));
     read = load_program(context, file);
     check_program(context, read);
     keel_program_release(read);
     without = open_with(CPU_PLUGIN, NULL, KEEL_NO_WORKERS);
-    assert_int_equal(keel_program_load(without, file, &read), KD_UNIMPLEMENTED);
-    expect_message("there is no op com.acme::Swish");
+    expect_fails(keel_program_load(without, file, &read), KD_UNIMPLEMENTED,
+                 "there is no op com.acme::Swish");
     expect_message("ai.onnx::Swish is another op of that name");
     keel_close(without);
   }
-  keel_program_release(program);
-  keel_close(context);
+  RELEASE(program, context);
 }
 
 /* ---- in ONNX ---------------------------------------------------------------------- */
@@ -305,10 +286,9 @@ static void write_model(unsigned version, unsigned axis) {
   assert_int_equal(fclose(out), 0);
 }
 
-static void models_in_onnx_have_them(void **state) {
+TEST_THAT(models_in_onnx_have_them) {
   const float x[] = {1, -2, 3, 0.5f, 2, -1, 0, 4};
   const int64_t dims[] = {2, 4};
-  (void)state;
 #ifndef KEEL_WITH_ONNX
   skip();
 #endif
@@ -318,23 +298,18 @@ static void models_in_onnx_have_them(void **state) {
   keel_program *program = load_program(context, file);
   keel_tensor *in = made(context, KD_F32, 2, dims, x), *out = NULL;
   keel_plan *plan = create_plan(program, NULL);
-  assert_int_equal(keel_plan_run(plan, &in, 1, &out, 1), KD_OK);
+  expect_ok(keel_plan_run(plan, &in, 1, &out, 1));
   for (int k = 0; k < 4; k++)
     want[k] = silu(x[k]) * x[4 + k];
   expect_floats(out, want, 4);
-  keel_tensor_release(in);
-  keel_tensor_release(out);
-  keel_plan_release(plan);
-  keel_program_release(program);
+  RELEASE(in, out, plan, program);
   write_model(2, 0);
-  assert_int_equal(keel_program_load(context, file, &program),
-                   KD_UNIMPLEMENTED);
-  expect_message("GatedSilu of opset 2 of com.acme");
+  expect_fails(keel_program_load(context, file, &program), KD_UNIMPLEMENTED,
+               "GatedSilu of opset 2 of com.acme");
   /* the shape function is asked as the model is read */
   write_model(1, 5);
-  assert_int_equal(keel_program_load(context, file, &program),
-                   KD_INVALID_ARGUMENT);
-  expect_message("X has rank 2, and no such axis");
+  expect_fails(keel_program_load(context, file, &program), KD_INVALID_ARGUMENT,
+               "X has rank 2, and no such axis");
   expect_message(file);
   keel_close(context);
 }
@@ -454,7 +429,7 @@ static keel_context *open_entries(uint32_t count) {
       .entry_count = count,
       .workers = KEEL_NO_WORKERS};
   keel_context *context = NULL;
-  assert_int_equal(keel_open(&made, &context), KD_OK);
+  expect_ok(keel_open(&made, &context));
   return context;
 }
 
@@ -464,8 +439,7 @@ static keel_status negated(keel_context *context, const char *name,
   keel_tensor *in = floats(context, 1, x), *out = NULL;
   keel_status status = keel_call(context, name, NULL, 0, &in, 1, &out, 1);
   if (status == KD_OK) expect_floats(out, &want, 1);
-  keel_tensor_release(in);
-  keel_tensor_release(out);
+  RELEASE(in, out);
   return status;
 }
 
@@ -523,17 +497,16 @@ static void break_it(size_t how) {
 #undef BREAK
 }
 
-static void what_is_no_definition_refuses_the_plugin(void **state) {
+TEST_THAT(what_is_no_definition_refuses_the_plugin) {
 #define SAYS(what, says) says,
   static const char *const says[] = {BREAKS(SAYS)};
 #undef SAYS
-  (void)state;
   for (size_t i = 0; i < sizeof says / sizeof *says; i++) {
     keel_plugin_info facts;
     begin();
     break_it(i);
     keel_context *context = open_entries(1);
-    assert_int_equal(keel_plugin_at(context, 0, &facts), KD_OK);
+    expect_ok(keel_plugin_at(context, 0, &facts));
     if (facts.status != KD_INCOMPATIBLE || !strstr(facts.reason, says[i]))
       fail_msg("case %zu: %s: %s", i, keel_status_name(facts.status),
                facts.reason);
@@ -542,16 +515,15 @@ static void what_is_no_definition_refuses_the_plugin(void **state) {
   }
   begin();
   keel_context *context = open_entries(1);
-  assert_int_equal(negated(context, "x.brings::Negate", -5), KD_OK);
+  expect_ok(negated(context, "x.brings::Negate", -5));
   assert_int_equal(inferred > 0, 1);
   keel_close(context);
 }
 
-static void bits_of_later_definitions_refuse_the_op_alone(void **state) {
+TEST_THAT(bits_of_later_definitions_refuse_the_op_alone) {
   uint32_t *const words[] = {&defs[0].flags, &params[0].flags, &params[2].flags,
                              &attrs[0].flags};
   kd_op_param other_output;
-  (void)state;
   for (int hint = 0; hint < 2; hint++)
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
       begin();
@@ -561,7 +533,7 @@ static void bits_of_later_definitions_refuse_the_op_alone(void **state) {
       *words[i] |= hint ? 1u << 30 : 1u << 20;
       keel_plugin_info facts;
       keel_context *context = open_entries(1);
-      assert_int_equal(keel_plugin_at(context, 0, &facts), KD_OK);
+      expect_ok(keel_plugin_at(context, 0, &facts));
       if (facts.status != KD_OK) fail_msg("%s", facts.reason);
       assert_int_equal(negated(context, "x.brings::Negate", -5),
                        hint ? KD_OK : KD_NOT_FOUND);
@@ -574,11 +546,10 @@ static void bits_of_later_definitions_refuse_the_op_alone(void **state) {
 }
 
 /* The same op of two plugins. */
-static void equal_definitions_are_one_op(void **state) {
+TEST_THAT(equal_definitions_are_one_op) {
   static kd_op_def others[1];
   static kd_op_param other_params[3];
   static kd_op_attr other_attrs[2];
-  (void)state;
   for (int other = 0; other < 9; other++) {
     begin();
     memcpy(other_params, params, sizeof params);
@@ -630,12 +601,12 @@ static void equal_definitions_are_one_op(void **state) {
     assert_int_equal(keel_device_count(context), 2);
     assert_int_equal(keel_device_kernel(keel_device_at(context, 1), 0, &kernel),
                      other ? KD_OUT_OF_RANGE : KD_OK);
-    assert_int_equal(negated(context, "x.brings::Negate", -5), KD_OK);
+    expect_ok(negated(context, "x.brings::Negate", -5));
     keel_close(context);
   }
 }
 
-static void shape_functions_are_not_believed(void **state) {
+TEST_THAT(shape_functions_are_not_believed) {
   static const char *const says[] = {
       "plugin brings's shape function does not set the type of Y",
       "plugin brings's shape function gives Y the type i64, which its "
@@ -647,7 +618,6 @@ static void shape_functions_are_not_believed(void **state) {
       "no reason is given",
       "plugin brings's shape function gives Y the type ?, which its definition "
       "does not allow"};
-  (void)state;
   for (int i = 0; i < 8; i++) {
     begin();
     lie = i + 1;
@@ -657,33 +627,18 @@ static void shape_functions_are_not_believed(void **state) {
         !strstr(keel_message(), says[i]))
       fail_msg("lie %d: %s: %s", lie, keel_status_name(status), keel_message());
     lie = 0; /* and the next call is good */
-    assert_int_equal(negated(context, "x.brings::Negate", -5), KD_OK);
+    expect_ok(negated(context, "x.brings::Negate", -5));
     keel_close(context);
   }
 }
 
-static int make_file(void **state) {
-  (void)state;
+SETUP(make_file) {
   int fd = mkstemp(file);
   return fd < 0 || close(fd) != 0;
 }
 
-static int drop_file(void **state) {
-  (void)state;
+SETUP(drop_file) {
   return unlink(file);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(ops_of_a_vendor_run_eagerly),
-      cmocka_unit_test(what_does_not_fit_is_refused_with_the_vendors_words),
-      cmocka_unit_test(ops_of_a_vendor_run_in_programs),
-      cmocka_unit_test(they_are_kept_in_files),
-      cmocka_unit_test(models_in_onnx_have_them),
-      cmocka_unit_test(what_is_no_definition_refuses_the_plugin),
-      cmocka_unit_test(bits_of_later_definitions_refuse_the_op_alone),
-      cmocka_unit_test(equal_definitions_are_one_op),
-      cmocka_unit_test(shape_functions_are_not_believed),
-  };
-  return cmocka_run_group_tests(tests, make_file, drop_file);
-}
+RUN_TESTS(make_file, drop_file)

@@ -30,15 +30,14 @@ static void order_of(int k, holder *order) {
   }
 }
 
-static void the_last_of_all_holders_frees_once(void **state) {
-  (void)state;
+TEST_THAT(the_last_of_all_holders_frees_once) {
   for (int k = 0; k < 24; k++) {
     atomic_int deleted = 0;
     holder order[HOLDERS];
     keel_tensor *tensor = keel_tensor_retain(take(make_pairs(&deleted), 0));
     DLManagedTensorVersioned *versioned = lend(tensor, 0);
     DLManagedTensor *legacy = NULL;
-    assert_int_equal(keel_tensor_to_dlpack_legacy(tensor, 0, &legacy), KD_OK);
+    expect_ok(keel_tensor_to_dlpack_legacy(tensor, 0, &legacy));
     order_of(k, order);
     for (int i = 0; i < HOLDERS; i++) {
       assert_int_equal(deleted, 0);
@@ -49,13 +48,11 @@ static void the_last_of_all_holders_frees_once(void **state) {
 }
 
 /* From here to there and back and on: each struct is freed by who holds it. */
-static void a_chain_of_libraries_ends_at_its_beginning(void **state) {
+TEST_THAT(a_chain_of_libraries_ends_at_its_beginning) {
   const float want[] = {0, -1, 2, -3};
   atomic_int deleted = 0;
-  (void)state;
   keel_tensor *first = take(make_pairs(&deleted), 0), *second = NULL;
-  assert_int_equal(keel_tensor_from_dlpack(context, lend(first, 0), 0, &second),
-                   KD_OK);
+  expect_ok(keel_tensor_from_dlpack(context, lend(first, 0), 0, &second));
   assert_ptr_equal(keel_tensor_data(first), keel_tensor_data(second));
   keel_tensor_release(first);
   DLManagedTensorVersioned *last = lend(second, 0);
@@ -72,11 +69,10 @@ static void *release_there(void *managed) {
   return NULL;
 }
 
-static void any_thread_may_free(void **state) {
+TEST_THAT(any_thread_may_free) {
   enum { THREADS = 4 };
   pthread_t threads[THREADS];
   atomic_int deleted = 0;
-  (void)state;
   keel_tensor *tensor = take(make_pairs(&deleted), 0);
   for (int i = 0; i < THREADS; i++)
     assert_int_equal(
@@ -87,9 +83,8 @@ static void any_thread_may_free(void **state) {
   assert_int_equal(deleted, 1);
 }
 
-static void nobody_is_told_where_nobody_asks(void **state) {
+TEST_THAT(nobody_is_told_where_nobody_asks) {
   atomic_int deleted = 0;
-  (void)state;
   given *from = make_pairs(&deleted);
   from->versioned.deleter = NULL;
   keel_tensor_release(take(from, 0));
@@ -112,17 +107,15 @@ static void run_constant(uint64_t offset, int deleted_at_once, float first) {
   assert_int_equal(deleted, deleted_at_once);
   keel_program *program = finish_program(builder);
   keel_plan *plan = create_plan(program, NULL);
-  assert_int_equal(keel_plan_run(plan, NULL, 0, &y, 1), KD_OK);
+  expect_ok(keel_plan_run(plan, NULL, 0, &y, 1));
   expect_floats(y, want, 4);
-  keel_tensor_release(y);
-  keel_plan_release(plan);
+  RELEASE(y, plan);
   assert_int_equal(deleted, deleted_at_once);
   keel_program_release(program);
   assert_int_equal(deleted, 1);
 }
 
-static void constants_hold_the_memory_or_a_copy(void **state) {
-  (void)state;
+TEST_THAT(constants_hold_the_memory_or_a_copy) {
   run_constant(0, 0, 0);
   run_constant(64, 0, 16);
   run_constant(8, 1, 2); /* each run would copy it */
@@ -131,50 +124,41 @@ static void constants_hold_the_memory_or_a_copy(void **state) {
 /* ---- work in flight ------------------------------------------------------------------------ */
 
 /* A run that waits for its other input reads the memory after all others let go. */
-static void a_run_that_waits_keeps_the_memory(void **state) {
+TEST_THAT(a_run_that_waits_keeps_the_memory) {
   const int64_t pairs[] = {2, 2};
   const float ones[] = {1, 1, 1, 1}, want[] = {1, 0, 3, -2};
   atomic_int deleted = 0;
-  (void)state;
   keel_tensor *in[2] = {take(make_pairs(&deleted), 0), NULL}, *y = NULL,
               *value = NULL;
   keel_builder *builder = create_builder(context, "late");
   keel_value a = keel_builder_input(builder, "a", KD_F32, 2, pairs);
   keel_value b = keel_builder_input(builder, "b", KD_F32, 2, pairs);
   keel_builder_output(builder, "y", op(builder, "Add", a, b));
-  keel_program *program = finish_program(builder);
-  keel_plan *plan = create_plan(program, NULL);
-  assert_int_equal(keel_tensor_promise(context, &in[1]), KD_OK);
-  assert_int_equal(keel_plan_begin(plan, NULL, in, 2, &y, 1), KD_OK);
+  keel_plan *plan = finish_plan(builder, NULL);
+  expect_ok(keel_tensor_promise(context, &in[1]));
+  expect_ok(keel_plan_begin(plan, NULL, in, 2, &y, 1));
   keel_tensor_release(in[0]);
   assert_int_equal(deleted, 0);
   value = create_tensor(context, KD_F32, 2, pairs, ones);
-  assert_int_equal(keel_tensor_fulfil(in[1], value), KD_OK);
+  expect_ok(keel_tensor_fulfil(in[1], value));
   expect_floats(y, want, 4);
-  keel_tensor_release(value);
-  keel_tensor_release(in[1]);
-  keel_tensor_release(y);
-  keel_plan_release(plan);
-  keel_program_release(program);
+  RELEASE(value, in[1], y, plan);
   assert_int_equal(deleted, 1);
 }
 
 /* The queue is held up by a product, and the copy to it waits behind that. */
-static void a_copy_in_flight_keeps_the_memory(void **state) {
+TEST_THAT(a_copy_in_flight_keeps_the_memory) {
   const float want[] = {0, 0, 2, 0}, seven = 7, ones[] = {1, 1};
   atomic_int deleted = 0;
-  (void)state;
   keel_context *before = context;
   context = open_with(CPU_PLUGIN, TOY("queue"), KEEL_NO_WORKERS);
   toy_state *toy = toy_of(TOY("queue"));
   keel_device *queue = keel_device_at(context, 1);
   keel_tensor *pair[2] = {floats(context, 2, ones), NULL}, *held = NULL;
-  assert_int_equal(
-      keel_tensor_create(context, KD_F32, 0, NULL, &seven, &pair[1]), KD_OK);
+  expect_ok(keel_tensor_create(context, KD_F32, 0, NULL, &seven, &pair[1]));
   atomic_store(&toy->gate, 1);
-  assert_int_equal(keel_device_push(queue), KD_OK);
-  assert_int_equal(keel_call(context, "Mul", NULL, 0, pair, 2, &held, 1),
-                   KD_OK);
+  expect_ok(keel_device_push(queue));
+  expect_ok(keel_call(context, "Mul", NULL, 0, pair, 2, &held, 1));
   keel_device_pop();
   keel_tensor *x = take(make_pairs(&deleted), 0), *y = relu(queue, x);
   keel_tensor_release(x);
@@ -182,9 +166,7 @@ static void a_copy_in_flight_keeps_the_memory(void **state) {
   atomic_store(&toy->gate, 0);
   expect_floats(y, want, 4);
   release_all(pair, 2);
-  keel_tensor_release(held);
-  keel_tensor_release(y);
-  keel_close(context);
+  RELEASE(held, y, context);
   context = before;
   assert_int_equal(deleted, 1);
 }
@@ -203,11 +185,10 @@ static void close_late(keel_context *before) {
   context = before;
 }
 
-static void aligned_memory_is_read_where_it_lies(void **state) {
+TEST_THAT(aligned_memory_is_read_where_it_lies) {
   const float want[] = {0, 0, 2, 0};
   const toy_state *toy = NULL;
   atomic_int deleted = 0;
-  (void)state;
   keel_context *before = context;
   keel_device *late = open_late(&toy);
   given *from = make_pairs(&deleted);
@@ -221,11 +202,10 @@ static void aligned_memory_is_read_where_it_lies(void **state) {
   close_late(before);
 }
 
-static void other_memory_is_copied_for_the_device(void **state) {
+TEST_THAT(other_memory_is_copied_for_the_device) {
   const float want[] = {16, 0, 18, 0};
   const toy_state *toy = NULL;
   atomic_int deleted = 0;
-  (void)state;
   keel_context *before = context;
   keel_device *late = open_late(&toy);
   given *from = make_pairs(&deleted);
@@ -242,14 +222,13 @@ static void other_memory_is_copied_for_the_device(void **state) {
 }
 
 /* Memory of the host's pool is another tensor's soon after. */
-static void pooled_memory_is_not_read_late(void **state) {
+TEST_THAT(pooled_memory_is_not_read_late) {
   enum { MANY = 256 };
   const float data[] = {0, -1, 2, -3}, others[] = {9, 9, 9, 9},
               want[] = {0, 0, 2, 0};
   const toy_state *toy = NULL;
   keel_tensor *all[MANY];
   int aligned = MANY;
-  (void)state;
   keel_context *before = context;
   keel_device *late = open_late(&toy);
   for (int i = 0; i < MANY; i++) {
@@ -268,11 +247,10 @@ static void pooled_memory_is_not_read_late(void **state) {
   close_late(before);
 }
 
-static void what_a_device_still_makes_is_waited_for(void **state) {
+TEST_THAT(what_a_device_still_makes_is_waited_for) {
   const float want[] = {0, 0, 2, 0};
   const toy_state *toy = NULL;
   atomic_int deleted = 0;
-  (void)state;
   keel_context *before = context;
   keel_device *late = open_late(&toy);
   keel_tensor *x = take(make_pairs(&deleted), 0), *y = relu(late, x);
@@ -281,8 +259,7 @@ static void what_a_device_still_makes_is_waited_for(void **state) {
   assert_memory_equal(to->dl_tensor.data, want, sizeof want);
   keel_tensor *other = relu(late, x);
   assert_memory_equal(keel_tensor_data(other), want, sizeof want);
-  keel_tensor_release(other);
-  keel_tensor_release(y);
+  RELEASE(other, y);
   assert_memory_equal(to->dl_tensor.data, want, sizeof want);
   to->deleter(to);
   keel_tensor_release(x);
@@ -292,22 +269,18 @@ static void what_a_device_still_makes_is_waited_for(void **state) {
 
 /* Nothing is waited for between the runs of a plan: what one still reads is not overwritten
  * for the next. */
-static void plans_read_each_input_where_it_lies(void **state) {
+TEST_THAT(plans_read_each_input_where_it_lies) {
   enum { RUNS = 9 };
   const int64_t pairs[] = {2, 2};
   const toy_state *toy = NULL;
   atomic_int deleted = 0;
   keel_tensor *in[RUNS], *out[RUNS];
-  (void)state;
   keel_context *before = context;
   keel_device *late = open_late(&toy);
-  const keel_plan_params params = {.struct_size = sizeof params,
-                                   .device = late};
   keel_builder *builder = create_builder(context, "again");
   keel_value x = keel_builder_input(builder, "x", KD_F32, 2, pairs);
   keel_builder_output(builder, "y", op(builder, "Relu", x, KEEL_ABSENT));
-  keel_program *program = finish_program(builder);
-  keel_plan *plan = create_plan(program, &params);
+  keel_plan *plan = finish_plan(builder, PLAN_PARAMS(.device = late));
   for (int i = 0; i < RUNS; i++) {
     given *from = make_pairs(&deleted);
     uint64_t offset = i % 3 ? 64 : 0; /* the device wants 256 */
@@ -321,29 +294,11 @@ static void plans_read_each_input_where_it_lies(void **state) {
   for (int i = 0; i < RUNS; i++) {
     const float want[] = {(float)i, 0, i % 3 ? 18 : 2, 0};
     expect_floats(out[i], want, 4);
-    keel_tensor_release(out[i]);
-    keel_tensor_release(in[i]);
+    RELEASE(out[i], in[i]);
     assert_int_equal(deleted, i + 1);
   }
   keel_plan_release(plan);
-  keel_program_release(program);
   close_late(before);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(the_last_of_all_holders_frees_once),
-      cmocka_unit_test(a_chain_of_libraries_ends_at_its_beginning),
-      cmocka_unit_test(any_thread_may_free),
-      cmocka_unit_test(nobody_is_told_where_nobody_asks),
-      cmocka_unit_test(constants_hold_the_memory_or_a_copy),
-      cmocka_unit_test(a_run_that_waits_keeps_the_memory),
-      cmocka_unit_test(a_copy_in_flight_keeps_the_memory),
-      cmocka_unit_test(aligned_memory_is_read_where_it_lies),
-      cmocka_unit_test(other_memory_is_copied_for_the_device),
-      cmocka_unit_test(pooled_memory_is_not_read_late),
-      cmocka_unit_test(what_a_device_still_makes_is_waited_for),
-      cmocka_unit_test(plans_read_each_input_where_it_lies),
-  };
-  return cmocka_run_group_tests(tests, open_cpu, close_context);
-}
+RUN_TESTS(open_cpu, close_context)

@@ -27,9 +27,8 @@ static void make_elsewhere(keel_buffer **buffers) {
   assert_non_null(made);
 }
 
-static void what_another_thread_frees_is_taken_again(void **state) {
+TEST_THAT(what_another_thread_frees_is_taken_again) {
   keel_buffer *buffers[COUNT];
-  (void)state;
   keel_context *context = open_with(CPU_PLUGIN, TOY("queue"), 1);
   expect_ok(keel_device_find(context, "queue:0", &device));
   expect_ok(keel_device_ready(device));
@@ -56,10 +55,9 @@ static keel_stats stats_of(keel_context *context) {
 }
 
 /* A piece is there until the next, larger one is. */
-static void what_is_grown_out_of_is_not_kept(void **state) {
+TEST_THAT(what_is_grown_out_of_is_not_kept) {
   enum { MOST = 64 };
   keel_buffer *old = NULL, *larger = NULL;
-  (void)state;
   keel_context *context = open_with(CPU_PLUGIN, TOY("queue"), 1);
   expect_ok(keel_device_find(context, "queue:0", &device));
   expect_ok(keel_device_ready(device));
@@ -81,10 +79,9 @@ static void what_is_grown_out_of_is_not_kept(void **state) {
 }
 
 /* The first rounds may give back what a larger piece comes after. */
-static void sizes_that_come_again_are_kept(void **state) {
+TEST_THAT(sizes_that_come_again_are_kept) {
   static const uint64_t sizes[] = {2, 1, 8, 4, 16, 3};
   enum { SIZES = sizeof sizes / sizeof *sizes };
-  (void)state;
   keel_context *context = open_with(CPU_PLUGIN, TOY("queue"), 1);
   expect_ok(keel_device_find(context, "queue:0", &device));
   expect_ok(keel_device_ready(device));
@@ -108,8 +105,7 @@ static void take_and_free(uint64_t size) {
 }
 
 /* What is too large to be kept is allocated each time: smaller pieces stay nevertheless. */
-static void what_is_never_kept_replaces_nothing(void **state) {
-  (void)state;
+TEST_THAT(what_is_never_kept_replaces_nothing) {
   keel_context *context = open_with(CPU_PLUGIN, TOY("queue"), 1);
   expect_ok(keel_device_find(context, "queue:0", &device));
   expect_ok(keel_device_ready(device));
@@ -124,9 +120,8 @@ static void what_is_never_kept_replaces_nothing(void **state) {
 }
 
 /* As many at once as there have been: by as many runs. */
-static void as_many_as_before_replace_nothing(void **state) {
+TEST_THAT(as_many_as_before_replace_nothing) {
   keel_buffer *both[2] = {NULL, NULL};
-  (void)state;
   keel_context *context = open_with(CPU_PLUGIN, TOY("queue"), 1);
   expect_ok(keel_device_find(context, "queue:0", &device));
   expect_ok(keel_device_ready(device));
@@ -143,9 +138,8 @@ static void as_many_as_before_replace_nothing(void **state) {
 }
 
 /* To free a buffer that is not kept waits for the device; the message of a failure before stays. */
-static void a_message_outlives_what_is_freed(void **state) {
+TEST_THAT(a_message_outlives_what_is_freed) {
   keel_buffer *buffer = NULL;
-  (void)state;
   keel_context *context = open_with(CPU_PLUGIN, TOY("queue"), 1);
   expect_ok(keel_device_find(context, "queue:0", &device));
   expect_ok(keel_device_ready(device));
@@ -158,9 +152,8 @@ static void a_message_outlives_what_is_freed(void **state) {
   keel_close(context);
 }
 
-static void what_is_exported_replaces_nothing(void **state) {
+TEST_THAT(what_is_exported_replaces_nothing) {
   keel_buffer *exported = NULL;
-  (void)state;
   keel_context *context = open_with(CPU_PLUGIN, TOY("queue"), 1);
   expect_ok(keel_device_find(context, "queue:0", &device));
   expect_ok(keel_device_ready(device));
@@ -195,12 +188,11 @@ static keel_program *growing_program(keel_context *context, int64_t step) {
   return finish_program(b);
 }
 
-static void a_growing_state_takes_twice_its_size(void **state) {
+TEST_THAT(a_growing_state_takes_twice_its_size) {
   enum { STEP = MIB / 16, ROUNDS = 128, WHOLE = 4 * STEP * ROUNDS };
   static float list[STEP];
   const int64_t step = STEP, rounds = ROUNDS;
   keel_tensor *y = NULL;
-  (void)state;
   keel_context *context = open_with(CPU_PLUGIN, NULL, 1);
   keel_program *program = growing_program(context, STEP);
   keel_plan *plan = create_plan(program, NULL);
@@ -212,21 +204,7 @@ static void a_growing_state_takes_twice_its_size(void **state) {
   assert_true(stats_of(context).peak_bytes <= UINT64_C(21) * WHOLE / 10);
   keel_tensor_release(y);
   release_all(in, 2);
-  keel_plan_release(plan);
-  keel_program_release(program);
-  keel_close(context);
+  RELEASE(plan, program, context);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(what_another_thread_frees_is_taken_again),
-      cmocka_unit_test(what_is_grown_out_of_is_not_kept),
-      cmocka_unit_test(sizes_that_come_again_are_kept),
-      cmocka_unit_test(what_is_never_kept_replaces_nothing),
-      cmocka_unit_test(as_many_as_before_replace_nothing),
-      cmocka_unit_test(a_message_outlives_what_is_freed),
-      cmocka_unit_test(what_is_exported_replaces_nothing),
-      cmocka_unit_test(a_growing_state_takes_twice_its_size),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -14,18 +14,13 @@ enum { SIDE = 256, ROWS = 5, LAYERS = 6, BYTES = SIDE * SIDE * 4 };
 static void open_cpu(const char *products) {
   const char *const plugins[] = {CPU_PLUGIN};
   const char *const options[] = {"cpu.regions=off", products};
-  const keel_context_params params = {.struct_size = sizeof params,
-                                      .flags = KEEL_ONLY_NAMED,
-                                      .plugins = plugins,
-                                      .plugin_count = 1,
-                                      .options = options,
-                                      .option_count = products ? 2 : 1,
-                                      .workers = 1};
-  assert_int_equal(keel_open(&params, &context), KD_OK);
+  const keel_context_params params =
+      OPENS(KEEL_ONLY_NAMED, plugins, 1, .options = options,
+            .option_count = products ? 2 : 1, .workers = 1);
+  expect_ok(keel_open(&params, &context));
 }
 
-static int start(void **state) {
-  (void)state;
+SETUP(start) {
   open_cpu(NULL);
   return 0;
 }
@@ -109,7 +104,7 @@ static keel_program *program_of(void (*write)(const char *path), bool binary) {
   write(path);
   keel_program *program = load(path);
   if (binary) {
-    assert_int_equal(keel_program_save(program, path, 0), KD_OK);
+    expect_ok(keel_program_save(program, path, 0));
     keel_program_release(program);
     program = load(path);
     assert_int_equal(ragged_in(program->functions), 0);
@@ -119,9 +114,7 @@ static keel_program *program_of(void (*write)(const char *path), bool binary) {
 }
 
 static keel_plan *plan_of(keel_program *program, uint32_t flags) {
-  const keel_plan_params params = {.struct_size = sizeof params,
-                                   .flags = flags};
-  return create_plan(program, &params);
+  return create_plan(program, PLAN_PARAMS(.flags = flags));
 }
 
 static keel_tensor *run(keel_plan *plan, int64_t rows) {
@@ -143,13 +136,11 @@ static void expect_same(keel_plan *plan, keel_plan *other, int64_t rows) {
   keel_tensor *a = run(plan, rows), *b = run(other, rows);
   assert_memory_equal(keel_tensor_data(a), keel_tensor_data(b),
                       (size_t)(rows * SIDE) * sizeof(float));
-  keel_tensor_release(a);
-  keel_tensor_release(b);
+  RELEASE(a, b);
 }
 
 /* They are read there when kernels are made, copied for no longer than that. */
-static void weights_of_products_stay_in_the_file(void **state) {
-  (void)state;
+LISTED_TEST(weights_of_products_stay_in_the_file) {
   uint64_t none = live_bytes(context);
   keel_program *program = program_of(write_chain, false);
   assert_true(ragged_in(program->functions) >= LAYERS / 2);
@@ -163,17 +154,12 @@ static void weights_of_products_stay_in_the_file(void **state) {
     expect_same(plan, other, ROWS);
     expect_same(second, other, ROWS);
   }
-  keel_plan_release(plan);
-  keel_plan_release(other);
-  keel_plan_release(second);
-  keel_program_release(program);
-  keel_program_release(straight);
+  RELEASE(plan, other, second, program, straight);
 }
 
 /* Kernels for other shapes read the file again, when the program is gone as well. */
-static void other_shapes_find_them_again(void **state) {
+LISTED_TEST(other_shapes_find_them_again) {
   const int64_t rows[] = {5, 1, 7, 5, 64, 1, 7, 64, 3, 0};
-  (void)state;
   uint64_t none = live_bytes(context);
   keel_program *program = program_of(write_open, false);
   keel_program *straight = program_of(write_open, true);
@@ -183,14 +169,11 @@ static void other_shapes_find_them_again(void **state) {
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
     expect_same(plan, other, rows[i]);
   assert_true(live_bytes(context) < none + LAYERS * BYTES / 2);
-  keel_plan_release(plan);
-  keel_plan_release(other);
-  keel_program_release(straight);
+  RELEASE(plan, other, straight);
 }
 
 /* What kernels have packed is shared by those for other shapes. */
-static void shapes_share_what_is_packed(void **state) {
-  (void)state;
+LISTED_TEST(shapes_share_what_is_packed) {
 #ifdef KEEL_SANITIZED
   skip(); /* what is freed stays in memory */
 #endif
@@ -205,40 +188,30 @@ static void shapes_share_what_is_packed(void **state) {
   if (before && after > before + 3 * LAYERS * BYTES)
     fail_msg("%llu bytes more for seven shapes, of weights of %d",
              (unsigned long long)(after - before), LAYERS * BYTES);
-  keel_plan_release(plan);
-  keel_program_release(program);
+  RELEASE(plan, program);
 }
 
-static void weights_of_convolutions_stay_in_the_file(void **state) {
-  (void)state;
+LISTED_TEST(weights_of_convolutions_stay_in_the_file) {
   keel_program *program = program_of(write_convolutions, false);
   keel_program *straight = program_of(write_convolutions, true);
   assert_true(ragged_in(program->functions) >= LAYERS / 2);
   keel_plan *plan = plan_of(program, 0), *other = plan_of(straight, 0);
   for (int i = 0; i < 3; i++)
     expect_same(plan, other, PLANES);
-  keel_plan_release(plan);
-  keel_plan_release(other);
-  keel_program_release(program);
-  keel_program_release(straight);
+  RELEASE(plan, other, program, straight);
 }
 
-static void weights_that_others_read_are_copied(void **state) {
-  (void)state;
+LISTED_TEST(weights_that_others_read_are_copied) {
   keel_program *program = program_of(write_others, false);
   keel_program *straight = program_of(write_others, true);
   assert_int_equal(ragged_in(program->functions), 0);
   keel_plan *plan = plan_of(program, 0), *other = plan_of(straight, 0);
   for (int i = 0; i < 3; i++)
     expect_same(plan, other, SIDE);
-  keel_plan_release(plan);
-  keel_plan_release(other);
-  keel_program_release(program);
-  keel_program_release(straight);
+  RELEASE(plan, other, program, straight);
 }
 
-static void eager_runs_read_them(void **state) {
-  (void)state;
+LISTED_TEST(eager_runs_read_them) {
   keel_program *program = program_of(write_chain, false);
   keel_plan *plan = plan_of(program, 0),
             *eager = plan_of(program, KEEL_PLAN_EAGER);
@@ -247,19 +220,15 @@ static void eager_runs_read_them(void **state) {
     const float *x = keel_tensor_data(a), *y = keel_tensor_data(b);
     for (int k = 0; k < ROWS * SIDE; k++) /* by kernels of other shapes */
       assert_true(x[k] - y[k] < 1e-4F && y[k] - x[k] < 1e-4F);
-    keel_tensor_release(a);
-    keel_tensor_release(b);
+    RELEASE(a, b);
   }
-  keel_plan_release(plan);
-  keel_plan_release(eager);
-  keel_program_release(program);
+  RELEASE(plan, eager, program);
 }
 
 /* Bytes that a file has not are no tensor's: it fails where it is loaded. */
-static void files_that_are_cut_off_are_refused(void **state) {
+LISTED_TEST(files_that_are_cut_off_are_refused) {
   char path[] = "/tmp/keel-ragged-XXXXXX";
   keel_program *program = NULL;
-  (void)state;
   int file = mkstemp(path);
   assert_true(file >= 0);
   write_chain(path);
@@ -274,8 +243,7 @@ static void files_that_are_cut_off_are_refused(void **state) {
 
 /* Kernels that take nothing, though others of their device do: after the first run the
  * weights lie where each launch finds them, once for all shapes. */
-static void kernels_that_read_them_in_each_run(void **state) {
-  (void)state;
+LISTED_TEST(kernels_that_read_them_in_each_run) {
   open_cpu("cpu.products=openblas");
   uint64_t none = live_bytes(context);
   keel_program *program = program_of(write_chain, false);
@@ -290,12 +258,7 @@ static void kernels_that_read_them_in_each_run(void **state) {
   keel_plan *second = plan_of(program, 0);
   expect_same(second, other, ROWS);
   assert_true(live_bytes(context) < none + LAYERS * BYTES * 3 / 2);
-  keel_plan_release(second);
-  keel_plan_release(plan);
-  keel_plan_release(other);
-  keel_program_release(program);
-  keel_program_release(straight);
-  keel_close(context);
+  RELEASE(second, plan, other, program, straight, context);
 }
 
 int main(void) {

@@ -22,11 +22,8 @@ static keel_value weights(keel_builder *builder, int seed) {
 /* Ends the builder. The plan alone has the weights. */
 static keel_plan *end_on(keel_builder *builder, keel_device *device) {
   static const char *const skip[] = {"regions"};
-  const keel_plan_params params = {.struct_size = sizeof params,
-                                   .device = device,
-                                   .skip = skip,
-                                   .skip_count = 1};
-  return finish_plan(builder, &params);
+  return finish_plan(
+      builder, PLAN_PARAMS(.device = device, .skip = skip, .skip_count = 1));
 }
 
 /* y = a[x] + b[x], of few rows. */
@@ -46,14 +43,13 @@ static void run(keel_plan *plan) {
   keel_tensor *y = NULL;
   keel_tensor *x = create_tensor(context, KD_I64, 1, &rows, at);
   expect_ok(keel_plan_run(plan, &x, 1, &y, 1));
-  assert_int_equal(keel_tensor_read(y, back, sizeof back), KD_OK);
+  expect_ok(keel_tensor_read(y, back, sizeof back));
   for (int64_t i = 0; i < ROWS * SIDE; i++) {
     int64_t from = at[i / SIDE] * SIDE + i % SIDE;
     if (back[i] != weight(from, 1) + weight(from, 2))
       fail_msg("element %d is %g", (int)i, (double)back[i]);
   }
-  keel_tensor_release(x);
-  keel_tensor_release(y);
+  RELEASE(x, y);
 }
 
 /* The weights are in the device's memory; whether the host still has them, too. */
@@ -89,12 +85,10 @@ static void expect_held_once(const char *plugin, const char *device,
              (unsigned long long)before, (unsigned long long)after);
   for (int i = 0; i < 4; i++) /* in static runs and recordings */
     run(plan);
-  keel_plan_release(plan);
-  keel_close(context);
+  RELEASE(plan, context);
 }
 
-static void kernels_that_look_in_create(void **state) {
-  (void)state;
+TEST_THAT(kernels_that_look_in_create) {
 #ifdef SIM_PLUGIN
   expect_held_once(SIM_PLUGIN, "sim:0", BYTES * 3 / 2);
 #else
@@ -103,14 +97,13 @@ static void kernels_that_look_in_create(void **state) {
 }
 
 /* y = x + a + b, by kernels that do not say when they read constants. */
-static void kernels_that_may_ask_again(void **state) {
+TEST_THAT(kernels_that_may_ask_again) {
   static float data[COUNT], back[COUNT];
   const int64_t dims[] = {SIDE, SIDE};
   keel_tensor *x = NULL, *y = NULL;
   keel_device *queue = NULL;
-  (void)state;
   context = open_with(TEST_FOLDER "/queue.so", NULL, 2);
-  assert_int_equal(keel_device_find(context, "queue:0", &queue), KD_OK);
+  expect_ok(keel_device_find(context, "queue:0", &queue));
   keel_builder *builder = create_builder(context, "sum");
   keel_value in = keel_builder_input(builder, "x", KD_F32, 2, dims);
   in = op(builder, "Add", in, weights(builder, 1));
@@ -119,34 +112,22 @@ static void kernels_that_may_ask_again(void **state) {
   keel_plan *plan = end_on(builder, queue);
   x = create_tensor(context, KD_F32, 2, dims, data);
   for (int run = 0; run < 4; run++) {
-    assert_int_equal(keel_plan_run(plan, &x, 1, &y, 1), KD_OK);
-    assert_int_equal(keel_tensor_read(y, back, sizeof back), KD_OK);
+    expect_ok(keel_plan_run(plan, &x, 1, &y, 1));
+    expect_ok(keel_tensor_read(y, back, sizeof back));
     for (int64_t i = 0; i < COUNT; i++)
       assert_true(back[i] == weight(i, 1) + weight(i, 2));
     keel_tensor_release(y);
     expect_host_copies(plan, 2);
   }
-  keel_tensor_release(x);
-  keel_plan_release(plan);
-  keel_close(context);
+  RELEASE(x, plan, context);
 }
 
-static void kernels_of_opencl(void **state) {
-  (void)state;
+TEST_THAT(kernels_of_opencl) {
   expect_held_once(OPENCL_PLUGIN, "opencl:0", 0);
 }
 
-static void kernels_of_vulkan(void **state) {
-  (void)state;
+TEST_THAT(kernels_of_vulkan) {
   expect_held_once(VULKAN_PLUGIN, "vulkan:0", 0);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(kernels_that_look_in_create),
-      cmocka_unit_test(kernels_that_may_ask_again),
-      cmocka_unit_test(kernels_of_opencl),
-      cmocka_unit_test(kernels_of_vulkan),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

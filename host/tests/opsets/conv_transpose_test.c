@@ -65,16 +65,10 @@ static void check(const transposed *t, bool flat) {
   release_all(c.in, c.in_count);
 }
 
-static void sizes_are_cut_or_filled_with_zeros(void **state) {
-  (void)state;
+TEST_THAT(sizes_are_cut_or_filled_with_zeros) {
   for (size_t i = 0; i < sizeof all / sizeof *all; i++)
     for (int flat = 0; flat < 2; flat++)
       check(&all[i], flat);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(sizes_are_cut_or_filled_with_zeros),
-  };
-  return cmocka_run_group_tests(tests, open_all_devices, close_context);
-}
+RUN_TESTS(open_all_devices, close_context)

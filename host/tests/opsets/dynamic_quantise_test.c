@@ -14,9 +14,8 @@ static void check(void *want, keel_tensor *const *out, const char *where) {
 }
 
 /* As ONNX Runtime: zeros divide by it later. */
-static void the_scale_of_zeros_is_one(void **state) {
+TEST_THAT(the_scale_of_zeros_is_one) {
   const float zeros[] = {0, -0.0f, 0};
-  (void)state;
   call c = {.op = "DynamicQuantizeLinear",
             .in = {floats(context, 3, zeros)},
             .in_count = 1,
@@ -25,9 +24,4 @@ static void the_scale_of_zeros_is_one(void **state) {
   keel_tensor_release(c.in[0]);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(the_scale_of_zeros_is_one),
-  };
-  return cmocka_run_group_tests(tests, open_all_devices, close_context);
-}
+RUN_TESTS(open_all_devices, close_context)

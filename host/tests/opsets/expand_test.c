@@ -108,16 +108,11 @@ static void run(const expansion *e, float *out) {
   rename_kernels(e->hidden, false);
   if (status != KD_OK || keel_plan_run(plan, &x, 1, &y, 1) != KD_OK)
     fail_msg("%s: %s", e->op, keel_message());
-  assert_int_equal(keel_tensor_read(y, out, (size_t)e->count * sizeof *out),
-                   KD_OK);
-  keel_tensor_release(x);
-  keel_tensor_release(y);
-  keel_plan_release(plan);
-  keel_program_release(program);
+  expect_ok(keel_tensor_read(y, out, (size_t)e->count * sizeof *out));
+  RELEASE(x, y, plan, program);
 }
 
-static void expansions_keep_their_digits(void **state) {
-  (void)state;
+TEST_THAT(expansions_keep_their_digits) {
   for (size_t i = 0; i < sizeof expansions / sizeof *expansions; i++) {
     const expansion *e = &expansions[i];
     float got[MOST];
@@ -132,9 +127,4 @@ static void expansions_keep_their_digits(void **state) {
   }
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(expansions_keep_their_digits),
-  };
-  return cmocka_run_group_tests(tests, open_cpu, close_context);
-}
+RUN_TESTS(open_cpu, close_context)

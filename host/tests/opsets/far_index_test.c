@@ -33,7 +33,7 @@ static void expect_nothing(const char *name, const call *c, bool scatters) {
   }
 }
 
-static void far_indices_pick_and_write_nothing(void **state) {
+TEST_THAT(far_indices_pick_and_write_nothing) {
   static const struct {
     const char *op;
     uint32_t rank;
@@ -47,7 +47,6 @@ static void far_indices_pick_and_write_nothing(void **state) {
       {"ScatterND", 2, {1, 1}, true},
   };
   const int64_t x_dims[] = {ROWS, COLUMNS}, update_dims[] = {1, COLUMNS};
-  (void)state;
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
     for (size_t k = 0; k < sizeof far / sizeof *far; k++) {
       const int64_t index[COLUMNS] = {far[k], far[k], far[k]};
@@ -63,11 +62,10 @@ static void far_indices_pick_and_write_nothing(void **state) {
     }
 }
 
-static void one_hot_of_far_indices_is_off(void **state) {
+TEST_THAT(one_hot_of_far_indices_is_off) {
   const int64_t count = sizeof far / sizeof *far, two = 2, depth = ROWS;
   const float values[] = {0, 1}, off[sizeof far / sizeof *far * ROWS] = {0};
   known want = {KD_F32, 2, {count, ROWS}, off};
-  (void)state;
   call c = {.op = "OneHot",
             .in = {create_tensor(context, KD_I64, 1, &count, far),
                    create_tensor(context, KD_I64, 0, NULL, &depth),
@@ -78,10 +76,4 @@ static void one_hot_of_far_indices_is_off(void **state) {
   release_all(c.in, 3);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(far_indices_pick_and_write_nothing),
-      cmocka_unit_test(one_hot_of_far_indices_is_off),
-  };
-  return cmocka_run_group_tests(tests, open_all_devices, close_context);
-}
+RUN_TESTS(open_all_devices, close_context)

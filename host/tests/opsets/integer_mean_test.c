@@ -86,21 +86,18 @@ static void check_shapes(const char *op, kd_dtype dtype, unsigned kind) {
   check(op, dtype, kind, 1, 257, 2);
 }
 
-static void a_mean_is_exact(void **state) {
-  (void)state;
+TEST_THAT(a_mean_is_exact) {
   for (int t = 0; t < 4; t++)
     for (unsigned kind = 0; kind < KINDS; kind++)
       check_shapes("ReduceMean", types[t], kind);
 }
 
-static void a_mean_of_nothing_is_zero(void **state) {
-  (void)state;
+TEST_THAT(a_mean_of_nothing_is_zero) {
   for (int t = 0; t < 4; t++)
     check("ReduceMean", types[t], 0, 2, 0, 2);
 }
 
-static void sums_and_products_wrap(void **state) {
-  (void)state;
+TEST_THAT(sums_and_products_wrap) {
   for (int t = 0; t < 4; t++)
     for (unsigned kind = 0; kind < KINDS; kind += 7) {
       check_shapes("ReduceSum", types[t], kind);
@@ -108,11 +105,4 @@ static void sums_and_products_wrap(void **state) {
     }
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_mean_is_exact),
-      cmocka_unit_test(a_mean_of_nothing_is_zero),
-      cmocka_unit_test(sums_and_products_wrap),
-  };
-  return cmocka_run_group_tests(tests, open_all_devices, close_context);
-}
+RUN_TESTS(open_all_devices, close_context)

@@ -60,7 +60,7 @@ static call grouped(int64_t rows, int64_t places, int32_t length,
       .out_count = 3};
 }
 
-static void grouped_lengths_fit_cache_and_rows(void **state) {
+TEST_THAT(grouped_lengths_fit_cache_and_rows) {
   static const struct {
     int64_t rows, places;
     int32_t length, total;
@@ -76,7 +76,6 @@ static void grouped_lengths_fit_cache_and_rows(void **state) {
       {4, 8, 7, 8, NULL},
       {4, 8, 11, 12, NULL},
   };
-  (void)state;
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     call c =
         grouped(rows[i].rows, rows[i].places, rows[i].length, rows[i].total);
@@ -90,7 +89,7 @@ static void grouped_lengths_fit_cache_and_rows(void **state) {
 
 /* ---- Attention ------------------------------------------------------------------------------- */
 
-static void keys_that_count_are_there(void **state) {
+TEST_THAT(keys_that_count_are_there) {
   static const struct {
     int64_t count;
     const char *says;
@@ -103,7 +102,6 @@ static void keys_that_count_are_there(void **state) {
       {6, NULL},
   };
   const int64_t q[] = {1, 2, 4, 8}, k[] = {1, 2, 6, 8}, one = 1;
-  (void)state;
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     call c = {.op = "Attention",
               .in = {filled(4, q), filled(4, k), filled(4, k), NULL, NULL, NULL,
@@ -119,7 +117,7 @@ static void keys_that_count_are_there(void **state) {
 }
 
 /* Of lengths and begins, as ONNX Runtime has it: those alone, and not above the keys. */
-static void lengths_of_masks_are_not_negative(void **state) {
+TEST_THAT(lengths_of_masks_are_not_negative) {
   static const struct {
     int32_t mask[2];
     int64_t size;
@@ -132,7 +130,6 @@ static void lengths_of_masks_are_not_negative(void **state) {
   };
   const int64_t x[] = {1, 4, 16}, w[] = {16, 48};
   const keel_attr heads = KEEL_INT("num_heads", 2);
-  (void)state;
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     call c = {
         .op = HEADS,
@@ -175,7 +172,7 @@ static void expect_untouched(call *c) {
   }
 }
 
-static void updates_lie_in_the_cache(void **state) {
+TEST_THAT(updates_lie_in_the_cache) {
   static const struct {
     int64_t begin;
     const char *mode, *says;
@@ -190,7 +187,6 @@ static void updates_lie_in_the_cache(void **state) {
   };
   const int64_t x[] = {1, 2, 4, 4}, u[] = {1, 2, 2, 4}, one = 1;
   float ones[16];
-  (void)state;
   for (int i = 0; i < 16; i++)
     ones[i] = 1;
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -211,12 +207,4 @@ static void updates_lie_in_the_cache(void **state) {
   }
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(grouped_lengths_fit_cache_and_rows),
-      cmocka_unit_test(keys_that_count_are_there),
-      cmocka_unit_test(lengths_of_masks_are_not_negative),
-      cmocka_unit_test(updates_lie_in_the_cache),
-  };
-  return cmocka_run_group_tests(tests, open_all_devices, close_context);
-}
+RUN_TESTS(open_all_devices, close_context)

@@ -30,9 +30,7 @@ static keel_tensor *run(const char *name, const keel_attr *attrs,
   if (status == KD_OK) status = keel_builder_finish(builder, &program);
   if (status == KD_OK) status = keel_plan_create(program, NULL, &plan);
   if (status == KD_OK) status = keel_plan_run(plan, NULL, 0, &result, 1);
-  keel_plan_release(plan);
-  keel_program_release(program);
-  keel_builder_destroy(builder);
+  RELEASE(plan, program, builder);
   return status == KD_OK ? result : NULL;
 }
 
@@ -46,8 +44,7 @@ static void expect_row(keel_tensor *row, const float *want, int64_t count) {
   keel_tensor_release(row);
 }
 
-static void values_come_to_their_keys(void **state) {
-  (void)state;
+TEST_THAT(values_come_to_their_keys) {
   const char *const names[] = {"c", "none", "a"}, *const keys[] = {"a", "b",
                                                                    "c"};
   const float values[] = {1, 2, 3}, want[] = {3, 0, 1};
@@ -63,8 +60,7 @@ static void values_come_to_their_keys(void **state) {
   assert_non_null(strstr(keel_message(), "string_vocabulary"));
 }
 
-static void a_map_becomes_a_row(void **state) {
-  (void)state;
+TEST_THAT(a_map_becomes_a_row) {
   const int64_t keys[] = {4, -1, 2};
   const float values[] = {40, -10, 20}, dense[] = {-10, 20, 40};
   const float sparse[] = {0, 0, 20, 0, 40, 0}, read[] = {2.5f, -1, 0};
@@ -88,10 +84,4 @@ static void a_map_becomes_a_row(void **state) {
   assert_non_null(strstr(keel_message(), "max_map"));
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(values_come_to_their_keys),
-      cmocka_unit_test(a_map_becomes_a_row),
-  };
-  return cmocka_run_group_tests(tests, open_cpu, close_context);
-}
+RUN_TESTS(open_cpu, close_context)

@@ -105,8 +105,7 @@ static keel_status run_op(const char *name, const keel_attr *attrs,
   if (status == KD_OK) status = keel_plan_create(program, NULL, &plan);
   if (status == KD_OK) status = keel_plan_run(plan, given, some, out, outputs);
   if (status == KD_OK) status = keel_tensor_wait(out[0]);
-  keel_plan_release(plan);
-  keel_program_release(program);
+  RELEASE(plan, program);
   return status;
 }
 
@@ -311,8 +310,7 @@ static const call wrong[] = {
      "quant_type can be int"},
 };
 
-static void what_does_not_fit_is_refused(void **state) {
-  (void)state;
+TEST_THAT(what_does_not_fit_is_refused) {
   for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
     keel_tensor *out[1] = {NULL};
     if (run_call(&wrong[i], false, out) == KD_OK)
@@ -404,8 +402,7 @@ static void expect_heads(bool open) {
   release_all(in, 8);
 }
 
-static void heads_attend_as_defined(void **state) {
-  (void)state;
+TEST_THAT(heads_attend_as_defined) {
   expect_heads(false);
   expect_heads(true);
 }
@@ -414,7 +411,7 @@ static void heads_attend_as_defined(void **state) {
 
 /* Four experts that give 1, 2, 3 and 4 times their rows, of which two are taken: FC1 is the unit,
  * FC2 so many times it. */
-static void experts_get_their_rows(void **state) {
+TEST_THAT(experts_get_their_rows) {
   enum { EXPERTS = 4, LONG = 16 };
   static uint8_t first[EXPERTS * LONG * LONG], second[EXPERTS * LONG * LONG];
   static float ones[EXPERTS * LONG], x[3 * LONG];
@@ -426,7 +423,6 @@ static void experts_get_their_rows(void **state) {
   const int64_t w[] = {EXPERTS, LONG, LONG}, s[] = {EXPERTS, LONG};
   const keel_attr attrs[] = {KEEL_INT("k", 2), BITS(8),
                              KEEL_STRING("activation_type", "identity")};
-  (void)state;
   memset(first, 128, sizeof first);
   memset(second, 128, sizeof second);
   fill(x, 3 * (size_t)LONG);
@@ -452,11 +448,4 @@ static void experts_get_their_rows(void **state) {
   release_all(in, 7);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(what_does_not_fit_is_refused),
-      cmocka_unit_test(heads_attend_as_defined),
-      cmocka_unit_test(experts_get_their_rows),
-  };
-  return cmocka_run_group_tests(tests, open_cpu, close_context);
-}
+RUN_TESTS(open_cpu, close_context)

@@ -140,8 +140,7 @@ static void run_product(const product *p, kd_dtype dtype) {
     expect_ok(keel_call(context, NBITS, attrs, 5, in, 6, &y, 1));
   expect_ok(keel_call(context, "Cast", &back, 1, &y, 1, &wide, 1));
   expect_ok(keel_tensor_read(wide, got, (uint64_t)(p->m * p->n) * 4));
-  keel_tensor_release(wide);
-  keel_tensor_release(y);
+  RELEASE(wide, y);
   for (int i = 0; i < 6; i++)
     keel_tensor_release(in[i]);
 }
@@ -157,12 +156,11 @@ static void fill_all(void) {
   }
 }
 
-static void weights_are_what_they_are_defined_as(void **state) {
+TEST_THAT(weights_are_what_they_are_defined_as) {
   static const int64_t sizes[][3] = {
       /* n, k, block */
       {5, 64, 32},   {33, 200, 32}, {4, 17, 16},   {9, 480, 32}, {7, 256, 64},
       {3, 640, 128}, {6, 512, 256}, {130, 96, 32}, {3, 1, 16}};
-  (void)state;
   fill_all();
   for (int set = 0; set < SETS; set++) {
     open_set(set);
@@ -182,9 +180,8 @@ static void weights_are_what_they_are_defined_as(void **state) {
 }
 
 /* Numbers that each type has exactly, and sums of few of them. */
-static void halves_are_computed_as_floats(void **state) {
+TEST_THAT(halves_are_computed_as_floats) {
   const product p = {3, 40, 64, 4, 32, 0, FLOATS, true};
-  (void)state;
   fill_all();
   for (int i = 0; i < ROOM; i++) {
     a[i] = roundf(a[i] * 4);
@@ -206,9 +203,8 @@ static void halves_are_computed_as_floats(void **state) {
 }
 
 /* A block whose scale is far below its column's largest counts where A is large there. */
-static void small_scales_keep_their_digits(void **state) {
+TEST_THAT(small_scales_keep_their_digits) {
   const product p = {1, 1, 64, 4, 32, 4, MIDDLE, false};
-  (void)state;
   open_set(0);
   for (int power = 0; power < 30; power += 3) {
     memset(weights, 0x99, 32); /* each number is 9 - 8 */
@@ -223,11 +219,10 @@ static void small_scales_keep_their_digits(void **state) {
 }
 
 /* Without a zero point, the result has the type of what goes in. */
-static void bytes_stay_signed_where_shapes_come_late(void **state) {
+TEST_THAT(bytes_stay_signed_where_shapes_come_late) {
   const int64_t any = -1, four = 4, two = 2, dims[] = {2, 2};
   const int8_t bytes[] = {-100, 0, 50, 100};
   const float in_scale = 0.05f, out_scale = 0.01f;
-  (void)state;
   open_set(0);
   keel_builder *g = create_builder(context, "late");
   keel_value x = keel_builder_input(g, "x", KD_I8, 1, &any);
@@ -259,7 +254,7 @@ static void bytes_stay_signed_where_shapes_come_late(void **state) {
 }
 
 /* What kernels hold of their weights lies side by side. */
-static void models_beside_each_other_keep_their_weights(void **state) {
+TEST_THAT(models_beside_each_other_keep_their_weights) {
   enum { MODELS = 5, COLUMNS = 24, TERMS = 96, ROUNDS = 3 };
   static float y[MODELS][COLUMNS];
   const int64_t rows[] = {1, TERMS}, each[] = {COLUMNS, 3};
@@ -269,7 +264,6 @@ static void models_beside_each_other_keep_their_weights(void **state) {
                              KEEL_INT("accuracy_level", 4)};
   keel_plan *plans[MODELS];
   keel_tensor *x = NULL;
-  (void)state;
   fill_all();
   open_set(0);
   for (int i = 0; i < ROUNDS * MODELS; i++) {
@@ -295,9 +289,8 @@ static void models_beside_each_other_keep_their_weights(void **state) {
 }
 
 /* A row of zeros, and one too large for a byte's scale, are as they should be. */
-static void bytes_of_odd_rows(void **state) {
+TEST_THAT(bytes_of_odd_rows) {
   const product p = {2, 8, 64, 4, 32, 4, PACKED, false};
-  (void)state;
   fill_all();
   open_set(0);
   for (int64_t k = 0; k < p.k; k++) {
@@ -350,11 +343,8 @@ static keel_plan *plan_of_weights(const quantised *q, bool packs) {
   if (q->turned) w = op(g, "Transpose", w, KEEL_ABSENT);
   keel_builder_output(g, "y", op(g, "MatMul", x, w));
   keel_program *program = finish_program(g);
-  keel_plan *plan = NULL;
-  const keel_plan_params params = {.struct_size = sizeof params,
-                                   .skip = skipped,
-                                   .skip_count = packs ? 0 : 1};
-  expect_ok(keel_plan_create(program, &params, &plan));
+  keel_plan *plan = create_plan(
+      program, PLAN_PARAMS(.skip = skipped, .skip_count = packs ? 0 : 1));
   keel_program_release(program);
   return plan;
 }
@@ -371,15 +361,14 @@ static void expect_alike(const quantised *q) {
     expect_ok(keel_plan_run(plan, &x, 1, &out, 1));
     expect_ok(keel_tensor_read(out, y[packs], keel_tensor_size(out)));
     assert_int_equal(runs_of(plan, "MatMulNBits") > 0, packs);
-    keel_tensor_release(out);
-    keel_plan_release(plan);
+    RELEASE(out, plan);
   }
   keel_tensor_release(x);
   for (int64_t i = 0; i < 3 * q->n; i++)
     assert_float_equal(y[1][i], y[0][i], 1e-4f);
 }
 
-static void weights_of_few_bits_stay_packed(void **state) {
+TEST_THAT(weights_of_few_bits_stay_packed) {
   static const quantised all[] = {
       {KD_I4, 64, 12, 32, false, false, false},
       {KD_U4, 64, 12, 32, false, true, false},
@@ -396,7 +385,6 @@ static void weights_of_few_bits_stay_packed(void **state) {
       {KD_I8, 72, 7, 16, false, true, false},
       {KD_I8, 130, 6, 0, true, false, true},
   };
-  (void)state;
   fill_all();
   open_set(0);
   for (size_t i = 0; i < sizeof all / sizeof *all; i++)
@@ -427,14 +415,11 @@ static bool packs_products(int64_t rows, bool of_bytes) {
   expect_ok(keel_plan_run(plan, &given, 1, &y, 1));
   expect_ok(keel_tensor_wait(y));
   bool packed = runs_of(plan, "MatMulNBits") > 0;
-  keel_tensor_release(y);
-  keel_tensor_release(given);
-  keel_plan_release(plan);
+  RELEASE(y, given, plan);
   return packed;
 }
 
-static void bytes_stay_packed_for_few_rows(void **state) {
-  (void)state;
+TEST_THAT(bytes_stay_packed_for_few_rows) {
   fill_all();
   open_set(0);
   assert_true(packs_products(-1, false));
@@ -623,8 +608,7 @@ static const grouped kinds[] = {
     {.rows = 16, .before = {24, 1}, .turning = 4, .interleaved = true},
 };
 
-static void rows_see_what_they_should(void **state) {
-  (void)state;
+TEST_THAT(rows_see_what_they_should) {
   for (int set = 0; set < SETS; set++) {
     open_set(set);
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
@@ -644,8 +628,7 @@ static void rows_see_what_they_should(void **state) {
 
 /* ---- what is refused ------------------------------------------------------------------------ */
 
-static void places_outside_are_refused(void **state) {
-  (void)state;
+TEST_THAT(places_outside_are_refused) {
   open_set(0);
   grouped far = {.rows = 1, .before = {40, 2}, .turning = 16};
   keel_tensor *out[3] = {NULL};
@@ -655,17 +638,17 @@ static void places_outside_are_refused(void **state) {
   assert_int_equal(keel_tensor_dims(out[1])[2], 41);
   release_all(out, 3);
   far.before[0] = 64;
-  assert_int_equal(call_grouped(&far, out), KD_INVALID_ARGUMENT);
-  expect_message("total_sequence_length is 65, and must be 41");
+  expect_fails(call_grouped(&far, out), KD_INVALID_ARGUMENT,
+               "total_sequence_length is 65, and must be 41");
   grouped before = {.rows = 3, .before = {-1, 5}};
   fill_grouped(&before);
-  assert_int_equal(call_grouped(&before, out), KD_INVALID_ARGUMENT);
-  expect_message("it does not fit 3 new rows");
+  expect_fails(call_grouped(&before, out), KD_INVALID_ARGUMENT,
+               "it does not fit 3 new rows");
   close_set();
 }
 
 /* An optional input without its partner, or of another shape. */
-static void caches_and_places_must_fit(void **state) {
+TEST_THAT(caches_and_places_must_fit) {
   enum { ROWS = 3, WIDE = HEADS * SIZE, THIN = GROUPS * SIZE };
   const int64_t q_dims[] = {1, ROWS, WIDE}, k_dims[] = {1, ROWS, THIN};
   const int64_t cache[] = {1, GROUPS, PLACES, SIZE}, few[] = {1, 1}, one = 1;
@@ -673,7 +656,6 @@ static void caches_and_places_must_fit(void **state) {
   const int32_t length = ROWS - 1, total = ROWS;
   const keel_attr attrs[] = {KEEL_INT("num_heads", HEADS),
                              KEEL_INT("kv_num_heads", GROUPS)};
-  (void)state;
   open_set(0);
   fill_grouped(&kinds[0]);
   for (int i = 0; i < 5; i++) {
@@ -718,7 +700,7 @@ static keel_status try_product(int64_t n, int64_t k, int64_t bits,
   return status;
 }
 
-static void weights_that_do_not_fit_are_refused(void **state) {
+TEST_THAT(weights_that_do_not_fit_are_refused) {
   static const struct {
     int64_t n, k, bits, block, columns;
     const char *why;
@@ -733,10 +715,9 @@ static void weights_that_do_not_fit_are_refused(void **state) {
       {4, 65, 4, 32, 65, "B must be [4,3,16]"},
       {4, 64, 4, 32, 63, "the last dimension of A must be K, 64"},
   };
-  (void)state;
   open_set(0);
   fill_all();
-  assert_int_equal(try_product(4, 64, 4, 32, 64), KD_OK);
+  expect_ok(try_product(4, 64, 4, 32, 64));
   for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
     assert_int_not_equal(try_product(wrong[i].n, wrong[i].k, wrong[i].bits,
                                      wrong[i].block, wrong[i].columns),
@@ -746,20 +727,4 @@ static void weights_that_do_not_fit_are_refused(void **state) {
   close_set();
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(weights_are_what_they_are_defined_as),
-      cmocka_unit_test(halves_are_computed_as_floats),
-      cmocka_unit_test(models_beside_each_other_keep_their_weights),
-      cmocka_unit_test(bytes_of_odd_rows),
-      cmocka_unit_test(weights_of_few_bits_stay_packed),
-      cmocka_unit_test(bytes_stay_packed_for_few_rows),
-      cmocka_unit_test(rows_see_what_they_should),
-      cmocka_unit_test(places_outside_are_refused),
-      cmocka_unit_test(caches_and_places_must_fit),
-      cmocka_unit_test(small_scales_keep_their_digits),
-      cmocka_unit_test(bytes_stay_signed_where_shapes_come_late),
-      cmocka_unit_test(weights_that_do_not_fit_are_refused),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

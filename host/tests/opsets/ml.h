@@ -69,8 +69,7 @@ static inline keel_status run(const call *c, keel_tensor *x,
   if (status == KD_OK) status = keel_plan_run(plan, &x, 1, out, c->outputs);
   for (uint32_t i = 0; i < c->outputs && status == KD_OK; i++)
     status = keel_tensor_wait(out[i]);
-  keel_plan_release(plan);
-  keel_program_release(program);
+  RELEASE(plan, program);
   return status;
 }
 

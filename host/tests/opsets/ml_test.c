@@ -4,10 +4,9 @@
 
 /* ---- features ----------------------------------------------------------------------------- */
 
-static void features_are_scaled(void **state) {
+TEST_THAT(features_are_scaled) {
   const float x[] = {1, 2, 3, -4}, offset[] = {1, -2}, scale[] = {10, 0.5F};
   const float want[] = {0, 2, 20, -1}, one[] = {2}, doubled[] = {2, 4, 6, -8};
-  (void)state;
   call c = {.op = "Scaler",
             .attrs = {FLOATS("offset", offset), FLOATS("scale", scale)},
             .count = 2,
@@ -20,7 +19,7 @@ static void features_are_scaled(void **state) {
   expect(&c, 2, 2, x, doubled, 4);
 }
 
-static void features_are_normalized(void **state) {
+TEST_THAT(features_are_normalized) {
   static const struct {
     const char *norm;
     float want[4];
@@ -28,7 +27,6 @@ static void features_are_normalized(void **state) {
              {"L1", {3 / 7.0F, -4 / 7.0F, 0, 0}},
              {"L2", {0.6F, -0.8F, 0, 0}}};
   const float x[] = {3, -4, 0, 0};
-  (void)state;
   for (int i = 0; i < 3; i++) {
     const call c = {.op = "Normalizer",
                     .attrs = {STRING("norm", all[i].norm)},
@@ -38,10 +36,9 @@ static void features_are_normalized(void **state) {
   }
 }
 
-static void what_is_missing_is_imputed(void **state) {
+TEST_THAT(what_is_missing_is_imputed) {
   const float x[] = {NAN, 2, 3, NAN, -1, 5}, by[] = {7, 8};
   const float want[] = {7, 2, 3, 8, -1, 5}, other[] = {NAN, 2, 3, NAN, 7, 5};
-  (void)state;
   call c = {.op = "Imputer",
             .attrs = {FLOATS("imputed_value_floats", by),
                       FLOAT("replaced_value_float", NAN)},
@@ -52,21 +49,19 @@ static void what_is_missing_is_imputed(void **state) {
   expect(&c, 3, 2, x, other, 6);
 }
 
-static void features_become_bits(void **state) {
+TEST_THAT(features_become_bits) {
   const float x[] = {0.5F, 0.6F, -1, NAN}, want[] = {0, 1, 0, 0};
   const call c = {.op = "Binarizer",
                   .attrs = {FLOAT("threshold", 0.5F)},
                   .count = 1,
                   .outputs = 1};
-  (void)state;
   expect(&c, 2, 2, x, want, 4);
 }
 
-static void labels_are_encoded(void **state) {
+TEST_THAT(labels_are_encoded) {
   const float x[] = {2, NAN, 7, 0, -0.0F}, keys[] = {2, 0, NAN, 2};
   const float floats_of[] = {10, 20, 30, 40}, want[] = {40, 30, -2, 20, 20};
   const int64_t ints_of[] = {1, 2, 3, 4}, whole[] = {4, 3, -9, 2, 2};
-  (void)state;
   call c = {
       .op = "LabelEncoder",
       .attrs = {FLOATS("keys_floats", keys), FLOATS("values_floats", floats_of),
@@ -94,12 +89,11 @@ static void labels_are_encoded(void **state) {
 }
 
 /* More elements than are looked up at once, by keys of each type. */
-static void many_elements_are_found(void **state) {
+TEST_THAT(many_elements_are_found) {
   enum { COUNT = 1000, KEYS = 7 };
   static const kd_dtype types[] = {KD_F32, KD_F64, KD_I64, KD_I32, KD_I16};
   int64_t x[COUNT], places[COUNT];
   const int64_t keys[KEYS] = {3, -1, 12, 0, -1, 5, 40};
-  (void)state;
   for (int i = 0; i < COUNT; i++)
     x[i] = i % 61 - 10;
   for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
@@ -124,11 +118,10 @@ static void many_elements_are_found(void **state) {
   }
 }
 
-static void categories_become_columns(void **state) {
+TEST_THAT(categories_become_columns) {
   const int64_t cats[] = {5, -1}, dims[] = {2, 1}, x[] = {-1, 5},
                 odd[] = {5, 6};
   const float want[] = {0, 1, 1, 0}, none[] = {1, 0, 0, 0};
-  (void)state;
   call c = {.op = "OneHotEncoder",
             .attrs = {INTS("cats_int64s", cats), INT("zeros", 0)},
             .count = 2,
@@ -146,23 +139,21 @@ static void categories_become_columns(void **state) {
   keel_tensor_release(in);
 }
 
-static void probabilities_stay_a_table(void **state) {
+TEST_THAT(probabilities_stay_a_table) {
   const float x[] = {0.25F, 0.75F, 1, 0};
   const call c = {.op = "ZipMap",
                   .attrs = {INTS("classlabels_int64s", two_labels)},
                   .count = 1,
                   .outputs = 1};
-  (void)state;
   expect(&c, 2, 2, x, x, 4);
 }
 
 /* Taken from a table, and from a line, which becomes a row; joined again. */
-static void features_are_taken_and_joined(void **state) {
+TEST_THAT(features_are_taken_and_joined) {
   const float x[] = {1, 2, 3, 4, 5, 6}, line[] = {3, 1};
   const float want[] = {3, 1, 1, 2, 3, 6, 4, 4, 5, 6};
   const int64_t dims[] = {2, 3}, open[] = {-1, 3}, places[] = {2, 0};
   const int64_t sizes[] = {2, 3};
-  (void)state;
   for (int known = 0; known < 2; known++) {
     keel_builder *builder = create_builder(context, "main");
     keel_value in =
@@ -184,8 +175,7 @@ static void features_are_taken_and_joined(void **state) {
     keel_tensor *t = create_tensor(context, KD_F32, 2, dims, x), *y = NULL;
     expect_ok(keel_plan_run(plan, &t, 1, &y, 1));
     expect_near(y, want, 10);
-    keel_tensor_release(t);
-    keel_plan_release(plan);
+    RELEASE(t, plan);
   }
   keel_builder *builder = create_builder(context, "main");
   const int64_t any = -1;
@@ -202,11 +192,10 @@ static void features_are_taken_and_joined(void **state) {
   expect_ok(keel_plan_run(plan, &t, 1, &y, 1));
   assert_int_equal(keel_tensor_rank(y), 2);
   expect_near(y, line, 2);
-  keel_tensor_release(t);
-  keel_plan_release(plan);
+  RELEASE(t, plan);
 }
 
-static void bad_features_are_refused(void **state) {
+TEST_THAT(bad_features_are_refused) {
   static const char *const strings[] = {"a", "b"};
   const float x[] = {1, 2, 3, 4}, three[] = {1, 2, 3}, two[] = {1, 2};
   const int64_t ints[] = {1, 2};
@@ -266,7 +255,6 @@ static void bad_features_are_refused(void **state) {
        "for "},
   };
   keel_tensor *in = rows(2, 2, x);
-  (void)state;
   for (size_t i = 0; i < sizeof all / sizeof *all; i++)
     refuse(&all[i].c, in, all[i].words);
   keel_tensor_release(in);
@@ -276,10 +264,9 @@ static void bad_features_are_refused(void **state) {
 
 static const float linear_rows[] = {1, 2, -3, 0.5F};
 
-static void linear_models_predict(void **state) {
+TEST_THAT(linear_models_predict) {
   const float weights[] = {2, 1, 0, -1}, bias[] = {0.5F, 1};
   const float want[] = {4.5F, -1, -5, 0.5F};
-  (void)state;
   const call c = {.op = "LinearRegressor",
                   .attrs = {FLOATS("coefficients", weights),
                             FLOATS("intercepts", bias), INT("targets", 2)},
@@ -288,11 +275,10 @@ static void linear_models_predict(void **state) {
   expect(&c, 2, 2, linear_rows, want, 4);
 }
 
-static void linear_models_classify(void **state) {
+TEST_THAT(linear_models_classify) {
   const float weights[] = {2, 1, 0, -1, 1, 1}, bias[] = {0.5F, 1, 0};
   const float scores[] = {4.5F, -1, 3, -5, 0.5F, -2.5F};
   const int64_t labels[] = {4, 2};
-  (void)state;
   call c = {
       .op = "LinearClassifier",
       .attrs = {FLOATS("coefficients", weights), FLOATS("intercepts", bias),
@@ -318,7 +304,7 @@ static void linear_models_classify(void **state) {
 }
 
 /* ONNX's probit is an approximation of the normal distribution's quantiles. */
-static void scores_become_quantiles(void **state) {
+TEST_THAT(scores_become_quantiles) {
   const float weight[] = {1}, x[] = {0.5F, 0.975F, 0.1F, 0, 1};
   const call c = {.op = "LinearRegressor",
                   .attrs = {FLOATS("coefficients", weight),
@@ -327,26 +313,23 @@ static void scores_become_quantiles(void **state) {
                   .outputs = 1};
   keel_tensor *in = rows(5, 1, x), *y = NULL;
   float got[5];
-  (void)state;
   expect_ok(run(&c, in, &y));
   expect_ok(keel_tensor_read(y, got, sizeof got));
   assert_true(fabsf(got[0]) < 1e-3F);
   assert_true(fabsf(got[1] - 1.96F) < 0.01F);
   assert_true(fabsf(got[2] + 1.2816F) < 0.01F);
   assert_true(got[3] == 0 && got[4] == 0);
-  keel_tensor_release(in);
-  keel_tensor_release(y);
+  RELEASE(in, y);
 }
 
 /* ---- vector machines ------------------------------------------------------------------------ */
 
 static const float vectors[] = {1, 0, 0, 2};
 
-static void vector_machines_predict(void **state) {
+TEST_THAT(vector_machines_predict) {
   const float weights[] = {2, -1}, rho[] = {0.5F}, params[] = {0.5F, 1, 3};
   const float x[] = {1, 1, -2, 0.5F};
   static const char *const types[] = {"LINEAR", "POLY", "RBF", "SIGMOID"};
-  (void)state;
   for (int t = 0; t < 4; t++) {
     float want[2];
     for (int r = 0; r < 2; r++) {
@@ -389,12 +372,11 @@ static void vector_machines_predict(void **state) {
 }
 
 /* Without vectors each class has a score of its own. */
-static void machines_without_vectors_are_linear(void **state) {
+TEST_THAT(machines_without_vectors_are_linear) {
   const float weights[] = {1, 0, 0, 1, -1, -1}, rho[] = {0.5F};
   const float x[] = {1, 2, -3, 1},
               scores[] = {1.5F, 2.5F, -2.5F, -2.5F, 1.5F, 2.5F};
   const int64_t labels[] = {2, 9};
-  (void)state;
   const call c = {.op = "SVMClassifier",
                   .attrs = {FLOATS("coefficients", weights), FLOATS("rho", rho),
                             INTS("classlabels_ints", three_labels)},
@@ -427,20 +409,18 @@ static call machine(const char *transform, bool likely) {
 static const float machine_rows[] = {2, 1, -1, 3};
 static const float machine_scores[] = {1, -4.75F, -7.5F, -4, -4.25F, -0.5F};
 
-static void vector_machines_classify(void **state) {
+TEST_THAT(vector_machines_classify) {
   const int64_t labels[] = {9, 9};
-  (void)state;
   call c = machine("NONE", false);
   expect_classes(&c, 2, 2, machine_rows, labels, machine_scores, 3);
 }
 
 /* Of three classes probabilities make p'Qp least: each deviation from pairs is made even. */
-static void pairs_become_probabilities(void **state) {
+TEST_THAT(pairs_become_probabilities) {
   static const float a[] = {-1, -2, -0.5F}, b[] = {0, 0.25F, -0.125F};
   call c = machine("NONE", true);
   keel_tensor *x = rows(2, 2, machine_rows), *y[2] = {NULL, NULL};
   float got[6];
-  (void)state;
   expect_ok(run(&c, x, y));
   expect_ok(keel_tensor_read(y[1], got, sizeof got));
   for (int row = 0; row < 2; row++) {
@@ -468,13 +448,12 @@ static void pairs_become_probabilities(void **state) {
 }
 
 /* Of two classes a pair's score has both signs, and stands for the first class. */
-static void one_pair_gives_two_scores(void **state) {
+TEST_THAT(one_pair_gives_two_scores) {
   static const float weights[] = {1, -1}, rho[] = {0.25F};
   static const int64_t sizes[] = {1, 1};
   const float x[] = {2, 0, 0, 2}, two[] = {1, 0, 0, 1};
   const float scores[] = {-2.25F, 2.25F, 1.75F, -1.75F};
   const int64_t labels[] = {-5, 8};
-  (void)state;
   const call c = {
       .op = "SVMClassifier",
       .attrs = {FLOATS("support_vectors", two), FLOATS("coefficients", weights),
@@ -485,11 +464,10 @@ static void one_pair_gives_two_scores(void **state) {
   expect_classes(&c, 2, 2, x, labels, scores, 2);
 }
 
-static void bad_models_are_refused(void **state) {
+TEST_THAT(bad_models_are_refused) {
   const float three[] = {1, 2, 3}, two[] = {1, 2};
   const int64_t negative[] = {1, -1, 1}, many[] = {1, 1, INT64_MAX};
   keel_tensor *x = rows(2, 2, machine_rows);
-  (void)state;
   call c = {.op = "LinearRegressor",
             .attrs = {FLOATS("coefficients", three), INT("targets", 2)},
             .count = 2,
@@ -544,27 +522,4 @@ static void bad_models_are_refused(void **state) {
   keel_tensor_release(x);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(features_are_scaled),
-      cmocka_unit_test(features_are_normalized),
-      cmocka_unit_test(what_is_missing_is_imputed),
-      cmocka_unit_test(features_become_bits),
-      cmocka_unit_test(labels_are_encoded),
-      cmocka_unit_test(many_elements_are_found),
-      cmocka_unit_test(categories_become_columns),
-      cmocka_unit_test(probabilities_stay_a_table),
-      cmocka_unit_test(features_are_taken_and_joined),
-      cmocka_unit_test(bad_features_are_refused),
-      cmocka_unit_test(linear_models_predict),
-      cmocka_unit_test(linear_models_classify),
-      cmocka_unit_test(scores_become_quantiles),
-      cmocka_unit_test(vector_machines_predict),
-      cmocka_unit_test(machines_without_vectors_are_linear),
-      cmocka_unit_test(vector_machines_classify),
-      cmocka_unit_test(pairs_become_probabilities),
-      cmocka_unit_test(one_pair_gives_two_scores),
-      cmocka_unit_test(bad_models_are_refused),
-  };
-  return cmocka_run_group_tests(tests, open_cpu, close_context);
-}
+RUN_TESTS(open_cpu, close_context)

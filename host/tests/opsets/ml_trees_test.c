@@ -51,12 +51,11 @@ static call regressor(const ensemble *e, const char *aggregate) {
 
 static const float tree_rows[] = {1, 9, 1.0000001F, 0.6F, 2, 0.5F};
 
-static void trees_are_walked_and_votes_counted(void **state) {
+TEST_THAT(trees_are_walked_and_votes_counted) {
   const float sums[] = {10.5F, 0, 20.5F, -4, 30.5F, 0};
   const float averages[] = {5.25F, 0, 10.25F, -2, 15.25F, 0};
   const float least[] = {0.5F, 0, 0.5F, -4, 0.5F, 0};
   const float most[] = {10, 0, 20, -4, 30, 0};
-  (void)state;
   call c = regressor(&plain, "SUM");
   expect(&c, 3, 2, tree_rows, sums, 6);
   c = regressor(&plain, "AVERAGE");
@@ -67,20 +66,18 @@ static void trees_are_walked_and_votes_counted(void **state) {
   expect(&c, 3, 2, tree_rows, most, 6);
 }
 
-static void base_values_come_after_the_aggregate(void **state) {
+TEST_THAT(base_values_come_after_the_aggregate) {
   const float base[] = {100, 1000}, want[] = {105.25F, 1000};
-  (void)state;
   call c = regressor(&plain, "AVERAGE");
   c.attrs[c.count++] = FLOATS("base_values", base);
   expect(&c, 1, 2, tree_rows, want, 2);
 }
 
 /* A tree's first node is its root, whatever its id; votes for a branch are not counted. */
-static void ids_may_be_in_any_order(void **state) {
+TEST_THAT(ids_may_be_in_any_order) {
   const float sums[] = {10.5F, 0, 20.5F, 0, 30.5F, 0};
   const int64_t nodes[] = {9, 1, 0, -3, 4, 0}, votes[] = {1, -3, 4, 0, 9};
   ensemble e = plain;
-  (void)state;
   memcpy(e.nodes, nodes, sizeof nodes);
   memcpy(e.vote_nodes, votes, sizeof votes);
   e.no[0] = 0;
@@ -90,11 +87,10 @@ static void ids_may_be_in_any_order(void **state) {
 }
 
 /* More rows than a block has, and than lanes go into. */
-static void many_rows_are_as_each_alone(void **state) {
+TEST_THAT(many_rows_are_as_each_alone) {
   enum { COUNT = 3001 };
   static float x[COUNT][2], y[COUNT][2];
   const int64_t dims[] = {COUNT, 2};
-  (void)state;
   for (int i = 0; i < COUNT; i++) {
     x[i][0] = (float)(i % 3);
     x[i][1] = (float)(i % 5) / 4;
@@ -108,11 +104,10 @@ static void many_rows_are_as_each_alone(void **state) {
     assert_true(y[i][0] == (x[i][0] <= 1 ? 10.5F : second ? 20.5F : 30.5F));
     assert_true(y[i][1] == (second ? -4 : 0));
   }
-  keel_tensor_release(in);
-  keel_tensor_release(out);
+  RELEASE(in, out);
 }
 
-static void each_mode_compares(void **state) {
+TEST_THAT(each_mode_compares) {
   static const struct {
     const char *mode;
     float below, at, above, nan, nan_is_yes;
@@ -121,7 +116,6 @@ static void each_mode_compares(void **state) {
       {"BRANCH_GTE", 30, 10, 10, 30, 10}, {"BRANCH_GT", 30, 30, 10, 30, 10},
       {"BRANCH_EQ", 30, 10, 30, 30, 10},  {"BRANCH_NEQ", 10, 30, 10, 10, 10}};
   const float x[] = {0.9999999F, 0, 1, 0, 1.0000001F, 0, NAN, 0};
-  (void)state;
   for (size_t i = 0; i < sizeof all / sizeof *all; i++)
     for (int alone = 0; alone < 2; alone++) {
       ensemble e = plain;
@@ -143,12 +137,11 @@ static void each_mode_compares(void **state) {
 }
 
 /* Splits of f64 tell apart what f32 does not; X of f64 is not rounded to it. */
-static void numbers_of_f64_are_compared_as_such(void **state) {
+TEST_THAT(numbers_of_f64_are_compared_as_such) {
   const double splits[] = {1 + 1e-12, 0, 0.5, 0, 0, 0};
   const double x[][2] = {{1 + 1e-12, 0}, {1 + 2e-12, 0}};
   const float want[] = {10.5F, 0, 30.5F, 0};
   const int64_t six = NODES, dims[] = {2, 2};
-  (void)state;
   keel_tensor *list = create_tensor(context, KD_F64, 1, &six, splits);
   keel_tensor *in = create_tensor(context, KD_F64, 2, dims, x), *y = NULL;
   call c = regressor(&plain, "SUM");
@@ -162,15 +155,12 @@ static void numbers_of_f64_are_compared_as_such(void **state) {
   keel_tensor *split = create_tensor(context, KD_F64, 1, &six, below);
   c.attrs[7] = tensor_attr("nodes_values_as_tensor", split);
   expect(&c, 1, 2, narrow, other, 2);
-  keel_tensor_release(split);
-  keel_tensor_release(list);
-  keel_tensor_release(in);
+  RELEASE(split, list, in);
 }
 
-static void integers_are_features_too(void **state) {
+TEST_THAT(integers_are_features_too) {
   const int64_t x[] = {1, 0, 2, 1}, dims[] = {2, 2};
   const float want[] = {10.5F, 0, 20.5F, -4};
-  (void)state;
   call c = regressor(&plain, "SUM");
   keel_tensor *in = create_tensor(context, KD_I64, 2, dims, x), *y = NULL;
   expect_ok(run(&c, in, &y));
@@ -178,9 +168,8 @@ static void integers_are_features_too(void **state) {
   keel_tensor_release(in);
 }
 
-static void one_row_is_a_list(void **state) {
+TEST_THAT(one_row_is_a_list) {
   const float want[] = {20.5F, -4};
-  (void)state;
   call c = regressor(&plain, "SUM");
   keel_tensor *in = floats(context, 2, tree_rows + 2), *y = NULL;
   expect_ok(run(&c, in, &y));
@@ -189,9 +178,8 @@ static void one_row_is_a_list(void **state) {
   keel_tensor_release(in);
 }
 
-static void bad_trees_are_refused(void **state) {
+TEST_THAT(bad_trees_are_refused) {
   keel_tensor *x = rows(3, 2, tree_rows);
-  (void)state;
 #define REFUSED(WORDS, ...)        \
   do {                             \
     ensemble e = plain;            \
@@ -274,11 +262,10 @@ static call classifier(const ensemble *e, uint32_t labels,
   return c;
 }
 
-static void trees_classify(void **state) {
+TEST_THAT(trees_classify) {
   const int64_t labels[] = {4, 2, 4};
   const float scores[] = {10.5F, 0, 0, 0.5F, 20, 0, 30.5F, 0, 0};
   ensemble e = plain;
-  (void)state;
   e.targets[1] = 1;
   e.weights[4] = 0;
   call c = classifier(&e, 3, "NONE");
@@ -307,10 +294,9 @@ static void trees_classify(void **state) {
 }
 
 /* Votes for one class of two are the second one's score. */
-static void votes_for_one_class_say_both(void **state) {
+TEST_THAT(votes_for_one_class_say_both) {
   const int64_t labels[] = {-5, 8, -5};
   ensemble e = plain;
-  (void)state;
   const float weights[] = {0.25F, 0.5F, 0, 0.125F, 0.25F};
   memset(e.targets, 0, sizeof e.targets);
   memcpy(e.weights, weights, sizeof weights);
@@ -346,11 +332,10 @@ static void votes_for_one_class_say_both(void **state) {
 }
 
 /* The labels of a classifier of the rows, in strings and in integers, are at equal places. */
-static void labels_may_be_strings(void **state) {
+TEST_THAT(labels_may_be_strings) {
   static const char *const names[] = {"cat", "dog"};
   keel_tensor *x = rows(3, 2, tree_rows), *by_name[2], *by_number[2];
   int64_t numbers[3];
-  (void)state;
   call c = classifier(&plain, 2, "NONE");
   const int64_t *labels = c.attrs[12].ints;
   expect_ok(run(&c, x, by_number));
@@ -419,11 +404,10 @@ static void drop_lists(const call *c) {
     keel_tensor_release(c->attrs[i].tensor);
 }
 
-static void sets_have_members(void **state) {
+TEST_THAT(sets_have_members) {
   const float x[] = {2, 0, 5, 9, 4, 2, 4, 3, NAN, 0};
   const float want[] = {1, 0, 1, 0, 0, 20, 300, 0, 0, 20};
   call c;
-  (void)state;
   take_lists(&sets, &c);
   expect(&c, 5, 2, x, want, 10);
   const int64_t missing[] = {1, 0};
@@ -433,10 +417,9 @@ static void sets_have_members(void **state) {
   drop_lists(&c);
 }
 
-static void bad_places_are_refused(void **state) {
+TEST_THAT(bad_places_are_refused) {
   const float data[] = {2, 0};
   keel_tensor *x = rows(1, 2, data);
-  (void)state;
 #define REFUSED(WORDS, ...) \
   do {                      \
     placed p = sets;        \
@@ -476,7 +459,7 @@ static void bad_places_are_refused(void **state) {
 }
 
 /* What programs are written with has rules of its own: a kernel trusts no model. */
-static void the_kernel_checks_its_lists(void **state) {
+TEST_THAT(the_kernel_checks_its_lists) {
   static const struct {
     int64_t features[3], modes[3], yes[3], no[3], root, target;
     const char *words;
@@ -526,7 +509,6 @@ static void the_kernel_checks_its_lists(void **state) {
   const float x[] = {0}, splits[] = {0, 0, 0}, want[] = {8};
   const double weights[] = {8, 9};
   const int64_t two = 2;
-  (void)state;
   keel_tensor *split_list = floats(context, 3, splits);
   keel_tensor *weight_list = create_tensor(context, KD_F64, 1, &two, weights);
   keel_tensor *in = rows(1, 1, x), *y = NULL;
@@ -552,28 +534,7 @@ static void the_kernel_checks_its_lists(void **state) {
     keel_tensor_release(y);
     y = NULL;
   }
-  keel_tensor_release(split_list);
-  keel_tensor_release(weight_list);
-  keel_tensor_release(in);
+  RELEASE(split_list, weight_list, in);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(trees_are_walked_and_votes_counted),
-      cmocka_unit_test(base_values_come_after_the_aggregate),
-      cmocka_unit_test(ids_may_be_in_any_order),
-      cmocka_unit_test(many_rows_are_as_each_alone),
-      cmocka_unit_test(each_mode_compares),
-      cmocka_unit_test(numbers_of_f64_are_compared_as_such),
-      cmocka_unit_test(integers_are_features_too),
-      cmocka_unit_test(one_row_is_a_list),
-      cmocka_unit_test(bad_trees_are_refused),
-      cmocka_unit_test(trees_classify),
-      cmocka_unit_test(votes_for_one_class_say_both),
-      cmocka_unit_test(labels_may_be_strings),
-      cmocka_unit_test(sets_have_members),
-      cmocka_unit_test(bad_places_are_refused),
-      cmocka_unit_test(the_kernel_checks_its_lists),
-  };
-  return cmocka_run_group_tests(tests, open_cpu, close_context);
-}
+RUN_TESTS(open_cpu, close_context)

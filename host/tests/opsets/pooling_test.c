@@ -95,8 +95,7 @@ static keel_tensor *image(const int64_t *space) {
   return create_tensor(context, KD_F32, 4, dims, numbers);
 }
 
-static void windows_larger_than_the_image_are_counted_up(void **state) {
-  (void)state;
+LISTED_TEST(windows_larger_than_the_image_are_counted_up) {
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     keel_attr attrs[6];
     call c = {.op = rows[i].op,
@@ -113,14 +112,13 @@ static void windows_larger_than_the_image_are_counted_up(void **state) {
 }
 
 /* Counted down there is none; what would be fewer than none is refused. */
-static void windows_larger_than_the_image_are_counted_down(void **state) {
+LISTED_TEST(windows_larger_than_the_image_are_counted_down) {
   static const pooling none = {"MaxPool", 0,   {1, 2}, {2, 2}, {2, 2},
                                {1, 1},    {0}, {0, 1}, {0}};
   static const pooling fewer = {"AveragePool", 0,   {1, 2}, {4, 2}, {2, 2},
                                 {1, 1},        {0}, {0, 1}, {0}};
   keel_attr attrs[6];
   known want = {KD_F32, 4, {1, 1, 0, 1}, NULL};
-  (void)state;
   call c = {.op = none.op,
             .attrs = attrs,
             .attr_count = attributes(&none, false, attrs),
@@ -178,9 +176,8 @@ static void expect_means(const char *name, const keel_attr *attrs,
   keel_tensor_release(c.in[0]);
 }
 
-static void a_mean_is_rounded_once(void **state) {
+LISTED_TEST(a_mean_is_rounded_once) {
   static const kd_dtype types[] = {KD_F32, KD_F16, KD_BF16};
-  (void)state;
   for (int t = 0; t < 3; t++) {
     for (int64_t kernel = 3; kernel <= 7; kernel += 4) {
       const int64_t pair[] = {kernel, kernel};
@@ -194,7 +191,7 @@ static void a_mean_is_rounded_once(void **state) {
 }
 
 /* The CPU's own layout for images has loops of its own. */
-static void a_mean_behind_a_convolution_is_rounded_once(void **state) {
+LISTED_TEST(a_mean_behind_a_convolution_is_rounded_once) {
   const int64_t dims[] = {1, 16, SIDE, SIDE}, w_dims[] = {16, 1, 1, 1};
   const int64_t pair[] = {3, 3};
   static float x[16 * PLANE], ones[16], got[16 * 49];
@@ -203,7 +200,6 @@ static void a_mean_behind_a_convolution_is_rounded_once(void **state) {
                               KEEL_INTS("strides", 2, pair)};
   keel_builder *b = create_builder(context, "mean");
   keel_tensor *y = NULL;
-  (void)state;
   for (int i = 0; i < 16 * PLANE; i++)
     x[i] = 0.1f * (float)(i * 37 % 101 - 50);
   for (int i = 0; i < 16; i++)
@@ -224,17 +220,14 @@ static void a_mean_behind_a_convolution_is_rounded_once(void **state) {
                        i % 7 * 3 + k % 3];
     assert_true(got[i] == (float)(sum / 9));
   }
-  keel_tensor_release(image_of_x);
-  keel_tensor_release(y);
-  keel_plan_release(plan);
+  RELEASE(image_of_x, y, plan);
 }
 
 /* Groups for a line, planes that are summed up in parts, and numbers that cancel. */
-static void a_long_mean_is_rounded_once(void **state) {
+LISTED_TEST(a_long_mean_is_rounded_once) {
   enum { LONG = 4100 };
   static const kd_dtype types[] = {KD_F32, KD_F16, KD_BF16};
   static unsigned char bytes[4 * LONG], want[8];
-  (void)state;
   for (int t = 0; t < 3; t++)
     for (int64_t n = 255; n <= LONG; n = n < 257 ? n + 1 : n * 4 - 1) {
       const int64_t dims[] = {1, 1, n};
@@ -260,7 +253,7 @@ static void a_long_mean_is_rounded_once(void **state) {
     }
 }
 
-static void a_mean_of_infinities_is_one(void **state) {
+LISTED_TEST(a_mean_of_infinities_is_one) {
   static const struct {
     float x[4], want;
   } all[] = {{{INFINITY, 1, 2, 3}, INFINITY},
@@ -268,7 +261,6 @@ static void a_mean_of_infinities_is_one(void **state) {
              {{0, 0, 0, 0}, 0},
              {{1, 2, 3, 4}, 2.5F}};
   const int64_t dims[] = {1, 1, 4};
-  (void)state;
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
     call c = {.op = "GlobalAveragePool",
               .in = {create_tensor(context, KD_F32, 3, dims, all[i].x)},

@@ -9,14 +9,13 @@
 #include "with_cpu.h"
 
 /* Random123, kat_vectors: philox4x32, 10 rounds. */
-static void philox_gives_the_known_answers(void **state) {
+TEST_THAT(philox_gives_the_known_answers) {
   static const uint32_t cases[][10] = {
       {0, 0, 0, 0, 0, 0, 0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8},
       {0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff,
        0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd},
       {0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344, 0xa4093822, 0x299f31d0,
        0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}};
-  (void)state;
   for (size_t i = 0; i < 3; i++) {
     uint32_t words[4];
     keel_philox(&cases[i][4], cases[i], words);
@@ -50,10 +49,9 @@ static void measure(keel_tensor *tensor, double *mean, double *variance,
   *low /= COUNT;
 }
 
-static void numbers_are_distributed_as_they_should(void **state) {
+TEST_THAT(numbers_are_distributed_as_they_should) {
   const int64_t shape = COUNT;
   double mean, variance, low;
-  (void)state;
   const keel_attr uniform[] = {KEEL_INTS("shape", 1, &shape),
                                KEEL_FLOAT("seed", 7), KEEL_FLOAT("low", -1),
                                KEEL_FLOAT("high", 3)};
@@ -74,14 +72,12 @@ static void numbers_are_distributed_as_they_should(void **state) {
   measure(y, &mean, &variance, &low);
   assert_true(fabs(mean - 2) < 0.04 && fabs(variance - 9) < 0.2);
   assert_true(fabs(low - 0.2798) < 0.006); /* of (0.25 - 2) / 3 */
-  keel_tensor_release(y);
-  keel_tensor_release(x);
+  RELEASE(y, x);
 }
 
-static void chances_are_kept(void **state) {
+TEST_THAT(chances_are_kept) {
   static float chances[COUNT];
   int64_t ones[3] = {0};
-  (void)state;
   for (int i = 0; i < COUNT; i++)
     chances[i] = i % 3 == 0 ? 0 : i % 3 == 1 ? 0.3f : 1;
   keel_tensor *p = floats(context, COUNT, chances);
@@ -96,8 +92,7 @@ static void chances_are_kept(void **state) {
   assert_int_equal(ones[0], 0);
   assert_true(labs((long)ones[1] - 10000) < 400);
   assert_int_equal(ones[2], COUNT / 3);
-  keel_tensor_release(x);
-  keel_tensor_release(p);
+  RELEASE(x, p);
 }
 
 /* keel::Normal(seed, counter, shape), on a device. */
@@ -106,30 +101,29 @@ static keel_tensor *counted(const char *device_name, int64_t seed,
   const int64_t two = 2;
   keel_device *device = NULL;
   keel_tensor *in[3];
-  assert_int_equal(keel_device_find(context, device_name, &device), KD_OK);
+  expect_ok(keel_device_find(context, device_name, &device));
   keel_tensor_create(context, KD_I64, 0, NULL, &seed, &in[0]);
   keel_tensor_create(context, KD_I64, 0, NULL, &counter, &in[1]);
   keel_tensor_create(context, KD_I64, 1, &two, shape, &in[2]);
-  assert_int_equal(keel_device_push(device), KD_OK);
+  expect_ok(keel_device_push(device));
   keel_tensor *out = call("keel::Normal", NULL, 0, in, 3);
   keel_device_pop();
   release_all(in, 3);
   return out;
 }
 
-static void seed_and_counter_are_values(void **state) {
+TEST_THAT(seed_and_counter_are_values) {
   const int64_t shape[] = {3, 5}, other[] = {5, 3};
   float first[15], next[15];
-  (void)state;
   keel_tensor *x = counted("cpu:0", 3, 4, shape);
   assert_int_equal(keel_tensor_rank(x), 2);
-  assert_int_equal(keel_tensor_read(x, first, sizeof first), KD_OK);
+  expect_ok(keel_tensor_read(x, first, sizeof first));
   keel_tensor_release(x);
   for (int i = 0; i < 4;
        i++) { /* again, elsewhere, another shape, and others */
     x = counted(i == 1 ? "queue:0" : "cpu:0", 3, i == 3 ? 5 : 4,
                 i == 2 ? other : shape);
-    assert_int_equal(keel_tensor_read(x, next, sizeof next), KD_OK);
+    expect_ok(keel_tensor_read(x, next, sizeof next));
     if (i < 3)
       assert_memory_equal(first, next, sizeof first);
     else
@@ -138,39 +132,34 @@ static void seed_and_counter_are_values(void **state) {
   }
 }
 
-static void numbers_without_a_seed_differ(void **state) {
+TEST_THAT(numbers_without_a_seed_differ) {
   const int64_t shape = 8;
   const keel_attr attrs[] = {KEEL_INTS("shape", 1, &shape)};
-  (void)state;
   keel_tensor *x = call("RandomUniform", attrs, 1, NULL, 0);
   keel_tensor *y = call("RandomUniform", attrs, 1, NULL, 0);
   assert_memory_not_equal(keel_tensor_data(x), keel_tensor_data(y), 32);
-  keel_tensor_release(x);
-  keel_tensor_release(y);
+  RELEASE(x, y);
   const keel_attr bad[] = {KEEL_INTS("shape", 1, &shape),
                            KEEL_INT("dtype", KD_I32)};
-  assert_int_equal(keel_call(context, "RandomUniform", bad, 2, NULL, 0, &x, 1),
-                   KD_INVALID_ARGUMENT);
-  expect_message("random numbers can't be i32");
+  expect_fails(keel_call(context, "RandomUniform", bad, 2, NULL, 0, &x, 1),
+               KD_INVALID_ARGUMENT, "random numbers can't be i32");
 }
 
 static keel_tensor *classes_of(const float *scores, int64_t rows,
                                const keel_attr *attrs, uint32_t attr_count) {
   const int64_t dims[] = {rows, 3};
-  keel_tensor *in = NULL;
-  expect_ok(keel_tensor_create(context, KD_F32, 2, dims, scores, &in));
+  keel_tensor *in = create_tensor(context, KD_F32, 2, dims, scores);
   keel_tensor *out = call("Multinomial", attrs, attr_count, &in, 1);
   keel_tensor_release(in);
   return out;
 }
 
-static void classes_are_drawn_by_their_scores(void **state) {
+TEST_THAT(classes_are_drawn_by_their_scores) {
   const float scores[] = {-INFINITY,  1000, 1001.0986123f, /* 1 of 4, 3 of 4 */
                           0.6931472f, 0,    -80};          /* 2 of 3, 1 of 3 */
   const keel_attr attrs[] = {KEEL_INT("sample_size", 9999),
                              KEEL_FLOAT("seed", 3), KEEL_INT("dtype", KD_I64)};
   int64_t found[2][3] = {{0}};
-  (void)state;
   keel_tensor *y = classes_of(scores, 2, attrs, 3);
   assert_int_equal(keel_tensor_dtype(y), KD_I64);
   for (int i = 0; i < 2 * 9999; i++)
@@ -181,8 +170,7 @@ static void classes_are_drawn_by_their_scores(void **state) {
   assert_int_equal(found[1][2], 0);
   keel_tensor *again = classes_of(scores, 2, attrs, 3);
   assert_memory_equal(keel_tensor_data(y), keel_tensor_data(again), 79992);
-  keel_tensor_release(again);
-  keel_tensor_release(y);
+  RELEASE(again, y);
   y = classes_of(scores, 1, NULL, 0);
   assert_int_equal(keel_tensor_dtype(y), KD_I32);
   assert_true(*(const int32_t *)keel_tensor_data(y) > 0);
@@ -191,9 +179,8 @@ static void classes_are_drawn_by_their_scores(void **state) {
   const float none[] = {-INFINITY, -INFINITY, -INFINITY};
   expect_ok(keel_tensor_create(context, KD_F32, 2, dims, none, &y));
   keel_tensor *out = NULL;
-  assert_int_equal(keel_call(context, "Multinomial", NULL, 0, &y, 1, &out, 1),
-                   KD_INVALID_ARGUMENT);
-  expect_message("no class of row 0 can be drawn");
+  expect_fails(keel_call(context, "Multinomial", NULL, 0, &y, 1, &out, 1),
+               KD_INVALID_ARGUMENT, "no class of row 0 can be drawn");
   keel_tensor_release(y);
 }
 
@@ -219,10 +206,9 @@ static keel_status drop_out(float ratio, int64_t seed, kd_dtype dtype,
   return status;
 }
 
-static void dropout_drops_its_share(void **state) {
+TEST_THAT(dropout_drops_its_share) {
   keel_tensor *out[2] = {0}, *again[2] = {0};
   int dropped = 0;
-  (void)state;
   expect_ok(drop_out(0.2f, 5, KD_F32, out));
   const float *y = keel_tensor_data(out[0]);
   const uint8_t *mask = keel_tensor_data(out[1]);
@@ -249,18 +235,16 @@ static void dropout_drops_its_share(void **state) {
         ((const uint8_t *)keel_tensor_data(out[1]))[i] ? 0x4000 : 0);
   release_all(again, 2);
   release_all(out, 2);
-  assert_int_equal(drop_out(1, 5, KD_F32, out), KD_INVALID_ARGUMENT);
-  expect_message("at least 0 and less than 1");
+  expect_fails(drop_out(1, 5, KD_F32, out), KD_INVALID_ARGUMENT,
+               "at least 0 and less than 1");
 }
 
 /* Constants are not folded, nor two nodes made one; each run has other numbers. */
-static void dropout_of_constants_is_not_folded(void **state) {
+TEST_THAT(dropout_of_constants_is_not_folded) {
   static float ones[64], got[4][64];
   const int64_t count = 64;
   const uint8_t training = 1;
   keel_tensor *tensor = NULL, *y[2];
-  keel_plan *plan = NULL;
-  (void)state;
   for (int i = 0; i < 64; i++)
     ones[i] = 1;
   keel_builder *builder = create_builder(context, "dropout");
@@ -275,7 +259,7 @@ static void dropout_of_constants_is_not_folded(void **state) {
     keel_builder_output(builder, i ? "y" : "z",
                         keel_builder_op(builder, "Dropout", NULL, 0, in, 3));
   keel_program *program = finish_program(builder);
-  expect_ok(keel_plan_create(program, NULL, &plan));
+  keel_plan *plan = create_plan(program, NULL);
   for (int run = 0; run < 5; run++) {
     expect_ok(keel_plan_run(plan, NULL, 0, y, 2));
     for (int i = 0; i < 2; i++)
@@ -284,11 +268,10 @@ static void dropout_of_constants_is_not_folded(void **state) {
     for (int i = 1; run && i < 4; i++)
       assert_memory_not_equal(got[0], got[i], sizeof got[0]);
   }
-  keel_plan_release(plan);
-  keel_program_release(program);
+  RELEASE(plan, program);
 }
 
-static void drawing_ends_with_its_run(void **state) {
+TEST_THAT(drawing_ends_with_its_run) {
   static const char *const ops[] = {"RandomNormalLike", "RandomUniformLike",
                                     "Bernoulli", "Dropout"};
   const int64_t count = 200000;
@@ -297,7 +280,6 @@ static void drawing_ends_with_its_run(void **state) {
   const float ratio = 0.5f;
   const bool training = true;
   keel_tensor *x[3] = {NULL}, *y = NULL;
-  (void)state;
   for (int64_t i = 0; i < count; i++)
     halves[i] = 0.5f;
   x[0] = create_tensor(context, KD_F32, 1, &count, halves);
@@ -315,17 +297,4 @@ static void drawing_ends_with_its_run(void **state) {
   free(halves);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(philox_gives_the_known_answers),
-      cmocka_unit_test(numbers_are_distributed_as_they_should),
-      cmocka_unit_test(chances_are_kept),
-      cmocka_unit_test(seed_and_counter_are_values),
-      cmocka_unit_test(numbers_without_a_seed_differ),
-      cmocka_unit_test(classes_are_drawn_by_their_scores),
-      cmocka_unit_test(dropout_drops_its_share),
-      cmocka_unit_test(dropout_of_constants_is_not_folded),
-      cmocka_unit_test(drawing_ends_with_its_run),
-  };
-  return cmocka_run_group_tests(tests, open_cpu, close_context);
-}
+RUN_TESTS(open_cpu, close_context)

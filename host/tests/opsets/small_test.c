@@ -65,8 +65,7 @@ static void read_floats(keel_tensor *tensor, float *out) {
 
 /* ---- tests ------------------------------------------------------------------------------ */
 
-static void each_element_is_a_number_and_comes_back(void **state) {
-  (void)state;
+TEST_THAT(each_element_is_a_number_and_comes_back) {
   for (int t = 0; t < TYPES; t++) {
     const kd_dtype dtype = types[t].dtype;
     const int count = 1 << kd_dtype_bits(dtype);
@@ -91,9 +90,8 @@ static void each_element_is_a_number_and_comes_back(void **state) {
   }
 }
 
-static void what_does_not_fit_is_the_nearest_or_none(void **state) {
+TEST_THAT(what_does_not_fit_is_the_nearest_or_none) {
   const float x[] = {1e6F, -1e6F, INFINITY, -INFINITY, NAN};
-  (void)state;
   for (int t = 0; t < 4; t++) {
     const double most = types[t].largest;
     float y[5];
@@ -114,11 +112,10 @@ static void what_does_not_fit_is_the_nearest_or_none(void **state) {
 }
 
 /* Ties go to even ones; 17 is between 16 and 18 in f8e4m3fn, and 19 between 18 and 20. */
-static void what_is_between_goes_to_the_nearest(void **state) {
+TEST_THAT(what_is_between_goes_to_the_nearest) {
   const float x[] = {17, 17.01F, 19, -19, 0x1p-10F, 0x1.8p-9F};
   const float want[] = {16, 18, 20, -20, 0, 0x1p-8F};
   float y[6];
-  (void)state;
   read_floats(cast(cast(line(KD_F32, 6, x), KD_F8E4M3FN, true, "up"), KD_F32,
                    true, "up"),
               y);
@@ -126,13 +123,12 @@ static void what_is_between_goes_to_the_nearest(void **state) {
     assert_true(y[i] == want[i]);
 }
 
-static void powers_are_rounded_as_is_said(void **state) {
+TEST_THAT(powers_are_rounded_as_is_said) {
   static const char *const modes[] = {"up", "down", "nearest"};
   const float x[] = {1, 1.25F, 1.5F, 1.75F, 3, 0x1.8p127F, 0};
   const float want[3][6] = {{1, 2, 2, 2, 4, 0x1p127F},
                             {1, 1, 1, 1, 2, 0x1p127F},
                             {1, 1, 2, 2, 4, 0x1p127F}};
-  (void)state;
   for (int m = 0; m < 3; m++) {
     float y[7];
     read_floats(cast(cast(line(KD_F32, 7, x), KD_F8E8M0, true, modes[m]),
@@ -145,24 +141,22 @@ static void powers_are_rounded_as_is_said(void **state) {
 }
 
 /* Of integers the low bits, of an odd number: the last byte is filled up with zeros. */
-static void integers_keep_their_low_bits(void **state) {
+TEST_THAT(integers_keep_their_low_bits) {
   const int8_t x[] = {1, -1, 7, -8, 20};
   const uint8_t want[] = {0xf1, 0x87, 0x04};
   uint8_t bytes[3];
-  (void)state;
   keel_tensor *y = cast(line(KD_I8, 5, x), KD_I4, true, "up");
   expect_ok(keel_tensor_read(y, bytes, sizeof bytes));
   assert_memory_equal(bytes, want, sizeof want);
   keel_tensor_release(y);
 }
 
-static void quantised_by_axis_and_by_block(void **state) {
+TEST_THAT(quantised_by_axis_and_by_block) {
   enum { ROWS = 3, COLUMNS = 5, COUNT = ROWS * COLUMNS };
   const int64_t dims[] = {ROWS, COLUMNS}, five = COLUMNS, blocks[] = {ROWS, 2};
   const float scales[] = {1, 2, 0.5F, 4, 0.25F, 8};
   static const kd_dtype tried[] = {KD_I4, KD_U4,       KD_I2,
                                    KD_U2, KD_F8E4M3FN, KD_F4E2M1};
-  (void)state;
   for (int t = 0; t < 6; t++)
     for (int by_block = 0; by_block < 2; by_block++) {
       const kd_dtype dtype = tried[t];
@@ -195,7 +189,7 @@ static void quantised_by_axis_and_by_block(void **state) {
 }
 
 /* Blocks of f4e2m1 whose scales are powers of two. */
-static void microscaling(void **state) {
+TEST_THAT(microscaling) {
   const int64_t dims[] = {1, 6}, blocks[] = {1, 2};
   const float x[] = {6, -12, 1, 0.5F, -0.25F, 1.5F};
   const uint8_t scales[] = {128, 126}; /* 2, 1/2 */
@@ -205,7 +199,6 @@ static void microscaling(void **state) {
   const keel_attr back[] = {KEEL_INT("axis", 1), KEEL_INT("block_size", 3),
                             KEEL_INT("output_dtype", KD_F32)};
   float y[6];
-  (void)state;
   keel_tensor *in[] = {create_tensor(context, KD_F32, 2, dims, x),
                        create_tensor(context, KD_F8E8M0, 2, blocks, scales)};
   keel_tensor *q = call("QuantizeLinear", attrs, 3, in, 2);
@@ -218,11 +211,10 @@ static void microscaling(void **state) {
   release_all(in, 2);
 }
 
-static void numbers_become_integers_toward_zero(void **state) {
+TEST_THAT(numbers_become_integers_toward_zero) {
   const float x[] = {1.75F, -1.75F, 6.5F, INFINITY};
   const uint8_t want[] = {0xf1, 0x06};
   uint8_t bytes[2];
-  (void)state;
   keel_tensor *y = cast(line(KD_F32, 4, x), KD_I4, true, "up");
   expect_ok(keel_tensor_read(y, bytes, sizeof bytes));
   assert_memory_equal(bytes, want, sizeof want);
@@ -230,12 +222,11 @@ static void numbers_become_integers_toward_zero(void **state) {
 }
 
 /* Out of range, with a zero point. */
-static void quantised_integers_are_saturated(void **state) {
+TEST_THAT(quantised_integers_are_saturated) {
   const int64_t count = 5;
   const float x[] = {-100, -1, 0, 1, 100}, scale = 0.5F;
   const uint8_t three = 3, want[] = {0x10, 0x53, 0x0f};
   uint8_t bytes[3];
-  (void)state;
   keel_tensor *in[] = {line(KD_F32, count, x),
                        create_tensor(context, KD_F32, 0, NULL, &scale),
                        create_tensor(context, KD_U4, 0, NULL, &three)};
@@ -246,17 +237,4 @@ static void quantised_integers_are_saturated(void **state) {
   release_all(in, 3);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(each_element_is_a_number_and_comes_back),
-      cmocka_unit_test(what_does_not_fit_is_the_nearest_or_none),
-      cmocka_unit_test(what_is_between_goes_to_the_nearest),
-      cmocka_unit_test(powers_are_rounded_as_is_said),
-      cmocka_unit_test(integers_keep_their_low_bits),
-      cmocka_unit_test(numbers_become_integers_toward_zero),
-      cmocka_unit_test(quantised_by_axis_and_by_block),
-      cmocka_unit_test(microscaling),
-      cmocka_unit_test(quantised_integers_are_saturated),
-  };
-  return cmocka_run_group_tests(tests, open_cpu, close_context);
-}
+RUN_TESTS(open_cpu, close_context)

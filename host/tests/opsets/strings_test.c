@@ -71,8 +71,7 @@ static const char *const words[] = {"pear", "", "Apfel", "pear", "kiwi"};
 
 /* ---- values ------------------------------------------------------------------------ */
 
-static void strings_are_what_was_given(void **state) {
-  (void)state;
+TEST_THAT(strings_are_what_was_given) {
   const int64_t dims[] = {2, 2};
   const char *const given[] = {"a\0b", "", "Größe", "\xff"};
   const uint64_t sizes[] = {3, 0, 7, 1};
@@ -95,8 +94,7 @@ static void strings_are_what_was_given(void **state) {
   keel_tensor_release(tensor);
 }
 
-static void strings_are_no_data(void **state) {
-  (void)state;
+TEST_THAT(strings_are_no_data) {
   const int64_t two = 2, open = -1;
   const char *const missing[] = {"a", NULL};
   const char *got = NULL;
@@ -123,13 +121,10 @@ static void strings_are_no_data(void **state) {
   expect_ok(keel_device_find(context, "cpu:0", &cpu));
   expect_ok(keel_tensor_to(tensor, cpu, &other));
   assert_ptr_equal(other, tensor);
-  keel_tensor_release(other);
-  keel_tensor_release(tensor);
-  keel_tensor_release(numbers);
+  RELEASE(other, tensor, numbers);
 }
 
-static void a_promise_may_become_strings(void **state) {
-  (void)state;
+TEST_THAT(a_promise_may_become_strings) {
   const char *const want[] = {"kiwi", "pear"};
   const int64_t which[] = {4, 0};
   keel_tensor *promise = NULL, *value = list(5, words), *output = NULL;
@@ -145,8 +140,7 @@ static void a_promise_may_become_strings(void **state) {
 
 /* ---- ops that devices have kernels for ---------------------------------------------- */
 
-static void elements_move(void **state) {
-  (void)state;
+TEST_THAT(elements_move) {
   const char *const joined[] = {"pear", "", "Apfel", "pear", "kiwi", "x"};
   const char *const repeated[] = {"a", "b", "a", "b"};
   const char *const padded[] = {"", "", "x", "pad"};
@@ -171,8 +165,7 @@ static void elements_move(void **state) {
               both);
 }
 
-static void strings_are_compared(void **state) {
-  (void)state;
+TEST_THAT(strings_are_compared) {
   const char *const with[] = {"pear"};
   const uint8_t want[] = {1, 0, 0, 1, 0};
   const char *const distinct[] = {"", "Apfel", "kiwi", "pear"};
@@ -185,8 +178,7 @@ static void strings_are_compared(void **state) {
   expect_list(call("Unique", NULL, 0, list(5, words), NULL, NULL), 4, distinct);
 }
 
-static void what_strings_do_not_allow_is_refused(void **state) {
-  (void)state;
+TEST_THAT(what_strings_do_not_allow_is_refused) {
   const int64_t zero = 0;
   const keel_attr axis = KEEL_INT("axis", 0),
                   add = KEEL_STRING("reduction", "add");
@@ -213,8 +205,7 @@ static void what_strings_do_not_allow_is_refused(void **state) {
 }
 
 /* Where the application's locale has a comma in numbers, and is installed. */
-static void numbers_have_a_point_in_any_locale(void **state) {
-  (void)state;
+TEST_THAT(numbers_have_a_point_in_any_locale) {
   const float half[] = {0.5f, -1.25f};
   const char *const want[] = {"0.5", "-1.25"};
   const keel_attr text = KEEL_INT("to", KD_STRING),
@@ -231,8 +222,7 @@ static void numbers_have_a_point_in_any_locale(void **state) {
 }
 
 /* A sequence, or a value that is not there, has no type that could be cast. */
-static void only_tensors_are_cast(void **state) {
-  (void)state;
+TEST_THAT(only_tensors_are_cast) {
   const keel_attr text = KEEL_INT("to", KD_STRING);
   keel_tensor *item = list(5, words), *sequence = NULL, *empty = NULL;
   expect_ok(keel_sequence_create(context, &item, 1, &sequence));
@@ -249,8 +239,7 @@ static keel_attr to(kd_dtype dtype) {
   return (keel_attr)KEEL_INT("to", dtype);
 }
 
-static void numbers_become_text(void **state) {
-  (void)state;
+TEST_THAT(numbers_become_text) {
   const float numbers[] = {0.1f, -3, 1e-5f, 16777216, INFINITY, -INFINITY, NAN};
   const char *const want[] = {"0.1", "-3",   "1e-05", "16777216",
                               "INF", "-INF", "NaN"};
@@ -267,8 +256,7 @@ static void numbers_become_text(void **state) {
               1, largest);
 }
 
-static void text_becomes_numbers(void **state) {
-  (void)state;
+TEST_THAT(text_becomes_numbers) {
   const char *const given[] = {"0.1", " -3 ", "1e2", "INF", "-inf"};
   const float want[] = {0.1f, -3, 100, INFINITY, -INFINITY};
   const char *const whole[] = {"127", "-128", "3.9"};
@@ -292,8 +280,7 @@ static void text_becomes_numbers(void **state) {
 
 /* ---- ops of strings ------------------------------------------------------------------ */
 
-static void letters_change_beyond_ascii(void **state) {
-  (void)state;
+TEST_THAT(letters_change_beyond_ascii) {
   const char *const given[] = {"straße Ä", "ÉTÉ", "\xc3", "日本"};
   const char *const want[] = {"straße ä", "été", "\xc3", "日本"};
   const char *const stop[] = {"ÉTÉ", "日本"};
@@ -310,8 +297,7 @@ static void letters_change_beyond_ascii(void **state) {
       rest);
 }
 
-static void blanks_split_as_python_does(void **state) {
-  (void)state;
+TEST_THAT(blanks_split_as_python_does) {
   const char *const given[] = {" a\tb  c ", "", "d"};
   const char *const want[] = {"a", "b", "c", "", "", "", "d", "", ""};
   const char *const cut[] = {"a", "b  c ", "", "", "d", ""};
@@ -323,8 +309,7 @@ static void blanks_split_as_python_does(void **state) {
   expect_refused("StringSplit", &less, 1, list(3, given), NULL, "maxsplit");
 }
 
-static void a_bad_expression_is_said(void **state) {
-  (void)state;
+TEST_THAT(a_bad_expression_is_said) {
   const keel_attr bad = KEEL_STRING("pattern", "(a");
   const keel_attr slow = KEEL_STRING("pattern", "(a*)*[bd]");
   const char *const given[] = {"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaac"};
@@ -350,7 +335,7 @@ static void a_bad_expression_is_said(void **state) {
 
 #ifdef KEEL_WITH_PCRE2
 /* What RE2 takes and PCRE2 refuses, or reads as something else. */
-static void expressions_mean_what_they_do_in_re2(void **state) {
+TEST_THAT(expressions_mean_what_they_do_in_re2) {
   static const struct {
     const char *pattern, *all, *none; /* strings that match, and that do not */
   } rows[] = {
@@ -387,7 +372,6 @@ static void expressions_mean_what_they_do_in_re2(void **state) {
       {"a.b$", "axb", "axb\n"},
       {"", "", "a"},
   };
-  (void)state;
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     const keel_attr pattern = KEEL_STRING("pattern", rows[i].pattern);
     const char *const given[] = {rows[i].all, rows[i].none};
@@ -416,8 +400,7 @@ static uint32_t tokenizer(keel_attr *attrs, const char *token, uint32_t count,
 }
 
 /* PCRE2 lets a group that is called in a lookbehind set the begin of the match. */
-static void a_match_begins_where_it_is_looked_for(void **state) {
-  (void)state;
+TEST_THAT(a_match_begins_where_it_is_looked_for) {
   keel_attr attrs[4];
   const char *const given[] = {"xab cab ab"};
   const char *const back[] = {"a|(?<=(?1))b(?(DEFINE)(\\Ka))",
@@ -435,8 +418,7 @@ static void a_match_begins_where_it_is_looked_for(void **state) {
 #define SEPARATORS 100000 /* more than a stack has frames */
 #define LETTERS    400000 /* too many to look at all of them for each */
 
-static void many_separators_and_tokens_end(void **state) {
-  (void)state;
+TEST_THAT(many_separators_and_tokens_end) {
   keel_attr attrs[4];
   const char *const given[] = {"one;two  three"};
   const char *const want[] = {"one", "two", "three"};
@@ -500,15 +482,13 @@ static void *count_words(void *plan) {
     keel_tensor *x = list(5, words), *y = NULL;
     expect_ok(keel_plan_run(plan, &x, 1, &y, 1));
     expect_floats(y, want, 3);
-    keel_tensor_release(x);
-    keel_tensor_release(y);
+    RELEASE(x, y);
   }
   return NULL;
 }
 
 /* The pool is made once, by whoever comes first. */
-static void threads_share_a_pool(void **state) {
-  (void)state;
+TEST_THAT(threads_share_a_pool) {
   pthread_t threads[3];
   keel_plan *plan = vectorizer_plan();
   for (int i = 0; i < 3; i++)
@@ -518,8 +498,7 @@ static void threads_share_a_pool(void **state) {
   keel_plan_release(plan);
 }
 
-static void a_pool_that_does_not_fit_is_refused(void **state) {
-  (void)state;
+TEST_THAT(a_pool_that_does_not_fit_is_refused) {
   keel_attr attrs[8];
   uint32_t count = vectorizer(attrs);
   const int64_t odd[] = {0, 1}, two[] = {0, 1}, far[] = {0, 1, -1};
@@ -573,12 +552,10 @@ static void expect_constants(keel_program *program) {
   expect_ok(keel_plan_run(plan, &x, 1, y, 2));
   expect_list(y[0], 5, want);
   expect_list(y[1], 4, want);
-  keel_tensor_release(x);
-  keel_plan_release(plan);
+  RELEASE(x, plan);
 }
 
-static void saved_programs_have_their_strings(void **state) {
-  (void)state;
+TEST_THAT(saved_programs_have_their_strings) {
   const uint32_t forms[] = {0, KEEL_SAVE_TEXT};
   for (int i = 0; i < 2; i++) {
     char path[] = "/tmp/keel-strings-XXXXXX";
@@ -596,8 +573,7 @@ static void saved_programs_have_their_strings(void **state) {
   }
 }
 
-static void numpy_files_have_strings(void **state) {
-  (void)state;
+TEST_THAT(numpy_files_have_strings) {
   char path[] = "/tmp/keel-strings-XXXXXX";
   const char *const given[] = {"日本", "", "\U0001f332 a"};
   keel_tensor *tensor = list(3, given), *read = NULL;
@@ -616,8 +592,7 @@ static void numpy_files_have_strings(void **state) {
 }
 
 /* Strings of no characters have no bytes in a file, which may say to have any number. */
-static void numpy_files_have_not_too_many(void **state) {
-  (void)state;
+TEST_THAT(numpy_files_have_not_too_many) {
   const char begin[] = "\x93NUMPY\x01\x00\x76"; /* and 0: the header's length */
   char path[] = "/tmp/keel-strings-XXXXXX";
   keel_tensor *read = NULL;
@@ -699,10 +674,9 @@ static keel_tensor *many(keel_context *in) {
   return made;
 }
 
-static void ops_end_with_their_run(void **state) {
+TEST_THAT(ops_end_with_their_run) {
   const keel_cancellation due = {.deadline = 1};
   keel_tensor *strings = many(context);
-  (void)state;
   for (uint32_t i = 0; i < sizeof long_ops / sizeof *long_ops; i++) {
     expect_ok(call_long(i, context, strings));
     const keel_cancellation *before = keel_cancellation_use(&due);
@@ -715,12 +689,11 @@ static void ops_end_with_their_run(void **state) {
 
 #ifdef KEEL_WITH_PCRE2
 /* A match that would take long ends between two attempts. */
-static void a_match_ends_with_its_run(void **state) {
+TEST_THAT(a_match_ends_with_its_run) {
   const char *const text[] = {"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaac"};
   const keel_attr pattern = {
       .name = "pattern", .kind = KD_ATTR_STRING, .s = "(a*)*[bd]"};
   keel_tensor *x = list(1, text), *out = NULL;
-  (void)state;
   assert_int_equal(
       keel_call(context, "RegexFullMatch", &pattern, 1, &x, 1, &out, 1),
       KD_INVALID_ARGUMENT); /* too many steps */
@@ -744,7 +717,7 @@ static keel_tensor *slow_strings(void) {
 }
 
 /* The time of a run ends between two matches. */
-static void many_matches_end_with_their_run(void **state) {
+TEST_THAT(many_matches_end_with_their_run) {
   static const char *const slow = "(a*)*[bd]";
   keel_attr token[4], separator[4];
   uint32_t count = tokenizer(token, slow, 0, NULL);
@@ -758,34 +731,31 @@ static void many_matches_end_with_their_run(void **state) {
               {"com.microsoft::Tokenizer", "Tokenizer", token, count},
               {"com.microsoft::Tokenizer", "Tokenizer", separator, count}};
   keel_tensor *x = slow_strings(), *out = NULL;
-  (void)state;
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     const keel_cancellation soon = keel_cancellation_of(NULL, 10000000);
     const keel_cancellation *before = keel_cancellation_use(&soon);
     keel_status status = keel_call(context, rows[i].op, rows[i].attrs,
                                    rows[i].count, &x, 1, &out, 1);
     keel_cancellation_use(before);
-    assert_int_equal(status, KD_DEADLINE_EXCEEDED);
-    expect_message(rows[i].says);
+    expect_fails(status, KD_DEADLINE_EXCEEDED, rows[i].says);
     assert_null(out);
   }
   keel_tensor_release(x);
 }
 #endif
 
-static void strings_count(void **state) {
+TEST_THAT(strings_count) {
   keel_context_params params = {.struct_size = sizeof params,
                                 .flags = KEEL_ONLY_NAMED,
                                 .workers = KEEL_NO_WORKERS,
                                 .memory_limit = 1200000};
   keel_context *small = NULL;
   keel_stats stats;
-  (void)state;
-  assert_int_equal(keel_open(&params, &small), KD_OK);
+  expect_ok(keel_open(&params, &small));
   keel_tensor *strings = many(small); /* 800 KB */
   for (uint32_t i = 0; i < 4; i++) {
-    assert_int_equal(call_long(i, small, strings), KD_OUT_OF_MEMORY);
-    expect_message("limit of 1200000 bytes");
+    expect_fails(call_long(i, small, strings), KD_OUT_OF_MEMORY,
+                 "limit of 1200000 bytes");
   }
   keel_get_stats(small, &stats);
   assert_true(stats.tensor_bytes >= 800000 && stats.tensor_bytes < 900000);
@@ -795,37 +765,4 @@ static void strings_count(void **state) {
   keel_close(small);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(strings_are_what_was_given),
-      cmocka_unit_test(strings_are_no_data),
-      cmocka_unit_test(a_promise_may_become_strings),
-      cmocka_unit_test(elements_move),
-      cmocka_unit_test(strings_are_compared),
-      cmocka_unit_test(what_strings_do_not_allow_is_refused),
-      cmocka_unit_test(numbers_have_a_point_in_any_locale),
-      cmocka_unit_test(only_tensors_are_cast),
-      cmocka_unit_test(numbers_become_text),
-      cmocka_unit_test(text_becomes_numbers),
-      cmocka_unit_test(letters_change_beyond_ascii),
-      cmocka_unit_test(blanks_split_as_python_does),
-      cmocka_unit_test(a_bad_expression_is_said),
-#ifdef KEEL_WITH_PCRE2
-      cmocka_unit_test(expressions_mean_what_they_do_in_re2),
-      cmocka_unit_test(a_match_begins_where_it_is_looked_for),
-      cmocka_unit_test(many_separators_and_tokens_end),
-#endif
-      cmocka_unit_test(threads_share_a_pool),
-      cmocka_unit_test(a_pool_that_does_not_fit_is_refused),
-      cmocka_unit_test(saved_programs_have_their_strings),
-      cmocka_unit_test(numpy_files_have_strings),
-      cmocka_unit_test(numpy_files_have_not_too_many),
-      cmocka_unit_test(ops_end_with_their_run),
-#ifdef KEEL_WITH_PCRE2
-      cmocka_unit_test(a_match_ends_with_its_run),
-      cmocka_unit_test(many_matches_end_with_their_run),
-#endif
-      cmocka_unit_test(strings_count),
-  };
-  return cmocka_run_group_tests(tests, open_cpu, close_context);
-}
+RUN_TESTS(open_cpu, close_context)

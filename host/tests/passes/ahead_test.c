@@ -17,8 +17,7 @@ static char path[64], second[64];
 #define NOWHERE \
   "/dev/null/nowhere" /* no store: what is not in the file is compiled */
 
-static int start(void **state) {
-  (void)state;
+SETUP(start) {
   if (!mkdtemp(folder)) return -1;
   snprintf(path, sizeof path, "%s/a", folder);
   snprintf(second, sizeof second, "%s/b", folder);
@@ -26,8 +25,7 @@ static int start(void **state) {
   return setenv("XDG_CACHE_HOME", NOWHERE, 1);
 }
 
-static int stop(void **state) {
-  (void)state;
+SETUP(stop) {
   return remove_all(folder);
 }
 
@@ -68,15 +66,9 @@ static void claim_pairs(const kd_host *host, const kd_graph *graph,
 static void open_it(process *me, found *to) {
   const char *const paths[] = {TOY("compiler"), CPU_PLUGIN};
   const char *const options[] = {"cpu.regions=off"};
-  const keel_context_params params = {.struct_size = sizeof params,
-                                      .flags = KEEL_ONLY_NAMED,
-                                      .plugins = paths,
-                                      .plugin_count = 2,
-                                      .options = options,
-                                      .option_count = 1,
-                                      .workers = 1,
-                                      .log = note,
-                                      .log_context = to};
+  const keel_context_params params =
+      OPENS(KEEL_ONLY_NAMED, paths, 2, .options = options, .option_count = 1,
+            .workers = 1, .log = note, .log_context = to);
   me->found = to;
   if (keel_open(&params, &me->context) != KD_OK ||
       keel_device_find(me->context, "compiler", &me->device) != KD_OK)
@@ -141,8 +133,7 @@ static keel_program *make_program(keel_context *context, int64_t size) {
   y = op(builder, "Mul", y, keel_builder_constant(builder, two));
   keel_builder_output(builder, "y", y);
   keel_program *program = finish_program(builder);
-  keel_tensor_release(three);
-  keel_tensor_release(two);
+  RELEASE(three, two);
   return program;
 }
 
@@ -151,12 +142,11 @@ static void run_times(process *me, keel_program *program, int times) {
   keel_tensor *x = floats(me->context, 4, data), *y = NULL;
   keel_plan *plan = create_plan(program, NULL);
   for (int i = 0; i < times; i++) {
-    assert_int_equal(keel_plan_run(plan, &x, 1, &y, 1), KD_OK);
+    expect_ok(keel_plan_run(plan, &x, 1, &y, 1));
     expect_floats(y, want, 4);
     keel_tensor_release(y);
   }
-  keel_tensor_release(x);
-  keel_plan_release(plan);
+  RELEASE(x, plan);
 }
 
 static void ask(process *me, const keel_program *program) {
@@ -172,16 +162,15 @@ static keel_program *load(process *me, const char *from) {
 
 static void compile_to(process *me, keel_program *program, const char *skip,
                        const char *to, uint32_t flags) {
-  const keel_plan_params params = {.struct_size = sizeof params,
-                                   .device = me->device,
-                                   .skip = &skip,
-                                   .skip_count = skip != NULL};
   keel_program *made = NULL;
-  expect_ok(keel_program_compile(program, &params, &made));
+  expect_ok(
+      keel_program_compile(program,
+                           PLAN_PARAMS(.device = me->device, .skip = &skip,
+                                       .skip_count = skip != NULL),
+                           &made));
   ask(me, made);
-  assert_int_equal(keel_program_save(made, to, flags), KD_OK);
-  keel_program_release(made);
-  keel_program_release(program);
+  expect_ok(keel_program_save(made, to, flags));
+  RELEASE(made, program);
 }
 
 static void write_it(process *me) {
@@ -202,7 +191,7 @@ static void write_without_regions(process *me) {
 
 static void write_again(process *me) {
   keel_program *program = load(me, path);
-  assert_int_equal(keel_program_save(program, second, 0), KD_OK);
+  expect_ok(keel_program_save(program, second, 0));
   keel_program_release(program);
 }
 
@@ -231,7 +220,7 @@ static void run_often(process *me) {
 static void run_on_another_device(process *me) {
   keel_program *program = load(me, path);
   keel_device *cpu = NULL;
-  assert_int_equal(keel_device_find(me->context, "cpu", &cpu), KD_OK);
+  expect_ok(keel_device_find(me->context, "cpu", &cpu));
   keel_device_push(cpu);
   run_times(me, program, 1);
   keel_device_pop();
@@ -239,10 +228,9 @@ static void run_on_another_device(process *me) {
 }
 
 static void run_compiled_here(process *me) {
-  const keel_plan_params params = {.struct_size = sizeof params,
-                                   .device = me->device};
   keel_program *program = make_program(me->context, 4), *made = NULL;
-  assert_int_equal(keel_program_compile(program, &params, &made), KD_OK);
+  expect_ok(
+      keel_program_compile(program, PLAN_PARAMS(.device = me->device), &made));
   keel_program_release(program);
   run_times(me, made, 1);
   keel_program_release(made);
@@ -250,8 +238,7 @@ static void run_compiled_here(process *me) {
 
 /* ---- tests: forms that fit ------------------------------------------------------------ */
 
-static void the_file_holds_what_was_compiled(void **state) {
-  (void)state;
+TEST_THAT(the_file_holds_what_was_compiled) {
   found wrote = in_a_process(write_it, KD_OK);
   expect(wrote, 2, 0, 0);
   assert_int_equal(wrote.held, 2);
@@ -263,13 +250,11 @@ static void the_file_holds_what_was_compiled(void **state) {
   assert_int_equal(ran.size, wrote.size);
 }
 
-static void the_process_that_compiled_does_not_again(void **state) {
-  (void)state;
+TEST_THAT(the_process_that_compiled_does_not_again) {
   expect(in_a_process(run_compiled_here, KD_OK), 2, 2, 0);
 }
 
-static void a_file_that_is_written_again_holds_them_too(void **state) {
-  (void)state;
+TEST_THAT(a_file_that_is_written_again_holds_them_too) {
   in_a_process(write_it, KD_OK);
   expect(in_a_process(write_again, KD_OK), 0, 0, 0);
   expect(in_a_process(run_second, KD_OK), 0, 2, 0);
@@ -279,8 +264,7 @@ static void a_file_that_is_written_again_holds_them_too(void **state) {
   expect(in_a_process(run_second, KD_OK), 0, 2, 0);
 }
 
-static void what_the_store_has_goes_into_the_file(void **state) {
-  (void)state;
+TEST_THAT(what_the_store_has_goes_into_the_file) {
   setenv("XDG_CACHE_HOME", folder, 1);
   expect(in_a_process(write_it, KD_OK), 2, 0, 0);
   expect(in_a_process(write_it, KD_OK), 0, 2, 0);
@@ -289,8 +273,7 @@ static void what_the_store_has_goes_into_the_file(void **state) {
 }
 
 /* Plans for types that come again are of other parts, and say nothing of it. */
-static void dimensions_may_be_open(void **state) {
-  (void)state;
+TEST_THAT(dimensions_may_be_open) {
   found wrote = in_a_process(write_open, KD_OK);
   assert_int_equal(wrote.held, wrote.compiled);
   assert_true(wrote.held > 0);
@@ -300,8 +283,7 @@ static void dimensions_may_be_open(void **state) {
   assert_true(ran.loaded >= wrote.compiled);
 }
 
-static void text_and_skipping_leave_them_out(void **state) {
-  (void)state;
+TEST_THAT(text_and_skipping_leave_them_out) {
   in_a_process(write_text, KD_OK);
   found ran = in_a_process(run_it, KD_OK);
   expect(ran, 2, 0, 0);
@@ -310,40 +292,32 @@ static void text_and_skipping_leave_them_out(void **state) {
   expect(in_a_process(run_it, KD_OK), 2, 0, 0);
 }
 
-static void another_plugins_device_does_not_mind(void **state) {
-  (void)state;
+TEST_THAT(another_plugins_device_does_not_mind) {
   in_a_process(write_it, KD_OK);
   expect(in_a_process(run_on_another_device, KD_OK), 0, 0, 0);
 }
 
 /* The CPU's compiler gives no form: there is nothing to do ahead, and that is told. */
-static void a_plugin_may_give_none(void **state) {
+TEST_THAT(a_plugin_may_give_none) {
   const char *plugin = CPU_PLUGIN;
-  const keel_context_params params = {.struct_size = sizeof params,
-                                      .flags = KEEL_ONLY_NAMED,
-                                      .plugins = &plugin,
-                                      .plugin_count = 1};
+  const keel_context_params params = OPENS(KEEL_ONLY_NAMED, &plugin, 1);
   keel_context *context = NULL;
   keel_program *made = NULL;
   uint32_t held = 7, bare = 0;
   uint64_t size = 7;
-  (void)state;
-  assert_int_equal(keel_open(&params, &context), KD_OK);
+  expect_ok(keel_open(&params, &context));
   keel_program *program = make_program(context, 4);
-  assert_int_equal(keel_program_compile(program, NULL, &made), KD_OK);
+  expect_ok(keel_program_compile(program, NULL, &made));
   keel_program_regions(made, &held, &size, &bare);
   assert_int_equal(held, 0);
   assert_int_equal(size, 0);
   assert_int_equal(bare, 1);
   keel_program_regions(made, NULL, NULL, NULL);
-  keel_program_release(made);
-  keel_program_release(program);
-  keel_close(context);
+  RELEASE(made, program, context);
 }
 
 /* One region's form is not given: it alone is compiled in each process. */
-static void a_region_may_have_none(void **state) {
-  (void)state;
+TEST_THAT(a_region_may_have_none) {
   setenv("KEEL_LAYERS", "fault:region.serialize=1:UNIMPLEMENTED", 1);
   found wrote = in_a_process(write_it, KD_OK);
   unsetenv("KEEL_LAYERS");
@@ -356,8 +330,7 @@ static void a_region_may_have_none(void **state) {
 }
 
 /* A form that can't be loaded for now is no failure either. */
-static void a_load_that_fails_is_made_up_for(void **state) {
-  (void)state;
+TEST_THAT(a_load_that_fails_is_made_up_for) {
   in_a_process(write_it, KD_OK);
   setenv("KEEL_LAYERS", "fault:region.load=1:OUT_OF_MEMORY", 1);
   found ran = in_a_process(run_it, KD_OK);
@@ -367,8 +340,7 @@ static void a_load_that_fails_is_made_up_for(void **state) {
 
 /* ---- tests: forms that do not ----------------------------------------------------------- */
 
-static void what_the_device_refuses_is_compiled(void **state) {
-  (void)state;
+TEST_THAT(what_the_device_refuses_is_compiled) {
   in_a_process(write_it, KD_OK);
   found ran = in_a_process(run_it, KD_INCOMPATIBLE);
   expect(ran, 2, 0, 1); /* it warns once */
@@ -377,8 +349,7 @@ static void what_the_device_refuses_is_compiled(void **state) {
   expect(in_a_process(run_it, KD_OK), 0, 2, 0); /* the file has not changed */
 }
 
-static void other_options_want_another_form(void **state) {
-  (void)state;
+TEST_THAT(other_options_want_another_form) {
   in_a_process(write_it, KD_OK);
   setenv("KEEL_COMPILER_FAST", "yes", 1);
   found ran = in_a_process(run_it, KD_OK);
@@ -426,8 +397,7 @@ static void write_image(const image *all) {
   fclose(file);
 }
 
-static void a_newer_plugin_compiles(void **state) {
-  (void)state;
+TEST_THAT(a_newer_plugin_compiles) {
   in_a_process(write_it, KD_OK);
   image all = read_image(path);
   char *maker = memmem(all.data, all.size, "compiler/", 9);
@@ -442,8 +412,7 @@ static void a_newer_plugin_compiles(void **state) {
 }
 
 /* As after a change of the host's passes: the part has another fingerprint. */
-static void a_part_that_is_not_there_is_compiled(void **state) {
-  (void)state;
+TEST_THAT(a_part_that_is_not_there_is_compiled) {
   in_a_process(write_it, KD_OK);
   image all = read_image(path);
   forms_of(&all)[0].graph[0] = 0; /* still in order */
@@ -455,8 +424,7 @@ static void a_part_that_is_not_there_is_compiled(void **state) {
 }
 
 /* Whatever byte of the forms changes, one of them is compiled. */
-static void damaged_forms_are_compiled(void **state) {
-  (void)state;
+TEST_THAT(damaged_forms_are_compiled) {
   in_a_process(write_it, KD_OK);
   image all = read_image(path);
   assert_int_equal(head_of(&all)->parts[IMAGE_FORMS].count, 2);
@@ -477,8 +445,7 @@ static void damaged_forms_are_compiled(void **state) {
 }
 
 /* Damage behind right sums is for the plugin to find. */
-static void forged_forms_are_compiled(void **state) {
-  (void)state;
+TEST_THAT(forged_forms_are_compiled) {
   in_a_process(write_it, KD_OK);
   image all = read_image(path);
   image_form *form = forms_of(&all);
@@ -504,12 +471,11 @@ static keel_status try(void) {
   keel_context *context = open_with(TOY("compiler"), CPU_PLUGIN, 1);
   keel_program *program = NULL;
   keel_status status = keel_program_load(context, path, &program);
-  keel_program_release(program);
-  keel_close(context);
+  RELEASE(program, context);
   return status;
 }
 
-static void damaged_records_are_refused(void **state) {
+TEST_THAT(damaged_records_are_refused) {
   static const struct {
     size_t field;
     const char *says;
@@ -518,7 +484,6 @@ static void damaged_records_are_refused(void **state) {
       {offsetof(image_form, size), "a compiled form reaches beyond the file"},
       {offsetof(image_form, maker), "a name is missing"},
   };
-  (void)state;
   in_a_process(write_it, KD_OK);
   image all = read_image(path);
   image_form *forms = forms_of(&all), kept[2];
@@ -527,8 +492,7 @@ static void damaged_records_are_refused(void **state) {
     memset((char *)forms + fields[i].field, 0x7f, 4);
     write_image(&all);
     memcpy(forms, kept, sizeof kept);
-    assert_int_equal(try(), KD_DATA_LOSS);
-    expect_message(fields[i].says);
+    expect_fails(try(), KD_DATA_LOSS, fields[i].says);
   }
   forms[0].at += 8; /* where no alignment is */
   write_image(&all);
@@ -536,20 +500,18 @@ static void damaged_records_are_refused(void **state) {
   forms[0] = kept[1];
   forms[1] = kept[0];
   write_image(&all);
-  assert_int_equal(try(), KD_DATA_LOSS);
-  expect_message("its compiled forms are not in order");
+  expect_fails(try(), KD_DATA_LOSS, "its compiled forms are not in order");
   forms[1] = kept[1]; /* twice the same */
   write_image(&all);
   assert_int_equal(try(), KD_DATA_LOSS);
   memcpy(forms, kept, sizeof kept);
   write_image(&all);
-  assert_int_equal(try(), KD_OK);
+  expect_ok(try());
   free(all.data);
 }
 
 /* A reader of before version 3 does not see the stream, nor needs it. */
-static void older_readers_do_without(void **state) {
-  (void)state;
+TEST_THAT(older_readers_do_without) {
   in_a_process(write_it, KD_OK);
   image all = read_image(path);
   image_head *head = head_of(&all);
@@ -570,34 +532,10 @@ static void run_version_3(process *me) {
   keel_program_release(program);
 }
 
-static void version_3_is_read_for_ever(void **state) {
-  (void)state;
+TEST_THAT(version_3_is_read_for_ever) {
   found ran = in_a_process(run_version_3, KD_OK);
   assert_int_equal(ran.held, 2);
   assert_int_equal(ran.compiled + ran.loaded, 2);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(the_file_holds_what_was_compiled),
-      cmocka_unit_test(the_process_that_compiled_does_not_again),
-      cmocka_unit_test(a_file_that_is_written_again_holds_them_too),
-      cmocka_unit_test(what_the_store_has_goes_into_the_file),
-      cmocka_unit_test(dimensions_may_be_open),
-      cmocka_unit_test(text_and_skipping_leave_them_out),
-      cmocka_unit_test(another_plugins_device_does_not_mind),
-      cmocka_unit_test(a_plugin_may_give_none),
-      cmocka_unit_test(a_region_may_have_none),
-      cmocka_unit_test(a_load_that_fails_is_made_up_for),
-      cmocka_unit_test(what_the_device_refuses_is_compiled),
-      cmocka_unit_test(other_options_want_another_form),
-      cmocka_unit_test(a_newer_plugin_compiles),
-      cmocka_unit_test(a_part_that_is_not_there_is_compiled),
-      cmocka_unit_test(damaged_forms_are_compiled),
-      cmocka_unit_test(forged_forms_are_compiled),
-      cmocka_unit_test(damaged_records_are_refused),
-      cmocka_unit_test(older_readers_do_without),
-      cmocka_unit_test(version_3_is_read_for_ever),
-  };
-  return cmocka_run_group_tests(tests, start, stop);
-}
+RUN_TESTS(start, stop)

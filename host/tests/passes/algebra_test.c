@@ -122,8 +122,6 @@ static void run(keel_program *program, kd_dtype type, const char *skip,
   static const float odd[] = {0.0f,   -0.0f, INFINITY, -INFINITY, NAN,
                               1e-40f, 1e30f, -2.5f,    3};
   const int64_t dims[] = {2, 3, 4};
-  const keel_plan_params params = {
-      .struct_size = sizeof params, .skip = &skip, .skip_count = skip != NULL};
   keel_tensor *y = NULL;
   keel_profile_line line;
   float reals[24];
@@ -134,19 +132,18 @@ static void run(keel_program *program, kd_dtype type, const char *skip,
   }
   keel_tensor *x = create_tensor(
       context, type, 3, dims, type == KD_I64 ? (void *)whole : (void *)reals);
-  keel_plan *plan = create_plan(program, &params);
+  keel_plan *plan = create_plan(
+      program, PLAN_PARAMS(.skip = &skip, .skip_count = skip != NULL));
   keel_plan_profile(plan, KEEL_PROFILE_OPS);
   expect_ok(keel_plan_run(plan, &x, 1, &y, 1));
-  assert_int_equal(keel_tensor_read(y, out, keel_tensor_size(y)), KD_OK);
+  expect_ok(keel_tensor_read(y, out, keel_tensor_size(y)));
   *out_count = 0;
   *out_last = 0;
   for (uint32_t i = 0; keel_plan_profile_line(plan, i, &line) == KD_OK; i++) {
     *out_count += (uint32_t)line.calls;
     snprintf(out_last, 16, "%s", line.op);
   }
-  keel_plan_release(plan);
-  keel_tensor_release(x);
-  keel_tensor_release(y);
+  RELEASE(plan, x, y);
 }
 
 static const row rows[] = {
@@ -188,8 +185,7 @@ static const row rows[] = {
     {{"Expand 1,1,4"}, 0, NULL, 0},
 };
 
-static void the_same_to_the_last_bit(void **state) {
-  (void)state;
+TEST_THAT(the_same_to_the_last_bit) {
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     keel_program *program = program_of(&rows[i]);
     kd_dtype type = rows[i].type ? rows[i].type : KD_F32;
@@ -208,9 +204,8 @@ static void the_same_to_the_last_bit(void **state) {
 }
 
 /* x has three elements, or one: then the constant is what makes four of them. */
-static void what_makes_the_result_larger_stays(void **state) {
+TEST_THAT(what_makes_the_result_larger_stays) {
   const int64_t one[] = {2, 3, 1};
-  (void)state;
   keel_builder *builder = create_builder(context, "larger");
   keel_value x = keel_builder_input(builder, "x", KD_F32, 3, one);
   keel_value y = one_op(builder, "Mul _ 1:4", x, x, KD_F32);
@@ -219,18 +214,9 @@ static void what_makes_the_result_larger_stays(void **state) {
   keel_tensor *out = NULL;
   keel_tensor *in = create_tensor(context, KD_F32, 3, one, NULL);
   keel_plan *plan = create_plan(program, NULL);
-  assert_int_equal(keel_plan_run(plan, &in, 1, &out, 1), KD_OK);
+  expect_ok(keel_plan_run(plan, &in, 1, &out, 1));
   assert_int_equal(keel_tensor_size(out), 24 * sizeof(float));
-  keel_tensor_release(in);
-  keel_tensor_release(out);
-  keel_plan_release(plan);
-  keel_program_release(program);
+  RELEASE(in, out, plan, program);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(the_same_to_the_last_bit),
-      cmocka_unit_test(what_makes_the_result_larger_stays),
-  };
-  return cmocka_run_group_tests(tests, open_cpu, close_context);
-}
+RUN_TESTS(open_cpu, close_context)

@@ -25,28 +25,23 @@ static keel_plan *plan_of(keel_program *program) {
   return plan;
 }
 
-static void a_small_product_is_computed_ahead(void **state) {
+TEST_THAT(a_small_product_is_computed_ahead) {
   keel_program *program = product_of_constants(8);
   keel_plan *plan = plan_of(program);
-  (void)state;
   assert_int_equal(runs_of(plan, "MatMul"), 0);
-  keel_plan_release(plan);
-  keel_program_release(program);
+  RELEASE(plan, program);
 }
 
-static void a_product_that_takes_long_is_left_to_the_run(void **state) {
+TEST_THAT(a_product_that_takes_long_is_left_to_the_run) {
   keel_program *program = product_of_constants(SIDE);
   keel_plan *plan = plan_of(program);
-  (void)state;
   assert_int_equal(runs_of(plan, "MatMul"), 1);
-  keel_plan_release(plan);
-  keel_program_release(program);
+  RELEASE(plan, program);
 }
 
 /* Five constants of 59 MB, where 256 MB are kept: folding runs twice, but has that once. */
-static void what_is_kept_counts_over_all_passes(void **state) {
+TEST_THAT(what_is_kept_counts_over_all_passes) {
   const int64_t two = 2, any[] = {1, 1};
-  (void)state;
   keel_builder *builder = create_builder(context, "main");
   keel_value x = keel_builder_input(builder, "x", KD_F32, 2, any);
   for (int64_t i = 0; i < 5; i++) {
@@ -61,15 +56,13 @@ static void what_is_kept_counts_over_all_passes(void **state) {
   keel_program *program = finish_program(builder);
   keel_plan *plan = plan_of(program);
   assert_int_equal(runs_of(plan, "ConstantOfShape"), 1);
-  keel_plan_release(plan);
-  keel_program_release(program);
+  RELEASE(plan, program);
 }
 
 /* Strings have no size that their type tells; their text counts. */
-static void what_strings_come_to_counts(void **state) {
+TEST_THAT(what_strings_come_to_counts) {
   const int64_t counts[] = {2, 3000000}, one = 1;
   const char *const text[] = {"a text of some length"};
-  (void)state;
   for (int i = 0; i < 2; i++) {
     keel_builder *builder = create_builder(context, "main");
     keel_tensor *strings = NULL,
@@ -79,54 +72,36 @@ static void what_strings_come_to_counts(void **state) {
         op(builder, "Expand", keel_builder_constant(builder, strings),
            keel_builder_constant(builder, shape));
     keel_builder_output(builder, "y", y);
-    keel_program *program = finish_program(builder);
-    keel_plan *plan = create_plan(program, NULL);
+    keel_plan *plan = finish_plan(builder, NULL);
     keel_plan_profile(plan, KEEL_PROFILE_OPS);
     assert_int_equal(runs_of(plan, "Expand"), i);
-    keel_plan_release(plan);
-    keel_program_release(program);
-    keel_tensor_release(strings);
-    keel_tensor_release(shape);
+    RELEASE(plan, strings, shape);
   }
 }
 
 static keel_status plan_with(uint64_t timeout, keel_cancel *cancel) {
   keel_program *program = product_of_constants(8);
   keel_plan *plan = NULL;
-  const keel_plan_params params = {
-      .struct_size = sizeof params, .cancel = cancel, .timeout = timeout};
-  keel_status status = keel_plan_create(program, &params, &plan);
-  keel_plan_release(plan);
-  keel_program_release(program);
+  keel_status status = keel_plan_create(
+      program, PLAN_PARAMS(.cancel = cancel, .timeout = timeout), &plan);
+  RELEASE(plan, program);
   return status;
 }
 
-static void planning_ends_at_its_deadline(void **state) {
-  (void)state;
-  assert_int_equal(plan_with(1, NULL), KD_DEADLINE_EXCEEDED);
-  expect_message("planning is past its deadline, before ");
-  assert_int_equal(plan_with(UINT64_MAX, NULL), KD_OK);
+TEST_THAT(planning_ends_at_its_deadline) {
+  expect_fails(plan_with(1, NULL), KD_DEADLINE_EXCEEDED,
+               "planning is past its deadline, before ");
+  expect_ok(plan_with(UINT64_MAX, NULL));
 }
 
-static void planning_ends_when_it_is_asked_to(void **state) {
+TEST_THAT(planning_ends_when_it_is_asked_to) {
   keel_cancel *cancel = NULL;
-  (void)state;
-  assert_int_equal(keel_cancel_create(context, &cancel), KD_OK);
-  assert_int_equal(plan_with(0, cancel), KD_OK);
+  expect_ok(keel_cancel_create(context, &cancel));
+  expect_ok(plan_with(0, cancel));
   keel_cancel_request(cancel, "enough");
-  assert_int_equal(plan_with(0, cancel), KD_CANCELLED);
-  expect_message("planning was cancelled: enough, before ");
+  expect_fails(plan_with(0, cancel), KD_CANCELLED,
+               "planning was cancelled: enough, before ");
   keel_cancel_release(cancel);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_small_product_is_computed_ahead),
-      cmocka_unit_test(a_product_that_takes_long_is_left_to_the_run),
-      cmocka_unit_test(what_is_kept_counts_over_all_passes),
-      cmocka_unit_test(what_strings_come_to_counts),
-      cmocka_unit_test(planning_ends_at_its_deadline),
-      cmocka_unit_test(planning_ends_when_it_is_asked_to),
-  };
-  return cmocka_run_group_tests(tests, open_cpu, close_context);
-}
+RUN_TESTS(open_cpu, close_context)

@@ -48,9 +48,7 @@ static keel_builder *begin(int64_t rows_of_x, int64_t columns,
 /* Steps as they are built. */
 static keel_plan *plan_of(keel_program *program) {
   static const char *const skip[] = {"fold", "cse", "regions", "algebra"};
-  const keel_plan_params params = {
-      .struct_size = sizeof params, .skip = skip, .skip_count = 4};
-  return create_plan(program, &params);
+  return create_plan(program, PLAN_PARAMS(.skip = skip, .skip_count = 4));
 }
 
 /* Its outputs, one behind the other; returns their bytes. */
@@ -65,12 +63,11 @@ static uint64_t run(keel_plan *plan, int64_t rows_of_x, int64_t columns,
   in = create_tensor(context, KD_F32, 2, dims, data);
   uint32_t count = plan->main->output_count;
   assert_true(count <= 2);
-  assert_int_equal(keel_plan_run(plan, &in, 1, got, count), KD_OK);
+  expect_ok(keel_plan_run(plan, &in, 1, got, count));
   for (uint32_t i = 0; i < count; i++) {
     uint64_t size = keel_tensor_size(got[i]);
     assert_true(bytes + size <= MOST * sizeof *out);
-    assert_int_equal(keel_tensor_read(got[i], (char *)out + bytes, size),
-                     KD_OK);
+    expect_ok(keel_tensor_read(got[i], (char *)out + bytes, size));
     keel_tensor_release(got[i]);
     bytes += size;
   }
@@ -166,16 +163,13 @@ static uint32_t compare(keel_builder *builder, keel_value y, int64_t rows_of_x,
   for (uint32_t i = 0; i < plan->main->step_count; i++)
     copies += memory_plan->steps[i].spec &&
               !strcmp(plan->main->steps[i].site.op->schema->name, "Concat");
-  keel_plan_release(plan);
-  keel_plan_release(plain);
-  keel_program_release(program);
+  RELEASE(plan, plain, program);
   return copies;
 }
 
 /* ---- what is made in its place -------------------------------------------------- */
 
-static void what_is_joined_is_made_there(void **state) {
-  (void)state;
+TEST_THAT(what_is_joined_is_made_there) {
   keel_value x, y;
   keel_builder *b = begin(2, WIDE, &x);
   y = joined(b, un(b, "Neg", x), un(b, "Abs", x));
@@ -191,8 +185,7 @@ static void what_is_joined_is_made_there(void **state) {
   compare(b, un(b, "Neg", y), 1, WIDE + 1, 4);
 }
 
-static void views_of_it_are_joined(void **state) {
-  (void)state;
+TEST_THAT(views_of_it_are_joined) {
   keel_value x;
   keel_builder *b = begin(2, WIDE, &x);
   keel_value y = joined(b, reshape(b, un(b, "Neg", x), WIDE, 2),
@@ -200,8 +193,7 @@ static void views_of_it_are_joined(void **state) {
   compare(b, un(b, "Abs", reshape(b, y, 1, 4 * WIDE)), 2, WIDE, 3);
 }
 
-static void wholes_are_pieces_of_larger_ones(void **state) {
-  (void)state;
+TEST_THAT(wholes_are_pieces_of_larger_ones) {
   keel_value x;
   keel_builder *b = begin(2, WIDE, &x);
   keel_value inner = joined(b, un(b, "Neg", x), un(b, "Abs", x));
@@ -211,8 +203,7 @@ static void wholes_are_pieces_of_larger_ones(void **state) {
 }
 
 /* As in DenseNet: each joins all that the one before has, and one more. */
-static void wholes_are_the_first_of_larger_ones(void **state) {
-  (void)state;
+TEST_THAT(wholes_are_the_first_of_larger_ones) {
   keel_value x, all[6];
   keel_builder *b = begin(1, WIDE, &x);
   all[0] = un(b, "Neg", x);
@@ -224,8 +215,7 @@ static void wholes_are_the_first_of_larger_ones(void **state) {
   compare(b, un(b, "Neg", concat(b, 0, 6, all)), 1, WIDE, 7);
 }
 
-static void empty_pieces_are_left_out(void **state) {
-  (void)state;
+TEST_THAT(empty_pieces_are_left_out) {
   keel_value x;
   keel_builder *b = begin(2, WIDE, &x);
   const keel_value three[] = {un(b, "Abs", rows(b, x, 1, 1)), un(b, "Neg", x),
@@ -235,8 +225,7 @@ static void empty_pieces_are_left_out(void **state) {
 }
 
 /* Those that are read elsewhere, too, are not written over. */
-static void pieces_stay_while_they_are_read(void **state) {
-  (void)state;
+TEST_THAT(pieces_stay_while_they_are_read) {
   keel_value x;
   keel_builder *b = begin(2, WIDE, &x);
   keel_value a = un(b, "Neg", x), c = un(b, "Abs", x);
@@ -248,8 +237,7 @@ static void pieces_stay_while_they_are_read(void **state) {
 
 /* ---- what stays a copy ------------------------------------------------------------ */
 
-static void a_value_is_in_one_place(void **state) {
-  (void)state;
+TEST_THAT(a_value_is_in_one_place) {
   keel_value x;
   keel_builder *b = begin(2, WIDE, &x);
   keel_value a = un(b, "Neg", x);
@@ -261,8 +249,7 @@ static void a_value_is_in_one_place(void **state) {
 }
 
 /* A view that has other bytes, or the same ones in another order. */
-static void parts_are_copied(void **state) {
-  (void)state;
+TEST_THAT(parts_are_copied) {
   keel_value x;
   keel_builder *b = begin(WIDE, WIDE, &x);
   const int64_t perm[] = {1, 0};
@@ -276,24 +263,21 @@ static void parts_are_copied(void **state) {
   assert_int_equal(compare(b, un(b, "Neg", a), 4, WIDE, 0), 1);
 }
 
-static void rows_are_not_one_after_the_other(void **state) {
-  (void)state;
+TEST_THAT(rows_are_not_one_after_the_other) {
   keel_value x;
   keel_builder *b = begin(2, WIDE, &x);
   const keel_value two[] = {un(b, "Neg", x), un(b, "Abs", x)};
   compare(b, un(b, "Neg", concat(b, 1, 2, two)), 2, WIDE, 4);
 }
 
-static void kernels_write_where_memory_is_aligned(void **state) {
-  (void)state;
+TEST_THAT(kernels_write_where_memory_is_aligned) {
   keel_value x;
   keel_builder *b = begin(1, WIDE + 1, &x);
   compare(b, un(b, "Neg", joined(b, un(b, "Neg", x), un(b, "Abs", x))), 1,
           WIDE + 1, 4);
 }
 
-static void inputs_constants_and_outputs_have_their_own(void **state) {
-  (void)state;
+TEST_THAT(inputs_constants_and_outputs_have_their_own) {
   static const float numbers[WIDE] = {1, -2};
   const int64_t dims[] = {1, WIDE};
   keel_value x;
@@ -340,8 +324,7 @@ static uint32_t copies_of_channels(int64_t a, int64_t c) {
   return compare(b, y, 1, 16 * 64, 0);
 }
 
-static void channels_in_blocks_are_joined(void **state) {
-  (void)state;
+TEST_THAT(channels_in_blocks_are_joined) {
   assert_int_equal(copies_of_channels(16, 16), 0);
   assert_int_equal(copies_of_channels(32, 16), 0);
   assert_int_equal(copies_of_channels(16, 8), 0);
@@ -358,8 +341,7 @@ enum { SEEDS = 60 };
 #endif
 
 /* Sums, wholes and rows of them, in memory that is used again. */
-static void random_wholes(void **state) {
-  (void)state;
+TEST_THAT(random_wholes) {
   enum { NODES = 40 };
   for (uint32_t seed = 1; seed < SEEDS; seed++) {
     int64_t columns = seed > SEEDS - 6 ? LARGE : WIDE;
@@ -393,21 +375,4 @@ static void random_wholes(void **state) {
   }
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(what_is_joined_is_made_there),
-      cmocka_unit_test(views_of_it_are_joined),
-      cmocka_unit_test(wholes_are_pieces_of_larger_ones),
-      cmocka_unit_test(wholes_are_the_first_of_larger_ones),
-      cmocka_unit_test(empty_pieces_are_left_out),
-      cmocka_unit_test(pieces_stay_while_they_are_read),
-      cmocka_unit_test(a_value_is_in_one_place),
-      cmocka_unit_test(parts_are_copied),
-      cmocka_unit_test(rows_are_not_one_after_the_other),
-      cmocka_unit_test(kernels_write_where_memory_is_aligned),
-      cmocka_unit_test(inputs_constants_and_outputs_have_their_own),
-      cmocka_unit_test(channels_in_blocks_are_joined),
-      cmocka_unit_test(random_wholes),
-  };
-  return cmocka_run_group_tests(tests, open_cpu, close_context);
-}
+RUN_TESTS(open_cpu, close_context)

@@ -9,13 +9,11 @@
 
 static char folder[] = "/tmp/keel-kept-XXXXXX";
 
-static int make_folder(void **state) {
-  (void)state;
+SETUP(make_folder) {
   return mkdtemp(folder) && setenv("XDG_CACHE_HOME", folder, 1) == 0 ? 0 : -1;
 }
 
-static int remove_folder(void **state) {
-  (void)state;
+SETUP(remove_folder) {
   return remove_all(folder);
 }
 
@@ -59,17 +57,12 @@ static void run(keel_context *context, keel_device *device, float weight,
                 const char *name) {
   const float data[] = {1, -2, 3, -4};
   const float want[] = {1 + weight, 2 + weight, 3 + weight, 4 + weight};
-  const keel_plan_params params = {.struct_size = sizeof params,
-                                   .device = device};
   keel_program *program = make_program(context, weight, name);
   keel_tensor *x = floats(context, 4, data), *y = NULL;
-  keel_plan *plan = create_plan(program, &params);
-  assert_int_equal(keel_plan_run(plan, &x, 1, &y, 1), KD_OK);
+  keel_plan *plan = create_plan(program, PLAN_PARAMS(.device = device));
+  expect_ok(keel_plan_run(plan, &x, 1, &y, 1));
   expect_floats(y, want, 4);
-  keel_tensor_release(x);
-  keel_tensor_release(y);
-  keel_plan_release(plan);
-  keel_program_release(program);
+  RELEASE(x, y, plan, program);
 }
 
 /* Runs one program in a process of its own. */
@@ -103,30 +96,26 @@ static void expect(found got, int compiled, int loaded) {
 
 /* ---- tests ------------------------------------------------------------------------- */
 
-static void the_next_process_compiles_nothing(void **state) {
-  (void)state;
+TEST_THAT(the_next_process_compiles_nothing) {
   expect(in_a_process(1, "y", KD_OK), 1, 0);
   expect(in_a_process(1, "y", KD_OK), 0, 1);
   expect(in_a_process(1, "renamed", KD_OK), 0, 1); /* names count for nothing */
 }
 
-static void other_weights_are_another_region(void **state) {
-  (void)state;
+TEST_THAT(other_weights_are_another_region) {
   expect(in_a_process(2, "y", KD_OK), 1, 0);
   expect(in_a_process(3, "y", KD_OK), 1, 0);
   expect(in_a_process(2, "y", KD_OK), 0, 1);
 }
 
 /* A new driver refuses what the old one made; what it makes takes its place. */
-static void what_the_device_refuses_is_compiled_anew(void **state) {
-  (void)state;
+TEST_THAT(what_the_device_refuses_is_compiled_anew) {
   expect(in_a_process(4, "y", KD_OK), 1, 0);
   expect(in_a_process(4, "y", KD_INCOMPATIBLE), 1, 0);
   expect(in_a_process(4, "y", KD_OK), 0, 1);
 }
 
-static void options_make_another_region(void **state) {
-  (void)state;
+TEST_THAT(options_make_another_region) {
   expect(in_a_process(6, "y", KD_OK), 1, 0);
   setenv("KEEL_COMPILER_FAST", "yes", 1);
   expect(in_a_process(6, "y", KD_OK), 1, 0);
@@ -135,21 +124,11 @@ static void options_make_another_region(void **state) {
   expect(in_a_process(6, "y", KD_OK), 0, 1);
 }
 
-static void without_a_store_each_process_compiles(void **state) {
-  (void)state;
+TEST_THAT(without_a_store_each_process_compiles) {
   setenv("XDG_CACHE_HOME", "/dev/null/nowhere", 1);
   expect(in_a_process(5, "y", KD_OK), 1, 0);
   expect(in_a_process(5, "y", KD_OK), 1, 0);
   setenv("XDG_CACHE_HOME", folder, 1);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(the_next_process_compiles_nothing),
-      cmocka_unit_test(other_weights_are_another_region),
-      cmocka_unit_test(what_the_device_refuses_is_compiled_anew),
-      cmocka_unit_test(options_make_another_region),
-      cmocka_unit_test(without_a_store_each_process_compiles),
-  };
-  return cmocka_run_group_tests(tests, make_folder, remove_folder);
-}
+RUN_TESTS(make_folder, remove_folder)

@@ -15,18 +15,16 @@ static keel_context *context;
 static keel_device *cpu;
 static bool elsewhere; /* plans are for cpu:0, and rules place their nodes */
 
-static int open_both(void **state) {
-  (void)state;
-  assert_int_equal(keel_layers_set("validation"), KD_OK);
+SETUP(open_both) {
+  expect_ok(keel_layers_set("validation"));
   context = open_with(SIM_PLUGIN, CPU_PLUGIN, 1);
-  assert_int_equal(keel_device_find(context, "cpu:0", &cpu), KD_OK);
+  expect_ok(keel_device_find(context, "cpu:0", &cpu));
   return 0;
 }
 
-static int close_both(void **state) {
-  (void)state;
+SETUP(close_both) {
   keel_close(context);
-  assert_int_equal(keel_layers_set(""), KD_OK);
+  expect_ok(keel_layers_set(""));
   return 0;
 }
 
@@ -56,8 +54,7 @@ static keel_status run(keel_plan *plan, uint32_t outputs, float *out) {
   x = create_tensor(context, KD_F32, 2, dims, data);
   keel_status status = keel_plan_run(plan, &x, 1, y, outputs);
   for (uint32_t i = 0; i < outputs && status == KD_OK; i++)
-    assert_int_equal(keel_tensor_read(y[i], out + i * COUNT, sizeof data),
-                     KD_OK);
+    expect_ok(keel_tensor_read(y[i], out + i * COUNT, sizeof data));
   keel_tensor_release(x);
   release_all(y, 2);
   return status;
@@ -88,7 +85,7 @@ static void expect(writer *write, uint32_t outputs, uint32_t layout_bytes,
   assert_int_equal(laid_steps(plain), 0);
   assert_int_equal(laid_steps(plan), layout_bytes);
   assert_int_equal(steps_of(plan, "Reorder"), reorders);
-  assert_int_equal(run(plain, outputs, want), KD_OK);
+  expect_ok(run(plain, outputs, want));
   for (int i = 0; i < 8; i++) {
     memset(got, 0, sizeof got);
     if (run(plan, outputs, got) != KD_OK) fail_msg("%s", keel_message());
@@ -97,8 +94,7 @@ static void expect(writer *write, uint32_t outputs, uint32_t layout_bytes,
         fail_msg("run %d, element %u is %g, in rows %g", i, k, (double)got[k],
                  (double)want[k]);
   }
-  keel_plan_release(plain);
-  keel_plan_release(plan);
+  RELEASE(plain, plan);
 }
 
 static void write_chain(keel_builder *b, keel_value x) {
@@ -106,8 +102,7 @@ static void write_chain(keel_builder *b, keel_value x) {
   keel_builder_output(b, "y", op(b, "Softmax", x, KEEL_ABSENT));
 }
 
-static void neighbours_hand_on_their_layout(void **state) {
-  (void)state;
+TEST_THAT(neighbours_hand_on_their_layout) {
   expect(write_chain, 1, 4, 2); /* in and out, and what is between as it is */
 }
 
@@ -117,27 +112,24 @@ static void write_branches(keel_builder *b, keel_value x) {
   keel_builder_output(b, "b", op(b, "Mul", op(b, "Exp", y, KEEL_ABSENT), y));
 }
 
-static void who_takes_rows_gets_rows_once(void **state) {
-  (void)state;
+TEST_THAT(who_takes_rows_gets_rows_once) {
   /* x; y for Relu and Mul; what Exp gives */
   expect(write_branches, 2, 3, 3);
 }
 
 static void write_on_two(keel_builder *b, keel_value x) {
   keel_value y = op(b, "Softmax", x, KEEL_ABSENT);
-  assert_int_equal(keel_device_push(cpu), KD_OK);
+  expect_ok(keel_device_push(cpu));
   y = op(b, "Neg", y, KEEL_ABSENT);
   keel_device_pop();
   keel_builder_output(b, "y", op(b, "Softmax", y, KEEL_ABSENT));
 }
 
-static void what_leaves_the_device_is_rows(void **state) {
-  (void)state;
+TEST_THAT(what_leaves_the_device_is_rows) {
   expect(write_on_two, 1, 4, 4);
 }
 
-static void each_device_has_its_layouts(void **state) {
-  (void)state;
+TEST_THAT(each_device_has_its_layouts) {
   elsewhere = true;
   expect(write_chain, 1, 4, 2);
   expect(write_branches, 2, 3, 3);
@@ -150,7 +142,7 @@ static void write_crossing(keel_builder *b, keel_value x) {
   const keel_attr axis = KEEL_INT("axis", 0);
   keel_value y = op(b, "Softmax", x, KEEL_ABSENT);
   keel_value by = op(b, "Exp", op(b, "Exp", y, KEEL_ABSENT), KEEL_ABSENT);
-  assert_int_equal(keel_device_push(cpu), KD_OK);
+  expect_ok(keel_device_push(cpu));
   y = op(b, "Neg", y, KEEL_ABSENT);
   keel_device_pop();
   const keel_value both[] = {by, op(b, "Softmax", y, KEEL_ABSENT)};
@@ -158,10 +150,9 @@ static void write_crossing(keel_builder *b, keel_value x) {
   keel_builder_output(b, "y", op(b, "Softmax", y, KEEL_ABSENT));
 }
 
-static void stretches_hand_on_their_layout(void **state) {
+TEST_THAT(stretches_hand_on_their_layout) {
   static const int64_t dims[] = {ROWS, COLUMNS};
   float data[COUNT] = {1, -2, 3}, want[2 * COUNT], got[2 * COUNT];
-  (void)state;
   keel_plan *plain = plan_of(write_crossing, false),
             *plan = plan_of(write_crossing, true);
   keel_tensor *x = create_tensor(context, KD_F32, 2, dims, data), *y = NULL;
@@ -180,46 +171,29 @@ static void stretches_hand_on_their_layout(void **state) {
     keel_tensor_release(y);
   }
   assert_int_equal(keel_plan_replays(plan) - before, 4 * calls);
-  keel_tensor_release(x);
-  keel_plan_release(plain);
-  keel_plan_release(plan);
+  RELEASE(x, plain, plan);
 }
 
 static void write_alone(keel_builder *b, keel_value x) {
   keel_builder_output(b, "y", op(b, "Exp", x, KEEL_ABSENT));
 }
 
-static void nobody_asks_for_layouts_without_need(void **state) {
-  (void)state;
+TEST_THAT(nobody_asks_for_layouts_without_need) {
   expect(write_alone, 1, 0, 0);
 }
 
-static void a_conversion_that_fails_ends_the_run(void **state) {
-  (void)state;
+TEST_THAT(a_conversion_that_fails_ends_the_run) {
   float got[COUNT];
   keel_close(context);
-  assert_int_equal(keel_layers_set("fault:layout.to_rows=1:UNAVAILABLE"),
-                   KD_OK);
+  expect_ok(keel_layers_set("fault:layout.to_rows=1:UNAVAILABLE"));
   context = open_with(SIM_PLUGIN, CPU_PLUGIN, 1);
   keel_plan *plan = plan_of(write_chain, true);
-  assert_int_equal(run(plan, 1, got), KD_UNAVAILABLE);
-  expect_message("ran Reorder");
-  assert_int_equal(run(plan, 1, got), KD_OK);
+  expect_fails(run(plan, 1, got), KD_UNAVAILABLE, "ran Reorder");
+  expect_ok(run(plan, 1, got));
   keel_plan_release(plan);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(neighbours_hand_on_their_layout),
-      cmocka_unit_test(who_takes_rows_gets_rows_once),
-      cmocka_unit_test(what_leaves_the_device_is_rows),
-      cmocka_unit_test(each_device_has_its_layouts),
-      cmocka_unit_test(stretches_hand_on_their_layout),
-      cmocka_unit_test(nobody_asks_for_layouts_without_need),
-      cmocka_unit_test(a_conversion_that_fails_ends_the_run),
-  };
-  return cmocka_run_group_tests(tests, open_both, close_both);
-}
+RUN_TESTS(open_both, close_both)
 #else
 int main(void) {
   return 77; /* no simulated device was built */

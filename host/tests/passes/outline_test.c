@@ -207,8 +207,7 @@ static bool run_both(keel_plan *plain, keel_plan *plan, keel_device *device,
   return same;
 }
 
-static void random_graphs_give_what_one_device_does(void **state) {
-  (void)state;
+TEST_THAT(random_graphs_give_what_one_device_does) {
   uint32_t calls = 0, devices = 0;
   uint64_t replays = 0;
   for (uint64_t seed = 0; seed < 60; seed++) {
@@ -226,9 +225,7 @@ static void random_graphs_give_what_one_device_does(void **state) {
     assert_true(run_both(plain, plan, device, seed));
     replays += keel_plan_replays(plan);
     devices |= 1u << seed % 3;
-    keel_plan_release(plain);
-    keel_plan_release(plan);
-    keel_program_release(program);
+    RELEASE(plain, plan, program);
   }
   if (devices) {
     assert_true(calls > 40);
@@ -260,9 +257,8 @@ static keel_program *two_stretches(int length) {
 }
 
 /* In the steady state each stretch is one launch, of the same recording. */
-static void each_stretch_is_one_launch(void **state) {
+TEST_THAT(each_stretch_is_one_launch) {
   static const char *const places[] = {"Min=cpu:0"};
-  (void)state;
   for (size_t i = 0; i < KEEL_COUNT_OF(recording); i++) {
     keel_device *device = named(recording[i]);
     if (!device) continue;
@@ -282,16 +278,13 @@ static void each_stretch_is_one_launch(void **state) {
         keel_tensor_release(z);
       }
       assert_int_equal(keel_plan_replays(plan) - before, 4 * want);
-      keel_tensor_release(x);
-      keel_plan_release(plan);
-      keel_plan_release(bare);
-      keel_program_release(program);
+      RELEASE(x, plan, bare, program);
     }
   }
 }
 
 /* A stretch before the change of a variable, which is read behind it. */
-static void variables_keep_their_order(void **state) {
+TEST_THAT(variables_keep_their_order) {
   static const int64_t dims[] = {ROWS, COLUMNS};
   (void)state;
   for (size_t i = 0; i < KEEL_COUNT_OF(recording); i++) {
@@ -327,10 +320,7 @@ static void variables_keep_their_order(void **state) {
       }
       release_all(z, 2);
     }
-    keel_tensor_release(x);
-    keel_tensor_release(variable);
-    keel_plan_release(plan);
-    keel_program_release(program);
+    RELEASE(x, variable, plan, program);
   }
 }
 
@@ -357,9 +347,8 @@ static void expect_f_of(keel_tensor *x, keel_tensor *z) {
 }
 
 /* An output is there before an input that it does not need, which may depend on it. */
-static void a_pending_input_holds_up_only_what_needs_it(void **state) {
+TEST_THAT(a_pending_input_holds_up_only_what_needs_it) {
   static const char *const places[] = {"Min=cpu:0"};
-  (void)state;
   for (size_t i = 0; i < KEEL_COUNT_OF(recording); i++) {
     keel_device *device = named(recording[i]);
     if (!device) continue;
@@ -377,8 +366,7 @@ static void a_pending_input_holds_up_only_what_needs_it(void **state) {
       release_all(in, 2);
       release_all(out, 2);
     }
-    keel_plan_release(plan);
-    keel_program_release(program);
+    RELEASE(plan, program);
   }
 }
 
@@ -397,12 +385,9 @@ static keel_program *of_rows(void) {
 }
 
 /* In a partial run what does not depend on it is there. */
-static void a_failure_is_only_of_what_depends_on_it(void **state) {
+TEST_THAT(a_failure_is_only_of_what_depends_on_it) {
   static const char *const places[] = {"Min=cpu:0", "Gather=cpu:0"};
   static const int64_t rows = ROWS;
-  const keel_run_params partial = {.struct_size = sizeof partial,
-                                   .flags = KEEL_RUN_PARTIAL};
-  (void)state;
   for (size_t i = 0; i < KEEL_COUNT_OF(recording); i++) {
     keel_device *device = named(recording[i]);
     if (!device) continue;
@@ -418,7 +403,9 @@ static void a_failure_is_only_of_what_depends_on_it(void **state) {
       keel_tensor *out[2];
       if (round < 6) {
         assert_int_equal(
-            keel_plan_run_with(plan, &partial, in, 2, out, 2) != KD_OK, fails);
+            keel_plan_run_with(plan, RUN_PARAMS(.flags = KEEL_RUN_PARTIAL), in,
+                               2, out, 2) != KD_OK,
+            fails);
       } else {
         expect_ok(keel_plan_run(plan, in, 2, out, 2));
       }
@@ -432,18 +419,16 @@ static void a_failure_is_only_of_what_depends_on_it(void **state) {
     }
     replays = keel_plan_replays(plan);
     assert_true(replays > 0);
-    keel_plan_release(plan);
-    keel_program_release(program);
+    RELEASE(plan, program);
   }
 }
 
 /* ---- donated inputs -------------------------------------------------------------------- */
 
 /* A recording would hold a donated input: what reads it is launched step by step. */
-static void no_recording_holds_donated_inputs(void **state) {
+TEST_THAT(no_recording_holds_donated_inputs) {
   static const char *const places[] = {"Min=cpu:0"};
   static const uint32_t first = 0;
-  (void)state;
   for (size_t i = 0; i < KEEL_COUNT_OF(recording); i++) {
     keel_device *device = named(recording[i]);
     if (!device) continue;
@@ -453,15 +438,14 @@ static void no_recording_holds_donated_inputs(void **state) {
     keel_plan *plain = plan_on(program, named("cpu:0"), NULL, 0, 0);
     assert_int_equal(calls_of(plan), 2);
     for (int round = 0; round < 12; round++) {
-      const keel_run_params params = {.struct_size = sizeof params,
-                                      .donated = &first,
-                                      .donated_count = round < 6};
       uint64_t before = keel_plan_replays(plan);
       keel_tensor *x = matrix(&random), *there = NULL, *want = NULL, *z = NULL;
       float a[COUNT], b[COUNT];
       expect_ok(keel_tensor_to(x, device, &there));
       expect_ok(keel_plan_run(plain, &x, 1, &want, 1));
-      expect_ok(keel_plan_run_with(plan, &params, &there, 1, &z, 1));
+      expect_ok(keel_plan_run_with(
+          plan, RUN_PARAMS(.donated = &first, .donated_count = round < 6),
+          &there, 1, &z, 1));
       expect_ok(keel_tensor_read(want, a, sizeof a));
       expect_ok(keel_tensor_read(z, b, sizeof b));
       for (int k = 0; k < COUNT; k++)
@@ -471,13 +455,9 @@ static void no_recording_holds_donated_inputs(void **state) {
       if (round == 5 || round == 11)
         assert_int_equal(keel_plan_replays(plan) - before, most);
       if (round >= 6) keel_tensor_release(there);
-      keel_tensor_release(x);
-      keel_tensor_release(want);
-      keel_tensor_release(z);
+      RELEASE(x, want, z);
     }
-    keel_plan_release(plan);
-    keel_plan_release(plain);
-    keel_program_release(program);
+    RELEASE(plan, plain, program);
   }
 }
 
@@ -498,9 +478,8 @@ static void *run_worker(void *argument) {
   return NULL;
 }
 
-static void threads_share_a_plan(void **state) {
+TEST_THAT(threads_share_a_plan) {
   static const char *const places[] = {"Min=cpu:0", "Abs=cpu:0"};
-  (void)state;
   for (size_t i = 0; i < KEEL_COUNT_OF(recording); i++) {
     keel_device *device = named(recording[i]);
     worker workers[3];
@@ -517,21 +496,8 @@ static void threads_share_a_plan(void **state) {
       pthread_join(workers[k].thread, NULL);
     for (int k = 0; k < 3; k++)
       assert_true(workers[k].same);
-    keel_plan_release(plain);
-    keel_plan_release(plan);
-    keel_program_release(program);
+    RELEASE(plain, plan, program);
   }
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(random_graphs_give_what_one_device_does),
-      cmocka_unit_test(each_stretch_is_one_launch),
-      cmocka_unit_test(variables_keep_their_order),
-      cmocka_unit_test(a_pending_input_holds_up_only_what_needs_it),
-      cmocka_unit_test(a_failure_is_only_of_what_depends_on_it),
-      cmocka_unit_test(no_recording_holds_donated_inputs),
-      cmocka_unit_test(threads_share_a_plan),
-  };
-  return cmocka_run_group_tests(tests, open_all_devices, close_context);
-}
+RUN_TESTS(open_all_devices, close_context)

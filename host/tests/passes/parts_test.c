@@ -40,8 +40,8 @@ static keel_tensor *pattern(uint32_t rank, const int64_t *dims, int seed) {
 
 static void read(keel_plan *plan, keel_tensor *in, float *out, uint64_t bytes) {
   keel_tensor *got = NULL;
-  assert_int_equal(keel_plan_run(plan, &in, 1, &got, 1), KD_OK);
-  assert_int_equal(keel_tensor_read(got, out, bytes), KD_OK);
+  expect_ok(keel_plan_run(plan, &in, 1, &got, 1));
+  expect_ok(keel_tensor_read(got, out, bytes));
   keel_tensor_release(got);
 }
 
@@ -61,7 +61,7 @@ static void compare(keel_builder *builder, keel_device *device, uint32_t rank,
   if (wanted != ANY_PARTS) assert_int_equal(parts, wanted);
   for (int i = 0; i < INPUTS; i++) {
     keel_tensor *here = pattern(rank, dims, 6 * i);
-    assert_int_equal(keel_tensor_to(here, device, &in[i]), KD_OK);
+    expect_ok(keel_tensor_to(here, device, &in[i]));
     keel_tensor_release(here);
     read(copies, in[i], want[i], bytes);
   }
@@ -72,9 +72,7 @@ static void compare(keel_builder *builder, keel_device *device, uint32_t rank,
   if (wanted == ANY_PARTS)
     assert_non_null(keel_memory_plan_of(plan->main)); /* it makes no values */
   release_all(in, INPUTS);
-  keel_plan_release(plan);
-  keel_plan_release(copies);
-  keel_program_release(program);
+  RELEASE(plan, copies, program);
 }
 
 static keel_value one_int(keel_builder *builder, int64_t value) {
@@ -96,7 +94,7 @@ static keel_value turn(keel_builder *builder, keel_value value, int64_t a,
 
 static keel_value input(keel_builder **out_builder, uint32_t rank,
                         const int64_t *dims) {
-  assert_int_equal(keel_builder_create(context, "parts", out_builder), KD_OK);
+  expect_ok(keel_builder_create(context, "parts", out_builder));
   return keel_builder_input(*out_builder, "x", KD_F32, rank, dims);
 }
 
@@ -111,8 +109,7 @@ static keel_value slice(keel_builder *builder, keel_value value, int64_t axis,
 /* ---- what becomes a part -------------------------------------------------------- */
 
 /* Heads of attention: queries, keys and values are turned, and no one copied. */
-static void products_read_transposes_where_they_lie(void **state) {
-  (void)state;
+TEST_THAT(products_read_transposes_where_they_lie) {
   const int64_t dims[] = {TOKENS, HEADS, WIDTH};
   keel_builder *builder = NULL;
   keel_value x = input(&builder, 3, dims);
@@ -124,8 +121,7 @@ static void products_read_transposes_where_they_lie(void **state) {
   compare(builder, NULL, 3, dims, sizeof(float) * HEADS * TOKENS * WIDTH, 3);
 }
 
-static void slices_begin_anywhere(void **state) {
-  (void)state;
+TEST_THAT(slices_begin_anywhere) {
   const int64_t dims[] = {5, 7};
   keel_builder *builder = NULL;
   keel_value x = input(&builder, 2, dims);
@@ -184,8 +180,7 @@ static void see(keel_builder *builder, seen *at, int way) {
 }
 
 /* A part of a part is one of the memory, whatever the first has made of it. */
-static void parts_of_parts(void **state) {
-  (void)state;
+TEST_THAT(parts_of_parts) {
   for (int ways = 0; ways < WAYS * WAYS * WAYS; ways++) {
     const int64_t dims[] = {1, 4, 2, 3};
     keel_builder *builder = NULL;
@@ -201,15 +196,13 @@ static void parts_of_parts(void **state) {
   }
 }
 
-static void split_expand_and_gather_are_parts(void **state) {
-  (void)state;
+TEST_THAT(split_expand_and_gather_are_parts) {
   const int64_t dims[] = {4, 6}, sizes[] = {1, 5}, wide[] = {3, 4, 5};
   const keel_attr axis = KEEL_INT("axis", 1);
   keel_builder *builder = NULL;
   keel_value x = input(&builder, 2, dims), pieces[2];
   const keel_value in[] = {x, add_ints(builder, 2, sizes)};
-  assert_int_equal(
-      keel_builder_op_n(builder, "Split", &axis, 1, in, 2, pieces, 2), KD_OK);
+  expect_ok(keel_builder_op_n(builder, "Split", &axis, 1, in, 2, pieces, 2));
   keel_value sum = op(builder, "Add", pieces[1], pieces[0]); /* 4 x 5 */
   const keel_value up[] = {pieces[1], add_ints(builder, 3, wide)};
   const keel_value other[] = {op(builder, "Neg", sum, KEEL_ABSENT), up[1]};
@@ -251,23 +244,20 @@ static void try_device(const char *plugin, uint32_t wanted) {
 }
 
 /* Recordings are put to the next input's memory, or made anew. */
-static void recorded_steps_read_parts(void **state) {
-  (void)state;
+TEST_THAT(recorded_steps_read_parts) {
 #ifdef SIM_PLUGIN
   try_device(SIM_PLUGIN, 5);
 #endif
 }
 
-static void gpus_read_parts_that_are_packed(void **state) {
-  (void)state;
+TEST_THAT(gpus_read_parts_that_are_packed) {
   try_device(OPENCL_PLUGIN, 4);
   try_device(VULKAN_PLUGIN, 4);
 }
 
 /* ---- what stays a copy ------------------------------------------------------------ */
 
-static void outputs_and_views_are_no_parts(void **state) {
-  (void)state;
+TEST_THAT(outputs_and_views_are_no_parts) {
   const int64_t dims[] = {2, 3, 4}, flat[] = {24};
   keel_builder *builder = NULL;
   keel_value x = input(&builder, 3, dims);
@@ -281,8 +271,7 @@ static void outputs_and_views_are_no_parts(void **state) {
   compare(builder, NULL, 3, dims, sizeof(float) * 24, 0);
 }
 
-static void kernels_without_strides_get_copies(void **state) {
-  (void)state;
+TEST_THAT(kernels_without_strides_get_copies) {
   const int64_t dims[] = {4, 6};
   keel_builder *builder = NULL;
   keel_value x = input(&builder, 2, dims);
@@ -298,8 +287,7 @@ static void kernels_without_strides_get_copies(void **state) {
 }
 
 /* A result must not go where a part of other strides lies. */
-static void a_part_is_not_overwritten(void **state) {
-  (void)state;
+TEST_THAT(a_part_is_not_overwritten) {
   const int64_t dims[] = {3, 4, 4};
   keel_builder *builder = NULL;
   keel_value x = input(&builder, 3, dims);
@@ -311,8 +299,7 @@ static void a_part_is_not_overwritten(void **state) {
 }
 
 /* The input lies in another device's memory, whose copies take a while. */
-static void parts_of_what_comes_from_afar(void **state) {
-  (void)state;
+TEST_THAT(parts_of_what_comes_from_afar) {
   const int64_t dims[] = {3, 4};
   static const float data[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
   static const float want[] = {30, 70, 110, 70, 174, 278, 110, 278, 446};
@@ -337,15 +324,10 @@ static void parts_of_what_comes_from_afar(void **state) {
     expect_floats(out, want, 9);
     keel_tensor_release(out);
   }
-  keel_tensor_release(here);
-  keel_tensor_release(there);
-  keel_plan_release(plan);
-  keel_program_release(program);
-  keel_close(both);
+  RELEASE(here, there, plan, program, both);
 }
 
-static void programs_from_outside_have_no_parts(void **state) {
-  (void)state;
+TEST_THAT(programs_from_outside_have_no_parts) {
   const int64_t dims[] = {4};
   const keel_attr offset = KEEL_INT("offset", 1000);
   keel_tensor *in = pattern(1, dims, 0), *out = NULL;
@@ -356,19 +338,4 @@ static void programs_from_outside_have_no_parts(void **state) {
   keel_tensor_release(in);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(products_read_transposes_where_they_lie),
-      cmocka_unit_test(slices_begin_anywhere),
-      cmocka_unit_test(parts_of_parts),
-      cmocka_unit_test(split_expand_and_gather_are_parts),
-      cmocka_unit_test(recorded_steps_read_parts),
-      cmocka_unit_test(gpus_read_parts_that_are_packed),
-      cmocka_unit_test(outputs_and_views_are_no_parts),
-      cmocka_unit_test(kernels_without_strides_get_copies),
-      cmocka_unit_test(a_part_is_not_overwritten),
-      cmocka_unit_test(parts_of_what_comes_from_afar),
-      cmocka_unit_test(programs_from_outside_have_no_parts),
-  };
-  return cmocka_run_group_tests(tests, open_cpu, close_context);
-}
+RUN_TESTS(open_cpu, close_context)

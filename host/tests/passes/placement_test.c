@@ -10,11 +10,10 @@ static keel_device *queue, *cpu;
 static const float data[] = {-1, 2, -3, 4};
 static const float want[] = {0, 4, 0, 8}; /* Relu(x) + Relu(x) */
 
-static int open_both(void **state) {
-  (void)state;
+SETUP(open_both) {
   context = open_with(CPU_PLUGIN, TOY("queue"), 1);
-  assert_int_equal(keel_device_find(context, "queue", &queue), KD_OK);
-  assert_int_equal(keel_device_find(context, "cpu:0", &cpu), KD_OK);
+  expect_ok(keel_device_find(context, "queue", &queue));
+  expect_ok(keel_device_find(context, "cpu:0", &cpu));
   return 0;
 }
 
@@ -25,7 +24,7 @@ static keel_program *two_ops(keel_device *add_on) {
   keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &four);
   x = keel_builder_op(builder, "Relu", NULL, 0, &x, 1);
   keel_value pair[] = {x, x};
-  if (add_on) assert_int_equal(keel_device_push(add_on), KD_OK);
+  if (add_on) expect_ok(keel_device_push(add_on));
   x = keel_builder_op(builder, "Add", NULL, 0, pair, 2);
   if (add_on) keel_device_pop();
   keel_builder_output(builder, "y", x);
@@ -39,18 +38,16 @@ static void expect_places(keel_program *program, const keel_plan_params *params,
   keel_tensor *x = floats(context, 4, data), *y = NULL;
   keel_plan *plan = create_plan(program, params);
   keel_plan_profile(plan, KEEL_PROFILE_OPS);
-  assert_int_equal(keel_plan_run(plan, &x, 1, &y, 1), KD_OK);
+  expect_ok(keel_plan_run(plan, &x, 1, &y, 1));
   expect_floats(y, want, 4);
   for (uint32_t i = 0; keel_plan_profile_line(plan, i, &line) == KD_OK; i++)
     if (strncmp(line.op, "Copy ", 5) != 0)
       assert_string_equal(line.device,
                           strcmp(line.op, "Relu") ? add_on : relu_on);
-  keel_tensor_release(x);
-  keel_tensor_release(y);
-  keel_plan_release(plan);
+  RELEASE(x, y, plan);
 }
 
-static void rules_place_ops(void **state) {
+TEST_THAT(rules_place_ops) {
   static const char *const rows[][4] = {
       {"Relu=queue", NULL, "queue:0", "cpu:0"},
       {"*=queue", NULL, "queue:0", "queue:0"},
@@ -61,18 +58,16 @@ static void rules_place_ops(void **state) {
       {"Add=@Add", NULL, "cpu:0", "cpu:0"},
   };
   keel_program *program = two_ops(NULL);
-  (void)state;
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-    const keel_plan_params params = {.struct_size = sizeof params,
-                                     .device = cpu,
-                                     .places = rows[i],
-                                     .place_count = rows[i][1] ? 2 : 1};
-    expect_places(program, &params, rows[i][2], rows[i][3]);
+    expect_places(program,
+                  PLAN_PARAMS(.device = cpu, .places = rows[i],
+                              .place_count = rows[i][1] ? 2 : 1),
+                  rows[i][2], rows[i][3]);
   }
   keel_program_release(program);
 }
 
-static void a_bad_rule_is_refused(void **state) {
+TEST_THAT(a_bad_rule_is_refused) {
   static const struct {
     const char *rule;
     keel_status status;
@@ -85,24 +80,23 @@ static void a_bad_rule_is_refused(void **state) {
               {"Conv=@Add", KD_NOT_FOUND, "\"Conv\" matches no node"},
               {"Add=@Conv", KD_NOT_FOUND, "\"Conv\" matches no node"}};
   keel_program *program = two_ops(NULL);
-  (void)state;
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     keel_plan *plan = NULL;
-    const keel_plan_params params = {.struct_size = sizeof params,
-                                     .places = &rows[i].rule,
-                                     .place_count = 1};
-    assert_int_equal(keel_plan_create(program, &params, &plan), rows[i].status);
+    assert_int_equal(
+        keel_plan_create(program,
+                         PLAN_PARAMS(.places = &rows[i].rule, .place_count = 1),
+                         &plan),
+        rows[i].status);
     assert_null(plan);
     expect_message(rows[i].says);
   }
   keel_program_release(program);
 }
 
-static void a_builders_scope_places_what_is_added_in_it(void **state) {
+TEST_THAT(a_builders_scope_places_what_is_added_in_it) {
   const char *rule = "Add=cpu";
   keel_plan_params params = {.struct_size = sizeof params, .device = cpu};
   keel_program *program = two_ops(queue);
-  (void)state;
   expect_places(program, &params, "cpu:0", "queue:0");
   params.places = &rule; /* rules come before scopes */
   params.place_count = 1;
@@ -119,11 +113,10 @@ static void set_speed(keel_device *device, double factor) {
                                .copied = 1};
 }
 
-static void costs_decide(void **state) {
+TEST_THAT(costs_decide) {
   keel_plan_params params = {
       .struct_size = sizeof params, .flags = KEEL_PLAN_BY_COST, .device = cpu};
   keel_program *program = two_ops(NULL), *split = two_ops(cpu);
-  (void)state;
   set_speed(cpu, 1000);
   set_speed(queue, 1);
   expect_places(program, &params, "queue:0", "queue:0");
@@ -153,8 +146,7 @@ static void costs_decide(void **state) {
   atomic_store(&toy->cost, 200);
   expect_places(program, &params, "cpu:0", "cpu:0");
   atomic_store(&toy->cost, 0);
-  keel_program_release(program);
-  keel_program_release(split);
+  RELEASE(program, split);
 }
 
 static keel_tensor *filled(uint32_t rank, const int64_t *dims, float with) {
@@ -171,7 +163,7 @@ static void expect_place(keel_plan *plan, keel_tensor *x, const char *op,
   keel_profile_line line;
   bool seen = false;
   keel_plan_profile(plan, KEEL_PROFILE_OPS);
-  assert_int_equal(keel_plan_run(plan, &x, 1, &y, 1), KD_OK);
+  expect_ok(keel_plan_run(plan, &x, 1, &y, 1));
   for (uint32_t i = 0; keel_plan_profile_line(plan, i, &line) == KD_OK; i++)
     if (!strcmp(line.op, op)) {
       assert_string_equal(line.device, place);
@@ -195,27 +187,23 @@ static keel_program *one_op(const char *name) {
 
 static void expect_op_on(const char *name, keel_device *device) {
   const int64_t dims[] = {1000};
-  const keel_plan_params params = {.struct_size = sizeof params,
-                                   .flags = KEEL_PLAN_BY_COST};
   keel_program *program = one_op(name);
   keel_tensor *x = filled(1, dims, 1);
-  keel_plan *plan = create_plan(program, &params);
+  keel_plan *plan =
+      create_plan(program, PLAN_PARAMS(.flags = KEEL_PLAN_BY_COST));
   expect_place(plan, x, name, device->name);
-  keel_tensor_release(x);
-  keel_plan_release(plan);
-  keel_program_release(program);
+  RELEASE(x, plan, program);
 }
 
 /* Far away, and arithmetic costs it nothing: who has to compute much goes there. The
  * plugins know that an Exp is more than one multiplication, and the host does not. */
-static void a_plugins_estimate_places_its_op(void **state) {
+TEST_THAT(a_plugins_estimate_places_its_op) {
   keel_context *before = context;
   keel_device *near = NULL, *far = NULL;
-  (void)state;
   if (access(OPENCL_PLUGIN, R_OK) != 0) skip();
   context = open_with(CPU_PLUGIN, OPENCL_PLUGIN, 1);
   if (keel_device_find(context, "opencl:0", &far) == KD_OK) {
-    assert_int_equal(keel_device_find(context, "cpu:0", &near), KD_OK);
+    expect_ok(keel_device_find(context, "cpu:0", &near));
     near->speed = (keel_speed){1, 1, 1e9, 1, 1e9};
     far->speed = (keel_speed){5000, 1e9, 1e9, 1, 1e9};
     expect_op_on("Exp", far);
@@ -231,11 +219,10 @@ static void a_plugins_estimate_places_its_op(void **state) {
 
 /* A large constant is multiplied with what the queue has: there, although its way
  * would take longer than the CPU's work. */
-static void a_constant_has_no_way_to_go(void **state) {
+TEST_THAT(a_constant_has_no_way_to_go) {
   const keel_plan_params params = {
       .struct_size = sizeof params, .flags = KEEL_PLAN_BY_COST, .device = cpu};
   const int64_t thousand = 1000;
-  (void)state;
   set_speed(cpu, 6000);
   cpu->speed.flops = cpu->speed.bytes = 1000;
   set_speed(queue, 1);
@@ -243,7 +230,7 @@ static void a_constant_has_no_way_to_go(void **state) {
   keel_tensor *large = filled(1, &thousand, 2), *x = filled(0, NULL, 3);
   keel_builder *builder = create_builder(context, "large");
   keel_value in = keel_builder_input(builder, "x", KD_F32, 0, NULL);
-  assert_int_equal(keel_device_push(queue), KD_OK);
+  expect_ok(keel_device_push(queue));
   keel_value there = keel_builder_op(builder, "Relu", NULL, 0, &in, 1);
   keel_device_pop();
   keel_value pair[] = {keel_builder_constant(builder, large), there};
@@ -256,102 +243,80 @@ static void a_constant_has_no_way_to_go(void **state) {
   cpu->speed.launch = 100; /* sooner done than the large result is home */
   plan = create_plan(program, &params);
   expect_place(plan, x, "Mul", "cpu:0");
-  keel_plan_release(plan);
-  keel_program_release(program);
-  keel_tensor_release(large);
-  keel_tensor_release(x);
+  RELEASE(plan, program, large, x);
 }
 
 /* Relu behind Conv would be fused with it, were it not elsewhere (that the queue can't
  * do Conv, and it falls back, is told later). */
-static void ops_of_two_devices_are_not_fused(void **state) {
-  const keel_plan_params params = {.struct_size = sizeof params, .device = cpu};
+TEST_THAT(ops_of_two_devices_are_not_fused) {
   const int64_t image[] = {1, 1, 4, 4}, filter[] = {1, 1, 3, 3};
-  (void)state;
   for (int apart = 0; apart < 2; apart++) {
     keel_tensor *weights = filled(4, filter, 1), *x = filled(4, image, 1);
     keel_builder *builder = create_builder(context, "conv");
     keel_value pair[] = {keel_builder_input(builder, "x", KD_F32, 4, image),
                          keel_builder_constant(builder, weights)};
-    if (apart) assert_int_equal(keel_device_push(queue), KD_OK);
+    if (apart) expect_ok(keel_device_push(queue));
     keel_value y = keel_builder_op(builder, "Conv", NULL, 0, pair, 2);
     if (apart) keel_device_pop();
     y = keel_builder_op(builder, "Relu", NULL, 0, &y, 1);
     keel_builder_output(builder, "y", y);
-    keel_program *program = finish_program(builder);
-    keel_plan *plan = create_plan(program, &params);
+    keel_plan *plan = finish_plan(builder, PLAN_PARAMS(.device = cpu));
     expect_place(plan, x, apart ? "Relu" : "FusedConv", "cpu:0");
-    keel_plan_release(plan);
-    keel_program_release(program);
-    keel_tensor_release(weights);
-    keel_tensor_release(x);
+    RELEASE(plan, weights, x);
   }
 }
 
 /* Two ops that would be one, were they not placed apart. */
-static void equal_ops_stay_where_they_were_placed(void **state) {
-  const keel_plan_params params = {.struct_size = sizeof params, .device = cpu};
+TEST_THAT(equal_ops_stay_where_they_were_placed) {
   const int64_t four = 4;
   keel_profile_line line;
   int seen[2] = {0};
-  (void)state;
   keel_builder *builder = create_builder(context, "apart");
   keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &four);
   keel_value here = keel_builder_op(builder, "Relu", NULL, 0, &x, 1);
-  assert_int_equal(keel_device_push(queue), KD_OK);
+  expect_ok(keel_device_push(queue));
   keel_value there = keel_builder_op(builder, "Relu", NULL, 0, &x, 1);
   keel_device_pop();
   keel_value pair[] = {here, there};
   keel_builder_output(builder, "y",
                       keel_builder_op(builder, "Add", NULL, 0, pair, 2));
-  keel_program *program = finish_program(builder);
-  keel_plan *plan = create_plan(program, &params);
+  keel_plan *plan = finish_plan(builder, PLAN_PARAMS(.device = cpu));
   keel_tensor *in = floats(context, 4, data), *y = NULL;
-  assert_int_equal(keel_plan_run(plan, &in, 1, &y, 1), KD_OK);
+  expect_ok(keel_plan_run(plan, &in, 1, &y, 1));
   expect_floats(y, want, 4);
   for (uint32_t i = 0; keel_plan_profile_line(plan, i, &line) == KD_OK; i++)
     if (!strcmp(line.op, "Relu")) seen[!strcmp(line.device, "queue:0")]++;
   assert_int_equal(seen[0], 1);
   assert_int_equal(seen[1], 1);
-  keel_tensor_release(in);
-  keel_tensor_release(y);
-  keel_plan_release(plan);
-  keel_program_release(program);
+  RELEASE(in, y, plan);
 }
 
-static void devices_are_measured(void **state) {
-  const keel_plan_params params = {
-      .struct_size = sizeof params, .flags = KEEL_PLAN_BY_COST, .device = cpu};
+TEST_THAT(devices_are_measured) {
   keel_program *program = two_ops(NULL);
-  (void)state;
   cpu->speed = queue->speed = (keel_speed){0};
-  keel_plan *plan = create_plan(program, &params);
+  keel_plan *plan = create_plan(
+      program, PLAN_PARAMS(.flags = KEEL_PLAN_BY_COST, .device = cpu));
   assert_true(cpu->speed.flops > 0 && cpu->speed.bytes > 0);
   assert_true(cpu->speed.launch > 0 && cpu->speed.copied > 0);
-  keel_plan_release(plan);
-  keel_program_release(program);
+  RELEASE(plan, program);
 }
 
-static void each_device_has_its_share_of_the_profile(void **state) {
+TEST_THAT(each_device_has_its_share_of_the_profile) {
   const char *rule = "Add=queue";
-  const keel_plan_params params = {.struct_size = sizeof params,
-                                   .device = cpu,
-                                   .places = &rule,
-                                   .place_count = 1};
   keel_program *program = two_ops(NULL);
   keel_profile_device d;
   keel_tensor *x = floats(context, 4, data), *y = NULL;
-  (void)state;
-  keel_plan *plan = create_plan(program, &params);
+  keel_plan *plan = create_plan(
+      program, PLAN_PARAMS(.device = cpu, .places = &rule, .place_count = 1));
   keel_plan_profile(plan, KEEL_PROFILE_OPS | KEEL_PROFILE_CLOCKS);
   for (int i = 0; i < 3; i++) {
     keel_tensor_release(y);
-    assert_int_equal(keel_plan_run(plan, &x, 1, &y, 1), KD_OK);
+    expect_ok(keel_plan_run(plan, &x, 1, &y, 1));
   }
   expect_floats(y, want, 4);
   keel_plan_profile(plan, 0);
   for (uint32_t i = 0; i < 2; i++) {
-    assert_int_equal(keel_plan_profile_device(plan, i, &d), KD_OK);
+    expect_ok(keel_plan_profile_device(plan, i, &d));
     assert_string_equal(d.name, i ? "queue:0" : "cpu:0");
     assert_int_equal(d.calls, 3);
     assert_true(d.wall > 0 && d.kernels > 0);
@@ -359,43 +324,38 @@ static void each_device_has_its_share_of_the_profile(void **state) {
     assert_int_equal(d.timed, 0); /* neither has a clock */
   }
   assert_int_equal(keel_plan_profile_device(plan, 2, &d), KD_OUT_OF_RANGE);
-  keel_tensor_release(x);
-  keel_tensor_release(y);
-  keel_plan_release(plan);
-  keel_program_release(program);
+  RELEASE(x, y, plan, program);
 }
 
 #ifdef SIM_PLUGIN
 /* A device whose plugin has time stamps: each op's line has its own time, and together
  * they are the device's. With a trace beside, too. */
-static void each_op_has_its_time_by_the_clock(void **state) {
+TEST_THAT(each_op_has_its_time_by_the_clock) {
   keel_context *timed = open_with(SIM_PLUGIN, CPU_PLUGIN, 1), *before = context;
   keel_device *sim = NULL;
   keel_profile_device d;
   keel_profile_line line;
-  (void)state;
-  assert_int_equal(keel_device_find(timed, "sim", &sim), KD_OK);
-  const keel_plan_params params = {.struct_size = sizeof params,
-                                   .device = sim,
-                                   .skip = (const char *const[]){"regions"},
-                                   .skip_count = 1};
+  expect_ok(keel_device_find(timed, "sim", &sim));
   context = timed; /* for the helpers */
   keel_program *program = two_ops(NULL);
   keel_tensor *x = floats(context, 4, data), *y = NULL;
-  keel_plan *plan = create_plan(program, &params);
+  keel_plan *plan =
+      create_plan(program, PLAN_PARAMS(.device = sim,
+                                       .skip = (const char *const[]){"regions"},
+                                       .skip_count = 1));
   for (int round = 0; round < 3; round++) {
     uint64_t sum = 0;
     uint32_t ops = 0;
-    if (round == 1) assert_int_equal(keel_trace_start(context), KD_OK);
+    if (round == 1) expect_ok(keel_trace_start(context));
     keel_plan_profile(plan, KEEL_PROFILE_OPS | KEEL_PROFILE_CLOCKS);
     for (int i = 0; i < 3; i++) {
       keel_tensor_release(y);
-      assert_int_equal(keel_plan_run(plan, &x, 1, &y, 1), KD_OK);
+      expect_ok(keel_plan_run(plan, &x, 1, &y, 1));
       expect_floats(y, want, 4);
     }
     keel_plan_profile(plan, 0);
-    if (round == 1) assert_int_equal(keel_trace_stop(context, NULL), KD_OK);
-    assert_int_equal(keel_plan_profile_device(plan, 0, &d), KD_OK);
+    if (round == 1) expect_ok(keel_trace_stop(context, NULL));
+    expect_ok(keel_plan_profile_device(plan, 0, &d));
     assert_int_equal(d.timed, 1);
     for (uint32_t i = 0; keel_plan_profile_line(plan, i, &line) == KD_OK; i++) {
       if (!line.calls || !strncmp(line.op, "Copy ", 5)) continue;
@@ -413,52 +373,25 @@ static void each_op_has_its_time_by_the_clock(void **state) {
   /* by the host's clock alone: no times of the profile before */
   keel_plan_profile(plan, KEEL_PROFILE_OPS);
   keel_tensor_release(y);
-  assert_int_equal(keel_plan_run(plan, &x, 1, &y, 1), KD_OK);
+  expect_ok(keel_plan_run(plan, &x, 1, &y, 1));
   keel_plan_profile(plan, 0);
   for (uint32_t i = 0; keel_plan_profile_line(plan, i, &line) == KD_OK; i++)
     assert_int_equal(line.timed, 0);
-  keel_tensor_release(x);
-  keel_tensor_release(y);
-  keel_plan_release(plan);
-  keel_program_release(program);
-  keel_close(timed);
+  RELEASE(x, y, plan, program, timed);
   context = before;
 }
 #endif
 
-static void a_device_that_ran_nothing_is_not_in_the_profile(void **state) {
-  const keel_plan_params params = {.struct_size = sizeof params,
-                                   .device = queue};
+TEST_THAT(a_device_that_ran_nothing_is_not_in_the_profile) {
   keel_program *program = two_ops(NULL);
   keel_profile_device d;
   keel_tensor *x = floats(context, 4, data);
-  (void)state;
-  keel_plan *plan = create_plan(program, &params);
+  keel_plan *plan = create_plan(program, PLAN_PARAMS(.device = queue));
   expect_place(plan, x, "Add", "queue:0");
-  assert_int_equal(keel_plan_profile_device(plan, 0, &d), KD_OK);
+  expect_ok(keel_plan_profile_device(plan, 0, &d));
   assert_string_equal(d.name, "queue:0");
   assert_int_equal(keel_plan_profile_device(plan, 1, &d), KD_OUT_OF_RANGE);
-  keel_tensor_release(x);
-  keel_plan_release(plan);
-  keel_program_release(program);
+  RELEASE(x, plan, program);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(rules_place_ops),
-      cmocka_unit_test(a_bad_rule_is_refused),
-      cmocka_unit_test(a_builders_scope_places_what_is_added_in_it),
-      cmocka_unit_test(costs_decide),
-      cmocka_unit_test(a_plugins_estimate_places_its_op),
-      cmocka_unit_test(a_constant_has_no_way_to_go),
-      cmocka_unit_test(ops_of_two_devices_are_not_fused),
-      cmocka_unit_test(equal_ops_stay_where_they_were_placed),
-      cmocka_unit_test(devices_are_measured),
-      cmocka_unit_test(each_device_has_its_share_of_the_profile),
-#ifdef SIM_PLUGIN
-      cmocka_unit_test(each_op_has_its_time_by_the_clock),
-#endif
-      cmocka_unit_test(a_device_that_ran_nothing_is_not_in_the_profile),
-  };
-  return cmocka_run_group_tests(tests, open_both, close_context);
-}
+RUN_TESTS(open_both, close_context)

@@ -27,9 +27,9 @@ static void note_warning(void *unused, uint32_t level, const char *line) {
 /* state: the layers to be put on. */
 static int open_all(void **state) {
   setenv("KEEL_LOG", "warning", 1);
-  assert_int_equal(keel_layers_set(*state ? *state : ""), KD_OK);
+  expect_ok(keel_layers_set(*state ? *state : ""));
   context = open_logged(CPU_PLUGIN, TOY("compiler"), 1, note_warning);
-  assert_int_equal(keel_device_find(context, "compiler", &device), KD_OK);
+  expect_ok(keel_device_find(context, "compiler", &device));
   toy = toy_of(TOY("compiler"));
   assert_non_null(toy);
   return 0;
@@ -40,14 +40,12 @@ static int open_layered(void **state) {
   return open_all(state);
 }
 
-static int close_all(void **state) {
-  (void)state;
+SETUP(close_all) {
   keel_close(context);
   return keel_layers_set("") == KD_OK ? 0 : -1;
 }
 
-static int reset(void **state) {
-  (void)state;
+SETUP(reset) {
   toy->claim = NULL;
   toy->compiles = KD_OK;
   atomic_store(&toy->made, 0);
@@ -145,9 +143,8 @@ static uint32_t run(keel_plan *plan, keel_program *program, int64_t count,
   keel_tensor *x = floats(context, count, data);
   expect_ok(keel_plan_run(plan, &x, 1, y, outputs));
   for (uint32_t i = 0; i < outputs; i++) {
-    assert_int_equal(
-        keel_tensor_read(y[i], out + i * count, (size_t)count * sizeof *out),
-        KD_OK);
+    expect_ok(
+        keel_tensor_read(y[i], out + i * count, (size_t)count * sizeof *out));
     keel_tensor_release(y[i]);
   }
   keel_tensor_release(x);
@@ -173,22 +170,19 @@ static void expect_same(const char *const *lines, const wish *list,
     assert_int_equal(atomic_load(&toy->launched), i * regions);
   }
   assert_int_equal(atomic_load(&toy->made), regions);
-  keel_plan_release(plain);
-  keel_plan_release(plan);
-  keel_program_release(program);
+  RELEASE(plain, plan, program);
   assert_int_equal(atomic_load(&toy->live), 0);
 }
 
-static void a_claim_becomes_one_op(void **state) {
+LISTED_TEST(a_claim_becomes_one_op) {
   static const char *const lines[] = {" a Neg x", " b Abs a", " c Add b x",
                                       " d Mul c b", NULL};
   static const wish list[] = {{"abcd", KD_OK}, {NULL, KD_OK}};
-  (void)state;
   expect_same(lines, list, NULL, 1);
 }
 
 /* Profiles and errors say what a region is of. */
-static void a_region_is_named_after_its_ops(void **state) {
+LISTED_TEST(a_region_is_named_after_its_ops) {
   static const char *const lines[] = {" a Neg x",   " b Abs a", " c Add b x",
                                       " d Mul c b", " e Neg d", " f Abs e",
                                       " g Neg f",   "*h Abs g", "*i Add h x",
@@ -199,7 +193,6 @@ static void a_region_is_named_after_its_ops(void **state) {
   keel_profile_line line;
   bool many = false, few = false;
   float got[MOST * SIZE];
-  (void)state;
   wishes = list;
   toy->claim = by_wishes;
   keel_plan *plan = plan_of(program, NULL, NULL);
@@ -210,20 +203,18 @@ static void a_region_is_named_after_its_ops(void **state) {
     few |= !strncmp(line.node, "Add+Neg j", 9);
   }
   assert_true(many && few);
-  keel_plan_release(plan);
-  keel_program_release(program);
+  RELEASE(plan, program);
 }
 
-static void what_is_needed_elsewhere_is_an_output(void **state) {
+LISTED_TEST(what_is_needed_elsewhere_is_an_output) {
   static const char *const lines[] = {"*a Neg x",   "*b Abs a", " c Add b x",
                                       " d Mul c b", " e Neg d", " f Add e c",
                                       NULL};
   static const wish list[] = {{"cba", KD_OK}, {"fed", KD_OK}, {NULL, KD_OK}};
-  (void)state;
   expect_same(lines, list, NULL, 2);
 }
 
-static void a_claim_that_is_no_part_is_refused(void **state) {
+LISTED_TEST(a_claim_that_is_no_part_is_refused) {
   static const char *const lines[] = {" a Neg x",   " b Abs a",   " c Neg b",
                                       " d Abs c",   " e Add d c", " f Neg e",
                                       " g Add f b", NULL};
@@ -240,7 +231,6 @@ static void a_claim_that_is_no_part_is_refused(void **state) {
                               {"fed", KD_INVALID_ARGUMENT},
                               {"gf", KD_OK},
                               {NULL, KD_OK}};
-  (void)state;
   *refusals = 0;
   expect_same(lines, list, NULL, 3);
   /* which node it is refused for */
@@ -258,7 +248,7 @@ static void a_claim_that_is_no_part_is_refused(void **state) {
 
 /* a and d share x, b and c share x, too; a -> b and c -> d: each pair is a part, but not
  * both. */
-static void two_claims_that_need_each_other_are_not_taken(void **state) {
+LISTED_TEST(two_claims_that_need_each_other_are_not_taken) {
   static const char *const lines[] = {" a Add x x", "*b Add a x", " c Mul x x",
                                       "*d Add c x", " e Add b d", NULL};
   static const wish list[] = {{"ad", KD_OK},
@@ -266,12 +256,11 @@ static void two_claims_that_need_each_other_are_not_taken(void **state) {
                               {"be", KD_OK},
                               {"c", KD_OK},
                               {NULL, KD_OK}};
-  (void)state;
   expect_same(lines, list, NULL, 3);
 }
 
 /* c runs elsewhere: a path leaves the device and comes back. */
-static void another_devices_nodes_are_shown_only(void **state) {
+LISTED_TEST(another_devices_nodes_are_shown_only) {
   static const char *const lines[] = {" a Neg x",   " b Abs a",   " c Relu b",
                                       " d Add b c", " e Mul d a", NULL};
   static const wish list[] = {{"bd", KD_INVALID_ARGUMENT},
@@ -281,16 +270,14 @@ static void another_devices_nodes_are_shown_only(void **state) {
                               {"ab", KD_OK},
                               {"de", KD_OK},
                               {NULL, KD_OK}};
-  (void)state;
   expect_same(lines, list, "Relu=cpu", 2);
   assert_string_equal(shown, "abcde");
 }
 
-static void what_is_not_compiled_runs_op_by_op(void **state) {
+LISTED_TEST(what_is_not_compiled_runs_op_by_op) {
   static const char *const lines[] = {" a Neg x", " b Abs a", " c Add b x",
                                       NULL};
   static const wish list[] = {{"abc", KD_OK}, {NULL, KD_OK}};
-  (void)state;
   toy->compiles = KD_UNIMPLEMENTED;
   expect_same(lines, list, NULL, 0);
   assert_non_null(strstr(warned,
@@ -299,19 +286,18 @@ static void what_is_not_compiled_runs_op_by_op(void **state) {
   assert_non_null(strstr(warned, "compiler: not today"));
 }
 
-static void a_compilers_failure_is_the_plans(void **state) {
+LISTED_TEST(a_compilers_failure_is_the_plans) {
   static const char *const lines[] = {" a Neg x", " b Abs a", " c Add b x",
                                       NULL};
   static const wish list[] = {{"abc", KD_OK}, {NULL, KD_OK}};
   keel_program *program = read_program(lines, false);
   keel_plan *plan = NULL;
-  const keel_plan_params params = {.struct_size = sizeof params,
-                                   .device = device};
-  (void)state;
   wishes = list;
   toy->claim = by_wishes;
   toy->compiles = KD_OUT_OF_MEMORY;
-  assert_int_equal(keel_plan_create(program, &params, &plan), KD_OUT_OF_MEMORY);
+  assert_int_equal(
+      keel_plan_create(program, PLAN_PARAMS(.device = device), &plan),
+      KD_OUT_OF_MEMORY);
   assert_null(plan);
   expect_message("compiler: not today");
   expect_message("while compiler:0 compiled a region of 3 ops, from \"a");
@@ -331,13 +317,12 @@ static keel_plan *plan_open(keel_program *program, const wish *of_sizes) {
 }
 
 /* Sizes are not known when the plan is made, but when a shape comes again. */
-static void open_sizes_are_compiled_when_they_come_again(void **state) {
+LISTED_TEST(open_sizes_are_compiled_when_they_come_again) {
   static const char *const lines[] = {" a Neg x", " b Abs a", " c Add b x",
                                       NULL};
   static const wish list[] = {{"abc", KD_OK}, {NULL, KD_OK}};
   float got[MOST];
   keel_program *program = read_program(lines, true);
-  (void)state;
   keel_plan *plan = plan_open(program, list);
   assert_string_equal(shown, "abc"); /* with sizes that are not known */
   for (int i = 0; i < 6; i++)
@@ -350,18 +335,16 @@ static void open_sizes_are_compiled_when_they_come_again(void **state) {
     }
   assert_int_equal(atomic_load(&toy->made), 3);
   assert_true(atomic_load(&toy->launched) >= 3);
-  keel_plan_release(plan);
-  keel_program_release(program);
+  RELEASE(plan, program);
   assert_int_equal(atomic_load(&toy->live), 0);
 }
 
-static void what_fails_for_a_size_is_said_and_runs_op_by_op(void **state) {
+LISTED_TEST(what_fails_for_a_size_is_said_and_runs_op_by_op) {
   static const char *const lines[] = {" a Neg x", " b Abs a", " c Add b x",
                                       NULL};
   static const wish list[] = {{"abc", KD_OK}, {NULL, KD_OK}};
   float got[MOST];
   keel_program *program = read_program(lines, true);
-  (void)state;
   keel_plan *plan = plan_open(program, list);
   toy->compiles = KD_OUT_OF_MEMORY;
 
@@ -372,13 +355,12 @@ static void what_fails_for_a_size_is_said_and_runs_op_by_op(void **state) {
                          "for these shapes, and the one for all shapes"
                          " runs: "));
   assert_non_null(strstr(warned, "compiler: not today"));
-  keel_plan_release(plan);
-  keel_program_release(program);
+  RELEASE(plan, program);
 }
 
 /* A region's input was folded, and the dead node that had made it reads what the region
  * makes. */
-static void dead_nodes_make_no_cycle(void **state) {
+LISTED_TEST(dead_nodes_make_no_cycle) {
   keel_arena arena = {0};
   keel_function *list = NULL, *f = NULL;
   uint32_t x, y, r, t;
@@ -390,7 +372,6 @@ static void dead_nodes_make_no_cycle(void **state) {
                {"Neg", &r, &t, true},
                {"Mul", &x, &y, false},
                {"Add", &t, &r, false}};
-  (void)state;
   expect_ok(keel_function_create(context, &arena, &list, "f", &f));
   x = keel_function_value(f, "x");
   r = keel_function_value(f, "r");
@@ -417,18 +398,16 @@ static void dead_nodes_make_no_cycle(void **state) {
 }
 
 /* One region for all sizes: the host tells its outputs' types at each launch. */
-static void a_region_may_be_of_any_size(void **state) {
+LISTED_TEST(a_region_may_be_of_any_size) {
   static const char *const lines[] = {" a Neg x", " s Shape x",
                                       "*b Reshape a s", " c Add b x", NULL};
   static const wish list[] = {{"asbc", KD_OK}, {NULL, KD_OK}};
-  const keel_plan_params params = {
-      .struct_size = sizeof params, .device = device, .flags = KEEL_PLAN_ONE};
   float got[MOST];
   keel_program *program = read_program(lines, true);
-  (void)state;
   wishes = list;
   toy->claim = by_wishes;
-  keel_plan *plan = create_plan(program, &params);
+  keel_plan *plan = create_plan(
+      program, PLAN_PARAMS(.device = device, .flags = KEEL_PLAN_ONE));
   for (int64_t count = 1; count < 20; count++) {
     assert_int_equal(run(plan, program, count, got), 2 * count);
     for (int64_t k = 0; k < count; k++) {
@@ -438,12 +417,11 @@ static void a_region_may_be_of_any_size(void **state) {
   }
   assert_int_equal(atomic_load(&toy->made), 1);
   assert_int_equal(atomic_load(&toy->launched), 19);
-  keel_plan_release(plan);
-  keel_program_release(program);
+  RELEASE(plan, program);
 }
 
 /* What is random, and what depends on data so that nobody can make room for it. */
-static void what_no_launch_can_give_is_refused(void **state) {
+LISTED_TEST(what_no_launch_can_give_is_refused) {
   static const char *const lines[] = {" a Neg x", " r Bernoulli a",
                                       "*n NonZero a", " c Add r x", NULL};
   static const wish list[] = {{"an", KD_UNIMPLEMENTED},
@@ -452,7 +430,6 @@ static void what_no_launch_can_give_is_refused(void **state) {
                               {"a", KD_OK},
                               {NULL, KD_OK}};
   keel_program *program = read_program(lines, false);
-  (void)state;
   wishes = list;
   toy->claim = by_wishes;
   keel_plan_release(plan_of(program, NULL, NULL));
@@ -520,20 +497,18 @@ static void claim_main(const kd_host *host, const kd_graph *graph,
   if (is_main && take(to, &part) != KD_OK) fail_msg("%s", keel_message());
 }
 
-static void an_if_is_taken_with_its_graphs(void **state) {
+LISTED_TEST(an_if_is_taken_with_its_graphs) {
   keel_program *program = read_if();
   float data[SIZE] = {-2, -0.5f, 1, 3}, got[SIZE];
-  (void)state;
   toy->claim = claim_main;
   graphs_seen = branch_claims = 0;
   keel_plan *plan = plan_of(program, NULL, NULL);
   assert_int_equal(graphs_seen, 1);
   for (uint8_t yes = 0; yes < 2; yes++) {
     keel_tensor *in[2] = {floats(context, SIZE, data), NULL}, *y = NULL;
-    assert_int_equal(
-        keel_tensor_create(context, KD_BOOL, 0, NULL, &yes, &in[1]), KD_OK);
-    assert_int_equal(keel_plan_run(plan, in, 2, &y, 1), KD_OK);
-    assert_int_equal(keel_tensor_read(y, got, sizeof got), KD_OK);
+    expect_ok(keel_tensor_create(context, KD_BOOL, 0, NULL, &yes, &in[1]));
+    expect_ok(keel_plan_run(plan, in, 2, &y, 1));
+    expect_ok(keel_tensor_read(y, got, sizeof got));
     for (int i = 0; i < SIZE; i++) {
       float a = -data[i], b = yes ? (a < 0 ? -a : a) : a * data[i];
       assert_true(got[i] == b + a);
@@ -560,14 +535,14 @@ static void claim_body(const kd_host *host, const kd_graph *graph,
       .struct_size = sizeof part, .nodes = &first, .node_count = 1};
   kd_type type;
   if (strcmp(host->node->op(node), "Neg") != 0) return;
-  assert_int_equal(host->node->input_type(node, 0, &type), KD_OK);
+  expect_ok(host->node->input_type(node, 0, &type));
   assert_int_equal(type.dtype, KD_F32);
   assert_int_equal(type.rank, 1);
   assert_int_equal(type.dims[0], SIZE);
-  assert_int_equal(take(to, &part), KD_OK);
+  expect_ok(take(to, &part));
 }
 
-static void a_loops_body_is_shown(void **state) {
+LISTED_TEST(a_loops_body_is_shown) {
   keel_program *program = read_text(
       "\"builtin.module\"() ({\n  \"keel.program\"() ({\n"
       "  ^bb0(%x: tensor<4xf32>):\n"
@@ -590,22 +565,19 @@ static void a_loops_body_is_shown(void **state) {
       "()"
       " -> ()\n}) : () -> ()\n");
   float got[SIZE];
-  (void)state;
   toy->claim = claim_body;
   keel_plan *plan = plan_of(program, NULL, NULL);
   run(plan, program, SIZE, got);
   assert_true(got[0] == 1.25f && got[2] == -0.75f);
   assert_int_equal(atomic_load(&toy->made), 1);
   assert_int_equal(atomic_load(&toy->launched), 3);
-  keel_plan_release(plan);
-  keel_program_release(program);
+  RELEASE(plan, program);
 }
 
 /* The layers stand before a compiler, too. */
-static void layers_see_regions(void **state) {
+LISTED_TEST(layers_see_regions) {
   static const char *const lines[] = {" a Neg x", " b Abs a", NULL};
   static const wish list[] = {{"ab", KD_OK}, {NULL, KD_OK}};
-  (void)state;
   uint32_t errors = keel_layers_errors();
   wishes = list;
   toy->claim = by_wishes;
@@ -619,11 +591,9 @@ static void layers_see_regions(void **state) {
     if (y) expect_floats(y, want, SIZE);
     if (!y) expect_message("call 3 of region.enqueue was made to fail");
     if (!y) expect_message("while compiler:0 ran Region \"Neg+Abs b");
-    keel_tensor_release(x);
-    keel_tensor_release(y);
+    RELEASE(x, y);
   }
-  keel_plan_release(plan);
-  keel_program_release(program);
+  RELEASE(plan, program);
   assert_int_equal(keel_layers_errors(), errors);
 }
 
@@ -716,8 +686,7 @@ static void by_chance(const kd_host *host, const kd_graph *graph, kd_claim take,
   }
 }
 
-static void any_claims_of_any_program(void **state) {
-  (void)state;
+LISTED_TEST(any_claims_of_any_program) {
   for (uint32_t round = 0; round < 300; round++) {
     static const char *const ops[] = {"Neg", "Abs", "Add", "Mul"};
     char text[MOST][24];
@@ -747,9 +716,7 @@ static void any_claims_of_any_program(void **state) {
       assert_memory_equal(got, want, count * sizeof *got);
     }
     toy->claim = NULL;
-    keel_plan_release(plain);
-    keel_plan_release(plan);
-    keel_program_release(program);
+    RELEASE(plain, plan, program);
   }
   assert_true(taken > 300 && refused > 300);
   assert_int_equal(atomic_load(&toy->live), 0);

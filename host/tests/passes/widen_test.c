@@ -63,9 +63,8 @@ static keel_value write_light(keel_builder *b, keel_value x, kd_dtype dtype) {
 
 static keel_plan *plan_without(keel_program *program, const char *skip) {
   const char *both[] = {"regions", skip};
-  const keel_plan_params params = {
-      .struct_size = sizeof params, .skip = both, .skip_count = skip ? 2 : 1};
-  keel_plan *plan = create_plan(program, &params);
+  keel_plan *plan = create_plan(
+      program, PLAN_PARAMS(.skip = both, .skip_count = skip ? 2 : 1));
   keel_plan_profile(plan, KEEL_PROFILE_OPS);
   return plan;
 }
@@ -80,7 +79,7 @@ static int64_t run_plan(keel_plan *plan, kd_dtype dtype, keel_tensor *x,
   for (uint32_t i = 0; i < keel_tensor_rank(y); i++)
     count *= keel_tensor_dims(y)[i];
   assert_true(count <= 4096);
-  assert_int_equal(keel_tensor_read(y, codes, (size_t)count * 2), KD_OK);
+  expect_ok(keel_tensor_read(y, codes, (size_t)count * 2));
   for (int64_t i = 0; i < count; i++) {
     uint64_t bits = 0;
     keel_float_decode(dtype, &codes[i], &out[i], &bits);
@@ -114,35 +113,22 @@ static void expect(writer *write, kd_dtype dtype, uint32_t casts,
   uint32_t plans = open ? 2 : 1;
   assert_int_equal(runs_of(plain, "Cast"), casts_before * plans);
   assert_int_equal(runs_of(plan, "Cast"), casts * plans);
-  keel_tensor_release(input);
-  keel_plan_release(plain);
-  keel_plan_release(plan);
-  keel_program_release(program);
+  RELEASE(input, plain, plan, program);
 }
 
-static void casts_are_at_the_ends(void **state) {
-  (void)state;
+TEST_THAT(casts_are_at_the_ends) {
   for (int open = 0; open < 2; open++) {
     expect(write_chain, KD_F16, 2, 0, open);
     expect(write_chain, KD_BF16, 2, 0, open);
   }
 }
 
-static void a_rounding_that_is_asked_for_stays(void **state) {
-  (void)state;
+TEST_THAT(a_rounding_that_is_asked_for_stays) {
   expect(write_cast, KD_F16, 4, 2, false);
 }
 
-static void what_has_little_to_gain_stays(void **state) {
-  (void)state;
+TEST_THAT(what_has_little_to_gain_stays) {
   expect(write_light, KD_F16, 0, 0, false);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(casts_are_at_the_ends),
-      cmocka_unit_test(a_rounding_that_is_asked_for_stays),
-      cmocka_unit_test(what_has_little_to_gain_stays),
-  };
-  return cmocka_run_group_tests(tests, open_cpu, close_context);
-}
+RUN_TESTS(open_cpu, close_context)

@@ -66,13 +66,11 @@ static keel_builder *build_if(void) {
                              KEEL_BODY("else_branch", other)};
   keel_builder_output(builder, "y",
                       keel_builder_op(builder, "If", attrs, 2, &which, 1));
-  keel_builder_destroy(then);
-  keel_builder_destroy(other);
+  RELEASE(then, other);
   return builder;
 }
 
-static void branches(void **state) {
-  (void)state;
+TEST_THAT(branches) {
   keel_plan *plan = finish_plan(build_if(), NULL);
   expect_if(plan, true, 11, 12);
   expect_if(plan, false, 11, 24);
@@ -80,8 +78,7 @@ static void branches(void **state) {
 }
 
 /* What is built is also saved and loaded. */
-static void branches_in_a_file(void **state) {
-  (void)state;
+TEST_THAT(branches_in_a_file) {
   for (uint32_t flags = 0; flags <= KEEL_SAVE_TEXT; flags++) {
     char path[] = "/tmp/keel-builder-XXXXXX";
     close(mkstemp(path));
@@ -93,16 +90,14 @@ static void branches_in_a_file(void **state) {
     keel_plan *plan = create_plan(read, NULL);
     expect_if(plan, true, 11, 12);
     expect_if(plan, false, 11, 24);
-    keel_plan_release(plan);
-    keel_program_release(read);
+    RELEASE(plan, read);
     unlink(path);
   }
 }
 
 /* Loop, whose body has an If, whose branch reads a value from outside of both:
  * three rounds of v = v + x where the round is even, else v; and each v. */
-static void loop_around_branches(void **state) {
-  (void)state;
+TEST_THAT(loop_around_branches) {
   keel_builder *builder = create_builder(context, "nested");
   keel_value x = vector(builder, "x");
   keel_builder *body = body_of(builder, "body");
@@ -122,8 +117,7 @@ static void loop_around_branches(void **state) {
   keel_builder_output(body, "cond", cond);
   keel_builder_output(body, "v", w);
   keel_builder_output(body, "all", w);
-  keel_builder_destroy(then);
-  keel_builder_destroy(other);
+  RELEASE(then, other);
   const keel_attr loop = KEEL_BODY("body", body);
   const keel_value in[] = {i64(builder, 3), KEEL_ABSENT, x};
   keel_value out[2];
@@ -139,13 +133,11 @@ static void loop_around_branches(void **state) {
   expect_floats(got[0], last, 2);
   expect_floats(got[1], all, 6);
   release_all(got, 2);
-  keel_tensor_release(given);
-  keel_plan_release(plan);
+  RELEASE(given, plan);
 }
 
 /* Sums over the rows of a matrix. */
-static void scan(void **state) {
-  (void)state;
+TEST_THAT(scan) {
   static const int64_t dims[] = {3, 2};
   static const float rows[] = {1, 2, 3, 4, 5, 6}, sums[] = {1, 2, 4, 6, 9, 12};
   keel_builder *builder = create_builder(context, "scan");
@@ -169,9 +161,7 @@ static void scan(void **state) {
   keel_tensor *got = NULL;
   expect_ok(keel_plan_run(plan, &given, 1, &got, 1));
   expect_floats(got, sums, 6);
-  keel_tensor_release(got);
-  keel_tensor_release(given);
-  keel_plan_release(plan);
+  RELEASE(got, given, plan);
 }
 
 /* ---- While -------------------------------------------------------------------------- */
@@ -205,8 +195,7 @@ static keel_status add_while(keel_builder *builder, keel_value limit,
   keel_builder *condition = below(builder, limit);
   keel_builder *body = times(builder, factor);
   keel_status status = keel_builder_while(builder, condition, body, in, 2, out);
-  keel_builder_destroy(condition);
-  keel_builder_destroy(body);
+  RELEASE(condition, body);
   return status;
 }
 
@@ -226,8 +215,7 @@ static void expect_power(keel_plan *plan, int64_t limit, float a, float b) {
   release_all(in, 3);
 }
 
-static void while_loop(void **state) {
-  (void)state;
+TEST_THAT(while_loop) {
   keel_builder *builder = create_builder(context, "power");
   keel_value limit = keel_builder_input(builder, "limit", KD_I64, 0, NULL);
   keel_value x = vector(builder, "x"), out[2];
@@ -248,8 +236,7 @@ static void while_loop(void **state) {
 }
 
 /* A While in the body of a While: v doubles limit * limit times. */
-static void while_in_while(void **state) {
-  (void)state;
+TEST_THAT(while_in_while) {
   keel_builder *builder = create_builder(context, "square");
   keel_value limit = keel_builder_input(builder, "limit", KD_I64, 0, NULL);
   keel_value x = vector(builder, "x");
@@ -265,8 +252,7 @@ static void while_in_while(void **state) {
   const keel_value in[] = {i64(builder, 0), x};
   keel_value out[2];
   expect_ok(keel_builder_while(builder, condition, body, in, 2, out));
-  keel_builder_destroy(body);
-  keel_builder_destroy(condition);
+  RELEASE(body, condition);
   keel_builder_output(builder, "i", out[0]);
   keel_builder_output(builder, "v", out[1]);
   keel_plan *plan = finish_plan(builder, NULL);
@@ -281,13 +267,11 @@ static void while_in_while(void **state) {
 static void expect_failed(keel_builder *builder, keel_status status,
                           const char *part) {
   keel_program *program = NULL;
-  assert_int_equal(keel_builder_finish(builder, &program), status);
-  expect_message(part);
+  expect_fails(keel_builder_finish(builder, &program), status, part);
   keel_builder_destroy(builder);
 }
 
-static void bodies_that_are_left(void **state) {
-  (void)state;
+TEST_THAT(bodies_that_are_left) {
   keel_builder *builder = create_builder(context, "left");
   keel_value x = vector(builder, "x");
   keel_builder_output(builder, "x", x);
@@ -295,11 +279,10 @@ static void bodies_that_are_left(void **state) {
   keel_builder *inner = body_of(body, "inner");
   keel_builder_output(body, "y", vector(body, "y"));
   keel_program *program = NULL;
-  assert_int_equal(keel_builder_finish(body, &program), KD_FAILED_PRECONDITION);
-  expect_message("this is a body");
-  assert_int_equal(keel_builder_finish(builder, &program),
-                   KD_FAILED_PRECONDITION);
-  expect_message("\"nobody's\"");
+  expect_fails(keel_builder_finish(body, &program), KD_FAILED_PRECONDITION,
+               "this is a body");
+  expect_fails(keel_builder_finish(builder, &program), KD_FAILED_PRECONDITION,
+               "\"nobody's\"");
   assert_int_equal(keel_builder_capture(builder, x), KEEL_ABSENT);
   expect_message("nothing around it");
   /* that was a failure of the builder, and stays; a body may outlive it */
@@ -309,13 +292,11 @@ static void bodies_that_are_left(void **state) {
   assert_int_equal(keel_builder_body(inner, "no", &none),
                    KD_FAILED_PRECONDITION);
   assert_null(none);
-  keel_builder_destroy(body);
-  keel_builder_destroy(inner);
+  RELEASE(body, inner);
 }
 
 /* A body that is destroyed leaves nothing in the program. */
-static void dropped_bodies(void **state) {
-  (void)state;
+TEST_THAT(dropped_bodies) {
   keel_builder *builder = create_builder(context, "dropped");
   keel_value x = vector(builder, "x");
   keel_value factor = f32(builder, 3), out[2];
@@ -324,16 +305,14 @@ static void dropped_bodies(void **state) {
                       keel_builder_capture(body, factor), out));
   expect_ok(keel_builder_body(body, "inner", &inner));
   op(inner, "Neg", keel_builder_capture(inner, out[1]), KEEL_ABSENT);
-  keel_builder_destroy(body);
-  keel_builder_destroy(inner);
+  RELEASE(body, inner);
   keel_builder_output(builder, "y", op(builder, "Neg", x, KEEL_ABSENT));
   keel_program *program = finish_program(builder);
   assert_int_equal(keel_program_op_count(program), 1);
   keel_program_release(program);
 }
 
-static void misused_bodies(void **state) {
-  (void)state;
+TEST_THAT(misused_bodies) {
   keel_builder *builder = create_builder(context, "twice");
   keel_value x = vector(builder, "x"), condition = yes(builder);
   keel_builder *body = body_of(builder, "one");
@@ -353,8 +332,7 @@ static void misused_bodies(void **state) {
   const keel_value in[] = {i64(builder, 3), KEEL_ABSENT};
   keel_builder_op(builder, "Loop", &foreign, 1, in, 2);
   expect_failed(builder, KD_INVALID_ARGUMENT, "not started in this builder");
-  keel_builder_destroy(other);
-  keel_builder_destroy(body);
+  RELEASE(other, body);
 
   builder = create_builder(context, "none");
   const keel_attr none = KEEL_BODY("body", NULL);
@@ -362,8 +340,7 @@ static void misused_bodies(void **state) {
   expect_failed(builder, KD_INVALID_ARGUMENT, "\"body\" has no body");
 }
 
-static void bodies_that_fail(void **state) {
-  (void)state;
+TEST_THAT(bodies_that_fail) {
   keel_builder *builder = create_builder(context, "fails");
   keel_builder *body = body_of(builder, "one");
   op(body, "Nonsense", f32(body, 1), KEEL_ABSENT);
@@ -386,13 +363,11 @@ static void bodies_that_fail(void **state) {
   keel_builder_output(condition, "c", yes(condition));
   keel_builder_output(body, "y", vector(body, "v"));
   keel_value x = vector(builder, "x"), out = 0;
-  assert_int_equal(keel_builder_while(builder, condition, body, &x, 1, &out),
-                   KD_INVALID_ARGUMENT);
-  expect_message("the condition has 0 inputs and 1 outputs (1 and 1 are");
+  expect_fails(keel_builder_while(builder, condition, body, &x, 1, &out),
+               KD_INVALID_ARGUMENT,
+               "the condition has 0 inputs and 1 outputs (1 and 1 are");
   assert_int_equal(out, KEEL_ABSENT);
-  keel_builder_destroy(condition);
-  keel_builder_destroy(body);
-  keel_builder_destroy(builder);
+  RELEASE(condition, body, builder);
 }
 
 /* ---- opsets ----------------------------------------------------------------------------- */
@@ -404,14 +379,11 @@ static void run_ints(keel_builder *builder, keel_value y, const float *in,
   keel_tensor *x = floats(context, count, in), *out = NULL;
   expect_ok(keel_plan_run(plan, &x, 1, &out, 1));
   expect_floats(out, want, (size_t)wanted);
-  keel_tensor_release(x);
-  keel_tensor_release(out);
-  keel_plan_release(plan);
+  RELEASE(x, out, plan);
 }
 
 /* ReduceSum-11 has its axes as an attribute, and today's as an input; Clip-6 its bounds. */
-static void older_forms(void **state) {
-  (void)state;
+TEST_THAT(older_forms) {
   static const float in[] = {-3, 5}, sum[] = {2}, clipped[] = {-1, 4};
   static const int64_t axes[] = {0};
   keel_builder *builder = create_builder(context, "old");
@@ -434,8 +406,7 @@ static void older_forms(void **state) {
 
 /* Add-6 lays b over a from a dimension on, which takes their shapes; a body has its
  * builder's opset. */
-static void old_broadcast(void **state) {
-  (void)state;
+TEST_THAT(old_broadcast) {
   static const int64_t dims[] = {2, 2};
   static const float in[] = {1, 2, 3, 4}, want[] = {11, 12, 23, 24};
   static const float b[] = {10, 20};
@@ -456,21 +427,17 @@ static void old_broadcast(void **state) {
                                 KEEL_BODY("else_branch", other)};
   keel_value condition = yes(builder);
   keel_value y = keel_builder_op(builder, "If", branches, 2, &condition, 1);
-  keel_builder_destroy(branch);
-  keel_builder_destroy(other);
+  RELEASE(branch, other);
   keel_builder_output(builder, "y", y);
   keel_plan *plan = finish_plan(builder, NULL);
   keel_tensor *given = create_tensor(context, KD_F32, 2, dims, in);
   keel_tensor *out = NULL;
   expect_ok(keel_plan_run(plan, &given, 1, &out, 1));
   expect_floats(out, want, 4);
-  keel_tensor_release(out);
-  keel_tensor_release(given);
-  keel_plan_release(plan);
+  RELEASE(out, given, plan);
 }
 
-static void refused_opsets(void **state) {
-  (void)state;
+TEST_THAT(refused_opsets) {
   keel_builder *builder = create_builder(context, "new");
   keel_value x = vector(builder, "x");
   expect_ok(keel_builder_opset(builder, "", 1000));
@@ -499,8 +466,7 @@ static void refused_opsets(void **state) {
 
 /* ---- names ------------------------------------------------------------------------------ */
 
-static void node_names(void **state) {
-  (void)state;
+TEST_THAT(node_names) {
   keel_builder *builder = create_builder(context, "names");
   keel_value x = vector(builder, "x");
   expect_ok(keel_builder_node_name(builder, "first"));
@@ -522,22 +488,4 @@ static void node_names(void **state) {
   keel_plan_release(plan);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(branches),
-      cmocka_unit_test(branches_in_a_file),
-      cmocka_unit_test(loop_around_branches),
-      cmocka_unit_test(scan),
-      cmocka_unit_test(while_loop),
-      cmocka_unit_test(while_in_while),
-      cmocka_unit_test(bodies_that_are_left),
-      cmocka_unit_test(dropped_bodies),
-      cmocka_unit_test(misused_bodies),
-      cmocka_unit_test(bodies_that_fail),
-      cmocka_unit_test(older_forms),
-      cmocka_unit_test(old_broadcast),
-      cmocka_unit_test(refused_opsets),
-      cmocka_unit_test(node_names),
-  };
-  return cmocka_run_group_tests(tests, open_cpu, close_context);
-}
+RUN_TESTS(open_cpu, close_context)

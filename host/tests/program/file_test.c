@@ -11,16 +11,14 @@
 static char folder[] = "/tmp/keel-file-XXXXXX";
 static char path[64], second[64];
 
-static int make_folder(void **state) {
-  (void)state;
+SETUP(make_folder) {
   if (!mkdtemp(folder)) return -1;
   snprintf(path, sizeof path, "%s/a", folder);
   snprintf(second, sizeof second, "%s/b", folder);
   return 0;
 }
 
-static int drop_folder(void **state) {
-  (void)state;
+SETUP(drop_folder) {
   unlink(path);
   unlink(second);
   return rmdir(folder);
@@ -59,11 +57,9 @@ static void run_v1(keel_context *context, keel_program *program, bool yes) {
   const uint8_t way = yes;
   keel_tensor *in[2], *out[7];
   keel_plan *plan = create_plan(program, NULL);
-  assert_int_equal(keel_tensor_create(context, KD_F32, 2, dims, x, &in[0]),
-                   KD_OK);
-  assert_int_equal(keel_tensor_create(context, KD_BOOL, 0, NULL, &way, &in[1]),
-                   KD_OK);
-  assert_int_equal(keel_plan_run(plan, in, 2, out, 7), KD_OK);
+  expect_ok(keel_tensor_create(context, KD_F32, 2, dims, x, &in[0]));
+  expect_ok(keel_tensor_create(context, KD_BOOL, 0, NULL, &way, &in[1]));
+  expect_ok(keel_plan_run(plan, in, 2, out, 7));
   /* Min with {1.5, -2.5, inf, 1e-3}, Clip to at most 6, Gemm with half of w[i] =
    * (7i) % 5, then x^T y, or Relu of y */
   const float most[] = {1.5f, -2.5f, INFINITY, 1e-3f};
@@ -78,7 +74,7 @@ static void run_v1(keel_context *context, keel_program *program, bool yes) {
   for (int i = 0; i < 12 && !yes; i++)
     want[i] = fmaxf(y[i], 0);
   size_t count = yes ? 24 : 12;
-  assert_int_equal(keel_tensor_read(out[0], got, count * sizeof *got), KD_OK);
+  expect_ok(keel_tensor_read(out[0], got, count * sizeof *got));
   for (size_t i = 0; i < count; i++)
     assert_true(fabsf(got[i] - want[i]) <= 1e-4f);
   const int64_t longs[] = {0, -1, INT64_MAX, INT64_MIN};
@@ -98,26 +94,25 @@ static void check_v1(keel_context *context, const char *from) {
   keel_port port;
   keel_program *program = load_program(context, from);
   assert_int_equal(keel_program_op_count(program), 8);
-  assert_int_equal(keel_program_input(program, 1, &port), KD_OK);
+  expect_ok(keel_program_input(program, 1, &port));
   assert_string_equal(port.name, "which way");
   assert_int_equal(port.dtype, KD_BOOL);
   assert_int_equal(port.rank, 0);
-  assert_int_equal(keel_program_input(program, 0, &port), KD_OK);
+  expect_ok(keel_program_input(program, 0, &port));
   assert_int_equal(port.rank, 2);
   assert_int_equal(port.dims[0], -1);
   assert_int_equal(port.dims[1], 4);
-  assert_int_equal(keel_program_output(program, 0, &port), KD_OK);
+  expect_ok(keel_program_output(program, 0, &port));
   assert_int_equal(port.rank, KEEL_RANK_UNKNOWN);
-  assert_int_equal(keel_program_output(program, 1, &port), KD_OK);
+  expect_ok(keel_program_output(program, 1, &port));
   assert_int_equal(port.dims[1], 2);
   run_v1(context, program, true);
   run_v1(context, program, false);
   keel_program_release(program);
 }
 
-static void version_1_is_read_for_ever(void **state) {
+TEST_THAT(version_1_is_read_for_ever) {
   keel_context *context = cpu();
-  (void)state;
   check_v1(context, TEST_DATA "/v1.mlir");
   check_v1(context, TEST_DATA "/v1.keel");
   keel_close(context);
@@ -131,7 +126,7 @@ static void check_v2(keel_context *context, const char *from) {
   keel_port port;
   keel_program *program = load_program(context, from);
   for (uint32_t i = 0; i < 2; i++) {
-    assert_int_equal(keel_program_input(program, i, &port), KD_OK);
+    expect_ok(keel_program_input(program, i, &port));
     assert_non_null(port.symbols);
     for (uint32_t k = 0; k < port.rank; k++) {
       assert_int_equal(port.dims[k], names[i][k] ? -1 : 3);
@@ -141,41 +136,36 @@ static void check_v2(keel_context *context, const char *from) {
         assert_null(port.symbols[k]);
     }
   }
-  assert_int_equal(keel_program_input(program, 2, &port), KD_OK);
+  expect_ok(keel_program_input(program, 2, &port));
   assert_null(port.symbols);
-  assert_int_equal(keel_program_output(program, 0, &port), KD_OK);
+  expect_ok(keel_program_output(program, 0, &port));
   assert_string_equal(port.symbols[0], "batch");
   assert_null(port.symbols[2]);
   keel_program_release(program);
 }
 
-static void version_2_is_read_for_ever(void **state) {
+TEST_THAT(version_2_is_read_for_ever) {
   keel_context *context = cpu();
-  (void)state;
   check_v2(context, TEST_DATA "/v2.mlir");
   check_v2(context, TEST_DATA "/v2.keel");
   keel_program *program = load_program(context, TEST_DATA "/v2.keel");
-  assert_int_equal(keel_program_save(program, path, KEEL_SAVE_TEXT), KD_OK);
-  assert_int_equal(keel_program_save(program, second, 0), KD_OK);
+  expect_ok(keel_program_save(program, path, KEEL_SAVE_TEXT));
+  expect_ok(keel_program_save(program, second, 0));
   keel_program_release(program);
   check_v2(context, path);
   check_v2(context, second);
   keel_close(context);
 }
 
-static void sizes_of_one_name_that_differ_are_told(void **state) {
+TEST_THAT(sizes_of_one_name_that_differ_are_told) {
   const int64_t x[] = {2, 3, 5}, mask[] = {2, 4};
   keel_context *context = cpu();
   keel_tensor *in[3], *y = NULL;
-  (void)state;
   keel_program *program = load_program(context, TEST_DATA "/v2.mlir");
   keel_plan *plan = create_plan(program, NULL);
-  assert_int_equal(keel_tensor_create(context, KD_F32, 3, x, NULL, &in[0]),
-                   KD_OK);
-  assert_int_equal(keel_tensor_create(context, KD_F32, 2, mask, NULL, &in[1]),
-                   KD_OK);
-  assert_int_equal(keel_tensor_create(context, KD_F32, 0, NULL, NULL, &in[2]),
-                   KD_OK);
+  expect_ok(keel_tensor_create(context, KD_F32, 3, x, NULL, &in[0]));
+  expect_ok(keel_tensor_create(context, KD_F32, 2, mask, NULL, &in[1]));
+  expect_ok(keel_tensor_create(context, KD_F32, 0, NULL, NULL, &in[2]));
   for (int i = 0; i < 4; i++) { /* a version of the plan fails, too */
     assert_int_equal(keel_plan_run(plan, in, 3, &y, 1), KD_INVALID_ARGUMENT);
     expect_message("Add");
@@ -184,17 +174,14 @@ static void sizes_of_one_name_that_differ_are_told(void **state) {
         " 4 in input \"mask\"");
   }
   keel_tensor_release(in[1]); /* of another shape than declared */
-  assert_int_equal(
-      keel_tensor_create(context, KD_F32, 1, &mask[1], NULL, &in[1]), KD_OK);
-  assert_int_equal(keel_plan_run(plan, in, 3, &y, 1), KD_INVALID_ARGUMENT);
-  expect_message("the program declares f32[batch,the \"length\"]");
+  expect_ok(keel_tensor_create(context, KD_F32, 1, &mask[1], NULL, &in[1]));
+  expect_fails(keel_plan_run(plan, in, 3, &y, 1), KD_INVALID_ARGUMENT,
+               "the program declares f32[batch,the \"length\"]");
   release_all(in, 3);
-  keel_plan_release(plan);
-  keel_program_release(program);
-  keel_close(context);
+  RELEASE(plan, program, context);
 }
 
-static void names_of_dimensions_are_checked(void **state) {
+TEST_THAT(names_of_dimensions_are_checked) {
   static const struct {
     const char *symbols, *says;
   } rows[] = {{"[[\"a\"]]", "list of 3 lists"},
@@ -205,7 +192,6 @@ static void names_of_dimensions_are_checked(void **state) {
   keel_context *context = cpu();
   size_t size = 0;
   char *text = read_bytes(TEST_DATA "/v2.mlir", &size);
-  (void)state;
   char *whole = calloc(1, size + 400);
   assert_non_null(whole);
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -217,27 +203,26 @@ static void names_of_dimensions_are_checked(void **state) {
                         (int)(from - text), text, rows[i].symbols,
                         (int)(text + size - to), to);
     write_bytes(path, whole, (size_t)made);
-    assert_int_equal(keel_program_load(context, path, &program), KD_DATA_LOSS);
-    expect_message(rows[i].says);
+    expect_fails(keel_program_load(context, path, &program), KD_DATA_LOSS,
+                 rows[i].says);
   }
   free(whole);
   free(text);
   keel_close(context);
 }
 
-static void forms_go_into_each_other(void **state) {
+TEST_THAT(forms_go_into_each_other) {
   keel_context *context = cpu();
   char *texts[2], *images[2];
   size_t sizes[2], image_sizes[2];
-  (void)state;
   keel_program *program = load_program(context, TEST_DATA "/v1.mlir");
   for (int i = 0; i < 2; i++) {
-    assert_int_equal(keel_program_save(program, path, KEEL_SAVE_TEXT), KD_OK);
+    expect_ok(keel_program_save(program, path, KEEL_SAVE_TEXT));
     texts[i] = read_bytes(path, &sizes[i]);
     check_v1(context, path);
     keel_program_release(program);
     program = load_program(context, path);
-    assert_int_equal(keel_program_save(program, second, 0), KD_OK);
+    expect_ok(keel_program_save(program, second, 0));
     images[i] = read_bytes(second, &image_sizes[i]);
     check_v1(context, second);
     keel_program_release(program);
@@ -250,40 +235,35 @@ static void forms_go_into_each_other(void **state) {
     free(texts[i]);
     free(images[i]);
   }
-  keel_program_release(program);
-  keel_close(context);
+  RELEASE(program, context);
 }
 
 /* The file is mapped for as long as anything of it is used. */
 /* As those that passes leave behind. */
-static void constants_that_nobody_reads_stay_out(void **state) {
+TEST_THAT(constants_that_nobody_reads_stay_out) {
   enum { MANY = 4096 };
   static const float data[MANY];
   const int64_t two = 2;
   keel_context *context = cpu();
   keel_tensor *constant = floats(context, MANY, data);
   struct stat facts;
-  (void)state;
   keel_builder *builder = create_builder(context, "less");
   keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &two);
   keel_builder_constant(builder, constant);
   keel_builder_output(builder, "y", op(builder, "Relu", x, KEEL_ABSENT));
   keel_program *program = finish_program(builder);
-  assert_int_equal(keel_program_save(program, path, 0), KD_OK);
-  keel_program_release(program);
-  keel_tensor_release(constant);
+  expect_ok(keel_program_save(program, path, 0));
+  RELEASE(program, constant);
   assert_int_equal(stat(path, &facts), 0);
   assert_true(facts.st_size < MANY);
   program = load_program(context, path);
-  keel_program_release(program);
-  keel_close(context);
+  RELEASE(program, context);
 }
 
-static void a_file_stays_mapped_while_it_is_used(void **state) {
+TEST_THAT(a_file_stays_mapped_while_it_is_used) {
   keel_context *context = cpu();
   keel_tensor *weight = NULL, *out = NULL;
   float numbers[1000], got[1000];
-  (void)state;
   for (int i = 0; i < 1000; i++)
     numbers[i] = (float)i;
   weight = floats(context, 1000, numbers);
@@ -291,25 +271,23 @@ static void a_file_stays_mapped_while_it_is_used(void **state) {
   keel_builder_output(builder, "w", keel_builder_constant(builder, weight));
   keel_program *program = finish_program(builder);
   keel_tensor_release(weight);
-  assert_int_equal(keel_program_save(program, path, 0), KD_OK);
+  expect_ok(keel_program_save(program, path, 0));
   keel_program_release(program);
   program = load_program(context, path);
   unlink(path);
   keel_plan *plan = create_plan(program, NULL);
   keel_program_release(program);
-  assert_int_equal(keel_plan_run(plan, NULL, 0, &out, 1), KD_OK);
+  expect_ok(keel_plan_run(plan, NULL, 0, &out, 1));
   keel_plan_release(plan);
   assert_int_equal((uintptr_t)keel_tensor_data(out) % IMAGE_ALIGN, 0);
-  assert_int_equal(keel_tensor_read(out, got, sizeof got), KD_OK);
+  expect_ok(keel_tensor_read(out, got, sizeof got));
   assert_memory_equal(got, numbers, sizeof numbers);
-  keel_tensor_release(out);
-  keel_close(context);
+  RELEASE(out, context);
 }
 
 /* ---- numbers ----------------------------------------------------------------------------- */
 
-static void numbers_keep_their_bits(void **state) {
-  (void)state;
+TEST_THAT(numbers_keep_their_bits) {
   for (uint32_t bits = 0; bits < 65536; bits++)
     for (int kind = 0; kind < 2; kind++) {
       kd_dtype dtype = kind ? KD_BF16 : KD_F16;
@@ -445,9 +423,8 @@ static const struct {
     {CONSTANT("3 : i64"), KD_DATA_LOSS, "dense data"},
 };
 
-static void text_is_refused_with_its_place(void **state) {
+TEST_THAT(text_is_refused_with_its_place) {
   keel_context *context = cpu();
-  (void)state;
   for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
     keel_program *program = NULL;
     write_bytes(path, refused[i].text, strlen(refused[i].text));
@@ -462,18 +439,16 @@ static void text_is_refused_with_its_place(void **state) {
 }
 
 /* The plainest text that is one: no module, no facts. */
-static void text_may_be_short(void **state) {
+TEST_THAT(text_may_be_short) {
   static const char text[] = "// a comment\n" BEGIN RELU RETURN END("");
   keel_context *context = cpu();
   keel_port port;
-  (void)state;
   write_bytes(path, text, sizeof text - 1);
   keel_program *program = load_program(context, path);
-  assert_int_equal(keel_program_input(program, 0, &port), KD_OK);
+  expect_ok(keel_program_input(program, 0, &port));
   assert_string_equal(port.name, "input0");
   assert_int_equal(port.dims[1], 3);
-  keel_program_release(program);
-  keel_close(context);
+  RELEASE(program, context);
 }
 
 /* ---- damaged images --------------------------------------------------------------------------- */
@@ -495,28 +470,26 @@ static keel_status load_bytes(keel_context *context, const char *data,
   return status;
 }
 
-static void images_are_refused(void **state) {
+TEST_THAT(images_are_refused) {
   keel_context *context = cpu();
   size_t size = 0;
   char *data = read_bytes(TEST_DATA "/v1.keel", &size), *copy = malloc(size);
   image_head *head = (image_head *)(void *)copy;
-  (void)state;
   for (size_t cut = 8; cut < size; cut += cut < 400 ? 1 : 37) {
-    assert_int_equal(load_bytes(context, data, cut), KD_DATA_LOSS);
-    expect_message("is damaged");
+    expect_fails(load_bytes(context, data, cut), KD_DATA_LOSS, "is damaged");
   }
   memcpy(copy, data, size);
   head->needs = head->version = IMAGE_VERSION + 1;
-  assert_int_equal(load_bytes(context, copy, size), KD_INCOMPATIBLE);
-  expect_message("must know version 4");
+  expect_fails(load_bytes(context, copy, size), KD_INCOMPATIBLE,
+               "must know version 4");
   memcpy(copy, data, size);
   copy[head->head_size + 3] ^= 1;
-  assert_int_equal(load_bytes(context, copy, size), KD_DATA_LOSS);
-  expect_message("its checksum is wrong");
+  expect_fails(load_bytes(context, copy, size), KD_DATA_LOSS,
+               "its checksum is wrong");
   memcpy(copy, data, size);
   head->parts[IMAGE_NODES].count += 1000000;
-  assert_int_equal(load_bytes(context, copy, size), KD_DATA_LOSS);
-  expect_message("a stream reaches beyond the file");
+  expect_fails(load_bytes(context, copy, size), KD_DATA_LOSS,
+               "a stream reaches beyond the file");
   /* an op that is not there, a constant, a value, a name: each with a right sum */
   static const struct {
     image_stream stream;
@@ -569,24 +542,21 @@ static void images_are_refused(void **state) {
 
 /* ---- compiled programs, and dumps ---------------------------------------------------------------- */
 
-static void a_program_names_its_device(void **state) {
+TEST_THAT(a_program_names_its_device) {
   keel_context *context = cpu(), *other = NULL;
   keel_program *made = NULL;
-  (void)state;
   keel_program *program = load_program(context, TEST_DATA "/v1.mlir");
-  assert_int_equal(keel_program_compile(program, NULL, &made), KD_OK);
-  assert_int_equal(keel_program_save(made, path, 0), KD_OK);
-  assert_int_equal(keel_program_save(made, second, KEEL_SAVE_TEXT), KD_OK);
-  keel_program_release(made);
-  keel_program_release(program);
+  expect_ok(keel_program_compile(program, NULL, &made));
+  expect_ok(keel_program_save(made, path, 0));
+  expect_ok(keel_program_save(made, second, KEEL_SAVE_TEXT));
+  RELEASE(made, program);
   check_v1(context, path);
   check_v1(context, second);
   keel_close(context);
   other = open_with(MINIMAL_PLUGIN, NULL, KEEL_NO_WORKERS);
   for (int i = 0; i < 2; i++) {
-    assert_int_equal(keel_program_load(other, i ? second : path, &program),
-                     KD_NOT_FOUND);
-    expect_message("there is no device \"cpu:0\"");
+    expect_fails(keel_program_load(other, i ? second : path, &program),
+                 KD_NOT_FOUND, "there is no device \"cpu:0\"");
     expect_message("compile the model again");
   }
   keel_close(other);
@@ -626,7 +596,7 @@ static void expect_all_passes(const char *seen) {
   assert_non_null(strstr(seen, " prune layout regions transfer parts "));
 }
 
-static void passes_can_be_watched(void **state) {
+TEST_THAT(passes_can_be_watched) {
   keel_context *context = cpu();
   dumps all = {.context = context};
   static const char text[] = BEGIN
@@ -636,7 +606,6 @@ static void passes_can_be_watched(void **state) {
       " tensor<2x3xf32>\n"
       "%1 = \"onnx.Relu\"(%2) : (tensor<2x3xf32>) -> tensor<2x3xf32>\n" RETURN
           END("");
-  (void)state;
   write_bytes(second, text, sizeof text - 1);
   keel_program *program = load_program(context, second);
   keel_plan_params params = {.struct_size = sizeof params,
@@ -651,23 +620,19 @@ static void passes_can_be_watched(void **state) {
   keel_plan_release(plan);
   assert_int_equal(all.count, 2);
   params.on_pass_name = "prone";
-  assert_int_equal(keel_plan_create(program, &params, &plan), KD_NOT_FOUND);
-  expect_message("there is no pass \"prone\"; there are place, sort, prune");
-  keel_program_release(program);
-  keel_close(context);
+  expect_fails(keel_plan_create(program, &params, &plan), KD_NOT_FOUND,
+               "there is no pass \"prone\"; there are place, sort, prune");
+  RELEASE(program, context);
 }
 
-static void saving_says_why_not(void **state) {
+TEST_THAT(saving_says_why_not) {
   keel_context *context = cpu();
-  (void)state;
   keel_program *program = load_program(context, TEST_DATA "/v1.mlir");
-  assert_int_equal(keel_program_save(program, "/nowhere/at/all", 0),
-                   KD_UNAVAILABLE);
-  expect_message("/nowhere/at/all: can't be written");
-  assert_int_equal(keel_program_save(program, path, 6), KD_INVALID_ARGUMENT);
-  expect_message("no flags 0x6");
-  keel_program_release(program);
-  keel_close(context);
+  expect_fails(keel_program_save(program, "/nowhere/at/all", 0), KD_UNAVAILABLE,
+               "/nowhere/at/all: can't be written");
+  expect_fails(keel_program_save(program, path, 6), KD_INVALID_ARGUMENT,
+               "no flags 0x6");
+  RELEASE(program, context);
 }
 
 /* ---- in memory -------------------------------------------------------------------------- */
@@ -693,18 +658,17 @@ static keel_program *load_gone(keel_context *context, bytes *all) {
   keel_program *program = NULL;
   keel_status status = keel_program_load_memory(context, "a model", all->data,
                                                 all->size, &program);
-  assert_int_equal(status, KD_OK);
+  expect_ok(status);
   memset(all->data, 0x5a, all->size);
   free(all->data);
   *all = (bytes){.most = UINT64_MAX};
   return program;
 }
 
-static void programs_in_memory_are_those_of_files(void **state) {
+TEST_THAT(programs_in_memory_are_those_of_files) {
   static const char *const files[] = {TEST_DATA "/v1.mlir",
                                       TEST_DATA "/v1.keel"};
   keel_context *context = cpu();
-  (void)state;
   for (uint32_t i = 0; i < 2; i++)
     for (uint32_t flags = 0; flags <= KEEL_SAVE_TEXT; flags++) {
       bytes all = {.most = UINT64_MAX};
@@ -714,9 +678,8 @@ static void programs_in_memory_are_those_of_files(void **state) {
       keel_program *program = load_gone(context, &all);
       run_v1(context, program, true);
       run_v1(context, program, false);
-      assert_int_equal(keel_program_save(program, path, flags), KD_OK);
-      assert_int_equal(keel_program_write(program, flags, take_piece, &all),
-                       KD_OK);
+      expect_ok(keel_program_save(program, path, flags));
+      expect_ok(keel_program_write(program, flags, take_piece, &all));
       keel_program_release(program);
       char *saved = read_bytes(path, &size);
       assert_int_equal(all.size, size);
@@ -730,14 +693,13 @@ static void programs_in_memory_are_those_of_files(void **state) {
 }
 
 /* Of more than is copied at once: a constant of 3 MiB and a little. */
-static void large_programs_in_memory_are_whole(void **state) {
+TEST_THAT(large_programs_in_memory_are_whole) {
   enum { COUNT = 800000 };
   static float numbers[COUNT], got[COUNT];
   const int64_t count = COUNT;
   bytes all = {.most = UINT64_MAX};
   keel_tensor *x = NULL, *y = NULL;
   keel_context *context = cpu();
-  (void)state;
   for (int i = 0; i < COUNT; i++)
     numbers[i] = (float)i;
   keel_builder *builder = create_builder(context, "large");
@@ -746,30 +708,23 @@ static void large_programs_in_memory_are_whole(void **state) {
   keel_value b = keel_builder_constant(builder, tensor);
   keel_builder_output(builder, "y", op(builder, "Add", a, b));
   keel_program *program = NULL;
-  assert_int_equal(keel_builder_finish(builder, &program), KD_OK);
-  keel_builder_destroy(builder);
-  keel_tensor_release(tensor);
-  assert_int_equal(keel_program_write(program, 0, take_piece, &all), KD_OK);
+  expect_ok(keel_builder_finish(builder, &program));
+  RELEASE(builder, tensor);
+  expect_ok(keel_program_write(program, 0, take_piece, &all));
   keel_program_release(program);
   program = load_gone(context, &all);
   keel_plan *plan = create_plan(program, NULL);
-  assert_int_equal(keel_tensor_create(context, KD_F32, 1, &count, NULL, &x),
-                   KD_OK);
-  assert_int_equal(keel_plan_run(plan, &x, 1, &y, 1), KD_OK);
-  assert_int_equal(keel_tensor_read(y, got, sizeof got), KD_OK);
+  expect_ok(keel_tensor_create(context, KD_F32, 1, &count, NULL, &x));
+  expect_ok(keel_plan_run(plan, &x, 1, &y, 1));
+  expect_ok(keel_tensor_read(y, got, sizeof got));
   assert_memory_equal(got, numbers, sizeof got);
-  keel_tensor_release(x);
-  keel_tensor_release(y);
-  keel_plan_release(plan);
-  keel_program_release(program);
-  keel_close(context);
+  RELEASE(x, y, plan, program, context);
 }
 
-static void memory_that_is_no_program_is_refused(void **state) {
+TEST_THAT(memory_that_is_no_program_is_refused) {
   keel_context *context = cpu();
   keel_program *program = NULL;
   size_t size = 0;
-  (void)state;
   char *data = read_bytes(TEST_DATA "/v1.keel", &size);
   for (size_t cut = 1; cut < size; cut += cut < 300 ? 1 : size / 50) {
     assert_int_not_equal(
@@ -784,22 +739,18 @@ static void memory_that_is_no_program_is_refused(void **state) {
   keel_close(context);
 }
 
-static void writing_ends_where_it_is_not_taken(void **state) {
+TEST_THAT(writing_ends_where_it_is_not_taken) {
   keel_context *context = cpu();
-  (void)state;
   keel_program *program = load_program(context, TEST_DATA "/v1.mlir");
   for (uint32_t flags = 0; flags <= KEEL_SAVE_TEXT; flags++) {
     bytes all = {.most = 1};
-    assert_int_equal(keel_program_write(program, flags, take_piece, &all),
-                     KD_CANCELLED);
-    expect_message("refused the data");
+    expect_fails(keel_program_write(program, flags, take_piece, &all),
+                 KD_CANCELLED, "refused the data");
     assert_int_equal(all.size, 0);
   }
-  assert_int_equal(keel_program_write(program, 6, take_piece, NULL),
-                   KD_INVALID_ARGUMENT);
-  expect_message("no flags 0x6");
-  keel_program_release(program);
-  keel_close(context);
+  expect_fails(keel_program_write(program, 6, take_piece, NULL),
+               KD_INVALID_ARGUMENT, "no flags 0x6");
+  RELEASE(program, context);
 }
 
 static keel_status load_tensor(keel_context *context, const uint8_t *bytes,
@@ -809,7 +760,7 @@ static keel_status load_tensor(keel_context *context, const uint8_t *bytes,
 }
 
 /* Of ONNX's TensorProto: dims 2 and 2, f32, then raw_data behind a tag, 16 bytes. */
-static void bytes_of_tensors_are_found_by_one_number(void **state) {
+TEST_THAT(bytes_of_tensors_are_found_by_one_number) {
   const uint8_t head[] = {0x08, 2, 0x08, 2, 0x10, 1};
   const uint8_t tags[][6] = {{0x4a},
                              {0xca, 0x00},
@@ -819,7 +770,6 @@ static void bytes_of_tensors_are_found_by_one_number(void **state) {
   const size_t sizes[] = {1, 2, 5, 5, 6}, valid = 3;
   const float numbers[] = {1, 2, 3, 4};
   keel_context *context = open_with(CPU_PLUGIN, NULL, 0);
-  (void)state;
   for (size_t i = 0; i < 5; i++) {
     uint8_t bytes[40];
     size_t size = sizeof head;
@@ -842,27 +792,4 @@ static void bytes_of_tensors_are_found_by_one_number(void **state) {
   keel_close(context);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(version_1_is_read_for_ever),
-      cmocka_unit_test(version_2_is_read_for_ever),
-      cmocka_unit_test(sizes_of_one_name_that_differ_are_told),
-      cmocka_unit_test(names_of_dimensions_are_checked),
-      cmocka_unit_test(forms_go_into_each_other),
-      cmocka_unit_test(constants_that_nobody_reads_stay_out),
-      cmocka_unit_test(a_file_stays_mapped_while_it_is_used),
-      cmocka_unit_test(numbers_keep_their_bits),
-      cmocka_unit_test(text_is_refused_with_its_place),
-      cmocka_unit_test(text_may_be_short),
-      cmocka_unit_test(images_are_refused),
-      cmocka_unit_test(a_program_names_its_device),
-      cmocka_unit_test(passes_can_be_watched),
-      cmocka_unit_test(bytes_of_tensors_are_found_by_one_number),
-      cmocka_unit_test(saving_says_why_not),
-      cmocka_unit_test(programs_in_memory_are_those_of_files),
-      cmocka_unit_test(large_programs_in_memory_are_whole),
-      cmocka_unit_test(memory_that_is_no_program_is_refused),
-      cmocka_unit_test(writing_ends_where_it_is_not_taken),
-  };
-  return cmocka_run_group_tests(tests, make_folder, drop_folder);
-}
+RUN_TESTS(make_folder, drop_folder)

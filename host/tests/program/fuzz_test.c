@@ -92,8 +92,7 @@ static void run_program(keel_context *context, keel_program *program) {
   }
   if (whole) keel_plan_run(plan, in, n, out, m);
   for (int i = 0; i < 32; i++) {
-    keel_tensor_release(in[i]);
-    keel_tensor_release(out[i]);
+    RELEASE(in[i], out[i]);
   }
   keel_plan_release(plan);
 }
@@ -125,8 +124,7 @@ static keel_status compile_ahead(keel_context *context,
                                  keel_program **program) {
   keel_plan_params params = {.struct_size = sizeof params};
   keel_program *made = NULL;
-  assert_int_equal(keel_device_find(context, "graph_npu", &params.device),
-                   KD_OK);
+  expect_ok(keel_device_find(context, "graph_npu", &params.device));
   keel_status status = keel_program_compile(*program, &params, &made);
   keel_program_release(*program);
   *program = made;
@@ -164,13 +162,11 @@ static void mutate_models(form form) {
   int count = collect(paths, 1200), loaded = 0, tried = 0;
   keel_context *context = NULL;
   const char *const plugins[] = {CPU_PLUGIN, GRAPH_NPU_PLUGIN};
-  keel_context_params params = {.struct_size = sizeof params,
-                                .flags = KEEL_ONLY_NAMED,
-                                .plugins = plugins,
-                                .plugin_count = form == AHEAD ? 2 : 1,
-                                .memory_limit = UINT64_C(64) << 20};
+  keel_context_params params =
+      OPENS(KEEL_ONLY_NAMED, plugins, form == AHEAD ? 2 : 1,
+            .memory_limit = UINT64_C(64) << 20);
   if (!count) skip(); /* libonnx-testdata is not there */
-  assert_int_equal(keel_open(&params, &context), KD_OK);
+  expect_ok(keel_open(&params, &context));
   close(mkstemp(fuzzed));
   for (int i = 0; i < MODELS; i++) {
     size_t size = 0;
@@ -201,35 +197,30 @@ static void mutate_models(form form) {
   keel_close(context);
 }
 
-static void mutated_models_give_errors(void **state) {
-  (void)state;
+TEST_THAT(mutated_models_give_errors) {
   mutate_models(ONNX);
 }
 
-static void mutated_texts_give_errors(void **state) {
-  (void)state;
+TEST_THAT(mutated_texts_give_errors) {
   mutate_models(TEXT);
 }
 
-static void mutated_images_give_errors(void **state) {
-  (void)state;
+TEST_THAT(mutated_images_give_errors) {
   mutate_models(BINARY);
 }
 
-static void mutated_compiled_programs_give_errors(void **state) {
-  (void)state;
+TEST_THAT(mutated_compiled_programs_give_errors) {
   setenv("XDG_CACHE_HOME", "/dev/null/none", 1); /* mutants leave nothing */
   mutate_models(AHEAD);
 }
 
-static void mutated_manifests_give_errors(void **state) {
+TEST_THAT(mutated_manifests_give_errors) {
   static const char text[] =
       "{\"library\": \"" CPU_PLUGIN
       "\", \"name\": \"cpu\", \"vendor\":"
       " \"Keel\", \"version\": \"0.1\", \"abi\": \"0.9\", \"options\":"
       " {\"isa\": \"base\"}}";
   char folder[] = "/tmp/keel-fuzz-XXXXXX", path[64];
-  (void)state;
   assert_non_null(mkdtemp(folder));
   snprintf(path, sizeof path, "%s/m.json", folder);
   for (int i = 0; i < MANIFESTS; i++) {
@@ -238,7 +229,7 @@ static void mutated_manifests_give_errors(void **state) {
     write_file(path, data, mutate(data, sizeof text - 1));
     keel_context *context = open_with(path, NULL, KEEL_NO_WORKERS);
     keel_plugin_info info;
-    assert_int_equal(keel_plugin_at(context, 0, &info), KD_OK);
+    expect_ok(keel_plugin_at(context, 0, &info));
     assert_true(info.status == KD_OK || *info.reason);
     keel_close(context);
   }
@@ -246,13 +237,4 @@ static void mutated_manifests_give_errors(void **state) {
   rmdir(folder);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(mutated_models_give_errors),
-      cmocka_unit_test(mutated_texts_give_errors),
-      cmocka_unit_test(mutated_images_give_errors),
-      cmocka_unit_test(mutated_compiled_programs_give_errors),
-      cmocka_unit_test(mutated_manifests_give_errors),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -47,9 +47,8 @@ static inline bool hostile_inputs_read(keel_context *context, const char *path,
     assert_non_null(data);
     hostile_get(file, data, size);
     if (head[0])
-      assert_int_equal(keel_tensor_create(context, (kd_dtype)head[0], head[1],
-                                          dims, data, &out->tensors[i]),
-                       KD_OK);
+      expect_ok(keel_tensor_create(context, (kd_dtype)head[0], head[1], dims,
+                                   data, &out->tensors[i]));
     free(data);
   }
   fclose(file);
@@ -84,14 +83,12 @@ static inline keel_status hostile_run(keel_program *program,
   keel_tensor *outputs[HOSTILE_MOST] = {0};
   uint32_t count = keel_program_output_count(program);
   keel_plan *plan = NULL;
-  const keel_plan_params how = {.struct_size = sizeof how, .flags = flags};
-  const keel_run_params limit = {.struct_size = sizeof limit,
-                                 .timeout = timeout};
   if (count > HOSTILE_MOST) return KD_OK;
-  keel_status status = keel_plan_create(program, &how, &plan);
+  keel_status status =
+      keel_plan_create(program, PLAN_PARAMS(.flags = flags), &plan);
   for (int i = 0; i < times && status == KD_OK; i++) {
-    status = keel_plan_run_with(plan, &limit, inputs->tensors, inputs->count,
-                                outputs, count);
+    status = keel_plan_run_with(plan, RUN_PARAMS(.timeout = timeout),
+                                inputs->tensors, inputs->count, outputs, count);
     for (uint32_t k = 0; k < count; k++) {
       keel_tensor_release(outputs[k]);
       outputs[k] = NULL;

@@ -16,8 +16,7 @@ static keel_program *make(void) {
   return finish_program(builder);
 }
 
-static void types_follow(void **state) {
-  (void)state;
+TEST_THAT(types_follow) {
   keel_program *program = make(), *fixed = NULL;
   const keel_input_sizes sizes[] = {{0, 2, wide}, {1, 2, wide}};
   keel_port port;
@@ -31,8 +30,7 @@ static void types_follow(void **state) {
   keel_program_release(fixed);
 }
 
-static void what_is_not_said_stays_open(void **state) {
-  (void)state;
+TEST_THAT(what_is_not_said_stays_open) {
   keel_program *program = make(), *fixed = NULL;
   const int64_t half[] = {-1, 3};
   const keel_input_sizes sizes = {1, 2, half};
@@ -43,11 +41,10 @@ static void what_is_not_said_stays_open(void **state) {
   expect_ok(keel_program_input(fixed, 1, &port));
   assert_int_equal(port.rank, 2);
   assert_memory_equal(port.dims, half, sizeof half);
-  keel_program_release(fixed);
-  keel_program_release(program);
+  RELEASE(fixed, program);
 }
 
-static void what_can_t_be_is_refused(void **state) {
+TEST_THAT(what_can_t_be_is_refused) {
   static const int64_t large[] = {INT64_MAX, 3}, many[17] = {1};
   static const struct {
     keel_input_sizes sizes;
@@ -71,22 +68,12 @@ static void what_can_t_be_is_refused(void **state) {
     expect_message(cases[i].says);
     assert_null(fixed);
   }
-  const keel_plan_params params = {.struct_size = sizeof params,
-                                   .device = keel_device_at(context, 0)};
-  expect_ok(keel_program_compile(program, &params, &compiled));
+  expect_ok(keel_program_compile(
+      program, PLAN_PARAMS(.device = keel_device_at(context, 0)), &compiled));
   const keel_input_sizes sizes = {0, 2, wide};
-  assert_int_equal(keel_program_fix(compiled, &sizes, 1, &fixed),
-                   KD_FAILED_PRECONDITION);
-  expect_message("is compiled for cpu:0");
-  keel_program_release(compiled);
-  keel_program_release(program);
+  expect_fails(keel_program_fix(compiled, &sizes, 1, &fixed),
+               KD_FAILED_PRECONDITION, "is compiled for cpu:0");
+  RELEASE(compiled, program);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(types_follow),
-      cmocka_unit_test(what_is_not_said_stays_open),
-      cmocka_unit_test(what_can_t_be_is_refused),
-  };
-  return cmocka_run_group_tests(tests, open_cpu, close_context);
-}
+RUN_TESTS(open_cpu, close_context)

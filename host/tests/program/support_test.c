@@ -28,9 +28,7 @@ static keel_device *device_of(const char *name) {
 /* What plans of the program do, by their profile: the device of a node. */
 static void expect_on(keel_program *program, keel_device *device,
                       keel_tensor *x, const char *node, const char *where) {
-  const keel_plan_params params = {.struct_size = sizeof params,
-                                   .device = device};
-  keel_plan *plan = create_plan(program, &params);
+  keel_plan *plan = create_plan(program, PLAN_PARAMS(.device = device));
   keel_tensor *y = NULL;
   keel_profile_line line;
   bool found = false;
@@ -43,8 +41,7 @@ static void expect_on(keel_program *program, keel_device *device,
     found = true;
   }
   assert_true(found);
-  keel_tensor_release(y);
-  keel_plan_release(plan);
+  RELEASE(y, plan);
 }
 
 /* The minimal device has Add and Relu of f32, and no Erf. */
@@ -60,8 +57,7 @@ static keel_program *add_and_erf(const char *second, kd_dtype dtype,
   return finish_program(builder);
 }
 
-static void taken(void **state) {
-  (void)state;
+TEST_THAT(taken) {
   keel_program *program = add_and_erf("Relu", KD_F32, 2);
   answers all = {0};
   expect_ok(keel_program_support(program, device_of("minimal:0"), note, &all));
@@ -73,43 +69,37 @@ static void taken(void **state) {
   expect_ok(keel_program_support(program, NULL, NULL, NULL));
   keel_tensor *x = equal_floats(context, 2, 1);
   expect_on(program, device_of("minimal:0"), x, "second", "minimal:0");
-  keel_tensor_release(x);
-  keel_program_release(program);
+  RELEASE(x, program);
 }
 
-static void no_kernel(void **state) {
-  (void)state;
+TEST_THAT(no_kernel) {
   keel_program *program = add_and_erf("Erf", KD_F32, 2);
   keel_device *minimal = device_of("minimal:0");
   answers all = {0};
-  assert_int_equal(keel_program_support(program, minimal, note, &all),
-                   KD_UNIMPLEMENTED);
-  expect_message("minimal:0 has no kernel for Erf");
+  expect_fails(keel_program_support(program, minimal, note, &all),
+               KD_UNIMPLEMENTED, "minimal:0 has no kernel for Erf");
   expect_message("in node \"second\"");
   assert_int_equal(all.count, 2);
-  assert_int_equal(all.statuses[0], KD_OK);
+  expect_ok(all.statuses[0]);
   assert_int_equal(all.statuses[1], KD_UNIMPLEMENTED);
   assert_non_null(strstr(all.whys[1], "no kernel for Erf"));
   keel_tensor *x = equal_floats(context, 2, 1);
   expect_on(program, minimal, x, "first", "minimal:0");
   expect_on(program, minimal, x, "second", "cpu:0");
-  keel_tensor_release(x);
-  keel_program_release(program);
+  RELEASE(x, program);
 }
 
-static void no_kernel_of_types(void **state) {
-  (void)state;
+TEST_THAT(no_kernel_of_types) {
   keel_program *program = add_and_erf("Relu", KD_F64, 2);
-  assert_int_equal(
+  expect_fails(
       keel_program_support(program, device_of("minimal:0"), NULL, NULL),
-      KD_UNIMPLEMENTED);
-  expect_message("minimal:0 has no kernel for Add(f64[2], f64[2]) -> (f64[2])");
+      KD_UNIMPLEMENTED,
+      "minimal:0 has no kernel for Add(f64[2], f64[2]) -> (f64[2])");
   keel_program_release(program);
   program = add_and_erf("Relu", KD_F64, -1); /* that much is known */
-  assert_int_equal(
+  expect_fails(
       keel_program_support(program, device_of("minimal:0"), NULL, NULL),
-      KD_UNIMPLEMENTED);
-  expect_message("minimal:0 has no kernel for Add of its types");
+      KD_UNIMPLEMENTED, "minimal:0 has no kernel for Add of its types");
   keel_program_release(program);
 }
 
@@ -119,9 +109,8 @@ static keel_program *dropout(int training, float ratio) {
   const int64_t size = 2;
   const uint8_t mode = training == 1;
   keel_builder *builder = create_builder(context, "dropout");
-  keel_tensor *tensor = NULL;
   keel_value inputs[3] = {keel_builder_input(builder, "x", KD_F32, 1, &size)};
-  expect_ok(keel_tensor_create(context, KD_F32, 0, NULL, &ratio, &tensor));
+  keel_tensor *tensor = create_tensor(context, KD_F32, 0, NULL, &ratio);
   inputs[1] = keel_builder_constant(builder, tensor);
   keel_tensor_release(tensor);
   expect_ok(keel_tensor_create(context, KD_BOOL, 0, NULL, &mode, &tensor));
@@ -134,14 +123,13 @@ static keel_program *dropout(int training, float ratio) {
   return finish_program(builder);
 }
 
-static void dropping(void **state) {
+TEST_THAT(dropping) {
   static const struct {
     int training;
     float ratio;
     int random;
   } cases[] = {
       {0, 0.5f, 0}, {1, 0, 0}, {-1, 0, 0}, {1, 0.5f, 1}, {-1, 0.5f, 1}};
-  (void)state;
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     keel_program *program = dropout(cases[i].training, cases[i].ratio);
     expect_ok(keel_program_support(program, device_of("cpu:0"), NULL, NULL));
@@ -150,42 +138,36 @@ static void dropping(void **state) {
   }
 }
 
-static void known_in_a_run(void **state) {
-  (void)state;
+TEST_THAT(known_in_a_run) {
   keel_program *program = add_and_erf("Relu", KD_F32, -1);
   answers all = {0};
-  assert_int_equal(
+  expect_fails(
       keel_program_support(program, device_of("minimal:0"), note, &all),
-      KD_FAILED_PRECONDITION);
-  expect_message("takes Add depends on");
+      KD_FAILED_PRECONDITION, "takes Add depends on");
   expect_message("known in a run only");
   expect_message("in node \"first\"");
   assert_int_equal(all.statuses[0], KD_FAILED_PRECONDITION);
   assert_int_equal(all.statuses[1], KD_FAILED_PRECONDITION);
   keel_program_release(program);
   program = add_and_erf("Erf", KD_F32, -1); /* a no is worth more */
-  assert_int_equal(
+  expect_fails(
       keel_program_support(program, device_of("minimal:0"), NULL, NULL),
-      KD_UNIMPLEMENTED);
-  expect_message("no kernel for Erf");
+      KD_UNIMPLEMENTED, "no kernel for Erf");
   keel_program_release(program);
 }
 
 /* Both ops are refused, and the answer is the first's. */
-static void the_first_no_is_the_answer(void **state) {
-  (void)state;
+TEST_THAT(the_first_no_is_the_answer) {
   keel_program *program = add_and_erf("Erf", KD_F64, 2);
-  assert_int_equal(
+  expect_fails(
       keel_program_support(program, device_of("minimal:0"), NULL, NULL),
-      KD_UNIMPLEMENTED);
-  expect_message("no kernel for Add");
+      KD_UNIMPLEMENTED, "no kernel for Add");
   expect_message("in node \"first\"");
   keel_program_release(program);
 }
 
 /* A body's ops are asked about, too; If is the runtime's. */
-static void nested(void **state) {
-  (void)state;
+TEST_THAT(nested) {
   static const int64_t size = 2;
   keel_builder *builder = create_builder(context, "nested"), *bodies[2];
   keel_value which = keel_builder_input(builder, "which", KD_BOOL, 0, NULL);
@@ -209,16 +191,15 @@ static void nested(void **state) {
       KD_UNIMPLEMENTED);
   assert_int_equal(all.count, 3);
   assert_string_equal(all.ops[0], "If");
-  assert_int_equal(all.statuses[0], KD_OK);
+  expect_ok(all.statuses[0]);
   assert_string_equal(all.ops[1], "Relu");
-  assert_int_equal(all.statuses[1], KD_OK);
+  expect_ok(all.statuses[1]);
   assert_int_equal(all.statuses[2], KD_UNIMPLEMENTED);
   keel_program_release(program);
 }
 
 /* An op that a device's scope has placed is not the device's that is asked. */
-static void placed_elsewhere(void **state) {
-  (void)state;
+TEST_THAT(placed_elsewhere) {
   static const int64_t size = 2;
   keel_builder *builder = create_builder(context, "placed");
   keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &size);
@@ -227,24 +208,11 @@ static void placed_elsewhere(void **state) {
   keel_device_pop();
   keel_builder_output(builder, "y", x);
   keel_program *program = finish_program(builder);
-  assert_int_equal(
+  expect_fails(
       keel_program_support(program, device_of("minimal:0"), NULL, NULL),
-      KD_UNIMPLEMENTED);
-  expect_message("Relu was placed on cpu:0");
+      KD_UNIMPLEMENTED, "Relu was placed on cpu:0");
   expect_ok(keel_program_support(program, device_of("cpu:0"), NULL, NULL));
   keel_program_release(program);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(taken),
-      cmocka_unit_test(no_kernel),
-      cmocka_unit_test(no_kernel_of_types),
-      cmocka_unit_test(dropping),
-      cmocka_unit_test(known_in_a_run),
-      cmocka_unit_test(the_first_no_is_the_answer),
-      cmocka_unit_test(nested),
-      cmocka_unit_test(placed_elsewhere),
-  };
-  return cmocka_run_group_tests(tests, open_cpu, close_context);
-}
+RUN_TESTS(open_cpu, close_context)

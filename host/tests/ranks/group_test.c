@@ -25,33 +25,26 @@ static void count_errors(void *unused, uint32_t level, const char *line) {
 
 static void open_plugins(const char *const *paths, uint32_t count,
                          const char *const *options, uint32_t option_count) {
-  keel_context_params params = {.struct_size = sizeof params,
-                                .flags = KEEL_ONLY_NAMED | KEEL_ALLOW_REFUSED,
-                                .plugins = paths,
-                                .plugin_count = count,
-                                .options = options,
-                                .option_count = option_count,
-                                .workers = 2,
-                                .log = count_errors};
+  keel_context_params params = OPENS(
+      KEEL_ONLY_NAMED | KEEL_ALLOW_REFUSED, paths, count, .options = options,
+      .option_count = option_count, .workers = 2, .log = count_errors);
   atomic_store(&complaints, 0);
-  assert_int_equal(keel_open(&params, &context), KD_OK);
+  expect_ok(keel_open(&params, &context));
 }
 
-static int open_sim(void **state) {
+SETUP(open_sim) {
   const char *paths[] = {SIM_PLUGIN, CPU_PLUGIN};
-  (void)state;
   unsetenv("KEEL_SIM_LOSE");
-  assert_int_equal(keel_layers_set("validation"), KD_OK);
+  expect_ok(keel_layers_set("validation"));
   open_plugins(paths, 2, NULL, 0);
   for (uint32_t i = 0; i < 3; i++)
     members[i] = keel_device_at(context, i);
   return 0;
 }
 
-static int close_all(void **state) {
-  (void)state;
+SETUP(close_all) {
   keel_close(context);
-  assert_int_equal(keel_layers_set(""), KD_OK);
+  expect_ok(keel_layers_set(""));
   assert_int_equal(atomic_load(&complaints), 0);
   return 0;
 }
@@ -129,11 +122,10 @@ static void check_moves(keel_group *group) {
     expect_on(out[r], keel_group_device(group, r), all, n * SIZE);
   release_all(out, n);
   for (uint32_t root = 0; root < n; root++) {
-    assert_int_equal(keel_group_broadcast(group, root, in[root], out), KD_OK);
+    expect_ok(keel_group_broadcast(group, root, in[root], out));
     for (uint32_t r = 0; r < n; r++)
       expect_on(out[r], keel_group_device(group, r), all + root * SIZE, SIZE);
-    assert_int_equal(keel_group_send(group, root, out[n - 1 - root], &sent),
-                     KD_OK);
+    expect_ok(keel_group_send(group, root, out[n - 1 - root], &sent));
     expect_on(sent, keel_group_device(group, root), all + root * SIZE, SIZE);
     keel_tensor_release(sent);
     release_all(out, n);
@@ -162,32 +154,29 @@ static void check_all(keel_device *const *devices, uint32_t count,
   keel_group_release(group);
 }
 
-static void one_plugins_devices_do_it_themselves(void **state) {
-  (void)state;
+LISTED_TEST(one_plugins_devices_do_it_themselves) {
   check_all(members, 2, true);
 }
 
-static void any_devices_do_it_through_the_host(void **state) {
+LISTED_TEST(any_devices_do_it_through_the_host) {
   keel_device *mixed[] = {members[2], members[1]};
-  (void)state;
   check_all(mixed, 2, false);
   check_all(members, 3, false);
   check_all(mixed, 1, false);
 }
 
 /* What the plugin can't do the host does: here, integers. */
-static void what_the_plugin_lacks_the_host_does(void **state) {
+LISTED_TEST(what_the_plugin_lacks_the_host_does) {
   keel_group *group = group_of(members, 2);
   const int64_t dims[] = {3}, a[] = {1, 2, 3}, b[] = {INT64_C(1) << 40, 5, 6};
   int64_t got[3];
   keel_tensor *in[2], *out[2];
   keel_group_counts counts;
-  (void)state;
   keel_tensor_create(context, KD_I64, 1, dims, a, &in[0]);
   keel_tensor_create(context, KD_I64, 1, dims, b, &in[1]);
-  assert_int_equal(keel_group_all_reduce(group, KD_REDUCE_SUM, in, out), KD_OK);
+  expect_ok(keel_group_all_reduce(group, KD_REDUCE_SUM, in, out));
   for (int r = 0; r < 2; r++) {
-    assert_int_equal(keel_tensor_read(out[r], got, sizeof got), KD_OK);
+    expect_ok(keel_tensor_read(out[r], got, sizeof got));
     for (int i = 0; i < 3; i++)
       assert_true(got[i] == a[i] + b[i]);
   }
@@ -200,8 +189,7 @@ static void what_the_plugin_lacks_the_host_does(void **state) {
 
 /* ---- late values -------------------------------------------------------------------- */
 
-static void late_values_are_waited_for_by_nobody(void **state) {
-  (void)state;
+LISTED_TEST(late_values_are_waited_for_by_nobody) {
   for (uint32_t count = 2; count <= 3; count++) {
     keel_group *group = group_of(members, count);
     keel_tensor *in[3], *out[3], *last = value_of(count - 1, SIZE);
@@ -211,8 +199,7 @@ static void late_values_are_waited_for_by_nobody(void **state) {
     for (int64_t i = 0; i < SIZE; i++)
       want[i] = reduced(KD_REDUCE_SUM, count, i);
     keel_tensor_promise(context, &in[count - 1]);
-    assert_int_equal(keel_group_all_reduce(group, KD_REDUCE_SUM, in, out),
-                     KD_OK);
+    expect_ok(keel_group_all_reduce(group, KD_REDUCE_SUM, in, out));
     keel_group_release(group); /* the call has it */
     for (uint32_t r = 0; r < count; r++)
       assert_int_equal(keel_tensor_query(out[r]), KD_BUSY);
@@ -225,13 +212,12 @@ static void late_values_are_waited_for_by_nobody(void **state) {
   }
 }
 
-static void a_value_that_fails_fails_for_all(void **state) {
+LISTED_TEST(a_value_that_fails_fails_for_all) {
   keel_group *group = group_of(members, 2);
   keel_tensor *in[2] = {value_of(0, SIZE), NULL}, *out[2];
-  (void)state;
   keel_tensor_promise(context, &in[1]);
   for (int late = 1; late >= 0; late--) {
-    assert_int_equal(keel_group_all_gather(group, in, out), KD_OK);
+    expect_ok(keel_group_all_gather(group, in, out));
     if (late) keel_tensor_fail(in[1], KD_DATA_LOSS, "the line was cut");
     for (int r = 0; r < 2; r++) {
       assert_int_equal(keel_tensor_wait(out[r]), KD_DATA_LOSS);
@@ -252,11 +238,10 @@ static void expect_refused(keel_status status, keel_status want,
     fail_msg("\"%s\" has no \"%s\"", keel_message(), words);
 }
 
-static void wrong_use_is_named_with_rank_and_device(void **state) {
+LISTED_TEST(wrong_use_is_named_with_rank_and_device) {
   keel_group *group = group_of(members, 2), *none = NULL;
   keel_device *twice[] = {members[0], members[0]};
   keel_tensor *in[2] = {value_of(0, SIZE), value_of(1, SIZE - 1)}, *out[2];
-  (void)state;
   expect_refused(keel_group_create(twice, 2, &none), KD_INVALID_ARGUMENT,
                  "is rank 0 and 1");
   expect_refused(keel_group_create(twice, 0, &none), KD_INVALID_ARGUMENT,
@@ -280,46 +265,40 @@ static void wrong_use_is_named_with_rank_and_device(void **state) {
   keel_group_release(group);
 }
 
-static void a_failing_plugin_is_named(void **state) {
+LISTED_TEST(a_failing_plugin_is_named) {
   keel_group *group = group_of(members, 2), *none = NULL;
   keel_tensor *in[2] = {value_of(0, SIZE), value_of(1, SIZE)}, *out[2];
-  (void)state;
-  assert_int_equal(keel_layers_set("fault:collective.enqueue=1:INTERNAL"),
-                   KD_OK);
+  expect_ok(keel_layers_set("fault:collective.enqueue=1:INTERNAL"));
   expect_refused(keel_group_all_reduce(group, KD_REDUCE_SUM, in, out),
                  KD_INTERNAL, "while a group of 2 devices did all_reduce");
-  assert_int_equal(keel_group_all_reduce(group, KD_REDUCE_SUM, in, out), KD_OK);
+  expect_ok(keel_group_all_reduce(group, KD_REDUCE_SUM, in, out));
   release_all(out, 2);
-  assert_int_equal(keel_layers_set("fault:collective.create=1:OUT_OF_MEMORY"),
-                   KD_OK);
+  expect_ok(keel_layers_set("fault:collective.create=1:OUT_OF_MEMORY"));
   expect_refused(keel_group_create(members, 2, &none), KD_OUT_OF_MEMORY,
                  "made a group");
   assert_null(none);
-  assert_int_equal(keel_layers_set("validation"), KD_OK);
+  expect_ok(keel_layers_set("validation"));
   release_all(in, 2);
   keel_group_release(group);
 }
 
 /* ---- lost devices ---------------------------------------------------------------------- */
 
-static void a_lost_member_fails_the_call_and_comes_back(void **state) {
-  (void)state;
+LISTED_TEST(a_lost_member_fails_the_call_and_comes_back) {
   setenv("KEEL_SIM_LOSE", "1", 1);
   keel_group *group = group_of(members, 2);
   keel_tensor *in[2] = {value_of(0, SIZE), value_of(1, SIZE)}, *out[2];
   keel_tensor *there = NULL, *y = NULL;
   keel_op *op = NULL;
-  assert_int_equal(keel_tensor_to(in[0], members[0], &there), KD_OK);
-  assert_int_equal(keel_op_prepare(context, "Neg", NULL, 0, members[0], &op),
-                   KD_OK);
+  expect_ok(keel_tensor_to(in[0], members[0], &there));
+  expect_ok(keel_op_prepare(context, "Neg", NULL, 0, members[0], &op));
   float back[SIZE];
   keel_status status = keel_op_call(op, &there, 1, &y, 1);
   if (status == KD_OK) status = keel_tensor_read(y, back, sizeof back);
   assert_int_equal(status, KD_DEVICE_LOST);
   expect_refused(keel_group_all_reduce(group, KD_REDUCE_SUM, in, out),
                  KD_DEVICE_LOST, "sim:0 was lost");
-  keel_tensor_release(there);
-  keel_tensor_release(y);
+  RELEASE(there, y);
   unsetenv("KEEL_SIM_LOSE");
   assert_int_equal(keel_device_reopen(members[0]), KD_FAILED_PRECONDITION);
   keel_group_release(group);
@@ -357,10 +336,9 @@ static void *reduce_often(void *number) {
 }
 
 /* Each group in another order of the same devices. */
-static void groups_that_share_devices_do_not_lock_up(void **state) {
+LISTED_TEST(groups_that_share_devices_do_not_lock_up) {
   keel_device *turned[] = {members[1], members[0]};
   pthread_t threads[4];
-  (void)state;
   forward = group_of(members, 2);
   backward = group_of(turned, 2);
   for (uintptr_t i = 0; i < 4; i++)
@@ -371,16 +349,14 @@ static void groups_that_share_devices_do_not_lock_up(void **state) {
     pthread_join(threads[i], &wrong);
     if (wrong) fail_msg("%s", (const char *)wrong);
   }
-  keel_group_release(forward);
-  keel_group_release(backward);
+  RELEASE(forward, backward);
 }
 
 /* ---- real plugins ---------------------------------------------------------------------- */
 
-static void opencl_and_the_cpu_work_together(void **state) {
+LISTED_TEST(opencl_and_the_cpu_work_together) {
   const char *paths[] = {OPENCL_PLUGIN, CPU_PLUGIN};
   keel_device *pair[2];
-  (void)state;
   if (access(OPENCL_PLUGIN, R_OK) != 0) skip();
   open_plugins(paths, 2, NULL, 0);
   bool both = keel_device_find(context, "opencl:0", &pair[0]) == KD_OK &&
@@ -409,38 +385,34 @@ static void check_cuda(const char *nccl, bool direct) {
   keel_close(context);
 }
 
-static void cuda_devices_work_by_nccl(void **state) {
-  (void)state;
+LISTED_TEST(cuda_devices_work_by_nccl) {
   if (access(STANDINS "/standin_nccl.so", R_OK) != 0) skip();
   check_cuda("off", false);
   check_cuda(STANDINS "/standin_nccl.so", true);
 }
 
 /* First: the library is opened once for the process. Copies alone, no launch. */
-static void without_nccl_the_host_does_it(void **state) {
+LISTED_TEST(without_nccl_the_host_does_it) {
   keel_device *pair[2];
   keel_group_counts counts;
-  (void)state;
   if (access(STANDINS "/standin_nccl.so", R_OK) != 0) skip();
   open_cuda("/none/libnccl.so.2", pair);
   keel_group *group = group_of(pair, 2);
   keel_tensor *in = value_of(1, SIZE), *out[2];
   const float want[SIZE] = {11, 12, 13, 14, 15, 16};
-  assert_int_equal(keel_group_broadcast(group, 0, in, out), KD_OK);
+  expect_ok(keel_group_broadcast(group, 0, in, out));
   for (int i = 0; i < 2; i++)
     expect_on(out[i], pair[i], want, SIZE);
   keel_group_count(group, &counts);
   assert_int_equal(counts.staged, 1);
   keel_tensor_release(in);
   release_all(out, 2);
-  keel_group_release(group);
-  keel_close(context);
+  RELEASE(group, context);
 }
 
 /* Its part never comes: NCCL's work on the other device would wait for it for ever. */
-static void a_lost_gpu_holds_up_no_other(void **state) {
+LISTED_TEST(a_lost_gpu_holds_up_no_other) {
   keel_device *pair[2];
-  (void)state;
   if (access(STANDINS "/standin_nccl.so", R_OK) != 0) skip();
   LEAKS_OFF();
   setenv("STANDIN_LOSE", "1", 1);
@@ -450,22 +422,19 @@ static void a_lost_gpu_holds_up_no_other(void **state) {
   keel_tensor *in[2] = {value_of(0, SIZE), value_of(1, SIZE)}, *out[2];
   keel_op *op = NULL;
   float got[SIZE];
-  assert_int_equal(keel_op_prepare(context, "Neg", NULL, 0, pair[0], &op),
-                   KD_OK);
+  expect_ok(keel_op_prepare(context, "Neg", NULL, 0, pair[0], &op));
   keel_tensor *negative = NULL;
-  assert_int_equal(keel_op_call(op, in, 1, &negative, 1), KD_OK);
-  assert_int_equal(keel_group_all_reduce(group, KD_REDUCE_SUM, in, out), KD_OK);
+  expect_ok(keel_op_call(op, in, 1, &negative, 1));
+  expect_ok(keel_group_all_reduce(group, KD_REDUCE_SUM, in, out));
   for (int i = 0; i < 2; i++)
     assert_int_equal(keel_tensor_read(out[i], got, sizeof got), KD_DEVICE_LOST);
   assert_non_null(strstr(keel_message(), "its work with others was aborted"));
   unsetenv("STANDIN_LOSE");
   unsetenv("STANDIN_SLOW");
-  keel_op_release(op);
-  keel_tensor_release(negative);
+  RELEASE(op, negative);
   release_all(in, 2);
   release_all(out, 2);
-  keel_group_release(group);
-  keel_close(context);
+  RELEASE(group, context);
   LEAKS_ON();
 }
 

@@ -127,16 +127,11 @@ static void end_other(other_rank *self) {
 
 /* ---- this rank ---------------------------------------------------------------------------- */
 
-static int open_all(void **state) {
+SETUP(open_all) {
   const char *paths[] = {SIM_PLUGIN, CPU_PLUGIN};
-  const keel_context_params params = {.struct_size = sizeof params,
-                                      .flags = KEEL_ONLY_NAMED,
-                                      .plugins = paths,
-                                      .plugin_count = 2,
-                                      .workers = 2,
-                                      .log = count_errors};
-  (void)state;
-  assert_int_equal(keel_layers_set("validation"), KD_OK);
+  const keel_context_params params =
+      OPENS(KEEL_ONLY_NAMED, paths, 2, .workers = 2, .log = count_errors);
+  expect_ok(keel_layers_set("validation"));
   expect_ok(keel_open(&params, &context));
   for (uint32_t i = 0; i < 2; i++) {
     devices[i] = keel_device_at(context, i);
@@ -149,8 +144,7 @@ static int open_all(void **state) {
   return 0;
 }
 
-static int end_all(void **state) {
-  (void)state;
+SETUP(end_all) {
   return keel_layers_set("");
 }
 
@@ -188,11 +182,10 @@ static keel_tensor *late(keel_tensor *x) {
   return sum;
 }
 
-static void values_go_from_device_to_device(void **state) {
+TEST_THAT(values_go_from_device_to_device) {
   const float data[COUNT] = {1, 2, 3}, sum[COUNT] = {12, 24, 36};
   other_rank other = {.gives = true};
   keel_link_facts facts;
-  (void)state;
   keel_tensor *member = open_link(UINT64_C(10000000000)),
               *x = floats(context, COUNT, data);
   begin_other(&other);
@@ -206,24 +199,20 @@ static void values_go_from_device_to_device(void **state) {
   keel_link_look(ranks, &facts);
   assert_int_equal(facts.direct, 1);
   assert_int_equal(facts.bytes, sizeof data);
-  keel_tensor_release(y);
-  keel_tensor_release(x);
-  keel_tensor_release(member);
+  RELEASE(y, x, member);
   keel_link_close(ranks);
   end_other(&other);
 }
 
 /* The plugin has no integers; all ranks know that alike. */
-static void what_the_plugin_lacks_the_module_does(void **state) {
+TEST_THAT(what_the_plugin_lacks_the_module_does) {
   const int64_t dims[] = {2}, data[] = {INT64_C(1) << 40, 5};
   int64_t got[2];
   other_rank other = {0};
   keel_link_facts facts;
-  keel_tensor *x = NULL;
-  (void)state;
   keel_tensor *member = open_link(UINT64_C(10000000000));
   begin_other(&other);
-  expect_ok(keel_tensor_create(context, KD_I64, 1, dims, data, &x));
+  keel_tensor *x = create_tensor(context, KD_I64, 1, dims, data);
   keel_tensor *y = begin("keel::Broadcast", member, x);
   expect_ok(keel_tensor_read(y, got, sizeof got));
   assert_memory_equal(got, data, sizeof data);
@@ -232,22 +221,19 @@ static void what_the_plugin_lacks_the_module_does(void **state) {
   keel_link_look(ranks, &facts);
   assert_int_equal(facts.exchanges, 1);
   assert_int_equal(facts.direct, 0);
-  keel_tensor_release(y);
-  keel_tensor_release(x);
-  keel_tensor_release(member);
+  RELEASE(y, x, member);
   keel_link_close(ranks);
   end_other(&other);
 }
 
 /* Pieces of a long value go on while others are copied; the rest is whole. */
-static void long_values_go_in_pieces(void **state) {
+TEST_THAT(long_values_go_in_pieces) {
   enum { LENGTH = 1000001 };
   const int64_t dims[] = {LENGTH};
   static int64_t data[LENGTH], got[LENGTH];
   other_rank other = {0};
   keel_link_facts facts;
   keel_tensor *x = NULL, *there = NULL;
-  (void)state;
   for (int64_t i = 0; i < LENGTH; i++)
     data[i] = i * i;
   keel_tensor *member = open_link(UINT64_C(10000000000));
@@ -264,10 +250,7 @@ static void long_values_go_in_pieces(void **state) {
   keel_link_look(ranks, &facts);
   assert_int_equal(facts.pieces, 1);
   assert_int_equal(facts.bytes, sizeof data);
-  keel_tensor_release(y);
-  keel_tensor_release(there);
-  keel_tensor_release(x);
-  keel_tensor_release(member);
+  RELEASE(y, there, x, member);
   keel_link_close(ranks);
   end_other(&other);
 }
@@ -280,20 +263,16 @@ static void expect_end(keel_tensor *member, keel_status status,
   assert_int_equal(keel_tensor_wait(y), status);
   if (!strstr(keel_message(), says))
     fail_msg("\"%s\" does not say \"%s\"", keel_message(), says);
-  keel_tensor_release(y);
-  keel_tensor_release(x);
-  keel_tensor_release(member);
+  RELEASE(y, x, member);
   keel_link_close(ranks);
 }
 
-static void a_rank_that_does_not_join_is_not_waited_for(void **state) {
-  (void)state;
+TEST_THAT(a_rank_that_does_not_join_is_not_waited_for) {
   expect_end(open_link(300000000), KD_DEADLINE_EXCEEDED, "after 0.3 s: rank 0");
 }
 
-static void a_rank_that_gives_nothing_is_not_waited_for(void **state) {
+TEST_THAT(a_rank_that_gives_nothing_is_not_waited_for) {
   other_rank other = {0};
-  (void)state;
   keel_tensor *member = open_link(300000000);
   begin_other(&other);
   expect_end(member, KD_DEADLINE_EXCEEDED, "after 0.3 s: rank 0 waits in #1");
@@ -303,9 +282,8 @@ static void a_rank_that_gives_nothing_is_not_waited_for(void **state) {
   end_other(&other);
 }
 
-static void a_rank_that_gives_up_ends_the_exchange(void **state) {
+TEST_THAT(a_rank_that_gives_up_ends_the_exchange) {
   other_rank other = {.leaves = true};
-  (void)state;
   keel_tensor *member = open_link(UINT64_C(10000000000));
   begin_other(&other);
   expect_end(member, KD_ABORTED, "an exchange with other ranks failed");
@@ -314,24 +292,14 @@ static void a_rank_that_gives_up_ends_the_exchange(void **state) {
 }
 
 /* Streams, events and groups; the validation layer knows them. */
-static void nothing_is_left(void **state) {
-  (void)state;
+TEST_THAT(nothing_is_left) {
   keel_close(context);
   assert_int_equal(atomic_load(&complaints), 0);
 }
 
 int main(void) {
   setenv("KEEL_SIM", "slow", 1); /* legal, if odd: see late() */
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(values_go_from_device_to_device),
-      cmocka_unit_test(what_the_plugin_lacks_the_module_does),
-      cmocka_unit_test(long_values_go_in_pieces),
-      cmocka_unit_test(a_rank_that_does_not_join_is_not_waited_for),
-      cmocka_unit_test(a_rank_that_gives_nothing_is_not_waited_for),
-      cmocka_unit_test(a_rank_that_gives_up_ends_the_exchange),
-      cmocka_unit_test(nothing_is_left),
-  };
-  return cmocka_run_group_tests(tests, open_all, end_all);
+  return tests_run(open_all, end_all);
 }
 
 #else

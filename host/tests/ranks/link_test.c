@@ -33,8 +33,7 @@ static keel_tensor *exchange(const char *op, keel_tensor *member,
   return y;
 }
 
-static void values_come_back(void **state) {
-  (void)state;
+LISTED_TEST(values_come_back) {
   const float data[] = {1, 2, 3}, sum[] = {2, 4, 6};
   const float joined[] = {1, 2, 3, 1, 2, 3};
   keel_link_facts facts;
@@ -49,16 +48,12 @@ static void values_come_back(void **state) {
   assert_int_equal(facts.exchanges, 2);
   assert_int_equal(facts.bytes, 24);
   assert_string_equal(facts.library, "a stand-in");
-  keel_tensor_release(x);
-  keel_tensor_release(y);
-  keel_tensor_release(z);
-  keel_tensor_release(member);
+  RELEASE(x, y, z, member);
   keel_link_close(ranks);
 }
 
 /* In the order in which they are given, also where the second's value comes first. */
-static void exchanges_keep_their_order(void **state) {
-  (void)state;
+LISTED_TEST(exchanges_keep_their_order) {
   const float data[] = {1}, sum[] = {2};
   keel_tensor *late = NULL;
   expect_ok(open_link("well", 0));
@@ -87,10 +82,7 @@ static void exchanges_keep_their_order(void **state) {
   expect_floats(made[0], sum, 1);
   expect_floats(made[1], sum, 1);
   release_all(made, 2);
-  keel_plan_release(plan);
-  keel_tensor_release(late);
-  keel_tensor_release(x);
-  keel_tensor_release(member);
+  RELEASE(plan, late, x, member);
   keel_link_close(ranks);
 }
 
@@ -108,13 +100,11 @@ static void expect_failure(const char *how, keel_status status,
   keel_tensor_release(y);
   assert_int_equal(
       keel_call(context, "keel::AllReduce", NULL, 0, inputs, 2, &y, 1), status);
-  keel_tensor_release(x);
-  keel_tensor_release(member);
+  RELEASE(x, member);
   keel_link_close(ranks);
 }
 
-static void failures_are_said(void **state) {
-  (void)state;
+LISTED_TEST(failures_are_said) {
   expect_failure("start", KD_UNAVAILABLE, "the seventh error");
   expect_failure("test", KD_UNAVAILABLE, "the seventh error");
   expect_failure("told", KD_UNAVAILABLE, "rank 1: no disk");
@@ -127,8 +117,7 @@ static void failures_are_said(void **state) {
                  "rank 0 waits in #1 AllReduce; rank 1 does not answer");
 }
 
-static void a_failed_value_fails_the_link(void **state) {
-  (void)state;
+LISTED_TEST(a_failed_value_fails_the_link) {
   keel_tensor *bad = NULL;
   expect_ok(open_link("well", 0));
   keel_tensor *member = member_of();
@@ -140,14 +129,11 @@ static void a_failed_value_fails_the_link(void **state) {
   if (status == KD_OK) status = keel_tensor_wait(y);
   assert_int_equal(status, KD_DATA_LOSS);
   assert_non_null(strstr(keel_message(), "it is damaged"));
-  keel_tensor_release(y);
-  keel_tensor_release(bad);
-  keel_tensor_release(member);
+  RELEASE(y, bad, member);
   keel_link_close(ranks);
 }
 
-static void what_cannot_be_opened_is_said(void **state) {
-  (void)state;
+LISTED_TEST(what_cannot_be_opened_is_said) {
   keel_link *second = NULL;
   keel_link_params params = {.struct_size = 4, .module = LINK_STANDIN};
   assert_int_equal(keel_link_open(context, &params, &second),
@@ -176,8 +162,7 @@ static void what_cannot_be_opened_is_said(void **state) {
   keel_link_close(ranks);
 }
 
-static void equal_programs_pass_the_check(void **state) {
-  (void)state;
+LISTED_TEST(equal_programs_pass_the_check) {
   char got[2] = "", byte = 'k';
   expect_ok(open_link("well", 0));
   keel_builder *builder = create_builder(context, "check");
@@ -196,8 +181,7 @@ static void equal_programs_pass_the_check(void **state) {
 }
 
 /* MPI may end an operation after its rank has given it up. */
-static void what_comes_late_harms_nobody(void **state) {
-  (void)state;
+LISTED_TEST(what_comes_late_harms_nobody) {
   char *got = calloc(2, 1), byte = 'k';
   expect_ok(open_link("afterwards", 100000000));
   assert_int_equal(keel_link_gather(ranks, &byte, 1, got),
@@ -210,29 +194,24 @@ static void what_comes_late_harms_nobody(void **state) {
 }
 
 /* The runtime, too, may have a member for a moment after its values are known. */
-static void a_member_may_outlive_its_link(void **state) {
-  (void)state;
+LISTED_TEST(a_member_may_outlive_its_link) {
   const float data[] = {1};
   expect_ok(open_link("well", 0));
   keel_tensor *member = member_of(), *x = floats(context, 1, data);
   keel_tensor *inputs[] = {member, x}, *y = NULL;
   keel_link_close(ranks);
-  assert_int_equal(
-      keel_call(context, "keel::AllReduce", NULL, 0, inputs, 2, &y, 1),
-      KD_FAILED_PRECONDITION);
-  expect_message("has been closed");
+  expect_fails(keel_call(context, "keel::AllReduce", NULL, 0, inputs, 2, &y, 1),
+               KD_FAILED_PRECONDITION, "has been closed");
   expect_ok(open_link("well", 0)); /* another one, meanwhile */
-  keel_tensor_release(member);
-  keel_tensor_release(x);
+  RELEASE(member, x);
   keel_link_close(ranks);
 }
 
 /* The last test: there is no link any more. */
-static void others_that_do_not_join_are_not_waited_for(void **state) {
-  (void)state;
+LISTED_TEST(others_that_do_not_join_are_not_waited_for) {
   keel_link_join_least = 0;
-  assert_int_equal(open_link("alone", 100000000), KD_DEADLINE_EXCEEDED);
-  expect_message("not all other ranks have joined after");
+  expect_fails(open_link("alone", 100000000), KD_DEADLINE_EXCEEDED,
+               "not all other ranks have joined after");
   assert_int_equal(open_link("well", 0), KD_ALREADY_EXISTS);
 }
 
@@ -254,8 +233,7 @@ static void abort_a_stuck_link(void) {
 }
 
 /* First, while there is no other thread that a fork would lose. */
-static void a_stuck_link_ends_with_its_process(void **state) {
-  (void)state;
+LISTED_TEST(a_stuck_link_ends_with_its_process) {
   char said[256] = "";
   int ends[2], status = 0;
   assert_int_equal(pipe(ends), 0);

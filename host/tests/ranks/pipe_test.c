@@ -111,11 +111,9 @@ static void run_stages(const keel_program *program, uint32_t size,
                                       .rank = r,
                                       .size = size,
                                       .parts = parts};
-    const keel_plan_params plan = {.struct_size = sizeof plan,
-                                   .device = devices[r]};
     keel_program *own = NULL;
     expect_ok(keel_program_split(program, &params, &own, &facts[r]));
-    plans[r] = create_plan(own, &plan);
+    plans[r] = create_plan(own, PLAN_PARAMS(.device = devices[r]));
     keel_program_release(own);
     expect_ok(begin(plans[r], x, members[r], out + (size_t)r * OUTPUTS, count));
   }
@@ -125,8 +123,7 @@ static void run_stages(const keel_program *program, uint32_t size,
       expect_ok(keel_tensor_wait(out[r * OUTPUTS + i]));
   for (uint32_t r = 0; r < size; r++)
     keel_plan_release(plans[r]);
-  keel_group_release(group);
-  keel_tensor_release(x);
+  RELEASE(group, x);
 }
 
 static void expect_equal(keel_tensor *got, keel_tensor *want) {
@@ -168,22 +165,19 @@ static void check(keel_program *program, uint32_t parts_most) {
       release_all(out, STAGES_MOST * OUTPUTS);
     }
   release_all(want, count);
-  keel_tensor_release(x);
-  keel_plan_release(plan);
+  RELEASE(x, plan);
 }
 
-static void stages_give_the_same(void **state) {
+TEST_THAT(stages_give_the_same) {
   keel_program *const programs[] = {residual(), outputs()};
-  (void)state;
   for (int i = 0; i < 2; i++) {
     check(programs[i], BATCH);
     keel_program_release(programs[i]);
   }
 }
 
-static void a_batch_that_stays_whole(void **state) {
+TEST_THAT(a_batch_that_stays_whole) {
   keel_program *program = summed();
-  (void)state;
   check(program, 1);
   keel_program_release(program);
 }
@@ -192,7 +186,7 @@ static void a_batch_that_stays_whole(void **state) {
 
 /* ---- where it is cut ---------------------------------------------------------------------------- */
 
-static void stages_take_equal_times(void **state) {
+TEST_THAT(stages_take_equal_times) {
   keel_program *program = residual(), *own = NULL;
   keel_split_speed speeds[2] = {{1, 1, 10000}, {1, 1, 10000}};
   keel_split_params params = {.struct_size = sizeof params,
@@ -201,15 +195,13 @@ static void stages_take_equal_times(void **state) {
                               .parts = 1,
                               .speeds = speeds};
   keel_split_facts facts;
-  (void)state;
   expect_ok(keel_program_split(program, &params, &own, &facts));
   assert_true(facts.share > 0.4 && facts.share < 0.6);
   keel_program_release(own);
   speeds[1].launch = 30000; /* the second takes three times as long for each */
   expect_ok(keel_program_split(program, &params, &own, &facts));
   assert_true(facts.share > 0.65 && facts.share < 0.85);
-  keel_program_release(own);
-  keel_program_release(program);
+  RELEASE(own, program);
   keel_device *device = keel_device_default(context);
   expect_ok(keel_split_measure(device, &speeds[0]));
   assert_true(speeds[0].flops > 0 && speeds[0].bytes > 0 &&
@@ -225,12 +217,11 @@ static void refuse(keel_program *program, uint32_t size, uint32_t parts,
                                     .kind = KEEL_SPLIT_PIPE,
                                     .size = size,
                                     .parts = parts};
-  assert_int_equal(keel_program_split(program, &params, &own, NULL), status);
-  expect_message(words);
+  expect_fails(keel_program_split(program, &params, &own, NULL), status, words);
   assert_null(own);
 }
 
-static void what_is_no_pipe_is_refused(void **state) {
+TEST_THAT(what_is_no_pipe_is_refused) {
   keel_program *program = residual();
   (void)state;
   refuse(program, 2, 3, KD_INVALID_ARGUMENT,
@@ -265,11 +256,10 @@ static void what_is_no_pipe_is_refused(void **state) {
 }
 
 /* Parts would have other numbers. */
-static void random_numbers_are_of_the_whole(void **state) {
+TEST_THAT(random_numbers_are_of_the_whole) {
   keel_builder *b = create_builder(context, "random");
   keel_program *own = NULL;
   keel_split_facts facts;
-  (void)state;
   keel_value x = layer(b, keel_builder_input(b, "x", KD_F32, 2, batch), 1);
   keel_value y = op(b, "RandomNormalLike", x, KEEL_ABSENT);
   keel_builder_output(b, "y", op(b, "Add", x, y));
@@ -278,19 +268,7 @@ static void random_numbers_are_of_the_whole(void **state) {
       .struct_size = sizeof params, .kind = KEEL_SPLIT_PIPE, .size = 2};
   expect_ok(keel_program_split(program, &params, &own, &facts));
   assert_int_equal(facts.parts, 1);
-  keel_program_release(own);
-  keel_program_release(program);
+  RELEASE(own, program);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-#ifdef SIM_PLUGIN
-      cmocka_unit_test(stages_give_the_same),
-      cmocka_unit_test(a_batch_that_stays_whole),
-#endif
-      cmocka_unit_test(stages_take_equal_times),
-      cmocka_unit_test(what_is_no_pipe_is_refused),
-      cmocka_unit_test(random_numbers_are_of_the_whole),
-  };
-  return cmocka_run_group_tests(tests, open_cpu, close_context);
-}
+RUN_TESTS(open_cpu, close_context)

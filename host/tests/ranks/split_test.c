@@ -607,11 +607,9 @@ static void run_split(const keel_program *program, uint32_t kind,
   for (uint32_t r = 0; r < 2; r++) {
     const keel_split_params params = {
         .struct_size = sizeof params, .kind = kind, .rank = r, .size = 2};
-    const keel_plan_params plan = {.struct_size = sizeof plan,
-                                   .device = devices[r]};
     keel_program *own = NULL;
     expect_ok(keel_program_split(program, &params, &own, facts));
-    plans[r] = create_plan(own, &plan);
+    plans[r] = create_plan(own, PLAN_PARAMS(.device = devices[r]));
     keel_program_release(own);
     keel_tensor *inputs[] = {x, members[r]};
     expect_ok(keel_plan_begin(plans[r], NULL, inputs,
@@ -622,8 +620,7 @@ static void run_split(const keel_program *program, uint32_t kind,
     expect_ok(keel_tensor_wait(out[r]));
     keel_plan_release(plans[r]);
   }
-  keel_group_release(group);
-  keel_tensor_release(x);
+  RELEASE(group, x);
 }
 
 /* Both ranks have what one alone gives; the program goes. */
@@ -649,26 +646,20 @@ static void expect_same(keel_program *program, uint32_t kind, float within,
   if (part)
     assert_true(facts.weights_here * part <= facts.weights + 256 * part);
   release_all(out, 2);
-  keel_tensor_release(x);
-  keel_tensor_release(y);
-  keel_plan_release(plan);
-  keel_program_release(program);
+  RELEASE(x, y, plan, program);
 }
 
-static void products_are_shared(void **state) {
-  (void)state;
+TEST_THAT(products_are_shared) {
   expect_same(products(), KEEL_SPLIT_TENSOR, 0, 2, 2);
   expect_same(products(), KEEL_SPLIT_DATA, 0, 1, 0);
 }
 
-static void channels_are_shared(void **state) {
-  (void)state;
+TEST_THAT(channels_are_shared) {
   expect_same(convolutions(), KEEL_SPLIT_TENSOR, 0, 1, 2);
   expect_same(convolutions(), KEEL_SPLIT_DATA, 0, 1, 0);
 }
 
-static void heads_are_shared(void **state) {
-  (void)state;
+TEST_THAT(heads_are_shared) {
   expect_same(attention(), KEEL_SPLIT_TENSOR, 1e-5F, 1, 2);
   expect_same(attention(), KEEL_SPLIT_DATA, 1e-5F, 1, 0);
   for (int of_bytes = 0; of_bytes < 2; of_bytes++) {
@@ -683,8 +674,7 @@ static void heads_are_shared(void **state) {
               0, 1, 0);
 }
 
-static void what_is_light_is_made_again(void **state) {
-  (void)state;
+TEST_THAT(what_is_light_is_made_again) {
   expect_same(masked(), KEEL_SPLIT_DATA, 0, 1, 0);
   expect_same(looked_up(), KEEL_SPLIT_TENSOR, 1e-6F, 1, 2);
   expect_same(embedded(), KEEL_SPLIT_TENSOR, 1e-5F, 1, 2);
@@ -692,8 +682,7 @@ static void what_is_light_is_made_again(void **state) {
   expect_same(picked(), KEEL_SPLIT_DATA, 0, 1, 0);
 }
 
-static void what_a_part_lacks_is_kept(void **state) {
-  (void)state;
+TEST_THAT(what_a_part_lacks_is_kept) {
   expect_same(sliced(), KEEL_SPLIT_DATA, 0, 1, 0);
   expect_same(squeezed(), KEEL_SPLIT_DATA, 0, 1, 0);
   expect_same(trained(), KEEL_SPLIT_DATA, 1e-5F, 1, 0);
@@ -701,8 +690,7 @@ static void what_a_part_lacks_is_kept(void **state) {
 }
 
 /* Each rank has its heads of all three, as where there are three products. */
-static void one_product_may_give_three(void **state) {
-  (void)state;
+TEST_THAT(one_product_may_give_three) {
   for (int how = BY_SPLIT; how <= BY_SQUEEZES; how++)
     for (int by_gemm = 0; by_gemm < 2; by_gemm++) {
       expect_same(joined((cut_by)how, by_gemm), KEEL_SPLIT_TENSOR, 0, 1, 2);
@@ -711,8 +699,7 @@ static void one_product_may_give_three(void **state) {
 }
 
 /* Of three pieces there is no sixth: what Gather refuses stays. */
-static void no_piece_is_made_of_nothing(void **state) {
-  (void)state;
+TEST_THAT(no_piece_is_made_of_nothing) {
   keel_builder *b = create_builder(context, "sixth");
   const int64_t dims[] = {2, 3, 8}, shape[] = {2, 3, 3, 4, 2};
   const int64_t turned[] = {2, 0, 3, 1, 4}, places[] = {0, 5};
@@ -731,13 +718,11 @@ static void no_piece_is_made_of_nothing(void **state) {
   keel_split_facts facts;
   expect_ok(keel_program_split(program, &params, &own, &facts));
   assert_int_equal(facts.exchanges, 1); /* of all pieces, as they are */
-  keel_program_release(own);
-  keel_program_release(program);
+  RELEASE(own, program);
 }
 
 /* The same to the last bit: sums of whole numbers are exact in any order. */
-static void whole_numbers_are_shared(void **state) {
-  (void)state;
+TEST_THAT(whole_numbers_are_shared) {
   for (int odd = 0; odd < 2; odd++) {
     expect_same(found_ranges(odd), KEEL_SPLIT_TENSOR, 0, 3, 2);
     expect_same(found_ranges(odd), KEEL_SPLIT_DATA, 0, 3, 0);
@@ -751,17 +736,15 @@ static void whole_numbers_are_shared(void **state) {
   expect_same(convolved_bytes(), KEEL_SPLIT_DATA, 0, 1, 0);
 }
 
-static void elementwise_ops_stay_in_parts(void **state) {
-  (void)state;
+TEST_THAT(elementwise_ops_stay_in_parts) {
   expect_same(between("Pow", true), KEEL_SPLIT_TENSOR, 0, 1, 2);
   expect_same(between("Gelu", false), KEEL_SPLIT_TENSOR, 1e-5F, 1, 2);
   expect_same(between("Dropout", false), KEEL_SPLIT_TENSOR, 0, 1, 2);
 }
 
-static void all_ranks_have_the_same_random_numbers(void **state) {
+TEST_THAT(all_ranks_have_the_same_random_numbers) {
   static const char *const names[] = {"RandomUniformLike", "RandomNormalLike",
                                       "Dropout"};
-  (void)state;
   for (int i = 0; i < 3; i++) {
     /* of rank 0's numbers, and of the result */
     expect_same(chance(names[i]), KEEL_SPLIT_TENSOR, 0, 2, 0);
@@ -769,15 +752,14 @@ static void all_ranks_have_the_same_random_numbers(void **state) {
   }
 }
 
-static void lists_of_other_lengths_stay_whole(void **state) {
-  (void)state;
+TEST_THAT(lists_of_other_lengths_stay_whole) {
   expect_same(ends_and_starts(), KEEL_SPLIT_DATA, 1e-6F, 0, 0);
 }
 
 #endif
 
 /* A variable takes what comes of an exchange, and is read before. */
-static void a_state_may_need_exchanges(void **state) {
+TEST_THAT(a_state_may_need_exchanges) {
   static const uint32_t kinds[] = {KEEL_SPLIT_TENSOR, KEEL_SPLIT_DATA};
   (void)state;
   for (int i = 0; i < 2; i++) {
@@ -793,17 +775,15 @@ static void a_state_may_need_exchanges(void **state) {
     const keel_split_params params = {
         .struct_size = sizeof params, .kind = kinds[i], .size = 2};
     expect_ok(keel_program_split(program, &params, &own, NULL));
-    keel_program_release(own);
-    keel_program_release(program);
+    RELEASE(own, program);
   }
 }
 
 /* A number before the batch is for all ranks. */
-static void a_number_is_no_batch(void **state) {
+TEST_THAT(a_number_is_no_batch) {
   keel_builder *b = create_builder(context, "number");
   keel_program *own = NULL;
   const int64_t dims[] = {4, 8};
-  (void)state;
   keel_value k = keel_builder_input(b, "k", KD_F32, 0, NULL);
   keel_value x = keel_builder_input(b, "x", KD_F32, 2, dims);
   expect_ok(keel_builder_output(b, "y", op(b, "Mul", x, k)));
@@ -811,14 +791,12 @@ static void a_number_is_no_batch(void **state) {
   const keel_split_params params = {
       .struct_size = sizeof params, .kind = KEEL_SPLIT_DATA, .size = 2};
   expect_ok(keel_program_split(program, &params, &own, NULL));
-  keel_program_release(own);
-  keel_program_release(program);
+  RELEASE(own, program);
 }
 
 /* ---- what is refused ----------------------------------------------------------------------- */
 
-static void what_cannot_be_shared_is_refused(void **state) {
-  (void)state;
+TEST_THAT(what_cannot_be_shared_is_refused) {
   keel_program *program = convolutions(), *own = NULL;
   keel_split_params params = {.struct_size = sizeof params,
                               .kind = KEEL_SPLIT_DATA,
@@ -828,9 +806,9 @@ static void what_cannot_be_shared_is_refused(void **state) {
                    KD_INVALID_ARGUMENT);
   params.rank = 0;
   params.size = 4;
-  assert_int_equal(keel_program_split(program, &params, &own, NULL),
-                   KD_INVALID_ARGUMENT);
-  expect_message("a batch of 2, which 4 ranks can't share evenly");
+  expect_fails(keel_program_split(program, &params, &own, NULL),
+               KD_INVALID_ARGUMENT,
+               "a batch of 2, which 4 ranks can't share evenly");
   params.kind = 7;
   assert_int_equal(keel_program_split(program, &params, &own, NULL),
                    KD_INVALID_ARGUMENT);
@@ -846,28 +824,7 @@ static void what_cannot_be_shared_is_refused(void **state) {
   keel_program *again = NULL;
   assert_int_equal(keel_program_split(own, &params, &again, NULL),
                    KD_FAILED_PRECONDITION);
-  keel_program_release(own);
-  keel_program_release(program);
+  RELEASE(own, program);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-#ifdef SIM_PLUGIN
-      cmocka_unit_test(products_are_shared),
-      cmocka_unit_test(channels_are_shared),
-      cmocka_unit_test(heads_are_shared),
-      cmocka_unit_test(what_is_light_is_made_again),
-      cmocka_unit_test(what_a_part_lacks_is_kept),
-      cmocka_unit_test(one_product_may_give_three),
-      cmocka_unit_test(no_piece_is_made_of_nothing),
-      cmocka_unit_test(whole_numbers_are_shared),
-      cmocka_unit_test(elementwise_ops_stay_in_parts),
-      cmocka_unit_test(all_ranks_have_the_same_random_numbers),
-      cmocka_unit_test(lists_of_other_lengths_stay_whole),
-#endif
-      cmocka_unit_test(a_state_may_need_exchanges),
-      cmocka_unit_test(a_number_is_no_batch),
-      cmocka_unit_test(what_cannot_be_shared_is_refused),
-  };
-  return cmocka_run_group_tests(tests, open_cpu, close_context);
-}
+RUN_TESTS(open_cpu, close_context)

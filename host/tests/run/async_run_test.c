@@ -11,20 +11,19 @@ static keel_context *context;
 
 static keel_tensor *promise(void) {
   keel_tensor *tensor = NULL;
-  assert_int_equal(keel_tensor_promise(context, &tensor), KD_OK);
+  expect_ok(keel_tensor_promise(context, &tensor));
   return tensor;
 }
 
 static void fulfil(keel_tensor *pending, const float *data, int64_t count) {
   keel_tensor *value = floats(context, count, data);
-  assert_int_equal(keel_tensor_fulfil(pending, value), KD_OK);
+  expect_ok(keel_tensor_fulfil(pending, value));
   keel_tensor_release(value);
 }
 
 static void begin(keel_plan *plan, uint32_t flags, keel_tensor *const *in,
                   uint32_t n, keel_tensor **out, uint32_t m) {
-  const keel_run_params params = {.struct_size = sizeof params, .flags = flags};
-  expect_ok(keel_plan_begin(plan, &params, in, n, out, m));
+  expect_ok(keel_plan_begin(plan, RUN_PARAMS(.flags = flags), in, n, out, m));
 }
 
 /* Waits, looks, and releases. */
@@ -36,8 +35,7 @@ static void expect_pair(keel_tensor *tensor, float a, float b) {
 
 static void expect_failed(keel_tensor *tensor, keel_status status,
                           const char *why) {
-  assert_int_equal(keel_tensor_wait(tensor), status);
-  expect_message(why);
+  expect_fails(keel_tensor_wait(tensor), status, why);
   keel_tensor_release(tensor);
 }
 
@@ -78,8 +76,7 @@ static void many(int32_t workers) {
   keel_close(context);
 }
 
-static void runs_are_under_way_at_once(void **state) {
-  (void)state;
+TEST_THAT(runs_are_under_way_at_once) {
   many(KEEL_NO_WORKERS);
   many(1);
   many(3);
@@ -123,18 +120,16 @@ static void functions_are_told_of_all_outputs(int32_t workers) {
   assert_int_equal(wrong, 0);
 }
 
-static void functions_are_told(void **state) {
-  (void)state;
+TEST_THAT(functions_are_told) {
   functions_are_told_of_all_outputs(KEEL_NO_WORKERS);
   functions_are_told_of_all_outputs(2);
 }
 
 /* ---- inputs that come late -------------------------------------------------------------- */
 
-static void what_needs_no_pending_input_is_made(void **state) {
+TEST_THAT(what_needs_no_pending_input_is_made) {
   const float pair[] = {1, -2};
   keel_tensor *out[3];
-  (void)state;
   context = open_with(CPU_PLUGIN, NULL, 2);
   keel_plan *plan = plan_of_two();
   for (int i = 0; i < 50; i++) {
@@ -148,26 +143,23 @@ static void what_needs_no_pending_input_is_made(void **state) {
     expect_pair(out[2], 0, 6);
     release_all(in, 2);
   }
-  keel_plan_release(plan);
-  keel_close(context);
+  RELEASE(plan, context);
 }
 
 /* Of a run that waits: with one input that is pending for ever. */
-static void a_failed_input_counts_before_a_pending_one(void **state) {
+TEST_THAT(a_failed_input_counts_before_a_pending_one) {
   keel_tensor *out[3];
-  (void)state;
   context = open_with(CPU_PLUGIN, NULL, KEEL_NO_WORKERS);
   keel_plan *plan = plan_of_two();
   keel_tensor *in[] = {promise(), promise()};
   keel_tensor_fail(in[1], KD_INTERNAL, "no second one");
-  assert_int_equal(keel_plan_run(plan, in, 2, out, 3), KD_INTERNAL);
-  expect_message("no second one");
+  expect_fails(keel_plan_run(plan, in, 2, out, 3), KD_INTERNAL,
+               "no second one");
   for (int i = 0; i < 3; i++)
     assert_null(out[i]);
   keel_tensor_fail(in[0], KD_INTERNAL, "no first one");
   release_all(in, 2);
-  keel_plan_release(plan);
-  keel_close(context);
+  RELEASE(plan, context);
 }
 
 static void *fulfil_late(void *pending) {
@@ -181,31 +173,28 @@ static void *fulfil_late(void *pending) {
   return NULL;
 }
 
-static void a_partial_run_waits_beside_a_failed_input(void **state) {
-  const keel_run_params partial = {.struct_size = sizeof partial,
-                                   .flags = KEEL_RUN_PARTIAL};
+TEST_THAT(a_partial_run_waits_beside_a_failed_input) {
   keel_tensor *out[3];
   pthread_t thread;
-  (void)state;
   context = open_with(CPU_PLUGIN, NULL, KEEL_NO_WORKERS);
   keel_plan *plan = plan_of_two();
   keel_tensor *in[] = {promise(), promise()};
   keel_tensor_fail(in[1], KD_INTERNAL, "no second one");
   assert_int_equal(pthread_create(&thread, NULL, fulfil_late, in[0]), 0);
-  assert_int_equal(keel_plan_run_with(plan, &partial, in, 2, out, 3),
-                   KD_INTERNAL);
+  assert_int_equal(
+      keel_plan_run_with(plan, RUN_PARAMS(.flags = KEEL_RUN_PARTIAL), in, 2,
+                         out, 3),
+      KD_INTERNAL);
   pthread_join(thread, NULL);
   expect_pair(out[0], -3, 0);
   expect_failed(out[1], KD_INTERNAL, "no second one");
   expect_failed(out[2], KD_INTERNAL, "no second one");
   release_all(in, 2);
-  keel_plan_release(plan);
-  keel_close(context);
+  RELEASE(plan, context);
 }
 
-static void one_pending_input_may_be_two(void **state) {
+TEST_THAT(one_pending_input_may_be_two) {
   keel_tensor *out[3], *late = NULL;
-  (void)state;
   context = open_with(CPU_PLUGIN, NULL, KEEL_NO_WORKERS);
   keel_plan *plan = plan_of_two();
   late = promise();
@@ -220,10 +209,9 @@ static void one_pending_input_may_be_two(void **state) {
   keel_close(context);
 }
 
-static void an_input_that_fails_is_told(void **state) {
+TEST_THAT(an_input_that_fails_is_told) {
   const float pair[] = {1, -2};
   keel_tensor *out[3];
-  (void)state;
   context = open_with(CPU_PLUGIN, NULL, 1);
   keel_plan *plan = plan_of_two();
   for (int before = 0; before < 2; before++)
@@ -238,18 +226,15 @@ static void an_input_that_fails_is_told(void **state) {
         expect_pair(out[0], -1, 0);
       else /* it may have been made before */
         keel_tensor_release(out[0]);
-      keel_tensor_release(in[0]);
-      keel_tensor_release(in[1]);
+      RELEASE(in[0], in[1]);
     }
-  keel_plan_release(plan);
-  keel_close(context);
+  RELEASE(plan, context);
 }
 
 /* A plan is made before a pending input shows its shape. */
-static void a_late_input_is_what_was_declared(void **state) {
+TEST_THAT(a_late_input_is_what_was_declared) {
   const float three[] = {1, -2, 3};
   keel_tensor *out[3];
-  (void)state;
   context = open_with(CPU_PLUGIN, NULL, 1);
   keel_plan *plan = plan_of_two();
   for (int partial = 0; partial < 2; partial++) {
@@ -262,15 +247,13 @@ static void a_late_input_is_what_was_declared(void **state) {
                     "input \"b\" is f32[3], and the program declares f32[2]");
     release_all(in, 2);
   }
-  keel_plan_release(plan);
-  keel_close(context);
+  RELEASE(plan, context);
 }
 
 /* A run that has failed tells so although an input has not come. */
-static void a_failure_waits_for_no_input(void **state) {
+TEST_THAT(a_failure_waits_for_no_input) {
   const int64_t open = -1;
   keel_tensor *out[2];
-  (void)state;
   context = open_with(CPU_PLUGIN, NULL, 1);
   keel_builder *g = create_builder(context, "fails");
   keel_value a = keel_builder_input(g, "a", KD_F32, 1, &open);
@@ -298,21 +281,20 @@ static void a_failure_waits_for_no_input(void **state) {
 
 /* ---- outputs that come early --------------------------------------------------------------- */
 
-static void an_output_is_known_before_the_run_ends(void **state) {
+TEST_THAT(an_output_is_known_before_the_run_ends) {
   const int64_t two = 2;
   const float pair[] = {1, -2};
   keel_tensor *out[2];
-  (void)state;
   context = open_with(CPU_PLUGIN, TOY("queue"), KEEL_NO_WORKERS);
   toy_state *toy = toy_of(TOY("queue"));
   keel_device *queue = NULL;
-  assert_int_equal(keel_device_find(context, "queue:0", &queue), KD_OK);
+  expect_ok(keel_device_find(context, "queue:0", &queue));
   keel_builder *g = create_builder(context, "early");
   const float seven_ = 7;
   keel_tensor *seven = NULL;
   keel_tensor_create(context, KD_F32, 0, NULL, &seven_, &seven);
   keel_value x = keel_builder_input(g, "x", KD_F32, 1, &two);
-  assert_int_equal(keel_device_push(queue), KD_OK);
+  expect_ok(keel_device_push(queue));
   keel_value late = op(g, "Mul", x, keel_builder_constant(g, seven));
   keel_device_pop();
   keel_tensor_release(seven);
@@ -326,17 +308,12 @@ static void an_output_is_known_before_the_run_ends(void **state) {
   assert_int_equal(keel_tensor_query(out[0]), KD_BUSY);
   atomic_store(&toy->gate, 0);
   expect_pair(out[0], -7, 14);
-  keel_tensor_release(in);
-  keel_plan_release(plan);
-  keel_close(context);
+  RELEASE(in, plan, context);
 }
 
 /* A run that begins as a whole gives nothing early: one input has not come. */
-static void a_whole_run_waits_for_its_inputs(void **state) {
+TEST_THAT(a_whole_run_waits_for_its_inputs) {
   const float pair[] = {1, -2};
-  const keel_run_params whole = {.struct_size = sizeof whole,
-                                 .flags = KEEL_RUN_WHOLE};
-  (void)state;
   for (int32_t workers = KEEL_NO_WORKERS; workers < 3; workers++) {
     context = open_with(CPU_PLUGIN, NULL, workers);
     keel_plan *plan = plan_of_two();
@@ -344,7 +321,8 @@ static void a_whole_run_waits_for_its_inputs(void **state) {
       keel_tensor *in[] = {i % 2 ? promise() : floats(context, 2, pair),
                            promise()};
       keel_tensor *out[3];
-      expect_ok(keel_plan_begin(plan, &whole, in, 2, out, 3));
+      expect_ok(keel_plan_begin(plan, RUN_PARAMS(.flags = KEEL_RUN_WHOLE), in,
+                                2, out, 3));
       if (i % 2) fulfil(in[0], pair, 2);
       if (i < 2) nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
       for (int k = 0; k < 3; k++)
@@ -355,18 +333,14 @@ static void a_whole_run_waits_for_its_inputs(void **state) {
       expect_pair(out[1], 4, 6);
       expect_pair(out[2], 5, 6);
     }
-    keel_plan_release(plan);
-    keel_close(context);
+    RELEASE(plan, context);
   }
 }
 
 /* Each run's input is the output of the one before: a long chain, begun at once. */
-static void whole_runs_follow_each_other(void **state) {
+TEST_THAT(whole_runs_follow_each_other) {
   enum { RUNS = 3000 };
   const float pair[] = {1, -2}, none[] = {0, 0};
-  const keel_run_params whole = {.struct_size = sizeof whole,
-                                 .flags = KEEL_RUN_WHOLE};
-  (void)state;
   for (int32_t workers = KEEL_NO_WORKERS; workers < 3; workers++) {
     context = open_with(CPU_PLUGIN, NULL, workers);
     keel_plan *plan = plan_of_two();
@@ -374,7 +348,8 @@ static void whole_runs_follow_each_other(void **state) {
                 *in[] = {keel_tensor_retain(first), floats(context, 2, none)};
     for (int i = 0; i < RUNS; i++) { /* y = -max(0, a): back and forth */
       keel_tensor *out[3];
-      expect_ok(keel_plan_begin(plan, &whole, in, 2, out, 3));
+      expect_ok(keel_plan_begin(plan, RUN_PARAMS(.flags = KEEL_RUN_WHOLE), in,
+                                2, out, 3));
       keel_tensor_release(in[0]);
       release_all(out + 1, 2);
       in[0] = out[0];
@@ -382,9 +357,7 @@ static void whole_runs_follow_each_other(void **state) {
     fulfil(first, pair, 2);
     expect_pair(keel_tensor_retain(in[0]), 0, 0);
     release_all(in, 2);
-    keel_tensor_release(first);
-    keel_plan_release(plan);
-    keel_close(context);
+    RELEASE(first, plan, context);
   }
 }
 
@@ -399,27 +372,24 @@ static void *fulfil_then_open(void *second) {
 
 /* The same of single calls: a copy that is under way holds no thread, not even the only
  * one. */
-static void a_called_copy_holds_no_thread(void **state) {
+TEST_THAT(a_called_copy_holds_no_thread) {
   const float pair[] = {1, -2}, seven_ = 7;
   keel_tensor *seven = NULL, *there = NULL, *here = NULL, *other = NULL;
   keel_device *queue = NULL;
   pthread_t thread;
-  (void)state;
   context = open_with(CPU_PLUGIN, TOY("queue"), KEEL_NO_WORKERS);
   toy_state *toy = toy_of(TOY("queue"));
-  assert_int_equal(keel_device_find(context, "queue:0", &queue), KD_OK);
+  expect_ok(keel_device_find(context, "queue:0", &queue));
   keel_tensor_create(context, KD_F32, 0, NULL, &seven_, &seven);
   keel_tensor *first = promise(), *second = promise();
   keel_tensor *in[] = {first, seven};
   const keel_attr host = KEEL_INT("host", 1);
   atomic_store(&toy->gate, 1);
-  assert_int_equal(keel_device_push(queue), KD_OK);
-  assert_int_equal(keel_call(context, "Mul", NULL, 0, in, 2, &there, 1), KD_OK);
+  expect_ok(keel_device_push(queue));
+  expect_ok(keel_call(context, "Mul", NULL, 0, in, 2, &there, 1));
   keel_device_pop();
-  assert_int_equal(
-      keel_call(context, "keel::Copy", &host, 1, &there, 1, &here, 1), KD_OK);
-  assert_int_equal(keel_call(context, "Neg", NULL, 0, &second, 1, &other, 1),
-                   KD_OK);
+  expect_ok(keel_call(context, "keel::Copy", &host, 1, &there, 1, &here, 1));
+  expect_ok(keel_call(context, "Neg", NULL, 0, &second, 1, &other, 1));
   fulfil(first, pair, 2);
   pthread_create(&thread, NULL, fulfil_then_open, second);
   expect_pair(other, -1, 2);
@@ -435,28 +405,21 @@ static void a_called_copy_holds_no_thread(void **state) {
 
 /* ---- ends ------------------------------------------------------------------------------------ */
 
-static void a_stop_is_told_to_all_outputs(void **state) {
+TEST_THAT(a_stop_is_told_to_all_outputs) {
   const float pair[] = {1, -2};
   keel_tensor *out[3];
   keel_cancel *cancel = NULL;
-  (void)state;
   context = open_with(CPU_PLUGIN, NULL, 1);
   keel_plan *plan = plan_of_two();
-  assert_int_equal(keel_cancel_create(context, &cancel), KD_OK);
-  const keel_run_params params = {.struct_size = sizeof params,
-                                  .cancel = cancel};
+  expect_ok(keel_cancel_create(context, &cancel));
   keel_tensor *in[] = {floats(context, 2, pair), promise()};
-  assert_int_equal(keel_plan_begin(plan, &params, in, 2, out, 3), KD_OK);
+  expect_ok(keel_plan_begin(plan, RUN_PARAMS(.cancel = cancel), in, 2, out, 3));
   keel_cancel_request(cancel, "no more");
   keel_cancel_release(cancel);
   fulfil(in[1], pair, 2);
   expect_failed(out[2], KD_CANCELLED, "no more");
   expect_failed(out[1], KD_CANCELLED, "no more");
-  keel_tensor_release(out[0]);
-  keel_tensor_release(in[0]);
-  keel_tensor_release(in[1]);
-  keel_plan_release(plan);
-  keel_close(context);
+  RELEASE(out[0], in[0], in[1], plan, context);
 }
 
 /* Outputs fail while the input that they need has not come; it comes when all is known. */
@@ -470,14 +433,14 @@ static void over_while_an_input_is_waited_for(int32_t workers, ending how,
   keel_cancel *cancel = NULL;
   context = open_with(CPU_PLUGIN, NULL, workers);
   keel_plan *plan = plan_of_two();
-  assert_int_equal(keel_cancel_create(context, &cancel), KD_OK);
-  const keel_run_params params = {.struct_size = sizeof params,
-                                  .flags = flags,
-                                  .cancel = by_time ? NULL : cancel,
-                                  .timeout = by_time ? 20000000 : 0};
+  expect_ok(keel_cancel_create(context, &cancel));
   keel_tensor *in[] = {floats(context, 2, pair), promise()};
   if (how == ASKED_BEFORE) keel_cancel_request(cancel, "enough");
-  assert_int_equal(keel_plan_begin(plan, &params, in, 2, out, 3), KD_OK);
+  expect_ok(keel_plan_begin(
+      plan,
+      RUN_PARAMS(.flags = flags, .cancel = by_time ? NULL : cancel,
+                 .timeout = by_time ? 20000000 : 0),
+      in, 2, out, 3));
   if (how == ASKED) keel_cancel_request(cancel, "enough");
   keel_status status = by_time ? KD_DEADLINE_EXCEEDED : KD_CANCELLED;
   const char *why = by_time ? "past its deadline" : "cancelled: enough";
@@ -486,13 +449,10 @@ static void over_while_an_input_is_waited_for(int32_t workers, ending how,
   keel_tensor_release(out[0]); /* it may have been made */
   fulfil(in[1], pair, 2);
   release_all(in, 2);
-  keel_cancel_release(cancel);
-  keel_plan_release(plan);
-  keel_close(context);
+  RELEASE(cancel, plan, context);
 }
 
-static void the_end_is_told_while_an_input_is_waited_for(void **state) {
-  (void)state;
+TEST_THAT(the_end_is_told_while_an_input_is_waited_for) {
   for (ending how = ASKED; how <= LATE; how++) {
     over_while_an_input_is_waited_for(KEEL_NO_WORKERS, how, 0);
     over_while_an_input_is_waited_for(1, how, 0);
@@ -502,31 +462,29 @@ static void the_end_is_told_while_an_input_is_waited_for(void **state) {
 }
 
 /* Deadlines that pass at any time, and one stop for all the rest. */
-static void ends_come_at_any_time(void **state) {
+TEST_THAT(ends_come_at_any_time) {
   enum { RUNS = 600 };
   static keel_tensor *out[RUNS][3];
   keel_cancel *cancel = NULL;
   uint32_t made = 0, late = 0, stopped = 0;
-  (void)state;
   context = open_with(CPU_PLUGIN, NULL, 2);
   keel_plan *plan = plan_of_two();
-  assert_int_equal(keel_cancel_create(context, &cancel), KD_OK);
+  expect_ok(keel_cancel_create(context, &cancel));
   for (int i = 0; i < RUNS; i++) {
     const float pair[] = {(float)i, -1};
-    const keel_run_params params = {
-        .struct_size = sizeof params,
-        .cancel = cancel,
-        .timeout = i % 3 == 0   ? 1000u * (uint64_t)(i % 50 + 1)
-                   : i % 3 == 1 ? UINT64_MAX
-                                : 0};
     keel_tensor *in[] = {floats(context, 2, pair), promise()};
-    assert_int_equal(keel_plan_begin(plan, &params, in, 2, out[i], 3), KD_OK);
+    expect_ok(keel_plan_begin(
+        plan,
+        RUN_PARAMS(.cancel = cancel,
+                   .timeout = i % 3 == 0   ? 1000u * (uint64_t)(i % 50 + 1)
+                              : i % 3 == 1 ? UINT64_MAX
+                                           : 0),
+        in, 2, out[i], 3));
     if (i == RUNS - 100) keel_cancel_request(cancel, NULL);
     fulfil(in[1], pair, 2);
     release_all(in, 2);
   }
-  keel_cancel_release(cancel);
-  keel_plan_release(plan);
+  RELEASE(cancel, plan);
   for (int i = 0; i < RUNS; i++)
     for (int k = 0; k < 3; k++) {
       keel_status status = keel_tensor_wait(out[i][k]);
@@ -541,32 +499,25 @@ static void ends_come_at_any_time(void **state) {
   keel_close(context);
 }
 
-static void what_cannot_begin_is_refused(void **state) {
+TEST_THAT(what_cannot_begin_is_refused) {
   const float pair[] = {1, -2};
   keel_tensor *out[3];
-  (void)state;
   context = open_with(CPU_PLUGIN, NULL, 1);
   keel_plan *plan = plan_of_two();
   keel_tensor *in[] = {floats(context, 2, pair), NULL};
-  assert_int_equal(keel_plan_begin(plan, NULL, in, 2, out, 3),
-                   KD_INVALID_ARGUMENT);
-  expect_message("input 1 is missing");
+  expect_fails(keel_plan_begin(plan, NULL, in, 2, out, 3), KD_INVALID_ARGUMENT,
+               "input 1 is missing");
   assert_null(out[0]);
   assert_int_equal(keel_plan_begin(plan, NULL, in, 1, out, 3),
                    KD_INVALID_ARGUMENT);
-  const keel_run_params params = {.struct_size = sizeof params, .flags = 8};
-  assert_int_equal(keel_plan_begin(plan, &params, in, 2, out, 3),
-                   KD_INVALID_ARGUMENT);
-  expect_message("0x8");
-  keel_tensor_release(in[0]);
-  keel_plan_release(plan);
-  keel_close(context);
+  expect_fails(keel_plan_begin(plan, RUN_PARAMS(.flags = 8), in, 2, out, 3),
+               KD_INVALID_ARGUMENT, "0x8");
+  RELEASE(in[0], plan, context);
 }
 
 /* Nobody looks at the outputs, and the context is closed at once. */
-static void closing_waits_for_runs(void **state) {
+TEST_THAT(closing_waits_for_runs) {
   const float pair[] = {1, -2};
-  (void)state;
   for (int round = 0; round < 20; round++) {
     context = open_with(CPU_PLUGIN, NULL, round % 3);
     keel_plan *plan = plan_of_two();
@@ -577,8 +528,7 @@ static void closing_waits_for_runs(void **state) {
       release_all(out, 3);
       release_all(in, 2);
     }
-    keel_plan_release(plan);
-    keel_close(context);
+    RELEASE(plan, context);
   }
 }
 
@@ -598,11 +548,10 @@ static void *fulfil_all(void *argument) {
 
 /* Sums of pairs of what came before, over inputs that come from another thread while
  * outputs of one run are inputs of the next. */
-static void promises_meet_from_all_sides(void **state) {
+TEST_THAT(promises_meet_from_all_sides) {
   const int64_t two = 2;
   uint64_t random = 5;
   float want[INPUTS + LINKS];
-  (void)state;
   context = open_with(CPU_PLUGIN, NULL, 3);
   keel_builder *g = create_builder(context, "web");
   keel_value values[INPUTS + LINKS];
@@ -631,36 +580,11 @@ static void promises_meet_from_all_sides(void **state) {
       expect_pair(first[i], want[INPUTS + LINKS - 1 - i], 1);
     pthread_join(thread, NULL);
     for (int i = 0; i < INPUTS; i++) {
-      assert_int_equal(keel_tensor_wait(second[i]), KD_OK);
-      keel_tensor_release(second[i]);
-      keel_tensor_release(in[i]);
+      expect_ok(keel_tensor_wait(second[i]));
+      RELEASE(second[i], in[i]);
     }
   }
-  keel_plan_release(plan);
-  keel_close(context);
+  RELEASE(plan, context);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(runs_are_under_way_at_once),
-      cmocka_unit_test(functions_are_told),
-      cmocka_unit_test(what_needs_no_pending_input_is_made),
-      cmocka_unit_test(a_failed_input_counts_before_a_pending_one),
-      cmocka_unit_test(a_partial_run_waits_beside_a_failed_input),
-      cmocka_unit_test(one_pending_input_may_be_two),
-      cmocka_unit_test(an_input_that_fails_is_told),
-      cmocka_unit_test(a_late_input_is_what_was_declared),
-      cmocka_unit_test(a_failure_waits_for_no_input),
-      cmocka_unit_test(an_output_is_known_before_the_run_ends),
-      cmocka_unit_test(a_whole_run_waits_for_its_inputs),
-      cmocka_unit_test(whole_runs_follow_each_other),
-      cmocka_unit_test(a_called_copy_holds_no_thread),
-      cmocka_unit_test(a_stop_is_told_to_all_outputs),
-      cmocka_unit_test(the_end_is_told_while_an_input_is_waited_for),
-      cmocka_unit_test(ends_come_at_any_time),
-      cmocka_unit_test(what_cannot_begin_is_refused),
-      cmocka_unit_test(closing_waits_for_runs),
-      cmocka_unit_test(promises_meet_from_all_sides),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

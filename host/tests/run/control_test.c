@@ -165,12 +165,11 @@ static keel_plan *plan_of_gated(int count) {
 static void make_inputs(keel_tensor **in) {
   const uint8_t yes = 1;
   keel_device *queue = NULL;
-  assert_int_equal(keel_device_find(context, "queue:0", &queue), KD_OK);
+  expect_ok(keel_device_find(context, "queue:0", &queue));
   in[0] = floats(context, 2, (const float[]){1, -2});
   keel_tensor_create(context, KD_BOOL, 0, NULL, &yes, &in[1]);
-  assert_int_equal(keel_tensor_to(in[1], queue, &in[2]), KD_OK);
-  assert_int_equal(
-      keel_call(context, "keel::Counter", NULL, 0, NULL, 0, &in[3], 1), KD_OK);
+  expect_ok(keel_tensor_to(in[1], queue, &in[2]));
+  expect_ok(keel_call(context, "keel::Counter", NULL, 0, NULL, 0, &in[3], 1));
 }
 
 static void release(keel_tensor **tensors, int count) {
@@ -227,13 +226,11 @@ static void all_wait_at_once(int32_t workers) {
   end();
 }
 
-static void nested_functions_hold_no_worker(void **state) {
-  (void)state;
+TEST_THAT(nested_functions_hold_no_worker) {
   all_wait_at_once(1);
 }
 
-static void nor_the_caller_where_there_is_no_worker(void **state) {
-  (void)state;
+TEST_THAT(nor_the_caller_where_there_is_no_worker) {
   all_wait_at_once(KEEL_NO_WORKERS);
 }
 
@@ -256,12 +253,11 @@ static void *await_count(void *argument) {
 }
 
 /* One thread, many functions that wait: what follows the one that does not is run. */
-static void what_has_ended_is_gone_on_from(void **state) {
+TEST_THAT(what_has_ended_is_gone_on_from) {
   enum { GATED = 20 };
   keel_tensor *in[4], *out[GATED];
   pthread_t thread;
   void *count = NULL;
-  (void)state;
   begin(KEEL_NO_WORKERS);
   keel_plan *plan = plan_of_gated(GATED);
   make_inputs(in);
@@ -282,27 +278,24 @@ static void what_has_ended_is_gone_on_from(void **state) {
 
 /* Eight kernels that wait for each other, of a program and of single calls: they get
  * threads of their own, and the one worker does other work. */
-static void kernels_that_block_get_threads_of_their_own(void **state) {
+TEST_THAT(kernels_that_block_get_threads_of_their_own) {
   enum { MEMBERS = 8 };
   const int64_t two = 2;
   keel_tensor *out[MEMBERS];
-  (void)state;
   context = open_with(CPU_PLUGIN, TOY("barrier"), 1);
   keel_device *barrier = NULL;
-  assert_int_equal(keel_device_find(context, "barrier:0", &barrier), KD_OK);
+  expect_ok(keel_device_find(context, "barrier:0", &barrier));
   keel_builder *g = create_builder(context, "meet");
   keel_value x = keel_builder_input(g, "x", KD_F32, 1, &two);
   for (int i = 0; i < MEMBERS; i++) {
     keel_value y = op(g, "Relu", x, KEEL_ABSENT);
-    assert_int_equal(keel_device_push(barrier), KD_OK);
+    expect_ok(keel_device_push(barrier));
     y = op(g, "Abs", op(g, "Sub", y, x), KEEL_ABSENT);
     keel_device_pop();
     keel_builder_output(g, "y", op(g, "Neg", y, KEEL_ABSENT));
   }
   const char *skip = "cse"; /* they are alike, and stay eight */
-  const keel_plan_params params = {
-      .struct_size = sizeof params, .skip = &skip, .skip_count = 1};
-  keel_plan *plan = finish_plan(g, &params);
+  keel_plan *plan = finish_plan(g, PLAN_PARAMS(.skip = &skip, .skip_count = 1));
   keel_tensor *in = floats(context, 2, (const float[]){1, -2});
   for (int round = 0; round < 3; round++) {
     expect_ok(keel_plan_run(plan, &in, 1, out, MEMBERS));
@@ -312,29 +305,24 @@ static void kernels_that_block_get_threads_of_their_own(void **state) {
   }
   /* calls whose input comes later */
   keel_tensor *late = NULL;
-  assert_int_equal(keel_tensor_promise(context, &late), KD_OK);
-  assert_int_equal(keel_device_push(barrier), KD_OK);
+  expect_ok(keel_tensor_promise(context, &late));
+  expect_ok(keel_device_push(barrier));
   for (int i = 0; i < MEMBERS; i++)
-    assert_int_equal(keel_call(context, "Abs", NULL, 0, &late, 1, &out[i], 1),
-                     KD_OK);
+    expect_ok(keel_call(context, "Abs", NULL, 0, &late, 1, &out[i], 1));
   keel_device_pop();
-  assert_int_equal(keel_tensor_fulfil(late, in), KD_OK);
+  expect_ok(keel_tensor_fulfil(late, in));
   for (int i = 0; i < MEMBERS; i++) {
     expect_ok(keel_tensor_wait(out[i]));
     expect_floats(out[i], (const float[]){1, 2}, 2);
   }
   release(out, MEMBERS);
-  keel_tensor_release(late);
-  keel_tensor_release(in);
-  keel_plan_release(plan);
-  keel_close(context);
+  RELEASE(late, in, plan, context);
 }
 
 /* ---- what goes wrong --------------------------------------------------------------------- */
 
-static void a_late_failure_in_one_ends_the_run(void **state) {
+TEST_THAT(a_late_failure_in_one_ends_the_run) {
   keel_tensor *in[4], *out[NODES];
-  (void)state;
   begin(2);
   keel_plan *good = plan_of_nodes(NODES, 3, 3);
   keel_plan *bad = plan_of_nodes(NODES, 3, 13);
@@ -343,10 +331,10 @@ static void a_late_failure_in_one_ends_the_run(void **state) {
     assert_int_equal(keel_plan_run(bad, in, 4, out, NODES), KD_INTERNAL);
     for (int k = 0; k < NODES; k++)
       assert_null(out[k]);
-    const keel_run_params params = {.struct_size = sizeof params,
-                                    .flags = KEEL_RUN_PARTIAL};
-    assert_int_not_equal(keel_plan_run_with(bad, &params, in, 4, out, NODES),
-                         KD_OK);
+    assert_int_not_equal(
+        keel_plan_run_with(bad, RUN_PARAMS(.flags = KEEL_RUN_PARTIAL), in, 4,
+                           out, NODES),
+        KD_OK);
     assert_int_not_equal(keel_tensor_query(out[NODES / 2]), KD_OK);
     release(out, NODES);
   }
@@ -356,8 +344,7 @@ static void a_late_failure_in_one_ends_the_run(void **state) {
   expect_all(out, NODES, 3);
   release(out, NODES);
   release(in, 4);
-  keel_plan_release(good);
-  keel_plan_release(bad);
+  RELEASE(good, bad);
   end();
 }
 
@@ -368,7 +355,7 @@ static void *ask(void *cancel) {
 }
 
 /* A loop without an end, whose rounds are the device's. */
-static void an_endless_loop_can_be_stopped(void **state) {
+TEST_THAT(an_endless_loop_can_be_stopped) {
   const char text[] =
       "\"builtin.module\"() ({\n  \"keel.program\"() ({\n"
       "  ^bb0(%x: tensor<2xf32>):\n"
@@ -389,7 +376,6 @@ static void an_endless_loop_can_be_stopped(void **state) {
   keel_cancel *cancel = NULL;
   keel_tensor *y = NULL;
   pthread_t thread;
-  (void)state;
   begin(1);
   FILE *file = fopen(path, "w");
   assert_true(file && fputs(text, file) >= 0);
@@ -400,34 +386,22 @@ static void an_endless_loop_can_be_stopped(void **state) {
   keel_tensor *x = floats(context, 2, (const float[]){1, -2});
   keel_run_params params = {.struct_size = sizeof params, .cancel = cancel};
   pthread_create(&thread, NULL, ask, cancel);
-  assert_int_equal(keel_plan_run_with(plan, &params, &x, 1, &y, 1),
-                   KD_CANCELLED);
-  expect_message("enough");
+  expect_fails(keel_plan_run_with(plan, &params, &x, 1, &y, 1), KD_CANCELLED,
+               "enough");
   assert_null(y);
   pthread_join(thread, NULL);
   params = (keel_run_params){.struct_size = sizeof params, .timeout = 20000000};
   assert_int_equal(keel_plan_run_with(plan, &params, &x, 1, &y, 1),
                    KD_DEADLINE_EXCEEDED);
-  keel_tensor_release(x);
-  keel_cancel_release(cancel);
-  keel_plan_release(plan);
-  keel_program_release(program);
+  RELEASE(x, cancel, plan, program);
   end();
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(nested_functions_hold_no_worker),
-      cmocka_unit_test(nor_the_caller_where_there_is_no_worker),
-      cmocka_unit_test(what_has_ended_is_gone_on_from),
-      cmocka_unit_test(kernels_that_block_get_threads_of_their_own),
-      cmocka_unit_test(a_late_failure_in_one_ends_the_run),
-      cmocka_unit_test(an_endless_loop_can_be_stopped),
-  };
   int file = mkstemp(path);
   if (file < 0) return 1;
   close(file);
-  int failed = cmocka_run_group_tests(tests, NULL, NULL);
+  int failed = tests_run(NULL, NULL);
   unlink(path);
   return failed;
 }

@@ -49,8 +49,7 @@ static keel_tensor *run_donating(keel_plan *plan, keel_tensor *x,
 
 /* ---- where outputs lie ------------------------------------------------------------- */
 
-static void an_output_lies_where_the_input_did(void **state) {
-  (void)state;
+TEST_THAT(an_output_lies_where_the_input_did) {
   keel_plan *plan = descent();
   keel_tensor *x = on_device(SIZE, 100), *g = on_device(SIZE, 1);
   const keel_buffer *at = x->buffer;
@@ -59,15 +58,12 @@ static void an_output_lies_where_the_input_did(void **state) {
     assert_ptr_equal(x->buffer, at);
     expect_equal_floats(x, (float)(99 - run), SIZE);
   }
-  assert_int_equal(keel_plan_memory(plan, NULL, NULL, NULL), KD_OK);
+  expect_ok(keel_plan_memory(plan, NULL, NULL, NULL));
   expect_equal_floats(g, 1, SIZE);
-  keel_tensor_release(x);
-  keel_tensor_release(g);
-  keel_plan_release(plan);
+  RELEASE(x, g, plan);
 }
 
-static void a_value_that_another_holds_stays(void **state) {
-  (void)state;
+TEST_THAT(a_value_that_another_holds_stays) {
   keel_plan *plan = descent();
   keel_tensor *g = on_device(SIZE, 1);
   for (int run = 0; run < RUNS; run++) {
@@ -76,16 +72,13 @@ static void a_value_that_another_holds_stays(void **state) {
     assert_ptr_not_equal(y->buffer, x->buffer);
     expect_equal_floats(x, 5, SIZE);
     expect_equal_floats(y, 4, SIZE);
-    keel_tensor_release(x);
-    keel_tensor_release(y);
+    RELEASE(x, y);
   }
-  keel_tensor_release(g);
-  keel_plan_release(plan);
+  RELEASE(g, plan);
 }
 
 /* One handle for both, of which one is given away with the only reference. */
-static void the_other_input_may_be_the_same_value(void **state) {
-  (void)state;
+TEST_THAT(the_other_input_may_be_the_same_value) {
   keel_plan *plan = descent();
   for (int run = 0; run < RUNS; run++) {
     keel_tensor *x = on_device(SIZE, 5);
@@ -96,8 +89,7 @@ static void the_other_input_may_be_the_same_value(void **state) {
   keel_plan_release(plan);
 }
 
-static void memory_that_is_the_application_s_stays(void **state) {
-  (void)state;
+TEST_THAT(memory_that_is_the_application_s_stays) {
   static float own[SIZE] __attribute__((aligned(64)));
   const int64_t size = SIZE;
   keel_plan *plan = descent();
@@ -110,13 +102,11 @@ static void memory_that_is_the_application_s_stays(void **state) {
     assert_true(own[0] == 0 && own[SIZE - 1] == 0);
     keel_tensor_release(y);
   }
-  keel_tensor_release(g);
-  keel_plan_release(plan);
+  RELEASE(g, plan);
 }
 
 /* It is handed out as it came, beside what is computed of it. */
-static void an_input_that_is_an_output_stays(void **state) {
-  (void)state;
+TEST_THAT(an_input_that_is_an_output_stays) {
   const int64_t size = SIZE;
   keel_builder *builder = create_builder(context, "both");
   keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &size);
@@ -135,8 +125,7 @@ static void an_input_that_is_an_output_stays(void **state) {
 
 /* An update whose output must lie where its input does: nothing is copied, and what is
  * behind the part that is written stays. */
-static void an_update_is_made_in_place(void **state) {
-  (void)state;
+TEST_THAT(an_update_is_made_in_place) {
   const int64_t size = SIZE, one = 1;
   static const float nine = 9;
   keel_builder *builder = create_builder(context, "update");
@@ -159,13 +148,11 @@ static void an_update_is_made_in_place(void **state) {
       want[i] = i <= run ? 9 : 1;
     expect_floats(x, want, SIZE);
   }
-  keel_tensor_release(x);
-  keel_plan_release(plan);
+  RELEASE(x, plan);
 }
 
 /* A queue, whose kernels write over nothing that they read, and which could be recorded. */
-static void a_device_with_a_stream_uses_the_memory_again(void **state) {
-  (void)state;
+TEST_THAT(a_device_with_a_stream_uses_the_memory_again) {
   keel_context *outer = context;
   const int64_t size = SIZE;
   context = open_with(TOY("queue"), NULL, KEEL_NO_WORKERS);
@@ -195,17 +182,13 @@ static void a_device_with_a_stream_uses_the_memory_again(void **state) {
     now = run_donating(plan, now, g);
     expect_equal_floats(now, 2 * (float)(run + 13), SIZE);
   }
-  keel_tensor_release(now);
-  keel_tensor_release(g);
-  keel_plan_release(plan);
-  keel_close(context);
+  RELEASE(now, g, plan, context);
   context = outer;
 }
 
 /* ---- who has what ---------------------------------------------------------------------- */
 
-static void what_is_donated_is_gone_however_it_ends(void **state) {
-  (void)state;
+TEST_THAT(what_is_donated_is_gone_however_it_ends) {
   static const uint32_t twice[] = {0, 0}, far[] = {0, 9};
   const keel_run_params bad[] = {
       {.struct_size = sizeof *bad, .donated = twice, .donated_count = 2},
@@ -238,13 +221,11 @@ static void what_is_donated_is_gone_however_it_ends(void **state) {
     assert_true(keel_refs_unique(&x->refs));
     keel_tensor_release(x);
   }
-  keel_tensor_release(g);
-  keel_plan_release(plan);
+  RELEASE(g, plan);
 }
 
 /* Callers who know no donated inputs. */
-static void an_older_struct_donates_nothing(void **state) {
-  (void)state;
+TEST_THAT(an_older_struct_donates_nothing) {
   keel_run_params old = donate_first;
   old.struct_size = offsetof(keel_run_params, donated);
   keel_plan *plan = descent();
@@ -259,8 +240,7 @@ static void an_older_struct_donates_nothing(void **state) {
   keel_plan_release(plan);
 }
 
-static void a_run_that_is_begun_takes_it_over(void **state) {
-  (void)state;
+TEST_THAT(a_run_that_is_begun_takes_it_over) {
   keel_plan *plan = descent();
   keel_tensor *x = on_device(SIZE, 100), *g = on_device(SIZE, 1), *y = NULL;
   const keel_buffer *at = x->buffer;
@@ -275,14 +255,11 @@ static void a_run_that_is_begun_takes_it_over(void **state) {
       sched_yield();
     x = y;
   }
-  keel_tensor_release(x);
-  keel_tensor_release(g);
-  keel_plan_release(plan);
+  RELEASE(x, g, plan);
 }
 
 /* Each run begins before the one that makes its input is over. */
-static void a_pending_input_may_be_donated(void **state) {
-  (void)state;
+TEST_THAT(a_pending_input_may_be_donated) {
   keel_plan *plan = descent();
   keel_tensor *x = NULL, *g = on_device(SIZE, 1);
   expect_ok(keel_tensor_promise(context, &x));
@@ -295,21 +272,12 @@ static void a_pending_input_may_be_donated(void **state) {
   expect_ok(keel_tensor_fulfil(promise, value));
   expect_equal_floats(x, 80, SIZE);
   expect_equal_floats(value, 100, SIZE); /* which this test holds */
-  keel_tensor_release(value);
-  keel_tensor_release(promise);
-  keel_tensor_release(x);
-  keel_tensor_release(g);
-  keel_plan_release(plan);
+  RELEASE(value, promise, x, g, plan);
 }
 
 /* One output depends on a failure; the other is made of the donated input. */
-static void a_partial_run_donates_too(void **state) {
-  (void)state;
+TEST_THAT(a_partial_run_donates_too) {
   const int64_t size = SIZE;
-  const keel_run_params params = {.struct_size = sizeof params,
-                                  .flags = KEEL_RUN_PARTIAL,
-                                  .donated = &first,
-                                  .donated_count = 1};
   keel_builder *builder = create_builder(context, "partial");
   keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &size);
   keel_value g = keel_builder_input(builder, "g", KD_F32, 1, &size);
@@ -324,8 +292,12 @@ static void a_partial_run_donates_too(void **state) {
       expect_ok(keel_tensor_promise(context, &in[1]));
       expect_ok(keel_tensor_fail(in[1], KD_ABORTED, "no gradient"));
     }
-    assert_int_equal(keel_plan_run_with(plan, &params, in, 2, out, 2),
-                     fails ? KD_ABORTED : KD_OK);
+    assert_int_equal(
+        keel_plan_run_with(plan,
+                           RUN_PARAMS(.flags = KEEL_RUN_PARTIAL,
+                                      .donated = &first, .donated_count = 1),
+                           in, 2, out, 2),
+        fails ? KD_ABORTED : KD_OK);
     if (!fails) expect_equal_floats(out[0], -6, SIZE);
     expect_equal_floats(out[1], 5, SIZE);
     keel_tensor_release(in[1]);
@@ -414,8 +386,7 @@ static void compare_runs(uint32_t seed) {
     assert_memory_equal(got, want, sizeof want);
     if (round == 4) keel_scheduler_fix(&plan->main->scheduler, KEEL_PARALLEL);
   }
-  keel_plan_release(plan);
-  keel_plan_release(plain);
+  RELEASE(plan, plain);
 }
 
 #ifdef KEEL_SANITIZED
@@ -424,8 +395,7 @@ enum { SEEDS = 60 };
 enum { SEEDS = 400 };
 #endif
 
-static void results_are_those_of_runs_that_do_not_donate(void **state) {
-  (void)state;
+TEST_THAT(results_are_those_of_runs_that_do_not_donate) {
   for (uint32_t seed = 0; seed < SEEDS; seed++)
     compare_runs(seed);
 }
@@ -477,9 +447,6 @@ static keel_tensor *matrix(int64_t rows, float value) {
 static uint64_t train(bool donates, bool parallel, float *out_weight) {
   static const uint32_t all[WEIGHTS] = {0, 1, 2, 3, 4, 5, 6, 7};
   static float read[WIDE * WIDE];
-  const keel_run_params params = {.struct_size = sizeof params,
-                                  .donated = all,
-                                  .donated_count = donates ? WEIGHTS : 0};
   keel_context *outer = context;
   context = open_with(CPU_PLUGIN, NULL, parallel ? WORKERS : KEEL_NO_WORKERS);
   keel_plan *plan = training();
@@ -489,7 +456,10 @@ static uint64_t train(bool donates, bool parallel, float *out_weight) {
   for (int step = 0; step < 12; step++) {
     if (step == 2 && parallel)
       keel_scheduler_fix(&plan->main->scheduler, KEEL_PARALLEL);
-    expect_ok(keel_plan_run_with(plan, &params, in, WEIGHTS + 1, out, WEIGHTS));
+    expect_ok(keel_plan_run_with(
+        plan,
+        RUN_PARAMS(.donated = all, .donated_count = donates ? WEIGHTS : 0), in,
+        WEIGHTS + 1, out, WEIGHTS));
     for (int i = 0; i < WEIGHTS; i++) {
       if (!donates) keel_tensor_release(in[i]);
       in[i] = out[WEIGHTS - 1 - i];
@@ -506,8 +476,7 @@ static uint64_t train(bool donates, bool parallel, float *out_weight) {
   return stats.peak_bytes;
 }
 
-static void a_step_of_training_needs_less_memory(void **state) {
-  (void)state;
+TEST_THAT(a_step_of_training_needs_less_memory) {
   const uint64_t one = WIDE * WIDE * sizeof(float);
   float want = 0, got = 0;
   uint64_t kept = train(false, false, &want);
@@ -520,22 +489,4 @@ static void a_step_of_training_needs_less_memory(void **state) {
   assert_true(want == got);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(an_output_lies_where_the_input_did),
-      cmocka_unit_test(a_value_that_another_holds_stays),
-      cmocka_unit_test(the_other_input_may_be_the_same_value),
-      cmocka_unit_test(memory_that_is_the_application_s_stays),
-      cmocka_unit_test(an_input_that_is_an_output_stays),
-      cmocka_unit_test(an_update_is_made_in_place),
-      cmocka_unit_test(a_device_with_a_stream_uses_the_memory_again),
-      cmocka_unit_test(what_is_donated_is_gone_however_it_ends),
-      cmocka_unit_test(an_older_struct_donates_nothing),
-      cmocka_unit_test(a_run_that_is_begun_takes_it_over),
-      cmocka_unit_test(a_pending_input_may_be_donated),
-      cmocka_unit_test(a_partial_run_donates_too),
-      cmocka_unit_test(results_are_those_of_runs_that_do_not_donate),
-      cmocka_unit_test(a_step_of_training_needs_less_memory),
-  };
-  return cmocka_run_group_tests(tests, open_cpu, close_context);
-}
+RUN_TESTS(open_cpu, close_context)

@@ -44,8 +44,7 @@ static void expect_bad(keel_tensor *tensor) {
 
 /* ---- one thread ------------------------------------------------------------------------- */
 
-static void who_reads_second_is_told_too(void **state) {
-  (void)state;
+TEST_THAT(who_reads_second_is_told_too) {
   begin();
   keel_tensor *x = there(two), *thirteen = there(NULL);
   keel_tensor *kept = call("Relu", x, NULL);
@@ -59,17 +58,12 @@ static void who_reads_second_is_told_too(void **state) {
     expect_floats(good, (const float[]){2, -4}, 2);
     expect_floats(kept, (const float[]){1, 0}, 2);
     expect_bad(bad);
-    keel_tensor_release(good);
-    keel_tensor_release(bad);
+    RELEASE(good, bad);
   }
-  keel_tensor_release(kept);
-  keel_tensor_release(x);
-  keel_tensor_release(thirteen);
-  keel_close(context);
+  RELEASE(kept, x, thirteen, context);
 }
 
-static void what_another_wait_was_told_is_not_lost(void **state) {
-  (void)state;
+TEST_THAT(what_another_wait_was_told_is_not_lost) {
   begin();
   keel_tensor *x = there(two), *thirteen = there(NULL);
   keel_tensor *bad = call("Mul", x, thirteen), *host = NULL;
@@ -81,16 +75,12 @@ static void what_another_wait_was_told_is_not_lost(void **state) {
   assert_non_null(strstr(keel_message(), "13"));
   assert_int_equal(keel_tensor_to(bad, NULL, &host), KD_INTERNAL);
   expect_bad(bad);
-  keel_tensor_release(bad);
-  keel_tensor_release(x);
-  keel_tensor_release(thirteen);
-  keel_close(context);
+  RELEASE(bad, x, thirteen, context);
 }
 
 /* A copy out of the device that succeeds settles all work before it. */
 static keel_plan *plan_of_factor(float factor, bool to_host);
-static void what_came_before_a_good_copy_stays_good(void **state) {
-  (void)state;
+TEST_THAT(what_came_before_a_good_copy_stays_good) {
   begin();
   keel_tensor *x = there(two), *thirteen = there(NULL), *y = NULL;
   keel_plan *plan = plan_of_factor(2, true);
@@ -101,8 +91,7 @@ static void what_came_before_a_good_copy_stays_good(void **state) {
   expect_floats(kept, (const float[]){1, 0}, 2);
   expect_bad(bad);
   release_all((keel_tensor *[]){x, thirteen, y, kept, bad}, 5);
-  keel_plan_release(plan);
-  keel_close(context);
+  RELEASE(plan, context);
 }
 
 /* ---- names --------------------------------------------------------------------------------- */
@@ -111,23 +100,21 @@ static const keel_run_params enqueues = {.struct_size = sizeof enqueues,
                                          .flags = KEEL_RUN_ENQUEUES};
 
 /* The device fails behind the call: a wait names the op. */
-static void a_call_is_named(void **state) {
-  (void)state;
+TEST_THAT(a_call_is_named) {
   begin();
   keel_tensor *x = there(two), *thirteen = there(NULL);
   keel_tensor *bad = call("Mul", x, thirteen);
-  assert_int_equal(keel_tensor_query(bad), KD_OK);
-  assert_int_equal(keel_tensor_wait(bad), KD_INTERNAL);
-  expect_message("13; while queue:0 ran Mul (f32[2] f32[])");
+  expect_ok(keel_tensor_query(bad));
+  expect_fails(keel_tensor_wait(bad), KD_INTERNAL,
+               "13; while queue:0 ran Mul (f32[2] f32[])");
   keel_tensor_release(bad);
   /* the device does not say which it was of several */
   keel_tensor *good = call("Relu", x, NULL);
   bad = call("Mul", good, thirteen);
   keel_tensor *after = call("Add", bad, good);
-  assert_int_equal(keel_tensor_wait(after), KD_INTERNAL);
-  expect_message(
-      "13; while queue:0 ran one of 3 launches, Relu (f32[2]) to"
-      " Add (f32[2] f32[2])");
+  expect_fails(keel_tensor_wait(after), KD_INTERNAL,
+               "13; while queue:0 ran one of 3 launches, Relu (f32[2]) to"
+               " Add (f32[2] f32[2])");
   release_all((keel_tensor *[]){x, thirteen, good, bad, after}, 5);
   /* more than are noted: the newest, and that there were more */
   keel_tensor *at = there(two);
@@ -138,21 +125,19 @@ static void a_call_is_named(void **state) {
     keel_tensor_release(at);
     at = next;
   }
-  assert_int_equal(keel_tensor_wait(at), KD_INTERNAL);
-  expect_message("one of more than 64 launches, the newest of which are Relu");
+  expect_fails(keel_tensor_wait(at), KD_INTERNAL,
+               "one of more than 64 launches, the newest of which are Relu");
   release_all((keel_tensor *[]){at, thirteen, bad}, 3);
   keel_close(context);
 }
 
 /* Of a sequence the work of its items counts. */
-static void a_sequence_is_as_good_as_its_items(void **state) {
-  (void)state;
+TEST_THAT(a_sequence_is_as_good_as_its_items) {
   begin();
   keel_tensor *x = there(two), *thirteen = there(NULL), *all = NULL;
   keel_tensor *items[] = {call("Relu", x, NULL), call("Mul", x, thirteen)};
   expect_ok(keel_sequence_create(context, items, 2, &all));
-  assert_int_equal(keel_tensor_wait(all), KD_INTERNAL);
-  expect_message("13");
+  expect_fails(keel_tensor_wait(all), KD_INTERNAL, "13");
   release_all((keel_tensor *[]){x, thirteen, items[0], items[1], all}, 5);
   keel_close(context);
 }
@@ -172,15 +157,12 @@ static keel_plan *plan_of_factor(float factor, bool to_host) {
   if (to_host) y = op(builder, "Neg", y, KEEL_ABSENT);
   keel_builder_output(builder, "y", y);
   keel_program *program = finish_program(builder);
-  const keel_plan_params params = {.struct_size = sizeof params,
-                                   .device = queue};
-  keel_plan *plan = create_plan(program, &params);
+  keel_plan *plan = create_plan(program, PLAN_PARAMS(.device = queue));
   keel_program_release(program);
   return plan;
 }
 
-static void a_program_s_output_and_input(void **state) {
-  (void)state;
+TEST_THAT(a_program_s_output_and_input) {
   begin();
   keel_plan *bad = plan_of_factor(13, false), *good = plan_of_factor(2, false);
   keel_tensor *x = there(two), *y = NULL, *z = NULL;
@@ -196,25 +178,19 @@ static void a_program_s_output_and_input(void **state) {
     expect_bad(y);
     keel_tensor_release(y);
   }
-  keel_tensor_release(x);
-  keel_plan_release(bad);
-  keel_plan_release(good);
-  keel_close(context);
+  RELEASE(x, bad, good, context);
 }
 
 /* Whatever the status is, and however the run is done: op by op, with launches that are written
  * once, recorded. The next run goes well. */
-static void a_run_waits_for_its_device(void **state) {
+TEST_THAT(a_run_waits_for_its_device) {
   static const kd_status statuses[] = {KD_INTERNAL, KD_OUT_OF_MEMORY,
                                        KD_INVALID_ARGUMENT, KD_DATA_LOSS,
                                        KD_DEADLINE_EXCEEDED};
-  (void)state;
   begin();
   toy_state *toy = toy_of(TOY("queue"));
   keel_plan *bad = plan_of_factor(13, false), *good = plan_of_factor(2, false);
   keel_tensor *x = there(two), *y = NULL;
-  const keel_run_params partial = {.struct_size = sizeof partial,
-                                   .flags = KEEL_RUN_PARTIAL};
   for (int run = 0; run < 20; run++) {
     kd_status status = statuses[run % 5];
     atomic_store(&toy->fails, status);
@@ -228,23 +204,21 @@ static void a_run_waits_for_its_device(void **state) {
     expect_floats(y, (const float[]){2, 0}, 2);
     keel_tensor_release(y);
     /* a failed value is handed out */
-    assert_int_equal(keel_plan_run_with(bad, &partial, &x, 1, &y, 1), status);
-    assert_int_equal(keel_tensor_query(y), status);
-    expect_message("while queue:0 ran one of ");
+    assert_int_equal(
+        keel_plan_run_with(bad, RUN_PARAMS(.flags = KEEL_RUN_PARTIAL), &x, 1,
+                           &y, 1),
+        status);
+    expect_fails(keel_tensor_query(y), status, "while queue:0 ran one of ");
     keel_tensor_release(y);
     /* a run that does not wait leaves the failure to the value */
     expect_ok(keel_plan_run_with(bad, &enqueues, &x, 1, &y, 1));
-    assert_int_equal(keel_tensor_wait(y), status);
-    expect_message("while queue:0 ran one of ");
+    expect_fails(keel_tensor_wait(y), status, "while queue:0 ran one of ");
     keel_tensor_release(y);
     y = NULL;
   }
   assert_true(atomic_load(&toy->launches) > 10);
   atomic_store(&toy->fails, 0);
-  keel_tensor_release(x);
-  keel_plan_release(bad);
-  keel_plan_release(good);
-  keel_close(context);
+  RELEASE(x, bad, good, context);
 }
 
 /* ---- several devices ---------------------------------------------------------------------- */
@@ -279,22 +253,15 @@ static keel_plan *plan_beside(void) {
   keel_builder_output(b, "y", op(b, "Mul", x, constant_of(b, factor)));
   keel_builder_output(b, "z", z);
   keel_program *program = finish_program(b);
-  const keel_plan_params params = {.struct_size = sizeof params,
-                                   .device = queue};
-  keel_plan *plan = create_plan(program, &params);
+  keel_plan *plan = create_plan(program, PLAN_PARAMS(.device = queue));
   keel_program_release(program);
   return plan;
 }
 
 static void expect_first(bool good, bool part) {
   const char *plugins[] = {CPU_PLUGIN, TOY("queue"), TOY("echo")};
-  const keel_context_params params = {.struct_size = sizeof params,
-                                      .flags = KEEL_ONLY_NAMED,
-                                      .plugins = plugins,
-                                      .plugin_count = 3,
-                                      .workers = 2};
-  const keel_run_params how = {.struct_size = sizeof how,
-                               .flags = part ? KEEL_RUN_PARTIAL : 0};
+  const keel_context_params params =
+      OPENS(KEEL_ONLY_NAMED, plugins, 3, .workers = 2);
   keel_device *echo = NULL;
   expect_ok(keel_open(&params, &context));
   expect_ok(keel_device_find(context, "queue:0", &queue));
@@ -302,8 +269,10 @@ static void expect_first(bool good, bool part) {
   keel_plan *plan = plan_beside();
   keel_tensor *in[] = {there(two), product_on(echo, good ? 2 : 13)};
   keel_tensor *out[2] = {NULL, NULL};
-  assert_int_equal(keel_plan_run_with(plan, &how, in, 2, out, 2), KD_INTERNAL);
-  expect_message("while queue:0 ran Mul");
+  expect_fails(
+      keel_plan_run_with(plan, RUN_PARAMS(.flags = part ? KEEL_RUN_PARTIAL : 0),
+                         in, 2, out, 2),
+      KD_INTERNAL, "while queue:0 ran Mul");
   for (int i = 0; i < 2; i++)
     assert_true((out[i] != NULL) == part);
   if (part) {
@@ -312,14 +281,12 @@ static void expect_first(bool good, bool part) {
   }
   release_all(in, 2);
   release_all(out, 2);
-  keel_plan_release(plan);
-  keel_close(context);
+  RELEASE(plan, context);
 }
 
 /* The first output's work fails on one device, and the second's, on another, ends well or fails
  * as well: the first failure is the run's, with its message. */
-static void the_first_failure_of_several_counts(void **state) {
-  (void)state;
+TEST_THAT(the_first_failure_of_several_counts) {
   expect_first(true, true);
   expect_first(true, false);
   expect_first(false, true);
@@ -327,8 +294,7 @@ static void the_first_failure_of_several_counts(void **state) {
 }
 
 /* What a run has put into a variable is its work, too. */
-static void a_variable_counts(void **state) {
-  (void)state;
+TEST_THAT(a_variable_counts) {
   begin();
   keel_tensor *zero = there((const float[]){0, 0}), *variable = NULL;
   expect_ok(keel_device_push(queue));
@@ -343,23 +309,17 @@ static void a_variable_counts(void **state) {
   keel_builder_output(builder, "y", op(builder, "Relu", x, KEEL_ABSENT));
   op(builder, "keel::VariableAssign", at, product);
   keel_program *program = finish_program(builder);
-  const keel_plan_params params = {.struct_size = sizeof params,
-                                   .device = queue};
-  keel_plan *plan = create_plan(program, &params);
+  keel_plan *plan = create_plan(program, PLAN_PARAMS(.device = queue));
   keel_tensor *in[] = {variable, there(two), there(NULL)}, *y = NULL;
-  assert_int_equal(keel_plan_run(plan, in, 3, &y, 1), KD_INTERNAL);
-  expect_message("13; while queue:0 ran");
+  expect_fails(keel_plan_run(plan, in, 3, &y, 1), KD_INTERNAL,
+               "13; while queue:0 ran");
   assert_null(y);
-  const keel_run_params partial = {.struct_size = sizeof partial,
-                                   .flags = KEEL_RUN_PARTIAL};
-  assert_int_equal(keel_plan_run_with(plan, &partial, in, 3, &y, 1),
-                   KD_INTERNAL);
-  expect_message("13; while queue:0 ran");
+  expect_fails(keel_plan_run_with(plan, RUN_PARAMS(.flags = KEEL_RUN_PARTIAL),
+                                  in, 3, &y, 1),
+               KD_INTERNAL, "13; while queue:0 ran");
   assert_non_null(y);
   release_all((keel_tensor *[]){zero, in[0], in[1], in[2], y}, 5);
-  keel_program_release(program);
-  keel_plan_release(plan);
-  keel_close(context);
+  RELEASE(program, plan, context);
 }
 
 /* ---- another thread ---------------------------------------------------------------------- */
@@ -373,9 +333,8 @@ static void *wait_always(void *told) {
   return NULL;
 }
 
-static void every_run_that_fails_says_so(void **state) {
+TEST_THAT(every_run_that_fails_says_so) {
   enum { RUNS = 2000 };
-  (void)state;
   begin();
   pthread_t thread;
   atomic_int told = 0;
@@ -392,8 +351,7 @@ static void every_run_that_fails_says_so(void **state) {
   atomic_store(&stop, true);
   pthread_join(thread, NULL);
   assert_int_equal(failed, RUNS);
-  keel_tensor_release(x);
-  keel_plan_release(plan);
+  RELEASE(x, plan);
   keel_device_synchronize(queue);
   keel_close(context);
 }
@@ -409,13 +367,11 @@ static void run_once(keel_plan *plan) {
   keel_tensor *x = there(two), *y = NULL;
   expect_ok(keel_plan_run(plan, &x, 1, &y, 1));
   expect_floats(y, (const float[]){7, 0}, 2);
-  keel_tensor_release(x);
-  keel_tensor_release(y);
+  RELEASE(x, y);
 }
 
 /* While one thread waits for the device, others give it work. */
-static void who_waits_keeps_nobody_from_working(void **state) {
-  (void)state;
+TEST_THAT(who_waits_keeps_nobody_from_working) {
   begin();
   toy_state *toy = toy_of(TOY("queue"));
   keel_plan *slow = plan_of_factor(7, false);
@@ -433,35 +389,29 @@ static void who_waits_keeps_nobody_from_working(void **state) {
   atomic_store(&toy->gate, 0);
   pthread_join(thread, NULL);
   expect_floats(y, (const float[]){7, 0}, 2);
-  keel_tensor_release(x);
-  keel_tensor_release(y);
+  RELEASE(x, y);
   run_once(slow);
-  keel_plan_release(slow);
-  keel_close(context);
+  RELEASE(slow, context);
 }
 
 /* A run's time is over though its device has all of it. */
-static void a_wait_for_the_device_ends(void **state) {
-  (void)state;
+TEST_THAT(a_wait_for_the_device_ends) {
   begin();
   toy_state *toy = toy_of(TOY("queue"));
   keel_plan *slow = plan_of_factor(7, false);
   keel_tensor *x = there(two), *y = NULL;
-  const keel_run_params brief = {.struct_size = sizeof brief,
-                                 .timeout = 20000000};
   for (int round = 0; round < 5; round++) {
     atomic_store(&toy->gate, 1);
-    assert_int_equal(keel_plan_run_with(slow, &brief, &x, 1, &y, 1),
-                     KD_DEADLINE_EXCEEDED);
+    assert_int_equal(
+        keel_plan_run_with(slow, RUN_PARAMS(.timeout = 20000000), &x, 1, &y, 1),
+        KD_DEADLINE_EXCEEDED);
     assert_null(y);
     expect_message(
         "past its deadline; while queue:0 completed its earlier work");
     atomic_store(&toy->gate, 0);
     run_once(slow);
   }
-  keel_tensor_release(x);
-  keel_plan_release(slow);
-  keel_close(context);
+  RELEASE(x, slow, context);
 }
 
 static void *wait_for_all(void *status) {
@@ -470,8 +420,7 @@ static void *wait_for_all(void *status) {
 }
 
 /* Another thread waits for all of the stream, without a limit, and keeps its lock. */
-static void a_limit_passes_beside_a_wait_without(void **state) {
-  (void)state;
+TEST_THAT(a_limit_passes_beside_a_wait_without) {
   begin();
   toy_state *toy = toy_of(TOY("queue"));
   keel_plan *slow = plan_of_factor(7, false);
@@ -482,8 +431,6 @@ static void a_limit_passes_beside_a_wait_without(void **state) {
   keel_tensor *x = there(two), *y = NULL, *z = NULL;
   keel_status waited = KD_INTERNAL;
   pthread_t thread;
-  const keel_run_params brief = {.struct_size = sizeof brief,
-                                 .timeout = 20000000};
   atomic_store(&toy->gate, 1);
   expect_ok(keel_plan_run_with(slow, &enqueues, &x, 1, &y, 1));
   pthread_create(&thread, NULL, wait_for_all, &waited);
@@ -491,8 +438,9 @@ static void a_limit_passes_beside_a_wait_without(void **state) {
     pthread_mutex_unlock(&queue->stream_lock);
     sched_yield();
   }
-  assert_int_equal(keel_plan_run_with(same, &brief, &y, 1, &z, 1),
-                   KD_DEADLINE_EXCEEDED);
+  assert_int_equal(
+      keel_plan_run_with(same, RUN_PARAMS(.timeout = 20000000), &y, 1, &z, 1),
+      KD_DEADLINE_EXCEEDED);
   assert_null(z);
   atomic_store(&toy->gate, 0);
   pthread_join(thread, NULL);
@@ -500,35 +448,27 @@ static void a_limit_passes_beside_a_wait_without(void **state) {
   expect_ok(keel_plan_run_with(same, NULL, &y, 1, &z, 1));
   expect_floats(z, (const float[]){7, 0}, 2);
   release_all((keel_tensor *[]){x, y, z}, 3);
-  keel_plan_release(slow);
-  keel_plan_release(same);
-  keel_close(context);
+  RELEASE(slow, same, context);
 }
 
 /* The work's own failure is not taken for a look that came too early. */
-static void work_may_fail_as_late(void **state) {
-  (void)state;
+TEST_THAT(work_may_fail_as_late) {
   begin();
   toy_state *toy = toy_of(TOY("queue"));
   keel_cancel *cancel = NULL;
   expect_ok(keel_cancel_create(context, &cancel));
-  const keel_run_params params = {.struct_size = sizeof params,
-                                  .cancel = cancel};
   keel_plan *bad = plan_of_factor(13, false);
   keel_tensor *x = there(two), *y = NULL;
   atomic_store(&toy->fails, KD_DEADLINE_EXCEEDED);
   atomic_store(&toy->naps, 1);
   for (int run = 0; run < 4; run++) {
-    assert_int_equal(keel_plan_run_with(bad, &params, &x, 1, &y, 1),
-                     KD_DEADLINE_EXCEEDED);
-    expect_message("13; while queue:0 ran");
+    expect_fails(
+        keel_plan_run_with(bad, RUN_PARAMS(.cancel = cancel), &x, 1, &y, 1),
+        KD_DEADLINE_EXCEEDED, "13; while queue:0 ran");
   }
   atomic_store(&toy->naps, 0);
   atomic_store(&toy->fails, 0);
-  keel_tensor_release(x);
-  keel_plan_release(bad);
-  keel_cancel_release(cancel);
-  keel_close(context);
+  RELEASE(x, bad, cancel, context);
 }
 
 /* ---- memory ----------------------------------------------------------------------------- */
@@ -546,22 +486,20 @@ static void begin_full(void) {
   expect_ok(keel_device_find(context, "full:0", &queue));
 }
 
-static void no_memory_names_what_wanted_it(void **state) {
-  (void)state;
+TEST_THAT(no_memory_names_what_wanted_it) {
   begin_full();
   const int64_t larger = 4 * MANY;
   keel_tensor *in[] = {many(), many()}, *y = NULL;
   keel_tensor *large = create_tensor(context, KD_F32, 1, &larger, NULL);
   expect_ok(keel_device_push(queue));
   for (int round = 0; round < 3; round++) {
-    assert_int_equal(keel_call(context, "Add", NULL, 0, in, 2, &y, 1),
-                     KD_OUT_OF_MEMORY);
-    expect_message(
-        "for output 0, f32[100000]; while full:0 ran Add"
-        " (f32[100000] f32[100000])");
-    assert_int_equal(keel_call(context, "Relu", NULL, 0, &large, 1, &y, 1),
-                     KD_OUT_OF_MEMORY);
-    expect_message("for input 0, f32[400000]; while full:0 ran Relu");
+    expect_fails(keel_call(context, "Add", NULL, 0, in, 2, &y, 1),
+                 KD_OUT_OF_MEMORY,
+                 "for output 0, f32[100000]; while full:0 ran Add"
+                 " (f32[100000] f32[100000])");
+    expect_fails(keel_call(context, "Relu", NULL, 0, &large, 1, &y, 1),
+                 KD_OUT_OF_MEMORY,
+                 "for input 0, f32[400000]; while full:0 ran Relu");
     expect_ok(keel_call(context, "Relu", NULL, 0, in, 1, &y, 1));
     keel_tensor_release(y);
   }
@@ -581,8 +519,7 @@ static keel_program *sum_of(keel_tensor *constant, int64_t size) {
   return finish_program(builder);
 }
 
-static void a_plan_without_memory_names_it_too(void **state) {
-  (void)state;
+TEST_THAT(a_plan_without_memory_names_it_too) {
   begin_full();
   const int64_t larger = 4 * MANY;
   const keel_plan_params params = {.struct_size = sizeof params,
@@ -593,8 +530,8 @@ static void a_plan_without_memory_names_it_too(void **state) {
   keel_plan *plan = create_plan(small, &params), *other = NULL;
   keel_tensor *in[] = {many(), many()}, *z = NULL;
   for (int run = 0; run < 4; run++) {
-    assert_int_equal(keel_plan_run(plan, in, 2, &z, 1), KD_OUT_OF_MEMORY);
-    expect_message("for output 0, f32[100000]; while full:0 ran Add \"sum\"");
+    expect_fails(keel_plan_run(plan, in, 2, &z, 1), KD_OUT_OF_MEMORY,
+                 "for output 0, f32[100000]; while full:0 ran Add \"sum\"");
   }
   keel_plan_release(plan);
   release_all(in, 2);
@@ -602,39 +539,14 @@ static void a_plan_without_memory_names_it_too(void **state) {
   for (int i = 0; i < 2; i++)
     in[i] = create_tensor(context, KD_F32, 1, &larger, NULL);
   for (int run = 0; run < 4; run++) {
-    assert_int_equal(keel_plan_run(plan, in, 2, &z, 1), KD_OUT_OF_MEMORY);
-    expect_message("f32[400000], was copied to full:0");
+    expect_fails(keel_plan_run(plan, in, 2, &z, 1), KD_OUT_OF_MEMORY,
+                 "f32[400000], was copied to full:0");
   }
-  assert_int_equal(keel_plan_create(constant, &params, &other),
-                   KD_OUT_OF_MEMORY);
-  expect_message("for the constant ");
+  expect_fails(keel_plan_create(constant, &params, &other), KD_OUT_OF_MEMORY,
+               "for the constant ");
   expect_message("f32[400000]");
   release_all(in, 2);
-  keel_plan_release(plan);
-  keel_program_release(small);
-  keel_program_release(large);
-  keel_program_release(constant);
-  keel_close(context);
+  RELEASE(plan, small, large, constant, context);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(who_reads_second_is_told_too),
-      cmocka_unit_test(what_another_wait_was_told_is_not_lost),
-      cmocka_unit_test(what_came_before_a_good_copy_stays_good),
-      cmocka_unit_test(a_program_s_output_and_input),
-      cmocka_unit_test(every_run_that_fails_says_so),
-      cmocka_unit_test(a_call_is_named),
-      cmocka_unit_test(a_sequence_is_as_good_as_its_items),
-      cmocka_unit_test(a_run_waits_for_its_device),
-      cmocka_unit_test(the_first_failure_of_several_counts),
-      cmocka_unit_test(a_variable_counts),
-      cmocka_unit_test(who_waits_keeps_nobody_from_working),
-      cmocka_unit_test(a_wait_for_the_device_ends),
-      cmocka_unit_test(a_limit_passes_beside_a_wait_without),
-      cmocka_unit_test(work_may_fail_as_late),
-      cmocka_unit_test(no_memory_names_what_wanted_it),
-      cmocka_unit_test(a_plan_without_memory_names_it_too),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -50,7 +50,7 @@ static void count_errors(void *unused, uint32_t level, const char *line) {
 static int open_layered(const char *layers) {
   never_lose();
   atomic_store(&complaints, 0);
-  assert_int_equal(keel_layers_set(layers), KD_OK);
+  expect_ok(keel_layers_set(layers));
   context = open_logged(SIM_PLUGIN, CPU_PLUGIN, 2, count_errors);
   sim = keel_device_at(context, 0);
   other = keel_device_at(context, 1);
@@ -59,14 +59,12 @@ static int open_layered(const char *layers) {
   return 0;
 }
 
-static int open_checked(void **state) {
-  (void)state;
+SETUP(open_checked) {
   return open_layered("validation");
 }
 
 /* Validation takes a device's handle for one context's. */
-static int open_plain(void **state) {
-  (void)state;
+SETUP(open_plain) {
   return open_layered("");
 }
 
@@ -89,12 +87,10 @@ keel_status begin_transfer(keel_tensor *tensor, keel_device *device,
   return status;
 }
 
-static int close_all(void **state) {
-  (void)state;
-  keel_op_release(add);
-  keel_close(context);
+SETUP(close_all) {
+  RELEASE(add, context);
   assert_int_equal(atomic_load(&complaints), 0);
-  assert_int_equal(keel_layers_set(""), KD_OK);
+  expect_ok(keel_layers_set(""));
   return 0;
 }
 
@@ -136,8 +132,7 @@ static keel_status compute(const keel_op *op) {
 
 static keel_op *adds_on(keel_device *device) {
   keel_op *op = NULL;
-  assert_int_equal(keel_op_prepare(context, "Add", NULL, 0, device, &op),
-                   KD_OK);
+  expect_ok(keel_op_prepare(context, "Add", NULL, 0, device, &op));
   return op;
 }
 
@@ -150,7 +145,7 @@ static void expect_lost(keel_status status) {
 /* Nothing of it is held any more but by the runtime. */
 static void reopen(void) {
   expect_ok(keel_device_reopen(sim));
-  assert_int_equal(keel_device_status(sim), KD_OK);
+  expect_ok(keel_device_status(sim));
 }
 
 /* What a device has given, and what the host has of it. */
@@ -162,8 +157,7 @@ static void expect_nothing_left(void) {
 
 /* ---- eager work -------------------------------------------------------------------- */
 
-static void work_fails_with_the_devices_words(void **state) {
-  (void)state;
+LISTED_TEST(work_fails_with_the_devices_words) {
   keel_tensor *y = NULL, *z = NULL;
   keel_op *mul = NULL;
   float back[SIZE];
@@ -182,14 +176,13 @@ static void work_fails_with_the_devices_words(void **state) {
   expect_lost(keel_op_prepare(context, "Mul", NULL, 0, sim, &mul));
 }
 
-static void new_ops_are_not_moved_elsewhere(void **state) {
-  (void)state;
+LISTED_TEST(new_ops_are_not_moved_elsewhere) {
   keel_tensor *x = all_of(1), *pair[] = {x, x}, *y = NULL;
   lose_at("KEEL_SIM_LOSE", 1);
   add = adds_on(sim);
   expect_lost(compute(add));
 
-  assert_int_equal(keel_device_push(sim), KD_OK);
+  expect_ok(keel_device_push(sim));
   expect_lost(keel_call(context, "Mul", NULL, 0, pair, 2, &y, 1));
   keel_device_pop();
 
@@ -197,29 +190,25 @@ static void new_ops_are_not_moved_elsewhere(void **state) {
   keel_tensor_release(x);
 }
 
-static void other_devices_go_on(void **state) {
-  (void)state;
+LISTED_TEST(other_devices_go_on) {
   keel_op *here = adds_on(cpu), *there = adds_on(other);
   keel_tensor *y = NULL;
-  assert_int_equal(count_up(there, HALF, &y), KD_OK);
+  expect_ok(count_up(there, HALF, &y));
   lose_at("KEEL_SIM_LOSE", 3);
   add = adds_on(sim);
 
   expect_lost(compute(add));
 
   expect_all(y, HALF);
-  assert_int_equal(compute(here), KD_OK);
-  assert_int_equal(compute(there), KD_OK);
-  assert_int_equal(keel_device_status(cpu), KD_OK);
-  assert_int_equal(keel_device_status(other), KD_OK);
-  keel_tensor_release(y);
-  keel_op_release(here);
-  keel_op_release(there);
+  expect_ok(compute(here));
+  expect_ok(compute(there));
+  expect_ok(keel_device_status(cpu));
+  expect_ok(keel_device_status(other));
+  RELEASE(y, here, there);
 }
 
 /* With kernels that are made anew, for an op that stays. */
-static void it_is_opened_again(void **state) {
-  (void)state;
+LISTED_TEST(it_is_opened_again) {
   for (unsigned n = 1; n < STEPS; n++) {
     lose_at("KEEL_SIM_LOSE", n);
     if (add) reopen();
@@ -228,21 +217,20 @@ static void it_is_opened_again(void **state) {
   }
   never_lose();
   reopen();
-  assert_int_equal(compute(add), KD_OK);
+  expect_ok(compute(add));
   reopen(); /* does nothing to one that works */
-  assert_int_equal(compute(add), KD_OK);
+  expect_ok(compute(add));
 }
 
-static void values_are_released_first(void **state) {
-  (void)state;
+LISTED_TEST(values_are_released_first) {
   keel_tensor *y = NULL;
   lose_at("KEEL_SIM_LOSE", 6);
   add = adds_on(sim);
-  assert_int_equal(count_up(add, 4, &y), KD_OK);
+  expect_ok(count_up(add, 4, &y));
   expect_lost(compute(add));
 
-  assert_int_equal(keel_device_reopen(sim), KD_FAILED_PRECONDITION);
-  expect_message(
+  expect_fails(
+      keel_device_reopen(sim), KD_FAILED_PRECONDITION,
       "sim:0 was lost, and cannot be reopened while anything of it is held; "
       "release its tensors and plans (1 allocations on it"
       " and 0 parts of plans are left)");
@@ -251,11 +239,10 @@ static void values_are_released_first(void **state) {
   keel_tensor_release(y);
   never_lose();
   reopen();
-  assert_int_equal(compute(add), KD_OK);
+  expect_ok(compute(add));
 }
 
-static void copies_fail(void **state) {
-  (void)state;
+LISTED_TEST(copies_fail) {
   for (unsigned n = 1; n <= 4; n++) {
     float back[SIZE] = {0};
     keel_tensor *x = all_of(3), *there[3] = {NULL}, *more = NULL;
@@ -277,29 +264,26 @@ static void copies_fail(void **state) {
   expect_nothing_left();
 }
 
-static int open_failing(void **state) {
-  (void)state;
+SETUP(open_failing) {
   return open_layered("validation,fault:plugin.device_open=2:UNAVAILABLE");
 }
 
-static void an_opening_that_fails_is_tried_again(void **state) {
-  (void)state;
+LISTED_TEST(an_opening_that_fails_is_tried_again) {
   lose_at("KEEL_SIM_LOSE", 2);
   add = adds_on(sim);
   expect_lost(compute(add));
   never_lose();
 
-  assert_int_equal(keel_device_reopen(sim), KD_UNAVAILABLE);
-  expect_message("while sim:0 was opened");
+  expect_fails(keel_device_reopen(sim), KD_UNAVAILABLE,
+               "while sim:0 was opened");
   expect_lost(compute(add));
 
   reopen();
-  assert_int_equal(compute(add), KD_OK);
+  expect_ok(compute(add));
 }
 
 /* One process has it open once. */
-static void contexts_share_the_loss(void **state) {
-  (void)state;
+LISTED_TEST(contexts_share_the_loss) {
   keel_context *first = context;
   keel_op *adds = NULL;
   lose_at("KEEL_SIM_LOSE", 2);
@@ -312,17 +296,16 @@ static void contexts_share_the_loss(void **state) {
   expect_lost(compute(add));
   never_lose();
 
-  assert_int_equal(keel_device_reopen(sim), KD_FAILED_PRECONDITION);
-  expect_message("another context of this process still has it");
+  expect_fails(keel_device_reopen(sim), KD_FAILED_PRECONDITION,
+               "another context of this process still has it");
   expect_lost(compute(add));
   expect_ok(keel_device_reopen(keel_device_at(second, 0)));
   reopen();
 
-  assert_int_equal(compute(add), KD_OK);
+  expect_ok(compute(add));
   context = second;
-  assert_int_equal(compute(adds), KD_OK);
-  keel_op_release(adds);
-  keel_close(second);
+  expect_ok(compute(adds));
+  RELEASE(adds, second);
   context = first;
 }
 
@@ -346,11 +329,8 @@ static keel_program *chain(int pairs, int apart) {
 static keel_plan *plan_of(keel_program *program, keel_device *device,
                           bool regions) {
   static const char *const skip[] = {"regions", "fuse"};
-  const keel_plan_params params = {.struct_size = sizeof params,
-                                   .device = device,
-                                   .skip = skip,
-                                   .skip_count = regions ? 0 : 2};
-  return create_plan(program, &params);
+  return create_plan(program, PLAN_PARAMS(.device = device, .skip = skip,
+                                          .skip_count = regions ? 0 : 2));
 }
 
 /* Runs it with x = 1, where y is the number of pairs. */
@@ -361,8 +341,7 @@ static keel_status run_chain(keel_plan *plan, int pairs) {
   if (status == KD_OK) status = keel_tensor_read(y, back, sizeof back);
   for (int i = 0; i < SIZE && status == KD_OK; i++)
     assert_true(back[i] == (float)(pairs + 1));
-  keel_tensor_release(x);
-  keel_tensor_release(y);
+  RELEASE(x, y);
   return status;
 }
 
@@ -378,15 +357,14 @@ static void expect_lost_in_a_run(keel_plan *plan) {
 enum { PAIRS = 6, LAUNCHES = 2 * PAIRS, RUNS = 7 };
 
 /* Lost in the middle of a run that makes values, of static runs, and of recordings. */
-static void planned_runs_fail_and_end(void **state) {
-  (void)state;
+LISTED_TEST(planned_runs_fail_and_end) {
   keel_program *program = chain(PAIRS, 0);
   for (unsigned k = 0; k < RUNS; k++) {
     lose_at("KEEL_SIM_LOSE", LAUNCHES * k + LAUNCHES / 2);
     if (k) reopen();
     keel_plan *plan = plan_of(program, sim, false);
     for (unsigned i = 0; i < k; i++)
-      assert_int_equal(run_chain(plan, PAIRS), KD_OK);
+      expect_ok(run_chain(plan, PAIRS));
     uint64_t replays = keel_plan_replays(plan);
     if (k == RUNS - 1 && sim->stream) assert_true(replays > 0);
 
@@ -399,13 +377,11 @@ static void planned_runs_fail_and_end(void **state) {
   reopen();
   keel_plan *plan = plan_of(program, sim, false);
   for (int i = 0; i < RUNS; i++)
-    assert_int_equal(run_chain(plan, PAIRS), KD_OK);
-  keel_plan_release(plan);
-  keel_program_release(program);
+    expect_ok(run_chain(plan, PAIRS));
+  RELEASE(plan, program);
 }
 
-static void plans_are_made_anew(void **state) {
-  (void)state;
+LISTED_TEST(plans_are_made_anew) {
   keel_program *program = chain(PAIRS, 0);
   lose_at("KEEL_SIM_LOSE", 1);
   keel_plan *plan = plan_of(program, sim, true); /* with a compiled region */
@@ -413,41 +389,35 @@ static void plans_are_made_anew(void **state) {
   expect_lost(run_chain(plan, PAIRS));
   never_lose();
 
-  assert_int_equal(keel_device_reopen(sim), KD_FAILED_PRECONDITION);
-  expect_message("release its tensors and plans (0 allocations");
+  expect_fails(keel_device_reopen(sim), KD_FAILED_PRECONDITION,
+               "release its tensors and plans (0 allocations");
   expect_lost(run_chain(plan, PAIRS));
-  assert_int_equal(run_chain(elsewhere, PAIRS), KD_OK);
+  expect_ok(run_chain(elsewhere, PAIRS));
   keel_plan_release(plan);
   reopen();
 
   plan = plan_of(program, sim, true);
   for (int i = 0; i < RUNS; i++)
-    assert_int_equal(run_chain(plan, PAIRS), KD_OK);
-  keel_plan_release(plan);
-  keel_plan_release(elsewhere);
-  keel_program_release(program);
+    expect_ok(run_chain(plan, PAIRS));
+  RELEASE(plan, elsewhere, program);
 }
 
-static void a_lost_device_takes_no_plan(void **state) {
-  (void)state;
+LISTED_TEST(a_lost_device_takes_no_plan) {
   keel_program *program = chain(PAIRS, 0);
-  const keel_plan_params params = {.struct_size = sizeof params, .device = sim};
   keel_plan *plan = NULL;
   lose_at("KEEL_SIM_LOSE", 1);
   add = adds_on(sim);
   expect_lost(compute(add));
 
-  expect_lost(keel_plan_create(program, &params, &plan));
+  expect_lost(keel_plan_create(program, PLAN_PARAMS(.device = sim), &plan));
 
   plan = plan_of(program, cpu, true);
-  assert_int_equal(run_chain(plan, PAIRS), KD_OK);
-  keel_plan_release(plan);
-  keel_program_release(program);
+  expect_ok(run_chain(plan, PAIRS));
+  RELEASE(plan, program);
 }
 
 /* A copy to the CPU fails before the step that began it has returned. */
-static void copies_that_failed_at_once_end_the_run(void **state) {
-  (void)state;
+LISTED_TEST(copies_that_failed_at_once_end_the_run) {
   keel_program *program = chain(PAIRS, 2);
   atomic_store(&copies_are_quick, true);
   for (unsigned n = 1; n <= PAIRS; n++) {
@@ -461,35 +431,27 @@ static void copies_that_failed_at_once_end_the_run(void **state) {
   reopen();
   expect_nothing_left();
   keel_plan *plan = plan_of(program, sim, false);
-  assert_int_equal(run_chain(plan, PAIRS), KD_OK);
+  expect_ok(run_chain(plan, PAIRS));
   atomic_store(&copies_are_quick, false);
-  keel_plan_release(plan);
-  keel_program_release(program);
+  RELEASE(plan, program);
 }
 
 /* A copy behind a failed input is not started: the run fails with the input's message. */
-static void copies_behind_a_failed_input_are_no_failures(void **state) {
-  (void)state;
-  const keel_run_params params = {.struct_size = sizeof params,
-                                  .flags = KEEL_RUN_PARTIAL};
+LISTED_TEST(copies_behind_a_failed_input_are_no_failures) {
   keel_program *program = chain(PAIRS, 2);
   keel_plan *plan = plan_of(program, sim, false);
   keel_tensor *x = NULL, *y = NULL;
-  assert_int_equal(keel_tensor_promise(context, &x), KD_OK);
-  assert_int_equal(keel_tensor_fail(x, KD_UNAVAILABLE, "no picture"), KD_OK);
-  assert_int_equal(keel_plan_run_with(plan, &params, &x, 1, &y, 1),
-                   KD_UNAVAILABLE);
-  expect_message("no picture");
+  expect_ok(keel_tensor_promise(context, &x));
+  expect_ok(keel_tensor_fail(x, KD_UNAVAILABLE, "no picture"));
+  expect_fails(keel_plan_run_with(plan, RUN_PARAMS(.flags = KEEL_RUN_PARTIAL),
+                                  &x, 1, &y, 1),
+               KD_UNAVAILABLE, "no picture");
   if (strstr(keel_message(), "copied")) fail_msg("%s", keel_message());
-  keel_tensor_release(x);
-  keel_tensor_release(y);
-  keel_plan_release(plan);
-  keel_program_release(program);
+  RELEASE(x, y, plan, program);
 }
 
 /* Copies between the devices are under way when it happens, and nobody waits for a run. */
-static void begun_runs_fail_and_end(void **state) {
-  (void)state;
+LISTED_TEST(begun_runs_fail_and_end) {
   keel_program *program = chain(PAIRS, 2);
   for (unsigned n = 1; n <= 3 * LAUNCHES; n += 2) {
     keel_tensor *x = all_of(1), *y[4] = {NULL};
@@ -510,8 +472,7 @@ static void begun_runs_fail_and_end(void **state) {
       }
     }
     expect_lost(worst);
-    keel_plan_release(plan);
-    keel_tensor_release(x);
+    RELEASE(plan, x);
     /* the last parts of runs that nobody waits for */
     while (atomic_load(&context->async_runs))
       sched_yield();
@@ -543,8 +504,7 @@ static void *compute_on(void *op) {
   return op;
 }
 
-static void it_is_opened_again_while_threads_use_it(void **state) {
-  (void)state;
+LISTED_TEST(it_is_opened_again_while_threads_use_it) {
   pthread_t threads[THREADS];
   keel_op *here = adds_on(cpu);
   atomic_store(&enough, false);
@@ -578,9 +538,8 @@ static void it_is_opened_again_while_threads_use_it(void **state) {
 /* The memory of a copy under way, when the device is lost at a copy that waits for no stream. A
  * thread that enqueues and one that reads meet so once in many runs; here by the plugin's own
  * table. ThreadSanitizer sees what is read too late. */
-static void a_wait_outlasts_copies_under_way(void **state) {
+LISTED_TEST(a_wait_outlasts_copies_under_way) {
   enum { LARGE = 1 << 26 };
-  (void)state;
   lose_at("KEEL_SIM_LOSE_COPY", 3);
   expect_ok(keel_device_ready(sim));
   if (!sim->stream) return; /* nothing is under way behind a call */
@@ -591,7 +550,7 @@ static void a_wait_outlasts_copies_under_way(void **state) {
   keel_buffer *target = NULL;
   assert_non_null(source);
   expect_ok(keel_tensor_to(x, sim, &there));
-  assert_int_equal(keel_heap_take(&sim->heap, LARGE, &target), KD_OK);
+  expect_ok(keel_heap_take(&sim->heap, LARGE, &target));
   pthread_mutex_lock(&sim->stream_lock);
   expect_ok(memory->copy_in(sim->handle, sim->stream, source, target->handle, 0,
                             LARGE));
@@ -607,8 +566,7 @@ static void a_wait_outlasts_copies_under_way(void **state) {
 
   free(source);
   keel_buffer_release(target);
-  keel_tensor_release(there);
-  keel_tensor_release(x);
+  RELEASE(there, x);
 }
 
 /* ---- ResNet-50 ----------------------------------------------------------------------- */
@@ -681,8 +639,7 @@ static keel_program *resnet50(int64_t scale, bool flat) {
   network net = {.scale = scale, .flat = flat};
   int64_t channels = 64 / scale;
   seed = 7;
-  assert_int_equal(keel_builder_create(context, "resnet50", &net.builder),
-                   KD_OK);
+  expect_ok(keel_builder_create(context, "resnet50", &net.builder));
   keel_value x = keel_builder_input(net.builder, "image", KD_F32, flat ? 2 : 4,
                                     flat ? pixel : image);
   x = convolve(&net, x, 3, channels, 7, 2, true);
@@ -736,9 +693,8 @@ static subject make_subject(int64_t scale, bool flat) {
   assert_non_null(pixels);
   for (int64_t i = 0; i < count; i++)
     pixels[i] = (float)random_below(1000) / 1000;
-  assert_int_equal(
-      keel_tensor_create(context, KD_F32, flat ? 2 : 4, dims, pixels, &s.image),
-      KD_OK);
+  expect_ok(keel_tensor_create(context, KD_F32, flat ? 2 : 4, dims, pixels,
+                               &s.image));
   s.want = calloc((size_t)(1000 / scale), sizeof *s.want);
   assert_non_null(s.want);
   free(pixels);
@@ -746,8 +702,7 @@ static subject make_subject(int64_t scale, bool flat) {
 }
 
 static void drop_subject(subject *s) {
-  keel_program_release(s->program);
-  keel_tensor_release(s->image);
+  RELEASE(s->program, s->image);
   free(s->want);
 }
 
@@ -776,8 +731,7 @@ static long number_of(const char *variable, long otherwise) {
 
 /* At a random launch of a random run, KEEL_LOST_TIMES times; images and channels are
  * smaller by KEEL_LOST_SCALE. */
-static void resnet50_is_lost_again_and_again(void **state) {
-  (void)state;
+LISTED_TEST(resnet50_is_lost_again_and_again) {
   long times = number_of("KEEL_LOST_TIMES", 20);
   int64_t scale = number_of("KEEL_LOST_SCALE", 8);
   subject subjects[] = {make_subject(scale, false), make_subject(scale, true)};
@@ -802,9 +756,8 @@ static void resnet50_is_lost_again_and_again(void **state) {
   expect_nothing_left();
   for (int i = 0; i < 2; i++) {
     keel_plan *plan = plan_of(subjects[i].program, sim, false);
-    assert_int_equal(
-        classify(plan, subjects[i].image, subjects[i].want, 1000 / scale),
-        KD_OK);
+    expect_ok(
+        classify(plan, subjects[i].image, subjects[i].want, 1000 / scale));
     keel_plan_release(plan);
     drop_subject(&subjects[i]);
   }

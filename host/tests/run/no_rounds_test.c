@@ -66,15 +66,13 @@ static void check_loop(what kind, bool open, uint32_t flags) {
               {4, {0, 0, COLUMNS, ROWS}}};
   const int64_t dims[] = {ROWS, COLUMNS}, opens[] = {-1, -1}, none = 0;
   const float numbers[ROWS * COLUMNS] = {1, 2, 3, 4, 5, 6};
-  const keel_plan_params params = {.struct_size = sizeof params,
-                                   .flags = flags};
   keel_builder *b = create_builder(context, "loop");
   keel_value rounds = keel_builder_input(b, "n", KD_I64, 0, NULL), made[2];
   keel_value x = keel_builder_input(b, "x", KD_F32, 2, open ? opens : dims);
   add_loop(b, kind, rounds, x, made);
   keel_builder_output(b, "state", made[0]);
   keel_builder_output(b, "stacked", made[1]);
-  keel_plan *plan = finish_plan(b, &params);
+  keel_plan *plan = finish_plan(b, PLAN_PARAMS(.flags = flags));
   keel_tensor *in[] = {create_tensor(context, KD_I64, 0, NULL, &none),
                        create_tensor(context, KD_F32, 2, dims, numbers)};
   for (int run = 0; run < 3; run++) {
@@ -88,8 +86,7 @@ static void check_loop(what kind, bool open, uint32_t flags) {
   keel_plan_release(plan);
 }
 
-static void a_loop_without_a_round_keeps_its_rank(void **state) {
-  (void)state;
+TEST_THAT(a_loop_without_a_round_keeps_its_rank) {
   for (what kind = PLAIN; kind < WHAT; kind++)
     for (int open = 0; open < 2; open++) {
       check_loop(kind, open, 0);
@@ -98,10 +95,9 @@ static void a_loop_without_a_round_keeps_its_rank(void **state) {
 }
 
 /* Slices are along the second axis, results stand along the last. */
-static void a_scan_without_a_round_keeps_its_rank(void **state) {
+TEST_THAT(a_scan_without_a_round_keeps_its_rank) {
   const int64_t dims[] = {ROWS, 0, COLUMNS}, opens[] = {-1, -1, -1};
   const int64_t second = 1, last = -1, want[] = {COLUMNS, ROWS, 0};
-  (void)state;
   for (int open = 0; open < 2; open++) {
     keel_builder *b = create_builder(context, "scan"), *body = NULL;
     keel_value x = keel_builder_input(b, "x", KD_F32, 3, open ? opens : dims);
@@ -120,16 +116,8 @@ static void a_scan_without_a_round_keeps_its_rank(void **state) {
                 *out = NULL;
     expect_ok(keel_plan_run(plan, &in, 1, &out, 1));
     expect_dims(out, 3, want);
-    keel_tensor_release(in);
-    keel_tensor_release(out);
-    keel_plan_release(plan);
+    RELEASE(in, out, plan);
   }
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_loop_without_a_round_keeps_its_rank),
-      cmocka_unit_test(a_scan_without_a_round_keeps_its_rank),
-  };
-  return cmocka_run_group_tests(tests, open_cpu, close_context);
-}
+RUN_TESTS(open_cpu, close_context)

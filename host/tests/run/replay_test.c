@@ -28,15 +28,11 @@ static void log_line(void *unused, uint32_t level, const char *line) {
 /* state: the layers, or NULL. */
 static int open_queue(void **state) {
   const char *path = TOY("queue");
-  const keel_context_params params = {.struct_size = sizeof params,
-                                      .flags = KEEL_ONLY_NAMED,
-                                      .plugins = &path,
-                                      .plugin_count = 1,
-                                      .workers = 1,
-                                      .log = log_line};
+  const keel_context_params params =
+      OPENS(KEEL_ONLY_NAMED, &path, 1, .workers = 1, .log = log_line);
   errors = 0;
-  assert_int_equal(keel_layers_set(*state ? *state : ""), KD_OK);
-  assert_int_equal(keel_open(&params, &context), KD_OK);
+  expect_ok(keel_layers_set(*state ? *state : ""));
+  expect_ok(keel_open(&params, &context));
   queue = keel_device_at(context, 0);
   toy = toy_of(TOY("queue"));
   assert_non_null(toy);
@@ -46,8 +42,7 @@ static int open_queue(void **state) {
   return 0;
 }
 
-static int close_queue(void **state) {
-  (void)state;
+SETUP(close_queue) {
   keel_close(context);
   keel_layers_set("");
   return errors; /* the plugin says what was left over */
@@ -57,12 +52,8 @@ static uint32_t flags; /* of plans */
 
 static keel_plan *plan_of(keel_builder *builder) {
   static const char *const skip[] = {"fold", "cse", "fuse", "prune"};
-  const keel_plan_params params = {.struct_size = sizeof params,
-                                   .flags = flags,
-                                   .device = queue,
-                                   .skip = skip,
-                                   .skip_count = 4};
-  return finish_plan(builder, &params);
+  return finish_plan(builder, PLAN_PARAMS(.flags = flags, .device = queue,
+                                          .skip = skip, .skip_count = 4));
 }
 
 /* z = relu(x + y) + (x + c); w = (x * s) + z */
@@ -113,8 +104,7 @@ static arguments arguments_of(int round) {
 static void make_inputs(const arguments *a, keel_tensor **in) {
   in[0] = floats(context, SIZE, a->x);
   in[1] = floats(context, SIZE, a->y);
-  assert_int_equal(keel_tensor_create(context, KD_F32, 0, NULL, &a->s, &in[2]),
-                   KD_OK);
+  expect_ok(keel_tensor_create(context, KD_F32, 0, NULL, &a->s, &in[2]));
 }
 
 static void release(keel_tensor **tensors, int count) {
@@ -137,8 +127,7 @@ static void expect_round(int round, keel_tensor *const *out) {
 
 /* ---- recordings ------------------------------------------------------------------ */
 
-static void runs_become_one_launch(void **state) {
-  (void)state;
+LISTED_TEST(runs_become_one_launch) {
   keel_plan *plan = make_plan();
   for (int round = 0; round < 20; round++) {
     keel_tensor *out[2];
@@ -147,7 +136,7 @@ static void runs_become_one_launch(void **state) {
     release(out, 2);
   }
   uint64_t planned = 0;
-  assert_int_equal(keel_plan_memory(plan, &planned, NULL, NULL), KD_OK);
+  expect_ok(keel_plan_memory(plan, &planned, NULL, NULL));
   assert_true(planned > 0);
   assert_int_equal(atomic_load(&toy->launches), 20 - 3);
   assert_int_equal(keel_plan_replays(plan), 20 - 3);
@@ -155,8 +144,7 @@ static void runs_become_one_launch(void **state) {
   keel_plan_release(plan);
 }
 
-static void a_plan_may_go_without(void **state) {
-  (void)state;
+LISTED_TEST(a_plan_may_go_without) {
   flags = KEEL_PLAN_NO_REPLAY;
   keel_plan *plan = make_plan();
   flags = 0;
@@ -166,7 +154,7 @@ static void a_plan_may_go_without(void **state) {
     expect_round(round, out);
     release(out, 2);
   }
-  assert_int_equal(keel_plan_memory(plan, NULL, NULL, NULL), KD_OK);
+  expect_ok(keel_plan_memory(plan, NULL, NULL, NULL));
   assert_int_equal(keel_plan_replays(plan), 0);
   assert_int_equal(atomic_load(&toy->launches), 0);
   keel_plan_release(plan);
@@ -190,7 +178,7 @@ static uint64_t replays_of(keel_plan *plan, int64_t size, float factor) {
   uint64_t before = keel_plan_replays(plan);
   for (int round = 0; round < 8; round++) {
     float want[] = {factor, factor, factor, factor, factor};
-    assert_int_equal(keel_plan_run(plan, &x, 1, &y, 1), KD_OK);
+    expect_ok(keel_plan_run(plan, &x, 1, &y, 1));
     expect_floats(y, want, (size_t)size);
     keel_tensor_release(y);
   }
@@ -198,8 +186,7 @@ static uint64_t replays_of(keel_plan *plan, int64_t size, float factor) {
   return keel_plan_replays(plan) - before;
 }
 
-static void a_plan_of_open_sizes_may_go_without(void **state) {
-  (void)state;
+LISTED_TEST(a_plan_of_open_sizes_may_go_without) {
   flags = KEEL_PLAN_NO_REPLAY;
   keel_plan *plan = make_chain(3, false);
   flags = 0;
@@ -210,13 +197,12 @@ static void a_plan_of_open_sizes_may_go_without(void **state) {
   keel_plan_release(plan);
 }
 
-static void what_is_recorded_is_worth_it_and_can_be(void **state) {
+LISTED_TEST(what_is_recorded_is_worth_it_and_can_be) {
   static const struct {
     int adds;
     bool min, recorded;
   } cases[] = {{1, false, false}, {2, false, false}, {3, false, true},
                {2, true, false},  {3, true, true},   {4, true, true}};
-  (void)state;
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     keel_plan *plan = make_chain(cases[i].adds, cases[i].min);
     float factor = cases[i].min ? 1 : (float)(1 << cases[i].adds);
@@ -226,9 +212,8 @@ static void what_is_recorded_is_worth_it_and_can_be(void **state) {
 }
 
 /* Ops run in one order there, so branches that could run beside each other share memory. */
-static void branches_share_memory(void **state) {
+LISTED_TEST(branches_share_memory) {
   const int64_t open = -1;
-  (void)state;
   keel_builder *builder = create_builder(context, "");
   keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &open), sum = x;
   for (int i = 0; i < 12; i++) {
@@ -240,14 +225,13 @@ static void branches_share_memory(void **state) {
   keel_plan *plan = plan_of(builder);
   uint64_t planned = 0;
   assert_true(replays_of(plan, 5, 25) > 0);
-  assert_int_equal(keel_plan_memory(plan, &planned, NULL, NULL), KD_OK);
+  expect_ok(keel_plan_memory(plan, &planned, NULL, NULL));
   assert_true(planned <= 3 * 64); /* of 35 values, each aligned */
   keel_plan_release(plan);
 }
 
 /* Each set of types has its own; so has what has no elements. */
-static void shapes_have_recordings_of_their_own(void **state) {
-  (void)state;
+LISTED_TEST(shapes_have_recordings_of_their_own) {
   keel_plan *plan = make_chain(3, false);
   assert_true(replays_of(plan, 4, 8) > 0);
   assert_true(replays_of(plan, 2, 8) > 0);
@@ -258,9 +242,8 @@ static void shapes_have_recordings_of_their_own(void **state) {
 
 /* Two stretches around a Min, which can't be recorded. What the first makes is memory of both
  * recordings, and stays; what Min makes is new memory in each run, to which one is put. */
-static void stretches_share_memory(void **state) {
+LISTED_TEST(stretches_share_memory) {
   const int64_t five = SIZE;
-  (void)state;
   keel_builder *builder = create_builder(context, "");
   keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &five);
   keel_value first = op(builder, "Add", x, x);
@@ -298,8 +281,7 @@ static void hold_outputs(int held) {
   keel_plan_release(plan);
 }
 
-static void outputs_that_are_held_are_left_alone(void **state) {
-  (void)state;
+LISTED_TEST(outputs_that_are_held_are_left_alone) {
   for (int held = 0; held < 2; held++) {
     hold_outputs(held);
     assert_int_equal(atomic_load(&toy->updates), 0);
@@ -312,8 +294,7 @@ static void outputs_that_are_held_are_left_alone(void **state) {
   }
 }
 
-static void who_updates_nothing_goes_without(void **state) {
-  (void)state;
+LISTED_TEST(who_updates_nothing_goes_without) {
   atomic_store(&toy->rebinds, 0);
   hold_outputs(1);
   assert_int_equal(atomic_load(&toy->launches), 30 - 3);
@@ -325,29 +306,26 @@ static void who_updates_nothing_goes_without(void **state) {
 
 static keel_tensor *on_queue(const float *data) {
   keel_tensor *host = floats(context, SIZE, data), *there = NULL;
-  assert_int_equal(keel_tensor_to(host, queue, &there), KD_OK);
+  expect_ok(keel_tensor_to(host, queue, &there));
   keel_tensor_release(host);
   return there;
 }
 
 /* One output is the next run's input: two recordings take turns. */
-static void outputs_go_in_again(void **state) {
-  (void)state;
+LISTED_TEST(outputs_go_in_again) {
   keel_plan *plan = make_plan();
   float x[SIZE] = {1, -2, 3, -4, 5};
   const float y[SIZE] = {-3, 1, 0, 2, -9}, s = 2;
   keel_tensor *in[3] = {on_queue(x), on_queue(y), NULL};
-  assert_int_equal(keel_tensor_create(context, KD_F32, 0, NULL, &s, &in[2]),
-                   KD_OK);
+  expect_ok(keel_tensor_create(context, KD_F32, 0, NULL, &s, &in[2]));
   for (int round = 0; round < 12; round++) {
     keel_tensor *out[2];
-    assert_int_equal(keel_plan_run(plan, in, 3, out, 2), KD_OK);
+    expect_ok(keel_plan_run(plan, in, 3, out, 2));
     expect(x, y, s, out);
-    assert_int_equal(keel_tensor_read(out[0], x, sizeof x), KD_OK);
+    expect_ok(keel_tensor_read(out[0], x, sizeof x));
     for (int i = 0; i < SIZE; i++)
       assert_true(x[i] < 1e7F); /* sums stay exact */
-    keel_tensor_release(in[0]);
-    keel_tensor_release(out[1]);
+    RELEASE(in[0], out[1]);
     in[0] = out[0];
   }
   assert_int_equal(atomic_load(&toy->launches), 12 - 3);
@@ -357,9 +335,8 @@ static void outputs_go_in_again(void **state) {
 }
 
 /* All outputs go in again, two of one size and one of another: each has memory of its own. */
-static void all_outputs_go_in_again(void **state) {
+LISTED_TEST(all_outputs_go_in_again) {
   enum { LARGE = 60 };
-  (void)state;
   const int64_t small = SIZE, large = LARGE;
   keel_builder *builder = create_builder(context, "loop");
   keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &small);
@@ -400,8 +377,7 @@ static void all_outputs_go_in_again(void **state) {
 }
 
 /* Memory on the device and on the host, in turn; once the same for two arguments. */
-static void inputs_come_from_anywhere(void **state) {
-  (void)state;
+LISTED_TEST(inputs_come_from_anywhere) {
   keel_plan *plan = make_plan();
   for (int round = 0; round < 60; round++) {
     arguments a = arguments_of(round);
@@ -421,7 +397,7 @@ static void inputs_come_from_anywhere(void **state) {
       in[1] = keel_tensor_retain(in[0]);
       memcpy(a.y, a.x, sizeof a.y);
     }
-    assert_int_equal(keel_plan_run(plan, in, 3, out, 2), KD_OK);
+    expect_ok(keel_plan_run(plan, in, 3, out, 2));
     expect(a.x, a.y, a.s, out);
     release(in, 3);
     release(out, 2);
@@ -448,8 +424,7 @@ static void *run_many(void *argument) {
   return NULL;
 }
 
-static void threads_have_frames_of_their_own(void **state) {
-  (void)state;
+LISTED_TEST(threads_have_frames_of_their_own) {
   keel_plan *plan = make_plan();
   pthread_t threads[4];
   worker workers[4];
@@ -466,8 +441,7 @@ static void threads_have_frames_of_their_own(void **state) {
 
 /* Mul by 13 fails, late: the run says so and names the recording, the next run goes well, and who
  * did not wait is told by what reads. */
-static void what_fails_in_a_recording_is_told(void **state) {
-  (void)state;
+LISTED_TEST(what_fails_in_a_recording_is_told) {
   keel_plan *plan = make_plan();
   int named = 0;
   for (int round = 0; round < 16; round++) {
@@ -477,9 +451,9 @@ static void what_fails_in_a_recording_is_told(void **state) {
     keel_tensor *in[3], *out[2];
     make_inputs(&a, in);
     bool waits = round % 2 || a.s != 13;
-    const keel_run_params params = {.struct_size = sizeof params,
-                                    .flags = waits ? 0 : KEEL_RUN_ENQUEUES};
-    keel_status status = keel_plan_run_with(plan, &params, in, 3, out, 2);
+    keel_status status = keel_plan_run_with(
+        plan, RUN_PARAMS(.flags = waits ? 0 : KEEL_RUN_ENQUEUES), in, 3, out,
+        2);
     assert_int_equal(status, a.s == 13 && waits ? KD_INTERNAL : KD_OK);
     if (!waits)
       assert_int_equal(keel_tensor_read(out[1], got, sizeof got), KD_INTERNAL);
@@ -524,8 +498,7 @@ static void faults_of_recording_do_no_harm(void **state) {
 }
 
 /* The second kernel of the run that is recorded: the run is made step by step then. */
-static void what_fails_while_recording_is_not_launched(void **state) {
-  (void)state;
+LISTED_TEST(what_fails_while_recording_is_not_launched) {
   keel_plan *plan = make_plan();
   for (int round = 0; round < 10; round++) {
     keel_tensor *out[2];
@@ -538,8 +511,7 @@ static void what_fails_while_recording_is_not_launched(void **state) {
   keel_plan_release(plan);
 }
 
-static void updates_that_fail_make_it_anew(void **state) {
-  (void)state;
+LISTED_TEST(updates_that_fail_make_it_anew) {
   hold_outputs(3);
   assert_int_equal(keel_layers_faults() > 0, 1);
   assert_int_equal(atomic_load(&toy->launches), 30 - 3);

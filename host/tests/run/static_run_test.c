@@ -15,9 +15,7 @@ static keel_value constant(keel_builder *builder, kd_dtype dtype, int64_t count,
 /* Steps as they are built: passes that merge or drop some are left out. */
 static keel_plan *plan_of(keel_builder *builder) {
   static const char *const skip[] = {"fold", "cse", "fuse", "prune"};
-  const keel_plan_params params = {
-      .struct_size = sizeof params, .skip = skip, .skip_count = 4};
-  return finish_plan(builder, &params);
+  return finish_plan(builder, PLAN_PARAMS(.skip = skip, .skip_count = 4));
 }
 
 /* From now on as if steps took long: threads share them. */
@@ -82,12 +80,12 @@ static void run_random(keel_plan *plan, int64_t size, int round, float *out) {
   keel_tensor *in[] = {floats(context, size, a), floats(context, size, b)};
   keel_tensor *got[OUTPUTS];
   uint64_t bytes = (uint64_t)size * sizeof *a;
-  assert_int_equal(keel_plan_run(plan, in, 2, got, OUTPUTS), KD_OK);
+  expect_ok(keel_plan_run(plan, in, 2, got, OUTPUTS));
   assert_memory_equal(keel_tensor_data(in[0]), a,
                       bytes); /* nobody wrote there */
   assert_memory_equal(keel_tensor_data(in[1]), b, bytes);
   for (int i = 0; i < OUTPUTS; i++) {
-    assert_int_equal(keel_tensor_read(got[i], out + i * size, bytes), KD_OK);
+    expect_ok(keel_tensor_read(got[i], out + i * size, bytes));
     keel_tensor_release(got[i]);
   }
   release_all(in, 2);
@@ -104,8 +102,7 @@ static void compare_runs(uint32_t seed, int64_t size) {
     if (round == 3) share_steps(plan);
     if (round) assert_true(has_frame(plan));
   }
-  keel_plan_release(plan);
-  keel_plan_release(plain);
+  RELEASE(plan, plain);
 }
 
 #ifdef KEEL_SANITIZED
@@ -114,15 +111,13 @@ enum { SEEDS = 80, LARGE_SEEDS = 3 };
 enum { SEEDS = 300, LARGE_SEEDS = 12 };
 #endif
 
-static void results_are_those_of_runs_with_values(void **state) {
-  (void)state;
+TEST_THAT(results_are_those_of_runs_with_values) {
   for (uint32_t seed = 0; seed < SEEDS; seed++)
     compare_runs(seed, 3);
 }
 
 /* Memory is shared in the plan's order, which threads then keep. */
-static void results_of_large_values_are_those_too(void **state) {
-  (void)state;
+TEST_THAT(results_of_large_values_are_those_too) {
   for (uint32_t seed = 0; seed < LARGE_SEEDS; seed++)
     compare_runs(seed, LARGE);
 }
@@ -143,18 +138,16 @@ static void *run_often(void *argument) {
         keel_tensor_create(context, KD_F32, 1, &one, &n, &x) != KD_OK ||
         keel_plan_run(me->plan, &x, 1, &y, 1) != KD_OK ||
         keel_tensor_read(y, &got, sizeof got) != KD_OK || got != 50 * n;
-    keel_tensor_release(x);
-    keel_tensor_release(y);
+    RELEASE(x, y);
   }
   return NULL;
 }
 
 /* Each run has its static run. */
-static void many_run_one_plan_at_once(void **state) {
+TEST_THAT(many_run_one_plan_at_once) {
   const int64_t one = 1;
   caller callers[4];
   pthread_t threads[4];
-  (void)state;
   keel_builder *builder = create_builder(context, "sum");
   keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &one), sum = x;
   for (int i = 1; i < 50; i++)
@@ -179,10 +172,9 @@ static void many_run_one_plan_at_once(void **state) {
 /* ---- what is handed out -------------------------------------------------------- */
 
 /* An input, a constant, a view of each, and one value twice. */
-static void all_kinds_of_outputs(void **state) {
+TEST_THAT(all_kinds_of_outputs) {
   const float data[] = {1, -2}, want[] = {1, 0}, numbers[] = {7, 8};
   const int64_t two = 2, column[] = {2, 1};
-  (void)state;
   keel_builder *builder = create_builder(context, "outputs");
   keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &two);
   keel_value c = constant(builder, KD_F32, 2, numbers);
@@ -199,7 +191,7 @@ static void all_kinds_of_outputs(void **state) {
   keel_tensor *in = floats(context, 2, data), *last = NULL;
   for (int round = 0; round < 4; round++) {
     keel_tensor *out[7];
-    assert_int_equal(keel_plan_run(plan, &in, 1, out, 7), KD_OK);
+    expect_ok(keel_plan_run(plan, &in, 1, out, 7));
     for (int i = 0; i < 7; i++) {
       expect_floats(out[i], i >= 4 ? want : i % 2 ? numbers : data, 2);
       assert_int_equal(keel_tensor_rank(out[i]),
@@ -211,16 +203,13 @@ static void all_kinds_of_outputs(void **state) {
     release_all(out, 7);
   }
   assert_true(has_frame(plan));
-  keel_tensor_release(last);
-  keel_tensor_release(in);
-  keel_plan_release(plan);
+  RELEASE(last, in, plan);
 }
 
 /* Its first input may be overwritten; not where it is read as another one, too. */
-static void what_is_read_twice_is_not_overwritten(void **state) {
+TEST_THAT(what_is_read_twice_is_not_overwritten) {
   const float data[] = {-1, -2, -3}, want[] = {3, 2, 1};
   const int64_t three = 3, back[] = {2, 1, 0};
-  (void)state;
   keel_builder *builder = create_builder(context, "twice");
   keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &three);
   keel_value v = op(builder, "Neg", x, KEEL_ABSENT);
@@ -230,13 +219,12 @@ static void what_is_read_twice_is_not_overwritten(void **state) {
   keel_plan *plan = plan_of(builder);
   keel_tensor *from = floats(context, 3, data), *to = NULL;
   for (int i = 0; i < 3; i++) {
-    assert_int_equal(keel_plan_run(plan, &from, 1, &to, 1), KD_OK);
+    expect_ok(keel_plan_run(plan, &from, 1, &to, 1));
     expect_floats(to, want, 3);
     keel_tensor_release(to);
   }
   assert_true(has_frame(plan));
-  keel_tensor_release(from);
-  keel_plan_release(plan);
+  RELEASE(from, plan);
 }
 
 /* ---- other types, failures ------------------------------------------------------ */
@@ -260,10 +248,9 @@ static keel_status gather(keel_plan *plan, int64_t count,
   return status;
 }
 
-static void a_failure_says_why_and_the_next_run_is_good(void **state) {
+TEST_THAT(a_failure_says_why_and_the_next_run_is_good) {
   keel_plan *plan = gather_plan(2);
   const float want[] = {30, 10};
-  (void)state;
   for (int round = 0; round < 8; round++) {
     const int64_t good[] = {2, 0}, bad[] = {0, 9};
     keel_tensor *y = NULL;
@@ -285,15 +272,14 @@ static void a_failure_says_why_and_the_next_run_is_good(void **state) {
 }
 
 /* The static run is of the first run's types; others are run, too. */
-static void other_types_are_run_as_ever(void **state) {
+TEST_THAT(other_types_are_run_as_ever) {
   keel_plan *plan = gather_plan(-1);
   const int64_t assignment[] = {2, 0, 1};
   const float want[] = {30, 10, 20};
-  (void)state;
   for (int round = 0; round < 12; round++) {
     keel_tensor *y = NULL;
     int64_t n = 1 + round % 3;
-    assert_int_equal(gather(plan, n, assignment, &y), KD_OK);
+    expect_ok(gather(plan, n, assignment, &y));
     expect_floats(y, want, (size_t)n);
     keel_tensor_release(y);
   }
@@ -302,11 +288,10 @@ static void other_types_are_run_as_ever(void **state) {
 }
 
 /* A first run that fails leaves no types. */
-static void a_first_failure_is_forgotten(void **state) {
+TEST_THAT(a_first_failure_is_forgotten) {
   keel_plan *plan = gather_plan(-1);
   const int64_t bad[] = {9, 9, 9}, good[] = {1};
   const float want[] = {20};
-  (void)state;
   for (int round = 0; round < 4; round++) {
     keel_tensor *y = NULL;
     assert_int_equal(gather(plan, round ? 1 : 3, round ? good : bad, &y),
@@ -319,10 +304,9 @@ static void a_first_failure_is_forgotten(void **state) {
 }
 
 /* A shape that depends on a value may be another in the next run. */
-static void shapes_that_hang_on_values_have_no_frame(void **state) {
+TEST_THAT(shapes_that_hang_on_values_have_no_frame) {
   const int64_t open = -1;
   const float data[] = {1, 2, 3, 4, 5, 6};
-  (void)state;
   keel_builder *builder = create_builder(context, "reshape");
   keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &open);
   keel_value shape = keel_builder_input(builder, "shape", KD_I64, 1, &open);
@@ -334,25 +318,21 @@ static void shapes_that_hang_on_values_have_no_frame(void **state) {
   for (int round = 0; round < 6; round++) {
     const int64_t dims[] = {round % 2 ? 2 : 3, -1}, two = 2;
     keel_tensor *y = NULL;
-    assert_int_equal(keel_tensor_create(context, KD_I64, 1, &two, dims, &in[1]),
-                     KD_OK);
-    assert_int_equal(keel_plan_run(plan, in, 2, &y, 1), KD_OK);
+    expect_ok(keel_tensor_create(context, KD_I64, 1, &two, dims, &in[1]));
+    expect_ok(keel_plan_run(plan, in, 2, &y, 1));
     assert_int_equal(keel_tensor_dims(y)[0], dims[0]);
-    keel_tensor_release(y);
-    keel_tensor_release(in[1]);
+    RELEASE(y, in[1]);
   }
   assert_false(has_frame(plan));
-  keel_tensor_release(in[0]);
-  keel_plan_release(plan);
+  RELEASE(in[0], plan);
 }
 
 /* ---- memory ---------------------------------------------------------------------- */
 
 /* A chain writes in place; two branches that meet need two places more than that. */
-static void places_are_used_again(void **state) {
+TEST_THAT(places_are_used_again) {
   const int64_t dims[] = {1000};
   uint64_t planned = 0, unshared = 0, least = 0;
-  (void)state;
   keel_builder *builder = create_builder(context, "places");
   keel_value x = keel_builder_input(builder, "x", KD_F32, 1, dims);
   keel_value a = op(builder, "Neg", x, KEEL_ABSENT), b = a;
@@ -367,21 +347,19 @@ static void places_are_used_again(void **state) {
   assert_int_equal(keel_plan_memory(plan, &planned, &unshared, &least),
                    KD_FAILED_PRECONDITION);
   for (int i = 0; i < 2; i++) {
-    assert_int_equal(keel_plan_run(plan, &in, 1, &y, 1), KD_OK);
+    expect_ok(keel_plan_run(plan, &in, 1, &y, 1));
     keel_tensor_release(y);
   }
-  assert_int_equal(keel_plan_memory(plan, &planned, &unshared, &least), KD_OK);
+  expect_ok(keel_plan_memory(plan, &planned, &unshared, &least));
   assert_true(unshared >= 21 * 4000);
   assert_true(least >= 2 * 4000 && least <= planned);
   assert_true(planned <= 3 * 4032);
-  keel_tensor_release(in);
-  keel_plan_release(plan);
+  RELEASE(in, plan);
 }
 
 /* Nothing lies anywhere, and kernels still get an address. */
-static void empty_values_have_a_place(void **state) {
+TEST_THAT(empty_values_have_a_place) {
   const int64_t none = 0;
-  (void)state;
   keel_builder *builder = create_builder(context, "empty");
   keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &none);
   keel_value pair[] = {op(builder, "Neg", x, KEEL_ABSENT), x};
@@ -392,29 +370,24 @@ static void empty_values_have_a_place(void **state) {
   keel_tensor *in = floats(context, 0, NULL), *out = NULL;
   uint64_t planned = 0;
   for (int i = 0; i < 3; i++) {
-    assert_int_equal(keel_plan_run(plan, &in, 1, &out, 1), KD_OK);
+    expect_ok(keel_plan_run(plan, &in, 1, &out, 1));
     assert_int_equal(keel_tensor_size(out), 0);
     keel_tensor_release(out);
   }
-  assert_int_equal(keel_plan_memory(plan, &planned, NULL, NULL), KD_OK);
+  expect_ok(keel_plan_memory(plan, &planned, NULL, NULL));
   assert_true(planned > 0);
-  keel_tensor_release(in);
-  keel_plan_release(plan);
+  RELEASE(in, plan);
 }
 
 /* Where memory is short the run says so, and later ones are good again. */
-static void too_little_memory_fails_one_run(void **state) {
+TEST_THAT(too_little_memory_fails_one_run) {
   enum { COUNT = 50000 }; /* 200 kB */
   const int64_t dims[] = {COUNT}, all[] = {3 * COUNT};
   const char *path = CPU_PLUGIN;
-  const keel_context_params params = {.struct_size = sizeof params,
-                                      .flags = KEEL_ONLY_NAMED,
-                                      .plugins = &path,
-                                      .plugin_count = 1,
-                                      .memory_limit = 1100000};
+  const keel_context_params params =
+      OPENS(KEEL_ONLY_NAMED, &path, 1, .memory_limit = 1100000);
   keel_context *usual = context;
-  (void)state;
-  assert_int_equal(keel_open(&params, &context), KD_OK);
+  expect_ok(keel_open(&params, &context));
   keel_builder *builder = create_builder(context, "short");
   keel_value x = keel_builder_input(builder, "x", KD_F32, 1, dims);
   keel_value y =
@@ -430,22 +403,18 @@ static void too_little_memory_fails_one_run(void **state) {
                      none_left ? KD_OUT_OF_MEMORY : KD_OK);
     if (none_left) assert_null(out);
     if (none_left) expect_message("exceed the limit of 1100000 bytes");
-    keel_tensor_release(out);
-    keel_tensor_release(held);
+    RELEASE(out, held);
     out = held = NULL;
   }
   assert_true(has_frame(plan));
-  keel_tensor_release(in);
-  keel_plan_release(plan);
-  keel_close(context);
+  RELEASE(in, plan, context);
   context = usual;
 }
 
 /* Products of half floats need scratch memory beside the values. */
-static void scratch_memory_lies_apart(void **state) {
+TEST_THAT(scratch_memory_lies_apart) {
   const int64_t dims[] = {8, 8};
   uint16_t numbers[64], first[64], next[64];
-  (void)state;
   for (int i = 0; i < 64; i++)
     numbers[i] = (uint16_t)(0x3c00 + 16 * i); /* 1 and up */
   keel_builder *builder = create_builder(context, "scratch");
@@ -458,15 +427,13 @@ static void scratch_memory_lies_apart(void **state) {
   keel_tensor *in = create_tensor(context, KD_F16, 2, dims, numbers);
   for (int i = 0; i < 3; i++) {
     keel_tensor *out = NULL;
-    assert_int_equal(keel_plan_run(plan, &in, 1, &out, 1), KD_OK);
-    assert_int_equal(keel_tensor_read(out, i ? next : first, sizeof first),
-                     KD_OK);
+    expect_ok(keel_plan_run(plan, &in, 1, &out, 1));
+    expect_ok(keel_tensor_read(out, i ? next : first, sizeof first));
     if (i) assert_memory_equal(first, next, sizeof first);
     keel_tensor_release(out);
   }
   assert_true(has_frame(plan));
-  keel_tensor_release(in);
-  keel_plan_release(plan);
+  RELEASE(in, plan);
 }
 
 /* ---- where blocks lie --------------------------------------------------------- */
@@ -561,21 +528,19 @@ static void lay_blocks(uint64_t *state, uint64_t bytes, uint32_t *with_edges) {
   for (uint32_t i = 0; i < executable->value_count; i++)
     base[i] = i;
   memset(blocks, 0, sizeof blocks);
-  assert_int_equal(keel_buffer_assignment_begin(&assignment, executable, base),
-                   KD_OK);
+  expect_ok(keel_buffer_assignment_begin(&assignment, executable, base));
   for (uint32_t i = 0; i < executable->step_count; i++)
     for (int scratch = 0; scratch < 2; scratch++) {
       uint32_t at = 0, before = assignment.count;
       uint32_t value = scratch ? KEEL_ABSENT : executable->steps[i].outputs[0];
       uint64_t size = bytes * (1 + next_random(state) % 9 / 8 * 8);
       if (scratch && next_random(state) % 4) continue;
-      assert_int_equal(keel_buffer_assignment_take(&assignment, i, value, size,
-                                                   next_random(state) % 4, &at),
-                       KD_OK);
+      expect_ok(keel_buffer_assignment_take(&assignment, i, value, size,
+                                            next_random(state) % 4, &at));
       if (assignment.count > before) blocks[at].from = i;
       note_use(executable, i, value, &blocks[at]);
     }
-  assert_int_equal(keel_buffer_assignment_end(&assignment, 64, false), KD_OK);
+  expect_ok(keel_buffer_assignment_end(&assignment, 64, false));
   check_blocks(&assignment, executable, blocks);
   assert_true(assignment.least <= assignment.total);
   assert_true(assignment.total <= assignment.unshared + 64 * assignment.count);
@@ -587,10 +552,9 @@ static void lay_blocks(uint64_t *state, uint64_t bytes, uint32_t *with_edges) {
   keel_plan_release(plan);
 }
 
-static void blocks_share_memory_in_the_order_of_steps(void **state) {
+TEST_THAT(blocks_share_memory_in_the_order_of_steps) {
   uint32_t with_edges = 0;
   uint64_t random = 5;
-  (void)state;
   for (int i = 0; i < 200; i++)
     lay_blocks(&random, 100, &with_edges);
   assert_int_equal(with_edges, 0); /* not worth it */
@@ -600,9 +564,8 @@ static void blocks_share_memory_in_the_order_of_steps(void **state) {
 }
 
 /* A long way and a short one, with what they cost. */
-static void the_longest_way_comes_first(void **state) {
+TEST_THAT(the_longest_way_comes_first) {
   const int64_t one = 1;
-  (void)state;
   keel_builder *builder = create_builder(context, "ways");
   keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &one);
   keel_value a = op(builder, "Neg", x, KEEL_ABSENT);           /* 0 */
@@ -637,23 +600,4 @@ static void the_longest_way_comes_first(void **state) {
   keel_plan_release(plan);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(results_are_those_of_runs_with_values),
-      cmocka_unit_test(results_of_large_values_are_those_too),
-      cmocka_unit_test(many_run_one_plan_at_once),
-      cmocka_unit_test(all_kinds_of_outputs),
-      cmocka_unit_test(what_is_read_twice_is_not_overwritten),
-      cmocka_unit_test(a_failure_says_why_and_the_next_run_is_good),
-      cmocka_unit_test(other_types_are_run_as_ever),
-      cmocka_unit_test(a_first_failure_is_forgotten),
-      cmocka_unit_test(shapes_that_hang_on_values_have_no_frame),
-      cmocka_unit_test(places_are_used_again),
-      cmocka_unit_test(empty_values_have_a_place),
-      cmocka_unit_test(too_little_memory_fails_one_run),
-      cmocka_unit_test(scratch_memory_lies_apart),
-      cmocka_unit_test(blocks_share_memory_in_the_order_of_steps),
-      cmocka_unit_test(the_longest_way_comes_first),
-  };
-  return cmocka_run_group_tests(tests, open_cpu, close_context);
-}
+RUN_TESTS(open_cpu, close_context)

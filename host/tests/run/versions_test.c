@@ -10,22 +10,18 @@
 
 static keel_context *context;
 
-static int begin(void **state) {
-  (void)state;
+SETUP(begin) {
   context = open_with(CPU_PLUGIN, TOY("queue"), 2);
   return 0;
 }
 
-static int end(void **state) {
-  (void)state;
+SETUP(end) {
   keel_close(context);
   return 0;
 }
 
 static keel_tensor *integers(int64_t count, const int64_t *data) {
-  keel_tensor *tensor = NULL;
-  assert_int_equal(
-      keel_tensor_create(context, KD_I64, 1, &count, data, &tensor), KD_OK);
+  keel_tensor *tensor = create_tensor(context, KD_I64, 1, &count, data);
   return tensor;
 }
 
@@ -36,19 +32,15 @@ static keel_plan *plan_of(keel_builder *builder,
   if (keel_builder_finish(builder, &program) != KD_OK ||
       keel_plan_create(program, params, &plan) != KD_OK)
     fail_msg("%s", keel_message());
-  keel_builder_destroy(builder);
-  keel_program_release(program);
+  RELEASE(builder, program);
   return plan;
 }
 
 /* The transpose of what is positive in x of n x m, as m x n by way of its shape, plus
  * `bias` of m x n: ops that compute shapes, and ops on data. */
 static keel_plan *plan_of_turning(uint32_t flags) {
-  keel_builder *b = NULL;
   const int64_t open[] = {-1, -1}, turned[] = {1, 0};
-  const keel_plan_params params = {.struct_size = sizeof params,
-                                   .flags = flags};
-  assert_int_equal(keel_builder_create(context, "turn", &b), KD_OK);
+  keel_builder *b = create_builder(context, "turn");
   keel_value x = keel_builder_input(b, "x", KD_F32, 2, open);
   keel_value bias = keel_builder_input(b, "bias", KD_F32, 2, open);
   keel_tensor *order_ = integers(2, turned);
@@ -62,9 +54,8 @@ static keel_plan *plan_of_turning(uint32_t flags) {
   swap = op(b, "Reshape", swap, keel_builder_constant(b, flat));
   swap = op(b, "Reshape", swap, shape);
   keel_builder_output(b, "y", op(b, "Add", swap, bias));
-  keel_tensor_release(order_);
-  keel_tensor_release(flat);
-  return plan_of(b, &params);
+  RELEASE(order_, flat);
+  return plan_of(b, PLAN_PARAMS(.flags = flags));
 }
 
 static keel_status try_turning(keel_plan *plan, int64_t n, int64_t m,
@@ -110,9 +101,8 @@ static uint32_t versions_of(keel_plan *plan) {
 
 /* ---- what comes again ------------------------------------------------------------------ */
 
-static void shapes_that_come_again_are_constants(void **state) {
+TEST_THAT(shapes_that_come_again_are_constants) {
   keel_plan *plan = plan_of_turning(0), *one = plan_of_turning(KEEL_PLAN_ONE);
-  (void)state;
   turn(plan, 2, 4); /* the first ones have a plan at once: these are not */
   for (int i = 0; i < 3;
        i++) { /* they come, a plan for them meets them, lays them */
@@ -125,14 +115,11 @@ static void shapes_that_come_again_are_constants(void **state) {
   keel_plan *version = keel_versions_last(plan->versions);
   assert_non_null(version);
   assert_true(version->main->step_count < plan->main->step_count);
-  keel_plan_release(version);
-  keel_plan_release(plan);
-  keel_plan_release(one);
+  RELEASE(version, plan, one);
 }
 
-static void the_first_shapes_have_a_plan_at_once(void **state) {
+TEST_THAT(the_first_shapes_have_a_plan_at_once) {
   keel_plan *plan = plan_of_turning(0);
-  (void)state;
   assert_null(keel_versions_last(plan->versions));
   turn(plan, 3, 4);
   assert_int_equal(versions_of(plan), 1);
@@ -144,9 +131,8 @@ static void the_first_shapes_have_a_plan_at_once(void **state) {
   keel_plan_release(plan);
 }
 
-static void another_shape_that_comes_once_makes_none(void **state) {
+TEST_THAT(another_shape_that_comes_once_makes_none) {
   keel_plan *plan = plan_of_turning(0);
-  (void)state;
   for (int64_t n = 1; n <= 8; n++)
     for (int64_t m = 1; m <= 4; m++) /* 32: as many as are remembered */
       turn(plan, n, m);
@@ -154,9 +140,8 @@ static void another_shape_that_comes_once_makes_none(void **state) {
   keel_plan_release(plan);
 }
 
-static void the_one_not_used_for_the_longest_makes_way(void **state) {
+TEST_THAT(the_one_not_used_for_the_longest_makes_way) {
   keel_plan *plan = plan_of_turning(0), *first = NULL, *now = NULL;
-  (void)state;
   for (int i = 0; i < 3; i++)
     turn(plan, 1, 1);
   first = keel_versions_last(plan->versions);
@@ -197,10 +182,9 @@ static void *turn_many(void *argument) {
   return NULL;
 }
 
-static void threads_share_versions(void **state) {
+TEST_THAT(threads_share_versions) {
   keel_plan *plan = plan_of_turning(0);
   pthread_t threads[4];
-  (void)state;
   for (int i = 0; i < 4; i++)
     pthread_create(&threads[i], NULL, turn_many, plan);
   for (int i = 0; i < 4; i++)
@@ -210,11 +194,10 @@ static void threads_share_versions(void **state) {
 
 /* ---- what does not fit --------------------------------------------------------------------- */
 
-static void wrong_shapes_are_told_as_ever(void **state) {
+TEST_THAT(wrong_shapes_are_told_as_ever) {
   keel_plan *plan = plan_of_turning(0), *one = plan_of_turning(KEEL_PLAN_ONE);
   char want[512];
   keel_tensor *y = NULL;
-  (void)state;
   assert_int_equal(try_turning(one, 3, 4, 5, &y), KD_INVALID_ARGUMENT);
   snprintf(want, sizeof want, "%s", keel_message());
   for (int i = 0; i < 5; i++) {
@@ -222,15 +205,12 @@ static void wrong_shapes_are_told_as_ever(void **state) {
     assert_string_equal(keel_message(), want);
     turn(plan, 3, 4);
   }
-  keel_plan_release(plan);
-  keel_plan_release(one);
+  RELEASE(plan, one);
 }
 
 /* A plan of what is all known has none; nor has one where an input alone is a resource. */
-static void what_is_known_is_made_once(void **state) {
-  keel_builder *b = NULL;
-  (void)state;
-  assert_int_equal(keel_builder_create(context, "known", &b), KD_OK);
+TEST_THAT(what_is_known_is_made_once) {
+  keel_builder *b = create_builder(context, "known");
   keel_value x = keel_builder_input(b, "x", KD_F32, 1, (int64_t[]){2});
   keel_value v = keel_builder_resource(b, "v");
   op(b, "keel::VariableAssign", v, x);
@@ -242,18 +222,17 @@ static void what_is_known_is_made_once(void **state) {
 
 /* The shape of x, which the program declares as 2 x 3, and x by a matrix of 3 x 1. */
 static keel_program *declared(void) {
-  keel_builder *b = NULL;
   keel_program *program = NULL;
   keel_tensor *ones = NULL;
   const float three[] = {1, 1, 1};
   keel_tensor_create(context, KD_F32, 2, (int64_t[]){3, 1}, three, &ones);
-  assert_int_equal(keel_builder_create(context, "declared", &b), KD_OK);
+  keel_builder *b = create_builder(context, "declared");
   keel_value x = keel_builder_input(b, "x", KD_F32, 2, (int64_t[]){2, 3});
   keel_builder_output(b, "shape", op(b, "Shape", x, KEEL_ABSENT));
   keel_builder_output(b, "sums",
                       op(b, "MatMul", x, keel_builder_constant(b, ones)));
   keel_tensor_release(ones);
-  assert_int_equal(keel_builder_finish(b, &program), KD_OK);
+  expect_ok(keel_builder_finish(b, &program));
   keel_builder_destroy(b);
   return program;
 }
@@ -266,7 +245,7 @@ static keel_status run_declared(keel_plan *plan, kd_dtype dtype, int64_t n,
   keel_status status = keel_plan_run(plan, &x, 1, out, 2);
   keel_tensor_release(x);
   if (status != KD_OK) return status;
-  assert_int_equal(keel_tensor_read(out[0], got, sizeof got), KD_OK);
+  expect_ok(keel_tensor_read(out[0], got, sizeof got));
   assert_true(got[0] == n && got[1] == m);
   assert_int_equal(keel_tensor_elements(out[1]), n);
   release_all(out, 2);
@@ -274,56 +253,47 @@ static keel_status run_declared(keel_plan *plan, kd_dtype dtype, int64_t n,
 }
 
 /* What was planned for the shape that a program declares is not used for another. */
-static void another_shape_than_declared_is_planned_apart(void **state) {
+TEST_THAT(another_shape_than_declared_is_planned_apart) {
   keel_program *program = declared(), *compiled = NULL;
   keel_plan *plan = NULL, *narrow = NULL, *late = NULL;
-  (void)state;
-  assert_int_equal(keel_plan_create(program, NULL, &plan), KD_OK);
-  assert_int_equal(keel_program_compile(program, NULL, &compiled), KD_OK);
-  assert_int_equal(keel_plan_create(compiled, NULL, &narrow), KD_OK);
-  assert_int_equal(keel_plan_create(program, NULL, &late), KD_OK);
+  expect_ok(keel_plan_create(program, NULL, &plan));
+  expect_ok(keel_program_compile(program, NULL, &compiled));
+  expect_ok(keel_plan_create(compiled, NULL, &narrow));
+  expect_ok(keel_plan_create(program, NULL, &late));
   keel_program_release(compiled);
   for (int i = 0; i < 4; i++) {
-    assert_int_equal(run_declared(plan, KD_F32, 2, 3), KD_OK);
-    assert_int_equal(run_declared(plan, KD_F32, 5, 3), KD_OK);
-    assert_int_equal(run_declared(narrow, KD_F32, 2, 3), KD_OK);
+    expect_ok(run_declared(plan, KD_F32, 2, 3));
+    expect_ok(run_declared(plan, KD_F32, 5, 3));
+    expect_ok(run_declared(narrow, KD_F32, 2, 3));
   }
   /* where an op can't take it, the message says what was declared, too */
-  assert_int_equal(run_declared(plan, KD_F32, 2, 4), KD_INVALID_ARGUMENT);
-  expect_message("MatMul");
+  expect_fails(run_declared(plan, KD_F32, 2, 4), KD_INVALID_ARGUMENT, "MatMul");
   expect_message("input \"x\" is f32[2,4], and the program declares f32[2,3]");
-  assert_int_equal(run_declared(plan, KD_I32, 2, 3), KD_INVALID_ARGUMENT);
-  expect_message("input \"x\" is i32[2,3], and the program declares f32[2,3]");
+  expect_fails(run_declared(plan, KD_I32, 2, 3), KD_INVALID_ARGUMENT,
+               "input \"x\" is i32[2,3], and the program declares f32[2,3]");
   /* what is compiled is for what was declared, and for nothing else */
-  assert_int_equal(run_declared(narrow, KD_F32, 5, 3), KD_INVALID_ARGUMENT);
-  expect_message(
-      "input \"x\" is f32[5,3], and the program declares f32[2,3],"
-      " for which it is compiled");
+  expect_fails(run_declared(narrow, KD_F32, 5, 3), KD_INVALID_ARGUMENT,
+               "input \"x\" is f32[5,3], and the program declares f32[2,3],"
+               " for which it is compiled");
   /* a plan of a program that was released has what it made of it */
   keel_program_release(program);
-  assert_int_equal(run_declared(plan, KD_F32, 5, 3), KD_OK);
-  assert_int_equal(run_declared(late, KD_F32, 2, 3), KD_OK);
-  assert_int_equal(run_declared(late, KD_F32, 5, 3), KD_INVALID_ARGUMENT);
-  expect_message("another shape needs the program, which was released");
-  keel_plan_release(plan);
-  keel_plan_release(late);
-  keel_plan_release(narrow);
+  expect_ok(run_declared(plan, KD_F32, 5, 3));
+  expect_ok(run_declared(late, KD_F32, 2, 3));
+  expect_fails(run_declared(late, KD_F32, 5, 3), KD_INVALID_ARGUMENT,
+               "another shape needs the program, which was released");
+  RELEASE(plan, late, narrow);
 }
 
 /* ---- on a device ---------------------------------------------------------------------------- */
 
 /* x + Relu(large), of which the first rows are taken, on a device of its own memory. */
-static void constants_are_brought_to_a_device_once(void **state) {
+TEST_THAT(constants_are_brought_to_a_device_once) {
   enum { LARGE = 1 << 18 }; /* floats: a MiB */
-  keel_builder *b = NULL;
   keel_device *queue = NULL;
   static float zeros[LARGE];
   const int64_t open = -1;
-  (void)state;
-  assert_int_equal(keel_device_find(context, "queue:0", &queue), KD_OK);
-  const keel_plan_params params = {.struct_size = sizeof params,
-                                   .device = queue};
-  assert_int_equal(keel_builder_create(context, "device", &b), KD_OK);
+  expect_ok(keel_device_find(context, "queue:0", &queue));
+  keel_builder *b = create_builder(context, "device");
   keel_value x = keel_builder_input(b, "x", KD_F32, 1, &open);
   keel_value twice = op(b, "Relu", op(b, "Add", x, x), KEEL_ABSENT);
   keel_builder_output(b, "y", twice);
@@ -332,9 +302,9 @@ static void constants_are_brought_to_a_device_once(void **state) {
   keel_builder_output(b, "sum",
                       op(b, "Add", large, keel_builder_constant(b, constant)));
   keel_tensor_release(constant);
-  keel_plan *plan = plan_of(b, &params);
+  keel_plan *plan = plan_of(b, PLAN_PARAMS(.device = queue));
   keel_tensor *z = floats(context, LARGE, zeros), *there = NULL;
-  assert_int_equal(keel_tensor_to(z, queue, &there), KD_OK);
+  expect_ok(keel_tensor_to(z, queue, &there));
   uint64_t first = 0;
   for (int64_t n = 1; n <= 6; n++)
     for (int i = 0; i < 4; i++) {
@@ -344,17 +314,13 @@ static void constants_are_brought_to_a_device_once(void **state) {
       if (keel_plan_run(plan, in, 2, out, 2) != KD_OK)
         fail_msg("%s", keel_message());
       expect_floats(out[0], want, (size_t)n);
-      keel_tensor_release(in[0]);
-      keel_tensor_release(out[0]);
-      keel_tensor_release(out[1]);
+      RELEASE(in[0], out[0], out[1]);
       keel_stats stats;
       keel_get_stats(context, &stats);
       if (n == 1) first = stats.tensor_bytes;
       assert_true(stats.tensor_bytes < first + LARGE * sizeof(float) / 2);
     }
-  keel_tensor_release(z);
-  keel_tensor_release(there);
-  keel_plan_release(plan);
+  RELEASE(z, there, plan);
 }
 
 /* ---- profiles ------------------------------------------------------------------------ */
@@ -368,9 +334,8 @@ static uint64_t calls_of(keel_plan *plan, const char *op, const char *types) {
   return calls;
 }
 
-static void a_profile_counts_versions_too(void **state) {
+TEST_THAT(a_profile_counts_versions_too) {
   keel_plan *plan = plan_of_turning(0);
-  (void)state;
   for (int i = 0; i < 4; i++)
     turn(plan, 3, 4); /* there before, and not counted */
   assert_int_equal(calls_of(plan, "Relu", NULL), 0);
@@ -389,7 +354,7 @@ static void a_profile_counts_versions_too(void **state) {
   turn(plan, 3, 4);
   assert_int_equal(calls_of(plan, "Relu", NULL), 46);
   keel_profile_device device;
-  assert_int_equal(keel_plan_profile_device(plan, 0, &device), KD_OK);
+  expect_ok(keel_plan_profile_device(plan, 0, &device));
   assert_true(device.calls >= 2 * 46);
   keel_plan_profile(plan, KEEL_PROFILE_OPS);
   assert_int_equal(calls_of(plan, "Relu", NULL), 0);
@@ -398,18 +363,4 @@ static void a_profile_counts_versions_too(void **state) {
   keel_plan_release(plan); /* while it counts */
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(shapes_that_come_again_are_constants),
-      cmocka_unit_test(the_first_shapes_have_a_plan_at_once),
-      cmocka_unit_test(another_shape_that_comes_once_makes_none),
-      cmocka_unit_test(the_one_not_used_for_the_longest_makes_way),
-      cmocka_unit_test(threads_share_versions),
-      cmocka_unit_test(wrong_shapes_are_told_as_ever),
-      cmocka_unit_test(what_is_known_is_made_once),
-      cmocka_unit_test(another_shape_than_declared_is_planned_apart),
-      cmocka_unit_test(constants_are_brought_to_a_device_once),
-      cmocka_unit_test(a_profile_counts_versions_too),
-  };
-  return cmocka_run_group_tests(tests, begin, end);
-}
+RUN_TESTS(begin, end)

@@ -107,8 +107,7 @@ static void report(const char *what, long orders) {
   assert_true(states > 100 && orders > 0);
 }
 
-static void what_is_pushed_is_taken_once(void **state) {
-  (void)state;
+TEST_THAT(what_is_pushed_is_taken_once) {
   void (*const last[])(void) = {push_pop, steal, steal};
   report("the last item, two thieves", explore(reset, check_deque, 3, last));
   void (*const two[])(void) = {push_push_pop_pop, steal_twice};
@@ -149,8 +148,7 @@ static void check_two_producers(void) {
   assert_true(taken[3] <= 1);
 }
 
-static void what_is_put_is_taken_once(void **state) {
-  (void)state;
+TEST_THAT(what_is_put_is_taken_once) {
   void (*const three[])(void) = {put_three, take_two};
   report("a producer, a taker", explore(reset, check_queue, 2, three));
   void (*const takers[])(void) = {put_two, take_one, take_one};
@@ -160,10 +158,4 @@ static void what_is_put_is_taken_once(void **state) {
          explore(reset, check_two_producers, 3, producers));
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(what_is_pushed_is_taken_once),
-      cmocka_unit_test(what_is_put_is_taken_once),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -92,8 +92,7 @@ static void check_both(void) {
   check_calls(2);
 }
 
-static void each_waiter_is_called_once_with_the_content(void **state) {
-  (void)state;
+TEST_THAT(each_waiter_is_called_once_with_the_content) {
   void (*const pair[])(void) = {make_it, wait_twice};
   void (*const trio[])(void) = {make_it, wait_first, wait_second};
   void (*const looked[])(void) = {make_it, wait_first, look};
@@ -149,8 +148,7 @@ static void check_freed(void) {
   assert_int_equal(all.freed, 1);
 }
 
-static void the_last_holder_frees_it_once(void **state) {
-  (void)state;
+TEST_THAT(the_last_holder_frees_it_once) {
   void (*const pair[])(void) = {hold_first_twice, hold_second_twice};
   void (*const trio[])(void) = {hold_first, hold_second, hold_third};
   void (*const mixed[])(void) = {hold_first, hold_second_twice, hold_third};
@@ -159,10 +157,4 @@ static void the_last_holder_frees_it_once(void **state) {
   assert_true(explore(reset_refs, check_freed, 3, mixed) > 1);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(each_waiter_is_called_once_with_the_content),
-      cmocka_unit_test(the_last_holder_frees_it_once),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

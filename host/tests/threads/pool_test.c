@@ -25,12 +25,11 @@ static void add_nested(void *context, int64_t begin, int64_t end) {
     keel_parallel_for(all->inner, 1, add_range, all);
 }
 
-static void every_item_is_done_once(void **state) {
+TEST_THAT(every_item_is_done_once) {
   const uint32_t sizes[] = {0, 1, 3};
-  (void)state;
   for (size_t k = 0; k < 3; k++) {
     keel_pool *pool = NULL;
-    assert_int_equal(keel_pool_retain(sizes[k], &pool), KD_OK);
+    expect_ok(keel_pool_retain(sizes[k], &pool));
     assert_int_equal(keel_parallel_width(), sizes[k] + 1);
     for (int64_t count = 0; count < 2000; count += 97) {
       sum all = {0};
@@ -41,11 +40,10 @@ static void every_item_is_done_once(void **state) {
   }
 }
 
-static void loops_nest(void **state) {
+TEST_THAT(loops_nest) {
   keel_pool *pool = NULL;
   sum all = {.inner = 100};
-  (void)state;
-  assert_int_equal(keel_pool_retain(2, &pool), KD_OK);
+  expect_ok(keel_pool_retain(2, &pool));
   keel_parallel_for(200, 1, add_nested, &all);
   assert_int_equal(all.total, 200 * (100 * 99 / 2));
   keel_pool_release(pool);
@@ -74,13 +72,12 @@ static void *help(void *pool) {
 }
 
 /* As drivers hand them over: none runs before somebody takes it. */
-static void posted_tasks_wait_for_a_taker(void **state) {
+TEST_THAT(posted_tasks_wait_for_a_taker) {
   enum { COUNT = 10000 }; /* more than a queue holds */
   pthread_t threads[3];
   atomic_int left = COUNT;
   counting *tasks = calloc(COUNT, sizeof *tasks);
-  (void)state;
-  assert_int_equal(keel_pool_retain(0, &current), KD_OK);
+  expect_ok(keel_pool_retain(0, &current));
   for (int i = 0; i < COUNT; i++) {
     tasks[i] = (counting){{.run = count_down}, &left};
     keel_pool_post(current, &tasks[i].task);
@@ -100,7 +97,7 @@ static void tasks_all_run(uint32_t workers) {
   enum { COUNT = 10000 }; /* more than a queue holds */
   atomic_int left = COUNT;
   counting *tasks = calloc(COUNT, sizeof *tasks);
-  assert_int_equal(keel_pool_retain(workers, &current), KD_OK);
+  expect_ok(keel_pool_retain(workers, &current));
   for (int i = 0; i < COUNT; i++) {
     tasks[i] = (counting){{.run = count_down}, &left};
     keel_pool_submit(current, &tasks[i].task);
@@ -111,13 +108,11 @@ static void tasks_all_run(uint32_t workers) {
   free(tasks);
 }
 
-static void tasks_run_with_workers(void **state) {
-  (void)state;
+TEST_THAT(tasks_run_with_workers) {
   tasks_all_run(3);
 }
 
-static void tasks_run_without_workers(void **state) {
-  (void)state;
+TEST_THAT(tasks_run_without_workers) {
   tasks_all_run(0);
 }
 
@@ -131,11 +126,10 @@ static void *loop_often(void *unused) {
   return NULL;
 }
 
-static void several_callers_share_the_pool(void **state) {
+TEST_THAT(several_callers_share_the_pool) {
   pthread_t threads[4];
   keel_pool *pool = NULL;
-  (void)state;
-  assert_int_equal(keel_pool_retain(2, &pool), KD_OK);
+  expect_ok(keel_pool_retain(2, &pool));
   for (int i = 0; i < 4; i++)
     pthread_create(&threads[i], NULL, loop_often, NULL);
   for (int i = 0; i < 4; i++) {
@@ -169,13 +163,12 @@ static bool never(const keel_task *task, const void *context) {
 }
 
 /* With the only worker held up, what this thread hands over stays its own. */
-static void the_task_handed_over_last_comes_next(void **state) {
+TEST_THAT(the_task_handed_over_last_comes_next) {
   holding worker = {.task.run = hold};
   atomic_int left = 2;
   counting tasks[2] = {{{count_down, NULL}, &left},
                        {{count_down, NULL}, &left}};
-  (void)state;
-  assert_int_equal(keel_pool_retain(1, &current), KD_OK);
+  expect_ok(keel_pool_retain(1, &current));
   keel_pool_post(current, &worker.task);
   while (!atomic_load(&worker.begun))
     sched_yield();
@@ -193,15 +186,4 @@ static void the_task_handed_over_last_comes_next(void **state) {
   keel_pool_release(current);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(every_item_is_done_once),
-      cmocka_unit_test(loops_nest),
-      cmocka_unit_test(posted_tasks_wait_for_a_taker),
-      cmocka_unit_test(tasks_run_with_workers),
-      cmocka_unit_test(tasks_run_without_workers),
-      cmocka_unit_test(several_callers_share_the_pool),
-      cmocka_unit_test(the_task_handed_over_last_comes_next),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

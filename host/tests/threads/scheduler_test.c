@@ -42,17 +42,15 @@ static void settles(keel_scheduler *scheduler, cost cost) {
   assert_true(sum * 100 <= best_of(cost) * RUNS * 103);
 }
 
-static void costs_that_change_are_followed(void **state) {
+TEST_THAT(costs_that_change_are_followed) {
   const uint64_t phases[] = {0, 20000, 0, 1000, 50, 1000, 20000, 300, 0, 400};
   keel_scheduler scheduler = {0};
-  (void)state;
   for (size_t i = 0; i < sizeof phases / sizeof *phases; i++)
     settles(&scheduler, (cost){phases[i], false});
 }
 
-static void short_phases_are_followed(void **state) {
+TEST_THAT(short_phases_are_followed) {
   keel_scheduler scheduler = {0};
-  (void)state;
   for (int i = 0; i < 40; i++) {
     cost now = {i % 2 ? 20000 : 0, false};
     for (int k = 0; k < 12; k++)
@@ -64,11 +62,10 @@ static void short_phases_are_followed(void **state) {
   }
 }
 
-static void a_chain_is_one_threads(void **state) {
+TEST_THAT(a_chain_is_one_threads) {
   const cost phases[] = {{20000, true}, {20000, false}, {20000, true},
                          {1000, true},  {1000, false},  {300, true}};
   keel_scheduler scheduler = {0};
-  (void)state;
   for (size_t i = 0; i < sizeof phases / sizeof *phases; i++) {
     /* as long as before, but not to be shared: nothing shows it but a trial */
     for (int k = 0; k < 600; k++)
@@ -77,18 +74,16 @@ static void a_chain_is_one_threads(void **state) {
   }
 }
 
-static void empty_steps_are_never_shared(void **state) {
+TEST_THAT(empty_steps_are_never_shared) {
   keel_scheduler scheduler = {0};
-  (void)state;
   for (int i = 0; i < RUNS; i++) {
     assert_int_equal(atomic_load(&scheduler.mode), KEEL_SERIAL);
     run(&scheduler, (cost){0}, i % 50 < 4 ? 5 : 1);
   }
 }
 
-static void a_slow_run_now_and_then_changes_little(void **state) {
+TEST_THAT(a_slow_run_now_and_then_changes_little) {
   const uint64_t steps[] = {20000, 1000, 100};
-  (void)state;
   for (size_t i = 0; i < 3; i++) {
     keel_scheduler scheduler = {0};
     cost cost = {steps[i], false};
@@ -103,10 +98,9 @@ static void a_slow_run_now_and_then_changes_little(void **state) {
 }
 
 /* The clock is read seldom where a run takes no longer than that. */
-static void short_runs_are_seldom_timed(void **state) {
+TEST_THAT(short_runs_are_seldom_timed) {
   keel_scheduler scheduler = {0};
   int timed = 0;
-  (void)state;
   for (int i = 0; i < RUNS; i++) {
     keel_schedule schedule = keel_scheduler_next(&scheduler);
     timed += schedule.timed;
@@ -116,9 +110,8 @@ static void short_runs_are_seldom_timed(void **state) {
   assert_true(timed < RUNS / 8);
 }
 
-static void pieces_take_about_as_long(void **state) {
+TEST_THAT(pieces_take_about_as_long) {
   keel_scheduler scheduler = {0};
-  (void)state;
   for (int i = 0; i < 10; i++)
     run(&scheduler, (cost){20000, false}, 1);
   assert_int_equal(keel_scheduler_grain(&scheduler), 1);
@@ -127,9 +120,8 @@ static void pieces_take_about_as_long(void **state) {
   assert_in_range(keel_scheduler_grain(&scheduler), 32, 160);
 }
 
-static void what_is_fixed_stays(void **state) {
+TEST_THAT(what_is_fixed_stays) {
   keel_scheduler scheduler = {0};
-  (void)state;
   keel_scheduler_fix(&scheduler, KEEL_PARALLEL);
   for (int i = 0; i < 100; i++) {
     run(&scheduler, (cost){0}, 1);
@@ -137,16 +129,4 @@ static void what_is_fixed_stays(void **state) {
   }
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(costs_that_change_are_followed),
-      cmocka_unit_test(short_phases_are_followed),
-      cmocka_unit_test(a_chain_is_one_threads),
-      cmocka_unit_test(empty_steps_are_never_shared),
-      cmocka_unit_test(a_slow_run_now_and_then_changes_little),
-      cmocka_unit_test(short_runs_are_seldom_timed),
-      cmocka_unit_test(pieces_take_about_as_long),
-      cmocka_unit_test(what_is_fixed_stays),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

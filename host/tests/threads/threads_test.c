@@ -119,11 +119,10 @@ static void expect_threads(const caller *c) {
   assert_int_equal(meetings[(int)c->which].count, c->wanted);
 }
 
-static void a_context_has_as_many_threads_as_it_asked_for(void **state) {
+TEST_THAT(a_context_has_as_many_threads_as_it_asked_for) {
   const int32_t workers[] = {3, KEEL_NO_WORKERS, 1, 2};
   const uint32_t threads[] = {4, 1, 2, 3};
   keel_context *contexts[4];
-  (void)state;
   for (int i = 0; i < 4; i++) {
     contexts[i] = open_counting(workers[i]);
     assert_int_equal(keel_worker_count(contexts[i]), threads[i]);
@@ -139,10 +138,9 @@ static void a_context_has_as_many_threads_as_it_asked_for(void **state) {
     keel_close(contexts[i]);
 }
 
-static void contexts_at_once_keep_their_numbers(void **state) {
+TEST_THAT(contexts_at_once_keep_their_numbers) {
   caller all[2] = {{.context = open_counting(2), .which = 0, .wanted = 3},
                    {.context = open_counting(1), .which = 1, .wanted = 2}};
-  (void)state;
   for (int round = 0; round < 4; round++) {
     pthread_t threads[2];
     for (int i = 0; i < 2; i++) {
@@ -159,23 +157,16 @@ static void contexts_at_once_keep_their_numbers(void **state) {
 }
 
 /* The caller only waits, and helps: a run that has begun has the threads of its context. */
-static void begun_runs_keep_it(void **state) {
+TEST_THAT(begun_runs_keep_it) {
   keel_context *other = open_counting(3);
   caller c = {.context = open_counting(1), .planned = true, .begun = true};
-  (void)state;
   c.wanted = 2;
   call(&c);
   expect_threads(&c);
-  keel_close(c.context);
-  keel_close(other);
+  RELEASE(c.context, other);
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_context_has_as_many_threads_as_it_asked_for),
-      cmocka_unit_test(contexts_at_once_keep_their_numbers),
-      cmocka_unit_test(begun_runs_keep_it),
-  };
   counting = minimal_plugin;
   counting.name = "counting";
   counting.kernels = counted;
@@ -184,5 +175,5 @@ int main(void) {
     pthread_mutex_init(&meetings[i].lock, NULL);
     pthread_cond_init(&meetings[i].came, NULL);
   }
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  return tests_run(NULL, NULL);
 }

@@ -125,7 +125,7 @@ static inline DLManagedTensorVersioned *lend(keel_tensor *tensor,
 
 static inline keel_tensor *relu(keel_device *device, keel_tensor *x) {
   keel_tensor *y = NULL;
-  assert_int_equal(keel_device_push(device), KD_OK);
+  expect_ok(keel_device_push(device));
   if (keel_call(context, "Relu", NULL, 0, &x, 1, &y, 1) != KD_OK)
     fail_msg("%s", keel_message());
   keel_device_pop();

@@ -83,16 +83,14 @@ static int times_told(heard *h) {
 
 /* ---- tests ------------------------------------------------------------------------------ */
 
-static void what_is_on_the_host_is_there_at_once(void **state) {
+TEST_THAT(what_is_on_the_host_is_there_at_once) {
   heard h = HEARD;
-  (void)state;
   begin("queue:0", TOY("queue"), 2);
   keel_tensor *x = create_tensor(context, KD_F32, 1, dims, two);
   expect_ok(keel_tensor_on_written(x, hear, &h));
   assert_int_equal(times_told(&h), 1);
-  assert_int_equal(told(&h), KD_OK);
-  keel_tensor_release(x);
-  keel_close(context);
+  expect_ok(told(&h));
+  RELEASE(x, context);
 }
 
 /* The value is known, and nobody holds it any more, while its work still runs. */
@@ -108,24 +106,20 @@ static void gated(const char *name, const char *plugin, int workers) {
   keel_tensor_release(y);
   assert_int_equal(times_told(&h), 0);
   atomic_store(&toy->gate, 0);
-  assert_int_equal(told(&h), KD_OK);
-  keel_tensor_release(x);
-  keel_close(context);
+  expect_ok(told(&h));
+  RELEASE(x, context);
 }
 
-static void it_tells_when_the_work_has_ended(void **state) {
-  (void)state;
+TEST_THAT(it_tells_when_the_work_has_ended) {
   gated("queue:0", TOY("queue"), 2);
   gated("shared:0", TOY("shared"), 2);
 }
 
-static void it_tells_without_workers(void **state) {
-  (void)state;
+TEST_THAT(it_tells_without_workers) {
   gated("queue:0", TOY("queue"), KEEL_NO_WORKERS);
 }
 
-static void it_tells_where_the_plugin_calls_nobody_back(void **state) {
-  (void)state;
+TEST_THAT(it_tells_where_the_plugin_calls_nobody_back) {
   gated("echo:0", TOY("echo"), 2);
   gated("echo:0", TOY("echo"), KEEL_NO_WORKERS);
 }
@@ -150,34 +144,31 @@ static void failed(const char *name, const char *plugin, const char *why) {
   assert_non_null(strstr(later.text, why));
   keel_tensor *next = by(x, 3);
   expect_ok(keel_tensor_on_written(next, hear, &behind));
-  assert_int_equal(told(&behind), KD_OK);
+  expect_ok(told(&behind));
   release_all((keel_tensor *[]){x, seven, thirteen, good, bad, next}, 6);
   keel_close(context);
 }
 
-static void it_tells_of_a_failure(void **state) {
-  (void)state;
+TEST_THAT(it_tells_of_a_failure) {
   failed("queue:0", TOY("queue"), "it can't multiply by 13");
   failed("shared:0", TOY("shared"), "it can't multiply by 13");
 }
 
 /* A later failure on the same device does not touch a value that is already computed. */
-static void others_failures_are_not_its_own(void **state) {
+TEST_THAT(others_failures_are_not_its_own) {
   heard h = HEARD;
-  (void)state;
   begin("queue:0", TOY("queue"), 2);
   keel_tensor *x = there(two, 1), *good = by(x, 3);
   expect_ok(keel_device_synchronize(device));
   keel_tensor *bad = by(x, 13);
   expect_ok(keel_tensor_on_written(good, hear, &h));
-  assert_int_equal(told(&h), KD_OK);
+  expect_ok(told(&h));
   release_all((keel_tensor *[]){x, good, bad}, 3);
   keel_close(context);
 }
 
-static void a_value_that_is_not_known_yet(void **state) {
+TEST_THAT(a_value_that_is_not_known_yet) {
   heard h = HEARD, of_failed = HEARD;
-  (void)state;
   begin("queue:0", TOY("queue"), 2);
   keel_tensor *x = there(two, 1), *promise = NULL, *broken = NULL;
   expect_ok(keel_tensor_promise(context, &promise));
@@ -186,7 +177,7 @@ static void a_value_that_is_not_known_yet(void **state) {
   expect_ok(keel_tensor_on_written(broken, hear, &of_failed));
   assert_int_equal(times_told(&h) + times_told(&of_failed), 0);
   expect_ok(keel_tensor_fulfil(promise, x));
-  assert_int_equal(told(&h), KD_OK);
+  expect_ok(told(&h));
   expect_ok(keel_tensor_fail(broken, KD_CANCELLED, "nobody wanted it"));
   assert_int_equal(told(&of_failed), KD_CANCELLED);
   assert_string_equal(of_failed.text, "nobody wanted it");
@@ -195,11 +186,10 @@ static void a_value_that_is_not_known_yet(void **state) {
 }
 
 /* Work that is before the event of one who asked first is told by it, too. */
-static void those_behind_the_same_work_share_an_event(void **state) {
+TEST_THAT(those_behind_the_same_work_share_an_event) {
   enum { VALUES = 4 };
   heard h[VALUES] = {HEARD, HEARD, HEARD, HEARD};
   keel_tensor *y[VALUES];
-  (void)state;
   begin("queue:0", TOY("queue"), 2);
   keel_tensor *x = there(two, 1), *seven = there(&(const float){7}, 0);
   keel_tensor *three = there(&(const float){3}, 0);
@@ -217,16 +207,15 @@ static void those_behind_the_same_work_share_an_event(void **state) {
     assert_int_equal(times_told(&h[i]), 0);
   atomic_store(&toy->gate, 0);
   for (int i = 0; i < VALUES; i++)
-    assert_int_equal(told(&h[i]), KD_OK);
+    expect_ok(told(&h[i]));
   release_all(y, VALUES);
   release_all((keel_tensor *[]){x, seven, three}, 3);
   keel_close(context);
 }
 
 /* Each is told of its own work. */
-static void who_shares_an_event_is_told_of_its_own_failure(void **state) {
+TEST_THAT(who_shares_an_event_is_told_of_its_own_failure) {
   heard good = HEARD, bad = HEARD;
-  (void)state;
   begin("queue:0", TOY("queue"), 2);
   keel_tensor *x = there(two, 1), *seven = there(&(const float){7}, 0);
   keel_tensor *thirteen = there(&(const float){13}, 0);
@@ -245,9 +234,8 @@ static void who_shares_an_event_is_told_of_its_own_failure(void **state) {
   keel_close(context);
 }
 
-static void closing_waits_until_all_are_told(void **state) {
+TEST_THAT(closing_waits_until_all_are_told) {
   heard h[50];
-  (void)state;
   begin("queue:0", TOY("queue"), 2);
   keel_tensor *x = there(two, 1), *three = there(&(const float){3}, 0);
   for (int i = 0; i < 50; i++) {
@@ -262,17 +250,4 @@ static void closing_waits_until_all_are_told(void **state) {
     assert_int_equal(times_told(&h[i]), 1);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(what_is_on_the_host_is_there_at_once),
-      cmocka_unit_test(it_tells_when_the_work_has_ended),
-      cmocka_unit_test(it_tells_without_workers),
-      cmocka_unit_test(it_tells_where_the_plugin_calls_nobody_back),
-      cmocka_unit_test(it_tells_of_a_failure),
-      cmocka_unit_test(others_failures_are_not_its_own),
-      cmocka_unit_test(a_value_that_is_not_known_yet),
-      cmocka_unit_test(those_behind_the_same_work_share_an_event),
-      cmocka_unit_test(who_shares_an_event_is_told_of_its_own_failure),
-      cmocka_unit_test(closing_waits_until_all_are_told)};
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -1,16 +1,8 @@
 /* memory_test.c - values at addresses: found as they are, cut by others that are
  * put over them, assembled from parts; against an array of bytes that is
  * written and read the same way. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-/* after those that it needs */
-#include <cmocka.h>
-
 #include "../bridge.h"
+#include "tests.h"
 
 #define SIZE 1024
 
@@ -85,7 +77,7 @@ static memory_want want_of(const fixture *f, const void *address,
 
 /* ---- tests ---------------------------------------------------------------------- */
 
-static void a_value_is_found_as_it_is(void **state) {
+TEST_THAT(a_value_is_found_as_it_is) {
   fixture *f = *state;
   const int64_t size = 5;
   keel_tensor *value = tensor_of(f->held.context, "abcd", size), *got = NULL;
@@ -112,7 +104,7 @@ static void a_value_is_found_as_it_is(void **state) {
   keel_tensor_release(value);
 }
 
-static void it_goes_when_the_memory_does(void **state) {
+TEST_THAT(it_goes_when_the_memory_does) {
   fixture *f = *state;
   void *address = f->allocator->Alloc(f->allocator, 100);
   uint32_t users = f->other.users;
@@ -126,7 +118,7 @@ static void it_goes_when_the_memory_does(void **state) {
   assert_false(memory_at(address, NULL));
 }
 
-static void addresses_are_those_that_were_given(void **state) {
+TEST_THAT(addresses_are_those_that_were_given) {
   fixture *f = *state;
   memory_place place;
   int here = 0;
@@ -140,7 +132,7 @@ static void addresses_are_those_that_were_given(void **state) {
   f->allocator->Free(f->allocator, NULL);
 }
 
-static void what_does_not_fit_is_refused(void **state) {
+TEST_THAT(what_does_not_fit_is_refused) {
   fixture *f = *state;
   keel_tensor *value = tensor_of(f->held.context, NULL, 16);
   ort_status *status = memory_put(f->base + SIZE - 15, &f->held, value);
@@ -151,7 +143,7 @@ static void what_does_not_fit_is_refused(void **state) {
   keel_tensor_release(value);
 }
 
-static void many_ranges_are_told_apart(void **state) {
+TEST_THAT(many_ranges_are_told_apart) {
   fixture *f = *state;
   enum { COUNT = 300 };
   uint8_t *at[COUNT];
@@ -189,7 +181,7 @@ static void put_some(fixture *f, uint8_t *model, uint32_t *seed) {
   memcpy(model + begin, bytes, size);
 }
 
-static void bytes_are_those_that_were_last_put(void **state) {
+TEST_THAT(bytes_are_those_that_were_last_put) {
   fixture *f = *state;
   uint8_t model[SIZE] = {0}, got[SIZE] = {0};
   uint32_t seed = 24;
@@ -211,19 +203,6 @@ static void bytes_are_those_that_were_last_put(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test_setup_teardown(a_value_is_found_as_it_is, open_fixture,
-                                      close_fixture),
-      cmocka_unit_test_setup_teardown(it_goes_when_the_memory_does,
-                                      open_fixture, close_fixture),
-      cmocka_unit_test_setup_teardown(addresses_are_those_that_were_given,
-                                      open_fixture, close_fixture),
-      cmocka_unit_test_setup_teardown(what_does_not_fit_is_refused,
-                                      open_fixture, close_fixture),
-      cmocka_unit_test_setup_teardown(many_ranges_are_told_apart, open_fixture,
-                                      close_fixture),
-      cmocka_unit_test_setup_teardown(bytes_are_those_that_were_last_put,
-                                      open_fixture, close_fixture),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  around_each(open_fixture, close_fixture);
+  return tests_run(NULL, NULL);
 }

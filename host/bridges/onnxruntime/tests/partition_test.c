@@ -1,14 +1,7 @@
 /* partition_test.c - which claimed nodes become one: on small graphs all at once, and on
  * random ones against the definition. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-/* after those that it needs */
-#include <cmocka.h>
-
 #include "../bridge.h"
+#include "tests.h"
 
 #define NODES 10
 
@@ -96,8 +89,7 @@ static sample random_sample(uint32_t seed) {
   return one;
 }
 
-static void random_graphs_get_the_fewest_groups(void **state) {
-  (void)state;
+TEST_THAT(random_graphs_get_the_fewest_groups) {
   for (uint32_t seed = 0; seed < 20000; seed++) {
     sample one = random_sample(seed);
     run(&one);
@@ -106,12 +98,11 @@ static void random_graphs_get_the_fewest_groups(void **state) {
   }
 }
 
-static void a_chain_is_cut_where_it_leaves(void **state) {
+TEST_THAT(a_chain_is_cut_where_it_leaves) {
   sample one = {.count = 5,
                 .claimed = {true, true, false, true, true},
                 .edges = {{0, 1}, {1, 2}, {2, 3}, {3, 4}},
                 .edge_count = 4};
-  (void)state;
   run(&one);
   assert_int_equal(one.groups, 2);
   assert_int_equal(one.group[0], one.group[1]);
@@ -120,66 +111,50 @@ static void a_chain_is_cut_where_it_leaves(void **state) {
 }
 
 /* 0 and 4 are apart in the order that was given, and nothing is between. */
-static void what_stands_apart_comes_together(void **state) {
+TEST_THAT(what_stands_apart_comes_together) {
   sample one = {.count = 5,
                 .claimed = {true, false, false, false, true},
                 .edges = {{1, 2}, {2, 3}, {0, 4}},
                 .edge_count = 3};
-  (void)state;
   run(&one);
   assert_int_equal(one.groups, 1);
 }
 
 /* Claimed nodes behind others that need nothing: whoever begins. */
-static void the_better_beginning_is_taken(void **state) {
+TEST_THAT(the_better_beginning_is_taken) {
   sample one = {.count = 3,
                 .claimed = {true, false, true},
                 .edges = {{1, 2}, {0, 2}},
                 .edge_count = 2};
-  (void)state;
   run(&one);
   assert_int_equal(one.groups, 1);
 }
 
-static void an_edge_may_come_twice(void **state) {
+TEST_THAT(an_edge_may_come_twice) {
   sample one = {.count = 2,
                 .claimed = {true, true},
                 .edges = {{0, 1}, {0, 1}},
                 .edge_count = 2};
-  (void)state;
   run(&one);
   assert_int_equal(one.groups, 1);
 }
 
-static void nothing_claimed_is_no_group(void **state) {
+TEST_THAT(nothing_claimed_is_no_group) {
   sample one = {.count = 2, .edges = {{0, 1}}, .edge_count = 1};
   sample none = {0};
-  (void)state;
   run(&one);
   assert_int_equal(one.groups, 0);
   run(&none);
   assert_int_equal(none.groups, 0);
 }
 
-static void a_cycle_is_an_error(void **state) {
+TEST_THAT(a_cycle_is_an_error) {
   sample one = {.count = 3,
                 .claimed = {true, true, true},
                 .edges = {{0, 1}, {1, 2}, {2, 1}},
                 .edge_count = 3};
-  (void)state;
   run(&one);
   assert_int_equal(one.groups, NO_GROUP);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(random_graphs_get_the_fewest_groups),
-      cmocka_unit_test(a_chain_is_cut_where_it_leaves),
-      cmocka_unit_test(what_stands_apart_comes_together),
-      cmocka_unit_test(the_better_beginning_is_taken),
-      cmocka_unit_test(an_edge_may_come_twice),
-      cmocka_unit_test(nothing_claimed_is_no_group),
-      cmocka_unit_test(a_cycle_is_an_error),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)
