@@ -1,8 +1,7 @@
 /* attention_test.c - what models write attention with becomes keel::Attention where it means
  * that and nowhere else, and gives the same results. */
-#include <math.h>
-
 #define WORKERS 0
+#include "pass.h"
 #include "with_cpu.h"
 
 enum { MOST = 1 << 17 };
@@ -32,15 +31,6 @@ static keel_tensor *tensor_of(uint32_t rank, const int64_t *dims,
   return create_tensor(context, KD_F32, rank, dims, list);
 }
 
-static keel_tensor *numbers(uint32_t rank, const int64_t *dims, int64_t from) {
-  static float list[MOST];
-  int64_t count = elements_of(rank, dims);
-  assert_true(count <= MOST);
-  for (int64_t i = 0; i < count; i++)
-    list[i] = element(from + i);
-  return tensor_of(rank, dims, list);
-}
-
 /* ---- the program ------------------------------------------------------------------ */
 
 static keel_builder *builder;
@@ -54,9 +44,7 @@ static keel_value number(float x) {
 }
 
 static keel_value ints(uint32_t count, const int64_t *list) {
-  const int64_t dims[] = {count};
-  keel_tensor *tensor = create_tensor(context, KD_I64, 1, dims, list);
-  return constant(tensor);
+  return add_ints(builder, count, list);
 }
 
 static keel_value two(const char *op, keel_value a, keel_value b) {
@@ -64,8 +52,7 @@ static keel_value two(const char *op, keel_value a, keel_value b) {
 }
 
 static keel_value transposed(keel_value x, const int64_t *perm) {
-  const keel_attr attr = {
-      .name = "perm", .kind = KD_ATTR_INTS, .count = 4, .ints = perm};
+  const keel_attr attr = KEEL_INTS("perm", 4, perm);
   return keel_builder_op(builder, "Transpose", &attr, 1, &x, 1);
 }
 
@@ -176,20 +163,6 @@ static keel_program *program_of(const form *f) {
   return finish_program(builder);
 }
 
-/* ---- runs ------------------------------------------------------------------------- */
-
-typedef struct search {
-  const char *wanted;
-  bool any, found;
-} search;
-
-static void look(void *context_of, const char *pass, const char *text) {
-  search *s = context_of;
-  (void)pass;
-  s->any |= strstr(text, "keel.Attention") != NULL;
-  s->found |= s->wanted && strstr(text, s->wanted);
-}
-
 /* Positive where a key is seen; row 1 sees none. */
 static keel_tensor *seen_of(const int64_t *dims) {
   static float list[MOST];
@@ -198,69 +171,36 @@ static keel_tensor *seen_of(const int64_t *dims) {
   return tensor_of(4, dims, list);
 }
 
-static int64_t run(const form *f, keel_program *program, bool by_head,
-                   const char *skip, search *s, float *out) {
+/* by_head: Q, K and V have heads before rows. */
+static void check(const form *f, size_t index, keel_program *program,
+                  bool by_head) {
   const int64_t q_dims[] = {f->batch, by_head ? f->heads : f->rows,
                             by_head ? f->rows : f->heads, f->size};
   const int64_t k_dims[] = {f->batch, by_head ? f->groups : f->keys,
                             by_head ? f->keys : f->groups, f->size};
   const int64_t turned[] = {f->batch, f->groups, f->size, f->keys};
   const int64_t mask_dims[] = {1, 1, f->rows, f->keys};
-  keel_plan_params params = {.struct_size = sizeof params,
-                             .skip = &skip,
-                             .skip_count = skip != NULL,
-                             .on_pass = look,
-                             .on_pass_context = s,
-                             .on_pass_name = "attention"};
-  keel_tensor *in[5] = {numbers(4, q_dims, 0),
-                        numbers(4, f->k_turned ? turned : k_dims, 1234),
-                        numbers(4, k_dims, 777)};
-  keel_tensor *y[2] = {NULL};
-  uint32_t outputs = f->shared_scores ? 2 : 1, inputs = 3;
+  uint32_t n = 3;
+  trial t = TRIAL(2e-5, .pass = {"attention"},
+                  .in = {numbers(4, q_dims, 0),
+                         numbers(4, f->k_turned ? turned : k_dims, 1234),
+                         numbers(4, k_dims, 777)},
+                  .out_count = f->shared_scores ? 2 : 1, .op = "keel.Attention",
+                  .wanted = f->wanted);
   bool inside = f->where == KEEPS_INSIDE;
-  if (inside) in[inputs++] = seen_of(mask_dims);
-  if (f->mask == GIVEN_MASK) in[inputs++] = numbers(4, mask_dims, 3);
+  if (inside) t.in[n++] = seen_of(mask_dims);
+  if (f->mask == GIVEN_MASK) t.in[n++] = numbers(4, mask_dims, 3);
   if (!inside && f->where && f->where != HIDES_LATER)
-    in[inputs++] = seen_of(mask_dims);
-  if (skip) params.on_pass = NULL;
-  keel_plan *plan = create_plan(program, &params);
-  if (f->open) keel_plan_profile(plan, KEEL_PROFILE_OPS);
-  expect_ok(keel_plan_run(plan, in, inputs, y, outputs));
-  int64_t count = f->batch * f->heads * f->rows * f->size;
-  if (f->open && s) { /* passes for sizes that come with a run are not dumped */
-    s->any = runs_of(plan, "Attention") != 0;
-    s->found = f->wanted && s->any;
-  }
-  assert_true(count <= MOST);
-  assert_int_equal(keel_tensor_read(y[0], out, (size_t)count * sizeof *out),
-                   KD_OK);
-  release_all(in, inputs);
-  release_all(y, outputs);
+    t.in[n++] = seen_of(mask_dims);
+  keel_plan *plan = compare_pass("form", index, program, &t, NULL);
+  if (f->open) /* passes for sizes that come with a run are not dumped */
+    t.any = t.found = runs_of(plan, "Attention") != 0;
+  if (f->wanted && !t.found) fail_msg("%zu: no %s", index, f->wanted);
+  if (!f->wanted && t.any) fail_msg("%zu: it is no attention", index);
   keel_plan_release(plan);
-  return count;
 }
 
-/* by_head: Q, K and V have heads before rows. */
-static void check(const form *f, size_t index, keel_program *program,
-                  bool by_head) {
-  static float want[MOST], got[MOST];
-  search s = {.wanted = f->wanted};
-
-  int64_t count = run(f, program, by_head, "attention", NULL, want);
-  assert_int_equal(run(f, program, by_head, NULL, &s, got), count);
-
-  if (f->wanted && !s.found) fail_msg("%zu: no %s", index, f->wanted);
-  if (!f->wanted && s.any) fail_msg("%zu: it is no attention", index);
-  for (int64_t i = 0; i < count; i++)
-    if (isnan(want[i])
-            ? !isnan(got[i])
-            : !(fabsf(got[i] - want[i]) <= 2e-5f * (1 + fabsf(want[i]))))
-      fail_msg("%zu: element %lld is %g, not %g", index, (long long)i,
-               (double)got[i], (double)want[i]);
-  keel_program_release(program);
-}
-
-static void attention_becomes_one_op(void **state) {
+TEST_THAT(attention_becomes_one_op) {
   static const form forms[] = {
       {"keel.Attention", 2, 3, 3, 7, 9, 8, .mask = NO_MASK},
       {"scale = 3.75e-01", 1, 2, 2, 5, 5, 16, .scaled = true},
@@ -317,7 +257,6 @@ static void attention_becomes_one_op(void **state) {
       {"keel.Attention", 1, 1, 1, 200, 530, 12, .where = KEEPS,
        .instead = -1e9F, .k_turned = true},
   };
-  (void)state;
   for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
     for (int open = 0; open < 2; open++) {
       form f = forms[i];
@@ -327,7 +266,7 @@ static void attention_becomes_one_op(void **state) {
     }
 }
 
-static void what_is_read_elsewhere_stays(void **state) {
+TEST_THAT(what_is_read_elsewhere_stays) {
   static const form forms[] = {
       {NULL, 1, 2, 2, 5, 5, 4, .shared_scores = true},
       {NULL, 1, 2, 2, 5, 5, 4, .wrong_axis = true},
@@ -342,7 +281,6 @@ static void what_is_read_elsewhere_stays(void **state) {
       /* a row reads K once, as it is */
       {NULL, 2, 3, 3, 1, 9, 8, .k_turned = true},
   };
-  (void)state;
   for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
     check(&forms[i], i, program_of(&forms[i]), false);
 }
@@ -365,7 +303,7 @@ static keel_program *program_of_onnx(const form *f) {
   return finish_program(builder);
 }
 
-static void onnx_attention_becomes_one_op(void **state) {
+TEST_THAT(onnx_attention_becomes_one_op) {
   static const form forms[] = {
       {"keel.Attention", 2, 3, 3, 7, 9, 8, .mask = NO_MASK},
       {"causal = 1", 1, 2, 2, 7, 7, 8, .mask = CAUSAL_MASK},
@@ -374,16 +312,14 @@ static void onnx_attention_becomes_one_op(void **state) {
       {"(tensor<2x6x5x8xf32>, tensor<2x2x11x8xf32>, tensor<2x2x11x8xf32>)", 2,
        6, 2, 5, 11, 8, .mask = NO_MASK},
   };
-  (void)state;
   for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
     check(&forms[i], i, program_of_onnx(&forms[i]), true);
 }
 
 /* Keys and values that came before are followed by the new ones. */
-static void what_came_before_adds_rows(void **state) {
+TEST_THAT(what_came_before_adds_rows) {
   const int64_t now[] = {2, 3, 4, 8}, before[] = {2, 3, 5, 8}, mask[] = {4, 9},
                 wrong[] = {4, 20};
-  (void)state;
   for (int i = 0; i < 2; i++) {
     builder = create_builder(context, "model");
     const keel_value in[] = {
@@ -400,8 +336,8 @@ static void what_came_before_adds_rows(void **state) {
         keel_builder_op_n(builder, "Attention", NULL, 0, in, 6, out, 3);
     if (i) {
       if (status == KD_OK) status = keel_builder_finish(builder, &program);
-      assert_int_equal(status, KD_INVALID_ARGUMENT);
-      expect_message("attn_mask does not broadcast to [2,3,4,9]");
+      expect_fails(status, KD_INVALID_ARGUMENT,
+                   "attn_mask does not broadcast to [2,3,4,9]");
       keel_builder_destroy(builder);
       continue;
     }
@@ -416,12 +352,4 @@ static void what_came_before_adds_rows(void **state) {
   }
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(attention_becomes_one_op),
-      cmocka_unit_test(what_is_read_elsewhere_stays),
-      cmocka_unit_test(onnx_attention_becomes_one_op),
-      cmocka_unit_test(what_came_before_adds_rows),
-  };
-  return cmocka_run_group_tests(tests, open_cpu, close_context);
-}
+RUN_TESTS(open_cpu, close_context)

@@ -1,16 +1,13 @@
 /* depthwise_test.c - convolutions between a Transpose to channels first and one back: those of
  * one filter a channel work on channels last, others read and write blocks of channels; both
  * give what the steps give one by one. */
-#include <math.h>
-
 #include "device/context.h"
 #include "device/device.h"
 #include "device/plugin.h"
 
 #define WORKERS 1
+#include "pass.h"
 #include "with_cpu.h"
-
-enum { MOST = 1 << 17 };
 
 typedef struct model {
   int64_t images, channels, filters, side; /* filters: 0: one a channel */
@@ -22,19 +19,6 @@ typedef struct model {
 } model;
 
 enum { LINE, IMAGE, ROW };
-
-static float element(int64_t i, int salt) {
-  return (float)((i * 7919 + salt) % 43 - 21) / 21;
-}
-
-static keel_tensor *numbers(uint32_t rank, const int64_t *dims, int salt) {
-  static float data[MOST];
-  int64_t count = elements_of(rank, dims);
-  assert_true(count <= MOST);
-  for (int64_t i = 0; i < count; i++)
-    data[i] = element(i, salt);
-  return create_tensor(context, KD_F32, rank, dims, data);
-}
 
 static keel_value transpose(keel_builder *b, keel_value x, int64_t rank,
                             bool first) {
@@ -65,8 +49,8 @@ static keel_value conv(keel_builder *b, const model *m, keel_value x) {
       KEEL_INTS("dilations", space, dilation),
       KEEL_INTS("pads", 2 * space, space == 1 ? line : m->pads)};
   keel_value three[] = {
-      x, constant_of(b, numbers(space + 2, w, 5)),
-      m->biased ? constant_of(b, numbers(1, &filters, 9)) : KEEL_ABSENT};
+      x, constant_numbers(b, space + 2, w, 5),
+      m->biased ? constant_numbers(b, 1, &filters, 9) : KEEL_ABSENT};
   return keel_builder_op(b, "Conv", attrs, 4, three, m->biased ? 3 : 2);
 }
 
@@ -106,68 +90,31 @@ static keel_program *program_of(const model *m) {
 }
 
 typedef struct result {
-  int64_t count, dims[4];
-  uint32_t rank;
-  float data[MOST];
   uint32_t depthwise, transposes, reorders, activations;
 } result;
 
-static void run(const model *m, bool plain, result *out) {
-  static const char *const skipped[] = {"depthwise", "algebra", "layout"};
-  const keel_plan_params params = {.struct_size = sizeof params,
-                                   .skip = skipped,
-                                   .skip_count = plain ? 3 : 0};
+static result compare(const model *m) {
   int64_t dims[4];
   uint32_t rank = input_dims(m, dims);
-  keel_program *program = program_of(m);
-  keel_tensor *x = numbers(rank, dims, 1), *y[2] = {NULL, NULL};
-  keel_plan *plan = create_plan(program, &params);
-  for (int i = 0; i < 2; i++) { /* value by value, then in a static run */
-    release_all(y, 2);
-    expect_ok(keel_plan_run(plan, &x, 1, y, m->read_twice ? 2 : 1));
-  }
-  keel_tensor *last = y[m->read_twice];
-  out->count = keel_tensor_elements(last);
-  assert_true(out->count <= MOST);
-  out->rank = keel_tensor_rank(last);
-  assert_true(out->rank <= 4);
-  memcpy(out->dims, keel_tensor_dims(last), out->rank * sizeof *out->dims);
-  assert_int_equal(
-      keel_tensor_read(last, out->data, (size_t)out->count * sizeof(float)),
-      KD_OK);
-  out->depthwise = runs_of(plan, "DepthwiseConv");
-  out->transposes = runs_of(plan, "Transpose");
-  out->reorders = runs_of(plan, "Reorder");
-  out->activations = runs_of(plan, "Gelu") + runs_of(plan, "Relu") +
-                     runs_of(plan, "Sigmoid") + runs_of(plan, "Mul");
-  keel_tensor_release(x);
-  release_all(y, 2);
-  keel_plan_release(plan);
-  keel_program_release(program);
+  trial t =
+      TRIAL(2e-5, .pass = {"depthwise", "algebra", "layout"},
+            .in = {numbers(rank, dims, 1)}, .out_count = m->read_twice ? 2 : 1);
+  keel_plan *plain = NULL;
+  keel_plan *plan =
+      compare_pass("model", (size_t)m->channels, program_of(m), &t, &plain);
+  assert_int_equal(runs_of(plain, "DepthwiseConv"), 0);
+  assert_true(runs_of(plain, "Transpose") > 0);
+  const result got = {
+      .depthwise = runs_of(plan, "DepthwiseConv"),
+      .transposes = runs_of(plan, "Transpose"),
+      .reorders = runs_of(plan, "Reorder"),
+      .activations = runs_of(plan, "Gelu") + runs_of(plan, "Relu") +
+                     runs_of(plan, "Sigmoid") + runs_of(plan, "Mul")};
+  RELEASE(plain, plan);
+  return got;
 }
 
-static void compare(const model *m, result *got) {
-  static result want;
-  run(m, true, &want);
-  run(m, false, got);
-  assert_int_equal(got->count, want.count);
-  assert_int_equal(got->rank, want.rank);
-  assert_memory_equal(got->dims, want.dims, want.rank * sizeof *want.dims);
-  assert_int_equal(want.depthwise, 0);
-  assert_true(want.transposes > 0);
-  for (int64_t i = 0; i < want.count; i++)
-    if (!(fabsf(got->data[i] - want.data[i]) <=
-          2e-5f * (1 + fabsf(want.data[i]))))
-      fail_msg(
-          "%lld channels of %lld x %lld, kernel %lld, stride %lld, %s:"
-          " element %lld is %g, step by step %g",
-          (long long)m->channels, (long long)m->side, (long long)m->side,
-          (long long)m->kernel, (long long)m->stride,
-          m->activation ? m->activation : "plain", (long long)i,
-          (double)got->data[i], (double)want.data[i]);
-}
-
-static void one_filter_a_channel_works_on_channels_last(void **state) {
+TEST_THAT(one_filter_a_channel_works_on_channels_last) {
   static const model models[] = {
       {1, 16, 0, 8, 3, 1, 1, {1, 1, 1, 1}, "Gelu", LINE, false, true},
       {2, 40, 0, 9, 3, 2, 1, {1, 1, 1, 1}, NULL, LINE, false, false},
@@ -179,10 +126,8 @@ static void one_filter_a_channel_works_on_channels_last(void **state) {
       {2, 8, 0, 5, 9, 1, 1, {4, 0, 4, 0}, NULL, ROW, false, true},
       {1, 3, 0, 4, 1, 1, 1, {0, 0, 0, 0}, NULL, IMAGE, false, false},
   };
-  static result got;
-  (void)state;
   for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
-    compare(&models[i], &got);
+    const result got = compare(&models[i]);
     assert_int_equal(got.depthwise, 1);
     assert_int_equal(got.transposes, 0);
     assert_int_equal(got.activations, 0);
@@ -190,30 +135,25 @@ static void one_filter_a_channel_works_on_channels_last(void **state) {
 }
 
 /* Whose channels are read elsewhere, first, stays as it is. */
-static void what_others_read_stays(void **state) {
+TEST_THAT(what_others_read_stays) {
   const model twice = {1, 16,           0,      8,    3,    1,
                        1, {1, 1, 1, 1}, "Gelu", LINE, true, true};
-  static result got;
-  (void)state;
-  compare(&twice, &got);
-  assert_int_equal(got.depthwise, 0);
+  assert_int_equal(compare(&twice).depthwise, 0);
 }
 
 /* Of all channels: Transposes read and write blocks, and nothing is brought into order. Where
  * the plugin was built without blocks, the second one may be read where it lies. */
-static void others_read_blocks(void **state) {
+TEST_THAT(others_read_blocks) {
   static const model models[] = {
       {1, 32, 48, 8, 3, 1, 1, {1, 1, 1, 1}, "Gelu", LINE, false, true},
       {2, 24, 40, 9, 3, 2, 1, {1, 1, 1, 1}, NULL, LINE, false, true},
       {3, 20, 37, 7, 3, 1, 1, {0, 0, 0, 0}, NULL, IMAGE, false, false},
       {2, 64, 80, 12, 1, 1, 1, {0, 0, 0, 0}, "Relu", IMAGE, false, true},
   };
-  static result got;
   const bool blocks =
       keel_devices(context)[0]->plugin->layouts.preferred != NULL;
-  (void)state;
   for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
-    compare(&models[i], &got);
+    const result got = compare(&models[i]);
     assert_int_equal(got.depthwise, 0);
     if (blocks) assert_int_equal(got.transposes, 2);
     assert_int_equal(got.reorders, 0);
@@ -221,31 +161,27 @@ static void others_read_blocks(void **state) {
 }
 
 /* A Transpose whose result is read in rows makes rows. */
-static void nobody_wants_blocks(void **state) {
+TEST_THAT(nobody_wants_blocks) {
   const int64_t dims[] = {1, 8, 8, 32};
   keel_tensor *x = numbers(4, dims, 1), *out[2] = {NULL, NULL};
-  (void)state;
   keel_builder *b = create_builder(context, "rows");
   keel_value value = keel_builder_input(b, "x", KD_F32, 4, dims);
   value = transpose(b, value, 4, true);
   keel_builder_output(b, "y", keel_builder_op(b, "Relu", NULL, 0, &value, 1));
   keel_builder_output(b, "z", value);
-  keel_program *program = finish_program(b);
-  keel_plan *plan = create_plan(program, NULL);
-  assert_int_equal(keel_plan_run(plan, &x, 1, out, 2), KD_OK);
+  keel_plan *plan = finish_plan(b, NULL);
+  expect_ok(keel_plan_run(plan, &x, 1, out, 2));
   assert_int_equal(runs_of(plan, "Transpose"), 1);
   assert_int_equal(runs_of(plan, "Reorder"), 0);
   keel_tensor_release(x);
   release_all(out, 2);
   keel_plan_release(plan);
-  keel_program_release(program);
 }
 
 /* Where a Reshape copies a dimension of 0, its place counts. */
-static void empty_lines_stay(void **state) {
+TEST_THAT(empty_lines_stay) {
   const int64_t lines[2][3] = {{2, 4, 0}, {2, 0, 3}};
   const int64_t shapes[2][4] = {{0, 0, 2, 2}, {0, 0, 3, 1}};
-  (void)state;
   for (int i = 0; i < 2; i++) {
     keel_tensor *x = numbers(3, lines[i], 1), *y = NULL;
     keel_builder *b = create_builder(context, "empty");
@@ -257,47 +193,30 @@ static void empty_lines_stay(void **state) {
       value = transpose(b, reshape(b, value, 3, line), 3, false);
     }
     keel_builder_output(b, "y", value);
-    keel_program *program = finish_program(b);
-    keel_plan *plan = create_plan(program, NULL);
+    keel_plan *plan = finish_plan(b, NULL);
     expect_ok(keel_plan_run(plan, &x, 1, &y, 1));
     assert_int_equal(keel_tensor_rank(y), i ? 3 : 4);
     assert_int_equal(keel_tensor_dims(y)[1], i ? 3 : 0);
-    keel_tensor_release(x);
-    keel_tensor_release(y);
-    keel_plan_release(plan);
-    keel_program_release(program);
+    RELEASE(x, y, plan);
   }
 }
 
 /* Ranks do not fit, which nobody sees before the bias is there. */
-static void weights_of_one_dimension_are_none(void **state) {
-  (void)state;
+TEST_THAT(weights_of_one_dimension_are_none) {
   const int64_t four = 4;
   keel_builder *builder = create_builder(context, "ranks");
   keel_value three[] = {
       keel_builder_input(builder, "x", KD_F32, 1, &four),
-      constant_of(builder, numbers(1, &four, 1)),
+      constant_numbers(builder, 1, &four, 1),
       keel_builder_input(builder, "b", KD_F32, KEEL_RANK_UNKNOWN, NULL)};
   keel_value y = keel_builder_op(builder, "Conv", NULL, 0, three, 3);
   keel_builder_output(builder, "y", y);
-  keel_program *program = finish_program(builder);
-  keel_plan *plan = create_plan(program, NULL);
+  keel_plan *plan = finish_plan(builder, NULL);
   keel_tensor *inputs[] = {numbers(1, &four, 2), numbers(1, &four, 3)};
   keel_tensor *output = NULL;
   assert_int_not_equal(keel_plan_run(plan, inputs, 2, &output, 1), KD_OK);
   release_all(inputs, 2);
   keel_plan_release(plan);
-  keel_program_release(program);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(one_filter_a_channel_works_on_channels_last),
-      cmocka_unit_test(what_others_read_stays),
-      cmocka_unit_test(others_read_blocks),
-      cmocka_unit_test(nobody_wants_blocks),
-      cmocka_unit_test(empty_lines_stay),
-      cmocka_unit_test(weights_of_one_dimension_are_none),
-  };
-  return cmocka_run_group_tests(tests, open_cpu, close_context);
-}
+RUN_TESTS(open_cpu, close_context)

@@ -1,11 +1,10 @@
 /* einsum_test.c - Einsum becomes products of matrices; what can't stays, and the results are
  * the same. */
-#include <math.h>
-
 #define WORKERS 0
+#include "pass.h"
 #include "with_cpu.h"
 
-enum { MOST = 4096, OPERANDS = 4 };
+enum { OPERANDS = 4 };
 
 typedef struct operand {
   uint32_t rank;
@@ -88,52 +87,16 @@ static keel_program *program_of(const model *m) {
   return finish_program(b);
 }
 
-/* How many Einsums are left; the output goes to `got`. */
-static uint32_t run(const model *m, keel_program *program, bool pass,
-                    float *got, size_t *out_count) {
-  static const char *const skipped[] = {"einsum"};
-  const keel_plan_params params = {
-      .struct_size = sizeof params, .skip = skipped, .skip_count = !pass};
-  keel_tensor *in[OPERANDS], *y = NULL;
-  float data[MOST];
-  for (uint32_t i = 0; i < m->count; i++) {
-    int64_t count = elements_of(m->in[i].rank, m->in[i].dims);
-    for (int64_t k = 0; k < count; k++)
-      data[k] = (float)((k * 5 + i) % 17 - 8) / 8;
-    assert_int_equal(keel_tensor_create(context, KD_F32, m->in[i].rank,
-                                        m->in[i].dims, data, &in[i]),
-                     KD_OK);
-  }
-  keel_plan *plan = create_plan(program, &params);
-  if (keel_plan_run(plan, in, m->count, &y, 1) != KD_OK)
-    fail_msg("%s: %s", m->equation, keel_message());
-  *out_count = (size_t)keel_tensor_elements(y);
-  assert_true(*out_count <= MOST);
-  assert_int_equal(keel_tensor_read(y, got, *out_count * sizeof *got), KD_OK);
-  uint32_t left = runs_of(plan, "Einsum");
-  release_all(in, m->count);
-  keel_tensor_release(y);
-  keel_plan_release(plan);
-  return left;
-}
-
-static void einsums_become_products(void **state) {
-  static float plain[MOST], passed[MOST];
-  (void)state;
+TEST_THAT(einsums_become_products) {
   for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
     const model *m = &models[i];
-    keel_program *program = program_of(m);
-    size_t count = 0, again = 0;
-    run(m, program, false, plain, &count);
-    uint32_t left = run(m, program, true, passed, &again);
-    assert_int_equal(count, again);
-    for (size_t k = 0; k < count; k++)
-      if (!(fabsf(plain[k] - passed[k]) < 1e-4f))
-        fail_msg("%s: element %zu is %g, not %g", m->equation, k,
-                 (double)passed[k], (double)plain[k]);
-    if (left != m->stays)
-      fail_msg("%s: %u Einsums are left", m->equation, left);
-    keel_program_release(program);
+    trial t = TRIAL(1e-4, .pass = {"einsum"});
+    for (uint32_t k = 0; k < m->count; k++)
+      t.in[k] = numbers(m->in[k].rank, m->in[k].dims, k);
+    keel_plan *plan = compare_pass(m->equation, i, program_of(m), &t, NULL);
+    if (runs_of(plan, "Einsum") != m->stays)
+      fail_msg("%s: %u Einsums are left", m->equation, runs_of(plan, "Einsum"));
+    keel_plan_release(plan);
   }
 }
 
@@ -144,8 +107,7 @@ static void refuse(const char *equation, uint32_t count,
   const keel_attr attr = KEEL_STRING("equation", equation);
   float data[16] = {0};
   for (uint32_t i = 0; i < count; i++)
-    assert_int_equal(
-        keel_tensor_create(context, KD_F32, 2, dims[i], data, &in[i]), KD_OK);
+    expect_ok(keel_tensor_create(context, KD_F32, 2, dims[i], data, &in[i]));
   assert_int_equal(keel_call(context, "Einsum", &attr, 1, in, count, &y, 1),
                    KD_INVALID_ARGUMENT);
   if (!strstr(keel_message(), said))
@@ -153,10 +115,9 @@ static void refuse(const char *equation, uint32_t count,
   release_all(in, count);
 }
 
-static void bad_equations_are_refused(void **state) {
+TEST_THAT(bad_equations_are_refused) {
   static const int64_t a[] = {2, 3}, b[] = {4, 2};
   static const int64_t *const dims[] = {a, b};
-  (void)state;
   refuse("ij,jk->ik", 2, dims, "letter j is 3 and 4");
   refuse("ij->ij", 2, dims, "it has 1 terms");
   refuse("ij,ki,kl->jl", 2, dims, "more terms than inputs");
@@ -167,10 +128,4 @@ static void bad_equations_are_refused(void **state) {
   refuse("...,...->...", 2, dims, "do not broadcast");
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(einsums_become_products),
-      cmocka_unit_test(bad_equations_are_refused),
-  };
-  return cmocka_run_group_tests(tests, open_cpu, close_context);
-}
+RUN_TESTS(open_cpu, close_context)

@@ -1,11 +1,10 @@
 /* patterns_test.c - what models write Gelu, HardSwish and norms with becomes these, and gives
  * the same results; what only looks alike stays. */
-#include <math.h>
-
 #define WORKERS 0
+#include "pass.h"
 #include "with_cpu.h"
 
-enum { ROWS = 5, LINE = 24, COUNT = ROWS * LINE };
+enum { ROWS = 5, LINE = 24 };
 
 static keel_builder *builder;
 static keel_value x; /* [ROWS, LINE] */
@@ -147,71 +146,28 @@ static keel_value twice_an_rms_norm(void) {
 
 /* ---- runs ------------------------------------------------------------------------------ */
 
-typedef struct search {
-  const char *wanted;
-  bool found, any;
-} search;
-
-static void look(void *context_of, const char *pass, const char *text) {
-  static const char *const made[] = {"onnx.Gelu", "onnx.HardSwish",
-                                     "onnx.LayerNormalization",
-                                     "onnx.RMSNormalization"};
-  search *s = context_of;
-  (void)pass;
-  for (size_t i = 0; i < sizeof made / sizeof *made; i++)
-    s->any |= strstr(text, made[i]) != NULL;
-  s->found |= s->wanted && strstr(text, s->wanted);
-}
-
-static void run(keel_program *program, const char *skip, search *s,
-                float *out) {
-  const int64_t dims[] = {ROWS, LINE};
-  float list[COUNT];
-  keel_tensor *y = NULL;
-  keel_plan_params params = {
-      .struct_size = sizeof params, .skip = &skip, .skip_count = skip != NULL};
-  if (s) {
-    params.on_pass = look;
-    params.on_pass_context = s;
-    params.on_pass_name = "patterns";
-  }
-  for (int i = 0; i < COUNT; i++)
-    list[i] = ((float)(i * 37 % COUNT) - 60) / 12;
-  keel_tensor *in = create_tensor(context, KD_F32, 2, dims, list);
-  keel_plan *plan = create_plan(program, &params);
-  expect_ok(keel_plan_run(plan, &in, 1, &y, 1));
-  assert_int_equal(keel_tensor_read(y, out, COUNT * sizeof *out), KD_OK);
-  keel_tensor_release(in);
-  keel_tensor_release(y);
-  keel_plan_release(plan);
-}
-
 static void check(const char *name, keel_value (*form)(void),
                   const char *wanted) {
+  static const char *const made[] = {"Gelu", "HardSwish", "LayerNormalization",
+                                     "RMSNormalization"};
   const int64_t dims[] = {ROWS, LINE};
-  float want[COUNT], got[COUNT];
-  search s = {.wanted = wanted};
+  trial t = TRIAL(2e-6, .pass = {"patterns"}, .in = {numbers(2, dims, 0)},
+                  .wanted = wanted);
+  uint32_t any = 0;
   builder = create_builder(context, "model");
   x = keel_builder_input(builder, "x", KD_F32, 2, dims);
   keel_builder_output(builder, "y", form());
-  keel_program *program = finish_program(builder);
-
-  run(program, "patterns", NULL, want);
-  run(program, NULL, &s, got);
-
-  if (wanted && !s.found) fail_msg("%s: no %s", name, wanted);
-  if (!wanted && s.any) fail_msg("%s became something else", name);
-  for (int i = 0; i < COUNT; i++)
-    if (!(fabsf(got[i] - want[i]) <= 2e-6f * (1 + fabsf(want[i]))))
-      fail_msg("%s: element %d is %g, not %g", name, i, (double)got[i],
-               (double)want[i]);
-  keel_program_release(program);
+  keel_plan *plan = compare_pass(name, 0, finish_program(builder), &t, NULL);
+  for (size_t i = 0; i < sizeof made / sizeof *made; i++)
+    any += runs_of(plan, made[i]);
+  if (wanted && !t.found) fail_msg("%s: no %s", name, wanted);
+  if (!wanted && any) fail_msg("%s became something else", name);
+  keel_plan_release(plan);
 }
 
 #define CHECK(form, wanted) check(#form, form, wanted)
 
-static void patterns_become_ops(void **state) {
-  (void)state;
+TEST_THAT(patterns_become_ops) {
   CHECK(gelu_half_last, "approximate = \"none\"");
   CHECK(gelu_half_first, "onnx.Gelu");
   CHECK(gelu_times_root, "onnx.Gelu");
@@ -225,8 +181,7 @@ static void patterns_become_ops(void **state) {
   CHECK(rms_norm, "onnx.RMSNormalization");
 }
 
-static void what_looks_alike_stays(void **state) {
-  (void)state;
+TEST_THAT(what_looks_alike_stays) {
   CHECK(no_gelu_other_root, NULL);
   CHECK(no_gelu_read_twice, NULL);
   CHECK(no_hard_swish, NULL);
@@ -234,16 +189,8 @@ static void what_looks_alike_stays(void **state) {
 }
 
 /* a norm inside of a longer product is one all the same */
-static void parts_of_products_become_ops(void **state) {
-  (void)state;
+TEST_THAT(parts_of_products_become_ops) {
   CHECK(twice_an_rms_norm, "onnx.RMSNormalization");
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(patterns_become_ops),
-      cmocka_unit_test(what_looks_alike_stays),
-      cmocka_unit_test(parts_of_products_become_ops),
-  };
-  return cmocka_run_group_tests(tests, open_cpu, close_context);
-}
+RUN_TESTS(open_cpu, close_context)
