@@ -10,6 +10,6 @@ build/release/bin/keel-conformance run build/release/lib/keel/cpu.so --quick --q
 long='^(install|packages|.*_catches|.*_frozen.*|onnxruntime_.*|oclgrind|mlir|placement|smpi'
 long="$long|.*_in_a_ring|.*_in_valgrind|.*_without_(streams|callbacks)|conformance.*|guide"
 long="$long|opencl.*|vulkan.*|cuda.*|native_(opencl|vulkan|cuda)_test|families_.*|fault_sweep"
-long="$long|quantised_test|stablehlo_test|fuzz_test|failures_test|graph_npu_test|winograd_test"
+long="$long|stablehlo_test|fuzz_test|failures_test|graph_npu_test|kernels_(base|avx2)"
 long="$long|broken_plugins|cancel_test|product_test|control_test|link_ranks.*|split_ranks.*|sample_.*opencl|pjrt.*)\$"
 exec ctest --preset release -j 3 -E "$long"

@@ -299,7 +299,7 @@ static bool run_recurrent(ref_call *call) {
                  ? dtype_unit(n.x->dtype) / dtype_unit(KD_F32)
                  : 1;
   for (int64_t i = 0; n.lengths && i < n.batch; i++)
-    if (n.lengths->x[i] < 1 || n.lengths->x[i] > n.steps) return false;
+    if (n.lengths->x[i] < 0 || n.lengths->x[i] > n.steps) return false;
   near_real *room = calloc((size_t)(5 * n.hidden) + 1, sizeof *room);
   if (!room) return false;
   bool reverse = ref_text_is(call, "direction", "forward", "reverse");

@@ -65,16 +65,6 @@ uint32_t ref_axis(int64_t axis, uint32_t rank) {
   return (uint32_t)(axis < 0 ? axis + rank : axis);
 }
 
-void ref_add(ref_sum *sum, real term) {
-  real total = sum->sum + term;
-  if (isfinite(total))
-    sum->error += fabsl(sum->sum) >= fabsl(term) ? (sum->sum - total) + term
-                                                 : (term - total) + sum->sum;
-  sum->sum = total;
-  sum->squares += term * term;
-  sum->terms++;
-}
-
 real ref_spread(const ref_sum *sum) {
   if (!isfinite(sum->squares)) return 0;
   return sqrtl((real)sum->terms) *

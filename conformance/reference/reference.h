@@ -6,6 +6,8 @@
 #ifndef KC_REFERENCE_H
 #define KC_REFERENCE_H
 
+#include <math.h>
+
 #include "reference/value.h"
 
 /* One use of an op. Outputs come with type and shape, but for ops whose shape
@@ -78,7 +80,15 @@ typedef struct ref_sum {
   real sum, error, squares;
   int64_t terms;
 } ref_sum;
-void ref_add(ref_sum *sum, real term);
+static inline void ref_add(ref_sum *sum, real term) {
+  real total = sum->sum + term;
+  if (isfinite(total))
+    sum->error += fabsl(sum->sum) >= fabsl(term) ? (sum->sum - total) + term
+                                                 : (term - total) + sum->sum;
+  sum->sum = total;
+  sum->squares += term * term;
+  sum->terms++;
+}
 static inline real ref_total(const ref_sum *sum) {
   return sum->sum + sum->error;
 }

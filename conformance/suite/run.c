@@ -180,8 +180,23 @@ static bool lay_all(kc_node *node, uint32_t layout) {
   return node->node.input_count > 0;
 }
 
+/* Inputs of the output's type behind the first. */
+static bool lay_added(kc_node *node, uint32_t layout) {
+  bool any = false;
+  for (uint32_t i = 1; i < node->node.input_count; i++)
+    if (node->in[i] == node->out[0] && !node->constants[i]) {
+      node->layouts[i] = layout;
+      any = true;
+    }
+  return any;
+}
+
 bool kc_node_lay(kc_node *node, const kd_kernel_def *def, uint32_t layout,
                  uint32_t which) {
+  if (which == KC_LAY_ADDED)
+    return !(def->flags & KD_KERNEL_LAYOUT_AGNOSTIC) &&
+           kc_node_lay(node, def, layout, KC_LAY_BOTH) &&
+           lay_added(node, layout);
   kc_node_rows(node);
   node->node.layouts = node->layouts;
   if (!node->out[0] || (def->flags & KD_KERNEL_DYNAMIC_OUTPUT)) return false;

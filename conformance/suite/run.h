@@ -63,11 +63,12 @@ const kd_kernel_def *kc_def_for(const kc_node *node);
 /* Bytes of a type in a layout of the device's own; 0: there is none. */
 uint64_t kc_layout_size(const keel_type *type, uint32_t layout);
 
-/* Which of its arguments get a layout of the device's own. */
-enum { KC_LAY_INPUT = 1, KC_LAY_OUTPUT = 2, KC_LAY_BOTH = 3 };
+/* Which of its arguments get a layout of the device's own: input 0, output 0, both, or what
+ * is added to the output, too. */
+enum { KC_LAY_INPUT = 1, KC_LAY_OUTPUT = 2, KC_LAY_BOTH = 3, KC_LAY_ADDED = 4 };
 
-/* Gives input 0 or output 0 or both that layout, all arguments of an elementwise
- * kernel; false where they can't have it. And takes it back. */
+/* Gives these arguments that layout, all arguments of an elementwise kernel; false where they
+ * can't have it. And takes it back. */
 bool kc_node_lay(kc_node *node, const kd_kernel_def *def, uint32_t layout,
                  uint32_t which);
 void kc_node_rows(kc_node *node);

@@ -300,7 +300,7 @@ void kernel_taken(void) {
     if (!def->taken || !kc_case("op=%s,number=%u", def->op, (unsigned)d))
       continue;
     uint32_t lays = def->flags & KD_KERNEL_OWN_LAYOUT ? KC_LAY_BOTH : 0;
-    for (uint32_t c = 0; c < kc_case_count(def->domain, def->op) && c < 8; c++)
+    for (uint32_t c = 0; c < kc_case_count(def->domain, def->op) && c < 6; c++)
       for (uint32_t which = 0; which <= lays; which++) {
         kc_op_case one;
         kc_random random = {d * 64 + c};

@@ -92,29 +92,55 @@ static uint32_t run_laid(kc_op_case *one, kc_node *node,
                          const kd_kernel_def *def, value **want) {
   uint32_t ran = 0;
   for (uint32_t n = 0; n < KC_LAYOUTS; n++)
-    for (uint32_t which = KC_LAY_INPUT; which <= KC_LAY_BOTH; which++)
+    for (uint32_t which = KC_LAY_INPUT; which <= KC_LAY_ADDED; which++)
       if (kc_node_lay(node, def, KD_LAYOUT_OWN + n, which))
         ran += run_def(one, node, def, &kc_plain, want);
   kc_node_rows(node);
   return ran;
 }
 
+static uint32_t run_fitting(kc_op_case *one, kc_node *node,
+                            const kc_layout *layout, bool laid, value **want) {
+  uint32_t ran = 0;
+  for (uint32_t i = 0; i < kp.kernel_count; i++) {
+    const kd_kernel_def *def = &kp.kernels[i];
+    if (!kc_def_fits(def, node)) continue;
+    if (!laid)
+      ran += run_def(one, node, def, layout, want);
+    else if (def->flags & LAID)
+      ran += run_laid(one, node, def, want);
+  }
+  return ran;
+}
+
+/* Inputs that models have as constants: of what sums, and of kernels with layouts, all but
+ * the first and what is added to the result. */
+static uint32_t weights_of(const kc_op_case *one, const kc_node *node,
+                           bool laid) {
+  const ref_kind kind = ref_find(one->op.domain, one->op.name)->kind;
+  uint32_t mask = 0;
+  if (node->dynamic || (!laid && kind != REF_SUM && kind != REF_QUANT &&
+                        !strstr(one->op.name, "Integer")))
+    return 0;
+  for (uint32_t i = 1; i < one->op.in_count; i++)
+    if (one->op.in[i] && node->in[i] != node->out[0]) mask |= 1u << i;
+  return mask;
+}
+
 uint32_t op_run_defs(kc_op_case *one, const kc_layout *layout, bool laid) {
-  kc_node *node = kc_node_make(&one->op, NULL, 0);
+  kc_node *node = kc_node_make(&one->op, NULL, 0), *known = NULL;
   value *want[KC_PORTS] = {0};
   uint32_t ran = 0;
   if (!node) return 0;
   if (kc_reference(&one->op, node, want)) {
-    for (uint32_t i = 0; i < kp.kernel_count; i++) {
-      const kd_kernel_def *def = &kp.kernels[i];
-      if (!kc_def_fits(def, node)) continue;
-      if (!laid)
-        ran += run_def(one, node, def, layout, want);
-      else if (def->flags & LAID)
-        ran += run_laid(one, node, def, want);
-    }
+    ran = run_fitting(one, node, layout, laid, want);
+    one->op.constants = weights_of(one, node, laid);
+    if (one->op.constants) known = kc_node_make(&one->op, NULL, 0);
+    if (known) ran += run_fitting(one, known, layout, laid, want);
+    one->op.constants = 0;
     kc_values_free(want, one->op.out_count);
   }
+  kc_node_free(known);
   kc_node_free(node);
   return ran;
 }
@@ -483,6 +509,7 @@ static const kc_defect defects[] = {
     DEFECT(moves_as_f32, "op.exact", "64-bit integers move as f32"),
     DEFECT(fast_tanh, "op.ulp", "tanh is a rational approximation"),
     DEFECT(reduce_drops, "op.sum-exact-ints", "sums drop their last term"),
+    DEFECT(constant_drops, "op.sum-exact-ints", "products by constants drop their last term"),
     DEFECT(reduce_narrow, "op.sum-bound", "sums are kept in 16 bits"),
     DEFECT(matmul_drops, "op.matmul-ints", "products drop the last k"),
     DEFECT(matmul_tf32, "op.matmul-bound", "products take inputs in TF32"),

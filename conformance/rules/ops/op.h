@@ -8,8 +8,9 @@
 /* Whether this run tries the op on the type: --op and --dtype leave others out. */
 bool op_wanted(const char *op, kd_dtype dtype);
 
-/* Runs a case on all definitions that fit; laid: on those that take layouts of the plugin's
- * own, in these. Returns how many there were. */
+/* Runs a case on all definitions that fit, with weights that come and with such that are
+ * constants; laid: on those that take layouts of the plugin's own, in these. Returns how many
+ * there were. */
 uint32_t op_run_defs(kc_op_case *one, const kc_layout *layout, bool laid);
 
 /* Reads the tables and opens the device: the beginning of each check. */

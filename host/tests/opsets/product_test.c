@@ -8,23 +8,19 @@ static int open_cpu(const char *set, int32_t workers) {
   return 0;
 }
 
-static int open_one(void **state) {
-  (void)state;
+SETUP(open_one) {
   return open_cpu(NULL, 0);
 }
 
-static int open_three(void **state) {
-  (void)state;
+SETUP(open_three) {
   return open_cpu(NULL, 3);
 }
 
-static int open_avx2(void **state) {
-  (void)state;
+SETUP(open_avx2) {
   return open_cpu("cpu.isa=avx2", 3);
 }
 
-static int open_base(void **state) {
-  (void)state;
+SETUP(open_base) {
   return open_cpu("cpu.isa=base", 3);
 }
 
@@ -70,7 +66,7 @@ static void check_same(keel_tensor *y, int same, const char *op,
   }
   char *data = malloc((size_t)total * size + 1);
   assert_non_null(data);
-  assert_int_equal(keel_tensor_read(y, data, (size_t)total * size), KD_OK);
+  expect_ok(keel_tensor_read(y, data, (size_t)total * size));
   for (int64_t i = 0; i < total; i++)
     if (i / inner % dims[same] > 0 &&
         memcmp(data + (size_t)i * size, data + (size_t)(i - inner) * size,
@@ -88,6 +84,25 @@ static void expect_same(const char *op, const keel_attr *attrs, uint32_t count,
   expect_ok(keel_call(context, op, attrs, count, in, inputs, &y, 1));
   check_same(y, same, op, what);
   keel_tensor_release(y);
+}
+
+/* The same in a program, whose weights are a constant: in the blocked layout, where the
+ * plugin has it. */
+static void expect_same_planned(const char *op, const keel_attr *attrs,
+                                uint32_t count, keel_tensor **in, int same,
+                                const char *what) {
+  keel_tensor *y = NULL;
+  keel_builder *builder = create_builder(context, "product");
+  keel_value pair[] = {
+      keel_builder_input(builder, "x", keel_tensor_dtype(in[0]),
+                         keel_tensor_rank(in[0]), keel_tensor_dims(in[0])),
+      keel_builder_constant(builder, in[1])};
+  keel_builder_output(builder, "y",
+                      keel_builder_op(builder, op, attrs, count, pair, 2));
+  keel_plan *plan = finish_plan(builder, NULL);
+  expect_ok(keel_plan_run(plan, in, 1, &y, 1));
+  check_same(y, same, op, what);
+  RELEASE(y, plan);
 }
 
 static const int64_t lengths[] = {1,  2,  3,  5,   7,   8,  9,  12,
@@ -117,12 +132,12 @@ static void gemm(kd_dtype dtype, int64_t m, int64_t n, int64_t k, bool ta,
                        numbers(dtype, 2, b_dims, same == 1 ? !tb : -1),
                        numbers(dtype, 2, c_dims, -1)};
   expect_same("Gemm", attrs, 3, in, 3, same, what);
+  if (!ta && !tb) expect_same_planned("MatMul", NULL, 0, in, same, what);
   release_all(in, 3);
 }
 
-static void equal_lines_stay_equal(void **state) {
+LISTED_TEST(equal_lines_stay_equal) {
   static const int64_t depths[] = {7, 64, 300};
-  (void)state;
   for (size_t i = 0; i < LENGTHS; i++)
     for (size_t j = i % EVERY; j < LENGTHS; j += EVERY) {
       int64_t k = depths[(i + j) % 3];
@@ -136,37 +151,15 @@ static void equal_lines_stay_equal(void **state) {
 }
 
 /* Large enough for several threads, and for several blocks of each length. */
-static void so_they_do_in_large_products(void **state) {
+LISTED_TEST(so_they_do_in_large_products) {
   static const int64_t sizes[][3] = {{1, 1000, 2048},  {1000, 1, 2048},
                                      {130, 1000, 70},  {257, 1030, 260},
                                      {1000, 130, 257}, {13, 700, 600}};
-  (void)state;
   for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
     for (size_t how = i % EVERY_LARGE; how < 4; how += EVERY_LARGE)
       for (int same = 0; same < 2; same++)
         gemm(how == 2 ? KD_F64 : KD_F32, sizes[i][0], sizes[i][1], sizes[i][2],
              how & 1, how >> 1, same);
-}
-
-/* The same in a program, whose weights are a constant: in the blocked layout, where the
- * plugin has it. */
-static void expect_same_planned(const keel_attr *attrs, uint32_t count,
-                                keel_tensor **in, const char *what) {
-  keel_tensor *y = NULL;
-  keel_builder *builder = create_builder(context, "conv");
-  keel_value pair[] = {
-      keel_builder_input(builder, "x", keel_tensor_dtype(in[0]), 4,
-                         keel_tensor_dims(in[0])),
-      keel_builder_constant(builder, in[1])};
-  keel_builder_output(builder, "y",
-                      keel_builder_op(builder, "Conv", attrs, count, pair, 2));
-  keel_program *program = finish_program(builder);
-  keel_plan *plan = create_plan(program, NULL);
-  expect_ok(keel_plan_run(plan, in, 1, &y, 1));
-  check_same(y, 1, "Conv of a program", what);
-  keel_tensor_release(y);
-  keel_plan_release(plan);
-  keel_program_release(program);
 }
 
 static void conv(kd_dtype dtype, int64_t in, int64_t out, int64_t side,
@@ -183,15 +176,14 @@ static void conv(kd_dtype dtype, int64_t in, int64_t out, int64_t side,
   keel_tensor *x[] = {numbers(dtype, 4, x_dims, group > 1 ? 1 : -1),
                       numbers(dtype, 4, w_dims, 0)};
   expect_same("Conv", attrs, 2, x, 2, 1, what);
-  expect_same_planned(attrs, 2, x, what);
+  expect_same_planned("Conv", attrs, 2, x, 1, what);
   release_all(x, 2);
 }
 
-static void equal_filters_stay_equal(void **state) {
+LISTED_TEST(equal_filters_stay_equal) {
   static const int64_t outs[] = {1,  2,  7,  8,  9,  15,  16,  17,
                                  31, 33, 48, 64, 72, 100, 130, 1000};
   static const int64_t sides[] = {1, 2, 5, 13, 28};
-  (void)state;
   for (size_t i = 0; i < sizeof outs / sizeof *outs; i++)
     for (size_t j = i % EVERY; j < sizeof sides / sizeof *sides; j += EVERY) {
       conv(KD_F32, 16, outs[i], sides[j], 1, 1);

@@ -1,6 +1,5 @@
 /* convolution_test.c - what passes do around convolutions: what goes into them, and when
  * they get the device's blocked layout; what becomes of their weights. */
-#include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,22 +9,11 @@
 #include "memory/layout.h"
 #include "plan/plan.h"
 #define WORKERS 1
+#include "cpu_sets.h"
+#include "pass.h"
 #include "with_cpu.h"
 
 enum { CHANNELS = 16, SIDE = 6, PLANE = SIDE * SIDE };
-
-static keel_tensor *numbers(uint32_t rank, const int64_t *dims, float scale) {
-  static float data[CHANNELS * CHANNELS * PLANE];
-  int64_t count = elements_of(rank, dims);
-  for (int64_t i = 0; i < count; i++)
-    data[i] = scale * (float)((i * 7919) % 41 - 20) / 20;
-  return create_tensor(context, KD_F32, rank, dims, data);
-}
-
-static keel_value constant(keel_builder *builder, uint32_t rank,
-                           const int64_t *dims, float scale) {
-  return constant_of(builder, numbers(rank, dims, scale));
-}
 
 static keel_value scalar(keel_builder *builder, float number) {
   return constant_of(builder, create_tensor(context, KD_F32, 0, NULL, &number));
@@ -36,31 +24,10 @@ static keel_value conv(keel_builder *builder, keel_value x, int64_t group,
                        int64_t side) {
   const int64_t dims[] = {CHANNELS, CHANNELS / group, side, side};
   const int64_t pad = side / 2, pads[] = {pad, pad, pad, pad};
-  const keel_attr attrs[] = {
-      {.name = "pads", .kind = KD_ATTR_INTS, .count = 4, .ints = pads},
-      KEEL_INT("group", group)};
-  keel_value pair[] = {x, constant(builder, 4, dims, 0.3f)};
+  const keel_attr attrs[] = {KEEL_INTS("pads", 4, pads),
+                             KEEL_INT("group", group)};
+  keel_value pair[] = {x, constant_numbers(builder, 4, dims, 0)};
   return keel_builder_op(builder, "Conv", attrs, 2, pair, 2);
-}
-
-static keel_plan *plan_of(keel_program *program, const char *skip) {
-  const keel_plan_params params = {
-      .struct_size = sizeof params, .skip = &skip, .skip_count = skip != NULL};
-  keel_plan *plan = create_plan(program, &params);
-  keel_plan_profile(plan, KEEL_PROFILE_OPS);
-  return plan;
-}
-
-static void run(keel_plan *plan, float bound, float *out) {
-  const int64_t dims[] = {1, CHANNELS, SIDE, SIDE};
-  keel_tensor *in[2] = {numbers(4, dims, 4), NULL}, *y = NULL;
-  assert_int_equal(keel_tensor_create(context, KD_F32, 0, NULL, &bound, &in[1]),
-                   KD_OK);
-  expect_ok(keel_plan_run(plan, in, 2, &y, 1));
-  assert_int_equal(keel_tensor_read(y, out, CHANNELS * PLANE * sizeof *out),
-                   KD_OK);
-  release_all(in, 2);
-  keel_tensor_release(y);
 }
 
 /* Each Reorder gives the layout that its input has not. */
@@ -83,8 +50,8 @@ static uint64_t lying(int64_t channels) {
   const int64_t dims[] = {1, channels, SIDE, SIDE};
   const keel_type *type = NULL;
   keel_device *device = keel_device_at(context, 0);
-  assert_int_equal(keel_type_of(KD_F32, 4, dims, &type), KD_OK);
-  assert_int_equal(keel_device_ready(device), KD_OK);
+  expect_ok(keel_type_of(KD_F32, 4, dims, &type));
+  expect_ok(keel_device_ready(device));
   return keel_layout_size(device, type, KD_LAYOUT_OWN);
 }
 
@@ -99,31 +66,23 @@ typedef keel_value writer(keel_builder *builder, keel_value x,
 /* The program runs so many of each op, and gives what it gives without the pass. */
 static void expect(writer *write, const char *pass, uint32_t fused,
                    uint32_t clips, uint32_t reorders) {
-  static float want[CHANNELS * PLANE], got[CHANNELS * PLANE];
   const int64_t dims[] = {1, CHANNELS, SIDE, SIDE};
+  const float limit = 1.5f;
+  trial t = TRIAL(1e-5, .pass = {pass},
+                  .in = {numbers(4, dims, 0),
+                         create_tensor(context, KD_F32, 0, NULL, &limit)});
   keel_builder *builder = create_builder(context, "conv");
   keel_value x = keel_builder_input(builder, "x", KD_F32, 4, dims);
   keel_value bound = keel_builder_input(builder, "bound", KD_F32, 0, NULL);
   keel_builder_output(builder, "y", write(builder, x, bound));
-  keel_program *program = finish_program(builder);
-  keel_plan *plain = plan_of(program, pass), *plan = plan_of(program, NULL);
-  run(plain, 1.5f, want);
-  for (int i = 0; i < 3; i++) {
-    run(plan, 1.5f, got);
-    for (int k = 0; k < CHANNELS * PLANE; k++)
-      if (fabsf(got[k] - want[k]) > 1e-4f)
-        fail_msg("element %d is %g, without %s %g", k, (double)got[k], pass,
-                 (double)want[k]);
-  }
+  keel_plan *plan = compare_pass(pass, 0, finish_program(builder), &t, NULL);
   assert_int_equal(runs_of(plan, "FusedConv") + runs_of(plan, "ActivatedConv"),
                    fused);
   assert_int_equal(runs_of(plan, "Clip"), clips);
   if (blocks_of_channels())
     assert_int_equal(runs_of(plan, "Reorder"), reorders);
   expect_turns(plan);
-  keel_plan_release(plain);
   keel_plan_release(plan);
-  keel_program_release(program);
 }
 
 static keel_value clip(keel_builder *builder, keel_value x, keel_value low,
@@ -146,8 +105,7 @@ static keel_value write_high(keel_builder *b, keel_value x, keel_value bound) {
   return clip(b, x, KEEL_ABSENT, scalar(b, 0.75f));
 }
 
-static void clip_goes_into_the_convolution(void **state) {
-  (void)state;
+TEST_THAT(clip_goes_into_the_convolution) {
   expect(write_clip, "fuse", 1, 0, 2);
   expect(write_high, "fuse", 1, 0, 0);
 }
@@ -179,8 +137,7 @@ static keel_value write_sum(keel_builder *b, keel_value x, keel_value bound) {
   return keel_builder_op(b, "Add", NULL, 0, pair, 2);
 }
 
-static void gates_and_sums_go_into_the_convolution(void **state) {
-  (void)state;
+TEST_THAT(gates_and_sums_go_into_the_convolution) {
   expect(write_silu, "fuse", 1, 0, 2);
   expect(write_swish, "fuse", 1, 0, 2);
   expect(write_leaky, "fuse", 1, 0, 2);
@@ -206,8 +163,7 @@ static keel_value write_shared_gate(keel_builder *b, keel_value x,
   return keel_builder_op(b, "Sub", NULL, 0, two, 2);
 }
 
-static void gates_of_other_values_stay(void **state) {
-  (void)state;
+TEST_THAT(gates_of_other_values_stay) {
   expect(write_other_gate, "fuse", 0, 0, 0);
   expect(write_shared_gate, "fuse", 0, 0, 0);
 }
@@ -230,8 +186,7 @@ static keel_value write_twice(keel_builder *b, keel_value x, keel_value bound) {
   return keel_builder_op(b, "Add", NULL, 0, pair, 2);
 }
 
-static void a_clip_that_is_not_known_stays(void **state) {
-  (void)state;
+TEST_THAT(a_clip_that_is_not_known_stays) {
   expect(write_bound, "fuse", 0, 1, 0);
   expect(write_crossed, "fuse", 0, 1, 0);
   expect(write_twice, "fuse", 0, 1, 0); /* the convolution is needed, too */
@@ -248,8 +203,7 @@ static keel_value write_mobile(keel_builder *b, keel_value x,
   return conv(b, x, 1, 1);
 }
 
-static void rows_become_blocks_for_windows(void **state) {
-  (void)state;
+TEST_THAT(rows_become_blocks_for_windows) {
   expect(write_mobile, "layout", 2, 0, 2);
 }
 
@@ -266,8 +220,7 @@ static keel_value write_squeeze(keel_builder *b, keel_value x,
   return conv(b, x, 1, 3);
 }
 
-static void scaled_channels_stay_blocks(void **state) {
-  (void)state;
+TEST_THAT(scaled_channels_stay_blocks) {
   expect(write_squeeze, "layout", 0, 0, 2);
 }
 
@@ -278,8 +231,7 @@ static keel_value write_points(keel_builder *b, keel_value x,
                          1);
 }
 
-static void points_stay_rows(void **state) {
-  (void)state;
+TEST_THAT(points_stay_rows) {
   expect(write_points, "layout", 0, 0, 0);
 }
 
@@ -291,8 +243,7 @@ enum { WIDE = 512, TAPS = 9 };
 static keel_program *wide(void) {
   const int64_t dims[] = {WIDE, WIDE, 3, 3}, sides[] = {1, WIDE, SIDE, SIDE};
   const int64_t pads[] = {1, 1, 1, 1};
-  const keel_attr attrs[] = {
-      {.name = "pads", .kind = KD_ATTR_INTS, .count = 4, .ints = pads}};
+  const keel_attr attrs[] = {KEEL_INTS("pads", 4, pads)};
   float *data = malloc((size_t)WIDE * WIDE * TAPS * sizeof *data);
   assert_non_null(data);
   for (int64_t i = 0; i < (int64_t)WIDE * WIDE * TAPS; i++)
@@ -312,7 +263,7 @@ static keel_program *wide(void) {
 /* The weights' file is written, and nothing of the program is left in memory. */
 static void write_wide(const char *path) {
   keel_program *program = wide();
-  assert_int_equal(keel_program_save(program, path, 0), KD_OK);
+  expect_ok(keel_program_save(program, path, 0));
   keel_program_release(program);
 }
 
@@ -327,8 +278,7 @@ static void run_wide(keel_plan *plan) {
     data[i] = 1;
   keel_tensor *x = create_tensor(context, KD_F32, 4, dims, data);
   expect_ok(keel_plan_run(plan, &x, 1, &y, 1));
-  assert_int_equal(keel_tensor_read(y, data, (size_t)count * sizeof *data),
-                   KD_OK);
+  expect_ok(keel_tensor_read(y, data, (size_t)count * sizeof *data));
   for (int64_t o = 0; o < WIDE; o++) {
     double want = 0;
     for (int64_t i = o * WIDE * TAPS; i < (o + 1) * WIDE * TAPS; i++)
@@ -337,16 +287,14 @@ static void run_wide(keel_plan *plan) {
     if (fabs(got - want) > 1e-2)
       fail_msg("output %d is %g, not %g", (int)o, got, want);
   }
-  keel_tensor_release(x);
-  keel_tensor_release(y);
+  RELEASE(x, y);
   free(data);
 }
 
 /* The convolution has them packed; a second plan reads them from the file. */
-static void packed_weights_leave_memory(void **state) {
+TEST_THAT(packed_weights_leave_memory) {
   char path[] = "/tmp/keel_convolution_XXXXXX";
   const uint64_t bytes = (uint64_t)WIDE * WIDE * TAPS * sizeof(float);
-  (void)state;
   int fd = mkstemp(path);
   assert_true(fd >= 0);
   close(fd);
@@ -363,17 +311,14 @@ static void packed_weights_leave_memory(void **state) {
   keel_plan *second = create_plan(program, NULL);
   run_wide(second);
   run_wide(plan);
-  keel_plan_release(second);
-  keel_plan_release(plan);
-  keel_program_release(program);
+  RELEASE(second, plan, program);
   unlink(path);
 }
 
 /* They go with the last of those that need them: the program, and plans whose kernels have
  * not packed them yet. */
-static void packed_weights_are_held_once(void **state) {
+TEST_THAT(packed_weights_are_held_once) {
   const uint64_t bytes = (uint64_t)WIDE * WIDE * TAPS * sizeof(float);
-  (void)state;
   if (lying(WIDE) == 0) skip();
   uint64_t before = live_bytes(context);
   keel_program *program = wide();
@@ -390,31 +335,27 @@ static void packed_weights_are_held_once(void **state) {
     run_wide(plan);
     run_wide(second);
   }
-  keel_plan_release(second);
-  keel_plan_release(plan);
+  RELEASE(second, plan);
 }
 
 /* A first run that fails before the convolution does not keep them for ever. */
-static void a_run_that_fails_keeps_no_weights(void **state) {
+TEST_THAT(a_run_that_fails_keeps_no_weights) {
   const uint64_t bytes = (uint64_t)WIDE * WIDE * TAPS * sizeof(float);
   keel_cancel *cancel = NULL;
   keel_tensor *y = NULL;
   const int64_t dims[] = {1, WIDE, SIDE, SIDE};
-  (void)state;
   if (lying(WIDE) == 0) skip();
   uint64_t before = live_bytes(context);
   keel_program *program = wide();
   keel_plan *plan = create_plan(program, NULL);
   keel_program_release(program);
-  assert_int_equal(keel_cancel_create(context, &cancel), KD_OK);
+  expect_ok(keel_cancel_create(context, &cancel));
   keel_cancel_request(cancel, NULL);
-  const keel_run_params params = {.struct_size = sizeof params,
-                                  .cancel = cancel};
   keel_tensor *x = create_tensor(context, KD_F32, 4, dims, NULL);
-  assert_int_equal(keel_plan_run_with(plan, &params, &x, 1, &y, 1),
-                   KD_CANCELLED);
-  keel_tensor_release(x);
-  keel_cancel_release(cancel);
+  assert_int_equal(
+      keel_plan_run_with(plan, RUN_PARAMS(.cancel = cancel), &x, 1, &y, 1),
+      KD_CANCELLED);
+  RELEASE(x, cancel);
   assert_true(live_bytes(context) >= before + bytes);
   run_wide(plan);
   assert_true(live_bytes(context) < before + bytes / 2);
@@ -430,8 +371,7 @@ static void *run_often(void *plan) {
 }
 
 /* Runs that begin at once meet the weights, or the kernel that has them. */
-static void weights_go_while_threads_run(void **state) {
-  (void)state;
+TEST_THAT(weights_go_while_threads_run) {
   const uint64_t bytes = (uint64_t)WIDE * WIDE * TAPS * sizeof(float);
   for (int turn = 0; turn < 3; turn++) {
     uint64_t before = live_bytes(context);
@@ -475,7 +415,7 @@ static void expect_kept(bool handed_out) {
   keel_tensor_release(weights);
   for (int n = 0; n < 3; n++) {
     expect_ok(keel_plan_run(plan, in, 2, out, 2));
-    assert_int_equal(keel_tensor_read(out[1], back, sizeof back), KD_OK);
+    expect_ok(keel_tensor_read(out[1], back, sizeof back));
     for (int i = 0; i < COUNT; i++)
       if (back[i] != data[i] + (handed_out ? 0 : two))
         fail_msg("run %d: element %d is %g", n, i, (double)back[i]);
@@ -485,31 +425,42 @@ static void expect_kept(bool handed_out) {
   keel_plan_release(plan);
 }
 
-static void weights_that_are_an_output_stay(void **state) {
-  (void)state;
+TEST_THAT(weights_that_are_an_output_stay) {
   expect_kept(true);
 }
 
-static void weights_that_another_op_reads_stay(void **state) {
-  (void)state;
+TEST_THAT(weights_that_another_op_reads_stay) {
   expect_kept(false);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(clip_goes_into_the_convolution),
-      cmocka_unit_test(gates_and_sums_go_into_the_convolution),
-      cmocka_unit_test(gates_of_other_values_stay),
-      cmocka_unit_test(a_clip_that_is_not_known_stays),
-      cmocka_unit_test(rows_become_blocks_for_windows),
-      cmocka_unit_test(scaled_channels_stay_blocks),
-      cmocka_unit_test(points_stay_rows),
-      cmocka_unit_test(packed_weights_leave_memory),
-      cmocka_unit_test(packed_weights_are_held_once),
-      cmocka_unit_test(a_run_that_fails_keeps_no_weights),
-      cmocka_unit_test(weights_go_while_threads_run),
-      cmocka_unit_test(weights_that_are_an_output_stay),
-      cmocka_unit_test(weights_that_another_op_reads_stay),
-  };
-  return cmocka_run_group_tests(tests, open_cpu, close_context);
+/* What a convolution makes of numbers whose sums are rounded. */
+static void make_sums(float *out, size_t size) {
+  const int64_t x_dims[] = {1, 64, 9, 11}, w_dims[] = {64, 64, 3, 3};
+  const int64_t pads[] = {1, 1, 1, 1};
+  const keel_attr attr = KEEL_INTS("pads", 4, pads);
+  keel_builder *b = create_builder(context, "sums");
+  keel_value pair[] = {keel_builder_input(b, "x", KD_F32, 4, x_dims),
+                       constant_numbers(b, 4, w_dims, 7)};
+  keel_builder_output(b, "y", keel_builder_op(b, "Conv", &attr, 1, pair, 2));
+  keel_plan *plan = finish_plan(b, NULL);
+  keel_tensor *x = numbers(4, x_dims, 0), *y = NULL;
+  expect_ok(keel_plan_run(plan, &x, 1, &y, 1));
+  expect_ok(keel_tensor_read(y, out, size));
+  RELEASE(x, y, plan);
 }
+
+/* Fewer products have other bits than sums by taps, which an option asks for. */
+TEST_THAT(taps_are_summed_where_they_shall_be) {
+  static float fewer[64 * 9 * 11], taps[64 * 9 * 11];
+  const char *off = "cpu.winograd=off";
+  if (lying(WIDE) == 0) skip();
+  make_sums(fewer, sizeof fewer);
+  keel_close(context);
+  context = open_cpu_options(&off, 1, WORKERS);
+  make_sums(taps, sizeof taps);
+  keel_close(context);
+  open_cpu(state);
+  assert_memory_not_equal(fewer, taps, sizeof taps);
+}
+
+RUN_TESTS(open_cpu, close_context)
