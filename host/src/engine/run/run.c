@@ -565,7 +565,7 @@ static keel_status make_run(keel_executable *executable,
                             const keel_run_args *args, keel_run **out_run) {
   keel_status status = begin_run(executable, args, out_run);
   if (status != KD_OK)
-    keel_members_lose(args->inputs, args->input_count, status);
+    keel_members_fail(args->inputs, args->input_count, status);
   return status;
 }
 
@@ -596,7 +596,7 @@ static void run_finish(keel_run *run) {
 
 /* Nothing has started. */
 static void fail_before(keel_run *run, keel_status status) {
-  keel_members_lose(run->args.inputs, run->args.input_count, status);
+  keel_members_fail(run->args.inputs, run->args.input_count, status);
   keel_run_fail(run, status);
 }
 

@@ -33,7 +33,7 @@ static keel_status check_ports(const keel_plan *plan,
 
 /* Whether there is nothing left to wait for: for a run that is not partial, one failed input is
  * enough. */
-static bool have_come(void *context) {
+static bool inputs_ready(void *context) {
   const keel_run_args *args = context;
   bool pending = false, failed = false;
   for (uint32_t i = 0; i < args->input_count; i++) {
@@ -51,8 +51,8 @@ static void await_inputs(const keel_plan *plan, keel_tensor *const *inputs,
                         .input_count = plan->main->input_count,
                         .cancellation = cancellation,
                         .partial = partial};
-  if (!have_come(&args))
-    keel_pool_wait_limited(plan->context->pool, have_come, &args,
+  if (!inputs_ready(&args))
+    keel_pool_wait_limited(plan->context->pool, inputs_ready, &args,
                            cancellation ? cancellation->deadline : 0,
                            cancellation != NULL);
 }
@@ -217,7 +217,7 @@ static keel_status run_in_scope(keel_plan *plan, keel_run_args args) {
       enter_run_scope(plan, args.inputs, args.cancellation, &scope);
   /* the caller may repeat the run with the right inputs */
   if (status != KD_OK && status != KD_INVALID_ARGUMENT)
-    keel_members_lose(args.inputs, args.input_count, status);
+    keel_members_fail(args.inputs, args.input_count, status);
   if (status != KD_OK) return status;
   keep_for_message(&scope, &args);
   status = keel_executable_run(scope.main, &args);
@@ -523,7 +523,7 @@ static void input_has_come(keel_waiter *waiter) {
 
 /* Whether the run starts later, once an input has come. */
 static bool starts_later(keel_async_run *async) {
-  if (!async->needs_all || have_come(&async->args)) return false;
+  if (!async->needs_all || inputs_ready(&async->args)) return false;
   for (uint32_t i = 0; i < async->args.input_count; i++) {
     keel_tensor *input = async->args.inputs[i];
     if (keel_tensor_state(input) != KEEL_PENDING) continue;
@@ -546,7 +546,7 @@ static void start_async_run(keel_task *task) {
     leave_run_scope(&async->scope, status, true);
     status = explain(&async->scope, async->args.inputs, status);
   } else {
-    keel_members_lose(async->args.inputs, async->args.input_count, status);
+    keel_members_fail(async->args.inputs, async->args.input_count, status);
   }
   end_async_run(async, status);
 }

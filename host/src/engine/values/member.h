@@ -34,7 +34,7 @@ static inline bool keel_exchange_is_of_two(const keel_exchange *what) {
   return what->kind >= KEEL_SEND;
 }
 
-/* A member of a group: the functions that the group provides (ranks/group/meeting.c,
+/* A member of a group: the functions that the group provides (ranks/group/rendezvous.c,
  * ranks/link/member.c). */
 typedef struct keel_member keel_member;
 struct keel_member {
@@ -59,7 +59,7 @@ keel_status keel_member_value(keel_context *context, keel_member *member,
 bool keel_members_among(keel_tensor *const *values, uint32_t count);
 /* For all members among some values (a value may be NULL), whose run leaves out exchanges: calls
  * `lose`. The failure is this thread's message, and stays so. */
-void keel_members_lose(keel_tensor *const *values, uint32_t count,
+void keel_members_fail(keel_tensor *const *values, uint32_t count,
                        keel_status failure);
 
 /* NULL: it is another kind of resource. */

@@ -137,7 +137,7 @@ bool keel_members_among(keel_tensor *const *values, uint32_t count) {
   return member_among(values, count, &at) != NULL;
 }
 
-void keel_members_lose(keel_tensor *const *values, uint32_t count,
+void keel_members_fail(keel_tensor *const *values, uint32_t count,
                        keel_status failure) {
   uint32_t at = 0;
   keel_member *member = member_among(values, count, &at);

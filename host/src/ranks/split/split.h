@@ -88,9 +88,9 @@ keel_status keel_split_projected(keel_splitter *s, bool *out_done);
 keel_status keel_split_quantised_projected(keel_splitter *s, bool *out_done);
 keel_status keel_split_rotary(keel_splitter *s, bool *out_done);
 keel_status keel_split_microsoft_rotary(keel_splitter *s, bool *out_done);
-/* Along one axis or several, and not along others: beside.c. */
-keel_status keel_split_beside(keel_splitter *s, bool *out_done);
-keel_status keel_split_beside_axes(keel_splitter *s, bool *out_done);
+/* Along one axis or several, and not along others: along_axes.c. */
+keel_status keel_split_topk(keel_splitter *s, bool *out_done);
+keel_status keel_split_cumsum(keel_splitter *s, bool *out_done);
 keel_status keel_split_arg(keel_splitter *s, bool *out_done);
 keel_status keel_split_slice(keel_splitter *s, bool *out_done);
 keel_status keel_split_pad(keel_splitter *s, bool *out_done);

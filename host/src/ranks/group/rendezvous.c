@@ -1,13 +1,13 @@
-/* meeting.c - the rendezvous of a group's members, each of which runs a program: their exchanges.
+/* rendezvous.c - the exchanges of a group's members, each of which runs a program.
  *
  * Members arrive at an exchange one after the other, on any threads, and none waits: each gets a
  * promise, and the last one begins the work of all. The n-th exchange of a member matches the n-th
  * exchange of every other member. A Send and its Receive involve two members, and are matched in a
- * list of messages (letters.h). */
+ * list of messages (mailbox.h). */
 #include "base/refs.h"
 #include "device/context.h"
 #include "ranks/group/group.h"
-#include "ranks/group/letters.h"
+#include "ranks/group/mailbox.h"
 #include "values/member.h"
 
 /* One exchange, from the first that comes to the last. */
@@ -25,26 +25,26 @@ typedef struct exchange {
 
 typedef struct seat {
   keel_member member; /* must be first: cast from keel_member */
-  struct meeting *meeting;
+  struct rendezvous *rendezvous;
   uint64_t next; /* the number of its next exchange */
   bool left;
 } seat;
 
-typedef struct meeting {
+typedef struct rendezvous {
   atomic_uint refs; /* of the seats */
   keel_group *group;
   pthread_mutex_t lock;
   exchange *open;
-  keel_letters letters;
+  keel_mailbox mailbox;
   keel_tensor *failure; /* why exchanges have ended */
   seat seats[];
-} meeting;
+} rendezvous;
 
 /* Exchanges that can't complete any more, and why. */
 typedef struct leftovers {
   exchange *open;
-  keel_letter *letters;
-  keel_tensor *failure; /* the meeting's; NULL: memory ran out */
+  keel_mail *mail;
+  keel_tensor *failure; /* the rendezvous's; NULL: memory ran out */
 } leftovers;
 
 /* ---- an exchange ------------------------------------------------------------------ */
@@ -58,7 +58,7 @@ static void free_exchange(exchange *at, uint32_t size) {
   free(at);
 }
 
-static keel_status begin_exchange(meeting *m, const seat *by,
+static keel_status begin_exchange(rendezvous *m, const seat *by,
                                   const keel_exchange *what, const char *name,
                                   const char *where, exchange **out) {
   uint32_t size = m->group->size;
@@ -100,15 +100,15 @@ static bool is_of_type(exchange *at, keel_tensor *value) {
   return at->type == value->type;
 }
 
-static const char *meeting_device_of(const meeting *m, uint32_t rank) {
+static const char *rendezvous_device_of(const rendezvous *m, uint32_t rank) {
   return m->group->devices[rank]->name;
 }
 
 /* ---- its work ---------------------------------------------------------------------- */
 
-static keel_status meeting_broadcast(keel_group *group,
-                                     keel_tensor *const *inputs,
-                                     keel_tensor **outputs) {
+static keel_status rendezvous_broadcast(keel_group *group,
+                                        keel_tensor *const *inputs,
+                                        keel_tensor **outputs) {
   return keel_group_broadcast(group, 0, inputs[0], outputs);
 }
 
@@ -125,7 +125,7 @@ static keel_status work_in(keel_group *part, const keel_exchange *what,
     case KEEL_ALL_TO_ALL:
       return keel_group_all_to_all(part, inputs, outputs);
     default:
-      return meeting_broadcast(part, inputs, outputs);
+      return rendezvous_broadcast(part, inputs, outputs);
   }
 }
 
@@ -182,7 +182,7 @@ static keel_status permute(keel_group *group, const exchange *at,
 }
 
 /* All have come. */
-static void meeting_work(meeting *m, exchange *at) {
+static void rendezvous_work(rendezvous *m, exchange *at) {
   uint32_t size = m->group->size;
   keel_tensor **outputs = calloc(size, sizeof *outputs);
   keel_status status = outputs ? KD_OK : keel_no_memory(size);
@@ -211,19 +211,19 @@ static void meeting_work(meeting *m, exchange *at) {
 /* ---- its end ----------------------------------------------------------------------- */
 
 /* Records why exchanges have ended. With the lock held; the lists are for fail_all. */
-static leftovers close_meeting(meeting *m, keel_status status) {
-  leftovers left = {m->open, m->letters.first, NULL};
+static leftovers close_rendezvous(rendezvous *m, keel_status status) {
+  leftovers left = {m->open, m->mailbox.first, NULL};
   assert(KEEL_IS_LOCKED(&m->lock));
   if (!m->failure) m->failure = keel_tensor_failed(m->group->context, status);
   left.failure = m->failure;
   m->open = NULL;
-  keel_letters_init(&m->letters);
+  keel_mailbox_init(&m->mailbox);
   return left;
 }
 
 /* Fails the exchanges that arrived members wait for. Without the lock: it calls their runs. */
-static void fail_all(meeting *m, leftovers left) {
-  keel_letters_fail(left.letters, left.failure);
+static void fail_all(rendezvous *m, leftovers left) {
+  keel_mailbox_fail(left.mail, left.failure);
   while (left.open) {
     exchange *at = left.open;
     left.open = at->next;
@@ -238,19 +238,19 @@ static void fail_all(meeting *m, leftovers left) {
   }
 }
 
-static keel_status fail_left(const meeting *m, const seat *who,
+static keel_status fail_left(const rendezvous *m, const seat *who,
                              const exchange *at) {
   return keel_fail(KD_ABORTED,
                    "rank %u (%s) has ended before exchange %llu, %s%s%s%s, in"
                    " which rank %u (%s) waits for it",
                    (unsigned)who->member.rank,
-                   meeting_device_of(m, who->member.rank),
+                   rendezvous_device_of(m, who->member.rank),
                    (unsigned long long)at->number, at->name,
                    *at->where ? " \"" : "", at->where, *at->where ? "\"" : "",
-                   (unsigned)at->first, meeting_device_of(m, at->first));
+                   (unsigned)at->first, rendezvous_device_of(m, at->first));
 }
 
-static keel_status fail_other(const meeting *m, const seat *by,
+static keel_status fail_other(const rendezvous *m, const seat *by,
                               const exchange *at, const char *name,
                               const char *where) {
   return keel_fail(
@@ -258,38 +258,38 @@ static keel_status fail_other(const meeting *m, const seat *by,
       "exchange %llu differs: rank %u (%s) has come to %s%s%s%s,"
       " and rank %u (%s) to %s%s%s%s%s",
       (unsigned long long)at->number, (unsigned)at->first,
-      meeting_device_of(m, at->first), at->name, *at->where ? " \"" : "",
+      rendezvous_device_of(m, at->first), at->name, *at->where ? " \"" : "",
       at->where, *at->where ? "\"" : "", (unsigned)by->member.rank,
-      meeting_device_of(m, by->member.rank), name, *where ? " \"" : "", where,
-      *where ? "\"" : "",
+      rendezvous_device_of(m, by->member.rank), name, *where ? " \"" : "",
+      where, *where ? "\"" : "",
       strcmp(name, at->name) ? "" : " of other parameters or types");
 }
 
 /* ---- of two members ------------------------------------------------------------------ */
 
-static keel_status fail_unsent(const meeting *m, const keel_letter *awaited) {
+static keel_status fail_unsent(const rendezvous *m, const keel_mail *awaited) {
   return keel_fail(KD_ABORTED,
                    "rank %u (%s) has ended before it has sent the value that "
                    "rank %u (%s) waits for in %s%s%s%s",
-                   (unsigned)awaited->from, meeting_device_of(m, awaited->from),
-                   (unsigned)awaited->to, meeting_device_of(m, awaited->to),
+                   (unsigned)awaited->from,
+                   rendezvous_device_of(m, awaited->from),
+                   (unsigned)awaited->to, rendezvous_device_of(m, awaited->to),
                    awaited->name, *awaited->where ? " \"" : "", awaited->where,
                    *awaited->where ? "\"" : "");
 }
 
-static keel_status fail_unheard(const meeting *m, const keel_letter *sent) {
+static keel_status fail_unheard(const rendezvous *m, const keel_mail *sent) {
   return keel_fail(KD_ABORTED,
                    "rank %u (%s) has ended without receiving the value that "
                    "rank %u (%s) sends it in %s%s%s%s",
-                   (unsigned)sent->to, meeting_device_of(m, sent->to),
-                   (unsigned)sent->from, meeting_device_of(m, sent->from),
+                   (unsigned)sent->to, rendezvous_device_of(m, sent->to),
+                   (unsigned)sent->from, rendezvous_device_of(m, sent->from),
                    sent->name, *sent->where ? " \"" : "", sent->where,
                    *sent->where ? "\"" : "");
 }
 
 /* A Send and a Receive that belong together, one in each. */
-static keel_status check_letters(const keel_letter *send,
-                                 const keel_letter *receive) {
+static keel_status check_mail(const keel_mail *send, const keel_mail *receive) {
   char sent[96], wanted[96];
   if (keel_tensor_state(send->value) == KEEL_FAILED ||
       send->value->type == receive->type)
@@ -307,21 +307,21 @@ static keel_status check_letters(const keel_letter *send,
 }
 
 /* Finds the other one, or adds it to those that wait. With the lock held. */
-static keel_status find_letter(meeting *m, const keel_letter *mine,
-                               keel_letter **out_other) {
+static keel_status find_mail(rendezvous *m, const keel_mail *mine,
+                             keel_mail **out_other) {
   bool sends = mine->value != NULL;
   *out_other = NULL;
   if (m->failure) return keel_tensor_query(m->failure);
-  *out_other = keel_letters_take(&m->letters, mine->from, mine->to, !sends);
+  *out_other = keel_mailbox_take(&m->mailbox, mine->from, mine->to, !sends);
   if (*out_other)
-    return check_letters(sends ? mine : *out_other, sends ? *out_other : mine);
+    return check_mail(sends ? mine : *out_other, sends ? *out_other : mine);
   if (m->seats[sends ? mine->to : mine->from].left)
     return sends ? fail_unheard(m, mine) : fail_unsent(m, mine);
-  return keel_letters_add(&m->letters, mine);
+  return keel_mailbox_add(&m->mailbox, mine);
 }
 
 /* Without the lock: the promise lets a run go on. */
-static void deliver(const meeting *m, keel_tensor *value, uint32_t to,
+static void deliver(const rendezvous *m, keel_tensor *value, uint32_t to,
                     keel_tensor *promise) {
   keel_tensor *moved = NULL;
   keel_status status = keel_group_move(m->group->devices[to], value, &moved);
@@ -335,26 +335,26 @@ static void deliver(const meeting *m, keel_tensor *value, uint32_t to,
 static keel_status meet_one(seat *by, const keel_exchange *what,
                             const char *name, const char *where,
                             keel_tensor *value, keel_tensor **out_value) {
-  meeting *m = by->meeting;
+  rendezvous *m = by->rendezvous;
   bool sends = what->kind == KEEL_SEND;
-  keel_letter mine = {.from = sends ? by->member.rank : what->peer,
-                      .to = sends ? what->peer : by->member.rank,
-                      .value = value,
-                      .type = what->type};
-  keel_letter *other = NULL;
+  keel_mail mine = {.from = sends ? by->member.rank : what->peer,
+                    .to = sends ? what->peer : by->member.rank,
+                    .value = value,
+                    .type = what->type};
+  keel_mail *other = NULL;
   leftovers left = {.open = NULL};
   if (!sends) mine.promise = keel_tensor_pending(m->group->context);
   if (!sends && !mine.promise) return KD_OUT_OF_MEMORY;
   snprintf(mine.name, sizeof mine.name, "%s", name);
   snprintf(mine.where, sizeof mine.where, "%s", where);
   pthread_mutex_lock(&m->lock);
-  keel_status status = find_letter(m, &mine, &other);
-  if (status != KD_OK && !m->failure) left = close_meeting(m, status);
+  keel_status status = find_mail(m, &mine, &other);
+  if (status != KD_OK && !m->failure) left = close_rendezvous(m, status);
   left.failure = m->failure;
   pthread_mutex_unlock(&m->lock);
   if (other && status != KD_OK) { /* it was taken out, and fails too */
-    other->next = left.letters;
-    left.letters = other;
+    other->next = left.mail;
+    left.mail = other;
     other = NULL;
   }
   fail_all(m, left);
@@ -366,17 +366,17 @@ static keel_status meet_one(seat *by, const keel_exchange *what,
   if (!other) return KD_OK;
   deliver(m, sends ? value : other->value, mine.to,
           sends ? other->promise : mine.promise);
-  keel_letter_free(other);
+  keel_mail_free(other);
   return KD_OK;
 }
 
 /* ---- members ------------------------------------------------------------------------ */
 
 /* The exchange that is next for a member. With the lock held. */
-static keel_status meeting_find(meeting *m, const seat *by,
-                                const keel_exchange *what, const char *name,
-                                const char *where, keel_tensor *value,
-                                exchange **out) {
+static keel_status rendezvous_find(rendezvous *m, const seat *by,
+                                   const keel_exchange *what, const char *name,
+                                   const char *where, keel_tensor *value,
+                                   exchange **out) {
   exchange *at = m->open;
   if (m->failure) return keel_tensor_query(m->failure);
   while (at && at->number != by->next)
@@ -391,18 +391,19 @@ static keel_status meeting_find(meeting *m, const seat *by,
   return KD_OK;
 }
 
-static void meeting_take_out(meeting *m, const exchange *at) {
+static void rendezvous_take_out(rendezvous *m, const exchange *at) {
   exchange **link = &m->open;
   while (*link != at)
     link = &(*link)->next;
   *link = at->next;
 }
 
-static keel_status meeting_meet(keel_member *self, const keel_exchange *what,
-                                const char *name, const char *where,
-                                keel_tensor *value, keel_tensor **out_value) {
+static keel_status rendezvous_meet(keel_member *self, const keel_exchange *what,
+                                   const char *name, const char *where,
+                                   keel_tensor *value,
+                                   keel_tensor **out_value) {
   seat *by = (seat *)(void *)self;
-  meeting *m = by->meeting;
+  rendezvous *m = by->rendezvous;
   exchange *at = NULL;
   leftovers left = {.open = NULL};
   if (keel_exchange_is_of_two(what))
@@ -410,20 +411,20 @@ static keel_status meeting_meet(keel_member *self, const keel_exchange *what,
   keel_tensor *promise = keel_tensor_pending(m->group->context);
   if (!promise) return KD_OUT_OF_MEMORY;
   pthread_mutex_lock(&m->lock);
-  keel_status status = meeting_find(m, by, what, name, where, value, &at);
+  keel_status status = rendezvous_find(m, by, what, name, where, value, &at);
   bool last = false;
   if (status == KD_OK) {
     by->next++;
     at->values[self->rank] = keel_tensor_retain(value);
     at->promises[self->rank] = keel_tensor_retain(promise);
     last = ++at->count == m->group->size;
-    if (last) meeting_take_out(m, at);
+    if (last) rendezvous_take_out(m, at);
   } else if (!m->failure) {
-    left = close_meeting(m, status);
+    left = close_rendezvous(m, status);
   }
   pthread_mutex_unlock(&m->lock);
   fail_all(m, left);
-  if (last) meeting_work(m, at);
+  if (last) rendezvous_work(m, at);
   if (status == KD_OK)
     *out_value = promise;
   else
@@ -431,12 +432,12 @@ static keel_status meeting_meet(keel_member *self, const keel_exchange *what,
   return status;
 }
 
-static void meeting_drop(meeting *m, uint32_t refs) {
+static void rendezvous_drop(rendezvous *m, uint32_t refs) {
   for (uint32_t i = 1; i < refs; i++)
     keel_refs_drop(&m->refs);
   if (!keel_refs_drop(&m->refs)) return;
   assert(!m->open);
-  keel_letters_fail(m->letters.first, m->failure); /* sent, and not received */
+  keel_mailbox_fail(m->mailbox.first, m->failure); /* sent, and not received */
   keel_tensor_release(m->failure);
   keel_group_release(m->group);
   pthread_mutex_destroy(&m->lock);
@@ -445,41 +446,43 @@ static void meeting_drop(meeting *m, uint32_t refs) {
 
 static void lose(keel_member *self, keel_tensor *failure) {
   const seat *by = (const seat *)(const void *)self;
-  meeting *m = by->meeting;
+  rendezvous *m = by->rendezvous;
   leftovers left = {.open = NULL};
   pthread_mutex_lock(&m->lock);
   if (!m->failure)
-    left = close_meeting(
-        m, keel_while(keel_tensor_query(failure), "on rank %u (%s)",
-                      (unsigned)self->rank, meeting_device_of(m, self->rank)));
+    left =
+        close_rendezvous(m, keel_while(keel_tensor_query(failure),
+                                       "on rank %u (%s)", (unsigned)self->rank,
+                                       rendezvous_device_of(m, self->rank)));
   pthread_mutex_unlock(&m->lock);
   fail_all(m, left);
 }
 
-static void meeting_leave(keel_member *self) {
+static void rendezvous_leave(keel_member *self) {
   seat *by = (seat *)(void *)self;
-  meeting *m = by->meeting;
+  rendezvous *m = by->rendezvous;
   leftovers left = {.open = NULL};
   pthread_mutex_lock(&m->lock);
   by->left = true;
-  const keel_letter *awaited =
-      keel_letters_awaited(&m->letters, by->member.rank);
+  const keel_mail *awaited = keel_mailbox_awaited(&m->mailbox, by->member.rank);
   for (const exchange *at = m->open; at && !left.open; at = at->next)
-    if (at->number >= by->next) left = close_meeting(m, fail_left(m, by, at));
-  if (awaited && !left.open) left = close_meeting(m, fail_unsent(m, awaited));
+    if (at->number >= by->next)
+      left = close_rendezvous(m, fail_left(m, by, at));
+  if (awaited && !left.open)
+    left = close_rendezvous(m, fail_unsent(m, awaited));
   pthread_mutex_unlock(&m->lock);
   fail_all(m, left);
-  meeting_drop(m, 1);
+  rendezvous_drop(m, 1);
 }
 
 keel_status keel_group_members(keel_group *group, keel_tensor **members) {
   uint32_t size = group->size;
-  meeting *m = calloc(1, sizeof *m + size * sizeof(seat));
+  rendezvous *m = calloc(1, sizeof *m + size * sizeof(seat));
   for (uint32_t i = 0; i < size; i++)
     members[i] = NULL;
   if (!m) return keel_no_memory(size * sizeof(seat));
   pthread_mutex_init(&m->lock, NULL);
-  keel_letters_init(&m->letters);
+  keel_mailbox_init(&m->mailbox);
   keel_refs_take(&group->refs);
   m->group = group;
   /* one each, and one for this call */
@@ -490,16 +493,16 @@ keel_status keel_group_members(keel_group *group, keel_tensor **members) {
     seat *at = &m->seats[made];
     at->member = (keel_member){.rank = made,
                                .size = size,
-                               .meet = meeting_meet,
+                               .meet = rendezvous_meet,
                                .lose = lose,
-                               .leave = meeting_leave};
-    at->meeting = m;
+                               .leave = rendezvous_leave};
+    at->rendezvous = m;
     status = keel_member_value(group->context, &at->member, &members[made]);
   }
   for (uint32_t i = 0; status != KD_OK && i < made; i++) {
     keel_tensor_release(members[i]);
     members[i] = NULL;
   }
-  meeting_drop(m, 1 + size - made);
+  rendezvous_drop(m, 1 + size - made);
   return status;
 }

@@ -1,4 +1,4 @@
-/* beside.c - rules of ops that work along some axes, independently for each position of the
+/* along_axes.c - rules of ops that work along some axes, independently for each position of the
  * others. */
 #include "ranks/split/split.h"
 
@@ -23,7 +23,7 @@ static bool read_axis(const keel_splitter *s, int64_t from,
 }
 
 /* TopK: along its axis. */
-keel_status keel_split_beside(keel_splitter *s, bool *out_done) {
+keel_status keel_split_topk(keel_splitter *s, bool *out_done) {
   uint32_t axis = 0, own = 0;
   if (!keel_split_is_part(s, 0, &axis) ||
       !read_axis(s, keel_attr_int(s->node.op, "axis", -1), &own) || own == axis)
@@ -61,7 +61,7 @@ static bool leaves_axis(const keel_splitter *s, uint32_t input, uint32_t axis) {
 }
 
 /* CumSum: its second input is the axis. */
-keel_status keel_split_beside_axes(keel_splitter *s, bool *out_done) {
+keel_status keel_split_cumsum(keel_splitter *s, bool *out_done) {
   uint32_t axis = 0;
   if (!keel_split_is_part(s, 0, &axis) || !leaves_axis(s, 1, axis))
     return KD_OK;
