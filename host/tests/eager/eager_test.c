@@ -326,7 +326,8 @@ TEST_THAT(bits_of_another_type) {
   assert_memory_equal(got, want, sizeof want);
   keel_tensor_release(out);
   expect_fails(keel_call(context, "BitCast", &wide, 1, &in, 1, &out, 1),
-               KD_INVALID_ARGUMENT, "f32 and f64 have different numbers of bits");
+               KD_INVALID_ARGUMENT,
+               "f32 and f64 have different numbers of bits");
   /* keel::Bitcast, by parts: two floats are a complex number, and four halves a double */
   const keel_attr complex = KEEL_INT("to", KD_C64),
                   half = KEEL_INT("to", KD_F16);

@@ -290,9 +290,10 @@ TEST_THAT(nobody_sends) {
   keel_tensor_release(members[1]); /* it was not to */
   assert_int_equal(keel_tensor_query(came), KD_BUSY);
   keel_tensor_release(members[2]);
-  expect_fails(keel_tensor_wait(came), KD_ABORTED,
-               "rank 2 (sim:1) has ended before it has sent the value that rank 0"
-               " (cpu:0) waits for in Receive");
+  expect_fails(
+      keel_tensor_wait(came), KD_ABORTED,
+      "rank 2 (sim:1) has ended before it has sent the value that rank 0"
+      " (cpu:0) waits for in Receive");
   keel_tensor_release(came);
   keel_tensor *late = NULL;
   const keel_attr attrs[] = RECEIVED(1);
