@@ -22,9 +22,12 @@ kd_status cpu_external_allocate(const kd_allocation *wanted,
 /* Gives back what is no piece of malloc's; false: it is one. */
 bool cpu_external_release(kd_buffer *buffer);
 
-/* Every table row's function. */
-#define CPU_KERNEL(name) \
-  kd_status name(kd_kernel *self, kd_stream *stream, const kd_launch *launch)
+#define CPU_UNUSED __attribute__((unused))
+
+/* Every table row's function. Many use the launch alone. */
+#define CPU_KERNEL(name)                                                   \
+  kd_status name(CPU_UNUSED kd_kernel *self, CPU_UNUSED kd_stream *stream, \
+                 CPU_UNUSED const kd_launch *launch)
 
 /* Attributes of the op that is run. */
 static inline int64_t attr_int(const kd_launch *launch, const char *name,

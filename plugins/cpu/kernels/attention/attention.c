@@ -372,8 +372,6 @@ kd_status cpu_attend(attention_call *all) {
 
 /* Operands that lie otherwise than products read them are packed first. */
 CPU_KERNEL(cpu_run_attention) {
-  (void)self;
-  (void)stream;
   kd_tensor in[4] = {{0}};
   void *packed[3] = {NULL};
   kd_status status = KD_OK;

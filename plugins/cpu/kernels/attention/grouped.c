@@ -288,8 +288,6 @@ uint64_t cpu_grouped_workspace(kd_kernel *self, const kd_launch *launch) {
 }
 
 CPU_KERNEL(cpu_run_grouped) {
-  (void)self;
-  (void)stream;
   grouped g = {.launch = launch};
   float *sinks = NULL;
   read_shapes(&g);

@@ -60,15 +60,11 @@ static loss read_loss(const kd_launch *launch) {
 }
 
 CPU_KERNEL(cpu_run_nll_loss) {
-  (void)self;
-  (void)stream;
   loss l = read_loss(launch);
   return sum_losses(launch, &l);
 }
 
 CPU_KERNEL(cpu_run_sce_loss) {
-  (void)self;
-  (void)stream;
   loss l = read_loss(launch);
   int64_t positions = l.batch * l.space;
   double *shift = malloc(((size_t)positions + 1) * 2 * sizeof *shift);

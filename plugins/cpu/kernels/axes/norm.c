@@ -126,8 +126,6 @@ static void batch_train(const batch_work *work) {
 }
 
 CPU_KERNEL(cpu_run_batch_norm) {
-  (void)self;
-  (void)stream;
   const kd_tensor *x = &launch->inputs[0];
   batch_work work = {.launch = launch,
                      .channels = x->rank > 1 ? x->dims[1] : 1,
@@ -240,8 +238,6 @@ static void run_norm(const kd_loop_body bodies[KD_DTYPE_COUNT],
 static const kd_loop_body deviations[KD_DTYPE_COUNT] = {FLOAT_TABLE(deviation)};
 
 CPU_KERNEL(cpu_run_instance_norm) {
-  (void)self;
-  (void)stream;
   const kd_tensor *in = launch->inputs;
   bool gone[KD_MAX_RANK];
   if (in->rank < 2 || kd_elements(&in[1]) != in->dims[1] ||
@@ -259,8 +255,6 @@ CPU_KERNEL(cpu_run_instance_norm) {
 
 /* A line is a group: neighbouring channels of an image. */
 CPU_KERNEL(cpu_run_group_norm) {
-  (void)self;
-  (void)stream;
   const kd_tensor *in = launch->inputs;
   int64_t groups = attr_int(launch, "num_groups", 1);
   if (!kd_elements(in)) return KD_OK;
@@ -281,8 +275,6 @@ CPU_KERNEL(cpu_run_group_norm) {
 }
 
 CPU_KERNEL(cpu_run_layer_norm) {
-  (void)self;
-  (void)stream;
   const kd_tensor *in = launch->inputs, *out = launch->outputs;
   bool has_shift = kd_has_input(launch, 2), gone[KD_MAX_RANK];
   uint32_t axis = axis_of(attr_int(launch, "axis", -1), in->rank);
@@ -325,8 +317,6 @@ static void squares(void *context, int64_t begin, int64_t end) {
 }
 
 CPU_KERNEL(cpu_run_rms_norm) {
-  (void)self;
-  (void)stream;
   const kd_tensor *in = launch->inputs;
   uint32_t axis = axis_of(attr_int(launch, "axis", -1), in->rank);
   norm_work work = {.x = in->data,
@@ -362,8 +352,6 @@ static kd_status mark_axes(const kd_launch *launch, const int64_t *axes,
 CPU_KERNEL(cpu_run_mvn) {
   static const kd_loop_body bodies[KD_DTYPE_COUNT] = {FLOAT_TABLE(plain)};
   static const int64_t usual[] = {0, 2, 3};
-  (void)self;
-  (void)stream;
   const int64_t *axes = NULL;
   int64_t count = attr_ints(launch, "axes", &axes);
   bool gone[KD_MAX_RANK];
@@ -378,8 +366,6 @@ CPU_KERNEL(cpu_run_mvn) {
 CPU_KERNEL(cpu_run_lp_normalization) {
   static const kd_loop_body bodies[2][KD_DTYPE_COUNT] = {
       {FLOAT_TABLE(length_1)}, {FLOAT_TABLE(length_2)}};
-  (void)self;
-  (void)stream;
   int64_t axis = attr_int(launch, "axis", -1), p = attr_int(launch, "p", 2);
   bool gone[KD_MAX_RANK];
   norm_work work = {0};
@@ -413,8 +399,6 @@ typedef struct lrn_work {
 
 CPU_KERNEL(cpu_run_lrn) {
   static const kd_loop_body bodies[KD_DTYPE_COUNT] = {FLOAT_TABLE(lrn)};
-  (void)self;
-  (void)stream;
   const kd_tensor *x = &launch->inputs[0];
   int64_t size = attr_int(launch, "size", 1);
   if (x->rank < 2 || size < 1)
@@ -461,8 +445,6 @@ static void soft_piece(void *context, int64_t begin, int64_t end) {
 }
 
 CPU_KERNEL(cpu_run_softmax) {
-  (void)self;
-  (void)stream;
   const kd_tensor *x = &launch->inputs[0];
   int64_t axis = attr_int(launch, "axis", -1);
   if (axis < -(int64_t)x->rank || axis >= (int64_t)x->rank)

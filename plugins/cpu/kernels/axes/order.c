@@ -77,8 +77,6 @@ static void run_lines(const kd_loop_body bodies[KD_DTYPE_COUNT],
 CPU_KERNEL(cpu_run_arg_reduce) {
   static const kd_loop_body bodies[KD_DTYPE_COUNT] = {FLOAT_TABLE(arg),
                                                       INT_TABLE(arg)};
-  (void)self;
-  (void)stream;
   const kd_tensor *x = &launch->inputs[0];
   uint32_t axis = axis_of(attr_int(launch, "axis", 0), x->rank);
   line_work work = {.all = lines_along(x->dims, x->rank, axis),
@@ -96,8 +94,6 @@ CPU_KERNEL(cpu_run_cum_sum) {
   static const kd_loop_body products[KD_DTYPE_COUNT] = {FLOAT_TABLE(cum_prod),
                                                         INT_TABLE(cum_prod)};
   bool product = (uintptr_t)launch->data != 0;
-  (void)self;
-  (void)stream;
   const kd_tensor *x = &launch->inputs[0];
   int64_t axis = kd_elements(&launch->inputs[1]) == 1
                      ? int_at(&launch->inputs[1], 0)
@@ -162,8 +158,6 @@ static void top_lines(void *context, int64_t begin, int64_t end) {
 }
 
 CPU_KERNEL(cpu_run_top_k) {
-  (void)self;
-  (void)stream;
   const kd_tensor *x = &launch->inputs[0];
   uint32_t axis = axis_of(attr_int(launch, "axis", -1), x->rank);
   const kd_tensor *y = &launch->outputs[kd_has_output(launch, 0) ? 0 : 1];

@@ -229,8 +229,6 @@ static void reduce_it(const kd_launch *launch, int op, const bool *gone) {
 }
 
 CPU_KERNEL(cpu_run_reduce) {
-  (void)self;
-  (void)stream;
   const kd_tensor *x = &launch->inputs[0];
   bool gone[KD_MAX_RANK];
   int64_t count = kd_has_input(launch, 1) ? kd_elements(&launch->inputs[1]) : 0;
@@ -252,8 +250,6 @@ CPU_KERNEL(cpu_run_reduce) {
 
 /* The largest and the mean over all of space. */
 CPU_KERNEL(cpu_run_global_pool) {
-  (void)self;
-  (void)stream;
   bool gone[KD_MAX_RANK];
   for (uint32_t i = 0; i < KD_MAX_RANK; i++)
     gone[i] = i >= 2;

@@ -133,8 +133,6 @@ static void write_complex(const kd_tensor *y, int64_t at, complex_number z,
 }
 
 CPU_KERNEL(cpu_run_dft) {
-  (void)self;
-  (void)stream;
   const kd_tensor *x = &launch->inputs[0], *y = &launch->outputs[0];
   int64_t along = kd_has_input(launch, 2) ? int_at(&launch->inputs[2], 0) : -2;
   uint32_t axis = axis_of(along, x->rank);
@@ -169,8 +167,6 @@ CPU_KERNEL(cpu_run_dft) {
 }
 
 CPU_KERNEL(cpu_run_stft) {
-  (void)self;
-  (void)stream;
   const kd_tensor *x = &launch->inputs[0], *y = &launch->outputs[0];
   const kd_tensor *window = kd_has_input(launch, 2) ? &launch->inputs[2] : NULL;
   int64_t step = int_at(&launch->inputs[1], 0), samples = x->dims[1];
@@ -206,8 +202,6 @@ CPU_KERNEL(cpu_run_stft) {
 
 /* Triangles between bins of the spectrum, evenly spaced in mel. */
 CPU_KERNEL(cpu_run_mel) {
-  (void)self;
-  (void)stream;
   const kd_tensor *in = launch->inputs, *y = &launch->outputs[0];
   int64_t mels = int_at(&in[0], 0), size = int_at(&in[1], 0);
   double rate = (double)int_at(&in[2], 0);

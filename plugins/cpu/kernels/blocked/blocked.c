@@ -83,8 +83,6 @@ static void scale_blocks(void *context, int64_t begin, int64_t end) {
 }
 
 CPU_KERNEL(cpu_run_scale_blocked) {
-  (void)self;
-  (void)stream;
   uint32_t scaled = launch->inputs[0].layout == BLOCKED ? 0 : 1;
   const kd_tensor *x = &launch->inputs[scaled];
   const kd_tensor *by = &launch->inputs[1 - scaled];
@@ -159,8 +157,6 @@ static void norm_blocks(void *context, int64_t begin, int64_t end) {
 }
 
 CPU_KERNEL(cpu_run_norm_blocked) {
-  (void)self;
-  (void)stream;
   const kd_tensor *x = &launch->inputs[0];
   norm_work work = {.in = launch->inputs,
                     .y = launch->outputs[0].data,

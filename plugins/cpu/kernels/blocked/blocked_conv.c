@@ -607,7 +607,6 @@ static kd_status blocked_conv_run_all(parts_work *work) {
 }
 
 CPU_KERNEL(cpu_run_conv_blocked) {
-  (void)stream;
   parts_work work = {.kernel = self, .launch = launch, .conv = true};
   uint64_t fill = filled_bias(self, launch);
   work.scratch = (char *)launch->workspace.data + fill;
@@ -625,7 +624,6 @@ CPU_KERNEL(cpu_run_conv_blocked) {
 }
 
 CPU_KERNEL(cpu_run_pool_blocked) {
-  (void)stream;
   parts_work work = {
       .kernel = self, .launch = launch, .scratch = launch->workspace.data};
   return blocked_conv_run_all(&work);

@@ -113,7 +113,6 @@ uint64_t cpu_direct_workspace(kd_kernel *kernel, const kd_launch *launch) {
 }
 
 CPU_KERNEL(cpu_run_direct_blocked) {
-  (void)stream;
   const kd_tensor *bias = kd_has_input(launch, 2) ? &launch->inputs[2] : NULL;
   cpu_finish finish = {.dtype = KD_F32, .act = self->act};
   if (self->has_sum) finish.z = launch->inputs[3].data;

@@ -72,8 +72,6 @@ static void join_blocks(void *context, int64_t begin, int64_t end) {
 }
 
 CPU_KERNEL(cpu_run_concat_blocked) {
-  (void)self;
-  (void)stream;
   const kd_tensor *y = &launch->outputs[0];
   join_work work = {.launch = launch,
                     .plane = product(y->dims, 2, y->rank) * cpu_block(),
@@ -162,8 +160,6 @@ static void cut_blocks(void *context, int64_t begin, int64_t end) {
 }
 
 CPU_KERNEL(cpu_run_slice_blocked) {
-  (void)self;
-  (void)stream;
   const kd_tensor *x = &launch->inputs[0], *y = &launch->outputs[0];
   int64_t block = cpu_block(), start = 0;
   for (int64_t i = 0; i < kd_elements(&launch->inputs[1]); i++) {

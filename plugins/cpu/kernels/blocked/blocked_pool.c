@@ -145,7 +145,6 @@ static void blocked_pool_run_rows(void *context, int64_t begin, int64_t end) {
 }
 
 CPU_KERNEL(cpu_run_pool_blocks) {
-  (void)stream;
   pool_work work = {.kernel = self,
                     .x = launch->inputs[0].data,
                     .y = launch->outputs[0].data};

@@ -122,7 +122,6 @@ CPU_KERNEL(cpu_run_transpose_blocked) {
                     .channels = dims[1],
                     .tiles = (pixels + TILE - 1) / TILE,
                     .into = into};
-  (void)self, (void)stream;
   if (kd_elements(y))
     cpu_host->parallel_for(cpu_host, dims[0] * work.tiles,
                            CPU_GRAIN / (TILE * dims[1]) + 1, move_tiles, &work);

@@ -441,7 +441,6 @@ static void winograd_run_parts(void *context, int64_t begin, int64_t end) {
 }
 
 CPU_KERNEL(cpu_run_winograd) {
-  (void)stream;
   run r = {.kernel = self,
            .x = launch->inputs[0].data,
            .y = launch->outputs[0].data,

@@ -366,8 +366,6 @@ static kd_status run_conv(const conv *c, const char *x, const char *weights,
 }
 
 CPU_KERNEL(cpu_run_conv) {
-  (void)self;
-  (void)stream;
   const kd_tensor *x = &launch->inputs[0], *w = &launch->inputs[1],
                   *y = &launch->outputs[0];
   const kd_tensor *bias = kd_has_input(launch, 2) ? &launch->inputs[2] : NULL;
@@ -558,7 +556,6 @@ static kd_status run_transposed(const conv *c, const char *x,
 }
 
 CPU_KERNEL(cpu_run_conv_transpose) {
-  (void)stream;
   const kd_tensor *x = &launch->inputs[0], *w = &launch->inputs[1],
                   *y = &launch->outputs[0];
   const kd_tensor *bias = kd_has_input(launch, 2) ? &launch->inputs[2] : NULL;

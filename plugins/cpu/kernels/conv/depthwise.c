@@ -143,7 +143,6 @@ CPU_KERNEL(cpu_run_depthwise) {
   const kd_tensor *x = &launch->inputs[0], *y = &launch->outputs[0];
   const kd_tensor *weights = &launch->inputs[1];
   window w;
-  (void)self, (void)stream;
   if (!kd_elements(y)) return KD_OK;
   if (!depthwise_read_window(launch->node, x, weights->dims, y->dims, &w))
     return FAIL(KD_UNIMPLEMENTED, "%u dimensions", (unsigned)x->rank);

@@ -3,8 +3,6 @@
 #include "keys.h"
 
 CPU_KERNEL(cpu_run_compress) {
-  (void)self;
-  (void)stream;
   const kd_tensor *x = &launch->inputs[0], *condition = &launch->inputs[1];
   const uint8_t *keep = condition->data;
   bool flat = cpu_host->node->attr_kind(launch->node, "axis") == KD_ATTR_ABSENT;
@@ -99,8 +97,6 @@ static void write_places(places *p, const uint8_t *flags, int64_t n) {
 }
 
 CPU_KERNEL(cpu_run_non_zero) {
-  (void)self;
-  (void)stream;
   const kd_tensor *x = &launch->inputs[0];
   int64_t n = kd_elements(x);
   uint8_t flags[FLAGGED];
@@ -257,8 +253,6 @@ static kd_status give_numbers(const kd_launch *launch, uint32_t output,
 }
 
 CPU_KERNEL(cpu_run_unique) {
-  (void)self;
-  (void)stream;
   const kd_tensor *x = &launch->inputs[0];
   bool flat = cpu_host->node->attr_kind(launch->node, "axis") == KD_ATTR_ABSENT;
   bool sorted = attr_int(launch, "sorted", 1) != 0;

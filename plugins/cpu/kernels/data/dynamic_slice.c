@@ -28,8 +28,6 @@ static void move_part(const int64_t *sizes, uint32_t rank, const int64_t *dims,
 }
 
 CPU_KERNEL(cpu_run_dynamic_slice) {
-  (void)self;
-  (void)stream;
   const kd_tensor *x = &launch->inputs[0], *y = &launch->outputs[0];
   size_t size = kd_dtype_size(x->dtype);
   int64_t offset = offset_of(x, y->dims, &launch->inputs[1]);
@@ -40,8 +38,6 @@ CPU_KERNEL(cpu_run_dynamic_slice) {
 
 /* The output has the input's elements already. */
 CPU_KERNEL(cpu_run_dynamic_update) {
-  (void)self;
-  (void)stream;
   const kd_tensor *x = &launch->inputs[0], *update = &launch->inputs[1];
   const kd_tensor *y = &launch->outputs[0];
   size_t size = kd_dtype_size(x->dtype);

@@ -50,8 +50,6 @@ static void find_chunks(void *context, int64_t begin, int64_t end) {
 }
 
 CPU_KERNEL(cpu_run_find) {
-  (void)self;
-  (void)stream;
   const kd_tensor *x = &launch->inputs[0], *keys = &launch->inputs[1];
   int64_t count = kd_elements(keys), elements = kd_elements(x);
   cpu_key *room = malloc(((size_t)count * 2 + 1) * sizeof *room);

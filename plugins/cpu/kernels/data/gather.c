@@ -151,8 +151,6 @@ static void make_rows(rows_work *work, const kd_launch *launch,
 }
 
 CPU_KERNEL(cpu_run_gather) {
-  (void)self;
-  (void)stream;
   const kd_tensor *x = &launch->inputs[0];
   uint32_t axis = axis_of(attr_int(launch, "axis", 0), x->rank);
   rows_work work = {.picked = kd_elements(&launch->inputs[1]),
@@ -181,8 +179,6 @@ static kd_status make_tuples(rows_work *work, const kd_launch *launch,
 }
 
 CPU_KERNEL(cpu_run_gather_nd) {
-  (void)self;
-  (void)stream;
   const kd_tensor *x = &launch->inputs[0];
   uint32_t batch_dims = (uint32_t)attr_int(launch, "batch_dims", 0);
   int64_t batches = product(x->dims, 0, batch_dims);
@@ -263,8 +259,6 @@ static void pick_rows(void *context, int64_t begin, int64_t end) {
 }
 
 CPU_KERNEL(cpu_run_gather_elements) {
-  (void)self;
-  (void)stream;
   const kd_tensor *x = &launch->inputs[0], *y = &launch->outputs[0];
   uint32_t axis = axis_of(attr_int(launch, "axis", 0), x->rank);
   int64_t strides[KD_MAX_RANK] = {0};
@@ -394,8 +388,6 @@ static void scatter_lines(void *context, int64_t begin, int64_t end) {
 }
 
 CPU_KERNEL(cpu_run_scatter_elements) {
-  (void)self;
-  (void)stream;
   const kd_tensor *x = &launch->inputs[0], *indices = &launch->inputs[1];
   uint32_t axis = axis_of(attr_int(launch, "axis", 0), x->rank);
   int64_t of_x[KD_MAX_RANK] = {0}, of_updates[KD_MAX_RANK] = {0};
@@ -430,8 +422,6 @@ CPU_KERNEL(cpu_run_scatter_elements) {
 }
 
 CPU_KERNEL(cpu_run_scatter_nd) {
-  (void)self;
-  (void)stream;
   rows_work work = {0};
   kd_status status = make_tuples(&work, launch, &launch->inputs[2], 0);
   if (status == KD_OK) status = begin_scatter(launch, &work.combine);
@@ -478,8 +468,6 @@ static void set_hot(void *context, int64_t begin, int64_t end) {
 }
 
 CPU_KERNEL(cpu_run_one_hot) {
-  (void)self;
-  (void)stream;
   const kd_tensor *indices = &launch->inputs[0], *y = &launch->outputs[0];
   const char *values = launch->inputs[2].data;
   uint32_t axis = axis_of(attr_int(launch, "axis", -1), y->rank);
@@ -499,8 +487,6 @@ CPU_KERNEL(cpu_run_one_hot) {
 /* ---- making data ----------------------------------------------------------- */
 
 CPU_KERNEL(cpu_run_constant_of_shape) {
-  (void)self;
-  (void)stream;
   const kd_tensor *y = &launch->outputs[0];
   kd_tensor value;
   static const uint64_t zero[2];
@@ -512,8 +498,6 @@ CPU_KERNEL(cpu_run_constant_of_shape) {
 }
 
 CPU_KERNEL(cpu_run_range) {
-  (void)self;
-  (void)stream;
   const kd_tensor *y = &launch->outputs[0];
   kd_dtype dtype = y->dtype;
   int64_t n = kd_elements(y);
@@ -537,8 +521,6 @@ CPU_KERNEL(cpu_run_range) {
 }
 
 CPU_KERNEL(cpu_run_eye_like) {
-  (void)self;
-  (void)stream;
   const kd_tensor *y = &launch->outputs[0];
   int64_t k = attr_int(launch, "k", 0), columns = y->dims[1];
   for (int64_t r = 0; r < y->dims[0]; r++)
@@ -549,8 +531,6 @@ CPU_KERNEL(cpu_run_eye_like) {
 
 /* Windows of ONNX-17: a0 - a1 cos + a2 cos, over size or size - 1. */
 CPU_KERNEL(cpu_run_window) {
-  (void)self;
-  (void)stream;
   const kd_tensor *y = &launch->outputs[0];
   const char *op = cpu_host->node->op(launch->node);
   bool periodic = attr_int(launch, "periodic", 1) != 0;

@@ -26,8 +26,6 @@ static kd_status fill_from(const kd_launch *launch, view v) {
 }
 
 CPU_KERNEL(cpu_run_transpose) {
-  (void)self;
-  (void)stream;
   const kd_tensor *x = &launch->inputs[0];
   const int64_t *perm = NULL;
   attr_ints(launch, "perm", &perm);
@@ -35,15 +33,11 @@ CPU_KERNEL(cpu_run_transpose) {
 }
 
 CPU_KERNEL(cpu_run_expand) {
-  (void)self;
-  (void)stream;
   cpu_spread(&launch->inputs[0], &launch->outputs[0]);
   return KD_OK;
 }
 
 CPU_KERNEL(cpu_run_slice) {
-  (void)self;
-  (void)stream;
   const kd_tensor *x = &launch->inputs[0], *y = &launch->outputs[0];
   view v = view_whole(x->dims, x->rank);
   int64_t count = kd_elements(&launch->inputs[1]);
@@ -58,8 +52,6 @@ CPU_KERNEL(cpu_run_slice) {
 }
 
 CPU_KERNEL(cpu_run_depth_to_space) {
-  (void)self;
-  (void)stream;
   int64_t b = attr_int(launch, "blocksize", 1);
   bool crd = !strcmp(attr_string(launch, "mode", "DCR"), "CRD");
   return fill_from(launch,
@@ -68,8 +60,6 @@ CPU_KERNEL(cpu_run_depth_to_space) {
 }
 
 CPU_KERNEL(cpu_run_space_to_depth) {
-  (void)self;
-  (void)stream;
   const int64_t *y = launch->outputs[0].dims;
   bool crd = !strcmp(attr_string(launch, "mode", "DCR"), "CRD");
   return fill_from(launch,
@@ -78,8 +68,6 @@ CPU_KERNEL(cpu_run_space_to_depth) {
 }
 
 CPU_KERNEL(cpu_run_tile) {
-  (void)self;
-  (void)stream;
   const kd_tensor *x = &launch->inputs[0], *y = &launch->outputs[0];
   if (2 * x->rank > STRIDED_RANK)
     return FAIL(KD_UNIMPLEMENTED, "Tile takes at most %d dimensions",
@@ -90,8 +78,6 @@ CPU_KERNEL(cpu_run_tile) {
 /* ---- joining and cutting --------------------------------------------------- */
 
 CPU_KERNEL(cpu_run_concat) {
-  (void)self;
-  (void)stream;
   const kd_tensor *y = &launch->outputs[0];
   uint32_t axis = axis_of(attr_int(launch, "axis", 0), y->rank);
   size_t size = kd_dtype_size(y->dtype);
@@ -112,8 +98,6 @@ CPU_KERNEL(cpu_run_concat) {
 }
 
 CPU_KERNEL(cpu_run_split) {
-  (void)self;
-  (void)stream;
   const kd_tensor *x = &launch->inputs[0];
   uint32_t axis = axis_of(attr_int(launch, "axis", 0), x->rank);
   int64_t at = 0;
@@ -381,8 +365,6 @@ static void read_pads(const kd_launch *launch, int64_t *begin) {
 }
 
 CPU_KERNEL(cpu_run_pad) {
-  (void)self;
-  (void)stream;
   static const char zero[16];
   const kd_tensor *x = &launch->inputs[0], *y = &launch->outputs[0];
   const char *mode = attr_string(launch, "mode", "constant");
@@ -442,8 +424,6 @@ static void trilu_rows(void *context, int64_t begin, int64_t end) {
 }
 
 CPU_KERNEL(cpu_run_trilu) {
-  (void)self;
-  (void)stream;
   const kd_tensor *x = &launch->inputs[0], *y = &launch->outputs[0];
   bool upper = attr_int(launch, "upper", 1) != 0;
   int64_t k = kd_has_input(launch, 1) ? int_at(&launch->inputs[1], 0) : 0;
@@ -487,8 +467,6 @@ static void reverse_rows(void *context, int64_t begin, int64_t end) {
 }
 
 CPU_KERNEL(cpu_run_reverse_sequence) {
-  (void)self;
-  (void)stream;
   const kd_tensor *x = &launch->inputs[0], *lengths = &launch->inputs[1];
   bool batch_second = attr_int(launch, "batch_axis", 1) != 0;
   if (x->rank < 2) return FAIL(KD_INVALID_ARGUMENT, "needs two dimensions");

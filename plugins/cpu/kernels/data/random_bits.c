@@ -141,8 +141,6 @@ static int64_t counts(bits_work *work, const kd_tensor *y, bool by_threefry) {
 }
 
 CPU_KERNEL(cpu_run_random_bits) {
-  (void)self;
-  (void)stream;
   const kd_tensor *state = &launch->inputs[0], *y = &launch->outputs[1];
   bool by_threefry =
       !strcmp(attr_string(launch, "algorithm", "philox"), "threefry");

@@ -51,8 +51,6 @@ static void sort_lines(void *context, int64_t begin, int64_t end) {
 }
 
 CPU_KERNEL(cpu_run_arg_sort) {
-  (void)self;
-  (void)stream;
   const kd_tensor *x = &launch->inputs[0];
   uint32_t axis = axis_of(attr_int(launch, "axis", -1), x->rank);
   sort_work work = {.launch = launch,

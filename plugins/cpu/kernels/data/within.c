@@ -2,8 +2,6 @@
 #include "kernels.h"
 
 CPU_KERNEL(cpu_run_within) {
-  (void)self;
-  (void)stream;
   const kd_tensor *x = &launch->inputs[0];
   int64_t count = kd_elements(x);
   int64_t least = int_at(&launch->inputs[1], 0),

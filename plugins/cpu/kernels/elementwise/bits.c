@@ -33,8 +33,6 @@ COUNT_OF(uint32_t)
 COUNT_OF(uint64_t)
 
 CPU_KERNEL(cpu_run_count_bits) {
-  (void)self;
-  (void)stream;
   const kd_tensor *x = &launch->inputs[0];
   bits_work work = {.x = x->data,
                     .y = launch->outputs[0].data,

@@ -57,8 +57,6 @@ static void elementwise_unary(const kd_launch *launch, uint32_t op) {
 }
 
 CPU_KERNEL(cpu_run_unary) {
-  (void)self;
-  (void)stream;
   elementwise_unary(launch, (uint32_t)(uintptr_t)launch->data);
   return KD_OK;
 }
@@ -84,8 +82,6 @@ void (*cpu_activation_loop(const char *name))(const void *x, void *y, int64_t n,
 }
 
 CPU_KERNEL(cpu_run_gelu) {
-  (void)self;
-  (void)stream;
   elementwise_unary(launch, cpu_gelu_row(launch->node));
   return KD_OK;
 }
@@ -151,8 +147,6 @@ static void binary(int op, const kd_tensor *x, const kd_tensor *y,
 }
 
 CPU_KERNEL(cpu_run_binary) {
-  (void)self;
-  (void)stream;
   int op = (int)(uintptr_t)launch->data;
   const kd_tensor *z = &launch->outputs[0];
   if (z->layout != BLOCKED) {
@@ -172,16 +166,12 @@ CPU_KERNEL(cpu_run_binary) {
 }
 
 CPU_KERNEL(cpu_run_mod) {
-  (void)self;
-  (void)stream;
   binary(attr_int(launch, "fmod", 0) ? BINARY_FMod : BINARY_Mod,
          &launch->inputs[0], &launch->inputs[1], &launch->outputs[0]);
   return KD_OK;
 }
 
 CPU_KERNEL(cpu_run_shift) {
-  (void)self;
-  (void)stream;
   const char *direction = attr_string(launch, "direction", "");
   if (strcmp(direction, "LEFT") != 0 && strcmp(direction, "RIGHT") != 0)
     return FAIL(KD_INVALID_ARGUMENT, "direction is \"%s\"", direction);
@@ -232,8 +222,6 @@ static bool is_narrow(kd_dtype dtype) {
 }
 
 CPU_KERNEL(cpu_run_variadic) {
-  (void)self;
-  (void)stream;
   const kd_tensor *z = &launch->outputs[0];
   if ((uintptr_t)launch->data == BINARY_Add && is_narrow(z->dtype) &&
       launch->input_count > 2)
@@ -260,8 +248,6 @@ CPU_KERNEL(cpu_run_mean) {
 
 /* Clip: the larger of x and min, then the smaller of that and max. */
 CPU_KERNEL(cpu_run_clip) {
-  (void)self;
-  (void)stream;
   const kd_tensor *x = &launch->inputs[0], *y = &launch->outputs[0];
   const kd_tensor *from = x;
   if (kd_has_input(launch, 1)) {
@@ -294,8 +280,6 @@ static void cast_piece(void *context, int64_t begin, int64_t end) {
 }
 
 CPU_KERNEL(cpu_run_cast) {
-  (void)self;
-  (void)stream;
   if (cpu_cast_small(launch)) return KD_OK;
   cast_work work = {&launch->inputs[0], &launch->outputs[0]};
   cpu_host->parallel_for(cpu_host, kd_elements(work.x), CPU_GRAIN, cast_piece,
@@ -304,8 +288,6 @@ CPU_KERNEL(cpu_run_cast) {
 }
 
 CPU_KERNEL(cpu_run_not) {
-  (void)self;
-  (void)stream;
   const uint8_t *x = launch->inputs[0].data;
   uint8_t *y = launch->outputs[0].data;
   for (int64_t i = 0, n = kd_elements(&launch->inputs[0]); i < n; i++)

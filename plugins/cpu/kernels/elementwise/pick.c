@@ -91,8 +91,6 @@ static void pick_rows(void *context, int64_t begin, int64_t end) {
 }
 
 CPU_KERNEL(cpu_run_where) {
-  (void)self;
-  (void)stream;
   const kd_tensor *z = &launch->outputs[0];
   where_work work = {.condition = launch->inputs[0].data,
                      .x = launch->inputs[1].data,
@@ -159,15 +157,11 @@ static kd_status test(const kd_launch *launch, test_work *work) {
 }
 
 CPU_KERNEL(cpu_run_is_nan) {
-  (void)self;
-  (void)stream;
   test_work work = {.nan = true};
   return test(launch, &work);
 }
 
 CPU_KERNEL(cpu_run_is_inf) {
-  (void)self;
-  (void)stream;
   test_work work = {.plus = attr_int(launch, "detect_positive", 1) != 0,
                     .minus = attr_int(launch, "detect_negative", 1) != 0};
   return test(launch, &work);

@@ -145,8 +145,6 @@ static bool flat(const kd_tensor *x, const kd_tensor *y, const kd_tensor *z) {
 }
 
 CPU_KERNEL(cpu_run_pow) {
-  (void)self;
-  (void)stream;
   const kd_tensor *x = &launch->inputs[0], *y = &launch->inputs[1],
                   *z = &launch->outputs[0];
   if (kd_elements(z) && !flat(x, y, z)) each_row(x, y, z);

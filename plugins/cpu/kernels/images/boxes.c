@@ -186,8 +186,6 @@ static kd_status give_chosen(const kd_launch *launch, const suppression *w,
 }
 
 CPU_KERNEL(cpu_run_non_max_suppression) {
-  (void)self;
-  (void)stream;
   suppression w = {.boxes = &launch->inputs[0],
                    .scores = &launch->inputs[1],
                    .threshold = scalar(launch, 3, 0),

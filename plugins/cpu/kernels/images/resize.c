@@ -357,8 +357,6 @@ static void unfold(kd_tensor *tensor, int64_t *dims) {
 }
 
 CPU_KERNEL(cpu_run_resize) {
-  (void)self;
-  (void)stream;
   kd_tensor in = launch->inputs[0], out = launch->outputs[0];
   const kd_tensor *x = &in, *y = &out;
   int64_t in_dims[KD_MAX_RANK], out_dims[KD_MAX_RANK];

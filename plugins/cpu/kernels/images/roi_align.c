@@ -270,8 +270,6 @@ static kd_status check_regions(const roi_work *w) {
 }
 
 CPU_KERNEL(cpu_run_roi_align) {
-  (void)self;
-  (void)stream;
   const char *mode = attr_string(launch, "mode", "avg");
   const char *name =
       attr_string(launch, "coordinate_transformation_mode", "half_pixel");

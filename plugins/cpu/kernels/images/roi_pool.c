@@ -78,8 +78,6 @@ static void pool_channels(void *context, int64_t begin, int64_t end) {
 }
 
 CPU_KERNEL(cpu_run_max_roi_pool) {
-  (void)self;
-  (void)stream;
   pool_work work = {.x = &launch->inputs[0],
                     .rois = &launch->inputs[1],
                     .y = &launch->outputs[0],

@@ -176,8 +176,6 @@ static bool in_blocks(const grid_work *w) {
 }
 
 CPU_KERNEL(cpu_run_grid_sample) {
-  (void)self;
-  (void)stream;
   const char *mode = attr_string(launch, "mode", "linear");
   const char *padding = attr_string(launch, "padding_mode", "zeros");
   const kd_tensor *x = &launch->inputs[0], *y = &launch->outputs[0];

@@ -83,8 +83,6 @@ static void couple_rows(void *context, int64_t begin, int64_t end) {
 }
 
 CPU_KERNEL(cpu_run_couple) {
-  (void)self;
-  (void)stream;
   couple_work w = {.x = &launch->inputs[0],
                    .y = &launch->outputs[0],
                    .classes = attr_int(launch, "classes", 2)};

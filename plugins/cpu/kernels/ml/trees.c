@@ -311,7 +311,6 @@ static int64_t block_of(const kd_kernel *self, int64_t rows) {
 }
 
 CPU_KERNEL(cpu_run_trees) {
-  (void)stream;
   const kd_tensor *x = &launch->inputs[0];
   tree_work w = {.self = self,
                  .x = x,

@@ -336,8 +336,6 @@ static void sum_piece(void *context, int64_t begin, int64_t end) {
 }
 
 CPU_KERNEL(cpu_run_einsum) {
-  (void)self;
-  (void)stream;
   const kd_tensor *y = &launch->outputs[0];
   equation e = {0};
   split s;

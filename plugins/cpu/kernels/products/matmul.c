@@ -314,7 +314,6 @@ static kd_status matmul_packed(const kd_launch *launch, cpu_gemm *gemm) {
 
 /* Operands that lie otherwise than a product reads them are packed first. */
 CPU_KERNEL(cpu_run_matmul) {
-  (void)stream;
   cpu_gemm by_weights = {.finish = NULL};
   if (cpu_packed_weights(self, &by_weights))
     return matmul_packed(launch, &by_weights);
@@ -410,7 +409,6 @@ static void gemm_slow(const kd_launch *launch, bool ta, bool tb, double alpha,
 }
 
 CPU_KERNEL(cpu_run_gemm) {
-  (void)stream;
   const kd_tensor *a = &launch->inputs[0], *b = &launch->inputs[1],
                   *y = &launch->outputs[0];
   bool ta = attr_int(launch, "transA", 0) != 0;
@@ -469,8 +467,6 @@ static double determinant(double *m, int64_t n) {
 }
 
 CPU_KERNEL(cpu_run_det) {
-  (void)self;
-  (void)stream;
   const kd_tensor *x = &launch->inputs[0], *y = &launch->outputs[0];
   int64_t n = x->dims[x->rank - 1];
   double *matrix = malloc((size_t)(n * n + 1) * sizeof *matrix);

@@ -527,12 +527,10 @@ static kd_status run_conv(const kd_kernel *self, const kd_launch *launch,
 }
 
 CPU_KERNEL(cpu_run_conv_integer) {
-  (void)stream;
   return run_conv(self, launch, &integer);
 }
 
 CPU_KERNEL(cpu_run_qlinear_conv) {
-  (void)stream;
   return run_conv(self, launch, &qlinear);
 }
 

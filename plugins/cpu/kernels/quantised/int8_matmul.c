@@ -253,12 +253,10 @@ static kd_status run_matmul(const kd_kernel *self, const kd_launch *launch,
 }
 
 CPU_KERNEL(cpu_run_matmul_integer) {
-  (void)stream;
   return run_matmul(self, launch, &integer);
 }
 
 CPU_KERNEL(cpu_run_qlinear_matmul) {
-  (void)stream;
   return run_matmul(self, launch, &qlinear);
 }
 

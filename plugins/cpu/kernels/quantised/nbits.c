@@ -391,7 +391,6 @@ static void run_panels(void *context, int64_t from, int64_t to) {
 }
 
 CPU_KERNEL(cpu_run_nbits) {
-  (void)stream;
   nbits_work work = {.loops = loops_get()};
   scratch s = {launch->workspace.data, 0};
   const kd_tensor *y = &launch->outputs[0];

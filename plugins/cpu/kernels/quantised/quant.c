@@ -258,8 +258,6 @@ static quant_work work_of(const kd_launch *launch) {
 }
 
 CPU_KERNEL(cpu_run_quantize) {
-  (void)self;
-  (void)stream;
   quant_work work = work_of(launch);
   work.precision = (kd_dtype)attr_int(launch, "precision", KD_NONE);
   if (!work.precision) work.precision = work.scale->dtype;
@@ -270,8 +268,6 @@ CPU_KERNEL(cpu_run_quantize) {
 }
 
 CPU_KERNEL(cpu_run_dequantize) {
-  (void)self;
-  (void)stream;
   quant_work work = work_of(launch);
   work.dequantise = dequantise_loop(&work);
   run_quant(&work);
@@ -310,8 +306,6 @@ static void quantise_chunks(void *context, int64_t begin, int64_t end) {
 }
 
 CPU_KERNEL(cpu_run_dynamic_quantize) {
-  (void)self;
-  (void)stream;
   const kd_tensor *x = &launch->inputs[0];
   dynamic_work work = {
       .x = x->data, .y = launch->outputs[0].data, .n = kd_elements(x)};

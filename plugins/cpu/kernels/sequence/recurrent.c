@@ -543,7 +543,6 @@ static void run_directions(recurrence *n, direction *d) {
 }
 
 CPU_KERNEL(cpu_run_recurrent) {
-  (void)stream;
   recurrence n = {0};
   void *copies[8] = {0}, *packed = NULL;
   direction d[2] = {0};

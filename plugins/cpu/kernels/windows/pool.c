@@ -137,8 +137,6 @@ static kd_status run_pool(const kd_launch *launch, pool_work *work) {
 }
 
 CPU_KERNEL(cpu_run_pool) {
-  (void)self;
-  (void)stream;
   pool_work work = {.count_pad = attr_int(launch, "count_include_pad", 0) != 0,
                     .column_major = attr_int(launch, "storage_order", 0) != 0};
   if (!window_read(cpu_host, launch->node, &launch->inputs[0],
@@ -151,8 +149,6 @@ CPU_KERNEL(cpu_run_pool) {
 
 /* All of space is one window, a row; the largest and the mean are reductions. */
 CPU_KERNEL(cpu_run_global_lp_pool) {
-  (void)self;
-  (void)stream;
   const kd_tensor *x = &launch->inputs[0];
   pool_work work = {
       .w = {.space = 1, .stride = {1}, .dilation = {1}, .out = {1}}};
@@ -161,8 +157,6 @@ CPU_KERNEL(cpu_run_global_lp_pool) {
 }
 
 CPU_KERNEL(cpu_run_max_unpool) {
-  (void)self;
-  (void)stream;
   const kd_tensor *x = &launch->inputs[0], *indices = &launch->inputs[1],
                   *y = &launch->outputs[0];
   const int64_t *kernel = NULL, *strides = NULL, *pads = NULL;

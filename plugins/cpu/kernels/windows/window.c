@@ -126,8 +126,6 @@ CPU_KERNEL(cpu_run_reduce_window) {
   static const kd_loop_body bodies[KD_DTYPE_COUNT] = {
       FLOAT_TABLE(reduce_windows), INT_TABLE(reduce_windows)};
   static const char *const names[] = {"add", "mul", "max", "min"};
-  (void)self;
-  (void)stream;
   const kd_tensor *y = &launch->outputs[0];
   window_work work = read_windows(launch, &launch->inputs[0], y);
   const char *how = attr_string(launch, "reduction", "add");
@@ -146,8 +144,6 @@ CPU_KERNEL(cpu_run_reduce_window) {
 CPU_KERNEL(cpu_run_select_and_scatter) {
   static bool (*const bodies[KD_DTYPE_COUNT])(const window_work *work) = {
       FLOAT_TABLE(scatter_selected), INT_TABLE(scatter_selected)};
-  (void)self;
-  (void)stream;
   const kd_tensor *x = &launch->inputs[0], *source = &launch->inputs[1];
   window_work work = read_windows(launch, x, source);
   work.how =
