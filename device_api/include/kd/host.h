@@ -117,6 +117,13 @@ typedef struct kd_node_table {
    * last inputs: those of each of its graphs, in the order of attr_name. NULL
    * if the attribute is absent or is not a graph. */
   const kd_graph *(*attr_graph)(const kd_node *node, const char *name);
+
+  /* A number of a constant input: constants of one number have the same type and
+   * bytes, in all nodes and for the life of the process. So a plugin can share
+   * the form that it packs a constant into, and find it without reading the
+   * data: a program whose sizes change makes kernels of the same constants for
+   * each set of sizes. 0: not a constant, or of no number. */
+  uint64_t (*constant_id)(const kd_node *node, uint32_t index);
 } kd_node_table;
 
 /* Reads a graph: its nodes in topological order, and the values between them,

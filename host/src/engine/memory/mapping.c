@@ -123,7 +123,9 @@ keel_status keel_mapping_align(keel_tensor *tensor, keel_tensor **out_tensor) {
   else if (there)
     status = keel_tensor_view(there, tensor->type, out_tensor);
   pthread_mutex_unlock(&mapping->lock);
-  return aligned ? status : mapping_copy(tensor, out_tensor);
+  if (!aligned) status = mapping_copy(tensor, out_tensor);
+  if (status == KD_OK) keel_tensor_is_copy_of(*out_tensor, tensor);
+  return status;
 }
 
 static keel_status hold_copy(const keel_tensor *tensor) {

@@ -377,6 +377,14 @@ static kd_status node_constant(const kd_node *node, uint32_t index,
   return keel_constant_view(node->constants[index], out_tensor);
 }
 
+static uint64_t node_constant_id(const kd_node *node, uint32_t index) {
+  return index >= node->input_count || !node->constants ||
+                 !node->constants[index] ||
+                 keel_is_strings(node->constants[index])
+             ? 0
+             : keel_tensor_identity(node->constants[index]);
+}
+
 static uint32_t node_attr_kind(const kd_node *node, const char *name) {
   const keel_node_attr *attr = keel_attr_find(node->op, name);
   if (attr) return attr->value.kind;
@@ -477,4 +485,5 @@ const kd_node_table keel_node_table = {
     .attr_count = node_attr_count,
     .attr_name = node_attr_name,
     .attr_graph = node_attr_graph,
+    .constant_id = node_constant_id,
 };

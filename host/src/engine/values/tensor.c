@@ -32,6 +32,31 @@ keel_tensor *keel_tensor_new(keel_context *context) {
   return tensor;
 }
 
+/* ---- identity ------------------------------------------------------------- */
+
+/* relaxed: nothing else is published by a number */
+static uint64_t give_identity(keel_tensor *tensor, uint64_t number) {
+  uint64_t none = 0;
+  return atomic_compare_exchange_strong_explicit(&tensor->identity, &none,
+                                                 number, memory_order_relaxed,
+                                                 memory_order_relaxed)
+             ? number
+             : none;
+}
+
+uint64_t keel_tensor_identity(keel_tensor *tensor) {
+  static _Atomic uint64_t last;
+  uint64_t known =
+      atomic_load_explicit(&tensor->identity, memory_order_relaxed);
+  if (known) return known;
+  known = atomic_fetch_add_explicit(&last, 1, memory_order_relaxed) + 1;
+  return give_identity(tensor, known);
+}
+
+void keel_tensor_is_copy_of(keel_tensor *copy, keel_tensor *original) {
+  if (copy != original) give_identity(copy, keel_tensor_identity(original));
+}
+
 /* ---- errors --------------------------------------------------------------- */
 
 static keel_error *error_make(keel_status status, const char *message) {

@@ -38,7 +38,8 @@ struct keel_tensor {
   uint64_t offset; /* bytes from the buffer's start to the first element */
   /* address of the first element, for the buffer's device; or NULL */
   void *data;
-  uint64_t layout_bytes; /* bytes, if the layout is the device's own */
+  uint64_t layout_bytes;     /* bytes, if the layout is the device's own */
+  _Atomic uint64_t identity; /* keel_tensor_identity; 0: not asked for yet */
   /* In elements, for a keel::Part, which only kernels that take strides get; borrowed from
    * the plan. NULL: packed. */
   const int64_t *strides;
@@ -64,6 +65,11 @@ keel_status keel_tensor_on(keel_heap *heap, const keel_type *type,
 /* Makes a tensor at the beginning of an existing buffer. */
 keel_status keel_tensor_in_buffer(keel_buffer *buffer, const keel_type *type,
                                   keel_tensor **out_tensor);
+
+/* A number that no other tensor of this process has or had, but copies of it (as constants, which
+ * nobody writes to). */
+uint64_t keel_tensor_identity(keel_tensor *tensor);
+void keel_tensor_is_copy_of(keel_tensor *copy, keel_tensor *original);
 
 /* Makes another tensor of the same memory, with a type of as many elements. */
 keel_status keel_tensor_view(keel_tensor *tensor, const keel_type *type,
