@@ -12,6 +12,7 @@
 #include "families/window.h"
 #include "kernels.h"
 #include "onednn.h"
+#include "shared.h"
 
 /* All parts of one size. */
 typedef struct shape {
@@ -33,8 +34,8 @@ struct kd_kernel {
       [2]; /* of the first parts, which may have one unit more, and of the rest */
   cut cut;
   bool has_sum;
-  char *packed; /* weights of all parts, those of the first shape first */
-  int64_t outs; /* channels of the output, without what fills them up */
+  cpu_shared *packed; /* weights of all parts, those of the first shape first */
+  int64_t outs;       /* channels of the output, without what fills them up */
   uint64_t source_unit, target_unit; /* bytes */
 };
 
@@ -157,7 +158,7 @@ static void destroy_parts(const cpu_dnnl *dnnl, kd_kernel *kernel) {
   for (int i = 0; i < 2; i++)
     if (kernel->shapes[i].primitive)
       dnnl->primitive_destroy(kernel->shapes[i].primitive);
-  free(kernel->packed);
+  cpu_share_drop(kernel->packed);
   free(kernel);
 }
 
@@ -328,19 +329,20 @@ static int64_t weight_copies(const cut *c, int which) {
   return larger == 0 ? c->parts : which == 0 ? larger : c->parts - larger;
 }
 
-static dnnl_status_t pack_weights(const conv_plan *plan,
-                                  const kd_tensor *weights) {
+static bool pack_weights(void *context, const kd_tensor *weights,
+                         void **out_data, void **out_more) {
+  conv_plan *plan = context;
   kd_kernel *kernel = plan->kernel;
   const cut *c = &kernel->cut;
   uint64_t bytes = 0;
   float *from = filled_weights(plan, weights);
   for (int i = 0; i < shape_count(c); i++)
     bytes += kernel->shapes[i].weights_size * (uint64_t)weight_copies(c, i);
-  kernel->packed = cpu_weights_alloc(bytes);
-  dnnl_status_t status =
-      from && kernel->packed ? dnnl_success : dnnl_out_of_memory;
+  *out_data = cpu_weights_alloc(bytes);
+  (void)out_more;
+  dnnl_status_t status = from && *out_data ? dnnl_success : dnnl_out_of_memory;
   const float *part = from;
-  char *to = kernel->packed;
+  char *to = *out_data;
   for (int i = 0; i < shape_count(c) && status == dnnl_success; i++) {
     dnnl_dims_t dims;
     int64_t copies = weight_copies(c, i);
@@ -350,7 +352,29 @@ static dnnl_status_t pack_weights(const conv_plan *plan,
     to += (uint64_t)copies * kernel->shapes[i].weights_size;
   }
   if (from != weights->data) free(from);
-  return status;
+  return status == dnnl_success;
+}
+
+/* FNV-1a of a description. */
+static uint64_t form_hash(const void *bytes, size_t size) {
+  uint64_t hash = UINT64_C(0xcbf29ce484222325);
+  for (size_t i = 0; i < size; i++)
+    hash = (hash ^ ((const unsigned char *)bytes)[i]) * UINT64_C(0x100000001b3);
+  return hash;
+}
+
+/* The form depends on oneDNN's description of it, and on how it is cut into parts. */
+static kd_status find_weights(const kd_node *node, conv_plan *plan) {
+  kd_kernel *kernel = plan->kernel;
+  const cut *c = &kernel->cut;
+  cpu_share_key key = {
+      0, "oneDNN", {c->by_image, c->outs, plan->ins, plan->outs}};
+  for (int i = 0; i < shape_count(c); i++) {
+    const shape *s = &kernel->shapes[i];
+    key.numbers[4 + 2 * i] = (int64_t)form_hash(&s->weights, sizeof s->weights);
+    key.numbers[5 + 2 * i] = weight_copies(c, i);
+  }
+  return cpu_share_get(node, 1, &key, pack_weights, plan, &kernel->packed);
 }
 
 /* Whether zeros stay zeros behind the convolution. */
@@ -414,14 +438,12 @@ static bool is_fast(const kd_node *node) {
 kd_status cpu_supports_conv(kd_device *device, const kd_node *node) {
   const kd_node_table *read = cpu_host->node;
   kd_type x, w, y;
-  kd_tensor weights;
   (void)device;
   if (read->input_type(node, 0, &x) != KD_OK ||
       read->input_type(node, 1, &w) != KD_OK ||
       read->output_type(node, 0, &y) != KD_OK || x.rank < 3 || x.rank > 5)
     return KD_UNIMPLEMENTED;
-  if (!is_blocked(&y) || read->constant(node, 1, &weights) != KD_OK ||
-      !cpu_dnnl_get())
+  if (!is_blocked(&y) || !cpu_is_constant(node, 1) || !cpu_dnnl_get())
     return KD_UNIMPLEMENTED;
   for (uint32_t i = 0; i < x.rank; i++)
     if (y.dims[i] < 1 || x.dims[i] < 1) return KD_UNIMPLEMENTED;
@@ -457,8 +479,6 @@ static dnnl_status_t make_shape(conv_plan *plan, int which) {
 
 kd_status cpu_create_conv(kd_device *device, const kd_kernel_def *def,
                           const kd_node *node, kd_kernel **out_kernel) {
-  const kd_node_table *read = cpu_host->node;
-  kd_tensor weights;
   (void)device;
   (void)def;
   conv_plan plan = {.dnnl = cpu_dnnl_get(),
@@ -468,14 +488,14 @@ kd_status cpu_create_conv(kd_device *device, const kd_kernel_def *def,
     return FAIL(KD_OUT_OF_MEMORY, "no memory for a convolution");
   }
   kd_status status = read_plan(node, &plan);
-  if (status == KD_OK) status = read->constant(node, 1, &weights);
   if (status == KD_OK) {
     dnnl_status_t made = dnnl_success;
     for (int i = 0; i < shape_count(&plan.kernel->cut) && made == dnnl_success;
          i++)
       made = make_shape(&plan, i);
-    if (made == dnnl_success) made = pack_weights(&plan, &weights);
-    if (made != dnnl_success)
+    if (made == dnnl_success)
+      status = find_weights(node, &plan);
+    else
       status = FAIL(made == dnnl_out_of_memory ? KD_OUT_OF_MEMORY : KD_INTERNAL,
                     "oneDNN makes no such convolution (status %d)", (int)made);
   }
@@ -544,7 +564,8 @@ static const char *part_weights(const kd_kernel *kernel, int64_t part) {
   int which = shape_at(c, part);
   int64_t before = which ? weight_copies(c, 0) : 0; /* parts of shape 0 */
   int64_t own = c->by_image ? 0 : part - (which ? before : 0);
-  return kernel->packed + (uint64_t)before * kernel->shapes[0].weights_size +
+  return (const char *)kernel->packed->data +
+         (uint64_t)before * kernel->shapes[0].weights_size +
          (uint64_t)own * kernel->shapes[which].weights_size;
 }
 

@@ -3,6 +3,7 @@
 #include "blocked.h"
 #include "conv/direct.h"
 #include "kernels.h"
+#include "shared.h"
 
 /* Of one part's planes: more than the second cache holds are read too slowly. */
 #define PART_BYTES (384 * 1024)
@@ -11,7 +12,7 @@ struct kd_kernel {
   cpu_direct d;
   cpu_activation act;
   bool has_sum;
-  float *packed;
+  cpu_shared *packed;
 };
 
 /* What a node asks for; false: what is not taken here. */
@@ -36,10 +37,9 @@ static bool blocked_direct_read_node(const kd_node *node, kd_kernel *kernel) {
 }
 
 static bool blocked_direct_takes(const kd_node *node, kd_kernel *kernel) {
-  kd_tensor weights;
   return blocked_direct_read_node(node, kernel) &&
          (kernel->d.blocks_in || kernel->d.blocks_out) &&
-         cpu_host->node->constant(node, 1, &weights) == KD_OK;
+         cpu_is_constant(node, 1);
 }
 
 kd_status cpu_supports_direct(kd_device *device, const kd_node *node) {
@@ -76,19 +76,27 @@ kd_status cpu_prefers_direct(kd_device *device, const kd_node *node) {
                                                         : KD_UNIMPLEMENTED;
 }
 
-static kd_status blocked_direct_make(kd_kernel *kernel, const float *weights) {
+static bool blocked_direct_pack(void *context, const kd_tensor *weights,
+                                void **out_data, void **out_more) {
+  const cpu_direct *d = context;
+  (void)out_more;
+  *out_data = cpu_weights_alloc((size_t)cpu_direct_weights(d) * sizeof(float));
+  if (*out_data) cpu_direct_pack(d, weights->data, *out_data);
+  return *out_data != NULL;
+}
+
+static kd_status blocked_direct_make(kd_kernel *kernel, const kd_node *node) {
   cpu_direct *d = &kernel->d;
   cpu_direct_plan(d);
-  kernel->packed =
-      cpu_weights_alloc((size_t)cpu_direct_weights(d) * sizeof(float));
-  if (!kernel->packed)
-    return FAIL(KD_OUT_OF_MEMORY, "no memory for a convolution's weights");
-  cpu_direct_pack(d, weights, kernel->packed);
-  return KD_OK;
+  cpu_share_key key = {0,
+                       d->across ? "direct across" : "direct",
+                       {d->units, d->unit, d->groups, d->outs, d->ins, d->depth,
+                        d->taps, d->block}};
+  return cpu_share_get(node, 1, &key, blocked_direct_pack, d, &kernel->packed);
 }
 
 void cpu_destroy_direct(kd_kernel *kernel) {
-  free(kernel->packed);
+  cpu_share_drop(kernel->packed);
   free(kernel);
 }
 
@@ -118,7 +126,7 @@ CPU_KERNEL(cpu_run_direct_blocked) {
   if (self->has_sum) finish.z = launch->inputs[3].data;
   cpu_direct_run run = {.d = &self->d,
                         .x = launch->inputs[0].data,
-                        .packed = self->packed,
+                        .packed = self->packed->data,
                         .bias = bias ? bias->data : NULL,
                         .y = launch->outputs[0].data,
                         .finish = &finish,

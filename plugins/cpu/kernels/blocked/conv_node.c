@@ -31,12 +31,10 @@ bool cpu_read_conv(const kd_node *node, cpu_conv_node *out) {
 
 kd_status cpu_make_conv(const cpu_conv_kind *kind, const kd_node *node,
                         kd_kernel **out_kernel) {
-  kd_tensor weights;
   kd_kernel *kernel = calloc(1, kind->size);
   if (!kernel) return FAIL(KD_OUT_OF_MEMORY, "no memory for a convolution");
   kd_status status = kind->read(node, kernel) ? KD_OK : KD_UNIMPLEMENTED;
-  if (status == KD_OK) status = cpu_host->node->constant(node, 1, &weights);
-  if (status == KD_OK) status = kind->pack(kernel, weights.data);
+  if (status == KD_OK) status = kind->make(kernel, node);
   if (status != KD_OK) {
     kind->destroy(kernel);
     return status;

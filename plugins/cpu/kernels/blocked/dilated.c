@@ -14,6 +14,7 @@
 #include "conv/conv.h"
 #include "conv/direct.h"
 #include "kernels.h"
+#include "shared.h"
 
 #define DIMS       3 /* layers, rows, columns; those that a node has not are 1 */
 #define NEAR_BYTES 16384 /* of weights: they stay in the first cache */
@@ -30,8 +31,8 @@ struct kd_kernel {
   span *spans[DIMS];
   int64_t counts[DIMS];
   int64_t ins, outs,
-      depth;     /* ins, outs: with what fills up blocks; depth: of a filter */
-  float *packed; /* [panel][block of channels, tap][channel][filter] */
+      depth; /* ins, outs: with what fills up blocks; depth: of a filter */
+  cpu_shared *packed; /* [panel][block of channels, tap][channel][filter] */
 };
 
 /* ---- spans ---------------------------------------------------------------------------- */
@@ -110,10 +111,8 @@ static bool pays(const kd_kernel *k) {
 
 kd_status cpu_supports_dilated(kd_device *device, const kd_node *node) {
   kd_kernel kernel = {0};
-  kd_tensor weights;
   (void)device;
-  return dilated_read_node(node, &kernel) &&
-                 cpu_host->node->constant(node, 1, &weights) == KD_OK &&
+  return dilated_read_node(node, &kernel) && cpu_is_constant(node, 1) &&
                  pays(&kernel)
              ? KD_OK
              : KD_UNIMPLEMENTED;
@@ -124,9 +123,15 @@ static int64_t panel_blocks(const kd_kernel *k, int64_t first) {
   return k->outs - first > cpu_block() ? 2 : 1;
 }
 
-static void dilated_pack(kd_kernel *k, const float *weights) {
+static bool dilated_pack(void *context, const kd_tensor *constant,
+                         void **out_data, void **out_more) {
+  const kd_kernel *k = context;
+  const float *weights = constant->data;
   int64_t b = cpu_block(), taps = k->depth / k->ins;
-  float *to = k->packed;
+  float *to = *out_data =
+      cpu_weights_alloc((uint64_t)(k->outs * k->depth) * sizeof(float));
+  (void)out_more;
+  if (!to) return false;
   for (int64_t o = 0; o < k->outs; o += 2 * b) {
     int64_t wide = panel_blocks(k, o) * b;
     for (int64_t block = 0; block < k->ins; block += b)
@@ -137,26 +142,27 @@ static void dilated_pack(kd_kernel *k, const float *weights) {
                         ? weights[(r * k->node.ins + i) * taps + t]
                         : 0;
   }
+  return true;
 }
 
-static kd_status dilated_make(kd_kernel *k, const float *weights) {
+static kd_status dilated_make(kd_kernel *k, const kd_node *node) {
   for (int i = 0; i < DIMS; i++) {
     int64_t count = find_spans(k, i, NULL, NULL);
     k->spans[i] = malloc((size_t)count * sizeof *k->spans[i]);
     if (!k->spans[i]) return FAIL(KD_OUT_OF_MEMORY, "no memory for spans");
     k->counts[i] = find_spans(k, i, k->spans[i], NULL);
   }
-  k->packed = cpu_weights_alloc((uint64_t)(k->outs * k->depth) * sizeof(float));
-  if (!k->packed)
-    return FAIL(KD_OUT_OF_MEMORY, "no memory for a convolution's weights");
-  dilated_pack(k, weights);
-  return KD_OK;
+  cpu_share_key key = {
+      0,
+      "dilated",
+      {k->outs, k->ins, k->depth, k->node.outs, k->node.ins, cpu_block()}};
+  return cpu_share_get(node, 1, &key, dilated_pack, k, &k->packed);
 }
 
 void cpu_destroy_dilated(kd_kernel *kernel) {
   for (int i = 0; i < DIMS; i++)
     free(kernel->spans[i]);
-  free(kernel->packed);
+  cpu_share_drop(kernel->packed);
   free(kernel);
 }
 
@@ -242,17 +248,18 @@ static void sum_some(const run *r, const task *t, int64_t from, int64_t count,
   const kd_kernel *k = r->kernel;
   int64_t b = cpu_block(), in, out;
   const float *x = r->x + t->image * k->ins * product(k->in, 0, DIMS);
-  cpu_direct_sum sum = {.weights = k->packed + t->first * k->depth,
-                        .bias = bias,
-                        .offsets = t->offsets + from,
-                        .places = t->places + from,
-                        .count = count,
-                        .n = t->box[2]->end - t->box[2]->begin,
-                        .step = t->step,
-                        .y = t->sums,
-                        .low = -INFINITY,
-                        .high = INFINITY,
-                        .more = from > 0};
+  cpu_direct_sum sum = {
+      .weights = (const float *)k->packed->data + t->first * k->depth,
+      .bias = bias,
+      .offsets = t->offsets + from,
+      .places = t->places + from,
+      .count = count,
+      .n = t->box[2]->end - t->box[2]->begin,
+      .step = t->step,
+      .y = t->sums,
+      .low = -INFINITY,
+      .high = INFINITY,
+      .more = from > 0};
   for (int64_t l = t->box[0]->begin; l < t->box[0]->end; l++)
     for (int64_t row = t->box[1]->begin; row < t->box[1]->end; row++) {
       dilated_begin_of(k, t, l, row, &in, &out);

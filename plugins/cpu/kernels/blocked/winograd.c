@@ -24,6 +24,7 @@
 #include "blocked.h"
 #include "conv/conv.h"
 #include "kernels.h"
+#include "shared.h"
 
 /* Bytes of a task's sums, before and after the products. */
 #define TASK_BYTES (1024 * 1024)
@@ -35,7 +36,8 @@
 
 struct kd_kernel {
   cpu_conv_node node;
-  cpu_winograd_weights weights;
+  cpu_winograd_weights weights; /* u and plain: those of `shared` */
+  cpu_shared *shared;
   /* layers, rows, columns; without layers there is one */
   int64_t in[3], out[3], gap[3], begin[3];
   int64_t stride; /* of layers */
@@ -163,11 +165,9 @@ double cpu_winograd_products(const cpu_conv_node *node) {
 
 kd_status cpu_supports_winograd(kd_device *device, const kd_node *node) {
   kd_kernel kernel = {0};
-  kd_tensor weights;
   (void)device;
   return loops() && cpu_wants_winograd() && winograd_read_node(node, &kernel) &&
-                 pays(&kernel) &&
-                 cpu_host->node->constant(node, 1, &weights) == KD_OK
+                 pays(&kernel) && cpu_is_constant(node, 1)
              ? KD_OK
              : KD_UNIMPLEMENTED;
 }
@@ -207,7 +207,10 @@ static bool keep_plain(kd_kernel *kernel, const float *from) {
   return w->plain != NULL;
 }
 
-static bool winograd_pack(kd_kernel *kernel, const float *from) {
+static bool winograd_pack(void *context, const kd_tensor *constant,
+                          void **out_data, void **out_more) {
+  kd_kernel *kernel = context;
+  const float *from = constant->data;
   cpu_winograd_weights *w = &kernel->weights;
   int64_t count = WINOGRAD_SPOTS * w->panels * kernel->depth * 2 * cpu_block();
   bool *numbers = calloc((size_t)w->panels, sizeof *numbers);
@@ -219,19 +222,27 @@ static bool winograd_pack(kd_kernel *kernel, const float *from) {
     all = all && numbers[p];
   if (done && !all) done = keep_plain(kernel, from);
   free(numbers);
+  *out_data = w->u;
+  *out_more = w->plain;
   return done;
 }
 
-static kd_status winograd_make(kd_kernel *kernel, const float *weights) {
+static kd_status winograd_make(kd_kernel *kernel, const kd_node *node) {
+  cpu_winograd_weights *w = &kernel->weights;
   plan(kernel);
-  return winograd_pack(kernel, weights)
-             ? KD_OK
-             : FAIL(KD_OUT_OF_MEMORY, "no memory for a convolution's weights");
+  cpu_share_key key = {0,
+                       "winograd",
+                       {kernel->node.outs, kernel->node.ins, w->layers, w->ins,
+                        w->panels, kernel->depth, cpu_block()}};
+  kd_status status =
+      cpu_share_get(node, 1, &key, winograd_pack, kernel, &kernel->shared);
+  w->u = kernel->shared ? kernel->shared->data : NULL;
+  w->plain = kernel->shared ? kernel->shared->more : NULL;
+  return status;
 }
 
 void cpu_destroy_winograd(kd_kernel *kernel) {
-  free(kernel->weights.u);
-  free(kernel->weights.plain);
+  cpu_share_drop(kernel->shared);
   free(kernel);
 }
 

@@ -32,7 +32,7 @@ bool cpu_read_conv(const kd_node *node, cpu_conv_node *out);
 typedef struct cpu_conv_kind {
   size_t size; /* of its kd_kernel, which is zeroed first */
   bool (*read)(const kd_node *node, kd_kernel *kernel);
-  kd_status (*pack)(kd_kernel *kernel, const float *weights);
+  kd_status (*make)(kd_kernel *kernel, const kd_node *node);
   void (*destroy)(kd_kernel *kernel); /* also of what was not packed */
 } cpu_conv_kind;
 

@@ -18,6 +18,7 @@
 #include "families/window.h"
 #include "int8_bars.h"
 #include "kernels.h"
+#include "shared.h"
 
 #define SLACK 32  /* elements that are read behind the last one */
 #define RUNS  256 /* columns of a block at most */
@@ -38,6 +39,7 @@ static const roles qlinear = {.w = 3,
                               .bias = 8};
 
 struct kd_kernel {
+  cpu_shared *shared;
   int16_t *packed; /* widened weights, where they are constants, or: */
   cpu_int8_narrow *narrow;
   cpu_int8_bars *bars;
@@ -551,17 +553,18 @@ static bool can_pack(const kd_node *node, const roles *at, kd_tensor *out_w,
           kd_elements(out_zero) == out_w->dims[0]);
 }
 
-kd_status cpu_create_int8_conv(kd_device *device, const kd_kernel_def *def,
-                               const kd_node *node, kd_kernel **out_kernel) {
-  bool quantised = cpu_host->node->op(node)[0] == 'Q';
-  const roles *at = quantised ? &qlinear : &integer;
-  kd_kernel *kernel = calloc(1, sizeof *kernel);
+static void int8_conv_free(kd_kernel *kernel) {
+  cpu_int8_narrow_drop(kernel->narrow);
+  cpu_int8_bars_drop(kernel->bars);
+  free(kernel->packed);
+  free(kernel);
+}
+
+/* Without memory, weights are widened again and again. */
+static void int8_conv_make(const kd_node *node, const roles *at, int64_t group,
+                           kd_kernel *kernel) {
   kd_tensor w, zero;
-  (void)device;
-  (void)def;
-  if (!kernel) return FAIL(KD_OUT_OF_MEMORY, "no memory for a kernel");
-  *out_kernel = kernel;
-  if (!can_pack(node, at, &w, &zero)) return KD_OK;
+  if (!can_pack(node, at, &w, &zero)) return;
   int64_t k = kd_elements(&w) / w.dims[0];
   cpu_int8_bytes bytes = {
       .data = w.data, .flip = cpu_int8_flip(w.dtype), .step = k};
@@ -571,7 +574,6 @@ kd_status cpu_create_int8_conv(kd_device *device, const kd_kernel_def *def,
   kernel->rank = w.rank;
   kernel->dtype = w.dtype;
   memcpy(kernel->dims, w.dims, w.rank * sizeof *w.dims);
-  int64_t group = cpu_host->node->attr_int(node, "group", 1);
   if (zeros && group > 0 && !by_channels(w.dims[1], w.dims[0] / group)) {
     kernel->bars = cpu_int8_bars_make(&bytes, w.dims[0], group, k);
     if (!kernel->bars)
@@ -580,7 +582,30 @@ kd_status cpu_create_int8_conv(kd_device *device, const kd_kernel_def *def,
   if (zeros && !kernel->narrow && !kernel->bars)
     kernel->packed = cpu_int8_widen_a(&bytes, w.dims[0], k);
   free(zeros);
-  return KD_OK; /* without memory, weights are widened again and again */
+}
+
+kd_status cpu_create_int8_conv(kd_device *device, const kd_kernel_def *def,
+                               const kd_node *node, kd_kernel **out_kernel) {
+  const kd_node_table *read = cpu_host->node;
+  const roles *at = read->op(node)[0] == 'Q' ? &qlinear : &integer;
+  int64_t group = read->attr_int(node, "group", 1);
+  kd_type zero;
+  cpu_share_key key = {
+      cpu_constant_id(node, at->w),
+      "int8 convolution",
+      {cpu_constant_id(node, at->zero_w), at == &qlinear,
+       read->input_type(node, at->zero_w, &zero) == KD_OK, group}};
+  (void)device;
+  (void)def;
+  *out_kernel = cpu_shared_kernel(&key);
+  if (*out_kernel) return KD_OK;
+  kd_kernel *kernel = calloc(1, sizeof *kernel);
+  if (kernel) {
+    int8_conv_make(node, at, group, kernel);
+    *out_kernel =
+        cpu_share_kernel(&key, kernel, &kernel->shared, int8_conv_free);
+  }
+  return *out_kernel ? KD_OK : FAIL(KD_OUT_OF_MEMORY, "no memory for a kernel");
 }
 
 /* The weights, which are widened. */
@@ -591,8 +616,5 @@ uint64_t cpu_taken_int8_conv(kd_kernel *kernel) {
 }
 
 void cpu_destroy_int8_conv(kd_kernel *kernel) {
-  cpu_int8_narrow_drop(kernel->narrow);
-  cpu_int8_bars_drop(kernel->bars);
-  free(kernel->packed);
-  free(kernel);
+  cpu_share_drop(kernel->shared);
 }

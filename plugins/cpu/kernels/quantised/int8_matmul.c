@@ -7,6 +7,7 @@
 
 #include "int8.h"
 #include "kernels.h"
+#include "shared.h"
 
 static int64_t int8_matmul_least(int64_t a, int64_t b) {
   return a < b ? a : b;
@@ -33,6 +34,7 @@ static const roles *roles_of(const kd_node *node) {
 }
 
 struct kd_kernel {
+  cpu_shared *shared;
   int16_t *packed; /* B, where it is a constant matrix, or: */
   cpu_int8_narrow *narrow;
   int64_t dims[2];
@@ -277,16 +279,17 @@ static bool can_pack(const kd_node *node, const roles *at, kd_tensor *out_b,
           kd_elements(out_zero) == out_b->dims[1]);
 }
 
-kd_status cpu_create_int8_matmul(kd_device *device, const kd_kernel_def *def,
-                                 const kd_node *node, kd_kernel **out_kernel) {
-  const roles *at = roles_of(node);
-  kd_kernel *kernel = calloc(1, sizeof *kernel);
+static void int8_matmul_free(kd_kernel *kernel) {
+  cpu_int8_narrow_drop(kernel->narrow);
+  free(kernel->packed);
+  free(kernel);
+}
+
+/* Without memory, B is packed again and again. */
+static void int8_matmul_make(const kd_node *node, const roles *at,
+                             kd_kernel *kernel) {
   kd_tensor b, zero;
-  (void)device;
-  (void)def;
-  if (!kernel) return FAIL(KD_OUT_OF_MEMORY, "no memory for a kernel");
-  *out_kernel = kernel;
-  if (!can_pack(node, at, &b, &zero)) return KD_OK;
+  if (!can_pack(node, at, &b, &zero)) return;
   cpu_int8_bytes bytes = {
       .data = b.data, .flip = cpu_int8_flip(b.dtype), .step = b.dims[1]};
   int *zeros = cpu_int8_zeros(&zero, b.dtype, &bytes.zero_count);
@@ -299,7 +302,28 @@ kd_status cpu_create_int8_matmul(kd_device *device, const kd_kernel_def *def,
   if (zeros && !kernel->narrow)
     kernel->packed = cpu_int8_pack_b(&bytes, b.dims[1], b.dims[0]);
   free(zeros);
-  return KD_OK; /* without memory, B is packed again and again */
+}
+
+kd_status cpu_create_int8_matmul(kd_device *device, const kd_kernel_def *def,
+                                 const kd_node *node, kd_kernel **out_kernel) {
+  const roles *at = roles_of(node);
+  kd_type zero;
+  cpu_share_key key = {
+      cpu_constant_id(node, at->b),
+      "int8 product",
+      {cpu_constant_id(node, at->zero_b), at->b,
+       cpu_host->node->input_type(node, at->zero_b, &zero) == KD_OK}};
+  (void)device;
+  (void)def;
+  *out_kernel = cpu_shared_kernel(&key);
+  if (*out_kernel) return KD_OK;
+  kd_kernel *kernel = calloc(1, sizeof *kernel);
+  if (kernel) {
+    int8_matmul_make(node, at, kernel);
+    *out_kernel =
+        cpu_share_kernel(&key, kernel, &kernel->shared, int8_matmul_free);
+  }
+  return *out_kernel ? KD_OK : FAIL(KD_OUT_OF_MEMORY, "no memory for a kernel");
 }
 
 /* B, which is packed. */
@@ -308,7 +332,5 @@ uint64_t cpu_taken_int8_matmul(kd_kernel *kernel) {
 }
 
 void cpu_destroy_int8_matmul(kd_kernel *kernel) {
-  cpu_int8_narrow_drop(kernel->narrow);
-  free(kernel->packed);
-  free(kernel);
+  cpu_share_drop(kernel->shared);
 }

@@ -18,6 +18,7 @@
 #include <stdatomic.h>
 
 #include "kernels.h"
+#include "shared.h"
 
 #define FEW        8        /* rows for which no panel is made */
 #define PANEL      64       /* columns that are expanded at once */
@@ -29,6 +30,7 @@ enum { A, B, SCALES, ZEROS, GROUPS, BIAS };
 /* What is held in a form of its own. Where rows may be bytes, that are all weights, with scales
  * as halves, in huge pages; else scales and zero points of another float type, as floats. */
 struct kd_kernel {
+  cpu_shared *shared;
   cpu_region *all; /* has data, halves and largest: */
   const uint8_t *data;
   const cpu_f16 *halves;
@@ -136,17 +138,35 @@ static void hold_weights(const kd_node *node, kd_kernel *kernel) {
   free(floats);
 }
 
+static void nbits_free(kd_kernel *kernel) {
+  drop_weights(kernel);
+  free(kernel->scales);
+  free(kernel->zeros);
+  free(kernel);
+}
+
 kd_status cpu_create_nbits(kd_device *device, const kd_kernel_def *def,
                            const kd_node *node, kd_kernel **out_kernel) {
-  kd_kernel *kernel = calloc(1, sizeof *kernel);
+  const kd_node_table *read = cpu_host->node;
+  cpu_share_key key = {
+      cpu_constant_id(node, B),
+      "nbits",
+      {cpu_constant_id(node, SCALES), cpu_constant_id(node, ZEROS),
+       read->attr_int(node, "block_size", 32),
+       read->attr_int(node, "accuracy_level", 0),
+       read->attr_int(node, "bits", 4)}};
   (void)device;
   (void)def;
-  if (!kernel) return FAIL(KD_OUT_OF_MEMORY, "no memory for a kernel");
-  hold_weights(node, kernel);
-  if (!kernel->all) kernel->scales = floats_of(node, SCALES);
-  kernel->zeros = floats_of(node, ZEROS);
-  *out_kernel = kernel;
-  return KD_OK;
+  *out_kernel = cpu_shared_kernel(&key);
+  if (*out_kernel) return KD_OK;
+  kd_kernel *kernel = calloc(1, sizeof *kernel);
+  if (kernel) {
+    hold_weights(node, kernel);
+    if (!kernel->all) kernel->scales = floats_of(node, SCALES);
+    kernel->zeros = floats_of(node, ZEROS);
+    *out_kernel = cpu_share_kernel(&key, kernel, &kernel->shared, nbits_free);
+  }
+  return *out_kernel ? KD_OK : FAIL(KD_OUT_OF_MEMORY, "no memory for a kernel");
 }
 
 uint64_t cpu_taken_nbits(kd_kernel *kernel) {
@@ -156,10 +176,7 @@ uint64_t cpu_taken_nbits(kd_kernel *kernel) {
 }
 
 void cpu_destroy_nbits(kd_kernel *kernel) {
-  drop_weights(kernel);
-  free(kernel->scales);
-  free(kernel->zeros);
-  free(kernel);
+  cpu_share_drop(kernel->shared);
 }
 
 /* ---- memory of a launch --------------------------------------------------------------------- */

@@ -7,6 +7,7 @@
 
 #include "gates.h"
 #include "kernels.h"
+#include "shared.h"
 
 static const struct {
   const char *name;
@@ -28,6 +29,7 @@ static const struct {
 
 /* What is kept of constants: weights as steps and products want them. */
 struct kd_kernel {
+  cpu_shared *shared;
   void *r, *w;      /* NULL: they are not known before a launch */
   float *panels[2]; /* w of each direction, in place of w */
 };
@@ -283,37 +285,51 @@ static bool pack_inputs(kd_kernel *kernel, const kd_tensor *w) {
   return false;
 }
 
-kd_status cpu_create_recurrent(kd_device *device, const kd_kernel_def *def,
-                               const kd_node *node, kd_kernel **out_kernel) {
+static void recurrent_free(kd_kernel *kernel) {
+  free(kernel->r);
+  free(kernel->w);
+  free(kernel->panels[0]);
+  free(kernel->panels[1]);
+  free(kernel);
+}
+
+static void recurrent_make(const kd_node *node, int64_t gates,
+                           kd_kernel *kernel) {
   const kd_node_table *read = cpu_host->node;
-  kd_kernel *kernel = calloc(1, sizeof *kernel);
   kd_tensor w, r;
-  (void)device;
-  int64_t kind = (int64_t)(uintptr_t)def->data;
-  int64_t gates = kind == CPU_LSTM ? 4 : kind == CPU_GRU ? 3 : 1;
-  if (!kernel) return FAIL(KD_OUT_OF_MEMORY, "no memory for a kernel");
-  *out_kernel = kernel;
   if (read->constant(node, 1, &w) != KD_OK ||
       read->constant(node, 2, &r) != KD_OK || w.rank != 3 || r.rank != 3 ||
       w.dims[0] != r.dims[0] || w.dims[1] != gates * r.dims[2] ||
       r.dims[1] != w.dims[1])
-    return KD_OK;
+    return;
   kd_dtype dtype = r.dtype == KD_F64 ? KD_F64 : KD_F32;
   void *wide = widened(&r, dtype);
   if (wide)
     kernel->r = recurrent_pack(wide, dtype, r.dims[0], gates, r.dims[2]);
   free(wide);
   if (!pack_inputs(kernel, &w)) kernel->w = recurrent_turn(&w, dtype);
-  return KD_OK;
+}
+
+kd_status cpu_create_recurrent(kd_device *device, const kd_kernel_def *def,
+                               const kd_node *node, kd_kernel **out_kernel) {
+  int64_t kind = (int64_t)(uintptr_t)def->data;
+  int64_t gates = kind == CPU_LSTM ? 4 : kind == CPU_GRU ? 3 : 1;
+  cpu_share_key key = {
+      cpu_constant_id(node, 1), "recurrent", {cpu_constant_id(node, 2), gates}};
+  (void)device;
+  *out_kernel = cpu_shared_kernel(&key);
+  if (*out_kernel) return KD_OK;
+  kd_kernel *kernel = calloc(1, sizeof *kernel);
+  if (kernel) {
+    recurrent_make(node, gates, kernel);
+    *out_kernel =
+        cpu_share_kernel(&key, kernel, &kernel->shared, recurrent_free);
+  }
+  return *out_kernel ? KD_OK : FAIL(KD_OUT_OF_MEMORY, "no memory for a kernel");
 }
 
 void cpu_destroy_recurrent(kd_kernel *kernel) {
-  if (!kernel) return;
-  free(kernel->r);
-  free(kernel->w);
-  free(kernel->panels[0]);
-  free(kernel->panels[1]);
-  free(kernel);
+  if (kernel) cpu_share_drop(kernel->shared);
 }
 
 /* ---- a step ---------------------------------------------------------------------- */
