@@ -5,12 +5,13 @@
 #include "device/context.h"
 #include "trace/trace.h"
 
-#define REMEMBERED 32 /* sets of input types seen once */
+#define REMEMBERED 256 /* sets of input types seen once */
 
 typedef struct version {
   keel_plan *plan; /* NULL: free */
   const keel_type **types;
-  uint64_t used;
+  uint64_t hash; /* of the types */
+  uint64_t used; /* the last run */
 } version;
 
 struct keel_versions {
@@ -25,8 +26,8 @@ struct keel_versions {
   version entries[KEEL_VERSIONS_MOST];
   uint64_t came[REMEMBERED]; /* hashes, a ring */
   uint32_t came_next;
-  uint64_t tick;
-  bool ahead; /* the program has compiled forms for the plan itself */
+  uint64_t tick; /* runs */
+  bool ahead;    /* the program has compiled forms for the plan itself */
   bool making;
 };
 
@@ -77,21 +78,23 @@ void keel_versions_free(keel_versions *all) {
 
 /* ---- finding them ----------------------------------------------------------------- */
 
-static bool is_for(const version *one, keel_tensor *const *inputs,
-                   uint32_t count) {
-  for (uint32_t i = 0; one->plan && i < count; i++)
+static bool is_for(const version *one, uint64_t hash,
+                   keel_tensor *const *inputs, uint32_t count) {
+  if (!one->plan || one->hash != hash) return false;
+  for (uint32_t i = 0; i < count; i++)
     if (one->types[i] != inputs[i]->type) return false;
-  return one->plan != NULL;
+  return true;
 }
 
 /* With the lock held. */
-static keel_plan *versions_find(keel_versions *all,
+static keel_plan *versions_find(keel_versions *all, uint64_t hash,
                                 keel_tensor *const *inputs) {
   uint32_t count = all->base->input_count;
+  all->tick++;
   for (uint32_t i = 0; i < KEEL_VERSIONS_MOST; i++) {
     version *one = &all->entries[i];
-    if (!is_for(one, inputs, count)) continue;
-    one->used = ++all->tick;
+    if (!is_for(one, hash, inputs, count)) continue;
+    one->used = all->tick;
     keel_refs_take(&one->plan->refs);
     return one->plan;
   }
@@ -126,8 +129,8 @@ static void versions_forget(keel_versions *all, uint64_t hash) {
     if (all->came[i] == hash) all->came[i] = 0;
 }
 
-/* A free entry, or the least recently used one that is not running, whose version goes to
- * *out_old; NULL if all are running. With the lock held. */
+/* A free entry, or the least recently used one if it has not been used for many runs, whose version
+ * goes to *out_old; NULL: there is none. With the lock held. */
 static version *make_way(keel_versions *all, version *out_old) {
   version *best = NULL;
   for (uint32_t i = 0; i < KEEL_VERSIONS_MOST; i++) {
@@ -136,13 +139,15 @@ static version *make_way(keel_versions *all, version *out_old) {
     if (keel_refs_unique(&one->plan->refs) && (!best || one->used < best->used))
       best = one;
   }
+  if (best && all->tick - best->used < KEEL_VERSIONS_UNUSED) best = NULL;
   if (best) *out_old = *best;
   return best;
 }
 
 /* ---- making them -------------------------------------------------------------------- */
 
-static keel_status versions_make(keel_versions *all, keel_tensor *const *inputs,
+static keel_status versions_make(keel_versions *all, uint64_t hash,
+                                 keel_tensor *const *inputs,
                                  const keel_cancellation *cancellation,
                                  version *out_version) {
   uint32_t count = all->base->input_count;
@@ -161,7 +166,7 @@ static keel_status versions_make(keel_versions *all, keel_tensor *const *inputs,
     return status;
   }
   keel_profile_part(all->general, plan);
-  *out_version = (version){.plan = plan, .types = types};
+  *out_version = (version){.plan = plan, .types = types, .hash = hash};
   return KD_OK;
 }
 
@@ -172,7 +177,7 @@ static keel_plan *versions_keep(keel_versions *all, version *made) {
   pthread_mutex_lock(&all->lock);
   version *at = make_way(all, &old);
   if (at) {
-    made->used = ++all->tick;
+    made->used = all->tick;
     keel_refs_take(&plan->refs);
     *at = *made;
   }
@@ -200,13 +205,15 @@ keel_plan *keel_versions_take(keel_versions *all, keel_tensor *const *inputs,
   uint64_t hash = hash_types(inputs, all->base->input_count);
   if (!hash) return NULL;
   pthread_mutex_lock(&all->lock);
-  keel_plan *found = versions_find(all, inputs);
-  bool makes = !found && are_worth_it(all, hash) && !all->making;
+  keel_plan *found = versions_find(all, hash, inputs);
+  version none = {0};
+  bool makes =
+      !found && are_worth_it(all, hash) && !all->making && make_way(all, &none);
   if (makes) all->making = true;
   pthread_mutex_unlock(&all->lock);
   if (!makes) return found;
   version made = {0};
-  keel_status status = versions_make(all, inputs, cancellation, &made);
+  keel_status status = versions_make(all, hash, inputs, cancellation, &made);
   if (status == KD_OK) return versions_keep(all, &made);
   versions_tell(all, status);
   pthread_mutex_lock(&all->lock);

@@ -3,15 +3,17 @@
  *
  * If a program leaves dimensions open, what depends on them is unknown when its plan is
  * made. In a version, shapes are constants: the ops that compute them are folded, memory
- * can be planned, and costs are known. There are at most KEEL_VERSIONS_MOST versions; the
- * least recently used one is evicted. */
+ * can be planned, and costs are known. There are at most KEEL_VERSIONS_MOST versions. Only one
+ * that has not been used for KEEL_VERSIONS_UNUSED runs is evicted: of more sets that come in turn,
+ * some have versions and the rest run the plan itself, instead of each evicting the next. */
 #ifndef KEEL_VERSIONS_H
 #define KEEL_VERSIONS_H
 
 #include "passes/passes.h"
 #include "plan/plan.h"
 
-#define KEEL_VERSIONS_MOST 8
+#define KEEL_VERSIONS_MOST   64
+#define KEEL_VERSIONS_UNUSED 1024 /* runs until a version can make way */
 
 typedef struct keel_versions keel_versions;
 
