@@ -1467,7 +1467,7 @@ bool kc_case_make(const char *domain, const char *op, uint32_t index,
     input_spec spec;
     uint32_t i = out->op.in_count;
     if (*word == '>') {
-      out->op.out_count = (uint32_t)atoi(word + 1);
+      out->op.out_count = (uint32_t)strtoul(word + 1, NULL, 10);
       continue;
     }
     if (i >= KC_PORTS || !read_input(word, dtype, &spec)) {
