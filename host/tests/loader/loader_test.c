@@ -68,47 +68,47 @@ static void expect_refused(const char *path, keel_status status,
 
 #define BAD(name) TOY("bad_" name)
 
-#define bad_is(which, reason, hint) \
+#define BAD_IS(which, reason, hint) \
   expect_refused(BAD(which), KD_INCOMPATIBLE, reason, hint)
 
 TEST_THAT(faulty_plugins_are_refused) {
-  bad_is("OLD", "built for ABI 0.1", "");
-  bad_is("NEW", "needs a host of ABI 0.99", "");
-  bad_is("MAJOR", "built for ABI 7.0", "build for this version");
-  bad_is("NULL_TABLE", "has no licence", "vendor");
-  bad_is("SHORT", "struct_size 24", "vendor");
+  BAD_IS("OLD", "built for ABI 0.1", "");
+  BAD_IS("NEW", "needs a host of ABI 0.99", "");
+  BAD_IS("MAJOR", "built for ABI 7.0", "build for this version");
+  BAD_IS("NULL_TABLE", "has no licence", "vendor");
+  BAD_IS("SHORT", "struct_size 24", "vendor");
   expect_refused(BAD("OPEN"), KD_UNAVAILABLE, "flux driver", "driver");
   expect_refused(BAD("NO_INSTANCE"), KD_INTERNAL, "KD_OK and no instance",
                  "driver");
-  bad_is("NAME", "Bad Name!", "vendor");
-  bad_is("NO_SLOT", "slot allocate", "vendor");
-  bad_is("CAPTURE", "slot begin of kd_capture_table", "vendor");
-  bad_is("PROFILE", "slot start of kd_profile_table", "vendor");
-  bad_is("PEER", "slot reachable of kd_peer_table", "vendor");
-  bad_is("COLLECTIVE", "slot create of kd_collective_table", "vendor");
-  bad_is("HALF_COLLECTIVE",
+  BAD_IS("NAME", "Bad Name!", "vendor");
+  BAD_IS("NO_SLOT", "slot allocate", "vendor");
+  BAD_IS("CAPTURE", "slot begin of kd_capture_table", "vendor");
+  BAD_IS("PROFILE", "slot start of kd_profile_table", "vendor");
+  BAD_IS("PEER", "slot reachable of kd_peer_table", "vendor");
+  BAD_IS("COLLECTIVE", "slot create of kd_collective_table", "vendor");
+  BAD_IS("HALF_COLLECTIVE",
          "make_id, join, status and abort of groups must be all set", "vendor");
-  bad_is("NATIVE", "slot device of kd_native_table is NULL", "vendor");
-  bad_is("EVENTS", "streams and events", "");
-  bad_is("STRIDE", "struct_size 7", "");
-  bad_is("OPTION_NULL", "the name of option 1 is NULL", "vendor");
-  bad_is("OPTION_NAME", "the name of option 1 is \"Queue-2\"", "vendor");
-  bad_is("OPTION_TWICE", "lists option queue twice", "vendor");
-  bad_is("OPTION_SHORT", "4 option definitions of struct_size 40", "vendor");
-  bad_is("OPTION_NONE", "options is NULL, option_count is 4", "vendor");
+  BAD_IS("NATIVE", "slot device of kd_native_table is NULL", "vendor");
+  BAD_IS("EVENTS", "streams and events", "");
+  BAD_IS("STRIDE", "struct_size 7", "");
+  BAD_IS("OPTION_NULL", "the name of option 1 is NULL", "vendor");
+  BAD_IS("OPTION_NAME", "the name of option 1 is \"Queue-2\"", "vendor");
+  BAD_IS("OPTION_TWICE", "lists option queue twice", "vendor");
+  BAD_IS("OPTION_SHORT", "4 option definitions of struct_size 40", "vendor");
+  BAD_IS("OPTION_NONE", "options is NULL, option_count is 4", "vendor");
   expect_refused(TOY("no_symbol"), KD_INCOMPATIBLE, "kd_entry_0", "KD_ENTRY");
 }
 
 /* A driver's error that became a count corrupts nothing, and takes no time. */
 TEST_THAT(counts_that_cannot_be_are_refused) {
-  bad_is("COUNT_ERROR",
+  BAD_IS("COUNT_ERROR",
          "device_count returned 4294967295 (as a signed number -1), and"
          " a plugin has at most 4096 devices",
          "driver");
-  bad_is("COUNT", "device_count returned 4097", "driver");
-  bad_is("KERNEL_COUNT", "4294967295 kernel definitions", "vendor");
-  bad_is("OP_COUNT", "4294967295", "vendor");
-  bad_is("OPTION_COUNT", "4294967295 option definitions", "vendor");
+  BAD_IS("COUNT", "device_count returned 4097", "driver");
+  BAD_IS("KERNEL_COUNT", "4294967295 kernel definitions", "vendor");
+  BAD_IS("OP_COUNT", "4294967295", "vendor");
+  BAD_IS("OPTION_COUNT", "4294967295 option definitions", "vendor");
   /* the device alone is left out */
   expect_refused(BAD("SPACES"), KD_OK, "bad:0 reports 4294967295", "");
   expect_refused(

@@ -14,7 +14,7 @@ typedef struct written {
 } written;
 
 static written begin(bool second) {
-  written w = {NULL, {NULL}};
+  written w = {0};
   const int64_t dims[] = {2, 3};
   const keel_attr attrs[] = {KEEL_INT("axis", -1), KEEL_INT("largest", 0)};
   keel_function *function = NULL;
