@@ -402,7 +402,8 @@ static const kc_rule rules[] = {
          " again finds none."),
     RULE(MUST, "kernel.constant-inputs", kernel_constant_inputs, KC_CASES,
          "host.h", "Another constant may lie at the same address later",
-         "kd_node_table.constant kd_kernel_def.create kd_kernel_def.destroy",
+         "kd_node_table.constant kd_node_table.constant_id"
+         " kd_kernel_def.create kd_kernel_def.destroy",
          "Weights that are kept by the address of the constant, or by a hash of"
          " its first bytes, are another model's when memory is used again."),
     RULE(MUST, "kernel.constant-lifetime", kernel_constant_lifetime, KC_CASES,
