@@ -411,6 +411,41 @@ TEST_THAT(versions_share_packed_weights) {
   }
 }
 
+/* One constant as the second matrix of two products, of which one transposes it: each has its
+ * own packed form. */
+TEST_THAT(forms_of_one_constant_stay_apart) {
+  static float numbers[WIDE * WIDE], ones[2 * WIDE], got[2][2 * WIDE];
+  const int64_t square[] = {WIDE, WIDE}, open[] = {-1, WIDE};
+  float sum = 0;
+  for (int i = 0; i < WIDE * WIDE; i++)
+    numbers[i] = (float)(i / WIDE % 7);
+  for (int i = 0; i < WIDE; i++)
+    sum += (float)(i % 7);
+  for (int i = 0; i < 2 * WIDE; i++)
+    ones[i] = 1;
+  keel_builder *b = create_builder(context, "forms");
+  keel_value x = keel_builder_input(b, "x", KD_F32, 2, open);
+  keel_value in[] = {
+      x, constant_of(b, create_tensor(context, KD_F32, 2, square, numbers))};
+  keel_attr turned = KEEL_INT("transB", 1);
+  keel_builder_output(b, "y", keel_builder_op(b, "MatMul", NULL, 0, in, 2));
+  keel_builder_output(b, "z", keel_builder_op(b, "Gemm", &turned, 1, in, 2));
+  keel_plan *plan = plan_of(b, NULL);
+  for (int64_t run = 0; run < 6; run++) {
+    const int64_t rows[] = {1 + run % 2, WIDE};
+    keel_tensor *out[2], *feed = create_tensor(context, KD_F32, 2, rows, ones);
+    expect_ok(keel_plan_run(plan, &feed, 1, out, 2));
+    for (int k = 0; k < 2; k++)
+      expect_ok(keel_tensor_read(out[k], got[k],
+                                 (size_t)rows[0] * WIDE * sizeof(float)));
+    for (int i = 0; i < rows[0] * WIDE; i++)
+      assert_true(got[0][i] == sum &&
+                  got[1][i] == (float)(WIDE * (i % WIDE % 7)));
+    RELEASE(feed, out[0], out[1]);
+  }
+  keel_plan_release(plan);
+}
+
 /* ---- profiles ------------------------------------------------------------------------ */
 
 static uint64_t calls_of(keel_plan *plan, const char *op, const char *types) {
