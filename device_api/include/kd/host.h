@@ -122,7 +122,9 @@ typedef struct kd_node_table {
    * bytes, in all nodes and for the life of the process. So a plugin can share
    * the form that it packs a constant into, and find it without reading the
    * data: a program whose sizes change makes kernels of the same constants for
-   * each set of sizes. 0: not a constant, or of no number. */
+   * each set of sizes. The form may depend on the node, too: a Gemm can read the
+   * transpose of the constant that a MatMul reads. 0: not a constant, or a
+   * constant of strings. */
   uint64_t (*constant_id)(const kd_node *node, uint32_t index);
 } kd_node_table;
 
