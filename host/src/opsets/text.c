@@ -25,7 +25,7 @@ typedef struct text_reader {
   keel_emit *e;
   const char *text, *at;
   va_list arguments;
-  int muted; /* inside what is not computed: nothing is added */
+  int muted; /* depth of branches not taken, which add no nodes */
   bool broken;
   uint32_t count;
   char names[NAMES_MOST][NAME_SIZE];

@@ -24,7 +24,7 @@ static keel_status emit_place(const keel_emit *e, keel_node *node) {
   return keel_function_infer(e->function, node);
 }
 
-/* There is no such op: its op set is left out. */
+/* The error of an op whose op set was left out of this libkeel. */
 static keel_status emit_missing(const keel_context *context, const char *op) {
   const char *colons = strstr(op, "::");
   char domain[64];
