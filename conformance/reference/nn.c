@@ -108,15 +108,14 @@ static void conv_dot(const value *x, real zx, const value *f, real zf,
                      const window *w, int64_t image, int64_t channel,
                      int64_t groups, int64_t at, ref_sum *sum) {
   int64_t each = f->dims[1], per = f->dims[0] / groups;
-  int64_t first = channel / per * each;
+  int64_t first = image * x->dims[1] + channel / per * each;
   for (int64_t t = 0; t < w->taps; t++) {
     int64_t from = tap_index(w, at, t, NULL);
     if (from < 0) continue;
+    const real *a = x->x + first * w->inner_in + from;
+    const real *b = f->x + channel * each * w->taps + t;
     for (int64_t c = 0; c < each; c++)
-      ref_add(
-          sum,
-          (x->x[(image * x->dims[1] + first + c) * w->inner_in + from] - zx) *
-              (f->x[(channel * each + c) * w->taps + t] - zf));
+      ref_add(sum, (a[c * w->inner_in] - zx) * (b[c * w->taps] - zf));
   }
 }
 

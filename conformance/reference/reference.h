@@ -81,16 +81,15 @@ typedef struct ref_sum {
   int64_t terms;
 } ref_sum;
 static inline void ref_add(ref_sum *sum, real term) {
-  real total = sum->sum + term;
-  if (isfinite(total))
-    sum->error += fabsl(sum->sum) >= fabsl(term) ? (sum->sum - total) + term
-                                                 : (term - total) + sum->sum;
+  real total = sum->sum + term, added = total - sum->sum;
+  /* exactly what the addition lost; without a branch, which would be mispredicted */
+  sum->error += (sum->sum - (total - added)) + (term - added);
   sum->sum = total;
   sum->squares += term * term;
   sum->terms++;
 }
 static inline real ref_total(const ref_sum *sum) {
-  return sum->sum + sum->error;
+  return isfinite(sum->sum) ? sum->sum + sum->error : sum->sum;
 }
 /* sqrt(k) (sqrt Q + |r|): a correct sum's error stays within four times it, in
  * unit roundoffs. */

@@ -59,25 +59,45 @@ bool dtype_is_int(kd_dtype dtype) {
          !formats[dtype].is_float && formats[dtype].digits > 0;
 }
 
+/* 2 to the e; ldexpl takes several times as long, and a run of the suite asks millions of times. */
+static real power_of_two(int e) {
+  double power;
+  if (e < -1022 || e > 1023) return ldexpl(1, e);
+  const uint64_t bits = (uint64_t)(e + 1023) << 52;
+  memcpy(&power, &bits, sizeof power);
+  return power;
+}
+
+/* The exponent of a number with one digit, not 0, before the point; -1023 for all that a
+ * double has no exponent for, since no format has a lower one. */
+static int exponent_of(real x) {
+  double nearest = fabs((double)x);
+  uint64_t bits;
+  memcpy(&bits, &nearest, sizeof bits);
+  int exponent = (int)(bits >> 52) - 1023;
+  return fabsl(x) < power_of_two(exponent) ? exponent - 1 : exponent;
+}
+
 real dtype_max(kd_dtype dtype) {
   const format *f = &formats[dtype];
   if (dtype == KD_F8E4M3FN) return 448; /* 480 would have the bits of NaN */
-  if (f->is_float) return ldexpl(2 - ldexpl(1, 1 - f->digits), f->emax);
-  return ldexpl(1, f->digits) - 1;
+  if (f->is_float)
+    return (2 - power_of_two(1 - f->digits)) * power_of_two(f->emax);
+  return power_of_two(f->digits) - 1;
 }
 
 real dtype_min(kd_dtype dtype) {
   const format *f = &formats[dtype];
   if (f->is_float) return f->is_signed ? -dtype_max(dtype) : dtype_least(dtype);
-  return f->is_signed ? -ldexpl(1, f->digits) : 0;
+  return f->is_signed ? -power_of_two(f->digits) : 0;
 }
 
 real dtype_least(kd_dtype dtype) {
-  return ldexpl(1, formats[dtype].emin);
+  return power_of_two(formats[dtype].emin);
 }
 
 real dtype_unit(kd_dtype dtype) {
-  return formats[dtype].is_float ? ldexpl(1, -formats[dtype].digits) : 0;
+  return formats[dtype].is_float ? power_of_two(-formats[dtype].digits) : 0;
 }
 
 real dtype_ulp(real r, kd_dtype dtype) {
@@ -87,11 +107,11 @@ real dtype_ulp(real r, kd_dtype dtype) {
   if (!isfinite(r) || r > dtype_max(dtype)) r = dtype_max(dtype);
   int exponent = f->emin;
   if (r > dtype_least(dtype)) {
-    real fraction = frexpl(r, &exponent); /* in [1/2, 1) */
-    exponent -= fraction == 0.5L ? 2 : 1;
+    exponent = exponent_of(r);
+    if (r == power_of_two(exponent)) exponent--;
     if (exponent < f->emin) exponent = f->emin;
   }
-  return ldexpl(1, exponent - f->digits + 1);
+  return power_of_two(exponent - f->digits + 1);
 }
 
 /* ---- rounding ---------------------------------------------------------------- */
@@ -104,7 +124,7 @@ static real round_scale(real x) {
   if (x >= 0x1p127L) return 0x1p127L;
   real fraction = frexpl(x, &exponent); /* in [1/2, 1) */
   exponent -= fraction == 0.5L;
-  return ldexpl(1, exponent < -127 ? -127 : exponent);
+  return power_of_two(exponent < -127 ? -127 : exponent);
 }
 
 static real round_float(real x, kd_dtype dtype) {
@@ -112,12 +132,10 @@ static real round_float(real x, kd_dtype dtype) {
   if (dtype == KD_F8E8M0) return round_scale(x);
   if (isinf(x) && value_is_small(dtype)) return copysignl(dtype_max(dtype), x);
   if (x == 0 || isnan(x) || isinf(x)) return x;
-  int exponent = 0;
-  frexpl(x, &exponent);
-  exponent--;
+  int exponent = exponent_of(x);
   if (exponent < f->emin) exponent = f->emin;
   int shift = f->digits - 1 - exponent;
-  real rounded = ldexpl(rintl(ldexpl(x, shift)), -shift);
+  real rounded = rintl(x * power_of_two(shift)) * power_of_two(-shift);
   if (fabsl(rounded) <= dtype_max(dtype)) return rounded;
   return copysignl(value_is_small(dtype) ? dtype_max(dtype) : (real)INFINITY,
                    x);
@@ -146,9 +164,10 @@ static real small_float(uint16_t bits, int digits, int bias) {
   int fraction = bits & ((1 << fraction_bits) - 1);
   int most = (1 << (15 - fraction_bits)) - 1;
   real x = exponent == most ? (fraction ? NAN : INFINITY)
-           : exponent == 0  ? ldexpl(fraction, 1 - bias - fraction_bits)
-                            : ldexpl(fraction + (1 << fraction_bits),
-                                     exponent - bias - fraction_bits);
+           : exponent == 0
+               ? (real)fraction * power_of_two(1 - bias - fraction_bits)
+               : (real)(fraction + (1 << fraction_bits)) *
+                     power_of_two(exponent - bias - fraction_bits);
   return sign ? -x : x;
 }
 
@@ -161,11 +180,10 @@ static uint16_t small_bits(real x, kd_dtype dtype, int bias) {
   x = fabsl(round_float(x, dtype));
   if (isinf(x)) return (uint16_t)(sign | most << fraction_bits);
   if (x < dtype_least(dtype))
-    return (uint16_t)(sign | (int)ldexpl(x, bias - 1 + fraction_bits));
-  int exponent = 0;
-  real fraction = frexpl(x, &exponent);
-  exponent--;
-  int bits = (int)ldexpl(fraction, f->digits) - (1 << fraction_bits);
+    return (uint16_t)(sign | (int)(x * power_of_two(bias - 1 + fraction_bits)));
+  int exponent = exponent_of(x);
+  int bits =
+      (int)(x * power_of_two(fraction_bits - exponent)) - (1 << fraction_bits);
   return (uint16_t)(sign | (exponent + bias) << fraction_bits | bits);
 }
 
@@ -175,7 +193,8 @@ static real small_value(kd_dtype dtype, unsigned code) {
     int fraction, bias;
   } layouts[] = {{3, 7}, {3, 8}, {2, 15}, {2, 16}};
   unsigned bits = kd_dtype_bits(dtype), top = 1u << (bits - 1);
-  if (dtype == KD_F8E8M0) return code == 255 ? NAN : ldexpl(1, (int)code - 127);
+  if (dtype == KD_F8E8M0)
+    return code == 255 ? NAN : power_of_two((int)code - 127);
   if (!dtype_is_float(dtype))
     return formats[dtype].is_signed && code & top ? (real)code - (real)(2 * top)
                                                   : (real)code;
@@ -185,8 +204,9 @@ static real small_value(kd_dtype dtype, unsigned code) {
   int bias = dtype == KD_F4E2M1 ? 1 : layouts[dtype - KD_F8E4M3FN].bias;
   int rest = (int)(code & (top - 1)), exponent = rest >> fraction;
   int own = rest & ((1 << fraction) - 1);
-  real x = exponent ? ldexpl(own + (1 << fraction), exponent - bias - fraction)
-                    : ldexpl(own, 1 - bias - fraction);
+  real x = exponent ? (real)(own + (1 << fraction)) *
+                          power_of_two(exponent - bias - fraction)
+                    : (real)own * power_of_two(1 - bias - fraction);
   if (dtype == KD_F8E4M3FN && rest == 0x7f) x = NAN;
   if (dtype == KD_F8E5M2 && exponent == 31) x = own ? NAN : INFINITY;
   return code & top ? -x : x;
@@ -393,6 +413,7 @@ bool value_near(const value *want, int64_t i, real got, kd_dtype dtype,
   real r = want->x[i];
   *out_error = 0;
   if (want->slack && isinf(want->slack[i])) return true;
+  if (got == r) return true;
   if (isnan(r)) return isnan(got);
   if (isnan(got)) {
     *out_error = INFINITY;
@@ -413,9 +434,7 @@ bool value_near(const value *want, int64_t i, real got, kd_dtype dtype,
     return got == r;
   }
   if (isinf(got)) { /* counts as the next power of two behind the largest */
-    int exponent = 0;
-    frexpl(most, &exponent);
-    got = copysignl(ldexpl(1, exponent), got);
+    got = copysignl(power_of_two(exponent_of(most) + 1), got);
     if (fabsl(r) >= most + ulp / 2 && got * r > 0) return true;
   }
   if (want->ulps == 0 && !want->slack && want->step == 0)
