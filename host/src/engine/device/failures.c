@@ -144,8 +144,8 @@ static uint64_t slice_of(const keel_cancellation *cancellation) {
 
 /* Takes the stream's lock, which a thread may hold that waits for all of the stream. False: the
  * cancellation is due. */
-static bool lock_stream(keel_device *device,
-                        const keel_cancellation *cancellation) {
+static bool lock_stream(keel_device *device) {
+  const keel_cancellation *cancellation = keel_cancellation_in_use();
   if (!cancellation) return pthread_mutex_lock(&device->stream_lock) == 0;
   while (pthread_mutex_trylock(&device->stream_lock)) {
     struct timespec until;
@@ -162,8 +162,8 @@ static bool lock_stream(keel_device *device,
 /* Waits for an event. Returns how the work before it ended, or KD_DEADLINE_EXCEEDED: the
  * cancellation is due. */
 static kd_status failures_wait_for(const kd_event_table *events,
-                                   kd_event *event,
-                                   const keel_cancellation *cancellation) {
+                                   kd_event *event) {
+  const keel_cancellation *cancellation = keel_cancellation_in_use();
   for (;;) {
     /* poll first: blocking costs a context switch */
     kd_status status = events->query(event);
@@ -196,13 +196,12 @@ static void leave_event(keel_device *device, kd_event *event) {
 
 /* Waits until the work up to a ticket has ended. Returns KD_OK, or that it is not known to
  * have succeeded. */
-static kd_status wait_until(keel_device *device, uint64_t ticket,
-                            const keel_cancellation *cancellation) {
+static kd_status wait_until(keel_device *device, uint64_t ticket) {
   kd_event *event = NULL;
   keel_clear_error();
   kd_status status = take_event(device, &event);
   if (status != KD_OK) return status;
-  if (!lock_stream(device, cancellation)) {
+  if (!lock_stream(device)) {
     leave_event(device, event);
     return KD_DEADLINE_EXCEEDED;
   }
@@ -213,7 +212,7 @@ static kd_status wait_until(keel_device *device, uint64_t ticket,
     status = keel_stream_record(device, device->stream, event);
   pthread_mutex_unlock(&device->stream_lock);
   if (status == KD_OK)
-    status = failures_wait_for(&device->plugin->events, event, cancellation);
+    status = failures_wait_for(&device->plugin->events, event);
   if (status != KD_OK) {
     device->plugin->events.destroy(event);
     return status;
@@ -224,8 +223,7 @@ static kd_status wait_until(keel_device *device, uint64_t ticket,
   return KD_OK;
 }
 
-keel_status keel_failures_await_written(const keel_buffer *buffer,
-                                        const keel_cancellation *cancellation) {
+keel_status keel_failures_await_written(const keel_buffer *buffer) {
   keel_device *device = buffer ? buffer->heap->device : NULL;
   uint64_t ticket = device && device->stream ? ticket_of(buffer) : 0;
   const keel_failures *all = device ? &device->failures : NULL;
@@ -233,7 +231,8 @@ keel_status keel_failures_await_written(const keel_buffer *buffer,
   if (atomic_load(&device->lost)) return keel_device_drain(device);
   /* acquire: what the work wrote */
   if (atomic_load_explicit(&all->settled, memory_order_acquire) < ticket) {
-    if (wait_until(device, ticket, cancellation) == KD_OK) return KD_OK;
+    const keel_cancellation *cancellation = keel_cancellation_in_use();
+    if (wait_until(device, ticket) == KD_OK) return KD_OK;
     if (cancellation && keel_cancellation_is_due(cancellation))
       return keel_while(keel_cancellation_fail(cancellation, NULL, NULL),
                         "while %s completed its earlier work", device->name);

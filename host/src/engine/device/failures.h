@@ -63,12 +63,9 @@ keel_status keel_failures_while_all(keel_device *device, keel_status status);
 keel_status keel_failures_await(const keel_buffer *buffer);
 
 /* Waits for the work that wrote a buffer, and returns its status. Others may give the device
- * work meanwhile.
- *
- * cancellation  ends the wait, with its status; NULL: nothing does. Once work has failed,
- *               nothing ends the wait for the rest, which has the reason */
-keel_status keel_failures_await_written(const keel_buffer *buffer,
-                                        const keel_cancellation *cancellation);
+ * work meanwhile. The thread's cancellation (threads/cancel.h) ends the wait, with its status; once
+ * work has failed, nothing ends the wait for the rest, which has the reason. */
+keel_status keel_failures_await_written(const keel_buffer *buffer);
 
 void keel_failures_free(keel_device *device);
 

@@ -18,7 +18,6 @@
 /* The remaining limits of a plan, and of one of its functions. */
 typedef struct folding {
   keel_function *function;
-  const keel_cancellation *cancellation;
   bool sizes_only;     /* of keel_pass_call */
   uint64_t kept, work; /* so far */
   uint32_t *same;      /* by value: what stands for it */
@@ -193,12 +192,9 @@ static keel_status fold_visit(folding *all, keel_node *node) {
   if (node->dead) return KD_OK;
   KEEL_TRY(keel_function_infer(all->function, node));
   if (!foldable(all, node)) return KD_OK;
-  KEEL_TRY(keel_cancellation_check_planning(
-      all->cancellation, node->op->schema->name, node->name));
-  const keel_cancellation *before = keel_cancellation_use(all->cancellation);
-  keel_status status = fold_node(all, node);
-  keel_cancellation_use(before);
-  return status;
+  KEEL_TRY(
+      keel_cancellation_check_planning(node->op->schema->name, node->name));
+  return fold_node(all, node);
 }
 
 static keel_status fold_function(folding *all) {
@@ -219,8 +215,7 @@ static keel_status fold_function(folding *all) {
 
 keel_status keel_pass_fold(keel_function *functions,
                            const keel_pass_call *call) {
-  folding all = {.cancellation = call->cancellation,
-                 .sizes_only = call->sizes_only,
+  folding all = {.sizes_only = call->sizes_only,
                  .kept = functions->folded_bytes,
                  .work = functions->folded_steps};
   for (keel_function *f = functions; f; f = f->next) {

@@ -181,8 +181,7 @@ keel_status keel_passes_run(keel_function *functions,
   const keel_pass *at;
   for (uint32_t i = 0; (at = pass_at(i)); i++) {
     if (is_left_out(at, call)) continue;
-    KEEL_TRY(
-        keel_cancellation_check_planning(call->cancellation, "pass", at->name));
+    KEEL_TRY(keel_cancellation_check_planning("pass", at->name));
     uint64_t began = keel_tracing() ? keel_now() : 0;
     KEEL_TRY(at->compilers ? run_held(at, functions, call)
                            : passes_run(at, functions, call));
@@ -232,8 +231,7 @@ static void declare_types(keel_function *functions) {
 
 /* Plans the program like a reader of its file, and keeps the compiled forms of the devices'
  * compilers; the plan itself is dropped. */
-static keel_status take_forms(keel_program *to, keel_forms *held,
-                              const keel_cancellation *cancellation) {
+static keel_status take_forms(keel_program *to, keel_forms *held) {
   static const char *const skip = "transfer";
   const keel_plan_params plain = {
       .struct_size = sizeof plain, .skip_count = 1, .skip = &skip};
@@ -241,7 +239,6 @@ static keel_status take_forms(keel_program *to, keel_forms *held,
   keel_function *functions = NULL;
   keel_pass_call call = {.params = &plain,
                          .device = to->device,
-                         .cancellation = cancellation,
                          .forms = held,
                          .takes = &to->forms};
   keel_function *main = NULL;
@@ -262,20 +259,16 @@ static keel_status passes_compile(const keel_program *program,
   if (to->device) KEEL_TRY(keel_device_ready(to->device));
   KEEL_TRY(keel_function_clone(program->main, &to->arena, &to->functions,
                                &to->main));
-  const keel_cancellation cancellation =
-      keel_cancellation_of(params->cancel, params->timeout);
   const keel_pass_call call = {.params = params,
                                .device = to->device,
                                .main = to->main,
-                               .to_save = true,
-                               .cancellation = &cancellation};
+                               .to_save = true};
   KEEL_TRY(keel_passes_run(to->functions, &call));
   if (params->flags & KEEL_PLAN_EAGER || is_skipped(params, "regions") ||
       !any_compiler(program->context))
     return KD_OK;
   /* only annotations of them change */
-  return take_forms(to, (keel_forms *)(uintptr_t)&program->forms,
-                    &cancellation);
+  return take_forms(to, (keel_forms *)(uintptr_t)&program->forms);
 }
 
 keel_status keel_program_compile(const keel_program *program,
@@ -286,7 +279,11 @@ keel_status keel_program_compile(const keel_program *program,
   *out_program = NULL;
   KEEL_TRY(keel_plan_params_read(params, &all));
   KEEL_TRY(keel_program_create(program->context, &made));
+  const keel_cancellation cancellation =
+      keel_cancellation_of(all.cancel, all.timeout);
+  const keel_cancellation *before = keel_cancellation_use(&cancellation);
   keel_status status = passes_compile(program, &all, made);
+  keel_cancellation_use(before);
   if (status != KD_OK) {
     keel_program_release(made);
     return status;

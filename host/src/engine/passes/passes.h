@@ -25,8 +25,7 @@ typedef struct keel_pass_call {
   const keel_function *main;
   bool to_save; /* skip passes whose results hold in one process only */
   keel_pass_part part;
-  keel_placed *placed;                   /* or NULL */
-  const keel_cancellation *cancellation; /* ends planning early; or NULL */
+  keel_placed *placed; /* or NULL */
   /* compiled forms that came with the program, or NULL */
   keel_forms *forms;
   /* receives the forms of the regions that are compiled, or NULL */

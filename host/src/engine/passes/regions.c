@@ -590,8 +590,8 @@ static keel_status regions_run(regions *all) {
   }
   for (uint32_t i = 0; i < all->claim_count; i++) {
     const keel_node *first = &all->function->nodes[all->claims[i].first];
-    KEEL_TRY(keel_cancellation_check_planning(
-        all->call->cancellation, first->op->schema->name, first->name));
+    KEEL_TRY(
+        keel_cancellation_check_planning(first->op->schema->name, first->name));
     KEEL_TRY(compile_claim(all, &all->claims[i]));
   }
   return all->claim_count ? keel_function_sort(all->function) : KD_OK;

@@ -246,12 +246,8 @@ static keel_status plan_fill(keel_plan *plan, keel_program *program,
   plan->holds = plan_is_open(program->main) && keel_program_lock(program);
   KEEL_TRY(keep_params(plan, params));
   if (device) KEEL_TRY(keel_device_ready(device));
-  const keel_cancellation cancellation =
-      keel_cancellation_of(params->cancel, params->timeout);
-  keel_pass_call call = {.params = params,
-                         .device = device,
-                         .cancellation = &cancellation,
-                         .forms = &program->forms};
+  keel_pass_call call = {
+      .params = params, .device = device, .forms = &program->forms};
   if (plan->holds && !(params->flags & (KEEL_PLAN_EAGER | KEEL_PLAN_ONE))) {
     KEEL_TRY(keel_versions_create(plan, program, &call, &main));
     call.part = KEEL_PASSES_REST;
@@ -283,8 +279,7 @@ static keel_status fill_of_types(keel_plan *plan, const keel_plan *general,
                                  const keel_function *function,
                                  const keel_type *const *types,
                                  const keel_plan_params *params,
-                                 keel_placed *placed,
-                                 const keel_cancellation *cancellation) {
+                                 keel_placed *placed) {
   keel_function *main = NULL;
   KEEL_TRY(
       keel_function_clone(function, &plan->arena, &plan->functions, &main));
@@ -295,7 +290,6 @@ static keel_status fill_of_types(keel_plan *plan, const keel_plan *general,
                                .main = main,
                                .part = KEEL_PASSES_AGAIN,
                                .placed = placed,
-                               .cancellation = cancellation,
                                .forms = &general->program->forms};
   /* the general plan has warned already; this plan's parts differ */
   keel_forms_no_warnings(call.forms);
@@ -309,16 +303,14 @@ keel_status keel_plan_of_types(const keel_plan *general,
                                const keel_function *function,
                                const keel_type *const *types,
                                const keel_plan_params *params,
-                               keel_placed *placed,
-                               const keel_cancellation *cancellation,
-                               keel_plan **out_plan) {
+                               keel_placed *placed, keel_plan **out_plan) {
   *out_plan = NULL;
   keel_plan *plan = plan_new(general->context);
   if (!plan) return KD_OUT_OF_MEMORY;
   settle_on(plan, general->device);
   plan->no_replay = general->no_replay;
-  keel_status status = fill_of_types(plan, general, function, types, params,
-                                     placed, cancellation);
+  keel_status status =
+      fill_of_types(plan, general, function, types, params, placed);
   if (status == KD_OK)
     *out_plan = plan;
   else
@@ -333,33 +325,28 @@ static void forget_types(keel_function *functions) {
       if (!f->values[i].constant) f->values[i].type = NULL;
 }
 
-static keel_status fill_dynamic(keel_plan *dynamic, const keel_plan *plan,
-                                const keel_cancellation *cancellation) {
+static keel_status fill_dynamic(keel_plan *dynamic, const keel_plan *plan) {
   keel_function *main = NULL;
   settle_on(dynamic, plan->device);
   dynamic->eager = plan->eager;
   KEEL_TRY(keel_function_clone(plan->program->main, &dynamic->arena,
                                &dynamic->functions, &main));
   forget_types(dynamic->functions);
-  const keel_pass_call call = {.params = &plan->params,
-                               .device = plan->device,
-                               .main = main,
-                               .cancellation = cancellation};
+  const keel_pass_call call = {
+      .params = &plan->params, .device = plan->device, .main = main};
   KEEL_TRY(keel_passes_run(dynamic->functions, &call));
   return plan_lay_out(dynamic, main);
 }
 
-keel_status keel_plan_dynamic(keel_plan *plan,
-                              const keel_cancellation *cancellation,
-                              keel_plan **out_dynamic) {
+keel_status keel_plan_dynamic(keel_plan *plan, keel_plan **out_dynamic) {
   /* acquire: pairs with the release below */
   *out_dynamic = atomic_load_explicit(&plan->dynamic, memory_order_acquire);
   if (*out_dynamic) return KD_OK;
   if (!keel_program_lock(plan->program)) return KD_FAILED_PRECONDITION;
   keel_plan *made = plan->program->device ? NULL : plan_new(plan->context);
   keel_status status = plan->program->device ? KD_FAILED_PRECONDITION
-                       : made ? fill_dynamic(made, plan, cancellation)
-                              : KD_OUT_OF_MEMORY;
+                       : made                ? fill_dynamic(made, plan)
+                                             : KD_OUT_OF_MEMORY;
   keel_program_release(plan->program);
   if (status == KD_OK) keel_profile_part(plan, made);
   if (status == KD_OK && !atomic_compare_exchange_strong_explicit(
@@ -384,7 +371,11 @@ keel_status keel_plan_create(keel_program *program,
   keel_plan *plan = plan_new(program->context);
   if (!plan) return KD_OUT_OF_MEMORY;
   uint64_t began = keel_tracing() ? keel_now() : 0;
+  const keel_cancellation cancellation =
+      keel_cancellation_of(all.cancel, all.timeout);
+  const keel_cancellation *before = keel_cancellation_use(&cancellation);
   keel_status status = plan_fill(plan, program, &all);
+  keel_cancellation_use(before);
   if (began) keel_trace_span("plan", NULL, program->main->name, began);
   if (status != KD_OK) {
     keel_plan_release(plan);

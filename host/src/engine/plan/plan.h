@@ -146,17 +146,13 @@ keel_status keel_plan_of_types(const keel_plan *general,
                                const keel_function *function,
                                const keel_type *const *types,
                                const keel_plan_params *params,
-                               keel_placed *placed,
-                               const keel_cancellation *cancellation,
-                               keel_plan **out_plan);
+                               keel_placed *placed, keel_plan **out_plan);
 
 /* Gets the plan of the same program for inputs of undeclared shapes; nothing in it depends
  * on shapes. Made on first use; lives as long as the plan.
  * Returns KD_FAILED_PRECONDITION if the program was compiled (for the declared shapes), or
  * has been released. */
-keel_status keel_plan_dynamic(keel_plan *plan,
-                              const keel_cancellation *cancellation,
-                              keel_plan **out_dynamic);
+keel_status keel_plan_dynamic(keel_plan *plan, keel_plan **out_dynamic);
 
 /* Before each run. */
 void keel_profile_run(keel_plan *plan);

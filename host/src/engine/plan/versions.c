@@ -148,7 +148,6 @@ static version *make_way(keel_versions *all, version *out_old) {
 
 static keel_status versions_make(keel_versions *all, uint64_t hash,
                                  keel_tensor *const *inputs,
-                                 const keel_cancellation *cancellation,
                                  version *out_version) {
   uint32_t count = all->base->input_count;
   const keel_type **types = malloc((count + 1) * sizeof *types);
@@ -159,7 +158,7 @@ static keel_status versions_make(keel_versions *all, uint64_t hash,
   keel_plan *plan = NULL;
   keel_status status =
       keel_plan_of_types(all->general, all->base, types, &all->params,
-                         &all->placed, cancellation, &plan);
+                         &all->placed, &plan);
   if (began) keel_trace_span("plan", NULL, all->base->name, began);
   if (status != KD_OK) {
     free(types);
@@ -200,8 +199,7 @@ static void versions_tell(const keel_versions *all, keel_status status) {
                 all->base->name, keel_message());
 }
 
-keel_plan *keel_versions_take(keel_versions *all, keel_tensor *const *inputs,
-                              const keel_cancellation *cancellation) {
+keel_plan *keel_versions_take(keel_versions *all, keel_tensor *const *inputs) {
   uint64_t hash = hash_types(inputs, all->base->input_count);
   if (!hash) return NULL;
   pthread_mutex_lock(&all->lock);
@@ -213,7 +211,7 @@ keel_plan *keel_versions_take(keel_versions *all, keel_tensor *const *inputs,
   pthread_mutex_unlock(&all->lock);
   if (!makes) return found;
   version made = {0};
-  keel_status status = versions_make(all, hash, inputs, cancellation, &made);
+  keel_status status = versions_make(all, hash, inputs, &made);
   if (status == KD_OK) return versions_keep(all, &made);
   versions_tell(all, status);
   pthread_mutex_lock(&all->lock);

@@ -28,8 +28,7 @@ void keel_versions_free(keel_versions *all);
 /* Gets the version for ready inputs; the caller releases it with keel_plan_release. NULL:
  * run the plan itself. A version is made for the first inputs, and for inputs whose types
  * recur. */
-keel_plan *keel_versions_take(keel_versions *all, keel_tensor *const *inputs,
-                              const keel_cancellation *cancellation);
+keel_plan *keel_versions_take(keel_versions *all, keel_tensor *const *inputs);
 
 /* Lists all versions, at most KEEL_VERSIONS_MOST; the caller releases each. */
 uint32_t keel_versions_list(keel_versions *all, keel_plan **out_plans);

@@ -84,7 +84,6 @@ typedef struct run_scope {
 } run_scope;
 
 static keel_status enter_run_scope(keel_plan *plan, keel_tensor *const *inputs,
-                                   const keel_cancellation *cancellation,
                                    run_scope *out_scope) {
   uint32_t mismatch = KEEL_ABSENT;
   keel_plan *version = NULL;
@@ -94,7 +93,7 @@ static keel_status enter_run_scope(keel_plan *plan, keel_tensor *const *inputs,
   if (status != KD_OK) return status;
   keel_profile_run(plan);
   if (mismatch != KEEL_ABSENT) {
-    status = keel_plan_dynamic(plan, cancellation, &version);
+    status = keel_plan_dynamic(plan, &version);
     if (status == KD_FAILED_PRECONDITION)
       return keel_declared_fail(
           &plan->ports[mismatch], inputs[mismatch],
@@ -105,7 +104,7 @@ static keel_status enter_run_scope(keel_plan *plan, keel_tensor *const *inputs,
     if (status != KD_OK) return status;
     keel_refs_take(&version->refs);
   } else if (plan->versions) {
-    version = keel_versions_take(plan->versions, inputs, cancellation);
+    version = keel_versions_take(plan->versions, inputs);
   }
   *out_scope =
       (run_scope){.plan = plan,
@@ -172,7 +171,7 @@ static void drop_outputs(const keel_run_args *args) {
 static keel_status await_resources(const keel_run_args *args) {
   for (uint32_t i = 0; i < args->input_count; i++)
     if (args->inputs[i] && is_resource(args->inputs[i]))
-      KEEL_TRY(keel_tensor_wait_written(args->inputs[i], args->cancellation));
+      KEEL_TRY(keel_tensor_wait(args->inputs[i]));
   return KD_OK;
 }
 
@@ -183,7 +182,7 @@ static keel_status await_outputs(const keel_plan *plan,
   for (uint32_t i = 0; i < args->output_count; i++) {
     keel_tensor *output = args->outputs[i];
     if (keel_tensor_state(output) == KEEL_FAILED) continue;
-    keel_status status = keel_tensor_wait_written(output, args->cancellation);
+    keel_status status = keel_tensor_wait(output);
     if (status == KD_OK) continue;
     if (!args->partial) return status;
     keel_tensor *failed = keel_tensor_failed(plan->context, status);
@@ -213,17 +212,20 @@ static keel_status await_work(const keel_plan *plan,
 /* Runs a plan whose inputs are known: ready, or failed where the run is partial. */
 static keel_status run_in_scope(keel_plan *plan, keel_run_args args) {
   run_scope scope;
-  keel_status status =
-      enter_run_scope(plan, args.inputs, args.cancellation, &scope);
-  /* the caller may repeat the run with the right inputs */
-  if (status != KD_OK && status != KD_INVALID_ARGUMENT)
+  const keel_cancellation *before = keel_cancellation_use(args.cancellation);
+  keel_status status = enter_run_scope(plan, args.inputs, &scope);
+  if (status == KD_OK) {
+    keep_for_message(&scope, &args);
+    status = keel_executable_run(scope.main, &args);
+    if (status == KD_OK && !args.enqueues) status = await_work(plan, &args);
+    leave_run_scope(&scope, status, true);
+    status = explain(&scope, args.inputs, status);
+  } else if (status != KD_INVALID_ARGUMENT) {
+    /* else the caller may repeat the run with the right inputs */
     keel_members_fail(args.inputs, args.input_count, status);
-  if (status != KD_OK) return status;
-  keep_for_message(&scope, &args);
-  status = keel_executable_run(scope.main, &args);
-  if (status == KD_OK && !args.enqueues) status = await_work(plan, &args);
-  leave_run_scope(&scope, status, true);
-  return explain(&scope, args.inputs, status);
+  }
+  keel_cancellation_use(before);
+  return status;
 }
 
 /* ---- synchronous runs ------------------------------------------------------------ */
@@ -537,8 +539,11 @@ static bool starts_later(keel_async_run *async) {
 static void start_async_run(keel_task *task) {
   keel_async_run *async = (keel_async_run *)(void *)task;
   if (starts_later(async)) return;
-  keel_status status = enter_run_scope(async->plan, async->args.inputs,
-                                       async->args.cancellation, &async->scope);
+  const keel_cancellation *before =
+      keel_cancellation_use(async->args.cancellation);
+  keel_status status =
+      enter_run_scope(async->plan, async->args.inputs, &async->scope);
+  keel_cancellation_use(before);
   if (status == KD_OK) {
     keep_for_message(&async->scope, &async->args);
     if (!keel_executable_begin(async->scope.main, &async->args, &status))

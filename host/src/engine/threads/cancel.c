@@ -231,6 +231,10 @@ const keel_cancellation *keel_cancellation_use(
   return before;
 }
 
+const keel_cancellation *keel_cancellation_in_use(void) {
+  return current;
+}
+
 keel_status keel_cancellation_look(void) {
   if (!current || !keel_cancellation_is_due(current)) return KD_OK;
   keel_status status = keel_cancellation_fail(current, NULL, NULL);
@@ -240,9 +244,9 @@ keel_status keel_cancellation_look(void) {
                     : status;
 }
 
-keel_status keel_cancellation_check_planning(
-    const keel_cancellation *cancellation, const char *next, const char *node) {
-  return !cancellation || !keel_cancellation_is_due(cancellation)
+keel_status keel_cancellation_check_planning(const char *next,
+                                             const char *node) {
+  return !current || !keel_cancellation_is_due(current)
              ? KD_OK
-             : cancel_fail(cancellation, "planning", node, next);
+             : cancel_fail(current, "planning", node, next);
 }

@@ -69,15 +69,15 @@ static inline bool keel_cancellation_is_due(
 /* The cancellation of something that starts now; timeout in nanoseconds, 0: none. */
 keel_cancellation keel_cancellation_of(keel_cancel *cancel, uint64_t timeout);
 
-/* Checks for cancellation while planning; `next`: the next op or pass. `cancellation` may be
- * NULL. */
-keel_status keel_cancellation_check_planning(
-    const keel_cancellation *cancellation, const char *next, const char *node);
-
-/* Sets the cancellation of the op that this thread runs itself, NULL: none; returns the earlier
- * one. For the time of a call. */
+/* Sets the cancellation of the run, plan or op that this thread works at, NULL: none; returns the
+ * earlier one. For the time of a call. Planning, waits for devices and loops of ops look at it. */
 const keel_cancellation *keel_cancellation_use(
     const keel_cancellation *cancellation);
+const keel_cancellation *keel_cancellation_in_use(void);
+
+/* Checks it while planning; `next`: the next op or pass. */
+keel_status keel_cancellation_check_planning(const char *next,
+                                             const char *node);
 /* Which op it is, for the message; both texts outlive the call. */
 void keel_cancellation_name(const char *op, const char *node);
 

@@ -425,27 +425,21 @@ keel_status keel_tensor_wait_known(keel_tensor *tensor) {
   return keel_tensor_query(tensor);
 }
 
-static keel_status wait_for_variable(keel_resource *resource,
-                                     const keel_cancellation *cancellation) {
+static keel_status wait_for_variable(keel_resource *resource) {
   keel_tensor *held = keel_variable_read(resource);
-  keel_status status =
-      held ? keel_tensor_wait_written(held, cancellation) : KD_OK;
+  keel_status status = held ? keel_tensor_wait(held) : KD_OK;
   keel_tensor_release(held);
   return status;
 }
 
-keel_status keel_tensor_wait_written(keel_tensor *tensor,
-                                     const keel_cancellation *cancellation) {
-  KEEL_TRY(keel_tensor_wait_known(tensor));
-  if (tensor->kind == KEEL_RESOURCE)
-    return wait_for_variable(tensor->resource, cancellation);
-  for (uint32_t i = 0; i < tensor->item_count; i++)
-    KEEL_TRY(keel_tensor_wait_written(tensor->items[i], cancellation));
-  return keel_failures_await_written(tensor->buffer, cancellation);
-}
-
+/* For work that writes it, its items or what a variable holds, too. Within a run, the end of the
+ * run ends the wait. */
 keel_status keel_tensor_wait(keel_tensor *tensor) {
-  return keel_tensor_wait_written(tensor, NULL);
+  KEEL_TRY(keel_tensor_wait_known(tensor));
+  if (tensor->kind == KEEL_RESOURCE) return wait_for_variable(tensor->resource);
+  for (uint32_t i = 0; i < tensor->item_count; i++)
+    KEEL_TRY(keel_tensor_wait(tensor->items[i]));
+  return keel_failures_await_written(tensor->buffer);
 }
 
 /* ---- looking -------------------------------------------------------------- */

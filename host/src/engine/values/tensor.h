@@ -130,14 +130,6 @@ static inline keel_device *keel_tensor_location(const keel_tensor *tensor) {
  * way still. Returns KD_OK, or the status it failed with. */
 keel_status keel_tensor_wait_known(keel_tensor *tensor);
 
-/* Waits until the work that writes a known value, its items or what a variable holds has ended
- * as well.
- *
- * cancellation  ends the wait, with its status; NULL: nothing does
- * Returns KD_OK, or the status that the value or the work failed with. */
-keel_status keel_tensor_wait_written(keel_tensor *tensor,
-                                     const keel_cancellation *cancellation);
-
 /* Waits for a value that must have data. Returns KD_OK, KD_INVALID_ARGUMENT (a sequence, a
  * resource ...), or its failure. */
 keel_status keel_tensor_need_data(keel_tensor *tensor);
