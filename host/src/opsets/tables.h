@@ -22,6 +22,8 @@
 #define KEEL_TABLE_RULES(list) .rules = list, .rule_count = KEEL_COUNT_OF(list)
 #define KEEL_TABLE_BODIES(list) \
   .bodies = list, .body_count = KEEL_COUNT_OF(list)
+#define KEEL_TABLE_UPGRADES(list) \
+  .upgrades = list, .upgrade_count = KEEL_COUNT_OF(list)
 
 /* The tables of all op sets. */
 #define KEEL_OPS(name) extern const keel_op_table keel_ops_##name;

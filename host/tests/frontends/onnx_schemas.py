@@ -7,6 +7,7 @@ usage: onnx_schemas.py HOST COMPILER     (HOST: the folder host/ of the sources)
 
 Exit status 77 where the package, or one new enough, is not installed.
 """
+import glob
 import pathlib
 import re
 import subprocess
@@ -19,7 +20,7 @@ except ImportError:
     sys.exit(77)
 
 host, compiler = sys.argv[1], sys.argv[2]
-upgrade = open(host + "/src/opsets/onnx/upgrade.c").read()
+upgrade = "".join(open(path).read() for path in glob.glob(host + "/src/opsets/onnx/*/*.c"))
 draft = open(host + "/src/engine/program/draft.h").read()
 KNOWN = int(re.search(r"#define KEEL_OPSET_KNOWN (\d+)", draft).group(1))
 ML = "ai.onnx.ml"

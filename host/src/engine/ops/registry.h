@@ -47,6 +47,14 @@ typedef struct keel_op_body {
   const char *op, *text;
 } keel_op_body;
 
+/* What brings a node of an op of ai.onnx that is written for opsets [from, before) to today's form; of
+ * an op's rows, the first that fits. */
+typedef struct keel_op_upgrade {
+  const char *op;
+  int64_t from, before;
+  keel_status (*upgrade)(struct keel_draft *draft);
+} keel_op_upgrade;
+
 /* A subject of an op set. */
 typedef struct keel_op_table {
   const keel_schema_row *rows;
@@ -55,6 +63,8 @@ typedef struct keel_op_table {
   uint32_t rule_count;
   const keel_op_body *bodies;
   uint32_t body_count;
+  const keel_op_upgrade *upgrades;
+  uint32_t upgrade_count;
 } keel_op_table;
 
 typedef struct keel_registry {

@@ -13,6 +13,11 @@ typedef struct keel_flops_of {
   const keel_type *out; /* the first one, known */
 } keel_flops_of;
 
+/* Whether a type of at least that rank has known dimensions. */
+static inline bool keel_flops_known(const keel_type *type, uint32_t rank) {
+  return type && type->rank >= rank && keel_type_known(type);
+}
+
 /* Measures the device when it is first asked for; of one without kernels, the copies
  * alone: its flops are 0. Returns KD_OK, or why it can't be. */
 keel_status keel_cost_speed(keel_device *device, keel_speed *out_speed);

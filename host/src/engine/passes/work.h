@@ -44,4 +44,9 @@ static inline uint64_t keel_work_each(const keel_work *work, uint64_t steps) {
   return keel_times(work->written, steps);
 }
 
+/* Steps for all pairs of what is read. */
+static inline uint64_t keel_work_square(const keel_work *work) {
+  return keel_times(work->read, work->read);
+}
+
 #endif /* KEEL_WORK_H */

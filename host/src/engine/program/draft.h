@@ -6,7 +6,7 @@
 #include "program/function.h"
 
 /* The newest opset of ai.onnx whose changes to Keel's ops are known: each has its meaning up to
- * here, or a row in upgrade.c that refuses it. tests/onnx_schemas.py compares the table with ONNX's
+ * here, or an upgrade that refuses it. tests/onnx_schemas.py compares the table with ONNX's
  * own. */
 #define KEEL_OPSET_KNOWN 28
 

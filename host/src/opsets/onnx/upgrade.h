@@ -1,7 +1,8 @@
-/* upgrade.h - nodes of older opsets. */
+/* upgrade.h - nodes of older opsets, and what the ops' upgrades (keel_op_upgrade) do to them. */
 #ifndef KEEL_UPGRADE_H
 #define KEEL_UPGRADE_H
 
+#include "ops/registry.h"
 #include "program/draft.h"
 
 /* Brings a node of an older opset to today's form; may add nodes before it. The tensors
@@ -10,8 +11,40 @@
  * has no way for), KD_DATA_LOSS (no such form), KD_OUT_OF_MEMORY. */
 keel_status keel_draft_upgrade(keel_draft *draft);
 
-/* Scan of opset 8, whose inputs have a batch's axis before all others, and may have another length
- * for each of the batch (upgrade_scan.c). */
-keel_status keel_upgrade_scan(keel_draft *draft);
+/* ---- for upgrades ------------------------------------------------------------- */
+
+/* Fails with the node, its op and opset. */
+keel_status keel_upgrade_bad(const keel_draft *draft, keel_status status,
+                             const char *what);
+/* Fails where the draft lacks one of its first `count` inputs. */
+keel_status keel_upgrade_need(const keel_draft *draft, uint32_t count);
+
+/* An attribute of that kind (KD_ATTR_*), or NULL; others that are set or dropped move it. */
+keel_attr *keel_upgrade_attr(keel_draft *draft, const char *name,
+                             uint32_t kind);
+void keel_upgrade_drop(keel_draft *draft, const char *name);
+void keel_upgrade_drop_all(keel_draft *draft);
+void keel_upgrade_set_int(keel_draft *draft, const char *name, int64_t value);
+void keel_upgrade_set_string(keel_draft *draft, const char *name,
+                             const char *value);
+
+/* The type of an input; NULL where it is absent or not known. */
+const keel_type *keel_upgrade_type(const keel_draft *draft, uint32_t index);
+
+/* Puts a constant into an input; inputs between stay absent. */
+keel_status keel_upgrade_input(keel_draft *draft, uint32_t index,
+                               kd_dtype dtype, uint32_t rank, int64_t count,
+                               const void *data);
+/* An attribute of ints becomes an input; one of a float an input of the data's type; and `axes` the
+ * second input. */
+keel_status keel_upgrade_ints(keel_draft *draft, const char *name,
+                              uint32_t index);
+keel_status keel_upgrade_float(keel_draft *draft, const char *name,
+                               uint32_t index);
+keel_status keel_upgrade_axes(keel_draft *draft);
+
+/* Writes a text (opsets/text.h) before the draft, whose inputs are its $0 ...; gives its value. */
+keel_status keel_upgrade_text(keel_draft *draft, uint32_t *out_value,
+                              const char *text, ...);
 
 #endif /* KEEL_UPGRADE_H */

@@ -13,6 +13,7 @@
 #include "opsets/tables.h"
 #include "opsets/terms.h"
 #include "opsets/text.h"
+#include "passes/cost.h"
 #include "passes/passes.h"
 
 enum { Q, K, V, MASK, PAST_KEY, PAST_VALUE, SEEN, INPUTS };
@@ -517,10 +518,23 @@ static void expand_attention(keel_emit *all) {
       y, a.flat, a.flat);
 }
 
+/* Of each query with each key, and of what that weighs the values by. Queries, keys and values
+ * are [batch, heads, words, width]. */
+static double attention_flops(const keel_flops_of *of) {
+  const keel_type *q = of->in[0], *k = of->in[1], *v = of->in[2];
+  if (q->rank != 4 || !keel_flops_known(k, 4) || k->rank != 4 ||
+      !keel_flops_known(v, 4) || v->rank != 4)
+    return 0;
+  double pairs = (double)q->elements / (double)(q->dims[3] + !q->dims[3]) *
+                 (double)k->dims[2];
+  return 2 * pairs * (double)(q->dims[3] + v->dims[3]);
+}
+
 /* ---- rows ---- */
 
 static const keel_op_rule rules[] = {
-    {"Attention", .expand = expand_attention},
+    {"Attention", .expand = expand_attention, .flops = attention_flops},
+    {"keel::Attention", .flops = attention_flops},
 };
 
 const keel_op_table keel_ops_attention = {KEEL_TABLE_RULES(rules)};

@@ -2,6 +2,7 @@
  * model's body. Where the sequences have lengths, the body cuts them off, and puts zeros behind
  * what comes out. */
 #include "opsets/onnx/upgrade.h"
+#include "opsets/tables.h"
 #include "opsets/text.h"
 
 typedef struct batched {
@@ -173,7 +174,7 @@ static keel_status upgrade_scan_read_node(batched *b) {
   return b->inputs && b->outputs ? KD_OK : KD_OUT_OF_MEMORY;
 }
 
-keel_status keel_upgrade_scan(keel_draft *draft) {
+static keel_status old_scan(keel_draft *draft) {
   batched b = {.draft = draft};
   KEEL_TRY(check_attrs(&b));
   KEEL_TRY(upgrade_scan_read_node(&b));
@@ -191,3 +192,9 @@ keel_status keel_upgrade_scan(keel_draft *draft) {
   draft->graphs[1] = NULL;
   return KD_OK;
 }
+
+static const keel_op_upgrade upgrades[] = {
+    {"Scan", 1, 9, old_scan},
+};
+
+const keel_op_table keel_ops_scan = {KEEL_TABLE_UPGRADES(upgrades)};

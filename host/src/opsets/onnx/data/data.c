@@ -1,8 +1,10 @@
-/* data.c - shape functions of ops that move, select and make data. */
+/* data.c - ops that move, select and make data: shapes, forms of older opsets, work. */
 #include <kd/help.h>
 
 #include "base/float.h"
-#include "opsets/shapes.h"
+#include "opsets/onnx/upgrade.h"
+#include "opsets/tables.h"
+#include "passes/work.h"
 
 /* ---- the same elements in another shape ----------------------------------- */
 
@@ -742,3 +744,58 @@ keel_status keel_shape_by_content(keel_infer *infer) {
   infer->unknown = true;
   return KD_OK;
 }
+
+/* ---- older opsets ----------------------------------------------------------- */
+
+static keel_status old_slice(keel_draft *draft) {
+  KEEL_TRY(keel_upgrade_ints(draft, "starts", 1));
+  KEEL_TRY(keel_upgrade_ints(draft, "ends", 2));
+  return keel_upgrade_ints(draft, "axes", 3);
+}
+
+static keel_status old_pad(keel_draft *draft) {
+  KEEL_TRY(keel_upgrade_ints(draft, "pads", 1));
+  return keel_upgrade_float(draft, "value", 2);
+}
+
+/* How many parts there are depends on how many outputs are written, whether or not
+ * anything reads them. */
+static keel_status new_split(keel_draft *draft) {
+  draft->output_count = draft->outputs_written;
+  for (uint32_t i = 0; i < draft->output_count; i++) {
+    if (draft->outputs[i] != KEEL_ABSENT) continue;
+    draft->outputs[i] = keel_function_value(draft->function, "");
+    if (draft->outputs[i] == KEEL_ABSENT) return KD_OUT_OF_MEMORY;
+  }
+  return KD_OK;
+}
+
+static keel_status old_split(keel_draft *draft) {
+  KEEL_TRY(keel_upgrade_ints(draft, "split", 1));
+  return new_split(draft);
+}
+
+static keel_status old_scatter(keel_draft *draft) {
+  draft->op = "ScatterElements";
+  return KD_OK;
+}
+
+/* ---- rows --------------------------------------------------------------------- */
+
+static const keel_op_upgrade upgrades[] = {
+    {"Slice", 1, 10, old_slice},
+    {"Pad", 1, 11, old_pad},
+    {"Squeeze", 1, 13, keel_upgrade_axes},
+    {"Unsqueeze", 1, 13, keel_upgrade_axes},
+    {"Split", 1, 13, old_split},
+    {"Split", 13, 99, new_split},
+    {"Scatter", 1, 99, old_scatter},
+};
+
+static const keel_op_rule rules[] = {
+    {"NonMaxSuppression", .steps = keel_work_square},
+    {"Unique", .steps = keel_work_square},
+};
+
+const keel_op_table keel_ops_data = {KEEL_TABLE_RULES(rules),
+                                     KEEL_TABLE_UPGRADES(upgrades)};

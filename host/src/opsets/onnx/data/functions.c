@@ -273,4 +273,4 @@ static const keel_op_rule rules[] = {
      .body = "%0 = Where(Or($0 < $1, $0 > $2), {-1099511627776}, $0)"},
 };
 
-const keel_op_table keel_ops_data = {KEEL_TABLE_RULES(rules)};
+const keel_op_table keel_ops_functions = {KEEL_TABLE_RULES(rules)};

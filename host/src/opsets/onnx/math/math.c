@@ -1,10 +1,14 @@
-/* math.c - shape functions of arithmetic: elementwise, reductions,
- * products, normalisation, quantisation, losses, random numbers. */
+/* math.c - arithmetic: elementwise, reductions, products, normalisation, quantisation, losses, random
+ * numbers: shapes, forms of older opsets, work. */
 #include <kd/help.h>
 
 #include "defs/small.h"
 #include "opsets/onnx/math/equation.h"
-#include "opsets/shapes.h"
+#include "opsets/onnx/passes.h"
+#include "opsets/onnx/upgrade.h"
+#include "opsets/tables.h"
+#include "passes/cost.h"
+#include "passes/work.h"
 
 keel_status keel_shape_same(keel_infer *infer) {
   keel_dims dims = keel_dims_of(infer->in[0]);
@@ -526,3 +530,203 @@ keel_status keel_shape_sce_loss(keel_infer *infer) {
   keel_dims dims = keel_dims_of(infer->in[0]);
   return keel_infer_dims(infer, 1, &dims);
 }
+
+/* ---- older opsets ----------------------------------------------------------- */
+
+/* Gives an input `count` dimensions of one element behind its own. */
+static keel_status add_dims(keel_draft *draft, uint32_t index, uint32_t rank,
+                            int64_t count) {
+  int64_t axes[KD_MAX_RANK];
+  uint32_t *input = &draft->inputs[index];
+  if (rank + count > KD_MAX_RANK)
+    return keel_upgrade_bad(draft, KD_DATA_LOSS, "has too many dimensions");
+  for (int64_t i = 0; i < count; i++)
+    axes[i] = (int64_t)rank + i;
+  return keel_upgrade_text(draft, input, "Unsqueeze(%v, %l)", *input, axes,
+                           count);
+}
+
+/* Before 7, B was laid over A from dimension `axis` on: it gets dimensions of
+ * one element behind, so that today's rule says the same. */
+static keel_status widen_second(keel_draft *draft, int64_t axis) {
+  KEEL_TRY(keel_upgrade_need(draft, 2));
+  const keel_type *a = keel_upgrade_type(draft, 0),
+                  *b = keel_upgrade_type(draft, 1);
+  if (!a || !b)
+    return keel_upgrade_bad(
+        draft, KD_UNIMPLEMENTED,
+        "its old broadcast needs shapes that are not known");
+  int64_t rank = a->rank;
+  if (axis < -rank || axis > rank)
+    return keel_fail(KD_DATA_LOSS,
+                     "%s: node \"%s\" (%s-%lld): axis %lld is not in a tensor"
+                     " of rank %u",
+                     draft->path, draft->name, draft->op,
+                     (long long)draft->opset, (long long)axis,
+                     (unsigned)a->rank);
+  int64_t missing = rank - (axis < 0 ? axis + rank : axis) - b->rank;
+  return missing > 0 ? add_dims(draft, 1, b->rank, missing) : KD_OK;
+}
+
+static keel_status old_broadcast(keel_draft *draft) {
+  const keel_attr *axis = keel_upgrade_attr(draft, "axis", KD_ATTR_INT);
+  if (axis) KEEL_TRY(widen_second(draft, axis->i));
+  keel_upgrade_drop(draft, "axis");
+  keel_upgrade_drop(draft, "broadcast");
+  return KD_OK;
+}
+
+/* PRelu's slope was one for each channel. */
+static keel_status old_prelu(keel_draft *draft) {
+  const keel_type *slope = keel_upgrade_type(draft, 1);
+  return slope && slope->rank == 1 && slope->dims[0] == 1
+             ? KD_OK
+             : widen_second(draft, 1);
+}
+
+/* Before 13, Softmax, LogSoftmax and Hardmax saw the input as a matrix, split
+ * at `axis` (default 1): Flatten, op on the last axis, Reshape. */
+static keel_status old_softmax(keel_draft *draft) {
+  const keel_attr *given = keel_upgrade_attr(draft, "axis", KD_ATTR_INT);
+  keel_attr axis = KEEL_INT("axis", given ? given->i : 1);
+  uint32_t shape = 0;
+  KEEL_TRY(keel_upgrade_need(draft, 1));
+  if (axis.i == -1) {
+    keel_upgrade_set_int(draft, "axis", -1);
+    return KD_OK;
+  }
+  KEEL_TRY(keel_upgrade_text(draft, &shape, "dims($0)"));
+  KEEL_TRY(keel_upgrade_text(draft, &draft->inputs[0],
+                             "%s[axis=-1](Flatten[axis=%i]($0))", draft->op,
+                             axis.i));
+  draft->op = "Reshape";
+  keel_upgrade_drop_all(draft);
+  draft->inputs[1] = shape;
+  draft->input_count = 2;
+  return KD_OK;
+}
+
+static keel_status old_clip(keel_draft *draft) {
+  KEEL_TRY(keel_upgrade_float(draft, "min", 1));
+  return keel_upgrade_float(draft, "max", 2);
+}
+
+static keel_status old_top_k(keel_draft *draft) {
+  const keel_attr *k = keel_upgrade_attr(draft, "k", KD_ATTR_INT);
+  if (k) {
+    KEEL_TRY(keel_upgrade_input(draft, 1, KD_I64, 1, 1, &k->i));
+    keel_upgrade_drop(draft, "k");
+  }
+  return KD_OK;
+}
+
+static keel_status old_batch_norm(keel_draft *draft) {
+  const keel_attr *spatial = keel_upgrade_attr(draft, "spatial", KD_ATTR_INT);
+  if (spatial && spatial->i != 1)
+    return keel_upgrade_bad(draft, KD_UNIMPLEMENTED,
+                            "spatial = 0 is not supported");
+  keel_upgrade_drop(draft, "spatial");
+  keel_upgrade_drop(draft, "is_test");
+  if (draft->output_count > 1)
+    return keel_upgrade_bad(
+        draft, KD_UNIMPLEMENTED,
+        "training outputs before opset 14 are not supported");
+  return KD_OK;
+}
+
+/* Scale and bias were one for each group; now they are one for each channel. */
+static keel_status widen_groups(keel_draft *draft, uint32_t index,
+                                int64_t groups) {
+  uint32_t *input = &draft->inputs[index];
+  return keel_upgrade_text(
+      draft, input,
+      "each = dims($0, 1, 2) / {%i};"
+      "Reshape(Expand(Unsqueeze(%v, {1}), {1, each}), {-1})",
+      groups, *input);
+}
+
+static keel_status old_group_norm(keel_draft *draft) {
+  const keel_attr *groups = keel_upgrade_attr(draft, "num_groups", KD_ATTR_INT);
+  KEEL_TRY(keel_upgrade_need(draft, 3));
+  if (!groups || draft->input_count != 3 || groups->i < 1)
+    return keel_upgrade_bad(
+        draft, KD_DATA_LOSS,
+        "needs X, scale, bias, and num_groups of 1 or more");
+  const int64_t count = groups->i;
+  KEEL_TRY(widen_groups(draft, 1, count));
+  return widen_groups(draft, 2, count);
+}
+
+/* ---- work of kernels ---------------------------------------------------------- */
+
+static uint64_t product_steps(const keel_work *work) {
+  return keel_work_each(work, keel_plus(keel_work_dim(work->in[0], -1), 1));
+}
+
+static uint64_t gemm_steps(const keel_work *work) {
+  return keel_work_each(work, keel_plus(keel_work_dim(work->in[0], 0),
+                                        keel_work_dim(work->in[0], 1)));
+}
+
+static uint64_t einsum_steps(const keel_work *work) {
+  uint64_t all = 1;
+  for (uint32_t i = 0; i < work->node->input_count; i++)
+    all = keel_times(all, i < 8 ? keel_work_elements(work->in[i]) : UINT64_MAX);
+  return all;
+}
+
+double keel_product_flops(const keel_flops_of *of) {
+  const keel_type *x = of->in[0];
+  bool flipped = keel_attr_int(of->node->op, "transA", 0) != 0;
+  if (!x->rank) return 0;
+  return 2 * (double)of->out->elements *
+         (double)x->dims[flipped ? 0 : x->rank - 1];
+}
+
+/* ---- rows --------------------------------------------------------------------- */
+
+static const keel_op_upgrade upgrades[] = {
+    {"Add", 1, 7, old_broadcast},
+    {"Sub", 1, 7, old_broadcast},
+    {"Mul", 1, 7, old_broadcast},
+    {"Div", 1, 7, old_broadcast},
+    {"Pow", 1, 7, old_broadcast},
+    {"And", 1, 7, old_broadcast},
+    {"Or", 1, 7, old_broadcast},
+    {"Xor", 1, 7, old_broadcast},
+    {"Equal", 1, 7, old_broadcast},
+    {"Greater", 1, 7, old_broadcast},
+    {"Less", 1, 7, old_broadcast},
+    {"Gemm", 1, 7, old_broadcast},
+    {"PRelu", 1, 7, old_prelu},
+    {"Softmax", 1, 13, old_softmax},
+    {"LogSoftmax", 1, 13, old_softmax},
+    {"Hardmax", 1, 13, old_softmax},
+    {"Clip", 1, 11, old_clip},
+    {"TopK", 1, 10, old_top_k},
+    {"BatchNormalization", 1, 14, old_batch_norm},
+    {"GroupNormalization", 18, 21, old_group_norm},
+    {"ReduceSum", 1, 13, keel_upgrade_axes},
+    {"ReduceL1", 1, 18, keel_upgrade_axes},
+    {"ReduceL2", 1, 18, keel_upgrade_axes},
+    {"ReduceLogSum", 1, 18, keel_upgrade_axes},
+    {"ReduceLogSumExp", 1, 18, keel_upgrade_axes},
+    {"ReduceMax", 1, 18, keel_upgrade_axes},
+    {"ReduceMean", 1, 18, keel_upgrade_axes},
+    {"ReduceMin", 1, 18, keel_upgrade_axes},
+    {"ReduceProd", 1, 18, keel_upgrade_axes},
+    {"ReduceSumSquare", 1, 18, keel_upgrade_axes},
+};
+
+static const keel_op_rule rules[] = {
+    {"MatMul", .steps = product_steps, .flops = keel_product_flops},
+    {"MatMulInteger", .steps = product_steps, .flops = keel_product_flops},
+    {"QLinearMatMul", .steps = product_steps, .flops = keel_product_flops},
+    {"Gemm", .steps = gemm_steps, .flops = keel_product_flops},
+    {"keel::FusedMatMul", .flops = keel_product_flops},
+    {"Einsum", .steps = einsum_steps},
+    {"Det", .steps = keel_work_square},
+};
+
+const keel_op_table keel_ops_math = {KEEL_TABLE_RULES(rules),
+                                     KEEL_TABLE_UPGRADES(upgrades)};

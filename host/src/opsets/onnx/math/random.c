@@ -7,6 +7,7 @@
 #include "opsets/onnx/math/random.h"
 #include "device/context.h"
 #include "memory/access.h"
+#include "opsets/onnx/upgrade.h"
 #include "opsets/tables.h"
 
 #include <math.h>
@@ -342,6 +343,25 @@ static keel_status run_normal(keel_host_call *call) {
         KEEL_OP_RANDOM, KEEL_BY_HOST, run_##function                \
   }
 
+/* ---- older opsets ----------------------------------------------------------- */
+
+static keel_status old_dropout(keel_draft *draft) {
+  keel_upgrade_drop(draft, "ratio"); /* inference keeps everything */
+  return KD_OK;
+}
+
+/* It was training where is_test did not say otherwise. */
+static keel_status older_dropout(keel_draft *draft) {
+  const keel_attr *test = keel_upgrade_attr(draft, "is_test", KD_ATTR_INT);
+  const keel_attr *ratio = keel_upgrade_attr(draft, "ratio", KD_ATTR_FLOAT);
+  if ((!test || !test->i) && !(ratio && ratio->f == 0))
+    return keel_upgrade_bad(
+        draft, KD_UNIMPLEMENTED,
+        "training (is_test = 0) before opset 12 is not supported");
+  keel_upgrade_drop(draft, "is_test");
+  return old_dropout(draft);
+}
+
 static const keel_schema_row rows[] = {
     /* numbers at random */
     RANDOM("RandomNormal", 1, "-> output:any",
@@ -369,4 +389,10 @@ static const keel_schema_row rows[] = {
      "dtype:i=1", keel_shape_counted, 4, 0, KEEL_BY_HOST, run_normal},
 };
 
-const keel_op_table keel_ops_random = {KEEL_TABLE_ROWS(rows)};
+static const keel_op_upgrade upgrades[] = {
+    {"Dropout", 1, 7, older_dropout},
+    {"Dropout", 7, 12, old_dropout},
+};
+
+const keel_op_table keel_ops_random = {KEEL_TABLE_ROWS(rows),
+                                       KEEL_TABLE_UPGRADES(upgrades)};

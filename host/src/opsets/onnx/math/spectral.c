@@ -1,5 +1,7 @@
-/* spectral.c - shape functions of windows, Fourier transforms and the mel scale. */
-#include "opsets/shapes.h"
+/* spectral.c - windows, Fourier transforms and the mel scale: shapes, forms of older opsets, work. */
+#include "opsets/onnx/upgrade.h"
+#include "opsets/tables.h"
+#include "passes/work.h"
 
 keel_status keel_shape_window(keel_infer *infer) {
   int64_t size = 0;
@@ -85,3 +87,36 @@ keel_status keel_shape_mel(keel_infer *infer) {
   infer->dtypes[0] = (kd_dtype)to;
   return keel_infer_out(infer, 0, 2, dims);
 }
+
+/* ---- older opsets ----------------------------------------------------------- */
+
+static keel_status old_dft(keel_draft *draft) {
+  const keel_attr *given = keel_upgrade_attr(draft, "axis", KD_ATTR_INT);
+  int64_t axis = given ? given->i : 1;
+  keel_upgrade_drop(draft, "axis");
+  return keel_upgrade_input(draft, 2, KD_I64, 0, 1, &axis);
+}
+
+/* ---- work of kernels ---------------------------------------------------------- */
+
+static uint64_t dft_steps(const keel_work *work) {
+  return keel_work_each(work, keel_plus(work->written, 1));
+}
+
+static uint64_t stft_steps(const keel_work *work) {
+  return keel_work_each(work, keel_plus(keel_work_dim(work->in[0], 1), 1));
+}
+
+/* ---- rows --------------------------------------------------------------------- */
+
+static const keel_op_upgrade upgrades[] = {
+    {"DFT", 17, 20, old_dft},
+};
+
+static const keel_op_rule rules[] = {
+    {"DFT", .steps = dft_steps},
+    {"STFT", .steps = stft_steps},
+};
+
+const keel_op_table keel_ops_spectral = {KEEL_TABLE_RULES(rules),
+                                         KEEL_TABLE_UPGRADES(upgrades)};

@@ -1,10 +1,15 @@
-/* nn.c - shape functions of convolutions, pooling, resizing, RNNs. */
+/* nn.c - convolutions, pooling, resizing, RNNs: shapes, forms of older opsets, work. */
 #include <kd/help.h>
 #include <math.h>
 
-#include "opsets/shapes.h"
+#include "opsets/onnx/upgrade.h"
+#include "opsets/tables.h"
+#include "passes/cost.h"
+#include "passes/work.h"
 
-#define MOST_SPACE (KD_MAX_RANK - 2)
+#define MOST_SPACE     (KD_MAX_RANK - 2)
+#define SAMPLES        4096 /* of a bin of RoiAlign, each way, at most */
+#define TAPS_OF_RESIZE 16   /* that a resized element may read where it grows */
 
 /* The window attributes of one op, checked. */
 typedef struct window {
@@ -542,3 +547,174 @@ keel_status keel_shape_roi_align(keel_infer *infer) {
   int64_t dims[4] = {rois->dims[0], x->dims[1], h, w};
   return keel_infer_out(infer, 0, 4, dims);
 }
+
+/* ---- older opsets ----------------------------------------------------------- */
+
+/* Upsample and Resize-10 are Resize with these modes. */
+static keel_status old_resize(keel_draft *draft) {
+  const keel_attr *mode = keel_upgrade_attr(draft, "mode", KD_ATTR_STRING);
+  if (mode && !strcmp(mode->s, "bilinear"))
+    keel_upgrade_set_string(draft, "mode", "linear");
+  /* looked for here, as setting an attribute moves the others */
+  const keel_attr *scales = keel_upgrade_attr(draft, "scales", KD_ATTR_FLOATS);
+  if (scales) {
+    KEEL_TRY(
+        keel_upgrade_input(draft, 2, KD_F32, 1, scales->count, scales->floats));
+    keel_upgrade_drop(draft, "scales");
+  } else if (draft->input_count == 2) {
+    draft->inputs[2] = draft->inputs[1];
+    draft->inputs[1] = KEEL_ABSENT;
+    draft->input_count = 3;
+  }
+  keel_upgrade_set_string(draft, "coordinate_transformation_mode",
+                          "asymmetric");
+  keel_upgrade_set_string(draft, "nearest_mode", "floor");
+  draft->op = "Resize";
+  return KD_OK;
+}
+
+/* It said whether the first output is wanted, as being named does. */
+static keel_status old_rnn(keel_draft *draft) {
+  keel_upgrade_drop(draft, "output_sequence");
+  return KD_OK;
+}
+
+static keel_status old_grid_sample(keel_draft *draft) {
+  const keel_attr *mode = keel_upgrade_attr(draft, "mode", KD_ATTR_STRING);
+  if (mode && !strcmp(mode->s, "bilinear"))
+    keel_upgrade_set_string(draft, "mode", "linear");
+  else if (mode && !strcmp(mode->s, "bicubic"))
+    keel_upgrade_set_string(draft, "mode", "cubic");
+  return KD_OK;
+}
+
+/* Regions were not moved by half a pixel. */
+static keel_status old_roi_align(keel_draft *draft) {
+  keel_upgrade_set_string(draft, "coordinate_transformation_mode",
+                          "output_half_pixel");
+  return KD_OK;
+}
+
+/* ---- work of kernels ---------------------------------------------------------- */
+
+/* A filter's elements, of one output channel. */
+static uint64_t filter_steps(const keel_work *work, const keel_type *filters,
+                             int channels) {
+  uint64_t count = keel_work_dim(filters, channels);
+  return keel_work_each(
+      work, keel_plus(keel_work_elements(filters) / (count + !count), 1));
+}
+
+static uint64_t conv_steps(const keel_work *work) {
+  return filter_steps(work, work->in[1], 0);
+}
+
+static uint64_t qlinear_conv_steps(const keel_work *work) {
+  return filter_steps(work, work->in[3], 0);
+}
+
+static uint64_t depthwise_steps(const keel_work *work) {
+  return filter_steps(work, work->in[1], -1);
+}
+
+static uint64_t conv_transpose_steps(const keel_work *work) {
+  return keel_times(work->read, keel_work_elements(work->in[1]) /
+                                        (keel_work_dim(work->in[1], 0) + 1) +
+                                    1);
+}
+
+/* Windows are clipped to the image. */
+static uint64_t window_steps(const keel_work *work) {
+  const keel_type *x = work->in[0];
+  uint64_t image = 1;
+  for (uint32_t i = 2; x && i < x->rank; i++)
+    image = keel_times(image, (uint64_t)x->dims[i]);
+  return keel_work_each(work, keel_plus(image, 1));
+}
+
+static uint64_t roi_align_steps(const keel_work *work) {
+  int64_t given = keel_attr_int(work->node->op, "sampling_ratio", 0);
+  uint64_t each = given > 0 ? (uint64_t)given : SAMPLES;
+  return keel_work_each(
+      work, keel_plus(each, keel_times(keel_work_dim(work->in[0], 2),
+                                       keel_work_dim(work->in[0], 3))));
+}
+
+/* Its window is of channels. */
+static uint64_t lrn_steps(const keel_work *work) {
+  return keel_times(work->read, keel_work_dim(work->in[0], 1));
+}
+
+static uint64_t resize_steps(const keel_work *work) {
+  return keel_times(keel_plus(work->read, work->written), TAPS_OF_RESIZE);
+}
+
+static uint64_t recurrent_steps(const keel_work *work) {
+  return keel_times(
+      keel_times(keel_work_dim(work->in[0], 0), keel_work_dim(work->in[0], 1)),
+      keel_plus(keel_work_elements(work->in[1]),
+                keel_work_elements(work->in[2])));
+}
+
+/* Of filters' dimensions [begin, end), for each element of `type`. */
+static double taps_flops(const keel_type *filters, uint32_t begin, uint32_t end,
+                         const keel_type *type) {
+  double taps = 1;
+  for (uint32_t i = begin; i < end; i++)
+    taps *= (double)filters->dims[i];
+  return 2 * taps * (double)type->elements;
+}
+
+static double conv_flops(const keel_flops_of *of) {
+  const keel_type *w = of->in[1];
+  return keel_flops_known(w, 3) ? taps_flops(w, 1, w->rank, of->out) : 0;
+}
+
+static double conv_transpose_flops(const keel_flops_of *of) {
+  const keel_type *w = of->in[1];
+  return keel_flops_known(w, 3) ? taps_flops(w, 1, w->rank, of->in[0]) : 0;
+}
+
+/* Its filters have their channels last. */
+static double depthwise_flops(const keel_flops_of *of) {
+  const keel_type *w = of->in[1];
+  return keel_flops_known(w, 2) ? taps_flops(w, 0, w->rank - 1, of->out) : 0;
+}
+
+/* ---- rows --------------------------------------------------------------------- */
+
+static const keel_op_upgrade upgrades[] = {
+    {"Upsample", 1, 99, old_resize},
+    {"Resize", 10, 11, old_resize},
+    {"RNN", 1, 7, old_rnn},
+    {"GRU", 1, 7, old_rnn},
+    {"LSTM", 1, 7, old_rnn},
+    {"GridSample", 16, 20, old_grid_sample},
+    {"RoiAlign", 10, 16, old_roi_align},
+};
+
+static const keel_op_rule rules[] = {
+    {"Conv", .steps = conv_steps, .flops = conv_flops},
+    {"ConvInteger", .steps = conv_steps, .flops = conv_flops},
+    {"QLinearConv", .steps = qlinear_conv_steps},
+    {"keel::FusedConv", .steps = conv_steps, .flops = conv_flops},
+    {"keel::ActivatedConv", .steps = conv_steps, .flops = conv_flops},
+    {"keel::DepthwiseConv", .steps = depthwise_steps, .flops = depthwise_flops},
+    {"ConvTranspose", .steps = conv_transpose_steps,
+     .flops = conv_transpose_flops},
+    {"DeformConv", .flops = conv_flops},
+    {"CausalConvWithState", .flops = conv_flops},
+    {"MaxPool", .steps = window_steps},
+    {"AveragePool", .steps = window_steps},
+    {"LpPool", .steps = window_steps},
+    {"MaxRoiPool", .steps = window_steps},
+    {"RoiAlign", .steps = roi_align_steps},
+    {"LRN", .steps = lrn_steps},
+    {"Resize", .steps = resize_steps},
+    {"LSTM", .steps = recurrent_steps},
+    {"GRU", .steps = recurrent_steps},
+    {"RNN", .steps = recurrent_steps},
+};
+
+const keel_op_table keel_ops_nn = {KEEL_TABLE_RULES(rules),
+                                   KEEL_TABLE_UPGRADES(upgrades)};
