@@ -107,41 +107,5 @@ static const keel_op_body bodies[] = {
 #include "defs/ops.def"
 };
 
-static const keel_op_rule rules[] = {
-    {"BatchNormalization", .traits = KEEL_OP_HANDS_ON},
-    {"Cast", .traits = KEEL_OP_STRINGS | KEEL_OP_MOVES},
-    {"CastLike", .traits = KEEL_OP_STRINGS},
-    {"Compress", .traits = KEEL_OP_STRINGS},
-    {"Concat", .traits = KEEL_OP_STRINGS | KEEL_OP_JOINS | KEEL_OP_HANDS_ON},
-    {"DepthToSpace", .traits = KEEL_OP_STRINGS},
-    {"Dropout", .traits = KEEL_OP_DROPS},
-    {"Equal", .traits = KEEL_OP_STRINGS},
-    {"Expand", .traits = KEEL_OP_STRINGS},
-    {"Flatten", .traits = KEEL_OP_STRINGS | KEEL_OP_MOVES},
-    {"Gather", .traits = KEEL_OP_STRINGS | KEEL_OP_PICKS},
-    {"GatherElements", .traits = KEEL_OP_STRINGS | KEEL_OP_PICKS},
-    {"GatherND", .traits = KEEL_OP_STRINGS | KEEL_OP_PICKS},
-    {"Identity", .traits = KEEL_OP_MOVES},
-    {"Mul", .traits = KEEL_OP_HANDS_ON},
-    {"OneHot", .traits = KEEL_OP_STRINGS},
-    {"Pad", .traits = KEEL_OP_STRINGS},
-    {"Reshape", .traits = KEEL_OP_STRINGS | KEEL_OP_MOVES},
-    {"Resize", .traits = KEEL_OP_RESIZES | KEEL_OP_HANDS_ON},
-    {"ReverseSequence", .traits = KEEL_OP_STRINGS},
-    {"ScatterElements", .traits = KEEL_OP_STRINGS},
-    {"ScatterND", .traits = KEEL_OP_STRINGS},
-    {"Shape", .traits = KEEL_OP_STRINGS},
-    {"Size", .traits = KEEL_OP_STRINGS},
-    {"Slice", .traits = KEEL_OP_STRINGS | KEEL_OP_HANDS_ON | KEEL_OP_PICKS},
-    {"SpaceToDepth", .traits = KEEL_OP_STRINGS},
-    {"Split", .traits = KEEL_OP_STRINGS | KEEL_OP_CUTS | KEEL_OP_HANDS_ON},
-    {"Squeeze", .traits = KEEL_OP_STRINGS | KEEL_OP_MOVES},
-    {"Tile", .traits = KEEL_OP_STRINGS},
-    {"Transpose", .traits = KEEL_OP_STRINGS | KEEL_OP_MOVES | KEEL_OP_PERMUTES},
-    {"Unique", .traits = KEEL_OP_STRINGS},
-    {"Unsqueeze", .traits = KEEL_OP_STRINGS | KEEL_OP_MOVES},
-    {"Where", .traits = KEEL_OP_STRINGS},
-};
-
-const keel_op_table keel_ops_onnx = {
-    KEEL_TABLE_ROWS(rows), KEEL_TABLE_RULES(rules), KEEL_TABLE_BODIES(bodies)};
+const keel_op_table keel_ops_onnx = {KEEL_TABLE_ROWS(rows),
+                                     KEEL_TABLE_BODIES(bodies)};

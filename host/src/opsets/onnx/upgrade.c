@@ -142,6 +142,51 @@ keel_status keel_upgrade_axes(keel_draft *draft) {
   return keel_upgrade_ints(draft, "axes", 1);
 }
 
+/* ---- broadcasting before opset 7 ---------------------------------------------- */
+
+/* Gives an input `count` dimensions of one element behind its own. */
+static keel_status add_dims(keel_draft *draft, uint32_t index, uint32_t rank,
+                            int64_t count) {
+  int64_t axes[KD_MAX_RANK];
+  uint32_t *input = &draft->inputs[index];
+  if (rank + count > KD_MAX_RANK)
+    return keel_upgrade_bad(draft, KD_DATA_LOSS, "has too many dimensions");
+  for (int64_t i = 0; i < count; i++)
+    axes[i] = (int64_t)rank + i;
+  return keel_upgrade_text(draft, input, "Unsqueeze(%v, %l)", *input, axes,
+                           count);
+}
+
+/* Before 7, B was laid over A from dimension `axis` on: it gets dimensions of
+ * one element behind, so that today's rule says the same. */
+keel_status keel_upgrade_lay_over(keel_draft *draft, int64_t axis) {
+  KEEL_TRY(keel_upgrade_need(draft, 2));
+  const keel_type *a = keel_upgrade_type(draft, 0),
+                  *b = keel_upgrade_type(draft, 1);
+  if (!a || !b)
+    return keel_upgrade_bad(
+        draft, KD_UNIMPLEMENTED,
+        "its old broadcast needs shapes that are not known");
+  int64_t rank = a->rank;
+  if (axis < -rank || axis > rank)
+    return keel_fail(KD_DATA_LOSS,
+                     "%s: node \"%s\" (%s-%lld): axis %lld is not in a tensor"
+                     " of rank %u",
+                     draft->path, draft->name, draft->op,
+                     (long long)draft->opset, (long long)axis,
+                     (unsigned)a->rank);
+  int64_t missing = rank - (axis < 0 ? axis + rank : axis) - b->rank;
+  return missing > 0 ? add_dims(draft, 1, b->rank, missing) : KD_OK;
+}
+
+keel_status keel_upgrade_broadcast(keel_draft *draft) {
+  const keel_attr *axis = keel_upgrade_attr(draft, "axis", KD_ATTR_INT);
+  if (axis) KEEL_TRY(keel_upgrade_lay_over(draft, axis->i));
+  keel_upgrade_drop(draft, "axis");
+  keel_upgrade_drop(draft, "broadcast");
+  return KD_OK;
+}
+
 /* ---- which op changed when ------------------------------------------------ */
 
 /* The upgrade of an op from that opset; without `opset` (0) its first. NULL: there is none. */

@@ -43,6 +43,12 @@ keel_status keel_upgrade_float(keel_draft *draft, const char *name,
                                uint32_t index);
 keel_status keel_upgrade_axes(keel_draft *draft);
 
+/* Before 7, B was laid over A from dimension `axis` on: it gets dimensions of one element behind, so
+ * that today's rule says the same. keel_upgrade_broadcast does so for ops with attributes `axis` and
+ * `broadcast`. */
+keel_status keel_upgrade_lay_over(keel_draft *draft, int64_t axis);
+keel_status keel_upgrade_broadcast(keel_draft *draft);
+
 /* Writes a text (opsets/text.h) before the draft, whose inputs are its $0 ...; gives its value. */
 keel_status keel_upgrade_text(keel_draft *draft, uint32_t *out_value,
                               const char *text, ...);

@@ -7,6 +7,7 @@
 #include "opsets/onnx/math/random.h"
 #include "device/context.h"
 #include "memory/access.h"
+#include "opsets/onnx/training/gradient_terms.h"
 #include "opsets/onnx/upgrade.h"
 #include "opsets/tables.h"
 
@@ -343,6 +344,89 @@ static keel_status run_normal(keel_host_call *call) {
         KEEL_OP_RANDOM, KEEL_BY_HOST, run_##function                \
   }
 
+/* ---- shapes and derivatives -------------------------------------------------- */
+
+keel_status keel_shape_random_like(keel_infer *infer) {
+  KEEL_TRY(keel_infer_dtype_attr(infer, "dtype", infer->in[0]->dtype));
+  return keel_shape_same(infer);
+}
+
+keel_status keel_shape_multinomial(keel_infer *infer) {
+  const keel_type *scores = infer->in[0];
+  int64_t count = keel_attr_int(infer->op, "sample_size", 1);
+  KEEL_TRY(keel_infer_dtype_attr(infer, "dtype", KD_I32));
+  if (infer->dtypes[0] != KD_I32 && infer->dtypes[0] != KD_I64)
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                           "dtype is %s, and must be i32 or i64",
+                           keel_dtype_name(infer->dtypes[0]));
+  if (scores->rank != 2 || count < 1)
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                           "input must be [batch,classes], and sample_size 1"
+                           " or more");
+  const int64_t dims[] = {scores->dims[0], count};
+  return keel_infer_out(infer, 0, 2, dims);
+}
+
+keel_status keel_shape_random(keel_infer *infer) {
+  const int64_t *shape = NULL;
+  KEEL_TRY(keel_infer_dtype_attr(infer, "dtype", KD_F32));
+  int64_t rank = keel_attr_ints(infer->op, "shape", &shape);
+  if (rank < 0) rank = 0;
+  return keel_infer_out(infer, 0, (uint32_t)rank, shape);
+}
+
+keel_status keel_shape_random_bits(keel_infer *infer) {
+  const keel_type *state = infer->in[0];
+  const int64_t *shape = NULL;
+  const char *by = keel_attr_string(infer->op, "algorithm", "philox");
+  int64_t rank = keel_attr_ints(infer->op, "shape", &shape);
+  int64_t to = keel_attr_int(infer->op, "dtype", 0);
+  int64_t numbers = state->rank == 1 ? state->dims[0] : 0;
+  if (numbers != 2 && (numbers != 3 || !strcmp(by, "threefry")))
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                           "state must be two numbers, or three of philox");
+  if (to <= 0 || to >= (int64_t)KD_DTYPE_COUNT ||
+      !(KD_TYPES_INT & KD_TYPES((uint32_t)to)))
+    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
+                           "dtype must be an integer type");
+  infer->dtypes[1] = (kd_dtype)to;
+  KEEL_TRY(keel_infer_out(infer, 0, 1, state->dims));
+  return keel_infer_out(infer, 1, (uint32_t)(rank < 0 ? 0 : rank), shape);
+}
+
+/* keel::Uniform, keel::Normal: input 2 is the shape. */
+keel_status keel_shape_counted(keel_infer *infer) {
+  int64_t dims[KD_MAX_RANK];
+  KEEL_TRY(keel_infer_dtype_attr(infer, "dtype", KD_F32));
+  int64_t rank = keel_infer_ints(infer, 2, dims, KD_MAX_RANK);
+  if (rank < 0) return KD_INVALID_ARGUMENT;
+  return keel_infer_out(infer, 0, (uint32_t)rank, dims);
+}
+
+keel_status keel_shape_dropout(keel_infer *infer) {
+  keel_dims dims = keel_dims_of(infer->in[0]);
+  KEEL_TRY(keel_infer_dims(infer, 0, &dims));
+  return keel_infer_dims(infer, 1, &dims);
+}
+
+/* y = x mask / (1 - ratio): what is kept is larger by that. */
+static void dropout(keel_gradient *g) {
+  if (!keel_node_is_random(g->all->function, &g->node)) {
+    keel_gradient_text(g, "$0 = ^0");
+    return;
+  }
+  if (keel_gradient_out(g, 1) == KEEL_ABSENT) {
+    keel_gradient_refuse(g,
+                         "needs its second output, the mask, to have a"
+                         " gradient; give it a name");
+    return;
+  }
+  keel_gradient_text(g,
+                     "ratio = $1 ? CastLike($1, ^0) : 0.5~^0;"
+                     "chance = Where($2, ratio, 0~^0);"
+                     "$0 = ^0 / (1 - chance) * CastLike(%1, ^0)");
+}
+
 /* ---- older opsets ----------------------------------------------------------- */
 
 static keel_status old_dropout(keel_draft *draft) {
@@ -394,5 +478,13 @@ static const keel_op_upgrade upgrades[] = {
     {"Dropout", 7, 12, old_dropout},
 };
 
+static const keel_op_rule rules[] = {
+    {"RandomNormalLike", .slopes = ""},
+    {"RandomUniformLike", .slopes = ""},
+    {"Bernoulli", .slopes = ""},
+    {"Dropout", .gradient = dropout, .traits = KEEL_OP_DROPS},
+};
+
 const keel_op_table keel_ops_random = {KEEL_TABLE_ROWS(rows),
+                                       KEEL_TABLE_RULES(rules),
                                        KEEL_TABLE_UPGRADES(upgrades)};

@@ -30,6 +30,10 @@ uint32_t keel_gradient_got(const keel_gradient *g, uint32_t index) {
   return value == KEEL_ABSENT ? value : g->sums[value];
 }
 
+const keel_type *keel_gradient_type(const keel_gradient *g, uint32_t value) {
+  return value == KEEL_ABSENT ? NULL : g->all->function->values[value].type;
+}
+
 bool keel_gradient_wants(const keel_gradient *g, uint32_t index) {
   uint32_t value =
       index < g->node.input_count ? g->node.inputs[index] : KEEL_ABSENT;

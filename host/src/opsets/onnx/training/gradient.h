@@ -32,6 +32,13 @@ bool keel_gradient_wants(const keel_gradient *g, uint32_t index);
 void keel_gradient_give(keel_gradient *g, uint32_t index, uint32_t value);
 void keel_gradient_give_wide(keel_gradient *g, uint32_t index, uint32_t value);
 
+/* The type of a value; NULL: absent, or not known. */
+const keel_type *keel_gradient_type(const keel_gradient *g, uint32_t value);
+
+/* For ops that read elements of input 0 by places of their own: adds the gradient of each element of
+ * the output to that of the element that it is. */
+void keel_gradient_by_places(keel_gradient *g);
+
 /* Writes a text (opsets/text.h), whose targets are inputs: they are given. */
 uint32_t keel_gradient_text(keel_gradient *g, const char *text, ...);
 

@@ -1,15 +1,16 @@
-/* nn.c - convolutions, pooling, resizing, RNNs: shapes, forms of older opsets, work. */
+/* conv.c - convolutions and pooling: shapes, forms of older opsets, work, derivatives. */
 #include <kd/help.h>
-#include <math.h>
 
+#include "opsets/onnx/training/gradient_terms.h"
 #include "opsets/onnx/upgrade.h"
 #include "opsets/tables.h"
 #include "passes/cost.h"
 #include "passes/work.h"
 
-#define MOST_SPACE     (KD_MAX_RANK - 2)
-#define SAMPLES        4096 /* of a bin of RoiAlign, each way, at most */
-#define TAPS_OF_RESIZE 16   /* that a resized element may read where it grows */
+#define MOST_SPACE (KD_MAX_RANK - 2)
+#define SAMPLES    4096 /* of a bin of RoiAlign, each way, at most */
+
+/* ---- shapes ------------------------------------------------------------------ */
 
 /* The window attributes of one op, checked. */
 typedef struct window {
@@ -321,209 +322,6 @@ keel_status keel_shape_max_unpool(keel_infer *infer) {
   return keel_infer_dims(infer, 0, &dims);
 }
 
-/* ---- Resize ---------------------------------------------------------------- */
-
-#define RESIZE_MOST 1e12 /* elements of a dimension */
-
-static keel_status resize_scales(keel_infer *infer, keel_dims *dims,
-                                 const uint32_t *axes, uint32_t count) {
-  const keel_type *type = infer->in[2];
-  if (!infer->values || !infer->values[2]) {
-    infer->unknown = true;
-    return KD_OK;
-  }
-  if (type->elements != count)
-    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
-                           "scales has %lld entries, not %u",
-                           (long long)type->elements, (unsigned)count);
-  const float *scales = infer->values[2]->data;
-  for (uint32_t i = 0; i < count; i++) {
-    double size = (double)dims->dims[axes[i]] * (double)scales[i];
-    if (!(scales[i] > 0) || !isfinite(scales[i]))
-      return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
-                             "scales[%u] is %g, and must be positive and"
-                             " finite",
-                             (unsigned)i, (double)scales[i]);
-    if (size > RESIZE_MOST)
-      return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
-                             "scales[%u] is %g, which makes %g elements of"
-                             " dimension %u",
-                             (unsigned)i, (double)scales[i], size,
-                             (unsigned)axes[i]);
-    dims->dims[axes[i]] = (int64_t)size;
-  }
-  return keel_infer_dims(infer, 0, dims);
-}
-
-/* a over b against c over d, none negative, b and d not zero: exact, by Euclid's
- * algorithm. Returns negative, 0 or positive. */
-static int compare_ratios(int64_t a, int64_t b, int64_t c, int64_t d) {
-  for (int sign = 1;; sign = -sign) {
-    if (a / b != c / d) return a / b < c / d ? -sign : sign;
-    int64_t p = a % b, q = c % d;
-    if (!p || !q) return p == q ? 0 : p ? sign : -sign;
-    a = b, b = p, c = d, d = q; /* the inverses of what is left */
-  }
-}
-
-/* Sizes that keep the picture's form: all of one scale, the least or the largest of
- * those that are asked for, rounded to the nearest, up at a half. */
-static keel_status resize_alike(keel_infer *infer, keel_dims *dims,
-                                const uint32_t *axes, uint32_t count,
-                                const int64_t *sizes, bool larger) {
-  int64_t size = 0, in = 0; /* the scale is size over in */
-  for (uint32_t i = 0; i < count; i++) {
-    int64_t from = dims->dims[axes[i]];
-    if (sizes[i] < 0)
-      return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
-                             "sizes[%u] is %lld; it must be 0 or more",
-                             (unsigned)i, (long long)sizes[i]);
-    int order = in && from ? compare_ratios(sizes[i], from, size, in) : 0;
-    if (from && (!in || (larger ? order > 0 : order < 0))) {
-      size = sizes[i];
-      in = from;
-    }
-  }
-  for (uint32_t i = 0; i < count && in; i++) {
-    int64_t twice = 0, from = dims->dims[axes[i]];
-    if (!keel_mul_i64(from, size, &twice) || twice > INT64_MAX / 2 - in ||
-        (double)from * (double)size / (double)in > RESIZE_MOST)
-      return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
-                             "dimension %u of %lld elements at a scale of"
-                             " %lld / %lld is too large",
-                             (unsigned)axes[i], (long long)from,
-                             (long long)size, (long long)in);
-    dims->dims[axes[i]] = (2 * twice + in) / (2 * in);
-  }
-  return keel_infer_dims(infer, 0, dims);
-}
-
-static keel_status resize_sizes(keel_infer *infer, keel_dims *dims,
-                                const uint32_t *axes, uint32_t count) {
-  const char *policy =
-      keel_attr_string(infer->op, "keep_aspect_ratio_policy", "stretch");
-  int64_t values[KD_MAX_RANK];
-  int64_t got = keel_infer_ints(infer, 3, values, KD_MAX_RANK);
-  if (got < 0) return KD_INVALID_ARGUMENT;
-  if (got != count)
-    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
-                           "sizes has %lld entries, not %u", (long long)got,
-                           (unsigned)count);
-  if (strcmp(policy, "stretch") != 0)
-    return resize_alike(infer, dims, axes, count, values,
-                        !strcmp(policy, "not_smaller"));
-  for (uint32_t i = 0; i < count; i++)
-    dims->dims[axes[i]] = values[i];
-  return keel_infer_dims(infer, 0, dims);
-}
-
-/* The dimensions that scales, sizes and roi are of. */
-static keel_status resize_axes(keel_infer *infer, uint32_t *axes,
-                               uint32_t *out_count) {
-  uint32_t rank = infer->in[0]->rank;
-  bool seen[KD_MAX_RANK] = {false};
-  const int64_t *given = NULL;
-  int64_t named = keel_attr_ints(infer->op, "axes", &given);
-  for (uint32_t i = 0; i < rank; i++)
-    axes[i] = i;
-  if (named > (int64_t)rank)
-    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
-                           "axes has %lld entries, and X %u dimensions",
-                           (long long)named, (unsigned)rank);
-  *out_count = named < 0 ? rank : (uint32_t)named;
-  for (int64_t i = 0; i < named; i++) {
-    KEEL_TRY(keel_infer_axis(infer, given[i], rank, &axes[i]));
-    if (seen[axes[i]])
-      return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
-                             "axes names dimension %u twice",
-                             (unsigned)axes[i]);
-    seen[axes[i]] = true;
-  }
-  return KD_OK;
-}
-
-keel_status keel_shape_resize(keel_infer *infer) {
-  const keel_type *roi = keel_infer_in(infer, 1);
-  const keel_type *scales = keel_infer_in(infer, 2);
-  const keel_type *sizes = keel_infer_in(infer, 3);
-  uint32_t axes[KD_MAX_RANK], count = 0;
-  keel_dims dims = keel_dims_of(infer->in[0]);
-  const char *place = keel_attr_string(
-      infer->op, "coordinate_transformation_mode", "half_pixel");
-  const char *policy =
-      keel_attr_string(infer->op, "keep_aspect_ratio_policy", "stretch");
-  KEEL_TRY(resize_axes(infer, axes, &count));
-  if (strcmp(policy, "stretch") != 0 && strcmp(policy, "not_larger") != 0 &&
-      strcmp(policy, "not_smaller") != 0)
-    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
-                           "keep_aspect_ratio_policy \"%s\" is none of stretch,"
-                           " not_larger and not_smaller",
-                           policy);
-  if (roi && roi->elements && !strcmp(place, "tf_crop_and_resize") &&
-      roi->elements != 2 * (int64_t)count)
-    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
-                           "roi has %lld entries, not %u: the starts of %u"
-                           " axes, then their ends",
-                           (long long)roi->elements, 2 * (unsigned)count,
-                           (unsigned)count);
-  if (scales && scales->elements && sizes && sizes->elements)
-    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
-                           "has both scales and sizes; leave one out");
-  if (sizes && sizes->elements) return resize_sizes(infer, &dims, axes, count);
-  if (!scales)
-    return keel_infer_fail(infer, KD_INVALID_ARGUMENT, "needs scales or sizes");
-  return resize_scales(infer, &dims, axes, count);
-}
-
-/* ---- RNN, GRU, LSTM -------------------------------------------------------- */
-
-keel_status keel_shape_rnn(keel_infer *infer) {
-  const keel_type *x = infer->in[0], *w = infer->in[1], *r = infer->in[2];
-  const char *name = infer->op->schema->name;
-  int64_t gates = !strcmp(name, "LSTM") ? 4 : !strcmp(name, "GRU") ? 3 : 1;
-  if (x->rank != 3 || w->rank != 3 || r->rank != 3 ||
-      w->dims[0] != r->dims[0] || w->dims[2] != x->dims[2] ||
-      r->dims[2] * gates != r->dims[1] || w->dims[1] != r->dims[1])
-    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
-                           "X is [seq,batch,in], W [dir,%lld*hidden,in], R"
-                           " [dir,%lld*hidden,hidden]",
-                           (long long)gates, (long long)gates);
-  int64_t units = keel_attr_int(infer->op, "hidden_size", r->dims[2]);
-  if (units != r->dims[2])
-    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
-                           "hidden_size is %lld, and R has %lld units",
-                           (long long)units, (long long)r->dims[2]);
-  const char *direction = keel_attr_string(infer->op, "direction", "forward");
-  if (w->dims[0] != (strcmp(direction, "bidirectional") ? 1 : 2))
-    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
-                           "W has %lld directions, and direction is %s",
-                           (long long)w->dims[0], direction);
-  int64_t hidden = r->dims[2], dirs = w->dims[0];
-  bool batch_first = keel_attr_int(infer->op, "layout", 0) != 0;
-  int64_t seq = x->dims[batch_first], batch = x->dims[!batch_first];
-  int64_t y[4] = {seq, dirs, batch, hidden}, h[3] = {dirs, batch, hidden};
-  int64_t yb[4] = {batch, seq, dirs, hidden}, hb[3] = {batch, dirs, hidden};
-  infer->dtypes[1] = infer->dtypes[2] = infer->dtypes[0];
-  KEEL_TRY(keel_infer_out(infer, 0, 4, batch_first ? yb : y));
-  KEEL_TRY(keel_infer_out(infer, 1, 3, batch_first ? hb : h));
-  return keel_infer_out(infer, 2, 3, batch_first ? hb : h);
-}
-
-/* ---- sampling ------------------------------------------------------------- */
-
-keel_status keel_shape_grid_sample(keel_infer *infer) {
-  const keel_type *x = infer->in[0], *grid = infer->in[1];
-  if (x->rank < 3 || grid->rank != x->rank || grid->dims[0] != x->dims[0] ||
-      grid->dims[grid->rank - 1] != (int64_t)x->rank - 2)
-    return keel_infer_fail(infer, KD_INVALID_ARGUMENT,
-                           "X is [N,C,H,W] and grid [N,h,w,2], X is [N,C,D,H,W]"
-                           " and grid [N,d,h,w,3], and so on");
-  keel_dims dims = keel_dims_of(x);
-  for (uint32_t i = 2; i < x->rank; i++)
-    dims.dims[i] = grid->dims[i - 1];
-  return keel_infer_dims(infer, 0, &dims);
-}
-
 keel_status keel_shape_max_roi_pool(keel_infer *infer) {
   const keel_type *x = infer->in[0], *rois = infer->in[1];
   int64_t bins[2] = {0, 0};
@@ -548,45 +346,7 @@ keel_status keel_shape_roi_align(keel_infer *infer) {
   return keel_infer_out(infer, 0, 4, dims);
 }
 
-/* ---- older opsets ----------------------------------------------------------- */
-
-/* Upsample and Resize-10 are Resize with these modes. */
-static keel_status old_resize(keel_draft *draft) {
-  const keel_attr *mode = keel_upgrade_attr(draft, "mode", KD_ATTR_STRING);
-  if (mode && !strcmp(mode->s, "bilinear"))
-    keel_upgrade_set_string(draft, "mode", "linear");
-  /* looked for here, as setting an attribute moves the others */
-  const keel_attr *scales = keel_upgrade_attr(draft, "scales", KD_ATTR_FLOATS);
-  if (scales) {
-    KEEL_TRY(
-        keel_upgrade_input(draft, 2, KD_F32, 1, scales->count, scales->floats));
-    keel_upgrade_drop(draft, "scales");
-  } else if (draft->input_count == 2) {
-    draft->inputs[2] = draft->inputs[1];
-    draft->inputs[1] = KEEL_ABSENT;
-    draft->input_count = 3;
-  }
-  keel_upgrade_set_string(draft, "coordinate_transformation_mode",
-                          "asymmetric");
-  keel_upgrade_set_string(draft, "nearest_mode", "floor");
-  draft->op = "Resize";
-  return KD_OK;
-}
-
-/* It said whether the first output is wanted, as being named does. */
-static keel_status old_rnn(keel_draft *draft) {
-  keel_upgrade_drop(draft, "output_sequence");
-  return KD_OK;
-}
-
-static keel_status old_grid_sample(keel_draft *draft) {
-  const keel_attr *mode = keel_upgrade_attr(draft, "mode", KD_ATTR_STRING);
-  if (mode && !strcmp(mode->s, "bilinear"))
-    keel_upgrade_set_string(draft, "mode", "linear");
-  else if (mode && !strcmp(mode->s, "bicubic"))
-    keel_upgrade_set_string(draft, "mode", "cubic");
-  return KD_OK;
-}
+/* ---- older opsets ------------------------------------------------------------ */
 
 /* Regions were not moved by half a pixel. */
 static keel_status old_roi_align(keel_draft *draft) {
@@ -595,7 +355,7 @@ static keel_status old_roi_align(keel_draft *draft) {
   return KD_OK;
 }
 
-/* ---- work of kernels ---------------------------------------------------------- */
+/* ---- work of kernels --------------------------------------------------------- */
 
 /* A filter's elements, of one output channel. */
 static uint64_t filter_steps(const keel_work *work, const keel_type *filters,
@@ -640,22 +400,6 @@ static uint64_t roi_align_steps(const keel_work *work) {
                                        keel_work_dim(work->in[0], 3))));
 }
 
-/* Its window is of channels. */
-static uint64_t lrn_steps(const keel_work *work) {
-  return keel_times(work->read, keel_work_dim(work->in[0], 1));
-}
-
-static uint64_t resize_steps(const keel_work *work) {
-  return keel_times(keel_plus(work->read, work->written), TAPS_OF_RESIZE);
-}
-
-static uint64_t recurrent_steps(const keel_work *work) {
-  return keel_times(
-      keel_times(keel_work_dim(work->in[0], 0), keel_work_dim(work->in[0], 1)),
-      keel_plus(keel_work_elements(work->in[1]),
-                keel_work_elements(work->in[2])));
-}
-
 /* Of filters' dimensions [begin, end), for each element of `type`. */
 static double taps_flops(const keel_type *filters, uint32_t begin, uint32_t end,
                          const keel_type *type) {
@@ -681,40 +425,257 @@ static double depthwise_flops(const keel_flops_of *of) {
   return keel_flops_known(w, 2) ? taps_flops(w, 0, w->rank - 1, of->out) : 0;
 }
 
-/* ---- rows --------------------------------------------------------------------- */
+/* ---- derivatives ------------------------------------------------------------- */
+
+/* A convolution from `wide` to `narrow`, the larger and the smaller images. */
+typedef struct gradient_window {
+  uint32_t space;
+  int64_t group;
+  int64_t strides[MOST_SPACE], dilations[MOST_SPACE], pads[2 * MOST_SPACE];
+} gradient_window;
+
+/* Pads so that there are as many windows as strides fit (auto_pad SAME_*). */
+static bool find_pads(gradient_window *w, const keel_type *x,
+                      const int64_t *kernel, bool upper) {
+  for (uint32_t i = 0; x && kernel && i < w->space; i++) {
+    int64_t size = x->dims[2 + i], count = 0;
+    if (size < 0 || kernel[i] < 1) return false;
+    count = (size + w->strides[i] - 1) / w->strides[i];
+    int64_t all = (count - 1) * w->strides[i] +
+                  (kernel[i] - 1) * w->dilations[i] + 1 - size;
+    all = all > 0 ? all : 0;
+    w->pads[i] = upper ? all / 2 : all - all / 2;
+    w->pads[w->space + i] = all - w->pads[i];
+  }
+  return x && kernel;
+}
+
+static bool read_numbers(const keel_gradient *g, gradient_window *w) {
+  const keel_emit here = {.node = g->node};
+  int64_t space = w->space;
+  bool fits = keel_emit_list(&here, "strides", space, 1, w->strides) &&
+              keel_emit_list(&here, "dilations", space, 1, w->dilations) &&
+              keel_emit_list(&here, "pads", 2 * space, 0, w->pads);
+  for (uint32_t i = 0; fits && i < w->space; i++)
+    fits = w->strides[i] > 0 && w->strides[i] < INT32_MAX &&
+           w->dilations[i] > 0 && w->dilations[i] < INT32_MAX;
+  return fits;
+}
+
+/* kernel: its dimensions, or NULL where they are not known. */
+static bool gradient_read_window(keel_gradient *g, gradient_window *w,
+                                 uint32_t rank, const keel_type *x,
+                                 const int64_t *kernel) {
+  const char *mode = keel_attr_string(g->node.op, "auto_pad", "NOTSET");
+  bool same = !strncmp(mode, "SAME", 4), fits = rank > 2;
+  *w = (gradient_window){.space = fits ? rank - 2 : 0,
+                         .group = keel_attr_int(g->node.op, "group", 1)};
+  fits = fits && w->group > 0 && read_numbers(g, w);
+  if (fits && !strcmp(mode, "VALID")) memset(w->pads, 0, sizeof w->pads);
+  if (fits && same) fits = find_pads(w, x, kernel, !strcmp(mode, "SAME_UPPER"));
+  if (!fits)
+    keel_gradient_refuse(g,
+                         "has a gradient only where its rank, and with"
+                         " auto_pad its sizes, are known");
+  return fits;
+}
+
+static uint32_t with_window(keel_gradient *g, const char *op,
+                            const gradient_window *w, const int64_t *pads,
+                            const int64_t *strides, const int64_t *dilations,
+                            uint32_t a, uint32_t b) {
+  int64_t space = w->space;
+  return keel_gradient_text(
+      g, "%s[group=%i, pads=%l, strides=%l, dilations=%l](%v, %v)", op,
+      w->group, pads, 2 * space, strides, space, dilations, space, a, b);
+}
+
+/* `value` made as large as `like` is by zeros behind it, or cut off. */
+static uint32_t fitted(keel_gradient *g, const gradient_window *w,
+                       uint32_t value, uint32_t like) {
+  static const int64_t zeros[MOST_SPACE + 4];
+  return keel_gradient_text(
+      g, "Pad(%v, Concat[axis=0](%l, dims(%v, 2) - dims(%v, 2)))", value, zeros,
+      (int64_t)w->space + 4, like, value);
+}
+
+/* The gradient of the larger image, of which windows were taken. */
+static uint32_t of_wide(keel_gradient *g, const gradient_window *w,
+                        uint32_t narrow, uint32_t kernel, uint32_t like) {
+  int64_t pads[2 * MOST_SPACE] = {0};
+  memcpy(pads, w->pads,
+         w->space * sizeof *pads); /* nothing is cut off behind */
+  return fitted(g, w,
+                with_window(g, "ConvTranspose", w, pads, w->strides,
+                            w->dilations, narrow, kernel),
+                like);
+}
+
+/* [N, G * C, ...] as [C, G * N, ...], or with `first` as [G * C, N, ...]. */
+static uint32_t channels_first(keel_gradient *g, const gradient_window *w,
+                               uint32_t value, bool first) {
+  int64_t perm[3 + MOST_SPACE] = {first ? 1 : 2, first ? 2 : 1, 0};
+  for (uint32_t i = 0; i < w->space; i++)
+    perm[3 + i] = 3 + (int64_t)i;
+  return keel_gradient_text(
+      g,
+      "x = %v; n = dims(x, 0, 1); c = dims(x, 1, 2); space = dims(x, 2);"
+      "group = {%i}; each = c / group;"
+      "moved = Transpose[perm=%l](Reshape(x, {n, group, each, space}));"
+      "Reshape(moved, %b ? {c, n, space} : {each, group * n, space})",
+      value, w->group, perm, 3 + (int64_t)w->space, first);
+}
+
+/* The gradient of the weights: the larger image by the smaller one, whose strides are dilations
+ * now. The excess at the end is cut off. */
+static uint32_t of_weights(keel_gradient *g, const gradient_window *w,
+                           uint32_t wide, uint32_t narrow, uint32_t like) {
+  int64_t perm[2 + MOST_SPACE] = {1, 0}, axes[MOST_SPACE];
+  int64_t zeros[MOST_SPACE] = {0};
+  for (uint32_t i = 0; i < w->space; i++)
+    perm[2 + i] = axes[i] = 2 + (int64_t)i;
+  uint32_t sums = with_window(g, "Conv", w, w->pads, w->dilations, w->strides,
+                              channels_first(g, w, wide, false),
+                              channels_first(g, w, narrow, true));
+  return keel_gradient_text(
+      g, "Transpose[perm=%l](Slice(%v, %l, dims(%v, 2), %l))", perm,
+      2 + (int64_t)w->space, sums, zeros, (int64_t)w->space, like, axes,
+      (int64_t)w->space);
+}
+
+/* A sum over all axes but the channels. */
+static void give_bias(keel_gradient *g, const gradient_window *w) {
+  int64_t axes[1 + MOST_SPACE] = {0};
+  for (uint32_t i = 0; i < w->space; i++)
+    axes[1 + i] = 2 + (int64_t)i;
+  keel_gradient_text(g, "$2 = ReduceSum[keepdims=0](^0, %l)", axes,
+                     1 + (int64_t)w->space);
+}
+
+static uint32_t rank_of(const keel_type *a, const keel_type *b) {
+  return a ? a->rank : b ? b->rank : 0;
+}
+
+static void conv(keel_gradient *g) {
+  uint32_t x = keel_gradient_in(g, 0), weights = keel_gradient_in(g, 1),
+           got = keel_gradient_got(g, 0);
+  const keel_type *of_x = keel_gradient_type(g, x),
+                  *of_w = keel_gradient_type(g, weights);
+  gradient_window w;
+  if (!gradient_read_window(g, &w, rank_of(of_w, of_x), of_x,
+                            of_w ? of_w->dims + 2 : NULL))
+    return;
+  if (keel_gradient_wants(g, 0))
+    keel_gradient_give(g, 0, of_wide(g, &w, got, weights, x));
+  if (keel_gradient_wants(g, 1))
+    keel_gradient_give(g, 1, of_weights(g, &w, x, got, weights));
+  give_bias(g, &w);
+}
+
+static void conv_transpose(keel_gradient *g) {
+  uint32_t x = keel_gradient_in(g, 0), weights = keel_gradient_in(g, 1),
+           got = keel_gradient_got(g, 0);
+  const keel_type *of_x = keel_gradient_type(g, x),
+                  *of_w = keel_gradient_type(g, weights);
+  const int64_t *given = NULL;
+  gradient_window w;
+  if (!gradient_read_window(g, &w, rank_of(of_w, of_x), NULL, NULL)) return;
+  if (keel_attr_ints(g->node.op, "output_shape", &given) >= 0) {
+    keel_gradient_refuse(g, "has no gradient in Keel with output_shape");
+    return;
+  }
+  if (keel_gradient_wants(g, 0))
+    keel_gradient_give(g, 0,
+                       fitted(g, &w,
+                              with_window(g, "Conv", &w, w.pads, w.strides,
+                                          w.dilations, got, weights),
+                              x));
+  if (keel_gradient_wants(g, 1))
+    keel_gradient_give(g, 1, of_weights(g, &w, got, x, weights));
+  give_bias(g, &w);
+}
+
+/* The op's second output has the places of the largest elements in the whole tensor. */
+static void max_pool(keel_gradient *g) {
+  if (keel_attr_int(g->node.op, "storage_order", 0))
+    keel_gradient_refuse(g, "has no gradient in Keel with storage_order");
+  else
+    keel_gradient_text(
+        g,
+        "largest, places = self($0);"
+        "sums = ScatterElements[reduction=add]("
+        "    Reshape(Expand(0~$0, dims($0)), {-1}), Reshape(places, {-1}),"
+        "    Reshape(^0, {-1}));"
+        "$0 = Reshape(sums, dims($0))");
+}
+
+/* Windows of ones, of each channel by itself. */
+static void average_pool(keel_gradient *g) {
+  const int64_t *kernel = NULL;
+  int64_t shape[2 + MOST_SPACE] = {1, 1}, all = 1;
+  uint32_t x = keel_gradient_in(g, 0), got = 0;
+  const keel_type *of_x = keel_gradient_type(g, x);
+  gradient_window w;
+  int64_t size = keel_attr_ints(g->node.op, "kernel_shape", &kernel);
+  if (size < 1 || size > (int64_t)MOST_SPACE ||
+      !gradient_read_window(g, &w, (uint32_t)size + 2, of_x, kernel))
+    return;
+  if (keel_attr_int(g->node.op, "ceil_mode", 0)) {
+    keel_gradient_refuse(g, "has no gradient in Keel with ceil_mode");
+    return;
+  }
+  for (uint32_t i = 0; i < w.space; i++) {
+    shape[2 + i] = kernel[i];
+    if (!keel_mul_i64(all, kernel[i], &all)) all = INT64_MAX;
+  }
+  uint32_t ones =
+      keel_gradient_text(g, "Expand(1~^0, %l)", shape, 2 + (int64_t)w.space);
+  if (keel_attr_int(g->node.op, "count_include_pad", 0)) {
+    got = keel_gradient_text(g, "^0 * %f", 1 / (double)all);
+  } else { /* the pixels of each window that are no padding */
+    uint32_t image = keel_gradient_text(g, "Expand(1~^0, {1, 1, dims($0, 2)})");
+    got = keel_gradient_text(g, "^0 / %v",
+                             with_window(g, "Conv", &w, w.pads, w.strides,
+                                         w.dilations, image, ones));
+  }
+  got = keel_gradient_text(
+      g, "Reshape(%v, {ReduceProd(dims($0, 0, 2)), 1, dims(^0, 2)})", got);
+  keel_gradient_text(g, "$0 = Reshape(%v, dims($0))",
+                     of_wide(g, &w, got, ones, x));
+}
+
+/* ---- rows -------------------------------------------------------------------- */
+
+#define SIZE                "CastLike(ReduceProd(dims($0, 2)), ^0)"
+#define GLOBAL_AVERAGE_POOL "$0 = Expand(^0 / " SIZE ", dims($0))"
+/* Shared by those that are as large. */
+#define GLOBAL_MAX_POOL              \
+  "chosen = CastLike($0 == %0, ^0);" \
+  "$0 = chosen * (^0 / (GlobalAveragePool(chosen) * " SIZE "))"
 
 static const keel_op_upgrade upgrades[] = {
-    {"Upsample", 1, 99, old_resize},
-    {"Resize", 10, 11, old_resize},
-    {"RNN", 1, 7, old_rnn},
-    {"GRU", 1, 7, old_rnn},
-    {"LSTM", 1, 7, old_rnn},
-    {"GridSample", 16, 20, old_grid_sample},
     {"RoiAlign", 10, 16, old_roi_align},
 };
 
 static const keel_op_rule rules[] = {
-    {"Conv", .steps = conv_steps, .flops = conv_flops},
+    {"Conv", .steps = conv_steps, .flops = conv_flops, .gradient = conv},
     {"ConvInteger", .steps = conv_steps, .flops = conv_flops},
     {"QLinearConv", .steps = qlinear_conv_steps},
     {"keel::FusedConv", .steps = conv_steps, .flops = conv_flops},
     {"keel::ActivatedConv", .steps = conv_steps, .flops = conv_flops},
     {"keel::DepthwiseConv", .steps = depthwise_steps, .flops = depthwise_flops},
     {"ConvTranspose", .steps = conv_transpose_steps,
-     .flops = conv_transpose_flops},
+     .flops = conv_transpose_flops, .gradient = conv_transpose},
     {"DeformConv", .flops = conv_flops},
     {"CausalConvWithState", .flops = conv_flops},
-    {"MaxPool", .steps = window_steps},
-    {"AveragePool", .steps = window_steps},
+    {"MaxPool", .steps = window_steps, .gradient = max_pool},
+    {"AveragePool", .steps = window_steps, .gradient = average_pool},
     {"LpPool", .steps = window_steps},
+    {"GlobalAveragePool", .slopes = GLOBAL_AVERAGE_POOL},
+    {"GlobalMaxPool", .slopes = GLOBAL_MAX_POOL},
     {"MaxRoiPool", .steps = window_steps},
     {"RoiAlign", .steps = roi_align_steps},
-    {"LRN", .steps = lrn_steps},
-    {"Resize", .steps = resize_steps},
-    {"LSTM", .steps = recurrent_steps},
-    {"GRU", .steps = recurrent_steps},
-    {"RNN", .steps = recurrent_steps},
 };
 
-const keel_op_table keel_ops_nn = {KEEL_TABLE_RULES(rules),
-                                   KEEL_TABLE_UPGRADES(upgrades)};
+const keel_op_table keel_ops_conv = {KEEL_TABLE_RULES(rules),
+                                     KEEL_TABLE_UPGRADES(upgrades)};
