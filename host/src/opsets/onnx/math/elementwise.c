@@ -1,6 +1,6 @@
-/* elementwise.c - ops that work on each element: shapes, forms of older opsets, derivatives. Where an
- * op has a corner, its derivative is that of PyTorch: 0 for Relu at 0, and what is the same on both
- * sides is shared between equal operands of Max and Min. */
+/* elementwise.c - ops that work on each element: shapes, forms of older opsets, derivatives. Where
+ * an op has a corner, its derivative is that of PyTorch: 0 for Relu at 0, and what is the same on
+ * both sides is shared between equal operands of Max and Min. */
 #include <kd/help.h>
 
 #include "opsets/onnx/training/gradient_terms.h"

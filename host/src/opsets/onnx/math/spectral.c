@@ -1,4 +1,5 @@
-/* spectral.c - windows, Fourier transforms and the mel scale: shapes, forms of older opsets, work. */
+/* spectral.c - windows, Fourier transforms and the mel scale: shapes, forms of older opsets,
+ * work. */
 #include "opsets/onnx/upgrade.h"
 #include "opsets/tables.h"
 #include "passes/work.h"
