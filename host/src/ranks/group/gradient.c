@@ -1,7 +1,7 @@
 /* gradient.c - derivatives of the exchanges, ops of domain "keel". A rank's results depend on all
  * ranks' values: the gradient is that of the sum of y's elements on all ranks, as of pmap in JAX.
  * So each rule is the reverse exchange. */
-#include "opsets/onnx/training/gradient_terms.h"
+#include "opsets/onnx/training/gradient.h"
 #include "opsets/tables.h"
 #include "values/member.h"
 
@@ -56,7 +56,8 @@ static void gradient_broadcast(keel_gradient *g) {
   if (!parts) roots[parts++] = 0;
   const uint32_t member = keel_gradient_in(g, 0);
   uint32_t rank = keel_emit_op(g->all, "keel::Rank", NULL, 0, &member, 1);
-  uint32_t same = two(g, "Equal", rank, keel_emit_ints(g->all, roots, parts));
+  uint32_t same = keel_emit_binary(g->all, "Equal", rank,
+                                   keel_emit_ints(g->all, roots, parts));
   const keel_attr flat = KEEL_INT("keepdims", 0);
   uint32_t number = keel_emit_cast(g->all, same, KD_I32);
   uint32_t is_root = keel_emit_cast(

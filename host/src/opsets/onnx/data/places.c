@@ -3,7 +3,7 @@
  * each element of y is, and there its gradient is added. */
 #include <kd/help.h>
 
-#include "opsets/onnx/training/gradient_terms.h"
+#include "opsets/onnx/training/gradient.h"
 #include "opsets/onnx/upgrade.h"
 #include "opsets/tables.h"
 #include "passes/parts.h"

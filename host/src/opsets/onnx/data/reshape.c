@@ -2,7 +2,7 @@
  * derivatives. */
 #include <kd/help.h>
 
-#include "opsets/onnx/training/gradient_terms.h"
+#include "opsets/onnx/training/gradient.h"
 #include "opsets/onnx/upgrade.h"
 #include "opsets/tables.h"
 #include "passes/parts.h"

@@ -3,7 +3,7 @@
  * both sides is shared between equal operands of Max and Min. */
 #include <kd/help.h>
 
-#include "opsets/onnx/training/gradient_terms.h"
+#include "opsets/onnx/training/gradient.h"
 #include "opsets/onnx/upgrade.h"
 #include "opsets/tables.h"
 
@@ -146,12 +146,13 @@ static void extreme(keel_gradient *g) {
   for (uint32_t i = 0; i < n; i++) {
     chosen[i] =
         keel_gradient_text(g, "CastLike(%v == %0, %0)", keel_gradient_in(g, i));
-    count = i ? add(g, count, chosen[i]) : chosen[i];
+    count = i ? keel_emit_binary(g->all, "Add", count, chosen[i]) : chosen[i];
   }
   uint32_t each = keel_gradient_text(g, "^0 / %v", count);
   for (uint32_t i = 0; i < n; i++)
     if (keel_gradient_wants(g, i))
-      keel_gradient_give_wide(g, i, mul(g, each, chosen[i]));
+      keel_gradient_give_wide(g, i,
+                              keel_emit_binary(g->all, "Mul", each, chosen[i]));
 }
 
 static void clip(keel_gradient *g) {

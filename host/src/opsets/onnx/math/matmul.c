@@ -1,7 +1,7 @@
 /* matmul.c - matrix products, Einsum and Det: shapes, work, derivatives. */
 #include "opsets/onnx/math/equation.h"
 #include "opsets/onnx/passes.h"
-#include "opsets/onnx/training/gradient_terms.h"
+#include "opsets/onnx/training/gradient.h"
 #include "opsets/onnx/upgrade.h"
 #include "opsets/tables.h"
 #include "passes/cost.h"

@@ -1,5 +1,5 @@
 /* norm.c - normalisation and softmax: shapes, forms of older opsets, work, derivatives. */
-#include "opsets/onnx/training/gradient_terms.h"
+#include "opsets/onnx/training/gradient.h"
 #include "opsets/onnx/upgrade.h"
 #include "opsets/tables.h"
 #include "passes/work.h"

@@ -7,7 +7,7 @@
 #include "opsets/onnx/math/random.h"
 #include "device/context.h"
 #include "memory/access.h"
-#include "opsets/onnx/training/gradient_terms.h"
+#include "opsets/onnx/training/gradient.h"
 #include "opsets/onnx/upgrade.h"
 #include "opsets/tables.h"
 

@@ -1,6 +1,6 @@
 /* reduce.c - reductions, running sums and the largest elements: shapes, forms of older opsets,
  * derivatives. */
-#include "opsets/onnx/training/gradient_terms.h"
+#include "opsets/onnx/training/gradient.h"
 #include "opsets/onnx/upgrade.h"
 #include "opsets/tables.h"
 

@@ -1,7 +1,7 @@
 /* conv.c - convolutions and pooling: shapes, forms of older opsets, work, derivatives. */
 #include <kd/help.h>
 
-#include "opsets/onnx/training/gradient_terms.h"
+#include "opsets/onnx/training/gradient.h"
 #include "opsets/onnx/upgrade.h"
 #include "opsets/tables.h"
 #include "passes/cost.h"

@@ -3,7 +3,7 @@
  * The importer puts the values that the attributes name behind the node's inputs: xs, zs, y. Where
  * the inputs are other values than these, the nodes between are written again for them. y may have
  * any shape: the gradient is that of the sum of its elements. */
-#include "opsets/onnx/training/gradient_terms.h"
+#include "opsets/onnx/training/gradient.h"
 #include "opsets/tables.h"
 
 #include <kd/help.h>
@@ -43,7 +43,8 @@ bool keel_gradient_wants(const keel_gradient *g, uint32_t index) {
 void keel_gradient_give(keel_gradient *g, uint32_t index, uint32_t value) {
   if (!keel_gradient_wants(g, index) || g->all->status != KD_OK) return;
   uint32_t *sum = &g->sums[g->node.inputs[index]];
-  *sum = *sum == KEEL_ABSENT ? value : add(g, *sum, value);
+  *sum = *sum == KEEL_ABSENT ? value
+                             : keel_emit_binary(g->all, "Add", *sum, value);
 }
 
 void keel_gradient_give_wide(keel_gradient *g, uint32_t index, uint32_t value) {
@@ -97,11 +98,12 @@ uint32_t keel_gradient_zero(keel_gradient *g, uint32_t like) {
 
 uint32_t keel_gradient_shaped_like(keel_gradient *g, uint32_t value,
                                    uint32_t like) {
-  return two(g, "Reshape", value, keel_gradient_shape(g, like));
+  return keel_emit_binary(g->all, "Reshape", value,
+                          keel_gradient_shape(g, like));
 }
 
 uint32_t keel_gradient_wide(keel_gradient *g, uint32_t value, uint32_t shape) {
-  return two(g, "Expand", value, shape);
+  return keel_emit_binary(g->all, "Expand", value, shape);
 }
 
 static const keel_type *known_type(const keel_gradient *g, uint32_t value) {

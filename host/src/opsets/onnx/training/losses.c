@@ -1,5 +1,5 @@
 /* losses.c - losses: shapes and derivatives. */
-#include "opsets/onnx/training/gradient_terms.h"
+#include "opsets/onnx/training/gradient.h"
 #include "opsets/tables.h"
 
 /* ---- shapes ------------------------------------------------------------------ */
