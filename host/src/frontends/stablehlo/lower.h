@@ -267,9 +267,6 @@ bool hlo_is_canonical(const hlo *h, const bytecode_block *block, uint32_t value,
 /* That, made here. */
 keel_value hlo_canonical(hlo *h, keel_value x, kd_dtype dtype);
 
-/* Whether a float has its sign bit. */
-keel_value hlo_has_sign(hlo *h, keel_value x, kd_dtype dtype);
-
 /* An integer of a float's size; the order of these is the total order. */
 keel_value hlo_total_number(hlo *h, keel_value x, kd_dtype dtype);
 

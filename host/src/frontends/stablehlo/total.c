@@ -87,10 +87,6 @@ static kd_dtype total_bits_of(kd_dtype dtype) {
   return size == 2 ? KD_I16 : size == 4 ? KD_I32 : KD_I64;
 }
 
-keel_value hlo_has_sign(hlo *h, keel_value x, kd_dtype dtype) {
-  return hlo_text(h, NULL, "%v < 0", hlo_bits_as(h, x, total_bits_of(dtype)));
-}
-
 /* Of negative floats all bits but the sign count the other way round. */
 keel_value hlo_total_number(hlo *h, keel_value x, kd_dtype dtype) {
   kd_dtype bits = total_bits_of(dtype);
