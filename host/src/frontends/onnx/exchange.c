@@ -35,8 +35,9 @@ static void exchange_drop(keel_draft *draft, const keel_attr *attr) {
 }
 
 /* A Transpose of a value by two axes that change places. */
-static keel_status exchange_turn(const keel_draft *draft, uint32_t rank,
-                                 uint32_t axis, uint32_t from, uint32_t to) {
+static keel_status exchange_transpose(const keel_draft *draft, uint32_t rank,
+                                      uint32_t axis, uint32_t from,
+                                      uint32_t to) {
   int64_t perm[KD_MAX_RANK];
   keel_opdef *op = NULL;
   keel_node *node = NULL;
@@ -68,14 +69,15 @@ static keel_status gather_along(keel_draft *draft, int64_t axis) {
     return keel_fail(KD_DATA_LOSS,
                      "AllGather \"%s\" has axis %lld of %u dimensions",
                      draft->name, (long long)axis, (unsigned)type->rank);
-  uint32_t turned = keel_function_value(function, ""),
+  uint32_t transposed = keel_function_value(function, ""),
            joined = keel_function_value(function, ""), rank = type->rank;
-  if (turned == KEEL_ABSENT || joined == KEEL_ABSENT) return KD_OUT_OF_MEMORY;
-  KEEL_TRY(
-      exchange_turn(draft, rank, (uint32_t)axis, draft->inputs[0], turned));
-  KEEL_TRY(
-      exchange_turn(draft, rank, (uint32_t)axis, joined, draft->outputs[0]));
-  draft->inputs[0] = turned;
+  if (transposed == KEEL_ABSENT || joined == KEEL_ABSENT)
+    return KD_OUT_OF_MEMORY;
+  KEEL_TRY(exchange_transpose(draft, rank, (uint32_t)axis, draft->inputs[0],
+                              transposed));
+  KEEL_TRY(exchange_transpose(draft, rank, (uint32_t)axis, joined,
+                              draft->outputs[0]));
+  draft->inputs[0] = transposed;
   draft->outputs[0] = joined;
   return KD_OK;
 }

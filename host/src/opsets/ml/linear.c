@@ -118,16 +118,16 @@ uint32_t keel_ml_with(keel_emit *all, const char *op, uint32_t value,
 uint32_t keel_ml_product(keel_emit *all, uint32_t x, kd_dtype dtype,
                          int64_t count, int64_t k, const float *rows) {
   const int64_t dims[] = {k, count}, flat[] = {-1, count};
-  float *turned = calloc((size_t)(k * count) + 1, sizeof *turned);
-  if (!turned) {
-    all->status = keel_no_memory((uint64_t)(k * count) * sizeof *turned);
+  float *transposed = calloc((size_t)(k * count) + 1, sizeof *transposed);
+  if (!transposed) {
+    all->status = keel_no_memory((uint64_t)(k * count) * sizeof *transposed);
     return KEEL_ABSENT;
   }
   for (int64_t i = 0; i < count; i++)
     for (int64_t j = 0; j < k; j++)
-      turned[j * count + i] = rows[i * k + j];
-  uint32_t matrix = keel_ml_numbers(all, dtype, 2, dims, turned);
-  free(turned);
+      transposed[j * count + i] = rows[i * k + j];
+  uint32_t matrix = keel_ml_numbers(all, dtype, 2, dims, transposed);
+  free(transposed);
   /* a single row becomes one of a matrix */
   return keel_emit_reshape(all, keel_emit_binary(all, "MatMul", x, matrix),
                            flat, 2);

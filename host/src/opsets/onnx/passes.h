@@ -56,7 +56,7 @@ keel_status keel_pass_products(keel_function *function, keel_device *device);
 
 /* Replaces MatMul of two matrices that a run computes, where a Transpose is before or behind
  * it, by Gemm, if shapes are known and the device has the op. */
-keel_status keel_pass_turned(keel_function *function, keel_device *device);
+keel_status keel_pass_transposed(keel_function *function, keel_device *device);
 
 /* Replaces a depthwise convolution between a Transpose to channels first and one back by
  * keel::DepthwiseConv, which works on channels last, if shapes are known and the device has

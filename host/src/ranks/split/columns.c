@@ -98,9 +98,10 @@ static bool columns_is_product(const columns *all, const keel_node *node,
   if (is_onnx(node, "MatMul"))
     return weights->type->dims[1] == columns &&
            columns_type_of(all, node->inputs[0]);
-  bool turned = is_onnx(node, "Gemm") && keel_attr_int(node->op, "transB", 0);
+  bool transposed =
+      is_onnx(node, "Gemm") && keel_attr_int(node->op, "transB", 0);
   return is_onnx(node, "Gemm") &&
-         weights->type->dims[turned ? 0 : 1] == columns &&
+         weights->type->dims[transposed ? 0 : 1] == columns &&
          (node->input_count < 3 || node->inputs[2] == KEEL_ABSENT ||
           is_bias(all, node->inputs[2], columns));
 }
@@ -368,8 +369,9 @@ static keel_status make_columns(columns *all, uint32_t value, const piece *p,
     KEEL_TRY(make_columns(all, node.inputs[0], p, &inputs[0]));
     KEEL_TRY(shape_of(all, type, p->to - p->from, &inputs[1]));
   } else {
-    bool turned = is_onnx(&node, "Gemm") && keel_attr_int(node.op, "transB", 0);
-    KEEL_TRY(later(all, inputs[1], turned ? 0 : 1, p, &inputs[1]));
+    bool transposed =
+        is_onnx(&node, "Gemm") && keel_attr_int(node.op, "transB", 0);
+    KEEL_TRY(later(all, inputs[1], transposed ? 0 : 1, p, &inputs[1]));
     if (inputs[2] != KEEL_ABSENT)
       KEEL_TRY(some_of(all, inputs[2], p, &inputs[2]));
   }
@@ -384,7 +386,7 @@ static keel_status without_axis(columns *all, const piece *p,
   const keel_type *type = columns_type_of(all, reshape.outputs[0]);
   const int64_t *perm = NULL;
   int64_t dims[KD_MAX_RANK], order[KD_MAX_RANK];
-  uint32_t rank = type->rank, count = 0, left = 0, turned[2];
+  uint32_t rank = type->rank, count = 0, left = 0, transposed[2];
   uint32_t at = columns_type_of(all, reshape.inputs[0])->rank - 1;
   keel_attr_ints(transpose.op, "perm", &perm);
   for (uint32_t i = 0; i < rank; i++) {
@@ -394,12 +396,14 @@ static keel_status without_axis(columns *all, const piece *p,
   uint32_t inputs[2] = {KEEL_ABSENT, KEEL_ABSENT};
   KEEL_TRY(make_columns(all, reshape.inputs[0], p, &inputs[0]));
   KEEL_TRY(keel_split_ints(all->s, dims, count, &inputs[1]));
-  turned[0] = KEEL_ABSENT;
+  transposed[0] = KEEL_ABSENT;
   all->s->node = reshape;
-  KEEL_TRY(keel_split_add(all->s, "Reshape", NULL, 0, inputs, 2, &turned[0]));
+  KEEL_TRY(
+      keel_split_add(all->s, "Reshape", NULL, 0, inputs, 2, &transposed[0]));
   const keel_attr attr = KEEL_INTS("perm", count, order);
   all->s->node = transpose;
-  return keel_split_add(all->s, "Transpose", &attr, 1, turned, 1, out_value);
+  return keel_split_add(all->s, "Transpose", &attr, 1, transposed, 1,
+                        out_value);
 }
 
 static keel_status part(columns *all) {

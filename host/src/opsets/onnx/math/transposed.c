@@ -4,13 +4,13 @@
 #include "device/device.h"
 #include "opsets/onnx/passes.h"
 
-typedef struct turned {
+typedef struct transposed {
   keel_function *function;
   keel_uses uses;
-} turned;
+} transposed;
 
 /* A Transpose of a matrix. */
-static bool is_turn(const turned *all, const keel_node *node) {
+static bool is_transpose(const transposed *all, const keel_node *node) {
   const int64_t *perm = NULL;
   const keel_type *type = keel_pass_is(node, "Transpose")
                               ? keel_pass_type(all->function, node->inputs[0])
@@ -19,26 +19,29 @@ static bool is_turn(const turned *all, const keel_node *node) {
   return keel_attr_ints(node->op, "perm", &perm) != 2 || perm[0] == 1;
 }
 
-/* The operand as a Gemm reads it; *out_turned: transposed. */
-static uint32_t operand(const turned *all, const keel_node *product,
-                        uint32_t index, bool *out_turned) {
+/* The operand as a Gemm reads it; *out_transposed: transposed. */
+static uint32_t operand(const transposed *all, const keel_node *product,
+                        uint32_t index, bool *out_transposed) {
   uint32_t value = product->inputs[index];
   const keel_node *node = keel_pass_maker(all->function, value);
-  *out_turned = node && is_turn(all, node) && node->device == product->device;
-  return *out_turned ? node->inputs[0] : value;
+  *out_transposed =
+      node && is_transpose(all, node) && node->device == product->device;
+  return *out_transposed ? node->inputs[0] : value;
 }
 
 /* The Transpose that alone reads a product, or NULL. */
-static keel_node *turn_behind(const turned *all, const keel_node *product) {
+static keel_node *transpose_behind(const transposed *all,
+                                   const keel_node *product) {
   uint32_t value = product->outputs[0], at = all->uses.reader[value];
   keel_node *node = all->uses.counts[value] == 1 && at != KEEL_ABSENT
                         ? &all->function->nodes[at]
                         : NULL;
-  return node && is_turn(all, node) && node->device == product->device ? node
-                                                                       : NULL;
+  return node && is_transpose(all, node) && node->device == product->device
+             ? node
+             : NULL;
 }
 
-static bool is_matrix(const turned *all, uint32_t value) {
+static bool is_matrix(const transposed *all, uint32_t value) {
   const keel_type *type =
       value == KEEL_ABSENT ? NULL : keel_pass_type(all->function, value);
   return type && type->rank == 2 && !all->function->values[value].constant &&
@@ -46,7 +49,7 @@ static bool is_matrix(const turned *all, uint32_t value) {
           type->dtype == KD_F16 || type->dtype == KD_BF16);
 }
 
-static keel_status transposed_replace(turned *all, keel_node *product,
+static keel_status transposed_replace(transposed *all, keel_node *product,
                                       keel_node *behind, keel_device *where) {
   bool turns[2];
   uint32_t *inputs = keel_arena_take(all->function->arena, 2 * sizeof *inputs);
@@ -81,7 +84,7 @@ static keel_status transposed_replace(turned *all, keel_node *product,
   return KD_OK;
 }
 
-static keel_status transposed_visit(turned *all, keel_device *device,
+static keel_status transposed_visit(transposed *all, keel_device *device,
                                     keel_node *product) {
   keel_device *where = product->device ? product->device : device;
   bool turns[2];
@@ -90,7 +93,7 @@ static keel_status transposed_visit(turned *all, keel_device *device,
       !is_matrix(all, product->inputs[1]) ||
       !keel_device_kernels(where, "ai.onnx", "Gemm"))
     return KD_OK;
-  keel_node *behind = turn_behind(all, product);
+  keel_node *behind = transpose_behind(all, product);
   operand(all, product, 0, &turns[0]);
   operand(all, product, 1, &turns[1]);
   return turns[0] || turns[1] || behind
@@ -98,8 +101,8 @@ static keel_status transposed_visit(turned *all, keel_device *device,
              : KD_OK;
 }
 
-keel_status keel_pass_turned(keel_function *function, keel_device *device) {
-  turned all = {.function = function};
+keel_status keel_pass_transposed(keel_function *function, keel_device *device) {
+  transposed all = {.function = function};
   keel_status status = keel_uses_count(function, &all.uses);
   for (uint32_t i = 0; status == KD_OK && i < function->node_count; i++)
     status = transposed_visit(&all, device, &function->nodes[i]);

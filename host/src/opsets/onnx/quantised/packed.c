@@ -13,10 +13,10 @@
 #define ROWS_FEW 8
 
 /* A constant matrix and how it is quantised; rows of it are inputs of a column, unless it is
- * turned. */
+ * transposed. */
 typedef struct matrix {
   const keel_tensor *numbers, *scales, *zeros; /* zeros: NULL: 0 */
-  bool turned;
+  bool transposed;
   int64_t n, k;
   int64_t block; /* that have a scale in common, along k */
   int64_t scale_n,
@@ -54,7 +54,7 @@ static bool is_block(int64_t size) {
 /* Scales by blocks along k, or one a column. */
 static bool read_scales(matrix *m, int64_t axis, int64_t block) {
   const keel_type *type = m->scales->type, *whole = m->numbers->type;
-  int64_t along_k = m->turned ? 1 : 0;
+  int64_t along_k = m->transposed ? 1 : 0;
   axis = axis < 0 ? axis + 2 : axis;
   if (block) {
     int64_t blocks = (m->k + block - 1) / block;
@@ -77,10 +77,11 @@ static const keel_node *read_weights(const keel_function *function,
                                      const keel_node *product, matrix *m) {
   const int64_t *perm = NULL;
   const keel_node *node = keel_pass_maker(function, product->inputs[1]);
-  m->turned = node && keel_pass_is(node, "Transpose");
-  if (m->turned && keel_attr_ints(node->op, "perm", &perm) == 2 && perm[0] != 1)
+  m->transposed = node && keel_pass_is(node, "Transpose");
+  if (m->transposed && keel_attr_ints(node->op, "perm", &perm) == 2 &&
+      perm[0] != 1)
     return NULL;
-  if (m->turned) node = keel_pass_maker(function, node->inputs[0]);
+  if (m->transposed) node = keel_pass_maker(function, node->inputs[0]);
   if (!node || !keel_pass_is(node, "DequantizeLinear")) return NULL;
   m->numbers = constant_in(function, node, 0);
   m->scales = constant_in(function, node, 1);
@@ -90,8 +91,8 @@ static const keel_node *read_weights(const keel_function *function,
       m->numbers->type->rank != 2 || !is_few_bits(m->numbers->type->dtype) ||
       (has_zeros && m->zeros->type->elements != m->scales->type->elements))
     return NULL;
-  m->k = m->numbers->type->dims[m->turned];
-  m->n = m->numbers->type->dims[!m->turned];
+  m->k = m->numbers->type->dims[m->transposed];
+  m->n = m->numbers->type->dims[!m->transposed];
   return m->k > 0 && m->n > 0 &&
                  read_scales(m, keel_attr_int(node->op, "axis", 1),
                              keel_attr_int(node->op, "block_size", 0))
@@ -128,7 +129,7 @@ static keel_status pack_numbers(keel_context *context, const matrix *m,
     for (int64_t k = 0; k < m->k; k++)
       packed_put(to + n * row, k, bits,
                  packed_number_at(m->numbers,
-                                  m->turned ? n * m->k + k : k * m->n + n));
+                                  m->transposed ? n * m->k + k : k * m->n + n));
   return KD_OK;
 }
 
