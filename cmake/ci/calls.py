@@ -12,7 +12,7 @@ import tree
 
 TESTS = re.compile(r"(^|/)(tests|mutants)/|^conformance/rules/")
 SOURCE = re.compile(r"\.(c|cc|h)$")
-PYTHON = re.compile(r"^python/keel/.*\.py$")
+PYTHON = re.compile(r"^host/bridges/python/keel/.*\.py$")
 
 WRITES = "files are written by device_api/system/save.h"
 READS = "the environment is read by device_api/system/environment.h"
@@ -82,8 +82,8 @@ def prove():
         assert len(list(faults("host/x.c", text))) == 1, text
     for text in good:
         assert not list(faults("host/x.c", text)), text
-    assert list(faults("python/keel/x.py", "with open(path, 'wb') as f:"))
-    assert not list(faults("python/keel/x.py", "with open(path, 'rb') as f:"))
+    assert list(faults("host/bridges/python/keel/x.py", "with open(path, 'wb') as f:"))
+    assert not list(faults("host/bridges/python/keel/x.py", "with open(path, 'rb') as f:"))
     print("the check fails where it should")
 
 

@@ -49,7 +49,7 @@ tables() {
 
 # Links to files that are not there: [text](path)
 links() {
-  for file in README.md CHANGELOG.md CONTRIBUTING.md docs/*.md docs/bridges/*.md; do
+  for file in README.md CHANGELOG.md CONTRIBUTING.md docs/*.md host/bridges/*.md host/bridges/*/*.md; do
     grep -o '](\([^)]*\))' "$file" | sed 's/^](//; s/[#)].*//' | sort -u |
       while read -r link; do
         case $link in '' | http*) continue ;; esac
@@ -68,7 +68,7 @@ case $1 in
   echo "the tables are right, and links lead somewhere"
   ;;
 --run)
-  for file in README.md docs/*.md docs/bridges/*.md; do
+  for file in README.md docs/*.md host/bridges/*.md host/bridges/*/*.md; do
     # "! COMMAND" must fail, which -e would not ask for
     awk '/^```sh run$/ { on = 1; next } /^```$/ { on = 0 }
          on && /^! / { print "if " substr($0, 3) "; then exit 1; fi"; next }

@@ -124,11 +124,11 @@ torch() {
   else
     environment torch torch torchvision numpy
   fi
-  run "$python" -B -W ignore python/tests/test_torch_numbers.py
+  run "$python" -B -W ignore host/bridges/python/tests/test_torch_numbers.py
   [ -z "$short" ] || return 0
-  run "$python" -B python/tests/test_torch.py
+  run "$python" -B host/bridges/python/tests/test_torch.py
   for device in $devices; do
-    [ "$device" = cpu:0 ] || run env "KEEL_TEST_DEVICE=$device" "$python" -B python/tests/test_torch.py Models
+    [ "$device" = cpu:0 ] || run env "KEEL_TEST_DEVICE=$device" "$python" -B host/bridges/python/tests/test_torch.py Models
   done
 }
 

@@ -92,7 +92,7 @@ done
 inside keel ops --plugin /tmp/acme/build/acme.so --only --device acme:0 | grep -q MatMul || fail "the new device"
 
 step "the Python wheel"
-cp -r "$source/python" "$scratch/python"
+cp -r "$source/host/bridges/python" "$scratch/python"
 rm -rf "$scratch/python/build"
 (cd "$scratch/python" && /usr/bin/python3 -m build --no-isolation --wheel -o "$root/root" . \
   >"$scratch/log" 2>&1) || { cat "$scratch/log"; fail "python -m build (python3-build)"; }

@@ -104,7 +104,7 @@ bridges() {
   part onnxruntime-compiled python3 -W ignore $tests/contexts.py cuda:0
   part onnxruntime-device python3 -W ignore $tests/device.py cuda:0
   part jax env JAX_PLATFORMS=cpu,keel python3 host/bridges/pjrt/tests/test_jax.py cuda:0
-  part pytorch env KEEL_TEST_DEVICE=cuda:0 python3 python/tests/test_torch.py Models
+  part pytorch env KEEL_TEST_DEVICE=cuda:0 python3 host/bridges/python/tests/test_torch.py Models
 }
 
 run_checks() {

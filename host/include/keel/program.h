@@ -112,7 +112,7 @@ KEEL_API keel_status keel_builder_finish(keel_builder *builder,
                                          KD_OWNED keel_program **out_program);
 
 /* Loads a model file. Its kind follows from its contents: Keel's binary form, its text
- * (MLIR), a portable artifact of StableHLO (docs/bridges/stablehlo.md) or, if
+ * (MLIR), a portable artifact of StableHLO (docs/stablehlo.md) or, if
  * Keel was built with protobuf-c, ONNX. The binary form is
  * mapped, and so are large constants of ONNX, in the model's file or beside it:
  * these files must not change while the program, its plans or their values

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The table of docs/bridges/stablehlo.md, from lower.def and properties.def.
+"""The table of docs/stablehlo.md, from lower.def and properties.def.
 
     stablehlo_ops.py            prints it
     stablehlo_ops.py --write    writes it into the page
@@ -11,7 +11,7 @@ import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 FOLDER = os.path.join(HERE, "../../src/frontends/stablehlo")
-PAGE = os.path.join(HERE, "../../../docs/bridges/stablehlo.md")
+PAGE = os.path.join(HERE, "../../../docs/stablehlo.md")
 MARKS = ("<!-- ops: python3 host/tests/frontends/stablehlo_ops.py --write -->\n", "<!-- end -->")
 # taken care of where functions and tuples are, outside of lower.def
 OTHERS = {"func": "the module's functions", "return": "", "tuple": "not of `main`", "get_tuple_element": "not of `main`"}
@@ -49,7 +49,7 @@ def main():
         with open(PAGE, "w", encoding="utf-8") as file:
             file.write(right)
     elif text != right:
-        print("docs/bridges/stablehlo.md: the table is not that of lower.def: stablehlo_ops.py --write")
+        print("docs/stablehlo.md: the table is not that of lower.def: stablehlo_ops.py --write")
         return 1
     return 0
 

@@ -377,7 +377,7 @@ class Options(Fresh):
 
     def test_the_page_has_the_table_of_ops(self):
         path = os.path.join(os.path.dirname(os.path.abspath(__file__)),
-                            "../../docs/bridges/pytorch.md")
+                            "../pytorch.md")
         with open(path, encoding="utf-8") as page:
             text = page.read()
         self.assertIn(keel.torch.table(), text, "python3 -m keel.torch --ops prints the table")

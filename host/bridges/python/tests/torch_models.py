@@ -1,6 +1,6 @@
 """Small models that the tests of keel.torch train: each returns a module and its arguments.
 
-`python3 torch_models.py` prints the table of docs/bridges/pytorch.md.
+`python3 torch_models.py` prints the table of host/bridges/python/pytorch.md.
 """
 import copy
 import sys

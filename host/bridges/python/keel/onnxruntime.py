@@ -7,7 +7,7 @@
         "model.onnx", keel.onnxruntime.session_options("cpu:0"))
 
 Needs onnxruntime 1.24 or later. What the device does not take runs on ONNX Runtime's own CPU;
-docs/bridges/onnxruntime.md of Keel says more.
+host/bridges/onnxruntime/README.md of Keel says more.
 """
 from __future__ import annotations
 

@@ -4,7 +4,7 @@
     model = torch.compile(model, backend="keel")                    # on the default device
     model = torch.compile(model, backend="keel", options={"device": "opencl:0"})
 
-See docs/bridges/pytorch.md of Keel.
+See host/bridges/python/pytorch.md of Keel.
 """
 from __future__ import annotations
 
