@@ -184,6 +184,19 @@ static void print_profile(run_session *run) {
   print_devices(run);
 }
 
+/* Of a model with open sizes. */
+static void print_versions(keel_plan *plan) {
+  keel_version_counts c;
+  keel_plan_versions(plan, &c);
+  if (c.made)
+    printf(
+        "versions for single sizes: %llu made in %.2f ms, %llu evicted; they "
+        "served %llu of %llu runs\n",
+        (unsigned long long)c.made, (double)c.time / 1e6,
+        (unsigned long long)c.evicted, (unsigned long long)c.hits,
+        (unsigned long long)(c.hits + c.misses));
+}
+
 void run_print_text(const run_arguments *all, run_session *run,
                     const bool *agree, char (*texts)[256]) {
   keel_stats stats;
@@ -220,10 +233,23 @@ void run_print_text(const run_arguments *all, run_session *run,
   if (keel_plan_replays(run->plan))
     printf("%llu runs were launches of a recording\n",
            (unsigned long long)keel_plan_replays(run->plan));
+  if (all->profile) print_versions(run->plan);
   if (all->split) parting_print(all->split, &run->facts);
   ranks_print(run->link, false);
   several_print(&run->several);
   if (all->profile) print_profile(run);
+}
+
+static void print_versions_json(keel_plan *plan) {
+  keel_version_counts c;
+  keel_plan_versions(plan, &c);
+  printf(
+      ", \"versions\": {\"kept\": %llu, \"pinned\": %llu, \"made\": %llu,"
+      " \"evicted\": %llu, \"hits\": %llu, \"misses\": %llu, \"ns\": %llu}",
+      (unsigned long long)c.kept, (unsigned long long)c.pinned,
+      (unsigned long long)c.made, (unsigned long long)c.evicted,
+      (unsigned long long)c.hits, (unsigned long long)c.misses,
+      (unsigned long long)c.time);
 }
 
 static void print_profile_json(const run_session *run) {
@@ -257,8 +283,10 @@ static void print_profile_json(const run_session *run) {
         (unsigned long long)d.copies, (unsigned long long)d.idle,
         (unsigned long long)d.bytes, d.timed);
   keel_plan_profile_exchanges(run->plan, &times);
+  printf("]");
+  print_versions_json(run->plan);
   printf(
-      "], \"exchanges\": {\"calls\": %llu, \"time_ns\": %llu,"
+      ", \"exchanges\": {\"calls\": %llu, \"time_ns\": %llu,"
       " \"bare_ns\": %llu}",
       (unsigned long long)times.calls, (unsigned long long)times.time,
       (unsigned long long)bare_time(run, &times));

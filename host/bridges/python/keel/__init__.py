@@ -497,6 +497,30 @@ class Model(_Owner):
                 _ranges(tensor, shared)
         return [_apart(t, shared) for t in outputs]
 
+    def prepare(self, sizes: Mapping[str, Sequence[int | None]]) -> None:
+        """Plans these sizes of inputs now, so that a run with them need not, and keeps that plan.
+
+        sizes  by name, {"x": (1, 128)}; None: as the model has it. Dimensions of one name are
+               given once; inputs without open dimensions need not be given
+        """
+        names = [port.name for port in self.inputs]
+        given = (native.InputSizes * max(1, len(sizes)))()
+        for one, (name, dims) in zip(given, sizes.items()):
+            if name not in names:
+                raise TypeError(f"the model has no input {name!r}; its inputs are "
+                                + ", ".join(map(str, self.inputs)))
+            one.input, one.rank = names.index(name), len(dims)
+            one.dims = (c_int64 * max(1, len(dims)))(*[-1 if d is None else d for d in dims])
+        _check(lib.keel_plan_prepare(self._plan, given, len(sizes)))
+
+    def versions(self) -> dict[str, int]:
+        """How many plans for single sizes there are (kept), of these prepared (pinned), made and
+        evicted so far; how many runs found one (hits) and did not (misses); and the nanoseconds
+        in which they were made (time)."""
+        counts = native.VersionCounts()
+        lib.keel_plan_versions(self._plan, byref(counts))
+        return {name: int(getattr(counts, name)) for name, _ in counts._fields_}
+
     def __repr__(self) -> str:
         return (f"<keel.Model ({', '.join(map(str, self.inputs))}) ->"
                 f" ({', '.join(map(str, self.outputs))})>")

@@ -63,6 +63,15 @@ class PlanParams(Structure):
                 ("cancel", c_void_p), ("timeout", c_uint64)]
 
 
+class InputSizes(Structure):
+    _fields_ = [("input", c_uint32), ("rank", c_uint32), ("dims", POINTER(c_int64))]
+
+
+class VersionCounts(Structure):
+    _fields_ = [(name, c_uint64) for name in ("kept", "pinned", "made", "evicted", "hits",
+                                              "misses", "time")]
+
+
 RUN_ENQUEUES = 4
 
 
@@ -132,6 +141,8 @@ _signatures: dict[str, tuple[Any, list[Any]]] = {
     "keel_plan_input": (c_int32, [_handle, c_uint32, POINTER(Port)]),
     "keel_plan_output_count": (c_uint32, [_handle]),
     "keel_plan_output": (c_int32, [_handle, c_uint32, POINTER(Port)]),
+    "keel_plan_prepare": (c_int32, [_handle, POINTER(InputSizes), c_uint32]),
+    "keel_plan_versions": (None, [_handle, POINTER(VersionCounts)]),
     "keel_cancel_create": (c_int32, [_handle, _out]),
     "keel_cancel_request": (None, [_handle, c_char_p]),
     "keel_cancel_release": (None, [_handle]),

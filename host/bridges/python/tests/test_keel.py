@@ -53,6 +53,15 @@ INITIAL = (
     b'\x08\x02B\x04\n\x00\x10\x11')
 
 
+# y = x + x, of any rows and columns
+OPEN = b'''"keel.program"() ({
+^bb0(%0: tensor<?x?xf32>):
+%1 = "onnx.Add"(%0, %0) : (tensor<?x?xf32>, tensor<?x?xf32>) -> tensor<?x?xf32>
+"keel.return"(%1) : (tensor<?x?xf32>) -> ()
+}) : () -> ()
+'''
+
+
 class Runs(unittest.TestCase):
     def setUp(self):
         self.product = keel.load(case("test_matmul_3d"), device="cpu:0")
@@ -132,6 +141,23 @@ class Runs(unittest.TestCase):
             model.run(x, q=k)
         with self.assertRaisesRegex(TypeError, "input .*x.* is missing"):
             model.run(k=k)
+
+    def test_sizes_are_prepared_before_a_run(self):
+        model = keel.load(OPEN, device="cpu:0")
+        (name,) = [port.name for port in model.inputs]
+        for n in (1, 3, 7):
+            model.prepare({name: (n, 2 * n)})
+        for n in (7, 1, 3):
+            x = np.arange(2 * n * n, dtype=np.float32).reshape(n, 2 * n)
+            (y,) = model.run(x)
+            self.assertTrue(np.array_equal(y.numpy(), 2 * x))
+        counts = model.versions()
+        self.assertEqual({key: counts[key] for key in ("made", "pinned", "hits", "misses")},
+                         {"made": 3, "pinned": 3, "hits": 3, "misses": 0})
+        with self.assertRaisesRegex(keel.Error, "is open: name the sizes"):
+            model.prepare({name: (None, 4)})
+        with self.assertRaisesRegex(TypeError, "no input 'q'"):
+            model.prepare({"q": (2, 4)})
 
     def test_a_sequence_goes_in_and_comes_out(self):
         insert = keel.load(case("test_sequence_insert_at_front"))

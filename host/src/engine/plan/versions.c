@@ -3,6 +3,7 @@
 
 #include "base/refs.h"
 #include "device/context.h"
+#include "program/sizes.h"
 #include "trace/trace.h"
 
 #define REMEMBERED 256 /* sets of input types seen once */
@@ -12,6 +13,7 @@ typedef struct version {
   const keel_type **types;
   uint64_t hash; /* of the types */
   uint64_t used; /* the last run */
+  bool pinned;   /* keel_plan_prepare: it is not evicted */
 } version;
 
 struct keel_versions {
@@ -27,7 +29,8 @@ struct keel_versions {
   uint64_t came[REMEMBERED]; /* hashes, a ring */
   uint32_t came_next;
   uint64_t tick; /* runs */
-  bool ahead;    /* the program has compiled forms for the plan itself */
+  keel_version_counts counts;
+  bool ahead; /* the program has compiled forms for the plan itself */
   bool making;
 };
 
@@ -95,10 +98,16 @@ static keel_plan *versions_find(keel_versions *all, uint64_t hash,
     version *one = &all->entries[i];
     if (!is_for(one, hash, inputs, count)) continue;
     one->used = all->tick;
+    all->counts.hits++;
     keel_refs_take(&one->plan->refs);
     return one->plan;
   }
+  all->counts.misses++;
   return NULL;
+}
+
+static uint64_t hash_add(uint64_t hash, const keel_type *type) {
+  return (hash ^ (type ? type->hash : 0)) * KEEL_HASH_STEP;
 }
 
 /* 0: not all inputs are ready. */
@@ -106,8 +115,7 @@ static uint64_t hash_types(keel_tensor *const *inputs, uint32_t count) {
   uint64_t hash = KEEL_HASH_SEED;
   for (uint32_t i = 0; i < count; i++) {
     if (keel_tensor_state(inputs[i]) != KEEL_READY) return 0;
-    hash ^= inputs[i]->type ? inputs[i]->type->hash : 0;
-    hash *= KEEL_HASH_STEP;
+    hash = hash_add(hash, inputs[i]->type);
   }
   return hash + !hash;
 }
@@ -129,62 +137,57 @@ static void versions_forget(keel_versions *all, uint64_t hash) {
     if (all->came[i] == hash) all->came[i] = 0;
 }
 
-/* A free entry, or the least recently used one if it has not been used for many runs, whose version
- * goes to *out_old; NULL: there is none. With the lock held. */
-static version *make_way(keel_versions *all, version *out_old) {
+/* A free entry, or the least recently used one that is not pinned, whose version goes to *out_old;
+ * NULL: there is none. For a version that is not to be pinned it must not have been used for many
+ * runs. With the lock held. */
+static version *make_way(keel_versions *all, bool pinned, version *out_old) {
   version *best = NULL;
   for (uint32_t i = 0; i < KEEL_VERSIONS_MOST; i++) {
     version *one = &all->entries[i];
     if (!one->plan) return one;
-    if (keel_refs_unique(&one->plan->refs) && (!best || one->used < best->used))
-      best = one;
+    bool goes = !one->pinned && (pinned || keel_refs_unique(&one->plan->refs));
+    if (goes && (!best || one->used < best->used)) best = one;
   }
-  if (best && all->tick - best->used < KEEL_VERSIONS_UNUSED) best = NULL;
+  if (best && !pinned && all->tick - best->used < KEEL_VERSIONS_UNUSED)
+    best = NULL;
   if (best) *out_old = *best;
   return best;
 }
 
 /* ---- making them -------------------------------------------------------------------- */
 
-static keel_status versions_make(keel_versions *all, uint64_t hash,
-                                 keel_tensor *const *inputs,
-                                 version *out_version) {
-  uint32_t count = all->base->input_count;
+/* NULL: no memory. */
+static const keel_type **versions_types_of(keel_tensor *const *inputs,
+                                           uint32_t count) {
   const keel_type **types = malloc((count + 1) * sizeof *types);
-  if (!types) return keel_no_memory(count * sizeof *types);
-  for (uint32_t i = 0; i < count; i++)
+  for (uint32_t i = 0; types && i < count; i++)
     types[i] = inputs[i]->type;
-  uint64_t began = keel_tracing() ? keel_now() : 0;
-  keel_plan *plan = NULL;
-  keel_status status =
-      keel_plan_of_types(all->general, all->base, types, &all->params,
-                         &all->placed, &plan);
-  if (began) keel_trace_span("plan", NULL, all->base->name, began);
-  if (status != KD_OK) {
-    free(types);
-    return status;
-  }
-  keel_profile_part(all->general, plan);
-  *out_version = (version){.plan = plan, .types = types, .hash = hash};
+  return types;
+}
+
+/* Makes the plan of a version's types. */
+static keel_status versions_make(keel_versions *all, version *made) {
+  uint64_t began = keel_now();
+  KEEL_TRY(keel_plan_of_types(all->general, all->base, made->types,
+                              &all->params, &all->placed, &made->plan));
+  if (keel_tracing()) keel_trace_span("plan", NULL, all->base->name, began);
+  keel_profile_part(all->general, made->plan);
+  pthread_mutex_lock(&all->lock);
+  all->counts.made++;
+  all->counts.time += keel_now() - began;
+  pthread_mutex_unlock(&all->lock);
   return KD_OK;
 }
 
-/* Keeps a version, and releases the one that it evicts. */
-static keel_plan *versions_keep(keel_versions *all, version *made) {
-  version old = {0};
-  keel_plan *plan = made->plan;
-  pthread_mutex_lock(&all->lock);
-  version *at = make_way(all, &old);
-  if (at) {
-    made->used = all->tick;
-    keel_refs_take(&plan->refs);
-    *at = *made;
-  }
-  all->making = false;
-  pthread_mutex_unlock(&all->lock);
-  versions_drop(&old);
-  if (!at) free(made->types); /* it serves this run only */
-  return plan;
+/* Keeps a version if there is an entry for it; *out_old: what it evicts. With the lock held. */
+static bool versions_keep(keel_versions *all, const version *made,
+                          version *out_old) {
+  version *at = make_way(all, made->pinned, out_old);
+  if (!at) return false;
+  all->counts.evicted += out_old->plan != NULL;
+  *at = *made;
+  at->used = made->pinned ? 0 : all->tick; /* the last run is another's */
+  return true;
 }
 
 /* That the plan for all shapes runs instead. It reports errors of inputs, and the end of a run,
@@ -204,22 +207,128 @@ keel_plan *keel_versions_take(keel_versions *all, keel_tensor *const *inputs) {
   if (!hash) return NULL;
   pthread_mutex_lock(&all->lock);
   keel_plan *found = versions_find(all, hash, inputs);
-  version none = {0};
-  bool makes =
-      !found && are_worth_it(all, hash) && !all->making && make_way(all, &none);
+  version old = {0};
+  bool makes = !found && are_worth_it(all, hash) && !all->making &&
+               make_way(all, false, &old);
   if (makes) all->making = true;
   pthread_mutex_unlock(&all->lock);
   if (!makes) return found;
-  version made = {0};
-  keel_status status = versions_make(all, hash, inputs, &made);
-  if (status == KD_OK) return versions_keep(all, &made);
-  versions_tell(all, status);
+  version made = {.types = versions_types_of(inputs, all->base->input_count),
+                  .hash = hash};
+  keel_status status =
+      made.types ? versions_make(all, &made) : keel_no_memory(sizeof made);
+  old = (version){0};
+  if (status != KD_OK) versions_tell(all, status);
   pthread_mutex_lock(&all->lock);
-  versions_forget(all, hash);
+  bool kept = status == KD_OK && versions_keep(all, &made, &old);
+  if (kept)
+    keel_refs_take(&made.plan->refs);
+  else if (status != KD_OK)
+    versions_forget(all, hash);
   all->making = false;
   pthread_mutex_unlock(&all->lock);
+  versions_drop(&old);
+  if (!kept) free(made.types); /* the plan serves this run alone */
+  return made.plan;
+}
+
+/* ---- prepared ones ------------------------------------------------------------------ */
+
+/* With the lock held. */
+static version *versions_of_types(keel_versions *all, const version *like) {
+  for (uint32_t i = 0; i < KEEL_VERSIONS_MOST; i++) {
+    version *one = &all->entries[i];
+    if (one->plan && one->hash == like->hash &&
+        !memcmp(one->types, like->types,
+                all->base->input_count * sizeof *like->types))
+      return one;
+  }
   return NULL;
 }
+
+/* Pins the version of these types, if there is one. */
+static bool versions_pin(keel_versions *all, const version *like) {
+  pthread_mutex_lock(&all->lock);
+  version *one = versions_of_types(all, like);
+  if (one) one->pinned = true;
+  pthread_mutex_unlock(&all->lock);
+  return one != NULL;
+}
+
+/* Makes and pins a version; `made` has its types, and keeps what is not used. */
+static keel_status versions_prepare(keel_versions *all, version *made) {
+  version old = {0};
+  if (versions_pin(all, made)) return KD_OK;
+  KEEL_TRY(versions_make(all, made));
+  if (versions_pin(all, made)) return KD_OK; /* another thread was first */
+  pthread_mutex_lock(&all->lock);
+  bool kept = versions_keep(all, made, &old);
+  pthread_mutex_unlock(&all->lock);
+  versions_drop(&old);
+  if (kept) *made = (version){0};
+  return kept ? KD_OK
+              : keel_fail(KD_FAILED_PRECONDITION,
+                          "%d sets of sizes are prepared, which is as many as"
+                          " a plan keeps",
+                          KEEL_VERSIONS_MOST);
+}
+
+/* The types of the inputs of a function whose sizes are given. */
+static keel_status versions_read_types(const keel_function *f, version *out) {
+  out->types = malloc((f->input_count + (size_t)1) * sizeof *out->types);
+  if (!out->types) return keel_no_memory(f->input_count);
+  out->hash = KEEL_HASH_SEED;
+  for (uint32_t i = 0; i < f->input_count; i++) {
+    const keel_port *port = &f->input_ports[i];
+    const keel_type *type = keel_port_type(port);
+    if (!port->flags && (!type || !keel_type_known(type)))
+      return keel_fail(KD_INVALID_ARGUMENT,
+                       "a size or the element type of input \"%s\" is open:"
+                       " name the sizes of all inputs that have open ones",
+                       port->name);
+    out->types[i] = port->flags ? NULL : type;
+    out->hash = hash_add(out->hash, out->types[i]);
+  }
+  out->hash += !out->hash;
+  return KD_OK;
+}
+
+keel_status keel_plan_prepare(keel_plan *plan, const keel_input_sizes *inputs,
+                              uint32_t count) {
+  keel_versions *all = plan->versions;
+  keel_arena arena = {0};
+  keel_function *functions = NULL, *f = NULL;
+  version made = {.pinned = true};
+  keel_status status = keel_function_clone(
+      all ? all->base : plan->main->function, &arena, &functions, &f);
+  if (status == KD_OK) status = keel_function_fix_inputs(f, inputs, count);
+  if (status == KD_OK) status = versions_read_types(f, &made);
+  if (status == KD_OK && all)
+    status = versions_prepare(all, &made);
+  else if (status == KD_OK && plan->holds)
+    status = keel_fail(KD_FAILED_PRECONDITION,
+                       "this plan is for all sizes alone: it calls ops one by"
+                       " one, or was made with KEEL_PLAN_ONE");
+  versions_drop(&made);
+  keel_functions_release(functions);
+  keel_arena_free(&arena);
+  return status;
+}
+
+void keel_plan_versions(keel_plan *plan, keel_version_counts *out_counts) {
+  keel_versions *all = plan->versions;
+  *out_counts = (keel_version_counts){0};
+  if (!all) return;
+  pthread_mutex_lock(&all->lock);
+  *out_counts = all->counts;
+  for (uint32_t i = 0; i < KEEL_VERSIONS_MOST; i++) {
+    out_counts->kept += all->entries[i].plan != NULL;
+    out_counts->pinned += all->entries[i].pinned;
+  }
+  pthread_mutex_unlock(&all->lock);
+}
+
+/* ---- all of them -------------------------------------------------------------------- */
 
 uint32_t keel_versions_list(keel_versions *all, keel_plan **out_plans) {
   uint32_t count = 0;

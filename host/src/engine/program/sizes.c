@@ -89,12 +89,19 @@ static keel_status fix_input(keel_function *f, const keel_input_sizes *given) {
   return KD_OK;
 }
 
+keel_status keel_function_fix_inputs(keel_function *f,
+                                     const keel_input_sizes *inputs,
+                                     uint32_t count) {
+  for (uint32_t i = 0; i < count; i++)
+    KEEL_TRY(fix_input(f, &inputs[i]));
+  return KD_OK;
+}
+
 static keel_status sizes_fill(keel_program *to, const keel_program *from,
                               const keel_input_sizes *inputs, uint32_t count) {
   KEEL_TRY(
       keel_function_clone(from->main, &to->arena, &to->functions, &to->main));
-  for (uint32_t i = 0; i < count; i++)
-    KEEL_TRY(fix_input(to->main, &inputs[i]));
+  KEEL_TRY(keel_function_fix_inputs(to->main, inputs, count));
   KEEL_TRY(keel_function_sort(to->main));
   return keel_function_types(to->main);
 }

@@ -9,4 +9,10 @@
 keel_status keel_function_fix(keel_function *f, uint32_t input,
                               const int64_t *dims);
 
+/* Gives inputs the sizes that a caller names, as keel_program_fix says, and others of the same name
+ * theirs. */
+keel_status keel_function_fix_inputs(keel_function *f,
+                                     const keel_input_sizes *inputs,
+                                     uint32_t count);
+
 #endif /* KEEL_SIZES_H */
