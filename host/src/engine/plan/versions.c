@@ -7,14 +7,28 @@
 #include "trace/trace.h"
 
 #define REMEMBERED 256 /* sets of input types seen once */
+/* Runs that lay a version out, and count as what making it costs; runs of it that are timed; and one
+ * in so many new sets runs the plan for all sizes, whatever a version would save. */
+#define WARMING 2
+#define SAMPLES 8
+#define PROBE   8
 
 typedef struct version {
   keel_plan *plan; /* NULL: free */
   const keel_type **types;
   uint64_t hash; /* of the types */
   uint64_t used; /* the last run */
+  uint32_t runs; /* that were timed */
   bool pinned;   /* keel_plan_prepare: it is not evicted */
 } version;
+
+/* What versions are worth: nanoseconds for each element of the inputs by the plan for all sizes,
+ * the less of its last two runs, and by a version; and for making a version. 0: not known. */
+typedef struct worth {
+  double general, last, special, cost;
+  uint64_t elements; /* of the last run of the plan for all sizes */
+  uint32_t general_runs, sets;
+} worth;
 
 struct keel_versions {
   /* guards the entries and the seen types; not held while a version is made */
@@ -30,6 +44,7 @@ struct keel_versions {
   uint32_t came_next;
   uint64_t tick; /* runs */
   keel_version_counts counts;
+  worth worth;
   bool ahead; /* the program has compiled forms for the plan itself */
   bool making;
 };
@@ -89,15 +104,29 @@ static bool is_for(const version *one, uint64_t hash,
   return true;
 }
 
+/* The mean of the samples so far, the last of which count most. */
+static void worth_add(double *mean, double sample) {
+  *mean = *mean > 0 ? (*mean + sample) / 2 : sample;
+}
+
+static uint64_t elements_of(keel_tensor *const *inputs, uint32_t count) {
+  uint64_t elements = 1;
+  for (uint32_t i = 0; i < count; i++)
+    if (inputs[i]->type) elements += (uint64_t)inputs[i]->type->elements;
+  return elements;
+}
+
 /* With the lock held. */
 static keel_plan *versions_find(keel_versions *all, uint64_t hash,
-                                keel_tensor *const *inputs) {
+                                keel_tensor *const *inputs,
+                                uint64_t *out_timed) {
   uint32_t count = all->base->input_count;
   all->tick++;
   for (uint32_t i = 0; i < KEEL_VERSIONS_MOST; i++) {
     version *one = &all->entries[i];
     if (!is_for(one, hash, inputs, count)) continue;
     one->used = all->tick;
+    if (one->runs >= SAMPLES) *out_timed = 0;
     all->counts.hits++;
     keel_refs_take(&one->plan->refs);
     return one->plan;
@@ -120,15 +149,25 @@ static uint64_t hash_types(keel_tensor *const *inputs, uint32_t count) {
   return hash + !hash;
 }
 
-/* Whether a version for these types is worth making: they recur, or are the first ones,
- * which usually recur (and shape-agnostic kernels would pack the weights once more). Notes
- * the types as seen. With the lock held. */
-static bool are_worth_it(keel_versions *all, uint64_t hash) {
+/* Whether one run saves as much as a version costs, by the runs so far; of larger inputs than they
+ * had nothing more is expected. With the lock held. */
+static bool pays_at_once(keel_versions *all, uint64_t elements) {
+  worth *w = &all->worth;
+  uint64_t counted = elements < w->elements ? elements : w->elements;
+  double saved = (w->general - w->special) * (double)counted;
+  return w->general_runs > 2 && w->special > 0 && saved > w->cost &&
+         ++w->sets % PROBE;
+}
+
+/* Whether a version for these types is worth making: they recur, one run pays for it, or they are
+ * the first ones, which usually recur (and shape-agnostic kernels would pack the weights once
+ * more). Notes the types as seen. With the lock held. */
+static bool are_worth_it(keel_versions *all, uint64_t hash, uint64_t elements) {
   bool first = !all->came_next && !all->ahead;
   for (uint32_t i = 0; i < REMEMBERED; i++)
     if (all->came[i] == hash) return true;
   all->came[all->came_next++ % REMEMBERED] = hash;
-  return first;
+  return first || pays_at_once(all, elements);
 }
 
 /* With the lock held. */
@@ -175,6 +214,7 @@ static keel_status versions_make(keel_versions *all, version *made) {
   pthread_mutex_lock(&all->lock);
   all->counts.made++;
   all->counts.time += keel_now() - began;
+  worth_add(&all->worth.cost, (double)(keel_now() - began));
   pthread_mutex_unlock(&all->lock);
   return KD_OK;
 }
@@ -202,13 +242,17 @@ static void versions_tell(const keel_versions *all, keel_status status) {
                 all->base->name, keel_message());
 }
 
-keel_plan *keel_versions_take(keel_versions *all, keel_tensor *const *inputs) {
+keel_plan *keel_versions_take(keel_versions *all, keel_tensor *const *inputs,
+                              uint64_t *out_timed) {
   uint64_t hash = hash_types(inputs, all->base->input_count);
+  *out_timed = 0;
   if (!hash) return NULL;
+  const uint64_t elements = elements_of(inputs, all->base->input_count);
+  *out_timed = elements;
   pthread_mutex_lock(&all->lock);
-  keel_plan *found = versions_find(all, hash, inputs);
+  keel_plan *found = versions_find(all, hash, inputs, out_timed);
   version old = {0};
-  bool makes = !found && are_worth_it(all, hash) && !all->making &&
+  bool makes = !found && are_worth_it(all, hash, elements) && !all->making &&
                make_way(all, false, &old);
   if (makes) all->making = true;
   pthread_mutex_unlock(&all->lock);
@@ -230,6 +274,28 @@ keel_plan *keel_versions_take(keel_versions *all, keel_tensor *const *inputs) {
   versions_drop(&old);
   if (!kept) free(made.types); /* the plan serves this run alone */
   return made.plan;
+}
+
+/* ---- what they are worth ------------------------------------------------------------ */
+
+void keel_versions_note(keel_versions *all, const keel_plan *plan,
+                        uint64_t elements, uint64_t time) {
+  double each = (double)time / (double)elements;
+  worth *w = &all->worth;
+  version *one = NULL;
+  pthread_mutex_lock(&all->lock);
+  for (uint32_t i = 0; plan && i < KEEL_VERSIONS_MOST && !one; i++)
+    if (all->entries[i].plan == plan) one = &all->entries[i];
+  if (!plan && w->general_runs++) { /* the first makes its kernels */
+    w->general = w->last > 0 && w->last < each ? w->last : each;
+    w->last = each;
+    w->elements = elements;
+  } else if (one && one->runs++ >= WARMING) {
+    worth_add(&w->special, each);
+  } else if (one && w->special > 0 && each > w->special) {
+    w->cost += (each - w->special) * (double)elements / 2;
+  }
+  pthread_mutex_unlock(&all->lock);
 }
 
 /* ---- prepared ones ------------------------------------------------------------------ */

@@ -26,9 +26,16 @@ keel_status keel_versions_create(keel_plan *plan, const keel_program *program,
 void keel_versions_free(keel_versions *all);
 
 /* Gets the version for ready inputs; the caller releases it with keel_plan_release. NULL:
- * run the plan itself. A version is made for the first inputs, and for inputs whose types
- * recur. */
-keel_plan *keel_versions_take(keel_versions *all, keel_tensor *const *inputs);
+ * run the plan itself. A version is made for the first inputs, for inputs whose types recur, and
+ * for new ones where the runs so far show that one run pays for it.
+ *
+ * *out_timed: the elements of the inputs, if keel_versions_note wants the run's time; or 0 */
+keel_plan *keel_versions_take(keel_versions *all, keel_tensor *const *inputs,
+                              uint64_t *out_timed);
+
+/* Notes the nanoseconds of a run of a version, or of the plan itself (plan: NULL). */
+void keel_versions_note(keel_versions *all, const keel_plan *plan,
+                        uint64_t elements, uint64_t time);
 
 /* Lists all versions, at most KEEL_VERSIONS_MOST; the caller releases each. */
 uint32_t keel_versions_list(keel_versions *all, keel_plan **out_plans);

@@ -79,6 +79,7 @@ typedef struct run_scope {
   /* the first input of another shape than declared, or KEEL_ABSENT */
   uint32_t mismatch;
   bool reads_weights; /* keel_weights_enter returned true */
+  uint64_t timed;     /* for keel_versions_note: elements, or 0 */
   keel_executable *main;
   uint64_t began; /* start time for a trace; 0: none runs */
 } run_scope;
@@ -87,6 +88,7 @@ static keel_status enter_run_scope(keel_plan *plan, keel_tensor *const *inputs,
                                    run_scope *out_scope) {
   uint32_t mismatch = KEEL_ABSENT;
   keel_plan *version = NULL;
+  uint64_t timed = 0;
   keel_status status = keel_declared_check(plan->ports, plan->main->input_count,
                                            inputs, &mismatch);
   if (status == KD_OK) status = check_apart(inputs, plan->main->input_count);
@@ -104,15 +106,16 @@ static keel_status enter_run_scope(keel_plan *plan, keel_tensor *const *inputs,
     if (status != KD_OK) return status;
     keel_refs_take(&version->refs);
   } else if (plan->versions) {
-    version = keel_versions_take(plan->versions, inputs);
+    version = keel_versions_take(plan->versions, inputs, &timed);
   }
   *out_scope =
       (run_scope){.plan = plan,
                   .version = version,
                   .mismatch = mismatch,
                   .reads_weights = keel_weights_enter(version ? version : plan),
+                  .timed = timed,
                   .main = version ? version->main : plan->main,
-                  .began = keel_tracing() ? keel_now() : 0};
+                  .began = timed || keel_tracing() ? keel_now() : 0};
   const keel_device *device = plan->device;
   if (device && device->plugin->table.run_begin)
     device->plugin->table.run_begin(device->handle, (uint64_t)(uintptr_t)plan);
@@ -146,7 +149,7 @@ static void flush_stream(keel_device *device) {
 static void leave_run_scope(const run_scope *scope, keel_status status,
                             bool here) {
   const keel_device *device = scope->plan->device;
-  if (scope->began && here)
+  if (scope->began && here && keel_tracing())
     keel_trace_span("run", device ? device->name : NULL, scope->main->name,
                     scope->began);
   if (status == KD_OK) flush_stream(scope->plan->device);
@@ -218,6 +221,9 @@ static keel_status run_in_scope(keel_plan *plan, keel_run_args args) {
     keep_for_message(&scope, &args);
     status = keel_executable_run(scope.main, &args);
     if (status == KD_OK && !args.enqueues) status = await_work(plan, &args);
+    if (status == KD_OK && scope.timed && !args.enqueues)
+      keel_versions_note(plan->versions, scope.version, scope.timed,
+                         keel_now() - scope.began);
     leave_run_scope(&scope, status, true);
     status = explain(&scope, args.inputs, status);
   } else if (status != KD_INVALID_ARGUMENT) {
