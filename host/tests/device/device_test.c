@@ -97,8 +97,7 @@ static keel_program *chain(int length) {
   keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &four);
   keel_value c = keel_builder_constant(builder, one);
   for (int i = 0; i < length; i++) {
-    keel_value pair[] = {x, c};
-    x = keel_builder_op(builder, "Add", NULL, 0, pair, 2);
+    x = op(builder, "Add", x, c);
     x = keel_builder_op(builder, i % 3 ? "Relu" : "Neg", NULL, 0, &x, 1);
   }
   keel_builder_output(builder, "y", x);
@@ -136,9 +135,8 @@ TEST_THAT(ops_without_a_kernel_are_written_with_others) {
   keel_builder *builder = create_builder(alone, "sub");
   keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &four);
   keel_value three[] = {x, x, x};
-  keel_value pair[] = {keel_builder_op(builder, "Sum", NULL, 0, three, 3), x};
-  keel_builder_output(builder, "y",
-                      keel_builder_op(builder, "Sub", NULL, 0, pair, 2));
+  x = op(builder, "Sub", keel_builder_op(builder, "Sum", NULL, 0, three, 3), x);
+  keel_builder_output(builder, "y", x);
   keel_plan *plan = finish_plan(builder, NULL);
   expect_run(alone, plan, data, want, 4);
   RELEASE(plan, alone);

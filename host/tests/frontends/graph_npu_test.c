@@ -158,12 +158,11 @@ TEST_THAT(what_it_does_not_know_runs_elsewhere) {
   expect_ok(keel_tensor_create(context, KD_F32, 0, NULL, &six, &limits[1]));
   keel_builder *builder = create_builder(context, "mixed");
   keel_value x = keel_builder_input(builder, "x", KD_F32, 2, dims);
-  keel_value y = keel_builder_op(builder, "Exp", NULL, 0, &x, 1);
+  keel_value y = op(builder, "Exp", x, KEEL_ABSENT);
   keel_value three[] = {y, keel_builder_constant(builder, limits[0]),
                         keel_builder_constant(builder, limits[1])};
   keel_value z = keel_builder_op(builder, "Clip", NULL, 0, three, 3);
-  keel_value pair[] = {z, y};
-  z = keel_builder_op(builder, "Add", NULL, 0, pair, 2);
+  z = op(builder, "Add", z, y);
   keel_builder_output(builder, "z", z);
   keel_program *program = finish_program(builder);
   keel_plan *plain = plan_on(program, "cpu", 0);

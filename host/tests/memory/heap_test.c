@@ -178,8 +178,7 @@ static keel_program *growing_program(keel_context *context, int64_t step) {
   keel_value go = keel_builder_input(body, "go", KD_BOOL, 0, NULL);
   keel_value both[] = {keel_builder_input(body, "s", KD_F32, 1, &open),
                        keel_builder_capture(body, x)};
-  keel_builder_output(body, "more",
-                      keel_builder_op(body, "Identity", NULL, 0, &go, 1));
+  keel_builder_output(body, "more", op(body, "Identity", go, KEEL_ABSENT));
   keel_builder_output(body, "grown",
                       keel_builder_op(body, "Concat", &axis, 1, both, 2));
   const keel_attr attr = KEEL_BODY("body", body);

@@ -401,8 +401,7 @@ static bool packs_products(int64_t rows, bool of_bytes) {
   const keel_value in[] = {constant_matrix(g, KD_I8, 2, w_dims, weights),
                            constant_matrix(g, KD_F32, 0, NULL, &one)};
   if (of_bytes) {
-    const keel_value scaled[] = {x, in[1]};
-    x = keel_builder_op(g, "QuantizeLinear", NULL, 0, scaled, 2);
+    x = op(g, "QuantizeLinear", x, in[1]);
     x = op(g, "DequantizeLinear", x, in[1]);
     x = op(g, "Relu", x, KEEL_ABSENT);
   }

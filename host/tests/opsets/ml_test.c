@@ -180,13 +180,11 @@ TEST_THAT(features_are_taken_and_joined) {
   keel_builder *builder = create_builder(context, "main");
   const int64_t any = -1;
   const keel_value in = keel_builder_input(builder, "x", KD_F32, 1, &any);
-  const keel_value pair[] = {
-      op(builder, "Neg", op(builder, "Neg", in, KEEL_ABSENT), KEEL_ABSENT),
-      add_ints(builder, 2, places)};
   expect_ok(keel_builder_output(
       builder, "y",
-      keel_builder_op(builder, "ai.onnx.ml::ArrayFeatureExtractor", NULL, 0,
-                      pair, 2)));
+      op(builder, "ai.onnx.ml::ArrayFeatureExtractor",
+         op(builder, "Neg", op(builder, "Neg", in, KEEL_ABSENT), KEEL_ABSENT),
+         add_ints(builder, 2, places))));
   keel_plan *plan = finish_plan(builder, NULL);
   keel_tensor *t = floats(context, 3, x), *y = NULL;
   expect_ok(keel_plan_run(plan, &t, 1, &y, 1));

@@ -139,7 +139,7 @@ static keel_value weights_of(const form *f, keel_value scores) {
   if (!f->guarded) return p;
   const float zero = 0;
   const int64_t one[] = {1};
-  keel_value nan = keel_builder_op(builder, "IsNaN", NULL, 0, &p, 1);
+  keel_value nan = op(builder, "IsNaN", p, KEEL_ABSENT);
   keel_value three[] = {nan, constant(tensor_of(1, one, &zero)), p};
   return keel_builder_op(builder, "Where", NULL, 0, three, 3);
 }

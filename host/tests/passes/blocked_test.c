@@ -131,11 +131,10 @@ static keel_value write(keel_builder *b, keel_value x, const shape *s) {
   x = conv(b, x, s->wide, s->wide, groups_of(s->wide), 3);
   keel_value two = op(b, "Exp", op(b, "Sin", x, KEEL_ABSENT), KEEL_ABSENT);
   two = op(b, "Reciprocal", op(b, "Add", two, two), KEEL_ABSENT);
-  keel_value scale =
-      op(b, "Sigmoid",
-         conv(b, keel_builder_op(b, "GlobalAveragePool", NULL, 0, &two, 1),
-              s->wide, s->wide, 1, 1),
-         KEEL_ABSENT);
+  keel_value scale = op(b, "Sigmoid",
+                        conv(b, op(b, "GlobalAveragePool", two, KEEL_ABSENT),
+                             s->wide, s->wide, 1, 1),
+                        KEEL_ABSENT);
   x = conv(b, op(b, "Mul", two, scale), s->wide, s->out, 1, 1);
   keel_value third = conv(b, two, s->wide, 32, 1, 1);
   keel_value three[] = {third, conv(b, third, 32, 16, 1, 3), two};

@@ -100,8 +100,7 @@ static keel_value write_clip(keel_builder *b, keel_value x, keel_value bound) {
 
 static keel_value write_high(keel_builder *b, keel_value x, keel_value bound) {
   (void)bound;
-  keel_value pair[] = {conv(b, x, 1, 1), x};
-  x = keel_builder_op(b, "Add", NULL, 0, pair, 2);
+  x = op(b, "Add", conv(b, x, 1, 1), x);
   return clip(b, x, KEEL_ABSENT, scalar(b, 0.75f));
 }
 
@@ -113,15 +112,13 @@ TEST_THAT(clip_goes_into_the_convolution) {
 static keel_value write_silu(keel_builder *b, keel_value x, keel_value bound) {
   (void)bound;
   x = conv(b, x, 1, 3);
-  keel_value pair[] = {keel_builder_op(b, "Sigmoid", NULL, 0, &x, 1), x};
-  return keel_builder_op(b, "Mul", NULL, 0, pair, 2);
+  return op(b, "Mul", op(b, "Sigmoid", x, KEEL_ABSENT), x);
 }
 
 static keel_value write_swish(keel_builder *b, keel_value x, keel_value bound) {
   (void)bound;
-  keel_value pair[] = {conv(b, x, CHANNELS, 3), x};
-  x = keel_builder_op(b, "Add", NULL, 0, pair, 2);
-  return keel_builder_op(b, "HardSwish", NULL, 0, &x, 1);
+  x = op(b, "Add", conv(b, x, CHANNELS, 3), x);
+  return op(b, "HardSwish", x, KEEL_ABSENT);
 }
 
 static keel_value write_leaky(keel_builder *b, keel_value x, keel_value bound) {
@@ -133,8 +130,7 @@ static keel_value write_leaky(keel_builder *b, keel_value x, keel_value bound) {
 
 static keel_value write_sum(keel_builder *b, keel_value x, keel_value bound) {
   (void)bound;
-  keel_value pair[] = {x, conv(b, x, 1, 3)};
-  return keel_builder_op(b, "Add", NULL, 0, pair, 2);
+  return op(b, "Add", x, conv(b, x, 1, 3));
 }
 
 TEST_THAT(gates_and_sums_go_into_the_convolution) {
@@ -148,19 +144,16 @@ TEST_THAT(gates_and_sums_go_into_the_convolution) {
 static keel_value write_other_gate(keel_builder *b, keel_value x,
                                    keel_value bound) {
   (void)bound;
-  keel_value pair[] = {keel_builder_op(b, "Sigmoid", NULL, 0, &x, 1),
-                       conv(b, x, 1, 1)};
-  return keel_builder_op(b, "Mul", NULL, 0, pair, 2);
+  return op(b, "Mul", op(b, "Sigmoid", x, KEEL_ABSENT), conv(b, x, 1, 1));
 }
 
 static keel_value write_shared_gate(keel_builder *b, keel_value x,
                                     keel_value bound) {
   (void)bound;
   x = conv(b, x, 1, 1);
-  keel_value gate = keel_builder_op(b, "Sigmoid", NULL, 0, &x, 1);
+  keel_value gate = op(b, "Sigmoid", x, KEEL_ABSENT);
   keel_value pair[] = {gate, x};
-  keel_value two[] = {keel_builder_op(b, "Mul", NULL, 0, pair, 2), gate};
-  return keel_builder_op(b, "Sub", NULL, 0, two, 2);
+  return op(b, "Sub", keel_builder_op(b, "Mul", NULL, 0, pair, 2), gate);
 }
 
 TEST_THAT(gates_of_other_values_stay) {
@@ -182,8 +175,7 @@ static keel_value write_crossed(keel_builder *b, keel_value x,
 static keel_value write_twice(keel_builder *b, keel_value x, keel_value bound) {
   (void)bound;
   x = conv(b, x, 1, 1);
-  keel_value pair[] = {clip(b, x, scalar(b, 0), KEEL_ABSENT), x};
-  return keel_builder_op(b, "Add", NULL, 0, pair, 2);
+  return op(b, "Add", clip(b, x, scalar(b, 0), KEEL_ABSENT), x);
 }
 
 TEST_THAT(a_clip_that_is_not_known_stays) {
@@ -212,9 +204,9 @@ static keel_value write_squeeze(keel_builder *b, keel_value x,
                                 keel_value bound) {
   (void)bound;
   x = conv(b, x, CHANNELS, 3);
-  keel_value scales = keel_builder_op(b, "GlobalAveragePool", NULL, 0, &x, 1);
+  keel_value scales = op(b, "GlobalAveragePool", x, KEEL_ABSENT);
   scales = conv(b, scales, 1, 1);
-  scales = keel_builder_op(b, "Sigmoid", NULL, 0, &scales, 1);
+  scales = op(b, "Sigmoid", scales, KEEL_ABSENT);
   x = keel_builder_op(b, "Mul", NULL, 0, (keel_value[]){x, scales}, 2);
   x = keel_builder_op(b, "Mul", NULL, 0, (keel_value[]){scales, x}, 2);
   return conv(b, x, 1, 3);

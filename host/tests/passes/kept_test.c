@@ -43,11 +43,10 @@ static keel_program *make_program(keel_context *context, float weight,
   keel_tensor *constant = floats(context, 4, weights);
   keel_builder *builder = create_builder(context, name);
   keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &four);
-  keel_value neg = keel_builder_op(builder, "Neg", NULL, 0, &x, 1);
-  keel_value pair[] = {keel_builder_op(builder, "Abs", NULL, 0, &neg, 1),
-                       keel_builder_constant(builder, constant)};
+  keel_value neg = op(builder, "Neg", x, KEEL_ABSENT);
   keel_builder_output(builder, name,
-                      keel_builder_op(builder, "Add", NULL, 0, pair, 2));
+                      op(builder, "Add", op(builder, "Abs", neg, KEEL_ABSENT),
+                         keel_builder_constant(builder, constant)));
   keel_program *program = finish_program(builder);
   keel_tensor_release(constant);
   return program;

@@ -81,8 +81,7 @@ static keel_value one_int(keel_builder *builder, int64_t value) {
 
 /* One row of the first dimension. */
 static keel_value row(keel_builder *builder, keel_value value, int64_t index) {
-  const keel_value in[] = {value, one_int(builder, index)};
-  return keel_builder_op(builder, "Gather", NULL, 0, in, 2);
+  return op(builder, "Gather", value, one_int(builder, index));
 }
 
 static keel_value turn(keel_builder *builder, keel_value value, int64_t a,
@@ -171,8 +170,8 @@ static void see(keel_builder *builder, seen *at, int way) {
     at->rank--;
   }
   if (way == TWICE) { /* in a dimension of its own */
-    const keel_value in[] = {at->value, add_ints(builder, at->rank + 1, ones)};
-    at->value = keel_builder_op(builder, "Expand", NULL, 0, in, 2);
+    at->value =
+        op(builder, "Expand", at->value, add_ints(builder, at->rank + 1, ones));
     memmove(at->dims + 1, at->dims, sizeof *at->dims * at->rank);
     at->dims[0] = 2;
     at->rank++;
@@ -205,10 +204,9 @@ TEST_THAT(split_expand_and_gather_are_parts) {
   expect_ok(keel_builder_op_n(builder, "Split", &axis, 1, in, 2, pieces, 2));
   keel_value sum = op(builder, "Add", pieces[1], pieces[0]); /* 4 x 5 */
   const keel_value up[] = {pieces[1], add_ints(builder, 3, wide)};
-  const keel_value other[] = {op(builder, "Neg", sum, KEEL_ABSENT), up[1]};
   keel_value all =
       op(builder, "Mul", keel_builder_op(builder, "Expand", NULL, 0, up, 2),
-         keel_builder_op(builder, "Expand", NULL, 0, other, 2));
+         op(builder, "Expand", op(builder, "Neg", sum, KEEL_ABSENT), up[1]));
   keel_builder_output(builder, "y",
                       op(builder, "Max", row(builder, all, -2), sum));
   /* pieces[1] is apart and read more than once: both pieces are copies */

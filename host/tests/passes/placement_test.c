@@ -22,7 +22,7 @@ static keel_program *two_ops(keel_device *add_on) {
   const int64_t four = 4;
   keel_builder *builder = create_builder(context, "two");
   keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &four);
-  x = keel_builder_op(builder, "Relu", NULL, 0, &x, 1);
+  x = op(builder, "Relu", x, KEEL_ABSENT);
   keel_value pair[] = {x, x};
   if (add_on) expect_ok(keel_device_push(add_on));
   x = keel_builder_op(builder, "Add", NULL, 0, pair, 2);
@@ -180,8 +180,7 @@ static keel_program *one_op(const char *name) {
   const int64_t dims[] = {1000};
   keel_builder *builder = create_builder(context, name);
   keel_value x = keel_builder_input(builder, "x", KD_F32, 1, dims);
-  keel_builder_output(builder, "y",
-                      keel_builder_op(builder, name, NULL, 0, &x, 1));
+  keel_builder_output(builder, "y", op(builder, name, x, KEEL_ABSENT));
   return finish_program(builder);
 }
 
@@ -231,11 +230,11 @@ TEST_THAT(a_constant_has_no_way_to_go) {
   keel_builder *builder = create_builder(context, "large");
   keel_value in = keel_builder_input(builder, "x", KD_F32, 0, NULL);
   expect_ok(keel_device_push(queue));
-  keel_value there = keel_builder_op(builder, "Relu", NULL, 0, &in, 1);
+  keel_value there = op(builder, "Relu", in, KEEL_ABSENT);
   keel_device_pop();
-  keel_value pair[] = {keel_builder_constant(builder, large), there};
-  keel_builder_output(builder, "y",
-                      keel_builder_op(builder, "Mul", NULL, 0, pair, 2));
+  keel_builder_output(
+      builder, "y",
+      op(builder, "Mul", keel_builder_constant(builder, large), there));
   keel_program *program = finish_program(builder);
   keel_plan *plan = create_plan(program, &params);
   expect_place(plan, x, "Mul", "queue:0");
@@ -258,7 +257,7 @@ TEST_THAT(ops_of_two_devices_are_not_fused) {
     if (apart) expect_ok(keel_device_push(queue));
     keel_value y = keel_builder_op(builder, "Conv", NULL, 0, pair, 2);
     if (apart) keel_device_pop();
-    y = keel_builder_op(builder, "Relu", NULL, 0, &y, 1);
+    y = op(builder, "Relu", y, KEEL_ABSENT);
     keel_builder_output(builder, "y", y);
     keel_plan *plan = finish_plan(builder, PLAN_PARAMS(.device = cpu));
     expect_place(plan, x, apart ? "Relu" : "FusedConv", "cpu:0");
@@ -273,13 +272,11 @@ TEST_THAT(equal_ops_stay_where_they_were_placed) {
   int seen[2] = {0};
   keel_builder *builder = create_builder(context, "apart");
   keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &four);
-  keel_value here = keel_builder_op(builder, "Relu", NULL, 0, &x, 1);
+  keel_value here = op(builder, "Relu", x, KEEL_ABSENT);
   expect_ok(keel_device_push(queue));
-  keel_value there = keel_builder_op(builder, "Relu", NULL, 0, &x, 1);
+  keel_value there = op(builder, "Relu", x, KEEL_ABSENT);
   keel_device_pop();
-  keel_value pair[] = {here, there};
-  keel_builder_output(builder, "y",
-                      keel_builder_op(builder, "Add", NULL, 0, pair, 2));
+  keel_builder_output(builder, "y", op(builder, "Add", here, there));
   keel_plan *plan = finish_plan(builder, PLAN_PARAMS(.device = cpu));
   keel_tensor *in = floats(context, 4, data), *y = NULL;
   expect_ok(keel_plan_run(plan, &in, 1, &y, 1));

@@ -234,8 +234,7 @@ static keel_plan *gather_plan(int64_t count) {
   keel_builder *builder = create_builder(context, "gather");
   keel_value at = keel_builder_input(builder, "at", KD_I64, 1, &count);
   keel_value x = constant(builder, KD_F32, 3, numbers);
-  keel_value pair[] = {op(builder, "Neg", x, KEEL_ABSENT), at};
-  keel_value y = keel_builder_op(builder, "Gather", NULL, 0, pair, 2);
+  keel_value y = op(builder, "Gather", op(builder, "Neg", x, KEEL_ABSENT), at);
   keel_builder_output(builder, "y", op(builder, "Abs", y, KEEL_ABSENT));
   return plan_of(builder);
 }
