@@ -2,10 +2,9 @@
 #include <pthread.h>
 #include <unistd.h>
 
-#include "testing.h"
+#include "one_context.h"
 #include "trace/trace.h"
 
-static keel_context *context;
 static char path[] = "/tmp/keel-trace-XXXXXX";
 
 SETUP(begin) {

@@ -3,12 +3,11 @@
 #include <pthread.h>
 
 #include "device/device.h"
-#include "testing.h"
+#include "one_context.h"
 #include "toy/toy.h"
 
 enum { RING = 4, SIZE = 8, THREADS = 4 };
 
-static keel_context *context;
 static keel_device *queue;
 static keel_op *add; /* on it */
 static toy_state *toy;

@@ -6,10 +6,9 @@
 
 #include "device/device.h"
 #include "layers/layers.h"
-#include "testing.h"
+#include "one_context.h"
 #include "toy/toy.h"
 
-static keel_context *context;
 static keel_device *device;
 static char path[] = "/tmp/keel-inside-XXXXXX";
 

@@ -3,11 +3,10 @@
 #include <unistd.h>
 
 #include "eager/call_site.h"
+#include "one_context.h"
 #include "ops/schema.h"
-#include "testing.h"
 #include "toy/toy.h"
 
-static keel_context *context;
 static keel_device *queue, *cpu;
 static const float data[] = {-1, 2, -3, 4};
 static int errors;
@@ -92,18 +91,16 @@ TEST_THAT(views_keep_their_place) {
 
 static keel_program *chain(int length) {
   const int64_t four = 4;
-  keel_tensor *one = floats(context, 4, (const float[]){1, 1, 1, 1});
   keel_builder *builder = create_builder(context, "chain");
   keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &four);
-  keel_value c = keel_builder_constant(builder, one);
+  keel_value c =
+      constant_of(builder, floats(context, 4, (const float[]){1, 1, 1, 1}));
   for (int i = 0; i < length; i++) {
     x = op(builder, "Add", x, c);
     x = keel_builder_op(builder, i % 3 ? "Relu" : "Neg", NULL, 0, &x, 1);
   }
   keel_builder_output(builder, "y", x);
-  keel_program *program = finish_program(builder);
-  keel_tensor_release(one);
-  return program;
+  return finish_program(builder);
 }
 
 static void run_on(keel_program *program, keel_device *device, float *out) {

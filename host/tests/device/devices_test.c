@@ -9,7 +9,7 @@
 
 #include <keel/group.h>
 
-#include "testing.h"
+#include "one_context.h"
 
 #ifdef SIM_PLUGIN
 
@@ -17,7 +17,6 @@
 
 enum { MEMBERS = 2 };
 
-static keel_context *context;
 static keel_group *group;
 
 SETUP(begin) {

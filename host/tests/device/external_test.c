@@ -10,11 +10,10 @@
 #include "device/device.h"
 #include "layers/layers.h"
 #include "memory/copy.h"
-#include "testing.h"
+#include "one_context.h"
 
 enum { COUNT = 1 << 16, BYTES = COUNT * (int)sizeof(float) };
 
-static keel_context *context;
 static float data[COUNT], got[COUNT];
 static const int64_t dims[] = {COUNT};
 

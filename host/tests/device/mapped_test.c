@@ -5,12 +5,11 @@
 
 #include "device/device.h"
 #include "layers/layers.h"
-#include "testing.h"
+#include "one_context.h"
 #include "toy/toy.h"
 
 enum { MANY = 300000, FEW = 1000, THREADS = 4 };
 
-static keel_context *context;
 static keel_device *device;
 static float *data, *want;
 

@@ -93,9 +93,9 @@ TEST_THAT(constants_are_brought_to_each_device_once) {
   keel_context *context = NULL;
   expect_ok(keel_open(&params, &context));
   keel_builder *builder = create_builder(context, "constant");
-  keel_tensor *ones = floats(context, 4, (const float[]){1, 1, 1, 1});
   keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &four);
-  keel_value c = keel_builder_constant(builder, ones);
+  keel_value c =
+      constant_of(builder, floats(context, 4, (const float[]){1, 1, 1, 1}));
   keel_value a = op(builder, "Add", x, c); /* queue: x + 1 */
   a = op(builder, "Relu", a, KEEL_ABSENT); /* echo */
   a = op(builder, "Add", a, c);            /* queue */
@@ -116,7 +116,7 @@ TEST_THAT(constants_are_brought_to_each_device_once) {
         4);
     keel_tensor_release(y);
   }
-  RELEASE(in, ones, plan, other, program, context);
+  RELEASE(in, plan, other, program, context);
 }
 
 /* ---- waiting -------------------------------------------------------------- */

@@ -5,10 +5,9 @@
 #include <pthread.h>
 #include <unistd.h>
 
-#include "testing.h"
+#include "one_context.h"
 #include "toy/toy.h"
 
-static keel_context *context;
 static char folder[] = "/tmp/keel-resource-XXXXXX";
 static char path[64];
 
@@ -356,12 +355,10 @@ static keel_builder *random_program(uint64_t *random, float *want,
       snprintf(name, sizeof name, "%u", (*out_count)++);
       expect_ok(keel_builder_output(builder, name, last[at]));
     } else { /* at := what was read of `from`, + 1 */
-      keel_tensor *one = scalar(1);
       keel_value sum =
-          op(builder, "Add", last[from], keel_builder_constant(builder, one));
+          op(builder, "Add", last[from], constant_of(builder, scalar(1)));
       op(builder, "keel::VariableAssign", variables[at], sum);
       after[at] = read_as[from] + 1;
-      keel_tensor_release(one);
     }
   }
   return builder;
@@ -480,13 +477,12 @@ TEST_THAT(what_comes_behind_a_failed_change_is_not_done) {
 static keel_builder *descent(void) {
   const int64_t open = -1;
   keel_builder *g = create_builder(context, "descent");
-  keel_tensor *rate_ = scalar(0.1f), *two_ = scalar(2);
   keel_value w = keel_builder_resource(g, "w");
   keel_value b = keel_builder_resource(g, "b");
   keel_value x = keel_builder_input(g, "x", KD_F32, 1, &open);
   keel_value y = keel_builder_input(g, "y", KD_F32, 1, &open);
-  keel_value rate = keel_builder_constant(g, rate_);
-  keel_value two = keel_builder_constant(g, two_);
+  keel_value rate = constant_of(g, scalar(0.1f));
+  keel_value two = constant_of(g, scalar(2));
   keel_value w0 = op(g, "keel::VariableRead", w, KEEL_ABSENT);
   keel_value b0 = op(g, "keel::VariableRead", b, KEEL_ABSENT);
   keel_value off = op(g, "Sub", op(g, "Add", op(g, "Mul", w0, x), b0), y);
@@ -499,7 +495,6 @@ static keel_builder *descent(void) {
   op(g, "keel::VariableAssign", w, op(g, "Sub", w0, op(g, "Mul", step, dw)));
   op(g, "keel::VariableAssign", b, op(g, "Sub", b0, op(g, "Mul", step, db)));
   keel_builder_output(g, "loss", loss);
-  RELEASE(rate_, two_);
   return g;
 }
 

@@ -1,11 +1,9 @@
 /* weights_test.c - weights that are in a device's memory are not held by the host as well. */
 #include "device/device.h"
+#include "one_context.h"
 #include "plan/plan.h"
-#include "testing.h"
 
 enum { SIDE = 512, COUNT = SIDE * SIDE, BYTES = COUNT * 4, ROWS = 3 };
-
-static keel_context *context;
 
 static float weight(int64_t i, int seed) {
   return (float)((i * 7919 + seed) % 41 - 20) / 8;
@@ -16,7 +14,7 @@ static keel_value weights(keel_builder *builder, int seed) {
   const int64_t dims[] = {SIDE, SIDE};
   for (int64_t i = 0; i < COUNT; i++)
     data[i] = weight(i, seed);
-  return constant_of(builder, create_tensor(context, KD_F32, 2, dims, data));
+  return add_constant(builder, KD_F32, 2, dims, data);
 }
 
 /* Ends the builder. The plan alone has the weights. */

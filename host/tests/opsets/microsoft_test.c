@@ -228,11 +228,8 @@ TEST_THAT(bytes_stay_signed_where_shapes_come_late) {
   keel_value x = keel_builder_input(g, "x", KD_I8, 1, &any);
   keel_value shape = keel_builder_input(g, "shape", KD_I64, 1, &any);
   const keel_value in[] = {
-      op(g, "Reshape", x, shape),
-      constant_of(g, create_tensor(context, KD_F32, 0, NULL, &in_scale)),
-      KEEL_ABSENT,
-      constant_of(g, create_tensor(context, KD_F32, 0, NULL, &out_scale)),
-      KEEL_ABSENT};
+      op(g, "Reshape", x, shape), add_constant(g, KD_F32, 0, NULL, &in_scale),
+      KEEL_ABSENT, add_constant(g, KD_F32, 0, NULL, &out_scale), KEEL_ABSENT};
   keel_builder_output(
       g, "y",
       keel_builder_op(g, "com.microsoft::QLinearSigmoid", NULL, 0, in, 5));
@@ -315,8 +312,7 @@ typedef struct quantised {
 
 static keel_value constant_matrix(keel_builder *g, kd_dtype dtype, int64_t rank,
                                   const int64_t *dims, const void *data) {
-  return constant_of(g,
-                     create_tensor(context, dtype, (uint32_t)rank, dims, data));
+  return add_constant(g, dtype, (uint32_t)rank, dims, data);
 }
 
 /* x [3,k] times the weights. */

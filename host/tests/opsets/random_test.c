@@ -244,22 +244,17 @@ TEST_THAT(dropout_of_constants_is_not_folded) {
   static float ones[64], got[4][64];
   const int64_t count = 64;
   const uint8_t training = 1;
-  keel_tensor *tensor = NULL, *y[2];
+  keel_tensor *y[2];
   for (int i = 0; i < 64; i++)
     ones[i] = 1;
   keel_builder *builder = create_builder(context, "dropout");
-  keel_value in[3] = {0, KEEL_ABSENT};
-  expect_ok(keel_tensor_create(context, KD_F32, 1, &count, ones, &tensor));
-  in[0] = keel_builder_constant(builder, tensor);
-  keel_tensor_release(tensor);
-  expect_ok(keel_tensor_create(context, KD_BOOL, 0, NULL, &training, &tensor));
-  in[2] = keel_builder_constant(builder, tensor);
-  keel_tensor_release(tensor);
+  const keel_value in[] = {add_constant(builder, KD_F32, 1, &count, ones),
+                           KEEL_ABSENT,
+                           add_constant(builder, KD_BOOL, 0, NULL, &training)};
   for (int i = 0; i < 2; i++)
     keel_builder_output(builder, i ? "y" : "z",
                         keel_builder_op(builder, "Dropout", NULL, 0, in, 3));
-  keel_program *program = finish_program(builder);
-  keel_plan *plan = create_plan(program, NULL);
+  keel_plan *plan = finish_plan(builder, NULL);
   for (int run = 0; run < 5; run++) {
     expect_ok(keel_plan_run(plan, NULL, 0, y, 2));
     for (int i = 0; i < 2; i++)
@@ -268,7 +263,7 @@ TEST_THAT(dropout_of_constants_is_not_folded) {
     for (int i = 1; run && i < 4; i++)
       assert_memory_not_equal(got[0], got[i], sizeof got[0]);
   }
-  RELEASE(plan, program);
+  keel_plan_release(plan);
 }
 
 TEST_THAT(drawing_ends_with_its_run) {

@@ -123,18 +123,14 @@ static void expect_said(const found *got, const char *part) {
 /* (|-x| + 3) * 2; size -1: open. */
 static keel_program *make_program(keel_context *context, int64_t size) {
   const float threes[] = {3, 3, 3, 3}, twos[] = {2, 2, 2, 2};
-  keel_tensor *three = floats(context, 4, threes);
-  keel_tensor *two = floats(context, 4, twos);
   keel_builder *builder = create_builder(context, "ahead");
   keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &size);
   keel_value y =
       op(builder, "Abs", op(builder, "Neg", x, KEEL_ABSENT), KEEL_ABSENT);
-  y = op(builder, "Add", y, keel_builder_constant(builder, three));
-  y = op(builder, "Mul", y, keel_builder_constant(builder, two));
+  y = op(builder, "Add", y, constant_of(builder, floats(context, 4, threes)));
+  y = op(builder, "Mul", y, constant_of(builder, floats(context, 4, twos)));
   keel_builder_output(builder, "y", y);
-  keel_program *program = finish_program(builder);
-  RELEASE(three, two);
-  return program;
+  return finish_program(builder);
 }
 
 static void run_times(process *me, keel_program *program, int times) {

@@ -19,18 +19,17 @@ static keel_value number(keel_builder *builder, const char *text,
     reals[i] = strtof(text, NULL);
     integers[i] = strtol(text, NULL, 10);
   }
-  return constant_of(builder, create_tensor(context, type,
-                                            shape == 1   ? 1
-                                            : shape == 2 ? 3
-                                                         : 0,
-                                            shapes[shape],
-                                            type == KD_I64 ? (void *)integers
-                                                           : (void *)reals));
+  return add_constant(builder, type,
+                      shape == 1   ? 1
+                      : shape == 2 ? 3
+                                   : 0,
+                      shapes[shape],
+                      type == KD_I64 ? (void *)integers : (void *)reals);
 }
 
 static keel_value integers(keel_builder *builder, const int64_t *list,
                            int64_t count) {
-  return constant_of(builder, create_tensor(context, KD_I64, 1, &count, list));
+  return add_constant(builder, KD_I64, 1, &count, list);
 }
 
 static int64_t read_list(const char *text, int64_t *out) {
@@ -48,22 +47,17 @@ static keel_value resize(keel_builder *builder, const char *text,
   bool sizes = !strncmp(text, "to", 2);
   float scales[3] = {1, 1, 1};
   int64_t list[KD_MAX_RANK];
-  keel_tensor *tensor = NULL;
   const keel_attr mode = KEEL_STRING("mode", "linear");
-  if (!sizes) {
-    for (int i = 0; i < 3; i++) {
-      char *end = NULL;
-      scales[i] = strtof(text, &end);
-      text = *end ? end + 1 : end;
-    }
-    tensor = create_tensor(context, KD_F32, 1, &three, scales);
+  for (int i = 0; i < 3 && !sizes; i++) {
+    char *end = NULL;
+    scales[i] = strtof(text, &end);
+    text = *end ? end + 1 : end;
   }
-  keel_value four[] = {
-      x, KEEL_ABSENT,
-      sizes ? KEEL_ABSENT : keel_builder_constant(builder, tensor),
-      KEEL_ABSENT};
-  if (sizes) four[3] = integers(builder, list, read_list(text + 2, list));
-  keel_tensor_release(tensor);
+  keel_value four[] = {x, KEEL_ABSENT, KEEL_ABSENT, KEEL_ABSENT};
+  if (sizes)
+    four[3] = integers(builder, list, read_list(text + 2, list));
+  else
+    four[2] = add_constant(builder, KD_F32, 1, &three, scales);
   return keel_builder_op(builder, "Resize", &mode, 1, four, sizes ? 4 : 3);
 }
 

@@ -92,9 +92,8 @@ static keel_value write_resize(keel_builder *b, keel_value x, const moving *m) {
   const keel_attr attrs[] = {
       KEEL_STRING("mode", m->mode),
       KEEL_STRING("coordinate_transformation_mode", m->place)};
-  keel_tensor *tensor = create_tensor(context, KD_F32, 1, &four, scales);
-  keel_value three[] = {x, KEEL_ABSENT, keel_builder_constant(b, tensor)};
-  keel_tensor_release(tensor);
+  keel_value three[] = {x, KEEL_ABSENT,
+                        add_constant(b, KD_F32, 1, &four, scales)};
   return keel_builder_op(b, "Resize", attrs, 2, three, 3);
 }
 

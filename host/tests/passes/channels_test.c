@@ -29,7 +29,7 @@ static keel_value eighths(keel_builder *b, uint32_t rank, const int64_t *dims,
   for (int64_t i = 0; i < count; i++)
     data[i] = (float)((i * 7 + salt) % 11 + 1) / 4 - 1.375f;
   if (second) data[1] = *second;
-  return constant_of(b, create_tensor(context, KD_F32, rank, dims, data));
+  return add_constant(b, KD_F32, rank, dims, data);
 }
 
 /* What makes channels: of rows for a product, of an image otherwise. */

@@ -16,7 +16,7 @@
 enum { CHANNELS = 16, SIDE = 6, PLANE = SIDE * SIDE };
 
 static keel_value scalar(keel_builder *builder, float number) {
-  return constant_of(builder, create_tensor(context, KD_F32, 0, NULL, &number));
+  return add_constant(builder, KD_F32, 0, NULL, &number);
 }
 
 /* A convolution by 3 x 3, of single channels or of all, or by points. */
@@ -240,16 +240,13 @@ static keel_program *wide(void) {
   assert_non_null(data);
   for (int64_t i = 0; i < (int64_t)WIDE * WIDE * TAPS; i++)
     data[i] = (float)((i * 7919) % 41 - 20) / 64;
-  keel_tensor *weights = create_tensor(context, KD_F32, 4, dims, data);
   keel_builder *builder = create_builder(context, "wide");
   keel_value pair[] = {keel_builder_input(builder, "x", KD_F32, 4, sides),
-                       keel_builder_constant(builder, weights)};
+                       add_constant(builder, KD_F32, 4, dims, data)};
+  free(data);
   keel_builder_output(builder, "y",
                       keel_builder_op(builder, "Conv", attrs, 1, pair, 2));
-  keel_program *program = finish_program(builder);
-  keel_tensor_release(weights);
-  free(data);
-  return program;
+  return finish_program(builder);
 }
 
 /* The weights' file is written, and nothing of the program is left in memory. */
@@ -387,15 +384,14 @@ static void expect_kept(bool handed_out) {
   const int64_t dims[] = {WIDE, WIDE, 3, 3}, sides[] = {1, WIDE, SIDE, SIDE};
   static float data[COUNT], back[COUNT], ones[WIDE * PLANE];
   const float two = 2;
-  keel_tensor *weights = NULL, *in[2] = {NULL}, *out[2] = {NULL};
+  keel_tensor *out[2] = {NULL};
   for (int i = 0; i < COUNT; i++)
     data[i] = (float)(i % 17);
-  keel_tensor_create(context, KD_F32, 4, dims, data, &weights);
-  keel_tensor_create(context, KD_F32, 4, sides, ones, &in[0]);
-  keel_tensor_create(context, KD_F32, 0, NULL, &two, &in[1]);
+  keel_tensor *in[] = {create_tensor(context, KD_F32, 4, sides, ones),
+                       create_tensor(context, KD_F32, 0, NULL, &two)};
   keel_builder *builder = create_builder(context, "kept");
   keel_value pair[] = {keel_builder_input(builder, "x", KD_F32, 4, sides),
-                       keel_builder_constant(builder, weights)};
+                       add_constant(builder, KD_F32, 4, dims, data)};
   keel_value sum[] = {pair[1],
                       keel_builder_input(builder, "c", KD_F32, 0, NULL)};
   keel_builder_output(builder, "y",
@@ -404,7 +400,6 @@ static void expect_kept(bool handed_out) {
       builder, "w",
       handed_out ? pair[1] : keel_builder_op(builder, "Add", NULL, 0, sum, 2));
   keel_plan *plan = finish_plan(builder, NULL);
-  keel_tensor_release(weights);
   for (int n = 0; n < 3; n++) {
     expect_ok(keel_plan_run(plan, in, 2, out, 2));
     expect_ok(keel_tensor_read(out[1], back, sizeof back));

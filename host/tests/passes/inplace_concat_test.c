@@ -284,9 +284,8 @@ TEST_THAT(inputs_constants_and_outputs_have_their_own) {
   keel_builder *b = begin(1, WIDE, &x);
   compare(b, un(b, "Neg", joined(b, un(b, "Neg", x), x)), 1, WIDE, 3);
   b = begin(1, WIDE, &x);
-  keel_tensor *tensor = create_tensor(context, KD_F32, 2, dims, numbers);
-  keel_value y = joined(b, keel_builder_constant(b, tensor), un(b, "Neg", x));
-  keel_tensor_release(tensor);
+  keel_value y =
+      joined(b, add_constant(b, KD_F32, 2, dims, numbers), un(b, "Neg", x));
   compare(b, un(b, "Neg", y), 1, WIDE, 3);
   b = begin(1, WIDE, &x);
   compare(b, joined(b, un(b, "Neg", x), un(b, "Abs", x)), 1, WIDE, 3);
@@ -305,9 +304,7 @@ static keel_value conv(keel_builder *builder, keel_value x, int64_t from,
   static float numbers[64 * 64 * 9];
   for (int64_t i = 0; i < to * from * 9; i++)
     numbers[i] = (float)(i * 5 % 11 - 5) / 256;
-  keel_tensor *tensor = create_tensor(context, KD_F32, 4, dims, numbers);
-  const keel_value two[] = {x, keel_builder_constant(builder, tensor)};
-  keel_tensor_release(tensor);
+  const keel_value two[] = {x, add_constant(builder, KD_F32, 4, dims, numbers)};
   return keel_builder_op(builder, "Conv", &attr, 1, two, 2);
 }
 

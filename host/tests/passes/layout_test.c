@@ -5,13 +5,12 @@
 
 #include "device/device.h"
 #include "layers/layers.h"
+#include "one_context.h"
 #include "plan/plan.h"
-#include "testing.h"
 
 #ifdef SIM_PLUGIN
 enum { ROWS = 3, COLUMNS = 13, COUNT = ROWS * COLUMNS };
 
-static keel_context *context;
 static keel_device *cpu;
 static bool elsewhere; /* plans are for cpu:0, and rules place their nodes */
 

@@ -120,11 +120,9 @@ static keel_program *random_graph(uint64_t random) {
   static const int64_t dims[] = {ROWS, COLUMNS};
   keel_value values[NODES + 3];
   keel_builder *b = create_builder(context, "graph");
-  keel_tensor *c = matrix(&random);
   values[0] = keel_builder_input(b, "x", KD_F32, 2, dims);
   values[1] = keel_builder_input(b, "y", KD_F32, 2, dims);
-  values[2] = keel_builder_constant(b, c);
-  keel_tensor_release(c);
+  values[2] = constant_of(b, matrix(&random));
   values[3] = op(b, "Min", values[0], values[2]);
   values[4] = op(b, "Abs", values[1], KEEL_ABSENT);
   for (uint32_t i = 5; i < NODES + 3; i++) {
@@ -238,9 +236,7 @@ TEST_THAT(random_graphs_give_what_one_device_does) {
 static keel_value chain(keel_builder *b, keel_value x, int length) {
   for (int i = 0; i < length; i++)
     x = op(b, i % 2 ? "Add" : "Sub", x,
-           i % 2 ? x
-                 : constant_of(b, create_tensor(context, KD_F32, 0, NULL,
-                                                &(float){1})));
+           i % 2 ? x : add_constant(b, KD_F32, 0, NULL, &(float){1}));
   return x;
 }
 

@@ -76,7 +76,7 @@ static void compare(keel_builder *builder, keel_device *device, uint32_t rank,
 }
 
 static keel_value one_int(keel_builder *builder, int64_t value) {
-  return constant_of(builder, create_tensor(context, KD_I64, 0, NULL, &value));
+  return add_constant(builder, KD_I64, 0, NULL, &value);
 }
 
 /* One row of the first dimension. */
@@ -187,8 +187,7 @@ TEST_THAT(parts_of_parts) {
     for (int i = ways, left = 3; left; i /= WAYS, left--)
       see(builder, &at, i % WAYS);
     float one = 1;
-    keel_value more =
-        constant_of(builder, create_tensor(context, KD_F32, 0, NULL, &one));
+    keel_value more = add_constant(builder, KD_F32, 0, NULL, &one);
     keel_builder_output(builder, "y", op(builder, "Add", at.value, more));
     compare(builder, NULL, 4, dims,
             sizeof(float) * (uint64_t)elements_of(at.rank, at.dims), ANY_PARTS);

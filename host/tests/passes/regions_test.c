@@ -7,13 +7,12 @@
 #include <unistd.h>
 
 #include "layers/layers.h"
+#include "one_context.h"
 #include "program/function.h"
-#include "testing.h"
 #include "toy/toy.h"
 
 enum { SIZE = 4, MOST = 40 };
 
-static keel_context *context;
 static keel_device *device;
 static toy_state *toy;
 static char shown[64];   /* the names of the nodes that were shown */

@@ -8,7 +8,7 @@ static const int64_t one_dim[] = {2};
 
 static keel_value scalar(keel_builder *builder, kd_dtype dtype,
                          const void *data) {
-  return constant_of(builder, create_tensor(context, dtype, 0, NULL, data));
+  return add_constant(builder, dtype, 0, NULL, data);
 }
 
 static keel_value f32(keel_builder *builder, float value) {

@@ -238,39 +238,37 @@ TEST_THAT(forms_go_into_each_other) {
   RELEASE(program, context);
 }
 
-/* The file is mapped for as long as anything of it is used. */
 /* As those that passes leave behind. */
 TEST_THAT(constants_that_nobody_reads_stay_out) {
   enum { MANY = 4096 };
   static const float data[MANY];
   const int64_t two = 2;
   keel_context *context = cpu();
-  keel_tensor *constant = floats(context, MANY, data);
   struct stat facts;
   keel_builder *builder = create_builder(context, "less");
   keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &two);
-  keel_builder_constant(builder, constant);
+  constant_of(builder, floats(context, MANY, data));
   keel_builder_output(builder, "y", op(builder, "Relu", x, KEEL_ABSENT));
   keel_program *program = finish_program(builder);
   expect_ok(keel_program_save(program, path, 0));
-  RELEASE(program, constant);
+  keel_program_release(program);
   assert_int_equal(stat(path, &facts), 0);
   assert_true(facts.st_size < MANY);
   program = load_program(context, path);
   RELEASE(program, context);
 }
 
+/* The file is mapped for as long as anything of it is used. */
 TEST_THAT(a_file_stays_mapped_while_it_is_used) {
   keel_context *context = cpu();
-  keel_tensor *weight = NULL, *out = NULL;
+  keel_tensor *out = NULL;
   float numbers[1000], got[1000];
   for (int i = 0; i < 1000; i++)
     numbers[i] = (float)i;
-  weight = floats(context, 1000, numbers);
   keel_builder *builder = create_builder(context, "w");
-  keel_builder_output(builder, "w", keel_builder_constant(builder, weight));
+  keel_builder_output(builder, "w",
+                      constant_of(builder, floats(context, 1000, numbers)));
   keel_program *program = finish_program(builder);
-  keel_tensor_release(weight);
   expect_ok(keel_program_save(program, path, 0));
   keel_program_release(program);
   program = load_program(context, path);
@@ -703,13 +701,10 @@ TEST_THAT(large_programs_in_memory_are_whole) {
   for (int i = 0; i < COUNT; i++)
     numbers[i] = (float)i;
   keel_builder *builder = create_builder(context, "large");
-  keel_tensor *tensor = floats(context, COUNT, numbers);
   keel_value a = keel_builder_input(builder, "x", KD_F32, 1, &count);
-  keel_value b = keel_builder_constant(builder, tensor);
+  keel_value b = constant_of(builder, floats(context, COUNT, numbers));
   keel_builder_output(builder, "y", op(builder, "Add", a, b));
-  keel_program *program = NULL;
-  expect_ok(keel_builder_finish(builder, &program));
-  RELEASE(builder, tensor);
+  keel_program *program = finish_program(builder);
   expect_ok(keel_program_write(program, 0, take_piece, &all));
   keel_program_release(program);
   program = load_gone(context, &all);

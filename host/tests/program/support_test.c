@@ -110,14 +110,10 @@ static keel_program *dropout(int training, float ratio) {
   const uint8_t mode = training == 1;
   keel_builder *builder = create_builder(context, "dropout");
   keel_value inputs[3] = {keel_builder_input(builder, "x", KD_F32, 1, &size)};
-  keel_tensor *tensor = create_tensor(context, KD_F32, 0, NULL, &ratio);
-  inputs[1] = keel_builder_constant(builder, tensor);
-  keel_tensor_release(tensor);
-  expect_ok(keel_tensor_create(context, KD_BOOL, 0, NULL, &mode, &tensor));
+  inputs[1] = add_constant(builder, KD_F32, 0, NULL, &ratio);
   inputs[2] = training < 0
                   ? keel_builder_input(builder, "training", KD_BOOL, 0, NULL)
-                  : keel_builder_constant(builder, tensor);
-  keel_tensor_release(tensor);
+                  : add_constant(builder, KD_BOOL, 0, NULL, &mode);
   keel_builder_output(builder, "y",
                       keel_builder_op(builder, "Dropout", NULL, 0, inputs, 3));
   return finish_program(builder);

@@ -5,13 +5,12 @@
 
 #include <keel/group.h>
 
-#include "testing.h"
+#include "one_context.h"
 
 #ifdef SIM_PLUGIN
 
 enum { MEMBERS = 4, ROWS = 8 };
 
-static keel_context *context;
 static keel_group *group;
 
 /* Two devices of one plugin, which can work together, and two of others. */
@@ -376,7 +375,7 @@ TEST_THAT(gradients_of_sums_only) {
 /* ---- programs ---------------------------------------------------------------------- */
 
 static keel_value i64(keel_builder *builder, int64_t number) {
-  return constant_of(builder, create_tensor(context, KD_I64, 0, NULL, &number));
+  return add_constant(builder, KD_I64, 0, NULL, &number);
 }
 
 /* Five rounds, each of which sums all members' values and divides by their number. */
@@ -398,8 +397,7 @@ static keel_plan *mean_plan(uint32_t rank) {
   keel_value sum =
       keel_builder_op(body, "keel::AllReduce", NULL, 0,
                       (keel_value[]){keel_builder_capture(body, member), v}, 2);
-  keel_value n =
-      constant_of(body, create_tensor(context, KD_F32, 0, NULL, &members));
+  keel_value n = add_constant(body, KD_F32, 0, NULL, &members);
   keel_builder_output(body, "i", op(body, "Add", i, i64(body, 1)));
   keel_builder_output(body, "v", op(body, "Div", sum, n));
   expect_ok(keel_builder_while(builder, test, body,
@@ -585,9 +583,7 @@ static keel_plan *row_plan(uint32_t rank) {
       keel_builder_input(builder, "x", KD_F32, 2, (int64_t[]){ROWS, 2});
   const keel_value first = op(builder, "keel::AllReduce", member, x);
   const int64_t index = rank == 1 ? 99 : 1;
-  const int64_t one = 1;
-  keel_value at =
-      constant_of(builder, create_tensor(context, KD_I64, 1, &one, &index));
+  keel_value at = add_ints(builder, 1, &index);
   keel_value row = op(builder, "Gather", first, at);
   keel_value second = op(builder, "keel::AllReduce", member, row);
   keel_builder_output(builder, "y", second);

@@ -5,14 +5,13 @@
 #include <unistd.h>
 
 #include "layers/layers.h"
+#include "one_context.h"
 #include "ranks/group/group.h"
-#include "testing.h"
 
 #ifdef SIM_PLUGIN
 
 enum { SIZE = 6 };
 
-static keel_context *context;
 static keel_device *members[3];
 static atomic_int complaints;
 

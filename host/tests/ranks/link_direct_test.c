@@ -10,13 +10,12 @@
 #include "device/device.h"
 #include "eager/launch.h"
 #include "layers/layers.h"
-#include "testing.h"
+#include "one_context.h"
 
 #ifdef SIM_PLUGIN
 
 enum { COUNT = 3 };
 
-static keel_context *context;
 static keel_device *devices[2];
 static keel_link *ranks;
 static uint64_t (*last_gathered)(void *out_bytes);

@@ -44,10 +44,9 @@ static keel_program *residual(void) {
 /* The batch is summed: no part of it is enough. */
 static keel_program *summed(void) {
   keel_builder *b = create_builder(context, "summed");
-  const int64_t axis = 0, one = 1;
+  const int64_t axis = 0;
   keel_value x = keel_builder_input(b, "x", KD_F32, 2, batch);
-  keel_value axes =
-      constant_of(b, create_tensor(context, KD_I64, 1, &one, &axis));
+  keel_value axes = add_ints(b, 1, &axis);
   keel_value y = layer(b, layer(b, x, 1), 2);
   keel_builder_output(b, "y", op(b, "ReduceSum", y, axes));
   return finish_program(b);

@@ -115,7 +115,6 @@ typedef enum cut_by { BY_SPLIT, BY_SLICES, BY_GATHERS, BY_SQUEEZES } cut_by;
 static void cut_axis(keel_builder *b, keel_value y, cut_by how,
                      keel_value *out) {
   const int64_t shape[] = {2, 3, 3, 4, 2}, turned[] = {2, 0, 3, 1, 4}, zero = 0;
-  const int64_t one = 1;
   const keel_attr perm = KEEL_INTS("perm", 5, turned),
                   three = KEEL_INT("num_outputs", 3);
   y = op(b, "Reshape", y, add_ints(b, 5, shape));
@@ -123,10 +122,9 @@ static void cut_axis(keel_builder *b, keel_value y, cut_by how,
   if (how == BY_SQUEEZES)
     expect_ok(keel_builder_op_n(b, "Split", &three, 1, &y, 1, out, 3));
   for (int64_t i = 0; i < 3; i++)
-    out[i] =
-        how == BY_SQUEEZES
-            ? op(b, "Squeeze", out[i], add_constant(b, KD_I64, 1, &one, &zero))
-            : op(b, "Gather", y, add_constant(b, KD_I64, 0, NULL, &i));
+    out[i] = how == BY_SQUEEZES
+                 ? op(b, "Squeeze", out[i], add_ints(b, 1, &zero))
+                 : op(b, "Gather", y, add_constant(b, KD_I64, 0, NULL, &i));
 }
 
 static void cut_columns(keel_builder *b, keel_value y, cut_by how,
@@ -134,14 +132,13 @@ static void cut_columns(keel_builder *b, keel_value y, cut_by how,
   const int64_t plain[] = {0, 2, 1, 3}, shape[] = {0, 0, 4, 2};
   const keel_attr perm = KEEL_INTS("perm", 4, plain);
   const keel_attr last[] = {KEEL_INT("axis", -1), KEEL_INT("num_outputs", 3)};
-  const int64_t axis = 2, one = 1;
+  const int64_t axis = 2;
   if (how == BY_SPLIT)
     expect_ok(keel_builder_op_n(b, "Split", last, 2, &y, 1, out, 3));
   for (int64_t i = 0; i < 3; i++) {
     const int64_t from = 8 * i, to = from + 8;
-    const keel_value in[] = {y, add_constant(b, KD_I64, 1, &one, &from),
-                             add_constant(b, KD_I64, 1, &one, &to),
-                             add_constant(b, KD_I64, 1, &one, &axis)};
+    const keel_value in[] = {y, add_ints(b, 1, &from), add_ints(b, 1, &to),
+                             add_ints(b, 1, &axis)};
     if (how == BY_SLICES) out[i] = keel_builder_op(b, "Slice", NULL, 0, in, 4);
     out[i] = op(b, "Reshape", out[i], add_ints(b, 4, shape));
     out[i] = keel_builder_op(b, "Transpose", &perm, 1, &out[i], 1);
@@ -476,9 +473,9 @@ static keel_program *embedded(void) {
 static keel_program *masked(void) {
   keel_builder *b = create_builder(context, "masked");
   const int64_t dims[] = {4, 6}, order[] = {3, 1, 0, 2}, four = 4;
-  const int64_t axis = 1, one = 1;
+  const int64_t axis = 1;
   keel_value x = keel_builder_input(b, "x", KD_F32, 2, dims);
-  keel_value axes = add_constant(b, KD_I64, 1, &one, &axis);
+  keel_value axes = add_ints(b, 1, &axis);
   keel_value sums = op(b, "ReduceSum", op(b, "Abs", x, KEEL_ABSENT), axes);
   sums = op(b, "Gather", op(b, "Flatten", sums, KEEL_ABSENT),
             add_constant(b, KD_I64, 1, &four, order));
@@ -503,12 +500,11 @@ static keel_program *looked_up(void) {
 /* Half of the batch, which is no part of each rank's. */
 static keel_program *sliced(void) {
   keel_builder *b = create_builder(context, "sliced");
-  const int64_t dims[] = {4, 6}, one = 1, from = 1, to = 3, axis = 0;
+  const int64_t dims[] = {4, 6}, from = 1, to = 3, axis = 0;
   keel_value x = keel_builder_input(b, "x", KD_F32, 2, dims);
   keel_value y = op(b, "MatMul", x, weights(b, DIMS(6, 4), 1));
-  const keel_value in[] = {y, add_constant(b, KD_I64, 1, &one, &from),
-                           add_constant(b, KD_I64, 1, &one, &to),
-                           add_constant(b, KD_I64, 1, &one, &axis)};
+  const keel_value in[] = {y, add_ints(b, 1, &from), add_ints(b, 1, &to),
+                           add_ints(b, 1, &axis)};
   y = keel_builder_op(b, "Slice", NULL, 0, in, 4);
   expect_ok(keel_builder_output(b, "y", y));
   return finish_program(b);

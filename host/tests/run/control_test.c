@@ -5,12 +5,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "testing.h"
+#include "one_context.h"
 #include "toy/toy.h"
 
 enum { NODES = 120 };
 
-static keel_context *context;
 static toy_state *toy;
 static char path[] = "/tmp/keel-control-XXXXXX";
 

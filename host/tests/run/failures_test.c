@@ -5,10 +5,9 @@
 #include <stdatomic.h>
 
 #include "device/device.h"
-#include "testing.h"
+#include "one_context.h"
 #include "toy/toy.h"
 
-static keel_context *context;
 static keel_device *queue;
 static const float two[2] = {1, -2};
 static const int64_t dims[1] = {2};
@@ -150,9 +149,7 @@ static keel_plan *plan_of_factor(float factor, bool to_host) {
   expect_ok(keel_builder_node_name(builder, "first"));
   keel_value y = op(builder, "Relu", x, KEEL_ABSENT);
   expect_ok(keel_builder_node_name(builder, "by"));
-  y = op(
-      builder, "Mul", y,
-      constant_of(builder, create_tensor(context, KD_F32, 0, NULL, &factor)));
+  y = op(builder, "Mul", y, add_constant(builder, KD_F32, 0, NULL, &factor));
   y = op(builder, "Relu", y, KEEL_ABSENT);
   if (to_host) y = op(builder, "Neg", y, KEEL_ABSENT);
   keel_builder_output(builder, "y", y);

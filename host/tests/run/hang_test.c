@@ -6,7 +6,7 @@
 #undef KD_ENTRY
 #define KD_ENTRY(plugin)
 #include "minimal.c" /* NOLINT(bugprone-suspicious-include): the whole of it */
-#include "testing.h"
+#include "one_context.h"
 
 #define WORKERS 2
 
@@ -54,7 +54,6 @@ static const kd_plugin *entry(const kd_host *host) {
   return &plugin;
 }
 
-static keel_context *context;
 static keel_plan *hanging, *adding;
 
 static keel_plan *plan_of(const char *name) {

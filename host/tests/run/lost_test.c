@@ -12,7 +12,7 @@
 #include "device/device.h"
 #include "device/stream.h"
 #include "layers/layers.h"
-#include "testing.h"
+#include "one_context.h"
 #include "values/tensor.h"
 
 #ifdef SIM_PLUGIN
@@ -20,7 +20,6 @@
 enum { SIZE = 8, STEPS = 12, HALF = 6 };
 #define WORDS "was lost: unit 0 has fallen off the bus"
 
-static keel_context *context;
 static keel_device *sim, *other, *cpu;
 static keel_op *add; /* on sim */
 static atomic_int complaints;
@@ -591,9 +590,7 @@ static keel_value weights(const network *net, uint32_t rank,
   assert_non_null(data);
   for (int64_t i = 0; i < count; i++)
     data[i] = deviation * ((float)random_below(2001) / 1000 - 1);
-  keel_tensor *tensor = create_tensor(context, KD_F32, rank, dims, data);
-  keel_value value = keel_builder_constant(net->builder, tensor);
-  keel_tensor_release(tensor);
+  keel_value value = add_constant(net->builder, KD_F32, rank, dims, data);
   free(data);
   return value;
 }

@@ -6,13 +6,12 @@
 
 #include "device/device.h"
 #include "layers/layers.h"
+#include "one_context.h"
 #include "run/static_run.h"
-#include "testing.h"
 #include "toy/toy.h"
 
 enum { SIZE = 5 };
 
-static keel_context *context;
 static keel_device *queue;
 static toy_state *toy;
 static int errors;
@@ -61,18 +60,17 @@ static keel_plan *make_plan(void) {
   static const float ones[SIZE] = {1, 1, 1, 1, 1};
   const int64_t five = SIZE;
   keel_builder *builder = create_builder(context, "");
-  keel_tensor *c = floats(context, SIZE, ones);
   keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &five);
   keel_value y = keel_builder_input(builder, "y", KD_F32, 1, &five);
   keel_value s = keel_builder_input(builder, "s", KD_F32, 0, NULL);
   keel_value sum = op(builder, "Add", x, y);
-  keel_value more = op(builder, "Add", x, keel_builder_constant(builder, c));
+  keel_value more =
+      op(builder, "Add", x, constant_of(builder, floats(context, SIZE, ones)));
   keel_value z =
       op(builder, "Add", op(builder, "Relu", sum, KEEL_ABSENT), more);
   keel_value w = op(builder, "Add", op(builder, "Mul", x, s), z);
   keel_builder_output(builder, "z", z);
   keel_builder_output(builder, "w", w);
-  keel_tensor_release(c);
   return plan_of(builder);
 }
 

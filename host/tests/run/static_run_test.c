@@ -9,7 +9,7 @@
 
 static keel_value constant(keel_builder *builder, kd_dtype dtype, int64_t count,
                            const void *data) {
-  return constant_of(builder, create_tensor(context, dtype, 1, &count, data));
+  return add_constant(builder, dtype, 1, &count, data);
 }
 
 /* Steps as they are built: passes that merge or drop some are left out. */

@@ -4,10 +4,9 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "testing.h"
+#include "one_context.h"
 #include "toy/toy.h"
 
-static keel_context *context;
 static keel_device *device;
 static toy_state *toy;
 static const float two[2] = {1, -2};
