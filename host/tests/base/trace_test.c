@@ -48,8 +48,8 @@ static size_t count(const char *text, const char *part) {
 
 static void relu(void) {
   const float numbers[] = {-1, 1};
-  keel_tensor *x = floats(context, 2, numbers), *y = NULL;
-  expect_ok(keel_call(context, "Relu", NULL, 0, &x, 1, &y, 1));
+  keel_tensor *x = floats(context, 2, numbers),
+              *y = call_op(context, "Relu", NULL, 0, &x, 1);
   RELEASE(x, y);
 }
 
@@ -83,11 +83,9 @@ TEST_THAT(a_trace_holds_what_ran_while_it_did) {
 static void relu_on(keel_context *sims, const char *name) {
   const float numbers[] = {-1, 1};
   float y[2];
-  keel_device *device = NULL;
-  keel_op *op = NULL;
   keel_tensor *x = floats(sims, 2, numbers), *out = NULL;
-  expect_ok(keel_device_find(sims, name, &device));
-  expect_ok(keel_op_prepare(sims, "Relu", NULL, 0, device, &op));
+  keel_device *device = find_device(sims, name);
+  keel_op *op = prepare_op(sims, "Relu", NULL, 0, device);
   expect_ok(keel_op_call(op, &x, 1, &out, 1));
   expect_ok(keel_tensor_read(out, y, sizeof y));
   RELEASE(x, out, op);

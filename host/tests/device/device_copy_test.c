@@ -246,9 +246,8 @@ static keel_plan *plan_of_sums(void) {
 
 static keel_tensor *there(kd_dtype dtype, uint32_t rank, const int64_t *dims,
                           const void *data) {
-  keel_tensor *tensor = NULL;
   keel_tensor *here = create_tensor(context, dtype, rank, dims, data);
-  expect_ok(keel_tensor_to(here, device, &tensor));
+  keel_tensor *tensor = tensor_on(here, device);
   keel_tensor_release(here);
   return tensor;
 }

@@ -37,11 +37,9 @@ TEST_THAT(a_tensor_may_go_to_it_first) {
   const char *path = TOY("queue");
   const keel_context_params params =
       OPENS(KEEL_ONLY_NAMED | KEEL_ALLOW_REFUSED, &path, 1, .workers = 1);
-  keel_context *fresh = NULL;
-  keel_tensor *there = NULL;
-  expect_ok(keel_open(&params, &fresh));
+  keel_context *fresh = open_params(&params);
   keel_tensor *here = floats(fresh, 4, data);
-  expect_ok(keel_tensor_to(here, keel_device_at(fresh, 0), &there));
+  keel_tensor *there = tensor_on(here, keel_device_at(fresh, 0));
   expect_floats(there, data, 4);
   RELEASE(here, there, fresh);
 }
@@ -237,10 +235,9 @@ static keel_tensor *lend(keel_context *own, keel_device *device, size_t offset,
   float *numbers = (float *)(void *)(memory + offset);
   for (int64_t i = 0; i < count; i++)
     numbers[i] = (float)(i % 100) - 50;
-  keel_tensor *placed = NULL;
   expect_ok(keel_tensor_wrap(own, KD_F32, 1, &count, numbers, note_end, memory,
                              out_host));
-  expect_ok(keel_tensor_to(*out_host, device, &placed));
+  keel_tensor *placed = tensor_on(*out_host, device);
   return placed;
 }
 
@@ -288,13 +285,11 @@ TEST_THAT(application_memory_is_imported) {
   setenv("KEEL_SIM_INTEGRATED", "yes", 1);
   keel_context *own = open_with(SIM_PLUGIN, NULL, KEEL_NO_WORKERS);
   unsetenv("KEEL_SIM_INTEGRATED");
-  keel_device *device = NULL;
   keel_memory_facts before, after;
-  expect_ok(keel_device_find(own, "sim:0", &device));
+  keel_device *device = find_device(own, "sim:0");
   expect_ok(keel_device_memory(device, &before));
   for (size_t offset = 0; offset <= 64; offset += 64) {
     keel_tensor *host = NULL, *y = NULL;
-    keel_op *op = NULL;
     static float out[1 << 16];
     let_go = 0;
     keel_tensor *x = lend(own, device, offset, &host);
@@ -305,7 +300,7 @@ TEST_THAT(application_memory_is_imported) {
       assert_int_equal(after.used, before.used);
     keel_tensor_release(host);
     assert_int_equal(let_go, offset ? 1 : 0);
-    expect_ok(keel_op_prepare(own, "Relu", NULL, 0, device, &op));
+    keel_op *op = prepare_op(own, "Relu", NULL, 0, device);
     expect_ok(keel_op_call(op, &x, 1, &y, 1));
     keel_tensor_release(x); /* the call may still read it */
     expect_ok(keel_tensor_read(y, out, sizeof out));
@@ -363,12 +358,11 @@ TEST_THAT(a_list_that_names_nothing_is_warned_of) {
   const char *paths[] = {CPU_PLUGIN, TOY("queue"), TOY("echo")};
   setenv("KEEL_LOG", "warning", 1);
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-    keel_context *shown = NULL;
     keel_context_params params =
         OPENS(KEEL_ONLY_NAMED | KEEL_ALLOW_REFUSED, paths, 3,
               .log = note_warning, .visible = rows[i][0]);
     *warnings = 0;
-    expect_ok(keel_open(&params, &shown));
+    keel_context *shown = open_params(&params);
     if (*rows[i][1])
       assert_non_null(strstr(warnings, rows[i][1]));
     else
@@ -382,9 +376,8 @@ static void *call_often(void *argument) {
   keel_context *shown = argument;
   for (int i = 0; i < 300; i++) {
     keel_tensor *x = equal_floats(shown, 4, -1), *y = NULL;
-    keel_device *found = NULL;
     expect_ok(keel_call(shown, "Relu", NULL, 0, &x, 1, &y, 1));
-    expect_ok(keel_device_find(shown, "cpu", &found));
+    find_device(shown, "cpu");
     release_all((keel_tensor *[]){x, y}, 2);
   }
   return NULL;
@@ -400,8 +393,7 @@ TEST_THAT(hidden_devices_are_shown_when_they_are_wanted) {
   expect_ok(keel_show(shown, "cpu,queue"));
   assert_string_equal(names_of(shown), "cpu:0 queue:0 ");
   expect_ok(keel_device_find(shown, "queue", &found));
-  keel_tensor *x = equal_floats(shown, 4, 2), *there = NULL;
-  expect_ok(keel_tensor_to(x, found, &there));
+  keel_tensor *x = equal_floats(shown, 4, 2), *there = tensor_on(x, found);
   expect_equal_floats(there, 2, 4);
   for (int again = 0; again < 2; again++) {
     expect_ok(keel_show(shown, "-none"));

@@ -72,8 +72,8 @@ static inline uint64_t queue_of(kd_native_kind kind) {
 
 /* `data` on the device. */
 static inline keel_tensor *uploaded(void) {
-  keel_tensor *host = floats(context, COUNT, data), *there = NULL;
-  expect_ok(keel_tensor_to(host, device, &there));
+  keel_tensor *host = floats(context, COUNT, data),
+              *there = tensor_on(host, device);
   keel_tensor_release(host);
   return there;
 }
@@ -87,9 +87,8 @@ static inline keel_tensor *zeros(void) {
 
 /* Takes x. */
 static inline keel_tensor *computed(const char *op, keel_tensor *x) {
-  keel_tensor *y = NULL;
   expect_ok(keel_device_push(device));
-  expect_ok(keel_call(context, op, NULL, 0, &x, 1, &y, 1));
+  keel_tensor *y = call_op(context, op, NULL, 0, &x, 1);
   keel_device_pop();
   assert_ptr_equal(keel_tensor_device(y), device);
   keel_tensor_release(x);

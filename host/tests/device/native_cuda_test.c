@@ -90,7 +90,6 @@ static void check_order(cu_stream stream) {
 TEST_THAT(a_device_opened_again_has_its_own_stream) {
   cu_context mine = NULL;
   keel_tensor *y = NULL;
-  keel_op *neg = NULL;
   if (!begin_cuda()) skip();
   LEAKS_OFF();
   cu_stream stream = stream_made();
@@ -98,7 +97,7 @@ TEST_THAT(a_device_opened_again_has_its_own_stream) {
                                   (uint64_t)(uintptr_t)stream));
   setenv("STANDIN_LOSE", "1", 1);
   keel_tensor *x = uploaded();
-  expect_ok(keel_op_prepare(context, "Neg", NULL, 0, device, &neg));
+  keel_op *neg = prepare_op(context, "Neg", NULL, 0, device);
   keel_status status = keel_op_call(neg, &x, 1, &y, 1);
   if (status == KD_OK) status = keel_tensor_read(y, got, sizeof got);
   refused(status, KD_DEVICE_LOST, "CUDA_ERROR_ILLEGAL_ADDRESS");
@@ -134,9 +133,8 @@ TEST_THAT(keel_works_in_the_applications_stream) {
   assert_ptr_not_equal(stream, first);
   check_order(stream);
   for (int i = 0; i < 12; i++) { /* replayed, at last in another stream */
-    keel_tensor *y = NULL;
     if (i == 8) expect_ok(keel_device_use_queue(device, 0, 0));
-    expect_ok(keel_plan_run(plan, &x, 1, &y, 1));
+    keel_tensor *y = output_of(plan, &x, 1);
     expect_ok(keel_tensor_read(y, got, sizeof got));
     for (int k = 0; k < COUNT; k += 997)
       assert_true(got[k] == (data[k] < 0 ? 2 * data[k] : 0));

@@ -90,8 +90,7 @@ TEST_THAT(constants_are_brought_to_each_device_once) {
   const keel_context_params params =
       OPENS(KEEL_ONLY_NAMED | KEEL_ALLOW_REFUSED, paths, 3, .workers = 1);
   const float want[] = {1 + 1, 4 + 1, 1 + 1, 6 + 1};
-  keel_context *context = NULL;
-  expect_ok(keel_open(&params, &context));
+  keel_context *context = open_params(&params);
   keel_builder *builder = create_builder(context, "constant");
   keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &four);
   keel_value c =
@@ -250,8 +249,7 @@ TEST_THAT(an_empty_value_crosses_too) {
       builder,
       op(builder, "Neg", op(builder, "Relu", x, KEEL_ABSENT), KEEL_ABSENT));
   keel_plan *plan = plan_of(program, keel_device_at(context, 0), rules, 1);
-  keel_tensor *in = floats(context, 0, data), *y = NULL;
-  expect_ok(keel_plan_run(plan, &in, 1, &y, 1));
+  keel_tensor *in = floats(context, 0, data), *y = output_of(plan, &in, 1);
   assert_int_equal(keel_tensor_size(y), 0);
   RELEASE(in, y);
   drop(plan, program, context);

@@ -9,9 +9,8 @@ static const float data[] = {-1, 2, -3, 4};
 static const float relu[] = {0, 2, 0, 4};
 
 TEST_THAT(a_prepared_op_can_be_called_again) {
-  keel_op *op = NULL;
   keel_tensor *x = floats(context, 4, data), *y = NULL;
-  expect_ok(keel_op_prepare(context, "Relu", NULL, 0, NULL, &op));
+  keel_op *op = prepare_op(context, "Relu", NULL, 0, NULL);
   for (int i = 0; i < 1000; i++) {
     expect_ok(keel_op_call(op, &x, 1, &y, 1));
     expect_floats(y, relu, 4);
@@ -21,9 +20,8 @@ TEST_THAT(a_prepared_op_can_be_called_again) {
 }
 
 TEST_THAT(many_shapes_pass_through_one_op) {
-  keel_op *op = NULL;
   static float zeros[64];
-  expect_ok(keel_op_prepare(context, "Relu", NULL, 0, NULL, &op));
+  keel_op *op = prepare_op(context, "Relu", NULL, 0, NULL);
   for (int64_t n = 0; n < 60; n++) { /* more than a site remembers */
     keel_tensor *x = floats(context, n, zeros), *y = NULL;
     expect_ok(keel_op_call(op, &x, 1, &y, 1));
@@ -331,8 +329,7 @@ TEST_THAT(bits_of_another_type) {
   /* keel::Bitcast, by parts: two floats are a complex number, and four halves a double */
   const keel_attr complex = KEEL_INT("to", KD_C64),
                   half = KEEL_INT("to", KD_F16);
-  keel_tensor *one = NULL;
-  expect_ok(keel_call(context, "keel::Bitcast", &complex, 1, &in, 1, &one, 1));
+  keel_tensor *one = call_op(context, "keel::Bitcast", &complex, 1, &in, 1);
   assert_int_equal(keel_tensor_dtype(one), KD_C64);
   assert_int_equal(keel_tensor_rank(one), 0);
   expect_ok(keel_call(context, "keel::Bitcast", &half, 1, &one, 1, &out, 1));

@@ -554,8 +554,7 @@ TEST_THAT(a_counter_drives_random_numbers) {
 
 /* On a device with memory of its own, what is assigned comes to it. */
 TEST_THAT(a_variable_lies_where_it_was_made) {
-  keel_device *queue = NULL;
-  expect_ok(keel_device_find(context, "queue:0", &queue));
+  keel_device *queue = find_device(context, "queue:0");
   keel_tensor *one = scalar(1), *two = scalar(2);
   expect_ok(keel_device_push(queue));
   keel_tensor *variable = call("Variable", one, NULL, NULL);

@@ -40,7 +40,6 @@ static keel_plan *plan_on(keel_program *program, const char *name,
 /* Runs on numbers between -1 and 1, and gives the output. */
 static keel_tensor *run(keel_plan *plan, const keel_program *program) {
   keel_port port;
-  keel_tensor *y = NULL;
   uint64_t size = 1;
   expect_ok(keel_program_input(program, 0, &port));
   for (uint32_t i = 0; i < port.rank; i++)
@@ -50,7 +49,7 @@ static keel_tensor *run(keel_plan *plan, const keel_program *program) {
     data[i] = (float)((i * 7919) % 2001) / 1000 - 1;
   keel_tensor *x = create_tensor(context, KD_F32, port.rank, port.dims, data);
   free(data);
-  expect_ok(keel_plan_run(plan, &x, 1, &y, 1));
+  keel_tensor *y = output_of(plan, &x, 1);
   keel_tensor_release(x);
   return y;
 }
@@ -187,8 +186,7 @@ static uint32_t steps_by_cost(keel_program *program) {
 /* Speeds are set, not measured: on a busy machine a measured launch on the CPU may take
  * longer than two copies. */
 static void set_speed(const char *name, keel_speed speed) {
-  keel_device *device = NULL;
-  expect_ok(keel_device_find(context, name, &device));
+  keel_device *device = find_device(context, name);
   device->speed = speed;
 }
 

@@ -39,11 +39,10 @@ static keel_tensor *pair(float first, float second) {
 /* Runs the program on inputs, which are released. */
 static void gives(keel_program *program, keel_tensor **inputs, uint32_t count,
                   float first, float second) {
-  keel_tensor *output = NULL;
   float got[2];
   keel_plan *plan = create_plan(program, NULL);
   for (int run = 0; run < 3; run++) {
-    expect_ok(keel_plan_run(plan, inputs, count, &output, 1));
+    keel_tensor *output = output_of(plan, inputs, count);
     expect_ok(keel_tensor_read(output, got, sizeof got));
     assert_float_equal(got[0], first, 0);
     assert_float_equal(got[1], second, 0);

@@ -428,8 +428,7 @@ static keel_context *open_entries(uint32_t count) {
       .entries = entries,
       .entry_count = count,
       .workers = KEEL_NO_WORKERS};
-  keel_context *context = NULL;
-  expect_ok(keel_open(&made, &context));
+  keel_context *context = open_params(&made);
   return context;
 }
 

@@ -191,13 +191,12 @@ TEST_THAT(a_growing_state_takes_twice_its_size) {
   enum { STEP = MIB / 16, ROUNDS = 128, WHOLE = 4 * STEP * ROUNDS };
   static float list[STEP];
   const int64_t step = STEP, rounds = ROUNDS;
-  keel_tensor *y = NULL;
   keel_context *context = open_with(CPU_PLUGIN, NULL, 1);
   keel_program *program = growing_program(context, STEP);
   keel_plan *plan = create_plan(program, NULL);
   keel_tensor *in[] = {create_tensor(context, KD_F32, 1, &step, list),
                        create_tensor(context, KD_I64, 0, NULL, &rounds)};
-  expect_ok(keel_plan_run(plan, in, 2, &y, 1));
+  keel_tensor *y = output_of(plan, in, 2);
   expect_ok(keel_tensor_wait(y));
   assert_int_equal(keel_tensor_size(y), WHOLE);
   assert_true(stats_of(context).peak_bytes <= UINT64_C(21) * WHOLE / 10);

@@ -38,9 +38,8 @@ static keel_plan *rows_on(keel_device *device) {
 static void run(keel_plan *plan) {
   const int64_t rows = ROWS, at[ROWS] = {5, 0, SIDE - 1};
   float back[ROWS * SIDE];
-  keel_tensor *y = NULL;
   keel_tensor *x = create_tensor(context, KD_I64, 1, &rows, at);
-  expect_ok(keel_plan_run(plan, &x, 1, &y, 1));
+  keel_tensor *y = output_of(plan, &x, 1);
   expect_ok(keel_tensor_read(y, back, sizeof back));
   for (int64_t i = 0; i < ROWS * SIDE; i++) {
     int64_t from = at[i / SIDE] * SIDE + i % SIDE;

@@ -32,8 +32,7 @@ static void expect_refused(const call *c, const char *says) {
 }
 
 static void expect_taken(const call *c) {
-  keel_device *device = NULL;
-  expect_ok(keel_device_find(context, "cpu:0", &device));
+  keel_device *device = find_device(context, "cpu:0");
   for (way how = first_way(c); how < WAYS; how++) {
     keel_tensor *out[MOST_OUT];
     expect_ok(call_on(c, device, how, out));

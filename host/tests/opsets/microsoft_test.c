@@ -102,8 +102,7 @@ static keel_plan *plan_of_model(keel_tensor *const *in,
 
 static keel_tensor *run_model(keel_tensor *const *in, const keel_attr *attrs) {
   keel_plan *plan = plan_of_model(in, attrs);
-  keel_tensor *y = NULL;
-  expect_ok(keel_plan_run(plan, in, 1, &y, 1));
+  keel_tensor *y = output_of(plan, in, 1);
   keel_plan_release(plan);
   return y;
 }
@@ -128,9 +127,8 @@ static void run_product(const product *p, kd_dtype dtype) {
   const keel_attr to = KEEL_INT("to", dtype), back = KEEL_INT("to", KD_F32);
   keel_tensor *y = NULL, *wide = NULL;
   for (int i = 0; i < 6 && dtype != KD_F32; i++) {
-    keel_tensor *narrow = NULL;
     if (!in[i] || keel_tensor_dtype(in[i]) == KD_U8) continue;
-    expect_ok(keel_call(context, "Cast", &to, 1, &in[i], 1, &narrow, 1));
+    keel_tensor *narrow = call_op(context, "Cast", &to, 1, &in[i], 1);
     keel_tensor_release(in[i]);
     in[i] = narrow;
   }
@@ -236,9 +234,8 @@ TEST_THAT(bytes_stay_signed_where_shapes_come_late) {
   keel_plan *plan = finish_plan(g, NULL);
   keel_tensor *given[] = {create_tensor(context, KD_I8, 1, &four, bytes),
                           create_tensor(context, KD_I64, 1, &two, dims)};
-  keel_tensor *y = NULL;
   int8_t result[4];
-  expect_ok(keel_plan_run(plan, given, 2, &y, 1));
+  keel_tensor *y = output_of(plan, given, 2);
   assert_int_equal(keel_tensor_dtype(y), KD_I8);
   expect_ok(keel_tensor_read(y, result, sizeof result));
   for (int i = 0; i < 4; i++)
@@ -260,7 +257,6 @@ TEST_THAT(models_beside_each_other_keep_their_weights) {
                              KEEL_INT("bits", 4), KEEL_INT("block_size", 32),
                              KEEL_INT("accuracy_level", 4)};
   keel_plan *plans[MODELS];
-  keel_tensor *x = NULL;
   fill_all();
   open_set(0);
   for (int i = 0; i < ROUNDS * MODELS; i++) {
@@ -274,7 +270,7 @@ TEST_THAT(models_beside_each_other_keep_their_weights) {
         create_tensor(context, KD_U8, 3, packed, weights + 2000 * at),
         create_tensor(context, KD_F32, 2, each, scales + 100 * at)};
     if (i < MODELS || !plans[at]) plans[at] = plan_of_model(in, attrs);
-    expect_ok(keel_plan_run(plans[at], in, 1, &x, 1));
+    keel_tensor *x = output_of(plans[at], in, 1);
     expect_ok(keel_tensor_read(x, i < MODELS ? y[at] : got, sizeof y[at]));
     if (i >= MODELS) assert_memory_equal(got, y[at], sizeof y[at]);
     keel_tensor_release(x);
@@ -352,9 +348,8 @@ static void expect_alike(const quantised *q) {
   keel_tensor *x = create_tensor(context, KD_F32, 2, dims, a);
   for (int packs = 0; packs < 2; packs++) {
     keel_plan *plan = plan_of_weights(q, packs != 0);
-    keel_tensor *out = NULL;
     keel_plan_profile(plan, KEEL_PROFILE_OPS);
-    expect_ok(keel_plan_run(plan, &x, 1, &out, 1));
+    keel_tensor *out = output_of(plan, &x, 1);
     expect_ok(keel_tensor_read(out, y[packs], keel_tensor_size(out)));
     assert_int_equal(runs_of(plan, "MatMulNBits") > 0, packs);
     RELEASE(out, plan);

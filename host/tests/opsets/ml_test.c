@@ -186,8 +186,7 @@ TEST_THAT(features_are_taken_and_joined) {
          op(builder, "Neg", op(builder, "Neg", in, KEEL_ABSENT), KEEL_ABSENT),
          add_ints(builder, 2, places))));
   keel_plan *plan = finish_plan(builder, NULL);
-  keel_tensor *t = floats(context, 3, x), *y = NULL;
-  expect_ok(keel_plan_run(plan, &t, 1, &y, 1));
+  keel_tensor *t = floats(context, 3, x), *y = output_of(plan, &t, 1);
   assert_int_equal(keel_tensor_rank(y), 2);
   expect_near(y, line, 2);
   RELEASE(t, plan);

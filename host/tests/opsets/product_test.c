@@ -80,8 +80,7 @@ static void check_same(keel_tensor *y, int same, const char *op,
 static void expect_same(const char *op, const keel_attr *attrs, uint32_t count,
                         keel_tensor **in, uint32_t inputs, int same,
                         const char *what) {
-  keel_tensor *y = NULL;
-  expect_ok(keel_call(context, op, attrs, count, in, inputs, &y, 1));
+  keel_tensor *y = call_op(context, op, attrs, count, in, inputs);
   check_same(y, same, op, what);
   keel_tensor_release(y);
 }

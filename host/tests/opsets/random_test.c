@@ -28,8 +28,7 @@ enum { COUNT = 100000 };
 static keel_tensor *call(const char *op_name, const keel_attr *attrs,
                          uint32_t attr_count, keel_tensor *const *in,
                          uint32_t n) {
-  keel_tensor *out = NULL;
-  expect_ok(keel_call(context, op_name, attrs, attr_count, in, n, &out, 1));
+  keel_tensor *out = call_op(context, op_name, attrs, attr_count, in, n);
   return out;
 }
 
@@ -99,9 +98,8 @@ TEST_THAT(chances_are_kept) {
 static keel_tensor *counted(const char *device_name, int64_t seed,
                             int64_t counter, const int64_t *shape) {
   const int64_t two = 2;
-  keel_device *device = NULL;
   keel_tensor *in[3];
-  expect_ok(keel_device_find(context, device_name, &device));
+  keel_device *device = find_device(context, device_name);
   keel_tensor_create(context, KD_I64, 0, NULL, &seed, &in[0]);
   keel_tensor_create(context, KD_I64, 0, NULL, &counter, &in[1]);
   keel_tensor_create(context, KD_I64, 1, &two, shape, &in[2]);

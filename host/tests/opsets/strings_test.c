@@ -99,7 +99,6 @@ TEST_THAT(strings_are_no_data) {
   const char *const missing[] = {"a", NULL};
   const char *got = NULL;
   keel_tensor *tensor = list(5, words), *other = NULL, *numbers = ints(1, &two);
-  keel_device *cpu = NULL;
   assert_int_equal(keel_tensor_size(tensor), 0);
   assert_null(keel_tensor_data(tensor));
   assert_int_equal(keel_tensor_read(tensor, &other, 0), KD_INVALID_ARGUMENT);
@@ -118,7 +117,7 @@ TEST_THAT(strings_are_no_data) {
       keel_strings_create(context, 1, &open, missing, NULL, &other),
       KD_INVALID_ARGUMENT);
   /* a device does not get them */
-  expect_ok(keel_device_find(context, "cpu:0", &cpu));
+  keel_device *cpu = find_device(context, "cpu:0");
   expect_ok(keel_tensor_to(tensor, cpu, &other));
   assert_ptr_equal(other, tensor);
   RELEASE(other, tensor, numbers);
@@ -479,8 +478,7 @@ static keel_plan *vectorizer_plan(void) {
 static void *count_words(void *plan) {
   const float want[] = {2, 4, 2};
   for (int i = 0; i < 50; i++) {
-    keel_tensor *x = list(5, words), *y = NULL;
-    expect_ok(keel_plan_run(plan, &x, 1, &y, 1));
+    keel_tensor *x = list(5, words), *y = output_of(plan, &x, 1);
     expect_floats(y, want, 3);
     RELEASE(x, y);
   }
@@ -749,9 +747,8 @@ TEST_THAT(strings_count) {
                                 .flags = KEEL_ONLY_NAMED,
                                 .workers = KEEL_NO_WORKERS,
                                 .memory_limit = 1200000};
-  keel_context *small = NULL;
   keel_stats stats;
-  expect_ok(keel_open(&params, &small));
+  keel_context *small = open_params(&params);
   keel_tensor *strings = many(small); /* 800 KB */
   for (uint32_t i = 0; i < 4; i++) {
     expect_fails(call_long(i, small, strings), KD_OUT_OF_MEMORY,

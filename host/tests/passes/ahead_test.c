@@ -215,8 +215,7 @@ static void run_often(process *me) {
 
 static void run_on_another_device(process *me) {
   keel_program *program = load(me, path);
-  keel_device *cpu = NULL;
-  expect_ok(keel_device_find(me->context, "cpu", &cpu));
+  keel_device *cpu = find_device(me->context, "cpu");
   keel_device_push(cpu);
   run_times(me, program, 1);
   keel_device_pop();
@@ -297,11 +296,10 @@ TEST_THAT(another_plugins_device_does_not_mind) {
 TEST_THAT(a_plugin_may_give_none) {
   const char *plugin = CPU_PLUGIN;
   const keel_context_params params = OPENS(KEEL_ONLY_NAMED, &plugin, 1);
-  keel_context *context = NULL;
   keel_program *made = NULL;
   uint32_t held = 7, bare = 0;
   uint64_t size = 7;
-  expect_ok(keel_open(&params, &context));
+  keel_context *context = open_params(&params);
   keel_program *program = make_program(context, 4);
   expect_ok(keel_program_compile(program, NULL, &made));
   keel_program_regions(made, &held, &size, &bare);

@@ -116,7 +116,6 @@ static void run(keel_program *program, kd_dtype type, const char *skip,
   static const float odd[] = {0.0f,   -0.0f, INFINITY, -INFINITY, NAN,
                               1e-40f, 1e30f, -2.5f,    3};
   const int64_t dims[] = {2, 3, 4};
-  keel_tensor *y = NULL;
   keel_profile_line line;
   float reals[24];
   int64_t whole[24];
@@ -129,7 +128,7 @@ static void run(keel_program *program, kd_dtype type, const char *skip,
   keel_plan *plan = create_plan(
       program, PLAN_PARAMS(.skip = &skip, .skip_count = skip != NULL));
   keel_plan_profile(plan, KEEL_PROFILE_OPS);
-  expect_ok(keel_plan_run(plan, &x, 1, &y, 1));
+  keel_tensor *y = output_of(plan, &x, 1);
   expect_ok(keel_tensor_read(y, out, keel_tensor_size(y)));
   *out_count = 0;
   *out_last = 0;
@@ -205,10 +204,9 @@ TEST_THAT(what_makes_the_result_larger_stays) {
   keel_value y = one_op(builder, "Mul _ 1:4", x, x, KD_F32);
   keel_builder_output(builder, "y", y);
   keel_program *program = finish_program(builder);
-  keel_tensor *out = NULL;
   keel_tensor *in = create_tensor(context, KD_F32, 3, one, NULL);
   keel_plan *plan = create_plan(program, NULL);
-  expect_ok(keel_plan_run(plan, &in, 1, &out, 1));
+  keel_tensor *out = output_of(plan, &in, 1);
   assert_int_equal(keel_tensor_size(out), 24 * sizeof(float));
   RELEASE(in, out, plan, program);
 }

@@ -261,12 +261,11 @@ static void run_wide(keel_plan *plan) {
   const int64_t dims[] = {1, WIDE, SIDE, SIDE};
   int64_t count = WIDE * PLANE;
   float *data = malloc((size_t)count * sizeof *data);
-  keel_tensor *y = NULL;
   assert_non_null(data);
   for (int64_t i = 0; i < count; i++)
     data[i] = 1;
   keel_tensor *x = create_tensor(context, KD_F32, 4, dims, data);
-  expect_ok(keel_plan_run(plan, &x, 1, &y, 1));
+  keel_tensor *y = output_of(plan, &x, 1);
   expect_ok(keel_tensor_read(y, data, (size_t)count * sizeof *data));
   for (int64_t o = 0; o < WIDE; o++) {
     double want = 0;
@@ -330,7 +329,6 @@ TEST_THAT(packed_weights_are_held_once) {
 /* A first run that fails before the convolution does not keep them for ever. */
 TEST_THAT(a_run_that_fails_keeps_no_weights) {
   const uint64_t bytes = (uint64_t)WIDE * WIDE * TAPS * sizeof(float);
-  keel_cancel *cancel = NULL;
   keel_tensor *y = NULL;
   const int64_t dims[] = {1, WIDE, SIDE, SIDE};
   if (lying(WIDE) == 0) skip();
@@ -338,7 +336,7 @@ TEST_THAT(a_run_that_fails_keeps_no_weights) {
   keel_program *program = wide();
   keel_plan *plan = create_plan(program, NULL);
   keel_program_release(program);
-  expect_ok(keel_cancel_create(context, &cancel));
+  keel_cancel *cancel = create_cancel(context);
   keel_cancel_request(cancel, NULL);
   keel_tensor *x = create_tensor(context, KD_F32, 4, dims, NULL);
   assert_int_equal(
@@ -430,8 +428,7 @@ static void make_sums(float *out, size_t size) {
                        constant_numbers(b, 4, w_dims, 7)};
   keel_builder_output(b, "y", keel_builder_op(b, "Conv", &attr, 1, pair, 2));
   keel_plan *plan = finish_plan(b, NULL);
-  keel_tensor *x = numbers(4, x_dims, 0), *y = NULL;
-  expect_ok(keel_plan_run(plan, &x, 1, &y, 1));
+  keel_tensor *x = numbers(4, x_dims, 0), *y = output_of(plan, &x, 1);
   expect_ok(keel_tensor_read(y, out, size));
   RELEASE(x, y, plan);
 }

@@ -90,8 +90,7 @@ TEST_THAT(planning_ends_at_its_deadline) {
 }
 
 TEST_THAT(planning_ends_when_it_is_asked_to) {
-  keel_cancel *cancel = NULL;
-  expect_ok(keel_cancel_create(context, &cancel));
+  keel_cancel *cancel = create_cancel(context);
   expect_ok(plan_with(0, cancel));
   keel_cancel_request(cancel, "enough");
   expect_fails(plan_with(0, cancel), KD_CANCELLED,

@@ -159,11 +159,10 @@ static keel_tensor *filled(uint32_t rank, const int64_t *dims, float with) {
 /* The device on which the plan's `op` runs. */
 static void expect_place(keel_plan *plan, keel_tensor *x, const char *op,
                          const char *place) {
-  keel_tensor *y = NULL;
   keel_profile_line line;
   bool seen = false;
   keel_plan_profile(plan, KEEL_PROFILE_OPS);
-  expect_ok(keel_plan_run(plan, &x, 1, &y, 1));
+  keel_tensor *y = output_of(plan, &x, 1);
   for (uint32_t i = 0; keel_plan_profile_line(plan, i, &line) == KD_OK; i++)
     if (!strcmp(line.op, op)) {
       assert_string_equal(line.device, place);
@@ -278,8 +277,7 @@ TEST_THAT(equal_ops_stay_where_they_were_placed) {
   keel_device_pop();
   keel_builder_output(builder, "y", op(builder, "Add", here, there));
   keel_plan *plan = finish_plan(builder, PLAN_PARAMS(.device = cpu));
-  keel_tensor *in = floats(context, 4, data), *y = NULL;
-  expect_ok(keel_plan_run(plan, &in, 1, &y, 1));
+  keel_tensor *in = floats(context, 4, data), *y = output_of(plan, &in, 1);
   expect_floats(y, want, 4);
   for (uint32_t i = 0; keel_plan_profile_line(plan, i, &line) == KD_OK; i++)
     if (!strcmp(line.op, "Relu")) seen[!strcmp(line.device, "queue:0")]++;
@@ -329,10 +327,9 @@ TEST_THAT(each_device_has_its_share_of_the_profile) {
  * they are the device's. With a trace beside, too. */
 TEST_THAT(each_op_has_its_time_by_the_clock) {
   keel_context *timed = open_with(SIM_PLUGIN, CPU_PLUGIN, 1), *before = context;
-  keel_device *sim = NULL;
   keel_profile_device d;
   keel_profile_line line;
-  expect_ok(keel_device_find(timed, "sim", &sim));
+  keel_device *sim = find_device(timed, "sim");
   context = timed; /* for the helpers */
   keel_program *program = two_ops(NULL);
   keel_tensor *x = floats(context, 4, data), *y = NULL;

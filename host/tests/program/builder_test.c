@@ -28,8 +28,7 @@ static keel_value vector(keel_builder *builder, const char *name) {
 }
 
 static keel_builder *body_of(keel_builder *outer, const char *name) {
-  keel_builder *body = NULL;
-  expect_ok(keel_builder_body(outer, name, &body));
+  keel_builder *body = create_body(outer, name);
   return body;
 }
 
@@ -39,8 +38,7 @@ static void expect_if(keel_plan *plan, bool which, float a, float b) {
   const float want[] = {a, b};
   keel_tensor *in[] = {create_tensor(context, KD_BOOL, 0, NULL, &which),
                        floats(context, 2, x)};
-  keel_tensor *out = NULL;
-  expect_ok(keel_plan_run(plan, in, 2, &out, 1));
+  keel_tensor *out = output_of(plan, in, 2);
   expect_floats(out, want, 2);
   keel_tensor_release(out);
   release_all(in, 2);
@@ -158,8 +156,7 @@ TEST_THAT(scan) {
   keel_builder_output(builder, "sums", out[1]);
   keel_plan *plan = finish_plan(builder, NULL);
   keel_tensor *given = create_tensor(context, KD_F32, 2, dims, rows);
-  keel_tensor *got = NULL;
-  expect_ok(keel_plan_run(plan, &given, 1, &got, 1));
+  keel_tensor *got = output_of(plan, &given, 1);
   expect_floats(got, sums, 6);
   RELEASE(got, given, plan);
 }
@@ -376,8 +373,7 @@ static void run_ints(keel_builder *builder, keel_value y, const float *in,
                      int64_t count, const float *want, int64_t wanted) {
   keel_builder_output(builder, "y", y);
   keel_plan *plan = finish_plan(builder, NULL);
-  keel_tensor *x = floats(context, count, in), *out = NULL;
-  expect_ok(keel_plan_run(plan, &x, 1, &out, 1));
+  keel_tensor *x = floats(context, count, in), *out = output_of(plan, &x, 1);
   expect_floats(out, want, (size_t)wanted);
   RELEASE(x, out, plan);
 }
@@ -431,8 +427,7 @@ TEST_THAT(old_broadcast) {
   keel_builder_output(builder, "y", y);
   keel_plan *plan = finish_plan(builder, NULL);
   keel_tensor *given = create_tensor(context, KD_F32, 2, dims, in);
-  keel_tensor *out = NULL;
-  expect_ok(keel_plan_run(plan, &given, 1, &out, 1));
+  keel_tensor *out = output_of(plan, &given, 1);
   expect_floats(out, want, 4);
   RELEASE(out, given, plan);
 }

@@ -261,7 +261,6 @@ TEST_THAT(constants_that_nobody_reads_stay_out) {
 /* The file is mapped for as long as anything of it is used. */
 TEST_THAT(a_file_stays_mapped_while_it_is_used) {
   keel_context *context = cpu();
-  keel_tensor *out = NULL;
   float numbers[1000], got[1000];
   for (int i = 0; i < 1000; i++)
     numbers[i] = (float)i;
@@ -275,7 +274,7 @@ TEST_THAT(a_file_stays_mapped_while_it_is_used) {
   unlink(path);
   keel_plan *plan = create_plan(program, NULL);
   keel_program_release(program);
-  expect_ok(keel_plan_run(plan, NULL, 0, &out, 1));
+  keel_tensor *out = output_of(plan, NULL, 0);
   keel_plan_release(plan);
   assert_int_equal((uintptr_t)keel_tensor_data(out) % IMAGE_ALIGN, 0);
   expect_ok(keel_tensor_read(out, got, sizeof got));

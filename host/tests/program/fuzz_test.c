@@ -160,13 +160,12 @@ static void mutate_models(form form) {
   static char paths[1200][512];
   char fuzzed[] = "/tmp/keel-fuzz-XXXXXX";
   int count = collect(paths, 1200), loaded = 0, tried = 0;
-  keel_context *context = NULL;
   const char *const plugins[] = {CPU_PLUGIN, GRAPH_NPU_PLUGIN};
   keel_context_params params =
       OPENS(KEEL_ONLY_NAMED, plugins, form == AHEAD ? 2 : 1,
             .memory_limit = UINT64_C(64) << 20);
   if (!count) skip(); /* libonnx-testdata is not there */
-  expect_ok(keel_open(&params, &context));
+  keel_context *context = open_params(&params);
   close(mkstemp(fuzzed));
   for (int i = 0; i < MODELS; i++) {
     size_t size = 0;

@@ -35,8 +35,7 @@ TEST_THAT(open_dimensions_take_any_size) {
     float data[20];
     for (int64_t i = 0; i < n; i++)
       data[i] = (float)i;
-    keel_tensor *x = floats(context, n, data), *y = NULL;
-    expect_ok(keel_plan_run(plan, &x, 1, &y, 1));
+    keel_tensor *x = floats(context, n, data), *y = output_of(plan, &x, 1);
     for (int64_t i = 0; i < n; i++)
       data[i] = (float)i * 4 + 3;
     expect_floats(y, data, (size_t)n);
@@ -54,10 +53,9 @@ TEST_THAT(an_input_of_unknown_rank_takes_any_shape) {
   keel_builder_output(builder, "y", op(builder, "Relu", x, KEEL_ABSENT));
   keel_plan *plan = finish_plan(builder, NULL);
   for (uint32_t rank = 1; rank <= 2; rank++) {
-    keel_tensor *output = NULL;
     keel_tensor *input =
         create_tensor(context, KD_F32, rank, shapes[rank - 1], data);
-    expect_ok(keel_plan_run(plan, &input, 1, &output, 1));
+    keel_tensor *output = output_of(plan, &input, 1);
     assert_int_equal(keel_tensor_rank(output), rank);
     expect_floats(output, want, 4);
     RELEASE(input, output);
@@ -184,8 +182,7 @@ TEST_THAT(passes_change_nothing_but_time) {
   for (int all = 0; all < 2; all++) {
     keel_plan *plan = plan_of(program, all ? 0 : 4);
     keel_tensor *in = create_tensor(context, KD_F32, 4, image, pixels),
-                *out = NULL;
-    expect_ok(keel_plan_run(plan, &in, 1, &out, 1));
+                *out = output_of(plan, &in, 1);
     expect_ok(keel_tensor_read(out, all ? passed : plain, sizeof plain));
     RELEASE(in, out, plan);
   }
@@ -231,9 +228,8 @@ static uint32_t run_normed(keel_program *program) {
   uint32_t left = 0;
   for (int all = 0; all < 2; all++) {
     keel_plan *plan = plan_of(program, all ? 0 : 4);
-    keel_tensor *y = NULL;
     keel_tensor *x = create_tensor(context, KD_F32, 2, dims, data);
-    expect_ok(keel_plan_run(plan, &x, 1, &y, 1));
+    keel_tensor *y = output_of(plan, &x, 1);
     expect_ok(keel_tensor_read(y, got[all], sizeof got[all]));
     left = runs_of(plan, "BatchNormalization");
     RELEASE(x, y, plan);
@@ -449,8 +445,7 @@ TEST_THAT(a_fused_sum_leaves_what_others_need) {
     for (int i = 0; i < 32 * 36; i++)
       pixels[i] = (float)(i % 23 - 11) / 16;
     keel_tensor *in = create_tensor(context, KD_F32, 4, image, pixels),
-                *out = NULL;
-    expect_ok(keel_plan_run(plan, &in, 1, &out, 1));
+                *out = output_of(plan, &in, 1);
     expect_ok(keel_tensor_read(out, results[fast], sizeof *results));
     RELEASE(in, out, plan, program);
   }

@@ -20,8 +20,7 @@ static void note(void *support_context, const keel_support *op) {
 }
 
 static keel_device *device_of(const char *name) {
-  keel_device *device = NULL;
-  expect_ok(keel_device_find(context, name, &device));
+  keel_device *device = find_device(context, name);
   return device;
 }
 
@@ -29,11 +28,10 @@ static keel_device *device_of(const char *name) {
 static void expect_on(keel_program *program, keel_device *device,
                       keel_tensor *x, const char *node, const char *where) {
   keel_plan *plan = create_plan(program, PLAN_PARAMS(.device = device));
-  keel_tensor *y = NULL;
   keel_profile_line line;
   bool found = false;
   keel_plan_profile(plan, KEEL_PROFILE_OPS);
-  expect_ok(keel_plan_run(plan, &x, 1, &y, 1));
+  keel_tensor *y = output_of(plan, &x, 1);
   keel_plan_profile(plan, 0);
   for (uint32_t i = 0; keel_plan_profile_line(plan, i, &line) == KD_OK; i++) {
     if (strcmp(line.node, node) != 0) continue;

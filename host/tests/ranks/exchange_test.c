@@ -229,10 +229,8 @@ TEST_THAT(rank) {
   keel_tensor *members[MEMBERS];
   expect_ok(keel_group_members(group, members));
   for (uint32_t r = 0; r < MEMBERS; r++) {
-    keel_tensor *out = NULL;
     int64_t number = -1;
-    expect_ok(
-        keel_call(context, "keel::Rank", NULL, 0, &members[r], 1, &out, 1));
+    keel_tensor *out = call_op(context, "keel::Rank", NULL, 0, &members[r], 1);
     expect_ok(keel_tensor_read(out, &number, sizeof number));
     assert_int_equal(number, r);
     keel_tensor_release(out);
@@ -647,10 +645,9 @@ TEST_THAT(a_run_after_one_that_fails) {
 /* Rank 1's run waits for its input when it is cancelled. */
 TEST_THAT(a_run_that_is_cancelled) {
   runs all;
-  keel_cancel *cancel = NULL;
   keel_tensor *late = NULL, *x = value_of(1);
   make_plans(&all, "keel::AllReduce", NULL, 0);
-  expect_ok(keel_cancel_create(context, &cancel));
+  keel_cancel *cancel = create_cancel(context);
   expect_ok(keel_tensor_promise(context, &late));
   expect_ok(keel_group_members(group, all.members));
   const keel_run_params cancelled = {.struct_size = sizeof cancelled,

@@ -288,9 +288,8 @@ LISTED_TEST(a_lost_member_fails_the_call_and_comes_back) {
   keel_group *group = group_of(members, 2);
   keel_tensor *in[2] = {value_of(0, SIZE), value_of(1, SIZE)}, *out[2];
   keel_tensor *there = NULL, *y = NULL;
-  keel_op *op = NULL;
   expect_ok(keel_tensor_to(in[0], members[0], &there));
-  expect_ok(keel_op_prepare(context, "Neg", NULL, 0, members[0], &op));
+  keel_op *op = prepare_op(context, "Neg", NULL, 0, members[0]);
   float back[SIZE];
   keel_status status = keel_op_call(op, &there, 1, &y, 1);
   if (status == KD_OK) status = keel_tensor_read(y, back, sizeof back);
@@ -419,9 +418,8 @@ LISTED_TEST(a_lost_gpu_holds_up_no_other) {
   open_cuda(STANDINS "/standin_nccl.so", pair);
   keel_group *group = group_of(pair, 2);
   keel_tensor *in[2] = {value_of(0, SIZE), value_of(1, SIZE)}, *out[2];
-  keel_op *op = NULL;
   float got[SIZE];
-  expect_ok(keel_op_prepare(context, "Neg", NULL, 0, pair[0], &op));
+  keel_op *op = prepare_op(context, "Neg", NULL, 0, pair[0]);
   keel_tensor *negative = NULL;
   expect_ok(keel_op_call(op, in, 1, &negative, 1));
   expect_ok(keel_group_all_reduce(group, KD_REDUCE_SUM, in, out));

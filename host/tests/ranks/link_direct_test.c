@@ -160,8 +160,8 @@ static keel_tensor *open_link(uint64_t timeout) {
 }
 
 static keel_tensor *begin(const char *op, keel_tensor *member, keel_tensor *x) {
-  keel_tensor *inputs[] = {member, x}, *y = NULL;
-  expect_ok(keel_call(context, op, NULL, 0, inputs, 2, &y, 1));
+  keel_tensor *inputs[] = {member, x},
+              *y = call_op(context, op, NULL, 0, inputs, 2);
   return y;
 }
 
@@ -169,13 +169,12 @@ static keel_tensor *begin(const char *op, keel_tensor *member, keel_tensor *x) {
 static keel_tensor *late(keel_tensor *x) {
   expect_ok(keel_device_push(devices[0]));
   for (int i = 0; i < 400; i++) {
-    keel_tensor *next = NULL;
-    expect_ok(keel_call(context, "Neg", NULL, 0, &x, 1, &next, 1));
+    keel_tensor *next = call_op(context, "Neg", NULL, 0, &x, 1);
     keel_tensor_release(x);
     x = next;
   }
-  keel_tensor *pair[] = {x, x}, *sum = NULL;
-  expect_ok(keel_call(context, "Add", NULL, 0, pair, 2, &sum, 1));
+  keel_tensor *pair[] = {x, x},
+              *sum = call_op(context, "Add", NULL, 0, pair, 2);
   keel_tensor_release(x);
   keel_device_pop();
   return sum;

@@ -55,10 +55,9 @@ LISTED_TEST(values_come_back) {
 /* In the order in which they are given, also where the second's value comes first. */
 LISTED_TEST(exchanges_keep_their_order) {
   const float data[] = {1}, sum[] = {2};
-  keel_tensor *late = NULL;
   expect_ok(open_link("well", 0));
   keel_tensor *member = member_of(), *x = floats(context, 1, data);
-  expect_ok(keel_tensor_promise(context, &late));
+  keel_tensor *late = create_promise(context);
   /* in a program: a call of its own would wait for the value */
   keel_builder *builder = create_builder(context, "two");
   const int64_t one = 1;
@@ -92,8 +91,8 @@ static void expect_failure(const char *how, keel_status status,
   const float data[] = {1};
   expect_ok(open_link(how, 300000000));
   keel_tensor *member = member_of(), *x = floats(context, 1, data);
-  keel_tensor *inputs[] = {member, x}, *y = NULL;
-  expect_ok(keel_call(context, "keel::AllReduce", NULL, 0, inputs, 2, &y, 1));
+  keel_tensor *inputs[] = {member, x},
+              *y = call_op(context, "keel::AllReduce", NULL, 0, inputs, 2);
   assert_int_equal(keel_tensor_wait(y), status);
   if (!strstr(keel_message(), says))
     fail_msg("\"%s\" does not say \"%s\"", keel_message(), says);
@@ -118,10 +117,9 @@ LISTED_TEST(failures_are_said) {
 }
 
 LISTED_TEST(a_failed_value_fails_the_link) {
-  keel_tensor *bad = NULL;
   expect_ok(open_link("well", 0));
   keel_tensor *member = member_of();
-  expect_ok(keel_tensor_promise(context, &bad));
+  keel_tensor *bad = create_promise(context);
   expect_ok(keel_tensor_fail(bad, KD_DATA_LOSS, "it is damaged"));
   keel_tensor *inputs[] = {member, bad}, *y = NULL;
   keel_status status =

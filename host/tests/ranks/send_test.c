@@ -41,8 +41,8 @@ static void expect_filled(keel_tensor *tensor, float scale, float from) {
 
 static keel_tensor *send(keel_tensor *member, int64_t to, keel_tensor *x) {
   const keel_attr attr = KEEL_INT("to", to);
-  keel_tensor *in[] = {member, x}, *y = NULL;
-  expect_ok(keel_call(context, "keel::Send", &attr, 1, in, 2, &y, 1));
+  keel_tensor *in[] = {member, x},
+              *y = call_op(context, "keel::Send", &attr, 1, in, 2);
   return y;
 }
 
@@ -54,8 +54,7 @@ static keel_tensor *send(keel_tensor *member, int64_t to, keel_tensor *x) {
 
 static keel_tensor *receive(keel_tensor *member, int64_t from) {
   const keel_attr attrs[] = RECEIVED(from);
-  keel_tensor *y = NULL;
-  expect_ok(keel_call(context, "keel::Receive", attrs, 3, &member, 1, &y, 1));
+  keel_tensor *y = call_op(context, "keel::Receive", attrs, 3, &member, 1);
   return y;
 }
 

@@ -8,8 +8,7 @@
 #include "toy/toy.h"
 
 static keel_tensor *promise(void) {
-  keel_tensor *tensor = NULL;
-  expect_ok(keel_tensor_promise(context, &tensor));
+  keel_tensor *tensor = create_promise(context);
   return tensor;
 }
 
@@ -285,8 +284,7 @@ TEST_THAT(an_output_is_known_before_the_run_ends) {
   keel_tensor *out[2];
   context = open_with(CPU_PLUGIN, TOY("queue"), KEEL_NO_WORKERS);
   toy_state *toy = toy_of(TOY("queue"));
-  keel_device *queue = NULL;
-  expect_ok(keel_device_find(context, "queue:0", &queue));
+  keel_device *queue = find_device(context, "queue:0");
   keel_builder *g = create_builder(context, "early");
   const float seven = 7;
   keel_value x = keel_builder_input(g, "x", KD_F32, 1, &two);
@@ -403,10 +401,9 @@ TEST_THAT(a_called_copy_holds_no_thread) {
 TEST_THAT(a_stop_is_told_to_all_outputs) {
   const float pair[] = {1, -2};
   keel_tensor *out[3];
-  keel_cancel *cancel = NULL;
   context = open_with(CPU_PLUGIN, NULL, 1);
   keel_plan *plan = plan_of_two();
-  expect_ok(keel_cancel_create(context, &cancel));
+  keel_cancel *cancel = create_cancel(context);
   keel_tensor *in[] = {floats(context, 2, pair), promise()};
   expect_ok(keel_plan_begin(plan, RUN_PARAMS(.cancel = cancel), in, 2, out, 3));
   keel_cancel_request(cancel, "no more");
@@ -425,10 +422,9 @@ static void over_while_an_input_is_waited_for(int32_t workers, ending how,
   bool by_time = how == LATE;
   const float pair[] = {1, -2};
   keel_tensor *out[3];
-  keel_cancel *cancel = NULL;
   context = open_with(CPU_PLUGIN, NULL, workers);
   keel_plan *plan = plan_of_two();
-  expect_ok(keel_cancel_create(context, &cancel));
+  keel_cancel *cancel = create_cancel(context);
   keel_tensor *in[] = {floats(context, 2, pair), promise()};
   if (how == ASKED_BEFORE) keel_cancel_request(cancel, "enough");
   expect_ok(keel_plan_begin(
@@ -460,11 +456,10 @@ TEST_THAT(the_end_is_told_while_an_input_is_waited_for) {
 TEST_THAT(ends_come_at_any_time) {
   enum { RUNS = 600 };
   static keel_tensor *out[RUNS][3];
-  keel_cancel *cancel = NULL;
   uint32_t made = 0, late = 0, stopped = 0;
   context = open_with(CPU_PLUGIN, NULL, 2);
   keel_plan *plan = plan_of_two();
-  expect_ok(keel_cancel_create(context, &cancel));
+  keel_cancel *cancel = create_cancel(context);
   for (int i = 0; i < RUNS; i++) {
     const float pair[] = {(float)i, -1};
     keel_tensor *in[] = {floats(context, 2, pair), promise()};

@@ -32,8 +32,7 @@ static keel_tensor *zeros(int64_t count) {
 TEST_THAT(a_run_that_is_asked_ends) {
   keel_plan *plan = chain(50, 8);
   keel_tensor *x = zeros(8), *y = NULL;
-  keel_cancel *cancel = NULL;
-  expect_ok(keel_cancel_create(context, &cancel));
+  keel_cancel *cancel = create_cancel(context);
   keel_run_params params = {.struct_size = sizeof params, .cancel = cancel};
   for (int i = 0; i < 8; i++) { /* with values, then in static runs */
     expect_ok(keel_plan_run_with(plan, &params, &x, 1, &y, 1));
@@ -56,8 +55,7 @@ TEST_THAT(a_run_that_is_asked_ends) {
 TEST_THAT(a_run_begins_after_the_request) {
   keel_plan *plan = chain(3, 8);
   keel_tensor *x = zeros(8), *y = NULL;
-  keel_cancel *cancel = NULL;
-  expect_ok(keel_cancel_create(context, &cancel));
+  keel_cancel *cancel = create_cancel(context);
   keel_cancel_request(cancel, "too early");
   expect_fails(keel_plan_run(plan, &x, 0, &y, 1), KD_INVALID_ARGUMENT,
                "inputs");

@@ -163,8 +163,7 @@ static keel_plan *plan_of_gated(int count) {
 /* x, yes on the host, yes on the device, a counter. */
 static void make_inputs(keel_tensor **in) {
   const uint8_t yes = 1;
-  keel_device *queue = NULL;
-  expect_ok(keel_device_find(context, "queue:0", &queue));
+  keel_device *queue = find_device(context, "queue:0");
   in[0] = floats(context, 2, (const float[]){1, -2});
   keel_tensor_create(context, KD_BOOL, 0, NULL, &yes, &in[1]);
   expect_ok(keel_tensor_to(in[1], queue, &in[2]));
@@ -282,8 +281,7 @@ TEST_THAT(kernels_that_block_get_threads_of_their_own) {
   const int64_t two = 2;
   keel_tensor *out[MEMBERS];
   context = open_with(CPU_PLUGIN, TOY("barrier"), 1);
-  keel_device *barrier = NULL;
-  expect_ok(keel_device_find(context, "barrier:0", &barrier));
+  keel_device *barrier = find_device(context, "barrier:0");
   keel_builder *g = create_builder(context, "meet");
   keel_value x = keel_builder_input(g, "x", KD_F32, 1, &two);
   for (int i = 0; i < MEMBERS; i++) {
@@ -303,8 +301,7 @@ TEST_THAT(kernels_that_block_get_threads_of_their_own) {
     release(out, MEMBERS);
   }
   /* calls whose input comes later */
-  keel_tensor *late = NULL;
-  expect_ok(keel_tensor_promise(context, &late));
+  keel_tensor *late = create_promise(context);
   expect_ok(keel_device_push(barrier));
   for (int i = 0; i < MEMBERS; i++)
     expect_ok(keel_call(context, "Abs", NULL, 0, &late, 1, &out[i], 1));
@@ -372,7 +369,6 @@ TEST_THAT(an_endless_loop_can_be_stopped) {
       "  }) {version = 1 : i64, name = \"endless\", inputs = [\"x\"],"
       " input_types = [tensor<2xf32>], outputs = [\"y\"], output_types ="
       " [tensor<2xf32>]} : () -> ()\n}) : () -> ()\n";
-  keel_cancel *cancel = NULL;
   keel_tensor *y = NULL;
   pthread_t thread;
   begin(1);
@@ -381,7 +377,7 @@ TEST_THAT(an_endless_loop_can_be_stopped) {
   fclose(file);
   keel_program *program = load_program(context, path);
   keel_plan *plan = create_plan(program, NULL);
-  expect_ok(keel_cancel_create(context, &cancel));
+  keel_cancel *cancel = create_cancel(context);
   keel_tensor *x = floats(context, 2, (const float[]){1, -2});
   keel_run_params params = {.struct_size = sizeof params, .cancel = cancel};
   pthread_create(&thread, NULL, ask, cancel);

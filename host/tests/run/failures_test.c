@@ -20,8 +20,7 @@ static void begin(void) {
 static keel_tensor *there(const float *values) {
   keel_tensor *here = create_tensor(context, KD_F32, values ? 1 : 0, dims,
                                     values ? values : (const float[]){13});
-  keel_tensor *moved = NULL;
-  expect_ok(keel_tensor_to(here, queue, &moved));
+  keel_tensor *moved = tensor_on(here, queue);
   keel_tensor_release(here);
   return moved;
 }
@@ -223,8 +222,7 @@ TEST_THAT(a_run_waits_for_its_device) {
 static keel_tensor *moved_to(keel_device *device, const float *value,
                              uint32_t rank) {
   keel_tensor *here = create_tensor(context, KD_F32, rank, dims, value);
-  keel_tensor *there = NULL;
-  expect_ok(keel_tensor_to(here, device, &there));
+  keel_tensor *there = tensor_on(here, device);
   keel_tensor_release(here);
   return there;
 }
@@ -232,9 +230,8 @@ static keel_tensor *moved_to(keel_device *device, const float *value,
 /* two * factor on a device that has not been waited for. */
 static keel_tensor *product_on(keel_device *device, float factor) {
   keel_tensor *in[] = {moved_to(device, two, 1), moved_to(device, &factor, 0)};
-  keel_tensor *product = NULL;
   expect_ok(keel_device_push(device));
-  expect_ok(keel_call(context, "Mul", NULL, 0, in, 2, &product, 1));
+  keel_tensor *product = call_op(context, "Mul", NULL, 0, in, 2);
   keel_device_pop();
   release_all(in, 2);
   return product;
@@ -259,10 +256,9 @@ static void expect_first(bool good, bool part) {
   const char *plugins[] = {CPU_PLUGIN, TOY("queue"), TOY("echo")};
   const keel_context_params params =
       OPENS(KEEL_ONLY_NAMED, plugins, 3, .workers = 2);
-  keel_device *echo = NULL;
   expect_ok(keel_open(&params, &context));
   expect_ok(keel_device_find(context, "queue:0", &queue));
-  expect_ok(keel_device_find(context, "echo:0", &echo));
+  keel_device *echo = find_device(context, "echo:0");
   keel_plan *plan = plan_beside();
   keel_tensor *in[] = {there(two), product_on(echo, good ? 2 : 13)};
   keel_tensor *out[2] = {NULL, NULL};
@@ -361,8 +357,7 @@ static void *wait_once(void *tensor) {
 }
 
 static void run_once(keel_plan *plan) {
-  keel_tensor *x = there(two), *y = NULL;
-  expect_ok(keel_plan_run(plan, &x, 1, &y, 1));
+  keel_tensor *x = there(two), *y = output_of(plan, &x, 1);
   expect_floats(y, (const float[]){7, 0}, 2);
   RELEASE(x, y);
 }
@@ -452,8 +447,7 @@ TEST_THAT(a_limit_passes_beside_a_wait_without) {
 TEST_THAT(work_may_fail_as_late) {
   begin();
   toy_state *toy = toy_of(TOY("queue"));
-  keel_cancel *cancel = NULL;
-  expect_ok(keel_cancel_create(context, &cancel));
+  keel_cancel *cancel = create_cancel(context);
   keel_plan *bad = plan_of_factor(13, false);
   keel_tensor *x = there(two), *y = NULL;
   atomic_store(&toy->fails, KD_DEADLINE_EXCEEDED);

@@ -127,10 +127,9 @@ TEST_THAT(limits_pass_though_all_workers_hang) {
 }
 
 TEST_THAT(requests_pass_though_all_workers_hang) {
-  keel_cancel *cancel = NULL;
   keel_tensor *y[WORKERS], *z = NULL;
   keel_status told_status[2] = {KD_OK, KD_OK};
-  expect_ok(keel_cancel_create(context, &cancel));
+  keel_cancel *cancel = create_cancel(context);
   keel_run_params params = {.struct_size = sizeof params, .cancel = cancel};
   hang(&params, y);
   keel_tensor *x = equal_floats(context, 4, 1);

@@ -130,8 +130,7 @@ static keel_status compute(const keel_op *op) {
 }
 
 static keel_op *adds_on(keel_device *device) {
-  keel_op *op = NULL;
-  expect_ok(keel_op_prepare(context, "Add", NULL, 0, device, &op));
+  keel_op *op = prepare_op(context, "Add", NULL, 0, device);
   return op;
 }
 

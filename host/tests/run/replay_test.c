@@ -303,8 +303,8 @@ LISTED_TEST(who_updates_nothing_goes_without) {
 /* ---- inputs ------------------------------------------------------------------------- */
 
 static keel_tensor *on_queue(const float *data) {
-  keel_tensor *host = floats(context, SIZE, data), *there = NULL;
-  expect_ok(keel_tensor_to(host, queue, &there));
+  keel_tensor *host = floats(context, SIZE, data),
+              *there = tensor_on(host, queue);
   keel_tensor_release(host);
   return there;
 }

@@ -316,9 +316,8 @@ TEST_THAT(shapes_that_hang_on_values_have_no_frame) {
   keel_tensor *in[] = {floats(context, 6, data), NULL};
   for (int round = 0; round < 6; round++) {
     const int64_t dims[] = {round % 2 ? 2 : 3, -1}, two = 2;
-    keel_tensor *y = NULL;
     expect_ok(keel_tensor_create(context, KD_I64, 1, &two, dims, &in[1]));
-    expect_ok(keel_plan_run(plan, in, 2, &y, 1));
+    keel_tensor *y = output_of(plan, in, 2);
     assert_int_equal(keel_tensor_dims(y)[0], dims[0]);
     RELEASE(y, in[1]);
   }
@@ -341,12 +340,11 @@ TEST_THAT(places_are_used_again) {
   }
   keel_builder_output(builder, "y", op(builder, "Add", a, b));
   keel_plan *plan = plan_of(builder);
-  keel_tensor *y = NULL;
   keel_tensor *in = create_tensor(context, KD_F32, 1, dims, NULL);
   assert_int_equal(keel_plan_memory(plan, &planned, &unshared, &least),
                    KD_FAILED_PRECONDITION);
   for (int i = 0; i < 2; i++) {
-    expect_ok(keel_plan_run(plan, &in, 1, &y, 1));
+    keel_tensor *y = output_of(plan, &in, 1);
     keel_tensor_release(y);
   }
   expect_ok(keel_plan_memory(plan, &planned, &unshared, &least));
@@ -425,8 +423,7 @@ TEST_THAT(scratch_memory_lies_apart) {
   keel_plan *plan = plan_of(builder);
   keel_tensor *in = create_tensor(context, KD_F16, 2, dims, numbers);
   for (int i = 0; i < 3; i++) {
-    keel_tensor *out = NULL;
-    expect_ok(keel_plan_run(plan, &in, 1, &out, 1));
+    keel_tensor *out = output_of(plan, &in, 1);
     expect_ok(keel_tensor_read(out, i ? next : first, sizeof first));
     if (i) assert_memory_equal(first, next, sizeof first);
     keel_tensor_release(out);

@@ -284,10 +284,9 @@ TEST_THAT(another_shape_than_declared_is_planned_apart) {
 /* x + Relu(large), of which the first rows are taken, on a device of its own memory. */
 TEST_THAT(constants_are_brought_to_a_device_once) {
   enum { LARGE = 1 << 18 }; /* floats: a MiB */
-  keel_device *queue = NULL;
   static float zeros[LARGE];
   const int64_t open = -1;
-  expect_ok(keel_device_find(context, "queue:0", &queue));
+  keel_device *queue = find_device(context, "queue:0");
   keel_builder *b = create_builder(context, "device");
   keel_value x = keel_builder_input(b, "x", KD_F32, 1, &open);
   keel_value twice = op(b, "Relu", op(b, "Add", x, x), KEEL_ABSENT);
@@ -297,8 +296,7 @@ TEST_THAT(constants_are_brought_to_a_device_once) {
       b, "sum",
       op(b, "Add", large, constant_of(b, floats(context, LARGE, zeros))));
   keel_plan *plan = finish_plan(b, PLAN_PARAMS(.device = queue));
-  keel_tensor *z = floats(context, LARGE, zeros), *there = NULL;
-  expect_ok(keel_tensor_to(z, queue, &there));
+  keel_tensor *z = floats(context, LARGE, zeros), *there = tensor_on(z, queue);
   uint64_t first = 0;
   for (int64_t n = 1; n <= 6; n++)
     for (int i = 0; i < 4; i++) {

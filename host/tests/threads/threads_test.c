@@ -69,8 +69,7 @@ static keel_context *open_counting(int32_t workers) {
                                       .workers = workers,
                                       .entries = entries,
                                       .entry_count = 1};
-  keel_context *context = NULL;
-  expect_ok(keel_open(&params, &context));
+  keel_context *context = open_params(&params);
   return context;
 }
 

@@ -118,8 +118,7 @@ TEST_THAT(a_promise_is_pending_until_it_is_kept) {
 
 TEST_THAT(a_broken_promise_says_why) {
   keel_context *context = open_with(NULL, NULL, KEEL_NO_WORKERS);
-  keel_tensor *promise = NULL;
-  expect_ok(keel_tensor_promise(context, &promise));
+  keel_tensor *promise = create_promise(context);
   expect_ok(keel_tensor_fail(promise, KD_DATA_LOSS, "the sensor is off"));
   expect_fails(keel_tensor_wait(promise), KD_DATA_LOSS, "the sensor is off");
   RELEASE(promise, context);
@@ -173,8 +172,7 @@ TEST_THAT(a_function_is_called_when_a_value_is_there) {
 TEST_THAT(a_function_is_called_when_a_value_fails) {
   told first = {0}, late = {0};
   keel_context *context = open_with(NULL, NULL, KEEL_NO_WORKERS);
-  keel_tensor *promise = NULL;
-  expect_ok(keel_tensor_promise(context, &promise));
+  keel_tensor *promise = create_promise(context);
   expect_ok(keel_tensor_on_done(promise, note_done, &first));
   expect_ok(keel_tensor_fail(promise, KD_DATA_LOSS, "the sensor is off"));
   expect_ok(keel_tensor_on_done(promise, note_done, &late));
@@ -237,12 +235,11 @@ TEST_THAT(a_numpy_file_comes_back_as_it_was) {
 
 TEST_THAT(memory_stays_under_its_limit) {
   const int64_t large = 1 << 22;
-  keel_context *context = NULL;
   keel_tensor *tensor = NULL;
   keel_context_params params = {.struct_size = sizeof params,
                                 .flags = KEEL_ONLY_NAMED | KEEL_ALLOW_REFUSED,
                                 .memory_limit = 1 << 20};
-  expect_ok(keel_open(&params, &context));
+  keel_context *context = open_params(&params);
   expect_fails(keel_tensor_create(context, KD_F32, 1, &large, NULL, &tensor),
                KD_OUT_OF_MEMORY, "limit");
   keel_close(context);

@@ -20,8 +20,7 @@ static void begin(const char *name, const char *plugin, int workers) {
 
 static keel_tensor *there(const float *values, uint32_t rank) {
   keel_tensor *here = create_tensor(context, KD_F32, rank, dims, values);
-  keel_tensor *moved = NULL;
-  expect_ok(keel_tensor_to(here, device, &moved));
+  keel_tensor *moved = tensor_on(here, device);
   keel_tensor_release(here);
   return moved;
 }
