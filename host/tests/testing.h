@@ -215,6 +215,13 @@ static inline keel_program *finish_program(keel_builder *builder) {
   return program;
 }
 
+/* What the builder has, with one output. It is gone then. */
+static inline keel_program *program_giving(keel_builder *builder,
+                                           keel_value y) {
+  expect_ok(keel_builder_output(builder, "y", y));
+  return finish_program(builder);
+}
+
 static inline keel_program *load_program(keel_context *context,
                                          const char *path) {
   keel_program *program = NULL;
@@ -236,6 +243,13 @@ static inline keel_plan *finish_plan(keel_builder *builder,
   keel_plan *plan = create_plan(program, params);
   keel_program_release(program);
   return plan;
+}
+
+/* The same of a program with one output. */
+static inline keel_plan *plan_giving(keel_builder *builder, keel_value y,
+                                     const keel_plan_params *params) {
+  expect_ok(keel_builder_output(builder, "y", y));
+  return finish_plan(builder, params);
 }
 
 /* The output of a plan that has one, after a run. */

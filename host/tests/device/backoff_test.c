@@ -66,8 +66,7 @@ TEST_THAT(planned_runs_wait_for_room) {
   keel_value x = keel_builder_input(builder, "x", KD_F32, 1, dims), y = x;
   for (int i = 0; i < 20; i++)
     y = op(builder, "Add", op(builder, "Relu", y, KEEL_ABSENT), x);
-  keel_builder_output(builder, "y", y);
-  keel_program *program = finish_program(builder);
+  keel_program *program = program_giving(builder, y);
   keel_plan *plan = create_plan(program, PLAN_PARAMS(.device = queue));
   for (int i = 0; i < 30; i++) {
     keel_tensor *in = all_of((float)i), *out = NULL;

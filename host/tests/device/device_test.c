@@ -97,8 +97,7 @@ static keel_program *chain(int length) {
     x = op(builder, "Add", x, c);
     x = keel_builder_op(builder, i % 3 ? "Relu" : "Neg", NULL, 0, &x, 1);
   }
-  keel_builder_output(builder, "y", x);
-  return finish_program(builder);
+  return program_giving(builder, x);
 }
 
 static void run_on(keel_program *program, keel_device *device, float *out) {
@@ -131,8 +130,7 @@ TEST_THAT(ops_without_a_kernel_are_written_with_others) {
   keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &four);
   keel_value three[] = {x, x, x};
   x = op(builder, "Sub", keel_builder_op(builder, "Sum", NULL, 0, three, 3), x);
-  keel_builder_output(builder, "y", x);
-  keel_plan *plan = finish_plan(builder, NULL);
+  keel_plan *plan = plan_giving(builder, x, NULL);
   expect_run(alone, plan, data, want, 4);
   RELEASE(plan, alone);
 }
@@ -515,8 +513,8 @@ static void run_unread(keel_device *device, int runs) {
   keel_builder *builder = create_builder(own, "unread");
   keel_value value = keel_builder_input(builder, "x", KD_F32, 1, &four);
   value = op(builder, "Neg", value, KEEL_ABSENT);
-  keel_builder_output(builder, "y", op(builder, "Abs", value, KEEL_ABSENT));
-  keel_plan *plan = finish_plan(builder, PLAN_PARAMS(.device = device));
+  keel_plan *plan = plan_giving(builder, op(builder, "Abs", value, KEEL_ABSENT),
+                                PLAN_PARAMS(.device = device));
   expect_ok(keel_tensor_to(here, device, &x));
   for (int i = 0; i < runs; i++) {
     int before = flushes;

@@ -27,8 +27,7 @@ static keel_value scalar(keel_builder *builder, keel_context *context,
 }
 
 static keel_program *finish(keel_builder *builder, keel_value y) {
-  keel_builder_output(builder, "y", y);
-  return finish_program(builder);
+  return program_giving(builder, y);
 }
 
 static keel_plan *plan_of(keel_program *program, keel_device *device,

@@ -133,8 +133,7 @@ TEST_THAT(a_run_that_waits_keeps_the_memory) {
   keel_builder *builder = create_builder(context, "late");
   keel_value a = keel_builder_input(builder, "a", KD_F32, 2, pairs);
   keel_value b = keel_builder_input(builder, "b", KD_F32, 2, pairs);
-  keel_builder_output(builder, "y", op(builder, "Add", a, b));
-  keel_plan *plan = finish_plan(builder, NULL);
+  keel_plan *plan = plan_giving(builder, op(builder, "Add", a, b), NULL);
   expect_ok(keel_tensor_promise(context, &in[1]));
   expect_ok(keel_plan_begin(plan, NULL, in, 2, &y, 1));
   keel_tensor_release(in[0]);
@@ -279,8 +278,8 @@ TEST_THAT(plans_read_each_input_where_it_lies) {
   keel_device *late = open_late(&toy);
   keel_builder *builder = create_builder(context, "again");
   keel_value x = keel_builder_input(builder, "x", KD_F32, 2, pairs);
-  keel_builder_output(builder, "y", op(builder, "Relu", x, KEEL_ABSENT));
-  keel_plan *plan = finish_plan(builder, PLAN_PARAMS(.device = late));
+  keel_plan *plan = plan_giving(builder, op(builder, "Relu", x, KEEL_ABSENT),
+                                PLAN_PARAMS(.device = late));
   for (int i = 0; i < RUNS; i++) {
     given *from = make_pairs(&deleted);
     uint64_t offset = i % 3 ? 64 : 0; /* the device wants 256 */

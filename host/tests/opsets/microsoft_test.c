@@ -228,10 +228,9 @@ TEST_THAT(bytes_stay_signed_where_shapes_come_late) {
   const keel_value in[] = {
       op(g, "Reshape", x, shape), add_constant(g, KD_F32, 0, NULL, &in_scale),
       KEEL_ABSENT, add_constant(g, KD_F32, 0, NULL, &out_scale), KEEL_ABSENT};
-  keel_builder_output(
-      g, "y",
-      keel_builder_op(g, "com.microsoft::QLinearSigmoid", NULL, 0, in, 5));
-  keel_plan *plan = finish_plan(g, NULL);
+  keel_plan *plan = plan_giving(
+      g, keel_builder_op(g, "com.microsoft::QLinearSigmoid", NULL, 0, in, 5),
+      NULL);
   keel_tensor *given[] = {create_tensor(context, KD_I8, 1, &four, bytes),
                           create_tensor(context, KD_I64, 1, &two, dims)};
   int8_t result[4];
@@ -333,8 +332,7 @@ static keel_plan *plan_of_weights(const quantised *q, bool packs) {
                              KEEL_INT("block_size", q->block)};
   keel_value w = keel_builder_op(g, "DequantizeLinear", attrs, 2, in, 3);
   if (q->turned) w = op(g, "Transpose", w, KEEL_ABSENT);
-  keel_builder_output(g, "y", op(g, "MatMul", x, w));
-  keel_program *program = finish_program(g);
+  keel_program *program = program_giving(g, op(g, "MatMul", x, w));
   keel_plan *plan = create_plan(
       program, PLAN_PARAMS(.skip = skipped, .skip_count = packs ? 0 : 1));
   keel_program_release(program);
@@ -397,8 +395,7 @@ static bool packs_products(int64_t rows, bool of_bytes) {
     x = op(g, "Relu", x, KEEL_ABSENT);
   }
   keel_value w = op(g, "DequantizeLinear", in[0], in[1]);
-  keel_builder_output(g, "y", op(g, "MatMul", x, w));
-  keel_plan *plan = finish_plan(g, NULL);
+  keel_plan *plan = plan_giving(g, op(g, "MatMul", x, w), NULL);
   const int64_t dims[] = {rows < 0 ? 3 : rows, 64};
   keel_tensor *given = create_tensor(context, KD_F32, 2, dims, a), *y = NULL;
   keel_plan_profile(plan, KEEL_PROFILE_OPS);

@@ -167,11 +167,11 @@ TEST_THAT(features_are_taken_and_joined) {
                         pair, 2),
         in};
     const keel_attr attr = INTS("inputdimensions", sizes);
-    expect_ok(keel_builder_output(
-        builder, "y",
-        keel_builder_op(builder, "ai.onnx.ml::FeatureVectorizer", &attr, 1,
-                        both, 2)));
-    keel_plan *plan = finish_plan(builder, NULL);
+    keel_plan *plan =
+        plan_giving(builder,
+                    keel_builder_op(builder, "ai.onnx.ml::FeatureVectorizer",
+                                    &attr, 1, both, 2),
+                    NULL);
     keel_tensor *t = create_tensor(context, KD_F32, 2, dims, x), *y = NULL;
     expect_ok(keel_plan_run(plan, &t, 1, &y, 1));
     expect_near(y, want, 10);
@@ -180,12 +180,12 @@ TEST_THAT(features_are_taken_and_joined) {
   keel_builder *builder = create_builder(context, "main");
   const int64_t any = -1;
   const keel_value in = keel_builder_input(builder, "x", KD_F32, 1, &any);
-  expect_ok(keel_builder_output(
-      builder, "y",
+  keel_plan *plan = plan_giving(
+      builder,
       op(builder, "ai.onnx.ml::ArrayFeatureExtractor",
          op(builder, "Neg", op(builder, "Neg", in, KEEL_ABSENT), KEEL_ABSENT),
-         add_ints(builder, 2, places))));
-  keel_plan *plan = finish_plan(builder, NULL);
+         add_ints(builder, 2, places)),
+      NULL);
   keel_tensor *t = floats(context, 3, x), *y = output_of(plan, &t, 1);
   assert_int_equal(keel_tensor_rank(y), 2);
   expect_near(y, line, 2);

@@ -96,9 +96,8 @@ static void expect_same_planned(const char *op, const keel_attr *attrs,
       keel_builder_input(builder, "x", keel_tensor_dtype(in[0]),
                          keel_tensor_rank(in[0]), keel_tensor_dims(in[0])),
       keel_builder_constant(builder, in[1])};
-  keel_builder_output(builder, "y",
-                      keel_builder_op(builder, op, attrs, count, pair, 2));
-  keel_plan *plan = finish_plan(builder, NULL);
+  keel_plan *plan = plan_giving(
+      builder, keel_builder_op(builder, op, attrs, count, pair, 2), NULL);
   expect_ok(keel_plan_run(plan, in, 1, &y, 1));
   check_same(y, same, op, what);
   RELEASE(y, plan);

@@ -135,8 +135,7 @@ static void expect(writer *write, const char *fused, uint32_t count,
   const int64_t dims[] = {open ? -1 : 1, CHANNELS, SIDE, SIDE};
   keel_builder *builder = create_builder(context, "model");
   keel_value x = keel_builder_input(builder, "x", KD_F32, 4, dims);
-  keel_builder_output(builder, "y", write(builder, x));
-  keel_program *program = finish_program(builder);
+  keel_program *program = program_giving(builder, write(builder, x));
   keel_plan *plain = plan_without(program, "quantise");
   keel_plan *plan = plan_without(program, NULL);
   int64_t elements = run_plan(plain, want, 16384);
@@ -168,8 +167,7 @@ LISTED_TEST(weights_are_never_floats) {
   keel_builder *b = create_builder(context, "model");
   keel_value x = keel_builder_input(b, "x", KD_F32, 2, one);
   x = op(b, "MatMul", by_bytes(b, x, 0.04f, 100), weights(b, 2, dims, 1));
-  keel_builder_output(b, "y", by_bytes(b, x, STEP, 90));
-  keel_program *program = finish_program(b);
+  keel_program *program = program_giving(b, by_bytes(b, x, STEP, 90));
   keel_get_stats(context, &before);
   keel_plan *plan = create_plan(program, NULL);
   keel_get_stats(context, &after);
@@ -207,8 +205,7 @@ static uint32_t run_chain(const char *skip, float *out, int64_t *out_count) {
   const int64_t dims[] = {1, CHANNELS, SIDE, SIDE};
   keel_builder *builder = create_builder(context, "chain");
   keel_value x = keel_builder_input(builder, "x", KD_F32, 4, dims);
-  keel_builder_output(builder, "y", write_chain(builder, x));
-  keel_program *program = finish_program(builder);
+  keel_program *program = program_giving(builder, write_chain(builder, x));
   keel_plan *plan = plan_without(program, skip);
   *out_count = run_plan(plan, out, 16384);
   uint32_t regions = runs_of(plan, "Region");

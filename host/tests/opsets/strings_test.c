@@ -471,8 +471,7 @@ static keel_plan *vectorizer_plan(void) {
   keel_value x = keel_builder_input(builder, "x", KD_STRING, 1, &open);
   keel_value y = keel_builder_op(builder, "TfIdfVectorizer", attrs,
                                  vectorizer(attrs), &x, 1);
-  expect_ok(keel_builder_output(builder, "y", y));
-  return finish_plan(builder, NULL);
+  return plan_giving(builder, y, NULL);
 }
 
 static void *count_words(void *plan) {

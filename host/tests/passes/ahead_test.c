@@ -129,8 +129,7 @@ static keel_program *make_program(keel_context *context, int64_t size) {
       op(builder, "Abs", op(builder, "Neg", x, KEEL_ABSENT), KEEL_ABSENT);
   y = op(builder, "Add", y, constant_of(builder, floats(context, 4, threes)));
   y = op(builder, "Mul", y, constant_of(builder, floats(context, 4, twos)));
-  keel_builder_output(builder, "y", y);
-  return finish_program(builder);
+  return program_giving(builder, y);
 }
 
 static void run_times(process *me, keel_program *program, int times) {

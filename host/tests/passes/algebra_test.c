@@ -106,8 +106,7 @@ static keel_program *program_of(const row *r) {
   keel_value x = keel_builder_input(builder, "x", type, 3, dims), y = x;
   for (const char *const *at = r->ops; *at; at++)
     y = one_op(builder, *at, x, y, type);
-  keel_builder_output(builder, "y", y);
-  return finish_program(builder);
+  return program_giving(builder, y);
 }
 
 /* Runs it, and notes how many ops ran, and the last one's name. */
@@ -202,8 +201,7 @@ TEST_THAT(what_makes_the_result_larger_stays) {
   keel_builder *builder = create_builder(context, "larger");
   keel_value x = keel_builder_input(builder, "x", KD_F32, 3, one);
   keel_value y = one_op(builder, "Mul _ 1:4", x, x, KD_F32);
-  keel_builder_output(builder, "y", y);
-  keel_program *program = finish_program(builder);
+  keel_program *program = program_giving(builder, y);
   keel_tensor *in = create_tensor(context, KD_F32, 3, one, NULL);
   keel_plan *plan = create_plan(program, NULL);
   keel_tensor *out = output_of(plan, &in, 1);

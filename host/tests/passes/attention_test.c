@@ -297,10 +297,9 @@ static keel_program *program_of_onnx(const form *f) {
                      keel_builder_input(builder, "v", KD_F32, 4, k_dims), 0};
   if (f->mask == GIVEN_MASK)
     in[3] = keel_builder_input(builder, "mask", KD_F32, 4, mask_dims);
-  keel_builder_output(builder, "y",
-                      keel_builder_op(builder, "Attention", &attr, 1, in,
-                                      f->mask == GIVEN_MASK ? 4 : 3));
-  return finish_program(builder);
+  return program_giving(builder,
+                        keel_builder_op(builder, "Attention", &attr, 1, in,
+                                        f->mask == GIVEN_MASK ? 4 : 3));
 }
 
 TEST_THAT(onnx_attention_becomes_one_op) {

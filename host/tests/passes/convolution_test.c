@@ -244,9 +244,8 @@ static keel_program *wide(void) {
   keel_value pair[] = {keel_builder_input(builder, "x", KD_F32, 4, sides),
                        add_constant(builder, KD_F32, 4, dims, data)};
   free(data);
-  keel_builder_output(builder, "y",
-                      keel_builder_op(builder, "Conv", attrs, 1, pair, 2));
-  return finish_program(builder);
+  return program_giving(builder,
+                        keel_builder_op(builder, "Conv", attrs, 1, pair, 2));
 }
 
 /* The weights' file is written, and nothing of the program is left in memory. */
@@ -426,8 +425,8 @@ static void make_sums(float *out, size_t size) {
   keel_builder *b = create_builder(context, "sums");
   keel_value pair[] = {keel_builder_input(b, "x", KD_F32, 4, x_dims),
                        constant_numbers(b, 4, w_dims, 7)};
-  keel_builder_output(b, "y", keel_builder_op(b, "Conv", &attr, 1, pair, 2));
-  keel_plan *plan = finish_plan(b, NULL);
+  keel_plan *plan =
+      plan_giving(b, keel_builder_op(b, "Conv", &attr, 1, pair, 2), NULL);
   keel_tensor *x = numbers(4, x_dims, 0), *y = output_of(plan, &x, 1);
   expect_ok(keel_tensor_read(y, out, size));
   RELEASE(x, y, plan);

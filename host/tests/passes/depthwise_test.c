@@ -189,8 +189,7 @@ TEST_THAT(empty_lines_stay) {
       const int64_t line[] = {0, 0, 3};
       value = transpose(b, reshape(b, value, 3, line), 3, false);
     }
-    keel_builder_output(b, "y", value);
-    keel_plan *plan = finish_plan(b, NULL);
+    keel_plan *plan = plan_giving(b, value, NULL);
     expect_ok(keel_plan_run(plan, &x, 1, &y, 1));
     assert_int_equal(keel_tensor_rank(y), i ? 3 : 4);
     assert_int_equal(keel_tensor_dims(y)[1], i ? 3 : 0);
@@ -207,8 +206,7 @@ TEST_THAT(weights_of_one_dimension_are_none) {
       constant_numbers(builder, 1, &four, 1),
       keel_builder_input(builder, "b", KD_F32, KEEL_RANK_UNKNOWN, NULL)};
   keel_value y = keel_builder_op(builder, "Conv", NULL, 0, three, 3);
-  keel_builder_output(builder, "y", y);
-  keel_plan *plan = finish_plan(builder, NULL);
+  keel_plan *plan = plan_giving(builder, y, NULL);
   keel_tensor *inputs[] = {numbers(1, &four, 2), numbers(1, &four, 3)};
   keel_tensor *output = NULL;
   assert_int_not_equal(keel_plan_run(plan, inputs, 2, &output, 1), KD_OK);

@@ -12,8 +12,7 @@ static keel_program *product_of_constants(int64_t side) {
   keel_value size = add_constant(builder, KD_I64, 1, &two, shape);
   keel_value a = op(builder, "ConstantOfShape", size, KEEL_ABSENT);
   keel_value y = op(builder, "MatMul", a, a);
-  keel_builder_output(builder, "y", op(builder, "Add", x, y));
-  keel_program *program = finish_program(builder);
+  keel_program *program = program_giving(builder, op(builder, "Add", x, y));
   return program;
 }
 
@@ -66,8 +65,7 @@ TEST_THAT(what_strings_come_to_counts) {
     expect_ok(keel_strings_create(context, 0, NULL, text, NULL, &strings));
     keel_value y = op(builder, "Expand", constant_of(builder, strings),
                       add_ints(builder, 1, &counts[i]));
-    keel_builder_output(builder, "y", y);
-    keel_plan *plan = finish_plan(builder, NULL);
+    keel_plan *plan = plan_giving(builder, y, NULL);
     keel_plan_profile(plan, KEEL_PROFILE_OPS);
     assert_int_equal(runs_of(plan, "Expand"), i);
     keel_plan_release(plan);

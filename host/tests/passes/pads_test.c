@@ -75,8 +75,7 @@ static keel_program *program_of(const model *m) {
               : (keel_attr)KEEL_INTS("pads", 4, m->own)};
   const keel_value conv[] = {keel_builder_op(b, "Pad", &mode, 1, pad, 4),
                              constant_numbers(b, 4, w_dims, 9)};
-  keel_builder_output(b, "y", keel_builder_op(b, "Conv", attrs, 1, conv, 2));
-  return finish_program(b);
+  return program_giving(b, keel_builder_op(b, "Conv", attrs, 1, conv, 2));
 }
 
 TEST_THAT(zeros_go_into_convolutions) {

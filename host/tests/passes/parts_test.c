@@ -307,10 +307,9 @@ TEST_THAT(parts_of_what_comes_from_afar) {
   atomic_store(&toy_of(TOY("queue"))->naps, 1);
   keel_builder *builder = create_builder(both, "afar");
   keel_value x = keel_builder_input(builder, "x", KD_F32, 2, dims);
-  keel_builder_output(
-      builder, "y",
+  keel_program *program = program_giving(
+      builder,
       op(builder, "MatMul", x, op(builder, "Transpose", x, KEEL_ABSENT)));
-  keel_program *program = finish_program(builder);
   keel_plan *plan = plan_of(program, near, true);
   assert_int_equal(parts, 1);
   here = create_tensor(both, KD_F32, 2, dims, data);

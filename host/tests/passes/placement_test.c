@@ -27,8 +27,7 @@ static keel_program *two_ops(keel_device *add_on) {
   if (add_on) expect_ok(keel_device_push(add_on));
   x = keel_builder_op(builder, "Add", NULL, 0, pair, 2);
   if (add_on) keel_device_pop();
-  keel_builder_output(builder, "y", x);
-  return finish_program(builder);
+  return program_giving(builder, x);
 }
 
 /* Runs the program and checks that Relu and Add ran on these devices. */
@@ -179,8 +178,7 @@ static keel_program *one_op(const char *name) {
   const int64_t dims[] = {1000};
   keel_builder *builder = create_builder(context, name);
   keel_value x = keel_builder_input(builder, "x", KD_F32, 1, dims);
-  keel_builder_output(builder, "y", op(builder, name, x, KEEL_ABSENT));
-  return finish_program(builder);
+  return program_giving(builder, op(builder, name, x, KEEL_ABSENT));
 }
 
 static void expect_op_on(const char *name, keel_device *device) {
@@ -231,10 +229,9 @@ TEST_THAT(a_constant_has_no_way_to_go) {
   expect_ok(keel_device_push(queue));
   keel_value there = op(builder, "Relu", in, KEEL_ABSENT);
   keel_device_pop();
-  keel_builder_output(
-      builder, "y",
+  keel_program *program = program_giving(
+      builder,
       op(builder, "Mul", keel_builder_constant(builder, large), there));
-  keel_program *program = finish_program(builder);
   keel_plan *plan = create_plan(program, &params);
   expect_place(plan, x, "Mul", "queue:0");
   keel_plan_release(plan);
@@ -257,8 +254,7 @@ TEST_THAT(ops_of_two_devices_are_not_fused) {
     keel_value y = keel_builder_op(builder, "Conv", NULL, 0, pair, 2);
     if (apart) keel_device_pop();
     y = op(builder, "Relu", y, KEEL_ABSENT);
-    keel_builder_output(builder, "y", y);
-    keel_plan *plan = finish_plan(builder, PLAN_PARAMS(.device = cpu));
+    keel_plan *plan = plan_giving(builder, y, PLAN_PARAMS(.device = cpu));
     expect_place(plan, x, apart ? "Relu" : "FusedConv", "cpu:0");
     RELEASE(plan, weights, x);
   }
@@ -275,8 +271,8 @@ TEST_THAT(equal_ops_stay_where_they_were_placed) {
   expect_ok(keel_device_push(queue));
   keel_value there = op(builder, "Relu", x, KEEL_ABSENT);
   keel_device_pop();
-  keel_builder_output(builder, "y", op(builder, "Add", here, there));
-  keel_plan *plan = finish_plan(builder, PLAN_PARAMS(.device = cpu));
+  keel_plan *plan = plan_giving(builder, op(builder, "Add", here, there),
+                                PLAN_PARAMS(.device = cpu));
   keel_tensor *in = floats(context, 4, data), *y = output_of(plan, &in, 1);
   expect_floats(y, want, 4);
   for (uint32_t i = 0; keel_plan_profile_line(plan, i, &line) == KD_OK; i++)

@@ -97,8 +97,7 @@ static void expect(writer *write, kd_dtype dtype, uint32_t casts,
   const double step = dtype == KD_F16 ? 0x1p-9 : 0x1p-6;
   keel_builder *builder = create_builder(context, "model");
   keel_value x = keel_builder_input(builder, "x", dtype, 4, dims);
-  keel_builder_output(builder, "y", write(builder, x, dtype));
-  keel_program *program = finish_program(builder);
+  keel_program *program = program_giving(builder, write(builder, x, dtype));
   keel_plan *plain = plan_without(program, "widen");
   keel_plan *plan = plan_without(program, NULL);
   keel_tensor *input = random_halves(dtype, 4, given);

@@ -303,8 +303,8 @@ TEST_THAT(dropped_bodies) {
   expect_ok(keel_builder_body(body, "inner", &inner));
   op(inner, "Neg", keel_builder_capture(inner, out[1]), KEEL_ABSENT);
   RELEASE(body, inner);
-  keel_builder_output(builder, "y", op(builder, "Neg", x, KEEL_ABSENT));
-  keel_program *program = finish_program(builder);
+  keel_program *program =
+      program_giving(builder, op(builder, "Neg", x, KEEL_ABSENT));
   assert_int_equal(keel_program_op_count(program), 1);
   keel_program_release(program);
 }
@@ -371,8 +371,7 @@ TEST_THAT(bodies_that_fail) {
 
 static void run_ints(keel_builder *builder, keel_value y, const float *in,
                      int64_t count, const float *want, int64_t wanted) {
-  keel_builder_output(builder, "y", y);
-  keel_plan *plan = finish_plan(builder, NULL);
+  keel_plan *plan = plan_giving(builder, y, NULL);
   keel_tensor *x = floats(context, count, in), *out = output_of(plan, &x, 1);
   expect_floats(out, want, (size_t)wanted);
   RELEASE(x, out, plan);
@@ -424,8 +423,7 @@ TEST_THAT(old_broadcast) {
   keel_value condition = yes(builder);
   keel_value y = keel_builder_op(builder, "If", branches, 2, &condition, 1);
   RELEASE(branch, other);
-  keel_builder_output(builder, "y", y);
-  keel_plan *plan = finish_plan(builder, NULL);
+  keel_plan *plan = plan_giving(builder, y, NULL);
   keel_tensor *given = create_tensor(context, KD_F32, 2, dims, in);
   keel_tensor *out = output_of(plan, &given, 1);
   expect_floats(out, want, 4);
@@ -470,8 +468,7 @@ TEST_THAT(node_names) {
   x = op(builder, "Exp", x, KEEL_ABSENT);
   expect_ok(keel_builder_node_name(builder, "last"));
   x = op(builder, "Abs", x, KEEL_ABSENT);
-  keel_builder_output(builder, "y", x);
-  keel_plan *plan = finish_plan(builder, NULL);
+  keel_plan *plan = plan_giving(builder, x, NULL);
   keel_plan_profile(plan, KEEL_PROFILE_OPS);
   keel_plan_profile(plan, 0);
   static const char *const want[] = {"first", "", "last"};

@@ -248,8 +248,8 @@ TEST_THAT(constants_that_nobody_reads_stay_out) {
   keel_builder *builder = create_builder(context, "less");
   keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &two);
   constant_of(builder, floats(context, MANY, data));
-  keel_builder_output(builder, "y", op(builder, "Relu", x, KEEL_ABSENT));
-  keel_program *program = finish_program(builder);
+  keel_program *program =
+      program_giving(builder, op(builder, "Relu", x, KEEL_ABSENT));
   expect_ok(keel_program_save(program, path, 0));
   keel_program_release(program);
   assert_int_equal(stat(path, &facts), 0);
@@ -702,8 +702,7 @@ TEST_THAT(large_programs_in_memory_are_whole) {
   keel_builder *builder = create_builder(context, "large");
   keel_value a = keel_builder_input(builder, "x", KD_F32, 1, &count);
   keel_value b = constant_of(builder, floats(context, COUNT, numbers));
-  keel_builder_output(builder, "y", op(builder, "Add", a, b));
-  keel_program *program = finish_program(builder);
+  keel_program *program = program_giving(builder, op(builder, "Add", a, b));
   expect_ok(keel_program_write(program, 0, take_piece, &all));
   keel_program_release(program);
   program = load_gone(context, &all);

@@ -15,8 +15,7 @@ static keel_program *wide(int width) {
         op(builder, "Add", x, add_constant(builder, KD_F32, 0, NULL, &number));
     sum = op(builder, "Add", sum, op(builder, "Relu", y, KEEL_ABSENT));
   }
-  keel_builder_output(builder, "y", sum);
-  return finish_program(builder);
+  return program_giving(builder, sum);
 }
 
 static const char *const none_of[] = {"fuse", "layout", "fold", "cse"};
@@ -50,8 +49,8 @@ TEST_THAT(an_input_of_unknown_rank_takes_any_shape) {
   keel_builder *builder = create_builder(context, "unranked");
   keel_value x =
       keel_builder_input(builder, "x", KD_F32, KEEL_RANK_UNKNOWN, NULL);
-  keel_builder_output(builder, "y", op(builder, "Relu", x, KEEL_ABSENT));
-  keel_plan *plan = finish_plan(builder, NULL);
+  keel_plan *plan =
+      plan_giving(builder, op(builder, "Relu", x, KEEL_ABSENT), NULL);
   for (uint32_t rank = 1; rank <= 2; rank++) {
     keel_tensor *input =
         create_tensor(context, KD_F32, rank, shapes[rank - 1], data);
@@ -118,8 +117,7 @@ TEST_THAT(a_failing_node_is_named_and_the_plan_goes_on) {
   keel_value a = keel_builder_input(builder, "a", KD_F32, 1, &open);
   keel_value b = keel_builder_input(builder, "b", KD_F32, 1, &open);
   keel_value y = op(builder, "Relu", op(builder, "Add", a, b), KEEL_ABSENT);
-  keel_builder_output(builder, "y", y);
-  keel_program *program = finish_program(builder);
+  keel_program *program = program_giving(builder, y);
   keel_plan *plan = plan_of(program, 0);
   keel_tensor *in[] = {floats(context, 2, two), floats(context, 3, three)};
   keel_tensor *same[] = {in[0], in[0]}, *out = NULL;
@@ -175,8 +173,7 @@ TEST_THAT(passes_change_nothing_but_time) {
   keel_value again[] = {y, conv[1]};
   y = keel_builder_op(builder, "Conv", &pads, 1, again, 2);
   y = op(builder, "Relu", y, KEEL_ABSENT);
-  keel_builder_output(builder, "y", y);
-  keel_program *program = finish_program(builder);
+  keel_program *program = program_giving(builder, y);
 
   float plain[16 * 36], passed[16 * 36];
   for (int all = 0; all < 2; all++) {
@@ -214,10 +211,8 @@ static keel_program *normed_product(bool transposed, bool biased, float beta,
     vector[i] = add_constant(builder, KD_F32, 1, &n, vectors[i]);
   gemm[2] = vector[0];
   vector[0] = keel_builder_op(builder, "Gemm", attrs, 3, gemm, biased ? 3 : 2);
-  keel_builder_output(
-      builder, "y",
-      keel_builder_op(builder, "BatchNormalization", NULL, 0, vector, 5));
-  return finish_program(builder);
+  return program_giving(builder, keel_builder_op(builder, "BatchNormalization",
+                                                 NULL, 0, vector, 5));
 }
 
 /* With every pass and with none; how many normalisations are left. */
@@ -376,8 +371,7 @@ static keel_tensor *run_window(const window_case *c, uint32_t skipped) {
   keel_value y = op(builder, "Add", open, x); /* which is not folded away */
   y = window_op(builder, c, "Conv", y, w);
   if (c->op) y = window_op(builder, c, c->op, y, KEEL_ABSENT);
-  keel_builder_output(builder, "y", y);
-  keel_program *program = finish_program(builder);
+  keel_program *program = program_giving(builder, y);
   keel_plan *plan = plan_of(program, skipped);
   keel_tensor *out = NULL;
   keel_tensor *in = create_tensor(context, KD_F32, c->rank, image, NULL);

@@ -51,8 +51,7 @@ static keel_program *add_and_erf(const char *second, kd_dtype dtype,
   x = op(builder, "Add", x, x);
   expect_ok(keel_builder_node_name(builder, "second"));
   x = op(builder, second, x, KEEL_ABSENT);
-  keel_builder_output(builder, "y", x);
-  return finish_program(builder);
+  return program_giving(builder, x);
 }
 
 TEST_THAT(taken) {
@@ -112,9 +111,8 @@ static keel_program *dropout(int training, float ratio) {
   inputs[2] = training < 0
                   ? keel_builder_input(builder, "training", KD_BOOL, 0, NULL)
                   : add_constant(builder, KD_BOOL, 0, NULL, &mode);
-  keel_builder_output(builder, "y",
-                      keel_builder_op(builder, "Dropout", NULL, 0, inputs, 3));
-  return finish_program(builder);
+  return program_giving(
+      builder, keel_builder_op(builder, "Dropout", NULL, 0, inputs, 3));
 }
 
 TEST_THAT(dropping) {
@@ -200,8 +198,7 @@ TEST_THAT(placed_elsewhere) {
   expect_ok(keel_device_push(device_of("cpu:0")));
   x = op(builder, "Relu", x, KEEL_ABSENT);
   keel_device_pop();
-  keel_builder_output(builder, "y", x);
-  keel_program *program = finish_program(builder);
+  keel_program *program = program_giving(builder, x);
   expect_fails(
       keel_program_support(program, device_of("minimal:0"), NULL, NULL),
       KD_UNIMPLEMENTED, "Relu was placed on cpu:0");

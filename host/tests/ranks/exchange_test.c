@@ -69,8 +69,7 @@ static keel_plan *plan_of(uint32_t rank, const char *name,
   keel_builder_node_name(builder, "node");
   const keel_value y = keel_builder_op(builder, name, attrs, attr_count,
                                        (keel_value[]){member, x}, 2);
-  keel_builder_output(builder, "y", op(builder, "Identity", y, KEEL_ABSENT));
-  return finish_plan(builder,
+  return plan_giving(builder, op(builder, "Identity", y, KEEL_ABSENT),
                      PLAN_PARAMS(.device = keel_group_device(group, rank)));
 }
 
@@ -584,8 +583,7 @@ static keel_plan *row_plan(uint32_t rank) {
   keel_value at = add_ints(builder, 1, &index);
   keel_value row = op(builder, "Gather", first, at);
   keel_value second = op(builder, "keel::AllReduce", member, row);
-  keel_builder_output(builder, "y", second);
-  return finish_plan(builder,
+  return plan_giving(builder, second,
                      PLAN_PARAMS(.device = keel_device_at(context, 2)));
 }
 

@@ -167,10 +167,8 @@ LISTED_TEST(equal_programs_pass_the_check) {
   const int64_t dims[] = {2};
   keel_value pair[] = {keel_builder_resource(builder, "member"),
                        keel_builder_input(builder, "x", KD_F32, 1, dims)};
-  expect_ok(keel_builder_output(
-      builder, "y",
-      keel_builder_op(builder, "keel::AllReduce", NULL, 0, pair, 2)));
-  keel_program *program = finish_program(builder);
+  keel_program *program = program_giving(
+      builder, keel_builder_op(builder, "keel::AllReduce", NULL, 0, pair, 2));
   expect_ok(keel_link_check(ranks, program));
   expect_ok(keel_link_gather(ranks, &byte, 1, got));
   assert_memory_equal(got, "kk", 2);

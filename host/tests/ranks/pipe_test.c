@@ -37,8 +37,7 @@ static keel_program *residual(void) {
   keel_value first = layer(b, x, 1), y = first;
   for (int i = 2; i < 8; i++)
     y = layer(b, y, i);
-  keel_builder_output(b, "y", op(b, "Add", y, first));
-  return finish_program(b);
+  return program_giving(b, op(b, "Add", y, first));
 }
 
 /* The batch is summed: no part of it is enough. */
@@ -48,8 +47,7 @@ static keel_program *summed(void) {
   keel_value x = keel_builder_input(b, "x", KD_F32, 2, batch);
   keel_value axes = add_ints(b, 1, &axis);
   keel_value y = layer(b, layer(b, x, 1), 2);
-  keel_builder_output(b, "y", op(b, "ReduceSum", y, axes));
-  return finish_program(b);
+  return program_giving(b, op(b, "ReduceSum", y, axes));
 }
 
 #ifdef SIM_PLUGIN
@@ -236,8 +234,7 @@ TEST_THAT(what_is_no_pipe_is_refused) {
   keel_builder *b = create_builder(context, "state");
   const int64_t open[] = {-1, WIDE};
   keel_value x = keel_builder_input(b, "x", KD_F32, 2, open);
-  keel_builder_output(b, "y", layer(b, layer(b, x, 1), 2));
-  program = finish_program(b);
+  program = program_giving(b, layer(b, layer(b, x, 1), 2));
   refuse(program, 2, 2, KD_INVALID_ARGUMENT, "the batch is not known");
   refuse(program, 2, 0, KD_INVALID_ARGUMENT, "0 places where it can be cut");
   keel_program_release(program);
@@ -247,8 +244,7 @@ TEST_THAT(what_is_no_pipe_is_refused) {
   const keel_value kept = op(b, "keel::VariableRead",
                              keel_builder_resource(b, "variable"), KEEL_ABSENT);
   x = keel_builder_input(b, "x", KD_F32, 2, batch);
-  keel_builder_output(b, "y", op(b, "Add", layer(b, x, 1), kept));
-  program = finish_program(b);
+  program = program_giving(b, op(b, "Add", layer(b, x, 1), kept));
   refuse(program, 2, 0, KD_FAILED_PRECONDITION,
          "node \"kept\" (VariableRead) keeps a state");
   keel_program_release(program);
@@ -261,8 +257,7 @@ TEST_THAT(random_numbers_are_of_the_whole) {
   keel_split_facts facts;
   keel_value x = layer(b, keel_builder_input(b, "x", KD_F32, 2, batch), 1);
   keel_value y = op(b, "RandomNormalLike", x, KEEL_ABSENT);
-  keel_builder_output(b, "y", op(b, "Add", x, y));
-  keel_program *program = finish_program(b);
+  keel_program *program = program_giving(b, op(b, "Add", x, y));
   const keel_split_params params = {
       .struct_size = sizeof params, .kind = KEEL_SPLIT_PIPE, .size = 2};
   expect_ok(keel_program_split(program, &params, &own, &facts));

@@ -54,8 +54,7 @@ static keel_program *convolutions(void) {
   y = op_of(b, "Conv", NULL, 0, y, weights(b, DIMS(6, 4, 1, 1), 4),
             weights(b, DIMS(6), 5));
   y = op(b, "Flatten", y, KEEL_ABSENT);
-  expect_ok(keel_builder_output(b, "y", y));
-  return finish_program(b);
+  return program_giving(b, y);
 }
 
 #ifdef SIM_PLUGIN
@@ -73,8 +72,7 @@ static keel_program *products(void) {
             weights(b, DIMS(10), 6));
   y = op_of(b, "Gemm", NULL, 0, y, weights(b, DIMS(10, 3), 7),
             weights(b, DIMS(3), 8));
-  expect_ok(keel_builder_output(b, "y", y));
-  return finish_program(b);
+  return program_giving(b, y);
 }
 
 static keel_value heads(keel_builder *b, keel_value x, int64_t from,
@@ -105,8 +103,7 @@ static keel_program *attention(void) {
   const keel_attr of = KEEL_INT("axis", -1);
   y = op_of(b, "LayerNormalization", &of, 1, y, weights(b, DIMS(8), 8),
             weights(b, DIMS(8), 9));
-  expect_ok(keel_builder_output(b, "y", y));
-  return finish_program(b);
+  return program_giving(b, y);
 }
 
 /* Queries, keys and values of one product: heads of each of [2, 3, 24]. */
@@ -172,9 +169,7 @@ static keel_program *joined(cut_by how, bool by_gemm) {
   y = op(b, "MatMul", y, parts[2]);
   y = keel_builder_op(b, "Transpose", &perm, 1, &y, 1);
   y = op(b, "Reshape", y, add_ints(b, 3, flat));
-  expect_ok(keel_builder_output(b, "y",
-                                op(b, "MatMul", y, weights(b, DIMS(8, 4), 7))));
-  return finish_program(b);
+  return program_giving(b, op(b, "MatMul", y, weights(b, DIMS(8, 4), 7)));
 }
 
 /* A batch as large as there are ranks: a part of it is 1, which Squeeze must not take. */
@@ -185,8 +180,7 @@ static keel_program *squeezed(void) {
   keel_value y = op(b, "MatMul", x, weights(b, DIMS(8, 4), 1));
   y = op(b, "Squeeze", y, KEEL_ABSENT);
   y = op(b, "MatMul", y, weights(b, DIMS(4, 4), 2));
-  expect_ok(keel_builder_output(b, "y", y));
-  return finish_program(b);
+  return program_giving(b, y);
 }
 
 /* Mean and variance of the whole batch, between products. */
@@ -200,8 +194,7 @@ static keel_program *trained(void) {
                            weights(b, DIMS(4), 3), weights(b, DIMS(4), 4)};
   y = keel_builder_op(b, "BatchNormalization", &training, 1, in, 5);
   y = op(b, "MatMul", y, weights(b, DIMS(4, 2), 5));
-  expect_ok(keel_builder_output(b, "y", y));
-  return finish_program(b);
+  return program_giving(b, y);
 }
 
 /* Weights of bytes whose one scale is a list. */
@@ -216,8 +209,7 @@ static keel_program *unpacked(void) {
   keel_value w =
       op(b, "DequantizeLinear", add_constant(b, KD_I8, 2, square, bytes),
          add_constant(b, KD_F32, 1, &one, &scale));
-  expect_ok(keel_builder_output(b, "y", op(b, "MatMul", x, w)));
-  return finish_program(b);
+  return program_giving(b, op(b, "MatMul", x, w));
 }
 
 /* Weights of bytes, or their zero points. */
@@ -257,8 +249,7 @@ static keel_program *range_of_nan(void) {
   y = op(b, "Add", y, add_constant(b, KD_F32, 1, &eight, shift));
   expect_ok(
       keel_builder_op_n(b, "DynamicQuantizeLinear", NULL, 0, &y, 1, range, 3));
-  expect_ok(keel_builder_output(b, "y", range[1]));
-  return finish_program(b);
+  return program_giving(b, range[1]);
 }
 
 /* Activations whose range is found when they are there: that of all ranks' parts. odd: its second
@@ -283,8 +274,7 @@ static keel_program *found_ranges(bool odd) {
   y = to_float(
       b, keel_builder_op(b, "MatMulInteger", NULL, 0, second, odd ? 2 : 3));
   if (!odd) y = op(b, "Mul", y, range[1]);
-  expect_ok(keel_builder_output(b, "y", y));
-  return finish_program(b);
+  return program_giving(b, y);
 }
 
 /* A scale that is a summand of each rank, until all have it. */
@@ -315,8 +305,7 @@ static keel_program *pooled_bytes(void) {
                                 scales(b, DIMS(4)), zero};
   y = keel_builder_op(b, "com.microsoft::MatMulIntegerToFloat", NULL, 0,
                       product, 5);
-  expect_ok(keel_builder_output(b, "y", y));
-  return finish_program(b);
+  return program_giving(b, y);
 }
 
 /* Activations whose ranges the model has. */
@@ -352,9 +341,8 @@ static keel_program *known_ranges(void) {
                                step,
                                zero};
   y = keel_builder_op(b, "com.microsoft::QGemm", &turned, 1, second, 9);
-  expect_ok(keel_builder_output(
-      b, "y", op_of(b, "DequantizeLinear", NULL, 0, y, step, zero)));
-  return finish_program(b);
+  return program_giving(b,
+                        op_of(b, "DequantizeLinear", NULL, 0, y, step, zero));
 }
 
 static keel_program *convolved_bytes(void) {
@@ -379,8 +367,7 @@ static keel_program *convolved_bytes(void) {
   y = keel_builder_op(b, "QLinearConv", depth, 2, second, 8);
   const keel_value third[] = {y, bytes(b, DIMS(6, 4, 1, 1), 3), zero};
   y = keel_builder_op(b, "ConvInteger", NULL, 0, third, 3);
-  expect_ok(keel_builder_output(b, "y", to_float(b, y)));
-  return finish_program(b);
+  return program_giving(b, to_float(b, y));
 }
 
 /* com.microsoft's Attention, which has its projections in it, or QAttention. */
@@ -411,8 +398,7 @@ static keel_program *projected(bool of_bytes) {
                           : keel_builder_op(b, "com.microsoft::Attention",
                                             &count, 1, plain, 4);
   y = op(b, "MatMul", y, weights(b, DIMS(8, 4), 3));
-  expect_ok(keel_builder_output(b, "y", y));
-  return finish_program(b);
+  return program_giving(b, y);
 }
 
 /* Heads that are turned by their positions. */
@@ -430,8 +416,7 @@ static keel_program *turned(const char *name, bool microsoft) {
                    second[] = {y, at, cosines, sines};
   y = keel_builder_op(b, name, &count, 1, microsoft ? second : first, 4);
   y = op(b, "MatMul", y, weights(b, DIMS(8, 4), 4));
-  expect_ok(keel_builder_output(b, "y", y));
-  return finish_program(b);
+  return program_giving(b, y);
 }
 
 enum { WORDS = 4096, WIDE = 8 };
@@ -464,8 +449,7 @@ static keel_program *embedded(void) {
   keel_value y = KEEL_ABSENT;
   expect_ok(keel_builder_op_n(b, "com.microsoft::EmbedLayerNormalization", NULL,
                               0, in, 7, &y, 1));
-  expect_ok(keel_builder_output(b, "y", y));
-  return finish_program(b);
+  return program_giving(b, y);
 }
 
 /* A mask of each element of the batch, which all of them are looked up in: made again of the whole
@@ -480,8 +464,7 @@ static keel_program *masked(void) {
   sums = op(b, "Gather", op(b, "Flatten", sums, KEEL_ABSENT),
             add_constant(b, KD_I64, 1, &four, order));
   keel_value y = op(b, "MatMul", x, weights(b, DIMS(6, 4), 1));
-  expect_ok(keel_builder_output(b, "y", op(b, "Add", y, sums)));
-  return finish_program(b);
+  return program_giving(b, op(b, "Add", y, sums));
 }
 
 /* A table whose columns are shared though all of a row is needed next: it is too large for each to
@@ -493,8 +476,7 @@ static keel_program *looked_up(void) {
   keel_value x = keel_builder_input(b, "x", KD_F32, 2, dims);
   keel_value y = op(b, "Gather", words(b), ids_of(b, x, KD_I64));
   y = keel_builder_op(b, "Softmax", &last, 1, &y, 1);
-  expect_ok(keel_builder_output(b, "y", y));
-  return finish_program(b);
+  return program_giving(b, y);
 }
 
 /* Half of the batch, which is no part of each rank's. */
@@ -506,8 +488,7 @@ static keel_program *sliced(void) {
   const keel_value in[] = {y, add_ints(b, 1, &from), add_ints(b, 1, &to),
                            add_ints(b, 1, &axis)};
   y = keel_builder_op(b, "Slice", NULL, 0, in, 4);
-  expect_ok(keel_builder_output(b, "y", y));
-  return finish_program(b);
+  return program_giving(b, y);
 }
 
 /* One place of the middle dimension: what is split behind it moves up. */
@@ -520,8 +501,7 @@ static keel_program *picked(void) {
   const keel_value in[] = {y, add_constant(b, KD_I64, 0, NULL, &place)};
   y = keel_builder_op(b, "Gather", &axis, 1, in, 2);
   y = op(b, "MatMul", y, weights(b, DIMS(6, 4), 2));
-  expect_ok(keel_builder_output(b, "y", y));
-  return finish_program(b);
+  return program_giving(b, y);
 }
 
 /* What is between two products; with weights that are made of others. */
@@ -537,8 +517,7 @@ static keel_program *between(const char *name, bool second) {
       op(b, "MatMul", x, keel_builder_op(b, "Transpose", &perm, 1, &w, 1));
   y = op(b, name, y, second ? number : KEEL_ABSENT);
   y = op(b, "MatMul", y, weights(b, DIMS(16, 8), 2));
-  expect_ok(keel_builder_output(b, "y", y));
-  return finish_program(b);
+  return program_giving(b, y);
 }
 
 /* Numbers that differ from run to run, less what a product by ones along the diagonal gives of
@@ -557,8 +536,7 @@ static keel_program *chance(const char *name) {
   keel_value r =
       keel_builder_op(b, name, NULL, 0, in, strcmp(name, "Dropout") ? 1 : 3);
   keel_value y = op(b, "MatMul", r, add_constant(b, KD_F32, 2, square, ones));
-  expect_ok(keel_builder_output(b, "y", op(b, "Sub", y, r)));
-  return finish_program(b);
+  return program_giving(b, op(b, "Sub", y, r));
 }
 
 /* com.microsoft's MultiHeadAttention, whose mask has the keys' ends, and then their starts. */
@@ -570,11 +548,9 @@ static keel_program *ends_and_starts(void) {
   keel_value x = keel_builder_input(b, "x", KD_F32, 3, dims);
   const keel_value in[] = {x, x, x, KEEL_ABSENT,
                            add_constant(b, KD_I32, 1, &four, mask)};
-  expect_ok(keel_builder_output(
-      b, "y",
-      keel_builder_op(b, "com.microsoft::MultiHeadAttention", &count, 1, in,
-                      5)));
-  return finish_program(b);
+  return program_giving(
+      b, keel_builder_op(b, "com.microsoft::MultiHeadAttention", &count, 1, in,
+                         5));
 }
 
 /* ---- runs ------------------------------------------------------------------------------- */
@@ -766,8 +742,7 @@ TEST_THAT(a_state_may_need_exchanges) {
     keel_value x = keel_builder_input(b, "x", KD_F32, 2, dims);
     keel_value y = op(b, "MatMul", x, weights(b, DIMS(8, 8), 1));
     op(b, "keel::VariableAssign", v, y);
-    expect_ok(keel_builder_output(b, "y", y));
-    keel_program *program = finish_program(b);
+    keel_program *program = program_giving(b, y);
     const keel_split_params params = {
         .struct_size = sizeof params, .kind = kinds[i], .size = 2};
     expect_ok(keel_program_split(program, &params, &own, NULL));
@@ -782,8 +757,7 @@ TEST_THAT(a_number_is_no_batch) {
   const int64_t dims[] = {4, 8};
   keel_value k = keel_builder_input(b, "k", KD_F32, 0, NULL);
   keel_value x = keel_builder_input(b, "x", KD_F32, 2, dims);
-  expect_ok(keel_builder_output(b, "y", op(b, "Mul", x, k)));
-  keel_program *program = finish_program(b);
+  keel_program *program = program_giving(b, op(b, "Mul", x, k));
   const keel_split_params params = {
       .struct_size = sizeof params, .kind = KEEL_SPLIT_DATA, .size = 2};
   expect_ok(keel_program_split(program, &params, &own, NULL));

@@ -151,8 +151,7 @@ static keel_plan *plan_of_factor(float factor, bool to_host) {
   y = op(builder, "Mul", y, add_constant(builder, KD_F32, 0, NULL, &factor));
   y = op(builder, "Relu", y, KEEL_ABSENT);
   if (to_host) y = op(builder, "Neg", y, KEEL_ABSENT);
-  keel_builder_output(builder, "y", y);
-  keel_program *program = finish_program(builder);
+  keel_program *program = program_giving(builder, y);
   keel_plan *plan = create_plan(program, PLAN_PARAMS(.device = queue));
   keel_program_release(program);
   return plan;
@@ -417,9 +416,8 @@ TEST_THAT(a_limit_passes_beside_a_wait_without) {
   toy_state *toy = toy_of(TOY("queue"));
   keel_plan *slow = plan_of_factor(7, false);
   keel_builder *builder = create_builder(context, "as it is");
-  keel_builder_output(builder, "y",
-                      keel_builder_input(builder, "x", KD_F32, 1, dims));
-  keel_plan *same = finish_plan(builder, NULL);
+  keel_plan *same = plan_giving(
+      builder, keel_builder_input(builder, "x", KD_F32, 1, dims), NULL);
   keel_tensor *x = there(two), *y = NULL, *z = NULL;
   keel_status waited = KD_INTERNAL;
   pthread_t thread;

@@ -320,8 +320,7 @@ static keel_program *chain(int pairs, int apart) {
     y = op(builder, "Mul", op(builder, "Add", y, x), x);
     if (away) keel_device_pop();
   }
-  keel_builder_output(builder, "y", y);
-  return finish_program(builder);
+  return program_giving(builder, y);
 }
 
 static keel_plan *plan_of(keel_program *program, keel_device *device,

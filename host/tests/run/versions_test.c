@@ -38,8 +38,7 @@ static keel_plan *plan_of_turning(uint32_t flags) {
   const int64_t flat = -1;
   swap = op(b, "Reshape", swap, constant_of(b, integers(1, &flat)));
   swap = op(b, "Reshape", swap, shape);
-  keel_builder_output(b, "y", op(b, "Add", swap, bias));
-  return finish_plan(b, PLAN_PARAMS(.flags = flags));
+  return plan_giving(b, op(b, "Add", swap, bias), PLAN_PARAMS(.flags = flags));
 }
 
 static keel_status try_turning(keel_plan *plan, int64_t n, int64_t m,
@@ -215,8 +214,7 @@ TEST_THAT(what_is_known_is_made_once) {
   keel_value x = keel_builder_input(b, "x", KD_F32, 1, (int64_t[]){2});
   keel_value v = keel_builder_resource(b, "v");
   op(b, "keel::VariableAssign", v, x);
-  keel_builder_output(b, "y", op(b, "Relu", x, KEEL_ABSENT));
-  keel_plan *plan = finish_plan(b, NULL);
+  keel_plan *plan = plan_giving(b, op(b, "Relu", x, KEEL_ABSENT), NULL);
   assert_null(plan->versions);
   keel_plan_release(plan);
 }
@@ -367,8 +365,7 @@ TEST_THAT(versions_share_packed_weights) {
   for (size_t i = 0; i < sizeof ops / sizeof *ops; i++) {
     keel_builder *b = create_builder(context, "weights");
     keel_value x = keel_builder_input(b, "x", KD_F32, 2, (int64_t[]){-1, WIDE});
-    keel_builder_output(b, "y", ops[i](b, x));
-    keel_plan *plan = finish_plan(b, NULL);
+    keel_plan *plan = plan_giving(b, ops[i](b, x), NULL);
     for (int64_t rows = 30; rows <= 40; rows++)
       for (int run = 0; run < 3; run++)
         run_rows(plan, rows);
