@@ -34,6 +34,13 @@
   (&(const keel_run_params){.struct_size = sizeof(keel_run_params), \
                             __VA_ARGS__})
 
+/* The rank and the dimensions of one call. */
+#define DIMS(...)                                                 \
+  (uint32_t)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), \
+      (const int64_t[]) {                                         \
+    __VA_ARGS__                                                   \
+  }
+
 static inline keel_context *open_params(const keel_context_params *params) {
   keel_context *context = NULL;
   expect_ok(keel_open(params, &context));

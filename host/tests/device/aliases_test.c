@@ -17,8 +17,7 @@ static void count(void *unused, uint32_t level, const char *line) {
 }
 
 static keel_tensor *matrix(const float *data) {
-  const int64_t dims[] = {ROWS, COLUMNS};
-  return create_tensor(context, KD_F32, 2, dims, data);
+  return create_tensor(context, KD_F32, DIMS(ROWS, COLUMNS), data);
 }
 
 /* Row `row` of a matrix becomes `number`. */
@@ -39,10 +38,9 @@ static keel_plan *plan_of(keel_builder *builder, keel_device *device) {
 static void try_updates(keel_device *device, bool counted) {
   static const float data[SIZE] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
   static const float want[SIZE] = {30, 30, 30, 10, 10, 10, 7, 8, 9, 20, 20, 20};
-  const int64_t dims[] = {ROWS, COLUMNS};
   float got[SIZE];
   keel_builder *builder = create_builder(context, "updates");
-  keel_value x = keel_builder_input(builder, "x", KD_F32, 2, dims);
+  keel_value x = keel_builder_input(builder, "x", KD_F32, DIMS(ROWS, COLUMNS));
   keel_value y = put_row(builder, put_row(builder, x, 1, 10), 3, 20);
   keel_builder_output(builder, "y", put_row(builder, y, 0, 30));
   keel_plan *plan = plan_of(builder, device);

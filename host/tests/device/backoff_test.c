@@ -61,9 +61,8 @@ TEST_THAT(eager_ops_wait_for_room) {
 
 /* Static runs and recordings are longer than the ring; copies go in and out beside them. */
 TEST_THAT(planned_runs_wait_for_room) {
-  const int64_t dims[] = {SIZE};
   keel_builder *builder = create_builder(context, "adds");
-  keel_value x = keel_builder_input(builder, "x", KD_F32, 1, dims), y = x;
+  keel_value x = keel_builder_input(builder, "x", KD_F32, DIMS(SIZE)), y = x;
   for (int i = 0; i < 20; i++)
     y = op(builder, "Add", op(builder, "Relu", y, KEEL_ABSENT), x);
   keel_program *program = program_giving(builder, y);

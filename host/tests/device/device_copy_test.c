@@ -173,11 +173,10 @@ TEST_THAT(memory_is_filled_behind_the_work_on_it) {
 }
 
 TEST_THAT(a_fill_that_fails_says_why) {
-  const int64_t four = 4;
   keel_tensor *tensor = NULL;
   assert_true(begin(TOY("queue"), "fault:memory.fill=1:INTERNAL"));
   expect_fails(
-      keel_tensor_fill(context, device, KD_F32, 1, &four, NULL, &tensor),
+      keel_tensor_fill(context, device, KD_F32, DIMS(4), NULL, &tensor),
       KD_INTERNAL, "memory.fill");
   assert_null(tensor);
   tensor = filled(device, KD_F32, 4, NULL);

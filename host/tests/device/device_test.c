@@ -88,9 +88,8 @@ TEST_THAT(views_keep_their_place) {
 }
 
 static keel_program *chain(int length) {
-  const int64_t four = 4;
   keel_builder *builder = create_builder(context, "chain");
-  keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &four);
+  keel_value x = keel_builder_input(builder, "x", KD_F32, DIMS(4));
   keel_value c =
       constant_of(builder, floats(context, 4, (const float[]){1, 1, 1, 1}));
   for (int i = 0; i < length; i++) {
@@ -124,10 +123,9 @@ TEST_THAT(a_program_over_two_devices_gives_the_same) {
 /* Sub has no kernel on the queue; it becomes Add and Neg, and Neg Mul. */
 TEST_THAT(ops_without_a_kernel_are_written_with_others) {
   const float want[] = {-2, 4, -6, 8};
-  const int64_t four = 4;
   keel_context *alone = open_with(TOY("queue"), NULL, 1);
   keel_builder *builder = create_builder(alone, "sub");
-  keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &four);
+  keel_value x = keel_builder_input(builder, "x", KD_F32, DIMS(4));
   keel_value three[] = {x, x, x};
   x = op(builder, "Sub", keel_builder_op(builder, "Sum", NULL, 0, three, 3), x);
   keel_plan *plan = plan_giving(builder, x, NULL);
@@ -309,12 +307,11 @@ TEST_THAT(application_memory_is_imported) {
   }
   expect_no_output_in_it(own, device);
   /* without a `done` it may go with its tensor */
-  const int64_t four = 4;
   float *memory = aligned_alloc(4096, 4096), got[4];
   const float want[] = {1, 2, 3, 4};
   memcpy(memory, want, sizeof want);
   keel_tensor *host = NULL, *placed = NULL;
-  expect_ok(keel_tensor_wrap(own, KD_F32, 1, &four, memory, NULL, NULL, &host));
+  expect_ok(keel_tensor_wrap(own, KD_F32, DIMS(4), memory, NULL, NULL, &host));
   expect_ok(keel_tensor_to(host, device, &placed));
   keel_tensor_release(host);
   memset(memory, 0xff, 4096);
@@ -507,11 +504,10 @@ static kd_status count_flush(kd_stream *stream) {
 
 /* |-x| on the device, `runs` times; nobody reads what comes out. */
 static void run_unread(keel_device *device, int runs) {
-  const int64_t four = 4;
   keel_context *own = device->context;
   keel_tensor *here = floats(own, 4, data), *x = NULL, *y = NULL;
   keel_builder *builder = create_builder(own, "unread");
-  keel_value value = keel_builder_input(builder, "x", KD_F32, 1, &four);
+  keel_value value = keel_builder_input(builder, "x", KD_F32, DIMS(4));
   value = op(builder, "Neg", value, KEEL_ABSENT);
   keel_plan *plan = plan_giving(builder, op(builder, "Abs", value, KEEL_ABSENT),
                                 PLAN_PARAMS(.device = device));

@@ -131,9 +131,8 @@ static void go_home(void) {
  * until its work is done. */
 static keel_status run_between(keel_tensor **out) {
   static const char *const rule = "Neg=cpu";
-  const int64_t many = MANY;
   keel_builder *builder = create_builder(context, "between");
-  keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &many);
+  keel_value x = keel_builder_input(builder, "x", KD_F32, DIMS(MANY));
   keel_value y =
       op(builder, "Neg", op(builder, "Relu", x, KEEL_ABSENT), KEEL_ABSENT);
   keel_program *program =

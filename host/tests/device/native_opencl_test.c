@@ -287,8 +287,7 @@ TEST_THAT(what_others_hold_is_not_written) {
           KD_FAILED_PRECONDITION, "has another reference");
   keel_tensor_release(z);
   keel_tensor *shape = NULL, *pair[2] = {z, NULL};
-  const int64_t two = 2;
-  shape = create_tensor(context, KD_I64, 1, &two, rows);
+  shape = create_tensor(context, KD_I64, DIMS(2), rows);
   pair[1] = shape;
   expect_ok(keel_call(context, "Reshape", NULL, 0, pair, 2, &view, 1));
   refused(keel_tensor_native(z, KD_NATIVE_CL_MEM, KD_WRITE, &handle, &offset),

@@ -434,7 +434,7 @@ TEST_THAT(what_comes_behind_a_failed_change_is_not_done) {
   keel_value a = keel_builder_resource(builder, "a");
   keel_value b = keel_builder_resource(builder, "b");
   keel_value n = keel_builder_resource(builder, "n");
-  keel_value x = keel_builder_input(builder, "x", KD_F32, 1, (int64_t[]){-1});
+  keel_value x = keel_builder_input(builder, "x", KD_F32, DIMS(-1));
   keel_builder_output(builder, "before",
                       op(builder, "keel::VariableRead", a, KEEL_ABSENT));
   op(builder, "keel::VariableAssign", a, x); /* of another type */

@@ -103,8 +103,7 @@ static void put_weights(const char *name, kd_dtype dtype, uint32_t rank,
 }
 
 static void matrix(const char *name, int64_t rows, int64_t columns) {
-  const int64_t dims[] = {rows, columns};
-  put_weights(name, KD_F32, 2, dims);
+  put_weights(name, KD_F32, DIMS(rows, columns));
 }
 
 /* Starts `node`: its op, the names of its inputs, NULL, and of its output, by which it is named. */
@@ -207,8 +206,7 @@ static keel_program *end_model(void) {
 
 /* y = Relu(x w1) w2; said of w1 and w2 by the nodes that read them. */
 static keel_program *layers(said first, said second) {
-  const int64_t dims[] = {ROWS, WIDE};
-  begin_model(2, dims);
+  begin_model(DIMS(ROWS, WIDE));
   matrix("w1", WIDE, HIDDEN);
   matrix("w2", HIDDEN, WIDE);
   begin_node("MatMul", "x", "w1", NULL, "a");
@@ -370,10 +368,9 @@ TEST_THAT(gemm_and_tables_are_shared) {
   expect_split(end_model(), 1, 2, 2, true);
 
   begin_model(2, dims);
-  const int64_t four[] = {ROWS};
   matrix("table", 5, WIDE);
   matrix("w2", WIDE, HIDDEN);
-  put_weights("indices", KD_I64, 1, four);
+  put_weights("indices", KD_I64, DIMS(ROWS));
   begin_node("ReduceMax", "x", NULL, "m"); /* the indices are no constant */
   put_attr("keepdims", 0);
   end_node();
@@ -395,9 +392,8 @@ TEST_THAT(gemm_and_tables_are_shared) {
 }
 
 TEST_THAT(channels_are_shared) {
-  const int64_t dims[] = {2, 4, 5, 5}, first[] = {8, 4, 3, 3}, bias[] = {8},
-                second[] = {6, 8, 1, 1};
-  begin_model(4, dims);
+  const int64_t first[] = {8, 4, 3, 3}, bias[] = {8}, second[] = {6, 8, 1, 1};
+  begin_model(DIMS(2, 4, 5, 5));
   put_weights("w1", KD_F32, 4, first);
   put_weights("c1", KD_F32, 1, bias);
   put_weights("w2", KD_F32, 4, second);
@@ -465,8 +461,7 @@ TEST_THAT(what_is_not_followed_is_whole) {
   /* some nodes have stages, not all */
   expect_split(staged(0, -1, 1), 0, 2, 0, false);
   /* two devices can't share three columns */
-  const int64_t dims[] = {ROWS, WIDE};
-  begin_model(2, dims);
+  begin_model(DIMS(ROWS, WIDE));
   matrix("w1", WIDE, 3);
   begin_node("MatMul", "x", "w1", NULL, "y");
   say(columns);
@@ -498,8 +493,7 @@ TEST_THAT(stages_are_as_said) {
 /* A model's function is in the stage of its call, whatever its own nodes are named. */
 TEST_THAT(functions_are_where_their_call_is) {
   static wire function, opset;
-  const int64_t dims[] = {ROWS, WIDE};
-  begin_model(2, dims);
+  begin_model(DIMS(ROWS, WIDE));
   matrix("w1", WIDE, HIDDEN);
   matrix("w2", HIDDEN, WIDE);
   put_text(&function, 1, "Layer");

@@ -149,11 +149,10 @@ TEST_THAT(weights_are_held_once) {
 
 /* Clip is not for it: the CPU does that. */
 TEST_THAT(what_it_does_not_know_runs_elsewhere) {
-  const int64_t dims[] = {3, 5};
   const float zero = 0, six = 6;
   uint32_t others = 0;
   keel_builder *builder = create_builder(context, "mixed");
-  keel_value x = keel_builder_input(builder, "x", KD_F32, 2, dims);
+  keel_value x = keel_builder_input(builder, "x", KD_F32, DIMS(3, 5));
   keel_value y = op(builder, "Exp", x, KEEL_ABSENT);
   keel_value three[] = {y, add_constant(builder, KD_F32, 0, NULL, &zero),
                         add_constant(builder, KD_F32, 0, NULL, &six)};
@@ -193,7 +192,6 @@ static void set_speed(const char *name, keel_speed speed) {
 /* The layer goes where it is said to take a thousandth of the CPU's time; what is small
  * stays. */
 TEST_THAT(it_is_chosen_by_cost) {
-  const int64_t four = 4;
   keel_program *layer = load(model_bert_layer), *small = NULL;
   set_speed(
       "cpu",
@@ -201,7 +199,7 @@ TEST_THAT(it_is_chosen_by_cost) {
           .launch = 500, .flops = 50, .bytes = 10, .wait = 1000, .copied = 10});
   set_speed("graph_npu", (keel_speed){.wait = 1000, .copied = 10});
   keel_builder *builder = create_builder(context, "small");
-  keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &four);
+  keel_value x = keel_builder_input(builder, "x", KD_F32, DIMS(4));
   small = program_giving(builder, op(builder, "Relu", x, KEEL_ABSENT));
   assert_int_equal(steps_by_cost(layer), 1);
   assert_int_equal(steps_by_cost(small), 0);

@@ -31,8 +31,7 @@ static keel_program *load(const uint8_t *bytes, size_t size) {
 
 static keel_tensor *pair(float first, float second) {
   const float data[] = {first, second};
-  keel_tensor *tensor =
-      create_tensor(context, KD_F32, 1, (const int64_t[]){2}, data);
+  keel_tensor *tensor = create_tensor(context, KD_F32, DIMS(2), data);
   return tensor;
 }
 

@@ -546,9 +546,8 @@ TEST_THAT(ops_younger_than_a_plugin_are_not_offered) {
   expect_ok(call_old(context, "Relu"));
   expect_ok(call_old(context, "Gelu"));
   const float data[4] = {0};
-  const int64_t dims[] = {1, 4, 1};
   keel_tensor *y = NULL;
-  keel_tensor *x = create_tensor(context, KD_F32, 3, dims, data);
+  keel_tensor *x = create_tensor(context, KD_F32, DIMS(1, 4, 1), data);
   keel_op *op = prepare_op(context, "DFT", NULL, 0, device);
   assert_int_equal(keel_op_call(op, &x, 1, &y, 1), KD_UNIMPLEMENTED);
   RELEASE(op, x, context);

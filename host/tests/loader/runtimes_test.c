@@ -109,8 +109,7 @@ TEST_THAT(a_value_stays_where_it_was_put) {
 /* "int32 is pinned to the host by rule": it runs where it is asked to. */
 TEST_THAT(int32_runs_on_the_device_that_is_named) {
   const int32_t numbers[] = {3, -4}, want[] = {6, -8};
-  const int64_t two = 2;
-  keel_tensor *x = create_tensor(context, KD_I32, 1, &two, numbers);
+  keel_tensor *x = create_tensor(context, KD_I32, DIMS(2), numbers);
   keel_tensor *in[] = {x, x};
   expect_ok(keel_device_push(cpu));
   keel_tensor *y = call_op(context, "Add", NULL, 0, in, 2);
@@ -216,9 +215,8 @@ TEST_THAT(no_workers_are_enough) {
   expect_ok(keel_device_find(context, "cpu:0", &cpu));
   expect_ok(keel_device_find(context, "queue:0", &queue));
   assert_int_equal(keel_worker_count(context), 1);
-  const int64_t two = 2;
   keel_builder *builder = create_builder(context, "one");
-  keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &two);
+  keel_value x = keel_builder_input(builder, "x", KD_F32, DIMS(2));
   keel_device_push(queue);
   keel_value y = op(builder, "Relu", x, KEEL_ABSENT);
   keel_device_pop();
@@ -237,14 +235,13 @@ TEST_THAT(no_workers_are_enough) {
 TEST_THAT(a_thousand_pending_events_hold_no_thread) {
   enum { BRANCHES = 1000 };
   static keel_tensor *out[BRANCHES];
-  const int64_t one = 1;
   const float number = 2;
   close_context(NULL);
   context = open_with(CPU_PLUGIN, TOY("queue"), 1);
   expect_ok(keel_device_find(context, "cpu:0", &cpu));
   expect_ok(keel_device_find(context, "queue:0", &queue));
   keel_builder *builder = create_builder(context, "many");
-  keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &one);
+  keel_value x = keel_builder_input(builder, "x", KD_F32, DIMS(1));
   for (int i = 0; i < BRANCHES; i++) {
     float bias = (float)i;
     keel_value b = constant_of(builder, floats(context, 1, &bias));

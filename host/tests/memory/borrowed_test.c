@@ -270,14 +270,13 @@ TEST_THAT(what_a_device_still_makes_is_waited_for) {
  * for the next. */
 TEST_THAT(plans_read_each_input_where_it_lies) {
   enum { RUNS = 9 };
-  const int64_t pairs[] = {2, 2};
   const toy_state *toy = NULL;
   atomic_int deleted = 0;
   keel_tensor *in[RUNS], *out[RUNS];
   keel_context *before = context;
   keel_device *late = open_late(&toy);
   keel_builder *builder = create_builder(context, "again");
-  keel_value x = keel_builder_input(builder, "x", KD_F32, 2, pairs);
+  keel_value x = keel_builder_input(builder, "x", KD_F32, DIMS(2, 2));
   keel_plan *plan = plan_giving(builder, op(builder, "Relu", x, KEEL_ABSENT),
                                 PLAN_PARAMS(.device = late));
   for (int i = 0; i < RUNS; i++) {

@@ -118,12 +118,11 @@ static keel_plan *plan_of(keel_program *program, uint32_t flags) {
 }
 
 static keel_tensor *run(keel_plan *plan, int64_t rows) {
-  const int64_t dims[] = {rows, SIDE};
   float *data = malloc((size_t)(rows * SIDE + 1) * sizeof *data);
   assert_non_null(data);
   for (int64_t i = 0; i < rows * SIDE; i++)
     data[i] = (float)((i * 7919) % 41 - 20) / 64;
-  keel_tensor *x = create_tensor(context, KD_F32, 2, dims, data);
+  keel_tensor *x = create_tensor(context, KD_F32, DIMS(rows, SIDE), data);
   keel_tensor *y = output_of(plan, &x, 1);
   keel_tensor_release(x);
   free(data);

@@ -11,10 +11,9 @@ static float weight(int64_t i, int seed) {
 
 static keel_value weights(keel_builder *builder, int seed) {
   static float data[COUNT];
-  const int64_t dims[] = {SIDE, SIDE};
   for (int64_t i = 0; i < COUNT; i++)
     data[i] = weight(i, seed);
-  return add_constant(builder, KD_F32, 2, dims, data);
+  return add_constant(builder, KD_F32, DIMS(SIDE, SIDE), data);
 }
 
 /* Ends the builder. The plan alone has the weights. */

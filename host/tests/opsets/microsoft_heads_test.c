@@ -370,7 +370,6 @@ static double attended(int b, int row, int head, int i) {
 static void expect_heads(bool open) {
   const int64_t x[] = {BATCH, ROWS, WIDE}, wide = 3 * WIDE;
   const int64_t past[] = {BATCH, COUNT, BEFORE, SIZE};
-  const int64_t by_key[] = {BATCH, KEYS};
   const keel_attr attrs[] = {HEADS(COUNT), KEEL_FLOAT("scale", 0.7f),
                              KEEL_FLOAT("mask_filter_value", -3),
                              KEEL_INT("unidirectional", 1)};
@@ -385,7 +384,7 @@ static void expect_heads(bool open) {
                        create_tensor(context, KD_F32, 3, x, k),
                        create_tensor(context, KD_F32, 3, x, v),
                        create_tensor(context, KD_F32, 1, &wide, bias),
-                       create_tensor(context, KD_I32, 2, by_key, mask),
+                       create_tensor(context, KD_I32, DIMS(BATCH, KEYS), mask),
                        NULL,
                        create_tensor(context, KD_F32, 4, past, past_k),
                        create_tensor(context, KD_F32, 4, past, past_v)};

@@ -313,7 +313,6 @@ static keel_value constant_matrix(keel_builder *g, kd_dtype dtype, int64_t rank,
 /* x [3,k] times the weights. */
 static keel_plan *plan_of_weights(const quantised *q, bool packs) {
   const char *skipped[] = {"packed"};
-  const int64_t x_dims[] = {-1, q->k};
   const int64_t w_dims[] = {q->turned ? q->n : q->k, q->turned ? q->k : q->n};
   int64_t blocks = q->block ? (q->k + q->block - 1) / q->block : 1;
   const int64_t by_block[] = {q->turned ? q->n : blocks,
@@ -321,7 +320,7 @@ static keel_plan *plan_of_weights(const quantised *q, bool packs) {
   const int64_t *scale_dims = q->block ? by_block : &q->n;
   int64_t rank = q->one_scale ? 0 : q->block ? 2 : 1;
   keel_builder *g = create_builder(context, "weights");
-  keel_value x = keel_builder_input(g, "x", KD_F32, 2, x_dims);
+  keel_value x = keel_builder_input(g, "x", KD_F32, DIMS(-1, q->k));
   const keel_value in[] = {
       constant_matrix(g, q->dtype, 2, w_dims, weights),
       constant_matrix(g, KD_F32, rank, scale_dims, scales),
@@ -340,10 +339,9 @@ static keel_plan *plan_of_weights(const quantised *q, bool packs) {
 }
 
 static void expect_alike(const quantised *q) {
-  const int64_t dims[] = {3, q->k};
   float y[2][3 * 40];
   assert_true(q->n <= 40);
-  keel_tensor *x = create_tensor(context, KD_F32, 2, dims, a);
+  keel_tensor *x = create_tensor(context, KD_F32, DIMS(3, q->k), a);
   for (int packs = 0; packs < 2; packs++) {
     keel_plan *plan = plan_of_weights(q, packs != 0);
     keel_plan_profile(plan, KEEL_PROFILE_OPS);
@@ -521,8 +519,7 @@ static void expect_grouped(const grouped *g) {
 }
 
 static keel_tensor *cube(int rows, int heads, const float *data) {
-  const int64_t dims[] = {BATCH, rows, heads * SIZE};
-  return create_tensor(context, KD_F32, 3, dims, data);
+  return create_tensor(context, KD_F32, DIMS(BATCH, rows, heads * SIZE), data);
 }
 
 static keel_status call_grouped(const grouped *g, keel_tensor **out) {

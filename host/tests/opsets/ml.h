@@ -87,8 +87,7 @@ static inline void refuse(const call *c, keel_tensor *x, const char *words) {
 
 static inline keel_tensor *rows(int64_t count, int64_t features,
                                 const float *data) {
-  const int64_t dims[] = {count, features};
-  return create_tensor(context, KD_F32, 2, dims, data);
+  return create_tensor(context, KD_F32, DIMS(count, features), data);
 }
 
 static inline void expect_near(keel_tensor *y, const float *want,

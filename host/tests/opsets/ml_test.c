@@ -98,9 +98,8 @@ TEST_THAT(many_elements_are_found) {
     x[i] = i % 61 - 10;
   for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
     const keel_attr cast = INT("to", types[t]);
-    keel_tensor *wide[] = {
-        create_tensor(context, KD_I64, 1, (const int64_t[]){COUNT}, x),
-        create_tensor(context, KD_I64, 1, (const int64_t[]){KEYS}, keys)};
+    keel_tensor *wide[] = {create_tensor(context, KD_I64, DIMS(COUNT), x),
+                           create_tensor(context, KD_I64, DIMS(KEYS), keys)};
     keel_tensor *in[2] = {NULL, NULL}, *y = NULL;
     for (int i = 0; i < 2; i++)
       expect_ok(keel_call(context, "Cast", &cast, 1, &wide[i], 1, &in[i], 1));
@@ -178,8 +177,7 @@ TEST_THAT(features_are_taken_and_joined) {
     RELEASE(t, plan);
   }
   keel_builder *builder = create_builder(context, "main");
-  const int64_t any = -1;
-  const keel_value in = keel_builder_input(builder, "x", KD_F32, 1, &any);
+  const keel_value in = keel_builder_input(builder, "x", KD_F32, DIMS(-1));
   keel_plan *plan = plan_giving(
       builder,
       op(builder, "ai.onnx.ml::ArrayFeatureExtractor",

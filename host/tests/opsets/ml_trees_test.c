@@ -508,9 +508,8 @@ TEST_THAT(the_kernel_checks_its_lists) {
   };
   const float x[] = {0}, splits[] = {0, 0, 0}, want[] = {8};
   const double weights[] = {8, 9};
-  const int64_t two = 2;
   keel_tensor *split_list = floats(context, 3, splits);
-  keel_tensor *weight_list = create_tensor(context, KD_F64, 1, &two, weights);
+  keel_tensor *weight_list = create_tensor(context, KD_F64, DIMS(2), weights);
   keel_tensor *in = rows(1, 1, x), *y = NULL;
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
     const int64_t targets[] = {all[i].target, 0};

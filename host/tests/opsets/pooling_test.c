@@ -259,10 +259,9 @@ LISTED_TEST(a_mean_of_infinities_is_one) {
              {{1, -INFINITY, 2, 3}, -INFINITY},
              {{0, 0, 0, 0}, 0},
              {{1, 2, 3, 4}, 2.5F}};
-  const int64_t dims[] = {1, 1, 4};
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
     call c = {.op = "GlobalAveragePool",
-              .in = {create_tensor(context, KD_F32, 3, dims, all[i].x)},
+              .in = {create_tensor(context, KD_F32, DIMS(1, 1, 4), all[i].x)},
               .in_count = 1,
               .out_count = 1};
     known want = {KD_F32, 3, {1, 1, 1}, &all[i].want};

@@ -163,7 +163,6 @@ LISTED_TEST(so_they_do_in_large_products) {
 static void conv(kd_dtype dtype, int64_t in, int64_t out, int64_t side,
                  int64_t window, int64_t group) {
   const int64_t x_dims[] = {1, in, side, side};
-  const int64_t w_dims[] = {out, in / group, window, window};
   const int64_t pads[] = {window / 2, window / 2, window / 2, window / 2};
   const keel_attr attrs[] = {KEEL_INTS("pads", 4, pads),
                              KEEL_INT("group", group)};
@@ -172,7 +171,7 @@ static void conv(kd_dtype dtype, int64_t in, int64_t out, int64_t side,
            (long long)in, (long long)out, (long long)side, (long long)window,
            dtype == KD_F64 ? ", f64" : "");
   keel_tensor *x[] = {numbers(dtype, 4, x_dims, group > 1 ? 1 : -1),
-                      numbers(dtype, 4, w_dims, 0)};
+                      numbers(dtype, DIMS(out, in / group, window, window), 0)};
   expect_same("Conv", attrs, 2, x, 2, 1, what);
   expect_same_planned("Conv", attrs, 2, x, 1, what);
   release_all(x, 2);

@@ -49,13 +49,12 @@ static keel_value weights(keel_builder *b, uint32_t rank, const int64_t *dims,
 
 static keel_value conv(keel_builder *b, keel_value x) {
   const int64_t dims[] = {FILTERS, CHANNELS, 3, 3}, pads[] = {1, 1, 1, 1};
-  const int64_t filters = FILTERS;
   float bias[FILTERS];
   for (int i = 0; i < FILTERS; i++)
     bias[i] = 0.3f * (float)(i - 4);
   const keel_attr attr = KEEL_INTS("pads", 4, pads);
   keel_value three[] = {by_bytes(b, x, 0.04f, 100), weights(b, 4, dims, 0),
-                        add_constant(b, KD_F32, 1, &filters, bias)};
+                        add_constant(b, KD_F32, DIMS(FILTERS), bias)};
   return keel_builder_op(b, "Conv", &attr, 1, three, 3);
 }
 

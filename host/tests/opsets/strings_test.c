@@ -72,14 +72,13 @@ static const char *const words[] = {"pear", "", "Apfel", "pear", "kiwi"};
 /* ---- values ------------------------------------------------------------------------ */
 
 TEST_THAT(strings_are_what_was_given) {
-  const int64_t dims[] = {2, 2};
   const char *const given[] = {"a\0b", "", "Größe", "\xff"};
   const uint64_t sizes[] = {3, 0, 7, 1};
   const char *got = NULL;
   uint64_t size = 0;
   keel_tensor *tensor = NULL;
   char text[40];
-  expect_ok(keel_strings_create(context, 2, dims, given, sizes, &tensor));
+  expect_ok(keel_strings_create(context, DIMS(2, 2), given, sizes, &tensor));
   assert_string_equal(keel_tensor_text(tensor, text, sizeof text), "str[2,2]");
   assert_null(keel_tensor_device(tensor));
   for (int64_t i = 0; i < 4; i++) {
@@ -529,8 +528,7 @@ static keel_program *with_constants(void) {
   const int64_t dims[] = {2, 2}, flat = -1;
   const char *const keys[] = {"a\"b\\", "Größe", "", "pear"};
   keel_builder *builder = create_builder(context, "strings");
-  const int64_t one = 1;
-  keel_value x = keel_builder_input(builder, "x", KD_STRING, 1, &one);
+  keel_value x = keel_builder_input(builder, "x", KD_STRING, DIMS(1));
   keel_value all = constant_of(builder, texts(2, dims, keys));
   keel_value row = op(builder, "Reshape", all, add_ints(builder, 1, &flat));
   keel_attr axis = KEEL_INT("axis", 0);
@@ -661,12 +659,11 @@ static keel_status call_long(uint32_t row, keel_context *in,
 #define MANY 40000
 
 static keel_tensor *many(keel_context *in) {
-  const int64_t dims[] = {MANY};
   const char **rows = malloc(MANY * sizeof *rows);
   keel_tensor *made = NULL;
   for (int i = 0; i < MANY; i++)
     rows[i] = "a b c d e f";
-  expect_ok(keel_strings_create(in, 1, dims, rows, NULL, &made));
+  expect_ok(keel_strings_create(in, DIMS(MANY), rows, NULL, &made));
   free(rows);
   return made;
 }

@@ -43,7 +43,6 @@ static int64_t read_list(const char *text, int64_t *out) {
 /* By scales; "to" before them: by sizes. */
 static keel_value resize(keel_builder *builder, const char *text,
                          keel_value x) {
-  const int64_t three = 3;
   bool sizes = !strncmp(text, "to", 2);
   float scales[3] = {1, 1, 1};
   int64_t list[KD_MAX_RANK];
@@ -57,7 +56,7 @@ static keel_value resize(keel_builder *builder, const char *text,
   if (sizes)
     four[3] = integers(builder, list, read_list(text + 2, list));
   else
-    four[2] = add_constant(builder, KD_F32, 1, &three, scales);
+    four[2] = add_constant(builder, KD_F32, DIMS(3), scales);
   return keel_builder_op(builder, "Resize", &mode, 1, four, sizes ? 4 : 3);
 }
 
@@ -100,10 +99,9 @@ typedef struct row {
 } row;
 
 static keel_program *program_of(const row *r) {
-  const int64_t dims[] = {2, 3, 4};
   kd_dtype type = r->type ? r->type : KD_F32;
   keel_builder *builder = create_builder(context, "algebra");
-  keel_value x = keel_builder_input(builder, "x", type, 3, dims), y = x;
+  keel_value x = keel_builder_input(builder, "x", type, DIMS(2, 3, 4)), y = x;
   for (const char *const *at = r->ops; *at; at++)
     y = one_op(builder, *at, x, y, type);
   return program_giving(builder, y);

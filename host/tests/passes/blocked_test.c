@@ -86,14 +86,13 @@ static keel_value write_slice(keel_builder *b, keel_value x, const moving *m) {
 }
 
 static keel_value write_resize(keel_builder *b, keel_value x, const moving *m) {
-  const int64_t four = 4;
   const float scales[] = {1, m->channels > 0 ? m->channels : 1, m->scale,
                           m->scale};
   const keel_attr attrs[] = {
       KEEL_STRING("mode", m->mode),
       KEEL_STRING("coordinate_transformation_mode", m->place)};
   keel_value three[] = {x, KEEL_ABSENT,
-                        add_constant(b, KD_F32, 1, &four, scales)};
+                        add_constant(b, KD_F32, DIMS(4), scales)};
   return keel_builder_op(b, "Resize", attrs, 2, three, 3);
 }
 

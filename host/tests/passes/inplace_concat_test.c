@@ -39,9 +39,8 @@ static keel_value reshape(keel_builder *builder, keel_value value, int64_t a,
 
 static keel_builder *begin(int64_t rows_of_x, int64_t columns,
                            keel_value *out_x) {
-  const int64_t dims[] = {rows_of_x, columns};
   keel_builder *builder = create_builder(context, "joins");
-  *out_x = keel_builder_input(builder, "x", KD_F32, 2, dims);
+  *out_x = keel_builder_input(builder, "x", KD_F32, DIMS(rows_of_x, columns));
   return builder;
 }
 
@@ -54,13 +53,12 @@ static keel_plan *plan_of(keel_program *program) {
 /* Its outputs, one behind the other; returns their bytes. */
 static uint64_t run(keel_plan *plan, int64_t rows_of_x, int64_t columns,
                     int round, float *out) {
-  const int64_t dims[] = {rows_of_x, columns};
   static float data[MOST];
   keel_tensor *in = NULL, *got[2] = {NULL, NULL};
   uint64_t bytes = 0;
   for (int64_t i = 0; i < rows_of_x * columns; i++)
     data[i] = (float)(i * 7 % (23 + round)) - 11;
-  in = create_tensor(context, KD_F32, 2, dims, data);
+  in = create_tensor(context, KD_F32, DIMS(rows_of_x, columns), data);
   uint32_t count = plan->main->output_count;
   assert_true(count <= 2);
   expect_ok(keel_plan_run(plan, &in, 1, got, count));
@@ -278,13 +276,12 @@ TEST_THAT(kernels_write_where_memory_is_aligned) {
 
 TEST_THAT(inputs_constants_and_outputs_have_their_own) {
   static const float numbers[WIDE] = {1, -2};
-  const int64_t dims[] = {1, WIDE};
   keel_value x;
   keel_builder *b = begin(1, WIDE, &x);
   compare(b, un(b, "Neg", joined(b, un(b, "Neg", x), x)), 1, WIDE, 3);
   b = begin(1, WIDE, &x);
-  keel_value y =
-      joined(b, add_constant(b, KD_F32, 2, dims, numbers), un(b, "Neg", x));
+  keel_value y = joined(b, add_constant(b, KD_F32, DIMS(1, WIDE), numbers),
+                        un(b, "Neg", x));
   compare(b, un(b, "Neg", y), 1, WIDE, 3);
   b = begin(1, WIDE, &x);
   compare(b, joined(b, un(b, "Neg", x), un(b, "Abs", x)), 1, WIDE, 3);

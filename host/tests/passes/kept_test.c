@@ -38,10 +38,9 @@ static void claim_all(const kd_host *host, const kd_graph *graph, kd_claim take,
 /* |-x| + weight, with names of its own. */
 static keel_program *make_program(keel_context *context, float weight,
                                   const char *name) {
-  const int64_t four = 4;
   const float weights[] = {weight, weight, weight, weight};
   keel_builder *builder = create_builder(context, name);
-  keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &four);
+  keel_value x = keel_builder_input(builder, "x", KD_F32, DIMS(4));
   keel_value neg = op(builder, "Neg", x, KEEL_ABSENT);
   keel_builder_output(builder, name,
                       op(builder, "Add", op(builder, "Abs", neg, KEEL_ABSENT),

@@ -41,13 +41,12 @@ static uint32_t calls_of(const keel_plan *plan) {
 }
 
 static keel_tensor *matrix(uint64_t *random) {
-  static const int64_t dims[] = {ROWS, COLUMNS};
   float data[COUNT];
   for (int i = 0; i < COUNT; i++) {
     *random = *random * 6364136223846793005u + 1442695040888963407u;
     data[i] = (float)(*random >> 60) - 7;
   }
-  return create_tensor(context, KD_F32, 2, dims, data);
+  return create_tensor(context, KD_F32, DIMS(ROWS, COLUMNS), data);
 }
 
 /* ---- random graphs ------------------------------------------------------------------- */
@@ -242,9 +241,8 @@ static keel_value chain(keel_builder *b, keel_value x, int length) {
 
 /* 2 ((2 (x - 1) - 1)) ... for each run; `skip` goes by the node elsewhere. */
 static keel_program *two_stretches(int length) {
-  static const int64_t dims[] = {ROWS, COLUMNS};
   keel_builder *b = create_builder(context, "two");
-  keel_value x = keel_builder_input(b, "x", KD_F32, 2, dims);
+  keel_value x = keel_builder_input(b, "x", KD_F32, DIMS(ROWS, COLUMNS));
   keel_value first = chain(b, x, length);
   keel_value elsewhere = op(b, "Min", first, x);
   keel_value second = chain(b, elsewhere, length);
@@ -281,7 +279,6 @@ TEST_THAT(each_stretch_is_one_launch) {
 
 /* A stretch before the change of a variable, which is read behind it. */
 TEST_THAT(variables_keep_their_order) {
-  static const int64_t dims[] = {ROWS, COLUMNS};
   (void)state;
   for (size_t i = 0; i < KEEL_COUNT_OF(recording); i++) {
     keel_device *device = named(recording[i]);
@@ -291,7 +288,7 @@ TEST_THAT(variables_keep_their_order) {
     float in[COUNT], now[COUNT];
     keel_builder *b = create_builder(context, "state");
     keel_value v = keel_builder_resource(b, "v");
-    keel_value given = keel_builder_input(b, "x", KD_F32, 2, dims);
+    keel_value given = keel_builder_input(b, "x", KD_F32, DIMS(ROWS, COLUMNS));
     keel_value low = op(b, "Min", given, given);
     keel_value first = chain(b, low, 4);
     op(b, "keel::VariableAssign", v, first);
@@ -383,7 +380,6 @@ static keel_program *of_rows(void) {
 /* In a partial run what does not depend on it is there. */
 TEST_THAT(a_failure_is_only_of_what_depends_on_it) {
   static const char *const places[] = {"Min=cpu:0", "Gather=cpu:0"};
-  static const int64_t rows = ROWS;
   for (size_t i = 0; i < KEEL_COUNT_OF(recording); i++) {
     keel_device *device = named(recording[i]);
     if (!device) continue;
@@ -395,7 +391,7 @@ TEST_THAT(a_failure_is_only_of_what_depends_on_it) {
       bool fails = round < 4 && round % 2 == 0;
       const int64_t numbers[] = {0, 1, 2, fails ? ROWS + 5 : ROWS - 1};
       keel_tensor *in[] = {matrix(&random),
-                           create_tensor(context, KD_I64, 1, &rows, numbers)};
+                           create_tensor(context, KD_I64, DIMS(ROWS), numbers)};
       keel_tensor *out[2];
       if (round < 6) {
         assert_int_equal(

@@ -19,9 +19,8 @@ SETUP(open_both) {
 
 /* Relu, then Add of it to itself; Add is built in the scope of `add_on`. */
 static keel_program *two_ops(keel_device *add_on) {
-  const int64_t four = 4;
   keel_builder *builder = create_builder(context, "two");
-  keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &four);
+  keel_value x = keel_builder_input(builder, "x", KD_F32, DIMS(4));
   x = op(builder, "Relu", x, KEEL_ABSENT);
   keel_value pair[] = {x, x};
   if (add_on) expect_ok(keel_device_push(add_on));
@@ -175,9 +174,8 @@ static void expect_place(keel_plan *plan, keel_tensor *x, const char *op,
 
 /* One op of 1000 elements, each in a line of its own. */
 static keel_program *one_op(const char *name) {
-  const int64_t dims[] = {1000};
   keel_builder *builder = create_builder(context, name);
-  keel_value x = keel_builder_input(builder, "x", KD_F32, 1, dims);
+  keel_value x = keel_builder_input(builder, "x", KD_F32, DIMS(1000));
   return program_giving(builder, op(builder, name, x, KEEL_ABSENT));
 }
 
@@ -262,11 +260,10 @@ TEST_THAT(ops_of_two_devices_are_not_fused) {
 
 /* Two ops that would be one, were they not placed apart. */
 TEST_THAT(equal_ops_stay_where_they_were_placed) {
-  const int64_t four = 4;
   keel_profile_line line;
   int seen[2] = {0};
   keel_builder *builder = create_builder(context, "apart");
-  keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &four);
+  keel_value x = keel_builder_input(builder, "x", KD_F32, DIMS(4));
   keel_value here = op(builder, "Relu", x, KEEL_ABSENT);
   expect_ok(keel_device_push(queue));
   keel_value there = op(builder, "Relu", x, KEEL_ABSENT);

@@ -52,12 +52,11 @@ static keel_context *cpu(void) {
 
 /* x of 2 x 4 and "which way", through the program of data/v1.*. */
 static void run_v1(keel_context *context, keel_program *program, bool yes) {
-  const int64_t dims[] = {2, 4};
   const float x[] = {1, 2, 3, 4, -1, -2, -3, 0.5f};
   const uint8_t way = yes;
   keel_tensor *in[2], *out[7];
   keel_plan *plan = create_plan(program, NULL);
-  expect_ok(keel_tensor_create(context, KD_F32, 2, dims, x, &in[0]));
+  expect_ok(keel_tensor_create(context, KD_F32, DIMS(2, 4), x, &in[0]));
   expect_ok(keel_tensor_create(context, KD_BOOL, 0, NULL, &way, &in[1]));
   expect_ok(keel_plan_run(plan, in, 2, out, 7));
   /* Min with {1.5, -2.5, inf, 1e-3}, Clip to at most 6, Gemm with half of w[i] =
@@ -242,11 +241,10 @@ TEST_THAT(forms_go_into_each_other) {
 TEST_THAT(constants_that_nobody_reads_stay_out) {
   enum { MANY = 4096 };
   static const float data[MANY];
-  const int64_t two = 2;
   keel_context *context = cpu();
   struct stat facts;
   keel_builder *builder = create_builder(context, "less");
-  keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &two);
+  keel_value x = keel_builder_input(builder, "x", KD_F32, DIMS(2));
   constant_of(builder, floats(context, MANY, data));
   keel_program *program =
       program_giving(builder, op(builder, "Relu", x, KEEL_ABSENT));

@@ -41,9 +41,8 @@ static double flops_of(const listed *all) {
 /* Others each time: equal products would be computed once. */
 static keel_value weights(keel_builder *b, int64_t rows, int64_t columns) {
   static float data[WIDE * OUT];
-  const int64_t dims[] = {rows, columns};
   data[0]++;
-  return add_constant(b, KD_F32, 2, dims, data);
+  return add_constant(b, KD_F32, DIMS(rows, columns), data);
 }
 
 static keel_program *rank_of(const keel_program *program, uint32_t rank,
@@ -77,8 +76,7 @@ static keel_program *compiled(const keel_program *program) {
 /* Two products with an elementwise op between. */
 static keel_program *products(void) {
   keel_builder *b = create_builder(context, "products");
-  const int64_t dims[] = {WORDS, WIDE};
-  keel_value x = keel_builder_input(b, "x", KD_F32, 2, dims);
+  keel_value x = keel_builder_input(b, "x", KD_F32, DIMS(WORDS, WIDE));
   keel_value y = op(b, "MatMul", x, weights(b, WIDE, OUT));
   y = op(b, "MatMul", op(b, "Relu", y, KEEL_ABSENT), weights(b, OUT, WIDE));
   return program_giving(b, y);
@@ -280,10 +278,9 @@ TEST_THAT(what_is_not_known_is_refused) {
 }
 
 TEST_THAT(a_body_that_exchanges_is_refused) {
-  const int64_t known[] = {WIDE, 2};
   keel_builder *b = create_builder(context, "body"), *branch[2] = {NULL};
   keel_value member = keel_builder_resource(b, "member");
-  keel_value x = keel_builder_input(b, "x", KD_F32, 2, known);
+  keel_value x = keel_builder_input(b, "x", KD_F32, DIMS(WIDE, 2));
   keel_value test = keel_builder_input(b, "test", KD_BOOL, 0, NULL);
   for (int i = 0; i < 2; i++) {
     expect_ok(keel_builder_body(b, "branch", &branch[i]));

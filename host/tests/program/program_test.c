@@ -6,9 +6,8 @@
 
 /* A wide program: y = sum over k of Relu(x + k). */
 static keel_program *wide(int width) {
-  const int64_t open = -1;
   keel_builder *builder = create_builder(context, "wide");
-  keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &open), sum = x;
+  keel_value x = keel_builder_input(builder, "x", KD_F32, DIMS(-1)), sum = x;
   for (int k = 0; k < width; k++) {
     float number = (float)k;
     keel_value y =
@@ -134,9 +133,8 @@ TEST_THAT(a_failing_node_is_named_and_the_plan_goes_on) {
 
 TEST_THAT(a_builder_remembers_its_first_mistake) {
   keel_program *program = NULL;
-  const int64_t one = 1;
   keel_builder *builder = create_builder(context, "wrong");
-  keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &one);
+  keel_value x = keel_builder_input(builder, "x", KD_F32, DIMS(1));
   keel_value y = op(builder, "Reluu", x, KEEL_ABSENT);
   y = op(builder, "Neg", y, KEEL_ABSENT);
   keel_builder_output(builder, "y", y);
@@ -192,8 +190,7 @@ TEST_THAT(passes_change_nothing_but_time) {
 static keel_program *normed_product(bool transposed, bool biased, float beta,
                                     float alpha) {
   enum { FROM = 5, TO = 3 };
-  const int64_t rows[] = {2, FROM}, turned[] = {TO, FROM}, plain[] = {FROM, TO},
-                n = TO;
+  const int64_t rows[] = {2, FROM}, turned[] = {TO, FROM}, plain[] = {FROM, TO};
   const float vectors[5][TO] = {
       {1, -2, 3}, {2, 0.5f, 1}, {-1, 0, 4}, {3, 1, -2}, {1, 4, 0.25f}};
   const keel_attr attrs[] = {KEEL_INT("transB", transposed),
@@ -208,7 +205,7 @@ static keel_program *normed_product(bool transposed, bool biased, float beta,
   gemm[1] =
       add_constant(builder, KD_F32, 2, transposed ? turned : plain, weights);
   for (int i = 0; i < 5; i++)
-    vector[i] = add_constant(builder, KD_F32, 1, &n, vectors[i]);
+    vector[i] = add_constant(builder, KD_F32, DIMS(TO), vectors[i]);
   gemm[2] = vector[0];
   vector[0] = keel_builder_op(builder, "Gemm", attrs, 3, gemm, biased ? 3 : 2);
   return program_giving(builder, keel_builder_op(builder, "BatchNormalization",
@@ -217,13 +214,12 @@ static keel_program *normed_product(bool transposed, bool biased, float beta,
 
 /* With every pass and with none; how many normalisations are left. */
 static uint32_t run_normed(keel_program *program) {
-  const int64_t dims[] = {2, 5};
   const float data[] = {1, 2, -3, 4, 0.5f, -1, 0, 2, 8, 1};
   float got[2][6];
   uint32_t left = 0;
   for (int all = 0; all < 2; all++) {
     keel_plan *plan = plan_of(program, all ? 0 : 4);
-    keel_tensor *x = create_tensor(context, KD_F32, 2, dims, data);
+    keel_tensor *x = create_tensor(context, KD_F32, DIMS(2, 5), data);
     keel_tensor *y = output_of(plan, &x, 1);
     expect_ok(keel_tensor_read(y, got[all], sizeof got[all]));
     left = runs_of(plan, "BatchNormalization");
@@ -246,12 +242,11 @@ TEST_THAT(products_take_normalisations) {
 /* (|x| + 1) * (|x| + 1'), and |x| + 2 apart, each written out; the first is given
  * twice. */
 TEST_THAT(equal_things_are_computed_once) {
-  const int64_t three = 3;
   const float data[] = {1, -2, 3}, once[] = {1, 1, 1}, twice[] = {2, 2, 2};
   const float want[] = {4, 9, 16}, apart[] = {3, 4, 5};
   const float *const added[] = {once, once, twice};
   keel_builder *builder = create_builder(context, "twice");
-  keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &three), sums[3];
+  keel_value x = keel_builder_input(builder, "x", KD_F32, DIMS(3)), sums[3];
   for (int i = 0; i < 3; i++) {
     sums[i] = op(builder, "Add", op(builder, "Abs", x, KEEL_ABSENT),
                  constant_of(builder, floats(context, 3, added[i])));

@@ -103,10 +103,9 @@ TEST_THAT(no_kernel_of_types) {
 /* Dropout of x, by a training mode that is 0, 1, or (-1) an input. It is the runtime's, and its
  * numbers are random unless it keeps all. */
 static keel_program *dropout(int training, float ratio) {
-  const int64_t size = 2;
   const uint8_t mode = training == 1;
   keel_builder *builder = create_builder(context, "dropout");
-  keel_value inputs[3] = {keel_builder_input(builder, "x", KD_F32, 1, &size)};
+  keel_value inputs[3] = {keel_builder_input(builder, "x", KD_F32, DIMS(2))};
   inputs[1] = add_constant(builder, KD_F32, 0, NULL, &ratio);
   inputs[2] = training < 0
                   ? keel_builder_input(builder, "training", KD_BOOL, 0, NULL)
@@ -160,10 +159,9 @@ TEST_THAT(the_first_no_is_the_answer) {
 
 /* A body's ops are asked about, too; If is the runtime's. */
 TEST_THAT(nested) {
-  static const int64_t size = 2;
   keel_builder *builder = create_builder(context, "nested"), *bodies[2];
   keel_value which = keel_builder_input(builder, "which", KD_BOOL, 0, NULL);
-  keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &size);
+  keel_value x = keel_builder_input(builder, "x", KD_F32, DIMS(2));
   for (int i = 0; i < 2; i++) {
     expect_ok(keel_builder_body(builder, "branch", &bodies[i]));
     keel_builder_output(bodies[i], "y",
@@ -192,9 +190,8 @@ TEST_THAT(nested) {
 
 /* An op that a device's scope has placed is not the device's that is asked. */
 TEST_THAT(placed_elsewhere) {
-  static const int64_t size = 2;
   keel_builder *builder = create_builder(context, "placed");
-  keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &size);
+  keel_value x = keel_builder_input(builder, "x", KD_F32, DIMS(2));
   expect_ok(keel_device_push(device_of("cpu:0")));
   x = op(builder, "Relu", x, KEEL_ABSENT);
   keel_device_pop();

@@ -38,12 +38,11 @@ SETUP(end) {
 /* Row i of rank r: 100 r + i, in two columns. */
 static keel_tensor *value_of(uint32_t rank) {
   float data[ROWS * 2];
-  const int64_t dims[] = {ROWS, 2};
   for (int i = 0; i < ROWS * 2; i++) {
     int row = i / 2;
     data[i] = (float)(100 * (int)rank + row);
   }
-  return create_tensor(context, KD_F32, 2, dims, data);
+  return create_tensor(context, KD_F32, DIMS(ROWS, 2), data);
 }
 
 /* What each member has afterwards: the first column. */
@@ -64,8 +63,7 @@ static keel_plan *plan_of(uint32_t rank, const char *name,
                           const keel_attr *attrs, uint32_t attr_count) {
   keel_builder *builder = create_builder(context, "exchange");
   const keel_value member = keel_builder_resource(builder, "member");
-  const keel_value x =
-      keel_builder_input(builder, "x", KD_F32, 2, (int64_t[]){ROWS, 2});
+  const keel_value x = keel_builder_input(builder, "x", KD_F32, DIMS(ROWS, 2));
   keel_builder_node_name(builder, "node");
   const keel_value y = keel_builder_op(builder, name, attrs, attr_count,
                                        (keel_value[]){member, x}, 2);
@@ -248,10 +246,8 @@ static keel_plan *gradient_plan(uint32_t rank, const char *name,
       KEEL_STRING("y", "loss")};
   keel_builder *builder = create_builder(context, "gradient");
   const keel_value member = keel_builder_resource(builder, "member");
-  const keel_value x =
-      keel_builder_input(builder, "x", KD_F32, 2, (int64_t[]){ROWS, 2});
-  const keel_value w =
-      keel_builder_input(builder, "w", KD_F32, 2, (int64_t[]){-1, 2});
+  const keel_value x = keel_builder_input(builder, "x", KD_F32, DIMS(ROWS, 2));
+  const keel_value w = keel_builder_input(builder, "w", KD_F32, DIMS(-1, 2));
   const keel_value y = keel_builder_op(builder, name, attrs, attr_count,
                                        (keel_value[]){member, x}, 2);
   const keel_value loss = op(builder, "Mul", y, w);
@@ -300,10 +296,9 @@ static void check_gradient(const char *name, const keel_attr *attrs,
     for (uint32_t r = 0; r < MEMBERS; r++) {
       numbers(&random, x[r], (int64_t)ROWS * 2);
       numbers(&random, w[r], rows * 2);
-      keel_tensor *in[] = {
-          all.members[r],
-          create_tensor(context, KD_F32, 2, (int64_t[]){ROWS, 2}, x[r]),
-          create_tensor(context, KD_F32, 2, (int64_t[]){rows, 2}, w[r])};
+      keel_tensor *in[] = {all.members[r],
+                           create_tensor(context, KD_F32, DIMS(ROWS, 2), x[r]),
+                           create_tensor(context, KD_F32, DIMS(rows, 2), w[r])};
       keel_tensor *out[2];
       expect_ok(keel_plan_begin(all.plans[r], NULL, in, 3, out, 2));
       release_all(in, 3);
@@ -355,7 +350,7 @@ TEST_THAT(gradients_of_sums_only) {
     keel_plan *plan = NULL;
     const keel_value member = keel_builder_resource(builder, "member");
     const keel_value x =
-        keel_builder_input(builder, "x", KD_F32, 2, (int64_t[]){ROWS, 2});
+        keel_builder_input(builder, "x", KD_F32, DIMS(ROWS, 2));
     const keel_value y = keel_builder_op(builder, names[i], max, 2,
                                          (keel_value[]){member, x}, 2);
     keel_builder_output(
@@ -380,17 +375,16 @@ static keel_plan *mean_plan(uint32_t rank) {
   keel_builder *builder = create_builder(context, "mean"), *test = NULL,
                *body = NULL;
   const keel_value member = keel_builder_resource(builder, "member");
-  const keel_value x =
-      keel_builder_input(builder, "x", KD_F32, 2, (int64_t[]){ROWS, 2});
+  const keel_value x = keel_builder_input(builder, "x", KD_F32, DIMS(ROWS, 2));
   float members = MEMBERS;
   keel_value out[2];
   expect_ok(keel_builder_body(builder, "test", &test));
   keel_value i = keel_builder_input(test, "i", KD_I64, 0, NULL);
-  keel_builder_input(test, "v", KD_F32, 2, (int64_t[]){ROWS, 2});
+  keel_builder_input(test, "v", KD_F32, DIMS(ROWS, 2));
   keel_builder_output(test, "c", op(test, "Less", i, i64(test, 5)));
   expect_ok(keel_builder_body(builder, "body", &body));
   i = keel_builder_input(body, "i", KD_I64, 0, NULL);
-  keel_value v = keel_builder_input(body, "v", KD_F32, 2, (int64_t[]){ROWS, 2});
+  keel_value v = keel_builder_input(body, "v", KD_F32, DIMS(ROWS, 2));
   keel_value sum =
       keel_builder_op(body, "keel::AllReduce", NULL, 0,
                       (keel_value[]){keel_builder_capture(body, member), v}, 2);
@@ -424,8 +418,7 @@ TEST_THAT(in_a_loop) {
 TEST_THAT(types) {
   keel_builder *builder = create_builder(context, "types");
   const keel_value member = keel_builder_resource(builder, "member");
-  const keel_value x =
-      keel_builder_input(builder, "x", KD_F32, 2, (int64_t[]){ROWS, 2});
+  const keel_value x = keel_builder_input(builder, "x", KD_F32, DIMS(ROWS, 2));
   const keel_attr size[] = {KEEL_INT("size", MEMBERS)};
   static const char *const names[] = {"keel::AllGather", "keel::ReduceScatter",
                                       "keel::AllToAll"};
@@ -576,8 +569,7 @@ TEST_THAT(other_programs) {
 static keel_plan *row_plan(uint32_t rank) {
   keel_builder *builder = create_builder(context, "fails");
   const keel_value member = keel_builder_resource(builder, "member");
-  const keel_value x =
-      keel_builder_input(builder, "x", KD_F32, 2, (int64_t[]){ROWS, 2});
+  const keel_value x = keel_builder_input(builder, "x", KD_F32, DIMS(ROWS, 2));
   const keel_value first = op(builder, "keel::AllReduce", member, x);
   const int64_t index = rank == 1 ? 99 : 1;
   keel_value at = add_ints(builder, 1, &index);
@@ -669,16 +661,15 @@ static keel_plan *rows_plan(uint32_t rank) {
   keel_builder *builder = create_builder(context, "rows"), *test = NULL,
                *body = NULL;
   const keel_value member = keel_builder_resource(builder, "member");
-  const keel_value x =
-      keel_builder_input(builder, "x", KD_F32, 2, (int64_t[]){ROWS, 2});
+  const keel_value x = keel_builder_input(builder, "x", KD_F32, DIMS(ROWS, 2));
   keel_value out[2];
   expect_ok(keel_builder_body(builder, "test", &test));
   keel_value i = keel_builder_input(test, "i", KD_I64, 0, NULL);
-  keel_builder_input(test, "v", KD_F32, 2, (int64_t[]){ROWS, 2});
+  keel_builder_input(test, "v", KD_F32, DIMS(ROWS, 2));
   keel_builder_output(test, "c", op(test, "Less", i, i64(test, 5)));
   expect_ok(keel_builder_body(builder, "body", &body));
   i = keel_builder_input(body, "i", KD_I64, 0, NULL);
-  keel_value v = keel_builder_input(body, "v", KD_F32, 2, (int64_t[]){ROWS, 2});
+  keel_value v = keel_builder_input(body, "v", KD_F32, DIMS(ROWS, 2));
   keel_value at = op(body, "Add", i, i64(body, rank == 1 ? ROWS - 1 : 0));
   keel_value pair[] = {keel_builder_capture(body, member),
                        op(body, "Add", v, op(body, "Gather", v, at))};
@@ -740,7 +731,6 @@ TEST_THAT(values_without_elements) {
                                       "keel::ReduceScatter", "keel::AllToAll",
                                       "keel::Broadcast",     "keel::Permute"};
   static const int64_t pair[] = {0, 1};
-  const int64_t dims[] = {0, 2};
   for (int k = 0; k < 6; k++) {
     keel_tensor *members[MEMBERS], *out[MEMBERS];
     const keel_attr size[] = {KEEL_INT("size", MEMBERS)};
@@ -748,7 +738,7 @@ TEST_THAT(values_without_elements) {
     expect_ok(keel_group_members(group, members));
     for (uint32_t r = 0; r < MEMBERS; r++) {
       keel_tensor *in[] = {members[r],
-                           create_tensor(context, KD_F32, 2, dims, NULL)};
+                           create_tensor(context, KD_F32, DIMS(0, 2), NULL)};
       expect_ok(keel_call(context, names[k], k == 5 ? pairs : size, 1, in, 2,
                           &out[r], 1));
       keel_tensor_release(in[1]);
@@ -766,13 +756,12 @@ TEST_THAT(other_types) {
   for (int k = 0; k < 3; k++) {
     keel_tensor *members[MEMBERS], *out[MEMBERS] = {NULL};
     const keel_attr size[] = {KEEL_INT("size", MEMBERS)};
-    const int64_t dims[] = {4, 2};
     float few[8] = {0};
     expect_ok(keel_group_members(group, members));
     keel_tensor *in[] = {members[0], value_of(0)};
     expect_ok(keel_call(context, names[k], size, 1, in, 2, &out[0], 1));
     keel_tensor *other[] = {members[1],
-                            create_tensor(context, KD_F32, 2, dims, few)};
+                            create_tensor(context, KD_F32, DIMS(4, 2), few)};
     expect_fails(keel_call(context, names[k], size, 1, other, 2, &out[1], 1),
                  KD_INVALID_ARGUMENT, "of other parameters or types");
     assert_int_equal(keel_tensor_wait(out[0]), KD_INVALID_ARGUMENT);

@@ -227,7 +227,6 @@ TEST_THAT(what_the_plugin_lacks_the_module_does) {
 /* Pieces of a long value go on while others are copied; the rest is whole. */
 TEST_THAT(long_values_go_in_pieces) {
   enum { LENGTH = 1000001 };
-  const int64_t dims[] = {LENGTH};
   static int64_t data[LENGTH], got[LENGTH];
   other_rank other = {0};
   keel_link_facts facts;
@@ -236,7 +235,7 @@ TEST_THAT(long_values_go_in_pieces) {
     data[i] = i * i;
   keel_tensor *member = open_link(UINT64_C(10000000000));
   begin_other(&other);
-  expect_ok(keel_tensor_create(context, KD_I64, 1, dims, data, &x));
+  expect_ok(keel_tensor_create(context, KD_I64, DIMS(LENGTH), data, &x));
   expect_ok(keel_device_push(devices[0]));
   expect_ok(keel_call(context, "keel::Copy", NULL, 0, &x, 1, &there, 1));
   keel_device_pop();

@@ -164,9 +164,8 @@ LISTED_TEST(equal_programs_pass_the_check) {
   char got[2] = "", byte = 'k';
   expect_ok(open_link("well", 0));
   keel_builder *builder = create_builder(context, "check");
-  const int64_t dims[] = {2};
   keel_value pair[] = {keel_builder_resource(builder, "member"),
-                       keel_builder_input(builder, "x", KD_F32, 1, dims)};
+                       keel_builder_input(builder, "x", KD_F32, DIMS(2))};
   keel_program *program = program_giving(
       builder, keel_builder_op(builder, "keel::AllReduce", NULL, 0, pair, 2));
   expect_ok(keel_link_check(ranks, program));

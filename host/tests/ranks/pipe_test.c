@@ -18,10 +18,9 @@ static const int64_t batch[] = {BATCH, WIDE};
 /* Small integers: sums of them are exact. */
 static keel_value numbers(keel_builder *b, int64_t rows, int64_t from) {
   float data[BATCH * BATCH];
-  const int64_t dims[] = {rows, WIDE};
   for (int64_t i = 0; i < rows * WIDE; i++)
     data[i] = (float)((from + i * 7) % 5 - 2);
-  return add_constant(b, KD_F32, 2, dims, data);
+  return add_constant(b, KD_F32, DIMS(rows, WIDE), data);
 }
 
 static keel_value layer(keel_builder *b, keel_value x, int64_t from) {
@@ -232,8 +231,7 @@ TEST_THAT(what_is_no_pipe_is_refused) {
   keel_program_release(program);
 
   keel_builder *b = create_builder(context, "state");
-  const int64_t open[] = {-1, WIDE};
-  keel_value x = keel_builder_input(b, "x", KD_F32, 2, open);
+  keel_value x = keel_builder_input(b, "x", KD_F32, DIMS(-1, WIDE));
   program = program_giving(b, layer(b, layer(b, x, 1), 2));
   refuse(program, 2, 2, KD_INVALID_ARGUMENT, "the batch is not known");
   refuse(program, 2, 0, KD_INVALID_ARGUMENT, "0 places where it can be cut");

@@ -316,12 +316,11 @@ TEST_THAT(nobody_receives) {
 
 TEST_THAT(other_types) {
   keel_tensor *members[STAGES], *x = NULL, *y = NULL;
-  const int64_t dims[] = {SIDE};
   const float data[SIDE] = {0};
   const keel_attr to = KEEL_INT("to", 1);
   keel_group *group = group_of_three(members);
   keel_tensor *came = receive(members[1], 0);
-  x = create_tensor(context, KD_F32, 1, dims, data);
+  x = create_tensor(context, KD_F32, DIMS(SIDE), data);
   keel_tensor *in[] = {members[0], x};
   expect_fails(keel_call(context, "keel::Send", &to, 1, in, 2, &y, 1),
                KD_INVALID_ARGUMENT,

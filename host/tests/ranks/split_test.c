@@ -25,12 +25,6 @@ static keel_value weights(keel_builder *builder, uint32_t rank,
   return add_constant(builder, KD_F32, rank, dims, data);
 }
 
-#define DIMS(...)                                                 \
-  (uint32_t)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), \
-      (const int64_t[]) {                                         \
-    __VA_ARGS__                                                   \
-  }
-
 static keel_value op_of(keel_builder *builder, const char *name,
                         const keel_attr *attrs, uint32_t count, keel_value a,
                         keel_value b, keel_value c) {
@@ -61,8 +55,7 @@ static keel_program *convolutions(void) {
 
 static keel_program *products(void) {
   keel_builder *b = create_builder(context, "products");
-  const int64_t dims[] = {4, 6};
-  keel_value x = keel_builder_input(b, "x", KD_F32, 2, dims);
+  keel_value x = keel_builder_input(b, "x", KD_F32, DIMS(4, 6));
   keel_value y = op(b, "MatMul", x, weights(b, DIMS(6, 8), 1));
   y = op(b, "Relu", op(b, "Add", y, weights(b, DIMS(8), 2)), KEEL_ABSENT);
   y = op(b, "MatMul", y, weights(b, DIMS(8, 4), 3));
@@ -175,8 +168,7 @@ static keel_program *joined(cut_by how, bool by_gemm) {
 /* A batch as large as there are ranks: a part of it is 1, which Squeeze must not take. */
 static keel_program *squeezed(void) {
   keel_builder *b = create_builder(context, "squeezed");
-  const int64_t dims[] = {2, 1, 8};
-  keel_value x = keel_builder_input(b, "x", KD_F32, 3, dims);
+  keel_value x = keel_builder_input(b, "x", KD_F32, DIMS(2, 1, 8));
   keel_value y = op(b, "MatMul", x, weights(b, DIMS(8, 4), 1));
   y = op(b, "Squeeze", y, KEEL_ABSENT);
   y = op(b, "MatMul", y, weights(b, DIMS(4, 4), 2));
@@ -186,9 +178,8 @@ static keel_program *squeezed(void) {
 /* Mean and variance of the whole batch, between products. */
 static keel_program *trained(void) {
   keel_builder *b = create_builder(context, "trained");
-  const int64_t dims[] = {4, 6};
   const keel_attr training = KEEL_INT("training_mode", 1);
-  keel_value x = keel_builder_input(b, "x", KD_F32, 2, dims);
+  keel_value x = keel_builder_input(b, "x", KD_F32, DIMS(4, 6));
   keel_value y = op(b, "MatMul", x, weights(b, DIMS(6, 4), 1));
   const keel_value in[] = {y, weights(b, DIMS(4), 1), weights(b, DIMS(4), 2),
                            weights(b, DIMS(4), 3), weights(b, DIMS(4), 4)};
@@ -256,9 +247,8 @@ static keel_program *range_of_nan(void) {
  * range has outputs that are left out. */
 static keel_program *found_ranges(bool odd) {
   keel_builder *b = create_builder(context, "found ranges");
-  const int64_t dims[] = {4, 8};
   keel_value range[3] = {KEEL_ABSENT};
-  keel_value x = keel_builder_input(b, "x", KD_F32, 2, dims);
+  keel_value x = keel_builder_input(b, "x", KD_F32, DIMS(4, 8));
   keel_value y = op(b, "MatMul", x, weights(b, DIMS(8, 8), 1));
   expect_ok(
       keel_builder_op_n(b, "DynamicQuantizeLinear", NULL, 0, &y, 1, range, 3));
@@ -311,13 +301,12 @@ static keel_program *pooled_bytes(void) {
 /* Activations whose ranges the model has. */
 static keel_program *known_ranges(void) {
   keel_builder *b = create_builder(context, "known ranges");
-  const int64_t dims[] = {4, 8};
   const uint8_t middle = 128;
   const float quarter = 0.25F, wide = 3;
   keel_value one = add_constant(b, KD_F32, 0, NULL, &quarter);
   keel_value step = add_constant(b, KD_F32, 0, NULL, &wide);
   keel_value zero = add_constant(b, KD_U8, 0, NULL, &middle);
-  keel_value x = keel_builder_input(b, "x", KD_F32, 2, dims);
+  keel_value x = keel_builder_input(b, "x", KD_F32, DIMS(4, 8));
   keel_value y = op_of(b, "QuantizeLinear", NULL, 0, x, one, zero);
   const keel_value first[] = {y,
                               one,
@@ -424,10 +413,9 @@ enum { WORDS = 4096, WIDE = 8 };
 /* A table that is too large for each rank to have all of it. */
 static keel_value words(keel_builder *b) {
   static float table[WORDS * WIDE];
-  const int64_t rows[] = {WORDS, WIDE};
   for (int i = 0; i < WORDS * WIDE; i++)
     table[i] = (float)(i % 11);
-  return add_constant(b, KD_F32, 2, rows, table);
+  return add_constant(b, KD_F32, DIMS(WORDS, WIDE), table);
 }
 
 /* Numbers of words. */
@@ -440,8 +428,7 @@ static keel_value ids_of(keel_builder *b, keel_value x, kd_dtype dtype) {
 /* com.microsoft's EmbedLayerNormalization: tables and what follows in one op. */
 static keel_program *embedded(void) {
   keel_builder *b = create_builder(context, "embedded");
-  const int64_t dims[] = {4, 6};
-  keel_value x = keel_builder_input(b, "x", KD_F32, 2, dims);
+  keel_value x = keel_builder_input(b, "x", KD_F32, DIMS(4, 6));
   const keel_value in[] = {
       ids_of(b, x, KD_I32),      KEEL_ABSENT, words(b),
       weights(b, DIMS(6, 8), 1), KEEL_ABSENT, weights(b, DIMS(8), 2),
@@ -471,9 +458,8 @@ static keel_program *masked(void) {
  * have all of it. */
 static keel_program *looked_up(void) {
   keel_builder *b = create_builder(context, "looked up");
-  const int64_t dims[] = {4, 6};
   const keel_attr last = KEEL_INT("axis", -1);
-  keel_value x = keel_builder_input(b, "x", KD_F32, 2, dims);
+  keel_value x = keel_builder_input(b, "x", KD_F32, DIMS(4, 6));
   keel_value y = op(b, "Gather", words(b), ids_of(b, x, KD_I64));
   y = keel_builder_op(b, "Softmax", &last, 1, &y, 1);
   return program_giving(b, y);
@@ -737,9 +723,8 @@ TEST_THAT(a_state_may_need_exchanges) {
   for (int i = 0; i < 2; i++) {
     keel_builder *b = create_builder(context, "state");
     keel_program *own = NULL;
-    const int64_t dims[] = {4, 8};
     keel_value v = keel_builder_resource(b, "v");
-    keel_value x = keel_builder_input(b, "x", KD_F32, 2, dims);
+    keel_value x = keel_builder_input(b, "x", KD_F32, DIMS(4, 8));
     keel_value y = op(b, "MatMul", x, weights(b, DIMS(8, 8), 1));
     op(b, "keel::VariableAssign", v, y);
     keel_program *program = program_giving(b, y);
@@ -754,9 +739,8 @@ TEST_THAT(a_state_may_need_exchanges) {
 TEST_THAT(a_number_is_no_batch) {
   keel_builder *b = create_builder(context, "number");
   keel_program *own = NULL;
-  const int64_t dims[] = {4, 8};
   keel_value k = keel_builder_input(b, "k", KD_F32, 0, NULL);
-  keel_value x = keel_builder_input(b, "x", KD_F32, 2, dims);
+  keel_value x = keel_builder_input(b, "x", KD_F32, DIMS(4, 8));
   keel_program *program = program_giving(b, op(b, "Mul", x, k));
   const keel_split_params params = {
       .struct_size = sizeof params, .kind = KEEL_SPLIT_DATA, .size = 2};

@@ -160,11 +160,10 @@ TEST_THAT(a_failed_input_counts_before_a_pending_one) {
 }
 
 static void *fulfil_late(void *pending) {
-  const int64_t two = 2;
   const float pair[] = {3, -4};
   keel_tensor *value = NULL;
   nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
-  if (keel_tensor_create(context, KD_F32, 1, &two, pair, &value) == KD_OK)
+  if (keel_tensor_create(context, KD_F32, DIMS(2), pair, &value) == KD_OK)
     keel_tensor_fulfil(pending, value);
   keel_tensor_release(value);
   return NULL;
@@ -279,7 +278,6 @@ TEST_THAT(a_failure_waits_for_no_input) {
 /* ---- outputs that come early --------------------------------------------------------------- */
 
 TEST_THAT(an_output_is_known_before_the_run_ends) {
-  const int64_t two = 2;
   const float pair[] = {1, -2};
   keel_tensor *out[2];
   context = open_with(CPU_PLUGIN, TOY("queue"), KEEL_NO_WORKERS);
@@ -287,7 +285,7 @@ TEST_THAT(an_output_is_known_before_the_run_ends) {
   keel_device *queue = find_device(context, "queue:0");
   keel_builder *g = create_builder(context, "early");
   const float seven = 7;
-  keel_value x = keel_builder_input(g, "x", KD_F32, 1, &two);
+  keel_value x = keel_builder_input(g, "x", KD_F32, DIMS(2));
   expect_ok(keel_device_push(queue));
   keel_value late = op(g, "Mul", x, add_constant(g, KD_F32, 0, NULL, &seven));
   keel_device_pop();
@@ -539,14 +537,13 @@ static void *fulfil_all(void *argument) {
 /* Sums of pairs of what came before, over inputs that come from another thread while
  * outputs of one run are inputs of the next. */
 TEST_THAT(promises_meet_from_all_sides) {
-  const int64_t two = 2;
   uint64_t random = 5;
   float want[INPUTS + LINKS];
   context = open_with(CPU_PLUGIN, NULL, 3);
   keel_builder *g = create_builder(context, "web");
   keel_value values[INPUTS + LINKS];
   for (int i = 0; i < INPUTS; i++) {
-    values[i] = keel_builder_input(g, "x", KD_F32, 1, &two);
+    values[i] = keel_builder_input(g, "x", KD_F32, DIMS(2));
     want[i] = (float)i;
   }
   for (int i = INPUTS; i < INPUTS + LINKS; i++) {

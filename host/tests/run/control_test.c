@@ -278,12 +278,11 @@ TEST_THAT(what_has_ended_is_gone_on_from) {
  * threads of their own, and the one worker does other work. */
 TEST_THAT(kernels_that_block_get_threads_of_their_own) {
   enum { MEMBERS = 8 };
-  const int64_t two = 2;
   keel_tensor *out[MEMBERS];
   context = open_with(CPU_PLUGIN, TOY("barrier"), 1);
   keel_device *barrier = find_device(context, "barrier:0");
   keel_builder *g = create_builder(context, "meet");
-  keel_value x = keel_builder_input(g, "x", KD_F32, 1, &two);
+  keel_value x = keel_builder_input(g, "x", KD_F32, DIMS(2));
   for (int i = 0; i < MEMBERS; i++) {
     keel_value y = op(g, "Relu", x, KEEL_ABSENT);
     expect_ok(keel_device_push(barrier));

@@ -466,8 +466,7 @@ TEST_THAT(work_may_fail_as_late) {
 enum { MANY = 100000 };
 
 static keel_tensor *many(void) {
-  const int64_t size = MANY;
-  return create_tensor(context, KD_F32, 1, &size, NULL);
+  return create_tensor(context, KD_F32, DIMS(MANY), NULL);
 }
 
 static void begin_full(void) {
@@ -477,9 +476,8 @@ static void begin_full(void) {
 
 TEST_THAT(no_memory_names_what_wanted_it) {
   begin_full();
-  const int64_t larger = 4 * MANY;
   keel_tensor *in[] = {many(), many()}, *y = NULL;
-  keel_tensor *large = create_tensor(context, KD_F32, 1, &larger, NULL);
+  keel_tensor *large = create_tensor(context, KD_F32, DIMS(4 * MANY), NULL);
   expect_ok(keel_device_push(queue));
   for (int round = 0; round < 3; round++) {
     expect_fails(keel_call(context, "Add", NULL, 0, in, 2, &y, 1),

@@ -57,9 +57,8 @@ static const kd_plugin *entry(const kd_host *host) {
 static keel_plan *hanging, *adding;
 
 static keel_plan *plan_of(const char *name) {
-  const int64_t dims[] = {4};
   keel_builder *builder = create_builder(context, name);
-  keel_value x = keel_builder_input(builder, "x", KD_F32, 1, dims);
+  keel_value x = keel_builder_input(builder, "x", KD_F32, DIMS(4));
   keel_value both[] = {x, x};
   keel_value y = keel_builder_op(builder, name, NULL, 0, both,
                                  strcmp(name, "Add") ? 1 : 2);
@@ -83,10 +82,9 @@ static void hang(const keel_run_params *params, keel_tensor **outputs) {
   gate.open = false;
   gate.inside = gate.told = gate.freed = 0;
   for (int i = 0; i < WORKERS; i++) {
-    const int64_t dims[] = {4};
     keel_tensor *x = NULL;
     expect_ok(
-        keel_tensor_wrap(context, KD_F32, 1, dims, data, freed, NULL, &x));
+        keel_tensor_wrap(context, KD_F32, DIMS(4), data, freed, NULL, &x));
     expect_ok(keel_plan_begin(hanging, params, &x, 1, &outputs[i], 1));
     keel_tensor_release(x);
   }

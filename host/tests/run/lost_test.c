@@ -311,9 +311,8 @@ LISTED_TEST(contexts_share_the_loss) {
 
 /* ((x + x) * x + x) * x ..., `pairs` times; every `apart`-th pair on the CPU. */
 static keel_program *chain(int pairs, int apart) {
-  const int64_t dims[] = {SIZE};
   keel_builder *builder = create_builder(context, "chain");
-  keel_value x = keel_builder_input(builder, "x", KD_F32, 1, dims), y = x;
+  keel_value x = keel_builder_input(builder, "x", KD_F32, DIMS(SIZE)), y = x;
   for (int i = 1; i <= pairs; i++) {
     bool away = apart && i % apart == 0;
     if (away) keel_device_push(cpu);
@@ -688,8 +687,7 @@ static subject make_subject(int64_t scale, bool flat) {
   assert_non_null(pixels);
   for (int64_t i = 0; i < count; i++)
     pixels[i] = (float)random_below(1000) / 1000;
-  expect_ok(keel_tensor_create(context, KD_F32, flat ? 2 : 4, dims, pixels,
-                               &s.image));
+  s.image = create_tensor(context, KD_F32, flat ? 2 : 4, dims, pixels);
   s.want = calloc((size_t)(1000 / scale), sizeof *s.want);
   assert_non_null(s.want);
   free(pixels);

@@ -160,9 +160,8 @@ LISTED_TEST(a_plan_may_go_without) {
 
 /* x + x, as often as that; with Min, which can't be recorded, as the last one. */
 static keel_plan *make_chain(int adds, bool min) {
-  const int64_t open = -1;
   keel_builder *builder = create_builder(context, "");
-  keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &open), y = x;
+  keel_value x = keel_builder_input(builder, "x", KD_F32, DIMS(-1)), y = x;
   for (int i = 0; i < adds; i++)
     y = op(builder, "Add", y, y);
   if (min) y = op(builder, "Min", y, x);
@@ -211,9 +210,8 @@ LISTED_TEST(what_is_recorded_is_worth_it_and_can_be) {
 
 /* Ops run in one order there, so branches that could run beside each other share memory. */
 LISTED_TEST(branches_share_memory) {
-  const int64_t open = -1;
   keel_builder *builder = create_builder(context, "");
-  keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &open), sum = x;
+  keel_value x = keel_builder_input(builder, "x", KD_F32, DIMS(-1)), sum = x;
   for (int i = 0; i < 12; i++) {
     keel_value branch = op(builder, "Add", x, x);
     branch = op(builder, "Relu", branch, KEEL_ABSENT);
@@ -241,9 +239,8 @@ LISTED_TEST(shapes_have_recordings_of_their_own) {
 /* Two stretches around a Min, which can't be recorded. What the first makes is memory of both
  * recordings, and stays; what Min makes is new memory in each run, to which one is put. */
 LISTED_TEST(stretches_share_memory) {
-  const int64_t five = SIZE;
   keel_builder *builder = create_builder(context, "");
-  keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &five);
+  keel_value x = keel_builder_input(builder, "x", KD_F32, DIMS(SIZE));
   keel_value first = op(builder, "Add", x, x);
   first = op(builder, "Add", first, first);
   first = op(builder, "Relu", first, KEEL_ABSENT);

@@ -132,10 +132,9 @@ static void *run_often(void *argument) {
   caller *me = argument;
   for (int i = 0; i < 200; i++) {
     float n = (float)(me->first + i), got = 0;
-    const int64_t one = 1;
     keel_tensor *x = NULL, *y = NULL;
     me->wrong |=
-        keel_tensor_create(context, KD_F32, 1, &one, &n, &x) != KD_OK ||
+        keel_tensor_create(context, KD_F32, DIMS(1), &n, &x) != KD_OK ||
         keel_plan_run(me->plan, &x, 1, &y, 1) != KD_OK ||
         keel_tensor_read(y, &got, sizeof got) != KD_OK || got != 50 * n;
     RELEASE(x, y);
@@ -145,11 +144,10 @@ static void *run_often(void *argument) {
 
 /* Each run has its static run. */
 TEST_THAT(many_run_one_plan_at_once) {
-  const int64_t one = 1;
   caller callers[4];
   pthread_t threads[4];
   keel_builder *builder = create_builder(context, "sum");
-  keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &one), sum = x;
+  keel_value x = keel_builder_input(builder, "x", KD_F32, DIMS(1)), sum = x;
   for (int i = 1; i < 50; i++)
     sum = op(builder, "Add", sum, op(builder, "Relu", x, KEEL_ABSENT));
   keel_builder_output(builder, "y", sum);
@@ -356,9 +354,8 @@ TEST_THAT(places_are_used_again) {
 
 /* Nothing lies anywhere, and kernels still get an address. */
 TEST_THAT(empty_values_have_a_place) {
-  const int64_t none = 0;
   keel_builder *builder = create_builder(context, "empty");
-  keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &none);
+  keel_value x = keel_builder_input(builder, "x", KD_F32, DIMS(0));
   keel_value pair[] = {op(builder, "Neg", x, KEEL_ABSENT), x};
   keel_value y = keel_builder_op(builder, "Concat",
                                  &(keel_attr)KEEL_INT("axis", 0), 1, pair, 2);
@@ -443,10 +440,9 @@ static uint32_t next_random(uint64_t *state) {
 
 /* A graph of so many steps, each of one or two values that were there before. */
 static keel_plan *random_steps(uint64_t *state) {
-  const int64_t one = 1;
   keel_value values[STEPS + 1];
   keel_builder *builder = create_builder(context, "steps");
-  values[0] = keel_builder_input(builder, "x", KD_F32, 1, &one);
+  values[0] = keel_builder_input(builder, "x", KD_F32, DIMS(1));
   for (uint32_t i = 0; i < STEPS; i++) {
     uint32_t near = i > 6 ? i - 6 : 0;
     keel_value a = values[near + next_random(state) % (i + 1 - near)];
@@ -561,9 +557,8 @@ TEST_THAT(blocks_share_memory_in_the_order_of_steps) {
 
 /* A long way and a short one, with what they cost. */
 TEST_THAT(the_longest_way_comes_first) {
-  const int64_t one = 1;
   keel_builder *builder = create_builder(context, "ways");
-  keel_value x = keel_builder_input(builder, "x", KD_F32, 1, &one);
+  keel_value x = keel_builder_input(builder, "x", KD_F32, DIMS(1));
   keel_value a = op(builder, "Neg", x, KEEL_ABSENT);           /* 0 */
   keel_value b = op(builder, "Abs", a, KEEL_ABSENT);           /* 1 */
   keel_value c = op(builder, "Exp", a, KEEL_ABSENT);           /* 2 */

@@ -49,8 +49,8 @@ static keel_status try_turning(keel_plan *plan, int64_t n, int64_t m,
     bias[i] = (float)i;
   }
   keel_tensor *in[2];
-  keel_tensor_create(context, KD_F32, 2, (int64_t[]){n, m}, data, &in[0]);
-  keel_tensor_create(context, KD_F32, 2, (int64_t[]){bias_m, n}, bias, &in[1]);
+  keel_tensor_create(context, KD_F32, DIMS(n, m), data, &in[0]);
+  keel_tensor_create(context, KD_F32, DIMS(bias_m, n), bias, &in[1]);
   keel_status status = keel_plan_run(plan, in, 2, y, 1);
   release_all(in, 2);
   return status;
@@ -211,7 +211,7 @@ TEST_THAT(wrong_shapes_are_told_as_ever) {
 /* A plan of what is all known has none; nor has one where an input alone is a resource. */
 TEST_THAT(what_is_known_is_made_once) {
   keel_builder *b = create_builder(context, "known");
-  keel_value x = keel_builder_input(b, "x", KD_F32, 1, (int64_t[]){2});
+  keel_value x = keel_builder_input(b, "x", KD_F32, DIMS(2));
   keel_value v = keel_builder_resource(b, "v");
   op(b, "keel::VariableAssign", v, x);
   keel_plan *plan = plan_giving(b, op(b, "Relu", x, KEEL_ABSENT), NULL);
@@ -223,9 +223,9 @@ TEST_THAT(what_is_known_is_made_once) {
 static keel_program *declared(void) {
   const float three[] = {1, 1, 1};
   keel_builder *b = create_builder(context, "declared");
-  keel_value x = keel_builder_input(b, "x", KD_F32, 2, (int64_t[]){2, 3});
+  keel_value x = keel_builder_input(b, "x", KD_F32, DIMS(2, 3));
   keel_builder_output(b, "shape", op(b, "Shape", x, KEEL_ABSENT));
-  keel_value ones = add_constant(b, KD_F32, 2, (int64_t[]){3, 1}, three);
+  keel_value ones = add_constant(b, KD_F32, DIMS(3, 1), three);
   keel_builder_output(b, "sums", op(b, "MatMul", x, ones));
   return finish_program(b);
 }
@@ -234,7 +234,7 @@ static keel_status run_declared(keel_plan *plan, kd_dtype dtype, int64_t n,
                                 int64_t m) {
   int64_t got[2] = {0, 0};
   keel_tensor *x = NULL, *out[2];
-  keel_tensor_create(context, dtype, 2, (int64_t[]){n, m}, NULL, &x);
+  keel_tensor_create(context, dtype, DIMS(n, m), NULL, &x);
   keel_status status = keel_plan_run(plan, &x, 1, out, 2);
   keel_tensor_release(x);
   if (status != KD_OK) return status;
@@ -283,13 +283,12 @@ TEST_THAT(another_shape_than_declared_is_planned_apart) {
 TEST_THAT(constants_are_brought_to_a_device_once) {
   enum { LARGE = 1 << 18 }; /* floats: a MiB */
   static float zeros[LARGE];
-  const int64_t open = -1;
   keel_device *queue = find_device(context, "queue:0");
   keel_builder *b = create_builder(context, "device");
-  keel_value x = keel_builder_input(b, "x", KD_F32, 1, &open);
+  keel_value x = keel_builder_input(b, "x", KD_F32, DIMS(-1));
   keel_value twice = op(b, "Relu", op(b, "Add", x, x), KEEL_ABSENT);
   keel_builder_output(b, "y", twice);
-  keel_value large = keel_builder_input(b, "z", KD_F32, 1, (int64_t[]){LARGE});
+  keel_value large = keel_builder_input(b, "z", KD_F32, DIMS(LARGE));
   keel_builder_output(
       b, "sum",
       op(b, "Add", large, constant_of(b, floats(context, LARGE, zeros))));
@@ -324,30 +323,28 @@ static keel_value weight_of(keel_builder *b, kd_dtype dtype, uint32_t rank,
 }
 
 static keel_value product_of(keel_builder *b, keel_value x) {
-  return op(b, "MatMul", x, weight_of(b, KD_F32, 2, (int64_t[]){WIDE, WIDE}));
+  return op(b, "MatMul", x, weight_of(b, KD_F32, DIMS(WIDE, WIDE)));
 }
 
 static keel_value product_of_bytes(keel_builder *b, keel_value x) {
   keel_attr to = KEEL_INT("to", 2); /* u8 */
   x = keel_builder_op(b, "Cast", &to, 1, &x, 1);
-  return op(b, "MatMulInteger", x,
-            weight_of(b, KD_U8, 2, (int64_t[]){WIDE, WIDE}));
+  return op(b, "MatMulInteger", x, weight_of(b, KD_U8, DIMS(WIDE, WIDE)));
 }
 
 static keel_value states_of(keel_builder *b, keel_value x) {
   keel_attr hidden = KEEL_INT("hidden_size", STATE);
   const int64_t steps[] = {-1, 1, WIDE};
   x = op(b, "Reshape", x, constant_of(b, integers(3, steps)));
-  keel_value in[] = {x,
-                     weight_of(b, KD_F32, 3, (int64_t[]){1, 4 * STATE, WIDE}),
-                     weight_of(b, KD_F32, 3, (int64_t[]){1, 4 * STATE, STATE})};
+  keel_value in[] = {x, weight_of(b, KD_F32, DIMS(1, 4 * STATE, WIDE)),
+                     weight_of(b, KD_F32, DIMS(1, 4 * STATE, STATE))};
   return keel_builder_op(b, "LSTM", &hidden, 1, in, 3);
 }
 
 static void run_rows(keel_plan *plan, int64_t rows) {
   static const float zeros[40 * WIDE];
-  keel_tensor *y = NULL, *x = create_tensor(context, KD_F32, 2,
-                                            (int64_t[]){rows, WIDE}, zeros);
+  keel_tensor *y = NULL,
+              *x = create_tensor(context, KD_F32, DIMS(rows, WIDE), zeros);
   expect_ok(keel_plan_run(plan, &x, 1, &y, 1));
   RELEASE(x, y);
 }
@@ -364,7 +361,7 @@ TEST_THAT(versions_share_packed_weights) {
       product_of, product_of_bytes, states_of};
   for (size_t i = 0; i < sizeof ops / sizeof *ops; i++) {
     keel_builder *b = create_builder(context, "weights");
-    keel_value x = keel_builder_input(b, "x", KD_F32, 2, (int64_t[]){-1, WIDE});
+    keel_value x = keel_builder_input(b, "x", KD_F32, DIMS(-1, WIDE));
     keel_plan *plan = plan_giving(b, ops[i](b, x), NULL);
     for (int64_t rows = 30; rows <= 40; rows++)
       for (int run = 0; run < 3; run++)

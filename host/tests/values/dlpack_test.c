@@ -180,7 +180,7 @@ TEST_THAT(strides_that_say_nothing_are_packed) {
   keel_tensor_release(tensor);
   assert_int_equal(deleted, 1);
 
-  from = make(&deleted, 2, (const int64_t[]){0, 2});
+  from = make(&deleted, DIMS(0, 2));
   from->versioned.dl_tensor.strides = from->strides;
   from->strides[0] = INT64_MAX;
   keel_tensor_release(take(from, 0));
@@ -475,13 +475,12 @@ static void count_call(void *calls) {
 }
 
 TEST_THAT(wrapped_elements_off_their_alignment_are_copied) {
-  const int64_t two = 2;
   const float want[] = {3, 4};
   _Alignas(64) char memory[64];
   int calls = 0;
   keel_tensor *tensor = NULL;
   memcpy(memory + 1, want, sizeof want);
-  assert_int_equal(keel_tensor_wrap(context, KD_F32, 1, &two, memory + 1,
+  assert_int_equal(keel_tensor_wrap(context, KD_F32, DIMS(2), memory + 1,
                                     count_call, &calls, &tensor),
                    KD_OK);
   assert_int_equal(calls, 1);

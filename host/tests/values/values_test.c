@@ -89,11 +89,10 @@ static void count_call(void *context) {
 
 TEST_THAT(wrapped_memory_is_given_back_once) {
   static const float data[] = {1, 2};
-  const int64_t two = 2;
   int calls = 0;
   keel_context *context = open_with(NULL, NULL, KEEL_NO_WORKERS);
   keel_tensor *tensor = NULL;
-  expect_ok(keel_tensor_wrap(context, KD_F32, 1, &two, data, count_call, &calls,
+  expect_ok(keel_tensor_wrap(context, KD_F32, DIMS(2), data, count_call, &calls,
                              &tensor));
   assert_ptr_equal(keel_tensor_data(tensor), data);
   keel_tensor_retain(tensor);
@@ -215,12 +214,11 @@ TEST_THAT(sequences_hold_their_items) {
 
 TEST_THAT(a_numpy_file_comes_back_as_it_was) {
   const float data[] = {1, -2, 3, 4, 5, 6};
-  const int64_t dims[] = {2, 3};
   char path[] = "/tmp/keel-values-XXXXXX";
   keel_context *context = open_with(NULL, NULL, KEEL_NO_WORKERS);
   keel_tensor *in = NULL;
   close(mkstemp(path));
-  keel_tensor *out = create_tensor(context, KD_F32, 2, dims, data);
+  keel_tensor *out = create_tensor(context, KD_F32, DIMS(2, 3), data);
   expect_ok(keel_value_save(out, path));
   expect_ok(keel_value_load(context, path, KEEL_FILE_TENSOR, &in));
   assert_int_equal(keel_tensor_rank(in), 2);
