@@ -158,7 +158,7 @@ static void try_device(const char *plugin) {
 
 /* ---- the tests -------------------------------------------------------------------- */
 
-LISTED_TEST(a_value_that_is_held_stays) {
+TEST_BETWEEN(a_value_that_is_held_stays, open_cpu, close_context) {
   keel_device *device = keel_device_at(context, 0);
   try_updates(device, false);
   try_both(device);
@@ -166,7 +166,7 @@ LISTED_TEST(a_value_that_is_held_stays) {
   try_call(device);
 }
 
-LISTED_TEST(only_what_is_held_is_copied_on_a_device) {
+TEST_THAT(only_what_is_held_is_copied_on_a_device) {
 #ifdef SIM_PLUGIN
   try_device(SIM_PLUGIN);
 #endif
@@ -175,7 +175,7 @@ LISTED_TEST(only_what_is_held_is_copied_on_a_device) {
 }
 
 /* A recurrent op's last state may lie where its first one did. */
-LISTED_TEST(state_may_be_carried_in_place) {
+TEST_BETWEEN(state_may_be_carried_in_place, open_cpu, close_context) {
   enum { HIDDEN = 3 };
   const int64_t x_dims[] = {1, 1, 2}, w_dims[] = {1, 4 * HIDDEN, 2};
   const int64_t r_dims[] = {1, 4 * HIDDEN, HIDDEN}, h_dims[] = {1, 1, HIDDEN};
@@ -223,13 +223,4 @@ LISTED_TEST(state_may_be_carried_in_place) {
   }
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test_setup_teardown(a_value_that_is_held_stays, open_cpu,
-                                      close_context),
-      cmocka_unit_test(only_what_is_held_is_copied_on_a_device),
-      cmocka_unit_test_setup_teardown(state_may_be_carried_in_place, open_cpu,
-                                      close_context),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

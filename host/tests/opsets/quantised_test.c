@@ -150,7 +150,7 @@ static void expect(writer *write, const char *fused, uint32_t count,
   RELEASE(plain, plan, program);
 }
 
-LISTED_TEST(products_between_scales_are_of_bytes) {
+TEST_THAT(products_between_scales_are_of_bytes) {
   const float step = 1.001f * STEP;
   for (int open = 0; open < 2; open++) {
     expect(write_conv, "QLinearConv", 1, "Conv", 0, step, open);
@@ -160,7 +160,7 @@ LISTED_TEST(products_between_scales_are_of_bytes) {
 }
 
 /* Not even while the plan is made. */
-LISTED_TEST(weights_are_never_floats) {
+TEST_THAT(weights_are_never_floats) {
   const int64_t dims[] = {1024, 64}, one[] = {1, 1024};
   keel_stats before, after;
   keel_builder *b = create_builder(context, "model");
@@ -174,13 +174,13 @@ LISTED_TEST(weights_are_never_floats) {
   RELEASE(plan, program);
 }
 
-LISTED_TEST(what_is_not_the_same_stays) {
+TEST_THAT(what_is_not_the_same_stays) {
   expect(write_needed_relu, "QLinearConv", 0, "QuantizeLinear", 2, 0, false);
   expect(write_twice, "QLinearConv", 0, "QuantizeLinear", 2, 0, false);
   expect(write_rescaled, "DequantizeLinear", 2, "QuantizeLinear", 2, 0, false);
 }
 
-LISTED_TEST(bytes_are_moved_as_they_are) {
+TEST_THAT(bytes_are_moved_as_they_are) {
   expect(write_moves, "DequantizeLinear", 2, "QuantizeLinear", 2, 0, false);
 }
 
@@ -212,7 +212,7 @@ static uint32_t run_chain(const char *skip, float *out, int64_t *out_count) {
   return regions;
 }
 
-LISTED_TEST(a_chain_of_bytes_is_one_step) {
+TEST_BETWEEN(a_chain_of_bytes_is_one_step, open_regions, close_context) {
   static float want[16384], got[16384];
   int64_t count = 0, same = 0;
   assert_int_equal(run_chain("regions", want, &count), 0);
@@ -222,13 +222,6 @@ LISTED_TEST(a_chain_of_bytes_is_one_step) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(products_between_scales_are_of_bytes),
-      cmocka_unit_test(weights_are_never_floats),
-      cmocka_unit_test(what_is_not_the_same_stays),
-      cmocka_unit_test(bytes_are_moved_as_they_are)};
-  const struct CMUnitTest regions[] = {
-      cmocka_unit_test(a_chain_of_bytes_is_one_step)};
-  return cmocka_run_group_tests(tests, open_cpu, close_context) +
-         cmocka_run_group_tests(regions, open_regions, close_context);
+  around_each(open_cpu, close_context);
+  return tests_run(NULL, NULL);
 }

@@ -23,34 +23,32 @@ static void note_warning(void *unused, uint32_t level, const char *line) {
   if (level == KD_LOG_WARNING) snprintf(warned, sizeof warned, "%s", line);
 }
 
-/* state: the layers to be put on. */
-static int open_all(void **state) {
+static int open_with_layers(const char *layers) {
   setenv("KEEL_LOG", "warning", 1);
-  expect_ok(keel_layers_set(*state ? *state : ""));
+  expect_ok(keel_layers_set(layers));
   context = open_logged(CPU_PLUGIN, TOY("compiler"), 1, note_warning);
   expect_ok(keel_device_find(context, "compiler", &device));
   toy = toy_of(TOY("compiler"));
   assert_non_null(toy);
-  return 0;
-}
-
-static int open_layered(void **state) {
-  *state = (void *)(uintptr_t) "validation,fault:region.enqueue=3:ABORTED";
-  return open_all(state);
-}
-
-SETUP(close_all) {
-  keel_close(context);
-  return keel_layers_set("") == KD_OK ? 0 : -1;
-}
-
-SETUP(reset) {
   toy->claim = NULL;
   toy->compiles = KD_OK;
   atomic_store(&toy->made, 0);
   atomic_store(&toy->launched, 0);
   *shown = *warned = 0;
   return 0;
+}
+
+SETUP(open_all) {
+  return open_with_layers("");
+}
+
+SETUP(open_layered) {
+  return open_with_layers("validation,fault:region.enqueue=3:ABORTED");
+}
+
+SETUP(close_all) {
+  keel_close(context);
+  return keel_layers_set("") == KD_OK ? 0 : -1;
 }
 
 /* ---- claims by a list ------------------------------------------------------------ */
@@ -173,7 +171,7 @@ static void expect_same(const char *const *lines, const wish *list,
   assert_int_equal(atomic_load(&toy->live), 0);
 }
 
-LISTED_TEST(a_claim_becomes_one_op) {
+TEST_THAT(a_claim_becomes_one_op) {
   static const char *const lines[] = {" a Neg x", " b Abs a", " c Add b x",
                                       " d Mul c b", NULL};
   static const wish list[] = {{"abcd", KD_OK}, {NULL, KD_OK}};
@@ -181,7 +179,7 @@ LISTED_TEST(a_claim_becomes_one_op) {
 }
 
 /* Profiles and errors say what a region is of. */
-LISTED_TEST(a_region_is_named_after_its_ops) {
+TEST_THAT(a_region_is_named_after_its_ops) {
   static const char *const lines[] = {" a Neg x",   " b Abs a", " c Add b x",
                                       " d Mul c b", " e Neg d", " f Abs e",
                                       " g Neg f",   "*h Abs g", "*i Add h x",
@@ -205,7 +203,7 @@ LISTED_TEST(a_region_is_named_after_its_ops) {
   RELEASE(plan, program);
 }
 
-LISTED_TEST(what_is_needed_elsewhere_is_an_output) {
+TEST_THAT(what_is_needed_elsewhere_is_an_output) {
   static const char *const lines[] = {"*a Neg x",   "*b Abs a", " c Add b x",
                                       " d Mul c b", " e Neg d", " f Add e c",
                                       NULL};
@@ -213,7 +211,7 @@ LISTED_TEST(what_is_needed_elsewhere_is_an_output) {
   expect_same(lines, list, NULL, 2);
 }
 
-LISTED_TEST(a_claim_that_is_no_part_is_refused) {
+TEST_THAT(a_claim_that_is_no_part_is_refused) {
   static const char *const lines[] = {" a Neg x",   " b Abs a",   " c Neg b",
                                       " d Abs c",   " e Add d c", " f Neg e",
                                       " g Add f b", NULL};
@@ -247,7 +245,7 @@ LISTED_TEST(a_claim_that_is_no_part_is_refused) {
 
 /* a and d share x, b and c share x, too; a -> b and c -> d: each pair is a part, but not
  * both. */
-LISTED_TEST(two_claims_that_need_each_other_are_not_taken) {
+TEST_THAT(two_claims_that_need_each_other_are_not_taken) {
   static const char *const lines[] = {" a Add x x", "*b Add a x", " c Mul x x",
                                       "*d Add c x", " e Add b d", NULL};
   static const wish list[] = {{"ad", KD_OK},
@@ -259,7 +257,7 @@ LISTED_TEST(two_claims_that_need_each_other_are_not_taken) {
 }
 
 /* c runs elsewhere: a path leaves the device and comes back. */
-LISTED_TEST(another_devices_nodes_are_shown_only) {
+TEST_THAT(another_devices_nodes_are_shown_only) {
   static const char *const lines[] = {" a Neg x",   " b Abs a",   " c Relu b",
                                       " d Add b c", " e Mul d a", NULL};
   static const wish list[] = {{"bd", KD_INVALID_ARGUMENT},
@@ -273,7 +271,7 @@ LISTED_TEST(another_devices_nodes_are_shown_only) {
   assert_string_equal(shown, "abcde");
 }
 
-LISTED_TEST(what_is_not_compiled_runs_op_by_op) {
+TEST_THAT(what_is_not_compiled_runs_op_by_op) {
   static const char *const lines[] = {" a Neg x", " b Abs a", " c Add b x",
                                       NULL};
   static const wish list[] = {{"abc", KD_OK}, {NULL, KD_OK}};
@@ -285,7 +283,7 @@ LISTED_TEST(what_is_not_compiled_runs_op_by_op) {
   assert_non_null(strstr(warned, "compiler: not today"));
 }
 
-LISTED_TEST(a_compilers_failure_is_the_plans) {
+TEST_THAT(a_compilers_failure_is_the_plans) {
   static const char *const lines[] = {" a Neg x", " b Abs a", " c Add b x",
                                       NULL};
   static const wish list[] = {{"abc", KD_OK}, {NULL, KD_OK}};
@@ -316,7 +314,7 @@ static keel_plan *plan_open(keel_program *program, const wish *of_sizes) {
 }
 
 /* Sizes are not known when the plan is made, but when a shape comes again. */
-LISTED_TEST(open_sizes_are_compiled_when_they_come_again) {
+TEST_THAT(open_sizes_are_compiled_when_they_come_again) {
   static const char *const lines[] = {" a Neg x", " b Abs a", " c Add b x",
                                       NULL};
   static const wish list[] = {{"abc", KD_OK}, {NULL, KD_OK}};
@@ -338,7 +336,7 @@ LISTED_TEST(open_sizes_are_compiled_when_they_come_again) {
   assert_int_equal(atomic_load(&toy->live), 0);
 }
 
-LISTED_TEST(what_fails_for_a_size_is_said_and_runs_op_by_op) {
+TEST_THAT(what_fails_for_a_size_is_said_and_runs_op_by_op) {
   static const char *const lines[] = {" a Neg x", " b Abs a", " c Add b x",
                                       NULL};
   static const wish list[] = {{"abc", KD_OK}, {NULL, KD_OK}};
@@ -359,7 +357,7 @@ LISTED_TEST(what_fails_for_a_size_is_said_and_runs_op_by_op) {
 
 /* A region's input was folded, and the dead node that had made it reads what the region
  * makes. */
-LISTED_TEST(dead_nodes_make_no_cycle) {
+TEST_THAT(dead_nodes_make_no_cycle) {
   keel_arena arena = {0};
   keel_function *list = NULL, *f = NULL;
   uint32_t x, y, r, t;
@@ -397,7 +395,7 @@ LISTED_TEST(dead_nodes_make_no_cycle) {
 }
 
 /* One region for all sizes: the host tells its outputs' types at each launch. */
-LISTED_TEST(a_region_may_be_of_any_size) {
+TEST_THAT(a_region_may_be_of_any_size) {
   static const char *const lines[] = {" a Neg x", " s Shape x",
                                       "*b Reshape a s", " c Add b x", NULL};
   static const wish list[] = {{"asbc", KD_OK}, {NULL, KD_OK}};
@@ -420,7 +418,7 @@ LISTED_TEST(a_region_may_be_of_any_size) {
 }
 
 /* What is random, and what depends on data so that nobody can make room for it. */
-LISTED_TEST(what_no_launch_can_give_is_refused) {
+TEST_THAT(what_no_launch_can_give_is_refused) {
   static const char *const lines[] = {" a Neg x", " r Bernoulli a",
                                       "*n NonZero a", " c Add r x", NULL};
   static const wish list[] = {{"an", KD_UNIMPLEMENTED},
@@ -496,7 +494,7 @@ static void claim_main(const kd_host *host, const kd_graph *graph,
   if (is_main && take(to, &part) != KD_OK) fail_msg("%s", keel_message());
 }
 
-LISTED_TEST(an_if_is_taken_with_its_graphs) {
+TEST_THAT(an_if_is_taken_with_its_graphs) {
   keel_program *program = read_if();
   float data[SIZE] = {-2, -0.5f, 1, 3}, got[SIZE];
   toy->claim = claim_main;
@@ -541,7 +539,7 @@ static void claim_body(const kd_host *host, const kd_graph *graph,
   expect_ok(take(to, &part));
 }
 
-LISTED_TEST(a_loops_body_is_shown) {
+TEST_THAT(a_loops_body_is_shown) {
   keel_program *program = read_text(
       "\"builtin.module\"() ({\n  \"keel.program\"() ({\n"
       "  ^bb0(%x: tensor<4xf32>):\n"
@@ -574,7 +572,7 @@ LISTED_TEST(a_loops_body_is_shown) {
 }
 
 /* The layers stand before a compiler, too. */
-LISTED_TEST(layers_see_regions) {
+TEST_BETWEEN(layers_see_regions, open_layered, close_all) {
   static const char *const lines[] = {" a Neg x", " b Abs a", NULL};
   static const wish list[] = {{"ab", KD_OK}, {NULL, KD_OK}};
   uint32_t errors = keel_layers_errors();
@@ -685,7 +683,7 @@ static void by_chance(const kd_host *host, const kd_graph *graph, kd_claim take,
   }
 }
 
-LISTED_TEST(any_claims_of_any_program) {
+TEST_THAT(any_claims_of_any_program) {
   for (uint32_t round = 0; round < 300; round++) {
     static const char *const ops[] = {"Neg", "Abs", "Add", "Mul"};
     char text[MOST][24];
@@ -723,26 +721,6 @@ LISTED_TEST(any_claims_of_any_program) {
 
 int main(void) {
   setenv("XDG_CACHE_HOME", "/dev/null/none", 1); /* each run compiles anew */
-#define TEST(name) cmocka_unit_test_setup(name, reset)
-  const struct CMUnitTest tests[] = {
-      TEST(a_claim_becomes_one_op),
-      TEST(a_region_is_named_after_its_ops),
-      TEST(what_is_needed_elsewhere_is_an_output),
-      TEST(a_claim_that_is_no_part_is_refused),
-      TEST(two_claims_that_need_each_other_are_not_taken),
-      TEST(another_devices_nodes_are_shown_only),
-      TEST(what_is_not_compiled_runs_op_by_op),
-      TEST(a_compilers_failure_is_the_plans),
-      TEST(open_sizes_are_compiled_when_they_come_again),
-      TEST(what_fails_for_a_size_is_said_and_runs_op_by_op),
-      TEST(dead_nodes_make_no_cycle),
-      TEST(a_region_may_be_of_any_size),
-      TEST(what_no_launch_can_give_is_refused),
-      TEST(an_if_is_taken_with_its_graphs),
-      TEST(a_loops_body_is_shown),
-      TEST(any_claims_of_any_program),
-  };
-  const struct CMUnitTest layered[] = {TEST(layers_see_regions)};
-  return cmocka_run_group_tests(tests, open_all, close_all) +
-         cmocka_run_group_tests(layered, open_layered, close_all);
+  around_each(open_all, close_all);
+  return tests_run(NULL, NULL);
 }
