@@ -236,6 +236,14 @@ static inline keel_program *load_program(keel_context *context,
   return program;
 }
 
+/* A program from its text. */
+static inline keel_program *load_text(keel_context *context, const char *text) {
+  keel_program *program = NULL;
+  expect_ok(
+      keel_program_load_memory(context, "text", text, strlen(text), &program));
+  return program;
+}
+
 static inline keel_plan *create_plan(keel_program *program,
                                      const keel_plan_params *params) {
   keel_plan *plan = NULL;

@@ -4,7 +4,6 @@
 
 #include <kd/kd.h>
 #include <stdatomic.h>
-#include <unistd.h>
 
 #include "layers/layers.h"
 #include "one_context.h"
@@ -434,45 +433,24 @@ TEST_THAT(what_no_launch_can_give_is_refused) {
   keel_program_release(program);
 }
 
-/* A program with branches or a body, which a builder does not make. */
-static keel_program *read_text(const char *text) {
-  char path[] = "/tmp/keel-text-XXXXXX";
-  int file = mkstemp(path);
-  ssize_t size = (ssize_t)strlen(text);
-  assert_int_equal(write(file, text, (size_t)size), size);
-  close(file);
-  keel_program *program = load_program(context, path);
-  unlink(path);
-  return program;
-}
-
-/* An If with what it captures. */
-static keel_program *read_if(void) {
-  return read_text(
-      "\"builtin.module\"() ({\n  \"keel.program\"() ({\n"
-      "  ^bb0(%x: tensor<4xf32>, %yes: tensor<i1>):\n"
-      "    %a = \"onnx.Neg\"(%x) : (tensor<4xf32>) -> tensor<4xf32>\n"
-      "    %b = \"onnx.If\"(%yes, %a, %a, %x) ({\n"
-      "    ^bb0(%p: tensor<4xf32>):\n"
-      "      %q = \"onnx.Abs\"(%p) : (tensor<4xf32>) -> tensor<4xf32>\n"
-      "      \"keel.return\"(%q) : (tensor<4xf32>) -> ()\n"
-      "    }, {\n"
-      "    ^bb0(%r: tensor<4xf32>, %s: tensor<4xf32>):\n"
-      "      %t = \"onnx.Mul\"(%r, %s) : (tensor<4xf32>, tensor<4xf32>) ->"
-      " tensor<4xf32>\n"
-      "      \"keel.return\"(%t) : (tensor<4xf32>) -> ()\n"
-      "    }) {keel.graphs = [{attribute = \"then_branch\", captures = 1 : "
-      "i64},"
-      " {attribute = \"else_branch\", captures = 2 : i64}]} : (tensor<i1>,"
-      " tensor<4xf32>, tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>\n"
-      "    %c = \"onnx.Add\"(%b, %a) : (tensor<4xf32>, tensor<4xf32>) ->"
-      " tensor<4xf32>\n"
-      "    \"keel.return\"(%c) : (tensor<4xf32>) -> ()\n"
-      "  }) {version = 1 : i64, name = \"choice\", inputs = [\"x\", \"yes\"],"
-      " input_types = [tensor<4xf32>, tensor<i1>], outputs = [\"c\"],"
-      " output_types = [tensor<4xf32>]} : () -> ()\n"
-      "}) : () -> ()\n");
-}
+/* An If with what it captures, which a builder does not make. */
+static const char choice[] =
+    "\"keel.program\"() ({\n^bb0(%x: tensor<4xf32>, %yes: tensor<i1>):\n"
+    "%a = \"onnx.Neg\"(%x) : (tensor<4xf32>) -> tensor<4xf32>\n"
+    "%b = \"onnx.If\"(%yes, %a, %a, %x) ({\n"
+    "^bb0(%p: tensor<4xf32>):\n"
+    "%q = \"onnx.Abs\"(%p) : (tensor<4xf32>) -> tensor<4xf32>\n"
+    "\"keel.return\"(%q) : (tensor<4xf32>) -> ()\n}, {\n"
+    "^bb0(%r: tensor<4xf32>, %s: tensor<4xf32>):\n"
+    "%t = \"onnx.Mul\"(%r, %s) : (tensor<4xf32>, tensor<4xf32>) ->"
+    " tensor<4xf32>\n"
+    "\"keel.return\"(%t) : (tensor<4xf32>) -> ()\n"
+    "}) {keel.graphs = [{attribute = \"then_branch\", captures = 1 : i64},"
+    " {attribute = \"else_branch\", captures = 2 : i64}]} : (tensor<i1>,"
+    " tensor<4xf32>, tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>\n"
+    "%c = \"onnx.Add\"(%b, %a) : (tensor<4xf32>, tensor<4xf32>) ->"
+    " tensor<4xf32>\n"
+    "\"keel.return\"(%c) : (tensor<4xf32>) -> ()\n}) : () -> ()\n";
 
 static uint32_t graphs_seen, branch_claims;
 
@@ -495,7 +473,7 @@ static void claim_main(const kd_host *host, const kd_graph *graph,
 }
 
 TEST_THAT(an_if_is_taken_with_its_graphs) {
-  keel_program *program = read_if();
+  keel_program *program = load_text(context, choice);
   float data[SIZE] = {-2, -0.5f, 1, 3}, got[SIZE];
   toy->claim = claim_main;
   graphs_seen = branch_claims = 0;
@@ -540,27 +518,20 @@ static void claim_body(const kd_host *host, const kd_graph *graph,
 }
 
 TEST_THAT(a_loops_body_is_shown) {
-  keel_program *program = read_text(
-      "\"builtin.module\"() ({\n  \"keel.program\"() ({\n"
-      "  ^bb0(%x: tensor<4xf32>):\n"
-      "    %three = \"keel.constant\"() {value = dense<3> : tensor<i64>} : () "
-      "->"
+  keel_program *program = load_text(
+      context,
+      "\"keel.program\"() ({\n^bb0(%x: tensor<4xf32>):\n"
+      "%three = \"keel.constant\"() {value = dense<3> : tensor<i64>} : () ->"
       " tensor<i64>\n"
-      "    %yes = \"keel.constant\"() {value = dense<true> : tensor<i1>} : () "
-      "->"
+      "%yes = \"keel.constant\"() {value = dense<true> : tensor<i1>} : () ->"
       " tensor<i1>\n"
-      "    %y = \"onnx.Loop\"(%three, %yes, %x) ({\n"
-      "    ^bb0(%i: tensor<i64>, %c: tensor<i1>, %v: tensor<*xf32>):\n"
-      "      %n = \"onnx.Neg\"(%v) : (tensor<*xf32>) -> tensor<*xf32>\n"
-      "      \"keel.return\"(%c, %n) : (tensor<i1>, tensor<*xf32>) -> ()\n"
-      "    }) {keel.graphs = [{attribute = \"body\", captures = 0 : i64}]} :"
+      "%y = \"onnx.Loop\"(%three, %yes, %x) ({\n"
+      "^bb0(%i: tensor<i64>, %c: tensor<i1>, %v: tensor<*xf32>):\n"
+      "%n = \"onnx.Neg\"(%v) : (tensor<*xf32>) -> tensor<*xf32>\n"
+      "\"keel.return\"(%c, %n) : (tensor<i1>, tensor<*xf32>) -> ()\n"
+      "}) {keel.graphs = [{attribute = \"body\", captures = 0 : i64}]} :"
       " (tensor<i64>, tensor<i1>, tensor<4xf32>) -> tensor<4xf32>\n"
-      "    \"keel.return\"(%y) : (tensor<4xf32>) -> ()\n"
-      "  }) {version = 1 : i64, name = \"rounds\", inputs = [\"x\"], "
-      "input_types ="
-      " [tensor<4xf32>], outputs = [\"y\"], output_types = [tensor<4xf32>]} : "
-      "()"
-      " -> ()\n}) : () -> ()\n");
+      "\"keel.return\"(%y) : (tensor<4xf32>) -> ()\n}) : () -> ()\n");
   float got[SIZE];
   toy->claim = claim_body;
   keel_plan *plan = plan_of(program, NULL, NULL);
