@@ -2,15 +2,14 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include "files.h"
 #include "one_context.h"
 #include "trace/trace.h"
 
 static char path[] = "/tmp/keel-trace-XXXXXX";
 
 SETUP(begin) {
-  int file = mkstemp(path);
-  if (file < 0) return -1;
-  close(file);
+  make_file(path);
   context = open_with(CPU_PLUGIN, NULL, 2);
   return 0;
 }
@@ -22,14 +21,8 @@ SETUP(end) {
 
 /* The file's text; to be freed. */
 static char *read_trace(void) {
-  FILE *file = fopen(path, "rb");
-  assert_non_null(file);
-  fseek(file, 0, SEEK_END);
-  size_t size = (size_t)ftell(file);
-  rewind(file);
-  char *text = calloc(size + 1, 1);
-  assert_int_equal(fread(text, 1, size, file), size);
-  fclose(file);
+  size_t size = 0;
+  char *text = read_bytes(path, &size);
   assert_string_equal(text + size - 4, "\n]}\n");
   return text;
 }

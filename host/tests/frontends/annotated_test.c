@@ -11,6 +11,7 @@
 #else
 #define BESIDE NULL /* without the suite there is no second device */
 #endif
+#include "files.h"
 #include "with_cpu.h"
 
 enum { ROOM = 65536, ROWS = 4, WIDE = 16, HIDDEN = 32 };
@@ -182,16 +183,14 @@ static void put_configuration(const char *name, int64_t devices) {
 static keel_status load(keel_program **out) {
   static wire opset;
   char path[] = "/tmp/keel-annotated-XXXXXX";
-  int file = mkstemp(path);
+  make_file(path);
   put_port(12, "y", 0, NULL);
   put_text(&opset, 1, "");
   put_int(&opset, 2, 17);
   put_int(&model, 1, 11);
   put(&model, 8, &opset);
   put(&model, 7, &graph);
-  assert_true(file >= 0);
-  assert_int_equal(write(file, model.data, model.size), (long long)model.size);
-  close(file);
+  write_bytes(path, model.data, model.size);
   keel_status status = keel_program_load(context, path, out);
   unlink(path);
   return status;

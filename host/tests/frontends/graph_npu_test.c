@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "device/device.h"
+#include "files.h"
 #include "one_context.h"
 #include "onnx.h"
 #include "program/function.h"
@@ -21,9 +22,7 @@ SETUP(start) {
 
 static keel_program *load(void (*write)(const char *path)) {
   char path[] = "/tmp/keel-npu-XXXXXX";
-  int file = mkstemp(path);
-  assert_true(file >= 0);
-  close(file);
+  make_file(path);
   write(path);
   keel_program *program = load_program(context, path);
   unlink(path);

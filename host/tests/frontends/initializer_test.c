@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #define WORKERS 0
+#include "files.h"
 #include "with_cpu.h"
 
 /* y = x * k + s, of f32[2]; k is 10, 100 and s 1, 2 at first. Of IR version 8. */
@@ -143,7 +144,7 @@ TEST_THAT(are_gone_in_keels_own_forms) {
   char path[] = "/tmp/keel-initializer-XXXXXX";
   keel_program *program = load(model, sizeof model), *again = NULL;
   keel_tensor *x[] = {pair(1, 2)};
-  close(mkstemp(path));
+  make_file(path);
   expect_ok(keel_program_save(program, path, KEEL_SAVE_TEXT));
   expect_ok(keel_program_load(context, path, &again));
   unlink(path);

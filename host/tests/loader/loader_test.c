@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "device/device.h"
+#include "files.h"
 #include "loader/loader.h"
 #include "testing.h"
 #include "toy/toy.h"
@@ -25,13 +26,6 @@ static const char *in_folder(const char *name) {
   next = !next;
   snprintf(path[next], sizeof path[next], "%s/%s", folder, name);
   return path[next];
-}
-
-static void write_file(const char *path, const char *text) {
-  FILE *file = fopen(path, "w");
-  assert_non_null(file);
-  fputs(text, file);
-  fclose(file);
 }
 
 static void copy_file(const char *from, const char *to, long most) {
@@ -575,9 +569,9 @@ TEST_THAT(odd_but_legal_plugins_are_loaded) {
 
 TEST_THAT(files_that_are_no_plugins_are_refused) {
   const char *text = in_folder("text.so");
-  write_file(text, "this is a text file\n");
+  write_text(text, "this is a text file\n");
   expect_refused(text, KD_INVALID_ARGUMENT, "no ELF header", "shared library");
-  write_file(text, "");
+  write_text(text, "");
   expect_refused(text, KD_INVALID_ARGUMENT, "no ELF header", "");
   expect_refused("/nowhere/at/all.so", KD_NOT_FOUND, "no such file", "path");
   expect_refused(TOY("missing"), KD_UNAVAILABLE, "symbol_that_nobody_has",
@@ -781,7 +775,7 @@ TEST_THAT(manifests_name_their_library) {
            " \"vendor\": \"Keel\", \"options\": {\"isa\": \"base\"}}",
            CPU_PLUGIN);
   strcat(text, " \r\n\t\n"); /* as editors leave it */
-  write_file(path, text);
+  write_text(path, text);
   keel_context *context = open_with(path, NULL, KEEL_NO_WORKERS);
   keel_device_facts facts;
   assert_int_equal(keel_device_count(context), 1);
@@ -813,7 +807,7 @@ TEST_THAT(broken_manifests_are_refused) {
   skip();
 #endif
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    write_file(path, cases[i].text);
+    write_text(path, cases[i].text);
     keel_context *context = open_with(path, CPU_PLUGIN, KEEL_NO_WORKERS);
     keel_plugin_info info;
     keel_plugin_at(context, 0, &info);

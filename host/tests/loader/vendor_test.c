@@ -3,6 +3,7 @@
 #include <math.h>
 #include <unistd.h>
 
+#include "files.h"
 #include "testing.h"
 #include "toy/toy.h"
 
@@ -279,10 +280,7 @@ static void write_model(unsigned version, unsigned axis) {
   opset.size = 0;
   number(&opset, 2, 17);
   block(&model, 8, opset.data, opset.size);
-  FILE *out = fopen(file, "wbe");
-  assert_non_null(out);
-  assert_int_equal(fwrite(model.data, 1, model.size, out), model.size);
-  assert_int_equal(fclose(out), 0);
+  write_bytes(file, model.data, model.size);
 }
 
 TEST_THAT(models_in_onnx_have_them) {
@@ -630,13 +628,13 @@ TEST_THAT(shape_functions_are_not_believed) {
   }
 }
 
-SETUP(make_file) {
-  int fd = mkstemp(file);
-  return fd < 0 || close(fd) != 0;
+SETUP(begin_file) {
+  make_file(file);
+  return 0;
 }
 
 SETUP(drop_file) {
   return unlink(file);
 }
 
-RUN_TESTS(make_file, drop_file)
+RUN_TESTS(begin_file, drop_file)

@@ -4,6 +4,7 @@
 
 #include <unistd.h>
 
+#include "files.h"
 #include "one_context.h"
 #include "onnx.h"
 #include "plan/plan.h"
@@ -103,9 +104,7 @@ static uint32_t ragged_in(const keel_function *list) {
  * way of Keel's own form, in which all begins where it should. */
 static keel_program *program_of(void (*write)(const char *path), bool binary) {
   char path[] = "/tmp/keel-ragged-XXXXXX";
-  int file = mkstemp(path);
-  assert_true(file >= 0);
-  close(file);
+  make_file(path);
   write(path);
   keel_program *program = load(path);
   if (binary) {

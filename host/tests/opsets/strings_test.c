@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include "files.h"
 #include "threads/cancel.h"
 
 #define WORKERS 2
@@ -554,9 +555,7 @@ TEST_THAT(saved_programs_have_their_strings) {
   const uint32_t forms[] = {0, KEEL_SAVE_TEXT};
   for (int i = 0; i < 2; i++) {
     char path[] = "/tmp/keel-strings-XXXXXX";
-    int file = mkstemp(path);
-    assert_true(file >= 0);
-    close(file);
+    make_file(path);
     keel_program *program = with_constants();
     expect_constants(program);
     expect_ok(keel_program_save(program, path, forms[i]));
@@ -572,9 +571,7 @@ TEST_THAT(numpy_files_have_strings) {
   char path[] = "/tmp/keel-strings-XXXXXX";
   const char *const given[] = {"日本", "", "\U0001f332 a"};
   keel_tensor *tensor = list(3, given), *read = NULL;
-  int file = mkstemp(path);
-  assert_true(file >= 0);
-  close(file);
+  make_file(path);
   expect_ok(keel_value_save(tensor, path));
   expect_ok(keel_value_load(context, path, KEEL_FILE_TENSOR, &read));
   expect_list(read, 3, given);

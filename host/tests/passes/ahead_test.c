@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "files.h"
 #include "layers/layers.h"
 #include "program/image.h"
 #include "testing.h"
@@ -176,7 +177,7 @@ static void write_open(process *me) {
   compile_to(me, make_program(me->context, -1), NULL, path, 0);
 }
 
-static void write_text(process *me) {
+static void write_as_text(process *me) {
   compile_to(me, make_program(me->context, 4), NULL, path, KEEL_SAVE_TEXT);
 }
 
@@ -278,7 +279,7 @@ TEST_THAT(dimensions_may_be_open) {
 }
 
 TEST_THAT(text_and_skipping_leave_them_out) {
-  in_a_process(write_text, KD_OK);
+  in_a_process(write_as_text, KD_OK);
   found ran = in_a_process(run_it, KD_OK);
   expect(ran, 2, 0, 0);
   assert_int_equal(ran.held, 0);
@@ -359,15 +360,8 @@ typedef struct image {
 } image;
 
 static image read_image(const char *from) {
-  image all = {0};
-  FILE *file = fopen(from, "rb");
-  assert_non_null(file);
-  fseek(file, 0, SEEK_END);
-  all.size = (size_t)ftell(file);
-  rewind(file);
-  all.data = malloc(all.size + 1);
-  assert_int_equal(fread(all.data, 1, all.size, file), all.size);
-  fclose(file);
+  image all;
+  all.data = read_bytes(from, &all.size);
   return all;
 }
 
@@ -383,11 +377,9 @@ static image_form *forms_of(const image *all) {
 /* With a right sum over what it covers. */
 static void write_image(const image *all) {
   image_head *head = head_of(all);
-  FILE *file = fopen(path, "wb");
   head->check = keel_hash(KEEL_HASH_SEED, all->data + head->head_size,
                           head->data - head->head_size);
-  assert_int_equal(fwrite(all->data, 1, all->size, file), all->size);
-  fclose(file);
+  write_bytes(path, all->data, all->size);
 }
 
 TEST_THAT(a_newer_plugin_compiles) {

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "device/device.h"
+#include "files.h"
 #include "memory/layout.h"
 #include "plan/plan.h"
 #define WORKERS 1
@@ -282,9 +283,7 @@ static void run_wide(keel_plan *plan) {
 TEST_THAT(packed_weights_leave_memory) {
   char path[] = "/tmp/keel_convolution_XXXXXX";
   const uint64_t bytes = (uint64_t)WIDE * WIDE * TAPS * sizeof(float);
-  int fd = mkstemp(path);
-  assert_true(fd >= 0);
-  close(fd);
+  make_file(path);
   write_wide(path);
   uint64_t before = resident("RssFile:");
   keel_program *program = load_program(context, path);

@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #define WORKERS 2
+#include "files.h"
 #include "with_cpu.h"
 
 static const int64_t one_dim[] = {2};
@@ -79,7 +80,7 @@ TEST_THAT(branches) {
 TEST_THAT(branches_in_a_file) {
   for (uint32_t flags = 0; flags <= KEEL_SAVE_TEXT; flags++) {
     char path[] = "/tmp/keel-builder-XXXXXX";
-    close(mkstemp(path));
+    make_file(path);
     keel_program *made = finish_program(build_if());
     assert_int_equal(keel_program_op_count(made), 4);
     expect_ok(keel_program_save(made, path, flags));

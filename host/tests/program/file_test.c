@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/float.h"
+#include "files.h"
 #include "program/image.h"
 #include "testing.h"
 
@@ -22,26 +23,6 @@ SETUP(drop_folder) {
   unlink(path);
   unlink(second);
   return rmdir(folder);
-}
-
-static void write_bytes(const char *to, const void *data, size_t size) {
-  FILE *file = fopen(to, "wb");
-  assert_non_null(file);
-  assert_int_equal(fwrite(data, 1, size, file), size);
-  fclose(file);
-}
-
-static char *read_bytes(const char *from, size_t *out_size) {
-  FILE *file = fopen(from, "rb");
-  assert_non_null(file);
-  fseek(file, 0, SEEK_END);
-  size_t size = (size_t)ftell(file);
-  rewind(file);
-  char *data = calloc(size + 1, 1);
-  assert_int_equal(fread(data, 1, size, file), size);
-  fclose(file);
-  *out_size = size;
-  return data;
 }
 
 static keel_context *cpu(void) {
@@ -422,7 +403,7 @@ TEST_THAT(text_is_refused_with_its_place) {
   keel_context *context = cpu();
   for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
     keel_program *program = NULL;
-    write_bytes(path, refused[i].text, strlen(refused[i].text));
+    write_text(path, refused[i].text);
     keel_status status = keel_program_load(context, path, &program);
     if (status != refused[i].status)
       fail_msg("case %zu: %d %s", i, (int)status, keel_message());
@@ -438,7 +419,7 @@ TEST_THAT(text_may_be_short) {
   static const char text[] = "// a comment\n" BEGIN RELU RETURN END("");
   keel_context *context = cpu();
   keel_port port;
-  write_bytes(path, text, sizeof text - 1);
+  write_text(path, text);
   keel_program *program = load_program(context, path);
   expect_ok(keel_program_input(program, 0, &port));
   assert_string_equal(port.name, "input0");
@@ -569,7 +550,7 @@ static void read_dump(void *context, const char *pass, const char *text) {
   size_t length = strlen(all->passes);
   snprintf(all->passes + length, sizeof all->passes - length, "%s ", pass);
   all->count++;
-  write_bytes(path, text, strlen(text));
+  write_text(path, text);
   keel_program *program = NULL;
   if (keel_program_load(all->context, path, &program) != KD_OK)
     fail_msg("after %s: %s\n%s", pass, keel_message(), text);
@@ -601,7 +582,7 @@ TEST_THAT(passes_can_be_watched) {
       " tensor<2x3xf32>\n"
       "%1 = \"onnx.Relu\"(%2) : (tensor<2x3xf32>) -> tensor<2x3xf32>\n" RETURN
           END("");
-  write_bytes(second, text, sizeof text - 1);
+  write_text(second, text);
   keel_program *program = load_program(context, second);
   keel_plan_params params = {.struct_size = sizeof params,
                              .on_pass = read_dump,

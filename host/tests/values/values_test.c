@@ -2,6 +2,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include "files.h"
 #include "testing.h"
 #include "values/type.h"
 
@@ -217,7 +218,7 @@ TEST_THAT(a_numpy_file_comes_back_as_it_was) {
   char path[] = "/tmp/keel-values-XXXXXX";
   keel_context *context = open_with(NULL, NULL, KEEL_NO_WORKERS);
   keel_tensor *in = NULL;
-  close(mkstemp(path));
+  make_file(path);
   keel_tensor *out = create_tensor(context, KD_F32, DIMS(2, 3), data);
   expect_ok(keel_value_save(out, path));
   expect_ok(keel_value_load(context, path, KEEL_FILE_TENSOR, &in));
