@@ -43,6 +43,14 @@ typedef struct call {
   bool open; /* the number of rows is not known when the plan is made */
 } call;
 
+/* A call with these attributes. */
+#define CALL(OP, OUTPUTS, ...)                                             \
+  {                                                                        \
+    .op = (OP), .attrs = {__VA_ARGS__}, .outputs = (OUTPUTS),              \
+    .count =                                                               \
+        (uint32_t)(sizeof((keel_attr[]){__VA_ARGS__}) / sizeof(keel_attr)) \
+  }
+
 /* A program of the one op, planned and run on x; out: as many as the call has. */
 static inline keel_status run(const call *c, keel_tensor *x,
                               keel_tensor **out) {

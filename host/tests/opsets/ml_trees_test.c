@@ -30,23 +30,16 @@ static const ensemble plain = {
     .weights = {10, 20, 30, 0.5F, -4}};
 
 static call regressor(const ensemble *e, const char *aggregate) {
-  return (call){
-      .op = "TreeEnsembleRegressor",
-      .attrs = {INTS("nodes_treeids", e->trees),
-                INTS("nodes_nodeids", e->nodes),
-                INTS("nodes_featureids", e->features),
-                INTS("nodes_truenodeids", e->yes),
-                INTS("nodes_falsenodeids", e->no),
-                INTS("nodes_missing_value_tracks_true", e->missing),
-                strings_attr("nodes_modes", NODES, e->modes),
-                FLOATS("nodes_values", e->values),
-                INTS("target_treeids", e->vote_trees),
-                INTS("target_nodeids", e->vote_nodes),
-                INTS("target_ids", e->targets),
-                FLOATS("target_weights", e->weights), INT("n_targets", 2),
-                STRING("aggregate_function", aggregate)},
-      .count = 14,
-      .outputs = 1};
+  return (call)CALL(
+      "TreeEnsembleRegressor", 1, INTS("nodes_treeids", e->trees),
+      INTS("nodes_nodeids", e->nodes), INTS("nodes_featureids", e->features),
+      INTS("nodes_truenodeids", e->yes), INTS("nodes_falsenodeids", e->no),
+      INTS("nodes_missing_value_tracks_true", e->missing),
+      strings_attr("nodes_modes", NODES, e->modes),
+      FLOATS("nodes_values", e->values), INTS("target_treeids", e->vote_trees),
+      INTS("target_nodeids", e->vote_nodes), INTS("target_ids", e->targets),
+      FLOATS("target_weights", e->weights), INT("n_targets", 2),
+      STRING("aggregate_function", aggregate));
 }
 
 static const float tree_rows[] = {1, 9, 1.0000001F, 0.6F, 2, 0.5F};
@@ -380,23 +373,19 @@ enum { MODES = 7, SPLITS, MEMBERS, WEIGHTS };
 
 static void take_lists(const placed *p, call *c) {
   const int64_t two = 2, three = 3;
-  *c = (call){
-      .op = "TreeEnsemble",
-      .attrs =
-          {INTS("nodes_featureids", p->features),
-           INTS("nodes_truenodeids", p->yes), INTS("nodes_falsenodeids", p->no),
-           INTS("nodes_trueleafs", p->yes_leaf),
-           INTS("nodes_falseleafs", p->no_leaf), INTS("tree_roots", p->roots),
-           INTS("leaf_targetids", p->targets),
-           tensor_attr("nodes_modes",
-                       create_tensor(context, KD_U8, 1, &two, p->modes)),
-           tensor_attr("nodes_splits", floats(context, two, p->splits)),
-           tensor_attr("membership_values", floats(context, three, p->members)),
-           tensor_attr("leaf_weights", floats(context, three, p->weights)),
-           INT("n_targets", 2), INT("aggregate_function", 1),
-           INT("post_transform", 0)},
-      .count = 14,
-      .outputs = 1};
+  *c = (call)CALL(
+      "TreeEnsemble", 1, INTS("nodes_featureids", p->features),
+      INTS("nodes_truenodeids", p->yes), INTS("nodes_falsenodeids", p->no),
+      INTS("nodes_trueleafs", p->yes_leaf),
+      INTS("nodes_falseleafs", p->no_leaf), INTS("tree_roots", p->roots),
+      INTS("leaf_targetids", p->targets),
+      tensor_attr("nodes_modes",
+                  create_tensor(context, KD_U8, 1, &two, p->modes)),
+      tensor_attr("nodes_splits", floats(context, two, p->splits)),
+      tensor_attr("membership_values", floats(context, three, p->members)),
+      tensor_attr("leaf_weights", floats(context, three, p->weights)),
+      INT("n_targets", 2), INT("aggregate_function", 1),
+      INT("post_transform", 0));
 }
 
 static void drop_lists(const call *c) {
