@@ -45,10 +45,10 @@ static void expect_list(keel_tensor *tensor, int64_t count,
 static keel_tensor *call(const char *name, const keel_attr *attrs,
                          uint32_t attr_count, keel_tensor *a, keel_tensor *b,
                          keel_tensor *c) {
-  keel_tensor *inputs[] = {a, b, c}, *output = NULL;
+  keel_tensor *inputs[] = {a, b, c};
   uint32_t count = c ? 3 : b ? 2 : 1;
-  expect_ok(
-      keel_call(context, name, attrs, attr_count, inputs, count, &output, 1));
+  keel_tensor *output =
+      call_op(context, name, attrs, attr_count, inputs, count);
   release_all(inputs, count);
   return output;
 }
@@ -67,6 +67,13 @@ static void expect_refused(const char *name, const keel_attr *attrs,
     fail_msg("\"%s\" does not say \"%s\"", keel_message(), says);
   release_all(inputs, b ? 2 : 1);
 }
+
+/* A list of strings as an attribute. */
+#define STRINGS(NAME, COUNT, LIST)                             \
+  {                                                            \
+    .name = (NAME), .kind = KD_ATTR_STRINGS, .count = (COUNT), \
+    .strings = (LIST)                                          \
+  }
 
 static const char *const words[] = {"pear", "", "Apfel", "pear", "kiwi"};
 
@@ -203,17 +210,25 @@ TEST_THAT(what_strings_do_not_allow_is_refused) {
   release_all(inputs, 3);
 }
 
+/* ---- Cast --------------------------------------------------------------------------- */
+
+static keel_tensor *cast(keel_tensor *tensor, kd_dtype dtype) {
+  const keel_attr to = KEEL_INT("to", dtype);
+  return call("Cast", &to, 1, tensor, NULL, NULL);
+}
+
+static void refuse_cast(const char *text, kd_dtype dtype, const char *says) {
+  const keel_attr to = KEEL_INT("to", dtype);
+  expect_refused("Cast", &to, 1, list(1, &text), NULL, says);
+}
+
 /* Where the application's locale has a comma in numbers, and is installed. */
 TEST_THAT(numbers_have_a_point_in_any_locale) {
   const float half[] = {0.5f, -1.25f};
   const char *const want[] = {"0.5", "-1.25"};
-  const keel_attr text = KEEL_INT("to", KD_STRING),
-                  number = KEEL_INT("to", KD_F32);
   if (!setlocale(LC_NUMERIC, "de_DE.UTF-8")) skip();
-  keel_tensor *strings =
-      call("Cast", &text, 1, floats(context, 2, half), NULL, NULL);
-  keel_tensor *back =
-      call("Cast", &number, 1, keel_tensor_retain(strings), NULL, NULL);
+  keel_tensor *strings = cast(floats(context, 2, half), KD_STRING);
+  keel_tensor *back = cast(keel_tensor_retain(strings), KD_F32);
   setlocale(LC_NUMERIC, "C");
   expect_list(strings, 2, want);
   expect_floats(back, half, 2);
@@ -232,26 +247,14 @@ TEST_THAT(only_tensors_are_cast) {
   expect_refused("CastLike", NULL, 0, item, sequence, "not a tensor");
 }
 
-/* ---- Cast --------------------------------------------------------------------------- */
-
-static keel_attr to(kd_dtype dtype) {
-  return (keel_attr)KEEL_INT("to", dtype);
-}
-
 TEST_THAT(numbers_become_text) {
   const float numbers[] = {0.1f, -3, 1e-5f, 16777216, INFINITY, -INFINITY, NAN};
   const char *const want[] = {"0.1", "-3",   "1e-05", "16777216",
                               "INF", "-INF", "NaN"};
-  const int64_t seven = 7, one = 1;
   const uint64_t large = UINT64_MAX;
   const char *const largest[] = {"18446744073709551615"};
-  keel_attr text = to(KD_STRING);
-  expect_list(
-      call("Cast", &text, 1, create_tensor(context, KD_F32, 1, &seven, numbers),
-           NULL, NULL),
-      7, want);
-  expect_list(call("Cast", &text, 1,
-                   create_tensor(context, KD_U64, 1, &one, &large), NULL, NULL),
+  expect_list(cast(floats(context, 7, numbers), KD_STRING), 7, want);
+  expect_list(cast(create_tensor(context, KD_U64, DIMS(1), &large), KD_STRING),
               1, largest);
 }
 
@@ -261,20 +264,18 @@ TEST_THAT(text_becomes_numbers) {
   const char *const whole[] = {"127", "-128", "3.9"};
   const int8_t bytes[] = {127, -128, 3};
   int8_t got[3];
-  keel_attr f32 = to(KD_F32), i8 = to(KD_I8), u64 = to(KD_U64);
-  keel_tensor *read = call("Cast", &f32, 1, list(5, given), NULL, NULL);
+  keel_tensor *read = cast(list(5, given), KD_F32);
   expect_floats(read, want, 5);
   keel_tensor_release(read);
-  read = call("Cast", &i8, 1, list(3, whole), NULL, NULL);
+  read = cast(list(3, whole), KD_I8);
   expect_ok(keel_tensor_read(read, got, sizeof got));
   assert_memory_equal(got, bytes, sizeof got);
   keel_tensor_release(read);
-  const char *const bad[] = {"128", "-1", "1x", "", "nan"};
-  expect_refused("Cast", &i8, 1, list(1, bad), NULL, "\"128\"");
-  expect_refused("Cast", &u64, 1, list(1, bad + 1), NULL, "\"-1\"");
-  expect_refused("Cast", &f32, 1, list(1, bad + 2), NULL, "\"1x\"");
-  expect_refused("Cast", &f32, 1, list(1, bad + 3), NULL, "\"\"");
-  expect_refused("Cast", &i8, 1, list(1, bad + 4), NULL, "\"nan\"");
+  refuse_cast("128", KD_I8, "\"128\"");
+  refuse_cast("-1", KD_U64, "\"-1\"");
+  refuse_cast("1x", KD_F32, "\"1x\"");
+  refuse_cast("", KD_F32, "\"\"");
+  refuse_cast("nan", KD_I8, "\"nan\"");
 }
 
 /* ---- ops of strings ------------------------------------------------------------------ */
@@ -285,10 +286,7 @@ TEST_THAT(letters_change_beyond_ascii) {
   const char *const stop[] = {"ÉTÉ", "日本"};
   const char *const rest[] = {"straße Ä", "\xc3"};
   const keel_attr lower = KEEL_STRING("case_change_action", "LOWER");
-  const keel_attr stopwords = {.name = "stopwords",
-                               .kind = KD_ATTR_STRINGS,
-                               .count = 2,
-                               .strings = (const char *const *)stop};
+  const keel_attr stopwords = STRINGS("stopwords", 2, stop);
   expect_list(call("StringNormalizer", &lower, 1, list(4, given), NULL, NULL),
               4, want);
   expect_list(
@@ -391,10 +389,7 @@ static uint32_t tokenizer(keel_attr *attrs, const char *token, uint32_t count,
   attrs[1] = (keel_attr)KEEL_INT("mincharnum", 0);
   attrs[2] = (keel_attr)KEEL_STRING("pad_value", "#");
   attrs[3] = token ? (keel_attr)KEEL_STRING("tokenexp", token)
-                   : (keel_attr){.name = "separators",
-                                 .kind = KD_ATTR_STRINGS,
-                                 .count = count,
-                                 .strings = separators};
+                   : (keel_attr)STRINGS("separators", count, separators);
   return 4;
 }
 
@@ -455,10 +450,7 @@ static uint32_t vectorizer(keel_attr *attrs) {
   attrs[3] = (keel_attr)KEEL_STRING("mode", "TFIDF");
   attrs[4] = (keel_attr)KEEL_INTS("ngram_counts", 2, counts);
   attrs[5] = (keel_attr)KEEL_INTS("ngram_indexes", 3, indexes);
-  attrs[6] = (keel_attr){.name = "pool_strings",
-                         .kind = KD_ATTR_STRINGS,
-                         .count = 4,
-                         .strings = pool};
+  attrs[6] = (keel_attr)STRINGS("pool_strings", 4, pool);
   attrs[7] = (keel_attr){
       .name = "weights", .kind = KD_ATTR_FLOATS, .count = 3, .floats = weights};
   return 8;
@@ -610,33 +602,19 @@ static const struct {
 } long_ops[] = {
     {"StringNormalizer",
      1,
-     {{.name = "case_change_action", .kind = KD_ATTR_STRING, .s = "UPPER"},
-      {.name = "locale", .kind = KD_ATTR_STRING, .s = "C"}}},
+     {KEEL_STRING("case_change_action", "UPPER"), KEEL_STRING("locale", "C")}},
     {"StringConcat", 2, {{0}}},
     {"StringSplit", 1, {{0}}},
-    {"StringSplit",
-     1,
-     {{.name = "delimiter", .kind = KD_ATTR_STRING, .s = " "}}},
+    {"StringSplit", 1, {KEEL_STRING("delimiter", " ")}},
 #ifdef KEEL_WITH_PCRE2
-    {"RegexFullMatch",
-     1,
-     {{.name = "pattern", .kind = KD_ATTR_STRING, .s = "a.*"}}},
+    {"RegexFullMatch", 1, {KEEL_STRING("pattern", "a.*")}},
 #endif
     {"TfIdfVectorizer",
      1,
-     {{.name = "mode", .kind = KD_ATTR_STRING, .s = "TF"},
-      {.name = "min_gram_length", .kind = KD_ATTR_INT, .i = 1},
-      {.name = "max_gram_length", .kind = KD_ATTR_INT, .i = 1},
-      {.name = "max_skip_count", .kind = KD_ATTR_INT, .i = 0},
-      {.name = "ngram_counts", .kind = KD_ATTR_INTS, .ints = zeros, .count = 1},
-      {.name = "ngram_indexes",
-       .kind = KD_ATTR_INTS,
-       .ints = zeros,
-       .count = 1},
-      {.name = "pool_strings",
-       .kind = KD_ATTR_STRINGS,
-       .strings = one_word,
-       .count = 1}}},
+     {KEEL_STRING("mode", "TF"), KEEL_INT("min_gram_length", 1),
+      KEEL_INT("max_gram_length", 1), KEEL_INT("max_skip_count", 0),
+      KEEL_INTS("ngram_counts", 1, zeros), KEEL_INTS("ngram_indexes", 1, zeros),
+      STRINGS("pool_strings", 1, one_word)}},
 };
 
 static keel_status call_long(uint32_t row, keel_context *in,
@@ -682,8 +660,7 @@ TEST_THAT(ops_end_with_their_run) {
 /* A match that would take long ends between two attempts. */
 TEST_THAT(a_match_ends_with_its_run) {
   const char *const text[] = {"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaac"};
-  const keel_attr pattern = {
-      .name = "pattern", .kind = KD_ATTR_STRING, .s = "(a*)*[bd]"};
+  const keel_attr pattern = KEEL_STRING("pattern", "(a*)*[bd]");
   keel_tensor *x = list(1, text), *out = NULL;
   assert_int_equal(
       keel_call(context, "RegexFullMatch", &pattern, 1, &x, 1, &out, 1),
