@@ -556,35 +556,15 @@ TEST_THAT(equal_definitions_are_one_op) {
     others[0].attrs = other_attrs;
     for (int i = 0; i < 3; i++)
       other_params[i].variable = 3; /* ties the same arguments */
-    switch (other) {
-      case 1:
-        others[0].version = 2;
-        break;
-      case 2:
-        others[0].attr_count = 1;
-        break;
-      case 3:
-        other_attrs[0].s = "slow";
-        break;
-      case 4:
-        other_params[1].flags = 0;
-        break;
-      case 5:
-        other_params[2].name = "Q";
-        break;
-      case 6:
-        other_params[1].variable = 4;
-        break;
-      case 7:
-        others[0].value_inputs = 1;
-        break;
-      case 8:
-        other_params[0].types = other_params[1].types = other_params[2].types =
-            KD_TYPES_FLOAT;
-        break;
-      default:
-        break;
-    }
+    if (other == 1) others[0].version = 2;
+    if (other == 2) others[0].attr_count = 1;
+    if (other == 3) other_attrs[0].s = "slow";
+    if (other == 4) other_params[1].flags = 0;
+    if (other == 5) other_params[2].name = "Q";
+    if (other == 6) other_params[1].variable = 4;
+    if (other == 7) others[0].value_inputs = 1;
+    for (int i = 0; i < 3 && other == 8; i++)
+      other_params[i].types = KD_TYPES_FLOAT;
     second = plugin;
     second.name = "second";
     second.open = open_second;
