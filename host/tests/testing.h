@@ -184,6 +184,16 @@ static inline keel_tensor *call_op(keel_context *context, const char *name,
   return out;
 }
 
+/* The same, on this device. */
+static inline keel_tensor *call_op_on(keel_device *device,
+                                      keel_context *context, const char *name,
+                                      keel_tensor *const *in, uint32_t count) {
+  expect_ok(keel_device_push(device));
+  keel_tensor *out = call_op(context, name, NULL, 0, in, count);
+  keel_device_pop();
+  return out;
+}
+
 /* An op of one argument (b: KEEL_ABSENT) or two, without attributes. */
 static inline keel_value op(keel_builder *builder, const char *name,
                             keel_value a, keel_value b) {

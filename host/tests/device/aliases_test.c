@@ -125,9 +125,7 @@ static void try_call(keel_device *device) {
   keel_tensor *in[] = {matrix(data), NULL, NULL}, *out = NULL;
   expect_ok(keel_tensor_create(context, KD_I64, 2, dims, rows, &in[1]));
   expect_ok(keel_tensor_create(context, KD_F32, 2, dims, data, &in[2]));
-  expect_ok(keel_device_push(device));
-  expect_ok(keel_call(context, "ScatterElements", NULL, 0, in, 3, &out, 1));
-  keel_device_pop();
+  out = call_op_on(device, context, "ScatterElements", in, 3);
   expect_ok(keel_tensor_read(out, got, sizeof got));
   assert_memory_equal(got, data, 6 * sizeof *got);
   assert_memory_equal(got + 6, data, 3 * sizeof *got);

@@ -281,9 +281,7 @@ TEST_THAT(work_that_failed_is_not_mapped) {
   keel_tensor *x = made(MANY);
   keel_tensor_create(context, KD_F32, 0, NULL, &thirteen, &by);
   keel_tensor *pair[] = {x, by};
-  expect_ok(keel_device_push(device));
-  expect_ok(keel_call(context, "Mul", NULL, 0, pair, 2, &y, 1));
-  keel_device_pop();
+  y = call_op_on(device, context, "Mul", pair, 2);
   assert_int_equal(keel_tensor_to(y, NULL, &here), KD_INTERNAL);
   expect_calls(0, 0);
   keel_tensor *all[] = {x, by, y};

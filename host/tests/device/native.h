@@ -87,9 +87,7 @@ static inline keel_tensor *zeros(void) {
 
 /* Takes x. */
 static inline keel_tensor *computed(const char *op, keel_tensor *x) {
-  expect_ok(keel_device_push(device));
-  keel_tensor *y = call_op(context, op, NULL, 0, &x, 1);
-  keel_device_pop();
+  keel_tensor *y = call_op_on(device, context, op, &x, 1);
   assert_ptr_equal(keel_tensor_device(y), device);
   keel_tensor_release(x);
   return y;

@@ -291,9 +291,7 @@ TEST_THAT(a_source_is_held_until_it_was_read) {
   keel_context *context = open_beside(TOY("queue"), 1, &queue);
   for (int i = 0; i < 20; i++) {
     keel_tensor *x = floats(context, 4, data), *y = NULL;
-    expect_ok(keel_device_push(queue));
-    expect_ok(keel_call(context, "Relu", NULL, 0, &x, 1, &y, 1));
-    keel_device_pop();
+    y = call_op_on(queue, context, "Relu", &x, 1);
     keel_tensor_release(x);
     keel_tensor *over = floats(context, 4, others);
     expect_floats(y, want, 4);
@@ -311,9 +309,7 @@ TEST_THAT(lent_memory_is_read_before_the_call_returns) {
   memcpy(mine, data, sizeof mine);
   keel_tensor *x = NULL, *y = NULL;
   expect_ok(keel_tensor_wrap(context, KD_F32, DIMS(4), mine, NULL, NULL, &x));
-  expect_ok(keel_device_push(queue));
-  expect_ok(keel_call(context, "Relu", NULL, 0, &x, 1, &y, 1));
-  keel_device_pop();
+  y = call_op_on(queue, context, "Relu", &x, 1);
   keel_tensor_release(x);
   memset(mine, 0, sizeof mine);
   expect_floats(y, want, 4);

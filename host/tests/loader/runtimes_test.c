@@ -97,9 +97,7 @@ TEST_THAT(a_value_stays_where_it_was_put) {
   const float numbers[] = {-1, 2}, want[] = {0, 2};
   keel_tensor *x = floats(context, 2, numbers), *there = NULL, *y = NULL;
   expect_ok(keel_tensor_to(x, queue, &there));
-  expect_ok(keel_device_push(cpu));
-  expect_ok(keel_call(context, "Relu", NULL, 0, &there, 1, &y, 1));
-  keel_device_pop();
+  y = call_op_on(cpu, context, "Relu", &there, 1);
   assert_ptr_equal(keel_tensor_device(there), queue);
   assert_ptr_equal(keel_tensor_device(y), cpu);
   expect_floats(y, want, 2);
@@ -111,9 +109,7 @@ TEST_THAT(int32_runs_on_the_device_that_is_named) {
   const int32_t numbers[] = {3, -4}, want[] = {6, -8};
   keel_tensor *x = create_tensor(context, KD_I32, DIMS(2), numbers);
   keel_tensor *in[] = {x, x};
-  expect_ok(keel_device_push(cpu));
-  keel_tensor *y = call_op(context, "Add", NULL, 0, in, 2);
-  keel_device_pop();
+  keel_tensor *y = call_op_on(cpu, context, "Add", in, 2);
   assert_ptr_equal(keel_tensor_device(y), cpu);
   assert_memory_equal(keel_tensor_data(y), want, sizeof want);
   RELEASE(x, y);

@@ -156,9 +156,7 @@ TEST_THAT(a_copy_in_flight_keeps_the_memory) {
   keel_tensor *pair[2] = {floats(context, 2, ones), NULL}, *held = NULL;
   expect_ok(keel_tensor_create(context, KD_F32, 0, NULL, &seven, &pair[1]));
   atomic_store(&toy->gate, 1);
-  expect_ok(keel_device_push(queue));
-  expect_ok(keel_call(context, "Mul", NULL, 0, pair, 2, &held, 1));
-  keel_device_pop();
+  held = call_op_on(queue, context, "Mul", pair, 2);
   keel_tensor *x = take(make_pairs(&deleted), 0), *y = relu(queue, x);
   keel_tensor_release(x);
   assert_int_equal(deleted, 0);

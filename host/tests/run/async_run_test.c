@@ -376,9 +376,7 @@ TEST_THAT(a_called_copy_holds_no_thread) {
   keel_tensor *in[] = {first, seven};
   const keel_attr host = KEEL_INT("host", 1);
   atomic_store(&toy->gate, 1);
-  expect_ok(keel_device_push(queue));
-  expect_ok(keel_call(context, "Mul", NULL, 0, in, 2, &there, 1));
-  keel_device_pop();
+  there = call_op_on(queue, context, "Mul", in, 2);
   expect_ok(keel_call(context, "keel::Copy", &host, 1, &there, 1, &here, 1));
   expect_ok(keel_call(context, "Neg", NULL, 0, &second, 1, &other, 1));
   fulfil(first, pair, 2);

@@ -27,9 +27,7 @@ static keel_tensor *there(const float *values, uint32_t rank) {
 
 static keel_tensor *product(keel_tensor *x, keel_tensor *factor) {
   keel_tensor *in[] = {x, factor}, *out = NULL;
-  expect_ok(keel_device_push(device));
-  expect_ok(keel_call(context, "Mul", NULL, 0, in, 2, &out, 1));
-  keel_device_pop();
+  out = call_op_on(device, context, "Mul", in, 2);
   return out;
 }
 
