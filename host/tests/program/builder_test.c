@@ -28,11 +28,6 @@ static keel_value vector(keel_builder *builder, const char *name) {
   return keel_builder_input(builder, name, KD_F32, 1, one_dim);
 }
 
-static keel_builder *body_of(keel_builder *outer, const char *name) {
-  keel_builder *body = create_body(outer, name);
-  return body;
-}
-
 /* Runs a plan on two floats and a bool. */
 static void expect_if(keel_plan *plan, bool which, float a, float b) {
   static const float x[] = {1, 2};
@@ -51,8 +46,8 @@ static keel_builder *build_if(void) {
   keel_value which = keel_builder_input(builder, "which", KD_BOOL, 0, NULL);
   keel_value x = vector(builder, "x");
   keel_value more = op(builder, "Add", x, f32(builder, 10));
-  keel_builder *then = body_of(builder, "then");
-  keel_builder *other = body_of(builder, "else");
+  keel_builder *then = create_body(builder, "then");
+  keel_builder *other = create_body(builder, "else");
   keel_builder_output(
       then, "y",
       op(then, "Identity", keel_builder_capture(then, more), KEEL_ABSENT));
@@ -99,11 +94,12 @@ TEST_THAT(branches_in_a_file) {
 TEST_THAT(loop_around_branches) {
   keel_builder *builder = create_builder(context, "nested");
   keel_value x = vector(builder, "x");
-  keel_builder *body = body_of(builder, "body");
+  keel_builder *body = create_body(builder, "body");
   keel_value round = keel_builder_input(body, "i", KD_I64, 0, NULL);
   keel_value cond = keel_builder_input(body, "cond", KD_BOOL, 0, NULL);
   keel_value v = vector(body, "v"), outer = keel_builder_capture(body, x);
-  keel_builder *then = body_of(body, "then"), *other = body_of(body, "else");
+  keel_builder *then = create_body(body, "then"),
+               *other = create_body(body, "else");
   keel_builder_output(then, "w",
                       op(then, "Add", keel_builder_capture(then, v),
                          keel_builder_capture(then, outer)));
@@ -143,7 +139,7 @@ TEST_THAT(scan) {
   keel_value x = keel_builder_input(builder, "x", KD_F32, 2, dims);
   static const float zeros[2] = {0};
   keel_value start = constant_of(builder, floats(context, 2, zeros));
-  keel_builder *body = body_of(builder, "body");
+  keel_builder *body = create_body(builder, "body");
   keel_value sum = vector(body, "sum");
   sum = op(body, "Add", sum, vector(body, "row"));
   keel_builder_output(body, "sum", sum);
@@ -166,7 +162,7 @@ TEST_THAT(scan) {
 
 /* i < limit, which stands outside. */
 static keel_builder *below(keel_builder *builder, keel_value limit) {
-  keel_builder *condition = body_of(builder, "condition");
+  keel_builder *condition = create_body(builder, "condition");
   keel_value i = keel_builder_input(condition, "i", KD_I64, 0, NULL);
   vector(condition, "v");
   keel_builder_output(
@@ -177,7 +173,7 @@ static keel_builder *below(keel_builder *builder, keel_value limit) {
 
 /* i, v -> i + 1, v * factor, where the factor stands outside. */
 static keel_builder *times(keel_builder *builder, keel_value factor) {
-  keel_builder *body = body_of(builder, "body");
+  keel_builder *body = create_body(builder, "body");
   keel_value i = keel_builder_input(body, "i", KD_I64, 0, NULL);
   keel_value v = vector(body, "v");
   keel_builder_output(body, "i", op(body, "Add", i, i64(body, 1)));
@@ -240,7 +236,7 @@ TEST_THAT(while_in_while) {
   keel_value x = vector(builder, "x");
   keel_value factor = keel_builder_input(builder, "factor", KD_F32, 0, NULL);
   keel_builder *condition = below(builder, limit);
-  keel_builder *body = body_of(builder, "outer");
+  keel_builder *body = create_body(builder, "outer");
   keel_value i = keel_builder_input(body, "i", KD_I64, 0, NULL), inner[2];
   keel_value v = vector(body, "v");
   expect_ok(add_while(body, keel_builder_capture(body, limit), v,
@@ -273,8 +269,8 @@ TEST_THAT(bodies_that_are_left) {
   keel_builder *builder = create_builder(context, "left");
   keel_value x = vector(builder, "x");
   keel_builder_output(builder, "x", x);
-  keel_builder *body = body_of(builder, "nobody's"), *none = NULL;
-  keel_builder *inner = body_of(body, "inner");
+  keel_builder *body = create_body(builder, "nobody's"), *none = NULL;
+  keel_builder *inner = create_body(body, "inner");
   keel_builder_output(body, "y", vector(body, "y"));
   keel_program *program = NULL;
   expect_fails(keel_builder_finish(body, &program), KD_FAILED_PRECONDITION,
@@ -298,7 +294,7 @@ TEST_THAT(dropped_bodies) {
   keel_builder *builder = create_builder(context, "dropped");
   keel_value x = vector(builder, "x");
   keel_value factor = f32(builder, 3), out[2];
-  keel_builder *body = body_of(builder, "dropped"), *inner = NULL;
+  keel_builder *body = create_body(builder, "dropped"), *inner = NULL;
   expect_ok(add_while(body, i64(body, 3), keel_builder_capture(body, x),
                       keel_builder_capture(body, factor), out));
   expect_ok(keel_builder_body(body, "inner", &inner));
@@ -313,7 +309,7 @@ TEST_THAT(dropped_bodies) {
 TEST_THAT(misused_bodies) {
   keel_builder *builder = create_builder(context, "twice");
   keel_value x = vector(builder, "x"), condition = yes(builder);
-  keel_builder *body = body_of(builder, "one");
+  keel_builder *body = create_body(builder, "one");
   keel_builder_output(body, "y", keel_builder_capture(body, x));
   const keel_attr twice[] = {KEEL_BODY("then_branch", body),
                              KEEL_BODY("else_branch", body)};
@@ -324,7 +320,7 @@ TEST_THAT(misused_bodies) {
 
   builder = create_builder(context, "another's");
   keel_builder *other = create_builder(context, "other");
-  body = body_of(other, "one");
+  body = create_body(other, "one");
   keel_builder_output(body, "y", f32(body, 1));
   const keel_attr foreign = KEEL_BODY("body", body);
   const keel_value in[] = {i64(builder, 3), KEEL_ABSENT};
@@ -340,7 +336,7 @@ TEST_THAT(misused_bodies) {
 
 TEST_THAT(bodies_that_fail) {
   keel_builder *builder = create_builder(context, "fails");
-  keel_builder *body = body_of(builder, "one");
+  keel_builder *body = create_body(builder, "one");
   op(body, "Nonsense", f32(body, 1), KEEL_ABSENT);
   keel_builder_output(body, "y", f32(body, 1));
   const keel_attr attr = KEEL_BODY("body", body);
@@ -349,15 +345,15 @@ TEST_THAT(bodies_that_fail) {
   keel_builder_destroy(body);
 
   builder = create_builder(context, "empty");
-  body = body_of(builder, "nothing");
+  body = create_body(builder, "nothing");
   const keel_attr empty = KEEL_BODY("body", body);
   keel_builder_op(builder, "Loop", &empty, 1, NULL, 0);
   expect_failed(builder, KD_INVALID_ARGUMENT, "\"nothing\" has no output");
   keel_builder_destroy(body);
 
   builder = create_builder(context, "numbers");
-  keel_builder *condition = body_of(builder, "condition");
-  body = body_of(builder, "body");
+  keel_builder *condition = create_body(builder, "condition");
+  body = create_body(builder, "body");
   keel_builder_output(condition, "c", yes(condition));
   keel_builder_output(body, "y", vector(body, "v"));
   keel_value x = vector(builder, "x"), out = 0;
@@ -411,8 +407,8 @@ TEST_THAT(old_broadcast) {
   keel_value x = keel_builder_input(builder, "x", KD_F32, 2, dims);
   keel_value same =
       op(builder, "Neg", op(builder, "Neg", x, KEEL_ABSENT), KEEL_ABSENT);
-  keel_builder *branch = body_of(builder, "then"),
-               *other = body_of(builder, "e");
+  keel_builder *branch = create_body(builder, "then"),
+               *other = create_body(builder, "e");
   const keel_value pair[] = {keel_builder_capture(branch, same),
                              constant_of(branch, floats(context, 2, b))};
   const keel_attr attrs[] = {KEEL_INT("axis", 0), KEEL_INT("broadcast", 1)};

@@ -258,8 +258,7 @@ static void expect_end(keel_tensor *member, keel_status status,
   keel_tensor *x = floats(context, COUNT, data);
   keel_tensor *y = begin("keel::AllReduce", member, x);
   assert_int_equal(keel_tensor_wait(y), status);
-  if (!strstr(keel_message(), says))
-    fail_msg("\"%s\" does not say \"%s\"", keel_message(), says);
+  expect_message(says);
   RELEASE(y, x, member);
   keel_link_close(ranks);
 }
