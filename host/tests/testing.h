@@ -202,6 +202,18 @@ static inline keel_value op(keel_builder *builder, const char *name,
                          b == KEEL_ABSENT ? 1 : 2);
 }
 
+/* What y changes by with x, under the names that the op has for them. */
+static inline keel_value gradient_of(keel_builder *builder, const char *x_name,
+                                     keel_value x, const char *y_name,
+                                     keel_value y) {
+  const char *xs[] = {x_name};
+  const keel_attr of[] = {
+      {.name = "xs", .kind = KD_ATTR_STRINGS, .count = 1, .strings = xs},
+      KEEL_STRING("y", y_name)};
+  return keel_builder_op(builder, "ai.onnx.preview.training::Gradient", of, 2,
+                         (keel_value[]){x, x, y}, 3);
+}
+
 /* A constant of a tensor, which it takes over. */
 static inline keel_value constant_of(keel_builder *builder,
                                      KD_OWNED keel_tensor *tensor) {

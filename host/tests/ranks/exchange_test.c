@@ -240,10 +240,6 @@ TEST_THAT(rank) {
 /* y = op(member, x), and the gradient of the sum of y * w on all ranks, by the own x. */
 static keel_plan *gradient_plan(uint32_t rank, const char *name,
                                 const keel_attr *attrs, uint32_t attr_count) {
-  static const char *const xs[] = {"x"};
-  const keel_attr of[] = {
-      {.name = "xs", .kind = KD_ATTR_STRINGS, .count = 1, .strings = xs},
-      KEEL_STRING("y", "loss")};
   keel_builder *builder = create_builder(context, "gradient");
   const keel_value member = keel_builder_resource(builder, "member");
   const keel_value x = keel_builder_input(builder, "x", KD_F32, DIMS(ROWS, 2));
@@ -251,9 +247,7 @@ static keel_plan *gradient_plan(uint32_t rank, const char *name,
   const keel_value y = keel_builder_op(builder, name, attrs, attr_count,
                                        (keel_value[]){member, x}, 2);
   const keel_value loss = op(builder, "Mul", y, w);
-  const keel_value dx =
-      keel_builder_op(builder, "ai.onnx.preview.training::Gradient", of, 2,
-                      (keel_value[]){x, x, loss}, 3);
+  const keel_value dx = gradient_of(builder, "x", x, "loss", loss);
   keel_builder_output(builder, "y", op(builder, "Identity", y, KEEL_ABSENT));
   keel_builder_output(builder, "dx", dx);
   return finish_plan(builder,
@@ -339,12 +333,8 @@ TEST_THAT(gradients) {
 
 TEST_THAT(gradients_of_sums_only) {
   static const char *const names[] = {"keel::AllReduce", "keel::ReduceScatter"};
-  static const char *const xs[] = {"x"};
   const keel_attr max[] = {KEEL_STRING("reduction", "max"),
                            KEEL_INT("size", MEMBERS)};
-  const keel_attr of[] = {
-      {.name = "xs", .kind = KD_ATTR_STRINGS, .count = 1, .strings = xs},
-      KEEL_STRING("y", "y")};
   for (int i = 0; i < 2; i++) {
     keel_builder *builder = create_builder(context, "max");
     keel_plan *plan = NULL;
@@ -353,10 +343,7 @@ TEST_THAT(gradients_of_sums_only) {
         keel_builder_input(builder, "x", KD_F32, DIMS(ROWS, 2));
     const keel_value y = keel_builder_op(builder, names[i], max, 2,
                                          (keel_value[]){member, x}, 2);
-    keel_builder_output(
-        builder, "dx",
-        keel_builder_op(builder, "ai.onnx.preview.training::Gradient", of, 2,
-                        (keel_value[]){x, x, y}, 3));
+    keel_builder_output(builder, "dx", gradient_of(builder, "x", x, "y", y));
     keel_program *program = finish_program(builder);
     expect_fails(keel_plan_create(program, NULL, &plan), KD_UNIMPLEMENTED,
                  "has a gradient in Keel for sums only");
@@ -370,13 +357,15 @@ static keel_value i64(keel_builder *builder, int64_t number) {
   return add_constant(builder, KD_I64, 0, NULL, &number);
 }
 
-/* Five rounds, each of which sums all members' values and divides by their number. */
-static keel_plan *mean_plan(uint32_t rank) {
-  keel_builder *builder = create_builder(context, "mean"), *test = NULL,
+/* Five rounds from x, each of which makes v of what `step` adds to the body. */
+static keel_plan *loop_plan(keel_device *device, uint32_t rank,
+                            keel_value (*step)(keel_builder *body,
+                                               keel_value member, keel_value i,
+                                               keel_value v, uint32_t rank)) {
+  keel_builder *builder = create_builder(context, "loop"), *test = NULL,
                *body = NULL;
   const keel_value member = keel_builder_resource(builder, "member");
   const keel_value x = keel_builder_input(builder, "x", KD_F32, DIMS(ROWS, 2));
-  float members = MEMBERS;
   keel_value out[2];
   expect_ok(keel_builder_body(builder, "test", &test));
   keel_value i = keel_builder_input(test, "i", KD_I64, 0, NULL);
@@ -385,18 +374,25 @@ static keel_plan *mean_plan(uint32_t rank) {
   expect_ok(keel_builder_body(builder, "body", &body));
   i = keel_builder_input(body, "i", KD_I64, 0, NULL);
   keel_value v = keel_builder_input(body, "v", KD_F32, DIMS(ROWS, 2));
-  keel_value sum =
-      keel_builder_op(body, "keel::AllReduce", NULL, 0,
-                      (keel_value[]){keel_builder_capture(body, member), v}, 2);
-  keel_value n = add_constant(body, KD_F32, 0, NULL, &members);
+  v = step(body, keel_builder_capture(body, member), i, v, rank);
   keel_builder_output(body, "i", op(body, "Add", i, i64(body, 1)));
-  keel_builder_output(body, "v", op(body, "Div", sum, n));
+  keel_builder_output(body, "v", v);
   expect_ok(keel_builder_while(builder, test, body,
                                (keel_value[]){i64(builder, 0), x}, 2, out));
-  keel_builder_output(builder, "y", out[1]);
   RELEASE(test, body);
-  return finish_plan(builder,
-                     PLAN_PARAMS(.device = keel_group_device(group, rank)));
+  return plan_giving(builder, out[1], PLAN_PARAMS(.device = device));
+}
+
+/* All members' values are summed, and divided by their number. */
+static keel_value mean_step(keel_builder *body, keel_value member, keel_value i,
+                            keel_value v, uint32_t rank) {
+  (void)i, (void)rank;
+  return op(body, "Div", op(body, "keel::AllReduce", member, v),
+            add_constant(body, KD_F32, 0, NULL, &(float){MEMBERS}));
+}
+
+static keel_plan *mean_plan(uint32_t rank) {
+  return loop_plan(keel_group_device(group, rank), rank, mean_step);
 }
 
 TEST_THAT(in_a_loop) {
@@ -564,8 +560,8 @@ TEST_THAT(other_programs) {
   release_plans(&all);
 }
 
-/* The run of rank 1 fails before it comes to the second exchange. */
-/* Sums x, takes a row of that, of which rank 1 has none, and sums that. */
+/* Sums x, takes a row of that, and sums it; rank 1, which has no such row, fails before it
+ * comes to the second exchange. */
 static keel_plan *row_plan(uint32_t rank) {
   keel_builder *builder = create_builder(context, "fails");
   const keel_value member = keel_builder_resource(builder, "member");
@@ -656,38 +652,18 @@ TEST_THAT(a_run_that_is_cancelled) {
   release_plans(&all);
 }
 
-/* Rounds whose row exists, but for rank 1 in the second one. */
-static keel_plan *rows_plan(uint32_t rank) {
-  keel_builder *builder = create_builder(context, "rows"), *test = NULL,
-               *body = NULL;
-  const keel_value member = keel_builder_resource(builder, "member");
-  const keel_value x = keel_builder_input(builder, "x", KD_F32, DIMS(ROWS, 2));
-  keel_value out[2];
-  expect_ok(keel_builder_body(builder, "test", &test));
-  keel_value i = keel_builder_input(test, "i", KD_I64, 0, NULL);
-  keel_builder_input(test, "v", KD_F32, DIMS(ROWS, 2));
-  keel_builder_output(test, "c", op(test, "Less", i, i64(test, 5)));
-  expect_ok(keel_builder_body(builder, "body", &body));
-  i = keel_builder_input(body, "i", KD_I64, 0, NULL);
-  keel_value v = keel_builder_input(body, "v", KD_F32, DIMS(ROWS, 2));
+/* The row exists, but for rank 1 in the second round. */
+static keel_value row_step(keel_builder *body, keel_value member, keel_value i,
+                           keel_value v, uint32_t rank) {
   keel_value at = op(body, "Add", i, i64(body, rank == 1 ? ROWS - 1 : 0));
-  keel_value pair[] = {keel_builder_capture(body, member),
-                       op(body, "Add", v, op(body, "Gather", v, at))};
-  keel_builder_output(body, "i", op(body, "Add", i, i64(body, 1)));
-  keel_builder_output(
-      body, "v", keel_builder_op(body, "keel::AllReduce", NULL, 0, pair, 2));
-  expect_ok(keel_builder_while(builder, test, body,
-                               (keel_value[]){i64(builder, 0), x}, 2, out));
-  keel_builder_output(builder, "y", out[1]);
-  RELEASE(test, body);
-  return finish_plan(builder,
-                     PLAN_PARAMS(.device = keel_device_at(context, 2)));
+  return op(body, "keel::AllReduce", member,
+            op(body, "Add", v, op(body, "Gather", v, at)));
 }
 
 TEST_THAT(a_loop_that_fails) {
   runs all;
   for (uint32_t r = 0; r < MEMBERS; r++)
-    all.plans[r] = rows_plan(r);
+    all.plans[r] = loop_plan(keel_device_at(context, 2), r, row_step);
   for (int run = 0; run < 10; run++) {
     begin_runs(&all, MEMBERS);
     expect_failed(&all, KD_OUT_OF_RANGE, "index 8");
