@@ -106,23 +106,11 @@ static inline void expect(keel_tensor *tensor, float scale, float added) {
 
 /* y = -(-x) by a plan, on the device. */
 static inline keel_plan *planned(void) {
-  keel_builder *builder = NULL;
-  keel_program *program = NULL;
-  keel_plan *plan = NULL;
-  expect_ok(keel_builder_create(context, "negated", &builder));
+  keel_builder *builder = create_builder(context, "negated");
   keel_value x = keel_builder_input(builder, "x", KD_F32, 1, dims);
   keel_value abs = op(builder, "Abs", x, KEEL_ABSENT);
-  keel_builder_output(builder, "y", op(builder, "Sub", x, abs));
-  expect_ok(keel_builder_finish(builder, &program));
-  keel_builder_destroy(builder);
-  expect_ok(keel_plan_create(program, PLAN_PARAMS(.device = device), &plan));
-  keel_program_release(program);
-  return plan;
-}
-
-static inline void refused(keel_status status, keel_status want,
-                           const char *says) {
-  expect_fails(status, want, says);
+  return plan_giving(builder, op(builder, "Sub", x, abs),
+                     PLAN_PARAMS(.device = device));
 }
 
 #endif /* KEEL_TESTS_NATIVE_H */
