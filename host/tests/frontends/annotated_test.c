@@ -1,18 +1,10 @@
 /* annotated_test.c - ONNX files that say how devices share them (IR 11): the CPU and the simulated
  * device follow what they say, and give what one gives; what is wrong is refused, and what can't be
  * followed is not. */
-#include <keel/group.h>
-#include <keel/split.h>
 #include <unistd.h>
 
-#define WORKERS 2
-#ifdef SIM_PLUGIN
-#define BESIDE SIM_PLUGIN
-#else
-#define BESIDE NULL /* without the suite there is no second device */
-#endif
 #include "files.h"
-#include "with_cpu.h"
+#include "two_ranks.h"
 
 enum { ROOM = 65536, ROWS = 4, WIDE = 16, HIDDEN = 32 };
 
@@ -249,8 +241,6 @@ static keel_program *staged(int64_t a, int64_t b, int64_t y) {
 
 #ifdef SIM_PLUGIN
 
-enum { VALUES = 4096 };
-
 static void put_attr(const char *name, int64_t value) {
   static wire attr;
   put_text(&attr, 1, name);
@@ -259,58 +249,16 @@ static void put_attr(const char *name, int64_t value) {
   put(&node, 5, &attr);
 }
 
-static keel_tensor *input_of(const keel_program *program) {
-  static float data[VALUES];
-  keel_port port;
-  expect_ok(keel_program_input(program, 0, &port));
-  for (int i = 0; i < VALUES; i++)
-    data[i] = (float)(i * 11 % 7 - 3);
-  return create_tensor(context, KD_F32, port.rank, port.dims, data);
-}
-
-/* Both ranks' results, and how each was made. */
-static void run_both(const keel_program *program, keel_tensor *x,
-                     keel_tensor **out, keel_split_facts *facts) {
-  static const char *const names[] = {"cpu:0", "sim:0"};
-  keel_device *devices[2] = {NULL};
-  keel_tensor *members[2];
-  keel_plan *plans[2];
-  keel_group *group = NULL;
-  for (uint32_t r = 0; r < 2; r++)
-    expect_ok(keel_device_find(context, names[r], &devices[r]));
-  expect_ok(keel_group_create(devices, 2, &group));
-  expect_ok(keel_group_members(group, members));
-  for (uint32_t r = 0; r < 2; r++) {
-    const keel_split_params params = {.struct_size = sizeof params,
-                                      .kind = KEEL_SPLIT_ANNOTATED,
-                                      .rank = r,
-                                      .size = 2};
-    keel_program *own = NULL;
-    expect_ok(keel_program_split(program, &params, &own, &facts[r]));
-    plans[r] = create_plan(own, PLAN_PARAMS(.device = devices[r]));
-    keel_program_release(own);
-    keel_tensor *inputs[] = {x, members[r]};
-    expect_ok(keel_plan_begin(plans[r], NULL, inputs,
-                              keel_plan_input_count(plans[r]), &out[r], 1));
-  }
-  release_all(members, 2);
-  for (uint32_t r = 0; r < 2; r++) {
-    expect_ok(keel_tensor_wait(out[r]));
-    keel_plan_release(plans[r]);
-  }
-  keel_group_release(group);
-}
-
 /* Both have the bits that one alone has; the program goes. */
 static void expect_same(keel_program *program, keel_split_facts *facts) {
-  static float want[VALUES], got[VALUES];
+  static float want[INPUT_MOST], got[INPUT_MOST];
   keel_tensor *x = input_of(program), *y = NULL, *out[2] = {NULL};
   keel_plan *plan = create_plan(program, NULL);
   expect_ok(keel_plan_run(plan, &x, 1, &y, 1));
   uint64_t size = keel_tensor_size(y);
   assert_in_range(size, 1, sizeof want);
   expect_ok(keel_tensor_read(y, want, size));
-  run_both(program, x, out, facts);
+  run_split(program, KEEL_SPLIT_ANNOTATED, x, out, facts);
   for (uint32_t r = 0; r < 2; r++) {
     assert_int_equal(keel_tensor_size(out[r]), size);
     expect_ok(keel_tensor_read(out[r], got, size));

@@ -1,16 +1,8 @@
 /* split_test.c - models that ranks share: the CPU and the simulated device run one each, and give
  * what one rank alone gives. */
-#include <keel/group.h>
-#include <keel/split.h>
 #include <math.h>
 
-#define WORKERS 2
-#ifdef SIM_PLUGIN
-#define BESIDE SIM_PLUGIN
-#else
-#define BESIDE NULL /* without the suite there is no second device */
-#endif
-#include "with_cpu.h"
+#include "two_ranks.h"
 
 enum { ROOM = 4096 };
 
@@ -49,6 +41,16 @@ static keel_program *convolutions(void) {
             weights(b, DIMS(6), 5));
   y = op(b, "Flatten", y, KEEL_ABSENT);
   return program_giving(b, y);
+}
+
+/* For rank 0 of two. */
+static keel_program *split_in_two(const keel_program *program, uint32_t kind,
+                                  keel_split_facts *facts) {
+  const keel_split_params params = {
+      .struct_size = sizeof params, .kind = kind, .size = 2};
+  keel_program *own = NULL;
+  expect_ok(keel_program_split(program, &params, &own, facts));
+  return own;
 }
 
 #ifdef SIM_PLUGIN
@@ -541,57 +543,17 @@ static keel_program *ends_and_starts(void) {
 
 /* ---- runs ------------------------------------------------------------------------------- */
 
-static keel_tensor *input_of(const keel_program *program) {
-  keel_port port;
-  static float data[ROOM];
-  expect_ok(keel_program_input(program, 0, &port));
-  for (int i = 0; i < ROOM; i++)
-    data[i] = (float)(i * 11 % 7 - 3);
-  return create_tensor(context, KD_F32, port.rank, port.dims, data);
-}
-
-/* Both ranks' results, and how the model was split. */
-static void run_split(const keel_program *program, uint32_t kind,
-                      keel_tensor **out, keel_split_facts *facts) {
-  static const char *const names[] = {"cpu:0", "sim:0"};
-  keel_device *devices[2] = {NULL};
-  keel_group *group = NULL;
-  keel_tensor *members[2], *x = input_of(program);
-  keel_plan *plans[2];
-  for (uint32_t r = 0; r < 2; r++)
-    expect_ok(keel_device_find(context, names[r], &devices[r]));
-  expect_ok(keel_group_create(devices, 2, &group));
-  expect_ok(keel_group_members(group, members));
-  for (uint32_t r = 0; r < 2; r++) {
-    const keel_split_params params = {
-        .struct_size = sizeof params, .kind = kind, .rank = r, .size = 2};
-    keel_program *own = NULL;
-    expect_ok(keel_program_split(program, &params, &own, facts));
-    plans[r] = create_plan(own, PLAN_PARAMS(.device = devices[r]));
-    keel_program_release(own);
-    keel_tensor *inputs[] = {x, members[r]};
-    expect_ok(keel_plan_begin(plans[r], NULL, inputs,
-                              keel_plan_input_count(plans[r]), &out[r], 1));
-  }
-  release_all(members, 2);
-  for (uint32_t r = 0; r < 2; r++) {
-    expect_ok(keel_tensor_wait(out[r]));
-    keel_plan_release(plans[r]);
-  }
-  RELEASE(group, x);
-}
-
 /* Both ranks have what one alone gives; the program goes. */
 static void expect_same(keel_program *program, uint32_t kind, float within,
                         uint32_t exchanges, uint64_t part) {
   static float want[ROOM], got[ROOM];
   keel_tensor *x = input_of(program), *y = NULL, *out[2] = {NULL};
-  keel_split_facts facts;
+  keel_split_facts facts[2];
   keel_plan *plan = create_plan(program, NULL);
   expect_ok(keel_plan_run(plan, &x, 1, &y, 1));
   uint64_t size = keel_tensor_size(y);
   expect_ok(keel_tensor_read(y, want, size));
-  run_split(program, kind, out, &facts);
+  run_split(program, kind, x, out, facts);
   for (uint32_t r = 0; r < 2; r++) {
     assert_int_equal(keel_tensor_size(out[r]), size);
     expect_ok(keel_tensor_read(out[r], got, size));
@@ -600,9 +562,9 @@ static void expect_same(keel_program *program, uint32_t kind, float within,
         fail_msg("rank %u has %g at %llu, not %g", (unsigned)r, (double)got[i],
                  (unsigned long long)i, (double)want[i]);
   }
-  assert_int_equal(facts.exchanges, exchanges);
+  assert_int_equal(facts[1].exchanges, exchanges);
   if (part)
-    assert_true(facts.weights_here * part <= facts.weights + 256 * part);
+    assert_true(facts[1].weights_here * part <= facts[1].weights + 256 * part);
   release_all(out, 2);
   RELEASE(x, y, plan, program);
 }
@@ -670,11 +632,9 @@ TEST_THAT(no_piece_is_made_of_nothing) {
     keel_value at = add_constant(b, KD_I64, 0, NULL, &places[i]);
     expect_ok(keel_builder_output(b, i ? "z" : "y", op(b, "Gather", y, at)));
   }
-  keel_program *program = finish_program(b), *own = NULL;
-  const keel_split_params params = {
-      .struct_size = sizeof params, .kind = KEEL_SPLIT_TENSOR, .size = 2};
   keel_split_facts facts;
-  expect_ok(keel_program_split(program, &params, &own, &facts));
+  keel_program *program = finish_program(b);
+  keel_program *own = split_in_two(program, KEEL_SPLIT_TENSOR, &facts);
   assert_int_equal(facts.exchanges, 1); /* of all pieces, as they are */
   RELEASE(own, program);
 }
@@ -722,30 +682,22 @@ TEST_THAT(a_state_may_need_exchanges) {
   (void)state;
   for (int i = 0; i < 2; i++) {
     keel_builder *b = create_builder(context, "state");
-    keel_program *own = NULL;
     keel_value v = keel_builder_resource(b, "v");
     keel_value x = keel_builder_input(b, "x", KD_F32, DIMS(4, 8));
     keel_value y = op(b, "MatMul", x, weights(b, DIMS(8, 8), 1));
     op(b, "keel::VariableAssign", v, y);
     keel_program *program = program_giving(b, y);
-    const keel_split_params params = {
-        .struct_size = sizeof params, .kind = kinds[i], .size = 2};
-    expect_ok(keel_program_split(program, &params, &own, NULL));
-    RELEASE(own, program);
+    RELEASE(split_in_two(program, kinds[i], NULL), program);
   }
 }
 
 /* A number before the batch is for all ranks. */
 TEST_THAT(a_number_is_no_batch) {
   keel_builder *b = create_builder(context, "number");
-  keel_program *own = NULL;
   keel_value k = keel_builder_input(b, "k", KD_F32, 0, NULL);
   keel_value x = keel_builder_input(b, "x", KD_F32, DIMS(4, 8));
   keel_program *program = program_giving(b, op(b, "Mul", x, k));
-  const keel_split_params params = {
-      .struct_size = sizeof params, .kind = KEEL_SPLIT_DATA, .size = 2};
-  expect_ok(keel_program_split(program, &params, &own, NULL));
-  RELEASE(own, program);
+  RELEASE(split_in_two(program, KEEL_SPLIT_DATA, NULL), program);
 }
 
 /* ---- what is refused ----------------------------------------------------------------------- */
