@@ -105,8 +105,7 @@ TEST_THAT(of_promises) {
   came = receive(members[1], 0);
   sent = send(members[0], 1, x); /* and the next goes on */
   expect_filled(came, 1, 1);
-  keel_tensor *all[] = {sent, came, promise, x};
-  release_all(all, 4);
+  RELEASE(sent, came, promise, x);
 }
 
 /* ---- stages ---------------------------------------------------------------------------- */

@@ -375,9 +375,7 @@ TEST_THAT(a_called_copy_holds_no_thread) {
   atomic_store(&toy->gate, 0);
   expect_pair(here, 7, -14);
   pthread_join(thread, NULL);
-  keel_tensor *all[] = {seven, there, first, second};
-  release_all(all, 4);
-  keel_close(context);
+  RELEASE(seven, there, first, second, context);
 }
 
 /* ---- ends ------------------------------------------------------------------------------------ */
